@@ -1,0 +1,52 @@
+package graph
+
+import "fmt"
+
+// Block is one hop of a sampled minibatch (an MFG): a bipartite graph from sources to destinations in CSC over
+// destinations. The destinations are the first NumDst sources, so a vertex's own row is always among the rows
+// its layer reads; new vertices follow in first-seen order (ALGORITHMS 0), which makes the numbering canonical.
+//
+//	Indptr  [NumDst+1]  in-edges of destination d are Indices[Indptr[d]:Indptr[d+1]]
+//	Indices [E]         positions among the sources, in [0, NumSrc)
+type Block struct {
+	NumSrc, NumDst int
+	Indptr         []int64
+	Indices        []int32
+}
+
+// NumEdges returns the number of sampled edges.
+func (b *Block) NumEdges() int { return len(b.Indices) }
+
+// Validate reports the first broken rule of the layout.
+func (b *Block) Validate() error {
+	switch {
+	case b.NumDst > b.NumSrc:
+		return fmt.Errorf("block has %d destinations but only %d sources", b.NumDst, b.NumSrc)
+	case len(b.Indptr) != b.NumDst+1:
+		return fmt.Errorf("block indptr has %d entries, want %d", len(b.Indptr), b.NumDst+1)
+	case b.Indptr[0] != 0 || b.Indptr[b.NumDst] != int64(len(b.Indices)):
+		return fmt.Errorf("block indptr runs from %d to %d, want 0 to %d", b.Indptr[0], b.Indptr[b.NumDst], len(b.Indices))
+	}
+	for d := range b.NumDst {
+		if b.Indptr[d+1] < b.Indptr[d] {
+			return fmt.Errorf("block indptr falls at destination %d", d)
+		}
+	}
+	for e, s := range b.Indices {
+		if s < 0 || int(s) >= b.NumSrc {
+			return fmt.Errorf("block edge %d has source %d of %d", e, s, b.NumSrc)
+		}
+	}
+	return nil
+}
+
+// BlockTranspose is a Block read by source: what backward needs to send gradients from destinations to sources.
+//
+//	Indptr  [NumSrc+1]  out-edges of source s are Indices[Indptr[s]:Indptr[s+1]]
+//	Indices [E]         destinations, in increasing edge order of the block
+//	Edges   [E]         edge positions in Block.Indices, increasing within a source
+type BlockTranspose struct {
+	Indptr  []int64
+	Indices []int32
+	Edges   []int32
+}

@@ -1,0 +1,147 @@
+package mem
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// File is a file mapped read-only and shared: all processes of a node that map it share one physical copy.
+type File struct {
+	path string
+	data []byte
+}
+
+// mapped lists the live mappings, so that a fault can name its file.
+var mapped struct {
+	sync.Mutex
+	files map[*File]struct{}
+}
+
+// Map maps the whole file at path. An empty file gives an empty slice.
+func Map(path string) (*File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file, so it cannot be memory-mapped", path)
+	}
+	m := &File{path: path}
+	if info.Size() > 0 {
+		m.data, err = unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+		if err != nil {
+			return nil, fmt.Errorf("memory-mapping %s (%d bytes): %w", path, info.Size(), err)
+		}
+	}
+	mapped.Lock()
+	defer mapped.Unlock()
+	if mapped.files == nil {
+		mapped.files = make(map[*File]struct{})
+	}
+	mapped.files[m] = struct{}{}
+	return m, nil
+}
+
+// Bytes returns the content; it is valid until Close and must not be written.
+func (m *File) Bytes() []byte { return m.data }
+
+// Path returns the path given to Map.
+func (m *File) Path() string { return m.path }
+
+// Close ends the mapping; slices of it must not be touched afterwards.
+func (m *File) Close() error {
+	mapped.Lock()
+	delete(mapped.files, m)
+	mapped.Unlock()
+	if m.data == nil {
+		return nil
+	}
+	data := m.data
+	m.data = nil
+	return unix.Munmap(data)
+}
+
+// Pattern is how a mapping is going to be read.
+type Pattern int
+
+// The patterns the system can be told of.
+const (
+	Random     Pattern = unix.MADV_RANDOM     // no read-ahead
+	Sequential Pattern = unix.MADV_SEQUENTIAL // much read-ahead
+	WillNeed   Pattern = unix.MADV_WILLNEED   // start reading now
+)
+
+// Advise tells the system how the mapping will be read. It is a hint: without it reading is only slower.
+func (m *File) Advise(p Pattern) {
+	if m.data != nil {
+		_ = unix.Madvise(m.data, int(p))
+	}
+}
+
+// Guard runs f and turns a fault while reading a mapped file into an error that names the file. Without it, a file that
+// shrinks under its mapping, or a disk that fails, ends the process. It covers Go code of the calling goroutine only; C code that
+// reads mappings is covered by the check that CheckSizes makes.
+func Guard(f func() error) (err error) {
+	old := debug.SetPanicOnFault(true)
+	defer debug.SetPanicOnFault(old)
+	defer func() {
+		r := recover()
+		if r == nil {
+			return
+		}
+		fault, ok := r.(interface {
+			runtime.Error
+			Addr() uintptr
+		})
+		if !ok {
+			panic(r)
+		}
+		if err = faultError(fault.Addr()); err == nil {
+			panic(r)
+		}
+	}()
+	return f()
+}
+
+// ErrShrank is wrapped by the errors about a mapped file that lost its tail.
+var ErrShrank = errors.New("the file shrank, or its disk failed, while it was mapped")
+
+func faultError(addr uintptr) error {
+	mapped.Lock()
+	defer mapped.Unlock()
+	for m := range mapped.files {
+		begin := uintptr(unsafe.Pointer(unsafe.SliceData(m.data)))
+		if addr >= begin && addr < begin+uintptr(pages(len(m.data))) {
+			return fmt.Errorf("%s: reading byte %d of %d: %w; restore the file and run again", m.path, addr-begin, len(m.data), ErrShrank)
+		}
+	}
+	return nil
+}
+
+// CheckSizes reports the first mapped file that is shorter on disk than its mapping. It costs one stat a file.
+func CheckSizes() error {
+	mapped.Lock()
+	defer mapped.Unlock()
+	for m := range mapped.files {
+		info, err := os.Stat(m.path)
+		if err != nil {
+			return fmt.Errorf("%s is mapped but cannot be examined: %w", m.path, err)
+		}
+		if info.Size() < int64(len(m.data)) {
+			return fmt.Errorf("%s: %d bytes on disk but %d mapped: %w; restore the file and run again", m.path, info.Size(), len(m.data), ErrShrank)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+// Package mem hands out large arrays that live outside the Go heap: anonymous memory, and files mapped read-only.
+//
+//	Make[int32](n) ──> anonymous mapping ──> []int32     the collector neither scans nor counts it
+//	Map(path)      ──> page cache        ──> []byte      one physical copy for all ranks of a node
+//
+// An array has one owner, who frees it; touching a slice of freed memory faults. Memory the collector cannot see must
+// hold no Go pointers, so elements are numbers only. It is Linux's mmap underneath; the package knows nothing of what
+// the arrays mean.
+package mem
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Number is what may lie outside the heap: types without Go pointers.
+type Number interface {
+	~int8 | ~int16 | ~int32 | ~int64 | ~int | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float32 | ~float64
+}
+
+// hugeBytes is the size from which transparent huge pages are asked for: they cut the TLB misses of random access.
+const hugeBytes = 2 << 20
+
+var live atomic.Int64
+
+// Allocated returns the bytes of anonymous memory that Make and Grow have handed out and Free has not taken back.
+func Allocated() int64 { return live.Load() }
+
+// Make returns n zeroed elements outside the Go heap; nil for n = 0. It panics if n is negative or the system has no
+// memory left: nothing useful can be done without the array.
+func Make[T Number](n int) []T {
+	if n == 0 {
+		return nil
+	}
+	b := makeBytes(n, int(unsafe.Sizeof(*new(T))))
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
+}
+
+func makeBytes(n, elem int) []byte {
+	if n < 0 || n > (1<<62)/elem {
+		panic(fmt.Sprintf("mem: cannot make %d elements of %d bytes", n, elem))
+	}
+	size := pages(n * elem)
+	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		panic(fmt.Sprintf("mem: the system has no %d bytes of memory left (%v; %d bytes are in use here); "+
+			"use more ranks or nodes, or a smaller batch, cache or pipeline depth", size, err, live.Load()))
+	}
+	if size >= hugeBytes {
+		_ = unix.Madvise(b, unix.MADV_HUGEPAGE) // a hint: without it the memory is only slower
+	}
+	live.Add(int64(size))
+	return b[:n*elem]
+}
+
+// pages rounds up to whole pages, which is what the system hands out and takes back.
+func pages(bytes int) int {
+	p := unix.Getpagesize()
+	return (bytes + p - 1) / p * p
+}
+
+// Free gives back an array of Make or Grow. The slice must start where the array starts and have its full capacity;
+// nil is fine.
+func Free[T Number](s []T) {
+	if cap(s) == 0 {
+		return
+	}
+	size := pages(cap(s) * int(unsafe.Sizeof(*new(T))))
+	if err := unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(s)), uintptr(size)); err != nil {
+		panic(fmt.Sprintf("mem: freeing %d bytes that Make did not hand out: %v", size, err))
+	}
+	live.Add(int64(-size))
+}
+
+// Grow returns an array of n elements that begins with the elements of s, which it frees if it has to move; what lies
+// beyond the old length is undefined. A quarter more than asked for is reserved, so that a buffer that follows a
+// slowly growing need moves rarely and, in steady state, never.
+func Grow[T Number](s []T, n int) []T {
+	if n <= cap(s) {
+		return s[:n]
+	}
+	bigger := Make[T](n + n/4)
+	copy(bigger, s)
+	Free(s)
+	return bigger[:n]
+}

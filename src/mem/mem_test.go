@@ -1,0 +1,86 @@
+package mem
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestGrowKeepsContentAndAccountsForEveryByte(t *testing.T) {
+	before := Allocated()
+	s := Make[int32](10)
+	for i := range s {
+		s[i] = int32(i)
+	}
+	s = Grow(s, 100_000)
+	for i := range 10 {
+		if s[i] != int32(i) {
+			t.Fatalf("element %d became %d", i, s[i])
+		}
+	}
+	if cap(s) < 125_000 {
+		t.Errorf("capacity %d leaves no slack", cap(s))
+	}
+	again := Grow(s, 110_000)
+	if &again[0] != &s[0] {
+		t.Error("moved although the capacity sufficed")
+	}
+	Free(again)
+	if got := Allocated(); got != before {
+		t.Errorf("%d bytes are still accounted for", got-before)
+	}
+}
+
+func TestMakeOfNothingIsNil(t *testing.T) {
+	if s := Make[float32](0); s != nil {
+		t.Errorf("got %v", s)
+	}
+	Free[float32](nil)
+}
+
+func TestMapAndGuardNameTheFileThatShrank(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rows.npy")
+	if err := os.WriteFile(path, make([]byte, 64<<10), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	m, err := Map(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if err := CheckSizes(); err != nil {
+		t.Errorf("a whole file is reported: %v", err)
+	}
+	if err := os.Truncate(path, 100); err != nil {
+		t.Fatal(err)
+	}
+	var sum byte
+	err = Guard(func() error {
+		for _, b := range m.Bytes() {
+			sum += b
+		}
+		return nil
+	})
+	if !errors.Is(err, ErrShrank) {
+		t.Errorf("reading the lost tail gave %v (sum %d)", err, sum)
+	}
+	if err := CheckSizes(); !errors.Is(err, ErrShrank) {
+		t.Errorf("CheckSizes gave %v", err)
+	}
+}
+
+func TestGuardLeavesOtherPanicsAlone(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("the panic was swallowed")
+		}
+	}()
+	_ = Guard(func() error { panic("mine") })
+}
+
+func TestMapRefusesADirectory(t *testing.T) {
+	if _, err := Map(t.TempDir()); err == nil {
+		t.Error("a directory was mapped")
+	}
+}
