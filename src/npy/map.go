@@ -1,0 +1,102 @@
+package npy
+
+import (
+	"bytes"
+	"fmt"
+	"unsafe"
+
+	"halognn/src/mem"
+)
+
+// File is a mapped .npy file whose element type is known only at run time.
+type File struct {
+	Header
+	Data []byte // the elements; valid until Close, not to be written
+	file *mem.File
+}
+
+// Open maps a .npy file. The file must hold exactly the bytes its header promises.
+func Open(path string) (*File, error) {
+	m, err := mem.Map(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := parse(m)
+	if err != nil {
+		_ = m.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return f, nil
+}
+
+func parse(m *mem.File) (*File, error) {
+	content := m.Bytes()
+	h, begin, err := ReadHeader(bytes.NewReader(content))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := h.checkSize(begin, int64(len(content))); err != nil {
+		return nil, err
+	}
+	return &File{Header: h, Data: content[begin:], file: m}, nil
+}
+
+// Mapping returns the mapping underneath, to advise the system on how it will be read.
+func (f *File) Mapping() *mem.File { return f.file }
+
+// Path returns the path that was opened.
+func (f *File) Path() string { return f.file.Path() }
+
+// Close ends the mapping.
+func (f *File) Close() error { return f.file.Close() }
+
+// As returns the elements of f as a []T, without copying, after checking type and shape as Header.Check does.
+func As[T Element](f *File, shape ...int) ([]T, error) {
+	if err := f.Check(DType[T](), shape...); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path(), err)
+	}
+	if f.Fortran && len(f.Shape) > 1 {
+		return nil, fmt.Errorf("%s: %w: it is in Fortran order; save it again with numpy.ascontiguousarray", f.Path(), ErrType)
+	}
+	if len(f.Data) == 0 {
+		return nil, nil
+	}
+	if uintptr(unsafe.Pointer(unsafe.SliceData(f.Data)))%unsafe.Sizeof(*new(T)) != 0 {
+		return nil, fmt.Errorf("%s: %w: its elements are not aligned; save it again with numpy.save", f.Path(), ErrFormat)
+	}
+	return view[T](f.Data), nil
+}
+
+// Array is a mapped .npy file of elements T.
+type Array[T Element] struct {
+	Data  []T // row-major; valid until Close, not to be written
+	Shape []int
+	file  *File
+}
+
+// Map maps a .npy file as a []T without copying. shape is what the file must have: -1 stands for any extent, no shape at all
+// for any shape. The error names the file, and what was expected and found.
+func Map[T Element](path string, shape ...int) (*Array[T], error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := As[T](f, shape...)
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return &Array[T]{Data: data, Shape: f.Shape, file: f}, nil
+}
+
+// Mapping returns the mapping underneath, to advise the system on how it will be read.
+func (a *Array[T]) Mapping() *mem.File { return a.file.file }
+
+// Path returns the path that was mapped.
+func (a *Array[T]) Path() string { return a.file.Path() }
+
+// Close ends the mapping; Data must not be touched afterwards.
+func (a *Array[T]) Close() error {
+	a.Data = nil
+	return a.file.Close()
+}

@@ -1,0 +1,128 @@
+// Package npy reads and writes NumPy arrays: .npy files (versions 1 to 3), mapped without copying or streamed, and the
+// members of .npz archives.
+//
+//	"\x93NUMPY" | 1 0 | header bytes | {'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }  \n | elements
+//	└── padded with blanks so that the elements begin at a multiple of 64 ─────────────────────────────┘
+//
+//	Map[float32](path, -1, 100)  file ──> page cache ──> []float32    no copy
+//	Create(path, "<f4", 3, 2)    rows ──> path.tmp, XXH64 ──> path     whole or not at all
+//	OpenZip(path)                member ──> Reader ──> converted to the type asked for
+//
+// Elements are little-endian numbers in C order; what the host cannot use as it lies (big-endian, Python objects) is
+// refused with the way to re-save it. The package has its own header code: the published Go readers panic on
+// damaged headers and pad them so that elements are not aligned, which forbids mapping.
+package npy
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"unsafe"
+)
+
+// Element is what an array may hold. Float16 is stored as "<f2".
+type Element interface {
+	~int8 | ~uint8 | ~int16 | ~uint16 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64
+}
+
+// Errors about the content of a file wrap one of these.
+var (
+	ErrFormat    = errors.New("not a NumPy array file")
+	ErrTruncated = errors.New("truncated")
+	ErrType      = errors.New("wrong element type or shape")
+)
+
+// DType returns the NumPy name of T, such as "<f4" or "|u1".
+func DType[T Element]() string {
+	var zero T
+	if _, ok := any(zero).(Float16); ok {
+		return "<f2"
+	}
+	return dtypeOf[reflect.TypeOf(zero).Kind()]
+}
+
+var dtypeOf = map[reflect.Kind]string{
+	reflect.Int8: "|i1", reflect.Uint8: "|u1", reflect.Int16: "<i2", reflect.Uint16: "<u2", reflect.Int32: "<i4",
+	reflect.Uint32: "<u4", reflect.Int64: "<i8", reflect.Uint64: "<u8", reflect.Float32: "<f4", reflect.Float64: "<f8",
+}
+
+// dtypeSize returns the bytes of one element of a NumPy type, or an error that says why the type is of no use here.
+func dtypeSize(dtype string) (int, error) {
+	if len(dtype) < 2 {
+		return 0, fmt.Errorf("element type %q is unknown", dtype)
+	}
+	if dtype[1] == 'O' {
+		return 0, errors.New("it holds Python objects; save it again as an array of numbers")
+	}
+	n, err := strconv.Atoi(dtype[2:])
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("element type %q is not a plain type", dtype)
+	}
+	if dtype[0] == '>' {
+		return 0, fmt.Errorf("element type %q is big-endian; save it again with x.astype(x.dtype.newbyteorder('<'))", dtype)
+	}
+	switch dtype[1] {
+	case 'U':
+		n *= 4
+	case 'S', 'i', 'u', 'f', 'b':
+	default:
+		return 0, fmt.Errorf("element type %q is not a type of numbers", dtype)
+	}
+	return n, nil
+}
+
+// Header is what a .npy file says of itself.
+type Header struct {
+	DType   string // NumPy's name: "<f4", "|u1", "|S3", ...
+	Fortran bool   // columns first
+	Shape   []int  // empty for a scalar
+}
+
+// Elems returns the number of elements, the product of Shape.
+func (h Header) Elems() int {
+	n := 1
+	for _, d := range h.Shape {
+		n *= d
+	}
+	return n
+}
+
+// Check reports whether the array has this element type and shape; -1 in shape stands for any extent, no shape at all for
+// any shape. The error says both what was wanted and what is there.
+func (h Header) Check(dtype string, shape ...int) error {
+	fits := h.DType == dtype && (shape == nil || len(shape) == len(h.Shape))
+	for i := 0; fits && i < len(shape); i++ {
+		fits = shape[i] < 0 || shape[i] == h.Shape[i]
+	}
+	if fits {
+		return nil
+	}
+	return fmt.Errorf("%w: found %s %s, expected %s %s", ErrType, h.DType, ShapeString(h.Shape), dtype, ShapeString(shape))
+}
+
+// ShapeString writes a shape as "[3 2]", with "?" for an extent that is not known and "of any shape" for nil.
+func ShapeString(shape []int) string {
+	if shape == nil {
+		return "of any shape"
+	}
+	s := make([]string, len(shape))
+	for i, d := range shape {
+		s[i] = "?"
+		if d >= 0 {
+			s[i] = strconv.Itoa(d)
+		}
+	}
+	return "[" + strings.Join(s, " ") + "]"
+}
+
+// Bytes returns the memory of s as bytes, without copying: what files and messages take.
+func Bytes[T Element](s []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
+}
+
+// view is the inverse of Bytes; b must be aligned for T.
+func view[T Element](b []byte) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(*new(T))))
+}

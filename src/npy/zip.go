@@ -1,0 +1,103 @@
+package npy
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/klauspost/compress/zip"
+)
+
+// Zip is an .npz archive: .npy members, stored or deflated.
+type Zip struct {
+	path    string
+	archive *zip.ReadCloser
+	members map[string]*zip.File
+	names   []string
+}
+
+// OpenZip opens an .npz archive.
+func OpenZip(path string) (*Zip, error) {
+	archive, err := zip.OpenReader(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w (is it a whole .npz file?)", path, err)
+	}
+	z := &Zip{path: path, archive: archive, members: make(map[string]*zip.File)}
+	for _, f := range archive.File {
+		name := strings.TrimSuffix(f.Name, ".npy")
+		z.members[name] = f
+		z.names = append(z.names, name)
+	}
+	return z, nil
+}
+
+// Close closes the archive.
+func (z *Zip) Close() error { return z.archive.Close() }
+
+// Names lists the arrays in archive order, without ".npy".
+func (z *Zip) Names() []string { return z.names }
+
+// Has reports whether the archive holds the array.
+func (z *Zip) Has(name string) bool { return z.members[name] != nil }
+
+// Reader streams one array; close it after use. Several may be open at a time.
+func (z *Zip) Reader(name string) (*Reader, error) {
+	f := z.members[name]
+	if f == nil {
+		return nil, fmt.Errorf("%s: no array %q; it holds %s", z.path, name, strings.Join(z.names, ", "))
+	}
+	stream, err := f.Open()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", z.path, name, err)
+	}
+	r, err := newReader(stream, z.path+": "+name, int64(f.UncompressedSize64))
+	if err != nil {
+		_ = stream.Close()
+		return nil, err
+	}
+	r.stop = stream.Close
+	return r, nil
+}
+
+// ZipRead reads a whole array as T in C order, converting as Read does, and returns its shape.
+func ZipRead[T Element](z *Zip, name string) ([]T, []int, error) {
+	r, err := z.Reader(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	data, err := ReadAll[T](r)
+	return data, r.Shape, err
+}
+
+// Float32 reads a whole array as float32.
+func (z *Zip) Float32(name string) ([]float32, []int, error) { return ZipRead[float32](z, name) }
+
+// Float64 reads a whole array as float64.
+func (z *Zip) Float64(name string) ([]float64, []int, error) { return ZipRead[float64](z, name) }
+
+// Int32 reads a whole array as int32.
+func (z *Zip) Int32(name string) ([]int32, []int, error) { return ZipRead[int32](z, name) }
+
+// Int64 reads a whole array as int64.
+func (z *Zip) Int64(name string) ([]int64, []int, error) { return ZipRead[int64](z, name) }
+
+// Text reads an array of byte strings ("|S3") or one such scalar, such as the format a scipy matrix is stored in.
+func (z *Zip) Text(name string) ([]string, error) {
+	r, err := z.Reader(name)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	if !strings.HasPrefix(r.DType, "|S") {
+		return nil, fmt.Errorf("%s: %w: found %s, expected byte strings", r.name, ErrType, r.DType)
+	}
+	words := make([]string, r.left)
+	word := make([]byte, r.size)
+	for i := range words {
+		if _, err := io.ReadFull(r.r, word); err != nil {
+			return nil, fmt.Errorf("%s: %w: %d of %d strings read", r.name, ErrTruncated, i, len(words))
+		}
+		words[i] = strings.TrimRight(string(word), "\x00")
+	}
+	return words, nil
+}
