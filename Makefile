@@ -1,0 +1,51 @@
+# halognn: `make` lists the targets. Every recipe sources env.sh, which finds MPI, BLAS and METIS.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+export HALOGNN_ROOT := $(CURDIR)
+ENV   := source ./env.sh
+QUIET := HALOGNN_QUIET=1 source ./env.sh
+RUN   ?= run/demo
+GOFILES := go.mod go.sum $(shell find src -name '*.go' -not -name '*_test.go' 2>/dev/null)
+KERNELS := $(shell find kernels -name '*.[ch]' -o -name Makefile 2>/dev/null)
+VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -X main.version=$(VERSION)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: deps build ## first success: generate a graph, partition it 4 ways, train on 4 ranks, show the result
+	@$(QUIET); tests/demo.sh $(RUN)
+
+.PHONY: test
+test: deps deps-test build ## everything: lint, unit tests, plain build, race detector, sanitizers, MPI (Open MPI and MPICH)
+	@tests/all.sh
+
+.PHONY: build
+build: bin/halognn ## the program, bin/halognn
+
+bin/halognn: $(GOFILES) build/libhalognn_cpu.a env.sh
+	@$(ENV); go build -ldflags '$(LDFLAGS)' -o $@ ./src/cmd/halognn
+
+build/libhalognn_cpu.a: $(KERNELS)
+	@$(QUIET); $(MAKE) --no-print-directory -C kernels BUILD=$(CURDIR)/build
+
+.PHONY: bench
+bench: build ## the benchmarks of docs/performance.md, each beside the machine's own limit
+	@$(QUIET); tests/bench.sh
+
+.PHONY: deps
+deps: ## install what building and running need and is not there (apt-get; elsewhere it says what to install)
+	@tests/install.sh run
+
+.PHONY: deps-test
+deps-test:
+	@tests/install.sh test
+
+.PHONY: clean
+clean: ## remove what was built and run here
+	rm -rf bin build run

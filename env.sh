@@ -1,0 +1,93 @@
+# shellcheck shell=sh disable=SC2086,SC2254  # flags and patterns are meant to be split and matched
+# env.sh: finds MPI, BLAS, METIS, hwloc and CUDA, exports the flags that build halognn against them, and says what it found.
+#
+#   . ./env.sh                       from bash or sh, in the repository root (the Makefile and the job scripts do this)
+#   HALOGNN_MPICC=mpicc.mpich        another MPI compiler (Cray: cc); its mpirun is taken from beside it
+#   HALOGNN_MODULES="gcc openmpi"    environment modules to load first, on machines that have them
+#   HALOGNN_QUIET=1                  say nothing
+#
+# It changes nothing but the environment. What is missing is listed in HALOGNN_MISSING, as Debian package names.
+
+halognn_say() { [ -n "${HALOGNN_QUIET:-}" ] || printf 'env.sh: %-6s %s\n' "$1" "$2" >&2; }
+
+HALOGNN_ROOT=${HALOGNN_ROOT:-$PWD}
+if [ ! -f "$HALOGNN_ROOT/env.sh" ]; then
+  halognn_say error "$HALOGNN_ROOT is not the repository root: cd there, or set HALOGNN_ROOT"
+fi
+export HALOGNN_ROOT HALOGNN_MISSING=
+
+if [ -n "${HALOGNN_MODULES:-}" ] && command -v module >/dev/null 2>&1; then
+  for halognn_m in $HALOGNN_MODULES; do module load "$halognn_m" || halognn_say error "module load $halognn_m failed"; done
+fi
+
+# halognn_compiles HEADER FLAGS: true if a program including HEADER compiles.
+halognn_compiles() { printf '#include <%s>\nint main(void){return 0;}\n' "$1" | ${CC:-cc} $2 -x c -fsyntax-only - >/dev/null 2>&1; }
+# halognn_pick PATTERN WORDS...: the words that match the pattern.
+halognn_pick() { halognn_p=$1; shift; for halognn_w in "$@"; do case $halognn_w in $halognn_p) printf '%s ' "$halognn_w" ;; esac; done; }
+
+# MPI: the wrapper compiler knows its own flags ("-show" is understood by Open MPI, MPICH and Intel MPI).
+halognn_mpicc=${HALOGNN_MPICC:-mpicc}
+if command -v "$halognn_mpicc" >/dev/null 2>&1 && halognn_show=$("$halognn_mpicc" -show 2>/dev/null); then
+  HALOGNN_MPI_CFLAGS="$(halognn_pick '-[ID]*' $halognn_show)"
+  HALOGNN_MPI_LIBS="$(halognn_pick '-[Ll]*' $halognn_show)$(halognn_pick '-Wl,*' $halognn_show)"
+  case $halognn_mpicc in
+    *mpicc*) HALOGNN_MPIRUN=${halognn_mpicc%mpicc*}mpirun${halognn_mpicc##*mpicc} ;;
+    *) HALOGNN_MPIRUN=${HALOGNN_MPIRUN:-mpirun} ;;
+  esac
+  halognn_say MPI "$halognn_mpicc: $(halognn_pick '-l*' $halognn_show)launched by $HALOGNN_MPIRUN"
+elif pkg-config --exists mpi 2>/dev/null; then
+  HALOGNN_MPI_CFLAGS=$(pkg-config --cflags mpi) HALOGNN_MPI_LIBS=$(pkg-config --libs mpi) HALOGNN_MPIRUN=mpirun
+  halognn_say MPI "pkg-config mpi: $HALOGNN_MPI_LIBS"
+else
+  HALOGNN_MPI_CFLAGS= HALOGNN_MPI_LIBS= HALOGNN_MPIRUN=
+  HALOGNN_MISSING="$HALOGNN_MISSING libopenmpi-dev openmpi-bin"
+  halognn_say MPI "not found (no $halognn_mpicc, no pkg-config mpi)"
+fi
+
+# BLAS: any library with the CBLAS interface; OpenBLAS is what is tested.
+if pkg-config --exists openblas 2>/dev/null; then
+  HALOGNN_BLAS_CFLAGS=$(pkg-config --cflags openblas) HALOGNN_BLAS_LIBS=$(pkg-config --libs openblas)
+  halognn_say BLAS "OpenBLAS $(pkg-config --modversion openblas): $HALOGNN_BLAS_LIBS"
+elif halognn_compiles cblas.h "${CPPFLAGS:-}"; then
+  HALOGNN_BLAS_CFLAGS= HALOGNN_BLAS_LIBS=-lopenblas
+  halognn_say BLAS "cblas.h, -lopenblas"
+else
+  HALOGNN_BLAS_CFLAGS= HALOGNN_BLAS_LIBS=-lopenblas
+  HALOGNN_MISSING="$HALOGNN_MISSING libopenblas-dev"
+  halognn_say BLAS "not found (no pkg-config openblas, no cblas.h)"
+fi
+
+# METIS
+if halognn_compiles metis.h "${METIS_ROOT:+-I$METIS_ROOT/include}"; then
+  HALOGNN_METIS_CFLAGS=${METIS_ROOT:+-I$METIS_ROOT/include} HALOGNN_METIS_LIBS="${METIS_ROOT:+-L$METIS_ROOT/lib }-lmetis"
+  halognn_say METIS "$HALOGNN_METIS_LIBS, $(printf '#include <metis.h>\nwidth IDXTYPEWIDTH\n' | ${CC:-cc} $HALOGNN_METIS_CFLAGS -E -P - 2>/dev/null | sed -n 's/^width //p')-bit indices"
+else
+  HALOGNN_METIS_CFLAGS= HALOGNN_METIS_LIBS=-lmetis
+  HALOGNN_MISSING="$HALOGNN_MISSING libmetis-dev"
+  halognn_say METIS "not found (no metis.h; METIS_ROOT may name where it is)"
+fi
+
+# hwloc is the launcher's affair (binding); halognn reads the cpuset it is given. CUDA is loaded at run time.
+if command -v hwloc-info >/dev/null 2>&1; then halognn_say hwloc "$(hwloc-info --version 2>/dev/null)"
+elif pkg-config --exists hwloc 2>/dev/null; then halognn_say hwloc "$(pkg-config --modversion hwloc)"
+else halognn_say hwloc "not found (only the launcher's binding needs it)"; fi
+if command -v nvcc >/dev/null 2>&1; then halognn_say CUDA "$(nvcc --version | sed -n 's/.*release //p')"
+else halognn_say CUDA "not found (ranks train on the CPU)"; fi
+
+# go test caches and cannot see a rebuilt C library: a hash of the kernels among the flags makes it look again.
+halognn_hash=$(cat "$HALOGNN_ROOT"/kernels/*/*.[ch] 2>/dev/null | cksum | cut -d' ' -f1)
+HALOGNN_BUILD=${HALOGNN_BUILD:-$HALOGNN_ROOT/build}
+export HALOGNN_MPIRUN HALOGNN_BUILD HALOGNN_MPI_CFLAGS HALOGNN_MPI_LIBS
+export CGO_CFLAGS="-O2 -I$HALOGNN_ROOT/kernels/include -DHALOGNN_KERNELS_HASH=$halognn_hash $HALOGNN_MPI_CFLAGS $HALOGNN_BLAS_CFLAGS $HALOGNN_METIS_CFLAGS"
+export CGO_LDFLAGS="-L$HALOGNN_BUILD -lhalognn_cpu $HALOGNN_MPI_LIBS $HALOGNN_BLAS_LIBS $HALOGNN_METIS_LIBS -lm"
+
+# OpenBLAS is called from threads that are pinned already; a pool of its own would fight them.
+export OPENBLAS_NUM_THREADS=1
+
+# Containers and laptops: root may launch, and there may be more ranks than cores (Open MPI 4, then 5).
+if [ "$(id -u)" = 0 ]; then
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
+fi
+if [ -z "${SLURM_JOB_ID:-}" ]; then
+  export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe OMPI_MCA_mpi_yield_when_idle=1
+fi

@@ -1,0 +1,137 @@
+// Package trace measures where a rank's time goes and writes what a run reports: one JSON line per record, and the table at
+// its end.
+//
+//	pool, lane, training ── Clock.Add(phase, ns) ──> per-rank totals ──> epoch record ──> metrics.jsonl
+//	                                                                └──> Table ──> terminal
+//
+// Phases of different goroutines overlap, so they do not add up to the epoch: what training could not hide is Wait. The
+// package knows no ranks, graphs or devices.
+package trace
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Phase is a part of a step; docs/metrics.md defines each.
+type Phase int
+
+// The phases in the order of a step.
+const (
+	Sample   Phase = iota // drawing blocks
+	Plan                  // finding out where each row lies
+	Exchange              // ids out, rows back, from start to completion
+	Gather                // slicing rows for others, collecting and aggregating one's own
+	Forward
+	Backward
+	Sync   // waiting for the gradient sum after backward has ended
+	Update // optimiser
+	Wait   // training waits for the next minibatch
+	NumPhases
+)
+
+var phaseNames = [NumPhases]string{"sample", "plan", "exchange", "gather", "forward", "backward", "sync", "update", "wait"}
+
+// String returns the name under which the phase is reported.
+func (p Phase) String() string { return phaseNames[p] }
+
+// Clock adds up the time of each phase. It may be used from many goroutines. The zero Clock is ready.
+type Clock struct{ ns [NumPhases]atomic.Int64 }
+
+// Since adds the time since t to phase p.
+func (c *Clock) Since(p Phase, t time.Time) { c.ns[p].Add(int64(time.Since(t))) }
+
+// Add adds d to phase p.
+func (c *Clock) Add(p Phase, d time.Duration) { c.ns[p].Add(int64(d)) }
+
+// Take returns the seconds of every phase since the last Take and starts again at zero.
+func (c *Clock) Take() (seconds [NumPhases]float64) {
+	for p := range seconds {
+		seconds[p] = float64(c.ns[p].Swap(0)) / 1e9
+	}
+	return seconds
+}
+
+// Log writes one JSON object a line. It may be used from many goroutines; the first error is kept for Close.
+type Log struct {
+	mu   sync.Mutex
+	file *os.File
+	buf  *bufio.Writer
+	err  error
+}
+
+// CreateLog makes or empties the file at path.
+func CreateLog(path string) (*Log, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Log{file: f, buf: bufio.NewWriterSize(f, 1<<16)}, nil
+}
+
+// Write appends one record.
+func (l *Log) Write(record any) {
+	line, err := json.Marshal(record)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		_, err = l.buf.Write(append(line, '\n'))
+	}
+	if l.err == nil {
+		l.err = err
+	}
+}
+
+// Flush makes what was written visible to readers of the file.
+func (l *Log) Flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.buf.Flush(); l.err == nil {
+		l.err = err
+	}
+}
+
+// Close flushes and closes the file and returns the first error of the log's life.
+func (l *Log) Close() error {
+	l.Flush()
+	if err := l.file.Close(); l.err == nil {
+		l.err = err
+	}
+	if l.err != nil {
+		return fmt.Errorf("writing %s: %w", l.file.Name(), l.err)
+	}
+	return nil
+}
+
+// Table writes rows of cells in aligned columns: the first column to the left, the rest to the right.
+func Table(w io.Writer, rows [][]string) error {
+	var width []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(width) {
+				width = append(width, 0)
+			}
+			width[i] = max(width[i], len([]rune(cell)))
+		}
+	}
+	for _, row := range rows {
+		line := ""
+		for i, cell := range row {
+			if i == 0 {
+				line += fmt.Sprintf("  %-*s", width[i], cell)
+			} else {
+				line += fmt.Sprintf("  %*s", width[i], cell)
+			}
+		}
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# install.sh run|test: installs the libraries that halognn needs and that are not there, and nothing else.
+# With apt-get as root, or as a user who may sudo; elsewhere it says exactly what to install, and fails.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+need=${1:?usage: install.sh run|test}
+
+missing=()
+for tool in go gcc make; do
+  command -v $tool >/dev/null 2>&1 || { echo "install.sh: $tool is needed and not on the PATH; install it first (Go 1.26 or later)" >&2; exit 1; }
+done
+command -v pkg-config >/dev/null 2>&1 || missing+=(pkg-config)
+HALOGNN_QUIET=1 source ./env.sh
+# shellcheck disable=SC2206
+missing+=($HALOGNN_MISSING)
+if [ "$need" = test ]; then # the second MPI of the test suite; without it the suite says what it left out
+  command -v mpicc.mpich >/dev/null 2>&1 || missing+=(mpich libmpich-dev)
+fi
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+echo "install.sh: missing: ${missing[*]}" >&2
+if ! command -v apt-get >/dev/null 2>&1; then
+  if [ "$need" = test ]; then echo "install.sh: no apt-get here; the tests against MPICH will be left out" >&2; exit 0; fi
+  cat >&2 <<'TEXT'
+install.sh: there is no apt-get here. Install, with their development files, and run again:
+  an MPI (Open MPI 4 or 5, MPICH 4, or a vendor's MPICH)  whose mpicc is on the PATH, or set HALOGNN_MPICC
+  OpenBLAS                                                 found by pkg-config, or cblas.h on the include path
+  METIS 5                                                  metis.h on the include path, or set METIS_ROOT
+On a cluster: `module load` them (HALOGNN_MODULES="openmpi openblas metis" makes env.sh do it).
+TEXT
+  exit 1
+fi
+sudo=
+if [ "$(id -u)" != 0 ]; then
+  command -v sudo >/dev/null 2>&1 || { echo "install.sh: run as root, or have an administrator run: apt-get install ${missing[*]}" >&2; exit 1; }
+  sudo=sudo
+fi
+export DEBIAN_FRONTEND=noninteractive
+$sudo apt-get update -qq
+$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
