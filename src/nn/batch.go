@@ -1,0 +1,83 @@
+package nn
+
+import (
+	"fmt"
+
+	"halognn/src/compute"
+)
+
+// Batch is one minibatch as a model reads it. All matrices are device memory; the caller owns everything and may reuse
+// it after the step. A rank without seeds passes a Batch of empty hops: every kernel runs on nothing, and the gradients
+// are zero.
+type Batch struct {
+	// Hops[l] is what layer l works on; the destinations of a hop are the sources of the next, and those of the last are the
+	// seeds. A model that needs neither Mean nor Sources gets the seeds in every hop.
+	Hops []Hop
+
+	// Input rows: what Model.Needs asks for. X may take the place of the other two, as in full-neighbour inference.
+	X, Own, Mean compute.Matrix
+
+	Labels  []int32 // [seeds] classes, for Multiclass
+	Targets []uint8 // [seeds*Out] 0 or 1, for Multilabel
+
+	// GlobalSeeds is the number of seeds of the minibatch over all ranks that share it. Losses and gradients are divided
+	// by it, so that their sum over ranks is the mean over the global minibatch, however unevenly the seeds lie
+	// (ALGORITHMS 7.3).
+	GlobalSeeds int
+
+	Train         bool // drop activations, keep what backward needs
+	InputGradient bool // Backward also computes the gradient of X, for features that are trained
+}
+
+// Forward runs all layers and returns the logits [seeds, Out]. It fails only for want of device memory.
+func (m *Model) Forward(b *Batch) (compute.Matrix, error) {
+	if len(b.Hops) != len(m.stages) {
+		panic(fmt.Sprintf("nn: minibatch has %d hops, model has %d layers", len(b.Hops), len(m.stages)))
+	}
+	x := b.X
+	for l := range m.stages {
+		in := &m.inputs[l]
+		*in = Input{Hop: b.Hops[l], X: x, Train: b.Train, Gradient: b.Train && (l > 0 || b.InputGradient)}
+		if l == 0 {
+			in.Own, in.Mean = b.Own, b.Mean
+		}
+		var err error
+		if x, err = m.ForwardLayer(l, in); err != nil {
+			return x, err
+		}
+	}
+	return x, nil
+}
+
+// Loss returns this rank's share of the loss and of the counts. When training it also returns the gradient with respect
+// to the logits and writes the share into the header of Params.Grads. Waits for the device.
+func (m *Model) Loss(b *Batch, logits compute.Matrix) (Stats, compute.Matrix) {
+	var dlogits compute.Matrix
+	if b.Train {
+		dlogits = m.grad[(len(m.stages)-1)%2].matrix(logits.Rows, logits.Cols)
+	}
+	var s Stats
+	if m.Config.Task == Multilabel {
+		s = BinaryCrossEntropy(m.dev, dlogits, logits, b.Targets, b.GlobalSeeds)
+	} else {
+		s = CrossEntropy(m.dev, dlogits, logits, b.Labels, b.GlobalSeeds)
+	}
+	if b.Train {
+		m.Params.setStats(s)
+	}
+	return s, dlogits
+}
+
+// Backward runs the backward of all layers, last one first, from the gradient that Loss returned, and overwrites it.
+// After layer l it calls ready(l), if ready is not nil: its bucket may be sent as soon as the device has caught up. It
+// returns the gradient with respect to X if b.InputGradient.
+func (m *Model) Backward(dlogits compute.Matrix, ready func(l int)) (dx compute.Matrix) {
+	dx = dlogits
+	for l := len(m.stages) - 1; l >= 0; l-- {
+		dx = m.BackwardLayer(l, &m.inputs[l], dx)
+		if ready != nil {
+			ready(l)
+		}
+	}
+	return dx
+}

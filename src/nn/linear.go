@@ -1,0 +1,54 @@
+package nn
+
+import (
+	"fmt"
+
+	"halognn/src/compute"
+)
+
+// linear is the layer of the baseline without the graph: y = x Wᵀ + b. It reads no neighbours, so its hops have as many
+// sources as destinations: the seeds, in every layer.
+type linear struct {
+	dev         compute.Device
+	name        string
+	in, out     int
+	w, dw       compute.Matrix // [out,in]
+	bias, dbias []float32
+}
+
+func newLinear(s *store, c Config, l int) Layer {
+	in, out := c.Widths(l)
+	return &linear{dev: s.dev, name: fmt.Sprintf("lins.%d", l), in: in, out: out}
+}
+
+func (d *linear) Params() []Param {
+	return []Param{weight(d.name+".weight", d.out, d.in), bias(d.name+".bias", d.out, d.in)}
+}
+
+func (d *linear) Bind(values, grads [][]float32) {
+	d.w, d.dw = matrix(values[0], d.out, d.in), matrix(grads[0], d.out, d.in)
+	d.bias, d.dbias = values[1], grads[1]
+}
+
+func (d *linear) Needs() Needs { return Needs{Own: true} }
+
+func (d *linear) Reserve(in *Input) error {
+	if in.Gradient && in.Sources != in.Destinations {
+		panic(fmt.Sprintf("nn: %s got %d sources for %d destinations; a model without neighbours is handed its seeds in every hop",
+			d.name, in.Sources, in.Destinations))
+	}
+	return nil
+}
+
+func (d *linear) Forward(y compute.Matrix, in *Input) {
+	d.dev.MatMul(y, in.own(), d.w, false)
+	d.dev.AddBias(y, d.bias)
+}
+
+func (d *linear) Backward(dx, dy compute.Matrix, in *Input) {
+	d.dev.MatMulWeights(d.dw, dy, in.own())
+	d.dev.ColumnSum(d.dbias, dy)
+	if in.Gradient {
+		d.dev.MatMulInput(dx, dy, d.w, false)
+	}
+}

@@ -1,0 +1,171 @@
+package nn
+
+import (
+	"errors"
+	"fmt"
+
+	"halognn/src/compute"
+)
+
+// normEps is PyTorch's default.
+const normEps = 1e-5
+
+// Model is a stack of layers with their parameters and the memory of one minibatch. Make it with NewModel.
+type Model struct {
+	Config Config
+	Params *Params
+
+	dev    compute.Device
+	store  store
+	stages []stage
+	inputs []Input // one a layer, of the last Forward
+
+	// grad holds the gradients with respect to layer outputs: layer l's lies in grad[l%2], from where its backward makes the
+	// one of layer l-1 in the other.
+	grad [2]*buffer
+}
+
+// stage is a layer with what follows it.
+type stage struct {
+	Layer
+	in, out int
+	y       *buffer // [D,out] output, after normalisation, activation and dropout
+	norm    *norm   // nil if there is none
+	relu    bool    // false in the last layer
+}
+
+// norm is a LayerNorm and what its backward reads.
+type norm struct {
+	gamma, beta, dgamma, dbeta []float32 // [out]
+	x                          *buffer   // [D,out] output of the convolution
+	mean, rstd                 *buffer   // [D]
+}
+
+// NewModel allocates a model of architecture c on dev and draws its parameters from seed: uniform in +-1/sqrt(fan in),
+// as PyTorch does, LayerNorm 1 and 0. Equal (c, seed) give equal parameters on every rank. Memory for activations is
+// taken when the first minibatch passes or at Reserve. Close gives everything back.
+func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	m := &Model{Config: c, dev: dev, store: store{dev: dev}, inputs: make([]Input, c.Layers)}
+	m.grad = [2]*buffer{m.store.buffer(), m.store.buffer()}
+	declared := make([][]Param, c.Layers)
+	for l := range c.Layers {
+		s := stage{Layer: kinds[c.Kind](&m.store, c, l), y: m.store.buffer(), relu: l < c.Layers-1}
+		s.in, s.out = c.Widths(l)
+		if s.relu && c.Norm == NormLayer {
+			s.norm = &norm{x: m.store.buffer(), mean: m.store.buffer(), rstd: m.store.buffer()}
+			declared[l] = append(declared[l],
+				constant(fmt.Sprintf("norms.%d.weight", l), s.out, 1), constant(fmt.Sprintf("norms.%d.bias", l), s.out, 0))
+		}
+		declared[l] = append(declared[l], s.Params()...)
+		m.stages = append(m.stages, s)
+	}
+	var err error
+	if m.Params, err = newParams(dev, declared, seed); err != nil {
+		return nil, err
+	}
+	m.bind()
+	return m, nil
+}
+
+// bind hands every layer its part of the flat arrays, which lie in the order last layer first.
+func (m *Model) bind() {
+	next := 0
+	take := func(n int) (values, grads [][]float32) {
+		for _, q := range m.Params.List[next : next+n] {
+			values, grads = append(values, q.of(m.Params.Values)), append(grads, q.of(m.Params.Grads))
+		}
+		next += n
+		return values, grads
+	}
+	for l := len(m.stages) - 1; l >= 0; l-- {
+		s := m.stages[l]
+		if s.norm != nil {
+			values, grads := take(2)
+			s.norm.gamma, s.norm.beta = values[0], values[1]
+			s.norm.dgamma, s.norm.dbeta = grads[0], grads[1]
+		}
+		s.Bind(take(len(s.Params())))
+	}
+}
+
+// Close gives all device memory back.
+func (m *Model) Close() {
+	m.store.free()
+	m.Params.free()
+}
+
+// Needs says what the input layer reads: what preparing a minibatch has to gather or aggregate.
+func (m *Model) Needs() Needs { return m.stages[0].Needs() }
+
+// Reserve makes room for layer l to pass over an input of the size of in; of in it reads the counts, the flags and
+// whether Mean is given. ForwardLayer calls it; called beforehand with the largest sizes to come, it keeps memory from
+// moving later. It fails only for want of device memory.
+func (m *Model) Reserve(l int, in *Input) error {
+	s, rows := &m.stages[l], in.Destinations
+	err := errors.Join(s.y.reserve(rows*s.out), s.Layer.Reserve(in))
+	if s.norm != nil {
+		err = errors.Join(err, s.norm.x.reserve(rows*s.out), s.norm.mean.reserve(rows), s.norm.rstd.reserve(rows))
+	}
+	if in.Train && l == len(m.stages)-1 {
+		err = errors.Join(err, m.grad[l%2].reserve(rows*s.out))
+	}
+	if in.Gradient {
+		err = errors.Join(err, m.grad[(l+1)%2].reserve(in.Sources*s.in))
+	}
+	if err != nil {
+		return fmt.Errorf("layer %d, %d sources, %d destinations: %w", l, in.Sources, rows, err)
+	}
+	return nil
+}
+
+// ForwardLayer runs layer l and returns its output [Destinations, out], which stays valid until the layer runs again. Without
+// in.Train nothing is dropped. Errors are as for Reserve.
+func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
+	if err := m.Reserve(l, in); err != nil {
+		return compute.Matrix{}, err
+	}
+	s := &m.stages[l]
+	y := s.y.matrix(in.Destinations, s.out)
+	if n := s.norm; n == nil {
+		s.Layer.Forward(y, in)
+	} else {
+		x := n.x.matrix(in.Destinations, s.out)
+		s.Layer.Forward(x, in)
+		m.dev.LayerNorm(y, x, n.gamma, n.beta, n.mean.data[:y.Rows], n.rstd.data[:y.Rows], normEps)
+	}
+	if s.relu {
+		m.dev.ReLU(y, m.dropped(in), in.Dropout, in.Vertices)
+	}
+	return y, nil
+}
+
+// dropped returns the probability of dropping an activation.
+func (m *Model) dropped(in *Input) float32 {
+	if in.Train {
+		return m.Config.Dropout
+	}
+	return 0
+}
+
+// BackwardLayer runs the backward of layer l, given the gradient dy [Destinations, out] with respect to its output,
+// which it overwrites. The layer's bucket of Params.Grads is then complete, once the device has caught up. It returns
+// the gradient with respect to in.X, [Sources, in], valid until layer l-1 has run backward; an empty matrix unless
+// in.Gradient (the input layer of a model without trained features needs none, and it would be the largest of all).
+// ForwardLayer ran before, on the same input with in.Train.
+func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.Matrix) {
+	s := &m.stages[l]
+	if s.relu {
+		m.dev.ReLUBackward(dy, s.y.matrix(dy.Rows, s.out), m.dropped(in))
+	}
+	if n := s.norm; n != nil {
+		m.dev.LayerNormBackward(dy, n.dgamma, n.dbeta, dy, n.x.matrix(dy.Rows, s.out), n.gamma, n.mean.data[:dy.Rows], n.rstd.data[:dy.Rows])
+	}
+	if in.Gradient {
+		dx = m.grad[(l+1)%2].matrix(in.Sources, s.in)
+	}
+	s.Layer.Backward(dx, dy, in)
+	return dx
+}

@@ -1,0 +1,151 @@
+// Package nn is the model: layers with forward and backward, losses, parameters, optimisers, schedules and metrics. Every
+// number is computed by a compute.Device; the package knows no ranks and draws no minibatches.
+//
+//	hop 0 (input)        hop 1                hop L-1
+//	[S0,In] ── layer 0 ──> [D0,H] ── layer 1 ──> ... ── layer L-1 ──> [seeds,Out] ──> loss
+//	                       D0 = S1               S(L-1) = D(L-2)        │
+//	dX (if asked) <─ 0 ── dy <──── layer 1 ──<── ... <─ layer L-1 ──── dlogits
+//
+//	one layer, forward:   conv ──> [LayerNorm] ──> ReLU ──> dropout       (the last layer is its conv alone)
+//
+// Layers are offered one by one (ForwardLayer, BackwardLayer), so that a strategy that splits a minibatch over ranks can
+// exchange rows between two of them; Forward and Backward run them all. Parameters and gradients are two flat arrays in
+// the order in which backward finishes them, so that each layer is one contiguous bucket of a gradient allreduce:
+//
+//	offset 0        16             ...                         Len
+//	       │ header │ layer L-1    │ layer L-2 │ ... │ layer 0 │
+//	       └── bucket L-1 ─────────┘└─ bucket ─┘     └ bucket ─┘
+//	       loss and counts of the step: known before backward starts, they ride in the first bucket that leaves
+//
+// The input layer of a mean aggregator does not need its sources: it takes rows aggregated while the minibatch was
+// prepared (Input.Own, Input.Mean), which are several times fewer. What a layer needs it declares (Needs).
+//
+// In steady state nothing is allocated: activations live in device memory that grows, with slack, to the largest block
+// seen. One goroutine uses a model at a time.
+package nn
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"halognn/src/compute"
+)
+
+// The tasks a model can be trained for.
+const (
+	Multiclass = "multiclass" // one class a vertex: softmax cross-entropy
+	Multilabel = "multilabel" // any subset of the classes: a sigmoid and a binary cross-entropy per class
+)
+
+// The normalisations between two layers.
+const (
+	NormNone  = "none"
+	NormLayer = "layer" // LayerNorm over the columns of a row, eps 1e-5
+)
+
+// kinds are the models on offer. newLayer makes layer l, whose widths are c.Widths(l); a new kind is a line here and a
+// file with its Layer.
+var kinds = map[string]func(s *store, c Config, l int) Layer{
+	"sage": newSAGE,
+	"mlp":  newLinear,
+}
+
+// Config is the architecture of a model.
+type Config struct {
+	Kind            string  // "sage": GraphSAGE with mean aggregation; "mlp": the same without neighbours
+	Layers          int     // convolutions, >= 1
+	In, Hidden, Out int     // width of features, of hidden rows (unused by one layer), of logits
+	Dropout         float32 // probability in [0,1) of dropping an activation, in every layer but the last
+	Norm            string  // NormNone or NormLayer, in every layer but the last
+	Task            string  // Multiclass or Multilabel
+}
+
+// Widths returns the width of the rows that layer l reads and of those it gives.
+func (c Config) Widths(l int) (in, out int) {
+	in, out = c.Hidden, c.Hidden
+	if l == 0 {
+		in = c.In
+	}
+	if l == c.Layers-1 {
+		out = c.Out
+	}
+	return in, out
+}
+
+// Check returns all faults of c, joined.
+func (c Config) Check() error {
+	var faults []error
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			faults = append(faults, fmt.Errorf(format, args...))
+		}
+	}
+	known := strings.Join(slices.Sorted(maps.Keys(kinds)), ", ")
+	fault(kinds[c.Kind] == nil, "model kind %q is not one of: %s", c.Kind, known)
+	fault(c.Layers < 1, "model has %d layers; it needs at least 1", c.Layers)
+	fault(c.In < 1, "model input width is %d; the dataset needs at least 1 feature", c.In)
+	fault(c.Layers > 1 && c.Hidden < 1, "model hidden width is %d; it must be at least 1", c.Hidden)
+	fault(c.Out < 1, "model output width is %d; the dataset needs at least 1 class", c.Out)
+	fault(!(c.Dropout >= 0 && c.Dropout < 1), "model dropout is %g; it must be at least 0 and below 1", c.Dropout)
+	fault(c.Norm != NormNone && c.Norm != NormLayer, "model norm %q is not one of: %s, %s", c.Norm, NormNone, NormLayer)
+	fault(c.Task != Multiclass && c.Task != Multilabel, "task %q is not one of: %s, %s", c.Task, Multiclass, Multilabel)
+	return errors.Join(faults...)
+}
+
+// Needs says which rows a layer reads. As the input layer it is handed no others: rows that are not needed are neither
+// gathered nor copied to the device.
+type Needs struct {
+	Own     bool // the row of every destination (Input.Own)
+	Mean    bool // the mean over the in-neighbours of every destination (Input.Mean)
+	Sources bool // the rows of all sources (Input.X), because aggregation depends on parameters
+}
+
+// Hop is the topology one layer works on. The destinations are the first sources.
+type Hop struct {
+	Sources, Destinations int
+	Forward               compute.Segments   // in-neighbours by destination; not read where Input.Mean is given
+	Transposed            compute.Segments   // destinations by source; read by backward if Input.Gradient
+	Vertices              []int32            // [Destinations] original ids: they key the dropout bits; nil if nothing is dropped
+	Dropout               compute.DropoutKey // names this layer's dropout bits of this minibatch
+}
+
+// Input is what one layer reads of a minibatch: either the rows of all sources, or Own and Mean as far as it needs them.
+type Input struct {
+	Hop
+	X        compute.Matrix // [Sources, in]
+	Own      compute.Matrix // [Destinations, in]
+	Mean     compute.Matrix // [Destinations, in]
+	Train    bool           // drop activations and make room for backward
+	Gradient bool           // backward also returns the gradient of X
+}
+
+// own returns the rows of the destinations.
+func (in *Input) own() compute.Matrix {
+	if in.Own.Cols > 0 {
+		return in.Own
+	}
+	return in.X.RowsAt(0, in.Destinations)
+}
+
+// Layer is the convolution of one layer: it turns the rows of one hop's sources into rows of its destinations. A layer
+// keeps what its own backward needs (aggregates here; per-edge weights and heads in attention) in buffers of the
+// model's store, so the caller keeps nothing but Input. Normalisation, activation and dropout follow outside.
+type Layer interface {
+	// Params declares the parameters.
+	Params() []Param
+	// Bind hands over values and gradients of the parameters, in the order of Params.
+	Bind(values, grads [][]float32)
+	// Needs says which rows Forward reads.
+	Needs() Needs
+	// Reserve makes room for a forward pass over in and, if in.Train, a backward one. It fails only for want of device
+	// memory; Forward and Backward then cannot.
+	Reserve(in *Input) error
+	// Forward sets y [Destinations, out].
+	Forward(y compute.Matrix, in *Input)
+	// Backward sets the gradients of the parameters from dy [Destinations, out] and, if in.Gradient, dx [Sources, in]. Forward
+	// ran before, on the same input.
+	Backward(dx, dy compute.Matrix, in *Input)
+}

@@ -1,0 +1,210 @@
+package nn
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"slices"
+
+	"halognn/src/compute"
+)
+
+const (
+	// HeaderLen is the number of elements in front of the first parameter. The first few of Grads hold the step's Stats, so
+	// that they are summed over ranks by the gradient allreduce and need no collective of their own; Values leaves them unused.
+	HeaderLen = 16
+
+	// paramAlign starts every parameter on a 64-byte line, which vector loads and BLAS like. The gaps are zero in values and
+	// gradients, and every optimiser leaves them zero.
+	paramAlign = 16
+)
+
+// Param is one parameter, named as PyTorch Geometric names it. A matrix is [out, in], a vector has one extent.
+type Param struct {
+	Name   string
+	Shape  []int
+	Offset int // of its first element in Params.Values and Params.Grads
+
+	bound, fill float32 // initial values: uniform in [fill-bound, fill+bound)
+}
+
+// Len returns the number of elements.
+func (p Param) Len() int {
+	n := 1
+	for _, d := range p.Shape {
+		n *= d
+	}
+	return n
+}
+
+// weight declares a matrix [out, in] drawn uniformly from +-1/sqrt(in): PyTorch's default for linear layers and SAGEConv.
+func weight(name string, out, in int) Param {
+	return Param{Name: name, Shape: []int{out, in}, bound: fanInBound(in)}
+}
+
+// bias declares the bias of a weight [out, in], drawn from the same range.
+func bias(name string, out, in int) Param {
+	return Param{Name: name, Shape: []int{out}, bound: fanInBound(in)}
+}
+
+// constant declares a vector that starts at one value.
+func constant(name string, n int, fill float32) Param {
+	return Param{Name: name, Shape: []int{n}, fill: fill}
+}
+
+func fanInBound(in int) float32 { return float32(1 / math.Sqrt(float64(in))) }
+
+// matrix shapes a flat parameter.
+func matrix(data []float32, rows, cols int) compute.Matrix {
+	return compute.Matrix{Rows: rows, Cols: cols, Data: data}
+}
+
+// initial sets dst to the parameter's initial values. Element i is a pure function of (seed, name, i): it depends on no other
+// parameter, on no order and on no rank, so all ranks start equal without a broadcast.
+func (p Param) initial(dst []float32, seed uint64) {
+	h := fnv.New64a()
+	h.Write([]byte(p.Name))
+	key := mix(seed + mix(h.Sum64()))
+	for i := range dst {
+		u := float32(mix(key+uint64(i)*0x9E3779B97F4A7C15)>>40) * 0x1p-24 // 24 bits: every value in [0,1) is exact
+		dst[i] = p.fill + p.bound*(2*u-1)
+	}
+}
+
+// mix is the finaliser of splitmix64 (Steele, Lea, Flood, OOPSLA 2014).
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
+	x = (x ^ x>>27) * 0x94D049BB133111EB
+	return x ^ x>>31
+}
+
+// Params are the parameters of a model and their gradients: two flat arrays of device memory of one layout (see the package
+// comment). Offsets, and so buckets, depend on the Config alone.
+type Params struct {
+	Values, Grads []float32
+	List          []Param // by offset: last layer first
+
+	dev     compute.Device
+	buckets []int // layer l ends at buckets[l]
+	stats   [4]float32
+}
+
+// newParams lays out the parameters of layers, given for layer 0 first, and draws their initial values.
+func newParams(dev compute.Device, layers [][]Param, seed uint64) (*Params, error) {
+	p := &Params{dev: dev, buckets: make([]int, len(layers))}
+	n := HeaderLen
+	for l, params := range slices.Backward(layers) {
+		for _, q := range params {
+			q.Offset = n
+			p.List = append(p.List, q)
+			n += (q.Len() + paramAlign - 1) / paramAlign * paramAlign
+		}
+		p.buckets[l] = n
+	}
+	host := make([]float32, n)
+	for _, q := range p.List {
+		q.initial(q.of(host), seed)
+	}
+	var err error
+	if p.Values, err = dev.Alloc(n); err != nil {
+		return nil, fmt.Errorf("parameters: %w", err)
+	}
+	if p.Grads, err = dev.Alloc(n); err != nil {
+		dev.Free(p.Values)
+		return nil, fmt.Errorf("gradients: %w", err)
+	}
+	dev.Upload(p.Values, host)
+	return p, nil
+}
+
+// of returns the parameter's part of an array of the layout.
+func (p Param) of(array []float32) []float32 { return array[p.Offset : p.Offset+p.Len()] }
+
+// Len returns the elements of Values and of Grads, header and gaps included.
+func (p *Params) Len() int { return len(p.Values) }
+
+// Count returns the number of trained numbers.
+func (p *Params) Count() int {
+	n := 0
+	for _, q := range p.List {
+		n += q.Len()
+	}
+	return n
+}
+
+// Bucket returns the range of Grads that is final once backward of layer l is done. The last layer's begins with the
+// header; together the buckets, last layer first, are all of Grads.
+func (p *Params) Bucket(l int) (lo, hi int) {
+	if l+1 < len(p.buckets) {
+		lo = p.buckets[l+1]
+	}
+	return lo, p.buckets[l]
+}
+
+// Weights returns the trained part of Values, without the header: what optimisers update and digests cover.
+func (p *Params) Weights() []float32 { return p.Values[HeaderLen:] }
+
+// setStats puts the step's loss and counts into the header of Grads.
+func (p *Params) setStats(s Stats) {
+	p.stats = [4]float32{float32(s.Loss), float32(s.TruePositive), float32(s.FalsePositive), float32(s.FalseNegative)}
+	p.dev.Upload(p.Grads[:len(p.stats)], p.stats[:])
+}
+
+// Stats reads the header of Grads: after a backward pass this rank's share, after the allreduce the sum over all ranks.
+// The loss is float32, and counts are exact up to 2^24 a step. Waits for the device.
+func (p *Params) Stats() Stats {
+	p.dev.Download(p.stats[:], p.Grads[:len(p.stats)])
+	return Stats{Loss: float64(p.stats[0]), Counts: Counts{
+		TruePositive: int64(p.stats[1]), FalsePositive: int64(p.stats[2]), FalseNegative: int64(p.stats[3])}}
+}
+
+// Tensors copies an array of the layout (Values, Grads, an optimiser's moments) to the host, as one tensor a parameter.
+func (p *Params) Tensors(array []float32) []Tensor {
+	host := make([]float32, p.Len())
+	p.dev.Download(host, array)
+	tensors := make([]Tensor, len(p.List))
+	for i, q := range p.List {
+		tensors[i] = Tensor{Name: q.Name, Shape: q.Shape, Data: q.of(host)}
+	}
+	return tensors
+}
+
+// SetTensors is the inverse of Tensors. The tensors may come in any order but must be exactly the parameters; otherwise the
+// error names every one that is missing, of another shape or unknown, and array is unchanged.
+func (p *Params) SetTensors(array []float32, tensors []Tensor) error {
+	given := make(map[string]Tensor, len(tensors))
+	for _, t := range tensors {
+		given[t.Name] = t
+	}
+	var faults []error
+	host := make([]float32, p.Len())
+	for _, q := range p.List {
+		t, ok := given[q.Name]
+		delete(given, q.Name)
+		switch {
+		case !ok:
+			faults = append(faults, fmt.Errorf("no tensor %q; the model needs it with shape %v", q.Name, q.Shape))
+		case !slices.Equal(t.Shape, q.Shape):
+			faults = append(faults, fmt.Errorf("tensor %q has shape %v, the model needs %v", q.Name, t.Shape, q.Shape))
+		default:
+			copy(q.of(host), t.Data)
+		}
+	}
+	for _, t := range tensors {
+		if _, left := given[t.Name]; left {
+			faults = append(faults, fmt.Errorf("tensor %q is not a parameter of the model", t.Name))
+		}
+	}
+	if faults != nil {
+		return errors.Join(faults...)
+	}
+	p.dev.Upload(array, host)
+	return nil
+}
+
+// free gives the arrays back.
+func (p *Params) free() {
+	p.dev.Free(p.Values)
+	p.dev.Free(p.Grads)
+}

@@ -1,0 +1,85 @@
+package nn
+
+import (
+	"fmt"
+
+	"halognn/src/compute"
+)
+
+// sage is the GraphSAGE layer with mean aggregation (Hamilton et al., NeurIPS 2017), as SAGEConv(aggr="mean") of PyTorch
+// Geometric has it:
+//
+//	agg_i = mean of x_j over the sampled in-neighbours j of i; zero if there are none      agg [D,in]
+//	y_i   = agg_i Wneighᵀ + b + x_i Wselfᵀ                                                 y   [D,out]
+//
+// It aggregates first and transforms then. The other order (mean of x_j Wneighᵀ) gives the same numbers up to rounding,
+// but its matrix product runs over the sources, of which a sampled block has several times more than destinations; it
+// could only pay where out is several times smaller than in, and such layers are last, where blocks are smallest.
+type sage struct {
+	dev              compute.Device
+	name             string
+	in, out          int
+	neigh, self      compute.Matrix // [out,in]
+	dneigh, dself    compute.Matrix
+	bias, dbias      []float32
+	aggregate, dmean *buffer        // [D,in]
+	agg              compute.Matrix // of the last Forward
+}
+
+func newSAGE(s *store, c Config, l int) Layer {
+	in, out := c.Widths(l)
+	return &sage{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, out: out, aggregate: s.buffer(), dmean: s.buffer()}
+}
+
+func (s *sage) Params() []Param {
+	return []Param{
+		weight(s.name+".lin_l.weight", s.out, s.in),
+		bias(s.name+".lin_l.bias", s.out, s.in),
+		weight(s.name+".lin_r.weight", s.out, s.in),
+	}
+}
+
+func (s *sage) Bind(values, grads [][]float32) {
+	s.neigh, s.dneigh = matrix(values[0], s.out, s.in), matrix(grads[0], s.out, s.in)
+	s.bias, s.dbias = values[1], grads[1]
+	s.self, s.dself = matrix(values[2], s.out, s.in), matrix(grads[2], s.out, s.in)
+}
+
+func (s *sage) Needs() Needs { return Needs{Own: true, Mean: true} }
+
+func (s *sage) Reserve(in *Input) error {
+	if in.Mean.Cols == 0 {
+		if err := s.aggregate.reserve(in.Destinations * s.in); err != nil {
+			return err
+		}
+	}
+	if !in.Gradient {
+		return nil
+	}
+	return s.dmean.reserve(in.Destinations * s.in)
+}
+
+func (s *sage) Forward(y compute.Matrix, in *Input) {
+	s.agg = in.Mean
+	if in.Mean.Cols == 0 {
+		s.agg = s.aggregate.matrix(in.Destinations, s.in)
+		s.dev.SegmentMean(s.agg, in.Hop.Forward, in.X)
+	}
+	s.dev.MatMul(y, s.agg, s.neigh, false)
+	s.dev.AddBias(y, s.bias)
+	s.dev.MatMul(y, in.own(), s.self, true)
+}
+
+func (s *sage) Backward(dx, dy compute.Matrix, in *Input) {
+	s.dev.MatMulWeights(s.dneigh, dy, s.agg)
+	s.dev.ColumnSum(s.dbias, dy)
+	s.dev.MatMulWeights(s.dself, dy, in.own())
+	if !in.Gradient {
+		return
+	}
+	// The segment kernel writes every row of dx, those without edges as zeros; the destinations' own rows come on top.
+	dmean := s.dmean.matrix(in.Destinations, s.in)
+	s.dev.MatMulInput(dmean, dy, s.neigh, false)
+	s.dev.SegmentMeanBackward(dx, in.Hop.Forward, in.Transposed, dmean, false)
+	s.dev.MatMulInput(dx.RowsAt(0, in.Destinations), dy, s.self, true)
+}

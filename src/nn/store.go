@@ -1,0 +1,58 @@
+package nn
+
+import "halognn/src/compute"
+
+// store owns the device memory of one model, so that it can be given back in one go.
+type store struct {
+	dev     compute.Device
+	buffers []*buffer
+}
+
+// buffer is device memory for an array whose size differs from minibatch to minibatch. Its content does not survive reserve.
+type buffer struct {
+	dev  compute.Device
+	data []float32
+}
+
+func (s *store) buffer() *buffer {
+	b := &buffer{dev: s.dev}
+	s.buffers = append(s.buffers, b)
+	return b
+}
+
+// reserve makes room for n elements. The first size is taken as it is (a caller may know the maximum); afterwards a
+// quarter more than asked for, so that sampled blocks, whose sizes vary by a few per cent, stop growing it at once.
+func (b *buffer) reserve(n int) error {
+	if n <= len(b.data) {
+		return nil
+	}
+	if b.data != nil {
+		if err := b.dev.Sync(); err != nil { // kernels may still be reading what is freed here
+			return err
+		}
+		b.dev.Free(b.data)
+		b.data = nil
+		n += n / 4
+	}
+	data, err := b.dev.Alloc(n)
+	if err != nil {
+		return err
+	}
+	b.data = data
+	return nil
+}
+
+// matrix returns the first rows*cols elements as a matrix.
+func (b *buffer) matrix(rows, cols int) compute.Matrix {
+	return compute.Matrix{Rows: rows, Cols: cols, Data: b.data[:rows*cols]}
+}
+
+// free gives all buffers back.
+func (s *store) free() {
+	for _, b := range s.buffers {
+		if b.data != nil {
+			s.dev.Free(b.data)
+			b.data = nil
+		}
+	}
+}
