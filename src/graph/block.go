@@ -1,6 +1,10 @@
 package graph
 
-import "fmt"
+import (
+	"fmt"
+
+	"halognn/src/mem"
+)
 
 // Block is one hop of a sampled minibatch (an MFG): a bipartite graph from sources to destinations in CSC over
 // destinations. The destinations are the first NumDst sources, so a vertex's own row is always among the rows
@@ -49,4 +53,37 @@ type BlockTranspose struct {
 	Indptr  []int64
 	Indices []int32
 	Edges   []int32
+}
+
+// Transpose reads b by source into t, whose arrays it reuses. O(S+E), and no allocation once t has been as large.
+func (b *Block) Transpose(t *BlockTranspose) {
+	t.Indptr = mem.Grow(t.Indptr, b.NumSrc+1)
+	t.Indices = mem.Grow(t.Indices, b.NumEdges())
+	t.Edges = mem.Grow(t.Edges, b.NumEdges())
+	clear(t.Indptr)
+	for _, s := range b.Indices {
+		t.Indptr[s+1]++
+	}
+	for s := range b.NumSrc {
+		t.Indptr[s+1] += t.Indptr[s]
+	}
+	// Indptr[s] serves as the write position of s and ends as the begin of s+1: one shift restores it.
+	for d := range b.NumDst {
+		for e := b.Indptr[d]; e < b.Indptr[d+1]; e++ {
+			s := b.Indices[e]
+			at := t.Indptr[s]
+			t.Indptr[s]++
+			t.Indices[at], t.Edges[at] = int32(d), int32(e)
+		}
+	}
+	copy(t.Indptr[1:], t.Indptr[:b.NumSrc])
+	t.Indptr[0] = 0
+}
+
+// Free gives the arrays back.
+func (t *BlockTranspose) Free() {
+	mem.Free(t.Indptr)
+	mem.Free(t.Indices)
+	mem.Free(t.Edges)
+	*t = BlockTranspose{}
 }

@@ -1,0 +1,133 @@
+package graph
+
+import (
+	"fmt"
+	"sync"
+
+	"halognn/src/mem"
+)
+
+// Edge is a directed edge packed into 8 bytes.
+type Edge uint64
+
+// MakeEdge packs the edge src -> dst.
+func MakeEdge(src, dst VertexID) Edge { return Edge(uint32(src))<<32 | Edge(uint32(dst)) }
+
+// Src returns the vertex the edge leaves.
+func (e Edge) Src() VertexID { return VertexID(e >> 32) }
+
+// Dst returns the vertex the edge enters.
+func (e Edge) Dst() VertexID { return VertexID(uint32(e)) }
+
+// The first chunk of a Builder is small and each further one twice as long, up to 64 MiB: little is reserved in vain.
+const (
+	firstChunk   = 1 << 12
+	largestChunk = 1 << 23
+)
+
+// Builder collects edges in any order and makes a cleaned graph of them.
+//
+//	Add ──> chunks of packed edges, 8 bytes each, off the heap ──Build──> count by destination, scatter, sort rows, drop
+//
+// Building from E edges needs at most 8 E bytes for the chunks and, with CleanOptions.Undirected, 8 E for both directions of
+// every edge, beyond the result. The zero value is ready for use.
+type Builder struct {
+	mu     sync.Mutex
+	chunks [][]Edge
+	last   []Edge // the chunk that Add fills
+}
+
+// Add appends the edge src -> dst. Vertices are checked by Build. One goroutine at a time.
+func (b *Builder) Add(src, dst VertexID) {
+	if len(b.last) == cap(b.last) {
+		size := min(max(firstChunk, 2*cap(b.last)), largestChunk)
+		b.Adopt(b.last)
+		b.last = mem.Make[Edge](size)[:0]
+	}
+	b.last = append(b.last, MakeEdge(src, dst))
+}
+
+// Adopt takes over a chunk made with mem.Make. Any number of goroutines may hand over chunks.
+func (b *Builder) Adopt(chunk []Edge) {
+	if cap(chunk) == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.chunks = append(b.chunks, chunk)
+}
+
+// NumEdges returns the number of edges added.
+func (b *Builder) NumEdges() int64 {
+	n := int64(len(b.last))
+	for _, c := range b.chunks {
+		n += int64(len(c))
+	}
+	return n
+}
+
+// Free drops all edges.
+func (b *Builder) Free() {
+	for _, c := range b.chunks {
+		mem.Free(c)
+	}
+	mem.Free(b.last)
+	b.chunks, b.last = nil, nil
+}
+
+func (b *Builder) each(yield func([]Edge)) {
+	for _, c := range b.chunks {
+		yield(c)
+	}
+	yield(b.last)
+}
+
+// Build makes a graph of n vertices of the edges added, cleans it as Clean does, and leaves the builder empty. A negative n
+// stands for one more than the largest vertex seen. Neighbour lists are in ascending order, whatever the order of Add.
+// An edge that names another vertex gives ErrVertexRange.
+func (b *Builder) Build(n int, o CleanOptions) (*CSC, CleanReport, error) {
+	defer b.Free()
+	top := Edge(0) // the largest vertex number, as unsigned, so that a negative one stands out
+	b.each(func(edges []Edge) {
+		for _, e := range edges {
+			top = max(top, e>>32, Edge(uint32(e)))
+		}
+	})
+	if n < 0 {
+		n = 0
+		if b.NumEdges() > 0 {
+			n = int(top) + 1
+		}
+	}
+	if n > MaxVertices || b.NumEdges() > 0 && int(top) >= n {
+		return nil, CleanReport{}, fmt.Errorf("an edge names vertex %d: %w (the graph has %d vertices)", VertexID(top), ErrVertexRange, n)
+	}
+	g, report := clean(n, b.each, b.Free, o)
+	return g, report, nil
+}
+
+// FromEdges makes a graph of n vertices of the edges src[i] -> dst[i]. In-neighbours keep the order of the edges.
+// An edge that names another vertex gives ErrVertexRange.
+func FromEdges(n int, src, dst []VertexID) (*CSC, error) {
+	if len(src) != len(dst) {
+		return nil, fmt.Errorf("%d sources but %d destinations", len(src), len(dst))
+	}
+	for i := range src {
+		for _, v := range [2]VertexID{src[i], dst[i]} {
+			if uint32(v) >= uint32(n) {
+				return nil, fmt.Errorf("edge %d names vertex %d: %w (the graph has %d vertices)", i, v, ErrVertexRange, n)
+			}
+		}
+	}
+	indptr, indices := countingSort(n, func(yield func([]Edge)) {
+		batch := make([]Edge, 0, batchEdges)
+		for i := range src {
+			if batch = append(batch, MakeEdge(src[i], dst[i])); len(batch) == cap(batch) {
+				yield(batch)
+				batch = batch[:0]
+			}
+		}
+		yield(batch)
+	}, false)
+	return &CSC{Indptr: indptr, Indices: indices}, nil
+}

@@ -1,0 +1,96 @@
+package graph
+
+import (
+	"runtime"
+	"sort"
+	"sync"
+
+	"halognn/src/mem"
+)
+
+// edgeSource hands out all edges, in batches and always in the same order. Several goroutines walk it at a time.
+type edgeSource func(yield func([]Edge))
+
+// batchEdges is the batch of sources that pack their edges on the fly.
+const batchEdges = 4096
+
+// countingSort sorts edges by destination, keeping their order within one: indptr [n+1], indices [edges]. With both,
+// every edge that is no loop also enters its source; indices then hold tagged sources (see tag) and no vertex may
+// be larger than the tag leaves room for, which VertexID ensures.
+//
+// Every worker walks all edges and serves the destinations of its own range: sequential reading is cheap, needs no
+// atomics, and the outcome is that of one worker.
+func countingSort(n int, edges edgeSource, both bool) ([]int64, []VertexID) {
+	indptr := mem.Make[int64](n + 1)
+	forRanges(n, func(v int) int64 { return int64(v) }, func(lo, hi int) {
+		width := uint32(hi - lo)
+		edges(func(batch []Edge) {
+			for _, e := range batch {
+				src, dst := uint32(e>>32), uint32(e)
+				if dst-uint32(lo) < width {
+					indptr[dst+1]++
+				}
+				if both && src-uint32(lo) < width && src != dst {
+					indptr[src+1]++
+				}
+			}
+		})
+	})
+	for v := range n {
+		indptr[v+1] += indptr[v]
+	}
+	indices := mem.Make[VertexID](int(indptr[n]))
+	// indptr[v] serves as the write position of v and ends as the begin of v+1: one shift restores it.
+	forRanges(n, func(v int) int64 { return indptr[v] + int64(v) }, func(lo, hi int) {
+		width := uint32(hi - lo)
+		edges(func(batch []Edge) {
+			for _, e := range batch {
+				src, dst := uint32(e>>32), uint32(e)
+				if dst-uint32(lo) < width {
+					entry := src
+					if both {
+						entry = tag(src, false)
+					}
+					indices[indptr[dst]] = VertexID(entry)
+					indptr[dst]++
+				}
+				if both && src-uint32(lo) < width && src != dst {
+					indices[indptr[src]] = VertexID(tag(dst, true))
+					indptr[src]++
+				}
+			}
+		})
+	})
+	copy(indptr[1:], indptr[:n])
+	indptr[0] = 0
+	return indptr, indices
+}
+
+// tag marks whether an entry came from an edge as given or from one that was turned round. Tagged entries sort by
+// vertex, given ones first.
+func tag(v uint32, reversed bool) uint32 {
+	if reversed {
+		return v<<1 | 1
+	}
+	return v << 1
+}
+
+// maxWorkers bounds the walks over the edges in countingSort; beyond it they would only contend for memory bandwidth.
+const maxWorkers = 16
+
+// forRanges cuts [0,n) into one range per CPU, of about equal weight, and runs f on all of them at a time. weight is the
+// running sum: weight(v) is that of [0,v).
+func forRanges(n int, weight func(v int) int64, f func(lo, hi int)) {
+	workers := min(runtime.GOMAXPROCS(0), maxWorkers, n/1024+1)
+	cut := make([]int, workers+1)
+	for w := 1; w < workers; w++ {
+		goal := weight(n) / int64(workers) * int64(w)
+		cut[w] = sort.Search(n, func(v int) bool { return weight(v) >= goal })
+	}
+	cut[workers] = n
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() { f(cut[w], cut[w+1]) })
+	}
+	wg.Wait()
+}

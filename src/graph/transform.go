@@ -1,0 +1,197 @@
+package graph
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"halognn/src/mem"
+)
+
+// Free gives back the arrays of a graph that this package made. A graph whose arrays are mapped is closed by its file.
+func (g *CSC) Free() {
+	mem.Free(g.Indptr)
+	mem.Free(g.Indices)
+	g.Indptr, g.Indices = nil, nil
+}
+
+// edges hands out the edges of g by destination; transposed turns each round.
+func (g *CSC) edges(transposed bool) edgeSource {
+	return func(yield func([]Edge)) {
+		batch := make([]Edge, 0, batchEdges)
+		for v := range VertexID(g.NumVertices()) {
+			for _, u := range g.InNeighbours(v) {
+				e := MakeEdge(u, v)
+				if transposed {
+					e = MakeEdge(v, u)
+				}
+				if batch = append(batch, e); len(batch) == cap(batch) {
+					yield(batch)
+					batch = batch[:0]
+				}
+			}
+		}
+		yield(batch)
+	}
+}
+
+// Transpose turns every edge round: the in-neighbours of v become the out-neighbours of v, in ascending order.
+// O(N+M), the result is new memory.
+func (g *CSC) Transpose() *CSC {
+	indptr, indices := countingSort(g.NumVertices(), g.edges(true), false)
+	return &CSC{Indptr: indptr, Indices: indices}
+}
+
+// CleanOptions says what cleaning does besides sorting. The zero value drops loops and duplicates and keeps directions.
+type CleanOptions struct {
+	Undirected     bool // add the reverse of every edge that lacks it
+	KeepLoops      bool // keep edges from a vertex to itself
+	KeepDuplicates bool // keep repeated edges
+}
+
+// CleanReport says what cleaning did: After = Before - Loops - Duplicates + Reversed.
+type CleanReport struct {
+	Before, After int64 // stored directed edges
+	Loops         int64 // dropped edges from a vertex to itself
+	Duplicates    int64 // dropped repeats of an edge
+	Reversed      int64 // edges added because only their reverse was there
+}
+
+// String says it in one line.
+func (r CleanReport) String() string {
+	return fmt.Sprintf("%d edges in, %d out: %d self-loops and %d duplicates dropped, %d reverse edges added",
+		r.Before, r.After, r.Loops, r.Duplicates, r.Reversed)
+}
+
+// Clean returns g with every neighbour list in ascending order, without loops and duplicates, and symmetric, as o says. With
+// KeepDuplicates and Undirected an edge and its reverse end up equally often, as often as the more frequent of the two was. Cleaning
+// twice changes nothing. O(M log degree); the result is new memory.
+func Clean(g *CSC, o CleanOptions) (*CSC, CleanReport) {
+	return clean(g.NumVertices(), g.edges(false), func() {}, o)
+}
+
+// clean calls release when it needs the edges no more.
+func clean(n int, edges edgeSource, release func(), o CleanOptions) (*CSC, CleanReport) {
+	indptr, entries := countingSort(n, edges, o.Undirected)
+	release()
+	kept := mem.Make[int64](n + 1) // kept[v+1]: entries of v that stay
+	defer mem.Free(kept)
+	var total CleanReport
+	var mu sync.Mutex
+	forRanges(n, func(v int) int64 { return indptr[v] + int64(v) }, func(lo, hi int) {
+		var r CleanReport
+		for v := lo; v < hi; v++ {
+			row := entries[indptr[v]:indptr[v+1]]
+			slices.Sort(unsigned(row))
+			kept[v+1] = int64(cleanRow(VertexID(v), row, o, &r))
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		total.Before += r.Before
+		total.Loops += r.Loops
+		total.Duplicates += r.Duplicates
+		total.Reversed += r.Reversed
+	})
+	entries = compact(indptr, kept, entries)
+	total.After = int64(len(entries))
+	return &CSC{Indptr: indptr, Indices: entries}, total
+}
+
+// unsigned views entries as what tagged ones are: their top bit may be set.
+func unsigned(entries []VertexID) []uint32 {
+	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(entries))), len(entries))
+}
+
+// cleanRow moves what stays of the sorted row of v to its front, untagged, and returns how many that is.
+func cleanRow(v VertexID, row []VertexID, o CleanOptions, r *CleanReport) int {
+	out := 0
+	for i := 0; i < len(row); {
+		u, begin, given := row[i], i, 0
+		if o.Undirected {
+			u = VertexID(uint32(row[i]) >> 1)
+			for ; i < len(row) && uint32(row[i]) == tag(uint32(u), false); i++ {
+				given++
+			}
+			for ; i < len(row) && uint32(row[i]) == tag(uint32(u), true); i++ {
+			}
+		} else {
+			for ; i < len(row) && row[i] == u; i++ {
+				given++
+			}
+		}
+		reversed := i - begin - given
+		r.Before += int64(given)
+		if u == v && !o.KeepLoops {
+			r.Loops += int64(given)
+			continue
+		}
+		stay := max(given, reversed)
+		if !o.KeepDuplicates {
+			stay = 1
+			r.Duplicates += int64(max(given-1, 0))
+			r.Reversed += int64(max(1-given, 0))
+		} else {
+			r.Reversed += int64(stay - given)
+		}
+		for range stay {
+			row[out] = u
+			out++
+		}
+	}
+	return out
+}
+
+// compact closes the gaps that cleaning left behind the rows: kept[v+1] entries of row v stay. If little was dropped it does so in
+// place, else in new memory, so that what was dropped is given back.
+func compact(indptr, kept []int64, entries []VertexID) []VertexID {
+	n := len(indptr) - 1
+	for v := range n {
+		kept[v+1] += kept[v]
+	}
+	stay := kept[n]
+	to := entries
+	if stay < int64(len(entries))*7/8 {
+		to = mem.Make[VertexID](int(stay))
+		forRanges(n, func(v int) int64 { return indptr[v] + int64(v) }, func(lo, hi int) {
+			for v := lo; v < hi; v++ {
+				copy(to[kept[v]:kept[v+1]], entries[indptr[v]:])
+			}
+		})
+		mem.Free(entries)
+	} else {
+		for v := range n { // rows move to the left only, so in ascending order none is overwritten before it moved
+			copy(to[kept[v]:kept[v+1]], entries[indptr[v]:])
+		}
+	}
+	copy(indptr, kept)
+	return to[:stay]
+}
+
+// Relabel gives vertex v the number newID[v], a permutation. The neighbour list of newID[v] is the list of v with its entries
+// renamed, in the same order, so that draws by position find the same vertices. O(N+M); the result is new memory.
+func Relabel(g *CSC, newID []VertexID) *CSC {
+	n := g.NumVertices()
+	if len(newID) != n {
+		panic(fmt.Sprintf("graph: relabelling %d vertices with %d new ids", n, len(newID)))
+	}
+	out := &CSC{Indptr: mem.Make[int64](n + 1), Indices: mem.Make[VertexID](len(g.Indices))}
+	for v, w := range newID {
+		if out.Indptr[w+1] != 0 {
+			panic(fmt.Sprintf("graph: new id %d is given twice, to vertex %d among others", w, v))
+		}
+		out.Indptr[w+1] = int64(g.InDegree(VertexID(v))) + 1 // one more, to tell a vertex without edges from a free number
+	}
+	for w := range n {
+		out.Indptr[w+1] += out.Indptr[w] - 1
+	}
+	forRanges(n, func(v int) int64 { return g.Indptr[v] + int64(v) }, func(lo, hi int) {
+		for v := lo; v < hi; v++ {
+			row := out.Indices[out.Indptr[newID[v]]:]
+			for i, u := range g.InNeighbours(VertexID(v)) {
+				row[i] = newID[u]
+			}
+		}
+	})
+	return out
+}
