@@ -1,0 +1,25 @@
+/* float16 (IEEE binary16) to float32, exact for every value. */
+#ifndef HALOGNN_HALF_H
+#define HALOGNN_HALF_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline float halognn_half(uint16_t h) {
+    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = h & 0x7fff;
+    uint32_t bits;
+    float f;
+    if (magnitude >= 0x7c00) { /* infinity, NaN (made quiet, as the instructions do) */
+        bits = sign | 0x7f800000 | magnitude << 13 | (magnitude > 0x7c00 ? 0x400000 : 0);
+    } else if (magnitude >= 0x0400) { /* normal: the exponent's bias grows from 15 to 127 */
+        bits = sign | ((magnitude << 13) + ((uint32_t)(127 - 15) << 23));
+    } else { /* subnormal or zero: magnitude * 2^-24 is a normal float or zero */
+        f = (float)magnitude * 0x1p-24f;
+        memcpy(&bits, &f, sizeof bits);
+        bits |= sign;
+    }
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+#endif

@@ -1,0 +1,19 @@
+/* Bias, column sums and sums of vectors: one pass over memory each. */
+#include "simd.h"
+
+void LEVEL(add_bias)(float *y, int64_t rows, int64_t cols, const float *b) {
+    for (int64_t r = 0; r < rows; r++, y += cols) {
+        INDEPENDENT for (int64_t j = 0; j < cols; j++) y[j] += b[j];
+    }
+}
+
+void LEVEL(column_sum)(float *sum, int64_t rows, int64_t cols, const float *x) {
+    memset(sum, 0, (size_t)cols * sizeof *sum);
+    for (int64_t r = 0; r < rows; r++, x += cols) {
+        INDEPENDENT for (int64_t j = 0; j < cols; j++) sum[j] += x[j];
+    }
+}
+
+void LEVEL(add_into)(float *sum, int64_t n, const float *x) {
+    INDEPENDENT for (int64_t i = 0; i < n; i++) sum[i] += x[i];
+}

@@ -1,0 +1,21 @@
+#include <string.h>
+
+#include "kernels.h"
+
+void add_bias_ref(float *y, int64_t rows, int64_t cols, const float *b) {
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t j = 0; j < cols; j++)
+            y[r * cols + j] += b[j];
+}
+
+void column_sum_ref(float *sum, int64_t rows, int64_t cols, const float *x) {
+    memset(sum, 0, (size_t)cols * sizeof *sum);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t j = 0; j < cols; j++)
+            sum[j] += x[r * cols + j];
+}
+
+void add_into_ref(float *sum, int64_t n, const float *x) {
+    for (int64_t i = 0; i < n; i++)
+        sum[i] += x[i];
+}

@@ -1,0 +1,47 @@
+#include <string.h>
+
+#include "half.h"
+#include "kernels.h"
+
+static void divide(float *row, int64_t cols, int64_t count) {
+    for (int64_t j = 0; count > 0 && j < cols; j++)
+        row[j] /= (float)count;
+}
+
+void segment_mean_ref(float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
+                      const float *h) {
+    memset(out, 0, (size_t)(segments * cols) * sizeof *out);
+    for (int64_t d = 0; d < segments; d++, out += cols) {
+        for (int64_t e = indptr[d]; e < indptr[d + 1]; e++)
+            for (int64_t j = 0; j < cols; j++)
+                out[j] += h[indices[e] * cols + j];
+        divide(out, cols, indptr[d + 1] - indptr[d]);
+    }
+}
+
+void segment_mean_rows_ref(float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
+                           int half, const halognn_table *tables, const uint64_t *of) {
+    memset(out, 0, (size_t)(segments * cols) * sizeof *out);
+    for (int64_t d = 0; d < segments; d++, out += cols) {
+        for (int64_t e = indptr[d]; e < indptr[d + 1]; e++) {
+            const void *row = halognn_ref_row(tables, of[indices[e]], cols * (half ? 2 : 4));
+            for (int64_t j = 0; j < cols; j++)
+                out[j] += half ? halognn_half(((const uint16_t *)row)[j]) : ((const float *)row)[j];
+        }
+        divide(out, cols, indptr[d + 1] - indptr[d]);
+    }
+}
+
+void segment_mean_backward_ref(float *dh, int64_t segments, int64_t cols, const int64_t *t_indptr,
+                               const int32_t *t_indices, const int64_t *indptr, const float *dout, int add) {
+    for (int64_t s = 0; s < segments; s++, dh += cols) {
+        for (int64_t j = 0; j < cols; j++) {
+            float sum = 0;
+            for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++) {
+                const int32_t t = t_indices[e];
+                sum += dout[t * cols + j] * (1.0f / (float)(indptr[t + 1] - indptr[t]));
+            }
+            dh[j] = add ? dh[j] + sum : sum;
+        }
+    }
+}

@@ -1,0 +1,58 @@
+/*
+ * What the vector sources share. Each is compiled once per level with that level's -m flags; LANES follows from them.
+ * GCC's vector types do the arithmetic; there are no fused multiply-adds (-ffp-contract=off), so that
+ * every level rounds alike.
+ */
+#ifndef HALOGNN_SIMD_H
+#define HALOGNN_SIMD_H
+
+#include <immintrin.h>
+#include <string.h>
+
+#include "half.h"
+#include "kernels.h"
+
+#ifdef __AVX512F__
+#define LANES 16
+#define MAX_ACCUMULATORS 16 /* of 32 registers */
+#else
+#define LANES 8
+#define MAX_ACCUMULATORS 8 /* of 16 registers */
+#endif
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16")
+/* The loop touches index j of its arrays only in iteration j, so an output may be an input. */
+#define INDEPENDENT _Pragma("GCC ivdep")
+
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef float unaligned_vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+ALWAYS_INLINE vec load(const float *p) { return *(const unaligned_vec *)p; }
+ALWAYS_INLINE void store(float *p, vec v) { *(unaligned_vec *)p = v; }
+
+ALWAYS_INLINE vec load_half(const uint16_t *p) {
+#ifdef __AVX512F__
+    return (vec)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+#else
+    return (vec)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+#endif
+}
+
+/* Rows that lie scattered over memory cost a latency each unless several are on their way. This many bytes ahead keep
+ * the line-fill buffers of a core busy without pushing rows out of L1 before they are read. */
+#define AHEAD_BYTES 4096
+#define CACHE_LINE 64
+
+/* rows_ahead returns how many rows to prefetch ahead of the one in hand. */
+ALWAYS_INLINE int64_t rows_ahead(int64_t row_bytes) {
+    const int64_t rows = AHEAD_BYTES / (row_bytes > 0 ? row_bytes : 1);
+    return rows < 2 ? 2 : rows > 16 ? 16 : rows;
+}
+
+ALWAYS_INLINE void prefetch_row(const void *row, int64_t row_bytes) {
+    for (int64_t b = 0; b < row_bytes; b += CACHE_LINE)
+        __builtin_prefetch((const char *)row + b);
+}
+
+#endif

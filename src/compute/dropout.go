@@ -1,0 +1,63 @@
+package compute
+
+// Dropout bits are a pure function of (run seed, epoch, step, stream, layer, vertex, column), so a mask can be computed
+// anywhere, in any order, and again in a test. Three stages, each as often as it must be:
+//
+//	NewDropoutKey   64-bit mixing, once per layer and minibatch   -> K0, K1
+//	DropoutKey.Row  64-bit mixing, once per row                   -> two 32-bit words
+//	DropoutRow.Bits 32-bit multiplies, shifts and xors per element: what AVX2, AVX-512 and CUDA have as vector instructions
+//
+// The mixers are the finalisers of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) and lowbias32 (C. Wellons, 2018).
+
+const (
+	dropoutDomain = 0x64726f706f757421 // "dropout!": keeps these streams apart from the sampler's, which use the same seed
+	weyl64        = 0x9e3779b97f4a7c15 // 2^64 / golden ratio, odd: multiples of it are spread evenly
+	weyl32        = 0x9e3779b9
+)
+
+// NewDropoutKey returns the key of one layer of one minibatch; stream is the minibatch id, never the rank.
+func NewDropoutKey(seed uint64, epoch, step, stream, layer int) DropoutKey {
+	h := mix64(seed ^ dropoutDomain)
+	for _, part := range [...]int{epoch, step, stream, layer} {
+		h = mix64(h + weyl64*(uint64(part)+1))
+	}
+	return DropoutKey{K0: uint32(h), K1: uint32(h >> 32)}
+}
+
+// DropoutRow is the state from which the bits of one vertex's row follow.
+type DropoutRow struct{ lo, hi uint32 }
+
+// Row returns the state of the row of a vertex, named by its original id.
+func (k DropoutKey) Row(vertex int32) DropoutRow {
+	h := mix64((uint64(k.K1)<<32 | uint64(k.K0)) + weyl64*(uint64(uint32(vertex))+1))
+	return DropoutRow{lo: uint32(h), hi: uint32(h >> 32)}
+}
+
+// Bits returns 32 random bits for a column; the element is kept if they are at least DropoutThreshold(p).
+func (r DropoutRow) Bits(column int) uint32 {
+	x := r.lo + uint32(column)*weyl32
+	x ^= x >> 16
+	x *= 0x7feb352d
+	x ^= x>>15 ^ r.hi
+	x *= 0x846ca68b
+	return x ^ x>>16
+}
+
+// DropoutThreshold returns p * 2^32, rounded down: bits below it drop the element. It panics unless 0 <= p < 1.
+func DropoutThreshold(p float32) uint32 {
+	if !(p >= 0 && p < 1) {
+		panic("compute: dropout probability outside [0,1)")
+	}
+	return uint32(float64(p) * (1 << 32))
+}
+
+// DropoutScale returns 1/(1-p), by which kept elements are multiplied.
+func DropoutScale(p float32) float32 { return float32(1 / (1 - float64(p))) }
+
+func mix64(x uint64) uint64 {
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	return x ^ x>>31
+}
