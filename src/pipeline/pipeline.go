@@ -1,0 +1,219 @@
+// Package pipeline prepares items wide and finishes them in order. An item passes through a list of stages; a stage is
+// local (it runs on a pool, in any order among items) or collective (all ranks take part). It knows no graphs, ranks,
+// transports or devices.
+//
+//	admit            pool             lane            waiter 0         pool             lane        waiter C-1     caller of Run
+//	prepare(i) ──> chain 0 ──ready──> start 0 ──────> wait, finish ──> chain 1 ──...──> start C-1 ─> ... ──done──> consume(i)
+//	   ^           local stages       one goroutine,  one goroutine                                                  │
+//	   │           back to back       fixed order     a collective                                                   │
+//	   └──────────────────────────── slot of item i becomes the slot of item i+Depth+1 ──────────────────────────────┘
+//
+// # Slots
+//
+// Items live in Depth+1 recycled slots; item i has slot i mod (Depth+1) and is admitted when item i-Depth-1 has been
+// consumed. While one item is consumed, the other Depth are being prepared. Depth 0 is the synchronous program.
+//
+// # Schedule
+//
+// Let C be the number of collective stages. Item i starts collective c at tick i*g + c, within one tick the older item
+// first, with g = C if Depth is 0, else the smallest g for which Depth*g >= C (see Schedule). Depth >= C gives g = 1:
+// one start of every collective a tick. The order is a pure function of (n, C, Depth), and one goroutine, the
+// lane, makes all starts, waiting for its item wherever that takes; so ranks that agree on these three numbers issue
+// the same sequence, however fast each of them is and however its pool is scheduled.
+//
+// # No deadlock
+//
+// Give the start and the end of collective c of item i the time i*g + c, and the consumption of item i, which may hold
+// collectives of its own, the time i*g + C - 1/2. Everything a rank waits for, here or on a peer, is then earlier, or at
+// the same time and of an older item, or the start of the very collective whose end is awaited:
+//
+//   - the start of (i,c) waits for the starts before it in the schedule; for the local stages before it, which wait for
+//     nothing but the end of (i,c-1); and, if c = 0, for the consumption of item i-Depth-1 at (i-Depth-1)*g + C - 1/2,
+//     which is before i*g because (Depth+1)*g >= C;
+//   - the end of (i,c) waits for its start on all ranks and, as one goroutine waits for each collective in item order,
+//     for the end of (i-1,c);
+//   - the consumption of i waits for the end of (i,C-1) here, and for older consumptions here and on the peers.
+//
+// Such an order has no cycles. Pool size does not enter: a local stage on the pool waits for nothing. Depth*g >= C says
+// more: item i+1 is complete before the lane needs item i+1+Depth, so the next item can be ready while its predecessor is
+// still being consumed.
+//
+// # Endings
+//
+// The first error (of a stage, of consume, a panic in either, or a cancelled context) ends the run: nothing new is
+// started, requests under way are waited for because their buffers belong to them, and Run returns when all its
+// goroutines have. Those requests complete as long as the peers live: what a peer must do to meet this rank's last start
+// was, by the argument above, started here before. If several ranks fail, the least advanced one returns first; it
+// must then end the job (abort the communicator), which frees the others. To stop all ranks at one step without
+// harm, see ErrStop.
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/panjf2000/ants/v2"
+)
+
+// ErrStop, returned by consume, ends a run early without an error. Items already admitted are finished but not
+// consumed, so ranks that all stop at the same item have started the same collectives and may go on using them.
+var ErrStop = errors.New("stop after this item")
+
+// Request is a collective under way. Wait is called once and returns when it is complete on this rank.
+type Request interface{ Wait() error }
+
+// Stage is one step of preparing an item: either Local, or Start and optionally Finish.
+type Stage[T any] struct {
+	Name string // in errors, statistics and spans
+
+	// Local runs on the pool; different items in any order and at the same time, the stages of one item in order.
+	Local func(*T) error
+
+	// Start begins a collective and returns at once. The lane calls it, in the order of Schedule.
+	Start func(*T) (Request, error)
+	// Finish runs after the request is complete, items in order, on a goroutine of the stage. nil does nothing.
+	Finish func(*T) error
+}
+
+// Options says how wide and how far ahead items are prepared.
+type Options struct {
+	Depth   int // items prepared while one is consumed; 0 prepares and consumes by turns
+	Workers int // goroutines for local stages; 0 means one per CPU
+
+	// OnWorker is called once on every pool goroutine, with its number, before New returns: the place to lock it to
+	// a thread and pin that. nil does nothing.
+	OnWorker func(worker int) error
+
+	// Observe is called after every stage of every item, from several goroutines at once. nil does nothing.
+	Observe func(Span)
+}
+
+// Span is the time one stage took for one item: a local stage on the pool, a collective from its start to the end of
+// its Finish.
+type Span struct {
+	Stage string
+	Item  int
+	Begin time.Time
+	Took  time.Duration
+}
+
+// Pipeline runs items of type T through stages. Run may be called many times, one at a time; pool and slots are kept.
+type Pipeline[T any] struct {
+	options     Options
+	stages      []Stage[T]
+	collectives []int    // stage numbers of the C collectives
+	chains      [][2]int // [C+1] chain c is the local stages [lo,hi) before collective c; the last one follows them all
+	slots       []slot[T]
+	pool        *ants.Pool
+	work        func() // workLoop, bound once so that submitting it allocates nothing
+
+	running atomic.Bool
+	run     *run
+	started []chan *slot[T] // [C] per Run: from the lane to the waiter of each collective
+
+	mu      sync.Mutex
+	pending []*slot[T] // items whose next chain may run, in no order
+	active  int        // pool goroutines in workLoop
+
+	stats stats
+}
+
+// slot is the place of one item in flight. It is handed from goroutine to goroutine and has one owner at a time.
+type slot[T any] struct {
+	item    *T
+	call    []func() error // by stage: Local or Start of this item, bound once
+	finish  []func() error // by stage: Finish of this item, or nil
+	wait    func() error   // waits for request
+	number  int            // the item's number in this run
+	chain   int            // the chain that runs next
+	request Request
+	begin   time.Time     // of the collective under way
+	ready   chan struct{} // to the lane: the chain before the next collective is complete
+	done    chan struct{} // to the consumer: the last chain is complete
+}
+
+// New makes a pipeline of the given stages over Depth+1 items, the slots that are recycled. All faults are reported at
+// once. Close must be called when it is no longer needed.
+func New[T any](items []*T, stages []Stage[T], o Options) (*Pipeline[T], error) {
+	if err := check(items, stages, o); err != nil {
+		return nil, fmt.Errorf("pipeline: %w", err)
+	}
+	if o.Workers == 0 {
+		o.Workers = runtime.GOMAXPROCS(0)
+	}
+	p := &Pipeline[T]{options: o, stages: stages, slots: make([]slot[T], len(items)), pending: make([]*slot[T], 0, len(items))}
+	chain := 0 // first stage of the chain being cut
+	for i, stage := range stages {
+		if stage.Start != nil {
+			p.chains = append(p.chains, [2]int{chain, i})
+			p.collectives = append(p.collectives, i)
+			chain = i + 1
+		}
+	}
+	p.chains = append(p.chains, [2]int{chain, len(stages)})
+	p.started = make([]chan *slot[T], len(p.collectives))
+	p.stats = newStats(len(stages))
+	for k := range p.slots {
+		p.slots[k].bind(items[k], stages)
+	}
+	p.work = p.workLoop
+	if err := p.startPool(); err != nil {
+		return nil, fmt.Errorf("pipeline: %w", err)
+	}
+	return p, nil
+}
+
+// check reports every fault of the arguments of New.
+func check[T any](items []*T, stages []Stage[T], o Options) error {
+	var faults []error
+	if o.Depth < 0 {
+		faults = append(faults, fmt.Errorf("depth is %d; it must be 0 or more", o.Depth))
+	} else if len(items) != o.Depth+1 {
+		faults = append(faults, fmt.Errorf("%d items for depth %d; give depth+1 = %d", len(items), o.Depth, o.Depth+1))
+	}
+	if o.Workers < 0 {
+		faults = append(faults, fmt.Errorf("workers is %d; it must be 0 (one per CPU) or more", o.Workers))
+	}
+	for k, item := range items {
+		if item == nil {
+			faults = append(faults, fmt.Errorf("item %d is nil", k))
+		}
+	}
+	for _, s := range stages {
+		switch {
+		case (s.Local == nil) == (s.Start == nil):
+			faults = append(faults, fmt.Errorf("stage %q must have either Local or Start", s.Name))
+		case s.Start == nil && s.Finish != nil:
+			faults = append(faults, fmt.Errorf("stage %q has Finish without Start", s.Name))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// bind makes the closures that run the stages on this slot's item, so that no stage of no item needs a new one.
+func (s *slot[T]) bind(item *T, stages []Stage[T]) {
+	s.item = item
+	s.call = make([]func() error, len(stages))
+	s.finish = make([]func() error, len(stages))
+	for i, stage := range stages {
+		if stage.Local != nil {
+			s.call[i] = func() error { return stage.Local(item) }
+			continue
+		}
+		s.call[i] = func() (err error) {
+			s.request, err = stage.Start(item)
+			return err
+		}
+		if stage.Finish != nil {
+			s.finish[i] = func() error { return stage.Finish(item) }
+		}
+	}
+	s.wait = func() error { return s.request.Wait() }
+}
+
+// Close ends the pool's goroutines and waits for them. It must not be called during a Run.
+func (p *Pipeline[T]) Close() { p.closePool() }

@@ -1,0 +1,144 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/panjf2000/ants/v2"
+)
+
+// startPool starts all goroutines of the pool and lets OnWorker see each. They are held until all have started, since the
+// pool would otherwise give the next task to one that is free again.
+func (p *Pipeline[T]) startPool() error {
+	workers := p.options.Workers
+	pool, err := ants.NewPool(workers, ants.WithDisablePurge(true))
+	if err != nil {
+		return err
+	}
+	p.pool = pool
+	var started sync.WaitGroup
+	release := make(chan struct{})
+	faults := make([]error, workers)
+	for w := range workers {
+		started.Add(1)
+		err := pool.Submit(func() {
+			if p.options.OnWorker != nil {
+				faults[w] = guarded(func() error { return p.options.OnWorker(w) })
+			}
+			started.Done()
+			<-release
+		})
+		if err != nil {
+			started.Done()
+			faults[w] = err
+		}
+	}
+	started.Wait()
+	close(release)
+	if err := errors.Join(faults...); err != nil {
+		p.closePool()
+		return err
+	}
+	return nil
+}
+
+func (p *Pipeline[T]) closePool() {
+	// Without a deadline the only error is that the pool is closed already.
+	_ = p.pool.ReleaseContext(context.Background())
+}
+
+// submit hands the slot's next chain to the pool. It does not wait for a free goroutine: if all are busy, the first
+// one to finish a chain takes the oldest item that is pending.
+func (p *Pipeline[T]) submit(s *slot[T]) {
+	p.mu.Lock()
+	p.pending = append(p.pending, s)
+	start := p.active < p.options.Workers
+	if start {
+		p.active++
+		p.run.goroutines.Add(1)
+	}
+	p.mu.Unlock()
+	if !start {
+		return
+	}
+	if err := p.pool.Submit(p.work); err != nil {
+		p.mu.Lock()
+		p.active--
+		p.mu.Unlock()
+		p.run.fail(err)
+		p.run.goroutines.Done()
+	}
+}
+
+// take removes the oldest pending item; nil, and one active goroutine fewer, if there is none. The oldest is what
+// lane and consumer need first; there are at most Depth+1 to look at.
+func (p *Pipeline[T]) take() *slot[T] {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.pending) == 0 {
+		p.active--
+		return nil
+	}
+	oldest := 0
+	for k, s := range p.pending {
+		if s.number < p.pending[oldest].number {
+			oldest = k
+		}
+	}
+	last := len(p.pending) - 1
+	s := p.pending[oldest]
+	p.pending[oldest], p.pending[last] = p.pending[last], nil
+	p.pending = p.pending[:last]
+	return s
+}
+
+// workLoop runs on a pool goroutine until nothing is pending.
+func (p *Pipeline[T]) workLoop() {
+	r := p.run
+	defer r.goroutines.Done()
+	for s := p.take(); s != nil; s = p.take() {
+		if p.runChain(r, s) {
+			p.chainDone(s)
+		}
+	}
+}
+
+// runChain runs the slot's local stages back to back; false if the run has ended.
+func (p *Pipeline[T]) runChain(r *run, s *slot[T]) bool {
+	for i := p.chains[s.chain][0]; i < p.chains[s.chain][1]; i++ {
+		if r.ended() {
+			return false
+		}
+		begin := time.Now()
+		if err := guarded(s.call[i]); err != nil {
+			r.fail(p.stageError(s.number, i, err))
+			return false
+		}
+		took := time.Since(begin)
+		p.stats.busy[i].Add(int64(took))
+		p.observe(i, s.number, begin, took)
+	}
+	return true
+}
+
+// dispatch lets the slot's next chain run: on the pool, or at once if it is empty.
+func (p *Pipeline[T]) dispatch(s *slot[T]) {
+	if c := p.chains[s.chain]; c[0] < c[1] {
+		p.submit(s)
+		return
+	}
+	p.chainDone(s)
+}
+
+// chainDone hands the slot to the lane or, after the last chain, to the consumer. Neither send blocks: a slot has
+// one owner, and both channels hold one token.
+func (p *Pipeline[T]) chainDone(s *slot[T]) {
+	s.chain++
+	if s.chain == len(p.chains) {
+		s.done <- struct{}{}
+	} else {
+		s.ready <- struct{}{}
+	}
+}

@@ -1,0 +1,268 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"halognn/src/mem"
+)
+
+// run is the state of one call of Run.
+type run struct {
+	goroutines sync.WaitGroup // lane, waiters, and pool goroutines while they work for this run
+
+	once sync.Once
+	end  chan struct{} // closed when the run has failed
+	err  error         // why; valid after end
+
+	stop  chan struct{} // closed when consume has returned ErrStop
+	limit int           // items that are still finished then; valid after stop
+}
+
+// fail ends the run; the first error stays.
+func (r *run) fail(err error) {
+	r.once.Do(func() {
+		r.err = err
+		close(r.end)
+	})
+}
+
+func (r *run) ended() bool {
+	select {
+	case <-r.end:
+		return true
+	default:
+		return false
+	}
+}
+
+// Run sends items 0 to n-1 through the stages and to consume, in order, on the calling goroutine. prepare(i, item) is
+// called in order on the same goroutine when item i gets its slot, which still holds an older item's buffers; it
+// should only say what the item is and leave the work to a local stage. Ranks that share collectives must give the
+// same n.
+//
+// An error of a stage is wrapped with the item's number and the stage's name, a panic becomes an error with its stack,
+// and the cause of a cancelled context is wrapped as it is. See the package comment for how a run ends.
+// In steady state an item costs no allocation.
+func (p *Pipeline[T]) Run(ctx context.Context, n int, prepare func(i int, item *T), consume func(i int, item *T) error) error {
+	if n < 0 {
+		return fmt.Errorf("pipeline: %d items; the number must be 0 or more", n)
+	}
+	if !p.running.CompareAndSwap(false, true) {
+		return errors.New("pipeline: Run was called during another Run; use one pipeline for each")
+	}
+	defer p.running.Store(false)
+	r := p.begin()
+	defer r.goroutines.Wait()
+	if ctx.Err() != nil {
+		return cancelled(ctx)
+	}
+	defer context.AfterFunc(ctx, func() { r.fail(cancelled(ctx)) })()
+
+	p.launch(r, n)
+	done := false
+	defer func() {
+		if !done { // consume ended this goroutine, as testing.T.FailNow does
+			r.fail(errors.New("pipeline: consume did not return"))
+		}
+	}()
+	ok := p.consumeAll(r, n, prepare, consume)
+	done = true
+	if !ok {
+		return r.err
+	}
+	return nil
+}
+
+func cancelled(ctx context.Context) error {
+	return fmt.Errorf("pipeline cancelled: %w", context.Cause(ctx))
+}
+
+// begin makes the state of a run. Channels are new, because those of a failed run may hold tokens.
+func (p *Pipeline[T]) begin() *run {
+	r := &run{end: make(chan struct{}), stop: make(chan struct{})}
+	p.run = r
+	for k := range p.slots {
+		p.slots[k].ready = make(chan struct{}, 1)
+		p.slots[k].done = make(chan struct{}, 1)
+	}
+	for c := range p.started {
+		p.started[c] = make(chan *slot[T], len(p.slots)) // an item has at most one collective under way: never full
+	}
+	p.stats.reset()
+	return r
+}
+
+// launch starts the lane and the waiters.
+func (p *Pipeline[T]) launch(r *run, n int) {
+	if len(p.collectives) == 0 {
+		return
+	}
+	r.goroutines.Add(1 + len(p.collectives))
+	go p.lane(r, n)
+	for c := range p.collectives {
+		go p.waiter(r, c)
+	}
+}
+
+// lane starts all collectives of the run in the order of Schedule.
+func (p *Pipeline[T]) lane(r *run, n int) {
+	defer r.goroutines.Done()
+	defer func() {
+		for _, c := range p.started {
+			close(c)
+		}
+	}()
+	for i, c := range Schedule(n, len(p.collectives), p.options.Depth) {
+		s := &p.slots[i%len(p.slots)]
+		switch r.await(s.ready, i) {
+		case over:
+			return
+		case skipped:
+			continue
+		}
+		stage := p.collectives[c]
+		s.begin = time.Now()
+		if err := guarded(s.call[stage]); err != nil {
+			r.fail(p.stageError(i, stage, err))
+			return
+		}
+		p.stats.busy[stage].Add(int64(time.Since(s.begin)))
+		p.started[c] <- s
+	}
+}
+
+// What the lane finds when it waits for an item.
+type turn int
+
+const (
+	mine    turn = iota // the item is ready
+	skipped             // the item is never admitted, because the run stops
+	over                // the run has failed
+)
+
+// await waits until item i is ready. A slot's token is always meant for item i: by the schedule, all collectives of the
+// item that had the slot before were started earlier.
+func (r *run) await(ready <-chan struct{}, i int) turn {
+	select {
+	case <-ready:
+		return mine
+	case <-r.end:
+		return over
+	case <-r.stop:
+	}
+	if i >= r.limit {
+		return skipped
+	}
+	select {
+	case <-ready:
+		return mine
+	case <-r.end:
+		return over
+	}
+}
+
+// waiter waits for the requests of collective c in item order, finishes them and lets the items go on. It waits for
+// every request that was started even when the run has failed: buffers belong to a request until then.
+func (p *Pipeline[T]) waiter(r *run, c int) {
+	defer r.goroutines.Done()
+	stage := p.collectives[c]
+	for s := range p.started[c] {
+		err := guarded(s.wait)
+		s.request = nil
+		finish := time.Now()
+		p.stats.flight[stage].Add(int64(finish.Sub(s.begin)))
+		if err == nil && s.finish[stage] != nil {
+			err = guarded(s.finish[stage])
+		}
+		p.stats.busy[stage].Add(int64(time.Since(finish)))
+		if err != nil {
+			r.fail(p.stageError(s.number, stage, err))
+		}
+		if r.ended() {
+			continue
+		}
+		p.observe(stage, s.number, s.begin, time.Since(s.begin))
+		p.dispatch(s)
+	}
+}
+
+// consumeAll admits items and consumes them in order; false if the run failed.
+func (p *Pipeline[T]) consumeAll(r *run, n int, prepare func(int, *T), consume func(int, *T) error) bool {
+	var i int
+	var s *slot[T]
+	prepareItem := func() error { prepare(s.number, s.item); return nil } // bound once: s changes, closures do not
+	consumeItem := func() error { return consume(i, s.item) }
+	admit := func(number int) bool {
+		s = &p.slots[number%len(p.slots)]
+		s.number, s.chain = number, 0
+		if err := guarded(prepareItem); err != nil {
+			r.fail(fmt.Errorf("item %d: prepare: %w", number, err))
+			return false
+		}
+		p.dispatch(s)
+		return true
+	}
+	for k := range min(n, len(p.slots)) {
+		if !admit(k) {
+			return false
+		}
+	}
+	end, stopping := n, false
+	for i = 0; i < end; i++ {
+		s = &p.slots[i%len(p.slots)]
+		begin := time.Now()
+		select {
+		case <-s.done:
+		case <-r.end:
+			return false
+		}
+		if r.ended() {
+			return false
+		}
+		if stopping {
+			continue
+		}
+		p.stats.waited(i, time.Since(begin))
+		begin = time.Now()
+		err := guarded(consumeItem)
+		p.stats.consume += time.Since(begin)
+		switch {
+		case err == ErrStop:
+			end, stopping = min(n, i+len(p.slots)), true
+			r.limit = end
+			close(r.stop)
+		case err != nil:
+			r.fail(fmt.Errorf("item %d: consume: %w", i, err))
+			return false
+		case i+len(p.slots) < n:
+			if !admit(i + len(p.slots)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// guarded runs f on this goroutine. A fault in a mapped file becomes an error that names the file, any other panic one that
+// carries its stack.
+func guarded(f func() error) (err error) {
+	defer func() {
+		switch v := recover().(type) {
+		case nil:
+		case error:
+			err = fmt.Errorf("panic: %w\n%s", v, debug.Stack())
+		default:
+			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return mem.Guard(f)
+}
+
+func (p *Pipeline[T]) stageError(item, stage int, err error) error {
+	return fmt.Errorf("item %d: stage %s: %w", item, p.stages[stage].Name, err)
+}
