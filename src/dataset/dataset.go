@@ -1,0 +1,153 @@
+// Package dataset keeps graphs with features, labels and splits on disk: it writes, opens and verifies DATASET directories, imports
+// foreign formats into them and generates synthetic ones.
+//
+//	DATASET/  meta.json      what it is, where it comes from, and size, shape and XXH64 of every file
+//	          indptr.npy     int64 [N+1]   in-edges of v are indices[indptr[v]:indptr[v+1]]
+//	          indices.npy    int32 [M]     source vertex of each in-edge, ascending within a vertex
+//	          features.npy   float32 or float16 [N, F]
+//	          labels.npy     int32 [N], -1 = none; with several labels a vertex, uint8 [N, C] of 0 and 1
+//	          train.npy valid.npy test.npy   int32 vertex ids, ascending, no vertex twice
+//
+//	Create ─> Topology, Features, Labels, Splits ─> Close      a temporary directory, renamed when whole
+//	Open   ─> mapped views ─> Verify
+//
+// All files are there even where they hold nothing (no features: [N, 0]; no labels: all -1), so a reader needs no special cases.
+// The package knows of no parts and no ranks.
+package dataset
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cespare/xxhash/v2"
+
+	"halognn/src/graph"
+	"halognn/src/npy"
+)
+
+// Format is the version of the directory layout that this package writes and reads.
+const Format = 1
+
+// What is to be learnt of a vertex.
+const (
+	Multiclass = "multiclass" // one of Classes
+	Multilabel = "multilabel" // any subset of Classes
+	NoTask     = "none"       // nothing: topology only
+)
+
+// The element types of feature rows.
+const (
+	Float32 = "float32"
+	Float16 = "float16"
+)
+
+const metaFile = "meta.json"
+
+// Errors about a directory wrap one of these where they can be told apart.
+var (
+	ErrExists   = errors.New("the target exists")
+	ErrMismatch = errors.New("files do not fit together")
+	ErrAltered  = errors.New("altered since it was written")
+	ErrValue    = errors.New("bad value")
+)
+
+// Meta is meta.json: what a dataset holds and where it comes from.
+type Meta struct {
+	Format      int                 `json:"format"`
+	Name        string              `json:"name"`
+	Task        string              `json:"task"` // Multiclass, Multilabel or NoTask
+	Vertices    int64               `json:"vertices"`
+	Edges       int64               `json:"edges"` // stored directed edges
+	Features    int                 `json:"features"`
+	Classes     int                 `json:"classes"`
+	FeatureType string              `json:"feature_type"` // Float32 or Float16
+	Provenance  Provenance          `json:"provenance"`
+	Files       map[string]npy.Info `json:"files"` // by file name
+}
+
+// Provenance says how a dataset came about. It holds no times and no machine names: equal input gives equal files.
+type Provenance struct {
+	Source   string             `json:"source"`            // the format imported, or the generator
+	Settings map[string]string  `json:"settings"`          // options that shaped the result, as given
+	Cleaning *graph.CleanReport `json:"cleaning"`          // what was done to the edges
+	Classes  []string           `json:"classes,omitempty"` // names of classes, where the source has them
+	Notes    []string           `json:"notes,omitempty"`   // what else a reader should know
+}
+
+// rowType returns the NumPy name of the feature type.
+func (m *Meta) rowType() string {
+	if m.FeatureType == Float16 {
+		return npy.DType[npy.Float16]()
+	}
+	return npy.DType[float32]()
+}
+
+// RowBytes returns the bytes of one feature row.
+func (m *Meta) RowBytes() int {
+	if m.FeatureType == Float16 {
+		return 2 * m.Features
+	}
+	return 4 * m.Features
+}
+
+// check reports what of m no dataset can have.
+func (m *Meta) check() error {
+	var faults []error
+	if m.Format != Format {
+		faults = append(faults, fmt.Errorf("format version %d; this program reads version %d", m.Format, Format))
+	}
+	switch m.Task {
+	case Multiclass, Multilabel:
+		if m.Classes < 1 {
+			faults = append(faults, fmt.Errorf("task %s with %d classes", m.Task, m.Classes))
+		}
+	case NoTask:
+	default:
+		faults = append(faults, fmt.Errorf("task %q is none of %s, %s, %s", m.Task, Multiclass, Multilabel, NoTask))
+	}
+	if m.FeatureType != Float32 && m.FeatureType != Float16 {
+		faults = append(faults, fmt.Errorf("feature type %q is neither %s nor %s", m.FeatureType, Float32, Float16))
+	}
+	if m.Features < 0 || m.Vertices < 0 || m.Vertices > graph.MaxVertices || m.Edges < 0 {
+		faults = append(faults, fmt.Errorf("%d vertices, %d edges, %d features are no possible counts", m.Vertices, m.Edges, m.Features))
+	}
+	return errors.Join(faults...)
+}
+
+// layout returns the element type and shape that each file must have; -1 is an extent of its own.
+func (m *Meta) layout() map[string]npy.Info {
+	n := int(m.Vertices)
+	labels := npy.Info{DType: "<i4", Shape: []int{n}}
+	if m.Task == Multilabel {
+		labels = npy.Info{DType: "|u1", Shape: []int{n, m.Classes}}
+	}
+	ids := npy.Info{DType: "<i4", Shape: []int{-1}}
+	return map[string]npy.Info{
+		"indptr.npy":   {DType: "<i8", Shape: []int{n + 1}},
+		"indices.npy":  {DType: "<i4", Shape: []int{int(m.Edges)}},
+		"features.npy": {DType: m.rowType(), Shape: []int{n, m.Features}},
+		"labels.npy":   labels,
+		"train.npy":    ids, "valid.npy": ids, "test.npy": ids,
+	}
+}
+
+func readMeta(dir string) (*Meta, string, error) {
+	path := filepath.Join(dir, metaFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, "", fmt.Errorf("%s is no dataset: %w; make one with `halognn generate` or `halognn import`", dir, err)
+	} else if err != nil {
+		return nil, "", err
+	}
+	m := new(Meta)
+	if err := json.Unmarshal(text, m); err != nil {
+		return nil, "", fmt.Errorf("%s: %w", path, err)
+	}
+	if err := m.check(); err != nil {
+		return nil, "", fmt.Errorf("%s: %w", path, err)
+	}
+	return m, fmt.Sprintf("%016x", xxhash.Sum64(text)), nil
+}

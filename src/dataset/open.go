@@ -1,0 +1,121 @@
+package dataset
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"halognn/src/graph"
+	"halognn/src/npy"
+)
+
+// Dataset is an open DATASET directory. Its slices are views of mapped files: valid until Close, not to be written.
+type Dataset struct {
+	Dir         string
+	Meta        Meta
+	Graph       *graph.CSC
+	Labels      []int32 // [N], -1 = none; nil for Multilabel
+	Multilabels []uint8 // [N, Classes] of 0 and 1; nil otherwise
+	Split       graph.Split
+	features    *npy.File
+	identity    string
+	closers     []func() error
+}
+
+// Open maps a dataset. It checks that the files are there with the size, type and shape that meta.json says, which costs
+// nothing; Verify checks what is in them.
+func Open(dir string) (*Dataset, error) {
+	meta, identity, err := readMeta(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := meta.checkFiles(); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, metaFile), err)
+	}
+	d := &Dataset{Dir: dir, Meta: *meta, Graph: new(graph.CSC), identity: identity}
+	if err := d.mapFiles(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func (d *Dataset) mapFiles() error {
+	faults := []error{
+		mapInto(d, "indptr.npy", &d.Graph.Indptr),
+		mapInto(d, "indices.npy", &d.Graph.Indices),
+		mapInto(d, "train.npy", &d.Split.Train),
+		mapInto(d, "valid.npy", &d.Split.Valid),
+		mapInto(d, "test.npy", &d.Split.Test),
+	}
+	if d.Meta.Task == Multilabel {
+		faults = append(faults, mapInto(d, "labels.npy", &d.Multilabels))
+	} else {
+		faults = append(faults, mapInto(d, "labels.npy", &d.Labels))
+	}
+	features, err := d.open("features.npy")
+	if err == nil {
+		d.features = features
+	}
+	if err := errors.Join(append(faults, err)...); err != nil {
+		return err
+	}
+	if n := d.Meta.Vertices; d.Graph.Indptr[0] != 0 || d.Graph.Indptr[n] != d.Meta.Edges {
+		return fmt.Errorf("%s: %w: indptr runs from %d to %d, but there are %d edges",
+			filepath.Join(d.Dir, "indptr.npy"), ErrMismatch, d.Graph.Indptr[0], d.Graph.Indptr[n], d.Meta.Edges)
+	}
+	return nil
+}
+
+// open maps a file and holds it against meta.json.
+func (d *Dataset) open(name string) (*npy.File, error) {
+	f, err := npy.Open(filepath.Join(d.Dir, name))
+	if err != nil {
+		return nil, err
+	}
+	d.closers = append(d.closers, f.Close)
+	want := d.Meta.Files[name]
+	if err := f.Check(want.DType, want.Shape...); err != nil {
+		return nil, fmt.Errorf("%s: %w; meta.json describes another file", f.Path(), err)
+	}
+	return f, nil
+}
+
+func mapInto[T npy.Element](d *Dataset, name string, view *[]T) error {
+	f, err := d.open(name)
+	if err != nil {
+		return err
+	}
+	*view, err = npy.As[T](f)
+	return err
+}
+
+// FeatureBytes returns the feature rows as they lie in the file: row v is [v*RowBytes, (v+1)*RowBytes), little-endian elements of
+// Meta.FeatureType.
+func (d *Dataset) FeatureBytes() []byte { return d.features.Data }
+
+// FeatureRow sets dst [Features] to the features of v, as float32.
+func (d *Dataset) FeatureRow(dst []float32, v graph.VertexID) {
+	begin, end := int(v)*d.Meta.Features, (int(v)+1)*d.Meta.Features
+	if d.Meta.FeatureType == Float16 {
+		half, _ := npy.As[npy.Float16](d.features) // Open checked the type
+		for i, h := range half[begin:end] {
+			dst[i] = h.Float32()
+		}
+		return
+	}
+	rows, _ := npy.As[float32](d.features)
+	copy(dst, rows[begin:end])
+}
+
+// Identity returns a hash of meta.json, which holds the hashes of all files: equal identities are equal datasets.
+func (d *Dataset) Identity() string { return d.identity }
+
+// Close ends all mappings.
+func (d *Dataset) Close() error {
+	var faults []error
+	for _, c := range d.closers {
+		faults = append(faults, c())
+	}
+	d.closers = nil
+	return errors.Join(faults...)
+}

@@ -1,0 +1,65 @@
+package dataset
+
+import (
+	"math"
+	"math/bits"
+)
+
+// stream is a small random generator (SplitMix64: Steele, Lea, Flood, OOPSLA 2014). Everything random here draws from a
+// stream keyed by what it is for, never from shared state, so results do not depend on threads or order. It uses
+// integer arithmetic and exact scaling only: equal on every machine.
+type stream uint64
+
+// newStream returns the stream of a key: a seed and what is drawn.
+func newStream(seed uint64, key ...uint64) stream {
+	s := mix(seed + golden)
+	for _, k := range key {
+		s = mix(s + golden ^ k)
+	}
+	return stream(s)
+}
+
+const golden = 0x9e3779b97f4a7c15
+
+func mix(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+func (s *stream) next() uint64 {
+	*s += golden
+	return mix(uint64(*s))
+}
+
+// intn returns a number in [0,n), by the high half of a product: the bias, below n/2^64, is nowhere to be seen.
+func (s *stream) intn(n int) int {
+	hi, _ := bits.Mul64(s.next(), uint64(n))
+	return int(hi)
+}
+
+// float returns a number in [0,1).
+func (s *stream) float() float64 { return float64(s.next()>>11) * 0x1p-53 }
+
+// noise returns a nearly normal number of mean 0 and variance 1: the sum of four uniform ones, which ends at ±3.46.
+func (s *stream) noise() float32 {
+	x := s.next()
+	sum := int32(x&0xffff) + int32(x>>16&0xffff) + int32(x>>32&0xffff) + int32(x>>48) - 2*0xffff
+	return float32(sum) * noiseScale
+}
+
+// Four uniform numbers on 2^16 points have variance 4 (2^32 - 1) / 12.
+var noiseScale = float32(1 / math.Sqrt((0x1p32-1)/3))
+
+// shuffle permutes the numbers (Fisher and Yates).
+func shuffle[T any](s *stream, list []T) {
+	for i := len(list) - 1; i > 0; i-- {
+		j := s.intn(i + 1)
+		list[i], list[j] = list[j], list[i]
+	}
+}
+
+// Keys of the streams, by what is drawn from them.
+const (
+	keySplit = iota + 1
+)

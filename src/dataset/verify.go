@@ -1,0 +1,115 @@
+package dataset
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/npy"
+)
+
+// Verify reads everything: hashes, the rules of the CSC, label ranges, NaN and infinity in the features, splits in range and
+// disjoint. It reports every file's first fault. A file that shrinks meanwhile is an error, not a crash.
+func (d *Dataset) Verify() error {
+	return mem.Guard(func() error {
+		var faults []error
+		for _, name := range sortedNames(d.Meta.Files) {
+			path := filepath.Join(d.Dir, name)
+			sum, err := npy.Hash(path)
+			if err != nil {
+				faults = append(faults, err)
+			} else if want := d.Meta.Files[name].XXH64; sum != want {
+				faults = append(faults, fmt.Errorf("%s: %w: its XXH64 is %s, meta.json has %s; restore it or make the dataset again", path, ErrAltered, sum, want))
+			}
+		}
+		return errors.Join(append(faults, d.verifyContent())...)
+	})
+}
+
+func (d *Dataset) verifyContent() error {
+	name := func(file string, err error) error {
+		if err != nil {
+			return fmt.Errorf("%s: %w", filepath.Join(d.Dir, file), err)
+		}
+		return nil
+	}
+	faults := []error{name("indptr.npy, indices.npy", d.Graph.Validate())}
+	if d.Meta.Task == Multilabel {
+		faults = append(faults, name("labels.npy", checkMarks(d.Multilabels, d.Meta.Classes)))
+	} else {
+		faults = append(faults, name("labels.npy", checkLabels(d.Labels, d.Meta.Classes)))
+	}
+	splits := d.Split.Validate(int(d.Meta.Vertices))
+	if splits == nil && d.Meta.Task == Multiclass {
+		splits = checkSplitLabels(d.Split, d.Labels)
+	}
+	return errors.Join(append(faults, name("train.npy, valid.npy, test.npy", splits), name("features.npy", d.checkFeatures()))...)
+}
+
+// checkFeatures reports the first value that is NaN or infinite.
+func (d *Dataset) checkFeatures() error {
+	if d.Meta.FeatureType == Float16 {
+		half, err := npy.As[npy.Float16](d.features, -1, -1)
+		if err != nil {
+			return err
+		}
+		if i := slices.IndexFunc(half, func(h npy.Float16) bool { return h&0x7c00 == 0x7c00 }); i >= 0 {
+			return badFeature(i/d.Meta.Features, i%d.Meta.Features, half[i].Float32())
+		}
+		return nil
+	}
+	rows, err := npy.As[float32](d.features, -1, -1)
+	if err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(rows, func(x float32) bool { return !(x <= math.MaxFloat32 && x >= -math.MaxFloat32) }); i >= 0 {
+		return badFeature(i/d.Meta.Features, i%d.Meta.Features, rows[i])
+	}
+	return nil
+}
+
+// checkLabels reports the first label outside [-1, classes).
+func checkLabels(labels []int32, classes int) error {
+	for v, y := range labels {
+		if y < -1 || int(y) >= classes {
+			return fmt.Errorf("label of vertex %d is %d: %w: it must be in [0, %d), or -1 for none", v, y, ErrValue, classes)
+		}
+	}
+	return nil
+}
+
+// checkMarks reports the first mark that is neither 0 nor 1.
+func checkMarks(marks []uint8, classes int) error {
+	for i, y := range marks {
+		if y > 1 {
+			return fmt.Errorf("label of vertex %d, class %d is %d: %w: it must be 0 or 1", i/classes, i%classes, y, ErrValue)
+		}
+	}
+	return nil
+}
+
+// checkSplitLabels reports the first vertex of a split that has no label.
+func checkSplitLabels(s graph.Split, labels []int32) error {
+	for _, list := range [][]graph.VertexID{s.Train, s.Valid, s.Test} {
+		for _, v := range list {
+			if labels[v] < 0 {
+				return fmt.Errorf("vertex %d is in a split but has no label: %w", v, ErrValue)
+			}
+		}
+	}
+	return nil
+}
+
+func sortedNames(files map[string]npy.Info) []string {
+	names := make([]string, 0, len(files))
+	for name := range files {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, strings.Compare)
+	return names
+}

@@ -1,0 +1,220 @@
+package dataset
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"halognn/src/graph"
+	"halognn/src/npy"
+)
+
+// Writer writes a DATASET directory under a temporary name beside its target. Call Topology first, then Features, Labels or
+// Multilabels and Splits in any order, each at most once, and Close; what is left out becomes empty. Not for concurrent use.
+type Writer struct {
+	Meta   Meta // Vertices and Edges are set by Topology; the rest may be changed until Features or Labels uses it
+	dir    string
+	tmp    string
+	labels []int32 // kept until Close to check the splits against
+	split  graph.Split
+	rows   *RowWriter
+}
+
+// Create begins a dataset at dir, which must not exist or be an empty directory. Of m it takes Name, Task, Features,
+// Classes, FeatureType (default Float32) and Provenance.
+func Create(dir string, m Meta) (*Writer, error) {
+	if err := vacant(dir); err != nil {
+		return nil, err
+	}
+	parent, base := filepath.Split(filepath.Clean(dir))
+	if parent == "" {
+		parent = "."
+	}
+	if err := os.MkdirAll(parent, 0o777); err != nil {
+		return nil, err
+	}
+	tmp, err := os.MkdirTemp(parent, base+".tmp-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return nil, err
+	}
+	m.Format, m.Files = Format, make(map[string]npy.Info)
+	if m.FeatureType == "" {
+		m.FeatureType = Float32
+	}
+	return &Writer{Meta: m, dir: dir, tmp: tmp}, nil
+}
+
+// vacant reports why nothing may be written at dir.
+func vacant(dir string) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w and is not a directory; choose another one", dir, ErrExists)
+	case len(entries) > 0:
+		return fmt.Errorf("%s: %w and is not empty; remove it or choose another one", dir, ErrExists)
+	}
+	return nil
+}
+
+// put writes one whole array and notes it in the meta.
+func put[T npy.Element](w *Writer, name string, data []T, shape ...int) error {
+	if _, done := w.Meta.Files[name]; done {
+		return fmt.Errorf("dataset: %s is written twice", name)
+	}
+	info, err := npy.WriteFile(filepath.Join(w.tmp, name), data, shape...)
+	if err != nil {
+		return err
+	}
+	w.Meta.Files[name] = info
+	return nil
+}
+
+// Topology writes the graph, which says how many vertices everything else has.
+func (w *Writer) Topology(g *graph.CSC) error {
+	w.Meta.Vertices, w.Meta.Edges = int64(g.NumVertices()), g.NumEdges()
+	if err := put(w, "indptr.npy", g.Indptr, len(g.Indptr)); err != nil {
+		return err
+	}
+	return put(w, "indices.npy", g.Indices, len(g.Indices))
+}
+
+// Labels writes one class a vertex, -1 for none, for the tasks Multiclass and NoTask.
+func (w *Writer) Labels(labels []int32) error {
+	if int64(len(labels)) != w.Meta.Vertices {
+		return fmt.Errorf("%w: %d labels for %d vertices", ErrMismatch, len(labels), w.Meta.Vertices)
+	}
+	if err := checkLabels(labels, w.Meta.Classes); err != nil {
+		return err
+	}
+	w.labels = labels
+	return put(w, "labels.npy", labels, len(labels))
+}
+
+// Multilabels writes the label matrix [N, Classes], row-major, of 0 and 1, for the task Multilabel.
+func (w *Writer) Multilabels(labels []uint8) error {
+	if want := w.Meta.Vertices * int64(w.Meta.Classes); int64(len(labels)) != want {
+		return fmt.Errorf("%w: %d label marks, but %d vertices of %d classes have %d", ErrMismatch, len(labels), w.Meta.Vertices, w.Meta.Classes, want)
+	}
+	if err := checkMarks(labels, w.Meta.Classes); err != nil {
+		return err
+	}
+	return put(w, "labels.npy", labels, int(w.Meta.Vertices), w.Meta.Classes)
+}
+
+// Splits writes which vertices are trained on, validated on and tested on, in ascending order.
+func (w *Writer) Splits(s graph.Split) error {
+	if err := s.Validate(int(w.Meta.Vertices)); err != nil {
+		return err
+	}
+	w.split = s
+	for _, list := range []struct {
+		name string
+		ids  []graph.VertexID
+	}{{"train.npy", s.Train}, {"valid.npy", s.Valid}, {"test.npy", s.Test}} {
+		if err := put(w, list.name, slices.Sorted(slices.Values(list.ids)), len(list.ids)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close writes what was left out as empty and meta.json, and renames the directory into place. On an error nothing
+// is left behind.
+func (w *Writer) Close() error {
+	err := w.finish()
+	if err != nil {
+		w.Abort()
+		return fmt.Errorf("writing %s: %w", w.dir, err)
+	}
+	return nil
+}
+
+func (w *Writer) finish() error {
+	if w.rows != nil && !w.rows.closed {
+		return errors.New("features: the rows were not closed")
+	}
+	if err := w.fillIn(); err != nil {
+		return err
+	}
+	if err := errors.Join(w.Meta.check(), w.Meta.checkFiles()); err != nil {
+		return err
+	}
+	if w.Meta.Task == Multiclass {
+		if err := checkSplitLabels(w.split, w.labels); err != nil {
+			return err
+		}
+	}
+	text, err := json.MarshalIndent(&w.Meta, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(w.tmp, metaFile), append(text, '\n'), 0o666); err != nil {
+		return err
+	}
+	if err := vacant(w.dir); err != nil {
+		return err
+	}
+	if err := os.Remove(w.dir); err != nil && !errors.Is(err, os.ErrNotExist) { // an empty directory
+		return err
+	}
+	return os.Rename(w.tmp, w.dir)
+}
+
+// fillIn writes the files that were left out.
+func (w *Writer) fillIn() error {
+	n := int(w.Meta.Vertices)
+	has := func(name string) bool { _, ok := w.Meta.Files[name]; return ok }
+	if !has("indptr.npy") {
+		return errors.New("there is no topology")
+	}
+	if !has("features.npy") {
+		rows, err := w.Features(n, 0, w.Meta.FeatureType)
+		if err != nil {
+			return err
+		}
+		if err := rows.Close(); err != nil {
+			return err
+		}
+	}
+	if !has("labels.npy") && w.Meta.Task != Multilabel {
+		if err := w.Labels(slices.Repeat([]int32{-1}, n)); err != nil {
+			return err
+		}
+	}
+	if !has("train.npy") {
+		return w.Splits(graph.Split{})
+	}
+	return nil
+}
+
+// checkFiles reports the files whose element type or shape is not what the rest of m implies.
+func (m *Meta) checkFiles() error {
+	var faults []error
+	for name, want := range m.layout() {
+		got, ok := m.Files[name]
+		if !ok {
+			faults = append(faults, fmt.Errorf("%w: %s is missing", ErrMismatch, name))
+			continue
+		}
+		if err := (npy.Header{DType: got.DType, Shape: got.Shape}).Check(want.DType, want.Shape...); err != nil {
+			faults = append(faults, fmt.Errorf("%w: %s: %w", ErrMismatch, name, err))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// Abort removes what was written; after Close it does nothing.
+func (w *Writer) Abort() {
+	if w.rows != nil {
+		w.rows.abort()
+	}
+	_ = os.RemoveAll(w.tmp)
+}
