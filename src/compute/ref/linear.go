@@ -1,0 +1,76 @@
+package ref
+
+import "halognn/src/compute"
+
+// MatMul implements compute.Device.
+func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
+	compute.CheckProduct("MatMul", y, x, w)
+	for r := range y.Rows {
+		row, out := x.Row(r), y.Row(r)
+		for o := range out {
+			var sum float32
+			for f, v := range w.Row(o) {
+				sum += row[f] * v
+			}
+			if add {
+				sum += out[o]
+			}
+			out[o] = sum
+		}
+	}
+}
+
+// MatMulInput implements compute.Device.
+func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
+	compute.CheckProduct("MatMulInput", dy, dx, w)
+	for r := range dx.Rows {
+		out := dx.Row(r)
+		if !add {
+			clear(out)
+		}
+		for o, g := range dy.Row(r) {
+			for f, v := range w.Row(o) {
+				out[f] += g * v
+			}
+		}
+	}
+}
+
+// MatMulWeights implements compute.Device.
+func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
+	compute.CheckProduct("MatMulWeights", dy, x, dw)
+	out := dw.Data[:dw.Rows*dw.Cols]
+	clear(out)
+	chunks(dy.Rows, func(lo, hi int) {
+		sum := compute.Matrix{Rows: dw.Rows, Cols: dw.Cols, Data: d.scratch(len(out))}
+		for r := lo; r < hi; r++ {
+			for o, g := range dy.Row(r) {
+				for f, v := range x.Row(r) {
+					sum.Data[o*sum.Cols+f] += g * v
+				}
+			}
+		}
+		addInto(out, sum.Data)
+	})
+}
+
+// AddBias implements compute.Device.
+func (d *Device) AddBias(y compute.Matrix, b []float32) {
+	compute.CheckColumns("AddBias", y, len(b))
+	for r := range y.Rows {
+		addInto(y.Row(r), b)
+	}
+}
+
+// ColumnSum implements compute.Device.
+func (d *Device) ColumnSum(db []float32, dy compute.Matrix) {
+	compute.CheckColumns("ColumnSum", dy, len(db))
+	clear(db)
+	chunks(dy.Rows, func(lo, hi int) {
+		sum := d.scratch(len(db))
+		for r := lo; r < hi; r++ {
+			addInto(sum, dy.Row(r))
+		}
+		addInto(db, sum)
+	})
+}

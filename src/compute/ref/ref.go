@@ -1,0 +1,84 @@
+// Package ref is the compute backend in plain Go: one goroutine, loops written to be read. It is what the other backends are
+// held against, and what runs where there is no C compiler.
+//
+//	y[r,o] = sum over f of x[r,f] * w[o,f]                  one accumulator an output, terms in order
+//	db[o]  = (rows 0..511) + (rows 512..1023) + ...         row sums by chunks of compute.ChunkRows
+//
+// All arithmetic is float32 except inside the losses. On one machine equal calls give equal bits.
+package ref
+
+import (
+	"fmt"
+
+	"halognn/src/compute"
+	"halognn/src/mem"
+)
+
+var (
+	_ compute.Device = (*Device)(nil)
+	_ compute.Host   = Host{}
+)
+
+// Device implements compute.Device.
+type Device struct {
+	partial []float32 // one chunk's sums of ColumnSum, LayerNormBackward and MatMulWeights
+}
+
+// New returns a device.
+func New() *Device { return &Device{} }
+
+// Name implements compute.Device.
+func (d *Device) Name() string { return "plain Go" }
+
+// Alloc implements compute.Device.
+func (d *Device) Alloc(n int) ([]float32, error) {
+	if n < 0 {
+		return nil, fmt.Errorf("compute/ref: Alloc of %d elements", n)
+	}
+	return mem.Make[float32](n), nil
+}
+
+// Free implements compute.Device.
+func (d *Device) Free(x []float32) { mem.Free(x) }
+
+// Upload implements compute.Device.
+func (d *Device) Upload(dst, src []float32) {
+	compute.CheckLengths("Upload", len(dst), len(src))
+	copy(dst, src)
+}
+
+// Download implements compute.Device.
+func (d *Device) Download(dst, src []float32) {
+	compute.CheckLengths("Download", len(dst), len(src))
+	copy(dst, src)
+}
+
+// Sync implements compute.Device.
+func (d *Device) Sync() error { return nil }
+
+// Close implements compute.Device.
+func (d *Device) Close() error {
+	mem.Free(d.partial)
+	d.partial = nil
+	return nil
+}
+
+// scratch returns n zeros, valid until the next call.
+func (d *Device) scratch(n int) []float32 {
+	d.partial = mem.Grow(d.partial, n)
+	clear(d.partial)
+	return d.partial
+}
+
+// chunks calls f with the row ranges that row sums are made of, in order.
+func chunks(rows int, f func(lo, hi int)) {
+	for lo := 0; lo < rows; lo += compute.ChunkRows {
+		f(lo, min(lo+compute.ChunkRows, rows))
+	}
+}
+
+func addInto(sum, x []float32) {
+	for i, v := range x {
+		sum[i] += v
+	}
+}

@@ -1,0 +1,50 @@
+package ref
+
+import "halognn/src/compute"
+
+// SegmentMean implements compute.Device.
+func (d *Device) SegmentMean(out compute.Matrix, s compute.Segments, h compute.Matrix) {
+	compute.CheckSegments("SegmentMean", s)
+	compute.CheckRows("SegmentMean", out, s.Len())
+	compute.CheckColumns("SegmentMean", h, out.Cols)
+	for t := range out.Rows {
+		row, segment := out.Row(t), s.Indices[s.Indptr[t]:s.Indptr[t+1]]
+		clear(row)
+		for _, i := range segment {
+			addInto(row, h.Row(int(i)))
+		}
+		divide(row, len(segment))
+	}
+}
+
+func divide(row []float32, count int) {
+	if count == 0 {
+		return
+	}
+	for j := range row {
+		row[j] /= float32(count)
+	}
+}
+
+// SegmentMeanBackward implements compute.Device. The division by a degree is a multiplication by its float32 reciprocal, and
+// the sum is made before it is added to dh.
+func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed compute.Segments, dout compute.Matrix, add bool) {
+	compute.CheckSegmentMeanBackward(dh, forward, transposed, dout)
+	sum := d.scratch(dh.Cols)
+	for s := range dh.Rows {
+		clear(sum)
+		if s < transposed.Len() {
+			for _, t := range transposed.Indices[transposed.Indptr[s]:transposed.Indptr[s+1]] {
+				weight := 1 / float32(forward.Indptr[t+1]-forward.Indptr[t])
+				for j, g := range dout.Row(int(t)) {
+					sum[j] += g * weight
+				}
+			}
+		}
+		if add {
+			addInto(dh.Row(s), sum)
+		} else {
+			copy(dh.Row(s), sum)
+		}
+	}
+}
