@@ -1,0 +1,173 @@
+package sample
+
+import "math/bits"
+
+// golden is 2^64 divided by the golden ratio: the step between the words of a stream.
+const golden = 0x9E3779B97F4A7C15
+
+// mix is the finaliser of SplitMix64 (Steele, Lea, Flood 2014; constants of Stafford's variant 13): a bijection in which every
+// input bit moves every output bit. Word i of the stream with state s is mix(s + (i+1)*golden).
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
+	x = (x ^ x>>27) * 0x94D049BB133111EB
+	return x ^ x>>31
+}
+
+// The purposes random streams are used for; no two share a stream.
+const (
+	drawing uint64 = iota + 1
+	shuffling
+)
+
+// fold turns a purpose and a key into one word.
+func fold(purpose, seed uint64, key ...int) uint64 {
+	h := mix(mix(seed) + purpose*golden)
+	for _, k := range key {
+		h = mix(h + golden + uint64(k))
+	}
+	return h
+}
+
+// hop returns the word that, with a vertex, names the stream of its draws at hop h >= 1.
+func (k Key) hop(h int) uint64 { return fold(drawing, k.Seed, k.Epoch, k.Step, k.Stream, h) }
+
+// stream is a sequence of random words.
+type stream uint64
+
+// vertexStream is the stream a vertex draws from.
+func vertexStream(hop uint64, original int32) stream {
+	return stream(mix(hop ^ uint64(uint32(original))))
+}
+
+func (s *stream) next() uint64 {
+	*s += golden
+	return mix(uint64(*s))
+}
+
+// below returns a number in [0,n), each exactly as likely as the others, n >= 1. It multiplies instead of dividing and redraws
+// the few words that would favour some numbers (Lemire, Fast Random Integer Generation in an Interval, 2019).
+func (s *stream) below(n uint64) uint64 {
+	hi, lo := bits.Mul64(s.next(), n)
+	if lo < n {
+		for reject := -n % n; lo < reject; {
+			hi, lo = bits.Mul64(s.next(), n)
+		}
+	}
+	return hi
+}
+
+// maskFanout is the largest fanout at which a 64-bit mask still tells most draws from those before.
+const maskFanout = 64
+
+// choose sets pos to len(pos) distinct numbers of [begin, begin+degree), every subset equally likely, in the order drawn:
+// Floyd's algorithm. For j = degree-len(pos) .. degree-1 it draws from [0,j], j included, and takes j itself where the number
+// drawn is taken already. len(pos) < degree. Apart from the random words it reads no memory but pos: draws of many
+// vertices overlap.
+func (p *picks) choose(pos []int64, begin, degree int64, s stream) {
+	switch {
+	case degree <= 64:
+		chooseMask(pos, begin, degree, s)
+	case len(pos) <= maskFanout:
+		chooseScan(pos, begin, degree, s)
+	default:
+		p.chooseSet(pos, begin, degree, s)
+	}
+}
+
+// chooseMask keeps the numbers taken in one word.
+func chooseMask(pos []int64, begin, degree int64, s stream) {
+	var taken uint64
+	j := uint64(degree) - uint64(len(pos))
+	for i := range pos {
+		hi, lo := bits.Mul64(s.next(), j+1)
+		if lo <= j {
+			hi = s.redraw(hi, lo, j+1)
+		}
+		if taken>>(hi&63)&1 != 0 {
+			hi = j
+		}
+		taken |= 1 << (hi & 63)
+		pos[i] = begin + int64(hi)
+		j++
+	}
+}
+
+// chooseScan looks through the numbers taken, but only when a mask of their lowest six bits says there may be an equal one.
+func chooseScan(pos []int64, begin, degree int64, s stream) {
+	var taken uint64
+	j := uint64(degree) - uint64(len(pos))
+	for i := range pos {
+		hi, lo := bits.Mul64(s.next(), j+1)
+		if lo <= j {
+			hi = s.redraw(hi, lo, j+1)
+		}
+		if taken>>(hi&63)&1 != 0 {
+			for _, q := range pos[:i] {
+				if q == begin+int64(hi) {
+					hi = j
+					break
+				}
+			}
+		}
+		taken |= 1 << (hi & 63)
+		pos[i] = begin + int64(hi)
+		j++
+	}
+}
+
+// redraw is the rare end of below, out of line so that the loops above stay small.
+//
+//go:noinline
+func (s *stream) redraw(hi, lo, n uint64) uint64 {
+	for reject := -n % n; lo < reject; {
+		hi, lo = bits.Mul64(s.next(), n)
+	}
+	return hi
+}
+
+// picks is the set of numbers taken where the fanout is too large to look through them: open addressing, at most half
+// full. An entry is stamp<<32 | number, and an entry of an older stamp is empty, so that nothing is cleared between vertices.
+// The zero value serves fanouts up to maskFanout.
+type picks struct {
+	table []uint64
+	stamp uint32
+}
+
+func newPicks(fanout int) picks {
+	if fanout <= maskFanout {
+		return picks{}
+	}
+	return picks{table: make([]uint64, 2<<bits.Len(uint(fanout-1)))}
+}
+
+func (p *picks) chooseSet(pos []int64, begin, degree int64, s stream) {
+	if p.stamp++; p.stamp == 0 {
+		clear(p.table)
+		p.stamp = 1
+	}
+	j := uint64(degree) - uint64(len(pos))
+	for i := range pos {
+		t := s.below(j + 1)
+		if !p.add(t) {
+			t = j // larger than all before, so it cannot be taken
+			p.add(t)
+		}
+		pos[i] = begin + int64(t)
+		j++
+	}
+}
+
+// add puts t in the set and reports whether it was not there.
+func (p *picks) add(t uint64) bool {
+	entry := uint64(p.stamp)<<32 | t
+	mask := uint64(len(p.table) - 1)
+	for slot := mix(t) & mask; ; slot = (slot + 1) & mask {
+		switch old := p.table[slot]; {
+		case old == entry:
+			return false
+		case old>>32 != uint64(p.stamp):
+			p.table[slot] = entry
+			return true
+		}
+	}
+}

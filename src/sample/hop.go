@@ -1,0 +1,121 @@
+package sample
+
+import (
+	"math"
+	"unsafe"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// chunkEdges is how many edges are drawn, gathered and renumbered before the next: few enough that what one pass hands to the
+// next stays in the L1 cache, many enough that the loops start rarely.
+const chunkEdges = 1024
+
+// hop is one hop being drawn. The work is split into passes over many vertices whose iterations do not depend on each
+// other, so that the processor overlaps their cache misses: a pass that follows one vertex from row pointer to neighbours
+// waits for each in turn.
+//
+//	locate   Indptr[v], Indptr[v+1]       random reads of the row pointers
+//	draw     positions                    arithmetic only
+//	gather   Indices[position]            random reads of the neighbours
+//	number   table[neighbour]             random reads and writes of the vertex map
+type hop struct {
+	topology *Topology
+	vertices []graph.VertexID // [n] the destinations
+	original []int32          // [n] their original ids
+	fanout   int64            // MaxInt64 for All
+	key      uint64           // Key.hop
+	chunk    int              // destinations a chunk
+
+	begin  []int64 // [n] where the row of each destination begins in Indices
+	degree []int64 // [n] and its length
+
+	indptr []int64          // [n+1] the result: row pointers
+	drawn  []graph.VertexID // [indptr[n]] and the neighbours drawn
+}
+
+func (h *hop) start(t *Topology, vertices []graph.VertexID, original []int32, indptr []int64, fanout int, key uint64) {
+	h.topology, h.vertices, h.original, h.indptr, h.key = t, vertices, original, indptr, key
+	h.fanout, h.chunk = int64(fanout), max(chunkEdges/max(fanout, 1), 1)
+	if fanout == All {
+		h.fanout, h.chunk = math.MaxInt64, chunkEdges/16
+	}
+	h.begin = mem.Grow(h.begin, len(vertices))
+	h.degree = mem.Grow(h.degree, len(vertices))
+	h.drawn = nil
+}
+
+func (h *hop) free() {
+	mem.Free(h.begin)
+	mem.Free(h.degree)
+}
+
+func (h *hop) bytes() int64 { return int64(cap(h.begin)+cap(h.degree)) * 8 }
+
+// locate finds the rows of destinations [lo,hi), sets indptr[lo+1:hi+1] to the running number of their edges, counted from 0, and
+// returns that number.
+func (h *hop) locate(lo, hi int) int64 {
+	begin, degree, ends := h.begin[lo:hi], h.degree[lo:hi], h.indptr[lo+1:hi+1]
+	rows, first := h.topology.Graph.Indptr, h.topology.First
+	edges := int64(0)
+	for i, v := range h.vertices[lo:hi] {
+		row := rows[v-first:][:2]
+		begin[i], degree[i] = row[0], row[1]-row[0]
+		edges += min(row[1]-row[0], h.fanout)
+		ends[i] = edges
+	}
+	return edges
+}
+
+// drawer is the scratch memory of one goroutine that draws.
+type drawer struct {
+	picks picks
+	pos   []int64 // positions in Indices of the edges of one chunk
+}
+
+func newDrawer(fanout int) drawer {
+	return drawer{picks: newPicks(fanout), pos: mem.Make[int64](max(chunkEdges, fanout))}
+}
+
+// draw sets drawn[indptr[lo]:indptr[hi]] to the neighbours drawn by destinations [lo,hi), at most h.chunk of them.
+func (d *drawer) draw(h *hop, lo, hi int) {
+	indices := h.topology.Graph.Indices
+	if h.fanout == math.MaxInt64 {
+		for i := lo; i < hi; i++ {
+			copy(h.drawn[h.indptr[i]:h.indptr[i+1]], indices[h.begin[i]:])
+		}
+		return
+	}
+	first := h.indptr[lo]
+	for i := lo; i < hi; i++ {
+		pos := d.pos[h.indptr[i]-first : h.indptr[i+1]-first]
+		if begin, degree := h.begin[i], h.degree[i]; degree <= h.fanout {
+			for k := range pos {
+				pos[k] = begin + int64(k)
+			}
+		} else {
+			d.picks.choose(pos, begin, degree, vertexStream(h.key, h.original[i]))
+		}
+	}
+	drawn := h.drawn[first:h.indptr[hi]]
+	for k, p := range d.pos[:len(drawn)] {
+		drawn[k] = indices[p]
+	}
+}
+
+// drawChunks draws destinations [lo,hi), however many.
+func (d *drawer) drawChunks(h *hop, lo, hi int) {
+	for ; lo < hi; lo += h.chunk {
+		d.draw(h, lo, min(lo+h.chunk, hi))
+	}
+}
+
+func (d *drawer) free() { mem.Free(d.pos) }
+
+func (d *drawer) bytes() int64 { return int64(cap(d.pos)+len(d.picks.table)) * 8 }
+
+// asVertices is the memory of rows as vertex ids: a block's columns hold the neighbours drawn until they are renumbered in place.
+func asVertices(rows []int32) []graph.VertexID {
+	return unsafe.Slice((*graph.VertexID)(unsafe.SliceData(rows)), len(rows))
+}

@@ -1,0 +1,124 @@
+// Package sample draws minibatches from a graph: from a list of seeds it cuts one block a layer, and it decides which seeds
+// every step of an epoch has.
+//
+//	seeds ─ hop 1 ─> frontier ─ hop 2 ─> frontier ─ hop 3 ─> input frontier
+//	           \                  \                  \
+//	         Blocks[2]          Blocks[1]          Blocks[0]        the input layer is the last hop
+//
+//	Frontier  s s s s | a b c d e | f g h i j k l                   one array holds every frontier:
+//	          seeds     new at     new at                           the sources of a block are a prefix of it,
+//	                    hop 1      hop 2                            because destinations come first
+//
+// A minibatch is a pure function of (graph, fanouts, seeds, Key): every vertex draws from a random stream of its own, named
+// by the key, the hop and its original id. So threads, pipeline depth, vertex order, part and rank change no draw, and
+// whoever holds a vertex's row can draw for it (Sampler.Draw).
+//
+// Reference is the sampler written to be read. Sampler is the fused one (FastSample, Mostafa et al. 2023, Algorithm 1): draws
+// go straight into the block's columns and are renumbered there. Both give the same bits. Streams is the order of the
+// seeds. The package does no I/O and knows of no ranks: a stream is a number.
+package sample
+
+import (
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// Key names the random draws of one minibatch.
+type Key struct {
+	Seed   uint64 // of the run
+	Epoch  int
+	Step   int
+	Stream int // the data-parallel stream (or split group) the minibatch belongs to; never the rank that happens to draw
+}
+
+// All is the fanout that takes every in-neighbour.
+const All = -1
+
+// Topology is the graph as one rank sees it: all rows, or the consecutive rows of the vertices it holds.
+//
+//	Graph.Indptr   [H+1]  rows of vertices First..First+H-1: in-neighbours of v are
+//	                      Graph.Indices[Graph.Indptr[v-First] : Graph.Indptr[v-First+1]]
+//	Graph.Indices         source vertices by their id in the whole graph
+//	Original       [N]    original id of every vertex of the whole graph, in [0,2^31)
+//
+// A rank that holds part of the rows may hand in a window of the whole graph's Indptr, so Indptr[0] need not be 0.
+// The arrays may be memory-mapped; a file that shrinks under its mapping ends in an error of the call that reads it.
+type Topology struct {
+	Graph    graph.CSC
+	First    graph.VertexID
+	Original []int32
+}
+
+// Minibatch is what one call of Sample makes. Its arrays lie outside the Go heap, belong to it, and are reused by the next
+// Sample into it; the zero value is ready for use.
+//
+//	Blocks[l]      layer l: Blocks[0] is the input layer (the last hop), the destinations of Blocks[L-1] are the seeds
+//	Frontier [S]   the input frontier: the sources of Blocks[l] are Frontier[:Blocks[l].NumSrc]
+//	Original [S]   their original ids
+//	Seeds    [B]   the seeds, Frontier[:B]
+//	Transposes[l]  of Blocks[l] for l >= 1; Transposes[0] is unused, for no gradient flows below the input layer
+type Minibatch struct {
+	Seeds      []graph.VertexID
+	Blocks     []graph.Block
+	Frontier   []graph.VertexID
+	Original   []int32
+	Transposes []graph.BlockTranspose
+}
+
+// Free returns the arrays; the minibatch is then its zero value.
+func (m *Minibatch) Free() {
+	for l := range m.Blocks {
+		mem.Free(m.Blocks[l].Indptr)
+		mem.Free(m.Blocks[l].Indices)
+		mem.Free(m.Transposes[l].Indptr)
+		mem.Free(m.Transposes[l].Indices)
+		mem.Free(m.Transposes[l].Edges)
+	}
+	mem.Free(m.Frontier)
+	mem.Free(m.Original)
+	*m = Minibatch{}
+}
+
+// NumEdges returns the number of sampled edges of all blocks.
+func (m *Minibatch) NumEdges() int {
+	n := 0
+	for l := range m.Blocks {
+		n += m.Blocks[l].NumEdges()
+	}
+	return n
+}
+
+// Digest hashes the blocks and the original ids of the frontier: equal for equal minibatches, however the vertices of the
+// graph are numbered. Transposes follow from the blocks and are left out.
+func (m *Minibatch) Digest() uint64 {
+	h := mix(uint64(len(m.Blocks)))
+	for l := range m.Blocks {
+		b := &m.Blocks[l]
+		h = mix(h ^ uint64(b.NumSrc))
+		h = mix(h ^ uint64(b.NumDst))
+		for _, p := range b.Indptr {
+			h = mix(h ^ uint64(p))
+		}
+		for _, s := range b.Indices {
+			h = mix(h ^ uint64(uint32(s)))
+		}
+	}
+	for _, v := range m.Original {
+		h = mix(h ^ uint64(uint32(v)))
+	}
+	return h
+}
+
+// layers makes room for n blocks; those there keep their arrays.
+func (m *Minibatch) layers(n int) {
+	for len(m.Blocks) > n {
+		last := len(m.Blocks) - 1
+		drop := Minibatch{Blocks: m.Blocks[last:], Transposes: m.Transposes[last:]}
+		drop.Free()
+		m.Blocks, m.Transposes = m.Blocks[:last], m.Transposes[:last]
+	}
+	for len(m.Blocks) < n {
+		m.Blocks = append(m.Blocks, graph.Block{})
+		m.Transposes = append(m.Transposes, graph.BlockTranspose{})
+	}
+}

@@ -1,0 +1,332 @@
+package sample
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"sync"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// MapKind says how a Sampler finds the local number of a vertex. The minibatches are the same.
+type MapKind int
+
+// The vertex maps.
+const (
+	MapAuto  MapKind = iota // dense up to 2^26 vertices, hash beyond
+	MapDense                // 4 bytes for every vertex of the graph; fastest
+	MapHash                 // 16 to 64 bytes for every vertex of the largest input frontier so far
+)
+
+// denseVertices bounds the dense map that MapAuto chooses: 256 MiB a Sampler.
+const denseVertices = 1 << 26
+
+// Options says how a Sampler works. Only Fanouts changes what it samples.
+type Options struct {
+	Fanouts     []int   // neighbours per hop, seed hop first; each >= 1, or All
+	Workers     int     // goroutines that share one minibatch; 0 means 1
+	MaxSeeds    int     // most seeds of one minibatch; 0 means any number, at the price of clearing the vertex map more often
+	Map         MapKind // how vertices are renumbered
+	ForwardOnly bool    // leave Minibatch.Transposes empty: only backward reads them
+
+	valueBits   int // bits of a vertex map's values; 0 means as many as needed. Tests make versions wrap with it.
+	minParallel int // fewest edges of a hop that are shared among workers; 0 means parallelEdges
+}
+
+// parallelEdges is the size of a hop below which starting goroutines costs more than they save.
+const parallelEdges = 1 << 14
+
+// check fills in defaults and returns every fault at once.
+func (o *Options) check() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if len(o.Fanouts) == 0 {
+		fault("no fanouts; give one for every layer, seed hop first")
+	}
+	for i, f := range o.Fanouts {
+		if f < 1 && f != All || f > graph.MaxVertices {
+			fault("fanouts[%d] is %d; it must be at least 1, or %d for all neighbours", i, f, All)
+		}
+	}
+	if o.Workers < 0 {
+		fault("workers is %d; it must be at least 1, or 0 for 1", o.Workers)
+	}
+	if o.MaxSeeds < 0 {
+		fault("max seeds is %d; it must be at least 1, or 0 for no limit", o.MaxSeeds)
+	}
+	if o.Map < MapAuto || o.Map > MapHash {
+		fault("vertex map %d is unknown", o.Map)
+	}
+	o.Workers = max(o.Workers, 1)
+	if o.minParallel == 0 {
+		o.minParallel = parallelEdges
+	}
+	return errors.Join(faults...)
+}
+
+// check reports a topology whose arrays do not fit each other. It does not read them through.
+func (t *Topology) check() error {
+	if len(t.Graph.Indptr) == 0 {
+		return errors.New("topology: indptr is empty; it needs one entry more than there are rows")
+	}
+	rows, vertices := t.Graph.NumVertices(), len(t.Original)
+	begin, end := t.Graph.Indptr[0], t.Graph.Indptr[rows]
+	switch {
+	case t.First < 0 || int(t.First)+rows > vertices:
+		return fmt.Errorf("topology: it holds rows %d to %d, but there are original ids for %d vertices", t.First, int(t.First)+rows, vertices)
+	case begin < 0 || end < begin || end > int64(len(t.Graph.Indices)):
+		return fmt.Errorf("topology: indptr runs from %d to %d, but there are %d indices", begin, end, len(t.Graph.Indices))
+	}
+	return nil
+}
+
+// Sampler is the fused sampler. One goroutine at a time uses it; any number of Samplers share a Topology. Once its arrays and
+// those of the minibatches it fills have grown to the largest minibatch, it allocates nothing.
+type Sampler struct {
+	topology Topology
+	options  Options
+	vertices vertexMap
+	workers  []worker
+	wait     sync.WaitGroup
+	phase    func(s *Sampler, w int) // what all workers are doing
+
+	hop      hop
+	mb       *Minibatch // the minibatch in progress
+	rows     []int32    // columns of its block in progress, the memory of hop.drawn
+	values   []uint32   // [edges of the hop] what the vertex map said of each edge; parallel renumbering only
+	original []int32    // original ids of the vertices of Draw
+}
+
+// New makes a Sampler over t, whose arrays must outlive it.
+func New(t *Topology, o Options) (*Sampler, error) {
+	o.Fanouts = slices.Clone(o.Fanouts)
+	if err := errors.Join(t.check(), o.check()); err != nil {
+		return nil, fmt.Errorf("sample: %w", err)
+	}
+	s := &Sampler{topology: *t, options: o}
+	s.workers = make([]worker, o.Workers)
+	for i := range s.workers {
+		s.workers[i] = newWorker(s, i)
+	}
+	vertices := len(t.Original)
+	valueBits := o.valueBits
+	if valueBits == 0 {
+		valueBits = o.mapBits(vertices, t.Graph.NumEdges()-t.Graph.Indptr[0])
+	}
+	if o.Map == MapDense || o.Map == MapAuto && vertices <= denseVertices {
+		s.vertices = newDense(vertices, valueBits)
+	} else {
+		s.vertices = newHash(valueBits)
+	}
+	return s, nil
+}
+
+// mapBits is the number of bits that hold every value the vertex map will be given, at most 31: local numbers, and for
+// parallel renumbering also frontier length + edge position.
+func (o *Options) mapBits(vertices int, edges int64) int {
+	frontier := vertices
+	if o.MaxSeeds > 0 {
+		frontier = min(frontier, o.MaxSeeds)
+	}
+	values := frontier
+	for _, f := range o.Fanouts {
+		drawn := edges
+		if f != All {
+			drawn = min(edges, int64(frontier)*int64(f))
+		}
+		reach := int(min(int64(frontier)+drawn, math.MaxInt32))
+		frontier = min(vertices, reach)
+		values = max(values, frontier)
+		if o.Workers > 1 {
+			values = max(values, reach)
+		}
+	}
+	return min(max(bits.Len(uint(values)), 1), 31)
+}
+
+// Free returns the Sampler's memory; it must not be used afterwards.
+func (s *Sampler) Free() {
+	s.vertices.free()
+	s.hop.free()
+	mem.Free(s.values)
+	mem.Free(s.original)
+	for i := range s.workers {
+		s.workers[i].free()
+	}
+	*s = Sampler{}
+}
+
+// Bytes returns the memory the Sampler holds now, without the minibatches it fills.
+func (s *Sampler) Bytes() int64 {
+	n := s.vertices.bytes() + s.hop.bytes() + int64(cap(s.values)+cap(s.original))*4
+	for i := range s.workers {
+		n += s.workers[i].bytes()
+	}
+	return n
+}
+
+// Sample fills mb with the minibatch of seeds, which are distinct; no seeds give empty blocks. What it makes depends on the
+// graph, the fanouts, the seeds in their order and the key, and on nothing else. Errors: a seed outside the graph
+// (graph.ErrVertexRange), a seed given twice, more than MaxSeeds seeds, a topology that does not hold all rows, a
+// topology file that shrank under its mapping. After an error mb holds nothing of use, but s and mb may be used again.
+//
+// The cost is that of random reads of Indices and of the vertex map, one each a sampled edge, overlapped.
+func (s *Sampler) Sample(mb *Minibatch, seeds []graph.VertexID, key Key) error {
+	if rows, vertices := s.topology.Graph.NumVertices(), len(s.topology.Original); rows != vertices {
+		return fmt.Errorf("sample: the topology holds %d of %d rows, so no hop can be drawn here alone; use Draw on the ranks that hold them", rows, vertices)
+	}
+	if limit := s.options.MaxSeeds; limit > 0 && len(seeds) > limit {
+		return fmt.Errorf("sample: %d seeds, but the sampler was made for at most %d; raise MaxSeeds", len(seeds), limit)
+	}
+	s.mb = mb
+	return mem.Guard(func() error { return s.sample(seeds, key) })
+}
+
+func (s *Sampler) sample(seeds []graph.VertexID, key Key) error {
+	mb, layers := s.mb, len(s.options.Fanouts)
+	mb.layers(layers)
+	if err := s.start(seeds); err != nil {
+		return fmt.Errorf("sample: %w", err)
+	}
+	for h, fanout := range s.options.Fanouts {
+		if err := s.expand(&mb.Blocks[layers-1-h], fanout, key.hop(h+1)); err != nil {
+			return fmt.Errorf("sample: hop %d: %w", h+1, err)
+		}
+	}
+	mb.Seeds = mb.Frontier[:len(seeds)]
+	for l := 1; l < layers && !s.options.ForwardOnly; l++ {
+		mb.Blocks[l].Transpose(&mb.Transposes[l])
+	}
+	return nil
+}
+
+// start makes the seeds the first frontier.
+func (s *Sampler) start(seeds []graph.VertexID) error {
+	vertices := len(s.topology.Original)
+	for _, v := range seeds {
+		if uint(v) >= uint(vertices) {
+			return fmt.Errorf("seed %d: %w (the graph has %d vertices)", v, graph.ErrVertexRange, vertices)
+		}
+	}
+	mb := s.mb
+	mb.Frontier = mem.Grow(mb.Frontier, len(seeds)+1)
+	mb.Original = mem.Grow(mb.Original, len(seeds))
+	rows := mb.Original // their own numbers, until the original ids take the place
+	s.vertices.reset()
+	if n := s.vertices.renumber(seeds, rows, mb.Frontier, 0); n != len(seeds) {
+		i := 0
+		for int(rows[i]) == i {
+			i++
+		}
+		return fmt.Errorf("seed %d is given twice; the seeds of a minibatch must be distinct", seeds[i])
+	}
+	mb.Frontier = mb.Frontier[:len(seeds)]
+	s.gatherOriginal(0, len(seeds))
+	return nil
+}
+
+// gatherOriginal fills Minibatch.Original for positions [lo,hi) of the frontier.
+func (s *Sampler) gatherOriginal(lo, hi int) {
+	of, original := s.topology.Original, s.mb.Original[lo:hi]
+	for i, v := range s.mb.Frontier[lo:hi] {
+		original[i] = of[v]
+	}
+}
+
+// expand makes the block whose destinations are the frontier so far, and appends to the frontier the vertices it finds.
+func (s *Sampler) expand(block *graph.Block, fanout int, key uint64) error {
+	mb, n := s.mb, len(s.mb.Frontier)
+	block.Indptr = mem.Grow(block.Indptr, n+1)
+	s.hop.start(&s.topology, mb.Frontier, mb.Original, block.Indptr, fanout, key)
+	if err := s.locate(); err != nil {
+		return err
+	}
+	edges := int(block.Indptr[n])
+	block.Indices = mem.Grow(block.Indices, edges)
+	// Room for every edge to find a new vertex, and one entry more for renumber.
+	mb.Frontier = mem.Grow(mb.Frontier, min(n+edges, len(s.topology.Original))+1)
+	s.hop.vertices, s.hop.drawn, s.rows = mb.Frontier[:n], asVertices(block.Indices), block.Indices
+
+	total, err := 0, error(nil)
+	if s.shared(edges) && n+edges <= s.vertices.capacity() {
+		total, err = s.renumberShared(n)
+	} else {
+		total = s.renumberAlone(n)
+	}
+	if err != nil {
+		return err
+	}
+	block.NumDst, block.NumSrc = n, total
+	mb.Frontier = mb.Frontier[:total]
+	return nil
+}
+
+// renumberAlone draws the hop and renumbers it, chunk by chunk, and returns the length of the frontier, n before.
+func (s *Sampler) renumberAlone(n int) int {
+	h, total := &s.hop, n
+	for lo, hi := 0, 0; lo < n; lo = hi {
+		hi = min(lo+h.chunk, n)
+		s.workers[0].draw(h, lo, hi)
+		first, last := h.indptr[lo], h.indptr[hi]
+		total = s.vertices.renumber(h.drawn[first:last], s.rows[first:last], s.mb.Frontier, total)
+	}
+	s.mb.Original = mem.Grow(s.mb.Original, total)
+	s.gatherOriginal(n, total)
+	return total
+}
+
+// Drawn is the neighbours that a list of vertices drew: those of vertex i are Neighbours[Indptr[i]:Indptr[i+1]], by their id
+// in the whole graph, in the order a block has them. The arrays lie outside the Go heap and are reused; the
+// zero value is ready for use.
+type Drawn struct {
+	Indptr     []int64          // [V+1]
+	Neighbours []graph.VertexID // [E]
+}
+
+// Free returns the arrays.
+func (d *Drawn) Free() {
+	mem.Free(d.Indptr)
+	mem.Free(d.Neighbours)
+	*d = Drawn{}
+}
+
+// Draw makes the draws of hop h (1 is next to the seeds) for vertices whose rows the topology holds: the same that Sample makes
+// for them under this key, wherever that runs. With a partitioned topology the owners of a frontier's vertices call it, and
+// the rank that asked renumbers what comes back. A vertex that is not held is graph.ErrVertexRange; one may be given twice.
+func (s *Sampler) Draw(d *Drawn, vertices []graph.VertexID, h int, key Key) error {
+	if h < 1 || h > len(s.options.Fanouts) {
+		return fmt.Errorf("sample: there is no hop %d; hops count from 1 to %d", h, len(s.options.Fanouts))
+	}
+	first, rows := int(s.topology.First), s.topology.Graph.NumVertices()
+	for _, v := range vertices {
+		if int(v) < first || int(v) >= first+rows {
+			return fmt.Errorf("sample: draw for vertex %d: %w (rows %d to %d are held here)", v, graph.ErrVertexRange, first, first+rows-1)
+		}
+	}
+	return mem.Guard(func() error { return s.drawHop(d, vertices, s.options.Fanouts[h-1], key.hop(h)) })
+}
+
+func (s *Sampler) drawHop(d *Drawn, vertices []graph.VertexID, fanout int, key uint64) error {
+	n := len(vertices)
+	s.original = mem.Grow(s.original, n)
+	for i, v := range vertices {
+		s.original[i] = s.topology.Original[v]
+	}
+	d.Indptr = mem.Grow(d.Indptr, n+1)
+	s.hop.start(&s.topology, vertices, s.original, d.Indptr, fanout, key)
+	if err := s.locate(); err != nil {
+		return err
+	}
+	edges := int(d.Indptr[n])
+	d.Neighbours = mem.Grow(d.Neighbours, edges)
+	s.hop.drawn = d.Neighbours
+	if s.shared(edges) {
+		return s.all((*Sampler).drawRange)
+	}
+	s.workers[0].drawChunks(&s.hop, 0, n)
+	return nil
+}

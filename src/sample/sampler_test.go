@@ -1,0 +1,430 @@
+package sample
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// randomTopology has n vertices: isolated ones, some with few in-neighbours and hubs with more than a mask has bits. Original ids
+// are a permutation.
+func randomTopology(r *rand.Rand, n int) *Topology {
+	g := graph.CSC{Indptr: []int64{0}}
+	for range n {
+		row := r.Perm(n)
+		degree := [...]int{0, 1, 2, 5, 20, 64, 65, 150}[r.IntN(8)]
+		for _, u := range row[:min(degree, n)] {
+			g.Indices = append(g.Indices, graph.VertexID(u))
+		}
+		g.Indptr = append(g.Indptr, int64(len(g.Indices)))
+	}
+	original := make([]int32, n)
+	for v, o := range r.Perm(n) {
+		original[v] = int32(o)
+	}
+	return &Topology{Graph: g, Original: original}
+}
+
+// someSeeds are distinct vertices.
+func someSeeds(r *rand.Rand, n, count int) []graph.VertexID {
+	var seeds []graph.VertexID
+	for _, v := range r.Perm(n)[:min(count, n)] {
+		seeds = append(seeds, graph.VertexID(v))
+	}
+	return seeds
+}
+
+func mustNew(t testing.TB, topology *Topology, o Options) *Sampler {
+	t.Helper()
+	s, err := New(topology, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Free)
+	return s
+}
+
+// difference says where two minibatches part, or is empty.
+func difference(got, want *Minibatch) string {
+	if !slices.Equal(got.Seeds, want.Seeds) || !slices.Equal(got.Frontier, want.Frontier) || !slices.Equal(got.Original, want.Original) {
+		return fmt.Sprintf("seeds %v, frontier %v, original %v; want %v, %v, %v", got.Seeds, got.Frontier, got.Original, want.Seeds, want.Frontier, want.Original)
+	}
+	if len(got.Blocks) != len(want.Blocks) {
+		return fmt.Sprintf("%d blocks, want %d", len(got.Blocks), len(want.Blocks))
+	}
+	for l := range got.Blocks {
+		g, w := got.Blocks[l], want.Blocks[l]
+		if g.NumSrc != w.NumSrc || g.NumDst != w.NumDst || !slices.Equal(g.Indptr, w.Indptr) || !slices.Equal(g.Indices, w.Indices) {
+			return fmt.Sprintf("block %d is %v, want %v", l, g, w)
+		}
+		if gt, wt := got.Transposes[l], want.Transposes[l]; !slices.Equal(gt.Indptr, wt.Indptr) || !slices.Equal(gt.Indices, wt.Indices) || !slices.Equal(gt.Edges, wt.Edges) {
+			return fmt.Sprintf("transpose %d is %v, want %v", l, gt, wt)
+		}
+	}
+	if got.Digest() != want.Digest() {
+		return "equal minibatches with different digests"
+	}
+	return ""
+}
+
+func TestFusedIsReference(t *testing.T) {
+	const seed = 1
+	r := rand.New(rand.NewPCG(seed, 0))
+	for round := range 25 {
+		n := 1 + r.IntN(400)
+		topology := randomTopology(r, n)
+		fanouts := [][]int{{1}, {15, 10, 5}, {All, 2}, {3, All}, {70, 4}, {64, 1, 100}}[round%6]
+		for _, o := range []Options{
+			{}, {Map: MapHash}, {MaxSeeds: 64}, {Map: MapHash, MaxSeeds: 64},
+			{Workers: 2, minParallel: 1}, {Workers: 8, minParallel: 1}, {Workers: 3, minParallel: 1, MaxSeeds: 64},
+			{Workers: 2, minParallel: 1, Map: MapHash}, {Workers: 8, minParallel: 1, Map: MapHash}, {Workers: 2, minParallel: 300},
+		} {
+			o.Fanouts = fanouts
+			s := mustNew(t, topology, o)
+			var mb Minibatch
+			for step := range 3 {
+				seeds := someSeeds(r, n, r.IntN(65))
+				key := Key{Seed: uint64(round), Epoch: 1, Step: step, Stream: 2}
+				if err := s.Sample(&mb, seeds, key); err != nil {
+					t.Fatal(err)
+				}
+				want := Reference(topology, fanouts, seeds, key)
+				if d := difference(&mb, want); d != "" {
+					t.Fatalf("seed %d, round %d, step %d, %+v: %s", seed, round, step, o, d)
+				}
+				want.Free()
+			}
+			mb.Free()
+		}
+	}
+}
+
+// One minibatch is reused by samplers of different depth, as by training and evaluation.
+func TestMinibatchChangesDepth(t *testing.T) {
+	topology := randomTopology(rand.New(rand.NewPCG(9, 9)), 100)
+	var mb Minibatch
+	defer mb.Free()
+	for _, fanouts := range [][]int{{3, 3, 3}, {5}, {2, 2}} {
+		s := mustNew(t, topology, Options{Fanouts: fanouts})
+		want := Reference(topology, fanouts, []graph.VertexID{4, 2}, Key{})
+		if err := s.Sample(&mb, want.Seeds, Key{}); err != nil {
+			t.Fatal(err)
+		}
+		if d := difference(&mb, want); d != "" {
+			t.Error(d)
+		}
+		want.Free()
+	}
+}
+
+func TestLaws(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 0))
+	topology := randomTopology(r, 300)
+	fanouts := []int{6, 70, 3}
+	s := mustNew(t, topology, Options{Fanouts: fanouts})
+	var mb Minibatch
+	defer mb.Free()
+	if err := s.Sample(&mb, someSeeds(r, 300, 20), Key{Seed: 5}); err != nil {
+		t.Fatal(err)
+	}
+	for l := range mb.Blocks {
+		b := &mb.Blocks[l]
+		if err := b.Validate(); err != nil {
+			t.Fatalf("block %d: %v", l, err)
+		}
+		if l > 0 && mb.Blocks[l-1].NumDst != b.NumSrc {
+			t.Errorf("block %d has %d destinations, but block %d has %d sources", l-1, mb.Blocks[l-1].NumDst, l, b.NumSrc)
+		}
+		for d := range b.NumDst {
+			row := topology.Graph.InNeighbours(mb.Frontier[d])
+			drawn := map[graph.VertexID]bool{}
+			for _, src := range b.Indices[b.Indptr[d]:b.Indptr[d+1]] {
+				u := mb.Frontier[src]
+				if !slices.Contains(row, u) {
+					t.Errorf("block %d: there is no edge %d -> %d", l, u, mb.Frontier[d])
+				}
+				drawn[u] = true
+			}
+			if want := min(len(row), fanouts[len(fanouts)-1-l]); len(drawn) != want || b.Indptr[d+1]-b.Indptr[d] != int64(want) {
+				t.Errorf("block %d: vertex %d of degree %d draws %d distinct neighbours, want %d", l, mb.Frontier[d], len(row), len(drawn), want)
+			}
+		}
+	}
+	once := slices.Clone(mb.Frontier)
+	slices.Sort(once)
+	if len(slices.Compact(once)) != len(mb.Frontier) {
+		t.Error("a vertex is in the frontier twice")
+	}
+}
+
+// The same vertices are drawn however they are numbered.
+func TestRelabellingChangesNothing(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 0))
+	const n = 250
+	a := randomTopology(r, n)
+	newID := make([]graph.VertexID, n)
+	for v, to := range r.Perm(n) {
+		newID[v] = graph.VertexID(to)
+	}
+	b := &Topology{Graph: *graph.Relabel(&a.Graph, newID), Original: make([]int32, n)}
+	for v, to := range newID {
+		b.Original[to] = a.Original[v]
+	}
+	seeds := someSeeds(r, n, 30)
+	moved := make([]graph.VertexID, len(seeds))
+	for i, v := range seeds {
+		moved[i] = newID[v]
+	}
+	o := Options{Fanouts: []int{15, 10, 5}}
+	var x, y Minibatch
+	defer x.Free()
+	defer y.Free()
+	if err := errors.Join(mustNew(t, a, o).Sample(&x, seeds, Key{Step: 4}), mustNew(t, b, o).Sample(&y, moved, Key{Step: 4})); err != nil {
+		t.Fatal(err)
+	}
+	if x.Digest() != y.Digest() {
+		t.Error("digests differ after relabelling")
+	}
+	for i, v := range x.Frontier {
+		if y.Frontier[i] != newID[v] {
+			t.Fatalf("frontier[%d] is %d, after relabelling %d, want %d", i, v, y.Frontier[i], newID[v])
+		}
+	}
+}
+
+// Entries of old minibatches must not pass for new when versions are used again.
+func TestVersionsWrap(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 0))
+	topology := randomTopology(r, 120)
+	for _, o := range []Options{
+		{Map: MapDense, valueBits: 30}, {Map: MapDense, valueBits: 31}, {Map: MapHash, valueBits: 31},
+		{Map: MapDense, valueBits: 30, Workers: 2, minParallel: 1}, {Map: MapHash, valueBits: 31, Workers: 2, minParallel: 1},
+		{Map: MapDense, valueBits: 7, Workers: 2, minParallel: 1}, // too few values for edge positions: one worker renumbers
+	} {
+		o.Fanouts = []int{4, 3}
+		s := mustNew(t, topology, o)
+		var mb Minibatch
+		for step := range 12 { // 2 bits hold versions 1 to 3
+			want := Reference(topology, o.Fanouts, someSeeds(r, 120, 10), Key{Step: step})
+			if err := s.Sample(&mb, want.Seeds, Key{Step: step}); err != nil {
+				t.Fatal(err)
+			}
+			if d := difference(&mb, want); d != "" {
+				t.Fatalf("%+v, minibatch %d: %s", o, step, d)
+			}
+			want.Free()
+		}
+		mb.Free()
+	}
+}
+
+func TestEmptyAndIsolated(t *testing.T) {
+	topology := &Topology{Graph: graph.CSC{Indptr: []int64{0, 0, 0, 0}}, Original: []int32{0, 1, 2}}
+	for _, seeds := range [][]graph.VertexID{nil, {1}, {2, 0}} {
+		for _, workers := range []int{1, 2} {
+			s := mustNew(t, topology, Options{Fanouts: []int{5, All}, Workers: workers, minParallel: -1})
+			var mb Minibatch
+			if err := s.Sample(&mb, seeds, Key{}); err != nil {
+				t.Fatal(err)
+			}
+			for l := range mb.Blocks {
+				if b := &mb.Blocks[l]; b.Validate() != nil || b.NumSrc != len(seeds) || b.NumEdges() != 0 {
+					t.Errorf("seeds %v, workers %d: block %d is %+v", seeds, workers, l, *b)
+				}
+			}
+			if !slices.Equal(mb.Frontier, seeds) || mb.NumEdges() != 0 {
+				t.Errorf("seeds %v, workers %d: frontier %v", seeds, workers, mb.Frontier)
+			}
+			mb.Free()
+		}
+	}
+}
+
+// The owners of parts of the rows draw together what one that has all rows draws.
+func TestDrawByParts(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 0))
+	whole := randomTopology(r, 200)
+	fanouts, key := []int{6, 70, All}, Key{Seed: 8, Step: 3}
+	for _, workers := range []int{1, 3} {
+		for h := 1; h <= 3; h++ {
+			for first := 0; first < 200; first += 50 {
+				// A window of the whole row pointers.
+				part := &Topology{First: graph.VertexID(first), Original: whole.Original,
+					Graph: graph.CSC{Indptr: whole.Graph.Indptr[first : first+51], Indices: whole.Graph.Indices}}
+				s := mustNew(t, part, Options{Fanouts: fanouts, Workers: workers, minParallel: 1})
+				vertices := make([]graph.VertexID, 60)
+				for i := range vertices {
+					vertices[i] = graph.VertexID(first + r.IntN(50))
+				}
+				var d Drawn
+				if err := s.Draw(&d, vertices, h, key); err != nil {
+					t.Fatal(err)
+				}
+				for i, v := range vertices {
+					want := referenceDraw(whole, v, fanouts[h-1], key.hop(h))
+					if got := d.Neighbours[d.Indptr[i]:d.Indptr[i+1]]; !slices.Equal(got, want) {
+						t.Fatalf("hop %d, vertex %d: drew %v, want %v", h, v, got, want)
+					}
+				}
+				var mb Minibatch
+				if err := s.Sample(&mb, vertices[:1], key); err == nil || !strings.Contains(err.Error(), "use Draw") {
+					t.Errorf("sampling from part of the rows: %v", err)
+				}
+				if err := s.Draw(&d, []graph.VertexID{graph.VertexID((first + 50) % 200)}, h, key); !errors.Is(err, graph.ErrVertexRange) {
+					t.Errorf("drawing for a vertex of another part: %v", err)
+				}
+				d.Free()
+			}
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	topology := randomTopology(rand.New(rand.NewPCG(6, 0)), 50)
+	for _, c := range []struct {
+		name  string
+		o     Options
+		seeds []graph.VertexID
+		want  string
+	}{
+		{"no fanouts", Options{}, nil, "no fanouts"},
+		{"zero fanout", Options{Fanouts: []int{15, 0}}, nil, "fanouts[1] is 0"},
+		{"negative fanout", Options{Fanouts: []int{-2}}, nil, "fanouts[0] is -2"},
+		{"all faults at once", Options{Fanouts: []int{0}, Workers: -1}, nil, "workers is -1"},
+		{"negative max seeds", Options{Fanouts: []int{1}, MaxSeeds: -1}, nil, "max seeds is -1"},
+		{"unknown map", Options{Fanouts: []int{1}, Map: 9}, nil, "map 9"},
+		{"seed too large", Options{Fanouts: []int{1}}, []graph.VertexID{3, 50}, "seed 50: vertex out of range"},
+		{"negative seed", Options{Fanouts: []int{1}}, []graph.VertexID{-1}, "seed -1: vertex out of range"},
+		{"seed twice", Options{Fanouts: []int{1}}, []graph.VertexID{3, 4, 7, 4}, "seed 4 is given twice"},
+		{"seed twice, hash", Options{Fanouts: []int{1}, Map: MapHash}, []graph.VertexID{3, 3}, "seed 3 is given twice"},
+		{"too many seeds", Options{Fanouts: []int{1}, MaxSeeds: 2}, []graph.VertexID{1, 2, 3}, "raise MaxSeeds"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var mb Minibatch
+			defer mb.Free()
+			s, err := New(topology, c.o)
+			if err == nil {
+				defer s.Free()
+				err = s.Sample(&mb, c.seeds, Key{})
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("error %v, want %q", err, c.want)
+			}
+			if s != nil { // usable after a bad call
+				want := Reference(topology, c.o.Fanouts, []graph.VertexID{4, 3}, Key{})
+				defer want.Free()
+				if err := s.Sample(&mb, want.Seeds, Key{}); err != nil || difference(&mb, want) != "" {
+					t.Errorf("after the error: %v %s", err, difference(&mb, want))
+				}
+			}
+		})
+	}
+	for name, bad := range map[string]*Topology{
+		"no indptr":               {},
+		"more rows than vertices": {Graph: graph.CSC{Indptr: []int64{0, 0, 0}}, Original: []int32{0}},
+		"window beyond the end":   {Graph: graph.CSC{Indptr: []int64{0, 0}}, First: 1, Original: []int32{0}},
+		"too few indices":         {Graph: graph.CSC{Indptr: []int64{0, 3}}, Original: []int32{0}},
+	} {
+		if _, err := New(bad, Options{Fanouts: []int{1}}); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 0))
+	topology := randomTopology(r, 500)
+	seeds := someSeeds(r, 500, 64)
+	for _, o := range []Options{{}, {Map: MapHash}, {Workers: 2, minParallel: 1}, {Workers: 2, minParallel: 1, Map: MapHash}} {
+		o.Fanouts = []int{15, 70, 5}
+		s := mustNew(t, topology, o)
+		var mb Minibatch
+		var d Drawn
+		step := 0
+		run := func() {
+			step++
+			if err := errors.Join(s.Sample(&mb, seeds, Key{Step: step % 4}), s.Draw(&d, seeds, 1, Key{})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 8 {
+			run()
+		}
+		held := mem.Allocated()
+		if allocs := testing.AllocsPerRun(20, run); allocs != 0 || mem.Allocated() != held {
+			t.Errorf("%+v: %v heap allocations a minibatch, %d bytes of mappings more", o, allocs, mem.Allocated()-held)
+		}
+		mb.Free()
+		d.Free()
+	}
+}
+
+// A topology file that loses its tail while it is mapped ends the call, not the process, whichever goroutine reads it.
+func TestShrunkTopologyFile(t *testing.T) {
+	const n, degree = 4096, 8
+	for _, workers := range []int{1, 2} {
+		path := filepath.Join(t.TempDir(), "indices")
+		if err := os.WriteFile(path, make([]byte, 4*n*degree), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		f, err := mem.Map(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		topology := &Topology{Original: make([]int32, n)}
+		topology.Graph.Indices = unsafe.Slice((*graph.VertexID)(unsafe.Pointer(unsafe.SliceData(f.Bytes()))), n*degree)
+		seeds := make([]graph.VertexID, n)
+		for v := range n + 1 {
+			topology.Graph.Indptr = append(topology.Graph.Indptr, int64(v*degree))
+			if v < n {
+				seeds[v] = graph.VertexID(v)
+			}
+		}
+		s := mustNew(t, topology, Options{Fanouts: []int{4}, Workers: workers, minParallel: 1})
+		if err := os.Truncate(path, 4096); err != nil {
+			t.Fatal(err)
+		}
+		var mb Minibatch
+		if err := s.Sample(&mb, seeds, Key{}); !errors.Is(err, mem.ErrShrank) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%d workers: %v", workers, err)
+		}
+		mb.Free()
+	}
+}
+
+// Samplers that share a topology run side by side, as the pool of a pipeline runs them.
+func TestSamplersSideBySide(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 0))
+	topology := randomTopology(r, 300)
+	seeds := someSeeds(r, 300, 40)
+	digests := make([]uint64, 4)
+	t.Run("group", func(t *testing.T) {
+		for i := range digests {
+			s := mustNew(t, topology, Options{Fanouts: []int{10, 5}, Workers: 1 + i%2, minParallel: 1})
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				var mb Minibatch
+				defer mb.Free()
+				for range 20 {
+					if err := s.Sample(&mb, seeds, Key{Epoch: 1}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				digests[i] = mb.Digest()
+			})
+		}
+	})
+	if slices.Max(digests) != slices.Min(digests) {
+		t.Errorf("digests %x differ", digests)
+	}
+}
