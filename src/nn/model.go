@@ -161,7 +161,8 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 		m.dev.ReLUBackward(dy, s.y.matrix(dy.Rows, s.out), m.dropped(in))
 	}
 	if n := s.norm; n != nil {
-		m.dev.LayerNormBackward(dy, n.dgamma, n.dbeta, dy, n.x.matrix(dy.Rows, s.out), n.gamma, n.mean.data[:dy.Rows], n.rstd.data[:dy.Rows])
+		x := n.x.matrix(dy.Rows, s.out)
+		m.dev.LayerNormBackward(dy, n.dgamma, n.dbeta, dy, x, n.gamma, n.mean.data[:dy.Rows], n.rstd.data[:dy.Rows])
 	}
 	if in.Gradient {
 		dx = m.grad[(l+1)%2].matrix(in.Sources, s.in)

@@ -68,7 +68,7 @@ func (p Param) initial(dst []float32, seed uint64) {
 	key := mix(seed + mix(h.Sum64()))
 	for i := range dst {
 		u := float32(mix(key+uint64(i)*0x9E3779B97F4A7C15)>>40) * 0x1p-24 // 24 bits: every value in [0,1) is exact
-		dst[i] = p.fill + p.bound*(2*u-1)
+		dst[i] = p.fill + float32(p.bound*(2*u-1))                        // the conversion forbids a fused multiply-add
 	}
 }
 

@@ -26,9 +26,9 @@ type Tensor struct {
 // A safetensors file (github.com/huggingface/safetensors) is
 //
 //	8 bytes  length n of the header, little-endian
-//	n bytes  JSON: {"name": {"dtype": "F32", "shape": [2,3], "data_offsets": [begin, end]}, ..., "__metadata__": {"key": "text"}}
-//	         padded with blanks, here so that elements begin at a multiple of 64
-//	         elements, little-endian, C order, without gaps; offsets count from here
+//	n bytes  JSON: {"name": {"dtype": "F32", "shape": [2,3], "data_offsets": [begin, end]}, ...,
+//	         "__metadata__": {"key": "text"}}, padded with blanks, here so that the elements begin at a multiple of 64
+//	the rest elements, little-endian, C order, without gaps; offsets count from here
 const (
 	safetensorsMetadata  = "__metadata__"
 	safetensorsAlign     = 64
@@ -152,36 +152,37 @@ func readSafetensors(r io.Reader, size int64) ([]Tensor, map[string]string, erro
 	if _, err := io.ReadFull(r, text); err != nil {
 		return nil, nil, err
 	}
-	names, infos, metadata, err := parseSafetensorsHeader(text, size-8-int64(n))
+	entries, metadata, err := parseSafetensorsHeader(text, size-8-int64(n))
 	if err != nil {
 		return nil, nil, err
 	}
-	tensors := make([]Tensor, len(names))
-	for i, name := range names {
-		raw := make([]byte, infos[i].Offsets[1]-infos[i].Offsets[0])
+	tensors := make([]Tensor, len(entries))
+	for i, e := range entries {
+		raw := make([]byte, e.Offsets[1]-e.Offsets[0])
 		if _, err := io.ReadFull(r, raw); err != nil {
-			return nil, nil, fmt.Errorf("tensor %q: %w", name, err)
+			return nil, nil, fmt.Errorf("tensor %q: %w", e.name, err)
 		}
 		data := make([]float32, len(raw)/4)
 		for j := range data {
 			data[j] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*j:]))
 		}
-		tensors[i] = Tensor{Name: name, Shape: infos[i].Shape, Data: data}
+		tensors[i] = Tensor{Name: e.name, Shape: e.Shape, Data: data}
 	}
 	return tensors, metadata, nil
 }
 
+// entry is a tensor of the header with its name.
+type entry struct {
+	name string
+	tensorInfo
+}
+
 // parseSafetensorsHeader returns the entries by offset, having checked that they cover exactly dataBytes.
-func parseSafetensorsHeader(text []byte, dataBytes int64) (names []string, infos []tensorInfo, metadata map[string]string, err error) {
+func parseSafetensorsHeader(text []byte, dataBytes int64) (sorted []entry, metadata map[string]string, err error) {
 	var entries map[string]json.RawMessage
 	if err := json.Unmarshal(text, &entries); err != nil {
-		return nil, nil, nil, fmt.Errorf("header: %w", err)
+		return nil, nil, fmt.Errorf("header: %w", err)
 	}
-	type entry struct {
-		name string
-		tensorInfo
-	}
-	var sorted []entry
 	for name, raw := range entries {
 		var target any = &metadata
 		e := entry{name: name}
@@ -189,7 +190,7 @@ func parseSafetensorsHeader(text []byte, dataBytes int64) (names []string, infos
 			target = &e.tensorInfo
 		}
 		if err := json.Unmarshal(raw, target); err != nil {
-			return nil, nil, nil, fmt.Errorf("header entry %q: %w", name, err)
+			return nil, nil, fmt.Errorf("header entry %q: %w", name, err)
 		}
 		if name != safetensorsMetadata {
 			sorted = append(sorted, e)
@@ -204,16 +205,15 @@ func parseSafetensorsHeader(text []byte, dataBytes int64) (names []string, infos
 		count, ok := elements(e.Shape)
 		switch {
 		case e.DType != "F32":
-			return nil, nil, nil, fmt.Errorf("tensor %q has element type %q; convert it to float32 (F32)", e.name, e.DType)
+			return nil, nil, fmt.Errorf("tensor %q has element type %q; convert it to float32 (F32)", e.name, e.DType)
 		case e.Offsets[0] != end || !ok || e.Offsets[1]-e.Offsets[0] != 4*count:
-			return nil, nil, nil, fmt.Errorf("tensor %q of shape %v lies at bytes %d to %d, the one before it ends at %d",
+			return nil, nil, fmt.Errorf("tensor %q of shape %v lies at bytes %d to %d, the one before it ends at %d",
 				e.name, e.Shape, e.Offsets[0], e.Offsets[1], end)
 		}
 		end = e.Offsets[1]
-		names, infos = append(names, e.name), append(infos, e.tensorInfo)
 	}
 	if end != dataBytes {
-		return nil, nil, nil, fmt.Errorf("the header describes %d bytes of elements, the file holds %d", end, dataBytes)
+		return nil, nil, fmt.Errorf("the header describes %d bytes of elements, the file holds %d", end, dataBytes)
 	}
-	return names, infos, metadata, nil
+	return sorted, metadata, nil
 }

@@ -1,0 +1,262 @@
+package nn
+
+import (
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"halognn/src/compute"
+	"halognn/src/compute/ref"
+	"halognn/src/npy"
+)
+
+// backend is a device that the suite runs on.
+type backend struct {
+	name string
+	open func() (compute.Device, error)
+}
+
+// backends are all devices of this build; files with build tags add to them.
+var backends = []backend{{"ref", func() (compute.Device, error) { return ref.New(), nil }}}
+
+// onEveryDevice runs the test once for each backend.
+func onEveryDevice(t *testing.T, test func(t *testing.T, dev compute.Device)) {
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			dev, err := b.open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { // after the memory that the test takes is freed
+				if err := dev.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			test(t, dev)
+		})
+	}
+}
+
+// upload returns a matrix of device memory with the values of data, or zeros if data is nil; freed when the test ends.
+func upload(t testing.TB, dev compute.Device, rows, cols int, data []float32) compute.Matrix {
+	t.Helper()
+	m := compute.Matrix{Rows: rows, Cols: cols}
+	if rows*cols == 0 {
+		return m
+	}
+	var err error
+	if m.Data, err = dev.Alloc(rows * cols); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dev.Free(m.Data) })
+	if data != nil {
+		dev.Upload(m.Data, data)
+	}
+	return m
+}
+
+// download copies device memory to the host.
+func download(dev compute.Device, data []float32) []float32 {
+	host := make([]float32, len(data))
+	dev.Download(host, data)
+	return host
+}
+
+// newModel makes a model that is closed when the test ends.
+func newModel(t testing.TB, dev compute.Device, c Config, seed uint64) *Model {
+	t.Helper()
+	m, err := NewModel(dev, c, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	return m
+}
+
+// forward runs a model that is not expected to run out of memory.
+func forward(t testing.TB, m *Model, b *Batch) compute.Matrix {
+	t.Helper()
+	logits, err := m.Forward(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return logits
+}
+
+// transpose reverses the edges of a hop: destinations by source, in edge order.
+func transpose(s compute.Segments, sources int) compute.Segments {
+	lists := make([][]int32, sources)
+	for d := range s.Len() {
+		for _, i := range s.Indices[s.Indptr[d]:s.Indptr[d+1]] {
+			lists[i] = append(lists[i], int32(d))
+		}
+	}
+	t := compute.Segments{Indptr: make([]int64, 1, sources+1)}
+	for _, list := range lists {
+		t.Indices = append(t.Indices, list...)
+		t.Indptr = append(t.Indptr, int64(len(t.Indices)))
+	}
+	return t
+}
+
+// randomHops draws hops whose last one has seeds destinations. Every destination has 0 to 5 in-neighbours; a third of the
+// sources are used by no edge, some destinations by none either.
+func randomHops(rng *rand.Rand, layers, seeds int) []Hop {
+	hops := make([]Hop, layers)
+	destinations := seeds
+	for l := layers - 1; l >= 0; l-- {
+		h := Hop{Sources: 3 * destinations, Destinations: destinations}
+		h.Forward.Indptr = make([]int64, 1, destinations+1)
+		for range destinations {
+			neighbours := rng.Perm(2 * destinations)
+			for _, i := range neighbours[:min(rng.IntN(6), len(neighbours))] {
+				h.Forward.Indices = append(h.Forward.Indices, int32(i))
+			}
+			h.Forward.Indptr = append(h.Forward.Indptr, int64(len(h.Forward.Indices)))
+		}
+		h.Transposed = transpose(h.Forward, h.Sources)
+		for range destinations {
+			h.Vertices = append(h.Vertices, rng.Int32N(1<<30))
+		}
+		h.Dropout = compute.NewDropoutKey(rng.Uint64(), 3, 1, 4, l)
+		hops[l] = h
+		destinations = h.Sources
+	}
+	return hops
+}
+
+// seedHops are the hops of a model without neighbours.
+func seedHops(layers, seeds int) []Hop {
+	hops := make([]Hop, layers)
+	for l := range hops {
+		hops[l] = Hop{Sources: seeds, Destinations: seeds, Vertices: make([]int32, seeds), Dropout: compute.NewDropoutKey(9, 0, 0, 0, l)}
+		for i := range seeds {
+			hops[l].Vertices[i] = int32(i)
+		}
+	}
+	return hops
+}
+
+// randomRows returns n numbers from the standard normal distribution.
+func randomRows(rng *rand.Rand, n int) []float32 {
+	rows := make([]float32, n)
+	for i := range rows {
+		rows[i] = float32(rng.NormFloat64())
+	}
+	return rows
+}
+
+// deviation returns the largest difference of got and want relative to the largest want; NaN and Inf are infinitely far.
+func deviation[T float32 | float64](got []float32, want []T) float64 {
+	if len(got) != len(want) {
+		return math.Inf(1)
+	}
+	diff, scale := 0.0, 0.0
+	for i := range got {
+		d := math.Abs(float64(got[i]) - float64(want[i]))
+		if math.IsNaN(d) {
+			return math.Inf(1)
+		}
+		diff, scale = max(diff, d), max(scale, math.Abs(float64(want[i])))
+	}
+	if scale == 0 {
+		return diff
+	}
+	return diff / scale
+}
+
+// golden is an archive of testdata.
+type golden struct {
+	t *testing.T
+	*npy.Zip
+}
+
+func openGolden(t *testing.T, name string) golden {
+	t.Helper()
+	z, err := npy.OpenZip(filepath.Join("testdata", name+".npz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { z.Close() })
+	return golden{t, z}
+}
+
+// want returns the float64 values of an array and its shape.
+func (g golden) want(name string) ([]float64, []int) {
+	g.t.Helper()
+	data, shape, err := g.Float64(name)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return data, shape
+}
+
+// rows uploads an array; a vector becomes one row.
+func (g golden) rows(dev compute.Device, name string) compute.Matrix {
+	g.t.Helper()
+	data, shape, err := g.Float32(name + "_f32")
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	if len(shape) == 1 {
+		shape = []int{1, shape[0]}
+	}
+	return upload(g.t, dev, shape[0], shape[1], data)
+}
+
+func (g golden) scalar(name string) float64 {
+	g.t.Helper()
+	data, _ := g.want(name)
+	return data[0]
+}
+
+func (g golden) int32s(name string) []int32 {
+	g.t.Helper()
+	data, _, err := g.Int32(name)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return data
+}
+
+// hop reads a block whose arrays are called prefix+"indptr" and so on.
+func (g golden) hop(prefix string) Hop {
+	g.t.Helper()
+	indptr, _, err := g.Int64(prefix + "indptr")
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	h := Hop{
+		Sources: int(g.scalar(prefix + "num_src")), Destinations: int(g.scalar(prefix + "num_dst")),
+		Forward: compute.Segments{Indptr: indptr, Indices: g.int32s(prefix + "indices")},
+	}
+	h.Transposed = transpose(h.Forward, h.Sources)
+	return h
+}
+
+// compare holds values of the device to an array of the archive, relative to its largest value.
+func (g golden) compare(dev compute.Device, name string, got []float32, tolerance float64) {
+	g.t.Helper()
+	want, _ := g.want(name)
+	if d := deviation(download(dev, got), want); !(d <= tolerance) {
+		g.t.Errorf("%s deviates by %.2g, tolerance %.2g", name, d, tolerance)
+	}
+}
+
+// setParams gives a model the parameters of the archive. rename maps the name of a parameter to the name of its array.
+func (g golden) setParams(m *Model, rename func(string) string) {
+	g.t.Helper()
+	var tensors []Tensor
+	for _, p := range m.Params.List {
+		data, _, err := g.Float32(rename(p.Name) + "_f32")
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		tensors = append(tensors, Tensor{Name: p.Name, Shape: slices.Clone(p.Shape), Data: data})
+	}
+	if err := m.Params.SetTensors(m.Params.Values, tensors); err != nil {
+		g.t.Fatal(err)
+	}
+}

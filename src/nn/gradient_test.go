@@ -1,0 +1,77 @@
+package nn
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"halognn/src/compute"
+)
+
+// gradientTolerance is relative to the largest element of an array: float32 rounding, with a factor of ten for LayerNorm, which
+// divides by standard deviations below one.
+const gradientTolerance = 5e-6
+
+// randomBatch makes a training minibatch for c, with rows of all sources. The global minibatch has 3 seeds more than this rank.
+func randomBatch(t testing.TB, dev compute.Device, rng *rand.Rand, c Config, seeds int) (*Batch, []float32) {
+	b := &Batch{Train: true, InputGradient: true, GlobalSeeds: seeds + 3}
+	if c.Kind == "mlp" {
+		b.Hops = seedHops(c.Layers, seeds)
+	} else {
+		b.Hops = randomHops(rng, c.Layers, seeds)
+	}
+	rows := randomRows(rng, b.Hops[0].Sources*c.In)
+	b.X = upload(t, dev, b.Hops[0].Sources, c.In, rows)
+	for range seeds {
+		b.Labels = append(b.Labels, rng.Int32N(int32(c.Out)))
+		for range c.Out {
+			b.Targets = append(b.Targets, uint8(rng.IntN(2)))
+		}
+	}
+	return b, rows
+}
+
+// architectures are all combinations that have code of their own.
+var architectures = []struct {
+	name string
+	Config
+}{
+	{"sage, one layer", Config{Kind: "sage", Layers: 1, In: 5, Out: 3, Norm: NormNone, Task: Multiclass}},
+	{"sage", Config{Kind: "sage", Layers: 2, In: 5, Hidden: 4, Out: 3, Norm: NormNone, Task: Multiclass}},
+	{"sage, deep", Config{Kind: "sage", Layers: 4, In: 3, Hidden: 4, Out: 2, Norm: NormNone, Task: Multiclass}},
+	{"sage, norm", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3, Norm: NormLayer, Task: Multiclass}},
+	{"sage, dropout", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3, Dropout: 0.4, Norm: NormNone, Task: Multiclass}},
+	{"sage, norm, dropout, multilabel", Config{Kind: "sage", Layers: 2, In: 5, Hidden: 7, Out: 3, Dropout: 0.25, Norm: NormLayer, Task: Multilabel}},
+	{"mlp", Config{Kind: "mlp", Layers: 3, In: 5, Hidden: 4, Out: 3, Norm: NormNone, Task: Multiclass}},
+	{"mlp, norm, dropout", Config{Kind: "mlp", Layers: 2, In: 5, Hidden: 7, Out: 3, Dropout: 0.25, Norm: NormLayer, Task: Multiclass}},
+}
+
+// Loss and every gradient agree with a float64 model and its numerical derivatives: each layer, with all that may follow it.
+func TestGradientsAgreeWithFiniteDifferences(t *testing.T) {
+	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+		for i, a := range architectures {
+			t.Run(a.name, func(t *testing.T) {
+				const seed = 20
+				rng := rand.New(rand.NewPCG(seed, uint64(i)))
+				m := newModel(t, dev, a.Config, seed)
+				b, rows := randomBatch(t, dev, rng, a.Config, 4)
+				o := newOracle(t, dev, m, b)
+
+				stats, dlogits := m.Loss(b, forward(t, m, b))
+				x := widen(rows)
+				if want := o.loss(x); !(math.Abs(stats.Loss-want) <= 1e-6*want) {
+					t.Errorf("seed %d: loss %.9g, oracle %.9g", seed, stats.Loss, want)
+				}
+				dx := m.Backward(dlogits, nil)
+				if d := deviation(download(dev, dx.Data), o.differentiate(x, x)); !(d <= gradientTolerance) {
+					t.Errorf("seed %d: dX deviates by %.2g", seed, d)
+				}
+				for _, p := range m.Params.Tensors(m.Params.Grads) {
+					if d := deviation(p.Data, o.differentiate(o.params[p.Name], x)); !(d <= gradientTolerance) {
+						t.Errorf("seed %d: gradient of %s deviates by %.2g", seed, p.Name, d)
+					}
+				}
+			})
+		}
+	})
+}

@@ -1,0 +1,370 @@
+package nn
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"halognn/src/compute"
+)
+
+// pass runs one training pass and returns the loss, and the gradients with the header, on the host.
+func pass(t testing.TB, dev compute.Device, m *Model, b *Batch) (Stats, []float32) {
+	t.Helper()
+	stats, dlogits := m.Loss(b, forward(t, m, b))
+	m.Backward(dlogits, nil)
+	return stats, download(dev, m.Params.Grads)
+}
+
+// Aggregating the input while preparing changes no bit of the result: the kernels see the same numbers.
+func TestPreparedInputEqualsAllSources(t *testing.T) {
+	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+		c := Config{Kind: "sage", Layers: 3, In: 7, Hidden: 6, Out: 4, Dropout: 0.3, Norm: NormLayer, Task: Multiclass}
+		m := newModel(t, dev, c, 1)
+		b, _ := randomBatch(t, dev, rand.New(rand.NewPCG(5, 0)), c, 6)
+		wantStats, want := pass(t, dev, m, b)
+
+		prepared := *b
+		prepared.InputGradient = false
+		prepared.Mean = upload(t, dev, b.Hops[0].Destinations, c.In, nil)
+		dev.SegmentMean(prepared.Mean, b.Hops[0].Forward, b.X)
+		prepared.Own = b.X.RowsAt(0, b.Hops[0].Destinations)
+		prepared.X = compute.Matrix{}
+		prepared.Hops = slices.Clone(b.Hops)
+		prepared.Hops[0].Forward, prepared.Hops[0].Transposed = compute.Segments{}, compute.Segments{}
+		gotStats, got := pass(t, dev, m, &prepared)
+		if gotStats != wantStats || !slices.Equal(got, want) {
+			t.Errorf("prepared input gave %+v, all sources %+v; equal gradients: %t", gotStats, wantStats, slices.Equal(got, want))
+		}
+		if n := m.Needs(); n != (Needs{Own: true, Mean: true}) {
+			t.Errorf("sage needs %+v", n)
+		}
+		if n := newModel(t, dev, Config{Kind: "mlp", Layers: 1, In: 1, Out: 1, Norm: NormNone, Task: Multiclass}, 1).Needs(); n != (Needs{Own: true}) {
+			t.Errorf("mlp needs %+v", n)
+		}
+	})
+}
+
+// A rank without seeds computes zero gradients and a zero loss (ALGORITHMS 7.3), even right after a full minibatch.
+func TestNoSeeds(t *testing.T) {
+	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+		for _, a := range architectures {
+			m := newModel(t, dev, a.Config, 3)
+			full, _ := randomBatch(t, dev, rand.New(rand.NewPCG(2, 0)), a.Config, 5)
+			pass(t, dev, m, full)
+			empty := &Batch{Hops: make([]Hop, a.Layers), Train: true, GlobalSeeds: 5}
+			for l := range empty.Hops {
+				none := compute.Segments{Indptr: []int64{0}}
+				empty.Hops[l] = Hop{Forward: none, Transposed: none}
+			}
+			empty.Own, empty.Mean = compute.Matrix{Cols: a.In}, compute.Matrix{Cols: a.In}
+			stats, grads := pass(t, dev, m, empty)
+			if stats != (Stats{}) {
+				t.Errorf("%s: no seeds gave %+v", a.name, stats)
+			}
+			for i, g := range grads {
+				if g != 0 {
+					t.Errorf("%s: element %d of the gradients is %g", a.name, i, g)
+					break
+				}
+			}
+		}
+	})
+}
+
+// However the seeds of a global minibatch lie, the sum of the ranks' gradients, losses and counts is that of one rank that has them
+// all: weights by ranks instead of by seeds would show here.
+func TestSharesAddUp(t *testing.T) {
+	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+		c := Config{Kind: "mlp", Layers: 2, In: 6, Hidden: 5, Out: 3, Dropout: 0.5, Norm: NormLayer, Task: Multiclass}
+		const seeds = 11
+		m := newModel(t, dev, c, 4)
+		whole, rows := randomBatch(t, dev, rand.New(rand.NewPCG(8, 0)), c, seeds)
+		whole.GlobalSeeds = seeds
+		wantStats, want := pass(t, dev, m, whole)
+
+		sum := make([]float32, len(want))
+		for _, piece := range [][2]int{{0, 7}, {7, 7}, {7, 8}, {8, seeds}} {
+			lo, hi := piece[0], piece[1]
+			b := &Batch{Hops: slices.Clone(whole.Hops), Labels: whole.Labels[lo:hi], GlobalSeeds: seeds, Train: true}
+			for l := range b.Hops {
+				b.Hops[l].Sources, b.Hops[l].Destinations = hi-lo, hi-lo
+				b.Hops[l].Vertices = b.Hops[l].Vertices[lo:hi]
+			}
+			b.Own = upload(t, dev, hi-lo, c.In, rows[lo*c.In:hi*c.In])
+			_, grads := pass(t, dev, m, b)
+			for i, g := range grads {
+				sum[i] += g
+			}
+		}
+		if d := deviation(sum[HeaderLen:], want[HeaderLen:]); !(d <= 1e-6) { // order of summation
+			t.Errorf("sum of the shares' gradients deviates by %.2g", d)
+		}
+		dev.Upload(m.Params.Grads, sum)
+		got := m.Params.Stats()
+		if got.Counts != wantStats.Counts || deviation([]float32{float32(got.Loss)}, []float64{wantStats.Loss}) > 1e-6 {
+			t.Errorf("shares sum to %+v, want %+v", got, wantStats)
+		}
+	})
+}
+
+// Without Train nothing is dropped, the header of the gradients is left alone and the loss is the same.
+func TestEvaluation(t *testing.T) {
+	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+		c := Config{Kind: "sage", Layers: 2, In: 6, Hidden: 50, Out: 3, Dropout: 0.5, Norm: NormNone, Task: Multilabel}
+		m := newModel(t, dev, c, 4)
+		b, _ := randomBatch(t, dev, rand.New(rand.NewPCG(8, 0)), c, 4)
+		trained, _ := pass(t, dev, m, b)
+		b.Train = false
+		got, dlogits := m.Loss(b, forward(t, m, b))
+		if dlogits.Data != nil || m.Params.Stats().Loss != float64(float32(trained.Loss)) {
+			t.Error("evaluation touched gradients")
+		}
+		plain := newModel(t, dev, Config{Kind: "sage", Layers: 2, In: 6, Hidden: 50, Out: 3, Norm: NormNone, Task: Multilabel}, 4)
+		b.Train = true
+		if want, _ := pass(t, dev, plain, b); got != want || got == trained {
+			t.Errorf("evaluation gave %+v, a model without dropout %+v, training %+v", got, want, trained)
+		}
+	})
+}
+
+// Layers run one by one, with rows handed over between them, are the model.
+func TestLayerByLayer(t *testing.T) {
+	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+		c := Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 4, Dropout: 0.3, Norm: NormLayer, Task: Multiclass}
+		m := newModel(t, dev, c, 2)
+		b, _ := randomBatch(t, dev, rand.New(rand.NewPCG(6, 0)), c, 5)
+		wantLogits := download(dev, forward(t, m, b).Data)
+		_, want := pass(t, dev, m, b)
+
+		inputs := make([]Input, c.Layers)
+		x := b.X
+		for l := range inputs {
+			inputs[l] = Input{Hop: b.Hops[l], X: x, Train: true, Gradient: l > 0}
+			y, err := m.ForwardLayer(l, &inputs[l])
+			if err != nil {
+				t.Fatal(err)
+			}
+			x = upload(t, dev, y.Rows, y.Cols, download(dev, y.Data)) // as if it had travelled
+		}
+		if !slices.Equal(download(dev, x.Data), wantLogits) {
+			t.Error("layer by layer gave other logits")
+		}
+		_, dy := m.Loss(b, x)
+		for l := c.Layers - 1; l >= 0; l-- {
+			dx := m.BackwardLayer(l, &inputs[l], upload(t, dev, dy.Rows, dy.Cols, download(dev, dy.Data)))
+			if (dx.Data != nil) != (l > 0) {
+				t.Errorf("layer %d returned a gradient of %d rows", l, dx.Rows)
+			}
+			dy = dx
+		}
+		if !slices.Equal(download(dev, m.Params.Grads), want) {
+			t.Error("layer by layer gave other gradients")
+		}
+	})
+}
+
+// When layer l is announced, its bucket is final, and the buckets announced so far are a prefix of the gradients.
+func TestBucketsFillFrontToBack(t *testing.T) {
+	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+		for _, a := range architectures {
+			m := newModel(t, dev, a.Config, 7)
+			b, _ := randomBatch(t, dev, rand.New(rand.NewPCG(2, 0)), a.Config, 5)
+			stats, final := pass(t, dev, m, b)
+			_, dlogits := m.Loss(b, forward(t, m, b))
+			next, end := a.Layers-1, 0
+			m.Backward(dlogits, func(l int) {
+				lo, hi := m.Params.Bucket(l)
+				if l != next || lo != end || hi <= lo {
+					t.Errorf("%s: layer %d announced as [%d,%d), want layer %d from %d", a.name, l, lo, hi, next, end)
+				}
+				if !slices.Equal(download(dev, m.Params.Grads[:hi]), final[:hi]) {
+					t.Errorf("%s: bucket %d was announced before it was final", a.name, l)
+				}
+				next, end = l-1, hi
+			})
+			if next != -1 || end != m.Params.Len() {
+				t.Errorf("%s: buckets end at %d of %d", a.name, end, m.Params.Len())
+			}
+			if got := m.Params.Stats(); got.Counts != stats.Counts || got.Loss != float64(float32(stats.Loss)) {
+				t.Errorf("%s: header holds %+v, the loss gave %+v", a.name, got, stats)
+			}
+		}
+	})
+}
+
+// A steady-state step allocates nothing, even though block sizes vary.
+func TestStepAllocatesNothing(t *testing.T) {
+	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+		for _, a := range architectures {
+			m := newModel(t, dev, a.Config, 7)
+			o, err := NewOptimizer(dev, m.Params, DefaultOptimizer(AdamW))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer o.Close()
+			large, _ := randomBatch(t, dev, rand.New(rand.NewPCG(2, 0)), a.Config, 9)
+			small, _ := randomBatch(t, dev, rand.New(rand.NewPCG(3, 0)), a.Config, 5)
+			ready := func(int) {}
+			n := testing.AllocsPerRun(5, func() { // runs once more, first, to warm up
+				for _, b := range []*Batch{large, small} {
+					logits, _ := m.Forward(b)
+					_, dlogits := m.Loss(b, logits)
+					m.Backward(dlogits, ready)
+					o.Update(0.01)
+				}
+			})
+			if n != 0 {
+				t.Errorf("%s: a step allocates %g times", a.name, n)
+			}
+		}
+	})
+}
+
+func TestParameters(t *testing.T) {
+	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+		c := Config{Kind: "sage", Layers: 3, In: 9, Hidden: 8, Out: 5, Norm: NormLayer, Task: Multiclass}
+		m := newModel(t, dev, c, 7)
+		want := []string{ // the names and shapes of PyTorch Geometric's GraphSAGE(9, 8, 3, 5, norm="layer_norm"), last layer first
+			"convs.2.lin_l.weight [5 8]", "convs.2.lin_l.bias [5]", "convs.2.lin_r.weight [5 8]",
+			"norms.1.weight [8]", "norms.1.bias [8]",
+			"convs.1.lin_l.weight [8 8]", "convs.1.lin_l.bias [8]", "convs.1.lin_r.weight [8 8]",
+			"norms.0.weight [8]", "norms.0.bias [8]",
+			"convs.0.lin_l.weight [8 9]", "convs.0.lin_l.bias [8]", "convs.0.lin_r.weight [8 9]",
+		}
+		var got []string
+		count := 0
+		for _, p := range m.Params.List {
+			got = append(got, fmt.Sprintf("%s %v", p.Name, p.Shape))
+			count += p.Len()
+			if p.Offset%paramAlign != 0 || p.Offset < HeaderLen {
+				t.Errorf("%s lies at %d", p.Name, p.Offset)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("parameters are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		if m.Params.Count() != count || count != 2*5*8+5+2*8+2*8*8+8+2*8+2*8*9+8 {
+			t.Errorf("model has %d parameters, Count says %d", count, m.Params.Count())
+		}
+
+		// Initial values: keyed by seed and name alone, so another depth changes none of those both models have.
+		values := map[string][]float32{}
+		for _, p := range m.Params.Tensors(m.Params.Values) {
+			values[p.Name] = p.Data
+		}
+		c.Layers = 2
+		shallow := newModel(t, dev, c, 7).Params
+		for _, p := range shallow.Tensors(shallow.Values)[3:] { // its last layer has another shape
+			if !slices.Equal(p.Data, values[p.Name]) {
+				t.Errorf("%s starts at other values in a model of other depth", p.Name)
+			}
+		}
+		if slices.Equal(values["convs.0.lin_l.weight"], values["convs.0.lin_r.weight"]) {
+			t.Error("two parameters of one shape start equal")
+		}
+		other := newModel(t, dev, m.Config, 8)
+		if slices.Equal(download(dev, other.Params.Weights()), download(dev, m.Params.Weights())) {
+			t.Error("another seed gave the same parameters")
+		}
+	})
+}
+
+// Initial values lie in their range and fill it evenly: mean 0 and variance bound²/3, each within five standard errors.
+func TestInitialDistribution(t *testing.T) {
+	const n, in = 1 << 16, 25
+	values := make([]float32, n)
+	weight("convs.0.lin_l.weight", n/in, in).initial(values, 12345)
+	mean, variance := 0.0, 0.0
+	for _, v := range values {
+		if v < -0.2 || v >= 0.2 {
+			t.Fatalf("%g lies outside [-0.2,0.2)", v)
+		}
+		mean += float64(v) / n
+		variance += float64(v) * float64(v) / n
+	}
+	if mean < -5*0.2/444 || mean > 5*0.2/444 { // 0.2/sqrt(3 n) = 0.2/443.4
+		t.Errorf("mean is %g", mean)
+	}
+	if want := 0.04 / 3; variance < want*0.982 || variance > want*1.018 { // sqrt(0.8/n) = 0.35 % is one standard error
+		t.Errorf("variance is %g, want %g", variance, want)
+	}
+}
+
+func TestSetTensors(t *testing.T) {
+	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+		c := Config{Kind: "mlp", Layers: 2, In: 3, Hidden: 2, Out: 2, Norm: NormNone, Task: Multiclass}
+		from, to := newModel(t, dev, c, 1), newModel(t, dev, c, 2)
+		tensors := from.Params.Tensors(from.Params.Values)
+		slices.Reverse(tensors)
+		if err := to.Params.SetTensors(to.Params.Values, tensors); err != nil {
+			t.Fatal(err)
+		}
+		want := download(dev, from.Params.Values)
+		if !slices.Equal(download(dev, to.Params.Values), want) {
+			t.Error("parameters changed on the way from one model to another")
+		}
+		tensors[0].Name = "lins.7.bias"
+		tensors[1].Shape = []int{9}
+		err := to.Params.SetTensors(to.Params.Values, tensors)
+		for _, fault := range []string{`no tensor "lins.0.bias"`, `"lins.0.weight" has shape [9], the model needs [2 3]`, `"lins.7.bias" is not a parameter`} {
+			if err == nil || !strings.Contains(err.Error(), fault) {
+				t.Errorf("got %v, want %q in it", err, fault)
+			}
+		}
+		if !slices.Equal(download(dev, to.Params.Values), want) {
+			t.Error("a refused set of tensors changed the parameters")
+		}
+	})
+}
+
+func TestConfigFaults(t *testing.T) {
+	valid := Config{Kind: "sage", Layers: 2, In: 3, Hidden: 4, Out: 2, Norm: NormNone, Task: Multiclass}
+	if err := valid.Check(); err != nil {
+		t.Error(err)
+	}
+	err := Config{Kind: "gnn", Layers: 0, Dropout: 1, Norm: "batch", Task: "none"}.Check()
+	for _, fault := range []string{`kind "gnn" is not one of: mlp, sage`, "0 layers", "input width is 0", "output width is 0",
+		"dropout is 1", `norm "batch" is not one of: none, layer`, `task "none"`} {
+		if err == nil || !strings.Contains(err.Error(), fault) {
+			t.Errorf("got %v, want %q in it", err, fault)
+		}
+	}
+	err = OptimizerOptions{Kind: "rmsprop", Momentum: 1, Beta2: -1, WeightDecay: -1}.Check()
+	for _, fault := range []string{`optimizer "rmsprop" is not one of: sgd, adam, adamw`, "momentum is 1", "betas are 0 and -1", "eps is 0", "weight decay is -1"} {
+		if err == nil || !strings.Contains(err.Error(), fault) {
+			t.Errorf("got %v, want %q in it", err, fault)
+		}
+	}
+}
+
+func TestMisuse(t *testing.T) {
+	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+		c := Config{Kind: "mlp", Layers: 2, In: 3, Hidden: 2, Out: 2, Norm: NormNone, Task: Multiclass}
+		rng := rand.New(rand.NewPCG(1, 0))
+		b, _ := randomBatch(t, dev, rng, c, 3)
+		sampled := *b
+		sampled.Hops = randomHops(rng, 2, 3)
+		sampled.X = upload(t, dev, sampled.Hops[0].Sources, c.In, nil)
+		short := *b
+		short.Hops = b.Hops[:1]
+		for _, misuse := range []struct {
+			name, want string
+			batch      *Batch
+		}{
+			{"a model without neighbours on sampled blocks", "handed its seeds in every hop", &sampled},
+			{"a hop too few", "minibatch has 1 hops, model has 2 layers", &short},
+		} {
+			func() {
+				defer func() {
+					if text, _ := recover().(string); !strings.Contains(text, misuse.want) {
+						t.Errorf("%s: panic %q, want %q in it", misuse.name, text, misuse.want)
+					}
+				}()
+				_, _ = newModel(t, dev, c, 1).Forward(misuse.batch)
+			}()
+		}
+	})
+}
