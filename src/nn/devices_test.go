@@ -131,7 +131,8 @@ func randomHops(rng *rand.Rand, layers, seeds int) []Hop {
 func seedHops(layers, seeds int) []Hop {
 	hops := make([]Hop, layers)
 	for l := range hops {
-		hops[l] = Hop{Sources: seeds, Destinations: seeds, Vertices: make([]int32, seeds), Dropout: compute.NewDropoutKey(9, 0, 0, 0, l)}
+		hops[l] = Hop{Sources: seeds, Destinations: seeds, Vertices: make([]int32, seeds)}
+		hops[l].Dropout = compute.NewDropoutKey(9, 0, 0, 0, l)
 		for i := range seeds {
 			hops[l].Vertices[i] = int32(i)
 		}

@@ -9,9 +9,10 @@ import (
 	"halognn/src/compute"
 )
 
-// The golden files hold float64 results of PyTorch's autograd. PyTorch's own float32 run deviates from them by at most the number
-// in each comment below, relative to the largest value of an array. We sum in another order (edges one by one, rows in
-// chunks), which costs about the same again in an unlucky place: tolerances are within ten times PyTorch's.
+// The golden files hold float64 results of PyTorch's autograd. PyTorch's own float32 run deviates from them by at most
+// the number in each comment below, relative to the largest value of an array. We sum in another order (edges one by
+// one, rows in chunks), which costs about the same again in an unlucky place: tolerances are within ten times
+// PyTorch's.
 const (
 	layerForward   = 1e-6 // PyTorch 1e-7: sage_mean and sage_mean_wide, softmax, sigmoid, layernorm
 	layerBackward  = 2e-6 // PyTorch 2e-7 (db), wide 3e-7 (dW_neigh)

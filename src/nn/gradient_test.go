@@ -8,11 +8,12 @@ import (
 	"halognn/src/compute"
 )
 
-// gradientTolerance is relative to the largest element of an array: float32 rounding, with a factor of ten for LayerNorm, which
-// divides by standard deviations below one.
+// gradientTolerance is relative to the largest element of an array: float32 rounding, with a factor of ten for
+// LayerNorm, which divides by standard deviations below one.
 const gradientTolerance = 5e-6
 
-// randomBatch makes a training minibatch for c, with rows of all sources. The global minibatch has 3 seeds more than this rank.
+// randomBatch makes a training minibatch for c, with rows of all sources. The global minibatch has 3 seeds more than
+// this rank.
 func randomBatch(t testing.TB, dev compute.Device, rng *rand.Rand, c Config, seeds int) (*Batch, []float32) {
 	b := &Batch{Train: true, InputGradient: true, GlobalSeeds: seeds + 3}
 	if c.Kind == "mlp" {
@@ -41,9 +42,11 @@ var architectures = []struct {
 	{"sage, deep", Config{Kind: "sage", Layers: 4, In: 3, Hidden: 4, Out: 2, Norm: NormNone, Task: Multiclass}},
 	{"sage, norm", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3, Norm: NormLayer, Task: Multiclass}},
 	{"sage, dropout", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3, Dropout: 0.4, Norm: NormNone, Task: Multiclass}},
-	{"sage, norm, dropout, multilabel", Config{Kind: "sage", Layers: 2, In: 5, Hidden: 7, Out: 3, Dropout: 0.25, Norm: NormLayer, Task: Multilabel}},
+	{"sage, norm, dropout, multilabel",
+		Config{Kind: "sage", Layers: 2, In: 5, Hidden: 7, Out: 3, Dropout: 0.25, Norm: NormLayer, Task: Multilabel}},
 	{"mlp", Config{Kind: "mlp", Layers: 3, In: 5, Hidden: 4, Out: 3, Norm: NormNone, Task: Multiclass}},
-	{"mlp, norm, dropout", Config{Kind: "mlp", Layers: 2, In: 5, Hidden: 7, Out: 3, Dropout: 0.25, Norm: NormLayer, Task: Multiclass}},
+	{"mlp, norm, dropout",
+		Config{Kind: "mlp", Layers: 2, In: 5, Hidden: 7, Out: 3, Dropout: 0.25, Norm: NormLayer, Task: Multiclass}},
 }
 
 // Loss and every gradient agree with a float64 model and its numerical derivatives: each layer, with all that may follow it.

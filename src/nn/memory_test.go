@@ -113,7 +113,8 @@ func TestOutOfMemory(t *testing.T) {
 		}
 		meter := &meter{Device: dev, failAt: 4} // values, gradients, m, v
 		m := newModel(t, meter, Config{Kind: "mlp", Layers: 1, In: 2, Out: 2, Norm: NormNone, Task: Multiclass}, 1)
-		if _, err := NewOptimizer(meter, m.Params, DefaultOptimizer(Adam)); !errors.Is(err, errNoMemory) || meter.live != 2*m.Params.Len() {
+		_, err := NewOptimizer(meter, m.Params, DefaultOptimizer(Adam))
+		if !errors.Is(err, errNoMemory) || meter.live != 2*m.Params.Len() {
 			t.Errorf("optimizer without memory: got %v, %d elements live", err, meter.live)
 		}
 	})

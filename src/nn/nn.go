@@ -30,8 +30,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"halognn/src/compute"
 )
 
 // The tasks a model can be trained for.
@@ -43,10 +41,10 @@ const (
 // The normalisations between two layers.
 const (
 	NormNone  = "none"
-	NormLayer = "layer" // LayerNorm over the columns of a row, eps 1e-5
+	NormLayer = "layer" // LayerNorm over the columns of a row, eps 1e-5: PyTorch Geometric's LayerNorm(mode="node")
 )
 
-// kinds are the models on offer. newLayer makes layer l, whose widths are c.Widths(l); a new kind is a line here and a
+// kinds are the models on offer, each by what makes its layer l, of widths c.Widths(l). A new kind is a line here and a
 // file with its Layer.
 var kinds = map[string]func(s *store, c Config, l int) Layer{
 	"sage": newSAGE,
@@ -93,59 +91,4 @@ func (c Config) Check() error {
 	fault(c.Norm != NormNone && c.Norm != NormLayer, "model norm %q is not one of: %s, %s", c.Norm, NormNone, NormLayer)
 	fault(c.Task != Multiclass && c.Task != Multilabel, "task %q is not one of: %s, %s", c.Task, Multiclass, Multilabel)
 	return errors.Join(faults...)
-}
-
-// Needs says which rows a layer reads. As the input layer it is handed no others: rows that are not needed are neither
-// gathered nor copied to the device.
-type Needs struct {
-	Own     bool // the row of every destination (Input.Own)
-	Mean    bool // the mean over the in-neighbours of every destination (Input.Mean)
-	Sources bool // the rows of all sources (Input.X), because aggregation depends on parameters
-}
-
-// Hop is the topology one layer works on. The destinations are the first sources.
-type Hop struct {
-	Sources, Destinations int
-	Forward               compute.Segments   // in-neighbours by destination; not read where Input.Mean is given
-	Transposed            compute.Segments   // destinations by source; read by backward if Input.Gradient
-	Vertices              []int32            // [Destinations] original ids: they key the dropout bits; nil if nothing is dropped
-	Dropout               compute.DropoutKey // names this layer's dropout bits of this minibatch
-}
-
-// Input is what one layer reads of a minibatch: either the rows of all sources, or Own and Mean as far as it needs them.
-type Input struct {
-	Hop
-	X        compute.Matrix // [Sources, in]
-	Own      compute.Matrix // [Destinations, in]
-	Mean     compute.Matrix // [Destinations, in]
-	Train    bool           // drop activations and make room for backward
-	Gradient bool           // backward also returns the gradient of X
-}
-
-// own returns the rows of the destinations.
-func (in *Input) own() compute.Matrix {
-	if in.Own.Cols > 0 {
-		return in.Own
-	}
-	return in.X.RowsAt(0, in.Destinations)
-}
-
-// Layer is the convolution of one layer: it turns the rows of one hop's sources into rows of its destinations. A layer
-// keeps what its own backward needs (aggregates here; per-edge weights and heads in attention) in buffers of the
-// model's store, so the caller keeps nothing but Input. Normalisation, activation and dropout follow outside.
-type Layer interface {
-	// Params declares the parameters.
-	Params() []Param
-	// Bind hands over values and gradients of the parameters, in the order of Params.
-	Bind(values, grads [][]float32)
-	// Needs says which rows Forward reads.
-	Needs() Needs
-	// Reserve makes room for a forward pass over in and, if in.Train, a backward one. It fails only for want of device
-	// memory; Forward and Backward then cannot.
-	Reserve(in *Input) error
-	// Forward sets y [Destinations, out].
-	Forward(y compute.Matrix, in *Input)
-	// Backward sets the gradients of the parameters from dy [Destinations, out] and, if in.Gradient, dx [Sources, in]. Forward
-	// ran before, on the same input.
-	Backward(dx, dy compute.Matrix, in *Input)
 }

@@ -139,8 +139,8 @@ func (o *oracle) sigmoid(z []float64) float64 {
 	return loss / float64(o.batch.GlobalSeeds*o.config.Out)
 }
 
-// differentiate returns the derivative of the loss with respect to every element of at, which is x or a parameter. The step balances the
-// truncation error, its square, against rounding, 1e-16 over it: both below 1e-9.
+// differentiate returns the derivative of the loss with respect to every element of at, which is x or a parameter. The
+// step balances the truncation error, its square, against rounding, 1e-16 over it: both below 1e-9.
 func (o *oracle) differentiate(at, x []float64) []float64 {
 	const step = 1e-5
 	gradient := make([]float64, len(at))

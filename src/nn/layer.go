@@ -1,0 +1,58 @@
+package nn
+
+import "halognn/src/compute"
+
+// Needs says which rows a layer reads. As the input layer it is handed no others: rows that are not needed are neither
+// gathered nor copied to the device.
+type Needs struct {
+	Own     bool // the row of every destination (Input.Own)
+	Mean    bool // the mean over the in-neighbours of every destination (Input.Mean)
+	Sources bool // the rows of all sources (Input.X), because aggregation depends on parameters
+}
+
+// Hop is the topology one layer works on. The destinations are the first sources.
+type Hop struct {
+	Sources, Destinations int
+	Forward               compute.Segments   // in-neighbours by destination; not read where Input.Mean is given
+	Transposed            compute.Segments   // destinations by source; read by backward if Input.Gradient
+	Vertices              []int32            // [Destinations] original ids: they key the dropout bits; nil if nothing is dropped
+	Dropout               compute.DropoutKey // names this layer's dropout bits of this minibatch
+}
+
+// Input is what one layer reads of a minibatch: either the rows of all sources, or Own and Mean as far as it needs them.
+type Input struct {
+	Hop
+	X        compute.Matrix // [Sources, in]
+	Own      compute.Matrix // [Destinations, in]
+	Mean     compute.Matrix // [Destinations, in]
+	Train    bool           // drop activations and make room for backward
+	Gradient bool           // backward also returns the gradient of X
+}
+
+// own returns the rows of the destinations.
+func (in *Input) own() compute.Matrix {
+	if in.Own.Cols > 0 {
+		return in.Own
+	}
+	return in.X.RowsAt(0, in.Destinations)
+}
+
+// Layer is the convolution of one layer: it turns the rows of one hop's sources into rows of its destinations. A layer
+// keeps what its own backward needs (aggregates here; per-edge weights and heads in attention) in buffers of the
+// model's store, so the caller keeps nothing but Input. Normalisation, activation and dropout follow outside.
+type Layer interface {
+	// Params declares the parameters.
+	Params() []Param
+	// Bind hands over values and gradients of the parameters, in the order of Params.
+	Bind(values, grads [][]float32)
+	// Needs says which rows Forward reads.
+	Needs() Needs
+	// Reserve makes room for a forward pass over in and, if in.Train, a backward one. It fails only for want of device
+	// memory; Forward and Backward then cannot.
+	Reserve(in *Input) error
+	// Forward sets y [Destinations, out].
+	Forward(y compute.Matrix, in *Input)
+	// Backward sets the gradients of the parameters from dy [Destinations, out] and, if in.Gradient, dx [Sources, in]. Forward
+	// ran before, on the same input.
+	Backward(dx, dy compute.Matrix, in *Input)
+}
