@@ -11,12 +11,19 @@
 // the order is free. The package knows nothing about graphs, features or training.
 package comm
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // ErrAborted is wrapped by every error that a wait returns because another rank failed or the world was shut down.
 var ErrAborted = errors.New("another rank ended the job")
 
-// Request is an operation under way. The buffers of the operation belong to it until Wait returns.
+// ErrMismatch is wrapped by errors that say that ranks disagree: about the operation they are in, a count, a setting.
+var ErrMismatch = errors.New("the ranks disagree")
+
+// Request is an operation under way. The buffers of the operation belong to it until Wait returns; whoever gives up a
+// computation waits for its requests before freeing their buffers.
 type Request interface {
 	// Wait blocks until the operation is complete on this rank. It may be called once, from any goroutine.
 	Wait() error
@@ -26,7 +33,10 @@ type Request interface {
 // communicator must come in the same order on every rank. Requests on several communicators progress independently.
 //
 // Counts are rows of rowBytes bytes: MPI counts are 32-bit, and bytes overflow them at 2 GiB. An implementation
-// splits what exceeds its limit; callers need not know.
+// splits what exceeds its limit; callers need not know. Slices of counts are copied: they may be changed as soon as
+// Start returns. A send buffer must not overlap its receive buffer. Buffers may be longer than the counts say.
+//
+// Start never fails: faults of its arguments come out of Wait.
 type Comm interface {
 	Rank() int
 	Size() int
@@ -48,12 +58,59 @@ type Comm interface {
 	// Dup returns a new communicator with the same ranks. Collective; blocks.
 	Dup() (Comm, error)
 
-	// Split returns the communicator of the ranks that gave the same color, ordered by key, then rank. Collective; blocks.
+	// Split returns the communicator of the ranks that gave the same color >= 0, ordered by key, then rank. Collective;
+	// blocks. Like Dup and Node it is for setting up: calls on different communicators must come in one order too.
 	Split(color, key int) (Comm, error)
 
 	// Node returns the communicator of the ranks that share this rank's memory. Collective; blocks.
 	Node() (Comm, error)
 
-	// Free releases a communicator made by Dup, Split or Node. Collective.
+	// Free releases a communicator made by Dup, Split or Node whose requests have all been waited for. Every rank must
+	// call it, but it returns at once, so that it may be deferred in a rank that fails.
 	Free() error
+}
+
+// CheckAlltoallv returns what is wrong with the arguments of an all-to-all among size ranks as one rank sees them; nil
+// if nothing is. Implementations of Comm call it.
+func CheckAlltoallv(size int, send, recv []byte, sendRows, recvRows []int, rowBytes int) error {
+	if rowBytes <= 0 {
+		return fmt.Errorf("alltoallv: rows of %d bytes", rowBytes)
+	}
+	if err := checkRows("alltoallv: send", size, send, sendRows, rowBytes); err != nil {
+		return err
+	}
+	return checkRows("alltoallv: receive", size, recv, recvRows, rowBytes)
+}
+
+// CheckAllgatherv is CheckAlltoallv for an all-gather on rank.
+func CheckAllgatherv(rank, size int, send, recv []byte, recvRows []int, rowBytes int) error {
+	if rowBytes <= 0 {
+		return fmt.Errorf("allgatherv: rows of %d bytes", rowBytes)
+	}
+	if err := checkRows("allgatherv: receive", size, recv, recvRows, rowBytes); err != nil {
+		return err
+	}
+	if own := recvRows[rank] * rowBytes; len(send) < own {
+		return fmt.Errorf("allgatherv: send buffer has %d bytes, but the %d rows of rank %d need %d",
+			len(send), recvRows[rank], rank, own)
+	}
+	return nil
+}
+
+func checkRows(what string, size int, buf []byte, rows []int, rowBytes int) error {
+	if len(rows) != size {
+		return fmt.Errorf("%s counts for %d ranks in a communicator of %d", what, len(rows), size)
+	}
+	total := 0
+	for r, n := range rows {
+		if n < 0 {
+			return fmt.Errorf("%s count for rank %d is %d", what, r, n)
+		}
+		total += n
+	}
+	if len(buf)/rowBytes < total {
+		return fmt.Errorf("%s buffer has %d bytes, but its %d rows of %d bytes need %d",
+			what, len(buf), total, rowBytes, total*rowBytes)
+	}
+	return nil
 }

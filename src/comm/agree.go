@@ -1,0 +1,104 @@
+package comm
+
+import (
+	"fmt"
+	"unsafe"
+
+	"halognn/src/mem"
+)
+
+// The helpers below are collective, block, and allocate: they are for setting up, for checks before the first step, and
+// for what is said once an epoch.
+
+// Allgather returns the values of every rank in rank order. All ranks give the same number of values.
+func Allgather[T mem.Number](c Comm, values ...T) ([]T, error) {
+	all := make([]T, c.Size()*len(values))
+	if len(values) == 0 {
+		return all, nil
+	}
+	rows := make([]int, c.Size())
+	for r := range rows {
+		rows[r] = 1
+	}
+	rowBytes := len(values) * int(unsafe.Sizeof(values[0]))
+	return all, c.StartAllgatherv(bytesOf(values), bytesOf(all), rows, rowBytes).Wait()
+}
+
+// AllgatherBytes returns the data of every rank, which may differ in length, in rank order.
+func AllgatherBytes(c Comm, data []byte) ([][]byte, error) {
+	lengths, err := Allgather(c, len(data))
+	if err != nil {
+		return nil, err
+	}
+	total := 0
+	for _, n := range lengths {
+		total += n
+	}
+	all := make([]byte, total)
+	if err := c.StartAllgatherv(data, all, lengths, 1).Wait(); err != nil {
+		return nil, err
+	}
+	parts := make([][]byte, len(lengths))
+	for r, n := range lengths {
+		parts[r], all = all[:n:n], all[n:]
+	}
+	return parts, nil
+}
+
+// Broadcast returns the data of rank root on every rank; what the others give is ignored.
+func Broadcast(c Comm, root int, data []byte) ([]byte, error) {
+	if c.Rank() != root {
+		data = nil
+	}
+	parts, err := AllgatherBytes(c, data)
+	if err != nil {
+		return nil, err
+	}
+	return parts[root], nil
+}
+
+// AgreeMax returns the largest value that any rank gave.
+func AgreeMax[T mem.Number](c Comm, value T) (T, error) {
+	all, err := Allgather(c, value)
+	if err != nil {
+		return value, err
+	}
+	for _, v := range all {
+		value = max(value, v)
+	}
+	return value, nil
+}
+
+// AgreeSum returns the sum of the values of all ranks, added in rank order.
+func AgreeSum[T mem.Number](c Comm, value T) (T, error) {
+	all, err := Allgather(c, value)
+	var total T
+	for _, v := range all {
+		total += v
+	}
+	return total, err
+}
+
+// AllEqual returns an error that wraps ErrMismatch, on every rank the same, unless all ranks gave the same value. It
+// names the first rank that differs from rank 0. what says what is compared: "config", "shard identity".
+func AllEqual(c Comm, what, value string) error {
+	all, err := AllgatherBytes(c, []byte(value))
+	if err != nil {
+		return fmt.Errorf("comparing the %s of all ranks: %w", what, err)
+	}
+	for r := range all {
+		if string(all[r]) != string(all[0]) {
+			return fmt.Errorf("%w: %s of rank %d is %q, of rank 0 %q", ErrMismatch, what, r, all[r], all[0])
+		}
+	}
+	return nil
+}
+
+// NodeOf returns the communicator of the ranks on this rank's node: Node's, or, if ranksPerNode > 0, that of the
+// ranksPerNode consecutive ranks that are to pretend to be one.
+func NodeOf(c Comm, ranksPerNode int) (Comm, error) {
+	if ranksPerNode > 0 {
+		return c.Split(c.Rank()/ranksPerNode, c.Rank())
+	}
+	return c.Node()
+}

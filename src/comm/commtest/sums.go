@@ -1,0 +1,207 @@
+package commtest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"halognn/src/comm"
+)
+
+// vector returns what a rank adds: values whose sum depends on the order of adding.
+func vector(n, rank int, seed uint64) []float32 {
+	rng := rand.New(rand.NewPCG(seed, uint64(rank)))
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(rng.NormFloat64() * math.Pow(10, float64(rng.IntN(7)-3)))
+	}
+	return v
+}
+
+// serialSum adds the vectors of all ranks in rank order.
+func serialSum(n, size int, seed uint64) []float32 {
+	sum := vector(n, 0, seed)
+	for r := 1; r < size; r++ {
+		comm.AddInto(sum, vector(n, r, seed))
+	}
+	return sum
+}
+
+func reproducibleSum(c comm.Comm) error {
+	s, err := comm.NewSummer(c, comm.SumOptions{Mode: comm.SumReproducible})
+	if err != nil {
+		return err
+	}
+	if !s.Reproducible() {
+		return fmt.Errorf("a reproducible sum says it is not")
+	}
+	lengths := []int{1000, 0, 1, c.Size() - 1, c.Size(), 4099, 7, 100}
+	for round := range uint64(3) {
+		buffers := make([][]float32, len(lengths))
+		sums := make([]*comm.Sum, len(lengths))
+		for i, n := range lengths {
+			buffers[i] = vector(n, c.Rank(), 10*round+uint64(i))
+			sums[i] = s.Start(buffers[i])
+		}
+		for i, n := range lengths {
+			if err := sums[i].Wait(); err != nil {
+				return err
+			}
+			want := serialSum(n, c.Size(), 10*round+uint64(i))
+			for k := range want {
+				if math.Float32bits(buffers[i][k]) != math.Float32bits(want[k]) {
+					return fmt.Errorf("round %d, %d floats: sum[%d] is %x on rank %d, the serial sum %x", round, n, k,
+						math.Float32bits(buffers[i][k]), c.Rank(), math.Float32bits(want[k]))
+				}
+			}
+		}
+	}
+	return s.Close()
+}
+
+// fastSum allows what reordering size additions can change: size rounding errors of the sum of magnitudes.
+func fastSum(c comm.Comm) error {
+	s, err := comm.NewSummer(c, comm.SumOptions{Mode: comm.SumFast})
+	if err != nil {
+		return err
+	}
+	const n = 1001
+	got := vector(n, c.Rank(), 99)
+	if err := s.Start(got).Wait(); err != nil {
+		return err
+	}
+	want := serialSum(n, c.Size(), 99)
+	for i := range got {
+		magnitude := 0.0
+		for r := range c.Size() {
+			magnitude += math.Abs(float64(vector(n, r, 99)[i]))
+		}
+		bound := float64(c.Size()) * magnitude * 0x1p-23
+		if math.Abs(float64(got[i]-want[i])) > bound {
+			return fmt.Errorf("sum[%d] is %g, want %g within %g", i, got[i], want[i], bound)
+		}
+		if i >= 20 { // the check is quadratic
+			break
+		}
+	}
+	return s.Close()
+}
+
+func closeEarly(c comm.Comm) error {
+	s, err := comm.NewSummer(c, comm.SumOptions{})
+	if err != nil {
+		return err
+	}
+	sum := s.Start(make([]float32, 10))
+	if err := s.Close(); err == nil {
+		return fmt.Errorf("a sum with a vector under way could be closed")
+	}
+	if err := sum.Wait(); err != nil {
+		return err
+	}
+	return s.Close()
+}
+
+func gatherHelpers(c comm.Comm) error {
+	// Rank r says r letters: rank 0 nothing.
+	parts, err := comm.AllgatherBytes(c, []byte(strings.Repeat("x", c.Rank())))
+	if err != nil {
+		return err
+	}
+	for r, part := range parts {
+		if string(part) != strings.Repeat("x", r) {
+			return fmt.Errorf("rank %d said %q", r, part)
+		}
+	}
+	pairs, err := comm.Allgather(c, int64(c.Rank()), -1)
+	if err != nil {
+		return err
+	}
+	for r := range c.Size() {
+		if !slices.Equal(pairs[2*r:2*r+2], []int64{int64(r), -1}) {
+			return fmt.Errorf("allgather of pairs: %v", pairs)
+		}
+	}
+	last := c.Size() - 1
+	said, err := comm.Broadcast(c, last, fmt.Appendf(nil, "from %d", c.Rank()))
+	if want := fmt.Sprintf("from %d", last); err != nil || string(said) != want {
+		return fmt.Errorf("broadcast gave %q (%v), want %q", said, err, want)
+	}
+	return nil
+}
+
+func agreement(c comm.Comm) error {
+	if got, err := comm.AgreeMax(c, float64(-c.Rank())); err != nil || got != 0 {
+		return fmt.Errorf("the maximum is %g (%v), want 0", got, err)
+	}
+	if got, err := comm.AgreeSum(c, 1<<40); err != nil || got != c.Size()<<40 {
+		return fmt.Errorf("the sum is %d (%v), want %d", got, err, c.Size()<<40)
+	}
+	if err := comm.AllEqual(c, "config", "same"); err != nil {
+		return err
+	}
+	if c.Size() == 1 {
+		return nil
+	}
+	value := "same"
+	if c.Rank() == c.Size()-1 {
+		value = "other"
+	}
+	err := comm.AllEqual(c, "config", value)
+	if want := fmt.Sprintf(`config of rank %d is "other", of rank 0 "same"`, c.Size()-1); err == nil || !strings.Contains(err.Error(), want) {
+		return fmt.Errorf("config that differs gave the error %v, want %q", err, want)
+	}
+	return nil
+}
+
+// noAllocations runs what a training step does, over and over. AllocsPerRun counts for the whole process, so in process
+// the other ranks are counted too.
+func noAllocations(c comm.Comm) error {
+	summer, err := comm.NewSummer(c, comm.SumOptions{Mode: comm.SumReproducible})
+	if err != nil {
+		return err
+	}
+	p := newPlan(c.Size(), 77)
+	send, sendRows, recvRows := p.sendBuffer(c.Rank()), p.sent(c.Rank()), p.received(c.Rank())
+	recv := make([]byte, total(recvRows)*p.rowBytes)
+	own, all := make([]byte, 4), make([]byte, 4*c.Size())
+	ones := slices.Repeat([]int{1}, c.Size())
+	buckets := [][]float32{make([]float32, 500), make([]float32, 300)}
+	var failed error
+	note := func(err error) {
+		if err != nil && failed == nil {
+			failed = err
+		}
+	}
+	step := func() {
+		rows := c.StartAlltoallv(send, recv, sendRows, recvRows, p.rowBytes)
+		gathered := c.StartAllgatherv(own, all, ones, 4)
+		barrier := c.StartBarrier()
+		first, second := summer.Start(buckets[0]), summer.Start(buckets[1])
+		note(rows.Wait())
+		note(gathered.Wait())
+		note(barrier.Wait())
+		note(first.Wait())
+		note(second.Wait())
+	}
+	const warm, runs = 50, 100
+	for range warm {
+		step()
+	}
+	if c.Rank() == 0 {
+		if n := testing.AllocsPerRun(runs, step); n > 0 {
+			note(fmt.Errorf("a step allocates %g times", n))
+		}
+	} else {
+		for range runs + 1 { // AllocsPerRun warms up once
+			step()
+		}
+	}
+	if failed != nil {
+		return failed
+	}
+	return summer.Close()
+}

@@ -1,0 +1,236 @@
+package comm
+
+import (
+	"fmt"
+	"sync"
+)
+
+// group is a communicator of the in-process world. The k-th operation that each rank starts on it meets in one slot:
+//
+//	open  ┌ slot 7: ranks 0, 2 have joined ┐ ┌ slot 8: rank 2 ┐        next = [8 7 9]
+//	      └ posts [0] [1] [2]              ┘ └ posts ...      ┘
+//
+// A rank that joins exchanges rows with those that joined before it, so the copying is shared out among the ranks and
+// nothing runs in the background. A slot is complete when all have joined and copied; it is recycled when all have
+// waited, so that steady state allocates nothing.
+type group struct {
+	world *World
+	id    int   // 0 is the world
+	ranks []int // world rank of each rank
+
+	mu    sync.Mutex
+	idle  sync.Cond // a slot has no copies under way any more
+	base  uint64    // number of open[0]
+	open  []*slot   // slots that some rank has not joined, oldest first
+	spare []*slot
+	next  []uint64 // per rank, the number of the slot it joins next
+	left  []bool   // per rank: its function has returned
+	gone  int      // ranks that left
+	freed []bool   // per rank: it has called Free
+	frees int
+}
+
+// slot is one operation of a group.
+type slot struct {
+	group   *group
+	number  uint64
+	posts   []post
+	joined  []int // ranks in the order in which they joined
+	copying int   // ranks copying at the moment
+	copied  int   // ranks that have exchanged rows with all that joined before them
+	waited  int
+}
+
+// call is what a rank asks for. Which fields count depends on the kind.
+type call struct {
+	kind               string
+	rowBytes           int
+	send, recv         []byte
+	sendRows, recvRows []int // the caller's; not kept
+	sum                []float32
+	color, key         int
+}
+
+// post is one rank's share of a slot, and the request it gets.
+type post struct {
+	call
+	slot           *slot
+	rank           int
+	sendAt, recvAt []int         // [size+1] first row of each rank in send and recv
+	made           *member       // what Dup, Split and Node return
+	done           chan struct{} // holds one token when the operation is complete
+	pending        bool          // not waited for
+}
+
+// member is one rank's handle of a group.
+type member struct {
+	group *group
+	rank  int
+}
+
+// failed is the request of an operation that could not be started.
+type failed struct{ err error }
+
+func (f failed) Wait() error { return f.err }
+
+// start begins rank's next operation: it exchanges rows with the ranks that came before, and completes the operation if
+// this rank is the last. If the sides do not fit together it ends the job.
+func (g *group) start(rank int, c call) (*post, error) {
+	p, earlier, err := g.join(rank, c)
+	if err != nil {
+		return nil, err
+	}
+	s := p.slot
+	err = s.meet(p, earlier)
+	g.mu.Lock()
+	s.copied++
+	complete := s.copied == len(g.ranks) && err == nil
+	g.mu.Unlock()
+	if complete {
+		s.finish()
+	}
+	if err != nil {
+		g.world.Abort(err)
+	}
+
+	g.mu.Lock()
+	if s.copying--; s.copying == 0 {
+		g.idle.Broadcast()
+	}
+	g.mu.Unlock()
+	if complete {
+		for r := range s.posts {
+			s.posts[r].done <- struct{}{}
+		}
+	}
+	return p, nil
+}
+
+// join enters rank into the slot of its next operation and returns the ranks that joined before it. It returns an error
+// if the job has failed or must fail now; else the caller is counted as copying.
+func (g *group) join(rank int, c call) (p *post, earlier []int, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.freed[rank] {
+		return nil, nil, fmt.Errorf("rank %d starts %s on communicator %d, which it has freed", rank, c.kind, g.id)
+	}
+	number := g.next[rank]
+	g.next[rank]++
+	if number-g.base == uint64(len(g.open)) {
+		g.open = append(g.open, g.take(number))
+	}
+	s := g.open[number-g.base]
+	p = &s.posts[rank]
+	p.call, p.pending = c, true
+	offsets(p.sendAt, c.sendRows)
+	offsets(p.recvAt, c.recvRows)
+	if g.gone > 0 {
+		g.checkLeft(s, p)
+	}
+	if err := g.world.failure(); err != nil { // others may have given their buffers up: copy nothing any more
+		return nil, nil, err
+	}
+	earlier = s.joined
+	s.joined = append(s.joined, rank)
+	if len(s.joined) == len(g.ranks) { // ranks join their slots in order, so slots fill up in order
+		g.open = append(g.open[:0], g.open[1:]...)
+		g.base++
+	}
+	s.copying++
+	return p, earlier, nil
+}
+
+// take returns an empty slot.
+func (g *group) take(number uint64) *slot {
+	if last := len(g.spare) - 1; last >= 0 {
+		s := g.spare[last]
+		g.spare = g.spare[:last]
+		s.number, s.joined, s.copied, s.waited = number, s.joined[:0], 0, 0
+		return s
+	}
+	n := len(g.ranks)
+	s := &slot{group: g, number: number, posts: make([]post, n), joined: make([]int, 0, n)}
+	for r := range s.posts {
+		s.posts[r] = post{slot: s, rank: r, done: make(chan struct{}, 1),
+			sendAt: make([]int, n+1), recvAt: make([]int, n+1)}
+	}
+	return s
+}
+
+// Wait implements Request.
+func (p *post) Wait() error {
+	if err := p.settle(); err != nil {
+		return err
+	}
+	p.release()
+	return nil
+}
+
+// settle blocks until the operation is complete. After a failed job it still waits for copies in or out of the
+// buffers, which belong to the caller when it returns.
+func (p *post) settle() error {
+	g := p.slot.group
+	g.mu.Lock()
+	pending := p.pending
+	p.pending = false
+	g.mu.Unlock()
+	if !pending {
+		panic("comm: Wait called twice on one request")
+	}
+	select {
+	case <-p.done:
+		return nil
+	default:
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-g.world.ended:
+	}
+	g.mu.Lock()
+	for p.slot.copying > 0 {
+		g.idle.Wait()
+	}
+	g.mu.Unlock()
+	return g.world.failure()
+}
+
+// release recycles the slot once every rank has waited.
+func (p *post) release() {
+	s, g := p.slot, p.slot.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p.call, p.made = call{}, nil
+	if s.waited++; s.waited == len(g.ranks) {
+		g.spare = append(g.spare, s)
+	}
+}
+
+// leave records that a world rank has returned; if others wait for it in a slot it never joined, the job is over.
+func (g *group) leave(worldRank int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for r := range g.ranks {
+		if g.ranks[r] != worldRank {
+			continue
+		}
+		g.left[r] = true
+		g.gone++
+		for _, s := range g.open {
+			for _, q := range s.joined {
+				g.checkLeft(s, &s.posts[q])
+			}
+		}
+	}
+}
+
+// checkLeft ends the job if a rank that p's operation needs has returned without joining it. g.mu is held.
+func (g *group) checkLeft(s *slot, p *post) {
+	for r := range g.left {
+		if g.left[r] && g.next[r] <= s.number {
+			g.world.Abort(fmt.Errorf("%w: rank %d is in %s, but rank %d has returned without it (operation %d of communicator %d)",
+				ErrMismatch, p.rank, p.kind, r, s.number, g.id))
+			return
+		}
+	}
+}

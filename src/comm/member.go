@@ -1,0 +1,199 @@
+package comm
+
+import (
+	"fmt"
+	"sort"
+)
+
+func (m *member) Rank() int { return m.rank }
+func (m *member) Size() int { return len(m.group.ranks) }
+
+// StartAlltoallv implements Comm.
+func (m *member) StartAlltoallv(send, recv []byte, sendRows, recvRows []int, rowBytes int) Request {
+	if err := CheckAlltoallv(m.Size(), send, recv, sendRows, recvRows, rowBytes); err != nil {
+		return failed{m.fault(err)}
+	}
+	return m.start(call{kind: "alltoallv", rowBytes: rowBytes, send: send, recv: recv, sendRows: sendRows, recvRows: recvRows})
+}
+
+// StartAllgatherv implements Comm.
+func (m *member) StartAllgatherv(send, recv []byte, recvRows []int, rowBytes int) Request {
+	if err := CheckAllgatherv(m.rank, m.Size(), send, recv, recvRows, rowBytes); err != nil {
+		return failed{m.fault(err)}
+	}
+	return m.start(call{kind: "allgatherv", rowBytes: rowBytes, send: send, recv: recv, recvRows: recvRows})
+}
+
+// StartAllreduceSum implements Comm. The last rank to come adds all buffers, in rank order.
+func (m *member) StartAllreduceSum(buf []float32) Request {
+	return m.start(call{kind: "allreduce", sum: buf})
+}
+
+// StartBarrier implements Comm.
+func (m *member) StartBarrier() Request { return m.start(call{kind: "barrier"}) }
+
+func (m *member) start(c call) Request {
+	p, err := m.group.start(m.rank, c)
+	if err != nil {
+		return failed{err}
+	}
+	return p
+}
+
+// Dup implements Comm.
+func (m *member) Dup() (Comm, error) { return m.split(call{kind: "dup", key: m.rank}) }
+
+// Split implements Comm.
+func (m *member) Split(color, key int) (Comm, error) {
+	if color < 0 {
+		return nil, m.fault(fmt.Errorf("split: color %d is negative", color))
+	}
+	return m.split(call{kind: "split", color: color, key: key})
+}
+
+// Node implements Comm: World.NodeSize consecutive world ranks share a pretended node.
+func (m *member) Node() (Comm, error) {
+	node := 0
+	if size := m.group.world.NodeSize; size > 0 {
+		node = m.group.ranks[m.rank] / size
+	}
+	return m.split(call{kind: "node", color: node, key: m.rank})
+}
+
+func (m *member) split(c call) (Comm, error) {
+	p, err := m.group.start(m.rank, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.settle(); err != nil {
+		return nil, err
+	}
+	made := p.made
+	p.release()
+	return made, nil
+}
+
+// Free implements Comm.
+func (m *member) Free() error {
+	g := m.group
+	if g == g.world.root {
+		return fmt.Errorf("rank %d frees the communicator of the whole world", m.rank)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.freed[m.rank] {
+		return fmt.Errorf("rank %d frees communicator %d twice", m.rank, g.id)
+	}
+	g.freed[m.rank] = true
+	if g.frees++; g.frees == len(g.ranks) {
+		g.world.drop(g)
+	}
+	return nil
+}
+
+// fault names the rank and communicator in an error of the arguments.
+func (m *member) fault(err error) error {
+	return fmt.Errorf("rank %d of communicator %d: %w", m.rank, m.group.id, err)
+}
+
+// offsets sets at[r] to the first row of rank r, and at[len(rows)] to the number of rows.
+func offsets(at, rows []int) {
+	at[0] = 0
+	for r, n := range rows {
+		at[r+1] = at[r] + n
+	}
+}
+
+// meet checks p against the ranks that joined before it, and copies what they send each other.
+func (s *slot) meet(p *post, earlier []int) error {
+	for _, r := range earlier {
+		q := &s.posts[r]
+		if q.kind != p.kind || q.rowBytes != p.rowBytes || len(q.sum) != len(p.sum) {
+			return s.mismatch("rank %d started %s, rank %d %s", r, q.describe(), p.rank, p.describe())
+		}
+		if err := s.deliver(p, q); err != nil {
+			return err
+		}
+		if err := s.deliver(q, p); err != nil {
+			return err
+		}
+	}
+	return s.deliver(p, p)
+}
+
+// deliver copies the rows that from sends to to.
+func (s *slot) deliver(from, to *post) error {
+	var rows []byte
+	var sent int
+	switch from.kind {
+	case "alltoallv":
+		sent = from.sendAt[to.rank+1] - from.sendAt[to.rank]
+		rows = from.send[from.sendAt[to.rank]*from.rowBytes:]
+	case "allgatherv":
+		sent = from.recvAt[from.rank+1] - from.recvAt[from.rank]
+		rows = from.send
+	default:
+		return nil
+	}
+	first := to.recvAt[from.rank]
+	if expected := to.recvAt[from.rank+1] - first; sent != expected {
+		return s.mismatch("rank %d sends rank %d %d rows in %s, but rank %d expects %d",
+			from.rank, to.rank, sent, from.kind, to.rank, expected)
+	}
+	copy(to.recv[first*to.rowBytes:], rows[:sent*from.rowBytes])
+	return nil
+}
+
+func (s *slot) mismatch(format string, args ...any) error {
+	return fmt.Errorf("%w: %s (operation %d of communicator %d)", ErrMismatch, fmt.Sprintf(format, args...), s.number, s.group.id)
+}
+
+func (p *post) describe() string {
+	switch p.kind {
+	case "alltoallv", "allgatherv":
+		return fmt.Sprintf("%s of rows of %d bytes", p.kind, p.rowBytes)
+	case "allreduce":
+		return fmt.Sprintf("%s of %d floats", p.kind, len(p.sum))
+	}
+	return p.kind
+}
+
+// finish does what needs all ranks: the last one to have copied calls it.
+func (s *slot) finish() {
+	switch s.posts[0].kind {
+	case "allreduce":
+		total := s.posts[0].sum
+		for r := 1; r < len(s.posts); r++ {
+			AddInto(total, s.posts[r].sum)
+		}
+		for r := 1; r < len(s.posts); r++ {
+			copy(s.posts[r].sum, total)
+		}
+	case "dup", "split", "node":
+		s.split()
+	}
+}
+
+// split makes the communicators of a Dup, Split or Node.
+func (s *slot) split() {
+	order := make([]int, len(s.posts))
+	for r := range order {
+		order[r] = r
+	}
+	sort.SliceStable(order, func(i, j int) bool {
+		a, b := &s.posts[order[i]], &s.posts[order[j]]
+		return a.color < b.color || a.color == b.color && a.key < b.key
+	})
+	for begin := 0; begin < len(order); {
+		end := begin
+		var ranks []int
+		for ; end < len(order) && s.posts[order[end]].color == s.posts[order[begin]].color; end++ {
+			ranks = append(ranks, s.group.ranks[order[end]])
+		}
+		g := s.group.world.newGroup(ranks)
+		for i := begin; i < end; i++ {
+			s.posts[order[i]].made = &member{group: g, rank: i - begin}
+		}
+		begin = end
+	}
+}

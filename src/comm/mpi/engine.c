@@ -1,0 +1,294 @@
+//go:build cgo
+
+// MPI handles and the poll loop. One MPI per process, so the state is static.
+#define _GNU_SOURCE
+#include "engine.h"
+
+#include <errno.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+// Indexed by what Go knows. A freed communicator leaves MPI_COMM_NULL behind, which the next one takes.
+static MPI_Comm *comms;
+static int num_comms;
+
+// One committed datatype per row width met: a handful for the life of the process.
+static struct row_type { int bytes; MPI_Datatype type; } *types;
+static int num_types;
+
+// The operations under way, dense, so that MPI_Testsome takes them as they are.
+static MPI_Request *requests;
+static int *owners;
+static int active, capacity;
+
+// Of the same capacity: what MPI_Testsome says, and what hgnn_poll returns.
+static int *indices;
+static MPI_Status *statuses;
+static hgnn_done *finished;
+
+// A pointer for empty buffers: null could be taken for MPI_BOTTOM, and some MPIs refuse equal send and receive buffers.
+static char no_rows[2];
+
+// What wakes a poll that rests. The flag is read without the lock on every round of the poll.
+static pthread_mutex_t bell_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t bell = PTHREAD_COND_INITIALIZER;
+static int rung;
+
+// MPI libraries install handlers for SIGSEGV, SIGBUS and others that print a trace and exit, in place of Go's, which
+// turn a nil pointer or a file that shrank under its mapping into an error. Go's are put back.
+int hgnn_init(int *provided, int *funneled) {
+    static const int go[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGURG, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
+    struct sigaction kept[sizeof go / sizeof *go];
+    for (size_t i = 0; i < sizeof go / sizeof *go; i++) sigaction(go[i], NULL, &kept[i]);
+    *funneled = MPI_THREAD_FUNNELED;
+    int rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, provided);
+    for (size_t i = 0; i < sizeof go / sizeof *go; i++) sigaction(go[i], &kept[i], NULL);
+    if (rc) return rc;
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); // what rest counts in
+    pthread_cond_init(&bell, &attr);
+    rc = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN); // communicators made from it inherit this
+    if (rc) return rc;
+    if (!(comms = malloc(sizeof *comms))) return MPI_ERR_NO_MEM;
+    comms[0] = MPI_COMM_WORLD;
+    num_comms = 1;
+    return MPI_SUCCESS;
+}
+
+int hgnn_finalize(void) {
+    for (int i = 0; i < num_types; i++) MPI_Type_free(&types[i].type);
+    for (int i = 1; i < num_comms; i++)
+        if (comms[i] != MPI_COMM_NULL) MPI_Comm_free(&comms[i]);
+    num_types = num_comms = 0;
+    return MPI_Finalize();
+}
+
+void hgnn_abort(int code) { MPI_Abort(MPI_COMM_WORLD, code); }
+
+int hgnn_describe(int code, char *text, int size) {
+    char s[MPI_MAX_ERROR_STRING] = "";
+    int n, rc = MPI_Error_string(code, s, &n);
+    strncpy(text, s, size - 1);
+    text[size - 1] = 0;
+    return rc;
+}
+
+int hgnn_library(char *text, int size) {
+    char s[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int n, rc = MPI_Get_library_version(s, &n);
+    strncpy(text, s, size - 1);
+    text[size - 1] = 0;
+    return rc;
+}
+
+int hgnn_comm_info(int comm, int *rank, int *size) {
+    int rc = MPI_Comm_rank(comms[comm], rank);
+    return rc ? rc : MPI_Comm_size(comms[comm], size);
+}
+
+static int keep(int rc, MPI_Comm c, int *made) {
+    if (rc) return rc;
+    int i = 1;
+    while (i < num_comms && comms[i] != MPI_COMM_NULL) i++;
+    if (i == num_comms) {
+        MPI_Comm *more = realloc(comms, (num_comms + 1) * sizeof *more);
+        if (!more) return MPI_ERR_NO_MEM;
+        comms = more;
+        num_comms++;
+    }
+    comms[i] = c;
+    *made = i;
+    return MPI_SUCCESS;
+}
+
+int hgnn_comm_dup(int comm, int *made) {
+    MPI_Comm c = MPI_COMM_NULL;
+    int rc = MPI_Comm_dup(comms[comm], &c);
+    return keep(rc, c, made);
+}
+
+int hgnn_comm_split(int comm, int color, int key, int *made) {
+    MPI_Comm c = MPI_COMM_NULL;
+    int rc = MPI_Comm_split(comms[comm], color, key, &c);
+    return keep(rc, c, made);
+}
+
+int hgnn_comm_node(int comm, int *made) {
+    MPI_Comm c = MPI_COMM_NULL;
+    int rank, rc = MPI_Comm_rank(comms[comm], &rank);
+    if (rc == MPI_SUCCESS) rc = MPI_Comm_split_type(comms[comm], MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &c);
+    return keep(rc, c, made);
+}
+
+int hgnn_comm_free(int comm) { return MPI_Comm_free(&comms[comm]); }
+
+static int row_type(int bytes, MPI_Datatype *type) {
+    for (int i = 0; i < num_types; i++)
+        if (types[i].bytes == bytes) {
+            *type = types[i].type;
+            return MPI_SUCCESS;
+        }
+    struct row_type *more = realloc(types, (num_types + 1) * sizeof *more);
+    if (!more) return MPI_ERR_NO_MEM;
+    types = more;
+    int rc = MPI_Type_contiguous(bytes, MPI_BYTE, type);
+    if (rc == MPI_SUCCESS) rc = MPI_Type_commit(type);
+    if (rc) return rc;
+    types[num_types++] = (struct row_type){bytes, *type};
+    return MPI_SUCCESS;
+}
+
+// Room for one more operation.
+static int reserve(void) {
+    if (active < capacity) return MPI_SUCCESS;
+    int more = capacity ? 2 * capacity : 64;
+#define GROW(array) \
+    do { \
+        void *p = realloc(array, more * sizeof *array); \
+        if (!p) return MPI_ERR_NO_MEM; \
+        array = p; \
+    } while (0)
+    GROW(requests);
+    GROW(owners);
+    GROW(indices);
+    GROW(statuses);
+    GROW(finished);
+    capacity = more;
+    return MPI_SUCCESS;
+}
+
+// Every start below goes START; the MPI call, into *slot; STARTED.
+#define START \
+    int rc = reserve(); \
+    if (rc) return rc; \
+    MPI_Request *slot = &requests[active]
+#define STARTED \
+    if (rc == MPI_SUCCESS) owners[active++] = owner; \
+    return rc
+
+int hgnn_alltoallv(int comm, const void *send, const int32_t *send_counts, const int32_t *send_displs, void *recv,
+                   const int32_t *recv_counts, const int32_t *recv_displs, int row_bytes, int owner) {
+    START;
+    MPI_Datatype type;
+    if ((rc = row_type(row_bytes, &type))) return rc;
+    rc = MPI_Ialltoallv(send ? send : &no_rows[0], send_counts, send_displs, type, recv ? recv : &no_rows[1],
+                        recv_counts, recv_displs, type, comms[comm], slot);
+    STARTED;
+}
+
+int hgnn_allgatherv(int comm, const void *send, int send_count, void *recv, const int32_t *recv_counts,
+                    const int32_t *recv_displs, int row_bytes, int owner) {
+    START;
+    MPI_Datatype type;
+    if ((rc = row_type(row_bytes, &type))) return rc;
+    rc = MPI_Iallgatherv(send ? send : &no_rows[0], send_count, type, recv ? recv : &no_rows[1], recv_counts,
+                         recv_displs, type, comms[comm], slot);
+    STARTED;
+}
+
+int hgnn_allreduce(int comm, float *buf, int count, int owner) {
+    START;
+    rc = MPI_Iallreduce(MPI_IN_PLACE, buf, count, MPI_FLOAT, MPI_SUM, comms[comm], slot);
+    STARTED;
+}
+
+int hgnn_barrier(int comm, int owner) {
+    START;
+    rc = MPI_Ibarrier(comms[comm], slot);
+    STARTED;
+}
+
+int hgnn_bcast(int comm, void *buf, int count, int row_bytes, int root, int owner) {
+    START;
+    MPI_Datatype type;
+    if ((rc = row_type(row_bytes, &type))) return rc;
+    rc = MPI_Ibcast(buf, count, type, root, comms[comm], slot);
+    STARTED;
+}
+
+// One tag will do: messages of a pair on a communicator are matched in the order of their starts.
+int hgnn_send(int comm, const void *buf, int count, int row_bytes, int peer, int owner) {
+    START;
+    MPI_Datatype type;
+    if ((rc = row_type(row_bytes, &type))) return rc;
+    rc = MPI_Isend(buf, count, type, peer, 0, comms[comm], slot);
+    STARTED;
+}
+
+int hgnn_recv(int comm, void *buf, int count, int row_bytes, int peer, int owner) {
+    START;
+    MPI_Datatype type;
+    if ((rc = row_type(row_bytes, &type))) return rc;
+    rc = MPI_Irecv(buf, count, type, peer, 0, comms[comm], slot);
+    STARTED;
+}
+
+void hgnn_wake(void) {
+    pthread_mutex_lock(&bell_lock);
+    __atomic_store_n(&rung, 1, __ATOMIC_RELEASE);
+    pthread_cond_signal(&bell);
+    pthread_mutex_unlock(&bell_lock);
+}
+
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+// Sleeps until hgnn_wake, but not beyond the time given; 0 is no limit.
+static void rest(int64_t until_ns) {
+    struct timespec t = {until_ns / 1000000000, until_ns % 1000000000};
+    pthread_mutex_lock(&bell_lock);
+    while (!rung)
+        if (until_ns == 0)
+            pthread_cond_wait(&bell, &bell_lock);
+        else if (pthread_cond_timedwait(&bell, &bell_lock, &t) == ETIMEDOUT)
+            break;
+    pthread_mutex_unlock(&bell_lock);
+}
+
+// Tests once, moves what has completed to finished and closes the gaps. Returns how many in *n.
+static int test(int *n) {
+    *n = 0;
+    if (active == 0) return MPI_SUCCESS;
+    int rc = MPI_Testsome(active, requests, n, indices, statuses);
+    if (rc != MPI_SUCCESS && rc != MPI_ERR_IN_STATUS) return rc;
+    for (int i = 0; i < *n; i++)
+        finished[i] = (hgnn_done){owners[indices[i]], rc == MPI_SUCCESS ? MPI_SUCCESS : statuses[i].MPI_ERROR};
+    if (*n == 0) return MPI_SUCCESS;
+    int kept = 0;
+    for (int i = 0; i < active; i++)
+        if (requests[i] != MPI_REQUEST_NULL) { // which is what MPI_Testsome leaves of the others
+            requests[kept] = requests[i];
+            owners[kept++] = owners[i];
+        }
+    active = kept;
+    return MPI_SUCCESS;
+}
+
+hgnn_polled hgnn_poll(void) {
+    hgnn_polled p = {0, MPI_SUCCESS, finished};
+    int64_t begin = now_ns();
+    for (;;) {
+        if (__atomic_exchange_n(&rung, 0, __ATOMIC_ACQUIRE)) return p;
+        p.code = test(&p.n);
+        if (p.code || p.n > 0) return p;
+        if (active == 0) {
+            rest(0);
+            continue;
+        }
+        int64_t now = now_ns(), waited = now - begin;
+        static int64_t SPIN=-1, CAP, DIV; if (SPIN<0){ SPIN=atoi(getenv("SPIN")?:"20000"); CAP=atoi(getenv("CAP")?:"100000"); DIV=atoi(getenv("DIV")?:"8"); }
+        if (waited < SPIN)
+            sched_yield();
+        else
+            rest(now + (waited / DIV < CAP ? waited / DIV : CAP));
+    }
+}

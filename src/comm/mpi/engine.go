@@ -1,0 +1,181 @@
+//go:build cgo
+
+package mpi
+
+/*
+#include "engine.h"
+#cgo noescape hgnn_alltoallv
+#cgo noescape hgnn_allgatherv
+#cgo noescape hgnn_allreduce
+#cgo noescape hgnn_bcast
+#cgo noescape hgnn_send
+#cgo noescape hgnn_recv
+*/
+import "C"
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"halognn/src/comm"
+)
+
+// maxCount is the largest count and displacement given to MPI. Tests lower it, on all ranks alike.
+var maxCount = math.MaxInt32
+
+// engine owns MPI. Its methods below the line are for its own goroutine.
+type engine struct {
+	mu    sync.Mutex
+	queue []*operation // handed over, not yet started; in order
+	all   []*operation // by number
+	spare []*operation
+
+	aborting atomic.Int64 // exit code + 1; 0 while nobody aborts
+	stopping atomic.Bool
+
+	unwaited atomic.Int64 // requests handed out, not waited for
+
+	taken    []*operation // what queue was; swapped with it
+	underway int          // operations started and not completed
+}
+
+func newEngine() *engine { return &engine{} }
+
+// take returns an operation without content.
+func (e *engine) take() *operation {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if last := len(e.spare) - 1; last >= 0 {
+		op := e.spare[last]
+		e.spare = e.spare[:last]
+		return op
+	}
+	op := &operation{engine: e, number: len(e.all), done: make(chan struct{}, 1)}
+	e.all = append(e.all, op)
+	return op
+}
+
+// give takes an operation back whose buffers nobody uses any more.
+func (e *engine) give(op *operation) {
+	op.reset()
+	e.mu.Lock()
+	e.spare = append(e.spare, op)
+	e.mu.Unlock()
+}
+
+// hand gives an operation to the engine, and returns the request for it.
+func (e *engine) hand(op *operation) *operation {
+	if op.kind != free {
+		e.unwaited.Add(1)
+	}
+	e.mu.Lock()
+	e.queue = append(e.queue, op)
+	e.mu.Unlock()
+	C.hgnn_wake()
+	return op
+}
+
+// stop makes serve return.
+func (e *engine) stop() {
+	e.stopping.Store(true)
+	C.hgnn_wake()
+}
+
+// abort makes serve call MPI_Abort.
+func (e *engine) abort(code int) {
+	e.aborting.CompareAndSwap(0, int64(code)+1)
+	C.hgnn_wake()
+}
+
+// ---- the engine's goroutine, on the main thread
+
+// serve starts what is handed over and completes what MPI has completed, until stop.
+func (e *engine) serve() error {
+	for !e.stopping.Load() {
+		if err := e.turn(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// turn starts what has been handed over, then sleeps until there is news and delivers it.
+func (e *engine) turn() error {
+	if code := e.aborting.Load(); code != 0 {
+		C.hgnn_abort(C.int(code - 1))
+	}
+	e.mu.Lock()
+	e.queue, e.taken = e.taken[:0], e.queue
+	e.mu.Unlock()
+	for i, op := range e.taken {
+		e.taken[i] = nil
+		e.underway++
+		if err := op.start(); err != nil {
+			e.complete(op, err)
+		}
+	}
+	news := C.hgnn_poll()
+	if news.code != 0 {
+		return fault("MPI_Testsome", news.code)
+	}
+	e.mu.Lock()
+	all := e.all
+	e.mu.Unlock()
+	for _, d := range unsafe.Slice(news.done, news.n) {
+		op := all[d.owner]
+		op.parts--
+		switch {
+		case op.completed: // it failed before this part of it was done
+		case d.code != 0:
+			e.complete(op, fault(op.name(), d.code))
+		case op.parts == 0:
+			e.complete(op, op.finish())
+		}
+	}
+	return nil
+}
+
+// complete ends an operation, whose request returns err. After an error some of its parts may never complete; the job
+// is over, so the operation is not used again.
+func (e *engine) complete(op *operation, err error) {
+	e.underway--
+	op.completed, op.err = true, err
+	if op.kind == free && err == nil { // nobody waits for it
+		e.give(op)
+		return
+	}
+	op.done <- struct{}{}
+}
+
+// drain waits until f has returned on every rank, and completes what it has left behind: communicators being freed. It
+// returns an error if requests have not been waited for, or if some rank has not freed what this one has.
+func (e *engine) drain(world *communicator) error {
+	if n := e.unwaited.Load(); n > 0 {
+		return fmt.Errorf("%d requests have not been waited for", n)
+	}
+	all := e.hand(world.operation(barrier))
+	for !all.completed {
+		if err := e.turn(); err != nil {
+			return err
+		}
+	}
+	if err := all.Wait(); err != nil {
+		return err
+	}
+	e.stopping.Store(false)
+	deadline := time.AfterFunc(10*time.Second, e.stop)
+	defer deadline.Stop()
+	for e.underway > 0 {
+		if e.stopping.Load() {
+			return fmt.Errorf("%w: a communicator was freed here, but not on every rank", comm.ErrMismatch)
+		}
+		if err := e.turn(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+//go:build cgo
+
+// Package mpi implements package comm's contract on MPI, by a thin binding to the standard C calls; it builds against
+// Open MPI, MPICH and their relatives, with the flags of env.sh (CGO_CFLAGS, CGO_LDFLAGS).
+//
+//	main goroutine, main OS thread        any goroutine
+//	Run ─ MPI_Init_thread(FUNNELED)
+//	   ├─ go f(world) ──────────────────> c.StartAlltoallv(...) ──┐ queue, bell
+//	   ├─ engine: start ── MPI_Testsome ── rest ── ... <──────────┘
+//	   │             └─ completed ──────> request.Wait() returns
+//	   └─ MPI_Finalize, if f returned nil
+//
+// All MPI calls are made by the engine, because MPI_THREAD_FUNNELED is what every MPI has. Its thread tests what is
+// under way, yields, and rests for longer the longer nothing completes, so that ranks that share cores do not starve
+// each other. The polling is done in C: a Go timer rests for a millisecond at least, and handing a locked thread from
+// goroutine to goroutine costs more than testing.
+//
+// Counts are rows of a row datatype, and what exceeds MPI's 32-bit counts is cut (see cut). MPI's handles stay in C.
+// CUDA memory must not be given to it. Device handles, threads and graphs are unknown to it.
+package mpi
+
+/*
+#include "engine.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"halognn/src/comm"
+)
+
+// Available reports whether the program was built with MPI.
+const Available = true
+
+// The main goroutine stays on the main OS thread, the only one that may call MPI.
+func init() { runtime.LockOSThread() }
+
+// state of the process's one engine.
+var (
+	theEngine = newEngine()
+	phase     atomic.Int32
+)
+
+const (
+	unused   = iota
+	serving  // the engine runs; MPI belongs to it
+	stopped  // Run has returned an error; MPI belongs to the main goroutine again
+	finished // MPI is finalised, or never began
+)
+
+// Run initialises MPI, calls f with the communicator of all ranks in a goroutine of its own, and finalises MPI. It must
+// be called from the main goroutine, once.
+//
+// If f returns an error or panics, or leaves requests unfinished, Run returns that error without finalising: other
+// ranks may be waiting, so the caller prints the error and calls Abort.
+func Run(f func(world comm.Comm) error) error {
+	if !phase.CompareAndSwap(unused, serving) {
+		return errors.New("mpi.Run: called twice in one process")
+	}
+	var provided, funneled C.int
+	if rc := C.hgnn_init(&provided, &funneled); rc != 0 {
+		phase.Store(finished)
+		return fault("MPI_Init_thread", rc)
+	}
+	Library()
+	if err := theEngine.run(f, provided < funneled); err != nil {
+		phase.Store(stopped)
+		return err
+	}
+	phase.Store(finished)
+	if rc := C.hgnn_finalize(); rc != 0 {
+		return fault("MPI_Finalize", rc)
+	}
+	return nil
+}
+
+func (e *engine) run(f func(comm.Comm) error, unthreaded bool) error {
+	if unthreaded {
+		return fmt.Errorf("%s was built without thread support (MPI_THREAD_FUNNELED); use another build of it", Library())
+	}
+	world, err := e.communicator(0)
+	if err != nil {
+		return err
+	}
+	if err := checkLauncher(world.size); err != nil {
+		return err
+	}
+	result := make(chan error, 1)
+	go comm.RunRank(func() error { return f(world) }, func(err error) {
+		result <- err
+		e.stop()
+	})
+	if err := e.serve(); err != nil {
+		return err
+	}
+	if err := <-result; err != nil {
+		return err
+	}
+	return e.drain(world)
+}
+
+// checkLauncher finds ranks that were started by another MPI's launcher: each takes itself for a world of one.
+func checkLauncher(size int) error {
+	for _, name := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"} {
+		if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 1 && size == 1 {
+			return fmt.Errorf("the launcher started %d ranks (%s), but %s sees only itself: "+
+				"launch with the mpirun that belongs to it (srun: another --mpi=)", n, name, Library())
+		}
+	}
+	return nil
+}
+
+// Library returns the name and version of the MPI library, on one line.
+func Library() string { return library() }
+
+var library = sync.OnceValue(func() string { // Run asks first, from the thread that may
+	text := make([]C.char, 1<<10)
+	C.hgnn_library(&text[0], C.int(len(text)))
+	name, _, _ := strings.Cut(C.GoString(&text[0]), "\n")
+	return strings.Join(strings.Fields(name), " ")
+})
+
+// Abort ends the whole job with an exit code: MPI_Abort. It does not return, whatever state MPI is in. After Run it must
+// be called from the main goroutine; while f runs, from anywhere.
+func Abort(code int) {
+	// MPI_Abort waits for the launcher; if that does not answer, or the engine is stuck in a blocking call, leaving
+	// without MPI_Finalize is what tells it.
+	last := time.AfterFunc(5*time.Second, func() { os.Exit(code) })
+	defer last.Stop()
+	switch phase.Load() {
+	case serving:
+		theEngine.abort(code)
+		select {}
+	case stopped:
+		C.hgnn_abort(C.int(code))
+	}
+	os.Exit(code)
+}
+
+// fault turns an MPI error code into an error.
+func fault(call string, rc C.int) error {
+	var text [512]C.char
+	C.hgnn_describe(rc, &text[0], C.int(len(text)))
+	return fmt.Errorf("%s: %s", call, C.GoString(&text[0]))
+}

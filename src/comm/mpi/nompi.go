@@ -1,0 +1,26 @@
+//go:build !cgo
+
+// Package mpi implements package comm's contract on MPI. This build is without cgo and so without MPI: Run refuses, and
+// comm.RunWorld runs several ranks in one process instead.
+package mpi
+
+import (
+	"errors"
+	"os"
+
+	"halognn/src/comm"
+)
+
+// Available reports whether the program was built with MPI.
+const Available = false
+
+// Run returns an error: there is no MPI in this build.
+func Run(func(world comm.Comm) error) error {
+	return errors.New("this program was built without MPI; rebuild it with CGO_ENABLED=1 and an MPI compiler (env.sh finds it)")
+}
+
+// Library returns the name of the MPI library.
+func Library() string { return "none (built without cgo)" }
+
+// Abort ends the process with an exit code.
+func Abort(code int) { os.Exit(code) }

@@ -1,0 +1,198 @@
+//go:build cgo
+
+package mpi
+
+/*
+#include "engine.h"
+*/
+import "C"
+
+import (
+	"runtime"
+	"unsafe"
+
+	"halognn/src/mem"
+)
+
+type kind int
+
+const (
+	alltoallv kind = iota
+	allgatherv
+	allreduce
+	barrier
+	// These block in MPI. They begin with a barrier, so that the engine blocks only once every rank has come, and
+	// what is under way elsewhere goes on meanwhile.
+	dup
+	split
+	node
+	free
+)
+
+var names = [...]string{"MPI_Ialltoallv", "MPI_Iallgatherv", "MPI_Iallreduce", "MPI_Ibarrier",
+	"MPI_Comm_dup", "MPI_Comm_split", "MPI_Comm_split_type", "MPI_Comm_free"}
+
+// operation is a request: one call of the contract, which may be several of MPI. The caller's goroutine prepares it,
+// the engine starts and finishes it, the waiter's takes the result and gives it back for reuse.
+type operation struct {
+	engine *engine
+	number int           // its owner number on the C side
+	done   chan struct{} // holds a token when it is complete
+
+	kind       kind
+	comm       *communicator
+	send, recv []byte
+	sum        []float32
+	rowBytes   int
+	out, in    cut
+	packedOut  []byte // off the heap
+	packedIn   []byte
+	color, key int
+	made       *communicator // by dup, split and node
+
+	pins      runtime.Pinner // buffers on the Go heap stay where they are
+	parts     int            // MPI operations that have not completed
+	completed bool
+	err       error
+}
+
+func (op *operation) name() string { return names[op.kind] }
+
+// pin keeps a buffer in place while MPI uses it. What lies outside the Go heap does not move.
+func (op *operation) pin(buf []byte) {
+	if len(buf) > 0 {
+		op.pins.Pin(unsafe.SliceData(buf))
+	}
+}
+
+// Wait implements comm.Request.
+func (op *operation) Wait() error {
+	err := op.wait()
+	if err == nil {
+		op.engine.give(op)
+	}
+	return err
+}
+
+func (op *operation) wait() error {
+	<-op.done
+	op.engine.unwaited.Add(-1)
+	return op.err
+}
+
+// reset drops what belongs to one use.
+func (op *operation) reset() {
+	op.pins.Unpin()
+	op.comm, op.made, op.send, op.recv, op.sum = nil, nil, nil, nil, nil
+	op.completed = false
+}
+
+// start gives the operation to MPI.
+func (op *operation) start() error {
+	switch op.kind {
+	case alltoallv:
+		return op.startAlltoallv()
+	case allgatherv:
+		return op.startAllgatherv()
+	case allreduce:
+		for at := 0; ; at += maxCount {
+			n := min(maxCount, len(op.sum)-at)
+			if err := op.part(C.hgnn_allreduce(op.comm.id, (*C.float)(unsafe.SliceData(op.sum[at:])), C.int(n), op.owner())); err != nil {
+				return err
+			}
+			if at+n == len(op.sum) {
+				return nil
+			}
+		}
+	}
+	return op.part(C.hgnn_barrier(op.comm.id, op.owner()))
+}
+
+// part counts an MPI operation that has been started, or tells why it has not.
+func (op *operation) part(rc C.int) error {
+	if rc != 0 {
+		return fault(op.name(), rc)
+	}
+	op.parts++
+	return nil
+}
+
+func (op *operation) owner() C.int { return C.int(op.number) }
+
+func (op *operation) startAlltoallv() error {
+	rowBytes := C.int(op.rowBytes)
+	for _, m := range op.in.messages {
+		rows := op.recv[m.first*op.rowBytes:]
+		if err := op.part(C.hgnn_recv(op.comm.id, pointer(rows), C.int(m.rows), rowBytes, C.int(m.peer), op.owner())); err != nil {
+			return err
+		}
+	}
+	for _, m := range op.out.messages {
+		rows := op.send[m.first*op.rowBytes:]
+		if err := op.part(C.hgnn_send(op.comm.id, pointer(rows), C.int(m.rows), rowBytes, C.int(m.peer), op.owner())); err != nil {
+			return err
+		}
+	}
+	send, recv := op.send, op.recv
+	if op.out.packed > 0 {
+		op.packedOut = mem.Make[byte](op.out.packed * op.rowBytes)
+		op.out.pack(op.packedOut, op.send, op.rowBytes, false)
+		send = op.packedOut
+	}
+	if op.in.packed > 0 {
+		op.packedIn = mem.Make[byte](op.in.packed * op.rowBytes)
+		recv = op.packedIn
+	}
+	return op.part(C.hgnn_alltoallv(op.comm.id, pointer(send), counts(op.out.counts), counts(op.out.displs),
+		pointer(recv), counts(op.in.counts), counts(op.in.displs), rowBytes, op.owner()))
+}
+
+// startAllgatherv uses one collective, or, since all ranks know all counts and so see alike that they exceed the limit,
+// broadcasts of at most that many rows.
+func (op *operation) startAllgatherv() error {
+	rowBytes, rank := C.int(op.rowBytes), op.comm.rank
+	if len(op.in.messages) == 0 {
+		return op.part(C.hgnn_allgatherv(op.comm.id, pointer(op.send), C.int(op.in.counts[rank]), pointer(op.recv),
+			counts(op.in.counts), counts(op.in.displs), rowBytes, op.owner()))
+	}
+	for _, m := range op.in.messages {
+		rows := op.recv[m.first*op.rowBytes:]
+		if err := op.part(C.hgnn_bcast(op.comm.id, pointer(rows), C.int(m.rows), rowBytes, C.int(m.peer), op.owner())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish does what follows when all parts have completed.
+func (op *operation) finish() error {
+	if op.packedIn != nil {
+		op.in.pack(op.packedIn, op.recv, op.rowBytes, true)
+	}
+	mem.Free(op.packedIn)
+	mem.Free(op.packedOut)
+	op.packedIn, op.packedOut = nil, nil
+	var made, rc C.int
+	switch op.kind {
+	case dup:
+		rc = C.hgnn_comm_dup(op.comm.id, &made)
+	case split:
+		rc = C.hgnn_comm_split(op.comm.id, C.int(op.color), C.int(op.key), &made)
+	case node:
+		rc = C.hgnn_comm_node(op.comm.id, &made)
+	case free:
+		rc = C.hgnn_comm_free(op.comm.id)
+	}
+	if rc != 0 {
+		return fault(op.name(), rc)
+	}
+	var err error
+	if made != 0 {
+		op.made, err = op.engine.communicator(made)
+	}
+	return err
+}
+
+func pointer(rows []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(rows)) }
+
+func counts(c []int32) *C.int32_t { return (*C.int32_t)(unsafe.SliceData(c)) }

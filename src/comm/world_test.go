@@ -1,0 +1,211 @@
+package comm_test
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"halognn/src/comm"
+	"halognn/src/comm/commtest"
+)
+
+func TestInProcess(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 4, 7} {
+		t.Run(fmt.Sprintf("ranks=%d", n), func(t *testing.T) {
+			commtest.Run(t, func(f func(comm.Comm) error) error { return comm.RunWorld(n, f) })
+		})
+	}
+}
+
+// mustEnd runs f on n ranks and fails the test if some rank hangs.
+func mustEnd(t *testing.T, n int, f func(comm.Comm) error) error {
+	t.Helper()
+	result := make(chan error, 1)
+	go func() { result <- comm.RunWorld(n, f) }()
+	select {
+	case err := <-result:
+		return err
+	case <-time.After(30 * time.Second):
+		buf := make([]byte, 1<<16)
+		t.Fatalf("a rank hangs:\n%s", buf[:runtime.Stack(buf, true)])
+		return nil
+	}
+}
+
+// TestFailures ends the world in every way there is. The others wait for the failing rank; all must get ErrAborted, and
+// the error of the world must name the failing rank and the cause.
+func TestFailures(t *testing.T) {
+	wait := func(c comm.Comm) error {
+		err := c.StartBarrier().Wait()
+		if err == nil || !errors.Is(err, comm.ErrAborted) {
+			return fmt.Errorf("rank %d waited for a rank that failed and got %v", c.Rank(), err)
+		}
+		return err
+	}
+	for _, test := range []struct {
+		name string
+		fail func(c comm.Comm) error // on rank 1
+		want string
+	}{
+		{"error", func(comm.Comm) error { return errors.New("disk full") }, "rank 1: disk full"},
+		{"panic", func(comm.Comm) error { panic("index out of range") }, "rank 1: panic: index out of range"},
+		{"exit", func(comm.Comm) error { runtime.Goexit(); return nil }, "rank 1: the goroutine exited"},
+		{"leaves", func(comm.Comm) error { return nil }, "rank 1 has returned without it"},
+		{"leaves late", func(comm.Comm) error { time.Sleep(5 * time.Millisecond); return nil }, "rank 1 has returned without it"},
+		{"fails in a dup", func(c comm.Comm) error { _ = c.StartBarrier(); return errors.New("late") }, "rank 1: late"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := mustEnd(t, 4, func(c comm.Comm) error {
+				if c.Rank() == 1 {
+					return test.fail(c)
+				}
+				if strings.Contains(test.name, "dup") {
+					if err := c.StartBarrier().Wait(); err != nil && !errors.Is(err, comm.ErrAborted) {
+						return err
+					}
+					_, err := c.Dup()
+					return err
+				}
+				return wait(c)
+			})
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("the world ended with %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestAbortWakesEveryWait(t *testing.T) {
+	w := comm.NewWorld(3)
+	cause := errors.New("the user pressed a key")
+	err := w.Run(func(c comm.Comm) error {
+		if c.Rank() == 0 {
+			w.Abort(cause)
+			return nil
+		}
+		err := c.StartBarrier().Wait()
+		if !errors.Is(err, comm.ErrAborted) || !errors.Is(err, cause) {
+			return fmt.Errorf("wait returned %v", err)
+		}
+		if err := c.StartBarrier().Wait(); !errors.Is(err, comm.ErrAborted) {
+			return fmt.Errorf("a start after the abort returned %v", err)
+		}
+		return nil
+	})
+	if !errors.Is(err, cause) {
+		t.Errorf("the world ended with %v, want %v", err, cause)
+	}
+}
+
+// TestMismatches starts operations that do not fit together. MPI would hang or corrupt; here both sides are named.
+func TestMismatches(t *testing.T) {
+	rows := func(n int) []int { return []int{n, n, n} }
+	start := map[string]func(c comm.Comm) comm.Request{
+		"barrier":  func(c comm.Comm) comm.Request { return c.StartBarrier() },
+		"sum of 3": func(c comm.Comm) comm.Request { return c.StartAllreduceSum(make([]float32, 3)) },
+		"sum of 4": func(c comm.Comm) comm.Request { return c.StartAllreduceSum(make([]float32, 4)) },
+		"2 to each": func(c comm.Comm) comm.Request {
+			return c.StartAlltoallv(make([]byte, 24), make([]byte, 24), rows(2), rows(2), 4)
+		},
+		"3 to each": func(c comm.Comm) comm.Request {
+			return c.StartAlltoallv(make([]byte, 36), make([]byte, 36), rows(3), rows(3), 4)
+		},
+		"2 wide rows": func(c comm.Comm) comm.Request {
+			return c.StartAlltoallv(make([]byte, 48), make([]byte, 48), rows(2), rows(2), 8)
+		},
+		"gather of 1": func(c comm.Comm) comm.Request {
+			return c.StartAllgatherv(make([]byte, 4), make([]byte, 12), rows(1), 4)
+		},
+		"gather of 2": func(c comm.Comm) comm.Request {
+			return c.StartAllgatherv(make([]byte, 8), make([]byte, 24), rows(2), 4)
+		},
+	}
+	for _, test := range []struct {
+		most, odd string // what ranks 0 and 1 start; what rank 2 starts
+		want      []string
+	}{
+		{"barrier", "sum of 3", []string{"barrier", "allreduce of 3 floats", "rank 2"}},
+		{"sum of 4", "sum of 3", []string{"allreduce of 4 floats", "allreduce of 3 floats", "rank 2"}},
+		{"2 to each", "3 to each", []string{"rows in alltoallv", "expects", "rank 2"}},
+		{"2 to each", "2 wide rows", []string{"rows of 4 bytes", "rows of 8 bytes", "rank 2"}},
+		{"gather of 1", "gather of 2", []string{"rows in allgatherv", "expects", "rank 2"}},
+		{"gather of 1", "2 to each", []string{"allgatherv", "alltoallv", "rank 2"}},
+	} {
+		t.Run(test.most+" against "+test.odd, func(t *testing.T) {
+			err := mustEnd(t, 3, func(c comm.Comm) error {
+				if err := c.StartBarrier().Wait(); err != nil {
+					return err
+				}
+				if c.Rank() == 2 {
+					return start[test.odd](c).Wait()
+				}
+				return start[test.most](c).Wait()
+			})
+			if !errors.Is(err, comm.ErrMismatch) {
+				t.Fatalf("the world ended with %v, want ErrMismatch", err)
+			}
+			for _, want := range append(test.want, "operation 1 of communicator 0") {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not say %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+// TestBuffersAreTheCallersAfterAnAbort frees (here: overwrites) buffers as soon as Wait returns, while other ranks are
+// still starting. The race detector sees a copy that comes too late.
+func TestBuffersAreTheCallersAfterAnAbort(t *testing.T) {
+	for range 50 {
+		_ = comm.RunWorld(4, func(c comm.Comm) error {
+			send, recv := make([]byte, 4<<10), make([]byte, 4<<10)
+			rows := []int{1 << 10, 1 << 10, 1 << 10, 1 << 10}
+			if c.Rank() == 3 {
+				return errors.New("stop")
+			}
+			err := c.StartAlltoallv(send, recv, rows, rows, 1).Wait()
+			clear(send)
+			clear(recv)
+			return err
+		})
+	}
+}
+
+func TestNodeSizeGroupsRanks(t *testing.T) {
+	w := comm.NewWorld(5)
+	w.NodeSize = 2
+	err := w.Run(func(c comm.Comm) error {
+		// Ranks backwards: nodes are those of the world all the same.
+		back, err := c.Split(0, -c.Rank())
+		if err != nil {
+			return err
+		}
+		node, err := back.Node()
+		if err != nil {
+			return err
+		}
+		if want := min(2, 5-c.Rank()/2*2); node.Size() != want {
+			return fmt.Errorf("rank %d shares its node with %d ranks, want %d", c.Rank(), node.Size(), want)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWaitTwicePanics(t *testing.T) {
+	err := comm.RunWorld(2, func(c comm.Comm) error {
+		r := c.StartBarrier()
+		if err := r.Wait(); err != nil {
+			return err
+		}
+		return r.Wait()
+	})
+	if err == nil || !strings.Contains(err.Error(), "Wait called twice") {
+		t.Errorf("the world ended with %v", err)
+	}
+}
