@@ -24,10 +24,13 @@ type Number interface {
 // hugeBytes is the size from which transparent huge pages are asked for: they cut the TLB misses of random access.
 const hugeBytes = 2 << 20
 
-var live atomic.Int64
+var live, peak atomic.Int64
 
 // Allocated returns the bytes of anonymous memory that Make and Grow have handed out and Free has not taken back.
 func Allocated() int64 { return live.Load() }
+
+// PeakAllocated returns the largest value Allocated has had.
+func PeakAllocated() int64 { return peak.Load() }
 
 // Make returns n zeroed elements outside the Go heap; nil for n = 0. It panics if n is negative or the system has no
 // memory left: nothing useful can be done without the array.
@@ -52,7 +55,9 @@ func makeBytes(n, elem int) []byte {
 	if size >= hugeBytes {
 		_ = unix.Madvise(b, unix.MADV_HUGEPAGE) // a hint: without it the memory is only slower
 	}
-	live.Add(int64(size))
+	now := live.Add(int64(size))
+	for old := peak.Load(); now > old && !peak.CompareAndSwap(old, now); old = peak.Load() {
+	}
 	return b[:n*elem]
 }
 

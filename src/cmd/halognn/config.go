@@ -1,0 +1,223 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	"halognn/src/nn"
+	"halognn/src/train"
+)
+
+// Config is one run: every key of the YAML file, by its section. docs/config.md explains each; a test holds that
+// page to these fields and defaults.
+type Config struct {
+	Data struct {
+		Parts string `yaml:"parts"`
+	} `yaml:"data"`
+	Model struct {
+		Kind    string  `yaml:"kind"`
+		Layers  int     `yaml:"layers"`
+		Hidden  int     `yaml:"hidden"`
+		Dropout float64 `yaml:"dropout"`
+		Norm    string  `yaml:"norm"`
+		Heads   int     `yaml:"heads"`
+	} `yaml:"model"`
+	Sample struct {
+		Fanouts    []int  `yaml:"fanouts"`
+		Batch      int    `yaml:"batch"`
+		BatchScope string `yaml:"batch_scope"`
+		Seeds      string `yaml:"seeds"`
+		Streams    string `yaml:"streams"`
+	} `yaml:"sample"`
+	Train struct {
+		Epochs      int     `yaml:"epochs"`
+		LR          float64 `yaml:"lr"`
+		Optimizer   string  `yaml:"optimizer"`
+		Momentum    float64 `yaml:"momentum"`
+		WeightDecay float64 `yaml:"weight_decay"`
+		Schedule    string  `yaml:"schedule"`
+		WarmupSteps int     `yaml:"warmup_steps"`
+		StepEpochs  int     `yaml:"step_epochs"`
+		StepFactor  float64 `yaml:"step_factor"`
+		Seed        int     `yaml:"seed"`
+		EvalEvery   int     `yaml:"eval_every"`
+		EvalMode    string  `yaml:"eval_mode"`
+		Patience    int     `yaml:"patience"`
+		Allreduce   string  `yaml:"allreduce"`
+	} `yaml:"train"`
+	Cache struct {
+		Policy       string  `yaml:"policy"`
+		Alpha        float64 `yaml:"alpha"`
+		HaloFraction float64 `yaml:"halo_fraction"`
+		HaloHops     int     `yaml:"halo_hops"`
+		Gamma        float64 `yaml:"gamma"`
+		Delta        int     `yaml:"delta"`
+		Window       int     `yaml:"window"`
+	} `yaml:"cache"`
+	Pipeline struct {
+		Depth   int `yaml:"depth"`
+		Workers int `yaml:"workers"`
+	} `yaml:"pipeline"`
+	Topology struct {
+		Kind string `yaml:"kind"`
+		Load string `yaml:"load"`
+	} `yaml:"topology"`
+	Parallel struct {
+		Mode string `yaml:"mode"`
+	} `yaml:"parallel"`
+	Compute struct {
+		Device  string `yaml:"device"`
+		Threads int    `yaml:"threads"`
+		SIMD    string `yaml:"simd"`
+	} `yaml:"compute"`
+	Run struct {
+		Dir          string `yaml:"dir"`
+		RanksPerNode int    `yaml:"ranks_per_node"`
+		StageDir     string `yaml:"stage_dir"`
+		Progress     string `yaml:"progress"`
+	} `yaml:"run"`
+}
+
+// defaultConfig returns what a key has when nothing sets it.
+func defaultConfig() *Config {
+	c := new(Config)
+	c.Model.Kind, c.Model.Layers, c.Model.Hidden, c.Model.Dropout, c.Model.Norm, c.Model.Heads = "sage", 3, 256, 0.5, "none", 2
+	c.Sample.Fanouts, c.Sample.Batch, c.Sample.BatchScope, c.Sample.Seeds, c.Sample.Streams = []int{15, 10, 5}, 1024, "rank", "local", "rank"
+	c.Train.Epochs, c.Train.LR, c.Train.Optimizer, c.Train.Momentum = 10, 0.003, "adam", 0.9
+	c.Train.Schedule, c.Train.StepEpochs, c.Train.StepFactor = "constant", 10, 0.5
+	c.Train.Seed, c.Train.EvalEvery, c.Train.EvalMode, c.Train.Allreduce = 1, 1, "sampled", "auto"
+	c.Cache.Policy, c.Cache.Alpha, c.Cache.Gamma, c.Cache.Delta = "none", 0.1, 0.995, 64
+	c.Pipeline.Depth = 2
+	c.Topology.Kind, c.Topology.Load = "replicated", "map"
+	c.Parallel.Mode = "data"
+	c.Compute.Device, c.Compute.SIMD = "cpu", "auto"
+	c.Run.Progress = "auto"
+	return c
+}
+
+// oneOf is a key that takes one of a few words. Words that the contract names but this version cannot do yet are in later.
+type oneOf struct {
+	key, value   string
+	words, later []string
+}
+
+// check returns every fault of the values, joined.
+func (c *Config) check() error {
+	var faults []error
+	bad := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	atLeast := func(key string, value, least int) {
+		if value < least {
+			bad("%s is %d; it must be at least %d", key, value, least)
+		}
+	}
+	for _, o := range c.choices() {
+		switch {
+		case slices.Contains(o.words, o.value):
+		case slices.Contains(o.later, o.value):
+			bad("%s: %q is not in this version; use %s", o.key, o.value, orList(o.words))
+		default:
+			bad("%s is %q; it must be %s", o.key, o.value, orList(o.words))
+		}
+	}
+	if c.Data.Parts == "" {
+		bad("data.parts is missing: the directory that `halognn partition --out` wrote")
+	}
+	if c.Run.Dir == "" {
+		bad("run.dir is missing: the directory that the run writes its results to")
+	}
+	atLeast("model.layers", c.Model.Layers, 1)
+	atLeast("model.hidden", c.Model.Hidden, 1)
+	atLeast("sample.batch", c.Sample.Batch, 1)
+	atLeast("train.epochs", c.Train.Epochs, 1)
+	atLeast("train.seed", c.Train.Seed, 0)
+	atLeast("train.eval_every", c.Train.EvalEvery, 0)
+	atLeast("train.patience", c.Train.Patience, 0)
+	atLeast("train.warmup_steps", c.Train.WarmupSteps, 0)
+	atLeast("train.step_epochs", c.Train.StepEpochs, 1)
+	atLeast("pipeline.depth", c.Pipeline.Depth, 0)
+	atLeast("pipeline.workers", c.Pipeline.Workers, 0)
+	atLeast("compute.threads", c.Compute.Threads, 0)
+	atLeast("run.ranks_per_node", c.Run.RanksPerNode, 0)
+	for i, f := range c.Sample.Fanouts {
+		if f < 1 && f != -1 {
+			bad("sample.fanouts[%d] is %d; a fanout is at least 1, or -1 for all neighbours", i, f)
+		}
+	}
+	if len(c.Sample.Fanouts) != c.Model.Layers && c.Model.Layers >= 1 {
+		bad("sample.fanouts has %d entries but model.layers is %d; give one fanout per layer, seed hop first", len(c.Sample.Fanouts), c.Model.Layers)
+	}
+	if !(c.Model.Dropout >= 0 && c.Model.Dropout < 1) {
+		bad("model.dropout is %g; it must be in [0, 1)", c.Model.Dropout)
+	}
+	if !(c.Train.LR > 0) {
+		bad("train.lr is %g; it must be positive", c.Train.LR)
+	}
+	if !(c.Train.Momentum >= 0 && c.Train.Momentum < 1) {
+		bad("train.momentum is %g; it must be in [0, 1)", c.Train.Momentum)
+	}
+	if !(c.Train.WeightDecay >= 0) {
+		bad("train.weight_decay is %g; it must not be negative", c.Train.WeightDecay)
+	}
+	return errors.Join(faults...)
+}
+
+func (c *Config) choices() []oneOf {
+	return []oneOf{
+		{"model.kind", c.Model.Kind, []string{"sage", "mlp"}, []string{"gcn", "gin", "gat"}},
+		{"model.norm", c.Model.Norm, []string{"none", "layer"}, []string{"batch"}},
+		{"sample.batch_scope", c.Sample.BatchScope, []string{"rank", "global"}, nil},
+		{"sample.seeds", c.Sample.Seeds, []string{"local", "global"}, nil},
+		{"sample.streams", c.Sample.Streams, []string{"rank", "part"}, nil},
+		{"train.optimizer", c.Train.Optimizer, []string{"adam", "adamw", "sgd"}, nil},
+		{"train.schedule", c.Train.Schedule, []string{"constant", "cosine", "step"}, nil},
+		{"train.eval_mode", c.Train.EvalMode, []string{"sampled", "full"}, nil},
+		{"train.allreduce", c.Train.Allreduce, []string{"auto", "reproducible", "mpi"}, nil},
+		{"cache.policy", c.Cache.Policy, []string{"none"}, []string{"degree", "halo1", "wpr", "paths", "sim", "vip", "oracle", "prefetch", "sieve", "lookahead", "auto"}},
+		{"topology.kind", c.Topology.Kind, []string{"replicated"}, []string{"partitioned"}},
+		{"topology.load", c.Topology.Load, []string{"map", "copy"}, nil},
+		{"parallel.mode", c.Parallel.Mode, []string{"data"}, []string{"split", "hybrid", "push-pull"}},
+		{"compute.device", c.Compute.Device, []string{"cpu", "ref"}, []string{"cuda"}},
+		{"compute.simd", c.Compute.SIMD, []string{"auto", "scalar", "avx2", "avx512"}, nil},
+		{"run.progress", c.Run.Progress, []string{"auto", "bar", "lines"}, nil},
+	}
+}
+
+func orList(words []string) string {
+	if len(words) == 1 {
+		return words[0]
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+// threads returns how many compute threads and pool workers a rank gets: what the config says, or a share of the CPUs that
+// the launcher left to it. With ranks unbound on one node the CPUs are shared among them.
+func (c *Config) threads(cpus, ranksHere int) (compute, workers int) {
+	share := max(1, min(cpus, runtime.NumCPU())/max(1, ranksHere))
+	compute, workers = c.Compute.Threads, c.Pipeline.Workers
+	if workers == 0 {
+		workers = max(1, share/4)
+	}
+	if compute == 0 {
+		compute = max(1, share-workers)
+	}
+	return compute, workers
+}
+
+// trainOptions turns the checked config into what package train takes.
+func (c *Config) trainOptions() train.Options {
+	return train.Options{
+		Model: nn.Config{
+			Kind: c.Model.Kind, Layers: c.Model.Layers, Hidden: c.Model.Hidden,
+			Dropout: float32(c.Model.Dropout), Norm: c.Model.Norm,
+		},
+		Fanouts: c.Sample.Fanouts, Batch: c.Sample.Batch,
+		GlobalBatch: c.Sample.BatchScope == "global", GlobalSeeds: c.Sample.Seeds == "global", StreamPerPart: c.Sample.Streams == "part",
+		Epochs: c.Train.Epochs, LR: c.Train.LR, Optimizer: c.Train.Optimizer, Momentum: c.Train.Momentum, WeightDecay: c.Train.WeightDecay,
+		Schedule: nn.Schedule{Kind: c.Train.Schedule, WarmupSteps: c.Train.WarmupSteps, StepEpochs: c.Train.StepEpochs, StepFactor: c.Train.StepFactor},
+		Seed:     uint64(c.Train.Seed), EvalEvery: c.Train.EvalEvery, EvalFull: c.Train.EvalMode == "full", Patience: c.Train.Patience,
+		Allreduce: c.Train.Allreduce, Depth: c.Pipeline.Depth,
+	}
+}

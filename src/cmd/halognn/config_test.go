@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func writeConfig(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "run.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const minimal = "data: {parts: p}\nrun: {dir: d}\n"
+
+func TestConfigFillsDefaultsAndOverrides(t *testing.T) {
+	path := writeConfig(t, minimal+"sample:\n  fanouts: [10, 5]\nmodel:\n  layers: 2\n")
+	c, err := loadConfig(path, []string{"train.lr=0.01", "sample.fanouts=7,8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Train.LR != 0.01 || !reflect.DeepEqual(c.Sample.Fanouts, []int{7, 8}) || c.Model.Layers != 2 || c.Model.Hidden != 256 {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
+	for _, tc := range []struct {
+		name, text string
+		sets       []string
+		want       []string
+	}{
+		{"unknown key", minimal + "train:\n  leraning_rate: 1\n", nil, []string{"line 4: unknown key train.leraning_rate"}},
+		{"near key", minimal + "train:\n  epoch: 1\n", nil, []string{"line 4", "did you mean train.epochs?"}},
+		{"right name, wrong section", minimal + "model:\n  lr: 1\n", nil, []string{"did you mean train.lr?"}},
+		{"unknown section", minimal + "modle:\n  hidden: 1\n", nil, []string{"line 3: unknown key modle"}},
+		{"wrong type", minimal + "train:\n  epochs: many\n", nil, []string{`line 4: train.epochs is "many"; it must be a whole number`}},
+		{"list for a number", minimal + "train:\n  epochs: [1, 2]\n", nil, []string{"train.epochs is a list"}},
+		{"two faults", minimal + "train:\n  epochs: x\n  lrr: 1\n", nil, []string{"line 4", "line 5", "did you mean train.lr?"}},
+		{"zero fanout", minimal + "sample:\n  fanouts: 15,0,5\n", nil, []string{"sample.fanouts[1] is 0"}},
+		{"fanouts against layers", minimal + "model:\n  layers: 2\n", nil, []string{"sample.fanouts has 3 entries but model.layers is 2"}},
+		{"nothing given", "", nil, []string{"data.parts is missing", "run.dir is missing"}},
+		{"not in this version", minimal + "cache:\n  policy: vip\n", nil, []string{`cache.policy: "vip" is not in this version; use none`}},
+		{"no such word", minimal + "model:\n  kind: transformer\n", nil, []string{`model.kind is "transformer"; it must be sage or mlp`}},
+		{"set without value", minimal, []string{"train.lr"}, []string{"--set train.lr: it must be key.path=value"}},
+		{"set of an unknown key", minimal, []string{"trian.lr=1"}, []string{"--set trian.lr=1: unknown key trian.lr; did you mean train.lr?"}},
+		{"not YAML", "data: [", nil, []string{"not valid YAML"}},
+		{"section with a value", "data: 5\n" + "run: {dir: d}\n", nil, []string{"data is a section"}},
+		{"key without value", minimal + "train:\n  lr:\n", nil, []string{"train.lr has no value"}},
+		{"dropout out of range", minimal + "model:\n  dropout: 1\n", nil, []string{"model.dropout is 1; it must be in [0, 1)"}},
+		{"NaN learning rate", minimal + "train:\n  lr: .nan\n", nil, []string{"train.lr"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := loadConfig(writeConfig(t, tc.text), tc.sets)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error does not say %q:\n%v", want, err)
+				}
+			}
+		})
+	}
+}
+
+// The page and the struct must not drift apart.
+func TestEveryKeyIsDocumentedWithItsDefault(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/config.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| ([^|]*) \\|").FindAllStringSubmatch(string(page), -1) {
+		documented[m[1]] = strings.TrimSpace(m[2])
+	}
+	b := binder{fields: map[string]reflect.Value{}}
+	b.index("", reflect.ValueOf(defaultConfig()).Elem())
+	for _, key := range b.keys {
+		want := strings.Trim(strings.ReplaceAll(fmt.Sprint(b.fields[key]), " ", ","), "[]")
+		got, ok := documented[key]
+		if !ok {
+			t.Errorf("%s is not in docs/config.md", key)
+		} else if got != want && !(want == "" && (got == "-" || got == `""`)) {
+			t.Errorf("%s: docs/config.md says %q, the default is %q", key, got, want)
+		}
+		delete(documented, key)
+	}
+	for key := range documented {
+		t.Errorf("docs/config.md explains %s, which is no key", key)
+	}
+}

@@ -1,0 +1,182 @@
+package parallel
+
+import (
+	"fmt"
+
+	"halognn/src/compute"
+	"halognn/src/exchange"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/nn"
+	"halognn/src/pipeline"
+	"halognn/src/sample"
+)
+
+// DataOptions say how minibatches are prepared for data-parallel ranks that each see the whole topology.
+type DataOptions struct {
+	Topology *sample.Topology
+	Fanouts  []int // seed hop first; none for a model that reads no neighbours
+	MaxSeeds int   // of one minibatch
+
+	Exchange *exchange.Exchange
+	Host     compute.Host
+	Needs    nn.Needs // of the input layer
+	Layers   int      // of the model
+	Cols     int      // of a feature row
+
+	Labels  []int32 // [N] class of every vertex, or
+	Targets []uint8 // [N*Classes] 0 or 1; neither if minibatches are not scored
+	Classes int
+
+	Workers int // minibatches that are sampled at the same time
+}
+
+// Data is the data-parallel strategy: every rank samples its own minibatches, fetches the feature rows it lacks, and trains
+// on them. A minibatch costs two communication rounds (ids out, rows back). Its stages may run on several minibatches at the
+// same time.
+type Data struct {
+	o        DataOptions
+	samplers chan *sample.Sampler // one per worker: a sampler's vertex map serves one minibatch at a time
+}
+
+// NewData makes the samplers; each takes about 4 bytes a vertex.
+func NewData(o DataOptions) (*Data, error) {
+	d := &Data{o: o, samplers: make(chan *sample.Sampler, o.Workers)}
+	if len(o.Fanouts) == 0 {
+		return d, nil
+	}
+	for range o.Workers {
+		s, err := sample.New(o.Topology, sample.Options{Fanouts: o.Fanouts, Workers: 1, MaxSeeds: o.MaxSeeds})
+		if err != nil {
+			d.Close()
+			return nil, err
+		}
+		d.samplers <- s
+	}
+	return d, nil
+}
+
+// Close frees the samplers. No stage may be running.
+func (d *Data) Close() {
+	close(d.samplers)
+	for s := range d.samplers {
+		s.Free()
+	}
+}
+
+// Rounds returns the communication rounds of a minibatch that carry ids or rows.
+func (d *Data) Rounds() int { return 2 }
+
+// Stages returns the way of a minibatch, in order. The names are those that phases are counted under.
+func (d *Data) Stages() []pipeline.Stage[Minibatch] {
+	x := d.o.Exchange
+	return []pipeline.Stage[Minibatch]{
+		{Name: "sample", Local: d.sample},
+		{Name: "plan", Local: func(m *Minibatch) error { return x.Plan(&m.Fetch, m.Sampled.Frontier) }},
+		{
+			Name:   "counts",
+			Start:  func(m *Minibatch) (pipeline.Request, error) { return x.StartCounts(&m.Fetch), nil },
+			Finish: func(m *Minibatch) error { return x.FinishCounts(&m.Fetch) },
+		},
+		{Name: "ids", Start: func(m *Minibatch) (pipeline.Request, error) { return x.StartIDs(&m.Fetch), nil }},
+		{Name: "slice", Local: func(m *Minibatch) error { return x.SliceRows(&m.Fetch) }},
+		{Name: "rows", Start: func(m *Minibatch) (pipeline.Request, error) { return x.StartRows(&m.Fetch), nil }},
+		{Name: "assemble", Local: d.assemble},
+	}
+}
+
+func (d *Data) sample(m *Minibatch) error {
+	if len(d.o.Fanouts) == 0 {
+		d.seedsOnly(m)
+		return nil
+	}
+	s := <-d.samplers
+	defer func() { d.samplers <- s }()
+	if err := s.Sample(&m.Sampled, m.Seeds, m.Key); err != nil {
+		return fmt.Errorf("sampling: %w", err)
+	}
+	m.Digest = m.digest()
+	return nil
+}
+
+// seedsOnly is sampling for a model without neighbours: the frontier is the seeds.
+func (d *Data) seedsOnly(m *Minibatch) {
+	s := &m.Sampled
+	s.Frontier, s.Original = mem.Grow(s.Frontier, len(m.Seeds)), mem.Grow(s.Original, len(m.Seeds))
+	copy(s.Frontier, m.Seeds)
+	for i, v := range m.Seeds {
+		s.Original[i] = d.o.Topology.Original[v]
+	}
+	s.Seeds = s.Frontier
+	m.Digest = m.digest()
+}
+
+// assemble builds what the model reads. Rows are aggregated straight from where they lie (DESIGN 3.9), so the [sources, cols]
+// matrix is made only for a model whose aggregation depends on its parameters.
+func (d *Data) assemble(m *Minibatch) error {
+	b := &m.Batch
+	b.Train, b.GlobalSeeds = m.Train, m.GlobalSeeds
+	d.hops(m)
+	input, rows := b.Hops[0], m.Fetch.Rows
+	b.X, b.Own, b.Mean = compute.Matrix{}, compute.Matrix{}, compute.Matrix{}
+	if d.o.Needs.Sources {
+		b.X = matrixOf(&m.all, input.Sources, d.o.Cols)
+		d.o.Host.GatherRows(b.X, rows)
+	}
+	if d.o.Needs.Own {
+		b.Own = matrixOf(&m.own, input.Destinations, d.o.Cols)
+		d.o.Host.GatherRows(b.Own, rows)
+	}
+	if d.o.Needs.Mean {
+		b.Mean = matrixOf(&m.mean, input.Destinations, d.o.Cols)
+		d.o.Host.SegmentMeanRows(b.Mean, input.Forward, rows)
+	}
+	d.truth(m)
+	return nil
+}
+
+// hops describes the topology to the model. Without neighbours every layer works on the seeds.
+func (d *Data) hops(m *Minibatch) {
+	b := &m.Batch
+	if len(b.Hops) != d.o.Layers {
+		b.Hops = make([]nn.Hop, d.o.Layers)
+	}
+	k := m.Key
+	for l := range b.Hops {
+		hop := nn.Hop{Sources: len(m.Seeds), Destinations: len(m.Seeds), Vertices: m.Sampled.Original[:len(m.Seeds)]}
+		if len(d.o.Fanouts) > 0 {
+			blk, t := &m.Sampled.Blocks[l], &m.Sampled.Transposes[l]
+			hop.Sources, hop.Destinations = blk.NumSrc, blk.NumDst
+			hop.Forward = compute.Segments{Indptr: blk.Indptr, Indices: blk.Indices}
+			hop.Transposed = compute.Segments{Indptr: t.Indptr, Indices: t.Indices}
+			hop.Vertices = m.Sampled.Original[:blk.NumDst]
+		}
+		hop.Dropout = compute.NewDropoutKey(k.Seed, k.Epoch, k.Step, k.Stream, l)
+		b.Hops[l] = hop
+	}
+}
+
+// truth copies the labels of the seeds.
+func (d *Data) truth(m *Minibatch) {
+	switch {
+	case d.o.Labels != nil:
+		m.labels = mem.Grow(m.labels, len(m.Seeds))
+		for i, v := range m.Seeds {
+			m.labels[i] = d.o.Labels[v]
+		}
+		m.Batch.Labels = m.labels
+	case d.o.Targets != nil:
+		c := d.o.Classes
+		m.targets = mem.Grow(m.targets, len(m.Seeds)*c)
+		for i, v := range m.Seeds {
+			copy(m.targets[i*c:(i+1)*c], d.o.Targets[int(v)*c:])
+		}
+		m.Batch.Targets = m.targets
+	}
+}
+
+// SetSeeds copies seeds into the minibatch.
+func (m *Minibatch) SetSeeds(seeds []graph.VertexID) {
+	m.Seeds = mem.Grow(m.Seeds, len(seeds))
+	copy(m.Seeds, seeds)
+}

@@ -1,0 +1,74 @@
+// Package parallel holds the strategies: how ranks share one step. A strategy prepares a minibatch as a list of pipeline
+// stages and sums gradients; training itself (package train) is the same for all.
+//
+//	data parallel, replicated topology
+//
+//	           local            collective      local    collective  local
+//	seeds ──> sample | plan ──> counts | ids ──> slice ──> rows ──> assemble ──> Minibatch.Batch ──> nn
+//	          blocks  where          │            what        │      Own, Mean
+//	                  rows lie       └─ all ranks ─┴─ others ─┘      straight from the rows where they lie
+//	                                                  ask for
+//
+//	backward, last layer first ── bucket ready ──> Gradients.Start ── slices all-to-all ── add in rank order ── all-gather ──> Wait
+//
+// A minibatch belongs to a stream, which names its seeds and its random draws; which rank prepares it changes nothing.
+package parallel
+
+import (
+	"unsafe"
+
+	"github.com/cespare/xxhash/v2"
+
+	"halognn/src/compute"
+	"halognn/src/exchange"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/nn"
+	"halognn/src/sample"
+)
+
+// Minibatch is one item of the pipeline: from its seeds to what the model reads. Its arrays lie outside the Go heap and are
+// reused by the next minibatch in the same slot.
+type Minibatch struct {
+	Key         sample.Key
+	Seeds       []graph.VertexID // whoever admits the minibatch sets them, in an array of the minibatch's own
+	GlobalSeeds int              // seeds of the step over all streams
+	Train       bool             // the model drops activations and keeps what backward needs
+
+	Sampled sample.Minibatch
+	Fetch   exchange.Plan
+	Batch   nn.Batch
+	Digest  uint64 // XXH64 of the input frontier's original ids
+
+	own, mean, all []float32
+	labels         []int32
+	targets        []uint8
+}
+
+// Free returns the arrays.
+func (m *Minibatch) Free() {
+	m.Sampled.Free()
+	m.Fetch.Free()
+	mem.Free(m.Seeds)
+	mem.Free(m.own)
+	mem.Free(m.mean)
+	mem.Free(m.all)
+	mem.Free(m.labels)
+	mem.Free(m.targets)
+	*m = Minibatch{}
+}
+
+// digest identifies the minibatch: its frontier in canonical order, which its seeds and all draws determine.
+func (m *Minibatch) digest() uint64 {
+	ids := m.Sampled.Original
+	if len(ids) == 0 {
+		return 0
+	}
+	return xxhash.Sum64(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(ids))), 4*len(ids)))
+}
+
+// matrixOf returns a rows x cols matrix over an array that grows with need.
+func matrixOf(array *[]float32, rows, cols int) compute.Matrix {
+	*array = mem.Grow(*array, rows*cols)
+	return compute.Matrix{Rows: rows, Cols: cols, Data: *array}
+}

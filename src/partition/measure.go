@@ -1,0 +1,159 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"text/tabwriter"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// PartReport counts what one part has.
+type PartReport struct {
+	Vertices int64 `json:"vertices"`
+	Train    int64 `json:"train"` // training seeds
+	Eval     int64 `json:"eval"`  // validation and test vertices
+	Edges    int64 `json:"edges"` // in-edges of its vertices
+	Cut      int64 `json:"cut"`   // those of its in-edges that come from another part
+	Halo     int64 `json:"halo"`  // distinct remote vertices with an edge into it
+}
+
+// Report is what a partition costs. An imbalance is the largest part over the mean, 1 where there is nothing.
+type Report struct {
+	Parts           []PartReport `json:"parts"`
+	Total           PartReport   `json:"total"` // sums; a vertex in the halo of two parts counts twice
+	VertexImbalance float64      `json:"vertex_imbalance"`
+	TrainImbalance  float64      `json:"train_imbalance"`
+	EvalImbalance   float64      `json:"eval_imbalance"`
+	EdgeImbalance   float64      `json:"edge_imbalance"`
+	CutFraction     float64      `json:"cut_fraction"`    // of all edges
+	HaloPerVertex   float64      `json:"halo_per_vertex"` // total halo / N: the rows a full-graph layer must fetch, per vertex
+}
+
+// Measure counts, for each of the parts, vertices, split vertices, edges, cut and halo.
+//
+// Time O(M + N) on all CPUs (a part is one task), memory 4 bytes a vertex and 4 more per CPU.
+func Measure(g *graph.CSC, part []int32, parts int, s graph.Split) Report {
+	r := Report{Parts: make([]PartReport, parts)}
+	members, offsets := byPart(part, parts)
+	seen := make([][]int32, parts) // per worker: the last part, plus one, in whose halo a vertex was found
+	parallel(parts, func(worker, k int) {
+		if seen[worker] == nil {
+			seen[worker] = mem.Make[int32](len(part))
+		}
+		r.Parts[k] = measurePart(g, part, members[offsets[k]:offsets[k+1]], int32(k), seen[worker])
+	})
+	for _, own := range seen {
+		mem.Free(own)
+	}
+	for _, v := range s.Train {
+		r.Parts[part[v]].Train++
+	}
+	for _, ids := range [][]graph.VertexID{s.Valid, s.Test} {
+		for _, v := range ids {
+			r.Parts[part[v]].Eval++
+		}
+	}
+	r.summarize()
+	return r
+}
+
+func measurePart(g *graph.CSC, part, members []int32, k int32, seen []int32) PartReport {
+	p := PartReport{Vertices: int64(len(members))}
+	for _, v := range members {
+		list := g.InNeighbours(graph.VertexID(v))
+		p.Edges += int64(len(list))
+		for _, u := range list {
+			if part[u] == k {
+				continue
+			}
+			p.Cut++
+			if seen[u] != k+1 {
+				seen[u] = k + 1
+				p.Halo++
+			}
+		}
+	}
+	return p
+}
+
+func (r *Report) summarize() {
+	var most PartReport
+	for _, p := range r.Parts {
+		t := &r.Total
+		t.Vertices, t.Train, t.Eval = t.Vertices+p.Vertices, t.Train+p.Train, t.Eval+p.Eval
+		t.Edges, t.Cut, t.Halo = t.Edges+p.Edges, t.Cut+p.Cut, t.Halo+p.Halo
+		most.Vertices, most.Train = max(most.Vertices, p.Vertices), max(most.Train, p.Train)
+		most.Eval, most.Edges = max(most.Eval, p.Eval), max(most.Edges, p.Edges)
+	}
+	imbalance := func(most, total int64) float64 {
+		if total == 0 {
+			return 1
+		}
+		return float64(most) * float64(len(r.Parts)) / float64(total)
+	}
+	r.VertexImbalance = imbalance(most.Vertices, r.Total.Vertices)
+	r.TrainImbalance = imbalance(most.Train, r.Total.Train)
+	r.EvalImbalance = imbalance(most.Eval, r.Total.Eval)
+	r.EdgeImbalance = imbalance(most.Edges, r.Total.Edges)
+	r.CutFraction = float64(r.Total.Cut) / float64(max(r.Total.Edges, 1))
+	r.HaloPerVertex = float64(r.Total.Halo) / float64(max(r.Total.Vertices, 1))
+}
+
+// Limits says how unbalanced a partition may be.
+type Limits struct {
+	Train float64 // training seeds: the part with most of them sets the number of steps
+	Edges float64 // in-edges
+}
+
+// DefaultLimits are those of the command line.
+var DefaultLimits = Limits{Train: 1.10, Edges: 1.5}
+
+// ErrImbalance is wrapped by the errors of Report.Check.
+var ErrImbalance = errors.New("parts are unbalanced")
+
+// Check reports every imbalance above its limit, and what to do about it. One that whole numbers force (7 seeds on 4 parts)
+// is no fault.
+func (r Report) Check(l Limits) error {
+	var faults []error
+	check := func(what string, imbalance, limit float64, total int64, of func(PartReport) int64) {
+		mean := float64(total) / float64(len(r.Parts))
+		worst := 0
+		for k, p := range r.Parts {
+			if of(p) > of(r.Parts[worst]) {
+				worst = k
+			}
+		}
+		if imbalance > limit && of(r.Parts[worst]) > int64(math.Ceil(mean)) {
+			faults = append(faults, fmt.Errorf("%w: part %d has %d %s, %.2f times the mean of %.1f; the limit is %.2f",
+				ErrImbalance, worst, of(r.Parts[worst]), what, imbalance, mean, limit))
+		}
+	}
+	check("training seeds", r.TrainImbalance, l.Train, r.Total.Train, func(p PartReport) int64 { return p.Train })
+	check("edges", r.EdgeImbalance, l.Edges, r.Total.Edges, func(p PartReport) int64 { return p.Edges })
+	if faults != nil {
+		faults = append(faults, errors.New("use --method metis or ldg, fewer parts, another --seed, or --allow-imbalance to go on with slow parts"))
+	}
+	return errors.Join(faults...)
+}
+
+// String returns the report as a table, one line a part.
+func (r Report) String() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	line := func(name string, p PartReport) {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t\n", name, p.Vertices, p.Train, p.Eval, p.Edges, p.Cut, p.Halo)
+	}
+	fmt.Fprintln(w, "part\tvertices\ttrain\tvalid+test\tedges\tcut\thalo\t")
+	for k, p := range r.Parts {
+		line(fmt.Sprint(k), p)
+	}
+	line("all", r.Total)
+	fmt.Fprintf(w, "largest/mean\t%.3f\t%.3f\t%.3f\t%.3f\t\t\t\n", r.VertexImbalance, r.TrainImbalance, r.EvalImbalance, r.EdgeImbalance)
+	fmt.Fprintf(w, "share\t\t\t\t\t%.1f%%\t%.1f%%\t\n", 100*r.CutFraction, 100*r.HaloPerVertex)
+	w.Flush()
+	return b.String()
+}

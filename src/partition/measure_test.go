@@ -1,0 +1,112 @@
+package partition
+
+import (
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"halognn/src/graph"
+)
+
+// plainMeasure counts as the definitions read.
+func plainMeasure(g *graph.CSC, part []int32, parts int, s graph.Split) []PartReport {
+	r := make([]PartReport, parts)
+	for k := range parts {
+		halo := map[graph.VertexID]bool{}
+		for v := range g.NumVertices() {
+			if int(part[v]) != k {
+				continue
+			}
+			r[k].Vertices++
+			for _, u := range g.InNeighbours(graph.VertexID(v)) {
+				r[k].Edges++
+				if part[u] != part[v] {
+					r[k].Cut++
+					halo[u] = true
+				}
+			}
+		}
+		r[k].Halo = int64(len(halo))
+	}
+	for _, v := range s.Train {
+		r[part[v]].Train++
+	}
+	for _, v := range append(append([]graph.VertexID{}, s.Valid...), s.Test...) {
+		r[part[v]].Eval++
+	}
+	return r
+}
+
+func TestMeasureCountsWhatItsFieldsSay(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		n := 1 + rng.IntN(300)
+		parts := 1 + rng.IntN(8)
+		g, s := random(t, rng, n, 4*n)
+		part := make([]int32, n)
+		for v := range part {
+			part[v] = int32(rng.IntN(parts))
+		}
+		r := Measure(g, part, parts, s)
+		if want := plainMeasure(g, part, parts, s); !reflect.DeepEqual(r.Parts, want) {
+			t.Errorf("seed %d:\n got %v\nwant %v", seed, r.Parts, want)
+		}
+		if r.Total.Vertices != int64(n) || r.Total.Edges != g.NumEdges() {
+			t.Errorf("seed %d: totals %+v of %d vertices and %d edges", seed, r.Total, n, g.NumEdges())
+		}
+	}
+}
+
+func report(parts ...PartReport) Report {
+	r := Report{Parts: parts}
+	r.summarize()
+	return r
+}
+
+func TestCheckHoldsImbalanceToItsLimits(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		r    Report
+		want []string // nil: no fault
+	}{
+		{"balanced", report(PartReport{Train: 105, Edges: 140}, PartReport{Train: 95, Edges: 60}), nil},
+		{"seeds", report(PartReport{Train: 89}, PartReport{Train: 111}), []string{"part 1 has 111 training seeds, 1.11 times the mean of 100.0; the limit is 1.10", "--allow-imbalance"}},
+		{"edges", report(PartReport{Edges: 151}, PartReport{Edges: 49}), []string{"part 0 has 151 edges, 1.51 times", "--allow-imbalance"}},
+		{"both", report(PartReport{Train: 9, Edges: 1}, PartReport{Train: 1, Edges: 9}), []string{"part 0 has 9 training seeds", "part 1 has 9 edges"}},
+		{"whole numbers force it", report(PartReport{Train: 2}, PartReport{Train: 2}, PartReport{Train: 2}, PartReport{Train: 1}), nil},
+		{"nothing to balance", report(PartReport{}, PartReport{}), nil},
+	} {
+		err := c.r.Check(DefaultLimits)
+		if (err != nil) != (c.want != nil) || err != nil && !errors.Is(err, ErrImbalance) {
+			t.Errorf("%s: got %v", c.name, err)
+		}
+		for _, text := range c.want {
+			if err != nil && !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: %q lacks %q", c.name, err, text)
+			}
+		}
+	}
+}
+
+func TestReportReadsAsATableAndAsJSON(t *testing.T) {
+	r := Measure(edges(t, 4, [2]int{0, 1}, [2]int{2, 1}, [2]int{3, 1}, [2]int{0, 2}), []int32{0, 0, 1, 1}, 2,
+		graph.Split{Train: []graph.VertexID{0, 2}, Test: []graph.VertexID{3}})
+	want := `          part  vertices  train  valid+test  edges    cut   halo
+             0         2      1           0      3      2      2
+             1         2      1           1      1      1      1
+           all         4      2           1      4      3      3
+  largest/mean     1.000  1.000       2.000  1.500              
+         share                                      75.0%  75.0%
+`
+	if got := r.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	text, err := json.Marshal(r)
+	var back Report
+	if err != nil || json.Unmarshal(text, &back) != nil || !reflect.DeepEqual(back, r) {
+		t.Errorf("JSON %s reads back as %+v", text, back)
+	}
+}

@@ -1,0 +1,215 @@
+// Package partition gives every vertex a part, numbers the parts, orders the vertices inside them, and measures what
+// that will cost.
+//
+//	graph, weights ──> method ──> part [N]  ──> Measure ──> Report, Check     is it balanced, what does it cut?
+//	                    |             └───────> Order   ──> newID, offsets    parts contiguous, hot vertices first
+//	                    ├ Random      balanced, ignores the edges
+//	                    ├ Contiguous  equal ranges of vertex ids
+//	                    ├ LDG         streams over the graph a few times, memory O(N)
+//	                    └ metis.KWay  multilevel k-way: the best cut, memory about 40 bytes an edge (needs cgo)
+//
+// A part is balanced in several things at once, the constraints: with TrainingWeights these are vertices (feature
+// memory), training seeds (steps), validation and test vertices (evaluation), and in-edges (sampling, full-graph
+// inference). Parts are numbered so that runs of consecutive parts are close, because P parts run on K ranks, where K
+// divides P, with P/K consecutive parts each.
+//
+// Edges are looked at from their destination, as a CSC stores them: the halo of a part is the set of remote vertices with an
+// edge into it, the cut counts edges whose ends lie in different parts. The package does no I/O and knows of no ranks.
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"halognn/src/graph"
+)
+
+// Func assigns every vertex of g a part in [0, o.Parts): the result has N entries. It is a pure function of its
+// arguments, and leaves no part empty.
+type Func func(g *graph.CSC, w Weights, o Options) ([]int32, error)
+
+// Methods returns the methods of this package by name. The caller may add others, such as metis.KWay.
+func Methods() map[string]Func {
+	return map[string]Func{"random": Random, "contiguous": Contiguous, "ldg": LDG}
+}
+
+// Run partitions with methods[o.Method].
+func Run(methods map[string]Func, g *graph.CSC, w Weights, o Options) ([]int32, error) {
+	method, ok := methods[o.Method]
+	if !ok {
+		known := slices.Sorted(maps.Keys(methods))
+		return nil, fmt.Errorf("partitioning method %q is unknown; choose one of %s", o.Method, strings.Join(known, ", "))
+	}
+	return method(g, w, o)
+}
+
+// Weights says what a method balances and what it avoids cutting. The zero value balances the number of vertices and
+// counts every edge once.
+type Weights struct {
+	Vertex [][]int32 // one array [N] of weights >= 0 per constraint; every part gets about 1/P of each array's sum
+	Edge   []int32   // [M] cost of cutting each in-edge, >= 1; nil means 1
+}
+
+// The constraints of TrainingWeights, as indices of Weights.Vertex.
+const (
+	Vertices = iota
+	TrainSeeds
+	EvalVertices
+	InEdges
+	numConstraints
+)
+
+// TrainingWeights returns the four constraints that distributed training wants balanced: vertices, training seeds,
+// validation + test vertices, in-edges. Memory 16 bytes a vertex.
+func TrainingWeights(g *graph.CSC, s graph.Split) (Weights, error) {
+	n := g.NumVertices()
+	w := Weights{Vertex: make([][]int32, numConstraints)}
+	for c := range w.Vertex {
+		w.Vertex[c] = make([]int32, n)
+	}
+	for v := range n {
+		degree := g.InDegree(graph.VertexID(v))
+		if degree > math.MaxInt32 {
+			return Weights{}, fmt.Errorf("vertex %d has %d in-edges; partitioning supports fewer than 2^31 a vertex", v, degree)
+		}
+		w.Vertex[Vertices][v], w.Vertex[InEdges][v] = 1, int32(degree)
+	}
+	for _, part := range []struct {
+		constraint int
+		name       string
+		ids        []graph.VertexID
+	}{{TrainSeeds, "train", s.Train}, {EvalVertices, "valid", s.Valid}, {EvalVertices, "test", s.Test}} {
+		for _, v := range part.ids {
+			if v < 0 || int(v) >= n {
+				return Weights{}, fmt.Errorf("%s split: vertex %d: %w (the graph has %d vertices)", part.name, v, graph.ErrVertexRange, n)
+			}
+			w.Vertex[part.constraint][v] = 1
+		}
+	}
+	return w, nil
+}
+
+// Options says how to partition. The zero value of a field means its default, except Parts, which has none.
+type Options struct {
+	Method    string    // for Run
+	Parts     int       // 1 to N
+	Seed      uint64    // random stream; 0 is a stream like any other
+	Imbalance []float32 // per constraint, the largest part may hold this many times the mean; nil means 1.05 each
+}
+
+// defaultImbalance leaves a margin to the limits of DefaultLimits: what is cut less because of looser balance does not
+// pay for the wait of the ranks that have less to do.
+const defaultImbalance = 1.05
+
+// Check returns every fault of a request to partition g, or nil. Methods call it first.
+func Check(g *graph.CSC, w Weights, o Options) error {
+	var faults []error
+	n := g.NumVertices()
+	switch {
+	case o.Parts < 1:
+		faults = append(faults, fmt.Errorf("cannot make %d parts; ask for at least 1", o.Parts))
+	case o.Parts > n:
+		faults = append(faults, fmt.Errorf("cannot make %d parts of %d vertices; ask for at most %d", o.Parts, n, n))
+	}
+	for c, weights := range w.Vertex {
+		if len(weights) != n {
+			faults = append(faults, fmt.Errorf("constraint %d has %d weights for %d vertices", c, len(weights), n))
+		} else if v := slices.IndexFunc(weights, negative); v >= 0 {
+			faults = append(faults, fmt.Errorf("constraint %d: vertex %d has weight %d; weights are 0 or more", c, v, weights[v]))
+		}
+	}
+	if w.Edge != nil && int64(len(w.Edge)) != g.NumEdges() {
+		faults = append(faults, fmt.Errorf("%d edge weights for %d edges", len(w.Edge), g.NumEdges()))
+	} else if e := slices.IndexFunc(w.Edge, func(x int32) bool { return x < 1 }); e >= 0 {
+		faults = append(faults, fmt.Errorf("edge %d has weight %d; weights are 1 or more", e, w.Edge[e]))
+	}
+	if o.Imbalance != nil && len(o.Imbalance) != len(w.Vertex) {
+		faults = append(faults, fmt.Errorf("%d imbalances for %d constraints", len(o.Imbalance), len(w.Vertex)))
+	}
+	for c, x := range o.Imbalance {
+		if !(x >= 1) {
+			faults = append(faults, fmt.Errorf("imbalance %g of constraint %d is below 1, which is perfect balance", x, c))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func negative(x int32) bool { return x < 0 }
+
+// Constraint is one thing to balance, as methods see it.
+type Constraint struct {
+	Weights []int32 // [N], not all zero
+	Total   int64   // their sum
+	Mean    float64 // Total / Parts
+	Limit   int64   // what one part may hold
+}
+
+// Constraints returns what w and o ask n vertices to be balanced in. Weights that are all zero are left out, since nothing
+// can be unbalanced in them; if none is left, vertices are counted. A limit is the allowed multiple of the mean, but never
+// below what whole numbers allow: the mean rounded up.
+func Constraints(n int, w Weights, o Options) []Constraint {
+	var list []Constraint
+	add := func(weights []int32, imbalance float64) {
+		var total int64
+		for _, x := range weights {
+			total += int64(x)
+		}
+		if total > 0 {
+			mean := float64(total) / float64(o.Parts)
+			list = append(list, Constraint{weights, total, mean, int64(max(imbalance*mean, math.Ceil(mean)))})
+		}
+	}
+	for c, weights := range w.Vertex {
+		imbalance := defaultImbalance
+		if o.Imbalance != nil {
+			imbalance = float64(o.Imbalance[c])
+		}
+		add(weights, imbalance)
+	}
+	if len(list) == 0 {
+		add(slices.Repeat([]int32{1}, n), defaultImbalance)
+	}
+	return list
+}
+
+// load is the state of a balanced assignment: what every part holds of every constraint.
+type load struct {
+	constraints []Constraint
+	sum         []int64 // part k holds sum[k*C+c] of constraint c of C
+}
+
+// newLoad returns the load of a partition where nothing is assigned yet.
+func newLoad(n int, w Weights, o Options) *load {
+	list := Constraints(n, w, o)
+	return &load{list, make([]int64, o.Parts*len(list))}
+}
+
+func (l *load) of(part int) []int64 {
+	n := len(l.constraints)
+	return l.sum[part*n : (part+1)*n]
+}
+
+// add puts v into part (times = 1) or takes it out (times = -1).
+func (l *load) add(v, part int, times int64) {
+	sum := l.of(part)
+	for c := range l.constraints {
+		sum[c] += times * int64(l.constraints[c].Weights[v])
+	}
+}
+
+// fullness is the largest share of its limit that a constraint v weighs in reaches in part once v is in it; above 1, it
+// is over a limit.
+func (l *load) fullness(v, part int) float64 {
+	sum, worst := l.of(part), 0.0
+	for i := range l.constraints {
+		c := &l.constraints[i]
+		if x := int64(c.Weights[v]); x > 0 {
+			worst = max(worst, float64(sum[i]+x)/float64(c.Limit))
+		}
+	}
+	return worst
+}

@@ -1,0 +1,168 @@
+package partition
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"halognn/src/graph"
+)
+
+// repairRounds bounds Repair; real graphs need one to five rounds.
+const repairRounds = 50
+
+// Repair moves vertices out of parts that exceed a limit of o, each to the part where it relieves most for the least loss of
+// cut, until every limit holds or no single move helps; then it returns how many moves it made. It also gives every
+// empty part a vertex. Multilevel and streaming methods miss limits by a few percent when there are several of them,
+// so a few moves suffice.
+//
+// What is relieved is the sum, over parts and constraints, of what lies above the limit in units of the mean: it falls
+// with each move, so two parts that exceed limits in different constraints trade vertices instead of blocking each other.
+//
+// Time O(M + N*P) a round, memory O(N).
+func Repair(g *graph.CSC, w Weights, o Options, part []int32) int {
+	l := newLoad(g.NumVertices(), w, o)
+	size := make([]int, o.Parts)
+	for v, k := range part {
+		l.add(v, int(k), 1)
+		size[k]++
+	}
+	moves := fillEmpty(g, l, part, size)
+	near := newNeighbours(o.Parts)
+	var candidates []move
+	for range repairRounds {
+		candidates = candidates[:0]
+		for v, k := range part {
+			if size[k] > 1 && l.excess(v, int(k)) {
+				if m, ok := bestMove(g, w, l, near, part, v); ok {
+					candidates = append(candidates, m)
+				}
+			}
+		}
+		slices.SortFunc(candidates, func(a, b move) int {
+			return cmp.Or(cmp.Compare(a.price, b.price), cmp.Compare(a.v, b.v))
+		})
+		before := moves
+		for _, m := range candidates {
+			from := part[m.v]
+			if size[from] > 1 && l.relief(int(m.v), int(from), int(m.to)) > 0 {
+				l.add(int(m.v), int(from), -1)
+				l.add(int(m.v), int(m.to), 1)
+				size[from]--
+				size[m.to]++
+				part[m.v] = m.to
+				moves++
+			}
+		}
+		if moves == before {
+			break
+		}
+	}
+	return moves
+}
+
+type move struct {
+	price float64 // cut lost per relief; negative where the cut improves
+	v, to int32
+}
+
+// bestMove returns the cheapest move of v that relieves.
+func bestMove(g *graph.CSC, w Weights, l *load, near *neighbours, part []int32, v int) (move, bool) {
+	near.count(g, w.Edge, part, v)
+	from := int(part[v])
+	best := move{price: math.Inf(1), v: int32(v), to: -1}
+	for k := range near.weight {
+		if k == from {
+			continue
+		}
+		relief := l.relief(v, from, k)
+		if relief <= 0 {
+			continue
+		}
+		if price := float64(near.weight[from]-near.weight[k]) / relief; price < best.price {
+			best.price, best.to = price, int32(k)
+		}
+	}
+	return best, best.to >= 0
+}
+
+// excess reports whether part exceeds a limit in a constraint that v weighs in.
+func (l *load) excess(v, part int) bool {
+	sum := l.of(part)
+	for i := range l.constraints {
+		if c := &l.constraints[i]; c.Weights[v] > 0 && sum[i] > c.Limit {
+			return true
+		}
+	}
+	return false
+}
+
+// relief returns how much less lies above limits, in means, if v moves.
+func (l *load) relief(v, from, to int) float64 {
+	a, b, total := l.of(from), l.of(to), 0.0
+	for i := range l.constraints {
+		c := &l.constraints[i]
+		x := int64(c.Weights[v])
+		less := max(a[i]-c.Limit, 0) - max(a[i]-x-c.Limit, 0)
+		more := max(b[i]+x-c.Limit, 0) - max(b[i]-c.Limit, 0)
+		total += float64(less-more) / c.Mean
+	}
+	return total
+}
+
+// fillEmpty gives each empty part the vertex of least in-degree of the largest part.
+func fillEmpty(g *graph.CSC, l *load, part []int32, size []int) int {
+	moves := 0
+	for k := range size {
+		if size[k] > 0 {
+			continue
+		}
+		largest := slices.Index(size, slices.Max(size))
+		pick := -1
+		for v, p := range part {
+			if int(p) == largest && (pick < 0 || g.InDegree(graph.VertexID(v)) < g.InDegree(graph.VertexID(pick))) {
+				pick = v
+			}
+		}
+		l.add(pick, largest, -1)
+		l.add(pick, k, 1)
+		part[pick] = int32(k)
+		size[largest]--
+		size[k]++
+		moves++
+	}
+	return moves
+}
+
+// neighbours sums the in-edges of one vertex by the part they come from.
+type neighbours struct {
+	weight []int64 // [P]
+	parts  []int32 // those with weight > 0, in first-seen order
+}
+
+func newNeighbours(parts int) *neighbours {
+	return &neighbours{weight: make([]int64, parts), parts: make([]int32, 0, parts)}
+}
+
+// count replaces the sums by those of v. Neighbours without a part (-1) and v itself do not count.
+func (s *neighbours) count(g *graph.CSC, edge []int32, part []int32, v int) {
+	for _, k := range s.parts {
+		s.weight[k] = 0
+	}
+	s.parts = s.parts[:0]
+	for e := g.Indptr[v]; e < g.Indptr[v+1]; e++ {
+		u := g.Indices[e]
+		k := part[u]
+		if k < 0 || int(u) == v {
+			continue
+		}
+		if s.weight[k] == 0 {
+			s.parts = append(s.parts, k)
+		}
+		if edge == nil {
+			s.weight[k]++
+		} else {
+			s.weight[k] += int64(edge[e])
+		}
+	}
+}

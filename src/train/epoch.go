@@ -1,0 +1,173 @@
+package train
+
+import (
+	"fmt"
+	"time"
+
+	"halognn/src/comm"
+	"halognn/src/mem"
+	"halognn/src/trace"
+)
+
+// endEpoch sums the epoch over the ranks: rows, phases, waiting. Collective.
+func (r *run) endEpoch(took time.Duration) error {
+	phases := r.clock.Take()
+	all, err := comm.Allgather(r.Comm, r.rows.Local, r.rows.Cached, r.rows.Peer, r.rows.Remote, r.rows.Served, r.rows.RowBytes)
+	if err != nil {
+		return err
+	}
+	var total [6]int64
+	for i, v := range all {
+		total[i%6] += v
+	}
+	rows := Rows{Local: total[0], CacheHits: total[1], Peer: total[2], Remote: total[3], RemoteBytes: total[5]}
+	if want := rows.Remote * int64(r.Shards.Meta.RowBytes()); total[3] != total[4] || total[5] != want {
+		return fmt.Errorf("traffic does not add up: %d rows asked for, %d served, %d bytes sent instead of %d; this is a bug in halognn",
+			total[3], total[4], total[5], want)
+	}
+	times, _, err := gathered(r.Comm, append(phases[:], r.waiting.Seconds()/took.Seconds())...)
+	if err != nil {
+		return err
+	}
+	ranks := float64(r.Comm.Size())
+	rec := epochRecord{
+		Kind: "epoch", Epoch: r.epoch, Seconds: took.Seconds(), Loss: r.loss / float64(r.seeds),
+		LR: r.o.Schedule.LR(r.epoch*r.steps()-1, r.o.Epochs*r.steps()), WaitFraction: times[trace.NumPhases] / ranks,
+		PhaseSeconds: map[string]float64{}, Rows: rows,
+	}
+	for p := range trace.NumPhases {
+		rec.PhaseSeconds[p.String()] = times[p] / ranks
+	}
+	r.add(&rec)
+	if r.log != nil {
+		r.log.Write(rec)
+	}
+	return nil
+}
+
+// add puts an epoch into the summary's sums, which summarise turns into means.
+func (r *run) add(e *epochRecord) {
+	s := &r.sum
+	s.Epochs++
+	s.TrainLoss = e.Loss
+	s.WaitFraction += e.WaitFraction
+	if s.PhaseSeconds == nil {
+		s.PhaseSeconds = map[string]float64{}
+	}
+	for p, t := range e.PhaseSeconds {
+		s.PhaseSeconds[p] += t
+	}
+	s.Local += e.Local
+	s.CacheHits += e.CacheHits
+	s.Peer += e.Peer
+	s.Remote += e.Remote
+	s.RemoteBytes += e.RemoteBytes
+}
+
+// summarise completes the summary after the final test. Collective.
+func (r *run) summarise(final *evaluation) error {
+	s, meta := &r.sum, r.Shards.Meta
+	digests, err := comm.AgreeSum(r.Comm, r.blocks)
+	if err != nil {
+		return err
+	}
+	n := int64(s.Epochs)
+	s.WaitFraction /= float64(n)
+	for p := range s.PhaseSeconds {
+		s.PhaseSeconds[p] /= float64(n)
+	}
+	s.Local, s.CacheHits, s.Peer, s.Remote, s.RemoteBytes = s.Local/n, s.CacheHits/n, s.Peer/n, s.Remote/n, s.RemoteBytes/n
+	if remote := s.CacheHits + s.Remote; remote > 0 {
+		s.HitRate = 1 - float64(s.Remote)/float64(remote)
+		s.BufferHitRate = float64(s.CacheHits) / float64(remote)
+	}
+	s.MetricName = r.metric
+	s.ValidMetric, s.ValidAccuracy, s.BestEpoch = r.best.valid.metric, r.best.valid.accuracy, r.best.epoch
+	s.TestMetric, s.TestAccuracy = final.test.metric, final.test.accuracy
+	s.MajorityAccuracy = r.majority()
+	s.StepsPerEpoch, s.EpochSeconds, s.RoundsPerStep = r.steps(), median(r.seconds), r.data.Rounds()*r.minibatches()
+	s.LossDigest, s.BlocksDigest = fmt.Sprintf("%016x", r.losses.Sum64()), fmt.Sprintf("%016x", digests)
+	s.Ranks, s.Parts, s.Nodes = r.Comm.Size(), meta.Parts, r.nodes
+	s.Device, s.Transport, s.Version = r.Device.Name(), r.Transport, r.Version
+	s.Allreduce = "mpi"
+	if r.gradients.Reproducible() {
+		s.Allreduce = "reproducible"
+	}
+	s.Graph = GraphSize{Vertices: int64(meta.Vertices), Edges: meta.Edges, Features: meta.Features, Classes: meta.Classes}
+	return r.summariseMemory()
+}
+
+// majority returns the share, in the test set, of the class most frequent in training.
+func (r *run) majority() *float64 {
+	labels := r.Shards.Labels()
+	if labels == nil {
+		return nil
+	}
+	count := make([]int, r.Shards.Meta.Classes)
+	for p := range r.Shards.Meta.Parts {
+		for _, v := range r.Shards.Train(p) {
+			if labels[v] >= 0 {
+				count[labels[v]]++
+			}
+		}
+	}
+	most := 0
+	for c, n := range count {
+		if n > count[most] {
+			most = c
+		}
+	}
+	right, n := 0, 0
+	for p := range r.Shards.Meta.Parts {
+		for _, v := range r.Shards.Test(p) {
+			if labels[v] >= 0 {
+				n++
+			}
+			if labels[v] == int32(most) {
+				right++
+			}
+		}
+	}
+	share := float64(right) / float64(max(1, n))
+	return &share
+}
+
+// summariseMemory reports the largest resident set, and what the memory of that rank is made of. Collective.
+func (r *run) summariseMemory() error {
+	peak, err := mem.PeakRSS()
+	if err != nil {
+		return err
+	}
+	items := r.memory()
+	values := make([]int64, 0, len(memoryItems)+1)
+	values = append(values, peak)
+	for _, name := range memoryItems {
+		values = append(values, items[name])
+	}
+	all, err := comm.Allgather(r.Comm, values...)
+	if err != nil {
+		return err
+	}
+	s := &r.sum
+	for at := 0; at < len(all); at += len(values) {
+		if all[at] > s.PeakRSSBytes {
+			s.PeakRSSBytes, s.Memory = all[at], map[string]int64{}
+			for i, name := range memoryItems {
+				s.Memory[name] = all[at+1+i]
+			}
+		}
+	}
+	return nil
+}
+
+// memoryItems are what a rank's memory is made of, in bytes, counted where it is allocated.
+var memoryItems = []string{"features", "topology", "off_heap", "heap"}
+
+// memory counts this rank's memory. Mapped files count by their length: how much of them is resident depends on what was read.
+func (s *session) memory() map[string]int64 {
+	items := map[string]int64{"off_heap": mem.PeakAllocated(), "heap": mem.HeapBytes(), "topology": s.Shards.MappedBytes()}
+	for _, table := range s.tables {
+		items["features"] += int64(len(table))
+	}
+	return items
+}

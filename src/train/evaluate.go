@@ -1,0 +1,119 @@
+package train
+
+import (
+	"context"
+	"time"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/parallel"
+)
+
+// evaluation is what the model is worth at one moment.
+type evaluation struct {
+	mode  string // "sampled" or "full"
+	valid quality
+	test  *quality // full only
+}
+
+func (e *evaluation) record(epoch int, took time.Duration) evalRecord {
+	rec := evalRecord{
+		Kind: "eval", Epoch: epoch, Seconds: took.Seconds(), Mode: e.mode,
+		ValidAccuracy: e.valid.accuracy, ValidMetric: e.valid.metric,
+	}
+	if e.test != nil {
+		rec.TestAccuracy, rec.TestMetric = &e.test.accuracy, &e.test.metric
+	}
+	return rec
+}
+
+// evaluate judges the model as it is on the validation vertices. Collective.
+func (s *session) evaluate(ctx context.Context, epoch int) (*evaluation, error) {
+	if s.o.EvalFull {
+		return s.evaluateFull(ctx)
+	}
+	var valid score
+	seeds := func(part int) []graph.VertexID { return s.Shards.Valid(part) }
+	err := s.sampled(ctx, epoch, seeds, func(m *parallel.Minibatch, logits compute.Matrix) error {
+		valid.add(s.metric, logits, m.Batch.Labels, m.Batch.Targets)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	q, err := valid.quality(s.Comm, s.metric)
+	return &evaluation{mode: "sampled", valid: q}, err
+}
+
+// sampled runs minibatches of the given vertices of own parts through the training pipeline, forward only, and hands every
+// minibatch with its logits (host memory, valid during the call) to each. Draws are keyed by part and chunk, so that they
+// do not depend on the number of ranks. Collective.
+func (s *session) sampled(ctx context.Context, epoch int, seeds func(part int) []graph.VertexID,
+	each func(m *parallel.Minibatch, logits compute.Matrix) error,
+) error {
+	most := 0
+	for p := s.first; p < s.last; p++ {
+		most = max(most, len(seeds(p)))
+	}
+	most, err := comm.AgreeMax(s.Comm, most)
+	if err != nil {
+		return err
+	}
+	size := s.streams.MaxPiece()
+	chunks := (most + size - 1) / size
+	var host []float32
+	defer func() { mem.Free(host) }()
+	admit := func(i int, m *parallel.Minibatch) {
+		part, chunk := s.first+i/chunks, i%chunks
+		all := seeds(part)
+		m.Key, m.Train = s.o.evalKey(epoch, part, chunk), false
+		m.SetSeeds(all[min(len(all), chunk*size):min(len(all), (chunk+1)*size)])
+		m.GlobalSeeds = len(m.Seeds)
+	}
+	consume := func(_ int, m *parallel.Minibatch) error {
+		logits, err := s.model.Forward(&m.Batch)
+		if err != nil {
+			return err
+		}
+		host = mem.Grow(host, len(logits.Data))
+		s.Device.Download(host, logits.Data)
+		return each(m, compute.Matrix{Rows: logits.Rows, Cols: logits.Cols, Data: host})
+	}
+	return s.pipe.Run(ctx, s.perRank*chunks, admit, consume)
+}
+
+// evaluateFull judges the model on validation and test vertices with all neighbours. Collective.
+func (s *session) evaluateFull(ctx context.Context) (*evaluation, error) {
+	logits, err := s.inferAll(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer mem.Free(logits)
+	e := &evaluation{mode: "full", test: new(quality)}
+	if e.valid, err = s.judge(logits, func(p int) []graph.VertexID { return s.Shards.Valid(p) }); err != nil {
+		return nil, err
+	}
+	*e.test, err = s.judge(logits, func(p int) []graph.VertexID { return s.Shards.Test(p) })
+	return e, err
+}
+
+// judge scores vertices of own parts by the logits [own, classes] of all own vertices, over all ranks.
+func (s *session) judge(logits []float32, vertices func(part int) []graph.VertexID) (quality, error) {
+	classes := s.Shards.Meta.Classes
+	first := int(s.Shards.Meta.Offsets[s.first])
+	var sum score
+	for p := s.first; p < s.last; p++ {
+		for _, v := range vertices(p) {
+			row := int(v) - first
+			one := compute.Matrix{Rows: 1, Cols: classes, Data: logits[row*classes : (row+1)*classes]}
+			if targets := s.Shards.Targets(); targets != nil {
+				sum.add(s.metric, one, nil, targets[int(v)*classes:(int(v)+1)*classes])
+			} else {
+				sum.add(s.metric, one, s.Shards.Labels()[v:v+1], nil)
+			}
+		}
+	}
+	return sum.quality(s.Comm, s.metric)
+}

@@ -1,0 +1,138 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"unsafe"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/nn"
+	"halognn/src/parallel"
+	"halognn/src/sample"
+)
+
+// chunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex has more neighbours.
+const chunkBytes = 32 << 20
+
+// inferAll computes the logits of all own vertices with all neighbours, layer by layer: layer l of every vertex before layer
+// l+1 of any, so that nothing is computed twice. It returns [own vertices, classes] in host memory outside the heap; the
+// caller frees it. Collective.
+//
+// Memory: two layers' rows of the own vertices, and what depth+1 chunks read. Source: layer-wise inference as in
+// GraphSAGE's and DGL's full-neighbour evaluation.
+func (s *session) inferAll(ctx context.Context) ([]float32, error) {
+	tables, cols, dtype := s.tables, s.Shards.Meta.Features, s.Shards.Meta.Type()
+	var rows []float32
+	for l := range s.o.Model.Layers {
+		next, err := s.inferLayer(ctx, l, tables, cols, dtype)
+		mem.Free(rows)
+		if err != nil {
+			return nil, fmt.Errorf("layer %d: %w", l, err)
+		}
+		_, cols = s.o.Model.Widths(l)
+		rows, dtype = next, compute.Float32
+		tables = s.ownTables(rows, cols)
+	}
+	return rows, nil
+}
+
+// ownTables cuts the rows [own, cols] into the tables of the own parts; all others are fetched.
+func (s *session) ownTables(rows []float32, cols int) [][]byte {
+	offsets := s.Shards.Meta.Offsets
+	tables := make([][]byte, s.Shards.Meta.Parts)
+	at := 0
+	for p := s.first; p < s.last; p++ {
+		n := int(offsets[p+1]-offsets[p]) * cols
+		if n > 0 {
+			tables[p] = unsafe.Slice((*byte)(unsafe.Pointer(&rows[at])), 4*n)
+		}
+		at += n
+	}
+	return tables
+}
+
+// inferLayer runs layer l over all own vertices, chunk by chunk, through a pipeline of its own.
+func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols int, dtype compute.DType) (out []float32, err error) {
+	chunks, most := s.chunks(cols * dtype.Size())
+	n, err := comm.AgreeMax(s.Comm, len(chunks)-1)
+	if err != nil {
+		return nil, err
+	}
+	fetch, err := s.newFetcher(tables, cols, dtype)
+	if err != nil {
+		return nil, err
+	}
+	fanouts := []int{sample.All}
+	if len(s.o.Fanouts) == 0 {
+		fanouts = nil
+	}
+	data, err := parallel.NewData(parallel.DataOptions{
+		Topology: s.topology, Fanouts: fanouts, MaxSeeds: max(1, most), Exchange: fetch.Exchange, Host: s.Host,
+		Needs: s.model.Needs(), Layers: 1, Cols: cols, Workers: s.Workers,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer data.Close()
+	slots := make([]*parallel.Minibatch, s.o.Depth+1)
+	for i := range slots {
+		slots[i] = new(parallel.Minibatch)
+	}
+	defer freeAll(slots)
+	pipe, err := s.newPipeline(slots, data)
+	if err != nil {
+		return nil, err
+	}
+	defer pipe.Close()
+
+	_, width := s.o.Model.Widths(l)
+	first := chunks[0]
+	out = mem.Make[float32](int(chunks[len(chunks)-1]-first) * width)
+	admit := func(i int, m *parallel.Minibatch) {
+		i = min(i, len(chunks)-1) // ranks with fewer chunks take part with empty ones
+		lo, hi := chunks[i], chunks[min(i+1, len(chunks)-1)]
+		m.Seeds = mem.Grow(m.Seeds, int(hi-lo))
+		for k := range m.Seeds {
+			m.Seeds[k] = lo + graph.VertexID(k)
+		}
+		m.Key, m.Train = s.o.evalKey(0, s.first, i), false
+	}
+	at := 0
+	consume := func(_ int, m *parallel.Minibatch) error {
+		b := &m.Batch
+		y, err := s.model.ForwardLayer(l, &nn.Input{Hop: b.Hops[0], X: b.X, Own: b.Own, Mean: b.Mean})
+		if err != nil {
+			return err
+		}
+		s.Device.Download(out[at:at+len(y.Data)], y.Data)
+		at += len(y.Data)
+		return nil
+	}
+	if err := pipe.Run(ctx, n, admit, consume); err != nil {
+		mem.Free(out)
+		return nil, err
+	}
+	return out, fetch.close()
+}
+
+// chunks cuts the own vertices so that the vertices of a chunk and their in-edges name at most chunkBytes of rows. It
+// returns the first vertex of every chunk, and where the last one ends, and the vertices of the largest.
+func (s *session) chunks(rowBytes int) (bounds []graph.VertexID, most int) {
+	offsets, indptr := s.Shards.Meta.Offsets, s.topology.Graph.Indptr
+	lo, end := offsets[s.first], offsets[s.last]
+	budget := int64(chunkBytes / rowBytes)
+	bounds = []graph.VertexID{graph.VertexID(lo)}
+	for lo < end {
+		hi := lo + 1
+		for hi < end && hi+1-lo+indptr[hi+1]-indptr[lo] <= budget {
+			hi++
+		}
+		most = max(most, int(hi-lo))
+		bounds = append(bounds, graph.VertexID(hi))
+		lo = hi
+	}
+	return bounds, most
+}

@@ -1,0 +1,76 @@
+// Package train runs a model over epochs: it opens this rank's parts, drives the pipeline of a strategy, computes and updates,
+// evaluates, infers, and writes what a run comes to.
+//
+//	shards ──> session: topology, tables, streams, model, optimiser, one pipeline
+//	             │
+//	             ├─ epoch: seeds of every step ──> pipeline ──> forward, loss, backward, gradient sum, update
+//	             ├─ evaluate: validation seeds through the same pipeline, or layer by layer over all vertices
+//	             └─ infer:   layer l of all own vertices, chunk by chunk; remote rows of layer l-1 by the same exchange
+//	                         [own, F] ──> [own, H] ──> ... ──> [own, C]        two layers in memory at a time
+//
+//	rank 0 ──> metrics.jsonl, summary.json, model.safetensors, predictions.npy
+//
+// Every rank runs the same code; what must agree (config, shards, numbers of steps) is compared before the first step.
+package train
+
+import (
+	"context"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/nn"
+	"halognn/src/sample"
+	"halognn/src/shard"
+)
+
+// Options say what is trained and how. All ranks must have the same.
+type Options struct {
+	Model         nn.Config // In, Out and Task are taken from the shards
+	Fanouts       []int     // seed hop first
+	Batch         int
+	GlobalBatch   bool // Batch counts the seeds of all streams
+	GlobalSeeds   bool // streams draw from the whole graph
+	StreamPerPart bool // a stream for every part instead of every rank
+
+	Epochs     int
+	Optimizer  nn.OptimizerOptions
+	Schedule   nn.Schedule // Every is set from StepEpochs
+	StepEpochs int
+	Seed       uint64
+	EvalEvery  int  // epochs; 0: after the last one only
+	EvalFull   bool // evaluate with all neighbours
+	Patience   int
+	Sum        comm.SumMode
+	Depth      int // minibatches in preparation while one trains
+}
+
+// Env is what a rank trains with.
+type Env struct {
+	Comm         comm.Comm
+	RanksPerNode int // pretended; 0: as launched
+	Shards       *shard.Shards
+	Device       compute.Device
+	Host         compute.Host
+	Workers      int                    // pool goroutines
+	OnWorker     func(worker int) error // pins a pool goroutine; may be nil
+	Dir          string                 // the run directory; only rank 0 writes
+	Progress     Progress               // rank 0 only; may be nil
+	Transport    string                 // for the summary
+	Version      string
+}
+
+// Progress is told how far a run is.
+type Progress interface {
+	Epoch(epoch, steps int)                // begins, from 1
+	Step(loss float64)                     // one more step is done
+	Evaluated(epoch int, line string)      // a validation is done
+	Note(ctx context.Context, line string) // something a user should know
+}
+
+// evalSalt keeps the random draws of evaluation apart from those of training.
+const evalSalt = 0x9E3779B97F4A7C15
+
+// evalKey names the draws of an evaluation minibatch. Its stream is the part, so results do not depend on the ranks.
+func (o *Options) evalKey(epoch, part, chunk int) sample.Key {
+	return sample.Key{Seed: o.Seed ^ evalSalt, Epoch: epoch, Step: chunk, Stream: part}
+}

@@ -1,0 +1,285 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/exchange"
+	"halognn/src/graph"
+	"halognn/src/nn"
+	"halognn/src/parallel"
+	"halognn/src/pipeline"
+	"halognn/src/sample"
+	"halognn/src/trace"
+)
+
+// session is what one rank has open during a run.
+type session struct {
+	Env
+	o      Options
+	metric string
+
+	perRank     int // parts of each rank
+	first, last int // own parts [first, last)
+	nodes       int
+	tables      [][]byte // [P] feature rows of the parts that can be read here
+	topology    *sample.Topology
+
+	model     *nn.Model
+	optimizer *nn.Optimizer
+	gradients *parallel.Gradients
+	streams   *sample.Streams
+
+	features *fetcher
+	data     *parallel.Data
+	slots    []*parallel.Minibatch
+	pipe     *pipeline.Pipeline[parallel.Minibatch]
+	clock    trace.Clock
+
+	closers []func() error
+}
+
+// open prepares everything that does not depend on the epoch. Collective.
+func open(env Env, o Options) (s *session, err error) {
+	meta := env.Shards.Meta
+	o.Model.In, o.Model.Out, o.Model.Task = meta.Features, meta.Classes, meta.Task
+	if o.Model.Kind == "mlp" {
+		o.Fanouts = nil
+	}
+	s = &session{Env: env, o: o, metric: metricName(meta.Task, meta.Classes)}
+	// What fails on one rank fails on all, here, so that no rank waits for another that has given up.
+	if err = agree(env.Comm, s.openLocal()); err != nil {
+		s.close()
+		return nil, err
+	}
+	if err = s.openShared(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// agree returns the first rank's error on every rank, nil if none has one: a collective end, which needs no abort.
+func agree(c comm.Comm, mine error) error {
+	text := ""
+	if mine != nil {
+		text = mine.Error()
+	}
+	all, err := comm.AllgatherBytes(c, []byte(text))
+	if err != nil {
+		return errors.Join(mine, err)
+	}
+	for r, t := range all {
+		switch {
+		case len(t) == 0:
+		case r == c.Rank():
+			return fmt.Errorf("rank %d: %w", r, mine)
+		default:
+			return fmt.Errorf("rank %d: %w", r, &peerError{string(t)})
+		}
+	}
+	return nil
+}
+
+// peerError is an error that another rank reports.
+type peerError struct{ text string }
+
+func (e *peerError) Error() string { return e.text }
+
+// openLocal does what needs no other rank.
+func (s *session) openLocal() error {
+	meta, c := s.Shards.Meta, s.Comm
+	var err error
+	if s.first, s.last, err = s.Shards.RankRange(c.Rank(), c.Size()); err != nil {
+		return err
+	}
+	s.perRank = s.last - s.first
+	if meta.Task == "none" {
+		return fmt.Errorf("%s: the graph has no labels, so there is nothing to train for; import it with labels", s.Shards.Dir)
+	}
+	if meta.Features == 0 {
+		return fmt.Errorf("%s: the graph has no features; a model needs at least one per vertex", s.Shards.Dir)
+	}
+	if err := s.o.Model.Check(); err != nil {
+		return err
+	}
+	s.topology = s.Shards.Topology()
+	if s.streams, err = s.newStreams(); err != nil {
+		return fmt.Errorf("%s: %w", s.Shards.Dir, err)
+	}
+	s.closers = append(s.closers, func() error { s.streams.Free(); return nil })
+	if s.model, err = nn.NewModel(s.Device, s.o.Model, s.o.Seed); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, func() error { s.model.Close(); return nil })
+	if s.optimizer, err = nn.NewOptimizer(s.Device, s.model.Params, s.o.Optimizer); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, func() error { s.optimizer.Close(); return nil })
+	s.o.Schedule.Every = s.o.StepEpochs * s.streams.Steps()
+	return s.o.Schedule.Check()
+}
+
+// newStreams orders the training seeds: a stream for every rank, or for every part.
+func (s *session) newStreams() (*sample.Streams, error) {
+	perStream := s.perRank
+	if s.o.StreamPerPart {
+		perStream = 1
+	}
+	var seeds [][]graph.VertexID
+	for p := 0; p < s.Shards.Meta.Parts; p += perStream {
+		var own []graph.VertexID
+		for q := p; q < p+perStream; q++ {
+			own = append(own, s.Shards.Train(q)...)
+		}
+		seeds = append(seeds, own)
+	}
+	so := sample.StreamOptions{Batch: s.o.Batch, Seed: s.o.Seed, Original: s.topology.Original}
+	if s.o.GlobalBatch {
+		so.Scope = sample.ScopeGlobal
+	}
+	if s.o.GlobalSeeds {
+		so.Seeds = sample.SeedsGlobal
+	}
+	return sample.NewStreams(seeds, so)
+}
+
+// openShared makes communicators and what stands on them. Errors here end the job.
+func (s *session) openShared() error {
+	if err := s.openTables(); err != nil {
+		return err
+	}
+	var err error
+	if s.gradients, err = parallel.NewGradients(s.Comm, s.model.Params, s.o.Model.Layers,
+		comm.SumOptions{Mode: s.o.Sum, Add: s.Host.AddInto}); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.gradients.Close)
+	meta := s.Shards.Meta
+	if s.features, err = s.newFetcher(s.tables, meta.Features, meta.Type()); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.features.close)
+	s.data, err = parallel.NewData(parallel.DataOptions{
+		Topology: s.topology, Fanouts: s.o.Fanouts, MaxSeeds: s.streams.MaxPiece(),
+		Exchange: s.features.Exchange, Host: s.Host, Needs: s.model.Needs(), Layers: s.o.Model.Layers, Cols: meta.Features,
+		Labels: s.Shards.Labels(), Targets: s.Shards.Targets(), Classes: meta.Classes,
+		Workers: s.Workers,
+	})
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, func() error { s.data.Close(); return nil })
+	s.slots = make([]*parallel.Minibatch, s.o.Depth+1)
+	for i := range s.slots {
+		s.slots[i] = new(parallel.Minibatch)
+	}
+	s.closers = append(s.closers, func() error { freeAll(s.slots); return nil })
+	if s.pipe, err = s.newPipeline(s.slots, s.data); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, func() error { s.pipe.Close(); return nil })
+	return nil
+}
+
+func freeAll(slots []*parallel.Minibatch) {
+	for _, m := range slots {
+		m.Free()
+	}
+}
+
+// newPipeline runs a strategy's stages and counts their time.
+func (s *session) newPipeline(slots []*parallel.Minibatch, d *parallel.Data) (*pipeline.Pipeline[parallel.Minibatch], error) {
+	return pipeline.New(slots, d.Stages(), pipeline.Options{
+		Depth: len(slots) - 1, Workers: s.Workers, OnWorker: s.OnWorker, Observe: s.observe,
+	})
+}
+
+// phaseOf says under which phase a stage is counted.
+var phaseOf = map[string]trace.Phase{
+	"sample": trace.Sample, "plan": trace.Plan, "counts": trace.Exchange, "ids": trace.Exchange, "rows": trace.Exchange,
+	"slice": trace.Gather, "assemble": trace.Gather,
+}
+
+func (s *session) observe(span pipeline.Span) { s.clock.Add(phaseOf[span.Stage], span.Took) }
+
+// fetcher is an exchange with the communicator it owns.
+type fetcher struct {
+	*exchange.Exchange
+	comm comm.Comm
+}
+
+// newFetcher makes the exchange of rows that lie in tables. Collective.
+func (s *session) newFetcher(tables [][]byte, cols int, dtype compute.DType) (*fetcher, error) {
+	c, err := s.Comm.Dup()
+	if err != nil {
+		return nil, err
+	}
+	x, err := exchange.New(c, exchange.Options{
+		Offsets: s.Shards.Meta.Offsets, Tables: tables, Cols: cols, Type: dtype, Host: s.Host,
+	})
+	return &fetcher{x, c}, err
+}
+
+func (f *fetcher) close() error { return f.comm.Free() }
+
+// openTables maps the feature rows of this rank's parts and of the parts of the ranks on its node: same-node rows are read
+// from memory and never travel.
+func (s *session) openTables() error {
+	node, err := comm.NodeOf(s.Comm, s.RanksPerNode)
+	if err != nil {
+		return err
+	}
+	here, err := comm.Allgather(node, s.Comm.Rank())
+	if err != nil {
+		return err
+	}
+	leaders, err := comm.AgreeSum(s.Comm, boolInt(node.Rank() == 0))
+	if err != nil {
+		return err
+	}
+	s.nodes = leaders
+	if err := node.Free(); err != nil {
+		return err
+	}
+	return agree(s.Comm, s.mapParts(here))
+}
+
+func (s *session) mapParts(ranks []int) error {
+	s.tables = make([][]byte, s.Shards.Meta.Parts)
+	for _, r := range ranks {
+		for p := r * s.perRank; p < (r+1)*s.perRank; p++ {
+			part, err := s.Shards.OpenPart(p)
+			if err != nil {
+				return err
+			}
+			s.closers = append(s.closers, part.Close)
+			s.tables[p] = part.Features
+		}
+	}
+	return nil
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// close gives everything back, last opened first. Collective once communicators have been made.
+func (s *session) close() error {
+	var err error
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		err = errors.Join(err, s.closers[i]())
+	}
+	s.closers = nil
+	return err
+}
+
+// steps returns the optimiser updates of an epoch, and minibatches the minibatches that this rank trains for each.
+func (s *session) steps() int { return s.streams.Steps() }
+func (s *session) minibatches() int {
+	return s.streams.Streams() / s.Comm.Size()
+}

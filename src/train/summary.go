@@ -1,0 +1,183 @@
+package train
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/google/renameio/v2"
+
+	"halognn/src/trace"
+)
+
+// Summary is what a run comes to: summary.json. docs/metrics.md defines every field.
+type Summary struct {
+	MetricName       string   `json:"metric_name"`
+	TestMetric       float64  `json:"test_metric"`
+	ValidMetric      float64  `json:"valid_metric"`
+	TestAccuracy     float64  `json:"test_accuracy"`
+	ValidAccuracy    float64  `json:"valid_accuracy"`
+	MajorityAccuracy *float64 `json:"majority_accuracy,omitempty"`
+	BestEpoch        int      `json:"best_epoch"`
+
+	Epochs        int     `json:"epochs"`
+	StepsPerEpoch int     `json:"steps_per_epoch"`
+	EpochSeconds  float64 `json:"epoch_seconds"`
+	TrainLoss     float64 `json:"train_loss"`
+	LossDigest    string  `json:"loss_digest"`
+	WeightsDigest string  `json:"weights_digest"`
+	BlocksDigest  string  `json:"blocks_digest"`
+
+	Rows
+	HitRate       float64 `json:"hit_rate"`
+	BufferHitRate float64 `json:"buffer_hit_rate"`
+	RoundsPerStep int     `json:"rounds_per_step"`
+
+	WaitFraction float64            `json:"wait_fraction"`
+	PhaseSeconds map[string]float64 `json:"phase_seconds"`
+	PeakRSSBytes int64              `json:"peak_rss_bytes"`
+	Memory       map[string]int64   `json:"memory"`
+
+	Ranks     int       `json:"ranks"`
+	Parts     int       `json:"parts"`
+	Nodes     int       `json:"nodes"`
+	Device    string    `json:"device"`
+	Transport string    `json:"transport"`
+	Allreduce string    `json:"allreduce"`
+	Version   string    `json:"version"`
+	Graph     GraphSize `json:"graph"`
+}
+
+// Rows counts feature rows by where they came from, per epoch, summed over ranks.
+type Rows struct {
+	Local       int64 `json:"local_rows"`
+	CacheHits   int64 `json:"cache_hits"`
+	Peer        int64 `json:"peer_rows"`
+	Remote      int64 `json:"remote_rows"`
+	RemoteBytes int64 `json:"remote_bytes"`
+}
+
+// GraphSize is the size of the trained graph.
+type GraphSize struct {
+	Vertices int64 `json:"vertices"`
+	Edges    int64 `json:"edges"`
+	Features int   `json:"features"`
+	Classes  int   `json:"classes"`
+}
+
+// stepRecord, epochRecord and evalRecord are the lines of metrics.jsonl.
+type stepRecord struct {
+	Kind        string  `json:"kind"`
+	Epoch       int     `json:"epoch"`
+	Step        int     `json:"step"`
+	Loss        float64 `json:"loss"`
+	LossBits    string  `json:"loss_bits"`
+	LR          float64 `json:"lr"`
+	Seeds       int     `json:"seeds"`
+	Accuracy    float64 `json:"accuracy"`
+	WaitSeconds float64 `json:"wait_seconds"`
+	Rows
+}
+
+type epochRecord struct {
+	Kind         string             `json:"kind"`
+	Epoch        int                `json:"epoch"`
+	Seconds      float64            `json:"seconds"`
+	Loss         float64            `json:"loss"`
+	LR           float64            `json:"lr"`
+	WaitFraction float64            `json:"wait_fraction"`
+	PhaseSeconds map[string]float64 `json:"phase_seconds"`
+	Rows
+}
+
+type evalRecord struct {
+	Kind          string   `json:"kind"`
+	Epoch         int      `json:"epoch"`
+	Seconds       float64  `json:"seconds"`
+	Mode          string   `json:"mode"`
+	ValidAccuracy float64  `json:"valid_accuracy"`
+	ValidMetric   float64  `json:"valid_metric"`
+	TestAccuracy  *float64 `json:"test_accuracy,omitempty"`
+	TestMetric    *float64 `json:"test_metric,omitempty"`
+}
+
+// Names in a run directory.
+const (
+	ConfigFile  = "config.yaml"
+	MetricsFile = "metrics.jsonl"
+	SummaryFile = "summary.json"
+	ModelFile   = "model.safetensors"
+)
+
+// ErrRunExists says that a run directory already holds a run.
+var ErrRunExists = errors.New("it already holds a run")
+
+// CreateRunDir makes the run directory and writes the resolved config into it. A directory that holds a run is refused,
+// so that no result is lost.
+func CreateRunDir(dir string, config []byte) error {
+	if _, err := os.Stat(filepath.Join(dir, ConfigFile)); err == nil {
+		return fmt.Errorf("run directory %s: %w; choose another run.dir or remove it", dir, ErrRunExists)
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	return writeFile(filepath.Join(dir, ConfigFile), config)
+}
+
+// writeFile replaces the file at path by data, whole or not at all.
+func writeFile(path string, data []byte) error {
+	if err := renameio.WriteFile(path, data, 0o666); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}
+
+func (s *Summary) write(dir string) error {
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("summary: %w", err)
+	}
+	return writeFile(filepath.Join(dir, SummaryFile), append(data, '\n'))
+}
+
+// Print writes the table at the end of a run.
+func (s *Summary) Print(w io.Writer) error {
+	percent := func(x float64) string { return strconv.FormatFloat(100*x, 'f', 2, 64) + " %" }
+	rows := [][]string{
+		{"result", ""},
+		{"test " + s.MetricName, percent(s.TestMetric)},
+		{"valid " + s.MetricName + fmt.Sprintf(" (epoch %d)", s.BestEpoch), percent(s.ValidMetric)},
+	}
+	if s.MajorityAccuracy != nil {
+		rows = append(rows, []string{"majority class", percent(*s.MajorityAccuracy)})
+	}
+	rows = append(rows, [][]string{
+		{"train loss (last epoch)", fmt.Sprintf("%.4f", s.TrainLoss)},
+		{"loss digest", s.LossDigest},
+		{"", ""},
+		{"traffic per epoch, all ranks", "rows"},
+		{"local", strconv.FormatInt(s.Local, 10)},
+		{"peer (same node)", strconv.FormatInt(s.Peer, 10)},
+		{"remote", strconv.FormatInt(s.Remote, 10)},
+		{"remote, MB", fmt.Sprintf("%.1f", float64(s.RemoteBytes)/1e6)},
+		{"hit rate", percent(s.HitRate)},
+		{"", ""},
+		{"time per epoch, mean of ranks", "s"},
+	}...)
+	for p := range trace.NumPhases {
+		rows = append(rows, []string{p.String(), fmt.Sprintf("%.3f", s.PhaseSeconds[p.String()])})
+	}
+	rows = append(rows, [][]string{
+		{"epoch", fmt.Sprintf("%.3f", s.EpochSeconds)},
+		{"waited for minibatches", percent(s.WaitFraction)},
+		{"peak memory of a rank, MB", fmt.Sprintf("%.0f", float64(s.PeakRSSBytes)/1e6)},
+	}...)
+	if _, err := fmt.Fprintf(w, "\n%d ranks on %d nodes, %s, %s\n", s.Ranks, s.Nodes, s.Transport, s.Device); err != nil {
+		return err
+	}
+	return trace.Table(w, rows)
+}

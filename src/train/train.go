@@ -1,0 +1,316 @@
+package train
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"halognn/src/comm"
+	"halognn/src/exchange"
+	"halognn/src/mem"
+	"halognn/src/nn"
+	"halognn/src/parallel"
+	"halognn/src/sample"
+	"halognn/src/trace"
+)
+
+// ErrDiverged is wrapped by the error about a loss that is not a number any more.
+var ErrDiverged = errors.New("training has diverged")
+
+// run is the state of a training run.
+type run struct {
+	*session
+	log     *trace.Log     // rank 0
+	losses  *xxhash.Digest // of every step's loss bits
+	blocks  uint64         // sum of this rank's minibatch digests
+	seconds []float64      // of every epoch
+	best    best
+	sum     Summary
+
+	// Of the epoch under way.
+	epoch   int
+	loss    float64 // sum over steps of the global loss, weighted by seeds
+	seeds   int
+	rows    exchange.Counters
+	waiting time.Duration
+}
+
+// best is the model of the best validation so far.
+type best struct {
+	epoch   int // from 1; 0 before the first validation
+	valid   quality
+	weights []float32
+	since   int // validations since
+}
+
+// Run trains and returns the summary, the same on every rank. Collective. On an error other ranks may still be waiting,
+// unless the error was agreed on by all (Agreed): the caller then ends the job.
+func Run(ctx context.Context, env Env, o Options) (*Summary, error) {
+	s, err := open(env, o)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{session: s, losses: xxhash.New()}
+	if err := r.run(ctx); err != nil {
+		return nil, err
+	}
+	return &r.sum, s.close()
+}
+
+func (r *run) run(ctx context.Context) error {
+	if err := r.start(ctx); err != nil {
+		return err
+	}
+	for epoch := 1; epoch <= r.o.Epochs; epoch++ {
+		if err := r.trainEpoch(ctx, epoch); err != nil {
+			return fmt.Errorf("epoch %d: %w", epoch, err)
+		}
+		stop, err := r.validate(ctx, epoch)
+		if err != nil {
+			return fmt.Errorf("evaluation after epoch %d: %w", epoch, err)
+		}
+		if stop {
+			break
+		}
+	}
+	return r.finish(ctx)
+}
+
+// start opens the log and says what a user should know before the first step.
+func (r *run) start(ctx context.Context) error {
+	var err error
+	if r.Comm.Rank() == 0 {
+		r.log, err = trace.CreateLog(filepath.Join(r.Dir, MetricsFile))
+	}
+	if err := agree(r.Comm, err); err != nil {
+		return err
+	}
+	r.best.weights = mem.Make[float32](r.model.Params.Len())
+	r.closers = append(r.closers, func() error { mem.Free(r.best.weights); return nil })
+	if r.Progress == nil {
+		return nil
+	}
+	if w := r.streams.Warning(); w != "" {
+		r.Progress.Note(ctx, w)
+	}
+	if !r.gradients.Reproducible() {
+		r.Progress.Note(ctx, "gradients are summed by the MPI library: the last bits of the loss may differ between MPIs and numbers of ranks")
+	}
+	return nil
+}
+
+// trainEpoch passes once over the training seeds.
+func (r *run) trainEpoch(ctx context.Context, epoch int) error {
+	if err := mem.CheckSizes(); err != nil {
+		return err
+	}
+	r.epoch, r.loss, r.seeds, r.rows, r.waiting = epoch, 0, 0, exchange.Counters{}, 0
+	if r.Progress != nil {
+		r.Progress.Epoch(epoch, r.steps())
+	}
+	r.clock.Take()
+	begin := time.Now()
+	err := r.pipe.Run(ctx, r.steps()*r.minibatches(), r.admit, r.train)
+	if err != nil {
+		return err
+	}
+	took := time.Since(begin)
+	r.seconds = append(r.seconds, took.Seconds())
+	return r.endEpoch(took)
+}
+
+// admit gives item i its seeds: the minibatches of a step follow each other.
+func (r *run) admit(i int, m *parallel.Minibatch) {
+	step, stream := i/r.minibatches(), r.Comm.Rank()*r.minibatches()+i%r.minibatches()
+	m.Key = sample.Key{Seed: r.o.Seed, Epoch: r.epoch, Step: step, Stream: stream}
+	m.GlobalSeeds, m.Train = r.streams.GlobalSeeds(step), true
+	m.Seeds = r.streams.Piece(r.epoch, step, stream, mem.Grow(m.Seeds, r.streams.MaxPiece()))
+}
+
+// train is one minibatch of a step; the last one of the step updates the weights.
+func (r *run) train(i int, m *parallel.Minibatch) error {
+	step, last := i/r.minibatches(), i%r.minibatches() == r.minibatches()-1
+	r.waiting += r.pipe.Waited()
+	r.clock.Add(trace.Wait, r.pipe.Waited())
+	if err := r.count(m); err != nil {
+		return fmt.Errorf("step %d: %w", step, err)
+	}
+	begin := time.Now()
+	logits, err := r.model.Forward(&m.Batch)
+	if err != nil {
+		return err
+	}
+	_, dlogits := r.model.Loss(&m.Batch, logits)
+	r.clock.Since(trace.Forward, begin)
+	begin = time.Now()
+	if !last {
+		r.model.Backward(dlogits, nil)
+		r.gradients.Hold()
+		r.clock.Since(trace.Backward, begin)
+		return r.Device.Sync()
+	}
+	r.model.Backward(dlogits, r.gradients.Start)
+	r.clock.Since(trace.Backward, begin)
+	return r.update(step, m)
+}
+
+// count adds the rows of a minibatch and checks that they add up.
+func (r *run) count(m *parallel.Minibatch) error {
+	c := m.Fetch.Counters
+	if c.Frontier != c.Local+c.Cached+c.Peer+c.Remote || c.Frontier != int64(len(m.Sampled.Frontier)) {
+		return fmt.Errorf("rows do not add up: frontier %d, local %d, cached %d, peer %d, remote %d; this is a bug in halognn",
+			len(m.Sampled.Frontier), c.Local, c.Cached, c.Peer, c.Remote)
+	}
+	r.rows.Add(c)
+	r.blocks += m.Digest
+	return nil
+}
+
+// update sums the gradients over the ranks and makes the optimiser's step.
+func (r *run) update(step int, m *parallel.Minibatch) error {
+	begin := time.Now()
+	if err := r.gradients.Wait(); err != nil {
+		return err
+	}
+	r.clock.Since(trace.Sync, begin)
+	stats := r.model.Params.Stats()
+	if math.IsNaN(stats.Loss) || math.IsInf(stats.Loss, 0) {
+		return fmt.Errorf("step %d: the loss is %v: %w; lower train.lr, add warm-up, or check the features' scale", step, stats.Loss, ErrDiverged)
+	}
+	begin = time.Now()
+	lr := r.o.Schedule.LR((r.epoch-1)*r.steps()+step, r.o.Epochs*r.steps())
+	r.optimizer.Update(lr)
+	if err := r.Device.Sync(); err != nil {
+		return err
+	}
+	r.clock.Since(trace.Update, begin)
+	r.record(step, lr, stats, m)
+	return nil
+}
+
+// record notes the step's global loss, which is the same on every rank.
+func (r *run) record(step int, lr float64, stats nn.Stats, m *parallel.Minibatch) {
+	bits := math.Float32bits(float32(stats.Loss))
+	var raw [4]byte
+	binary.LittleEndian.PutUint32(raw[:], bits)
+	r.losses.Write(raw[:])
+	r.loss += stats.Loss * float64(m.GlobalSeeds)
+	r.seeds += m.GlobalSeeds
+	if r.log == nil {
+		return
+	}
+	c := m.Fetch.Counters
+	r.log.Write(stepRecord{
+		Kind: "step", Epoch: r.epoch, Step: step, Loss: stats.Loss, LossBits: fmt.Sprintf("%08x", bits), LR: lr,
+		Seeds: m.GlobalSeeds, Accuracy: r.share(stats.Counts), WaitSeconds: r.pipe.Waited().Seconds(),
+		Rows: Rows{Local: c.Local, CacheHits: c.Cached, Peer: c.Peer, Remote: c.Remote, RemoteBytes: c.Remote * int64(r.Shards.Meta.RowBytes())},
+	})
+	if r.Progress != nil {
+		r.Progress.Step(stats.Loss)
+	}
+}
+
+// share is the accuracy of a step's predictions; for several labels a vertex, micro-F1.
+func (r *run) share(c nn.Counts) float64 {
+	if r.metric == MicroF1 {
+		return c.MicroF1()
+	}
+	return c.Accuracy()
+}
+
+// validate evaluates when it is due, keeps the best weights, and says whether patience has run out.
+func (r *run) validate(ctx context.Context, epoch int) (stop bool, err error) {
+	due := epoch == r.o.Epochs || r.o.EvalEvery > 0 && epoch%r.o.EvalEvery == 0
+	if !due {
+		return false, nil
+	}
+	begin := time.Now()
+	e, err := r.evaluate(ctx, epoch)
+	if err != nil {
+		return false, err
+	}
+	if r.best.epoch == 0 || e.valid.metric > r.best.valid.metric {
+		r.best.epoch, r.best.valid, r.best.since = epoch, e.valid, 0
+		r.Device.Download(r.best.weights, r.model.Params.Values)
+	} else {
+		r.best.since++
+	}
+	if r.log != nil {
+		r.log.Write(e.record(epoch, time.Since(begin)))
+		r.log.Flush()
+	}
+	if r.Progress != nil {
+		r.Progress.Evaluated(epoch, fmt.Sprintf("loss %.4f  valid %s %.2f %%  %.2f s", r.loss/float64(max(1, r.seeds)), r.metric, 100*e.valid.metric, r.seconds[epoch-1]))
+	}
+	return r.o.Patience > 0 && r.best.since >= r.o.Patience, nil
+}
+
+// digest returns the XXH64 of the trained weights' bits, tensor after tensor.
+func (r *run) digest() string {
+	h := xxhash.New()
+	for _, t := range r.model.Params.Tensors(r.model.Params.Values) {
+		for _, x := range t.Data {
+			var raw [4]byte
+			binary.LittleEndian.PutUint32(raw[:], math.Float32bits(x))
+			h.Write(raw[:])
+		}
+	}
+	return fmt.Sprintf("%016x", h.Sum64())
+}
+
+// finish tests the best model on all vertices and writes model and summary.
+func (r *run) finish(ctx context.Context) error {
+	weights := r.digest() // of the last step, before the best ones take their place
+	r.Device.Upload(r.model.Params.Values, r.best.weights)
+	scores, err := r.evaluateFull(ctx)
+	if err != nil {
+		return fmt.Errorf("final test: %w", err)
+	}
+	r.sum.WeightsDigest = weights
+	if err := r.summarise(scores); err != nil {
+		return err
+	}
+	if r.log == nil {
+		return agree(r.Comm, nil)
+	}
+	err = nn.WriteSafetensors(filepath.Join(r.Dir, ModelFile), r.model.Params.Tensors(r.model.Params.Values), r.modelMetadata())
+	return agree(r.Comm, errors.Join(err, r.log.Close(), r.sum.write(r.Dir)))
+}
+
+// modelMetadata says in the model file how to build the model that reads it.
+func (r *run) modelMetadata() map[string]string {
+	c := r.o.Model
+	return map[string]string{
+		"kind": c.Kind, "layers": fmt.Sprint(c.Layers), "in": fmt.Sprint(c.In), "hidden": fmt.Sprint(c.Hidden), "out": fmt.Sprint(c.Out),
+		"norm": c.Norm, "task": c.Task, "fanouts": fmt.Sprint(r.o.Fanouts), "epoch": fmt.Sprint(r.best.epoch), "version": r.Version,
+	}
+}
+
+// median returns the middle value, the mean of the middle two if there are two.
+func median(x []float64) float64 {
+	s := slices.Sorted(slices.Values(x))
+	n := len(s)
+	return (s[(n-1)/2] + s[n/2]) / 2
+}
+
+// gathered sums values over ranks, and also returns their largest. Collective.
+func gathered(c comm.Comm, values ...float64) (sums, most []float64, err error) {
+	all, err := comm.Allgather(c, values...)
+	if err != nil {
+		return nil, nil, err
+	}
+	sums, most = make([]float64, len(values)), slices.Clone(all[:len(values)])
+	for i, v := range all {
+		k := i % len(values)
+		sums[k] += v
+		most[k] = max(most[k], v)
+	}
+	return sums, most, nil
+}

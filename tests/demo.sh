@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# demo.sh DIR: what `make run` shows: a graph generated, partitioned 4 ways, and a model trained on 4 ranks.
+# Needs bin/halognn and the environment of env.sh.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+dir=${1:?usage: demo.sh DIR}
+step() { printf '\n$ %s\n' "$*"; "$@"; }
+progress=lines; [ -t 1 ] && progress=bar
+if [ ! -f "$dir/data/meta.json" ]; then
+  step bin/halognn generate --kind sbm --preset arxiv --scale 0.3 --seed 1 --out "$dir/data"
+fi
+if [ ! -f "$dir/parts/meta.json" ]; then
+  step bin/halognn partition --data "$dir/data" --parts 4 --method metis --seed 1 --out "$dir/parts"
+fi
+step "$HALOGNN_MPIRUN" -np 4 bin/halognn train --config inputs/demo.yaml \
+  --set data.parts="$dir/parts" --set run.dir="$dir/sage" --set run.progress=$progress
