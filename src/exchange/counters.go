@@ -1,0 +1,34 @@
+package exchange
+
+// Counters say what one plan, or many, cost. Rows are vertices of the frontier unless said otherwise:
+//
+//	Frontier = Local + Cached + Peer + Remote              (ALGORITHMS 7.2)
+//	sum over ranks of Remote = sum over ranks of Served
+//	sum over ranks of RowBytes = sum over ranks of Remote x bytes of a row
+//
+// Bytes are what this rank handed to the transport to send, counted from the sizes given to it.
+type Counters struct {
+	Frontier int64 // vertices whose rows are needed
+	Local    int64 // in this rank's own parts
+	Cached   int64 // in the cache
+	Peer     int64 // in parts of peers, read from shared memory
+	Remote   int64 // requested from their owners
+	Served   int64 // rows that this rank sent to others
+
+	CountBytes int64 // counts sent, one for each rank
+	IDBytes    int64 // ids sent
+	RowBytes   int64 // rows sent
+}
+
+// Add adds o to c.
+func (c *Counters) Add(o Counters) {
+	c.Frontier += o.Frontier
+	c.Local += o.Local
+	c.Cached += o.Cached
+	c.Peer += o.Peer
+	c.Remote += o.Remote
+	c.Served += o.Served
+	c.CountBytes += o.CountBytes
+	c.IDBytes += o.IDBytes
+	c.RowBytes += o.RowBytes
+}

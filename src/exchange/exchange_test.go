@@ -1,0 +1,448 @@
+package exchange
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/pipeline"
+)
+
+// TestEveryRowArrives fetches random frontiers on random layouts and compares every row, every counter, and the bytes
+// that the transport saw.
+func TestEveryRowArrives(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	for _, c := range []struct {
+		name                    string
+		ranks, perRank, perNode int
+		vertices, cols          int
+		dtype                   compute.DType
+	}{
+		{"one rank", 1, 1, 1, 200, 5, compute.Float32},
+		{"one rank, many parts", 1, 7, 1, 200, 5, compute.Float32},
+		{"two ranks", 2, 1, 1, 200, 16, compute.Float32},
+		{"parts on three ranks", 3, 4, 1, 500, 7, compute.Float16},
+		{"one column of halves", 4, 2, 1, 300, 1, compute.Float16},
+		{"five ranks, few vertices: empty parts and ranks", 5, 2, 1, 6, 3, compute.Float32},
+		{"no vertices", 3, 1, 1, 0, 3, compute.Float32},
+		{"two nodes of two", 4, 1, 2, 400, 9, compute.Float32},
+		{"nodes of two and one", 5, 3, 2, 400, 9, compute.Float16},
+		{"all on one node", 3, 2, 3, 300, 4, compute.Float32},
+		{"a hundred parts a rank", 2, 100, 1, 5000, 2, compute.Float32},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Logf("seed %d", seed)
+			l := newLayout(rand.New(rand.NewPCG(seed, 0)), c.ranks, c.perRank, c.perNode, c.vertices, c.cols, c.dtype)
+			totals := make([]Counters, c.ranks)
+			err := comm.RunWorld(c.ranks, func(world comm.Comm) error {
+				rank := world.Rank()
+				rng := rand.New(rand.NewPCG(seed, uint64(rank)+1))
+				transport := &tally{Comm: world}
+				x, err := New(transport, l.options(rank))
+				if err != nil {
+					return err
+				}
+				own := func(v graph.VertexID) bool { return l.owner(v) == rank }
+				foreign := func(v graph.VertexID) bool { return !own(v) }
+				every := func(graph.VertexID) bool { return true }
+				var p Plan // reused: frontiers shrink and grow
+				defer p.Free()
+				for _, f := range []struct {
+					keep  func(graph.VertexID) bool
+					share float64
+				}{{every, 0.5}, {every, 0}, {own, 1}, {foreign, 1}, {foreign, 0.1}, {every, 1}, {every, rng.Float64()}} {
+					ids := l.frontier(rng, f.share, f.keep)
+					if err := fetch(x, &p, ids); err != nil {
+						return err
+					}
+					if err := l.check(&p, rank, ids, uncached); err != nil {
+						return err
+					}
+					totals[rank].Add(p.Counters)
+				}
+				if got := x.Totals(); got != totals[rank] {
+					return fmt.Errorf("totals %+v, but the plans add up to %+v", got, totals[rank])
+				}
+				if seen := [3]int64{totals[rank].CountBytes, totals[rank].IDBytes, totals[rank].RowBytes}; seen != transport.sent {
+					return fmt.Errorf("counted %v bytes of counts, ids and rows; the transport was given %v", seen, transport.sent)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var sum Counters
+			for _, c := range totals {
+				sum.Add(c)
+			}
+			if sum.Remote != sum.Served || sum.RowBytes != sum.Remote*int64(c.cols*c.dtype.Size()) || sum.IDBytes != 4*sum.Remote {
+				t.Errorf("over all ranks %+v", sum)
+			}
+			if (c.perNode >= c.ranks || c.vertices == 0) != (sum.Remote == 0) {
+				t.Errorf("%d remote rows", sum.Remote)
+			}
+		})
+	}
+}
+
+// minibatch is an item of the pipeline: a frontier and its plan.
+type minibatch struct {
+	ids  []graph.VertexID
+	plan Plan
+}
+
+// TestPlansInFlight runs the stages as training does: many plans at once, started in the pipeline's order, at random
+// speeds, on one communicator.
+func TestPlansInFlight(t *testing.T) {
+	const ranks, steps = 3, 20
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	l := newLayout(rand.New(rand.NewPCG(seed, 0)), ranks, 2, 1, 300, 6, compute.Float16)
+	for _, depth := range []int{0, 1, 2, 3, 10} {
+		t.Run(fmt.Sprintf("depth=%d", depth), func(t *testing.T) {
+			before := mem.Allocated()
+			err := comm.RunWorld(ranks, func(world comm.Comm) error {
+				rank := world.Rank()
+				x, err := New(world, l.options(rank))
+				if err != nil {
+					return err
+				}
+				items := make([]*minibatch, depth+1)
+				for k := range items {
+					items[k] = &minibatch{}
+					defer func() { items[k].plan.Free() }()
+				}
+				p, err := pipeline.New(items, stages(x), pipeline.Options{Depth: depth, Workers: 2})
+				if err != nil {
+					return err
+				}
+				defer p.Close()
+				draw := func(step int, m *minibatch) {
+					rng := rand.New(rand.NewPCG(seed, uint64(1000*rank+step)))
+					m.ids = l.frontier(rng, rng.Float64(), func(graph.VertexID) bool { return true })
+				}
+				return p.Run(context.Background(), steps, draw, func(step int, m *minibatch) error {
+					time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
+					return l.check(&m.plan, rank, m.ids, uncached)
+				})
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			if after := mem.Allocated(); after != before {
+				t.Errorf("%d bytes were not given back", after-before)
+			}
+		})
+	}
+}
+
+func stages(x *Exchange) []pipeline.Stage[minibatch] {
+	return []pipeline.Stage[minibatch]{
+		{Name: "plan", Local: func(m *minibatch) error { return x.Plan(&m.plan, m.ids) }},
+		{
+			Name:   "counts",
+			Start:  func(m *minibatch) (pipeline.Request, error) { return x.StartCounts(&m.plan), nil },
+			Finish: func(m *minibatch) error { return x.FinishCounts(&m.plan) },
+		},
+		{Name: "ids", Start: func(m *minibatch) (pipeline.Request, error) { return x.StartIDs(&m.plan), nil }},
+		{Name: "slice", Local: func(m *minibatch) error { return x.SliceRows(&m.plan) }},
+		{Name: "rows", Start: func(m *minibatch) (pipeline.Request, error) { return x.StartRows(&m.plan), nil }},
+	}
+}
+
+// rows is a cache of the rows of some vertices.
+type rows struct {
+	slot  map[graph.VertexID]int
+	table []byte
+}
+
+func (r *rows) Row(v graph.VertexID) int {
+	if slot, ok := r.slot[v]; ok {
+		return slot
+	}
+	return -1
+}
+
+func (r *rows) Table() []byte { return r.table }
+
+func TestCachedRowsAreNotFetched(t *testing.T) {
+	const ranks = 3
+	l := newLayout(rand.New(rand.NewPCG(3, 0)), ranks, 2, 1, 300, 4, compute.Float32)
+	err := comm.RunWorld(ranks, func(world comm.Comm) error {
+		rank := world.Rank()
+		rng := rand.New(rand.NewPCG(3, uint64(rank)+1))
+		cache := &rows{slot: map[graph.VertexID]int{}}
+		for _, v := range l.frontier(rng, 0.3, func(graph.VertexID) bool { return true }) {
+			cache.slot[v] = len(cache.slot)
+			cache.table = append(cache.table, l.row(int64(v))...)
+		}
+		o := l.options(rank)
+		o.Cache = cache
+		x, err := New(world, o)
+		if err != nil {
+			return err
+		}
+		var p Plan
+		defer p.Free()
+		for range 3 {
+			ids := l.frontier(rng, 0.7, func(graph.VertexID) bool { return true })
+			if err := fetch(x, &p, ids); err != nil {
+				return err
+			}
+			if err := l.check(&p, rank, ids, func(v graph.VertexID) bool { return cache.Row(v) >= 0 }); err != nil {
+				return err
+			}
+			if p.Cached == 0 || p.Remote == 0 {
+				return fmt.Errorf("%+v tests nothing", p.Counters)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOnePlanServesExchangesOfOtherShapes: layer-wise inference uses one plan for matrices of different widths.
+func TestOnePlanServesExchangesOfOtherShapes(t *testing.T) {
+	const ranks = 2
+	rng := rand.New(rand.NewPCG(4, 0))
+	layouts := []*layout{
+		newLayout(rng, ranks, 3, 1, 100, 8, compute.Float32), newLayout(rng, ranks, 1, 1, 60, 2, compute.Float16),
+		newLayout(rng, ranks, 5, 1, 200, 11, compute.Float32),
+	}
+	err := comm.RunWorld(ranks, func(world comm.Comm) error {
+		var p Plan
+		defer p.Free()
+		for k, l := range layouts {
+			x, err := New(world, l.options(world.Rank()))
+			if err != nil {
+				return err
+			}
+			ids := l.frontier(rand.New(rand.NewPCG(uint64(k), uint64(world.Rank()))), 0.8, func(graph.VertexID) bool { return true })
+			if err := errors.Join(fetch(x, &p, ids), l.check(&p, world.Rank(), ids, uncached)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDamagedRequestNamesBothRanks: what a peer with other parts, or damaged memory, would ask for is an error, not a crash.
+func TestDamagedRequestNamesBothRanks(t *testing.T) {
+	l := newLayout(rand.New(rand.NewPCG(5, 0)), 2, 3, 1, 50, 4, compute.Float32)
+	rows := l.offsets[3]
+	for _, c := range []struct {
+		name     string
+		rowBytes int // of the collective that is damaged
+		value    int64
+		want     string
+	}{
+		{"id one too large", idBytes, rows, fmt.Sprintf("rank 1 wants row %d of rank 0, which has %d", rows, rows)},
+		{"id negative", idBytes, -1, "rank 1 wants row -1 of rank 0"},
+		{"id smallest", idBytes, -1 << 31, "rank 1 wants row -2147483648 of rank 0"},
+		{"count negative", countBytes, -1, "rank 1 wants -1 rows of rank 0"},
+		{"count too large", countBytes, rows + 1, fmt.Sprintf("rank 1 wants %d rows of rank 0, which has %d", rows+1, rows)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := comm.RunWorld(2, func(world comm.Comm) error {
+				transport := &tally{Comm: world}
+				if world.Rank() == 1 {
+					transport.damage = func(rowBytes int, send []byte) {
+						switch {
+						case rowBytes != c.rowBytes:
+						case rowBytes == idBytes:
+							binary.LittleEndian.PutUint32(send[4:], uint32(c.value)) // the second id
+						default:
+							binary.LittleEndian.PutUint64(send, uint64(c.value)) // the count for rank 0
+						}
+					}
+				}
+				o := l.options(world.Rank())
+				o.Cols, o.Type = 4, compute.Float32
+				x, err := New(transport, o)
+				if err != nil {
+					return err
+				}
+				var p Plan
+				defer p.Free()
+				ids := l.frontier(rand.New(rand.NewPCG(6, 0)), 1, func(v graph.VertexID) bool { return l.owner(v) != world.Rank() })
+				return fetch(x, &p, ids)
+			})
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "same parts") {
+				t.Errorf("got %v\nwant %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestUnknownVertexIsAnError(t *testing.T) {
+	l := newLayout(rand.New(rand.NewPCG(7, 0)), 1, 2, 1, 50, 4, compute.Float32)
+	err := comm.RunWorld(1, func(world comm.Comm) error {
+		x, err := New(world, l.options(0))
+		if err != nil {
+			return err
+		}
+		for _, v := range []graph.VertexID{50, -1} {
+			var p Plan
+			if err := x.Plan(&p, []graph.VertexID{0, v}); !errors.Is(err, graph.ErrVertexRange) || !strings.Contains(err.Error(), fmt.Sprintf("vertex 1 is %d", v)) {
+				return fmt.Errorf("vertex %d: %v", v, err)
+			}
+			p.Free()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNewReportsFaults(t *testing.T) {
+	good := func() Options {
+		return Options{Offsets: []int64{0, 2, 5}, Tables: [][]byte{make([]byte, 2*12), nil}, Cols: 3, Host: slicer{}}
+	}
+	for _, c := range []struct {
+		name string
+		edit func(*Options)
+		want string
+	}{
+		{"nothing", func(*Options) {}, ""},
+		{"no columns", func(o *Options) { o.Cols = 0 }, "0 columns"},
+		{"no host", func(o *Options) { o.Host = nil }, "no Host"},
+		{"no parts", func(o *Options) { o.Offsets = []int64{0} }, "0 parts"},
+		{"three parts on two ranks", func(o *Options) { o.Offsets = []int64{0, 1, 2, 3} }, "3 parts cannot be shared evenly by 2 ranks"},
+		{"offsets from one", func(o *Options) { o.Offsets[0] = 1 }, "offsets start at 1"},
+		{"too many vertices", func(o *Options) { o.Offsets[2] = 1 << 31 }, "2147483648 vertices"},
+		{"a table too few", func(o *Options) { o.Tables = o.Tables[:1] }, "1 tables for 2 parts"},
+		{"offsets fall", func(o *Options) { o.Offsets[1] = 6 }, "fall from 6 to 5 at part 1"},
+		{"own table missing", func(o *Options) { o.Tables[0] = nil }, "owns part 0 but has no table of its 2 rows"},
+		{"own table short", func(o *Options) { o.Tables[0] = make([]byte, 23) }, "part 0 has 23 bytes; 2 rows of 3 float32 columns are 24"},
+		{"peer's table short", func(o *Options) { o.Tables[1] = make([]byte, 35) }, "part 1 has 35 bytes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := good()
+			c.edit(&o)
+			_, err := New(comm.NewWorld(2).Rank(0), o)
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestPartOfEveryVertexIsFound(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for _, c := range []struct{ parts, vertices int }{{1, 1}, {1, 5000}, {3, 2}, {4, 1023}, {4, 1024}, {8, 100_000}, {64, 3000}, {2000, 9000}} {
+		l := make([]int64, c.parts+1)
+		for p := 1; p < c.parts; p++ {
+			l[p] = rng.Int64N(int64(c.vertices + 1))
+		}
+		l[c.parts] = int64(c.vertices)
+		sortInt64(l)
+		index := newPartIndex(l)
+		for v := range c.vertices {
+			if p := index.find(uint32(v)); int64(v) < l[p] || int64(v) >= l[p+1] {
+				t.Fatalf("%d parts: vertex %d found in part %d, [%d,%d)", c.parts, v, p, l[p], l[p+1])
+			}
+		}
+	}
+	last := newPartIndex([]int64{0, 1 << 30, graph.MaxVertices})
+	if p := last.find(graph.MaxVertices - 1); p != 1 || len(last.first) > 4096 {
+		t.Errorf("last of the largest graph found in part %d; %d ranges", p, len(last.first))
+	}
+}
+
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	const ranks, rounds = 3, 20
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	l := newLayout(rand.New(rand.NewPCG(8, 0)), ranks, 2, 1, 500, 8, compute.Float32)
+	var measured float64
+	err := comm.RunWorld(ranks, func(world comm.Comm) error {
+		x, err := New(world, l.options(world.Rank()))
+		if err != nil {
+			return err
+		}
+		ids := l.frontier(rand.New(rand.NewPCG(9, uint64(world.Rank()))), 0.6, func(graph.VertexID) bool { return true })
+		var p Plan
+		defer p.Free()
+		var failure error
+		round := func() {
+			if err := fetch(x, &p, ids); err != nil {
+				failure = err
+			}
+		}
+		for range 5 {
+			round()
+		}
+		if world.Rank() == 0 {
+			measured = testing.AllocsPerRun(rounds, round) // of the whole process, so of all ranks
+		} else {
+			for range rounds + 1 {
+				round()
+			}
+		}
+		return failure
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if measured > 0 {
+		t.Errorf("%g allocations a fetch", measured)
+	}
+}
+
+// BenchmarkPlan plans a frontier of 400k vertices of a 2.4M-vertex graph on one of 4 ranks with 2 parts each; a quarter of
+// it is local. The check beside it: what writing as many references with no lookup takes.
+func BenchmarkPlan(b *testing.B) {
+	const vertices, frontier, parts = 2_400_000, 400_000, 8
+	o := Options{Offsets: make([]int64, parts+1), Tables: make([][]byte, parts), Cols: 1, Host: slicer{}}
+	for p := range parts {
+		o.Offsets[p+1] = int64(p+1) * vertices / parts
+	}
+	o.Tables[0], o.Tables[1] = make([]byte, vertices/parts*4), make([]byte, vertices/parts*4)
+	x, err := New(comm.NewWorld(4).Rank(0), o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	ids := make([]graph.VertexID, frontier)
+	for i := range ids {
+		ids[i] = graph.VertexID(rng.IntN(vertices))
+	}
+	var p Plan
+	defer p.Free()
+	b.Run("plan", func(b *testing.B) {
+		for range b.N {
+			if err := x.Plan(&p, ids); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/frontier, "ns/vertex")
+		if p.Local+p.Remote != frontier || p.Remote < frontier*7/10 {
+			b.Errorf("%+v", p.Counters)
+		}
+	})
+	b.Run("write references", func(b *testing.B) {
+		for range b.N {
+			for i, v := range ids {
+				p.Rows.Of[i] = compute.RowRef(v)
+			}
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/frontier, "ns/vertex")
+	})
+}

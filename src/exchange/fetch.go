@@ -1,0 +1,89 @@
+package exchange
+
+import (
+	"fmt"
+
+	"halognn/src/comm"
+	"halognn/src/mem"
+)
+
+const (
+	countBytes = 8 // of an entry of Plan.asked
+	idBytes    = 4 // of an entry of Plan.askIDs
+)
+
+// StartCounts tells every rank how many of its rows p wants. All ranks start the collectives of their plans in the same
+// order, whether or not a plan wants rows.
+func (x *Exchange) StartCounts(p *Plan) comm.Request {
+	p.CountBytes = int64(len(p.asked)) * countBytes
+	return x.comm.StartAlltoallv(bytesOf(p.asked), bytesOf(p.wanted), x.ones, x.ones, countBytes)
+}
+
+// FinishCounts makes room for the ids of the rows that others want from this rank; to be called when the request of
+// StartCounts is complete. A frontier's vertices are distinct, so nobody can want more rows than there are: a
+// larger count is an error that names both ranks.
+func (x *Exchange) FinishCounts(p *Plan) error {
+	served := 0
+	for r, n := range p.wanted {
+		if n < 0 || n > int64(x.rows) {
+			return fmt.Errorf("exchange: rank %d wants %d rows of rank %d, which has %d; %s", r, n, x.rank, x.rows, cure)
+		}
+		p.wantRows[r] = int(n)
+		served += int(n)
+	}
+	p.Served = int64(served)
+	p.wantIDs = mem.Grow(p.wantIDs[:0], served)
+	p.sent = mem.Grow(p.sent[:0], served*x.rowBytes)
+	return nil
+}
+
+const cure = "the two see different parts or memory is damaged: give all ranks the same parts and check those"
+
+// StartIDs tells every rank which rows p wants.
+func (x *Exchange) StartIDs(p *Plan) comm.Request {
+	p.IDBytes = int64(len(p.askIDs)) * idBytes
+	return x.comm.StartAlltoallv(bytesOf(p.askIDs), bytesOf(p.wantIDs), p.askRows, p.wantRows, idBytes)
+}
+
+// SliceRows copies together the rows that others want, in the order in which they asked; to be called when the request
+// of StartIDs is complete. An id that is none of this rank's rows is an error that names both ranks.
+func (x *Exchange) SliceRows(p *Plan) error {
+	ids, dst := p.wantIDs, p.sent
+	for r, n := range p.wantRows {
+		for want := ids[:n]; len(want) > 0; {
+			if uint32(want[0]) >= uint32(x.rows) {
+				return fmt.Errorf("exchange: rank %d wants row %d of rank %d, which has %d; %s", r, want[0], x.rank, x.rows, cure)
+			}
+			part := x.parts.find(uint32(x.first) + uint32(want[0]))
+			run := x.toPart(part, want)
+			x.host.SliceRows(dst[:run*x.rowBytes], x.tables[part], x.rowBytes, want[:run])
+			want, dst = want[run:], dst[run*x.rowBytes:]
+		}
+		ids = ids[n:]
+	}
+	return nil
+}
+
+// toPart turns the leading ids that lie in one own part from rows of the rank into rows of the part, and returns their
+// number. Ranks ask part by part, so runs are long; any other order would only give shorter ones.
+func (x *Exchange) toPart(part int, ids []int32) int {
+	first := x.firsts[part]
+	rows := x.parts.end[part] - uint32(x.first) - uint32(first)
+	for k, id := range ids {
+		if uint32(id-first) >= rows {
+			return k
+		}
+		ids[k] = id - first
+	}
+	return len(ids)
+}
+
+// StartRows sends the rows that others want and receives p's, in place. When its request is complete, all of p.Rows
+// may be read.
+func (x *Exchange) StartRows(p *Plan) comm.Request {
+	p.RowBytes = int64(len(p.sent))
+	x.mu.Lock()
+	x.total.Add(p.Counters)
+	x.mu.Unlock()
+	return x.comm.StartAlltoallv(p.sent, p.received, p.wantRows, p.askRows, x.rowBytes)
+}

@@ -1,0 +1,161 @@
+package exchange
+
+import (
+	"fmt"
+	"unsafe"
+
+	"halognn/src/compute"
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// Plan says where the rows of one frontier lie, and holds what travels to bring the remote ones here. The zero value is
+// ready for Exchange.Plan; it is reused from minibatch to minibatch, and Free gives its arrays back.
+type Plan struct {
+	// Rows.Of[i] is the row of the i-th vertex. Own, peer and cached rows may be read after Exchange.Plan, remote ones when
+	// the request of StartRows is complete.
+	Rows compute.Rows
+
+	// Counters of this plan: complete when StartRows has returned.
+	Counters
+
+	missing  []int32 // [R] positions in the frontier of remote vertices
+	part     []int   // [P] vertices of each part, then the next position in askIDs
+	asked    []int64 // [K] sent: rows wanted from each owner
+	wanted   []int64 // [K] received: rows each rank wants from here
+	askRows  []int   // [K] asked and wanted as the transport takes them
+	wantRows []int
+	askIDs   []int32 // [R] sent: rows of the owners, by owning part, then in frontier order
+	wantIDs  []int32 // [S] received
+	sent     []byte  // [S, rowBytes] the rows asked for here
+	received []byte  // [R, rowBytes] the rows asked for by this plan, in the order of askIDs
+}
+
+// Plan looks up every vertex of a frontier and fills p.Rows; remote rows point to where they will land. ids are distinct.
+// Its cost is one pass over ids and one over the remote ones, O(len(ids) + P + K). A vertex that the graph does not have
+// is graph.ErrVertexRange.
+func (x *Exchange) Plan(p *Plan, ids []graph.VertexID) error {
+	parts := len(x.base)
+	x.size(p, len(ids))
+	remote, err := x.locate(p, ids)
+	if err != nil {
+		return err
+	}
+	p.Counters = Counters{Frontier: int64(len(ids))}
+	if x.cache != nil {
+		remote = x.lookUp(p, ids, remote)
+	}
+	p.missing = p.missing[:remote]
+	for part, n := range p.part {
+		switch {
+		case part/x.perRank == x.rank:
+			p.Local += int64(n)
+		case x.remote[part] == 0:
+			p.Peer += int64(n)
+		}
+	}
+	p.Remote = int64(remote)
+	p.askIDs = mem.Grow(p.askIDs[:0], remote)
+	p.received = mem.Grow(p.received[:0], remote*x.rowBytes)
+	p.Rows.Tables[parts+1] = p.received
+	x.group(p)
+	return nil
+}
+
+// size makes room for a frontier of n vertices.
+func (x *Exchange) size(p *Plan, n int) {
+	parts := len(x.base)
+	if len(p.part) != parts || len(p.askRows) != x.ranks {
+		p.part = make([]int, parts)
+		p.askRows, p.wantRows = make([]int, x.ranks), make([]int, x.ranks)
+		p.asked, p.wanted = mem.Grow(p.asked, x.ranks), mem.Grow(p.wanted, x.ranks)
+		p.Rows.Tables = make([][]byte, parts+2)
+	}
+	p.Rows.Cols, p.Rows.Type = x.cols, x.dtype
+	copy(p.Rows.Tables, x.tables)
+	p.Rows.Of = mem.Grow(p.Rows.Of[:0], n)
+	p.missing = mem.Grow(p.missing[:0], n)
+}
+
+// locate sets every vertex's reference as if all parts could be read here, counts the vertices of each part, and lists
+// the positions of remote ones; it returns their number. Local and remote vertices alternate at random, so the list
+// is written without a branch on which it is.
+func (x *Exchange) locate(p *Plan, ids []graph.VertexID) (int, error) {
+	clear(p.part)
+	of, missing, index := p.Rows.Of[:len(ids)], p.missing, &x.parts
+	m := 0
+	for i, v := range ids {
+		if uint32(v) >= index.vertices {
+			return 0, fmt.Errorf("exchange: frontier vertex %d is %d: %w (the graph has %d vertices)",
+				i, v, graph.ErrVertexRange, index.vertices)
+		}
+		part := index.find(uint32(v))
+		of[i] = x.base[part] + compute.RowRef(v)
+		p.part[part]++
+		missing[m] = int32(i)
+		m += int(x.remote[part])
+	}
+	return m, nil
+}
+
+// lookUp points the remote vertices that the cache holds to their cached rows, and returns how many are left. This is the
+// one place where a cache takes part.
+func (x *Exchange) lookUp(p *Plan, ids []graph.VertexID, remote int) int {
+	table := len(x.base)
+	left := 0
+	for _, i := range p.missing[:remote] {
+		row := x.cache.Row(ids[i])
+		if row < 0 {
+			p.missing[left] = i
+			left++
+			continue
+		}
+		p.part[p.Rows.Of[i].Table()]--
+		p.Rows.Of[i] = compute.MakeRowRef(table, row)
+	}
+	p.Cached = int64(remote - left)
+	return left
+}
+
+// group sorts the remote vertices by owning part with one counting pass, in frontier order within a part, and
+// points each to the row of the receive buffer at which its owner's answer will land.
+func (x *Exchange) group(p *Plan) {
+	next := 0
+	for r := range x.ranks {
+		begin := next
+		for part := r * x.perRank; part < (r+1)*x.perRank; part++ {
+			n := p.part[part] * int(x.remote[part])
+			p.part[part] = next
+			next += n
+		}
+		p.askRows[r] = next - begin
+		p.asked[r] = int64(next - begin)
+	}
+	received := compute.MakeRowRef(len(x.base)+1, 0)
+	for _, i := range p.missing {
+		ref := p.Rows.Of[i]
+		part := ref.Table()
+		at := p.part[part]
+		p.part[part]++
+		p.askIDs[at] = int32(ref.Row()) + x.firsts[part] // relative to the owner's first vertex
+		p.Rows.Of[i] = received + compute.RowRef(at)
+	}
+}
+
+// Free gives the plan's arrays back. None of its requests may be under way.
+func (p *Plan) Free() {
+	mem.Free(p.Rows.Of)
+	mem.Free(p.missing)
+	mem.Free(p.asked)
+	mem.Free(p.wanted)
+	mem.Free(p.askIDs)
+	mem.Free(p.wantIDs)
+	mem.Free(p.sent)
+	mem.Free(p.received)
+	*p = Plan{}
+}
+
+// bytesOf returns the memory of s, for the transport.
+func bytesOf[T int32 | int64](s []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
+}
