@@ -1,0 +1,202 @@
+package metis
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// ErrTooLarge is wrapped by the error about a graph that libmetis cannot index.
+var ErrTooLarge = errors.New("graph too large for this libmetis")
+
+// index is idx_t, METIS's integer.
+type index interface{ ~int32 | ~int64 }
+
+func maxIndex[I index]() int64 {
+	if unsafe.Sizeof(I(0)) == 4 {
+		return math.MaxInt32
+	}
+	return math.MaxInt64
+}
+
+// checkSize is called with limit = maxIndex; tests lower it.
+func checkSize(what string, count, limit int64) error {
+	if count < limit {
+		return nil
+	}
+	return fmt.Errorf("%w: %d %s, but its indices end at %d; use the streaming partitioner (--method ldg), which needs O(N) memory, "+
+		"or a libmetis built with IDXTYPEWIDTH 64", ErrTooLarge, count, what, limit)
+}
+
+// adjacency is an undirected graph as METIS wants it: every edge at both ends, no loops, no duplicates. The weight of an
+// edge is the sum over both directions and all duplicates, which is what cutting it costs.
+//
+//	xadj   [N+1]  neighbours of v are adjncy[xadj[v]:xadj[v+1]]
+//	adjncy [A]    A <= 2M
+//	adjwgt [A]    >= 1
+//
+// The arrays lie outside the Go heap; free gives them back.
+type adjacency[I index] struct {
+	xadj, adjncy, adjwgt []I
+}
+
+func (a *adjacency[I]) free() {
+	mem.Free(a.xadj)
+	mem.Free(a.adjncy)
+	mem.Free(a.adjwgt)
+}
+
+// undirected builds the adjacency of g, or fails if it has limit entries or more. Beside the result it needs 4 bytes an
+// edge (8 with edge weights) and 4 or 8 bytes a vertex and CPU while it runs. Time O(N + M).
+func undirected[I index](g *graph.CSC, edge []int32, limit int64) (adjacency[I], error) {
+	n := g.NumVertices()
+	if err := checkSize("vertices", int64(n), limit); err != nil {
+		return adjacency[I]{}, err
+	}
+	in := directed{g.Indptr, g.Indices, edge}
+	out := in.transpose()
+	defer out.free()
+
+	// First count the distinct neighbours of every vertex, then fill them in.
+	ptr := mem.Make[int64](n + 1)
+	defer mem.Free(ptr)
+	overVertices[I](n, func(v int, last []I) {
+		for _, list := range [][]graph.VertexID{in.of(v), out.of(v)} {
+			for _, u := range list {
+				if int(u) != v && last[u] != I(v)+1 { // u was last seen at another vertex
+					last[u] = I(v) + 1
+					ptr[v+1]++
+				}
+			}
+		}
+	})
+	for v := range n {
+		ptr[v+1] += ptr[v]
+	}
+	if err := checkSize("adjacency entries (each edge counts at both ends)", ptr[n], limit); err != nil {
+		return adjacency[I]{}, err
+	}
+	a := adjacency[I]{mem.Make[I](n + 1), mem.Make[I](int(ptr[n])), mem.Make[I](int(ptr[n]))}
+	for v, p := range ptr {
+		a.xadj[v] = I(p)
+	}
+	scale := divisor(2*in.totalWeight(), ptr[n], limit)
+	overVertices[I](n, func(v int, slot []I) {
+		begin := a.xadj[v]
+		next := begin
+		for _, d := range []directed{in, out} {
+			for e := d.indptr[v]; e < d.indptr[v+1]; e++ {
+				u := d.indices[e]
+				if int(u) == v {
+					continue
+				}
+				// slot[u] is the last entry of u, plus one. Vertices come in increasing order, so it
+				// belongs to v exactly if it lies beyond begin.
+				if slot[u] <= begin {
+					a.adjncy[next] = I(u)
+					next++
+					slot[u] = next
+				}
+				a.adjwgt[slot[u]-1] += I(d.weight(e) / scale)
+			}
+		}
+		for i := begin; i < next; i++ {
+			a.adjwgt[i] = max(a.adjwgt[i], 1)
+		}
+	})
+	return a, nil
+}
+
+// divisor returns by what to divide count weights of this total, each then rounded down but at least 1, so that their sum is
+// below limit: 1 unless METIS's sums would overflow. count must be below limit.
+func divisor(total, count, limit int64) int64 {
+	if total < limit {
+		return 1
+	}
+	return total/(limit-count) + 1
+}
+
+// directed is a graph by in-edges or by out-edges, with optional edge weights.
+type directed struct {
+	indptr  []int64
+	indices []graph.VertexID
+	weights []int32 // nil means 1
+}
+
+func (d directed) of(v int) []graph.VertexID { return d.indices[d.indptr[v]:d.indptr[v+1]] }
+
+func (d directed) weight(e int64) int64 {
+	if d.weights == nil {
+		return 1
+	}
+	return int64(d.weights[e])
+}
+
+func (d directed) totalWeight() int64 {
+	if d.weights == nil {
+		return int64(len(d.indices))
+	}
+	var total int64
+	for _, w := range d.weights {
+		total += int64(w)
+	}
+	return total
+}
+
+// transpose returns the same edges seen from their other ends, by counting sort.
+func (d directed) transpose() directed {
+	n := len(d.indptr) - 1
+	t := directed{mem.Make[int64](n + 1), mem.Make[graph.VertexID](len(d.indices)), mem.Make[int32](len(d.weights))}
+	for _, u := range d.indices {
+		t.indptr[u+1]++
+	}
+	for v := range n {
+		t.indptr[v+1] += t.indptr[v]
+	}
+	next := t.indptr // counted up while filling, then moved back by one
+	for v := range n {
+		for e := d.indptr[v]; e < d.indptr[v+1]; e++ {
+			u := d.indices[e]
+			t.indices[next[u]] = graph.VertexID(v)
+			if d.weights != nil {
+				t.weights[next[u]] = d.weights[e]
+			}
+			next[u]++
+		}
+	}
+	copy(t.indptr[1:], t.indptr[:n])
+	t.indptr[0] = 0
+	return t
+}
+
+func (d directed) free() {
+	mem.Free(d.indptr)
+	mem.Free(d.indices)
+	mem.Free(d.weights)
+}
+
+// overVertices calls do for every vertex on all CPUs. Each worker sees increasing vertices and has an array [n] of its own, zero at the start.
+func overVertices[I index](n int, do func(v int, own []I)) {
+	const chunk = 4096
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), (n+chunk-1)/chunk) {
+		group.Go(func() {
+			own := mem.Make[I](n)
+			defer mem.Free(own)
+			for begin := int(next.Add(chunk)) - chunk; begin < n; begin = int(next.Add(chunk)) - chunk {
+				for v := begin; v < min(begin+chunk, n); v++ {
+					do(v, own)
+				}
+			}
+		})
+	}
+	group.Wait()
+}

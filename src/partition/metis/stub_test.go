@@ -1,0 +1,18 @@
+//go:build !cgo
+
+package metis
+
+import (
+	"strings"
+	"testing"
+
+	"halognn/src/graph"
+	"halognn/src/partition"
+)
+
+func TestWithoutCgoTheErrorNamesTheWayOut(t *testing.T) {
+	_, err := KWay(&graph.CSC{Indptr: []int64{0, 0}}, partition.Weights{}, partition.Options{Parts: 1})
+	if err == nil || !strings.Contains(err.Error(), "--method ldg") {
+		t.Errorf("got %v", err)
+	}
+}
