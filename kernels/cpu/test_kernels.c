@@ -1,0 +1,383 @@
+/*
+ * Holds the kernels of every SIMD level of this machine against the plain ones, on the shapes that break kernels, every
+ * output between sentinels (ASan and UBSan watch the inputs: make test SANITIZE=1). All must agree in every bit except
+ * LayerNorm, whose sums along a row are made in another order.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "half.h"
+#include "halognn_cpu.h"
+
+enum { GUARD = 16, TABLES = 3 };
+#define SENTINEL 0x5ca1ab1e
+#define LAYER_NORM_TOLERANCE 2e-5 /* relative to the largest element: row sums of up to 602 terms, reordered */
+
+static int failures;
+static uint64_t state = 20240229;
+
+static uint32_t bits(void) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(state >> 32);
+}
+
+static int64_t below(int64_t n) { return n > 0 ? bits() % n : 0; }
+static float uniform(void) { return (float)bits() * 0x1p-31f - 1; }
+
+static void *must_alloc(size_t bytes) {
+    void *p = malloc(bytes > 0 ? bytes : 1);
+    if (p == NULL)
+        exit(2);
+    return p;
+}
+
+/* An array of n floats between sentinels. */
+static float *guarded(int64_t n, const float *from) {
+    uint32_t *whole = must_alloc((size_t)(n + 2 * GUARD) * 4);
+    for (int64_t i = 0; i < n + 2 * GUARD; i++)
+        whole[i] = SENTINEL;
+    if (from != NULL)
+        memcpy(whole + GUARD, from, (size_t)n * 4);
+    return (float *)(void *)whole + GUARD;
+}
+
+static int intact(const float *p, int64_t n) {
+    for (int64_t i = 0; i < GUARD; i++) {
+        uint32_t before, after;
+        memcpy(&before, p - GUARD + i, 4);
+        memcpy(&after, p + n + i, 4);
+        if (before != SENTINEL || after != SENTINEL)
+            return 0;
+    }
+    return 1;
+}
+
+static float *floats(int64_t n) {
+    float *p = must_alloc((size_t)n * 4);
+    for (int64_t i = 0; i < n; i++)
+        p[i] = uniform();
+    return p;
+}
+
+typedef struct {
+    const char *name;
+    int64_t segments, sources, degree, cols; /* degree -1: one segment has all edges */
+} shape;
+
+static const shape shapes[] = {
+    {"no segments", 0, 4, 3, 8},          {"no edges", 4, 4, 0, 8},
+    {"one row", 1, 1, 1, 16},             {"one feature", 16, 64, 5, 1},
+    {"narrower than a vector", 9, 33, 4, 7}, {"one vector", 16, 64, 5, 16},
+    {"width no multiple of a vector", 16, 64, 5, 37}, {"one more than a strip", 7, 40, 3, 257},
+    {"products", 513, 900, 11, 100},      {"hub", 5, 1000, -1, 64},
+    {"reddit", 13, 50, 6, 602},           {"even strips", 33, 70, 4, 512},
+};
+
+/* A kernel's outputs at one level: up to three arrays, and where they end. */
+typedef struct {
+    float *at[3];
+    int64_t len[3];
+} outputs;
+
+static void compare(const shape *s, const char *kernel, const char *level, outputs got, outputs want, double tolerance) {
+    for (int o = 0; o < 3 && got.at[o] != NULL; o++) {
+        double worst = 0, scale = 1;
+        int64_t differ = 0;
+        for (int64_t i = 0; i < got.len[o]; i++) {
+            differ += memcmp(got.at[o] + i, want.at[o] + i, 4) != 0;
+            worst = fmax(worst, fabs((double)got.at[o][i] - want.at[o][i]));
+            scale = fmax(scale, fabs(want.at[o][i]));
+        }
+        const int stayed = intact(got.at[o], got.len[o]);
+        if (!stayed || (differ > 0 && !(worst <= tolerance * scale))) {
+            failures++;
+            printf("FAIL %s, %s, %s, output %d: %lld elements differ, by up to %g; stayed in its output: %d\n", kernel, level,
+                   s->name, o, (long long)differ, worst, stayed);
+        }
+    }
+    for (int o = 0; o < 3 && got.at[o] != NULL; o++) {
+        free(got.at[o] - GUARD);
+        free(want.at[o] - GUARD);
+    }
+}
+
+/* What the kernels of one shape read. */
+typedef struct {
+    const shape *s;
+    int64_t edges, cells; /* cells = segments * cols */
+    int64_t *indptr, *t_indptr;
+    int32_t *indices, *t_indices, *ids;
+    float *h, *x, *dy, *gamma, *beta;
+    uint16_t *half;
+    uint64_t *refs;
+    halognn_table tables[TABLES], half_tables[TABLES];
+} input;
+
+static void build_edges(input *in) {
+    const shape *s = in->s;
+    in->indptr = must_alloc((size_t)(s->segments + 1) * 8);
+    in->indptr[0] = 0;
+    for (int64_t d = 0; d < s->segments; d++) {
+        const int64_t degree = s->degree >= 0 ? below(2 * s->degree + 1) : d == 1 ? s->sources : 0;
+        in->indptr[d + 1] = in->indptr[d] + degree;
+    }
+    in->edges = in->indptr[s->segments];
+    in->indices = must_alloc((size_t)in->edges * 4);
+    in->t_indptr = calloc((size_t)s->sources + 2, 8);
+    in->t_indices = must_alloc((size_t)in->edges * 4);
+    for (int64_t e = 0; e < in->edges; e++) {
+        in->indices[e] = (int32_t)below(s->sources);
+        in->t_indptr[in->indices[e] + 2]++;
+    }
+    for (int64_t i = 1; i < s->sources; i++)
+        in->t_indptr[i + 1] += in->t_indptr[i];
+    for (int64_t d = 0; d < s->segments; d++)
+        for (int64_t e = in->indptr[d]; e < in->indptr[d + 1]; e++)
+            in->t_indices[in->t_indptr[in->indices[e] + 1]++] = (int32_t)d;
+}
+
+static input build(const shape *s) {
+    input in = {.s = s, .cells = s->segments * s->cols};
+    const int64_t stored = s->sources * s->cols;
+    build_edges(&in);
+    in.h = floats(stored);
+    in.x = floats(in.cells);
+    in.dy = floats(in.cells);
+    in.gamma = floats(s->cols);
+    in.beta = floats(s->cols);
+    in.half = must_alloc((size_t)stored * 2);
+    for (int64_t i = 0; i < stored; i++)
+        in.half[i] = (uint16_t)(bits() % 0x7c00 | (bits() & 1) << 15); /* finite, subnormals too */
+    in.refs = must_alloc((size_t)s->sources * 8);
+    in.ids = must_alloc((size_t)s->sources * 4);
+    const int64_t part = s->sources / TABLES;
+    for (int t = 0; t < TABLES; t++) {
+        const int64_t rows = t < TABLES - 1 ? part : s->sources - part * (TABLES - 1);
+        in.tables[t] = (halognn_table){in.h + t * part * s->cols, rows};
+        in.half_tables[t] = (halognn_table){in.half + t * part * s->cols, rows};
+    }
+    for (int64_t i = 0; i < s->sources; i++) {
+        int t = (int)below(TABLES);
+        if (in.tables[t].rows == 0)
+            t = TABLES - 1;
+        in.refs[i] = (uint64_t)t << HALOGNN_REF_ROW_BITS | (uint64_t)below(in.tables[t].rows);
+        in.ids[i] = (int32_t)below(s->sources);
+    }
+    return in;
+}
+
+static void release(input *in) {
+    void *all[] = {in->indptr, in->t_indptr, in->indices, in->t_indices, in->ids,  in->h,
+                   in->x,      in->dy,       in->gamma,   in->beta,      in->half, in->refs};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
+static outputs one(int64_t n, const float *from) { return (outputs){.at = {guarded(n, from)}, .len = {n}}; }
+
+static outputs gather(const halognn_cpu *k, const input *in, int half) {
+    const outputs o = one(in->s->sources * in->s->cols, NULL);
+    halognn_gather_rows(k, o.at[0], in->s->sources, in->s->cols, half, half ? in->half_tables : in->tables, in->refs);
+    return o;
+}
+static outputs gather_float(const halognn_cpu *k, const input *in) { return gather(k, in, 0); }
+static outputs gather_half(const halognn_cpu *k, const input *in) { return gather(k, in, 1); }
+
+static outputs slice(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->s->sources * in->s->cols, NULL);
+    halognn_slice_rows(k, (uint8_t *)o.at[0], in->s->sources, in->s->cols * 4, (const uint8_t *)in->h, in->ids);
+    return o;
+}
+
+static outputs mean(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->cells, NULL);
+    halognn_segment_mean(k, o.at[0], in->s->segments, in->s->cols, in->indptr, in->indices, in->h);
+    return o;
+}
+
+static outputs mean_rows(const halognn_cpu *k, const input *in, int half) {
+    const outputs o = one(in->cells, NULL);
+    halognn_segment_mean_rows(k, o.at[0], in->s->segments, in->s->cols, in->indptr, in->indices, half,
+                              half ? in->half_tables : in->tables, in->refs);
+    return o;
+}
+static outputs mean_float_rows(const halognn_cpu *k, const input *in) { return mean_rows(k, in, 0); }
+static outputs mean_half_rows(const halognn_cpu *k, const input *in) { return mean_rows(k, in, 1); }
+
+static outputs mean_backward(const halognn_cpu *k, const input *in, int add) {
+    const outputs o = one(in->s->sources * in->s->cols, in->h);
+    halognn_segment_mean_backward(k, o.at[0], in->s->sources, in->s->cols, in->t_indptr, in->t_indices, in->indptr,
+                                  in->dy, add);
+    return o;
+}
+static outputs mean_backward_set(const halognn_cpu *k, const input *in) { return mean_backward(k, in, 0); }
+static outputs mean_backward_add(const halognn_cpu *k, const input *in) { return mean_backward(k, in, 1); }
+
+static outputs add_bias(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->cells, in->x);
+    halognn_add_bias(k, o.at[0], in->s->segments, in->s->cols, in->beta);
+    return o;
+}
+
+static outputs column_sum(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->s->cols, NULL);
+    halognn_column_sum(k, o.at[0], in->s->segments, in->s->cols, in->x);
+    return o;
+}
+
+static outputs add_into(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->cells, in->x);
+    halognn_add_into(k, o.at[0], in->cells, in->dy);
+    return o;
+}
+
+static outputs relu(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->cells, in->x);
+    halognn_relu(k, o.at[0], in->cells);
+    return o;
+}
+
+static outputs relu_dropout(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->cells, in->x);
+    int32_t *vertices = must_alloc((size_t)in->s->segments * 4);
+    for (int64_t r = 0; r < in->s->segments; r++)
+        vertices[r] = (int32_t)(r * 48611 % 2147483647);
+    halognn_relu_dropout(k, o.at[0], in->s->segments, in->s->cols, 0x40000000, 4.0f / 3, 0x123456789abcdef0, vertices);
+    free(vertices);
+    return o;
+}
+
+static outputs relu_backward(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->cells, in->dy);
+    halognn_relu_backward(k, o.at[0], in->cells, in->x, 1.25f);
+    return o;
+}
+
+static outputs layer_norm(const halognn_cpu *k, const input *in) {
+    const int64_t rows = in->s->segments;
+    const outputs o = {.at = {guarded(in->cells, NULL), guarded(rows, NULL), guarded(rows, NULL)},
+                       .len = {in->cells, rows, rows}};
+    halognn_layer_norm(k, o.at[0], rows, in->s->cols, in->x, in->gamma, in->beta, o.at[1], o.at[2], 1e-1f);
+    return o;
+}
+
+static outputs layer_norm_backward(const halognn_cpu *k, const input *in) {
+    const int64_t rows = in->s->segments, cols = in->s->cols;
+    const outputs o = {.at = {guarded(in->cells, in->dy), guarded(cols, NULL), guarded(cols, NULL)},
+                       .len = {in->cells, cols, cols}};
+    float *mean = floats(rows), *rstd = floats(rows);
+    for (int64_t r = 0; r < rows; r++) {
+        mean[r] = 0.01f * (float)(r % 7);
+        rstd[r] = 1.5f + 0.1f * (float)(r % 5);
+    }
+    halognn_layer_norm_backward(k, o.at[0], o.at[1], o.at[2], rows, cols, o.at[0], in->x, in->gamma, mean, rstd);
+    free(mean);
+    free(rstd);
+    return o;
+}
+
+static outputs adam(const halognn_cpu *k, const input *in) {
+    const int64_t n = in->cells;
+    const outputs o = {.at = {guarded(n, in->x), guarded(n, in->dy), guarded(n, in->dy)}, .len = {n, n, n}};
+    for (int64_t i = 0; i < n; i++)
+        o.at[2][i] = o.at[2][i] * o.at[2][i];
+    halognn_adam(k, o.at[0], o.at[1], o.at[2], n, in->dy, 0.01f, 0.999f, 0.9f, 0.1f, 0.999f, 0.001f, 0.003f, 2.0f,
+                 1e-8f);
+    return o;
+}
+
+static outputs sgd(const halognn_cpu *k, const input *in, int first) {
+    const outputs o = {.at = {guarded(in->cells, in->x), guarded(in->cells, in->dy)}, .len = {in->cells, in->cells}};
+    halognn_sgd(k, o.at[0], o.at[1], in->cells, in->dy, 0.01f, 0.9f, 0.05f, first);
+    return o;
+}
+static outputs sgd_first(const halognn_cpu *k, const input *in) { return sgd(k, in, 1); }
+static outputs sgd_later(const halognn_cpu *k, const input *in) { return sgd(k, in, 0); }
+
+static const struct {
+    const char *name;
+    outputs (*run)(const halognn_cpu *, const input *);
+    double tolerance;
+} kernels[] = {
+    {"gather_rows float32", gather_float, 0},
+    {"gather_rows float16", gather_half, 0},
+    {"slice_rows", slice, 0},
+    {"segment_mean", mean, 0},
+    {"segment_mean_rows float32", mean_float_rows, 0},
+    {"segment_mean_rows float16", mean_half_rows, 0},
+    {"segment_mean_backward", mean_backward_set, 0},
+    {"segment_mean_backward add", mean_backward_add, 0},
+    {"add_bias", add_bias, 0},
+    {"column_sum", column_sum, 0},
+    {"add_into", add_into, 0},
+    {"relu", relu, 0},
+    {"relu_dropout", relu_dropout, 0},
+    {"relu_backward", relu_backward, 0},
+    {"layer_norm", layer_norm, LAYER_NORM_TOLERANCE},
+    {"layer_norm_backward", layer_norm_backward, LAYER_NORM_TOLERANCE},
+    {"adam", adam, 0},
+    {"sgd, first step", sgd_first, 0},
+    {"sgd", sgd_later, 0},
+};
+
+static void check(int ok, const char *what) {
+    if (!ok) {
+        failures++;
+        printf("FAIL %s\n", what);
+    }
+}
+
+/* Every float16, against arithmetic. */
+static void test_half(void) {
+    for (uint32_t h = 0; h < 0x10000; h++) {
+        const uint32_t exponent = h >> 10 & 31, fraction = h & 1023;
+        const double sign = h & 0x8000 ? -1 : 1, got = halognn_half((uint16_t)h);
+        if (exponent == 31) {
+            check(fraction == 0 ? got == sign * INFINITY : isnan(got), "float16 infinity or NaN");
+            continue;
+        }
+        const double want = exponent == 0 ? ldexp(fraction, -24) : ldexp(1024 + fraction, (int)exponent - 25);
+        check(got == sign * want && signbit(got) == (sign < 0), "float16 conversion");
+    }
+}
+
+static void test_checks(void) {
+    const int32_t ids[] = {0, 4, 2, -1, 9};
+    const halognn_table tables[] = {{ids, 3}, {ids, 0}};
+    const uint64_t one = (uint64_t)1 << HALOGNN_REF_ROW_BITS, refs[] = {2, 0, 3}, empty[] = {one}, beyond[] = {2 * one};
+    check(halognn_check_ids(ids, 0, 0) == -1, "check_ids: none");
+    check(halognn_check_ids(ids, 3, 5) == -1, "check_ids: in range");
+    check(halognn_check_ids(ids, 3, 4) == 1, "check_ids: one too large");
+    check(halognn_check_ids(ids, 5, 5) == 3, "check_ids: negative");
+    check(halognn_check_refs(refs, 2, tables, 2) == -1, "check_refs: in range");
+    check(halognn_check_refs(refs, 3, tables, 2) == 2, "check_refs: row too large");
+    check(halognn_check_refs(empty, 1, tables, 2) == 0, "check_refs: empty table");
+    check(halognn_check_refs(beyond, 1, tables, 2) == 0, "check_refs: no such table");
+    check(halognn_cpu_open("sse9") == NULL, "an unknown level opens");
+}
+
+int main(void) {
+    static const char *const levels[] = {"avx2", "avx512"};
+    const halognn_cpu *plain = halognn_cpu_open("scalar");
+    test_half();
+    test_checks();
+    for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
+        const halognn_cpu *k = halognn_cpu_open(levels[l]);
+        if (k == NULL) {
+            printf("skipped %s: this machine does not have it\n", levels[l]);
+            continue;
+        }
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+            input in = build(&shapes[i]);
+            for (size_t f = 0; f < sizeof kernels / sizeof *kernels; f++)
+                compare(&shapes[i], kernels[f].name, levels[l], kernels[f].run(k, &in), kernels[f].run(plain, &in),
+                        kernels[f].tolerance);
+            release(&in);
+        }
+        printf("tested %s\n", halognn_cpu_level(k));
+    }
+    printf(failures == 0 ? "ok\n" : "%d failures\n", failures);
+    return failures > 0;
+}
