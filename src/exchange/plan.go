@@ -82,7 +82,8 @@ func (x *Exchange) size(p *Plan, n int) {
 // is written without a branch on which it is.
 func (x *Exchange) locate(p *Plan, ids []graph.VertexID) (int, error) {
 	clear(p.part)
-	of, missing, index := p.Rows.Of[:len(ids)], p.missing, &x.parts
+	of, missing, count := p.Rows.Of[:len(ids)], p.missing, p.part // locals, lest every store makes the loop read x and p anew
+	index, base, remote := x.parts, x.base, x.remote
 	m := 0
 	for i, v := range ids {
 		if uint32(v) >= index.vertices {
@@ -90,10 +91,10 @@ func (x *Exchange) locate(p *Plan, ids []graph.VertexID) (int, error) {
 				i, v, graph.ErrVertexRange, index.vertices)
 		}
 		part := index.find(uint32(v))
-		of[i] = x.base[part] + compute.RowRef(v)
-		p.part[part]++
+		of[i] = base[part] + compute.RowRef(v)
+		count[part]++
 		missing[m] = int32(i)
-		m += int(x.remote[part])
+		m += int(remote[part])
 	}
 	return m, nil
 }
@@ -132,13 +133,13 @@ func (x *Exchange) group(p *Plan) {
 		p.asked[r] = int64(next - begin)
 	}
 	received := compute.MakeRowRef(len(x.base)+1, 0)
+	of, position, ask, firsts := p.Rows.Of, p.part, p.askIDs, x.firsts
 	for _, i := range p.missing {
-		ref := p.Rows.Of[i]
-		part := ref.Table()
-		at := p.part[part]
-		p.part[part]++
-		p.askIDs[at] = int32(ref.Row()) + x.firsts[part] // relative to the owner's first vertex
-		p.Rows.Of[i] = received + compute.RowRef(at)
+		part := of[i].Table()
+		at := position[part]
+		position[part]++
+		ask[at] = int32(of[i].Row()) + firsts[part] // relative to the owner's first vertex
+		of[i] = received + compute.RowRef(at)
 	}
 }
 
