@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -353,7 +354,7 @@ func TestPartOfEveryVertexIsFound(t *testing.T) {
 			l[p] = rng.Int64N(int64(c.vertices + 1))
 		}
 		l[c.parts] = int64(c.vertices)
-		sortInt64(l)
+		slices.Sort(l)
 		index := newPartIndex(l)
 		for v := range c.vertices {
 			if p := index.find(uint32(v)); int64(v) < l[p] || int64(v) >= l[p+1] {

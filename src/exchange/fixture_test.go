@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"halognn/src/comm"
 	"halognn/src/compute"
@@ -28,7 +29,7 @@ func newLayout(rng *rand.Rand, ranks, perRank, perNode, vertices, cols int, dtyp
 		l.offsets[p] = rng.Int64N(int64(vertices + 1))
 	}
 	l.offsets[parts] = int64(vertices)
-	sortInt64(l.offsets)
+	slices.Sort(l.offsets)
 	for p := range parts {
 		table := []byte{}
 		for v := l.offsets[p]; v < l.offsets[p+1]; v++ {
@@ -37,14 +38,6 @@ func newLayout(rng *rand.Rand, ranks, perRank, perNode, vertices, cols int, dtyp
 		l.tables = append(l.tables, table)
 	}
 	return l
-}
-
-func sortInt64(s []int64) {
-	for i := range s {
-		for j := i; j > 0 && s[j] < s[j-1]; j-- {
-			s[j], s[j-1] = s[j-1], s[j]
-		}
-	}
 }
 
 // row returns the bytes of v's row: no two vertices have equal ones, and no two columns of one.
