@@ -1,0 +1,263 @@
+package dataset
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"halognn/src/graph"
+)
+
+// Choice is an option that a format decides unless the user does.
+type Choice int8
+
+// What a Choice can be.
+const (
+	AsFormat Choice = iota
+	Yes
+	No
+)
+
+// ImportOptions says what to import and how. Format, In and Out have no default.
+type ImportOptions struct {
+	Format string // one of Formats
+	In     string // the file or directory to read
+	Out    string // the DATASET directory to write; it must not exist, or be empty
+	Name   string // of the dataset; "" means what In is called
+	// Undirected adds the reverse of every edge. AsFormat does so for the formats that store each edge once: ogb, planetoid, musae,
+	// gemsec, and npz in the attributed-graph layout.
+	Undirected     Choice
+	KeepLoops      bool
+	KeepDuplicates bool
+	// Split is a file or directory (see splitFile), percentages such as "60/20/20", or, where the format joins several graphs, their
+	// names: "DE,FR/RU/ES". "" means the split that comes with the data, else 60/20/20 of the labelled vertices.
+	Split string
+	// Seed of the shuffle behind percentages: the split is the one that numpy.random.RandomState(Seed).permutation gives.
+	Seed uint64
+	// FeatureType is Float32 or Float16; "" keeps float16 and makes everything else float32.
+	FeatureType string
+	// MaxFeatureBytes limits features.npy; 0 means four fifths of the free disk space at Out. Sparse features become dense, so a small
+	// source may ask for much.
+	MaxFeatureBytes int64
+}
+
+// ImportReport says what an import found and did.
+type ImportReport struct {
+	Name, Format  string
+	Vertices      int64
+	Edges         int64 // stored directed edges
+	Undirected    bool
+	Cleaning      graph.CleanReport
+	Features      int
+	FeatureType   string
+	SparseEntries int64 // stored entries if the source is sparse, -1 if dense
+	Task          string
+	Classes       int
+	Labelled      int64
+	Split         string // where the split comes from
+	Train         int
+	Valid         int
+	Test          int
+	Unlabelled    int // split vertices left out because they have no label
+	Notes         []string
+}
+
+// String writes the report as a few lines.
+func (r ImportReport) String() string {
+	var b strings.Builder
+	direction := "as stored"
+	if r.Undirected {
+		direction = "made undirected"
+	}
+	fmt.Fprintf(&b, "%s (%s): %d vertices, %d directed edges, %s\n", r.Name, r.Format, r.Vertices, r.Edges, direction)
+	fmt.Fprintf(&b, "  edges     %s\n", r.Cleaning)
+	switch {
+	case r.Features == 0:
+		b.WriteString("  features  none\n")
+	case r.SparseEntries >= 0:
+		fmt.Fprintf(&b, "  features  %d columns of %s, dense from %d sparse entries\n", r.Features, r.FeatureType, r.SparseEntries)
+	default:
+		fmt.Fprintf(&b, "  features  %d columns of %s\n", r.Features, r.FeatureType)
+	}
+	if r.Task == NoTask {
+		b.WriteString("  labels    none\n")
+	} else {
+		fmt.Fprintf(&b, "  labels    %s, %d classes, %d vertices labelled\n", r.Task, r.Classes, r.Labelled)
+	}
+	fmt.Fprintf(&b, "  split     %d train, %d valid, %d test: %s\n", r.Train, r.Valid, r.Test, r.Split)
+	if r.Unlabelled > 0 {
+		fmt.Fprintf(&b, "  split     %d vertices left out because they have no label\n", r.Unlabelled)
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(&b, "  note      %s\n", n)
+	}
+	return b.String()
+}
+
+// importers maps a format to the function that reads it into a source.
+var importers = map[string]func(*source) error{
+	"ogb":       readOGB,
+	"saint":     readSaint,
+	"planetoid": readPlanetoid,
+	"npz":       readNPZ,
+	"mat":       readMat,
+	"edgelist":  readEdgeList,
+	"musae":     readMusae,
+	"gemsec":    readGemsec,
+}
+
+// Formats lists the formats that Import reads.
+func Formats() []string {
+	names := make([]string, 0, len(importers))
+	for name := range importers {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (o *ImportOptions) check() error {
+	var faults []error
+	if importers[o.Format] == nil {
+		faults = append(faults, fmt.Errorf("format %q is unknown; choose one of %s", o.Format, strings.Join(Formats(), ", ")))
+	}
+	if o.In == "" {
+		faults = append(faults, errors.New("no input is named"))
+	}
+	if o.Out == "" {
+		faults = append(faults, errors.New("no output directory is named"))
+	} else if err := vacant(o.Out); err != nil {
+		faults = append(faults, err)
+	}
+	if o.FeatureType != "" && o.FeatureType != Float32 && o.FeatureType != Float16 {
+		faults = append(faults, fmt.Errorf("feature type %q is neither %s nor %s", o.FeatureType, Float32, Float16))
+	}
+	if o.MaxFeatureBytes < 0 {
+		faults = append(faults, fmt.Errorf("a limit of %d bytes for the features", o.MaxFeatureBytes))
+	}
+	return errors.Join(faults...)
+}
+
+// Import reads a graph in a foreign format and writes it as a DATASET directory: symmetrised where wanted, without self-loops and
+// repeated edges, with features, labels and split. On an error nothing is left at Out.
+//
+// Memory beyond the result's 4 bytes an edge and 8 a vertex: at most 8 bytes for each edge read (graph.Builder), and 4 more while an
+// array of all sources comes before one of all destinations. Features and labels are streamed, or held sparse.
+//
+// Errors name file and line, byte or array, and wrap graph.ErrVertexRange for edges to vertices that are not there, ErrValue for
+// labels and features out of range, ErrExists for an Out that is taken.
+func Import(o ImportOptions) (ImportReport, error) {
+	if err := o.check(); err != nil {
+		return ImportReport{}, err
+	}
+	s := &source{options: o, vertices: unknown, name: o.Name}
+	defer s.free()
+	if s.name == "" {
+		s.name = baseName(o.In)
+	}
+	if err := importers[o.Format](s); err != nil {
+		return ImportReport{}, err
+	}
+	return s.write()
+}
+
+// baseName is the last element of a path without its extensions.
+func baseName(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	name, _, _ := strings.Cut(filepath.Base(path), ".")
+	return name
+}
+
+// write makes the dataset of what was read.
+func (s *source) write() (ImportReport, error) {
+	undirected := s.options.Undirected == Yes || s.options.Undirected == AsFormat && s.undirected
+	g, cleaning, err := s.edges.Build(s.vertices, graph.CleanOptions{
+		Undirected: undirected, KeepLoops: s.options.KeepLoops, KeepDuplicates: s.options.KeepDuplicates,
+	})
+	if err != nil {
+		return ImportReport{}, err
+	}
+	defer func() { g.Free() }()
+	s.vertices = g.NumVertices()
+	split, err := s.chooseSplit()
+	if err != nil {
+		return ImportReport{}, err
+	}
+	r := ImportReport{
+		Name: s.name, Format: s.options.Format, Vertices: int64(s.vertices), Edges: g.NumEdges(), Undirected: undirected, Cleaning: cleaning,
+		FeatureType: Float32, SparseEntries: -1, Task: s.task(), Classes: s.classes, Labelled: s.labelled(),
+		Split: split.from, Unlabelled: split.unlabelled, Train: len(split.Train), Valid: len(split.Valid), Test: len(split.Test), Notes: s.notes,
+	}
+	if s.features != nil {
+		r.Features, r.FeatureType, r.SparseEntries = s.features.cols, s.features.stored, s.features.entries
+	}
+	w, err := Create(s.options.Out, Meta{Name: s.name, Task: r.Task, Classes: r.Classes, FeatureType: r.FeatureType, Provenance: s.provenance(&r)})
+	if err != nil {
+		return ImportReport{}, err
+	}
+	defer w.Abort()
+	if err := s.writeFiles(w, g, split.Split); err != nil {
+		return ImportReport{}, err
+	}
+	return r, w.Close()
+}
+
+func (s *source) writeFiles(w *Writer, g *graph.CSC, split graph.Split) error {
+	if err := w.Topology(g); err != nil {
+		return err
+	}
+	g.Free()
+	if s.originals != nil {
+		if err := put(w, "original_id.npy", s.originals, len(s.originals)); err != nil {
+			return err
+		}
+	}
+	switch w.Meta.Task {
+	case Multiclass:
+		if err := w.Labels(s.labels); err != nil {
+			return err
+		}
+	case Multilabel:
+		if err := w.Multilabels(s.marks); err != nil {
+			return err
+		}
+	}
+	if s.features != nil {
+		rows, err := w.Features(s.vertices, s.features.cols, s.features.stored)
+		if err != nil {
+			return err
+		}
+		if err := s.features.write(rows); err != nil {
+			return err
+		}
+		if err := rows.Close(); err != nil {
+			return err
+		}
+	}
+	return w.Splits(split)
+}
+
+func (s *source) provenance(r *ImportReport) Provenance {
+	notes := slices.Clone(s.notes)
+	if r.Unlabelled > 0 {
+		notes = append(notes, fmt.Sprintf("%d split vertices left out because they have no label", r.Unlabelled))
+	}
+	return Provenance{
+		Source: "import " + s.options.Format,
+		Settings: map[string]string{
+			"in":              filepath.Base(s.options.In),
+			"undirected":      strconv.FormatBool(r.Undirected),
+			"keep_loops":      strconv.FormatBool(s.options.KeepLoops),
+			"keep_duplicates": strconv.FormatBool(s.options.KeepDuplicates),
+			"split":           r.Split,
+		},
+		Cleaning: &r.Cleaning,
+		Classes:  s.classNames,
+		Notes:    notes,
+	}
+}

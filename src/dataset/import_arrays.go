@@ -1,0 +1,314 @@
+package dataset
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/npy"
+)
+
+// arrays is a set of named NumPy arrays: an .npz archive, or a directory of .npy files.
+type arrays interface {
+	Has(name string) bool
+	Names() []string
+	Reader(name string) (*npy.Reader, error)
+	Close() error
+}
+
+// npyDir is a directory of .npy files as arrays.
+type npyDir string
+
+func (d npyDir) path(name string) string { return filepath.Join(string(d), name+".npy") }
+func (d npyDir) Has(name string) bool    { return exists(d.path(name)) }
+func (d npyDir) Close() error            { return nil }
+
+func (d npyDir) Reader(name string) (*npy.Reader, error) { return npy.OpenReader(d.path(name)) }
+
+func (d npyDir) Names() (names []string) {
+	paths, _ := filepath.Glob(filepath.Join(string(d), "*.npy")) // the pattern is sound
+	for _, p := range paths {
+		names = append(names, strings.TrimSuffix(filepath.Base(p), ".npy"))
+	}
+	return names
+}
+
+// openArrays opens a directory of .npy files or an .npz archive.
+func openArrays(path string) (arrays, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return npyDir(path), nil
+	}
+	return npy.OpenZip(path)
+}
+
+// arraySource is a set of arrays with the path that errors name it by.
+type arraySource struct {
+	arrays
+	path string
+}
+
+func (a arraySource) name(key string) string { return a.path + ": " + key }
+
+// first returns the first of the keys that is there, "" if none.
+func (a arraySource) first(keys ...string) string {
+	for _, k := range keys {
+		if a.Has(k) {
+			return k
+		}
+	}
+	return ""
+}
+
+// open opens an array that must have one of the given numbers of dimensions.
+func (a arraySource) open(key string, dims ...int) (*npy.Reader, error) {
+	r, err := a.Reader(key)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range dims {
+		if len(r.Shape) == d {
+			return r, nil
+		}
+	}
+	_ = r.Close()
+	return nil, fmt.Errorf("%s: shape %s, want %v dimensions", a.name(key), npy.ShapeString(r.Shape), dims)
+}
+
+// all reads a whole array of one dimension (or two, one of them 1).
+func all[T npy.Element](a arraySource, key string) ([]T, error) {
+	r, err := a.open(key, 1, 2)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.Shape) == 2 && r.Shape[0] != 1 && r.Shape[1] != 1 {
+		_ = r.Close()
+		return nil, fmt.Errorf("%s: shape %s, want one dimension", a.name(key), npy.ShapeString(r.Shape))
+	}
+	return npy.ReadAll[T](r)
+}
+
+// addPairs adds the edges of an array [2, E] (all sources, then all destinations) or [E, 2].
+func (s *source) addPairs(a arraySource, key string) error {
+	r, err := a.open(key, 2)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	wide := r.Shape[0] == 2 // as PyG and OGB have it; [2, 2] is read so too
+	if !wide && r.Shape[1] != 2 {
+		return fmt.Errorf("%s: shape %s, want [2, edges] or [edges, 2]", a.name(key), npy.ShapeString(r.Shape))
+	}
+	n := r.Elems() / 2
+	if wide != r.Fortran { // one whole side comes before the other: the first waits in memory
+		return s.addSides(a, key, r, n)
+	}
+	var e int64
+	return eachChunk(r, 2*n, func(part []int64) error { // chunks have an even number of elements
+		for i := 0; i < len(part); i += 2 {
+			if err := s.addEdge(part[i], part[i+1]); err != nil {
+				return fmt.Errorf("%s: edge %d: %w", a.name(key), e, err)
+			}
+			e++
+		}
+		return nil
+	})
+}
+
+func (s *source) addSides(a arraySource, key string, r *npy.Reader, n int) error {
+	sources := mem.Make[int32](n)
+	defer mem.Free(sources)
+	i := 0
+	if err := eachChunk(r, n, func(part []int64) error {
+		for _, u := range part {
+			if u < 0 || u >= graph.MaxVertices {
+				return fmt.Errorf("%s: edge %d: %w", a.name(key), i, vertexRange(u, graph.MaxVertices))
+			}
+			sources[i] = int32(u)
+			i++
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	i = 0
+	return eachChunk(r, n, func(part []int64) error {
+		for _, v := range part {
+			if err := s.addEdge(int64(sources[i]), v); err != nil {
+				return fmt.Errorf("%s: edge %d: %w", a.name(key), i, err)
+			}
+			i++
+		}
+		return nil
+	})
+}
+
+// addCSR adds an edge r -> c for every stored entry (r, c) of a scipy CSR matrix, whatever its value.
+func (s *source) addCSR(a arraySource, indptrKey, indicesKey string) error {
+	ends, err := s.rowEnds(a, indptrKey, indicesKey)
+	if err != nil {
+		return err
+	}
+	r, err := a.open(indicesKey, 1)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	e, row := int64(0), 0
+	return eachChunk(r, r.Left(), func(part []int64) error {
+		for _, c := range part {
+			for ends[row+1] <= e {
+				row++
+			}
+			if err := s.addEdge(int64(row), c); err != nil {
+				return fmt.Errorf("%s: entry %d: %w", a.name(indicesKey), e, err)
+			}
+			e++
+		}
+		return nil
+	})
+}
+
+// rowEnds reads and checks the row offsets of a CSR matrix with a row for each vertex.
+func (s *source) rowEnds(a arraySource, indptrKey, indicesKey string) ([]int64, error) {
+	ends, err := all[int64](a, indptrKey)
+	if err != nil {
+		return nil, err
+	}
+	r, err := a.open(indicesKey, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	if len(ends) != s.vertices+1 {
+		return nil, fmt.Errorf("%s: %d row offsets, want one more than the %d vertices", a.name(indptrKey), len(ends), s.vertices)
+	}
+	for v := range s.vertices {
+		if ends[v+1] < ends[v] {
+			return nil, fmt.Errorf("%s: falls from %d to %d at row %d", a.name(indptrKey), ends[v], ends[v+1], v)
+		}
+	}
+	if ends[0] != 0 || ends[s.vertices] != int64(r.Elems()) {
+		return nil, fmt.Errorf("%s: runs from %d to %d, but %s has %d entries", a.name(indptrKey), ends[0], ends[s.vertices], indicesKey, r.Elems())
+	}
+	return ends, nil
+}
+
+// setCSRFeatures notes the features of a scipy CSR matrix.
+func (s *source) setCSRFeatures(a arraySource, prefix string) error {
+	shape, err := all[int64](a, prefix+"_shape")
+	if err != nil {
+		return err
+	}
+	if len(shape) != 2 || shape[0] != int64(s.vertices) || shape[1] < 0 || shape[1] > graph.MaxVertices {
+		return fmt.Errorf("%s: %v, want a row for each of the %d vertices", a.name(prefix+"_shape"), shape, s.vertices)
+	}
+	ends, err := s.rowEnds(a, prefix+"_indptr", prefix+"_indices")
+	if err != nil {
+		return err
+	}
+	columns, err := all[int32](a, prefix+"_indices")
+	if err != nil {
+		return err
+	}
+	values, err := all[float32](a, prefix+"_data")
+	if err != nil {
+		return err
+	}
+	for k, c := range columns {
+		if c < 0 || int64(c) >= shape[1] {
+			return fmt.Errorf("%s: entry %d is column %d of %d: %w", a.name(prefix+"_indices"), k, c, shape[1], ErrValue)
+		}
+	}
+	if len(values) != len(columns) {
+		return fmt.Errorf("%s: %d values for %d entries", a.name(prefix+"_data"), len(values), len(columns))
+	}
+	m := &sparseRows{ends: ends, columns: columns, values: values, sum: true}
+	return s.setFeatures(a.name(prefix+"_data"), int(shape[1]), Float32, int64(len(columns)), m.write)
+}
+
+// setDenseFeatures notes an array [vertices, columns] of features, to be streamed.
+func (s *source) setDenseFeatures(a arraySource, key string) error {
+	r, err := a.open(key, 2)
+	if err != nil {
+		return err
+	}
+	h := r.Header
+	if err := r.Close(); err != nil {
+		return err
+	}
+	if h.Shape[0] != s.vertices {
+		return fmt.Errorf("%s: %d rows for %d vertices", a.name(key), h.Shape[0], s.vertices)
+	}
+	if h.Fortran && h.Shape[0] > 1 && h.Shape[1] > 1 {
+		return fmt.Errorf("%s: it is stored by columns; save it again with numpy.ascontiguousarray", a.name(key))
+	}
+	stored := Float32
+	if strings.HasSuffix(h.DType, "f2") {
+		stored = Float16
+	}
+	return s.setFeatures(a.name(key), h.Shape[1], stored, -1, func(w *RowWriter) error {
+		r, err := a.open(key, 2)
+		if err != nil || h.Shape[1] == 0 {
+			return err
+		}
+		defer r.Close()
+		rows := make([]float32, max(1, (1<<16)/h.Shape[1])*h.Shape[1])
+		for r.Left() > 0 {
+			n, err := npy.Read(r, rows)
+			if err != nil {
+				return err
+			}
+			if err := w.Write(rows[:n]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// readLabels takes the labels of an array: [N] or [N, 1] of classes, or [N, C] of 0 and 1.
+func (s *source) readLabels(a arraySource, key string) error {
+	r, err := a.open(key, 1, 2)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if r.Shape[0] != s.vertices {
+		return fmt.Errorf("%s: %d rows for %d vertices", a.name(key), r.Shape[0], s.vertices)
+	}
+	cols := 1
+	if len(r.Shape) == 2 {
+		cols = r.Shape[1]
+	}
+	if cols > 1 && r.Fortran {
+		return fmt.Errorf("%s: it is stored by columns; save it again with numpy.ascontiguousarray", a.name(key))
+	}
+	if cols != 1 {
+		if err := s.makeMarks(cols, a.name(key)); err != nil {
+			return err
+		}
+	}
+	i := 0
+	return eachChunk(r, r.Elems(), func(part []float64) error {
+		for _, y := range part {
+			var err error
+			if cols == 1 {
+				err = s.setLabel(i, y)
+			} else {
+				err = s.setMark(i/cols, i%cols, y)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", a.name(key), err)
+			}
+			i++
+		}
+		return nil
+	})
+}

@@ -1,0 +1,115 @@
+package dataset
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"halognn/src/dataset/table"
+	"halognn/src/graph"
+)
+
+// readEdgeList reads a SNAP edge list: rows "from to", apart by blanks, tabs or commas, comments with # or %, plain or gzip. Ids may be any
+// integers; vertices are numbered in the order of their ids, and original_id.npy keeps the ids where the two differ.
+//
+// The file is read twice, first for the ids: so that no more than 8 bytes an edge are held, whatever the ids are.
+func readEdgeList(s *source) error {
+	path := s.options.In
+	var ids distinct
+	if err := eachEdge(path, func(_ *table.Reader, u, v int64) error {
+		ids.add(u)
+		ids.add(v)
+		return nil
+	}); err != nil {
+		return err
+	}
+	x := newIndex(ids.sorted())
+	if err := s.setVertices(int64(len(x.ids)), path); err != nil {
+		return err
+	}
+	if n := len(x.ids); n > 0 && (x.ids[0] != 0 || x.ids[n-1] != int64(n)-1) {
+		s.originals = x.ids
+		s.notes = append(s.notes, fmt.Sprintf("%d ids between %d and %d were renumbered in their order; original_id.npy has them", n, x.ids[0], x.ids[n-1]))
+	}
+	return eachEdge(path, func(r *table.Reader, u, v int64) error {
+		from, ok1 := x.find(u)
+		to, ok2 := x.find(v)
+		if !ok1 || !ok2 {
+			return r.Errorf("the file changed while it was read; import it again")
+		}
+		s.edges.Add(graph.VertexID(from), graph.VertexID(to))
+		return nil
+	})
+}
+
+func eachEdge(path string, visit func(r *table.Reader, u, v int64) error) error {
+	var edge [2]int64
+	return eachRow(path, table.Blank, func(r *table.Reader) error {
+		if err := r.Ints(edge[:]); err != nil {
+			return err
+		}
+		return visit(r, edge[0], edge[1])
+	})
+}
+
+// distinct collects the different numbers of a long stream in memory proportional to how many there are: the list is sorted and
+// freed of repeats whenever it is twice as long as after the last time.
+type distinct struct {
+	list  []int64
+	limit int
+}
+
+func (d *distinct) add(x int64) {
+	if n := len(d.list); n > 0 && d.list[n-1] == x { // edge lists come sorted by source more often than not
+		return
+	}
+	if len(d.list) >= max(d.limit, 1<<16) {
+		d.limit = 2 * len(d.sorted())
+	}
+	d.list = append(d.list, x)
+}
+
+func (d *distinct) sorted() []int64 {
+	slices.Sort(d.list)
+	d.list = slices.Compact(d.list)
+	return d.list
+}
+
+// index finds numbers in an ascending list. The range of the numbers is cut into about as many equal buckets as there are numbers;
+// bucket b begins at starts[b], so a search looks at one bucket only.
+type index struct {
+	ids    []int64
+	starts []int32
+	shift  uint
+}
+
+func newIndex(ids []int64) *index {
+	x := &index{ids: ids}
+	if len(ids) == 0 {
+		return x
+	}
+	span := uint64(ids[len(ids)-1]) - uint64(ids[0]) // as unsigned, the difference of any two int64 fits
+	if n := bits.Len64(span) - bits.Len64(uint64(len(ids))); n > 0 {
+		x.shift = uint(n)
+	}
+	x.starts = make([]int32, span>>x.shift+2)
+	for _, id := range ids {
+		x.starts[x.bucket(id)+1]++
+	}
+	for b := 1; b < len(x.starts); b++ {
+		x.starts[b] += x.starts[b-1]
+	}
+	return x
+}
+
+func (x *index) bucket(id int64) uint64 { return (uint64(id) - uint64(x.ids[0])) >> x.shift }
+
+func (x *index) find(id int64) (int, bool) {
+	if len(x.ids) == 0 || id < x.ids[0] || id > x.ids[len(x.ids)-1] {
+		return 0, false
+	}
+	b := x.bucket(id)
+	from := int(x.starts[b])
+	i, ok := slices.BinarySearch(x.ids[from:x.starts[b+1]], id)
+	return from + i, ok
+}

@@ -1,0 +1,61 @@
+package dataset
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+)
+
+// eachMember calls visit with every key of the object in a JSON file; visit must decode exactly the value. It streams: one value is
+// held at a time. Errors name the file, the byte and the key.
+func eachMember(path string, visit func(key string, d *json.Decoder) error) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	d := json.NewDecoder(f)
+	fail := func(err error) error {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return fmt.Errorf("%s: truncated after byte %d; fetch the file again", path, d.InputOffset())
+		}
+		return fmt.Errorf("%s: byte %d: %w", path, d.InputOffset(), err)
+	}
+	token, err := d.Token()
+	if err != nil {
+		return fail(err)
+	}
+	if token != json.Delim('{') {
+		return fail(errors.New("want a JSON object"))
+	}
+	for d.More() {
+		token, err := d.Token()
+		if err != nil {
+			return fail(err)
+		}
+		key, _ := token.(string) // the decoder lets nothing else stand for a key
+		if err := visit(key, d); err != nil {
+			return fail(fmt.Errorf("key %q: %w", key, err))
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// vertexKey reads a key that is a vertex id below n, which must not have come before.
+func vertexKey(key string, n int, seen []bool) (int, error) {
+	v, err := strconv.Atoi(key)
+	if err != nil || v < 0 || v >= n {
+		return 0, fmt.Errorf("%w: want a vertex id, 0 to %d", ErrValue, n-1)
+	}
+	if seen[v] {
+		return 0, fmt.Errorf("%w: the vertex comes twice", ErrValue)
+	}
+	seen[v] = true
+	return v, nil
+}

@@ -1,0 +1,239 @@
+package dataset
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// musaeGraph is one graph of a MUSAE collection, by its files musae_NAME_{edges.csv,features.json,target.csv}.
+type musaeGraph struct {
+	name, dir string
+}
+
+func (g musaeGraph) path(part string) string {
+	return filepath.Join(g.dir, "musae_"+g.name+"_"+part)
+}
+
+// twitchSplit is the inductive task on the six Twitch countries: train on three, validate on one, test on two.
+const twitchSplit = "DE,FR,ES/RU/ENGB,PTBR"
+
+// readMusae joins the graphs in a directory, or in its subdirectories. They are numbered in the order in which Split names them, else
+// by name; the six Twitch countries have twitchSplit unless Split says otherwise. Feature lists and labels must mean the same in
+// all of them.
+//
+//	musae_XX_edges.csv      from,to                         each edge once
+//	musae_XX_features.json  {"vertex": [column, ...]}       0/1; repeats mean nothing
+//	musae_XX_target.csv     id,...,mature,...,new_id        the vertex is new_id, or id where that is missing; the label is mature, ml_target
+//	                                                        or page_type
+func readMusae(s *source) error {
+	s.undirected = true
+	graphs, err := findMusae(s.options.In)
+	if err != nil {
+		return err
+	}
+	s.orderMusae(graphs)
+	targets := make([][]string, len(graphs))
+	total := 0
+	for i, g := range graphs {
+		if targets[i], err = readTargets(g.path("target.csv")); err != nil {
+			return err
+		}
+		s.parts = append(s.parts, graphPart{g.name, total, len(targets[i])})
+		total += len(targets[i])
+	}
+	if err := s.setVertices(int64(total), s.options.In); err != nil {
+		return err
+	}
+	if err := s.setTargets(graphs, targets); err != nil {
+		return err
+	}
+	if err := s.setMusaeFeatures(graphs); err != nil {
+		return err
+	}
+	for i, g := range graphs {
+		p := s.parts[i]
+		s.vertices = p.first + p.count // so that an id beyond this graph is not taken for one of the next
+		if err := s.readPairs(g.path("edges.csv"), int64(p.first)); err != nil {
+			return err
+		}
+	}
+	s.noteParts()
+	if s.given != nil {
+		s.given, err = s.splitByGraph(twitchSplit)
+	}
+	return err
+}
+
+func findMusae(dir string) (graphs []musaeGraph, err error) {
+	for _, pattern := range []string{"musae_*_edges.csv", filepath.Join("*", "musae_*_edges.csv")} {
+		found, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is sound
+		for _, path := range found {
+			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "musae_"), "_edges.csv")
+			graphs = append(graphs, musaeGraph{name, filepath.Dir(path)})
+		}
+	}
+	if len(graphs) == 0 {
+		return nil, fmt.Errorf("%s: no file musae_*_edges.csv is there, nor in a directory below", dir)
+	}
+	return graphs, nil
+}
+
+// orderMusae sorts the graphs by their place in the split, then by name, and notes whether they are the Twitch countries.
+func (s *source) orderMusae(graphs []musaeGraph) {
+	names := func(split string) []string {
+		return strings.FieldsFunc(split, func(r rune) bool { return r == ',' || r == '/' })
+	}
+	order := names(s.options.Split)
+	twitch := names(twitchSplit)
+	isTwitch := len(graphs) == len(twitch)
+	for _, g := range graphs {
+		isTwitch = isTwitch && slices.Contains(twitch, g.name)
+	}
+	if isTwitch && !slices.Contains(order, graphs[0].name) {
+		order = twitch
+		if s.options.Split == "" {
+			s.given = &splitSource{} // filled in when the sizes are known
+		}
+	}
+	place := func(g musaeGraph) int {
+		if i := slices.Index(order, g.name); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
+	slices.SortFunc(graphs, func(a, b musaeGraph) int {
+		if d := place(a) - place(b); d != 0 {
+			return d
+		}
+		return strings.Compare(a.name, b.name)
+	})
+}
+
+// readTargets returns the label of every vertex as text.
+func readTargets(path string) ([]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r := csv.NewReader(f)
+	header, err := r.Read()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	id, label := slices.Index(header, "new_id"), -1
+	if id < 0 {
+		id = slices.Index(header, "id")
+	}
+	for _, name := range []string{"mature", "ml_target", "page_type"} {
+		if label < 0 {
+			label = slices.Index(header, name)
+		}
+	}
+	if id < 0 || label < 0 {
+		return nil, fmt.Errorf("%s: columns %s; want new_id or id, and mature, ml_target or page_type", path, strings.Join(header, ","))
+	}
+	byVertex := map[int]string{}
+	for {
+		row, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err) // names the line
+		}
+		line, _ := r.FieldPos(id)
+		v, err := strconv.Atoi(row[id])
+		if err != nil || v < 0 {
+			return nil, fmt.Errorf("%s: line %d: vertex %q: %w: want vertex ids from 0", path, line, row[id], ErrValue)
+		}
+		if y, twice := byVertex[v]; twice && y != row[label] { // the Twitch files repeat a few vertices, with the same label
+			return nil, fmt.Errorf("%s: line %d: vertex %d is %q here and %q before: %w: want one label a vertex", path, line, v, row[label], y, ErrValue)
+		}
+		byVertex[v] = row[label]
+	}
+	labels := make([]string, len(byVertex))
+	for v, y := range byVertex {
+		if v >= len(labels) {
+			return nil, fmt.Errorf("%s: %d rows, but there is a vertex %d: %w: want a row for each vertex", path, len(labels), v, ErrValue)
+		}
+		labels[v] = y
+	}
+	return labels, nil
+}
+
+// setTargets numbers the classes: False and True are 0 and 1, integers are themselves, other names are numbered in their order.
+func (s *source) setTargets(graphs []musaeGraph, targets [][]string) error {
+	class := map[string]float64{"False": 0, "True": 1}
+	var names []string
+	numbers := true
+	for _, t := range targets {
+		for _, y := range t {
+			if _, known := class[y]; known {
+				continue
+			}
+			n, err := strconv.Atoi(y)
+			class[y] = float64(n)
+			numbers = numbers && err == nil
+			names = append(names, y)
+		}
+	}
+	if !numbers {
+		slices.Sort(names)
+		for i, n := range names {
+			class[n] = float64(i)
+		}
+		s.classNames = names
+	}
+	for i, t := range targets {
+		for v, y := range t {
+			if err := s.setLabel(s.parts[i].first+v, class[y]); err != nil {
+				return fmt.Errorf("%s: %q: %w", graphs[i].path("target.csv"), y, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *source) setMusaeFeatures(graphs []musaeGraph) error {
+	cols := 0
+	var list []int
+	m, err := fillSparse(s.vertices, 1<<31-1, func(yield func(row, col int, value float64) error) error {
+		for i, g := range graphs {
+			p := s.parts[i]
+			seen := make([]bool, p.count)
+			if err := eachMember(g.path("features.json"), func(key string, d *json.Decoder) error {
+				v, err := vertexKey(key, p.count, seen)
+				if err != nil {
+					return err
+				}
+				if err := d.Decode(&list); err != nil {
+					return err
+				}
+				for _, c := range list {
+					cols = max(cols, c+1)
+					if err := yield(p.first+v, c, 1); err != nil {
+						return err
+					}
+				}
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	m.sum = false // the lists repeat columns
+	return s.setSparse(s.options.In, cols, m)
+}

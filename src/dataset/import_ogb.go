@@ -1,0 +1,231 @@
+package dataset
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"halognn/src/dataset/table"
+	"halognn/src/npy"
+)
+
+// readOGB reads the raw folder of an OGB node property data set.
+//
+//	raw/edge.csv.gz  num-node-list.csv.gz  num-edge-list.csv.gz     u,v    N    E
+//	raw/node-feat.csv.gz  node-label.csv.gz                         one row a vertex
+//	raw/data.npz  node-label.npz                                    instead of the above: edge_index [2, E], node_feat, node_label
+//	split/NAME/{train,valid,test}.csv.gz                            one vertex id a row
+//
+// The folder raw itself will do too, without a split. Files may also lie there unpacked, as .csv.
+func readOGB(s *source) error {
+	s.undirected = true
+	raw := filepath.Join(s.options.In, "raw")
+	if !exists(raw) {
+		raw = s.options.In
+	}
+	binary := filepath.Join(raw, "data.npz")
+	var err error
+	switch {
+	case exists(binary):
+		err = s.readOGBBinary(raw, binary)
+	case either(raw, "edge.csv") != "":
+		err = s.readOGBText(raw)
+	default:
+		err = fmt.Errorf("%s: neither edge.csv.gz nor data.npz is there; want the raw folder of an OGB node property data set, or the folder around it", raw)
+	}
+	if err != nil {
+		return err
+	}
+	return s.findOGBSplit()
+}
+
+func (s *source) readOGBBinary(raw, path string) error {
+	z, err := npy.OpenZip(path)
+	if err != nil {
+		return err
+	}
+	s.release = append(s.release, func() { _ = z.Close() }) // features are streamed later
+	a := arraySource{z, path}
+	nodes, err := all[int64](a, "num_nodes_list")
+	if err != nil {
+		return err
+	}
+	if len(nodes) != 1 {
+		return fmt.Errorf("%s: %d graphs; want a node property data set, which is one graph", a.name("num_nodes_list"), len(nodes))
+	}
+	if err := s.setVertices(nodes[0], a.name("num_nodes_list")); err != nil {
+		return err
+	}
+	if a.Has("node_feat") {
+		if err := s.setDenseFeatures(a, "node_feat"); err != nil {
+			return err
+		}
+	}
+	if err := s.addPairs(a, "edge_index"); err != nil {
+		return err
+	}
+	if a.Has("num_edges_list") {
+		edges, err := all[int64](a, "num_edges_list")
+		if err != nil {
+			return err
+		}
+		if len(edges) != 1 || edges[0] != s.edges.NumEdges() {
+			return fmt.Errorf("%s: %v, but edge_index has %d edges; fetch the data again", a.name("num_edges_list"), edges, s.edges.NumEdges())
+		}
+	}
+	labels := filepath.Join(raw, "node-label.npz")
+	if !exists(labels) {
+		return nil
+	}
+	l, err := npy.OpenZip(labels)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	return s.readLabels(arraySource{l, labels}, "node_label")
+}
+
+func (s *source) readOGBText(raw string) error {
+	n, err := onlyNumber(raw, "num-node-list.csv")
+	if err != nil {
+		return err
+	}
+	if err := s.setVertices(n, filepath.Join(raw, "num-node-list.csv")); err != nil {
+		return err
+	}
+	if path := either(raw, "node-feat.csv"); path != "" {
+		if err := s.setTableFeatures(path); err != nil {
+			return err
+		}
+	}
+	path := either(raw, "edge.csv")
+	if err := s.readPairs(path, 0); err != nil {
+		return err
+	}
+	edges, err := onlyNumber(raw, "num-edge-list.csv")
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return err
+	case edges != s.edges.NumEdges():
+		return fmt.Errorf("%s: %d edges, but num-edge-list says %d; fetch the data again", path, s.edges.NumEdges(), edges)
+	}
+	if path := either(raw, "node-label.csv"); path != "" {
+		return s.readTableLabels(path)
+	}
+	return nil
+}
+
+// onlyNumber reads a table of one number.
+func onlyNumber(dir, name string) (int64, error) {
+	path := either(dir, name)
+	if path == "" {
+		return 0, fmt.Errorf("%s: neither %s.gz nor %s is there: %w", dir, name, name, os.ErrNotExist)
+	}
+	var x [1]int64
+	rows := 0
+	err := eachRow(path, table.Comma, func(r *table.Reader) error {
+		if rows++; rows > 1 {
+			return r.Errorf("a second graph; want a node property data set, which is one graph")
+		}
+		return r.Ints(x[:])
+	})
+	if err == nil && rows == 0 {
+		err = fmt.Errorf("%s: empty, want one number", path)
+	}
+	return x[0], err
+}
+
+// setTableFeatures notes the features of a table with a row for each vertex.
+func (s *source) setTableFeatures(path string) error {
+	r, err := table.Open(path, table.Comma)
+	if err != nil {
+		return err
+	}
+	ok, err := r.Next()
+	cols := 0
+	if ok {
+		cols = r.Columns()
+	}
+	if err := errors.Join(err, r.Close()); err != nil {
+		return err
+	}
+	return s.setFeatures(path, cols, Float32, -1, func(w *RowWriter) error {
+		wide, row, n := make([]float64, cols), make([]float32, cols), 0
+		err := eachRow(path, table.Comma, func(r *table.Reader) error {
+			if err := r.Floats(wide); err != nil {
+				return err
+			}
+			for i, x := range wide {
+				row[i] = float32(x)
+			}
+			if n++; n > s.vertices {
+				return r.Errorf("more rows than the %d vertices", s.vertices)
+			}
+			if err := w.Check(n-1, row); err != nil {
+				return r.Errorf("%w", err)
+			}
+			return w.WriteChecked(row)
+		})
+		if err == nil && n != s.vertices {
+			err = fmt.Errorf("%d rows for %d vertices; fetch the data again", n, s.vertices)
+		}
+		return err
+	})
+}
+
+// readTableLabels takes labels from a table with a row for each vertex: one class or nan, or several columns of 0 and 1.
+func (s *source) readTableLabels(path string) error {
+	var row []float64
+	n := 0
+	err := eachRow(path, table.Comma, func(r *table.Reader) error {
+		if n == 0 {
+			row = make([]float64, r.Columns())
+			if len(row) > 1 {
+				if err := s.makeMarks(len(row), path); err != nil {
+					return err
+				}
+			}
+		}
+		if n++; n > s.vertices {
+			return r.Errorf("more rows than the %d vertices", s.vertices)
+		}
+		if err := r.Floats(row); err != nil {
+			return err
+		}
+		for c, y := range row {
+			var err error
+			if len(row) == 1 {
+				err = s.setLabel(n-1, y)
+			} else {
+				err = s.setMark(n-1, c, y)
+			}
+			if err != nil {
+				return r.Errorf("%w", err)
+			}
+		}
+		return nil
+	})
+	if err == nil && n != s.vertices {
+		err = fmt.Errorf("%s: %d rows for %d vertices; fetch the data again", path, n, s.vertices)
+	}
+	return err
+}
+
+// findOGBSplit notes the split folder if there is exactly one.
+func (s *source) findOGBSplit() error {
+	if s.options.Split != "" {
+		return nil
+	}
+	found, _ := filepath.Glob(filepath.Join(s.options.In, "split", "*", "train.csv*")) // the pattern is sound
+	switch len(found) {
+	case 0:
+		return nil
+	case 1:
+		dir := filepath.Dir(found[0])
+		s.given = &splitSource{path: dir, from: "split/" + filepath.Base(dir)}
+		return nil
+	}
+	return fmt.Errorf("%s: %d splits; choose one by its folder, such as --split %s", filepath.Join(s.options.In, "split"), len(found), filepath.Dir(found[0]))
+}

@@ -1,0 +1,99 @@
+package dataset
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+
+	"halognn/src/dataset/table"
+	"halognn/src/npy"
+)
+
+// eachRow calls visit with every row of a text table.
+func eachRow(path string, sep table.Separator, visit func(r *table.Reader) error) error {
+	r, err := table.Open(path, sep)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for {
+		ok, err := r.Next()
+		if err != nil || !ok {
+			return err
+		}
+		if err := visit(r); err != nil {
+			return err
+		}
+	}
+}
+
+// readPairs adds the edges of a table of two columns, source and destination. One header line is passed over.
+func (s *source) readPairs(path string, first int64) error {
+	var edge [2]int64
+	return eachRow(path, table.Comma, func(r *table.Reader) error {
+		if err := r.Ints(edge[:]); err != nil {
+			if r.Line() == 1 && isHeader(r) {
+				return nil
+			}
+			return err
+		}
+		// A vertex id is checked against its own graph before it moves behind those joined before.
+		if limit := int64(s.vertices) - first; edge[0] >= limit || edge[1] >= limit || edge[0] < 0 || edge[1] < 0 {
+			return r.Errorf("%w", vertexRange(firstOutside(edge, limit), limit))
+		}
+		return s.addEdge(first+edge[0], first+edge[1])
+	})
+}
+
+func firstOutside(edge [2]int64, limit int64) int64 {
+	if edge[0] < 0 || edge[0] >= limit {
+		return edge[0]
+	}
+	return edge[1]
+}
+
+// isHeader reports whether no field of the row is a number.
+func isHeader(r *table.Reader) bool {
+	for _, f := range r.Fields(nil) {
+		if _, ok := table.ParseFloat(f); ok || len(f) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// eachChunk reads a stream of numbers piece by piece.
+func eachChunk[T npy.Element](r *npy.Reader, n int, visit func(part []T) error) error {
+	buf := make([]T, min(n, 1<<14))
+	for n > 0 {
+		got, err := npy.Read(r, buf[:min(n, len(buf))])
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if got == 0 {
+			return io.ErrUnexpectedEOF
+		}
+		if err := visit(buf[:got]); err != nil {
+			return err
+		}
+		n -= got
+	}
+	return nil
+}
+
+// exists reports whether there is something at path.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// either returns dir/name.gz or dir/name, whichever is there; "" if neither.
+func either(dir, name string) string {
+	for _, p := range []string{filepath.Join(dir, name+".gz"), filepath.Join(dir, name)} {
+		if exists(p) {
+			return p
+		}
+	}
+	return ""
+}

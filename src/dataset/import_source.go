@@ -1,0 +1,204 @@
+package dataset
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// unknown is the vertex count of a source whose files do not say it: the largest id decides.
+const unknown = -1
+
+// source is what a reader makes of foreign files: everything but the features in memory, off the heap where large.
+type source struct {
+	options    ImportOptions
+	name       string
+	vertices   int
+	edges      graph.Builder
+	undirected bool // the format stores each edge once
+	labels     []int32
+	marks      []uint8 // several labels a vertex: [vertices, classes]
+	classes    int
+	classNames []string
+	features   *features
+	given      *splitSource // comes with the data
+	originals  []int64      // ids in the source, ascending, where they are not 0 to vertices-1
+	parts      []graphPart  // where several graphs are joined
+	notes      []string
+	release    []func()
+}
+
+// graphPart is one of several joined graphs: vertices first to first+count-1.
+type graphPart struct {
+	name         string
+	first, count int
+}
+
+// features are the rows still to be written.
+type features struct {
+	cols    int
+	stored  string // Float32 or Float16
+	entries int64  // -1 if dense
+	write   func(*RowWriter) error
+}
+
+func (s *source) free() {
+	s.edges.Free()
+	mem.Free(s.labels)
+	mem.Free(s.marks)
+	for _, f := range s.release {
+		f()
+	}
+}
+
+func (s *source) task() string {
+	switch {
+	case s.marks != nil:
+		return Multilabel
+	case s.classes > 0:
+		return Multiclass
+	}
+	return NoTask
+}
+
+func (s *source) labelled() (n int64) {
+	if s.marks != nil {
+		return int64(s.vertices)
+	}
+	for _, y := range s.labels {
+		if y >= 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// setVertices fixes the vertex count.
+func (s *source) setVertices(n int64, file string) error {
+	if n < 0 || n > graph.MaxVertices {
+		return fmt.Errorf("%s: %d vertices; at most %d are supported", file, n, graph.MaxVertices)
+	}
+	s.vertices = int(n)
+	return nil
+}
+
+// addEdge adds u -> v after a range check.
+func (s *source) addEdge(u, v int64) error {
+	limit := int64(s.vertices)
+	if limit == unknown {
+		limit = graph.MaxVertices
+	}
+	if u < 0 || u >= limit {
+		return vertexRange(u, limit)
+	}
+	if v < 0 || v >= limit {
+		return vertexRange(v, limit)
+	}
+	s.edges.Add(graph.VertexID(u), graph.VertexID(v))
+	return nil
+}
+
+func vertexRange(v, limit int64) error {
+	return fmt.Errorf("an edge names vertex %d: %w: ids must be 0 to %d; files of two versions may be mixed, or ids begin at 1", v, graph.ErrVertexRange, limit-1)
+}
+
+// setLabel gives vertex v the class y: an integer from 0, NaN or -1 for none.
+func (s *source) setLabel(v int, y float64) error {
+	if s.labels == nil {
+		s.labels = mem.Make[int32](s.vertices)
+		for i := range s.labels {
+			s.labels[i] = -1
+		}
+	}
+	if math.IsNaN(y) || y == -1 {
+		return nil
+	}
+	if y != math.Trunc(y) || y < 0 || y >= float64(s.vertices) {
+		return fmt.Errorf("vertex %d has label %g: %w: want a class number from 0, fewer classes than the %d vertices, or nan for none", v, y, ErrValue, s.vertices)
+	}
+	s.labels[v] = int32(y)
+	s.classes = max(s.classes, int(y)+1)
+	return nil
+}
+
+// makeMarks prepares for several labels a vertex.
+func (s *source) makeMarks(classes int, file string) error {
+	if classes < 1 || int64(classes)*int64(s.vertices) > 1<<40 {
+		return fmt.Errorf("%s: %d label columns for %d vertices: %w", file, classes, s.vertices, ErrValue)
+	}
+	s.classes, s.marks = classes, mem.Make[uint8](s.vertices*classes)
+	return nil
+}
+
+// setMark sets column c of vertex v to y, 0 or 1.
+func (s *source) setMark(v, c int, y float64) error {
+	if y != 0 && y != 1 {
+		return fmt.Errorf("vertex %d has label %g in column %d: %w: with several label columns each must be 0 or 1", v, y, c, ErrValue)
+	}
+	s.marks[v*s.classes+c] = uint8(y)
+	return nil
+}
+
+// setFeatures notes the features to write, or refuses them because of their size. entries is -1 if they are dense.
+func (s *source) setFeatures(file string, cols int, stored string, entries int64, write func(*RowWriter) error) error {
+	if s.options.FeatureType != "" {
+		stored = s.options.FeatureType
+	}
+	f := &features{cols: cols, stored: stored, entries: entries, write: func(w *RowWriter) error {
+		if err := write(w); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		return nil
+	}}
+	m := Meta{FeatureType: stored, Features: cols}
+	bytes := float64(m.RowBytes()) * float64(s.vertices) // may be beyond int64
+	limit, origin, err := s.featureLimit()
+	if err != nil {
+		return err
+	}
+	if bytes > float64(limit) {
+		from := ""
+		if entries >= 0 {
+			from = fmt.Sprintf(" (%d sparse entries stored dense)", entries)
+		}
+		return fmt.Errorf("%s: the features would take %s as %s, [%d, %d]%s, above the limit of %s, which is %s; "+
+			"use float16, raise the limit, choose another disk, or reduce the columns first",
+			file, size(bytes), stored, s.vertices, cols, from, size(float64(limit)), origin)
+	}
+	s.features = f
+	return nil
+}
+
+func (s *source) featureLimit() (limit int64, origin string, err error) {
+	if s.options.MaxFeatureBytes > 0 {
+		return s.options.MaxFeatureBytes, "as given", nil
+	}
+	dir := filepath.Dir(filepath.Clean(s.options.Out))
+	for {
+		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
+			break
+		}
+		dir = filepath.Dir(dir) // Out's parents may be still to be made
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, "", fmt.Errorf("free space at %s: %w", dir, err)
+	}
+	return int64(st.Bavail) * st.Bsize / 5 * 4, "four fifths of the free space at " + dir, nil
+}
+
+// size writes a number of bytes for people.
+func size(bytes float64) string {
+	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"}
+	i := 0
+	for ; bytes >= 1024 && i < len(units)-1; i++ {
+		bytes /= 1024
+	}
+	return fmt.Sprintf("%.4g %s", bytes, units[i])
+}
