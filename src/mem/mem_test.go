@@ -84,3 +84,18 @@ func TestMapRefusesADirectory(t *testing.T) {
 		t.Error("a directory was mapped")
 	}
 }
+
+func TestPeakCountsWhatWasFreedAgain(t *testing.T) {
+	before := Allocated()
+	Free(Make[byte](1 << 20))
+	if got := PeakAllocated(); got < before+1<<20 {
+		t.Errorf("peak is %d, below %d", got, before+1<<20)
+	}
+	rss, err := PeakRSS()
+	if err != nil || rss < 1<<20 {
+		t.Errorf("peak resident set is %d (%v)", rss, err)
+	}
+	if h := HeapBytes(); h < 1<<16 || h > 1<<32 {
+		t.Errorf("the runtime is said to hold %d bytes", h)
+	}
+}

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# all.sh: everything that `make test` promises, in the order of "fails fastest". Each step prints its time; what cannot run here
+# says so. The last line counts.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+HALOGNN_QUIET=1 source ./env.sh
+passed=0 failed=0 skipped=0
+step() { # step NAME COMMAND...
+  local name=$1 begin=$SECONDS
+  shift
+  printf '\n== %s\n' "$name"
+  if "$@"; then
+    passed=$((passed + 1)); printf -- '-- %s: ok, %d s\n' "$name" $((SECONDS - begin))
+  else
+    failed=$((failed + 1)); printf -- '-- %s: FAILED, %d s\n' "$name" $((SECONDS - begin))
+  fi
+}
+leave_out() { skipped=$((skipped + 1)); printf '\n== %s: not run: %s\n' "$1" "$2"; }
+
+formatted() { local bad; bad=$(gofmt -l src tests); [ -z "$bad" ] || { echo "gofmt: $bad"; return 1; }; }
+plain_build() { CGO_ENABLED=0 go build ./... && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test ./...; }
+sanitized() { make --no-print-directory -C kernels BUILD="$PWD/build/sanitize" SANITIZE=1 test; }
+shell_lint() { shellcheck env.sh && shellcheck -x tests/*.sh .ci/run; }
+
+step "gofmt" formatted
+step "go vet" go vet ./...
+step "staticcheck" go tool staticcheck ./...
+if command -v shellcheck >/dev/null 2>&1; then step "shellcheck" shell_lint; else leave_out "shellcheck" "it is not installed"; fi
+step "C kernels under ASan and UBSan, every SIMD level" sanitized
+step "unit tests" go test ./...
+step "plain Go: build and tests with CGO_ENABLED=0" plain_build
+step "race detector, in-process ranks" env HALOGNN_SHORT=1 go test -race ./src/...
+for mpi in openmpi mpich; do
+  if command -v mpicc.$mpi >/dev/null 2>&1; then
+    step "under mpirun: $mpi" tests/mpi.sh $mpi
+  else
+    leave_out "under mpirun: $mpi" "mpicc.$mpi is not installed"
+  fi
+done
+printf '\n%d passed, %d failed, %d skipped\n' $passed $failed $skipped
+[ $failed = 0 ]

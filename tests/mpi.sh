@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# mpi.sh openmpi|mpich: the communication suite and whole runs of the program under one MPI.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+mpi=${1:?usage: mpi.sh openmpi|mpich}
+export HALOGNN_MPICC=mpicc.$mpi HALOGNN_QUIET=1
+source ./env.sh
+mkdir -p "build/$mpi"
+go test -c -o "build/$mpi/comm.test" ./src/comm/mpi
+go build -o "build/$mpi/halognn" ./src/cmd/halognn
+for n in 1 2 3 4; do
+  echo "-- comm suite, $n ranks, $HALOGNN_MPIRUN"
+  (cd src/comm/mpi && timeout 120 "$HALOGNN_MPIRUN" -np "$n" "$HALOGNN_ROOT/build/$mpi/comm.test")
+done
+HALOGNN_BIN=$PWD/build/$mpi/halognn go test -count=1 -run 'UnderMPI' ./tests
