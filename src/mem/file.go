@@ -130,12 +130,16 @@ func faultError(addr uintptr) error {
 	return nil
 }
 
-// CheckSizes reports the first mapped file that is shorter on disk than its mapping. It costs one stat a file.
+// CheckSizes reports the first mapped file that is shorter on disk than its mapping. It costs one stat a file. A file that
+// was deleted keeps its content for those who have it mapped, so it is no fault.
 func CheckSizes() error {
 	mapped.Lock()
 	defer mapped.Unlock()
 	for m := range mapped.files {
 		info, err := os.Stat(m.path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("%s is mapped but cannot be examined: %w", m.path, err)
 		}

@@ -1,0 +1,204 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"halognn/src/dataset"
+	"halognn/src/graph"
+	"halognn/src/npy"
+	"halognn/src/sample"
+)
+
+// Options says from where files are mapped. The zero value maps them where they are.
+type Options struct {
+	// CopyTopology reads the topology once into shared memory per node (topology.load: copy), for file systems where
+	// faulting page by page is slow. Call UnlinkShared when all ranks of the node have opened.
+	CopyTopology bool
+	// Stage is a node-local directory that files are copied to before they are mapped, by whichever process of the node comes first. They stay
+	// there, and a later run finds them. Empty means no staging.
+	Stage string
+	// SharedMemory is where CopyTopology copies to; empty means /dev/shm.
+	SharedMemory string
+}
+
+// topologyFiles are what CopyTopology copies.
+var topologyFiles = []string{"indptr.npy", "indices.npy", "original_id.npy"}
+
+// Shards is an open PARTS directory. Its slices are views of mapped files: valid until Close, not to be written. It is for
+// concurrent use but for Close.
+type Shards struct {
+	Meta
+	Dir                string
+	identity           string
+	options            Options
+	topology           sample.Topology
+	labels             []int32
+	targets            []uint8
+	train, valid, test splitView
+	mapped             int64
+	closers            []func() error
+}
+
+// splitView is one split with the range of each part: ids[offsets[k]:offsets[k+1]].
+type splitView struct {
+	ids     []graph.VertexID
+	offsets []int
+}
+
+func (s *splitView) of(part int) []graph.VertexID {
+	return s.ids[s.offsets[part]:s.offsets[part+1]]
+}
+
+// Open maps what all ranks read: topology, labels and splits. It checks that all files are there, with the size, type and
+// shape that meta.json says; Verify checks what is in them.
+func Open(dir string, o Options) (*Shards, error) {
+	meta, identity, err := readMeta(dir)
+	if err != nil {
+		return nil, err
+	}
+	if o.SharedMemory == "" {
+		o.SharedMemory = "/dev/shm"
+	}
+	s := &Shards{Meta: *meta, Dir: dir, identity: identity, options: o}
+	if err := errors.Join(s.checkSizes(), s.mapFiles()); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// checkSizes finds missing and truncated files before a mapping does.
+func (s *Shards) checkSizes() error {
+	var faults []error
+	for name, want := range s.Files {
+		path := filepath.Join(s.Dir, name)
+		info, err := os.Stat(path)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%w; restore the file or partition again", err))
+		} else if info.Size() != want.Bytes {
+			faults = append(faults, fmt.Errorf("%s: %w: %d bytes, meta.json has %d; restore the file or partition again", path, ErrAltered, info.Size(), want.Bytes))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func (s *Shards) mapFiles() error {
+	faults := []error{
+		mapInto(s, "indptr.npy", &s.topology.Graph.Indptr), mapInto(s, "indices.npy", &s.topology.Graph.Indices),
+		mapInto(s, "original_id.npy", &s.topology.Original),
+		mapInto(s, "train.npy", &s.train.ids), mapInto(s, "valid.npy", &s.valid.ids), mapInto(s, "test.npy", &s.test.ids),
+	}
+	if s.Task == dataset.Multilabel {
+		faults = append(faults, mapInto(s, "labels.npy", &s.targets))
+	} else {
+		faults = append(faults, mapInto(s, "labels.npy", &s.labels))
+	}
+	for _, list := range []*splitView{&s.train, &s.valid, &s.test} {
+		list.offsets = make([]int, s.Parts+1)
+	}
+	for k, size := range s.Splits {
+		s.train.offsets[k+1] = s.train.offsets[k] + size.Train
+		s.valid.offsets[k+1] = s.valid.offsets[k] + size.Valid
+		s.test.offsets[k+1] = s.test.offsets[k] + size.Test
+	}
+	if err := errors.Join(faults...); err != nil {
+		return err
+	}
+	if p := s.topology.Graph.Indptr; p[0] != 0 || p[s.Vertices] != s.Edges {
+		return fmt.Errorf("%s: %w: indptr runs from %d to %d, but there are %d edges; partition again",
+			filepath.Join(s.Dir, "indptr.npy"), ErrMismatch, p[0], p[s.Vertices], s.Edges)
+	}
+	return nil
+}
+
+func mapInto[T npy.Element](s *Shards, name string, view *[]T) error {
+	f, err := s.open(name)
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, f.Close)
+	s.mapped += s.Files[name].Bytes
+	*view, err = npy.As[T](f)
+	return err
+}
+
+// open maps one file, staged if the options say so, and holds it against meta.json.
+func (s *Shards) open(name string) (*npy.File, error) {
+	var f *npy.File
+	var err error
+	if root := s.stageRoot(name); root != "" {
+		f, err = s.stage(root, name)
+	} else {
+		f, err = npy.Open(filepath.Join(s.Dir, name))
+	}
+	if err != nil {
+		return nil, err
+	}
+	want := s.Files[name]
+	if err := f.Check(want.DType, want.Shape...); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w; meta.json describes another file: partition again", f.Path(), err), f.Close())
+	}
+	return f, nil
+}
+
+// Topology returns the relabelled CSC of the whole graph and the original ids, for the sampler.
+func (s *Shards) Topology() *sample.Topology { return &s.topology }
+
+// Labels returns the class of each vertex [N], -1 = none; nil for multi-label tasks.
+func (s *Shards) Labels() []int32 { return s.labels }
+
+// Targets returns the label marks [N*Classes] of 0 and 1 of multi-label tasks; nil otherwise.
+func (s *Shards) Targets() []uint8 { return s.targets }
+
+// Train returns the training seeds of a part, by original id.
+func (s *Shards) Train(part int) []graph.VertexID { return s.train.of(part) }
+
+// Valid returns the validation vertices of a part, by original id.
+func (s *Shards) Valid(part int) []graph.VertexID { return s.valid.of(part) }
+
+// Test returns the test vertices of a part, by original id.
+func (s *Shards) Test(part int) []graph.VertexID { return s.test.of(part) }
+
+// Identity returns a hash of meta.json, which holds the hashes of all files: ranks compare it before the first step.
+func (s *Shards) Identity() string { return s.identity }
+
+// MappedBytes returns the bytes that Open mapped: topology, original ids, labels and splits. Ranks of a node share them.
+func (s *Shards) MappedBytes() int64 { return s.mapped }
+
+// Part is the mapped feature rows of one part.
+type Part struct {
+	First    graph.VertexID // vertex of row 0
+	Rows     int
+	Features []byte // [Rows*RowBytes], little-endian elements of Meta.Type; not to be written
+	file     *npy.File
+}
+
+// OpenPart maps the feature rows of a part, which the caller closes.
+func (s *Shards) OpenPart(part int) (*Part, error) {
+	if part < 0 || part >= s.Parts {
+		return nil, fmt.Errorf("%s has no part %d; it has %d parts", s.Dir, part, s.Parts)
+	}
+	f, err := s.open(featuresFile(part))
+	if err != nil {
+		return nil, err
+	}
+	return &Part{First: graph.VertexID(s.Offsets[part]), Rows: f.Shape[0], Features: f.Data, file: f}, nil
+}
+
+// Close ends the mapping.
+func (p *Part) Close() error {
+	p.Features = nil
+	return p.file.Close()
+}
+
+// Close ends all mappings but those of OpenPart.
+func (s *Shards) Close() error {
+	var faults []error
+	for _, c := range s.closers {
+		faults = append(faults, c())
+	}
+	s.closers = nil
+	return errors.Join(faults...)
+}

@@ -1,0 +1,201 @@
+// Package shard keeps a partitioned dataset on disk: it writes, opens, stages and verifies PARTS directories.
+//
+//	PARTS/  meta.json        parts, offsets, origin, partition report, and size, shape and XXH64 of every file
+//	        indptr.npy       int64 [N+1]  in-edges of v are indices[indptr[v]:indptr[v+1]]; vertices have new ids,
+//	        indices.npy      int32 [M]    in-neighbours keep the order they have in the dataset
+//	        original_id.npy  int32 [N]    id in the dataset of each vertex
+//	        labels.npy       int32 [N], -1 = none; multi-label: uint8 [N, C]
+//	        train.npy valid.npy test.npy  int32 new ids, by part and, inside a part, by original id
+//	        part-0000/features.npy        float32 or float16 [offsets[1]-offsets[0], F]
+//	        part-0001/features.npy        ...
+//
+// Parts are contiguous: part k has the vertices offsets[k] to offsets[k+1]-1, hot ones first. So its in-edges are a range of
+// rows of the same two files that hold the whole topology, and an owner is found by searching the offsets. Splits are in original
+// order so that shuffles of them do not depend on the order of the vertices.
+//
+//	Write(dir, dataset, layout)          a temporary directory, renamed when whole
+//	Open(dir) ─> Topology, Labels, ...   mapped; ranks of a node share one copy
+//	          └> OpenPart(k)             the feature rows of one part
+//
+// P parts run on K ranks where K divides P: RankRange. The package starts no processes and talks to none; what ranks of one node
+// share, they share through the file system.
+package shard
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+
+	"halognn/src/compute"
+	"halognn/src/dataset"
+	"halognn/src/npy"
+	"halognn/src/partition"
+)
+
+// Format is the version of the directory layout that this package writes and reads.
+const Format = 1
+
+const metaFile = "meta.json"
+
+// Errors about a directory wrap one of these where they can be told apart.
+var (
+	ErrExists   = errors.New("the target exists")
+	ErrMismatch = errors.New("files do not fit together")
+	ErrAltered  = errors.New("altered since it was written")
+	ErrRanks    = errors.New("parts cannot be shared equally by the ranks")
+)
+
+// Meta is meta.json: what the parts hold and where they come from.
+type Meta struct {
+	Format      int                 `json:"format"`
+	Parts       int                 `json:"parts"`
+	Offsets     []int64             `json:"offsets"` // [P+1] part k has vertices Offsets[k] to Offsets[k+1]-1
+	Vertices    int64               `json:"vertices"`
+	Edges       int64               `json:"edges"`
+	Task        string              `json:"task"` // as in dataset.Meta
+	Classes     int                 `json:"classes"`
+	Features    int                 `json:"features"`
+	FeatureType string              `json:"feature_type"`
+	Origin      Origin              `json:"origin"`
+	Splits      []SplitSizes        `json:"splits"` // [P]
+	Report      partition.Report    `json:"report"`
+	Files       map[string]npy.Info `json:"files"` // by path inside the directory
+}
+
+// Origin says what was partitioned, and how.
+type Origin struct {
+	Dataset  string `json:"dataset"`  // its name
+	Identity string `json:"identity"` // dataset.Identity
+	Method   string `json:"method"`
+	Seed     uint64 `json:"seed"`
+	Order    string `json:"order"` // of the vertices inside a part, with what it depends on
+}
+
+// SplitSizes counts the split vertices of one part.
+type SplitSizes struct {
+	Train int `json:"train"`
+	Valid int `json:"valid"`
+	Test  int `json:"test"`
+}
+
+// Type returns the element type of the feature rows.
+func (m *Meta) Type() compute.DType {
+	if m.FeatureType == dataset.Float16 {
+		return compute.Float16
+	}
+	return compute.Float32
+}
+
+// RowBytes returns the bytes of one feature row.
+func (m *Meta) RowBytes() int { return m.Features * m.Type().Size() }
+
+// RankRange returns the parts of a rank: first to last-1. If ranks does not divide the parts, the error names the numbers of
+// ranks that do.
+func (m *Meta) RankRange(rank, ranks int) (first, last int, err error) {
+	if ranks < 1 || m.Parts%ranks != 0 {
+		var fit []string
+		for k := 1; k <= m.Parts; k++ {
+			if m.Parts%k == 0 {
+				fit = append(fit, strconv.Itoa(k))
+			}
+		}
+		return 0, 0, fmt.Errorf("%w: %d parts, %d ranks; run on %s ranks, or partition again with --parts %d",
+			ErrRanks, m.Parts, ranks, strings.Join(fit, ", "), max(ranks, 1))
+	}
+	each := m.Parts / ranks
+	return rank * each, (rank + 1) * each, nil
+}
+
+func featuresFile(part int) string { return fmt.Sprintf("part-%04d/features.npy", part) }
+
+// layout returns the element type and shape that each file must have.
+func (m *Meta) layout() map[string]npy.Info {
+	n := int(m.Vertices)
+	var sum SplitSizes
+	for _, s := range m.Splits {
+		sum.Train, sum.Valid, sum.Test = sum.Train+s.Train, sum.Valid+s.Valid, sum.Test+s.Test
+	}
+	ints := func(n int) npy.Info { return npy.Info{DType: "<i4", Shape: []int{n}} }
+	files := map[string]npy.Info{
+		"indptr.npy": {DType: "<i8", Shape: []int{n + 1}}, "indices.npy": ints(int(m.Edges)), "original_id.npy": ints(n),
+		"labels.npy": ints(n), "train.npy": ints(sum.Train), "valid.npy": ints(sum.Valid), "test.npy": ints(sum.Test),
+	}
+	if m.Task == dataset.Multilabel {
+		files["labels.npy"] = npy.Info{DType: "|u1", Shape: []int{n, m.Classes}}
+	}
+	for k := range m.Parts {
+		files[featuresFile(k)] = npy.Info{DType: m.rowType(), Shape: []int{int(m.Offsets[k+1] - m.Offsets[k]), m.Features}}
+	}
+	return files
+}
+
+func (m *Meta) rowType() string {
+	if m.Type() == compute.Float16 {
+		return npy.DType[npy.Float16]()
+	}
+	return npy.DType[float32]()
+}
+
+// check reports what of m no PARTS directory can have.
+func (m *Meta) check() error {
+	if m.Format != Format {
+		return fmt.Errorf("format version %d; this program reads version %d: partition again", m.Format, Format)
+	}
+	if m.Parts < 1 || len(m.Offsets) != m.Parts+1 || len(m.Splits) != m.Parts {
+		return fmt.Errorf("%w: %d parts with %d offsets and %d split sizes", ErrMismatch, m.Parts, len(m.Offsets), len(m.Splits))
+	}
+	if m.Features < 0 || m.Classes < 0 || m.Edges < 0 {
+		return fmt.Errorf("%w: %d features, %d classes, %d edges are no possible counts", ErrMismatch, m.Features, m.Classes, m.Edges)
+	}
+	if err := checkOffsets(m.Offsets, m.Vertices); err != nil {
+		return err
+	}
+	var faults []error
+	for name, want := range m.layout() {
+		got, ok := m.Files[name]
+		if !ok {
+			faults = append(faults, fmt.Errorf("%w: %s is missing", ErrMismatch, name))
+		} else if err := (npy.Header{DType: got.DType, Shape: got.Shape}).Check(want.DType, want.Shape...); err != nil {
+			faults = append(faults, fmt.Errorf("%w: %s: %w", ErrMismatch, name, err))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func checkOffsets(offsets []int64, n int64) error {
+	parts := len(offsets) - 1
+	if offsets[0] != 0 || offsets[parts] != n {
+		return fmt.Errorf("%w: offsets run from %d to %d for %d vertices", ErrMismatch, offsets[0], offsets[parts], n)
+	}
+	for k := range parts {
+		if offsets[k+1] < offsets[k] {
+			return fmt.Errorf("%w: offsets fall from %d to %d at part %d", ErrMismatch, offsets[k], offsets[k+1], k)
+		}
+	}
+	return nil
+}
+
+// readMeta returns meta.json and its hash.
+func readMeta(dir string) (*Meta, string, error) {
+	path := filepath.Join(dir, metaFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, "", fmt.Errorf("%s holds no parts: %w; make them with `halognn partition`", dir, err)
+	} else if err != nil {
+		return nil, "", err
+	}
+	m := new(Meta)
+	if err := json.Unmarshal(text, m); err != nil {
+		return nil, "", fmt.Errorf("%s: %w; partition again", path, err)
+	}
+	if err := m.check(); err != nil {
+		return nil, "", fmt.Errorf("%s: %w", path, err)
+	}
+	return m, fmt.Sprintf("%016x", xxhash.Sum64(text)), nil
+}

@@ -1,0 +1,138 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/cespare/xxhash/v2"
+	"golang.org/x/sys/unix"
+
+	"halognn/src/npy"
+)
+
+// stageRoot returns the directory that a file is copied to before it is mapped, or "".
+func (s *Shards) stageRoot(name string) string {
+	root := s.options.Stage
+	if s.options.CopyTopology && slices.Contains(topologyFiles, name) {
+		root = s.options.SharedMemory
+	}
+	if root == "" {
+		return ""
+	}
+	return filepath.Join(root, fmt.Sprintf("halognn-%d-%s", os.Getuid(), s.identity))
+}
+
+// stage maps the copy of a file in root, which it makes if it is not there. Processes of a node may do so at the same
+// time: a lock lets one of them copy while the others wait. Mapping happens under the lock too, so that UnlinkShared cannot take the
+// copy away in between.
+func (s *Shards) stage(root, name string) (*npy.File, error) {
+	path := filepath.Join(root, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	if err := ownedByUs(root); err != nil {
+		return nil, err
+	}
+	unlock, err := lock(path)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	want := s.Files[name]
+	if info, err := os.Stat(path); err != nil || info.Size() != want.Bytes {
+		if err := copyFile(filepath.Join(s.Dir, name), path, want); err != nil {
+			return nil, err
+		}
+	}
+	return npy.Open(path)
+}
+
+// ownedByUs guards against a directory of our name that somebody else put into a shared place.
+func ownedByUs(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok || int(stat.Uid) != os.Getuid() {
+		return fmt.Errorf("%s belongs to another user; remove it or stage elsewhere", dir)
+	}
+	return nil
+}
+
+// lock waits for the lock beside path and returns the function that gives it back.
+func lock(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
+	}
+	return func() { _ = f.Close() }, nil // closing gives the lock back
+}
+
+// copyFile copies src to dst under a temporary name and checks the hash on the way.
+func copyFile(src, dst string, want npy.Info) error {
+	in, err := os.Open(src)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.CreateTemp(filepath.Dir(dst), filepath.Base(dst)+".tmp-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(out.Name()) // of no effect once renamed
+	sum := xxhash.New()
+	_, err = io.CopyBuffer(io.MultiWriter(out, sum), struct{ io.Reader }{in}, make([]byte, 4<<20))
+	if err := errors.Join(err, out.Close()); err != nil {
+		return fmt.Errorf("copying %s to %s: %w; set topology.load to map, or run.stage_dir to a directory with %d bytes free",
+			src, filepath.Dir(dst), err, want.Bytes)
+	}
+	if got := fmt.Sprintf("%016x", sum.Sum64()); got != want.XXH64 {
+		return altered(src, got, want.XXH64)
+	}
+	return os.Rename(out.Name(), dst)
+}
+
+// UnlinkShared removes the names of the topology copied into shared memory (CopyTopology). Mappings stay valid, and the memory is freed
+// when the last process ends, however it ends. Call it when all ranks of the node have opened: one that opens later makes a
+// copy of its own. Any number of processes may call it.
+func (s *Shards) UnlinkShared() error {
+	if !s.options.CopyTopology {
+		return nil
+	}
+	var faults []error
+	root := s.stageRoot(topologyFiles[0])
+	for _, name := range topologyFiles {
+		path := filepath.Join(root, name)
+		unlock, err := lock(path)
+		if errors.Is(err, fs.ErrNotExist) { // another process was faster
+			continue
+		} else if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		for _, p := range []string{path, path + ".lock"} {
+			if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				faults = append(faults, err)
+			}
+		}
+		unlock()
+	}
+	_ = os.Remove(root) // fails while another process stages in it
+	return errors.Join(faults...)
+}

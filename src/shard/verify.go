@@ -1,0 +1,104 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"halognn/src/dataset"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/npy"
+)
+
+// Verify reads everything: the hash of every file, the rules of the CSC, original ids, label ranges and splits. It reports the first fault
+// of each. A file that shrinks meanwhile is an error, not a crash.
+func (s *Shards) Verify() error {
+	return mem.Guard(func() error {
+		var faults []error
+		for _, name := range slices.Sorted(maps.Keys(s.Files)) {
+			path := filepath.Join(s.Dir, name)
+			sum, err := npy.Hash(path)
+			if err != nil {
+				faults = append(faults, err)
+			} else if want := s.Files[name].XXH64; sum != want {
+				faults = append(faults, altered(path, sum, want))
+			}
+		}
+		return errors.Join(append(faults, s.verifyContent())...)
+	})
+}
+
+func altered(path, sum, want string) error {
+	return fmt.Errorf("%s: %w: its XXH64 is %s, meta.json has %s; restore the file or partition again", path, ErrAltered, sum, want)
+}
+
+func (s *Shards) verifyContent() error {
+	var faults []error
+	check := func(file string, err error) {
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w; partition again", filepath.Join(s.Dir, file), err))
+		}
+	}
+	check("indptr.npy, indices.npy", s.topology.Graph.Validate())
+	original := checkPermutation(s.topology.Original)
+	check("original_id.npy", original)
+	check("labels.npy", s.checkLabels())
+	splits := graph.Split{Train: s.train.ids, Valid: s.valid.ids, Test: s.test.ids}
+	if err := splits.Validate(int(s.Vertices)); err != nil || original != nil {
+		check("train.npy, valid.npy, test.npy", err)
+		return errors.Join(faults...)
+	}
+	check("train.npy", s.checkSplit(&s.train))
+	check("valid.npy", s.checkSplit(&s.valid))
+	check("test.npy", s.checkSplit(&s.test))
+	return errors.Join(faults...)
+}
+
+func checkPermutation(ids []int32) error {
+	seen := make([]uint64, (len(ids)+63)/64)
+	for v, id := range ids {
+		if id < 0 || int(id) >= len(ids) {
+			return fmt.Errorf("vertex %d: original id %d: %w (%d vertices)", v, id, graph.ErrVertexRange, len(ids))
+		}
+		bit := uint64(1) << (id % 64)
+		if seen[id/64]&bit != 0 {
+			return fmt.Errorf("%w: vertex %d: original id %d is taken by another vertex", ErrMismatch, v, id)
+		}
+		seen[id/64] |= bit
+	}
+	return nil
+}
+
+func (s *Shards) checkLabels() error {
+	for v, y := range s.labels {
+		if y < -1 || int(y) >= s.Classes {
+			return fmt.Errorf("%w: label of vertex %d is %d, with %d classes", dataset.ErrValue, v, y, s.Classes)
+		}
+	}
+	if i := slices.IndexFunc(s.targets, func(y uint8) bool { return y > 1 }); i >= 0 {
+		return fmt.Errorf("%w: label of vertex %d, class %d is %d, neither 0 nor 1", dataset.ErrValue, i/s.Classes, i%s.Classes, s.targets[i])
+	}
+	return nil
+}
+
+// checkSplit reports a vertex that lies outside its part, out of original order, or has no label though the task needs one.
+func (s *Shards) checkSplit(list *splitView) error {
+	original := s.topology.Original
+	for k := range s.Parts {
+		ids := list.of(k)
+		for i, v := range ids {
+			switch {
+			case int64(v) < s.Offsets[k] || int64(v) >= s.Offsets[k+1]:
+				return fmt.Errorf("%w: vertex %d is listed in part %d, which has vertices %d to %d", ErrMismatch, v, k, s.Offsets[k], s.Offsets[k+1]-1)
+			case i > 0 && original[ids[i-1]] >= original[v]:
+				return fmt.Errorf("%w: part %d: vertex %d is out of the order of original ids", ErrMismatch, k, v)
+			case s.Task == dataset.Multiclass && s.labels[v] < 0:
+				return fmt.Errorf("%w: vertex %d has no label", dataset.ErrValue, v)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,331 @@
+package shard
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sort"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"halognn/src/dataset"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/npy"
+	"halognn/src/partition"
+)
+
+// Layout says where every vertex goes, as partition.Order returns it, and how that came about.
+type Layout struct {
+	NewID   []graph.VertexID // [N] new id of each vertex of the dataset: a permutation
+	Offsets []int64          // [P+1]
+	Report  partition.Report
+	Origin  Origin // Dataset and Identity are filled in by Write
+}
+
+// Write writes the parts of ds to dir, which must not exist or be an empty directory. Files appear under a temporary name
+// beside it, which is renamed when all is there; on an error nothing is left. Equal input gives equal bytes.
+//
+// Memory beside the mapped dataset: 4 bytes a vertex, and 2 MiB per CPU. Features are read row by row in new order, so a dataset that
+// does not fit in memory costs a random read per row.
+func Write(dir string, ds *dataset.Dataset, l Layout) error {
+	tmp, err := begin(dir)
+	if err != nil {
+		return err
+	}
+	w := &writer{dir: tmp, ds: ds, l: l}
+	if err = w.write(); err == nil {
+		err = finish(tmp, dir)
+	}
+	if err != nil {
+		_ = os.RemoveAll(tmp)
+		return fmt.Errorf("writing the parts of %s to %s: %w", ds.Dir, dir, err)
+	}
+	return nil
+}
+
+// begin makes the temporary directory for dir.
+func begin(dir string) (string, error) {
+	if err := vacant(dir); err != nil {
+		return "", err
+	}
+	parent := filepath.Dir(dir)
+	if err := os.MkdirAll(parent, 0o777); err != nil {
+		return "", err
+	}
+	tmp, err := os.MkdirTemp(parent, filepath.Base(dir)+".tmp-")
+	if err != nil {
+		return "", err
+	}
+	return tmp, os.Chmod(tmp, 0o755)
+}
+
+// finish renames the temporary directory into place.
+func finish(tmp, dir string) error {
+	if err := vacant(dir); err != nil {
+		return err
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) { // an empty directory
+		return err
+	}
+	return os.Rename(tmp, dir)
+}
+
+// vacant reports why nothing may be written at dir.
+func vacant(dir string) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w and is not a directory; choose another one", dir, ErrExists)
+	case len(entries) > 0:
+		return fmt.Errorf("%s: %w and is not empty; remove it or choose another one", dir, ErrExists)
+	}
+	return nil
+}
+
+type writer struct {
+	dir      string
+	ds       *dataset.Dataset
+	l        Layout
+	original []int32 // [N] id in the dataset of each new id
+	mu       sync.Mutex
+	meta     Meta // files under mu
+}
+
+func (w *writer) write() error {
+	m := &w.ds.Meta
+	w.meta = Meta{
+		Format: Format, Parts: len(w.l.Offsets) - 1, Offsets: w.l.Offsets, Vertices: m.Vertices, Edges: m.Edges, Task: m.Task, Classes: m.Classes,
+		Features: m.Features, FeatureType: m.FeatureType, Origin: w.l.Origin, Report: w.l.Report, Files: make(map[string]npy.Info),
+	}
+	w.meta.Origin.Dataset, w.meta.Origin.Identity = m.Name, w.ds.Identity()
+	if err := w.invert(); err != nil {
+		return err
+	}
+	defer mem.Free(w.original)
+	w.meta.Splits = make([]SplitSizes, w.meta.Parts)
+	tasks := []func() error{w.indptr, w.indices, w.labels, w.splits, func() error {
+		return put(w, "original_id.npy", w.original, len(w.original))
+	}}
+	for k := range w.meta.Parts {
+		tasks = append(tasks, func() error { return w.features(k) })
+	}
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for _, task := range tasks {
+		group.Go(func() error { return mem.Guard(task) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if err := w.meta.check(); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(&w.meta, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(w.dir, metaFile), append(text, '\n'), 0o666)
+}
+
+// invert checks the layout and sets original.
+func (w *writer) invert() error {
+	n := w.meta.Vertices
+	if w.meta.Parts < 1 || int64(len(w.l.NewID)) != n {
+		return fmt.Errorf("%w: a layout of %d parts and %d vertices for a dataset of %d", ErrMismatch, w.meta.Parts, len(w.l.NewID), n)
+	}
+	if err := checkOffsets(w.l.Offsets, n); err != nil {
+		return err
+	}
+	w.original = mem.Make[int32](int(n))
+	for i := range w.original {
+		w.original[i] = -1
+	}
+	for v, id := range w.l.NewID {
+		if id < 0 || int64(id) >= n || w.original[id] >= 0 {
+			mem.Free(w.original)
+			return fmt.Errorf("%w: new id %d of vertex %d is out of range or given twice", ErrMismatch, id, v)
+		}
+		w.original[id] = int32(v)
+	}
+	return nil
+}
+
+func (w *writer) note(name string, info npy.Info) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.meta.Files[name] = info
+}
+
+// put writes one whole array.
+func put[T npy.Element](w *writer, name string, data []T, shape ...int) error {
+	info, err := npy.WriteFile(filepath.Join(w.dir, name), data, shape...)
+	if err == nil {
+		w.note(name, info)
+	}
+	return err
+}
+
+// stream writes an array element by element. The first error is kept for close.
+type stream[T npy.Element] struct {
+	w      *writer
+	name   string
+	out    *npy.Writer
+	buffer []T
+	err    error
+}
+
+func newStream[T npy.Element](w *writer, name string, shape ...int) (*stream[T], error) {
+	out, err := npy.Create(filepath.Join(w.dir, name), npy.DType[T](), shape...)
+	return &stream[T]{w: w, name: name, out: out, buffer: make([]T, 0, 1<<16)}, err
+}
+
+func (s *stream[T]) add(x T) {
+	if len(s.buffer) == cap(s.buffer) {
+		s.flush()
+	}
+	s.buffer = append(s.buffer, x)
+}
+
+func (s *stream[T]) flush() {
+	if s.err == nil {
+		s.err = npy.Write(s.out, s.buffer)
+	}
+	s.buffer = s.buffer[:0]
+}
+
+func (s *stream[T]) close() error {
+	s.flush()
+	if s.err != nil {
+		s.out.Abort()
+		return s.err
+	}
+	if err := s.out.Close(); err != nil {
+		return err
+	}
+	s.w.note(s.name, s.out.Info())
+	return nil
+}
+
+func (w *writer) indptr() error {
+	g := w.ds.Graph
+	out, err := newStream[int64](w, "indptr.npy", len(g.Indptr))
+	if err != nil {
+		return err
+	}
+	end := int64(0)
+	out.add(end)
+	for _, v := range w.original {
+		end += g.Indptr[v+1] - g.Indptr[v]
+		out.add(end)
+	}
+	return out.close()
+}
+
+func (w *writer) indices() error {
+	g, n := w.ds.Graph, uint32(w.meta.Vertices)
+	out, err := newStream[graph.VertexID](w, "indices.npy", int(w.meta.Edges))
+	if err != nil {
+		return err
+	}
+	for _, v := range w.original {
+		for _, u := range g.InNeighbours(graph.VertexID(v)) {
+			if uint32(u) >= n {
+				out.out.Abort()
+				return fmt.Errorf("%w: vertex %d of the dataset has the in-neighbour %d of %d; run `halognn check` on it", graph.ErrVertexRange, v, u, n)
+			}
+			out.add(w.l.NewID[u])
+		}
+	}
+	return out.close()
+}
+
+func (w *writer) labels() error {
+	n, classes := int(w.meta.Vertices), w.meta.Classes
+	if w.meta.Task == dataset.Multilabel {
+		out, err := newStream[uint8](w, "labels.npy", n, classes)
+		if err != nil {
+			return err
+		}
+		for _, v := range w.original {
+			for _, y := range w.ds.Multilabels[int(v)*classes : (int(v)+1)*classes] {
+				out.add(y)
+			}
+		}
+		return out.close()
+	}
+	out, err := newStream[int32](w, "labels.npy", n)
+	if err != nil {
+		return err
+	}
+	for _, v := range w.original {
+		out.add(w.ds.Labels[v])
+	}
+	return out.close()
+}
+
+func (w *writer) splits() error {
+	s := w.ds.Split
+	for _, list := range []struct {
+		name string
+		ids  []graph.VertexID
+		size func(*SplitSizes) *int
+	}{
+		{"train.npy", s.Train, func(s *SplitSizes) *int { return &s.Train }},
+		{"valid.npy", s.Valid, func(s *SplitSizes) *int { return &s.Valid }},
+		{"test.npy", s.Test, func(s *SplitSizes) *int { return &s.Test }},
+	} {
+		ids := make([]graph.VertexID, len(list.ids))
+		for i, v := range list.ids {
+			if v < 0 || int(v) >= len(w.l.NewID) {
+				return fmt.Errorf("%s: vertex %d: %w; run `halognn check` on the dataset", list.name, v, graph.ErrVertexRange)
+			}
+			ids[i] = w.l.NewID[v]
+			*list.size(&w.meta.Splits[w.partOf(ids[i])])++
+		}
+		slices.SortFunc(ids, func(a, b graph.VertexID) int {
+			return cmp.Or(cmp.Compare(w.partOf(a), w.partOf(b)), cmp.Compare(w.original[a], w.original[b]))
+		})
+		if err := put(w, list.name, ids, len(ids)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// partOf returns the part that a new id belongs to.
+func (w *writer) partOf(id graph.VertexID) int {
+	return sort.Search(w.meta.Parts-1, func(k int) bool { return int64(id) < w.meta.Offsets[k+1] })
+}
+
+func (w *writer) features(part int) error {
+	name := featuresFile(part)
+	if err := os.MkdirAll(filepath.Join(w.dir, filepath.Dir(name)), 0o777); err != nil {
+		return err
+	}
+	first, last := w.meta.Offsets[part], w.meta.Offsets[part+1]
+	out, err := npy.Create(filepath.Join(w.dir, name), w.meta.rowType(), int(last-first), w.meta.Features)
+	if err != nil {
+		return err
+	}
+	defer out.Abort()
+	rows, size := w.ds.FeatureBytes(), w.ds.Meta.RowBytes()
+	for _, v := range w.original[first:last] {
+		if _, err := out.Write(rows[int(v)*size : (int(v)+1)*size]); err != nil {
+			return err
+		}
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	w.note(name, out.Info())
+	return nil
+}
