@@ -76,6 +76,9 @@ func CheckAlltoallv(size int, send, recv []byte, sendRows, recvRows []int, rowBy
 	if rowBytes <= 0 {
 		return fmt.Errorf("alltoallv: rows of %d bytes", rowBytes)
 	}
+	if same(send, recv) {
+		return errors.New("alltoallv: the send buffer is the receive buffer")
+	}
 	if err := checkRows("alltoallv: send", size, send, sendRows, rowBytes); err != nil {
 		return err
 	}
@@ -87,6 +90,9 @@ func CheckAllgatherv(rank, size int, send, recv []byte, recvRows []int, rowBytes
 	if rowBytes <= 0 {
 		return fmt.Errorf("allgatherv: rows of %d bytes", rowBytes)
 	}
+	if same(send, recv) {
+		return errors.New("allgatherv: the send buffer is the receive buffer")
+	}
 	if err := checkRows("allgatherv: receive", size, recv, recvRows, rowBytes); err != nil {
 		return err
 	}
@@ -96,6 +102,9 @@ func CheckAllgatherv(rank, size int, send, recv []byte, recvRows []int, rowBytes
 	}
 	return nil
 }
+
+// same tells the overlap that is cheap to tell.
+func same(a, b []byte) bool { return len(a) > 0 && len(b) > 0 && &a[0] == &b[0] }
 
 func checkRows(what string, size int, buf []byte, rows []int, rowBytes int) error {
 	if len(rows) != size {

@@ -19,7 +19,7 @@ func alltoallv(c comm.Comm) error {
 
 // longRows sends rows long enough to leave an MPI's eager protocol.
 func longRows(c comm.Comm) error {
-	p := plan{7, make([][]int, c.Size()), 300_001}
+	p := plan{7, make([][]int, c.Size()), 100_001}
 	for from := range p.rows {
 		p.rows[from] = make([]int, c.Size())
 		for to := range p.rows[from] {
@@ -143,6 +143,7 @@ func faultyArguments(c comm.Comm) error {
 	bad[n-1] = -1
 	one := make([]int, n)
 	one[c.Rank()] = 1
+	both := make([]byte, 4*n)
 	faults := map[string]comm.Request{
 		"send counts too few":       c.StartAlltoallv(nil, nil, ok[:n-1], ok, 4),
 		"receive counts too many":   c.StartAlltoallv(nil, nil, ok, append(ok[:n:n], 0), 4),
@@ -150,6 +151,8 @@ func faultyArguments(c comm.Comm) error {
 		"no row size":               c.StartAlltoallv(nil, nil, ok, ok, 0),
 		"send buffer short":         c.StartAlltoallv(make([]byte, 3), make([]byte, 4), one, one, 4),
 		"receive buffer short":      c.StartAlltoallv(make([]byte, 4), make([]byte, 3), one, one, 4),
+		"in place":                  c.StartAlltoallv(both, both, one, one, 4),
+		"gather in place":           c.StartAllgatherv(both, both, one, 4),
 		"gather buffer short":       c.StartAllgatherv(make([]byte, 4), make([]byte, 3), one, 4),
 		"gather send buffer short":  c.StartAllgatherv(make([]byte, 3), make([]byte, 4), one, 4),
 		"gather counts too few":     c.StartAllgatherv(nil, nil, ok[:n-1], 4),

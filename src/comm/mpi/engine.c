@@ -30,8 +30,10 @@ static int active, capacity;
 static int *indices;
 static MPI_Status *statuses;
 static hgnn_done *finished;
+static int early; // of finished, those that were complete when they were started
 
-// A pointer for empty buffers: null could be taken for MPI_BOTTOM, and some MPIs refuse equal send and receive buffers.
+// Addresses for empty buffers: null could be taken for MPI_BOTTOM; and equal send and receive buffers are refused by
+// MPICH and taken for MPI_IN_PLACE by Open MPI's libnbc, which then counts its tags differently from the other ranks.
 static char no_rows[2];
 
 // What wakes a poll that rests. The flag is read without the lock on every round of the poll.
@@ -146,7 +148,7 @@ static int row_type(int bytes, MPI_Datatype *type) {
 
 // Room for one more operation.
 static int reserve(void) {
-    if (active < capacity) return MPI_SUCCESS;
+    if (active + early < capacity) return MPI_SUCCESS;
     int more = capacity ? 2 * capacity : 64;
 #define GROW(array) \
     do { \
@@ -163,70 +165,73 @@ static int reserve(void) {
     return MPI_SUCCESS;
 }
 
-// Every start below goes START; the MPI call, into *slot; STARTED.
-#define START \
-    int rc = reserve(); \
-    if (rc) return rc; \
-    MPI_Request *slot = &requests[active]
-#define STARTED \
-    if (rc == MPI_SUCCESS) owners[active++] = owner; \
-    return rc
+// Counts the operation just started in requests[active]. One that is complete already may be an inactive request (Open
+// MPI), which MPI_Testsome passes over and never reports, but MPI_Test does.
+static int started(int rc, int owner) {
+    int complete = 0;
+    if (rc == MPI_SUCCESS) rc = MPI_Test(&requests[active], &complete, MPI_STATUS_IGNORE);
+    if (rc == MPI_SUCCESS && complete) finished[early++] = (hgnn_done){owner, MPI_SUCCESS};
+    if (rc == MPI_SUCCESS && !complete) owners[active++] = owner;
+    return rc;
+}
 
 int hgnn_alltoallv(int comm, const void *send, const int32_t *send_counts, const int32_t *send_displs, void *recv,
                    const int32_t *recv_counts, const int32_t *recv_displs, int row_bytes, int owner) {
-    START;
     MPI_Datatype type;
-    if ((rc = row_type(row_bytes, &type))) return rc;
+    int rc = reserve();
+    if (rc || (rc = row_type(row_bytes, &type))) return rc;
     rc = MPI_Ialltoallv(send ? send : &no_rows[0], send_counts, send_displs, type, recv ? recv : &no_rows[1],
-                        recv_counts, recv_displs, type, comms[comm], slot);
-    STARTED;
+                        recv_counts, recv_displs, type, comms[comm], &requests[active]);
+    return started(rc, owner);
 }
 
 int hgnn_allgatherv(int comm, const void *send, int send_count, void *recv, const int32_t *recv_counts,
                     const int32_t *recv_displs, int row_bytes, int owner) {
-    START;
     MPI_Datatype type;
-    if ((rc = row_type(row_bytes, &type))) return rc;
+    int rc = reserve();
+    if (rc || (rc = row_type(row_bytes, &type))) return rc;
     rc = MPI_Iallgatherv(send ? send : &no_rows[0], send_count, type, recv ? recv : &no_rows[1], recv_counts,
-                         recv_displs, type, comms[comm], slot);
-    STARTED;
+                         recv_displs, type, comms[comm], &requests[active]);
+    return started(rc, owner);
 }
 
 int hgnn_allreduce(int comm, float *buf, int count, int owner) {
-    START;
-    rc = MPI_Iallreduce(MPI_IN_PLACE, buf, count, MPI_FLOAT, MPI_SUM, comms[comm], slot);
-    STARTED;
+    int rc = reserve();
+    if (rc) return rc;
+    rc = MPI_Iallreduce(MPI_IN_PLACE, buf, count, MPI_FLOAT, MPI_SUM, comms[comm], &requests[active]);
+    return started(rc, owner);
 }
 
 int hgnn_barrier(int comm, int owner) {
-    START;
-    rc = MPI_Ibarrier(comms[comm], slot);
-    STARTED;
+    int rc = reserve();
+    if (rc) return rc;
+    rc = MPI_Ibarrier(comms[comm], &requests[active]);
+    return started(rc, owner);
 }
 
 int hgnn_bcast(int comm, void *buf, int count, int row_bytes, int root, int owner) {
-    START;
     MPI_Datatype type;
-    if ((rc = row_type(row_bytes, &type))) return rc;
-    rc = MPI_Ibcast(buf, count, type, root, comms[comm], slot);
-    STARTED;
+    int rc = reserve();
+    if (rc || (rc = row_type(row_bytes, &type))) return rc;
+    rc = MPI_Ibcast(buf, count, type, root, comms[comm], &requests[active]);
+    return started(rc, owner);
 }
 
 // One tag will do: messages of a pair on a communicator are matched in the order of their starts.
 int hgnn_send(int comm, const void *buf, int count, int row_bytes, int peer, int owner) {
-    START;
     MPI_Datatype type;
-    if ((rc = row_type(row_bytes, &type))) return rc;
-    rc = MPI_Isend(buf, count, type, peer, 0, comms[comm], slot);
-    STARTED;
+    int rc = reserve();
+    if (rc || (rc = row_type(row_bytes, &type))) return rc;
+    rc = MPI_Isend(buf, count, type, peer, 0, comms[comm], &requests[active]);
+    return started(rc, owner);
 }
 
 int hgnn_recv(int comm, void *buf, int count, int row_bytes, int peer, int owner) {
-    START;
     MPI_Datatype type;
-    if ((rc = row_type(row_bytes, &type))) return rc;
-    rc = MPI_Irecv(buf, count, type, peer, 0, comms[comm], slot);
-    STARTED;
+    int rc = reserve();
+    if (rc || (rc = row_type(row_bytes, &type))) return rc;
+    rc = MPI_Irecv(buf, count, type, peer, 0, comms[comm], &requests[active]);
+    return started(rc, owner);
 }
 
 void hgnn_wake(void) {
@@ -274,7 +279,9 @@ static int test(int *n) {
 }
 
 hgnn_polled hgnn_poll(void) {
-    hgnn_polled p = {0, MPI_SUCCESS, finished};
+    hgnn_polled p = {early, MPI_SUCCESS, finished};
+    early = 0;
+    if (p.n > 0) return p;
     int64_t begin = now_ns();
     for (;;) {
         if (__atomic_exchange_n(&rung, 0, __ATOMIC_ACQUIRE)) return p;

@@ -4,12 +4,6 @@ package mpi
 
 /*
 #include "engine.h"
-#cgo noescape hgnn_alltoallv
-#cgo noescape hgnn_allgatherv
-#cgo noescape hgnn_allreduce
-#cgo noescape hgnn_bcast
-#cgo noescape hgnn_send
-#cgo noescape hgnn_recv
 */
 import "C"
 
@@ -26,6 +20,9 @@ import (
 
 // maxCount is the largest count and displacement given to MPI. Tests lower it, on all ranks alike.
 var maxCount = math.MaxInt32
+
+// patience is how long ranks that have all finished wait for each other to free a communicator.
+var patience = 10 * time.Second
 
 // engine owns MPI. Its methods below the line are for its own goroutine.
 type engine struct {
@@ -167,7 +164,7 @@ func (e *engine) drain(world *communicator) error {
 		return err
 	}
 	e.stopping.Store(false)
-	deadline := time.AfterFunc(10*time.Second, e.stop)
+	deadline := time.AfterFunc(patience, e.stop)
 	defer deadline.Stop()
 	for e.underway > 0 {
 		if e.stopping.Load() {

@@ -172,6 +172,14 @@ func (op *operation) finish() error {
 	mem.Free(op.packedIn)
 	mem.Free(op.packedOut)
 	op.packedIn, op.packedOut = nil, nil
+	if op.kind >= dup {
+		return op.setUp()
+	}
+	return nil
+}
+
+// setUp makes or frees a communicator. Every rank has come, so it blocks only for as long as they take to notice.
+func (op *operation) setUp() error {
 	var made, rc C.int
 	switch op.kind {
 	case dup:
@@ -193,6 +201,12 @@ func (op *operation) finish() error {
 	return err
 }
 
-func pointer(rows []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(rows)) }
+// pointer returns nil for empty buffers, whose address in Go may be that of any other empty buffer.
+func pointer(rows []byte) unsafe.Pointer {
+	if len(rows) == 0 {
+		return nil
+	}
+	return unsafe.Pointer(unsafe.SliceData(rows))
+}
 
 func counts(c []int32) *C.int32_t { return (*C.int32_t)(unsafe.SliceData(c)) }

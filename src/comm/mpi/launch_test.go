@@ -1,0 +1,175 @@
+//go:build cgo
+
+package mpi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"halognn/src/comm"
+)
+
+const (
+	endingVariable = "HALOGNN_TEST_ENDING" // which of endings a rank is to meet
+	abortCode      = 7
+)
+
+// endings are functions of a rank, for jobs that must end at once and whole.
+var endings = map[string]func(comm.Comm) error{
+	"error": func(c comm.Comm) error { return failAlone(c, func() error { return errors.New("disk full") }) },
+	"panic": func(c comm.Comm) error { return failAlone(c, func() error { panic("index out of range") }) },
+	"panic elsewhere": func(c comm.Comm) error {
+		return failAlone(c, func() error {
+			go panic("index out of range")
+			select {}
+		})
+	},
+	"abort elsewhere": func(c comm.Comm) error {
+		return failAlone(c, func() error {
+			go Abort(abortCode)
+			select {}
+		})
+	},
+	"abort while others set up": func(c comm.Comm) error {
+		if c.Rank() == 1 {
+			time.Sleep(50 * time.Millisecond)
+			return errors.New("disk full")
+		}
+		_, err := c.Dup()
+		return err
+	},
+	"request left": func(c comm.Comm) error {
+		c.StartBarrier()
+		return nil
+	},
+	"communicator left": func(c comm.Comm) error {
+		patience = 100 * time.Millisecond
+		made, err := c.Dup()
+		if err == nil && c.Rank() != 1 {
+			err = made.Free()
+		}
+		return err
+	},
+	"communicator used up": func(c comm.Comm) error { // more than any MPI has at a time
+		for range 5000 {
+			made, err := c.Dup()
+			if err != nil {
+				return err
+			}
+			if err := made.Free(); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"run twice": func(comm.Comm) error { return Run(nil) },
+}
+
+// failAlone makes rank 1 fail while the others wait for it.
+func failAlone(c comm.Comm, fail func() error) error {
+	if c.Rank() == 1 {
+		return fail()
+	}
+	return c.StartBarrier().Wait()
+}
+
+// mpirun runs this test program on n ranks and returns its output and exit code.
+func mpirun(t *testing.T, n int, env []string, args ...string) (string, int) {
+	t.Helper()
+	launcher := os.Getenv("HALOGNN_MPIRUN")
+	if launcher == "" {
+		launcher = "mpirun"
+	}
+	path, err := exec.LookPath(launcher)
+	if err != nil {
+		t.Skipf("no %s: MPI is not tested (source env.sh)", launcher)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, append([]string{"-np", strconv.Itoa(n), os.Args[0]}, args...)...)
+	// Settings of Open MPI, which others ignore: more ranks than cores, and containers whose user is root.
+	cmd.Env = append(os.Environ(), "OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_mpi_yield_when_idle=1",
+		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+	cmd.Env = append(cmd.Env, env...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		t.Fatalf("%s -np %d hangs:\n%s", path, n, &out)
+	}
+	if err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return out.String(), cmd.ProcessState.ExitCode()
+}
+
+func TestUnderMPI(t *testing.T) {
+	if launched() {
+		t.Skip("is a rank already")
+	}
+	t.Log(Library())
+	for _, n := range []int{1, 2, 4} {
+		t.Run(fmt.Sprintf("ranks=%d", n), func(t *testing.T) {
+			if out, code := mpirun(t, n, nil, "-test.v"); code != 0 || strings.Count(out, "PASS: TestSuite ") != n {
+				t.Errorf("exit code %d:\n%s", code, out)
+			}
+		})
+	}
+}
+
+func TestEndings(t *testing.T) {
+	if launched() {
+		t.Skip("is a rank already")
+	}
+	for _, test := range []struct {
+		ending string
+		codes  []int // that mpirun may exit with
+		want   string
+	}{
+		{"error", []int{abortCode}, "disk full"},
+		{"panic", []int{abortCode}, "panic: index out of range"},
+		{"panic elsewhere", []int{2}, "panic: index out of range"},
+		{"abort elsewhere", []int{abortCode}, ""},
+		{"abort while others set up", []int{abortCode}, "disk full"},
+		{"request left", []int{abortCode}, "have not been waited for"},
+		{"communicator left", []int{abortCode}, "freed here, but not on every rank"},
+		{"communicator used up", []int{0}, ""},
+		{"run twice", []int{abortCode}, "called twice"},
+	} {
+		t.Run(test.ending, func(t *testing.T) {
+			begin := time.Now()
+			out, code := mpirun(t, 3, []string{endingVariable + "=" + test.ending})
+			for _, want := range test.codes {
+				if code != want {
+					t.Errorf("exit code %d after %v, want %d:\n%s", code, time.Since(begin), want, out)
+				}
+			}
+			if !strings.Contains(out, test.want) {
+				t.Errorf("%q is not in the output:\n%s", test.want, out)
+			}
+			t.Logf("exit code %d after %v", code, time.Since(begin))
+		})
+	}
+}
+
+func TestWrongLauncherIsNamed(t *testing.T) {
+	if launched() {
+		t.Skip("is a rank already")
+	}
+	t.Setenv("PMI_SIZE", "4")
+	err := checkLauncher(1)
+	if err == nil || !strings.Contains(err.Error(), "4 ranks (PMI_SIZE)") {
+		t.Errorf("a world of one, launched as four, gave %v", err)
+	}
+	if err := checkLauncher(4); err != nil {
+		t.Error(err)
+	}
+}
