@@ -58,24 +58,9 @@ int64_t halognn_check_ids(const int32_t *ids, int64_t n, int64_t limit) {
             return i;
 }
 
-void halognn_gather_rows(const halognn_cpu *k, float *dst, int64_t n, int64_t cols, int half,
-                         const halognn_table *tables, const uint64_t *of) {
-    k->gather_rows(dst, n, cols, half, tables, of);
-}
-
-void halognn_slice_rows(const halognn_cpu *k, uint8_t *dst, int64_t n, int64_t row_bytes, const uint8_t *table,
-                        const int32_t *ids) {
-    k->slice_rows(dst, n, row_bytes, table, ids);
-}
-
 void halognn_segment_mean(const halognn_cpu *k, float *out, int64_t segments, int64_t cols, const int64_t *indptr,
                           const int32_t *indices, const float *h) {
     k->segment_mean(out, segments, cols, indptr, indices, h);
-}
-
-void halognn_segment_mean_rows(const halognn_cpu *k, float *out, int64_t segments, int64_t cols, const int64_t *indptr,
-                               const int32_t *indices, int half, const halognn_table *tables, const uint64_t *of) {
-    k->segment_mean_rows(out, segments, cols, indptr, indices, half, tables, of);
 }
 
 void halognn_segment_mean_backward(const halognn_cpu *k, float *dh, int64_t segments, int64_t cols,

@@ -38,19 +38,26 @@ int64_t halognn_check_refs(const uint64_t *of, int64_t n, const halognn_table *t
 /* Every ids[i], i < n, is in [0, limit). */
 int64_t halognn_check_ids(const int32_t *ids, int64_t n, int64_t limit);
 
-/* dst[i,:] = row of[i], i < n, as float32; half: the tables hold float16. dst [n,cols]. */
-void halognn_gather_rows(const halognn_cpu *k, float *dst, int64_t n, int64_t cols, int half,
-                         const halognn_table *tables, const uint64_t *of);
-/* dst[i] = table[ids[i]], rows of row_bytes bytes. */
-void halognn_slice_rows(const halognn_cpu *k, uint8_t *dst, int64_t n, int64_t row_bytes, const uint8_t *table,
-                        const int32_t *ids);
+/* Kernels that read tables of rows. The tables may be files mapped into memory, and a mapped file may shrink: these three
+ * return 0, or the address that could not be read once halognn_catch_faults has been called; the output is then garbage.
+ * halognn_catch_faults handles SIGBUS for them and passes every other one on to the handler it found; 0, or errno. */
+int halognn_catch_faults(void);
 
-/* out[d,:] = mean of the rows indices[e], e in [indptr[d], indptr[d+1]), d < segments; zero for an empty segment.
- * The first reads a matrix h, the second rows of tables through of. out [segments,cols]. */
+/* dst[i,:] = row of[i], i < n, as float32; half: the tables hold float16. dst [n,cols]. */
+uintptr_t halognn_gather_rows(const halognn_cpu *k, float *dst, int64_t n, int64_t cols, int half,
+                              const halognn_table *tables, const uint64_t *of);
+/* dst[i] = table[ids[i]], rows of row_bytes bytes. */
+uintptr_t halognn_slice_rows(const halognn_cpu *k, uint8_t *dst, int64_t n, int64_t row_bytes, const uint8_t *table,
+                             const int32_t *ids);
+/* out[d,:] = mean of the rows of[indices[e]], e in [indptr[d], indptr[d+1]), d < segments; zero for an empty segment.
+ * out [segments,cols]. */
+uintptr_t halognn_segment_mean_rows(const halognn_cpu *k, float *out, int64_t segments, int64_t cols,
+                                    const int64_t *indptr, const int32_t *indices, int half,
+                                    const halognn_table *tables, const uint64_t *of);
+
+/* The same of the rows indices[e] of a matrix h. */
 void halognn_segment_mean(const halognn_cpu *k, float *out, int64_t segments, int64_t cols, const int64_t *indptr,
                           const int32_t *indices, const float *h);
-void halognn_segment_mean_rows(const halognn_cpu *k, float *out, int64_t segments, int64_t cols, const int64_t *indptr,
-                               const int32_t *indices, int half, const halognn_table *tables, const uint64_t *of);
 /* dh[s,:] = (add ? dh[s,:] : 0) + sum over e in segment s of the transpose of dout[t,:] * (1/degree(t)), t = t_indices[e],
  * degree(t) = indptr[t+1] - indptr[t]. dh [segments,cols]. */
 void halognn_segment_mean_backward(const halognn_cpu *k, float *dh, int64_t segments, int64_t cols,

@@ -1,0 +1,194 @@
+// Package computetest is the suite that every compute backend passes: Run holds its kernels against float64 arithmetic and
+// golden files, SameNumbers holds devices that must agree in every bit against each other.
+//
+//	case ──> inputs, seeded ──> device, every array between sentinels ──> kernel ──> outputs ─┬─ within rounding of float64
+//	                                                                                          └─ equal bits on all devices
+//
+// The shapes are those that break kernels: nothing, one of everything, widths that are no multiple of a vector or a tile, a hub,
+// one row more than a chunk.
+package computetest
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"halognn/src/compute"
+)
+
+// Run tests a device and a host. open is called once a case; the device is closed afterwards.
+func Run(t *testing.T, open func() compute.Device, host compute.Host) {
+	for _, c := range cases() {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t, open())
+			for _, r := range c.run(b) {
+				r.check(t)
+			}
+			b.close()
+		})
+	}
+	t.Run("misuse", func(t *testing.T) { testMisuse(t, open) })
+	t.Run("golden", func(t *testing.T) { testGolden(t, open) })
+	t.Run("host", func(t *testing.T) { testHost(t, host) })
+}
+
+// SameNumbers runs all cases on each device, named by its key, and demands equal bits.
+func SameNumbers(t *testing.T, open map[string]func() compute.Device) {
+	var names []string
+	for name := range open {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, c := range cases() {
+		var first []result
+		for _, name := range names {
+			b := newBench(t, open[name]())
+			got := c.run(b)
+			b.close()
+			if first == nil {
+				first = got
+			}
+			for i, r := range got {
+				if at := firstDifference(r.got, first[i].got); at >= 0 {
+					t.Errorf("%s: %s: element %d is %v on %s and %v on %s", c.name, r.name, at, r.got[at], name,
+						first[i].got[at], names[0])
+				}
+			}
+		}
+	}
+}
+
+func firstDifference(a, b []float32) int {
+	for i := range a {
+		if math.Float32bits(a[i]) != math.Float32bits(b[i]) {
+			return i
+		}
+	}
+	return -1
+}
+
+// testCase runs one kernel, or a kernel and its backward, on one shape.
+type testCase struct {
+	name string
+	run  func(b *bench) []result
+}
+
+func cases() []testCase {
+	return slices.Concat(linearCases(), rowwiseCases(), segmentCases(), lossCases(), optimiserCases())
+}
+
+// result is one output array and what float64 makes of it. Element i may differ from want[i] by the rounding of terms
+// operations on numbers whose absolute values add up to size[i].
+type result struct {
+	name       string
+	got        []float32
+	want, size []float64
+	terms      int
+}
+
+func (r result) check(t *testing.T) {
+	t.Helper()
+	if len(r.got) != len(r.want) {
+		t.Fatalf("%s: %d elements, want %d", r.name, len(r.got), len(r.want))
+	}
+	wrong := 0
+	for i, want := range r.want {
+		got := float64(r.got[i])
+		if math.IsNaN(got) && math.IsNaN(want) || math.Abs(got-want) <= rounding(r.terms)*r.size[i] {
+			continue
+		}
+		if wrong++; wrong == 1 {
+			t.Errorf("%s: element %d is %v, want %v within %g", r.name, i, got, want, rounding(r.terms)*r.size[i])
+		}
+	}
+	if wrong > 1 {
+		t.Errorf("%s: %d of %d elements are wrong", r.name, wrong, len(r.want))
+	}
+}
+
+// rounding returns the relative error allowed after that many float32 operations: each errs by at most 2^-24, and errors
+// of either sign grow as their square root; 8 is four standard deviations, twice.
+func rounding(terms int) float64 { return 0x1p-24 * (4 + 8*math.Sqrt(float64(terms))) }
+
+// sentinel stands where a kernel must not write; no computation gives these bits.
+var sentinel = math.Float32frombits(0x7fa55aa5)
+
+const guard = 32
+
+// bench is a device under test: it makes arrays between sentinels and looks after them.
+type bench struct {
+	t      testing.TB
+	dev    compute.Device
+	arrays [][]float32 // whole, with sentinels
+	random *rand.Rand
+}
+
+func newBench(t testing.TB, dev compute.Device) *bench {
+	return &bench{t: t, dev: dev, random: rand.New(rand.NewPCG(1, 2))}
+}
+
+// array puts data on the device.
+func (b *bench) array(data []float32) []float32 {
+	b.t.Helper()
+	whole, err := b.dev.Alloc(len(data) + 2*guard)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.dev.Upload(whole, slices.Concat(slices.Repeat([]float32{sentinel}, guard), data, slices.Repeat([]float32{sentinel}, guard)))
+	b.arrays = append(b.arrays, whole)
+	return whole[guard : guard+len(data) : guard+len(data)]
+}
+
+// dirty returns an array that a kernel is to fill; it must not matter that it holds NaN.
+func (b *bench) dirty(n int) []float32 {
+	return b.array(slices.Repeat([]float32{float32(math.NaN())}, n))
+}
+
+func (b *bench) matrix(rows, cols int, data []float32) compute.Matrix {
+	return compute.Matrix{Rows: rows, Cols: cols, Data: b.array(data)}
+}
+
+// get copies an array of the device to the host.
+func (b *bench) get(x []float32) []float32 {
+	b.t.Helper()
+	if err := b.dev.Sync(); err != nil {
+		b.t.Fatal(err)
+	}
+	host := make([]float32, len(x))
+	b.dev.Download(host, x)
+	return host
+}
+
+// close checks all sentinels and closes the device.
+func (b *bench) close() {
+	b.t.Helper()
+	for _, whole := range b.arrays {
+		host := b.get(whole)
+		for _, edge := range [][]float32{host[:guard], host[len(host)-guard:]} {
+			for _, v := range edge {
+				if math.Float32bits(v) != math.Float32bits(sentinel) {
+					b.t.Errorf("a kernel wrote outside an array of %d elements", len(host)-2*guard)
+				}
+			}
+		}
+		b.dev.Free(whole)
+	}
+	if err := b.dev.Close(); err != nil {
+		b.t.Error(err)
+	}
+}
+
+// normal returns n random numbers.
+func (b *bench) normal(n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(b.random.NormFloat64())
+	}
+	return x
+}
+
+// exact is a result that leaves no room for rounding.
+func exact(name string, got []float32, want []float64) result {
+	return result{name: name, got: got, want: want, size: make([]float64, len(want))}
+}

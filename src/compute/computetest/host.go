@@ -1,0 +1,147 @@
+package computetest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+
+	"halognn/src/compute"
+	"halognn/src/npy"
+)
+
+func testHost(t *testing.T, host compute.Host) {
+	for _, s := range segmentShapes {
+		for _, dtype := range []compute.DType{compute.Float32, compute.Float16} {
+			t.Run(fmt.Sprintf("%s/%v", s.name, dtype), func(t *testing.T) {
+				// safe for concurrent use: several goroutines, each with its own output
+				var all sync.WaitGroup
+				for range 3 {
+					all.Go(func() { testRows(t, host, s.segments, s.sources, s.degree, s.cols, dtype) })
+				}
+				all.Wait()
+			})
+		}
+	}
+	t.Run("add into", func(t *testing.T) { testAddInto(t, host) })
+	t.Run("misuse", func(t *testing.T) { testHostMisuse(t, host) })
+}
+
+// outside makes a host array between sentinels and checks them.
+func outside(t *testing.T, n int) (x []float32, check func()) {
+	whole := make([]float32, n+2*guard)
+	for i := range whole {
+		whole[i] = sentinel
+	}
+	return whole[guard : guard+n : guard+n], func() {
+		for i := range guard {
+			if math.Float32bits(whole[i]) != math.Float32bits(sentinel) || math.Float32bits(whole[guard+n+i]) != math.Float32bits(sentinel) {
+				t.Errorf("a kernel wrote outside an array of %d elements", n)
+			}
+		}
+	}
+}
+
+// scattered returns random rows over three tables and their values.
+func scattered(b *bench, n, cols int, dtype compute.DType) (compute.Rows, []float64) {
+	const tables, tableRows = 3, 40
+	rows := compute.Rows{Cols: cols, Type: dtype}
+	var values [tables][]float64
+	for k := range tables {
+		var data []byte
+		for range tableRows * cols {
+			if v := float32(b.random.NormFloat64()); dtype == compute.Float16 {
+				h := npy.ToFloat16(v)
+				data = binary.LittleEndian.AppendUint16(data, uint16(h))
+				values[k] = append(values[k], float64(h.Float32()))
+			} else {
+				data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
+				values[k] = append(values[k], float64(v))
+			}
+		}
+		rows.Tables = append(rows.Tables, data)
+	}
+	var want []float64
+	for range n {
+		k, i := b.random.IntN(tables), b.random.IntN(tableRows)
+		rows.Of = append(rows.Of, compute.MakeRowRef(k, i))
+		want = append(want, values[k][i*cols:(i+1)*cols]...)
+	}
+	return rows, want
+}
+
+func testRows(t *testing.T, host compute.Host, segments, sources, degree, cols int, dtype compute.DType) {
+	b := newBench(t, nil)
+	rows, want := scattered(b, sources, cols, dtype)
+	gathered, intact := outside(t, sources*cols)
+	host.GatherRows(compute.Matrix{Rows: sources, Cols: cols, Data: gathered}, rows)
+	intact()
+	exact("GatherRows", gathered, want).check(t)
+
+	s := b.segments(segments, sources, degree)
+	means, intact := outside(t, segments*cols)
+	host.SegmentMeanRows(compute.Matrix{Rows: segments, Cols: cols, Data: means}, s, rows)
+	intact()
+	grid("SegmentMeanRows", means, segments, cols, sources, func(d, j int) (mean sum) {
+		segment := s.Indices[s.Indptr[d]:s.Indptr[d+1]]
+		for _, i := range segment {
+			mean.add(want[int(i)*cols+j] / float64(len(segment)))
+		}
+		return mean
+	}).check(t)
+
+	rowBytes := cols * dtype.Size()
+	ids := make([]int32, sources)
+	for i := range ids {
+		ids[i] = int32(b.random.IntN(len(rows.Tables[0]) / rowBytes))
+	}
+	sliced := make([]byte, len(ids)*rowBytes)
+	host.SliceRows(sliced, rows.Tables[0], rowBytes, ids)
+	for i, id := range ids {
+		if string(sliced[i*rowBytes:(i+1)*rowBytes]) != string(rows.Tables[0][int(id)*rowBytes:(int(id)+1)*rowBytes]) {
+			t.Fatalf("SliceRows: row %d is not row %d of the table", i, id)
+		}
+	}
+}
+
+func testAddInto(t *testing.T, host compute.Host) {
+	b := newBench(t, nil)
+	for _, n := range []int{0, 1, 31, 1000} {
+		x, y := b.normal(n), b.normal(n)
+		got, intact := outside(t, n)
+		copy(got, x)
+		host.AddInto(got, y)
+		intact()
+		grid("AddInto", got, 1, n, 1, func(_, i int) (s sum) {
+			s.add(float64(x[i]))
+			s.add(float64(y[i]))
+			return s
+		}).check(t)
+	}
+}
+
+func testHostMisuse(t *testing.T, host compute.Host) {
+	table := make([]byte, 3*16)
+	rows := func(of ...compute.RowRef) compute.Rows {
+		return compute.Rows{Cols: 4, Tables: [][]byte{table}, Of: of}
+	}
+	dst := compute.Matrix{Rows: 1, Cols: 4, Data: make([]float32, 4)}
+	for _, c := range []struct {
+		name string
+		call func()
+	}{
+		{"row beyond the table", func() { host.GatherRows(dst, rows(compute.MakeRowRef(0, 3))) }},
+		{"no such table", func() { host.GatherRows(dst, rows(compute.MakeRowRef(1, 0))) }},
+		{"fewer rows than asked for", func() { host.GatherRows(dst, rows()) }},
+		{"wrong width", func() { host.GatherRows(compute.Matrix{Rows: 1, Cols: 5, Data: make([]float32, 5)}, rows(0)) }},
+		{"index beyond the rows", func() {
+			host.SegmentMeanRows(dst, compute.Segments{Indptr: []int64{0, 1}, Indices: []int32{1}}, rows(0))
+		}},
+		{"id beyond the table", func() { host.SliceRows(make([]byte, 16), table, 16, []int32{3}) }},
+		{"negative id", func() { host.SliceRows(make([]byte, 16), table, 16, []int32{-1}) }},
+		{"sum of unequal lengths", func() { host.AddInto(make([]float32, 3), make([]float32, 2)) }},
+	} {
+		t.Run(c.name, func(t *testing.T) { mustPanic(t, c.call) })
+	}
+}

@@ -1,0 +1,88 @@
+package computetest
+
+import (
+	"fmt"
+	"math"
+
+	"halognn/src/compute"
+)
+
+func optimiserCases() []testCase {
+	var all []testCase
+	for _, n := range []int{0, 1, 37, 70000} {
+		for _, o := range []struct {
+			name      string
+			decay     float64
+			decoupled bool
+		}{{"adam", 0, false}, {"adam with decay", 1e-2, false}, {"adamw", 1e-2, true}} {
+			all = append(all, testCase{fmt.Sprintf("%s/%d", o.name, n), func(b *bench) []result { return adam(b, n, o.decay, o.decoupled) }})
+		}
+		for _, momentum := range []float64{0, 0.9} {
+			all = append(all, testCase{fmt.Sprintf("sgd/momentum=%v/%d", momentum, n), func(b *bench) []result { return sgd(b, n, momentum) }})
+		}
+	}
+	return all
+}
+
+// steps is how many updates are made; their rounding adds up.
+const steps = 3
+
+func adam(b *bench, n int, decay float64, decoupled bool) []result {
+	p, m, v := b.normal(n), make([]float32, n), make([]float32, n)
+	dp, dm, dv := b.array(p), b.array(m), b.array(v)
+	p64, m64, v64 := widen(p), widen(m), widen(v)
+	moved := make([]float64, n)
+	o := compute.AdamOptions{LR: 1e-2, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: decay, Decoupled: decoupled}
+	for o.Step = 1; o.Step <= steps; o.Step++ {
+		g := b.normal(n)
+		b.dev.Adam(dp, b.array(g), dm, dv, o)
+		bias1, bias2 := 1-math.Pow(o.Beta1, float64(o.Step)), 1-math.Pow(o.Beta2, float64(o.Step))
+		for i := range p64 {
+			grad := float64(g[i])
+			if decoupled {
+				p64[i] *= 1 - o.LR*decay
+			} else {
+				grad += decay * p64[i]
+			}
+			m64[i] = o.Beta1*m64[i] + (1-o.Beta1)*grad
+			v64[i] = o.Beta2*v64[i] + (1-o.Beta2)*grad*grad
+			p64[i] -= o.LR * (m64[i] / bias1) / (math.Sqrt(v64[i]/bias2) + o.Eps)
+			moved[i] = math.Abs(p64[i]) + 1
+		}
+	}
+	return []result{
+		{name: "Adam: parameters", got: b.get(dp), want: p64, size: moved, terms: steps},
+		{name: "Adam: first moment", got: b.get(dm), want: m64, size: moved, terms: steps},
+		{name: "Adam: second moment", got: b.get(dv), want: v64, size: moved, terms: steps},
+	}
+}
+
+func sgd(b *bench, n int, momentum float64) []result {
+	p := b.normal(n)
+	dp, dbuf := b.array(p), b.dirty(n) // step 1 must not read the buffer
+	p64, buf64 := widen(p), make([]float64, n)
+	size := make([]float64, n)
+	o := compute.SGDOptions{LR: 0.05, Momentum: momentum, WeightDecay: 1e-2}
+	for o.Step = 1; o.Step <= steps; o.Step++ {
+		g := b.normal(n)
+		b.dev.SGD(dp, b.array(g), dbuf, o)
+		for i := range p64 {
+			grad := float64(g[i]) + o.WeightDecay*p64[i]
+			buf64[i] = momentum*buf64[i] + grad
+			p64[i] -= o.LR * buf64[i]
+			size[i] = math.Abs(p64[i]) + math.Abs(buf64[i]) + 1
+		}
+	}
+	return []result{
+		{name: "SGD: parameters", got: b.get(dp), want: p64, size: size, terms: steps},
+		{name: "SGD: momentum", got: b.get(dbuf), want: buf64, size: size, terms: steps},
+	}
+}
+
+func widen(x []float32) []float64 {
+	y := make([]float64, len(x))
+	for i, v := range x {
+		y[i] = float64(v)
+	}
+	return y
+}

@@ -1,0 +1,97 @@
+package computetest
+
+import (
+	"fmt"
+
+	"halognn/src/compute"
+)
+
+var segmentShapes = []struct {
+	name                            string
+	segments, sources, degree, cols int // degree -1: one segment has all sources, the others nothing
+}{
+	{"no segments", 0, 3, 2, 8}, {"no edges", 4, 4, 0, 8}, {"one of everything", 1, 1, 1, 1}, {"one feature", 16, 64, 5, 1},
+	{"narrower than a vector", 9, 33, 4, 7}, {"width no multiple of a vector", 16, 64, 5, 37}, {"hub", 7, 1000, -1, 64},
+	{"several tiles", 513, 900, 11, 100}, {"a strip and a feature", 65, 80, 3, 257}, {"wide", 13, 50, 6, 602},
+}
+
+func segmentCases() []testCase {
+	var all []testCase
+	for _, s := range segmentShapes {
+		for _, add := range []bool{false, true} {
+			all = append(all, testCase{fmt.Sprintf("segments/%s/add=%t", s.name, add), func(b *bench) []result {
+				return segmentMeans(b, b.segments(s.segments, s.sources, s.degree), s.sources, s.cols, add)
+			}})
+		}
+	}
+	return all
+}
+
+// segments returns random segments of indices in [0,sources), of 0 to 2*degree indices each.
+func (b *bench) segments(n, sources, degree int) compute.Segments {
+	s := compute.Segments{Indptr: []int64{0}}
+	for d := range n {
+		count := sources
+		switch {
+		case degree >= 0:
+			count = b.random.IntN(2*degree + 1)
+		case d != 1:
+			count = 0
+		}
+		for range count {
+			s.Indices = append(s.Indices, int32(b.random.IntN(sources)))
+		}
+		s.Indptr = append(s.Indptr, int64(len(s.Indices)))
+	}
+	return s
+}
+
+// transpose returns, for each source, the segments that refer to it, in edge order.
+func transpose(s compute.Segments, sources int) compute.Segments {
+	by := make([][]int32, sources)
+	for d := range s.Len() {
+		for _, i := range s.Indices[s.Indptr[d]:s.Indptr[d+1]] {
+			by[i] = append(by[i], int32(d))
+		}
+	}
+	t := compute.Segments{Indptr: []int64{0}}
+	for _, segments := range by {
+		t.Indices = append(t.Indices, segments...)
+		t.Indptr = append(t.Indptr, int64(len(t.Indices)))
+	}
+	return t
+}
+
+func segmentMeans(b *bench, s compute.Segments, sources, cols int, add bool) []result {
+	const spare = 2 // rows of dh that no edge can refer to
+	h, dout, dh0 := b.normal(sources*cols), b.normal(s.Len()*cols), b.normal((sources+spare)*cols)
+	out := compute.Matrix{Rows: s.Len(), Cols: cols, Data: b.dirty(s.Len() * cols)}
+	dh := b.matrix(sources+spare, cols, dh0)
+	t := transpose(s, sources)
+	b.dev.SegmentMean(out, s, b.matrix(sources, cols, h))
+	b.dev.SegmentMeanBackward(dh, s, t, b.matrix(s.Len(), cols, dout), add)
+	longest := 1
+	for d := range s.Len() {
+		longest = max(longest, int(s.Indptr[d+1]-s.Indptr[d]))
+	}
+	return []result{
+		grid("SegmentMean", b.get(out.Data), s.Len(), cols, longest, func(d, j int) (mean sum) {
+			segment := s.Indices[s.Indptr[d]:s.Indptr[d+1]]
+			for _, i := range segment {
+				mean.add(float64(h[int(i)*cols+j]) / float64(len(segment)))
+			}
+			return mean
+		}),
+		grid("SegmentMeanBackward", b.get(dh.Data), sources+spare, cols, s.Len(), func(i, j int) (g sum) {
+			if add {
+				g.add(float64(dh0[i*cols+j]))
+			}
+			if i < sources {
+				for _, d := range t.Indices[t.Indptr[i]:t.Indptr[i+1]] {
+					g.add(float64(dout[int(d)*cols+j]) / float64(s.Indptr[d+1]-s.Indptr[d]))
+				}
+			}
+			return g
+		}),
+	}
+}

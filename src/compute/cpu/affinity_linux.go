@@ -1,0 +1,43 @@
+package cpu
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxCPUs is how many CPUs a unix.CPUSet can name.
+const maxCPUs = len(unix.CPUSet{}) * 64
+
+// AllowedCPUs returns the CPUs that the calling thread may run on, rising: what the launcher or Slurm has bound the process to.
+// Ask before anything is pinned.
+func AllowedCPUs() ([]int, error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return nil, fmt.Errorf("compute/cpu: reading the CPUs this process may run on: %w", err)
+	}
+	var cpus []int
+	for c := range maxCPUs {
+		if set.IsSet(c) {
+			cpus = append(cpus, c)
+		}
+	}
+	return cpus, nil
+}
+
+// pin binds the calling OS thread to cpus.
+func pin(cpus []int) error { return pinThread(0, cpus) }
+
+func pinThread(id int, cpus []int) error {
+	var set unix.CPUSet
+	for _, c := range cpus {
+		if c < 0 || c >= maxCPUs {
+			return fmt.Errorf("compute/cpu: there is no CPU %d", c)
+		}
+		set.Set(c)
+	}
+	if err := unix.SchedSetaffinity(id, &set); err != nil {
+		return fmt.Errorf("compute/cpu: pinning a thread to CPUs %v: %w; is it in the set the launcher gave this process?", cpus, err)
+	}
+	return nil
+}

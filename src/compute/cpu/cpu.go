@@ -1,0 +1,120 @@
+//go:build cgo
+
+package cpu
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+
+	"halognn/src/compute"
+	"halognn/src/mem"
+)
+
+var _ compute.Device = (*Device)(nil)
+
+// Device implements compute.Device on the cores of this machine.
+type Device struct {
+	kernels kernels
+	pool    *pool
+	name    string
+	cpus    []int
+
+	task    task
+	tile    func(tile int) // runs the task's tile; made once, so that a kernel call allocates nothing
+	partial []float32      // sums of single chunks, before they are added
+	losses  []chunkLoss
+	bad     atomic.Bool // a tile found an index that names no row
+}
+
+// New opens a device. Close ends its threads.
+func New(o Options) (*Device, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	k, err := openKernels(o.SIMD)
+	if err != nil {
+		return nil, err
+	}
+	useBLAS()
+	d := &Device{kernels: k, cpus: o.CPUs}
+	d.tile = func(tile int) { d.task.run(d, &d.task, tile) }
+	d.pool, err = newPool(o.Threads, func(thread int) error {
+		if len(o.CPUs) == 0 {
+			return nil
+		}
+		return pin(o.CPUs[thread : thread+1])
+	})
+	if err != nil {
+		return nil, err
+	}
+	pinned := ""
+	if len(o.CPUs) > 0 {
+		pinned = fmt.Sprintf(" on CPUs %v", o.CPUs)
+	}
+	d.name = fmt.Sprintf("cpu: %s kernels, %s, %d threads%s", k.level(), blasName(), o.Threads, pinned)
+	return d, nil
+}
+
+// Enter locks the calling goroutine to its OS thread and, if the device has CPUs, pins it to the first of them: it is
+// the device's first thread from now on, and should make all further calls. The function it returns undoes both.
+func (d *Device) Enter() (leave func() error, err error) {
+	runtime.LockOSThread()
+	if len(d.cpus) == 0 {
+		return func() error { runtime.UnlockOSThread(); return nil }, nil
+	}
+	before, err := AllowedCPUs()
+	if err == nil {
+		err = pin(d.cpus[:1])
+	}
+	if err != nil {
+		runtime.UnlockOSThread()
+		return nil, err
+	}
+	return func() error {
+		defer runtime.UnlockOSThread()
+		return pin(before)
+	}, nil
+}
+
+// Name implements compute.Device.
+func (d *Device) Name() string { return d.name }
+
+// Alloc implements compute.Device: memory outside the Go heap.
+func (d *Device) Alloc(n int) ([]float32, error) {
+	if n < 0 {
+		return nil, fmt.Errorf("compute/cpu: Alloc of %d elements", n)
+	}
+	return mem.Make[float32](n), nil
+}
+
+// Free implements compute.Device.
+func (d *Device) Free(x []float32) { mem.Free(x) }
+
+// Upload implements compute.Device.
+func (d *Device) Upload(dst, src []float32) {
+	compute.CheckLengths("Upload", len(dst), len(src))
+	copy(dst, src)
+}
+
+// Download implements compute.Device.
+func (d *Device) Download(dst, src []float32) {
+	compute.CheckLengths("Download", len(dst), len(src))
+	copy(dst, src)
+}
+
+// Sync implements compute.Device: kernels are complete when they return.
+func (d *Device) Sync() error { return nil }
+
+// Close implements compute.Device.
+func (d *Device) Close() error {
+	if d.pool == nil {
+		return errors.New("compute/cpu: the device is closed already")
+	}
+	d.pool.close()
+	d.pool = nil
+	mem.Free(d.partial)
+	d.partial = nil
+	return nil
+}

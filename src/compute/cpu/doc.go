@@ -1,0 +1,46 @@
+// Package cpu is the compute backend for the cores of one machine: matrix products by BLAS (gonum's blas32 with the linked
+// library as its engine), everything irregular by the C kernels of kernels/cpu, at the SIMD level the machine has.
+//
+//	kernel call ──> tiles of rows ──> calling goroutine + pinned workers ──> C kernel or single-threaded sgemm per tile
+//
+//	y  [R,O] = x wᵀ      tiles of 512 rows
+//	dw [O,F] = dyᵀ x     tiles of dw; each adds the chunks of 512 rows in order
+//	row sums             one partial sum a chunk of 512 rows, then the partials in chunk order
+//	segments             tiles of segments; one accumulator an output, edges in order
+//
+// Tiles depend on shapes alone, so numbers do not depend on the number of threads. The package also knows which cores the
+// launcher has given this process (AllowedCPUs) and divides them between training and preparation (PlanCores). Without cgo it
+// is the plain Go backend under the same names.
+package cpu
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Options says how a device runs. The zero value uses every CPU the process may run on, unpinned.
+type Options struct {
+	Threads int    // threads that compute, the calling one among them; 0: one for each of CPUs, or else each CPU allowed
+	CPUs    []int  // pin thread i to CPUs[i]; empty: do not pin. The caller's own thread is pinned by Enter
+	SIMD    string // level of the C kernels: scalar, avx2, avx512; empty: HALOGNN_SIMD, or else the best
+}
+
+// check fills in the default and reports what does not fit.
+func (o *Options) check() error {
+	o.CPUs = slices.Clone(o.CPUs)
+	switch {
+	case o.Threads < 0:
+		return fmt.Errorf("compute/cpu: %d threads; use 0 for one per CPU", o.Threads)
+	case o.Threads == 0 && len(o.CPUs) > 0:
+		o.Threads = len(o.CPUs)
+	case o.Threads == 0:
+		allowed, err := AllowedCPUs()
+		if err != nil {
+			return err
+		}
+		o.Threads = len(allowed)
+	case len(o.CPUs) > 0 && len(o.CPUs) != o.Threads:
+		return fmt.Errorf("compute/cpu: %d threads but %d CPUs to pin them to; name one for each thread", o.Threads, len(o.CPUs))
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+//go:build cgo
+
+package cpu
+
+// #include "halognn_cpu.h"
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"halognn/src/compute"
+)
+
+var _ compute.Host = (*Host)(nil)
+
+// Host implements compute.Host. A fault while reading a mapped file panics as a fault in Go code would, so that mem.Guard
+// names the file.
+type Host struct{ kernels kernels }
+
+// NewHost returns the kernels that prepare minibatches, at a SIMD level as in Options.
+func NewHost(simd string) (*Host, error) {
+	k, err := openKernels(simd)
+	if err != nil {
+		return nil, err
+	}
+	return &Host{k}, catchFaults()
+}
+
+// Level returns the SIMD level.
+func (h *Host) Level() string { return h.kernels.level() }
+
+// GatherRows implements compute.Host.
+func (h *Host) GatherRows(dst compute.Matrix, rows compute.Rows) {
+	compute.CheckColumns("GatherRows", dst, rows.Cols)
+	var space [fewTables]C.halognn_table
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	tables := tablesOf(space[:0], rows, &pins)
+	of := rows.Of[:dst.Rows]
+	panicIfNoRow("GatherRows", of, tables)
+	panicOnFault(h.kernels.gatherRows(dst, rows.Type, tables, of))
+}
+
+// SegmentMeanRows implements compute.Host.
+func (h *Host) SegmentMeanRows(dst compute.Matrix, s compute.Segments, rows compute.Rows) {
+	compute.CheckSegments("SegmentMeanRows", s)
+	compute.CheckRows("SegmentMeanRows", dst, s.Len())
+	compute.CheckColumns("SegmentMeanRows", dst, rows.Cols)
+	var space [fewTables]C.halognn_table
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	tables := tablesOf(space[:0], rows, &pins)
+	panicIfNoRow("SegmentMeanRows", rows.Of, tables)
+	used := s.Indices[s.Indptr[0]:s.Indptr[s.Len()]]
+	if e := checkIDs(used, len(rows.Of)); e >= 0 {
+		panic(fmt.Sprintf("compute: SegmentMeanRows: an index is %d, but there are %d rows", used[e], len(rows.Of)))
+	}
+	panicOnFault(h.kernels.segmentMeanRows(dst, s, rows.Type, tables, rows.Of))
+}
+
+// SliceRows implements compute.Host.
+func (h *Host) SliceRows(dst, table []byte, rowBytes int, ids []int32) {
+	compute.CheckLengths("SliceRows", len(dst), rowBytes*len(ids))
+	rows := len(table) / max(1, rowBytes)
+	if i := checkIDs(ids, rows); i >= 0 {
+		panic(fmt.Sprintf("compute: SliceRows: id %d is %d, but the table has %d rows", i, ids[i], rows))
+	}
+	panicOnFault(h.kernels.sliceRows(dst, table, rowBytes, ids))
+}
+
+// AddInto implements compute.Host.
+func (h *Host) AddInto(sum, x []float32) {
+	compute.CheckLengths("AddInto", len(sum), len(x))
+	h.kernels.addInto(sum, x)
+}
+
+// fewTables is how many tables fit on the stack: the rank's own rows, a cache, a receive buffer and the other ranks of a node.
+const fewTables = 64
+
+// tablesOf describes the tables to C, appended to space. What lies in the Go heap is pinned: C gets a pointer to pointers.
+func tablesOf(space []C.halognn_table, rows compute.Rows, pins *runtime.Pinner) []C.halognn_table {
+	rowBytes := rows.Cols * rows.Type.Size()
+	for _, t := range rows.Tables {
+		if len(t) > 0 {
+			pins.Pin(unsafe.SliceData(t))
+		}
+		space = append(space, C.halognn_table{
+			base: unsafe.Pointer(unsafe.SliceData(t)),
+			rows: C.int64_t(len(t) / max(1, rowBytes)),
+		})
+	}
+	return space
+}
+
+func panicIfNoRow(kernel string, of []compute.RowRef, tables []C.halognn_table) {
+	if i := checkRefs(of, tables); i >= 0 {
+		panic(fmt.Sprintf("compute: %s: row %d is row %d of table %d, which is not there", kernel, i, of[i].Row(), of[i].Table()))
+	}
+}
+
+// fault is the panic of a read that failed, with the methods by which mem.Guard knows a fault of Go code.
+type fault uintptr
+
+func (f fault) Error() string {
+	return fmt.Sprintf("compute: reading address %#x failed: a mapped file has shrunk or its disk has failed", uintptr(f))
+}
+func (f fault) RuntimeError() {}
+func (f fault) Addr() uintptr { return uintptr(f) }
+
+func panicOnFault(addr uintptr) {
+	if addr != 0 {
+		panic(fault(addr))
+	}
+}

@@ -1,0 +1,36 @@
+//go:build !cgo
+
+package cpu
+
+import (
+	"fmt"
+
+	"halognn/src/compute/ref"
+)
+
+// Device is the plain Go device: this build has no C.
+type Device struct{ *ref.Device }
+
+// Host is the plain Go host.
+type Host struct{ ref.Host }
+
+// New opens a device of one thread, whatever Options asks for.
+func New(o Options) (*Device, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	return &Device{ref.New()}, nil
+}
+
+// NewHost returns the kernels that prepare minibatches.
+func NewHost(simd string) (*Host, error) {
+	return &Host{}, nil
+}
+
+// Name implements compute.Device.
+func (d *Device) Name() string {
+	return fmt.Sprintf("cpu: %s, 1 thread (built without cgo)", d.Device.Name())
+}
+
+// Enter does nothing: there is one thread and it is not pinned.
+func (d *Device) Enter() (leave func() error, err error) { return func() error { return nil }, nil }

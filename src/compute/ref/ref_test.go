@@ -1,0 +1,18 @@
+package ref_test
+
+import (
+	"testing"
+
+	"halognn/src/compute"
+	"halognn/src/compute/computetest"
+	"halognn/src/compute/ref"
+)
+
+func open() compute.Device { return ref.New() }
+
+func TestBackend(t *testing.T) { computetest.Run(t, open, ref.Host{}) }
+
+// Two runs on one machine give equal bits.
+func TestRepeats(t *testing.T) {
+	computetest.SameNumbers(t, map[string]func() compute.Device{"first": open, "second": open})
+}
