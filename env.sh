@@ -44,15 +44,16 @@ else
   halognn_say MPI "not found (no $halognn_mpicc, no pkg-config mpi)"
 fi
 
-# BLAS: any library with the CBLAS interface; OpenBLAS is what is tested.
+# BLAS: any library with the CBLAS interface; OpenBLAS is what is tested. Its include path must not come first: gonum's binding
+# has a cblas.h of its own, and OpenBLAS's does not fit it.
 if pkg-config --exists openblas 2>/dev/null; then
-  HALOGNN_BLAS_CFLAGS=$(pkg-config --cflags openblas) HALOGNN_BLAS_LIBS=$(pkg-config --libs openblas)
+  HALOGNN_BLAS_LIBS=$(pkg-config --libs openblas)
   halognn_say BLAS "OpenBLAS $(pkg-config --modversion openblas): $HALOGNN_BLAS_LIBS"
 elif halognn_compiles cblas.h "${CPPFLAGS:-}"; then
-  HALOGNN_BLAS_CFLAGS= HALOGNN_BLAS_LIBS=-lopenblas
+  HALOGNN_BLAS_LIBS=-lopenblas
   halognn_say BLAS "cblas.h, -lopenblas"
 else
-  HALOGNN_BLAS_CFLAGS= HALOGNN_BLAS_LIBS=-lopenblas
+  HALOGNN_BLAS_LIBS=-lopenblas
   HALOGNN_MISSING="$HALOGNN_MISSING libopenblas-dev"
   halognn_say BLAS "not found (no pkg-config openblas, no cblas.h)"
 fi
@@ -78,7 +79,7 @@ else halognn_say CUDA "not found (ranks train on the CPU)"; fi
 halognn_hash=$(cat "$HALOGNN_ROOT"/kernels/*/*.[ch] 2>/dev/null | cksum | cut -d' ' -f1)
 HALOGNN_BUILD=${HALOGNN_BUILD:-$HALOGNN_ROOT/build}
 export HALOGNN_MPIRUN HALOGNN_BUILD HALOGNN_MPI_CFLAGS HALOGNN_MPI_LIBS
-export CGO_CFLAGS="-O2 -I$HALOGNN_ROOT/kernels/include -DHALOGNN_KERNELS_HASH=$halognn_hash $HALOGNN_MPI_CFLAGS $HALOGNN_BLAS_CFLAGS $HALOGNN_METIS_CFLAGS"
+export CGO_CFLAGS="-O2 -I$HALOGNN_ROOT/kernels/include -DHALOGNN_KERNELS_HASH=$halognn_hash $HALOGNN_MPI_CFLAGS $HALOGNN_METIS_CFLAGS"
 export CGO_LDFLAGS="-L$HALOGNN_BUILD -lhalognn_cpu $HALOGNN_MPI_LIBS $HALOGNN_BLAS_LIBS $HALOGNN_METIS_LIBS -lm"
 
 # OpenBLAS is called from threads that are pinned already; a pool of its own would fight them.

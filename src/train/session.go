@@ -50,7 +50,7 @@ func open(env Env, o Options) (s *session, err error) {
 	}
 	s = &session{Env: env, o: o, metric: metricName(meta.Task, meta.Classes)}
 	// What fails on one rank fails on all, here, so that no rank waits for another that has given up.
-	if err = agree(env.Comm, s.openLocal()); err != nil {
+	if err = Agree(env.Comm, s.openLocal()); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -59,33 +59,6 @@ func open(env Env, o Options) (s *session, err error) {
 	}
 	return s, nil
 }
-
-// agree returns the first rank's error on every rank, nil if none has one: a collective end, which needs no abort.
-func agree(c comm.Comm, mine error) error {
-	text := ""
-	if mine != nil {
-		text = mine.Error()
-	}
-	all, err := comm.AllgatherBytes(c, []byte(text))
-	if err != nil {
-		return errors.Join(mine, err)
-	}
-	for r, t := range all {
-		switch {
-		case len(t) == 0:
-		case r == c.Rank():
-			return fmt.Errorf("rank %d: %w", r, mine)
-		default:
-			return fmt.Errorf("rank %d: %w", r, &peerError{string(t)})
-		}
-	}
-	return nil
-}
-
-// peerError is an error that another rank reports.
-type peerError struct{ text string }
-
-func (e *peerError) Error() string { return e.text }
 
 // openLocal does what needs no other rank.
 func (s *session) openLocal() error {
@@ -243,7 +216,7 @@ func (s *session) openTables() error {
 	if err := node.Free(); err != nil {
 		return err
 	}
-	return agree(s.Comm, s.mapParts(here))
+	return Agree(s.Comm, s.mapParts(here))
 }
 
 func (s *session) mapParts(ranks []int) error {

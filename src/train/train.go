@@ -51,7 +51,7 @@ type best struct {
 }
 
 // Run trains and returns the summary, the same on every rank. Collective. On an error other ranks may still be waiting,
-// unless the error was agreed on by all (Agreed): the caller then ends the job.
+// unless the error was agreed on by all (see Agreed): the caller then ends the job.
 func Run(ctx context.Context, env Env, o Options) (*Summary, error) {
 	s, err := open(env, o)
 	if err != nil {
@@ -89,7 +89,7 @@ func (r *run) start(ctx context.Context) error {
 	if r.Comm.Rank() == 0 {
 		r.log, err = trace.CreateLog(filepath.Join(r.Dir, MetricsFile))
 	}
-	if err := agree(r.Comm, err); err != nil {
+	if err := Agree(r.Comm, err); err != nil {
 		return err
 	}
 	r.best.weights = mem.Make[float32](r.model.Params.Len())
@@ -278,10 +278,10 @@ func (r *run) finish(ctx context.Context) error {
 		return err
 	}
 	if r.log == nil {
-		return agree(r.Comm, nil)
+		return Agree(r.Comm, nil)
 	}
 	err = nn.WriteSafetensors(filepath.Join(r.Dir, ModelFile), r.model.Params.Tensors(r.model.Params.Values), r.modelMetadata())
-	return agree(r.Comm, errors.Join(err, r.log.Close(), r.sum.write(r.Dir)))
+	return Agree(r.Comm, errors.Join(err, r.log.Close(), r.sum.write(r.Dir)))
 }
 
 // modelMetadata says in the model file how to build the model that reads it.

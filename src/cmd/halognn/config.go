@@ -3,10 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 
+	"github.com/goccy/go-yaml"
+
+	"halognn/src/comm"
 	"halognn/src/nn"
 	"halognn/src/train"
 )
@@ -192,22 +194,23 @@ func orList(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
-// threads returns how many compute threads and pool workers a rank gets: what the config says, or a share of the CPUs that
-// the launcher left to it. With ranks unbound on one node the CPUs are shared among them.
-func (c *Config) threads(cpus, ranksHere int) (compute, workers int) {
-	share := max(1, min(cpus, runtime.NumCPU())/max(1, ranksHere))
+// threads returns how many compute threads and pool workers a rank gets of its cpus: what the config says, or a quarter
+// to the pool and the rest to the kernels.
+func (c *Config) threads(cpus int) (compute, workers int) {
 	compute, workers = c.Compute.Threads, c.Pipeline.Workers
 	if workers == 0 {
-		workers = max(1, share/4)
+		workers = max(1, cpus/4)
 	}
 	if compute == 0 {
-		compute = max(1, share-workers)
+		compute = max(1, cpus-workers)
 	}
 	return compute, workers
 }
 
 // trainOptions turns the checked config into what package train takes.
 func (c *Config) trainOptions() train.Options {
+	optimizer := nn.DefaultOptimizer(c.Train.Optimizer)
+	optimizer.Momentum, optimizer.WeightDecay = c.Train.Momentum, c.Train.WeightDecay
 	return train.Options{
 		Model: nn.Config{
 			Kind: c.Model.Kind, Layers: c.Model.Layers, Hidden: c.Model.Hidden,
@@ -215,9 +218,28 @@ func (c *Config) trainOptions() train.Options {
 		},
 		Fanouts: c.Sample.Fanouts, Batch: c.Sample.Batch,
 		GlobalBatch: c.Sample.BatchScope == "global", GlobalSeeds: c.Sample.Seeds == "global", StreamPerPart: c.Sample.Streams == "part",
-		Epochs: c.Train.Epochs, LR: c.Train.LR, Optimizer: c.Train.Optimizer, Momentum: c.Train.Momentum, WeightDecay: c.Train.WeightDecay,
-		Schedule: nn.Schedule{Kind: c.Train.Schedule, WarmupSteps: c.Train.WarmupSteps, StepEpochs: c.Train.StepEpochs, StepFactor: c.Train.StepFactor},
+		Epochs: c.Train.Epochs, Optimizer: optimizer, StepEpochs: c.Train.StepEpochs,
+		Schedule: nn.Schedule{Kind: c.Train.Schedule, Base: c.Train.LR, Warmup: c.Train.WarmupSteps, Gamma: c.Train.StepFactor},
 		Seed:     uint64(c.Train.Seed), EvalEvery: c.Train.EvalEvery, EvalFull: c.Train.EvalMode == "full", Patience: c.Train.Patience,
-		Allreduce: c.Train.Allreduce, Depth: c.Pipeline.Depth,
+		Sum: sumModes[c.Train.Allreduce], Depth: c.Pipeline.Depth,
 	}
+}
+
+var sumModes = map[string]comm.SumMode{"auto": comm.SumAuto, "reproducible": comm.SumReproducible, "mpi": comm.SumFast}
+
+// simd returns the level that the config forces, or nothing.
+func (c *Config) simd() string {
+	if c.Compute.SIMD == "auto" {
+		return ""
+	}
+	return c.Compute.SIMD
+}
+
+// yaml returns the resolved config as a file that loads to the same.
+func (c *Config) yaml() ([]byte, error) {
+	text, err := yaml.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("writing the config: %w", err)
+	}
+	return text, nil
 }

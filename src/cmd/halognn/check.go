@@ -1,0 +1,56 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"halognn/src/dataset"
+	"halognn/src/nn"
+	"halognn/src/shard"
+	"halognn/src/train"
+)
+
+// check verifies what a directory holds, and says what it is.
+func check(dir string) (what string, err error) {
+	if _, err := os.Stat(dir); err != nil {
+		return "", err
+	}
+	has := func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }
+	switch {
+	case has(train.ConfigFile):
+		return "run", checkRun(dir)
+	case has("original_id.npy"):
+		s, err := shard.Open(dir, shard.Options{})
+		if err != nil {
+			return "", err
+		}
+		defer s.Close()
+		return fmt.Sprintf("%d parts of %d vertices", s.Meta.Parts, s.Meta.Vertices), s.Verify()
+	case has("meta.json"):
+		d, err := dataset.Open(dir)
+		if err != nil {
+			return "", err
+		}
+		defer d.Close()
+		return fmt.Sprintf("dataset of %d vertices", d.Meta.Vertices), d.Verify()
+	}
+	return "", fmt.Errorf("%s holds neither a dataset or parts (meta.json) nor a run (%s)", dir, train.ConfigFile)
+}
+
+// checkRun verifies that a run is complete: config, summary, and a model whose weights can be read.
+func checkRun(dir string) error {
+	_, configErr := loadConfig(filepath.Join(dir, train.ConfigFile), nil)
+	var s train.Summary
+	text, err := os.ReadFile(filepath.Join(dir, train.SummaryFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return errors.Join(configErr, fmt.Errorf("%w: the run has not finished", err))
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	_, _, modelErr := nn.ReadSafetensors(filepath.Join(dir, train.ModelFile))
+	return errors.Join(configErr, err, modelErr)
+}

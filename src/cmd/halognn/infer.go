@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"halognn/src/comm"
+	"halognn/src/nn"
+	"halognn/src/train"
+)
+
+func inferCommand() *cobra.Command {
+	var run, mode, path string
+	var sets []string
+	var ranks int
+	c := &cobra.Command{
+		Use:     "infer --run RUN [--mode full|sampled] --out predictions.npy",
+		Short:   "Predict every vertex with the model of a run; under mpirun or srun, like train",
+		Example: "  mpirun -np 4 halognn infer --run run/demo/sage --mode full --out predictions.npy",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := required(c, "run", "out"); err != nil {
+				return err
+			}
+			if mode != "full" && mode != "sampled" {
+				return usageError(fmt.Errorf("--mode %s is unknown; use full (all neighbours, layer by layer) or sampled", mode))
+			}
+			k := inProcess(ranks)
+			return k.run(func(c comm.Comm) error { return inferRank(c, k, run, sets, mode == "full", path) })
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&run, "run", "", "the run directory")
+	f.StringVar(&mode, "mode", "full", "full: all neighbours, layer by layer; sampled: minibatches as in training")
+	f.StringVar(&path, "out", "", "the NumPy file to write: the class of every vertex, in original ids")
+	f.StringArrayVar(&sets, "set", nil, "override a key of the run's config, as data.parts=parts-8; repeatable")
+	f.IntVar(&ranks, "ranks-in-process", 0, "run so many ranks as goroutines of this process instead of MPI's")
+	return c
+}
+
+func inferRank(c comm.Comm, k inProcess, run string, sets []string, full bool, path string) error {
+	j, err := openJob(c, k, filepath.Join(run, train.ConfigFile), sets)
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	weights, _, err := nn.ReadSafetensors(filepath.Join(run, train.ModelFile))
+	if err := train.Agree(c, err); err != nil {
+		return dataError(err)
+	}
+	err = train.Infer(context.Background(), j.env, j.config.trainOptions(), weights, full, path)
+	if a := (*train.Agreed)(nil); errors.As(err, &a) {
+		return dataError(err)
+	}
+	if err == nil && c.Rank() == 0 {
+		fmt.Printf("written to %s: %d vertices\n", path, j.env.Shards.Meta.Vertices)
+	}
+	return err
+}

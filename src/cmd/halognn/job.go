@@ -1,0 +1,185 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"halognn/src/comm"
+	"halognn/src/comm/mpi"
+	"halognn/src/compute"
+	"halognn/src/compute/cpu"
+	"halognn/src/compute/ref"
+	"halognn/src/shard"
+	"halognn/src/train"
+)
+
+// inProcess is how many ranks run as goroutines of this process; 0: the ranks are MPI's.
+type inProcess int
+
+// run calls f on every rank. An error that all ranks agreed on ends the job in order, any other by abort.
+func (k inProcess) run(f func(c comm.Comm) error) error {
+	if k < 0 {
+		return usageError(fmt.Errorf("--ranks-in-process is %d; it must be at least 1, or 0 for MPI", k))
+	}
+	if k == 0 && !mpi.Available {
+		k = 1
+	}
+	var agreed error // as rank 0 of this process has it
+	rank := func(c comm.Comm) error {
+		err := f(c)
+		if a := (*train.Agreed)(nil); errors.As(err, &a) {
+			if k == 0 || c.Rank() == 0 {
+				agreed = err
+			}
+			return nil // in order: MPI is finalised
+		}
+		if err != nil {
+			return fmt.Errorf("rank %d: %w", c.Rank(), err)
+		}
+		return nil
+	}
+	if k > 0 {
+		return errors.Join(comm.RunWorld(int(k), rank), agreed)
+	}
+	return errors.Join(mpi.Run(rank), agreed)
+}
+
+func (k inProcess) transport() string {
+	if k > 0 || !mpi.Available {
+		return "in process"
+	}
+	return mpi.Library()
+}
+
+// job is what train and infer open before they start: the same on every rank, or an error that all agree on.
+type job struct {
+	comm   comm.Comm
+	config *Config
+	env    train.Env
+	close  func() error
+}
+
+// openJob opens shards and device for rank c. Collective.
+func openJob(c comm.Comm, k inProcess, path string, sets []string) (*job, error) {
+	config, err := loadConfig(path, sets)
+	if err := train.Agree(c, err); err != nil {
+		return nil, usageError(err)
+	}
+	j := &job{comm: c, config: config}
+	shards, err := shard.Open(config.Data.Parts, shard.Options{CopyTopology: config.Topology.Load == "copy", Stage: config.Run.StageDir})
+	if err := train.Agree(c, err); err != nil {
+		return nil, dataError(err)
+	}
+	if err := shards.UnlinkShared(); err != nil { // every rank has mapped it
+		return nil, err
+	}
+	yaml, err := config.yaml()
+	if err != nil {
+		return nil, err
+	}
+	for _, same := range [][2]string{
+		{"version of halognn", version}, {"config", string(yaml)}, {"identity of the parts in " + config.Data.Parts, shards.Identity()},
+	} {
+		if err := comm.AllEqual(c, same[0], same[1]); err != nil {
+			if errors.Is(err, comm.ErrMismatch) {
+				err = dataError(train.AgreedOn(c, err))
+			}
+			return nil, err
+		}
+	}
+	return j, j.openDevice(k, shards)
+}
+
+// openDevice places this rank's threads and opens the device on them.
+func (j *job) openDevice(k inProcess, shards *shard.Shards) error {
+	c, config := j.comm, j.config
+	cpus, allowed, err := shareCPUs(c)
+	if err != nil {
+		return err
+	}
+	threads, workers := config.threads(cpus)
+	computeCPUs, poolCPUs, _ := cpu.PlanCores(allowed, threads, workers)
+	device, host, err := openDevice(config.Compute.Device, cpu.Options{Threads: threads, CPUs: computeCPUs, SIMD: config.simd()})
+	if err := train.Agree(c, err); err != nil {
+		return usageError(err)
+	}
+	// The steady state allocates nothing on the heap, and what is large lies outside it: a lazy collector costs little memory.
+	debug.SetGCPercent(400)
+	j.close = func() error { return device.Close() }
+	j.env = train.Env{
+		Comm: c, RanksPerNode: config.Run.RanksPerNode, Shards: shards, Device: device, Host: host,
+		Workers: workers, OnWorker: pinner(poolCPUs), Dir: config.Run.Dir, Transport: k.transport(), Version: version,
+	}
+	if d, ok := device.(interface{ Enter() (func() error, error) }); ok {
+		if _, err := d.Enter(); err != nil { // the rank computes on this goroutine to its end
+			return err
+		}
+	}
+	if c.Rank() == 0 {
+		j.env.Progress = newProgress(config.Run.Progress, config.Train.Epochs)
+	}
+	return nil
+}
+
+// shareCPUs returns how many CPUs this rank may count as its own, and which: those the launcher bound it to, or, where it left all
+// ranks of a node on the same ones, a share of them. With more ranks than CPUs none is a rank's own, and nothing is pinned.
+func shareCPUs(c comm.Comm) (n int, allowed []int, err error) {
+	allowed, err = cpu.AllowedCPUs()
+	if err != nil {
+		return 0, nil, err
+	}
+	node, err := c.Node()
+	if err != nil {
+		return 0, nil, err
+	}
+	words := make([]string, len(allowed))
+	for i, id := range allowed {
+		words[i] = strconv.Itoa(id)
+	}
+	mine := strings.Join(words, ",")
+	sets, err := comm.AllgatherBytes(node, []byte(mine))
+	if err != nil {
+		return 0, nil, err
+	}
+	sharing, place := 0, 0 // ranks bound to the same CPUs, and which of them this one is
+	for r, set := range sets {
+		if string(set) == mine {
+			if r < node.Rank() {
+				place++
+			}
+			sharing++
+		}
+	}
+	if err := node.Free(); err != nil {
+		return 0, nil, err
+	}
+	if len(allowed) < sharing {
+		return 1, nil, nil
+	}
+	allowed = allowed[place*len(allowed)/sharing : (place+1)*len(allowed)/sharing]
+	return len(allowed), allowed, nil
+}
+
+// pinner pins each pool goroutine to one of the CPUs; nil pins nothing.
+func pinner(cpus []int) func(worker int) error {
+	if len(cpus) == 0 {
+		return nil
+	}
+	return func(worker int) error { return cpu.PinThread(cpus[worker%len(cpus)]) }
+}
+
+// openDevice opens the device of the config's name.
+func openDevice(name string, o cpu.Options) (compute.Device, compute.Host, error) {
+	if name == "ref" {
+		return ref.New(), ref.Host{}, nil
+	}
+	host, err := cpu.NewHost(o.SIMD)
+	if err != nil {
+		return nil, nil, err
+	}
+	device, err := cpu.New(o)
+	return device, host, err
+}

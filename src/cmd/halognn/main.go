@@ -1,0 +1,91 @@
+// Command halognn trains graph neural networks on graphs that no single machine holds.
+//
+//	halognn generate | import ──> DATASET ── partition ──> PARTS ── mpirun halognn train ──> RUN ── infer ──> predictions.npy
+//	                                  └──────────── check ───┴──────────────────────────────┘
+//
+// It wires the rooms below it: flags and config in, exit codes out. It is the only place that prints an error, once, and
+// that aborts MPI. docs/exit-codes.md lists the codes.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"halognn/src/comm/mpi"
+	"halognn/src/train"
+)
+
+// version is set by the linker: `git describe`.
+var version = "unknown"
+
+// Exit codes: docs/exit-codes.md.
+const (
+	exitFailed   = 1 // something failed while the program worked
+	exitUsage    = 2 // command line or config
+	exitData     = 3 // a file or directory is missing, damaged, or does not fit
+	exitDiverged = 4 // the loss is not a number any more
+)
+
+// exitError gives an error an exit code.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+func usageError(err error) error { return withCode(exitUsage, err) }
+func dataError(err error) error  { return withCode(exitData, err) }
+
+// withCode gives err an exit code unless it has one.
+func withCode(code int, err error) error {
+	var has *exitError
+	if err == nil || errors.As(err, &has) {
+		return err
+	}
+	return &exitError{code, err}
+}
+
+func main() {
+	root := &cobra.Command{
+		Use:           "halognn",
+		Short:         "Train graph neural networks on graphs that no single machine holds",
+		Version:       version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usageError(fmt.Errorf("%w; see `%s --help`", err, c.CommandPath()))
+	})
+	root.AddCommand(generateCommand(), importCommand(), partitionCommand(), trainCommand(), inferCommand(), checkCommand())
+	if err := root.Execute(); err != nil {
+		fail(err)
+	}
+}
+
+// fail prints the error and ends the program. What all ranks agreed on is printed by rank 0 alone, and every rank ends
+// by itself; any other error ends the whole job, because other ranks may be waiting for this one.
+func fail(err error) {
+	code := exitFailed
+	var has *exitError
+	if errors.As(err, &has) {
+		code = has.code
+	}
+	if errors.Is(err, train.ErrDiverged) {
+		code = exitDiverged
+	}
+	var agreed *train.Agreed
+	if errors.As(err, &agreed) {
+		if agreed.Rank == 0 {
+			fmt.Fprintf(os.Stderr, "halognn: %v\n", err)
+		}
+		os.Exit(code)
+	}
+	fmt.Fprintf(os.Stderr, "halognn: %v\n", err)
+	mpi.Abort(code)
+}

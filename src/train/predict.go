@@ -1,0 +1,173 @@
+package train
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"halognn/src/compute"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/nn"
+	"halognn/src/npy"
+	"halognn/src/parallel"
+)
+
+// Infer predicts every vertex with a trained model and lets rank 0 write the predictions, in original ids, to path: the most likely
+// class, int32 [N]; for several labels a vertex uint8 [N, C] of 0 and 1. full uses all neighbours, layer by layer; otherwise minibatches
+// are sampled as in training. Collective. Rank 0 holds the predictions of all vertices.
+func Infer(ctx context.Context, env Env, o Options, weights []nn.Tensor, full bool, path string) error {
+	s, err := open(env, o)
+	if err != nil {
+		return err
+	}
+	if err := Agree(s.Comm, s.model.Params.SetTensors(s.model.Params.Values, weights)); err != nil {
+		return err
+	}
+	p := s.newPredictions()
+	defer mem.Free(p.own)
+	if full {
+		err = s.predictFull(ctx, p)
+	} else {
+		err = s.predictSampled(ctx, p)
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.gather(p, path); err != nil {
+		return err
+	}
+	return s.close()
+}
+
+// predictions are those of the own vertices: bytes, as they are written.
+type predictions struct {
+	classes  int // of a row
+	rowBytes int
+	multi    bool
+	own      []byte // [own vertices, rowBytes]
+}
+
+func (s *session) newPredictions() *predictions {
+	p := &predictions{classes: s.Shards.Meta.Classes, rowBytes: 4, multi: s.metric == MicroF1}
+	if p.multi {
+		p.rowBytes = p.classes
+	}
+	offsets := s.Shards.Meta.Offsets
+	p.own = mem.Make[byte](int(offsets[s.last]-offsets[s.first]) * p.rowBytes)
+	return p
+}
+
+// set notes what the logits z say about own row i.
+func (p *predictions) set(i int, z []float32) {
+	row := p.own[i*p.rowBytes : (i+1)*p.rowBytes]
+	if !p.multi {
+		binary.LittleEndian.PutUint32(row, uint32(argmax(z)))
+		return
+	}
+	for c, x := range z {
+		row[c] = 0
+		if x > 0 {
+			row[c] = 1
+		}
+	}
+}
+
+func (s *session) predictFull(ctx context.Context, p *predictions) error {
+	logits, err := s.inferAll(ctx)
+	if err != nil {
+		return err
+	}
+	defer mem.Free(logits)
+	for i := range len(logits) / p.classes {
+		p.set(i, logits[i*p.classes:(i+1)*p.classes])
+	}
+	return nil
+}
+
+func (s *session) predictSampled(ctx context.Context, p *predictions) error {
+	offsets := s.Shards.Meta.Offsets
+	vertices := func(part int) []graph.VertexID {
+		ids := make([]graph.VertexID, offsets[part+1]-offsets[part])
+		for i := range ids {
+			ids[i] = graph.VertexID(offsets[part]) + graph.VertexID(i)
+		}
+		return ids
+	}
+	first := graph.VertexID(offsets[s.first])
+	return s.sampled(ctx, 0, vertices, func(m *parallel.Minibatch, logits compute.Matrix) error {
+		for i, v := range m.Seeds {
+			p.set(int(v-first), logits.Row(i))
+		}
+		return nil
+	})
+}
+
+// gatherRows is how many predictions a rank sends in one round.
+const gatherRows = 1 << 20
+
+// gather brings all predictions to rank 0, round by round so that little memory is in flight, and writes them. Collective.
+func (s *session) gather(p *predictions, path string) error {
+	offsets, ranks, me := s.Shards.Meta.Offsets, s.Comm.Size(), s.Comm.Rank()
+	bound := func(r int) int { return int(offsets[r*s.perRank]) }
+	rounds := 0
+	for r := range ranks {
+		rounds = max(rounds, (bound(r+1)-bound(r)+gatherRows-1)/gatherRows)
+	}
+	var all, recv []byte
+	if me == 0 {
+		all = mem.Make[byte](len(s.topology.Original) * p.rowBytes)
+		defer func() { mem.Free(all); mem.Free(recv) }()
+	}
+	piece := func(r, round int) (lo, hi int) {
+		return min(bound(r)+round*gatherRows, bound(r+1)), min(bound(r)+(round+1)*gatherRows, bound(r+1))
+	}
+	send, receive := make([]int, ranks), make([]int, ranks)
+	for round := range rounds {
+		total := 0
+		for r := range ranks {
+			lo, hi := piece(r, round)
+			if me == 0 {
+				receive[r], total = hi-lo, total+hi-lo
+			}
+		}
+		recv = mem.Grow(recv, total*p.rowBytes)
+		lo, hi := piece(me, round)
+		send[0] = hi - lo
+		mine := p.own[(lo-bound(me))*p.rowBytes : (hi-bound(me))*p.rowBytes]
+		if err := s.Comm.StartAlltoallv(mine, recv, send, receive, p.rowBytes).Wait(); err != nil {
+			return err
+		}
+		at := 0
+		for r := 0; me == 0 && r < ranks; r++ {
+			lo, hi := piece(r, round)
+			for v := lo; v < hi; v++ {
+				copy(all[int(s.topology.Original[v])*p.rowBytes:], recv[at:at+p.rowBytes])
+				at += p.rowBytes
+			}
+		}
+	}
+	var err error
+	if me == 0 {
+		err = p.write(path, all)
+	}
+	return Agree(s.Comm, err)
+}
+
+// write writes the predictions of all vertices as a NumPy array.
+func (p *predictions) write(path string, all []byte) error {
+	dtype, shape := "<i4", []int{len(all) / p.rowBytes}
+	if p.multi {
+		dtype, shape = "|u1", append(shape, p.classes)
+	}
+	w, err := npy.Create(path, dtype, shape...)
+	if err != nil {
+		return fmt.Errorf("predictions: %w", err)
+	}
+	if _, err := w.Write(all); err != nil {
+		w.Abort()
+		return fmt.Errorf("predictions: %w", err)
+	}
+	return w.Close()
+}
+
