@@ -36,10 +36,10 @@ func inclusion(degree, fanout, draws int, choose func(pos []int64, s stream)) fl
 
 func TestInclusionIsUniform(t *testing.T) {
 	for _, c := range []struct{ degree, fanout int }{
-		{2, 1}, {3, 2}, {20, 5}, {64, 63}, {65, 1}, {65, 64}, {66, 65}, {100, 10}, {1000, 15}, {300, 100}, {1001, 1000},
+		{2, 1}, {3, 2}, {20, 5}, {64, 63}, {65, 1}, {65, 64}, {66, 65}, {100, 10}, {1000, 15}, {300, 100}, {130, 120},
 	} {
 		set := newPicks(c.fanout)
-		p := inclusion(c.degree, c.fanout, 20000, func(pos []int64, s stream) { set.choose(pos, 0, int64(c.degree), s) })
+		p := inclusion(c.degree, c.fanout, 10000, func(pos []int64, s stream) { set.choose(pos, 0, int64(c.degree), s) })
 		if p < rare {
 			t.Errorf("degree %d, fanout %d: inclusion frequencies this uneven have probability %.2g", c.degree, c.fanout, p)
 		}

@@ -10,7 +10,7 @@ import (
 
 // chunkEdges is how many edges are drawn, gathered and renumbered before the next: few enough that what one pass hands to the
 // next stays in the L1 cache, many enough that the loops start rarely.
-const chunkEdges = 1024
+const chunkEdges = 2048
 
 // hop is one hop being drawn. The work is split into passes over many vertices whose iterations do not depend on each
 // other, so that the processor overlaps their cache misses: a pass that follows one vertex from row pointer to neighbours

@@ -3,6 +3,7 @@ package sample
 import (
 	"sort"
 
+	"halognn/src/graph"
 	"halognn/src/mem"
 )
 
@@ -127,7 +128,8 @@ func (s *Sampler) drawRange(w int) {
 
 func (s *Sampler) claimRange(w int) {
 	lo, hi := s.split(len(s.hop.drawn), w)
-	s.vertices.claim(s.hop.drawn[lo:hi], len(s.hop.vertices)+lo)
+	first := len(s.hop.vertices) + lo
+	blocks(s.hop.drawn[lo:hi], func(ids []graph.VertexID, at int) { s.vertices.claim(ids, first+at) })
 }
 
 func (s *Sampler) resolveRange(w int) {
@@ -148,7 +150,7 @@ func (s *Sampler) appendRange(w int) {
 			total++
 		}
 	}
-	s.vertices.settle(s.mb.Frontier[from:total], from)
+	blocks(s.mb.Frontier[from:total], func(vertices []graph.VertexID, at int) { s.vertices.settle(vertices, from+at) })
 	s.gatherOriginal(from, total)
 }
 

@@ -217,7 +217,7 @@ func (s *Sampler) start(seeds []graph.VertexID) error {
 	mb.Original = mem.Grow(mb.Original, len(seeds))
 	rows := mb.Original // their own numbers, until the original ids take the place
 	s.vertices.reset()
-	if n := s.vertices.renumber(seeds, rows, mb.Frontier, 0); n != len(seeds) {
+	if n := renumber(s.vertices, seeds, rows, mb.Frontier, 0); n != len(seeds) {
 		i := 0
 		for int(rows[i]) == i {
 			i++
@@ -272,7 +272,7 @@ func (s *Sampler) renumberAlone(n int) int {
 		hi = min(lo+h.chunk, n)
 		s.workers[0].draw(h, lo, hi)
 		first, last := h.indptr[lo], h.indptr[hi]
-		total = s.vertices.renumber(h.drawn[first:last], s.rows[first:last], s.mb.Frontier, total)
+		total = renumber(s.vertices, h.drawn[first:last], s.rows[first:last], s.mb.Frontier, total)
 	}
 	s.mb.Original = mem.Grow(s.mb.Original, total)
 	s.gatherOriginal(n, total)

@@ -11,7 +11,7 @@ import (
 // vertexMap gives the vertices of one minibatch their local numbers. It has two implementations with identical results.
 // Entries carry the version of the minibatch that wrote them, so forgetting all of them is counting the version up.
 //
-// One worker numbers in one pass with renumber. Several go through four passes with a barrier after each, so that "first
+// One worker numbers in one pass. Several go through four passes with a barrier after each, so that "first
 // seen" means the first edge and not the first thread: claim keeps for every vertex the smaller of its value and the
 // offered one, where a vertex of the frontier has its local number and a new one frontier length + edge position, which
 // is always more; resolve reads the winners back; the caller numbers them in edge order; settle stores the numbers.
@@ -20,19 +20,44 @@ type vertexMap interface {
 	reset()
 	// reserve makes room for more vertices beside those of the frontier.
 	reserve(frontier []graph.VertexID, more int)
-	// renumber sets rows[i] to the local number of ids[i]; unseen vertices are appended to frontier[:n] in the order seen. It
+	// touch reads the entries of ids into the cache. What it returns means nothing; it keeps the reads from being optimised away.
+	touch(ids []graph.VertexID) uint64
+	// number sets rows[i] to the local number of ids[i]; unseen vertices are appended to frontier[:n] in the order seen. It
 	// returns the new n. rows may be the memory of ids; frontier has room for one entry beyond the last new one.
-	renumber(ids []graph.VertexID, rows []int32, frontier []graph.VertexID, n int) int
-	// claim offers value first+i for ids[i]. Callable from many goroutines.
+	number(ids []graph.VertexID, rows []int32, frontier []graph.VertexID, n int) int
+	// claim offers value first+i for ids[i], a block of them. Callable from many goroutines.
 	claim(ids []graph.VertexID, first int)
 	// resolve sets values[i] to the value of ids[i] and returns how many claims it finds to have won: values[i] == first+i.
 	resolve(ids []graph.VertexID, values []uint32, first int) int
-	// settle sets the value of vertices[i] to first+i. Callable from many goroutines on disjoint vertices.
+	// settle sets the value of vertices[i], a block of them, to first+i. Callable from many goroutines on disjoint vertices.
 	settle(vertices []graph.VertexID, first int)
 	// capacity is the number of values an entry can tell apart.
 	capacity() int
 	bytes() int64
 	free()
+}
+
+// touchBlock is how many vertices are looked up before anything is done with the entries. Numbering writes where the number of
+// the vertex before tells, so the misses of the cache would follow one another; reading a block of entries first lets
+// them overlap, and its cache lines are still there when numbering comes to them.
+const touchBlock = 512
+
+// renumber is vertexMap.number for any number of ids.
+func renumber(m vertexMap, ids []graph.VertexID, rows []int32, frontier []graph.VertexID, n int) int {
+	for len(ids) > 0 {
+		block := min(len(ids), touchBlock)
+		m.touch(ids[:block])
+		n = m.number(ids[:block], rows[:block], frontier, n)
+		ids, rows = ids[block:], rows[block:]
+	}
+	return n
+}
+
+// blocks calls f with blocks of vertices, and the position of each.
+func blocks(vertices []graph.VertexID, f func(block []graph.VertexID, at int)) {
+	for at := 0; at < len(vertices); at += touchBlock {
+		f(vertices[at:min(at+touchBlock, len(vertices))], at)
+	}
 }
 
 // dense is a table over all N vertices: entry v is version<<shift | value. Four bytes a vertex.
@@ -56,16 +81,23 @@ func (m *dense) reset() {
 
 func (m *dense) reserve([]graph.VertexID, int) {}
 
-// renumber has no branch that depends on the data, for whether a vertex is new cannot be predicted: it always stores to the
+func (m *dense) touch(ids []graph.VertexID) (any uint64) {
+	table := m.table
+	for _, v := range ids {
+		any |= uint64(table[v])
+	}
+	return any
+}
+
+// number has no branch that depends on the data, for whether a vertex is new cannot be predicted: it always stores to the
 // table and to frontier[n], and moves n on where the vertex was new. Versions only grow, so an entry is of this minibatch if it
 // is not less than the tag.
-func (m *dense) renumber(ids []graph.VertexID, rows []int32, frontier []graph.VertexID, n int) int {
+func (m *dense) number(ids []graph.VertexID, rows []int32, frontier []graph.VertexID, n int) int {
 	table, tag := m.table, m.version<<m.shift
 	rows = rows[:len(ids)]
 	for i, v := range ids {
 		entry := table[v]
-		next := n + 1
-		number := tag | uint32(n)
+		number, next := tag|uint32(n), n+1
 		if entry >= tag {
 			number = entry
 		}
@@ -81,12 +113,15 @@ func (m *dense) renumber(ids []graph.VertexID, rows []int32, frontier []graph.Ve
 }
 
 func (m *dense) claim(ids []graph.VertexID, first int) {
-	tag := m.version << m.shift
+	table, tag := m.table, m.version<<m.shift
+	for _, v := range ids {
+		atomic.LoadUint32(&table[v]) // touch: a compare-and-swap waits for all before it
+	}
 	for i, v := range ids {
 		offer := tag | uint32(first+i)
 		for {
-			entry := atomic.LoadUint32(&m.table[v])
-			if entry >= tag && entry <= offer || atomic.CompareAndSwapUint32(&m.table[v], entry, offer) {
+			entry := atomic.LoadUint32(&table[v])
+			if entry >= tag && entry <= offer || atomic.CompareAndSwapUint32(&table[v], entry, offer) {
 				break
 			}
 		}
@@ -108,6 +143,7 @@ func (m *dense) resolve(ids []graph.VertexID, values []uint32, first int) int {
 }
 
 func (m *dense) settle(vertices []graph.VertexID, first int) {
+	m.touch(vertices)
 	tag := m.version << m.shift
 	for i, v := range vertices {
 		m.table[v] = tag | uint32(first+i)
@@ -161,36 +197,59 @@ func (m *hash) tag() uint64 { return m.version << (vertexBits + m.shift) }
 
 func (m *hash) slot(v graph.VertexID) uint64 { return uint64(v) * golden >> (m.slots & 63) }
 
-func (m *hash) renumber(ids []graph.VertexID, rows []int32, frontier []graph.VertexID, n int) int {
+func (m *hash) touch(ids []graph.VertexID) (any uint64) {
+	table := m.table
+	last := uint64(len(table) - 1)
+	for _, v := range ids {
+		any |= table[m.slot(v)&last]
+	}
+	return any
+}
+
+// number is that of dense: one branch, taken again only where two vertices want one slot.
+func (m *hash) number(ids []graph.VertexID, rows []int32, frontier []graph.VertexID, n int) int {
 	m.reserve(frontier[:n], len(ids))
 	table, tag, shift := m.table, m.tag(), m.shift&63
 	last := uint64(len(table) - 1)
 	rows = rows[:len(ids)]
 	for i, v := range ids {
-		entry := tag | uint64(v)<<shift
+		own := tag | uint64(v)<<shift
 		slot := m.slot(v)
-		for {
-			old := table[slot&last]
-			if old < tag {
-				table[slot&last] = entry | uint64(n)
-				frontier[n] = v
-				rows[i] = int32(n)
-				n++
-				break
-			}
-			if old>>shift == entry>>shift {
-				rows[i] = int32(old - entry)
-				break
-			}
+		entry := table[slot&last]
+		_, empty := bits.Sub64(entry, tag, 0)
+		for (entry^own)>>shift&(empty-1) != 0 { // of this minibatch, and of another vertex
 			slot++
+			entry = table[slot&last]
+			_, empty = bits.Sub64(entry, tag, 0)
 		}
+		number, next := own|uint64(n), n+1
+		if empty == 0 {
+			number = entry
+		}
+		if empty == 0 {
+			next = n
+		}
+		table[slot&last] = number
+		frontier[n] = v
+		rows[i] = int32(number - own)
+		n = next
 	}
 	return n
 }
 
 func (m *hash) claim(ids []graph.VertexID, first int) {
+	m.touchShared(ids)
 	for i, v := range ids {
 		m.offer(v, uint64(first+i))
+	}
+}
+
+// touchShared is touch while others write.
+func (m *hash) touchShared(ids []graph.VertexID) {
+	table := m.table
+	last := uint64(len(table) - 1)
+	for _, v := range ids {
+		atomic.LoadUint64(&table[m.slot(v)&last])
 	}
 }
 
@@ -229,8 +288,9 @@ func (m *hash) resolve(ids []graph.VertexID, values []uint32, first int) int {
 	return won
 }
 
-// settle inserts or overwrites. Reading past the entries of vertices that others settle, it needs atomic loads and stores.
+// settle inserts or overwrites. It reads past entries that others settle, hence the atomic loads and stores.
 func (m *hash) settle(vertices []graph.VertexID, first int) {
+	m.touchShared(vertices)
 	last, tag := uint64(len(m.table)-1), m.tag()
 	for i, v := range vertices {
 		entry := tag | uint64(v)<<m.shift

@@ -1,0 +1,185 @@
+package sample
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+var (
+	benchVertices = flag.Int("bench.vertices", 240_000, "vertices of the benchmark graph; the goal is set at 2400000")
+	benchDegree   = flag.Int("bench.degree", 50, "mean in-degree of the benchmark graph")
+)
+
+// benchTopology is a power-law graph with communities: in-degrees fall as d^-2.3 up to 1/100 of N, seven in ten neighbours are near
+// in the numbering, the others anywhere, low numbers more often: what a partitioned graph with hot vertices first looks like.
+var benchTopology = sync.OnceValue(func() *Topology {
+	n, mean := *benchVertices, float64(*benchDegree)
+	r := rand.New(rand.NewPCG(1, 2))
+	degrees := make([]float64, n)
+	total := 0.0
+	for v := range degrees {
+		degrees[v] = min(math.Pow(1-r.Float64(), -1/1.3), float64(n)/100)
+		total += degrees[v]
+	}
+	g := graph.CSC{Indptr: mem.Make[int64](n + 1)}
+	for v, d := range degrees {
+		g.Indptr[v+1] = g.Indptr[v] + int64(d*mean*float64(n)/total+0.5)
+	}
+	g.Indices = mem.Make[graph.VertexID](int(g.Indptr[n]))
+	const community = 5000
+	for v := range n {
+		for e := g.Indptr[v]; e < g.Indptr[v+1]; e++ {
+			if u := r.Uint64(); u%10 < 7 {
+				g.Indices[e] = graph.VertexID((v/community*community + int(u>>32)%community) % n)
+			} else {
+				f := r.Float64()
+				g.Indices[e] = graph.VertexID(float64(n) * f * f)
+			}
+		}
+	}
+	original := mem.Make[int32](n)
+	for v, o := range r.Perm(n) {
+		original[v] = int32(o)
+	}
+	return &Topology{Graph: g, Original: original}
+})
+
+// readRate measures the machine's limit: independent random 4-byte reads of an array, per second. Positions are computed, so
+// that nothing but the reads themselves misses the cache; as many are in flight as the processor can keep.
+func readRate(array []graph.VertexID, start int) float64 {
+	const reads = 1 << 20
+	n, s, sum := uint64(len(array)), stream(mix(uint64(start))), graph.VertexID(0)
+	begin := cpuTime()
+	for range reads {
+		s += golden
+		word := uint64(s) ^ uint64(s)>>32
+		hi, _ := bits.Mul64(word*0xBF58476D1CE4E5B9, n)
+		sum += array[hi]
+	}
+	rate := reads / (cpuTime() - begin).Seconds()
+	sink = sum
+	return rate
+}
+
+var sink graph.VertexID
+
+const benchBatch = 1024
+
+var benchFanouts = []int{15, 10, 5}
+
+// cpuTime is what the calling thread has computed so far: unlike the time of day it leaves out what other programs on the machine take.
+func cpuTime() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		panic(err)
+	}
+	return time.Duration(t.Nano())
+}
+
+// measure runs sample over minibatches of its own seeds. It reports edges per second, the machine's reads per second taken
+// between the minibatches, and their ratio, each the median: whatever else runs on the machine slows both.
+func measure(b *testing.B, sample func(mb *Minibatch, seeds []graph.VertexID, key Key) error) {
+	t := benchTopology()
+	r := rand.New(rand.NewPCG(3, 4))
+	batches := make([][]graph.VertexID, 8)
+	for i := range batches {
+		taken := map[graph.VertexID]bool{}
+		for len(batches[i]) < benchBatch {
+			if v := graph.VertexID(r.IntN(len(t.Original))); !taken[v] {
+				taken[v] = true
+				batches[i] = append(batches[i], v)
+			}
+		}
+	}
+	var mb Minibatch
+	defer mb.Free()
+	step := 0
+	one := func() {
+		if err := sample(&mb, batches[step%len(batches)], Key{Step: step}); err != nil {
+			b.Fatal(err)
+		}
+		step++
+	}
+	for range batches { // grow the arrays
+		one()
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var rates, limits, ratios, frontier []float64
+	b.ReportAllocs()
+	for b.Loop() {
+		begin := cpuTime()
+		one()
+		rates = append(rates, float64(mb.NumEdges())/(cpuTime()-begin).Seconds()/1e6)
+		b.StopTimer()
+		limits = append(limits, readRate(t.Graph.Indices, step)/1e6)
+		ratios = append(ratios, rates[len(rates)-1]/limits[len(limits)-1])
+		frontier = append(frontier, float64(len(mb.Frontier)))
+		b.StartTimer()
+	}
+	b.ReportMetric(median(rates), "Medges/s")
+	b.ReportMetric(median(limits), "Mreads/s")
+	b.ReportMetric(median(ratios), "edges/read")
+	b.ReportMetric(median(frontier), "frontier")
+}
+
+func median(x []float64) float64 {
+	slices.Sort(x)
+	return x[len(x)/2]
+}
+
+// BenchmarkSample: the goals, at -bench.vertices=2400000 with one worker, are edges/read >= 1/3 and twice the Medges/s of coo.
+func BenchmarkSample(b *testing.B) {
+	fused := func(o Options) func(b *testing.B) {
+		return func(b *testing.B) {
+			o.Fanouts, o.MaxSeeds = benchFanouts, benchBatch
+			s := mustNew(b, benchTopology(), o)
+			measure(b, s.Sample)
+		}
+	}
+	baseline := func(newMap func() vertexMap) func(b *testing.B) {
+		return func(b *testing.B) {
+			c := newCOO(benchTopology(), benchFanouts, newMap())
+			measure(b, func(mb *Minibatch, seeds []graph.VertexID, key Key) error { c.sample(mb, seeds, key); return nil })
+		}
+	}
+	valueBits := bits.Len(uint(*benchVertices))
+	b.Run("sampler=fused/map=dense/workers=1/transposes=no", fused(Options{ForwardOnly: true}))
+	b.Run("sampler=coo/map=dense/workers=1/transposes=no", baseline(func() vertexMap { return newDense(*benchVertices, valueBits) }))
+	b.Run("sampler=fused/map=hash/workers=1/transposes=no", fused(Options{ForwardOnly: true, Map: MapHash}))
+	b.Run("sampler=coo/map=hash/workers=1/transposes=no", baseline(func() vertexMap { return newHash(valueBits) }))
+	for _, workers := range []int{1, 2, 4} {
+		b.Run(fmt.Sprintf("sampler=fused/map=dense/workers=%d/transposes=yes", workers), fused(Options{Workers: workers}))
+	}
+}
+
+// The baseline is worth comparing with only if it makes the same minibatches.
+func TestBaselineIsReference(t *testing.T) {
+	topology := randomTopology(rand.New(rand.NewPCG(1, 1)), 300)
+	fanouts := []int{15, 10, 5}
+	seeds := someSeeds(rand.New(rand.NewPCG(2, 1)), 300, 20)
+	want := Reference(topology, fanouts, seeds, Key{Step: 1})
+	defer want.Free()
+	for _, m := range []vertexMap{newDense(300, 9), newHash(9)} {
+		var got Minibatch
+		newCOO(topology, fanouts, m).sample(&got, seeds, Key{Step: 1})
+		if got.Digest() != want.Digest() {
+			t.Errorf("%T: other minibatches than the reference", m)
+		}
+		got.Free()
+		m.free()
+	}
+}
