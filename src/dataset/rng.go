@@ -62,4 +62,12 @@ func shuffle[T any](s *stream, list []T) {
 // Keys of the streams, by what is drawn from them.
 const (
 	keySplit = iota + 1
+	keyEdge
+	keyDegree
+	keyCommunity
+	keyID
+	keyClass
+	keyLabelled
+	keyCentroid
+	keyFeature
 )

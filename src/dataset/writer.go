@@ -86,7 +86,7 @@ func (w *Writer) Topology(g *graph.CSC) error {
 	return put(w, "indices.npy", g.Indices, len(g.Indices))
 }
 
-// Labels writes one class a vertex, -1 for none, for the tasks Multiclass and NoTask.
+// Labels writes one class a vertex, -1 for none, for the tasks Multiclass and NoTask. Close reads labels once more.
 func (w *Writer) Labels(labels []int32) error {
 	if int64(len(labels)) != w.Meta.Vertices {
 		return fmt.Errorf("%w: %d labels for %d vertices", ErrMismatch, len(labels), w.Meta.Vertices)

@@ -2,7 +2,6 @@ package graph
 
 import (
 	"fmt"
-	"sync"
 
 	"halognn/src/mem"
 )
@@ -30,31 +29,36 @@ const (
 //	Add ──> chunks of packed edges, 8 bytes each, off the heap ──Build──> count by destination, scatter, sort rows, drop
 //
 // Building from E edges needs at most 8 E bytes for the chunks and, with CleanOptions.Undirected, 8 E for both directions of
-// every edge, beyond the result. The zero value is ready for use.
+// every edge, beyond the result. The zero value is ready for use, by one goroutine at a time: several give each its own and Merge.
 type Builder struct {
-	mu     sync.Mutex
 	chunks [][]Edge
 	last   []Edge // the chunk that Add fills
 }
 
-// Add appends the edge src -> dst. Vertices are checked by Build. One goroutine at a time.
+// Add appends the edge src -> dst. Vertices are checked by Build.
 func (b *Builder) Add(src, dst VertexID) {
 	if len(b.last) == cap(b.last) {
 		size := min(max(firstChunk, 2*cap(b.last)), largestChunk)
-		b.Adopt(b.last)
+		b.seal()
 		b.last = mem.Make[Edge](size)[:0]
 	}
 	b.last = append(b.last, MakeEdge(src, dst))
 }
 
-// Adopt takes over a chunk made with mem.Make. Any number of goroutines may hand over chunks.
-func (b *Builder) Adopt(chunk []Edge) {
-	if cap(chunk) == 0 {
-		return
+// seal puts the last chunk to the others.
+func (b *Builder) seal() {
+	if cap(b.last) > 0 {
+		b.chunks = append(b.chunks, b.last)
+		b.last = nil
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.chunks = append(b.chunks, chunk)
+}
+
+// Merge takes over the edges of other, which is then empty.
+func (b *Builder) Merge(other *Builder) {
+	b.seal()
+	other.seal()
+	b.chunks = append(b.chunks, other.chunks...)
+	other.chunks = nil
 }
 
 // NumEdges returns the number of edges added.

@@ -1,0 +1,219 @@
+package dataset
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// The kinds of generated graphs.
+const (
+	SBM  = "sbm"  // degree-corrected block model: communities, classes, homophily
+	RMAT = "rmat" // recursive matrix: skewed degrees; labels that the edges know nothing of
+)
+
+// GenerateOptions says which graph to make. A zero field takes the preset's value or, without a preset, the default in brackets.
+type GenerateOptions struct {
+	Kind        string  // SBM or RMAT [SBM]
+	Preset      string  // sizes of a known graph, see Presets; other fields override it
+	Scale       float64 // multiplies the vertices of the preset [1]
+	Vertices    int     // [10000]
+	Degree      float64 // mean degree: stored directed edges, two for each drawn one, over vertices [20]
+	Features    int     // columns [64]
+	Classes     int     // [16]
+	Homophily   float64 // share of edges inside a class; negative stands for none [0.8]
+	Skew        float64 // class sizes fall as 1/rank^Skew; negative stands for equal sizes [0.5, but 0 for two classes]
+	Labelled    float64 // share of the vertices that have a label [1]
+	Split       string  // shares of the labelled vertices, in percent [60/20/20]
+	FeatureType string  // [Float32]
+	Seed        uint64
+}
+
+// Presets are the sizes of published graphs, as symmetric graphs: what is generated has their vertices, degree, features, classes and split,
+// not their edges. products: 2.4 million vertices and 120 million stored edges.
+var presets = map[string]GenerateOptions{
+	"arxiv":      {Vertices: 169343, Degree: 13.7, Features: 128, Classes: 40, Homophily: 0.65, Skew: 0.8, Split: "54/18/28"},
+	"products":   {Vertices: 2400000, Degree: 50, Features: 100, Classes: 47, Homophily: 0.8, Skew: 1, Split: "8/2/90"},
+	"reddit":     {Vertices: 232965, Degree: 492, Features: 602, Classes: 41, Homophily: 0.75, Skew: 0.8, Split: "66/10/24"},
+	"papers100M": {Vertices: 111059956, Degree: 29.1, Features: 128, Classes: 172, Homophily: 0.65, Skew: 0.8, Labelled: 0.014, Split: "78/8/14"},
+}
+
+// Presets lists the names of the presets.
+func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
+
+// resolve fills in preset and defaults and reports every fault.
+func (o GenerateOptions) resolve() (GenerateOptions, error) {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	preset, known := presets[o.Preset]
+	if o.Preset != "" && !known {
+		fault("preset %q is unknown; there are %s", o.Preset, strings.Join(Presets(), ", "))
+	}
+	if o.Scale == 0 {
+		o.Scale = 1
+	}
+	if known {
+		preset.Vertices = max(1, int(math.Round(float64(preset.Vertices)*o.Scale)))
+	}
+	o.Kind = first(o.Kind, SBM)
+	o.Vertices = first(o.Vertices, preset.Vertices, 10000)
+	o.Degree = first(o.Degree, preset.Degree, 20)
+	o.Features = first(o.Features, preset.Features, 64)
+	o.Classes = first(o.Classes, preset.Classes, 16)
+	o.Homophily = max(first(o.Homophily, preset.Homophily, 0.8), 0)
+	if o.Classes > 2 { // of two classes, a larger one would leave too little room between guessing, features and graph
+		o.Skew = first(o.Skew, preset.Skew, 0.5)
+	}
+	o.Skew = max(o.Skew, 0)
+	o.Labelled = first(o.Labelled, preset.Labelled, 1)
+	o.Split = first(o.Split, preset.Split, "60/20/20")
+	o.FeatureType = first(o.FeatureType, Float32)
+	if o.Kind != SBM && o.Kind != RMAT {
+		fault("kind %q is neither %s nor %s", o.Kind, SBM, RMAT)
+	}
+	if o.Scale < 0 || math.IsNaN(o.Scale) {
+		fault("scale %g is not positive", o.Scale)
+	}
+	if o.Vertices < 2 || o.Vertices > graph.MaxVertices {
+		fault("%d vertices; there must be 2 to %d", o.Vertices, graph.MaxVertices)
+	}
+	if o.Classes < 1 || o.Classes > o.Vertices {
+		fault("%d classes for %d vertices; there must be at least one, and a vertex for each", o.Classes, o.Vertices)
+	}
+	if o.Features < 1 {
+		fault("%d features; there must be at least one", o.Features)
+	}
+	if !(o.Degree > 0 && o.Degree <= float64(o.Vertices)/4) {
+		fault("degree %g; it must be positive and at most a quarter of the %d vertices", o.Degree, o.Vertices)
+	}
+	if !(o.Homophily <= 1) {
+		fault("homophily %g; it is a share of edges, at most 1", o.Homophily)
+	}
+	if !(o.Labelled > 0 && o.Labelled <= 1) {
+		fault("labelled share %g; it must be above 0 and at most 1", o.Labelled)
+	}
+	if _, err := ParseFractions(o.Split); err != nil {
+		faults = append(faults, err)
+	}
+	return o, errors.Join(faults...)
+}
+
+// first returns the first value that is not zero.
+func first[T comparable](values ...T) T {
+	var zero T
+	for _, v := range values {
+		if v != zero {
+			return v
+		}
+	}
+	return zero
+}
+
+// Generate writes a synthetic dataset to dir. It depends on the options alone: not on the number of CPUs, all of which it uses.
+// Memory: 16 bytes a stored edge while the graph is built, about 16 a vertex, and the class of each vertex; features are streamed.
+func Generate(dir string, o GenerateOptions) error {
+	o, err := o.resolve()
+	if err != nil {
+		return fmt.Errorf("generate: %w", err)
+	}
+	w, err := Create(dir, o.meta())
+	if err != nil {
+		return err
+	}
+	classes := mem.Make[int32](o.Vertices)
+	defer mem.Free(classes)
+	if err := o.write(w, classes); err != nil {
+		w.Abort()
+		return fmt.Errorf("generate: %w", err)
+	}
+	return w.Close()
+}
+
+func (o GenerateOptions) meta() Meta {
+	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+	settings := map[string]string{
+		"vertices": strconv.Itoa(o.Vertices), "degree": number(o.Degree), "skew": number(o.Skew), "labelled": number(o.Labelled),
+		"split": o.Split, "seed": strconv.FormatUint(o.Seed, 10),
+	}
+	if o.Kind == SBM {
+		settings["homophily"] = number(o.Homophily)
+	}
+	if o.Preset != "" {
+		settings["preset"], settings["scale"] = o.Preset, number(o.Scale)
+	}
+	return Meta{
+		Name: first(o.Preset, o.Kind), Task: Multiclass, Features: o.Features, Classes: o.Classes, FeatureType: o.FeatureType,
+		Provenance: Provenance{Source: "generated " + o.Kind, Settings: settings},
+	}
+}
+
+// write writes everything; classes [Vertices] receives the labels and must live until w is closed.
+func (o GenerateOptions) write(w *Writer, classes []int32) error {
+	var edges graph.Builder
+	if o.Kind == RMAT {
+		o.drawRMAT(&edges)
+		o.drawClasses(classes)
+	} else {
+		m := newBlockModel(o)
+		m.drawEdges(&edges)
+		m.fillClasses(classes)
+		m.free()
+	}
+	g, report, err := edges.Build(o.Vertices, graph.CleanOptions{Undirected: true})
+	if err != nil {
+		return err
+	}
+	w.Meta.Provenance.Cleaning = &report
+	err = w.Topology(g)
+	g.Free()
+	if err != nil {
+		return err
+	}
+	if err := o.writeFeatures(w, classes); err != nil {
+		return err
+	}
+	o.hideLabels(classes)
+	if err := w.Labels(classes); err != nil {
+		return err
+	}
+	shares, err := ParseFractions(o.Split)
+	if err != nil {
+		return err
+	}
+	return w.Splits(shares.Split(Labelled(classes), o.Seed))
+}
+
+// classShares returns the share of each class, falling as 1/rank^Skew.
+func (o GenerateOptions) classShares() []float64 {
+	share, total := make([]float64, o.Classes), 0.0
+	for c := range share {
+		share[c] = math.Pow(float64(c+1), -o.Skew)
+		total += share[c]
+	}
+	for c := range share {
+		share[c] /= total
+	}
+	return share
+}
+
+// hideLabels takes the labels of all but the labelled share of the vertices away.
+func (o GenerateOptions) hideLabels(classes []int32) {
+	if o.Labelled == 1 {
+		return
+	}
+	parallel(len(classes), 2048, func(_, lo, hi int) {
+		for v := lo; v < hi; v++ {
+			s := newStream(o.Seed, keyLabelled, uint64(v))
+			if s.float() >= o.Labelled {
+				classes[v] = -1
+			}
+		}
+	})
+}
