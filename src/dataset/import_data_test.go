@@ -26,6 +26,14 @@ func realData(t *testing.T, name string) string {
 	return dir
 }
 
+// skipLarge skips what takes minutes under the race detector; the small sets and the synthetic ones cover the same code.
+func skipLarge(t *testing.T, large bool) {
+	t.Helper()
+	if raceDetector && large {
+		t.Skip("large real data set: skipped under the race detector, where it takes minutes; run go test without -race")
+	}
+}
+
 // imported runs an import, opens and verifies the result.
 func imported(t *testing.T, o dataset.ImportOptions) (*dataset.Dataset, dataset.ImportReport) {
 	t.Helper()
@@ -75,6 +83,7 @@ func TestImportEqualsNeutralCopy(t *testing.T) {
 		{"deezer-hu", dataset.ImportOptions{Format: "gemsec"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			skipLarge(t, c.name != "cora" && c.name != "citeseer")
 			dir := realData(t, c.name)
 			c.o.In = filepath.Join(dir, c.o.In)
 			d, _ := imported(t, c.o)
@@ -179,6 +188,7 @@ func compareSparse(t *testing.T, d *dataset.Dataset, dir string) {
 
 // The five Facebook networks come in the OGB layout and as the original MATLAB files; both imports give the same dataset.
 func TestFacebookFromOGBEqualsFacebookFromMat(t *testing.T) {
+	skipLarge(t, true)
 	dir := realData(t, "fb100-5")
 	a, r := imported(t, dataset.ImportOptions{Format: "ogb", In: filepath.Join(dir, "ogb")})
 	b, _ := imported(t, dataset.ImportOptions{Format: "mat", In: filepath.Join(dir, "mat")})
@@ -196,6 +206,7 @@ func TestFacebookFromOGBEqualsFacebookFromMat(t *testing.T) {
 }
 
 func TestImportCornell5(t *testing.T) {
+	skipLarge(t, true)
 	dir := realData(t, "cornell5-saint")
 	d, r := imported(t, dataset.ImportOptions{Format: "saint", In: dir})
 	if d.Meta.Vertices != 15374 || d.Meta.Edges != 1303452 || d.Meta.Features != 242 || r.Cleaning.Before != 1303452 {
@@ -230,6 +241,7 @@ func TestImportCondMat(t *testing.T) {
 
 // The split may also come from a file or be drawn anew.
 func TestImportAmazonWithSplitFile(t *testing.T) {
+	skipLarge(t, true)
 	dir := realData(t, "amazon-computers")
 	in := filepath.Join(dir, "amazon_electronics_computers.npz")
 	for _, file := range []string{filepath.Join(dir, "amazon-computer_split.npz"), filepath.Join(dir, "neutral", "split.npy")} {

@@ -92,6 +92,7 @@ func (s *source) readFacebook(paths []string, files []*mat.File) error {
 	if err := s.setVertices(total, s.options.In); err != nil {
 		return err
 	}
+	s.classes = facebookYears
 	infos := make([][]float64, len(schools))
 	first := 0
 	for i, sc := range schools {
@@ -111,7 +112,6 @@ func (s *source) readFacebook(paths []string, files []*mat.File) error {
 		s.parts = append(s.parts, graphPart{baseName(sc.path), first, sc.info.Rows})
 		first += sc.info.Rows
 	}
-	s.classes = facebookYears
 	for y := range facebookYears {
 		s.classNames = append(s.classNames, fmt.Sprint(firstYear+y))
 	}

@@ -119,8 +119,8 @@ func (s *source) setLabel(v int, y float64) error {
 	if math.IsNaN(y) || y == -1 {
 		return nil
 	}
-	if y != math.Trunc(y) || y < 0 || y >= float64(s.vertices) {
-		return fmt.Errorf("vertex %d has label %g: %w: want a class number from 0, fewer classes than the %d vertices, or nan for none", v, y, ErrValue, s.vertices)
+	if most := max(s.vertices, s.classes); y != math.Trunc(y) || y < 0 || y >= float64(most) {
+		return fmt.Errorf("vertex %d has label %g: %w: want a class number, 0 to %d at most for %d vertices, or nan for none", v, y, ErrValue, most-1, s.vertices)
 	}
 	s.labels[v] = int32(y)
 	s.classes = max(s.classes, int(y)+1)

@@ -164,7 +164,7 @@ func (s *source) splitByGraph(text string) (*splitSource, error) {
 	}
 	p := &splitSource{from: "by graph: " + text, path: "split " + text, read: true}
 	for i, f := range fields {
-		for _, name := range strings.Split(f, ",") {
+		for _, name := range strings.FieldsFunc(f, func(r rune) bool { return r == ',' }) {
 			g, ok := byName[name]
 			if !ok {
 				return nil, bad(fmt.Sprintf("there is no graph %q", name))

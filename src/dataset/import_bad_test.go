@@ -1,0 +1,260 @@
+package dataset_test
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"halognn/src/dataset"
+	"halognn/src/dataset/mat/mattest"
+	"halognn/src/dataset/pickle/pickletest"
+	"halognn/src/graph"
+	"halognn/src/npy"
+)
+
+// cut returns the first half of a file.
+func cut(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b[:len(b)/2]
+}
+
+// rezip rewrites one member of an archive.
+func rezip(t *testing.T, path, member string, content []byte) {
+	t.Helper()
+	z, err := npy.OpenZip(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	members := map[string][]byte{}
+	for _, name := range z.Names() {
+		r, err := z.Reader(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := r.Header
+		x, err := npy.ReadAll[float64](r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		members[name] = array(t, x, h.Shape...)
+	}
+	_ = z.Close()
+	if members[member] = content; content == nil {
+		delete(members, member)
+	}
+	archive(t, path, members)
+}
+
+// Bad input ends with one message that names the file and the place and says what is wrong, and with nothing written.
+func TestImportBadInput(t *testing.T) {
+	nan := float32(math.NaN())
+	for _, c := range []struct {
+		name    string
+		fixture string
+		spoil   func(t *testing.T, dir string, o *dataset.ImportOptions)
+		wants   []string
+		is      error
+	}{
+		{"unknown format", "ogb", func(_ *testing.T, _ string, o *dataset.ImportOptions) { o.Format = "dgl" }, []string{`"dgl" is unknown`, "edgelist, gemsec, mat"}, nil},
+		{"all faults of the options at once", "ogb", func(_ *testing.T, _ string, o *dataset.ImportOptions) {
+			o.Format, o.In, o.FeatureType = "x", "", "int8"
+		},
+			[]string{`format "x"`, "no input", `"int8"`}, nil},
+		{"no such input", "ogb", func(_ *testing.T, dir string, o *dataset.ImportOptions) { o.In = filepath.Join(dir, "nowhere") }, []string{"nowhere", "want the raw folder"}, nil},
+
+		{"truncated gzip", "ogb", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			path := filepath.Join(dir, "raw", "edge.csv.gz")
+			write(t, path, cut(t, path))
+		}, []string{"edge.csv.gz: truncated after line"}, nil},
+		{"three columns of edges", "ogb", ogbFile("raw/edge.csv.gz", "0,1\n1,2,3\n"), []string{"edge.csv.gz: line 2: 3 columns, want 2"}, nil},
+		{"an edge to nowhere", "ogb", ogbFile("raw/edge.csv.gz", "0,1\n1,6\n"), []string{"edge.csv.gz: line 2", "vertex 6", "0 to 5"}, graph.ErrVertexRange},
+		{"a negative vertex", "ogb", ogbFile("raw/edge.csv.gz", "-1,1\n"), []string{"line 1", "vertex -1"}, graph.ErrVertexRange},
+		{"edges missing", "ogb", ogbFile("raw/edge.csv.gz", "0,1\n"), []string{"edge.csv.gz: 1 edges, but num-edge-list says 8"}, nil},
+		{"two graphs", "ogb", ogbFile("raw/num-node-list.csv.gz", "3\n3\n"), []string{"num-node-list.csv.gz: line 2: a second graph"}, nil},
+		{"a label that is no class", "ogb", ogbFile("raw/node-label.csv.gz", "0\n1\n2.5\n0\n0\n0\n"), []string{"node-label.csv.gz: line 3", "label 2.5"}, dataset.ErrValue},
+		{"a label out of range", "ogb", ogbFile("raw/node-label.csv.gz", "0\n1\n2\n0\n0\n1000\n"), []string{"node-label.csv.gz: line 6", "label 1000"}, dataset.ErrValue},
+		{"too few labels", "ogb", ogbFile("raw/node-label.csv.gz", "0\n1\n"), []string{"node-label.csv.gz: 2 rows for 6 vertices"}, nil},
+		{"too many labels", "ogb", ogbFile("raw/node-label.csv.gz", strings.Repeat("0\n", 7)), []string{"node-label.csv.gz: line 7: more rows"}, nil},
+		{"NaN feature", "ogb", ogbFile("raw/node-feat.csv.gz", "1,2,3\n1,nan,3\n"), []string{"node-feat.csv.gz: line 2", "vertex 1, column 1 is NaN"}, dataset.ErrValue},
+		{"ragged features", "ogb", ogbFile("raw/node-feat.csv.gz", "1,2,3\n1,2\n"), []string{"node-feat.csv.gz: line 2: 2 columns, want 3"}, nil},
+		{"too few feature rows", "ogb", ogbFile("raw/node-feat.csv.gz", "1,2,3\n"), []string{"node-feat.csv.gz: 1 rows for 6 vertices"}, nil},
+		{"beyond float16", "ogb", func(t *testing.T, dir string, o *dataset.ImportOptions) {
+			write(t, filepath.Join(dir, "raw", "node-feat.csv.gz"), zipped("70000\n"))
+			o.FeatureType = dataset.Float16
+		}, []string{"float16 ends at 65504"}, dataset.ErrValue},
+		{"a split vertex that is not there", "ogb", ogbFile("split/time/test.csv.gz", "99\n"), []string{"test.csv.gz: line 1: vertex 99"}, graph.ErrVertexRange},
+		{"overlapping splits", "ogb", ogbFile("split/time/test.csv.gz", "1\n"), []string{"time", "vertex 1 is listed twice"}, nil},
+		{"two splits", "ogb", ogbFile("split/random/train.csv.gz", "1\n"), []string{"2 splits; choose one"}, nil},
+		{"a split that is nothing", "ogb", func(_ *testing.T, _ string, o *dataset.ImportOptions) { o.Split = "60/30" }, []string{`split "60/30"`, "60/20/20"}, nil},
+		{"shares beyond 100", "ogb", func(_ *testing.T, _ string, o *dataset.ImportOptions) { o.Split = "60/30/20" }, []string{`split "60/30/20"`}, nil},
+
+		{"edges missing in the archive", "ogb binary", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			rezip(t, filepath.Join(dir, "raw", "data.npz"), "num_edges_list", array(t, []int64{9}, 1))
+		}, []string{"data.npz: num_edges_list: [9]", "8 edges"}, nil},
+		{"truncated archive", "ogb binary", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			path := filepath.Join(dir, "raw", "data.npz")
+			write(t, path, cut(t, path))
+		}, []string{"data.npz"}, nil},
+		{"array missing", "ogb binary", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			rezip(t, filepath.Join(dir, "raw", "data.npz"), "edge_index", nil)
+		}, []string{`data.npz: no array "edge_index"`}, nil},
+
+		{"wrong magic", "saint", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			write(t, filepath.Join(dir, "feats.npy"), []byte("PK this is no array at all"))
+		}, []string{"feats.npy", "does not begin with"}, npy.ErrFormat},
+		{"NaN in an array", "saint", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			x := slices.Concat(tinyFeatures...)
+			x[7] = nan
+			write(t, filepath.Join(dir, "feats.npy"), array(t, x, 6, 3))
+		}, []string{"feats", "vertex 2, column 1 is NaN"}, dataset.ErrValue},
+		{"truncated JSON", "saint", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			path := filepath.Join(dir, "class_map.json")
+			write(t, path, cut(t, path))
+		}, []string{"class_map.json: truncated after byte"}, nil},
+		{"a class of a vertex that is not there", "saint", saintFile("class_map.json", `{"0": 1, "6": 0}`), []string{`class_map.json: byte`, `key "6"`, "0 to 5"}, dataset.ErrValue},
+		{"a vertex twice", "saint", saintFile("class_map.json", `{"0": 1, "0": 0}`), []string{`key "0"`, "twice"}, dataset.ErrValue},
+		{"a class and a list", "saint", saintFile("class_map.json", `{"0": 1, "1": [0, 1]}`), []string{`key "1"`, "others a list"}, dataset.ErrValue},
+		{"a mark of 2", "saint", saintFile("class_map.json", `{"0": [0, 2]}`), []string{`key "0"`, "must be 0 or 1"}, dataset.ErrValue},
+		{"an unknown role", "saint", saintFile("role.json", `{"tr": [0], "xx": [1]}`), []string{"role.json", `key "xx"`, "want tr, va and te"}, nil},
+		{"a role of words", "saint", saintFile("role.json", `{"tr": ["a"]}`), []string{"role.json", `key "tr"`}, nil},
+		{"falling offsets", "saint", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			rezip(t, filepath.Join(dir, "adj_full.npz"), "indptr", array(t, []int64{0, 5, 4, 8, 9, 10, 16}, 7))
+		}, []string{"adj_full.npz: indptr: falls from 5 to 4"}, nil},
+		{"not square", "saint", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			rezip(t, filepath.Join(dir, "adj_full.npz"), "shape", array(t, []int64{6, 7}, 2))
+		}, []string{"adj_full.npz: shape: [6 7]", "square"}, nil},
+
+		{"forbidden global", "planetoid", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			write(t, filepath.Join(dir, "ind.tiny.tx"), pickletest.Global("posix", "system", "true"))
+		}, []string{"ind.tiny.tx: byte 2", `"posix.system" is refused`}, nil},
+		{"truncated pickle", "planetoid", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			path := filepath.Join(dir, "ind.tiny.allx")
+			write(t, path, cut(t, path))
+		}, []string{"ind.tiny.allx: byte", "truncated"}, nil},
+		{"files of two sets", "planetoid", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			write(t, filepath.Join(dir, "ind.tiny.ty"), pickletest.OneHot(3, []int{1, 1}))
+		}, []string{"do not fit together", "ty 2"}, nil},
+		{"a test id among the training rows", "planetoid", planetoidIndex("3\n"), []string{"ind.tiny.test.index: line 1: test vertex 3"}, dataset.ErrValue},
+		{"an absurd test id", "planetoid", planetoidIndex("2000000000\n"), []string{"largest id is 2000000000"}, dataset.ErrValue},
+		{"a neighbour that is not there", "planetoid", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			write(t, filepath.Join(dir, "ind.tiny.graph"), pickletest.Lists([][]int{{1}, {17}}))
+		}, []string{"ind.tiny.graph: list of vertex 1", "vertex 17"}, graph.ErrVertexRange},
+
+		{"sparse features too large", "npz attributed", func(t *testing.T, dir string, o *dataset.ImportOptions) {
+			rezip(t, filepath.Join(dir, "graph.npz"), "attr_shape", array(t, []int64{6, 1 << 30}, 2))
+			o.MaxFeatureBytes = 1 << 30
+		}, []string{"attr_data", "24 GiB", "7 sparse entries", "limit of 1 GiB", "use float16"}, nil},
+		{"a feature column outside", "npz attributed", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			rezip(t, filepath.Join(dir, "graph.npz"), "attr_shape", array(t, []int64{6, 2}, 2))
+		}, []string{"attr_indices: entry 0 is column 2 of 2"}, dataset.ErrValue},
+		{"a label of minus two", "npz attributed", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			rezip(t, filepath.Join(dir, "graph.npz"), "labels", array(t, []int64{0, 0, 0, -2, 0, 0}, 6))
+		}, []string{"graph.npz: labels: vertex 3 has label -2"}, dataset.ErrValue},
+		{"an edge to nowhere in an array", "npz plain", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			rezip(t, filepath.Join(dir, "plain.npz"), "edge_index", array(t, []int64{0, 1, 1, 6}, 2, 2))
+		}, []string{"plain.npz: edge_index: edge 1", "vertex 6"}, graph.ErrVertexRange},
+		{"a shape that is no edge list", "npz plain", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			rezip(t, filepath.Join(dir, "plain.npz"), "edge_index", array(t, []int64{0, 1, 1, 6, 7, 8, 9, 9, 9}, 3, 3))
+		}, []string{"edge_index: shape [3 3], want [2, edges]"}, nil},
+		{"a short mask", "npz plain", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			rezip(t, filepath.Join(dir, "plain.npz"), "test_mask", array(t, []uint8{1}, 1))
+		}, []string{"test_mask: 1 marks for 6 vertices"}, nil},
+		{"no edges at all", "npz plain", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			rezip(t, filepath.Join(dir, "plain.npz"), "edge_index", nil)
+		}, []string{"plain.npz: neither edge_index nor adj_indptr"}, nil},
+		{"a split table with a stranger", "npy directory", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			write(t, filepath.Join(dir, "part.csv"), []byte("0,train\n1,dev\n"))
+		}, []string{"part.csv: line 2", `"1,dev"`}, dataset.ErrValue},
+
+		{"no MATLAB file", "mat", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			write(t, filepath.Join(dir, "tiny.mat"), bytes.Repeat([]byte("x"), 200))
+		}, []string{"tiny.mat", "byte order mark"}, nil},
+		{"labels of another graph", "mat", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			m := tinyMatrices()
+			m[2].Rows, m[2].Values = 2, []float64{1, 2}
+			write(t, filepath.Join(dir, "tiny.mat"), mattest.File(mattest.Form{}, m...))
+		}, []string{"tiny.mat", "Label (double 2 x 1)", "6 vertices"}, nil},
+		{"NaN attribute", "mat", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			m := tinyMatrices()
+			m[1].Entries[0].Value = math.NaN()
+			write(t, filepath.Join(dir, "tiny.mat"), mattest.File(mattest.Form{Compress: true}, m...))
+		}, []string{"tiny.mat: Attributes", "is NaN"}, dataset.ErrValue},
+		{"split codes of another graph", "mat", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			write(t, filepath.Join(dir, "split.npy"), array(t, []int8{0, 1}, 2))
+		}, []string{"split.npy: 2 codes for 6 vertices"}, nil},
+
+		{"an edge into the next graph", "musae", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			write(t, filepath.Join(dir, "BB", "musae_BB_edges.csv"), []byte("from,to\n0,1\n0,2\n"))
+		}, []string{"musae_BB_edges.csv: line 3", "vertex 2", "0 to 1"}, graph.ErrVertexRange},
+		{"a graph with two labels for a vertex", "musae", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			write(t, filepath.Join(dir, "BB", "musae_BB_target.csv"), []byte("id,mature,new_id\n5,True,0\n6,False,0\n"))
+		}, []string{"musae_BB_target.csv: line 3: vertex 0", "one label a vertex"}, dataset.ErrValue},
+		{"a negative feature", "musae", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			write(t, filepath.Join(dir, "BB", "musae_BB_features.json"), []byte(`{"0": [-1]}`))
+		}, []string{"musae_BB_features.json: byte", `key "0"`}, dataset.ErrValue},
+		{"an unknown graph in the split", "musae", func(_ *testing.T, _ string, o *dataset.ImportOptions) { o.Split = "AA/CC/BB" }, []string{`no graph "CC"`, "of AA, BB"}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fixture := fixtures[c.fixture]
+			if c.fixture == "musae" {
+				fixture = makeMusae
+			}
+			dir, out := t.TempDir(), t.TempDir()
+			o := fixture(t, dir)
+			o.Out = filepath.Join(out, "new")
+			c.spoil(t, dir, &o)
+			_, err := dataset.Import(o)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range c.wants {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want an error with %q", err, want)
+				}
+			}
+			if c.is != nil && !errors.Is(err, c.is) {
+				t.Errorf("%v does not wrap %v", err, c.is)
+			}
+			if left, _ := os.ReadDir(out); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+func ogbFile(name, text string) func(*testing.T, string, *dataset.ImportOptions) {
+	return func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+		write(t, filepath.Join(dir, name), zipped(text))
+	}
+}
+
+func saintFile(name, text string) func(*testing.T, string, *dataset.ImportOptions) {
+	return func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+		write(t, filepath.Join(dir, name), []byte(text))
+	}
+}
+
+func planetoidIndex(text string) func(*testing.T, string, *dataset.ImportOptions) {
+	return func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+		write(t, filepath.Join(dir, "ind.tiny.test.index"), []byte(text))
+	}
+}
+
+// An output that is there already is left alone.
+func TestImportKeepsWhatIsThere(t *testing.T) {
+	o := fixtures["ogb"](t, t.TempDir())
+	o.Out = t.TempDir()
+	write(t, filepath.Join(o.Out, "precious"), []byte("data"))
+	if _, err := dataset.Import(o); !errors.Is(err, dataset.ErrExists) {
+		t.Errorf("got %v", err)
+	}
+}
