@@ -160,14 +160,22 @@ func (r *run) summariseMemory() error {
 	return nil
 }
 
-// memoryItems are what a rank's memory is made of, in bytes, counted where it is allocated.
-var memoryItems = []string{"features", "topology", "off_heap", "heap"}
+// memoryItems are what a rank's memory is made of, in bytes; docs/metrics.md defines them.
+var memoryItems = []string{"features", "topology", "off_heap", "heap", "runtime"}
 
-// memory counts this rank's memory. Mapped files count by their length: how much of them is resident depends on what was read.
+// memory counts this rank's memory where it is allocated. Mapped files count by their length: they are resident once read.
 func (s *session) memory() map[string]int64 {
-	items := map[string]int64{"off_heap": mem.PeakAllocated(), "heap": mem.HeapBytes(), "topology": s.Shards.MappedBytes()}
+	items := map[string]int64{
+		"off_heap": mem.PeakAllocated(), "heap": mem.HeapBytes(), "topology": s.Shards.MappedBytes(), "runtime": s.runtime,
+	}
 	for _, table := range s.tables {
 		items["features"] += int64(len(table))
 	}
 	return items
+}
+
+// residentBeforeData returns what is resident without data and without the Go heap, which is counted at the end.
+func residentBeforeData() (int64, error) {
+	rss, err := mem.RSS()
+	return max(0, rss-mem.HeapBytes()), err
 }

@@ -38,6 +38,7 @@ type session struct {
 	pipe     *pipeline.Pipeline[parallel.Minibatch]
 	clock    trace.Clock
 
+	runtime int64 // bytes resident before any data was opened: program, MPI, BLAS
 	closers []func() error
 }
 
@@ -49,6 +50,9 @@ func open(env Env, o Options) (s *session, err error) {
 		o.Fanouts = nil
 	}
 	s = &session{Env: env, o: o, metric: metricName(meta.Task, meta.Classes)}
+	if s.runtime, err = residentBeforeData(); err != nil {
+		return nil, err
+	}
 	// What fails on one rank fails on all, here, so that no rank waits for another that has given up.
 	if err = Agree(env.Comm, s.openLocal()); err != nil {
 		s.close()

@@ -51,7 +51,8 @@ func (k inProcess) transport() string {
 	if k > 0 || !mpi.Available {
 		return "in process"
 	}
-	return mpi.Library()
+	name, _, _ := strings.Cut(mpi.Library(), ",") // the rest is about its build
+	return name
 }
 
 // job is what train and infer open before they start: the same on every rank, or an error that all agree on.
