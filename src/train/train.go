@@ -17,6 +17,7 @@ import (
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/parallel"
+	"halognn/src/pipeline"
 	"halognn/src/sample"
 	"halognn/src/trace"
 )
@@ -40,6 +41,8 @@ type run struct {
 	seeds   int
 	rows    exchange.Counters
 	waiting time.Duration
+
+	diverged error // the loss is not a number any more
 }
 
 // best is the model of the best validation so far.
@@ -121,6 +124,9 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	if err != nil {
 		return err
 	}
+	if r.diverged != nil {
+		return AgreedOn(r.Comm, r.diverged)
+	}
 	took := time.Since(begin)
 	r.seconds = append(r.seconds, took.Seconds())
 	return r.endEpoch(took)
@@ -182,7 +188,9 @@ func (r *run) update(step int, m *parallel.Minibatch) error {
 	r.clock.Since(trace.Sync, begin)
 	stats := r.model.Params.Stats()
 	if math.IsNaN(stats.Loss) || math.IsInf(stats.Loss, 0) {
-		return fmt.Errorf("step %d: the loss is %v: %w; lower train.lr, add warm-up, or check the features' scale", step, stats.Loss, ErrDiverged)
+		// Every rank sees the same sum, so all stop at this step, in order, and can say so together.
+		r.diverged = fmt.Errorf("step %d: the loss is %v: %w; lower train.lr, add warm-up, or check the features' scale", step, stats.Loss, ErrDiverged)
+		return pipeline.ErrStop
 	}
 	begin = time.Now()
 	lr := r.o.Schedule.LR((r.epoch-1)*r.steps()+step, r.o.Epochs*r.steps())
@@ -236,7 +244,7 @@ func (r *run) validate(ctx context.Context, epoch int) (stop bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if r.best.epoch == 0 || e.valid.metric > r.best.valid.metric {
+	if r.best.epoch == 0 || e.valid.metric > r.best.valid.metric || !r.validates() {
 		r.best.epoch, r.best.valid, r.best.since = epoch, e.valid, 0
 		r.Device.Download(r.best.weights, r.model.Params.Values)
 	} else {
@@ -250,6 +258,16 @@ func (r *run) validate(ctx context.Context, epoch int) (stop bool, err error) {
 		r.Progress.Evaluated(epoch, fmt.Sprintf("loss %.4f  valid %s %.2f %%  %.2f s", r.loss/float64(max(1, r.seeds)), r.metric, 100*e.valid.metric, r.seconds[epoch-1]))
 	}
 	return r.o.Patience > 0 && r.best.since >= r.o.Patience, nil
+}
+
+// validates reports whether there is anything to validate on; without it the last model counts as the best.
+func (r *run) validates() bool {
+	for _, s := range r.Shards.Splits {
+		if s.Valid > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // digest returns the XXH64 of the trained weights' bits, tensor after tensor.
