@@ -1,0 +1,183 @@
+package dataset
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"halognn/src/dataset/table"
+	"halognn/src/graph"
+	"halognn/src/npy"
+)
+
+// splitFile reads the split at p.path:
+//
+//	*.npz, or a directory of .npy   lists train, valid, test, also called train_idx, valid_idx, val_idx, ...; or train_mask, val_mask, ...
+//	*.npy                           [N] of 0 train, 1 valid, 2 test, anything else unused
+//	a directory                     train.csv.gz, valid.csv.gz, test.csv.gz: one vertex id a row
+//	anything else                   a table with rows "vertex,part", the part 0, 1, 2 or train, valid (val), test
+//
+// Ids are those of the source where it numbers its vertices otherwise.
+func (s *source) splitFile(p *splitSource) error {
+	info, err := os.Stat(p.path)
+	if err != nil {
+		return err
+	}
+	switch ext := filepath.Ext(p.path); {
+	case info.IsDir() && either(p.path, "train.csv") != "":
+		for i, name := range []string{"train.csv", "valid.csv", "test.csv"} {
+			if err := s.idTable(p.path, name, p.lists()[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	case info.IsDir() || ext == ".npz":
+		a, err := openArrays(p.path)
+		if err != nil {
+			return err
+		}
+		defer a.Close()
+		found, err := s.splitArrays(arraySource{a, p.path}, p)
+		if err == nil && !found {
+			err = fmt.Errorf("%s: no arrays train, valid and test (or *_idx, *_mask); it holds %s", p.path, strings.Join(a.Names(), ", "))
+		}
+		return err
+	case ext == ".npy":
+		return s.splitCodes(p)
+	}
+	return s.splitTable(p)
+}
+
+func (s *source) idTable(dir, name string, list *[]graph.VertexID) error {
+	path := either(dir, name)
+	if path == "" {
+		return fmt.Errorf("%s: neither %s.gz nor %s is there: %w", dir, name, name, os.ErrNotExist)
+	}
+	var id [1]int64
+	return eachRow(path, table.Comma, func(r *table.Reader) error {
+		if err := r.Ints(id[:]); err != nil {
+			return err
+		}
+		v, err := s.vertexOf(id[0])
+		if err != nil {
+			return r.Errorf("%w", err)
+		}
+		*list = append(*list, v)
+		return nil
+	})
+}
+
+// vertexOf maps an id of the source to a vertex.
+func (s *source) vertexOf(id int64) (graph.VertexID, error) {
+	v := id
+	if s.originals != nil {
+		i, ok := slices.BinarySearch(s.originals, id)
+		if !ok {
+			return 0, fmt.Errorf("vertex %d: %w: no edge names it", id, graph.ErrVertexRange)
+		}
+		v = int64(i)
+	}
+	if v < 0 || v >= int64(s.vertices) {
+		return 0, fmt.Errorf("vertex %d: %w (the graph has %d vertices)", id, graph.ErrVertexRange, s.vertices)
+	}
+	return graph.VertexID(v), nil
+}
+
+// splitArrays fills in the lists that a has, by any of their names; found is false if it has none.
+func (s *source) splitArrays(a arraySource, p *splitSource) (found bool, err error) {
+	for i, names := range [3][]string{{"train"}, {"valid", "val"}, {"test"}} {
+		for _, n := range names {
+			if key := a.first(n, n+"_idx", n+"_index"); key != "" {
+				found = true
+				err = s.splitIDs(a, key, p.lists()[i])
+			} else if key := a.first(n + "_mask"); key != "" {
+				found = true
+				err = s.splitMask(a, key, p.lists()[i])
+			}
+			if err != nil {
+				return found, err
+			}
+		}
+	}
+	return found, nil
+}
+
+func (s *source) splitIDs(a arraySource, key string, list *[]graph.VertexID) error {
+	ids, err := all[int64](a, key)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		v, err := s.vertexOf(id)
+		if err != nil {
+			return fmt.Errorf("%s: %w", a.name(key), err)
+		}
+		*list = append(*list, v)
+	}
+	return nil
+}
+
+func (s *source) splitMask(a arraySource, key string, list *[]graph.VertexID) error {
+	mask, err := all[uint8](a, key)
+	if err != nil {
+		return err
+	}
+	if len(mask) != s.vertices {
+		return fmt.Errorf("%s: %d marks for %d vertices", a.name(key), len(mask), s.vertices)
+	}
+	for v, m := range mask {
+		if m != 0 {
+			*list = append(*list, graph.VertexID(v))
+		}
+	}
+	return nil
+}
+
+// splitCodes reads one code a vertex.
+func (s *source) splitCodes(p *splitSource) error {
+	r, err := npy.OpenReader(p.path)
+	if err != nil {
+		return err
+	}
+	codes, err := npy.ReadAll[int64](r)
+	if err != nil {
+		return err
+	}
+	if len(codes) != s.vertices {
+		return fmt.Errorf("%s: %d codes for %d vertices; want 0 train, 1 valid, 2 test or -1 for each", p.path, len(codes), s.vertices)
+	}
+	for v, c := range codes {
+		if c >= 0 && c < 3 {
+			*p.lists()[c] = append(*p.lists()[c], graph.VertexID(v))
+		}
+	}
+	return nil
+}
+
+var partNames = map[string]int{"0": 0, "train": 0, "1": 1, "valid": 1, "val": 1, "validation": 1, "2": 2, "test": 2}
+
+func (s *source) splitTable(p *splitSource) error {
+	var fields [][]byte
+	return eachRow(p.path, table.Comma, func(r *table.Reader) error {
+		fields = r.Fields(fields[:0])
+		if r.Line() == 1 && isHeader(r) {
+			return nil
+		}
+		if len(fields) != 2 {
+			return r.Errorf("%d columns, want 2: vertex and train, valid or test", len(fields))
+		}
+		id, isID := table.ParseInt(fields[0])
+		part, isPart := partNames[strings.ToLower(string(fields[1]))]
+		if !isID || !isPart {
+			return r.Errorf("%.60q: %w: want a vertex and train, valid or test", r.Row(), ErrValue)
+		}
+		v, err := s.vertexOf(id)
+		if err != nil {
+			return r.Errorf("%w", err)
+		}
+		*p.lists()[part] = append(*p.lists()[part], v)
+		return nil
+	})
+}
