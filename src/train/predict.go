@@ -170,4 +170,3 @@ func (p *predictions) write(path string, all []byte) error {
 	}
 	return w.Close()
 }
-
