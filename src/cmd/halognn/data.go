@@ -103,6 +103,7 @@ func importCommand() *cobra.Command {
 	f.StringVar(&o.Format, "format", "", "one of "+strings.Join(dataset.Formats(), ", "))
 	f.StringVar(&o.In, "in", "", "the file or directory to read")
 	f.StringVar(&o.Out, "out", "", "the DATASET directory to write")
+	f.StringVar(&o.Name, "name", "", "name of the dataset (default: what the input is called)")
 	f.BoolVar(&undirected, "undirected", false, "add the reverse of every edge (default: where the format stores each edge once)")
 	f.BoolVar(&directed, "directed", false, "keep edges as stored")
 	f.BoolVar(&o.KeepLoops, "keep-loops", false, "keep edges from a vertex to itself")
