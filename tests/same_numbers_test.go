@@ -1,0 +1,88 @@
+package tests
+
+import (
+	"fmt"
+	"testing"
+)
+
+// plumbing is what may change time and traffic, but never a number (docs/design/07-reproducible-numbers.md).
+var plumbing = []string{
+	"pipeline.depth=0", "pipeline.depth=1", "pipeline.depth=4", "pipeline.depth=10",
+	"pipeline.workers=2", "pipeline.workers=8",
+	"compute.threads=2", "compute.threads=3",
+	"topology.load=copy",
+	"run.ranks_per_node=1", "run.ranks_per_node=2",
+}
+
+func TestPlumbingChangesNoNumber(t *testing.T) {
+	for _, ranks := range []int{2, 4} {
+		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
+			t.Parallel()
+			want := trained(t, smallParts.dir(t), ranks)
+			for _, set := range plumbing {
+				t.Run(set, func(t *testing.T) {
+					t.Parallel()
+					sameNumbers(t, trained(t, smallParts.dir(t), ranks, set), want)
+				})
+			}
+		})
+	}
+}
+
+// sameNumbers fails the test unless two runs saw the same minibatches and computed the same bits.
+func sameNumbers(t *testing.T, got, want *outcome) {
+	t.Helper()
+	for _, d := range []struct{ name, got, want string }{
+		{"blocks_digest", got.BlocksDigest, want.BlocksDigest},
+		{"loss_digest", got.LossDigest, want.LossDigest},
+		{"weights_digest", got.WeightsDigest, want.WeightsDigest},
+	} {
+		if d.got != d.want {
+			t.Errorf("%s is %s, want %s", d.name, d.got, d.want)
+		}
+	}
+	if got.ValidMetric != want.ValidMetric || got.TestMetric != want.TestMetric {
+		t.Errorf("valid and test metric are %v, %v, want %v, %v", got.ValidMetric, got.TestMetric, want.ValidMetric, want.TestMetric)
+	}
+	if len(got.steps) != len(want.steps) {
+		t.Fatalf("%d steps, want %d", len(got.steps), len(want.steps))
+	}
+	for i := range want.steps {
+		if g, w := got.steps[i], want.steps[i]; g.LossBits != w.LossBits {
+			t.Errorf("epoch %d, step %d: the loss is %s (%g), want %s (%g)", w.Epoch, w.Step, g.LossBits, g.Loss, w.LossBits, w.Loss)
+			return
+		}
+	}
+}
+
+// What must change the digests does: otherwise equal digests would mean nothing.
+func TestDigestsTellRunsApart(t *testing.T) {
+	t.Parallel()
+	base := trained(t, smallParts.dir(t), 2)
+	sameNumbers(t, trained(t, smallParts.dir(t), 2), base)
+	for _, other := range []struct {
+		set                   string
+		blocks, loss, weights bool // differ
+	}{
+		{"train.seed=2", true, true, true},
+		{"sample.batch=60", true, true, true},
+		{"sample.fanouts=5,4", true, true, true},
+		{"model.dropout=0.4", false, true, true},
+		{"train.lr=0.011", false, true, true},
+	} {
+		got := trained(t, smallParts.dir(t), 2, other.set)
+		for _, d := range []struct {
+			name      string
+			got, base string
+			differ    bool
+		}{
+			{"blocks_digest", got.BlocksDigest, base.BlocksDigest, other.blocks},
+			{"loss_digest", got.LossDigest, base.LossDigest, other.loss},
+			{"weights_digest", got.WeightsDigest, base.WeightsDigest, other.weights},
+		} {
+			if (d.got != d.base) != d.differ {
+				t.Errorf("%s: %s differs: %t, want %t", other.set, d.name, d.got != d.base, d.differ)
+			}
+		}
+	}
+}
