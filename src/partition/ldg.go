@@ -6,8 +6,9 @@ import (
 	"halognn/src/graph"
 )
 
-// looseness is by what the limits are multiplied in each pass over the graph. They start loose and tighten to those asked for, so that clusters form before
-// balance freezes them: the cut of the real graphs tried is up to 2.2 times smaller than with tight limits throughout.
+// looseness is what the limits are multiplied by in each pass over the graph. They start loose and tighten to those asked
+// for, so that clusters form before balance freezes them: the cut of the real graphs tried is up to 2.2 times smaller
+// than with tight limits throughout.
 var looseness = []float64{2, 1.8, 1.6, 1.4, 1.2, 1.1, 1, 1, 1, 1}
 
 // LDG partitions by linear deterministic greedy streaming, repeated ("restreaming"). Vertices are visited in id order;
@@ -20,7 +21,7 @@ var looseness = []float64{2, 1.8, 1.6, 1.4, 1.2, 1.1, 1, 1, 1, 1}
 // and put it back with the parts of all its neighbours known. Then Repair mends what limits are left exceeded.
 // The graph is read front to back and memory is O(N), so a mapped graph may be larger than memory.
 //
-// Time O(M + N) a pass, one thread.
+// Time O(M + N) a pass, O(M + N*P) where few neighbours have room, one thread.
 // Source: Stanton and Kliot, Streaming graph partitioning for large distributed graphs, KDD 2012 (LDG); Nishimura and
 // Ugander, Restreaming graph partitioning, KDD 2013. Several constraints at once and tightening limits are ours.
 func LDG(g *graph.CSC, w Weights, o Options) ([]int32, error) {

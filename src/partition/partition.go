@@ -6,7 +6,7 @@
 //	                    ├ Random      balanced, ignores the edges
 //	                    ├ Contiguous  equal ranges of vertex ids
 //	                    ├ LDG         streams over the graph a few times, memory O(N)
-//	                    └ metis.KWay  multilevel k-way: the best cut, memory about 40 bytes an edge (needs cgo)
+//	                    └ metis.KWay  multilevel k-way: the best cut, memory about 50 bytes an edge (needs cgo)
 //
 // A part is balanced in several things at once, the constraints: with TrainingWeights these are vertices (feature
 // memory), training seeds (steps), validation and test vertices (evaluation), and in-edges (sampling, full-graph

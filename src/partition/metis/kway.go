@@ -43,9 +43,9 @@ var calling sync.Mutex
 // KWay partitions with METIS_PartGraphKway and repairs and renumbers the result; it is a partition.Func. Edges weigh what
 // both their directions sum to.
 //
-// Memory beside g: about 60 bytes per entry of the undirected adjacency at the peak (10M entries: 0.6 GB; 2.4M vertices and
-// 120M entries: about 7 GB), time about a second per million entries, one thread. A graph that libmetis cannot
-// index is ErrTooLarge.
+// Memory beside g: 45 to 60 bytes per entry of the undirected adjacency at the peak, the more the more skewed the degrees are. A
+// block model of 2.4M vertices and 121.5M entries took 5.6 GB and two and a half minutes of one CPU. A graph that
+// libmetis cannot index is ErrTooLarge.
 func KWay(g *graph.CSC, w partition.Weights, o partition.Options) ([]int32, error) {
 	if err := partition.Check(g, w, o); err != nil {
 		return nil, err
