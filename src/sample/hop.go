@@ -19,7 +19,8 @@ const chunkEdges = 2048
 //	locate   Indptr[v], Indptr[v+1]       random reads of the row pointers
 //	draw     positions                    arithmetic only
 //	gather   Indices[position]            random reads of the neighbours
-//	number   table[neighbour]             random reads and writes of the vertex map
+//	touch    table[neighbour]             random reads of the vertex map
+//	number   table, rows, frontier        finds all of it in the cache (vertexMap)
 type hop struct {
 	topology *Topology
 	vertices []graph.VertexID // [n] the destinations

@@ -102,7 +102,7 @@ func (s *Sampler) shiftRange(w int) {
 	}
 }
 
-// renumberShared is renumberAlone on all workers: it draws, lets every edge claim its vertex, counts the claims won in each
+// renumberShared does what renumberAlone does, on all workers: it draws, lets every edge claim its vertex, counts the claims won in each
 // range, numbers the winners in edge order, and gives the other edges the number of the winner.
 func (s *Sampler) renumberShared(n int) (int, error) {
 	edges := len(s.hop.drawn)

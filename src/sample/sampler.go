@@ -3,86 +3,12 @@ package sample
 import (
 	"errors"
 	"fmt"
-	"math"
-	"math/bits"
 	"slices"
 	"sync"
 
 	"halognn/src/graph"
 	"halognn/src/mem"
 )
-
-// MapKind says how a Sampler finds the local number of a vertex. The minibatches are the same.
-type MapKind int
-
-// The vertex maps.
-const (
-	MapAuto  MapKind = iota // dense up to 2^26 vertices, hash beyond
-	MapDense                // 4 bytes for every vertex of the graph; fastest
-	MapHash                 // 16 to 64 bytes for every vertex of the largest input frontier so far
-)
-
-// denseVertices bounds the dense map that MapAuto chooses: 256 MiB a Sampler.
-const denseVertices = 1 << 26
-
-// Options says how a Sampler works. Only Fanouts changes what it samples.
-type Options struct {
-	Fanouts     []int   // neighbours per hop, seed hop first; each >= 1, or All
-	Workers     int     // goroutines that share one minibatch; 0 means 1
-	MaxSeeds    int     // most seeds of one minibatch; 0 means any number, at the price of clearing the vertex map more often
-	Map         MapKind // how vertices are renumbered
-	ForwardOnly bool    // leave Minibatch.Transposes empty: only backward reads them
-
-	valueBits   int // bits of a vertex map's values; 0 means as many as needed. Tests make versions wrap with it.
-	minParallel int // fewest edges of a hop that are shared among workers; 0 means parallelEdges
-}
-
-// parallelEdges is the size of a hop below which starting goroutines costs more than they save.
-const parallelEdges = 1 << 14
-
-// check fills in defaults and returns every fault at once.
-func (o *Options) check() error {
-	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if len(o.Fanouts) == 0 {
-		fault("no fanouts; give one for every layer, seed hop first")
-	}
-	for i, f := range o.Fanouts {
-		if f < 1 && f != All || f > graph.MaxVertices {
-			fault("fanouts[%d] is %d; it must be at least 1, or %d for all neighbours", i, f, All)
-		}
-	}
-	if o.Workers < 0 {
-		fault("workers is %d; it must be at least 1, or 0 for 1", o.Workers)
-	}
-	if o.MaxSeeds < 0 {
-		fault("max seeds is %d; it must be at least 1, or 0 for no limit", o.MaxSeeds)
-	}
-	if o.Map < MapAuto || o.Map > MapHash {
-		fault("vertex map %d is unknown", o.Map)
-	}
-	o.Workers = max(o.Workers, 1)
-	if o.minParallel == 0 {
-		o.minParallel = parallelEdges
-	}
-	return errors.Join(faults...)
-}
-
-// check reports a topology whose arrays do not fit each other. It does not read them through.
-func (t *Topology) check() error {
-	if len(t.Graph.Indptr) == 0 {
-		return errors.New("topology: indptr is empty; it needs one entry more than there are rows")
-	}
-	rows, vertices := t.Graph.NumVertices(), len(t.Original)
-	begin, end := t.Graph.Indptr[0], t.Graph.Indptr[rows]
-	switch {
-	case t.First < 0 || int(t.First)+rows > vertices:
-		return fmt.Errorf("topology: it holds rows %d to %d, but there are original ids for %d vertices", t.First, int(t.First)+rows, vertices)
-	case begin < 0 || end < begin || end > int64(len(t.Graph.Indices)):
-		return fmt.Errorf("topology: indptr runs from %d to %d, but there are %d indices", begin, end, len(t.Graph.Indices))
-	}
-	return nil
-}
 
 // Sampler is the fused sampler. One goroutine at a time uses it; any number of Samplers share a Topology. Once its arrays and
 // those of the minibatches it fills have grown to the largest minibatch, it allocates nothing.
@@ -123,29 +49,6 @@ func New(t *Topology, o Options) (*Sampler, error) {
 		s.vertices = newHash(valueBits)
 	}
 	return s, nil
-}
-
-// mapBits is the number of bits that hold every value the vertex map will be given, at most 31: local numbers, and for
-// parallel renumbering also frontier length + edge position.
-func (o *Options) mapBits(vertices int, edges int64) int {
-	frontier := vertices
-	if o.MaxSeeds > 0 {
-		frontier = min(frontier, o.MaxSeeds)
-	}
-	values := frontier
-	for _, f := range o.Fanouts {
-		drawn := edges
-		if f != All {
-			drawn = min(edges, int64(frontier)*int64(f))
-		}
-		reach := int(min(int64(frontier)+drawn, math.MaxInt32))
-		frontier = min(vertices, reach)
-		values = max(values, frontier)
-		if o.Workers > 1 {
-			values = max(values, reach)
-		}
-	}
-	return min(max(bits.Len(uint(values)), 1), 31)
 }
 
 // Free returns the Sampler's memory; it must not be used afterwards.

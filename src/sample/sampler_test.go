@@ -346,7 +346,11 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	seeds := someSeeds(r, 500, 64)
 	for _, o := range []Options{{}, {Map: MapHash}, {Workers: 2, minParallel: 1}, {Workers: 2, minParallel: 1, Map: MapHash}} {
 		o.Fanouts = []int{15, 70, 5}
-		s := mustNew(t, topology, o)
+		before := mem.Allocated()
+		s, err := New(topology, o)
+		if err != nil {
+			t.Fatal(err)
+		}
 		var mb Minibatch
 		var d Drawn
 		step := 0
@@ -365,6 +369,13 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		}
 		mb.Free()
 		d.Free()
+		if held := mem.Allocated() - before; max(held-s.Bytes(), s.Bytes()-held) > 1<<16 { // pages, and sets on the heap
+			t.Errorf("%+v: Bytes says %d, %d are held", o, s.Bytes(), held)
+		}
+		s.Free()
+		if mem.Allocated() != before {
+			t.Errorf("%+v: %d bytes left after Free", o, mem.Allocated()-before)
+		}
 	}
 }
 
