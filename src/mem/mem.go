@@ -21,9 +21,6 @@ type Number interface {
 	~int8 | ~int16 | ~int32 | ~int64 | ~int | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float32 | ~float64
 }
 
-// hugeBytes is the size from which transparent huge pages are asked for: they cut the TLB misses of random access.
-const hugeBytes = 2 << 20
-
 var live, peak atomic.Int64
 
 // Allocated returns the bytes of anonymous memory that Make and Grow have handed out and Free has not taken back.
@@ -47,13 +44,10 @@ func makeBytes(n, elem int) []byte {
 		panic(fmt.Sprintf("mem: cannot make %d elements of %d bytes", n, elem))
 	}
 	size := pages(n * elem)
-	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	b, err := allocate(size)
 	if err != nil {
 		panic(fmt.Sprintf("mem: the system has no %d bytes of memory left (%v; %d bytes are in use here); "+
 			"use more ranks or nodes, or a smaller batch, cache or pipeline depth", size, err, live.Load()))
-	}
-	if size >= hugeBytes {
-		_ = unix.Madvise(b, unix.MADV_HUGEPAGE) // a hint: without it the memory is only slower
 	}
 	now := live.Add(int64(size))
 	for old := peak.Load(); now > old && !peak.CompareAndSwap(old, now); old = peak.Load() {
@@ -74,7 +68,7 @@ func Free[T Number](s []T) {
 		return
 	}
 	size := pages(cap(s) * int(unsafe.Sizeof(*new(T))))
-	if err := unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(s)), uintptr(size)); err != nil {
+	if err := release(unsafe.Pointer(unsafe.SliceData(s)), size); err != nil {
 		panic(fmt.Sprintf("mem: freeing %d bytes that Make did not hand out: %v", size, err))
 	}
 	live.Add(int64(-size))
