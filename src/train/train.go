@@ -42,6 +42,10 @@ type run struct {
 	rows    exchange.Counters
 	waiting time.Duration
 
+	// Of the step under way, which may have several minibatches.
+	stepRows    exchange.Counters
+	stepWaiting time.Duration
+
 	diverged error // the loss is not a number any more
 }
 
@@ -143,7 +147,11 @@ func (r *run) admit(i int, m *parallel.Minibatch) {
 // train is one minibatch of a step; the last one of the step updates the weights.
 func (r *run) train(i int, m *parallel.Minibatch) error {
 	step, last := i/r.minibatches(), i%r.minibatches() == r.minibatches()-1
+	if i%r.minibatches() == 0 {
+		r.stepRows, r.stepWaiting = exchange.Counters{}, 0
+	}
 	r.waiting += r.pipe.Waited()
+	r.stepWaiting += r.pipe.Waited()
 	r.clock.Add(trace.Wait, r.pipe.Waited())
 	if err := r.count(m); err != nil {
 		return fmt.Errorf("step %d: %w", step, err)
@@ -175,6 +183,7 @@ func (r *run) count(m *parallel.Minibatch) error {
 			len(m.Sampled.Frontier), c.Local, c.Cached, c.Peer, c.Remote)
 	}
 	r.rows.Add(c)
+	r.stepRows.Add(c)
 	r.blocks += m.Digest
 	return nil
 }
@@ -214,10 +223,10 @@ func (r *run) record(step int, lr float64, stats nn.Stats, m *parallel.Minibatch
 	if r.log == nil {
 		return
 	}
-	c := m.Fetch.Counters
+	c := r.stepRows
 	r.log.Write(stepRecord{
 		Kind: "step", Epoch: r.epoch, Step: step, Loss: stats.Loss, LossBits: fmt.Sprintf("%08x", bits), LR: lr,
-		Seeds: m.GlobalSeeds, Accuracy: r.share(stats.Counts), WaitSeconds: r.pipe.Waited().Seconds(),
+		Seeds: m.GlobalSeeds, Accuracy: r.share(stats.Counts), WaitSeconds: r.stepWaiting.Seconds(),
 		Rows: Rows{Local: c.Local, CacheHits: c.Cached, Peer: c.Peer, Remote: c.Remote, RemoteBytes: c.Remote * int64(r.Shards.Meta.RowBytes())},
 	})
 	if r.Progress != nil {
