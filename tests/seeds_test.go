@@ -1,0 +1,155 @@
+package tests
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"halognn/src/dataset"
+	"halognn/src/graph"
+	"halognn/src/partition"
+	"halognn/src/shard"
+)
+
+// What sample.batch counts, and from where seeds are drawn: an epoch has the documented steps, trains every seed once, and
+// its global minibatches differ by one seed at most.
+func TestBatchScopes(t *testing.T) {
+	t.Parallel()
+	parts := smallParts.dir(t)
+	s, err := shard.Open(parts, shard.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const ranks, batch = 4, 100
+	all := 0
+	var ofPart []int
+	for _, size := range s.Splits {
+		ofPart = append(ofPart, size.Train)
+		all += size.Train
+	}
+	var ofRank []int
+	for r := range ranks {
+		ofRank = append(ofRank, ofPart[2*r]+ofPart[2*r+1])
+	}
+	ceil := func(a, b int) int { return (a + b - 1) / b }
+	for _, c := range []struct {
+		scope, seeds, streams string
+		steps, most           int // most seeds of a global minibatch
+	}{
+		{"rank", "local", "rank", ceil(slices.Max(ofRank), batch), ranks * batch},
+		{"rank", "local", "part", ceil(slices.Max(ofPart), batch), 8 * batch},
+		{"rank", "global", "rank", ceil(ceil(all, ranks), batch), ranks * batch},
+		{"rank", "global", "part", ceil(ceil(all, 8), batch), 8 * batch},
+		{"global", "local", "rank", ceil(all, batch), batch},
+		{"global", "local", "part", ceil(all, batch), batch},
+		{"global", "global", "rank", ceil(all, batch), batch},
+		{"global", "global", "part", ceil(all, batch), batch},
+	} {
+		t.Run(c.scope+" "+c.seeds+" "+c.streams, func(t *testing.T) {
+			t.Parallel()
+			got := trained(t, parts, ranks, "sample.batch_scope="+c.scope, "sample.seeds="+c.seeds, "sample.streams="+c.streams,
+				fmt.Sprintf("sample.batch=%d", batch))
+			if got.StepsPerEpoch != c.steps || len(got.steps) != 2*c.steps {
+				t.Fatalf("%d steps an epoch, %d in all, want %d and %d", got.StepsPerEpoch, len(got.steps), c.steps, 2*c.steps)
+			}
+			trainedSeeds, least, most := 0, math.MaxInt, 0
+			for _, step := range got.steps {
+				trainedSeeds += step.Seeds
+				least, most = min(least, step.Seeds), max(most, step.Seeds)
+			}
+			if trainedSeeds != 2*all {
+				t.Errorf("2 epochs trained %d seeds, want %d", trainedSeeds, 2*all)
+			}
+			if most > c.most || most-least > 1 {
+				t.Errorf("global minibatches have %d to %d seeds, want at most %d and near-equal ones", least, most, c.most)
+			}
+		})
+	}
+}
+
+// Seeds drawn globally, and batches counted globally, make training independent of the ranks, but for the draws of neighbours,
+// which belong to the stream.
+func TestGlobalBatchesAreTheSameOnAnyRanks(t *testing.T) {
+	t.Parallel()
+	sets := []string{"sample.batch_scope=global", "sample.seeds=global", "sample.fanouts=-1,-1", "train.optimizer=sgd", "train.lr=0.1",
+		"sample.batch=300", "model.dropout=0"}
+	want := trained(t, smallParts.dir(t), 1, sets...)
+	for _, ranks := range []int{2, 8} {
+		sameLosses(t, trained(t, smallParts.dir(t), ranks, sets...), want)
+	}
+}
+
+// Ranks without training seeds take part with weight 0: nothing hangs, and all ranks train the model of those that have some.
+func TestRanksWithoutSeeds(t *testing.T) {
+	t.Parallel()
+	data := handmade{split: func(v int) [3]bool { return [3]bool{v < 50, v%2 == 0 && v >= 50, v%2 == 1 && v >= 50} }}.write(t, t.TempDir()+"/data")
+	parts := partitioned(t, data, 8, "contiguous", "--allow-imbalance")
+	sets := []string{"sample.batch=20", "train.optimizer=sgd", "train.lr=0.1"}
+	alone := trained(t, parts, 1, append(sets, "sample.streams=part")...)
+	if alone.StepsPerEpoch != 3 {
+		t.Errorf("%d steps an epoch, want 3: the 50 seeds of part 0 by 20", alone.StepsPerEpoch)
+	}
+	for _, ranks := range []int{2, 4, 8} {
+		got := trained(t, parts, ranks, append(sets, "sample.streams=part")...)
+		sameLosses(t, got, alone)
+		if got.steps[0].Seeds != 17 && got.steps[0].Seeds != 16 {
+			t.Errorf("%d ranks: a step has %d seeds, want a third of 50", ranks, got.steps[0].Seeds)
+		}
+		// A stream for each rank, and seeds from everywhere: the ranks without seeds of their own now get some.
+		for _, more := range []string{"sample.streams=rank", "sample.seeds=global", "sample.batch_scope=global"} {
+			trained(t, parts, ranks, append(sets, more)...)
+		}
+	}
+}
+
+// More ranks than seeds: some have an empty piece at every step, and others at some.
+func TestFewerSeedsThanRanks(t *testing.T) {
+	t.Parallel()
+	data := handmade{split: func(v int) [3]bool { return [3]bool{v == 7 || v == 300, v%100 == 1, v%100 == 2} }}.write(t, t.TempDir()+"/data")
+	parts := partitioned(t, data, 8, "contiguous", "--allow-imbalance")
+	for _, seeds := range []string{"local", "global"} {
+		got := trained(t, parts, 8, "sample.seeds="+seeds, "sample.batch=1", "sample.batch_scope=global", "train.eval_mode=full")
+		if got.StepsPerEpoch != 2 || got.steps[0].Seeds != 1 {
+			t.Errorf("%s seeds: %d steps an epoch, the first with %d seeds, want 2 of 1", seeds, got.StepsPerEpoch, got.steps[0].Seeds)
+		}
+		big := trained(t, parts, 8, "sample.seeds="+seeds, "sample.batch=1000")
+		if !strings.Contains(big.notes, "note: batch 1000 is larger than") {
+			t.Errorf("no word about a batch of 1000 for 2 seeds:\n%s", big.notes)
+		}
+	}
+}
+
+// Parts without vertices, and a graph without edges, train like others.
+func TestEmptyParts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, isolated := range []bool{false, true} {
+		data := handmade{isolated: isolated}.write(t, fmt.Sprintf("%s/data-%t", dir, isolated))
+		d, err := dataset.Open(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same, part := make([]graph.VertexID, d.Meta.Vertices), make([]int32, d.Meta.Vertices)
+		for v := range same {
+			same[v] = graph.VertexID(v)
+			part[v] = int32(1 + v/200*2) // parts 1 and 3 of 4
+		}
+		parts := fmt.Sprintf("%s/parts-%t", dir, isolated)
+		err = shard.Write(parts, d, shard.Layout{NewID: same, Offsets: []int64{0, 0, 200, 200, 400}, Report: partition.Measure(d.Graph, part, 4, d.Split)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		sets := []string{"sample.streams=part", "train.optimizer=sgd", "train.lr=0.1", "train.eval_mode=full", "run.ranks_per_node=1"}
+		want := trained(t, parts, 1, sets...)
+		for _, ranks := range []int{2, 4} {
+			sameLosses(t, trained(t, parts, ranks, sets...), want)
+		}
+		halognn(t).must(t, "check", parts)
+	}
+}

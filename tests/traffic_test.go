@@ -1,0 +1,206 @@
+package tests
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"halognn/src/graph"
+	"halognn/src/sample"
+	"halognn/src/shard"
+)
+
+// traffic is a run's cases of who is on which node, and the rows that must move, found again from the parts with the plain sampler:
+// every minibatch of an epoch, and for each vertex of its frontier whether the rank, its node, or another node owns it.
+type traffic struct {
+	name         string
+	ranks        int
+	ranksPerNode int // 0: all ranks on one
+	perPart      bool
+}
+
+// minibatch is one of a stream at a step, with the rows it needs.
+type minibatch struct {
+	epoch, step, rank int
+	seeds             int
+	rows
+}
+
+// expect samples two epochs of the base config.
+func (c traffic) expect(t *testing.T, parts string) []minibatch {
+	t.Helper()
+	s, err := shard.Open(parts, shard.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	streams := c.ranks
+	if c.perPart {
+		streams = s.Parts
+	}
+	var seeds [][]graph.VertexID
+	for k := range streams {
+		seeds = append(seeds, nil)
+		for p := k * s.Parts / streams; p < (k+1)*s.Parts/streams; p++ {
+			seeds[k] = append(seeds[k], s.Train(p)...)
+		}
+	}
+	order, err := sample.NewStreams(seeds, sample.StreamOptions{Batch: 96, Seed: 1, Original: s.Topology().Original})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer order.Free()
+	node := func(rank int) int { return 0 }
+	if c.ranksPerNode > 0 {
+		node = func(rank int) int { return rank / c.ranksPerNode }
+	}
+	owner := func(v graph.VertexID) int {
+		part := 0
+		for int64(v) >= s.Offsets[part+1] {
+			part++
+		}
+		return part * c.ranks / s.Parts
+	}
+	var all []minibatch
+	for epoch := 1; epoch <= 2; epoch++ {
+		for step := range order.Steps() {
+			for stream := range streams {
+				m := minibatch{epoch: epoch, step: step, rank: stream * c.ranks / streams}
+				piece := order.Piece(epoch, step, stream, nil)
+				m.seeds = len(piece)
+				drawn := sample.Reference(s.Topology(), []int{5, 3}, piece, sample.Key{Seed: 1, Epoch: epoch, Step: step, Stream: stream})
+				for _, v := range drawn.Frontier {
+					switch r := owner(v); {
+					case r == m.rank:
+						m.Local++
+					case node(r) == node(m.rank):
+						m.Peer++
+					default:
+						m.Remote++
+						m.RemoteBytes += int64(s.RowBytes())
+					}
+				}
+				drawn.Free()
+				all = append(all, m)
+			}
+		}
+	}
+	return all
+}
+
+func (r *rows) add(x rows) {
+	r.Local += x.Local
+	r.Peer += x.Peer
+	r.Remote += x.Remote
+	r.RemoteBytes += x.RemoteBytes
+}
+
+func TestTrafficIsWhatTheMinibatchesNeed(t *testing.T) {
+	t.Parallel()
+	parts := smallParts.dir(t)
+	for _, c := range []traffic{
+		{"1 rank", 1, 0, false},
+		{"4 ranks, 1 node", 4, 0, false},
+		{"4 ranks, 2 nodes", 4, 2, false},
+		{"4 ranks, 4 nodes", 4, 1, false},
+		{"4 parts a rank", 2, 1, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			sets := []string{fmt.Sprintf("run.ranks_per_node=%d", c.ranksPerNode)}
+			if c.perPart {
+				sets = append(sets, "sample.streams=part")
+			}
+			got := trained(t, parts, c.ranks, sets...)
+			c.check(t, parts, got)
+		})
+	}
+}
+
+func (c traffic) check(t *testing.T, parts string, got *outcome) {
+	epochs, steps := map[int]*rows{1: {}, 2: {}}, map[[2]int]*rows{}
+	var total rows
+	for _, m := range c.expect(t, parts) {
+		epochs[m.epoch].add(m.rows)
+		total.add(m.rows)
+		if m.rank == 0 {
+			at := [2]int{m.epoch, m.step}
+			if steps[at] == nil {
+				steps[at] = &rows{}
+			}
+			steps[at].add(m.rows)
+		}
+	}
+	if len(got.epochs) != 2 || len(got.steps) != len(steps) {
+		t.Fatalf("%d epochs of %d steps in all, want 2 of %d", len(got.epochs), len(got.steps), len(steps))
+	}
+	for _, e := range got.epochs {
+		if e.rows != *epochs[e.Epoch] {
+			t.Errorf("epoch %d: moved %+v, want %+v", e.Epoch, e.rows, *epochs[e.Epoch])
+		}
+	}
+	for _, s := range got.steps {
+		if want := *steps[[2]int{s.Epoch, s.Step}]; s.rows != want {
+			t.Errorf("epoch %d, step %d: rank 0 moved %+v, want %+v", s.Epoch, s.Step, s.rows, want)
+		}
+	}
+	mean := rows{total.Local / 2, total.Peer / 2, total.Remote / 2, total.RemoteBytes / 2}
+	if of := (rows{got.Local, got.Peer, got.Remote, got.RemoteBytes}); of != mean {
+		t.Errorf("summary.json: %+v an epoch, want %+v", of, mean)
+	}
+	if got.CacheHits != 0 || got.HitRate != 0 {
+		t.Errorf("%d cache hits, hit rate %g, without a cache", got.CacheHits, got.HitRate)
+	}
+}
+
+// With a stream for each part, the same minibatches are trained on any number of ranks: the blocks are the same, and losses
+// agree but for the order in which float32 sums are made. A loss is a mean of positive terms: summed over parts in two orders it
+// differs by at most about 8 additions' rounding, 8 * 2^-24 = 5e-7 of it. So do gradients, relative to their terms, and with
+// plain SGD weights take over that error times the learning rate, which over a handful of steps leaves losses within a few times
+// that. (Adam would divide a gradient near zero, rounding error and all, by its own size.)
+const rounding = 2e-6
+
+func TestPartsOnAnyNumberOfRanks(t *testing.T) {
+	t.Parallel()
+	sets := []string{"sample.streams=part", "sample.batch=80", "train.optimizer=sgd", "train.lr=0.1"}
+	want := trained(t, smallParts.dir(t), 8, sets...)
+	for _, ranks := range []int{4, 2, 1} {
+		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
+			t.Parallel()
+			got := trained(t, smallParts.dir(t), ranks, sets...)
+			if got.BlocksDigest != want.BlocksDigest {
+				t.Errorf("blocks_digest is %s, on 8 ranks %s", got.BlocksDigest, want.BlocksDigest)
+			}
+			sameLosses(t, got, want)
+			if frontier, on8 := got.Local+got.Peer+got.Remote, want.Local+want.Peer+want.Remote; frontier != on8 {
+				t.Errorf("frontiers have %d rows an epoch, on 8 ranks %d", frontier, on8)
+			}
+			for i, e := range got.evals { // of 600 vertices, one whose two best classes tie may go either way
+				if d := math.Abs(e.ValidMetric - want.evals[i].ValidMetric); d > 1.0/600 {
+					t.Errorf("epoch %d: sampled validation gives %g, on 8 ranks %g", e.Epoch, e.ValidMetric, want.evals[i].ValidMetric)
+				}
+			}
+		})
+	}
+}
+
+// sameLosses fails the test unless the losses of all steps agree but for rounding.
+func sameLosses(t *testing.T, got, want *outcome) {
+	t.Helper()
+	if len(got.steps) != len(want.steps) || len(want.steps) == 0 {
+		t.Fatalf("%d steps, want %d", len(got.steps), len(want.steps))
+	}
+	worst := 0.0
+	for i, w := range want.steps {
+		g := got.steps[i]
+		if g.Seeds != w.Seeds {
+			t.Errorf("epoch %d, step %d: %d seeds, want %d", w.Epoch, w.Step, g.Seeds, w.Seeds)
+		}
+		off := math.Abs(g.Loss-w.Loss) / w.Loss
+		worst = max(worst, off)
+		if !(off <= rounding) {
+			t.Errorf("epoch %d, step %d: the loss is %g, want %g within %g of it", w.Epoch, w.Step, g.Loss, w.Loss, rounding)
+		}
+	}
+	t.Logf("losses differ by %.1e of their value at most", worst)
+}
