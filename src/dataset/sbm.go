@@ -55,7 +55,7 @@ func newBlockModel(o GenerateOptions) *blockModel {
 	m := &blockModel{o: o, strays: strays, inClass: math.Min(1, o.Homophily/((1-strays)*(1-strays))),
 		degree: newPowerLaw(o.Degree*(1+repeats), math.Min(degreeSpan*o.Degree, float64(o.Vertices)/4))}
 	m.layCommunities()
-	m.weightLimit = communityDegree * o.Degree / 4
+	m.weightLimit = communityDegree * o.Degree / 4 // a quarter of a mean community: so many neighbours it has room for
 	m.id = shuffledIDs(o.Vertices, o.Seed)
 	m.upTo = mem.Make[float32](o.Vertices)
 	total := make([]float64, len(m.class))
@@ -90,7 +90,7 @@ func (m *blockModel) layCommunities() {
 	var runs []run
 	for c, size := range sizes {
 		size++
-		home, reach := s.float(), math.Min(1, classReach*float64(size)/float64(o.Vertices))
+		home, stretch := s.float(), math.Min(1, classReach*float64(size)/float64(o.Vertices))
 		k := max(1, min(int(float64(size)/(communityDegree*o.Degree)+0.5), size))
 		weights := make([]float64, k)
 		for i := range weights {
@@ -99,7 +99,7 @@ func (m *blockModel) layCommunities() {
 		parts := apportion(size-k, weights)
 		for len(parts) > 0 {
 			n := min(1+s.intn(2*runLength-1), len(parts))
-			runs = append(runs, run{int32(c), parts[:n], home + reach*s.float()})
+			runs = append(runs, run{int32(c), parts[:n], home + stretch*s.float()})
 			parts = parts[n:]
 		}
 	}

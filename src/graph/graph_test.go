@@ -194,6 +194,26 @@ func TestBuilderIsCleanOfTheSameEdges(t *testing.T) {
 	}
 }
 
+// TestBuildMemory holds the largest moment of a build, when edges and scattered entries are both there, against the law: at most
+// three times 8 bytes an edge beyond the result.
+func TestBuildMemory(t *testing.T) {
+	const n, edges = 1000, 300000
+	rng := rand.New(rand.NewPCG(11, 12))
+	for _, o := range []CleanOptions{{}, {Undirected: true}} {
+		before := mem.Allocated()
+		var b Builder
+		for range edges {
+			b.Add(VertexID(rng.IntN(n)), VertexID(rng.IntN(n)))
+		}
+		var peak int64
+		g, _ := clean(n, b.each, func() { peak = mem.Allocated() - before; b.Free() }, o)
+		if beyond := peak - 8*int64(len(g.Indptr)) - 4*g.NumEdges(); beyond > 3*8*edges {
+			t.Errorf("%+v: %d bytes beyond the result, %.1f an edge", o, beyond, float64(beyond)/edges)
+		}
+		g.Free()
+	}
+}
+
 func TestBuilderCountsVertices(t *testing.T) {
 	var b Builder
 	if g, _, err := b.Build(-1, CleanOptions{}); err != nil || g.NumVertices() != 0 {
