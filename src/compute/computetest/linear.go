@@ -22,7 +22,7 @@ func linearCases() []testCase {
 		r, f, o int
 	}{
 		{"no rows", 0, 5, 3}, {"one of everything", 1, 1, 1}, {"one feature", 16, 1, 7}, {"one output", 33, 20, 1},
-		{"odd", 17, 37, 19}, {"a chunk", 512, 16, 8}, {"a chunk and a row", 513, 33, 47}, {"several tiles", 1100, 130, 150},
+		{"odd", 17, 37, 19}, {"a chunk", 512, 16, 8}, {"a chunk and a row", 513, 33, 47}, {"several tiles of rows", 1030, 20, 9}, {"several tiles of weights", 40, 130, 140},
 	} {
 		for _, add := range []bool{false, true} {
 			all = append(all, testCase{fmt.Sprintf("product/%s/add=%t", s.name, add), func(b *bench) []result {
@@ -84,12 +84,15 @@ func products(b *bench, r, f, o int, add bool) []result {
 
 // grid makes the result of a matrix whose element (i,j) is at(i,j), a sum of so many terms.
 func grid(name string, got []float32, rows, cols, terms int, at func(i, j int) sum) result {
-	r := result{name: name, got: got, want: make([]float64, rows*cols), size: make([]float64, rows*cols), terms: terms}
-	for i := range rows {
-		for j := range cols {
-			s := at(i, j)
-			r.want[i*cols+j], r.size[i*cols+j] = s.value, s.size
+	r := result{name: name, got: got, terms: terms}
+	r.expect = func() (want, size []float64) {
+		for i := range rows {
+			for j := range cols {
+				s := at(i, j)
+				want, size = append(want, s.value), append(size, s.size)
+			}
 		}
+		return want, size
 	}
 	return r
 }
