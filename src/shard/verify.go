@@ -17,18 +17,38 @@ import (
 // of each. A file that shrinks meanwhile is an error, not a crash.
 func (s *Shards) Verify() error {
 	return mem.Guard(func() error {
-		var faults []error
-		for _, name := range slices.Sorted(maps.Keys(s.Files)) {
-			path := filepath.Join(s.Dir, name)
-			sum, err := npy.Hash(path)
-			if err != nil {
-				faults = append(faults, err)
-			} else if want := s.Files[name].XXH64; sum != want {
-				faults = append(faults, altered(path, sum, want))
-			}
-		}
-		return errors.Join(append(faults, s.verifyContent())...)
+		return errors.Join(s.verifyHashes(slices.Sorted(maps.Keys(s.Files))), s.verifyContent())
 	})
+}
+
+// VerifyHashes reads the files of the parts [first, last) and, if shared, those that all parts have in common, and
+// compares their hashes with meta.json. The cost is one sequential read.
+func (s *Shards) VerifyHashes(first, last int, shared bool) error {
+	var names []string
+	for k := first; k < last; k++ {
+		names = append(names, featuresFile(k))
+	}
+	for name := range s.Files {
+		if shared && filepath.Dir(name) == "." {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return mem.Guard(func() error { return s.verifyHashes(names) })
+}
+
+func (s *Shards) verifyHashes(names []string) error {
+	var faults []error
+	for _, name := range names {
+		path := filepath.Join(s.Dir, name)
+		sum, err := npy.Hash(path)
+		if err != nil {
+			faults = append(faults, err)
+		} else if want := s.Files[name].XXH64; sum != want {
+			faults = append(faults, altered(path, sum, want))
+		}
+	}
+	return errors.Join(faults...)
 }
 
 func altered(path, sum, want string) error {

@@ -100,8 +100,12 @@ func (b *binder) node(path, key string, n ast.Node) {
 		}
 	case *ast.CommentGroupNode:
 	default:
-		if key == "" || b.isSection(key) {
-			b.fault(where, "%s is a section; its keys go below it, indented", strings.TrimPrefix(key+" ", " "))
+		if key == "" {
+			b.fault(where, "the file must hold sections with keys below them, as `train:` with `lr: 0.01` indented")
+			return
+		}
+		if b.isSection(key) {
+			b.fault(where, "%s is a section; its keys go below it, indented", key)
 			return
 		}
 		b.value(where, key, n)

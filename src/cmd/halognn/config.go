@@ -17,7 +17,8 @@ import (
 // page to these fields and defaults.
 type Config struct {
 	Data struct {
-		Parts string `yaml:"parts"`
+		Parts  string `yaml:"parts"`
+		Verify string `yaml:"verify"`
 	} `yaml:"data"`
 	Model struct {
 		Kind    string  `yaml:"kind"`
@@ -86,6 +87,7 @@ type Config struct {
 // defaultConfig returns what a key has when nothing sets it.
 func defaultConfig() *Config {
 	c := new(Config)
+	c.Data.Verify = "hashes"
 	c.Model.Kind, c.Model.Layers, c.Model.Hidden, c.Model.Dropout, c.Model.Norm, c.Model.Heads = "sage", 3, 256, 0.5, "none", 2
 	c.Sample.Fanouts, c.Sample.Batch, c.Sample.BatchScope, c.Sample.Seeds, c.Sample.Streams = []int{15, 10, 5}, 1024, "rank", "local", "rank"
 	c.Train.Epochs, c.Train.LR, c.Train.Optimizer, c.Train.Momentum = 10, 0.003, "adam", 0.9
@@ -168,6 +170,7 @@ func (c *Config) check() error {
 
 func (c *Config) choices() []oneOf {
 	return []oneOf{
+		{"data.verify", c.Data.Verify, []string{"hashes", "sizes"}, nil},
 		{"model.kind", c.Model.Kind, []string{"sage", "mlp"}, []string{"gcn", "gin", "gat"}},
 		{"model.norm", c.Model.Norm, []string{"none", "layer"}, []string{"batch"}},
 		{"sample.batch_scope", c.Sample.BatchScope, []string{"rank", "global"}, nil},

@@ -77,6 +77,11 @@ func openJob(c comm.Comm, k inProcess, path string, sets []string) (*job, error)
 	if err := shards.UnlinkShared(); err != nil { // every rank has mapped it
 		return nil, err
 	}
+	if config.Data.Verify == "hashes" {
+		if err := train.Agree(c, verifyOwn(c, shards)); err != nil {
+			return nil, dataError(err)
+		}
+	}
 	yaml, err := config.yaml()
 	if err != nil {
 		return nil, err
@@ -92,6 +97,15 @@ func openJob(c comm.Comm, k inProcess, path string, sets []string) (*job, error)
 		}
 	}
 	return j, j.openDevice(k, shards)
+}
+
+// verifyOwn compares the hashes of this rank's parts and of its share of the files that all ranks read.
+func verifyOwn(c comm.Comm, s *shard.Shards) error {
+	first, last, err := s.RankRange(c.Rank(), c.Size())
+	if err != nil {
+		return err
+	}
+	return s.VerifyHashes(first, last, c.Rank() == 0)
 }
 
 // openDevice places this rank's threads and opens the device on them.

@@ -54,6 +54,9 @@ func runPartition(c *cobra.Command, data, dir string, o partition.Options, unbal
 	if _, ok := methods[o.Method]; !ok {
 		return usageError(fmt.Errorf("--method %s is unknown; use metis, ldg, random or contiguous", o.Method))
 	}
+	if err := d.Verify(); err != nil { // the partitioners trust the graph
+		return dataError(err)
+	}
 	weights, err := partition.TrainingWeights(d.Graph, d.Split)
 	if err != nil {
 		return dataError(err)
