@@ -85,7 +85,7 @@ func (h handmade) features(w *dataset.Writer) error {
 	row := make([]float32, h.classes+1)
 	for v := range h.vertices {
 		for i := range row {
-			row[i] = float32(random.NormFloat64())
+			row[i] = float32(random.NormFloat64() / 2)
 		}
 		row[h.community(v)]++
 		row[h.classes] = float32(v % 2)

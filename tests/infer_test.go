@@ -1,0 +1,141 @@
+package tests
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"halognn/src/dataset"
+	"halognn/src/npy"
+)
+
+// predicted runs infer on the run and returns predictions.npy: classes, in original ids.
+func predicted(t *testing.T, run string, ranks int, flags ...string) []int32 {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), fmt.Sprintf("predictions-%d.npy", ranks))
+	args := []string{"infer", "--run", run, "--out", path, "--ranks-in-process", strconv.Itoa(ranks)}
+	halognn(t).must(t, append(args, flags...)...)
+	return ids(t, path)
+}
+
+// ids reads an int32 array.
+func ids(t *testing.T, path string) []int32 {
+	t.Helper()
+	f, err := npy.Map[int32](path, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	return append([]int32(nil), f.Data...)
+}
+
+// accuracy is the share of the test vertices of a dataset that are predicted right.
+func accuracy(t *testing.T, data string, predictions []int32) float64 {
+	t.Helper()
+	labels, test := ids(t, filepath.Join(data, "labels.npy")), ids(t, filepath.Join(data, "test.npy"))
+	if len(predictions) != len(labels) {
+		t.Fatalf("%d predictions for %d vertices", len(predictions), len(labels))
+	}
+	right := 0
+	for _, v := range test {
+		if predictions[v] == labels[v] {
+			right++
+		}
+	}
+	return float64(right) / float64(len(test))
+}
+
+// Predictions come in the ids of the dataset and are as good as the run said, on any number of ranks and any parts of the same dataset.
+func TestInferFull(t *testing.T) {
+	t.Parallel()
+	data := smallData.dir(t)
+	o := trained(t, smallParts.dir(t), 4, "train.epochs=4", "train.lr=0.02")
+	want := predicted(t, o.dir, 4)
+	if got := accuracy(t, data, want); got != o.TestAccuracy {
+		t.Errorf("the predictions get %g of the test vertices right, summary.json says %g", got, o.TestAccuracy)
+	}
+	others := partitioned(t, data, 3, "random")
+	for _, c := range []struct {
+		name  string
+		ranks int
+		flags []string
+	}{
+		{"1 rank", 1, nil},
+		{"2 ranks", 2, nil},
+		{"8 ranks", 8, nil},
+		{"every rank a node, deep pipeline", 4, []string{"--set", "run.ranks_per_node=1", "--set", "pipeline.depth=5"}},
+		{"other parts", 3, []string{"--set", "data.parts=" + others}},
+	} {
+		got, differ := predicted(t, o.dir, c.ranks, c.flags...), 0
+		for v := range want {
+			if got[v] != want[v] {
+				differ++
+			}
+		}
+		// Rows of a product may round differently by their place in a tile, which could turn a vertex whose two best classes tie.
+		if differ > 1 {
+			t.Errorf("%s: %d of %d predictions differ from those on 4 ranks", c.name, differ, len(want))
+		}
+	}
+}
+
+// Sampled predictions belong to the draws of their parts, not to the ranks, and are nearly as good as full ones.
+func TestInferSampled(t *testing.T) {
+	t.Parallel()
+	o := trained(t, smallParts.dir(t), 4, "train.epochs=4", "train.lr=0.02", "sample.streams=part")
+	want := predicted(t, o.dir, 4, "--mode", "sampled")
+	if got := accuracy(t, smallData.dir(t), want); got < o.TestAccuracy-0.1 {
+		t.Errorf("sampled predictions get %g of the test vertices right, full ones %g", got, o.TestAccuracy)
+	}
+	for _, ranks := range []int{1, 8} {
+		got, differ := predicted(t, o.dir, ranks, "--mode", "sampled"), 0
+		for v := range want {
+			if got[v] != want[v] {
+				differ++
+			}
+		}
+		if differ > 1 {
+			t.Errorf("%d ranks: %d of %d sampled predictions differ from those on 4 ranks", ranks, differ, len(want))
+		}
+	}
+}
+
+func TestInferMLP(t *testing.T) {
+	t.Parallel()
+	o := trained(t, smallParts.dir(t), 2, "model.kind=mlp", "train.eval_mode=full")
+	for _, mode := range []string{"full", "sampled"} { // the same for a model that reads no neighbours
+		if got := accuracy(t, smallData.dir(t), predicted(t, o.dir, 2, "--mode", mode)); got != o.TestAccuracy {
+			t.Errorf("%s: %g of the test vertices right, summary.json says %g", mode, got, o.TestAccuracy)
+		}
+	}
+}
+
+func TestInferMultilabel(t *testing.T) {
+	t.Parallel()
+	data := handmade{task: dataset.Multilabel}.write(t, filepath.Join(t.TempDir(), "data"))
+	o := trained(t, partitioned(t, data, 4, "contiguous", "--allow-imbalance"), 4, "train.epochs=10", "sample.batch=20")
+	path := filepath.Join(t.TempDir(), "predictions.npy")
+	halognn(t).must(t, "infer", "--run", o.dir, "--out", path, "--ranks-in-process", "2")
+	predictions, err := npy.Map[uint8](path, 400, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer predictions.Close()
+	labels, err := npy.Map[uint8](filepath.Join(data, "labels.npy"), 400, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer labels.Close()
+	both, marks := 0, 0
+	for _, v := range ids(t, filepath.Join(data, "test.npy")) {
+		for c := range 4 {
+			p, y := int(predictions.Data[4*v+int32(c)]), int(labels.Data[4*v+int32(c)])
+			both += p & y
+			marks += p + y
+		}
+	}
+	if f1 := 2 * float64(both) / float64(marks); f1 != o.TestMetric {
+		t.Errorf("the predictions have micro-F1 %g, summary.json says %g", f1, o.TestMetric)
+	}
+}

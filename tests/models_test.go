@@ -1,0 +1,254 @@
+package tests
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+
+	"halognn/src/dataset"
+	"halognn/src/nn"
+)
+
+// Every setting of model, optimiser and schedule trains: the loss falls and the model beats the majority class.
+func TestModelsAndOptimisersLearn(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		sets []string
+	}{
+		{"sage", nil},
+		{"mlp", []string{"model.kind=mlp"}},
+		{"one layer", []string{"model.layers=1", "sample.fanouts=5"}},
+		{"three layers", []string{"model.layers=3", "sample.fanouts=5,3,2"}},
+		{"all neighbours", []string{"sample.fanouts=-1,-1"}},
+		{"layer norm", []string{"model.norm=layer"}},
+		{"mlp with layer norm", []string{"model.kind=mlp", "model.norm=layer"}},
+		{"sgd", []string{"train.optimizer=sgd", "train.lr=0.1"}},
+		{"sgd without momentum", []string{"train.optimizer=sgd", "train.lr=0.3", "train.momentum=0"}},
+		{"adamw", []string{"train.optimizer=adamw", "train.weight_decay=0.01"}},
+		{"weight decay", []string{"train.weight_decay=0.001"}},
+		{"sum by the library", []string{"train.allreduce=mpi"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			o := trained(t, smallParts.dir(t), 2, append(c.sets, "train.epochs=3")...)
+			if !(o.epochs[2].Loss < 0.9*o.epochs[0].Loss) {
+				t.Errorf("the loss went from %g to %g", o.epochs[0].Loss, o.epochs[2].Loss)
+			}
+			if o.MetricName != "accuracy" || !(o.TestMetric > *o.MajorityAccuracy+0.05) || o.TestMetric != o.TestAccuracy {
+				t.Errorf("%s is %g (accuracy %g), the majority class %g", o.MetricName, o.TestMetric, o.TestAccuracy, *o.MajorityAccuracy)
+			}
+		})
+	}
+}
+
+// Optimisers differ from each other, so none of them is another one in disguise.
+func TestOptimisersDiffer(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for _, sets := range [][]string{
+		{"train.optimizer=adam"}, {"train.optimizer=adam", "train.weight_decay=0.01"}, {"train.optimizer=adamw", "train.weight_decay=0.01"},
+		{"train.optimizer=sgd"}, {"train.optimizer=sgd", "train.momentum=0.5"}, {"train.optimizer=sgd", "train.weight_decay=0.01"},
+		{"model.norm=layer"}, {"train.schedule=cosine"},
+	} {
+		name := filepath.Join(sets...)
+		digest := trained(t, smallParts.dir(t), 1, sets...).WeightsDigest
+		if other, taken := seen[digest]; taken {
+			t.Errorf("%s ends with the weights of %s", name, other)
+		}
+		seen[digest] = name
+	}
+}
+
+// The baseline without the graph reads the rows of its seeds and no others: nothing moves.
+func TestMLPMovesNoRows(t *testing.T) {
+	t.Parallel()
+	o := trained(t, smallParts.dir(t), 4, "model.kind=mlp", "run.ranks_per_node=1")
+	if o.Remote != 0 || o.Peer != 0 || o.RemoteBytes != 0 || o.Local != 1800 {
+		t.Errorf("an epoch of 1800 seeds took %+v", o.Rows)
+	}
+}
+
+func TestLearningRates(t *testing.T) {
+	t.Parallel()
+	const base = 0.02
+	for _, c := range []struct {
+		name string
+		sets []string
+		want func(step, steps, perEpoch int) float64
+	}{
+		{"constant", nil, func(int, int, int) float64 { return base }},
+		{"warm-up", []string{"train.warmup_steps=4"}, func(s, _, _ int) float64 { return base * min(1, float64(s+1)/4) }},
+		{"step", []string{"train.schedule=step", "train.step_epochs=1", "train.step_factor=0.5"}, func(s, _, perEpoch int) float64 {
+			return base * math.Pow(0.5, float64(s/perEpoch))
+		}},
+		{"cosine", []string{"train.schedule=cosine"}, func(s, steps, _ int) float64 {
+			return base * (1 + math.Cos(math.Pi*float64(s)/float64(steps))) / 2
+		}},
+		{"warm-up, then cosine", []string{"train.schedule=cosine", "train.warmup_steps=3"}, func(s, steps, _ int) float64 {
+			if s < 3 {
+				return base * float64(s+1) / 3
+			}
+			return base * (1 + math.Cos(math.Pi*float64(s-3)/float64(steps-3))) / 2
+		}},
+	} {
+		o := trained(t, smallParts.dir(t), 1, append(c.sets, "train.epochs=3", "sample.batch=600", "train.lr=0.02")...)
+		if len(o.steps) != 9 {
+			t.Fatalf("%s: %d steps, want 9", c.name, len(o.steps))
+		}
+		for i, s := range o.steps {
+			if want := c.want(i, 9, 3); math.Abs(s.LR-want) > 1e-12 {
+				t.Errorf("%s: step %d has learning rate %g, want %g", c.name, i, s.LR, want)
+			}
+		}
+	}
+}
+
+// Validation takes place when it is due, the best of them chooses the model, and patience ends the run.
+func TestEvaluationsAndPatience(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		sets []string
+		want []int // epochs with a validation; nil: whatever comes
+	}{
+		{"every epoch", []string{"train.epochs=4"}, []int{1, 2, 3, 4}},
+		{"every other epoch", []string{"train.epochs=5", "train.eval_every=2"}, []int{2, 4, 5}},
+		{"the last epoch", []string{"train.epochs=3", "train.eval_every=0"}, []int{3}},
+		{"patience", []string{"train.epochs=200", "train.patience=2", "train.lr=0.1"}, nil},
+		{"patience, full", []string{"train.epochs=200", "train.patience=3", "train.lr=0.1", "train.eval_mode=full"}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			o := trained(t, smallParts.dir(t), 2, c.sets...)
+			var at []int
+			best, bestMetric, since := 0, -1.0, 0
+			for _, e := range o.evals {
+				at = append(at, e.Epoch)
+				since++
+				if e.ValidMetric > bestMetric {
+					best, bestMetric, since = e.Epoch, e.ValidMetric, 0
+				}
+				if full := e.Mode == "full"; full != (e.TestAccuracy != nil) || full && e.Epoch == best && since == 0 && o.BestEpoch == best && *e.TestAccuracy != o.TestAccuracy {
+					t.Errorf("epoch %d, %s: test accuracy %v, in the summary %g", e.Epoch, e.Mode, e.TestAccuracy, o.TestAccuracy)
+				}
+			}
+			if c.want != nil && !slices.Equal(at, c.want) {
+				t.Errorf("validations after epochs %v, want %v", at, c.want)
+			}
+			if o.BestEpoch != best || o.ValidMetric != bestMetric {
+				t.Errorf("the best is epoch %d with %g, want epoch %d with %g", o.BestEpoch, o.ValidMetric, best, bestMetric)
+			}
+			if c.want == nil {
+				patience := 2
+				if c.name != "patience" {
+					patience = 3
+				}
+				if since != patience || o.Epochs != best+patience || o.Epochs == 200 {
+					t.Errorf("%d epochs, %d validations after the best one; want to stop after %d", o.Epochs, since, patience)
+				}
+			}
+			_, metadata, err := nn.ReadSafetensors(filepath.Join(o.dir, "model.safetensors"))
+			if err != nil || metadata["epoch"] != fmt.Sprint(best) {
+				t.Errorf("model.safetensors is of epoch %s (%v), want %d", metadata["epoch"], err, best)
+			}
+		})
+	}
+}
+
+// model.safetensors holds what docs/formats.md says: the names that PyTorch Geometric gives, the last layer first.
+func TestModelFileHasPyGNames(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		sets []string
+		want map[string][]int
+	}{
+		{[]string{"model.norm=layer"}, map[string][]int{
+			"convs.0.lin_l.weight": {16, 16}, "convs.0.lin_l.bias": {16}, "convs.0.lin_r.weight": {16, 16},
+			"convs.1.lin_l.weight": {5, 16}, "convs.1.lin_l.bias": {5}, "convs.1.lin_r.weight": {5, 16},
+			"norms.0.weight": {16}, "norms.0.bias": {16},
+		}},
+		{[]string{"model.kind=mlp", "model.hidden=8"}, map[string][]int{
+			"lins.0.weight": {8, 16}, "lins.0.bias": {8}, "lins.1.weight": {5, 8}, "lins.1.bias": {5},
+		}},
+	} {
+		o := trained(t, smallParts.dir(t), 1, c.sets...)
+		tensors, _, err := nn.ReadSafetensors(filepath.Join(o.dir, "model.safetensors"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string][]int{}
+		for _, x := range tensors {
+			got[x.Name] = x.Shape
+		}
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%v: the model has %v, want %v", c.sets, got, c.want)
+		}
+	}
+}
+
+// float16 rows travel as they lie, at half the bytes, and are as good to learn from.
+func TestFloat16Features(t *testing.T) {
+	t.Parallel()
+	sets := []string{"run.ranks_per_node=1", "train.epochs=3"}
+	var runs [2]*outcome
+	for i, dtype := range []string{"float32", "float16"} {
+		data := filepath.Join(t.TempDir(), "data")
+		halognn(t).must(t, "generate", "--vertices", "1000", "--features", "12", "--classes", "4", "--feature-type", dtype, "--out", data)
+		runs[i] = trained(t, partitioned(t, data, 2, "ldg", "--allow-imbalance"), 2, sets...)
+		for _, e := range runs[i].epochs {
+			if want := e.Remote * 12 * int64(4/(i+1)); e.RemoteBytes != want || want == 0 {
+				t.Errorf("%s: %d rows took %d bytes, want %d", dtype, e.Remote, e.RemoteBytes, want)
+			}
+		}
+	}
+	single, half := runs[0], runs[1]
+	if single.BlocksDigest != half.BlocksDigest {
+		t.Errorf("the feature type changed the minibatches")
+	}
+	for i := range single.steps { // values are rounded to 11 bits
+		if s, h := single.steps[i].Loss, half.steps[i].Loss; math.Abs(s-h) > 0.01*s {
+			t.Errorf("step %d: loss %g with float16 rows, %g with float32", i, h, s)
+		}
+	}
+}
+
+func TestMultilabel(t *testing.T) {
+	t.Parallel()
+	data := handmade{task: dataset.Multilabel}.write(t, filepath.Join(t.TempDir(), "data"))
+	parts := partitioned(t, data, 4, "contiguous", "--allow-imbalance")
+	sets := []string{"train.epochs=30", "sample.batch=20", "train.eval_every=5", "train.lr=0.03", "model.dropout=0.1"}
+	o := trained(t, parts, 4, sets...)
+	if o.MetricName != "micro_f1" || o.MajorityAccuracy != nil || o.TestMetric != o.TestAccuracy {
+		t.Errorf("metric %s, majority %v, test metric %g, test accuracy %g", o.MetricName, o.MajorityAccuracy, o.TestMetric, o.TestAccuracy)
+	}
+	if !(o.TestMetric > 0.8) { // more than whoever knows the community of every vertex, but not which are odd
+
+		t.Errorf("micro-F1 is %g", o.TestMetric)
+	}
+	sameNumbers(t, trained(t, parts, 4, append(sets, "pipeline.depth=4", "pipeline.workers=3")...), o)
+}
+
+func TestTwoClassesAreRanked(t *testing.T) {
+	t.Parallel()
+	data := handmade{classes: 2}.write(t, filepath.Join(t.TempDir(), "data"))
+	o := trained(t, partitioned(t, data, 4, "contiguous", "--allow-imbalance"), 4, "train.epochs=5", "sample.batch=20")
+	if o.MetricName != "roc_auc" || o.TestMetric == o.TestAccuracy || !(o.TestMetric > 0.8) || !(o.TestAccuracy > 0.6) {
+		t.Errorf("%s: valid %g, test %g; accuracy %g, %g", o.MetricName, o.ValidMetric, o.TestMetric, o.ValidAccuracy, o.TestAccuracy)
+	}
+}
+
+// Without validation or test vertices there is nothing to judge by, which is no reason not to train.
+func TestNothingToEvaluate(t *testing.T) {
+	t.Parallel()
+	data := handmade{split: func(v int) [3]bool { return [3]bool{v%2 == 0, false, false} }}.write(t, filepath.Join(t.TempDir(), "data"))
+	parts := partitioned(t, data, 4, "contiguous", "--allow-imbalance")
+	for _, mode := range []string{"sampled", "full"} {
+		if o := trained(t, parts, 2, "train.eval_mode="+mode); o.TestMetric != 0 || o.ValidMetric != 0 || o.Epochs != 2 {
+			t.Errorf("%s: %d epochs, valid %g, test %g", mode, o.Epochs, o.ValidMetric, o.TestMetric)
+		}
+	}
+}
