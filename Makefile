@@ -36,7 +36,7 @@ build/libhalognn_cpu.a: $(KERNELS)
 
 .PHONY: bench
 bench: build ## the benchmarks of docs/performance.md, each beside the machine's own limit
-	@$(QUIET); tests/bench.sh
+	@$(QUIET); profiling/bench.sh
 
 .PHONY: deps
 deps: ## install what building and running need and is not there (apt-get; elsewhere it says what to install)

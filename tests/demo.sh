@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # demo.sh DIR: what `make run` shows: a graph generated, partitioned 4 ways, and a model trained on 4 ranks.
-# Needs bin/halognn and the environment of env.sh.
+# Needs bin/halognn.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+HALOGNN_QUIET=1 source ./env.sh
 dir=${1:?usage: demo.sh DIR}
 step() { printf '\n$ %s\n' "$*"; "$@"; }
 progress=lines; [ -t 1 ] && progress=bar

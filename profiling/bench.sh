@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# bench.sh [COUNT]: the benchmarks of docs/performance.md. Every figure comes with the machine's own limit, measured in the same run;
+# compare ratios, not times. Raw results go to build/bench.txt, for `benchstat old.txt new.txt`.
+# BENCH_VERTICES=240000 makes the sampler's graph smaller than the 2.4 million vertices and 120 million edges of the goal.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+HALOGNN_QUIET=1 source ./env.sh
+count=${1:-6}
+mkdir -p build
+{
+  go test -run '^$' -bench 'Sample/(sampler=(fused|coo)/map=dense/workers=1|.*reads)' -benchtime 20x -count "$count" ./src/sample \
+    -bench.vertices "${BENCH_VERTICES:-2400000}"
+  go test -run '^$' -bench . -benchtime 0.3s -count "$count" ./src/compute/cpu
+  go test -run '^$' -bench . -benchtime 20x -count "$count" ./src/exchange
+} | tee build/bench.txt
+go tool benchstat build/bench.txt
