@@ -1,0 +1,99 @@
+package cpu
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// PinThread locks the calling goroutine to its OS thread for good and binds that thread to the CPUs: one of them, or a set
+// among which the system may choose.
+func PinThread(cpus ...int) error {
+	if len(cpus) == 0 {
+		return fmt.Errorf("compute/cpu: no CPU to pin a thread to")
+	}
+	runtime.LockOSThread()
+	return pin(cpus)
+}
+
+// PlanCores divides the CPUs a rank may use between the threads that compute and the goroutines that prepare minibatches.
+//
+//	enough CPUs        compute [c0 c1 c2]  prepare [c3 c4]           disjoint
+//	fewer              compute [c0 c1]     prepare [c3 c1 c0]        shared: prepare lists the less disturbing ones first
+//	threads > CPUs     compute nil         prepare all               shared: pinning would stack threads on one CPU
+//
+// compute holds one CPU a thread, as Options.CPUs wants them: in one NUMA node as far as it reaches, and on cores of their own
+// before a core's second hyperthread is used. No CPUs allowed means that nothing is pinned: both lists are nil.
+func PlanCores(allowed []int, computeThreads, workers int) (compute, prepare []int, shared bool) {
+	return planCores(readCores("/sys/devices/system/cpu", allowed), computeThreads, workers)
+}
+
+// core is where a CPU lies. Hyperthreads of one core have the same first sibling.
+type core struct{ cpu, node, sibling int }
+
+func planCores(cores []core, computeThreads, workers int) (compute, prepare []int, shared bool) {
+	all := byPreference(cores)
+	if computeThreads > len(all) || computeThreads < 1 {
+		return nil, all, true
+	}
+	compute, prepare = all[:computeThreads:computeThreads], slices.Clone(all[computeThreads:])
+	shared = workers > len(prepare)
+	if shared {
+		for _, c := range slices.Backward(compute) {
+			prepare = append(prepare, c)
+		}
+	}
+	return compute, prepare, shared
+}
+
+// byPreference orders CPUs for computing: the NUMA node with most of them first; within a node one thread of every core before
+// any second one.
+func byPreference(cores []core) []int {
+	inNode := make(map[int]int)
+	for _, c := range cores {
+		inNode[c.node]++
+	}
+	cores = slices.Clone(cores)
+	slices.SortFunc(cores, func(a, b core) int { return a.cpu - b.cpu })
+	threads := make(map[[2]int]int) // threads of a core that come earlier
+	rank := make(map[int]int)
+	for _, c := range cores {
+		key := [2]int{c.node, c.sibling}
+		rank[c.cpu] = threads[key]
+		threads[key]++
+	}
+	slices.SortStableFunc(cores, func(a, b core) int {
+		return cmp.Or(inNode[b.node]-inNode[a.node], a.node-b.node, rank[a.cpu]-rank[b.cpu], a.cpu-b.cpu)
+	})
+	var order []int
+	for _, c := range cores {
+		order = append(order, c.cpu)
+	}
+	return order
+}
+
+// readCores reads where the CPUs lie from sysfs. What it does not say (containers hide it, other systems lack it) is taken as
+// one node of single-threaded cores.
+func readCores(sysfs string, cpus []int) []core {
+	var cores []core
+	for _, c := range cpus {
+		dir := filepath.Join(sysfs, "cpu"+strconv.Itoa(c))
+		at := core{cpu: c, sibling: c}
+		if nodes, _ := filepath.Glob(filepath.Join(dir, "node[0-9]*")); len(nodes) > 0 {
+			at.node, _ = strconv.Atoi(strings.TrimPrefix(filepath.Base(nodes[0]), "node"))
+		}
+		if list, err := os.ReadFile(filepath.Join(dir, "topology", "thread_siblings_list")); err == nil {
+			first := strings.FieldsFunc(string(list), func(r rune) bool { return r < '0' || r > '9' })
+			if len(first) > 0 {
+				at.sibling, _ = strconv.Atoi(first[0])
+			}
+		}
+		cores = append(cores, at)
+	}
+	return cores
+}
