@@ -168,7 +168,7 @@ func noAllocations(c comm.Comm) error {
 	recv := make([]byte, total(recvRows)*p.rowBytes)
 	own, all := make([]byte, 4), make([]byte, 4*c.Size())
 	ones := slices.Repeat([]int{1}, c.Size())
-	buckets := [][]float32{make([]float32, 500), make([]float32, 300)}
+	buckets := [][]float32{make([]float32, 80), make([]float32, 50)}
 	var failed error
 	note := func(err error) {
 		if err != nil && failed == nil {

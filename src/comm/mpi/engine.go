@@ -149,18 +149,13 @@ func (e *engine) complete(op *operation, err error) {
 }
 
 // drain waits until f has returned on every rank, and completes what it has left behind: communicators being freed. It
-// returns an error if requests have not been waited for, or if some rank has not freed what this one has.
+// returns an error if requests have not been waited for, or if some rank has not freed what this one has. Ranks meet
+// again afterwards, because launchers do not survive it well if one finalises while another aborts.
 func (e *engine) drain(world *communicator) error {
 	if n := e.unwaited.Load(); n > 0 {
 		return fmt.Errorf("%d requests have not been waited for", n)
 	}
-	all := e.hand(world.operation(barrier))
-	for !all.completed {
-		if err := e.turn(); err != nil {
-			return err
-		}
-	}
-	if err := all.Wait(); err != nil {
+	if err := e.meet(world); err != nil {
 		return err
 	}
 	e.stopping.Store(false)
@@ -174,5 +169,16 @@ func (e *engine) drain(world *communicator) error {
 			return err
 		}
 	}
-	return nil
+	return e.meet(world)
+}
+
+// meet is a barrier of the engines.
+func (e *engine) meet(world *communicator) error {
+	all := e.hand(world.operation(barrier))
+	for !all.completed {
+		if err := e.turn(); err != nil {
+			return err
+		}
+	}
+	return all.Wait()
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,7 +59,7 @@ var endings = map[string]func(comm.Comm) error{
 		}
 		return err
 	},
-	"communicator used up": func(c comm.Comm) error { // more than any MPI has at a time
+	"communicators used up": func(c comm.Comm) error { // more than an MPI has at a time
 		for range 5000 {
 			made, err := c.Dup()
 			if err != nil {
@@ -131,26 +132,28 @@ func TestEndings(t *testing.T) {
 	}
 	for _, test := range []struct {
 		ending string
-		codes  []int // that mpirun may exit with
+		codes  []int // one of which mpirun exits with
 		want   string
 	}{
 		{"error", []int{abortCode}, "disk full"},
 		{"panic", []int{abortCode}, "panic: index out of range"},
-		{"panic elsewhere", []int{2}, "panic: index out of range"},
+		{"panic elsewhere", []int{2, 9}, "panic: index out of range"}, // Go's code; the signal that the others were killed with
 		{"abort elsewhere", []int{abortCode}, ""},
 		{"abort while others set up", []int{abortCode}, "disk full"},
 		{"request left", []int{abortCode}, "have not been waited for"},
 		{"communicator left", []int{abortCode}, "freed here, but not on every rank"},
-		{"communicator used up", []int{0}, ""},
+		{"communicators used up", []int{0}, ""},
 		{"run twice", []int{abortCode}, "called twice"},
 	} {
 		t.Run(test.ending, func(t *testing.T) {
 			begin := time.Now()
-			out, code := mpirun(t, 3, []string{endingVariable + "=" + test.ending})
-			for _, want := range test.codes {
-				if code != want {
-					t.Errorf("exit code %d after %v, want %d:\n%s", code, time.Since(begin), want, out)
-				}
+			ranks := 3
+			if test.ending == "communicators used up" { // alone, as thousands of collectives on shared cores take long
+				ranks = 1
+			}
+			out, code := mpirun(t, ranks, []string{endingVariable + "=" + test.ending})
+			if !slices.Contains(test.codes, code) {
+				t.Errorf("exit code %d after %v, want one of %v:\n%s", code, time.Since(begin), test.codes, out)
 			}
 			if !strings.Contains(out, test.want) {
 				t.Errorf("%q is not in the output:\n%s", test.want, out)
