@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -41,7 +43,11 @@ func generateCommand() *cobra.Command {
 				o.Homophily = -1 // the zero value stands for the default
 			}
 			if err := dataset.Generate(dir, o); err != nil {
-				return dataError(err)
+				var system syscall.Errno
+				if errors.Is(err, dataset.ErrExists) || errors.As(err, &system) {
+					return dataError(err)
+				}
+				return usageError(err) // what is generated depends on the flags alone
 			}
 			d, err := dataset.Open(dir)
 			if err != nil {
@@ -84,6 +90,8 @@ func importCommand() *cobra.Command {
 				return err
 			}
 			switch {
+			case !slices.Contains(dataset.Formats(), o.Format):
+				return usageError(fmt.Errorf("--format %s is unknown; use one of %s", o.Format, strings.Join(dataset.Formats(), ", ")))
 			case undirected && directed:
 				return usageError(errors.New("--undirected and --directed exclude each other"))
 			case undirected:

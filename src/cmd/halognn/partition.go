@@ -26,6 +26,9 @@ func partitionCommand() *cobra.Command {
 			if err := required(c, "data", "parts", "out"); err != nil {
 				return err
 			}
+			if o.Parts < 1 {
+				return usageError(fmt.Errorf("--parts is %d; it must be at least 1", o.Parts))
+			}
 			if order != "degree" {
 				return usageError(fmt.Errorf("--order %s is not in this version; use degree", order))
 			}
