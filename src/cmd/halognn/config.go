@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -156,14 +157,17 @@ func (c *Config) check() error {
 	if !(c.Model.Dropout >= 0 && c.Model.Dropout < 1) {
 		bad("model.dropout is %g; it must be in [0, 1)", c.Model.Dropout)
 	}
-	if !(c.Train.LR > 0) {
-		bad("train.lr is %g; it must be positive", c.Train.LR)
+	if !(c.Train.LR > 0) || math.IsInf(c.Train.LR, 1) {
+		bad("train.lr is %g; it must be positive and finite", c.Train.LR)
+	}
+	if !(c.Train.StepFactor > 0 && c.Train.StepFactor <= 1) {
+		bad("train.step_factor is %g; it must be in (0, 1]", c.Train.StepFactor)
 	}
 	if !(c.Train.Momentum >= 0 && c.Train.Momentum < 1) {
 		bad("train.momentum is %g; it must be in [0, 1)", c.Train.Momentum)
 	}
-	if !(c.Train.WeightDecay >= 0) {
-		bad("train.weight_decay is %g; it must not be negative", c.Train.WeightDecay)
+	if !(c.Train.WeightDecay >= 0) || math.IsInf(c.Train.WeightDecay, 1) {
+		bad("train.weight_decay is %g; it must be 0 or more, and finite", c.Train.WeightDecay)
 	}
 	return errors.Join(faults...)
 }
