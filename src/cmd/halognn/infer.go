@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -43,7 +44,15 @@ func inferCommand() *cobra.Command {
 }
 
 func inferRank(c comm.Comm, k inProcess, run string, sets []string, full bool, path string) error {
-	j, err := openJob(c, k, filepath.Join(run, train.ConfigFile), sets)
+	config := filepath.Join(run, train.ConfigFile)
+	_, err := os.Stat(config)
+	if err != nil {
+		err = fmt.Errorf("%s holds no run: %w", run, err)
+	}
+	if err := train.Agree(c, err); err != nil {
+		return dataError(err)
+	}
+	j, err := openJob(c, k, config, sets)
 	if err != nil {
 		return err
 	}
