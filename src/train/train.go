@@ -92,6 +92,11 @@ func (r *run) run(ctx context.Context) error {
 
 // start opens the log and says what a user should know before the first step.
 func (r *run) start(ctx context.Context) error {
+	if r.Begin != nil {
+		if err := r.Begin(); err != nil {
+			return err
+		}
+	}
 	var err error
 	if r.Comm.Rank() == 0 {
 		r.log, err = trace.CreateLog(filepath.Join(r.Dir, MetricsFile))

@@ -43,15 +43,7 @@ func trainRank(c comm.Comm, k inProcess, path string, sets []string) error {
 		return err
 	}
 	defer j.close()
-	if c.Rank() == 0 {
-		text, fault := j.config.yaml()
-		if err = fault; err == nil {
-			err = train.CreateRunDir(j.config.Run.Dir, text)
-		}
-	}
-	if err := train.Agree(c, err); err != nil {
-		return usageError(err)
-	}
+	j.env.Begin = j.createRunDir
 	summary, err := train.Run(context.Background(), j.env, j.config.trainOptions())
 	if a := (*train.Agreed)(nil); errors.As(err, &a) {
 		return dataError(err) // what all ranks can agree on before or after the steps is about files
@@ -66,4 +58,16 @@ func trainRank(c comm.Comm, k inProcess, path string, sets []string) error {
 		fmt.Printf("\nwritten to %s\n", j.config.Run.Dir)
 	}
 	return nil
+}
+
+// createRunDir makes the run directory. Collective.
+func (j *job) createRunDir() error {
+	var err error
+	if j.comm.Rank() == 0 {
+		text, fault := j.config.yaml()
+		if err = fault; err == nil {
+			err = train.CreateRunDir(j.config.Run.Dir, text)
+		}
+	}
+	return usageError(train.Agree(j.comm, err))
 }
