@@ -1,0 +1,231 @@
+package tests
+
+import (
+	"path/filepath"
+	"testing"
+
+	"halognn/src/dataset"
+)
+
+// training returns the command line of a run on parts that would write to dir/out.
+func training(t *testing.T, parts, dir string, sets ...string) []string {
+	t.Helper()
+	return append(halognn(t).trainArgs(t, parts, filepath.Join(dir, "out"), sets...), "--ranks-in-process", "2")
+}
+
+// configured returns the command line of a run whose config file holds text behind the base config.
+func configured(t *testing.T, dir, text string) []string {
+	t.Helper()
+	path := filepath.Join(dir, "run.yaml")
+	write(t, path, []byte(baseConfig+text))
+	return []string{"train", "--config", path, "--set", "run.dir=" + filepath.Join(dir, "out"), "--ranks-in-process", "2"}
+}
+
+func TestBadConfigs(t *testing.T) {
+	set := func(sets ...string) func(*testing.T, string) []string {
+		return func(t *testing.T, dir string) []string { return training(t, smallParts.dir(t), dir, sets...) }
+	}
+	file := func(text string) func(*testing.T, string) []string {
+		return func(t *testing.T, dir string) []string { return configured(t, dir, text) }
+	}
+	for _, c := range []badInput{
+		{"no file", func(t *testing.T, dir string) []string {
+			return []string{"train", "--config", filepath.Join(dir, "none.yaml"), "--ranks-in-process", "2"}
+		}, usage, []string{"none.yaml", "no such file"}},
+		{"no --config", func(*testing.T, string) []string { return []string{"train", "--ranks-in-process", "2"} },
+			usage, []string{"--config is missing", "inputs/"}},
+		{"not YAML", file("data: [\n"), usage, []string{"run.yaml", "not valid YAML"}},
+		{"an unknown key", file("data:\n  part: p\n"), usage, []string{"run.yaml", "line 9", "data.part", "did you mean data.parts?"}},
+		{"an unknown section", file("trian: {lr: 1}\n"), usage, []string{"line 8", "trian", "config.md"}},
+		{"a wrong type", file("topology: {load: map}\ncache: {delta: often}\n"), usage, []string{"line 9", "cache.delta", "often", "whole number"}},
+		{"a value for a section", file("cache: none\n"), usage, []string{"line 8", "cache is a section"}},
+		{"a list for a number", file("cache: {delta: [1, 2]}\n"), usage, []string{"line 8", "cache.delta is a list"}},
+		{"no parts named", file(""), usage, []string{"data.parts is missing", "halognn partition"}},
+		{"an unknown key on the command line", set("train.learning_rate=0.1"), usage, []string{"--set train.learning_rate=0.1", "unknown key"}},
+		{"a wrong type on the command line", set("train.lr=fast"), usage, []string{"--set train.lr=fast", "must be a number"}},
+		{"a setting without a value", set("train.lr"), usage, []string{"--set train.lr", "key.path=value"}},
+		{"all faults at once", set("train.lr=-1", "model.layers=0", "sample.batch=0", "model.kind=tree"), usage,
+			[]string{"train.lr is -1", "model.layers is 0", "sample.batch is 0", `model.kind is "tree"`, "sage or mlp"}},
+		{"a fanout of 0", set("sample.fanouts=5,0"), usage, []string{"sample.fanouts[1] is 0", "at least 1"}},
+		{"fanouts that are no numbers", set("sample.fanouts=5,many"), usage, []string{"sample.fanouts", "5,many", "15,10,5"}},
+		{"more fanouts than layers", set("sample.fanouts=5,5,5"), usage, []string{"sample.fanouts has 3", "model.layers is 2", "one fanout per layer"}},
+		{"fewer fanouts than layers", set("model.layers=4"), usage, []string{"sample.fanouts has 2", "model.layers is 4"}},
+		{"a dropout of 1", set("model.dropout=1"), usage, []string{"model.dropout is 1", "[0, 1)"}},
+		{"a learning rate of NaN", set("train.lr=nan"), usage, []string{"train.lr"}},
+		{"an infinite learning rate", set("train.lr=inf"), usage, []string{"train.lr"}},
+		{"a step factor above 1", set("train.schedule=step", "train.step_factor=2"), usage, []string{"step", "2"}},
+		{"a feature of a later version", set("cache.policy=vip"), usage, []string{"cache.policy", "vip", "not in this version"}},
+		{"an unknown SIMD level", set("compute.simd=neon"), usage, []string{"compute.simd", "neon", "avx2"}},
+		{"a flag of a later version", func(t *testing.T, dir string) []string {
+			return append(training(t, smallParts.dir(t), dir), "--resume", dir)
+		}, usage, []string{"--resume", "halognn train --help"}},
+		{"a negative number of ranks", func(t *testing.T, dir string) []string {
+			return append(training(t, smallParts.dir(t), dir), "--ranks-in-process", "-2")
+		}, usage, []string{"--ranks-in-process is -2"}},
+		{"a surplus argument", func(t *testing.T, dir string) []string { return append(training(t, smallParts.dir(t), dir), "more") },
+			failed, []string{"more"}},
+		{"an unknown command", func(*testing.T, string) []string { return []string{"trian"} }, failed, []string{"trian", "train"}},
+	} {
+		t.Run(c.name, c.run)
+	}
+}
+
+func TestBadParts(t *testing.T) {
+	// broken copies the small parts, breaks them, and trains on them.
+	broken := func(breaking func(t *testing.T, parts string), sets ...string) func(*testing.T, string) []string {
+		return func(t *testing.T, dir string) []string {
+			parts := copyOf(t, smallParts.dir(t), dir, "parts")
+			breaking(t, parts)
+			return training(t, parts, dir, sets...)
+		}
+	}
+	for _, c := range []badInput{
+		{"none", func(t *testing.T, dir string) []string { return training(t, filepath.Join(dir, "none"), dir) },
+			badData, []string{"none", "halognn partition"}},
+		{"a dataset", func(t *testing.T, dir string) []string { return training(t, smallData.dir(t), dir) },
+			badData, []string{"small/meta.json", "parts"}},
+		{"a file is missing", broken(func(t *testing.T, parts string) { remove(t, filepath.Join(parts, "indices.npy")) }),
+			badData, []string{"indices.npy", "no such file", "partition again"}},
+		{"a part is missing", broken(func(t *testing.T, parts string) { remove(t, filepath.Join(parts, "part-0005")) }),
+			badData, []string{"part-0005/features.npy", "no such file"}},
+		{"a part is truncated", broken(func(t *testing.T, parts string) { truncate(t, filepath.Join(parts, "part-0003", "features.npy"), 5000) }),
+			badData, []string{"part-0003/features.npy", "5000", "restore the file"}},
+		{"a part is altered", broken(func(t *testing.T, parts string) { patch(t, filepath.Join(parts, "part-0007", "features.npy"), 9) }),
+			badData, []string{"rank 1", "part-0007/features.npy", "altered", "restore the file"}},
+		{"the topology is altered", broken(func(t *testing.T, parts string) {
+			patch(t, filepath.Join(parts, "indices.npy"), 0xff, 0xff, 0xff, 0x7f)
+		}),
+			badData, []string{"rank 0", "indices.npy", "altered"}},
+		{"the topology is altered, and copied", broken(func(t *testing.T, parts string) {
+			patch(t, filepath.Join(parts, "indices.npy"), 0xff, 0xff, 0xff, 0x7f)
+		}, "topology.load=copy"), badData, []string{"indices.npy", "altered"}},
+		{"parts swapped", broken(func(t *testing.T, parts string) {
+			write(t, filepath.Join(parts, "part-0000", "features.npy"), read(t, filepath.Join(parts, "part-0003", "features.npy")))
+		}), badData, []string{"part-0000/features.npy"}},
+		{"a file is another's", broken(func(t *testing.T, parts string) {
+			write(t, filepath.Join(parts, "labels.npy"), read(t, filepath.Join(parts, "original_id.npy"))) // of the same size and type
+		}), badData, []string{"labels.npy", "altered"}},
+		{"meta.json is of a later version", broken(func(t *testing.T, parts string) {
+			replace(t, filepath.Join(parts, "meta.json"), `"format": 1`, `"format": 7`)
+		}), badData, []string{"meta.json", "7"}},
+		{"meta.json is cut off", broken(func(t *testing.T, parts string) { truncate(t, filepath.Join(parts, "meta.json"), 200) }),
+			badData, []string{"meta.json"}},
+		{"not a multiple of the ranks", func(t *testing.T, dir string) []string {
+			return append(training(t, smallParts.dir(t), dir), "--ranks-in-process", "3")
+		}, badData, []string{"8 parts", "3 ranks", "run on 1, 2, 4, 8 ranks"}},
+		{"more ranks than parts", func(t *testing.T, dir string) []string {
+			return append(training(t, smallParts.dir(t), dir), "--ranks-in-process", "16")
+		}, badData, []string{"8 parts", "16 ranks"}},
+		{"no training seed", func(t *testing.T, dir string) []string {
+			data := handmade{split: func(v int) [3]bool { return [3]bool{false, v%2 == 0, v%2 == 1} }}.write(t, filepath.Join(dir, "data"))
+			return training(t, partitioned(t, data, 2, "random"), dir)
+		}, badData, []string{"parts", "training seed", "split"}},
+		{"no labels", func(t *testing.T, dir string) []string {
+			write(t, filepath.Join(dir, "edges.txt"), []byte("1 2\n2 3\n3 4\n4 1\n"))
+			data := filepath.Join(dir, "data")
+			halognn(t).must(t, "import", "--format", "edgelist", "--in", filepath.Join(dir, "edges.txt"), "--out", data)
+			return training(t, partitioned(t, data, 2, "random"), dir)
+		}, badData, []string{"parts", "no labels"}},
+		{"NaN features, and nobody checked", broken(func(t *testing.T, parts string) {
+			for _, part := range []string{"part-0000", "part-0001", "part-0002", "part-0003"} {
+				path := filepath.Join(parts, part, "features.npy")
+				data := read(t, path)
+				for i := 128; i+4 <= len(data); i += 4 {
+					copy(data[i:], []byte{0, 0, 0xc0, 0x7f})
+				}
+				write(t, path, data)
+			}
+		}, "data.verify=sizes"), diverged, []string{"epoch 1", "step 0", "NaN", "features"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.code == diverged { // by then there is a run, and what it logged stays
+				c.runDiverged(t)
+				return
+			}
+			c.run(t)
+		})
+	}
+}
+
+// runDiverged is run for what shows only while training.
+func (b badInput) runDiverged(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := halognn(t).run(t, b.args(t, dir)...)
+	for _, name := range []string{"summary.json", "model.safetensors"} {
+		if found, err := filepath.Glob(filepath.Join(dir, "out", name)); err != nil || len(found) > 0 {
+			t.Errorf("a run that failed left %v (%v)", found, err)
+		}
+	}
+	remove(t, filepath.Join(dir, "out"))
+	b.check(t, dir, r)
+}
+
+func TestDivergence(t *testing.T) {
+	badInput{"a learning rate far too high", func(t *testing.T, dir string) []string {
+		return training(t, smallParts.dir(t), dir, "train.optimizer=sgd", "train.lr=1e30", "train.epochs=5")
+	}, diverged, []string{"epoch", "step", "diverged", "train.lr"}}.runDiverged(t)
+}
+
+func TestBadRunDirs(t *testing.T) {
+	done := trained(t, smallParts.dir(t), 2)
+	was := string(read(t, filepath.Join(done.dir, "config.yaml")))
+	inferring := func(t *testing.T, run, dir string, flags ...string) []string {
+		return append([]string{"infer", "--run", run, "--out", filepath.Join(dir, "out.npy"), "--ranks-in-process", "2"}, flags...)
+	}
+	t.Run("group", func(t *testing.T) {
+		for _, c := range []badInput{
+			{"it holds a run", func(t *testing.T, dir string) []string {
+				return training(t, smallParts.dir(t), dir, "run.dir="+done.dir, "train.lr=0.5")
+			}, usage, []string{done.dir, "already holds a run", "choose another run.dir"}},
+			{"it cannot be written", func(t *testing.T, dir string) []string {
+				write(t, filepath.Join(dir, "file"), nil)
+				return training(t, smallParts.dir(t), dir, "run.dir="+filepath.Join(dir, "file", "run"))
+			}, usage, []string{"run directory", "file", "not a directory"}},
+			{"infer: there is none", func(t *testing.T, dir string) []string { return inferring(t, filepath.Join(dir, "none"), dir) },
+				badData, []string{"none holds no run", "no such file"}},
+			{"infer: the run has not finished", func(t *testing.T, dir string) []string {
+				run := copyOf(t, done.dir, dir, "run")
+				remove(t, filepath.Join(run, "model.safetensors"))
+				return inferring(t, run, dir)
+			}, badData, []string{"model.safetensors", "no such file"}},
+			{"infer: the model is truncated", func(t *testing.T, dir string) []string {
+				run := copyOf(t, done.dir, dir, "run")
+				truncate(t, filepath.Join(run, "model.safetensors"), 1000)
+				return inferring(t, run, dir)
+			}, badData, []string{"model.safetensors"}},
+			{"infer: the model is of another width", func(t *testing.T, dir string) []string {
+				return inferring(t, done.dir, dir, "--set", "model.hidden=8")
+			}, badData, []string{"convs.", "16", "8"}},
+			{"infer: the parts are of another graph", func(t *testing.T, dir string) []string {
+				data := handmade{task: dataset.Multilabel, classes: 3}.write(t, filepath.Join(dir, "data"))
+				return inferring(t, done.dir, dir, "--set", "data.parts="+partitioned(t, data, 2, "random", "--allow-imbalance"))
+			}, badData, []string{"convs."}},
+			{"infer: an unknown mode", func(t *testing.T, dir string) []string { return inferring(t, done.dir, dir, "--mode", "half") },
+				usage, []string{"half", "sampled"}},
+			{"infer: predictions cannot be written", func(t *testing.T, dir string) []string {
+				return inferring(t, done.dir, dir, "--out", filepath.Join(dir, "none", "out.npy"))
+			}, badData, []string{"predictions", "none"}},
+			{"check: the run has not finished", func(t *testing.T, dir string) []string {
+				run := copyOf(t, done.dir, dir, "run")
+				remove(t, filepath.Join(run, "summary.json"))
+				return []string{"check", run}
+			}, badData, []string{"summary.json", "not finished"}},
+		} {
+			t.Run(c.name, c.run)
+		}
+	})
+	if now := string(read(t, filepath.Join(done.dir, "config.yaml"))); now != was {
+		t.Errorf("a refused run changed the config of the run before:\n%s", now)
+	}
+}
+
+// Without cgo there is no cpu device, and the message says which one there is.
+func TestDeviceThatWasNotBuilt(t *testing.T) {
+	if halognn(t).cgo {
+		t.Skip("the program is built with cgo and has every device")
+	}
+	badInput{"cpu", func(t *testing.T, dir string) []string {
+		return training(t, smallParts.dir(t), dir, "compute.device=cpu")
+	}, usage, []string{"ref"}}.run(t)
+}
