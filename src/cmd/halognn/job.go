@@ -3,9 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"strconv"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"halognn/src/comm"
 	"halognn/src/comm/mpi"
@@ -34,6 +37,9 @@ func (k inProcess) run(f func(c comm.Comm) error) error {
 			if k == 0 || c.Rank() == 0 {
 				agreed = err
 			}
+			if a.Rank == 0 {
+				say(err) // while no rank can have ended: on the first exit code a launcher kills the others
+			}
 			return nil // in order: MPI is finalised
 		}
 		if err != nil {
@@ -44,7 +50,30 @@ func (k inProcess) run(f func(c comm.Comm) error) error {
 	if k > 0 {
 		return errors.Join(comm.RunWorld(int(k), rank), agreed)
 	}
+	inMPI = true
 	return errors.Join(mpi.Run(rank), agreed)
+}
+
+// inMPI says that this process has become a rank of MPI, and others may wait for it.
+var inMPI bool
+
+// onAllRanks takes a fault of the command line of train or infer to the other ranks, so that it is told once. They join in, because
+// both begin by agreeing that nothing is wrong.
+func onAllRanks(command *cobra.Command, err error) error {
+	if inMPI || !mpi.Available || !launched() || command.Name() != "train" && command.Name() != "infer" {
+		return err
+	}
+	return inProcess(0).run(func(c comm.Comm) error { return usageError(train.Agree(c, err)) })
+}
+
+// launched reports whether a launcher started this process as one of several ranks.
+func launched() bool {
+	for _, name := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"} {
+		if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 1 {
+			return true
+		}
+	}
+	return false
 }
 
 func (k inProcess) transport() string {

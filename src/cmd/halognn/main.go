@@ -63,12 +63,15 @@ func main() {
 		return usageError(fmt.Errorf("%w; see `%s --help`", err, c.CommandPath()))
 	})
 	root.AddCommand(generateCommand(), importCommand(), partitionCommand(), trainCommand(), inferCommand(), checkCommand())
-	if err := root.Execute(); err != nil {
-		fail(err)
+	if c, err := root.ExecuteC(); err != nil {
+		fail(onAllRanks(c, err))
 	}
 }
 
-// fail prints the error and ends the program. What all ranks agreed on is printed by rank 0 alone, and every rank ends
+// say prints the error.
+func say(err error) { fmt.Fprintf(os.Stderr, "halognn: %v\n", err) }
+
+// fail prints the error and ends the program. What all ranks agreed on has been printed by rank 0, and every rank ends
 // by itself; any other error ends the whole job, because other ranks may be waiting for this one.
 func fail(err error) {
 	code := exitFailed
@@ -79,13 +82,12 @@ func fail(err error) {
 	if errors.Is(err, train.ErrDiverged) {
 		code = exitDiverged
 	}
-	var agreed *train.Agreed
-	if errors.As(err, &agreed) {
-		if agreed.Rank == 0 {
-			fmt.Fprintf(os.Stderr, "halognn: %v\n", err)
-		}
+	if agreed := (*train.Agreed)(nil); errors.As(err, &agreed) {
 		os.Exit(code)
 	}
-	fmt.Fprintf(os.Stderr, "halognn: %v\n", err)
+	say(err)
+	if !inMPI {
+		os.Exit(code)
+	}
 	mpi.Abort(code)
 }
