@@ -41,14 +41,19 @@ static pthread_mutex_t bell_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t bell = PTHREAD_COND_INITIALIZER;
 static int rung;
 
+static int thread_level;
+
+int hgnn_thread_level(void) { // the standard orders the levels, but does not number them
+    return (thread_level >= MPI_THREAD_FUNNELED) + (thread_level >= MPI_THREAD_SERIALIZED) + (thread_level >= MPI_THREAD_MULTIPLE);
+}
+
 // MPI libraries install handlers for SIGSEGV, SIGBUS and others that print a trace and exit, in place of Go's, which
 // turn a nil pointer or a file that shrank under its mapping into an error. Go's are put back.
-int hgnn_init(int *provided, int *funneled) {
+int hgnn_init(void) {
     static const int go[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGURG, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
     struct sigaction kept[sizeof go / sizeof *go];
     for (size_t i = 0; i < sizeof go / sizeof *go; i++) sigaction(go[i], NULL, &kept[i]);
-    *funneled = MPI_THREAD_FUNNELED;
-    int rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, provided);
+    int rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &thread_level);
     for (size_t i = 0; i < sizeof go / sizeof *go; i++) sigaction(go[i], &kept[i], NULL);
     if (rc) return rc;
     pthread_condattr_t attr;
@@ -63,11 +68,10 @@ int hgnn_init(int *provided, int *funneled) {
     return MPI_SUCCESS;
 }
 
+// Communicators that f has kept are left to MPI_Finalize: to free them takes one order on all ranks.
 int hgnn_finalize(void) {
     for (int i = 0; i < num_types; i++) MPI_Type_free(&types[i].type);
-    for (int i = 1; i < num_comms; i++)
-        if (comms[i] != MPI_COMM_NULL) MPI_Comm_free(&comms[i]);
-    num_types = num_comms = 0;
+    num_types = 0;
     return MPI_Finalize();
 }
 

@@ -8,6 +8,7 @@ package mpi
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -38,6 +39,7 @@ type engine struct {
 
 	taken    []*operation // what queue was; swapped with it
 	underway int          // operations started and not completed
+	unfreed  error        // why communicators could not be freed
 }
 
 func newEngine() *engine { return &engine{} }
@@ -141,8 +143,11 @@ func (e *engine) turn() error {
 func (e *engine) complete(op *operation, err error) {
 	e.underway--
 	op.completed, op.err = true, err
-	if op.kind == free && err == nil { // nobody waits for it
-		e.give(op)
+	if op.kind == free { // nobody waits for it
+		e.unfreed = errors.Join(e.unfreed, err)
+		if err == nil {
+			e.give(op)
+		}
 		return
 	}
 	op.done <- struct{}{}
@@ -168,6 +173,9 @@ func (e *engine) drain(world *communicator) error {
 		if err := e.turn(); err != nil {
 			return err
 		}
+	}
+	if e.unfreed != nil {
+		return e.unfreed
 	}
 	return e.meet(world)
 }

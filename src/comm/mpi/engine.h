@@ -6,7 +6,8 @@
 
 #include <stdint.h>
 
-int hgnn_init(int *provided, int *funneled);             // thread level given; the one needed
+int hgnn_init(void);
+int hgnn_thread_level(void);                            // 0 single, 1 funneled, 2 serialized, 3 multiple
 int hgnn_finalize(void);
 void hgnn_abort(int code);
 int hgnn_describe(int code, char *text, int size);      // text of an error code

@@ -16,7 +16,10 @@
 // costs two thread switches.
 //
 // Counts are rows of a row datatype, and what exceeds MPI's 32-bit counts is cut (see cut). MPI's handles stay in C.
-// CUDA memory must not be given to it. Device handles, threads and graphs are unknown to it.
+//
+// Buffers on the Go heap are pinned while they are under way, but large ones belong off it (package mem): MPI libraries
+// that cache registrations of memory learn from libc alone that memory was given back, and Go's collector does not go
+// through libc. Device memory must not be given to it.
 package mpi
 
 /*
@@ -67,13 +70,12 @@ func Run(f func(world comm.Comm) error) error {
 	if !phase.CompareAndSwap(unused, serving) {
 		return errors.New("mpi.Run: called twice in one process")
 	}
-	var provided, funneled C.int
-	if rc := C.hgnn_init(&provided, &funneled); rc != 0 {
+	if rc := C.hgnn_init(); rc != 0 {
 		phase.Store(finished)
 		return fault("MPI_Init_thread", rc)
 	}
 	Library()
-	if err := theEngine.run(f, provided < funneled); err != nil {
+	if err := theEngine.run(f); err != nil {
 		phase.Store(stopped)
 		return err
 	}
@@ -84,8 +86,8 @@ func Run(f func(world comm.Comm) error) error {
 	return nil
 }
 
-func (e *engine) run(f func(comm.Comm) error, unthreaded bool) error {
-	if unthreaded {
+func (e *engine) run(f func(comm.Comm) error) error {
+	if C.hgnn_thread_level() < 1 {
 		return fmt.Errorf("%s was built without thread support (MPI_THREAD_FUNNELED); use another build of it", Library())
 	}
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
@@ -112,17 +114,27 @@ func (e *engine) run(f func(comm.Comm) error, unthreaded bool) error {
 
 // checkLauncher finds ranks that were started by another MPI's launcher: each takes itself for a world of one.
 func checkLauncher(size int) error {
-	for _, name := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"} {
-		if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 1 && size == 1 {
+	for _, name := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"} { // the first set one tells
+		n, err := strconv.Atoi(os.Getenv(name))
+		if err != nil {
+			continue
+		}
+		if n > 1 && size == 1 {
 			return fmt.Errorf("the launcher started %d ranks (%s), but %s sees only itself: "+
 				"launch with the mpirun that belongs to it (srun: another --mpi=)", n, name, Library())
 		}
+		return nil
 	}
 	return nil
 }
 
 // Library returns the name and version of the MPI library, on one line.
 func Library() string { return library() }
+
+// ThreadLevel returns the thread support that the MPI library gives; Run asks for MPI_THREAD_FUNNELED. For while f runs.
+func ThreadLevel() string {
+	return [...]string{"MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED", "MPI_THREAD_MULTIPLE"}[C.hgnn_thread_level()]
+}
 
 var library = sync.OnceValue(func() string { // Run asks first, from the thread that may
 	text := make([]C.char, 1<<10)
@@ -137,8 +149,7 @@ func Abort(code int) {
 	time.Sleep(forwarding)
 	// MPI_Abort waits for the launcher; if that does not answer, or the engine is stuck in a blocking call, leaving
 	// without MPI_Finalize is what tells it.
-	last := time.AfterFunc(5*time.Second, func() { os.Exit(code) })
-	defer last.Stop()
+	time.AfterFunc(5*time.Second, func() { os.Exit(code) })
 	switch phase.Load() {
 	case serving:
 		theEngine.abort(code)
