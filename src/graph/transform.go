@@ -52,10 +52,11 @@ type CleanOptions struct {
 
 // CleanReport says what cleaning did: After = Before - Loops - Duplicates + Reversed.
 type CleanReport struct {
-	Before, After int64 // stored directed edges
-	Loops         int64 // dropped edges from a vertex to itself
-	Duplicates    int64 // dropped repeats of an edge
-	Reversed      int64 // edges added because only their reverse was there
+	Before     int64 `json:"before"`     // stored directed edges
+	After      int64 `json:"after"`      // likewise, of the result
+	Loops      int64 `json:"loops"`      // dropped edges from a vertex to itself
+	Duplicates int64 `json:"duplicates"` // dropped repeats of an edge
+	Reversed   int64 `json:"reversed"`   // edges added because only their reverse was there
 }
 
 // String says it in one line.

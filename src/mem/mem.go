@@ -75,13 +75,13 @@ func Free[T Number](s []T) {
 }
 
 // Grow returns an array of n elements that begins with the elements of s, which it frees if it has to move; what lies
-// beyond the old length is undefined. A quarter more than asked for is reserved, so that a buffer that follows a
+// beyond the old length is undefined. An eighth more than asked for is reserved, so that a buffer that follows a
 // slowly growing need moves rarely and, in steady state, never.
 func Grow[T Number](s []T, n int) []T {
 	if n <= cap(s) {
 		return s[:n]
 	}
-	bigger := Make[T](n + n/4)
+	bigger := Make[T](n + n/8)
 	copy(bigger, s)
 	Free(s)
 	return bigger[:n]

@@ -22,7 +22,7 @@ func check(dir string) (what string, err error) {
 	switch {
 	case has(train.ConfigFile):
 		return "run", checkRun(dir)
-	case has("original_id.npy"):
+	case has("part-0000"):
 		s, err := shard.Open(dir, shard.Options{})
 		if err != nil {
 			return "", err

@@ -42,10 +42,10 @@ func (k inProcess) run(f func(c comm.Comm) error) error {
 			}
 			return nil // in order: MPI is finalised
 		}
-		if err != nil {
+		if err != nil && k == 0 { // an in-process world names the rank itself
 			return fmt.Errorf("rank %d: %w", c.Rank(), err)
 		}
-		return nil
+		return err
 	}
 	if k > 0 {
 		return errors.Join(comm.RunWorld(int(k), rank), agreed)
@@ -106,11 +106,6 @@ func openJob(c comm.Comm, k inProcess, path string, sets []string) (*job, error)
 	if err := shards.UnlinkShared(); err != nil { // every rank has mapped it
 		return nil, err
 	}
-	if config.Data.Verify == "hashes" {
-		if err := train.Agree(c, verifyOwn(c, shards)); err != nil {
-			return nil, dataError(err)
-		}
-	}
 	yaml, err := config.yaml()
 	if err != nil {
 		return nil, err
@@ -123,6 +118,11 @@ func openJob(c comm.Comm, k inProcess, path string, sets []string) (*job, error)
 				err = dataError(train.AgreedOn(c, err))
 			}
 			return nil, err
+		}
+	}
+	if config.Data.Verify == "hashes" {
+		if err := train.Agree(c, verifyOwn(c, shards)); err != nil {
+			return nil, dataError(err)
 		}
 	}
 	return j, j.openDevice(k, shards)
