@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 
+	"github.com/pkg/profile"
 	"github.com/spf13/cobra"
 
 	"halognn/src/comm"
@@ -16,6 +20,7 @@ func trainCommand() *cobra.Command {
 	var path string
 	var sets []string
 	var ranks int
+	var profiles string
 	c := &cobra.Command{
 		Use:   "train --config FILE.yaml [--set key.path=value ...]",
 		Short: "Train a model; under mpirun or srun, each rank on its own parts",
@@ -26,24 +31,49 @@ func trainCommand() *cobra.Command {
 			if path == "" {
 				return usageError(fmt.Errorf("--config is missing: the YAML file of the run; inputs/ has examples and docs/config.md lists the keys"))
 			}
+			if _, known := profileKinds[profiles]; profiles != "" && !known {
+				return usageError(fmt.Errorf("--profile %s is unknown; use %s", profiles, orList(slices.Sorted(maps.Keys(profileKinds)))))
+			}
 			k := inProcess(ranks)
-			return k.run(func(c comm.Comm) error { return trainRank(c, k, path, sets) })
+			return k.run(func(c comm.Comm) error { return trainRank(c, k, path, sets, profiles) })
 		},
 	}
 	c.Flags().StringVar(&path, "config", "", "YAML file of the run")
 	c.Flags().StringArrayVar(&sets, "set", nil, "override a key, as train.lr=0.01; repeatable")
 	c.Flags().IntVar(&ranks, "ranks-in-process", 0, "run so many ranks as goroutines of this process instead of MPI's")
+	c.Flags().StringVar(&profiles, "profile", "", "write a pprof profile of every rank into the run directory: cpu, heap, block, mutex or trace")
 	return c
 }
 
+var profileKinds = map[string]func(*profile.Profile){
+	"cpu": profile.CPUProfile, "heap": profile.MemProfileHeap, "block": profile.BlockProfile, "mutex": profile.MutexProfile, "trace": profile.TraceProfile,
+}
+
+// startProfile profiles the process until stop: RUN/profile/rank-0003/cpu.pprof. In-process ranks share rank 0's.
+func startProfile(kind, run string, rank int, k inProcess) (stop func()) {
+	if kind == "" || k > 0 && rank > 0 {
+		return func() {}
+	}
+	dir := filepath.Join(run, "profile", fmt.Sprintf("rank-%04d", rank))
+	return profile.Start(profileKinds[kind], profile.ProfilePath(dir), profile.Quiet, profile.NoShutdownHook).Stop
+}
+
 // trainRank is the run of one rank.
-func trainRank(c comm.Comm, k inProcess, path string, sets []string) error {
+func trainRank(c comm.Comm, k inProcess, path string, sets []string, profiles string) error {
 	j, err := openJob(c, k, path, sets)
 	if err != nil {
 		return err
 	}
 	defer j.close()
-	j.env.Begin = j.createRunDir
+	stop := func() {}
+	j.env.Begin = func() error {
+		err := j.createRunDir()
+		if err == nil {
+			stop = startProfile(profiles, j.config.Run.Dir, c.Rank(), k)
+		}
+		return err
+	}
+	defer func() { stop() }()
 	summary, err := train.Run(context.Background(), j.env, j.config.trainOptions())
 	if a := (*train.Agreed)(nil); errors.As(err, &a) {
 		return dataError(err) // what all ranks can agree on before or after the steps is about files
