@@ -15,8 +15,6 @@
 package parallel
 
 import (
-	"unsafe"
-
 	"github.com/cespare/xxhash/v2"
 
 	"halognn/src/compute"
@@ -24,6 +22,7 @@ import (
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/nn"
+	"halognn/src/npy"
 	"halognn/src/sample"
 )
 
@@ -38,8 +37,9 @@ type Minibatch struct {
 	Sampled sample.Minibatch
 	Fetch   exchange.Plan
 	Batch   nn.Batch
-	Digest  uint64 // XXH64 of the input frontier's original ids
+	Digest  uint64 // XXH64 of blocks and frontier, in original ids
 
+	hash           xxhash.Digest
 	own, mean, all []float32
 	labels         []int32
 	targets        []uint8
@@ -58,13 +58,18 @@ func (m *Minibatch) Free() {
 	*m = Minibatch{}
 }
 
-// digest identifies the minibatch: its frontier in canonical order, which its seeds and all draws determine.
+// digest identifies the minibatch by its blocks and the original ids of its frontier, the seeds first.
 func (m *Minibatch) digest() uint64 {
-	ids := m.Sampled.Original
-	if len(ids) == 0 {
+	if len(m.Sampled.Original) == 0 {
 		return 0
 	}
-	return xxhash.Sum64(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(ids))), 4*len(ids)))
+	m.hash.Reset()
+	for l := range m.Sampled.Blocks {
+		_, _ = m.hash.Write(npy.Bytes(m.Sampled.Blocks[l].Indptr)) // a hash takes everything
+		_, _ = m.hash.Write(npy.Bytes(m.Sampled.Blocks[l].Indices))
+	}
+	_, _ = m.hash.Write(npy.Bytes(m.Sampled.Original))
+	return m.hash.Sum64()
 }
 
 // matrixOf returns a rows x cols matrix over an array that grows with need.
