@@ -29,6 +29,9 @@ type Gradients struct {
 
 // NewGradients makes the sum over the ranks of c for parameters p. Collective.
 func NewGradients(c comm.Comm, p *nn.Params, layers int, o comm.SumOptions) (*Gradients, error) {
+	if o.Add == nil {
+		o.Add = comm.AddInto
+	}
 	s, err := comm.NewSummer(c, o)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,224 @@
+package parallel
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/graph"
+	"halognn/src/nn"
+	"halognn/src/sample"
+)
+
+// seedsOf returns n seeds of a stream, none for n = 0.
+func seedsOf(stream, n int) []graph.VertexID {
+	seeds := make([]graph.VertexID, n)
+	for i := range seeds {
+		seeds[i] = graph.VertexID((stream*31 + i*7) % vertices)
+	}
+	return seeds
+}
+
+// A minibatch that went through all stages holds what the plain sampler draws and what lies in the feature matrix, whoever owns
+// the rows.
+func TestBatchIsWhatItsKeySays(t *testing.T) {
+	fanouts := []int{4, 3}
+	for _, ranks := range []int{1, 2, 4} {
+		for _, dtype := range []compute.DType{compute.Float32, compute.Float16} {
+			w := newWorld(t, 4)
+			err := comm.RunWorld(ranks, func(c comm.Comm) error {
+				d, err := w.data(c, dtype, DataOptions{Fanouts: fanouts, Needs: everything, Layers: 2, Labels: w.labels})
+				if err != nil {
+					return err
+				}
+				defer d.Close()
+				var m Minibatch
+				defer m.Free()
+				for step, n := range []int{20, 1, 0, 48} { // the slot is used again, for less and for more
+					m.Key = sample.Key{Seed: 3, Epoch: 1, Step: step, Stream: c.Rank()}
+					m.Train, m.GlobalSeeds = step%2 == 0, 99
+					m.SetSeeds(seedsOf(c.Rank(), n*(c.Rank()+1)/ranks)) // ranks differ in their seeds, and may have none
+					if err := prepare(d.Stages(), &m); err != nil {
+						return err
+					}
+					if err := w.check(&m, fanouts); err != nil {
+						return fmt.Errorf("step %d: %w", step, err)
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Errorf("%d ranks, type %d: %v", ranks, dtype, err)
+			}
+		}
+	}
+}
+
+// check holds a minibatch to the plain sampler and the feature matrix.
+func (w *world) check(m *Minibatch, fanouts []int) error {
+	want := sample.Reference(&w.topology, fanouts, m.Seeds, m.Key)
+	defer want.Free()
+	b := &m.Batch
+	if m.Sampled.Digest() != want.Digest() {
+		return fmt.Errorf("other blocks than the plain sampler's")
+	}
+	if b.Train != m.Train || b.GlobalSeeds != 99 || len(b.Hops) != len(fanouts) {
+		return fmt.Errorf("train %t, %d global seeds, %d hops", b.Train, b.GlobalSeeds, len(b.Hops))
+	}
+	for l := range fanouts {
+		h, blk := b.Hops[l], &want.Blocks[l]
+		if h.Sources != blk.NumSrc || h.Destinations != blk.NumDst || !slices.Equal(h.Vertices, want.Original[:blk.NumDst]) {
+			return fmt.Errorf("hop %d: %d sources, %d destinations, want %d, %d", l, h.Sources, h.Destinations, blk.NumSrc, blk.NumDst)
+		}
+		if k := m.Key; h.Dropout != compute.NewDropoutKey(k.Seed, k.Epoch, k.Step, k.Stream, l) {
+			return fmt.Errorf("hop %d: another dropout key", l)
+		}
+	}
+	for i, v := range want.Frontier {
+		if got := b.X.Row(i); !slices.Equal(got, w.row(v)) {
+			return fmt.Errorf("row of source %d, vertex %d: %v, want %v", i, v, got, w.row(v))
+		}
+	}
+	input := &want.Blocks[0]
+	for i := range input.NumDst {
+		if got := b.Own.Row(i); !slices.Equal(got, w.row(want.Frontier[i])) {
+			return fmt.Errorf("own row of destination %d: %v, want %v", i, got, w.row(want.Frontier[i]))
+		}
+		mean := make([]float32, cols) // of eighths: exact but for the division
+		edges := input.Indices[input.Indptr[i]:input.Indptr[i+1]]
+		for _, s := range edges {
+			for j, x := range w.row(want.Frontier[s]) {
+				mean[j] += x
+			}
+		}
+		for j, got := range b.Mean.Row(i) {
+			if n := float32(max(1, len(edges))); got < mean[j]/n-1e-6 || got > mean[j]/n+1e-6 {
+				return fmt.Errorf("mean of destination %d, column %d: %g, want %g", i, j, got, mean[j]/n)
+			}
+		}
+	}
+	for i, v := range m.Seeds {
+		if b.Labels[i] != w.labels[v] {
+			return fmt.Errorf("label of seed %d: %d, want %d", i, b.Labels[i], w.labels[v])
+		}
+	}
+	return nil
+}
+
+// A model without neighbours gets its seeds in every hop, and their rows alone.
+func TestSeedsOnly(t *testing.T) {
+	w := newWorld(t, 3)
+	err := comm.RunWorld(3, func(c comm.Comm) error {
+		d, err := w.data(c, compute.Float32, DataOptions{Needs: nn.Needs{Own: true}, Layers: 3, Targets: w.targets, Classes: classes})
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		var m Minibatch
+		defer m.Free()
+		m.SetSeeds(seedsOf(c.Rank(), 10*c.Rank()))
+		if err := prepare(d.Stages(), &m); err != nil {
+			return err
+		}
+		b := &m.Batch
+		if n := len(m.Seeds); b.X.Rows != 0 || b.Mean.Rows != 0 || b.Own.Rows != n || len(b.Targets) != n*classes || b.Labels != nil {
+			return fmt.Errorf("%d rows of sources, %d of means, %d own ones, %d marks for %d seeds", b.X.Rows, b.Mean.Rows, b.Own.Rows, len(b.Targets), n)
+		}
+		for i, v := range m.Seeds {
+			if !slices.Equal(b.Own.Row(i), w.row(v)) || !slices.Equal(b.Targets[i*classes:(i+1)*classes], w.targets[int(v)*classes:(int(v)+1)*classes]) {
+				return fmt.Errorf("seed %d has another's row or marks", i)
+			}
+		}
+		for l, h := range b.Hops {
+			if h.Sources != len(m.Seeds) || h.Destinations != len(m.Seeds) || len(h.Vertices) != len(m.Seeds) {
+				return fmt.Errorf("hop %d: %d sources, %d destinations", l, h.Sources, h.Destinations)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// The digest tells minibatches apart by an edge alone, and not by how vertices are numbered.
+func TestDigest(t *testing.T) {
+	w := newWorld(t, 1)
+	err := comm.RunWorld(1, func(c comm.Comm) error {
+		d, err := w.data(c, compute.Float32, DataOptions{Fanouts: []int{4, 3}, Needs: everything, Layers: 2, Labels: w.labels})
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		var m, again Minibatch
+		defer m.Free()
+		defer again.Free()
+		m.SetSeeds(seedsOf(0, 20))
+		again.SetSeeds(seedsOf(0, 20))
+		if err := d.sample(&m); err != nil {
+			return err
+		}
+		if err := d.sample(&again); err != nil {
+			return err
+		}
+		if m.Digest != again.Digest || m.Digest == 0 {
+			return fmt.Errorf("digests of one minibatch are %x and %x", m.Digest, again.Digest)
+		}
+		edges := m.Sampled.Blocks[1].Indices
+		edges[0]++
+		if m.digest() == again.Digest {
+			return fmt.Errorf("another edge, but the same digest")
+		}
+		edges[0]--
+		for i := range m.Sampled.Frontier { // ids of another partition
+			m.Sampled.Frontier[i] = vertices - 1 - m.Sampled.Frontier[i]
+		}
+		if m.digest() != again.Digest {
+			return fmt.Errorf("the digest depends on the numbering")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// In steady state a minibatch allocates nothing, from its seeds to what the model reads.
+func TestPreparingAllocatesNothing(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates")
+	}
+	w := newWorld(t, 2)
+	err := comm.RunWorld(1, func(c comm.Comm) error {
+		d, err := w.data(c, compute.Float32, DataOptions{Fanouts: []int{4, 3}, Needs: everything, Layers: 2, Labels: w.labels})
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		var m Minibatch
+		defer m.Free()
+		stages, step := d.Stages(), 0
+		one := func() {
+			m.Key.Step = step % 3
+			m.SetSeeds(fixedSeeds)
+			step++
+			if err == nil {
+				err = prepare(stages, &m)
+			}
+		}
+		for range 6 {
+			one()
+		}
+		if n := testing.AllocsPerRun(50, one); n != 0 {
+			return fmt.Errorf("%g allocations a minibatch", n)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+var fixedSeeds = seedsOf(0, 40)

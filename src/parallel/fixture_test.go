@@ -1,0 +1,124 @@
+package parallel
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/compute/ref"
+	"halognn/src/exchange"
+	"halognn/src/graph"
+	"halognn/src/nn"
+	"halognn/src/npy"
+	"halognn/src/pipeline"
+	"halognn/src/sample"
+)
+
+const (
+	vertices = 240
+	cols     = 7
+	classes  = 3
+)
+
+// world is a random graph with features of both types and labels, cut into parts of uneven size.
+type world struct {
+	topology sample.Topology
+	offsets  []int64
+	features []float32 // [vertices, cols]; float16 holds them exactly
+	labels   []int32
+	targets  []uint8
+}
+
+func newWorld(t *testing.T, parts int) *world {
+	t.Helper()
+	random := rand.New(rand.NewPCG(7, 11))
+	var src, dst []graph.VertexID
+	for range 1500 {
+		src, dst = append(src, graph.VertexID(random.IntN(vertices))), append(dst, graph.VertexID(random.IntN(vertices-20)))
+	}
+	g, err := graph.FromEdges(vertices, src, dst) // the last 20 have no in-edges
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{topology: sample.Topology{Graph: *g}, offsets: []int64{0}}
+	for _, v := range random.Perm(vertices) {
+		w.topology.Original = append(w.topology.Original, int32(v))
+		w.labels = append(w.labels, int32(v%classes))
+		for c := range classes {
+			w.targets = append(w.targets, uint8(v>>c&1))
+		}
+		for range cols {
+			w.features = append(w.features, float32(random.IntN(64)-32)/8)
+		}
+	}
+	for p := 1; p < parts; p++ {
+		w.offsets = append(w.offsets, int64(vertices*p*p/(parts*parts)))
+	}
+	w.offsets = append(w.offsets, vertices)
+	return w
+}
+
+func (w *world) row(v graph.VertexID) []float32 { return w.features[int(v)*cols : (int(v)+1)*cols] }
+
+// tables returns the rows of the parts that a rank sees: its own.
+func (w *world) tables(rank, perRank int, dtype compute.DType) [][]byte {
+	tables := make([][]byte, len(w.offsets)-1)
+	for p := rank * perRank; p < (rank+1)*perRank; p++ {
+		tables[p] = []byte{}
+		for _, x := range w.features[w.offsets[p]*cols : w.offsets[p+1]*cols] {
+			if dtype == compute.Float16 {
+				tables[p] = binary.LittleEndian.AppendUint16(tables[p], uint16(npy.ToFloat16(x)))
+			} else {
+				tables[p] = binary.LittleEndian.AppendUint32(tables[p], math.Float32bits(x))
+			}
+		}
+	}
+	return tables
+}
+
+// data makes the strategy for rank c, which sees its own rows only. Collective.
+func (w *world) data(c comm.Comm, dtype compute.DType, o DataOptions) (*Data, error) {
+	own, err := c.Dup()
+	if err != nil {
+		return nil, err
+	}
+	x, err := exchange.New(own, exchange.Options{
+		Offsets: w.offsets, Tables: w.tables(c.Rank(), (len(w.offsets)-1)/c.Size(), dtype), Cols: cols, Type: dtype, Host: ref.Host{},
+	})
+	if err != nil {
+		return nil, err
+	}
+	o.Topology, o.Exchange, o.Host, o.Cols, o.Workers, o.MaxSeeds = &w.topology, x, ref.Host{}, cols, 1, 64
+	return NewData(o)
+}
+
+// prepare runs all stages on one minibatch.
+func prepare(stages []pipeline.Stage[Minibatch], m *Minibatch) error {
+	for _, s := range stages {
+		if s.Local != nil {
+			if err := s.Local(m); err != nil {
+				return err
+			}
+			continue
+		}
+		request, err := s.Start(m)
+		if err != nil {
+			return err
+		}
+		if err := request.Wait(); err != nil {
+			return err
+		}
+		if s.Finish != nil {
+			if err := s.Finish(m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// everything is what no model needs at once.
+var everything = nn.Needs{Own: true, Mean: true, Sources: true}

@@ -1,0 +1,121 @@
+package parallel
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"halognn/src/comm"
+	"halognn/src/compute/ref"
+	"halognn/src/nn"
+)
+
+// exam is what ranks sum in a few steps of several minibatches each: gradients at random.
+type exam struct {
+	ranks, minibatches int
+	grads              map[[3]int][]float32 // by step, rank, minibatch
+}
+
+const examSteps, examLayers = 3, 3
+
+func examModel() (*nn.Model, error) {
+	return nn.NewModel(ref.New(), nn.Config{Kind: "sage", Layers: examLayers, In: 6, Hidden: 8, Out: 4, Norm: "layer", Task: nn.Multiclass}, 1)
+}
+
+func newExam(t *testing.T, ranks, minibatches int) *exam {
+	t.Helper()
+	m, err := examModel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	e := &exam{ranks, minibatches, map[[3]int][]float32{}}
+	random := rand.New(rand.NewPCG(uint64(ranks), uint64(minibatches)))
+	for step := range examSteps {
+		for rank := range ranks {
+			for i := range minibatches {
+				x := make([]float32, m.Params.Len())
+				for j := range x {
+					x[j] = float32(random.NormFloat64())
+				}
+				e.grads[[3]int{step, rank, i}] = x
+			}
+		}
+	}
+	return e
+}
+
+// sum adds element i as documented: the earlier minibatches of a rank, in order, to its last one; then rank after rank.
+func (e *exam) sum(step, i int) float32 {
+	of := func(rank int) float32 {
+		last := e.minibatches - 1
+		x := e.grads[[3]int{step, rank, last}][i]
+		if last == 0 {
+			return x
+		}
+		held := e.grads[[3]int{step, rank, 0}][i]
+		for m := 1; m < last; m++ {
+			held += e.grads[[3]int{step, rank, m}][i]
+		}
+		return x + held
+	}
+	total := of(0)
+	for rank := 1; rank < e.ranks; rank++ {
+		total += of(rank)
+	}
+	return total
+}
+
+// take is the exam on one rank.
+func (e *exam) take(c comm.Comm) error {
+	m, err := examModel()
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	p := m.Params
+	g, err := NewGradients(c, p, examLayers, comm.SumOptions{Mode: comm.SumReproducible})
+	if err != nil {
+		return err
+	}
+	for step := range examSteps {
+		for i := range e.minibatches {
+			copy(p.Grads, e.grads[[3]int{step, c.Rank(), i}])
+			if i < e.minibatches-1 {
+				g.Hold()
+			}
+		}
+		for l := examLayers - 1; l >= 0; l-- {
+			g.Start(l)
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+		covered := 0
+		for l := range examLayers {
+			lo, hi := p.Bucket(l)
+			covered += hi - lo
+			for i := lo; i < hi; i++ {
+				if want := e.sum(step, i); p.Grads[i] != want {
+					return fmt.Errorf("step %d, layer %d, element %d: %g, want %g", step, l, i, p.Grads[i], want)
+				}
+			}
+		}
+		if covered != p.Len() {
+			return fmt.Errorf("buckets hold %d of %d gradients", covered, p.Len())
+		}
+	}
+	return g.Close()
+}
+
+// The gradients of a step are the sum over its minibatches on this rank and then over the ranks, in rank order: the same bits on
+// every rank, in every bucket, step after step.
+func TestGradientsAreSummedOverMinibatchesAndRanks(t *testing.T) {
+	for _, ranks := range []int{1, 2, 3} {
+		for _, minibatches := range []int{1, 2, 4} {
+			if err := comm.RunWorld(ranks, newExam(t, ranks, minibatches).take); err != nil {
+				t.Errorf("%d ranks, %d minibatches a step: %v", ranks, minibatches, err)
+			}
+		}
+	}
+}
