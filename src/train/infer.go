@@ -14,8 +14,9 @@ import (
 	"halognn/src/sample"
 )
 
-// chunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex has more neighbours.
-const chunkBytes = 32 << 20
+// chunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex has more neighbours. Tests
+// make it small.
+var chunkBytes = 32 << 20
 
 // inferAll computes the logits of all own vertices with all neighbours, layer by layer: layer l of every vertex before layer
 // l+1 of any, so that nothing is computed twice. It returns [own vertices, classes] in host memory outside the heap; the

@@ -1,0 +1,76 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"halognn/src/comm"
+	"halognn/src/compute/ref"
+	"halognn/src/dataset"
+	"halognn/src/nn"
+	"halognn/src/partition"
+	"halognn/src/shard"
+)
+
+// generated is a small graph in six parts.
+func generated(t *testing.T) *shard.Shards {
+	t.Helper()
+	data, parts := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "parts")
+	if err := dataset.Generate(data, dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4, Seed: 1}); err != nil {
+		t.Fatal(err)
+	}
+	d, err := dataset.Open(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	o := partition.Options{Parts: 6, Seed: 1}
+	weights, err := partition.TrainingWeights(d.Graph, d.Split)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, err := partition.LDG(d.Graph, weights, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newID, offsets := partition.Order(part, o.Parts, partition.InDegrees(d.Graph))
+	report := partition.Measure(d.Graph, part, o.Parts, d.Split)
+	if err := shard.Write(parts, d, shard.Layout{NewID: newID, Offsets: offsets, Report: report}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := shard.Open(parts, shard.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// sageOptions trains a small model.
+func sageOptions() Options {
+	return Options{
+		Model:   nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "none", Dropout: 0.5},
+		Fanouts: []int{4, 3, 2}, Batch: 20, Epochs: 2, Optimizer: nn.DefaultOptimizer("adam"),
+		Schedule: nn.Schedule{Kind: nn.ScheduleConstant, Base: 0.01}, StepEpochs: 1, Seed: 1, EvalEvery: 1, Depth: 2,
+	}
+}
+
+// onRanks opens a session on every rank, each a node of its own, and calls f.
+func onRanks(shards *shard.Shards, ranks int, o Options, f func(ctx context.Context, s *session) error) error {
+	return comm.RunWorld(ranks, func(c comm.Comm) error {
+		s, err := open(Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 2}, o)
+		if err != nil {
+			return err
+		}
+		if err := f(context.Background(), s); err != nil {
+			return fmt.Errorf("%d ranks: %w", ranks, err)
+		}
+		return s.close()
+	})
+}

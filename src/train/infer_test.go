@@ -1,0 +1,205 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+	"unsafe"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/nn"
+	"halognn/src/shard"
+)
+
+// forward is what inference approximates by chunks and ranks: all layers over the whole graph, by the book, in float64.
+func forward(t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor) [][]float64 {
+	t.Helper()
+	weights := map[string]nn.Tensor{}
+	for _, x := range tensors {
+		weights[x.Name] = x
+	}
+	linear := func(name string, x []float64) []float64 {
+		w := weights[name]
+		if len(w.Shape) != 2 || w.Shape[1] != len(x) {
+			t.Fatalf("the model has no %s for %d columns: %v", name, len(x), w.Shape)
+		}
+		y := make([]float64, w.Shape[0])
+		for i := range y {
+			for j := range x {
+				y[i] += float64(w.Data[i*len(x)+j]) * x[j]
+			}
+		}
+		return y
+	}
+	add := func(y, x []float64) []float64 {
+		for i := range y {
+			y[i] += x[i]
+		}
+		return y
+	}
+	vector := func(name string) []float64 {
+		v := make([]float64, len(weights[name].Data))
+		for i, x := range weights[name].Data {
+			v[i] = float64(x)
+		}
+		return v
+	}
+	h := features(t, s)
+	for l := range c.Layers {
+		next := make([][]float64, len(h))
+		for v := range h {
+			if c.Kind == "mlp" {
+				next[v] = add(linear(fmt.Sprintf("lins.%d.weight", l), h[v]), vector(fmt.Sprintf("lins.%d.bias", l)))
+			} else {
+				name := fmt.Sprintf("convs.%d.", l)
+				y := add(linear(name+"lin_l.weight", mean(s, h, v)), vector(name+"lin_l.bias"))
+				next[v] = add(y, linear(name+"lin_r.weight", h[v]))
+			}
+			if l < c.Layers-1 {
+				if c.Norm == "layer" {
+					normalise(next[v], vector(fmt.Sprintf("norms.%d.weight", l)), vector(fmt.Sprintf("norms.%d.bias", l)))
+				}
+				for i, x := range next[v] {
+					next[v][i] = max(0, x)
+				}
+			}
+		}
+		h = next
+	}
+	return h
+}
+
+// features reads the rows of all parts.
+func features(t *testing.T, s *shard.Shards) [][]float64 {
+	t.Helper()
+	var rows [][]float64
+	for k := range s.Parts {
+		part, err := s.OpenPart(k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(part.Features))), len(part.Features)/4)
+		for i := range part.Rows {
+			row := make([]float64, s.Features)
+			for j := range row {
+				row[j] = float64(values[i*s.Features+j])
+			}
+			rows = append(rows, row)
+		}
+		if err := part.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return rows
+}
+
+func mean(s *shard.Shards, h [][]float64, v int) []float64 {
+	sum := make([]float64, len(h[v]))
+	neighbours := s.Topology().Graph.InNeighbours(graph.VertexID(v))
+	for _, u := range neighbours {
+		for j, x := range h[u] {
+			sum[j] += x / float64(len(neighbours))
+		}
+	}
+	return sum
+}
+
+// normalise is LayerNorm as PyTorch has it.
+func normalise(x, gamma, beta []float64) {
+	var mean, variance float64
+	for _, v := range x {
+		mean += v / float64(len(x))
+	}
+	for _, v := range x {
+		variance += (v - mean) * (v - mean) / float64(len(x))
+	}
+	for i, v := range x {
+		x[i] = (v-mean)/math.Sqrt(variance+1e-5)*gamma[i] + beta[i]
+	}
+}
+
+// Layer-wise inference, in chunks and on any number of ranks, is the forward pass over the whole graph. Three layers of sums
+// of some ten terms each leave float32 within a few hundred roundings of 6e-8.
+func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
+	defer func(bytes int) { chunkBytes = bytes }(chunkBytes)
+	shards := generated(t)
+	for _, c := range []struct {
+		name  string
+		model nn.Config
+		bytes int // of a chunk's rows
+	}{
+		{"in one chunk", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "none"}, 32 << 20},
+		{"in many chunks", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "none"}, 2000},
+		{"vertex by vertex", nn.Config{Kind: "sage", Layers: 2, Hidden: 5, Norm: "none"}, 1},
+		{"normalised", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "layer"}, 2000},
+		{"mlp", nn.Config{Kind: "mlp", Layers: 3, Hidden: 5, Norm: "layer"}, 2000},
+	} {
+		chunkBytes = c.bytes
+		var want [][]float64
+		for _, ranks := range []int{1, 2, 6} {
+			o := sageOptions()
+			o.Model = c.model
+			o.Fanouts = o.Fanouts[:c.model.Layers]
+			if ranks == 1 {
+				err := onRanks(shards, 1, o, func(_ context.Context, s *session) error {
+					want = forward(t, shards, s.o.Model, s.model.Params.Tensors(s.model.Params.Values))
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := onRanks(shards, ranks, o, func(ctx context.Context, s *session) error {
+				got, err := s.inferAll(ctx)
+				if err != nil {
+					return err
+				}
+				defer mem.Free(got)
+				first, classes := int(shards.Offsets[s.first]), shards.Classes
+				if n := int(shards.Offsets[s.last]) - first; len(got) != n*classes {
+					return fmt.Errorf("%d logits for %d vertices", len(got), n)
+				}
+				for i, x := range got {
+					if w := want[first+i/classes][i%classes]; math.Abs(float64(x)-w) > 1e-5*max(1, math.Abs(w)) {
+						return fmt.Errorf("logit %d of vertex %d is %g, want %g", i%classes, first+i/classes, x, w)
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		}
+	}
+}
+
+// Chunks cover the own vertices in order, and none but a single vertex exceeds the budget.
+func TestChunksKeepTheirBudget(t *testing.T) {
+	defer func(bytes int) { chunkBytes = bytes }(chunkBytes)
+	shards := generated(t)
+	for _, chunkBytes = range []int{1, 500, 4000, 1 << 20} {
+		err := onRanks(shards, 3, sageOptions(), func(_ context.Context, s *session) error {
+			const rowBytes = 24
+			bounds, most := s.chunks(rowBytes)
+			indptr := shards.Topology().Graph.Indptr
+			if int64(bounds[0]) != shards.Offsets[s.first] || int64(bounds[len(bounds)-1]) != shards.Offsets[s.last] {
+				return fmt.Errorf("chunks run from %d to %d, the own vertices from %d to %d", bounds[0], bounds[len(bounds)-1], shards.Offsets[s.first], shards.Offsets[s.last])
+			}
+			for i := range len(bounds) - 1 {
+				lo, hi := bounds[i], bounds[i+1]
+				if n := int(hi - lo); n < 1 || n > most {
+					return fmt.Errorf("chunk %d has %d vertices, the largest %d", i, n, most)
+				}
+				if rows := int64(hi-lo) + indptr[hi] - indptr[lo]; rows*rowBytes > int64(chunkBytes) && hi-lo > 1 {
+					return fmt.Errorf("chunk %d names %d rows, more than %d bytes hold", i, rows, chunkBytes)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
