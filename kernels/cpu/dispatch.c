@@ -15,8 +15,9 @@ static const halognn_cpu avx2 = {.level = "avx2", HALOGNN_EACH_KERNEL(ENTRY)};
 static const halognn_cpu avx512 = {.level = "avx512", HALOGNN_EACH_KERNEL(ENTRY)};
 #undef ENTRY
 
-/* __builtin_cpu_supports also asks the operating system whether it saves the registers. */
-static int has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"); }
+/* __builtin_cpu_supports also asks the operating system whether it saves the registers. Every processor with AVX2 has F16C,
+ * which not every compiler can ask for. */
+static int has_avx2(void) { return __builtin_cpu_supports("avx2"); }
 static int has_avx512(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && has_avx2();

@@ -21,9 +21,15 @@
 #endif
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
+/* UNROLL keeps arrays of vectors in registers. INDEPENDENT says that iteration j touches only index j of the arrays, so that
+ * an output may be an input. */
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
 #define UNROLL _Pragma("GCC unroll 16")
-/* The loop touches index j of its arrays only in iteration j, so an output may be an input. */
 #define INDEPENDENT _Pragma("GCC ivdep")
+#endif
 
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef float unaligned_vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));

@@ -3,10 +3,10 @@
 //
 //	kernel call ──> tiles of rows ──> calling goroutine + pinned workers ──> C kernel or single-threaded sgemm per tile
 //
-//	y  [R,O] = x wᵀ      tiles of 512 rows
-//	dw [O,F] = dyᵀ x     tiles of dw; each adds the chunks of 512 rows in order
-//	row sums             one partial sum a chunk of 512 rows, then the partials in chunk order
-//	segments             tiles of segments; one accumulator an output, edges in order
+//	y  [R,O] = x wᵀ         tiles of 256 or 512 rows
+//	dw [O,F] = dyᵀ x,
+//	sums over rows          one partial sum a chunk of 512 rows, then the partials in chunk order
+//	segments                tiles of segments; one accumulator an output, edges in order
 //
 // Tiles depend on shapes alone, so numbers do not depend on the number of threads. The package also knows which cores the
 // launcher has given this process (AllowedCPUs) and divides them between training and preparation (PlanCores). Without cgo it

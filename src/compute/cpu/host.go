@@ -28,9 +28,6 @@ func NewHost(simd string) (*Host, error) {
 	return &Host{k}, catchFaults()
 }
 
-// Level returns the SIMD level.
-func (h *Host) Level() string { return h.kernels.level() }
-
 // GatherRows implements compute.Host.
 func (h *Host) GatherRows(dst compute.Matrix, rows compute.Rows) {
 	compute.CheckColumns("GatherRows", dst, rows.Cols)

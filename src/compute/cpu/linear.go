@@ -9,9 +9,14 @@ import (
 	"halognn/src/compute"
 )
 
-// productRows is the height of a tile of y = x wᵀ and of dx = dy w. BLAS packs w anew for every tile, which takes about
-// 32/productRows of its time.
-const productRows = 512
+// productRows returns the height of a tile of y = x wᵀ and of dx = dy w: lower where there are few rows to share. BLAS packs
+// w anew for every tile, which takes about 32/productRows of its time.
+func productRows(rows int) int {
+	if rows < 8192 {
+		return 256
+	}
+	return 512
+}
 
 // general returns m as BLAS sees it.
 func general(m compute.Matrix) blas32.General {
@@ -28,7 +33,7 @@ func beta(add bool) float32 {
 // MatMul implements compute.Device.
 func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 	compute.CheckProduct("MatMul", y, x, w)
-	d.run(y.Rows, task{run: matMulTile, rowsPerTile: productRows, y: y, x: x, w: w, add: add})
+	d.run(y.Rows, task{run: matMulTile, rowsPerTile: productRows(y.Rows), y: y, x: x, w: w, add: add})
 }
 
 func matMulTile(_ *Device, t *task, tile int) {
@@ -38,38 +43,58 @@ func matMulTile(_ *Device, t *task, tile int) {
 // MatMulInput implements compute.Device.
 func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 	compute.CheckProduct("MatMulInput", dy, dx, w)
-	d.run(dx.Rows, task{run: matMulInputTile, rowsPerTile: productRows, dx: dx, y: dy, w: w, add: add})
+	d.run(dx.Rows, task{run: matMulInputTile, rowsPerTile: productRows(dx.Rows), dx: dx, y: dy, w: w, add: add})
 }
 
 func matMulInputTile(_ *Device, t *task, tile int) {
 	blas32.Gemm(blas.NoTrans, blas.NoTrans, 1, general(t.rows(t.y, tile)), general(t.w), beta(t.add), general(t.rows(t.dx, tile)))
 }
 
-// weightTile is the largest height and width of a tile of dw.
-const weightTile = 128
+const (
+	// weightWave is how many chunks are in progress before their sums are added: what bounds the scratch memory, to 32 times dw.
+	weightWave = 32
+	// fewChunks is below how many chunks each is cut into columns of dw besides, so that there are tiles to share.
+	fewChunks = 16
+	// weightColumns is the width of such a tile.
+	weightColumns = 128
+)
 
-// MatMulWeights implements compute.Device. Chunks are added by BLAS itself, to what it has summed so far.
+// MatMulWeights implements compute.Device: dw = (rows 0..511) + (rows 512..1023) + ..., by waves of chunks.
 func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 	compute.CheckProduct("MatMulWeights", dy, x, dw)
-	across := (dw.Cols + weightTile - 1) / weightTile
-	down := (dw.Rows + weightTile - 1) / weightTile
-	d.run(down*across, task{run: matMulWeightsTile, rowsPerTile: 1, w: dw, y: dy, x: x})
+	chunks, size := chunkCount(dy.Rows), dw.Rows*dw.Cols
+	width := dw.Cols
+	if chunks < fewChunks {
+		width = min(width, weightColumns)
+	}
+	d.reservePartials(min(chunks, weightWave), size)
+	clear(dw.Data[:size])
+	for first := 0; first < chunks; first += weightWave {
+		lo, hi := first*compute.ChunkRows, min((first+weightWave)*compute.ChunkRows, dy.Rows)
+		wave := task{w: dw, y: dy.RowsAt(lo, hi), x: x.RowsAt(lo, hi), width: width}
+		wave.run, wave.rowsPerTile = matMulWeightsTile, 1
+		d.run(chunkCount(hi-lo)*((dw.Cols+width-1)/width), wave)
+		wave.run, wave.rowsPerTile = addWeightsTile, tileElements/2
+		d.run(size, wave)
+	}
 }
 
-func matMulWeightsTile(_ *Device, t *task, tile int) {
-	across := (t.w.Cols + weightTile - 1) / weightTile
-	o, f := tile/across*weightTile, tile%across*weightTile
-	outs, features := min(weightTile, t.w.Rows-o), min(weightTile, t.w.Cols-f)
-	dw := columns(t.w.RowsAt(o, o+outs), f, features)
-	if t.y.Rows == 0 {
-		for r := range outs {
-			clear(dw.Data[r*dw.Stride:][:features])
-		}
-	}
-	for lo := 0; lo < t.y.Rows; lo += compute.ChunkRows {
-		hi := min(lo+compute.ChunkRows, t.y.Rows)
-		blas32.Gemm(blas.Trans, blas.NoTrans, 1, columns(t.y.RowsAt(lo, hi), o, outs), columns(t.x.RowsAt(lo, hi), f, features),
-			beta(lo > 0), dw)
+// matMulWeightsTile computes columns of one chunk's sum.
+func matMulWeightsTile(d *Device, t *task, tile int) {
+	across := (t.w.Cols + t.width - 1) / t.width
+	chunk, j := tile/across, tile%across*t.width
+	lo := chunk * compute.ChunkRows
+	hi, width := min(lo+compute.ChunkRows, t.y.Rows), min(t.width, t.w.Cols-j)
+	sum := compute.Matrix{Rows: t.w.Rows, Cols: t.w.Cols, Data: d.partial[chunk*t.w.Rows*t.w.Cols:]}
+	blas32.Gemm(blas.Trans, blas.NoTrans, 1, general(t.y.RowsAt(lo, hi)), columns(t.x.RowsAt(lo, hi), j, width), 0, columns(sum, j, width))
+}
+
+// addWeightsTile adds the sums of a wave's chunks, in order, to a range of dw.
+func addWeightsTile(d *Device, t *task, tile int) {
+	size := t.w.Rows * t.w.Cols
+	lo, hi := t.bounds(size, tile)
+	for c := range chunkCount(t.y.Rows) {
+		d.kernels.addInto(t.w.Data[lo:hi], d.partial[c*size+lo:c*size+hi])
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 type task struct {
 	run         func(d *Device, t *task, tile int)
 	rowsPerTile int
+	width       int // columns a tile, where a tile is not all of them
 
 	y, x, w, dx                   compute.Matrix
 	segments, forward             compute.Segments

@@ -1,0 +1,186 @@
+//go:build cgo
+
+package cpu
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas32"
+
+	"halognn/src/compute"
+	"halognn/src/mem"
+)
+
+// The benchmarks set a kernel beside what bounds it, taking turns in one run, and report the ratio of their best times: absolute
+// times drift from machine to machine and from hour to hour.
+
+// versus runs both in turn b.N times, but often enough for a best time that other programs have not disturbed, and reports the rates at which they
+// do their work, in 1e9 of its unit a second, and the ratio of the rates.
+func versus(b *testing.B, unit string, kernelWork float64, kernel func(), boundWork float64, bound func()) {
+	kernel()
+	bound()
+	bestKernel, bestBound := time.Duration(1<<62), time.Duration(1<<62)
+	b.ResetTimer()
+	for i := 0; i < max(b.N, 20); i++ {
+		begin := time.Now()
+		kernel()
+		middle := time.Now()
+		bound()
+		bestKernel, bestBound = min(bestKernel, middle.Sub(begin)), min(bestBound, time.Since(middle))
+	}
+	kernelRate, boundRate := kernelWork/bestKernel.Seconds()/1e9, boundWork/bestBound.Seconds()/1e9
+	b.ReportMetric(kernelRate, unit)
+	b.ReportMetric(boundRate, "bound-"+unit)
+	b.ReportMetric(kernelRate/boundRate, "ratio")
+	b.ReportMetric(0, "ns/op")
+}
+
+func randomMatrix(b *testing.B, rows, cols int) compute.Matrix {
+	m := compute.Matrix{Rows: rows, Cols: cols, Data: mem.Make[float32](rows * cols)}
+	b.Cleanup(func() { mem.Free(m.Data) })
+	for i := range m.Data {
+		m.Data[i] = rand.Float32() - 0.5
+	}
+	return m
+}
+
+// BenchmarkGEMM sets the three products of a layer, on one thread, beside one call of the BLAS on the same shapes. The goal is
+// a ratio of 0.85.
+func BenchmarkGEMM(b *testing.B) {
+	d := open(b, Options{Threads: 1})
+	defer d.Close()
+	for _, s := range []struct{ r, f, o int }{{20000, 256, 256}, {20000, 100, 256}, {1024, 256, 47}} {
+		x, y, w := randomMatrix(b, s.r, s.f), randomMatrix(b, s.r, s.o), randomMatrix(b, s.o, s.f)
+		gx, gy, gw := general(x), general(y), general(w)
+		for _, k := range []struct {
+			name         string
+			kernel, blas func()
+		}{
+			{"forward", func() { d.MatMul(y, x, w, false) }, func() { blas32.Gemm(blas.NoTrans, blas.Trans, 1, gx, gw, 0, gy) }},
+			{"input", func() { d.MatMulInput(x, y, w, false) }, func() { blas32.Gemm(blas.NoTrans, blas.NoTrans, 1, gy, gw, 0, gx) }},
+			{"weights", func() { d.MatMulWeights(w, y, x) }, func() { blas32.Gemm(blas.Trans, blas.NoTrans, 1, gy, gx, 0, gw) }},
+		} {
+			b.Run(fmt.Sprintf("shape=%dx%dx%d/%s", s.r, s.f, s.o, k.name), func(b *testing.B) {
+				work := 2 * float64(s.r) * float64(s.f) * float64(s.o)
+				versus(b, "GFLOP/s", work, k.kernel, work, k.blas)
+			})
+		}
+	}
+}
+
+// BenchmarkThreads sets two threads beside one on the same kernels: what the pool costs. The bound is half the time.
+func BenchmarkThreads(b *testing.B) {
+	one, two := open(b, Options{Threads: 1}), open(b, Options{Threads: 2})
+	defer one.Close()
+	defer two.Close()
+	for _, s := range []struct{ r, f, o int }{{20000, 100, 256}, {1024, 256, 47}} {
+		x, y, w := randomMatrix(b, s.r, s.f), randomMatrix(b, s.r, s.o), randomMatrix(b, s.o, s.f)
+		bias := randomMatrix(b, 1, s.o)
+		step := func(d *Device) func() {
+			return func() {
+				d.MatMul(y, x, w, false)
+				d.AddBias(y, bias.Data)
+				d.ReLU(y, 0, compute.DropoutKey{}, nil)
+				d.MatMulWeights(w, y, x)
+				d.ColumnSum(bias.Data, y)
+				d.MatMulInput(x, y, w, false)
+			}
+		}
+		b.Run(fmt.Sprintf("shape=%dx%dx%d", s.r, s.f, s.o), func(b *testing.B) {
+			work := 6 * float64(s.r) * float64(s.f) * float64(s.o)
+			versus(b, "GFLOP/s", work, step(two), 2*work, step(one))
+		})
+	}
+}
+
+// The rows that are read: of a table of 200 MB, far beyond any cache, in random order.
+const (
+	benchTable = 200 << 20
+	benchReads = 100_000
+	benchEdges = 10 // reads for each row that SegmentMean writes
+)
+
+// copyRows is the bound of the row kernels: the same rows copied one by one.
+func copyRows(dst, table []byte, rowBytes int, ids []int32) {
+	for i, id := range ids {
+		copy(dst[i*rowBytes:(i+1)*rowBytes], table[int(id)*rowBytes:(int(id)+1)*rowBytes])
+	}
+}
+
+type rowBench struct {
+	table []byte
+	ids   []int32
+	rows  compute.Rows
+	dst   compute.Matrix
+}
+
+func newRowBench(b *testing.B, cols int, dtype compute.DType) rowBench {
+	rowBytes := cols * dtype.Size()
+	r := rowBench{table: mem.Make[byte](benchTable / rowBytes * rowBytes), dst: randomMatrix(b, benchReads, cols)}
+	b.Cleanup(func() { mem.Free(r.table) })
+	for i := range r.table {
+		r.table[i] = byte(i) & 0x3b // any exponent but those of infinity and NaN
+	}
+	r.rows = compute.Rows{Cols: cols, Type: dtype, Tables: [][]byte{r.table}}
+	for range benchReads {
+		id := rand.IntN(len(r.table) / rowBytes)
+		r.ids = append(r.ids, int32(id))
+		r.rows.Of = append(r.rows.Of, compute.MakeRowRef(0, id))
+	}
+	return r
+}
+
+var benchWidths = []int{64, 100, 128, 256, 602}
+
+// BenchmarkGather sets GatherRows beside the copy; bytes are those read and written. The goal is a ratio of 0.7.
+func BenchmarkGather(b *testing.B) {
+	h := openHost(b, "")
+	for _, dtype := range []compute.DType{compute.Float32, compute.Float16} {
+		for _, cols := range benchWidths {
+			r := newRowBench(b, cols, dtype)
+			rowBytes := cols * dtype.Size()
+			copied := mem.Make[byte](benchReads * rowBytes)
+			defer mem.Free(copied)
+			b.Run(fmt.Sprintf("type=%v/width=%d", dtype, cols), func(b *testing.B) {
+				versus(b, "GB/s", float64(benchReads*(rowBytes+4*cols)), func() { h.GatherRows(r.dst, r.rows) },
+					float64(2*benchReads*rowBytes), func() { copyRows(copied, r.table, rowBytes, r.ids) })
+			})
+		}
+	}
+}
+
+// BenchmarkSegmentMean sets the segment means beside the copy of all rows they read; bytes are those read and written. The goal
+// is a ratio of 0.7.
+func BenchmarkSegmentMean(b *testing.B) {
+	h := openHost(b, "")
+	d := open(b, Options{Threads: 1})
+	defer d.Close()
+	for _, cols := range benchWidths {
+		r := newRowBench(b, cols, compute.Float32)
+		rowBytes := 4 * cols
+		copied := mem.Make[byte](benchReads * rowBytes)
+		defer mem.Free(copied)
+		s, viaRefs := compute.Segments{Indptr: []int64{0}, Indices: r.ids}, compute.Segments{}
+		for e := range r.ids {
+			viaRefs.Indices = append(viaRefs.Indices, int32(e))
+			if (e+1)%benchEdges == 0 {
+				s.Indptr = append(s.Indptr, int64(e+1))
+			}
+		}
+		viaRefs.Indptr = s.Indptr
+		out := r.dst.RowsAt(0, s.Len())
+		floats := randomMatrix(b, len(r.table)/rowBytes, cols)
+		bound := func() { copyRows(copied, r.table, rowBytes, r.ids) }
+		means, copies := float64((benchReads+s.Len())*rowBytes), float64(2*benchReads*rowBytes)
+		b.Run(fmt.Sprintf("from=matrix/width=%d", cols), func(b *testing.B) {
+			versus(b, "GB/s", means, func() { d.SegmentMean(out, s, floats) }, copies, bound)
+		})
+		b.Run(fmt.Sprintf("from=rows/width=%d", cols), func(b *testing.B) {
+			versus(b, "GB/s", means, func() { h.SegmentMeanRows(out, viaRefs, r.rows) }, copies, bound)
+		})
+	}
+}
