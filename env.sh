@@ -14,7 +14,7 @@ HALOGNN_ROOT=${HALOGNN_ROOT:-$PWD}
 if [ ! -f "$HALOGNN_ROOT/env.sh" ]; then
   halognn_say error "$HALOGNN_ROOT is not the repository root: cd there, or set HALOGNN_ROOT"
 fi
-export HALOGNN_ROOT HALOGNN_MISSING=
+export HALOGNN_ROOT HALOGNN_MISSING=''
 
 if [ -n "${HALOGNN_MODULES:-}" ] && command -v module >/dev/null 2>&1; then
   for halognn_m in $HALOGNN_MODULES; do module load "$halognn_m" || halognn_say error "module load $halognn_m failed"; done
@@ -39,7 +39,7 @@ elif pkg-config --exists mpi 2>/dev/null; then
   HALOGNN_MPI_CFLAGS=$(pkg-config --cflags mpi) HALOGNN_MPI_LIBS=$(pkg-config --libs mpi) HALOGNN_MPIRUN=mpirun
   halognn_say MPI "pkg-config mpi: $HALOGNN_MPI_LIBS"
 else
-  HALOGNN_MPI_CFLAGS= HALOGNN_MPI_LIBS= HALOGNN_MPIRUN=
+  HALOGNN_MPI_CFLAGS='' HALOGNN_MPI_LIBS='' HALOGNN_MPIRUN=''
   HALOGNN_MISSING="$HALOGNN_MISSING libopenmpi-dev openmpi-bin"
   halognn_say MPI "not found (no $halognn_mpicc, no pkg-config mpi)"
 fi
@@ -63,7 +63,7 @@ if halognn_compiles metis.h "${METIS_ROOT:+-I$METIS_ROOT/include}"; then
   HALOGNN_METIS_CFLAGS=${METIS_ROOT:+-I$METIS_ROOT/include} HALOGNN_METIS_LIBS="${METIS_ROOT:+-L$METIS_ROOT/lib }-lmetis"
   halognn_say METIS "$HALOGNN_METIS_LIBS, $(printf '#include <metis.h>\nwidth IDXTYPEWIDTH\n' | ${CC:-cc} $HALOGNN_METIS_CFLAGS -E -P - 2>/dev/null | sed -n 's/^width //p')-bit indices"
 else
-  HALOGNN_METIS_CFLAGS= HALOGNN_METIS_LIBS=-lmetis
+  HALOGNN_METIS_CFLAGS='' HALOGNN_METIS_LIBS=-lmetis
   HALOGNN_MISSING="$HALOGNN_MISSING libmetis-dev"
   halognn_say METIS "not found (no metis.h; METIS_ROOT may name where it is)"
 fi
