@@ -156,12 +156,13 @@ type Device interface {
 
 	// SegmentMean sets out[d] to the mean of h[i], i in segment d; zero for an empty segment.
 	SegmentMean(out Matrix, s Segments, h Matrix)
-	// SegmentMeanBackward is its gradient: dh[s] = sum over t in transposed segment s of dout[t] / degree(t), or += if add.
+	// SegmentMeanBackward is its gradient: dh[s] = sum over t in transposed segment s of dout[t] / degree(t), or += if add. The
+	// division is a multiplication by the float32 reciprocal, and the sum is complete before it is added to dh.
 	// t is the transpose of the forward segments, degree(t) = forward.Indptr[t+1]-forward.Indptr[t]. dh may have more
 	// rows than are referred to; the rest become (or stay) zero.
 	SegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matrix, add bool)
 
-	// ReLU sets y = max(y, 0) in place and then, if p > 0, drops every element with probability p and scales the kept ones by
+	// ReLU sets y = max(y, 0) in place (a NaN stays one, so that a diverged run shows) and then, if p > 0, drops every element with probability p and scales the kept ones by
 	// 1/(1-p). vertices[i] is the original id of row i's vertex.
 	ReLU(y Matrix, p float32, key DropoutKey, vertices []int32)
 	// ReLUBackward sets dy = dy/(1-p) where y > 0, else 0, in place; y is the output of ReLU.

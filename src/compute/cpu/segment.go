@@ -28,8 +28,7 @@ func segmentMeanTile(d *Device, t *task, tile int) {
 	}
 }
 
-// SegmentMeanBackward implements compute.Device. The division by a degree is a multiplication by its float32 reciprocal, and
-// the sum is made before it is added to dh.
+// SegmentMeanBackward implements compute.Device.
 func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed compute.Segments, dout compute.Matrix, add bool) {
 	compute.CheckSegmentMeanBackward(dh, forward, transposed, dout)
 	referred := transposed.Len()

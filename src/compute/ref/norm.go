@@ -6,7 +6,7 @@ import (
 	"halognn/src/compute"
 )
 
-// ReLU implements compute.Device. A NaN stays a NaN, so that a diverged run shows.
+// ReLU implements compute.Device.
 func (d *Device) ReLU(y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
 	if p == 0 {
 		compute.CheckRows("ReLU", y)

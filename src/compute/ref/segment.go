@@ -26,8 +26,7 @@ func divide(row []float32, count int) {
 	}
 }
 
-// SegmentMeanBackward implements compute.Device. The division by a degree is a multiplication by its float32 reciprocal, and
-// the sum is made before it is added to dh.
+// SegmentMeanBackward implements compute.Device.
 func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed compute.Segments, dout compute.Matrix, add bool) {
 	compute.CheckSegmentMeanBackward(dh, forward, transposed, dout)
 	sum := d.scratch(dh.Cols)
