@@ -2,7 +2,7 @@
 # all.sh: everything that `make test` promises, in the order of "fails fastest". Each step prints its time; what cannot run here
 # says so. The last line counts.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 HALOGNN_QUIET=1 source ./env.sh
 passed=0 failed=0 skipped=0
 step() { # step NAME COMMAND...

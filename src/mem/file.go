@@ -91,8 +91,8 @@ func (m *File) Advise(p Pattern) {
 }
 
 // Guard runs f and turns a fault while reading a mapped file into an error that names the file. Without it, a file that
-// shrinks under its mapping, or a disk that fails, ends the process. It covers Go code of the calling goroutine only; C code that
-// reads mappings is covered by the check that CheckSizes makes.
+// shrinks under its mapping, or a disk that fails, ends the process. It covers Go code of the calling goroutine, and C code that
+// panics with such a fault when it returns, as the row kernels of compute/cpu do.
 func Guard(f func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(old)

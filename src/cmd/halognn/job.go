@@ -145,7 +145,7 @@ func (j *job) openDevice(k inProcess, shards *shard.Shards) error {
 		return err
 	}
 	threads, workers := config.threads(cpus)
-	computeCPUs, poolCPUs, _ := cpu.PlanCores(allowed, threads, workers)
+	computeCPUs, poolCPUs, shared := cpu.PlanCores(allowed, threads, workers)
 	device, host, err := openDevice(config.Compute.Device, cpu.Options{Threads: threads, CPUs: computeCPUs, SIMD: config.simd()})
 	if err := train.Agree(c, err); err != nil {
 		return usageError(err)
@@ -155,7 +155,7 @@ func (j *job) openDevice(k inProcess, shards *shard.Shards) error {
 	j.close = func() error { return device.Close() }
 	j.env = train.Env{
 		Comm: c, RanksPerNode: config.Run.RanksPerNode, Shards: shards, Device: device, Host: host,
-		Workers: workers, OnWorker: pinner(poolCPUs), Dir: config.Run.Dir, Transport: k.transport(), Version: version,
+		Workers: workers, OnWorker: pinner(poolCPUs, shared), Dir: config.Run.Dir, Transport: k.transport(), Version: version,
 	}
 	if d, ok := device.(interface{ Enter() (func() error, error) }); ok {
 		if _, err := d.Enter(); err != nil { // the rank computes on this goroutine to its end
@@ -207,10 +207,14 @@ func shareCPUs(c comm.Comm) (n int, allowed []int, err error) {
 	return len(allowed), allowed, nil
 }
 
-// pinner pins each pool goroutine to one of the CPUs; nil pins nothing.
-func pinner(cpus []int) func(worker int) error {
-	if len(cpus) == 0 {
+// pinner pins pool goroutines: each to a CPU of its own or, where they share CPUs with the computing threads, all to the same
+// set, among which the system chooses the idle one. nil pins nothing.
+func pinner(cpus []int, shared bool) func(worker int) error {
+	switch {
+	case len(cpus) == 0:
 		return nil
+	case shared:
+		return func(int) error { return cpu.PinThread(cpus...) }
 	}
 	return func(worker int) error { return cpu.PinThread(cpus[worker%len(cpus)]) }
 }
