@@ -32,6 +32,7 @@ func partitioning(data, dir string, flags ...string) []string {
 }
 
 func TestBadImports(t *testing.T) {
+	unlessShort(t)
 	for _, c := range []badInput{
 		{"nothing is there", func(t *testing.T, dir string) []string {
 			return importing(filepath.Join(dir, "in"), dir)
@@ -123,6 +124,7 @@ func TestBadImports(t *testing.T) {
 }
 
 func TestBadDatasets(t *testing.T) {
+	unlessShort(t)
 	small := func(t *testing.T, dir string) string { return copyOf(t, smallData.dir(t), dir, "data") }
 	for _, c := range []badInput{
 		{"none", func(t *testing.T, dir string) []string { return partitioning(filepath.Join(dir, "none"), dir) },

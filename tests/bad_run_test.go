@@ -10,7 +10,7 @@ import (
 // training returns the command line of a run on parts that would write to dir/out.
 func training(t *testing.T, parts, dir string, sets ...string) []string {
 	t.Helper()
-	return append(halognn(t).trainArgs(t, parts, filepath.Join(dir, "out"), sets...), "--ranks-in-process", "2")
+	return append(trainArgs(t, parts, filepath.Join(dir, "out"), sets...), "--ranks-in-process", "2")
 }
 
 // configured returns the command line of a run whose config file holds text behind the base config.
@@ -22,6 +22,7 @@ func configured(t *testing.T, dir, text string) []string {
 }
 
 func TestBadConfigs(t *testing.T) {
+	unlessShort(t)
 	set := func(sets ...string) func(*testing.T, string) []string {
 		return func(t *testing.T, dir string) []string { return training(t, smallParts.dir(t), dir, sets...) }
 	}
@@ -218,14 +219,4 @@ func TestBadRunDirs(t *testing.T) {
 	if now := string(read(t, filepath.Join(done.dir, "config.yaml"))); now != was {
 		t.Errorf("a refused run changed the config of the run before:\n%s", now)
 	}
-}
-
-// Without cgo there is no cpu device, and the message says which one there is.
-func TestDeviceThatWasNotBuilt(t *testing.T) {
-	if halognn(t).cgo {
-		t.Skip("the program is built with cgo and has every device")
-	}
-	badInput{"cpu", func(t *testing.T, dir string) []string {
-		return training(t, smallParts.dir(t), dir, "compute.device=cpu")
-	}, usage, []string{"ref"}}.run(t)
 }

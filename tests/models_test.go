@@ -14,6 +14,7 @@ import (
 
 // Every setting of model, optimiser and schedule trains: the loss falls and the model beats the majority class.
 func TestModelsAndOptimisersLearn(t *testing.T) {
+	unlessShort(t)
 	t.Parallel()
 	for _, c := range []struct {
 		name string
@@ -47,6 +48,7 @@ func TestModelsAndOptimisersLearn(t *testing.T) {
 
 // Optimisers differ from each other, so none of them is another one in disguise.
 func TestOptimisersDiffer(t *testing.T) {
+	unlessShort(t)
 	t.Parallel()
 	seen := map[string]string{}
 	for _, sets := range [][]string{
@@ -73,6 +75,7 @@ func TestMLPMovesNoRows(t *testing.T) {
 }
 
 func TestLearningRates(t *testing.T) {
+	unlessShort(t)
 	t.Parallel()
 	const base = 0.02
 	for _, c := range []struct {
@@ -161,6 +164,7 @@ func TestEvaluationsAndPatience(t *testing.T) {
 
 // model.safetensors holds what docs/formats.md says: the names that PyTorch Geometric gives, the last layer first.
 func TestModelFileHasPyGNames(t *testing.T) {
+	unlessShort(t)
 	t.Parallel()
 	for _, c := range []struct {
 		sets []string
@@ -192,6 +196,7 @@ func TestModelFileHasPyGNames(t *testing.T) {
 
 // float16 rows travel as they lie, at half the bytes, and are as good to learn from.
 func TestFloat16Features(t *testing.T) {
+	unlessShort(t)
 	t.Parallel()
 	sets := []string{"run.ranks_per_node=1", "train.epochs=3"}
 	var runs [2]*outcome

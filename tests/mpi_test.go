@@ -37,7 +37,7 @@ func startMPI(t *testing.T, ranks int, name string, args ...string) *job {
 func trainedMPI(t *testing.T, parts string, ranks int, sets ...string) *outcome {
 	t.Helper()
 	p, dir := halognn(t), newRunDir(t)
-	r := startMPI(t, ranks, p.path, p.trainArgs(t, parts, dir, sets...)...).wait(t)
+	r := startMPI(t, ranks, p.path, trainArgs(t, parts, dir, sets...)...).wait(t)
 	if r.code != 0 {
 		t.Fatal(r)
 	}
@@ -111,7 +111,7 @@ func TestBadInputUnderMPI(t *testing.T) {
 	launcher(t)
 	mpi := func(sets ...string) func(*testing.T, string) []string {
 		return func(t *testing.T, dir string) []string {
-			return halognn(t).trainArgs(t, smallParts.dir(t), filepath.Join(dir, "out"), sets...)
+			return trainArgs(t, smallParts.dir(t), filepath.Join(dir, "out"), sets...)
 		}
 	}
 	for _, c := range []struct {
@@ -201,7 +201,7 @@ func TestRanksThatDisagreeUnderMPI(t *testing.T) {
 				halognn(t).must(t, "partition", "--data", other, "--parts", "8", "--method", "random", "--allow-imbalance", "--out", filepath.Join(elsewhere, parts))
 				replace(t, script, "exec ", fmt.Sprintf("cd '%s'; [ \"$rank\" = 1 ] && cd '%s'\nexec ", filepath.Dir(smallParts.dir(t)), elsewhere))
 			}
-			args := halognn(t).trainArgs(t, parts, filepath.Join(dir, "out"))
+			args := trainArgs(t, parts, filepath.Join(dir, "out"))
 			r := startMPI(t, c.ranks, script, args...).wait(t)
 			badInput{code: c.code, want: c.want}.checkEnd(t, dir, r)
 		})
@@ -213,7 +213,7 @@ func TestFailureWhileTrainingUnderMPI(t *testing.T) {
 	launcher(t)
 	t.Run("divergence", func(t *testing.T) {
 		dir := t.TempDir()
-		args := halognn(t).trainArgs(t, smallParts.dir(t), filepath.Join(dir, "out"), "train.optimizer=sgd", "train.lr=1e30", "train.epochs=5")
+		args := trainArgs(t, smallParts.dir(t), filepath.Join(dir, "out"), "train.optimizer=sgd", "train.lr=1e30", "train.epochs=5")
 		r := startMPI(t, 4, halognn(t).path, args...).wait(t)
 		remove(t, filepath.Join(dir, "out"))
 		badInput{code: diverged, want: []string{"step", "train.lr"}}.checkEnd(t, dir, r)
@@ -222,7 +222,7 @@ func TestFailureWhileTrainingUnderMPI(t *testing.T) {
 		t.Run(file+" shrinks", func(t *testing.T) {
 			dir := t.TempDir()
 			parts := copyOf(t, smallParts.dir(t), dir, "parts")
-			j := startMPI(t, 4, halognn(t).path, halognn(t).trainArgs(t, parts, filepath.Join(dir, "out"), append(long, "run.ranks_per_node=1")...)...)
+			j := startMPI(t, 4, halognn(t).path, trainArgs(t, parts, filepath.Join(dir, "out"), append(long, "run.ranks_per_node=1")...)...)
 			underWay(t, filepath.Join(dir, "out"))
 			truncate(t, filepath.Join(parts, file), 4096)
 			r := j.waitEnd(t, 15*time.Second)
@@ -243,7 +243,7 @@ func TestKilledRankUnderMPI(t *testing.T) {
 	data := handmade{task: dataset.Multiclass}.write(t, filepath.Join(dir, "data"))
 	parts := partitioned(t, data, 4, "random", "--allow-imbalance")
 	p := halognn(t)
-	j := startMPI(t, 4, p.path, p.trainArgs(t, parts, filepath.Join(dir, "out"), long...)...)
+	j := startMPI(t, 4, p.path, trainArgs(t, parts, filepath.Join(dir, "out"), long...)...)
 	underWay(t, filepath.Join(dir, "out"))
 	ranks := slices.DeleteFunc(left(t, dir), func(pid int) bool {
 		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 // the settings of the environment, under the race detector if the tests are.
 type program struct {
 	path string
-	cgo  bool // has MPI, METIS and the cpu device
+	cgo  bool // has MPI, METIS and kernels in C
 }
 
 var built = sync.OnceValues(func() (*program, error) {
@@ -82,6 +82,15 @@ func noteSources() error {
 		}
 		return err
 	})
+}
+
+// unlessShort skips a test about something else than how ranks and goroutines work together, which is what HALOGNN_SHORT leaves
+// for the race detector.
+func unlessShort(t *testing.T) {
+	t.Helper()
+	if os.Getenv("HALOGNN_SHORT") != "" {
+		t.Skip("HALOGNN_SHORT is set")
+	}
 }
 
 func halognn(t *testing.T) *program {

@@ -2,6 +2,8 @@ package tests
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -55,8 +57,37 @@ func sameNumbers(t *testing.T, got, want *outcome) {
 	}
 }
 
+// Devices and SIMD levels add in orders of their own, so they agree but for rounding: a product of 16 terms is off by up to 16
+// roundings of 2^-24, 1e-6 of its terms, which passes through two layers and a handful of steps.
+func TestDevicesAgree(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	sets := []string{"train.optimizer=sgd", "train.lr=0.1", "model.norm=layer"}
+	want := trained(t, smallParts.dir(t), 2, append(sets, "compute.device=ref")...)
+	levels := []string{"scalar"}
+	if halognn(t).cgo {
+		levels = append(levels, "avx2", "avx512")
+	}
+	for _, level := range levels {
+		t.Run(level, func(t *testing.T) {
+			all := append(slices.Clone(sets), "compute.device=cpu", "compute.simd="+level)
+			r := halognn(t).run(t, append(trainArgs(t, smallParts.dir(t), newRunDir(t), all...), "--ranks-in-process", "2")...)
+			if r.code == usage && strings.Contains(r.message(t), level) {
+				t.Skipf("this CPU has no %s: %s", level, r.message(t))
+			}
+			got := trained(t, smallParts.dir(t), 2, all...)
+			if got.BlocksDigest != want.BlocksDigest {
+				t.Errorf("blocks_digest is %s, on ref %s", got.BlocksDigest, want.BlocksDigest)
+			}
+			sameLosses(t, got, want)
+			sameNumbers(t, trained(t, smallParts.dir(t), 2, append(all, "compute.threads=3", "pipeline.workers=4")...), got)
+		})
+	}
+}
+
 // What must change the digests does: otherwise equal digests would mean nothing.
 func TestDigestsTellRunsApart(t *testing.T) {
+	unlessShort(t)
 	t.Parallel()
 	base := trained(t, smallParts.dir(t), 2)
 	sameNumbers(t, trained(t, smallParts.dir(t), 2), base)

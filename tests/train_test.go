@@ -74,18 +74,10 @@ func read(t *testing.T, path string) []byte {
 	return data
 }
 
-// device returns the --set that a program built without cgo needs.
-func (p *program) device() []string {
-	if p.cgo {
-		return nil
-	}
-	return []string{"--set", "compute.device=ref"}
-}
-
 // trainArgs returns the command line of a run of the base config on the parts, changed by sets.
-func (p *program) trainArgs(t *testing.T, parts, dir string, sets ...string) []string {
+func trainArgs(t *testing.T, parts, dir string, sets ...string) []string {
 	t.Helper()
-	args := append([]string{"train", "--config", baseFile.dir(t), "--set", "data.parts=" + parts, "--set", "run.dir=" + dir}, p.device()...)
+	args := []string{"train", "--config", baseFile.dir(t), "--set", "data.parts=" + parts, "--set", "run.dir=" + dir}
 	for _, s := range sets {
 		args = append(args, "--set", s)
 	}
@@ -136,7 +128,7 @@ type outcome struct {
 func trained(t *testing.T, parts string, ranks int, sets ...string) *outcome {
 	t.Helper()
 	p, dir := halognn(t), newRunDir(t)
-	r := p.must(t, append(p.trainArgs(t, parts, dir, sets...), "--ranks-in-process", strconv.Itoa(ranks))...)
+	r := p.must(t, append(trainArgs(t, parts, dir, sets...), "--ranks-in-process", strconv.Itoa(ranks))...)
 	return outcomeOf(t, dir, r)
 }
 

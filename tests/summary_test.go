@@ -1,0 +1,48 @@
+package tests
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// docs/metrics.md explains every key of summary.json, and no others.
+func TestSummaryIsDocumented(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	_, text, found := strings.Cut(string(read(t, "../docs/metrics.md")), "## `summary.json`")
+	section, phases, both := strings.Cut(text, "### Phases")
+	phases, _, lines := strings.Cut(phases, "## `metrics.jsonl`")
+	if !found || !both || !lines {
+		t.Fatal("docs/metrics.md has other sections than this test looks for")
+	}
+	var summary map[string]any
+	if err := json.Unmarshal(read(t, filepath.Join(trained(t, smallParts.dir(t), 2).dir, "summary.json")), &summary); err != nil {
+		t.Fatal(err)
+	}
+	sameKeys(t, "summary.json", summary, section)
+	sameKeys(t, "phase_seconds", summary["phase_seconds"].(map[string]any), phases)
+}
+
+// sameKeys holds the keys of a JSON object to those in the first column of a table.
+func sameKeys(t *testing.T, what string, object map[string]any, table string) {
+	t.Helper()
+	documented := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\|([^|]*)\\|").FindAllStringSubmatch(table, -1) {
+		for _, key := range regexp.MustCompile("`([a-z_0-9]+)`").FindAllStringSubmatch(row[1], -1) {
+			documented[key[1]] = true
+		}
+	}
+	for key := range object {
+		if !documented[key] {
+			t.Errorf("%s: %q is not in docs/metrics.md", what, key)
+		}
+	}
+	for key := range documented {
+		if _, there := object[key]; !there {
+			t.Errorf("%s has no %q, but docs/metrics.md explains it", what, key)
+		}
+	}
+}
