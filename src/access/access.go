@@ -1,0 +1,172 @@
+// Package access says how often each vertex will be read by the minibatches of one part (or one rank, which owns several
+// parts): analytically, by rules of thumb, and by counting.
+//
+//	              in-neighbours of v: what v samples            T  training vertices of the part
+//	Graph  ──┬──  out-neighbours of u: what samples u           f  fanouts, seed hop first
+//	         │
+//	         └─ VIP, Degree, Halo, PageRank, Paths ──┐
+//	Sampler ── Count: sim, oracle ───────────────────┴─> score [N] ──Top──> the rows to keep
+//	                                                         └─────Expected──> remote rows a step
+//
+// Every analysis asks of each vertex u who may sample it, hop by hop, so it walks out-neighbours:
+//
+//	hop h      w  [N]   what each vertex passes on           random reads, 4 bytes an edge
+//	           │
+//	           └─ sum over the out-neighbours v of u of w[v] ──> next w[u]
+//
+// The walk is cut into chunks of about equal numbers of edges that goroutines share. What it computes depends on the
+// graph alone: not on goroutines or timing.
+//
+// Scores lie outside the Go heap; their receiver gives them back with mem.Free. The package does no I/O and knows of no
+// ranks: what is local is a list of ranges of vertices.
+package access
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sort"
+	"sync"
+	"sync/atomic"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// Options says how a Graph is walked.
+type Options struct {
+	Workers int // goroutines; 0 means one per CPU
+
+	// Out holds the out-neighbours if they are at hand already: the transpose of the graph, or the graph itself where it is
+	// symmetric. When nil, New finds out whether the graph is symmetric and transposes it if it is not.
+	Out *graph.CSC
+}
+
+// Graph is a graph as the analyses walk it: with the vertices that each vertex samples, and those that sample it. It is
+// read only, so several analyses may run at a time.
+//
+// Memory beyond the graph: 8 bytes for every 2^18 edges and, where the graph is not symmetric and Out is not given,
+// 4 M + 8 N bytes for the transpose.
+type Graph struct {
+	in, out    *graph.CSC
+	transposed bool // out is ours
+	workers    int
+	cuts       []int // chunk i is the vertices cuts[i] to cuts[i+1]-1
+}
+
+// New prepares g, whose arrays must outlive the Graph; they may be mapped. Finding out whether g is symmetric is one
+// sequential pass over the edges.
+func New(g *graph.CSC, o Options) (*Graph, error) {
+	if len(g.Indptr) == 0 {
+		return nil, errors.New("access: indptr is empty; it needs one entry more than there are vertices")
+	}
+	if o.Workers < 0 {
+		return nil, fmt.Errorf("access: workers is %d; it must be at least 1, or 0 for one per CPU", o.Workers)
+	}
+	if o.Out != nil && (len(o.Out.Indptr) != len(g.Indptr) || len(o.Out.Indices) != len(g.Indices)) {
+		return nil, fmt.Errorf("access: %d vertices and %d edges, but %d and %d in the out-neighbours; they must be the transpose",
+			len(g.Indptr)-1, len(g.Indices), len(o.Out.Indptr)-1, len(o.Out.Indices))
+	}
+	m := &Graph{in: g, out: o.Out, workers: o.Workers}
+	if m.workers == 0 {
+		m.workers = runtime.GOMAXPROCS(0)
+	}
+	err := mem.Guard(func() error {
+		if m.out == nil {
+			m.out, m.cuts = g, cut(g)
+			symmetric, err := m.symmetric()
+			if err != nil {
+				return err
+			}
+			if !symmetric {
+				m.out, m.transposed = g.Transpose(), true
+			}
+		}
+		m.cuts = cut(m.out)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("access: %w", err)
+	}
+	return m, nil
+}
+
+// Free gives back the transpose, if New made one.
+func (m *Graph) Free() {
+	if m.transposed {
+		m.out.Free()
+	}
+	*m = Graph{}
+}
+
+// Transposed reports whether New had to transpose the graph, because it is not symmetric.
+func (m *Graph) Transposed() bool { return m.transposed }
+
+// Chunks are long enough to make handing them out cheap and short enough to balance the goroutines. Their ends are
+// multiples of 64, so that those who set bits of different vertices never share a word.
+const (
+	chunkEdges   = 1 << 18
+	vertexWeight = 4 // a vertex costs about as much as this many edges
+	wordBits     = 64
+)
+
+// cut returns the ends of the chunks.
+func cut(g *graph.CSC) []int {
+	n := g.NumVertices()
+	weight := func(v int) int64 { return g.Indptr[v] + int64(v)*vertexWeight }
+	cuts := []int{0}
+	for last := 0; last < n; {
+		goal := weight(last) + chunkEdges
+		words := sort.Search((n-last)/wordBits, func(i int) bool { return weight(last+(i+1)*wordBits) >= goal }) + 1
+		last = min(last+words*wordBits, n)
+		cuts = append(cuts, last)
+	}
+	return cuts
+}
+
+// chunks runs do on all chunks, shared among the goroutines; worker says which of them it is. A fault in a mapped file
+// is returned.
+func (m *Graph) chunks(do func(worker, lo, hi int)) error {
+	var next atomic.Int64
+	faults := make([]error, m.workers)
+	var wait sync.WaitGroup
+	for w := range m.workers {
+		wait.Go(func() {
+			faults[w] = mem.Guard(func() error {
+				for {
+					i := int(next.Add(1))
+					if i >= len(m.cuts) {
+						return nil
+					}
+					do(w, m.cuts[i-1], m.cuts[i])
+				}
+			})
+		})
+	}
+	wait.Wait()
+	return errors.Join(faults...)
+}
+
+// symmetric reports whether every edge is there in both directions, equally often: whether the edges and the reversed
+// edges are the same multiset. It compares the sums of their hashes; different multisets have equal sums once in 2^64.
+func (m *Graph) symmetric() (bool, error) {
+	var difference atomic.Uint64
+	err := m.chunks(func(_, lo, hi int) {
+		sum := uint64(0)
+		for v := lo; v < hi; v++ {
+			for _, u := range m.in.InNeighbours(graph.VertexID(v)) {
+				sum += hash(graph.MakeEdge(u, graph.VertexID(v))) - hash(graph.MakeEdge(graph.VertexID(v), u))
+			}
+		}
+		difference.Add(sum)
+	})
+	return difference.Load() == 0, err
+}
+
+// hash mixes the bits of an edge (the finalizer of SplitMix64).
+func hash(e graph.Edge) uint64 {
+	x := uint64(e) + 0x9E3779B97F4A7C15
+	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
+	x = (x ^ x>>27) * 0x94D049BB133111EB
+	return x ^ x>>31
+}

@@ -1,0 +1,110 @@
+package access
+
+import (
+	"sync/atomic"
+
+	"halognn/src/graph"
+)
+
+// blockEdges is the number of edges gathered before they are summed: their values stay in the first-level cache.
+const blockEdges = 2048
+
+// scratch is what one goroutine needs to gather.
+type scratch struct {
+	values [blockEdges]float32
+	sums   [blockEdges]float64
+}
+
+// sparseShare is the share of values other than zero, 1 in so many, below which asking a bit whether to read a value costs less
+// than reading it: the bits fit a cache where the values do not.
+const sparseShare = 16
+
+// gather sums w over the out-neighbours of every vertex, parallel edges as often as they are there, and hands the sums over
+// in runs: sums[i] is that of vertex first+i. finish runs on several goroutines at a time, on different vertices.
+//
+// Gathering comes before summing, block by block: a loop without branches that depend on the graph keeps as many reads of
+// w in flight as the processor can, where a loop over the rows would stop at the end of every one of them. While few
+// vertices pass anything on, as in the first hops from few training vertices, the others are not read; that changes no sum.
+func (m *Graph) gather(w []float32, finish func(first int, sums []float64)) error {
+	active := NewSet(len(w))
+	defer active.Free()
+	var count atomic.Int64
+	err := m.chunks(func(_, lo, hi int) {
+		n := 0
+		for v := lo; v < hi; v++ {
+			if w[v] != 0 {
+				active.Add(graph.VertexID(v))
+				n++
+			}
+		}
+		count.Add(int64(n))
+	})
+	if err != nil {
+		return err
+	}
+	load := loadAll
+	if int(count.Load()) < len(w)/sparseShare {
+		load = func(values, w []float32, at []graph.VertexID) { loadActive(values, w, at, active) }
+	}
+	scratches := make([]scratch, m.workers)
+	return m.chunks(func(worker, lo, hi int) { m.gatherChunk(&scratches[worker], w, lo, hi, load, finish) })
+}
+
+func (m *Graph) gatherChunk(s *scratch, w []float32, lo, hi int, load func(values, w []float32, at []graph.VertexID), finish func(first int, sums []float64)) {
+	ends := m.out.Indptr[1 : hi+1]
+	last := m.out.Indptr[hi]
+	sum := 0.0 // of the row in progress, which may span blocks
+	for u, edge := lo, m.out.Indptr[lo]; u < hi; {
+		stop := min(edge+blockEdges, last)
+		values := s.values[:stop-edge]
+		load(values, w, m.out.Indices[edge:stop])
+		first, begin := u, edge
+		sums := s.sums[:0]
+		for u < hi && ends[u] <= stop && len(sums) < cap(sums) {
+			end := ends[u]
+			sums = append(sums, sum+total(values[begin-edge:end-edge]))
+			sum, begin = 0, end
+			u++
+		}
+		if len(sums) < cap(sums) {
+			sum += total(values[begin-edge:])
+			begin = stop
+		}
+		edge = begin
+		finish(first, sums)
+	}
+}
+
+// loadAll reads w at the given vertices.
+func loadAll(values, w []float32, at []graph.VertexID) {
+	values = values[:len(at)]
+	for i, v := range at {
+		values[i] = w[v]
+	}
+}
+
+// loadActive is loadAll where w is zero outside the active vertices.
+func loadActive(values, w []float32, at []graph.VertexID, active Set) {
+	values = values[:len(at)]
+	for i, v := range at {
+		values[i] = 0
+		if active.Has(v) {
+			values[i] = w[v]
+		}
+	}
+}
+
+// total adds in four strands, for the processor to add them at a time.
+func total(x []float32) float64 {
+	var a, b, c, d float64
+	for ; len(x) >= 4; x = x[4:] {
+		a += float64(x[0])
+		b += float64(x[1])
+		c += float64(x[2])
+		d += float64(x[3])
+	}
+	for _, v := range x {
+		a += float64(v)
+	}
+	return a + b + (c + d)
+}

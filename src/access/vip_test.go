@@ -1,0 +1,276 @@
+package access
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"halognn/src/graph"
+	"halognn/src/sample"
+)
+
+// enumerate returns the exact probability that each vertex is read, by trying every outcome: every set of batch seeds, and every set
+// of draws of every vertex. With keep, frontiers keep their destinations, which draw again at every hop, as in package sample; without,
+// only the vertices found at a hop draw at the next, and seeds do not count: the process of the paper's formula.
+func enumerate(g *graph.CSC, train []graph.VertexID, batch int, fanouts []int, keep bool) []float64 {
+	p := make([]float64, g.NumVertices())
+	var hop func(h int, frontier, read []bool, weight float64)
+	hop = func(h int, frontier, read []bool, weight float64) {
+		if h == len(fanouts) {
+			for v := range p {
+				if read[v] {
+					p[v] += weight
+				}
+			}
+			return
+		}
+		found := make([]bool, len(read))
+		if keep {
+			copy(found, frontier)
+		}
+		var draw func(v int, weight float64)
+		draw = func(v int, weight float64) {
+			for v < len(frontier) && !frontier[v] {
+				v++
+			}
+			if v == len(frontier) {
+				union := make([]bool, len(read))
+				for u := range union {
+					union[u] = read[u] || found[u]
+				}
+				hop(h+1, append([]bool(nil), found...), union, weight)
+				return
+			}
+			neighbours := g.InNeighbours(graph.VertexID(v))
+			before := append([]bool(nil), found...)
+			subsets(len(neighbours), fanouts[h], func(chosen []int, share float64) {
+				for _, i := range chosen {
+					found[neighbours[i]] = true
+				}
+				draw(v+1, weight*share)
+				copy(found, before)
+			})
+		}
+		draw(0, weight)
+	}
+	subsets(len(train), batch, func(chosen []int, share float64) {
+		seeds, none := make([]bool, len(p)), make([]bool, len(p))
+		for _, i := range chosen {
+			seeds[train[i]] = true
+		}
+		if keep {
+			hop(0, seeds, seeds, share)
+		} else {
+			hop(0, seeds, none, share)
+		}
+	})
+	return p
+}
+
+// subsets yields every set of min(k,n) of n things, all of them for sample.All, with the probability of each.
+func subsets(n, k int, yield func(chosen []int, share float64)) {
+	if k == sample.All || k > n {
+		k = n
+	}
+	count := 1.0
+	for i := range k {
+		count *= float64(n-i) / float64(i+1)
+	}
+	chosen := make([]int, 0, k)
+	var choose func(from int)
+	choose = func(from int) {
+		if len(chosen) == k {
+			yield(append([]int(nil), chosen...), 1/count)
+			return
+		}
+		for i := from; i < n; i++ {
+			chosen = append(chosen, i)
+			choose(i + 1)
+			chosen = chosen[:len(chosen)-1]
+		}
+	}
+	choose(0)
+}
+
+// randomForest is a directed graph in which every vertex may be sampled by at most one other, its parent, under random names, and
+// some of the roots.
+func randomForest(t *testing.T, r *rand.Rand, n int) (*graph.CSC, []graph.VertexID) {
+	name := r.Perm(n)
+	trees := 2 + r.IntN(3)
+	children := make([]int, n)
+	var edges [][2]int
+	for v := trees; v < n; v++ {
+		parent := r.IntN(v)
+		for children[parent] == 3 {
+			parent = r.IntN(v)
+		}
+		children[parent]++
+		edges = append(edges, [2]int{name[v], name[parent]})
+	}
+	return fromEdges(t, n, edges...), ids(name[:trees]...)
+}
+
+// Where no two sampling paths meet, both models are exact, and so the direction of the edges is right.
+func TestExactOnForests(t *testing.T) {
+	r := newRandom(t)
+	for range 40 {
+		g, train := randomForest(t, r, 14)
+		fanouts := make([]int, 1+r.IntN(3))
+		for h := range fanouts {
+			fanouts[h] = []int{1, 2, 3, sample.All}[r.IntN(4)]
+		}
+		batch := 1 + r.IntN(len(train))
+		m := mustNew(t, g, Options{})
+		for _, c := range []struct {
+			name string
+			got  []float32
+			keep bool
+		}{
+			{"VIP", must[float32](t)(m.VIP(train, float64(batch), fanouts)), false},
+			{"Inclusion", must[float32](t)(m.Inclusion(train, float64(batch), fanouts)), true},
+		} {
+			want := enumerate(g, train, batch, fanouts, c.keep)
+			for v := range want {
+				if math.Abs(float64(c.got[v])-want[v]) > 1e-6 {
+					t.Fatalf("%s, fanouts %d, batch %d of %d: vertex %d has %g, enumeration says %g", c.name, fanouts, batch, len(train), v, c.got[v], want[v])
+				}
+			}
+		}
+	}
+}
+
+// Two seeds of which one is drawn, both with vertex 2 as only neighbour: it is always read, but the model takes the seeds for
+// independent (ALGORITHMS 2).
+func TestPathsThatMeetAreTakenForIndependent(t *testing.T) {
+	g := fromEdges(t, 3, [2]int{2, 0}, [2]int{2, 1})
+	m := mustNew(t, g, Options{})
+	for name, p := range map[string][]float32{
+		"VIP":       must[float32](t)(m.VIP(ids(0, 1), 1, []int{1})),
+		"Inclusion": must[float32](t)(m.Inclusion(ids(0, 1), 1, []int{1})),
+	} {
+		if p[2] != 0.75 {
+			t.Errorf("%s: %g, want 0.75", name, p[2])
+		}
+	}
+	for _, keep := range []bool{false, true} {
+		if truth := enumerate(g, ids(0, 1), 1, []int{1}, keep); truth[2] != 1 {
+			t.Errorf("enumeration: %g, want 1", truth[2])
+		}
+	}
+}
+
+// On any graph the results are the formulas, multiplied out edge by edge. Random digraphs have loops, parallel edges, and
+// factors of exactly 0 (a certain vertex that draws all its neighbours).
+func TestEqualsFormula(t *testing.T) {
+	r := newRandom(t)
+	for _, c := range []struct {
+		name          string
+		n, edges      int
+		batch         float64
+		fanouts       []int
+		seeds, worker int
+	}{
+		{"sparse", 300, 900, 4, []int{3, 2, 2}, 40, 1},
+		{"dense", 100, 3000, 7, []int{15, 10, 5}, 30, 2},
+		{"all neighbours", 200, 800, 2, []int{sample.All, 2, sample.All}, 20, 3},
+		{"every seed in every batch", 200, 800, 20, []int{2, 3}, 20, 2},
+		{"batch beyond the seeds", 200, 800, 1e6, []int{2, 3}, 20, 2},
+		{"tiny probabilities", 2000, 9000, 1e-4, []int{2, 2}, 50, 2},
+		{"one hop", 200, 1500, 3, []int{4}, 50, 2},
+		{"no seeds", 50, 200, 3, []int{2, 2}, 0, 2},
+	} {
+		g := fromEdges(t, c.n, randomEdges(r, c.n, c.edges)...)
+		var train []graph.VertexID
+		for _, v := range r.Perm(c.n)[:c.seeds] {
+			train = append(train, graph.VertexID(v))
+		}
+		m := mustNew(t, g, Options{Workers: c.worker})
+		vip, inclusion := formulas(g, train, c.batch, c.fanouts)
+		equal(t, c.name+": VIP", must[float32](t)(m.VIP(train, c.batch, c.fanouts)), vip)
+		equal(t, c.name+": Inclusion", must[float32](t)(m.Inclusion(train, c.batch, c.fanouts)), inclusion)
+	}
+}
+
+// equal allows for float32 sums of logarithms; NaN is never equal.
+func equal(t *testing.T, name string, got []float32, want []float64) {
+	t.Helper()
+	for v := range want {
+		if !(math.Abs(float64(got[v])-want[v]) <= 2e-6*math.Abs(want[v])) {
+			t.Errorf("%s: vertex %d has %g, want %g", name, v, got[v], want[v])
+			return
+		}
+	}
+}
+
+// formulas multiplies the two models out as their comments have them, over the in-edges of the vertices that draw.
+func formulas(g *graph.CSC, train []graph.VertexID, batch float64, fanouts []int) (vip, inclusion []float64) {
+	n := g.NumVertices()
+	vector := func() []float64 { return make([]float64, n) }
+	miss := func(pass []float64) []float64 { // product over v that may sample u of (1 - pass[v])
+		out := vector()
+		for u := range out {
+			out[u] = 1
+		}
+		for v := range n {
+			for _, u := range g.InNeighbours(graph.VertexID(v)) {
+				out[u] *= 1 - pass[v]
+			}
+		}
+		return out
+	}
+	p0 := vector()
+	for _, v := range train {
+		p0[v] = min(1, batch/float64(len(train)))
+	}
+	p, q, a := append([]float64(nil), p0...), append([]float64(nil), p0...), vector()
+	vip = vector()
+	for _, f := range fanouts {
+		pass := vector()
+		for v := range n {
+			transition := 1.0
+			if d := g.InDegree(graph.VertexID(v)); f != sample.All && d > f {
+				transition = float64(f) / float64(d)
+			}
+			pass[v] = transition * p[v]
+			a[v] += transition * (q[v] - a[v])
+		}
+		missed, avoided := miss(pass), miss(a)
+		for u := range n {
+			p[u] = 1 - missed[u]
+			vip[u] = 1 - (1-vip[u])*missed[u]
+			q[u] = 1 - (1-p0[u])*avoided[u]
+		}
+	}
+	return vip, q
+}
+
+// A batch larger than the training set reads every training vertex in every step; unclamped it gave NaN (ALGORITHMS 8).
+func TestBatchBeyondTrainingSet(t *testing.T) {
+	g := fromEdges(t, 5, [2]int{2, 0}, [2]int{3, 0}, [2]int{4, 1})
+	m := mustNew(t, g, Options{})
+	want := []float32{0, 0, 0.5, 0.5, 1}
+	for _, batch := range []float64{2, 3, 1e9} {
+		p := must[float32](t)(m.VIP(ids(0, 1), batch, []int{1}))
+		if fmt.Sprint(p) != fmt.Sprint(want) {
+			t.Errorf("batch %g: %g, want %g", batch, p, want)
+		}
+	}
+}
+
+// The short cuts for small arguments keep the accuracy of a float32, and the edges of the range hold.
+func TestLogarithms(t *testing.T) {
+	r := newRandom(t)
+	for range 100_000 {
+		p := math.Exp(-30 * r.Float64())
+		if got, want := float64(logMiss(p)), math.Log1p(-p); math.Abs(got-want) > 8e-8*math.Abs(want) {
+			t.Fatalf("logMiss(%g) = %g, want %g", p, got, want)
+		}
+		if got, want := hit(-p), -math.Expm1(-p); math.Abs(got-want) > 2e-8*want {
+			t.Fatalf("hit(%g) = %g, want %g", -p, got, want)
+		}
+	}
+	if logMiss(0) != 0 || hit(0) != 0 || !math.IsInf(float64(logMiss(1)), -1) || hit(math.Inf(-1)) != 1 {
+		t.Errorf("at 0 and 1: %g, %g, %g, %g", logMiss(0), hit(0), logMiss(1), hit(math.Inf(-1)))
+	}
+}
