@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -239,6 +240,9 @@ func TestFailureWhileTrainingUnderMPI(t *testing.T) {
 // A rank that dies takes the job with it.
 func TestKilledRankUnderMPI(t *testing.T) {
 	launcher(t)
+	if runtime.GOOS != "linux" {
+		t.Skip("finding the ranks needs Linux's /proc")
+	}
 	dir := t.TempDir()
 	data := handmade{task: dataset.Multiclass}.write(t, filepath.Join(dir, "data"))
 	parts := partitioned(t, data, 4, "random", "--allow-imbalance")

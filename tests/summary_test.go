@@ -30,7 +30,7 @@ func TestSummaryIsDocumented(t *testing.T) {
 func sameKeys(t *testing.T, what string, object map[string]any, table string) {
 	t.Helper()
 	documented := map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\|([^|]*)\\|").FindAllStringSubmatch(table, -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\|([^|]*)\|`).FindAllStringSubmatch(table, -1) {
 		for _, key := range regexp.MustCompile("`([a-z_0-9]+)`").FindAllStringSubmatch(row[1], -1) {
 			documented[key[1]] = true
 		}

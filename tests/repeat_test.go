@@ -1,0 +1,99 @@
+package tests
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"halognn/src/shard"
+)
+
+// A run can be repeated from what it left: its config, with defaults and settings filled in, gives the same numbers.
+func TestConfigOfARunRepeatsIt(t *testing.T) {
+	t.Parallel()
+	want, again := trained(t, smallParts.dir(t), 2, "train.lr=0.02", "sample.fanouts=4,-1"), newRunDir(t)
+	config := filepath.Join(want.dir, "config.yaml")
+	r := halognn(t).must(t, "train", "--config", config, "--set", "run.dir="+again, "--ranks-in-process", "2")
+	sameNumbers(t, outcomeOf(t, again, r), want)
+	if a, b := read(t, config), read(t, filepath.Join(again, "config.yaml")); !bytes.Equal(bytes.ReplaceAll(b, []byte(again), []byte(want.dir)), a) {
+		t.Errorf("the config changed on its way through a run:\n%s", b)
+	}
+}
+
+// Equal seeds give equal files, down to the hashes of all of them in meta.json; other seeds do not.
+func TestFilesRepeat(t *testing.T) {
+	t.Parallel()
+	dir, methods := t.TempDir(), []string{"ldg", "random"}
+	if halognn(t).cgo {
+		methods = append(methods, "metis")
+	}
+	meta := func(name string, args ...string) string {
+		out := filepath.Join(dir, name)
+		halognn(t).must(t, append(args, "--out", out)...)
+		return string(read(t, filepath.Join(out, "meta.json")))
+	}
+	generate := []string{"generate", "--vertices", "500", "--degree", "6", "--features", "4", "--seed"}
+	first := meta("a", append(generate, "1")...)
+	if again := meta("b", append(generate, "1")...); again != first {
+		t.Error("a dataset generated again differs")
+	}
+	if other := meta("c", append(generate, "2")...); other == first {
+		t.Error("another seed gives the same dataset")
+	}
+	for _, method := range methods {
+		cut := []string{"partition", "--data", filepath.Join(dir, "a"), "--parts", "4", "--method", method, "--allow-imbalance", "--seed"}
+		first := meta(method+"-a", append(cut, "1")...)
+		if again := meta(method+"-b", append(cut, "1")...); again != first {
+			t.Errorf("%s: parts made again differ", method)
+		}
+		if method == "ldg" { // which takes the vertices as they come
+			continue
+		}
+		if other := meta(method+"-c", append(cut, "2")...); strings.Split(other, `"files"`)[1] == strings.Split(first, `"files"`)[1] {
+			t.Errorf("%s: another seed gives the same parts", method)
+		}
+	}
+}
+
+func TestCheckKnowsWhatIsWhole(t *testing.T) {
+	t.Parallel()
+	run := trained(t, smallParts.dir(t), 2).dir
+	for path, what := range map[string]string{smallData.dir(t): "dataset of 3000 vertices", smallParts.dir(t): "8 parts of 3000 vertices", run: "run"} {
+		if r := halognn(t).must(t, "check", path); !strings.Contains(r.out, what) || !strings.Contains(r.out, "ok") {
+			t.Errorf("check of %s says %q, want %q", path, r.out, what)
+		}
+	}
+}
+
+// Files that are staged, or copied to shared memory, give the same numbers; the stage is used again, shared memory given back.
+func TestStagedFiles(t *testing.T) {
+	t.Parallel()
+	parts := partitioned(t, smallData.dir(t), 4, "random", "--seed", "9") // of an identity of its own
+	s, err := shard.Open(parts, shard.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	copies := fmt.Sprintf("halognn-%d-%s", os.Getuid(), s.Identity())
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	stage, want := t.TempDir(), trained(t, parts, 2)
+	for range 2 {
+		sameNumbers(t, trained(t, parts, 2, "run.stage_dir="+stage), want)
+	}
+	staged, err := filepath.Glob(filepath.Join(stage, copies, "part-000[0-3]", "features.npy"))
+	if err != nil || len(staged) != 4 {
+		t.Errorf("staged parts: %v (%v)", staged, err)
+	}
+	sameNumbers(t, trained(t, parts, 4, "topology.load=copy", "run.stage_dir="+stage), trained(t, parts, 4))
+	if _, err := os.Stat(filepath.Join("/dev/shm", copies)); !os.IsNotExist(err) {
+		t.Errorf("the topology is still in shared memory (%v)", err)
+	}
+	write(t, filepath.Join(stage, "file"), nil)
+	dir := t.TempDir()
+	r := halognn(t).run(t, training(t, parts, dir, "run.stage_dir="+filepath.Join(stage, "file"))...)
+	badInput{code: badData, want: []string{filepath.Join(stage, "file"), "not a directory"}}.check(t, dir, r)
+}
