@@ -19,7 +19,7 @@ import (
 var level = map[string]int{
 	"mem": -1, "npy": 0,
 	"graph": 1, "comm": 1, "compute": 1, "pipeline": 1, "trace": 1,
-	"dataset": 2, "partition": 2, "shard": 3, "sample": 2, "access": 3, "nn": 2,
+	"dataset": 2, "partition": 2, "shard": 3, "sample": 2, "cache": 2, "access": 3, "nn": 2,
 	"exchange": 4, "parallel": 5, "train": 6, "cmd": 7,
 }
 

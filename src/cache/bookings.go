@@ -1,0 +1,94 @@
+package cache
+
+import "halognn/src/mem"
+
+// bookings says whether a row can be kept from one step to another. A use and the next use of a vertex are an interval; keeping
+// the row between them takes one slot for that long, and a slot whose row is used at a step is free for another from that step on.
+// Steps are told in order, and so are the ends of intervals: then giving each the slot that has been free for the shortest
+// time, if there is one, keeps as many as can be kept at all (interval scheduling on identical machines).
+//
+// Only numbers of slots are booked; which slot it is turns out when the row comes.
+//
+//	free [ring]   of step s: slots whose last booking ends at s; of step base: those that are free by then
+//	below [ring]  of step s without such slots: a step before s to look at next
+//
+// Source: Faigle and Nawijn (1995), Carlisle and Lloyd (1995). Evicting the row with the farthest next use and bypassing the
+// cache with rows that are used farther off than all others (Belady 1966) keeps equally many, but must revise its decisions.
+type bookings struct {
+	free  []int32
+	below []int32
+	base  int // first step that intervals may still begin at
+	end   int // steps from here on have not been opened
+}
+
+// newBookings has slots free at step 0 and room for so many steps at a time; it grows with need.
+func newBookings(slots, steps int) *bookings {
+	size := powerOfTwo(steps)
+	b := &bookings{free: mem.Make[int32](size), below: mem.Make[int32](size)}
+	b.open()
+	b.free[0] = int32(slots)
+	return b
+}
+
+func (b *bookings) mask() int { return len(b.free) - 1 }
+
+// open adds the next step and returns its number.
+func (b *bookings) open() int {
+	if b.end-b.base == len(b.free) {
+		b.grow()
+	}
+	at := b.end & b.mask()
+	b.free[at], b.below[at] = 0, int32(b.end-1)
+	b.end++
+	return b.end - 1
+}
+
+func (b *bookings) grow() {
+	old := *b
+	b.free, b.below = mem.Make[int32](2*len(old.free)), mem.Make[int32](2*len(old.free))
+	for s := b.base; s < b.end; s++ {
+		b.free[s&b.mask()], b.below[s&b.mask()] = old.free[s&old.mask()], old.below[s&old.mask()]
+	}
+	old.release()
+}
+
+// book keeps a row from one step to a later one, the last that was opened, if there is a slot for it.
+func (b *bookings) book(from, to int) bool {
+	s := b.latest(from)
+	if b.free[s&b.mask()] == 0 {
+		return false
+	}
+	b.free[s&b.mask()]--
+	b.free[to&b.mask()]++
+	return true
+}
+
+// latest returns the latest step up to from at which slots became free, or base. No slot becomes free at a step that
+// intervals have begun at, but base, so what it found out stays true: it is kept in below.
+func (b *bookings) latest(from int) int {
+	mask := b.mask()
+	s := from
+	for s > b.base && b.free[s&mask] == 0 {
+		s = max(int(b.below[s&mask]), b.base)
+	}
+	for at := from; at > s; {
+		next := max(int(b.below[at&mask]), b.base)
+		b.below[at&mask] = int32(s)
+		at = next
+	}
+	return s
+}
+
+// pass closes the step base: no interval begins there any more. The step after it must be open.
+func (b *bookings) pass() {
+	b.free[(b.base+1)&b.mask()] += b.free[b.base&b.mask()]
+	b.base++
+}
+
+func (b *bookings) bytes() int64 { return int64(len(b.free)) * 8 }
+
+// release gives the memory back.
+func (b *bookings) release() {
+	mem.Free(b.free)
+	mem.Free(b.below)
+}

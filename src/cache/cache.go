@@ -1,0 +1,89 @@
+// Package cache decides which remote feature rows a rank has at hand. It holds no rows and moves none: it is told, step by
+// step, which remote vertices a minibatch reads, and answers with slots of a table that somebody else keeps.
+//
+//	step t   remote   v0  v1  v2  v3  v4 ...      distinct vertices, in frontier order
+//	                   │ Policy.Step
+//	         Slot      3  -1   7  -1  -1 ...      row at hand in this slot, or -1: a miss
+//	         misses        0       1   2          fetched in this step, numbered in order
+//	         Early                         3   4  fetched in the same exchange, numbered on
+//	         Insert    1 ─> slot 7,  3 ─> slot 0  fetched rows that stay
+//
+// Slots are those before the step: all rows of step t are read before the inserts of step t are written, and these before any
+// row of step t+1 is read. So an insert may overwrite a row that the same step still reads.
+//
+//	policy     knows                               keeps
+//	Static     nothing                             a fixed set
+//	Sieve      the past                            what was read again since the hand came by
+//	Prefetch   the past                            what scores best, exchanged every Delta steps
+//	Lookahead  the past and the next Window steps  what is read again, shortest wait first
+//	Optimum    everything                          (only counts: the floor for all of these)
+//
+// Place divides rows among devices that read each other, which is decided once, before the first step.
+//
+// Decisions are pure functions of the accesses and the options, never of time or threads: a simulation and a training run
+// make the same ones. All arrays lie outside the Go heap; in steady state a step allocates nothing. The package knows of no
+// ranks, transports or feature types, and not how often a vertex will be read.
+package cache
+
+import (
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// Policy decides, once a step and in step order, what is at hand. It is used by one goroutine at a time.
+type Policy interface {
+	// Step decides for the remote vertices of the next step, which are distinct. d is overwritten.
+	Step(remote []graph.VertexID, d *Decision)
+	// Slots returns the rows that the table must have room for.
+	Slots() int
+	// Bytes returns the memory of the policy's own arrays; the rows are not among them.
+	Bytes() int64
+	// Free gives the arrays back.
+	Free()
+}
+
+// Decision is the answer to one step; see the package comment. The zero value is ready; its arrays are reused from step to step.
+type Decision struct {
+	Slot   []int32          // [remote] slot that holds the row, or -1
+	Early  []graph.VertexID // rows to fetch beside the misses, in ascending order unless the policy says otherwise
+	Insert []Insert         // at most one a slot
+
+	Misses       int // entries of Slot that are -1
+	Evictions    int // rows that others overwrite
+	Replacements int // rows that enter in an eviction round; those that are no misses of the step are in Early
+}
+
+// Transferred returns the rows that cross the network for this step.
+func (d *Decision) Transferred() int { return d.Misses + len(d.Early) }
+
+// begin empties d for a step of n remote vertices and at most early and inserts entries of these lists.
+func (d *Decision) begin(n, early, inserts int) {
+	d.Slot = mem.Grow(d.Slot[:0], n)
+	d.Early = mem.Grow(d.Early[:0], early)[:0]
+	d.Insert = mem.Grow(d.Insert[:0], inserts)[:0]
+	d.Misses, d.Evictions, d.Replacements = 0, 0, 0
+}
+
+// Bytes returns the memory of the arrays.
+func (d *Decision) Bytes() int64 {
+	return int64(cap(d.Slot))*4 + int64(cap(d.Early))*4 + int64(cap(d.Insert))*8
+}
+
+// Free gives the arrays back.
+func (d *Decision) Free() {
+	mem.Free(d.Slot)
+	mem.Free(d.Early)
+	mem.Free(d.Insert)
+	*d = Decision{}
+}
+
+// Insert says that a fetched row is to be copied to a slot. It is a number, so that arrays of it can lie outside the heap.
+type Insert uint64
+
+func makeInsert(from int, slot int32) Insert { return Insert(from)<<32 | Insert(uint32(slot)) }
+
+// From returns which fetched row: the misses of the step in order, then Early.
+func (i Insert) From() int { return int(i >> 32) }
+
+// Slot returns where it goes.
+func (i Insert) Slot() int { return int(uint32(i)) }

@@ -1,0 +1,205 @@
+package cache
+
+import (
+	"math/bits"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// IndexKind is how an Index lies in memory. Both kinds give the same answers.
+type IndexKind int
+
+const (
+	IndexAuto  IndexKind = iota // dense as long as that costs at most denseBytes a key
+	IndexDense                  // 4 bytes a vertex of the graph; one read a look-up
+	IndexHash                   // 16 to 32 bytes a key; open addressing
+)
+
+// denseBytes is what a dense index may cost for every key it was made for: little beside a feature row of hundreds of bytes.
+const denseBytes = 64
+
+// Index maps vertices to slots, or other numbers of 31 bits.
+//
+//	dense  [N]  slot+1, 0 for none
+//	table  [T]  vertex+1 << 32 | slot, 0 for none; T is a power of two and at least twice the keys; a key lies at its home, the
+//	            upper bits of vertex*golden, or behind it with no empty entry in between
+type Index struct {
+	dense []int32
+	table []uint64
+	shift int // home = product >> shift
+	keys  int // in table
+}
+
+// NewIndex makes an empty index for a graph of the given vertices and, for now, so many keys; a hash grows with need.
+func NewIndex(vertices, keys int, kind IndexKind) *Index {
+	if kind == IndexDense || kind == IndexAuto && vertices*4 <= keys*denseBytes {
+		return &Index{dense: mem.Make[int32](max(vertices, 1))}
+	}
+	x := &Index{}
+	x.resize(keys)
+	return x
+}
+
+// resize moves the keys to a table that has room for so many.
+func (x *Index) resize(keys int) {
+	old := x.table
+	size := bits.Len(uint(max(2*keys, 64) - 1))
+	x.table, x.shift, x.keys = mem.Make[uint64](1<<size), 64-size, 0
+	for _, e := range old {
+		if e != 0 {
+			x.put(vertexOf(e), int32(e))
+		}
+	}
+	mem.Free(old)
+}
+
+const golden = 0x9E3779B97F4A7C15 // 2^64 / golden ratio
+
+func (x *Index) home(v graph.VertexID) uint64 { return uint64(v) * golden >> (x.shift & 63) }
+
+func vertexOf(e uint64) graph.VertexID { return graph.VertexID(e>>32 - 1) }
+
+// find returns where v lies in the table, or where it would be put.
+func (x *Index) find(v graph.VertexID) uint64 {
+	table, key := x.table, uint64(v)+1
+	last := uint64(len(table) - 1)
+	at := x.home(v)
+	for {
+		e := table[at&last]
+		if e == 0 || e>>32 == key {
+			return at & last
+		}
+		at++
+	}
+}
+
+// Get returns the slot of v, or -1.
+func (x *Index) Get(v graph.VertexID) int32 {
+	if x.dense != nil {
+		return x.dense[v] - 1
+	}
+	e := x.table[x.find(v)]
+	if e == 0 {
+		return -1
+	}
+	return int32(e)
+}
+
+// lookupBlock is how many keys are looked up before their entries are compared: a comparison that goes the unexpected way throws
+// away the reads begun after it, so all of them are begun first.
+const lookupBlock = 256
+
+// Lookup sets slots[i] to the slot of ids[i], or -1, and returns how many are -1. It is the fast way for many vertices: reads
+// of memory overlap.
+func (x *Index) Lookup(ids []graph.VertexID, slots []int32) (misses int) {
+	if x.dense == nil {
+		for len(ids) > 0 {
+			n := min(len(ids), lookupBlock)
+			x.touch(ids[:n])
+			misses += x.lookup(ids[:n], slots[:n])
+			ids, slots = ids[n:], slots[n:]
+		}
+		return misses
+	}
+	dense := x.dense
+	slots = slots[:len(ids)]
+	for i, v := range ids {
+		slot := dense[v] - 1
+		slots[i] = slot
+		misses += int(uint32(slot) >> 31)
+	}
+	return misses
+}
+
+// touch reads the homes of ids into the cache. What it returns means nothing.
+//
+//go:noinline
+func (x *Index) touch(ids []graph.VertexID) (any uint64) {
+	table := x.table
+	last := uint64(len(table) - 1)
+	for _, v := range ids {
+		any |= table[x.home(v)&last]
+	}
+	return any
+}
+
+// lookup is Lookup in the hash. Its only branch is taken where another key is met first.
+func (x *Index) lookup(ids []graph.VertexID, slots []int32) (misses int) {
+	table := x.table
+	last := uint64(len(table) - 1)
+	slots = slots[:len(ids)]
+	for i, v := range ids {
+		key, at := uint64(v)+1, x.home(v)
+		e := table[at&last]
+		for (e>>32^key)*(e>>32) != 0 { // neither the key nor empty
+			at++
+			e = table[at&last]
+		}
+		slot := int32(e)
+		if e == 0 {
+			slot = -1
+		}
+		slots[i] = slot
+		misses += int(uint32(slot) >> 31)
+	}
+	return misses
+}
+
+// Set gives v the slot, which is not negative.
+func (x *Index) Set(v graph.VertexID, slot int32) {
+	if x.dense != nil {
+		x.dense[v] = slot + 1
+		return
+	}
+	x.put(v, slot)
+}
+
+func (x *Index) put(v graph.VertexID, slot int32) {
+	at := x.find(v)
+	if x.table[at] == 0 {
+		if 2*(x.keys+1) > len(x.table) {
+			x.resize(2 * x.keys)
+			at = x.find(v)
+		}
+		x.keys++
+	}
+	x.table[at] = (uint64(v)+1)<<32 | uint64(slot)
+}
+
+// Remove forgets v, if it is there. In the hash, later keys move up into the gap, so that none becomes unreachable and the table
+// never fills with marks of what was removed.
+func (x *Index) Remove(v graph.VertexID) {
+	if x.dense != nil {
+		x.dense[v] = 0
+		return
+	}
+	gap := x.find(v)
+	if x.table[gap] == 0 {
+		return
+	}
+	x.keys--
+	last := uint64(len(x.table) - 1)
+	for at := gap; ; {
+		at = (at + 1) & last
+		e := x.table[at]
+		if e == 0 {
+			break
+		}
+		if (at-x.home(vertexOf(e)))&last >= (at-gap)&last { // its home is not behind the gap
+			x.table[gap] = e
+			gap = at
+		}
+	}
+	x.table[gap] = 0
+}
+
+// Bytes returns the memory of the index.
+func (x *Index) Bytes() int64 { return int64(len(x.dense))*4 + int64(len(x.table))*8 }
+
+// Free gives the memory back.
+func (x *Index) Free() {
+	mem.Free(x.dense)
+	mem.Free(x.table)
+	*x = Index{}
+}

@@ -1,0 +1,158 @@
+package cache
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// Placement says which rows each device of a group holds: a group is devices that read each other faster than anything
+// else, such as GPUs on one fabric or the ranks of a node.
+type Placement struct {
+	vertices int
+	held     [][]graph.VertexID // [devices][<= slots]
+}
+
+// Place divides rows among devices that have room for so many each.
+//
+//	p  [N]  how likely a step reads the vertex, mean over the group. Vertices with p = 0 are not placed: those that are never
+//	        read, and those that the group holds anyway
+//	a       cost of a row of a peer / cost of a row from outside the group: 0 spreads the rows as widely as possible, 1 gives all devices
+//	        the same
+//
+// Every device starts with the hottest rows. Then the next vertices are offered, in the order of p, in exchange for rows that several
+// devices hold, the least likely first:
+//
+//	round 0     slot S-1 of all devices holds the same vertex. The devices, least gained first, are offered a vertex each
+//	            for it, all but the last, which keeps it.
+//	round 1     the same with slot S-2, and so on.
+//
+// A device takes the offer if p(new) > a * p(old); the first refusal ends it, for all that follow are worse.
+//
+// Time is one sort of the vertices with p > 0, then O(1) for each that is placed. Ties in p go to the lower id, ties in what
+// was gained to the lower device.
+// Source: data placement (Song and Jiang, ICS 2022), algorithm 1. As printed, it would pass over the vertex that falls on the device
+// which keeps its row; the worked example of section 3.2 offers it to the next one, and so does this.
+func Place(p []float32, devices, slots int, a float64) (*Placement, error) {
+	if err := checkPlace(len(p), devices, slots, a); err != nil {
+		return nil, fmt.Errorf("placement: %w", err)
+	}
+	order, err := byLikelihood(p)
+	if err != nil {
+		return nil, fmt.Errorf("placement: %w", err)
+	}
+	defer mem.Free(order)
+	vertex := func(i int) graph.VertexID { return graph.VertexID(uint32(order[i])) }
+
+	g := &Placement{vertices: len(p), held: make([][]graph.VertexID, devices)}
+	slots = min(slots, len(order))
+	for d := range g.held {
+		g.held[d] = mem.Make[graph.VertexID](slots)
+		for i := range slots {
+			g.held[d][i] = vertex(i)
+		}
+	}
+	gained := make([]float64, devices)
+	turn := make([]int, devices)
+	for d := range turn {
+		turn[d] = d
+	}
+	next := slots
+	for slot := slots - 1; slot >= 0; slot-- {
+		slices.SortFunc(turn, func(c, d int) int {
+			return cmp.Or(cmp.Compare(gained[c], gained[d]), c-d)
+		})
+		old := float64(p[vertex(slot)])
+		for _, d := range turn[:devices-1] {
+			if next == len(order) || float64(p[vertex(next)]) <= a*old {
+				return g, nil
+			}
+			g.held[d][slot] = vertex(next)
+			gained[d] += float64(p[vertex(next)])
+			next++
+		}
+	}
+	return g, nil
+}
+
+// maxDevices is what the arrays of Lookup can name.
+const maxDevices = math.MaxInt16
+
+func checkPlace(vertices, devices, slots int, a float64) error {
+	faults := []error{checkSize(vertices, slots)}
+	if devices < 1 || devices > maxDevices {
+		faults = append(faults, fmt.Errorf("%d devices; there must be 1 to %d", devices, maxDevices))
+	}
+	if !(a >= 0) {
+		faults = append(faults, fmt.Errorf("the cost of a peer's row is %v of one from outside; it must be 0 or more", a))
+	}
+	return errors.Join(faults...)
+}
+
+// byLikelihood returns the vertices with p > 0 in the lower half of the words, most likely first, ties by lower id.
+func byLikelihood(p []float32) ([]uint64, error) {
+	n := 0
+	for v, x := range p {
+		if !(x >= 0) {
+			return nil, fmt.Errorf("the likelihood of vertex %d is %v; it must be 0 or more", v, x)
+		}
+		if x > 0 {
+			n++
+		}
+	}
+	order := mem.Make[uint64](n)[:0]
+	for v, x := range p {
+		if x > 0 {
+			order = append(order, uint64(^math.Float32bits(x))<<32|uint64(v)) // the bits of numbers above 0 order as they do
+		}
+	}
+	slices.Sort(order)
+	return order, nil
+}
+
+// Devices returns how many devices the rows are divided among.
+func (g *Placement) Devices() int { return len(g.held) }
+
+// Held returns what a device holds: a vertex for each slot, as a view. Fewer than asked for if there are not as many vertices.
+func (g *Placement) Held(device int) []graph.VertexID { return g.held[device] }
+
+// Lookup returns where a device reads each vertex [N]: its own copy if it has one, else that of the first device that has; -1 if
+// no device has. The arrays are outside the Go heap; the caller gives them back with mem.Free. Time O(N + devices * slots).
+func (g *Placement) Lookup(self int) (device []int16, slot []int32) {
+	device, slot = mem.Make[int16](g.vertices), mem.Make[int32](g.vertices)
+	for v := range device {
+		device[v], slot[v] = -1, -1
+	}
+	enter := func(d int) {
+		for s, v := range g.held[d] {
+			device[v], slot[v] = int16(d), int32(s)
+		}
+	}
+	for d := len(g.held) - 1; d >= 0; d-- {
+		enter(d)
+	}
+	enter(self)
+	return device, slot
+}
+
+// Bytes returns the memory of the lists.
+func (g *Placement) Bytes() int64 {
+	n := int64(0)
+	for _, held := range g.held {
+		n += int64(len(held)) * 4
+	}
+	return n
+}
+
+// Free gives the lists back.
+func (g *Placement) Free() {
+	for _, held := range g.held {
+		mem.Free(held)
+	}
+	g.held = nil
+}

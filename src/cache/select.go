@@ -1,0 +1,40 @@
+package cache
+
+// selectFirst reorders items so that the k that come first by before, a strict total order, are items[:k], in any order. Expected
+// time O(len(items)): quickselect with the median of three as the pivot, so that the same items in the same order always end up alike.
+func selectFirst(items []int32, k int, before func(a, b int32) bool) {
+	for lo, hi := 0, len(items)-1; k > lo && k <= hi; {
+		mid := lo + (hi-lo)/2
+		order := func(i, j int) {
+			if before(items[j], items[i]) {
+				items[i], items[j] = items[j], items[i]
+			}
+		}
+		order(lo, mid)
+		order(mid, hi)
+		order(lo, mid)
+		pivot := items[mid]
+		i, j := lo, hi
+		for i <= j { // items[lo:i] come no later than the pivot, items[j+1:hi+1] no earlier
+			for before(items[i], pivot) {
+				i++
+			}
+			for before(pivot, items[j]) {
+				j--
+			}
+			if i <= j {
+				items[i], items[j] = items[j], items[i]
+				i++
+				j--
+			}
+		}
+		switch {
+		case k <= j:
+			hi = j
+		case k > i:
+			lo = i
+		default:
+			return
+		}
+	}
+}

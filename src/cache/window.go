@@ -1,0 +1,208 @@
+package cache
+
+import (
+	"fmt"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// Feed tells the remote vertices of the next step that has not been fed. Every step is fed once, in order and before it is due, and
+// at most Window steps before: a step is fed Window steps ahead as long as there are that many to come. It panics if one is
+// fed earlier, for decisions depend on what was known.
+func (l *Lookahead) Feed(remote []graph.VertexID) {
+	b := l.bookings
+	if ahead := b.end - 1 - b.base; ahead > l.window {
+		panic(fmt.Sprintf("cache: a step fed %d steps ahead of the one that is due; the window is %d", ahead, l.window))
+	}
+	l.reserve(len(remote))
+	step := b.open()
+	l.first[step&b.mask()] = l.head
+	mask := uint32(len(l.ids) - 1)
+	for _, v := range remote {
+		at := l.head & mask
+		l.ids[at], l.next[at], l.slot[at] = v, ^int32(step), -1
+		use := int32(l.head & (positions - 1))
+		switch known := l.index.Get(v); {
+		case known < 0:
+		case known&1 != 0:
+			l.slot[at] = l.claim(known>>1, step)
+		default:
+			last := uint32(known>>1) & mask
+			if b.book(int(^l.next[last]), step) {
+				l.next[last] = use
+			} else {
+				l.next[last] = declined
+			}
+		}
+		l.index.Set(v, use<<1)
+		l.head++
+	}
+}
+
+// claim books a row that has stayed in its slot for no known use, now that there is one, and returns the slot; or -1 if the slot will
+// be needed before.
+func (l *Lookahead) claim(slot int32, step int) int32 {
+	l.unlink(slot)
+	if !l.bookings.book(l.bookings.base, step) {
+		l.vacate(slot, dropped)
+		return -1
+	}
+	l.hold(1)
+	return slot
+}
+
+func (l *Lookahead) hold(n int) {
+	l.held += n
+	l.high = max(l.high, l.held)
+}
+
+// uses returns the position of a step's first use and their number.
+func (l *Lookahead) uses(step int) (first uint32, n int) {
+	b := l.bookings
+	first, end := l.first[step&b.mask()], l.head
+	if step+1 < b.end {
+		end = l.first[(step+1)&b.mask()]
+	}
+	return first, int(end - first)
+}
+
+// reserve makes room for n more uses.
+func (l *Lookahead) reserve(n int) {
+	tail := l.head
+	if b := l.bookings; b.base+1 < b.end {
+		tail = l.first[(b.base+1)&b.mask()]
+	}
+	need := int(l.head-tail) + n
+	if need <= len(l.ids) {
+		return
+	}
+	if need > positions {
+		panic(fmt.Sprintf("cache: a window of %d steps has %d uses; at most %d are supported; use a smaller one", l.window, need, positions))
+	}
+	l.ids = regrow(l.ids, tail, l.head, need)
+	l.next = regrow(l.next, tail, l.head, need)
+	l.slot = regrow(l.slot, tail, l.head, need)
+}
+
+// regrow moves the elements at positions tail to head to a ring for n elements.
+func regrow[T mem.Number](old []T, tail, head uint32, n int) []T {
+	ring := mem.Make[T](powerOfTwo(n))
+	for p := tail; p != head; p++ {
+		ring[p&uint32(len(ring)-1)] = old[p&uint32(len(old)-1)]
+	}
+	mem.Free(old)
+	return ring
+}
+
+// Step serves the step that is due. remote is what was fed for it; it panics if it is not.
+func (l *Lookahead) Step(remote []graph.VertexID, d *Decision) {
+	step := l.bookings.base + 1
+	if step == l.bookings.end {
+		panic("cache: a step that was not fed is due")
+	}
+	first, n := l.uses(step)
+	if n != len(remote) {
+		panic(fmt.Sprintf("cache: a step with %d remote vertices, but %d were fed for it", len(remote), n))
+	}
+	d.begin(n, 0, min(n, len(l.vertex)))
+	l.serve(first, remote, d)
+	l.keep(first, d)
+	if l.level {
+		l.fetchEarly(step+1, d)
+	}
+	l.stay(first, d)
+	l.bookings.pass()
+}
+
+// serve answers from the slots and gives up those whose row has no booked use after this one.
+func (l *Lookahead) serve(first uint32, remote []graph.VertexID, d *Decision) {
+	mask := uint32(len(l.ids) - 1)
+	for i, v := range remote {
+		at := (first + uint32(i)) & mask
+		if l.ids[at] != v {
+			panic(fmt.Sprintf("cache: remote vertex %d of a step is %d, but %d was fed for it", i, v, l.ids[at]))
+		}
+		slot, next := l.slot[at], l.next[at]
+		d.Slot[i] = slot
+		switch {
+		case slot < 0:
+			d.Misses++
+		case next >= 0:
+			l.slot[uint32(next)&mask] = slot
+		case next == declined:
+			l.held--
+			l.vacate(slot, dropped)
+		default:
+			l.held--
+			l.link(slot)
+			l.index.Set(v, slot<<1|1)
+		}
+	}
+}
+
+// keep gives slots to the misses that are booked. There are enough: no more rows are booked from this step on than there are slots.
+func (l *Lookahead) keep(first uint32, d *Decision) {
+	mask := uint32(len(l.ids) - 1)
+	miss, held := 0, 0
+	for i, slot := range d.Slot {
+		if slot >= 0 {
+			continue
+		}
+		at := (first + uint32(i)) & mask
+		if next := l.next[at]; next >= 0 {
+			l.slot[uint32(next)&mask] = l.take(l.ids[at], miss, d)
+			held++
+		}
+		miss++
+	}
+	l.hold(held)
+}
+
+// fetchEarly fetches rows that the next step misses, if it misses more than this one. Slots without a booked row suffice for
+// them: none is asked for after this, and what is booked from the next step on is booked without them.
+func (l *Lookahead) fetchEarly(step int, d *Decision) {
+	if step == l.bookings.end {
+		return
+	}
+	mask := uint32(len(l.ids) - 1)
+	first, n := l.uses(step)
+	misses := 0
+	for i := range uint32(n) {
+		misses += int(uint32(l.slot[(first+i)&mask]) >> 31)
+	}
+	want := max(0, min((misses-d.Misses)/2, len(l.vertex)-l.held))
+	d.Early = mem.Grow(d.Early, want)[:0]
+	d.Insert = mem.Grow(d.Insert, len(d.Slot)+want)[:len(d.Insert)]
+	for i := uint32(0); len(d.Early) < want; i++ {
+		at := (first + i) & mask
+		if l.slot[at] < 0 {
+			l.slot[at] = l.take(l.ids[at], d.Misses+len(d.Early), d)
+			d.Early = append(d.Early, l.ids[at])
+		}
+	}
+	l.hold(len(d.Early))
+}
+
+// stay lets misses without a known use have the slots that have no row at all, and forgets the others.
+func (l *Lookahead) stay(first uint32, d *Decision) {
+	mask := uint32(len(l.ids) - 1)
+	miss := 0
+	for i, slot := range d.Slot {
+		if slot >= 0 {
+			continue
+		}
+		at := (first + uint32(i)) & mask
+		if next := l.next[at]; next < 0 && next != declined {
+			v := l.ids[at]
+			if l.vacant > 0 {
+				slot := l.take(v, miss, d)
+				l.link(slot)
+				l.index.Set(v, slot<<1|1)
+			} else {
+				l.index.Remove(v)
+			}
+		}
+		miss++
+	}
+}
