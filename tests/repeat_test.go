@@ -92,8 +92,13 @@ func TestStagedFiles(t *testing.T) {
 	if _, err := os.Stat(filepath.Join("/dev/shm", copies)); !os.IsNotExist(err) {
 		t.Errorf("the topology is still in shared memory (%v)", err)
 	}
-	write(t, filepath.Join(stage, "file"), nil)
+	t.Cleanup(func() { _ = os.RemoveAll(filepath.Join("/dev/shm", copies)) })
 	dir := t.TempDir()
+	altered := copyOf(t, parts, dir, "altered")
+	patch(t, filepath.Join(altered, "indices.npy"), 0xff, 0xff, 0xff, 0x7f)
+	badInput{code: badData, want: []string{"indices.npy", "altered"}}.check(t, dir,
+		halognn(t).run(t, training(t, altered, dir, "topology.load=copy", "data.verify=sizes")...)) // what is copied is verified on the way
+	write(t, filepath.Join(stage, "file"), nil)
 	r := halognn(t).run(t, training(t, parts, dir, "run.stage_dir="+filepath.Join(stage, "file"))...)
 	badInput{code: badData, want: []string{filepath.Join(stage, "file"), "not a directory"}}.check(t, dir, r)
 }
