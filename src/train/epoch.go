@@ -81,6 +81,8 @@ func (r *run) summarise(final *evaluation) error {
 		s.HitRate = 1 - float64(s.Remote)/float64(remote)
 		s.BufferHitRate = float64(s.CacheHits) / float64(remote)
 	}
+	s.CachePolicy, s.ExpectedRowsPerStep = r.o.Cache.Policy, r.expected
+	s.RemoteRowsPerStep = float64(s.Remote) / float64(r.steps())
 	s.MetricName = r.metric
 	s.ValidMetric, s.ValidAccuracy, s.BestEpoch = r.best.valid.metric, r.best.valid.accuracy, r.best.epoch
 	s.TestMetric, s.TestAccuracy = final.test.metric, final.test.accuracy

@@ -62,7 +62,7 @@ func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols i
 	if err != nil {
 		return nil, err
 	}
-	fetch, err := s.newFetcher(tables, cols, dtype)
+	fetch, err := s.newFetcher(tables, cols, dtype, nil)
 	if err != nil {
 		return nil, err
 	}

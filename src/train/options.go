@@ -41,6 +41,7 @@ type Options struct {
 	EvalFull   bool // evaluate with all neighbours
 	Patience   int
 	Sum        comm.SumMode
+	Cache      CacheOptions
 	Depth      int // minibatches in preparation while one trains
 }
 

@@ -33,6 +33,7 @@ type session struct {
 	streams   *sample.Streams
 
 	features *fetcher
+	expected float64 // remote rows that a step of all ranks is predicted to fetch; 0 without a cache
 	data     *parallel.Data
 	slots    []*parallel.Minibatch
 	pipe     *pipeline.Pipeline[parallel.Minibatch]
@@ -134,7 +135,11 @@ func (s *session) openShared() error {
 	}
 	s.closers = append(s.closers, s.gradients.Close)
 	meta := s.Shards.Meta
-	if s.features, err = s.newFetcher(s.tables, meta.Features, meta.Type()); err != nil {
+	cached, err := s.openCache()
+	if err != nil {
+		return err
+	}
+	if s.features, err = s.newFetcher(s.tables, meta.Features, meta.Type(), cached); err != nil {
 		return err
 	}
 	s.closers = append(s.closers, s.features.close)
@@ -187,14 +192,14 @@ type fetcher struct {
 	comm comm.Comm
 }
 
-// newFetcher makes the exchange of rows that lie in tables. Collective.
-func (s *session) newFetcher(tables [][]byte, cols int, dtype compute.DType) (*fetcher, error) {
+// newFetcher makes the exchange of rows that lie in tables and, as far as it has them, in a cache, which may be nil. Collective.
+func (s *session) newFetcher(tables [][]byte, cols int, dtype compute.DType, cached exchange.Cache) (*fetcher, error) {
 	c, err := s.Comm.Dup()
 	if err != nil {
 		return nil, err
 	}
 	x, err := exchange.New(c, exchange.Options{
-		Offsets: s.Shards.Meta.Offsets, Tables: tables, Cols: cols, Type: dtype, Host: s.Host,
+		Offsets: s.Shards.Meta.Offsets, Tables: tables, Cols: cols, Type: dtype, Host: s.Host, Cache: cached,
 	})
 	return &fetcher{x, c}, err
 }

@@ -37,6 +37,10 @@ type Summary struct {
 	BufferHitRate float64 `json:"buffer_hit_rate"`
 	RoundsPerStep int     `json:"rounds_per_step"`
 
+	CachePolicy         string  `json:"cache_policy"`
+	RemoteRowsPerStep   float64 `json:"remote_rows_per_step"`
+	ExpectedRowsPerStep float64 `json:"expected_remote_rows_per_step,omitempty"`
+
 	WaitFraction float64            `json:"wait_fraction"`
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
 	PeakRSSBytes int64              `json:"peak_rss_bytes"`
@@ -164,7 +168,7 @@ func (s *Summary) Print(w io.Writer) error {
 		{"peer (same node)", strconv.FormatInt(s.Peer, 10)},
 		{"remote", strconv.FormatInt(s.Remote, 10)},
 		{"remote, MB", fmt.Sprintf("%.1f", float64(s.RemoteBytes)/1e6)},
-		{"hit rate", percent(s.HitRate)},
+		{"hit rate (cache " + s.CachePolicy + ")", percent(s.HitRate)},
 		{"", ""},
 		{"time per epoch, mean of ranks", "s"},
 	}...)

@@ -29,7 +29,7 @@ func loadConfig(path string, sets []string) (*Config, error) {
 	}
 	if len(b.faults) == 0 { // values can be judged only when all were understood
 		if err := c.check(); err != nil {
-			b.faults = append(b.faults, err)
+			b.faults = append(b.faults, errors.New("  "+strings.ReplaceAll(err.Error(), "\n", "\n  ")))
 		}
 	}
 	if err := errors.Join(b.faults...); err != nil {

@@ -157,6 +157,13 @@ func (c *Config) check() error {
 	if !(c.Model.Dropout >= 0 && c.Model.Dropout < 1) {
 		bad("model.dropout is %g; it must be in [0, 1)", c.Model.Dropout)
 	}
+	if !(c.Cache.Alpha >= 0) || math.IsInf(c.Cache.Alpha, 1) {
+		bad("cache.alpha is %g; it must be 0 or more: the cache's rows over an average rank's vertices", c.Cache.Alpha)
+	}
+	if !(c.Cache.HaloFraction >= 0 && c.Cache.HaloFraction <= 1) {
+		bad("cache.halo_fraction is %g; it must be in [0, 1]", c.Cache.HaloFraction)
+	}
+	atLeast("cache.halo_hops", c.Cache.HaloHops, 0)
 	if !(c.Train.LR > 0) || math.IsInf(c.Train.LR, 1) {
 		bad("train.lr is %g; it must be positive and finite", c.Train.LR)
 	}
@@ -184,7 +191,8 @@ func (c *Config) choices() []oneOf {
 		{"train.schedule", c.Train.Schedule, []string{"constant", "cosine", "step"}, nil},
 		{"train.eval_mode", c.Train.EvalMode, []string{"sampled", "full"}, nil},
 		{"train.allreduce", c.Train.Allreduce, []string{"auto", "reproducible", "mpi"}, nil},
-		{"cache.policy", c.Cache.Policy, []string{"none"}, []string{"degree", "halo1", "wpr", "paths", "sim", "vip", "oracle", "prefetch", "sieve", "lookahead", "auto"}},
+		{"cache.policy", c.Cache.Policy, []string{"none", "degree", "halo1", "wpr", "paths", "sim", "vip", "oracle"},
+			[]string{"prefetch", "sieve", "lookahead", "auto"}},
 		{"topology.kind", c.Topology.Kind, []string{"replicated"}, []string{"partitioned"}},
 		{"topology.load", c.Topology.Load, []string{"map", "copy"}, nil},
 		{"parallel.mode", c.Parallel.Mode, []string{"data"}, []string{"split", "hybrid", "push-pull"}},
@@ -229,6 +237,7 @@ func (c *Config) trainOptions() train.Options {
 		Schedule: nn.Schedule{Kind: c.Train.Schedule, Base: c.Train.LR, Warmup: c.Train.WarmupSteps, Gamma: c.Train.StepFactor},
 		Seed:     uint64(c.Train.Seed), EvalEvery: c.Train.EvalEvery, EvalFull: c.Train.EvalMode == "full", Patience: c.Train.Patience,
 		Sum: sumModes[c.Train.Allreduce], Depth: c.Pipeline.Depth,
+		Cache: train.CacheOptions{Policy: c.Cache.Policy, Alpha: c.Cache.Alpha, HaloFraction: c.Cache.HaloFraction, HaloHops: c.Cache.HaloHops},
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -26,6 +27,14 @@ func required(c *cobra.Command, names ...string) error {
 	return usageError(errors.Join(faults...))
 }
 
+// vacant refuses an --out that holds something before the work begins; what writes there looks again.
+func vacant(dir string) error {
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return dataError(fmt.Errorf("%s: the target exists and is not empty; remove it or choose another one", dir))
+	}
+	return nil
+}
+
 func generateCommand() *cobra.Command {
 	var o dataset.GenerateOptions
 	var dir string
@@ -34,9 +43,17 @@ func generateCommand() *cobra.Command {
 		Short: "Generate a graph with communities, power-law degrees, features and labels",
 		Example: "  halognn generate --kind sbm --preset arxiv --scale 0.1 --seed 1 --out data/arxiv\n" +
 			"  halognn generate --kind rmat --vertices 1000000 --degree 20 --features 64 --classes 10 --seed 1 --out data/rmat",
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := required(c, "out"); err != nil {
+				return err
+			}
+			for _, name := range []string{"scale", "vertices", "degree", "classes"} { // zero stands for the default
+				if f := c.Flag(name); f.Changed && f.Value.String() == "0" {
+					return usageError(fmt.Errorf("--%s is 0; it must be positive", name))
+				}
+			}
+			if err := vacant(dir); err != nil {
 				return err
 			}
 			if c.Flags().Changed("homophily") && o.Homophily == 0 {
@@ -84,7 +101,7 @@ func importCommand() *cobra.Command {
 		Short: "Import a graph from a public file format: " + strings.Join(dataset.Formats(), ", "),
 		Example: "  halognn import --format ogb --in ogbn_products --out data/products\n" +
 			"  halognn import --format npz --in amazon_electronics_computers.npz --split 60/20/20 --seed 0 --out data/computers",
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := required(c, "format", "in", "out"); err != nil {
 				return err
@@ -98,6 +115,9 @@ func importCommand() *cobra.Command {
 				o.Undirected = dataset.Yes
 			case directed:
 				o.Undirected = dataset.No
+			}
+			if err := vacant(o.Out); err != nil {
+				return err
 			}
 			report, err := dataset.Import(o)
 			if err != nil {

@@ -22,7 +22,7 @@ func inferCommand() *cobra.Command {
 		Use:     "infer --run RUN [--mode full|sampled] --out predictions.npy",
 		Short:   "Predict every vertex with the model of a run; under mpirun or srun, like train",
 		Example: "  mpirun -np 4 halognn infer --run run/demo/sage --mode full --out predictions.npy",
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := required(c, "run", "out"); err != nil {
 				return err
@@ -58,6 +58,9 @@ func inferRank(c comm.Comm, k inProcess, run string, sets []string, full bool, p
 	}
 	defer j.close()
 	weights, _, err := nn.ReadSafetensors(filepath.Join(run, train.ModelFile))
+	if errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("%w: the run has not finished; train again into another run.dir", err)
+	}
 	if err := train.Agree(c, err); err != nil {
 		return dataError(err)
 	}

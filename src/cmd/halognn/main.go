@@ -64,8 +64,19 @@ func main() {
 	})
 	root.AddCommand(generateCommand(), importCommand(), partitionCommand(), trainCommand(), inferCommand(), checkCommand())
 	if c, err := root.ExecuteC(); err != nil {
+		if c == root { // it does nothing itself: no such command
+			err = usageError(err)
+		}
 		fail(onAllRanks(c, err))
 	}
+}
+
+// noArguments refuses what is no flag.
+func noArguments(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usageError(fmt.Errorf("%q is no flag; see `%s --help`", args[0], c.CommandPath()))
 }
 
 // say prints the error.

@@ -21,7 +21,7 @@ func partitionCommand() *cobra.Command {
 		Use:     "partition --data DATASET --parts P --method metis|ldg|random|contiguous [--seed S] --out PARTS",
 		Short:   "Cut a dataset into parts, one or more for each rank of a later run",
 		Example: "  halognn partition --data data/arxiv --parts 8 --method metis --out parts/arxiv-8",
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := required(c, "data", "parts", "out"); err != nil {
 				return err
@@ -56,6 +56,9 @@ func runPartition(c *cobra.Command, data, dir string, o partition.Options, unbal
 	methods["metis"] = metis.KWay
 	if _, ok := methods[o.Method]; !ok {
 		return usageError(fmt.Errorf("--method %s is unknown; use metis, ldg, random or contiguous", o.Method))
+	}
+	if err := vacant(dir); err != nil {
+		return err
 	}
 	if err := d.Verify(); err != nil { // the partitioners trust the graph
 		return dataError(err)

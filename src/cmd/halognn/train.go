@@ -26,7 +26,7 @@ func trainCommand() *cobra.Command {
 		Short: "Train a model; under mpirun or srun, each rank on its own parts",
 		Example: "  mpirun -np 4 halognn train --config inputs/demo.yaml --set train.lr=0.01\n" +
 			"  halognn train --config inputs/demo.yaml --ranks-in-process 4      (four ranks as goroutines, without MPI)",
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if path == "" {
 				return usageError(fmt.Errorf("--config is missing: the YAML file of the run; inputs/ has examples and docs/config.md lists the keys"))

@@ -1,0 +1,251 @@
+package train
+
+import (
+	"fmt"
+
+	"halognn/src/access"
+	"halognn/src/cache"
+	"halognn/src/comm"
+	"halognn/src/exchange"
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// The static cache policies: which remote rows a rank keeps from the first step to the last. Package access defines each.
+const (
+	CacheNone   = "none"
+	CacheDegree = "degree"
+	CacheHalo1  = "halo1"
+	CacheWPR    = "wpr"
+	CachePaths  = "paths"
+	CacheSim    = "sim"
+	CacheVIP    = "vip"
+	CacheOracle = "oracle"
+)
+
+// CacheOptions say what is cached, and how much.
+type CacheOptions struct {
+	Policy       string
+	Alpha        float64 // capacity as a fraction of an average rank's vertices, unless
+	HaloFraction float64 // it is given as a fraction of the rank's 1-hop halo
+	HaloHops     int     // depth of the vertices that degree considers; 0: the layers of the model
+}
+
+// staticCache holds copies of a fixed set of remote rows: exchange.Cache.
+type staticCache struct {
+	index *cache.Index
+	rows  []byte
+}
+
+// Row implements exchange.Cache.
+func (c *staticCache) Row(v graph.VertexID) int { return int(c.index.Get(v)) }
+
+// Table implements exchange.Cache.
+func (c *staticCache) Table() []byte { return c.rows }
+
+func (c *staticCache) free() {
+	c.index.Free()
+	mem.Free(c.rows)
+}
+
+// openCache ranks the remote vertices, fetches the rows of the best, and predicts what is left to fetch. It returns nil for policy
+// none and for a model without neighbours. Collective.
+func (s *session) openCache() (exchange.Cache, error) {
+	if s.o.Cache.Policy == CacheNone || len(s.o.Fanouts) == 0 {
+		return nil, nil
+	}
+	m, err := access.New(&s.topology.Graph, access.Options{Workers: s.Workers})
+	if err = Agree(s.Comm, err); err != nil {
+		return nil, err
+	}
+	defer m.Free()
+	held, err := s.rankVertices(m)
+	if err = Agree(s.Comm, err); err != nil {
+		return nil, fmt.Errorf("cache: %w", err)
+	}
+	defer mem.Free(held)
+	if s.expected, err = s.predict(m, held); err != nil {
+		return nil, err
+	}
+	c, err := s.fillCache(held)
+	if err != nil {
+		return nil, fmt.Errorf("filling the cache: %w", err)
+	}
+	s.closers = append(s.closers, func() error { c.free(); return nil })
+	return c, nil
+}
+
+// local returns the vertices whose rows are read here: ranges of own and peer parts.
+func (s *session) local() []access.Range {
+	var ranges []access.Range
+	offsets := s.Shards.Offsets
+	for p, table := range s.tables {
+		if own := p >= s.first && p < s.last; own || table != nil {
+			ranges = append(ranges, access.Range{First: graph.VertexID(offsets[p]), End: graph.VertexID(offsets[p+1])})
+		}
+	}
+	return ranges
+}
+
+// ownSeeds returns the training vertices that this rank's minibatches start from, and how many of them a step has on average.
+func (s *session) ownSeeds() (seeds []graph.VertexID, perStep float64) {
+	first, last := s.first, s.last
+	if s.o.GlobalSeeds {
+		first, last = 0, s.Shards.Parts
+	}
+	for p := first; p < last; p++ {
+		seeds = append(seeds, s.Shards.Train(p)...)
+	}
+	perStep = float64(len(seeds)) / float64(s.steps())
+	if s.o.GlobalSeeds {
+		perStep /= float64(s.Comm.Size())
+	}
+	return seeds, perStep
+}
+
+// rankVertices returns the remote vertices to keep, in ascending order.
+func (s *session) rankVertices(m *access.Graph) ([]graph.VertexID, error) {
+	capacity, err := s.cacheCapacity(m)
+	if err != nil {
+		return nil, err
+	}
+	score, err := s.scores(m)
+	if err != nil {
+		return nil, err
+	}
+	defer mem.Free(score)
+	return m.Top(score, s.local(), capacity)
+}
+
+// cacheCapacity returns the rows that a rank's cache holds.
+func (s *session) cacheCapacity(m *access.Graph) (int, error) {
+	if s.o.Cache.HaloFraction == 0 {
+		return int(s.o.Cache.Alpha * float64(s.Shards.Vertices) / float64(s.Comm.Size())), nil
+	}
+	halo, err := m.Halo(s.local(), 1)
+	if err != nil {
+		return 0, err
+	}
+	defer mem.Free(halo)
+	n := 0.0
+	for _, x := range halo {
+		n += float64(x)
+	}
+	return int(s.o.Cache.HaloFraction * n), nil
+}
+
+// scores ranks every vertex by the policy.
+func (s *session) scores(m *access.Graph) ([]float32, error) {
+	seeds, perStep := s.ownSeeds()
+	hops := s.o.Cache.HaloHops
+	if hops == 0 {
+		hops = len(s.o.Fanouts)
+	}
+	switch s.o.Cache.Policy {
+	case CacheDegree:
+		return m.Degree(seeds, hops)
+	case CacheHalo1:
+		return m.Halo(s.local(), 1)
+	case CacheWPR:
+		return m.PageRank(seeds)
+	case CachePaths:
+		return m.Paths(seeds, hops)
+	case CacheSim:
+		return s.counted(access.SimulatedFirst, access.SimulatedEpochs)
+	case CacheOracle:
+		return s.counted(1, s.o.Epochs)
+	}
+	return m.VIP(seeds, perStep, s.o.Fanouts)
+}
+
+// counted samples epochs as training does and counts the accesses of this rank's streams.
+func (s *session) counted(first, epochs int) ([]float32, error) {
+	var sum []float32
+	for i := range s.minibatches() {
+		score, err := access.Count(s.topology, access.CountOptions{
+			Fanouts: s.o.Fanouts, Streams: s.streams, Stream: s.Comm.Rank()*s.minibatches() + i, Seed: s.o.Seed,
+			First: first, Epochs: epochs, Workers: s.Workers,
+		})
+		if err != nil {
+			mem.Free(sum)
+			return nil, err
+		}
+		if sum == nil {
+			sum = score
+			continue
+		}
+		s.Host.AddInto(sum, score)
+		mem.Free(score)
+	}
+	return sum, nil
+}
+
+// predict returns the rows that a step of all ranks is expected to fetch: SALIENT++'s model, which a run is held against.
+// Collective.
+func (s *session) predict(m *access.Graph, held []graph.VertexID) (float64, error) {
+	rows := 0.0
+	seeds, perStep := s.ownSeeds()
+	var err error
+	if len(seeds) > 0 {
+		var p []float32
+		if p, err = m.Inclusion(seeds, perStep/float64(s.minibatches()), s.o.Fanouts); err == nil {
+			rows, err = access.Expected(p, s.local(), held)
+			rows *= float64(s.minibatches())
+		}
+		mem.Free(p)
+	}
+	if err := Agree(s.Comm, err); err != nil {
+		return 0, fmt.Errorf("predicting traffic: %w", err)
+	}
+	return comm.AgreeSum(s.Comm, rows)
+}
+
+// fillRows is how many rows of a cache are fetched at a time.
+const fillRows = 1 << 16
+
+// fillCache fetches the rows of the held vertices, in bulk. Collective.
+func (s *session) fillCache(held []graph.VertexID) (*staticCache, error) {
+	fetch, err := s.newFetcher(s.tables, s.Shards.Features, s.Shards.Type(), nil)
+	if err != nil {
+		return nil, err
+	}
+	rounds, err := comm.AgreeMax(s.Comm, (len(held)+fillRows-1)/fillRows)
+	if err != nil {
+		return nil, err
+	}
+	rowBytes := s.Shards.RowBytes()
+	c := &staticCache{index: cache.NewIndex(int(s.Shards.Vertices), len(held), cache.IndexAuto), rows: mem.Make[byte](len(held) * rowBytes)}
+	var plan exchange.Plan
+	defer plan.Free()
+	for round := range rounds {
+		lo, hi := min(len(held), round*fillRows), min(len(held), (round+1)*fillRows)
+		if err := fetch.fetch(&plan, held[lo:hi]); err != nil {
+			return nil, err
+		}
+		for i, ref := range plan.Rows.Of {
+			copy(c.rows[(lo+i)*rowBytes:(lo+i+1)*rowBytes], plan.Rows.Tables[ref.Table()][ref.Row()*rowBytes:])
+			c.index.Set(held[lo+i], int32(lo+i))
+		}
+	}
+	return c, fetch.close()
+}
+
+// fetch brings the rows of ids here, outside any pipeline. Collective.
+func (f *fetcher) fetch(p *exchange.Plan, ids []graph.VertexID) error {
+	if err := f.Plan(p, ids); err != nil {
+		return err
+	}
+	if err := f.StartCounts(p).Wait(); err != nil {
+		return err
+	}
+	if err := f.FinishCounts(p); err != nil {
+		return err
+	}
+	if err := f.StartIDs(p).Wait(); err != nil {
+		return err
+	}
+	if err := f.SliceRows(p); err != nil {
+		return err
+	}
+	return f.StartRows(p).Wait()
+}
