@@ -4,6 +4,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
+ifneq ($(words $(CURDIR)),1)
+$(error the path "$(CURDIR)" has a blank in it, which compiler flags cannot carry: move the repository)
+endif
 export HALOGNN_ROOT := $(CURDIR)
 ENV   := source ./env.sh
 QUIET := HALOGNN_QUIET=1 source ./env.sh
@@ -28,11 +31,18 @@ test: deps deps-test build ## everything: lint, unit tests, plain build, race de
 .PHONY: build
 build: bin/halognn ## the program, bin/halognn
 
-bin/halognn: $(GOFILES) build/libhalognn_cpu.a env.sh
+bin/halognn: $(GOFILES) build/libhalognn_cpu.a build/flags
 	@$(ENV); go build -ldflags '$(LDFLAGS)' -o $@ ./src/cmd/halognn
 
 build/libhalognn_cpu.a: $(KERNELS)
-	@$(QUIET); $(MAKE) --no-print-directory -C kernels BUILD=$(CURDIR)/build
+	@echo "building the C kernels"; $(QUIET); $(MAKE) --silent --no-print-directory -C kernels BUILD=$(CURDIR)/build
+
+# The flags of the last build: another MPI (HALOGNN_MPICC, a module) links the program again.
+build/flags: FORCE
+	@$(QUIET); mkdir -p build; flags="$$CGO_CFLAGS $$CGO_LDFLAGS"; [ "$$flags" = "$$(cat $@ 2>/dev/null)" ] || echo "$$flags" >$@
+
+.PHONY: FORCE
+FORCE:
 
 .PHONY: bench
 bench: build ## the benchmarks of docs/performance.md, each beside the machine's own limit

@@ -19,7 +19,7 @@ leave_out() { skipped=$((skipped + 1)); printf '\n== %s: not run: %s\n' "$1" "$2
 
 formatted() { local bad; bad=$(gofmt -l src tests); [ -z "$bad" ] || { echo "gofmt: $bad"; return 1; }; }
 plain_build() { CGO_ENABLED=0 go build ./... && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test ./...; }
-sanitized() { make --no-print-directory -C kernels BUILD="$PWD/build/sanitize" SANITIZE=1 test; }
+sanitized() { make --silent --no-print-directory -C kernels BUILD="$PWD/build/sanitize" SANITIZE=1 test; }
 shell_lint() { shellcheck env.sh && shellcheck -x tests/*.sh profiling/*.sh jobs/*.sbatch .ci/run; }
 
 step "gofmt" formatted

@@ -13,5 +13,6 @@ fi
 if [ ! -f "$dir/parts/meta.json" ]; then
   step bin/halognn partition --data "$dir/data" --parts 4 --method metis --seed 1 --out "$dir/parts"
 fi
+if [ -e "$dir/sage/config.yaml" ]; then step rm -r "$dir/sage"; fi # a run directory holds one run
 step "$HALOGNN_MPIRUN" -np 4 bin/halognn train --config inputs/demo.yaml \
   --set data.parts="$dir/parts" --set run.dir="$dir/sage" --set run.progress=$progress
