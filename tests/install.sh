@@ -6,21 +6,24 @@ cd "$(dirname "$0")/.."
 need=${1:?usage: install.sh run|test}
 
 missing=()
-for tool in go gcc make; do
-  command -v $tool >/dev/null 2>&1 || { echo "install.sh: $tool is needed and not on the PATH; install it first (Go 1.26 or later)" >&2; exit 1; }
-done
+command -v go >/dev/null 2>&1 || { echo "install.sh: no go on the PATH; install Go 1.26 or later (https://go.dev/dl), or add its bin directory to PATH" >&2; exit 1; }
+command -v "${CC:-cc}" >/dev/null 2>&1 || { echo "install.sh: no ${CC:-cc} on the PATH; install gcc, or set CC to the C compiler" >&2; exit 1; }
 command -v pkg-config >/dev/null 2>&1 || missing+=(pkg-config)
 HALOGNN_QUIET=1 source ./env.sh
 # shellcheck disable=SC2206
 missing+=($HALOGNN_MISSING)
+if [ -n "$HALOGNN_MPIRUN" ] && ! command -v "$HALOGNN_MPIRUN" >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; then # Debian packs it apart
+  case $HALOGNN_MPIRUN in *mpich*) missing+=(mpich) ;; *) missing+=(openmpi-bin) ;; esac
+fi
 if [ "$need" = test ]; then # the second MPI of the test suite; without it the suite says what it left out
   command -v mpicc.mpich >/dev/null 2>&1 || missing+=(mpich libmpich-dev)
 fi
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 echo "install.sh: missing: ${missing[*]}" >&2
+leave_out() { echo "install.sh: $1; the tests against MPICH will be left out" >&2; exit 0; }
 if ! command -v apt-get >/dev/null 2>&1; then
-  if [ "$need" = test ]; then echo "install.sh: no apt-get here; the tests against MPICH will be left out" >&2; exit 0; fi
+  [ "$need" = run ] || leave_out "no apt-get here"
   cat >&2 <<'TEXT'
 install.sh: there is no apt-get here. Install, with their development files, and run again:
   an MPI (Open MPI 4 or 5, MPICH 4, or a vendor's MPICH)  whose mpicc is on the PATH, or set HALOGNN_MPICC
@@ -32,6 +35,7 @@ TEXT
 fi
 sudo=
 if [ "$(id -u)" != 0 ]; then
+  command -v sudo >/dev/null 2>&1 || [ "$need" = run ] || leave_out "neither root nor sudo"
   command -v sudo >/dev/null 2>&1 || { echo "install.sh: run as root, or have an administrator run: apt-get install ${missing[*]}" >&2; exit 1; }
   sudo=sudo
 fi
