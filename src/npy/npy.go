@@ -48,6 +48,9 @@ var dtypeOf = map[reflect.Kind]string{
 	reflect.Uint32: "<u4", reflect.Int64: "<i8", reflect.Uint64: "<u8", reflect.Float32: "<f4", reflect.Float64: "<f8",
 }
 
+// longestElement bounds the strings that are read. An element has a byte at least, so that a short file cannot claim any number.
+const longestElement = 1 << 16
+
 // dtypeSize returns the bytes of one element of a NumPy type, or an error that says why the type is of no use here.
 func dtypeSize(dtype string) (int, error) {
 	if len(dtype) < 2 {
@@ -57,7 +60,7 @@ func dtypeSize(dtype string) (int, error) {
 		return 0, errors.New("it holds Python objects; save it again as an array of numbers")
 	}
 	n, err := strconv.Atoi(dtype[2:])
-	if err != nil || n < 0 {
+	if err != nil || n < 1 || n > longestElement {
 		return 0, fmt.Errorf("element type %q is not a plain type", dtype)
 	}
 	if dtype[0] == '>' {

@@ -1,7 +1,9 @@
 package npy
 
 import (
+	"archive/zip"
 	"bytes"
+	"compress/flate"
 	"errors"
 	"math"
 	"os"
@@ -57,6 +59,7 @@ func TestRefusals(t *testing.T) {
 		{"truncated", float(edit(func(b []byte) []byte { return b[:len(b)-3] })), "found 149 bytes, expected 152"},
 		{"truncated header", float(edit(func(b []byte) []byte { return b[:40] })), "truncated in its header"},
 		{"too long", float(edit(func(b []byte) []byte { return append(b, 0) })), "found 153 bytes, expected 152"},
+		{"elements of no bytes", float(replace("'<f4', 'fortran_order': False, 'shape': (3, 2), }              ", "'|S0', 'fortran_order': False, 'shape': (3, 999999999999999), }")), "not a plain type"},
 		{"empty file", float(edit(func([]byte) []byte { return nil })), "not a NumPy array file"},
 		{"not npy", float(edit(func(b []byte) []byte { b[0] = 'x'; return b })), "not a NumPy array file"},
 		{"version", float(edit(func(b []byte) []byte { b[6] = 9; return b })), "version 9"},
@@ -232,6 +235,52 @@ func TestZipNoticesDamage(t *testing.T) {
 	}
 	if _, err := OpenZip("testdata/c.npy"); err == nil {
 		t.Error("opened a .npy as an archive")
+	}
+}
+
+// What a member claims is made room for, so a small file must not claim more than it can hold.
+func TestZipRefusesImpossibleClaims(t *testing.T) {
+	const elements = 1 << 46
+	header := Header{DType: "<i8", Shape: []int{elements}}.format()
+	var content bytes.Buffer
+	deflate, err := flate.NewWriter(&content, flate.BestSpeed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := deflate.Write(header); err != nil {
+		t.Fatal(err)
+	}
+	if err := deflate.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, stored := range []int{content.Len(), 1 << 50} { // an honest size of what is stored, and one beyond the file
+		var b bytes.Buffer
+		archive := zip.NewWriter(&b)
+		w, err := archive.CreateRaw(&zip.FileHeader{Name: "ids.npy", Method: zip.Deflate,
+			CompressedSize64: uint64(stored), UncompressedSize64: uint64(len(header)) + 8*elements})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(content.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+		if err := archive.Close(); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "claims.npz")
+		if err := os.WriteFile(path, b.Bytes(), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		z, err := OpenZip(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := z.Int64("ids"); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "ids") {
+			t.Errorf("%d bytes said to be stored: %v", stored, err)
+		}
+		if err := z.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

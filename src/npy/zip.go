@@ -3,6 +3,7 @@ package npy
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/klauspost/compress/zip"
@@ -11,10 +12,14 @@ import (
 // Zip is an .npz archive: .npy members, stored or deflated.
 type Zip struct {
 	path    string
+	size    uint64 // of the file
 	archive *zip.ReadCloser
 	members map[string]*zip.File
 	names   []string
 }
+
+// maxInflate is the most bytes that deflate can make of one: a member that claims more is damaged, and must not be made room for.
+const maxInflate = 1032
 
 // OpenZip opens an .npz archive.
 func OpenZip(path string) (*Zip, error) {
@@ -22,7 +27,12 @@ func OpenZip(path string) (*Zip, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w (is it a whole .npz file?)", path, err)
 	}
-	z := &Zip{path: path, archive: archive, members: make(map[string]*zip.File)}
+	info, err := os.Stat(path)
+	if err != nil {
+		_ = archive.Close()
+		return nil, err
+	}
+	z := &Zip{path: path, size: uint64(info.Size()), archive: archive, members: make(map[string]*zip.File)}
 	for _, f := range archive.File {
 		name := strings.TrimSuffix(f.Name, ".npy")
 		z.members[name] = f
@@ -45,6 +55,9 @@ func (z *Zip) Reader(name string) (*Reader, error) {
 	f := z.members[name]
 	if f == nil {
 		return nil, fmt.Errorf("%s: no array %q; it holds %s", z.path, name, strings.Join(z.names, ", "))
+	}
+	if stored := min(f.CompressedSize64, z.size); f.UncompressedSize64/maxInflate > stored {
+		return nil, fmt.Errorf("%s: %s: %w: %d bytes cannot hold the %d it claims; fetch the file again", z.path, name, ErrFormat, stored, f.UncompressedSize64)
 	}
 	stream, err := f.Open()
 	if err != nil {
