@@ -38,7 +38,8 @@ func ratio(a, b int64) float64 {
 // ROCAUC returns the area under the ROC curve of a two-class task: the probability that a random vertex of class 1
 // scores higher than one of class 0, a tie counting one half (Hanley and McNeil, Radiology 1982). Pairs are counted in
 // integers, so the result is exact to one rounding and does not depend on the order of the vertices. labels are 0 or 1;
-// without both classes the area is undefined, and ok is false. O(n log n) time, 8n bytes.
+// without both classes the area is undefined, and ok is false. NaN scores below everything, and ties with itself. O(n log n)
+// time, 8n bytes.
 func ROCAUC(scores []float32, labels []int32) (area float64, ok bool) {
 	order := make([]int, len(scores))
 	for i := range order {
@@ -50,7 +51,7 @@ func ROCAUC(scores []float32, labels []int32) (area float64, ok bool) {
 	for lo := 0; lo < len(order); {
 		var tied [2]int64
 		hi := lo
-		for ; hi < len(order) && scores[order[hi]] == scores[order[lo]]; hi++ {
+		for ; hi < len(order) && cmp.Compare(scores[order[hi]], scores[order[lo]]) == 0; hi++ {
 			tied[labels[order[hi]]]++
 		}
 		halves += tied[1] * (2*count[0] + tied[0])

@@ -46,6 +46,13 @@ func TestROCAUCByHand(t *testing.T) {
 
 var negativeZero = float32(math.Copysign(0, -1))
 
+func TestROCAUCOfNaNEnds(t *testing.T) {
+	nan := float32(math.NaN())
+	if area, ok := ROCAUC([]float32{nan, 1, nan, 0}, []int32{0, 1, 1, 0}); area != 0.625 || !ok {
+		t.Errorf("got %g, %t, want 0.625: NaN is below 0, and two of them are a tie", area, ok)
+	}
+}
+
 // The area is the mean over all pairs of classes, whatever the order of the vertices.
 func TestROCAUCIsTheMeanOverPairs(t *testing.T) {
 	for seed := range uint64(20) {
