@@ -47,6 +47,7 @@ func TestBadConfigs(t *testing.T) {
 		{"a setting without a value", set("train.lr"), usage, []string{"--set train.lr", "key.path=value"}},
 		{"all faults at once", set("train.lr=-1", "model.layers=0", "sample.batch=0", "model.kind=tree"), usage,
 			[]string{"train.lr is -1", "model.layers is 0", "sample.batch is 0", `model.kind is "tree"`, "sage or mlp"}},
+		{"a home directory", set("run.dir=~/runs/first"), usage, []string{"run.dir is ~/runs/first", "in full"}},
 		{"a fanout of 0", set("sample.fanouts=5,0"), usage, []string{"sample.fanouts[1] is 0", "at least 1"}},
 		{"fanouts that are no numbers", set("sample.fanouts=5,many"), usage, []string{"sample.fanouts", "5,many", "15,10,5"}},
 		{"more fanouts than layers", set("sample.fanouts=5,5,5"), usage, []string{"sample.fanouts has 3", "model.layers is 2", "one fanout per layer"}},
@@ -55,7 +56,7 @@ func TestBadConfigs(t *testing.T) {
 		{"a learning rate of NaN", set("train.lr=nan"), usage, []string{"train.lr"}},
 		{"an infinite learning rate", set("train.lr=inf"), usage, []string{"train.lr"}},
 		{"a step factor above 1", set("train.schedule=step", "train.step_factor=2"), usage, []string{"step", "2"}},
-		{"a feature of a later version", set("cache.policy=vip"), usage, []string{"cache.policy", "vip", "not in this version"}},
+		{"a feature of a later version", set("parallel.mode=split"), usage, []string{"parallel.mode", "split", "not in this version"}},
 		{"an unknown SIMD level", set("compute.simd=neon"), usage, []string{"compute.simd", "neon", "avx2"}},
 		{"a flag of a later version", func(t *testing.T, dir string) []string {
 			return append(training(t, smallParts.dir(t), dir), "--resume", dir)

@@ -133,6 +133,11 @@ func (c *Config) check() error {
 	if c.Run.Dir == "" {
 		bad("run.dir is missing: the directory that the run writes its results to")
 	}
+	for _, path := range [][2]string{{"data.parts", c.Data.Parts}, {"run.dir", c.Run.Dir}, {"run.stage_dir", c.Run.StageDir}} {
+		if strings.HasPrefix(path[1], "~") {
+			bad("%s is %s, and no shell expands ~ there; write the path in full", path[0], path[1])
+		}
+	}
 	atLeast("model.layers", c.Model.Layers, 1)
 	atLeast("model.hidden", c.Model.Hidden, 1)
 	atLeast("sample.batch", c.Sample.Batch, 1)

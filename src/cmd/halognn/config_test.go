@@ -48,7 +48,7 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"zero fanout", minimal + "sample:\n  fanouts: 15,0,5\n", nil, []string{"sample.fanouts[1] is 0"}},
 		{"fanouts against layers", minimal + "model:\n  layers: 2\n", nil, []string{"sample.fanouts has 3 entries but model.layers is 2"}},
 		{"nothing given", "", nil, []string{"data.parts is missing", "run.dir is missing"}},
-		{"not in this version", minimal + "cache:\n  policy: vip\n", nil, []string{`cache.policy: "vip" is not in this version; use none`}},
+		{"not in this version", minimal + "parallel:\n  mode: split\n", nil, []string{`parallel.mode: "split" is not in this version; use data`}},
 		{"no such word", minimal + "model:\n  kind: transformer\n", nil, []string{`model.kind is "transformer"; it must be sage or mlp`}},
 		{"set without value", minimal, []string{"train.lr"}, []string{"--set train.lr: it must be key.path=value"}},
 		{"set of an unknown key", minimal, []string{"trian.lr=1"}, []string{"--set trian.lr=1: unknown key trian.lr; did you mean train.lr?"}},
