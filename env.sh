@@ -10,6 +10,7 @@
 
 halognn_say() { [ -n "${HALOGNN_QUIET:-}" ] || printf 'env.sh: %-6s %s\n' "$1" "$2" >&2; }
 
+if [ -f ./env.sh ] && [ -d ./kernels ]; then HALOGNN_ROOT=$PWD; fi # not the root of another copy, sourced before
 HALOGNN_ROOT=${HALOGNN_ROOT:-$PWD}
 if [ ! -f "$HALOGNN_ROOT/env.sh" ]; then
   halognn_say error "$HALOGNN_ROOT is not the repository root: cd there, or set HALOGNN_ROOT"
@@ -77,7 +78,7 @@ else halognn_say CUDA "not found (ranks train on the CPU)"; fi
 
 # go test caches and cannot see a rebuilt C library: a hash of the kernels among the flags makes it look again.
 halognn_hash=$(cat "$HALOGNN_ROOT"/kernels/*/*.[ch] "$HALOGNN_ROOT"/kernels/Makefile 2>/dev/null | cksum | cut -d' ' -f1)
-HALOGNN_BUILD=${HALOGNN_BUILD:-$HALOGNN_ROOT/build}
+HALOGNN_BUILD=$HALOGNN_ROOT/build
 export HALOGNN_MPIRUN HALOGNN_BUILD HALOGNN_MPI_CFLAGS HALOGNN_MPI_LIBS
 export CGO_CFLAGS="-O2 -I$HALOGNN_ROOT/kernels/include -DHALOGNN_KERNELS_HASH=$halognn_hash $HALOGNN_MPI_CFLAGS $HALOGNN_METIS_CFLAGS"
 export CGO_LDFLAGS="-L$HALOGNN_BUILD -lhalognn_cpu $HALOGNN_MPI_LIBS $HALOGNN_BLAS_LIBS $HALOGNN_METIS_LIBS -lm"
