@@ -124,6 +124,9 @@ func TestImportBadInput(t *testing.T) {
 		{"a vertex twice", "saint", saintFile("class_map.json", `{"0": 1, "0": 0}`), []string{`key "0"`, "twice"}, dataset.ErrValue},
 		{"a class and a list", "saint", saintFile("class_map.json", `{"0": 1, "1": [0, 1]}`), []string{`key "1"`, "others a list"}, dataset.ErrValue},
 		{"a mark of 2", "saint", saintFile("class_map.json", `{"0": [0, 2]}`), []string{`key "0"`, "must be 0 or 1"}, dataset.ErrValue},
+		{"null for a class", "saint", saintFile("class_map.json", `{"0": null}`), []string{`key "0"`, "null"}, dataset.ErrValue},
+		{"null for a mark", "saint", saintFile("class_map.json", `{"0": [0, 1], "1": [0, null]}`), []string{`key "1"`, "null"}, dataset.ErrValue},
+		{"null for a vertex", "saint", saintFile("role.json", `{"tr": [0, null]}`), []string{"role.json", `key "tr"`, "null"}, dataset.ErrValue},
 		{"an unknown role", "saint", saintFile("role.json", `{"tr": [0], "xx": [1]}`), []string{"role.json", `key "xx"`, "want tr, va and te"}, nil},
 		{"a role of words", "saint", saintFile("role.json", `{"tr": ["a"]}`), []string{"role.json", `key "tr"`}, nil},
 		{"falling offsets", "saint", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
@@ -192,6 +195,11 @@ func TestImportBadInput(t *testing.T) {
 			write(t, filepath.Join(dir, "split.npy"), array(t, []int8{0, 1}, 2))
 		}, []string{"split.npy: 2 codes for 6 vertices"}, nil},
 
+		{"more feature columns than there can be", "ogb", func(t *testing.T, dir string, o *dataset.ImportOptions) {
+			*o = dataset.ImportOptions{Format: "npz", In: filepath.Join(dir, "wide.npz"), Out: o.Out}
+			archive(t, o.In, map[string][]byte{"edge_index": array(t, []int64{}, 2, 0), "x": array(t, []float32{}, 0, 1<<40)})
+		}, []string{"wide.npz: x", "1099511627776 feature columns"}, nil},
+
 		{"an edge into the next graph", "musae", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			write(t, filepath.Join(dir, "BB", "musae_BB_edges.csv"), []byte("from,to\n0,1\n0,2\n"))
 		}, []string{"musae_BB_edges.csv: line 3", "vertex 2", "0 to 1"}, graph.ErrVertexRange},
@@ -201,6 +209,9 @@ func TestImportBadInput(t *testing.T) {
 		{"a negative feature", "musae", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			write(t, filepath.Join(dir, "BB", "musae_BB_features.json"), []byte(`{"0": [-1]}`))
 		}, []string{"musae_BB_features.json: byte", `key "0"`}, dataset.ErrValue},
+		{"null for a feature", "musae", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			write(t, filepath.Join(dir, "BB", "musae_BB_features.json"), []byte(`{"0": [3], "1": [null]}`))
+		}, []string{"musae_BB_features.json: byte", `key "1"`, "null"}, dataset.ErrValue},
 		{"an unknown graph in the split", "musae", func(_ *testing.T, _ string, o *dataset.ImportOptions) { o.Split = "AA/CC/BB" }, []string{`no graph "CC"`, "of AA, BB"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -79,8 +79,12 @@ func gemsecPrefix(in string) (string, error) {
 func eachGenres(path string, visit func(key string, genres []string) error) error {
 	var genres []string
 	return eachMember(path, func(key string, d *json.Decoder) error {
+		clear(genres[:cap(genres)]) // null leaves what is there
 		if err := d.Decode(&genres); err != nil {
 			return err
+		}
+		if slices.Contains(genres, "") {
+			return fmt.Errorf("%w: a label without a name", ErrValue)
 		}
 		return visit(key, genres)
 	})

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,6 +46,22 @@ func eachMember(path string, visit func(key string, d *json.Decoder) error) erro
 		return fail(err)
 	}
 	return nil
+}
+
+// decodeNumbers decodes a value that is a number or a list of numbers. It refuses null, for which encoding/json keeps what was
+// in the list before.
+func decodeNumbers(d *json.Decoder, raw *json.RawMessage, into any) error {
+	if err := d.Decode(raw); err != nil {
+		return err
+	}
+	return numbersOf(*raw, into)
+}
+
+func numbersOf(raw json.RawMessage, into any) error {
+	if bytes.Contains(raw, []byte("null")) {
+		return fmt.Errorf("%w: null where a number belongs", ErrValue)
+	}
+	return json.Unmarshal(raw, into)
 }
 
 // vertexKey reads a key that is a vertex id below n, which must not have come before.

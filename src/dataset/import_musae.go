@@ -206,6 +206,7 @@ func (s *source) setTargets(graphs []musaeGraph, targets [][]string) error {
 func (s *source) setMusaeFeatures(graphs []musaeGraph) error {
 	cols := 0
 	var list []int
+	var raw json.RawMessage
 	m, err := fillSparse(s.vertices, 1<<31-1, func(yield func(row, col int, value float64) error) error {
 		for i, g := range graphs {
 			p := s.parts[i]
@@ -215,7 +216,7 @@ func (s *source) setMusaeFeatures(graphs []musaeGraph) error {
 				if err != nil {
 					return err
 				}
-				if err := d.Decode(&list); err != nil {
+				if err := decodeNumbers(d, &raw, &list); err != nil {
 					return err
 				}
 				for _, c := range list {

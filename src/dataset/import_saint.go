@@ -89,12 +89,12 @@ func (s *source) readClassMap(path string) error {
 		}
 		if !isList {
 			var y float64
-			if err := json.Unmarshal(raw, &y); err != nil {
+			if err := numbersOf(raw, &y); err != nil {
 				return err
 			}
 			return s.setLabel(v, y)
 		}
-		if err := json.Unmarshal(raw, &list); err != nil {
+		if err := numbersOf(raw, &list); err != nil {
 			return err
 		}
 		if s.marks == nil {
@@ -121,12 +121,13 @@ func (s *source) readClassMap(path string) error {
 func (s *source) readRoles(path string) error {
 	split := &splitSource{from: "role.json", path: path}
 	lists := map[string]*[]graph.VertexID{"tr": &split.Train, "va": &split.Valid, "te": &split.Test}
+	var raw json.RawMessage
 	err := eachMember(path, func(key string, d *json.Decoder) error {
 		list := lists[key]
 		if list == nil {
 			return fmt.Errorf("%w: want tr, va and te", ErrValue)
 		}
-		return d.Decode(list)
+		return decodeNumbers(d, &raw, list)
 	})
 	split.read = true
 	s.given = split

@@ -156,6 +156,9 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 		}
 		return nil
 	}}
+	if cols > graph.MaxVertices { // without rows they take no space, and no row of them could be held
+		return fmt.Errorf("%s: %d feature columns; at most %d are supported", file, cols, graph.MaxVertices)
+	}
 	m := Meta{FeatureType: stored, Features: cols}
 	bytes := float64(m.RowBytes()) * float64(s.vertices) // may be beyond int64
 	limit, origin, err := s.featureLimit()
