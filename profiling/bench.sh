@@ -8,7 +8,7 @@ HALOGNN_QUIET=1 source ./env.sh
 count=${1:-6}
 mkdir -p build
 {
-  go test -run '^$' -bench 'Sample/(sampler=(fused|coo)/map=dense/workers=1|.*reads)' -benchtime 20x -count "$count" ./src/sample \
+  go test -run '^$' -bench 'Sample/sampler=(fused|coo)/map=dense/workers=1$' -benchtime 20x -count "$count" ./src/sample \
     -bench.vertices "${BENCH_VERTICES:-2400000}"
   go test -run '^$' -bench . -benchtime 0.3s -count "$count" ./src/compute/cpu
   go test -run '^$' -bench . -benchtime 20x -count "$count" ./src/exchange
