@@ -55,7 +55,9 @@ func TestSameNumbersUnderMPI(t *testing.T) {
 		{1, nil},
 		{2, nil},
 		{4, nil},
+		{2, []string{"pipeline.depth=1", "compute.threads=2"}},
 		{4, []string{"run.ranks_per_node=1", "pipeline.depth=10", "pipeline.workers=2"}},
+		{4, []string{"run.ranks_per_node=1", "pipeline.depth=4", "pipeline.workers=8", "compute.threads=3"}},
 		{4, []string{"run.ranks_per_node=2", "topology.load=copy", "pipeline.depth=0"}},
 		{3, []string{"sample.streams=part", "sample.seeds=global", "train.eval_mode=full"}},
 	} {
