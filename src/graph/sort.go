@@ -3,7 +3,6 @@ package graph
 import (
 	"runtime"
 	"sort"
-	"sync"
 
 	"halognn/src/mem"
 )
@@ -88,9 +87,5 @@ func forRanges(n int, weight func(v int) int64, f func(lo, hi int)) {
 		cut[w] = sort.Search(n, func(v int) bool { return weight(v) >= goal })
 	}
 	cut[workers] = n
-	var wg sync.WaitGroup
-	for w := range workers {
-		wg.Go(func() { f(cut[w], cut[w+1]) })
-	}
-	wg.Wait()
+	mem.Parallel(workers, func(w int) { f(cut[w], cut[w+1]) })
 }

@@ -90,9 +90,15 @@ func (m *File) Advise(p Pattern) {
 	}
 }
 
+// fault is what the runtime, and the C kernels' callers, panic with where memory cannot be read.
+type fault interface {
+	runtime.Error
+	Addr() uintptr
+}
+
 // Guard runs f and turns a fault while reading a mapped file into an error that names the file. Without it, a file that
-// shrinks under its mapping, or a disk that fails, ends the process. It covers Go code of the calling goroutine, and C code that
-// panics with such a fault when it returns, as the row kernels of compute/cpu do.
+// shrinks under its mapping, or a disk that fails, ends the process. It covers Go code of the calling goroutine and of those that
+// Parallel starts, and C code that panics with such a fault when it returns, as the row kernels of compute/cpu do.
 func Guard(f func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(old)
@@ -101,14 +107,11 @@ func Guard(f func() error) (err error) {
 		if r == nil {
 			return
 		}
-		fault, ok := r.(interface {
-			runtime.Error
-			Addr() uintptr
-		})
+		at, ok := r.(fault)
 		if !ok {
 			panic(r)
 		}
-		if err = faultError(fault.Addr()); err == nil {
+		if err = faultError(at.Addr()); err == nil {
 			panic(r)
 		}
 	}()

@@ -70,6 +70,32 @@ func TestMapAndGuardNameTheFileThatShrank(t *testing.T) {
 	}
 }
 
+func TestParallelHandsFaultsToTheGuardOfItsCaller(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rows.npy")
+	if err := os.WriteFile(path, make([]byte, 64<<10), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	m, err := Map(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	var ran [3]byte
+	err = Guard(func() error {
+		Parallel(len(ran), func(worker int) {
+			ran[worker] = 1
+			ran[worker] += m.Bytes()[worker<<12]
+		})
+		return nil
+	})
+	if !errors.Is(err, ErrShrank) || ran != [3]byte{1, 1, 1} {
+		t.Errorf("got %v; workers that ran: %v", err, ran)
+	}
+}
+
 func TestGuardLeavesOtherPanicsAlone(t *testing.T) {
 	defer func() {
 		if recover() == nil {

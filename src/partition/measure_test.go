@@ -4,11 +4,15 @@ import (
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
 	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/npy"
 )
 
 // plainMeasure counts as the definitions read.
@@ -38,6 +42,34 @@ func plainMeasure(g *graph.CSC, part []int32, parts int, s graph.Split) []PartRe
 		r[part[v]].Eval++
 	}
 	return r
+}
+
+// Parts are measured on goroutines of their own, which a Guard of the caller must cover.
+func TestAGraphThatShrinksUnderItsMappingIsAnError(t *testing.T) {
+	const n, degree = 1000, 64
+	indptr, part := make([]int64, n+1), make([]int32, n)
+	for v := range n {
+		indptr[v+1], part[v] = indptr[v]+degree, int32(v%4)
+	}
+	path := filepath.Join(t.TempDir(), "indices.npy")
+	if _, err := npy.WriteFile(path, make([]graph.VertexID, n*degree), n*degree); err != nil {
+		t.Fatal(err)
+	}
+	indices, err := npy.Map[graph.VertexID](path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer indices.Close()
+	if err := os.Truncate(path, 4096); err != nil {
+		t.Fatal(err)
+	}
+	err = mem.Guard(func() error {
+		Measure(&graph.CSC{Indptr: indptr, Indices: indices.Data}, part, 4, graph.Split{})
+		return nil
+	})
+	if !errors.Is(err, mem.ErrShrank) || !strings.Contains(err.Error(), path) {
+		t.Errorf("got %v, want an error that names %s", err, path)
+	}
 }
 
 func TestMeasureCountsWhatItsFieldsSay(t *testing.T) {

@@ -2,23 +2,19 @@ package partition
 
 import (
 	"runtime"
-	"sync"
 	"sync/atomic"
+
+	"halognn/src/mem"
 )
 
 // parallel calls do(worker, i) for every i in [0, n) on all CPUs, each i once, in any order.
 func parallel(n int, do func(worker, i int)) {
-	workers := min(n, runtime.GOMAXPROCS(0))
 	var next atomic.Int64
-	var group sync.WaitGroup
-	for worker := range workers {
-		group.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				do(worker, i)
-			}
-		})
-	}
-	group.Wait()
+	mem.Parallel(min(n, runtime.GOMAXPROCS(0)), func(worker int) {
+		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+			do(worker, i)
+		}
+	})
 }
 
 // byPart lists the vertices part by part, in increasing order: those of k are members[offsets[k]:offsets[k+1]].

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"halognn/src/dataset"
+	"halognn/src/mem"
 	"halognn/src/partition"
 	"halognn/src/partition/metis"
 	"halognn/src/shard"
@@ -32,7 +33,7 @@ func partitionCommand() *cobra.Command {
 			if order != "degree" {
 				return usageError(fmt.Errorf("--order %s is not in this version; use degree", order))
 			}
-			return runPartition(c, data, dir, o, unbalanced)
+			return dataError(mem.Guard(func() error { return runPartition(c, data, dir, o, unbalanced) }))
 		},
 	}
 	f := c.Flags()

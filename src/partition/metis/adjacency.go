@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -186,17 +185,13 @@ func (d directed) free() {
 func overVertices[I index](n int, do func(v int, own []I)) {
 	const chunk = 4096
 	var next atomic.Int64
-	var group sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), (n+chunk-1)/chunk) {
-		group.Go(func() {
-			own := mem.Make[I](n)
-			defer mem.Free(own)
-			for begin := int(next.Add(chunk)) - chunk; begin < n; begin = int(next.Add(chunk)) - chunk {
-				for v := begin; v < min(begin+chunk, n); v++ {
-					do(v, own)
-				}
+	mem.Parallel(min(runtime.GOMAXPROCS(0), (n+chunk-1)/chunk), func(int) {
+		own := mem.Make[I](n)
+		defer mem.Free(own)
+		for begin := int(next.Add(chunk)) - chunk; begin < n; begin = int(next.Add(chunk)) - chunk {
+			for v := begin; v < min(begin+chunk, n); v++ {
+				do(v, own)
 			}
-		})
-	}
-	group.Wait()
+		}
+	})
 }
