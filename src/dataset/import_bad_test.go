@@ -212,6 +212,11 @@ func TestImportBadInput(t *testing.T) {
 		{"null for a feature", "musae", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			write(t, filepath.Join(dir, "BB", "musae_BB_features.json"), []byte(`{"0": [3], "1": [null]}`))
 		}, []string{"musae_BB_features.json: byte", `key "1"`, "null"}, dataset.ErrValue},
+		{"a directory of two edge lists", "ogb", func(t *testing.T, dir string, o *dataset.ImportOptions) {
+			*o = dataset.ImportOptions{Format: "edgelist", In: filepath.Join(dir, "lists"), Out: o.Out}
+			write(t, filepath.Join(o.In, "a.txt"), []byte("0 1\n"))
+			write(t, filepath.Join(o.In, "b.txt"), []byte("0 1\n"))
+		}, []string{"lists: the directory holds 2 files", "name the one to read"}, nil},
 		{"an unknown graph in the split", "musae", func(_ *testing.T, _ string, o *dataset.ImportOptions) { o.Split = "AA/CC/BB" }, []string{`no graph "CC"`, "of AA, BB"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

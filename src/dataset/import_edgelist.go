@@ -3,6 +3,8 @@ package dataset
 import (
 	"fmt"
 	"math/bits"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"halognn/src/dataset/table"
@@ -10,11 +12,15 @@ import (
 )
 
 // readEdgeList reads a SNAP edge list: rows "from to", apart by blanks, tabs or commas, comments with # or %, plain or gzip. Ids may be any
-// integers; vertices are numbered in the order of their ids, and original_id.npy keeps the ids where the two differ.
+// integers; vertices are numbered in the order of their ids, and original_id.npy keeps the ids where the two differ. In is the file, or
+// a directory that holds no other.
 //
 // The file is read twice, first for the ids: so that no more than 8 bytes an edge are held, whatever the ids are.
 func readEdgeList(s *source) error {
-	path := s.options.In
+	path, err := onlyFile(s.options.In)
+	if err != nil {
+		return err
+	}
 	var ids distinct
 	if err := eachEdge(path, func(_ *table.Reader, u, v int64) error {
 		ids.add(u)
@@ -40,6 +46,28 @@ func readEdgeList(s *source) error {
 		s.edges.Add(graph.VertexID(from), graph.VertexID(to))
 		return nil
 	})
+}
+
+// onlyFile returns path, or the only file in it if it is a directory.
+func onlyFile(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return path, err
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return "", err
+	}
+	var files []string
+	for _, e := range entries {
+		if !e.IsDir() {
+			files = append(files, e.Name())
+		}
+	}
+	if len(files) != 1 {
+		return "", fmt.Errorf("%s: the directory holds %d files; name the one to read", path, len(files))
+	}
+	return filepath.Join(path, files[0]), nil
 }
 
 func eachEdge(path string, visit func(r *table.Reader, u, v int64) error) error {

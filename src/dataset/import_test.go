@@ -363,6 +363,14 @@ func TestImportVariants(t *testing.T) {
 				t.Errorf("split %v", d.Split)
 			}
 		}},
+		{"edge list in a directory", func(t *testing.T, dir string) dataset.ImportOptions {
+			write(t, filepath.Join(dir, "e.txt"), []byte("0 1\n1 2\n"))
+			return dataset.ImportOptions{Format: "edgelist", In: dir}
+		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
+			if !slices.Equal(d.Graph.Indptr, []int64{0, 0, 1, 2}) || !slices.Equal(d.Graph.Indices, []graph.VertexID{0, 1}) {
+				t.Errorf("graph %v %v", d.Graph.Indptr, d.Graph.Indices)
+			}
+		}},
 		{"musae, two graphs", makeMusae, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
 			if !slices.Equal(d.Graph.Indices, []graph.VertexID{1, 0, 4, 4, 2, 3}) || !slices.Equal(d.Labels, []int32{1, 0, 0, 0, 1}) {
 				t.Errorf("edges %v, labels %v", d.Graph.Indices, d.Labels)
