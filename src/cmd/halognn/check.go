@@ -22,7 +22,7 @@ func check(dir string) (what string, err error) {
 	switch {
 	case has(train.ConfigFile):
 		return "run", checkRun(dir)
-	case has("part-0000"):
+	case isParts(dir):
 		s, err := shard.Open(dir, shard.Options{})
 		if err != nil {
 			return "", err
@@ -38,6 +38,13 @@ func check(dir string) (what string, err error) {
 		return fmt.Sprintf("dataset of %d vertices", d.Meta.Vertices), d.Verify()
 	}
 	return "", fmt.Errorf("%s holds neither a dataset or parts (meta.json) nor a run (%s)", dir, train.ConfigFile)
+}
+
+// isParts reports whether the directory's meta.json is that of parts: they have offsets, a dataset has none.
+func isParts(dir string) bool {
+	var meta struct{ Offsets []int64 }
+	text, err := os.ReadFile(filepath.Join(dir, "meta.json"))
+	return err == nil && json.Unmarshal(text, &meta) == nil && len(meta.Offsets) > 0
 }
 
 // checkRun verifies that a run is complete: config, summary, and a model whose weights can be read.

@@ -59,6 +59,12 @@ func main() {
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
+		if launched() && c.Name() != "train" && c.Name() != "infer" {
+			return usageError(fmt.Errorf("%s is one process's work; run it without mpirun or srun", c.Name()))
+		}
+		return nil
+	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError(fmt.Errorf("%w; see `%s --help`", err, c.CommandPath()))
 	})
