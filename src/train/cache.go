@@ -11,21 +11,9 @@ import (
 	"halognn/src/mem"
 )
 
-// The static cache policies: which remote rows a rank keeps from the first step to the last. Package access defines each.
-const (
-	CacheNone   = "none"
-	CacheDegree = "degree"
-	CacheHalo1  = "halo1"
-	CacheWPR    = "wpr"
-	CachePaths  = "paths"
-	CacheSim    = "sim"
-	CacheVIP    = "vip"
-	CacheOracle = "oracle"
-)
-
 // CacheOptions say what is cached, and how much.
 type CacheOptions struct {
-	Policy       string
+	Policy       string  // one of access.Policies
 	Alpha        float64 // capacity as a fraction of an average rank's vertices, unless
 	HaloFraction float64 // it is given as a fraction of the rank's 1-hop halo
 	HaloHops     int     // depth of the vertices that degree considers; 0: the layers of the model
@@ -51,7 +39,7 @@ func (c *staticCache) free() {
 // openCache ranks the remote vertices, fetches the rows of the best, and predicts what is left to fetch. It returns nil for policy
 // none and for a model without neighbours. Collective.
 func (s *session) openCache() (exchange.Cache, error) {
-	if s.o.Cache.Policy == CacheNone || len(s.o.Fanouts) == 0 {
+	if s.o.Cache.Policy == access.PolicyNone || len(s.o.Fanouts) == 0 {
 		return nil, nil
 	}
 	m, err := access.New(&s.topology.Graph, access.Options{Workers: s.Workers})
@@ -109,7 +97,7 @@ func (s *session) rankVertices(m *access.Graph) ([]graph.VertexID, error) {
 	if err != nil {
 		return nil, err
 	}
-	score, err := s.scores(m)
+	score, err := m.Score(s.o.Cache.Policy, s.reader())
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +108,7 @@ func (s *session) rankVertices(m *access.Graph) ([]graph.VertexID, error) {
 // cacheCapacity returns the rows that a rank's cache holds.
 func (s *session) cacheCapacity(m *access.Graph) (int, error) {
 	if s.o.Cache.HaloFraction == 0 {
-		return int(s.o.Cache.Alpha * float64(s.Shards.Vertices) / float64(s.Comm.Size())), nil
+		return access.Capacity(s.o.Cache.Alpha, s.Shards.Vertices, s.Comm.Size()), nil
 	}
 	halo, err := m.Halo(s.local(), 1)
 	if err != nil {
@@ -134,50 +122,14 @@ func (s *session) cacheCapacity(m *access.Graph) (int, error) {
 	return int(s.o.Cache.HaloFraction * n), nil
 }
 
-// scores ranks every vertex by the policy.
-func (s *session) scores(m *access.Graph) ([]float32, error) {
+// reader describes the minibatches of this rank.
+func (s *session) reader() *access.Reader {
 	seeds, perStep := s.ownSeeds()
-	hops := s.o.Cache.HaloHops
-	if hops == 0 {
-		hops = len(s.o.Fanouts)
+	return &access.Reader{
+		Local: s.local(), Seeds: seeds, PerStep: perStep, Fanouts: s.o.Fanouts, Hops: s.o.Cache.HaloHops,
+		Topology: s.topology, Streams: s.streams, First: s.Comm.Rank() * s.minibatches(), Count: s.minibatches(),
+		Seed: s.o.Seed, Epochs: s.o.Epochs, Workers: s.Workers,
 	}
-	switch s.o.Cache.Policy {
-	case CacheDegree:
-		return m.Degree(seeds, hops)
-	case CacheHalo1:
-		return m.Halo(s.local(), 1)
-	case CacheWPR:
-		return m.PageRank(seeds)
-	case CachePaths:
-		return m.Paths(seeds, hops)
-	case CacheSim:
-		return s.counted(access.SimulatedFirst, access.SimulatedEpochs)
-	case CacheOracle:
-		return s.counted(1, s.o.Epochs)
-	}
-	return m.VIP(seeds, perStep, s.o.Fanouts)
-}
-
-// counted samples epochs as training does and counts the accesses of this rank's streams.
-func (s *session) counted(first, epochs int) ([]float32, error) {
-	var sum []float32
-	for i := range s.minibatches() {
-		score, err := access.Count(s.topology, access.CountOptions{
-			Fanouts: s.o.Fanouts, Streams: s.streams, Stream: s.Comm.Rank()*s.minibatches() + i, Seed: s.o.Seed,
-			First: first, Epochs: epochs, Workers: s.Workers,
-		})
-		if err != nil {
-			mem.Free(sum)
-			return nil, err
-		}
-		if sum == nil {
-			sum = score
-			continue
-		}
-		s.Host.AddInto(sum, score)
-		mem.Free(score)
-	}
-	return sum, nil
 }
 
 // predict returns the rows that a step of all ranks is expected to fetch: SALIENT++'s model, which a run is held against.

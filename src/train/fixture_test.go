@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"halognn/src/access"
 	"halognn/src/comm"
 	"halognn/src/compute/ref"
 	"halognn/src/dataset"
@@ -58,6 +59,7 @@ func sageOptions() Options {
 		Model:   nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "none", Dropout: 0.5},
 		Fanouts: []int{4, 3, 2}, Batch: 20, Epochs: 2, Optimizer: nn.DefaultOptimizer("adam"),
 		Schedule: nn.Schedule{Kind: nn.ScheduleConstant, Base: 0.01}, StepEpochs: 1, Seed: 1, EvalEvery: 1, Depth: 2,
+		Cache: CacheOptions{Policy: access.PolicyNone},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"halognn/src/access"
 	"halognn/src/compute"
 	"halognn/src/graph"
 	"halognn/src/mem"
@@ -17,7 +18,7 @@ import (
 // class, int32 [N]; for several labels a vertex uint8 [N, C] of 0 and 1. full uses all neighbours, layer by layer; otherwise minibatches
 // are sampled as in training. Collective. Rank 0 holds the predictions of all vertices.
 func Infer(ctx context.Context, env Env, o Options, weights []nn.Tensor, full bool, path string) error {
-	o.Cache.Policy = CacheNone // every row is read once
+	o.Cache.Policy = access.PolicyNone // every row is read once
 	s, err := open(env, o)
 	if err != nil {
 		return err
