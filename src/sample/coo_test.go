@@ -25,7 +25,7 @@ func newCOO(t *Topology, fanouts []int, m vertexMap) *coo {
 	for _, f := range fanouts {
 		most = max(most, f)
 	}
-	return &coo{topology: t, fanouts: fanouts, vertices: m, picks: newPicks(most), pos: make([]int64, most)}
+	return &coo{topology: t, fanouts: fanouts, vertices: m, pos: make([]int64, most)}
 }
 
 func (c *coo) sample(mb *Minibatch, seeds []graph.VertexID, key Key) {

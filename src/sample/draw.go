@@ -127,20 +127,16 @@ func (s *stream) redraw(hi, lo, n uint64) uint64 {
 
 // picks is the set of numbers taken where the fanout is too large to look through them: open addressing, at most half
 // full. An entry is stamp<<32 | number, and an entry of an older stamp is empty, so that nothing is cleared between vertices.
-// The zero value serves fanouts up to maskFanout.
+// The zero value is ready for use; the table is made for the largest draw so far, not for a fanout that no vertex reaches.
 type picks struct {
 	table []uint64
 	stamp uint32
 }
 
-func newPicks(fanout int) picks {
-	if fanout <= maskFanout {
-		return picks{}
-	}
-	return picks{table: make([]uint64, 2<<bits.Len(uint(fanout-1)))}
-}
-
 func (p *picks) chooseSet(pos []int64, begin, degree int64, s stream) {
+	if size := 2 << bits.Len(uint(len(pos)-1)); size > len(p.table) {
+		p.table, p.stamp = make([]uint64, size), 0
+	}
 	if p.stamp++; p.stamp == 0 {
 		clear(p.table)
 		p.stamp = 1

@@ -38,7 +38,7 @@ func TestInclusionIsUniform(t *testing.T) {
 	for _, c := range []struct{ degree, fanout int }{
 		{2, 1}, {3, 2}, {20, 5}, {64, 63}, {65, 1}, {65, 64}, {66, 65}, {100, 10}, {1000, 15}, {300, 100}, {130, 120},
 	} {
-		set := newPicks(c.fanout)
+		var set picks
 		p := inclusion(c.degree, c.fanout, 10000, func(pos []int64, s stream) { set.choose(pos, 0, int64(c.degree), s) })
 		if p < rare {
 			t.Errorf("degree %d, fanout %d: inclusion frequencies this uneven have probability %.2g", c.degree, c.fanout, p)
@@ -90,7 +90,7 @@ func TestChooseIsDistinctAndInRange(t *testing.T) {
 			if fanout == 0 {
 				continue
 			}
-			set := newPicks(fanout)
+			var set picks
 			pos := make([]int64, fanout)
 			set.choose(pos, 1000, int64(degree), stream(degree))
 			slices.Sort(pos)
@@ -135,7 +135,7 @@ func TestBelowIsExact(t *testing.T) {
 
 func TestPicksForgetWhenTheStampWraps(t *testing.T) {
 	const fanout, degree = 70, 80
-	set, fresh := newPicks(fanout), newPicks(fanout)
+	var set, fresh picks
 	got, want := make([]int64, fanout), make([]int64, fanout)
 	set.choose(got, 0, degree, stream(1)) // leaves entries of stamp 1
 	set.stamp = math.MaxUint32 - 1

@@ -75,9 +75,7 @@ type drawer struct {
 	pos   []int64 // positions in Indices of the edges of one chunk
 }
 
-func newDrawer(fanout int) drawer {
-	return drawer{picks: newPicks(fanout), pos: mem.Make[int64](max(chunkEdges, fanout))}
-}
+func newDrawer() drawer { return drawer{pos: mem.Make[int64](chunkEdges)} }
 
 // draw sets drawn[indptr[lo]:indptr[hi]] to the neighbours drawn by destinations [lo,hi), at most h.chunk of them.
 func (d *drawer) draw(h *hop, lo, hi int) {
@@ -89,6 +87,7 @@ func (d *drawer) draw(h *hop, lo, hi int) {
 		return
 	}
 	first := h.indptr[lo]
+	d.pos = mem.Grow(d.pos, max(chunkEdges, int(h.indptr[hi]-first))) // a single vertex may draw more than a chunk
 	for i := lo; i < hi; i++ {
 		pos := d.pos[h.indptr[i]-first : h.indptr[i+1]-first]
 		if begin, degree := h.begin[i], h.degree[i]; degree <= h.fanout {

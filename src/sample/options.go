@@ -31,6 +31,7 @@ type Options struct {
 	ForwardOnly bool    // leave Minibatch.Transposes empty: only backward reads them
 
 	valueBits   int // bits of a vertex map's values; 0 means as many as needed. Tests make versions wrap with it.
+	maxEdges    int // most edges of a hop; 0 means as many as edge positions of a transpose can name
 	minParallel int // fewest edges of a hop that are shared among workers; 0 means parallelEdges
 }
 
@@ -59,6 +60,9 @@ func (o *Options) check() error {
 		fault("vertex map %d is unknown", o.Map)
 	}
 	o.Workers = max(o.Workers, 1)
+	if o.maxEdges == 0 {
+		o.maxEdges = math.MaxInt32
+	}
 	if o.minParallel == 0 {
 		o.minParallel = parallelEdges
 	}

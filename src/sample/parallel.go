@@ -20,11 +20,7 @@ type worker struct {
 }
 
 func newWorker(s *Sampler, i int) worker {
-	largest := 0
-	for _, f := range s.options.Fanouts {
-		largest = max(largest, f)
-	}
-	return worker{drawer: newDrawer(largest), run: func() {
+	return worker{drawer: newDrawer(), run: func() {
 		defer s.wait.Done()
 		s.workers[i].err = mem.Guard(func() error { s.phase(s, i); return nil })
 	}}

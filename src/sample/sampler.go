@@ -74,7 +74,7 @@ func (s *Sampler) Bytes() int64 {
 
 // Sample fills mb with the minibatch of seeds, which are distinct; no seeds give empty blocks. What it makes depends on the
 // graph, the fanouts, the seeds in their order and the key, and on nothing else. Errors: a seed outside the graph
-// (graph.ErrVertexRange), a seed given twice, more than MaxSeeds seeds, a topology that does not hold all rows, a
+// (graph.ErrVertexRange), a seed given twice, more than MaxSeeds seeds, 2^31 edges in a hop, a topology that does not hold all rows, a
 // topology file that shrank under its mapping. After an error mb holds nothing of use, but s and mb may be used again.
 //
 // The cost is that of random reads of Indices and of the vertex map, one each a sampled edge, overlapped.
@@ -149,6 +149,9 @@ func (s *Sampler) expand(block *graph.Block, fanout int, key uint64) error {
 		return err
 	}
 	edges := int(block.Indptr[n])
+	if limit := s.options.maxEdges; edges > limit {
+		return fmt.Errorf("%d edges from %d vertices, but a block has at most %d; use a smaller batch or fanout", edges, n, limit)
+	}
 	block.Indices = mem.Grow(block.Indices, edges)
 	// Room for every edge to find a new vertex, and one entry more for renumber.
 	mb.Frontier = mem.Grow(mb.Frontier, min(n+edges, len(s.topology.Original))+1)

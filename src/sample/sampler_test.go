@@ -290,6 +290,10 @@ func TestDrawByParts(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	topology := randomTopology(rand.New(rand.NewPCG(6, 0)), 50)
+	everyVertex := make([]graph.VertexID, 50)
+	for v := range everyVertex {
+		everyVertex[v] = graph.VertexID(v)
+	}
 	for _, c := range []struct {
 		name  string
 		o     Options
@@ -306,6 +310,7 @@ func TestErrors(t *testing.T) {
 		{"negative seed", Options{Fanouts: []int{1}}, []graph.VertexID{-1}, "seed -1: vertex out of range"},
 		{"seed twice", Options{Fanouts: []int{1}}, []graph.VertexID{3, 4, 7, 4}, "seed 4 is given twice"},
 		{"seed twice, hash", Options{Fanouts: []int{1}, Map: MapHash}, []graph.VertexID{3, 3}, "seed 3 is given twice"},
+		{"too many edges", Options{Fanouts: []int{All}, maxEdges: int(topology.Graph.NumEdges()) - 1}, everyVertex, "use a smaller batch or fanout"},
 		{"too many seeds", Options{Fanouts: []int{1}, MaxSeeds: 2}, []graph.VertexID{1, 2, 3}, "raise MaxSeeds"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -380,6 +385,27 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 }
 
 // A topology file that loses its tail while it is mapped ends the call, not the process, whichever goroutine reads it.
+// A fanout beyond every degree is one way to ask for all neighbours.
+func TestFanoutsOutOfReachCostNothing(t *testing.T) {
+	topology := randomTopology(rand.New(rand.NewPCG(11, 0)), 50)
+	seeds := []graph.VertexID{4, 3}
+	want := Reference(topology, []int{All, All}, seeds, Key{})
+	defer want.Free()
+	s, err := New(topology, Options{Fanouts: []int{graph.MaxVertices, graph.MaxVertices}, Workers: 2, minParallel: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Free()
+	var mb Minibatch
+	defer mb.Free()
+	if err := s.Sample(&mb, seeds, Key{}); err != nil || difference(&mb, want) != "" {
+		t.Errorf("%v %s", err, difference(&mb, want))
+	}
+	if s.Bytes() > 1<<20 {
+		t.Errorf("the sampler holds %d bytes for a graph of 50 vertices", s.Bytes())
+	}
+}
+
 func TestShrunkTopologyFile(t *testing.T) {
 	const n, degree = 4096, 8
 	for _, workers := range []int{1, 2} {
