@@ -64,7 +64,7 @@ func Open(dir string, o Options) (*Shards, error) {
 	}
 	s := &Shards{Meta: *meta, Dir: dir, identity: identity, options: o}
 	if err := errors.Join(s.checkSizes(), s.mapFiles()); err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, errors.Join(err, s.Close(), s.UnlinkShared())
 	}
 	return s, nil
 }

@@ -34,6 +34,7 @@ import (
 
 	"halognn/src/compute"
 	"halognn/src/dataset"
+	"halognn/src/graph"
 	"halognn/src/npy"
 	"halognn/src/partition"
 )
@@ -156,6 +157,14 @@ func (m *Meta) check() error {
 	if err := checkOffsets(m.Offsets, m.Vertices); err != nil {
 		return err
 	}
+	if m.Vertices > graph.MaxVertices {
+		return fmt.Errorf("%w: %d vertices; at most %d are supported", ErrMismatch, m.Vertices, graph.MaxVertices)
+	}
+	for k, s := range m.Splits {
+		if s.Train < 0 || s.Valid < 0 || s.Test < 0 {
+			return fmt.Errorf("%w: part %d has %d training, %d validation and %d test vertices", ErrMismatch, k, s.Train, s.Valid, s.Test)
+		}
+	}
 	var faults []error
 	for name, want := range m.layout() {
 		got, ok := m.Files[name]
@@ -193,6 +202,9 @@ func readMeta(dir string) (*Meta, string, error) {
 	m := new(Meta)
 	if err := json.Unmarshal(text, m); err != nil {
 		return nil, "", fmt.Errorf("%s: %w; partition again", path, err)
+	}
+	if m.Parts == 0 && m.Offsets == nil {
+		return nil, "", fmt.Errorf("%s describes a dataset, not parts; make parts of it with `halognn partition --data %s`", path, dir)
 	}
 	if err := m.check(); err != nil {
 		return nil, "", fmt.Errorf("%s: %w", path, err)

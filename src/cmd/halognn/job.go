@@ -100,8 +100,11 @@ func openJob(c comm.Comm, k inProcess, path string, sets []string) (*job, error)
 	}
 	j := &job{comm: c, config: config}
 	shards, err := shard.Open(config.Data.Parts, shard.Options{CopyTopology: config.Topology.Load == "copy", Stage: config.Run.StageDir})
-	if err := train.Agree(c, err); err != nil {
-		return nil, dataError(err)
+	if agreed := train.Agree(c, err); agreed != nil {
+		if shards != nil {
+			agreed = errors.Join(agreed, shards.UnlinkShared())
+		}
+		return nil, dataError(agreed)
 	}
 	if err := shards.UnlinkShared(); err != nil { // every rank has mapped it
 		return nil, err
