@@ -8,10 +8,10 @@ need=${1:?usage: install.sh run|test}
 missing=()
 command -v go >/dev/null 2>&1 || { echo "install.sh: no go on the PATH; install Go 1.26 or later (https://go.dev/dl), or add its bin directory to PATH" >&2; exit 1; }
 command -v "${CC:-cc}" >/dev/null 2>&1 || { echo "install.sh: no ${CC:-cc} on the PATH; install gcc, or set CC to the C compiler" >&2; exit 1; }
-command -v pkg-config >/dev/null 2>&1 || missing+=(pkg-config)
 HALOGNN_QUIET=1 source ./env.sh
 # shellcheck disable=SC2206
 missing+=($HALOGNN_MISSING)
+if [ ${#missing[@]} -gt 0 ] && ! command -v pkg-config >/dev/null 2>&1; then missing=(pkg-config "${missing[@]}"); fi # only to find what is not found without
 if [ -n "$HALOGNN_MPIRUN" ] && ! command -v "$HALOGNN_MPIRUN" >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; then # Debian packs it apart
   case $HALOGNN_MPIRUN in *mpich*) missing+=(mpich) ;; *) missing+=(openmpi-bin) ;; esac
 fi
