@@ -32,6 +32,7 @@ func TestOpenNamesTheFaultyFile(t *testing.T) {
 		{"other format", edit(`"format": 1`, `"format": 2`), []string{"format version 2", "version 1"}},
 		{"other vertices", edit(`"vertices": 40,`, `"vertices": 41,`), []string{"meta.json", "40 for 41 vertices"}},
 		{"other shape", edit(`"edges": 200,`, `"edges": 201,`), []string{"indices.npy", "[200]", "[201]"}},
+		{"negative split", edit(`"train": `, `"train": -`), []string{"meta.json", "part 0 has -"}},
 		{"other type", edit(`"task": "multiclass"`, `"task": "multilabel"`), []string{"labels.npy", "|u1"}},
 	} {
 		dir := write(t, ds, 4)

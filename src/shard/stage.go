@@ -33,13 +33,13 @@ func (s *Shards) stageRoot(name string) string {
 // copy away in between.
 func (s *Shards) stage(root, name string) (*npy.File, error) {
 	path := filepath.Join(root, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, err
+	unlock, err := claim(root, path)
+	for range claimTries {
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		unlock, err = claim(root, path)
 	}
-	if err := ownedByUs(root); err != nil {
-		return nil, err
-	}
-	unlock, err := lock(path)
 	if err != nil {
 		return nil, err
 	}
@@ -51,6 +51,20 @@ func (s *Shards) stage(root, name string) (*npy.File, error) {
 		}
 	}
 	return npy.Open(path)
+}
+
+// claimTries bounds how often the UnlinkShared of other processes may take the directory away under claim.
+const claimTries = 1000
+
+// claim makes the directories of path and takes its lock.
+func claim(root, path string) (unlock func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	if err := ownedByUs(root); err != nil {
+		return nil, err
+	}
+	return lock(path)
 }
 
 // ownedByUs guards against a directory of our name that somebody else put into a shared place.
@@ -65,23 +79,34 @@ func ownedByUs(dir string) error {
 	return nil
 }
 
-// lock waits for the lock beside path and returns the function that gives it back.
+// lock waits for the lock beside path and returns the function that gives it back. UnlinkShared may have removed the file
+// that was waited for, and another process may have made a new one: only the lock on the file that has the name counts.
 func lock(path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
 	for {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
-		if !errors.Is(err, unix.EINTR) {
-			break
+		f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		for {
+			err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+			if !errors.Is(err, unix.EINTR) {
+				break
+			}
+		}
+		if err != nil {
+			_ = f.Close()
+			return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
+		}
+		locked, err1 := f.Stat()
+		named, err2 := os.Stat(f.Name())
+		if err1 == nil && err2 == nil && os.SameFile(locked, named) {
+			return func() { _ = f.Close() }, nil // closing gives the lock back
+		}
+		_ = f.Close()
+		if err := errors.Join(err1, err2); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
 		}
 	}
-	if err != nil {
-		_ = f.Close()
-		return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
-	}
-	return func() { _ = f.Close() }, nil // closing gives the lock back
 }
 
 // copyFile copies src to dst under a temporary name and checks the hash on the way.

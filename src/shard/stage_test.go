@@ -79,3 +79,28 @@ func TestCopiedTopologyOutlivesItsName(t *testing.T) {
 	}
 	compare(t, open(t, dir, o), ds, l, part) // one that opens late
 }
+
+// Jobs that come and go on one node share the copy and take its name away under each other's hands.
+func TestCopiesComeAndGo(t *testing.T) {
+	ds := small(t)
+	dir, shared := write(t, ds, 4), t.TempDir()
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for range 25 {
+				s, err := Open(dir, Options{CopyTopology: true, SharedMemory: shared})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := errors.Join(s.Topology().Graph.Validate(), s.UnlinkShared(), s.Close()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if left, _ := os.ReadDir(shared); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
