@@ -96,10 +96,13 @@ func TrainingWeights(g *graph.CSC, s graph.Split) (Weights, error) {
 // Options says how to partition. The zero value of a field means its default, except Parts, which has none.
 type Options struct {
 	Method    string    // for Run
-	Parts     int       // 1 to N
+	Parts     int       // 1 to N, at most MaxParts
 	Seed      uint64    // random stream; 0 is a stream like any other
 	Imbalance []float32 // per constraint, the largest part may hold this many times the mean; nil means 1.05 each
 }
+
+// MaxParts bounds the parts: numbering them takes P*P memory, 2 GiB for this many.
+const MaxParts = 1 << 14
 
 // defaultImbalance leaves a margin to the limits of DefaultLimits: what is cut less because of looser balance does not
 // pay for the wait of the ranks that have less to do.
@@ -112,6 +115,8 @@ func Check(g *graph.CSC, w Weights, o Options) error {
 	switch {
 	case o.Parts < 1:
 		faults = append(faults, fmt.Errorf("cannot make %d parts; ask for at least 1", o.Parts))
+	case o.Parts > MaxParts:
+		faults = append(faults, fmt.Errorf("cannot make %d parts; ask for at most %d", o.Parts, MaxParts))
 	case o.Parts > n:
 		faults = append(faults, fmt.Errorf("cannot make %d parts of %d vertices; ask for at most %d", o.Parts, n, n))
 	}

@@ -216,6 +216,7 @@ func TestCheckNamesEveryFault(t *testing.T) {
 	}{
 		{"no parts", Weights{}, Options{}, "cannot make 0 parts"},
 		{"more parts than vertices", Weights{}, Options{Parts: 4}, "cannot make 4 parts of 3 vertices; ask for at most 3"},
+		{"absurdly many parts", Weights{}, Options{Parts: 1 << 20}, "cannot make 1048576 parts; ask for at most 16384"},
 		{"short weights", Weights{Vertex: [][]int32{{1, 1}}}, Options{Parts: 2}, "constraint 0 has 2 weights for 3 vertices"},
 		{"negative weight", Weights{Vertex: [][]int32{{1, -1, 1}}}, Options{Parts: 2}, "vertex 1 has weight -1"},
 		{"short edge weights", Weights{Edge: []int32{1}}, Options{Parts: 2}, "1 edge weights for 2 edges"},

@@ -74,7 +74,11 @@ func kway[I index](g *graph.CSC, w partition.Weights, o partition.Options) ([]in
 		return nil, err
 	}
 	defer a.free()
-	weights, imbalance := interleave[I](n, partition.Constraints(n, w, o))
+	constraints := partition.Constraints(n, w, o)
+	if err := checkSize("vertex weights", int64(n)*int64(len(constraints)), maxIndex[I]()); err != nil {
+		return nil, err
+	}
+	weights, imbalance := interleave[I](n, constraints)
 	defer mem.Free(weights)
 	result := mem.Make[I](n)
 	defer mem.Free(result)
