@@ -134,6 +134,9 @@ func testHostMisuse(t *testing.T, host compute.Host) {
 		{"row beyond the table", func() { host.GatherRows(dst, rows(compute.MakeRowRef(0, 3))) }},
 		{"no such table", func() { host.GatherRows(dst, rows(compute.MakeRowRef(1, 0))) }},
 		{"fewer rows than asked for", func() { host.GatherRows(dst, rows()) }},
+		{"fewer rows than asked for, though there is room", func() {
+			host.GatherRows(dst, compute.Rows{Cols: 4, Tables: [][]byte{table}, Of: make([]compute.RowRef, 0, 1)})
+		}},
 		{"wrong width", func() { host.GatherRows(compute.Matrix{Rows: 1, Cols: 5, Data: make([]float32, 5)}, rows(0)) }},
 		{"index beyond the rows", func() {
 			host.SegmentMeanRows(dst, compute.Segments{Indptr: []int64{0, 1}, Indices: []int32{1}}, rows(0))

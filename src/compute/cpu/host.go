@@ -35,7 +35,7 @@ func (h *Host) GatherRows(dst compute.Matrix, rows compute.Rows) {
 	var pins runtime.Pinner
 	defer pins.Unpin()
 	tables := tablesOf(space[:0], rows, &pins)
-	of := rows.Of[:dst.Rows]
+	of := rows.Of[:dst.Rows:len(rows.Of)] // not what lies behind in a recycled array
 	panicIfNoRow("GatherRows", of, tables)
 	panicOnFault(h.kernels.gatherRows(dst, rows.Type, tables, of))
 }
