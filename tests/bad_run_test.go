@@ -161,9 +161,17 @@ func (b badInput) runDiverged(t *testing.T) {
 }
 
 func TestDivergence(t *testing.T) {
-	badInput{"a learning rate far too high", func(t *testing.T, dir string) []string {
-		return training(t, smallParts.dir(t), dir, "train.optimizer=sgd", "train.lr=1e30", "train.epochs=5")
-	}, diverged, []string{"epoch", "step", "diverged", "train.lr"}}.runDiverged(t)
+	for _, c := range []badInput{
+		{"a learning rate far too high", func(t *testing.T, dir string) []string {
+			return training(t, smallParts.dir(t), dir, "train.optimizer=sgd", "train.lr=1e30", "train.epochs=5")
+		}, diverged, []string{"epoch", "step", "diverged", "train.lr"}},
+		// With one step, no later loss shows what the update did.
+		{"at the last step", func(t *testing.T, dir string) []string {
+			return training(t, smallParts.dir(t), dir, "train.optimizer=sgd", "train.lr=1e38", "train.epochs=1", "sample.batch=10000")
+		}, diverged, []string{"epoch 1", "predictions", "diverged", "train.lr"}},
+	} {
+		t.Run(c.name, c.runDiverged)
+	}
 }
 
 func TestBadRunDirs(t *testing.T) {

@@ -61,7 +61,6 @@ func (r *run) add(e *epochRecord) {
 	s.CacheHits += e.CacheHits
 	s.Peer += e.Peer
 	s.Remote += e.Remote
-	s.RemoteBytes += e.RemoteBytes
 }
 
 // summarise completes the summary after the final test. Collective.
@@ -76,7 +75,8 @@ func (r *run) summarise(final *evaluation) error {
 	for p := range s.PhaseSeconds {
 		s.PhaseSeconds[p] /= float64(n)
 	}
-	s.Local, s.CacheHits, s.Peer, s.Remote, s.RemoteBytes = s.Local/n, s.CacheHits/n, s.Peer/n, s.Remote/n, s.RemoteBytes/n
+	s.Local, s.CacheHits, s.Peer, s.Remote = s.Local/n, s.CacheHits/n, s.Peer/n, s.Remote/n
+	s.RemoteBytes = s.Remote * int64(meta.RowBytes()) // the identity of every epoch, whatever the division dropped
 	if remote := s.CacheHits + s.Remote; remote > 0 {
 		s.HitRate = 1 - float64(s.Remote)/float64(remote)
 		s.BufferHitRate = float64(s.CacheHits) / float64(remote)

@@ -48,8 +48,8 @@ func (s *session) evaluate(ctx context.Context, epoch int) (*evaluation, error) 
 }
 
 // sampled runs minibatches of the given vertices of own parts through the training pipeline, forward only, and hands every
-// minibatch with its logits (host memory, valid during the call) to each. Draws are keyed by part and chunk, so that they
-// do not depend on the number of ranks. Collective.
+// minibatch with its logits (host memory, valid during the call) to each. Draws are keyed by part and chunk, and a
+// chunk is as large as a training minibatch, so with the same streams they do not depend on the number of ranks. Collective.
 func (s *session) sampled(ctx context.Context, epoch int, seeds func(part int) []graph.VertexID,
 	each func(m *parallel.Minibatch, logits compute.Matrix) error,
 ) error {

@@ -2,6 +2,7 @@ package train
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 
 	"halognn/src/comm"
@@ -30,15 +31,20 @@ func metricName(task string, classes int) string {
 
 // score is what a set of vertices was predicted like.
 type score struct {
-	counts nn.Counts
-	logit  []float32 // ROC-AUC only: how much likelier class 1 is than class 0
-	label  []int32
+	counts    nn.Counts
+	undefined int64     // vertices some logit of which is no number
+	logit     []float32 // ROC-AUC only: how much likelier class 1 is than class 0
+	label     []int32
 }
 
 // add scores predictions: rows of logits and their labels (Multiclass) or targets (Multilabel). -1 is no label.
 func (s *score) add(metric string, logits compute.Matrix, labels []int32, targets []uint8) {
 	for i := range logits.Rows {
 		z := logits.Row(i)
+		if !finite(z) {
+			s.undefined++
+			continue
+		}
 		if metric == MicroF1 {
 			s.counts.Add(multilabelCounts(z, targets[i*len(z):(i+1)*len(z)]))
 			continue
@@ -57,6 +63,16 @@ func (s *score) add(metric string, logits compute.Matrix, labels []int32, target
 			s.label = append(s.label, labels[i])
 		}
 	}
+}
+
+// finite reports whether all elements are numbers.
+func finite(z []float32) bool {
+	for _, x := range z {
+		if x-x != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // argmax returns the first position of the largest element.
@@ -88,15 +104,21 @@ func multilabelCounts(z []float32, target []uint8) (c nn.Counts) {
 type quality struct{ metric, accuracy float64 }
 
 // quality sums the score over all ranks. Collective; every rank gets the same. The ROC-AUC needs every score at one
-// place: 8 bytes a scored vertex.
+// place: 8 bytes a scored vertex. Predictions that are no numbers are ErrDiverged: the last update before them had a finite
+// loss still.
 func (s *score) quality(c comm.Comm, metric string) (quality, error) {
-	all, err := comm.Allgather(c, s.counts.TruePositive, s.counts.FalsePositive, s.counts.FalseNegative)
+	all, err := comm.Allgather(c, s.counts.TruePositive, s.counts.FalsePositive, s.counts.FalseNegative, s.undefined)
 	if err != nil {
 		return quality{}, err
 	}
 	var sum nn.Counts
-	for i := 0; i < len(all); i += 3 {
+	undefined := int64(0)
+	for i := 0; i < len(all); i += 4 {
 		sum.Add(nn.Counts{TruePositive: all[i], FalsePositive: all[i+1], FalseNegative: all[i+2]})
+		undefined += all[i+3]
+	}
+	if undefined > 0 {
+		return quality{}, AgreedOn(c, fmt.Errorf("the predictions for %d vertices are not finite: %w; %s", undefined, ErrDiverged, divergedCure))
 	}
 	if metric == MicroF1 {
 		return quality{sum.MicroF1(), sum.MicroF1()}, nil

@@ -11,6 +11,7 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/compute/ref"
+	"halognn/src/nn"
 )
 
 // heard is a Progress that remembers.
@@ -91,5 +92,37 @@ func TestRunDirHoldsOneRun(t *testing.T) {
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, ConfigFile)); err != nil || string(text) != "first" {
 		t.Errorf("the config is %q (%v)", text, err)
+	}
+}
+
+// A run that diverges ends on all ranks alike, and its log tells the steps that led there.
+func TestDivergenceIsAgreedOnAndLogged(t *testing.T) {
+	shards := generated(t)
+	for _, c := range []struct {
+		name    string
+		lr      float64
+		batch   int
+		message string
+		logged  string
+	}{
+		{"in an epoch", 1e30, 20, "the loss is", `{"kind":"step","epoch":1,"step":0,`},
+		{"at the last step of all", 1e38, 1000, "predictions", `{"kind":"epoch","epoch":1,`},
+	} {
+		dir := t.TempDir()
+		err := comm.RunWorld(2, func(w comm.Comm) error {
+			o := sageOptions()
+			o.Optimizer, o.Schedule.Base, o.Batch, o.Epochs = nn.DefaultOptimizer("sgd"), c.lr, c.batch, 1
+			_, err := Run(context.Background(), Env{Comm: w, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1, Dir: dir}, o)
+			if a := (*Agreed)(nil); !errors.As(err, &a) || !errors.Is(err, ErrDiverged) || !strings.Contains(err.Error(), c.message) {
+				return fmt.Errorf("%s: ended with %v", c.name, err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if log, err := os.ReadFile(filepath.Join(dir, MetricsFile)); err != nil || !strings.Contains(string(log), c.logged) {
+			t.Errorf("%s: the log is %q (%v)", c.name, log, err)
+		}
 	}
 }

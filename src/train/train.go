@@ -22,8 +22,10 @@ import (
 	"halognn/src/trace"
 )
 
-// ErrDiverged is wrapped by the error about a loss that is not a number any more.
+// ErrDiverged is wrapped by the errors about a loss or predictions that are not finite any more.
 var ErrDiverged = errors.New("training has diverged")
+
+const divergedCure = "lower train.lr, add warm-up, or check the features' scale"
 
 // run is the state of a training run.
 type run struct {
@@ -57,8 +59,8 @@ type best struct {
 	since   int // validations since
 }
 
-// Run trains and returns the summary, the same on every rank. Collective. On an error other ranks may still be waiting,
-// unless the error was agreed on by all (see Agreed): the caller then ends the job.
+// Run trains and returns the summary, the same on every rank but for EpochSeconds, which is the rank's own. Collective. On
+// an error other ranks may still be waiting, unless it was agreed on by all (see Agreed): the caller then ends the job.
 func Run(ctx context.Context, env Env, o Options) (*Summary, error) {
 	s, err := open(env, o)
 	if err != nil {
@@ -66,6 +68,9 @@ func Run(ctx context.Context, env Env, o Options) (*Summary, error) {
 	}
 	r := &run{session: s, losses: xxhash.New()}
 	if err := r.run(ctx); err != nil {
+		if r.log != nil { // what led to the failure is worth most when there is one
+			r.log.Flush()
+		}
 		return nil, err
 	}
 	return &r.sum, s.close()
@@ -203,7 +208,7 @@ func (r *run) update(step int, m *parallel.Minibatch) error {
 	stats := r.model.Params.Stats()
 	if math.IsNaN(stats.Loss) || math.IsInf(stats.Loss, 0) {
 		// Every rank sees the same sum, so all stop at this step, in order, and can say so together.
-		r.diverged = fmt.Errorf("step %d: the loss is %v: %w; lower train.lr, add warm-up, or check the features' scale", step, stats.Loss, ErrDiverged)
+		r.diverged = fmt.Errorf("step %d: the loss is %v: %w; %s", step, stats.Loss, ErrDiverged, divergedCure)
 		return pipeline.ErrStop
 	}
 	begin = time.Now()
