@@ -144,8 +144,9 @@ func (o *ImportOptions) check() error {
 // Import reads a graph in a foreign format and writes it as a DATASET directory: symmetrised where wanted, without self-loops and
 // repeated edges, with features, labels and split. On an error nothing is left at Out.
 //
-// Memory beyond the result's 4 bytes an edge and 8 a vertex: at most 8 bytes for each edge read (graph.Builder), and 4 more while an
-// array of all sources comes before one of all destinations. Features and labels are streamed, or held sparse.
+// Memory beyond the result's 4 bytes an edge and 8 a vertex: at most 16 bytes for each edge read, half of it only while reverse edges
+// are added and repeats dropped (graph.Builder). Features are streamed or held sparse, but for dense ones in MATLAB files, which end
+// at 4 GiB.
 //
 // Errors name file and line, byte or array, and wrap graph.ErrVertexRange for edges to vertices that are not there, ErrValue for
 // labels and features out of range, ErrExists for an Out that is taken.

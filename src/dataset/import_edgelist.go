@@ -15,7 +15,7 @@ import (
 // integers; vertices are numbered in the order of their ids, and original_id.npy keeps the ids where the two differ. In is the file, or
 // a directory that holds no other.
 //
-// The file is read twice, first for the ids: so that no more than 8 bytes an edge are held, whatever the ids are.
+// The file is read twice, first for the ids: so that no more than 8 bytes an edge and 16 an id are held, whatever the ids are.
 func readEdgeList(s *source) error {
 	path, err := onlyFile(s.options.In)
 	if err != nil {
@@ -29,7 +29,8 @@ func readEdgeList(s *source) error {
 	}); err != nil {
 		return err
 	}
-	x := newIndex(ids.sorted())
+	x := newIndex(slices.Clone(ids.sorted())) // without the room that the list grew into
+	ids = distinct{}
 	if err := s.setVertices(int64(len(x.ids)), path); err != nil {
 		return err
 	}

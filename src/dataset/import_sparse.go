@@ -6,7 +6,7 @@ import (
 	"halognn/src/mem"
 )
 
-// sparseRows are features by rows, off the heap: row v has values[k], or 1 if values is nil, in column columns[k] for
+// sparseRows are features by rows: row v has values[k], or 1 if values is nil, in column columns[k] for
 // k in ends[v]:ends[v+1].
 type sparseRows struct {
 	ends    []int64

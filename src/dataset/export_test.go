@@ -1,0 +1,20 @@
+package dataset
+
+import (
+	"halognn/src/graph"
+	"halognn/src/npy"
+)
+
+// FeatureRow sets dst [Features] to the features of v, as float32.
+func (d *Dataset) FeatureRow(dst []float32, v graph.VertexID) {
+	begin, end := int(v)*d.Meta.Features, (int(v)+1)*d.Meta.Features
+	if d.Meta.FeatureType == Float16 {
+		half, _ := npy.As[npy.Float16](d.features) // Open checked the type
+		for i, h := range half[begin:end] {
+			dst[i] = h.Float32()
+		}
+		return
+	}
+	rows, _ := npy.As[float32](d.features)
+	copy(dst, rows[begin:end])
+}
