@@ -73,23 +73,6 @@ func (m *File) Close() error {
 	return unix.Munmap(data)
 }
 
-// Pattern is how a mapping is going to be read.
-type Pattern int
-
-// The patterns the system can be told of.
-const (
-	Random     Pattern = unix.MADV_RANDOM     // no read-ahead
-	Sequential Pattern = unix.MADV_SEQUENTIAL // much read-ahead
-	WillNeed   Pattern = unix.MADV_WILLNEED   // start reading now
-)
-
-// Advise tells the system how the mapping will be read. It is a hint: without it reading is only slower.
-func (m *File) Advise(p Pattern) {
-	if m.data != nil {
-		_ = unix.Madvise(m.data, int(p))
-	}
-}
-
 // fault is what the runtime, and the C kernels' callers, panic with where memory cannot be read.
 type fault interface {
 	runtime.Error

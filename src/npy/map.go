@@ -41,9 +41,6 @@ func parse(m *mem.File) (*File, error) {
 	return &File{Header: h, Data: content[begin:], file: m}, nil
 }
 
-// Mapping returns the mapping underneath, to advise the system on how it will be read.
-func (f *File) Mapping() *mem.File { return f.file }
-
 // Path returns the path that was opened.
 func (f *File) Path() string { return f.file.Path() }
 
@@ -88,12 +85,6 @@ func Map[T Element](path string, shape ...int) (*Array[T], error) {
 	}
 	return &Array[T]{Data: data, Shape: f.Shape, file: f}, nil
 }
-
-// Mapping returns the mapping underneath, to advise the system on how it will be read.
-func (a *Array[T]) Mapping() *mem.File { return a.file.file }
-
-// Path returns the path that was mapped.
-func (a *Array[T]) Path() string { return a.file.Path() }
 
 // Close ends the mapping; Data must not be touched afterwards.
 func (a *Array[T]) Close() error {
