@@ -124,6 +124,9 @@ func TestBadInputUnderMPI(t *testing.T) {
 		{4, badInput{"an unknown key", mpi("train.speed=1"), usage, []string{"unknown key train.speed"}}},
 		{2, badInput{"an unknown flag", func(t *testing.T, dir string) []string { return append(mpi()(t, dir), "--resume", dir) },
 			usage, []string{"--resume"}}},
+		{2, badInput{"ranks in every process of a launcher", func(t *testing.T, dir string) []string {
+			return append(mpi()(t, dir), "--ranks-in-process", "2")
+		}, usage, []string{"--ranks-in-process 2", "leave out one"}}},
 		{4, badInput{"no parts", mpi("data.parts=/none"), badData, []string{"/none", "halognn partition"}}},
 		{3, badInput{"parts not a multiple of ranks", mpi(), badData, []string{"8 parts", "3 ranks"}}},
 		{4, badInput{"an altered part", func(t *testing.T, dir string) []string {

@@ -2,6 +2,7 @@ package comm
 
 import (
 	"fmt"
+	"strings"
 	"unsafe"
 
 	"halognn/src/mem"
@@ -45,18 +46,6 @@ func AllgatherBytes(c Comm, data []byte) ([][]byte, error) {
 	return parts, nil
 }
 
-// Broadcast returns the data of rank root on every rank; what the others give is ignored.
-func Broadcast(c Comm, root int, data []byte) ([]byte, error) {
-	if c.Rank() != root {
-		data = nil
-	}
-	parts, err := AllgatherBytes(c, data)
-	if err != nil {
-		return nil, err
-	}
-	return parts[root], nil
-}
-
 // AgreeMax returns the largest value that any rank gave.
 func AgreeMax[T mem.Number](c Comm, value T) (T, error) {
 	all, err := Allgather(c, value)
@@ -80,7 +69,8 @@ func AgreeSum[T mem.Number](c Comm, value T) (T, error) {
 }
 
 // AllEqual returns an error that wraps ErrMismatch, on every rank the same, unless all ranks gave the same value. It
-// names the first rank that differs from rank 0. what says what is compared: "config", "shard identity".
+// names the first rank that differs from rank 0, and the first line in which it does. what says what is compared: "config",
+// "shard identity".
 func AllEqual(c Comm, what, value string) error {
 	all, err := AllgatherBytes(c, []byte(value))
 	if err != nil {
@@ -88,10 +78,24 @@ func AllEqual(c Comm, what, value string) error {
 	}
 	for r := range all {
 		if string(all[r]) != string(all[0]) {
-			return fmt.Errorf("%w: %s of rank %d is %q, of rank 0 %q", ErrMismatch, what, r, all[r], all[0])
+			mine, first := difference(string(all[r]), string(all[0]))
+			return fmt.Errorf("%w: %s of rank %d is %q, of rank 0 %q", ErrMismatch, what, r, mine, first)
 		}
 	}
 	return nil
+}
+
+// difference returns the first lines in which two texts differ, without the indentation.
+func difference(a, b string) (string, string) {
+	for a != "" || b != "" {
+		var x, y string
+		x, a, _ = strings.Cut(a, "\n")
+		y, b, _ = strings.Cut(b, "\n")
+		if x != y {
+			return strings.TrimSpace(x), strings.TrimSpace(y)
+		}
+	}
+	return "", ""
 }
 
 // NodeOf returns the communicator of the ranks on this rank's node: Node's, or, if ranksPerNode > 0, that of the

@@ -27,6 +27,9 @@ func (k inProcess) run(f func(c comm.Comm) error) error {
 	if k < 0 {
 		return usageError(fmt.Errorf("--ranks-in-process is %d; it must be at least 1, or 0 for MPI", k))
 	}
+	if k > 0 && launched() { // each process would be a job of its own, and all would write to one directory
+		return usageError(fmt.Errorf("--ranks-in-process %d under a launcher of several processes; leave out one of the two", k))
+	}
 	if k == 0 && !mpi.Available {
 		k = 1
 	}
@@ -118,7 +121,7 @@ func openJob(c comm.Comm, k inProcess, path string, sets []string) (*job, error)
 	} {
 		if err := comm.AllEqual(c, same[0], same[1]); err != nil {
 			if errors.Is(err, comm.ErrMismatch) {
-				err = dataError(train.AgreedOn(c, err))
+				err = dataError(train.AgreedOn(c, fmt.Errorf("%w; start every rank with the same program, config and parts", err)))
 			}
 			return nil, err
 		}

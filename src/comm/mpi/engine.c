@@ -43,9 +43,7 @@ static int rung;
 
 static int thread_level;
 
-int hgnn_thread_level(void) { // the standard orders the levels, but does not number them
-    return (thread_level >= MPI_THREAD_FUNNELED) + (thread_level >= MPI_THREAD_SERIALIZED) + (thread_level >= MPI_THREAD_MULTIPLE);
-}
+int hgnn_funneled(void) { return thread_level >= MPI_THREAD_FUNNELED; }
 
 // MPI libraries install handlers for SIGSEGV, SIGBUS and others that print a trace and exit, in place of Go's, which
 // turn a nil pointer or a file that shrank under its mapping into an error. Go's are put back.

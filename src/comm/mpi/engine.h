@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 int hgnn_init(void);
-int hgnn_thread_level(void);                            // 0 single, 1 funneled, 2 serialized, 3 multiple
+int hgnn_funneled(void);                                // whether the library supports MPI_THREAD_FUNNELED
 int hgnn_finalize(void);
 void hgnn_abort(int code);
 int hgnn_describe(int code, char *text, int size);      // text of an error code

@@ -87,7 +87,7 @@ func Run(f func(world comm.Comm) error) error {
 }
 
 func (e *engine) run(f func(comm.Comm) error) error {
-	if C.hgnn_thread_level() < 1 {
+	if C.hgnn_funneled() == 0 {
 		return fmt.Errorf("%s was built without thread support (MPI_THREAD_FUNNELED); use another build of it", Library())
 	}
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
@@ -130,11 +130,6 @@ func checkLauncher(size int) error {
 
 // Library returns the name and version of the MPI library, on one line.
 func Library() string { return library() }
-
-// ThreadLevel returns the thread support that the MPI library gives; Run asks for MPI_THREAD_FUNNELED. For while f runs.
-func ThreadLevel() string {
-	return [...]string{"MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED", "MPI_THREAD_MULTIPLE"}[C.hgnn_thread_level()]
-}
 
 var library = sync.OnceValue(func() string { // Run asks first, from the thread that may
 	text := make([]C.char, 1<<10)

@@ -65,13 +65,6 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-func TestThreadLevel(t *testing.T) {
-	needRank(t)
-	if got := ThreadLevel(); got == "MPI_THREAD_SINGLE" {
-		t.Errorf("thread level %s", got)
-	}
-}
-
 func TestGoKeepsItsSignals(t *testing.T) {
 	needRank(t)
 	defer func() {

@@ -22,8 +22,5 @@ func Run(func(world comm.Comm) error) error {
 // Library returns the name of the MPI library.
 func Library() string { return "none (built without cgo)" }
 
-// ThreadLevel returns the thread support that the MPI library gives.
-func ThreadLevel() string { return "none" }
-
 // Abort ends the process with an exit code.
 func Abort(code int) { os.Exit(code) }
