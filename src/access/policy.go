@@ -93,7 +93,8 @@ func (r *Reader) counted(first, epochs int) ([]float32, error) {
 	return sum, nil
 }
 
-// Capacity returns the rows of a cache that is alpha times as large as what each of so many readers has on average of n vertices.
+// Capacity returns the rows of a cache that is alpha times as large as what each of so many readers has on average of n vertices;
+// never more than n.
 func Capacity(alpha float64, n int64, readers int) int {
-	return int(alpha * float64(n) / float64(readers))
+	return int(min(alpha*float64(n)/float64(readers), float64(n)))
 }

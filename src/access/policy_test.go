@@ -69,7 +69,7 @@ func TestCapacity(t *testing.T) {
 		n       int64
 		readers int
 		want    int
-	}{{0, 100, 4, 0}, {0.1, 1000, 4, 25}, {0.1, 999, 4, 24}, {1, 1000, 4, 250}, {4, 1000, 4, 1000}} {
+	}{{0, 100, 4, 0}, {0.1, 1000, 4, 25}, {0.1, 999, 4, 24}, {1, 1000, 4, 250}, {4, 1000, 4, 1000}, {1e300, 1000, 4, 1000}} {
 		if got := Capacity(c.alpha, c.n, c.readers); got != c.want {
 			t.Errorf("alpha %g of %d vertices among %d: %d rows, want %d", c.alpha, c.n, c.readers, got, c.want)
 		}
