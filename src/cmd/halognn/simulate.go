@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/renameio/v2"
+	"github.com/spf13/cobra"
+
+	"halognn/src/shard"
+	"halognn/src/simulate"
+)
+
+func simulateCommand() *cobra.Command {
+	var o simulate.Options
+	var parts, dir string
+	c := &cobra.Command{
+		Use:     "simulate --parts PARTS --fanouts 15,10,5 --batch 1024 --policies none,vip,oracle --alphas 0.05,0.1,0.2 --epochs 5 [--seed S] --out DIR",
+		Short:   "Count the rows that training would fetch, for every cache policy and size, without training",
+		Example: "  halognn simulate --parts parts/products-4 --out runs/traffic",
+		Args:    noArguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := required(c, "parts", "out"); err != nil {
+				return err
+			}
+			if c.Flags().Changed("ranks") && o.Ranks == 0 {
+				o.Ranks = -1 // zero stands for the default
+			}
+			if err := o.Check(); err != nil {
+				return usageError(err)
+			}
+			return runSimulate(c, parts, dir, o)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&parts, "parts", "", "the PARTS directory")
+	f.IntSliceVar(&o.Fanouts, "fanouts", []int{15, 10, 5}, "neighbours drawn per vertex and hop, seed hop first; -1 for all")
+	f.IntVar(&o.Batch, "batch", 1024, "seeds of a rank's minibatch")
+	f.StringSliceVar(&o.Policies, "policies", simulate.Policies(), "some of "+strings.Join(simulate.Policies(), ", "))
+	f.Float64SliceVar(&o.Alphas, "alphas", []float64{0.05, 0.1, 0.2, 0.5, 1}, "cache sizes, as fractions of an average rank's vertices, ascending")
+	f.IntVar(&o.Epochs, "epochs", 5, "epochs to count")
+	f.Uint64Var(&o.Seed, "seed", 1, "train.seed of the run that is simulated")
+	f.IntVar(&o.Ranks, "ranks", 0, "ranks, each a node of its own (default: one for each part)")
+	f.BoolVar(&o.LastShort, "last-short", false, "full batches and a short last one, as published figures count; training cuts near-equal ones")
+	f.Float64Var(&o.Gamma, "gamma", 0.995, "prefetch: decay of a row's score in a step that does not use it")
+	f.IntVar(&o.Delta, "delta", 64, "prefetch: steps between two evictions; 0 evicts nothing")
+	f.IntVar(&o.Workers, "workers", 0, "goroutines (default: one for each CPU)")
+	f.StringVar(&dir, "out", "", "the directory to write simulate.csv and simulate.svg to")
+	return c
+}
+
+func runSimulate(c *cobra.Command, parts, dir string, o simulate.Options) error {
+	s, err := shard.Open(parts, shard.Options{})
+	if err != nil {
+		return dataError(err)
+	}
+	defer s.Close()
+	if err := vacant(dir); err != nil {
+		return err
+	}
+	sim, err := simulate.New(s, o)
+	if err != nil {
+		return dataError(err)
+	}
+	defer sim.Close()
+	r, err := sim.Run()
+	if err != nil {
+		return err
+	}
+	if err := writeSimulation(dir, r); err != nil {
+		return dataError(err)
+	}
+	out(c, "%s: %d ranks, %d steps an epoch, %d epochs, fanouts %v, batch %d, seed %d\n",
+		parts, r.Options.Ranks, r.Steps, r.Options.Epochs, r.Options.Fanouts, r.Options.Batch, r.Options.Seed)
+	if err := r.Print(c.OutOrStdout()); err != nil {
+		return err
+	}
+	out(c, "\nwritten to %s\n", dir)
+	return nil
+}
+
+// writeSimulation writes the files of a result.
+func writeSimulation(dir string, r *simulate.Result) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	for _, file := range []struct {
+		name  string
+		write func(io.Writer) error
+	}{{"simulate.csv", r.WriteCSV}, {"simulate.svg", r.WriteSVG}} {
+		var text bytes.Buffer
+		if err := file.write(&text); err != nil {
+			return fmt.Errorf("%s: %w", file.name, err)
+		}
+		if err := renameio.WriteFile(filepath.Join(dir, file.name), text.Bytes(), 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package simulate
+
+import (
+	"fmt"
+	"image/color"
+	"io"
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/vg"
+	_ "gonum.org/v1/plot/vg/vgsvg" // the format that WriteSVG asks for
+
+	"halognn/src/access"
+)
+
+// WriteSVG draws the rows of an epoch, on a logarithmic scale, over the sizes of the cache: a line a policy, and a band from no
+// cache to the best static one if both are there. Sizes lie side by side at equal distances. Less than one row is drawn as one.
+// Source: the form of SALIENT++, Figure 2.
+func (r *Result) WriteSVG(w io.Writer) error {
+	p := plot.New()
+	p.Title.Text = fmt.Sprintf("fanouts %v, batch %d, %d ranks", r.Options.Fanouts, r.Options.Batch, r.Options.Ranks)
+	p.X.Label.Text, p.Y.Label.Text = "cache size, of an average rank's vertices", "remote rows per epoch"
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	p.Legend.Top = false
+	p.Legend.Left = true
+	var names []string
+	for _, a := range r.Options.Alphas {
+		names = append(names, fmt.Sprintf("%g", a))
+	}
+	p.NominalX(names...)
+	p.Add(plotter.NewGrid())
+	if err := r.drawBand(p); err != nil {
+		return err
+	}
+	for i, name := range r.Options.Policies {
+		line, points, err := plotter.NewLinePoints(r.curve(i))
+		if err != nil {
+			return fmt.Errorf("plot of policy %s: %w", name, err)
+		}
+		line.Color, line.Width = plotutil.Color(i), vg.Points(1.5)
+		points.Color, points.Shape = plotutil.Color(i), plotutil.Shape(i)
+		p.Add(line, points)
+		p.Legend.Add(name, line, points)
+	}
+	p.Y.Max = max(p.Y.Max, 2*p.Y.Min) // a scale needs a length
+	out, err := p.WriterTo(16*vg.Centimeter, 11*vg.Centimeter, "svg")
+	if err != nil {
+		return fmt.Errorf("plot: %w", err)
+	}
+	_, err = out.WriteTo(w)
+	return err
+}
+
+// curve returns a policy's points.
+func (r *Result) curve(policy int) plotter.XYs {
+	var line plotter.XYs
+	for a := range r.Options.Alphas {
+		n, _ := r.PerEpoch(policy, a)
+		line = append(line, plotter.XY{X: float64(a), Y: math.Max(n, 1)})
+	}
+	return line
+}
+
+// drawBand fills what lies between no cache and the best static cache.
+func (r *Result) drawBand(p *plot.Plot) error {
+	none, oracle := slices.Index(r.Options.Policies, access.PolicyNone), slices.Index(r.Options.Policies, access.PolicyOracle)
+	if none < 0 || oracle < 0 || len(r.Options.Alphas) < 2 {
+		return nil
+	}
+	lower := r.curve(oracle)
+	slices.Reverse(lower)
+	band, err := plotter.NewPolygon(append(r.curve(none), lower...))
+	if err != nil {
+		return fmt.Errorf("plot of the band: %w", err)
+	}
+	band.Color, band.LineStyle.Width = color.Gray{Y: 230}, 0
+	p.Add(band)
+	return nil
+}

@@ -1,0 +1,100 @@
+package tests
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// simulated runs simulate and returns the rows of all epochs by policy and alpha.
+func simulated(t *testing.T, args ...string) map[string]int64 {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "out")
+	r := halognn(t).must(t, append([]string{"simulate", "--out", dir}, args...)...)
+	lines, err := csv.NewReader(bytes.NewReader(read(t, filepath.Join(dir, "simulate.csv")))).ReadAll()
+	if err != nil || len(lines) < 2 {
+		t.Fatalf("simulate.csv has %d lines (%v): %v", len(lines), err, r)
+	}
+	column := func(line []string, name string) string { return line[slices.Index(lines[0], name)] }
+	rows := map[string]int64{}
+	for _, l := range lines[1:] {
+		n, err := strconv.ParseInt(column(l, "rows"), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows[column(l, "policy")+" "+column(l, "alpha")] = n
+	}
+	if svg := read(t, filepath.Join(dir, "simulate.svg")); !bytes.Contains(svg, []byte("<svg")) {
+		t.Errorf("simulate.svg is %q ...", svg[:min(len(svg), 40)])
+	}
+	return rows
+}
+
+// What simulate counts is what ranks of a training run fetch, row for row.
+func TestSimulatedTrafficIsThatOfTraining(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	parts, policies := smallParts.dir(t), []string{"none", "degree", "halo1", "wpr", "paths", "sim", "vip", "oracle"}
+	for _, ranks := range []int{2, 4, 8} {
+		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
+			t.Parallel()
+			got := simulated(t, "--parts", parts, "--ranks", strconv.Itoa(ranks), "--fanouts", "5,3", "--batch", "96", "--epochs", "2",
+				"--seed", "7", "--policies", strings.Join(policies, ","), "--alphas", "0.05,0.3")
+			for _, policy := range policies {
+				for _, alpha := range []string{"0.05", "0.3"} {
+					if ranks != 4 && policy != "none" && (policy != "vip" || alpha != "0.3") { // one number of ranks is tried in full
+						continue
+					}
+					run := trained(t, parts, ranks, "run.ranks_per_node=1", "train.seed=7", "train.eval_every=0",
+						"cache.policy="+policy, "cache.alpha="+alpha)
+					var want int64
+					for _, e := range run.epochs {
+						want += e.Remote
+					}
+					if rows, there := got[policy+" "+alpha]; !there || rows != want || want == 0 {
+						t.Errorf("%s, alpha %s: %d rows simulated, %d fetched by training", policy, alpha, rows, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestBadSimulations(t *testing.T) {
+	unlessShort(t)
+	args := func(more ...string) func(t *testing.T, dir string) []string {
+		return func(t *testing.T, dir string) []string {
+			return append([]string{"simulate", "--parts", smallParts.dir(t), "--out", filepath.Join(dir, "out")}, more...)
+		}
+	}
+	for _, b := range []badInput{
+		{"nothing", func(*testing.T, string) []string { return []string{"simulate"} }, usage, []string{"--parts", "--out"}},
+		{"policy", args("--policies", "none,lru"), usage, []string{`"lru"`, "vip"}},
+		{"alphas", args("--alphas", "0.2,-1"), usage, []string{"-1", "0 or more"}},
+		{"fanouts", args("--fanouts", "5,x"), usage, []string{"fanouts", "--help"}},
+		{"batch and epochs", args("--batch", "0", "--epochs", "0"), usage, []string{"batch is 0", "epochs is 0"}},
+		{"ranks", args("--ranks", "3"), badData, []string{"8 parts, 3 ranks"}},
+		{"no parts", func(_ *testing.T, dir string) []string {
+			return []string{"simulate", "--parts", filepath.Join(dir, "none"), "--out", filepath.Join(dir, "out")}
+		}, badData, []string{"none"}},
+	} {
+		t.Run(b.name, b.run)
+	}
+	t.Run("taken target", func(t *testing.T) {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "mine"), []byte("x"))
+		r := halognn(t).run(t, "simulate", "--parts", smallParts.dir(t), "--out", dir)
+		if message := r.message(t); r.code != badData || !strings.Contains(message, "not empty") {
+			t.Errorf("%v", r)
+		}
+		if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
+			t.Errorf("the target has %v (%v)", files, err)
+		}
+	})
+}
