@@ -213,6 +213,9 @@ func TestBadRunDirs(t *testing.T) {
 			{"infer: predictions cannot be written", func(t *testing.T, dir string) []string {
 				return inferring(t, done.dir, dir, "--out", filepath.Join(dir, "none", "out.npy"))
 			}, badData, []string{"predictions", "none"}},
+			{"infer: predictions in the stead of a directory", func(t *testing.T, dir string) []string {
+				return inferring(t, done.dir, dir, "--out", t.TempDir())
+			}, badData, []string{"predictions", "no regular file"}},
 			{"check: the run has not finished", func(t *testing.T, dir string) []string {
 				run := copyOf(t, done.dir, dir, "run")
 				remove(t, filepath.Join(run, "summary.json"))

@@ -32,7 +32,6 @@ package exchange
 import (
 	"errors"
 	"fmt"
-	"sync"
 
 	"halognn/src/comm"
 	"halognn/src/compute"
@@ -91,9 +90,6 @@ type Exchange struct {
 	cache    Cache
 	firsts   []int32 // [P] first row of the part among its owner's rows
 	ones     []int   // [K] one count for every rank
-
-	mu    sync.Mutex
-	total Counters
 }
 
 // New returns the exchange of this rank. c must be used by nothing else while plans are in flight (see the package comment);
@@ -175,11 +171,4 @@ func checkTables(rank, perRank int, o Options) (faults []error) {
 		}
 	}
 	return faults
-}
-
-// Totals returns the counters of all plans whose rows have been started, summed.
-func (x *Exchange) Totals() Counters {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.total
 }

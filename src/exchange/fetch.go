@@ -82,8 +82,5 @@ func (x *Exchange) toPart(part int, ids []int32) int {
 // may be read.
 func (x *Exchange) StartRows(p *Plan) comm.Request {
 	p.RowBytes = int64(len(p.sent))
-	x.mu.Lock()
-	x.total.Add(p.Counters)
-	x.mu.Unlock()
 	return x.comm.StartAlltoallv(p.sent, p.received, p.wantRows, p.askRows, x.rowBytes)
 }

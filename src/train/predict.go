@@ -3,7 +3,10 @@ package train
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"halognn/src/access"
 	"halognn/src/compute"
@@ -18,6 +21,13 @@ import (
 // class, int32 [N]; for several labels a vertex uint8 [N, C] of 0 and 1. full uses all neighbours, layer by layer; otherwise minibatches
 // are sampled as in training. Collective. Rank 0 holds the predictions of all vertices.
 func Infer(ctx context.Context, env Env, o Options, weights []nn.Tensor, full bool, path string) error {
+	var err error
+	if env.Comm.Rank() == 0 {
+		err = writable(path)
+	}
+	if err := Agree(env.Comm, err); err != nil {
+		return err
+	}
 	o.Cache.Policy = access.PolicyNone // every row is read once
 	s, err := open(env, o)
 	if err != nil {
@@ -154,6 +164,19 @@ func (s *session) gather(p *predictions, path string) error {
 		err = p.write(path, all)
 	}
 	return Agree(s.Comm, err)
+}
+
+// writable says what keeps predictions from being written to path, which is better known before they are computed. The file will be
+// renamed into place, which would put it in the stead of a device.
+func writable(path string) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("predictions: %s exists and is no regular file; choose another name", path)
+	}
+	probe, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-")
+	if err != nil {
+		return fmt.Errorf("predictions: %w; choose a directory that exists and may be written", err)
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
 // write writes the predictions of all vertices as a NumPy array.
