@@ -86,8 +86,8 @@ func (x *Index) Get(v graph.VertexID) int32 {
 	return int32(e)
 }
 
-// lookupBlock is how many keys are looked up before their entries are compared: a comparison that goes the unexpected way throws
-// away the reads begun after it, so all of them are begun first.
+// lookupBlock is how many keys are looked up before anything is done with what is found: a branch that goes the unexpected way throws
+// away the reads begun after it, so all of them are made first.
 const lookupBlock = 256
 
 // Lookup sets slots[i] to the slot of ids[i], or -1, and returns how many are -1. It is the fast way for many vertices: reads
@@ -96,7 +96,6 @@ func (x *Index) Lookup(ids []graph.VertexID, slots []int32) (misses int) {
 	if x.dense == nil {
 		for len(ids) > 0 {
 			n := min(len(ids), lookupBlock)
-			x.touch(ids[:n])
 			misses += x.lookup(ids[:n], slots[:n])
 			ids, slots = ids[n:], slots[n:]
 		}
@@ -112,29 +111,19 @@ func (x *Index) Lookup(ids []graph.VertexID, slots []int32) (misses int) {
 	return misses
 }
 
-// touch reads the homes of ids into the cache. What it returns means nothing.
-//
-//go:noinline
-func (x *Index) touch(ids []graph.VertexID) (any uint64) {
-	table := x.table
-	last := uint64(len(table) - 1)
-	for _, v := range ids {
-		any |= table[x.home(v)&last]
-	}
-	return any
-}
-
-// lookup is Lookup in the hash. Its only branch is taken where another key is met first.
+// lookup is Lookup in the hash, for a block. It reads what lies at the homes of all, then goes on where that is another key.
 func (x *Index) lookup(ids []graph.VertexID, slots []int32) (misses int) {
+	var home [lookupBlock]uint64
 	table := x.table
 	last := uint64(len(table) - 1)
+	for i, v := range ids {
+		home[i%lookupBlock] = table[x.home(v)&last]
+	}
 	slots = slots[:len(ids)]
 	for i, v := range ids {
-		key, at := uint64(v)+1, x.home(v)
-		e := table[at&last]
-		for (e>>32^key)*(e>>32) != 0 { // neither the key nor empty
-			at++
-			e = table[at&last]
+		e := home[i%lookupBlock]
+		if (e>>32^(uint64(v)+1))*(e>>32) != 0 { // neither v nor empty
+			e = table[x.find(v)]
 		}
 		slot := int32(e)
 		if e == 0 {
@@ -144,6 +133,16 @@ func (x *Index) lookup(ids []graph.VertexID, slots []int32) (misses int) {
 		misses += int(uint32(slot) >> 31)
 	}
 	return misses
+}
+
+// touch reads array at the given places into the cache of the processor. What it returns means nothing.
+//
+//go:noinline
+func touch[E, T ~int32](array []E, at []T) (any E) {
+	for _, i := range at {
+		any |= array[i]
+	}
+	return any
 }
 
 // Set gives v the slot, which is not negative.

@@ -30,7 +30,18 @@ func NewOptimum(n, capacity int, filled bool) (*Optimum, error) {
 // Step adds a step and returns by how many rows its remote vertices, which are distinct, make the transfers grow.
 func (o *Optimum) Step(remote []graph.VertexID) (transferred int) {
 	step := o.bookings.open() // from 1: rows that are there before the first step are so from step 0
-	for _, v := range remote {
+	for len(remote) > 0 {
+		n := min(len(remote), lookupBlock)
+		transferred += o.add(step, remote[:n])
+		remote = remote[n:]
+	}
+	return transferred
+}
+
+// add is Step for a block of the remote vertices.
+func (o *Optimum) add(step int, ids []graph.VertexID) (transferred int) {
+	touch(o.last, ids)
+	for _, v := range ids {
 		from := int(o.last[v]) - 1
 		if from < 0 && o.filled {
 			from = 0

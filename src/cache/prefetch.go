@@ -76,13 +76,13 @@ func (o PrefetchOptions) check() error {
 //
 // Time O(len(remote)) a step, and O(Capacity + candidates) a round. Memory: the scoreboard, 24 bytes a slot and 256 KiB. S_A is
 // a float32: counts above 2^24 stay there.
-// Source: MassiveGNN (Sarkar et al., CLUSTER 2024), algorithm 2 and section 3.2. Differences: a miss counts in every step, also when a round
-// is due; the threshold includes what equals it; the swap of scores is that of the text, of which algorithm 2 shows half.
+// Source: MassiveGNN (Sarkar et al., CLUSTER 2024), algorithm 2 and section 3.2. Differences: a miss counts in every step, also
+// when a round is due; the threshold includes what equals it; scores are swapped as the text says, of which algorithm 2 shows half.
 type Prefetch struct {
 	board  *scoreboard
 	vertex []graph.VertexID // [C]
 	start  []float64        // [C] log S_E when the row came
-	since  []int32          // [C+1] step from which S_E has decayed; the last element is for misses and means nothing
+	since  []int32          // [C] step from which S_E has decayed
 	filled int              // slots that hold a row
 	degree func(graph.VertexID) int
 
@@ -103,7 +103,7 @@ func NewPrefetch(o PrefetchOptions) (*Prefetch, error) {
 	}
 	p := &Prefetch{
 		board:  newScoreboard(o.Vertices, o.Candidates, o.Layout),
-		vertex: mem.Make[graph.VertexID](o.Capacity), start: mem.Make[float64](o.Capacity), since: mem.Make[int32](o.Capacity + 1),
+		vertex: mem.Make[graph.VertexID](o.Capacity), start: mem.Make[float64](o.Capacity), since: mem.Make[int32](o.Capacity),
 		filled: len(o.Initial), degree: o.Degree, lambda: -math.Log(o.Gamma), delta: o.Delta,
 		leaving: mem.Make[int32](o.Capacity), coming: mem.Make[int32](o.Capacity), digits: mem.Make[uint32](1 << digitBits),
 	}
@@ -163,7 +163,7 @@ func (p *Prefetch) Slots() int { return len(p.vertex) }
 
 // Bytes returns the memory of scores and slots.
 func (p *Prefetch) Bytes() int64 {
-	return p.board.bytes() + int64(len(p.vertex))*(4+8+4+4) + int64(len(p.since))*4 + int64(len(p.digits))*4
+	return p.board.bytes() + int64(len(p.vertex))*(4+8+4+4+4) + int64(len(p.digits))*4
 }
 
 // Free gives the memory back.

@@ -119,31 +119,36 @@ func (s *scoreboard) candidates() []int32 {
 	return s.entry[:len(s.vertex)]
 }
 
-// count looks up the vertices and scores the misses: S_A += 1. slots[i] is set to the slot of ids[i], or -1; uses [C+1] counts up
-// for every hit, its last element taking the misses. It returns the number of misses.
+// count looks up the vertices and scores the misses: S_A += 1. slots[i] is set to the slot of ids[i], or -1; uses [C] counts up
+// for every hit. It returns the number of misses.
 func (s *scoreboard) count(ids []graph.VertexID, slots, uses []int32) (misses int) {
-	if s.rank == nil {
-		return countAt(s.entry, ids, slots, uses)
-	}
 	var at [lookupBlock]int32
 	for len(ids) > 0 {
 		n := min(len(ids), lookupBlock)
-		for i, v := range ids[:n] {
-			at[i] = s.at(v)
+		if s.rank == nil {
+			misses += countAt(s.entry, ids[:n], slots[:n], uses)
+		} else {
+			for i, v := range ids[:n] {
+				at[i] = s.at(v)
+			}
+			misses += countAt(s.entry, at[:n], slots[:n], uses)
 		}
-		misses += countAt(s.entry, at[:n], slots[:n], uses)
 		ids, slots = ids[n:], slots[n:]
 	}
 	return misses
 }
 
-// countAt is count for entries at known positions. Hits and misses alternate at random, so it has no branch on which it is.
+// countAt is count for entries at known positions, a block of them. All are read once before any is written: a processor that cannot
+// tell whether a read follows a write to the same place makes it wait for that. Hits and misses alternate at random, so there is no
+// branch on which it is; hits are listed first and counted after, when all places to count at are known.
 func countAt[T ~int32](entry []int32, at []T, slots, uses []int32) (misses int) {
+	touch(entry, at)
+	var hits [lookupBlock + 1]int32
+	n := 0
 	slots = slots[:len(at)]
-	none := int32(len(uses) - 1)
 	for i, p := range at {
 		e := entry[p]
-		score := e
+		score, slot := e, int32(-1)
 		if e < 0 {
 			score = 0
 		}
@@ -151,19 +156,18 @@ func countAt[T ~int32](entry []int32, at []T, slots, uses []int32) (misses int) 
 		if e < 0 {
 			next = e
 		}
-		entry[p] = next
-		slot, used := int32(-1), none
 		if e < 0 {
 			slot = e & slotMask
 		}
-		if e < 0 {
-			used = e & slotMask
-		}
+		entry[p] = next
 		slots[i] = slot
-		uses[used]++
-		misses += int(uint32(slot) >> 31)
+		hits[n] = slot
+		n += int(uint32(e) >> 31)
 	}
-	return misses
+	for _, slot := range hits[:n] {
+		uses[slot]++
+	}
+	return len(at) - n
 }
 
 func (s *scoreboard) bytes() int64 {

@@ -106,7 +106,10 @@ func (x *table) distinct() error {
 }
 
 // run executes a policy on a trace; a Lookahead is fed as far ahead as it may be.
-func run(t *testing.T, p Policy, initial []graph.VertexID, trace [][]graph.VertexID, each func(step int, x *table, d *Decision)) *table {
+func run(
+	t *testing.T, p Policy, initial []graph.VertexID, trace [][]graph.VertexID,
+	each func(step int, remote []graph.VertexID, x *table),
+) *table {
 	t.Helper()
 	x := newTable(p.Slots(), initial)
 	var d Decision
@@ -119,7 +122,7 @@ func run(t *testing.T, p Policy, initial []graph.VertexID, trace [][]graph.Verte
 			t.Fatalf("step %d: %v", step, err)
 		}
 		if each != nil {
-			each(step, x, &d)
+			each(step, remote, x)
 		}
 	}
 	return x

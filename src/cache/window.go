@@ -18,21 +18,36 @@ func (l *Lookahead) Feed(remote []graph.VertexID) {
 	l.reserve(len(remote))
 	step := b.open()
 	l.first[step&b.mask()] = l.head
+	for len(remote) > 0 {
+		n := min(len(remote), lookupBlock)
+		l.enter(step, remote[:n])
+		remote = remote[n:]
+	}
+}
+
+// enter is Feed for a block of the remote vertices. What it is going to change is read before, all of it, so that the misses of the
+// processor's caches overlap.
+func (l *Lookahead) enter(step int, remote []graph.VertexID) {
+	var known, last [lookupBlock]int32
+	l.index.Lookup(remote, known[:])
 	mask := uint32(len(l.ids) - 1)
-	for _, v := range remote {
+	for i, k := range known[:len(remote)] {
+		last[i] = k >> 1 & int32(mask) // what that is of another number means nothing, and does no harm
+	}
+	touch(l.next, last[:len(remote)])
+	for i, v := range remote {
 		at := l.head & mask
 		l.ids[at], l.next[at], l.slot[at] = v, ^int32(step), -1
 		use := int32(l.head & (positions - 1))
-		switch known := l.index.Get(v); {
-		case known < 0:
-		case known&1 != 0:
-			l.slot[at] = l.claim(known>>1, step)
+		switch k := known[i]; {
+		case k < 0:
+		case k&1 != 0:
+			l.slot[at] = l.claim(k>>1, step)
 		default:
-			last := uint32(known>>1) & mask
-			if b.book(int(^l.next[last]), step) {
-				l.next[last] = use
+			if from := int(^l.next[last[i]]); l.bookings.book(from, step) {
+				l.next[last[i]] = use
 			} else {
-				l.next[last] = declined
+				l.next[last[i]] = declined
 			}
 		}
 		l.index.Set(v, use<<1)

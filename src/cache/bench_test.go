@@ -1,0 +1,217 @@
+package cache
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// The sizes of one rank of four on ogbn-products with fanouts 15, 10, 5 and a batch of 1024.
+const (
+	benchVertices = 2_400_000
+	benchCapacity = 300_000
+	benchRemote   = 100_000
+	benchSteps    = 40
+)
+
+// benchTrace draws distinct vertices; each vertex is read with a probability that falls as the square of its rank, and where hot ones lie
+// has nothing to do with their ids: the worst case for the caches of the processor.
+func benchTrace() [][]graph.VertexID {
+	r := rand.New(rand.NewPCG(1, 2))
+	seen := make([]int32, benchVertices)
+	trace := make([][]graph.VertexID, benchSteps)
+	for t := range trace {
+		trace[t] = mem.Make[graph.VertexID](benchRemote)[:0]
+		for len(trace[t]) < benchRemote {
+			x := r.Float64()
+			v := uint64(x*x*x*benchVertices) * 1_500_007 % benchVertices // prime to the vertices: a permutation
+			if seen[v] != int32(t+1) {
+				seen[v] = int32(t + 1)
+				trace[t] = append(trace[t], graph.VertexID(v))
+			}
+		}
+	}
+	return trace
+}
+
+// hottest returns the first capacity vertices of the trace's ranking.
+func hottest(capacity int) []graph.VertexID {
+	list := make([]graph.VertexID, capacity)
+	for i := range list {
+		list[i] = graph.VertexID(uint64(i) * 1_500_007 % benchVertices)
+	}
+	return list
+}
+
+// readRate measures the machine's limit: independent random 4-byte reads of an array, per second. Positions are computed, so
+// that nothing but the reads themselves misses the cache; as many are in flight as the processor can keep.
+func readRate(array []int32, start int) float64 {
+	const reads = 1 << 19
+	n, s, sum := uint64(len(array)), uint64(start)*golden, int32(0)
+	begin := cpuTime()
+	for range reads {
+		s += golden
+		hi, _ := bits.Mul64((s^s>>32)*0xBF58476D1CE4E5B9, n)
+		sum += array[hi]
+	}
+	rate := reads / (cpuTime() - begin).Seconds()
+	sink = sum
+	return rate
+}
+
+var sink int32
+
+// cpuTime is what the calling thread has computed so far: unlike the time of day it leaves out what other programs on the machine take.
+func cpuTime() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		panic(err)
+	}
+	return time.Duration(t.Nano())
+}
+
+func median(x []float64) float64 {
+	slices.Sort(x)
+	return x[len(x)/2]
+}
+
+// measure runs step, which handles n vertices, and reports nanoseconds a vertex, the mean of the steps; and the median of the rate of
+// vertices over the machine's rate of reads from an array of 4 bytes a vertex of the graph, taken between the steps: whatever else
+// runs on the machine slows both.
+func measure(b *testing.B, n int, step func(i int)) {
+	array := mem.Make[int32](benchVertices)
+	defer mem.Free(array)
+	for i := range array {
+		array[i] = int32(i)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var took, limits, ratios []float64
+	i := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		begin := cpuTime()
+		step(i)
+		took = append(took, (cpuTime()-begin).Seconds()*1e9/float64(n))
+		i++
+		b.StopTimer()
+		limits = append(limits, readRate(array, i)/1e6)
+		ratios = append(ratios, 1e3/took[len(took)-1]/limits[len(limits)-1])
+		b.StartTimer()
+	}
+	sum := 0.0
+	for _, x := range took {
+		sum += x
+	}
+	b.ReportMetric(sum/float64(len(took)), "ns/vertex")
+	b.ReportMetric(median(limits), "Mreads/s")
+	b.ReportMetric(median(ratios), "vertices/read")
+}
+
+// BenchmarkLookup: the goal is vertices/read >= 0.5.
+func BenchmarkLookup(b *testing.B) {
+	trace := benchTrace()
+	slots := mem.Make[int32](benchRemote)
+	for _, kind := range []IndexKind{IndexDense, IndexHash} {
+		b.Run(fmt.Sprintf("index=%s", [...]string{"", "dense", "hash"}[kind]), func(b *testing.B) {
+			x := NewIndex(benchVertices, benchCapacity, kind)
+			defer x.Free()
+			for i, v := range hottest(benchCapacity) {
+				x.Set(v, int32(i))
+			}
+			misses := 0
+			measure(b, benchRemote, func(i int) { misses = x.Lookup(trace[i%benchSteps], slots) })
+			b.ReportMetric(1-float64(misses)/benchRemote, "hit-rate")
+		})
+	}
+}
+
+// BenchmarkStep is the whole decision of a step: looking up, scoring, choosing. For a buffer, a round every 64 steps is among them, or
+// every 16.
+func BenchmarkStep(b *testing.B) {
+	trace := benchTrace()
+	degree := func(v graph.VertexID) int { return int(v) % 1000 }
+	prefetch := func(layout Layout, delta int) func() (Policy, error) {
+		return func() (Policy, error) {
+			return NewPrefetch(PrefetchOptions{
+				Vertices: benchVertices, Capacity: benchCapacity, Initial: hottest(2 * benchCapacity)[benchCapacity:],
+				Gamma: 0.95, Delta: delta, Degree: degree, Layout: layout,
+			})
+		}
+	}
+	lookahead := func(window int, kind IndexKind) func() (Policy, error) {
+		return func() (Policy, error) {
+			return NewLookahead(LookaheadOptions{Vertices: benchVertices, Capacity: benchCapacity, Window: window, Index: kind})
+		}
+	}
+	for _, c := range []struct {
+		name string
+		make func() (Policy, error)
+	}{
+		{"static", func() (Policy, error) { return NewStatic(benchVertices, hottest(benchCapacity)) }},
+		{"prefetch/layout=dense/delta=0", prefetch(LayoutDense, 0)},
+		{"prefetch/layout=dense/delta=64", prefetch(LayoutDense, 64)},
+		{"prefetch/layout=dense/delta=16", prefetch(LayoutDense, 16)},
+		{"prefetch/layout=compact/delta=64", prefetch(LayoutCompact, 64)},
+		{"sieve", func() (Policy, error) { return NewSieve(benchVertices, benchCapacity) }},
+		{"lookahead/window=4/index=dense", lookahead(4, IndexDense)},
+		{"lookahead/window=16/index=dense", lookahead(16, IndexDense)},
+		{"lookahead/window=16/index=hash", lookahead(16, IndexHash)},
+	} {
+		b.Run("policy="+c.name, func(b *testing.B) {
+			p := must[Policy](b)(c.make())
+			defer p.Free()
+			var d Decision
+			defer d.Free()
+			fed, misses, early, steps := 0, 0, 0, 0
+			one := func(i int) {
+				if l, ok := p.(*Lookahead); ok {
+					for ; fed <= i+l.Window(); fed++ {
+						l.Feed(trace[fed%benchSteps])
+					}
+				}
+				p.Step(trace[i%benchSteps], &d)
+				misses, early, steps = misses+d.Misses, early+len(d.Early), steps+1
+			}
+			const warm = benchSteps / 2
+			for i := range warm { // grow the arrays, fill the cache
+				one(i)
+			}
+			misses, early, steps = 0, 0, 0
+			measure(b, benchRemote, func(i int) { one(warm + i) })
+			b.ReportMetric(1-float64(misses+early)/float64(steps*benchRemote), "hit-rate")
+			b.ReportMetric(float64(p.Bytes())/benchCapacity, "B/row")
+		})
+	}
+}
+
+// BenchmarkOptimum is the offline floor, a vertex at a time.
+func BenchmarkOptimum(b *testing.B) {
+	trace := benchTrace()
+	o := must[*Optimum](b)(NewOptimum(benchVertices, benchCapacity, false))
+	defer o.Free()
+	measure(b, benchRemote, func(i int) { o.Step(trace[i%benchSteps]) })
+}
+
+// BenchmarkPlace divides rows among four devices.
+func BenchmarkPlace(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 3))
+	p := make([]float32, benchVertices)
+	for v := range p {
+		x := r.Float32()
+		p[v] = x * x * x
+	}
+	measure(b, benchVertices, func(int) {
+		g := must[*Placement](b)(Place(p, 4, benchCapacity, 0.3))
+		g.Free()
+	})
+}
