@@ -36,6 +36,10 @@ if command -v "$halognn_mpicc" >/dev/null 2>&1 && halognn_show=$("$halognn_mpicc
     *) HALOGNN_MPIRUN=${HALOGNN_MPIRUN:-mpirun} ;;
   esac
   halognn_say MPI "$halognn_mpicc: $(halognn_pick '-l*' $halognn_show)launched by $HALOGNN_MPIRUN"
+elif [ -n "${HALOGNN_MPICC:-}" ] && printf '#include <mpi.h>\n' | "$HALOGNN_MPICC" -x c -fsyntax-only - >/dev/null 2>&1; then
+  export CC="$HALOGNN_MPICC" # Cray's cc shows nothing and needs no flags, if it is what compiles and links
+  HALOGNN_MPI_CFLAGS='' HALOGNN_MPI_LIBS='' HALOGNN_MPIRUN=${HALOGNN_MPIRUN:-srun}
+  halognn_say MPI "$CC finds it by itself; launched by $HALOGNN_MPIRUN"
 elif pkg-config --exists mpi 2>/dev/null; then
   HALOGNN_MPI_CFLAGS=$(pkg-config --cflags mpi) HALOGNN_MPI_LIBS=$(pkg-config --libs mpi) HALOGNN_MPIRUN=mpirun
   halognn_say MPI "pkg-config mpi: $HALOGNN_MPI_LIBS"
