@@ -35,7 +35,7 @@ func (s *Shards) stage(root, name string) (*npy.File, error) {
 	path := filepath.Join(root, name)
 	unlock, err := claim(root, path)
 	for range claimTries {
-		if !errors.Is(err, fs.ErrNotExist) {
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) { // MkdirAll says the latter if it goes in between
 			break
 		}
 		unlock, err = claim(root, path)
