@@ -23,7 +23,7 @@ func (r *Result) WriteSVG(w io.Writer) error {
 	p := plot.New()
 	p.Title.Text = fmt.Sprintf("fanouts %v, batch %d, %d ranks", r.Options.Fanouts, r.Options.Batch, r.Options.Ranks)
 	p.X.Label.Text, p.Y.Label.Text = "cache size, of an average rank's vertices", "remote rows per epoch"
-	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	p.Y.Scale = plot.LogScale{}
 	p.Legend.Top = false
 	p.Legend.Left = true
 	var names []string
@@ -41,17 +41,39 @@ func (r *Result) WriteSVG(w io.Writer) error {
 			return fmt.Errorf("plot of policy %s: %w", name, err)
 		}
 		line.Color, line.Width = plotutil.Color(i), vg.Points(1.5)
+		if slices.Contains(dynamic, name) {
+			line.Dashes = plotutil.Dashes(1)
+		}
 		points.Color, points.Shape = plotutil.Color(i), plotutil.Shape(i)
 		p.Add(line, points)
 		p.Legend.Add(name, line, points)
 	}
-	p.Y.Max = max(p.Y.Max, 2*p.Y.Min) // a scale needs a length
+	p.Y.Tick.Marker = ticks(&p.Y)
 	out, err := p.WriterTo(16*vg.Centimeter, 11*vg.Centimeter, "svg")
 	if err != nil {
 		return fmt.Errorf("plot: %w", err)
 	}
 	_, err = out.WriteTo(w)
 	return err
+}
+
+// ticks widens the axis to numbers that begin with 1, 2 or 5, and marks those.
+func ticks(y *plot.Axis) plot.ConstantTicks {
+	var marks plot.ConstantTicks
+	low, high := y.Min, y.Max
+	for decade := math.Pow(10, math.Floor(math.Log10(low))); ; decade *= 10 {
+		for _, digit := range []float64{1, 2, 5} {
+			at := digit * decade
+			if at <= low {
+				marks = marks[:0]
+			}
+			marks = append(marks, plot.Tick{Value: at, Label: fmt.Sprintf("%g", at)})
+			if at >= high && len(marks) > 1 {
+				y.Min, y.Max = marks[0].Value, at
+				return marks
+			}
+		}
+	}
 }
 
 // curve returns a policy's points.
