@@ -156,7 +156,7 @@ func (c *Config) check() error {
 			bad("sample.fanouts[%d] is %d; a fanout is at least 1, or -1 for all neighbours", i, f)
 		}
 	}
-	if len(c.Sample.Fanouts) != c.Model.Layers && c.Model.Layers >= 1 {
+	if len(c.Sample.Fanouts) != c.Model.Layers && c.Model.Layers >= 1 && c.Model.Kind != "mlp" { // which reads no neighbours
 		bad("sample.fanouts has %d entries but model.layers is %d; give one fanout per layer, seed hop first", len(c.Sample.Fanouts), c.Model.Layers)
 	}
 	if !(c.Model.Dropout >= 0 && c.Model.Dropout < 1) {

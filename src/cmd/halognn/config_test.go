@@ -21,6 +21,12 @@ func writeConfig(t *testing.T, text string) string {
 
 const minimal = "data: {parts: p}\nrun: {dir: d}\n"
 
+func TestModelWithoutNeighboursNeedsNoFanouts(t *testing.T) {
+	if _, err := loadConfig(writeConfig(t, minimal+"model: {kind: mlp, layers: 2}\n"), nil); err != nil {
+		t.Errorf("the default fanouts are refused: %v", err)
+	}
+}
+
 func TestConfigFillsDefaultsAndOverrides(t *testing.T) {
 	path := writeConfig(t, minimal+"sample:\n  fanouts: [10, 5]\nmodel:\n  layers: 2\n")
 	c, err := loadConfig(path, []string{"train.lr=0.01", "sample.fanouts=7,8"})

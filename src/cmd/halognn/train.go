@@ -50,12 +50,15 @@ var profileKinds = map[string]func(*profile.Profile){
 }
 
 // startProfile profiles the process until stop: RUN/profile/rank-0003/cpu.pprof. In-process ranks share rank 0's.
-func startProfile(kind, run string, rank int, k inProcess) (stop func()) {
+func startProfile(kind, run string, rank int, k inProcess) (stop func(), err error) {
 	if kind == "" || k > 0 && rank > 0 {
-		return func() {}
+		return func() {}, nil
 	}
 	dir := filepath.Join(run, "profile", fmt.Sprintf("rank-%04d", rank))
-	return profile.Start(profileKinds[kind], profile.ProfilePath(dir), profile.Quiet, profile.NoShutdownHook).Stop
+	if err := os.MkdirAll(dir, 0o777); err != nil { // Start would end the process, and leave the other ranks waiting
+		return func() {}, fmt.Errorf("--profile: %w", err)
+	}
+	return profile.Start(profileKinds[kind], profile.ProfilePath(dir), profile.Quiet, profile.NoShutdownHook).Stop, nil
 }
 
 // trainRank is the run of one rank.
@@ -67,11 +70,12 @@ func trainRank(c comm.Comm, k inProcess, path string, sets []string, profiles st
 	defer j.close()
 	stop := func() {}
 	j.env.Begin = func() error {
-		err := j.createRunDir()
-		if err == nil {
-			stop = startProfile(profiles, j.config.Run.Dir, c.Rank(), k)
+		if err := j.createRunDir(); err != nil {
+			return err
 		}
-		return err
+		var err error
+		stop, err = startProfile(profiles, j.config.Run.Dir, c.Rank(), k)
+		return usageError(train.Agree(c, err))
 	}
 	defer func() { stop() }()
 	summary, err := train.Run(context.Background(), j.env, j.config.trainOptions())
