@@ -129,7 +129,7 @@ func (o *ImportOptions) check() error {
 	}
 	if o.Out == "" {
 		faults = append(faults, errors.New("no output directory is named"))
-	} else if err := vacant(o.Out); err != nil {
+	} else if err := Vacant(o.Out); err != nil {
 		faults = append(faults, err)
 	}
 	if o.FeatureType != "" && o.FeatureType != Float32 && o.FeatureType != Float16 {

@@ -26,7 +26,7 @@ type Writer struct {
 // Create begins a dataset at dir, which must not exist or be an empty directory. Of m it takes Name, Task, Features,
 // Classes, FeatureType (default Float32) and Provenance.
 func Create(dir string, m Meta) (*Writer, error) {
-	if err := vacant(dir); err != nil {
+	if err := Vacant(dir); err != nil {
 		return nil, err
 	}
 	parent, base := filepath.Split(filepath.Clean(dir))
@@ -50,8 +50,9 @@ func Create(dir string, m Meta) (*Writer, error) {
 	return &Writer{Meta: m, dir: dir, tmp: tmp}, nil
 }
 
-// vacant reports why nothing may be written at dir.
-func vacant(dir string) error {
+// Vacant reports why no directory may be written at dir: something is there that is not an empty directory. The error wraps
+// ErrExists.
+func Vacant(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -159,7 +160,7 @@ func (w *Writer) finish() error {
 	if err := os.WriteFile(filepath.Join(w.tmp, metaFile), append(text, '\n'), 0o666); err != nil {
 		return err
 	}
-	if err := vacant(w.dir); err != nil {
+	if err := Vacant(w.dir); err != nil {
 		return err
 	}
 	if err := os.Remove(w.dir); err != nil && !errors.Is(err, os.ErrNotExist) { // an empty directory

@@ -46,7 +46,7 @@ const metaFile = "meta.json"
 
 // Errors about a directory wrap one of these where they can be told apart.
 var (
-	ErrExists   = errors.New("the target exists")
+	ErrExists   = dataset.ErrExists
 	ErrMismatch = errors.New("files do not fit together")
 	ErrAltered  = errors.New("altered since it was written")
 	ErrRanks    = errors.New("parts cannot be shared equally by the ranks")

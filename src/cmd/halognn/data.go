@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -29,10 +28,7 @@ func required(c *cobra.Command, names ...string) error {
 
 // vacant refuses an --out that holds something before the work begins; what writes there looks again.
 func vacant(dir string) error {
-	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
-		return dataError(fmt.Errorf("%s: the target exists and is not empty; remove it or choose another one", dir))
-	}
-	return nil
+	return dataError(dataset.Vacant(dir))
 }
 
 func generateCommand() *cobra.Command {

@@ -210,28 +210,13 @@ func (r *Reader) Columns() int {
 }
 
 // Ints reads the row at hand, which must have exactly len(dst) fields, all of them integers.
-func (r *Reader) Ints(dst []int64) error {
-	at := 0
-	for i := range dst {
-		if at < 0 {
-			return r.columns(len(dst))
-		}
-		var f []byte
-		f, at = r.field(at)
-		x, ok := ParseInt(f)
-		if !ok {
-			return r.Errorf("column %d: %.40q is not an integer", i+1, f)
-		}
-		dst[i] = x
-	}
-	if at >= 0 {
-		return r.columns(len(dst))
-	}
-	return nil
-}
+func (r *Reader) Ints(dst []int64) error { return fields(r, dst, ParseInt, "an integer") }
 
 // Floats reads the row at hand, which must have exactly len(dst) fields, all of them numbers; nan and inf are numbers too.
-func (r *Reader) Floats(dst []float64) error {
+func (r *Reader) Floats(dst []float64) error { return fields(r, dst, ParseFloat, "a number") }
+
+// fields reads the row at hand, which must have exactly len(dst) fields, all of which parse understands.
+func fields[T any](r *Reader, dst []T, parse func([]byte) (T, bool), kind string) error {
 	at := 0
 	for i := range dst {
 		if at < 0 {
@@ -239,9 +224,9 @@ func (r *Reader) Floats(dst []float64) error {
 		}
 		var f []byte
 		f, at = r.field(at)
-		x, ok := ParseFloat(f)
+		x, ok := parse(f)
 		if !ok {
-			return r.Errorf("column %d: %.40q is not a number", i+1, f)
+			return r.Errorf("column %d: %.40q is not %s", i+1, f, kind)
 		}
 		dst[i] = x
 	}
