@@ -56,6 +56,7 @@ type Env struct {
 	OnWorker     func(worker int) error // pins a pool goroutine; may be nil
 	Dir          string                 // the run directory; only rank 0 writes
 	Begin        func() error           // collective: called when nothing speaks against the first step any more; may be nil
+	Trace        bool                   // record spans into Dir/trace, a file per rank
 	Progress     Progress               // rank 0 only; may be nil
 	Transport    string                 // for the summary
 	Version      string

@@ -38,6 +38,7 @@ type session struct {
 	slots    []*parallel.Minibatch
 	pipe     *pipeline.Pipeline[parallel.Minibatch]
 	clock    trace.Clock
+	spans    *trace.Recorder // nil without --trace
 
 	runtime int64 // bytes resident before any data was opened: program, MPI, BLAS
 	closers []func() error
@@ -184,7 +185,10 @@ var phaseOf = map[string]trace.Phase{
 	"slice": trace.Gather, "assemble": trace.Gather,
 }
 
-func (s *session) observe(span pipeline.Span) { s.clock.Add(phaseOf[span.Stage], span.Took) }
+func (s *session) observe(span pipeline.Span) {
+	s.clock.Add(phaseOf[span.Stage], span.Took)
+	s.spans.Span(span.Stage, span.Item, span.Begin, span.Took)
+}
 
 // fetcher is an exchange with the communicator it owns.
 type fetcher struct {

@@ -113,6 +113,7 @@ type evalRecord struct {
 const (
 	ConfigFile  = "config.yaml"
 	MetricsFile = "metrics.jsonl"
+	TraceDir    = "trace"
 	SummaryFile = "summary.json"
 	ModelFile   = "model.safetensors"
 )

@@ -45,6 +45,7 @@ type run struct {
 	waiting time.Duration
 
 	// Of the step under way, which may have several minibatches.
+	item        int
 	stepRows    exchange.Counters
 	stepWaiting time.Duration
 
@@ -71,6 +72,7 @@ func Run(ctx context.Context, env Env, o Options) (*Summary, error) {
 		if r.log != nil { // what led to the failure is worth most when there is one
 			r.log.Flush()
 		}
+		r.spans.Flush()
 		return nil, err
 	}
 	return &r.sum, s.close()
@@ -109,6 +111,9 @@ func (r *run) start(ctx context.Context) error {
 	if err := Agree(r.Comm, err); err != nil {
 		return err
 	}
+	if err := r.startTrace(); err != nil {
+		return err
+	}
 	r.best.weights = mem.Make[float32](r.model.Params.Len())
 	r.closers = append(r.closers, func() error { mem.Free(r.best.weights); return nil })
 	if r.Progress == nil {
@@ -123,6 +128,23 @@ func (r *run) start(ctx context.Context) error {
 	return nil
 }
 
+// startTrace opens this rank's trace, if one is wanted. Collective.
+func (r *run) startTrace() error {
+	if !r.Trace {
+		return nil
+	}
+	base, err := comm.AgreeMax(r.Comm, time.Now().UnixNano())
+	if err != nil {
+		return err
+	}
+	r.spans, err = trace.CreateRecorder(filepath.Join(r.Dir, TraceDir), r.Comm.Rank(), base)
+	if err = Agree(r.Comm, err); err != nil {
+		return fmt.Errorf("--trace: %w", err)
+	}
+	r.closers = append(r.closers, r.spans.Close)
+	return nil
+}
+
 // trainEpoch passes once over the training seeds.
 func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	if err := mem.CheckSizes(); err != nil {
@@ -133,6 +155,7 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 		r.Progress.Epoch(epoch, r.steps())
 	}
 	r.clock.Take()
+	r.spans.Pass("train", epoch, r.minibatches())
 	begin := time.Now()
 	err := r.pipe.Run(ctx, r.steps()*r.minibatches(), r.admit, r.train)
 	if err != nil {
@@ -162,7 +185,9 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 	}
 	r.waiting += r.pipe.Waited()
 	r.stepWaiting += r.pipe.Waited()
+	r.item = i
 	r.clock.Add(trace.Wait, r.pipe.Waited())
+	r.spans.Span(trace.Wait.String(), i, time.Now().Add(-r.pipe.Waited()), r.pipe.Waited())
 	if err := r.count(m); err != nil {
 		return fmt.Errorf("step %d: %w", step, err)
 	}
@@ -172,17 +197,24 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 		return err
 	}
 	_, dlogits := r.model.Loss(&m.Batch, logits)
-	r.clock.Since(trace.Forward, begin)
+	r.mark(trace.Forward, begin)
 	begin = time.Now()
 	if !last {
 		r.model.Backward(dlogits, nil)
 		r.gradients.Hold()
-		r.clock.Since(trace.Backward, begin)
+		r.mark(trace.Backward, begin)
 		return r.Device.Sync()
 	}
 	r.model.Backward(dlogits, r.gradients.Start)
-	r.clock.Since(trace.Backward, begin)
+	r.mark(trace.Backward, begin)
 	return r.update(step, m)
+}
+
+// mark notes the time since begin under a phase of the minibatch that is trained.
+func (r *run) mark(p trace.Phase, begin time.Time) {
+	took := time.Since(begin)
+	r.clock.Add(p, took)
+	r.spans.Span(p.String(), r.item, begin, took)
 }
 
 // count adds the rows of a minibatch and checks that they add up.
@@ -204,7 +236,7 @@ func (r *run) update(step int, m *parallel.Minibatch) error {
 	if err := r.gradients.Wait(); err != nil {
 		return err
 	}
-	r.clock.Since(trace.Sync, begin)
+	r.mark(trace.Sync, begin)
 	stats := r.model.Params.Stats()
 	if math.IsNaN(stats.Loss) || math.IsInf(stats.Loss, 0) {
 		// Every rank sees the same sum, so all stop at this step, in order, and can say so together.
@@ -217,7 +249,7 @@ func (r *run) update(step int, m *parallel.Minibatch) error {
 	if err := r.Device.Sync(); err != nil {
 		return err
 	}
-	r.clock.Since(trace.Update, begin)
+	r.mark(trace.Update, begin)
 	r.record(step, lr, stats, m)
 	return nil
 }
@@ -259,6 +291,7 @@ func (r *run) validate(ctx context.Context, epoch int) (stop bool, err error) {
 		return false, nil
 	}
 	begin := time.Now()
+	r.spans.Pass("evaluate", epoch, 1)
 	e, err := r.evaluate(ctx, epoch)
 	if err != nil {
 		return false, err

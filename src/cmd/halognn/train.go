@@ -21,6 +21,7 @@ func trainCommand() *cobra.Command {
 	var sets []string
 	var ranks int
 	var profiles string
+	var traced bool
 	c := &cobra.Command{
 		Use:   "train --config FILE.yaml [--set key.path=value ...]",
 		Short: "Train a model; under mpirun or srun, each rank on its own parts",
@@ -35,13 +36,14 @@ func trainCommand() *cobra.Command {
 				return usageError(fmt.Errorf("--profile %s is unknown; use %s", profiles, orList(slices.Sorted(maps.Keys(profileKinds)))))
 			}
 			k := inProcess(ranks)
-			return k.run(func(c comm.Comm) error { return trainRank(c, k, path, sets, profiles) })
+			return k.run(func(c comm.Comm) error { return trainRank(c, k, path, sets, profiles, traced) })
 		},
 	}
 	c.Flags().StringVar(&path, "config", "", "YAML file of the run")
 	c.Flags().StringArrayVar(&sets, "set", nil, "override a key, as train.lr=0.01; repeatable")
 	c.Flags().IntVar(&ranks, "ranks-in-process", 0, "run so many ranks as goroutines of this process instead of MPI's")
 	c.Flags().StringVar(&profiles, "profile", "", "write a pprof profile of every rank into the run directory: cpu, heap, block, mutex or trace")
+	c.Flags().BoolVar(&traced, "trace", false, "write what every rank did when into the run directory, for Perfetto: trace/rank-0000.json ...")
 	return c
 }
 
@@ -62,12 +64,13 @@ func startProfile(kind, run string, rank int, k inProcess) (stop func(), err err
 }
 
 // trainRank is the run of one rank.
-func trainRank(c comm.Comm, k inProcess, path string, sets []string, profiles string) error {
+func trainRank(c comm.Comm, k inProcess, path string, sets []string, profiles string, traced bool) error {
 	j, err := openJob(c, k, path, sets)
 	if err != nil {
 		return err
 	}
 	defer j.close()
+	j.env.Trace = traced
 	stop := func() {}
 	j.env.Begin = func() error {
 		if err := j.createRunDir(); err != nil {
