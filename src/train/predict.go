@@ -17,13 +17,19 @@ import (
 	"halognn/src/parallel"
 )
 
-// Infer predicts every vertex with a trained model and lets rank 0 write the predictions, in original ids, to path: the most likely
-// class, int32 [N]; for several labels a vertex uint8 [N, C] of 0 and 1. full uses all neighbours, layer by layer; otherwise minibatches
-// are sampled as in training. Collective. Rank 0 holds the predictions of all vertices.
-func Infer(ctx context.Context, env Env, o Options, weights []nn.Tensor, full bool, path string) error {
+// Inference says what is predicted, and where it goes.
+type Inference struct {
+	Full   bool   // with all neighbours, layer by layer; otherwise minibatches are sampled as in training
+	Logits bool   // write float32 [N, C], what the model says, and not what follows from it
+	Path   string // of the NumPy file
+}
+
+// Infer predicts every vertex with a trained model and lets rank 0 write the predictions, in original ids: the most likely
+// class, int32 [N]; for several labels a vertex uint8 [N, C] of 0 and 1. Collective. Rank 0 holds the predictions of all vertices.
+func Infer(ctx context.Context, env Env, o Options, weights []nn.Tensor, what Inference) error {
 	var err error
 	if env.Comm.Rank() == 0 {
-		err = writable(path)
+		err = writable(what.Path)
 	}
 	if err := Agree(env.Comm, err); err != nil {
 		return err
@@ -36,9 +42,9 @@ func Infer(ctx context.Context, env Env, o Options, weights []nn.Tensor, full bo
 	if err := Agree(s.Comm, s.model.Params.SetTensors(s.model.Params.Values, weights)); err != nil {
 		return err
 	}
-	p := s.newPredictions()
+	p := s.newPredictions(what.Logits)
 	defer mem.Free(p.own)
-	if full {
+	if what.Full {
 		err = s.predictFull(ctx, p)
 	} else {
 		err = s.predictSampled(ctx, p)
@@ -46,7 +52,7 @@ func Infer(ctx context.Context, env Env, o Options, weights []nn.Tensor, full bo
 	if err != nil {
 		return err
 	}
-	if err := s.gather(p, path); err != nil {
+	if err := s.gather(p, what.Path); err != nil {
 		return err
 	}
 	return s.close()
@@ -57,12 +63,16 @@ type predictions struct {
 	classes  int // of a row
 	rowBytes int
 	multi    bool
+	logits   bool
 	own      []byte // [own vertices, rowBytes]
 }
 
-func (s *session) newPredictions() *predictions {
-	p := &predictions{classes: s.Shards.Meta.Classes, rowBytes: 4, multi: s.metric == MicroF1}
-	if p.multi {
+func (s *session) newPredictions(logits bool) *predictions {
+	p := &predictions{classes: s.Shards.Meta.Classes, rowBytes: 4, multi: s.metric == MicroF1, logits: logits}
+	switch {
+	case logits:
+		p.rowBytes = 4 * p.classes
+	case p.multi:
 		p.rowBytes = p.classes
 	}
 	offsets := s.Shards.Meta.Offsets
@@ -73,6 +83,10 @@ func (s *session) newPredictions() *predictions {
 // set notes what the logits z say about own row i.
 func (p *predictions) set(i int, z []float32) {
 	row := p.own[i*p.rowBytes : (i+1)*p.rowBytes]
+	if p.logits {
+		copy(row, npy.Bytes(z))
+		return
+	}
 	if !p.multi {
 		binary.LittleEndian.PutUint32(row, uint32(argmax(z)))
 		return
@@ -182,7 +196,10 @@ func writable(path string) error {
 // write writes the predictions of all vertices as a NumPy array.
 func (p *predictions) write(path string, all []byte) error {
 	dtype, shape := "<i4", []int{len(all) / p.rowBytes}
-	if p.multi {
+	switch {
+	case p.logits:
+		dtype, shape = "<f4", append(shape, p.classes)
+	case p.multi:
 		dtype, shape = "|u1", append(shape, p.classes)
 	}
 	w, err := npy.Create(path, dtype, shape...)

@@ -16,6 +16,7 @@ import (
 
 func inferCommand() *cobra.Command {
 	var run, mode, path string
+	var logits bool
 	var sets []string
 	var ranks int
 	c := &cobra.Command{
@@ -31,19 +32,22 @@ func inferCommand() *cobra.Command {
 				return usageError(fmt.Errorf("--mode %s is unknown; use full (all neighbours, layer by layer) or sampled", mode))
 			}
 			k := inProcess(ranks)
-			return k.run(func(c comm.Comm) error { return inferRank(c, k, run, sets, mode == "full", path) })
+			return k.run(func(c comm.Comm) error {
+				return inferRank(c, k, run, sets, train.Inference{Full: mode == "full", Logits: logits, Path: path})
+			})
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&run, "run", "", "the run directory")
 	f.StringVar(&mode, "mode", "full", "full: all neighbours, layer by layer; sampled: minibatches as in training")
 	f.StringVar(&path, "out", "", "the NumPy file to write: the class of every vertex, in original ids")
+	f.BoolVar(&logits, "logits", false, "write what the model says for each class, float32 [vertices, classes], instead of the class")
 	f.StringArrayVar(&sets, "set", nil, "override a key of the run's config, as data.parts=parts-8; repeatable")
 	f.IntVar(&ranks, "ranks-in-process", 0, "run so many ranks as goroutines of this process instead of MPI's")
 	return c
 }
 
-func inferRank(c comm.Comm, k inProcess, run string, sets []string, full bool, path string) error {
+func inferRank(c comm.Comm, k inProcess, run string, sets []string, what train.Inference) error {
 	config := filepath.Join(run, train.ConfigFile)
 	_, err := os.Stat(config)
 	if err != nil {
@@ -64,12 +68,12 @@ func inferRank(c comm.Comm, k inProcess, run string, sets []string, full bool, p
 	if err := train.Agree(c, err); err != nil {
 		return dataError(err)
 	}
-	err = train.Infer(context.Background(), j.env, j.config.trainOptions(), weights, full, path)
+	err = train.Infer(context.Background(), j.env, j.config.trainOptions(), weights, what)
 	if a := (*train.Agreed)(nil); errors.As(err, &a) {
 		return dataError(err)
 	}
 	if err == nil && c.Rank() == 0 {
-		fmt.Printf("written to %s: %d vertices\n", path, j.env.Shards.Meta.Vertices)
+		fmt.Printf("written to %s: %d vertices\n", what.Path, j.env.Shards.Meta.Vertices)
 	}
 	return err
 }

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# pytorch.sh: trains a model, loads it into PyTorch, and holds the logits of both against each other. Installs Debian's python3-torch if it may;
+# otherwise it says why it did not run, and exits with 77.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+HALOGNN_QUIET=1 source ./env.sh
+python=${PYTHON:-/usr/bin/python3}
+has_torch() { "$python" -c 'import torch, numpy' >/dev/null 2>&1; }
+leave_out() { echo "not run: $1"; exit 77; }
+if ! has_torch; then
+  command -v apt-get >/dev/null 2>&1 || leave_out "$python has no torch, and there is no apt-get; set PYTHON to one that has"
+  [ "$(id -u)" = 0 ] || leave_out "$python has no torch, and only root may install python3-torch; set PYTHON to one that has it"
+  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-torch python3-numpy; } >/dev/null 2>&1 ||
+    leave_out "apt-get could not install python3-torch"
+  has_torch || leave_out "$python has no torch, and python3-torch is for another Python; set PYTHON to that"
+fi
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+program=${HALOGNN:-bin/halognn}
+"$program" generate --kind sbm --vertices 3000 --degree 10 --features 16 --classes 5 --seed 1 --out "$dir/data" >/dev/null
+"$program" partition --data "$dir/data" --parts 4 --method metis --seed 1 --out "$dir/parts" >/dev/null
+for norm in none layer; do
+  "$HALOGNN_MPIRUN" -np 2 "$program" train --config inputs/demo.yaml --set data.parts="$dir/parts" --set run.dir="$dir/$norm" --set model.norm=$norm \
+    --set model.layers=3 --set sample.fanouts=5,4,3 --set train.epochs=2 >"$dir/log" 2>&1 || { cat "$dir/log"; exit 1; }
+  "$HALOGNN_MPIRUN" -np 4 "$program" infer --run "$dir/$norm" --logits --out "$dir/logits.npy" >/dev/null
+  "$python" tests/pytorch/logits.py "$dir/$norm" "$dir/data" "$dir/logits.npy"
+done
