@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// HeaderLen is the number of elements in front of the first parameter. The first few of Grads hold the step's Stats, so
+	// HeaderLen is the number of elements in front of the first parameter. The first few of Grads hold the step's Stats and votes, so
 	// that they are summed over ranks by the gradient allreduce and need no collective of their own; Values leaves them unused.
 	HeaderLen = 16
 
@@ -87,7 +87,8 @@ type Params struct {
 
 	dev     compute.Device
 	buckets []int // layer l ends at buckets[l]
-	stats   [4]float32
+	votes   [2]float32
+	header  [6]float32 // stats, then votes
 }
 
 // newParams lays out the parameters of layers, given for layer 0 first, and draws their initial values.
@@ -145,27 +146,49 @@ func (p *Params) Bucket(l int) (lo, hi int) {
 // Weights returns the trained part of Values, without the header: what optimisers update and digests cover.
 func (p *Params) Weights() []float32 { return p.Values[HeaderLen:] }
 
-// setStats puts the step's loss and counts into the header of Grads.
+// SetVotes says what this rank votes for in the steps to come. Votes ride in the header of Grads behind the stats: what ranks must do
+// at the same step costs no round of its own.
+func (p *Params) SetVotes(save, stop bool) {
+	p.votes = [2]float32{}
+	for i, v := range []bool{save, stop} {
+		if v {
+			p.votes[i] = 1
+		}
+	}
+}
+
+// setStats puts the step's loss and counts, and the votes, into the header of Grads.
 func (p *Params) setStats(s Stats) {
-	p.stats = [4]float32{float32(s.Loss), float32(s.TruePositive), float32(s.FalsePositive), float32(s.FalseNegative)}
-	p.dev.Upload(p.Grads[:len(p.stats)], p.stats[:])
+	p.header = [6]float32{
+		float32(s.Loss), float32(s.TruePositive), float32(s.FalsePositive), float32(s.FalseNegative), p.votes[0], p.votes[1],
+	}
+	p.dev.Upload(p.Grads[:len(p.header)], p.header[:])
 }
 
 // Stats reads the header of Grads: after a backward pass this rank's share, after the allreduce the sum over all ranks.
 // The loss is float32, and counts are exact up to 2^24 a step. Waits for the device.
 func (p *Params) Stats() Stats {
-	p.dev.Download(p.stats[:], p.Grads[:len(p.stats)])
-	return Stats{Loss: float64(p.stats[0]), Counts: Counts{
-		TruePositive: int64(p.stats[1]), FalsePositive: int64(p.stats[2]), FalseNegative: int64(p.stats[3])}}
+	p.dev.Download(p.header[:], p.Grads[:len(p.header)])
+	h := p.header
+	return Stats{Loss: float64(h[0]), Counts: Counts{
+		TruePositive: int64(h[1]), FalsePositive: int64(h[2]), FalseNegative: int64(h[3])}}
 }
+
+// Votes returns whether any rank voted for each, as of the last Stats.
+func (p *Params) Votes() (save, stop bool) { return p.header[4] > 0, p.header[5] > 0 }
 
 // Tensors copies an array of the layout (Values, Grads, an optimiser's moments) to the host, as one tensor a parameter.
 func (p *Params) Tensors(array []float32) []Tensor {
 	host := make([]float32, p.Len())
 	p.dev.Download(host, array)
+	return p.Views(host, "")
+}
+
+// Views returns the parameters' parts of a host array of the layout, under their names behind a prefix.
+func (p *Params) Views(host []float32, prefix string) []Tensor {
 	tensors := make([]Tensor, len(p.List))
 	for i, q := range p.List {
-		tensors[i] = Tensor{Name: q.Name, Shape: q.Shape, Data: q.of(host)}
+		tensors[i] = Tensor{Name: prefix + q.Name, Shape: q.Shape, Data: q.of(host)}
 	}
 	return tensors
 }

@@ -2,6 +2,7 @@ package nn
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
@@ -14,6 +15,8 @@ import (
 	"slices"
 
 	"github.com/google/renameio/v2"
+
+	"halognn/src/npy"
 )
 
 // Tensor is a named float32 array in C order on the host.
@@ -48,32 +51,32 @@ type tensorInfo struct {
 // WriteSafetensors writes tensors and metadata to path, whole or not at all: under a temporary name, synced, renamed.
 // PyTorch reads it with safetensors.torch.load_file. Equal content gives equal bytes.
 func WriteSafetensors(path string, tensors []Tensor, metadata map[string]string) error {
-	header, err := formatHeader(tensors, metadata)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
 	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithPermissions(0o644))
 	if err != nil {
 		return err
 	}
 	defer f.Cleanup() // does nothing once the file has its name
-	w := bufio.NewWriterSize(f, 1<<20)
-	if _, err := w.Write(header); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	var word [4]byte
-	for _, t := range tensors {
-		for _, x := range t.Data {
-			binary.LittleEndian.PutUint32(word[:], math.Float32bits(x))
-			if _, err := w.Write(word[:]); err != nil {
-				return fmt.Errorf("%s: %w", path, err)
-			}
-		}
-	}
-	if err := w.Flush(); err != nil {
+	if err := FormatSafetensors(f, tensors, metadata); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return f.CloseAtomicallyReplace()
+}
+
+// FormatSafetensors writes the file's bytes to w: one Write for the header, and one for every tensor.
+func FormatSafetensors(w io.Writer, tensors []Tensor, metadata map[string]string) error {
+	header, err := formatHeader(tensors, metadata)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(header); err != nil {
+		return err
+	}
+	for _, t := range tensors {
+		if _, err := w.Write(npy.Bytes(t.Data)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // formatHeader returns the length and the padded JSON. encoding/json sorts the keys of maps, so the bytes are reproducible.
@@ -135,6 +138,15 @@ func ReadSafetensors(path string) ([]Tensor, map[string]string, error) {
 	tensors, metadata, err := readSafetensors(bufio.NewReaderSize(f, 1<<20), info.Size())
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w: %w", path, ErrSafetensors, err)
+	}
+	return tensors, metadata, nil
+}
+
+// ParseSafetensors is ReadSafetensors for a file that is in memory.
+func ParseSafetensors(file []byte) ([]Tensor, map[string]string, error) {
+	tensors, metadata, err := readSafetensors(bytes.NewReader(file), int64(len(file)))
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrSafetensors, err)
 	}
 	return tensors, metadata, nil
 }

@@ -1,0 +1,105 @@
+package nn
+
+import (
+	"fmt"
+	"slices"
+
+	"halognn/src/compute"
+)
+
+// Fault is the place at which numbers stopped being finite. A lower Order is earlier in time: faults of ranks that look at the same step
+// can be compared.
+type Fault struct {
+	Order int
+	What  string
+}
+
+// The orders of faults; layer l's output has faultLayer+l.
+const (
+	faultWeights = iota // made by the step before
+	faultInput
+	faultLayer
+)
+
+// WeightsFault looks for weights that are not finite, which the last Update has left, and says whether their gradient or the update itself
+// made them so; ok is false if there are none. Backward runs from the last layer to the first, so the last layer that is struck is
+// the one whose gradient went first. The gradients must still be those of that update. Waits for the device.
+func (p *Params) WeightsFault() (f Fault, ok bool) {
+	values, grads := p.host(p.Values), p.host(p.Grads)
+	for _, q := range p.List { // the last layer's first
+		if Finite(q.of(values)) {
+			continue
+		}
+		what := "the weights of %s outgrew float32 in the update of the step before"
+		if !Finite(q.of(grads)) {
+			what = "the gradient of %s in the step before"
+		}
+		return Fault{faultWeights, fmt.Sprintf(what, p.place(q))}, true
+	}
+	return Fault{}, false
+}
+
+func (p *Params) host(array []float32) []float32 {
+	host := make([]float32, len(array))
+	p.dev.Download(host, array)
+	return host
+}
+
+// place names a parameter and its layer.
+func (p *Params) place(q Param) string {
+	l := len(p.buckets) - 1
+	for l > 0 && q.Offset >= p.buckets[l] {
+		l--
+	}
+	return fmt.Sprintf("layer %d (%s)", l, q.Name)
+}
+
+// FirstFault says where the numbers behind a loss that is not finite stopped being finite: in the weights, the input rows, the output of
+// a layer, or nowhere before the loss itself. Forward ran last on b, and Backward has not run since the last Update (for WeightsFault).
+// It looks at what Forward has left, and computes nothing again. Waits for the device.
+func (m *Model) FirstFault(b *Batch) Fault {
+	if f, ok := m.Params.WeightsFault(); ok {
+		return f
+	}
+	input := &m.inputs[0]
+	for _, rows := range []struct {
+		of compute.Matrix
+		in string
+	}{{input.Own, "features"}, {input.Mean, "mean of the neighbours' features"}, {input.X, "features"}} {
+		if at := m.badRow(rows.of); at >= 0 {
+			return Fault{faultInput, fmt.Sprintf("the %s of %s", rows.in, vertexOf(input, at))}
+		}
+	}
+	for l := range m.stages {
+		in, s := &m.inputs[l], &m.stages[l]
+		if at := m.badRow(s.y.matrix(in.Destinations, s.out)); at >= 0 {
+			return Fault{faultLayer + l, fmt.Sprintf("the output of layer %d, at %s", l, vertexOf(in, at))}
+		}
+	}
+	return Fault{faultLayer + len(m.stages), "the loss itself, beyond float32: the logits are finite but far apart"}
+}
+
+// badRow returns the first row that is not finite, or -1.
+func (m *Model) badRow(x compute.Matrix) int {
+	host := make([]float32, len(x.Data))
+	m.dev.Download(host, x.Data)
+	at := slices.IndexFunc(host, notFinite)
+	if at < 0 {
+		return -1
+	}
+	return at / x.Cols
+}
+
+// vertexOf names the vertex of a row, by its original id where the hop has it.
+func vertexOf(in *Input, row int) string {
+	if row < len(in.Vertices) {
+		return fmt.Sprintf("vertex %d", in.Vertices[row])
+	}
+	return fmt.Sprintf("row %d of the frontier", row)
+}
+
+// notFinite reports NaN and infinities.
+func notFinite(x float32) bool { return x-x != 0 }
+
+// Finite reports whether all elements are numbers. O(elements).
+func Finite(x []float32) bool { return !slices.ContainsFunc(x, notFinite) }

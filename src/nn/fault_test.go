@@ -1,0 +1,123 @@
+package nn
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"halognn/src/compute"
+	"halognn/src/compute/ref"
+)
+
+// struck is a model of three layers that has passed one minibatch of three seeds without edges.
+func struck(t *testing.T, before func(m *Model, b *Batch)) (*Model, *Batch) {
+	t.Helper()
+	m, err := NewModel(ref.New(), Config{Kind: "mlp", Layers: 3, In: 2, Hidden: 4, Out: 3, Norm: NormNone, Task: Multiclass}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	hop := Hop{Sources: 3, Destinations: 3, Vertices: []int32{70, 80, 90}}
+	b := &Batch{
+		Hops: []Hop{hop, hop, hop}, Own: compute.Matrix{Rows: 3, Cols: 2, Data: []float32{1, 2, 3, 4, 5, 6}},
+		Labels: []int32{0, 1, 2}, GlobalSeeds: 3, Train: true,
+	}
+	before(m, b)
+	if _, err := m.Forward(b); err != nil {
+		t.Fatal(err)
+	}
+	return m, b
+}
+
+// The first place is named: what lies behind it is not finite either.
+func TestFirstFault(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	set := func(array func(*Model) []float32, param string, x float32) func(*Model, *Batch) {
+		return func(m *Model, _ *Batch) {
+			for _, q := range m.Params.List {
+				if q.Name == param {
+					array(m)[q.Offset+1] = x
+				}
+			}
+		}
+	}
+	values := func(m *Model) []float32 { return m.Params.Values }
+	grads := func(m *Model) []float32 { return m.Params.Grads }
+	both := func(f, g func(*Model, *Batch)) func(*Model, *Batch) {
+		return func(m *Model, b *Batch) { f(m, b); g(m, b) }
+	}
+	order := -1
+	for _, c := range []struct {
+		name   string
+		before func(*Model, *Batch)
+		want   string
+	}{
+		{"gradients of two layers", both(
+			both(set(grads, "lins.2.weight", nan), set(values, "lins.2.weight", nan)),
+			both(set(grads, "lins.0.weight", nan), set(values, "lins.0.weight", nan))), "gradient of layer 2 (lins.2.weight)"},
+		{"an update", set(values, "lins.1.bias", inf), "weights of layer 1 (lins.1.bias) outgrew float32"},
+		{"features", func(_ *Model, b *Batch) { b.Own.Data[3] = nan }, "features of vertex 80"},
+		{"an activation", func(m *Model, _ *Batch) {
+			for i := range m.Params.Values {
+				m.Params.Values[i] = 1e30
+			}
+		}, "output of layer 1, at vertex 70"},
+		{"the loss", func(*Model, *Batch) {}, "the loss itself"},
+	} {
+		m, b := struck(t, c.before)
+		f := m.FirstFault(b)
+		if !strings.Contains(f.What, c.want) {
+			t.Errorf("%s: found %q, want %q", c.name, f.What, c.want)
+		}
+		if f.Order < order {
+			t.Errorf("%s: order %d comes before %d", c.name, f.Order, order)
+		}
+		order = f.Order
+	}
+}
+
+// Votes of earlier steps are forgotten, and travel with the stats.
+func TestVotes(t *testing.T) {
+	m, b := struck(t, func(*Model, *Batch) {})
+	for _, want := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}, {false, false}} {
+		m.Params.SetVotes(want[0], want[1])
+		logits, err := m.Forward(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stats, _ := m.Loss(b, logits)
+		if got := m.Params.Stats(); got.Counts != stats.Counts {
+			t.Errorf("counts %v, want %v", got.Counts, stats.Counts)
+		}
+		if save, stop := m.Params.Votes(); save != want[0] || stop != want[1] {
+			t.Errorf("votes are %t, %t, want %v", save, stop, want)
+		}
+	}
+}
+
+// What is formatted into memory is the file.
+func TestFormatAndParseAreTheFile(t *testing.T) {
+	tensors := []Tensor{{Name: "a", Shape: []int{2}, Data: []float32{1, -2.5}}, {Name: "empty", Shape: []int{0}}}
+	path := filepath.Join(t.TempDir(), "x.safetensors")
+	if err := WriteSafetensors(path, tensors, map[string]string{"k": "v"}); err != nil {
+		t.Fatal(err)
+	}
+	var w bytes.Buffer
+	if err := FormatSafetensors(&w, tensors, map[string]string{"k": "v"}); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(w.Bytes(), file) {
+		t.Errorf("the file differs from its bytes (%v)", err)
+	}
+	got, _, err := ParseSafetensors(file)
+	if err != nil || len(got) != 2 {
+		t.Fatalf("parsed %v (%v)", got, err)
+	}
+	if _, _, err := ParseSafetensors(file[:len(file)-1]); err == nil {
+		t.Error("a file cut short is accepted")
+	}
+}
