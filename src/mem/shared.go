@@ -1,0 +1,100 @@
+package mem
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Shared is memory that several processes of a node map and write: a file in a file system that lies in memory, whose name is
+// needed only until all have mapped it.
+//
+//	one process   CreateShared(dir, bytes) ── Path ──┐
+//	the others                  OpenShared(path) <───┘     when all have: Unlink
+//	each          Reserve its share, write it
+//
+// The memory goes back to the system when the name and all mappings are gone.
+type Shared struct {
+	file *os.File
+	data []byte
+}
+
+// CreateShared makes shared memory of so many bytes, zeroed, under a new name in dir; none are taken from the system yet.
+func CreateShared(dir string, bytes int) (*Shared, error) {
+	f, err := os.CreateTemp(dir, "halognn-*")
+	if err != nil {
+		return nil, fmt.Errorf("shared memory: %w", err)
+	}
+	if err := f.Truncate(int64(bytes)); err != nil {
+		return nil, errors.Join(fmt.Errorf("shared memory of %d bytes: %w", bytes, err), f.Close(), os.Remove(f.Name()))
+	}
+	s, err := mapShared(f, bytes)
+	if err != nil {
+		err = errors.Join(err, os.Remove(f.Name()))
+	}
+	return s, err
+}
+
+// OpenShared maps what another process made with CreateShared.
+func OpenShared(path string) (*Shared, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("shared memory of another process of this node: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return mapShared(f, int(info.Size()))
+}
+
+func mapShared(f *os.File, bytes int) (*Shared, error) {
+	s := &Shared{file: f}
+	if bytes == 0 {
+		return s, nil
+	}
+	var err error
+	s.data, err = unix.Mmap(int(f.Fd()), 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("mapping %d bytes of shared memory: %w", bytes, err), f.Close())
+	}
+	return s, nil
+}
+
+// Path returns the name that the others open.
+func (s *Shared) Path() string { return s.file.Name() }
+
+// Unlink removes the name; mappings stay valid.
+func (s *Shared) Unlink() error { return os.Remove(s.file.Name()) }
+
+// Bytes returns the memory, valid until Close.
+func (s *Shared) Bytes() []byte { return s.data }
+
+// Reserve takes the memory of bytes [lo,hi) from the system, from the NUMA node of the caller where there are several. Writing
+// what was not reserved would end the process, without a word, where shared memory is used up; this is an error instead.
+func (s *Shared) Reserve(lo, hi int) error {
+	if lo == hi {
+		return nil
+	}
+	for {
+		err := unix.Fallocate(int(s.file.Fd()), 0, int64(lo), int64(hi-lo))
+		if err == nil {
+			return nil
+		}
+		if err != unix.EINTR { // a large share takes long enough for a signal to come
+			return fmt.Errorf("reserving %d bytes of shared memory in %s: %w", hi-lo, s.file.Name(), err)
+		}
+	}
+}
+
+// Close ends the mapping.
+func (s *Shared) Close() error {
+	err := s.file.Close()
+	if s.data != nil {
+		err = errors.Join(err, unix.Munmap(s.data))
+		s.data = nil
+	}
+	return err
+}

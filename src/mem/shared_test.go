@@ -1,0 +1,79 @@
+package mem
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// What one mapping writes the other reads, also when the name is gone, and nothing is left behind.
+func TestSharedMemoryIsShared(t *testing.T) {
+	dir := t.TempDir()
+	const bytes = 10_000
+	a, err := CreateShared(dir, bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := OpenShared(a.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Unlink(); err != nil {
+		t.Fatal(err)
+	}
+	if len(a.Bytes()) != bytes || len(b.Bytes()) != bytes {
+		t.Fatalf("%d and %d bytes, want %d", len(a.Bytes()), len(b.Bytes()), bytes)
+	}
+	for i, s := range []*Shared{a, b} {
+		lo, hi := i*bytes/2, (i+1)*bytes/2
+		if err := s.Reserve(lo, hi); err != nil {
+			t.Fatal(err)
+		}
+		for k := lo; k < hi; k++ {
+			s.Bytes()[k] = byte(k)
+		}
+	}
+	for k := range bytes {
+		if a.Bytes()[k] != byte(k) || b.Bytes()[k] != byte(k) {
+			t.Fatalf("byte %d is %d and %d, want %d", k, a.Bytes()[k], b.Bytes()[k], byte(k))
+		}
+	}
+	if err := errors.Join(a.Close(), b.Close()); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v is left (%v)", left, err)
+	}
+}
+
+func TestSharedMemoryThatCannotBe(t *testing.T) {
+	empty, err := CreateShared(t.TempDir(), 0)
+	if err != nil || len(empty.Bytes()) != 0 {
+		t.Fatalf("nothing: %v, %v", empty, err)
+	}
+	if err := errors.Join(empty.Reserve(0, 0), empty.Unlink(), empty.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := CreateShared("/nowhere", 1); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a directory that does not exist: %v", err)
+	}
+	if _, err := OpenShared(empty.Path()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a name that is gone: %v", err)
+	}
+	var room unix.Statfs_t
+	if err := unix.Statfs("/dev/shm", &room); err != nil || room.Blocks == 0 {
+		t.Skipf("there is no /dev/shm with an end that could be met (%v)", err)
+	}
+	large, err := CreateShared("/dev/shm", 1<<50)
+	if err != nil {
+		t.Skipf("/dev/shm does not take a file larger than memory: %v", err)
+	}
+	if err := large.Reserve(0, 1<<50); err == nil {
+		t.Error("a pebibyte of memory was there")
+	}
+	if err := errors.Join(large.Unlink(), large.Close()); err != nil {
+		t.Error(err)
+	}
+}
