@@ -196,12 +196,21 @@ func (p *Params) Views(host []float32, prefix string) []Tensor {
 // SetTensors is the inverse of Tensors. The tensors may come in any order but must be exactly the parameters; otherwise the
 // error names every one that is missing, of another shape or unknown, and array is unchanged.
 func (p *Params) SetTensors(array []float32, tensors []Tensor) error {
+	host := make([]float32, p.Len())
+	if err := p.SetHost(host, tensors); err != nil {
+		return err
+	}
+	p.dev.Upload(array, host)
+	return nil
+}
+
+// SetHost is SetTensors for an array on the host, whose header and gaps it leaves alone. If it fails, some parameters may be set.
+func (p *Params) SetHost(host []float32, tensors []Tensor) error {
 	given := make(map[string]Tensor, len(tensors))
 	for _, t := range tensors {
 		given[t.Name] = t
 	}
 	var faults []error
-	host := make([]float32, p.Len())
 	for _, q := range p.List {
 		t, ok := given[q.Name]
 		delete(given, q.Name)
@@ -219,11 +228,7 @@ func (p *Params) SetTensors(array []float32, tensors []Tensor) error {
 			faults = append(faults, fmt.Errorf("tensor %q is not a parameter of the model", t.Name))
 		}
 	}
-	if faults != nil {
-		return errors.Join(faults...)
-	}
-	p.dev.Upload(array, host)
-	return nil
+	return errors.Join(faults...)
 }
 
 // free gives the arrays back.

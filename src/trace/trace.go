@@ -10,13 +10,17 @@ package trace
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/google/renameio/v2"
 )
 
 // Phase is a part of a step; docs/metrics.md defines each.
@@ -50,6 +54,14 @@ func (c *Clock) Since(p Phase, t time.Time) { c.ns[p].Add(int64(time.Since(t))) 
 // Add adds d to phase p.
 func (c *Clock) Add(p Phase, d time.Duration) { c.ns[p].Add(int64(d)) }
 
+// Seconds returns the seconds of every phase since the last Take.
+func (c *Clock) Seconds() (seconds [NumPhases]float64) {
+	for p := range seconds {
+		seconds[p] = float64(c.ns[p].Load()) / 1e9
+	}
+	return seconds
+}
+
 // Take returns the seconds of every phase since the last Take and starts again at zero.
 func (c *Clock) Take() (seconds [NumPhases]float64) {
 	for p := range seconds {
@@ -69,6 +81,29 @@ type Log struct {
 // CreateLog makes or empties the file at path.
 func CreateLog(path string) (*Log, error) {
 	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Log{file: f, buf: bufio.NewWriterSize(f, 1<<16)}, nil
+}
+
+// ContinueLog opens the log at path for further records, after dropping the lines that keep does not want, and a last line that was
+// cut short. The file is replaced whole or not at all. One that is missing counts as empty.
+func ContinueLog(path string, keep func(line []byte) bool) (*Log, error) {
+	old, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	var kept []byte
+	for line := range bytes.Lines(old) {
+		if bytes.HasSuffix(line, []byte("\n")) && keep(line) {
+			kept = append(kept, line...)
+		}
+	}
+	if err := renameio.WriteFile(path, kept, 0o666); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +130,17 @@ func (l *Log) Flush() {
 	if err := l.buf.Flush(); l.err == nil {
 		l.err = err
 	}
+}
+
+// Sync returns when what was written is on disk, and the first error of the log's life. Records may be written meanwhile.
+func (l *Log) Sync() error {
+	l.Flush()
+	if err := l.file.Sync(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
 }
 
 // Close flushes and closes the file and returns the first error of the log's life.

@@ -43,6 +43,7 @@ type Options struct {
 	Sum        comm.SumMode
 	Cache      CacheOptions
 	Depth      int // minibatches in preparation while one trains
+	Checkpoint CheckpointOptions
 }
 
 // Env is what a rank trains with.
@@ -60,6 +61,9 @@ type Env struct {
 	Progress     Progress               // rank 0 only; may be nil
 	Transport    string                 // for the summary
 	Version      string
+	Config       map[string]string // for checkpoints: the resolved config by key
+	Resume       *Checkpoint       // to go on from; nil: from the beginning
+	Stop         <-chan struct{}   // closed when this rank wishes the run to save its state and end; may be nil
 }
 
 // Progress is told how far a run is.

@@ -37,6 +37,7 @@ type session struct {
 	data     *parallel.Data
 	slots    []*parallel.Minibatch
 	pipe     *pipeline.Pipeline[parallel.Minibatch]
+	skipped  int // minibatches of the pass under way that were trained before a restart
 	clock    trace.Clock
 	spans    *trace.Recorder // nil without --trace
 
@@ -187,7 +188,7 @@ var phaseOf = map[string]trace.Phase{
 
 func (s *session) observe(span pipeline.Span) {
 	s.clock.Add(phaseOf[span.Stage], span.Took)
-	s.spans.Span(span.Stage, span.Item, span.Begin, span.Took)
+	s.spans.Span(span.Stage, s.skipped+span.Item, span.Begin, span.Took)
 }
 
 // fetcher is an exchange with the communicator it owns.

@@ -124,8 +124,12 @@ var ErrRunExists = errors.New("it already holds a run")
 // CreateRunDir makes the run directory and writes the resolved config into it. A directory that holds a run is refused,
 // so that no result is lost.
 func CreateRunDir(dir string, config []byte) error {
-	if _, err := os.Stat(filepath.Join(dir, ConfigFile)); err == nil {
-		return fmt.Errorf("run directory %s: %w; choose another run.dir or remove it", dir, ErrRunExists)
+	names, err := checkpointNames(filepath.Join(dir, CheckpointsDir))
+	if err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, ConfigFile)); err == nil || len(names) > 0 {
+		return fmt.Errorf("run directory %s: %w; choose another run.dir or remove it, or go on with it by --resume", dir, ErrRunExists)
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return fmt.Errorf("run directory: %w", err)

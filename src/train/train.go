@@ -22,11 +22,6 @@ import (
 	"halognn/src/trace"
 )
 
-// ErrDiverged is wrapped by the errors about a loss or predictions that are not finite any more.
-var ErrDiverged = errors.New("training has diverged")
-
-const divergedCure = "lower train.lr, add warm-up, or check the features' scale"
-
 // run is the state of a training run.
 type run struct {
 	*session
@@ -36,6 +31,8 @@ type run struct {
 	seconds []float64      // of every epoch
 	best    best
 	sum     Summary
+	saver   *saver // rank 0
+	stopped bool   // the ranks have voted to stop
 
 	// Of the epoch under way.
 	epoch   int
@@ -43,13 +40,15 @@ type run struct {
 	seeds   int
 	rows    exchange.Counters
 	waiting time.Duration
+	begun   time.Time // earlier than it was by the time that the epoch took before a restart
 
 	// Of the step under way, which may have several minibatches.
 	item        int
 	stepRows    exchange.Counters
 	stepWaiting time.Duration
 
-	diverged error // the loss is not a number any more
+	diverged error     // the loss is not a number any more
+	fault    *nn.Fault // where this rank's share of it stopped being one
 }
 
 // best is the model of the best validation so far.
@@ -82,23 +81,29 @@ func (r *run) run(ctx context.Context) error {
 	if err := r.start(ctx); err != nil {
 		return err
 	}
-	for epoch := 1; epoch <= r.o.Epochs; epoch++ {
+	for epoch := r.epoch + 1; epoch <= r.o.Epochs && !r.patienceOut(); epoch++ {
 		if err := r.trainEpoch(ctx, epoch); err != nil {
 			return fmt.Errorf("epoch %d: %w", epoch, err)
 		}
-		stop, err := r.validate(ctx, epoch)
-		if err != nil {
-			return fmt.Errorf("evaluation after epoch %d: %w", epoch, err)
+		if err := r.validate(ctx, epoch); err != nil {
+			return fmt.Errorf("evaluation after epoch %d: %w", epoch, r.predictionsDiverged(err))
 		}
-		if stop {
-			break
-		}
+	}
+	if err := r.save(r.epoch+1, 0, true); err != nil { // the final test, which may take long, is not worth a second training
+		return err
 	}
 	return r.finish(ctx)
 }
 
 // start opens the log and says what a user should know before the first step.
 func (r *run) start(ctx context.Context) error {
+	r.best.weights = mem.Make[float32](r.model.Params.Len())
+	r.closers = append(r.closers, func() error { mem.Free(r.best.weights); return nil })
+	if r.Resume != nil {
+		if err := r.restore(r.Resume); err != nil { // all ranks have read the same
+			return AgreedOn(r.Comm, err)
+		}
+	}
 	if r.Begin != nil {
 		if err := r.Begin(); err != nil {
 			return err
@@ -106,7 +111,7 @@ func (r *run) start(ctx context.Context) error {
 	}
 	var err error
 	if r.Comm.Rank() == 0 {
-		r.log, err = trace.CreateLog(filepath.Join(r.Dir, MetricsFile))
+		r.log, err = r.openLog()
 	}
 	if err := Agree(r.Comm, err); err != nil {
 		return err
@@ -114,8 +119,7 @@ func (r *run) start(ctx context.Context) error {
 	if err := r.startTrace(); err != nil {
 		return err
 	}
-	r.best.weights = mem.Make[float32](r.model.Params.Len())
-	r.closers = append(r.closers, func() error { mem.Free(r.best.weights); return nil })
+	r.openSaver()
 	if r.Progress == nil {
 		return nil
 	}
@@ -124,6 +128,9 @@ func (r *run) start(ctx context.Context) error {
 	}
 	if !r.gradients.Reproducible() {
 		r.Progress.Note(ctx, "gradients are summed by the MPI library: the last bits of the loss may differ between MPIs and numbers of ranks")
+	}
+	if r.Resume != nil {
+		r.tellResumed(r.Resume)
 	}
 	return nil
 }
@@ -150,21 +157,25 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	if err := mem.CheckSizes(); err != nil {
 		return err
 	}
-	r.epoch, r.loss, r.seeds, r.rows, r.waiting = epoch, 0, 0, exchange.Counters{}, 0
+	first := r.beginEpoch(epoch)
 	if r.Progress != nil {
-		r.Progress.Epoch(epoch, r.steps())
+		r.Progress.Epoch(epoch, r.steps()-first)
 	}
-	r.clock.Take()
 	r.spans.Pass("train", epoch, r.minibatches())
-	begin := time.Now()
-	err := r.pipe.Run(ctx, r.steps()*r.minibatches(), r.admit, r.train)
-	if err != nil {
+	r.skipped = first * r.minibatches()
+	err := r.pipe.Run(ctx, r.steps()*r.minibatches()-r.skipped,
+		func(i int, m *parallel.Minibatch) { r.admit(r.skipped+i, m) },
+		func(i int, m *parallel.Minibatch) error { return r.train(r.skipped+i, m) })
+	r.skipped = 0
+	switch {
+	case err != nil:
 		return err
+	case r.diverged != nil:
+		return r.diverge()
+	case r.stopped:
+		return r.stop()
 	}
-	if r.diverged != nil {
-		return AgreedOn(r.Comm, r.diverged)
-	}
-	took := time.Since(begin)
+	took := time.Since(r.begun)
 	r.seconds = append(r.seconds, took.Seconds())
 	return r.endEpoch(took)
 }
@@ -196,7 +207,11 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 	if err != nil {
 		return err
 	}
-	_, dlogits := r.model.Loss(&m.Batch, logits)
+	if err := r.vote(); err != nil {
+		return err
+	}
+	share, dlogits := r.model.Loss(&m.Batch, logits)
+	r.inspect(m, share)
 	r.mark(trace.Forward, begin)
 	begin = time.Now()
 	if !last {
@@ -251,7 +266,7 @@ func (r *run) update(step int, m *parallel.Minibatch) error {
 	}
 	r.mark(trace.Update, begin)
 	r.record(step, lr, stats, m)
-	return nil
+	return r.obey(step)
 }
 
 // record notes the step's global loss, which is the same on every rank.
@@ -284,17 +299,20 @@ func (r *run) share(c nn.Counts) float64 {
 	return c.Accuracy()
 }
 
-// validate evaluates when it is due, keeps the best weights, and says whether patience has run out.
-func (r *run) validate(ctx context.Context, epoch int) (stop bool, err error) {
+// patienceOut reports whether too many validations have passed since the best one.
+func (r *run) patienceOut() bool { return r.o.Patience > 0 && r.best.since >= r.o.Patience }
+
+// validate evaluates when it is due, and keeps the best weights.
+func (r *run) validate(ctx context.Context, epoch int) error {
 	due := epoch == r.o.Epochs || r.o.EvalEvery > 0 && epoch%r.o.EvalEvery == 0
 	if !due {
-		return false, nil
+		return nil
 	}
 	begin := time.Now()
 	r.spans.Pass("evaluate", epoch, 1)
 	e, err := r.evaluate(ctx, epoch)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if r.best.epoch == 0 || e.valid.metric > r.best.valid.metric || !r.validates() {
 		r.best.epoch, r.best.valid, r.best.since = epoch, e.valid, 0
@@ -309,7 +327,7 @@ func (r *run) validate(ctx context.Context, epoch int) (stop bool, err error) {
 	if r.Progress != nil {
 		r.Progress.Evaluated(epoch, fmt.Sprintf("loss %.4f  valid %s %.2f %%  %.2f s", r.loss/float64(max(1, r.seeds)), r.metric, 100*e.valid.metric, r.seconds[epoch-1]))
 	}
-	return r.o.Patience > 0 && r.best.since >= r.o.Patience, nil
+	return nil
 }
 
 // validates reports whether there is anything to validate on; without it the last model counts as the best.
@@ -350,16 +368,19 @@ func (r *run) finish(ctx context.Context) error {
 	if r.log == nil {
 		return Agree(r.Comm, nil)
 	}
-	err = nn.WriteSafetensors(filepath.Join(r.Dir, ModelFile), r.model.Params.Tensors(r.model.Params.Values), r.modelMetadata())
+	if err := r.saver.wait(); err != nil {
+		return err
+	}
+	err = nn.WriteSafetensors(filepath.Join(r.Dir, ModelFile), r.model.Params.Tensors(r.model.Params.Values), r.modelMetadata(r.best.epoch))
 	return Agree(r.Comm, errors.Join(err, r.log.Close(), r.sum.write(r.Dir)))
 }
 
 // modelMetadata says in the model file how to build the model that reads it.
-func (r *run) modelMetadata() map[string]string {
+func (r *run) modelMetadata(epoch int) map[string]string {
 	c := r.o.Model
 	return map[string]string{
 		"kind": c.Kind, "layers": fmt.Sprint(c.Layers), "in": fmt.Sprint(c.In), "hidden": fmt.Sprint(c.Hidden), "out": fmt.Sprint(c.Out),
-		"norm": c.Norm, "task": c.Task, "fanouts": fmt.Sprint(r.o.Fanouts), "epoch": fmt.Sprint(r.best.epoch), "version": r.Version,
+		"norm": c.Norm, "task": c.Task, "fanouts": fmt.Sprint(r.o.Fanouts), "epoch": fmt.Sprint(epoch), "version": r.Version,
 	}
 }
 

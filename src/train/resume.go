@@ -1,0 +1,307 @@
+package train
+
+import (
+	"bytes"
+	"encoding/gob"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"halognn/src/comm"
+	"halognn/src/exchange"
+	"halognn/src/nn"
+	"halognn/src/trace"
+)
+
+// Checkpoint is a state to go on from, in memory: the same on every rank.
+type Checkpoint struct {
+	state    *checkpointState
+	path     string
+	damaged  []string          // newer ones that cannot be used, and why
+	finished bool              // the run has a summary
+	files    map[string][]byte // by name
+}
+
+// OpenCheckpoint reads the newest sound checkpoint of a run: rank 0 does, and all ranks get its bytes. nil: the run was ended before it
+// had saved anything. Errors are agreed on. Collective.
+func OpenCheckpoint(c comm.Comm, run string) (*Checkpoint, error) {
+	var found parcel
+	var err error
+	if c.Rank() == 0 {
+		found, err = newestCheckpoint(run)
+	}
+	if err := Agree(c, err); err != nil {
+		return nil, err
+	}
+	var buf bytes.Buffer
+	if c.Rank() == 0 {
+		if err := gob.NewEncoder(&buf).Encode(found); err != nil {
+			return nil, err
+		}
+	}
+	all, err := comm.AllgatherBytes(c, buf.Bytes())
+	if err != nil {
+		return nil, err
+	}
+	if err := gob.NewDecoder(bytes.NewReader(all[0])).Decode(&found); err != nil {
+		return nil, err
+	}
+	if found.Path == "" {
+		return nil, nil
+	}
+	ck := &Checkpoint{path: found.Path, damaged: found.Damaged, finished: found.Finished, files: found.Files}
+	if ck.state, err = unseal(found.Files[stateFile]); err != nil {
+		return nil, err
+	}
+	return ck, nil
+}
+
+// parcel is a Checkpoint on its way to the other ranks.
+type parcel struct {
+	Path     string
+	Damaged  []string
+	Finished bool
+	Files    map[string][]byte
+}
+
+// newestCheckpoint reads checkpoints from the newest to the first that is sound.
+func newestCheckpoint(run string) (p parcel, err error) {
+	if _, err := os.Stat(filepath.Join(run, SummaryFile)); err == nil {
+		p.Finished = true
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return p, err
+	}
+	dir := filepath.Join(run, CheckpointsDir)
+	names, err := checkpointNames(dir)
+	if err != nil {
+		return p, err
+	}
+	for i := len(names) - 1; i >= 0; i-- {
+		path := filepath.Join(dir, names[i])
+		_, files, err := readCheckpoint(path)
+		if errors.Is(err, errFormat) {
+			return p, err
+		}
+		if err == nil {
+			p.Path, p.Files = path, files
+			p.Files[stateFile], err = os.ReadFile(filepath.Join(path, stateFile))
+			return p, err
+		}
+		p.Damaged = append(p.Damaged, err.Error())
+	}
+	switch {
+	case len(p.Damaged) > 0:
+		return p, fmt.Errorf("no checkpoint in %s can be used; train again into another run.dir:\n  %s", dir, strings.Join(p.Damaged, "\n  "))
+	case p.Finished:
+		return p, fmt.Errorf("%s holds a finished run and no checkpoint to go on from; train into another run.dir", run)
+	}
+	return p, nil
+}
+
+// Config is the resolved config of the run when the checkpoint was made, by key.
+func (c *Checkpoint) Config() map[string]string { return c.state.Config }
+
+// Begun returns the epochs that were begun.
+func (c *Checkpoint) Begun() int {
+	if c.state.Step == 0 {
+		return c.state.Epoch - 1
+	}
+	return c.state.Epoch
+}
+
+// Path returns the directory that it was read from.
+func (c *Checkpoint) Path() string { return c.path }
+
+// Finished reports whether the run, with so many epochs and that patience, is over and its results are written.
+func (c *Checkpoint) Finished(epochs, patience int) bool {
+	return c.finished && c.state.over(epochs, patience)
+}
+
+// over reports whether training is: there is neither a step nor an evaluation left.
+func (s *checkpointState) over(epochs, patience int) bool {
+	return s.Epoch > epochs || s.Step == 0 && patience > 0 && s.Since >= patience
+}
+
+// fits returns why a run cannot go on from the checkpoint.
+func (r *run) fits(c *Checkpoint) error {
+	s := c.state
+	switch {
+	case s.Parts != r.Shards.Identity():
+		return fmt.Errorf("%s was made with other parts than %s: their identities are %s and %s; give the ones it began with by --set data.parts=",
+			c.path, r.Shards.Dir, s.Parts, r.Shards.Identity())
+	case s.Streams != r.streams.Streams():
+		return fmt.Errorf("%s was made by %d ranks with sample.streams: rank; start %d ranks, as minibatches depend on their number (only runs with sample.streams: part go on with another)",
+			c.path, s.Ranks, s.Ranks)
+	case s.StepsPerEpoch != r.steps():
+		return fmt.Errorf("%s has %d steps an epoch, the run has %d; was its config.yaml edited?", c.path, s.StepsPerEpoch, r.steps())
+	}
+	return nil
+}
+
+// restore puts the run where the checkpoint was made. Sums over ranks go to rank 0, means to every rank.
+func (r *run) restore(c *Checkpoint) error {
+	if err := r.fits(c); err != nil {
+		return err
+	}
+	if err := r.restoreArrays(c); err != nil {
+		return fmt.Errorf("%s: %w", c.path, err)
+	}
+	s := c.state
+	if err := r.losses.UnmarshalBinary(s.LossDigest); err != nil {
+		return fmt.Errorf("%s: %w", c.path, err)
+	}
+	if r.Comm.Rank() == 0 {
+		var err error
+		if r.blocks, err = strconv.ParseUint(s.BlocksDigest, 16, 64); err != nil {
+			return fmt.Errorf("%s: %w", c.path, err)
+		}
+	}
+	r.optimizer.SetSteps(s.OptimizerSteps)
+	r.best.epoch, r.best.valid, r.best.since = s.BestEpoch, quality{s.BestMetric, s.BestAccuracy}, s.Since
+	r.seconds, r.sum = s.EpochSeconds, s.Sums
+	r.epoch = s.Epoch - 1
+	return nil
+}
+
+// restoreArrays reads weights, moments and the best weights.
+func (r *run) restoreArrays(c *Checkpoint) error {
+	p := r.model.Params
+	weights, _, err := nn.ParseSafetensors(c.files[ModelFile])
+	if err != nil {
+		return err
+	}
+	if err := p.SetTensors(p.Values, weights); err != nil {
+		return err
+	}
+	moments, _, err := nn.ParseSafetensors(c.files[optimizerFile])
+	if err != nil {
+		return err
+	}
+	for _, slot := range r.optimizer.Slots() {
+		var own []nn.Tensor
+		for _, t := range moments {
+			if name, of := strings.CutPrefix(t.Name, slot.Name+"."); of {
+				own = append(own, nn.Tensor{Name: name, Shape: t.Shape, Data: t.Data})
+			}
+		}
+		if err := p.SetTensors(slot.Data, own); err != nil {
+			return fmt.Errorf("%s of the optimiser: %w", slot.Name, err)
+		}
+	}
+	if c.state.BestEpoch == 0 {
+		return nil
+	}
+	best, _, err := nn.ParseSafetensors(c.files[bestFile])
+	if err != nil {
+		return err
+	}
+	return p.SetHost(r.best.weights, best)
+}
+
+// beginEpoch sets what is counted over an epoch to zero or, in the epoch in which a run goes on, to what it was. It returns the
+// first step to take.
+func (r *run) beginEpoch(epoch int) (first int) {
+	r.epoch, r.loss, r.seeds, r.rows, r.waiting, r.begun = epoch, 0, 0, exchange.Counters{}, 0, time.Now()
+	r.clock.Take()
+	if r.Resume == nil || r.Resume.state.Epoch != epoch {
+		return 0
+	}
+	s := r.Resume.state
+	r.loss, r.seeds = s.Loss, s.Seeds
+	if r.Comm.Rank() == 0 {
+		r.rows = s.Rows
+	}
+	r.begun = r.begun.Add(-duration(s.Seconds))
+	r.waiting = duration(s.Waiting)
+	for p, t := range s.Phases {
+		r.clock.Add(trace.Phase(p), duration(t))
+	}
+	return s.Step
+}
+
+func duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+
+// continueLog opens metrics.jsonl behind the records of the steps that the checkpoint holds, so that no step is in it twice.
+func continueLog(path string, c *Checkpoint) (*trace.Log, error) {
+	return trace.ContinueLog(path, func(line []byte) bool {
+		var at struct {
+			Epoch int
+			Step  *int
+		}
+		if json.Unmarshal(line, &at) != nil {
+			return false
+		}
+		return at.Epoch < c.state.Epoch || at.Epoch == c.state.Epoch && at.Step != nil && *at.Step < c.state.Step
+	})
+}
+
+// ReplaceConfig writes the resolved config of a run that goes on.
+func ReplaceConfig(dir string, config []byte) error {
+	return writeFile(filepath.Join(dir, ConfigFile), config)
+}
+
+// openLog opens metrics.jsonl and the directory of checkpoints for a run that begins or goes on.
+func (r *run) openLog() (*trace.Log, error) {
+	path := filepath.Join(r.Dir, MetricsFile)
+	if err := tidy(r.Dir, r.Resume); err != nil {
+		return nil, err
+	}
+	if r.Resume == nil {
+		return trace.CreateLog(path)
+	}
+	// What the run comes to is no longer what an earlier summary says.
+	if err := os.Remove(filepath.Join(r.Dir, SummaryFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return continueLog(path, r.Resume)
+}
+
+// tidy sets damaged checkpoints aside, where they count for nothing, and deletes what was being written or deleted when a run died.
+func tidy(run string, c *Checkpoint) error {
+	dir := filepath.Join(run, CheckpointsDir)
+	names, err := namesIn(dir, func(name string) bool { return strings.HasPrefix(name, scrapPrefix) })
+	for _, name := range names {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, name)))
+	}
+	if c == nil || err != nil {
+		return err
+	}
+	if names, err = checkpointNames(dir); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if name > filepath.Base(c.path) {
+			aside := filepath.Join(dir, damagedPrefix+name)
+			err = errors.Join(err, os.RemoveAll(aside), os.Rename(filepath.Join(dir, name), aside))
+		}
+	}
+	return err
+}
+
+// threads is the part of a device's name that changes no number.
+var threads = regexp.MustCompile(`, \d+ threads?.*`)
+
+// tellResumed says from where a run goes on, and what is not as it was.
+func (r *run) tellResumed(c *Checkpoint) {
+	for _, d := range c.damaged {
+		r.note("a damaged checkpoint is set aside: %s", d)
+	}
+	s := c.state
+	r.note("going on from %s: epoch %d, step %d", c.path, s.Epoch, s.Step)
+	if s.Version != r.Version {
+		r.note("it was made by halognn %s, this is %s: the last bits of the loss may differ from those of an uninterrupted run", s.Version, r.Version)
+	}
+	if threads.ReplaceAllString(s.Device, "") != threads.ReplaceAllString(r.Device.Name(), "") {
+		r.note("it was made on %s, this is %s: the last bits of the loss may differ from those of an uninterrupted run", s.Device, r.Device.Name())
+	}
+	if s.Ranks != r.Comm.Size() {
+		r.note("it was made by %d ranks, these are %d: minibatches are the same, the last bits of the loss may differ", s.Ranks, r.Comm.Size())
+	}
+}
