@@ -105,6 +105,8 @@ type (
 		Epoch int     `json:"epoch"`
 		Loss  float64 `json:"loss"`
 		rows
+		CacheHits  int64 `json:"cache_hits"`
+		PeerCached int64 `json:"peer_cache_rows"`
 	}
 	evalLine struct {
 		Epoch        int      `json:"epoch"`

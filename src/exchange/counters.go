@@ -10,10 +10,12 @@ package exchange
 type Counters struct {
 	Frontier int64 // vertices whose rows are needed
 	Local    int64 // in this rank's own parts
-	Cached   int64 // in the cache
-	Peer     int64 // in parts of peers, read from shared memory
+	Cached   int64 // in the cache, among this rank's own rows
+	Peer     int64 // in parts or caches of peers, read from shared memory
 	Remote   int64 // requested from their owners
 	Served   int64 // rows that this rank sent to others
+
+	PeerCached int64 // of Peer: in caches
 
 	CountBytes int64 // counts sent, one for each rank
 	IDBytes    int64 // ids sent
@@ -28,6 +30,7 @@ func (c *Counters) Add(o Counters) {
 	c.Peer += o.Peer
 	c.Remote += o.Remote
 	c.Served += o.Served
+	c.PeerCached += o.PeerCached
 	c.CountBytes += o.CountBytes
 	c.IDBytes += o.IDBytes
 	c.RowBytes += o.RowBytes

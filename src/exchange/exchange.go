@@ -32,6 +32,7 @@ package exchange
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"halognn/src/comm"
 	"halognn/src/compute"
@@ -51,6 +52,14 @@ type Cache interface {
 	Row(v graph.VertexID) int
 	// Table returns the rows, of the exchange's columns and type.
 	Table() []byte
+}
+
+// SharedCache is a Cache whose table also holds what other ranks of this node keep. Their rows are read like those of their parts, and
+// counted as a peer's.
+type SharedCache interface {
+	Cache
+	// Own returns the rows [first, end) of Table that this rank keeps.
+	Own() (first, end int)
 }
 
 // Options says where rows lie. All ranks give the same Offsets, Cols and Type.
@@ -88,6 +97,7 @@ type Exchange struct {
 	remote   []uint8          // [P] 1 for parts that must be fetched
 	host     Slicer
 	cache    Cache
+	kept     [2]int  // rows of the cache's table that are this rank's own: from, to
 	firsts   []int32 // [P] first row of the part among its owner's rows
 	ones     []int   // [K] one count for every rank
 }
@@ -117,6 +127,10 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 	}
 	if o.Cache != nil {
 		x.tables[parts] = o.Cache.Table()
+		x.kept = [2]int{0, math.MaxInt}
+		if c, ok := o.Cache.(SharedCache); ok {
+			x.kept[0], x.kept[1] = c.Own()
+		}
 	}
 	for i := range x.ones {
 		x.ones[i] = 1

@@ -103,7 +103,7 @@ func (x *Exchange) locate(p *Plan, ids []graph.VertexID) (int, error) {
 // one place where a cache takes part.
 func (x *Exchange) lookUp(p *Plan, ids []graph.VertexID, remote int) int {
 	table := len(x.base)
-	left := 0
+	left, own := 0, 0
 	for _, i := range p.missing[:remote] {
 		row := x.cache.Row(ids[i])
 		if row < 0 {
@@ -113,8 +113,12 @@ func (x *Exchange) lookUp(p *Plan, ids []graph.VertexID, remote int) int {
 		}
 		p.part[p.Rows.Of[i].Table()]--
 		p.Rows.Of[i] = compute.MakeRowRef(table, row)
+		if row >= x.kept[0] && row < x.kept[1] {
+			own++
+		}
 	}
-	p.Cached = int64(remote - left)
+	p.Cached, p.PeerCached = int64(own), int64(remote-left-own)
+	p.Peer = p.PeerCached
 	return left
 }
 

@@ -17,6 +17,8 @@ type CacheOptions struct {
 	Alpha        float64 // capacity as a fraction of an average rank's vertices, unless
 	HaloFraction float64 // it is given as a fraction of the rank's 1-hop halo
 	HaloHops     int     // depth of the vertices that degree considers; 0: the layers of the model
+	Placement    string  // PlacementOwn or PlacementGroup
+	PeerCost     float64 // PlacementGroup: cost of a row in a peer's cache / cost of one from another node
 }
 
 // staticCache holds copies of a fixed set of remote rows: exchange.Cache.
@@ -47,6 +49,9 @@ func (s *session) openCache() (exchange.Cache, error) {
 		return nil, err
 	}
 	defer m.Free()
+	if s.o.Cache.Placement == PlacementGroup {
+		return s.openGroup(m)
+	}
 	held, err := s.rankVertices(m)
 	if err = Agree(s.Comm, err); err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
@@ -155,31 +160,40 @@ func (s *session) predict(m *access.Graph, held []graph.VertexID) (float64, erro
 // fillRows is how many rows of a cache are fetched at a time.
 const fillRows = 1 << 16
 
-// fillCache fetches the rows of the held vertices, in bulk. Collective.
+// fillCache fetches the rows of the held vertices. Collective.
 func (s *session) fillCache(held []graph.VertexID) (*staticCache, error) {
+	c := &staticCache{
+		index: cache.NewIndex(int(s.Shards.Vertices), len(held), cache.IndexAuto), rows: mem.Make[byte](len(held) * s.Shards.RowBytes()),
+	}
+	for i, v := range held {
+		c.index.Set(v, int32(i))
+	}
+	return c, s.fetchRows(held, c.rows)
+}
+
+// fetchRows fetches the rows of the given vertices, in bulk, into dst. Collective.
+func (s *session) fetchRows(ids []graph.VertexID, dst []byte) error {
 	fetch, err := s.newFetcher(s.tables, s.Shards.Features, s.Shards.Type(), nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	rounds, err := comm.AgreeMax(s.Comm, (len(held)+fillRows-1)/fillRows)
+	rounds, err := comm.AgreeMax(s.Comm, (len(ids)+fillRows-1)/fillRows)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	rowBytes := s.Shards.RowBytes()
-	c := &staticCache{index: cache.NewIndex(int(s.Shards.Vertices), len(held), cache.IndexAuto), rows: mem.Make[byte](len(held) * rowBytes)}
 	var plan exchange.Plan
 	defer plan.Free()
 	for round := range rounds {
-		lo, hi := min(len(held), round*fillRows), min(len(held), (round+1)*fillRows)
-		if err := fetch.fetch(&plan, held[lo:hi]); err != nil {
-			return nil, err
+		lo, hi := min(len(ids), round*fillRows), min(len(ids), (round+1)*fillRows)
+		if err := fetch.fetch(&plan, ids[lo:hi]); err != nil {
+			return err
 		}
 		for i, ref := range plan.Rows.Of {
-			copy(c.rows[(lo+i)*rowBytes:(lo+i+1)*rowBytes], plan.Rows.Tables[ref.Table()][ref.Row()*rowBytes:])
-			c.index.Set(held[lo+i], int32(lo+i))
+			copy(dst[(lo+i)*rowBytes:(lo+i+1)*rowBytes], plan.Rows.Tables[ref.Table()][ref.Row()*rowBytes:])
 		}
 	}
-	return c, fetch.close()
+	return fetch.close()
 }
 
 // fetch brings the rows of ids here, outside any pipeline. Collective.

@@ -12,15 +12,15 @@ import (
 // endEpoch sums the epoch over the ranks: rows, phases, waiting. Collective.
 func (r *run) endEpoch(took time.Duration) error {
 	phases := r.clock.Take()
-	all, err := comm.Allgather(r.Comm, r.rows.Local, r.rows.Cached, r.rows.Peer, r.rows.Remote, r.rows.Served, r.rows.RowBytes)
+	all, err := comm.Allgather(r.Comm, r.rows.Local, r.rows.Cached, r.rows.Peer, r.rows.Remote, r.rows.Served, r.rows.RowBytes, r.rows.PeerCached)
 	if err != nil {
 		return err
 	}
-	var total [6]int64
+	var total [7]int64
 	for i, v := range all {
-		total[i%6] += v
+		total[i%7] += v
 	}
-	rows := Rows{Local: total[0], CacheHits: total[1], Peer: total[2], Remote: total[3], RemoteBytes: total[5]}
+	rows := Rows{Local: total[0], CacheHits: total[1], Peer: total[2], PeerCached: total[6], Remote: total[3], RemoteBytes: total[5]}
 	if want := rows.Remote * int64(r.Shards.Meta.RowBytes()); total[3] != total[4] || total[5] != want {
 		return fmt.Errorf("traffic does not add up: %d rows asked for, %d served, %d bytes sent instead of %d; this is a bug in halognn",
 			total[3], total[4], total[5], want)
@@ -60,6 +60,7 @@ func (r *run) add(e *epochRecord) {
 	s.Local += e.Local
 	s.CacheHits += e.CacheHits
 	s.Peer += e.Peer
+	s.PeerCached += e.PeerCached
 	s.Remote += e.Remote
 }
 
@@ -76,10 +77,11 @@ func (r *run) summarise(final *evaluation) error {
 		s.PhaseSeconds[p] /= float64(n)
 	}
 	s.Local, s.CacheHits, s.Peer, s.Remote = s.Local/n, s.CacheHits/n, s.Peer/n, s.Remote/n
+	s.PeerCached /= n
 	s.RemoteBytes = s.Remote * int64(meta.RowBytes()) // the identity of every epoch, whatever the division dropped
-	if remote := s.CacheHits + s.Remote; remote > 0 {
+	if remote := s.CacheHits + s.PeerCached + s.Remote; remote > 0 {
 		s.HitRate = 1 - float64(s.Remote)/float64(remote)
-		s.BufferHitRate = float64(s.CacheHits) / float64(remote)
+		s.BufferHitRate = float64(s.CacheHits+s.PeerCached) / float64(remote)
 	}
 	s.CachePolicy, s.ExpectedRowsPerStep = r.o.Cache.Policy, r.expected
 	s.RemoteRowsPerStep = float64(s.Remote) / float64(r.steps())

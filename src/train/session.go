@@ -33,7 +33,8 @@ type session struct {
 	streams   *sample.Streams
 
 	features *fetcher
-	expected float64 // remote rows that a step of all ranks is predicted to fetch; 0 without a cache
+	cached   exchange.Cache // nil for none
+	expected float64        // remote rows that a step of all ranks is predicted to fetch; 0 without a cache
 	data     *parallel.Data
 	slots    []*parallel.Minibatch
 	pipe     *pipeline.Pipeline[parallel.Minibatch]
@@ -137,11 +138,10 @@ func (s *session) openShared() error {
 	}
 	s.closers = append(s.closers, s.gradients.Close)
 	meta := s.Shards.Meta
-	cached, err := s.openCache()
-	if err != nil {
+	if s.cached, err = s.openCache(); err != nil {
 		return err
 	}
-	if s.features, err = s.newFetcher(s.tables, meta.Features, meta.Type(), cached); err != nil {
+	if s.features, err = s.newFetcher(s.tables, meta.Features, meta.Type(), s.cached); err != nil {
 		return err
 	}
 	s.closers = append(s.closers, s.features.close)

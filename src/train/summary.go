@@ -61,6 +61,7 @@ type Rows struct {
 	Local       int64 `json:"local_rows"`
 	CacheHits   int64 `json:"cache_hits"`
 	Peer        int64 `json:"peer_rows"`
+	PeerCached  int64 `json:"peer_cache_rows"`
 	Remote      int64 `json:"remote_rows"`
 	RemoteBytes int64 `json:"remote_bytes"`
 }

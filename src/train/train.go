@@ -284,7 +284,7 @@ func (r *run) record(step int, lr float64, stats nn.Stats, m *parallel.Minibatch
 	r.log.Write(stepRecord{
 		Kind: "step", Epoch: r.epoch, Step: step, Loss: stats.Loss, LossBits: fmt.Sprintf("%08x", bits), LR: lr,
 		Seeds: m.GlobalSeeds, Accuracy: r.share(stats.Counts), WaitSeconds: r.stepWaiting.Seconds(),
-		Rows: Rows{Local: c.Local, CacheHits: c.Cached, Peer: c.Peer, Remote: c.Remote, RemoteBytes: c.Remote * int64(r.Shards.Meta.RowBytes())},
+		Rows: Rows{Local: c.Local, CacheHits: c.Cached, Peer: c.Peer, PeerCached: c.PeerCached, Remote: c.Remote, RemoteBytes: c.Remote * int64(r.Shards.Meta.RowBytes())},
 	})
 	if r.Progress != nil {
 		r.Progress.Step(stats.Loss)

@@ -60,6 +60,8 @@ type Config struct {
 		Gamma        float64 `yaml:"gamma"`
 		Delta        int     `yaml:"delta"`
 		Window       int     `yaml:"window"`
+		Placement    string  `yaml:"placement"`
+		PeerCost     float64 `yaml:"peer_cost"`
 	} `yaml:"cache"`
 	Pipeline struct {
 		Depth   int `yaml:"depth"`
@@ -95,6 +97,7 @@ func defaultConfig() *Config {
 	c.Train.Schedule, c.Train.StepEpochs, c.Train.StepFactor = "constant", 10, 0.5
 	c.Train.Seed, c.Train.EvalEvery, c.Train.EvalMode, c.Train.Allreduce = 1, 1, "sampled", "auto"
 	c.Cache.Policy, c.Cache.Alpha, c.Cache.Gamma, c.Cache.Delta = "none", 0.1, 0.995, 64
+	c.Cache.Placement, c.Cache.PeerCost = train.PlacementOwn, 0.1
 	c.Pipeline.Depth = 2
 	c.Topology.Kind, c.Topology.Load = "replicated", "map"
 	c.Parallel.Mode = "data"
@@ -169,6 +172,9 @@ func (c *Config) check() error {
 		bad("cache.halo_fraction is %g; it must be in [0, 1]", c.Cache.HaloFraction)
 	}
 	atLeast("cache.halo_hops", c.Cache.HaloHops, 0)
+	if !(c.Cache.PeerCost >= 0 && c.Cache.PeerCost <= 1) {
+		bad("cache.peer_cost is %g; it must be in [0, 1]: what a row in a peer's cache costs, of one from another node", c.Cache.PeerCost)
+	}
 	if !(c.Train.LR > 0) || math.IsInf(c.Train.LR, 1) {
 		bad("train.lr is %g; it must be positive and finite", c.Train.LR)
 	}
@@ -198,6 +204,7 @@ func (c *Config) choices() []oneOf {
 		{"train.allreduce", c.Train.Allreduce, []string{"auto", "reproducible", "mpi"}, nil},
 		{"cache.policy", c.Cache.Policy, []string{"none", "degree", "halo1", "wpr", "paths", "sim", "vip", "oracle"},
 			[]string{"prefetch", "sieve", "lookahead", "auto"}},
+		{"cache.placement", c.Cache.Placement, []string{train.PlacementOwn, train.PlacementGroup}, nil},
 		{"topology.kind", c.Topology.Kind, []string{"replicated"}, []string{"partitioned"}},
 		{"topology.load", c.Topology.Load, []string{"map", "copy"}, nil},
 		{"parallel.mode", c.Parallel.Mode, []string{"data"}, []string{"split", "hybrid", "push-pull"}},
@@ -242,7 +249,7 @@ func (c *Config) trainOptions() train.Options {
 		Schedule: nn.Schedule{Kind: c.Train.Schedule, Base: c.Train.LR, Warmup: c.Train.WarmupSteps, Gamma: c.Train.StepFactor},
 		Seed:     uint64(c.Train.Seed), EvalEvery: c.Train.EvalEvery, EvalFull: c.Train.EvalMode == "full", Patience: c.Train.Patience,
 		Sum: sumModes[c.Train.Allreduce], Depth: c.Pipeline.Depth,
-		Cache: train.CacheOptions{Policy: c.Cache.Policy, Alpha: c.Cache.Alpha, HaloFraction: c.Cache.HaloFraction, HaloHops: c.Cache.HaloHops},
+		Cache: train.CacheOptions{Policy: c.Cache.Policy, Alpha: c.Cache.Alpha, HaloFraction: c.Cache.HaloFraction, HaloHops: c.Cache.HaloHops, Placement: c.Cache.Placement, PeerCost: c.Cache.PeerCost},
 	}
 }
 

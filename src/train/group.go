@@ -1,0 +1,209 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+
+	"halognn/src/access"
+	"halognn/src/cache"
+	"halognn/src/comm"
+	"halognn/src/exchange"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/npy"
+)
+
+// Where the rows of a static cache lie (CacheOptions.Placement).
+const (
+	PlacementOwn   = "own"   // every rank keeps what is best for itself
+	PlacementGroup = "group" // the ranks of a node divide the rows among themselves, and read each other's: groupCache
+)
+
+// groupCache is the caches of a node's ranks as one table in shared memory that all of them read: exchange.SharedCache.
+//
+//	table   rank 0 of the node [S rows] | rank 1 [S rows] | ...     written once, each rank its own
+//	index   vertex ──> row of its own copy if the rank has one, else of the first rank that has one
+//
+// Who holds what is decided by cache.Place, from the score of the policy summed over the ranks of the node; the score stands for how
+// likely a row is read, up to a factor, which is exact for vip, sim and oracle. Vertices that a rank of the node owns are no
+// candidates: those are read from its part.
+type groupCache struct {
+	index      *cache.Index
+	table      *mem.Shared
+	first, end int // own rows
+}
+
+// Row implements exchange.Cache.
+func (c *groupCache) Row(v graph.VertexID) int { return int(c.index.Get(v)) }
+
+// Table implements exchange.Cache.
+func (c *groupCache) Table() []byte { return c.table.Bytes() }
+
+// Own implements exchange.SharedCache.
+func (c *groupCache) Own() (first, end int) { return c.first, c.end }
+
+func (c *groupCache) free() error {
+	c.index.Free()
+	return c.table.Close()
+}
+
+// openGroup decides what the ranks of a node hold, fetches this rank's share and predicts what is left to fetch. Collective.
+func (s *session) openGroup(m *access.Graph) (exchange.Cache, error) {
+	node, err := comm.NodeOf(s.Comm, s.RanksPerNode)
+	if err != nil {
+		return nil, err
+	}
+	defer node.Free()
+	held, slots, err := s.placeGroup(m, node)
+	if err != nil {
+		return nil, fmt.Errorf("placing a cache over the ranks of a node: %w", err)
+	}
+	defer mem.Free(held)
+	c := &groupCache{first: node.Rank() * slots, end: (node.Rank() + 1) * slots}
+	if c.table, err = s.shareTable(node, slots); err != nil {
+		return nil, err
+	}
+	c.index = s.indexGroup(held, slots, node.Rank())
+	s.closers = append(s.closers, c.free)
+
+	union := c.union(held)
+	defer mem.Free(union)
+	if s.expected, err = s.predict(m, union); err != nil {
+		return nil, err
+	}
+	rowBytes := s.Shards.RowBytes()
+	if err := s.fetchRows(held[c.first:c.end], c.Table()[c.first*rowBytes:c.end*rowBytes]); err != nil {
+		return nil, fmt.Errorf("filling the cache: %w", err)
+	}
+	return c, node.StartBarrier().Wait() // before anyone reads a peer's rows
+}
+
+// placeGroup returns the vertices whose rows the ranks of the node hold, slots of each, rank after rank: the same on all of
+// them. Collective.
+func (s *session) placeGroup(m *access.Graph, node comm.Comm) (held []graph.VertexID, slots int, err error) {
+	capacity, err := s.cacheCapacity(m)
+	var score []float32
+	if err == nil {
+		score, err = m.Score(s.o.Cache.Policy, s.reader())
+	}
+	defer func() { mem.Free(score) }()
+	if err = Agree(s.Comm, err); err != nil {
+		return nil, 0, err
+	}
+	for _, r := range s.local() {
+		clear(score[r.First:r.End])
+	}
+	if capacity, err = comm.AgreeSum(node, capacity); err != nil {
+		return nil, 0, err
+	}
+	if err := addUp(node, score, s.Host.AddInto); err != nil {
+		return nil, 0, err
+	}
+	var place *cache.Placement
+	if node.Rank() == 0 { // one of them, for it takes up to 8 bytes a vertex
+		if place, err = cache.Place(score, node.Size(), capacity/node.Size(), s.o.Cache.PeerCost); err == nil {
+			slots = len(place.Held(0))
+			defer place.Free()
+		}
+	}
+	if err = Agree(s.Comm, err); err != nil {
+		return nil, 0, err
+	}
+	if slots, err = comm.AgreeMax(node, slots); err != nil {
+		return nil, 0, err
+	}
+	var mine []graph.VertexID
+	if place != nil {
+		mine = mem.Make[graph.VertexID](slots * node.Size())
+		defer mem.Free(mine)
+		for d := range node.Size() {
+			copy(mine[d*slots:], place.Held(d))
+		}
+	}
+	held = mem.Make[graph.VertexID](slots * node.Size())
+	counts := make([]int, node.Size())
+	counts[0] = len(held)
+	return held, slots, node.StartAllgatherv(npy.Bytes(mine), npy.Bytes(held), counts, 4).Wait()
+}
+
+// addUpElements is how many elements are summed at a time, so that little memory is in flight.
+const addUpElements = 1 << 20
+
+// addUp sums x over the ranks of c, with the same bits on all of them. Collective.
+func addUp(c comm.Comm, x []float32, add func(sum, x []float32)) error {
+	sums, err := comm.NewSummer(c, comm.SumOptions{Mode: comm.SumReproducible, Add: add})
+	if err != nil {
+		return err
+	}
+	for len(x) > 0 {
+		n := min(len(x), addUpElements)
+		if err := sums.Start(x[:n]).Wait(); err != nil {
+			return err
+		}
+		x = x[n:]
+	}
+	return sums.Close()
+}
+
+// sharedMemory is where the memory that ranks share gets its name. Tests choose another place.
+var sharedMemory = "/dev/shm"
+
+// shareTable makes the table of a node's caches, slots rows of each rank, and reserves this rank's share. Collective.
+func (s *session) shareTable(node comm.Comm, slots int) (*mem.Shared, error) {
+	share := slots * s.Shards.RowBytes()
+	var table *mem.Shared
+	var path string
+	var err error
+	if node.Rank() == 0 {
+		if table, err = mem.CreateShared(sharedMemory, node.Size()*share); err == nil {
+			path = table.Path()
+		}
+	}
+	paths, fault := comm.AllgatherBytes(node, []byte(path))
+	if fault != nil {
+		return nil, fault
+	}
+	if node.Rank() > 0 && len(paths[0]) > 0 {
+		table, err = mem.OpenShared(string(paths[0]))
+	}
+	if err == nil && table != nil {
+		err = table.Reserve(node.Rank()*share, (node.Rank()+1)*share)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w; the caches of a node take %d bytes there: enlarge it (docker: --shm-size), or set cache.placement=own", err, node.Size()*share)
+	}
+	err = Agree(s.Comm, err)
+	if node.Rank() == 0 && table != nil { // all have mapped it, or never will
+		err = errors.Join(err, table.Unlink())
+	}
+	return table, err
+}
+
+// indexGroup says where the rank reads each vertex that one of the node's ranks holds.
+func (s *session) indexGroup(held []graph.VertexID, slots, self int) *cache.Index {
+	index := cache.NewIndex(int(s.Shards.Vertices), len(held), cache.IndexAuto)
+	enter := func(rank int) {
+		for row := rank * slots; row < (rank+1)*slots; row++ {
+			index.Set(held[row], int32(row))
+		}
+	}
+	if slots == 0 {
+		return index
+	}
+	for rank := len(held)/slots - 1; rank >= 0; rank-- {
+		enter(rank)
+	}
+	enter(self)
+	return index
+}
+
+// union returns the held vertices, each once.
+func (c *groupCache) union(held []graph.VertexID) []graph.VertexID {
+	all := mem.Make[graph.VertexID](len(held))[:0]
+	for row, v := range held {
+		if int(c.index.Get(v)) == row {
+			all = append(all, v)
+		}
+	}
+	return all
+}

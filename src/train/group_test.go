@@ -1,0 +1,114 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"halognn/src/access"
+	"halognn/src/comm"
+	"halognn/src/compute/ref"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/shard"
+)
+
+// grouped opens a session with a shared cache on six ranks, nodes of two, and calls f.
+func grouped(shards *shard.Shards, peerCost float64, f func(s *session) error) error {
+	o := sageOptions()
+	o.Cache = CacheOptions{Policy: access.PolicyVIP, Alpha: 0.3, Placement: PlacementGroup, PeerCost: peerCost}
+	return comm.RunWorld(6, func(c comm.Comm) error {
+		s, err := open(Env{Comm: c, RanksPerNode: 2, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1}, o)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f(s), s.close())
+	})
+}
+
+// Every rank reads the right rows in its own cache and in its peer's, its own first; and nothing is left when the caches are closed.
+func TestSharedCacheHoldsTheRowsItSays(t *testing.T) {
+	dir := t.TempDir()
+	defer func(old string) { sharedMemory = old }(sharedMemory)
+	sharedMemory = dir
+	shards := generated(t)
+	rows := make([][]byte, shards.Parts)
+	for p := range rows {
+		part, err := shards.OpenPart(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer part.Close()
+		rows[p] = part.Features
+	}
+	before := mem.Allocated()
+	for _, peerCost := range []float64{0, 1} {
+		peers := make([]int, 6)
+		err := grouped(shards, peerCost, func(s *session) error {
+			c, ok := s.cached.(*groupCache)
+			if !ok {
+				return fmt.Errorf("the cache is a %T", s.cached)
+			}
+			if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
+				return fmt.Errorf("names of shared memory are left: %v (%v)", names, err)
+			}
+			capacity := int(0.3 * float64(shards.Vertices) / 6)
+			if own := c.end - c.first; own != capacity || len(c.Table()) != 2*own*shards.RowBytes() {
+				return fmt.Errorf("%d own rows in a table of %d bytes, want %d rows a rank", own, len(c.Table()), capacity)
+			}
+			own := 0
+			for v := range graph.VertexID(shards.Vertices) {
+				row := c.Row(v)
+				if row < 0 {
+					continue
+				}
+				part := 0
+				for int64(v) >= shards.Offsets[part+1] {
+					part++
+				}
+				if s.tables[part] != nil {
+					return fmt.Errorf("vertex %d is cached, though the node owns it", v)
+				}
+				n := shards.RowBytes()
+				at := int(int64(v)-shards.Offsets[part]) * n
+				if !slices.Equal(c.Table()[row*n:(row+1)*n], rows[part][at:at+n]) {
+					return fmt.Errorf("row %d is not that of vertex %d", row, v)
+				}
+				if row >= c.first && row < c.end {
+					own++
+				} else {
+					peers[s.Comm.Rank()]++
+				}
+			}
+			if own != capacity {
+				return fmt.Errorf("%d of %d own rows are found", own, capacity)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("peer cost %g: %v", peerCost, err)
+		}
+		for rank, n := range peers {
+			if (n > 0) != (peerCost == 0) {
+				t.Errorf("peer cost %g: rank %d reads %d vertices from its peer", peerCost, rank, n)
+			}
+		}
+	}
+	if after := mem.Allocated(); after != before {
+		t.Errorf("%d bytes were not given back", after-before)
+	}
+}
+
+// Shared memory that cannot be had is an error that all ranks agree on, and says what to do.
+func TestNoSharedMemory(t *testing.T) {
+	defer func(old string) { sharedMemory = old }(sharedMemory)
+	sharedMemory = "/nowhere"
+	shards := generated(t)
+	err := grouped(shards, 0, func(*session) error { return errors.New("a session was opened") })
+	if a := (*Agreed)(nil); !errors.As(err, &a) || !strings.Contains(err.Error(), "cache.placement=own") {
+		t.Errorf("ended with %v", err)
+	}
+}
