@@ -13,6 +13,13 @@
 // Items live in Depth+1 recycled slots; item i has slot i mod (Depth+1) and is admitted when item i-Depth-1 has been
 // consumed. While one item is consumed, the other Depth are being prepared. Depth 0 is the synchronous program.
 //
+// # Foresight
+//
+// What an item does in its first collective may depend on items that come later, as far as their first local stages have run (a
+// look-ahead cache). With Ahead > 0 there are Depth+1+Ahead slots, and item i starts its first collective when item i+Ahead has passed those
+// stages; never before item i-Depth-1 has been consumed, so that Depth+1 items at most are beyond that point. Item i+Ahead is
+// admitted when item i-Depth-1 has been consumed: foresight waits for nothing that the schedule does not wait for anyway.
+//
 // # Schedule
 //
 // Let C be the number of collective stages. Item i starts collective c at tick i*g + c, within one tick the older item
@@ -77,12 +84,20 @@ type Stage[T any] struct {
 	Start func(*T) (Request, error)
 	// Finish runs after the request is complete, items in order, on a goroutine of the stage. nil does nothing.
 	Finish func(*T) error
+
+	// Arrive, of the first collective only, is called on the lane when an item has passed the local stages before it: items in
+	// order, and Options.Ahead items before Start is called for the first of them. nil does nothing.
+	Arrive func(*T) error
 }
 
 // Options says how wide and how far ahead items are prepared.
 type Options struct {
-	Depth   int // items prepared while one is consumed; 0 prepares and consumes by turns
+	Depth   int // items between their first collective and their turn to be consumed; 0 prepares and consumes by turns
 	Workers int // goroutines for local stages; 0 means one per CPU
+
+	// Ahead is how many items beyond the one that starts its first collective must have passed the local stages before it, or be
+	// the last ones of the run. They take as many slots more; see Foresight in the package comment.
+	Ahead int
 
 	// OnWorker is called once on every pool goroutine, with its number, before New returns: the place to lock it to
 	// a thread and pin that. nil does nothing.
@@ -127,6 +142,7 @@ type slot[T any] struct {
 	item    *T
 	call    []func() error // by stage: Local or Start of this item, bound once
 	finish  []func() error // by stage: Finish of this item, or nil
+	arrive  func() error   // Arrive of this item, or nil
 	wait    func() error   // waits for request
 	number  int            // the item's number in this run
 	chain   int            // the chain that runs next
@@ -136,7 +152,7 @@ type slot[T any] struct {
 	done    chan struct{} // to the consumer: the last chain is complete
 }
 
-// New makes a pipeline of the given stages over Depth+1 items, the slots that are recycled. All faults are reported at
+// New makes a pipeline of the given stages over Depth+1+Ahead items, the slots that are recycled. All faults are reported at
 // once. Close must be called when it is no longer needed.
 func New[T any](items []*T, stages []Stage[T], o Options) (*Pipeline[T], error) {
 	if err := check(items, stages, o); err != nil {
@@ -172,8 +188,11 @@ func check[T any](items []*T, stages []Stage[T], o Options) error {
 	var faults []error
 	if o.Depth < 0 {
 		faults = append(faults, fmt.Errorf("depth is %d; it must be 0 or more", o.Depth))
-	} else if len(items) != o.Depth+1 {
-		faults = append(faults, fmt.Errorf("%d items for depth %d; give depth+1 = %d", len(items), o.Depth, o.Depth+1))
+	} else if len(items) != o.Depth+1+o.Ahead {
+		faults = append(faults, fmt.Errorf("%d items for depth %d and %d ahead; give depth+1+ahead = %d", len(items), o.Depth, o.Ahead, o.Depth+1+o.Ahead))
+	}
+	if o.Ahead < 0 {
+		faults = append(faults, fmt.Errorf("ahead is %d; it must be 0 or more", o.Ahead))
 	}
 	if o.Workers < 0 {
 		faults = append(faults, fmt.Errorf("workers is %d; it must be 0 (one per CPU) or more", o.Workers))
@@ -183,7 +202,14 @@ func check[T any](items []*T, stages []Stage[T], o Options) error {
 			faults = append(faults, fmt.Errorf("item %d is nil", k))
 		}
 	}
+	collectives := 0
 	for _, s := range stages {
+		if s.Arrive != nil && (s.Start == nil || collectives > 0) {
+			faults = append(faults, fmt.Errorf("stage %q has Arrive, but is not the first collective", s.Name))
+		}
+		if s.Start != nil {
+			collectives++
+		}
 		switch {
 		case (s.Local == nil) == (s.Start == nil):
 			faults = append(faults, fmt.Errorf("stage %q must have either Local or Start", s.Name))
@@ -207,6 +233,9 @@ func (s *slot[T]) bind(item *T, stages []Stage[T]) {
 		s.call[i] = func() (err error) {
 			s.request, err = stage.Start(item)
 			return err
+		}
+		if stage.Arrive != nil {
+			s.arrive = func() error { return stage.Arrive(item) }
 		}
 		if stage.Finish != nil {
 			s.finish[i] = func() error { return stage.Finish(item) }

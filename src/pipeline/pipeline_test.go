@@ -294,7 +294,7 @@ func TestOnWorkerSeesEveryGoroutineOnce(t *testing.T) {
 func TestNewReportsAllFaults(t *testing.T) {
 	local := func(*batch) error { return nil }
 	_, err := New([]*batch{nil}, []Stage[batch]{{Name: "empty"}, {Name: "odd", Local: local, Finish: local}}, Options{Depth: 2, Workers: -1})
-	for _, want := range []string{"give depth+1 = 3", "workers is -1", "item 0 is nil", `"empty" must have`, `"odd" has Finish`} {
+	for _, want := range []string{"give depth+1+ahead = 3", "workers is -1", "item 0 is nil", `"empty" must have`, `"odd" has Finish`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\ndoes not say %q", err, want)
 		}

@@ -19,6 +19,7 @@ type run struct {
 	end  chan struct{} // closed when the run has failed
 	err  error         // why; valid after end
 
+	room  chan struct{} // from the consumer to the lane: one more item may start its first collective
 	stop  chan struct{} // closed when consume has returned ErrStop
 	limit int           // items that are still finished then; valid after stop
 }
@@ -29,6 +30,14 @@ func (r *run) fail(err error) {
 		r.err = err
 		close(r.end)
 	})
+}
+
+// leave makes room for one more item beyond the first collective. Without collectives nobody takes it.
+func (r *run) leave() {
+	select {
+	case r.room <- struct{}{}:
+	default:
+	}
 }
 
 func (r *run) ended() bool {
@@ -84,7 +93,10 @@ func cancelled(ctx context.Context) error {
 
 // begin makes the state of a run. Channels are new, because those of a failed run may hold tokens.
 func (p *Pipeline[T]) begin() *run {
-	r := &run{end: make(chan struct{}), stop: make(chan struct{})}
+	r := &run{end: make(chan struct{}), stop: make(chan struct{}), room: make(chan struct{}, p.options.Depth+1)}
+	for range cap(r.room) {
+		r.room <- struct{}{}
+	}
 	p.run = r
 	for k := range p.slots {
 		p.slots[k].ready = make(chan struct{}, 1)
@@ -117,9 +129,16 @@ func (p *Pipeline[T]) lane(r *run, n int) {
 			close(c)
 		}
 	}()
+	arrived := 0 // items that have passed the local stages before their first collective
 	for i, c := range Schedule(n, len(p.collectives), p.options.Depth) {
 		s := &p.slots[i%len(p.slots)]
-		switch r.await(s.ready, i) {
+		var t turn
+		if c == 0 {
+			t = p.foresee(r, i, n, &arrived)
+		} else {
+			t = r.await(s.ready, i)
+		}
+		switch t {
 		case over:
 			return
 		case skipped:
@@ -133,6 +152,33 @@ func (p *Pipeline[T]) lane(r *run, n int) {
 		}
 		p.stats.busy[stage].Add(int64(time.Since(s.begin)))
 		p.started[c] <- s
+	}
+}
+
+// foresee waits until item i may start its first collective: items up to i+Ahead have arrived, and there is room for it.
+func (p *Pipeline[T]) foresee(r *run, i, n int, arrived *int) turn {
+	for *arrived <= min(n-1, i+p.options.Ahead) {
+		s := &p.slots[*arrived%len(p.slots)]
+		t := r.await(s.ready, *arrived)
+		if t == skipped && *arrived > i { // the run stops: there are no more to foresee
+			break
+		}
+		if t != mine {
+			return t
+		}
+		if s.arrive != nil {
+			if err := guarded(s.arrive); err != nil {
+				r.fail(p.stageError(*arrived, p.collectives[0], err))
+				return over
+			}
+		}
+		*arrived++
+	}
+	select {
+	case <-r.room:
+		return mine
+	case <-r.end:
+		return over
 	}
 }
 
@@ -225,12 +271,16 @@ func (p *Pipeline[T]) consumeAll(r *run, n int, prepare func(int, *T), consume f
 			return false
 		}
 		if stopping {
+			r.leave()
 			continue
 		}
 		p.stats.waited(i, time.Since(begin))
 		begin = time.Now()
 		err := guarded(consumeItem)
 		p.stats.consume += time.Since(begin)
+		if err == nil || err == ErrStop {
+			r.leave()
+		}
 		switch {
 		case err == ErrStop:
 			end, stopping = min(n, i+len(p.slots)), true
