@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -100,7 +101,7 @@ func ContinueLog(path string, keep func(line []byte) bool) (*Log, error) {
 			kept = append(kept, line...)
 		}
 	}
-	if err := renameio.WriteFile(path, kept, 0o666); err != nil {
+	if err := renameio.WriteFile(path, kept, 0o666, renameio.WithTempDir(filepath.Dir(path))); err != nil {
 		return nil, err
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)

@@ -16,7 +16,10 @@ import (
 )
 
 // generated is a small graph in six parts.
-func generated(t *testing.T) *shard.Shards {
+func generated(t *testing.T) *shard.Shards { return generatedIn(t, 6) }
+
+// generatedIn is it in n parts.
+func generatedIn(t *testing.T, n int) *shard.Shards {
 	t.Helper()
 	data, parts := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "parts")
 	if err := dataset.Generate(data, dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4, Seed: 1}); err != nil {
@@ -27,7 +30,7 @@ func generated(t *testing.T) *shard.Shards {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	o := partition.Options{Parts: 6, Seed: 1}
+	o := partition.Options{Parts: n, Seed: 1}
 	weights, err := partition.TrainingWeights(d.Graph, d.Split)
 	if err != nil {
 		t.Fatal(err)

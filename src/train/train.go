@@ -255,7 +255,7 @@ func (r *run) update(step int, m *parallel.Minibatch) error {
 	stats := r.model.Params.Stats()
 	if math.IsNaN(stats.Loss) || math.IsInf(stats.Loss, 0) {
 		// Every rank sees the same sum, so all stop at this step, in order, and can say so together.
-		r.diverged = fmt.Errorf("step %d: the loss is %v: %w; %s", step, stats.Loss, ErrDiverged, divergedCure)
+		r.diverged = fmt.Errorf("step %d: the loss is %v: %w", step, stats.Loss, ErrDiverged)
 		return pipeline.ErrStop
 	}
 	begin = time.Now()

@@ -1,0 +1,221 @@
+package train
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/compute/ref"
+)
+
+// A file that cannot be written in full leaves no checkpoint, no half one, and those before it as they were.
+func TestCheckpointIsWholeOrNotThere(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), CheckpointsDir)
+	text := func(s string) func(io.Writer) error {
+		return func(w io.Writer) error { _, err := io.WriteString(w, s); return err }
+	}
+	if err := writeCheckpoint(dir, "step-00000001", []content{{"a", text("first")}}, &checkpointState{Format: checkpointFormat}); err != nil {
+		t.Fatal(err)
+	}
+	full := func(w io.Writer) error { return errors.Join(text("half")(w), syscall.ENOSPC) }
+	err := writeCheckpoint(dir, "step-00000002", []content{{"a", text("second")}, {"b", full}}, &checkpointState{})
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "step-00000002") {
+		t.Errorf("a full disk gives %v", err)
+	}
+	names, err := namesIn(dir, func(string) bool { return true })
+	if err != nil || fmt.Sprint(names) != "[step-00000001]" {
+		t.Errorf("left are %v (%v)", names, err)
+	}
+	if _, files, err := readCheckpoint(filepath.Join(dir, "step-00000001")); err != nil || string(files["a"]) != "first" {
+		t.Errorf("the one before holds %q (%v)", files, err)
+	}
+}
+
+// vandal is a Progress that puts a file where the checkpoints are, after so many steps.
+type vandal struct {
+	heard
+	left int
+	dir  string
+	err  error
+}
+
+func (v *vandal) Step(float64) {
+	if v.left--; v.left == 0 {
+		v.err = errors.Join(os.RemoveAll(v.dir), os.WriteFile(v.dir, nil, 0o666))
+	}
+}
+
+// A checkpoint that cannot be written ends the run, with a word about it.
+func TestFailedWriteEndsTheRun(t *testing.T) {
+	shards := generatedIn(t, 12)
+	o := resumable()
+	o.Epochs = 100
+	o.Checkpoint = CheckpointOptions{EverySteps: 3, Keep: 2}
+	v := &vandal{left: 7}
+	dir := t.TempDir()
+	v.dir = filepath.Join(dir, CheckpointsDir)
+	err := comm.RunWorld(2, func(c comm.Comm) error {
+		env := Env{Comm: c, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1, Dir: dir}
+		if c.Rank() == 0 {
+			env.Progress = v
+		}
+		_, err := Run(t.Context(), env, o)
+		return err
+	})
+	if v.err != nil {
+		t.Fatal(v.err)
+	}
+	if err == nil || !strings.Contains(err.Error(), "rank 0: ") || !strings.Contains(err.Error(), v.dir) {
+		t.Errorf("the run ended with %v", err)
+	}
+}
+
+// A checkpoint of another format is no damage: whoever has the right version can use it.
+func TestCheckpointOfAnotherFormat(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), CheckpointsDir)
+	if err := writeCheckpoint(dir, "step-00000001", nil, &checkpointState{Format: checkpointFormat + 1, Version: "v99"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := newestCheckpoint(filepath.Dir(dir))
+	if !errors.Is(err, errFormat) || !strings.Contains(err.Error(), "v99") {
+		t.Errorf("accepted: %v", err)
+	}
+}
+
+// state.json survives reading and writing, and tells any altered byte of what it says.
+func TestStateIsSealed(t *testing.T) {
+	s := &checkpointState{Format: checkpointFormat, Epoch: 3, Loss: math.Pi / 1e20, LossDigest: []byte{0, 255}, Config: map[string]string{"a": "<b>\n"}}
+	text, err := s.seal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := unseal(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := json.Marshal(s)
+	b, _ := json.Marshal(back)
+	if string(a) != string(b) {
+		t.Errorf("%s became %s", a, b)
+	}
+	for i := range text {
+		altered := append([]byte(nil), text...)
+		altered[i] ^= 1
+		if got, err := unseal(altered); err == nil {
+			if c, _ := json.Marshal(got); string(c) != string(a) {
+				t.Fatalf("byte %d altered: %s", i, altered)
+			}
+		}
+	}
+}
+
+// Saves fall due at multiples, at the first step after a write that takes longer, and by the clock.
+func TestDue(t *testing.T) {
+	noted := 0
+	note := func(string, ...any) { noted++ }
+	due := func(s *saver, updates int) bool {
+		d, err := s.due(updates, note)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	s := &saver{o: CheckpointOptions{EverySteps: 10}, saved: 7}
+	for updates, want := range map[int]bool{8: false, 9: false, 10: true, 11: true, 27: true} {
+		if got := due(s, updates); got != want {
+			t.Errorf("every 10 steps, saved after 7: due after %d: %t", updates, got)
+		}
+	}
+	s.writing = make(chan error, 1)
+	if due(s, 20) || due(s, 21) || noted != 1 {
+		t.Errorf("due during a write, or %d notes", noted)
+	}
+	s.writing <- nil
+	s.pending = "x"
+	if !due(s, 22) || s.last != "x" {
+		t.Errorf("not due after the write; the last is %q", s.last)
+	}
+	c := &saver{o: CheckpointOptions{EveryMinutes: 0.5}, at: time.Now()}
+	if due(c, 1000) {
+		t.Error("due before its time")
+	}
+	if c.at = c.at.Add(-31 * time.Second); !due(c, 1) {
+		t.Error("not due after its time")
+	}
+	if due(&saver{at: time.Now().Add(-time.Hour)}, 1000) {
+		t.Error("due without being asked for")
+	}
+}
+
+// poisoned is a device whose ReLU, from some call on, makes one element of the second layer's output NaN on one rank.
+type poisoned struct {
+	compute.Device
+	calls int
+}
+
+func (p *poisoned) ReLU(y compute.Matrix, dropout float32, key compute.DropoutKey, ids []int32) {
+	p.Device.ReLU(y, dropout, key, ids)
+	if p.calls--; p.calls == 0 && y.Rows > 0 {
+		y.Data[0] = float32(math.NaN())
+	}
+}
+
+// A loss that is not finite is traced to the layer that was struck, on whichever rank, and to the last good checkpoint.
+func TestDivergenceNamesLayerAndCheckpoint(t *testing.T) {
+	shards := generatedIn(t, 12)
+	o := resumable()
+	o.Checkpoint = CheckpointOptions{EverySteps: 4, Keep: 9}
+	dir := t.TempDir()
+	err := comm.RunWorld(2, func(c comm.Comm) error {
+		env := Env{Comm: c, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1, Dir: dir}
+		if c.Rank() == 1 {
+			env.Device = &poisoned{Device: env.Device, calls: 2*9 + 2} // step 9, the second of two ReLUs
+		}
+		_, err := Run(t.Context(), env, o)
+		if !errors.Is(err, ErrDiverged) || c.Rank() > 0 {
+			return err
+		}
+		for _, want := range []string{"epoch 1: step 9", "output of layer 1, at vertex", "(rank 1)", "the last good checkpoint is " + filepath.Join(dir, CheckpointsDir, "step-0000000")} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("the error does not say %q: %v", want, err)
+			}
+		}
+		return err
+	})
+	if !errors.Is(err, ErrDiverged) {
+		t.Errorf("ended with %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, SummaryFile)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a run that diverged has a summary (%v)", err)
+	}
+}
+
+// Weights that a step has ruined are not saved; the gradient that did it is named, by the last layer that it struck.
+func TestRuinedWeightsAreNotSaved(t *testing.T) {
+	shards := generatedIn(t, 12)
+	o := resumable()
+	o.Optimizer.Kind, o.Schedule.Base, o.Schedule.Warmup, o.Schedule.Kind = "sgd", 1e38, 0, "constant"
+	o.Checkpoint = CheckpointOptions{EverySteps: 1, Keep: 9}
+	dir := t.TempDir()
+	err := comm.RunWorld(2, func(c comm.Comm) error {
+		_, err := Run(t.Context(), Env{Comm: c, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1, Dir: dir}, o)
+		return err
+	})
+	if !errors.Is(err, ErrDiverged) || !strings.Contains(err.Error(), "the first that was not finite is") {
+		t.Errorf("ended with %v", err)
+	}
+	if err := VerifyCheckpoints(dir); err != nil {
+		t.Error(err)
+	}
+}

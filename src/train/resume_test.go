@@ -1,0 +1,366 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"halognn/src/access"
+	"halognn/src/comm"
+	"halognn/src/compute/ref"
+	"halognn/src/shard"
+)
+
+// stopAfter is a Progress that asks a run to stop after so many steps. The run does so one step later or two: the rank that is asked may
+// have voted for the next step already.
+type stopAfter struct {
+	heard
+	left int
+	stop chan struct{}
+}
+
+func (s *stopAfter) Step(float64) {
+	if s.left--; s.left == 0 {
+		close(s.stop)
+	}
+}
+
+func (s *stopAfter) Note(_ context.Context, line string) { s.lines = append(s.lines, line) }
+
+// journey is a run in several starts.
+type journey struct {
+	shards *shard.Shards
+	ranks  int
+	dir    string
+	notes  []string // of the last start
+}
+
+// start begins the run or goes on with it, until soon after the given step, or to its end if that is 0. It returns rank 0's summary.
+func (j *journey) start(o Options, stopAt int) (sum *Summary, err error) {
+	p := &stopAfter{left: stopAt, stop: make(chan struct{})}
+	err = comm.RunWorld(j.ranks, func(c comm.Comm) error {
+		env := Env{Comm: c, RanksPerNode: 1, Shards: j.shards, Device: ref.New(), Host: ref.Host{}, Workers: 2, Dir: j.dir}
+		var err error
+		if env.Resume, err = OpenCheckpoint(c, j.dir); err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			env.Progress = p
+		}
+		if c.Rank() == j.ranks-1 { // one rank is enough, and it need not be the one that writes
+			env.Stop = p.stop
+		}
+		s, err := Run(context.Background(), env, o)
+		if c.Rank() == 0 {
+			sum = s
+		}
+		return err
+	})
+	j.notes = p.lines
+	return sum, err
+}
+
+// stopped starts a run that must stop.
+func (j *journey) stopped(t *testing.T, o Options, stopAt int) {
+	t.Helper()
+	if _, err := j.start(o, stopAt); !errors.Is(err, ErrStopped) {
+		t.Fatalf("the run ended with %v, want %v", err, ErrStopped)
+	}
+}
+
+// finished starts a run that must end.
+func (j *journey) finished(t *testing.T, o Options) *Summary {
+	t.Helper()
+	s, err := j.start(o, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// records returns the lines of metrics.jsonl as KIND EPOCH STEP LOSS.
+func (j *journey) records(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(j.dir, MetricsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var records []string
+	for line := range strings.Lines(string(text)) {
+		var r struct {
+			Kind        string
+			Epoch, Step int
+			Loss        float64
+			LocalRows   int64   `json:"local_rows"`
+			ValidMetric float64 `json:"valid_metric"`
+		}
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		records = append(records, fmt.Sprint(r))
+	}
+	return records
+}
+
+// sameRun holds a run with interruptions to one without.
+func sameRun(t *testing.T, got, want *Summary) {
+	t.Helper()
+	for _, d := range [][3]any{
+		{"loss_digest", got.LossDigest, want.LossDigest}, {"weights_digest", got.WeightsDigest, want.WeightsDigest},
+		{"blocks_digest", got.BlocksDigest, want.BlocksDigest}, {"best epoch", got.BestEpoch, want.BestEpoch},
+		{"valid metric", got.ValidMetric, want.ValidMetric}, {"test metric", got.TestMetric, want.TestMetric},
+		{"train loss", got.TrainLoss, want.TrainLoss}, {"epochs", got.Epochs, want.Epochs}, {"local rows", got.Local, want.Local},
+	} {
+		if d[1] != d[2] {
+			t.Errorf("%s is %v, without interruption %v", d[0], d[1], d[2])
+		}
+	}
+}
+
+// resumable is a run of 3 epochs of 12 steps on 2 ranks, with dropout, momentum, warm-up and patience.
+func resumable() Options {
+	o := sageOptions()
+	o.Epochs, o.Batch, o.Patience = 3, 8, 5
+	o.Schedule.Kind, o.Schedule.Warmup = "cosine", 5
+	o.Checkpoint.Keep = 3
+	return o
+}
+
+// A run that is stopped at a random step, and goes on with another pipeline and another cache, comes to the bits of the run that was not;
+// so does one that is stopped twice.
+func TestResumeChangesNoBit(t *testing.T) {
+	shards := generatedIn(t, 12)
+	for _, ranks := range []int{2, 4} {
+		o := resumable()
+		whole := journey{shards: shards, ranks: ranks, dir: t.TempDir()}
+		want := whole.finished(t, o)
+		steps := want.StepsPerEpoch * o.Epochs
+		seed := rand.Uint64()
+		random := rand.New(rand.NewPCG(seed, 0))
+		for point := range 10 {
+			at := 1 + random.IntN(steps-3)
+			first, second := o, o
+			policies := []string{access.PolicyNone, access.PolicyVIP, access.PolicyDegree}
+			for _, half := range []*Options{&first, &second} {
+				half.Depth, half.Cache.Policy, half.Cache.Alpha = random.IntN(5), policies[random.IntN(3)], 0.3
+			}
+			t.Run(fmt.Sprintf("%d ranks, seed %d, point %d: step %d, depth %d and %d, cache %s and %s", ranks, seed, point, at,
+				first.Depth, second.Depth, first.Cache.Policy, second.Cache.Policy), func(t *testing.T) {
+				j := journey{shards: shards, ranks: ranks, dir: t.TempDir()}
+				j.stopped(t, first, at)
+				if point%3 == 0 && at < steps/2 { // again
+					j.stopped(t, second, 1+random.IntN(3))
+				}
+				sameRun(t, j.finished(t, second), want)
+				if got, want := j.records(t), whole.records(t); !slices.Equal(got, want) {
+					t.Errorf("metrics.jsonl holds\n%s\nwithout interruption\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+				}
+			})
+		}
+	}
+}
+
+// checkpoints lists what is in the directory of checkpoints.
+func (j *journey) checkpoints(t *testing.T) []string {
+	t.Helper()
+	names, err := namesIn(filepath.Join(j.dir, CheckpointsDir), func(string) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// With one stream a part, the run may go on with another number of ranks: the minibatches stay.
+func TestResumeOnOtherRanks(t *testing.T) {
+	shards := generatedIn(t, 12)
+	o := resumable()
+	o.StreamPerPart = true
+	want := (&journey{shards: shards, ranks: 4, dir: t.TempDir()}).finished(t, o)
+	j := journey{shards: shards, ranks: 4, dir: t.TempDir()}
+	j.stopped(t, o, 2)
+	j.ranks = 2
+	got := j.finished(t, o)
+	if got.BlocksDigest != want.BlocksDigest || got.Local+got.CacheHits+got.Peer+got.Remote != want.Local+want.CacheHits+want.Peer+want.Remote {
+		t.Errorf("minibatches %s of %d rows, without interruption %s of %d", got.BlocksDigest, got.Local+got.Remote, want.BlocksDigest, want.Local+want.Remote)
+	}
+	if d := got.TrainLoss - want.TrainLoss; d*d > 1e-6 {
+		t.Errorf("loss %g, without interruption %g", got.TrainLoss, want.TrainLoss)
+	}
+	if !slices.ContainsFunc(j.notes, func(n string) bool { return strings.HasPrefix(n, "it was made by 4 ranks") }) {
+		t.Errorf("not told: %q", j.notes)
+	}
+
+	o.StreamPerPart = false
+	k := journey{shards: shards, ranks: 4, dir: t.TempDir()}
+	k.stopped(t, o, 2)
+	k.ranks = 2
+	if _, err := k.start(o, 0); err == nil || !strings.Contains(err.Error(), "start 4 ranks") {
+		t.Errorf("a run of 4 ranks goes on with 2: %v", err)
+	}
+}
+
+// Saving by steps happens after steps that are multiples; the newest are kept, besides the one at the end.
+func TestCheckpointsByStepsAreSavedAndPruned(t *testing.T) {
+	shards := generatedIn(t, 12)
+	o := resumable()
+	o.Checkpoint = CheckpointOptions{EverySteps: 5, Keep: 3}
+	j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
+	want := j.finished(t, o)
+	names := j.checkpoints(t)
+	if last := checkpointName(want.StepsPerEpoch*o.Epochs, true); len(names) != 3 || names[2] != last {
+		t.Errorf("left are %v, want 3, the last of them %s", names, last)
+	}
+	if err := VerifyCheckpoints(j.dir); err != nil {
+		t.Error(err)
+	}
+	// What was saved on the way is as good as what is saved at a stop.
+	if err := os.RemoveAll(filepath.Join(j.dir, CheckpointsDir, names[2])); err != nil {
+		t.Fatal(err)
+	}
+	sameRun(t, j.finished(t, o), want)
+}
+
+// damage is what may happen to a checkpoint on disk.
+var damage = map[string]func(path string) error{
+	"an altered weight": func(path string) error {
+		return patched(filepath.Join(path, ModelFile), func(b []byte) []byte { b[len(b)-1] ^= 1; return b })
+	},
+	"a truncated file": func(path string) error {
+		return patched(filepath.Join(path, optimizerFile), func(b []byte) []byte { return b[:len(b)/2] })
+	},
+	"an altered state": func(path string) error {
+		return patched(filepath.Join(path, stateFile), func(b []byte) []byte {
+			return []byte(strings.Replace(string(b), `"optimizer_steps": `, `"optimizer_steps": 1`, 1))
+		})
+	},
+	"an empty state": func(path string) error {
+		return patched(filepath.Join(path, stateFile), func([]byte) []byte { return nil })
+	},
+	"a file is missing": func(path string) error { return os.Remove(filepath.Join(path, ModelFile)) },
+}
+
+func patched(path string, f func([]byte) []byte) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, f(b), 0o666)
+}
+
+// A damaged newest checkpoint is reported and set aside, and the one before it used; if none is left, the run does not start.
+func TestDamagedCheckpoints(t *testing.T) {
+	shards := generatedIn(t, 12)
+	o := resumable()
+	o.Checkpoint = CheckpointOptions{EverySteps: 5, Keep: 2}
+	want := (&journey{shards: shards, ranks: 2, dir: t.TempDir()}).finished(t, o)
+	for name, strike := range damage {
+		t.Run(name, func(t *testing.T) {
+			j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
+			j.stopped(t, o, 11)
+			names := j.checkpoints(t)
+			if len(names) != 2 {
+				t.Fatalf("there are %v", names)
+			}
+			if err := strike(filepath.Join(j.dir, CheckpointsDir, names[1])); err != nil {
+				t.Fatal(err)
+			}
+			if err := VerifyCheckpoints(j.dir); err == nil || !strings.Contains(err.Error(), names[1]) {
+				t.Errorf("check says %v", err)
+			}
+			sameRun(t, j.finished(t, o), want)
+			if !slices.ContainsFunc(j.notes, func(n string) bool {
+				return strings.HasPrefix(n, "a damaged checkpoint") && strings.Contains(n, names[1])
+			}) {
+				t.Errorf("not told: %q", j.notes)
+			}
+			if !slices.Contains(j.checkpoints(t), damagedPrefix+names[1]) {
+				t.Errorf("left are %v", j.checkpoints(t))
+			}
+		})
+		t.Run(name+" everywhere", func(t *testing.T) {
+			j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
+			j.stopped(t, o, 11)
+			for _, n := range j.checkpoints(t) {
+				if err := strike(filepath.Join(j.dir, CheckpointsDir, n)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := j.start(o, 0)
+			if a := (*Agreed)(nil); !errors.As(err, &a) || !strings.Contains(err.Error(), "no checkpoint") || strings.Count(err.Error(), stepPrefix) < 2 {
+				t.Errorf("the run ended with %v", err)
+			}
+		})
+	}
+}
+
+// What is left of a write that died is deleted, and a run that died before its first checkpoint begins again.
+func TestResumeTidies(t *testing.T) {
+	shards := generatedIn(t, 12)
+	o := resumable()
+	j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
+	want := j.finished(t, o)
+	dir := filepath.Join(j.dir, CheckpointsDir)
+	scrap := filepath.Join(dir, scrapPrefix+"step-00000002")
+	for _, err := range []error{os.RemoveAll(dir), os.MkdirAll(scrap, 0o777), os.Remove(filepath.Join(j.dir, SummaryFile)),
+		os.WriteFile(filepath.Join(j.dir, MetricsFile), []byte(`{"kind":"step","epoch":1,"step":0,"lo`), 0o666)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	sameRun(t, j.finished(t, o), want)
+	if names := j.checkpoints(t); len(names) != 1 {
+		t.Errorf("left are %v", names)
+	}
+	if n := len(j.records(t)); n != o.Epochs*(want.StepsPerEpoch+2) {
+		t.Errorf("%d records", n)
+	}
+}
+
+// A finished run knows that it is; more epochs go on from its end as if they had been asked for from the start.
+func TestResumeOfAFinishedRun(t *testing.T) {
+	shards := generatedIn(t, 12)
+	long := resumable()
+	long.Schedule.Kind = "constant"
+	want := (&journey{shards: shards, ranks: 2, dir: t.TempDir()}).finished(t, long)
+	short := long
+	short.Epochs = 2
+	j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
+	j.finished(t, short)
+	err := comm.RunWorld(2, func(c comm.Comm) error {
+		ck, err := OpenCheckpoint(c, j.dir)
+		if err != nil {
+			return err
+		}
+		if !ck.Finished(2, 0) || ck.Finished(3, 0) || ck.Begun() != 2 {
+			return fmt.Errorf("finished: %t, with another epoch %t; %d epochs begun", ck.Finished(2, 0), ck.Finished(3, 0), ck.Begun())
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	sameRun(t, j.finished(t, long), want)
+	if got := j.records(t); len(got) != 3*(want.StepsPerEpoch+2) {
+		t.Errorf("%d records", len(got))
+	}
+}
+
+// Patience that has run out stays so.
+func TestResumeKeepsPatience(t *testing.T) {
+	shards := generatedIn(t, 12)
+	o := resumable()
+	o.Epochs, o.Patience, o.Schedule.Base = 30, 1, 0.3
+	j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
+	want := j.finished(t, o)
+	if want.Epochs == o.Epochs {
+		t.Skipf("patience did not run out in %d epochs", o.Epochs)
+	}
+	sameRun(t, j.finished(t, o), want)
+}
