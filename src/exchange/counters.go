@@ -2,7 +2,7 @@ package exchange
 
 // Counters say what one plan, or many, cost. Rows are vertices of the frontier unless said otherwise:
 //
-//	Frontier = Local + Cached + Peer + Remote              (ALGORITHMS 7.2)
+//	Frontier = Local + Cached + Peer + Remote - Early       (ALGORITHMS 7.2)
 //	sum over ranks of Remote = sum over ranks of Served
 //	sum over ranks of RowBytes = sum over ranks of Remote x bytes of a row
 //
@@ -12,7 +12,8 @@ type Counters struct {
 	Local    int64 // in this rank's own parts
 	Cached   int64 // in the cache, among this rank's own rows
 	Peer     int64 // in parts or caches of peers, read from shared memory
-	Remote   int64 // requested from their owners
+	Remote   int64 // requested from their owners, Early ones included
+	Early    int64 // of them, those that the frontier does not read: replacements, rows fetched ahead of their use
 	Served   int64 // rows that this rank sent to others
 
 	PeerCached int64 // of Peer: in caches
@@ -29,6 +30,7 @@ func (c *Counters) Add(o Counters) {
 	c.Cached += o.Cached
 	c.Peer += o.Peer
 	c.Remote += o.Remote
+	c.Early += o.Early
 	c.Served += o.Served
 	c.PeerCached += o.PeerCached
 	c.CountBytes += o.CountBytes

@@ -19,6 +19,10 @@
 // Nothing is copied twice and nothing permuted: readers follow Plan.Rows (DESIGN 3.5). Grouping by part, not only by
 // rank, gives the owner runs of rows of one table, which it copies with one call each.
 //
+// With a cache that changes, Plan is in two halves, for what is at hand depends on the steps before: Locate finds the remote vertices, Decide is
+// told in step order which of them are in Buffer and what else to fetch, and when all rows of the step have been read Keep copies
+// those that stay.
+//
 // The stages of one minibatch are, in pipeline terms, Plan (local), StartCounts with FinishCounts, StartIDs, SliceRows
 // (local), StartRows. Many plans may be in flight. One communicator is enough for the three collectives: its
 // operations must come in one order on all ranks, and the pipeline's lane starts them in a schedule that is a pure
@@ -76,7 +80,10 @@ type Options struct {
 	Type compute.DType
 
 	Host  Slicer
-	Cache Cache // nil for none
+	Cache Cache // a fixed set of rows, for Plan; nil for none
+
+	// Buffer holds copies of rows that change from step to step, for Locate and Decide; nil for none. Keep writes it.
+	Buffer []byte
 }
 
 // Exchange plans and fetches rows for one rank. Its methods may be called concurrently for different plans, as far as
@@ -125,6 +132,7 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 			x.remote[p] = 1
 		}
 	}
+	x.tables[parts] = o.Buffer
 	if o.Cache != nil {
 		x.tables[parts] = o.Cache.Table()
 		x.kept = [2]int{0, math.MaxInt}
@@ -147,6 +155,9 @@ func check(c comm.Comm, o Options) error {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if o.Cols < 1 {
 		fault("rows have %d columns; they need at least 1", o.Cols)
+	}
+	if o.Cache != nil && o.Buffer != nil {
+		fault("there is a Cache and a Buffer; rows are kept in one of them")
 	}
 	if o.Host == nil {
 		fault("there is no Host to copy rows with")

@@ -19,7 +19,11 @@ type Plan struct {
 	// Counters of this plan: complete when StartRows has returned.
 	Counters
 
-	missing  []int32 // [R] positions in the frontier of remote vertices
+	// Distant lists the remote vertices of the frontier, cached or not; set by Locate.
+	Distant []graph.VertexID
+
+	missing  []int32 // positions in the frontier of vertices whose rows are fetched
+	early    []int32 // rows of the receive buffer in which rows land that the frontier does not read
 	part     []int   // [P] vertices of each part, then the next position in askIDs
 	asked    []int64 // [K] sent: rows wanted from each owner
 	wanted   []int64 // [K] received: rows each rank wants from here
@@ -35,7 +39,64 @@ type Plan struct {
 // Its cost is one pass over ids and one over the remote ones, O(len(ids) + P + K). A vertex that the graph does not have
 // is graph.ErrVertexRange.
 func (x *Exchange) Plan(p *Plan, ids []graph.VertexID) error {
-	parts := len(x.base)
+	if err := x.place(p, ids); err != nil {
+		return err
+	}
+	x.ask(p, nil)
+	return nil
+}
+
+// Locate is the first half of Plan for a cache that changes: it finds out which vertices of a frontier are remote, and lists
+// them in p.Distant, in frontier order. It may run for many plans at once; Decide must follow.
+func (x *Exchange) Locate(p *Plan, ids []graph.VertexID) error {
+	if err := x.place(p, ids); err != nil {
+		return err
+	}
+	p.Distant = mem.Grow(p.Distant[:0], len(p.missing))
+	for k, i := range p.missing {
+		p.Distant[k] = ids[i]
+	}
+	return nil
+}
+
+// Decide is the second half: row k of p.Distant is read from row slot[k] of Options.Buffer or, if that is negative, fetched; the rows
+// of early are fetched with them. An empty slot fetches all. The plans of a rank are decided in step order.
+func (x *Exchange) Decide(p *Plan, slot []int32, early []graph.VertexID) {
+	if len(slot) > 0 {
+		left, table := 0, len(x.base)
+		for k, i := range p.missing {
+			if slot[k] < 0 {
+				p.missing[left] = i
+				left++
+				continue
+			}
+			p.part[p.Rows.Of[i].Table()]--
+			p.Rows.Of[i] = compute.MakeRowRef(table, int(slot[k]))
+		}
+		p.Cached = int64(len(p.missing) - left)
+		p.missing = p.missing[:left]
+	}
+	x.ask(p, early)
+}
+
+// Landed returns the row of the receive buffer, which is table P+1 of p.Rows, that holds the n-th row fetched: the rows missed in frontier
+// order, then those of early.
+func (p *Plan) Landed(n int) int {
+	if n < len(p.missing) {
+		return p.Rows.Of[p.missing[n]].Row()
+	}
+	return int(p.early[n-len(p.missing)])
+}
+
+// Keep copies the n-th row fetched to a slot of Options.Buffer, when the request of StartRows is complete and all rows that the
+// plan reads from the buffer have been read.
+func (x *Exchange) Keep(p *Plan, n, slot int) {
+	from := p.Landed(n) * x.rowBytes
+	copy(x.tables[len(x.base)][slot*x.rowBytes:(slot+1)*x.rowBytes], p.received[from:from+x.rowBytes])
+}
+
+// place looks up every vertex: own, peer, cached and missing ones.
+func (x *Exchange) place(p *Plan, ids []graph.VertexID) error {
 	x.size(p, len(ids))
 	remote, err := x.locate(p, ids)
 	if err != nil {
@@ -54,12 +115,39 @@ func (x *Exchange) Plan(p *Plan, ids []graph.VertexID) error {
 			p.Peer += int64(n)
 		}
 	}
-	p.Remote = int64(remote)
-	p.askIDs = mem.Grow(p.askIDs[:0], remote)
-	p.received = mem.Grow(p.received[:0], remote*x.rowBytes)
-	p.Rows.Tables[parts+1] = p.received
-	x.group(p)
 	return nil
+}
+
+// ask makes room for the rows that are fetched and groups them by owner.
+func (x *Exchange) ask(p *Plan, early []graph.VertexID) {
+	n := len(p.missing) + len(early)
+	p.Remote, p.Early = int64(n), int64(len(early))
+	p.askIDs = mem.Grow(p.askIDs[:0], n)
+	p.received = mem.Grow(p.received[:0], n*x.rowBytes)
+	p.Rows.Tables[len(x.base)+1] = p.received
+	p.early = mem.Grow(p.early[:0], len(early))
+	for k, v := range early {
+		part := x.parts.find(uint32(v))
+		p.early[k] = int32(part)
+		p.part[part]++
+	}
+	x.group(p, early)
+}
+
+// Lend gives the plan the arrays that rows travel in, and takes those it had; for plans that wait long for Decide.
+func (p *Plan) Lend(b *Buffers) {
+	p.sent, b.Sent = b.Sent, p.sent
+	p.received, b.Received = b.Received, p.received
+}
+
+// Buffers are the largest arrays of a plan.
+type Buffers struct{ Sent, Received []byte }
+
+// Free gives them back.
+func (b *Buffers) Free() {
+	mem.Free(b.Sent)
+	mem.Free(b.Received)
+	*b = Buffers{}
 }
 
 // size makes room for a frontier of n vertices.
@@ -124,7 +212,8 @@ func (x *Exchange) lookUp(p *Plan, ids []graph.VertexID, remote int) int {
 
 // group sorts the remote vertices by owning part with one counting pass, in frontier order within a part, and
 // points each to the row of the receive buffer at which its owner's answer will land.
-func (x *Exchange) group(p *Plan) {
+// Early rows, whose parts are in p.early, follow in their order, and p.early then says where they land.
+func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 	next := 0
 	for r := range x.ranks {
 		begin := next
@@ -145,12 +234,21 @@ func (x *Exchange) group(p *Plan) {
 		ask[at] = int32(of[i].Row()) + firsts[part] // relative to the owner's first vertex
 		of[i] = received + compute.RowRef(at)
 	}
+	for k, v := range early {
+		part := p.early[k]
+		at := position[part]
+		position[part]++
+		ask[at] = int32((x.base[part] + compute.RowRef(v)).Row()) + firsts[part]
+		p.early[k] = int32(at)
+	}
 }
 
 // Free gives the plan's arrays back. None of its requests may be under way.
 func (p *Plan) Free() {
 	mem.Free(p.Rows.Of)
+	mem.Free(p.Distant)
 	mem.Free(p.missing)
+	mem.Free(p.early)
 	mem.Free(p.asked)
 	mem.Free(p.wanted)
 	mem.Free(p.askIDs)
