@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# merge.sh RUN [cpu|heap|block|mutex]: one pprof profile of all ranks of a run that was trained with --profile, RUN/profile/KIND.pprof.
+# It is the sum over ranks; a single rank's is what it was made from, RUN/profile/rank-RRRR/.
+set -euo pipefail
+usage="usage: merge.sh RUN [cpu|heap|block|mutex]"
+run=${1:?$usage} kind=${2:-cpu}
+case $kind in
+  cpu | block | mutex) file=$kind.pprof ;;
+  heap) file=mem.pprof ;;
+  *) echo "$usage (a Go execution trace is looked at rank by rank: go tool trace RUN/profile/rank-0000/trace.out)" >&2; exit 2 ;;
+esac
+shopt -s nullglob
+profiles=("$run"/profile/rank-*/"$file")
+[ ${#profiles[@]} -gt 0 ] || { echo "merge.sh: no $run/profile/rank-*/$file: train with --profile $kind" >&2; exit 3; }
+go tool pprof -proto -output "$run/profile/$kind.pprof" "${profiles[@]}" >/dev/null 2>&1 ||
+  { echo "merge.sh: go tool pprof cannot merge ${profiles[*]}" >&2; exit 3; }
+echo "$run/profile/$kind.pprof: ${#profiles[@]} ranks"

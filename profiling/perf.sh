@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# perf.sh DIR COMMAND...: runs the command, a rank, under `perf record`, where Go, C kernels, BLAS and MPI show up in one profile:
+#
+#   mpirun -np 4 profiling/perf.sh run/perf bin/halognn train --config inputs/demo.yaml
+#   perf report -i run/perf/rank-0000.data
+#
+# Where there is no perf, or the system forbids it, the command runs without, and a line says why.
+set -euo pipefail
+usage="usage: perf.sh DIR COMMAND..."
+dir=${1:?$usage}
+shift
+: "${1:?$usage}"
+rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${SLURM_PROCID:-0}}}
+plain() { echo "perf.sh: rank $rank runs without perf: $1" >&2; exec "${command[@]}"; }
+command=("$@")
+command -v perf >/dev/null 2>&1 || plain "it is not installed"
+mkdir -p "$dir"
+file=$dir/rank-$(printf '%04d' "$rank").data
+why=$(perf record -o "$file" -F 99 -g true 2>&1 >/dev/null) ||
+  plain "perf record fails (kernel.perf_event_paranoid is $(cat /proc/sys/kernel/perf_event_paranoid)): ${why%%$'\n'*}"
+exec perf record --quiet -o "$file" -F 199 --call-graph fp -- "${command[@]}"

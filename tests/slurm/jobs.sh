@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# jobs.sh: submits every script of jobs/ to the Slurm that SLURM_CONF names, waits, and checks what came of it.
+#   tests/slurm/cluster.sh tests/slurm/jobs.sh
+# Needs bin/halognn (SLURM_TEST_ROOT: that of another root, as make install lays it out). The cluster has 4 CPUs and 4 GPUs in name.
+set -euo pipefail
+here=$(cd "$(dirname "$0")/../.." && pwd)
+export HALOGNN_ROOT=${SLURM_TEST_ROOT:-$here} HALOGNN_QUIET=1
+halognn=$HALOGNN_ROOT/bin/halognn
+[ -x "$halognn" ] || { echo "jobs.sh: no $halognn; run make build" >&2; exit 1; }
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/halognn-jobs-XXXXXX")
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"
+
+job=0 log=''
+# fails MESSAGE: ends the test with the log of the last job.
+fails() { echo "FAILED: $1"; echo "--- $log"; cat "$log" 2>/dev/null; scontrol show job "$job" 2>/dev/null; exit 1; }
+# submit OPTION... SCRIPT ARGUMENT...: leaves the job's number in job and its output in log.
+submit() { job=$(sbatch --parsable "$@"); log=$(field StdOut); }
+# field NAME: what Slurm knows of the last job.
+field() { scontrol show job -o "$job" | tr ' ' '\n' | sed -n "s/^$1=//p"; }
+# until SECONDS WHAT COMMAND...: waits until the command succeeds.
+until_ok() {
+  local end=$((SECONDS + $1)) what=$2
+  shift 2
+  until "$@"; do
+    [ $SECONDS -lt $end ] || fails "$what: not in time"
+    sleep 0.2
+  done
+}
+over() { case $(field JobState) in PENDING | CONFIGURING | RUNNING | COMPLETING | REQUEUED) return 1 ;; esac; }
+# completes WHAT SECONDS: waits for the last job, which must succeed.
+completes() {
+  until_ok "$2" "$1" over
+  [ "$(field JobState)" = COMPLETED ] || fails "$1: $(field JobState), exit code $(field ExitCode)"
+  echo "ok: $1 ($(field RunTime))"
+}
+# value FILE KEY: one number or word of a summary.
+value() { sed -n "s/^ *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}$/\1/p" "$1/summary.json"; }
+# is WHAT GOT WANT
+is() { [ "$2" = "$3" ] || fails "$1 is $2; want $3"; }
+exists() { [ -s "$1" ] || fails "there is no $1"; }
+
+cat >config.yaml <<'YAML'
+data: {parts: parts}
+model: {layers: 2, hidden: 16}
+sample: {fanouts: [5, 5], batch: 64, batch_scope: global}
+train: {epochs: 2}
+run: {ranks_per_node: 1}
+YAML
+"$halognn" generate --kind sbm --vertices 4000 --degree 8 --features 16 --classes 4 --seed 1 --out data >/dev/null
+jobs=$HALOGNN_ROOT/jobs
+four=(--ntasks-per-node=4 --cpus-per-task=1) two=(--ntasks-per-node=2 --cpus-per-task=1)
+
+submit "$jobs/partition.sbatch" data parts 4 --seed 1
+completes "partition.sbatch" 60
+"$halognn" check parts >/dev/null || fails "the parts are damaged"
+
+submit "${four[@]}" "$jobs/train.sbatch" config.yaml
+completes "train.sbatch, 4 ranks" 60
+run=runs/halognn-$job
+is "ranks" "$(value "$run" ranks)" 4
+digest=$(value "$run" loss_digest)
+
+submit "${two[@]}" "$jobs/infer.sbatch" "$run" --mode full
+completes "infer.sbatch, 2 ranks" 60
+exists "$run/predictions-$job.npy"
+
+# There is no GPU behind the names here: that Slurm gave one to each rank is what can be seen.
+submit --gpus-per-node=2 "${two[@]}" "$jobs/train-gpu.sbatch" config.yaml --set compute.device=cpu
+completes "train-gpu.sbatch, 2 ranks" 60
+field TresPerNode | grep -q 'gpu:2' || fails "the job had no 2 GPUs"
+is "ranks" "$(value "runs/halognn-gpu-$job" ranks)" 2
+
+submit "${two[@]}" "$jobs/profile.sbatch" config.yaml cpu
+completes "profile.sbatch, 2 ranks" 60
+exists "runs/halognn-profile-$job/profile/cpu.pprof"
+
+submit "${four[@]}" "$jobs/scaling.sbatch" config.yaml
+completes "scaling.sbatch, 1, 2 and 4 ranks" 120
+for k in 1 2 4; do is "ranks" "$(value "runs/halognn-scaling-$job/ranks-$k" ranks)" $k; done
+[ -n "$(ls "runs/halognn-scaling-$job/report")" ] || fails "no report"
+
+# A job that is told that its time is over saves a checkpoint, comes back by itself, and ends with the numbers of the one that was not.
+long=(--set train.epochs=200 --set run.progress=lines)
+submit "${four[@]}" "$jobs/train.sbatch" config.yaml "${long[@]}"
+completes "train.sbatch, 200 epochs in one go" 120
+digest=$(value "runs/halognn-$job" loss_digest)
+submit "${four[@]}" "$jobs/train.sbatch" config.yaml "${long[@]}"
+run=runs/halognn-$job
+until_ok 60 "the first epochs" test -s "$run/metrics.jsonl"
+scancel --signal=USR1 "$job"
+until_ok 60 "the job was requeued" grep -q 'goes back into the queue' "$log"
+completes "train.sbatch, stopped by USR1, requeued and resumed" 180
+is "restarts" "$(field Restarts)" 1
+is "loss_digest of the run in two halves" "$(value "$run" loss_digest)" "$digest"
