@@ -91,6 +91,15 @@ int hgnn_library(char *text, int size) {
     return rc;
 }
 
+int hgnn_standard(int *version, int *subversion) { return MPI_Get_version(version, subversion); }
+
+const char *hgnn_thread_level(void) { // the constants rise, but have no fixed values
+    return thread_level >= MPI_THREAD_MULTIPLE     ? "MPI_THREAD_MULTIPLE"
+           : thread_level >= MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
+           : thread_level >= MPI_THREAD_FUNNELED   ? "MPI_THREAD_FUNNELED"
+                                                   : "MPI_THREAD_SINGLE";
+}
+
 int hgnn_comm_info(int comm, int *rank, int *size) {
     int rc = MPI_Comm_rank(comms[comm], rank);
     return rc ? rc : MPI_Comm_size(comms[comm], size);

@@ -11,7 +11,9 @@ int hgnn_funneled(void);                                // whether the library s
 int hgnn_finalize(void);
 void hgnn_abort(int code);
 int hgnn_describe(int code, char *text, int size);      // text of an error code
-int hgnn_library(char *text, int size);                 // name and version of the MPI library
+int hgnn_library(char *text, int size);                 // name and version of the MPI library; also before hgnn_init
+int hgnn_standard(int *version, int *subversion);       // of MPI, as the library has it; also before hgnn_init
+const char *hgnn_thread_level(void);                    // what the library supports, of what was asked for and above
 
 // Communicators are numbered from 0, the world. The blocking calls are collective.
 int hgnn_comm_info(int comm, int *rank, int *size);

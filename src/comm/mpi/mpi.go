@@ -138,6 +138,16 @@ var library = sync.OnceValue(func() string { // Run asks first, from the thread 
 	return strings.Join(strings.Fields(name), " ")
 })
 
+// Standard returns the version of the MPI standard that the library implements, as "3.1".
+func Standard() string {
+	var version, subversion C.int
+	C.hgnn_standard(&version, &subversion)
+	return fmt.Sprintf("%d.%d", version, subversion)
+}
+
+// ThreadLevel returns the level of thread support that the library gave when MPI_THREAD_FUNNELED was asked for. Within Run only.
+func ThreadLevel() string { return C.GoString(C.hgnn_thread_level()) }
+
 // Abort ends the whole job with an exit code: MPI_Abort. It does not return, whatever state MPI is in. After Run it must
 // be called from the main goroutine; while f runs, from anywhere. Print what there is to say first.
 func Abort(code int) {

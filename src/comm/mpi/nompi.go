@@ -22,5 +22,11 @@ func Run(func(world comm.Comm) error) error {
 // Library returns the name of the MPI library.
 func Library() string { return "none (built without cgo)" }
 
+// Standard returns the version of the MPI standard.
+func Standard() string { return "" }
+
+// ThreadLevel returns the level of thread support.
+func ThreadLevel() string { return "" }
+
 // Abort ends the process with an exit code.
 func Abort(code int) { os.Exit(code) }

@@ -31,6 +31,15 @@ var useBLAS = sync.OnceFunc(func() {
 
 func setBLASThreads(n int) { C.blas_threads(C.int(n)) }
 
+// BLAS describes the linked library of matrix products: what it was built as, and the kernels it chose for this machine.
+func BLAS() string {
+	config := strings.Join(strings.Fields(C.GoString(C.blas_config())), " ")
+	if config == "" {
+		return "a library with the CBLAS interface, which does not tell its name"
+	}
+	return config + ", kernels for " + C.GoString(C.blas_core())
+}
+
 // blasName returns library, version and the kernels it chose, such as "OpenBLAS 0.3.21 SkylakeX".
 func blasName() string {
 	words := strings.Fields(C.GoString(C.blas_config()))

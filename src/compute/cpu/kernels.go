@@ -77,6 +77,15 @@ func openKernels(level string) (kernels, error) {
 	return kernels{k}, nil
 }
 
+// SIMD returns the level of the C kernels that an empty Options.SIMD chooses here.
+func SIMD() (string, error) {
+	k, err := openKernels("")
+	if err != nil {
+		return "", err
+	}
+	return k.level(), nil
+}
+
 func (k kernels) level() string { return C.GoString(C.halognn_cpu_level(k.c)) }
 
 // catchFaults makes a fault in a mapped file an address that the row kernels return, instead of the end of the process.

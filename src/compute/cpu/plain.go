@@ -27,6 +27,12 @@ func NewHost(simd string) (*Host, error) {
 	return &Host{}, nil
 }
 
+// BLAS describes the library of matrix products.
+func BLAS() string { return "none (built without cgo): gonum's own" }
+
+// SIMD returns the level of the kernels.
+func SIMD() (string, error) { return "none (built without cgo): plain Go", nil }
+
 // Name implements compute.Device.
 func (d *Device) Name() string {
 	return fmt.Sprintf("cpu: %s, 1 thread (built without cgo)", d.Device.Name())

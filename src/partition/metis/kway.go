@@ -40,6 +40,11 @@ import (
 // calling serialises METIS: its random numbers come from the one generator of the C library.
 var calling sync.Mutex
 
+// Library describes libmetis: the version and the width of its indices, as its header says.
+func Library() string {
+	return fmt.Sprintf("METIS %d.%d.%d, %d-bit indices", C.METIS_VER_MAJOR, C.METIS_VER_MINOR, C.METIS_VER_SUBMINOR, C.IDXTYPEWIDTH)
+}
+
 // KWay partitions with METIS_PartGraphKway and repairs and renumbers the result; it is a partition.Func. Edges weigh what
 // both their directions sum to.
 //

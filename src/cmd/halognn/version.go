@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"halognn/src/comm/mpi"
+	"halognn/src/compute/cpu"
+	"halognn/src/partition/metis"
+)
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of the program and of the libraries that it runs with here",
+		Args:  noArguments,
+		RunE: func(*cobra.Command, []string) error {
+			for _, line := range versions() {
+				if _, err := fmt.Printf("%-8s %s\n", line[0], line[1]); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// versions lists what the program is made of, as it is loaded in this process.
+func versions() [][2]string {
+	simd, err := cpu.SIMD()
+	if err != nil {
+		simd = err.Error()
+	}
+	transport := mpi.Library()
+	if s := mpi.Standard(); s != "" {
+		transport += "; MPI " + s
+	}
+	return [][2]string{
+		{"halognn", version + buildNote()},
+		{"Go", runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH},
+		{"MPI", transport + loaded("libmpi", "libmpich")},
+		{"BLAS", cpu.BLAS() + loaded("libopenblas", "libblas", "libmkl_rt")},
+		{"METIS", strings.TrimPrefix(metis.Library(), "METIS ") + loaded("libmetis")},
+		{"SIMD", simd},
+		{"CUDA", cudaDriver("/proc/driver/nvidia/version")},
+	}
+}
+
+// loaded returns where a shared library with one of the names lies that this process has mapped, in parentheses; nothing if none
+// is: it may be linked in.
+func loaded(names ...string) string {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(maps)) {
+		at := strings.IndexByte(line, '/')
+		if at < 0 {
+			continue
+		}
+		path := strings.TrimSpace(line[at:])
+		name, _, shared := strings.Cut(filepath.Base(path), ".so")
+		name, _, _ = strings.Cut(name, "-") // libopenblasp-r0.3.21.so
+		if shared && slices.ContainsFunc(names, func(n string) bool { return name == n || name == n+"p" }) {
+			return " (" + path + ")"
+		}
+	}
+	return ""
+}
+
+// cudaDriver returns the version of the CUDA driver of this machine, from the file in which the driver tells it.
+func cudaDriver(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "none found"
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	return "driver: " + strings.Join(strings.Fields(strings.TrimPrefix(line, "NVRM version:")), " ")
+}
+
+// buildNote names what makes this build slower than it need be, or nothing.
+func buildNote() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	if slow := slowBuild(info.Settings); len(slow) > 0 {
+		return " (" + strings.Join(slow, ", ") + ")"
+	}
+	return ""
+}
+
+// slowBuild lists the settings of a build that cost speed.
+func slowBuild(settings []debug.BuildSetting) []string {
+	var slow []string
+	for _, s := range settings {
+		switch {
+		case s.Key == "-race" && s.Value == "true":
+			slow = append(slow, "built with the race detector")
+		case s.Key == "-gcflags" && strings.Contains(s.Value, "-N"):
+			slow = append(slow, "built without optimisation")
+		case s.Key == "-asan" && s.Value == "true" || s.Key == "-msan" && s.Value == "true":
+			slow = append(slow, "built with a sanitizer")
+		case s.Key == "CGO_ENABLED" && s.Value == "0":
+			slow = append(slow, "built without cgo: no MPI, no BLAS, no METIS")
+		case s.Key == "CGO_CFLAGS" && strings.Contains(s.Value+" ", "-O0 "):
+			slow = append(slow, "C built without optimisation")
+		case s.Key == "-tags" && slices.Contains(strings.Split(s.Value, ","), "faults"):
+			slow = append(slow, "built with fault injection")
+		}
+	}
+	return slow
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"testing"
+)
+
+func TestSlowBuild(t *testing.T) {
+	for _, c := range []struct {
+		name, key, value, want string
+	}{
+		{"as make builds it", "-buildmode", "exe", ""},
+		{"race detector", "-race", "true", "race detector"},
+		{"no optimisation", "-gcflags", "all=-N -l", "optimisation"},
+		{"plain Go", "CGO_ENABLED", "0", "without cgo"},
+		{"C with -O2", "CGO_CFLAGS", "-O2 -I/usr/include", ""},
+		{"C with -O0", "CGO_CFLAGS", "-g -O0", "C built without optimisation"},
+		{"faults", "-tags", "netgo,faults", "fault injection"},
+		{"other tags", "-tags", "netgo", ""},
+	} {
+		got := strings.Join(slowBuild([]debug.BuildSetting{{Key: c.key, Value: c.value}}), "; ")
+		if !strings.Contains(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestCUDADriver(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "version")
+	if got := cudaDriver(file); got != "none found" {
+		t.Errorf("without a driver: %q", got)
+	}
+	text := "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\nGCC version: 12\n"
+	if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := cudaDriver(file), "driver: NVIDIA UNIX x86_64 Kernel Module 550.54.15 Tue Mar 5 22:23:56 UTC 2024"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestLoadedFindsNothingThatIsNotThere(t *testing.T) {
+	if got := loaded("libnosuchlibrary"); got != "" {
+		t.Errorf("%q", got)
+	}
+}
