@@ -2,30 +2,27 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
-// Whatever depth, foresight, pool and end: items arrive in order, every start finds the items ahead of it arrived, and never more than depth+1
+// Whatever depth, foresight and pool: items arrive in order, every start finds the items ahead of it arrived, and never more than depth+1
 // items are between their first collective and the end of their consumption.
 func TestForesight(t *testing.T) {
 	type item struct{ number int }
-	for _, c := range []struct{ n, depth, ahead, workers, stopAt int }{
-		{20, 0, 0, 1, -1}, {20, 0, 3, 1, -1}, {20, 2, 0, 2, -1}, {20, 2, 1, 2, -1}, {20, 3, 7, 4, -1}, {5, 4, 30, 2, -1}, {1, 1, 4, 1, -1},
-		{20, 2, 5, 2, 0}, {20, 2, 5, 2, 9}, {20, 0, 4, 1, 18}, {20, 4, 2, 3, 19},
+	for _, c := range []struct{ n, depth, ahead, workers int }{
+		{20, 0, 0, 1}, {20, 0, 3, 1}, {20, 2, 0, 2}, {20, 2, 1, 2}, {20, 3, 7, 4}, {5, 4, 30, 2}, {1, 1, 4, 1}, {0, 1, 4, 1},
 	} {
 		name := fmt.Sprintf("%+v", c)
 		var arrived, started, consumed atomic.Int64
 		items := make([]*item, c.depth+1+c.ahead)
 		for i := range items {
 			items[i] = new(item)
-		}
-		last := func() int64 { // items that will ever arrive
-			if c.stopAt < 0 {
-				return int64(c.n)
-			}
-			return int64(min(c.n, c.stopAt+len(items)))
 		}
 		stages := []Stage[item]{
 			{Name: "local", Local: func(*item) error { return nil }},
@@ -38,7 +35,7 @@ func TestForesight(t *testing.T) {
 					return nil
 				},
 				Start: func(it *item) (Request, error) {
-					if got := arrived.Load(); got < min(last(), int64(it.number+c.ahead+1)) {
+					if got := arrived.Load(); got < int64(min(c.n, it.number+c.ahead+1)) {
 						return nil, fmt.Errorf("item %d starts when %d have arrived", it.number, got)
 					}
 					if between := started.Add(1) - consumed.Load(); between > int64(c.depth+1) {
@@ -61,35 +58,176 @@ func TestForesight(t *testing.T) {
 				if it.number != i {
 					return fmt.Errorf("item %d consumed as %d", it.number, i)
 				}
-				if i == c.stopAt {
-					consumed.Store(int64(c.n)) // what is finished after a stop is not counted
-					return ErrStop
-				}
 				consumed.Add(1)
 				return nil
 			})
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			if got := arrived.Load(); got != last() {
-				t.Errorf("%s: %d items arrived, want %d", name, got, last())
+			if got := arrived.Load(); got != int64(c.n) {
+				t.Errorf("%s: %d items arrived, want %d", name, got, c.n)
 			}
 		}
 		p.Close()
 	}
 }
 
-func TestAnErrorOnArrivalEndsTheRun(t *testing.T) {
-	stages := []Stage[int]{{
-		Name: "first", Arrive: func(*int) error { return context.DeadlineExceeded },
-		Start: func(*int) (Request, error) { return finished{}, nil },
-	}}
-	p, err := New([]*int{new(int), new(int), new(int)}, stages, Options{Depth: 1, Ahead: 1, Workers: 1})
-	if err != nil {
-		t.Fatal(err)
+func slotsFor(depth, ahead int) []*batch {
+	items := make([]*batch, depth+1+ahead)
+	for k := range items {
+		items[k] = &batch{}
 	}
+	return items
+}
+
+// foreseeing adds to the first collective of stages an Arrive that notes which items have been seen, and a check that Start finds what
+// Ahead promises.
+type foreseeing struct {
+	t        *testing.T
+	n, ahead int
+	arrived  int // lane only
+	consumed *atomic.Int32
+	depth    int
+}
+
+func (f *foreseeing) stages(stages []Stage[batch]) []Stage[batch] {
+	for k := range stages {
+		start := stages[k].Start
+		if start == nil {
+			continue
+		}
+		stages[k].Arrive = func(b *batch) error {
+			if b.number != f.arrived {
+				f.t.Errorf("item %d arrives, want %d", b.number, f.arrived)
+			}
+			f.arrived++
+			return nil
+		}
+		stages[k].Start = func(b *batch) (Request, error) {
+			if want := min(f.n, b.number+1+f.ahead); f.arrived != want {
+				f.t.Errorf("item %d starts when %d have arrived, want %d", b.number, f.arrived, want)
+			}
+			if c := int(f.consumed.Load()); c < b.number-f.depth {
+				f.t.Errorf("item %d starts when %d have been consumed; the depth is %d", b.number, c, f.depth)
+			}
+			return start(b)
+		}
+		break
+	}
+	return stages
+}
+
+// TestForesightAtRandomSpeeds: ranks at random speeds, each with a window of its own, start the schedule of their common depth; every item is known Ahead
+// items before it starts, in order, and the last ones as early as there are any.
+func TestForesightAtRandomSpeeds(t *testing.T) {
+	const shape, n, ranks = "LCCLCL", 14, 3
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	for _, depth := range []int{0, 1, 2, 3, 10} {
+		for _, windows := range [][ranks]int{{1, 1, 1}, {0, 3, 7}, {n, n, n}, {100, 0, 5}} {
+			t.Run(fmt.Sprintf("depth=%d/ahead=%v", depth, windows), func(t *testing.T) {
+				features, gradients := newWorld(t, ranks), newWorld(t, ranks)
+				rank := func(rank int) {
+					pause := randomPause(seed, uint64(rank))
+					stages, passed := stagesOf(shape, features, rank, pause)
+					var consumed atomic.Int32
+					f := &foreseeing{t: t, n: n, ahead: windows[rank], consumed: &consumed, depth: depth}
+					p := mustNew(t, slotsFor(depth, f.ahead), f.stages(stages), Options{Depth: depth, Ahead: f.ahead, Workers: 1 + rank})
+					defer p.Close()
+					for range 2 {
+						f.arrived = 0
+						consumed.Store(0)
+						err := p.Run(context.Background(), n, prepareBatch, func(i int, b *batch) error {
+							if b.number != i || !slices.Equal(b.passed, passed) {
+								t.Errorf("rank %d: item %d after stages %v; want %d after %v", rank, b.number, b.passed, i, passed)
+							}
+							pause()
+							if err := gradients.start(rank, fmt.Sprint("gradients ", i)).Wait(); err != nil {
+								return err
+							}
+							consumed.Add(1)
+							return nil
+						})
+						if err != nil || consumed.Load() != n {
+							t.Errorf("rank %d consumed %d of %d items: %v", rank, consumed.Load(), n, err)
+						}
+					}
+				}
+				watchdog(t, func() {
+					var all sync.WaitGroup
+					for r := range ranks {
+						all.Go(func() { rank(r) })
+					}
+					all.Wait()
+				})
+				once := scheduled(shape, n, depth)
+				if want := slices.Concat(once, once); !slices.Equal(features.names(), want) {
+					t.Errorf("ranks started %v\nwant %v", features.names(), want)
+				}
+			})
+		}
+	}
+}
+
+// TestStopDoesNotWaitForWhatIsForeseen: ranks that stop finish the items that may have started a collective somewhere, which the depth
+// bounds, and not those that have only been looked at.
+func TestStopDoesNotWaitForWhatIsForeseen(t *testing.T) {
+	const ranks, n, last = 3, 40, 6
+	for _, depth := range []int{0, 1, 4} {
+		for _, ahead := range []int{1, 5, n} {
+			t.Run(fmt.Sprintf("depth=%d/ahead=%d", depth, ahead), func(t *testing.T) {
+				w := newWorld(t, ranks)
+				rank := func(rank int) {
+					stages, _ := stagesOf("LCLCC", w, rank, randomPause(3, uint64(rank)))
+					ahead := ahead + rank
+					p := mustNew(t, slotsFor(depth, ahead), stages, Options{Depth: depth, Ahead: ahead, Workers: 2})
+					defer p.Close()
+					for range 2 {
+						consumed := 0
+						err := p.Run(context.Background(), n, prepareBatch, func(i int, _ *batch) error {
+							consumed++
+							if i == last {
+								return ErrStop
+							}
+							return nil
+						})
+						if err != nil || consumed != last+1 {
+							t.Errorf("rank %d consumed %d items: %v", rank, consumed, err)
+						}
+					}
+				}
+				watchdog(t, func() {
+					var all sync.WaitGroup
+					for r := range ranks {
+						all.Go(func() { rank(r) })
+					}
+					all.Wait()
+				})
+				once := scheduled("LCLCC", last+1+depth, depth)
+				if want := slices.Concat(once, once); !slices.Equal(w.names(), want) {
+					t.Errorf("two stopped runs started %v\nwant %v", w.names(), want)
+				}
+			})
+		}
+	}
+}
+
+// An error of Arrive ends the run like that of any stage.
+func TestArriveThatFails(t *testing.T) {
+	stages, _ := stagesOf("LC", newWorld(t, 1), 0, func() {})
+	stages[1].Arrive = func(b *batch) error {
+		if b.number == 7 {
+			return errBoom
+		}
+		return nil
+	}
+	p := mustNew(t, slotsFor(2, 3), stages, Options{Depth: 2, Ahead: 3, Workers: 2})
 	defer p.Close()
-	if err := p.Run(context.Background(), 5, func(int, *int) {}, func(int, *int) error { return nil }); err == nil {
-		t.Error("no error")
-	}
+	watchdog(t, func() {
+		consumed := 0
+		err := p.Run(context.Background(), 20, prepareBatch, func(int, *batch) error { consumed++; return nil })
+		if !errors.Is(err, errBoom) || err.Error() != "item 7: stage C1: boom" || consumed > 4 {
+			t.Errorf("%d items consumed, then %v", consumed, err)
+		}
+	})
 }

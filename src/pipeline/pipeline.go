@@ -66,8 +66,9 @@ import (
 	"github.com/panjf2000/ants/v2"
 )
 
-// ErrStop, returned by consume, ends a run early without an error. Items already admitted are finished but not
-// consumed, so ranks that all stop at the same item have started the same collectives and may go on using them.
+// ErrStop, returned by consume, ends a run early without an error. The Depth items after it, which are all that may have started a
+// collective on any rank, are finished but not consumed, and no other is; so ranks that all stop at the same item have started the same
+// collectives and may go on using them, whatever their foresight.
 var ErrStop = errors.New("stop after this item")
 
 // Request is a collective under way. Wait is called once and returns when it is complete on this rank.

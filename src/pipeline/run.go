@@ -174,12 +174,7 @@ func (p *Pipeline[T]) foresee(r *run, i, n int, arrived *int) turn {
 		}
 		*arrived++
 	}
-	select {
-	case <-r.room:
-		return mine
-	case <-r.end:
-		return over
-	}
+	return r.await(r.room, i)
 }
 
 // What the lane finds when it waits for an item.
@@ -192,16 +187,19 @@ const (
 )
 
 // await waits until item i is ready. A slot's token is always meant for item i: by the schedule, all collectives of the
-// item that had the slot before were started earlier.
+// item that had the slot before were started earlier. When the run stops, items beyond its limit may have left tokens too.
 func (r *run) await(ready <-chan struct{}, i int) turn {
 	select {
 	case <-ready:
+		if r.beyond(i) {
+			return skipped
+		}
 		return mine
 	case <-r.end:
 		return over
 	case <-r.stop:
 	}
-	if i >= r.limit {
+	if r.beyond(i) {
 		return skipped
 	}
 	select {
@@ -209,6 +207,16 @@ func (r *run) await(ready <-chan struct{}, i int) turn {
 		return mine
 	case <-r.end:
 		return over
+	}
+}
+
+// beyond reports whether the run stops before item i.
+func (r *run) beyond(i int) bool {
+	select {
+	case <-r.stop:
+		return i >= r.limit
+	default:
+		return false
 	}
 }
 
@@ -271,19 +279,18 @@ func (p *Pipeline[T]) consumeAll(r *run, n int, prepare func(int, *T), consume f
 			return false
 		}
 		if stopping {
-			r.leave()
 			continue
 		}
 		p.stats.waited(i, time.Since(begin))
 		begin = time.Now()
 		err := guarded(consumeItem)
 		p.stats.consume += time.Since(begin)
-		if err == nil || err == ErrStop {
+		if err == nil { // what stops makes no room, so that no rank starts more than its peers
 			r.leave()
 		}
 		switch {
 		case err == ErrStop:
-			end, stopping = min(n, i+len(p.slots)), true
+			end, stopping = min(n, i+p.options.Depth+1), true
 			r.limit = end
 			close(r.stop)
 		case err != nil:
