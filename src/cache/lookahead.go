@@ -16,6 +16,10 @@ type LookaheadOptions struct {
 	Capacity int // rows
 	Window   int // steps known in advance; 0 knows none. An epoch and more is allowed, and plans the epoch
 
+	// Initial is what the cache holds at the start, fetched before the first step: entry i in slot i. What Start returns for the first
+	// Window+1 steps makes it as good as an Optimum that may hold what it likes.
+	Initial []graph.VertexID
+
 	// Level fetches rows a step early where the next step has more misses than this one, half the difference of them, into slots
 	// that no row is kept in for a use. It changes when rows are transferred, and lets fewer of unknown use stay.
 	Level bool
@@ -72,11 +76,14 @@ const (
 	entryBytes = 3 * 4 // of a use in the rings
 )
 
-// NewLookahead makes an empty cache. All faults of the options are reported at once.
+// NewLookahead makes a cache. All faults of the options are reported at once.
 func NewLookahead(o LookaheadOptions) (*Lookahead, error) {
 	faults := []error{checkSize(o.Vertices, o.Capacity)}
 	if o.Window < 0 || o.Window > maxWindow {
 		faults = append(faults, fmt.Errorf("a window of %d steps; it must be 0 to %d", o.Window, maxWindow))
+	}
+	if len(o.Initial) > o.Capacity {
+		faults = append(faults, fmt.Errorf("%d rows to begin with, but room for %d", len(o.Initial), o.Capacity))
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, fmt.Errorf("look-ahead cache: %w", err)
@@ -89,8 +96,16 @@ func NewLookahead(o LookaheadOptions) (*Lookahead, error) {
 	l.first = mem.Make[uint32](len(l.bookings.free))
 	end := int32(o.Capacity)
 	l.older[end], l.newer[end] = end, end
-	for slot := range end {
+	for slot := end - 1; slot >= int32(len(o.Initial)); slot-- {
 		l.vacate(slot, unused)
+	}
+	if err := fill(l.index, o.Vertices, o.Initial, func(slot int32) int32 { return slot<<1 | 1 }); err != nil {
+		l.Free()
+		return nil, fmt.Errorf("look-ahead cache: %w", err)
+	}
+	for slot, v := range o.Initial {
+		l.vertex[slot] = v
+		l.link(int32(slot))
 	}
 	return l, nil
 }

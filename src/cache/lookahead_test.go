@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"halognn/src/graph"
+	"halognn/src/mem"
 )
 
 // fewest tries every way to run a cache on a trace of few vertices and returns the fewest rows it can transfer. After a step it
@@ -55,15 +56,21 @@ func TestOptimumIsTheBestOfAllWays(t *testing.T) {
 				t.Fatalf("seed %d: capacity %d, filled %t, trace %v: %d transfers, the fewest are %d", seed, capacity, filled, trace, got, want)
 			}
 		}
+		start := must[[]graph.VertexID](t)(Start(n, capacity, slices.Values(trace)))
 		for _, level := range []bool{false, true} {
-			l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{Vertices: n, Capacity: capacity, Window: len(trace), Level: level}))
-			got, want := run(t, l, nil, trace, nil).transferred, fewest(n, capacity, trace, false)
-			if got != want {
-				t.Fatalf("seed %d: capacity %d, level %t, trace %v: looking ahead transfers %d, the fewest are %d",
-					seed, capacity, level, trace, got, want)
+			for _, initial := range [][]graph.VertexID{nil, start} {
+				l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{
+					Vertices: n, Capacity: capacity, Window: len(trace), Level: level, Initial: initial,
+				}))
+				got, want := run(t, l, initial, trace, nil).transferred, fewest(n, capacity, trace, initial != nil)
+				if got != want {
+					t.Fatalf("seed %d: capacity %d, level %t, trace %v, holding %v: looking ahead transfers %d, the fewest are %d",
+						seed, capacity, level, trace, initial, got, want)
+				}
+				l.Free()
 			}
-			l.Free()
 		}
+		mem.Free(start)
 	}
 }
 

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"fmt"
+	"iter"
 
 	"halognn/src/graph"
 	"halognn/src/mem"
@@ -16,6 +17,7 @@ type Optimum struct {
 	bookings *bookings
 	last     []int32 // [N] 1 + step of the last use, 0 for none
 	filled   bool
+	start    []graph.VertexID // [<= C] what it held before the first step, in order of first use, if that is asked for
 }
 
 // NewOptimum has room for capacity rows of a graph of n vertices. If filled, the cache may hold whichever rows it likes before
@@ -43,22 +45,46 @@ func (o *Optimum) add(step int, ids []graph.VertexID) (transferred int) {
 	touch(o.last, ids)
 	for _, v := range ids {
 		from := int(o.last[v]) - 1
-		if from < 0 && o.filled {
+		first := from < 0
+		if first && o.filled {
 			from = 0
 		}
 		if from < 0 || !o.bookings.book(from, step) {
 			transferred++
+		} else if first && o.start != nil {
+			o.start = append(o.start, v)
 		}
 		o.last[v] = int32(step) + 1
 	}
 	return transferred
 }
 
+// Start returns the rows that a look-ahead cache had best hold before the first step, if it sees only the given steps: those that
+// the best possible cache would hold, in order of their first use, at most capacity of n. The list lies outside the Go heap; the caller
+// gives it back with mem.Free.
+func Start(n, capacity int, steps iter.Seq[[]graph.VertexID]) ([]graph.VertexID, error) {
+	o, err := NewOptimum(n, capacity, true)
+	if err != nil {
+		return nil, fmt.Errorf("start of a look-ahead cache: %w", err)
+	}
+	defer o.Free()
+	o.start = mem.Make[graph.VertexID](capacity)[:0] // a row held from the start takes a slot of its own until its first use
+	for remote := range steps {
+		o.Step(remote)
+	}
+	start := o.start
+	o.start = nil
+	return start, nil
+}
+
 // Bytes returns the memory in use.
-func (o *Optimum) Bytes() int64 { return int64(len(o.last))*4 + o.bookings.bytes() }
+func (o *Optimum) Bytes() int64 {
+	return int64(len(o.last)+cap(o.start))*4 + o.bookings.bytes()
+}
 
 // Free gives the memory back.
 func (o *Optimum) Free() {
 	mem.Free(o.last)
+	mem.Free(o.start)
 	o.bookings.release()
 }

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"fmt"
+	"slices"
 
 	"halognn/src/graph"
 )
@@ -15,23 +16,23 @@ type Static struct {
 // NewStatic holds the rows of the given vertices, of a graph of n: held[i] in slot i.
 func NewStatic(n int, held []graph.VertexID) (*Static, error) {
 	s := &Static{index: NewIndex(n, len(held), IndexAuto), slots: len(held)}
-	if err := fill(s.index, n, held); err != nil {
+	if err := fill(s.index, n, held, func(slot int32) int32 { return slot }); err != nil {
 		s.Free()
 		return nil, fmt.Errorf("static cache: %w", err)
 	}
 	return s, nil
 }
 
-// fill gives held[i] the slot i.
-func fill(x *Index, n int, held []graph.VertexID) error {
+// fill gives held[i] the slot i, as the index is to have it.
+func fill(x *Index, n int, held []graph.VertexID, entry func(slot int32) int32) error {
 	for i, v := range held {
 		if uint32(v) >= uint32(n) {
 			return fmt.Errorf("entry %d of what it holds is vertex %d: %w (the graph has %d vertices)", i, v, graph.ErrVertexRange, n)
 		}
-		if slot := x.Get(v); slot >= 0 {
-			return fmt.Errorf("it holds vertex %d twice: entries %d and %d", v, slot, i)
+		if x.Get(v) >= 0 {
+			return fmt.Errorf("it holds vertex %d twice: entries %d and %d", v, slices.Index(held, v), i)
 		}
-		x.Set(v, int32(i))
+		x.Set(v, entry(int32(i)))
 	}
 	return nil
 }
