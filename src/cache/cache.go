@@ -64,6 +64,9 @@ func (d *Decision) begin(n, early, inserts int) {
 	d.Misses, d.Evictions, d.Replacements = 0, 0, 0
 }
 
+// Clear makes it the decision of a step that reads nothing.
+func (d *Decision) Clear() { d.begin(0, 0, 0) }
+
 // Bytes returns the memory of the arrays.
 func (d *Decision) Bytes() int64 {
 	return int64(cap(d.Slot))*4 + int64(cap(d.Early))*4 + int64(cap(d.Insert))*8

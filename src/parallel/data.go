@@ -2,7 +2,9 @@ package parallel
 
 import (
 	"fmt"
+	"time"
 
+	"halognn/src/cache"
 	"halognn/src/compute"
 	"halognn/src/exchange"
 	"halognn/src/graph"
@@ -29,7 +31,16 @@ type DataOptions struct {
 	Classes int
 
 	Workers int // minibatches that are sampled at the same time
+
+	// Policy decides which remote rows are at hand while minibatches are trained; nil for no cache, or one that does not change. Others
+	// neither ask nor tell it, and fetch what is remote. Ahead is how many minibatches it sees in advance, and Depth how many may be
+	// between its decision and their training: both as in pipeline.Options.
+	Policy       cache.Policy
+	Ahead, Depth int
 }
+
+// feeder is a policy that is told what later steps read.
+type feeder interface{ Feed(remote []graph.VertexID) }
 
 // Data is the data-parallel strategy: every rank samples its own minibatches, fetches the feature rows it lacks, and trains
 // on them. A minibatch costs two communication rounds (ids out, rows back). Its stages may run on several minibatches at the
@@ -37,11 +48,22 @@ type DataOptions struct {
 type Data struct {
 	o        DataOptions
 	samplers chan *sample.Sampler // one per worker: a sampler's vertex map serves one minibatch at a time
+	buffers  chan bufferSet       // of minibatches that wait for their turn; empty without foresight
+}
+
+// bufferSet is what a minibatch needs from its decision to the end of its training, and not while it waits to be decided: with a wide window most
+// minibatches wait, and these are their largest arrays.
+type bufferSet struct {
+	own, mean, all []float32
+	rows           exchange.Buffers
 }
 
 // NewData makes the samplers; each takes about 4 bytes a vertex.
 func NewData(o DataOptions) (*Data, error) {
-	d := &Data{o: o, samplers: make(chan *sample.Sampler, o.Workers)}
+	d := &Data{o: o, samplers: make(chan *sample.Sampler, o.Workers), buffers: make(chan bufferSet, o.Depth+1)}
+	for range cap(d.buffers) * min(1, o.Ahead) {
+		d.buffers <- bufferSet{}
+	}
 	if len(o.Fanouts) == 0 {
 		return d, nil
 	}
@@ -62,6 +84,45 @@ func (d *Data) Close() {
 	for s := range d.samplers {
 		s.Free()
 	}
+	close(d.buffers)
+	for b := range d.buffers {
+		mem.Free(b.own)
+		mem.Free(b.mean)
+		mem.Free(b.all)
+		b.rows.Free()
+	}
+}
+
+// take gives a minibatch that is decided a set of buffers. The pipeline has at most Depth+1 of them; one that was not consumed, because its
+// run stopped, still has its own.
+func (d *Data) take(m *Minibatch) {
+	if m.lent || d.o.Ahead == 0 {
+		return
+	}
+	select {
+	case b := <-d.buffers:
+		d.swap(m, &b)
+		m.lent = true
+	default:
+	}
+}
+
+// Release takes the buffers of a minibatch back when it has been consumed. Nothing of m.Batch may be read any more.
+func (d *Data) Release(m *Minibatch) {
+	if !m.lent {
+		return
+	}
+	var b bufferSet
+	d.swap(m, &b)
+	m.lent = false
+	d.buffers <- b
+}
+
+func (d *Data) swap(m *Minibatch, b *bufferSet) {
+	m.own, b.own = b.own, m.own
+	m.mean, b.mean = b.mean, m.mean
+	m.all, b.all = b.all, m.all
+	m.Fetch.Lend(&b.rows)
 }
 
 // Rounds returns the communication rounds of a minibatch that carry ids or rows.
@@ -70,6 +131,9 @@ func (d *Data) Rounds() int { return 2 }
 // Stages returns the way of a minibatch, in order. The names are those that phases are counted under.
 func (d *Data) Stages() []pipeline.Stage[Minibatch] {
 	x := d.o.Exchange
+	if d.o.Policy != nil {
+		return d.decided()
+	}
 	return []pipeline.Stage[Minibatch]{
 		{Name: "sample", Local: d.sample},
 		{Name: "plan", Local: func(m *Minibatch) error { return x.Plan(&m.Fetch, m.Sampled.Frontier) }},
@@ -83,6 +147,63 @@ func (d *Data) Stages() []pipeline.Stage[Minibatch] {
 		{Name: "rows", Start: func(m *Minibatch) (pipeline.Request, error) { return x.StartRows(&m.Fetch), nil }},
 		{Name: "assemble", Local: d.assemble},
 	}
+}
+
+// decided are the stages with a cache that changes.
+func (d *Data) decided() []pipeline.Stage[Minibatch] {
+	x := d.o.Exchange
+	return []pipeline.Stage[Minibatch]{
+		{Name: "sample", Local: d.sample},
+		{Name: "plan", Local: func(m *Minibatch) error { return x.Locate(&m.Fetch, m.Sampled.Frontier) }},
+		{
+			Name: "counts",
+			Arrive: func(m *Minibatch) error {
+				if f, sees := d.o.Policy.(feeder); sees && m.Train {
+					f.Feed(m.Fetch.Distant)
+				}
+				return nil
+			},
+			Start: func(m *Minibatch) (pipeline.Request, error) {
+				d.decide(m)
+				return x.StartCounts(&m.Fetch), nil
+			},
+			Finish: func(m *Minibatch) error { return x.FinishCounts(&m.Fetch) },
+		},
+		{Name: "ids", Start: func(m *Minibatch) (pipeline.Request, error) { return x.StartIDs(&m.Fetch), nil }},
+		{Name: "slice", Local: func(m *Minibatch) error { return x.SliceRows(&m.Fetch) }},
+		{
+			Name:   "rows",
+			Start:  func(m *Minibatch) (pipeline.Request, error) { return x.StartRows(&m.Fetch), nil },
+			Finish: d.keep,
+		},
+	}
+}
+
+// decide asks the policy what is at hand.
+func (d *Data) decide(m *Minibatch) {
+	d.take(m)
+	begin := time.Now()
+	if m.Train {
+		d.o.Policy.Step(m.Fetch.Distant, &m.Decision)
+		d.o.Exchange.Decide(&m.Fetch, m.Decision.Slot, m.Decision.Early)
+	} else {
+		m.Decision.Clear()
+		d.o.Exchange.Decide(&m.Fetch, nil, nil)
+	}
+	m.Deciding = time.Since(begin)
+}
+
+// keep reads the rows of a minibatch and then copies those that stay.
+func (d *Data) keep(m *Minibatch) error {
+	begin := time.Now()
+	if err := d.assemble(m); err != nil {
+		return err
+	}
+	for _, i := range m.Decision.Insert {
+		d.o.Exchange.Keep(&m.Fetch, i.From(), i.Slot())
+	}
+	m.Gathering = time.Since(begin)
+	return nil
 }
 
 func (d *Data) sample(m *Minibatch) error {

@@ -11,12 +11,22 @@
 //
 //	backward, last layer first ── bucket ready ──> Gradients.Start ── slices all-to-all ── add in rank order ── all-gather ──> Wait
 //
+// With a cache that changes, what is at hand depends on the steps before, so decisions are made in step order, on the lane, and so are
+// the reads and writes of its table: all rows of step t are read, then those that stay are written, then step t+1 reads. That is still beside
+// training, and beside the collectives of other steps.
+//
+//	sample | locate ──> decide, counts | ids ──> slice ──> rows, assemble, keep
+//	                    └ policy.Step                      └ in step order, when the rows are there
+//
 // A minibatch belongs to a stream, which names its seeds and its random draws; which rank prepares it changes nothing.
 package parallel
 
 import (
+	"time"
+
 	"github.com/cespare/xxhash/v2"
 
+	"halognn/src/cache"
 	"halognn/src/compute"
 	"halognn/src/exchange"
 	"halognn/src/graph"
@@ -39,7 +49,13 @@ type Minibatch struct {
 	Batch   nn.Batch
 	Digest  uint64 // XXH64 of blocks and frontier, in original ids
 
+	// Of a cache that changes from step to step; empty for a minibatch that is not trained.
+	Decision  cache.Decision
+	Deciding  time.Duration // time that the policy took
+	Gathering time.Duration // time of assembling, which then is part of the collective "rows"
+
 	hash           xxhash.Digest
+	lent           bool // holds one of Data's buffer sets
 	own, mean, all []float32
 	labels         []int32
 	targets        []uint8
@@ -49,6 +65,7 @@ type Minibatch struct {
 func (m *Minibatch) Free() {
 	m.Sampled.Free()
 	m.Fetch.Free()
+	m.Decision.Free()
 	mem.Free(m.Seeds)
 	mem.Free(m.own)
 	mem.Free(m.mean)

@@ -18,7 +18,17 @@ type CacheOptions struct {
 	HaloFraction float64 // it is given as a fraction of the rank's 1-hop halo
 	HaloHops     int     // depth of the vertices that degree considers; 0: the layers of the model
 	Placement    string  // PlacementOwn or PlacementGroup
-	PeerCost     float64 // PlacementGroup: cost of a row in a peer's cache / cost of one from another node
+
+	// Of policies that change while training runs.
+	Window  int     // lookahead: minibatches known in advance; 0: planned
+	Level   bool    // lookahead: fetch early where the next minibatch has more misses
+	Gamma   float64 // prefetch
+	Delta   int     // prefetch
+	Evict   bool    // prefetch; false keeps what it begins with
+	Initial string  // prefetch: access.PolicyDegree or access.PolicyVIP
+	Layout  cache.Layout
+
+	PeerCost float64 // PlacementGroup: cost of a row in a peer's cache / cost of one from another node
 }
 
 // staticCache holds copies of a fixed set of remote rows: exchange.Cache.
@@ -49,6 +59,10 @@ func (s *session) openCache() (exchange.Cache, error) {
 		return nil, err
 	}
 	defer m.Free()
+	if cache.Dynamic(s.o.Cache.Policy) {
+		s.dynamic, err = s.openDynamic(m)
+		return nil, err
+	}
 	if s.o.Cache.Placement == PlacementGroup {
 		return s.openGroup(m)
 	}
@@ -140,21 +154,26 @@ func (s *session) reader() *access.Reader {
 // predict returns the rows that a step of all ranks is expected to fetch: SALIENT++'s model, which a run is held against.
 // Collective.
 func (s *session) predict(m *access.Graph, held []graph.VertexID) (float64, error) {
-	rows := 0.0
-	seeds, perStep := s.ownSeeds()
-	var err error
-	if len(seeds) > 0 {
-		var p []float32
-		if p, err = m.Inclusion(seeds, perStep/float64(s.minibatches()), s.o.Fanouts); err == nil {
-			rows, err = access.Expected(p, s.local(), held)
-			rows *= float64(s.minibatches())
-		}
-		mem.Free(p)
-	}
+	rows, err := s.expectedRemote(m, held)
 	if err := Agree(s.Comm, err); err != nil {
 		return 0, fmt.Errorf("predicting traffic: %w", err)
 	}
 	return comm.AgreeSum(s.Comm, rows)
+}
+
+// expectedRemote returns the remote rows beside the held ones that a step of this rank is expected to read.
+func (s *session) expectedRemote(m *access.Graph, held []graph.VertexID) (float64, error) {
+	seeds, perStep := s.ownSeeds()
+	if len(seeds) == 0 {
+		return 0, nil
+	}
+	p, err := m.Inclusion(seeds, perStep/float64(s.minibatches()), s.o.Fanouts)
+	if err != nil {
+		return 0, err
+	}
+	defer mem.Free(p)
+	rows, err := access.Expected(p, s.local(), held)
+	return rows * float64(s.minibatches()), err
 }
 
 // fillRows is how many rows of a cache are fetched at a time.
@@ -173,7 +192,7 @@ func (s *session) fillCache(held []graph.VertexID) (*staticCache, error) {
 
 // fetchRows fetches the rows of the given vertices, in bulk, into dst. Collective.
 func (s *session) fetchRows(ids []graph.VertexID, dst []byte) error {
-	fetch, err := s.newFetcher(s.tables, s.Shards.Features, s.Shards.Type(), nil)
+	fetch, err := s.newFetcher(s.tables, s.Shards.Features, s.Shards.Type(), nil, nil)
 	if err != nil {
 		return err
 	}

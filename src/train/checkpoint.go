@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"halognn/src/comm"
-	"halognn/src/exchange"
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/pipeline"
@@ -61,7 +60,7 @@ type checkpointState struct {
 	Seconds float64                  `json:"seconds"`
 	Waiting float64                  `json:"wait_seconds"`  // mean over ranks, as
 	Phases  [trace.NumPhases]float64 `json:"phase_seconds"` // these
-	Rows    exchange.Counters        `json:"rows"`          // sum over ranks
+	Rows    tally                    `json:"rows"`          // sum over ranks
 
 	Files map[string]fileSum `json:"files"`
 }
@@ -69,7 +68,7 @@ type checkpointState struct {
 // share is what a checkpoint needs of every rank. All of it has a fixed size.
 type share struct {
 	Blocks  uint64
-	Rows    exchange.Counters
+	Rows    tally
 	Waiting float64
 	Phases  [trace.NumPhases]float64
 }
@@ -217,7 +216,7 @@ func (r *run) gatherShares() (sum share, err error) {
 			return sum, err
 		}
 		sum.Blocks += one.Blocks
-		sum.Rows.Add(one.Rows)
+		sum.Rows.add(one.Rows)
 		sum.Waiting += one.Waiting
 		for p, t := range one.Phases {
 			sum.Phases[p] += t

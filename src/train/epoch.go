@@ -12,18 +12,15 @@ import (
 // endEpoch sums the epoch over the ranks: rows, phases, waiting. Collective.
 func (r *run) endEpoch(took time.Duration) error {
 	phases := r.clock.Take()
-	all, err := comm.Allgather(r.Comm, r.rows.Local, r.rows.Cached, r.rows.Peer, r.rows.Remote, r.rows.Served, r.rows.RowBytes, r.rows.PeerCached)
+	share, err := r.gatherShares()
 	if err != nil {
 		return err
 	}
-	var total [7]int64
-	for i, v := range all {
-		total[i%7] += v
-	}
-	rows := Rows{Local: total[0], CacheHits: total[1], Peer: total[2], PeerCached: total[6], Remote: total[3], RemoteBytes: total[5]}
-	if want := rows.Remote * int64(r.Shards.Meta.RowBytes()); total[3] != total[4] || total[5] != want {
+	total := share.Rows
+	rows := r.rowsOf(total)
+	if total.Remote != total.Served || total.RowBytes != rows.RemoteBytes {
 		return fmt.Errorf("traffic does not add up: %d rows asked for, %d served, %d bytes sent instead of %d; this is a bug in halognn",
-			total[3], total[4], total[5], want)
+			total.Remote, total.Served, total.RowBytes, rows.RemoteBytes)
 	}
 	times, _, err := gathered(r.Comm, append(phases[:], r.waiting.Seconds()/took.Seconds())...)
 	if err != nil {
@@ -61,7 +58,13 @@ func (r *run) add(e *epochRecord) {
 	s.CacheHits += e.CacheHits
 	s.Peer += e.Peer
 	s.PeerCached += e.PeerCached
+	s.Fetched += e.Fetched
+	s.Replacement += e.Replacement
+	s.Early += e.Early
 	s.Remote += e.Remote
+	s.Evictions += e.Evictions
+	s.Replacements += e.Replacements
+	s.ScoreSeconds += e.ScoreSeconds
 }
 
 // summarise completes the summary after the final test. Collective.
@@ -78,10 +81,13 @@ func (r *run) summarise(final *evaluation) error {
 	}
 	s.Local, s.CacheHits, s.Peer, s.Remote = s.Local/n, s.CacheHits/n, s.Peer/n, s.Remote/n
 	s.PeerCached /= n
+	s.Replacement, s.Early = s.Replacement/n, s.Early/n
+	s.Fetched = s.Remote - s.Replacement - s.Early
+	s.Evictions, s.Replacements, s.ScoreSeconds = s.Evictions/n, s.Replacements/n, s.ScoreSeconds/float64(n)
 	s.RemoteBytes = s.Remote * int64(meta.RowBytes()) // the identity of every epoch, whatever the division dropped
-	if remote := s.CacheHits + s.PeerCached + s.Remote; remote > 0 {
-		s.HitRate = 1 - float64(s.Remote)/float64(remote)
-		s.BufferHitRate = float64(s.CacheHits+s.PeerCached) / float64(remote)
+	s.HitRate, s.BufferHitRate = s.rates()
+	if s.Cache, err = r.summariseCache(); err != nil {
+		return err
 	}
 	s.CachePolicy, s.ExpectedRowsPerStep = r.o.Cache.Policy, r.expected
 	s.RemoteRowsPerStep = float64(s.Remote) / float64(r.steps())

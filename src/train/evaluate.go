@@ -73,6 +73,7 @@ func (s *session) sampled(ctx context.Context, epoch int, seeds func(part int) [
 		m.GlobalSeeds = len(m.Seeds)
 	}
 	consume := func(_ int, m *parallel.Minibatch) error {
+		defer s.data.Release(m)
 		logits, err := s.model.Forward(&m.Batch)
 		if err != nil {
 			return err

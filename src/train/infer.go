@@ -62,7 +62,7 @@ func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols i
 	if err != nil {
 		return nil, err
 	}
-	fetch, err := s.newFetcher(tables, cols, dtype, nil)
+	fetch, err := s.newFetcher(tables, cols, dtype, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols i
 		slots[i] = new(parallel.Minibatch)
 	}
 	defer freeAll(slots)
-	pipe, err := s.newPipeline(slots, data)
+	pipe, err := s.newPipeline(slots, data, 0)
 	if err != nil {
 		return nil, err
 	}

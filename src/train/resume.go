@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"halognn/src/comm"
-	"halognn/src/exchange"
 	"halognn/src/nn"
 	"halognn/src/trace"
 )
@@ -208,7 +207,7 @@ func (r *run) restoreArrays(c *Checkpoint) error {
 // beginEpoch sets what is counted over an epoch to zero or, in the epoch in which a run goes on, to what it was. It returns the
 // first step to take.
 func (r *run) beginEpoch(epoch int) (first int) {
-	r.epoch, r.loss, r.seeds, r.rows, r.waiting, r.begun = epoch, 0, 0, exchange.Counters{}, 0, time.Now()
+	r.epoch, r.loss, r.seeds, r.rows, r.waiting, r.begun = epoch, 0, 0, tally{}, 0, time.Now()
 	r.clock.Take()
 	if r.Resume == nil || r.Resume.state.Epoch != epoch {
 		return 0

@@ -33,7 +33,8 @@ type session struct {
 	streams   *sample.Streams
 
 	features *fetcher
-	cached   exchange.Cache // nil for none
+	cached   exchange.Cache // a fixed one; nil for none
+	dynamic  *dynamicCache  // one that changes; nil for none
 	expected float64        // remote rows that a step of all ranks is predicted to fetch; 0 without a cache
 	data     *parallel.Data
 	slots    []*parallel.Minibatch
@@ -141,26 +142,31 @@ func (s *session) openShared() error {
 	if s.cached, err = s.openCache(); err != nil {
 		return err
 	}
-	if s.features, err = s.newFetcher(s.tables, meta.Features, meta.Type(), s.cached); err != nil {
+	var kept []byte
+	do := parallel.DataOptions{
+		Topology: s.topology, Fanouts: s.o.Fanouts, MaxSeeds: s.streams.MaxPiece(),
+		Host: s.Host, Needs: s.model.Needs(), Layers: s.o.Model.Layers, Cols: meta.Features,
+		Labels: s.Shards.Labels(), Targets: s.Shards.Targets(), Classes: meta.Classes,
+		Workers: s.Workers, Depth: s.o.Depth,
+	}
+	if c := s.dynamic; c != nil {
+		kept, do.Policy, do.Ahead = c.rows, c.policy, c.window
+	}
+	if s.features, err = s.newFetcher(s.tables, meta.Features, meta.Type(), s.cached, kept); err != nil {
 		return err
 	}
+	do.Exchange = s.features.Exchange
 	s.closers = append(s.closers, s.features.close)
-	s.data, err = parallel.NewData(parallel.DataOptions{
-		Topology: s.topology, Fanouts: s.o.Fanouts, MaxSeeds: s.streams.MaxPiece(),
-		Exchange: s.features.Exchange, Host: s.Host, Needs: s.model.Needs(), Layers: s.o.Model.Layers, Cols: meta.Features,
-		Labels: s.Shards.Labels(), Targets: s.Shards.Targets(), Classes: meta.Classes,
-		Workers: s.Workers,
-	})
-	if err != nil {
+	if s.data, err = parallel.NewData(do); err != nil {
 		return err
 	}
 	s.closers = append(s.closers, func() error { s.data.Close(); return nil })
-	s.slots = make([]*parallel.Minibatch, s.o.Depth+1)
+	s.slots = make([]*parallel.Minibatch, s.o.Depth+1+do.Ahead)
 	for i := range s.slots {
 		s.slots[i] = new(parallel.Minibatch)
 	}
 	s.closers = append(s.closers, func() error { freeAll(s.slots); return nil })
-	if s.pipe, err = s.newPipeline(s.slots, s.data); err != nil {
+	if s.pipe, err = s.newPipeline(s.slots, s.data, do.Ahead); err != nil {
 		return err
 	}
 	s.closers = append(s.closers, func() error { s.pipe.Close(); return nil })
@@ -174,9 +180,9 @@ func freeAll(slots []*parallel.Minibatch) {
 }
 
 // newPipeline runs a strategy's stages and counts their time.
-func (s *session) newPipeline(slots []*parallel.Minibatch, d *parallel.Data) (*pipeline.Pipeline[parallel.Minibatch], error) {
+func (s *session) newPipeline(slots []*parallel.Minibatch, d *parallel.Data, ahead int) (*pipeline.Pipeline[parallel.Minibatch], error) {
 	return pipeline.New(slots, d.Stages(), pipeline.Options{
-		Depth: len(slots) - 1, Workers: s.Workers, OnWorker: s.OnWorker, Observe: s.observe,
+		Depth: len(slots) - 1 - ahead, Ahead: ahead, Workers: s.Workers, OnWorker: s.OnWorker, Observe: s.observe,
 	})
 }
 
@@ -198,13 +204,13 @@ type fetcher struct {
 }
 
 // newFetcher makes the exchange of rows that lie in tables and, as far as it has them, in a cache, which may be nil. Collective.
-func (s *session) newFetcher(tables [][]byte, cols int, dtype compute.DType, cached exchange.Cache) (*fetcher, error) {
+func (s *session) newFetcher(tables [][]byte, cols int, dtype compute.DType, cached exchange.Cache, kept []byte) (*fetcher, error) {
 	c, err := s.Comm.Dup()
 	if err != nil {
 		return nil, err
 	}
 	x, err := exchange.New(c, exchange.Options{
-		Offsets: s.Shards.Meta.Offsets, Tables: tables, Cols: cols, Type: dtype, Host: s.Host, Cache: cached,
+		Offsets: s.Shards.Meta.Offsets, Tables: tables, Cols: cols, Type: dtype, Host: s.Host, Cache: cached, Buffer: kept,
 	})
 	return &fetcher{x, c}, err
 }

@@ -33,13 +33,12 @@ type Summary struct {
 	BlocksDigest  string  `json:"blocks_digest"`
 
 	Rows
-	HitRate       float64 `json:"hit_rate"`
-	BufferHitRate float64 `json:"buffer_hit_rate"`
-	RoundsPerStep int     `json:"rounds_per_step"`
+	RoundsPerStep int `json:"rounds_per_step"`
 
-	CachePolicy         string  `json:"cache_policy"`
-	RemoteRowsPerStep   float64 `json:"remote_rows_per_step"`
-	ExpectedRowsPerStep float64 `json:"expected_remote_rows_per_step,omitempty"`
+	CachePolicy         string        `json:"cache_policy"`
+	Cache               *CacheSummary `json:"cache,omitempty"`
+	RemoteRowsPerStep   float64       `json:"remote_rows_per_step"`
+	ExpectedRowsPerStep float64       `json:"expected_remote_rows_per_step,omitempty"`
 
 	WaitFraction float64            `json:"wait_fraction"`
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
@@ -62,8 +61,18 @@ type Rows struct {
 	CacheHits   int64 `json:"cache_hits"`
 	Peer        int64 `json:"peer_rows"`
 	PeerCached  int64 `json:"peer_cache_rows"`
-	Remote      int64 `json:"remote_rows"`
+	Fetched     int64 `json:"fetched_rows"`
+	Replacement int64 `json:"replacement_rows"`
+	Early       int64 `json:"early_rows"`
+	Remote      int64 `json:"remote_rows"` // the sum of the three above
 	RemoteBytes int64 `json:"remote_bytes"`
+
+	HitRate       float64 `json:"hit_rate"`
+	BufferHitRate float64 `json:"buffer_hit_rate"`
+
+	Evictions    int64   `json:"evictions"`
+	Replacements int64   `json:"replacements"`
+	ScoreSeconds float64 `json:"score_seconds"`
 }
 
 // GraphSize is the size of the trained graph.

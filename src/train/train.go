@@ -13,7 +13,6 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"halognn/src/comm"
-	"halognn/src/exchange"
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/parallel"
@@ -38,13 +37,13 @@ type run struct {
 	epoch   int
 	loss    float64 // sum over steps of the global loss, weighted by seeds
 	seeds   int
-	rows    exchange.Counters
+	rows    tally
 	waiting time.Duration
 	begun   time.Time // earlier than it was by the time that the epoch took before a restart
 
 	// Of the step under way, which may have several minibatches.
 	item        int
-	stepRows    exchange.Counters
+	stepRows    tally
 	stepWaiting time.Duration
 
 	diverged error     // the loss is not a number any more
@@ -165,7 +164,10 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	r.skipped = first * r.minibatches()
 	err := r.pipe.Run(ctx, r.steps()*r.minibatches()-r.skipped,
 		func(i int, m *parallel.Minibatch) { r.admit(r.skipped+i, m) },
-		func(i int, m *parallel.Minibatch) error { return r.train(r.skipped+i, m) })
+		func(i int, m *parallel.Minibatch) error {
+			defer r.data.Release(m)
+			return r.train(r.skipped+i, m)
+		})
 	r.skipped = 0
 	switch {
 	case err != nil:
@@ -192,7 +194,7 @@ func (r *run) admit(i int, m *parallel.Minibatch) {
 func (r *run) train(i int, m *parallel.Minibatch) error {
 	step, last := i/r.minibatches(), i%r.minibatches() == r.minibatches()-1
 	if i%r.minibatches() == 0 {
-		r.stepRows, r.stepWaiting = exchange.Counters{}, 0
+		r.stepRows, r.stepWaiting = tally{}, 0
 	}
 	r.waiting += r.pipe.Waited()
 	r.stepWaiting += r.pipe.Waited()
@@ -235,12 +237,17 @@ func (r *run) mark(p trace.Phase, begin time.Time) {
 // count adds the rows of a minibatch and checks that they add up.
 func (r *run) count(m *parallel.Minibatch) error {
 	c := m.Fetch.Counters
-	if c.Frontier != c.Local+c.Cached+c.Peer+c.Remote || c.Frontier != int64(len(m.Sampled.Frontier)) {
+	if c.Frontier != c.Local+c.Cached+c.Peer+c.Remote-c.Early || c.Frontier != int64(len(m.Sampled.Frontier)) {
 		return fmt.Errorf("rows do not add up: frontier %d, local %d, cached %d, peer %d, remote %d; this is a bug in halognn",
 			len(m.Sampled.Frontier), c.Local, c.Cached, c.Peer, c.Remote)
 	}
-	r.rows.Add(c)
-	r.stepRows.Add(c)
+	t := tallyOf(m)
+	r.rows.add(t)
+	r.stepRows.add(t)
+	// With a cache that changes, deciding and assembling are part of collectives; they are counted where they belong.
+	r.clock.Add(trace.Plan, m.Deciding)
+	r.clock.Add(trace.Gather, m.Gathering)
+	r.clock.Add(trace.Exchange, -m.Gathering)
 	r.blocks += m.Digest
 	return nil
 }
@@ -280,11 +287,10 @@ func (r *run) record(step int, lr float64, stats nn.Stats, m *parallel.Minibatch
 	if r.log == nil {
 		return
 	}
-	c := r.stepRows
 	r.log.Write(stepRecord{
 		Kind: "step", Epoch: r.epoch, Step: step, Loss: stats.Loss, LossBits: fmt.Sprintf("%08x", bits), LR: lr,
 		Seeds: m.GlobalSeeds, Accuracy: r.share(stats.Counts), WaitSeconds: r.stepWaiting.Seconds(),
-		Rows: Rows{Local: c.Local, CacheHits: c.Cached, Peer: c.Peer, PeerCached: c.PeerCached, Remote: c.Remote, RemoteBytes: c.Remote * int64(r.Shards.Meta.RowBytes())},
+		Rows: r.rowsOf(r.stepRows),
 	})
 	if r.Progress != nil {
 		r.Progress.Step(stats.Loss)

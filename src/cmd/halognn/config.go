@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"halognn/src/cache"
 	"halognn/src/comm"
 	"halognn/src/nn"
 	"halognn/src/train"
@@ -59,7 +60,11 @@ type Config struct {
 		HaloHops     int     `yaml:"halo_hops"`
 		Gamma        float64 `yaml:"gamma"`
 		Delta        int     `yaml:"delta"`
+		Evict        bool    `yaml:"evict"`
+		Initial      string  `yaml:"initial"`
+		Scores       string  `yaml:"scores"`
 		Window       int     `yaml:"window"`
+		Level        bool    `yaml:"level"`
 		Placement    string  `yaml:"placement"`
 		PeerCost     float64 `yaml:"peer_cost"`
 	} `yaml:"cache"`
@@ -97,6 +102,7 @@ func defaultConfig() *Config {
 	c.Train.Schedule, c.Train.StepEpochs, c.Train.StepFactor = "constant", 10, 0.5
 	c.Train.Seed, c.Train.EvalEvery, c.Train.EvalMode, c.Train.Allreduce = 1, 1, "sampled", "auto"
 	c.Cache.Policy, c.Cache.Alpha, c.Cache.Gamma, c.Cache.Delta = "none", 0.1, 0.995, 64
+	c.Cache.Evict, c.Cache.Initial, c.Cache.Scores = true, "degree", "auto"
 	c.Cache.Placement, c.Cache.PeerCost = train.PlacementOwn, 0.1
 	c.Pipeline.Depth = 2
 	c.Topology.Kind, c.Topology.Load = "replicated", "map"
@@ -172,6 +178,14 @@ func (c *Config) check() error {
 		bad("cache.halo_fraction is %g; it must be in [0, 1]", c.Cache.HaloFraction)
 	}
 	atLeast("cache.halo_hops", c.Cache.HaloHops, 0)
+	atLeast("cache.window", c.Cache.Window, 0)
+	atLeast("cache.delta", c.Cache.Delta, 1)
+	if !(c.Cache.Gamma > 0 && c.Cache.Gamma <= 1) {
+		bad("cache.gamma is %g; it must be above 0 and at most 1: the decay of an unused row's score in a step", c.Cache.Gamma)
+	}
+	if cache.Dynamic(c.Cache.Policy) && c.Cache.Placement == train.PlacementGroup {
+		bad("cache.placement is %s, which is for caches that do not change; cache.policy %s does", c.Cache.Placement, c.Cache.Policy)
+	}
 	if !(c.Cache.PeerCost >= 0 && c.Cache.PeerCost <= 1) {
 		bad("cache.peer_cost is %g; it must be in [0, 1]: what a row in a peer's cache costs, of one from another node", c.Cache.PeerCost)
 	}
@@ -202,8 +216,9 @@ func (c *Config) choices() []oneOf {
 		{"train.schedule", c.Train.Schedule, []string{"constant", "cosine", "step"}, nil},
 		{"train.eval_mode", c.Train.EvalMode, []string{"sampled", "full"}, nil},
 		{"train.allreduce", c.Train.Allreduce, []string{"auto", "reproducible", "mpi"}, nil},
-		{"cache.policy", c.Cache.Policy, []string{"none", "degree", "halo1", "wpr", "paths", "sim", "vip", "oracle"},
-			[]string{"prefetch", "sieve", "lookahead", "auto"}},
+		{"cache.policy", c.Cache.Policy, []string{"none", "degree", "halo1", "wpr", "paths", "sim", "vip", "oracle", "prefetch", "sieve", "lookahead"}, []string{"auto"}},
+		{"cache.initial", c.Cache.Initial, []string{"degree", "vip"}, nil},
+		{"cache.scores", c.Cache.Scores, []string{"auto", "dense", "compact"}, nil},
 		{"cache.placement", c.Cache.Placement, []string{train.PlacementOwn, train.PlacementGroup}, nil},
 		{"topology.kind", c.Topology.Kind, []string{"replicated"}, []string{"partitioned"}},
 		{"topology.load", c.Topology.Load, []string{"map", "copy"}, nil},
@@ -249,9 +264,12 @@ func (c *Config) trainOptions() train.Options {
 		Schedule: nn.Schedule{Kind: c.Train.Schedule, Base: c.Train.LR, Warmup: c.Train.WarmupSteps, Gamma: c.Train.StepFactor},
 		Seed:     uint64(c.Train.Seed), EvalEvery: c.Train.EvalEvery, EvalFull: c.Train.EvalMode == "full", Patience: c.Train.Patience,
 		Sum: sumModes[c.Train.Allreduce], Depth: c.Pipeline.Depth,
-		Cache: train.CacheOptions{Policy: c.Cache.Policy, Alpha: c.Cache.Alpha, HaloFraction: c.Cache.HaloFraction, HaloHops: c.Cache.HaloHops, Placement: c.Cache.Placement, PeerCost: c.Cache.PeerCost},
+		Cache: train.CacheOptions{Policy: c.Cache.Policy, Alpha: c.Cache.Alpha, HaloFraction: c.Cache.HaloFraction, HaloHops: c.Cache.HaloHops, Placement: c.Cache.Placement, PeerCost: c.Cache.PeerCost,
+			Window: c.Cache.Window, Level: c.Cache.Level, Gamma: c.Cache.Gamma, Delta: c.Cache.Delta, Evict: c.Cache.Evict, Initial: c.Cache.Initial, Layout: layouts[c.Cache.Scores]},
 	}
 }
+
+var layouts = map[string]cache.Layout{"auto": cache.LayoutAuto, "dense": cache.LayoutDense, "compact": cache.LayoutCompact}
 
 var sumModes = map[string]comm.SumMode{"auto": comm.SumAuto, "reproducible": comm.SumReproducible, "mpi": comm.SumFast}
 
