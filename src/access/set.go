@@ -23,6 +23,14 @@ func (s Set) Free() { mem.Free(s) }
 // Add puts v into the set.
 func (s Set) Add(v graph.VertexID) { s[v/wordBits] |= 1 << (v % wordBits) }
 
+func (s Set) addRanges(ranges []Range) {
+	for _, r := range ranges {
+		for v := r.First; v < r.End; v++ {
+			s.Add(v)
+		}
+	}
+}
+
 // Has reports whether v is in the set.
 func (s Set) Has(v graph.VertexID) bool { return s[v/wordBits]>>(v%wordBits)&1 != 0 }
 
@@ -132,11 +140,7 @@ func (m *Graph) Halo(local []Range, hops int) ([]float32, error) {
 	}
 	inside := NewSet(n)
 	defer inside.Free()
-	for _, r := range local {
-		for v := r.First; v < r.End; v++ {
-			inside.Add(v)
-		}
-	}
+	inside.addRanges(local)
 	reached, err := m.Within(inside, hops)
 	if err != nil {
 		return nil, err

@@ -109,6 +109,9 @@ const windowSlack = 4 // a quarter
 // PlanWindow returns how many steps ahead a Lookahead has to see to be as good as one that sees everything: the narrowest window that
 // knows enough uses to fill the cache, and a quarter more, as far as the epoch and the memory go; at least 1.
 func PlanWindow(o WindowOptions) int {
+	if o.Reuse.Uses() == 0 {
+		return 1
+	}
 	w := o.Reuse.fills(o.Capacity, o.Steps)
 	w += (w + windowSlack - 1) / windowSlack
 	if o.Memory > 0 {

@@ -97,8 +97,8 @@ func TestPlanWindow(t *testing.T) {
 		want     int
 	}{
 		{"a use in every step", always, 4, 100, 0, 2},
-		{"no vertices", nil, 10, 100, 0, 99},
-		{"never read", []float32{0, 0}, 10, 100, 0, 99},
+		{"no vertices", nil, 10, 100, 0, 1},
+		{"never read", []float32{0, 0}, 10, 100, 0, 1},
 		{"no room", half, 0, 100, 0, 1},
 		{"half of the ways are one step long", half, 250, 100, 0, 2},
 		{"room for nearly all", half, 990, 100, 0, 13},

@@ -1,0 +1,196 @@
+package access
+
+import (
+	"fmt"
+	"iter"
+	"sort"
+
+	"halognn/src/cache"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/sample"
+)
+
+// Dynamic says which policy of package cache decides step by step what a reader has at hand, and how it is run.
+type Dynamic struct {
+	Policy   string // cache.NamePrefetch, cache.NameSieve or cache.NameLookahead
+	Capacity int    // rows
+
+	// Of NamePrefetch. Candidates are the vertices within Reader.Hops of the local ones, or all.
+	Gamma   float64
+	Delta   int    // 0 evicts nothing
+	Initial string // the static policy that it is filled by
+	Layout  cache.Layout
+
+	// Of NameLookahead.
+	Window int // minibatches known in advance
+	Level  bool
+}
+
+// NewPolicy makes the policy of a reader, and says which rows it holds before the first step: entry i in slot i. They lie outside the Go heap,
+// for the caller to free. Training and simulation make their policies here, so that both decide alike.
+//
+// A look-ahead cache begins with what the first Window+1 minibatches have most use for; ahead gives the remote vertices of those, as
+// Reader.Ahead does.
+func (m *Graph) NewPolicy(r *Reader, d Dynamic, ahead iter.Seq[[]graph.VertexID]) (cache.Policy, []graph.VertexID, error) {
+	n := m.in.NumVertices()
+	switch d.Policy {
+	case cache.NameSieve:
+		p, err := cache.NewSieve(n, d.Capacity)
+		return p, nil, err
+	case cache.NamePrefetch:
+		return m.newPrefetch(r, d)
+	case cache.NameLookahead:
+		start, err := cache.Start(n, d.Capacity, ahead)
+		if err != nil {
+			return nil, nil, err
+		}
+		p, err := cache.NewLookahead(cache.LookaheadOptions{
+			Vertices: n, Capacity: d.Capacity, Window: d.Window, Level: d.Level, Initial: start,
+		})
+		return p, start, err
+	}
+	return nil, nil, fmt.Errorf("access: policy %q does not decide step by step", d.Policy)
+}
+
+// newPrefetch makes a buffer that begins with the best candidates.
+func (m *Graph) newPrefetch(r *Reader, d Dynamic) (cache.Policy, []graph.VertexID, error) {
+	score, err := m.Score(d.Initial, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer mem.Free(score)
+	candidates, err := m.candidates(r)
+	defer candidates.Free()
+	if err != nil {
+		return nil, nil, err
+	}
+	for v := range score {
+		if candidates != nil && !candidates.Has(graph.VertexID(v)) {
+			score[v] = 0
+		}
+	}
+	held, err := m.Top(score, r.Local, d.Capacity)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := cache.NewPrefetch(cache.PrefetchOptions{
+		Vertices: m.in.NumVertices(), Capacity: d.Capacity, Initial: held, Candidates: candidates, Gamma: d.Gamma, Delta: d.Delta,
+		Degree: func(v graph.VertexID) int { return m.in.InDegree(v) }, Layout: d.Layout,
+	})
+	return p, held, err
+}
+
+// candidates returns the vertices that may be buffered: those within Hops of the local ones. It is nil, for all, where that is as far as
+// minibatches reach.
+func (m *Graph) candidates(r *Reader) (Set, error) {
+	if r.Hops == 0 || r.Hops >= len(r.Fanouts) {
+		return nil, nil
+	}
+	if err := checkLocal(m.in.NumVertices(), r.Local); err != nil {
+		return nil, fmt.Errorf("access: candidates: %w", err)
+	}
+	inside := NewSet(m.in.NumVertices())
+	defer inside.Free()
+	inside.addRanges(r.Local)
+	reached, err := m.Within(inside, r.Hops)
+	for i := range reached {
+		reached[i] &^= inside[i]
+	}
+	return reached, err
+}
+
+// HaloSize returns the number of vertices outside the local ranges that may be sampled from inside in one hop. Time that of Within,
+// memory 3 N/8 bytes.
+func (m *Graph) HaloSize(local []Range) (int, error) {
+	halo, err := m.candidates(&Reader{Local: local, Hops: 1, Fanouts: make([]int, 2)})
+	defer halo.Free()
+	return halo.Len(), err
+}
+
+// Ahead yields the remote vertices of n minibatches of the reader in an epoch, from the from-th on, or as many as the epoch has: those of
+// training, key for key, in frontier order. They are sampled as they are asked for, and overwritten. An error ends them and is put into
+// fault.
+func (r *Reader) Ahead(epoch, from, n int, fault *error) iter.Seq[[]graph.VertexID] {
+	return func(yield func([]graph.VertexID) bool) {
+		s, err := sample.New(r.Topology, sample.Options{
+			Fanouts: r.Fanouts, Workers: max(r.Workers, 1), MaxSeeds: r.Streams.MaxPiece(), ForwardOnly: true,
+		})
+		if err != nil {
+			*fault = fmt.Errorf("access: looking ahead: %w", err)
+			return
+		}
+		defer s.Free()
+		var mb sample.Minibatch
+		defer mb.Free()
+		var seeds, remote []graph.VertexID
+		for i := from; i < min(from+n, r.Streams.Steps()*r.Count); i++ {
+			key := sample.Key{Seed: r.Seed, Epoch: epoch, Step: i / r.Count, Stream: r.First + i%r.Count}
+			seeds = r.Streams.Piece(key.Epoch, key.Step, key.Stream, seeds)
+			if err := s.Sample(&mb, seeds, key); err != nil {
+				*fault = fmt.Errorf("access: looking ahead: epoch %d, step %d: %w", key.Epoch, key.Step, err)
+				return
+			}
+			remote = remote[:0]
+			for _, v := range mb.Frontier {
+				if !within(r.Local, v) {
+					remote = append(remote, v)
+				}
+			}
+			if !yield(remote) {
+				return
+			}
+		}
+	}
+}
+
+// within reports whether v lies in one of the ranges, which ascend and do not overlap.
+func within(ranges []Range, v graph.VertexID) bool {
+	i := sort.Search(len(ranges), func(i int) bool { return v < ranges[i].End })
+	return i < len(ranges) && v >= ranges[i].First
+}
+
+// windowMemory is what minibatches that wait in a planned window may take of a rank's memory.
+const windowMemory = 1 << 30
+
+// PlanWindow returns how many minibatches a look-ahead cache of so many rows should see in advance; see cache.PlanWindow. p is how likely a
+// minibatch of the reader reads each vertex, as Inclusion gives it. It follows from the graph and the settings alone.
+func (m *Graph) PlanWindow(r *Reader, p []float32, capacity int) (int, error) {
+	reuse, err := Reuse(p, r.Local)
+	if err != nil {
+		return 0, err
+	}
+	return cache.PlanWindow(cache.WindowOptions{
+		Capacity: capacity, Steps: r.Streams.Steps() * r.Count, Reuse: reuse, Memory: windowMemory, StepBytes: m.waitingBytes(r, p),
+	}), nil
+}
+
+// Reuse counts the vertices outside the local ranges by how likely they are read.
+func Reuse(p []float32, local []Range) (*cache.Reuse, error) {
+	if err := checkLocal(len(p), local); err != nil {
+		return nil, fmt.Errorf("access: reuse: %w", err)
+	}
+	reuse := cache.NewReuse()
+	remoteRanges(len(p), local, func(lo, hi int) { reuse.Add(p[lo:hi]) })
+	return reuse, nil
+}
+
+// waitingBytes estimates the memory of a minibatch that is sampled and planned, and waits for its turn: 24 bytes a vertex of the
+// input frontier, 16 more a vertex of each other, 4 bytes an edge of the input layer, whose rows no gradient flows to, and 12 of each other.
+func (m *Graph) waitingBytes(r *Reader, p []float32) int64 {
+	frontier := total(p)
+	bytes, reached := 24*frontier, float64(r.Streams.MaxPiece())
+	for h, f := range r.Fanouts {
+		draws := float64(f)
+		if f == sample.All {
+			draws = float64(m.in.NumEdges()) / float64(max(m.in.NumVertices(), 1))
+		}
+		edge := 12.0
+		if h == len(r.Fanouts)-1 {
+			edge = 4
+		}
+		bytes += reached * (16 + draws*edge)
+		reached = min(reached*(1+draws), frontier)
+	}
+	return int64(bytes)
+}

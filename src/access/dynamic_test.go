@@ -1,0 +1,156 @@
+package access
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"halognn/src/cache"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/sample"
+)
+
+// reading is a reader of the first half of a graph: two streams, a quarter each.
+func reading(t *testing.T, hops int) (*Graph, *Reader) {
+	t.Helper()
+	r := newRandom(t)
+	const n = 400
+	g := fromEdges(t, n, randomEdges(r, n, 3000)...)
+	original := make([]int32, n)
+	for v := range original {
+		original[v] = int32(v)
+	}
+	var seeds [2][]graph.VertexID
+	for v := range n / 2 {
+		seeds[v*4/n] = append(seeds[v*4/n], graph.VertexID(v))
+	}
+	streams, err := sample.NewStreams(seeds[:], sample.StreamOptions{Batch: 8, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(streams.Free)
+	return mustNew(t, g, Options{}), &Reader{
+		Local: []Range{{0, n / 4}, {n / 4, n / 2}}, Seeds: append(seeds[0], seeds[1]...), PerStep: 16, Fanouts: []int{3, 2}, Hops: hops,
+		Topology: &sample.Topology{Graph: *g, Original: original}, Streams: streams, First: 0, Count: 2, Seed: 3, Epochs: 1, Workers: 2,
+	}
+}
+
+// What is foreseen is what the plain sampler draws for the same keys.
+func TestAheadIsWhatTrainingReads(t *testing.T) {
+	_, r := reading(t, 0)
+	items := r.Streams.Steps() * r.Count
+	for _, c := range []struct{ from, n int }{{0, items}, {3, 4}, {items - 2, 10}, {0, 0}} {
+		var fault error
+		i := c.from
+		for remote := range r.Ahead(2, c.from, c.n, &fault) {
+			key := sample.Key{Seed: r.Seed, Epoch: 2, Step: i / 2, Stream: i % 2}
+			mb := sample.Reference(r.Topology, r.Fanouts, r.Streams.Piece(2, i/2, i%2, nil), key)
+			want := slices.DeleteFunc(slices.Clone(mb.Frontier), func(v graph.VertexID) bool { return v < r.Local[1].End })
+			if !slices.Equal(remote, want) || len(want) == 0 {
+				t.Fatalf("item %d: remote vertices %v, want %v", i, remote, want)
+			}
+			mb.Free()
+			i++
+		}
+		if want := min(c.from+c.n, items); i != want || fault != nil {
+			t.Errorf("from %d on, %d: ended before item %d (%v), want %d", c.from, c.n, i, fault, want)
+		}
+	}
+	var fault error
+	r.Fanouts = []int{0}
+	for range r.Ahead(1, 0, 3, &fault) {
+		t.Error("a minibatch without fanouts")
+	}
+	if fault == nil {
+		t.Error("no error")
+	}
+}
+
+// Policies begin with remote candidates in the slots they say, and fit what they are asked for.
+func TestNewPolicy(t *testing.T) {
+	for _, hops := range []int{0, 1, 2} {
+		m, r := reading(t, hops)
+		halo := map[graph.VertexID]bool{}
+		for v := graph.VertexID(0); v < r.Local[1].End; v++ {
+			for _, u := range r.Topology.Graph.InNeighbours(v) {
+				if !within(r.Local, u) {
+					halo[u] = true
+				}
+			}
+		}
+		if size, err := m.HaloSize(r.Local); err != nil || size != len(halo) {
+			t.Errorf("halo of %d vertices (%v), want %d", size, err, len(halo))
+		}
+		for _, d := range []Dynamic{
+			{Policy: cache.NameSieve, Capacity: 30},
+			{Policy: cache.NamePrefetch, Capacity: 30, Gamma: 0.9, Delta: 4, Initial: PolicyDegree},
+			{Policy: cache.NamePrefetch, Capacity: 30, Gamma: 0.9, Delta: 4, Initial: PolicyVIP, Layout: cache.LayoutCompact},
+			{Policy: cache.NameLookahead, Capacity: 30, Window: 3},
+		} {
+			name := fmt.Sprintf("%s by %q, %d hops", d.Policy, d.Initial, hops)
+			var fault error
+			p, held, err := m.NewPolicy(r, d, r.Ahead(1, 0, d.Window+1, &fault))
+			if err != nil || fault != nil {
+				t.Fatalf("%s: %v, %v", name, err, fault)
+			}
+			if p.Slots() != d.Capacity || (len(held) == 0) != (d.Policy == cache.NameSieve) {
+				t.Errorf("%s: %d slots, %d rows at the start", name, p.Slots(), len(held))
+			}
+			at := map[graph.VertexID]int32{}
+			for slot, v := range held {
+				at[v] = int32(slot)
+				if within(r.Local, v) || d.Policy == cache.NamePrefetch && hops == 1 && !halo[v] {
+					t.Errorf("%s: begins with vertex %d, which is no candidate", name, v)
+				}
+			}
+			step(t, name, p, r, at)
+			mem.Free(held)
+			p.Free()
+		}
+	}
+	m, r := reading(t, 0)
+	if _, _, err := m.NewPolicy(r, Dynamic{Policy: PolicyVIP}, nil); err == nil {
+		t.Error("vip decides step by step")
+	}
+}
+
+// step asks for the first decision, which must find what the policy begins with.
+func step(t *testing.T, name string, p cache.Policy, r *Reader, at map[graph.VertexID]int32) {
+	t.Helper()
+	var fault error
+	var first []graph.VertexID
+	for remote := range r.Ahead(1, 0, 4, &fault) {
+		if first == nil {
+			first = slices.Clone(remote)
+		}
+		if l, ok := p.(*cache.Lookahead); ok {
+			l.Feed(remote)
+		}
+	}
+	var d cache.Decision
+	defer d.Free()
+	p.Step(first, &d)
+	for i, v := range first {
+		if slot, there := at[v]; there != (d.Slot[i] >= 0) || there && slot != d.Slot[i] {
+			t.Errorf("%s: vertex %d is in slot %d, want %d", name, v, d.Slot[i], slot)
+		}
+	}
+}
+
+// All that a look-ahead cache should see fits the epoch; the more it holds, the farther it should see.
+func TestPlannedWindows(t *testing.T) {
+	m, r := reading(t, 0)
+	p := must[float32](t)(m.Inclusion(r.Seeds, r.PerStep/2, r.Fanouts))
+	last := 0
+	for _, capacity := range []int{0, 10, 50, 100, 150, 1000} {
+		w, err := m.PlanWindow(r, p, capacity)
+		if err != nil || w < max(last, 1) || w >= r.Streams.Steps()*r.Count {
+			t.Errorf("capacity %d: window %d (%v) after %d, of %d minibatches", capacity, w, err, last, r.Streams.Steps()*r.Count)
+		}
+		last = w
+	}
+	if _, err := Reuse(p, []Range{{3, 1}}); err == nil {
+		t.Error("ranges that fall were taken")
+	}
+}
