@@ -60,13 +60,18 @@ func (k inProcess) run(f func(c comm.Comm) error) error {
 // inMPI says that this process has become a rank of MPI, and others may wait for it.
 var inMPI bool
 
-// onAllRanks takes a fault of the command line of train or infer to the other ranks, so that it is told once. They join in, because
+// onAllRanks takes a fault of the command line of train, infer or doctor to the other ranks, so that it is told once. They join in, because
 // both begin by agreeing that nothing is wrong.
 func onAllRanks(command *cobra.Command, err error) error {
-	if inMPI || !mpi.Available || !launched() || command.Name() != "train" && command.Name() != "infer" {
+	if inMPI || !mpi.Available || !launched() || !underLauncher(command) {
 		return err
 	}
 	return inProcess(0).run(func(c comm.Comm) error { return usageError(train.Agree(c, err)) })
+}
+
+// underLauncher reports whether the command is the work of many ranks.
+func underLauncher(c *cobra.Command) bool {
+	return c.Name() == "train" || c.Name() == "infer" || c.Name() == "doctor"
 }
 
 // launched reports whether a launcher started this process as one of several ranks.

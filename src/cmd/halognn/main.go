@@ -27,6 +27,9 @@ const (
 	exitUsage    = 2 // command line or config
 	exitData     = 3 // a file or directory is missing, damaged, or does not fit
 	exitDiverged = 4 // the loss is not a number any more
+
+	exitRequeue     = 75  // stopped by a signal, the state is saved: EX_TEMPFAIL of sysexits.h
+	exitInterrupted = 130 // by the second Ctrl-C, as shells report death by SIGINT
 )
 
 // exitError gives an error an exit code.
@@ -60,7 +63,7 @@ func main() {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
-		if launched() && c.Name() != "train" && c.Name() != "infer" {
+		if launched() && !underLauncher(c) {
 			return usageError(fmt.Errorf("%s is one process's work; run it without mpirun or srun", c.Name()))
 		}
 		return nil
@@ -68,7 +71,7 @@ func main() {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError(fmt.Errorf("%w; see `%s --help`", err, c.CommandPath()))
 	})
-	root.AddCommand(generateCommand(), importCommand(), partitionCommand(), simulateCommand(), trainCommand(), inferCommand(), checkCommand(), versionCommand())
+	root.AddCommand(generateCommand(), importCommand(), partitionCommand(), simulateCommand(), trainCommand(), inferCommand(), checkCommand(), versionCommand(), doctorCommand())
 	if c, err := root.ExecuteC(); err != nil {
 		if c == root { // it does nothing itself: no such command
 			err = usageError(err)

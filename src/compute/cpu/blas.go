@@ -31,9 +31,12 @@ var useBLAS = sync.OnceFunc(func() {
 
 func setBLASThreads(n int) { C.blas_threads(C.int(n)) }
 
+// blasConfig asks once: OpenBLAS writes the answer into one buffer, whoever asks.
+var blasConfig = sync.OnceValue(func() string { return C.GoString(C.blas_config()) })
+
 // BLAS describes the linked library of matrix products: what it was built as, and the kernels it chose for this machine.
 func BLAS() string {
-	config := strings.Join(strings.Fields(C.GoString(C.blas_config())), " ")
+	config := strings.Join(strings.Fields(blasConfig()), " ")
 	if config == "" {
 		return "a library with the CBLAS interface, which does not tell its name"
 	}
@@ -42,7 +45,7 @@ func BLAS() string {
 
 // blasName returns library, version and the kernels it chose, such as "OpenBLAS 0.3.21 SkylakeX".
 func blasName() string {
-	words := strings.Fields(C.GoString(C.blas_config()))
+	words := strings.Fields(blasConfig())
 	if len(words) < 2 {
 		return "BLAS"
 	}

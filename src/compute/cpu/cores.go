@@ -33,6 +33,18 @@ func PlanCores(allowed []int, computeThreads, workers int) (compute, prepare []i
 	return planCores(readCores("/sys/devices/system/cpu", allowed), computeThreads, workers)
 }
 
+// Place is where a CPU lies: its NUMA domain, and the core whose hyperthread it is, named by the first of them.
+type Place struct{ CPU, Domain, Core int }
+
+// Places returns where CPUs lie, as far as the system tells: otherwise in one domain, each a core.
+func Places(cpus []int) []Place {
+	var places []Place
+	for _, c := range readCores("/sys/devices/system/cpu", cpus) {
+		places = append(places, Place{c.cpu, c.node, c.sibling})
+	}
+	return places
+}
+
 // core is where a CPU lies. Hyperthreads of one core have the same first sibling.
 type core struct{ cpu, node, sibling int }
 

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/spf13/cobra"
+
+	"halognn/src/comm"
+	"halognn/src/comm/mpi"
+	"halognn/src/compute/cpu"
+	"halognn/src/doctor"
+	"halognn/src/train"
+)
+
+func doctorCommand() *cobra.Command {
+	var dir string
+	var ranks int
+	c := &cobra.Command{
+		Use:   "doctor [--dir DIR]",
+		Short: "Measure the ranks, nodes and filesystem of a job, and say what is wrong; under mpirun or srun, like train",
+		Example: "  mpirun -np 4 halognn doctor --dir run\n" +
+			"  srun --nodes=2 --ntasks-per-node=2 --cpus-per-task=16 halognn doctor --dir /scratch/$USER",
+		Args: noArguments,
+		RunE: func(*cobra.Command, []string) error {
+			k := inProcess(ranks)
+			return k.run(func(c comm.Comm) error { return doctorRank(c, k, dir) })
+		},
+	}
+	c.Flags().StringVar(&dir, "dir", ".", "the directory to write a small file to and read it: where parts and runs are to lie")
+	c.Flags().IntVar(&ranks, "ranks-in-process", 0, "run so many ranks as goroutines of this process instead of MPI's")
+	return c
+}
+
+// doctorRank examines one rank, set up as train would set it up.
+func doctorRank(c comm.Comm, k inProcess, dir string) error {
+	o := doctor.Options{Dir: dir, Network: k.transport()}
+	if k == 0 {
+		o.Network += ", MPI " + mpi.Standard() + ", " + mpi.ThreadLevel()
+	}
+	info, _ := debug.ReadBuildInfo()
+	if info != nil {
+		o.Slow = slowBuild(info.Settings)
+	}
+	hash, err := programHash()
+	if err := train.Agree(c, err); err != nil {
+		return err
+	}
+	o.Same = [][2]string{{"version of halognn", version}, {"hash of the program", hash}, {"MPI library", mpi.Library()}, {"BLAS library", blasVersion(cpu.BLAS())}}
+	n, own, err := shareCPUs(c)
+	if err != nil {
+		return err
+	}
+	if o.Allowed, err = cpu.AllowedCPUs(); err != nil {
+		return err
+	}
+	o.CPUs, o.Threads = own, n
+	device, err := cpu.New(cpu.Options{Threads: n, CPUs: own})
+	if err := train.Agree(c, err); err != nil {
+		return err
+	}
+	defer device.Close()
+	if _, err := device.Enter(); err != nil { // the rank computes on this goroutine to its end
+		return err
+	}
+	o.Device = device
+	report, err := doctor.Examine(c, o)
+	if err != nil {
+		return err
+	}
+	if c.Rank() == 0 {
+		if err := report.Print(os.Stdout); err != nil {
+			return err
+		}
+	}
+	if errors := report.Errors(); errors > 0 {
+		return withCode(exitFailed, train.AgreedOn(c, fmt.Errorf("doctor: %d errors, told above: a job cannot run like this", errors)))
+	}
+	return nil
+}
+
+// blasVersion is the name and version of a BLAS: what else it says depends on the CPU.
+func blasVersion(blas string) string {
+	words := strings.Fields(blas)
+	return strings.Join(words[:min(2, len(words))], " ")
+}
+
+// programHash returns a hash of the file that this process runs.
+func programHash() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := xxhash.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("reading the program: %w", err)
+	}
+	return fmt.Sprintf("%016x", h.Sum64()), nil
+}

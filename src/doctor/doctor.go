@@ -1,0 +1,145 @@
+// Package doctor measures what a job can expect of the ranks, nodes and filesystem it was given, and says what is wrong with
+// them and what to do about it. It takes a second or two, and nothing of a training run but its communicator and its device.
+//
+//	every rank   facts (host, CPUs, limits, versions) ─┐
+//	             GEMM, all at once                     │
+//	             copy, in turn on a node; all at once  ├─ allgather ──> Report: one row a rank, findings
+//	all ranks    barrier, all-to-all, allreduce        │
+//	a rank/node  write, sync, read a file in Dir      ─┘
+//
+// Rates are what is sustained for a tenth of a second, collectives the best of a few. Findings are judged from the facts of all ranks
+// by a function that measures nothing (diagnose).
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/compute/cpu"
+)
+
+// Options is what a rank tells the doctor about itself.
+type Options struct {
+	Dir     string         // directory to try; it should be one that all nodes see
+	Device  compute.Device // the rank computes on it
+	Threads int            // with so many threads
+	Allowed []int          // CPUs that the launcher gave the rank
+	CPUs    []int          // those of them that it uses, if ranks share them; empty: there are fewer than ranks
+	Same    [][2]string    // name and value of what must be equal on all ranks: versions, hashes
+	Slow    []string       // what makes this build slow
+	Network string         // the transport and its thread level, for the headline
+}
+
+// Rank is what is known of one rank.
+type Rank struct {
+	Host    string
+	Node    int // the lowest rank on the same node
+	Allowed []cpu.Place
+	CPUs    []cpu.Place
+	Threads int
+	Same    [][2]string
+	Slow    []string
+	Limits  Limits
+
+	GEMM     float64 // flop/s of a matrix product on the rank's threads, all ranks at once
+	Alone    float64 // bytes/s read and written by a copy on the rank's threads, no other rank of the node copying
+	Together float64 // the same, all ranks at once
+
+	Disk Disk
+}
+
+// Limits is what the system lets a process have.
+type Limits struct {
+	AddressSpace uint64 // bytes (ulimit -v); 0: unlimited
+	Locked       uint64 // bytes (ulimit -l); 0: unlimited
+	SharedFree   int64  // bytes free in /dev/shm; -1: there is none
+	InfiniBand   bool   // the node has an InfiniBand or RoCE adapter
+}
+
+// Disk is how a directory served a rank. Rates are 0 on ranks that did not try.
+type Disk struct {
+	Write, Read float64 // bytes/s, sync included, the cache dropped between the two where the system does that
+	Fault       string  // why it could not
+	Unseen      bool    // what rank 0 had put there was not to be seen
+}
+
+// Report is the outcome, the same on every rank.
+type Report struct {
+	Network, Device, Dir string
+	Ranks                []Rank
+	Traffic              Traffic
+	Findings             []Finding
+}
+
+// Finding is something that is wrong, and what to do about it.
+type Finding struct {
+	Error bool // the job cannot run like this; otherwise it will be slow
+	Text  string
+	Cure  string
+}
+
+// Examine measures. Collective; an error is a failure of the communicator, what is wrong with a rank is a finding.
+func Examine(c comm.Comm, o Options) (*Report, error) {
+	node, err := c.Node()
+	if err != nil {
+		return nil, err
+	}
+	defer node.Free()
+	me := Rank{
+		Allowed: cpu.Places(o.Allowed), CPUs: cpu.Places(o.CPUs), Threads: o.Threads, Same: o.Same, Slow: o.Slow, Limits: limits(),
+	}
+	me.Host, _ = os.Hostname() // a name for the table; the communicator says which ranks share a node
+	ranks, err := comm.Allgather(node, c.Rank())
+	if err != nil {
+		return nil, err
+	}
+	me.Node = ranks[0]
+	if err := measureRank(c, node, o, &me); err != nil {
+		return nil, err
+	}
+	r := &Report{Network: o.Network, Device: o.Device.Name(), Dir: o.Dir}
+	if r.Traffic, err = measureTraffic(c); err != nil {
+		return nil, err
+	}
+	if me.Disk, err = tryDisk(c, node.Rank() == 0, o.Dir); err != nil {
+		return nil, err
+	}
+	if r.Ranks, err = gather(c, me); err != nil {
+		return nil, err
+	}
+	r.Findings = diagnose(r.Ranks, o.Dir)
+	return r, nil
+}
+
+// gather returns every rank's facts.
+func gather(c comm.Comm, me Rank) ([]Rank, error) {
+	text, err := json.Marshal(me)
+	if err != nil {
+		panic(err) // a struct of numbers and words
+	}
+	texts, err := comm.AllgatherBytes(c, text)
+	if err != nil {
+		return nil, err
+	}
+	ranks := make([]Rank, len(texts))
+	for i, t := range texts {
+		if err := json.Unmarshal(t, &ranks[i]); err != nil {
+			return nil, fmt.Errorf("rank %d runs another version of halognn: %w", i, err)
+		}
+	}
+	return ranks, nil
+}
+
+// Errors returns how many findings are errors.
+func (r *Report) Errors() int {
+	n := 0
+	for _, f := range r.Findings {
+		if f.Error {
+			n++
+		}
+	}
+	return n
+}

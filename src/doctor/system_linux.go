@@ -1,0 +1,31 @@
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// limits reads what the system grants this process.
+func limits() Limits {
+	l := Limits{AddressSpace: limit(unix.RLIMIT_AS), Locked: limit(unix.RLIMIT_MEMLOCK), SharedFree: -1}
+	var fs unix.Statfs_t
+	if unix.Statfs("/dev/shm", &fs) == nil {
+		l.SharedFree = int64(fs.Bavail) * fs.Bsize
+	}
+	adapters, _ := filepath.Glob("/sys/class/infiniband/*")
+	l.InfiniBand = len(adapters) > 0
+	return l
+}
+
+func limit(resource int) uint64 {
+	var l unix.Rlimit
+	if unix.Getrlimit(resource, &l) != nil || l.Cur == unix.RLIM_INFINITY {
+		return 0
+	}
+	return l.Cur
+}
+
+// dropCache asks the system to forget the pages of a file that is on disk, so that reading it reads the disk.
+func dropCache(f *os.File) { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }
