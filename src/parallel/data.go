@@ -158,9 +158,11 @@ func (d *Data) decided() []pipeline.Stage[Minibatch] {
 		{
 			Name: "counts",
 			Arrive: func(m *Minibatch) error {
+				begin := time.Now()
 				if f, sees := d.o.Policy.(feeder); sees && m.Train {
 					f.Feed(m.Fetch.Distant)
 				}
+				m.Scoring = time.Since(begin)
 				return nil
 			},
 			Start: func(m *Minibatch) (pipeline.Request, error) {
@@ -185,6 +187,7 @@ func (d *Data) decide(m *Minibatch) {
 	begin := time.Now()
 	if m.Train {
 		d.o.Policy.Step(m.Fetch.Distant, &m.Decision)
+		m.Scoring += time.Since(begin)
 		d.o.Exchange.Decide(&m.Fetch, m.Decision.Slot, m.Decision.Early)
 	} else {
 		m.Decision.Clear()

@@ -51,7 +51,8 @@ type Minibatch struct {
 
 	// Of a cache that changes from step to step; empty for a minibatch that is not trained.
 	Decision  cache.Decision
-	Deciding  time.Duration // time that the policy took
+	Scoring   time.Duration // time that the policy took
+	Deciding  time.Duration // time from asking the policy to knowing what to fetch from whom; part of the collective "counts"
 	Gathering time.Duration // time of assembling, which then is part of the collective "rows"
 
 	hash           xxhash.Digest

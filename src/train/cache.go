@@ -49,9 +49,9 @@ func (c *staticCache) free() {
 }
 
 // openCache ranks the remote vertices, fetches the rows of the best, and predicts what is left to fetch. It returns nil for policy
-// none and for a model without neighbours. Collective.
+// none, for a model without neighbours, and on a single node, where nothing is remote. Collective.
 func (s *session) openCache() (exchange.Cache, error) {
-	if s.o.Cache.Policy == access.PolicyNone || len(s.o.Fanouts) == 0 {
+	if s.o.Cache.Policy == access.PolicyNone || len(s.o.Fanouts) == 0 || s.nodes == 1 {
 		return nil, nil
 	}
 	m, err := access.New(&s.topology.Graph, access.Options{Workers: s.Workers})

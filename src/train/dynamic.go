@@ -1,13 +1,13 @@
 package train
 
 import (
+	"errors"
 	"fmt"
 
 	"halognn/src/access"
 	"halognn/src/cache"
 	"halognn/src/comm"
 	"halognn/src/exchange"
-	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/parallel"
 )
@@ -17,20 +17,20 @@ type tally struct {
 	exchange.Counters
 	Evictions    int64 // rows that others overwrote
 	Replacements int64 // rows that entered in eviction rounds
-	Deciding     int64 // nanoseconds that the policy took
+	Scoring      int64 // nanoseconds that the policy took
 }
 
-// of returns the tally of a minibatch.
+// tallyOf returns the tally of a minibatch.
 func tallyOf(m *parallel.Minibatch) tally {
 	d := &m.Decision
-	return tally{m.Fetch.Counters, int64(d.Evictions), int64(d.Replacements), int64(m.Deciding)}
+	return tally{m.Fetch.Counters, int64(d.Evictions), int64(d.Replacements), int64(m.Scoring)}
 }
 
 func (t *tally) add(o tally) {
 	t.Counters.Add(o.Counters)
 	t.Evictions += o.Evictions
 	t.Replacements += o.Replacements
-	t.Deciding += o.Deciding
+	t.Scoring += o.Scoring
 }
 
 // rowsOf returns what a tally comes to in reports.
@@ -38,7 +38,7 @@ func (s *session) rowsOf(t tally) Rows {
 	r := Rows{
 		Local: t.Local, CacheHits: t.Cached, Peer: t.Peer, PeerCached: t.PeerCached, Fetched: t.Remote - t.Early,
 		Remote: t.Remote, RemoteBytes: t.Remote * int64(s.Shards.Meta.RowBytes()),
-		Evictions: t.Evictions, Replacements: t.Replacements, ScoreSeconds: float64(t.Deciding) / 1e9,
+		Evictions: t.Evictions, Replacements: t.Replacements, ScoreSeconds: float64(t.Scoring) / 1e9,
 	}
 	if s.o.Cache.Policy == cache.NamePrefetch {
 		r.Replacement = t.Early
@@ -73,25 +73,31 @@ func (c *dynamicCache) free() {
 
 // openDynamic makes the policy and fetches what it begins with. Collective.
 func (s *session) openDynamic(m *access.Graph) (*dynamicCache, error) {
-	window := s.o.Cache.Window
-	capacity, err := s.cacheCapacity(m)
+	o, reader := s.o.Cache, s.reader()
+	d := access.Dynamic{
+		Policy: o.Policy, Gamma: o.Gamma, Delta: o.Delta, Initial: o.Initial, Layout: o.Layout, Level: o.Level,
+	}
+	if !o.Evict {
+		d.Delta = 0
+	}
+	var err error
+	d.Capacity, err = s.cacheCapacity(m)
 	if err = Agree(s.Comm, err); err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
-	if s.o.Cache.Policy == cache.NameLookahead && window == 0 {
-		if window, err = s.planWindow(m, capacity); err != nil {
+	if o.Policy == cache.NameLookahead {
+		if err := s.planWindow(m, reader, &d); err != nil {
 			return nil, fmt.Errorf("planning a window: %w", err)
 		}
 	}
-	initial, policy, err := s.newPolicy(m, capacity, window)
-	defer mem.Free(initial)
-	if err = Agree(s.Comm, err); err != nil {
-		return nil, fmt.Errorf("cache.policy %s: %w", s.o.Cache.Policy, err)
+	var fault error
+	epoch, item := s.beginning()
+	policy, initial, err := m.NewPolicy(reader, d, reader.Ahead(epoch, item, d.Window+1, &fault))
+	defer func() { mem.Free(initial) }()
+	if err = Agree(s.Comm, errors.Join(fault, err)); err != nil {
+		return nil, fmt.Errorf("cache.policy %s: %w", o.Policy, err)
 	}
-	c := &dynamicCache{policy: policy, rows: mem.Make[byte](policy.Slots() * s.Shards.RowBytes())}
-	if l, ok := policy.(*cache.Lookahead); ok {
-		c.window = l.Window()
-	}
+	c := &dynamicCache{policy: policy, rows: mem.Make[byte](policy.Slots() * s.Shards.RowBytes()), window: d.Window}
 	s.closers = append(s.closers, func() error { c.free(); return nil })
 	if err := s.fetchRows(initial, c.rows); err != nil {
 		return nil, fmt.Errorf("filling the cache: %w", err)
@@ -99,115 +105,41 @@ func (s *session) openDynamic(m *access.Graph) (*dynamicCache, error) {
 	return c, nil
 }
 
-// newPolicy returns the policy of this rank, and the vertices in its first slots.
-func (s *session) newPolicy(m *access.Graph, capacity, window int) ([]graph.VertexID, cache.Policy, error) {
-	o, n := s.o.Cache, int(s.Shards.Vertices)
-	switch o.Policy {
-	case cache.NameSieve:
-		p, err := cache.NewSieve(n, capacity)
-		return nil, p, err
-	case cache.NamePrefetch:
-		return s.newPrefetch(m, capacity)
+// beginning returns the epoch and the minibatch that training begins with.
+func (s *session) beginning() (epoch, item int) {
+	if s.Resume != nil {
+		return s.Resume.state.Epoch, s.Resume.state.Step * s.minibatches()
 	}
-	p, err := cache.NewLookahead(cache.LookaheadOptions{
-		Vertices: n, Capacity: capacity, Window: min(window, s.steps()*s.minibatches()), Level: o.Level,
-	})
-	return nil, p, err
+	return 1, 0
 }
 
-// newPrefetch returns a prefetch buffer filled by degree or by access probability.
-func (s *session) newPrefetch(m *access.Graph, capacity int) ([]graph.VertexID, cache.Policy, error) {
-	o := s.o.Cache
-	score, err := m.Score(o.Initial, s.reader())
-	if err != nil {
-		return nil, nil, err
-	}
-	defer mem.Free(score)
-	candidates, err := s.candidates(m, score)
-	defer mem.Free(candidates)
-	if err != nil {
-		return nil, nil, err
-	}
-	initial, err := m.Top(score, s.local(), capacity)
-	if err != nil {
-		return nil, nil, err
-	}
-	g, delta := &s.topology.Graph, o.Delta
-	if !o.Evict {
-		delta = 0
-	}
-	p, err := cache.NewPrefetch(cache.PrefetchOptions{
-		Vertices: int(s.Shards.Vertices), Capacity: capacity, Initial: initial, Candidates: candidates, Gamma: o.Gamma, Delta: delta,
-		Degree: func(v graph.VertexID) int { return int(g.Indptr[v+1] - g.Indptr[v]) }, Layout: o.Layout,
-	})
-	return initial, p, err
-}
-
-// candidates returns the vertices that may be buffered, as PrefetchOptions has them, and takes the score of all others away. With as many hops as
-// the model has layers that is every vertex that is ever read, and nil.
-func (s *session) candidates(m *access.Graph, score []float32) ([]uint64, error) {
-	hops := s.o.Cache.HaloHops
-	if hops == 0 || hops >= len(s.o.Fanouts) {
-		return nil, nil
-	}
-	halo, err := m.Halo(s.local(), hops)
-	if err != nil {
-		return nil, err
-	}
-	defer mem.Free(halo)
-	bits := mem.Make[uint64]((len(halo) + 63) / 64)
-	for v, in := range halo {
-		if in > 0 {
-			bits[v/64] |= 1 << (v % 64)
-		} else {
-			score[v] = 0
+// planWindow sets the window of a look-ahead cache, which is the most that any rank should see unless the config has one, and predicts
+// what is fetched. Collective.
+func (s *session) planWindow(m *access.Graph, r *access.Reader, d *access.Dynamic) error {
+	reuse, planned := cache.NewReuse(), 1
+	var err error
+	if len(r.Seeds) > 0 {
+		var p []float32
+		if p, err = m.Inclusion(r.Seeds, r.PerStep/float64(r.Count), r.Fanouts); err == nil {
+			planned, err = m.PlanWindow(r, p, d.Capacity)
+			if err == nil {
+				reuse, err = access.Reuse(p, r.Local)
+			}
 		}
+		mem.Free(p)
 	}
-	return bits, nil
-}
-
-// windowMemory is what minibatches that wait in a planned window may take.
-const windowMemory = 1 << 30
-
-// planWindow returns how many minibatches a look-ahead cache should see in advance: the most that any rank should. Collective.
-func (s *session) planWindow(m *access.Graph, capacity int) (int, error) {
-	steps := s.steps() * s.minibatches()
-	edges, reached, draws := 0, 1, 1 // of a minibatch with as many seeds as any, at most
-	for _, f := range s.o.Fanouts {
-		draws *= max(f, 1) // sample.All is bounded by nothing; a window then is planned as if it were small
-		edges += draws
-		reached += draws
-	}
-	seeds := s.streams.MaxPiece()
-	o := cache.WindowOptions{
-		Capacity: capacity, Steps: steps, Reuse: cache.NewReuse(), Memory: windowMemory,
-		StepBytes: int64(seeds*edges)*8 + min(int64(seeds*reached), s.Shards.Vertices)*24,
-	}
-	err := s.countReuse(m, o.Reuse)
 	if err = Agree(s.Comm, err); err != nil {
-		return 0, err
-	}
-	return comm.AgreeMax(s.Comm, cache.PlanWindow(o))
-}
-
-// countReuse tells how likely a minibatch of this rank reads each remote vertex.
-func (s *session) countReuse(m *access.Graph, r *cache.Reuse) error {
-	seeds, perStep := s.ownSeeds()
-	if len(seeds) == 0 {
-		return nil
-	}
-	p, err := m.Inclusion(seeds, perStep/float64(s.minibatches()), s.o.Fanouts)
-	if err != nil {
 		return err
 	}
-	defer mem.Free(p)
-	next := graph.VertexID(0)
-	for _, local := range s.local() {
-		r.Add(p[next:local.First])
-		next = local.End
+	if planned, err = comm.AgreeMax(s.Comm, planned); err != nil {
+		return err
 	}
-	r.Add(p[next:])
-	return nil
+	if d.Window = s.o.Cache.Window; d.Window == 0 {
+		d.Window = planned
+	}
+	d.Window = min(d.Window, s.steps()*s.minibatches()) // there are no more to see
+	s.expected, err = comm.AgreeSum(s.Comm, reuse.Fetched(d.Capacity, d.Window)*float64(r.Count))
+	return err
 }
 
 // CacheSummary says what the cache of a run was.
@@ -236,20 +168,23 @@ func (s *session) summariseCache() (*CacheSummary, error) {
 		c.Alpha = 0
 	}
 	var own [5]int64 // capacity, bytes, plan, window, high water
-	switch {
-	case s.dynamic != nil:
+	switch c := s.cached.(type) {
+	case *staticCache:
+		own[1], own[2] = int64(len(c.rows)), c.index.Bytes()
+	case *groupCache:
+		own[1], own[2] = int64((c.end-c.first)*s.Shards.RowBytes()), c.index.Bytes()
+	}
+	if s.dynamic != nil {
 		p := s.dynamic.policy
-		own = [5]int64{int64(p.Slots()), int64(len(s.dynamic.rows)), p.Bytes(), int64(s.dynamic.window)}
+		own[1], own[2], own[3] = int64(len(s.dynamic.rows)), p.Bytes(), int64(s.dynamic.window)
 		if l, ok := p.(*cache.Lookahead); ok {
 			own[4] = int64(l.HighWater())
 		}
 		if o.Policy == cache.NamePrefetch {
 			c.Gamma, c.Delta, c.HaloHops = o.Gamma, o.Delta, o.HaloHops
 		}
-	case s.cached != nil:
-		bytes := int64(len(s.cached.Table()))
-		own = [5]int64{bytes / int64(s.Shards.RowBytes()), bytes}
 	}
+	own[0] = own[1] / int64(s.Shards.RowBytes())
 	for i := range own {
 		most, err := comm.AgreeMax(s.Comm, own[i])
 		if err != nil {

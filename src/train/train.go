@@ -247,7 +247,7 @@ func (r *run) count(m *parallel.Minibatch) error {
 	// With a cache that changes, deciding and assembling are part of collectives; they are counted where they belong.
 	r.clock.Add(trace.Plan, m.Deciding)
 	r.clock.Add(trace.Gather, m.Gathering)
-	r.clock.Add(trace.Exchange, -m.Gathering)
+	r.clock.Add(trace.Exchange, -m.Deciding-m.Gathering)
 	r.blocks += m.Digest
 	return nil
 }
