@@ -349,7 +349,8 @@ func (r *run) stop() error {
 		return AgreedOn(r.Comm, fmt.Errorf("%w, but there was nothing to save: %w: the first that was not finite is %s%s", ErrStopped, ErrDiverged,
 			f.What, r.saver.good()))
 	}
-	return AgreedOn(r.Comm, fmt.Errorf("%w; the state is saved: go on with `halognn train --resume %s`", ErrStopped, r.Dir))
+	return AgreedOn(r.Comm, fmt.Errorf("%w after %d steps; the state is saved: go on with `halognn train --resume %s`",
+		ErrStopped, r.optimizer.Steps(), r.Dir))
 }
 
 // good says which checkpoint is the last good one, for messages.

@@ -161,6 +161,12 @@ func (b *binder) assign(where, key, text string) {
 	switch f.Kind() {
 	case reflect.String:
 		f.SetString(text)
+	case reflect.Bool:
+		if text != "true" && text != "false" {
+			wrong()
+			return
+		}
+		f.SetBool(text == "true")
 	case reflect.Int:
 		v, err := strconv.Atoi(text)
 		if err != nil {
@@ -193,6 +199,8 @@ func (b *binder) assign(where, key, text string) {
 
 func kindName(f reflect.Value) string {
 	switch f.Kind() {
+	case reflect.Bool:
+		return "true or false"
 	case reflect.Int:
 		return "a whole number"
 	case reflect.Float64:

@@ -47,13 +47,14 @@ func isParts(dir string) bool {
 	return err == nil && json.Unmarshal(text, &meta) == nil && len(meta.Offsets) > 0
 }
 
-// checkRun verifies that a run is complete: config, summary, and a model whose weights can be read.
+// checkRun verifies that a run is complete: config, checkpoints, summary, and a model whose weights can be read.
 func checkRun(dir string) error {
 	_, configErr := loadConfig(filepath.Join(dir, train.ConfigFile), nil)
 	var s train.Summary
 	text, err := os.ReadFile(filepath.Join(dir, train.SummaryFile))
+	configErr = errors.Join(configErr, train.VerifyCheckpoints(dir))
 	if errors.Is(err, os.ErrNotExist) {
-		return errors.Join(configErr, fmt.Errorf("%w: the run has not finished", err))
+		return errors.Join(configErr, fmt.Errorf("%w: the run has not finished; go on with `halognn train --resume %s`", err, dir))
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &s)

@@ -84,6 +84,11 @@ type Config struct {
 		Threads int    `yaml:"threads"`
 		SIMD    string `yaml:"simd"`
 	} `yaml:"compute"`
+	Checkpoint struct {
+		EverySteps   int     `yaml:"every_steps"`
+		EveryMinutes float64 `yaml:"every_minutes"`
+		Keep         int     `yaml:"keep"`
+	} `yaml:"checkpoint"`
 	Run struct {
 		Dir          string `yaml:"dir"`
 		RanksPerNode int    `yaml:"ranks_per_node"`
@@ -101,13 +106,14 @@ func defaultConfig() *Config {
 	c.Train.Epochs, c.Train.LR, c.Train.Optimizer, c.Train.Momentum = 10, 0.003, "adam", 0.9
 	c.Train.Schedule, c.Train.StepEpochs, c.Train.StepFactor = "constant", 10, 0.5
 	c.Train.Seed, c.Train.EvalEvery, c.Train.EvalMode, c.Train.Allreduce = 1, 1, "sampled", "auto"
-	c.Cache.Policy, c.Cache.Alpha, c.Cache.Gamma, c.Cache.Delta = "none", 0.1, 0.995, 64
+	c.Cache.Policy, c.Cache.Alpha, c.Cache.Gamma, c.Cache.Delta = "prefetch", 0.1, 0.995, 64
 	c.Cache.Evict, c.Cache.Initial, c.Cache.Scores = true, "degree", "auto"
 	c.Cache.Placement, c.Cache.PeerCost = train.PlacementOwn, 0.1
 	c.Pipeline.Depth = 2
 	c.Topology.Kind, c.Topology.Load = "replicated", "map"
 	c.Parallel.Mode = "data"
 	c.Compute.Device, c.Compute.SIMD = "cpu", "auto"
+	c.Checkpoint.Keep = 3
 	c.Run.Progress = "auto"
 	return c
 }
@@ -159,6 +165,11 @@ func (c *Config) check() error {
 	atLeast("pipeline.depth", c.Pipeline.Depth, 0)
 	atLeast("pipeline.workers", c.Pipeline.Workers, 0)
 	atLeast("compute.threads", c.Compute.Threads, 0)
+	atLeast("checkpoint.every_steps", c.Checkpoint.EverySteps, 0)
+	atLeast("checkpoint.keep", c.Checkpoint.Keep, 1)
+	if !(c.Checkpoint.EveryMinutes >= 0) {
+		bad("checkpoint.every_minutes is %g; it must be 0 or more", c.Checkpoint.EveryMinutes)
+	}
 	atLeast("run.ranks_per_node", c.Run.RanksPerNode, 0)
 	for i, f := range c.Sample.Fanouts {
 		if f < 1 && f != -1 {
@@ -264,6 +275,9 @@ func (c *Config) trainOptions() train.Options {
 		Schedule: nn.Schedule{Kind: c.Train.Schedule, Base: c.Train.LR, Warmup: c.Train.WarmupSteps, Gamma: c.Train.StepFactor},
 		Seed:     uint64(c.Train.Seed), EvalEvery: c.Train.EvalEvery, EvalFull: c.Train.EvalMode == "full", Patience: c.Train.Patience,
 		Sum: sumModes[c.Train.Allreduce], Depth: c.Pipeline.Depth,
+		Checkpoint: train.CheckpointOptions{
+			EverySteps: c.Checkpoint.EverySteps, EveryMinutes: c.Checkpoint.EveryMinutes, Keep: c.Checkpoint.Keep,
+		},
 		Cache: train.CacheOptions{Policy: c.Cache.Policy, Alpha: c.Cache.Alpha, HaloFraction: c.Cache.HaloFraction, HaloHops: c.Cache.HaloHops, Placement: c.Cache.Placement, PeerCost: c.Cache.PeerCost,
 			Window: c.Cache.Window, Level: c.Cache.Level, Gamma: c.Cache.Gamma, Delta: c.Cache.Delta, Evict: c.Cache.Evict, Initial: c.Cache.Initial, Layout: layouts[c.Cache.Scores]},
 	}

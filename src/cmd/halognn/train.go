@@ -17,34 +17,40 @@ import (
 )
 
 func trainCommand() *cobra.Command {
-	var path string
-	var sets []string
 	var ranks int
-	var profiles string
-	var traced bool
+	var o trainFlags
 	c := &cobra.Command{
-		Use:   "train --config FILE.yaml [--set key.path=value ...]",
+		Use:   "train --config FILE.yaml [--set key.path=value ...] [--resume RUN]",
 		Short: "Train a model; under mpirun or srun, each rank on its own parts",
 		Example: "  mpirun -np 4 halognn train --config inputs/demo.yaml --set train.lr=0.01\n" +
-			"  halognn train --config inputs/demo.yaml --ranks-in-process 4      (four ranks as goroutines, without MPI)",
+			"  halognn train --config inputs/demo.yaml --ranks-in-process 4      (four ranks as goroutines, without MPI)\n" +
+			"  mpirun -np 4 halognn train --resume run/demo                                 (goes on from the last checkpoint)",
 		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			if path == "" {
+			if o.config == "" && o.resume == "" {
 				return usageError(fmt.Errorf("--config is missing: the YAML file of the run; inputs/ has examples and docs/config.md lists the keys"))
 			}
-			if _, known := profileKinds[profiles]; profiles != "" && !known {
-				return usageError(fmt.Errorf("--profile %s is unknown; use %s", profiles, orList(slices.Sorted(maps.Keys(profileKinds)))))
+			if _, known := profileKinds[o.profile]; o.profile != "" && !known {
+				return usageError(fmt.Errorf("--profile %s is unknown; use %s", o.profile, orList(slices.Sorted(maps.Keys(profileKinds)))))
 			}
 			k := inProcess(ranks)
-			return k.run(func(c comm.Comm) error { return trainRank(c, k, path, sets, profiles, traced) })
+			return k.run(func(c comm.Comm) error { return trainRank(c, k, o) })
 		},
 	}
-	c.Flags().StringVar(&path, "config", "", "YAML file of the run")
-	c.Flags().StringArrayVar(&sets, "set", nil, "override a key, as train.lr=0.01; repeatable")
+	c.Flags().StringVar(&o.config, "config", "", "YAML file of the run")
+	c.Flags().StringArrayVar(&o.sets, "set", nil, "override a key, as train.lr=0.01; repeatable")
 	c.Flags().IntVar(&ranks, "ranks-in-process", 0, "run so many ranks as goroutines of this process instead of MPI's")
-	c.Flags().StringVar(&profiles, "profile", "", "write a pprof profile of every rank into the run directory: cpu, heap, block, mutex or trace")
-	c.Flags().BoolVar(&traced, "trace", false, "write what every rank did when into the run directory, for Perfetto: trace/rank-0000.json ...")
+	c.Flags().StringVar(&o.profile, "profile", "", "write a pprof profile of every rank into the run directory: cpu, heap, block, mutex or trace")
+	c.Flags().BoolVar(&o.trace, "trace", false, "write what every rank did when into the run directory, for Perfetto: trace/rank-0000.json ...")
+	c.Flags().StringVar(&o.resume, "resume", "", "go on from the last checkpoint of this run directory, with its config; with --config, begin there if it holds no run")
 	return c
+}
+
+// trainFlags are the flags of train that every rank reads.
+type trainFlags struct {
+	config, resume, profile string
+	sets                    []string
+	trace                   bool
 }
 
 var profileKinds = map[string]func(*profile.Profile){
@@ -64,24 +70,46 @@ func startProfile(kind, run string, rank int, k inProcess) (stop func(), err err
 }
 
 // trainRank is the run of one rank.
-func trainRank(c comm.Comm, k inProcess, path string, sets []string, profiles string, traced bool) error {
-	j, err := openJob(c, k, path, sets)
+func trainRank(c comm.Comm, k inProcess, o trainFlags) error {
+	stopSignal := stopOnSignals()
+	resumed, path := o.resume != "", o.config
+	if resumed {
+		config, fresh, err := resumeFrom(c, o.resume, path)
+		if err != nil {
+			return err
+		}
+		resumed, path, o.sets = !fresh, config, append(slices.Clone(o.sets), "run.dir="+o.resume)
+	}
+	j, err := openJob(c, k, path, o.sets)
 	if err != nil {
 		return err
 	}
 	defer j.close()
-	j.env.Trace = traced
+	j.env.Trace, j.env.Stop, j.env.Config = o.trace, stopSignal, j.config.flat()
+	if resumed {
+		if done, err := j.openResumed(); err != nil || done {
+			return err
+		}
+	}
 	stop := func() {}
 	j.env.Begin = func() error {
-		if err := j.createRunDir(); err != nil {
+		if err := j.beginRunDir(resumed); err != nil {
 			return err
 		}
 		var err error
-		stop, err = startProfile(profiles, j.config.Run.Dir, c.Rank(), k)
+		stop, err = startProfile(o.profile, j.config.Run.Dir, c.Rank(), k)
 		return usageError(train.Agree(c, err))
 	}
 	defer func() { stop() }()
+	ended := make(chan struct{})
+	defer close(ended)
+	if c.Rank() == 0 {
+		go tellStopping(stopSignal, ended)
+	}
 	summary, err := train.Run(context.Background(), j.env, j.config.trainOptions())
+	if errors.Is(err, train.ErrStopped) {
+		return withCode(exitRequeue, err)
+	}
 	if a := (*train.Agreed)(nil); errors.As(err, &a) {
 		return dataError(err) // what all ranks can agree on before or after the steps is about files
 	}
@@ -95,16 +123,4 @@ func trainRank(c comm.Comm, k inProcess, path string, sets []string, profiles st
 		fmt.Printf("\nwritten to %s\n", j.config.Run.Dir)
 	}
 	return nil
-}
-
-// createRunDir makes the run directory. Collective.
-func (j *job) createRunDir() error {
-	var err error
-	if j.comm.Rank() == 0 {
-		text, fault := j.config.yaml()
-		if err = fault; err == nil {
-			err = train.CreateRunDir(j.config.Run.Dir, text)
-		}
-	}
-	return usageError(train.Agree(j.comm, err))
 }

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"halognn/src/comm"
+	"halognn/src/train"
+)
+
+// mayChange are the keys that may differ from those a run began with, by name or by section: they change no number, or, as
+// train.epochs, only what comes after.
+var mayChange = []string{
+	"data.parts", "data.verify", "cache.", "pipeline.", "topology.load", "compute.threads", "train.epochs", "checkpoint.", "run.",
+}
+
+// flat returns the value of every key as text.
+func (c *Config) flat() map[string]string {
+	b := binder{fields: map[string]reflect.Value{}}
+	b.index("", reflect.ValueOf(c).Elem())
+	text := make(map[string]string, len(b.keys))
+	for _, key := range b.keys {
+		text[key] = fmt.Sprint(b.fields[key])
+	}
+	return text
+}
+
+// fixed reports whether a run keeps the value of key for life.
+func fixed(key string) bool {
+	return !slices.ContainsFunc(mayChange, func(k string) bool { return key == k || strings.HasSuffix(k, ".") && strings.HasPrefix(key, k) })
+}
+
+// changes returns an error about every key that must not differ from what the run began with. A key that the run did not know had its default.
+func (c *Config) changes(began map[string]string) error {
+	now, defaults := c.flat(), defaultConfig().flat()
+	var faults []error
+	for _, key := range c.keys() {
+		was, known := began[key]
+		if !known {
+			was = defaults[key]
+		}
+		if fixed(key) && now[key] != was {
+			faults = append(faults, fmt.Errorf("  %s is %s, the run began with %s", key, now[key], was))
+		}
+	}
+	if faults == nil {
+		return nil
+	}
+	return fmt.Errorf("a run that goes on may change train.epochs and the sections cache, pipeline, checkpoint and run, not what makes its numbers; leave these out, or begin another run:\n%w",
+		errors.Join(faults...))
+}
+
+func (c *Config) keys() []string {
+	b := binder{fields: map[string]reflect.Value{}}
+	b.index("", reflect.ValueOf(c).Elem())
+	return b.keys
+}
+
+// resumeFrom finds the config of a run that goes on: that of its directory, unless another is given. fresh says that the directory holds no
+// run yet, so that one begins there: a job script need not know which try it is. Collective.
+func resumeFrom(c comm.Comm, run, path string) (config string, fresh bool, err error) {
+	config = filepath.Join(run, train.ConfigFile)
+	if c.Rank() == 0 {
+		_, err = os.Stat(config)
+		if fresh = errors.Is(err, fs.ErrNotExist) && path != ""; fresh {
+			err = nil
+		}
+		if err != nil {
+			err = fmt.Errorf("--resume %s holds no run: %w; with --config a run begins there", run, err)
+		}
+	}
+	if err := train.Agree(c, err); err != nil {
+		return "", false, dataError(err)
+	}
+	begins, err := comm.AgreeMax(c, boolInt(fresh))
+	if path != "" {
+		config = path
+	}
+	return config, begins > 0, err
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// openResumed opens the newest checkpoint of the job's run and holds the config to it. done: nothing is left to do. Collective.
+func (j *job) openResumed() (done bool, err error) {
+	run := j.config.Run.Dir
+	ck, err := train.OpenCheckpoint(j.comm, run)
+	if err != nil || ck == nil {
+		if ck == nil && err == nil && j.comm.Rank() == 0 {
+			fmt.Fprintf(os.Stderr, "note: %s holds no checkpoint: the run begins again\n", run)
+		}
+		return false, dataError(err)
+	}
+	if err := j.config.changes(ck.Config()); err != nil { // the same on every rank
+		return false, usageError(train.AgreedOn(j.comm, fmt.Errorf("--resume %s: %w", run, err)))
+	}
+	epochs := j.config.Train.Epochs
+	if epochs < ck.Begun() {
+		return false, usageError(train.AgreedOn(j.comm, fmt.Errorf("--resume %s: train.epochs is %d, but %d were begun already", run, epochs, ck.Begun())))
+	}
+	if ck.Finished(epochs, j.config.Train.Patience) {
+		if j.comm.Rank() == 0 {
+			fmt.Printf("%s has finished: nothing is left to do. A larger train.epochs goes on from its end\n", run)
+		}
+		return true, nil
+	}
+	j.env.Resume = ck
+	return false, nil
+}
+
+// beginRunDir makes the run directory, or, of a run that goes on, rewrites its config. Collective.
+func (j *job) beginRunDir(resumed bool) error {
+	var err error
+	if j.comm.Rank() == 0 {
+		text, fault := j.config.yaml()
+		switch {
+		case fault != nil:
+			err = fault
+		case resumed:
+			err = train.ReplaceConfig(j.config.Run.Dir, text)
+		default:
+			err = train.CreateRunDir(j.config.Run.Dir, text)
+		}
+	}
+	return usageError(train.Agree(j.comm, err))
+}
