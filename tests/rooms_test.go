@@ -20,7 +20,7 @@ var level = map[string]int{
 	"mem": -1, "npy": 0,
 	"graph": 1, "comm": 1, "compute": 1, "pipeline": 1, "trace": 1,
 	"dataset": 2, "partition": 2, "shard": 3, "sample": 2, "cache": 2, "access": 3, "nn": 2,
-	"exchange": 4, "parallel": 5, "simulate": 5, "train": 6, "doctor": 6, "cmd": 7,
+	"report": 2, "exchange": 4, "parallel": 5, "simulate": 5, "train": 6, "doctor": 6, "cmd": 7,
 }
 
 // knowsRanks are the rooms that may know that other ranks exist.
