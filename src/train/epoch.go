@@ -26,6 +26,10 @@ func (r *run) endEpoch(took time.Duration) error {
 	if err != nil {
 		return err
 	}
+	each, err := comm.Allgather(r.Comm, float64(r.rows.Remote), r.waiting.Seconds()/took.Seconds())
+	if err != nil {
+		return err
+	}
 	ranks := float64(r.Comm.Size())
 	rec := epochRecord{
 		Kind: "epoch", Epoch: r.epoch, Seconds: took.Seconds(), Loss: r.loss / float64(r.seeds),
@@ -34,6 +38,9 @@ func (r *run) endEpoch(took time.Duration) error {
 	}
 	for p := range trace.NumPhases {
 		rec.PhaseSeconds[p.String()] = times[p] / ranks
+	}
+	for k := 0; k < len(each); k += 2 {
+		rec.Ranks = append(rec.Ranks, rankRecord{Remote: int64(each[k]), WaitFraction: each[k+1]})
 	}
 	r.add(&rec)
 	if r.log != nil {
@@ -180,6 +187,9 @@ func (s *session) memory() map[string]int64 {
 	}
 	for _, table := range s.tables {
 		items["features"] += int64(len(table))
+	}
+	if c, ok := s.cached.(*groupCache); ok {
+		items["features"] += int64(len(c.Table()))
 	}
 	return items
 }

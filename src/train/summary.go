@@ -106,6 +106,13 @@ type epochRecord struct {
 	WaitFraction float64            `json:"wait_fraction"`
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
 	Rows
+	Ranks []rankRecord `json:"ranks"`
+}
+
+// rankRecord is one rank's part in an epoch.
+type rankRecord struct {
+	Remote       int64   `json:"remote_rows"`
+	WaitFraction float64 `json:"wait_fraction"`
 }
 
 type evalRecord struct {
