@@ -74,10 +74,10 @@ func read(t *testing.T, path string) []byte {
 	return data
 }
 
-// trainArgs returns the command line of a run of the base config on the parts, changed by sets.
+// trainArgs returns the command line of a run of the base config on the parts, without a cache, changed by sets.
 func trainArgs(t *testing.T, parts, dir string, sets ...string) []string {
 	t.Helper()
-	args := []string{"train", "--config", baseFile.dir(t), "--set", "data.parts=" + parts, "--set", "run.dir=" + dir}
+	args := []string{"train", "--config", baseFile.dir(t), "--set", "data.parts=" + parts, "--set", "run.dir=" + dir, "--set", "cache.policy=none"}
 	for _, s := range sets {
 		args = append(args, "--set", s)
 	}
@@ -105,8 +105,11 @@ type (
 		Epoch int     `json:"epoch"`
 		Loss  float64 `json:"loss"`
 		rows
-		CacheHits  int64 `json:"cache_hits"`
-		PeerCached int64 `json:"peer_cache_rows"`
+		CacheHits   int64 `json:"cache_hits"`
+		PeerCached  int64 `json:"peer_cache_rows"`
+		Fetched     int64 `json:"fetched_rows"`
+		Replacement int64 `json:"replacement_rows"`
+		Early       int64 `json:"early_rows"`
 	}
 	evalLine struct {
 		Epoch        int      `json:"epoch"`

@@ -74,9 +74,10 @@ func (m *Graph) newPrefetch(r *Reader, d Dynamic) (cache.Policy, []graph.VertexI
 	if err != nil {
 		return nil, nil, err
 	}
+	in := m.in // which outlives the analyses
 	p, err := cache.NewPrefetch(cache.PrefetchOptions{
-		Vertices: m.in.NumVertices(), Capacity: d.Capacity, Initial: held, Candidates: candidates, Gamma: d.Gamma, Delta: d.Delta,
-		Degree: func(v graph.VertexID) int { return m.in.InDegree(v) }, Layout: d.Layout,
+		Vertices: in.NumVertices(), Capacity: d.Capacity, Initial: held, Candidates: candidates, Gamma: d.Gamma, Delta: d.Delta,
+		Degree: func(v graph.VertexID) int { return in.InDegree(v) }, Layout: d.Layout,
 	})
 	return p, held, err
 }

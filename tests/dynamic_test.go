@@ -1,0 +1,123 @@
+package tests
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// dynamic is how caches that decide while training runs are set in these tests: policies, sizes, windows and scores, with the depths
+// and nodes that they are crossed with. A window of 100 is wider than an epoch; a delta of 3 gives rounds in it.
+var dynamic = []string{
+	"prefetch alpha=0.05 delta=3 depth=0",
+	"prefetch alpha=0.3 delta=3 depth=2",
+	"prefetch alpha=0.3 delta=2 gamma=0.9 depth=10 per_node=2",
+	"prefetch alpha=2 delta=1 depth=1",
+	"prefetch halo_fraction=0.3 delta=3 halo_hops=1 depth=4",
+	"prefetch alpha=0.3 delta=3 initial=vip depth=3",
+	"prefetch alpha=0.3 delta=3 evict=false depth=2",
+	"sieve alpha=0.05 depth=0",
+	"sieve alpha=0.3 depth=2 per_node=2",
+	"sieve alpha=2 depth=10",
+	"lookahead alpha=0.05 window=1 depth=0",
+	"lookahead alpha=0.3 window=1 depth=3",
+	"lookahead alpha=0.3 window=3 depth=2 per_node=2",
+	"lookahead alpha=0.3 window=100 depth=0",
+	"lookahead alpha=0.1 window=100 depth=10",
+	"lookahead alpha=0.3 depth=1",
+	"lookahead alpha=2 window=4 depth=2",
+	"lookahead alpha=0 window=4 depth=2",
+}
+
+// dynamicSets turns a line of dynamic into settings.
+func dynamicSets(line string) (sets []string, perNode int) {
+	words := strings.Fields(line)
+	sets, perNode = []string{"cache.policy=" + words[0]}, 1
+	for _, w := range words[1:] {
+		key, value, _ := strings.Cut(w, "=")
+		switch key {
+		case "depth":
+			sets = append(sets, "pipeline.depth="+value)
+		case "per_node":
+			perNode, _ = strconv.Atoi(value)
+		default:
+			sets = append(sets, "cache."+w)
+		}
+	}
+	return append(sets, fmt.Sprint("run.ranks_per_node=", perNode)), perNode
+}
+
+// Caches that decide step by step change no number either, whatever they know and however far ahead minibatches are prepared. What
+// they find at hand and what they miss is what was fetched without them, and every row that was fetched is accounted for.
+func TestDynamicCachesChangeOnlyTraffic(t *testing.T) {
+	for _, ranks := range []int{2, 4} {
+		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
+			t.Parallel()
+			none := map[int]*outcome{}
+			for _, perNode := range []int{1, 2} {
+				none[perNode] = trained(t, smallParts.dir(t), ranks, "cache.policy=none", fmt.Sprint("run.ranks_per_node=", perNode))
+			}
+			for i, line := range dynamic {
+				if ranks == 2 && i%2 == 1 { // half of them
+					continue
+				}
+				t.Run(line, func(t *testing.T) {
+					t.Parallel()
+					sets, perNode := dynamicSets(line)
+					want := none[perNode]
+					got := trained(t, smallParts.dir(t), ranks, sets...)
+					sameNumbers(t, got, want)
+					for i, e := range got.epochs {
+						if need := want.epochs[i].Remote; e.CacheHits+e.Fetched != need || e.Remote != e.Fetched+e.Replacement+e.Early ||
+							e.Local != want.epochs[i].Local || e.Peer != want.epochs[i].Peer {
+							t.Errorf("epoch %d: %+v; without a cache %+v", e.Epoch, e, want.epochs[i])
+						}
+					}
+					if strings.Contains(line, "alpha=2 ") && got.HitRate < 0.4 { // room for every remote row
+						t.Errorf("hit rate %g", got.HitRate)
+					}
+				})
+			}
+		})
+	}
+}
+
+// The rows that simulate counts for a cache that decides step by step are those that training fetches.
+func TestSimulatedDynamicTrafficIsThatOfTraining(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	parts := smallParts.dir(t)
+	args := func(policies string, more ...string) []string {
+		return append([]string{"--parts", parts, "--ranks", "4", "--fanouts", "5,3", "--batch", "96", "--epochs", "2", "--seed", "7",
+			"--policies", policies, "--alphas", "0.05,0.3"}, more...)
+	}
+	for _, c := range []struct {
+		policy string
+		sim    []string
+		sets   []string
+	}{
+		{"prefetch", []string{"--delta", "3"}, []string{"cache.delta=3"}},
+		{"prefetch", []string{"--delta", "1", "--gamma", "0.9"}, []string{"cache.delta=1", "cache.gamma=0.9"}},
+		{"prefetch", []string{"--delta", "0"}, []string{"cache.evict=false"}},
+		{"sieve", nil, nil},
+	} {
+		t.Run(fmt.Sprint(c.policy, " ", c.sets), func(t *testing.T) {
+			t.Parallel()
+			got := simulated(t, args(c.policy, c.sim...)...)
+			for _, alpha := range []string{"0.05", "0.3"} {
+				for _, depth := range []string{"0", "3"} {
+					run := trained(t, parts, 4, append([]string{"run.ranks_per_node=1", "train.seed=7", "cache.policy=" + c.policy,
+						"cache.alpha=" + alpha, "pipeline.depth=" + depth}, c.sets...)...)
+					var want int64
+					for _, e := range run.epochs {
+						want += e.Remote
+					}
+					if rows := got[c.policy+" "+alpha]; rows != want || want == 0 {
+						t.Errorf("alpha %s, depth %s: %d rows simulated, %d fetched by training", alpha, depth, rows, want)
+					}
+				}
+			}
+		})
+	}
+}
