@@ -25,7 +25,7 @@ stop() {
   local code=$? p
   trap '' INT TERM
   trap - EXIT
-  [ $code = 0 ] || [ $code = 69 ] || tail -n 20 "$dir"/{munged,slurmctld,slurmd}.log >&2 || true
+  [ $code = 0 ] || [ $code = 69 ] || tail -n "${SLURM_TEST_TAIL:-20}" "$dir"/{munged,slurmctld,slurmd}.log >&2 || true
   [ -z "$command" ] || kill "$command" 2>/dev/null || true
   timeout 5 scancel --quiet --user="$(id -un)" >/dev/null 2>&1 || true
   for p in "${daemons[@]}"; do kill "$p" 2>/dev/null || true; done
@@ -67,6 +67,7 @@ until_ok() {
 
 host=$(hostname -s) user=$(id -un)
 mkdir -m 755 "$dir/munge" "$dir/state" "$dir/spool"
+mkdir -m 1777 "$dir/tmp" # PMIx refuses a step whose directory is left from another cluster's step of the same number
 (umask 077; head -c 128 /dev/urandom >"$dir/munge/key")
 cat >"$SLURM_CONF" <<CONF
 ClusterName=halognn
@@ -79,6 +80,7 @@ AuthType=auth/munge
 AuthInfo=socket=$dir/munge/socket
 StateSaveLocation=$dir/state
 SlurmdSpoolDir=$dir/spool
+TmpFS=$dir/tmp
 SlurmctldPidFile=$dir/slurmctld.pid
 SlurmdPidFile=$dir/slurmd.pid
 MpiDefault=pmix
