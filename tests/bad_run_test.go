@@ -59,8 +59,8 @@ func TestBadConfigs(t *testing.T) {
 		{"a feature of a later version", set("parallel.mode=split"), usage, []string{"parallel.mode", "split", "not in this version"}},
 		{"an unknown SIMD level", set("compute.simd=neon"), usage, []string{"compute.simd", "neon", "avx2"}},
 		{"a flag of a later version", func(t *testing.T, dir string) []string {
-			return append(training(t, smallParts.dir(t), dir), "--resume", dir)
-		}, usage, []string{"--resume", "halognn train --help"}},
+			return append(training(t, smallParts.dir(t), dir), "--restart", dir)
+		}, usage, []string{"--restart", "halognn train --help"}},
 		{"a negative number of ranks", func(t *testing.T, dir string) []string {
 			return append(training(t, smallParts.dir(t), dir), "--ranks-in-process", "-2")
 		}, usage, []string{"--ranks-in-process is -2"}},

@@ -123,7 +123,7 @@ func TestBadInputUnderMPI(t *testing.T) {
 	}{
 		{4, badInput{"an unknown key", mpi("train.speed=1"), usage, []string{"unknown key train.speed"}}},
 		{2, badInput{"an unknown flag", func(t *testing.T, dir string) []string { return append(mpi()(t, dir), "--resume", dir) },
-			usage, []string{"--resume"}}},
+			usage, []string{"--restart"}}},
 		{2, badInput{"ranks in every process of a launcher", func(t *testing.T, dir string) []string {
 			return append(mpi()(t, dir), "--ranks-in-process", "2")
 		}, usage, []string{"--ranks-in-process 2", "leave out one"}}},

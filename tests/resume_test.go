@@ -1,0 +1,259 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// requeue is the exit code of a run that was stopped by a signal after saving its state.
+const requeue = 75
+
+// endless makes a run of more epochs than any test waits for, and short enough ones.
+const endless = "train.epochs=100000"
+
+// checkpoints lists the checkpoints of a run, oldest first.
+func checkpoints(t *testing.T, dir string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "checkpoints", "step-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// newest returns the newest checkpoint of a run that was stopped, and the epoch that it is in.
+func newest(t *testing.T, dir string) (path string, epoch int) {
+	t.Helper()
+	paths := checkpoints(t, dir)
+	if len(paths) == 0 {
+		t.Fatalf("%s holds no checkpoint", dir)
+	}
+	path = paths[len(paths)-1]
+	var file struct{ State struct{ Epoch int } }
+	decode(t, read(t, filepath.Join(path, "state.json")), &file)
+	return path, file.State.Epoch
+}
+
+// goesOn resumes a run that was stopped, with other plumbing, to the end of the next epoch, and holds it to a run without interruption.
+func goesOn(t *testing.T, dir string, ranks int, resume func(args ...string) result, sets ...string) {
+	t.Helper()
+	_, epoch := newest(t, dir)
+	last := "train.epochs=" + strconv.Itoa(epoch+1)
+	args := []string{"train", "--resume", dir}
+	for _, s := range append(sets, last) {
+		args = append(args, "--set", s)
+	}
+	r := resume(args...)
+	if r.code != 0 {
+		t.Fatal(r)
+	}
+	got := outcomeOf(t, dir, r)
+	sameNumbers(t, got, trained(t, smallParts.dir(t), ranks, last))
+	for i, s := range got.steps { // in order, and none twice
+		if want := [2]int{1 + i/got.StepsPerEpoch, i % got.StepsPerEpoch}; [2]int{s.Epoch, s.Step} != want {
+			t.Fatalf("line %d of the steps is %d of epoch %d, want %v", i, s.Step, s.Epoch, want)
+		}
+	}
+	if n := len(got.evals); n != epoch+1 {
+		t.Errorf("%d evaluations in %d epochs", n, epoch+1)
+	}
+}
+
+// Each signal that asks a run to stop ends it with its state saved, and the run goes on from there to the same bits.
+func TestSignalsStopARunThatGoesOn(t *testing.T) {
+	unlessShort(t)
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1} {
+		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
+			dir, p := newRunDir(t), halognn(t)
+			ranks := []string{"--ranks-in-process", "2"}
+			j := start(t, nil, p.path, append(trainArgs(t, smallParts.dir(t), dir, endless), ranks...)...)
+			underWay(t, dir)
+			if err := j.Process.Signal(s); err != nil {
+				t.Fatal(err)
+			}
+			r := j.waitEnd(t, 20*time.Second)
+			if m := r.message(t); r.code != requeue || !strings.Contains(m, "--resume "+dir) {
+				t.Fatalf("want code %d and how to go on: %v", requeue, r)
+			}
+			goesOn(t, dir, 2, func(args ...string) result { return p.run(t, append(args, ranks...)...) }, "pipeline.depth=5")
+		})
+	}
+}
+
+// Under a launcher the signal reaches the ranks; all stop at one step, and the job ends with their code.
+func TestSignalsStopARunThatGoesOnUnderMPI(t *testing.T) {
+	launcher(t)
+	for _, c := range []struct {
+		ranks  int
+		signal syscall.Signal
+		sets   []string // of the second half
+	}{
+		{2, syscall.SIGUSR1, []string{"pipeline.depth=0", "run.ranks_per_node=1", "cache.policy=vip"}},
+		{4, syscall.SIGUSR1, []string{"pipeline.depth=4", "run.ranks_per_node=2"}},
+		{4, syscall.SIGTERM, nil},
+	} {
+		t.Run(fmt.Sprint(c.ranks, " ranks, ", c.signal), func(t *testing.T) {
+			dir, p := newRunDir(t), halognn(t)
+			j := startMPI(t, c.ranks, p.path, trainArgs(t, smallParts.dir(t), dir, endless)...)
+			underWay(t, dir)
+			if err := j.Process.Signal(c.signal); err != nil {
+				t.Fatal(err)
+			}
+			r := j.waitEnd(t, 20*time.Second)
+			// Open MPI's mpirun takes SIGTERM for itself: it ends with 1, having given the ranks a second to save.
+			if r.code != requeue && (c.signal != syscall.SIGTERM || r.code != failed) {
+				t.Fatalf("want code %d: %v", requeue, r)
+			}
+			eventually(t, 5*time.Second, "the end of all ranks", func() bool { return len(left(t, dir)) == 0 })
+			goesOn(t, dir, c.ranks, func(args ...string) result { return startMPI(t, c.ranks, p.path, args...).wait(t) }, c.sets...)
+		})
+	}
+
+}
+
+// A second Ctrl-C does not wait for the step, which takes seconds here.
+func TestSecondInterruptEndsAtOnce(t *testing.T) {
+	unlessShort(t)
+	dir := newRunDir(t)
+	sets := []string{endless, "sample.batch=2000", "model.hidden=16384", "compute.device=ref"}
+	j := start(t, nil, halognn(t).path, append(trainArgs(t, smallParts.dir(t), dir, sets...), "--ranks-in-process", "1")...)
+	eventually(t, limit/2, "the first step", func() bool { _, err := os.Stat(filepath.Join(dir, "metrics.jsonl")); return err == nil })
+	for range 2 {
+		time.Sleep(300 * time.Millisecond)
+		if err := j.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := j.waitEnd(t, 2*time.Second); r.code != 130 {
+		t.Errorf("want code 130: %v", r)
+	}
+}
+
+// stopped returns the directory of a run of two ranks that was stopped after its first epoch.
+func stopped(t *testing.T) string {
+	t.Helper()
+	dir := newRunDir(t)
+	j := start(t, nil, halognn(t).path, append(trainArgs(t, smallParts.dir(t), dir, endless), "--ranks-in-process", "2")...)
+	underWay(t, dir)
+	if err := j.Process.Signal(syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	if r := j.waitEnd(t, 20*time.Second); r.code != requeue {
+		t.Fatal(r)
+	}
+	return dir
+}
+
+// What a run cannot go on with is refused, with a word about every key.
+func TestResumeRefuses(t *testing.T) {
+	unlessShort(t)
+	dir := stopped(t)
+	other := partitioned(t, smallData.dir(t), 8, "random", "--seed", "7")
+	_, epoch := newest(t, dir)
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		want []string
+	}{
+		{"other numbers", []string{"--resume", dir, "--set", "train.lr=0.5", "--set", "model.hidden=8"}, usage,
+			[]string{"train.lr is 0.5, the run began with 0.01", "model.hidden is 8, the run began with 16"}},
+		{"an unknown key", []string{"--resume", dir, "--set", "train.speed=1"}, usage, []string{"unknown key train.speed"}},
+		{"other parts", []string{"--resume", dir, "--set", "data.parts=" + other}, badData, []string{"other parts", "data.parts"}},
+		{"other ranks", []string{"--resume", dir, "--ranks-in-process", "4"}, badData, []string{"start 2 ranks"}},
+		{"fewer epochs", []string{"--resume", dir, "--set", "train.epochs=" + strconv.Itoa(epoch-1)}, usage, []string{"begun already"}},
+		{"no run", []string{"--resume", filepath.Dir(dir)}, badData, []string{"holds no run"}},
+		{"a config of its own that differs", []string{"--resume", dir, "--config", baseFile.dir(t), "--set", "data.parts=" + smallParts.dir(t),
+			"--set", "model.norm=layer"}, usage, []string{"model.norm is layer, the run began with none"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			args := c.args
+			if !slices.Contains(args, "--ranks-in-process") {
+				args = append(slices.Clone(args), "--ranks-in-process", "2")
+			}
+			r := halognn(t).run(t, append([]string{"train"}, args...)...)
+			m := r.message(t)
+			for _, want := range c.want {
+				if r.code != c.code || !strings.Contains(m, want) {
+					t.Errorf("want code %d and %q: %v", c.code, want, r)
+				}
+			}
+		})
+	}
+}
+
+// A job script need not know which try it is: the same command begins a run, goes on with it, and finds it finished.
+func TestOneCommandBeginsGoesOnAndEnds(t *testing.T) {
+	unlessShort(t)
+	dir := newRunDir(t)
+	args := append(trainArgs(t, smallParts.dir(t), "elsewhere"), "--resume", dir, "--ranks-in-process", "2")
+	first := outcomeOf(t, dir, halognn(t).must(t, args...))
+	sameNumbers(t, first, trained(t, smallParts.dir(t), 2))
+	if r := halognn(t).must(t, args...); !strings.Contains(r.out, "has finished") {
+		t.Errorf("a second try: %v", r)
+	}
+	if r := halognn(t).must(t, "check", dir); !strings.Contains(r.out, "ok") {
+		t.Error(r)
+	}
+	path, _ := newest(t, dir)
+	patch(t, filepath.Join(path, "model.safetensors"), 1, 2, 3)
+	if r := halognn(t).run(t, "check", dir); r.code != badData || !strings.Contains(r.message(t), "model.safetensors") {
+		t.Errorf("a damaged checkpoint: %v", r)
+	}
+}
+
+// A full disk ends the run with a word about the checkpoint, leaves no half one, and the run goes on when there is room again.
+func TestFullDisk(t *testing.T) {
+	unlessShort(t)
+	dir, p := newRunDir(t), halognn(t)
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	script := `mount -t tmpfs -o size=1m none "$1" || exit 99
+dir=$1/run; shift
+"$@" --set run.dir="$dir" --set checkpoint.every_steps=5 --set checkpoint.keep=1000; code=$?
+ls -A "$dir/checkpoints" >&2
+"$0" check "$dir" >&2
+exit $code`
+	args := append([]string{"-rm", "sh", "-c", script, p.path, dir, p.path}, trainArgs(t, smallParts.dir(t), "later", endless)...)
+	if err := exec.Command("unshare", "-rm", "sh", "-c", `mount -t tmpfs none "$0"`, dir).Run(); err != nil {
+		t.Skipf("a small disk needs unshare and the right to mount a tmpfs in a namespace: %v", err)
+	}
+	r := start(t, nil, "unshare", append(args, "--ranks-in-process", "2")...).wait(t)
+	if r.code != failed || !strings.Contains(r.err, "halognn: rank 0: ") || !strings.Contains(r.err, "no space left on device") {
+		t.Fatal(r)
+	}
+	if !strings.Contains(r.err, "step-0") || strings.Contains(r.err, "\n.step-0") || strings.Contains(r.err, "XXH64") {
+		t.Errorf("want whole checkpoints and no half one: %v", r)
+	}
+}
+
+// Where the state of a run is JSON, others may read it.
+func TestStateIsReadable(t *testing.T) {
+	unlessShort(t)
+	path, _ := newest(t, stopped(t))
+	var file struct {
+		State struct {
+			Format        int
+			Parts         string
+			Config, Files map[string]any
+		}
+	}
+	if err := json.Unmarshal(read(t, filepath.Join(path, "state.json")), &file); err != nil {
+		t.Fatal(err)
+	}
+	if s := file.State; s.Format != 1 || s.Parts == "" || s.Config["train.lr"] != "0.01" || len(s.Files) < 3 {
+		t.Errorf("state.json says %+v", s)
+	}
+}
