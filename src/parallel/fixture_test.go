@@ -79,14 +79,14 @@ func (w *world) tables(rank, perRank int, dtype compute.DType) [][]byte {
 	return tables
 }
 
-// data makes the strategy for rank c, which sees its own rows only. Collective.
-func (w *world) data(c comm.Comm, dtype compute.DType, o DataOptions) (*Data, error) {
+// data makes the strategy for rank c, which sees its own rows, and those that a cache keeps in buffer. Collective.
+func (w *world) data(c comm.Comm, dtype compute.DType, o DataOptions, buffer ...byte) (*Data, error) {
 	own, err := c.Dup()
 	if err != nil {
 		return nil, err
 	}
 	x, err := exchange.New(own, exchange.Options{
-		Offsets: w.offsets, Tables: w.tables(c.Rank(), (len(w.offsets)-1)/c.Size(), dtype), Cols: cols, Type: dtype, Host: ref.Host{},
+		Offsets: w.offsets, Tables: w.tables(c.Rank(), (len(w.offsets)-1)/c.Size(), dtype), Cols: cols, Type: dtype, Host: ref.Host{}, Buffer: buffer,
 	})
 	if err != nil {
 		return nil, err

@@ -1,0 +1,178 @@
+package parallel
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"testing"
+
+	"halognn/src/cache"
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/pipeline"
+	"halognn/src/sample"
+)
+
+// changing are the policies that decide step by step, each with the minibatches it sees in advance.
+var changing = []struct {
+	name  string
+	ahead int
+	make  func(capacity int) (cache.Policy, error)
+}{
+	{"sieve", 0, func(c int) (cache.Policy, error) { return cache.NewSieve(vertices, c) }},
+	{"prefetch", 0, func(c int) (cache.Policy, error) {
+		return cache.NewPrefetch(cache.PrefetchOptions{
+			Vertices: vertices, Capacity: c, Gamma: 0.9, Delta: 2, Degree: func(v graph.VertexID) int { return int(v) % 5 },
+		})
+	}},
+	{"lookahead", 3, func(c int) (cache.Policy, error) {
+		return cache.NewLookahead(cache.LookaheadOptions{Vertices: vertices, Capacity: c, Window: 3})
+	}},
+	{"lookahead, levelled", 5, func(c int) (cache.Policy, error) {
+		return cache.NewLookahead(cache.LookaheadOptions{Vertices: vertices, Capacity: c, Window: 5, Level: true})
+	}},
+}
+
+const capacity = 40
+
+// piped is a rank's strategy in a pipeline, as a training run has it.
+type piped struct {
+	*Data
+	*pipeline.Pipeline[Minibatch]
+	slots  []*Minibatch
+	policy cache.Policy
+	rows   []byte
+}
+
+func (w *world) pipe(c comm.Comm, kind, depth int) (*piped, error) {
+	k := changing[kind]
+	policy, err := k.make(capacity)
+	if err != nil {
+		return nil, err
+	}
+	p := &piped{policy: policy, rows: mem.Make[byte](policy.Slots() * cols * 4)}
+	p.Data, err = w.data(c, compute.Float32, DataOptions{
+		Fanouts: []int{4, 3}, Needs: everything, Layers: 2, Labels: w.labels, Policy: policy, Ahead: k.ahead, Depth: depth,
+	}, p.rows...)
+	if err != nil {
+		return nil, err
+	}
+	for range depth + 1 + k.ahead {
+		p.slots = append(p.slots, new(Minibatch))
+	}
+	p.Pipeline, err = pipeline.New(p.slots, p.Stages(), pipeline.Options{Depth: depth, Ahead: k.ahead, Workers: 1})
+	return p, err
+}
+
+func (p *piped) free() {
+	p.Pipeline.Close()
+	p.Data.Close()
+	p.policy.Free()
+	mem.Free(p.rows)
+	for _, m := range p.slots {
+		m.Free()
+	}
+}
+
+// Whatever a cache decides, a minibatch holds what the plain sampler draws and what lies in the feature matrix: rows that are read from the
+// cache, fetched, and overwritten while others are in flight. Minibatches that are not trained pass between epochs.
+func TestBatchesFromACacheThatChanges(t *testing.T) {
+	w := newWorld(t, 4)
+	before := mem.Allocated()
+	for kind, k := range changing {
+		for _, depth := range []int{0, 2} {
+			var hits, early int64
+			err := comm.RunWorld(2, func(c comm.Comm) error {
+				p, err := w.pipe(c, kind, depth)
+				if err != nil {
+					return err
+				}
+				defer p.free()
+				for epoch, train := range []bool{true, false, true} {
+					admit := func(i int, m *Minibatch) {
+						m.Key = sample.Key{Seed: 3, Epoch: epoch, Step: i, Stream: c.Rank()}
+						m.Train, m.GlobalSeeds = train, 99
+						m.SetSeeds(seedsOf(c.Rank()+i, 20*(i%4)))
+					}
+					err := p.Run(context.Background(), 12, admit, func(i int, m *Minibatch) error {
+						if c.Rank() == 0 {
+							hits += m.Fetch.Cached
+							early += m.Fetch.Early
+						}
+						if !train && m.Fetch.Cached+m.Fetch.Early > 0 {
+							return fmt.Errorf("a minibatch that is not trained reads %d rows of the cache and changes it", m.Fetch.Cached)
+						}
+						defer p.Release(m)
+						return w.check(m, []int{4, 3})
+					})
+					if err != nil {
+						return fmt.Errorf("pass %d: %w", epoch, err)
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Errorf("%s, depth %d: %v", k.name, depth, err)
+			}
+			if hits == 0 {
+				t.Errorf("%s, depth %d: nothing was read from the cache", k.name, depth)
+			}
+			t.Logf("%s, depth %d: %d rows from the cache, %d fetched besides misses", k.name, depth, hits, early)
+		}
+	}
+	if after := mem.Allocated(); after != before {
+		t.Errorf("%d bytes were not given back", after-before)
+	}
+}
+
+// In steady state a minibatch with a cache that changes allocates nothing, on any rank.
+func TestDecidingAllocatesNothing(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates")
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	w := newWorld(t, 2)
+	for kind, k := range changing {
+		var few, many float64
+		err := comm.RunWorld(2, func(c comm.Comm) error {
+			p, err := w.pipe(c, kind, 2)
+			if err != nil {
+				return err
+			}
+			defer p.free()
+			admit := func(i int, m *Minibatch) {
+				m.Key = sample.Key{Epoch: 1, Step: i % 7, Stream: c.Rank()}
+				m.Train = true
+				m.SetSeeds(fixedSeeds)
+			}
+			run := func(n int) func() {
+				return func() {
+					if e := p.Run(context.Background(), n, admit, func(_ int, m *Minibatch) error { p.Release(m); return nil }); e != nil {
+						err = e
+					}
+				}
+			}
+			for _, n := range []int{40, 10, 70} { // the first warms up
+				if c.Rank() > 0 { // rank 0 measures the whole process
+					for range 3 {
+						run(n)()
+					}
+					continue
+				}
+				x := testing.AllocsPerRun(2, run(n))
+				switch n {
+				case 10:
+					few = x
+				case 70:
+					many = x
+				}
+			}
+			return err
+		})
+		if perItem := (many - few) / 60; err != nil || perItem > 0.05 {
+			t.Errorf("%s: %g allocations a minibatch (%v)", k.name, perItem, err)
+		}
+	}
+}
