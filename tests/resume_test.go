@@ -93,7 +93,11 @@ func TestSignalsStopARunThatGoesOn(t *testing.T) {
 
 // Under a launcher the signal reaches the ranks; all stop at one step, and the job ends with their code.
 func TestSignalsStopARunThatGoesOnUnderMPI(t *testing.T) {
-	launcher(t)
+	version, err := exec.Command(launcher(t), "--version").CombinedOutput()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hydra := strings.Contains(string(version), "HYDRA")
 	for _, c := range []struct {
 		ranks  int
 		signal syscall.Signal
@@ -111,8 +115,9 @@ func TestSignalsStopARunThatGoesOnUnderMPI(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := j.waitEnd(t, 20*time.Second)
-			// Open MPI's mpirun takes SIGTERM for itself: it ends with 1, having given the ranks a second to save.
-			if r.code != requeue && (c.signal != syscall.SIGTERM || r.code != failed) {
+			// MPICH's mpirun forwards every signal, and one time in ten ends with 0 itself. Open MPI's takes SIGTERM for itself: it ends with
+			// 1, having given the ranks a second to save.
+			if r.code != requeue && !(hydra && r.code == 0) && !(!hydra && c.signal == syscall.SIGTERM && r.code == failed) {
 				t.Fatalf("want code %d: %v", requeue, r)
 			}
 			eventually(t, 5*time.Second, "the end of all ranks", func() bool { return len(left(t, dir)) == 0 })
