@@ -44,6 +44,21 @@ build/flags: FORCE
 .PHONY: FORCE
 FORCE:
 
+PREFIX ?= /usr/local
+INTO    = $(DESTDIR)$(abspath $(PREFIX))
+
+.PHONY: install
+install: build ## the program, job scripts, inputs, docs and a module file below PREFIX (/usr/local); DESTDIR comes before it
+	@install -d $(INTO)/bin $(INTO)/share/halognn/profiling $(INTO)/share/modulefiles/halognn
+	@install -m 755 bin/halognn $(INTO)/bin/halognn
+	@cp -R env.sh jobs inputs docs README.md LICENSE $(INTO)/share/halognn/
+	@install -m 755 profiling/*.sh $(INTO)/share/halognn/profiling/
+	@ln -sfn ../../bin $(INTO)/share/halognn/bin
+	@if ls build/*.so >/dev/null 2>&1; then install -d $(INTO)/lib; install -m 755 build/*.so $(INTO)/lib/; fi
+	@sed -e 's|@PREFIX@|$(abspath $(PREFIX))|g' -e 's|@VERSION@|$(VERSION)|g' jobs/modulefile.in >$(INTO)/share/modulefiles/halognn/$(VERSION)
+	@rm $(INTO)/share/halognn/jobs/modulefile.in
+	@echo "installed below $(INTO); with modules: module use $(abspath $(PREFIX))/share/modulefiles; module load halognn"
+
 .PHONY: bench
 bench: build ## the benchmarks of docs/performance.md, each beside the machine's own limit
 	@$(QUIET); profiling/bench.sh

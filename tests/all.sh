@@ -22,7 +22,7 @@ leave_out() { skipped=$((skipped + 1)); printf '\n== %s: not run: %s\n' "$1" "$2
 formatted() { local bad; bad=$(gofmt -l src tests); [ -z "$bad" ] || { echo "gofmt: $bad"; return 1; }; }
 plain_build() { CGO_ENABLED=0 go build ./... && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test ./...; }
 sanitized() { make --silent --no-print-directory -C kernels BUILD="$PWD/build/sanitize" SANITIZE=1 test; }
-shell_lint() { shellcheck env.sh && shellcheck -x tests/*.sh profiling/*.sh jobs/*.sbatch .ci/run; }
+shell_lint() { shellcheck env.sh && shellcheck -x tests/*.sh tests/*/*.sh profiling/*.sh jobs/*.sh jobs/*.sbatch .ci/run; }
 
 step "gofmt" formatted
 step "go vet" go vet ./...
@@ -42,5 +42,12 @@ for mpi in openmpi mpich; do
   fi
 done
 step "a trained model in PyTorch" tests/pytorch.sh
+step "make install" tests/installed.sh
+step "container recipes" tests/container.sh
+if reason=$(tests/slurm/cluster.sh true 2>&1) || [ $? != 69 ]; then
+  step "Slurm: every job script, a stop and a resumption" tests/slurm/cluster.sh tests/slurm/jobs.sh
+else
+  leave_out "Slurm" "$reason"
+fi
 printf '\n%d passed, %d failed, %d skipped\n' $passed $failed $skipped
 [ $failed = 0 ]

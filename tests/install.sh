@@ -15,13 +15,14 @@ if [ ${#missing[@]} -gt 0 ] && ! command -v pkg-config >/dev/null 2>&1; then mis
 if [ -n "$HALOGNN_MPIRUN" ] && ! command -v "$HALOGNN_MPIRUN" >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; then # Debian packs it apart
   case $HALOGNN_MPIRUN in *mpich*) missing+=(mpich) ;; *) missing+=(openmpi-bin) ;; esac
 fi
-if [ "$need" = test ]; then # the second MPI of the test suite; without it the suite says what it left out
+if [ "$need" = test ]; then # the second MPI and the Slurm of the test suite; without them the suite says what it left out
   command -v mpicc.mpich >/dev/null 2>&1 || missing+=(mpich libmpich-dev)
+  PATH=$PATH:/usr/sbin command -v slurmctld >/dev/null 2>&1 || missing+=(slurm-wlm)
 fi
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 echo "install.sh: missing: ${missing[*]}" >&2
-leave_out() { echo "install.sh: $1; the tests against MPICH will be left out" >&2; exit 0; }
+leave_out() { echo "install.sh: $1; the tests that need them will be left out" >&2; exit 0; }
 if ! command -v apt-get >/dev/null 2>&1; then
   [ "$need" = run ] || leave_out "no apt-get here"
   cat >&2 <<'TEXT'
@@ -41,4 +42,4 @@ if [ "$(id -u)" != 0 ]; then
 fi
 export DEBIAN_FRONTEND=noninteractive
 $sudo apt-get update -qq
-$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+$sudo env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# installed.sh: `make install` into a directory of its own, and the program, job scripts and module file that it put there.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/halognn-install-XXXXXX")
+trap 'rm -rf "$scratch"' EXIT
+make --no-print-directory install PREFIX=/opt/halognn DESTDIR="$scratch/stage"
+make --no-print-directory install PREFIX="$scratch/prefix"
+
+list() { (cd "$1" && find . | sort); }
+diff <(list "$scratch/stage/opt/halognn") <(list "$scratch/prefix") || { echo "installed.sh: DESTDIR changes what is installed" >&2; exit 1; }
+for script in jobs/*.sbatch jobs/resumable.sh env.sh inputs/demo.yaml bin/halognn docs/config.md profiling/merge.sh; do
+  [ -e "$scratch/prefix/share/halognn/$script" ] || { echo "installed.sh: $script is missing" >&2; exit 1; }
+done
+module=("$scratch"/prefix/share/modulefiles/halognn/*)
+if ! grep -q "prepend-path PATH $scratch/prefix/bin" "${module[0]}" || grep '@' "${module[0]}"; then
+  echo "installed.sh: ${module[0]} is not filled in" >&2; exit 1
+fi
+if command -v tclsh >/dev/null 2>&1; then # what a module system would do with it, as far as Tcl can tell
+  tclsh <<TCL
+foreach command {module-whatis conflict prepend-path setenv} { proc \$command args {} }
+source {${module[0]}}
+TCL
+fi
+cd "$scratch" && "$scratch/prefix/bin/halognn" version
