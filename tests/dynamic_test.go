@@ -59,7 +59,7 @@ func TestDynamicCachesChangeOnlyTraffic(t *testing.T) {
 				none[perNode] = trained(t, smallParts.dir(t), ranks, "cache.policy=none", fmt.Sprint("run.ranks_per_node=", perNode))
 			}
 			for i, line := range dynamic {
-				if ranks == 2 && i%2 == 1 { // half of them
+				if ranks == 2 && i%2 == 1 || raceDetector && i%3 > 0 { // fewer, and still every policy
 					continue
 				}
 				t.Run(line, func(t *testing.T) {
@@ -73,6 +73,10 @@ func TestDynamicCachesChangeOnlyTraffic(t *testing.T) {
 							e.Local != want.epochs[i].Local || e.Peer != want.epochs[i].Peer {
 							t.Errorf("epoch %d: %+v; without a cache %+v", e.Epoch, e, want.epochs[i])
 						}
+					}
+					if rows := int64(got.Cache.Capacity); got.Cache.Alpha > 0 && ranks/perNode > 1 && // 3000 vertices, 16 features
+						(rows != min(int64(got.Cache.Alpha*3000/float64(ranks)), 3000) || got.Cache.Bytes != rows*16*4) {
+						t.Errorf("%d rows in %d bytes for alpha %g", rows, got.Cache.Bytes, got.Cache.Alpha)
 					}
 					if strings.Contains(line, "alpha=2 ") && got.HitRate < 0.4 { // room for every remote row
 						t.Errorf("hit rate %g", got.HitRate)
