@@ -22,4 +22,7 @@ foreach command {module-whatis conflict prepend-path setenv} { proc \$command ar
 source {${module[0]}}
 TCL
 fi
-cd "$scratch" && "$scratch/prefix/bin/halognn" version
+cd "$scratch"
+export HALOGNN_ROOT=$scratch/prefix/share/halognn HALOGNN_QUIET=1
+source "$HALOGNN_ROOT/env.sh" # as job scripts do, where there are no kernels
+"$HALOGNN_ROOT/bin/halognn" version
