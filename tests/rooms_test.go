@@ -17,14 +17,14 @@ import (
 // level is the architecture (docs/design/01-rooms.md): a room imports only rooms of lower levels. Rooms inside a room
 // (comm/mpi in comm) stand on its level.
 var level = map[string]int{
-	"mem": -1, "npy": 0,
+	"mem": -1, "fault": -1, "npy": 0,
 	"graph": 1, "comm": 1, "compute": 1, "pipeline": 1, "trace": 1,
 	"dataset": 2, "partition": 2, "shard": 3, "sample": 2, "cache": 2, "access": 3, "nn": 2,
-	"report": 2, "exchange": 4, "parallel": 5, "simulate": 5, "train": 6, "doctor": 6, "cmd": 7,
+	"report": 2, "exchange": 4, "parallel": 5, "simulate": 5, "plan": 5, "train": 6, "doctor": 6, "cmd": 7,
 }
 
 // knowsRanks are the rooms that may know that other ranks exist.
-var knowsRanks = []string{"comm", "exchange", "parallel", "simulate", "train", "doctor", "cmd"}
+var knowsRanks = []string{"comm", "exchange", "parallel", "simulate", "plan", "train", "doctor", "cmd"}
 
 // usesC are the packages that may use cgo; with CGO_ENABLED=0 the rest must build.
 var usesC = []string{"comm/mpi", "compute/cpu", "compute/cuda", "partition/metis"}

@@ -27,6 +27,7 @@ const (
 	exitUsage    = 2 // command line or config
 	exitData     = 3 // a file or directory is missing, damaged, or does not fit
 	exitDiverged = 4 // the loss is not a number any more
+	exitStalled  = 5 // no rank makes progress any more
 
 	exitRequeue     = 75  // stopped by a signal, the state is saved: EX_TEMPFAIL of sysexits.h
 	exitInterrupted = 130 // by the second Ctrl-C, as shells report death by SIGINT
@@ -71,7 +72,7 @@ func main() {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError(fmt.Errorf("%w; see `%s --help`", err, c.CommandPath()))
 	})
-	root.AddCommand(generateCommand(), importCommand(), partitionCommand(), simulateCommand(), trainCommand(), inferCommand(), reportCommand(), checkCommand(), versionCommand(), doctorCommand())
+	root.AddCommand(generateCommand(), importCommand(), partitionCommand(), simulateCommand(), planCommand(), trainCommand(), inferCommand(), reportCommand(), checkCommand(), versionCommand(), doctorCommand())
 	if c, err := root.ExecuteC(); err != nil {
 		if c == root { // it does nothing itself: no such command
 			err = usageError(err)
@@ -101,6 +102,9 @@ func fail(err error) {
 	}
 	if errors.Is(err, train.ErrDiverged) {
 		code = exitDiverged
+	}
+	if errors.Is(err, train.ErrStalled) {
+		code = exitStalled
 	}
 	if agreed := (*train.Agreed)(nil); errors.As(err, &agreed) {
 		os.Exit(code)

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/google/renameio/v2"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"halognn/src/access"
+	"halognn/src/compute/cpu"
+	"halognn/src/plan"
+	"halognn/src/shard"
+)
+
+// planFlags are the flags of plan.
+type planFlags struct {
+	parts, config, out        string
+	sets                      []string
+	ranks, perNode, cores     int
+	network, rows, flops, mem float64
+}
+
+func planCommand() *cobra.Command {
+	var o planFlags
+	c := &cobra.Command{
+		Use:   "plan --parts PARTS --config FILE.yaml [--set key.path=value ...] [--ranks K] [--ranks-per-node R]",
+		Short: "Predict the memory, the traffic and the time of a job before it runs",
+		Long: "Predict the memory of a rank, the remote rows of a step and the time of a step before a job runs, and suggest a cache.\n" +
+			"There may be more ranks than parts. Rates that are not given are measured on this machine.",
+		Example: "  halognn plan --parts parts/products-4 --config inputs/products.yaml --ranks 64 --ranks-per-node 4 --network 25",
+		Args:    noArguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := required(c, "parts", "config"); err != nil {
+				return err
+			}
+			for _, f := range []string{"ranks", "ranks-per-node", "cores"} {
+				if n, _ := c.Flags().GetInt(f); c.Flags().Changed(f) && n < 1 {
+					return usageError(fmt.Errorf("--%s is %d; it must be at least 1", f, n))
+				}
+			}
+			for _, f := range []string{"network", "rows", "flops", "memory"} {
+				if x, _ := c.Flags().GetFloat64(f); c.Flags().Changed(f) && !(x > 0) {
+					return usageError(fmt.Errorf("--%s is %g; it must be above 0", f, x))
+				}
+			}
+			return runPlan(c, o)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.parts, "parts", "", "the PARTS directory; takes the place of data.parts")
+	f.StringVar(&o.config, "config", "", "YAML file of the run")
+	f.StringArrayVar(&o.sets, "set", nil, "override a key, as cache.alpha=0.2; repeatable")
+	f.IntVar(&o.ranks, "ranks", 0, "ranks of the job: a divisor or a multiple of the parts (default: one for each part)")
+	f.IntVar(&o.perNode, "ranks-per-node", 0, "ranks that share a node's memory and link (default: run.ranks_per_node, or 1)")
+	f.IntVar(&o.cores, "cores", 0, "CPUs of a rank (default: this machine's)")
+	f.Float64Var(&o.network, "network", 0, "link of a node in GB/s (default: assumed)")
+	f.Float64Var(&o.rows, "rows", 0, "feature rows that a goroutine aggregates a second (default: measured)")
+	f.Float64Var(&o.flops, "flops", 0, "flop/s of a rank's training step (default: measured)")
+	f.Float64Var(&o.mem, "memory", 0, "memory of a node in GB, for what is suggested (default: this machine's)")
+	f.StringVar(&o.out, "out", "", "a new or empty directory to write plan.json to")
+	return c
+}
+
+func runPlan(c *cobra.Command, o planFlags) error {
+	config, err := loadConfig(o.config, append(o.sets, "data.parts="+o.parts, "run.dir=planned")) // nothing runs
+	if err != nil {
+		return usageError(err)
+	}
+	s, err := shard.Open(o.parts, shard.Options{})
+	if err != nil {
+		return dataError(err)
+	}
+	defer s.Close()
+	if o.out != "" {
+		if err := vacant(o.out); err != nil {
+			return err
+		}
+	}
+	if o.cores == 0 {
+		o.cores = runtime.NumCPU()
+	}
+	job := config.planJob(o.ranks, o.perNode, o.cores)
+	options := plan.Options{Rates: plan.Rates{Network: o.network * 1e9, Rows: o.rows, Flops: o.flops}}
+	if options.Memory, err = memoryOfRank(o.mem, job.RanksPerNode); err != nil {
+		return err
+	}
+	device, host, err := openDevice(config.Compute.Device, cpu.Options{Threads: job.Threads, SIMD: config.simd()})
+	if err != nil {
+		return usageError(err)
+	}
+	defer device.Close()
+	if d, ok := device.(interface{ Enter() (func() error, error) }); ok {
+		leave, err := d.Enter()
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
+	options.Device, options.Host = device, host
+	p, err := plan.New(s, job, options)
+	if err != nil {
+		return usageError(err)
+	}
+	if err := p.Print(c.OutOrStdout()); err != nil || o.out == "" {
+		return err
+	}
+	var text bytes.Buffer
+	if err := p.WriteJSON(&text); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(o.out, 0o777); err != nil {
+		return dataError(err)
+	}
+	path := filepath.Join(o.out, "plan.json")
+	if err := renameio.WriteFile(path, text.Bytes(), 0o666); err != nil {
+		return dataError(err)
+	}
+	out(c, "\nwritten to %s\n", path)
+	return nil
+}
+
+// planJob turns the checked config into what package plan takes.
+func (c *Config) planJob(ranks, perNode, cores int) plan.Job {
+	o := c.trainOptions()
+	threads, workers := c.threads(cores)
+	if perNode == 0 {
+		perNode = max(1, c.Run.RanksPerNode)
+	}
+	delta := o.Cache.Delta
+	if !o.Cache.Evict {
+		delta = 0
+	}
+	return plan.Job{
+		Ranks: ranks, RanksPerNode: perNode, Model: o.Model, Optimizer: o.Optimizer, Fanouts: o.Fanouts, Batch: o.Batch,
+		GlobalBatch: o.GlobalBatch, GlobalSeeds: o.GlobalSeeds, StreamPerPart: o.StreamPerPart, Seed: o.Seed, Epochs: o.Epochs,
+		Depth: o.Depth, Workers: workers, Threads: threads, Cores: cores,
+		Cache: plan.Cache{
+			Alpha: o.Cache.Alpha, HaloFraction: o.Cache.HaloFraction, Hops: o.Cache.HaloHops,
+			Dynamic: access.Dynamic{
+				Policy: o.Cache.Policy, Gamma: o.Cache.Gamma, Delta: delta, Initial: o.Cache.Initial, Layout: o.Cache.Layout,
+				Window: o.Cache.Window, Level: o.Cache.Level,
+			},
+		},
+	}
+}
+
+// memoryOfRank returns a rank's share of gigabytes or, if none are given, of this machine's memory.
+func memoryOfRank(gigabytes float64, perNode int) (int64, error) {
+	bytes := int64(gigabytes * 1e9)
+	if bytes == 0 {
+		var system unix.Sysinfo_t
+		if err := unix.Sysinfo(&system); err != nil {
+			return 0, fmt.Errorf("the memory of this machine: %w; give --memory", err)
+		}
+		bytes = int64(uint64(system.Totalram) * uint64(system.Unit))
+	}
+	return bytes / int64(perNode), nil
+}

@@ -1,0 +1,97 @@
+package plan
+
+import (
+	"fmt"
+
+	"halognn/src/access"
+	"halognn/src/graph"
+	"halognn/src/sample"
+	"halognn/src/shard"
+)
+
+// layout is which vertices and seeds each rank has.
+type layout struct {
+	ranks, perNode int
+	exact          bool    // as in a run on these parts
+	first          []int64 // [K+1] rank r has the vertices first[r] to first[r+1]-1
+	seeds          [][]graph.VertexID
+	streams        *sample.Streams
+	each           int // streams of a rank: minibatches that it trains in a step
+}
+
+// newLayout gives the job's ranks their vertices and seeds.
+func newLayout(s *shard.Shards, j *Job) (*layout, error) {
+	l := &layout{ranks: j.Ranks, perNode: min(j.RanksPerNode, j.Ranks), exact: s.Parts%j.Ranks == 0, each: 1}
+	streams := l.seeds
+	switch {
+	case l.exact:
+		per := s.Parts / j.Ranks
+		for r := range j.Ranks {
+			l.first = append(l.first, s.Offsets[r*per])
+			var own []graph.VertexID
+			for p := r * per; p < (r+1)*per; p++ {
+				own = append(own, s.Train(p)...)
+				streams = append(streams, s.Train(p))
+			}
+			l.seeds = append(l.seeds, own)
+		}
+		l.each = per
+	case j.Ranks%s.Parts == 0:
+		pieces := j.Ranks / s.Parts
+		for p := range s.Parts {
+			rows, train := s.Offsets[p+1]-s.Offsets[p], s.Train(p)
+			for i := range pieces {
+				l.first = append(l.first, s.Offsets[p]+rows*int64(i)/int64(pieces))
+				l.seeds = append(l.seeds, train[len(train)*i/pieces:len(train)*(i+1)/pieces])
+			}
+		}
+	default:
+		return nil, fmt.Errorf("%s: %d ranks on %d parts cannot be planned; the number of ranks must divide the parts, or be a multiple of them", s.Dir, j.Ranks, s.Parts)
+	}
+	l.first = append(l.first, s.Vertices)
+	if !j.StreamPerPart || !l.exact {
+		streams, l.each = l.seeds, 1
+	}
+	o := sample.StreamOptions{Batch: j.Batch, Seed: j.Seed, Original: s.Topology().Original}
+	if j.GlobalBatch {
+		o.Scope = sample.ScopeGlobal
+	}
+	if j.GlobalSeeds {
+		o.Seeds = sample.SeedsGlobal
+		var all []graph.VertexID
+		for _, own := range l.seeds {
+			all = append(all, own...)
+		}
+		for r := range l.seeds {
+			l.seeds[r] = all
+		}
+	}
+	var err error
+	if l.streams, err = sample.NewStreams(streams, o); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Dir, err)
+	}
+	return l, nil
+}
+
+// node returns the ranks [lo, hi) of a rank's node.
+func (l *layout) node(rank int) (lo, hi int) {
+	lo = rank / l.perNode * l.perNode
+	return lo, min(lo+l.perNode, l.ranks)
+}
+
+// rows returns the vertices of a rank.
+func (l *layout) rows(rank int) int64 { return l.first[rank+1] - l.first[rank] }
+
+// reader describes the minibatches of a rank as training does.
+func (l *layout) reader(s *shard.Shards, j *Job, rank int) *access.Reader {
+	lo, hi := l.node(rank)
+	r := &access.Reader{
+		Local: []access.Range{{First: graph.VertexID(l.first[lo]), End: graph.VertexID(l.first[hi])}}, Seeds: l.seeds[rank],
+		PerStep: float64(len(l.seeds[rank])) / float64(l.streams.Steps()), Fanouts: j.Fanouts, Hops: j.Cache.Hops,
+		Topology: s.Topology(), Streams: l.streams, First: rank * l.each, Count: l.each, Seed: j.Seed, Epochs: j.Epochs, Workers: j.Workers,
+	}
+	if j.GlobalSeeds {
+		r.PerStep /= float64(l.ranks)
+	}
+	return r
+}

@@ -1,0 +1,325 @@
+package plan
+
+import (
+	"halognn/src/compute"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/nn"
+	"halognn/src/sample"
+)
+
+// What the memory of a rank is made of. The summary of a run has the same names, with what was counted; docs/plan.md defines them.
+const (
+	Features    = "features"
+	Topology    = "topology"
+	Samplers    = "samplers"
+	Seeds       = "seeds"
+	CacheRows   = "cache_rows"
+	CacheIndex  = "cache_index"
+	Window      = "window"
+	Minibatches = "minibatches"
+	Parameters  = "model"
+	Activations = "activations"
+	Evaluation  = "evaluation"
+	Heap        = "heap"
+	Runtime     = "runtime"
+)
+
+// Item is one of them.
+type Item struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	Shared bool   `json:"one_copy_per_node,omitempty"`
+}
+
+// Memory is the items of a rank.
+type Memory []Item
+
+// Sum returns the resident set of a rank: what it shares with others counts in full, as the system counts it.
+func (m Memory) Sum() (sum int64) {
+	for _, i := range m {
+		sum += i.Bytes
+	}
+	return sum
+}
+
+// Node returns the memory of a node with so many ranks.
+func (m Memory) Node(ranks int) (sum int64) {
+	for _, i := range m {
+		if i.Shared {
+			sum += i.Bytes
+		} else {
+			sum += i.Bytes * int64(ranks)
+		}
+	}
+	return sum
+}
+
+// Of returns the bytes of an item.
+func (m Memory) Of(name string) int64 {
+	for _, i := range m {
+		if i.Name == name {
+			return i.Bytes
+		}
+	}
+	return 0
+}
+
+// ChunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex has more neighbours.
+const ChunkBytes = 32 << 20
+
+// What a rank holds whatever it trains: measured on an empty run.
+const (
+	runtimeBytes = 40 << 20 // program, MPI and BLAS
+	heapBytes    = 12 << 20 // the Go runtime: goroutines, communicators, what the collector has not given back
+)
+
+// memory predicts the largest resident set of any rank that was looked at, with the traffic t.
+func (p *planner) memory(t *Traffic) (Memory, error) {
+	var most Memory
+	for i, r := range p.ranks {
+		m, err := p.rankMemory(r, t, t.received[i]/float64(p.layout.each))
+		if err != nil {
+			return nil, err
+		}
+		if most == nil || m.Sum() > most.Sum() {
+			most = m
+		}
+	}
+	return most, nil
+}
+
+// rankMemory itemises one rank, which fetches so many rows for a minibatch.
+func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (Memory, error) {
+	j, s, l := p.job, p.shards, p.layout
+	lo, hi := l.node(r.rank)
+	rowBytes := int64(s.RowBytes())
+	model, err := p.modelBytes(r)
+	if err != nil {
+		return nil, err
+	}
+	share := 0.0 // of the remote vertices that are fetched
+	if mean := meanRemote(r); mean > 0 {
+		share = min(1, fetched/mean)
+	}
+	moved := int64(share * float64(r.most.remote))
+	waiting, buffers := p.waitingBytes(&r.most, t), p.bufferBytes(&r.most, moved, model.needs)
+	slots := int64(min(j.Depth+1, l.streams.Steps()*l.each))
+	m := Memory{
+		{Features, (l.first[hi] - l.first[lo]) * rowBytes, true},
+		{Topology, s.MappedBytes(), true},
+		{Samplers, int64(j.Workers) * r.sampler, false},
+		{Seeds, p.seedBytes(r), false},
+		{CacheRows, int64(t.held) * rowBytes, false},
+		{CacheIndex, t.planBytes, false},
+		{Window, int64(t.Window) * waiting, false},
+		{Minibatches, slots * (waiting + buffers), false},
+		{Parameters, model.parameters, false},
+		{Activations, model.activations, false},
+	}
+	evaluation, err := p.evaluationBytes(r, model)
+	if err != nil {
+		return nil, err
+	}
+	return append(m, Item{Evaluation, evaluation, false}, Item{Heap, heapBytes, false}, Item{Runtime, runtimeBytes, false}), nil
+}
+
+func meanRemote(r *rankPlan) float64 {
+	sum := 0
+	for _, s := range r.probes {
+		sum += s.remote
+	}
+	return float64(sum) / float64(len(r.probes))
+}
+
+// seedBytes is sample.Streams: the seeds of all, and two orders of the rank's own, or of all.
+func (p *planner) seedBytes(r *rankPlan) int64 {
+	all := int64(0)
+	for k := range p.shards.Parts {
+		all += int64(len(p.shards.Train(k)))
+	}
+	return 4 * (all + 2*int64(len(r.reader.Seeds)))
+}
+
+// waitingBytes is a minibatch that is sampled and knows where its rows lie.
+func (p *planner) waitingBytes(s *shape, t *Traffic) int64 {
+	bytes := int64(s.frontier())*(4+4+8) + int64(s.remote)*4 // ids, original ids, references; remote positions
+	for l, h := range s.hops {
+		if len(p.job.Fanouts) == 0 {
+			break
+		}
+		bytes += 8*int64(h.destinations+1) + 4*int64(h.edges)
+		if l > 0 { // and the transpose
+			bytes += 8*int64(h.sources+1) + 8*int64(h.edges)
+		}
+	}
+	if t.deciding > 0 || t.Window > 0 {
+		bytes += int64(s.remote) * (4 + 4) // remote ids, slots
+	}
+	return bytes
+}
+
+// bufferBytes is what a minibatch has besides once its rows come: as many are sent as come.
+func (p *planner) bufferBytes(s *shape, moved int64, needs nn.Needs) int64 {
+	bytes := 2 * moved * int64(p.shards.RowBytes()+4)
+	rows := 0
+	if len(s.hops) > 0 {
+		if needs.Own {
+			rows += s.hops[0].destinations
+		}
+		if needs.Mean {
+			rows += s.hops[0].destinations
+		}
+		if needs.Sources {
+			rows += s.hops[0].sources
+		}
+	}
+	truth := 4
+	if p.job.Model.Task == nn.Multilabel {
+		truth = p.job.Model.Out
+	}
+	return bytes + int64(rows)*int64(p.job.Model.In)*4 + int64(s.seeds)*int64(4+truth)
+}
+
+// modelBytes is what package nn reserves, on a device that only counts.
+type modelBytes struct {
+	parameters, activations int64
+	needs                   nn.Needs
+	layers                  []int64 // bytes of a destination's row in each layer's output
+}
+
+func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
+	j := p.job
+	dev := new(counter)
+	m, err := nn.NewModel(dev, j.Model, j.Seed)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	optimizer, err := nn.NewOptimizer(dev, m.Params, j.Optimizer)
+	if err != nil {
+		return nil, err
+	}
+	defer optimizer.Close()
+	p.parameters = m.Params.Len()
+	out := &modelBytes{needs: m.Needs()}
+	// Besides: the best weights, a gradient on its way, and what rank 0 copies for a checkpoint: weights, the best, and the optimiser's state.
+	copies := 2 + 2 + len(optimizer.Slots())
+	out.parameters = dev.live + int64(copies)*int64(m.Params.Len())*4
+	before := dev.live
+	for l, h := range r.most.hops {
+		in := nn.Input{Hop: nn.Hop{Sources: h.sources, Destinations: h.destinations}, Train: true, Gradient: l > 0}
+		if l == 0 && out.needs.Mean {
+			in.Mean = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
+		}
+		if err := m.Reserve(l, &in); err != nil {
+			return nil, err
+		}
+		_, width := j.Model.Widths(l)
+		out.layers = append(out.layers, int64(width)*4)
+	}
+	out.activations = dev.live - before
+	return out, nil
+}
+
+// counter is a device that has memory and computes nothing. The memory is never touched, so the system never provides it.
+type counter struct {
+	compute.Device
+	live int64
+}
+
+func (c *counter) Alloc(n int) ([]float32, error) {
+	c.live += int64(n) * 4
+	return mem.Make[float32](n), nil
+}
+
+func (c *counter) Free(x []float32) {
+	c.live -= int64(len(x)) * 4
+	mem.Free(x)
+}
+
+func (c *counter) Upload(dst, src []float32) {}
+func (c *counter) Sync() error               { return nil }
+
+// evaluationBytes is what the final test adds, layer by layer over all own vertices: the rows of two layers, and the chunks in flight.
+func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error) {
+	j, rows := p.job, p.layout.rows(r.rank)
+	most := int64(0)
+	for l := range j.Model.Layers {
+		in, out := j.Model.Widths(l)
+		bytes := rows * int64(out) * 4
+		rowBytes := in * 4
+		if l == 0 {
+			rowBytes = p.shards.RowBytes()
+		} else {
+			bytes += rows * int64(in) * 4
+		}
+		chunk, err := p.chunk(r, rowBytes)
+		if err != nil {
+			return 0, err
+		}
+		bytes += int64(j.Depth+1)*(chunk.bytes+2*int64(chunk.remote)*int64(rowBytes+4)+2*int64(chunk.vertices)*int64(in)*4) +
+			int64(j.Workers)*chunk.sampler + int64(max(0, chunk.vertices-r.most.hops[l].destinations))*model.layers[l]
+		most = max(most, bytes)
+	}
+	return most, nil
+}
+
+// chunk is the size of a chunk of layer-wise inference.
+type chunk struct {
+	vertices, remote int
+	bytes            int64 // sampled and planned, without rows
+	sampler          int64
+}
+
+// chunk samples the chunk of a rank's vertices with the most vertices, with all neighbours.
+func (p *planner) chunk(r *rankPlan, rowBytes int) (c chunk, err error) {
+	lo, hi := p.largestChunk(r.rank, rowBytes)
+	c.vertices = int(hi - lo)
+	if len(p.job.Fanouts) == 0 || c.vertices == 0 {
+		c.bytes = int64(c.vertices) * (4 + 4 + 8)
+		return c, nil
+	}
+	s, err := sample.New(p.shards.Topology(), sample.Options{Fanouts: []int{sample.All}, Workers: 1, MaxSeeds: c.vertices, ForwardOnly: true})
+	if err != nil {
+		return c, err
+	}
+	defer s.Free()
+	seeds := make([]graph.VertexID, c.vertices)
+	for i := range seeds {
+		seeds[i] = graph.VertexID(lo) + graph.VertexID(i)
+	}
+	var mb sample.Minibatch
+	defer mb.Free()
+	if err := s.Sample(&mb, seeds, sample.Key{}); err != nil {
+		return c, err
+	}
+	of := shapeOf(&mb, r.reader.Local)
+	c.remote, c.sampler = of.remote, s.Bytes()
+	c.bytes = p.waitingBytes(&of, &Traffic{})
+	return c, nil
+}
+
+// largestChunk returns the vertices of the chunk with the most.
+func (p *planner) largestChunk(rank, rowBytes int) (lo, hi int64) {
+	first, end := p.layout.first[rank], p.layout.first[rank+1]
+	indptr, budget := p.shards.Topology().Graph.Indptr, int64(ChunkBytes/rowBytes)
+	lo, hi = first, first
+	for begin := first; begin < end; {
+		next := NextChunk(indptr, begin, end, budget)
+		if next-begin > hi-lo {
+			lo, hi = begin, next
+		}
+		begin = next
+	}
+	return lo, hi
+}
+
+// NextChunk returns where the chunk of vertices ends that begins at lo: it and its in-edges name at most budget rows, or it is one vertex.
+func NextChunk(indptr []int64, lo, end, budget int64) int64 {
+	hi := lo + 1
+	for hi < end && hi+1-lo+indptr[hi+1]-indptr[lo] <= budget {
+		hi++
+	}
+	return hi
+}

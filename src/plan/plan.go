@@ -1,0 +1,251 @@
+// Package plan says, before a job runs, what it will cost: the memory of a rank, item by item; the rows that cross the network; and the
+// time of a step, term by term. It reads the topology of the parts and samples a few minibatches; it trains nothing.
+//
+//	Job, parts ── layout ──> ranks, as many as asked for: vertices [first_r, first_r+1), seeds
+//	                │
+//	                ├─ access.Inclusion ──> p(v): remote rows of a step, less the cached       Traffic, Curve
+//	                ├─ probe: 3 minibatches ──> sizes of blocks ──> bytes                      Memory
+//	                └─ Rates, measured or given ──> seconds of a step, and what binds          Times, Suggestion
+//
+// A job of K ranks on P parts is planned as it will run if K divides P. If P divides K, each part is cut into K/P pieces of equal length and
+// its seeds likewise: an estimate from above, for a partition into K parts would keep more neighbours together.
+//
+// docs/plan.md has the formulas. The package moves no rows and starts no ranks.
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"halognn/src/access"
+	"halognn/src/cache"
+	"halognn/src/compute"
+	"halognn/src/nn"
+	"halognn/src/sample"
+	"halognn/src/shard"
+)
+
+// Cache says what a rank keeps. Alpha and HaloFraction give Dynamic.Capacity, as in a run.
+type Cache struct {
+	access.Dynamic         // Policy may also be one of access.Policies
+	Alpha          float64 // rows, as a fraction of an average rank's vertices, unless
+	HaloFraction   float64 // they are given as a fraction of the rank's 1-hop halo
+	Hops           int     // as in access.Reader
+}
+
+// Job is what will run. The zero value of a number means its default.
+type Job struct {
+	Ranks        int // one for each part
+	RanksPerNode int // 1
+
+	Model         nn.Config // In, Out and Task are taken from the parts
+	Optimizer     nn.OptimizerOptions
+	Fanouts       []int // seed hop first
+	Batch         int
+	GlobalBatch   bool // Batch counts the seeds of all streams
+	GlobalSeeds   bool // streams draw from the whole graph
+	StreamPerPart bool // a stream for every part instead of every rank
+	Seed          uint64
+	Epochs        int // that policy oracle counts; 1
+
+	Depth   int // minibatches prepared ahead; 0 prepares none
+	Workers int // 1: goroutines of a rank that prepare
+	Threads int // 1: threads of a rank that compute
+	Cores   int // CPUs of a rank; as many as it has goroutines and threads
+	Cache   Cache
+}
+
+// Options say how a job is planned.
+type Options struct {
+	Rates   Rates // those that are 0 are measured or, for the network, assumed
+	Device  compute.Device
+	Host    compute.Host
+	Memory  int64 // bytes that a rank may take; 0 for no limit to what is suggested
+	Analyse int   // ranks looked at, evenly spread; 0: up to 8
+}
+
+// analysed is how many ranks are looked at.
+const analysed = 8
+
+// fill sets the defaults and reports every fault that the parts have no part in.
+func (j *Job) fill(s *shard.Shards) error {
+	j.Ranks, j.RanksPerNode = orElse(j.Ranks, s.Parts), orElse(j.RanksPerNode, 1)
+	j.Workers, j.Threads, j.Epochs = orElse(j.Workers, 1), orElse(j.Threads, 1), orElse(j.Epochs, 1)
+	j.Cores = orElse(j.Cores, j.Workers+j.Threads)
+	j.Model.In, j.Model.Out, j.Model.Task = s.Features, s.Classes, s.Task
+	if j.Model.Kind == "mlp" {
+		j.Fanouts = nil
+	}
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	for _, n := range []struct {
+		name         string
+		value, least int
+	}{
+		{"ranks", j.Ranks, 1}, {"ranks per node", j.RanksPerNode, 1}, {"batch", j.Batch, 1}, {"epochs", j.Epochs, 1}, {"pipeline depth", j.Depth, 0},
+		{"workers", j.Workers, 1}, {"threads", j.Threads, 1}, {"cores", j.Cores, 1}, {"cache window", j.Cache.Window, 0}, {"cache delta", j.Cache.Delta, 0},
+	} {
+		if n.value < n.least {
+			fault("%s: %d; it must be at least %d", n.name, n.value, n.least)
+		}
+	}
+	if s.Task == "none" || s.Features == 0 {
+		fault("%s: the graph has no labels or no features, so there is no training to plan", s.Dir)
+	}
+	if !slices.Contains(access.Policies(), j.Cache.Policy) && !cache.Dynamic(j.Cache.Policy) {
+		fault("cache policy %q cannot be planned; choose one of %v, %s, %s or %s", j.Cache.Policy, access.Policies(),
+			cache.NamePrefetch, cache.NameSieve, cache.NameLookahead)
+	}
+	if !(j.Cache.Alpha >= 0) || math.IsInf(j.Cache.Alpha, 1) {
+		fault("cache alpha is %g; it must be 0 or more, and finite", j.Cache.Alpha)
+	}
+	return errors.Join(append(faults, j.Model.Check(), j.Optimizer.Check())...)
+}
+
+func orElse(n, other int) int {
+	if n == 0 {
+		return other
+	}
+	return n
+}
+
+// Plan is what a job is expected to cost.
+type Plan struct {
+	Parts        string `json:"parts"`
+	Ranks        int    `json:"ranks"`
+	RanksPerNode int    `json:"ranks_per_node"`
+	Exact        bool   `json:"exact_ranks"` // the parts are those of the run
+	Analysed     int    `json:"analysed_ranks"`
+	Steps        int    `json:"steps_per_epoch"`
+	Minibatches  int    `json:"minibatches_per_step"` // of a rank
+
+	Minibatch  Minibatch   `json:"minibatch"`
+	Traffic    Traffic     `json:"traffic"`
+	Memory     Memory      `json:"memory"`
+	MemoryRank int64       `json:"memory_per_rank"`
+	MemoryNode int64       `json:"memory_per_node"` // what the ranks of a node share counted once
+	Rates      Rates       `json:"rates"`
+	Times      Times       `json:"seconds_per_step"`
+	Curve      []Point     `json:"cache_sizes"`
+	Suggestion *Suggestion `json:"suggestion,omitempty"`
+	Notes      []string    `json:"notes,omitempty"`
+}
+
+// Minibatch is how large minibatches are, on average over those that were sampled.
+type Minibatch struct {
+	Seeds    float64   `json:"seeds"`
+	Vertices []float64 `json:"frontier"` // after each hop, the seeds first
+	Edges    []float64 `json:"edges"`    // of each hop
+}
+
+// New plans a job on the parts. Errors are faults of the job, all at once, or parts that do not fit it.
+func New(s *shard.Shards, j Job, o Options) (*Plan, error) {
+	if err := j.fill(s); err != nil {
+		return nil, err
+	}
+	l, err := newLayout(s, &j)
+	if err != nil {
+		return nil, err
+	}
+	defer l.streams.Free()
+	m, err := access.New(&s.Topology().Graph, access.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer m.Free()
+	p := &planner{job: &j, options: &o, shards: s, layout: l, graph: m}
+	defer p.free()
+	return p.plan()
+}
+
+// planner is a plan in the making.
+type planner struct {
+	job     *Job
+	options *Options
+	shards  *shard.Shards
+	layout  *layout
+	graph   *access.Graph
+	ranks   []*rankPlan // those looked at
+
+	parameters int // of the model, as a sum over ranks moves them
+}
+
+// exact reports whether all ranks are looked at.
+func (p *planner) exact() bool { return len(p.ranks) == p.job.Ranks }
+
+func (p *planner) free() {
+	for _, r := range p.ranks {
+		r.free()
+	}
+}
+
+func (p *planner) plan() (*Plan, error) {
+	j, l := p.job, p.layout
+	for _, rank := range p.chosen() {
+		r, err := p.look(rank)
+		if err != nil {
+			return nil, fmt.Errorf("rank %d: %w", rank, err)
+		}
+		p.ranks = append(p.ranks, r)
+	}
+	out := &Plan{
+		Parts: p.shards.Dir, Ranks: j.Ranks, RanksPerNode: j.RanksPerNode, Exact: l.exact, Analysed: len(p.ranks),
+		Steps: l.streams.Steps(), Minibatches: l.each, Minibatch: p.minibatch(),
+	}
+	var err error
+	if out.Traffic, err = p.traffic(&j.Cache); err != nil {
+		return nil, err
+	}
+	if out.Memory, err = p.memory(&out.Traffic); err != nil {
+		return nil, err
+	}
+	out.MemoryRank = out.Memory.Sum()
+	out.MemoryNode = out.Memory.Node(j.RanksPerNode)
+	if out.Rates, err = p.measure(); err != nil {
+		return nil, err
+	}
+	out.Times = p.times(&out.Traffic, &out.Rates)
+	if err := p.sizes(out); err != nil {
+		return nil, err
+	}
+	p.note(out)
+	return out, nil
+}
+
+// chosen returns the ranks that are looked at, evenly spread.
+func (p *planner) chosen() []int {
+	n := min(orElse(p.options.Analyse, analysed), p.job.Ranks)
+	ranks := make([]int, n)
+	for i := range ranks {
+		ranks[i] = (2*i + 1) * p.job.Ranks / (2 * n)
+	}
+	return ranks
+}
+
+// note says what a reader must know of how far the figures go.
+func (p *planner) note(out *Plan) {
+	add := func(format string, args ...any) { out.Notes = append(out.Notes, fmt.Sprintf(format, args...)) }
+	if !out.Exact {
+		add("%d ranks on %d parts: every part was cut into %d pieces of equal length; a partition into %d parts keeps more neighbours together, so remote rows are an upper estimate",
+			out.Ranks, p.shards.Parts, out.Ranks/p.shards.Parts, out.Ranks)
+	}
+	if !p.exact() {
+		add("%d of %d ranks were looked at, evenly spread", len(p.ranks), out.Ranks)
+	}
+	if w := p.layout.streams.Warning(); w != "" {
+		add("%s", w)
+	}
+	if out.Traffic.Counted > 0 {
+		add("policy %s decides by what was read before, for which there is no formula: it was played over %d minibatches of a rank", p.job.Cache.Policy, out.Traffic.Counted)
+	}
+	if out.Rates.assumed {
+		add("the network is assumed: %g GB/s a node; give --network", out.Rates.Network/1e9)
+	}
+}
+
+// fanouts of the layers, or none for a model that reads no neighbours.
+func (p *planner) samplerOptions() sample.Options {
+	return sample.Options{Fanouts: p.job.Fanouts, Workers: 1, MaxSeeds: p.layout.streams.MaxPiece()}
+}

@@ -1,0 +1,209 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	"halognn/src/access"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/sample"
+)
+
+// rankPlan is what is known about one rank.
+type rankPlan struct {
+	rank   int
+	reader *access.Reader
+	read   []float32 // [N] how likely a minibatch reads each vertex
+	remote float64   // of them outside the node, on average
+	owners []float64 // [K] share of those that each rank owns
+	probes []shape   // of a few minibatches
+	most   shape     // the largest of each number
+
+	sampler int64         // bytes of a sampler, without the minibatches
+	edges   int           // sampled by the probes that were timed
+	took    time.Duration // and the time that took
+}
+
+// shape is the size of a minibatch.
+type shape struct {
+	seeds  int
+	hops   []hopShape // layer 0 first
+	remote int        // vertices of the input frontier outside the node
+}
+
+type hopShape struct{ sources, destinations, edges int }
+
+// frontier returns the vertices whose rows are read.
+func (s *shape) frontier() int {
+	if len(s.hops) == 0 {
+		return s.seeds
+	}
+	return s.hops[0].sources
+}
+
+func (s *shape) numEdges() (n int) {
+	for _, h := range s.hops {
+		n += h.edges
+	}
+	return n
+}
+
+// atLeast makes no number of s smaller than o's.
+func (s *shape) atLeast(o *shape) {
+	s.seeds, s.remote = max(s.seeds, o.seeds), max(s.remote, o.remote)
+	if s.hops == nil {
+		s.hops = make([]hopShape, len(o.hops))
+	}
+	for l, h := range o.hops {
+		s.hops[l] = hopShape{max(s.hops[l].sources, h.sources), max(s.hops[l].destinations, h.destinations), max(s.hops[l].edges, h.edges)}
+	}
+}
+
+func (r *rankPlan) free() { mem.Free(r.read) }
+
+// look finds out about one rank.
+func (p *planner) look(rank int) (*rankPlan, error) {
+	r := &rankPlan{rank: rank, reader: p.layout.reader(p.shards, p.job, rank)}
+	var err error
+	switch {
+	case len(r.reader.Seeds) == 0:
+		r.read = mem.Make[float32](int(p.shards.Vertices))
+	case len(p.job.Fanouts) == 0: // the seeds alone, which are its own
+		r.read = mem.Make[float32](int(p.shards.Vertices))
+		for _, v := range r.reader.Seeds {
+			r.read[v] = float32(min(1, r.reader.PerStep/float64(r.reader.Count)/float64(len(r.reader.Seeds))))
+		}
+	default:
+		r.read, err = p.graph.Inclusion(r.reader.Seeds, r.reader.PerStep/float64(r.reader.Count), p.job.Fanouts)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if r.remote, err = access.Expected(r.read, r.reader.Local, nil); err != nil {
+		return nil, err
+	}
+	p.share(r)
+	return r, p.probe(r)
+}
+
+// share finds out whom the remote vertices belong to.
+func (p *planner) share(r *rankPlan) {
+	first := p.layout.first
+	r.owners = make([]float64, p.job.Ranks)
+	lo, hi := p.layout.node(r.rank)
+	for owner := range r.owners {
+		if owner >= lo && owner < hi || r.remote == 0 {
+			continue
+		}
+		for _, x := range r.read[first[owner]:first[owner+1]] {
+			r.owners[owner] += float64(x) / r.remote
+		}
+	}
+}
+
+// probes is how many minibatches of a rank are sampled, besides the first, which warms what the others are timed with.
+const probes = 3
+
+// probe samples minibatches of the first epoch.
+func (p *planner) probe(r *rankPlan) error {
+	steps, streams := p.layout.streams.Steps(), p.layout.streams
+	if len(p.job.Fanouts) == 0 {
+		for i := range probes {
+			seeds := streams.Piece(1, i*steps/probes, r.reader.First, nil)
+			s := shape{seeds: len(seeds), hops: make([]hopShape, p.job.Model.Layers)}
+			for l := range s.hops {
+				s.hops[l] = hopShape{len(seeds), len(seeds), 0}
+			}
+			r.probes = append(r.probes, s)
+			r.most.atLeast(&s)
+		}
+		return nil
+	}
+	s, err := sample.New(p.shards.Topology(), p.samplerOptions())
+	if err != nil {
+		return err
+	}
+	defer s.Free()
+	var mb sample.Minibatch
+	defer mb.Free()
+	var seeds []graph.VertexID
+	for i := -1; i < probes; i++ {
+		step := max(i, 0) * steps / probes
+		key := sample.Key{Seed: p.job.Seed, Epoch: 1, Step: step, Stream: r.reader.First}
+		seeds = streams.Piece(1, step, key.Stream, seeds)
+		begin := time.Now()
+		if err := s.Sample(&mb, seeds, key); err != nil {
+			return fmt.Errorf("sampling: %w", err)
+		}
+		if i < 0 {
+			continue
+		}
+		r.took += time.Since(begin)
+		shape := shapeOf(&mb, r.reader.Local)
+		r.edges += shape.numEdges()
+		r.probes = append(r.probes, shape)
+		r.most.atLeast(&shape)
+	}
+	r.sampler = s.Bytes()
+	return nil
+}
+
+func shapeOf(mb *sample.Minibatch, local []access.Range) shape {
+	s := shape{seeds: len(mb.Seeds), hops: make([]hopShape, len(mb.Blocks))}
+	for l := range mb.Blocks {
+		b := &mb.Blocks[l]
+		s.hops[l] = hopShape{b.NumSrc, b.NumDst, b.NumEdges()}
+	}
+	for _, v := range mb.Frontier {
+		if v < local[0].First || v >= local[0].End {
+			s.remote++
+		}
+	}
+	return s
+}
+
+// minibatch averages the probes.
+func (p *planner) minibatch() Minibatch {
+	layers := len(p.job.Fanouts)
+	m := Minibatch{Vertices: make([]float64, layers+1), Edges: make([]float64, layers)}
+	n := 0.0
+	for _, r := range p.ranks {
+		for _, s := range r.probes {
+			n++
+			m.Seeds += float64(s.seeds)
+			m.Vertices[0] += float64(s.seeds)
+			for h := range layers {
+				hop := s.hops[layers-1-h]
+				m.Vertices[h+1] += float64(hop.sources)
+				m.Edges[h] += float64(hop.edges)
+			}
+		}
+	}
+	m.Seeds /= n
+	for h := range m.Edges {
+		m.Edges[h] /= n
+	}
+	for h := range m.Vertices {
+		m.Vertices[h] /= n
+	}
+	return m
+}
+
+// mean averages a number over the ranks that were looked at.
+func (p *planner) mean(of func(r *rankPlan) float64) float64 {
+	sum := 0.0
+	for _, r := range p.ranks {
+		sum += of(r)
+	}
+	return sum / float64(len(p.ranks))
+}
+
+// most returns the largest.
+func (p *planner) most(of func(r *rankPlan) float64) float64 {
+	most := 0.0
+	for _, r := range p.ranks {
+		most = max(most, of(r))
+	}
+	return most
+}

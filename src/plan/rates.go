@@ -1,0 +1,264 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/compute/ref"
+	"halognn/src/exchange"
+	"halognn/src/mem"
+	"halognn/src/nn"
+	"halognn/src/sample"
+)
+
+// Rates are how fast a rank works. Of those that are not given, all but the network's are measured on this machine, in minibatches of the
+// job.
+type Rates struct {
+	Sample  float64 `json:"sample_edges_per_s"`  // edges drawn by one goroutine
+	Lookups float64 `json:"lookups_per_s"`       // vertices whose rows one goroutine finds
+	Rows    float64 `json:"rows_per_s"`          // feature rows read into means and copies by one goroutine
+	Flops   float64 `json:"flop_per_s"`          // of the model's matrix products, in the time of the whole step of all threads
+	Network float64 `json:"network_bytes_per_s"` // of a node's link, each way
+
+	assumed bool // the network's
+}
+
+// AssumedNetwork is the link of a node, in bytes a second, if nobody says: 10 Gbit/s.
+const AssumedNetwork = 1.25e9
+
+// measure completes the rates.
+func (p *planner) measure() (Rates, error) {
+	r := p.options.Rates
+	for _, x := range []float64{r.Sample, r.Lookups, r.Rows, r.Flops, r.Network} {
+		if !(x >= 0) {
+			return r, fmt.Errorf("a rate of %g; rates must be above 0, or 0 to be measured", x)
+		}
+	}
+	if r.Network == 0 {
+		r.Network, r.assumed = AssumedNetwork, true
+	}
+	if r.Sample == 0 {
+		edges, seconds := 0, 0.0
+		for _, k := range p.ranks {
+			edges, seconds = edges+k.edges, seconds+k.took.Seconds()
+		}
+		r.Sample = rate(float64(edges), seconds)
+	}
+	if r.Lookups > 0 && r.Rows > 0 && r.Flops > 0 {
+		return r, nil
+	}
+	if p.options.Device == nil || p.options.Host == nil {
+		return r, errors.New("rates: there is no device to measure with; give lookups/s, rows/s and flop/s")
+	}
+	c, err := p.calibration()
+	if err != nil {
+		return r, fmt.Errorf("measuring: %w", err)
+	}
+	defer c.free()
+	for _, m := range []struct {
+		rate *float64
+		of   func() (float64, error)
+	}{{&r.Lookups, c.lookups}, {&r.Rows, c.rows}, {&r.Flops, c.flops}} {
+		if *m.rate > 0 {
+			continue
+		}
+		if *m.rate, err = m.of(); err != nil {
+			return r, fmt.Errorf("measuring: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// rate is work a second; work that takes no time is infinitely fast, for which there is a large number.
+func rate(work, seconds float64) float64 {
+	if work == 0 || seconds == 0 {
+		return 1e18
+	}
+	return work / seconds
+}
+
+// calibration is one minibatch to measure with, of the rank with the most seeds.
+type calibration struct {
+	*planner
+	of    *rankPlan
+	shape shape
+	mb    sample.Minibatch
+}
+
+func (c *calibration) free() { c.mb.Free() }
+
+func (p *planner) calibration() (*calibration, error) {
+	c := &calibration{planner: p, of: p.ranks[0]}
+	for _, r := range p.ranks {
+		if r.most.seeds > c.of.most.seeds {
+			c.of = r
+		}
+	}
+	stream := c.of.reader.First
+	seeds := p.layout.streams.Piece(1, 0, stream, nil)
+	c.shape = c.of.probes[0]
+	if len(p.job.Fanouts) == 0 {
+		c.mb.Seeds, c.mb.Frontier = nil, mem.Grow(c.mb.Frontier, len(seeds))
+		copy(c.mb.Frontier, seeds)
+		return c, nil
+	}
+	s, err := sample.New(p.shards.Topology(), p.samplerOptions())
+	if err != nil {
+		return nil, err
+	}
+	defer s.Free()
+	return c, s.Sample(&c.mb, seeds, sample.Key{Seed: p.job.Seed, Epoch: 1, Stream: stream})
+}
+
+// again is how long something is repeated, so that the clock and the first time do not matter.
+const again = 100 * time.Millisecond
+
+// timed returns the seconds of one f, after one that is not timed.
+func timed(f func() error) (float64, error) {
+	if err := f(); err != nil {
+		return 0, err
+	}
+	n, begin := 0, time.Now()
+	for n == 0 || time.Since(begin) < again {
+		if err := f(); err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return time.Since(begin).Seconds() / float64(n), nil
+}
+
+// lookups measures how fast package exchange finds out where rows lie. Its tables are never read or written, so they take no memory.
+func (c *calibration) lookups() (float64, error) {
+	l := c.layout
+	width := int64(compute.Float16.Size())
+	lo, hi := l.node(c.of.rank)
+	rows := mem.Make[byte](int((l.first[hi] - l.first[lo]) * width))
+	defer mem.Free(rows)
+	tables := make([][]byte, l.ranks)
+	for r := lo; r < hi; r++ {
+		tables[r] = rows[(l.first[r]-l.first[lo])*width : (l.first[r+1]-l.first[lo])*width]
+	}
+	x, err := exchange.New(comm.NewWorld(l.ranks).Rank(c.of.rank), exchange.Options{
+		Offsets: l.first, Tables: tables, Cols: 1, Type: compute.Float16, Host: ref.Host{},
+	})
+	if err != nil {
+		return 0, err
+	}
+	var plan exchange.Plan
+	defer plan.Free()
+	seconds, err := timed(func() error { return x.Plan(&plan, c.mb.Frontier) })
+	return rate(float64(len(c.mb.Frontier)), seconds), err
+}
+
+// tableBytes bounds the table that rows are gathered from: more than any cache of a processor, and no burden.
+const tableBytes = 256 << 20
+
+// rows measures how fast rows are aggregated from where they lie at random.
+func (c *calibration) rows() (float64, error) {
+	rowBytes := c.shards.RowBytes()
+	n := int(max(1, min(c.layout.rows(c.of.rank), int64(tableBytes/rowBytes))))
+	table := mem.Make[byte](n * rowBytes)
+	defer mem.Free(table)
+	for i := 0; i < len(table); i += 512 { // pages that nobody has written are all one page
+		table[i] = 1
+	}
+	refs := mem.Make[compute.RowRef](len(c.mb.Frontier))
+	defer mem.Free(refs)
+	for i, v := range c.mb.Frontier {
+		refs[i] = compute.MakeRowRef(0, int(uint64(v)*2654435761%uint64(n)))
+	}
+	rows := compute.Rows{Cols: c.shards.Features, Type: c.shards.Type(), Tables: [][]byte{table}, Of: refs}
+	d := c.destinations()
+	own, mean := c.matrix(d, mem.Make[float32](d*c.shards.Features)), c.matrix(d, mem.Make[float32](d*c.shards.Features))
+	defer func() { mem.Free(own.Data); mem.Free(mean.Data) }()
+	seconds, err := timed(func() error {
+		c.options.Host.GatherRows(own, rows)
+		if len(c.mb.Blocks) > 0 {
+			b := &c.mb.Blocks[0]
+			c.options.Host.SegmentMeanRows(mean, compute.Segments{Indptr: b.Indptr, Indices: b.Indices}, rows)
+		}
+		return nil
+	})
+	return rate(float64(gatheredRows(&c.shape)), seconds), err
+}
+
+func (c *calibration) destinations() int {
+	if len(c.mb.Blocks) == 0 {
+		return len(c.mb.Frontier)
+	}
+	return c.mb.Blocks[0].NumDst
+}
+
+func (c *calibration) matrix(rows int, data []float32) compute.Matrix {
+	return compute.Matrix{Rows: rows, Cols: c.shards.Features, Data: data}
+}
+
+// flops measures steps of the model, on rows of zeros, and counts the matrix products.
+func (c *calibration) flops() (float64, error) {
+	dev, j := c.options.Device, c.job
+	m, err := nn.NewModel(dev, j.Model, j.Seed)
+	if err != nil {
+		return 0, err
+	}
+	defer m.Close()
+	optimizer, err := nn.NewOptimizer(dev, m.Params, j.Optimizer)
+	if err != nil {
+		return 0, err
+	}
+	defer optimizer.Close()
+	d := c.destinations()
+	input, err := dev.Alloc(max(1, d*c.shards.Features))
+	if err != nil {
+		return 0, err
+	}
+	defer dev.Free(input)
+	zeros := c.matrix(d, input[:d*c.shards.Features])
+	batch := nn.Batch{Own: zeros, Mean: zeros, GlobalSeeds: max(1, c.shape.seeds), Train: true}
+	batch.Labels, batch.Targets = make([]int32, c.shape.seeds), make([]uint8, c.shape.seeds*j.Model.Out)
+	for l := range j.Model.Layers {
+		hop := nn.Hop{Sources: d, Destinations: d, Vertices: make([]int32, d)}
+		if len(c.mb.Blocks) > 0 {
+			b, t := &c.mb.Blocks[l], &c.mb.Transposes[l]
+			hop = nn.Hop{
+				Sources: b.NumSrc, Destinations: b.NumDst, Vertices: c.mb.Original[:b.NumDst],
+				Forward:    compute.Segments{Indptr: b.Indptr, Indices: b.Indices},
+				Transposed: compute.Segments{Indptr: t.Indptr, Indices: t.Indices},
+			}
+		}
+		batch.Hops = append(batch.Hops, hop)
+	}
+	seconds, err := timed(func() error {
+		logits, err := m.Forward(&batch)
+		if err != nil {
+			return err
+		}
+		_, gradient := m.Loss(&batch, logits)
+		m.Backward(gradient, nil)
+		optimizer.Update(1e-3)
+		return dev.Sync()
+	})
+	return rate(c.products(&c.shape), seconds), err
+}
+
+// products counts the operations of a step's matrix products: each weight of a layer multiplies every destination forward, for its own gradient, and, but
+// in the input layer, for that of its input.
+func (p *planner) products(s *shape) float64 {
+	sum := 0.0
+	for l, h := range s.hops {
+		in, out := p.job.Model.Widths(l)
+		products := 2.0 // own and neighbours
+		if len(p.job.Fanouts) == 0 {
+			products = 1
+		}
+		passes := 3.0
+		if l == 0 {
+			passes = 2
+		}
+		sum += 2 * passes * products * float64(h.destinations) * float64(in) * float64(out)
+	}
+	return sum
+}

@@ -1,0 +1,120 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"halognn/src/trace"
+)
+
+// WriteJSON writes the plan as plan.json; docs/plan.md defines its keys.
+func (p *Plan) WriteJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(p)
+}
+
+// Print writes the plan as tables.
+func (p *Plan) Print(w io.Writer) error {
+	say := func(format string, args ...any) error {
+		_, err := fmt.Fprintf(w, format, args...)
+		return err
+	}
+	if err := say("%s: %d ranks, %d a node, %d steps an epoch, %.0f seeds a minibatch\n\n", p.Parts, p.Ranks, p.RanksPerNode, p.Steps, p.Minibatch.Seeds); err != nil {
+		return err
+	}
+	for i, table := range [][][]string{p.memoryTable(), p.trafficTable(), p.timeTable(), p.sizeTable()} {
+		if i > 0 {
+			if err := say("\n"); err != nil {
+				return err
+			}
+		}
+		if err := trace.Table(w, table); err != nil {
+			return err
+		}
+	}
+	if s := p.Suggestion; s != nil {
+		size := ""
+		if s.Alpha > 0 {
+			size = fmt.Sprintf(" with cache.alpha %g", s.Alpha)
+		}
+		if err := say("\nsuggested: cache.policy %s%s: %s\n", s.Policy, size, s.Why); err != nil {
+			return err
+		}
+	}
+	for _, n := range p.Notes {
+		if err := say("note: %s\n", n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func megabytes(bytes int64) string { return fmt.Sprintf("%.1f", float64(bytes)/1e6) }
+
+func (p *Plan) memoryTable() [][]string {
+	rows := [][]string{{"memory of a rank", "MB"}}
+	for _, i := range p.Memory {
+		name := i.Name
+		if i.Shared {
+			name += " (one copy a node)"
+		}
+		rows = append(rows, []string{name, megabytes(i.Bytes)})
+	}
+	return append(rows, []string{"together", megabytes(p.MemoryRank)}, []string{fmt.Sprintf("a node of %d", p.RanksPerNode), megabytes(p.MemoryNode)})
+}
+
+func (p *Plan) trafficTable() [][]string {
+	t := p.Traffic
+	rows := [][]string{
+		{"traffic of a step, all ranks", ""},
+		{"cache", fmt.Sprintf("%s, %d rows a rank", t.Policy, t.Capacity)},
+	}
+	if t.Window > 0 {
+		rows = append(rows, []string{"window", fmt.Sprintf("%d minibatches", t.Window)})
+	}
+	return append(rows, [][]string{
+		{"remote reads", fmt.Sprintf("%.0f", t.Reads)},
+		{"remote rows", fmt.Sprintf("%.0f", t.Rows)},
+		{"remote MB", fmt.Sprintf("%.2f", t.Bytes/1e6)},
+		{"hit rate", fmt.Sprintf("%.2f %%", 100*t.HitRate)},
+		{"rows on the busiest link", fmt.Sprintf("%.0f", t.Busiest)},
+	}...)
+}
+
+func (p *Plan) timeTable() [][]string {
+	t, r := p.Times, p.Rates
+	seconds := func(s float64) string { return fmt.Sprintf("%.3g", s) }
+	return [][]string{
+		{"time of a step", "s", "at"},
+		{"t_sample", seconds(t.Sample), fmt.Sprintf("%.3g edges/s", r.Sample)},
+		{"t_lookup", seconds(t.Lookup), fmt.Sprintf("%.3g vertices/s", r.Lookups)},
+		{"t_score", seconds(t.Score), ""},
+		{"t_remote", seconds(t.Remote), fmt.Sprintf("%.3g GB/s a node", r.Network/1e9)},
+		{"t_copy", seconds(t.Copy), fmt.Sprintf("%.3g rows/s", r.Rows)},
+		{"t_train", seconds(t.Train), fmt.Sprintf("%.3g Gflop/s", r.Flops/1e9)},
+		{"t_sync", seconds(t.Sync), ""},
+		{"T_base (depth 0)", seconds(t.Base), ""},
+		{"T_prepare", seconds(t.Prepare), ""},
+		{"T_prefetch (depth 1)", seconds(t.Prefetch), ""},
+		{"T_pipeline (deeper)", seconds(t.Pipeline), ""},
+		{"this job", seconds(t.Step), t.Binds + " binds"},
+		{"an epoch", seconds(t.Step * float64(p.Steps)), ""},
+	}
+}
+
+func (p *Plan) sizeTable() [][]string {
+	rows := [][]string{{"cache", "alpha", "MB a rank", "remote rows", "hit rate", "t_remote s", "step s", "binds", "fits"}}
+	for _, x := range p.Curve {
+		fits := "yes"
+		if !x.Fits {
+			fits = "no"
+		}
+		rows = append(rows, []string{
+			x.Policy, fmt.Sprintf("%g", x.Alpha), megabytes(x.Bytes), fmt.Sprintf("%.0f", x.Rows), fmt.Sprintf("%.2f %%", 100*x.HitRate),
+			fmt.Sprintf("%.3g", x.Remote), fmt.Sprintf("%.3g", x.Step), x.Binds, fits,
+		})
+	}
+	return rows
+}

@@ -1,0 +1,197 @@
+package plan
+
+import (
+	"fmt"
+
+	"halognn/src/access"
+)
+
+// Times are the seconds of a step of one rank, the slowest where they differ: the model of MassiveGNN (section 3), with the sum of the
+// gradients, and with what a deeper pipeline makes of it.
+type Times struct {
+	Sample float64 `json:"t_sample"` // drawing blocks
+	Lookup float64 `json:"t_lookup"` // where each row lies
+	Score  float64 `json:"t_score"`  // what the policy decides
+	Remote float64 `json:"t_remote"` // rows and ids on the busiest link
+	Copy   float64 `json:"t_copy"`   // gathering and aggregating input rows
+	Train  float64 `json:"t_train"`  // forward, backward, update
+	Sync   float64 `json:"t_sync"`   // the sum of the gradients on the link
+
+	Base     float64 `json:"t_base"`     // nothing overlaps but the link with copies: depth 0
+	Prepare  float64 `json:"t_prepare"`  // one minibatch, made by one goroutine
+	Prefetch float64 `json:"t_prefetch"` // the next minibatch is made while one trains: depth 1
+	Pipeline float64 `json:"t_pipeline"` // every stage works on a minibatch of its own: depth 2 and more
+
+	Step  float64 `json:"step"`  // what the job's depth makes of it
+	Binds string  `json:"binds"` // the term that a step cannot be shorter than
+}
+
+// times puts a step together.
+func (p *planner) times(t *Traffic, r *Rates) Times {
+	j := p.job
+	each := float64(p.layout.each)
+	edges := p.most(func(r *rankPlan) float64 { return r.mean(func(s *shape) float64 { return float64(s.numEdges()) }) })
+	frontier := p.most(func(r *rankPlan) float64 { return r.mean(func(s *shape) float64 { return float64(s.frontier()) }) })
+	gathered := p.most(func(r *rankPlan) float64 { return r.mean(func(s *shape) float64 { return float64(gatheredRows(s)) }) })
+	flops := p.most(func(r *rankPlan) float64 { return r.mean(func(s *shape) float64 { return p.products(s) }) })
+	x := Times{
+		Sample: each * edges / r.Sample, Lookup: each * frontier / r.Lookups, Score: each * t.deciding, Copy: each * gathered / r.Rows,
+		Train: each * flops / r.Flops, Remote: t.Busiest * float64(p.shards.RowBytes()+idBytes) / r.Network,
+	}
+	if j.Ranks > 1 {
+		k := float64(j.Ranks)
+		x.Sync = 2 * (k - 1) / k * float64(p.parameters) * 4 * float64(p.layout.perNode) / r.Network
+	}
+	x.combine(j)
+	return x
+}
+
+const idBytes = 4
+
+// combine fills in what follows from the terms.
+func (x *Times) combine(j *Job) {
+	x.Base = x.Sample + max(x.Remote, x.Copy) + x.Train + x.Sync
+	x.Prepare = x.Sample + x.Lookup + max(x.Score, x.Remote, x.Copy)
+	x.Prefetch = max(x.Prepare, x.Train+x.Sync)
+	pool := x.Sample + x.Lookup + x.Copy
+	cpu := (pool + x.Score + x.Train*float64(j.Threads)) / float64(j.Cores)
+	terms := []struct {
+		name    string
+		seconds float64
+	}{
+		{"training", x.Train + x.Sync}, {"network", x.Remote + x.Sync}, {"preparing", pool / float64(j.Workers)}, {"processors", cpu},
+	}
+	x.Pipeline, x.Binds = 0, ""
+	for _, t := range terms {
+		if t.seconds > x.Pipeline {
+			x.Pipeline, x.Binds = t.seconds, t.name
+		}
+	}
+	switch j.Depth {
+	case 0:
+		x.Step = max(x.Base, cpu)
+	case 1:
+		x.Step = max(x.Prefetch, cpu)
+	default:
+		x.Step = x.Pipeline
+	}
+}
+
+// hidden returns what a step takes if nothing is remote.
+func (x Times) hidden(j *Job) float64 {
+	x.Remote = 0
+	x.combine(j)
+	return x.Step
+}
+
+func (r *rankPlan) mean(of func(s *shape) float64) float64 {
+	sum := 0.0
+	for i := range r.probes {
+		sum += of(&r.probes[i])
+	}
+	return sum / float64(len(r.probes))
+}
+
+// gatheredRows are the feature rows that are read to make a minibatch's input.
+func gatheredRows(s *shape) int {
+	if len(s.hops) == 0 {
+		return s.seeds
+	}
+	return s.hops[0].edges + s.hops[0].destinations
+}
+
+// Point is what a cache of one size comes to.
+type Point struct {
+	Policy  string  `json:"policy"`
+	Alpha   float64 `json:"alpha"`
+	Bytes   int64   `json:"cache_bytes"` // of a rank: rows, index and window
+	Rows    float64 `json:"remote_rows"` // of a step, all ranks
+	HitRate float64 `json:"hit_rate"`
+	Remote  float64 `json:"t_remote"`
+	Step    float64 `json:"step"`
+	Binds   string  `json:"binds"`
+	Fits    bool    `json:"fits"` // within the memory of a rank
+}
+
+// Suggestion is the cache that the plan would take.
+type Suggestion struct {
+	Policy string  `json:"policy"`
+	Alpha  float64 `json:"alpha"`
+	Why    string  `json:"why"`
+}
+
+// alphas are the sizes that are tried.
+var alphas = []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3}
+
+// sizes predicts caches from small to large, with the job's policy or, if it has none, with vip, and suggests one.
+func (p *planner) sizes(out *Plan) error {
+	if out.Traffic.Reads == 0 {
+		return nil
+	}
+	c := p.job.Cache
+	if c.Policy == access.PolicyNone {
+		c.Policy = access.PolicyVIP
+	}
+	c.HaloFraction = 0
+	rest := out.MemoryRank - out.Memory.Of(CacheRows) - out.Memory.Of(CacheIndex) - out.Memory.Of(Window)
+	waiting := int64(0)
+	for _, r := range p.ranks {
+		waiting = max(waiting, p.waitingBytes(&r.most, &Traffic{Window: 1}))
+	}
+	var tried []float64
+	var rows []int
+	for _, alpha := range alphas {
+		if alpha <= float64(p.job.Ranks-1) { // that is all there is
+			tried, rows = append(tried, alpha), append(rows, access.Capacity(alpha, p.shards.Vertices, p.job.Ranks))
+		}
+	}
+	all, err := p.traffics(&c, func(*rankPlan) ([]int, error) { return rows, nil })
+	if err != nil {
+		return err
+	}
+	for i, alpha := range tried {
+		t := &all[i]
+		x := p.times(t, &out.Rates)
+		point := Point{
+			Policy: c.Policy, Alpha: alpha, Rows: t.Rows, HitRate: t.HitRate, Remote: x.Remote, Step: x.Step, Binds: x.Binds,
+			Bytes: int64(t.held)*int64(p.shards.RowBytes()) + t.planBytes + int64(t.Window)*waiting,
+		}
+		point.Fits = p.options.Memory == 0 || rest+point.Bytes <= p.options.Memory
+		out.Curve = append(out.Curve, point)
+	}
+	none, err := p.traffic(&Cache{Dynamic: access.Dynamic{Policy: access.PolicyNone}})
+	if err != nil {
+		return err
+	}
+	bare := p.times(&none, &out.Rates)
+	out.Suggestion = p.suggest(out, &bare)
+	return nil
+}
+
+// near is how much longer than without remote rows a step may take before the network counts as binding.
+const near = 1.02
+
+// suggest returns the smallest cache that hides the network, or the fastest that fits. bare is a step without one.
+func (p *planner) suggest(out *Plan, bare *Times) *Suggestion {
+	goal := bare.hidden(p.job) * near
+	if bare.Step <= goal {
+		return &Suggestion{access.PolicyNone, 0, fmt.Sprintf("without a cache the remote rows take %.3g s of a step of %.3g s and are hidden by %s", bare.Remote, bare.Step, bare.Binds)}
+	}
+	var best *Point
+	for i := range out.Curve {
+		pt := &out.Curve[i]
+		if !pt.Fits {
+			continue
+		}
+		if pt.Step <= goal {
+			return &Suggestion{pt.Policy, pt.Alpha, fmt.Sprintf("the smallest with which the network (%.3g s) does not bind: a step takes %.3g s instead of %.3g s", pt.Remote, pt.Step, bare.Step)}
+		}
+		if best == nil || pt.Step < best.Step/near {
+			best = pt
+		}
+	}
+	if best == nil {
+		return &Suggestion{access.PolicyNone, 0, "no cache fits the memory of a rank"}
+	}
+	return &Suggestion{best.Policy, best.Alpha, fmt.Sprintf("the smallest of the fastest that fit: a step takes %.3g s instead of %.3g s, and %s binds", best.Step, bare.Step, best.Binds)}
+}
