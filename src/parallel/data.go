@@ -7,6 +7,7 @@ import (
 	"halognn/src/cache"
 	"halognn/src/compute"
 	"halognn/src/exchange"
+	"halognn/src/fault"
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/nn"
@@ -93,6 +94,21 @@ func (d *Data) Close() {
 	}
 }
 
+// Bytes returns the memory of the samplers, and of the buffer sets that no minibatch has. No stage may be running.
+func (d *Data) Bytes() (samplers, buffers int64) {
+	for range len(d.samplers) {
+		s := <-d.samplers
+		samplers += s.Bytes()
+		d.samplers <- s
+	}
+	for range len(d.buffers) {
+		b := <-d.buffers
+		buffers += int64(cap(b.own)+cap(b.mean)+cap(b.all))*4 + b.rows.Bytes()
+		d.buffers <- b
+	}
+	return samplers, buffers
+}
+
 // take gives a minibatch that is decided a set of buffers. The pipeline has at most Depth+1 of them; one that was not consumed, because its
 // run stopped, still has its own.
 func (d *Data) take(m *Minibatch) {
@@ -144,7 +160,7 @@ func (d *Data) Stages() []pipeline.Stage[Minibatch] {
 		},
 		{Name: "ids", Start: func(m *Minibatch) (pipeline.Request, error) { return x.StartIDs(&m.Fetch), nil }},
 		{Name: "slice", Local: func(m *Minibatch) error { return x.SliceRows(&m.Fetch) }},
-		{Name: "rows", Start: func(m *Minibatch) (pipeline.Request, error) { return x.StartRows(&m.Fetch), nil }},
+		{Name: "rows", Start: d.startRows},
 		{Name: "assemble", Local: d.assemble},
 	}
 }
@@ -175,7 +191,7 @@ func (d *Data) decided() []pipeline.Stage[Minibatch] {
 		{Name: "slice", Local: func(m *Minibatch) error { return x.SliceRows(&m.Fetch) }},
 		{
 			Name:   "rows",
-			Start:  func(m *Minibatch) (pipeline.Request, error) { return x.StartRows(&m.Fetch), nil },
+			Start:  d.startRows,
 			Finish: d.keep,
 		},
 	}
@@ -209,7 +225,25 @@ func (d *Data) keep(m *Minibatch) error {
 	return nil
 }
 
+func (d *Data) startRows(m *Minibatch) (pipeline.Request, error) {
+	if err := d.point(fault.Exchange, m); err != nil {
+		return nil, err
+	}
+	return d.o.Exchange.StartRows(&m.Fetch), nil
+}
+
+// point is where tests let a training minibatch go wrong.
+func (d *Data) point(name string, m *Minibatch) error {
+	if !m.Train {
+		return nil
+	}
+	return fault.At(name, m.Key.Stream, m.Key.Epoch, m.Key.Step)
+}
+
 func (d *Data) sample(m *Minibatch) error {
+	if err := d.point(fault.Sample, m); err != nil {
+		return err
+	}
 	if len(d.o.Fanouts) == 0 {
 		d.seedsOnly(m)
 		return nil

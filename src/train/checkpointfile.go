@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
+
+	"halognn/src/fault"
 )
 
 // A checkpoint is a directory:
@@ -91,6 +93,9 @@ func writeCheckpoint(dir, name string, files []content, state *checkpointState) 
 	if err := syncDir(tmp); err != nil {
 		return err
 	}
+	if err := fault.At(fault.CheckpointRename, 0, state.Epoch, state.Step); err != nil {
+		return err
+	}
 	if err := os.Rename(tmp, filepath.Join(dir, name)); err != nil {
 		return err
 	}
@@ -99,6 +104,9 @@ func writeCheckpoint(dir, name string, files []content, state *checkpointState) 
 
 // writeSummed writes a file, syncs it, and returns its sum as it was written.
 func writeSummed(path string, write func(io.Writer) error) (fileSum, error) {
+	if err := fault.At(fault.CheckpointWrite, 0, -1, -1); err != nil {
+		return fileSum{}, fmt.Errorf("%s: %w", path, err)
+	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return fileSum{}, err

@@ -15,6 +15,7 @@ package train
 
 import (
 	"context"
+	"time"
 
 	"halognn/src/comm"
 	"halognn/src/compute"
@@ -58,6 +59,8 @@ type Env struct {
 	Dir          string                 // the run directory; only rank 0 writes
 	Begin        func() error           // collective: called when nothing speaks against the first step any more; may be nil
 	Trace        bool                   // record spans into Dir/trace, a file per rank
+	Stall        time.Duration          // without progress on any rank, after which OnStall is called; 0 for ever
+	OnStall      func(error)            // says the error and ends the job, whatever the other ranks do; may be nil
 	Progress     Progress               // rank 0 only; may be nil
 	Transport    string                 // for the summary
 	Version      string

@@ -7,6 +7,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/exchange"
+	"halognn/src/fault"
 	"halognn/src/graph"
 	"halognn/src/nn"
 	"halognn/src/parallel"
@@ -42,6 +43,7 @@ type session struct {
 	skipped  int // minibatches of the pass under way that were trained before a restart
 	clock    trace.Clock
 	spans    *trace.Recorder // nil without --trace
+	watch    *watchdog       // nil for none
 
 	runtime int64 // bytes resident before any data was opened: program, MPI, BLAS
 	closers []func() error
@@ -85,6 +87,9 @@ func (s *session) openLocal() error {
 	}
 	if err := s.o.Model.Check(); err != nil {
 		return err
+	}
+	if err := fault.At(fault.Alloc, c.Rank(), -1, -1); err != nil {
+		return fmt.Errorf("memory for the run: %w", err)
 	}
 	s.topology = s.Shards.Topology()
 	if s.streams, err = s.newStreams(); err != nil {
@@ -194,6 +199,7 @@ var phaseOf = map[string]trace.Phase{
 
 func (s *session) observe(span pipeline.Span) {
 	s.clock.Add(phaseOf[span.Stage], span.Took)
+	s.watch.alive()
 	s.spans.Span(span.Stage, s.skipped+span.Item, span.Begin, span.Took)
 }
 
@@ -270,6 +276,9 @@ func (s *session) close() error {
 	s.closers = nil
 	return err
 }
+
+// ahead returns how many minibatches wait in the window of a cache that looks ahead.
+func (s *session) ahead() int { return len(s.slots) - 1 - s.o.Depth }
 
 // steps returns the optimiser updates of an epoch, and minibatches the minibatches that this rank trains for each.
 func (s *session) steps() int { return s.streams.Steps() }

@@ -13,6 +13,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"halognn/src/comm"
+	"halognn/src/fault"
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/parallel"
@@ -118,6 +119,9 @@ func (r *run) start(ctx context.Context) error {
 	if err := r.startTrace(); err != nil {
 		return err
 	}
+	if err := r.startWatchdog(); err != nil {
+		return err
+	}
 	r.openSaver()
 	if r.Progress == nil {
 		return nil
@@ -199,10 +203,17 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 	r.waiting += r.pipe.Waited()
 	r.stepWaiting += r.pipe.Waited()
 	r.item = i
+	r.watch.at(r.epoch, step, trace.Forward)
+	if err := fault.At(fault.Forward, r.Comm.Rank(), r.epoch, step); err != nil {
+		return fmt.Errorf("step %d: %w", step, err)
+	}
 	r.clock.Add(trace.Wait, r.pipe.Waited())
 	r.spans.Span(trace.Wait.String(), i, time.Now().Add(-r.pipe.Waited()), r.pipe.Waited())
 	if err := r.count(m); err != nil {
 		return fmt.Errorf("step %d: %w", step, err)
+	}
+	if fault.NaN(fault.Loss, r.Comm.Rank(), r.epoch, step) && len(m.Batch.Own.Data) > 0 {
+		m.Batch.Own.Data[0] = float32(math.NaN())
 	}
 	begin := time.Now()
 	logits, err := r.model.Forward(&m.Batch)
@@ -232,6 +243,7 @@ func (r *run) mark(p trace.Phase, begin time.Time) {
 	took := time.Since(begin)
 	r.clock.Add(p, took)
 	r.spans.Span(p.String(), r.item, begin, took)
+	r.watch.alive()
 }
 
 // count adds the rows of a minibatch and checks that they add up.
@@ -255,6 +267,10 @@ func (r *run) count(m *parallel.Minibatch) error {
 // update sums the gradients over the ranks and makes the optimiser's step.
 func (r *run) update(step int, m *parallel.Minibatch) error {
 	begin := time.Now()
+	r.watch.at(r.epoch, step, trace.Sync)
+	if err := fault.At(fault.Allreduce, r.Comm.Rank(), r.epoch, step); err != nil {
+		return fmt.Errorf("step %d: %w", step, err)
+	}
 	if err := r.gradients.Wait(); err != nil {
 		return err
 	}
@@ -273,6 +289,7 @@ func (r *run) update(step int, m *parallel.Minibatch) error {
 	}
 	r.mark(trace.Update, begin)
 	r.record(step, lr, stats, m)
+	r.watch.at(r.epoch, step, trace.Wait)
 	return r.obey(step)
 }
 
@@ -313,6 +330,9 @@ func (r *run) validate(ctx context.Context, epoch int) error {
 	due := epoch == r.o.Epochs || r.o.EvalEvery > 0 && epoch%r.o.EvalEvery == 0
 	if !due {
 		return nil
+	}
+	if err := fault.At(fault.Evaluate, r.Comm.Rank(), epoch, -1); err != nil {
+		return err
 	}
 	begin := time.Now()
 	r.spans.Pass("evaluate", epoch, 1)
@@ -361,6 +381,9 @@ func (r *run) digest() string {
 
 // finish tests the best model on all vertices and writes model and summary.
 func (r *run) finish(ctx context.Context) error {
+	if err := fault.At(fault.Finish, r.Comm.Rank(), -1, -1); err != nil {
+		return err
+	}
 	weights := r.digest() // of the last step, before the best ones take their place
 	r.Device.Upload(r.model.Params.Values, r.best.weights)
 	scores, err := r.evaluateFull(ctx)

@@ -90,10 +90,11 @@ type Config struct {
 		Keep         int     `yaml:"keep"`
 	} `yaml:"checkpoint"`
 	Run struct {
-		Dir          string `yaml:"dir"`
-		RanksPerNode int    `yaml:"ranks_per_node"`
-		StageDir     string `yaml:"stage_dir"`
-		Progress     string `yaml:"progress"`
+		Dir          string  `yaml:"dir"`
+		RanksPerNode int     `yaml:"ranks_per_node"`
+		StageDir     string  `yaml:"stage_dir"`
+		Progress     string  `yaml:"progress"`
+		StallSeconds float64 `yaml:"stall_seconds"`
 	} `yaml:"run"`
 }
 
@@ -101,6 +102,7 @@ type Config struct {
 func defaultConfig() *Config {
 	c := new(Config)
 	c.Data.Verify = "hashes"
+	c.Run.StallSeconds = 60
 	c.Model.Kind, c.Model.Layers, c.Model.Hidden, c.Model.Dropout, c.Model.Norm, c.Model.Heads = "sage", 3, 256, 0.5, "none", 2
 	c.Sample.Fanouts, c.Sample.Batch, c.Sample.BatchScope, c.Sample.Seeds, c.Sample.Streams = []int{15, 10, 5}, 1024, "rank", "local", "rank"
 	c.Train.Epochs, c.Train.LR, c.Train.Optimizer, c.Train.Momentum = 10, 0.003, "adam", 0.9
@@ -171,6 +173,9 @@ func (c *Config) check() error {
 		bad("checkpoint.every_minutes is %g; it must be 0 or more", c.Checkpoint.EveryMinutes)
 	}
 	atLeast("run.ranks_per_node", c.Run.RanksPerNode, 0)
+	if !(c.Run.StallSeconds >= 0 && c.Run.StallSeconds <= 1e6) {
+		bad("run.stall_seconds is %g; it must be 0 (wait for ever) to 1e6: how long no rank may make progress before the job is ended", c.Run.StallSeconds)
+	}
 	for i, f := range c.Sample.Fanouts {
 		if f < 1 && f != -1 {
 			bad("sample.fanouts[%d] is %d; a fanout is at least 1, or -1 for all neighbours", i, f)

@@ -1,0 +1,103 @@
+//go:build faults
+
+package fault
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Enabled reports whether faults can happen.
+const Enabled = true
+
+// planned is one fault of HALOGNN_FAULTS: POINT=ACTION[:MILLISECONDS]@RANK:EPOCH:STEP, -1 for any rank, epoch or step.
+type planned struct {
+	point, action     string
+	millis            int
+	rank, epoch, step int
+	done              atomic.Bool // happens once, but for slow
+}
+
+var plan = sync.OnceValue(func() []*planned {
+	var all []*planned
+	for _, text := range strings.Split(os.Getenv("HALOGNN_FAULTS"), ",") {
+		if text == "" {
+			continue
+		}
+		p := new(planned)
+		if err := p.parse(text); err != nil {
+			fmt.Fprintf(os.Stderr, "HALOGNN_FAULTS: %q: %v; write POINT=ACTION@RANK:EPOCH:STEP\n", text, err)
+			os.Exit(2)
+		}
+		all = append(all, p)
+	}
+	return all
+})
+
+func (p *planned) parse(text string) error {
+	what, where, ok := strings.Cut(text, "@")
+	if p.point, p.action, _ = strings.Cut(what, "="); !ok || p.action == "" {
+		return fmt.Errorf("no action or no place")
+	}
+	if action, millis, has := strings.Cut(p.action, ":"); has {
+		n, err := strconv.Atoi(millis)
+		if err != nil {
+			return err
+		}
+		p.action, p.millis = action, n
+	}
+	_, err := fmt.Sscanf(where, "%d:%d:%d", &p.rank, &p.epoch, &p.step)
+	return err
+}
+
+func (p *planned) fits(point string, rank, epoch, step int) bool {
+	same := func(want, got int) bool { return want < 0 || got < 0 || want == got }
+	return p.point == point && same(p.rank, rank) && same(p.epoch, epoch) && same(p.step, step)
+}
+
+// At is the point of that name, reached by a rank in a step of an epoch; -1 where there is none. The error is what the caller is to
+// believe has happened.
+func At(point string, rank, epoch, step int) error {
+	for _, p := range plan() {
+		if p.action == "nan" || !p.fits(point, rank, epoch, step) {
+			continue
+		}
+		if p.action == "slow" {
+			time.Sleep(time.Duration(p.millis) * time.Millisecond)
+			continue
+		}
+		if p.done.Swap(true) {
+			continue
+		}
+		switch p.action {
+		case "kill":
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		case "stop":
+			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		case "full":
+			return fmt.Errorf("injected at %s: %w", point, syscall.ENOSPC)
+		case "memory":
+			return fmt.Errorf("injected at %s: %w", point, syscall.ENOMEM)
+		default:
+			return fmt.Errorf("injected at %s: %w", point, syscall.EIO)
+		}
+	}
+	return nil
+}
+
+// NaN reports whether a number of the step is to be none.
+func NaN(point string, rank, epoch, step int) bool {
+	for _, p := range plan() {
+		if p.action == "nan" && p.fits(point, rank, epoch, step) && !p.done.Swap(true) {
+			return true
+		}
+	}
+	return false
+}
