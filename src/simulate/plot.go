@@ -22,12 +22,13 @@ import (
 func (r *Result) WriteSVG(w io.Writer) error {
 	p := plot.New()
 	p.Title.Text = fmt.Sprintf("fanouts %v, batch %d, %d ranks", r.Options.Fanouts, r.Options.Batch, r.Options.Ranks)
-	p.X.Label.Text, p.Y.Label.Text = "cache size, of an average rank's vertices", "remote rows per epoch"
+	sizes, of := r.Options.sizes()
+	p.X.Label.Text, p.Y.Label.Text = "cache size: "+of, "remote rows per epoch"
 	p.Y.Scale = plot.LogScale{}
 	p.Legend.Top = false
 	p.Legend.Left = true
 	var names []string
-	for _, a := range r.Options.Alphas {
+	for _, a := range sizes {
 		names = append(names, fmt.Sprintf("%g", a))
 	}
 	p.NominalX(names...)
@@ -79,9 +80,9 @@ func ticks(y *plot.Axis) plot.ConstantTicks {
 // curve returns a policy's points.
 func (r *Result) curve(policy int) plotter.XYs {
 	var line plotter.XYs
-	for a := range r.Options.Alphas {
-		n, _ := r.PerEpoch(policy, a)
-		line = append(line, plotter.XY{X: float64(a), Y: math.Max(n, 1)})
+	for i := range r.Capacity {
+		n, _ := r.PerEpoch(policy, i)
+		line = append(line, plotter.XY{X: float64(i), Y: math.Max(n, 1)})
 	}
 	return line
 }
@@ -89,7 +90,7 @@ func (r *Result) curve(policy int) plotter.XYs {
 // drawBand fills what lies between no cache and the best static cache.
 func (r *Result) drawBand(p *plot.Plot) error {
 	none, oracle := slices.Index(r.Options.Policies, access.PolicyNone), slices.Index(r.Options.Policies, access.PolicyOracle)
-	if none < 0 || oracle < 0 || len(r.Options.Alphas) < 2 {
+	if none < 0 || oracle < 0 || len(r.Capacity) < 2 {
 		return nil
 	}
 	lower := r.curve(oracle)

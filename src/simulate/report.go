@@ -5,38 +5,49 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 
 	"halognn/src/access"
+	"halognn/src/cache"
 	"halognn/src/trace"
 )
 
-// Print writes the result as tables: rows an epoch, their ratio to no cache, and the predicted rows of an epoch beside those
-// counted.
+// Print writes the result as tables: rows an epoch, their ratio to no cache, the predicted rows of an epoch beside those counted, and
+// how the hit rate of prefetch rises.
 func (r *Result) Print(w io.Writer) error {
+	sizes, of := r.Options.sizes()
 	header := func(name string) []string {
 		row := []string{name}
-		for _, a := range r.Options.Alphas {
-			row = append(row, fmt.Sprintf("alpha %g", a))
+		for _, a := range sizes {
+			row = append(row, fmt.Sprintf("%s %g", of, a))
 		}
 		return row
 	}
 	rows, ratios := [][]string{header("rows per epoch, all ranks")}, [][]string{header("ratio to none")}
 	predicted := [][]string{header("predicted / counted")}
 	for p, name := range r.Options.Policies {
-		count, ratio, of := []string{name}, []string{name}, []string{name}
-		for a := range r.Options.Alphas {
-			n, share := r.PerEpoch(p, a)
+		count, ratio, both := []string{name}, []string{name}, []string{name}
+		for i := range sizes {
+			n, share := r.PerEpoch(p, i)
 			count, ratio = append(count, fmt.Sprintf("%.1f", n)), append(ratio, fmt.Sprintf("%.4f", share))
-			of = append(of, fmt.Sprintf("%.1f / %.1f", r.Predicted[p][a], n))
+			both = append(both, fmt.Sprintf("%.1f / %.1f", r.Predicted[p][i], n))
 		}
 		rows, ratios = append(rows, count), append(ratios, ratio)
-		if name == access.PolicyNone || name == access.PolicyVIP {
-			predicted = append(predicted, of)
+		if slices.Contains([]string{access.PolicyNone, access.PolicyVIP, cache.NameLookahead, PolicyOptimum}, name) {
+			predicted = append(predicted, both)
 		}
 	}
-	for i, table := range [][][]string{rows, ratios, predicted} {
-		if len(table) == 1 {
+	tables := [][][]string{rows, ratios, predicted, r.rounds(header)}
+	if r.Windows != nil {
+		steps := []string{"minibatches known"}
+		for _, n := range r.Windows {
+			steps = append(steps, strconv.Itoa(n))
+		}
+		tables = append(tables, [][]string{header("window of lookahead"), steps})
+	}
+	for i, table := range tables {
+		if len(table) < 2 {
 			continue
 		}
 		if i > 0 {
@@ -51,23 +62,102 @@ func (r *Result) Print(w io.Writer) error {
 	return nil
 }
 
+// rounds returns the buffer hit rate of prefetch between eviction rounds: before the first, and after some of them.
+func (r *Result) rounds(header func(name string) []string) [][]string {
+	p := slices.Index(r.Options.Policies, cache.NamePrefetch)
+	interval := r.Options.Delta
+	if p < 0 || interval == 0 || interval >= len(r.Each) {
+		return nil
+	}
+	table := [][]string{header("buffer hit rate of prefetch")}
+	last := len(r.Each)/interval - 1 // the last whole interval
+	for _, round := range slices.Compact([]int{0, last / 8, last / 4, last / 2, last}) {
+		row := []string{fmt.Sprintf("after %d rounds", round)}
+		for i := range r.Traces[p] {
+			var remote, fetched int64
+			for step := round * interval; step < (round+1)*interval; step++ {
+				remote += r.Each[step]
+				fetched += r.Traces[p][i][step].Fetched
+			}
+			row = append(row, fmt.Sprintf("%.4f", 1-share(fetched, remote, 1)))
+		}
+		table = append(table, row)
+	}
+	return table
+}
+
+func number(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
+
+// size returns the columns alpha and halo_fraction of a size.
+func (r *Result) size(i int) (alpha, halo string) {
+	sizes, _ := r.Options.sizes()
+	if len(r.Options.HaloFractions) > 0 {
+		return "", number(sizes[i])
+	}
+	return number(sizes[i]), ""
+}
+
 // WriteCSV writes a line for each policy and size.
 func (r *Result) WriteCSV(w io.Writer) error {
-	out := csv.NewWriter(w)
-	lines := [][]string{{"policy", "alpha", "capacity_rows", "epochs", "rows", "rows_per_epoch", "ratio_to_none", "predicted_rows_per_epoch"}}
-	number := func(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
+	lines := [][]string{{
+		"policy", "alpha", "capacity_rows", "epochs", "rows", "rows_per_epoch", "ratio_to_none", "predicted_rows_per_epoch",
+		"halo_fraction", "hit_rate", "buffer_hit_rate", "window", "early_rows", "evictions", "replacements",
+	}}
+	count := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for p, name := range r.Options.Policies {
-		for a, alpha := range r.Options.Alphas {
-			perEpoch, ratio := r.PerEpoch(p, a)
-			predicted := ""
-			if x := r.Predicted[p][a]; !math.IsNaN(x) {
-				predicted = number(x)
+		for i, capacity := range r.Capacity {
+			perEpoch, ratio := r.PerEpoch(p, i)
+			hit, buffer := r.HitRates(p, i)
+			alpha, halo := r.size(i)
+			line := []string{
+				name, alpha, strconv.Itoa(capacity), strconv.Itoa(r.Options.Epochs), count(r.Rows[p][i]), number(perEpoch), number(ratio), "",
+				halo, number(hit), number(buffer), "", "", "", "",
 			}
-			lines = append(lines, []string{
-				name, number(alpha), strconv.Itoa(access.Capacity(alpha, r.Vertices, r.Options.Ranks)), strconv.Itoa(r.Options.Epochs),
-				strconv.FormatInt(r.Rows[p][a], 10), number(perEpoch), number(ratio), predicted,
-			})
+			if x := r.Predicted[p][i]; !math.IsNaN(x) {
+				line[7] = number(x)
+			}
+			if name == cache.NameLookahead {
+				line[11] = strconv.Itoa(r.Windows[i])
+			}
+			if done := r.Traces[p][i]; done != nil {
+				var sum Decided
+				for _, d := range done {
+					sum.add(d)
+				}
+				line[12], line[13], line[14] = count(sum.Early), count(sum.Evictions), count(sum.Replacements)
+			}
+			lines = append(lines, line)
 		}
 	}
-	return out.WriteAll(lines)
+	return csv.NewWriter(w).WriteAll(lines)
+}
+
+// WriteStepsCSV writes a line for each step of each dynamic policy and size: what a training run of the same settings has in the step
+// records of metrics.jsonl, summed over ranks.
+func (r *Result) WriteStepsCSV(w io.Writer) error {
+	out := csv.NewWriter(w)
+	err := out.Write([]string{
+		"policy", "alpha", "halo_fraction", "epoch", "step", "remote_accesses", "fetched_rows", "early_rows", "evictions", "replacements",
+		"hit_rate", "buffer_hit_rate",
+	})
+	for p, name := range r.Options.Policies {
+		for i, done := range r.Traces[p] {
+			alpha, halo := r.size(i)
+			for step, d := range done {
+				line := []string{name, alpha, halo}
+				for _, n := range []int64{int64(step/r.Steps + 1), int64(step % r.Steps), r.Each[step], d.Fetched, d.Early, d.Evictions, d.Replacements} {
+					line = append(line, strconv.FormatInt(n, 10))
+				}
+				line = append(line, number(1-share(d.Fetched+d.Early, r.Each[step], 1)), number(1-share(d.Fetched, r.Each[step], 1)))
+				if err == nil {
+					err = out.Write(line)
+				}
+			}
+		}
+	}
+	out.Flush()
+	if err == nil {
+		err = out.Error()
+	}
+	return err
 }

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"halognn/src/access"
+	"halognn/src/cache"
 	"halognn/src/graph"
 	"halognn/src/mem"
 )
@@ -15,11 +17,6 @@ import (
 // sim counts.
 func (s *Simulation) Run() (*Result, error) {
 	o := s.o
-	r := &Result{Options: o, Vertices: s.shards.Vertices, Steps: s.streams.Steps()}
-	for range o.Policies {
-		r.Rows = append(r.Rows, make([]int64, len(o.Alphas)))
-		r.Predicted = append(r.Predicted, make([]float64, len(o.Alphas)))
-	}
 	together := min(o.Workers, o.Ranks)
 	each := max(1, o.Workers/together)
 	m, err := access.New(&s.shards.Topology().Graph, access.Options{Workers: each})
@@ -27,7 +24,10 @@ func (s *Simulation) Run() (*Result, error) {
 		return nil, err
 	}
 	defer m.Free()
-	ranks := make([]*rankResult, o.Ranks)
+	if err := s.planWindows(m); err != nil {
+		return nil, fmt.Errorf("planning windows: %w", err)
+	}
+	ranks := make([]*Result, o.Ranks)
 	faults := make([]error, together)
 	var wait sync.WaitGroup
 	for w := range together {
@@ -41,117 +41,80 @@ func (s *Simulation) Run() (*Result, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, fmt.Errorf("simulating: %w", err)
 	}
-	for _, rank := range ranks { // in order, so that sums of predictions are the same every time
-		r.Remote += rank.remote
-		for p := range o.Policies {
-			for a := range o.Alphas {
-				r.Rows[p][a] += rank.rows[p][a]
-				r.Predicted[p][a] += rank.predicted[p][a]
+	sum := ranks[0]
+	for _, r := range ranks[1:] { // in order, so that sums of predictions are the same every time
+		sum.add(r)
+	}
+	return sum, nil
+}
+
+// add adds what another rank has counted.
+func (r *Result) add(o *Result) {
+	r.Remote += o.Remote
+	for i, n := range o.Each {
+		r.Each[i] += n
+	}
+	for i, rows := range o.Capacity {
+		r.Capacity[i] = max(r.Capacity[i], rows)
+	}
+	for p := range r.Rows {
+		for size := range r.Rows[p] {
+			r.Rows[p][size] += o.Rows[p][size]
+			r.Predicted[p][size] += o.Predicted[p][size]
+			for i, d := range o.Traces[p][size] {
+				r.Traces[p][size][i].add(d)
 			}
 		}
 	}
-	return r, nil
-}
-
-// rankResult is the share of one rank in a Result.
-type rankResult struct {
-	remote    int64
-	rows      [][]int64
-	predicted [][]float64
 }
 
 // rank simulates one rank.
-func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*rankResult, error) {
-	o := &s.o
-	reader, err := s.reader(rank, workers)
+func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, error) {
+	reader := s.reader(rank, workers)
+	capacity, err := s.capacities(m, reader)
 	if err != nil {
 		return nil, err
 	}
-	var capacity []int
-	for _, a := range o.Alphas {
-		capacity = append(capacity, access.Capacity(a, s.shards.Vertices, o.Ranks))
-	}
 	c := &counter{Simulation: s, rank: rank, accesses: mem.Make[uint32](int(s.shards.Vertices))}
 	defer c.free()
-	initial := func(rows int) ([]graph.VertexID, error) {
-		score, err := m.Score(access.PolicyDegree, reader)
-		if err != nil {
-			return nil, err
-		}
-		defer mem.Free(score)
-		return m.Top(score, reader.Local, rows)
-	}
-	if err := c.addDynamic(capacity, initial); err != nil {
+	if err := c.addDynamic(m, reader, capacity); err != nil {
 		return nil, err
 	}
 	if err := c.count(workers); err != nil {
 		return nil, err
 	}
-	r := &rankResult{remote: c.remote}
 	inclusion, err := s.inclusion(m, reader)
 	if err != nil {
 		return nil, err
 	}
 	defer mem.Free(inclusion)
-	for _, name := range o.Policies {
-		rows, predicted, err := c.static(name, m, reader, inclusion, capacity)
+	r := &Result{
+		Options: s.o, Vertices: s.shards.Vertices, Steps: s.streams.Steps(), Remote: c.remote, Each: c.each,
+		Capacity: capacity, Windows: s.windows,
+	}
+	for _, name := range s.o.Policies {
+		rows, predicted := make([]int64, len(capacity)), make([]float64, len(capacity))
+		if slices.Contains(dynamic, name) {
+			err = c.predict(name, reader, inclusion, capacity, predicted)
+		} else {
+			err = c.static(name, m, reader, inclusion, capacity, rows, predicted)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("rank %d, policy %s: %w", rank, name, err)
 		}
-		r.rows, r.predicted = append(r.rows, rows), append(r.predicted, predicted)
+		r.Rows, r.Predicted, r.Traces = append(r.Rows, rows), append(r.Predicted, predicted), append(r.Traces, make([]Trace, len(capacity)))
 	}
 	for _, d := range c.dynamic {
-		r.rows[d.policy][d.alpha] = d.rows
+		r.Rows[d.policy][d.size], r.Traces[d.policy][d.size] = d.rows, d.trace
 	}
 	return r, nil
 }
 
-// reader describes the minibatches of a rank as training does.
-func (s *Simulation) reader(rank, workers int) (*access.Reader, error) {
-	first, last, err := s.shards.RankRange(rank, s.o.Ranks)
-	if err != nil {
-		return nil, err
-	}
-	r := &access.Reader{
-		Fanouts: s.o.Fanouts, Topology: s.shards.Topology(), Streams: s.streams, First: rank, Count: 1,
-		Seed: s.o.Seed, Epochs: s.o.Epochs, Workers: workers,
-	}
-	for p := first; p < last; p++ {
-		r.Local = append(r.Local, access.Range{First: graph.VertexID(s.shards.Offsets[p]), End: graph.VertexID(s.shards.Offsets[p+1])})
-		r.Seeds = append(r.Seeds, s.shards.Train(p)...)
-	}
-	r.PerStep = float64(len(r.Seeds)) / float64(s.stepsOf(len(r.Seeds)))
-	return r, nil
-}
-
-// stepsOf returns the steps of an epoch in which a rank with so many seeds has some.
-func (s *Simulation) stepsOf(seeds int) int {
-	if !s.o.LastShort {
-		return s.streams.Steps()
-	}
-	return max(1, (seeds+s.o.Batch-1)/s.o.Batch)
-}
-
-// inclusion returns the probability that a step of the rank reads each vertex; zeros for a rank without seeds.
-func (s *Simulation) inclusion(m *access.Graph, r *access.Reader) ([]float32, error) {
-	if len(r.Seeds) == 0 {
-		return mem.Make[float32](int(s.shards.Vertices)), nil
-	}
-	return m.Inclusion(r.Seeds, r.PerStep, r.Fanouts)
-}
-
-// static returns the rows of all epochs and the predicted rows of one, for every capacity; for a dynamic policy there is nothing to
-// return yet, and no prediction.
-func (c *counter) static(policy string, m *access.Graph, r *access.Reader, inclusion []float32, capacity []int) ([]int64, []float64, error) {
-	rows, predicted := make([]int64, len(capacity)), make([]float64, len(capacity))
+// static counts the rows of all epochs and predicts those of one, for every size of a policy.
+func (c *counter) static(policy string, m *access.Graph, r *access.Reader, inclusion []float32, capacity []int, rows []int64, predicted []float64) error {
 	var score []float32
 	var err error
 	switch policy {
-	case PolicySieve, PolicyPrefetch, PolicyOptimum:
-		for a := range predicted {
-			predicted[a] = math.NaN()
-		}
-		return rows, predicted, nil
 	case access.PolicyNone:
 	case access.PolicyOracle: // counted already
 		score = mem.Make[float32](len(c.accesses))
@@ -162,21 +125,44 @@ func (c *counter) static(policy string, m *access.Graph, r *access.Reader, inclu
 		score, err = m.Score(policy, r)
 	}
 	defer mem.Free(score)
-	for a := 0; a < len(capacity) && err == nil; a++ {
+	for i := 0; i < len(capacity) && err == nil; i++ {
 		var held []graph.VertexID
 		if policy != access.PolicyNone {
-			if held, err = m.Top(score, r.Local, capacity[a]); err != nil {
+			if held, err = m.Top(score, r.Local, capacity[i]); err != nil {
 				break
 			}
 		}
-		rows[a] = c.remote
+		rows[i] = c.remote
 		for _, v := range held {
-			rows[a] -= int64(c.accesses[v])
+			rows[i] -= int64(c.accesses[v])
 		}
-		if predicted[a], err = access.Expected(inclusion, r.Local, held); err == nil {
-			predicted[a] *= float64(c.stepsOf(len(r.Seeds)))
+		if predicted[i], err = access.Expected(inclusion, r.Local, held); err == nil {
+			predicted[i] *= float64(c.perEpoch(r))
 		}
 		mem.Free(held)
 	}
-	return rows, predicted, err
+	return err
 }
+
+// predict says how many rows of an epoch a cache that looks ahead, or sees everything, transfers; of other dynamic policies there is no
+// prediction.
+func (c *counter) predict(policy string, r *access.Reader, inclusion []float32, capacity []int, predicted []float64) error {
+	reuse, err := access.Reuse(inclusion, r.Local)
+	if err != nil {
+		return err
+	}
+	for i, rows := range capacity {
+		switch n := c.perEpoch(r); policy {
+		case cache.NameLookahead:
+			predicted[i] = reuse.Fetched(rows, c.windows[i]) * float64(n)
+		case PolicyOptimum:
+			predicted[i] = reuse.Fetched(rows, n*c.o.Epochs) * float64(n)
+		default:
+			predicted[i] = math.NaN()
+		}
+	}
+	return nil
+}
+
+// perEpoch returns how many minibatches with seeds the reader has in an epoch.
+func (c *counter) perEpoch(r *access.Reader) int { return c.stepsOf(len(r.Seeds)) * r.Count }

@@ -1,17 +1,18 @@
 // Package simulate counts the feature rows that training would fetch from other ranks, for every cache policy and size at once,
 // without training and without MPI: it samples the minibatches of a run, key for key, and plans them with package exchange.
 //
-//	rank r:  Streams ─> Sampler ─> exchange.Plan ─> remote vertices of step t, t+1, ...       each minibatch once
+//	rank r:  Streams ─> Sampler ─> exchange.Locate ─> remote vertices of minibatch t, t+1, ...       each sampled once
 //	                                                  │
 //	                                                  ├─ accesses [N] += 1 ─── Top(score) of every static policy, size ──> rows
-//	                                                  └─ Policy.Step of every dynamic policy, size ──────────────────────> rows
+//	                                                  └─ Policy.Step of every dynamic policy, size ──────────────────────> rows, step by step
 //
 // A static cache is fixed, so what it leaves to fetch follows from how often each vertex was wanted: all accesses less those of the
-// vertices it holds. Dynamic policies decide step by step. Either way the rows are those of a training run with the same
-// parts, ranks, fanouts, batch and seed in which every rank is a node of its own.
+// vertices it holds. Dynamic policies decide step by step, and are those that package access makes for training. Either way the rows
+// are those of a training run with the same parts, ranks, nodes, minibatches, seed and cache.
 //
 // Memory beyond the mapped topology, for N vertices, W ranks simulated at a time, D dynamic policies, A sizes of at most C rows: W times
-// 20 N bytes (accesses, prediction and a ranking) and D A (4 N + 32 C). Features are never opened.
+// 20 N bytes (accesses, prediction and a ranking) and D A (4 N + 32 C); looking ahead, also 4 bytes for each remote vertex of a window.
+// Features are never opened.
 package simulate
 
 import (
@@ -22,36 +23,47 @@ import (
 	"slices"
 
 	"halognn/src/access"
+	"halognn/src/cache"
 	"halognn/src/graph"
 	"halognn/src/sample"
 	"halognn/src/shard"
 )
 
-// The dynamic policies, beside the static ones of package access.
-const (
-	PolicySieve    = "sieve"    // cache.Sieve
-	PolicyPrefetch = "prefetch" // cache.Prefetch, filled by degree
-	PolicyOptimum  = "optimum"  // cache.Optimum, which holds what it likes before the first step: the floor of all
-)
+// PolicyOptimum is cache.Optimum, which holds what it likes before the first step: the floor of all policies.
+const PolicyOptimum = "optimum"
 
-var dynamic = []string{PolicySieve, PolicyPrefetch, PolicyOptimum}
+// dynamic are the policies that decide step by step, beside the static ones of package access.
+var dynamic = []string{cache.NameSieve, cache.NamePrefetch, cache.NameLookahead, PolicyOptimum}
 
 // Policies lists every policy that can be simulated.
 func Policies() []string { return append(access.Policies(), dynamic...) }
 
-// Options says what is simulated.
+// Options says what is simulated: the run, and what is counted of it.
 type Options struct {
-	Fanouts   []int // seed hop first
-	Batch     int   // seeds of one rank a step
-	Seed      uint64
+	Fanouts       []int // seed hop first
+	Batch         int   // seeds of one stream a step
+	GlobalBatch   bool  // Batch counts the seeds of all streams
+	GlobalSeeds   bool  // streams draw from the whole graph
+	StreamPerPart bool  // a stream for every part instead of every rank
+	Seed          uint64
+	Ranks         int // 0: one for each part
+	RanksPerNode  int // ranks that read each other's rows in memory; 0: each is a node of its own
+
 	Epochs    int  // from 1
-	Ranks     int  // 0: one for each part
 	LastShort bool // full batches and one short one, instead of the near-equal pieces of training
 	Policies  []string
-	Alphas    []float64 // sizes of a rank's cache, as fractions of an average rank's vertices
-	Gamma     float64   // of PolicyPrefetch
-	Delta     int       // of PolicyPrefetch
-	Workers   int       // goroutines; 0: one for each CPU
+
+	// Sizes of a rank's cache, ascending; one of the two.
+	Alphas        []float64 // as fractions of an average rank's vertices
+	HaloFractions []float64 // as fractions of the rank's 1-hop halo
+
+	HaloHops int     // hops that degree and paths look at, and depth of what prefetch considers; 0: one for each fanout
+	Gamma    float64 // of prefetch
+	Delta    int     // of prefetch; 0 evicts nothing
+	Initial  string  // of prefetch: the static policy that it is filled by
+	Window   int     // of lookahead: minibatches known in advance; 0: planned
+	Level    bool    // of lookahead
+	Workers  int     // goroutines; 0: one for each CPU
 }
 
 // Check reports every fault of the options themselves.
@@ -69,13 +81,22 @@ func (o *Options) Check() error {
 	for _, n := range []struct {
 		name         string
 		value, least int
-	}{{"batch", o.Batch, 1}, {"epochs", o.Epochs, 1}, {"ranks", o.Ranks, 0}, {"delta", o.Delta, 0}, {"workers", o.Workers, 0}} {
+	}{
+		{"batch", o.Batch, 1}, {"epochs", o.Epochs, 1}, {"ranks", o.Ranks, 0}, {"ranks per node", o.RanksPerNode, 0}, {"delta", o.Delta, 0},
+		{"window", o.Window, 0}, {"halo hops", o.HaloHops, 0}, {"workers", o.Workers, 0},
+	} {
 		if n.value < n.least {
 			fault("%s is %d; it must be at least %d", n.name, n.value, n.least)
 		}
 	}
 	if !(o.Gamma > 0 && o.Gamma <= 1) {
 		fault("gamma is %g; it must be above 0 and at most 1", o.Gamma)
+	}
+	if o.Initial != access.PolicyDegree && o.Initial != access.PolicyVIP {
+		fault("initial is %q; a prefetch buffer is filled by %s or %s", o.Initial, access.PolicyDegree, access.PolicyVIP)
+	}
+	if o.LastShort && (o.GlobalBatch || o.GlobalSeeds || o.StreamPerPart) {
+		fault("last-short counts as published figures do, with a stream for each rank that has seeds and a batch of its own")
 	}
 	if len(o.Policies) == 0 {
 		fault("there are no policies; name some of %v", Policies())
@@ -87,18 +108,39 @@ func (o *Options) Check() error {
 			fault("policy %s is named twice", p)
 		}
 	}
-	if len(o.Alphas) == 0 {
+	return errors.Join(append(faults, o.checkSizes()...)...)
+}
+
+func (o *Options) checkSizes() (faults []error) {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if len(o.Alphas)+len(o.HaloFractions) == 0 {
 		fault("there are no alphas; give the sizes of a rank's cache as fractions of an average rank's vertices")
 	}
-	for i, a := range o.Alphas {
-		switch {
-		case !(a >= 0) || math.IsInf(a, 1):
-			fault("alpha %g must be 0 or more, and finite", a)
-		case i > 0 && a <= o.Alphas[i-1]:
-			fault("alpha %g comes after %g; give them in ascending order", a, o.Alphas[i-1])
+	if len(o.Alphas) > 0 && len(o.HaloFractions) > 0 {
+		fault("there are alphas and halo fractions; the size of a cache is one of the two")
+	}
+	for _, list := range []struct {
+		name  string
+		sizes []float64
+	}{{"alpha", o.Alphas}, {"halo fraction", o.HaloFractions}} {
+		for i, a := range list.sizes {
+			switch {
+			case !(a >= 0) || math.IsInf(a, 1):
+				fault("%s %g must be 0 or more, and finite", list.name, a)
+			case i > 0 && a <= list.sizes[i-1]:
+				fault("%s %g comes after %g; give them in ascending order", list.name, a, list.sizes[i-1])
+			}
 		}
 	}
-	return errors.Join(faults...)
+	return faults
+}
+
+// sizes returns the sizes that are simulated, and what they are fractions of.
+func (o *Options) sizes() ([]float64, string) {
+	if len(o.HaloFractions) > 0 {
+		return o.HaloFractions, "halo fraction"
+	}
+	return o.Alphas, "alpha"
 }
 
 // Simulation is ready to run.
@@ -106,6 +148,8 @@ type Simulation struct {
 	o       Options
 	shards  *shard.Shards
 	streams *sample.Streams
+	perRank int   // parts of each rank
+	windows []int // [sizes] of lookahead
 }
 
 // New prepares the simulation of a run on the parts, which must outlive it. Errors are about the options, or parts that do not fit
@@ -120,23 +164,36 @@ func New(s *shard.Shards, o Options) (*Simulation, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
+	if o.RanksPerNode == 0 {
+		o.RanksPerNode = 1
+	}
+	first, last, err := s.RankRange(0, o.Ranks)
+	if err != nil {
+		return nil, err
+	}
+	perStream, so := last-first, sample.StreamOptions{Batch: o.Batch, Seed: o.Seed, Original: s.Topology().Original}
+	if o.StreamPerPart {
+		perStream = 1
+	}
+	if o.GlobalBatch {
+		so.Scope = sample.ScopeGlobal
+	}
+	if o.GlobalSeeds {
+		so.Seeds = sample.SeedsGlobal
+	}
 	var seeds [][]graph.VertexID
-	for r := range o.Ranks {
-		first, last, err := s.RankRange(r, o.Ranks)
-		if err != nil {
-			return nil, err
-		}
+	for p := 0; p < s.Parts; p += perStream {
 		var own []graph.VertexID
-		for p := first; p < last; p++ {
-			own = append(own, s.Train(p)...)
+		for q := p; q < p+perStream; q++ {
+			own = append(own, s.Train(q)...)
 		}
 		seeds = append(seeds, own)
 	}
-	streams, err := sample.NewStreams(seeds, sample.StreamOptions{Batch: o.Batch, Seed: o.Seed, Original: s.Topology().Original})
+	streams, err := sample.NewStreams(seeds, so)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Dir, err)
 	}
-	return &Simulation{o: o, shards: s, streams: streams}, nil
+	return &Simulation{o: o, shards: s, streams: streams, perRank: last - first}, nil
 }
 
 // Close gives the memory back.
@@ -146,19 +203,55 @@ func (s *Simulation) Close() { s.streams.Free() }
 type Result struct {
 	Options  Options // with defaults filled in
 	Vertices int64
-	Steps    int   // of an epoch
-	Remote   int64 // rows of all epochs without a cache
+	Steps    int     // of an epoch
+	Remote   int64   // rows of all epochs without a cache
+	Each     []int64 // [Epochs*Steps] the same, step by step
 
-	Rows      [][]int64   // [policies][alphas] rows fetched in all epochs
-	Predicted [][]float64 // [policies][alphas] expected rows of an epoch; NaN for a dynamic policy
+	Capacity  []int       // [sizes] rows of a rank's cache, the largest of any rank
+	Windows   []int       // [sizes] of lookahead; nil without it
+	Rows      [][]int64   // [policies][sizes] rows fetched in all epochs
+	Predicted [][]float64 // [policies][sizes] expected rows of an epoch; NaN where there is no prediction
+	Traces    [][]Trace   // [policies][sizes] what a dynamic policy did; nil for others, and for the optimum, which decides nothing
+}
+
+// Trace is what a policy did, step by step, summed over ranks.
+type Trace []Decided // [Epochs*Steps]
+
+// Decided is the decisions of one step.
+type Decided struct {
+	Fetched      int64 // misses
+	Early        int64 // rows fetched beside the misses: replacements that were not missed, or rows fetched for a later step
+	Evictions    int64 // rows that others overwrote
+	Replacements int64 // rows that came in an eviction round
+}
+
+func (d *Decided) add(o Decided) {
+	d.Fetched += o.Fetched
+	d.Early += o.Early
+	d.Evictions += o.Evictions
+	d.Replacements += o.Replacements
 }
 
 // PerEpoch returns the mean rows of an epoch, and their ratio to no cache: 1 if there is nothing to fetch.
-func (r *Result) PerEpoch(policy, alpha int) (rows, ratio float64) {
-	n := r.Rows[policy][alpha]
-	ratio = 1
-	if r.Remote > 0 {
-		ratio = float64(n) / float64(r.Remote)
+func (r *Result) PerEpoch(policy, size int) (rows, ratio float64) {
+	n := r.Rows[policy][size]
+	return float64(n) / float64(r.Options.Epochs), share(n, r.Remote, 1)
+}
+
+// HitRates returns the share of remote accesses that transferred nothing, and the share that found their row at hand: MassiveGNN's
+// hit rate (eq. 8), which does not charge rows fetched beside the misses.
+func (r *Result) HitRates(policy, size int) (hit, buffer float64) {
+	fetched := r.Rows[policy][size]
+	for _, d := range r.Traces[policy][size] {
+		fetched -= d.Early
 	}
-	return float64(n) / float64(r.Options.Epochs), ratio
+	return 1 - share(r.Rows[policy][size], r.Remote, 1), 1 - share(fetched, r.Remote, 1)
+}
+
+// share returns a/b, or what it is said to be if there is nothing to have a share of.
+func share(a, b int64, ofNothing float64) float64 {
+	if b == 0 {
+		return ofNothing
+	}
+	return float64(a) / float64(b)
 }

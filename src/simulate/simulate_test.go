@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"bytes"
-	"fmt"
 	"math"
 	"path/filepath"
 	"slices"
@@ -56,7 +55,7 @@ func generated(t *testing.T) *shard.Shards {
 func options() Options {
 	return Options{
 		Fanouts: []int{3, 2}, Batch: 16, Seed: 4, Epochs: 2, Policies: Policies(), Alphas: []float64{0, 0.1, 0.5, 1, 5},
-		Gamma: 0.9, Delta: 3, Workers: 2,
+		Gamma: 0.9, Delta: 3, Initial: access.PolicyDegree, Workers: 2,
 	}
 }
 
@@ -74,65 +73,121 @@ func simulated(t *testing.T, s *shard.Shards, o Options) *Result {
 	return r
 }
 
-// naive is one rank's remote vertices, step after step of all epochs, found with the plain sampler and a search for the owner.
-func naive(t *testing.T, s *shard.Shards, o Options, rank int) (steps [][]graph.VertexID, seeds []graph.VertexID, local []access.Range) {
-	t.Helper()
-	var own [][]graph.VertexID
-	perRank := s.Parts / o.Ranks
-	for r := range o.Ranks {
-		own = append(own, nil)
-		for p := r * perRank; p < (r+1)*perRank; p++ {
-			own[r] = append(own[r], s.Train(p)...)
-		}
-	}
-	streams, err := sample.NewStreams(own, sample.StreamOptions{Batch: o.Batch, Seed: o.Seed, Original: s.Topology().Original})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer streams.Free()
-	local = []access.Range{{First: graph.VertexID(s.Offsets[rank*perRank]), End: graph.VertexID(s.Offsets[(rank+1)*perRank])}}
-	for epoch := 1; epoch <= o.Epochs; epoch++ {
-		var shuffled []graph.VertexID
-		var cuts []int
-		for step := range streams.Steps() {
-			cuts = append(cuts, len(shuffled))
-			shuffled = append(shuffled, streams.Piece(epoch, step, rank, nil)...)
-		}
-		cuts = append(cuts, len(shuffled))
-		for step := range streams.Steps() {
-			piece := shuffled[cuts[step]:cuts[step+1]]
-			if o.LastShort {
-				piece = shuffled[min(step*o.Batch, len(shuffled)):min((step+1)*o.Batch, len(shuffled))]
-			}
-			mb := sample.Reference(s.Topology(), o.Fanouts, piece, sample.Key{Seed: o.Seed, Epoch: epoch, Step: step, Stream: rank})
-			var remote []graph.VertexID
-			for _, v := range mb.Frontier {
-				if v < local[0].First || v >= local[0].End {
-					remote = append(remote, v)
-				}
-			}
-			mb.Free()
-			steps = append(steps, remote)
-		}
-	}
-	return steps, own[rank], local
+// trail is one rank's remote vertices, minibatch after minibatch, found with the plain sampler and a search for the owner.
+type trail struct {
+	epochs  [][][]graph.VertexID // [epochs][minibatches]
+	seeds   []graph.VertexID
+	local   []access.Range
+	perStep int // minibatches
+	streams *sample.Streams
 }
 
-// Every count is what looking each remote vertex up in a map of what is held comes to.
+// all returns the minibatches of all epochs.
+func (x *trail) all() [][]graph.VertexID { return slices.Concat(x.epochs...) }
+
+func naive(t *testing.T, s *shard.Shards, o Options, rank int) *trail {
+	t.Helper()
+	perRank, nodes := s.Parts/o.Ranks, max(o.RanksPerNode, 1)
+	x := &trail{perStep: 1}
+	partsOf := func(rank int) []int {
+		var parts []int
+		for p := rank * perRank; p < (rank+1)*perRank; p++ {
+			parts = append(parts, p)
+		}
+		return parts
+	}
+	var own [][]graph.VertexID
+	for r := range o.Ranks {
+		for i, p := range partsOf(r) {
+			if i == 0 || o.StreamPerPart {
+				own = append(own, nil)
+			}
+			own[len(own)-1] = append(own[len(own)-1], s.Train(p)...)
+			if r == rank || o.GlobalSeeds {
+				x.seeds = append(x.seeds, s.Train(p)...)
+			}
+		}
+		if r/nodes == rank/nodes {
+			for _, p := range partsOf(r) {
+				x.local = append(x.local, access.Range{First: graph.VertexID(s.Offsets[p]), End: graph.VertexID(s.Offsets[p+1])})
+			}
+		}
+	}
+	if o.StreamPerPart {
+		x.perStep = perRank
+	}
+	so := sample.StreamOptions{Batch: o.Batch, Seed: o.Seed, Original: s.Topology().Original}
+	if o.GlobalBatch {
+		so.Scope = sample.ScopeGlobal
+	}
+	if o.GlobalSeeds {
+		so.Seeds = sample.SeedsGlobal
+	}
+	var err error
+	if x.streams, err = sample.NewStreams(own, so); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(x.streams.Free)
+	for epoch := 1; epoch <= o.Epochs; epoch++ {
+		x.epochs = append(x.epochs, nil)
+		var shuffled []graph.VertexID
+		for step := range x.streams.Steps() {
+			shuffled = append(shuffled, x.streams.Piece(epoch, step, rank*x.perStep, nil)...)
+		}
+		for step := range x.streams.Steps() {
+			for i := range x.perStep {
+				stream := rank*x.perStep + i
+				piece := x.streams.Piece(epoch, step, stream, nil)
+				if o.LastShort {
+					piece = shuffled[min(step*o.Batch, len(shuffled)):min((step+1)*o.Batch, len(shuffled))]
+				}
+				mb := sample.Reference(s.Topology(), o.Fanouts, piece, sample.Key{Seed: o.Seed, Epoch: epoch, Step: step, Stream: stream})
+				var remote []graph.VertexID
+				for _, v := range mb.Frontier {
+					if !slices.ContainsFunc(x.local, func(r access.Range) bool { return v >= r.First && v < r.End }) {
+						remote = append(remote, v)
+					}
+				}
+				mb.Free()
+				x.epochs[epoch-1] = append(x.epochs[epoch-1], remote)
+			}
+		}
+	}
+	return x
+}
+
+// Every count is what looking each remote vertex up in a map of what is held comes to, however the run is set up.
 func TestCountsEqualANaiveRecount(t *testing.T) {
 	s := generated(t)
 	for _, c := range []struct {
-		ranks     int
-		lastShort bool
-	}{{6, false}, {3, false}, {2, true}, {1, false}} {
-		t.Run(fmt.Sprintf("%d ranks, last short: %t", c.ranks, c.lastShort), func(t *testing.T) {
+		name  string
+		ranks int
+		set   func(o *Options)
+	}{
+		{"a rank for each part", 6, func(*Options) {}},
+		{"ranks of two parts", 3, func(*Options) {}},
+		{"full batches and a short one", 2, func(o *Options) { o.LastShort = true }},
+		{"one rank", 1, func(*Options) {}},
+		{"two ranks a node", 6, func(o *Options) { o.RanksPerNode = 2 }},
+		{"the last node has fewer ranks", 6, func(o *Options) { o.RanksPerNode = 4 }},
+		{"streams of parts", 3, func(o *Options) { o.StreamPerPart = true }},
+		{"seeds from anywhere", 3, func(o *Options) { o.GlobalSeeds, o.Batch = true, 40 }},
+		{"global batch", 6, func(o *Options) { o.GlobalBatch = true }},
+		{"halo fractions", 3, func(o *Options) { o.Alphas, o.HaloFractions = nil, []float64{0.1, 0.5, 1} }},
+		{"one hop", 3, func(o *Options) { o.HaloHops, o.Initial = 1, access.PolicyVIP }},
+		{"a given window, level", 3, func(o *Options) { o.Window, o.Level = 2, true }},
+		{"a window beyond the epoch", 3, func(o *Options) { o.Window = 1000 }},
+		{"no eviction", 3, func(o *Options) { o.Delta = 0 }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			o := options()
-			o.Ranks, o.LastShort = c.ranks, c.lastShort
+			o.Ranks = c.ranks
+			c.set(&o)
 			got := simulated(t, s, o)
 			want := make([][]int64, len(o.Policies))
 			var all int64
 			for rank := range o.Ranks {
-				recount(t, s, o, rank, want, &all)
+				recount(t, s, o, rank, got.Windows, want, &all)
 			}
 			for p, name := range o.Policies {
 				if !slices.Equal(got.Rows[p], want[p]) {
@@ -142,105 +197,165 @@ func TestCountsEqualANaiveRecount(t *testing.T) {
 			if got.Remote != all || (all == 0) != (c.ranks == 1) {
 				t.Errorf("%d remote rows, recounted %d", got.Remote, all)
 			}
+			checkTraces(t, got)
 		})
 	}
 }
 
-// recount adds the rows of one rank.
-func recount(t *testing.T, s *shard.Shards, o Options, rank int, rows [][]int64, all *int64) {
+// checkTraces holds the steps to the sums.
+func checkTraces(t *testing.T, r *Result) {
 	t.Helper()
-	steps, seeds, local := naive(t, s, o, rank)
+	var remote int64
+	for _, n := range r.Each {
+		remote += n
+	}
+	if remote != r.Remote || len(r.Each) != r.Steps*r.Options.Epochs {
+		t.Errorf("%d remote rows in %d steps, %d in all", remote, len(r.Each), r.Remote)
+	}
+	for p, name := range r.Options.Policies {
+		for i, done := range r.Traces[p] {
+			if decides := slices.Contains(dynamic, name) && name != PolicyOptimum; decides != (done != nil) {
+				t.Errorf("%s has a trace: %t", name, done != nil)
+				continue
+			}
+			var rows int64
+			for _, d := range done {
+				rows += d.Fetched + d.Early
+			}
+			if done != nil && rows != r.Rows[p][i] {
+				t.Errorf("%s: the steps transfer %d rows, all together %d", name, rows, r.Rows[p][i])
+			}
+		}
+	}
+}
+
+// recount adds the rows of one rank.
+func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows []int, rows [][]int64, all *int64) {
+	t.Helper()
+	x := naive(t, s, o, rank)
 	m, err := access.New(&s.Topology().Graph, access.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Free()
-	perEpoch := len(steps) / o.Epochs
+	steps := x.streams.Steps()
 	if o.LastShort {
-		perEpoch = (len(seeds) + o.Batch - 1) / o.Batch
+		steps = (len(x.seeds) + o.Batch - 1) / o.Batch
 	}
-	sim, err := New(s, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sim.Close()
 	reader := &access.Reader{
-		Local: local, Seeds: seeds, PerStep: float64(len(seeds)) / float64(perEpoch), Fanouts: o.Fanouts, Topology: s.Topology(),
-		Streams: sim.streams, First: rank, Count: 1, Seed: o.Seed, Epochs: o.Epochs,
+		Local: x.local, Seeds: x.seeds, PerStep: float64(len(x.seeds)) / float64(steps), Fanouts: o.Fanouts, Hops: o.HaloHops, Topology: s.Topology(),
+		Streams: x.streams, First: rank * x.perStep, Count: x.perStep, Seed: o.Seed, Epochs: o.Epochs,
 	}
-	used := make([]float32, s.Vertices)
-	for _, remote := range steps {
+	if o.GlobalSeeds {
+		reader.PerStep /= float64(o.Ranks)
+	}
+	sizes, _ := o.sizes()
+	if rows[0] == nil {
+		for p := range rows {
+			rows[p] = make([]int64, len(sizes))
+		}
+	}
+	for _, remote := range x.all() {
 		*all += int64(len(remote))
-		for _, v := range remote {
-			used[v]++
+	}
+	halo := map[graph.VertexID]bool{}
+	for _, r := range x.local {
+		for v := r.First; v < r.End; v++ {
+			for _, u := range s.Topology().Graph.InNeighbours(v) {
+				if !slices.ContainsFunc(x.local, func(r access.Range) bool { return u >= r.First && u < r.End }) {
+					halo[u] = true
+				}
+			}
 		}
 	}
 	for p, name := range o.Policies {
-		if rows[p] == nil {
-			rows[p] = make([]int64, len(o.Alphas))
+		for i, size := range sizes {
+			capacity := int(size * float64(s.Vertices) / float64(o.Ranks))
+			if len(o.HaloFractions) > 0 {
+				capacity = int(size * float64(len(halo)))
+			}
+			window := 0
+			if windows != nil {
+				window = windows[i]
+			}
+			rows[p][i] += transferred(t, m, reader, x, o, name, min(capacity, int(s.Vertices)), window)
 		}
-		for a, alpha := range o.Alphas {
-			capacity := int(alpha * float64(s.Vertices) / float64(o.Ranks))
-			top := func(policy string) []graph.VertexID {
-				score, err := used, error(nil)
-				if policy != access.PolicyOracle {
-					if score, err = m.Score(policy, reader); err != nil {
-						t.Fatal(err)
-					}
-					defer mem.Free(score)
+	}
+}
+
+// transferred plays one policy of one size.
+func transferred(t *testing.T, m *access.Graph, r *access.Reader, x *trail, o Options, name string, capacity, window int) (rows int64) {
+	t.Helper()
+	n := len(r.Topology.Original)
+	d := access.Dynamic{
+		Policy: name, Capacity: capacity, Gamma: o.Gamma, Delta: o.Delta, Initial: o.Initial, Window: window, Level: o.Level,
+	}
+	switch name {
+	case cache.NameSieve, cache.NamePrefetch, cache.NameLookahead:
+		first := x.epochs[0][:min(window+1, len(x.epochs[0]))]
+		p, held, err := m.NewPolicy(r, d, slices.Values(first))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mem.Free(held)
+		defer p.Free()
+		var d cache.Decision
+		defer d.Free()
+		for _, items := range x.epochs {
+			fed := 0
+			for i, remote := range items {
+				for l, ok := p.(*cache.Lookahead); ok && fed < len(items) && fed <= i+window; fed++ {
+					l.Feed(items[fed])
 				}
-				held, err := m.Top(score, local, capacity)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return held
+				p.Step(remote, &d)
+				rows += int64(d.Transferred())
 			}
-			var policy cache.Policy
-			switch name {
-			case PolicySieve:
-				policy, err = cache.NewSieve(int(s.Vertices), capacity)
-			case PolicyPrefetch:
-				policy, err = cache.NewPrefetch(cache.PrefetchOptions{
-					Vertices: int(s.Vertices), Capacity: capacity, Initial: top(access.PolicyDegree), Gamma: o.Gamma, Delta: o.Delta,
-					Degree: func(v graph.VertexID) int { g := s.Topology().Graph; return int(g.Indptr[v+1] - g.Indptr[v]) },
-				})
-			case PolicyOptimum:
-				var best *cache.Optimum
-				if best, err = cache.NewOptimum(int(s.Vertices), capacity, true); err == nil {
-					for _, remote := range steps {
-						rows[p][a] += int64(best.Step(remote))
-					}
-					best.Free()
-				}
-			default:
-				held := map[graph.VertexID]bool{}
-				if name != access.PolicyNone {
-					for _, v := range top(name) {
-						held[v] = true
-					}
-				}
-				for _, remote := range steps {
-					for _, v := range remote {
-						if !held[v] {
-							rows[p][a]++
-						}
-					}
+		}
+		return rows
+	case PolicyOptimum:
+		best, err := cache.NewOptimum(n, capacity, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer best.Free()
+		for _, remote := range x.all() {
+			rows += int64(best.Step(remote))
+		}
+		return rows
+	}
+	held := map[graph.VertexID]bool{}
+	if name != access.PolicyNone {
+		score := make([]float32, n)
+		if name == access.PolicyOracle {
+			for _, remote := range x.all() {
+				for _, v := range remote {
+					score[v]++
 				}
 			}
-			if err != nil {
+		} else {
+			var err error
+			if score, err = m.Score(name, r); err != nil {
 				t.Fatal(err)
 			}
-			if policy != nil {
-				var d cache.Decision
-				for _, remote := range steps {
-					policy.Step(remote, &d)
-					rows[p][a] += int64(d.Transferred())
-				}
-				d.Free()
-				policy.Free()
+			defer mem.Free(score)
+		}
+		top, err := m.Top(score, r.Local, capacity)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mem.Free(top)
+		for _, v := range top {
+			held[v] = true
+		}
+	}
+	for _, remote := range x.all() {
+		for _, v := range remote {
+			if !held[v] {
+				rows++
 			}
 		}
 	}
+	return rows
 }
 
 // What holds for any graph: no static cache beats the oracle, nothing beats the optimum, and more room never costs an oracle rows.
@@ -289,6 +404,11 @@ func TestBadOptions(t *testing.T) {
 		{"alpha", func(o *Options) { o.Alphas = []float64{-1} }, []string{"alpha -1"}},
 		{"gamma", func(o *Options) { o.Gamma = 0 }, []string{"gamma is 0"}},
 		{"ranks", func(o *Options) { o.Ranks = 4 }, []string{"6 parts, 4 ranks"}},
+		{"two kinds of sizes", func(o *Options) { o.HaloFractions = []float64{0.1} }, []string{"alphas and halo fractions"}},
+		{"halo fraction", func(o *Options) { o.Alphas, o.HaloFractions = nil, []float64{0.5, 0.1} }, []string{"halo fraction 0.1 comes after 0.5"}},
+		{"fill", func(o *Options) { o.Initial = "wpr" }, []string{`initial is "wpr"`, "degree"}},
+		{"window", func(o *Options) { o.Window = -1 }, []string{"window is -1"}},
+		{"last short", func(o *Options) { o.LastShort, o.GlobalSeeds = true, true }, []string{"last-short"}},
 	} {
 		o := options()
 		c.bad(&o)
@@ -312,14 +432,20 @@ func TestWritten(t *testing.T) {
 		o := options()
 		o.Alphas = alphas
 		r := simulated(t, s, o)
-		var csv, svg, table bytes.Buffer
-		for _, err := range []error{r.WriteCSV(&csv), r.WriteSVG(&svg), r.Print(&table)} {
+		var csv, steps, svg, table bytes.Buffer
+		for _, err := range []error{r.WriteCSV(&csv), r.WriteStepsCSV(&steps), r.WriteSVG(&svg), r.Print(&table)} {
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
 		if lines := strings.Count(csv.String(), "\n"); lines != 1+len(o.Policies)*len(alphas) {
 			t.Errorf("%d lines of CSV for %d policies and %d sizes", lines, len(o.Policies), len(alphas))
+		}
+		if lines := strings.Count(steps.String(), "\n"); lines != 1+3*len(alphas)*len(r.Each) {
+			t.Errorf("%d lines of steps for 3 policies, %d sizes and %d steps", lines, len(alphas), len(r.Each))
+		}
+		if !strings.Contains(table.String(), "after 0 rounds") || !strings.Contains(table.String(), "window of lookahead") {
+			t.Errorf("rounds or windows are missing in %s", table.String())
 		}
 		for _, name := range o.Policies {
 			if !strings.Contains(svg.String(), ">"+name+"<") || !strings.Contains(table.String(), "  "+name+" ") {

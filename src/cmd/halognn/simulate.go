@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/renameio/v2"
@@ -17,7 +19,8 @@ import (
 
 func simulateCommand() *cobra.Command {
 	var o simulate.Options
-	var parts, dir string
+	var parts, dir, scope, seeds, streams string
+	var evict bool
 	c := &cobra.Command{
 		Use:     "simulate --parts PARTS --fanouts 15,10,5 --batch 1024 --policies none,vip,oracle --alphas 0.05,0.1,0.2 --epochs 5 [--seed S] --out DIR",
 		Short:   "Count the rows that training would fetch, for every cache policy and size, without training",
@@ -30,7 +33,17 @@ func simulateCommand() *cobra.Command {
 			if c.Flags().Changed("ranks") && o.Ranks == 0 {
 				o.Ranks = -1 // zero stands for the default
 			}
-			if err := o.Check(); err != nil {
+			if len(o.HaloFractions) > 0 && !c.Flags().Changed("alphas") {
+				o.Alphas = nil
+			}
+			if !evict {
+				o.Delta = 0
+			}
+			o.GlobalBatch, o.GlobalSeeds, o.StreamPerPart = scope == "global", seeds == "global", streams == "part"
+			if err := errors.Join(o.Check(), words([]oneOf{
+				{"batch-scope", scope, []string{"rank", "global"}, nil}, {"seeds", seeds, []string{"local", "global"}, nil},
+				{"streams", streams, []string{"rank", "part"}, nil},
+			})); err != nil {
 				return usageError(err)
 			}
 			return runSimulate(c, parts, dir, o)
@@ -40,17 +53,38 @@ func simulateCommand() *cobra.Command {
 	f.StringVar(&parts, "parts", "", "the PARTS directory")
 	f.IntSliceVar(&o.Fanouts, "fanouts", []int{15, 10, 5}, "neighbours drawn per vertex and hop, seed hop first; -1 for all")
 	f.IntVar(&o.Batch, "batch", 1024, "seeds of a rank's minibatch")
+	f.StringVar(&scope, "batch-scope", "rank", "what --batch counts: the seeds of each stream (rank), or of all together (global)")
+	f.StringVar(&seeds, "seeds", "local", "where streams draw seeds from: local (their own parts) or global (the whole graph)")
+	f.StringVar(&streams, "streams", "rank", "a stream of minibatches for each rank or for each part")
 	f.StringSliceVar(&o.Policies, "policies", simulate.Policies(), "some of "+strings.Join(simulate.Policies(), ", "))
 	f.Float64SliceVar(&o.Alphas, "alphas", []float64{0.05, 0.1, 0.2, 0.5, 1}, "cache sizes, as fractions of an average rank's vertices, ascending")
+	f.Float64SliceVar(&o.HaloFractions, "halo-fractions", nil, "cache sizes, as fractions of a rank's 1-hop halo, instead of --alphas")
+	f.IntVar(&o.HaloHops, "halo-hops", 0, "hops that degree and paths look at, and depth of what prefetch considers (default: one for each fanout)")
 	f.IntVar(&o.Epochs, "epochs", 5, "epochs to count")
 	f.Uint64Var(&o.Seed, "seed", 1, "train.seed of the run that is simulated")
-	f.IntVar(&o.Ranks, "ranks", 0, "ranks, each a node of its own (default: one for each part)")
+	f.IntVar(&o.Ranks, "ranks", 0, "ranks (default: one for each part)")
+	f.IntVar(&o.RanksPerNode, "ranks-per-node", 1, "ranks of a node, which read each other's rows in memory")
 	f.BoolVar(&o.LastShort, "last-short", false, "full batches and a short last one, as published figures count; training cuts near-equal ones")
 	f.Float64Var(&o.Gamma, "gamma", 0.995, "prefetch: decay of a row's score in a step that does not use it")
-	f.IntVar(&o.Delta, "delta", 64, "prefetch: steps between two evictions; 0 evicts nothing")
+	f.IntVar(&o.Delta, "delta", 64, "prefetch: minibatches between two evictions")
+	f.BoolVar(&evict, "evict", true, "prefetch: exchange rows; false keeps what it begins with")
+	f.StringVar(&o.Initial, "initial", "degree", "prefetch: what it is filled by, degree or vip")
+	f.IntVar(&o.Window, "window", 0, "lookahead: minibatches known in advance (default: planned as in training)")
+	f.BoolVar(&o.Level, "level", false, "lookahead: fetch early where the next minibatch has more misses")
 	f.IntVar(&o.Workers, "workers", 0, "goroutines (default: one for each CPU)")
-	f.StringVar(&dir, "out", "", "the directory to write simulate.csv and simulate.svg to")
+	f.StringVar(&dir, "out", "", "the directory to write simulate.csv, steps.csv and simulate.svg to")
 	return c
+}
+
+// words reports flags that are none of the words they may be.
+func words(flags []oneOf) error {
+	var faults []error
+	for _, f := range flags {
+		if !slices.Contains(f.words, f.value) {
+			faults = append(faults, fmt.Errorf("--%s is %q; it must be %s", f.key, f.value, orList(f.words)))
+		}
+	}
+	return errors.Join(faults...)
 }
 
 func runSimulate(c *cobra.Command, parts, dir string, o simulate.Options) error {
@@ -91,7 +125,7 @@ func writeSimulation(dir string, r *simulate.Result) error {
 	for _, file := range []struct {
 		name  string
 		write func(io.Writer) error
-	}{{"simulate.csv", r.WriteCSV}, {"simulate.svg", r.WriteSVG}} {
+	}{{"simulate.csv", r.WriteCSV}, {"steps.csv", r.WriteStepsCSV}, {"simulate.svg", r.WriteSVG}} {
 		var text bytes.Buffer
 		if err := file.write(&text); err != nil {
 			return fmt.Errorf("%s: %w", file.name, err)
