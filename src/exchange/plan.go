@@ -143,6 +143,9 @@ func (p *Plan) Lend(b *Buffers) {
 // Buffers are the largest arrays of a plan.
 type Buffers struct{ Sent, Received []byte }
 
+// Bytes returns their memory.
+func (b *Buffers) Bytes() int64 { return int64(cap(b.Sent) + cap(b.Received)) }
+
 // Free gives them back.
 func (b *Buffers) Free() {
 	mem.Free(b.Sent)
@@ -241,6 +244,12 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 		ask[at] = int32((x.base[part] + compute.RowRef(v)).Row()) + firsts[part]
 		p.early[k] = int32(at)
 	}
+}
+
+// Bytes returns the memory of the plan's arrays.
+func (p *Plan) Bytes() int64 {
+	ids := cap(p.Distant) + cap(p.missing) + cap(p.early) + cap(p.askIDs) + cap(p.wantIDs)
+	return int64(cap(p.Rows.Of)+cap(p.asked)+cap(p.wanted))*8 + int64(ids)*4 + int64(cap(p.sent)+cap(p.received))
 }
 
 // Free gives the plan's arrays back. None of its requests may be under way.

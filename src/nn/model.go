@@ -91,6 +91,15 @@ func (m *Model) bind() {
 	}
 }
 
+// ActivationBytes returns the memory that passing minibatches has taken so far.
+func (m *Model) ActivationBytes() int64 {
+	n := 0
+	for _, b := range m.store.buffers {
+		n += len(b.data)
+	}
+	return int64(n) * 4
+}
+
 // Close gives all device memory back.
 func (m *Model) Close() {
 	m.store.free()

@@ -62,6 +62,12 @@ type Minibatch struct {
 	targets        []uint8
 }
 
+// Bytes returns the memory of the arrays.
+func (m *Minibatch) Bytes() int64 {
+	numbers := cap(m.Seeds) + cap(m.own) + cap(m.mean) + cap(m.all) + cap(m.labels)
+	return m.Sampled.Bytes() + m.Fetch.Bytes() + m.Decision.Bytes() + int64(numbers)*4 + int64(cap(m.targets))
+}
+
 // Free returns the arrays.
 func (m *Minibatch) Free() {
 	m.Sampled.Free()

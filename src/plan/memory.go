@@ -25,6 +25,11 @@ const (
 	Runtime     = "runtime"
 )
 
+// Items are their names, in the order of reports.
+var Items = []string{
+	Features, Topology, Samplers, Seeds, CacheRows, CacheIndex, Window, Minibatches, Parameters, Activations, Evaluation, Heap, Runtime,
+}
+
 // Item is one of them.
 type Item struct {
 	Name   string `json:"name"`
@@ -247,20 +252,22 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 	most := int64(0)
 	for l := range j.Model.Layers {
 		in, out := j.Model.Widths(l)
-		bytes := rows * int64(out) * 4
-		rowBytes := in * 4
+		layers, rowBytes := rows*int64(out)*4, in*4
 		if l == 0 {
 			rowBytes = p.shards.RowBytes()
 		} else {
-			bytes += rows * int64(in) * 4
+			layers += rows * int64(in) * 4
 		}
-		chunk, err := p.chunk(r, rowBytes)
-		if err != nil {
-			return 0, err
+		chunks := int64(0)
+		for _, bounds := range p.chunks(r.rank, rowBytes) {
+			c, err := p.chunk(r, bounds)
+			if err != nil {
+				return 0, err
+			}
+			chunks = max(chunks, int64(j.Depth+1)*(c.bytes+2*int64(c.remote)*int64(rowBytes+4)+2*int64(c.vertices)*int64(in)*4)+
+				int64(j.Workers)*c.sampler+int64(max(0, c.vertices-r.most.hops[l].destinations))*model.layers[l])
 		}
-		bytes += int64(j.Depth+1)*(chunk.bytes+2*int64(chunk.remote)*int64(rowBytes+4)+2*int64(chunk.vertices)*int64(in)*4) +
-			int64(j.Workers)*chunk.sampler + int64(max(0, chunk.vertices-r.most.hops[l].destinations))*model.layers[l]
-		most = max(most, bytes)
+		most = max(most, layers+chunks)
 	}
 	return most, nil
 }
@@ -272,10 +279,9 @@ type chunk struct {
 	sampler          int64
 }
 
-// chunk samples the chunk of a rank's vertices with the most vertices, with all neighbours.
-func (p *planner) chunk(r *rankPlan, rowBytes int) (c chunk, err error) {
-	lo, hi := p.largestChunk(r.rank, rowBytes)
-	c.vertices = int(hi - lo)
+// chunk samples vertices [lo, hi) with all neighbours.
+func (p *planner) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
+	c.vertices = int(bounds[1] - bounds[0])
 	if len(p.job.Fanouts) == 0 || c.vertices == 0 {
 		c.bytes = int64(c.vertices) * (4 + 4 + 8)
 		return c, nil
@@ -287,7 +293,7 @@ func (p *planner) chunk(r *rankPlan, rowBytes int) (c chunk, err error) {
 	defer s.Free()
 	seeds := make([]graph.VertexID, c.vertices)
 	for i := range seeds {
-		seeds[i] = graph.VertexID(lo) + graph.VertexID(i)
+		seeds[i] = graph.VertexID(bounds[0]) + graph.VertexID(i)
 	}
 	var mb sample.Minibatch
 	defer mb.Free()
@@ -300,19 +306,25 @@ func (p *planner) chunk(r *rankPlan, rowBytes int) (c chunk, err error) {
 	return c, nil
 }
 
-// largestChunk returns the vertices of the chunk with the most.
-func (p *planner) largestChunk(rank, rowBytes int) (lo, hi int64) {
+// chunks returns the chunks of a rank's vertices that are looked at: the first, whose vertices have the most neighbours where hot ones come
+// first, one amid the others, and the one with the most vertices.
+func (p *planner) chunks(rank, rowBytes int) [][2]int64 {
 	first, end := p.layout.first[rank], p.layout.first[rank+1]
 	indptr, budget := p.shards.Topology().Graph.Indptr, int64(ChunkBytes/rowBytes)
-	lo, hi = first, first
-	for begin := first; begin < end; {
-		next := NextChunk(indptr, begin, end, budget)
-		if next-begin > hi-lo {
-			lo, hi = begin, next
+	var all [][2]int64
+	most := 0
+	for lo := first; lo < end; {
+		hi := NextChunk(indptr, lo, end, budget)
+		all = append(all, [2]int64{lo, hi})
+		if i := len(all) - 1; hi-lo > all[most][1]-all[most][0] {
+			most = i
 		}
-		begin = next
+		lo = hi
 	}
-	return lo, hi
+	if len(all) == 0 {
+		return nil
+	}
+	return [][2]int64{all[0], all[len(all)/2], all[most]}
 }
 
 // NextChunk returns where the chunk of vertices ends that begins at lo: it and its in-edges name at most budget rows, or it is one vertex.

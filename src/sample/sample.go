@@ -79,6 +79,16 @@ func (m *Minibatch) Free() {
 	*m = Minibatch{}
 }
 
+// Bytes returns the memory of the arrays.
+func (m *Minibatch) Bytes() int64 {
+	n := int64(cap(m.Frontier)+cap(m.Original)) * 4
+	for l := range m.Blocks {
+		b, t := &m.Blocks[l], &m.Transposes[l]
+		n += int64(cap(b.Indptr)+cap(t.Indptr))*8 + int64(cap(b.Indices)+cap(t.Indices)+cap(t.Edges))*4
+	}
+	return n
+}
+
 // NumEdges returns the number of sampled edges of all blocks.
 func (m *Minibatch) NumEdges() int {
 	n := 0

@@ -168,6 +168,17 @@ func (s *Streams) Free() {
 	*s = Streams{}
 }
 
+// Bytes returns the memory of the seeds and of the orders that have been asked for.
+func (s *Streams) Bytes() int64 {
+	n := cap(s.all)
+	for k := range s.orders {
+		for i := range s.orders[k].slots {
+			n += cap(s.orders[k].slots[i].seeds)
+		}
+	}
+	return int64(n) * 4
+}
+
 // Steps returns S, the steps of an epoch, the same on every rank.
 func (s *Streams) Steps() int { return s.steps }
 

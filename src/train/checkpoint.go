@@ -267,6 +267,18 @@ func (s *saver) copy(r *run) {
 	copy(s.best, r.best.weights)
 }
 
+// bytes returns the memory of the copies; none has been made on other ranks than 0.
+func (s *saver) bytes() int64 {
+	if s == nil {
+		return 0
+	}
+	n := len(s.weights) + len(s.best)
+	for _, slot := range s.slots {
+		n += len(slot)
+	}
+	return int64(n) * 4
+}
+
 // contents are the files of the copied state.
 func (r *run) contents(state *checkpointState) []content {
 	s, p := r.saver, r.model.Params

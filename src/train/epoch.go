@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"halognn/src/comm"
-	"halognn/src/mem"
 	"halognn/src/trace"
 )
 
@@ -147,55 +146,4 @@ func (r *run) majority() *float64 {
 	}
 	share := float64(right) / float64(max(1, n))
 	return &share
-}
-
-// summariseMemory reports the largest resident set, and what the memory of that rank is made of. Collective.
-func (r *run) summariseMemory() error {
-	peak, err := mem.PeakRSS()
-	if err != nil {
-		return err
-	}
-	items := r.memory()
-	values := make([]int64, 0, len(memoryItems)+1)
-	values = append(values, peak)
-	for _, name := range memoryItems {
-		values = append(values, items[name])
-	}
-	all, err := comm.Allgather(r.Comm, values...)
-	if err != nil {
-		return err
-	}
-	s := &r.sum
-	for at := 0; at < len(all); at += len(values) {
-		if all[at] > s.PeakRSSBytes {
-			s.PeakRSSBytes, s.Memory = all[at], map[string]int64{}
-			for i, name := range memoryItems {
-				s.Memory[name] = all[at+1+i]
-			}
-		}
-	}
-	return nil
-}
-
-// memoryItems are what a rank's memory is made of, in bytes; docs/metrics.md defines them.
-var memoryItems = []string{"features", "topology", "off_heap", "heap", "runtime"}
-
-// memory counts this rank's memory where it is allocated. Mapped files count by their length: they are resident once read.
-func (s *session) memory() map[string]int64 {
-	items := map[string]int64{
-		"off_heap": mem.PeakAllocated(), "heap": mem.HeapBytes(), "topology": s.Shards.MappedBytes(), "runtime": s.runtime,
-	}
-	for _, table := range s.tables {
-		items["features"] += int64(len(table))
-	}
-	if c, ok := s.cached.(*groupCache); ok {
-		items["features"] += int64(len(c.Table()))
-	}
-	return items
-}
-
-// residentBeforeData returns what is resident without data and without the Go heap, which is counted at the end.
-func residentBeforeData() (int64, error) {
-	rss, err := mem.RSS()
-	return max(0, rss-mem.HeapBytes()), err
 }

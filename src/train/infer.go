@@ -11,12 +11,13 @@ import (
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/parallel"
+	"halognn/src/plan"
 	"halognn/src/sample"
 )
 
 // chunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex has more neighbours. Tests
 // make it small.
-var chunkBytes = 32 << 20
+var chunkBytes = plan.ChunkBytes
 
 // inferAll computes the logits of all own vertices with all neighbours, layer by layer: layer l of every vertex before layer
 // l+1 of any, so that nothing is computed twice. It returns [own vertices, classes] in host memory outside the heap; the
@@ -127,10 +128,7 @@ func (s *session) chunks(rowBytes int) (bounds []graph.VertexID, most int) {
 	budget := int64(chunkBytes / rowBytes)
 	bounds = []graph.VertexID{graph.VertexID(lo)}
 	for lo < end {
-		hi := lo + 1
-		for hi < end && hi+1-lo+indptr[hi+1]-indptr[lo] <= budget {
-			hi++
-		}
+		hi := plan.NextChunk(indptr, lo, end, budget)
 		most = max(most, int(hi-lo))
 		bounds = append(bounds, graph.VertexID(hi))
 		lo = hi

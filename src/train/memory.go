@@ -1,0 +1,83 @@
+package train
+
+import (
+	"halognn/src/comm"
+	"halognn/src/mem"
+	"halognn/src/plan"
+)
+
+// memory counts what this rank's memory is made of, where it is allocated, under the names by which package plan predicts it. Mapped files
+// count by their length: they are resident once read. No pipeline may be running.
+func (r *run) memory() plan.Memory {
+	parameters := int64(len(r.model.Params.Values)) * 4
+	copies := int64(2 + len(r.optimizer.Slots()) + 2) // values, gradients, the optimiser's; the best, and slices of a sum
+	counted := map[string]int64{
+		plan.Seeds: r.streams.Bytes(), plan.Parameters: copies*parameters + r.saver.bytes(), plan.Activations: r.model.ActivationBytes(),
+	}
+	var spare int64
+	counted[plan.Samplers], spare = r.data.Bytes()
+	for _, m := range r.slots {
+		spare += m.Bytes()
+	}
+	// In a window, minibatches wait without buffers; on average over the slots, which take turns.
+	counted[plan.Window] = spare * int64(r.ahead()) / int64(len(r.slots))
+	counted[plan.Minibatches] = spare - counted[plan.Window]
+	switch c := r.cached.(type) {
+	case *staticCache:
+		counted[plan.CacheRows], counted[plan.CacheIndex] = int64(len(c.rows)), c.index.Bytes()
+	case *groupCache:
+		counted[plan.CacheIndex] = c.index.Bytes()
+	}
+	if d := r.dynamic; d != nil {
+		counted[plan.CacheRows], counted[plan.CacheIndex] = int64(len(d.rows)), d.policy.Bytes()
+	}
+	rest := mem.PeakAllocated() // what came and went
+	for _, bytes := range counted {
+		rest -= bytes
+	}
+	counted[plan.Evaluation] = max(rest, 0)
+	if c, ok := r.cached.(*groupCache); ok { // the caches of the node, in memory of its own
+		counted[plan.CacheRows] = int64(len(c.Table()))
+	}
+	counted[plan.Topology], counted[plan.Heap], counted[plan.Runtime] = r.Shards.MappedBytes(), mem.HeapBytes(), r.runtime
+	for _, table := range r.tables {
+		counted[plan.Features] += int64(len(table))
+	}
+	var m plan.Memory
+	for _, name := range plan.Items {
+		m = append(m, plan.Item{Name: name, Bytes: counted[name]})
+	}
+	return m
+}
+
+// summariseMemory reports the largest resident set, and what the memory of that rank is made of. Collective.
+func (r *run) summariseMemory() error {
+	peak, err := mem.PeakRSS()
+	if err != nil {
+		return err
+	}
+	values := []int64{peak}
+	for _, item := range r.memory() {
+		values = append(values, item.Bytes)
+	}
+	all, err := comm.Allgather(r.Comm, values...)
+	if err != nil {
+		return err
+	}
+	s := &r.sum
+	for at := 0; at < len(all); at += len(values) {
+		if all[at] > s.PeakRSSBytes {
+			s.PeakRSSBytes, s.Memory = all[at], map[string]int64{}
+			for i, name := range plan.Items {
+				s.Memory[name] = all[at+1+i]
+			}
+		}
+	}
+	return nil
+}
+
+// residentBeforeData returns what is resident without data and without the Go heap, which is counted at the end.
+func residentBeforeData() (int64, error) {
+	rss, err := mem.RSS()
+	return max(0, rss-mem.HeapBytes()), err
+}
