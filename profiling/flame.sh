@@ -5,4 +5,4 @@ set -euo pipefail
 run=${1:?usage: flame.sh RUN [cpu|heap|block|mutex] [PORT]} kind=${2:-cpu} port=${3:-8080}
 "$(dirname "$0")/merge.sh" "$run" "$kind"
 echo "http://localhost:$port/ui/flamegraph"
-exec go tool pprof -no_browser -http="localhost:$port" "$run/profile/$kind.pprof"
+CGO_ENABLED=0 exec go tool pprof -no_browser -http="localhost:$port" "$run/profile/$kind.pprof"
