@@ -86,6 +86,7 @@ type saver struct {
 	at    time.Time
 
 	weights, best []float32 // [Params.Len()] copies, made with the first save
+	bestOf        int       // epoch of the weights in best
 	slots         [][]float32
 
 	writing chan error // nil: nothing is being written
@@ -264,7 +265,10 @@ func (s *saver) copy(r *run) {
 	for i, slot := range r.optimizer.Slots() {
 		r.Device.Download(s.slots[i], slot.Data)
 	}
-	copy(s.best, r.best.weights)
+	if s.bestOf != r.best.epoch {
+		s.bestOf = r.best.epoch
+		copy(s.best, r.best.weights)
+	}
 }
 
 // bytes returns the memory of the copies; none has been made on other ranks than 0.

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,9 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
+	"halognn/src/trace"
 )
 
 // A file that cannot be written in full leaves no checkpoint, no half one, and those before it as they were.
@@ -239,5 +243,45 @@ func TestRuinedWeightsAreNotSaved(t *testing.T) {
 	}
 	if err := VerifyCheckpoints(dir); err != nil {
 		t.Error(err)
+	}
+}
+
+// BenchmarkSave measures what a save holds up training for: the sum over ranks, and the copy. The write that follows is not in it; it
+// is reported beside.
+func BenchmarkSave(b *testing.B) {
+	shards := generatedIn(b, 2)
+	o := resumable()
+	o.Model.Hidden = 512
+	dir := b.TempDir()
+	err := onRanks(shards, 1, o, func(_ context.Context, s *session) error {
+		s.Dir = dir
+		r := &run{session: s, losses: xxhash.New(), epoch: 1}
+		log, err := trace.CreateLog(filepath.Join(dir, MetricsFile))
+		if err != nil {
+			return err
+		}
+		r.log = log
+		r.openSaver()
+		var stalled, written time.Duration
+		for b.Loop() {
+			r.optimizer.SetSteps(r.optimizer.Steps() + 1)
+			begin := time.Now()
+			if err := r.save(1, 1, false); err != nil {
+				return err
+			}
+			stalled += time.Since(begin)
+			if err := r.saver.wait(); err != nil {
+				return err
+			}
+			written += time.Since(begin)
+		}
+		n := float64(b.N)
+		b.ReportMetric(float64(4*r.model.Params.Len())/1e6, "MB-weights")
+		b.ReportMetric(stalled.Seconds()*1e6/n, "µs-stalled")
+		b.ReportMetric(written.Seconds()*1e6/n, "µs-to-disk")
+		return log.Close()
+	})
+	if err != nil {
+		b.Fatal(err)
 	}
 }

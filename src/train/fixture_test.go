@@ -16,10 +16,10 @@ import (
 )
 
 // generated is a small graph in six parts.
-func generated(t *testing.T) *shard.Shards { return generatedIn(t, 6) }
+func generated(t testing.TB) *shard.Shards { return generatedIn(t, 6) }
 
 // generatedIn is it in n parts.
-func generatedIn(t *testing.T, n int) *shard.Shards {
+func generatedIn(t testing.TB, n int) *shard.Shards {
 	t.Helper()
 	data, parts := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "parts")
 	if err := dataset.Generate(data, dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4, Seed: 1}); err != nil {

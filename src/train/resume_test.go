@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"halognn/src/access"
+	"halognn/src/cache"
 	"halognn/src/comm"
 	"halognn/src/compute/ref"
 	"halognn/src/shard"
@@ -137,6 +138,10 @@ func resumable() Options {
 // so does one that is stopped twice.
 func TestResumeChangesNoBit(t *testing.T) {
 	shards := generatedIn(t, 12)
+	points := 20
+	if os.Getenv("HALOGNN_SHORT") != "" {
+		points = 4
+	}
 	for _, ranks := range []int{2, 4} {
 		o := resumable()
 		whole := journey{shards: shards, ranks: ranks, dir: t.TempDir()}
@@ -144,12 +149,13 @@ func TestResumeChangesNoBit(t *testing.T) {
 		steps := want.StepsPerEpoch * o.Epochs
 		seed := rand.Uint64()
 		random := rand.New(rand.NewPCG(seed, 0))
-		for point := range 10 {
+		for point := range points {
 			at := 1 + random.IntN(steps-3)
 			first, second := o, o
-			policies := []string{access.PolicyNone, access.PolicyVIP, access.PolicyDegree}
+			policies := []string{access.PolicyNone, access.PolicyVIP, cache.NamePrefetch, cache.NameSieve, cache.NameLookahead}
 			for _, half := range []*Options{&first, &second} {
-				half.Depth, half.Cache.Policy, half.Cache.Alpha = random.IntN(5), policies[random.IntN(3)], 0.3
+				half.Cache.Gamma, half.Cache.Delta, half.Cache.Evict, half.Cache.Initial = 0.9, 4, true, access.PolicyDegree
+				half.Depth, half.Cache.Policy, half.Cache.Alpha = random.IntN(5), policies[random.IntN(len(policies))], 0.3
 			}
 			t.Run(fmt.Sprintf("%d ranks, seed %d, point %d: step %d, depth %d and %d, cache %s and %s", ranks, seed, point, at,
 				first.Depth, second.Depth, first.Cache.Policy, second.Cache.Policy), func(t *testing.T) {
