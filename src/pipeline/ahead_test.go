@@ -231,3 +231,121 @@ func TestArriveThatFails(t *testing.T) {
 		}
 	})
 }
+
+// Runs that go on where the last one ended see into each other: all items are prepared once and arrive once, in order, and each starts
+// when the Ahead items after it have arrived, whichever run those belong to.
+func TestRunsThatGoOn(t *testing.T) {
+	type item struct{ number int } // counted over all runs
+	for _, c := range []struct {
+		runs         []int
+		depth, ahead int
+	}{
+		{[]int{20, 20, 20}, 2, 3}, {[]int{7, 7, 7, 7}, 0, 7}, {[]int{5, 8, 3, 9}, 4, 2}, {[]int{6, 6}, 2, 0}, {[]int{1, 1, 1, 1}, 3, 1},
+		{[]int{4, 0, 4}, 1, 2}, {[]int{3, 3, 3, 3}, 2, 10},
+	} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			total := 0
+			for _, n := range c.runs {
+				total += n
+			}
+			items := make([]*item, c.depth+1+c.ahead)
+			for i := range items {
+				items[i] = new(item)
+			}
+			arrived, prepared, begun := 0, 0, 0 // begun: items of earlier runs
+			seen := total                       // items that may be foreseen
+			stages := []Stage[item]{
+				{Name: "local", Local: func(*item) error { return nil }},
+				{
+					Name: "first",
+					Arrive: func(it *item) error {
+						if it.number != arrived {
+							return fmt.Errorf("item %d arrived as number %d", it.number, arrived)
+						}
+						arrived++
+						return nil
+					},
+					Start: func(it *item) (Request, error) {
+						if want := min(seen, it.number+c.ahead+1); arrived < want {
+							return nil, fmt.Errorf("item %d starts when %d have arrived, want %d", it.number, arrived, want)
+						}
+						return finished{}, nil
+					},
+				},
+				{Name: "second", Start: func(*item) (Request, error) { return finished{}, nil }},
+			}
+			p, err := New(items, stages, Options{Depth: c.depth, Ahead: c.ahead, Workers: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			for k, n := range c.runs {
+				next := 0
+				if k+1 < len(c.runs) {
+					next = c.runs[k+1]
+				}
+				seen = begun + n + min(next, c.ahead)
+				err := p.RunOn(context.Background(), n, next, func(i int, it *item) {
+					if begun+i != prepared {
+						t.Errorf("item %d is prepared, want %d", begun+i, prepared)
+					}
+					it.number = begun + i
+					prepared++
+				}, func(i int, it *item) error {
+					if it.number != begun+i {
+						return fmt.Errorf("item %d consumed as %d", it.number, begun+i)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Fatalf("run %d: %v", k, err)
+				}
+				begun += n
+			}
+			if prepared != total || arrived != total {
+				t.Errorf("%d items prepared, %d arrived, want %d", prepared, arrived, total)
+			}
+		})
+	}
+}
+
+// What a run has prepared for the next one, that must take; a run that stops or fails has prepared nothing.
+func TestRunsThatDoNotGoOn(t *testing.T) {
+	stages, _ := stagesOf("LCC", newWorld(t, 1), 0, func() {})
+	p := mustNew(t, slotsFor(1, 4), stages, Options{Depth: 1, Ahead: 4, Workers: 2})
+	defer p.Close()
+	prepared := 0
+	run := func(n, next int, consume func(i int, b *batch) error) error {
+		prepared = 0
+		return p.RunOn(context.Background(), n, next, func(i int, b *batch) { prepared++; prepareBatch(i, b) }, consume)
+	}
+	fine := func(int, *batch) error { return nil }
+	watchdog(t, func() {
+		if err := run(6, 9, fine); err != nil || prepared != 10 {
+			t.Errorf("%d items prepared: %v", prepared, err)
+		}
+		if err := run(1, 2, fine); err == nil || prepared != 0 {
+			t.Errorf("a run of 3 items went on where 4 were prepared; %d more were", prepared)
+		}
+		if err := run(5, 3, func(i int, _ *batch) error {
+			if i == 4 {
+				return ErrStop
+			}
+			return nil
+		}); err != nil || prepared != 4 {
+			t.Errorf("%d items prepared beside 4: %v", prepared, err)
+		}
+		if err := run(2, 0, fine); err != nil || prepared != 2 {
+			t.Errorf("%d items prepared after a run that stopped: %v", prepared, err)
+		}
+		if err := run(3, 3, func(int, *batch) error { return errBoom }); !errors.Is(err, errBoom) {
+			t.Errorf("error %v", err)
+		}
+		if err := run(2, 0, fine); err != nil || prepared != 2 {
+			t.Errorf("%d items prepared after a run that failed: %v", prepared, err)
+		}
+		if err := run(-1, 0, fine); err == nil {
+			t.Error("a run of -1 items")
+		}
+	})
+}

@@ -10,7 +10,7 @@
 //
 // # Slots
 //
-// Items live in Depth+1 recycled slots; item i has slot i mod (Depth+1) and is admitted when item i-Depth-1 has been
+// Items live in Depth+1 recycled slots, which they take by turns; item i is admitted when item i-Depth-1 has been
 // consumed. While one item is consumed, the other Depth are being prepared. Depth 0 is the synchronous program.
 //
 // # Foresight
@@ -18,7 +18,8 @@
 // What an item does in its first collective may depend on items that come later, as far as their first local stages have run (a
 // look-ahead cache). With Ahead > 0 there are Depth+1+Ahead slots, and item i starts its first collective when item i+Ahead has passed those
 // stages; never before item i-Depth-1 has been consumed, so that Depth+1 items at most are beyond that point. Item i+Ahead is
-// admitted when item i-Depth-1 has been consumed: foresight waits for nothing that the schedule does not wait for anyway.
+// admitted when item i-Depth-1 has been consumed: foresight waits for nothing that the schedule does not wait for anyway. The last items of a
+// run see into the next one if that goes on where it ends (RunOn).
 //
 // # Schedule
 //
@@ -126,6 +127,9 @@ type Pipeline[T any] struct {
 	slots       []slot[T]
 	pool        *ants.Pool
 	work        func() // workLoop, bound once so that submitting it allocates nothing
+
+	first  int // slot of item 0
+	parked int // items of the next run that are in their slots
 
 	running atomic.Bool
 	run     *run

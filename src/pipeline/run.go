@@ -13,6 +13,10 @@ import (
 
 // run is the state of one call of Run.
 type run struct {
+	n      int // items
+	all    int // and those of the next run that are prepared in this one
+	parked int // items that the run before has prepared
+
 	goroutines sync.WaitGroup // lane, waiters, and pool goroutines while they work for this run
 
 	once sync.Once
@@ -58,31 +62,51 @@ func (r *run) ended() bool {
 // and the cause of a cancelled context is wrapped as it is. See the package comment for how a run ends.
 // In steady state an item costs no allocation.
 func (p *Pipeline[T]) Run(ctx context.Context, n int, prepare func(i int, item *T), consume func(i int, item *T) error) error {
-	if n < 0 {
-		return fmt.Errorf("pipeline: %d items; the number must be 0 or more", n)
+	return p.RunOn(ctx, n, 0, prepare, consume)
+}
+
+// RunOn is Run for items that go on: next more follow in the next call. As many of them as Options.Ahead are foreseen by the last items
+// of this one: they are prepared as items n, n+1, ..., pass the local stages before the first collective, Arrive, and stay in their
+// slots. The next call finds them there as its items 0, 1, ..., which it does not prepare again; it must have as many. A call that ends with an
+// error or with ErrStop leaves none.
+func (p *Pipeline[T]) RunOn(ctx context.Context, n, next int, prepare func(i int, item *T), consume func(i int, item *T) error) error {
+	if n < 0 || next < 0 {
+		return fmt.Errorf("pipeline: %d items, then %d; the numbers must be 0 or more", n, next)
+	}
+	if next = min(next, p.options.Ahead); len(p.collectives) == 0 {
+		next = 0 // there is nothing to foresee for
 	}
 	if !p.running.CompareAndSwap(false, true) {
 		return errors.New("pipeline: Run was called during another Run; use one pipeline for each")
 	}
 	defer p.running.Store(false)
-	r := p.begin()
+	if n+next < p.parked {
+		return fmt.Errorf("pipeline: %d items after a run that has prepared %d for this one", n+next, p.parked)
+	}
+	if n == 0 && ctx.Err() == nil {
+		return nil // what is parked stays
+	}
+	r := p.begin(n, next)
 	defer r.goroutines.Wait()
 	if ctx.Err() != nil {
 		return cancelled(ctx)
 	}
 	defer context.AfterFunc(ctx, func() { r.fail(cancelled(ctx)) })()
 
-	p.launch(r, n)
+	p.launch(r)
 	done := false
 	defer func() {
 		if !done { // consume ended this goroutine, as testing.T.FailNow does
 			r.fail(errors.New("pipeline: consume did not return"))
 		}
 	}()
-	ok := p.consumeAll(r, n, prepare, consume)
+	ok := p.consumeAll(r, prepare, consume)
 	done = true
 	if !ok {
 		return r.err
+	}
+	if !r.beyond(n) {
+		p.first, p.parked = (p.first+n)%len(p.slots), next
 	}
 	return nil
 }
@@ -91,9 +115,9 @@ func cancelled(ctx context.Context) error {
 	return fmt.Errorf("pipeline cancelled: %w", context.Cause(ctx))
 }
 
-// begin makes the state of a run. Channels are new, because those of a failed run may hold tokens.
-func (p *Pipeline[T]) begin() *run {
-	r := &run{end: make(chan struct{}), stop: make(chan struct{}), room: make(chan struct{}, p.options.Depth+1)}
+// begin makes the state of a run. Channels are new, because those of a failed run may hold tokens; those of parked items hold none.
+func (p *Pipeline[T]) begin(n, next int) *run {
+	r := &run{n: n, all: n + next, parked: p.parked, end: make(chan struct{}), stop: make(chan struct{}), room: make(chan struct{}, p.options.Depth+1)}
 	for range cap(r.room) {
 		r.room <- struct{}{}
 	}
@@ -102,6 +126,10 @@ func (p *Pipeline[T]) begin() *run {
 		p.slots[k].ready = make(chan struct{}, 1)
 		p.slots[k].done = make(chan struct{}, 1)
 	}
+	for i := range p.parked {
+		p.at(i).number = i
+	}
+	p.parked = 0
 	for c := range p.started {
 		p.started[c] = make(chan *slot[T], len(p.slots)) // an item has at most one collective under way: never full
 	}
@@ -109,32 +137,35 @@ func (p *Pipeline[T]) begin() *run {
 	return r
 }
 
+// at returns the slot of an item.
+func (p *Pipeline[T]) at(i int) *slot[T] { return &p.slots[(p.first+i)%len(p.slots)] }
+
 // launch starts the lane and the waiters.
-func (p *Pipeline[T]) launch(r *run, n int) {
+func (p *Pipeline[T]) launch(r *run) {
 	if len(p.collectives) == 0 {
 		return
 	}
 	r.goroutines.Add(1 + len(p.collectives))
-	go p.lane(r, n)
+	go p.lane(r)
 	for c := range p.collectives {
 		go p.waiter(r, c)
 	}
 }
 
 // lane starts all collectives of the run in the order of Schedule.
-func (p *Pipeline[T]) lane(r *run, n int) {
+func (p *Pipeline[T]) lane(r *run) {
 	defer r.goroutines.Done()
 	defer func() {
 		for _, c := range p.started {
 			close(c)
 		}
 	}()
-	arrived := 0 // items that have passed the local stages before their first collective
-	for i, c := range Schedule(n, len(p.collectives), p.options.Depth) {
-		s := &p.slots[i%len(p.slots)]
+	arrived := r.parked // items that have passed the local stages before their first collective
+	for i, c := range Schedule(r.n, len(p.collectives), p.options.Depth) {
+		s := p.at(i)
 		var t turn
 		if c == 0 {
-			t = p.foresee(r, i, n, &arrived)
+			t = p.foresee(r, i, &arrived)
 		} else {
 			t = r.await(s.ready, i)
 		}
@@ -156,9 +187,9 @@ func (p *Pipeline[T]) lane(r *run, n int) {
 }
 
 // foresee waits until item i may start its first collective: items up to i+Ahead have arrived, and there is room for it.
-func (p *Pipeline[T]) foresee(r *run, i, n int, arrived *int) turn {
-	for *arrived <= min(n-1, i+p.options.Ahead) {
-		s := &p.slots[*arrived%len(p.slots)]
+func (p *Pipeline[T]) foresee(r *run, i int, arrived *int) turn {
+	for *arrived <= min(r.all-1, i+p.options.Ahead) {
+		s := p.at(*arrived)
 		t := r.await(s.ready, *arrived)
 		if t == skipped && *arrived > i { // the run stops: there are no more to foresee
 			break
@@ -246,13 +277,13 @@ func (p *Pipeline[T]) waiter(r *run, c int) {
 }
 
 // consumeAll admits items and consumes them in order; false if the run failed.
-func (p *Pipeline[T]) consumeAll(r *run, n int, prepare func(int, *T), consume func(int, *T) error) bool {
+func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int, *T) error) bool {
 	var i int
 	var s *slot[T]
 	prepareItem := func() error { prepare(s.number, s.item); return nil } // bound once: s changes, closures do not
 	consumeItem := func() error { return consume(i, s.item) }
 	admit := func(number int) bool {
-		s = &p.slots[number%len(p.slots)]
+		s = p.at(number)
 		s.number, s.chain = number, 0
 		if err := guarded(prepareItem); err != nil {
 			r.fail(fmt.Errorf("item %d: prepare: %w", number, err))
@@ -261,14 +292,14 @@ func (p *Pipeline[T]) consumeAll(r *run, n int, prepare func(int, *T), consume f
 		p.dispatch(s)
 		return true
 	}
-	for k := range min(n, len(p.slots)) {
+	for k := r.parked; k < min(r.all, len(p.slots)); k++ {
 		if !admit(k) {
 			return false
 		}
 	}
-	end, stopping := n, false
+	end, stopping := r.n, false
 	for i = 0; i < end; i++ {
-		s = &p.slots[i%len(p.slots)]
+		s = p.at(i)
 		begin := time.Now()
 		select {
 		case <-s.done:
@@ -290,13 +321,13 @@ func (p *Pipeline[T]) consumeAll(r *run, n int, prepare func(int, *T), consume f
 		}
 		switch {
 		case err == ErrStop:
-			end, stopping = min(n, i+p.options.Depth+1), true
+			end, stopping = min(r.n, i+p.options.Depth+1), true
 			r.limit = end
 			close(r.stop)
 		case err != nil:
 			r.fail(fmt.Errorf("item %d: consume: %w", i, err))
 			return false
-		case i+len(p.slots) < n:
+		case i+len(p.slots) < r.all:
 			if !admit(i + len(p.slots)) {
 				return false
 			}
