@@ -63,6 +63,10 @@ install: build ## the program, job scripts, inputs, docs and a module file below
 bench: build ## the benchmarks of docs/performance.md, each beside the machine's own limit
 	@$(QUIET); profiling/bench.sh
 
+.PHONY: faults-nightly
+faults-nightly: deps build ## 1000 faults injected at random (3 hours); SEED=n chooses others
+	@$(QUIET); go test -v -tags faults -count=1 -timeout 10h ./tests/faults -args -faults 1000 -seed $${SEED:-$$(date +%Y%m%d)}
+
 .PHONY: deps
 deps: ## install what building and running need and is not there (apt-get; elsewhere it says what to install)
 	@tests/install.sh run

@@ -42,6 +42,11 @@ for mpi in openmpi mpich; do
   fi
 done
 step "a trained model in PyTorch" tests/pytorch.sh
+if [ -n "$HALOGNN_MPIRUN" ]; then
+  step "faults injected" go test -v -tags faults -count=1 -timeout 30m ./tests/faults -args -faults "${HALOGNN_FAULT_COUNT:-50}"
+else
+  leave_out "faults injected" "no mpirun was found"
+fi
 step "make install" tests/installed.sh
 step "container recipes" tests/container.sh
 if reason=$(tests/slurm/cluster.sh true 2>&1) || [ $? != 69 ]; then
