@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"math"
 	"slices"
 )
@@ -8,90 +9,176 @@ import (
 // chartsOf draws what the runs have data for.
 func chartsOf(runs []*Run) []*chart {
 	all := []*chart{
-		overEpochs(runs, "loss", "Training loss", "loss", func(e record) (float64, bool) { return e.num("loss") }),
-		validation(runs), epochTimes(runs), scalingChart(runs), phaseBars(runs), overlapChart(runs),
-		hitRates(runs), transferred(runs), tierBars(runs), rankBars(runs), memoryBars(runs),
+		lossEpochs(runs), lossSteps(runs), validation(runs),
+		policyTimes(runs), scalingChart(runs), phaseBars(runs), overlapChart(runs),
+		hitRates(runs), transferred(runs), predicted(runs), tierBars(runs), rankDots(runs), memoryBars(runs),
 	}
-	return slices.DeleteFunc(all, func(c *chart) bool { return c == nil || len(c.lines) == 0 && len(c.bars) == 0 })
+	return slices.DeleteFunc(all, func(c *chart) bool { return c.empty() })
 }
 
-// overEpochs draws a number of the epoch records, a line a run.
-func overEpochs(runs []*Run, id, title, y string, of func(record) (float64, bool)) *chart {
-	c := &chart{id: id, title: title, x: "epoch", y: y, counted: true}
+// series is a number of records over their epoch.
+func series(records []record, of func(record) (float64, bool)) (x, y []float64) {
+	for _, e := range records {
+		epoch, _ := e.num("epoch")
+		if v, ok := of(e); ok {
+			x, y = append(x, epoch), append(y, v)
+		}
+	}
+	return x, y
+}
+
+func lossEpochs(runs []*Run) *chart {
+	c := &curves{x: "epoch", y: "mean loss of the epoch", whole: true}
 	for i, r := range runs {
-		l := line{name: r.Name, color: i}
-		for _, e := range r.Epochs {
-			epoch, _ := e.num("epoch")
-			if v, ok := of(e); ok {
-				l.x, l.y = append(l.x, epoch), append(l.y, v)
-			}
-		}
-		if len(l.x) > 0 {
-			c.lines = append(c.lines, l)
-		}
+		x, y := series(r.Epochs, func(e record) (float64, bool) { return e.num("loss") })
+		c.add(curve{names: []string{r.Name}, x: x, y: y, color: i})
 	}
-	return c
+	return &chart{"loss", "Training loss", "Dropout is on. Runs with equal points are one curve.", c}
 }
 
-// validation draws the metric over epochs, with the test metric of the best one as a point apart.
-func validation(runs []*Run) *chart {
-	c := &chart{id: "accuracy", title: "Validation", x: "epoch", y: "metric, %", counted: true}
-	for i, r := range runs {
-		l := line{name: r.Name, color: i}
-		for _, e := range r.Evals {
-			epoch, _ := e.num("epoch")
-			if v, ok := e.num("valid_metric"); ok {
-				l.x, l.y = append(l.x, epoch), append(l.y, 100*v)
-			}
-		}
-		if len(l.x) > 0 {
-			c.lines = append(c.lines, l)
-		}
-	}
-	return c
-}
+// mostPoints is how many points a curve over steps has.
+const mostPoints = 160
 
-// epochTimes compares policies where the runs differ in them.
-func epochTimes(runs []*Run) *chart {
-	policies := map[string]bool{}
+// bins returns how many steps are one point of a curve, so that the longest run has mostPoints.
+func bins(runs []*Run) int {
+	n := 0
 	for _, r := range runs {
-		policies[r.setting("cache.policy")] = true
+		n = max(n, r.Steps.n)
 	}
-	if len(policies) < 2 {
-		return nil
+	return max(1, (n+mostPoints-1)/mostPoints)
+}
+
+// binned returns the means sum(part)/sum(whole) of every size steps, over the steps from the beginning of the run. Steps that lack
+// one of the two are left out.
+func (r *Run) binned(size int, of func(i int) (part, whole float64, ok bool)) (x, y []float64) {
+	place := r.places()
+	part, whole, n := 0.0, 0.0, 0
+	for i := range r.Steps.n {
+		if p, w, ok := of(i); ok {
+			part, whole = part+p, whole+w
+		}
+		if n++; n < size && i+1 < r.Steps.n {
+			continue
+		}
+		if whole > 0 {
+			x, y = append(x, place[i]+1), append(y, part/whole)
+		}
+		part, whole, n = 0, 0, 0
 	}
-	c := &chart{
-		id: "policies", title: "Epoch time by cache policy", y: "s/epoch", pieces: []string{"training", "waiting for minibatches"},
-		note: "Median epoch. The upper piece is the share in which training waited for the next minibatch.",
+	return x, y
+}
+
+// places returns where each step is, counted from the beginning of the run; records may be missing.
+func (r *Run) places() []float64 {
+	longest := 0.0
+	for i := range r.Steps.n {
+		step, _ := r.Steps.at("step", i)
+		longest = max(longest, step+1)
 	}
+	out := make([]float64, r.Steps.n)
+	for i := range out {
+		epoch, _ := r.Steps.at("epoch", i)
+		step, _ := r.Steps.at("step", i)
+		out[i] = (epoch-1)*longest + step
+	}
+	return out
+}
+
+func lossSteps(runs []*Run) *chart {
+	c := &curves{x: "steps done", y: "global loss"}
+	size := bins(runs)
+	for i, r := range runs {
+		x, y := r.binned(size, func(k int) (float64, float64, bool) {
+			loss, ok := r.Steps.at("loss", k)
+			return loss, 1, ok
+		})
+		c.add(curve{names: []string{r.Name}, x: x, y: y, color: i})
+	}
+	return &chart{"loss-steps", "Training loss, step by step", meansOf(size), c}
+}
+
+func meansOf(size int) string {
+	if size == 1 {
+		return "A point is one step."
+	}
+	return fmt.Sprintf("A point is the mean of %d steps.", size)
+}
+
+// validation draws the metric over epochs; the curve's label says what the test came to.
+func validation(runs []*Run) *chart {
+	metric := ""
+	for _, r := range runs {
+		if m := r.Summary.text("metric_name"); metric == "" || metric == m {
+			metric = m
+		}
+	}
+	c := &curves{x: "epoch", y: "validation " + metric + ", %", whole: true}
+	if metric == "" {
+		c.y = "validation metric, %"
+	}
+	for i, r := range runs {
+		x, y := series(r.Evals, func(e record) (float64, bool) {
+			v, ok := e.num("valid_metric")
+			return 100 * v, ok
+		})
+		one := curve{names: []string{r.Name}, x: x, y: y, color: i}
+		if v, ok := r.Summary.num("test_metric"); ok {
+			one.end = ", test " + fmt.Sprintf("%.1f", 100*v)
+		}
+		c.add(one)
+	}
+	return &chart{"accuracy", "Validation", "The test metric, all neighbours and the weights of the best epoch, stands beside the name.", c}
+}
+
+// policyTimes compares policies where the runs differ in them.
+func policyTimes(runs []*Run) *chart {
+	seen := map[string]int{}
+	for _, r := range runs {
+		seen[r.policy()]++
+	}
+	b := &bars{x: "s per epoch, median", pieces: []piece{{"training", 0}, {"waiting for minibatches", 1}}}
 	for _, r := range runs {
 		seconds, timed := r.seconds()
-		wait, _ := r.perEpoch("wait_fraction")
-		if timed {
-			name := r.setting("cache.policy")
-			if len(policies) < len(runs) { // several runs of one policy
-				name += " " + r.Name
-			}
-			c.bars = append(c.bars, bar{name: name, values: []float64{seconds * (1 - wait), seconds * wait}})
+		wait, _ := mean(r.Epochs, "wait_fraction")
+		if !timed || len(seen) < 2 {
+			continue
 		}
+		name := r.policy()
+		if seen[name] > 1 {
+			name += ": " + r.Name
+		}
+		b.add(bar{name: name, values: []float64{seconds * (1 - wait), seconds * wait}, end: short(seconds) + " s"})
 	}
-	return c
+	return &chart{"policies", "Epoch time by cache policy", "Waiting is the share of the epoch in which training waited for the next minibatch.", b}
 }
 
-// scalingChart draws epoch times over ranks with the ideal line.
+// scalingChart draws epoch times over ranks with the ideal line and the efficiency at each point.
 func scalingChart(runs []*Run) *chart {
-	all := byRanks(runs)
-	if all == nil {
-		return nil
+	c := &curves{x: "ranks", y: "s per epoch", logX: true, logY: true}
+	for i, s := range studies(runs) {
+		name := s.name
+		if name == "" {
+			name = "measured"
+		}
+		measured, ideal := curve{names: []string{name}, color: i}, curve{names: []string{"ideal"}, free: true, dashed: true}
+		for k, p := range s.points {
+			ranks := float64(p.ranks)
+			measured.x, measured.y = append(measured.x, ranks), append(measured.y, p.seconds)
+			measured.points = append(measured.points, fmt.Sprintf("%.0f %%", 100*s.efficiency(k)))
+			ideal.x, ideal.y = append(ideal.x, ranks), append(ideal.y, s.points[0].seconds*float64(s.points[0].ranks)/ranks)
+			if !slices.Contains(c.at, ranks) {
+				c.at = append(c.at, ranks)
+			}
+		}
+		c.add(ideal)
+		c.add(measured)
 	}
-	measured, ideal := line{name: "measured"}, line{name: "ideal", free: true, dashed: true}
-	for _, r := range all {
-		ranks, _ := r.Summary.num("ranks")
-		seconds, _ := r.seconds()
-		measured.x, measured.y = append(measured.x, ranks), append(measured.y, seconds)
-		ideal.x, ideal.y = append(ideal.x, ranks), append(ideal.y, measured.y[0]*measured.x[0]/ranks)
-	}
-	return &chart{id: "scaling", title: "Strong scaling", x: "ranks", y: "s/epoch", logX: true, logY: true, counted: true, lines: []line{ideal, measured}}
+	return &chart{"scaling", "Strong scaling", "Both axes are logarithmic. At the points: efficiency, the share of the ideal speed-up over the fewest ranks.", c}
+}
+
+// phaseColors keep preparation apart from training, and waiting from both.
+var phaseColors = map[string]int{
+	"sample": 4, "plan": 8, "exchange": 2, "gather": 3, "forward": 5, "backward": 0, "sync": 7, "update": 6, "wait": 1,
 }
 
 // trainingPhases run one after the other on the training goroutine, and add up to the epoch; the others run beside them.
@@ -99,167 +186,76 @@ var trainingPhases = []string{"forward", "backward", "sync", "update", "wait"}
 
 // phaseBars shows preparation beside training: what of it training did not wait for was hidden. Source: the form of MassiveGNN, Figure 9.
 func phaseBars(runs []*Run) *chart {
-	c := &chart{
-		id: "phases", title: "Phases of an epoch", y: "s/epoch, mean of ranks", pieces: phaseNames,
-		note: "Two bars a run: training, phase after phase with its waiting, and the preparation that went on beside it. The line is the epoch.",
+	b := &bars{x: "s per epoch, mean of ranks", tick: "the epoch"}
+	for _, p := range phaseNames {
+		b.pieces = append(b.pieces, piece{p, phaseColors[p]})
 	}
-	for _, r := range runs {
-		mean := r.phaseMeans()
-		if len(mean) == 0 {
-			continue
-		}
-		seconds, _ := r.seconds()
+	for _, row := range rowsOf(runs) {
+		phases := meanOf(row.epochs, "phase_seconds")
+		seconds, _ := mean(row.epochs, "seconds")
 		train, prepare := make([]float64, len(phaseNames)), make([]float64, len(phaseNames))
 		for i, p := range phaseNames {
+			x, ok := phases[p]
+			if !ok {
+				x = math.NaN()
+			}
+			train[i], prepare[i] = math.NaN(), math.NaN()
 			if slices.Contains(trainingPhases, p) {
-				train[i] = mean[p]
+				train[i] = x
 			} else {
-				prepare[i] = mean[p]
+				prepare[i] = x
 			}
 		}
-		c.bars = append(c.bars, bar{name: "train " + r.Name, values: train, tick: seconds}, bar{name: "prepare " + r.Name, values: prepare, tick: seconds})
+		b.add(bar{name: row.name + ": training", values: train, tick: seconds})
+		b.add(bar{name: "prepared beside it", values: prepare, tick: seconds, joined: true})
 	}
-	return c
+	return &chart{
+		"phases", "Phases of an epoch", "Two bars: training, phase after phase, with what it waited for; and the preparation of minibatches that went on beside it. " +
+			"Preparation that made nobody wait was hidden. It runs on several goroutines and may add up to more than the epoch.", b,
+	}
 }
 
 func overlapChart(runs []*Run) *chart {
-	c := overEpochs(runs, "overlap", "Overlap efficiency", "epoch not spent waiting, %", func(e record) (float64, bool) {
-		w, ok := e.num("wait_fraction")
-		return 100 * (1 - w), ok
-	})
-	c.top, c.note = 100, "Share of the epoch in which training did not wait for the next minibatch."
-	return c
-}
-
-// smoothing is how many steps a point of the hit rate averages over.
-const smoothing = 8
-
-// hitRates draws the hit rate over steps with a mark for every eviction round. Source: the form of MassiveGNN, Figure 10.
-func hitRates(runs []*Run) *chart {
-	c := &chart{
-		id: "hits", title: "Hit rate over steps, rank 0", x: "step", y: "hits of remote accesses, %", fromZero: true,
-		note: "Mean over 8 steps; the buffer hit rate, which does not charge replacements. Marks on the axis: steps in which rows were exchanged (up to 400 of them).",
-	}
+	c := &curves{x: "epoch", y: "training waited, % of the epoch", whole: true, zero: true}
 	for i, r := range runs {
-		l := line{name: r.Name, color: i}
-		hits, accesses := 0.0, 0.0
-		for k, s := range r.Steps {
-			cached, has := s.num("cache_hits")
-			peer, _ := s.num("peer_cache_rows")
-			fetched, known := s.num("fetched_rows")
-			if !has || !known {
-				continue
-			}
-			hits, accesses = hits+cached+peer, accesses+cached+peer+fetched
-			if swapped, _ := s.num("replacements"); swapped > 0 && len(l.marks) < 400 {
-				l.marks = append(l.marks, float64(k))
-			}
-			if (k+1)%smoothing == 0 && accesses > 0 {
-				l.x, l.y = append(l.x, float64(k)), append(l.y, 100*hits/accesses)
-				hits, accesses = 0, 0
-			}
-		}
-		if slices.Max(append(l.y, 0)) > 0 {
-			c.lines = append(c.lines, l)
-		}
+		x, y := series(r.Epochs, func(e record) (float64, bool) {
+			w, ok := e.num("wait_fraction")
+			return 100 * w, ok
+		})
+		wait, _ := mean(r.Epochs, "wait_fraction")
+		c.add(curve{names: []string{r.Name}, end: fmt.Sprintf(": %.1f", 100*(1-wait)), x: x, y: y, color: i})
 	}
-	return c
-}
-
-// transferred draws the rows of each epoch beside those of a run without a cache or, if there is none, the remote accesses of the runs
-// themselves. Source: the form of MassiveGNN, Figure 11.
-func transferred(runs []*Run) *chart {
-	c := overEpochs(runs, "transferred", "Rows transferred per epoch", "rows, all ranks", func(e record) (float64, bool) { return e.num("remote_rows") })
-	c.fromZero = true
-	if slices.ContainsFunc(runs, func(r *Run) bool { return r.setting("cache.policy") == "none" }) {
-		return c
-	}
-	base := overEpochs(runs[:1], "", "", "", func(e record) (float64, bool) {
-		hits, ok := e.num("cache_hits")
-		peer, _ := e.num("peer_cache_rows")
-		fetched, known := e.num("fetched_rows")
-		return hits + peer + fetched, ok && known
-	})
-	for _, l := range base.lines {
-		l.name, l.free, l.dashed = "remote accesses of "+l.name, true, true
-		c.lines = append(c.lines, l)
-	}
-	return c
-}
-
-func tierBars(runs []*Run) *chart {
-	c := &chart{id: "tiers", title: "Where feature rows come from", y: "rows per epoch, all ranks"}
-	for _, t := range tiers {
-		c.pieces = append(c.pieces, t.name)
-	}
-	for _, r := range runs {
-		b := bar{name: r.Name}
-		for _, t := range tiers {
-			v, _ := r.perEpoch(t.key)
-			b.values = append(b.values, v)
-		}
-		if len(r.Epochs) > 0 {
-			c.bars = append(c.bars, b)
-		}
-	}
-	return c
-}
-
-// rankBars draws what each rank of each run fetched.
-func rankBars(runs []*Run) *chart {
-	c := &chart{id: "ranks", title: "Rows transferred by rank", y: "rows per epoch", pieces: []string{"transferred"}}
-	for _, r := range runs {
-		var sums []float64
-		for _, e := range r.Epochs {
-			list, _ := e["ranks"].([]any)
-			for k, one := range list {
-				object, _ := one.(map[string]any)
-				if k == len(sums) {
-					sums = append(sums, 0)
-				}
-				x, _ := record(object).num("remote_rows")
-				sums[k] += x / float64(len(r.Epochs))
-			}
-		}
-		for k, x := range sums {
-			name := figure(float64(k))
-			if len(runs) > 1 {
-				name = r.Name + " " + name
-			}
-			c.bars = append(c.bars, bar{name: name, values: []float64{x}})
-		}
-	}
-	if len(c.bars) > 64 { // more than anybody can read; the table has them
-		return nil
-	}
-	return c
+	return &chart{"overlap", "Waiting and overlap efficiency", "Overlap efficiency is the rest: the share of the epoch, in %, in which training did not wait for a minibatch. Its mean stands beside the name.", c}
 }
 
 // memoryBars draws what memory is made of, and what was resident.
 func memoryBars(runs []*Run) *chart {
-	c := &chart{
-		id: "memory", title: "Memory of the largest rank", y: "GB",
-		note: "Bars: counted where it is allocated. The line: the largest resident set that the system has seen.",
-	}
+	b := &bars{x: "MB, the rank with the largest resident set", tick: "largest resident set that the system has seen"}
+	names := map[string]bool{}
 	for _, r := range runs {
-		for name := range r.Summary.nums("memory") {
-			if !slices.Contains(c.pieces, name) {
-				c.pieces = append(c.pieces, name)
-			}
+		for k := range r.Summary.object("memory") {
+			names[k] = true
 		}
 	}
-	slices.Sort(c.pieces)
+	for _, k := range sorted(names) {
+		b.pieces = append(b.pieces, piece{k, len(b.pieces)})
+	}
 	for _, r := range runs {
-		items := r.Summary.nums("memory")
-		if len(items) == 0 {
+		items := r.Summary.object("memory")
+		if r.Summary == nil {
 			continue
 		}
 		peak, _ := r.Summary.num("peak_rss_bytes")
-		b := bar{name: r.Name, tick: peak / 1e9}
-		for _, p := range c.pieces {
-			b.values = append(b.values, math.Max(0, items[p]/1e9))
+		one := bar{name: r.Name, tick: peak / 1e6}
+		for _, p := range b.pieces {
+			x, ok := items.num(p.name)
+			if !ok {
+				x = math.NaN()
+			}
+			one.values = append(one.values, x/1e6)
 		}
-		c.bars = append(c.bars, b)
+		one.end = short(one.length()) + " MB"
+		b.add(one)
 	}
-	return c
+	return &chart{"memory", "Memory of a rank", "The pieces are counted where they are allocated or mapped; see docs/metrics.md.", b}
 }

@@ -1,81 +1,115 @@
 package report
 
 import (
+	"fmt"
 	"html/template"
 	"io"
 )
 
-var page = template.Must(template.New("page").Parse(`<!doctype html>
+// The page is well-formed XML too, so that any parser can check it.
+var page = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 <html lang="en">
 <head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>halognn report</title>
+<meta charset="utf-8"/>
+<meta name="viewport" content="width=device-width, initial-scale=1"/>
+<meta name="color-scheme" content="light dark"/>
+<title>halognn report: {{.Title}}</title>
 <style>
-:root { --text: #222; --back: #fff; --rule: #ccc; --quiet: #666; --stripe: #f6f6f6; }
-@media (prefers-color-scheme: dark) { :root { --text: #ddd; --back: #16181c; --rule: #444; --quiet: #999; --stripe: #1e2126; } }
-@media print { :root { --text: #000; --back: #fff; --rule: #bbb; --quiet: #444; --stripe: #fff; } section { break-inside: avoid; } }
-body { font: 15px/1.45 system-ui, sans-serif; color: var(--text); background: var(--back); max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .4rem; }
-p.note { color: var(--quiet); margin: .3rem 0; max-width: 60rem; }
-p.damaged { border-left: 4px solid #d55e00; padding-left: .6rem; }
+:root { --text: #222; --back: #fff; --rule: #d4d4d4; --soft: #5f5f5f; --stripe: #f6f6f6; }
+@media (prefers-color-scheme: dark) { :root { --text: #ddd; --back: #16181c; --rule: #3a3d42; --soft: #a0a0a0; --stripe: #1e2126; } }
+@media print { :root { color-scheme: light; --text: #000; --back: #fff; --rule: #bbb; --soft: #444; --stripe: #fff; }
+  body { font-size: 10pt; margin: 0; max-width: none; } nav, details { display: none; } section { break-inside: avoid; }
+  h2 { break-after: avoid; } div.wide { overflow: visible; } table { font-size: 7.5pt; } th, td { padding: .1rem .3rem; } }
+body { font: 15px/1.45 system-ui, sans-serif; color: var(--text); background: var(--back); max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin: 2.2rem 0 .5rem; }
+nav { font-size: .9rem; } nav a { margin-right: .9rem; white-space: nowrap; } a { color: inherit; }
+p.note { color: var(--soft); margin: .4rem 0; font-size: .9rem; }
+p.damaged { border-left: 4px solid #d55e00; padding-left: .6rem; overflow-wrap: anywhere; }
 div.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .87rem; }
-th, td { padding: .22rem .6rem; text-align: right; border-bottom: 1px solid var(--rule); white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; } tbody tr:nth-child(even) { background: var(--stripe); }
-figure { margin: 0; } svg { width: 100%; max-width: 52rem; height: auto; display: block; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .85rem; }
+th, td { padding: .22rem .6rem; text-align: right; border-bottom: 1px solid var(--rule); white-space: nowrap; vertical-align: bottom; }
+th { white-space: normal; font-weight: 600; } th:first-child, td:first-child { text-align: left; padding-left: 0; }
+tbody tr:nth-child(even) { background: var(--stripe); }
+figure { margin: 0; overflow-x: auto; } svg { width: 100%; min-width: 34rem; height: auto; display: block; }
+details { font-size: .9rem; color: var(--soft); } details div { max-height: 24rem; overflow: auto; } summary { cursor: pointer; }
 {{.Style}}
 </style>
 </head>
 <body>
-<h1>halognn report: {{len .Runs}} run{{if gt (len .Runs) 1}}s{{end}}</h1>
-{{range .Runs}}{{if .Damaged}}<p class="damaged">{{.Name}}: {{.Damaged}}</p>
-{{end}}{{if not .Summary}}<p class="damaged">{{.Name}} has not finished: it has no summary.json. What it got to is shown.</p>
-{{end}}{{end}}
-{{range .Tables}}<section id="{{.ID}}">
-<h2>{{.Title}}</h2>
-<div class="wide"><table>
+<h1>halognn report: {{.Title}}</h1>
+<nav>{{range .Charts}}<a href="#plot-{{.ID}}">{{.Title}}</a> {{end}}</nav>
+{{range .Faults}}<p class="damaged">{{.}}</p>
+{{end}}
+{{define "table"}}<div class="wide"><table>
 <thead><tr>{{range .Columns}}<th>{{.}}</th>{{end}}</tr></thead>
 <tbody>{{range .Rows}}<tr>{{range .}}<td>{{.}}</td>{{end}}</tr>
-{{end}}</tbody></table></div>
-{{if .Note}}<p class="note">{{.Note}}</p>{{end}}
+{{end}}</tbody></table></div>{{end}}
+{{range .Tables}}<section id="{{.ID}}">
+<h2>{{.Title}}</h2>
+{{template "table" .}}
+<p class="note">{{.Note}}</p>
 </section>
 {{end}}
 {{range .Charts}}<section id="plot-{{.ID}}">
 <h2>{{.Title}}</h2>
 <figure>{{.SVG}}</figure>
-{{if .Note}}<p class="note">{{.Note}}</p>{{end}}
+<p class="note">{{.Note}}</p>
+<details><summary>in figures</summary>{{template "table" .}}</details>
 </section>
 {{end}}
 </body>
 </html>
 `))
 
-type pageTable struct {
+// section is a table or a plot of the page.
+type section struct {
 	ID, Title, Note string
+	SVG             template.HTML
 	Columns         []string
 	Rows            [][]string
 }
 
-type pageChart struct {
-	ID, Title, Note string
-	SVG             template.HTML
+func runsWord(runs []*Run) string {
+	if len(runs) == 1 {
+		return "one run, " + runs[0].Name
+	}
+	return fmt.Sprintf("%d runs", len(runs))
+}
+
+// mostDamages is how many faults of a run are named; the rest are counted.
+const mostDamages = 5
+
+// damages says what the reader must know before the numbers: what could not be read, and what has not finished.
+func damages(runs []*Run) (out []string) {
+	for _, r := range runs {
+		for i, fault := range r.Damaged {
+			if i == mostDamages {
+				out = append(out, fmt.Sprintf("%s: %d more that could not be read", r.Name, len(r.Damaged)-i))
+				break
+			}
+			out = append(out, r.Name+": left out: "+fault)
+		}
+		if r.Summary == nil {
+			out = append(out, fmt.Sprintf("%s: %s; it has no summary, and what it got to is shown", r.Name, r.state()))
+		}
+	}
+	return out
 }
 
 func writePage(w io.Writer, runs []*Run, tables []table, charts []*chart) error {
 	data := struct {
-		Runs   []*Run
-		Style  template.CSS
-		Tables []pageTable
-		Charts []pageChart
-	}{Runs: runs, Style: style}
+		Title          string
+		Faults         []string
+		Style          template.CSS
+		Tables, Charts []section
+	}{Title: runsWord(runs), Faults: damages(runs), Style: style}
 	for _, t := range tables {
-		data.Tables = append(data.Tables, pageTable{t.id, t.title, t.note, t.columns, t.rows})
+		data.Tables = append(data.Tables, section{ID: t.id, Title: t.title, Note: t.note, Columns: t.columns, Rows: t.rows})
 	}
 	for _, c := range charts {
+		columns, rows := c.data()
 		// The SVG is made here, with every name in it escaped.
-		data.Charts = append(data.Charts, pageChart{c.id, c.title, c.note, template.HTML(c.svg(""))})
+		data.Charts = append(data.Charts, section{ID: c.id, Title: c.title, Note: c.note, SVG: template.HTML(c.svg()), Columns: columns, Rows: rows})
 	}
 	return page.Execute(w, data)
 }

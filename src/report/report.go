@@ -1,14 +1,13 @@
 // Package report turns run directories into what people read: tables, plots and one page.
 //
-//	RUN/config.yaml    ──┐
-//	RUN/summary.json   ──┼─> Load ─> Run ──┬─> tables ─> report.md, runs.csv, epochs.csv, steps.csv
-//	RUN/metrics.jsonl  ──┘                 └─> charts ─> plots/*.svg ─┐
-//	                                            tables ────────────────┴─> report.html
+//	RUN/config.yaml    ──┐                ┌─> tables ─> report.md, runs.csv, epochs.csv, steps.csv
+//	RUN/summary.json   ──┼─> Load ─> Run ─┤      └────────────────┐
+//	RUN/metrics.jsonl  ──┘                └─> charts ─> plots/*.svg ──> report.html
+//	                                           curves over x, or horizontal bars
 //
-// A run that has not finished, or was killed, has no summary and perhaps half a last line; what is there is reported, and
-// what is not is left blank, never taken for zero. The page needs nothing but itself: no network, no scripts, no fonts. Its
-// plots are SVG inside the page with the page's own colours, so that they follow a dark theme and print in black on white;
-// gonum/plot, which draws elsewhere in this program, writes colours into every element.
+// A run that has not finished, or was killed, has no summary and perhaps half a last line. What is there is reported; what is not
+// is marked as absent, never taken for zero. The page needs nothing but itself: no network, no scripts, no fonts. Its plots are
+// SVG elements that take their colours from the page, which follows a dark theme and prints dark on white.
 //
 // The package reads files and knows no ranks, graphs or models.
 package report
@@ -17,6 +16,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -33,30 +33,42 @@ const (
 	PlotsDir     = "plots"
 )
 
-// Write reports the runs into directory dir, which is made if need be. Files of an earlier report there are replaced.
+// Write reports the runs into directory dir, which is made if need be. Files of an earlier report there are replaced, and its
+// plots removed.
 func Write(runs []*Run, dir string) error {
 	if len(runs) == 0 {
 		return errors.New("report: no runs")
 	}
-	if err := os.MkdirAll(filepath.Join(dir, PlotsDir), 0o777); err != nil {
+	plots := filepath.Join(dir, PlotsDir)
+	if err := os.MkdirAll(plots, 0o777); err != nil {
 		return fmt.Errorf("report: %w", err)
+	}
+	old, err := filepath.Glob(filepath.Join(plots, "*.svg"))
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	for _, path := range old {
+		if err := os.Remove(path); err != nil {
+			return fmt.Errorf("report: %w", err)
+		}
 	}
 	tables, charts := tablesOf(runs), chartsOf(runs)
-	var page, text bytes.Buffer
-	if err := writePage(&page, runs, tables, charts); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	writeMarkdown(&text, tables, charts)
-	files := map[string][]byte{
-		PageFile: page.Bytes(), MarkdownFile: text.Bytes(),
-		RunsFile: runsCSV(runs), EpochsFile: epochsCSV(runs), StepsFile: stepsCSV(runs),
-	}
-	for _, c := range charts {
-		files[filepath.Join(PlotsDir, c.id+".svg")] = []byte(c.file())
-	}
 	var faults []error
-	for name, data := range files {
-		faults = append(faults, renameio.WriteFile(filepath.Join(dir, name), data, 0o666))
+	write := func(name string, fill func(io.Writer) error) {
+		var b bytes.Buffer
+		err := fill(&b)
+		if err == nil {
+			err = renameio.WriteFile(filepath.Join(dir, name), b.Bytes(), 0o666)
+		}
+		faults = append(faults, err)
+	}
+	write(PageFile, func(w io.Writer) error { return writePage(w, runs, tables, charts) })
+	write(MarkdownFile, func(w io.Writer) error { writeMarkdown(w, runs, tables, charts); return nil })
+	write(RunsFile, func(w io.Writer) error { return writeRuns(w, runs) })
+	write(EpochsFile, func(w io.Writer) error { return writeEpochs(w, runs) })
+	write(StepsFile, func(w io.Writer) error { return writeSteps(w, runs) })
+	for _, c := range charts {
+		write(filepath.Join(PlotsDir, c.id+".svg"), func(w io.Writer) error { _, err := io.WriteString(w, c.file()); return err })
 	}
 	if err := errors.Join(faults...); err != nil {
 		return fmt.Errorf("report: %w", err)

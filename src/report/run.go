@@ -1,8 +1,6 @@
 package report
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,56 +14,19 @@ import (
 
 // Run is what a run directory holds. docs/metrics.md defines the records.
 type Run struct {
-	Name    string         // as short as tells it apart
-	Dir     string         //
+	Name    string         // the end of its path, as long as tells it apart
+	Dir     string         // its path as given
 	Config  map[string]any // "train.lr" -> 0.01
 	Summary record         // nil for a run that has not finished
 	Epochs  []record
-	Steps   []record // of rank 0, but for the loss
 	Evals   []record
+	Steps   columns // of rank 0, but for loss, accuracy and seeds, which are global
 
-	Damaged string // what could not be read, for the reader to know; empty if all could
+	Damaged []string // what could not be read and is left out: file, line and fault
 }
 
-// record is one JSON object.
-type record map[string]any
-
-// num returns a number of the record, and whether it is there.
-func (r record) num(key string) (float64, bool) {
-	x, ok := r[key].(float64)
-	return x, ok
-}
-
-// nums returns the numbers of an object within the record, such as phase_seconds.
-func (r record) nums(key string) map[string]float64 {
-	object, _ := r[key].(map[string]any)
-	if len(object) == 0 {
-		return nil
-	}
-	out := map[string]float64{}
-	for k, v := range object {
-		if x, ok := v.(float64); ok {
-			out[k] = x
-		}
-	}
-	return out
-}
-
-func (r record) text(key string) string {
-	s, _ := r[key].(string)
-	return s
-}
-
-// setting returns a key of the config as text; "" if it is not there.
-func (r *Run) setting(key string) string {
-	v, ok := r.Config[key]
-	if !ok {
-		return ""
-	}
-	return fmt.Sprint(v)
-}
-
-// Load reads run directories. What is no run directory is an error; a damaged record is noted in Run.Damaged and left out.
+// Load reads run directories. What is no run directory is an error; all of them are reported at once. A damaged record is left out
+// and noted in Run.Damaged, because runs that crashed are reported too.
 func Load(dirs []string) ([]*Run, error) {
 	var runs []*Run
 	var faults []error
@@ -92,64 +53,21 @@ func load(dir string) (*Run, error) {
 	r := &Run{Dir: dir, Config: map[string]any{}}
 	var config map[string]any
 	if err := yaml.Unmarshal(text, &config); err != nil {
-		return nil, fmt.Errorf("%s: config.yaml: %w", dir, err)
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, "config.yaml"), err)
 	}
 	flatten("", config, r.Config)
-	switch text, err := os.ReadFile(filepath.Join(dir, "summary.json")); {
+	path := filepath.Join(dir, "summary.json")
+	switch text, err := os.ReadFile(path); {
 	case errors.Is(err, os.ErrNotExist):
 	case err != nil:
 		return nil, err
 	default:
 		if err := json.Unmarshal(text, &r.Summary); err != nil {
-			r.note("summary.json: %v", err)
+			r.Summary = nil
+			r.Damaged = append(r.Damaged, fmt.Sprintf("%s: %v", path, err))
 		}
 	}
 	return r, r.readMetrics(filepath.Join(dir, "metrics.jsonl"))
-}
-
-// readMetrics sorts the records by kind.
-func (r *Run) readMetrics(path string) error {
-	f, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		r.note("there is no metrics.jsonl")
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<24)
-	for n := 1; lines.Scan(); n++ {
-		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
-			continue
-		}
-		var one record
-		if err := json.Unmarshal(lines.Bytes(), &one); err != nil {
-			r.note("metrics.jsonl, line %d: %v", n, err)
-			continue
-		}
-		switch one.text("kind") {
-		case "step":
-			r.Steps = append(r.Steps, one)
-		case "epoch":
-			r.Epochs = append(r.Epochs, one)
-		case "eval":
-			r.Evals = append(r.Evals, one)
-		}
-	}
-	return lines.Err()
-}
-
-// note keeps the first things that could not be read.
-func (r *Run) note(format string, args ...any) {
-	if strings.Count(r.Damaged, ";") > 2 {
-		return
-	}
-	if r.Damaged != "" {
-		r.Damaged += "; "
-	}
-	r.Damaged += fmt.Sprintf(format, args...)
 }
 
 // flatten turns nested maps into dotted keys.
@@ -163,12 +81,13 @@ func flatten(prefix string, from map[string]any, to map[string]any) {
 	}
 }
 
-// name gives runs the last elements of their paths, as many as tell them apart.
+// name gives runs the last elements of their paths, as many as tell them apart. Paths that are equal keep them whole.
 func name(runs []*Run) {
-	for n := 1; n <= 6; n++ {
+	for n, longest := 1, 1; n <= longest; n++ {
 		seen := map[string]bool{}
 		for _, r := range runs {
 			parts := strings.Split(filepath.ToSlash(filepath.Clean(r.Dir)), "/")
+			longest = max(longest, len(parts))
 			r.Name = strings.Join(parts[max(0, len(parts)-n):], "/")
 			seen[r.Name] = true
 		}
@@ -178,51 +97,47 @@ func name(runs []*Run) {
 	}
 }
 
-// differing returns the config keys in which the runs differ, in order; where a run writes is not one of them.
-func differing(runs []*Run) []string {
-	keys := map[string]bool{}
-	for _, r := range runs {
-		for k := range r.Config {
-			keys[k] = true
-		}
+// setting returns a key of the config as text, and whether it is there.
+func (r *Run) setting(key string) (string, bool) {
+	v, ok := r.Config[key]
+	if !ok {
+		return "", false
 	}
-	var out []string
-	for k := range keys {
-		if k == "run.dir" {
-			continue
-		}
-		for _, r := range runs[1:] {
-			if r.setting(k) != runs[0].setting(k) {
-				out = append(out, k)
-				break
-			}
-		}
-	}
-	slices.Sort(out)
-	return out
+	return fmt.Sprint(v), true
 }
 
-// total adds a number over the epochs of a run; false if no epoch has it.
-func (r *Run) total(key string) (float64, bool) {
-	sum, any := 0.0, false
-	for _, e := range r.Epochs {
-		if x, ok := e.num(key); ok {
-			sum, any = sum+x, true
-		}
+// policy is the cache policy; runs of versions without caches had none.
+func (r *Run) policy() string {
+	if p, ok := r.setting("cache.policy"); ok {
+		return p
 	}
-	return sum, any
+	return "none"
 }
 
-// perEpoch returns the mean of a number over the epochs that have it.
-func (r *Run) perEpoch(key string) (float64, bool) {
-	sum, n := 0.0, 0
+// ranks returns the number of ranks, which a run that has not finished tells by its epochs.
+func (r *Run) ranks() (int, bool) {
+	if n, ok := r.Summary.num("ranks"); ok {
+		return int(n), true
+	}
 	for _, e := range r.Epochs {
-		if x, ok := e.num(key); ok {
-			sum += x
-			n++
+		if list := e.list("ranks"); len(list) > 0 {
+			return len(list), true
 		}
 	}
-	return sum / float64(max(1, n)), n > 0
+	return 0, false
+}
+
+// state says whether the run came to its end or, if not, how far it came.
+func (r *Run) state() string {
+	if r.Summary != nil {
+		return "finished"
+	}
+	if r.Steps.n == 0 {
+		return "no step recorded"
+	}
+	epoch, _ := r.Steps.at("epoch", r.Steps.n-1)
+	step, _ := r.Steps.at("step", r.Steps.n-1)
+	return fmt.Sprintf("not finished: epoch %g, step %g", epoch, step)
 }
 
 // seconds returns the median time of an epoch.
@@ -233,9 +148,67 @@ func (r *Run) seconds() (float64, bool) {
 			all = append(all, x)
 		}
 	}
+	return median(all), len(all) > 0
+}
+
+// median returns 0 for no numbers.
+func median(all []float64) float64 {
 	if len(all) == 0 {
+		return 0
+	}
+	all = slices.Sorted(slices.Values(all))
+	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
+}
+
+// mean returns the mean of a number over the records that have it, and whether any has.
+func mean(records []record, key string) (float64, bool) {
+	sum, n := 0.0, 0
+	for _, e := range records {
+		if x, ok := e.num(key); ok {
+			sum += x
+			n++
+		}
+	}
+	return sum / float64(max(1, n)), n > 0
+}
+
+// meanOf is mean over the numbers of an object within the records, such as phase_seconds.
+func meanOf(records []record, object string) map[string]float64 {
+	inner := make([]record, len(records))
+	out := map[string]float64{}
+	for i, e := range records {
+		inner[i] = e.object(object)
+		for k := range inner[i] {
+			out[k] = 0
+		}
+	}
+	for k := range out {
+		if x, ok := mean(inner, k); ok {
+			out[k] = x
+		} else {
+			delete(out, k)
+		}
+	}
+	return out
+}
+
+// accesses is how many rows owned outside the node were read, per epoch: what is fetched without a cache.
+func accesses(epochs []record) (float64, bool) {
+	hits, cached := mean(epochs, "cache_hits")
+	peer, _ := mean(epochs, "peer_cache_rows") // only where caches are shared
+	fetched, known := mean(epochs, "fetched_rows")
+	return hits + peer + fetched, cached && known
+}
+
+// hitRate is 1 - transferred / remote accesses. A run without a summary has it from its epochs.
+func (r *Run) hitRate() (float64, bool) {
+	if x, ok := r.Summary.num("hit_rate"); ok {
+		return x, true
+	}
+	all, known := accesses(r.Epochs)
+	remote, counted := mean(r.Epochs, "remote_rows")
+	if !known || !counted || all == 0 {
 		return 0, false
 	}
-	slices.Sort(all)
-	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2, true
+	return 1 - remote/all, true
 }

@@ -1,0 +1,134 @@
+package report
+
+import (
+	"encoding/csv"
+	"io"
+	"slices"
+	"strconv"
+)
+
+// plain formats a value of a record for a program to read; what is absent or no single value is empty.
+func plain(v any) string {
+	switch v := v.(type) {
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	case string:
+		return v
+	}
+	return ""
+}
+
+// flat turns objects within a record into keys with a dot.
+func flat(r record) record {
+	out := map[string]any{}
+	flatten("", r, out)
+	delete(out, "kind")
+	return out
+}
+
+// keysOf returns the keys of records that hold one value, in order.
+func keysOf(records []record) []string {
+	keys := map[string]bool{}
+	for _, r := range records {
+		for k, v := range r {
+			switch v.(type) {
+			case float64, string:
+				keys[k] = true
+			}
+		}
+	}
+	return sorted(keys)
+}
+
+// writeRuns writes a line a run: its settings, and its summary.
+func writeRuns(w io.Writer, runs []*Run) error {
+	config := map[string]bool{}
+	var all []record
+	for _, r := range runs {
+		for k := range r.Config {
+			config[k] = true
+		}
+		all = append(all, flat(r.Summary))
+	}
+	settings, columns := sorted(config), keysOf(all)
+	lines := [][]string{slices.Concat([]string{"run", "dir", "state"}, settings, columns)}
+	for i, r := range runs {
+		line := []string{r.Name, r.Dir, r.state()}
+		for _, k := range settings {
+			v, _ := r.setting(k)
+			line = append(line, v)
+		}
+		for _, k := range columns {
+			line = append(line, plain(all[i][k]))
+		}
+		lines = append(lines, line)
+	}
+	return csv.NewWriter(w).WriteAll(lines)
+}
+
+// writeEpochs writes a line an epoch, with the evaluation after it.
+func writeEpochs(w io.Writer, runs []*Run) error {
+	var all []record
+	var of []*Run
+	for _, r := range runs {
+		evals := map[float64]record{}
+		for _, e := range r.Evals {
+			epoch, _ := e.num("epoch")
+			evals[epoch] = e
+		}
+		for _, e := range r.Epochs {
+			one := flat(e)
+			epoch, _ := e.num("epoch")
+			for k, v := range evals[epoch] {
+				if k != "kind" && k != "epoch" {
+					one["eval."+k] = v
+				}
+			}
+			all, of = append(all, one), append(of, r)
+		}
+	}
+	columns := keysOf(all)
+	lines := [][]string{append([]string{"run"}, columns...)}
+	for i, e := range all {
+		line := []string{of[i].Name}
+		for _, k := range columns {
+			line = append(line, plain(e[k]))
+		}
+		lines = append(lines, line)
+	}
+	return csv.NewWriter(w).WriteAll(lines)
+}
+
+// writeSteps writes a line a step.
+func writeSteps(w io.Writer, runs []*Run) error {
+	keys := map[string]bool{}
+	for _, r := range runs {
+		for _, k := range r.Steps.keys() {
+			keys[k] = true
+		}
+	}
+	columns := sorted(keys)
+	out := csv.NewWriter(w)
+	err := out.Write(append([]string{"run"}, columns...))
+	for _, r := range runs {
+		for i := range r.Steps.n {
+			line := []string{r.Name}
+			for _, k := range columns {
+				x, ok := r.Steps.at(k, i)
+				if ok {
+					line = append(line, plain(x))
+				} else {
+					line = append(line, "")
+				}
+			}
+			if err == nil {
+				err = out.Write(line)
+			}
+		}
+	}
+	out.Flush()
+	if err == nil {
+		err = out.Error()
+	}
+	return err
+}

@@ -1,0 +1,268 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// rowOf is a bar's worth of epochs: of several runs each run's, of a single one each epoch.
+type rowOf struct {
+	name   string
+	run    *Run
+	epochs []record
+}
+
+// mostEpochs is how many epochs of a single run are shown; of more, as many at equal distances.
+const mostEpochs = 12
+
+func rowsOf(runs []*Run) (rows []rowOf) {
+	if len(runs) > 1 {
+		for _, r := range runs {
+			if len(r.Epochs) > 0 {
+				rows = append(rows, rowOf{r.Name, r, r.Epochs})
+			}
+		}
+		return rows
+	}
+	all := runs[0].Epochs
+	n := min(len(all), mostEpochs)
+	for i := range n {
+		at := i
+		if n > 1 {
+			at = i * (len(all) - 1) / (n - 1)
+		}
+		epoch, _ := all[at].num("epoch")
+		rows = append(rows, rowOf{fmt.Sprintf("epoch %g", epoch), runs[0], all[at : at+1]})
+	}
+	return rows
+}
+
+// tiers are where rows come from, nearest first.
+var tiers = []struct {
+	key, name string
+	color     int
+}{
+	{"local_rows", "local", 6},
+	{"peer_rows", "peer", 5},
+	{"peer_cache_rows", "peer's cache", 0},
+	{"cache_hits", "own cache", 2},
+	{"fetched_rows", "fetched for the step", 1},
+	{"replacement_rows", "replacements", 3},
+	{"early_rows", "fetched early", 4},
+}
+
+// transferredTiers is where the transferred ones begin.
+const transferredTiers = 4
+
+// tier returns the mean of a tier per epoch, NaN if it is not recorded; rows from a peer's cache are not counted twice.
+func tier(epochs []record, i int) float64 {
+	x, ok := mean(epochs, tiers[i].key)
+	if !ok {
+		return math.NaN()
+	}
+	if tiers[i].key == "peer_rows" {
+		cached, _ := mean(epochs, "peer_cache_rows")
+		x -= cached
+	}
+	return x
+}
+
+// unknownTier is what old runs have of transferred rows: their number, not their kind.
+const unknownTier = "transferred, kind not recorded"
+
+func tierPieces(from int) (out []piece) {
+	for _, t := range tiers[from:] {
+		out = append(out, piece{t.name, t.color})
+	}
+	return append(out, piece{unknownTier, 7})
+}
+
+func tierValues(epochs []record, from int) (values []float64) {
+	unknown := math.NaN()
+	for i := from; i < len(tiers); i++ {
+		values = append(values, tier(epochs, i))
+	}
+	if _, known := mean(epochs, "fetched_rows"); !known {
+		if x, ok := mean(epochs, "remote_rows"); ok {
+			unknown = x
+		}
+	}
+	return append(values, unknown)
+}
+
+func tierBars(runs []*Run) *chart {
+	b := &bars{x: "feature rows per epoch, all ranks", pieces: tierPieces(0)}
+	for _, row := range rowsOf(runs) {
+		b.add(bar{name: row.name, values: tierValues(row.epochs, 0)})
+	}
+	return &chart{"tiers", "Where feature rows come from", "Nearest first. The last three crossed the network.", b}
+}
+
+// compared is what a run transferred beside its baseline.
+type compared struct {
+	rows, base float64
+	against    string // the run without a cache, or the run's own accesses
+	known      bool   // the baseline is
+}
+
+func compare(row rowOf, runs []*Run) (c compared, ok bool) {
+	if c.rows, ok = mean(row.epochs, "remote_rows"); !ok {
+		return c, false
+	}
+	switch b := baseline(row.run, runs); {
+	case row.run.policy() == "none":
+	case b != nil:
+		c.base, c.known = mean(b.Epochs, "remote_rows")
+		c.against = b.Name
+	default:
+		c.base, c.known = accesses(row.epochs)
+		c.against = "its own remote accesses"
+	}
+	return c, true
+}
+
+// transferred draws the rows of each run beside those of a run without a cache or, if there is none, of its own remote accesses.
+// Source: the form of MassiveGNN, Figure 11.
+func transferred(runs []*Run) *chart {
+	b := &bars{x: "rows transferred per epoch, all ranks", pieces: tierPieces(transferredTiers)}
+	for _, row := range rowsOf(runs) {
+		c, ok := compare(row, runs)
+		one := bar{name: row.name, values: tierValues(row.epochs, transferredTiers)}
+		if ok {
+			one.end = short(c.rows)
+		}
+		if c.known && c.base > 0 {
+			one.tick, b.tick = c.base, "baseline: a run without a cache, or the run's own remote accesses"
+			one.end += fmt.Sprintf(" (%.0f %%)", 100*c.rows/c.base)
+		}
+		b.add(one)
+	}
+	return &chart{"transferred", "Rows transferred, against the baseline", "In brackets: the share of the baseline that is left. The table of baselines says which run it is.", b}
+}
+
+// baselines is transferred in figures, with the name of each baseline.
+func baselines(runs []*Run) table {
+	t := table{
+		id: "baselines", title: "Rows transferred per epoch, against the baseline", columns: []string{"run", "transferred", "baseline", "left", "baseline is"},
+		note: "Baseline: the run without a cache of otherwise the same settings. Without such a run: the rows owned outside the node that the run read, which is the same number.",
+	}
+	for _, r := range runs {
+		if c, ok := compare(rowOf{r.Name, r, r.Epochs}, runs); ok && r.policy() != "none" {
+			t.rows = append(t.rows, []string{r.Name, count(c.rows, true), count(c.base, c.known), percent(c.rows/c.base, c.known && c.base > 0), c.against})
+		}
+	}
+	return t
+}
+
+// predicted draws what a step was expected to transfer beside what it did.
+func predicted(runs []*Run) *chart {
+	b := &bars{x: "rows transferred per step, all ranks", tick: "predicted before the first step", pieces: []piece{{"measured", 0}}}
+	for _, r := range runs {
+		expected, has := r.Summary.num("expected_remote_rows_per_step")
+		rows, counted := r.Summary.num("remote_rows_per_step")
+		if has && counted {
+			b.add(bar{name: r.Name, values: []float64{rows}, tick: expected, end: fmt.Sprintf("%s, %+.1f %%", short(rows), 100*(rows/expected-1))})
+		}
+	}
+	return &chart{"predicted", "Rows per step, predicted and measured", "The prediction is made of access probabilities, less the rows that the cache holds.", b}
+}
+
+// hitRates draws the buffer hit rate over steps with marks where rows were evicted. Source: the form of MassiveGNN, Figure 10.
+func hitRates(runs []*Run) *chart {
+	c := &curves{x: "steps done", y: "remote accesses found in a cache, % (rank 0)", zero: true}
+	size := bins(runs)
+	for i, r := range runs {
+		of := func(k int) (hits, all float64, ok bool) {
+			own, has := r.Steps.at("cache_hits", k)
+			peer, _ := r.Steps.at("peer_cache_rows", k)
+			fetched, known := r.Steps.at("fetched_rows", k)
+			return 100 * (own + peer), own + peer + fetched, has && known
+		}
+		x, y := r.binned(size, of)
+		if len(y) == 0 || slices.Max(y) == 0 {
+			continue // without a cache
+		}
+		marks, all := r.evictions()
+		one := curve{names: []string{r.Name}, x: x, y: y, color: i, marks: marks}
+		if all {
+			one.end = " (evicts at every step)"
+		}
+		c.add(one)
+		var hits, seen float64
+		total := curve{names: []string{r.Name + ", so far"}, x: x, color: i, dashed: true}
+		if len(runs) == 1 {
+			for k := range r.Steps.n {
+				if h, a, ok := of(k); ok {
+					hits, seen = hits+h, seen+a
+				}
+				if at := len(total.y); at < len(x) && r.places()[k]+1 == x[at] {
+					total.y = append(total.y, hits/seen)
+				}
+			}
+			c.add(total)
+		}
+	}
+	return &chart{
+		"hits", "Hit rate over steps", meansOf(size) + " This is the buffer hit rate, which does not charge rows fetched to be kept. " +
+			"Marks above the axis: steps at which rows were evicted.", c,
+	}
+}
+
+// evictions returns the steps at which rows were evicted. Where that is most steps, as with SIEVE, marks would say nothing: it returns
+// none, and true.
+func (r *Run) evictions() (marks []float64, all bool) {
+	place := r.places()
+	for k := range r.Steps.n {
+		if n, _ := r.Steps.at("evictions", k); n > 0 {
+			marks = append(marks, place[k]+1)
+		}
+	}
+	if len(marks) > r.Steps.n/2 {
+		return nil, true
+	}
+	return marks, false
+}
+
+// rankMeans returns the mean of a number over the epochs, for every rank; nil if it is not recorded.
+func (r *Run) rankMeans(key string) (out []float64) {
+	n := 0
+	for _, e := range r.Epochs {
+		list := e.list("ranks")
+		if len(list) == 0 {
+			continue
+		}
+		n++
+		for k, one := range list {
+			if k == len(out) {
+				out = append(out, 0)
+			}
+			x, ok := one.num(key)
+			if !ok {
+				return nil
+			}
+			out[k] += x
+		}
+	}
+	for k := range out {
+		out[k] /= float64(n)
+	}
+	return out
+}
+
+// rankDots draws a dot for each rank, which shows how even the ranks are also where they are many.
+func rankDots(runs []*Run) *chart {
+	b := &bars{x: "rows transferred per epoch by one rank"}
+	for _, r := range runs {
+		dots := r.rankMeans("remote_rows")
+		if len(dots) < 2 || slices.Max(dots) == 0 {
+			continue
+		}
+		sum := 0.0
+		for _, v := range dots {
+			sum += v
+		}
+		b.add(bar{name: r.Name, dots: dots, end: fmt.Sprintf("max / mean %.2f", slices.Max(dots)*float64(len(dots))/sum)})
+	}
+	return &chart{"ranks", "Traffic of each rank", "A dot is a rank. Ranks wait for each other at every step, so the rightmost one sets the pace.", b}
+}
