@@ -122,7 +122,7 @@ func TestBadInputUnderMPI(t *testing.T) {
 		badInput
 	}{
 		{4, badInput{"an unknown key", mpi("train.speed=1"), usage, []string{"unknown key train.speed"}}},
-		{2, badInput{"an unknown flag", func(t *testing.T, dir string) []string { return append(mpi()(t, dir), "--resume", dir) },
+		{2, badInput{"an unknown flag", func(t *testing.T, dir string) []string { return append(mpi()(t, dir), "--restart", dir) },
 			usage, []string{"--restart"}}},
 		{2, badInput{"ranks in every process of a launcher", func(t *testing.T, dir string) []string {
 			return append(mpi()(t, dir), "--ranks-in-process", "2")

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"halognn/src/comm"
-	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/pipeline"
 	"halognn/src/trace"
@@ -73,48 +72,6 @@ type share struct {
 	Phases  [trace.NumPhases]float64
 }
 
-// saver writes checkpoints on rank 0: training copies its state, and a goroutine writes the copy.
-//
-//	step i ── vote ── gradient sum ── update ── copy ──┬── step i+1 ──────────────────────────>
-//	                                                   └── files, sync, rename, prune ── done
-//
-// A save that falls due meanwhile waits for the end of the write, and happens at the first step after it.
-type saver struct {
-	o     CheckpointOptions
-	dir   string // RUN/checkpoints
-	saved int    // updates at the last save, or at the start
-	at    time.Time
-
-	weights, best []float32 // [Params.Len()] copies, made with the first save
-	bestOf        int       // epoch of the weights in best
-	slots         [][]float32
-
-	writing chan error // nil: nothing is being written
-	last    string     // the newest complete checkpoint; empty: none
-	pending string     // the one that is being written
-	slow    bool       // a save has had to wait
-}
-
-// openSaver makes rank 0's saver; on other ranks it is nil.
-func (r *run) openSaver() {
-	if r.Comm.Rank() > 0 {
-		return
-	}
-	r.saver = &saver{o: r.o.Checkpoint, dir: filepath.Join(r.Dir, CheckpointsDir), saved: r.optimizer.Steps(), at: time.Now()}
-	if c := r.Resume; c != nil {
-		r.saver.last = c.path
-	}
-	r.closers = append(r.closers, func() error {
-		err := r.saver.wait()
-		mem.Free(r.saver.weights)
-		mem.Free(r.saver.best)
-		for _, s := range r.saver.slots {
-			mem.Free(s)
-		}
-		return err
-	})
-}
-
 // vote says what this rank wants done after this step. Votes travel with the gradients, so that all ranks act at the same step. It returns
 // the error of a write that has failed.
 func (r *run) vote() error {
@@ -140,21 +97,6 @@ func (r *run) note(format string, args ...any) {
 	if r.Progress != nil {
 		r.Progress.Note(context.Background(), fmt.Sprintf(format, args...))
 	}
-}
-
-// due reports whether the state after so many updates is to be saved.
-func (s *saver) due(updates int, note func(format string, args ...any)) (bool, error) {
-	idle, err := s.poll()
-	if err != nil {
-		return false, err
-	}
-	n, minutes := s.o.EverySteps, s.o.EveryMinutes
-	due := n > 0 && updates/n > s.saved/n || minutes > 0 && time.Since(s.at).Minutes() >= minutes
-	if due && !idle && !s.slow {
-		s.slow = true
-		note("a checkpoint fell due while the one before it was still being written; it follows at the next step after that, here and from now on")
-	}
-	return due && idle, nil
 }
 
 // obey does what the ranks have voted for, after the update of a step. Collective.
@@ -251,38 +193,6 @@ func (r *run) state(epoch, step int, sum share) (*checkpointState, error) {
 	return s, nil
 }
 
-// copy takes the arrays of the run: memory to memory, a few bytes for each of the thousands of operations that a step makes with a
-// weight.
-func (s *saver) copy(r *run) {
-	p := r.model.Params
-	if s.weights == nil {
-		s.weights, s.best = mem.Make[float32](p.Len()), mem.Make[float32](p.Len())
-		for range r.optimizer.Slots() {
-			s.slots = append(s.slots, mem.Make[float32](p.Len()))
-		}
-	}
-	r.Device.Download(s.weights, p.Values)
-	for i, slot := range r.optimizer.Slots() {
-		r.Device.Download(s.slots[i], slot.Data)
-	}
-	if s.bestOf != r.best.epoch {
-		s.bestOf = r.best.epoch
-		copy(s.best, r.best.weights)
-	}
-}
-
-// bytes returns the memory of the copies; none has been made on other ranks than 0.
-func (s *saver) bytes() int64 {
-	if s == nil {
-		return 0
-	}
-	n := len(s.weights) + len(s.best)
-	for _, slot := range s.slots {
-		n += len(slot)
-	}
-	return int64(n) * 4
-}
-
 // contents are the files of the copied state.
 func (r *run) contents(state *checkpointState) []content {
 	s, p := r.saver, r.model.Params
@@ -299,55 +209,6 @@ func (r *run) contents(state *checkpointState) []content {
 		files = append(files, tensors(bestFile, p.Views(s.best, "")))
 	}
 	return files
-}
-
-// write is the work of the goroutine. Weights that are not finite are not worth a checkpoint: training is about to end by them.
-func (s *saver) write(path string, files []content, state *checkpointState, log *trace.Log) error {
-	for _, array := range append([][]float32{s.weights}, s.slots...) {
-		if !nn.Finite(array) {
-			return fmt.Errorf("checkpoint %s: not written, because weights or optimiser state are not finite: %w", path, ErrDiverged)
-		}
-	}
-	if err := log.Sync(); err != nil { // a restart continues the log behind the steps that are in it
-		return fmt.Errorf("checkpoint %s: %w", path, err)
-	}
-	if err := writeCheckpoint(s.dir, filepath.Base(path), files, state); err != nil {
-		return err
-	}
-	return prune(s.dir, max(1, s.o.Keep))
-}
-
-// poll returns the error of a write that has ended, and whether none is under way.
-func (s *saver) poll() (idle bool, err error) {
-	if s.writing == nil {
-		return true, nil
-	}
-	select {
-	case err := <-s.writing:
-		return true, s.written(err)
-	default:
-		return false, nil
-	}
-}
-
-// wait is poll after the end of the write.
-func (s *saver) wait() error {
-	if s == nil || s.writing == nil {
-		return nil
-	}
-	return s.written(<-s.writing)
-}
-
-// written notes the end of a write. That the state is not finite is no error here: the next loss says more about it.
-func (s *saver) written(err error) error {
-	s.writing = nil
-	if err == nil {
-		s.last = s.pending
-	}
-	if errors.Is(err, ErrDiverged) {
-		return nil
-	}
-	return err
 }
 
 // stop ends a run whose ranks have voted to stop, when its state is on disk. Collective; if that fails, rank 0 returns alone.
@@ -367,17 +228,6 @@ func (r *run) stop() error {
 	}
 	return AgreedOn(r.Comm, fmt.Errorf("%w after %d steps; the state is saved: go on with `halognn train --resume %s`",
 		ErrStopped, r.optimizer.Steps(), r.Dir))
-}
-
-// good says which checkpoint is the last good one, for messages.
-func (s *saver) good() string {
-	if s == nil {
-		return ""
-	}
-	if s.last == "" {
-		return "; there is no checkpoint"
-	}
-	return "; the last good checkpoint is " + s.last
 }
 
 // clone returns a copy that later epochs do not change.

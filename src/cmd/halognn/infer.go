@@ -63,7 +63,7 @@ func inferRank(c comm.Comm, k inProcess, run string, sets []string, what train.I
 	defer j.close()
 	weights, _, err := nn.ReadSafetensors(filepath.Join(run, train.ModelFile))
 	if errors.Is(err, os.ErrNotExist) {
-		err = fmt.Errorf("%w: the run has not finished; train again into another run.dir", err)
+		err = fmt.Errorf("%w: the run has not finished; go on with `halognn train --resume %s`", err, run)
 	}
 	if err := train.Agree(c, err); err != nil {
 		return dataError(err)
