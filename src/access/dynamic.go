@@ -109,7 +109,7 @@ func (m *Graph) HaloSize(local []Range) (int, error) {
 	return halo.Len(), err
 }
 
-// Ahead yields the remote vertices of n minibatches of the reader in an epoch, from the from-th on, or as many as the epoch has: those of
+// Ahead yields the remote vertices of n minibatches of the reader, from the from-th of an epoch on, or as many as the run has: those of
 // training, key for key, in frontier order. They are sampled as they are asked for, and overwritten. An error ends them and is put into
 // fault.
 func (r *Reader) Ahead(epoch, from, n int, fault *error) iter.Seq[[]graph.VertexID] {
@@ -125,8 +125,9 @@ func (r *Reader) Ahead(epoch, from, n int, fault *error) iter.Seq[[]graph.Vertex
 		var mb sample.Minibatch
 		defer mb.Free()
 		var seeds, remote []graph.VertexID
-		for i := from; i < min(from+n, r.Streams.Steps()*r.Count); i++ {
-			key := sample.Key{Seed: r.Seed, Epoch: epoch, Step: i / r.Count, Stream: r.First + i%r.Count}
+		each := r.Streams.Steps() * r.Count
+		for i := from; i < min(from+n, (r.Epochs-epoch+1)*each); i++ {
+			key := sample.Key{Seed: r.Seed, Epoch: epoch + i/each, Step: i % each / r.Count, Stream: r.First + i%r.Count}
 			seeds = r.Streams.Piece(key.Epoch, key.Step, key.Stream, seeds)
 			if err := s.Sample(&mb, seeds, key); err != nil {
 				*fault = fmt.Errorf("access: looking ahead: epoch %d, step %d: %w", key.Epoch, key.Step, err)

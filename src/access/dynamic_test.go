@@ -39,13 +39,15 @@ func reading(t *testing.T, hops int) (*Graph, *Reader) {
 // What is foreseen is what the plain sampler draws for the same keys.
 func TestAheadIsWhatTrainingReads(t *testing.T) {
 	_, r := reading(t, 0)
-	items := r.Streams.Steps() * r.Count
-	for _, c := range []struct{ from, n int }{{0, items}, {3, 4}, {items - 2, 10}, {0, 0}} {
+	each := r.Streams.Steps() * r.Count
+	items := 2 * each // of epochs 2 and 3, the last one
+	r.Epochs = 3
+	for _, c := range []struct{ from, n int }{{0, items}, {3, 4}, {each - 2, 10}, {each - 2, 2 * each}, {0, 0}} {
 		var fault error
 		i := c.from
 		for remote := range r.Ahead(2, c.from, c.n, &fault) {
-			key := sample.Key{Seed: r.Seed, Epoch: 2, Step: i / 2, Stream: i % 2}
-			mb := sample.Reference(r.Topology, r.Fanouts, r.Streams.Piece(2, i/2, i%2, nil), key)
+			key := sample.Key{Seed: r.Seed, Epoch: 2 + i/each, Step: i % each / 2, Stream: i % 2}
+			mb := sample.Reference(r.Topology, r.Fanouts, r.Streams.Piece(key.Epoch, key.Step, key.Stream, nil), key)
 			want := slices.DeleteFunc(slices.Clone(mb.Frontier), func(v graph.VertexID) bool { return v < r.Local[1].End })
 			if !slices.Equal(remote, want) || len(want) == 0 {
 				t.Fatalf("item %d: remote vertices %v, want %v", i, remote, want)
@@ -145,7 +147,7 @@ func TestPlannedWindows(t *testing.T) {
 	last := 0
 	for _, capacity := range []int{0, 10, 50, 100, 150, 1000} {
 		w, err := m.PlanWindow(r, p, capacity)
-		if err != nil || w < max(last, 1) || w >= r.Streams.Steps()*r.Count {
+		if err != nil || w < max(last, 1) || w > r.Streams.Steps()*r.Count {
 			t.Errorf("capacity %d: window %d (%v) after %d, of %d minibatches", capacity, w, err, last, r.Streams.Steps()*r.Count)
 		}
 		last = w

@@ -95,7 +95,7 @@ func (r *Reuse) fills(capacity, limit int) int {
 // ranks, and a simulation, can come to the same one.
 type WindowOptions struct {
 	Capacity int    // rows
-	Steps    int    // minibatches of a rank in an epoch: what is known ends with it
+	Steps    int    // minibatches of a rank in an epoch; no window is wider
 	Reuse    *Reuse // of the remote vertices
 
 	// A minibatch that is known but not yet trained stays in memory. At most Memory bytes are spent on those of the window, of StepBytes
@@ -107,7 +107,7 @@ type WindowOptions struct {
 const windowSlack = 4 // a quarter
 
 // PlanWindow returns how many steps ahead a Lookahead has to see to be as good as one that sees everything: the narrowest window that
-// knows enough uses to fill the cache, and a quarter more, as far as the epoch and the memory go; at least 1.
+// knows enough uses to fill the cache, and a quarter more, as far as an epoch and the memory go; at least 1.
 func PlanWindow(o WindowOptions) int {
 	if o.Reuse.Uses() == 0 {
 		return 1
@@ -118,5 +118,5 @@ func PlanWindow(o WindowOptions) int {
 		each := float64(o.StepBytes) + o.Reuse.Uses()*2*entryBytes // rings are up to twice as long as what they hold
 		w = int(min(float64(w), float64(o.Memory)/each))
 	}
-	return max(1, min(w, o.Steps-1))
+	return max(1, min(w, o.Steps))
 }

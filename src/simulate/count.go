@@ -65,7 +65,7 @@ func (c *counter) count(workers int) error {
 				err = x.Locate(&plan, mb.Frontier)
 			}
 			if err == nil {
-				err = c.take((epoch-1)*steps+key.Step, plan.Distant, item+1 == steps*perStep)
+				err = c.take((epoch-1)*steps+key.Step, plan.Distant, epoch == c.o.Epochs && item+1 == steps*perStep)
 			}
 			if err != nil {
 				return fmt.Errorf("rank %d, epoch %d, step %d: %w", c.rank, epoch, key.Step, err)
@@ -75,7 +75,7 @@ func (c *counter) count(workers int) error {
 	return nil
 }
 
-// take counts a minibatch of a step, which may be the last of its epoch.
+// take counts a minibatch of a step, which may be the last of all.
 func (c *counter) take(step int, remote []graph.VertexID, last bool) error {
 	c.each[step] += int64(len(remote))
 	c.remote += int64(len(remote))

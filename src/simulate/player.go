@@ -93,7 +93,7 @@ func (c *counter) addDynamic(m *access.Graph, r *access.Reader, capacity []int) 
 	return nil
 }
 
-// take tells the player of the latest minibatch, which may be the last of its epoch, and lets it decide as far as it then can.
+// take tells the player of the latest minibatch, which may be the last of all, and lets it decide as far as it then can.
 func (p *player) take(h *history, last bool) error {
 	if p.optimum != nil {
 		p.rows += int64(p.optimum.Step(h.of(h.n - 1)))

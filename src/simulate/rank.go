@@ -77,7 +77,7 @@ func (s *Simulation) capacities(m *access.Graph, r *access.Reader) ([]int, error
 	return rows, err
 }
 
-// planWindows sets the windows of lookahead: what is asked for, or the most that any rank should see. There is never more to see than an
+// planWindows sets the windows of lookahead: what is asked for, or the most that any rank should see. No window is wider than an
 // epoch.
 func (s *Simulation) planWindows(m *access.Graph) error {
 	if !slices.Contains(s.o.Policies, cache.NameLookahead) {

@@ -292,8 +292,8 @@ func transferred(t *testing.T, m *access.Graph, r *access.Reader, x *trail, o Op
 	}
 	switch name {
 	case cache.NameSieve, cache.NamePrefetch, cache.NameLookahead:
-		first := x.epochs[0][:min(window+1, len(x.epochs[0]))]
-		p, held, err := m.NewPolicy(r, d, slices.Values(first))
+		items := x.all()
+		p, held, err := m.NewPolicy(r, d, slices.Values(items[:min(window+1, len(items))]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -301,15 +301,13 @@ func transferred(t *testing.T, m *access.Graph, r *access.Reader, x *trail, o Op
 		defer p.Free()
 		var d cache.Decision
 		defer d.Free()
-		for _, items := range x.epochs {
-			fed := 0
-			for i, remote := range items {
-				for l, ok := p.(*cache.Lookahead); ok && fed < len(items) && fed <= i+window; fed++ {
-					l.Feed(items[fed])
-				}
-				p.Step(remote, &d)
-				rows += int64(d.Transferred())
+		fed := 0
+		for i, remote := range items {
+			for l, ok := p.(*cache.Lookahead); ok && fed < len(items) && fed <= i+window; fed++ {
+				l.Feed(items[fed])
 			}
+			p.Step(remote, &d)
+			rows += int64(d.Transferred())
 		}
 		return rows
 	case PolicyOptimum:

@@ -30,6 +30,7 @@ type Recorder struct {
 
 	kind         string // of the pass under way: train, evaluate
 	epoch, split int    // split: minibatches of a step
+	items        int    // minibatches of an epoch; 0 if none of the next one are foreseen
 }
 
 // stageTracks are the tracks of one stage: the time at which the last span of each ended.
@@ -52,11 +53,11 @@ func CreateRecorder(dir string, rank int, base int64) (*Recorder, error) {
 	return r, nil
 }
 
-// Pass says what the next spans belong to: kind (train, evaluate), epoch, and how many minibatches make a step. No span may be recorded
-// meanwhile.
-func (r *Recorder) Pass(kind string, epoch, split int) {
+// Pass says what the next spans belong to: kind (train, evaluate), epoch, and how many minibatches make a step. Minibatches from the
+// items-th on are those of the next epoch, as far as they are foreseen; 0 if none are. No span may be recorded meanwhile.
+func (r *Recorder) Pass(kind string, epoch, split, items int) {
 	if r != nil {
-		r.kind, r.epoch, r.split = kind, epoch, split
+		r.kind, r.epoch, r.split, r.items = kind, epoch, split, items
 	}
 }
 
@@ -94,6 +95,10 @@ func (r *Recorder) Span(stage string, item int, begin time.Time, took time.Durat
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	epoch := r.epoch
+	if r.items > 0 && item >= r.items {
+		epoch, item = epoch+1, item-r.items
+	}
 	from := begin.UnixNano() - r.base
 	k := r.indexOf(stage)
 	track, isNew := r.stages[k].place(from, from+int64(took))
@@ -107,7 +112,7 @@ func (r *Recorder) Span(stage string, item int, begin time.Time, took time.Durat
 	line = strconv.AppendFloat(append(line, ",\"dur\":"...), float64(took)/1e3, 'f', 3, 64)
 	line = r.appendTrack(line, k, track)
 	line = strconv.AppendInt(append(line, ",\"args\":{\"item\":"...), int64(item), 10)
-	line = strconv.AppendInt(append(line, ",\"epoch\":"...), int64(r.epoch), 10)
+	line = strconv.AppendInt(append(line, ",\"epoch\":"...), int64(epoch), 10)
 	line = strconv.AppendInt(append(line, ",\"step\":"...), int64(item/r.split), 10)
 	r.write(append(line, "}}"...))
 }

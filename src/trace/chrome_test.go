@@ -2,8 +2,10 @@ package trace
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,7 +49,7 @@ func TestSpansThatOverlapGetTracksOfTheirOwn(t *testing.T) {
 	base := time.Unix(1000, 0)
 	at := func(ms int) time.Time { return base.Add(time.Duration(ms) * time.Millisecond) }
 	events := record(t, base, func(r *Recorder) {
-		r.Pass("train", 2, 2)
+		r.Pass("train", 2, 2, 0)
 		r.Span("sample", 0, at(0), 10*time.Millisecond)
 		r.Span("sample", 1, at(5), 10*time.Millisecond)
 		r.Span("sample", 2, at(10), 10*time.Millisecond)
@@ -83,7 +85,7 @@ func TestSpansThatOverlapGetTracksOfTheirOwn(t *testing.T) {
 func TestStepsOfSeveralMinibatches(t *testing.T) {
 	base := time.Now()
 	events := record(t, base, func(r *Recorder) {
-		r.Pass("train", 1, 4)
+		r.Pass("train", 1, 4, 0)
 		r.Span("sample", 7, base, time.Millisecond)
 	})
 	if last := events[len(events)-1]; last.Args.Item != 7 || last.Args.Step != 1 {
@@ -114,7 +116,7 @@ func TestATraceWithoutEndIsReadable(t *testing.T) {
 
 func TestNoRecorderRecordsNothing(t *testing.T) {
 	var r *Recorder
-	r.Pass("train", 1, 1)
+	r.Pass("train", 1, 1, 0)
 	r.Span("sample", 0, time.Now(), time.Second)
 	r.Flush()
 	if err := r.Close(); err != nil {
@@ -149,5 +151,24 @@ func BenchmarkSpan(b *testing.B) {
 	}
 	if err := r.Close(); err != nil {
 		b.Fatal(err)
+	}
+}
+
+// What is foreseen of the next epoch belongs to that.
+func TestSpansOfTheNextEpoch(t *testing.T) {
+	base := time.Unix(1000, 0)
+	events := record(t, base, func(r *Recorder) {
+		r.Pass("train", 2, 2, 6)
+		r.Span("sample", 5, base, time.Millisecond)
+		r.Span("sample", 9, base, time.Millisecond)
+	})
+	var got []string
+	for _, e := range events {
+		if e.Ph == "X" {
+			got = append(got, fmt.Sprintf("epoch %d, step %d, item %d", e.Args.Epoch, e.Args.Step, e.Args.Item))
+		}
+	}
+	if want := []string{"epoch 2, step 2, item 5", "epoch 3, step 1, item 3"}; !slices.Equal(got, want) {
+		t.Errorf("spans %q, want %q", got, want)
 	}
 }

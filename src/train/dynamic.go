@@ -137,7 +137,7 @@ func (s *session) planWindow(m *access.Graph, r *access.Reader, d *access.Dynami
 	if d.Window = s.o.Cache.Window; d.Window == 0 {
 		d.Window = planned
 	}
-	d.Window = min(d.Window, s.steps()*s.minibatches()) // there are no more to see
+	d.Window = min(d.Window, s.steps()*s.minibatches()) // the order of seeds is kept for this epoch and the next
 	s.expected, err = comm.AgreeSum(s.Comm, reuse.Fetched(d.Capacity, d.Window)*float64(r.Count))
 	return err
 }

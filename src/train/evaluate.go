@@ -48,7 +48,8 @@ func (s *session) evaluate(ctx context.Context, epoch int) (*evaluation, error) 
 }
 
 // sampled runs minibatches of the given vertices of own parts through the training pipeline, forward only, and hands every
-// minibatch with its logits (host memory, valid during the call) to each. Draws are keyed by part and chunk, and a
+// minibatch with its logits (host memory, valid during the call) to each. While minibatches of the next epoch wait in that
+// pipeline's slots, as they do with a look-ahead cache, another is made for as long. Draws are keyed by part and chunk, and a
 // chunk is as large as a training minibatch, so with the same streams they do not depend on the number of ranks. Collective.
 func (s *session) sampled(ctx context.Context, epoch int, seeds func(part int) []graph.VertexID,
 	each func(m *parallel.Minibatch, logits compute.Matrix) error,
@@ -82,7 +83,17 @@ func (s *session) sampled(ctx context.Context, epoch int, seeds func(part int) [
 		s.Device.Download(host, logits.Data)
 		return each(m, compute.Matrix{Rows: logits.Rows, Cols: logits.Cols, Data: host})
 	}
-	return s.pipe.Run(ctx, s.perRank*chunks, admit, consume)
+	if s.ahead() == 0 {
+		return s.pipe.Run(ctx, s.perRank*chunks, admit, consume)
+	}
+	slots := newSlots(s.o.Depth + 1)
+	defer freeAll(slots)
+	pipe, err := s.newPipeline(slots, s.data, 0)
+	if err != nil {
+		return err
+	}
+	defer pipe.Close()
+	return pipe.Run(ctx, s.perRank*chunks, admit, consume)
 }
 
 // evaluateFull judges the model on validation and test vertices with all neighbours. Collective.

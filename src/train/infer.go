@@ -79,10 +79,7 @@ func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols i
 		return nil, err
 	}
 	defer data.Close()
-	slots := make([]*parallel.Minibatch, s.o.Depth+1)
-	for i := range slots {
-		slots[i] = new(parallel.Minibatch)
-	}
+	slots := newSlots(s.o.Depth + 1)
 	defer freeAll(slots)
 	pipe, err := s.newPipeline(slots, data, 0)
 	if err != nil {

@@ -166,16 +166,21 @@ func (s *session) openShared() error {
 		return err
 	}
 	s.closers = append(s.closers, func() error { s.data.Close(); return nil })
-	s.slots = make([]*parallel.Minibatch, s.o.Depth+1+do.Ahead)
-	for i := range s.slots {
-		s.slots[i] = new(parallel.Minibatch)
-	}
+	s.slots = newSlots(s.o.Depth + 1 + do.Ahead)
 	s.closers = append(s.closers, func() error { freeAll(s.slots); return nil })
 	if s.pipe, err = s.newPipeline(s.slots, s.data, do.Ahead); err != nil {
 		return err
 	}
 	s.closers = append(s.closers, func() error { s.pipe.Close(); return nil })
 	return nil
+}
+
+func newSlots(n int) []*parallel.Minibatch {
+	slots := make([]*parallel.Minibatch, n)
+	for i := range slots {
+		slots[i] = new(parallel.Minibatch)
+	}
+	return slots
 }
 
 func freeAll(slots []*parallel.Minibatch) {

@@ -164,9 +164,13 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	if r.Progress != nil {
 		r.Progress.Epoch(epoch, r.steps()-first)
 	}
-	r.spans.Pass("train", epoch, r.minibatches())
+	r.spans.Pass("train", epoch, r.minibatches(), r.steps()*r.minibatches())
 	r.skipped = first * r.minibatches()
-	err := r.pipe.Run(ctx, r.steps()*r.minibatches()-r.skipped,
+	items, next := r.steps()*r.minibatches(), 0
+	if epoch < r.o.Epochs {
+		next = items // a look-ahead cache sees into the next epoch
+	}
+	err := r.pipe.RunOn(ctx, items-r.skipped, next,
 		func(i int, m *parallel.Minibatch) { r.admit(r.skipped+i, m) },
 		func(i int, m *parallel.Minibatch) error {
 			defer r.data.Release(m)
@@ -186,12 +190,16 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	return r.endEpoch(took)
 }
 
-// admit gives item i its seeds: the minibatches of a step follow each other.
+// admit gives item i its seeds: the minibatches of a step follow each other, and those of the next epoch those of this one.
 func (r *run) admit(i int, m *parallel.Minibatch) {
+	epoch, items := r.epoch, r.steps()*r.minibatches()
+	if i >= items {
+		epoch, i = epoch+1, i-items
+	}
 	step, stream := i/r.minibatches(), r.Comm.Rank()*r.minibatches()+i%r.minibatches()
-	m.Key = sample.Key{Seed: r.o.Seed, Epoch: r.epoch, Step: step, Stream: stream}
+	m.Key = sample.Key{Seed: r.o.Seed, Epoch: epoch, Step: step, Stream: stream}
 	m.GlobalSeeds, m.Train = r.streams.GlobalSeeds(step), true
-	m.Seeds = r.streams.Piece(r.epoch, step, stream, mem.Grow(m.Seeds, r.streams.MaxPiece()))
+	m.Seeds = r.streams.Piece(epoch, step, stream, mem.Grow(m.Seeds, r.streams.MaxPiece()))
 }
 
 // train is one minibatch of a step; the last one of the step updates the weights.
@@ -335,7 +343,7 @@ func (r *run) validate(ctx context.Context, epoch int) error {
 		return err
 	}
 	begin := time.Now()
-	r.spans.Pass("evaluate", epoch, 1)
+	r.spans.Pass("evaluate", epoch, 1, 0)
 	e, err := r.evaluate(ctx, epoch)
 	if err != nil {
 		return err
