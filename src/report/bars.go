@@ -129,7 +129,6 @@ func (b *bars) draw(s *canvas) {
 		s.line("grid", x.at(v), top, x.at(v), bottom)
 		s.text("", "middle", x.at(v), bottom+17, short(v))
 	}
-	s.line("axis", left, top, left, bottom)
 	s.text("", "middle", (left+plotWidth-room)/2, bottom+36, b.x)
 	y := top + (barRow-barTall)/2 + 2
 	for i, one := range b.of {
@@ -143,6 +142,7 @@ func (b *bars) draw(s *canvas) {
 		s.put(`<text x="%s" y="%s" text-anchor="end">%s<title>%s</title></text>`, px(left-8), px(y+barTall/2+4), escape(shorten(one.name, mostName)), escape(one.name))
 		b.drawBar(s, x, y, one)
 	}
+	s.line("axis", left, top, left, bottom)
 }
 
 func (b *bars) drawBar(s *canvas, x scale, y float64, one bar) {

@@ -35,7 +35,7 @@ svg { --ink: #222; --quiet: #666; --faint: #d4d4d4; --paper: #fff; --on: #111; -
 @media print { svg { --ink: #000; --quiet: #444; --faint: #ccc; --paper: #fff; --on: #111; --ondark: #fff;
   --c0: #0072b2; --c1: #d55e00; --c2: #009e73; --c3: #cc79a7; --c4: #c79100; --c5: #56b4e9; --c6: #8a8a8a; --c7: #5b4fa3; --c8: #8c2d04; } }
 svg text { fill: var(--ink); font: 12.5px system-ui, sans-serif; font-variant-numeric: tabular-nums; }
-svg text.quiet { fill: var(--quiet); }
+svg text.quiet { fill: var(--quiet); paint-order: stroke; stroke: var(--paper); stroke-width: 3px; }
 svg text.on { fill: var(--on); font-size: 11px; pointer-events: none; } svg text.on0, svg text.on7, svg text.on8 { fill: var(--ondark); }
 svg .grid { stroke: var(--faint); stroke-width: 0.8; }
 svg .axis { stroke: var(--ink); stroke-width: 1; fill: none; }
@@ -104,7 +104,7 @@ func escape(s string) string { return html.EscapeString(s) }
 func hue(color int) string { return fmt.Sprintf("var(--c%d)", color%palette) }
 
 // textWidth estimates the width of text of the plots' size; fonts differ.
-func textWidth(s string) float64 { return 6.9 * float64(len([]rune(s))) }
+func textWidth(s string) float64 { return 7.3 * float64(len([]rune(s))) }
 
 // shorten cuts text to n characters in the middle, where names differ least.
 func shorten(s string, n int) string {
@@ -164,7 +164,7 @@ func (s scale) ticks(n int) (out []float64) {
 		}
 	}
 	for k := math.Ceil(s.lo/step - 1e-9); k*step <= s.hi+step*1e-9; k++ {
-		out = append(out, k*step)
+		out = append(out, k*step+0) // and no minus zero
 	}
 	return out
 }

@@ -34,7 +34,7 @@ const (
 	plotWidth                        = 760.0
 	plotLeft, plotTop, plotBottom    = 70.0, 14.0, 48.0
 	plotHeight, labelHeight          = 340.0, 15.0
-	mostMarkers, mostLabel, markTall = 40, 30, 8.0
+	mostMarkers, mostLabel, markTall = 40, 34, 8.0
 )
 
 // add adds a series that has points.
@@ -70,7 +70,7 @@ func (c *curves) draw(s *canvas) {
 	_, height := c.size()
 	room := 0.0
 	for i := range c.of {
-		room = max(room, textWidth(c.of[i].label()))
+		room = max(room, 1.12*textWidth(c.of[i].label())) // bold
 	}
 	right, bottom := plotWidth-room-22, height-plotBottom
 	x0, x1, y0, y1 := math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)

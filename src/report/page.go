@@ -20,7 +20,7 @@ var page = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 @media print { :root { color-scheme: light; --text: #000; --back: #fff; --rule: #bbb; --soft: #444; --stripe: #fff; }
   body { font-size: 10pt; margin: 0; max-width: none; } nav, details { display: none; } section { break-inside: avoid; }
   h2 { break-after: avoid; } div.wide { overflow: visible; } table { font-size: 7.5pt; } th, td { padding: .1rem .3rem; } }
-body { font: 15px/1.45 system-ui, sans-serif; color: var(--text); background: var(--back); max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+body { font: 15px/1.45 system-ui, sans-serif; color: var(--text); background: var(--back); max-width: 66rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin: 2.2rem 0 .5rem; }
 nav { font-size: .9rem; } nav a { margin-right: .9rem; white-space: nowrap; } a { color: inherit; }
 p.note { color: var(--soft); margin: .4rem 0; font-size: .9rem; }

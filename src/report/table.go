@@ -24,14 +24,14 @@ func tablesOf(runs []*Run) []table {
 	if len(runs) > 1 {
 		tables = append(tables, differences(runs))
 	}
-	tables = append(tables, traffic(runs), baselines(runs), scaling(runs), phases(runs), perRank(runs))
+	tables = append(tables, scaling(runs), phases(runs), traffic(runs), caches(runs), baselines(runs), perRank(runs))
 	return slices.DeleteFunc(tables, func(t table) bool { return len(t.rows) == 0 })
 }
 
 // outcomes is what every run came to.
 func outcomes(runs []*Run) table {
 	t := table{
-		id: "runs", title: "Runs", columns: []string{"run", "ranks", "test", "valid", "epochs", "s/epoch", "waiting", "MB/rank", "loss digest", "state"},
+		id: "runs", title: "Runs", columns: []string{"run", "ranks", "test", "valid", "epochs", "s/epoch", "waiting", "MB/rank", "loss digest"},
 		note: "test, valid: the metric at the best epoch; s/epoch: median; waiting: share of the epoch in which training waited for a minibatch; " +
 			"MB/rank: largest resident set. Runs with equal loss digests had the same loss, bit by bit, at every step. " + absent + ": not recorded, which is not zero.",
 	}
@@ -49,13 +49,14 @@ func outcomes(runs []*Run) table {
 		}
 		t.rows = append(t.rows, []string{
 			r.Name, cell(float64(ranks), known), percent(test, hasTest), percent(valid, hasValid), strconv.Itoa(len(r.Epochs)), cell(seconds, timed),
-			percent(wait, waits), count(memory/1e6, measured), digest, r.state(),
+			percent(wait, waits), count(memory/1e6, measured), digest,
 		})
 	}
 	return t
 }
 
-// differences shows only the keys in which the configs differ, beside what came of them.
+// differences shows only the keys in which the configs differ, and what came of them: a column a key, or a column a run if that is
+// narrower.
 func differences(runs []*Run) table {
 	keys := differing(runs, noResult...)
 	t := table{
@@ -78,16 +79,33 @@ func differences(runs []*Run) table {
 		test, hasTest := r.Summary.num("test_metric")
 		t.rows = append(t.rows, append(row, cell(float64(ranks), known), cell(seconds, timed), count(remote, counted), percent(hit, rated), percent(test, hasTest)))
 	}
+	if len(t.columns) > 10 && len(runs) < 10 {
+		t.turn()
+	}
 	return t
 }
 
+// turn makes columns of the rows.
+func (t *table) turn() {
+	all := append([][]string{t.columns}, t.rows...)
+	turned := make([][]string, len(t.columns))
+	for _, row := range all {
+		for k, v := range row {
+			turned[k] = append(turned[k], v)
+		}
+	}
+	t.columns, t.rows = turned[0], turned[1:]
+}
+
 func traffic(runs []*Run) table {
-	t := table{id: "traffic", title: "Feature rows per epoch, all ranks", columns: []string{"run"}}
+	t := table{
+		id: "traffic", title: "Feature rows per epoch, all ranks", columns: []string{"run"},
+		note: "Transferred: the three kinds before it together.",
+	}
 	for _, tier := range tiers {
 		t.columns = append(t.columns, tier.name)
 	}
-	t.columns = append(t.columns, "transferred", "MB", "hit rate", "buffer hit rate", "evictions", "per step", "predicted per step")
-	t.note = "Transferred: the three kinds before it together. Predicted: before the first step, from access probabilities."
+	t.columns = append(t.columns, "transferred", "MB")
 	for _, r := range runs {
 		row := []string{r.Name}
 		for i := range tiers {
@@ -95,13 +113,36 @@ func traffic(runs []*Run) table {
 		}
 		remote, counted := mean(r.Epochs, "remote_rows")
 		bytes, sized := mean(r.Epochs, "remote_bytes")
+		t.rows = append(t.rows, append(row, count(remote, counted), cell(bytes/1e6, sized)))
+	}
+	return t
+}
+
+// caches is what the caches of the runs were and did.
+func caches(runs []*Run) table {
+	t := table{
+		id: "caches", title: "Caches", columns: []string{"run", "policy", "rows", "MB", "hit rate", "buffer hit rate", "evictions/epoch", "deciding, s/epoch", "transferred/step", "predicted/step"},
+		note: "Rows, MB: of the rank with the largest cache, MB with what decides. Hit rate: 1 - transferred / remote accesses; the buffer hit rate does not charge rows " +
+			"fetched to be kept. Deciding: summed over ranks, beside training. Predicted: before the first step, from access probabilities.",
+	}
+	for _, r := range runs {
+		if r.policy() == "none" {
+			continue
+		}
+		held := r.Summary.object("cache")
+		rows, sized := held.num("capacity_rows")
+		bytes, _ := held.num("bytes")
+		plan, _ := held.num("plan_bytes")
 		hit, rated := r.hitRate()
 		buffer, buffered := r.Summary.num("buffer_hit_rate")
 		evictions, evicts := mean(r.Epochs, "evictions")
+		score, scored := mean(r.Epochs, "score_seconds")
 		step, stepped := r.Summary.num("remote_rows_per_step")
 		expected, predicted := r.Summary.num("expected_remote_rows_per_step")
-		t.rows = append(t.rows, append(row, count(remote, counted), cell(bytes/1e6, sized), percent(hit, rated), percent(buffer, buffered),
-			count(evictions, evicts), count(step, stepped), count(expected, predicted)))
+		t.rows = append(t.rows, []string{
+			r.Name, r.policy(), count(rows, sized), cell((bytes+plan)/1e6, sized), percent(hit, rated), percent(buffer, buffered),
+			count(evictions, evicts), cell(score, scored), count(step, stepped), count(expected, predicted),
+		})
 	}
 	return t
 }
