@@ -129,14 +129,6 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (Memory, 
 	return append(m, Item{Evaluation, evaluation, false}, Item{Heap, heapBytes, false}, Item{Runtime, runtimeBytes, false}), nil
 }
 
-func meanRemote(r *rankPlan) float64 {
-	sum := 0
-	for _, s := range r.probes {
-		sum += s.remote
-	}
-	return float64(sum) / float64(len(r.probes))
-}
-
 // seedBytes is sample.Streams: the seeds of all, and two orders of the rank's own, or of all.
 func (p *planner) seedBytes(r *rankPlan) int64 {
 	all := int64(0)

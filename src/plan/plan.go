@@ -4,7 +4,7 @@
 //	Job, parts ── layout ──> ranks, as many as asked for: vertices [first_r, first_r+1), seeds
 //	                │
 //	                ├─ access.Inclusion ──> p(v): remote rows of a step, less the cached       Traffic, Curve
-//	                ├─ probe: 3 minibatches ──> sizes of blocks ──> bytes                      Memory
+//	                ├─ probe: a few minibatches ──> sizes of blocks ──> bytes                      Memory
 //	                └─ Rates, measured or given ──> seconds of a step, and what binds          Times, Suggestion
 //
 // A job of K ranks on P parts is planned as it will run if K divides P. If P divides K, each part is cut into K/P pieces of equal length and
@@ -50,10 +50,10 @@ type Job struct {
 	Seed          uint64
 	Epochs        int // that policy oracle counts; 1
 
-	Depth   int // minibatches prepared ahead; 0 prepares none
-	Workers int // 1: goroutines of a rank that prepare
-	Threads int // 1: threads of a rank that compute
-	Cores   int // CPUs of a rank; as many as it has goroutines and threads
+	Depth   int     // minibatches prepared ahead; 0 prepares none
+	Workers int     // 1: goroutines of a rank that prepare
+	Threads int     // 1: threads of a rank that compute
+	Cores   float64 // CPUs of a rank; as many as it has goroutines and threads
 	Cache   Cache
 }
 
@@ -73,7 +73,9 @@ const analysed = 8
 func (j *Job) fill(s *shard.Shards) error {
 	j.Ranks, j.RanksPerNode = orElse(j.Ranks, s.Parts), orElse(j.RanksPerNode, 1)
 	j.Workers, j.Threads, j.Epochs = orElse(j.Workers, 1), orElse(j.Threads, 1), orElse(j.Epochs, 1)
-	j.Cores = orElse(j.Cores, j.Workers+j.Threads)
+	if j.Cores == 0 {
+		j.Cores = float64(j.Workers + j.Threads)
+	}
 	j.Model.In, j.Model.Out, j.Model.Task = s.Features, s.Classes, s.Task
 	if j.Model.Kind == "mlp" {
 		j.Fanouts = nil
@@ -85,11 +87,14 @@ func (j *Job) fill(s *shard.Shards) error {
 		value, least int
 	}{
 		{"ranks", j.Ranks, 1}, {"ranks per node", j.RanksPerNode, 1}, {"batch", j.Batch, 1}, {"epochs", j.Epochs, 1}, {"pipeline depth", j.Depth, 0},
-		{"workers", j.Workers, 1}, {"threads", j.Threads, 1}, {"cores", j.Cores, 1}, {"cache window", j.Cache.Window, 0}, {"cache delta", j.Cache.Delta, 0},
+		{"workers", j.Workers, 1}, {"threads", j.Threads, 1}, {"cache window", j.Cache.Window, 0}, {"cache delta", j.Cache.Delta, 0},
 	} {
 		if n.value < n.least {
 			fault("%s: %d; it must be at least %d", n.name, n.value, n.least)
 		}
+	}
+	if !(j.Cores > 0) {
+		fault("cores: %g; it must be above 0", j.Cores)
 	}
 	if s.Task == "none" || s.Features == 0 {
 		fault("%s: the graph has no labels or no features, so there is no training to plan", s.Dir)

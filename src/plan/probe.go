@@ -16,6 +16,7 @@ type rankPlan struct {
 	reader *access.Reader
 	read   []float32 // [N] how likely a minibatch reads each vertex
 	remote float64   // of them outside the node, on average
+	factor float64   // vertices outside the node in the probes / as many as remote says
 	owners []float64 // [K] share of those that each rank owns
 	probes []shape   // of a few minibatches
 	most   shape     // the largest of each number
@@ -84,7 +85,23 @@ func (p *planner) look(rank int) (*rankPlan, error) {
 		return nil, err
 	}
 	p.share(r)
-	return r, p.probe(r)
+	if err := p.probe(r); err != nil {
+		return nil, err
+	}
+	r.factor = 1
+	if seen := meanRemote(r); seen > 0 && r.remote > 0 {
+		r.factor = seen / r.remote
+	}
+	return r, nil
+}
+
+// meanRemote averages the vertices outside the node over the probes.
+func meanRemote(r *rankPlan) float64 {
+	sum := 0
+	for _, s := range r.probes {
+		sum += s.remote
+	}
+	return float64(sum) / float64(len(r.probes))
 }
 
 // share finds out whom the remote vertices belong to.
@@ -102,22 +119,17 @@ func (p *planner) share(r *rankPlan) {
 	}
 }
 
-// probes is how many minibatches of a rank are sampled, besides the first, which warms what the others are timed with.
-const probes = 3
+// How many minibatches of a rank are sampled: enough that their mean says something, which takes more of small ones.
+const (
+	leastProbes = 4
+	mostProbes  = 32
+	probeEdges  = 1 << 20
+)
 
-// probe samples minibatches of the first epoch.
+// probe samples minibatches of the first epoch, scattered over it. A first one, which is not timed, warms what the others use.
 func (p *planner) probe(r *rankPlan) error {
-	steps, streams := p.layout.streams.Steps(), p.layout.streams
 	if len(p.job.Fanouts) == 0 {
-		for i := range probes {
-			seeds := streams.Piece(1, i*steps/probes, r.reader.First, nil)
-			s := shape{seeds: len(seeds), hops: make([]hopShape, p.job.Model.Layers)}
-			for l := range s.hops {
-				s.hops[l] = hopShape{len(seeds), len(seeds), 0}
-			}
-			r.probes = append(r.probes, s)
-			r.most.atLeast(&s)
-		}
+		p.probeSeeds(r)
 		return nil
 	}
 	s, err := sample.New(p.shards.Topology(), p.samplerOptions())
@@ -128,12 +140,11 @@ func (p *planner) probe(r *rankPlan) error {
 	var mb sample.Minibatch
 	defer mb.Free()
 	var seeds []graph.VertexID
-	for i := -1; i < probes; i++ {
-		step := max(i, 0) * steps / probes
-		key := sample.Key{Seed: p.job.Seed, Epoch: 1, Step: step, Stream: r.reader.First}
-		seeds = streams.Piece(1, step, key.Stream, seeds)
+	for i := -1; i < leastProbes || i < mostProbes && r.edges < probeEdges; i++ {
+		step, stream := p.scattered(r, max(i, 0))
+		seeds = p.layout.streams.Piece(1, step, stream, seeds)
 		begin := time.Now()
-		if err := s.Sample(&mb, seeds, key); err != nil {
+		if err := s.Sample(&mb, seeds, sample.Key{Seed: p.job.Seed, Epoch: 1, Step: step, Stream: stream}); err != nil {
 			return fmt.Errorf("sampling: %w", err)
 		}
 		if i < 0 {
@@ -142,11 +153,47 @@ func (p *planner) probe(r *rankPlan) error {
 		r.took += time.Since(begin)
 		shape := shapeOf(&mb, r.reader.Local)
 		r.edges += shape.numEdges()
-		r.probes = append(r.probes, shape)
-		r.most.atLeast(&shape)
+		r.add(&shape)
 	}
 	r.sampler = s.Bytes()
 	return nil
+}
+
+// scattered returns the step and the stream of the i-th minibatch that is looked at: no two next to each other, and none twice before all
+// have been.
+func (p *planner) scattered(r *rankPlan, i int) (step, stream int) {
+	items := p.layout.streams.Steps() * p.layout.each
+	stride := max(1, int(float64(items)*0.618))
+	for greatestDivisor(stride, items) > 1 {
+		stride++
+	}
+	item := i * stride % items
+	return item / p.layout.each, r.reader.First + item%p.layout.each
+}
+
+func greatestDivisor(a, b int) int {
+	for b > 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// probeSeeds looks at the minibatches of a model without neighbours: the seeds alone.
+func (p *planner) probeSeeds(r *rankPlan) {
+	for i := range leastProbes {
+		step, stream := p.scattered(r, i)
+		seeds := len(p.layout.streams.Piece(1, step, stream, nil))
+		s := shape{seeds: seeds, hops: make([]hopShape, p.job.Model.Layers)}
+		for l := range s.hops {
+			s.hops[l] = hopShape{seeds, seeds, 0}
+		}
+		r.add(&s)
+	}
+}
+
+func (r *rankPlan) add(s *shape) {
+	r.probes = append(r.probes, *s)
+	r.most.atLeast(s)
 }
 
 func shapeOf(mb *sample.Minibatch, local []access.Range) shape {
@@ -188,15 +235,6 @@ func (p *planner) minibatch() Minibatch {
 		m.Vertices[h] /= n
 	}
 	return m
-}
-
-// mean averages a number over the ranks that were looked at.
-func (p *planner) mean(of func(r *rankPlan) float64) float64 {
-	sum := 0.0
-	for _, r := range p.ranks {
-		sum += of(r)
-	}
-	return sum / float64(len(p.ranks))
 }
 
 // most returns the largest.

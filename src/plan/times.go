@@ -54,7 +54,7 @@ func (x *Times) combine(j *Job) {
 	x.Prepare = x.Sample + x.Lookup + max(x.Score, x.Remote, x.Copy)
 	x.Prefetch = max(x.Prepare, x.Train+x.Sync)
 	pool := x.Sample + x.Lookup + x.Copy
-	cpu := (pool + x.Score + x.Train*float64(j.Threads)) / float64(j.Cores)
+	cpu := (pool + x.Score + x.Train*float64(j.Threads)) / j.Cores
 	terms := []struct {
 		name    string
 		seconds float64

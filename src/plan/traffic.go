@@ -20,6 +20,7 @@ type Traffic struct {
 	Rows    float64 `json:"remote_rows"`  // of them transferred; all ranks
 	Bytes   float64 `json:"remote_bytes"` // of those rows
 	HitRate float64 `json:"hit_rate"`     // 1 - Rows/Reads
+	Factor  float64 `json:"factor"`       // reads of the sampled minibatches / those that the probabilities alone predict
 	Busiest float64 `json:"busiest_rows"` // received or sent by one node, whichever is more
 
 	Counted int `json:"counted_minibatches,omitempty"` // of a rank: where there is no formula
@@ -67,6 +68,9 @@ func (p *planner) traffics(c *Cache, capacities func(r *rankPlan) ([]int, error)
 				f.free()
 				return nil, fmt.Errorf("rank %d, policy %s: %w", r.rank, c.Policy, err)
 			}
+			if got.counted == 0 {
+				got.rows *= r.factor
+			}
 			all[i].add(&got, capacity, p.layout.each)
 		}
 		f.free()
@@ -75,7 +79,8 @@ func (p *planner) traffics(c *Cache, capacities func(r *rankPlan) ([]int, error)
 		t := &all[i]
 		t.Policy = c.Policy
 		for _, r := range p.ranks {
-			t.Reads += r.remote * float64(p.layout.each)
+			t.Factor += r.factor / float64(len(p.ranks))
+			t.Reads += r.remote * r.factor * float64(p.layout.each)
 		}
 		scale := float64(p.job.Ranks) / float64(len(p.ranks))
 		t.Reads, t.Rows = t.Reads*scale, t.Rows*scale
@@ -167,7 +172,7 @@ func (p *planner) fetched(r *rankPlan, c *Cache) (*fetched, error) {
 			if window == 0 {
 				window, err = p.graph.PlanWindow(r.reader, r.read, capacity)
 			}
-			window = min(window, p.layout.streams.Steps()*p.layout.each)
+			window = min(window, p.layout.streams.Steps()*p.layout.each*p.job.Epochs) // there are no more to see
 			bytes := cache.LookaheadBytes(cache.LookaheadOptions{Vertices: n, Capacity: capacity, Window: window}, int(reuse.Uses()*float64(window+1)))
 			return fetch{rows: reuse.Fetched(capacity, window), held: capacity, window: window, bytes: bytes}, err
 		}

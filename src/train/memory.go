@@ -14,14 +14,13 @@ func (r *run) memory() plan.Memory {
 	counted := map[string]int64{
 		plan.Seeds: r.streams.Bytes(), plan.Parameters: copies*parameters + r.saver.bytes(), plan.Activations: r.model.ActivationBytes(),
 	}
-	var spare int64
-	counted[plan.Samplers], spare = r.data.Bytes()
+	var slots, buffers int64 // the slots take turns at waiting in a window, where they have no buffers
+	counted[plan.Samplers], buffers = r.data.Bytes()
 	for _, m := range r.slots {
-		spare += m.Bytes()
+		slots += m.Bytes()
 	}
-	// In a window, minibatches wait without buffers; on average over the slots, which take turns.
-	counted[plan.Window] = spare * int64(r.ahead()) / int64(len(r.slots))
-	counted[plan.Minibatches] = spare - counted[plan.Window]
+	counted[plan.Window] = slots * int64(r.ahead()) / int64(len(r.slots))
+	counted[plan.Minibatches] = slots + buffers - counted[plan.Window]
 	switch c := r.cached.(type) {
 	case *staticCache:
 		counted[plan.CacheRows], counted[plan.CacheIndex] = int64(len(c.rows)), c.index.Bytes()

@@ -19,10 +19,11 @@ import (
 
 // planFlags are the flags of plan.
 type planFlags struct {
-	parts, config, out        string
-	sets                      []string
-	ranks, perNode, cores     int
-	network, rows, flops, mem float64
+	parts, config, out  string
+	sets                []string
+	ranks, perNode      int
+	cores, network, mem float64
+	rows, flops         float64
 }
 
 func planCommand() *cobra.Command {
@@ -38,12 +39,12 @@ func planCommand() *cobra.Command {
 			if err := required(c, "parts", "config"); err != nil {
 				return err
 			}
-			for _, f := range []string{"ranks", "ranks-per-node", "cores"} {
+			for _, f := range []string{"ranks", "ranks-per-node"} {
 				if n, _ := c.Flags().GetInt(f); c.Flags().Changed(f) && n < 1 {
 					return usageError(fmt.Errorf("--%s is %d; it must be at least 1", f, n))
 				}
 			}
-			for _, f := range []string{"network", "rows", "flops", "memory"} {
+			for _, f := range []string{"cores", "network", "rows", "flops", "memory"} {
 				if x, _ := c.Flags().GetFloat64(f); c.Flags().Changed(f) && !(x > 0) {
 					return usageError(fmt.Errorf("--%s is %g; it must be above 0", f, x))
 				}
@@ -57,7 +58,7 @@ func planCommand() *cobra.Command {
 	f.StringArrayVar(&o.sets, "set", nil, "override a key, as cache.alpha=0.2; repeatable")
 	f.IntVar(&o.ranks, "ranks", 0, "ranks of the job: a divisor or a multiple of the parts (default: one for each part)")
 	f.IntVar(&o.perNode, "ranks-per-node", 0, "ranks that share a node's memory and link (default: run.ranks_per_node, or 1)")
-	f.IntVar(&o.cores, "cores", 0, "CPUs of a rank (default: this machine's)")
+	f.Float64Var(&o.cores, "cores", 0, "CPUs of a rank; a fraction if ranks share them (default: this machine's)")
 	f.Float64Var(&o.network, "network", 0, "link of a node in GB/s (default: assumed)")
 	f.Float64Var(&o.rows, "rows", 0, "feature rows that a goroutine aggregates a second (default: measured)")
 	f.Float64Var(&o.flops, "flops", 0, "flop/s of a rank's training step (default: measured)")
@@ -82,7 +83,7 @@ func runPlan(c *cobra.Command, o planFlags) error {
 		}
 	}
 	if o.cores == 0 {
-		o.cores = runtime.NumCPU()
+		o.cores = float64(runtime.NumCPU())
 	}
 	job := config.planJob(o.ranks, o.perNode, o.cores)
 	options := plan.Options{Rates: plan.Rates{Network: o.network * 1e9, Rows: o.rows, Flops: o.flops}}
@@ -125,9 +126,9 @@ func runPlan(c *cobra.Command, o planFlags) error {
 }
 
 // planJob turns the checked config into what package plan takes.
-func (c *Config) planJob(ranks, perNode, cores int) plan.Job {
+func (c *Config) planJob(ranks, perNode int, cores float64) plan.Job {
 	o := c.trainOptions()
-	threads, workers := c.threads(cores)
+	threads, workers := c.threads(max(1, int(cores)))
 	if perNode == 0 {
 		perNode = max(1, c.Run.RanksPerNode)
 	}

@@ -1,0 +1,303 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"halognn/src/access"
+	"halognn/src/cache"
+	"halognn/src/compute/ref"
+	"halognn/src/dataset"
+	"halognn/src/mem"
+	"halognn/src/nn"
+	"halognn/src/partition"
+	"halognn/src/shard"
+)
+
+// generated is a graph of 8000 vertices in parts.
+func generated(t *testing.T, parts int) *shard.Shards {
+	t.Helper()
+	data, dir := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "parts")
+	o := dataset.GenerateOptions{Vertices: 8000, Degree: 10, Features: 10, Classes: 4, Seed: 1}
+	if err := dataset.Generate(data, o); err != nil {
+		t.Fatal(err)
+	}
+	d, err := dataset.Open(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	weights, err := partition.TrainingWeights(d.Graph, d.Split)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, err := partition.LDG(d.Graph, weights, partition.Options{Parts: parts, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	newID, offsets := partition.Order(part, parts, partition.InDegrees(d.Graph))
+	report := partition.Measure(d.Graph, part, parts, d.Split)
+	if err := shard.Write(dir, d, shard.Layout{NewID: newID, Offsets: offsets, Report: report}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := shard.Open(dir, shard.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func job() Job {
+	return Job{
+		Model: nn.Config{Kind: "sage", Layers: 3, Hidden: 16, Norm: "layer", Dropout: 0.5}, Optimizer: nn.DefaultOptimizer("adam"),
+		Fanouts: []int{5, 4, 3}, Batch: 32, Seed: 1, Epochs: 2, Depth: 2, Cache: Cache{Dynamic: access.Dynamic{Policy: access.PolicyNone}, Alpha: 0.3},
+	}
+}
+
+var given = Options{Rates: Rates{Sample: 1e7, Lookups: 1e8, Rows: 1e7, Flops: 1e10, Network: 1e9}}
+
+func planned(t *testing.T, s *shard.Shards, j Job, o Options) *Plan {
+	t.Helper()
+	before := mem.Allocated()
+	p, err := New(s, j, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := mem.Allocated() - before; left != 0 {
+		t.Errorf("%d bytes were not given back", left)
+	}
+	return p
+}
+
+// The rows predicted of a step are within 5 % of those that an epoch's minibatches read, for ranks that own one part or several, alone on
+// their nodes or not.
+func TestRowsAreThoseOfTheMinibatches(t *testing.T) {
+	s := generated(t, 4)
+	for _, c := range []struct {
+		name           string
+		ranks, perNode int
+		cache          Cache
+		parts          bool
+	}{
+		{"no cache", 4, 1, Cache{Dynamic: access.Dynamic{Policy: access.PolicyNone}}, false},
+		{"vip", 4, 1, Cache{Dynamic: access.Dynamic{Policy: access.PolicyVIP}, Alpha: 0.2}, false},
+		{"degree, two parts a rank", 2, 1, Cache{Dynamic: access.Dynamic{Policy: access.PolicyDegree}, Alpha: 0.2}, false},
+		{"a stream for every part", 2, 1, Cache{Dynamic: access.Dynamic{Policy: access.PolicyVIP}, HaloFraction: 0.3}, true},
+		{"two ranks a node", 4, 2, Cache{Dynamic: access.Dynamic{Policy: access.PolicyVIP}, Alpha: 0.2}, false},
+		{"lookahead", 4, 1, Cache{Dynamic: access.Dynamic{Policy: cache.NameLookahead}, Alpha: 0.2}, false},
+		{"prefetch", 4, 1, Cache{Dynamic: access.Dynamic{Policy: cache.NamePrefetch, Gamma: 0.95, Delta: 4, Initial: "degree"}, Alpha: 0.2}, false},
+		{"sieve", 4, 1, Cache{Dynamic: access.Dynamic{Policy: cache.NameSieve}, Alpha: 0.2}, false},
+	} {
+		j := job()
+		j.Ranks, j.RanksPerNode, j.Cache, j.StreamPerPart = c.ranks, c.perNode, c.cache, c.parts
+		p := planned(t, s, j, given)
+		if want := counted(t, s, j, p.Traffic); math.Abs(p.Traffic.Rows-want) > 0.05*want {
+			t.Errorf("%s: %.1f rows a step are predicted, %.1f counted", c.name, p.Traffic.Rows, want)
+		}
+		if p.Traffic.Busiest*float64(c.ranks/c.perNode) < p.Traffic.Rows-1e-6 {
+			t.Errorf("%s: the busiest of %d links moves %.1f of %.1f rows", c.name, c.ranks/c.perNode, p.Traffic.Busiest, p.Traffic.Rows)
+		}
+	}
+}
+
+// counted samples two epochs of all ranks, lets the cache decide, and returns the rows of a step.
+func counted(t *testing.T, s *shard.Shards, j Job, planned Traffic) float64 {
+	t.Helper()
+	if err := j.fill(s); err != nil {
+		t.Fatal(err)
+	}
+	l, err := newLayout(s, &j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.streams.Free()
+	m, err := access.New(&s.Topology().Graph, access.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Free()
+	rows, epochs := 0.0, 2
+	for rank := range j.Ranks {
+		r := l.reader(s, &j, rank)
+		for epoch := 1; epoch <= epochs; epoch++ {
+			trace, err := Record(r, epoch, 0, l.streams.Steps()*l.each)
+			if err != nil {
+				t.Fatal(err)
+			}
+			each := 0.0
+			switch d := j.Cache.Dynamic; {
+			case cache.Dynamic(d.Policy):
+				d.Capacity, d.Window = planned.Capacity, planned.Window
+				played, err := trace.Play(m, r, d)
+				if err != nil {
+					t.Fatal(err)
+				}
+				each = played.Rows
+			case d.Policy == access.PolicyNone:
+				each = trace.Reads()
+			default:
+				score, err := m.Score(d.Policy, r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				capacity := access.Capacity(j.Cache.Alpha, s.Vertices, j.Ranks)
+				if j.Cache.HaloFraction > 0 {
+					halo, err := m.HaloSize(r.Local)
+					if err != nil {
+						t.Fatal(err)
+					}
+					capacity = int(j.Cache.HaloFraction * float64(halo))
+				}
+				held, err := m.Top(score, r.Local, capacity)
+				if err != nil {
+					t.Fatal(err)
+				}
+				each = trace.Missed(held, int(s.Vertices))
+				mem.Free(held)
+				mem.Free(score)
+			}
+			rows += each * float64(l.each) / float64(epochs)
+			trace.Free()
+		}
+	}
+	return rows
+}
+
+// With more ranks than parts the minibatches are those of smaller ranks: more is remote, less is local, and the plan says that it guesses.
+func TestMoreRanksThanParts(t *testing.T) {
+	s := generated(t, 4)
+	last := 0.0
+	for _, ranks := range []int{1, 2, 4, 8, 16, 32} {
+		j := job()
+		j.Ranks = ranks
+		p := planned(t, s, j, given)
+		share := p.Traffic.Reads / float64(ranks) / p.Minibatch.Vertices[3]
+		if share <= last && ranks > 1 {
+			t.Errorf("%d ranks: %.3f of a minibatch is remote, with half as many ranks %.3f", ranks, share, last)
+		}
+		last = share
+		if p.Exact != (ranks <= 4) || p.Analysed != min(ranks, analysed) {
+			t.Errorf("%d ranks: exact %t, %d looked at", ranks, p.Exact, p.Analysed)
+		}
+		if text := strings.Join(p.Notes, "\n"); strings.Contains(text, "upper estimate") != (ranks > 4) {
+			t.Errorf("%d ranks: the notes are %q", ranks, text)
+		}
+	}
+}
+
+func TestBadJobsAreRefused(t *testing.T) {
+	s := generated(t, 4)
+	for _, c := range []struct {
+		name, message string
+		change        func(*Job, *Options)
+	}{
+		{"ranks that fit no parts", "3 ranks on 4 parts", func(j *Job, _ *Options) { j.Ranks = 3 }},
+		{"negative ranks", "ranks: -1", func(j *Job, _ *Options) { j.Ranks = -1 }},
+		{"no batch", "batch: 0", func(j *Job, _ *Options) { j.Batch = 0 }},
+		{"two faults", "pipeline depth: -1", func(j *Job, _ *Options) { j.Batch, j.Depth = 0, -1 }},
+		{"a policy that nobody knows", `"lru"`, func(j *Job, _ *Options) { j.Cache.Policy = "lru" }},
+		{"alpha", "alpha is NaN", func(j *Job, _ *Options) { j.Cache.Alpha = math.NaN() }},
+		{"a model that cannot be", "tree", func(j *Job, _ *Options) { j.Model.Kind = "tree" }},
+		{"a negative rate", "a rate of -1", func(_ *Job, o *Options) { o.Rates.Rows = -1 }},
+		{"nothing to measure with", "no device", func(_ *Job, o *Options) { o.Rates.Rows = 0 }},
+	} {
+		j, o := job(), given
+		c.change(&j, &o)
+		if _, err := New(s, j, o); err == nil || !strings.Contains(err.Error(), c.message) {
+			t.Errorf("%s: the error is %v; it should speak of %q", c.name, err, c.message)
+		}
+	}
+}
+
+func TestRatesAreMeasured(t *testing.T) {
+	s := generated(t, 2)
+	for _, kind := range []string{"sage", "mlp"} {
+		j := job()
+		j.Model.Kind, j.Model.Layers, j.Fanouts = kind, 2, []int{4, 3}
+		device, before := ref.New(), mem.Allocated()
+		p, err := New(s, j, Options{Device: device, Host: ref.Host{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := device.Close(); err != nil || mem.Allocated() != before {
+			t.Errorf("%s: %d bytes were not given back (%v)", kind, mem.Allocated()-before, err)
+		}
+		for name, x := range map[string]float64{"edges": p.Rates.Sample, "lookups": p.Rates.Lookups, "rows": p.Rates.Rows, "flop": p.Rates.Flops} {
+			if !(x > 1e3) || math.IsInf(x, 1) {
+				t.Errorf("%s: %g %s a second", kind, x, name)
+			}
+		}
+		if p.Rates.Network != AssumedNetwork || !strings.Contains(strings.Join(p.Notes, "\n"), "assumed") {
+			t.Errorf("%s: the network is %g, the notes are %q", kind, p.Rates.Network, p.Notes)
+		}
+		if kind == "mlp" && p.Traffic.Reads != 0 {
+			t.Errorf("a model without neighbours reads %g remote rows", p.Traffic.Reads)
+		}
+	}
+}
+
+// The slower the network, the larger the cache that is suggested; with none to speak of there is no need for one.
+func TestSuggestion(t *testing.T) {
+	s := generated(t, 4)
+	last := -1.0
+	for _, network := range []float64{1e12, 1e7, 3e6, 1e5} {
+		j, o := job(), given
+		o.Rates.Network = network
+		p := planned(t, s, j, o)
+		if p.Suggestion.Alpha < last {
+			t.Errorf("network %g: alpha %g is suggested, for a faster one %g", network, p.Suggestion.Alpha, last)
+		}
+		last = p.Suggestion.Alpha
+		if binds := p.Times.Binds == "network"; binds != (network < 1e12) && network != 1e7 {
+			t.Errorf("network %g: %s binds", network, p.Times.Binds)
+		}
+		for i := 1; i < len(p.Curve); i++ {
+			if p.Curve[i].Rows > p.Curve[i-1].Rows+1e-6 {
+				t.Errorf("alpha %g leaves %.1f rows, more than %.1f with less", p.Curve[i].Alpha, p.Curve[i].Rows, p.Curve[i-1].Rows)
+			}
+		}
+		if network == 1e5 {
+			o.Memory = p.MemoryRank + p.Curve[3].Bytes
+			if tight := planned(t, s, j, o); tight.Suggestion.Alpha > p.Curve[3].Alpha || tight.Suggestion.Alpha == 0 {
+				t.Errorf("with room for alpha %g, %g is suggested", p.Curve[3].Alpha, tight.Suggestion.Alpha)
+			}
+		}
+	}
+	if last <= 0 {
+		t.Error("no cache is suggested for a slow network")
+	}
+}
+
+func TestReports(t *testing.T) {
+	j := job()
+	j.Cache.Policy = cache.NameLookahead
+	p := planned(t, generated(t, 2), j, given)
+	var table, text bytes.Buffer
+	if err := p.Print(&table); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"features (one copy a node)", "t_remote", "T_prefetch", "binds", "suggested: cache.policy"} {
+		if !strings.Contains(table.String(), want) {
+			t.Errorf("the tables do not have %q:\n%s", want, &table)
+		}
+	}
+	if err := p.WriteJSON(&text); err != nil {
+		t.Fatal(err)
+	}
+	var back Plan
+	if err := json.Unmarshal(text.Bytes(), &back); err != nil {
+		t.Fatal(err)
+	}
+	if back.MemoryRank != p.MemoryRank || back.Memory.Sum() != p.MemoryRank || back.Traffic.Rows != p.Traffic.Rows || back.Traffic.Window < 1 {
+		t.Errorf("plan.json reads as %+v", back)
+	}
+}
