@@ -1,0 +1,130 @@
+// Devices, memory, copies, streams and events.
+#include "context.cuh"
+
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+namespace {
+
+// cuBLAS asks for 32 MiB on Hopper and 4 MiB before; the larger one serves all.
+constexpr size_t WORKSPACE = size_t{32} << 20;
+
+int blas(cublasStatus_t s) { return s == CUBLAS_STATUS_SUCCESS ? 0 : halognn::BLAS_CODE + static_cast<int>(s); }
+
+// open_parts makes what a context consists of. On failure the caller closes what there is.
+int open_parts(halognn_cuda *c) {
+    if (int e = cudaSetDevice(c->device)) return e;
+    for (cudaStream_t &s : c->streams)
+        if (int e = cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking)) return e;
+    if (int e = cudaMalloc(&c->workspace, WORKSPACE)) return e;
+    if (int e = blas(cublasCreate(&c->blas))) return e;
+    if (int e = blas(cublasSetStream(c->blas, c->streams[HALOGNN_COMPUTE]))) return e;
+    if (int e = blas(cublasSetWorkspace(c->blas, c->workspace, WORKSPACE))) return e;
+    return blas(cublasSetMathMode(c->blas, CUBLAS_PEDANTIC_MATH));
+}
+
+}  // namespace
+
+extern "C" {
+
+int halognn_cuda_version(void) { return HALOGNN_CUDA_VERSION; }
+
+const char *halognn_cuda_error(int code) {
+    if (code >= halognn::BLAS_CODE) return cublasGetStatusString(static_cast<cublasStatus_t>(code - halognn::BLAS_CODE));
+    return cudaGetErrorString(static_cast<cudaError_t>(code));
+}
+
+int halognn_cuda_is_out_of_memory(int code) {
+    return code == cudaErrorMemoryAllocation || code == halognn::BLAS_CODE + CUBLAS_STATUS_ALLOC_FAILED;
+}
+
+int halognn_cuda_count(int *devices) { return cudaGetDeviceCount(devices); }
+
+int halognn_cuda_open(int device, halognn_cuda **out) {
+    halognn_cuda *c = new (std::nothrow) halognn_cuda{};
+    if (c == nullptr) return cudaErrorMemoryAllocation;
+    c->device = device;
+    if (int e = open_parts(c)) {
+        halognn_cuda_close(c);
+        return e;
+    }
+    *out = c;
+    return 0;
+}
+
+int halognn_cuda_close(halognn_cuda *c) {
+    int first = 0;
+    auto note = [&first](int e) { first = first ? first : e; };
+    note(cudaSetDevice(c->device));
+    for (cudaStream_t s : c->streams)
+        if (s) note(cudaStreamSynchronize(s));
+    if (c->blas) note(blas(cublasDestroy(c->blas)));
+    if (c->workspace) note(cudaFree(c->workspace));
+    for (cudaStream_t s : c->streams)
+        if (s) note(cudaStreamDestroy(s));
+    delete c;
+    return first;
+}
+
+int halognn_cuda_describe(halognn_cuda *c, halognn_cuda_properties *out) {
+    std::memset(out, 0, sizeof *out);
+    cudaDeviceProp p;
+    if (int e = cudaGetDeviceProperties(&p, c->device)) return e;
+    std::snprintf(out->name, sizeof out->name, "%s", p.name);
+    out->major = p.major;
+    out->minor = p.minor;
+    out->multiprocessors = p.multiProcessorCount;
+    if (int e = cudaDriverGetVersion(&out->driver)) return e;
+    if (int e = cudaRuntimeGetVersion(&out->runtime)) return e;
+    size_t available, memory;
+    if (int e = cudaSetDevice(c->device)) return e;
+    if (int e = cudaMemGetInfo(&available, &memory)) return e;
+    out->available = static_cast<int64_t>(available);
+    out->memory = static_cast<int64_t>(memory);
+#ifdef HALOGNN_EMULATED
+    out->emulated = 1;
+#endif
+    return 0;
+}
+
+int halognn_cuda_alloc(halognn_cuda *c, int64_t bytes, void **out) {
+    if (int e = cudaSetDevice(c->device)) return e;
+    return cudaMalloc(out, static_cast<size_t>(bytes));
+}
+int halognn_cuda_free(halognn_cuda *, void *p) { return cudaFree(p); }
+int halognn_cuda_alloc_host(halognn_cuda *c, int64_t bytes, void **out) {
+    if (int e = cudaSetDevice(c->device)) return e;
+    return cudaHostAlloc(out, static_cast<size_t>(bytes), cudaHostAllocPortable);
+}
+int halognn_cuda_free_host(halognn_cuda *, void *p) { return cudaFreeHost(p); }
+
+int halognn_cuda_upload(halognn_cuda *c, int stream, void *dst, const void *host_src, int64_t bytes) {
+    return bytes ? cudaMemcpyAsync(dst, host_src, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, halognn::on(c, stream)) : cudaSuccess;
+}
+int halognn_cuda_download(halognn_cuda *c, int stream, void *host_dst, const void *src, int64_t bytes) {
+    return bytes ? cudaMemcpyAsync(host_dst, src, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, halognn::on(c, stream)) : cudaSuccess;
+}
+int halognn_cuda_copy(halognn_cuda *c, int stream, void *dst, const void *src, int64_t bytes) {
+    return bytes ? cudaMemcpyAsync(dst, src, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, halognn::on(c, stream)) : cudaSuccess;
+}
+int halognn_cuda_zero(halognn_cuda *c, int stream, void *dst, int64_t bytes) {
+    return bytes ? cudaMemsetAsync(dst, 0, static_cast<size_t>(bytes), halognn::on(c, stream)) : cudaSuccess;
+}
+
+int halognn_cuda_make_event(halognn_cuda *c, void **out) {
+    if (int e = cudaSetDevice(c->device)) return e;
+    return cudaEventCreate(reinterpret_cast<cudaEvent_t *>(out));
+}
+int halognn_cuda_free_event(halognn_cuda *, void *event) { return cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
+int halognn_cuda_record(halognn_cuda *c, int stream, void *event) { return cudaEventRecord(static_cast<cudaEvent_t>(event), halognn::on(c, stream)); }
+int halognn_cuda_order(halognn_cuda *c, int stream, void *event) {
+    return cudaStreamWaitEvent(halognn::on(c, stream), static_cast<cudaEvent_t>(event), 0);
+}
+int halognn_cuda_wait(halognn_cuda *, void *event) { return cudaEventSynchronize(static_cast<cudaEvent_t>(event)); }
+int halognn_cuda_elapsed(halognn_cuda *, void *begin, void *end, float *milliseconds) {
+    return cudaEventElapsedTime(milliseconds, static_cast<cudaEvent_t>(begin), static_cast<cudaEvent_t>(end));
+}
+int halognn_cuda_sync(halognn_cuda *c, int stream) { return cudaStreamSynchronize(halognn::on(c, stream)); }
+
+}  // extern "C"

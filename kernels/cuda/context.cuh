@@ -1,0 +1,85 @@
+// What all kernels share: the context, how a kernel is launched, and how rows are read in wide pieces.
+#pragma once
+
+#include <cublas_v2.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "halognn_cuda.h"
+
+struct halognn_cuda {
+    int device;
+    cudaStream_t streams[HALOGNN_STREAMS];
+    cublasHandle_t blas;
+    void *workspace;  // of cuBLAS: with a fixed one its results do not depend on what ran before
+};
+
+namespace halognn {
+
+constexpr int BLOCK = 256;
+constexpr int WARP = 32;
+constexpr int64_t CHUNK = HALOGNN_CHUNK_ROWS;
+constexpr int BLAS_CODE = 100000;  // codes from here on are cuBLAS's
+
+// LAUNCH starts a kernel whose threads are independent of each other; LAUNCH_TOGETHER one whose threads wait for each other or exchange
+// values. To nvcc they are the same. Compiled for the host (kernels/cuda/emulate) the first kind is a loop.
+#ifdef HALOGNN_EMULATED
+#define LAUNCH(c, kernel, grid, ...) emulated::launch(halognn::on(c), false, grid, halognn::BLOCK, kernel, __VA_ARGS__)
+#define LAUNCH_TOGETHER(c, kernel, grid, ...) emulated::launch(halognn::on(c), true, grid, halognn::BLOCK, kernel, __VA_ARGS__)
+#else
+#define LAUNCH(c, kernel, grid, ...) \
+    (kernel<<<grid, halognn::BLOCK, 0, halognn::on(c)>>>(__VA_ARGS__), static_cast<int>(cudaGetLastError()))
+#define LAUNCH_TOGETHER LAUNCH
+#endif
+
+// on returns a stream of c, and makes its device the calling thread's: threads come and go.
+inline cudaStream_t on(halognn_cuda *c, int stream = HALOGNN_COMPUTE) {
+    cudaSetDevice(c->device); // it was valid when c was opened
+    return c->streams[stream];
+}
+
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline int64_t chunks(int64_t rows) { return ceil_div(rows, CHUNK); }
+
+// blocks returns the grid of one thread an item.
+inline dim3 blocks(int64_t items, int64_t per_block = BLOCK, unsigned y = 1) {
+    return dim3(static_cast<unsigned>(ceil_div(items, per_block)), y, 1);
+}
+
+// item is the number of the calling thread in a grid of blocks().
+__device__ inline int64_t item() { return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
+
+// pack is N neighbouring elements, read or written by one instruction where the address allows: 16 bytes at most.
+template <typename T, int N>
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pack {
+    T at[N];
+};
+
+template <typename T, int N>
+__device__ inline pack<T, N> load(const T *p) {
+    return *reinterpret_cast<const pack<T, N> *>(p);
+}
+
+template <typename T, int N>
+__device__ inline void store(T *p, const pack<T, N> &v) {
+    *reinterpret_cast<pack<T, N> *>(p) = v;
+}
+
+__device__ inline float to_float(float v) { return v; }
+__device__ inline float to_float(__half v) { return __half2float(v); }
+
+// fits reports whether rows of cols elements of the given size at p can be read in packs of n.
+inline bool fits(const void *p, int64_t cols, int size, int n) {
+    const int bytes = size * n < 16 ? size * n : 16;
+    return cols % n == 0 && reinterpret_cast<uintptr_t>(p) % bytes == 0;
+}
+
+// lanes returns how many threads share a row of cols elements, n of which each takes at a time.
+inline int lanes(int64_t cols, int n) {
+    const int64_t packs = ceil_div(cols, n);
+    return static_cast<int>(packs < WARP ? packs : WARP);
+}
+
+}  // namespace halognn

@@ -1,0 +1,110 @@
+// The part of the CUDA runtime that halognn uses, on the host: the kernels compiled by a C++ compiler and run as loops, so that they and
+// all that calls them can be tested where there is no GPU. It is made to find faults, not to be fast:
+//
+//   - Work queued on a stream runs as late as it may, or at random (HALOGNN_EMULATED_SEED), so that a missing wait shows.
+//   - Device memory can be touched by queued work alone; a host that reads or writes it faults, and so does a kernel that runs past
+//     the end of an allocation. Fresh memory is full of NaN.
+//   - Copies must lie in one allocation; freeing or closing something twice, or while queued work may use it, is an error; what is
+//     not freed when the last context closes is counted (emulated_leaks).
+//   - Threads of a warp run in lock step where they exchange values; a kernel in which they do not meet aborts.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <tuple>
+
+#define __global__
+#define __device__
+#define __host__
+
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+extern thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+enum cudaError_t : int {
+    cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInvalidConfiguration = 9,
+    cudaErrorInvalidDevice = 101,
+    cudaErrorInvalidResourceHandle = 400,
+    cudaErrorNotReady = 600,
+    cudaErrorStillInUse = 9001,      // the emulation's own: freed while queued work may use it
+    cudaErrorNothingToWaitFor = 9002 // the emulation's own: an event that was never recorded
+};
+enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
+constexpr unsigned cudaStreamNonBlocking = 1, cudaHostAllocPortable = 1;
+
+struct emulated_stream;
+struct emulated_event;
+using cudaStream_t = emulated_stream *;
+using cudaEvent_t = emulated_event *;
+
+struct cudaDeviceProp {
+    char name[256];
+    int major, minor, multiProcessorCount;
+};
+
+const char *cudaGetErrorString(cudaError_t e);
+cudaError_t cudaGetDeviceCount(int *n);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device);
+cudaError_t cudaDriverGetVersion(int *v);
+cudaError_t cudaRuntimeGetVersion(int *v);
+cudaError_t cudaMemGetInfo(size_t *available, size_t *total);
+
+cudaError_t cudaMalloc(void **p, size_t bytes);
+cudaError_t cudaFree(void *p);
+cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void *p);
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind, cudaStream_t s);
+cudaError_t cudaMemsetAsync(void *dst, int value, size_t bytes, cudaStream_t s);
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t s);
+cudaError_t cudaStreamSynchronize(cudaStream_t s);
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags);
+cudaError_t cudaEventCreate(cudaEvent_t *e);
+cudaError_t cudaEventDestroy(cudaEvent_t e);
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s);
+cudaError_t cudaEventSynchronize(cudaEvent_t e);
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end);
+
+void __syncthreads();
+
+namespace emulated {
+
+// enqueue puts work on a stream.
+cudaError_t enqueue(cudaStream_t s, std::function<void()> work);
+
+// run_grid runs body for every thread of a grid.
+void run_grid(bool together, dim3 grid, unsigned block, const std::function<void()> &body);
+
+// launch copies the arguments, as a launch does.
+template <typename... Params, typename... Args>
+int launch(cudaStream_t s, bool together, dim3 grid, unsigned block, void (*kernel)(Params...), Args... args) {
+    if (grid.x == 0 || grid.y == 0 || grid.y > 65535 || grid.x > 0x7fffffffu) return cudaErrorInvalidConfiguration;
+    std::tuple<Params...> copy(args...);
+    return enqueue(s, [=] { run_grid(together, grid, block, [&copy, kernel] { std::apply(kernel, copy); }); });
+}
+
+// exchange gives 8 bytes to the warp and returns what another lane gave.
+uint64_t exchange(uint64_t mine, unsigned lane_mask);
+
+}  // namespace emulated
+
+template <typename T>
+T __shfl_xor_sync(unsigned, T v, int mask) {
+    static_assert(sizeof(T) <= 8, "a lane exchanges at most 8 bytes");
+    uint64_t bits = 0;
+    std::memcpy(&bits, &v, sizeof v);
+    bits = emulated::exchange(bits, static_cast<unsigned>(mask));
+    std::memcpy(&v, &bits, sizeof v);
+    return v;
+}

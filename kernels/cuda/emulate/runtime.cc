@@ -1,0 +1,311 @@
+// Memory, streams and events of the emulated device.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "cuda_runtime.h"
+
+struct emulated_event {
+    int64_t recorded = 0, fired = 0; // how often a record was queued, and how often one has run
+    std::chrono::steady_clock::time_point at;
+    emulated_stream *on = nullptr;
+};
+
+namespace {
+
+struct op {
+    std::function<void()> work;      // empty for a wait
+    emulated_event *event = nullptr; // waited for
+    int64_t ticket = 0;
+};
+
+struct allocation {
+    size_t bytes, mapped;
+    bool device;
+};
+
+}  // namespace
+
+struct emulated_stream {
+    int device;
+    std::deque<op> queue;
+};
+
+namespace {
+
+thread_local int current_device; // 0 for a thread that has not said
+std::recursive_mutex lock;
+std::map<const char *, allocation> memory; // by address
+std::set<emulated_stream *> streams;
+std::set<emulated_event *> events;
+size_t in_use;
+int running; // depth of queued work that runs: device memory is open
+uint64_t random_state;
+bool at_random;
+
+const size_t total = [] {
+    const char *s = std::getenv("HALOGNN_EMULATED_BYTES");
+    return s ? std::strtoull(s, nullptr, 10) : size_t{1} << 30;
+}();
+const bool seeded = [] {
+    const char *s = std::getenv("HALOGNN_EMULATED_SEED");
+    random_state = s ? std::strtoull(s, nullptr, 10) : 0;
+    return at_random = random_state != 0;
+}();
+
+uint64_t draw(uint64_t n) { // xorshift64
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state % n;
+}
+
+void open_device_memory(bool open) {
+    for (auto &[p, a] : memory)
+        if (a.device) mprotect(const_cast<char *>(p), a.mapped, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
+struct opened { // device memory, for as long as it lives
+    opened() {
+        if (running++ == 0) open_device_memory(true);
+    }
+    ~opened() {
+        if (--running == 0) open_device_memory(false);
+    }
+};
+
+bool runnable(const emulated_stream *s) {
+    if (s->queue.empty()) return false;
+    const op &o = s->queue.front();
+    return o.event == nullptr || o.event->fired >= o.ticket;
+}
+
+void step(emulated_stream *s) {
+    op o = std::move(s->queue.front());
+    s->queue.pop_front();
+    if (o.work) o.work();
+}
+
+// advance runs one thing so that s comes nearer to its end.
+void advance(emulated_stream *s) {
+    if (at_random) {
+        std::vector<emulated_stream *> ready;
+        for (emulated_stream *t : streams)
+            if (runnable(t)) ready.push_back(t);
+        if (!ready.empty()) return step(ready[draw(ready.size())]);
+    }
+    while (!runnable(s)) { // what it waits for comes first
+        s = s->queue.front().event->on;
+    }
+    step(s);
+}
+
+// disturb lets queued work run early, at random.
+void disturb() {
+    if (!at_random || running > 0) return;
+    opened o;
+    for (uint64_t n = draw(4); n > 0; n--)
+        for (emulated_stream *s : streams)
+            if (runnable(s)) {
+                advance(s);
+                break;
+            }
+}
+
+// within returns the allocation that holds [p, p+bytes), or null.
+const allocation *within(const void *p, size_t bytes) {
+    const char *c = static_cast<const char *>(p);
+    auto it = memory.upper_bound(c);
+    if (it == memory.begin()) return nullptr;
+    --it;
+    return c + bytes <= it->first + it->second.bytes ? &it->second : nullptr;
+}
+
+cudaError_t make(void **out, size_t bytes, bool device) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    if (device && in_use + bytes > total) return cudaErrorMemoryAllocation;
+    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE)), mapped = (bytes + page - 1) / page * page;
+    // What is handed out ends, but for alignment, where a page that nobody may touch begins.
+    char *base = static_cast<char *>(mmap(nullptr, mapped + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    if (base == MAP_FAILED) return cudaErrorMemoryAllocation;
+    mprotect(base + mapped, page, PROT_NONE);
+    std::memset(base, 0xff, mapped);
+    if (device) {
+        in_use += bytes;
+        if (running == 0) mprotect(base, mapped, PROT_NONE);
+    }
+    memory[base] = {bytes, mapped, device};
+    *out = base;
+    return cudaSuccess;
+}
+
+cudaError_t release(void *p, bool device) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    if (p == nullptr) return cudaSuccess;
+    const auto it = memory.find(static_cast<char *>(p));
+    if (it == memory.end() || it->second.device != device) return cudaErrorInvalidValue;
+    for (const emulated_stream *s : streams)
+        if (!s->queue.empty()) return cudaErrorStillInUse;
+    munmap(p, it->second.mapped + static_cast<size_t>(sysconf(_SC_PAGESIZE)));
+    if (device) in_use -= it->second.bytes;
+    memory.erase(it);
+    return cudaSuccess;
+}
+
+cudaError_t push(emulated_stream *s, op o) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    if (streams.count(s) == 0 || s->device != current_device) return cudaErrorInvalidResourceHandle;
+    s->queue.push_back(std::move(o));
+    disturb();
+    return cudaSuccess;
+}
+
+}  // namespace
+
+cudaError_t emulated::enqueue(cudaStream_t s, std::function<void()> work) { return push(s, op{std::move(work)}); }
+
+// emulated_leaks counts what was made and not freed: allocations, streams, events.
+extern "C" int emulated_leaks(void) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    return static_cast<int>(memory.size() + streams.size() + events.size());
+}
+
+const char *cudaGetErrorString(cudaError_t e) {
+    switch (e) {
+        case cudaErrorMemoryAllocation: return "out of memory";
+        case cudaErrorInvalidConfiguration: return "invalid grid";
+        case cudaErrorInvalidDevice: return "invalid device ordinal";
+        case cudaErrorInvalidResourceHandle: return "no such stream or event";
+        case cudaErrorStillInUse: return "freed while queued work may still use it";
+        case cudaErrorNothingToWaitFor: return "an event that was never recorded";
+        case cudaErrorNotReady: return "an event that has not happened yet";
+        default: return "an address, a size or a kind of memory that does not fit";
+    }
+}
+
+cudaError_t cudaGetDeviceCount(int *n) {
+    *n = 2;
+    return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+    if (device != 0 && device != 1) return cudaErrorInvalidDevice;
+    current_device = device;
+    return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device) {
+    std::snprintf(p->name, sizeof p->name, "emulated device %d", device);
+    p->major = p->minor = 0;
+    p->multiProcessorCount = 1;
+    return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int *v) { return *v = 0, cudaSuccess; }
+cudaError_t cudaRuntimeGetVersion(int *v) { return *v = 0, cudaSuccess; }
+cudaError_t cudaMemGetInfo(size_t *available, size_t *all) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    *available = total - in_use;
+    *all = total;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void **p, size_t bytes) { return make(p, bytes, true); }
+cudaError_t cudaFree(void *p) { return release(p, true); }
+cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned) { return make(p, bytes, false); }
+cudaError_t cudaFreeHost(void *p) { return release(p, false); }
+
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind, cudaStream_t s) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    const allocation *to = within(dst, bytes), *from = within(src, bytes);
+    const bool to_device = kind != cudaMemcpyDeviceToHost, from_device = kind != cudaMemcpyHostToDevice;
+    if ((to && to->device) != to_device || (from && from->device) != from_device) return cudaErrorInvalidValue;
+    if (!to_device && !to) { // pageable: complete on return
+        if (cudaError_t e = push(s, op{[=] { std::memcpy(dst, src, bytes); }})) return e;
+        return cudaStreamSynchronize(s);
+    }
+    if (!from_device && !from) { // pageable: read before the call returns
+        const char *c = static_cast<const char *>(src);
+        return push(s, op{[dst, bytes, copy = std::vector<char>(c, c + bytes)] { std::memcpy(dst, copy.data(), bytes); }});
+    }
+    return push(s, op{[=] { std::memcpy(dst, src, bytes); }});
+}
+
+cudaError_t cudaMemsetAsync(void *dst, int value, size_t bytes, cudaStream_t s) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    const allocation *to = within(dst, bytes);
+    if (!to || !to->device) return cudaErrorInvalidValue;
+    return push(s, op{[=] { std::memset(dst, value, bytes); }});
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    streams.insert(*s = new emulated_stream{current_device, {}});
+    return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t s) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    if (streams.count(s) == 0) return cudaErrorInvalidResourceHandle;
+    if (!s->queue.empty()) return cudaErrorStillInUse;
+    streams.erase(s);
+    delete s;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    if (streams.count(s) == 0) return cudaErrorInvalidResourceHandle;
+    opened o;
+    while (!s->queue.empty()) advance(s);
+    return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    if (events.count(e) == 0) return cudaErrorInvalidResourceHandle;
+    if (e->recorded == 0) return cudaErrorNothingToWaitFor;
+    return push(s, op{nullptr, e, e->recorded});
+}
+cudaError_t cudaEventCreate(cudaEvent_t *e) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    events.insert(*e = new emulated_event);
+    return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t e) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    if (events.count(e) == 0) return cudaErrorInvalidResourceHandle;
+    if (e->fired < e->recorded) return cudaErrorStillInUse;
+    for (const emulated_stream *s : streams)
+        for (const op &o : s->queue)
+            if (o.event == e) return cudaErrorStillInUse;
+    events.erase(e);
+    delete e;
+    return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    if (events.count(e) == 0) return cudaErrorInvalidResourceHandle;
+    if (e->fired < e->recorded && e->on != s) return cudaErrorStillInUse; // tickets count the records of one stream at a time
+    e->recorded++;
+    e->on = s;
+    return push(s, op{[e] {
+        e->fired++;
+        e->at = std::chrono::steady_clock::now();
+    }});
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    if (events.count(e) == 0) return cudaErrorInvalidResourceHandle;
+    if (e->recorded == 0) return cudaErrorNothingToWaitFor;
+    opened o;
+    while (e->fired < e->recorded) advance(e->on);
+    return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    if (begin->fired < begin->recorded || end->fired < end->recorded) return cudaErrorNotReady;
+    *ms = std::chrono::duration<float, std::milli>(end->at - begin->at).count();
+    return cudaSuccess;
+}

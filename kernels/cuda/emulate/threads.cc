@@ -1,0 +1,120 @@
+// The threads of a grid. Independent ones are a loop. Threads that meet are fibers, resumed in turn: in every round each of them runs to the
+// next place where it waits for others, and all threads that share a warp must have come to the same kind of place.
+#include <ucontext.h>
+
+#include <cstdio>
+#include <vector>
+
+#include "cuda_runtime.h"
+
+thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace {
+
+constexpr unsigned WARP = 32;
+constexpr size_t STACK = 32 << 10;
+
+enum meeting { LEFT, WARP_WIDE, BLOCK_WIDE };
+
+struct block {
+    explicit block(unsigned n, const std::function<void()> &body) : body(body), fibers(n), stacks(n * STACK), place(n), given(n) {}
+    const std::function<void()> &body;
+    std::vector<ucontext_t> fibers;
+    std::vector<char> stacks;
+    std::vector<meeting> place;
+    std::vector<uint64_t> given;
+    ucontext_t scheduler;
+    unsigned now = 0;
+};
+
+thread_local block *current;
+
+[[noreturn]] void fail(const char *what) {
+    std::fprintf(stderr, "emulated CUDA: %s\n", what);
+    std::abort();
+}
+
+void fiber() {
+    current->body();
+    current->place[current->now] = LEFT;
+    swapcontext(&current->fibers[current->now], &current->scheduler);
+}
+
+void wait(meeting m) {
+    if (current == nullptr) fail("threads meet in a kernel that was launched as one of independent threads");
+    block *b = current;
+    const unsigned me = b->now;
+    b->place[me] = m;
+    swapcontext(&b->fibers[me], &b->scheduler);
+    threadIdx = dim3(me);
+}
+
+// check holds the threads of each warp together, and those of the block if any waits for all.
+void check(const block &b) {
+    bool whole = false;
+    for (unsigned t = 0; t < b.place.size(); t++) {
+        if (b.place[t] != b.place[t - t % WARP]) fail("the threads of a warp part where they should meet");
+        whole = whole || b.place[t] == BLOCK_WIDE;
+    }
+    for (unsigned t = 0; whole && t < b.place.size(); t++)
+        if (b.place[t] != BLOCK_WIDE) fail("a thread does not come to __syncthreads");
+}
+
+void run_block(block &b) {
+    current = &b;
+    const unsigned n = static_cast<unsigned>(b.fibers.size());
+    for (unsigned t = 0; t < n; t++) {
+        getcontext(&b.fibers[t]);
+        b.fibers[t].uc_stack.ss_sp = &b.stacks[t * STACK];
+        b.fibers[t].uc_stack.ss_size = STACK;
+        b.fibers[t].uc_link = nullptr;
+        makecontext(&b.fibers[t], fiber, 0);
+        b.place[t] = WARP_WIDE;
+    }
+    for (bool left = true; left;) {
+        left = false;
+        for (unsigned t = 0; t < n; t++) {
+            if (b.place[t] == LEFT) continue;
+            threadIdx = dim3(t);
+            b.now = t;
+            swapcontext(&b.scheduler, &b.fibers[t]);
+            left = left || b.place[t] != LEFT;
+        }
+        check(b);
+    }
+    current = nullptr;
+}
+
+}  // namespace
+
+void __syncthreads() { wait(BLOCK_WIDE); }
+
+uint64_t emulated::exchange(uint64_t mine, unsigned lane_mask) {
+    if (current == nullptr) fail("threads exchange values in a kernel that was launched as one of independent threads");
+    block *b = current;
+    const unsigned me = b->now;
+    b->given[me] = mine;
+    wait(WARP_WIDE);
+    const uint64_t theirs = b->given[me ^ lane_mask];
+    wait(WARP_WIDE); // before anyone gives the next one
+    return theirs;
+}
+
+void emulated::run_grid(bool together, dim3 grid, unsigned n, const std::function<void()> &body) {
+    blockDim = dim3(n);
+    gridDim = grid;
+    block b(together ? n : 0, body);
+    for (unsigned y = 0; y < grid.y; y++) {
+        for (unsigned x = 0; x < grid.x; x++) {
+            blockIdx = dim3(x, y);
+            if (together) {
+                run_block(b);
+                continue;
+            }
+            for (unsigned t = 0; t < n; t++) {
+                threadIdx = dim3(t);
+                body();
+            }
+        }
+    }
+}

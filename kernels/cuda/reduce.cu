@@ -1,0 +1,47 @@
+#include "reduce.cuh"
+
+namespace halognn {
+namespace {
+
+// One thread a column and chunk: neighbouring threads read neighbouring columns.
+__global__ void chunk_sums(float *partial, int64_t rows, int64_t cols, const float *x) {
+    const int64_t j = item(), chunk = blockIdx.y;
+    if (j < cols) partial[chunk * cols + j] = sum_in_order(chunk, rows, [=](int64_t r) { return x[r * cols + j]; });
+}
+
+__global__ void add_partials_kernel(float *sum, int64_t n, const float *partial, int64_t count) {
+    const int64_t i = item();
+    if (i >= n) return;
+    float s = 0;
+    for (int64_t k = 0; k < count; k++) s += partial[k * n + i];
+    sum[i] = s;
+}
+
+__global__ void add_into_kernel(float *sum, int64_t n, const float *x) {
+    const int64_t i = item();
+    if (i < n) sum[i] += x[i];
+}
+
+}  // namespace
+
+int add_partials(halognn_cuda *c, float *sum, int64_t n, const float *partial, int64_t count) {
+    return n ? LAUNCH(c, add_partials_kernel, blocks(n), sum, n, partial, count) : 0;
+}
+
+}  // namespace halognn
+
+using namespace halognn;
+
+extern "C" {
+
+int halognn_cuda_column_sum(halognn_cuda *c, float *sum, int64_t rows, int64_t cols, const float *x, float *scratch) {
+    if (rows > 0 && cols > 0)
+        if (int e = LAUNCH(c, chunk_sums, blocks(cols, BLOCK, static_cast<unsigned>(chunks(rows))), scratch, rows, cols, x)) return e;
+    return add_partials(c, sum, cols, scratch, chunks(rows));
+}
+
+int halognn_cuda_add_into(halognn_cuda *c, float *sum, int64_t n, const float *x) {
+    return n ? LAUNCH(c, add_into_kernel, blocks(n), sum, n, x) : 0;
+}
+
+}  // extern "C"

@@ -1,0 +1,235 @@
+// Rows gathered, and means of rows over segments: what a GNN reads by index.
+//
+// A row is shared by neighbouring threads, each of which takes a pack of up to 16 bytes of it, and a strip of a warp's width of a row that is
+// wider. Narrow rows share a warp. Every thread has FLIGHT rows in flight before it uses the first: their addresses follow from the
+// indices alone, and there is nothing else to hide the latency of device memory. Sums run in edge order, so nothing depends on the mapping.
+#include "context.cuh"
+
+namespace halognn {
+namespace {
+
+constexpr int FLIGHT = 4;
+
+// matrix and scattered say where row i lies.
+struct matrix {
+    using element = float;
+    const float *h;
+    int64_t cols;
+    __device__ const float *row(int64_t i) const { return h + i * cols; }
+};
+
+template <typename T>
+struct scattered {
+    using element = T;
+    const T *tables[HALOGNN_TABLES];
+    const uint64_t *of;
+    int64_t cols;
+    __device__ const T *row(int64_t i) const {
+        const uint64_t r = of[i];
+        const T *table = tables[0];
+#pragma unroll
+        for (int t = 1; t < HALOGNN_TABLES; t++) // no indexed access to parameters, which would move them to local memory
+            if (r >> HALOGNN_ROW_BITS == static_cast<uint64_t>(t)) table = tables[t];
+        return table + static_cast<int64_t>(r & ((uint64_t{1} << HALOGNN_ROW_BITS) - 1)) * cols;
+    }
+};
+
+template <typename T>
+scattered<T> scatter(const halognn_cuda_rows *r, int64_t cols) {
+    scattered<T> s;
+    for (int t = 0; t < HALOGNN_TABLES; t++) s.tables[t] = static_cast<const T *>(r->tables[t]);
+    s.of = r->of;
+    s.cols = cols;
+    return s;
+}
+
+// place is which row and which column a thread of a grid of rows x strips begins with.
+struct place {
+    int64_t row, col;
+};
+__device__ inline place my_place(int lanes, int n) {
+    const int per_block = blockDim.x / lanes, mine = threadIdx.x / lanes;
+    place p{static_cast<int64_t>(blockIdx.x) * per_block + mine, (static_cast<int64_t>(blockIdx.y) * lanes + threadIdx.x % lanes) * n};
+    if (mine >= per_block) p.row = INT64_MAX; // the lanes do not divide the block
+    return p;
+}
+
+template <int N, typename Source>
+__global__ void gather(float *dst, int64_t n, int64_t cols, int lanes, Source source) {
+    using T = typename Source::element;
+    const place p = my_place(lanes, N);
+    const int64_t stride = static_cast<int64_t>(gridDim.x) * (blockDim.x / lanes);
+    if (p.col >= cols) return;
+    for (int64_t first = p.row; first < n; first += FLIGHT * stride) {
+        pack<T, N> v[FLIGHT];
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++)
+            if (first + k * stride < n) v[k] = load<T, N>(source.row(first + k * stride) + p.col);
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++) {
+            if (first + k * stride >= n) break;
+            pack<float, N> out;
+            for (int i = 0; i < N; i++) out.at[i] = to_float(v[k].at[i]);
+            store<float, N>(dst + (first + k * stride) * cols + p.col, out);
+        }
+    }
+}
+
+// plain and by_degree are the weights of a row in a sum: none, or the reciprocal of its own segment's length.
+struct plain {
+    __device__ float of(int64_t) const { return 1; }
+    __device__ float apply(float v, float) const { return v; }
+};
+struct by_degree {
+    const int64_t *indptr;
+    __device__ float of(int64_t i) const { return 1.0f / static_cast<float>(indptr[i + 1] - indptr[i]); }
+    __device__ float apply(float v, float w) const { return v * w; }
+};
+
+// add_segment adds columns [col, col+N) of the rows that a segment names, in order.
+template <int N, typename Source, typename Weight>
+__device__ inline void add_segment(float *sum, int64_t begin, int64_t end, const int32_t *indices, int64_t col, const Source &source,
+                                   const Weight &weight) {
+    using T = typename Source::element;
+    int64_t e = begin;
+    for (; e + FLIGHT <= end; e += FLIGHT) {
+        pack<T, N> v[FLIGHT];
+        float w[FLIGHT];
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++) {
+            const int64_t i = indices[e + k];
+            v[k] = load<T, N>(source.row(i) + col);
+            w[k] = weight.of(i);
+        }
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++)
+#pragma unroll
+            for (int i = 0; i < N; i++) sum[i] += weight.apply(to_float(v[k].at[i]), w[k]);
+    }
+    for (; e < end; e++) {
+        const int64_t i = indices[e];
+        const pack<T, N> v = load<T, N>(source.row(i) + col);
+        const float w = weight.of(i);
+#pragma unroll
+        for (int k = 0; k < N; k++) sum[k] += weight.apply(to_float(v.at[k]), w);
+    }
+}
+
+template <int N, typename Source>
+__global__ void mean(float *out, int64_t segments, int64_t cols, int lanes, const int64_t *indptr, const int32_t *indices, Source source) {
+    const place p = my_place(lanes, N);
+    if (p.row >= segments || p.col >= cols) return;
+    const int64_t begin = indptr[p.row], end = indptr[p.row + 1];
+    pack<float, N> sum{};
+    add_segment<N>(sum.at, begin, end, indices, p.col, source, plain{});
+    if (end > begin) {
+#pragma unroll
+        for (int i = 0; i < N; i++) sum.at[i] /= static_cast<float>(end - begin);
+    }
+    store<float, N>(out + p.row * cols + p.col, sum);
+}
+
+template <int N>
+__global__ void mean_backward(float *dh, int64_t rows, int64_t cols, int lanes, int64_t segments, const int64_t *t_indptr,
+                              const int32_t *t_indices, by_degree weight, matrix dout, bool add) {
+    const place p = my_place(lanes, N);
+    if (p.row >= rows || p.col >= cols) return;
+    pack<float, N> sum{};
+    if (p.row < segments) add_segment<N>(sum.at, t_indptr[p.row], t_indptr[p.row + 1], t_indices, p.col, dout, weight);
+    float *to = dh + p.row * cols + p.col;
+    if (add) {
+        const pack<float, N> old = load<float, N>(to);
+#pragma unroll
+        for (int i = 0; i < N; i++) sum.at[i] = old.at[i] + sum.at[i];
+    }
+    store<float, N>(to, sum);
+}
+
+// grid_of returns the grid of rows x strips for packs of n, per_thread rows a thread.
+dim3 grid_of(int64_t rows, int64_t cols, int n, int per_thread = 1) {
+    const int l = lanes(cols, n);
+    return blocks(ceil_div(rows, per_thread), BLOCK / l, static_cast<unsigned>(ceil_div(cols, static_cast<int64_t>(l) * n)));
+}
+
+template <int N, typename Source>
+int gather_n(halognn_cuda *c, float *dst, int64_t n, int64_t cols, const Source &source) {
+    return LAUNCH(c, (gather<N, Source>), grid_of(n, cols, N, FLIGHT), dst, n, cols, lanes(cols, N), source);
+}
+
+template <int N, typename Source>
+int mean_n(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices, const Source &source) {
+    return LAUNCH(c, (mean<N, Source>), grid_of(segments, cols, N), out, segments, cols, lanes(cols, N), indptr, indices, source);
+}
+
+template <int N>
+int mean_backward_n(halognn_cuda *c, float *dh, int64_t rows, int64_t cols, int64_t segments, const int64_t *t_indptr,
+                    const int32_t *t_indices, by_degree weight, matrix dout, bool add) {
+    return LAUNCH(c, mean_backward<N>, grid_of(rows, cols, N), dh, rows, cols, lanes(cols, N), segments, t_indptr, t_indices, weight, dout, add);
+}
+
+// fits_all: packs of n fit the output and every table that rows are read from.
+template <typename T>
+bool fits_all(const float *out, const halognn_cuda_rows *r, int64_t cols, int n) {
+    bool ok = fits(out, cols, sizeof(float), n);
+    for (const void *t : r->tables) ok = ok && fits(t, cols, sizeof(T), n);
+    return ok;
+}
+
+}  // namespace
+}  // namespace halognn
+
+using namespace halognn;
+
+extern "C" {
+
+int halognn_cuda_gather_rows(halognn_cuda *c, float *dst, int64_t n, int64_t cols, const halognn_cuda_rows *r) {
+    if (n == 0 || cols == 0) return 0;
+    if (r->half) {
+        const auto s = scatter<__half>(r, cols);
+        if (fits_all<__half>(dst, r, cols, 8)) return gather_n<8>(c, dst, n, cols, s);
+        if (fits_all<__half>(dst, r, cols, 2)) return gather_n<2>(c, dst, n, cols, s);
+        return gather_n<1>(c, dst, n, cols, s);
+    }
+    const auto s = scatter<float>(r, cols);
+    if (fits_all<float>(dst, r, cols, 4)) return gather_n<4>(c, dst, n, cols, s);
+    if (fits_all<float>(dst, r, cols, 2)) return gather_n<2>(c, dst, n, cols, s);
+    return gather_n<1>(c, dst, n, cols, s);
+}
+
+int halognn_cuda_segment_mean_rows(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr,
+                                   const int32_t *indices, const halognn_cuda_rows *r) {
+    if (segments == 0 || cols == 0) return 0;
+    if (r->half) {
+        const auto s = scatter<__half>(r, cols);
+        if (fits_all<__half>(out, r, cols, 8)) return mean_n<8>(c, out, segments, cols, indptr, indices, s);
+        if (fits_all<__half>(out, r, cols, 2)) return mean_n<2>(c, out, segments, cols, indptr, indices, s);
+        return mean_n<1>(c, out, segments, cols, indptr, indices, s);
+    }
+    const auto s = scatter<float>(r, cols);
+    if (fits_all<float>(out, r, cols, 4)) return mean_n<4>(c, out, segments, cols, indptr, indices, s);
+    if (fits_all<float>(out, r, cols, 2)) return mean_n<2>(c, out, segments, cols, indptr, indices, s);
+    return mean_n<1>(c, out, segments, cols, indptr, indices, s);
+}
+
+int halognn_cuda_segment_mean(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
+                              const float *h) {
+    if (segments == 0 || cols == 0) return 0;
+    const matrix s{h, cols};
+    const auto both = [&](int n) { return fits(out, cols, sizeof(float), n) && fits(h, cols, sizeof(float), n); };
+    if (both(4)) return mean_n<4>(c, out, segments, cols, indptr, indices, s);
+    if (both(2)) return mean_n<2>(c, out, segments, cols, indptr, indices, s);
+    return mean_n<1>(c, out, segments, cols, indptr, indices, s);
+}
+
+int halognn_cuda_segment_mean_backward(halognn_cuda *c, float *dh, int64_t rows, int64_t cols, int64_t segments, const int64_t *t_indptr,
+                                       const int32_t *t_indices, const int64_t *indptr, const float *dout, int add) {
+    if (rows == 0 || cols == 0) return 0;
+    const by_degree weight{indptr};
+    const matrix s{dout, cols};
+    const auto both = [&](int n) { return fits(dh, cols, sizeof(float), n) && fits(dout, cols, sizeof(float), n); };
+    if (both(4)) return mean_backward_n<4>(c, dh, rows, cols, segments, t_indptr, t_indices, weight, s, add != 0);
+    if (both(2)) return mean_backward_n<2>(c, dh, rows, cols, segments, t_indptr, t_indices, weight, s, add != 0);
+    return mean_backward_n<1>(c, dh, rows, cols, segments, t_indptr, t_indices, weight, s, add != 0);
+}
+
+}  // extern "C"

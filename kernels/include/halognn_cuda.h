@@ -1,0 +1,161 @@
+/*
+ * CUDA kernels of halognn, and the few services of the CUDA runtime that it needs: libhalognn_cuda.so, loaded at run time.
+ *
+ * Plain C: no C++ types, no exceptions, no hidden state. A context is one device with three streams and one cuBLAS handle:
+ *
+ *   HALOGNN_COMPUTE   every kernel, in the order of the calls
+ *   HALOGNN_UP        copies to the device beside them      events order the three
+ *   HALOGNN_DOWN      copies from the device beside them
+ *
+ * Every call returns 0 or a code that halognn_cuda_error names; a fault of a kernel shows at the next call that waits. A context
+ * may be used by several threads (every call makes its device the calling thread's), but its kernels by one at a time. Nothing here allocates device memory but
+ * halognn_cuda_alloc: kernels that need room for partial sums are given it (scratch).
+ *
+ * Matrices are row-major float32 without padding, in device memory, and so is everything else that a kernel is pointed to unless
+ * the name begins with host_. Sums over edges are made in edge order, sums over rows in chunks of HALOGNN_CHUNK_ROWS rows
+ * that are added in chunk order, and nothing is fused (no multiply-add): all kernels but the matrix products, layer_norm and the losses give
+ * the bits of the plain reference, and all of them the same bits in every run on one kind of device.
+ */
+#ifndef HALOGNN_CUDA_H
+#define HALOGNN_CUDA_H
+
+#include <stdint.h>
+
+#pragma GCC visibility push(default)
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Grows with every change of this file. */
+#define HALOGNN_CUDA_VERSION 1
+
+#define HALOGNN_CHUNK_ROWS 512
+
+typedef struct halognn_cuda halognn_cuda;
+enum { HALOGNN_COMPUTE, HALOGNN_UP, HALOGNN_DOWN, HALOGNN_STREAMS };
+
+int halognn_cuda_version(void);
+/* The text of a code; never NULL. */
+const char *halognn_cuda_error(int code);
+/* Whether a code says that device memory has run out. */
+int halognn_cuda_is_out_of_memory(int code);
+/* Devices that this process sees. */
+int halognn_cuda_count(int *devices);
+
+typedef struct {
+    char name[256];
+    int major, minor;               /* compute capability */
+    int multiprocessors;
+    int driver, runtime;            /* versions, 1000*major + 10*minor */
+    int emulated;                   /* there is no device: the kernels run on the host, for tests */
+    int64_t memory, available;      /* bytes */
+} halognn_cuda_properties;
+
+/* Opens a device; close frees streams and handle, not memory. */
+int halognn_cuda_open(int device, halognn_cuda **out);
+int halognn_cuda_close(halognn_cuda *c);
+int halognn_cuda_describe(halognn_cuda *c, halognn_cuda_properties *out);
+
+/* Device memory, and pinned host memory. Both are aligned to 256 bytes; neither is zeroed. */
+int halognn_cuda_alloc(halognn_cuda *c, int64_t bytes, void **out);
+int halognn_cuda_free(halognn_cuda *c, void *p);
+int halognn_cuda_alloc_host(halognn_cuda *c, int64_t bytes, void **out);
+int halognn_cuda_free_host(halognn_cuda *c, void *p);
+
+/* Copies are queued on the stream. What is not pinned must stay as it is until a sync. */
+int halognn_cuda_upload(halognn_cuda *c, int stream, void *dst, const void *host_src, int64_t bytes);
+int halognn_cuda_download(halognn_cuda *c, int stream, void *host_dst, const void *src, int64_t bytes);
+int halognn_cuda_copy(halognn_cuda *c, int stream, void *dst, const void *src, int64_t bytes);
+int halognn_cuda_zero(halognn_cuda *c, int stream, void *dst, int64_t bytes);
+
+/* An event is what has been queued on a stream when it is recorded. order makes what is queued on a stream from now on wait for it;
+ * wait makes the caller wait; elapsed is the milliseconds between two. */
+int halognn_cuda_make_event(halognn_cuda *c, void **out);
+int halognn_cuda_free_event(halognn_cuda *c, void *event);
+int halognn_cuda_record(halognn_cuda *c, int stream, void *event);
+int halognn_cuda_order(halognn_cuda *c, int stream, void *event);
+int halognn_cuda_wait(halognn_cuda *c, void *event);
+int halognn_cuda_elapsed(halognn_cuda *c, void *begin, void *end, float *milliseconds);
+int halognn_cuda_sync(halognn_cuda *c, int stream);
+
+/* Matrix products by cuBLAS in float32 (no TF32).  y [r,o], x [r,f], w [o,f]
+ *   matmul          y  = x wT  (+ y if add)
+ *   matmul_input    x  = y w   (+ x if add)
+ *   matmul_weights  w  = yT x, rows in chunks; scratch [chunks,o,f] */
+int halognn_cuda_matmul(halognn_cuda *c, float *y, const float *x, const float *w, int64_t r, int64_t f, int64_t o, int add);
+int halognn_cuda_matmul_input(halognn_cuda *c, float *x, const float *y, const float *w, int64_t r, int64_t f, int64_t o, int add);
+int halognn_cuda_matmul_weights(halognn_cuda *c, float *w, const float *y, const float *x, int64_t r, int64_t f, int64_t o,
+                                float *scratch);
+
+/* y[r,:] += b */
+int halognn_cuda_add_bias(halognn_cuda *c, float *y, int64_t rows, int64_t cols, const float *b);
+/* sum[:] = sum of the rows of x, in chunks; scratch [chunks,cols] */
+int halognn_cuda_column_sum(halognn_cuda *c, float *sum, int64_t rows, int64_t cols, const float *x, float *scratch);
+/* sum[i] += x[i] */
+int halognn_cuda_add_into(halognn_cuda *c, float *sum, int64_t n, const float *x);
+
+/* Feature rows wherever they lie: row i is row of[i] & mask of tables[of[i] >> HALOGNN_ROW_BITS]; half: of float16. At most HALOGNN_TABLES. */
+#define HALOGNN_TABLES 2
+#define HALOGNN_ROW_BITS 48
+typedef struct {
+    const void *tables[HALOGNN_TABLES];
+    const uint64_t *of;
+    int half;
+} halognn_cuda_rows;
+/* dst[i,:] = row i as float32, i < n */
+int halognn_cuda_gather_rows(halognn_cuda *c, float *dst, int64_t n, int64_t cols, const halognn_cuda_rows *host_rows);
+/* out[d,:] = mean of the rows indices[e], e in [indptr[d], indptr[d+1]); zero for an empty segment. out [segments,cols] */
+int halognn_cuda_segment_mean_rows(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr,
+                                   const int32_t *indices, const halognn_cuda_rows *host_rows);
+/* The same of the rows of a matrix h. */
+int halognn_cuda_segment_mean(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr,
+                              const int32_t *indices, const float *h);
+/* dh[s,:] = (add ? dh[s,:] : 0) + sum over e in segment s of the transpose of dout[t,:] * (1/degree(t)), t = t_indices[e],
+ * degree(t) = indptr[t+1] - indptr[t], for s < segments; the other rows of dh [rows,cols] get no sum. */
+int halognn_cuda_segment_mean_backward(halognn_cuda *c, float *dh, int64_t rows, int64_t cols, int64_t segments,
+                                       const int64_t *t_indptr, const int32_t *t_indices, const int64_t *indptr,
+                                       const float *dout, int add);
+
+/* y = y < 0 ? 0 : y, so that NaN stays NaN. */
+int halognn_cuda_relu(halognn_cuda *c, float *y, int64_t n);
+/* The same, then elements whose bits are below threshold become 0 and the others are multiplied by scale. The bits follow from (key,
+ * vertices[r], column) as compute.DropoutRow.Bits defines. */
+int halognn_cuda_relu_dropout(halognn_cuda *c, float *y, int64_t rows, int64_t cols, uint32_t threshold, float scale, uint64_t key,
+                              const int32_t *vertices);
+/* dy = y > 0 ? dy * scale : 0 */
+int halognn_cuda_relu_backward(halognn_cuda *c, float *dy, int64_t n, const float *y, float scale);
+
+/* y = (x - mean) * rstd * gamma + beta by rows, rstd = 1/sqrt(var + eps), biased variance; y may be x. mean, rstd [rows] */
+int halognn_cuda_layer_norm(halognn_cuda *c, float *y, int64_t rows, int64_t cols, const float *x, const float *gamma,
+                            const float *beta, float *mean, float *rstd, float eps);
+/* dx, dgamma and dbeta [cols]; the latter in chunks; dx may be dy. scratch [chunks,2,cols] */
+int halognn_cuda_layer_norm_backward(halognn_cuda *c, float *dx, float *dgamma, float *dbeta, int64_t rows, int64_t cols,
+                                     const float *dy, const float *x, const float *gamma, const float *mean, const float *rstd,
+                                     float *scratch);
+
+/* What a loss comes to: the sum over rows, unscaled, in chunks, and counts. */
+typedef struct {
+    double loss;
+    int64_t counts[3];
+} halognn_cuda_loss;
+/* The bytes of scratch for a loss of so many rows. */
+int64_t halognn_cuda_loss_scratch(int64_t rows);
+/* dlogits, unless NULL, is the gradient times scale. *result is complete when the stream has got there.
+ * counts[0] = rows whose first largest logit is the label. labels[r] in [0,cols). */
+int halognn_cuda_softmax_ce(halognn_cuda *c, float *dlogits, int64_t rows, int64_t cols, const float *logits, const int32_t *labels,
+                            float scale, halognn_cuda_loss *result, void *scratch);
+/* counts = true positives, false positives, false negatives of logit > 0. targets [rows*cols], 0 or 1. */
+int halognn_cuda_sigmoid_bce(halognn_cuda *c, float *dlogits, int64_t rows, int64_t cols, const float *logits, const uint8_t *targets,
+                             float scale, halognn_cuda_loss *result, void *scratch);
+
+/* g += l2*p;  m = beta1*m + (1-beta1)*g;  v = beta2*v + (1-beta2)*g*g;  p = decay*p - step * m / (sqrt(v)*root + eps) */
+int halognn_cuda_adam(halognn_cuda *c, float *p, float *m, float *v, int64_t n, const float *g, float l2, float decay, float beta1,
+                      float one_minus_beta1, float beta2, float one_minus_beta2, float step, float root, float eps);
+/* g += l2*p;  buf = first ? g : momentum*buf + g;  p -= lr*buf */
+int halognn_cuda_sgd(halognn_cuda *c, float *p, float *buf, int64_t n, const float *g, float l2, float momentum, float lr, int first);
+
+#ifdef __cplusplus
+}
+#endif
+#pragma GCC visibility pop
+#endif
