@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"halognn/src/cache"
 	"halognn/src/compute"
 	"halognn/src/graph"
 	"halognn/src/mem"
@@ -103,8 +104,8 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (Memory, 
 	if err != nil {
 		return nil, err
 	}
-	share := 0.0 // of the remote vertices that are fetched
-	if mean := meanRemote(r); mean > 0 {
+	share := 1.0 // of the remote vertices that are fetched: all, where evaluation does without a cache that changes
+	if mean := meanRemote(r); mean > 0 && !cache.Dynamic(t.Policy) {
 		share = min(1, fetched/mean)
 	}
 	moved := int64(share * float64(r.most.remote))
@@ -150,7 +151,7 @@ func (p *planner) waitingBytes(s *shape, t *Traffic) int64 {
 			bytes += 8*int64(h.sources+1) + 8*int64(h.edges)
 		}
 	}
-	if t.deciding > 0 || t.Window > 0 {
+	if cache.Dynamic(t.Policy) {
 		bytes += int64(s.remote) * (4 + 4) // remote ids, slots
 	}
 	return bytes

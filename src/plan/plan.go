@@ -188,12 +188,8 @@ func (p *planner) free() {
 
 func (p *planner) plan() (*Plan, error) {
 	j, l := p.job, p.layout
-	for _, rank := range p.chosen() {
-		r, err := p.look(rank)
-		if err != nil {
-			return nil, fmt.Errorf("rank %d: %w", rank, err)
-		}
-		p.ranks = append(p.ranks, r)
+	if err := p.lookAtRanks(); err != nil {
+		return nil, err
 	}
 	out := &Plan{
 		Parts: p.shards.Dir, Ranks: j.Ranks, RanksPerNode: j.RanksPerNode, Exact: l.exact, Analysed: len(p.ranks),
@@ -217,6 +213,17 @@ func (p *planner) plan() (*Plan, error) {
 	}
 	p.note(out)
 	return out, nil
+}
+
+func (p *planner) lookAtRanks() error {
+	for _, rank := range p.chosen() {
+		r, err := p.look(rank)
+		if err != nil {
+			return fmt.Errorf("rank %d: %w", rank, err)
+		}
+		p.ranks = append(p.ranks, r)
+	}
+	return nil
 }
 
 // chosen returns the ranks that are looked at, evenly spread.

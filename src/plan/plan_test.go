@@ -99,14 +99,42 @@ func TestRowsAreThoseOfTheMinibatches(t *testing.T) {
 	} {
 		j := job()
 		j.Ranks, j.RanksPerNode, j.Cache, j.StreamPerPart = c.ranks, c.perNode, c.cache, c.parts
-		p := planned(t, s, j, given)
-		if want := counted(t, s, j, p.Traffic); math.Abs(p.Traffic.Rows-want) > 0.05*want {
-			t.Errorf("%s: %.1f rows a step are predicted, %.1f counted", c.name, p.Traffic.Rows, want)
+		p := predicted(t, s, j)
+		if want := counted(t, s, j, p); math.Abs(p.Rows-want) > 0.05*want {
+			t.Errorf("%s: %.1f rows a step are predicted, %.1f counted", c.name, p.Rows, want)
 		}
-		if p.Traffic.Busiest*float64(c.ranks/c.perNode) < p.Traffic.Rows-1e-6 {
-			t.Errorf("%s: the busiest of %d links moves %.1f of %.1f rows", c.name, c.ranks/c.perNode, p.Traffic.Busiest, p.Traffic.Rows)
+		if p.Busiest*float64(c.ranks/c.perNode) < p.Rows-1e-6 {
+			t.Errorf("%s: the busiest of %d links moves %.1f of %.1f rows", c.name, c.ranks/c.perNode, p.Busiest, p.Rows)
 		}
 	}
+}
+
+// predicted is the traffic of a plan, and no more of it.
+func predicted(t *testing.T, s *shard.Shards, j Job) Traffic {
+	t.Helper()
+	if err := j.fill(s); err != nil {
+		t.Fatal(err)
+	}
+	l, err := newLayout(s, &j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.streams.Free()
+	m, err := access.New(&s.Topology().Graph, access.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Free()
+	p := &planner{job: &j, options: &Options{}, shards: s, layout: l, graph: m}
+	defer p.free()
+	if err := p.lookAtRanks(); err != nil {
+		t.Fatal(err)
+	}
+	traffic, err := p.traffic(&j.Cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return traffic
 }
 
 // counted samples two epochs of all ranks, lets the cache decide, and returns the rows of a step.
@@ -176,7 +204,7 @@ func counted(t *testing.T, s *shard.Shards, j Job, planned Traffic) float64 {
 func TestMoreRanksThanParts(t *testing.T) {
 	s := generated(t, 4)
 	last := 0.0
-	for _, ranks := range []int{1, 2, 4, 8, 16, 32} {
+	for _, ranks := range []int{1, 2, 4, 8, 32} {
 		j := job()
 		j.Ranks = ranks
 		p := planned(t, s, j, given)

@@ -136,7 +136,7 @@ func (p *planner) sizes(out *Plan) error {
 	rest := out.MemoryRank - out.Memory.Of(CacheRows) - out.Memory.Of(CacheIndex) - out.Memory.Of(Window)
 	waiting := int64(0)
 	for _, r := range p.ranks {
-		waiting = max(waiting, p.waitingBytes(&r.most, &Traffic{Window: 1}))
+		waiting = max(waiting, p.waitingBytes(&r.most, &out.Traffic))
 	}
 	var tried []float64
 	var rows []int
