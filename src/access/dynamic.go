@@ -163,7 +163,7 @@ func (m *Graph) PlanWindow(r *Reader, p []float32, capacity int) (int, error) {
 		return 0, err
 	}
 	return cache.PlanWindow(cache.WindowOptions{
-		Capacity: capacity, Steps: r.Streams.Steps() * r.Count, Reuse: reuse, Memory: windowMemory, StepBytes: m.waitingBytes(r, p),
+		Capacity: capacity, Steps: r.Streams.Steps() * r.Count, Epochs: r.Epochs, Reuse: reuse, Memory: windowMemory, StepBytes: m.waitingBytes(r, p),
 	}), nil
 }
 

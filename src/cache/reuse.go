@@ -95,7 +95,8 @@ func (r *Reuse) fills(capacity, limit int) int {
 // ranks, and a simulation, can come to the same one.
 type WindowOptions struct {
 	Capacity int    // rows
-	Steps    int    // minibatches of a rank in an epoch; no window is wider
+	Steps    int    // minibatches of a rank in an epoch
+	Epochs   int    // of the run; there is no more to know
 	Reuse    *Reuse // of the remote vertices
 
 	// A minibatch that is known but not yet trained stays in memory. At most Memory bytes are spent on those of the window, of StepBytes
@@ -107,16 +108,21 @@ type WindowOptions struct {
 const windowSlack = 4 // a quarter
 
 // PlanWindow returns how many steps ahead a Lookahead has to see to be as good as one that sees everything: the narrowest window that
-// knows enough uses to fill the cache, and a quarter more, as far as an epoch and the memory go; at least 1.
+// knows enough uses to fill the cache, and a quarter more, as far as the memory goes; at least 1. Where nothing fills the cache it is an
+// epoch, which is enough to begin with the right rows: none has to leave.
 func PlanWindow(o WindowOptions) int {
 	if o.Reuse.Uses() == 0 {
 		return 1
 	}
-	w := o.Reuse.fills(o.Capacity, o.Steps)
+	run := o.Steps * max(o.Epochs, 1)
+	w := o.Reuse.fills(o.Capacity, run)
+	if w == run {
+		w = o.Steps
+	}
 	w += (w + windowSlack - 1) / windowSlack
 	if o.Memory > 0 {
 		each := float64(o.StepBytes) + o.Reuse.Uses()*2*entryBytes // rings are up to twice as long as what they hold
 		w = int(min(float64(w), float64(o.Memory)/each))
 	}
-	return max(1, min(w, o.Steps))
+	return max(1, min(w, run))
 }

@@ -102,15 +102,16 @@ func TestPlanWindow(t *testing.T) {
 		{"no room", half, 0, 100, 0, 1},
 		{"half of the ways are one step long", half, 250, 100, 0, 2},
 		{"room for nearly all", half, 990, 100, 0, 13},
-		{"room for more than there is", half, 2000, 100, 0, 100},
-		{"known to the end of the epoch", rare, 500, 20, 0, 20},
-		{"one step", half, 100, 1, 0, 1},
+		{"room for more than there is", half, 2000, 100, 0, 125},
+		{"known to the end of the run", rare, 500, 20, 0, 25},
+		{"wider than an epoch", half, 990, 6, 0, 13},
+		{"one step", half, 100, 1, 0, 2},
 		{"bounded by memory", rare, 500, 1000, 10 * (100 + 25), 10},
 		{"memory for nothing", rare, 500, 1000, 1, 1},
 	} {
 		reuse := NewReuse()
 		reuse.Add(c.p)
-		if got := PlanWindow(WindowOptions{Capacity: c.capacity, Steps: c.steps, Reuse: reuse, Memory: c.memory, StepBytes: 100}); got != c.want {
+		if got := PlanWindow(WindowOptions{Capacity: c.capacity, Steps: c.steps, Epochs: 3, Reuse: reuse, Memory: c.memory, StepBytes: 100}); got != c.want {
 			t.Errorf("%s: window %d, want %d", c.name, got, c.want)
 		}
 		for _, window := range []int{0, 1, 5, 1000} {

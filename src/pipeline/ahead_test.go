@@ -281,8 +281,8 @@ func TestRunsThatGoOn(t *testing.T) {
 			defer p.Close()
 			for k, n := range c.runs {
 				next := 0
-				if k+1 < len(c.runs) {
-					next = c.runs[k+1]
+				for _, more := range c.runs[k+1:] {
+					next += more
 				}
 				seen = begun + n + min(next, c.ahead)
 				err := p.RunOn(context.Background(), n, next, func(i int, it *item) {

@@ -27,6 +27,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -75,7 +76,22 @@ type Origin struct {
 	Identity string `json:"identity"` // dataset.Identity
 	Method   string `json:"method"`
 	Seed     uint64 `json:"seed"`
-	Order    string `json:"order"` // of the vertices inside a part, with what it depends on
+	Order    string `json:"order"` // of the vertices inside a part: OrderDegree or OrderVIP
+
+	Fanouts []int `json:"fanouts,omitempty"` // of OrderVIP
+	Batch   int   `json:"batch,omitempty"`   // of OrderVIP
+}
+
+// The orders of vertices inside a part.
+const (
+	OrderDegree = "in-degree, highest first"
+	OrderVIP    = "access probability in a minibatch of the part, highest first"
+)
+
+// HotFirst reports whether a run with these settings reads the first rows of its parts most: whether they were ordered for it. A run of
+// other settings looks for its hot rows itself.
+func (o *Origin) HotFirst(fanouts []int, batch int) bool {
+	return o.Order == OrderVIP && o.Batch == batch && slices.Equal(o.Fanouts, fanouts)
 }
 
 // SplitSizes counts the split vertices of one part.

@@ -77,8 +77,8 @@ func (s *Simulation) capacities(m *access.Graph, r *access.Reader) ([]int, error
 	return rows, err
 }
 
-// planWindows sets the windows of lookahead: what is asked for, or the most that any rank should see. No window is wider than an
-// epoch.
+// planWindows sets the windows of lookahead: what is asked for, or the most that any rank should see. No window is wider than
+// the run.
 func (s *Simulation) planWindows(m *access.Graph) error {
 	if !slices.Contains(s.o.Policies, cache.NameLookahead) {
 		return nil
@@ -106,7 +106,7 @@ func (s *Simulation) planWindows(m *access.Graph) error {
 		mem.Free(p)
 	}
 	for i := range s.windows {
-		s.windows[i] = min(max(s.windows[i], s.o.Window), s.streams.Steps()*s.minibatches())
+		s.windows[i] = min(max(s.windows[i], s.o.Window), s.o.Epochs*s.streams.Steps()*s.minibatches())
 	}
 	return nil
 }

@@ -21,6 +21,18 @@ import (
 // generated is a small graph in six parts.
 func generated(t *testing.T) *shard.Shards {
 	t.Helper()
+	return ordered(t, func(d *dataset.Dataset, part []int32) []float32 {
+		var score []float32
+		for _, n := range partition.InDegrees(d.Graph) {
+			score = append(score, float32(n))
+		}
+		return score
+	})
+}
+
+// ordered is generated with the vertices of a part in order of a score.
+func ordered(t *testing.T, score func(d *dataset.Dataset, part []int32) []float32) *shard.Shards {
+	t.Helper()
 	data, parts := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "parts")
 	if err := dataset.Generate(data, dataset.GenerateOptions{Vertices: 600, Degree: 6, Features: 2, Classes: 4, Seed: 1}); err != nil {
 		t.Fatal(err)
@@ -35,7 +47,7 @@ func generated(t *testing.T) *shard.Shards {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newID, offsets := partition.Order(part, o.Parts, partition.InDegrees(d.Graph))
+	newID, offsets := partition.Order(part, o.Parts, score(d, part))
 	report := partition.Measure(d.Graph, part, o.Parts, d.Split)
 	if err := shard.Write(parts, d, shard.Layout{NewID: newID, Offsets: offsets, Report: report}); err != nil {
 		t.Fatal(err)
@@ -354,6 +366,71 @@ func transferred(t *testing.T, m *access.Graph, r *access.Reader, x *trail, o Op
 		}
 	}
 	return rows
+}
+
+// Parts that were ordered for a run begin, each of them, with what the run's minibatches of that very part read most.
+func TestPartsOrderedForARun(t *testing.T) {
+	o := options()
+	s := ordered(t, func(d *dataset.Dataset, part []int32) []float32 {
+		m, err := access.New(d.Graph, access.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Free()
+		train := make([][]graph.VertexID, 6)
+		for _, v := range d.Split.Train {
+			train[part[v]] = append(train[part[v]], v)
+		}
+		heat, err := m.OwnParts(part, train, o.Batch, o.Fanouts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return heat
+	})
+	sim, err := New(s, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sim.Close()
+	m, err := access.New(&s.Topology().Graph, access.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Free()
+	for k := range s.Parts {
+		r := sim.reader(k, 1)
+		p, err := m.Inclusion(r.Seeds, r.PerStep, r.Fanouts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for v := s.Offsets[k] + 1; v < s.Offsets[k+1]; v++ {
+			if p[v] > p[v-1]+1e-6 {
+				t.Errorf("part %d: row %d is read with %g, the one before with %g", k, v-s.Offsets[k], p[v], p[v-1])
+			}
+		}
+		mem.Free(p)
+	}
+}
+
+// A planned window is as good as seeing everything, also where the run has many epochs; without evictions, a buffer is the
+// static cache that it is filled by.
+func TestPlannedWindowIsTheOptimum(t *testing.T) {
+	s := generated(t)
+	o := options()
+	o.Alphas, o.Epochs, o.Delta = []float64{0.05, 0.1, 0.2, 0.5, 1}, 6, 0
+	o.Ranks, o.Batch = 3, 20
+	r := simulated(t, s, o)
+	at := func(policy string) []int64 { return r.Rows[slices.Index(o.Policies, policy)] }
+	for i, alpha := range o.Alphas {
+		got, best := at(cache.NameLookahead)[i], at(PolicyOptimum)[i]
+		t.Logf("alpha %g: a window of %d of %d steps transfers %d rows, the optimum %d, the static oracle %d", alpha, r.Windows[i], r.Steps, got, best, at(access.PolicyOracle)[i])
+		if float64(got) > 1.01*float64(best) {
+			t.Errorf("alpha %g: a window of %d steps transfers %d rows, the optimum %d", alpha, r.Windows[i], got, best)
+		}
+		if at(cache.NamePrefetch)[i] != at(access.PolicyDegree)[i] {
+			t.Errorf("alpha %g: a buffer that evicts nothing transfers %d rows, a static cache %d", alpha, at(cache.NamePrefetch)[i], at(access.PolicyDegree)[i])
+		}
+	}
 }
 
 // What holds for any graph: no static cache beats the oracle, nothing beats the optimum, and more room never costs an oracle rows.

@@ -30,7 +30,7 @@ type Recorder struct {
 
 	kind         string // of the pass under way: train, evaluate
 	epoch, split int    // split: minibatches of a step
-	items        int    // minibatches of an epoch; 0 if none of the next one are foreseen
+	items        int    // minibatches of an epoch; 0 if none of the next ones are foreseen
 }
 
 // stageTracks are the tracks of one stage: the time at which the last span of each ended.
@@ -54,7 +54,7 @@ func CreateRecorder(dir string, rank int, base int64) (*Recorder, error) {
 }
 
 // Pass says what the next spans belong to: kind (train, evaluate), epoch, and how many minibatches make a step. Minibatches from the
-// items-th on are those of the next epoch, as far as they are foreseen; 0 if none are. No span may be recorded meanwhile.
+// items-th on are those of the next epochs, as far as they are foreseen; 0 if none are. No span may be recorded meanwhile.
 func (r *Recorder) Pass(kind string, epoch, split, items int) {
 	if r != nil {
 		r.kind, r.epoch, r.split, r.items = kind, epoch, split, items
@@ -96,8 +96,8 @@ func (r *Recorder) Span(stage string, item int, begin time.Time, took time.Durat
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	epoch := r.epoch
-	if r.items > 0 && item >= r.items {
-		epoch, item = epoch+1, item-r.items
+	if r.items > 0 {
+		epoch, item = epoch+item/r.items, item%r.items
 	}
 	from := begin.UnixNano() - r.base
 	k := r.indexOf(stage)

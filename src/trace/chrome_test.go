@@ -154,13 +154,14 @@ func BenchmarkSpan(b *testing.B) {
 	}
 }
 
-// What is foreseen of the next epoch belongs to that.
+// What is foreseen of the next epoch belongs to that, and so on.
 func TestSpansOfTheNextEpoch(t *testing.T) {
 	base := time.Unix(1000, 0)
 	events := record(t, base, func(r *Recorder) {
 		r.Pass("train", 2, 2, 6)
 		r.Span("sample", 5, base, time.Millisecond)
 		r.Span("sample", 9, base, time.Millisecond)
+		r.Span("sample", 12, base, time.Millisecond)
 	})
 	var got []string
 	for _, e := range events {
@@ -168,7 +169,7 @@ func TestSpansOfTheNextEpoch(t *testing.T) {
 			got = append(got, fmt.Sprintf("epoch %d, step %d, item %d", e.Args.Epoch, e.Args.Step, e.Args.Item))
 		}
 	}
-	if want := []string{"epoch 2, step 2, item 5", "epoch 3, step 1, item 3"}; !slices.Equal(got, want) {
+	if want := []string{"epoch 2, step 2, item 5", "epoch 3, step 1, item 3", "epoch 4, step 0, item 0"}; !slices.Equal(got, want) {
 		t.Errorf("spans %q, want %q", got, want)
 	}
 }

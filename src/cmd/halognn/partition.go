@@ -7,19 +7,23 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"halognn/src/access"
 	"halognn/src/dataset"
+	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/partition"
 	"halognn/src/partition/metis"
+	"halognn/src/sample"
 	"halognn/src/shard"
 )
 
 func partitionCommand() *cobra.Command {
 	var o partition.Options
-	var data, order, dir string
+	var data, dir string
+	var order hotOrder
 	var unbalanced bool
 	c := &cobra.Command{
-		Use:     "partition --data DATASET --parts P --method metis|ldg|random|contiguous [--seed S] --out PARTS",
+		Use:     "partition --data DATASET --parts P --method metis|ldg|random|contiguous [--order degree|vip --fanouts 15,10,5 --batch 1024] [--seed S] --out PARTS",
 		Short:   "Cut a dataset into parts, one or more for each rank of a later run",
 		Example: "  halognn partition --data data/arxiv --parts 8 --method metis --out parts/arxiv-8",
 		Args:    noArguments,
@@ -30,24 +34,26 @@ func partitionCommand() *cobra.Command {
 			if o.Parts < 1 {
 				return usageError(fmt.Errorf("--parts is %d; it must be at least 1", o.Parts))
 			}
-			if order != "degree" {
-				return usageError(fmt.Errorf("--order %s is not in this version; use degree", order))
+			if err := order.check(c); err != nil {
+				return usageError(err)
 			}
-			return dataError(mem.Guard(func() error { return runPartition(c, data, dir, o, unbalanced) }))
+			return dataError(mem.Guard(func() error { return runPartition(c, data, dir, o, order, unbalanced) }))
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&data, "data", "", "the DATASET directory")
 	f.IntVar(&o.Parts, "parts", 0, "number of parts; a run needs a number of ranks that divides it")
 	f.StringVar(&o.Method, "method", "metis", "metis: best cut, most memory; ldg: streaming; random; contiguous")
-	f.StringVar(&order, "order", "degree", "vertices inside a part: degree, hottest first")
+	f.StringVar(&order.by, "order", "degree", "vertices inside a part, hottest first: by in-degree, or by how likely a minibatch reads them (vip)")
+	f.IntSliceVar(&order.fanouts, "fanouts", nil, "--order vip: sample.fanouts of the runs to come")
+	f.IntVar(&order.batch, "batch", 0, "--order vip: sample.batch of the runs to come")
 	f.Uint64Var(&o.Seed, "seed", 0, "random seed: equal seeds give equal parts")
 	f.BoolVar(&unbalanced, "allow-imbalance", false, "write parts even if training seeds or edges are badly balanced")
 	f.StringVar(&dir, "out", "", "the PARTS directory to write")
 	return c
 }
 
-func runPartition(c *cobra.Command, data, dir string, o partition.Options, unbalanced bool) error {
+func runPartition(c *cobra.Command, data, dir string, o partition.Options, order hotOrder, unbalanced bool) error {
 	d, err := dataset.Open(data)
 	if err != nil {
 		return dataError(err)
@@ -80,16 +86,74 @@ func runPartition(c *cobra.Command, data, dir string, o partition.Options, unbal
 		}
 		out(c, "going on with unbalanced parts:\n%s\n", strings.TrimSpace(err.Error()))
 	}
-	newID, offsets := partition.Order(part, o.Parts, partition.InDegrees(d.Graph))
-	err = shard.Write(dir, d, shard.Layout{
-		NewID: newID, Offsets: offsets, Report: report,
-		Origin: shard.Origin{Method: o.Method, Seed: o.Seed, Order: "in-degree, highest first"},
-	})
+	layout, err := order.layout(d, part, o.Parts)
 	if err != nil {
+		return dataError(err)
+	}
+	layout.Report, layout.Origin.Method, layout.Origin.Seed = report, o.Method, o.Seed
+	if err := shard.Write(dir, d, layout); err != nil {
 		return dataError(err)
 	}
 	out(c, "written to %s: %d parts; train on %s ranks\n", dir, o.Parts, divisors(o.Parts))
 	return nil
+}
+
+// hotOrder says how the vertices of a part are ordered.
+type hotOrder struct {
+	by      string
+	fanouts []int
+	batch   int
+}
+
+func (h *hotOrder) check(c *cobra.Command) error {
+	switch h.by {
+	case "degree":
+		if c.Flags().Changed("fanouts") || c.Flags().Changed("batch") {
+			return errors.New("--fanouts and --batch are for --order vip; in-degree depends on neither")
+		}
+		return nil
+	case "vip":
+		var faults []error
+		if len(h.fanouts) == 0 {
+			faults = append(faults, errors.New("--order vip needs --fanouts, as in sample.fanouts of the runs to come"))
+		}
+		if h.batch < 1 {
+			faults = append(faults, fmt.Errorf("--order vip needs --batch, as in sample.batch of the runs to come; it is %d", h.batch))
+		}
+		for i, f := range h.fanouts {
+			if f < 1 && f != sample.All {
+				faults = append(faults, fmt.Errorf("fanout %d is %d; it must be at least 1, or %d for all neighbours", i+1, f, sample.All))
+			}
+		}
+		return errors.Join(faults...)
+	}
+	return fmt.Errorf("--order is %q; it must be degree or vip", h.by)
+}
+
+// layout numbers the vertices of the parts.
+func (h *hotOrder) layout(d *dataset.Dataset, part []int32, parts int) (l shard.Layout, err error) {
+	if h.by == "degree" {
+		l.NewID, l.Offsets = partition.Order(part, parts, partition.InDegrees(d.Graph))
+		l.Origin.Order = shard.OrderDegree
+		return l, nil
+	}
+	m, err := access.New(d.Graph, access.Options{})
+	if err != nil {
+		return l, err
+	}
+	defer m.Free()
+	train := make([][]graph.VertexID, parts)
+	for _, v := range d.Split.Train {
+		train[part[v]] = append(train[part[v]], v)
+	}
+	heat, err := m.OwnParts(part, train, h.batch, h.fanouts)
+	if err != nil {
+		return l, err
+	}
+	defer mem.Free(heat)
+	l.NewID, l.Offsets = partition.Order(part, parts, heat)
+	l.Origin = shard.Origin{Order: shard.OrderVIP, Fanouts: h.fanouts, Batch: h.batch}
+	return l, nil
 }
 
 // divisors lists the numbers of ranks that P parts run on.

@@ -1,0 +1,83 @@
+package access
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// OwnParts returns how likely each vertex is read by a minibatch of the part that it lies in: what vertices of a part are ordered by so that the
+// hottest come first.
+//
+//	part   [N]  part of each vertex
+//	train  [P]  training vertices of each part
+//	batch       seeds of a part's minibatch; parts share the steps of an epoch, as many as the one with most seeds has
+//	result [N]
+//
+// Every part is analysed by itself, with Inclusion: rows of a part are read for its own seeds too. A part without training vertices
+// has zeros. Time P times that of Inclusion, memory 12 N + N/8 bytes, 4 N of it the result.
+func (m *Graph) OwnParts(part []int32, train [][]graph.VertexID, batch int, fanouts []int) ([]float32, error) {
+	n := m.in.NumVertices()
+	if len(part) != n {
+		return nil, fmt.Errorf("access: own parts: parts of %d vertices, but the graph has %d", len(part), n)
+	}
+	if batch < 1 {
+		return nil, fmt.Errorf("access: own parts: batch is %d; it must be at least 1", batch)
+	}
+	steps := 1
+	for _, seeds := range train {
+		steps = max(steps, (len(seeds)+batch-1)/batch)
+	}
+	heat := mem.Make[float32](n)
+	for k, seeds := range train {
+		if len(seeds) == 0 {
+			continue
+		}
+		p, err := m.Inclusion(seeds, float64(len(seeds))/float64(steps), fanouts)
+		if err != nil {
+			mem.Free(heat)
+			return nil, fmt.Errorf("part %d: %w", k, err)
+		}
+		for v, of := range part {
+			if int(of) == k {
+				heat[v] = p[v]
+			}
+		}
+		mem.Free(p)
+	}
+	return heat, nil
+}
+
+// HotRows returns the rows of a part that a minibatch of the reader is likeliest to read, at most count, as row numbers in the part,
+// hottest first; ties by in-degree, then lower row. It is the index of hot rows of a run whose settings are not those that the part was
+// ordered by; otherwise those are its first rows. The list lies outside the Go heap.
+//
+// Time that of Inclusion and of sorting the part, memory 8 bytes a vertex of the graph and 4 a row of the part.
+func (m *Graph) HotRows(r *Reader, part Range, count int) ([]int32, error) {
+	if err := checkLocal(m.in.NumVertices(), []Range{part}); err != nil {
+		return nil, fmt.Errorf("access: hot rows: %w", err)
+	}
+	p := mem.Make[float32](m.in.NumVertices())
+	defer func() { mem.Free(p) }()
+	if len(r.Seeds) > 0 {
+		q, err := m.Inclusion(r.Seeds, r.PerStep/float64(r.Count), r.Fanouts)
+		if err != nil {
+			return nil, err
+		}
+		p, q = q, p
+		mem.Free(q)
+	}
+	own := p[part.First:part.End]
+	rows := mem.Make[int32](len(own))
+	for i := range rows {
+		rows[i] = int32(i)
+	}
+	slices.SortFunc(rows, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(own[b], own[a]),
+			cmp.Compare(m.in.InDegree(part.First+graph.VertexID(b)), m.in.InDegree(part.First+graph.VertexID(a))), cmp.Compare(a, b))
+	})
+	return rows[:min(max(count, 0), len(rows))], nil
+}
