@@ -145,14 +145,21 @@ func (s scale) at(v float64) float64 {
 // ticks returns round numbers within the scale, about n of them.
 func (s scale) ticks(n int) (out []float64) {
 	if s.log {
+		digits := []float64{1, 2, 5}
+		if s.hi < 20*s.lo {
+			digits = []float64{1, 1.5, 2, 3, 4, 6, 8}
+		}
 		for e := math.Floor(math.Log10(s.lo)); e <= math.Ceil(math.Log10(s.hi)); e++ {
-			for _, m := range []float64{1, 2, 5} {
+			for _, m := range digits {
 				if v := m * math.Pow(10, e); v >= s.lo*0.999 && v <= s.hi*1.001 {
 					out = append(out, v)
 				}
 			}
 		}
-		return out
+		if len(out) > 2 {
+			return out
+		}
+		out = nil // so little of a decade that its ticks may be linear
 	}
 	raw := (s.hi - s.lo) / float64(n)
 	unit := math.Pow(10, math.Floor(math.Log10(raw)))

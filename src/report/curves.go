@@ -84,10 +84,16 @@ func (c *curves) draw(s *canvas) {
 	if c.zero && !c.logY {
 		y0 = min(y0, 0)
 	}
-	if !c.logY {
+	if c.logY { // room for what is said at points
+		y0, y1 = y0/1.1, y1*1.2
+	} else {
 		y1 += (y1 - y0) * 0.05
 	}
-	x := newScale(x0, x1, plotLeft+8, right-8, c.logX)
+	edge := 8.0
+	if slices.ContainsFunc(c.of, func(k curve) bool { return k.points != nil }) {
+		edge = 24
+	}
+	x := newScale(x0, x1, plotLeft+edge, right-edge, c.logX)
 	y := newScale(y0, y1, bottom-4-markTall*marked, plotTop, c.logY)
 	if c.zero && marked == 0 {
 		y.from = bottom

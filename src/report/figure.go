@@ -21,7 +21,7 @@ func figure(x float64) string {
 			s = s[:i] + "\u202f" + s[i:]
 		}
 		return s
-	case a >= 0.001:
+	case a >= 0.001 && a < 1000:
 		digits := 3 - int(math.Floor(math.Log10(a)))
 		return strconv.FormatFloat(x, 'f', digits, 64)
 	}

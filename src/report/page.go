@@ -17,9 +17,6 @@ var page = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 <style>
 :root { --text: #222; --back: #fff; --rule: #d4d4d4; --soft: #5f5f5f; --stripe: #f6f6f6; }
 @media (prefers-color-scheme: dark) { :root { --text: #ddd; --back: #16181c; --rule: #3a3d42; --soft: #a0a0a0; --stripe: #1e2126; } }
-@media print { :root { color-scheme: light; --text: #000; --back: #fff; --rule: #bbb; --soft: #444; --stripe: #fff; }
-  body { font-size: 10pt; margin: 0; max-width: none; } nav, details { display: none; } section { break-inside: avoid; }
-  h2 { break-after: avoid; } div.wide { overflow: visible; } table { font-size: 7.5pt; } th, td { padding: .1rem .3rem; } }
 body { font: 15px/1.45 system-ui, sans-serif; color: var(--text); background: var(--back); max-width: 66rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin: 2.2rem 0 .5rem; }
 nav { font-size: .9rem; } nav a { margin-right: .9rem; white-space: nowrap; } a { color: inherit; }
@@ -32,6 +29,9 @@ th { white-space: normal; font-weight: 600; } th:first-child, td:first-child { t
 tbody tr:nth-child(even) { background: var(--stripe); }
 figure { margin: 0; overflow-x: auto; } svg { width: 100%; min-width: 34rem; height: auto; display: block; }
 details { font-size: .9rem; color: var(--soft); } details div { max-height: 24rem; overflow: auto; } summary { cursor: pointer; }
+@media print { :root { color-scheme: light; --text: #000; --back: #fff; --rule: #bbb; --soft: #444; --stripe: #fff; }
+  body { font-size: 10pt; margin: 0; max-width: none; } nav, details { display: none; } section { break-inside: avoid; }
+  h2 { break-after: avoid; } div.wide { overflow: visible; } table { font-size: 7.5pt; } p.note { font-size: 8.5pt; } th, td { padding: .1rem .3rem; } }
 {{.Style}}
 </style>
 </head>

@@ -24,7 +24,7 @@ func tablesOf(runs []*Run) []table {
 	if len(runs) > 1 {
 		tables = append(tables, differences(runs))
 	}
-	tables = append(tables, scaling(runs), phases(runs), traffic(runs), caches(runs), baselines(runs), perRank(runs))
+	tables = append(tables, scaling(runs), phases(runs), traffic(runs), caches(runs), baselines(runs), balance(runs))
 	return slices.DeleteFunc(tables, func(t table) bool { return len(t.rows) == 0 })
 }
 
@@ -173,20 +173,35 @@ func scaling(runs []*Run) table {
 	return t
 }
 
-// perRank is the traffic and the waiting of every rank.
-func perRank(runs []*Run) table {
-	t := table{id: "each-rank", title: "Each rank, mean per epoch", columns: []string{"run", "rank", "transferred rows", "waiting"}}
+// balance is how even the ranks are; the plot of each rank has all of them in figures.
+func balance(runs []*Run) table {
+	t := table{
+		id: "balance", title: "Balance of the ranks, mean per epoch",
+		columns: []string{"run", "ranks", "rows: least", "mean", "most", "by rank", "waiting: least", "mean", "most", "of rank"},
+		note:    "Rows: transferred. Ranks wait for each other at every step.",
+	}
 	for _, r := range runs {
-		rows, waits := r.rankMeans("remote_rows"), r.rankMeans("wait_fraction")
-		for k := range max(len(rows), len(waits)) {
-			x, w := absent, absent
-			if k < len(rows) {
-				x = count(rows[k], true)
+		row := []string{r.Name}
+		for _, key := range []string{"remote_rows", "wait_fraction"} {
+			all := r.rankMeans(key)
+			if len(all) < 2 {
+				row = nil
+				break
 			}
-			if k < len(waits) {
-				w = percent(waits[k], true)
+			sum, most := 0.0, slices.Max(all)
+			for _, x := range all {
+				sum += x
 			}
-			t.rows = append(t.rows, []string{r.Name, strconv.Itoa(k), x, w})
+			show := count
+			if key == "wait_fraction" {
+				show = percent
+			} else {
+				row = append(row, strconv.Itoa(len(all)))
+			}
+			row = append(row, show(slices.Min(all), true), show(sum/float64(len(all)), true), show(most, true), strconv.Itoa(slices.Index(all, most)))
+		}
+		if row != nil {
+			t.rows = append(t.rows, row)
 		}
 	}
 	return t

@@ -162,7 +162,7 @@ func predicted(runs []*Run) *chart {
 		expected, has := r.Summary.num("expected_remote_rows_per_step")
 		rows, counted := r.Summary.num("remote_rows_per_step")
 		if has && counted {
-			b.add(bar{name: r.Name, values: []float64{rows}, tick: expected, end: fmt.Sprintf("%s, %+.1f %%", short(rows), 100*(rows/expected-1))})
+			b.add(bar{name: r.Name, values: []float64{rows}, tick: expected, end: fmt.Sprintf("%s, %+.1f %%", short(rows), math.Round(1000*(rows/expected-1))/10+0)})
 		}
 	}
 	return &chart{"predicted", "Rows per step, predicted and measured", "The prediction is made of access probabilities, less the rows that the cache holds.", b}
