@@ -107,6 +107,9 @@ func (s *session) openDynamic(m *access.Graph) (*dynamicCache, error) {
 
 // beginning returns the epoch and the minibatch that training begins with.
 func (s *session) beginning() (epoch, item int) {
+	if s.from > 0 {
+		return s.from, 0
+	}
 	if s.Resume != nil {
 		return s.Resume.state.Epoch, s.Resume.state.Step * s.minibatches()
 	}
@@ -137,7 +140,7 @@ func (s *session) planWindow(m *access.Graph, r *access.Reader, d *access.Dynami
 	if d.Window = s.o.Cache.Window; d.Window == 0 {
 		d.Window = planned
 	}
-	d.Window = min(d.Window, s.steps()*s.minibatches()) // the order of seeds is kept for this epoch and the next
+	d.Window = min(d.Window, s.o.Epochs*s.steps()*s.minibatches()) // there are no more to see
 	s.expected, err = comm.AgreeSum(s.Comm, reuse.Fetched(d.Capacity, d.Window)*float64(r.Count))
 	return err
 }
@@ -160,10 +163,13 @@ type CacheSummary struct {
 // summariseCache describes the cache at the end of the run. Collective.
 func (s *session) summariseCache() (*CacheSummary, error) {
 	o := s.o.Cache
-	if o.Policy == access.PolicyNone {
+	if o.Policy == access.PolicyNone && s.auto == nil {
 		return nil, nil
 	}
 	c := &CacheSummary{Policy: o.Policy, Alpha: o.Alpha}
+	if s.auto != nil {
+		c.Chosen = s.auto.why
+	}
 	if o.HaloFraction > 0 {
 		c.Alpha = 0
 	}

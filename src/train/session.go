@@ -36,6 +36,8 @@ type session struct {
 	features *fetcher
 	cached   exchange.Cache // a fixed one; nil for none
 	dynamic  *dynamicCache  // one that changes; nil for none
+	auto     *auto          // nil unless the run chooses its cache
+	from     int            // epoch from which the present cache is used; 0: from the beginning
 	expected float64        // remote rows that a step of all ranks is predicted to fetch; 0 without a cache
 	data     *parallel.Data
 	slots    []*parallel.Minibatch
@@ -45,8 +47,9 @@ type session struct {
 	spans    *trace.Recorder // nil without --trace
 	watch    *watchdog       // nil for none
 
-	runtime int64 // bytes resident before any data was opened: program, MPI, BLAS
-	closers []func() error
+	runtime    int64 // bytes resident before any data was opened: program, MPI, BLAS
+	closers    []func() error
+	rowClosers []func() error // of what openRows has opened
 }
 
 // open prepares everything that does not depend on the epoch. Collective.
@@ -143,6 +146,20 @@ func (s *session) openShared() error {
 		return err
 	}
 	s.closers = append(s.closers, s.gradients.Close)
+	if s.o.Cache.Policy == PolicyAuto {
+		if err := s.openAuto(); err != nil {
+			return err
+		}
+	}
+	s.closers = append(s.closers, s.closeRows)
+	return s.openRows()
+}
+
+// openRows opens what brings rows here: the cache, the exchange, and the pipeline that they work in. Collective.
+func (s *session) openRows() (err error) {
+	others := s.closers
+	s.closers = nil
+	defer func() { s.rowClosers, s.closers = s.closers, others }()
 	meta := s.Shards.Meta
 	if s.cached, err = s.openCache(); err != nil {
 		return err

@@ -82,7 +82,13 @@ func (r *run) run(ctx context.Context) error {
 		return err
 	}
 	for epoch := r.epoch + 1; epoch <= r.o.Epochs && !r.patienceOut(); epoch++ {
+		if err := r.beginTrial(ctx, epoch); err != nil {
+			return fmt.Errorf("epoch %d: %w", epoch, err)
+		}
 		if err := r.trainEpoch(ctx, epoch); err != nil {
+			return fmt.Errorf("epoch %d: %w", epoch, err)
+		}
+		if err := r.endTrial(); err != nil {
 			return fmt.Errorf("epoch %d: %w", epoch, err)
 		}
 		if err := r.validate(ctx, epoch); err != nil {
@@ -166,11 +172,8 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	}
 	r.spans.Pass("train", epoch, r.minibatches(), r.steps()*r.minibatches())
 	r.skipped = first * r.minibatches()
-	items, next := r.steps()*r.minibatches(), 0
-	if epoch < r.o.Epochs {
-		next = items // a look-ahead cache sees into the next epoch
-	}
-	err := r.pipe.RunOn(ctx, items-r.skipped, next,
+	items := r.steps() * r.minibatches()
+	err := r.pipe.RunOn(ctx, items-r.skipped, (r.o.Epochs-epoch)*items, // a look-ahead cache sees into the next epochs
 		func(i int, m *parallel.Minibatch) { r.admit(r.skipped+i, m) },
 		func(i int, m *parallel.Minibatch) error {
 			defer r.data.Release(m)
@@ -190,12 +193,10 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	return r.endEpoch(took)
 }
 
-// admit gives item i its seeds: the minibatches of a step follow each other, and those of the next epoch those of this one.
+// admit gives item i its seeds: the minibatches of a step follow each other, and those of the next epochs those of this one.
 func (r *run) admit(i int, m *parallel.Minibatch) {
 	epoch, items := r.epoch, r.steps()*r.minibatches()
-	if i >= items {
-		epoch, i = epoch+1, i-items
-	}
+	epoch, i = epoch+i/items, i%items
 	step, stream := i/r.minibatches(), r.Comm.Rank()*r.minibatches()+i%r.minibatches()
 	m.Key = sample.Key{Seed: r.o.Seed, Epoch: epoch, Step: step, Stream: stream}
 	m.GlobalSeeds, m.Train = r.streams.GlobalSeeds(step), true
@@ -297,6 +298,7 @@ func (r *run) update(step int, m *parallel.Minibatch) error {
 	}
 	r.mark(trace.Update, begin)
 	r.record(step, lr, stats, m)
+	r.auto.stepEnds()
 	r.watch.at(r.epoch, step, trace.Wait)
 	return r.obey(step)
 }

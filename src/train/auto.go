@@ -1,0 +1,325 @@
+package train
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"halognn/src/access"
+	"halognn/src/cache"
+	"halognn/src/comm"
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// PolicyAuto leaves it to the run which policy it uses, and with which parameters.
+const PolicyAuto = "auto"
+
+// auto chooses a cache. Accesses are known in advance, so what every policy would transfer is counted, not guessed: on the minibatches of the first
+// epoch, by the policies themselves. What the transfers cost beside the deciding, the copying and the overlap depends on machine and
+// network, so the best few are tried, an epoch each, and the fastest stays.
+//
+//	sample some minibatches ──> count rows of every candidate ──> sort, drop what is hopeless ──> an epoch each ──> the fastest
+//	                            sum over ranks                                                     median step, slowest rank
+//
+// Everything that is compared is the same on all ranks, so all choose alike. No choice changes a number: only rows, and time.
+type auto struct {
+	trials []trial // in the order of their rows
+	next   int     // trials under way or done
+	steps  []float64
+	last   time.Time // the end of the step before
+	why    string
+	done   bool
+}
+
+// trial is a candidate: a policy and its parameters.
+type trial struct {
+	name    string
+	options CacheOptions
+	rows    float64 // transferred by a step of all ranks, counted
+	seconds float64 // median step, of the slowest rank; 0 before it has been tried
+}
+
+const (
+	countedSteps = 96  // minibatches that candidates are counted on, at most
+	hopeless     = 2.5 // candidates that transfer so many times the rows of the best are not tried
+	mostTrials   = 4
+	asGood       = 0.02 // differences in time below this are noise, and fewer rows win
+)
+
+// candidates are what is counted. Of each policy only the best parameters are tried.
+func (s *session) candidates() (all []trial) {
+	with := func(name string, set func(o *CacheOptions)) {
+		o := s.o.Cache
+		set(&o)
+		all = append(all, trial{name: name, options: o})
+	}
+	with("none", func(o *CacheOptions) { o.Policy = access.PolicyNone })
+	with("vip", func(o *CacheOptions) { o.Policy = access.PolicyVIP })
+	with("lookahead", func(o *CacheOptions) { o.Policy = cache.NameLookahead })
+	for _, gamma := range []float64{0.95, 0.995} {
+		for _, delta := range []int{8, 16, 32, 64} {
+			with(fmt.Sprintf("prefetch (gamma %g, delta %d)", gamma, delta), func(o *CacheOptions) {
+				o.Policy, o.Gamma, o.Delta, o.Evict, o.Initial = cache.NamePrefetch, gamma, delta, true, access.PolicyVIP
+			})
+		}
+	}
+	return all
+}
+
+// openAuto counts the candidates and sets the policy of the first epoch. Collective.
+func (s *session) openAuto() error {
+	s.auto = new(auto)
+	if s.nodes == 1 || len(s.o.Fanouts) == 0 {
+		s.auto.done, s.auto.why = true, "none: every rank reads all rows from memory"
+		s.o.Cache.Policy = access.PolicyNone
+		return nil
+	}
+	trials, err := s.countCandidates()
+	if err != nil {
+		return fmt.Errorf("cache.policy auto: %w", err)
+	}
+	s.auto.trials = worthTrying(trials, s.o.Epochs)
+	s.o.Cache = s.auto.trials[0].options
+	return nil
+}
+
+// worthTrying sorts candidates by rows and leaves the best parameters of each policy, without those that are hopeless, and as many as a third of the epochs has
+// room for.
+func worthTrying(all []trial, epochs int) []trial {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b trial) int { return cmp.Compare(a.rows, b.rows) })
+	var out []trial
+	for _, t := range all {
+		seen := slices.ContainsFunc(out, func(o trial) bool { return o.options.Policy == t.options.Policy })
+		if !seen && t.rows <= hopeless*all[0].rows {
+			out = append(out, t)
+		}
+	}
+	return out[:min(len(out), mostTrials, max(1, epochs/3))]
+}
+
+// countCandidates returns the candidates with the rows that a step transfers. Collective.
+func (s *session) countCandidates() ([]trial, error) {
+	all := s.candidates()
+	rows := make([]float64, len(all))
+	err := s.countRows(all, rows)
+	if err = Agree(s.Comm, err); err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if all[i].rows, err = comm.AgreeSum(s.Comm, rows[i]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// countRows counts this rank's rows of each candidate. Half of the minibatches fill the caches and are not counted.
+func (s *session) countRows(all []trial, rows []float64) error {
+	m, err := access.New(&s.topology.Graph, access.Options{Workers: s.Workers})
+	if err != nil {
+		return err
+	}
+	defer m.Free()
+	r := s.reader()
+	var fault error
+	var steps [][]graph.VertexID
+	epoch, item := s.beginning()
+	for remote := range r.Ahead(epoch, item, min(countedSteps, max(16, 2*s.steps()*s.minibatches())), &fault) {
+		steps = append(steps, slices.Clone(remote))
+	}
+	if fault != nil {
+		return fault
+	}
+	capacity, err := s.cacheCapacity(m)
+	if err != nil {
+		return err
+	}
+	p := mem.Make[float32](int(s.Shards.Vertices))
+	defer func() { mem.Free(p) }()
+	if len(r.Seeds) > 0 {
+		mem.Free(p)
+		if p, err = m.Inclusion(r.Seeds, r.PerStep/float64(r.Count), r.Fanouts); err != nil {
+			return err
+		}
+	}
+	for i := range all {
+		if rows[i], err = countOne(m, r, all[i].options, capacity, p, steps); err != nil {
+			return fmt.Errorf("%s: %w", all[i].name, err)
+		}
+		rows[i] *= float64(s.minibatches())
+	}
+	return nil
+}
+
+// countOne plays the accesses of a rank to a candidate and returns the rows of a minibatch in the second half of them.
+func countOne(m *access.Graph, r *access.Reader, o CacheOptions, capacity int, p []float32, steps [][]graph.VertexID) (float64, error) {
+	half := len(steps) / 2
+	total := 0
+	var policy cache.Policy
+	var held []graph.VertexID
+	var err error
+	n := len(p)
+	d := access.Dynamic{Policy: o.Policy, Capacity: capacity, Gamma: o.Gamma, Delta: o.Delta, Initial: o.Initial, Layout: o.Layout, Level: o.Level}
+	switch {
+	case o.Policy == access.PolicyNone:
+		policy, err = cache.NewStatic(n, nil)
+	case cache.Dynamic(o.Policy):
+		if o.Policy == cache.NameLookahead {
+			if d.Window, err = m.PlanWindow(r, p, capacity); err != nil {
+				return 0, err
+			}
+			d.Window = min(d.Window, max(1, half))
+		}
+		policy, held, err = m.NewPolicy(r, d, first(steps, d.Window+1))
+	default: // vip
+		if held, err = m.Top(p, r.Local, capacity); err == nil {
+			policy, err = cache.NewStatic(n, held)
+		}
+	}
+	defer func() { mem.Free(held) }()
+	if err != nil {
+		return 0, err
+	}
+	defer policy.Free()
+	var decision cache.Decision
+	defer decision.Free()
+	ahead, foresees := policy.(interface{ Feed([]graph.VertexID) })
+	fed := 0
+	for i, remote := range steps {
+		for ; foresees && fed < min(len(steps), i+d.Window+1); fed++ {
+			ahead.Feed(steps[fed])
+		}
+		policy.Step(remote, &decision)
+		if i >= half {
+			total += decision.Transferred()
+		}
+	}
+	return float64(total) / float64(max(1, len(steps)-half)), nil
+}
+
+// first yields the first n steps.
+func first(steps [][]graph.VertexID, n int) iter.Seq[[]graph.VertexID] {
+	return slices.Values(steps[:min(n, len(steps))])
+}
+
+// beginTrial switches to the cache that an epoch is to be trained with. Collective.
+func (r *run) beginTrial(ctx context.Context, epoch int) error {
+	a := r.auto
+	if a == nil || a.done {
+		return nil
+	}
+	a.steps, a.last = a.steps[:0], time.Time{}
+	if a.next == 0 { // opened with it
+		a.next = 1
+		if len(a.trials) == 1 {
+			a.settle(r, ctx)
+		}
+		return nil
+	}
+	if a.next < len(a.trials) {
+		a.next++
+		return r.switchCache(a.trials[a.next-1].options, epoch)
+	}
+	best := a.settle(r, ctx)
+	if best == len(a.trials)-1 { // it is what the last epoch was trained with
+		return nil
+	}
+	return r.switchCache(a.trials[best].options, epoch)
+}
+
+// settle ends the trials and returns the best one.
+func (a *auto) settle(r *run, ctx context.Context) int {
+	best := fastest(a.trials)
+	a.done, a.why = true, a.reason(best)
+	if r.Progress != nil {
+		r.Progress.Note(ctx, "cache.policy auto chooses "+a.why)
+	}
+	return best
+}
+
+// fastest returns the trial with the shortest step; of those that are as good as that, the one that transfers least, which comes first.
+func fastest(trials []trial) int {
+	least := math.Inf(1)
+	for _, t := range trials {
+		least = min(least, t.seconds)
+	}
+	return slices.IndexFunc(trials, func(t trial) bool { return t.seconds <= least*(1+asGood) })
+}
+
+// reason says what was compared.
+func (a *auto) reason(best int) string {
+	var others []string
+	for i, t := range a.trials {
+		text := fmt.Sprintf("%s: %.0f rows a step", t.name, t.rows)
+		if t.seconds > 0 {
+			text += fmt.Sprintf(", %.4g s", t.seconds)
+		}
+		if i == best {
+			continue
+		}
+		others = append(others, text)
+	}
+	t := a.trials[best]
+	text := fmt.Sprintf("%s: %.0f rows a step, counted", t.name, t.rows)
+	if t.seconds > 0 {
+		text += fmt.Sprintf("; %.4g s a step, measured", t.seconds)
+	}
+	if len(others) > 0 {
+		text += " (" + strings.Join(others, "; ") + ")"
+	}
+	return text
+}
+
+// stepEnds notes the time of a step while trials last.
+func (a *auto) stepEnds() {
+	if a == nil || a.done {
+		return
+	}
+	now := time.Now()
+	if !a.last.IsZero() {
+		a.steps = append(a.steps, now.Sub(a.last).Seconds())
+	}
+	a.last = now
+}
+
+// endTrial notes what an epoch has shown. Collective.
+func (r *run) endTrial() error {
+	a := r.auto
+	if a == nil || a.done {
+		return nil
+	}
+	own := r.seconds[len(r.seconds)-1] / float64(r.steps()) // an epoch of a single step
+	if len(a.steps) > 0 {
+		own = median(a.steps)
+	}
+	seconds, err := comm.AgreeMax(r.Comm, own)
+	a.trials[a.next-1].seconds = seconds
+	return err
+}
+
+// switchCache goes on with another cache from the beginning of an epoch. Collective.
+func (s *session) switchCache(o CacheOptions, epoch int) error {
+	if err := s.closeRows(); err != nil {
+		return err
+	}
+	s.o.Cache, s.from = o, epoch
+	return s.openRows()
+}
+
+// closeRows closes cache, exchange and pipeline. Collective.
+func (s *session) closeRows() error {
+	var err error
+	for _, f := range slices.Backward(s.rowClosers) {
+		err = errors.Join(err, f())
+	}
+	s.rowClosers, s.cached, s.dynamic = nil, nil, nil
+	return err
+}
