@@ -29,7 +29,7 @@ import (
 
 // Cache says what a rank keeps. Alpha and HaloFraction give Dynamic.Capacity, as in a run.
 type Cache struct {
-	access.Dynamic         // Policy may also be one of access.Policies
+	access.Dynamic         // Policy may also be one of access.Policies, or auto
 	Alpha          float64 // rows, as a fraction of an average rank's vertices, unless
 	HaloFraction   float64 // they are given as a fraction of the rank's 1-hop halo
 	Hops           int     // as in access.Reader
@@ -55,6 +55,8 @@ type Job struct {
 	Threads int     // 1: threads of a rank that compute
 	Cores   float64 // CPUs of a rank; as many as it has goroutines and threads
 	Cache   Cache
+
+	auto bool // the run will choose its cache
 }
 
 // Options say how a job is planned.
@@ -98,6 +100,10 @@ func (j *Job) fill(s *shard.Shards) error {
 	}
 	if s.Task == "none" || s.Features == 0 {
 		fault("%s: the graph has no labels or no features, so there is no training to plan", s.Dir)
+	}
+	j.auto = j.Cache.Policy == "auto"
+	if j.auto {
+		j.Cache.Policy = cache.NameLookahead
 	}
 	if !slices.Contains(access.Policies(), j.Cache.Policy) && !cache.Dynamic(j.Cache.Policy) {
 		fault("cache policy %q cannot be planned; choose one of %v, %s, %s or %s", j.Cache.Policy, access.Policies(),
@@ -248,6 +254,9 @@ func (p *planner) note(out *Plan) {
 	}
 	if w := p.layout.streams.Warning(); w != "" {
 		add("%s", w)
+	}
+	if p.job.auto {
+		add("policy auto tries caches while it trains; planned is %s, which transfers least", p.job.Cache.Policy)
 	}
 	if out.Traffic.Counted > 0 {
 		add("policy %s decides by what was read before, for which there is no formula: it was played over %d minibatches of a rank", p.job.Cache.Policy, out.Traffic.Counted)

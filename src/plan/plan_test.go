@@ -12,6 +12,7 @@ import (
 	"halognn/src/cache"
 	"halognn/src/compute/ref"
 	"halognn/src/dataset"
+	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/partition"
@@ -153,51 +154,65 @@ func counted(t *testing.T, s *shard.Shards, j Job, planned Traffic) float64 {
 		t.Fatal(err)
 	}
 	defer m.Free()
-	rows, epochs := 0.0, 2
+	rows := 0.0
 	for rank := range j.Ranks {
 		r := l.reader(s, &j, rank)
-		for epoch := 1; epoch <= epochs; epoch++ {
-			trace, err := Record(r, epoch, 0, l.streams.Steps()*l.each)
+		trace, err := record(r, 2*l.streams.Steps()*l.each)
+		if err != nil {
+			t.Fatal(err)
+		}
+		each := 0.0
+		switch d := j.Cache.Dynamic; {
+		case cache.Dynamic(d.Policy):
+			d.Capacity, d.Window = planned.Capacity, planned.Window
+			played, err := trace.play(m, r, d)
 			if err != nil {
 				t.Fatal(err)
 			}
-			each := 0.0
-			switch d := j.Cache.Dynamic; {
-			case cache.Dynamic(d.Policy):
-				d.Capacity, d.Window = planned.Capacity, planned.Window
-				played, err := trace.Play(m, r, d)
-				if err != nil {
-					t.Fatal(err)
-				}
-				each = played.Rows
-			case d.Policy == access.PolicyNone:
-				each = trace.Reads()
-			default:
-				score, err := m.Score(d.Policy, r)
-				if err != nil {
-					t.Fatal(err)
-				}
-				capacity := access.Capacity(j.Cache.Alpha, s.Vertices, j.Ranks)
-				if j.Cache.HaloFraction > 0 {
-					halo, err := m.HaloSize(r.Local)
-					if err != nil {
-						t.Fatal(err)
-					}
-					capacity = int(j.Cache.HaloFraction * float64(halo))
-				}
-				held, err := m.Top(score, r.Local, capacity)
-				if err != nil {
-					t.Fatal(err)
-				}
-				each = trace.Missed(held, int(s.Vertices))
-				mem.Free(held)
-				mem.Free(score)
+			each = played.rows
+		case d.Policy == access.PolicyNone:
+			each = trace.missed(nil, s)
+		default:
+			score, err := m.Score(d.Policy, r)
+			if err != nil {
+				t.Fatal(err)
 			}
-			rows += each * float64(l.each) / float64(epochs)
-			trace.Free()
+			capacity := access.Capacity(j.Cache.Alpha, s.Vertices, j.Ranks)
+			if j.Cache.HaloFraction > 0 {
+				halo, err := m.HaloSize(r.Local)
+				if err != nil {
+					t.Fatal(err)
+				}
+				capacity = int(j.Cache.HaloFraction * float64(halo))
+			}
+			held, err := m.Top(score, r.Local, capacity)
+			if err != nil {
+				t.Fatal(err)
+			}
+			each = trace.missed(held, s)
+			mem.Free(held)
+			mem.Free(score)
 		}
+		rows += each * float64(l.each)
+		trace.free()
 	}
 	return rows
+}
+
+// missed returns the rows of a minibatch, on average, that a fixed set of vertices leaves to fetch.
+func (a *accesses) missed(held []graph.VertexID, s *shard.Shards) float64 {
+	set := access.NewSet(int(s.Vertices))
+	defer set.Free()
+	for _, v := range held {
+		set.Add(v)
+	}
+	missed := 0
+	for _, v := range a.ids {
+		if !set.Has(v) {
+			missed++
+		}
+	}
+	return float64(missed) / float64(len(a.ends))
 }
 
 // With more ranks than parts the minibatches are those of smaller ranks: more is remote, less is local, and the plan says that it guesses.

@@ -9,27 +9,60 @@ import (
 	"halognn/src/mem"
 )
 
-// Played is what a policy came to on a trace, per minibatch.
-type Played struct {
-	Steps   int
-	Rows    float64 // transferred
-	Seconds float64 // that the policy took
-	Bytes   int64   // of the policy
+// accesses are the remote vertices of consecutive minibatches of a rank: those of minibatch i are ids[ends[i-1]:ends[i]].
+type accesses struct {
+	ids  []graph.VertexID
+	ends []int
 }
 
-// Play lets a dynamic policy decide about the minibatches of a trace, as training would, and counts what it transfers.
-func (t *Trace) Play(m *access.Graph, r *access.Reader, d access.Dynamic) (Played, error) {
-	window := min(d.Window, t.Steps())
+// record samples n minibatches of the first epoch on, and keeps their remote vertices, 4 bytes each.
+func record(r *access.Reader, n int) (*accesses, error) {
+	a := new(accesses)
+	var fault error
+	for remote := range r.Ahead(1, 0, n, &fault) {
+		at := len(a.ids)
+		a.ids = mem.Grow(a.ids, at+len(remote))
+		copy(a.ids[at:], remote)
+		a.ends = append(a.ends, len(a.ids))
+	}
+	if fault != nil {
+		a.free()
+		return nil, fault
+	}
+	return a, nil
+}
+
+func (a *accesses) free() {
+	mem.Free(a.ids)
+	a.ids = nil
+}
+
+// step returns the remote vertices of minibatch i.
+func (a *accesses) step(i int) []graph.VertexID {
+	at := 0
+	if i > 0 {
+		at = a.ends[i-1]
+	}
+	return a.ids[at:a.ends[i]]
+}
+
+// played is what a policy came to, per minibatch.
+type played struct {
+	rows    float64 // transferred
+	seconds float64 // that the policy took
+	bytes   int64   // of the policy
+}
+
+// play lets a policy decide step by step, as training would, and counts what it transfers.
+func (a *accesses) play(m *access.Graph, r *access.Reader, d access.Dynamic) (played, error) {
+	steps := len(a.ends)
 	policy, held, err := m.NewPolicy(r, d, func(yield func([]graph.VertexID) bool) {
-		for i := range min(window+1, t.Steps()) {
-			if !yield(t.step(i)) {
-				return
-			}
+		for i := 0; i < min(d.Window+1, steps) && yield(a.step(i)); i++ {
 		}
 	})
 	mem.Free(held)
 	if err != nil {
-		return Played{}, err
+		return played{}, err
 	}
 	defer policy.Free()
 	var decision cache.Decision
@@ -37,13 +70,13 @@ func (t *Trace) Play(m *access.Graph, r *access.Reader, d access.Dynamic) (Playe
 	feeder, sees := policy.(interface{ Feed(remote []graph.VertexID) })
 	rows, fed := 0, 0
 	begin := time.Now()
-	for i := range t.ends {
-		for ; sees && fed < min(i+window+1, t.Steps()); fed++ {
-			feeder.Feed(t.step(fed))
+	for i := range steps {
+		for ; sees && fed < min(i+d.Window+1, steps); fed++ {
+			feeder.Feed(a.step(fed))
 		}
-		policy.Step(t.step(i), &decision)
+		policy.Step(a.step(i), &decision)
 		rows += decision.Transferred()
 	}
-	n := float64(max(1, t.Steps()))
-	return Played{Steps: t.Steps(), Rows: float64(rows) / n, Seconds: time.Since(begin).Seconds() / n, Bytes: policy.Bytes()}, nil
+	n := float64(max(1, steps))
+	return played{rows: float64(rows) / n, seconds: time.Since(begin).Seconds() / n, bytes: policy.Bytes()}, nil
 }

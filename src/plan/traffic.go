@@ -5,7 +5,6 @@ import (
 
 	"halognn/src/access"
 	"halognn/src/cache"
-	"halognn/src/graph"
 	"halognn/src/mem"
 )
 
@@ -178,16 +177,16 @@ func (p *planner) fetched(r *rankPlan, c *Cache) (*fetched, error) {
 		}
 		return f, err
 	case cache.NamePrefetch, cache.NameSieve:
-		t, err := Record(r.reader, 1, 0, p.traceSteps(r))
+		t, err := record(r.reader, p.traceSteps(r))
 		if err != nil {
 			return nil, err
 		}
-		f.free = t.Free
+		f.free = t.free
 		f.at = func(capacity int) (fetch, error) {
 			d := c.Dynamic
 			d.Capacity = capacity
-			got, err := t.Play(p.graph, r.reader, d)
-			return fetch{got.Rows, capacity, 0, got.Steps, got.Seconds, got.Bytes}, err
+			got, err := t.play(p.graph, r.reader, d)
+			return fetch{got.rows, capacity, 0, len(t.ends), got.seconds, got.bytes}, err
 		}
 		return f, nil
 	}
@@ -222,75 +221,4 @@ func (p *planner) traceSteps(r *rankPlan) int {
 	n := min(traceSteps, p.layout.streams.Steps()*p.layout.each)
 	n = min(n, traceRows/max(1, r.most.remote), traceEdges/max(1, r.most.numEdges()*len(p.ranks)))
 	return max(n, 8)
-}
-
-// Trace is the remote vertices of consecutive minibatches of a rank: those of minibatch i are ids[ends[i-1]:ends[i]].
-type Trace struct {
-	ids  []graph.VertexID
-	ends []int
-}
-
-// Record samples n minibatches of an epoch of the reader, from the from-th on, and keeps their remote vertices, 4 bytes each.
-func Record(r *access.Reader, epoch, from, n int) (*Trace, error) {
-	t := new(Trace)
-	var fault error
-	for remote := range r.Ahead(epoch, from, n, &fault) {
-		at := len(t.ids)
-		t.ids = mem.Grow(t.ids, at+len(remote))
-		copy(t.ids[at:], remote)
-		t.ends = append(t.ends, len(t.ids))
-	}
-	if fault != nil {
-		t.Free()
-		return nil, fault
-	}
-	return t, nil
-}
-
-// Free gives the memory back.
-func (t *Trace) Free() {
-	mem.Free(t.ids)
-	t.ids = nil
-}
-
-// Steps returns the number of minibatches.
-func (t *Trace) Steps() int { return len(t.ends) }
-
-// Reads returns the remote vertices of a minibatch, on average.
-func (t *Trace) Reads() float64 { return float64(len(t.ids)) / float64(max(1, len(t.ends))) }
-
-// All yields the remote vertices of one minibatch after the other.
-func (t *Trace) All(yield func([]graph.VertexID) bool) {
-	at := 0
-	for _, end := range t.ends {
-		if !yield(t.ids[at:end]) {
-			return
-		}
-		at = end
-	}
-}
-
-// step returns the remote vertices of minibatch i.
-func (t *Trace) step(i int) []graph.VertexID {
-	at := 0
-	if i > 0 {
-		at = t.ends[i-1]
-	}
-	return t.ids[at:t.ends[i]]
-}
-
-// Missed returns the rows of a minibatch, on average, that a fixed set of vertices (ascending) leaves to fetch.
-func (t *Trace) Missed(held []graph.VertexID, vertices int) float64 {
-	set := access.NewSet(vertices)
-	defer set.Free()
-	for _, v := range held {
-		set.Add(v)
-	}
-	missed := 0
-	for _, v := range t.ids {
-		if !set.Has(v) {
-			missed++
-		}
-	}
-	return float64(missed) / float64(max(1, len(t.ends)))
 }

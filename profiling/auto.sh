@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# auto.sh PARTS...: does cache.policy auto find what a hand finds? Trains the same minibatches with every cache setting that a user would try, and with
+# auto, on each of the given parts; prints one table for each, and says how far auto is from the fastest.
+#
+#   on a cluster, in an allocation          LAUNCH="srun -n 4" profiling/auto.sh parts/computers-4 parts/fb100-4 parts/sbm-4
+#   on one machine with limited links       LAUNCH="netlab -n 4 -r %r --" RATES=200mbit profiling/auto.sh parts/computers-4 parts/fb100-4 parts/sbm-4
+#
+#   LAUNCH   how to start the ranks; %r stands for the link speed    [mpirun -np 4]
+#   RATES    link speeds, one table each                             [as-is]
+#   RANKS    as LAUNCH starts                                        [4]
+#   CONFIG   what is trained                                         [inputs/slow-network.yaml]
+#   SETS     more settings, as "sample.batch=64 model.hidden=32"     [none]
+#   REPEAT   runs of each; the fastest counts                        [2]
+#   EPOCHS   auto tries caches in the first third of them            [12]
+#   ALPHA, DEPTH                                                     [0.2, 4]
+#   OUT      where runs and tables go                                [run/auto]
+#
+# An epoch's time is the median over the second half of the epochs, when auto has made up its mind; what trying cost is the column beside it, the sum of
+# all epochs. The check fails if auto takes more than 5 % longer than the fastest, or if any loss differs.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+[ $# -gt 0 ] || { echo "usage: auto.sh PARTS..." >&2; exit 2; }
+HALOGNN_QUIET=1 source ./env.sh
+config=${CONFIG:-inputs/slow-network.yaml} ranks=${RANKS:-4} repeat=${REPEAT:-2} epochs=${EPOCHS:-12} out=${OUT:-run/auto}
+alpha=${ALPHA:-0.2} depth=${DEPTH:-4}
+launch=${LAUNCH:-$HALOGNN_MPIRUN -np $ranks}
+program=${HALOGNN:-bin/halognn}
+
+#     name                  settings
+ways="none                  cache.policy=none
+      degree                cache.policy=degree
+      vip                   cache.policy=vip
+      sieve                 cache.policy=sieve
+      prefetch-0.95-16      cache.policy=prefetch cache.gamma=0.95 cache.delta=16
+      prefetch-0.95-64      cache.policy=prefetch cache.gamma=0.95 cache.delta=64
+      prefetch-0.995-16     cache.policy=prefetch cache.gamma=0.995 cache.delta=16
+      prefetch-0.995-64     cache.policy=prefetch cache.gamma=0.995 cache.delta=64
+      lookahead-4           cache.policy=lookahead cache.window=4
+      lookahead             cache.policy=lookahead
+      auto                  cache.policy=auto"
+
+train() { # train RATE PARTS DIR KEY=VALUE...: one run
+  local rate=$1 parts=$2 dir=$3 set=() kv
+  shift 3
+  for kv in "$@"; do set+=(--set "$kv"); done
+  rm -rf "$dir"
+  # shellcheck disable=SC2086  # LAUNCH is a command with arguments
+  ${launch//%r/$rate} "$program" train --config "$config" --set data.parts="$parts" --set run.dir="$dir" --set run.ranks_per_node=1 \
+    --set pipeline.depth="$depth" --set cache.alpha="$alpha" --set train.epochs="$epochs" "${set[@]}" >"$dir.log" 2>&1 </dev/null ||
+    { echo "auto.sh: the run in $dir failed; see $dir.log" >&2; tail -5 "$dir.log" >&2; exit 1; }
+}
+
+number() { sed -n "s/^ *\"$2\": \"\{0,1\}\([0-9a-z.+-]*\)\"\{0,1\},*$/\1/p" "$1/summary.json" | head -1; }
+
+# seconds DIR: median over the second half of the epochs, and the sum of all
+seconds() {
+  sed -n 's/^{"kind":"epoch".*"seconds":\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl" | awk '
+    { t[NR] = $1; sum += $1 }
+    END {
+      for (i = int(NR / 2) + 1; i <= NR; i++) h[++n] = t[i]
+      for (i = 2; i <= n; i++) for (j = i; j > 1 && h[j] < h[j - 1]; j--) { x = h[j]; h[j] = h[j - 1]; h[j - 1] = x }
+      printf "%.5f %.4f\n", (h[int((n + 1) / 2)] + h[int(n / 2) + 1]) / 2, sum
+    }'
+}
+
+# table DIR: the fastest run of each way, and auto against the fastest of the others
+table() {
+  local dir=$1 name k best from t sum all
+  while read -r name _; do
+    best=''
+    for ((k = 0; k < repeat; k++)); do
+      read -r t sum <<<"$(seconds "$dir/$name-$k")"
+      if [ -z "$best" ] || awk "BEGIN { exit !($t < $best) }"; then best=$t all=$sum from=$dir/$name-$k; fi
+    done
+    echo "$name $best $all $(number "$from" remote_rows) $(number "$from" wait_fraction)"
+  done <<<"$ways" | awk '
+    { name[NR] = $1; t[NR] = $2; all[NR] = $3; rows[NR] = $4; wait[NR] = $5 }
+    $1 != "auto" && (!best || $2 < t[best]) { best = NR }
+    END {
+      print "| cache | s/epoch | of the fastest | s, all epochs | remote rows/epoch | waiting |\n|---|--:|--:|--:|--:|--:|"
+      for (i = 1; i <= NR; i++) printf "| %s | %.3f | %.3f | %.2f | %d | %.1f %% |\n", name[i], t[i], t[i] / t[best], all[i], rows[i], 100 * wait[i]
+      ratio = t[NR] / t[best]
+      printf "\n%s: auto takes %.3f of the fastest set by hand, %s\n", ratio <= 1.05 ? "check" : "check FAILED", ratio, name[best]
+    }'
+  grep -h -o '"chosen": ".*"' "$dir"/auto-*/summary.json | sort -u
+}
+
+failed=0
+for rate in ${RATES:-as-is}; do
+  for parts in "$@"; do
+    dir=$out/$rate/$(basename "$parts")
+    mkdir -p "$dir"
+    for ((k = 0; k < repeat; k++)); do # the ways take turns, so that a busy minute of the machine does not fall on one of them
+      while read -r name rest; do
+        # shellcheck disable=SC2086  # several settings
+        train "$rate" "$parts" "$dir/$name-$k" $rest ${SETS:-}
+      done <<<"$ways"
+    done
+    {
+      printf '\n%s, link speed %s, %d ranks, alpha %s, depth %s, %d epochs\n\n' "$(basename "$parts")" "$rate" "$ranks" "$alpha" "$depth" "$epochs"
+      table "$dir"
+      digests=$(for s in "$dir"/*/summary.json; do number "${s%/summary.json}" loss_digest; done | sort -u)
+      if [ "$(wc -l <<<"$digests")" = 1 ]; then echo "check: all runs have loss_digest $digests"; else echo "check FAILED: loss digests differ:" "$digests"; fi
+    } | tee "$dir/table.md"
+    ! grep -q 'check FAILED' "$dir/table.md" || failed=1
+  done
+done
+exit $failed
