@@ -51,6 +51,7 @@ step "make install" tests/installed.sh
 step "container recipes" tests/container.sh
 if reason=$(tests/slurm/cluster.sh true 2>&1) || [ $? != 69 ]; then
   step "Slurm: every job script, a stop and a resumption" tests/slurm/cluster.sh tests/slurm/jobs.sh
+  step "the user guide on Slurm" env GUIDE=slurm tests/slurm/cluster.sh go test -count=1 -run 'TestGuide/slurm' ./tests
 else
   leave_out "Slurm" "$reason"
 fi

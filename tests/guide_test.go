@@ -1,0 +1,291 @@
+package tests
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// guide is where the pages of the user guide are.
+const guide = "../docs/guide"
+
+// block is a fenced block of a page: what stands behind the three backticks, and the text.
+type block struct {
+	info, text string
+	line       int // of the page, where the text begins
+}
+
+// blocksOf returns the fenced blocks of a page in order.
+func blocksOf(t *testing.T, page string) []block {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []block
+	inside := false
+	for i, line := range strings.Split(string(text), "\n") {
+		info, fence := strings.CutPrefix(line, "```")
+		switch {
+		case fence && !inside:
+			blocks = append(blocks, block{info: info, line: i + 2})
+			inside = true
+		case fence:
+			inside = false
+		case inside:
+			last := &blocks[len(blocks)-1]
+			last.text += line + "\n"
+		}
+	}
+	if inside {
+		t.Fatalf("%s: a block is not closed", page)
+	}
+	return blocks
+}
+
+// pages lists the pages of the guide.
+func pages(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(guide, "*.md"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no pages in %s (%v)", guide, err)
+	}
+	return files
+}
+
+// The fences that the guide may use; a mistyped one would not be run and not be missed.
+var fences = []string{"sh", "sh slurm", "sh numpy", "sh torch", "text", "yaml", "python"}
+
+// The commands of the user guide work, page by page, in a directory that looks like the repository root after `make build`.
+// Blocks marked `sh` run here, those marked `sh slurm` on a Slurm, those marked `sh numpy` and `sh torch` where Python has what
+// they import. All other blocks are shown and not run.
+func TestGuide(t *testing.T) {
+	unlessShort(t)
+	mpirun := launcher(t)
+	for _, page := range pages(t) {
+		t.Run(strings.TrimSuffix(filepath.Base(page), ".md"), func(t *testing.T) {
+			root := guideRoot(t, mpirun)
+			for _, b := range blocksOf(t, page) {
+				if !slices.Contains(fences, b.info) {
+					t.Fatalf("%s:%d: a block marked %q; use one of %q", page, b.line-1, b.info, fences)
+				}
+				reason, shown := whyNot(b.info)
+				switch {
+				case shown:
+					continue
+				case reason != "":
+					t.Run(fmt.Sprint("line ", b.line), func(t *testing.T) { t.Skipf("%s. Not run:\n%s", reason, b.text) })
+					continue
+				}
+				if err := runBlock(root, b.text); err != nil {
+					t.Fatalf("%s:%d: %v", page, b.line, err)
+				}
+			}
+		})
+	}
+}
+
+// whyNot returns why a block cannot run here, "" if it can, and whether it is one to be shown and not run.
+func whyNot(info string) (reason string, shown bool) {
+	python := func(modules string) string {
+		if err := exec.Command("python3", "-c", "import "+modules).Run(); err != nil {
+			return fmt.Sprintf("python3 cannot import %s (%v); install python3-numpy, python3-torch, or set PYTHON", modules, err)
+		}
+		return ""
+	}
+	switch info {
+	case "sh":
+		return "", false
+	case "sh numpy":
+		return python("numpy"), false
+	case "sh torch":
+		return python("numpy, torch"), false
+	case "sh slurm":
+		if os.Getenv("GUIDE") != "slurm" { // a cluster that happens to answer is not ours to submit to
+			return "it needs Slurm: GUIDE=slurm tests/slurm/cluster.sh go test -run TestGuide ./tests starts one", false
+		}
+		return "", false
+	}
+	return "", true
+}
+
+// guideRoot makes the directory in which the commands of a page run.
+//
+//	bin/halognn, bin/mpirun, bin/python3     the program under test, its launcher, and the Python that PYTHON names
+//	env.sh inputs jobs tests ...             links into the repository
+func guideRoot(t *testing.T, mpirun string) string {
+	t.Helper()
+	root := t.TempDir()
+	bin := filepath.Join(root, "bin")
+	if err := os.Mkdir(bin, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	link := func(target, name string) {
+		t.Helper()
+		target, err := filepath.Abs(target)
+		if err == nil {
+			err = os.Symlink(target, filepath.Join(root, name))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	link(halognn(t).path, "bin/halognn")
+	for _, name := range []string{"env.sh", "go.mod", "go.sum", "inputs", "jobs", "kernels", "profiling", "src", "tests"} {
+		link(filepath.Join("..", name), name)
+	}
+	// A launcher finds its own files beside the name it is called by, so it is called and not linked.
+	wrap := func(name, command string) {
+		t.Helper()
+		path, err := exec.LookPath(command)
+		if err != nil {
+			t.Fatal(err)
+		}
+		script := fmt.Sprintf("#!/bin/sh\nexec %s \"$@\"\n", path)
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wrap("mpirun", mpirun)
+	if python := cmp.Or(os.Getenv("PYTHON"), "/usr/bin/python3"); exec.Command(python, "--version").Run() == nil {
+		wrap("python3", python) // as tests/pytorch.sh has it: the one that Debian's packages are for
+	}
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return root
+}
+
+// runBlock runs the commands of a block as a reader would paste them, and stops at the first that fails.
+func runBlock(root, text string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*limit)
+	defer cancel()
+	c := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", text)
+	c.Dir = root
+	c.Env = append(os.Environ(), "HALOGNN_ROOT="+root, "HALOGNN_QUIET=1")
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
+	c.WaitDelay = 5 * time.Second
+	if output, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s--- output\n%s", err, text, output)
+	}
+	return nil
+}
+
+// A link inside the guide leads to a page, and to a heading of it.
+func TestGuideLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			target := page
+			if m[1] != "" {
+				target = filepath.Join(guide, m[1])
+			}
+			led, err := os.ReadFile(target)
+			if info, statErr := os.Stat(target); statErr == nil && info.IsDir() {
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s: the link %s leads nowhere", page, m[0])
+				continue
+			}
+			if m[2] != "" && !strings.Contains(anchors(string(led)), m[2]+"\n") {
+				t.Errorf("%s: %s has no heading for %s", page, target, m[2])
+			}
+		}
+	}
+}
+
+// anchors returns the names, one a line, by which Markdown viewers know the headings of a text.
+func anchors(text string) string {
+	var names strings.Builder
+	drop := regexp.MustCompile("[^a-z0-9 _-]")
+	for _, line := range strings.Split(text, "\n") {
+		if title := strings.TrimLeft(line, "#"); title != line {
+			name := drop.ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "")
+			names.WriteString("#" + strings.ReplaceAll(name, " ", "-") + "\n")
+		}
+	}
+	return names.String()
+}
+
+// The messages that the page on troubleshooting explains are those of the program: every heading in backticks is found in a
+// string of the sources, piece by piece where `...` stands for what differs.
+func TestGuideMessages(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(guide, "troubleshooting.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources := literals(t)
+	messages := regexp.MustCompile("(?m)^### `(.*)`$").FindAllStringSubmatch(string(text), -1)
+	if len(messages) < 20 {
+		t.Errorf("%d messages are explained; the page has its headings changed", len(messages))
+	}
+	for _, m := range messages {
+		for piece := range strings.SplitSeq(m[1], "...") {
+			if piece = strings.TrimSpace(piece); !strings.Contains(sources, piece) {
+				t.Errorf("the program has no message with %q, of %q", piece, m[1])
+			}
+		}
+	}
+}
+
+// literals returns the strings in the program's sources, one a line; parts of a string that are joined by + stay together.
+func literals(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	err := filepath.WalkDir("../src", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			text, whole := joined(n)
+			if text != "" {
+				all.WriteString(text + "\n")
+			}
+			return !whole
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all.String()
+}
+
+// joined returns the text of a string, or of a sum of strings in which it leaves out what is not written down; whole says that
+// n has no other strings.
+func joined(n ast.Node) (text string, whole bool) {
+	switch e := n.(type) {
+	case *ast.BasicLit:
+		if e.Kind == token.STRING {
+			text, _ = strconv.Unquote(e.Value)
+		}
+		return text, true
+	case *ast.BinaryExpr:
+		a, wholeA := joined(e.X)
+		b, wholeB := joined(e.Y)
+		return a + b, wholeA && wholeB
+	}
+	return "", false
+}
