@@ -8,7 +8,11 @@
 namespace {
 
 // cuBLAS asks for 32 MiB on Hopper and 4 MiB before; the larger one serves all.
+#ifdef HALOGNN_EMULATED
+constexpr size_t WORKSPACE = 1 << 12;
+#else
 constexpr size_t WORKSPACE = size_t{32} << 20;
+#endif
 
 int blas(cublasStatus_t s) { return s == CUBLAS_STATUS_SUCCESS ? 0 : halognn::BLAS_CODE + static_cast<int>(s); }
 

@@ -24,6 +24,7 @@ struct op {
     std::function<void()> work;      // empty for a wait
     emulated_event *event = nullptr; // waited for
     int64_t ticket = 0;
+    const void *from = nullptr, *to = nullptr; // of a copy
 };
 
 struct allocation {
@@ -128,6 +129,10 @@ const allocation *within(const void *p, size_t bytes) {
     return c + bytes <= it->first + it->second.bytes ? &it->second : nullptr;
 }
 
+bool inside(const void *p, const char *base, size_t bytes) {
+    return p >= base && p < base + bytes;
+}
+
 cudaError_t make(void **out, size_t bytes, bool device) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     if (device && in_use + bytes > total) return cudaErrorMemoryAllocation;
@@ -151,8 +156,11 @@ cudaError_t release(void *p, bool device) {
     if (p == nullptr) return cudaSuccess;
     const auto it = memory.find(static_cast<char *>(p));
     if (it == memory.end() || it->second.device != device) return cudaErrorInvalidValue;
-    for (const emulated_stream *s : streams)
-        if (!s->queue.empty()) return cudaErrorStillInUse;
+    for (const emulated_stream *s : streams) { // kernels may use any device memory, and no host memory
+        if (device && !s->queue.empty()) return cudaErrorStillInUse;
+        for (const op &o : s->queue)
+            if (inside(o.from, it->first, it->second.bytes) || inside(o.to, it->first, it->second.bytes)) return cudaErrorStillInUse;
+    }
     munmap(p, it->second.mapped + static_cast<size_t>(sysconf(_SC_PAGESIZE)));
     if (device) in_use -= it->second.bytes;
     memory.erase(it);
@@ -169,7 +177,9 @@ cudaError_t push(emulated_stream *s, op o) {
 
 }  // namespace
 
-cudaError_t emulated::enqueue(cudaStream_t s, std::function<void()> work) { return push(s, op{std::move(work)}); }
+cudaError_t emulated::enqueue(cudaStream_t s, std::function<void()> work) {
+    return push(s, op{std::move(work), nullptr, 0, nullptr, nullptr});
+}
 
 // emulated_leaks counts what was made and not freed: allocations, streams, events.
 extern "C" int emulated_leaks(void) {
@@ -225,21 +235,21 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpy
     const bool to_device = kind != cudaMemcpyDeviceToHost, from_device = kind != cudaMemcpyHostToDevice;
     if ((to && to->device) != to_device || (from && from->device) != from_device) return cudaErrorInvalidValue;
     if (!to_device && !to) { // pageable: complete on return
-        if (cudaError_t e = push(s, op{[=] { std::memcpy(dst, src, bytes); }})) return e;
+        if (cudaError_t e = push(s, op{[=] { std::memcpy(dst, src, bytes); }, nullptr, 0, nullptr, nullptr})) return e;
         return cudaStreamSynchronize(s);
     }
     if (!from_device && !from) { // pageable: read before the call returns
         const char *c = static_cast<const char *>(src);
-        return push(s, op{[dst, bytes, copy = std::vector<char>(c, c + bytes)] { std::memcpy(dst, copy.data(), bytes); }});
+        return push(s, op{[dst, bytes, copy = std::vector<char>(c, c + bytes)] { std::memcpy(dst, copy.data(), bytes); }, nullptr, 0, nullptr, nullptr});
     }
-    return push(s, op{[=] { std::memcpy(dst, src, bytes); }});
+    return push(s, op{[=] { std::memcpy(dst, src, bytes); }, nullptr, 0, src, dst});
 }
 
 cudaError_t cudaMemsetAsync(void *dst, int value, size_t bytes, cudaStream_t s) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     const allocation *to = within(dst, bytes);
     if (!to || !to->device) return cudaErrorInvalidValue;
-    return push(s, op{[=] { std::memset(dst, value, bytes); }});
+    return push(s, op{[=] { std::memset(dst, value, bytes); }, nullptr, 0, nullptr, nullptr});
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned) {
@@ -266,7 +276,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     if (events.count(e) == 0) return cudaErrorInvalidResourceHandle;
     if (e->recorded == 0) return cudaErrorNothingToWaitFor;
-    return push(s, op{nullptr, e, e->recorded});
+    return push(s, op{nullptr, e, e->recorded, nullptr, nullptr});
 }
 cudaError_t cudaEventCreate(cudaEvent_t *e) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
@@ -293,7 +303,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
     return push(s, op{[e] {
         e->fired++;
         e->at = std::chrono::steady_clock::now();
-    }});
+    }, nullptr, 0, nullptr, nullptr});
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
     const std::lock_guard<std::recursive_mutex> hold(lock);

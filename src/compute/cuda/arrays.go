@@ -1,0 +1,91 @@
+//go:build cgo
+
+package cuda
+
+// #include "library.h"
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+
+	"halognn/src/compute"
+)
+
+// sent is a host array that an inbox has sent: kernels that are handed it find it on the device. Indices are checked when they are sent, on a
+// goroutine that has the time.
+type sent struct {
+	host          unsafe.Pointer
+	bytes         int
+	offset        int   // in the inbox
+	lowest, above int32 // all elements of an array of indices lie in [lowest, above)
+}
+
+// arrays makes room for the host arrays of one kernel call that have not been sent.
+func (d *Device) arrays(bytes int) {
+	const most = 4 // arrays of a call, each aligned
+	if err := d.reserve(&d.loose, bytes+most*alignment, useInputs); err != nil {
+		panic(err)
+	}
+	d.used = 0
+}
+
+// onDevice returns where a host array lies on the device: where the open inbox has put it or, copied now, among the loose ones. The copy
+// waits: the array is the caller's again.
+func onDevice[T int32 | int64 | uint8](d *Device, x []T) unsafe.Pointer {
+	if len(x) == 0 {
+		return nil
+	}
+	p, bytes := unsafe.Pointer(unsafe.SliceData(x)), len(x)*int(unsafe.Sizeof(x[0]))
+	if s := d.open.find(p, bytes); s != nil {
+		return unsafe.Add(d.open.room.p, s.offset)
+	}
+	to := unsafe.Add(d.loose.p, d.used)
+	d.used += (bytes + alignment - 1) / alignment * alignment
+	must("copying an array of a kernel", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, to, p, C.int64_t(bytes)))
+	must("copying an array of a kernel", C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
+	return to
+}
+
+func (d *Device) indptr(x []int64) *C.int64_t { return (*C.int64_t)(onDevice(d, x)) }
+
+// indices returns where the indices of segments lie on the device. It panics unless they name rows of a matrix of that many.
+func (d *Device) indices(kernel string, s compute.Segments, rows int) *C.int32_t {
+	x := s.Indices[:s.Indptr[s.Len()]]
+	if len(x) == 0 {
+		return nil
+	}
+	lowest, above := int32(0), int32(0)
+	if known := d.open.find(unsafe.Pointer(unsafe.SliceData(x)), len(x)*4); known != nil {
+		lowest, above = known.lowest, known.above
+	} else {
+		lowest, above = bounds(x)
+	}
+	if lowest < 0 || int(above) > rows {
+		panic(fmt.Sprintf("compute: %s: indices lie in [%d,%d), but there are %d rows", kernel, lowest, above, rows))
+	}
+	return (*C.int32_t)(onDevice(d, x))
+}
+
+// bounds returns the range of indices.
+func bounds(x []int32) (lowest, above int32) {
+	for _, i := range x {
+		lowest, above = min(lowest, i), max(above, i+1)
+	}
+	return lowest, above
+}
+
+// losses returns room for the losses of rows.
+func (d *Device) losses(rows C.int64_t) unsafe.Pointer {
+	if err := d.reserve(&d.scratch, max(1, int(C.gpu_loss_scratch(rows))), useScratch); err != nil {
+		panic(err)
+	}
+	return d.scratch.p
+}
+
+// answered waits for a loss.
+func (d *Device) answered(kernel string) *C.halognn_cuda_loss {
+	must(kernel, C.gpu_download(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(d.result), d.answer.p, C.int64_t(unsafe.Sizeof(*d.result))))
+	must(kernel, C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
+	return d.result
+}

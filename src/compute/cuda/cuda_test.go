@@ -1,0 +1,70 @@
+//go:build cgo
+
+package cuda
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"halognn/src/compute"
+	"halognn/src/compute/computetest"
+	"halognn/src/compute/cpu"
+)
+
+// arenaBytes is enough for the largest case of the suite, and little to fill with NaN for each.
+const arenaBytes = 8 << 20
+
+// library returns the library that the tests run on: the real one where HALOGNN_CUDA_LIB names it, otherwise the emulated one.
+func library(t testing.TB) string {
+	t.Helper()
+	if path := os.Getenv("HALOGNN_CUDA_LIB"); path != "" {
+		return path
+	}
+	path, err := filepath.Abs("../../../build/libhalognn_cuda_emulated.so")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("%v: `make -C kernels emulated` builds the emulated CUDA library", err)
+	}
+	return path
+}
+
+func open(t testing.TB) *Device {
+	t.Helper()
+	d, err := Open(Options{Memory: arenaBytes, Library: library(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func hostOf(t testing.TB) compute.Host {
+	h, err := cpu.NewHost("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func TestBackend(t *testing.T) {
+	library(t)
+	computetest.Run(t, func() compute.Device { return open(t) }, hostOf(t))
+	leaksNothing(t)
+}
+
+// Two runs give equal bits.
+func TestRepeats(t *testing.T) {
+	library(t)
+	opened := func() compute.Device { return open(t) }
+	computetest.SameNumbers(t, map[string]func() compute.Device{"first": opened, "second": opened})
+	leaksNothing(t)
+}
+
+func leaksNothing(t *testing.T) {
+	t.Helper()
+	if n := leaks(); n > 0 {
+		t.Errorf("%d allocations, streams and events were not freed", n)
+	}
+}

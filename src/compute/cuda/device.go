@@ -1,0 +1,285 @@
+//go:build cgo
+
+package cuda
+
+// #include "library.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"halognn/src/compute"
+)
+
+var _ compute.Offboard = (*Device)(nil)
+
+// What is left of the device's free memory for the driver and for kernels' code, unless Options.Memory says otherwise: a share, and at
+// least so many bytes.
+const (
+	reserveShare = 20
+	reserveBytes = 256 << 20
+)
+
+// Device implements compute.Offboard on one GPU. A call that fails where the contract has no error to return panics: the device is of no
+// use any more.
+type Device struct {
+	c     *C.halognn_cuda
+	name  string
+	arena *arena
+	base  unsafe.Pointer // of the arena
+
+	loose          room                 // host arrays of one kernel call that no inbox has sent
+	scratch        room                 // partial sums of one kernel call
+	answer         room                 // a loss, on the device
+	result         *C.halognn_cuda_loss // and on the host
+	own, mean, all room                 // what the open inbox was gathered into
+	open           *inbox               // whose host arrays kernels find on the device; nil for none
+	resident       residence
+	done           unsafe.Pointer // event: all kernels called before the last StartDownload
+	used           int            // bytes of loose that the call has used
+}
+
+// Open opens a device and takes the memory of its arena.
+func Open(o Options) (*Device, error) {
+	if o.Library == "" {
+		o.Library = Find()
+	}
+	if err := load(o.Library); err != nil {
+		return nil, err
+	}
+	var devices C.int
+	if err := failure("counting devices", C.gpu_count(&devices)); err != nil {
+		return nil, err
+	}
+	number, err := choose(o.Device, int(devices), LocalRank())
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{}
+	if err := failure(fmt.Sprintf("opening device %d", number), C.gpu_open(C.int(number), &d.c)); err != nil {
+		return nil, err
+	}
+	if err := d.prepare(number, o); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// prepare takes memory and makes what all kernels share.
+func (d *Device) prepare(number int, o Options) error {
+	var p C.halognn_cuda_properties
+	if err := failure("describing the device", C.gpu_describe(d.c, &p)); err != nil {
+		return err
+	}
+	bytes := o.Memory
+	if bytes == 0 {
+		bytes = int(p.available)/max(1, o.Sharing) - max(int(p.memory)/reserveShare/max(1, o.Sharing), reserveBytes)
+	}
+	if bytes <= 0 {
+		return fmt.Errorf("compute/cuda: %w: %s of %s are free on device %d; another process has the rest", ErrMemory, mega(int(p.available)),
+			mega(int(p.memory)), number)
+	}
+	d.arena = newArena(bytes)
+	if err := failure(fmt.Sprintf("allocating %s of device memory", mega(bytes)), C.gpu_alloc(d.c, C.int64_t(d.arena.size), &d.base)); err != nil {
+		return err
+	}
+	var host unsafe.Pointer
+	if err := failure("pinned memory", C.gpu_alloc_host(d.c, C.int64_t(unsafe.Sizeof(*d.result)), &host)); err != nil {
+		return err
+	}
+	d.result = (*C.halognn_cuda_loss)(host)
+	if err := failure("an event", C.gpu_make_event(d.c, &d.done)); err != nil {
+		return err
+	}
+	if err := d.reserve(&d.answer, int(unsafe.Sizeof(*d.result)), useScratch); err != nil {
+		return err
+	}
+	d.name = fmt.Sprintf("cuda: device %d, %s, compute capability %d.%d, %s of %s, CUDA %d.%d", number, C.GoString(&p.name[0]), p.major, p.minor,
+		mega(d.arena.size), mega(int(p.memory)), p.runtime/1000, p.runtime%1000/10)
+	return nil
+}
+
+// Close implements compute.Device.
+func (d *Device) Close() error {
+	if d.c == nil {
+		return errors.New("compute/cuda: the device is closed already")
+	}
+	errs := []error{d.Sync()}
+	if d.done != nil {
+		errs = append(errs, failure("freeing an event", C.gpu_free_event(d.c, d.done)))
+	}
+	if d.result != nil {
+		errs = append(errs, failure("freeing pinned memory", C.gpu_free_host(d.c, unsafe.Pointer(d.result))))
+	}
+	errs = append(errs, failure("freeing device memory", C.gpu_free(d.c, d.base)), failure("closing the device", C.gpu_close(d.c)))
+	d.c = nil
+	return errors.Join(errs...)
+}
+
+// Name implements compute.Device.
+func (d *Device) Name() string { return d.name }
+
+// Room implements compute.Offboard.
+func (d *Device) Room() int {
+	d.arena.mu.Lock()
+	defer d.arena.mu.Unlock()
+	return d.arena.room()
+}
+
+// at returns the address of an offset of the arena.
+func (d *Device) at(offset int) unsafe.Pointer { return unsafe.Add(d.base, offset) }
+
+// offset is the inverse of at.
+func (d *Device) offset(p unsafe.Pointer) int { return int(uintptr(p) - uintptr(d.base)) }
+
+// Alloc implements compute.Device.
+func (d *Device) Alloc(n int) ([]float32, error) {
+	if n < 0 {
+		return nil, fmt.Errorf("compute/cuda: Alloc of %d elements", n)
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	at, err := d.arena.alloc(4*n, useModel)
+	if err != nil {
+		return nil, err
+	}
+	must("zeroing", C.gpu_zero(d.c, C.HALOGNN_COMPUTE, d.at(at), C.int64_t(4*n)))
+	return unsafe.Slice((*float32)(d.at(at)), n), nil
+}
+
+// Free implements compute.Device. Kernels that use the memory may still be running: what is allocated next is first written by kernels
+// called later, and those that copy in beside them wait for all kernels before.
+func (d *Device) Free(x []float32) {
+	if cap(x) > 0 {
+		d.arena.release(d.offset(unsafe.Pointer(unsafe.SliceData(x))))
+	}
+}
+
+// must panics where the contract leaves no way to return an error.
+func must(what string, code C.int) {
+	if err := failure(what, code); err != nil {
+		panic(err)
+	}
+}
+
+// Upload implements compute.Device.
+func (d *Device) Upload(dst, src []float32) {
+	compute.CheckLengths("Upload", len(dst), len(src))
+	must("Upload", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(dst)), unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
+	must("Upload", C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
+}
+
+// Download implements compute.Device. What the kernels so far came to shows here.
+func (d *Device) Download(dst, src []float32) {
+	compute.CheckLengths("Download", len(dst), len(src))
+	must("Download", C.gpu_download(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(dst)), unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
+	must("Download", C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
+}
+
+// Sync implements compute.Device.
+func (d *Device) Sync() error {
+	var errs [C.HALOGNN_STREAMS]error
+	for s := range errs {
+		errs[s] = failure("a kernel or copy", C.gpu_sync(d.c, C.int(s)))
+	}
+	return errors.Join(errs[:]...)
+}
+
+// Copy implements compute.Offboard.
+func (d *Device) Copy(dst, src []float32) {
+	compute.CheckLengths("Copy", len(dst), len(src))
+	must("Copy", C.gpu_copy(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(dst)), unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
+}
+
+// Add implements compute.Offboard.
+func (d *Device) Add(sum, x []float32) {
+	compute.CheckLengths("Add", len(sum), len(x))
+	must("Add", C.gpu_add_into(d.c, float(sum), C.int64_t(len(sum)), float(x)))
+}
+
+// AllocHost implements compute.Offboard.
+func (d *Device) AllocHost(n int) ([]float32, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	var p unsafe.Pointer
+	if err := failure(fmt.Sprintf("%s of pinned host memory", mega(4*n)), C.gpu_alloc_host(d.c, C.int64_t(4*n), &p)); err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*float32)(p), n), nil
+}
+
+// FreeHost implements compute.Offboard.
+func (d *Device) FreeHost(x []float32) {
+	if cap(x) > 0 {
+		must("freeing pinned memory", C.gpu_free_host(d.c, unsafe.Pointer(unsafe.SliceData(x))))
+	}
+}
+
+// arrival is an event after a copy to the host.
+type arrival struct {
+	d     *Device
+	event unsafe.Pointer
+}
+
+// NewArrival implements compute.Offboard.
+func (d *Device) NewArrival() (compute.Arrival, error) {
+	a := &arrival{d: d}
+	return a, failure("an event", C.gpu_make_event(d.c, &a.event))
+}
+
+// Wait implements compute.Arrival.
+func (a *arrival) Wait() error { return failure("a copy to the host", C.gpu_wait(a.d.c, a.event)) }
+
+// Free implements compute.Arrival.
+func (a *arrival) Free() error { return failure("freeing an event", C.gpu_free_event(a.d.c, a.event)) }
+
+// StartDownload implements compute.Offboard.
+func (d *Device) StartDownload(dst, src []float32, a compute.Arrival) {
+	compute.CheckLengths("StartDownload", len(dst), len(src))
+	must("StartDownload", C.gpu_record(d.c, C.HALOGNN_COMPUTE, d.done))
+	must("StartDownload", C.gpu_order(d.c, C.HALOGNN_DOWN, d.done))
+	must("StartDownload", C.gpu_download(d.c, C.HALOGNN_DOWN, unsafe.Pointer(float(dst)), unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
+	must("StartDownload", C.gpu_record(d.c, C.HALOGNN_DOWN, a.(*arrival).event))
+}
+
+// StartUpload implements compute.Offboard.
+func (d *Device) StartUpload(dst, src []float32) {
+	compute.CheckLengths("StartUpload", len(dst), len(src))
+	must("StartUpload", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(dst)), unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
+}
+
+// room is device memory that grows with need. What it held does not survive growing.
+type room struct {
+	p     unsafe.Pointer
+	bytes int
+}
+
+// reserve makes room for that many bytes on the training goroutine. Kernels that use the old room come before those that use what takes its
+// place.
+func (d *Device) reserve(r *room, bytes int, u use) error {
+	if bytes <= r.bytes {
+		return nil
+	}
+	if r.p != nil {
+		d.arena.release(d.offset(r.p))
+		bytes += bytes / 4
+	}
+	*r = room{}
+	at, err := d.arena.alloc(bytes, u)
+	if err != nil {
+		return err
+	}
+	*r = room{d.at(at), bytes}
+	return nil
+}
+
+// floats returns a room as a matrix.
+func (r room) matrix(rows, cols int) compute.Matrix {
+	return compute.Matrix{Rows: rows, Cols: cols, Data: unsafe.Slice((*float32)(r.p), rows*cols)}
+}
+
+func float(x []float32) *C.float { return (*C.float)(unsafe.SliceData(x)) }

@@ -1,0 +1,347 @@
+//go:build cgo
+
+package cuda
+
+// #include "library.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"halognn/src/compute"
+)
+
+// inbox implements compute.Inbox. One layout serves pinned and device memory, so that one copy takes everything up:
+//
+//	made on the host     own [D,F] | mean [D,F] | all [S,F]                                 │ segments, vertices, labels, targets
+//	or on the device     refs [S] | rows that do not lie there | indptr, indices            │ of all layers
+type inbox struct {
+	d        *Device
+	host     compute.Host
+	resident *residence // of the rows it is sent; nil for none
+	pinned   room
+	room     room
+	end      int // of the layout
+	arrays   []sent
+	cold     []compute.RowRef // the rows that travel
+
+	copied, read unsafe.Pointer // events: the copy is done; the kernels that read it are done
+	filled       bool           // copied has been recorded
+	taken        bool           // read has been recorded
+
+	own, mean, all                 bool // what is wanted
+	destinations, frontier, cols   int
+	half                           bool
+	onHost                         bool // own, mean and all were made on the host
+	ownAt, meanAt, allAt           int
+	refsAt, rowsAt, ptrAt, indexAt int
+}
+
+// NewInbox implements compute.Offboard.
+func (d *Device) NewInbox(host compute.Host, resident bool) compute.Inbox {
+	b := &inbox{d: d, host: host}
+	if resident {
+		b.resident = &d.resident
+	}
+	return b
+}
+
+// Send implements compute.Inbox.
+func (b *inbox) Send(in *compute.Inputs) error {
+	if err := b.ready(); err != nil {
+		return err
+	}
+	b.layout(in)
+	if err := b.reserve(); err != nil {
+		return err
+	}
+	b.fill(in)
+	c := b.d.c
+	if b.taken {
+		must("sending a minibatch", C.gpu_order(c, C.HALOGNN_UP, b.read))
+	}
+	must("sending a minibatch", C.gpu_upload(c, C.HALOGNN_UP, b.room.p, b.pinned.p, C.int64_t(b.end)))
+	must("sending a minibatch", C.gpu_record(c, C.HALOGNN_UP, b.copied))
+	b.filled = true
+	return nil
+}
+
+// ready makes the events, or waits until pinned memory may be written again.
+func (b *inbox) ready() error {
+	if b.copied == nil {
+		return errors.Join(failure("an event", C.gpu_make_event(b.d.c, &b.copied)), failure("an event", C.gpu_make_event(b.d.c, &b.read)))
+	}
+	if !b.filled {
+		return nil
+	}
+	return failure("the copy of an earlier minibatch", C.gpu_wait(b.d.c, b.copied))
+}
+
+// take adds bytes to the layout and returns where they begin.
+func (b *inbox) take(bytes int) int {
+	at := b.end
+	b.end += (bytes + alignment - 1) / alignment * alignment
+	return at
+}
+
+// array adds a host array to the layout and returns where it begins.
+func array[T int32 | int64 | uint8](b *inbox, x []T) int {
+	if len(x) == 0 {
+		return b.end
+	}
+	bytes := len(x) * int(unsafe.Sizeof(x[0]))
+	s := sent{host: unsafe.Pointer(unsafe.SliceData(x)), bytes: bytes, offset: b.take(bytes)}
+	if ids, ok := any(x).([]int32); ok {
+		s.lowest, s.above = bounds(ids)
+	}
+	b.arrays = append(b.arrays, s)
+	return s.offset
+}
+
+// layout decides where everything goes. Means and rows are made on the side for which fewer bytes have to travel: both make the same bits.
+func (b *inbox) layout(in *compute.Inputs) {
+	b.end, b.arrays, b.cold = 0, b.arrays[:0], b.cold[:0]
+	b.own, b.mean, b.all, b.destinations, b.cols = in.Own, in.Mean, in.Sources, in.Destinations, in.Rows.Cols
+	b.half = in.Rows.Type == compute.Float16
+	b.frontier = len(in.Rows.Of)
+	if !in.Mean && !in.Sources {
+		b.frontier = in.Destinations
+	}
+	for _, ref := range in.Rows.Of[:b.frontier] {
+		if _, ok := b.resident.holds(ref); !ok {
+			b.cold = append(b.cold, ref)
+		}
+	}
+	rowBytes, width := in.Rows.Cols*in.Rows.Type.Size(), in.Rows.Cols*4
+	apart, made := len(b.cold)*rowBytes+8*b.frontier, 0
+	if in.Own {
+		made += in.Destinations * width
+	}
+	if in.Mean {
+		made += in.Destinations * width
+		apart += 8*len(in.Input.Indptr) + 4*len(in.Input.Indices)
+	}
+	if in.Sources {
+		made += b.frontier * width
+	}
+	if b.onHost = made <= apart; b.onHost {
+		b.ownAt, b.meanAt, b.allAt = b.take(truthInt(in.Own)*in.Destinations*width), b.take(truthInt(in.Mean)*in.Destinations*width),
+			b.take(truthInt(in.Sources)*b.frontier*width)
+	} else {
+		b.refsAt, b.rowsAt = b.take(8*b.frontier), b.take(len(b.cold)*rowBytes)
+		if in.Mean {
+			b.ptrAt, b.indexAt = array(b, in.Input.Indptr), array(b, in.Input.Indices)
+		}
+	}
+	for _, s := range in.Segments {
+		array(b, s.Indptr)
+		array(b, s.Indices)
+	}
+	for _, v := range in.Vertices {
+		array(b, v)
+	}
+	array(b, in.Labels)
+	array(b, in.Targets)
+	b.end = max(b.end, alignment)
+}
+
+func truthInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// reserve makes room for the layout on both sides. What becomes this inbox's on the device may have been read by kernels that are still
+// running, so the copy waits for all of them.
+func (b *inbox) reserve() error {
+	if b.end <= b.room.bytes {
+		return nil
+	}
+	bytes := b.end
+	if b.room.p != nil {
+		bytes += bytes / 4
+	}
+	if err := b.empty(); err != nil {
+		return err
+	}
+	if err := failure(fmt.Sprintf("%s of pinned host memory for a minibatch", mega(bytes)),
+		C.gpu_alloc_host(b.d.c, C.int64_t(bytes), &b.pinned.p)); err != nil {
+		return err
+	}
+	b.pinned.bytes = bytes
+	at, err := b.d.arena.alloc(bytes, useInputs)
+	if err != nil {
+		return err
+	}
+	b.room = room{b.d.at(at), bytes}
+	must("sending a minibatch", C.gpu_record(b.d.c, C.HALOGNN_COMPUTE, b.read))
+	b.taken = true
+	return nil
+}
+
+// empty gives the memory back, whose copy is done.
+func (b *inbox) empty() error {
+	if b.room.p != nil {
+		b.d.arena.release(b.d.offset(b.room.p))
+	}
+	err := failure("freeing pinned memory", C.gpu_free_host(b.d.c, b.pinned.p))
+	b.pinned, b.room = room{}, room{}
+	return err
+}
+
+// pinnedAt returns n elements of pinned memory.
+func pinnedAt[T any](b *inbox, offset, n int) []T {
+	return unsafe.Slice((*T)(unsafe.Add(b.pinned.p, offset)), n)
+}
+
+// fill writes what the layout says into pinned memory.
+func (b *inbox) fill(in *compute.Inputs) {
+	if b.onHost {
+		b.make(in)
+	} else {
+		b.collect(in)
+	}
+	for _, s := range b.arrays {
+		copy(pinnedAt[byte](b, s.offset, s.bytes), unsafe.Slice((*byte)(s.host), s.bytes))
+	}
+}
+
+// make gathers and aggregates on the host.
+func (b *inbox) make(in *compute.Inputs) {
+	matrix := func(offset, rows int) compute.Matrix {
+		return compute.Matrix{Rows: rows, Cols: b.cols, Data: pinnedAt[float32](b, offset, rows*b.cols)}
+	}
+	if in.Own {
+		b.host.GatherRows(matrix(b.ownAt, in.Destinations), in.Rows)
+	}
+	if in.Mean {
+		b.host.SegmentMeanRows(matrix(b.meanAt, in.Destinations), in.Input, in.Rows)
+	}
+	if in.Sources {
+		b.host.GatherRows(matrix(b.allAt, b.frontier), in.Rows)
+	}
+}
+
+// The tables of a kernel that reads rows: those that lie on the device, and those that came.
+const (
+	residentTable = iota
+	sentTable
+)
+
+// collect writes where each row will lie, and the rows that travel, as they are stored.
+func (b *inbox) collect(in *compute.Inputs) {
+	if in.Mean {
+		compute.CheckSegments("SegmentMeanRows", in.Input)
+		if lowest, above := bounds(in.Input.Indices); lowest < 0 || int(above) > b.frontier {
+			panic(fmt.Sprintf("compute: SegmentMeanRows: indices lie in [%d,%d), but there are %d rows", lowest, above, b.frontier))
+		}
+	}
+	refs, next := pinnedAt[compute.RowRef](b, b.refsAt, b.frontier), 0
+	for i, ref := range in.Rows.Of[:b.frontier] {
+		if row, ok := b.resident.holds(ref); ok {
+			refs[i] = compute.MakeRowRef(residentTable, row)
+			continue
+		}
+		refs[i] = compute.MakeRowRef(sentTable, next)
+		next++
+	}
+	rowBytes := in.Rows.Cols * in.Rows.Type.Size()
+	rows := pinnedAt[byte](b, b.rowsAt, len(b.cold)*rowBytes)
+	for i, ref := range b.cold {
+		copy(rows[i*rowBytes:(i+1)*rowBytes], in.Rows.Tables[ref.Table()][ref.Row()*rowBytes:(ref.Row()+1)*rowBytes])
+	}
+}
+
+// Open implements compute.Inbox.
+func (b *inbox) Open() (own, mean, all compute.Matrix, err error) {
+	d := b.d
+	if !b.filled || d.open != nil {
+		panic("compute/cuda: an inbox is opened that was not sent, or while another is open")
+	}
+	must("receiving a minibatch", C.gpu_order(d.c, C.HALOGNN_COMPUTE, b.copied))
+	d.open = b
+	if !b.onHost {
+		return b.gather()
+	}
+	at := func(wanted bool, offset, rows int) (m compute.Matrix) {
+		if wanted {
+			m = room{p: unsafe.Add(b.room.p, offset)}.matrix(rows, b.cols)
+		}
+		return m
+	}
+	return at(b.own, b.ownAt, b.destinations), at(b.mean, b.meanAt, b.destinations), at(b.all, b.allAt, b.frontier), nil
+}
+
+// gather makes the matrices from rows on the device. They lie in rooms of the device, which all inboxes share.
+func (b *inbox) gather() (own, mean, all compute.Matrix, err error) {
+	d, cols := b.d, C.int64_t(b.cols)
+	rows := C.halognn_cuda_rows{of: (*C.uint64_t)(unsafe.Add(b.room.p, b.refsAt)), half: truth(b.half)}
+	rows.tables[sentTable] = unsafe.Add(b.room.p, b.rowsAt)
+	rows.tables[residentTable] = rows.tables[sentTable]
+	if b.resident != nil && b.resident.p != nil {
+		rows.tables[residentTable] = b.resident.p
+	}
+	at := func(wanted bool, r *room, n int) (m compute.Matrix) {
+		if wanted && err == nil {
+			if err = d.reserve(r, max(1, n*b.cols)*4, useInputs); err == nil {
+				m = r.matrix(n, b.cols)
+			}
+		}
+		return m
+	}
+	own, mean, all = at(b.own, &d.own, b.destinations), at(b.mean, &d.mean, b.destinations), at(b.all, &d.all, b.frontier)
+	if err != nil {
+		return own, mean, all, err
+	}
+	if b.own {
+		must("gathering rows", C.gpu_gather_rows(d.c, float(own.Data), C.int64_t(own.Rows), cols, &rows))
+	}
+	if b.mean {
+		must("means of rows", C.gpu_segment_mean_rows(d.c, float(mean.Data), C.int64_t(mean.Rows), cols,
+			(*C.int64_t)(unsafe.Add(b.room.p, b.ptrAt)), (*C.int32_t)(unsafe.Add(b.room.p, b.indexAt)), &rows))
+	}
+	if b.all {
+		must("gathering rows", C.gpu_gather_rows(d.c, float(all.Data), C.int64_t(all.Rows), cols, &rows))
+	}
+	return own, mean, all, nil
+}
+
+// find returns the array that was sent from a host address, or nil. One of which the first part is asked for is found too.
+func (b *inbox) find(p unsafe.Pointer, bytes int) *sent {
+	if b == nil {
+		return nil
+	}
+	for i := range b.arrays {
+		if s := &b.arrays[i]; s.host == p && bytes <= s.bytes {
+			return s
+		}
+	}
+	return nil
+}
+
+// Close implements compute.Inbox.
+func (b *inbox) Close() error {
+	if b.d.open != b {
+		panic("compute/cuda: an inbox is closed that is not open")
+	}
+	b.d.open = nil
+	b.taken = true
+	return failure("reading a minibatch", C.gpu_record(b.d.c, C.HALOGNN_COMPUTE, b.read))
+}
+
+// Free implements compute.Inbox.
+func (b *inbox) Free() error {
+	if b.copied == nil {
+		return nil
+	}
+	errs := []error{b.ready()}
+	if b.taken {
+		errs = append(errs, failure("reading a minibatch", C.gpu_wait(b.d.c, b.read)))
+	}
+	errs = append(errs, b.empty(), failure("freeing an event", C.gpu_free_event(b.d.c, b.copied)), failure("freeing an event", C.gpu_free_event(b.d.c, b.read)))
+	b.copied, b.read, b.filled, b.taken = nil, nil, false, false
+	return errors.Join(errs...)
+}

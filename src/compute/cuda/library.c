@@ -1,0 +1,32 @@
+#include <dlfcn.h>
+#include <stdio.h>
+
+#include "library.h"
+
+struct halognn_gpu_functions halognn_gpu;
+static void *library;
+
+const char *halognn_gpu_load(const char *path) {
+    static char text[512];
+    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) return dlerror();
+#define HALOGNN_GPU_LOAD(type, name, params, args)                                                                \
+    if ((*(void **)&halognn_gpu.name = dlsym(library, "halognn_cuda_" #name)) == NULL) {                          \
+        snprintf(text, sizeof text, "%s has no function halognn_cuda_%s: it is of another version", path, #name); \
+        return text;                                                                                              \
+    }
+    HALOGNN_GPU_FUNCTIONS(HALOGNN_GPU_LOAD)
+#undef HALOGNN_GPU_LOAD
+    if (halognn_gpu.version() != HALOGNN_CUDA_VERSION) {
+        snprintf(text, sizeof text, "%s is of version %d, this program of version %d: build both from one source", path,
+                 halognn_gpu.version(), HALOGNN_CUDA_VERSION);
+        return text;
+    }
+    return NULL;
+}
+
+int halognn_gpu_leaks(void) {
+    int (*leaks)(void);
+    *(void **)&leaks = dlsym(library, "emulated_leaks");
+    return leaks ? leaks() : -1;
+}

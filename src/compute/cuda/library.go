@@ -1,0 +1,91 @@
+//go:build cgo
+
+package cuda
+
+/*
+#cgo CFLAGS: -I${SRCDIR}/../../../kernels/include
+#cgo LDFLAGS: -ldl
+#include <stdlib.h>
+#include "library.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"unsafe"
+)
+
+// libraryName is how the library is called, and what the system's loader looks for last.
+const libraryName = "libhalognn_cuda.so"
+
+// Find returns the path of the library: what HALOGNN_CUDA_LIB names, or else beside the program (../lib, ../build, .), or else its bare
+// name, which the loader looks up in LD_LIBRARY_PATH and the system's directories.
+func Find() string {
+	if path := os.Getenv("HALOGNN_CUDA_LIB"); path != "" {
+		return path
+	}
+	if program, err := os.Executable(); err == nil {
+		if real, err := filepath.EvalSymlinks(program); err == nil {
+			program = real
+		}
+		for _, dir := range []string{"../lib", "../build", "."} {
+			path := filepath.Join(filepath.Dir(program), dir, libraryName)
+			if _, err := os.Stat(path); err == nil {
+				return path
+			}
+		}
+	}
+	return libraryName
+}
+
+var loading struct {
+	sync.Mutex
+	path string
+}
+
+// load loads the library, once: a process has one.
+func load(path string) error {
+	loading.Lock()
+	defer loading.Unlock()
+	if loading.path != "" {
+		if loading.path != path {
+			return fmt.Errorf("compute/cuda: %s is loaded already, not %s", loading.path, path)
+		}
+		return nil
+	}
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	if text := C.halognn_gpu_load(name); text != nil {
+		return fmt.Errorf("compute/cuda: %w: %s; build it with `make cuda` where nvcc is, or name it in HALOGNN_CUDA_LIB, or set compute.device to cpu",
+			ErrNoLibrary, C.GoString(text))
+	}
+	loading.path = path
+	return nil
+}
+
+// failure makes a code an error.
+func failure(what string, code C.int) error {
+	if code == 0 {
+		return nil
+	}
+	text := C.GoString(C.gpu_error(code))
+	if C.gpu_is_out_of_memory(code) != 0 {
+		return fmt.Errorf("compute/cuda: %s: %w: %s; is another process using the device?", what, ErrMemory, text)
+	}
+	return fmt.Errorf("compute/cuda: %s: %s", what, text)
+}
+
+// Devices returns how many devices this process sees.
+func Devices() (int, error) {
+	if err := load(Find()); err != nil {
+		return 0, err
+	}
+	var n C.int
+	return int(n), failure("counting devices", C.gpu_count(&n))
+}
+
+// leaks returns what an emulated library counts as not freed; -1 for one that does not count. For tests.
+func leaks() int { return int(C.halognn_gpu_leaks()) }

@@ -1,0 +1,22 @@
+//go:build !cgo
+
+package cuda
+
+import (
+	"fmt"
+
+	"halognn/src/compute"
+)
+
+// Device is never opened: this build has no C.
+type Device struct{ compute.Offboard }
+
+// Open fails: loading the library needs cgo.
+func Open(Options) (*Device, error) { return nil, errPlain() }
+
+// Devices fails likewise.
+func Devices() (int, error) { return 0, errPlain() }
+
+func errPlain() error {
+	return fmt.Errorf("compute/cuda: %w: this program was built without cgo; set compute.device to cpu", ErrNoLibrary)
+}
