@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# demo.sh DIR: what `make run` shows: a graph generated, partitioned 4 ways, and a model trained on 4 ranks.
+# demo.sh DIR: what `make run` shows: a graph generated, partitioned 4 ways, a model trained on 4 ranks, and a report with plots.
 # Needs bin/halognn.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,3 +16,4 @@ fi
 if [ -e "$dir/sage/config.yaml" ]; then step rm -r "$dir/sage"; fi # a run directory holds one run
 step "$HALOGNN_MPIRUN" -np 4 bin/halognn train --config inputs/demo.yaml \
   --set data.parts="$dir/parts" --set run.dir="$dir/sage" --set run.progress=$progress
+step bin/halognn report "$dir/sage" --out "$dir/report"

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -46,8 +47,16 @@ func TestInABrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: a browser takes seconds")
 	}
-	dir := t.TempDir()
-	if err := Write(fixture(t, "base", "wide", "vip", "killed", "old"), dir); err != nil {
+	dir, runs := t.TempDir(), fixture(t, "base", "wide", "vip", "killed", "old")
+	for i := range 8 { // whose curves end almost at one place
+		r := fixture(t, "vip")[0]
+		r.Name = fmt.Sprintf("a run with a name that is rather long %d", i)
+		for _, e := range r.Epochs {
+			e["wait_fraction"] = 0.2 + float64(i)/1000
+		}
+		runs = append(runs, r)
+	}
+	if err := Write(runs, dir); err != nil {
 		t.Fatal(err)
 	}
 	page := filepath.Join(dir, PageFile)
@@ -55,8 +64,18 @@ func TestInABrowser(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		flags = append([]string{"--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1000,900", "--user-data-dir=" + filepath.Join(dir, "profile")}, flags...)
-		out, err := exec.CommandContext(ctx, chromium, append(flags, "file://"+file)...).Output()
+		flags = append([]string{
+			"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--no-first-run",
+			"--hide-scrollbars", "--window-size=1000,900", "--user-data-dir=" + filepath.Join(dir, "profile"),
+		}, flags...)
+		c := exec.CommandContext(ctx, chromium, append(flags, "file://"+file)...)
+		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that its helpers end with it
+		c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
+		c.WaitDelay = time.Second
+		out, err := c.Output()
+		if ctx.Err() != nil {
+			t.Skip("chromium did not answer within a minute: the page was not looked at in a browser")
+		}
 		if err != nil {
 			t.Fatalf("%s %s: %v", chromium, flags, err)
 		}
@@ -86,7 +105,7 @@ func TestInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	title := regexp.MustCompile(`<title>(measured [^<]*)</title>`).FindStringSubmatch(browse(measured, "--dump-dom"))
-	if want := fmt.Sprintf("measured %d plots: ", len(chartsOf(fixture(t, "base", "wide", "vip", "killed", "old")))); title == nil || title[1] != want {
+	if want := fmt.Sprintf("measured %d plots: ", len(chartsOf(runs))); title == nil || title[1] != want {
 		t.Errorf("the browser says %q, expected %q", title, want)
 	}
 }
