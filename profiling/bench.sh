@@ -12,5 +12,7 @@ mkdir -p build
     -bench.vertices "${BENCH_VERTICES:-2400000}"
   go test -run '^$' -bench . -benchtime 0.3s -count "$count" ./src/compute/cpu
   go test -run '^$' -bench . -benchtime 20x -count "$count" ./src/exchange
+  go test -run '^$' -bench 'VIP/analysis=.*/train=0.02$' -benchtime 3x -count "$count" ./src/access -bench.vertices "${BENCH_VERTICES:-2400000}"
+  go test -run '^$' -bench 'Lookup|Step' -benchtime 60x -count "$count" ./src/cache
 } | tee build/bench.txt
 go tool benchstat build/bench.txt
