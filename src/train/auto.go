@@ -50,7 +50,7 @@ const (
 	countedSteps = 96  // minibatches that candidates are counted on, at most
 	hopeless     = 2.5 // candidates that transfer so many times the rows of the best are not tried
 	mostTrials   = 4
-	asGood       = 0.02 // differences in time below this are noise, and fewer rows win
+	asGood       = 0.05 // differences in time below this are noise of a single epoch, and fewer rows win
 )
 
 // candidates are what is counted. Of each policy only the best parameters are tried.

@@ -45,7 +45,7 @@ func TestFastest(t *testing.T) {
 	for _, c := range []struct {
 		seconds []float64
 		want    int
-	}{{[]float64{1, 0.5, 0.9}, 1}, {[]float64{1, 0.99, 2}, 0}, {[]float64{1.03, 1, 1.01}, 1}, {[]float64{0}, 0}} {
+	}{{[]float64{1, 0.5, 0.9}, 1}, {[]float64{1, 0.99, 2}, 0}, {[]float64{1.03, 1, 1.01}, 0}, {[]float64{1.06, 1.01, 1}, 1}, {[]float64{0}, 0}} {
 		var trials []trial
 		for _, s := range c.seconds {
 			trials = append(trials, trial{seconds: s})
