@@ -267,15 +267,17 @@ func writeMarkdown(w io.Writer, runs []*Run, tables []table, charts []*chart) {
 	}
 }
 
-// Print writes for a terminal what could not be read and what the runs came to.
+// Print writes for a terminal what could not be read, and the tables that answer the first questions.
 func Print(w io.Writer, runs []*Run) error {
 	for _, fault := range damages(runs) {
 		if _, err := fmt.Fprintln(w, fault); err != nil {
 			return err
 		}
 	}
-	tables := tablesOf(runs)
-	for _, t := range tables[:min(2, len(tables))] {
+	for _, t := range tablesOf(runs) {
+		if !slices.Contains([]string{"runs", "differences", "scaling", "caches"}, t.id) {
+			continue
+		}
 		if _, err := fmt.Fprintf(w, "\n%s\n", t.title); err != nil {
 			return err
 		}
