@@ -1,6 +1,7 @@
 package parallel
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,9 +24,11 @@ type DataOptions struct {
 
 	Exchange *exchange.Exchange
 	Host     compute.Host
-	Needs    nn.Needs // of the input layer
-	Layers   int      // of the model
-	Cols     int      // of a feature row
+	Device   compute.Device // that minibatches are prepared for; nil for one that reads host memory
+	Resident bool           // feature rows lie where compute.Offboard.Resident knows them
+	Needs    nn.Needs       // of the input layer
+	Layers   int            // of the model
+	Cols     int            // of a feature row
 
 	Labels  []int32 // [N] class of every vertex, or
 	Targets []uint8 // [N*Classes] 0 or 1; neither if minibatches are not scored
@@ -50,6 +53,7 @@ type Data struct {
 	o        DataOptions
 	samplers chan *sample.Sampler // one per worker: a sampler's vertex map serves one minibatch at a time
 	buffers  chan bufferSet       // of minibatches that wait for their turn; empty without foresight
+	inboxes  *inboxes             // nil for a device that reads host memory
 }
 
 // bufferSet is what a minibatch needs from its decision to the end of its training, and not while it waits to be decided: with a wide window most
@@ -62,6 +66,7 @@ type bufferSet struct {
 // NewData makes the samplers; each takes about 4 bytes a vertex.
 func NewData(o DataOptions) (*Data, error) {
 	d := &Data{o: o, samplers: make(chan *sample.Sampler, o.Workers), buffers: make(chan bufferSet, o.Depth+1)}
+	d.inboxes = newInboxes(&o)
 	for range cap(d.buffers) * min(1, o.Ahead) {
 		d.buffers <- bufferSet{}
 	}
@@ -71,8 +76,7 @@ func NewData(o DataOptions) (*Data, error) {
 	for range o.Workers {
 		s, err := sample.New(o.Topology, sample.Options{Fanouts: o.Fanouts, Workers: 1, MaxSeeds: o.MaxSeeds})
 		if err != nil {
-			d.Close()
-			return nil, err
+			return nil, errors.Join(err, d.Close())
 		}
 		d.samplers <- s
 	}
@@ -80,7 +84,7 @@ func NewData(o DataOptions) (*Data, error) {
 }
 
 // Close frees the samplers. No stage may be running.
-func (d *Data) Close() {
+func (d *Data) Close() error {
 	close(d.samplers)
 	for s := range d.samplers {
 		s.Free()
@@ -92,6 +96,10 @@ func (d *Data) Close() {
 		mem.Free(b.all)
 		b.rows.Free()
 	}
+	if d.inboxes == nil {
+		return nil
+	}
+	return d.inboxes.free()
 }
 
 // Bytes returns the memory of the samplers, and of the buffer sets that no minibatch has. No stage may be running.
@@ -124,14 +132,16 @@ func (d *Data) take(m *Minibatch) {
 }
 
 // Release takes the buffers of a minibatch back when it has been consumed. Nothing of m.Batch may be read any more.
-func (d *Data) Release(m *Minibatch) {
+func (d *Data) Release(m *Minibatch) error {
+	err := d.done(m)
 	if !m.lent {
-		return
+		return err
 	}
 	var b bufferSet
 	d.swap(m, &b)
 	m.lent = false
 	d.buffers <- b
+	return err
 }
 
 func (d *Data) swap(m *Minibatch, b *bufferSet) {
@@ -277,6 +287,10 @@ func (d *Data) assemble(m *Minibatch) error {
 	d.hops(m)
 	input, rows := b.Hops[0], m.Fetch.Rows
 	b.X, b.Own, b.Mean = compute.Matrix{}, compute.Matrix{}, compute.Matrix{}
+	if d.inboxes != nil {
+		d.truth(m)
+		return d.send(m)
+	}
 	if d.o.Needs.Sources {
 		b.X = matrixOf(&m.all, input.Sources, d.o.Cols)
 		d.o.Host.GatherRows(b.X, rows)

@@ -57,6 +57,8 @@ type Minibatch struct {
 
 	hash           xxhash.Digest
 	lent           bool // holds one of Data's buffer sets
+	inbox          compute.Inbox
+	inputs         compute.Inputs // as they were sent
 	own, mean, all []float32
 	labels         []int32
 	targets        []uint8

@@ -73,8 +73,7 @@ func (s *session) sampled(ctx context.Context, epoch int, seeds func(part int) [
 		m.SetSeeds(all[min(len(all), chunk*size):min(len(all), (chunk+1)*size)])
 		m.GlobalSeeds = len(m.Seeds)
 	}
-	consume := func(_ int, m *parallel.Minibatch) error {
-		defer s.data.Release(m)
+	judge := func(m *parallel.Minibatch) error {
 		logits, err := s.model.Forward(&m.Batch)
 		if err != nil {
 			return err
@@ -83,8 +82,11 @@ func (s *session) sampled(ctx context.Context, epoch int, seeds func(part int) [
 		s.Device.Download(host, logits.Data)
 		return each(m, compute.Matrix{Rows: logits.Rows, Cols: logits.Cols, Data: host})
 	}
+	take := func(_ int, m *parallel.Minibatch) error {
+		return consume(s.data, m, func() error { return judge(m) })
+	}
 	if s.ahead() == 0 {
-		return s.pipe.Run(ctx, s.perRank*chunks, admit, consume)
+		return s.pipe.Run(ctx, s.perRank*chunks, admit, take)
 	}
 	slots := newSlots(s.o.Depth + 1)
 	defer freeAll(slots)
@@ -93,7 +95,7 @@ func (s *session) sampled(ctx context.Context, epoch int, seeds func(part int) [
 		return err
 	}
 	defer pipe.Close()
-	return pipe.Run(ctx, s.perRank*chunks, admit, consume)
+	return pipe.Run(ctx, s.perRank*chunks, admit, take)
 }
 
 // evaluateFull judges the model on validation and test vertices with all neighbours. Collective.

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -73,12 +74,12 @@ func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols i
 	}
 	data, err := parallel.NewData(parallel.DataOptions{
 		Topology: s.topology, Fanouts: fanouts, MaxSeeds: max(1, most), Exchange: fetch.Exchange, Host: s.Host,
-		Needs: s.model.Needs(), Layers: 1, Cols: cols, Workers: s.Workers,
+		Device: s.Device, Needs: s.model.Needs(), Layers: 1, Cols: cols, Workers: s.Workers,
 	})
 	if err != nil {
 		return nil, err
 	}
-	defer data.Close()
+	defer func() { err = errors.Join(err, data.Close()) }()
 	slots := newSlots(s.o.Depth + 1)
 	defer freeAll(slots)
 	pipe, err := s.newPipeline(slots, data, 0)
@@ -100,7 +101,7 @@ func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols i
 		m.Key, m.Train = s.o.evalKey(0, s.first, i), false
 	}
 	at := 0
-	consume := func(_ int, m *parallel.Minibatch) error {
+	run := func(m *parallel.Minibatch) error {
 		b := &m.Batch
 		y, err := s.model.ForwardLayer(l, &nn.Input{Hop: b.Hops[0], X: b.X, Own: b.Own, Mean: b.Mean})
 		if err != nil {
@@ -110,7 +111,9 @@ func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols i
 		at += len(y.Data)
 		return nil
 	}
-	if err := pipe.Run(ctx, n, admit, consume); err != nil {
+	if err := pipe.Run(ctx, n, admit, func(_ int, m *parallel.Minibatch) error {
+		return consume(data, m, func() error { return run(m) })
+	}); err != nil {
 		mem.Free(out)
 		return nil, err
 	}

@@ -54,6 +54,7 @@ type Env struct {
 	Shards       *shard.Shards
 	Device       compute.Device
 	Host         compute.Host
+	GPURows      GPURows
 	Workers      int                    // pool goroutines
 	OnWorker     func(worker int) error // pins a pool goroutine; may be nil
 	Dir          string                 // the run directory; only rank 0 writes

@@ -146,6 +146,9 @@ func (s *session) openShared() error {
 		return err
 	}
 	s.closers = append(s.closers, s.gradients.Close)
+	if err := Agree(s.Comm, s.openOffboard()); err != nil {
+		return err
+	}
 	if s.o.Cache.Policy == PolicyAuto {
 		if err := s.openAuto(); err != nil {
 			return err
@@ -167,7 +170,7 @@ func (s *session) openRows() (err error) {
 	var kept []byte
 	do := parallel.DataOptions{
 		Topology: s.topology, Fanouts: s.o.Fanouts, MaxSeeds: s.streams.MaxPiece(),
-		Host: s.Host, Needs: s.model.Needs(), Layers: s.o.Model.Layers, Cols: meta.Features,
+		Host: s.Host, Device: s.Device, Resident: true, Needs: s.model.Needs(), Layers: s.o.Model.Layers, Cols: meta.Features,
 		Labels: s.Shards.Labels(), Targets: s.Shards.Targets(), Classes: meta.Classes,
 		Workers: s.Workers, Depth: s.o.Depth,
 	}
@@ -182,7 +185,7 @@ func (s *session) openRows() (err error) {
 	if s.data, err = parallel.NewData(do); err != nil {
 		return err
 	}
-	s.closers = append(s.closers, func() error { s.data.Close(); return nil })
+	s.closers = append(s.closers, s.data.Close)
 	s.slots = newSlots(s.o.Depth + 1 + do.Ahead)
 	s.closers = append(s.closers, func() error { freeAll(s.slots); return nil })
 	if s.pipe, err = s.newPipeline(s.slots, s.data, do.Ahead); err != nil {

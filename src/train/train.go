@@ -176,8 +176,7 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	err := r.pipe.RunOn(ctx, items-r.skipped, (r.o.Epochs-epoch)*items, // a look-ahead cache sees into the next epochs
 		func(i int, m *parallel.Minibatch) { r.admit(r.skipped+i, m) },
 		func(i int, m *parallel.Minibatch) error {
-			defer r.data.Release(m)
-			return r.train(r.skipped+i, m)
+			return consume(r.data, m, func() error { return r.train(r.skipped+i, m) })
 		})
 	r.skipped = 0
 	switch {
@@ -222,7 +221,7 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 		return fmt.Errorf("step %d: %w", step, err)
 	}
 	if fault.NaN(fault.Loss, r.Comm.Rank(), r.epoch, step) && len(m.Batch.Own.Data) > 0 {
-		m.Batch.Own.Data[0] = float32(math.NaN())
+		r.Device.Upload(m.Batch.Own.Data[:1], []float32{float32(math.NaN())})
 	}
 	begin := time.Now()
 	logits, err := r.model.Forward(&m.Batch)

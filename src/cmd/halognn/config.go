@@ -83,6 +83,7 @@ type Config struct {
 		Device  string `yaml:"device"`
 		Threads int    `yaml:"threads"`
 		SIMD    string `yaml:"simd"`
+		GPURows string `yaml:"gpu_rows"`
 	} `yaml:"compute"`
 	Checkpoint struct {
 		EverySteps   int     `yaml:"every_steps"`
@@ -114,7 +115,7 @@ func defaultConfig() *Config {
 	c.Pipeline.Depth = 2
 	c.Topology.Kind, c.Topology.Load = "replicated", "map"
 	c.Parallel.Mode = "data"
-	c.Compute.Device, c.Compute.SIMD = "cpu", "auto"
+	c.Compute.Device, c.Compute.SIMD, c.Compute.GPURows = "cpu", "auto", "auto"
 	c.Checkpoint.Keep = 3
 	c.Run.Progress = "auto"
 	return c
@@ -167,6 +168,9 @@ func (c *Config) check() error {
 	atLeast("pipeline.depth", c.Pipeline.Depth, 0)
 	atLeast("pipeline.workers", c.Pipeline.Workers, 0)
 	atLeast("compute.threads", c.Compute.Threads, 0)
+	if _, err := train.ParseGPURows(c.Compute.GPURows); err != nil {
+		bad("compute.gpu_rows: %w", err)
+	}
 	atLeast("checkpoint.every_steps", c.Checkpoint.EverySteps, 0)
 	atLeast("checkpoint.keep", c.Checkpoint.Keep, 1)
 	if !(c.Checkpoint.EveryMinutes >= 0) {
@@ -239,7 +243,7 @@ func (c *Config) choices() []oneOf {
 		{"topology.kind", c.Topology.Kind, []string{"replicated"}, []string{"partitioned"}},
 		{"topology.load", c.Topology.Load, []string{"map", "copy"}, nil},
 		{"parallel.mode", c.Parallel.Mode, []string{"data"}, []string{"split", "hybrid", "push-pull"}},
-		{"compute.device", c.Compute.Device, []string{"cpu", "ref"}, []string{"cuda"}},
+		{"compute.device", c.Compute.Device, []string{"cpu", "cuda", "ref"}, nil},
 		{"compute.simd", c.Compute.SIMD, []string{"auto", "scalar", "avx2", "avx512"}, nil},
 		{"run.progress", c.Run.Progress, []string{"auto", "bar", "lines"}, nil},
 	}

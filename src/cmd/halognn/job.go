@@ -156,17 +156,25 @@ func (j *job) openDevice(k inProcess, shards *shard.Shards) error {
 	if err != nil {
 		return err
 	}
+	where, err := placeOf(c)
+	if err != nil {
+		return err
+	}
 	threads, workers := config.threads(cpus)
 	computeCPUs, poolCPUs, shared := cpu.PlanCores(allowed, threads, workers)
-	device, host, err := openDevice(config.Compute.Device, cpu.Options{Threads: threads, CPUs: computeCPUs, SIMD: config.simd()})
+	device, host, err := openDevice(config.Compute.Device, cpu.Options{Threads: threads, CPUs: computeCPUs, SIMD: config.simd()}, where)
 	if err := train.Agree(c, err); err != nil {
 		return usageError(err)
+	}
+	rows, err := train.ParseGPURows(config.Compute.GPURows) // it was checked with the config
+	if err != nil {
+		return err
 	}
 	// The steady state allocates nothing on the heap, and what is large lies outside it: a lazy collector costs little memory.
 	debug.SetGCPercent(400)
 	j.close = func() error { return device.Close() }
 	j.env = train.Env{
-		Comm: c, RanksPerNode: config.Run.RanksPerNode, Shards: shards, Device: device, Host: host,
+		Comm: c, RanksPerNode: config.Run.RanksPerNode, Shards: shards, Device: device, Host: host, GPURows: rows,
 		Workers: workers, OnWorker: pinner(poolCPUs, shared), Dir: config.Run.Dir, Transport: k.transport(), Version: version,
 		Stall: time.Duration(config.Run.StallSeconds * float64(time.Second)), OnStall: fail,
 	}
@@ -233,13 +241,17 @@ func pinner(cpus []int, shared bool) func(worker int) error {
 }
 
 // openDevice opens the device of the config's name.
-func openDevice(name string, o cpu.Options) (compute.Device, compute.Host, error) {
+func openDevice(name string, o cpu.Options, where place) (compute.Device, compute.Host, error) {
 	if name == "ref" {
 		return ref.New(), ref.Host{}, nil
 	}
 	host, err := cpu.NewHost(o.SIMD)
 	if err != nil {
 		return nil, nil, err
+	}
+	if name == "cuda" {
+		device, err := openGPU(where)
+		return device, host, err
 	}
 	device, err := cpu.New(o)
 	return device, host, err

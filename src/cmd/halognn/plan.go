@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -90,7 +91,10 @@ func runPlan(c *cobra.Command, o planFlags) error {
 	if options.Memory, err = memoryOfRank(o.mem, job.RanksPerNode); err != nil {
 		return err
 	}
-	device, host, err := openDevice(config.Compute.Device, cpu.Options{Threads: job.Threads, SIMD: config.simd()})
+	if config.Compute.Device == "cuda" {
+		return usageError(errors.New("plan: it knows the times of CPUs alone; plan with --set compute.device=cpu"))
+	}
+	device, host, err := openDevice(config.Compute.Device, cpu.Options{Threads: job.Threads, SIMD: config.simd()}, place{0, 1})
 	if err != nil {
 		return usageError(err)
 	}

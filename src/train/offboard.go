@@ -1,0 +1,84 @@
+package train
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"halognn/src/compute"
+	"halognn/src/parallel"
+)
+
+// GPURows is how many feature rows of the own parts, from the hottest on, lie in the memory of a device that has its own. The zero value is
+// what fits into half of what the model leaves; the other half is for activations and minibatches.
+type GPURows struct {
+	Set      bool
+	Fraction float64 // of the rows, or
+	Bytes    int     // if Fraction is 0
+}
+
+// ParseGPURows reads "auto", a fraction such as 0.25, or bytes such as 8GB or 500MB.
+func ParseGPURows(text string) (GPURows, error) {
+	if text == "auto" {
+		return GPURows{}, nil
+	}
+	for suffix, unit := range map[string]float64{"KB": 1e3, "MB": 1e6, "GB": 1e9} {
+		if number, ok := strings.CutSuffix(text, suffix); ok {
+			if x, err := strconv.ParseFloat(strings.TrimSpace(number), 64); err == nil && x >= 0 && x < 1e6 {
+				return GPURows{Set: true, Bytes: int(x * unit)}, nil
+			}
+		}
+	}
+	x, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(x >= 0 && x <= 1) {
+		return GPURows{}, fmt.Errorf("%q is not auto, a fraction from 0 to 1, or bytes such as 8GB", text)
+	}
+	return GPURows{Set: true, Fraction: x}, nil
+}
+
+// openOffboard prepares what a device with memory of its own needs besides: resident rows, and gradients that pass through the host.
+func (s *session) openOffboard() error {
+	device, ok := s.Device.(compute.Offboard)
+	if !ok {
+		return nil
+	}
+	if err := device.Resident(s.tables, s.residentRows(device.Room()), s.Shards.RowBytes()); err != nil {
+		return err
+	}
+	return s.gradients.Mirror(device, s.Comm.Size())
+}
+
+// residentRows returns, for every table, how many of its rows lie on the device: of the own parts the same share of each, since each is
+// ordered by heat.
+func (s *session) residentRows(room int) []int {
+	total := 0
+	for p := s.first; p < s.last; p++ {
+		total += len(s.tables[p])
+	}
+	bytes := room / 2
+	switch g := s.GPURows; {
+	case g.Set && g.Fraction > 0:
+		bytes = int(g.Fraction * float64(total))
+	case g.Set:
+		bytes = g.Bytes
+	}
+	share := min(1, float64(bytes)/float64(max(1, total)))
+	rows := make([]int, len(s.tables))
+	for p := s.first; p < s.last; p++ {
+		rows[p] = int(share * float64(len(s.tables[p])/s.Shards.RowBytes()))
+	}
+	return rows
+}
+
+// consume hands a prepared minibatch to f, on the device, and takes back what it holds.
+func consume(d *parallel.Data, m *parallel.Minibatch, f func() error) (err error) {
+	defer func() {
+		if e := d.Release(m); err == nil {
+			err = e
+		}
+	}()
+	if err := d.Receive(m); err != nil {
+		return err
+	}
+	return f()
+}
