@@ -192,11 +192,12 @@ func hitRates(runs []*Run) *chart {
 		var hits, seen float64
 		total := curve{names: []string{r.Name + ", so far"}, x: x, color: i, dashed: true}
 		if len(runs) == 1 {
-			for k := range r.Steps.n {
+			place := r.places()
+			for k := range place {
 				if h, a, ok := of(k); ok {
 					hits, seen = hits+h, seen+a
 				}
-				if at := len(total.y); at < len(x) && r.places()[k]+1 == x[at] {
+				if at := len(total.y); at < len(x) && place[k]+1 == x[at] {
 					total.y = append(total.y, hits/seen)
 				}
 			}
