@@ -30,6 +30,7 @@ struct op {
 struct allocation {
     size_t bytes, mapped;
     bool device;
+    int number; // of the device
 };
 
 }  // namespace
@@ -46,14 +47,14 @@ std::recursive_mutex lock;
 std::map<const char *, allocation> memory; // by address
 std::set<emulated_stream *> streams;
 std::set<emulated_event *> events;
-size_t in_use;
+size_t in_use[2]; // of each device
 int running; // depth of queued work that runs: device memory is open
 uint64_t random_state;
 bool at_random;
 
 const size_t total = [] {
     const char *s = std::getenv("HALOGNN_EMULATED_BYTES");
-    return s ? std::strtoull(s, nullptr, 10) : size_t{1} << 30;
+    return s ? std::strtoull(s, nullptr, 10) : size_t{128} << 20;
 }();
 const bool seeded = [] {
     const char *s = std::getenv("HALOGNN_EMULATED_SEED");
@@ -135,7 +136,7 @@ bool inside(const void *p, const char *base, size_t bytes) {
 
 cudaError_t make(void **out, size_t bytes, bool device) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
-    if (device && in_use + bytes > total) return cudaErrorMemoryAllocation;
+    if (device && in_use[current_device] + bytes > total) return cudaErrorMemoryAllocation;
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE)), mapped = (bytes + page - 1) / page * page;
     // What is handed out ends, but for alignment, where a page that nobody may touch begins.
     char *base = static_cast<char *>(mmap(nullptr, mapped + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
@@ -143,10 +144,10 @@ cudaError_t make(void **out, size_t bytes, bool device) {
     mprotect(base + mapped, page, PROT_NONE);
     std::memset(base, 0xff, mapped);
     if (device) {
-        in_use += bytes;
+        in_use[current_device] += bytes;
         if (running == 0) mprotect(base, mapped, PROT_NONE);
     }
-    memory[base] = {bytes, mapped, device};
+    memory[base] = {bytes, mapped, device, current_device};
     *out = base;
     return cudaSuccess;
 }
@@ -162,7 +163,7 @@ cudaError_t release(void *p, bool device) {
             if (inside(o.from, it->first, it->second.bytes) || inside(o.to, it->first, it->second.bytes)) return cudaErrorStillInUse;
     }
     munmap(p, it->second.mapped + static_cast<size_t>(sysconf(_SC_PAGESIZE)));
-    if (device) in_use -= it->second.bytes;
+    if (device) in_use[it->second.number] -= it->second.bytes;
     memory.erase(it);
     return cudaSuccess;
 }
@@ -219,7 +220,7 @@ cudaError_t cudaDriverGetVersion(int *v) { return *v = 0, cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int *v) { return *v = 0, cudaSuccess; }
 cudaError_t cudaMemGetInfo(size_t *available, size_t *all) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
-    *available = total - in_use;
+    *available = total - in_use[current_device];
     *all = total;
     return cudaSuccess;
 }

@@ -42,7 +42,7 @@ func onDevice[T int32 | int64 | uint8](d *Device, x []T) unsafe.Pointer {
 	}
 	to := unsafe.Add(d.loose.p, d.used)
 	d.used += (bytes + alignment - 1) / alignment * alignment
-	must("copying an array of a kernel", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, to, p, C.int64_t(bytes)))
+	must("copying an array of a kernel", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, to, (*C.char)(p), C.int64_t(bytes)))
 	must("copying an array of a kernel", C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
 	return to
 }
@@ -85,7 +85,7 @@ func (d *Device) losses(rows C.int64_t) unsafe.Pointer {
 
 // answered waits for a loss.
 func (d *Device) answered(kernel string) *C.halognn_cuda_loss {
-	must(kernel, C.gpu_download(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(d.result), d.answer.p, C.int64_t(unsafe.Sizeof(*d.result))))
+	must(kernel, C.gpu_download(d.c, C.HALOGNN_COMPUTE, (*C.char)(unsafe.Pointer(d.result)), d.answer.p, C.int64_t(unsafe.Sizeof(*d.result))))
 	must(kernel, C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
 	return d.result
 }

@@ -15,12 +15,8 @@ import (
 
 var _ compute.Offboard = (*Device)(nil)
 
-// What is left of the device's free memory for the driver and for kernels' code, unless Options.Memory says otherwise: a share, and at
-// least so many bytes.
-const (
-	reserveShare = 20
-	reserveBytes = 256 << 20
-)
+// reserved is what is left of a device's memory for the driver, for kernels' code and for others, unless Options.Memory says otherwise.
+func reserved(memory int) int { return min(max(memory/20, 256<<20), memory/4) }
 
 // Device implements compute.Offboard on one GPU. A call that fails where the contract has no error to return panics: the device is of no
 // use any more.
@@ -75,7 +71,7 @@ func (d *Device) prepare(number int, o Options) error {
 	}
 	bytes := o.Memory
 	if bytes == 0 {
-		bytes = int(p.available)/max(1, o.Sharing) - max(int(p.memory)/reserveShare/max(1, o.Sharing), reserveBytes)
+		bytes = min(int(p.available), (int(p.memory)-reserved(int(p.memory)))/max(1, o.Sharing))
 	}
 	if bytes <= 0 {
 		return fmt.Errorf("compute/cuda: %w: %s of %s are free on device %d; another process has the rest", ErrMemory, mega(int(p.available)),
@@ -168,14 +164,14 @@ func must(what string, code C.int) {
 // Upload implements compute.Device.
 func (d *Device) Upload(dst, src []float32) {
 	compute.CheckLengths("Upload", len(dst), len(src))
-	must("Upload", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(dst)), unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
+	must("Upload", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(dst)), bytesAt(src), C.int64_t(4*len(src))))
 	must("Upload", C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
 }
 
 // Download implements compute.Device. What the kernels so far came to shows here.
 func (d *Device) Download(dst, src []float32) {
 	compute.CheckLengths("Download", len(dst), len(src))
-	must("Download", C.gpu_download(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(dst)), unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
+	must("Download", C.gpu_download(d.c, C.HALOGNN_COMPUTE, bytesAt(dst), unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
 	must("Download", C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
 }
 
@@ -242,14 +238,14 @@ func (d *Device) StartDownload(dst, src []float32, a compute.Arrival) {
 	compute.CheckLengths("StartDownload", len(dst), len(src))
 	must("StartDownload", C.gpu_record(d.c, C.HALOGNN_COMPUTE, d.done))
 	must("StartDownload", C.gpu_order(d.c, C.HALOGNN_DOWN, d.done))
-	must("StartDownload", C.gpu_download(d.c, C.HALOGNN_DOWN, unsafe.Pointer(float(dst)), unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
+	must("StartDownload", C.gpu_download(d.c, C.HALOGNN_DOWN, bytesAt(dst), unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
 	must("StartDownload", C.gpu_record(d.c, C.HALOGNN_DOWN, a.(*arrival).event))
 }
 
 // StartUpload implements compute.Offboard.
 func (d *Device) StartUpload(dst, src []float32) {
 	compute.CheckLengths("StartUpload", len(dst), len(src))
-	must("StartUpload", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(dst)), unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
+	must("StartUpload", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(dst)), bytesAt(src), C.int64_t(4*len(src))))
 }
 
 // room is device memory that grows with need. What it held does not survive growing.
@@ -281,5 +277,8 @@ func (d *Device) reserve(r *room, bytes int, u use) error {
 func (r room) matrix(rows, cols int) compute.Matrix {
 	return compute.Matrix{Rows: rows, Cols: cols, Data: unsafe.Slice((*float32)(r.p), rows*cols)}
 }
+
+// bytesAt returns host memory as C sees it.
+func bytesAt(x []float32) *C.char { return (*C.char)(unsafe.Pointer(unsafe.SliceData(x))) }
 
 func float(x []float32) *C.float { return (*C.float)(unsafe.SliceData(x)) }

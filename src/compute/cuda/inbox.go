@@ -62,7 +62,7 @@ func (b *inbox) Send(in *compute.Inputs) error {
 	if b.taken {
 		must("sending a minibatch", C.gpu_order(c, C.HALOGNN_UP, b.read))
 	}
-	must("sending a minibatch", C.gpu_upload(c, C.HALOGNN_UP, b.room.p, b.pinned.p, C.int64_t(b.end)))
+	must("sending a minibatch", C.gpu_upload(c, C.HALOGNN_UP, b.room.p, (*C.char)(b.pinned.p), C.int64_t(b.end)))
 	must("sending a minibatch", C.gpu_record(c, C.HALOGNN_UP, b.copied))
 	b.filled = true
 	return nil

@@ -1,5 +1,6 @@
 // The functions of libhalognn_cuda.so, by pointers that halognn_gpu_load sets: the program is linked without the library. Every function
-// halognn_cuda_X of the header is gpu_X here, with its parameters; the compiler holds the two lists together.
+// halognn_cuda_X of the header is gpu_X here, with its parameters (but that host memory is bytes, in which cgo
+// looks for no Go pointers); the compiler holds the two lists together.
 #include <stddef.h>
 
 #include "halognn_cuda.h"
@@ -16,8 +17,8 @@
     F(int, free, (halognn_cuda *c, void *p), (c, p))                                                                                         \
     F(int, alloc_host, (halognn_cuda *c, int64_t bytes, void **out), (c, bytes, out))                                                        \
     F(int, free_host, (halognn_cuda *c, void *p), (c, p))                                                                                    \
-    F(int, upload, (halognn_cuda *c, int s, void *dst, const void *src, int64_t bytes), (c, s, dst, src, bytes))                             \
-    F(int, download, (halognn_cuda *c, int s, void *dst, const void *src, int64_t bytes), (c, s, dst, src, bytes))                           \
+    F(int, upload, (halognn_cuda *c, int s, void *dst, const char *src, int64_t bytes), (c, s, dst, src, bytes))                             \
+    F(int, download, (halognn_cuda *c, int s, char *dst, const void *src, int64_t bytes), (c, s, dst, src, bytes))                           \
     F(int, copy, (halognn_cuda *c, int s, void *dst, const void *src, int64_t bytes), (c, s, dst, src, bytes))                               \
     F(int, zero, (halognn_cuda *c, int s, void *dst, int64_t bytes), (c, s, dst, bytes))                                                     \
     F(int, make_event, (halognn_cuda *c, void **out), (c, out))                                                                              \

@@ -51,7 +51,7 @@ func (d *Device) Resident(tables [][]byte, rows []int, rowBytes int) error {
 		d.resident.first[t] = next
 		if n > 0 {
 			must("resident rows", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, unsafe.Add(d.resident.p, next*rowBytes),
-				unsafe.Pointer(unsafe.SliceData(tables[t])), C.int64_t(n*rowBytes)))
+				(*C.char)(unsafe.Pointer(unsafe.SliceData(tables[t]))), C.int64_t(n*rowBytes)))
 		}
 		next += n
 	}
