@@ -190,8 +190,10 @@ func TestBadDatasets(t *testing.T) {
 			return partitioning(smallData.dir(t), dir, "--method", "kahip")
 		},
 			usage, []string{"kahip", "metis, ldg"}},
-		{"an order of a later version", func(t *testing.T, dir string) []string { return partitioning(smallData.dir(t), dir, "--order", "vip") },
-			usage, []string{"vip", "degree"}},
+		{"an order that needs settings", func(t *testing.T, dir string) []string { return partitioning(smallData.dir(t), dir, "--order", "vip") },
+			usage, []string{"--order vip needs --fanouts", "--order vip needs --batch"}},
+		{"an unknown order", func(t *testing.T, dir string) []string { return partitioning(smallData.dir(t), dir, "--order", "hot") },
+			usage, []string{"hot", "vip", "degree"}},
 		{"seeds in one part", func(t *testing.T, dir string) []string {
 			data := handmade{split: func(v int) [3]bool { return [3]bool{v < 100, v >= 100, false} }}.write(t, filepath.Join(dir, "data"))
 			return partitioning(data, dir, "--method", "contiguous")
