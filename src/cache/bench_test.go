@@ -161,6 +161,7 @@ func BenchmarkStep(b *testing.B) {
 		{"prefetch/layout=dense/delta=0", prefetch(LayoutDense, 0)},
 		{"prefetch/layout=dense/delta=64", prefetch(LayoutDense, 64)},
 		{"prefetch/layout=dense/delta=16", prefetch(LayoutDense, 16)},
+		{"prefetch/layout=compact/delta=0", prefetch(LayoutCompact, 0)},
 		{"prefetch/layout=compact/delta=64", prefetch(LayoutCompact, 64)},
 		{"sieve", func() (Policy, error) { return NewSieve(benchVertices, benchCapacity) }},
 		{"lookahead/window=4/index=dense", lookahead(4, IndexDense)},
