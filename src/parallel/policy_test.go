@@ -3,6 +3,7 @@ package parallel
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime/debug"
 	"testing"
 
@@ -134,9 +135,9 @@ func TestDecidingAllocatesNothing(t *testing.T) {
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	w := newWorld(t, 2)
-	for kind, k := range changing {
+	measure := func(kind int) (perItem float64, err error) {
 		var few, many float64
-		err := comm.RunWorld(2, func(c comm.Comm) error {
+		err = comm.RunWorld(2, func(c comm.Comm) error {
 			p, err := w.pipe(c, kind, 2)
 			if err != nil {
 				return err
@@ -171,8 +172,22 @@ func TestDecidingAllocatesNothing(t *testing.T) {
 			}
 			return err
 		})
-		if perItem := (many - few) / 60; err != nil || perItem > 0.05 {
-			t.Errorf("%s: %g allocations a minibatch (%v)", k.name, perItem, err)
+		return (many - few) / 60, err
+	}
+	for kind, k := range changing {
+		// The runtime allocates where goroutines queue up, on a busy machine more than on an idle one; what the program allocates it does every time.
+		least := math.Inf(1)
+		for range 4 {
+			perItem, err := measure(kind)
+			if err != nil {
+				t.Fatalf("%s: %v", k.name, err)
+			}
+			if least = min(least, perItem); least <= 0.05 {
+				break
+			}
+		}
+		if least > 0.05 {
+			t.Errorf("%s: %g allocations a minibatch", k.name, least)
 		}
 	}
 }
