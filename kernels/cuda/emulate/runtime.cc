@@ -49,17 +49,14 @@ std::set<emulated_stream *> streams;
 std::set<emulated_event *> events;
 size_t in_use[2]; // of each device
 int running; // depth of queued work that runs: device memory is open
-uint64_t random_state;
-bool at_random;
+uint64_t random_state = [] {
+    const char *s = std::getenv("HALOGNN_EMULATED_SEED");
+    return s ? std::strtoull(s, nullptr, 10) : 0;
+}();
 
 const size_t total = [] {
     const char *s = std::getenv("HALOGNN_EMULATED_BYTES");
-    return s ? std::strtoull(s, nullptr, 10) : size_t{128} << 20;
-}();
-const bool seeded = [] {
-    const char *s = std::getenv("HALOGNN_EMULATED_SEED");
-    random_state = s ? std::strtoull(s, nullptr, 10) : 0;
-    return at_random = random_state != 0;
+    return s ? std::strtoull(s, nullptr, 10) : size_t{64} << 20;
 }();
 
 uint64_t draw(uint64_t n) { // xorshift64
@@ -97,7 +94,7 @@ void step(emulated_stream *s) {
 
 // advance runs one thing so that s comes nearer to its end.
 void advance(emulated_stream *s) {
-    if (at_random) {
+    if (random_state != 0) {
         std::vector<emulated_stream *> ready;
         for (emulated_stream *t : streams)
             if (runnable(t)) ready.push_back(t);
@@ -111,7 +108,7 @@ void advance(emulated_stream *s) {
 
 // disturb lets queued work run early, at random.
 void disturb() {
-    if (!at_random || running > 0) return;
+    if (random_state == 0 || running > 0) return;
     opened o;
     for (uint64_t n = draw(4); n > 0; n--)
         for (emulated_stream *s : streams)
@@ -142,6 +139,7 @@ cudaError_t make(void **out, size_t bytes, bool device) {
     char *base = static_cast<char *>(mmap(nullptr, mapped + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     if (base == MAP_FAILED) return cudaErrorMemoryAllocation;
     mprotect(base + mapped, page, PROT_NONE);
+    madvise(base, mapped, MADV_HUGEPAGE); // closing and opening it is a matter of entries
     std::memset(base, 0xff, mapped);
     if (device) {
         in_use[current_device] += bytes;
@@ -186,6 +184,12 @@ cudaError_t emulated::enqueue(cudaStream_t s, std::function<void()> work) {
 extern "C" int emulated_leaks(void) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     return static_cast<int>(memory.size() + streams.size() + events.size());
+}
+
+// emulated_seed chooses when queued work runs: 0 as late as it may, others at random.
+extern "C" void emulated_seed(uint64_t seed) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    random_state = seed;
 }
 
 const char *cudaGetErrorString(cudaError_t e) {

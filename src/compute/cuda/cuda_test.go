@@ -54,11 +54,18 @@ func TestBackend(t *testing.T) {
 	leaksNothing(t)
 }
 
-// Two runs give equal bits.
+// Two runs give equal bits, whenever queued work runs.
 func TestRepeats(t *testing.T) {
 	library(t)
-	opened := func() compute.Device { return open(t) }
-	computetest.SameNumbers(t, map[string]func() compute.Device{"first": opened, "second": opened})
+	defer schedule(0)
+	at := func(seed uint64) func() compute.Device {
+		return func() compute.Device {
+			d := open(t)
+			schedule(seed)
+			return d
+		}
+	}
+	computetest.SameNumbers(t, map[string]func() compute.Device{"as late as it may": at(0), "at random": at(5)})
 	leaksNothing(t)
 }
 

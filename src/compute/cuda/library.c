@@ -30,3 +30,9 @@ int halognn_gpu_leaks(void) {
     *(void **)&leaks = dlsym(library, "emulated_leaks");
     return leaks ? leaks() : -1;
 }
+
+void halognn_gpu_emulated_seed(uint64_t seed) {
+    void (*set)(uint64_t);
+    *(void **)&set = dlsym(library, "emulated_seed");
+    if (set) set(seed);
+}

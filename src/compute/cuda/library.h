@@ -88,3 +88,5 @@ HALOGNN_GPU_FUNCTIONS(HALOGNN_GPU_CALL)
 const char *halognn_gpu_load(const char *path);
 /* What the emulated library counts as not freed; -1 for a library that does not count. */
 int halognn_gpu_leaks(void);
+/* When queued work of the emulated library runs: 0, as late as it may; others, at random. A real library has its own mind. */
+void halognn_gpu_emulated_seed(uint64_t seed);

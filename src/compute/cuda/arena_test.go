@@ -1,0 +1,117 @@
+package cuda
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// Blocks never overlap, and when all are given back the arena is one piece again.
+func TestArena(t *testing.T) {
+	const size = 1 << 16
+	random := rand.New(rand.NewPCG(1, 2))
+	a := newArena(size + 100)
+	owner := make([]int, size/alignment) // block that holds each unit, 0 for none
+	blocks := map[int]int{}              // offset to block
+	for step := 1; step <= 20000; step++ {
+		if len(blocks) > 0 && random.IntN(2) == 0 {
+			for at, block := range blocks {
+				for u := range owner {
+					if owner[u] == block {
+						owner[u] = 0
+					}
+				}
+				a.release(at)
+				delete(blocks, at)
+				break
+			}
+			continue
+		}
+		bytes := random.IntN(size / 8)
+		at, err := a.alloc(bytes, useModel)
+		if err != nil {
+			continue
+		}
+		blocks[at] = step
+		for u := at / alignment; u < (at+max(1, bytes)+alignment-1)/alignment; u++ {
+			if owner[u] != 0 {
+				t.Fatalf("step %d: %d bytes at %d lie on block %d", step, bytes, at, owner[u])
+			}
+			owner[u] = step
+		}
+	}
+	for at := range blocks {
+		a.release(at)
+	}
+	if len(a.free) != 1 || a.room() != size {
+		t.Errorf("%v is free at the end, want all of %d", a.free, size)
+	}
+}
+
+func TestArenaSaysWhoHasTheMemory(t *testing.T) {
+	a := newArena(1e6)
+	for u := range uses {
+		if _, err := a.alloc(2e5, u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := a.alloc(5e5, useInputs)
+	if !errors.Is(err, ErrMemory) {
+		t.Fatalf("error %v, want one of %v", err, ErrMemory)
+	}
+	for _, say := range []string{"0.5 MB for inputs of minibatches", "0.2 MB that are free of 1.0 MB", "resident feature rows take 0.2 MB",
+		"lower compute.gpu_rows, sample.batch"} {
+		if !strings.Contains(err.Error(), say) {
+			t.Errorf("%v does not say %q", err, say)
+		}
+	}
+}
+
+func TestFreeingTwicePanics(t *testing.T) {
+	a := newArena(1e6)
+	at, err := a.alloc(10, useModel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.release(at)
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	a.release(at)
+}
+
+func TestChoose(t *testing.T) {
+	for _, c := range []struct{ device, devices, rank, want int }{{-1, 4, 0, 0}, {-1, 4, 3, 3}, {-1, 4, 5, 1}, {2, 4, 0, 2}} {
+		if got, err := choose(c.device, c.devices, c.rank); err != nil || got != c.want {
+			t.Errorf("%+v: device %d, %v", c, got, err)
+		}
+	}
+	for _, c := range []struct {
+		device, devices int
+		say             string
+	}{{-1, 0, "sees no GPU"}, {4, 4, "no device 4; this process sees 4"}} {
+		if _, err := choose(c.device, c.devices, 0); err == nil || !strings.Contains(err.Error(), c.say) {
+			t.Errorf("%+v: error %v, want %q", c, err, c.say)
+		}
+	}
+}
+
+func TestLocalRank(t *testing.T) {
+	for _, name := range localRankNames {
+		t.Setenv(name, "")
+	}
+	if r := LocalRank(); r != 0 {
+		t.Errorf("local rank %d without a launcher", r)
+	}
+	t.Setenv("SLURM_LOCALID", "3")
+	if r := LocalRank(); r != 3 {
+		t.Errorf("local rank %d under Slurm, want 3", r)
+	}
+	t.Setenv("OMPI_COMM_WORLD_LOCAL_RANK", "2")
+	if r := LocalRank(); r != 2 {
+		t.Errorf("local rank %d under Open MPI, want 2", r)
+	}
+}

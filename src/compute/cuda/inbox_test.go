@@ -1,0 +1,210 @@
+//go:build cgo
+
+package cuda
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"halognn/src/compute"
+	"halognn/src/compute/ref"
+	"halognn/src/npy"
+)
+
+// randomInputs draws a minibatch over two tables, the first of which may be resident.
+func randomInputs(random *rand.Rand, cols int, dtype compute.DType) (*compute.Inputs, [][]byte) {
+	tables := make([][]byte, 2)
+	const tableRows = 60
+	for t := range tables {
+		for range tableRows * cols {
+			v := float32(random.NormFloat64())
+			if dtype == compute.Float16 {
+				tables[t] = binary.LittleEndian.AppendUint16(tables[t], uint16(npy.ToFloat16(v)))
+			} else {
+				tables[t] = binary.LittleEndian.AppendUint32(tables[t], math.Float32bits(v))
+			}
+		}
+	}
+	sources := 1 + random.IntN(200)
+	destinations := random.IntN(sources + 1)
+	in := &compute.Inputs{Rows: compute.Rows{Cols: cols, Type: dtype, Tables: tables}, Destinations: destinations}
+	for range sources {
+		in.Rows.Of = append(in.Rows.Of, compute.MakeRowRef(random.IntN(2), random.IntN(tableRows)))
+	}
+	in.Input.Indptr = []int64{0}
+	for range destinations {
+		for range random.IntN(7) {
+			in.Input.Indices = append(in.Input.Indices, int32(random.IntN(sources)))
+		}
+		in.Input.Indptr = append(in.Input.Indptr, int64(len(in.Input.Indices)))
+	}
+	for range destinations {
+		in.Labels = append(in.Labels, int32(random.IntN(3)))
+	}
+	return in, tables
+}
+
+// Whatever is resident and whenever copies run, kernels read the bits that the host would have made: several inboxes in flight, each used
+// again and again, growing.
+func TestInboxes(t *testing.T) {
+	path := library(t)
+	defer schedule(0)
+	for seed := range uint64(4) {
+		for _, cols := range []int{8, 5} {
+			for _, dtype := range []compute.DType{compute.Float32, compute.Float16} {
+				for _, share := range []float64{0, 0.5, 1} {
+					t.Run(fmt.Sprintf("seed=%d/cols=%d/%v/resident=%v", seed, cols, dtype, share), func(t *testing.T) {
+						schedule(seed)
+						testInboxes(t, path, rand.New(rand.NewPCG(seed, 1)), cols, dtype, share)
+					})
+				}
+			}
+		}
+	}
+	leaksNothing(t)
+}
+
+func testInboxes(t *testing.T, path string, random *rand.Rand, cols int, dtype compute.DType, share float64) {
+	d, err := Open(Options{Memory: 4 << 20, Library: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, tables := randomInputs(random, cols, dtype)
+	rowBytes := cols * dtype.Size()
+	if err := d.Resident(tables, []int{int(share * float64(len(tables[0])/rowBytes))}, rowBytes); err != nil {
+		t.Fatal(err)
+	}
+	type item struct {
+		in  *compute.Inputs
+		box compute.Inbox
+	}
+	boxes := []compute.Inbox{d.NewInbox(ref.Host{}, true), d.NewInbox(ref.Host{}, true), d.NewInbox(ref.Host{}, true)}
+	var queue []item
+	receive := func() {
+		it := queue[0]
+		queue = queue[1:]
+		own, mean, all, err := it.box.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, d, "own", own, it.in.Own, func(m compute.Matrix) { ref.Host{}.GatherRows(m, it.in.Rows) }, it.in.Destinations, cols)
+		same(t, d, "mean", mean, it.in.Mean, func(m compute.Matrix) { ref.Host{}.SegmentMeanRows(m, it.in.Input, it.in.Rows) }, it.in.Destinations, cols)
+		same(t, d, "all", all, it.in.Sources, func(m compute.Matrix) { ref.Host{}.GatherRows(m, it.in.Rows) }, len(it.in.Rows.Of), cols)
+		if len(it.in.Labels) > 0 && d.open.find(unsafe.Pointer(&it.in.Labels[0]), 4*len(it.in.Labels)) == nil {
+			t.Error("the labels are not found on the device")
+		}
+		if err := it.box.Close(); err != nil {
+			t.Fatal(err)
+		}
+		boxes = append(boxes, it.box)
+	}
+	for i := range 12 {
+		in, _ := randomInputs(random, cols, dtype)
+		in.Rows.Tables = tables
+		in.Own, in.Mean, in.Sources = i%4 != 3, i%4 != 2, i%4 == 3
+		box := boxes[0]
+		boxes = boxes[1:]
+		if err := box.Send(in); err != nil {
+			t.Fatal(err)
+		}
+		queue = append(queue, item{in, box})
+		if len(boxes) == 0 || random.IntN(2) == 0 {
+			receive()
+		}
+	}
+	for len(queue) > 0 {
+		receive()
+	}
+	for _, b := range boxes {
+		if err := b.Free(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func same(t *testing.T, d *Device, name string, got compute.Matrix, wanted bool, host func(compute.Matrix), rows, cols int) {
+	t.Helper()
+	if !wanted {
+		return
+	}
+	want := compute.Matrix{Rows: rows, Cols: cols, Data: make([]float32, rows*cols)}
+	host(want)
+	data := make([]float32, len(got.Data))
+	d.Download(data, got.Data)
+	if !slices.EqualFunc(data, want.Data, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }) {
+		t.Errorf("%s [%d,%d] differs from what the host makes", name, rows, cols)
+	}
+}
+
+// Gradients come down while later kernels run, and sums go up before the next ones.
+func TestDownloads(t *testing.T) {
+	path := library(t)
+	defer schedule(0)
+	for seed := range uint64(6) {
+		schedule(seed)
+		d, err := Open(Options{Memory: 1 << 20, Library: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := d.Alloc(100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one, err := d.Alloc(100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		host, err := d.AllocHost(100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		arrived, err := d.NewArrival()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Upload(one, slices.Repeat([]float32{1}, 100))
+		for round := range 5 {
+			d.Add(x, one)
+			d.StartDownload(host, x, arrived)
+			d.Add(one, one) // must not show
+			if err := arrived.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			if want := float32(math.Pow(2, float64(round+1)) - 1); host[99] != want {
+				t.Errorf("seed %d, round %d: %v came down, want %v", seed, round, host[99], want)
+			}
+			d.StartUpload(x, host)
+		}
+		if err := d.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		if err := arrived.Free(); err != nil {
+			t.Error(err)
+		}
+		d.FreeHost(host)
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	leaksNothing(t)
+}
+
+func TestOpenSaysWhatIsMissing(t *testing.T) {
+	path := library(t)
+	if _, err := Open(Options{Device: 99, Memory: 1 << 20, Library: path}); err == nil || !strings.Contains(err.Error(), "no device 99") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := Open(Options{Memory: 1 << 50, Library: path}); err == nil || !strings.Contains(err.Error(), ErrMemory.Error()) {
+		t.Errorf("error %v", err)
+	}
+	leaksNothing(t)
+}

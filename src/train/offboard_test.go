@@ -1,0 +1,115 @@
+//go:build cgo
+
+package train
+
+import (
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"halognn/src/cache"
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/compute/cuda"
+	"halognn/src/compute/ref"
+	"halognn/src/shard"
+)
+
+// cudaLibrary returns the library that CUDA is tested on: a real one where HALOGNN_CUDA_LIB names it, otherwise the emulated one.
+func cudaLibrary(t *testing.T) string {
+	t.Helper()
+	if path := os.Getenv("HALOGNN_CUDA_LIB"); path != "" {
+		return path
+	}
+	path, err := filepath.Abs("../../build/libhalognn_cuda_emulated.so")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("%v: `make -C kernels emulated` builds the emulated CUDA library", err)
+	}
+	return path
+}
+
+// trainedOn trains on ranks that are nodes of their own.
+func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows GPURows, open func() (compute.Device, error)) *Summary {
+	t.Helper()
+	var sum *Summary
+	dir := t.TempDir()
+	err := comm.RunWorld(ranks, func(c comm.Comm) error {
+		d, err := open()
+		if err != nil {
+			return err
+		}
+		s, err := Run(context.Background(), Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{}, Workers: 2, Dir: dir,
+			GPURows: rows}, o)
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			sum = s
+		}
+		return d.Close()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
+
+// Training on a device with memory of its own comes to what it comes to on the host, and to the same bits wherever feature rows lie.
+func TestOffboardTrainsAlike(t *testing.T) {
+	library := cudaLibrary(t)
+	shards := generated(t)
+	gpu := func() (compute.Device, error) { return cuda.Open(cuda.Options{Memory: 8 << 20, Library: library}) }
+	host := func() (compute.Device, error) { return ref.New(), nil }
+	for _, c := range []struct {
+		name  string
+		ranks int
+		set   func(*Options)
+	}{
+		{"one rank", 1, func(*Options) {}},
+		{"layer norm, full evaluation", 2, func(o *Options) { o.Model.Norm, o.EvalFull = "layer", true }},
+		{"several minibatches a step", 2, func(o *Options) { o.StreamPerPart = true }},
+		{"a cache that changes", 3, func(o *Options) {
+			o.Cache = CacheOptions{Policy: cache.NamePrefetch, HaloFraction: 0.3, Gamma: 0.9, Delta: 2, Initial: "degree"}
+		}},
+		{"mlp", 2, func(o *Options) { o.Model.Kind = "mlp" }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := sageOptions()
+			c.set(&o)
+			want := trainedOn(t, shards, c.ranks, o, GPURows{}, host)
+			first := trainedOn(t, shards, c.ranks, o, GPURows{Set: true}, gpu)
+			if d := math.Abs(first.TrainLoss - want.TrainLoss); !(d <= 1e-5*want.TrainLoss) {
+				t.Errorf("the loss is %v, on the host %v", first.TrainLoss, want.TrainLoss)
+			}
+			for _, rows := range []GPURows{{}, {Set: true, Fraction: 0.4}} {
+				if got := trainedOn(t, shards, c.ranks, o, rows, gpu); got.LossDigest != first.LossDigest || got.WeightsDigest != first.WeightsDigest {
+					t.Errorf("with %+v the bits differ from those without resident rows", rows)
+				}
+			}
+		})
+	}
+}
+
+func TestParseGPURows(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want GPURows
+	}{
+		{"auto", GPURows{}}, {"0", GPURows{Set: true}}, {"0.25", GPURows{Set: true, Fraction: 0.25}},
+		{"8GB", GPURows{Set: true, Bytes: 8e9}}, {"1.5 MB", GPURows{Set: true, Bytes: 15e5}},
+	} {
+		if got, err := ParseGPURows(c.text); err != nil || got != c.want {
+			t.Errorf("%q is %+v, %v; want %+v", c.text, got, err, c.want)
+		}
+	}
+	for _, bad := range []string{"", "1.1", "-1", "nan", "8", "GB", "-3GB", "many"} {
+		if got, err := ParseGPURows(bad); err == nil {
+			t.Errorf("%q is taken for %+v", bad, got)
+		}
+	}
+}
