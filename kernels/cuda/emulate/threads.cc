@@ -1,5 +1,8 @@
 // The threads of a grid. Independent ones are a loop. Threads that meet are fibers, resumed in turn: in every round each of them runs to the
 // next place where it waits for others, and all threads that share a warp must have come to the same kind of place.
+//
+// A fiber is entered once by its context and left and resumed by jumps, which need no system call; it runs block after block of a grid.
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cstdio>
@@ -17,13 +20,17 @@ constexpr size_t STACK = 32 << 10;
 enum meeting { LEFT, WARP_WIDE, BLOCK_WIDE };
 
 struct block {
-    explicit block(unsigned n, const std::function<void()> &body) : body(body), fibers(n), stacks(n * STACK), place(n), given(n) {}
+    block(unsigned n, const std::function<void()> &body) : body(body), fibers(n), stacks(n * STACK), place(n), given(n) {}
+    struct fiber {
+        jmp_buf at;
+        bool entered = false;
+    };
     const std::function<void()> &body;
-    std::vector<ucontext_t> fibers;
+    std::vector<fiber> fibers;
     std::vector<char> stacks;
     std::vector<meeting> place;
     std::vector<uint64_t> given;
-    ucontext_t scheduler;
+    jmp_buf scheduler;
     unsigned now = 0;
 };
 
@@ -34,19 +41,40 @@ thread_local block *current;
     std::abort();
 }
 
+// leave gives control back to the scheduler; it returns when the fiber is resumed.
+void leave(meeting m) {
+    block *b = current;
+    const unsigned me = b->now;
+    b->place[me] = m;
+    if (_setjmp(b->fibers[me].at) == 0) _longjmp(b->scheduler, 1);
+}
+
 void fiber() {
-    current->body();
-    current->place[current->now] = LEFT;
-    swapcontext(&current->fibers[current->now], &current->scheduler);
+    for (;;) {
+        current->body();
+        leave(LEFT);
+    }
+}
+
+// resume runs a fiber until it leaves.
+void resume(block &b, unsigned t) {
+    threadIdx = dim3(t);
+    b.now = t;
+    if (_setjmp(b.scheduler) != 0) return;
+    if (b.fibers[t].entered) _longjmp(b.fibers[t].at, 1);
+    b.fibers[t].entered = true;
+    ucontext_t first;
+    getcontext(&first);
+    first.uc_stack.ss_sp = &b.stacks[t * STACK];
+    first.uc_stack.ss_size = STACK;
+    first.uc_link = nullptr;
+    makecontext(&first, fiber, 0);
+    setcontext(&first);
 }
 
 void wait(meeting m) {
     if (current == nullptr) fail("threads meet in a kernel that was launched as one of independent threads");
-    block *b = current;
-    const unsigned me = b->now;
-    b->place[me] = m;
-    swapcontext(&b->fibers[me], &b->scheduler);
-    threadIdx = dim3(me);
+    leave(m);
 }
 
 // check holds the threads of each warp together, and those of the block if any waits for all.
@@ -63,22 +91,13 @@ void check(const block &b) {
 void run_block(block &b) {
     current = &b;
     const unsigned n = static_cast<unsigned>(b.fibers.size());
-    for (unsigned t = 0; t < n; t++) {
-        getcontext(&b.fibers[t]);
-        b.fibers[t].uc_stack.ss_sp = &b.stacks[t * STACK];
-        b.fibers[t].uc_stack.ss_size = STACK;
-        b.fibers[t].uc_link = nullptr;
-        makecontext(&b.fibers[t], fiber, 0);
-        b.place[t] = WARP_WIDE;
-    }
-    for (bool left = true; left;) {
-        left = false;
+    for (unsigned t = 0; t < n; t++) b.place[t] = WARP_WIDE;
+    for (bool more = true; more;) {
+        more = false;
         for (unsigned t = 0; t < n; t++) {
             if (b.place[t] == LEFT) continue;
-            threadIdx = dim3(t);
-            b.now = t;
-            swapcontext(&b.scheduler, &b.fibers[t]);
-            left = left || b.place[t] != LEFT;
+            resume(b, t);
+            more = more || b.place[t] != LEFT;
         }
         check(b);
     }
