@@ -25,7 +25,7 @@ run: deps build ## first success: generate a graph, partition it 4 ways, train o
 	@$(QUIET); tests/demo.sh $(RUN)
 
 .PHONY: test
-test: deps deps-test build ## everything: lint, unit tests, plain build, race detector, sanitizers, MPI (Open MPI and MPICH)
+test: deps deps-test build build/libhalognn_cuda_emulated.so ## everything: lint, unit tests, plain build, race detector, sanitizers, MPI (Open MPI and MPICH)
 	@tests/all.sh
 
 .PHONY: build
@@ -36,6 +36,18 @@ bin/halognn: $(GOFILES) build/libhalognn_cpu.a build/flags
 
 build/libhalognn_cpu.a: $(KERNELS)
 	@echo "building the C kernels"; $(QUIET); $(MAKE) --silent --no-print-directory -C kernels BUILD=$(CURDIR)/build
+
+.PHONY: cuda
+cuda: ## the CUDA kernels, build/libhalognn_cuda.so, by nvcc (NVCC=...); the program loads it when compute.device is cuda
+	@$(QUIET); $(MAKE) --silent --no-print-directory -C kernels BUILD=$(CURDIR)/build cuda
+
+CUDA_KERNELS := $(shell find kernels/cuda kernels/include -type f 2>/dev/null)
+build/libhalognn_cuda_emulated.so: $(CUDA_KERNELS) kernels/Makefile
+	@echo "building the CUDA kernels for an emulated device"; $(QUIET); $(MAKE) --silent --no-print-directory -C kernels BUILD=$(CURDIR)/build emulated
+
+.PHONY: bench-gpu
+bench-gpu: build cuda ## on a machine with a GPU: kernels beside the device's bandwidth, GEMM beside cuBLAS, a training step, PyG where it is installed
+	@$(QUIET); profiling/bench_gpu.sh
 
 # The flags of the last build: another MPI (HALOGNN_MPICC, a module) links the program again.
 build/flags: FORCE
@@ -54,7 +66,7 @@ install: build ## the program, job scripts, inputs, docs and a module file below
 	@cp -R env.sh jobs inputs docs README.md LICENSE $(INTO)/share/halognn/
 	@install -m 755 profiling/*.sh $(INTO)/share/halognn/profiling/
 	@ln -sfn ../../bin $(INTO)/share/halognn/bin
-	@if ls build/*.so >/dev/null 2>&1; then install -d $(INTO)/lib; install -m 755 build/*.so $(INTO)/lib/; fi
+	@if [ -f build/libhalognn_cuda.so ]; then install -d $(INTO)/lib; install -m 755 build/libhalognn_cuda.so $(INTO)/lib/; fi
 	@sed -e 's|@PREFIX@|$(abspath $(PREFIX))|g' -e 's|@VERSION@|$(VERSION)|g' jobs/modulefile.in >$(INTO)/share/modulefiles/halognn/$(VERSION)
 	@rm $(INTO)/share/halognn/jobs/modulefile.in
 	@echo "installed below $(INTO); with modules: module use $(abspath $(PREFIX))/share/modulefiles; module load halognn"

@@ -30,6 +30,7 @@ step "staticcheck" go tool staticcheck ./...
 if command -v shellcheck >/dev/null 2>&1; then step "shellcheck" shell_lint; else leave_out "shellcheck" "it is not installed"; fi
 step "C kernels under ASan and UBSan, every SIMD level" sanitized
 step "unit tests" go test -timeout 40m ./...
+step "CUDA: kernels by nvcc, and on a GPU or an emulated device" tests/cuda.sh
 data=${HALOGNN_DATA:-../shared/data}
 [ -d "$data" ] || leave_out "imports of real data sets" "there is no $data; set HALOGNN_DATA to the directory that holds them"
 step "plain Go: build and tests with CGO_ENABLED=0" plain_build

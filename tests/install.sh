@@ -19,6 +19,7 @@ if [ "$need" = test ]; then # the second MPI and the Slurm of the test suite; wi
   command -v mpicc.mpich >/dev/null 2>&1 || missing+=(mpich libmpich-dev)
   PATH=$PATH:/usr/sbin command -v slurmctld >/dev/null 2>&1 || missing+=(slurm-wlm)
 fi
+[ "$need" != test ] || tests/install_cuda.sh
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 echo "install.sh: missing: ${missing[*]}" >&2
