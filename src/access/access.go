@@ -132,7 +132,7 @@ func (m *Graph) chunks(do func(worker, lo, hi int)) error {
 	var wait sync.WaitGroup
 	for w := range m.workers {
 		wait.Go(func() {
-			faults[w] = mem.Guard(func() error {
+			faults[w] = mem.Contain(func() error {
 				for {
 					i := int(next.Add(1))
 					if i >= len(m.cuts) {

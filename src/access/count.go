@@ -61,7 +61,7 @@ func Count(t *sample.Topology, o CountOptions) ([]float32, error) {
 	faults := make([]error, o.Workers)
 	var wait sync.WaitGroup
 	for w := range o.Workers {
-		wait.Go(func() { faults[w] = o.count(t, counts, &next) })
+		wait.Go(func() { faults[w] = mem.Contain(func() error { return o.count(t, counts, &next) }) })
 	}
 	wait.Wait()
 	if err := errors.Join(faults...); err != nil {

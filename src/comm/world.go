@@ -3,8 +3,9 @@ package comm
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
+
+	"halognn/src/mem"
 )
 
 // World is a job whose ranks are goroutines of this process: the same contract as MPI without MPI, for tests,
@@ -90,13 +91,8 @@ func (w *World) Run(f func(Comm) error) error {
 // RunRank calls f and gives done its error, also if f panics or ends its goroutine.
 func RunRank(f func() error, done func(error)) {
 	err := errors.New("the goroutine exited before it was done (was t.FailNow called in it?)")
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-		done(err)
-	}()
-	err = f()
+	defer func() { done(err) }()
+	err = mem.Contain(f)
 }
 
 // leave records that world rank r has returned, and ends the job if others wait for it.

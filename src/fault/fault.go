@@ -15,5 +15,8 @@ const Enabled = false
 // believe has happened.
 func At(point string, rank, epoch, step int) error { return nil }
 
+// Starved reports whether the system is to have no memory left.
+func Starved() bool { return false }
+
 // NaN reports whether a number of the step is to be none.
 func NaN(point string, rank, epoch, step int) bool { return false }

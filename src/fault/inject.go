@@ -84,13 +84,19 @@ func At(point string, rank, epoch, step int) error {
 		case "full":
 			return fmt.Errorf("injected at %s: %w", point, syscall.ENOSPC)
 		case "memory":
-			return fmt.Errorf("injected at %s: %w", point, syscall.ENOMEM)
+			starved.Store(true)
 		default:
 			return fmt.Errorf("injected at %s: %w", point, syscall.EIO)
 		}
 	}
 	return nil
 }
+
+// starved is set by the action memory: the next array cannot be had.
+var starved atomic.Bool
+
+// Starved reports whether the system is to have no memory left.
+func Starved() bool { return starved.Swap(false) }
 
 // NaN reports whether a number of the step is to be none.
 func NaN(point string, rank, epoch, step int) bool {

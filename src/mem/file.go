@@ -73,13 +73,13 @@ func (m *File) Close() error {
 	return unix.Munmap(data)
 }
 
-// fault is what the runtime, and the C kernels' callers, panic with where memory cannot be read.
-type fault interface {
+// badRead is what the runtime, and the C kernels' callers, panic with where memory cannot be read.
+type badRead interface {
 	runtime.Error
 	Addr() uintptr
 }
 
-// Guard runs f and turns a fault while reading a mapped file into an error that names the file. Without it, a file that
+// Guard runs f and turns a fault while reading a mapped file into an error that names the file, and the panic of Make into an error. Without it, a file that
 // shrinks under its mapping, or a disk that fails, ends the process. It covers Go code of the calling goroutine and of those that
 // Parallel starts, and C code that panics with such a fault when it returns, as the row kernels of compute/cpu do.
 func Guard(f func() error) (err error) {
@@ -90,8 +90,11 @@ func Guard(f func() error) (err error) {
 		if r == nil {
 			return
 		}
-		at, ok := r.(fault)
+		at, ok := r.(badRead)
 		if !ok {
+			if err, ok = r.(error); ok && errors.Is(err, ErrMemory) {
+				return
+			}
 			panic(r)
 		}
 		if err = faultError(at.Addr()); err == nil {

@@ -14,6 +14,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"halognn/src/fault"
 )
 
 // Number is what may lie outside the heap: types without Go pointers.
@@ -29,8 +31,8 @@ func Allocated() int64 { return live.Load() }
 // PeakAllocated returns the largest value Allocated has had.
 func PeakAllocated() int64 { return peak.Load() }
 
-// Make returns n zeroed elements outside the Go heap; nil for n = 0. It panics if n is negative or the system has no
-// memory left: nothing useful can be done without the array.
+// Make returns n zeroed elements outside the Go heap; nil for n = 0. It panics if n is negative, and if the system has no
+// memory left with an error that wraps ErrMemory, which Guard returns: nothing useful can be done without the array.
 func Make[T Number](n int) []T {
 	if n == 0 {
 		return nil
@@ -45,9 +47,11 @@ func makeBytes(n, elem int) []byte {
 	}
 	size := pages(n * elem)
 	b, err := allocate(size)
+	if fault.Starved() {
+		err = unix.ENOMEM
+	}
 	if err != nil {
-		panic(fmt.Sprintf("mem: the system has no %d bytes of memory left (%v; %d bytes are in use here); "+
-			"use more ranks or nodes, or a smaller batch, cache or pipeline depth", size, err, live.Load()))
+		panic(exhausted(size, err))
 	}
 	now := live.Add(int64(size))
 	for old := peak.Load(); now > old && !peak.CompareAndSwap(old, now); old = peak.Load() {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -103,6 +104,23 @@ func TestGuardLeavesOtherPanicsAlone(t *testing.T) {
 		}
 	}()
 	_ = Guard(func() error { panic("mine") })
+}
+
+func TestContainMakesPanicsErrors(t *testing.T) {
+	boom := errors.New("boom")
+	for name, run := range map[string]func() error{
+		"here":                       func() error { panic(boom) },
+		"on a goroutine of Parallel": func() error { Parallel(2, func(int) { panic(boom) }); return nil },
+	} {
+		err := Contain(run)
+		var p *Panic
+		if !errors.As(err, &p) || !errors.Is(err, boom) || strings.Count(err.Error(), "panic: boom") != 1 || !strings.Contains(err.Error(), "mem_test.go") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := Contain(func() error { return boom }); err != boom {
+		t.Errorf("an error became %v", err)
+	}
 }
 
 func TestMapRefusesADirectory(t *testing.T) {

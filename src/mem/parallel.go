@@ -1,16 +1,17 @@
 package mem
 
 import (
+	"errors"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
 )
 
-// Parallel calls f(0) to f(n-1), each on a goroutine of its own, and returns when all have. A fault in a mapped file, which
-// a Guard around the call could not see on another goroutine, panics on the calling one, where it can.
+// Parallel calls f(0) to f(n-1), each on a goroutine of its own, and returns when all have. A panic, which
+// a Guard around the call could not see on another goroutine, goes on on the calling one, where it can.
 func Parallel(n int, f func(worker int)) {
 	var group sync.WaitGroup
-	var met atomic.Pointer[fault]
+	var met atomic.Pointer[any]
 	for worker := range n {
 		group.Go(func() {
 			debug.SetPanicOnFault(true) // of this goroutine, which ends here
@@ -19,17 +20,17 @@ func Parallel(n int, f func(worker int)) {
 				if r == nil {
 					return
 				}
-				at, ok := r.(fault)
-				if !ok {
-					panic(r)
+				err, isError := r.(error)
+				if _, read := r.(badRead); !read && !(isError && errors.Is(err, ErrMemory)) {
+					r = &Panic{r, debug.Stack()} // the stack would be lost
 				}
-				met.Store(&at)
+				met.Store(&r)
 			}()
 			f(worker)
 		})
 	}
 	group.Wait()
-	if at := met.Load(); at != nil {
-		panic(*at)
+	if r := met.Load(); r != nil {
+		panic(*r)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/panjf2000/ants/v2"
+
+	"halognn/src/mem"
 )
 
 // startPool starts all goroutines of the pool and lets OnWorker see each. They are held until all have started, since the
@@ -25,7 +27,7 @@ func (p *Pipeline[T]) startPool() error {
 		started.Add(1)
 		err := pool.Submit(func() {
 			if p.options.OnWorker != nil {
-				faults[w] = guarded(func() error { return p.options.OnWorker(w) })
+				faults[w] = mem.Contain(func() error { return p.options.OnWorker(w) })
 			}
 			started.Done()
 			<-release
@@ -112,7 +114,7 @@ func (p *Pipeline[T]) runChain(r *run, s *slot[T]) bool {
 			return false
 		}
 		begin := time.Now()
-		if err := guarded(s.call[i]); err != nil {
+		if err := mem.Contain(s.call[i]); err != nil {
 			r.fail(p.stageError(s.number, i, err))
 			return false
 		}

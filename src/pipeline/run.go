@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -177,7 +176,7 @@ func (p *Pipeline[T]) lane(r *run) {
 		}
 		stage := p.collectives[c]
 		s.begin = time.Now()
-		if err := guarded(s.call[stage]); err != nil {
+		if err := mem.Contain(s.call[stage]); err != nil {
 			r.fail(p.stageError(i, stage, err))
 			return
 		}
@@ -198,7 +197,7 @@ func (p *Pipeline[T]) foresee(r *run, i int, arrived *int) turn {
 			return t
 		}
 		if s.arrive != nil {
-			if err := guarded(s.arrive); err != nil {
+			if err := mem.Contain(s.arrive); err != nil {
 				r.fail(p.stageError(*arrived, p.collectives[0], err))
 				return over
 			}
@@ -257,12 +256,12 @@ func (p *Pipeline[T]) waiter(r *run, c int) {
 	defer r.goroutines.Done()
 	stage := p.collectives[c]
 	for s := range p.started[c] {
-		err := guarded(s.wait)
+		err := mem.Contain(s.wait)
 		s.request = nil
 		finish := time.Now()
 		p.stats.flight[stage].Add(int64(finish.Sub(s.begin)))
 		if err == nil && s.finish[stage] != nil {
-			err = guarded(s.finish[stage])
+			err = mem.Contain(s.finish[stage])
 		}
 		p.stats.busy[stage].Add(int64(time.Since(finish)))
 		if err != nil {
@@ -285,7 +284,7 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 	admit := func(number int) bool {
 		s = p.at(number)
 		s.number, s.chain = number, 0
-		if err := guarded(prepareItem); err != nil {
+		if err := mem.Contain(prepareItem); err != nil {
 			r.fail(fmt.Errorf("item %d: prepare: %w", number, err))
 			return false
 		}
@@ -314,7 +313,7 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 		}
 		p.stats.waited(i, time.Since(begin))
 		begin = time.Now()
-		err := guarded(consumeItem)
+		err := mem.Contain(consumeItem)
 		p.stats.consume += time.Since(begin)
 		if err == nil { // what stops makes no room, so that no rank starts more than its peers
 			r.leave()
@@ -334,21 +333,6 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 		}
 	}
 	return true
-}
-
-// guarded runs f on this goroutine. A fault in a mapped file becomes an error that names the file, any other panic one that
-// carries its stack.
-func guarded(f func() error) (err error) {
-	defer func() {
-		switch v := recover().(type) {
-		case nil:
-		case error:
-			err = fmt.Errorf("panic: %w\n%s", v, debug.Stack())
-		default:
-			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
-		}
-	}()
-	return mem.Guard(f)
 }
 
 func (p *Pipeline[T]) stageError(item, stage int, err error) error {

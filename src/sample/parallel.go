@@ -22,7 +22,7 @@ type worker struct {
 func newWorker(s *Sampler, i int) worker {
 	return worker{drawer: newDrawer(), run: func() {
 		defer s.wait.Done()
-		s.workers[i].err = mem.Guard(func() error { s.phase(s, i); return nil })
+		s.workers[i].err = mem.Contain(func() error { s.phase(s, i); return nil })
 	}}
 }
 

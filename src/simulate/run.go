@@ -33,7 +33,10 @@ func (s *Simulation) Run() (*Result, error) {
 	for w := range together {
 		wait.Go(func() {
 			for rank := w; rank < o.Ranks && faults[w] == nil; rank += together {
-				ranks[rank], faults[w] = s.rank(rank, m, each)
+				faults[w] = mem.Contain(func() (err error) {
+					ranks[rank], err = s.rank(rank, m, each)
+					return err
+				})
 			}
 		})
 	}

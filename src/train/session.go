@@ -92,7 +92,7 @@ func (s *session) openLocal() error {
 		return err
 	}
 	if err := fault.At(fault.Alloc, c.Rank(), -1, -1); err != nil {
-		return fmt.Errorf("memory for the run: %w", err)
+		return err
 	}
 	s.topology = s.Shards.Topology()
 	if s.streams, err = s.newStreams(); err != nil {

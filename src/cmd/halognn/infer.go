@@ -68,7 +68,9 @@ func inferRank(c comm.Comm, k inProcess, run string, sets []string, what train.I
 	if err := train.Agree(c, err); err != nil {
 		return dataError(err)
 	}
-	err = train.Infer(context.Background(), j.env, j.config.trainOptions(), weights, what)
+	err = j.working(func() error {
+		return train.Infer(context.Background(), j.env, j.config.trainOptions(), weights, what)
+	})
 	if a := (*train.Agreed)(nil); errors.As(err, &a) {
 		return dataError(err)
 	}

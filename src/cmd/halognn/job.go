@@ -16,6 +16,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/compute/cpu"
 	"halognn/src/compute/ref"
+	"halognn/src/mem"
 	"halognn/src/shard"
 	"halognn/src/train"
 )
@@ -187,6 +188,18 @@ func (j *job) openDevice(k inProcess, shards *shard.Shards) error {
 		j.env.Progress = newProgress(config.Run.Progress, config.Train.Epochs)
 	}
 	return nil
+}
+
+// working does the work of the job. If it panics, and the files that all ranks read are not what they were written as, those are to blame: they
+// changed meanwhile, or data.verify let them pass. (Whatever numbers features are, they make nothing panic.)
+func (j *job) working(work func() error) error {
+	err := mem.Contain(work)
+	if p := (*mem.Panic)(nil); errors.As(err, &p) {
+		if altered := j.env.Shards.VerifyHashes(0, 0, true); altered != nil {
+			return dataError(fmt.Errorf("%w; the run failed on it: %v", altered, p.Value))
+		}
+	}
+	return err
 }
 
 // shareCPUs returns how many CPUs this rank may count as its own, and which: those the launcher bound it to, or, where it left all

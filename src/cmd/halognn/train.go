@@ -106,7 +106,11 @@ func trainRank(c comm.Comm, k inProcess, o trainFlags) error {
 	if c.Rank() == 0 {
 		go tellStopping(stopSignal, ended)
 	}
-	summary, err := train.Run(context.Background(), j.env, j.config.trainOptions())
+	var summary *train.Summary
+	err = j.working(func() (err error) {
+		summary, err = train.Run(context.Background(), j.env, j.config.trainOptions())
+		return err
+	})
 	if errors.Is(err, train.ErrStopped) {
 		return withCode(exitRequeue, err)
 	}

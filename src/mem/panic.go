@@ -1,0 +1,59 @@
+package mem
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+)
+
+// ErrMemory is wrapped by the errors about arrays for which the system has no memory left.
+var ErrMemory = errors.New("the system has no memory left")
+
+// exhausted is what Make panics with.
+func exhausted(size int, cause error) error {
+	return fmt.Errorf("%s needs %d bytes more, beside the %d in use here, and %w (%w); use more ranks or nodes, or a smaller batch, cache or pipeline depth",
+		asking(), size, live.Load(), ErrMemory, cause)
+}
+
+// asking returns the function outside this package that wants memory, as "sample.(*Sampler).expand".
+func asking() string {
+	var pcs [16]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+	for {
+		f, more := frames.Next()
+		name := f.Function[strings.LastIndex(f.Function, "/")+1:]
+		if !more || !strings.HasPrefix(name, "mem.") {
+			return name
+		}
+	}
+}
+
+// Panic is a panic that has become an error.
+type Panic struct {
+	Value any
+	Stack []byte
+}
+
+func (p *Panic) Error() string { return fmt.Sprintf("panic: %v\n%s", p.Value, p.Stack) }
+
+// Unwrap returns the value if it is an error.
+func (p *Panic) Unwrap() error {
+	err, _ := p.Value.(error)
+	return err
+}
+
+// Contain is Guard for goroutines that must not end the process: any other panic becomes a Panic.
+func Contain(f func() error) (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case *Panic: // of Parallel
+			err = r
+		default:
+			err = &Panic{r, debug.Stack()}
+		}
+	}()
+	return Guard(f)
+}
