@@ -63,7 +63,7 @@ func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows GP
 func TestOffboardTrainsAlike(t *testing.T) {
 	library := cudaLibrary(t)
 	shards := generated(t)
-	gpu := func() (compute.Device, error) { return cuda.Open(cuda.Options{Memory: 8 << 20, Library: library}) }
+	gpu := func() (compute.Device, error) { return cuda.Open(cuda.Options{Memory: 2 << 20, Library: library}) }
 	host := func() (compute.Device, error) { return ref.New(), nil }
 	for _, c := range []struct {
 		name  string

@@ -37,6 +37,7 @@ type inbox struct {
 	onHost                         bool // own, mean and all were made on the host
 	ownAt, meanAt, allAt           int
 	refsAt, rowsAt, ptrAt, indexAt int
+	scattered                      C.halognn_cuda_rows // what gather tells kernels
 }
 
 // NewInbox implements compute.Offboard.
@@ -278,7 +279,8 @@ func (b *inbox) Open() (own, mean, all compute.Matrix, err error) {
 // gather makes the matrices from rows on the device. They lie in rooms of the device, which all inboxes share.
 func (b *inbox) gather() (own, mean, all compute.Matrix, err error) {
 	d, cols := b.d, C.int64_t(b.cols)
-	rows := C.halognn_cuda_rows{of: (*C.uint64_t)(unsafe.Add(b.room.p, b.refsAt)), half: truth(b.half)}
+	rows := &b.scattered
+	*rows = C.halognn_cuda_rows{of: (*C.uint64_t)(unsafe.Add(b.room.p, b.refsAt)), half: truth(b.half)}
 	rows.tables[sentTable] = unsafe.Add(b.room.p, b.rowsAt)
 	rows.tables[residentTable] = rows.tables[sentTable]
 	if b.resident != nil && b.resident.p != nil {
@@ -297,14 +299,14 @@ func (b *inbox) gather() (own, mean, all compute.Matrix, err error) {
 		return own, mean, all, err
 	}
 	if b.own {
-		must("gathering rows", C.gpu_gather_rows(d.c, float(own.Data), C.int64_t(own.Rows), cols, &rows))
+		must("gathering rows", C.gpu_gather_rows(d.c, float(own.Data), C.int64_t(own.Rows), cols, rows))
 	}
 	if b.mean {
 		must("means of rows", C.gpu_segment_mean_rows(d.c, float(mean.Data), C.int64_t(mean.Rows), cols,
-			(*C.int64_t)(unsafe.Add(b.room.p, b.ptrAt)), (*C.int32_t)(unsafe.Add(b.room.p, b.indexAt)), &rows))
+			(*C.int64_t)(unsafe.Add(b.room.p, b.ptrAt)), (*C.int32_t)(unsafe.Add(b.room.p, b.indexAt)), rows))
 	}
 	if b.all {
-		must("gathering rows", C.gpu_gather_rows(d.c, float(all.Data), C.int64_t(all.Rows), cols, &rows))
+		must("gathering rows", C.gpu_gather_rows(d.c, float(all.Data), C.int64_t(all.Rows), cols, rows))
 	}
 	return own, mean, all, nil
 }

@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -196,6 +197,48 @@ func TestDownloads(t *testing.T) {
 		}
 	}
 	leaksNothing(t)
+}
+
+// A step allocates nothing once rooms have grown: neither on the heap nor, the arena being the only source, on the device.
+func TestStepsAllocateNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	d, err := Open(Options{Memory: 4 << 20, Library: library(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, tables := randomInputs(rand.New(rand.NewPCG(1, 2)), 8, compute.Float32)
+	in.Own, in.Mean = true, true
+	in.Rows.Tables = tables
+	if err := d.Resident(tables, []int{60, 60}, 32); err != nil {
+		t.Fatal(err)
+	}
+	box := d.NewInbox(hostOf(t), true)
+	logits, err := d.Alloc(len(in.Labels) * 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := func() {
+		if err := box.Send(in); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, _, err := box.Open(); err != nil {
+			t.Fatal(err)
+		}
+		d.SoftmaxCrossEntropy(compute.Matrix{}, compute.Matrix{Rows: len(in.Labels), Cols: 3, Data: logits}, in.Labels, 1)
+		if err := box.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step()
+	room := d.Room()
+	if n := testing.AllocsPerRun(20, step); n != 0 || d.Room() != room {
+		t.Errorf("a step allocates %v times on the heap and %d bytes of the device", n, room-d.Room())
+	}
+	if err := errors.Join(box.Free(), d.Close()); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestOpenSaysWhatIsMissing(t *testing.T) {
