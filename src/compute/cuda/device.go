@@ -30,6 +30,7 @@ type Device struct {
 	scratch        room                 // partial sums of one kernel call
 	answer         room                 // a loss, on the device
 	result         *C.halognn_cuda_loss // and on the host
+	scattered      *C.halognn_cuda_rows // what gather tells kernels; not in the Go heap, and not made anew each time
 	own, mean, all room                 // what the open inbox was gathered into
 	open           *inbox               // whose host arrays kernels find on the device; nil for none
 	resident       residence
@@ -82,10 +83,10 @@ func (d *Device) prepare(number int, o Options) error {
 		return err
 	}
 	var host unsafe.Pointer
-	if err := failure("pinned memory", C.gpu_alloc_host(d.c, C.int64_t(unsafe.Sizeof(*d.result)), &host)); err != nil {
+	if err := failure("pinned memory", C.gpu_alloc_host(d.c, 2*alignment, &host)); err != nil {
 		return err
 	}
-	d.result = (*C.halognn_cuda_loss)(host)
+	d.result, d.scattered = (*C.halognn_cuda_loss)(host), (*C.halognn_cuda_rows)(unsafe.Add(host, alignment))
 	if err := failure("an event", C.gpu_make_event(d.c, &d.done)); err != nil {
 		return err
 	}

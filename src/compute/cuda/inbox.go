@@ -37,7 +37,6 @@ type inbox struct {
 	onHost                         bool // own, mean and all were made on the host
 	ownAt, meanAt, allAt           int
 	refsAt, rowsAt, ptrAt, indexAt int
-	scattered                      C.halognn_cuda_rows // what gather tells kernels
 }
 
 // NewInbox implements compute.Offboard.
@@ -279,7 +278,7 @@ func (b *inbox) Open() (own, mean, all compute.Matrix, err error) {
 // gather makes the matrices from rows on the device. They lie in rooms of the device, which all inboxes share.
 func (b *inbox) gather() (own, mean, all compute.Matrix, err error) {
 	d, cols := b.d, C.int64_t(b.cols)
-	rows := &b.scattered
+	rows := d.scattered
 	*rows = C.halognn_cuda_rows{of: (*C.uint64_t)(unsafe.Add(b.room.p, b.refsAt)), half: truth(b.half)}
 	rows.tables[sentTable] = unsafe.Add(b.room.p, b.rowsAt)
 	rows.tables[residentTable] = rows.tables[sentTable]
