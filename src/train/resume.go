@@ -156,11 +156,12 @@ func (r *run) restore(c *Checkpoint) error {
 	if err := r.losses.UnmarshalBinary(s.LossDigest); err != nil {
 		return fmt.Errorf("%s: %w", c.path, err)
 	}
+	blocks, err := strconv.ParseUint(s.BlocksDigest, 16, 64) // on every rank: all must fail alike
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.path, err)
+	}
 	if r.Comm.Rank() == 0 {
-		var err error
-		if r.blocks, err = strconv.ParseUint(s.BlocksDigest, 16, 64); err != nil {
-			return fmt.Errorf("%s: %w", c.path, err)
-		}
+		r.blocks = blocks
 	}
 	r.optimizer.SetSteps(s.OptimizerSteps)
 	r.best.epoch, r.best.valid, r.best.since = s.BestEpoch, quality{s.BestMetric, s.BestAccuracy}, s.Since
