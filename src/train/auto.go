@@ -307,6 +307,7 @@ func (r *run) endTrial() error {
 
 // switchCache goes on with another cache from the beginning of an epoch. Collective.
 func (s *session) switchCache(o CacheOptions, epoch int) error {
+	s.watch.at(epoch, 0, inSwitch)
 	if err := s.closeRows(); err != nil {
 		return err
 	}

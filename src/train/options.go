@@ -61,6 +61,7 @@ type Env struct {
 	Begin        func() error           // collective: called when nothing speaks against the first step any more; may be nil
 	Trace        bool                   // record spans into Dir/trace, a file per rank
 	Stall        time.Duration          // without progress on any rank, after which OnStall is called; 0 for ever
+	Polls        bool                   // the main thread waits for messages by testing for them, so that its time is no work
 	OnStall      func(error)            // says the error and ends the job, whatever the other ranks do; may be nil
 	Progress     Progress               // rank 0 only; may be nil
 	Transport    string                 // for the summary

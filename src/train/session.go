@@ -224,7 +224,7 @@ var phaseOf = map[string]trace.Phase{
 
 func (s *session) observe(span pipeline.Span) {
 	s.clock.Add(phaseOf[span.Stage], span.Took)
-	s.watch.alive()
+	s.watch.prepared(pipeline.Span{Stage: span.Stage, Item: s.skipped + span.Item})
 	s.spans.Span(span.Stage, s.skipped+span.Item, span.Begin, span.Took)
 }
 

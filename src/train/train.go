@@ -72,6 +72,9 @@ func Run(ctx context.Context, env Env, o Options) (*Summary, error) {
 			r.log.Flush()
 		}
 		r.spans.Flush()
+		if agreed := (*Agreed)(nil); errors.As(err, &agreed) { // and all end in order; otherwise the watch lasts until an abort has worked
+			err = errors.Join(err, r.watch.close())
+		}
 		return nil, err
 	}
 	return &r.sum, s.close()
@@ -211,7 +214,7 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 	r.waiting += r.pipe.Waited()
 	r.stepWaiting += r.pipe.Waited()
 	r.item = i
-	r.watch.at(r.epoch, step, trace.Forward)
+	r.watch.at(r.epoch, step, place(trace.Forward))
 	if err := fault.At(fault.Forward, r.Comm.Rank(), r.epoch, step); err != nil {
 		return fmt.Errorf("step %d: %w", step, err)
 	}
@@ -275,7 +278,7 @@ func (r *run) count(m *parallel.Minibatch) error {
 // update sums the gradients over the ranks and makes the optimiser's step.
 func (r *run) update(step int, m *parallel.Minibatch) error {
 	begin := time.Now()
-	r.watch.at(r.epoch, step, trace.Sync)
+	r.watch.at(r.epoch, step, place(trace.Sync))
 	if err := fault.At(fault.Allreduce, r.Comm.Rank(), r.epoch, step); err != nil {
 		return fmt.Errorf("step %d: %w", step, err)
 	}
@@ -298,7 +301,7 @@ func (r *run) update(step int, m *parallel.Minibatch) error {
 	r.mark(trace.Update, begin)
 	r.record(step, lr, stats, m)
 	r.auto.stepEnds()
-	r.watch.at(r.epoch, step, trace.Wait)
+	r.watch.at(r.epoch, step, place(trace.Wait))
 	return r.obey(step)
 }
 
@@ -340,10 +343,11 @@ func (r *run) validate(ctx context.Context, epoch int) error {
 	if !due {
 		return nil
 	}
+	begin := time.Now()
+	r.watch.at(epoch, r.steps(), inEvaluation)
 	if err := fault.At(fault.Evaluate, r.Comm.Rank(), epoch, -1); err != nil {
 		return err
 	}
-	begin := time.Now()
 	r.spans.Pass("evaluate", epoch, 1, 0)
 	e, err := r.evaluate(ctx, epoch)
 	if err != nil {
@@ -390,6 +394,7 @@ func (r *run) digest() string {
 
 // finish tests the best model on all vertices and writes model and summary.
 func (r *run) finish(ctx context.Context) error {
+	r.watch.at(r.o.Epochs, r.steps()+1, inTest)
 	if err := fault.At(fault.Finish, r.Comm.Rank(), -1, -1); err != nil {
 		return err
 	}

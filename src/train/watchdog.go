@@ -10,41 +10,42 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"halognn/src/pipeline"
 	"halognn/src/trace"
 )
 
 // ErrStalled is wrapped by the errors about runs in which no rank makes progress any more.
 var ErrStalled = errors.New("the run has stalled")
 
-// HeartbeatFile is where ranks say, while a run lasts, how far they are: a line of beatBytes for each, at a fixed place, so that every rank writes
-// its own and reads all.
+// watchdog ends a run in which no rank is at work: one was stopped, hangs in a system call, or a collective never ends. A rank is at work
+// if, since its last beat,
 //
-//	rank 0   beats  age (ms since progress)  epoch  step  stage
-//	rank 1   ...
+//   - a stage of any of its minibatches, a phase of training or a chunk of inference has ended, or
+//   - its threads have computed for a tenth of the time, not counting the one that polls for messages, or
+//   - pages of mapped files have come from disk.
 //
-// A file and not messages: a rank that has stopped answers no messages, its last line remains, and MPI may be what is stuck. It
-// costs a write of a line every few seconds and rank.
-const HeartbeatFile = "heartbeat"
-
-const beatBytes = 96
-
-// watchdog ends a run in which nobody makes progress: a rank was stopped, hangs in a system call, or a collective never ends. Progress is the end of a
-// stage for any minibatch, a phase of training or a chunk of inference on any rank. So a rank that is slow keeps all alive, unless one such piece of
-// its work takes longer than the limit.
+// So a rank that is slow keeps all others waiting, and is not mistaken for one that hangs.
 type watchdog struct {
-	rank, ranks int
-	limit       time.Duration
-	path        string
-	file        *os.File
-	tell        func(error) // ends the job
+	rank  int
+	limit time.Duration
+	polls bool        // the main thread's time is no work
+	tell  func(error) // ends the job
+	beats heartbeat
 
-	progress    atomic.Uint64
-	epoch, step atomic.Int64
-	stage       atomic.Int64 // trace.Phase of the training goroutine
+	progress           atomic.Uint64
+	epoch, step, place atomic.Int64
+
+	mu   sync.Mutex
+	last pipeline.Span // of preparation that has ended
 
 	quit chan struct{}
 	done sync.WaitGroup
 }
+
+// lookers is how many ranks look at the others at most: enough that one is left, few enough for the filesystem.
+const lookers = 8
 
 // alive notes progress. A nil watchdog watches nothing.
 func (w *watchdog) alive() {
@@ -53,12 +54,23 @@ func (w *watchdog) alive() {
 	}
 }
 
+// prepared notes that a stage of a minibatch has ended.
+func (w *watchdog) prepared(s pipeline.Span) {
+	if w == nil {
+		return
+	}
+	w.progress.Add(1)
+	w.mu.Lock()
+	w.last = s
+	w.mu.Unlock()
+}
+
 // at notes where the training goroutine is.
-func (w *watchdog) at(epoch, step int, stage trace.Phase) {
+func (w *watchdog) at(epoch, step int, p place) {
 	if w != nil {
 		w.epoch.Store(int64(epoch))
 		w.step.Store(int64(step))
-		w.stage.Store(int64(stage))
+		w.place.Store(int64(p))
 		w.progress.Add(1)
 	}
 }
@@ -69,18 +81,17 @@ func (r *run) startWatchdog() error {
 		return nil
 	}
 	w := &watchdog{
-		rank: r.Comm.Rank(), ranks: r.Comm.Size(), limit: r.Stall, path: filepath.Join(r.Dir, HeartbeatFile), tell: r.OnStall, quit: make(chan struct{}),
+		rank: r.Comm.Rank(), limit: r.Stall, polls: r.Polls, tell: r.OnStall, quit: make(chan struct{}),
+		beats: heartbeat{filepath.Join(r.Dir, HeartbeatFile), r.Comm.Size()},
 	}
 	var err error
 	if w.rank == 0 {
-		_ = os.Remove(w.path + claimed) // of an earlier start
-		err = os.WriteFile(w.path, make([]byte, w.ranks*beatBytes), 0o666)
+		err = w.beats.create()
 	}
 	if err := Agree(r.Comm, err); err != nil {
 		return err
 	}
-	w.file, err = os.OpenFile(w.path, os.O_RDWR, 0)
-	if err := Agree(r.Comm, err); err != nil {
+	if err := Agree(r.Comm, w.beats.write(w.rank, beat{})); err != nil {
 		return fmt.Errorf("%w; the run directory must be on a filesystem that all nodes share, or run.stall_seconds 0", err)
 	}
 	w.done.Add(1)
@@ -92,43 +103,44 @@ func (r *run) startWatchdog() error {
 
 // close ends the watch; rank 0 removes the file.
 func (w *watchdog) close() error {
+	if w == nil {
+		return nil
+	}
 	close(w.quit)
 	w.done.Wait()
-	err := w.file.Close()
-	if w.rank == 0 {
-		err = errors.Join(err, os.Remove(w.path))
+	if w.rank > 0 {
+		return nil
 	}
-	return err
+	return os.Remove(w.beats.path)
 }
 
-// beat is the line of one rank.
-type beat struct {
-	count       uint64
-	age         time.Duration
-	epoch, step int64
-	stage       trace.Phase
-}
-
-// watch writes this rank's line and, when the rank has not moved for the limit, looks at those of the others.
+// watch writes this rank's line and, when the rank has not been at work for the limit, looks at those of the others.
 func (w *watchdog) watch() {
 	defer w.done.Done()
 	every := min(max(w.limit/16, 50*time.Millisecond), 5*time.Second)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	var seen []beat // at the last tick, if this rank did not move
-	last, since := w.progress.Load(), time.Now()
+	ranks := w.beats.ranks
+	looks := w.rank%((ranks+lookers-1)/lookers) == 0
+	var seen []beat // at the last tick, if this rank was not at work
+	last, since := w.work(), time.Now()
 	for count := uint64(1); ; count++ {
-		if now := w.progress.Load(); now != last {
+		if now := w.work(); now.since(last, every) {
 			last, since = now, time.Now()
+		} else {
+			last = now
 		}
-		own := beat{count, time.Since(since), w.epoch.Load(), w.step.Load(), trace.Phase(w.stage.Load())}
-		w.write(own) // a disk that is full shows elsewhere
-		if own.age < w.limit {
+		own := beat{count, time.Since(since), w.epoch.Load(), w.step.Load(), place(w.place.Load())}
+		_ = w.beats.write(w.rank, own) // a filesystem that fails shows elsewhere
+		if own.age < w.limit || !looks {
 			seen = nil
 		} else {
-			now := w.read()
-			if seen != nil && w.stalled(own, seen, now) {
-				return
+			now := w.beats.read()
+			if seen != nil {
+				if silent, behind, stalled := judge(w.rank, w.limit, own, seen, now); stalled {
+					w.end(own, now, silent, behind)
+					return
+				}
 			}
 			seen = now
 		}
@@ -140,75 +152,92 @@ func (w *watchdog) watch() {
 	}
 }
 
-func (w *watchdog) write(b beat) {
-	line := fmt.Sprintf("%d %d %d %d %d", b.count, b.age.Milliseconds(), b.epoch, b.step, b.stage)
-	_, _ = w.file.WriteAt([]byte(fmt.Sprintf("%-*s\n", beatBytes-1, line)), int64(w.rank)*beatBytes)
+// work is what shows whether a rank is at work.
+type work struct {
+	progress uint64
+	cpu      time.Duration
+	pages    int64
 }
 
-// read returns the lines of all ranks; zero for one that cannot be read.
-func (w *watchdog) read() []beat {
-	all := make([]beat, w.ranks)
-	raw := make([]byte, w.ranks*beatBytes)
-	n, _ := w.file.ReadAt(raw, 0)
-	for r := range all {
-		if (r+1)*beatBytes > n {
-			break
-		}
-		var ms int64
-		b := &all[r]
-		if _, err := fmt.Sscan(string(raw[r*beatBytes:(r+1)*beatBytes-1]), &b.count, &ms, &b.epoch, &b.step, &b.stage); err == nil {
-			b.age = time.Duration(ms) * time.Millisecond
-		}
+// fewPages come from disk in a process that only waits.
+const fewPages = 8
+
+// since reports whether there was work between two beats.
+func (w work) since(last work, every time.Duration) bool {
+	return w.progress != last.progress || w.cpu-last.cpu >= every/10 || w.pages-last.pages >= fewPages
+}
+
+func (w *watchdog) work() work {
+	now := work{progress: w.progress.Load()}
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &u) == nil {
+		now.cpu, now.pages = time.Duration(u.Utime.Nano()+u.Stime.Nano()), u.Majflt
 	}
-	return all
+	if w.polls {
+		now.cpu -= mainThread()
+	}
+	return now
 }
 
-// stalled decides from two looks, a tick apart, and ends the job. A rank whose count has not changed is silent: it has stopped, or its node has.
-func (w *watchdog) stalled(own beat, before, now []beat) bool {
-	var silent, behind []int
+// mainThread returns the processor time of the main thread, by the number that Linux gives the clock of a thread.
+func mainThread() time.Duration {
+	const perThread, scheduler = 4, 2
+	var t unix.Timespec
+	if unix.ClockGettime(int32(^os.Getpid()<<3|perThread|scheduler), &t) != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}
+
+// judge decides from two looks, a beat apart, by a rank that has not been at work for the limit. A rank whose count has not changed is silent: it
+// has stopped, or its node has. If there is none, the job waits for the ranks that are not ahead of this one.
+func judge(rank int, limit time.Duration, own beat, before, now []beat) (silent, behind []int, stalled bool) {
 	least := own
 	for r, b := range now {
-		if r == w.rank {
-			continue
-		}
 		switch {
+		case r == rank:
 		case b.count == before[r].count:
 			silent = append(silent, r)
-		case b.age < w.limit: // slow, but it moves
-			return false
-		case b.epoch < least.epoch || b.epoch == least.epoch && b.step < least.step:
+		case b.age < limit:
+			return nil, nil, false
+		case b.before(least):
 			least, behind = b, []int{r}
-		case b.epoch == least.epoch && b.step == least.step:
+		case !least.before(b):
 			behind = append(behind, r)
 		}
 	}
-	claim, err := os.OpenFile(w.path+claimed, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
-	if errors.Is(err, os.ErrExist) { // another rank tells; it ends this one, unless it fails to
-		select {
-		case <-w.quit:
-			return true
-		case <-time.After(10 * time.Second):
-		}
-	} else if err == nil {
-		claim.Close()
-	}
-	w.tell(w.describe(own, now, silent, behind))
-	return true
+	return silent, behind, true
 }
 
-// claimed is the suffix of the file that the first rank to see a stall makes, so that one tells.
-const claimed = ".stalled"
+// end ends the job, unless another rank does.
+func (w *watchdog) end(own beat, all []beat, silent, behind []int) {
+	if !w.beats.claim() { // then this one is about to be ended, unless the other fails to
+		select {
+		case <-w.quit:
+			return
+		case <-time.After(10 * time.Second):
+		}
+	}
+	w.tell(w.describe(own, all, silent, behind))
+}
 
-// waitsFor says what each stage waits for.
-var waitsFor = map[trace.Phase]string{
-	trace.Wait: "the next minibatch, whose rows come from the ranks", trace.Sync: "the sum of gradients of all ranks",
+// waitsFor says what a rank waits for in the places where it waits.
+var waitsFor = map[place]string{
+	place(trace.Wait): "waiting for the next minibatch, whose rows come from other ranks",
+	place(trace.Sync): "waiting for the sum of gradients of all ranks",
 }
 
 func (w *watchdog) describe(own beat, all []beat, silent, behind []int) error {
 	var text strings.Builder
-	fmt.Fprintf(&text, "rank %d has made no progress for %.1f s, nor has any other: it is at epoch %d, step %d, in stage %s", w.rank, own.age.Seconds(), own.epoch, own.step, own.stage)
-	if what := waitsFor[own.stage]; what != "" {
-		fmt.Fprintf(&text, ", waiting for %s", what)
+	fmt.Fprintf(&text, "rank %d has made no progress for %.1f s, nor has any other: it is %s", w.rank, own.age.Seconds(), own.where())
+	if what := waitsFor[own.place]; what != "" {
+		fmt.Fprintf(&text, ", %s", what)
+	}
+	w.mu.Lock()
+	s := w.last
+	w.mu.Unlock()
+	if s.Stage != "" {
+		fmt.Fprintf(&text, " (the last stage to end was %s of minibatch %d)", s.Stage, s.Item)
 	}
 	list := func(ranks []int, word string) {
 		for k, r := range ranks {
@@ -216,11 +245,7 @@ func (w *watchdog) describe(own beat, all []beat, silent, behind []int) error {
 				fmt.Fprintf(&text, "; and %d more", len(ranks)-k)
 				break
 			}
-			if all[r].epoch == 0 {
-				fmt.Fprintf(&text, "; %s rank %d, last seen before its first step", word, r)
-				continue
-			}
-			fmt.Fprintf(&text, "; %s rank %d, last seen at epoch %d, step %d, in stage %s", word, r, all[r].epoch, all[r].step, all[r].stage)
+			fmt.Fprintf(&text, "; %s rank %d, last seen %s", word, r, all[r].where())
 		}
 	}
 	list(silent, "no sign of life from")
