@@ -10,13 +10,14 @@
 #   RANKS    as LAUNCH starts                                        [4]
 #   CONFIG   what is trained                                         [inputs/slow-network.yaml]
 #   SETS     more settings, as "sample.batch=64 model.hidden=32"     [none]
-#   REPEAT   runs of each; the fastest counts                        [2]
+#   REPEAT   runs of each                                            [2]
+#   WAYS     names of the settings that are run, of those below      [all]
 #   EPOCHS   auto tries caches in the first third of them            [12]
 #   ALPHA, DEPTH                                                     [0.2, 4]
 #   OUT      where runs and tables go                                [run/auto]
 #
-# An epoch's time is the median over the second half of the epochs, when auto has made up its mind; what trying cost is the column beside it, the sum of
-# all epochs. The check fails if auto takes more than 5 % longer than the fastest, or if any loss differs.
+# An epoch's time is the median over the second half of the epochs of all runs, when auto has made up its mind; what trying cost is the column beside it, the
+# sum of all epochs of a run. The check fails if auto takes more than 5 % longer than the fastest, or if any loss differs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || { echo "usage: auto.sh PARTS..." >&2; exit 2; }
@@ -38,6 +39,7 @@ ways="none                  cache.policy=none
       lookahead-4           cache.policy=lookahead cache.window=4
       lookahead             cache.policy=lookahead
       auto                  cache.policy=auto"
+[ -z "${WAYS:-}" ] || ways=$(awk -v names=" $WAYS " 'index(names, " " $1 " ")' <<<"$ways")
 
 train() { # train RATE PARTS DIR KEY=VALUE...: one run
   local rate=$1 parts=$2 dir=$3 set=() kv
@@ -52,27 +54,20 @@ train() { # train RATE PARTS DIR KEY=VALUE...: one run
 
 number() { sed -n "s/^ *\"$2\": \"\{0,1\}\([0-9a-z.+-]*\)\"\{0,1\},*$/\1/p" "$1/summary.json" | head -1; }
 
-# seconds DIR: median over the second half of the epochs, and the sum of all
+# seconds DIR...: median over the second half of the epochs of the runs, and the sum of all epochs of a run
 seconds() {
-  sed -n 's/^{"kind":"epoch".*"seconds":\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl" | awk '
-    { t[NR] = $1; sum += $1 }
-    END {
-      for (i = int(NR / 2) + 1; i <= NR; i++) h[++n] = t[i]
-      for (i = 2; i <= n; i++) for (j = i; j > 1 && h[j] < h[j - 1]; j--) { x = h[j]; h[j] = h[j - 1]; h[j - 1] = x }
-      printf "%.5f %.4f\n", (h[int((n + 1) / 2)] + h[int(n / 2) + 1]) / 2, sum
-    }'
+  local dir
+  for dir in "$@"; do sed -n 's/^{"kind":"epoch".*"seconds":\([0-9.e+-]*\).*/\1/p' "$dir/metrics.jsonl" | tail -n +$((epochs / 2 + 1)); done | sort -g | awk '
+    { t[NR] = $1 } END { printf "%.5f ", (t[int((NR + 1) / 2)] + t[int(NR / 2) + 1]) / 2 }'
+  for dir in "$@"; do sed -n 's/^{"kind":"epoch".*"seconds":\([0-9.e+-]*\).*/\1/p' "$dir/metrics.jsonl"; done | awk -v runs=$# '{ sum += $1 } END { printf "%.4f\n", sum / runs }'
 }
 
-# table DIR: the fastest run of each way, and auto against the fastest of the others
+# table DIR: the runs of each way, and auto against the fastest of the others
 table() {
-  local dir=$1 name k best from t sum all
+  local dir=$1 name t sum
   while read -r name _; do
-    best=''
-    for ((k = 0; k < repeat; k++)); do
-      read -r t sum <<<"$(seconds "$dir/$name-$k")"
-      if [ -z "$best" ] || awk "BEGIN { exit !($t < $best) }"; then best=$t all=$sum from=$dir/$name-$k; fi
-    done
-    echo "$name $best $all $(number "$from" remote_rows) $(number "$from" wait_fraction)"
+    read -r t sum <<<"$(seconds "$dir/$name"-[0-9])"
+    echo "$name $t $sum $(number "$dir/$name-0" remote_rows) $(number "$dir/$name-0" wait_fraction)"
   done <<<"$ways" | awk '
     { name[NR] = $1; t[NR] = $2; all[NR] = $3; rows[NR] = $4; wait[NR] = $5 }
     $1 != "auto" && (!best || $2 < t[best]) { best = NR }
