@@ -28,6 +28,7 @@ type group struct {
 	gone  int      // ranks that left
 	freed []bool   // per rank: it has called Free
 	frees int
+	mail  mailboxes
 }
 
 // slot is one operation of a group.
@@ -221,6 +222,7 @@ func (g *group) leave(worldRank int) {
 				g.checkLeft(s, &s.posts[q])
 			}
 		}
+		g.forsake(r)
 	}
 }
 

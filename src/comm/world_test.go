@@ -174,6 +174,71 @@ func TestBuffersAreTheCallersAfterAnAbort(t *testing.T) {
 	}
 }
 
+// Messages that do not fit together, or that the other rank never takes, end the world with both sides named.
+func TestMessageFailures(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		odd  func(c comm.Messenger) error // rank 1; rank 0 waits for 8 bytes of it
+		want []string
+	}{
+		{"another length", func(c comm.Messenger) error { return c.StartSend(make([]byte, 9), 0).Wait() },
+			[]string{"rank 1 sends rank 0 a message of 9 bytes", "rank 0 expects 8"}},
+		{"left", func(comm.Messenger) error { return nil }, []string{"rank 0 waits for 8 bytes of rank 1, which has returned"}},
+		{"failed", func(comm.Messenger) error { return errors.New("disk full") }, []string{"rank 1: disk full"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := mustEnd(t, 2, func(c comm.Comm) error {
+				m := c.(comm.Messenger)
+				if c.Rank() == 1 {
+					return test.odd(m)
+				}
+				err := m.StartRecv(make([]byte, 8), 1).Wait()
+				if !errors.Is(err, comm.ErrAborted) {
+					return fmt.Errorf("the message came to %v", err)
+				}
+				<-comm.Ended(c)
+				return err
+			})
+			if err == nil {
+				t.Fatal("the world ended well")
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not say %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+// A world may copy messages in a way of its own, whose faults end it.
+func TestMessagesAreCopiedAsTheWorldSays(t *testing.T) {
+	broken := errors.New("no such memory")
+	for _, fault := range []error{nil, broken} {
+		w := comm.NewWorld(2)
+		w.Copy = func(dst, src []byte) error {
+			for i := range dst {
+				dst[i] = ^src[i]
+			}
+			return fault
+		}
+		got := []byte{0}
+		err := w.Run(func(c comm.Comm) error {
+			m := c.(comm.Messenger)
+			if m.DeviceMemory() != comm.Supported {
+				return errors.New("the world does not say that it copies in its own way")
+			}
+			if c.Rank() == 0 {
+				return m.StartSend([]byte{1}, 1).Wait()
+			}
+			return m.StartRecv(got, 0).Wait()
+		})
+		if !errors.Is(err, fault) || got[0] != 0xfe {
+			t.Errorf("%v, %v; want %v", got, err, fault)
+		}
+	}
+}
+
 func TestNodeSizeGroupsRanks(t *testing.T) {
 	w := comm.NewWorld(5)
 	w.NodeSize = 2

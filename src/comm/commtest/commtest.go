@@ -43,7 +43,11 @@ func Cases() []Case {
 		{"closing a sum too early", closeEarly},
 		{"allgather of bytes and values", gatherHelpers},
 		{"agreement", agreement},
+		{"messages between all ranks", messages},
+		{"messages of several communicators", messagesApart},
+		{"faulty messages", faultyMessages},
 		{"steady state allocates nothing", noAllocations},
+		{"messages allocate nothing", noAllocationsOfMessages},
 	}
 }
 

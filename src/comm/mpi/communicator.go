@@ -93,6 +93,39 @@ func (c *communicator) StartAllreduceSum(buf []float32) comm.Request {
 	return c.engine.hand(op)
 }
 
+// StartSend implements comm.Messenger.
+func (c *communicator) StartSend(buf []byte, to int) comm.Request {
+	op, err := c.message(send, buf, to)
+	if err != nil {
+		return failed{err}
+	}
+	op.send = buf
+	return c.engine.hand(op)
+}
+
+// StartRecv implements comm.Messenger.
+func (c *communicator) StartRecv(buf []byte, from int) comm.Request {
+	op, err := c.message(recv, buf, from)
+	if err != nil {
+		return failed{err}
+	}
+	op.recv = buf
+	return c.engine.hand(op)
+}
+
+func (c *communicator) message(k kind, buf []byte, peer int) (*operation, error) {
+	if err := c.usable(comm.CheckMessage(c.rank, c.size, peer), 1); err != nil {
+		return nil, err
+	}
+	op := c.operation(k)
+	op.peer = peer
+	op.pin(buf)
+	return op, nil
+}
+
+// DeviceMemory implements comm.Messenger.
+func (c *communicator) DeviceMemory() comm.Support { return deviceMemory }
+
 // StartBarrier implements comm.Comm.
 func (c *communicator) StartBarrier() comm.Request {
 	if err := c.usable(nil, 1); err != nil {

@@ -100,6 +100,11 @@ const char *hgnn_thread_level(void) { // the constants rise, but have no fixed v
                                                    : "MPI_THREAD_SINGLE";
 }
 
+// An extension of Open MPI and MPICH; NULL in an MPI that has none.
+extern int MPIX_Query_cuda_support(void) __attribute__((weak));
+
+int hgnn_device_memory(void) { return MPIX_Query_cuda_support ? MPIX_Query_cuda_support() != 0 : -1; }
+
 int hgnn_comm_info(int comm, int *rank, int *size) {
     int rc = MPI_Comm_rank(comms[comm], rank);
     return rc ? rc : MPI_Comm_size(comms[comm], size);
@@ -228,20 +233,19 @@ int hgnn_bcast(int comm, void *buf, int count, int row_bytes, int root, int owne
     return started(rc, owner);
 }
 
-// One tag will do: messages of a pair on a communicator are matched in the order of their starts.
-int hgnn_send(int comm, const void *buf, int count, int row_bytes, int peer, int owner) {
+int hgnn_send(int comm, const void *buf, int count, int row_bytes, int peer, int tag, int owner) {
     MPI_Datatype type;
     int rc = reserve();
     if (rc || (rc = row_type(row_bytes, &type))) return rc;
-    rc = MPI_Isend(buf, count, type, peer, 0, comms[comm], &requests[active]);
+    rc = MPI_Isend(buf ? buf : &no_rows[0], count, type, peer, tag, comms[comm], &requests[active]);
     return started(rc, owner);
 }
 
-int hgnn_recv(int comm, void *buf, int count, int row_bytes, int peer, int owner) {
+int hgnn_recv(int comm, void *buf, int count, int row_bytes, int peer, int tag, int owner) {
     MPI_Datatype type;
     int rc = reserve();
     if (rc || (rc = row_type(row_bytes, &type))) return rc;
-    rc = MPI_Irecv(buf, count, type, peer, 0, comms[comm], &requests[active]);
+    rc = MPI_Irecv(buf ? buf : &no_rows[1], count, type, peer, tag, comms[comm], &requests[active]);
     return started(rc, owner);
 }
 

@@ -14,6 +14,7 @@ int hgnn_describe(int code, char *text, int size);      // text of an error code
 int hgnn_library(char *text, int size);                 // name and version of the MPI library; also before hgnn_init
 int hgnn_standard(int *version, int *subversion);       // of MPI, as the library has it; also before hgnn_init
 const char *hgnn_thread_level(void);                    // what the library supports, of what was asked for and above
+int hgnn_device_memory(void);                           // whether messages may lie in device memory: 1, 0, or -1 if it does not say
 
 // Communicators are numbered from 0, the world. The blocking calls are collective.
 int hgnn_comm_info(int comm, int *rank, int *size);
@@ -31,8 +32,8 @@ int hgnn_allgatherv(int comm, const void *send, int send_count, void *recv, cons
 int hgnn_allreduce(int comm, float *buf, int count, int owner);
 int hgnn_barrier(int comm, int owner);
 int hgnn_bcast(int comm, void *buf, int count, int row_bytes, int root, int owner);
-int hgnn_send(int comm, const void *buf, int count, int row_bytes, int peer, int owner);
-int hgnn_recv(int comm, void *buf, int count, int row_bytes, int peer, int owner);
+int hgnn_send(int comm, const void *buf, int count, int row_bytes, int peer, int tag, int owner);
+int hgnn_recv(int comm, void *buf, int count, int row_bytes, int peer, int tag, int owner);
 
 // An operation that has completed: whose it is, and an error code.
 typedef struct {

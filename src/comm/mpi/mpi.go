@@ -19,7 +19,7 @@
 //
 // Buffers on the Go heap are pinned while they are under way, but large ones belong off it (package mem): MPI libraries
 // that cache registrations of memory learn from libc alone that memory was given back, and Go's collector does not go
-// through libc. Device memory must not be given to it.
+// through libc. Device memory must not be given to it but in messages (StartSend, StartRecv), by an MPI that knows CUDA.
 package mpi
 
 /*
@@ -75,6 +75,7 @@ func Run(f func(world comm.Comm) error) error {
 		return fault("MPI_Init_thread", rc)
 	}
 	Library()
+	deviceMemory = askDeviceMemory()
 	if err := theEngine.run(f); err != nil {
 		phase.Store(stopped)
 		return err
@@ -137,6 +138,24 @@ var library = sync.OnceValue(func() string { // Run asks first, from the thread 
 	name, _, _ := strings.Cut(C.GoString(&text[0]), "\n")
 	return strings.Join(strings.Fields(name), " ")
 })
+
+// deviceMemory is what the library says about messages in device memory.
+var deviceMemory comm.Support
+
+// askDeviceMemory asks the library, or HALOGNN_MPI_CUDA (1 or 0), which knows better: some say no although what they run on can.
+func askDeviceMemory() comm.Support {
+	said := int(C.hgnn_device_memory())
+	if n, err := strconv.Atoi(os.Getenv("HALOGNN_MPI_CUDA")); err == nil {
+		said = n
+	}
+	switch {
+	case said < 0:
+		return comm.Unknown
+	case said == 0:
+		return comm.Unsupported
+	}
+	return comm.Supported
+}
 
 // Standard returns the version of the MPI standard that the library implements, as "3.1".
 func Standard() string {

@@ -21,6 +21,8 @@ const (
 	allgatherv
 	allreduce
 	barrier
+	send
+	recv
 	// These block in MPI. They begin with a barrier, so that the engine blocks only once every rank has come, and
 	// what is under way elsewhere goes on meanwhile.
 	dup
@@ -29,7 +31,7 @@ const (
 	free
 )
 
-var names = [...]string{"MPI_Ialltoallv", "MPI_Iallgatherv", "MPI_Iallreduce", "MPI_Ibarrier",
+var names = [...]string{"MPI_Ialltoallv", "MPI_Iallgatherv", "MPI_Iallreduce", "MPI_Ibarrier", "MPI_Isend", "MPI_Irecv",
 	"MPI_Comm_dup", "MPI_Comm_split", "MPI_Comm_split_type", "MPI_Comm_free"}
 
 // operation is a request: one call of the contract, which may be several of MPI. The caller's goroutine prepares it,
@@ -47,6 +49,7 @@ type operation struct {
 	out, in    cut
 	packedOut  []byte // off the heap
 	packedIn   []byte
+	peer       int // of a message
 	color, key int
 	made       *communicator // by dup, split and node
 
@@ -94,6 +97,8 @@ func (op *operation) start() error {
 		return op.startAlltoallv()
 	case allgatherv:
 		return op.startAllgatherv()
+	case send, recv:
+		return op.startMessage()
 	case allreduce:
 		for at := 0; ; at += maxCount {
 			n := min(maxCount, len(op.sum)-at)
@@ -123,13 +128,13 @@ func (op *operation) startAlltoallv() error {
 	rowBytes := C.int(op.rowBytes)
 	for _, m := range op.in.messages {
 		rows := op.recv[m.first*op.rowBytes:]
-		if err := op.part(C.hgnn_recv(op.comm.id, pointer(rows), C.int(m.rows), rowBytes, C.int(m.peer), op.owner())); err != nil {
+		if err := op.part(C.hgnn_recv(op.comm.id, pointer(rows), C.int(m.rows), rowBytes, C.int(m.peer), collectiveTag, op.owner())); err != nil {
 			return err
 		}
 	}
 	for _, m := range op.out.messages {
 		rows := op.send[m.first*op.rowBytes:]
-		if err := op.part(C.hgnn_send(op.comm.id, pointer(rows), C.int(m.rows), rowBytes, C.int(m.peer), op.owner())); err != nil {
+		if err := op.part(C.hgnn_send(op.comm.id, pointer(rows), C.int(m.rows), rowBytes, C.int(m.peer), collectiveTag, op.owner())); err != nil {
 			return err
 		}
 	}
@@ -163,6 +168,34 @@ func (op *operation) startAllgatherv() error {
 	}
 	return nil
 }
+
+// startMessage sends op.send or receives op.recv, by messages of at most maxCount bytes: both ends cut alike.
+func (op *operation) startMessage() error {
+	start, buf := func(p unsafe.Pointer, n int) C.int {
+		return C.hgnn_send(op.comm.id, p, C.int(n), 1, C.int(op.peer), messageTag, op.owner())
+	}, op.send
+	if op.kind == recv {
+		start, buf = func(p unsafe.Pointer, n int) C.int {
+			return C.hgnn_recv(op.comm.id, p, C.int(n), 1, C.int(op.peer), messageTag, op.owner())
+		}, op.recv
+	}
+	for at := 0; ; at += maxCount {
+		n := min(maxCount, len(buf)-at)
+		if err := op.part(start(pointer(buf[at:]), n)); err != nil {
+			return err
+		}
+		if at+n == len(buf) {
+			return nil
+		}
+	}
+}
+
+// Tags: messages of a pair on a communicator are matched in the order of their starts, but what belongs to an all-to-all is apart from what
+// two ranks have agreed on between themselves.
+const (
+	collectiveTag = iota
+	messageTag
+)
 
 // finish does what follows when all parts have completed.
 func (op *operation) finish() error {

@@ -1,0 +1,169 @@
+package commtest
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"halognn/src/comm"
+)
+
+// messenger returns c with its messages.
+func messenger(c comm.Comm) (comm.Messenger, error) {
+	m, ok := c.(comm.Messenger)
+	if !ok {
+		return nil, fmt.Errorf("a %T carries no messages", c)
+	}
+	return m, nil
+}
+
+// letter returns the bytes of the i-th message from one rank to another: lengths differ, and some have none.
+func letter(from, to, i int) []byte {
+	rng := rand.New(rand.NewPCG(uint64(from)<<32|uint64(to), uint64(i)))
+	text := make([]byte, []int{0, 1, 4, 100, 3000, 70_001}[rng.IntN(6)])
+	for k := range text {
+		text[k] = byte(rng.Uint32())
+	}
+	return text
+}
+
+// messages sends several from every rank to every other, all under way at once and waited for in another order than they were started,
+// beside collectives of the same communicator, whose large pairs are messages of MPI too.
+func messages(c comm.Comm) error {
+	m, err := messenger(c)
+	if err != nil {
+		return err
+	}
+	const each = 5
+	type way struct{ from, to, i int }
+	var requests []comm.Request
+	arrived := map[way][]byte{}
+	collective := startExchange(c, newPlan(c.Size(), 9000))
+	for i := range each {
+		for hop := 1; hop < c.Size(); hop++ {
+			to, from := (c.Rank()+hop)%c.Size(), (c.Rank()-hop+c.Size())%c.Size()
+			buf := make([]byte, len(letter(from, c.Rank(), i)))
+			arrived[way{from, c.Rank(), i}] = buf
+			receive := func() { requests = append(requests, m.StartRecv(buf, from)) }
+			if (c.Rank()+i)%2 == 0 {
+				receive()
+			}
+			requests = append(requests, m.StartSend(letter(c.Rank(), to, i), to))
+			if (c.Rank()+i)%2 == 1 {
+				receive()
+			}
+		}
+	}
+	second := startExchange(c, newPlan(c.Size(), 9001))
+	for _, r := range requests[len(requests)/2:] {
+		if err := r.Wait(); err != nil {
+			return err
+		}
+	}
+	if err := collective.finish(); err != nil {
+		return err
+	}
+	for _, r := range requests[:len(requests)/2] {
+		if err := r.Wait(); err != nil {
+			return err
+		}
+	}
+	for w, got := range arrived {
+		if !bytes.Equal(got, letter(w.from, w.to, w.i)) {
+			return fmt.Errorf("message %d from rank %d came to rank %d with other bytes", w.i, w.from, w.to)
+		}
+	}
+	return second.finish()
+}
+
+// messagesApart: those of one communicator do not meet those of another.
+func messagesApart(c comm.Comm) error {
+	made, err := c.Dup()
+	if err != nil {
+		return err
+	}
+	defer made.Free()
+	first, err := messenger(c)
+	if err != nil {
+		return err
+	}
+	second, err := messenger(made)
+	if err != nil || c.Size() == 1 {
+		return err
+	}
+	next, previous := (c.Rank()+1)%c.Size(), (c.Rank()-1+c.Size())%c.Size()
+	a, b := make([]byte, 1), make([]byte, 1)
+	x, y := second.StartRecv(b, previous), first.StartRecv(a, previous)
+	p, q := first.StartSend([]byte{1}, next), second.StartSend([]byte{2}, next)
+	for _, r := range []comm.Request{q, p, x, y} {
+		if err := r.Wait(); err != nil {
+			return err
+		}
+	}
+	if a[0] != 1 || b[0] != 2 {
+		return fmt.Errorf("messages of two communicators were mixed up: %d and %d", a[0], b[0])
+	}
+	return nil
+}
+
+// faultyMessages: a message must go to another rank that exists.
+func faultyMessages(c comm.Comm) error {
+	m, err := messenger(c)
+	if err != nil {
+		return err
+	}
+	for _, peer := range []int{-1, c.Rank(), c.Size()} {
+		if m.StartSend(nil, peer).Wait() == nil || m.StartRecv(nil, peer).Wait() == nil {
+			return fmt.Errorf("rank %d could exchange a message with rank %d of %d", c.Rank(), peer, c.Size())
+		}
+	}
+	made, err := c.Dup()
+	if err != nil {
+		return err
+	}
+	if err := made.Free(); err != nil {
+		return err
+	}
+	freed, err := messenger(made)
+	if err != nil {
+		return err
+	}
+	if c.Size() > 1 && freed.StartSend(nil, (c.Rank()+1)%c.Size()).Wait() == nil {
+		return fmt.Errorf("a freed communicator carries messages")
+	}
+	return nil
+}
+
+// noAllocationsOfMessages goes round and round; AllocsPerRun counts for the whole process.
+func noAllocationsOfMessages(c comm.Comm) error {
+	m, err := messenger(c)
+	if err != nil || c.Size() == 1 {
+		return err
+	}
+	next, previous := (c.Rank()+1)%c.Size(), (c.Rank()-1+c.Size())%c.Size()
+	out, in := make([]byte, 64), make([]byte, 64)
+	var failed error
+	step := func() {
+		r, s := m.StartRecv(in, previous), m.StartSend(out, next)
+		for _, err := range [...]error{r.Wait(), s.Wait(), c.StartBarrier().Wait()} {
+			if err != nil {
+				failed = err
+			}
+		}
+	}
+	const warm, runs = 50, 100
+	for range warm {
+		step()
+	}
+	if c.Rank() > 0 {
+		for range runs + 1 { // AllocsPerRun warms up once
+			step()
+		}
+		return failed
+	}
+	if n := testing.AllocsPerRun(runs, step); n > 0 {
+		return fmt.Errorf("a message allocates %g times", n)
+	}
+	return failed
+}

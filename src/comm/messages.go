@@ -1,0 +1,222 @@
+package comm
+
+import "fmt"
+
+// Messenger is a Comm that also carries messages between two ranks; every implementation of this project's is one. What collectives can do
+// they do better: messages are for buffers that collectives cannot take.
+//
+// Messages from one rank to another are matched in the order in which each of the two starts them, whatever other ranks and collectives
+// do.
+type Messenger interface {
+	Comm
+
+	// StartSend sends buf to another rank, and StartRecv receives len(buf) bytes from one. Both ends must give the same length: MPI
+	// notices a message that is too long alone.
+	StartSend(buf []byte, to int) Request
+	StartRecv(buf []byte, from int) Request
+
+	// DeviceMemory tells whether buffers of messages may lie in the memory of a GPU. Those of collectives may not, anywhere.
+	DeviceMemory() Support
+}
+
+// Support is what an implementation knows about something that it may or may not be able to do.
+type Support int
+
+const (
+	Unknown Support = iota
+	Unsupported
+	Supported
+)
+
+// CheckMessage returns what is wrong with the other end of a message of rank. Implementations of Messenger call it.
+func CheckMessage(rank, size, peer int) error {
+	if peer < 0 || peer >= size || peer == rank {
+		return fmt.Errorf("a message of rank %d to or from rank %d: it must be another of the %d ranks", rank, peer, size)
+	}
+	return nil
+}
+
+// Ended returns a channel that is closed when the job fails, for what waits for other ranks outside of this package. Under MPI it is nil,
+// which never is: a rank that fails takes the processes of all with it.
+func Ended(c Comm) <-chan struct{} {
+	if m, ok := c.(*member); ok {
+		return m.group.world.ended
+	}
+	return nil
+}
+
+// message is one end of a message in process, and the request for it. The end that comes second copies.
+type message struct {
+	group    *group
+	rank     int
+	peer     int
+	receives bool
+	buf      []byte
+	done     chan struct{} // holds a token when the bytes are there
+	copying  bool
+	pending  bool // not waited for
+}
+
+// mailboxes hold the ends of messages that wait for the other end: those from rank r to rank q are in [r*size+q], in order, either all
+// sent or all to be received.
+type mailboxes struct {
+	waiting [][]*message
+	spare   []*message
+}
+
+// StartSend implements Messenger.
+func (m *member) StartSend(buf []byte, to int) Request { return m.startMessage(buf, to, false) }
+
+// StartRecv implements Messenger.
+func (m *member) StartRecv(buf []byte, from int) Request { return m.startMessage(buf, from, true) }
+
+// DeviceMemory implements Messenger.
+func (m *member) DeviceMemory() Support {
+	if m.group.world.Copy != nil {
+		return Supported
+	}
+	return Unsupported
+}
+
+func (m *member) startMessage(buf []byte, peer int, receives bool) Request {
+	if err := CheckMessage(m.rank, m.Size(), peer); err != nil {
+		return failed{m.fault(err)}
+	}
+	mine, other, err := m.group.match(m.rank, peer, receives, buf)
+	if err != nil {
+		return failed{err}
+	}
+	if other != nil {
+		m.group.transfer(mine, other)
+	}
+	return mine
+}
+
+// match returns the end that a rank adds and, if it was there before, the other one. Then both are the caller's to copy.
+func (g *group) match(rank, peer int, receives bool, buf []byte) (mine, other *message, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.freed[rank] {
+		return nil, nil, fmt.Errorf("rank %d starts a message on communicator %d, which it has freed", rank, g.id)
+	}
+	if err := g.world.failure(); err != nil { // the other rank may have given its buffer up
+		return nil, nil, err
+	}
+	m := g.end()
+	m.rank, m.peer, m.receives, m.buf, m.pending = rank, peer, receives, buf, true
+	box := g.box(m)
+	if len(*box) > 0 && (*box)[0].receives != receives {
+		other = (*box)[0]
+		*box = (*box)[:copy(*box, (*box)[1:])]
+		m.copying, other.copying = true, true
+		return m, other, nil
+	}
+	*box = append(*box, m)
+	if g.left[peer] {
+		g.lonely(m)
+	}
+	return m, nil, nil
+}
+
+// end returns an end of a message without content. g.mu is held.
+func (g *group) end() *message {
+	if last := len(g.mail.spare) - 1; last >= 0 {
+		m := g.mail.spare[last]
+		g.mail.spare = g.mail.spare[:last]
+		return m
+	}
+	return &message{group: g, done: make(chan struct{}, 1)}
+}
+
+// box returns where an end waits. g.mu is held.
+func (g *group) box(m *message) *[]*message {
+	if g.mail.waiting == nil {
+		g.mail.waiting = make([][]*message, len(g.ranks)*len(g.ranks))
+	}
+	from, to := m.rank, m.peer
+	if m.receives {
+		from, to = to, from
+	}
+	return &g.mail.waiting[from*len(g.ranks)+to]
+}
+
+// lonely ends the job because the other end of a message has returned without it. g.mu is held.
+func (g *group) lonely(m *message) {
+	what := "sends %d bytes to"
+	if m.receives {
+		what = "waits for %d bytes of"
+	}
+	g.world.Abort(fmt.Errorf("%w: rank %d "+what+" rank %d, which has returned without them (communicator %d)",
+		ErrMismatch, m.rank, len(m.buf), m.peer, g.id))
+}
+
+// forsake ends the job if a message waits for a rank that has returned. g.mu is held.
+func (g *group) forsake(rank int) {
+	for _, box := range g.mail.waiting {
+		for _, m := range box {
+			if m.peer == rank {
+				g.lonely(m)
+			}
+		}
+	}
+}
+
+// transfer copies a message whose two ends are there.
+func (g *group) transfer(mine, other *message) {
+	from, to := mine, other
+	if mine.receives {
+		from, to = other, mine
+	}
+	var err error
+	switch {
+	case len(from.buf) != len(to.buf):
+		err = fmt.Errorf("%w: rank %d sends rank %d a message of %d bytes, but rank %d expects %d (communicator %d)",
+			ErrMismatch, from.rank, to.rank, len(from.buf), to.rank, len(to.buf), g.id)
+	case g.world.Copy != nil:
+		err = g.world.Copy(to.buf, from.buf)
+	default:
+		copy(to.buf, from.buf)
+	}
+	if err != nil {
+		g.world.Abort(err)
+	}
+	g.mu.Lock()
+	mine.copying, other.copying = false, false
+	g.idle.Broadcast()
+	g.mu.Unlock()
+	if err == nil {
+		mine.done <- struct{}{}
+		other.done <- struct{}{}
+	}
+}
+
+// Wait implements Request.
+func (m *message) Wait() error {
+	g := m.group
+	g.mu.Lock()
+	pending := m.pending
+	m.pending = false
+	g.mu.Unlock()
+	if !pending {
+		panic("comm: Wait called twice on one request")
+	}
+	select {
+	case <-m.done:
+	default:
+		select {
+		case <-m.done:
+		case <-g.world.ended:
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			for m.copying { // the buffer is the caller's when this returns
+				g.idle.Wait()
+			}
+			return g.world.failure()
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m.buf = nil
+	g.mail.spare = append(g.mail.spare, m)
+	return nil
+}
