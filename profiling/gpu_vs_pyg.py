@@ -1,106 +1,258 @@
 #!/usr/bin/env python3
-"""GraphSAGE of halognn's shape in PyTorch Geometric on one GPU: what `make bench-gpu` sets beside halognn's epoch.
+"""gpu_vs_pyg.py --work DIR [--device cuda|cpu] ...: halognn beside PyTorch and PyTorch Geometric, on one device, on the same minibatches.
 
-    gpu_vs_pyg.py --data DATASET [--fanouts 15,10,5] [--batch 1024] [--hidden 256] [--steps 200]
+    generate, partition ──> halognn blocks ──> blocks, initial weights ──> torch (index_add), PyG (SAGEConv): losses, seconds
+                       └──> halognn train  ──> losses, seconds
 
-DATASET is a directory that `halognn generate` wrote. Blocks are sampled here once, on the host, before anything is timed: destinations
-first among their sources, at most fanout in-neighbours each, without replacement, as halognn's are. They go to PyG as bipartite
-edge lists, features with them from pinned memory, so what is timed is copy, forward, loss, backward and update: halognn's phases forward, backward
-and update in summary.json, and its gather where it runs on the device.
+All train the same GraphSAGE (mean aggregation, bias, ReLU) from the same weights on the same blocks, in float32, so their losses must agree:
+the first within 1e-5, the others within --tolerance, as rounding grows from step to step. If they do not, the exit code is 1.
+
+A step of PyTorch is: blocks and features to the device, forward, loss, backward, update. Blocks are read and pinned before; with
+--features device the rows lie on the device and are gathered there (halognn: compute.gpu_rows=1), with host they are gathered on the host
+and copied (gpu_rows=0). halognn's epoch also samples and gathers, beside training. Where torch is missing, halognn is measured alone; where
+only torch_geometric is, PyG is left out. Each says so in a line.
 """
 import argparse
+import importlib.util
 import json
+import os
 import pathlib
+import statistics
+import subprocess
+import sys
 import time
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch_geometric.nn import SAGEConv
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FIRST_STEP = 1e-5
 
 
-def sample(indptr, indices, seeds, fanouts, rng):
-    """Returns blocks, input layer first, as (edge_index [2,E], destinations), and the frontier."""
-    blocks, frontier = [], seeds
-    for fanout in fanouts:
-        where = {int(v): i for i, v in enumerate(frontier)}
-        sources, targets, new = [], [], []
-        for t, v in enumerate(frontier):
-            near = indices[indptr[v]:indptr[v + 1]]
-            if len(near) > fanout:
-                near = rng.choice(near, fanout, replace=False)
-            for u in near.tolist():
-                if u not in where:
-                    where[u] = len(where)
-                    new.append(u)
-                sources.append(where[u])
-                targets.append(t)
-        blocks.append((torch.tensor([sources, targets], dtype=torch.long), len(frontier)))
-        frontier = np.concatenate([frontier, np.array(new, dtype=frontier.dtype)])
-    return blocks[::-1], frontier
+def options():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = p.add_argument
+    add("--work", type=pathlib.Path, required=True, help="a directory for all that is written; it must not hold an earlier comparison")
+    add("--halognn", default=ROOT / "bin/halognn", help="the program")
+    add("--data", type=pathlib.Path, help="a DATASET (default: generated)")
+    add("--parts", type=pathlib.Path, help="the same in one part (default: partitioned)")
+    add("--vertices", type=int, default=1_000_000)
+    add("--degree", type=int, default=20)
+    add("--columns", type=int, default=128, help="features of a vertex")
+    add("--classes", type=int, default=32)
+    add("--hidden", type=int, default=256)
+    add("--fanouts", default="15,10,5", help="seed hop first")
+    add("--batch", type=int, default=1024)
+    add("--epochs", type=int, default=3, help="that halognn trains")
+    add("--steps", type=int, default=100, help="whose blocks are written, and which PyTorch trains; about 25 MB of host memory each by default")
+    add("--device", choices=["cuda", "cpu"], default="cuda")
+    add("--torch-device", choices=["cuda", "cpu"], help="for PyTorch, if another")
+    add("--features", choices=["device", "host"], default="device", help="where feature rows lie")
+    add("--tolerance", type=float, default=1e-3, help="of losses, relative")
+    o = p.parse_args()
+    o.torch_device = o.torch_device or o.device
+    return o
 
 
-class SAGE(torch.nn.Module):
-    def __init__(self, widths):
-        super().__init__()
-        self.convs = torch.nn.ModuleList(SAGEConv(a, b) for a, b in zip(widths, widths[1:]))
+def halognn(o, *args):
+    run = subprocess.run([o.halognn, *map(str, args)], stdout=subprocess.PIPE, text=True)
+    if run.returncode:
+        sys.exit(f"halognn {args[0]} ended with exit code {run.returncode}\n{run.stdout}")
 
-    def forward(self, x, blocks):
-        for i, (conv, (edges, n)) in enumerate(zip(self.convs, blocks)):
-            x = conv((x, x[:n]), edges)
-            if i + 1 < len(self.convs):
-                x = F.dropout(F.relu(x), 0.5, self.training)
-        return x
+
+def train_halognn(o):
+    """Writes data, parts, blocks and a run. Returns the run's summary and its losses by (epoch, step)."""
+    if o.data is None:
+        o.data = o.work / "data"
+        halognn(o, "generate", "--kind", "rmat", "--vertices", o.vertices, "--degree", o.degree, "--features", o.columns, "--classes", o.classes,
+                "--seed", 1, "--out", o.data)
+    if o.parts is None:
+        o.parts = o.work / "parts"
+        halognn(o, "partition", "--data", o.data, "--parts", 1, "--method", "contiguous", "--seed", 1, "--out", o.parts)
+    keys = {
+        "data.parts": o.parts, "run.dir": o.work / "run", "model.layers": len(o.fanouts.split(",")), "model.hidden": o.hidden, "model.dropout": 0,
+        "sample.fanouts": o.fanouts, "sample.batch": o.batch, "train.epochs": o.epochs, "train.eval_every": 0, "train.eval_mode": "sampled",
+        "compute.device": o.device, "compute.gpu_rows": int(o.features == "device"),
+    }
+    config = ["--config", ROOT / "inputs/reference.yaml"] + [x for k, v in keys.items() for x in ("--set", f"{k}={v}")]
+    halognn(o, "blocks", *config, "--ranks", 1, "--steps", o.steps, "--out", o.work / "blocks")
+    halognn(o, "train", *config)
+    summary = json.loads((o.work / "run/summary.json").read_text())
+    records = map(json.loads, (o.work / "run/metrics.jsonl").read_text().splitlines())
+    return summary, {(r["epoch"], r["step"]): r["loss"] for r in records if r["kind"] == "step"}
+
+
+def load_safetensors(path, torch):
+    raw = path.read_bytes()
+    n = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8 : 8 + n])
+    header.pop("__metadata__", None)
+    data = raw[8 + n :]
+    cut = lambda t: np.frombuffer(data[slice(*t["data_offsets"])], "<f4").reshape(t["shape"]).copy()
+    return {name: torch.from_numpy(cut(t)) for name, t in header.items()}
+
+
+def convolutions(torch):
+    """Returns SAGEConv by program: both are called with (sources, destinations), edges [2,E] (source, destination)."""
+
+    class SAGEConv(torch.nn.Module):
+        def __init__(self, cols, out):
+            super().__init__()
+            self.lin_l = torch.nn.Linear(cols, out)
+            self.lin_r = torch.nn.Linear(cols, out, bias=False)
+
+        def forward(self, x, edges):
+            sources, own = x
+            degree = torch.zeros(len(own), device=own.device).index_add_(0, edges[1], torch.ones(edges.shape[1], device=own.device))
+            total = torch.zeros_like(own).index_add(0, edges[1], sources.index_select(0, edges[0]))
+            return self.lin_l(total / degree.clamp(min=1)[:, None]) + self.lin_r(own)
+
+    found = {f"torch {torch.__version__}, index_add": SAGEConv}
+    if importlib.util.find_spec("torch_geometric") is None:
+        print("not run: PyTorch Geometric: torch_geometric is not installed")
+    else:
+        import torch_geometric
+
+        found[f"PyG {torch_geometric.__version__}, SAGEConv"] = torch_geometric.nn.SAGEConv
+    return found
+
+
+class Work:
+    """The minibatches on the host, pinned where the device is a GPU, by step; and the features."""
+
+    def __init__(self, o, torch):
+        self.torch, self.on_host = torch, o.features == "host"
+        self.device = torch.device(o.torch_device)
+        self.described = json.loads((o.work / "blocks/blocks.json").read_text())
+        self.steps = {}
+        for m in self.described["minibatches"]:
+            array = lambda name: np.load(o.work / "blocks" / m["dir"] / f"{name}.npy")
+            blocks = []
+            for l, size in enumerate(m["layers"]):
+                target = np.repeat(np.arange(size["destinations"]), np.diff(array(f"indptr-{l}")))
+                blocks.append((self.host(np.stack([array(f"indices-{l}"), target]).astype(np.int64)), size["destinations"]))
+            truth = array("labels").astype(np.int64) if self.described["model"]["task"] == "multiclass" else array("targets").astype(np.float32)
+            item = (m, self.host(array("frontier").astype(np.int64)), blocks, self.host(truth))
+            self.steps.setdefault((m["epoch"], m["step"]), []).append(item)
+        features = torch.from_numpy(np.load(o.data / "features.npy").astype(np.float32))
+        self.features = features if self.on_host else features.to(self.device)
+        most = max(len(frontier) for items in self.steps.values() for _, frontier, _, _ in items)
+        self.rows = self.host(np.zeros((most, features.shape[1]), np.float32))
+
+    def host(self, array):
+        t = self.torch.from_numpy(array)
+        return t.pin_memory() if self.device.type == "cuda" else t
+
+    def up(self, t):
+        return t.to(self.device, non_blocking=True)
+
+    def synced(self):
+        if self.device.type == "cuda":
+            self.torch.cuda.synchronize()
+        return time.perf_counter()
+
+    def input(self, frontier):
+        if not self.on_host:
+            return self.features.index_select(0, self.up(frontier))
+        rows = self.rows[: len(frontier)]
+        if self.device.type == "cuda":
+            self.torch.cuda.current_stream().synchronize()  # the rows of the step before are still on their way
+        self.torch.index_select(self.features, 0, frontier, out=rows)
+        return self.up(rows)
+
+
+class SAGE:
+    """A model with its optimiser."""
+
+    def __init__(self, conv, work, weights):
+        torch, m, p = work.torch, work.described["model"], work.described["optimizer"]
+        if m["kind"] != "sage" or m["norm"] != "none" or m["dropout"] != 0:
+            sys.exit(f"this script knows GraphSAGE without norms and dropout, not {m}")
+        widths = [m["in"]] + [m["hidden"]] * (m["layers"] - 1) + [m["out"]]
+        self.net = torch.nn.ModuleDict({"convs": torch.nn.ModuleList(conv(a, b) for a, b in zip(widths, widths[1:]))})
+        self.net.load_state_dict(weights)  # strict: the names are PyG's
+        self.net.to(work.device)
+        self.work, self.multiclass = work, m["task"] == "multiclass"
+        momentum = {"momentum": p["momentum"]} if p["kind"] == "sgd" else {"betas": (p["beta1"], p["beta2"]), "eps": p["eps"]}
+        kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[p["kind"]]
+        fused = {"fused": True} if work.device.type == "cuda" else {}
+        self.optimizer = kind(self.net.parameters(), lr=0.0, weight_decay=p["weight_decay"], **momentum, **fused)
+
+    def step(self, items):
+        """Trains the minibatches of a step and returns its loss, on the device."""
+        f, up, losses = self.work.torch.nn.functional, self.work.up, []
+        self.optimizer.zero_grad()
+        for m, frontier, blocks, truth in items:
+            x, convs = self.work.input(frontier), self.net["convs"]
+            for i, (edges, n) in enumerate(blocks):
+                x = convs[i]((x, x[:n]), up(edges))
+                x = x if i + 1 == len(blocks) else x.relu()
+            if self.multiclass:
+                loss = f.cross_entropy(x, up(truth), reduction="sum") / m["global_seeds"]
+            else:
+                loss = f.binary_cross_entropy_with_logits(x, up(truth), reduction="sum") / (m["global_seeds"] * x.shape[1])
+            loss.backward()
+            losses.append(loss.detach())
+        for group in self.optimizer.param_groups:
+            group["lr"] = items[0][0]["lr"]
+        self.optimizer.step()
+        return sum(losses)
+
+
+def train_torch(conv, work, weights):
+    """Returns the losses by (epoch, step); the median seconds of a step, the device synchronised after each; and the mean without that."""
+    model, losses, seconds = SAGE(conv, work, weights), {}, []
+    for at, items in work.steps.items():
+        begin = work.synced()
+        loss = model.step(items)
+        seconds.append(work.synced() - begin)
+        losses[at] = float(loss)
+    begin = work.synced()
+    for items in work.steps.values():
+        model.step(items)
+    return losses, statistics.median(seconds), (work.synced() - begin) / len(work.steps)
+
+
+def differences(losses, others):
+    """Returns the relative difference of the first step, and the largest of all."""
+    all_of = [abs(losses[at] - others[at]) / max(1e-30, abs(others[at])) for at in losses]
+    return all_of[0], max(all_of)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=pathlib.Path, required=True)
-    parser.add_argument("--fanouts", default="15,10,5")
-    parser.add_argument("--batch", type=int, default=1024)
-    parser.add_argument("--hidden", type=int, default=256)
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--blocks", type=int, default=8, help="minibatches that are sampled, and used in turn")
-    o = parser.parse_args()
-    fanouts = [int(f) for f in o.fanouts.split(",")]
-    load = lambda name: np.load(o.data / f"{name}.npy", mmap_mode="r")
-    indptr, indices, features, labels, train = (load(n) for n in ("indptr", "indices", "features", "labels", "train"))
-    rng = np.random.default_rng(1)
-    batches = []
-    for _ in range(o.blocks):
-        seeds = rng.choice(train, min(o.batch, len(train)), replace=False)
-        blocks, frontier = sample(indptr, indices, np.asarray(seeds), fanouts, rng)
-        x = torch.from_numpy(np.asarray(features[frontier], dtype=np.float32)).pin_memory()
-        y = torch.from_numpy(np.asarray(labels[seeds], dtype=np.int64)).pin_memory()
-        batches.append((x, [(e.pin_memory(), n) for e, n in blocks], y))
+    o = options()
+    o.work.mkdir(parents=True, exist_ok=True)
+    summary, trained = train_halognn(o)
+    steps = summary["steps_per_epoch"]
+    rows = [("halognn", summary["device"], "", "", 1e3 * summary["epoch_seconds"] / steps, summary["epoch_seconds"])]
+    agree, missing = True, None
+    if importlib.util.find_spec("torch") is None:
+        missing = "PyTorch and PyG: torch is not installed"
+    else:
+        import torch
 
-    torch.backends.cuda.matmul.allow_tf32 = False
-    device = torch.device("cuda")
-    model = SAGE([features.shape[1]] + [o.hidden] * (len(fanouts) - 1) + [int(labels.max()) + 1]).to(device)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.003, fused=True)
-
-    def step(i):
-        x, blocks, y = batches[i % len(batches)]
-        x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
-        blocks = [(e.to(device, non_blocking=True), n) for e, n in blocks]
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x, blocks), y)
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    for i in range(20):
-        step(i)
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-    for i in range(o.steps):
-        loss = step(i)
-    torch.cuda.synchronize()
-    each = (time.perf_counter() - begin) / o.steps
-    print(json.dumps({
-        "program": f"torch {torch.__version__}, PyG", "device": torch.cuda.get_device_name(), "step_seconds": each,
-        "steps_per_epoch": -(-len(train) // o.batch), "frontier": int(np.mean([len(b[0]) for b in batches])), "loss": float(loss),
-    }))
+        if o.torch_device == "cuda" and not torch.cuda.is_available():
+            missing = "PyTorch and PyG: torch sees no GPU"
+    if missing:
+        print(f"not run: {missing}")
+    else:
+        torch.set_num_threads(len(os.sched_getaffinity(0)))
+        torch.backends.cuda.matmul.allow_tf32 = False  # as halognn
+        work = Work(o, torch)
+        weights = load_safetensors(o.work / "blocks/initial.safetensors", torch)
+        name = torch.cuda.get_device_name() if o.torch_device == "cuda" else f"cpu, {torch.get_num_threads()} threads"
+        for program, conv in convolutions(torch).items():
+            losses, synced, each = train_torch(conv, work, weights)
+            first, most = differences(losses, trained)
+            agree &= first <= FIRST_STEP and most <= o.tolerance
+            rows.append((program, name, f"{first:.1e}", f"{most:.1e}", 1e3 * synced, each * steps))
+    print(f"\n{min(o.steps, o.epochs * steps)} steps compared, {steps} an epoch; losses beside halognn's, relative; times with the device synchronised")
+    print(f"{'':<28} {'first loss':>10} {'all losses':>10} {'ms a step':>10} {'s an epoch':>10}  device")
+    for program, device, first, most, step, epoch in rows:
+        print(f"{program:<28} {first:>10} {most:>10} {step:>10.2f} {epoch:>10.2f}  {device}")
+    keys = ("program", "device", "first_loss", "all_losses", "step_ms", "epoch_seconds")
+    (o.work / "comparison.json").write_text(json.dumps([dict(zip(keys, row)) for row in rows], indent=1) + "\n")
+    if not agree:
+        sys.exit(f"the losses differ by more than {FIRST_STEP} at the first step or {o.tolerance} later: not the same work was done")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,23 @@ make --silent --no-print-directory build/libhalognn_cuda_emulated.so
 for seed in 1 2; do
   HALOGNN_EMULATED_SEED=$seed go test -count=1 -run 'Inboxes|Downloads|Offboard' ./src/compute/cuda ./src/train
 done
+# On the emulated device: the benchmarks run, a step's kernels are accounted for, and every loss is PyTorch's, where that is installed.
+emulated=$PWD/build/libhalognn_cuda_emulated.so
+HALOGNN_CUDA_LIB=$emulated go test -count=1 -run '^$' -bench . -benchtime 1x ./src/compute/cuda | sed -n 's/^ok/benchmarks run (their numbers mean nothing here):/p'
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+program=${HALOGNN:-bin/halognn} python=${PYTHON:-/usr/bin/python3}
+"$program" generate --kind sbm --vertices 600 --degree 8 --features 8 --classes 4 --seed 1 --out "$dir/data" >/dev/null
+"$program" partition --data "$dir/data" --parts 1 --method contiguous --seed 1 --out "$dir/parts" >/dev/null
+HALOGNN_CUDA_LIB=$emulated "$program" train --config inputs/demo.yaml --set "data.parts=$dir/parts" --set "run.dir=$dir/run" --set compute.device=cuda \
+  --set train.epochs=2 --kernels >"$dir/log" 2>&1 || { cat "$dir/log"; exit 1; }
+grep -q 'input rows .*[0-9]' "$dir/log" || { cat "$dir/log"; exit 1; }
+if "$python" -c 'import torch, numpy' >/dev/null 2>&1; then
+  HALOGNN_CUDA_LIB=$emulated "$python" profiling/gpu_vs_pyg.py --device cuda --torch-device cpu --halognn "$program" --work "$dir/compared" \
+    --data "$dir/data" --parts "$dir/parts" --hidden 8 --fanouts 4,3 --batch 64 --epochs 1 --steps 5
+else
+  echo "not run: losses on the emulated device beside PyTorch's: $python has no torch (PYTHON names another)"
+fi
 if ! command -v "${NVCC:-nvcc}" >/dev/null 2>&1; then
   echo "not run: compiling the CUDA kernels: nvcc is not installed (HALOGNN_CUDA=1 installs it; NVCC names another)"
 elif ! out=$(make --silent --no-print-directory cuda 2>&1); then

@@ -25,3 +25,6 @@ for norm in none layer; do
   "$HALOGNN_MPIRUN" -np 4 "$program" infer --run "$dir/$norm" --logits --out "$dir/logits.npy" >/dev/null
   "$python" tests/pytorch/logits.py "$dir/$norm" "$dir/data" "$dir/logits.npy"
 done
+# The same minibatches on both sides: the loss of every step agrees.
+"$python" profiling/gpu_vs_pyg.py --device cpu --halognn "$program" --work "$dir/compared" --vertices 20000 --degree 10 --columns 16 --classes 5 \
+  --hidden 16 --fanouts 5,4,3 --batch 256 --epochs 1 --steps 20

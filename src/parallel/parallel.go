@@ -98,6 +98,9 @@ func (m *Minibatch) digest() uint64 {
 	return m.hash.Sum64()
 }
 
+// Digest is Minibatch.Digest of a minibatch that was sampled elsewhere.
+func Digest(s *sample.Minibatch) uint64 { return (&Minibatch{Sampled: *s}).digest() }
+
 // matrixOf returns a rows x cols matrix over an array that grows with need.
 func matrixOf(array *[]float32, rows, cols int) compute.Matrix {
 	*array = mem.Grow(*array, rows*cols)

@@ -59,6 +59,7 @@ type Env struct {
 	OnWorker     func(worker int) error // pins a pool goroutine; may be nil
 	Dir          string                 // the run directory; only rank 0 writes
 	Begin        func() error           // collective: called when nothing speaks against the first step any more; may be nil
+	OnSteps      func(begin bool)       // called before the first step of an epoch and after its last one; may be nil
 	Trace        bool                   // record spans into Dir/trace, a file per rank
 	Stall        time.Duration          // without progress on any rank, after which OnStall is called; 0 for ever
 	Polls        bool                   // the main thread waits for messages by testing for them, so that its time is no work

@@ -176,11 +176,13 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	r.spans.Pass("train", epoch, r.minibatches(), r.steps()*r.minibatches())
 	r.skipped = first * r.minibatches()
 	items := r.steps() * r.minibatches()
+	r.onSteps(true)
 	err := r.pipe.RunOn(ctx, items-r.skipped, (r.o.Epochs-epoch)*items, // a look-ahead cache sees into the next epochs
 		func(i int, m *parallel.Minibatch) { r.admit(r.skipped+i, m) },
 		func(i int, m *parallel.Minibatch) error {
 			return consume(r.data, m, func() error { return r.train(r.skipped+i, m) })
 		})
+	r.onSteps(false)
 	r.skipped = 0
 	switch {
 	case err != nil:
@@ -332,6 +334,12 @@ func (r *run) share(c nn.Counts) float64 {
 		return c.MicroF1()
 	}
 	return c.Accuracy()
+}
+
+func (r *run) onSteps(begin bool) {
+	if r.OnSteps != nil {
+		r.OnSteps(begin)
+	}
 }
 
 // patienceOut reports whether too many validations have passed since the best one.

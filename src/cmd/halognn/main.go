@@ -72,7 +72,7 @@ func main() {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError(fmt.Errorf("%w; see `%s --help`", err, c.CommandPath()))
 	})
-	root.AddCommand(generateCommand(), importCommand(), partitionCommand(), simulateCommand(), planCommand(), trainCommand(), inferCommand(), reportCommand(), checkCommand(), versionCommand(), doctorCommand())
+	root.AddCommand(generateCommand(), importCommand(), partitionCommand(), simulateCommand(), planCommand(), blocksCommand(), trainCommand(), inferCommand(), reportCommand(), checkCommand(), versionCommand(), doctorCommand())
 	if c, err := root.ExecuteC(); err != nil {
 		if c == root { // it does nothing itself: no such command
 			err = usageError(err)

@@ -42,6 +42,7 @@ func trainCommand() *cobra.Command {
 	c.Flags().IntVar(&ranks, "ranks-in-process", 0, "run so many ranks as goroutines of this process instead of MPI's")
 	c.Flags().StringVar(&o.profile, "profile", "", "write a pprof profile of every rank into the run directory: cpu, heap, block, mutex or trace")
 	c.Flags().BoolVar(&o.trace, "trace", false, "write what every rank did when into the run directory, for Perfetto: trace/rank-0000.json ...")
+	c.Flags().BoolVar(&o.kernels, "kernels", false, "time every kernel of rank 0 beside what the device can do, into kernels.json; slows the run: docs/profiling.md")
 	c.Flags().StringVar(&o.resume, "resume", "", "go on from the last checkpoint of this run directory, with its config; with --config, begin there if it holds no run")
 	return c
 }
@@ -50,7 +51,7 @@ func trainCommand() *cobra.Command {
 type trainFlags struct {
 	config, resume, profile string
 	sets                    []string
-	trace                   bool
+	trace, kernels          bool
 }
 
 var profileKinds = map[string]func(*profile.Profile){
@@ -70,7 +71,7 @@ func startProfile(kind, run string, rank int, k inProcess) (stop func(), err err
 }
 
 // trainRank is the run of one rank.
-func trainRank(c comm.Comm, k inProcess, o trainFlags) error {
+func trainRank(c comm.Comm, k inProcess, o trainFlags) (err error) {
 	stopSignal := stopOnSignals()
 	resumed, path := o.resume != "", o.config
 	if resumed {
@@ -90,6 +91,11 @@ func trainRank(c comm.Comm, k inProcess, o trainFlags) error {
 		if done, err := j.openResumed(); err != nil || done {
 			return err
 		}
+	}
+	var watch *kernelWatch
+	if o.kernels {
+		watch = j.watchKernels()
+		defer func() { err = errors.Join(err, watch.close()) }()
 	}
 	stop := func() {}
 	j.env.Begin = func() error {
@@ -123,6 +129,11 @@ func trainRank(c comm.Comm, k inProcess, o trainFlags) error {
 	if c.Rank() == 0 {
 		if err := summary.Print(os.Stdout); err != nil {
 			return err
+		}
+		if watch != nil {
+			if err := watch.report(os.Stdout, j.config.Run.Dir); err != nil {
+				return err
+			}
 		}
 		fmt.Printf("\nwritten to %s\n", j.config.Run.Dir)
 	}

@@ -5,25 +5,47 @@ package cuda
 import (
 	"errors"
 	"math/rand/v2"
-	"os"
 	"testing"
 
 	"halognn/src/compute"
+	"halognn/src/compute/meter"
 )
 
-// BenchmarkKernels tells the bytes a kernel has to move per second beside those of a plain copy on the device in the same run (MB/s, "of
-// copy"), on the shapes of an input layer of 1024 seeds and fanouts 15, 10, 5. An emulated device is not measured.
-func BenchmarkKernels(b *testing.B) {
-	path := os.Getenv("HALOGNN_CUDA_LIB")
-	if path == "" {
-		b.Skip("HALOGNN_CUDA_LIB names no library: an emulated device is not measured")
+// measured opens a device for benchmarks. On an emulated device they only run, on arrays that are smaller by shrink: what they tell of it means
+// nothing.
+func measured(b *testing.B, memory int) (d *Device, shrink int) {
+	path := library(b)
+	if err := load(path); err != nil {
+		b.Fatal(err)
 	}
-	d, err := Open(Options{Memory: 1 << 30, Library: path})
+	if shrink = 1; leaks() >= 0 { // which a real library does not count
+		shrink, memory = 1000, 16<<20
+	}
+	d, err := Open(Options{Memory: memory, Library: path})
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer d.Close()
-	const destinations, sources, degree, cols, hidden = 100_000, 400_000, 5, 128, 256
+	return d, shrink
+}
+
+func closed(b *testing.B, d *Device) {
+	if err := d.Close(); err != nil {
+		b.Error(err)
+	}
+}
+
+// BenchmarkKernels tells the bytes a kernel has to move per second, and their share of what a copy on the device moves in the same run (of-copy),
+// on the shapes of an input layer of 1024 seeds and fanouts 15, 10, 5; of products the flops, and their share of those of the best product
+// of cuBLAS alone (of-gemm).
+func BenchmarkKernels(b *testing.B) {
+	d, shrink := measured(b, 3<<30)
+	defer closed(b, d)
+	rates, err := meter.MeasureRates(d, 64<<20/shrink)
+	if err != nil {
+		b.Fatal(err)
+	}
+	const degree, cols, hidden, classes = 5, 128, 256, 32
+	destinations, sources := 100_000/shrink, 400_000/shrink
 	array := func(n int) []float32 {
 		x, err := d.Alloc(n)
 		if err != nil {
@@ -36,75 +58,101 @@ func BenchmarkKernels(b *testing.B) {
 		return compute.Matrix{Rows: rows, Cols: cols, Data: array(rows * cols)}
 	}
 	h, out, dh := matrix(sources, cols), matrix(destinations, cols), matrix(sources, cols)
-	y, w, dw := matrix(destinations, hidden), matrix(hidden, cols), matrix(hidden, cols)
+	x, y, dy := matrix(destinations, hidden), matrix(destinations, hidden), matrix(destinations, hidden)
+	w, dw := matrix(hidden, cols), matrix(hidden, cols)
+	logits, dlogits := matrix(destinations, classes), matrix(destinations, classes)
+	mean, rstd, gamma := array(destinations), array(destinations), array(4*hidden)
 	forward, backward := randomSegments(destinations, sources, degree)
-	vertices := make([]int32, destinations)
-	staged := stage(b, d, forward, backward, vertices)
-	defer staged()
-	rate := copyRate(b, d, h.Data, dh.Data)
-	edges := len(forward.Indices)
+	in := compute.Inputs{
+		Segments: []compute.Segments{forward, backward}, Vertices: [][]int32{make([]int32, destinations)},
+		Labels: make([]int32, destinations), Targets: make([]uint8, destinations*classes),
+	}
+	defer stage(b, d, &in)()
+	m, counted := meter.New(d)
+	defer func() {
+		if err := m.Free(); err != nil {
+			b.Error(err)
+		}
+	}()
+	parameters := len(y.Data) / 4
+	quarter := func(i int) []float32 { return y.Data[i*parameters : (i+1)*parameters] }
 	for _, k := range []struct {
-		name  string
-		bytes int
-		flops int
-		call  func()
+		name string
+		call func(d compute.Device)
 	}{
-		{"SegmentMean", 4*cols*(edges+destinations) + 4*edges + 8*destinations, 0, func() { d.SegmentMean(out, forward, h) }},
-		{"SegmentMeanBackward", 4*cols*(edges+sources) + 20*edges + 8*sources, 0, func() { d.SegmentMeanBackward(dh, forward, backward, out, false) }},
-		{"AddBias", 8 * len(y.Data), 0, func() { d.AddBias(y, w.Data[:hidden]) }},
-		{"ReLU with dropout", 8 * len(y.Data), 0, func() { d.ReLU(y, 0.5, compute.DropoutKey{}, vertices) }},
-		{"ColumnSum", 4 * len(y.Data), 0, func() { d.ColumnSum(w.Data[:hidden], y) }},
-		{"Adam", 28 * len(y.Data) / 4, 0, func() {
-			n := len(y.Data) / 4
-			d.Adam(y.Data[:n], y.Data[n:2*n], y.Data[2*n:3*n], y.Data[3*n:4*n], compute.AdamOptions{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Step: 1})
+		{"Copy", func(d compute.Device) { d.(compute.Offboard).Copy(dh.Data, h.Data) }},
+		{"Add", func(d compute.Device) { d.(compute.Offboard).Add(dh.Data, h.Data) }},
+		{"SegmentMean", func(d compute.Device) { d.SegmentMean(out, forward, h) }},
+		{"SegmentMeanBackward", func(d compute.Device) { d.SegmentMeanBackward(dh, forward, backward, out, false) }},
+		{"AddBias", func(d compute.Device) { d.AddBias(y, gamma[:hidden]) }},
+		{"ReLU", func(d compute.Device) { d.ReLU(y, 0, compute.DropoutKey{}, nil) }},
+		{"ReLU with dropout", func(d compute.Device) { d.ReLU(y, 0.5, compute.DropoutKey{}, in.Vertices[0]) }},
+		{"ReLUBackward", func(d compute.Device) { d.ReLUBackward(dy, y, 0.5) }},
+		{"LayerNorm", func(d compute.Device) { d.LayerNorm(y, x, gamma[:hidden], gamma[hidden:2*hidden], mean, rstd, 1e-5) }},
+		{"LayerNormBackward", func(d compute.Device) {
+			d.LayerNormBackward(dy, gamma[2*hidden:3*hidden], gamma[3*hidden:], dy, x, gamma[:hidden], mean, rstd)
 		}},
-		{"MatMul", 0, 2 * destinations * cols * hidden, func() { d.MatMul(y, out, w, false) }},
-		{"MatMulWeights", 0, 2 * destinations * cols * hidden, func() { d.MatMulWeights(dw, y, out) }},
+		{"ColumnSum", func(d compute.Device) { d.ColumnSum(gamma[:hidden], y) }},
+		{"SoftmaxCrossEntropy", func(d compute.Device) { d.SoftmaxCrossEntropy(dlogits, logits, in.Labels, 1) }},
+		{"SigmoidBCE", func(d compute.Device) { d.SigmoidBCE(dlogits, logits, in.Targets, 1) }},
+		{"Adam", func(d compute.Device) {
+			d.Adam(quarter(0), quarter(1), quarter(2), quarter(3), compute.AdamOptions{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Step: 1})
+		}},
+		{"SGD", func(d compute.Device) {
+			d.SGD(quarter(0), quarter(1), quarter(2), compute.SGDOptions{LR: 1e-3, Momentum: 0.9, Step: 2})
+		}},
+		{"MatMul", func(d compute.Device) { d.MatMul(y, out, w, false) }},
+		{"MatMulInput", func(d compute.Device) { d.MatMulInput(out, y, w, false) }},
+		{"MatMulWeights", func(d compute.Device) { d.MatMulWeights(dw, y, out) }},
 	} {
+		before := total(m, rates)
+		m.Start()
+		k.call(counted) // scratch grows
+		if err := m.Stop(); err != nil {
+			b.Fatal(err)
+		}
+		after := total(m, rates)
+		bytes, flops := float64(after.Bytes-before.Bytes), float64(after.Flops-before.Flops)
 		b.Run(k.name, func(b *testing.B) {
-			k.call() // scratch grows
-			if err := d.Sync(); err != nil {
-				b.Fatal(err)
-			}
-			b.ResetTimer()
 			for range b.N {
-				k.call()
+				k.call(d)
 			}
 			if err := d.Sync(); err != nil {
 				b.Fatal(err)
 			}
 			each := b.Elapsed().Seconds() / float64(b.N)
-			if k.bytes > 0 {
-				b.ReportMetric(float64(k.bytes)/each/1e9, "GB/s")
-				b.ReportMetric(float64(k.bytes)/each/rate, "of-copy")
-			} else {
-				b.ReportMetric(float64(k.flops)/each/1e12, "TFLOP/s")
+			b.ReportMetric(bytes/each/1e9, "GB/s")
+			b.ReportMetric(bytes/each/rates.Copy, "of-copy")
+			if flops > 0 {
+				b.ReportMetric(flops/each/1e12, "TFLOP/s")
+				b.ReportMetric(flops/each/rates.Product, "of-gemm")
 			}
 		})
 	}
 }
 
+// total adds up all kernels.
+func total(m *meter.Meter, r meter.Rates) (sum meter.Kernel) {
+	for _, k := range m.Report(r).Kernels {
+		sum.Bytes += k.Bytes
+		sum.Flops += k.Flops
+	}
+	return sum
+}
+
 // BenchmarkGather tells the rate at which resident rows are gathered, in float32 and float16, beside that of a copy.
 func BenchmarkGather(b *testing.B) {
-	path := os.Getenv("HALOGNN_CUDA_LIB")
-	if path == "" {
-		b.Skip("HALOGNN_CUDA_LIB names no library: an emulated device is not measured")
-	}
-	const stored, rows, cols = 1_000_000, 400_000, 128
 	for _, dtype := range []compute.DType{compute.Float32, compute.Float16} {
-		d, err := Open(Options{Memory: 2 << 30, Library: path})
+		d, shrink := measured(b, 2<<30)
+		const cols = 128
+		stored, rows, rowBytes := 1_000_000/shrink, 400_000/shrink, cols*dtype.Size()
+		rates, err := meter.MeasureRates(d, 64<<20/shrink)
 		if err != nil {
 			b.Fatal(err)
 		}
-		rowBytes := cols * dtype.Size()
 		if err := d.Resident([][]byte{make([]byte, stored*rowBytes)}, []int{stored}, rowBytes); err != nil {
 			b.Fatal(err)
 		}
-		x, err := d.Alloc(2 * rows * cols)
-		if err != nil {
-			b.Fatal(err)
-		}
-		rate := copyRate(b, d, x[:rows*cols], x[rows*cols:])
 		in := &compute.Inputs{Rows: compute.Rows{Cols: cols, Type: dtype, Tables: make([][]byte, 1)}, Sources: true}
 		random := rand.New(rand.NewPCG(1, 2))
 		for range rows {
@@ -128,7 +176,7 @@ func BenchmarkGather(b *testing.B) {
 			}
 			moved := float64(rows*(rowBytes+4*cols+8)) * float64(b.N) / b.Elapsed().Seconds()
 			b.ReportMetric(moved/1e9, "GB/s")
-			b.ReportMetric(moved/rate, "of-copy")
+			b.ReportMetric(moved/rates.Copy, "of-copy")
 		})
 		if err := errors.Join(box.Free(), d.Close()); err != nil {
 			b.Fatal(err)
@@ -136,19 +184,46 @@ func BenchmarkGather(b *testing.B) {
 	}
 }
 
-// copyRate returns the bytes per second, read and written, of a copy on the device.
-func copyRate(b *testing.B, d *Device, dst, src []float32) (rate float64) {
-	b.Run("Copy", func(b *testing.B) {
-		for range b.N {
-			d.Copy(dst, src)
+// BenchmarkLink tells the rate of copies between pinned memory and the device: what rows that are not resident, and gradients, pass through.
+func BenchmarkLink(b *testing.B) {
+	d, shrink := measured(b, 1<<30)
+	defer closed(b, d)
+	n := 64 << 20 / shrink
+	host, err := d.AllocHost(n)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer d.FreeHost(host)
+	x, err := d.Alloc(n)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer d.Free(x)
+	arrival, err := d.NewArrival()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := arrival.Free(); err != nil {
+			b.Error(err)
 		}
-		if err := d.Sync(); err != nil {
-			b.Fatal(err)
-		}
-		rate = float64(8*len(src)) * float64(b.N) / b.Elapsed().Seconds()
-		b.ReportMetric(rate/1e9, "GB/s")
-	})
-	return rate
+	}()
+	for _, k := range []struct {
+		name string
+		call func() error
+	}{
+		{"Up", func() error { d.StartUpload(x, host); return d.Sync() }},
+		{"Down", func() error { d.StartDownload(host, x, arrival); return arrival.Wait() }},
+	} {
+		b.Run(k.name, func(b *testing.B) {
+			for range b.N {
+				if err := k.call(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(4*n)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GB/s")
+		})
+	}
 }
 
 func randomSegments(destinations, sources, degree int) (forward, backward compute.Segments) {
@@ -172,19 +247,16 @@ func randomSegments(destinations, sources, degree int) (forward, backward comput
 }
 
 // stage puts host arrays on the device, as a minibatch's inbox does.
-func stage(b *testing.B, d *Device, forward, backward compute.Segments, vertices []int32) (end func()) {
+func stage(b *testing.B, d *Device, in *compute.Inputs) (end func()) {
 	box := d.NewInbox(hostOf(b), false)
-	if err := box.Send(&compute.Inputs{Segments: []compute.Segments{forward, backward}, Vertices: [][]int32{vertices}}); err != nil {
+	if err := box.Send(in); err != nil {
 		b.Fatal(err)
 	}
 	if _, _, _, err := box.Open(); err != nil {
 		b.Fatal(err)
 	}
 	return func() {
-		if err := box.Close(); err != nil {
-			b.Error(err)
-		}
-		if err := box.Free(); err != nil {
+		if err := errors.Join(box.Close(), box.Free()); err != nil {
 			b.Error(err)
 		}
 	}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"halognn/src/compute/ref"
+	"halognn/src/shard"
+	"halognn/src/train"
+)
+
+// blocksFlags are the flags of blocks.
+type blocksFlags struct {
+	config, out  string
+	sets         []string
+	ranks, steps int
+}
+
+func blocksCommand() *cobra.Command {
+	var o blocksFlags
+	c := &cobra.Command{
+		Use:   "blocks --config FILE.yaml [--set key.path=value ...] [--ranks K] [--steps N] --out DIR",
+		Short: "Write the minibatches that training would draw, and the initial weights, as NumPy arrays",
+		Long: "Write the minibatches that training would draw, and the initial weights, for other programs to train on the same.\n" +
+			"docs/formats.md describes the files. Nothing is trained; run.dir is not touched.",
+		Example: "  halognn blocks --config inputs/demo.yaml --ranks 4 --steps 100 --out run/blocks",
+		Args:    noArguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := required(c, "config", "out"); err != nil {
+				return err
+			}
+			if o.ranks < 0 || c.Flags().Changed("ranks") && o.ranks == 0 {
+				return usageError(fmt.Errorf("--ranks is %d; it must be at least 1", o.ranks))
+			}
+			if o.steps < 0 {
+				return usageError(fmt.Errorf("--steps is %d; it must be at least 1, or 0 for all", o.steps))
+			}
+			return runBlocks(c, o)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.config, "config", "", "YAML file of the run")
+	f.StringArrayVar(&o.sets, "set", nil, "override a key, as train.epochs=1; repeatable")
+	f.IntVar(&o.ranks, "ranks", 0, "ranks of the run (default: one for each part)")
+	f.IntVar(&o.steps, "steps", 0, "the first so many steps of the run (default: all of all epochs)")
+	f.StringVar(&o.out, "out", "", "a new or empty directory to write to")
+	return c
+}
+
+func runBlocks(c *cobra.Command, o blocksFlags) error {
+	config, err := loadConfig(o.config, append([]string{"run.dir=blocks"}, o.sets...)) // nothing runs
+	if err != nil {
+		return usageError(err)
+	}
+	s, err := shard.Open(config.Data.Parts, shard.Options{})
+	if err != nil {
+		return dataError(err)
+	}
+	defer s.Close()
+	if err := vacant(o.out); err != nil {
+		return err
+	}
+	if o.ranks == 0 {
+		o.ranks = s.Parts
+	}
+	env := train.Env{Shards: s, Device: ref.New(), Workers: runtime.GOMAXPROCS(0), Version: version}
+	b, err := train.WriteBlocks(env, config.trainOptions(), o.ranks, o.steps, o.out)
+	if err != nil {
+		return dataError(err)
+	}
+	out(c, "written to %s: %d minibatches of %d ranks, digest %s\n", o.out, len(b.Minibatches), o.ranks, b.BlocksDigest)
+	return nil
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+
+	"halognn/src/compute"
+	"halognn/src/compute/meter"
+	"halognn/src/trace"
+)
+
+// kernelsFile is what --kernels writes into the run directory.
+const kernelsFile = "kernels.json"
+
+// rateElements are what a device is measured on: more than its caches hold.
+const rateElements = 64 << 20
+
+// kernelWatch meters the device of a rank over the steps of all epochs but the first, in which memory grows, unless that is the only one.
+type kernelWatch struct {
+	meter  *meter.Meter
+	device compute.Device
+	epochs int
+	begun  int
+	err    error
+}
+
+// watchKernels puts a meter in front of the job's device.
+func (j *job) watchKernels() *kernelWatch {
+	w := &kernelWatch{device: j.env.Device, epochs: j.config.Train.Epochs}
+	w.meter, j.env.Device = meter.New(w.device)
+	j.env.OnSteps = w.onSteps
+	return w
+}
+
+func (w *kernelWatch) onSteps(begin bool) {
+	if !begin {
+		w.err = errors.Join(w.err, w.meter.Stop())
+		return
+	}
+	if w.begun++; w.begun > 1 || w.epochs == 1 {
+		w.meter.Start()
+	}
+}
+
+// close gives back what watching took, and tells what went wrong in it.
+func (w *kernelWatch) close() error { return errors.Join(w.err, w.meter.Free()) }
+
+// report measures what the device does at best, after the run, and writes and prints what was counted beside it.
+func (w *kernelWatch) report(out io.Writer, dir string) error {
+	rates, err := meter.MeasureRates(w.device, rateElements)
+	if err != nil {
+		return fmt.Errorf("--kernels: %w", err)
+	}
+	r := w.meter.Report(rates)
+	text, err := json.MarshalIndent(&r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("--kernels: %w", err)
+	}
+	if err := renameio.WriteFile(filepath.Join(dir, kernelsFile), append(text, '\n'), 0o666); err != nil {
+		return err
+	}
+	return printKernels(out, &r)
+}
+
+// printKernels prints the kernels of a step beside the roofline.
+func printKernels(out io.Writer, r *meter.Report) error {
+	steps := float64(max(1, r.Steps))
+	per := func(amount, seconds, unit float64) string {
+		if amount == 0 || seconds == 0 {
+			return "-"
+		}
+		return fmt.Sprintf("%.3f", amount/seconds/unit)
+	}
+	line := func(name, calls string, seconds, floor float64, rates ...string) []string {
+		return append([]string{name, calls, fmt.Sprintf("%.3f", 1e3*seconds/steps), fmt.Sprintf("%.3f", 1e3*floor/steps), per(100*floor, seconds, 1)},
+			rates...)
+	}
+	rows := [][]string{{"kernels of rank 0, a step", "calls", "ms", "at least, ms", "share, %", "GB/s", "TFLOP/s"}}
+	for _, k := range r.Kernels {
+		rows = append(rows, line(k.Name, fmt.Sprintf("%.1f", float64(k.Calls)/steps), k.Seconds, k.Floor,
+			per(float64(k.Bytes), k.Seconds, 1e9), per(float64(k.Flops), k.Seconds, 1e12)))
+	}
+	rows = append(rows, line("all kernels", "", r.Busy, r.Floor), line("the step", "", r.Seconds, r.Floor))
+	if _, err := fmt.Fprintln(out); err != nil {
+		return err
+	}
+	if err := trace.Table(out, rows); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "\n  no kernel ran in %.1f %% of %d steps' time; the device copies %.1f GB/s (read and written) and multiplies %.3f TFLOP/s\n",
+		100*r.Idle, r.Steps, r.Copy/1e9, r.Product/1e12)
+	return err
+}

@@ -1,0 +1,78 @@
+//go:build cgo
+
+package cuda
+
+import (
+	"testing"
+
+	"halognn/src/compute"
+	"halognn/src/compute/meter"
+)
+
+// A meter of a device with a stopwatch counts every kernel, those of an inbox too, reads its time when the device has got there, and leaves nothing.
+func TestMeter(t *testing.T) {
+	d := open(t)
+	m, metered := meter.New(d)
+	on, ok := metered.(compute.Offboard)
+	if !ok {
+		t.Fatal("a metered device has no memory of its own any more")
+	}
+	const rows, cols = 100, 8
+	x, err := on.Alloc(rows * cols)
+	if err != nil {
+		t.Fatal(err)
+	}
+	matrix := compute.Matrix{Rows: rows, Cols: cols, Data: x}
+	box := on.NewInbox(hostOf(t), true)
+	in := &compute.Inputs{Rows: compute.Rows{Cols: cols, Tables: [][]byte{make([]byte, 4*cols)}}, Sources: true}
+	for range rows {
+		in.Rows.Of = append(in.Rows.Of, compute.MakeRowRef(0, 0))
+	}
+	if err := on.Resident(in.Rows.Tables, []int{1}, 4*cols); err != nil {
+		t.Fatal(err)
+	}
+	m.Start()
+	for step := range 3 {
+		if err := box.Send(in); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, _, err := box.Open(); err != nil {
+			t.Fatal(err)
+		}
+		on.AddBias(matrix, x[:cols])
+		on.ReLU(matrix, 0, compute.DropoutKey{}, nil)
+		if err := box.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if step == 1 {
+			if err := on.Sync(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := m.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	on.AddBias(matrix, x[:cols]) // the meter is off
+	r := m.Report(meter.Rates{Copy: 1, Product: 1})
+	want := map[string]int64{"input rows": 3 * rows * (4*cols + 8 + 4*cols), "AddBias": 3 * 4 * (2*rows*cols + cols), "ReLU": 3 * 8 * rows * cols}
+	if len(r.Kernels) != len(want) {
+		t.Errorf("counted %v", r.Kernels)
+	}
+	for _, k := range r.Kernels {
+		if k.Calls != 3 || k.Bytes != want[k.Name] || !(k.Seconds > 0 && k.Seconds < r.Seconds) {
+			t.Errorf("counted %+v in %g s, want %d bytes", k, r.Seconds, want[k.Name])
+		}
+	}
+	if err := box.Free(); err != nil {
+		t.Error(err)
+	}
+	on.Free(x)
+	if err := m.Free(); err != nil {
+		t.Error(err)
+	}
+	if err := on.Close(); err != nil {
+		t.Error(err)
+	}
+	leaksNothing(t)
+}

@@ -1,0 +1,91 @@
+package meter
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"halognn/src/compute"
+)
+
+// Rates are what a device does at best.
+type Rates struct {
+	Copy    float64 `json:"copy_bytes_per_second"`    // read and written by a copy
+	Product float64 `json:"product_flops_per_second"` // of a matrix product in float32
+}
+
+// width of the matrices that rates are measured on.
+const width = 512
+
+// MeasureRates copies so many elements (on a device that reads host memory: adds a bias to them in place) and multiplies matrices of as
+// many rows as take a few milliseconds; the fastest of some tries counts. It takes twice that memory, or what the device has left.
+func MeasureRates(d compute.Device, elements int) (Rates, error) {
+	off, offboard := d.(compute.Offboard)
+	if offboard {
+		elements = min(elements, off.Room()/(4*float))
+	}
+	rows := elements / width
+	if rows == 0 {
+		return Rates{}, errors.New("there is too little device memory left to measure rates")
+	}
+	var arrays [3][]float32
+	for i, n := range []int{rows * width, rows * width, width * width} {
+		var err error
+		if arrays[i], err = d.Alloc(n); err != nil {
+			return Rates{}, fmt.Errorf("measuring rates: %w", err)
+		}
+		defer d.Free(arrays[i])
+	}
+	x, y, w := arrays[0], arrays[1], compute.Matrix{Rows: width, Cols: width, Data: arrays[2]}
+	matrix := func(data []float32, rows int) compute.Matrix {
+		return compute.Matrix{Rows: rows, Cols: width, Data: data[:rows*width]}
+	}
+	pass := func() { d.AddBias(matrix(y, rows), w.Data[:width]) }
+	if offboard {
+		pass = func() { off.Copy(y, x) }
+	}
+	each, err := fastest(d, pass)
+	if err != nil {
+		return Rates{}, err
+	}
+	r := Rates{Copy: 2 * float * float64(len(y)) / each}
+	for n := min(rows, 64); ; n = min(rows, 2*n) {
+		each, err := fastest(d, func() { d.MatMul(matrix(y, n), matrix(x, n), w, false) })
+		if err != nil {
+			return Rates{}, err
+		}
+		r.Product = max(r.Product, 2*width*width*float64(n)/each)
+		if each > 5e-3 || n == min(rows, 1<<16) {
+			return r, nil
+		}
+	}
+}
+
+// fastest returns the seconds of a call, of which as many are made as take some milliseconds.
+func fastest(d compute.Device, call func()) (seconds float64, err error) {
+	timed := func(calls int) (float64, error) {
+		begin := time.Now()
+		for range calls {
+			call()
+		}
+		err := d.Sync()
+		return time.Since(begin).Seconds(), err
+	}
+	if _, err := timed(1); err != nil { // scratch grows
+		return 0, err
+	}
+	first, err := timed(1)
+	if err != nil {
+		return 0, err
+	}
+	seconds = first
+	calls := min(100, max(1, int(5e-3/max(first, 1e-9))))
+	for range 3 {
+		took, err := timed(calls)
+		if err != nil {
+			return 0, err
+		}
+		seconds = min(seconds, took/float64(calls))
+	}
+	return max(seconds, 1e-9), nil
+}

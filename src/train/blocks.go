@@ -1,0 +1,217 @@
+package train
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"halognn/src/comm"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/nn"
+	"halognn/src/npy"
+	"halognn/src/parallel"
+	"halognn/src/sample"
+)
+
+// Names in a directory of minibatches; docs/formats.md describes it.
+const (
+	BlocksFile  = "blocks.json"
+	InitialFile = "initial.safetensors"
+)
+
+// Blocks is what a run trains on, for programs that are to train on the same: blocks.json.
+type Blocks struct {
+	Format        int             `json:"format"`
+	Version       string          `json:"version"`
+	Parts         string          `json:"parts"` // identity
+	Ranks         int             `json:"ranks"`
+	Epochs        int             `json:"epochs"`
+	StepsPerEpoch int             `json:"steps_per_epoch"`
+	Model         BlocksModel     `json:"model"`
+	Optimizer     BlocksOptimizer `json:"optimizer"`
+	BlocksDigest  string          `json:"blocks_digest"` // of what is here: the run's, if that is all
+	Minibatches   []BlocksItem    `json:"minibatches"`   // in the order of training
+}
+
+// BlocksModel is the model that the weights are of.
+type BlocksModel struct {
+	Kind    string  `json:"kind"`
+	Layers  int     `json:"layers"`
+	In      int     `json:"in"`
+	Hidden  int     `json:"hidden"`
+	Out     int     `json:"out"`
+	Norm    string  `json:"norm"`
+	Dropout float32 `json:"dropout"`
+	Task    string  `json:"task"`
+}
+
+// BlocksOptimizer is the optimiser that updates them.
+type BlocksOptimizer struct {
+	Kind        string  `json:"kind"`
+	Momentum    float64 `json:"momentum"`
+	Beta1       float64 `json:"beta1"`
+	Beta2       float64 `json:"beta2"`
+	Eps         float64 `json:"eps"`
+	WeightDecay float64 `json:"weight_decay"`
+}
+
+// BlocksItem is one minibatch. Those of one epoch and step are trained together: losses are sums over all of them, divided by GlobalSeeds.
+type BlocksItem struct {
+	Dir         string        `json:"dir"`
+	Epoch       int           `json:"epoch"` // from 1
+	Step        int           `json:"step"`  // from 0
+	Stream      int           `json:"stream"`
+	Seeds       int           `json:"seeds"`
+	GlobalSeeds int           `json:"global_seeds"`
+	LR          float64       `json:"lr"`
+	Digest      string        `json:"digest"`
+	Layers      []BlocksLayer `json:"layers"` // input layer first
+}
+
+// BlocksLayer is the size of a block.
+type BlocksLayer struct {
+	Sources      int `json:"sources"`
+	Destinations int `json:"destinations"`
+	Edges        int `json:"edges"`
+}
+
+// WriteBlocks writes into dir, which is new or empty, the initial weights and the minibatches that a run of so many ranks with these
+// options trains on: those of its first steps, of which 0 are all. Of env it reads Shards, Device, Workers and Version. One process does
+// it; nothing is trained. blocks.json comes last: a directory without it is not complete.
+func WriteBlocks(env Env, o Options, ranks, steps int, dir string) (*Blocks, error) {
+	env.Comm = comm.NewWorld(ranks).Rank(0) // which says how seeds are divided, and nothing else
+	meta := env.Shards.Meta
+	o.Model.In, o.Model.Out, o.Model.Task = meta.Features, meta.Classes, meta.Task
+	if len(o.Fanouts) == 0 || o.Model.Kind == "mlp" {
+		return nil, fmt.Errorf("a model of kind %s reads no neighbours, so its minibatches have no blocks", o.Model.Kind)
+	}
+	w := blocksWriter{session: &session{Env: env, o: o}, dir: dir}
+	defer w.free()
+	if err := w.openLocal(); err != nil {
+		return nil, err
+	}
+	err := mem.Guard(func() error { return w.write(steps) })
+	return &w.blocks, err
+}
+
+// blocksWriter writes one minibatch after the other.
+type blocksWriter struct {
+	*session
+	dir     string
+	blocks  Blocks
+	digest  uint64
+	sampler *sample.Sampler
+	sampled sample.Minibatch
+	seeds   []graph.VertexID
+	labels  []int32
+	targets []uint8
+}
+
+func (w *blocksWriter) free() {
+	w.sampled.Free()
+	if w.sampler != nil {
+		w.sampler.Free()
+	}
+	mem.Free(w.seeds)
+	_ = w.close() // nothing but memory
+}
+
+func (w *blocksWriter) write(steps int) error {
+	o := &w.o
+	var err error
+	if w.sampler, err = sample.New(w.topology, sample.Options{
+		Fanouts: o.Fanouts, Workers: max(1, w.Workers), MaxSeeds: w.streams.MaxPiece(), ForwardOnly: true,
+	}); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(w.dir, 0o777); err != nil {
+		return err
+	}
+	all := o.Epochs * w.steps()
+	if steps == 0 || steps > all {
+		steps = all
+	}
+	for i := range steps {
+		for stream := range w.streams.Streams() {
+			if err := w.minibatch(1+i/w.steps(), i%w.steps(), stream); err != nil {
+				return err
+			}
+		}
+	}
+	if err := nn.WriteSafetensors(filepath.Join(w.dir, InitialFile), w.model.Params.Tensors(w.model.Params.Values), nil); err != nil {
+		return err
+	}
+	w.describe()
+	text, err := json.MarshalIndent(&w.blocks, "", " ")
+	if err != nil {
+		return fmt.Errorf("%s: %w", BlocksFile, err)
+	}
+	return writeFile(filepath.Join(w.dir, BlocksFile), append(text, '\n'))
+}
+
+func (w *blocksWriter) describe() {
+	b, m, p := &w.blocks, w.o.Model, w.o.Optimizer
+	b.Format, b.Version, b.Parts = 1, w.Version, w.Shards.Identity()
+	b.Ranks, b.Epochs, b.StepsPerEpoch = w.Comm.Size(), w.o.Epochs, w.steps()
+	b.Model = BlocksModel{Kind: m.Kind, Layers: m.Layers, In: m.In, Hidden: m.Hidden, Out: m.Out, Norm: m.Norm, Dropout: m.Dropout, Task: m.Task}
+	b.Optimizer = BlocksOptimizer(p)
+	b.BlocksDigest = fmt.Sprintf("%016x", w.digest)
+}
+
+// minibatch writes what a stream trains at a step, the seeds, draws and learning rate being those of run.admit and run.update.
+func (w *blocksWriter) minibatch(epoch, step, stream int) error {
+	w.seeds = w.streams.Piece(epoch, step, stream, mem.Grow(w.seeds, w.streams.MaxPiece()))
+	if err := w.sampler.Sample(&w.sampled, w.seeds, sample.Key{Seed: w.o.Seed, Epoch: epoch, Step: step, Stream: stream}); err != nil {
+		return fmt.Errorf("epoch %d, step %d: %w", epoch, step, err)
+	}
+	digest := parallel.Digest(&w.sampled)
+	w.digest += digest
+	item := BlocksItem{
+		Dir: fmt.Sprintf("%06d", len(w.blocks.Minibatches)), Epoch: epoch, Step: step, Stream: stream,
+		Seeds: len(w.seeds), GlobalSeeds: w.streams.GlobalSeeds(step), LR: w.o.Schedule.LR((epoch-1)*w.steps()+step, w.o.Epochs*w.steps()),
+		Digest: fmt.Sprintf("%016x", digest),
+	}
+	dir := filepath.Join(w.dir, item.Dir)
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		return err
+	}
+	for l := range w.sampled.Blocks {
+		b := &w.sampled.Blocks[l]
+		item.Layers = append(item.Layers, BlocksLayer{b.NumSrc, b.NumDst, b.NumEdges()})
+		if err := writeArray(dir, fmt.Sprintf("indptr-%d", l), b.Indptr, len(b.Indptr)); err != nil {
+			return err
+		}
+		if err := writeArray(dir, fmt.Sprintf("indices-%d", l), b.Indices, len(b.Indices)); err != nil {
+			return err
+		}
+	}
+	if err := writeArray(dir, "frontier", w.sampled.Original, len(w.sampled.Original)); err != nil {
+		return err
+	}
+	w.blocks.Minibatches = append(w.blocks.Minibatches, item)
+	return w.truth(dir)
+}
+
+// truth writes the labels of the seeds.
+func (w *blocksWriter) truth(dir string) error {
+	if labels := w.Shards.Labels(); labels != nil {
+		w.labels = w.labels[:0]
+		for _, v := range w.seeds {
+			w.labels = append(w.labels, labels[v])
+		}
+		return writeArray(dir, "labels", w.labels, len(w.seeds))
+	}
+	c := w.o.Model.Out
+	w.targets = w.targets[:0]
+	for _, v := range w.seeds {
+		w.targets = append(w.targets, w.Shards.Targets()[int(v)*c:(int(v)+1)*c]...)
+	}
+	return writeArray(dir, "targets", w.targets, len(w.seeds), c)
+}
+
+func writeArray[T npy.Element](dir, name string, data []T, shape ...int) error {
+	_, err := npy.WriteFile(filepath.Join(dir, name+".npy"), data, shape...)
+	return err
+}

@@ -1,0 +1,190 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"halognn/src/comm"
+	"halognn/src/compute/ref"
+	"halognn/src/graph"
+	"halognn/src/nn"
+	"halognn/src/npy"
+	"halognn/src/parallel"
+	"halognn/src/sample"
+	"halognn/src/shard"
+)
+
+func writtenBlocks(t *testing.T, shards *shard.Shards, o Options, ranks, steps int) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "blocks")
+	if _, err := WriteBlocks(Env{Shards: shards, Device: ref.New(), Workers: 2}, o, ranks, steps, dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// readBlocks reads what was written as another program would.
+func readBlocks(t *testing.T, dir string) (b Blocks) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, BlocksFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func array[T npy.Element](t *testing.T, shape []int, path ...string) []T {
+	t.Helper()
+	name := filepath.Join(path...) + ".npy"
+	f, err := npy.Map[T](name, shape...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := slices.Clone(f.Data)
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// What is written is what is trained: minibatch for minibatch by its arrays, in sum by the digest of a run, and the weights that it began with.
+func TestBlocksAreWhatIsTrained(t *testing.T) {
+	shards := generated(t)
+	for _, c := range []struct {
+		name  string
+		ranks int
+		set   func(*Options)
+	}{
+		{"one rank", 1, func(*Options) {}},
+		{"three ranks", 3, func(o *Options) { o.GlobalBatch, o.GlobalSeeds = true, true }},
+		{"several minibatches a step", 2, func(o *Options) { o.StreamPerPart = true }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := sageOptions()
+			c.set(&o)
+			dir := writtenBlocks(t, shards, o, c.ranks, 0)
+			b := readBlocks(t, dir)
+			sum := uint64(0)
+			for _, item := range b.Minibatches {
+				digest := parallel.Digest(readMinibatch(t, dir, item, shards))
+				sum += digest
+				if got := fmt.Sprintf("%016x", digest); got != item.Digest {
+					t.Errorf("minibatch %s reads as %s, and was written as %s", item.Dir, got, item.Digest)
+				}
+			}
+			s := summaryOf(t, shards, o, c.ranks)
+			if got := fmt.Sprintf("%016x", sum); got != s.BlocksDigest || b.BlocksDigest != s.BlocksDigest {
+				t.Errorf("the arrays sum to %s, blocks.json says %s, training says %s", got, b.BlocksDigest, s.BlocksDigest)
+			}
+			if b.StepsPerEpoch != s.StepsPerEpoch || b.Ranks != c.ranks || b.Epochs != o.Epochs {
+				t.Errorf("%d steps, %d ranks, %d epochs; the run has %d, %d, %d", b.StepsPerEpoch, b.Ranks, b.Epochs, s.StepsPerEpoch, c.ranks, o.Epochs)
+			}
+			checkInitial(t, dir, o, shards)
+		})
+	}
+}
+
+// readMinibatch reads the arrays of a minibatch and holds them to its sizes and to the labels of its seeds.
+func readMinibatch(t *testing.T, dir string, item BlocksItem, shards *shard.Shards) *sample.Minibatch {
+	t.Helper()
+	m := new(sample.Minibatch)
+	for l, size := range item.Layers {
+		m.Blocks = append(m.Blocks, graph.Block{
+			NumSrc: size.Sources, NumDst: size.Destinations,
+			Indptr:  array[int64](t, []int{size.Destinations + 1}, dir, item.Dir, fmt.Sprintf("indptr-%d", l)),
+			Indices: array[int32](t, []int{size.Edges}, dir, item.Dir, fmt.Sprintf("indices-%d", l)),
+		})
+		if err := m.Blocks[l].Validate(); err != nil {
+			t.Errorf("%s, layer %d: %v", item.Dir, l, err)
+		}
+	}
+	m.Original = array[int32](t, []int{item.Layers[0].Sources}, dir, item.Dir, "frontier")
+	labels := array[int32](t, []int{item.Seeds}, dir, item.Dir, "labels")
+	for i, v := range m.Original[:item.Seeds] {
+		at := slices.Index(shards.Topology().Original, v)
+		if want := shards.Labels()[at]; labels[i] != want {
+			t.Errorf("%s: vertex %d has label %d, want %d", item.Dir, v, labels[i], want)
+		}
+	}
+	return m
+}
+
+func summaryOf(t *testing.T, shards *shard.Shards, o Options, ranks int) (sum *Summary) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := comm.RunWorld(ranks, func(c comm.Comm) error {
+		s, err := Run(context.Background(), Env{Comm: c, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1, Dir: dir}, o)
+		if c.Rank() == 0 {
+			sum = s
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
+
+func checkInitial(t *testing.T, dir string, o Options, shards *shard.Shards) {
+	t.Helper()
+	got, _, err := nn.ReadSafetensors(filepath.Join(dir, InitialFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Model.In, o.Model.Out, o.Model.Task = shards.Features, shards.Classes, shards.Task
+	m, err := nn.NewModel(ref.New(), o.Model, o.Seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	want := m.Params.Tensors(m.Params.Values)
+	if len(got) != len(want) {
+		t.Fatalf("%d tensors, want %d", len(got), len(want))
+	}
+	for i := range want {
+		if got[i].Name != want[i].Name || !slices.Equal(got[i].Data, want[i].Data) {
+			t.Errorf("tensor %d is %s, or differs from %s", i, got[i].Name, want[i].Name)
+		}
+	}
+}
+
+// The first steps are those of the whole run.
+func TestFirstBlocks(t *testing.T) {
+	shards, o := generated(t), sageOptions()
+	all, few := readBlocks(t, writtenBlocks(t, shards, o, 2, 0)), readBlocks(t, writtenBlocks(t, shards, o, 2, 3))
+	if len(few.Minibatches) != 3*2 || len(all.Minibatches) != 2*o.Epochs*all.StepsPerEpoch {
+		t.Fatalf("%d and %d minibatches", len(few.Minibatches), len(all.Minibatches))
+	}
+	for i, item := range few.Minibatches {
+		if item.Digest != all.Minibatches[i].Digest {
+			t.Errorf("minibatch %d differs", i)
+		}
+	}
+}
+
+func TestBlocksThatCannotBe(t *testing.T) {
+	shards := generated(t)
+	for _, c := range []struct {
+		name, message string
+		ranks         int
+		set           func(*Options)
+	}{
+		{"no neighbours", "reads no neighbours", 1, func(o *Options) { o.Model.Kind = "mlp" }},
+		{"ranks that do not divide the parts", "4", 4, func(*Options) {}},
+	} {
+		o := sageOptions()
+		c.set(&o)
+		_, err := WriteBlocks(Env{Shards: shards, Device: ref.New()}, o, c.ranks, 0, t.TempDir())
+		if err == nil || !strings.Contains(err.Error(), c.message) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package tests
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"halognn/src/compute/meter"
+	"halognn/src/train"
+)
+
+// The minibatches that blocks writes are those that train trains on, on the same parts with the same config.
+func TestBlocksOfTheProgram(t *testing.T) {
+	parts, dir := smallParts.dir(t), filepath.Join(t.TempDir(), "blocks")
+	run := trained(t, parts, 2)
+	args := []string{"blocks", "--config", baseFile.dir(t), "--set", "data.parts=" + parts, "--ranks", "2", "--out", dir}
+	r := halognn(t).must(t, args...)
+	var b train.Blocks
+	decode(t, read(t, filepath.Join(dir, train.BlocksFile)), &b)
+	if b.BlocksDigest != run.BlocksDigest || !strings.Contains(r.out, b.BlocksDigest) {
+		t.Errorf("blocks wrote %s, train trained %s: %v", b.BlocksDigest, run.BlocksDigest, r)
+	}
+	if again := halognn(t).run(t, args...); again.code != 3 || !strings.Contains(again.message(t), "not empty") {
+		t.Errorf("a second time: %v", again)
+	}
+}
+
+func TestBlocksRefuses(t *testing.T) {
+	args := []string{"blocks", "--config", baseFile.dir(t), "--set", "data.parts=" + smallParts.dir(t), "--out", filepath.Join(t.TempDir(), "blocks")}
+	for _, c := range []struct {
+		name, says string
+		code       int
+		more       []string
+	}{
+		{"no neighbours", "no blocks", 3, []string{"--set", "model.kind=mlp"}},
+		{"ranks that do not divide the parts", "3", 3, []string{"--ranks", "3"}},
+		{"no ranks", "--ranks", 2, []string{"--ranks", "0"}},
+		{"steps", "--steps", 2, []string{"--steps", "-1"}},
+		{"config", "sample.batch", 2, []string{"--set", "sample.batch=0"}},
+	} {
+		if r := halognn(t).run(t, append(args, c.more...)...); r.code != c.code || !strings.Contains(r.message(t), c.says) {
+			t.Errorf("%s: %v", c.name, r)
+		}
+	}
+}
+
+// What --kernels writes adds up, and the run comes to the same numbers.
+func TestKernelsOfARun(t *testing.T) {
+	parts, dir := smallParts.dir(t), newRunDir(t)
+	plain := trained(t, parts, 2)
+	r := halognn(t).must(t, append(trainArgs(t, parts, dir), "--ranks-in-process", "2", "--kernels")...)
+	metered := outcomeOf(t, dir, r)
+	if metered.WeightsDigest != plain.WeightsDigest || metered.LossDigest != plain.LossDigest {
+		t.Error("a metered run came to other numbers")
+	}
+	var k meter.Report
+	decode(t, read(t, filepath.Join(dir, "kernels.json")), &k)
+	if want := int64((metered.Epochs - 1) * metered.StepsPerEpoch); k.Steps != want {
+		t.Errorf("%d steps were watched, want %d: those of all epochs but the first", k.Steps, want)
+	}
+	busy, floor := 0.0, 0.0
+	for _, one := range k.Kernels {
+		busy += one.Seconds
+		floor += one.Floor
+	}
+	near := func(a, b float64) bool { return a > 0.999*b && a < 1.001*b }
+	if !(near(busy, k.Busy) && near(floor, k.Floor) && k.Busy < k.Seconds && near(k.Idle, 1-k.Busy/k.Seconds) && k.Copy > 0 && k.Product > 0) {
+		t.Errorf("%+v does not add up", k)
+	}
+	if !strings.Contains(r.out, "no kernel ran in") {
+		t.Errorf("printed %s", r.out)
+	}
+}
