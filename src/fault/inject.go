@@ -75,6 +75,7 @@ func At(point string, rank, epoch, step int) error {
 		if p.done.Swap(true) {
 			continue
 		}
+		mark()
 		switch p.action {
 		case "kill":
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -92,6 +93,13 @@ func At(point string, rank, epoch, step int) error {
 	return nil
 }
 
+// mark makes the file HALOGNN_FAULT_MARK, whose time is that of the fault.
+func mark() {
+	if path := os.Getenv("HALOGNN_FAULT_MARK"); path != "" {
+		_ = os.WriteFile(path, nil, 0o666) // who waits for it sees that it is missing
+	}
+}
+
 // starved is set by the action memory: the next array cannot be had.
 var starved atomic.Bool
 
@@ -102,6 +110,7 @@ func Starved() bool { return starved.Swap(false) }
 func NaN(point string, rank, epoch, step int) bool {
 	for _, p := range plan() {
 		if p.action == "nan" && p.fits(point, rank, epoch, step) && !p.done.Swap(true) {
+			mark()
 			return true
 		}
 	}

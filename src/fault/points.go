@@ -2,7 +2,8 @@ package fault
 
 // The points, in the order in which a run reaches them.
 const (
-	Shard            = "shard"             // opening parts
+	Start            = "start"             // when ranks have met, before anything is read
+	Shard            = "shard"             // reading parts to compare their hashes
 	Alloc            = "alloc"             // the largest arrays of a run
 	Sample           = "sample"            // on the pool, drawing blocks
 	Exchange         = "exchange"          // on the lane, before rows travel
@@ -12,10 +13,11 @@ const (
 	CheckpointWrite  = "checkpoint-write"  // between two files of a checkpoint
 	CheckpointRename = "checkpoint-rename" // when all are written, before they count
 	Evaluate         = "evaluate"          // before a validation
+	Metrics          = "metrics"           // writing the log of steps
 	Finish           = "finish"            // before the final test
 )
 
 // Points lists them all.
 func Points() []string {
-	return []string{Shard, Alloc, Sample, Exchange, Forward, Allreduce, Loss, CheckpointWrite, CheckpointRename, Evaluate, Finish}
+	return []string{Start, Shard, Alloc, Sample, Exchange, Forward, Allreduce, Loss, CheckpointWrite, CheckpointRename, Evaluate, Metrics, Finish}
 }

@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
+
+	"halognn/src/fault"
 )
 
 // Phase is a part of a step; docs/metrics.md defines each.
@@ -128,7 +130,11 @@ func (l *Log) Write(record any) {
 func (l *Log) Flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.buf.Flush(); l.err == nil {
+	err := l.buf.Flush()
+	if err == nil {
+		err = fault.At(fault.Metrics, 0, -1, -1) // rank 0 writes
+	}
+	if l.err == nil {
 		l.err = err
 	}
 }

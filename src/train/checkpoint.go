@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"halognn/src/comm"
+	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/pipeline"
 	"halognn/src/trace"
@@ -60,16 +61,40 @@ type checkpointState struct {
 	Waiting float64                  `json:"wait_seconds"`  // mean over ranks, as
 	Phases  [trace.NumPhases]float64 `json:"phase_seconds"` // these
 	Rows    tally                    `json:"rows"`          // sum over ranks
+	Each    []rankShare              `json:"each_rank"`
 
 	Files map[string]fileSum `json:"files"`
 }
 
-// share is what a checkpoint needs of every rank. All of it has a fixed size.
+// rankShare is one rank's part in the epoch under way.
+type rankShare struct {
+	Remote  int64   `json:"remote_rows"`
+	Waiting float64 `json:"wait_seconds"`
+}
+
+// earlier returns what a rank of so many has done of the epoch under way. Ranks of another number than did it divide it evenly.
+func (s *checkpointState) earlier(rank, ranks int) rankShare {
+	if len(s.Each) == ranks {
+		return s.Each[rank]
+	}
+	before := func(r int) int64 { return s.Rows.Remote * int64(r) / int64(ranks) }
+	return rankShare{before(rank+1) - before(rank), s.Waiting}
+}
+
+// share is what a checkpoint, or the record of an epoch, needs of every rank. All of it has a fixed size.
 type share struct {
 	Blocks  uint64
-	Rows    tally
+	Rows    tally // rank 0's has those carried over a restart
+	Remote  int64 // rows of this rank
+	Seconds float64
 	Waiting float64
 	Phases  [trace.NumPhases]float64
+}
+
+// shares are those of all ranks, and their sum.
+type shares struct {
+	share
+	each []share
 }
 
 // vote says what this rank wants done after this step. Votes travel with the gradients, so that all ranks act at the same step. It returns
@@ -117,7 +142,10 @@ func (r *run) obey(step int) error {
 
 // save copies the state between two steps and has it written. Collective; other ranks go on at once.
 func (r *run) save(epoch, step int, end bool) error {
-	sum, err := r.gatherShares()
+	if err := mem.CheckSizes(); err != nil { // what is read behind the new end of a mapped file may be zeros, not a fault
+		return err
+	}
+	all, err := r.gatherShares(time.Since(r.begun))
 	if err != nil || r.saver == nil {
 		return err
 	}
@@ -131,7 +159,7 @@ func (r *run) save(epoch, step int, end bool) error {
 	if _, err := os.Stat(path); err == nil { // a run that was resumed here stops before its next step
 		return nil
 	}
-	state, err := r.state(epoch, step, sum)
+	state, err := r.state(epoch, step, all)
 	if err != nil {
 		return err
 	}
@@ -143,52 +171,60 @@ func (r *run) save(epoch, step int, end bool) error {
 	return nil
 }
 
-// gatherShares returns the sum over ranks. Collective.
-func (r *run) gatherShares() (sum share, err error) {
-	mine, err := binary.Append(nil, binary.LittleEndian, share{r.blocks, r.rows, r.waiting.Seconds(), r.clock.Seconds()})
+// gatherShares returns what the ranks have done in the epoch under way, which has taken so long. Collective.
+func (r *run) gatherShares(took time.Duration) (s shares, err error) {
+	rows := r.rows
+	rows.add(r.carried)
+	own := share{r.blocks, rows, r.rows.Remote + r.earlier, took.Seconds(), r.waiting.Seconds(), r.clock.Seconds()}
+	mine, err := binary.Append(nil, binary.LittleEndian, own)
 	if err != nil {
-		return sum, err
+		return s, err
 	}
 	all, err := comm.Allgather(r.Comm, mine...)
 	if err != nil {
-		return sum, err
+		return s, err
 	}
 	for ; len(all) > 0; all = all[len(mine):] {
 		var one share
 		if _, err := binary.Decode(all, binary.LittleEndian, &one); err != nil {
-			return sum, err
+			return s, err
 		}
-		sum.Blocks += one.Blocks
-		sum.Rows.add(one.Rows)
-		sum.Waiting += one.Waiting
+		s.each = append(s.each, one)
+		s.Blocks += one.Blocks
+		s.Rows.add(one.Rows)
+		s.Remote += one.Remote
+		s.Waiting += one.Waiting
 		for p, t := range one.Phases {
-			sum.Phases[p] += t
+			s.Phases[p] += t
 		}
 	}
-	return sum, nil
+	return s, nil
 }
 
 // state describes the run between two steps.
-func (r *run) state(epoch, step int, sum share) (*checkpointState, error) {
+func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 	digest, err := r.losses.MarshalBinary()
 	if err != nil {
 		return nil, err
 	}
 	ranks := float64(r.Comm.Size())
-	for p := range sum.Phases {
-		sum.Phases[p] /= ranks
-	}
 	s := &checkpointState{
 		Format: checkpointFormat, Version: r.Version, Parts: r.Shards.Identity(), Config: r.Config, Device: r.Device.Name(),
 		Ranks: r.Comm.Size(), Streams: r.streams.Streams(),
 		Epoch: epoch, Step: step, StepsPerEpoch: r.steps(), OptimizerSteps: r.optimizer.Steps(),
-		LossDigest: digest, BlocksDigest: sumText(sum.Blocks),
+		LossDigest: digest, BlocksDigest: sumText(all.Blocks),
 		BestEpoch: r.best.epoch, BestMetric: r.best.valid.metric, BestAccuracy: r.best.valid.accuracy, Since: r.best.since,
 		EpochSeconds: append([]float64(nil), r.seconds...), Sums: r.sum.clone(),
 	}
 	if epoch == r.epoch {
-		s.Loss, s.Seeds, s.Seconds = r.loss, r.seeds, time.Since(r.begun).Seconds()
-		s.Waiting, s.Phases, s.Rows = sum.Waiting/ranks, sum.Phases, sum.Rows
+		s.Loss, s.Seeds, s.Seconds = r.loss, r.seeds, all.each[0].Seconds
+		s.Waiting, s.Rows = all.Waiting/ranks, all.Rows
+		for p, t := range all.Phases {
+			s.Phases[p] = t / ranks
+		}
+		for _, one := range all.each {
+			s.Each = append(s.Each, rankShare{one.Remote, one.Waiting})
+		}
 	}
 	return s, nil
 }
@@ -222,9 +258,12 @@ func (r *run) stop() error {
 		return err
 	}
 	if anywhere > 0 {
-		f, _ := r.model.Params.WeightsFault()
+		what := "the state of the optimiser"
+		if f, ok := r.model.Params.WeightsFault(); ok {
+			what = f.What
+		}
 		return AgreedOn(r.Comm, fmt.Errorf("%w, but there was nothing to save: %w: the first that was not finite is %s%s", ErrStopped, ErrDiverged,
-			f.What, r.saver.good()))
+			what, r.saver.good()))
 	}
 	return AgreedOn(r.Comm, fmt.Errorf("%w after %d steps; the state is saved: go on with `halognn train --resume %s`",
 		ErrStopped, r.optimizer.Steps(), r.Dir))

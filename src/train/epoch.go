@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"halognn/src/comm"
@@ -10,36 +11,28 @@ import (
 
 // endEpoch sums the epoch over the ranks: rows, phases, waiting. Collective.
 func (r *run) endEpoch(took time.Duration) error {
-	phases := r.clock.Take()
-	share, err := r.gatherShares()
+	all, err := r.gatherShares(took)
 	if err != nil {
 		return err
 	}
-	total := share.Rows
+	total := all.Rows
 	rows := r.rowsOf(total)
 	if total.Remote != total.Served || total.RowBytes != rows.RemoteBytes {
 		return fmt.Errorf("traffic does not add up: %d rows asked for, %d served, %d bytes sent instead of %d; this is a bug in halognn",
 			total.Remote, total.Served, total.RowBytes, rows.RemoteBytes)
 	}
-	times, _, err := gathered(r.Comm, append(phases[:], r.waiting.Seconds()/took.Seconds())...)
-	if err != nil {
-		return err
-	}
-	each, err := comm.Allgather(r.Comm, float64(r.rows.Remote), r.waiting.Seconds()/took.Seconds())
-	if err != nil {
-		return err
-	}
-	ranks := float64(r.Comm.Size())
+	ranks := float64(len(all.each))
 	rec := epochRecord{
 		Kind: "epoch", Epoch: r.epoch, Seconds: took.Seconds(), Loss: r.loss / float64(r.seeds),
-		LR: r.o.Schedule.LR(r.epoch*r.steps()-1, r.o.Epochs*r.steps()), WaitFraction: times[trace.NumPhases] / ranks,
-		PhaseSeconds: map[string]float64{}, Rows: rows,
+		LR: r.o.Schedule.LR(r.epoch*r.steps()-1, r.o.Epochs*r.steps()), PhaseSeconds: map[string]float64{}, Rows: rows,
 	}
 	for p := range trace.NumPhases {
-		rec.PhaseSeconds[p.String()] = times[p] / ranks
+		rec.PhaseSeconds[p.String()] = all.Phases[p] / ranks
 	}
-	for k := 0; k < len(each); k += 2 {
-		rec.Ranks = append(rec.Ranks, rankRecord{Remote: int64(each[k]), WaitFraction: each[k+1]})
+	for _, one := range all.each {
+		waited := one.Waiting / one.Seconds
+		rec.Ranks = append(rec.Ranks, rankRecord{Remote: one.Remote, WaitFraction: waited})
+		rec.WaitFraction += waited / ranks
 	}
 	r.add(&rec)
 	if r.log != nil {
@@ -111,6 +104,13 @@ func (r *run) summarise(final *evaluation) error {
 	}
 	s.Graph = GraphSize{Vertices: int64(meta.Vertices), Edges: meta.Edges, Features: meta.Features, Classes: meta.Classes}
 	return r.summariseMemory()
+}
+
+// median returns the middle value, the mean of the middle two if there are two.
+func median(x []float64) float64 {
+	s := slices.Sorted(slices.Values(x))
+	n := len(s)
+	return (s[(n-1)/2] + s[n/2]) / 2
 }
 
 // majority returns the share, in the test set, of the class most frequent in training.

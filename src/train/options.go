@@ -60,7 +60,8 @@ type Env struct {
 	Dir          string                 // the run directory; only rank 0 writes
 	Begin        func() error           // collective: called when nothing speaks against the first step any more; may be nil
 	OnSteps      func(begin bool)       // called before the first step of an epoch and after its last one; may be nil
-	Trace        bool                   // record spans into Dir/trace, a file per rank
+	Trace        string                 // name in Dir of the directory that spans are recorded into, a file per rank; empty: none are
+	Held         func() error           // rank 0: whether Dir is still this job's, see Lock; may be nil
 	Stall        time.Duration          // without progress on any rank, after which OnStall is called; 0 for ever
 	Polls        bool                   // the main thread waits for messages by testing for them, so that its time is no work
 	OnStall      func(error)            // says the error and ends the job, whatever the other ranks do; may be nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"halognn/src/access"
 	"halognn/src/compute"
@@ -39,7 +40,15 @@ func Infer(ctx context.Context, env Env, o Options, weights []nn.Tensor, what In
 	if err != nil {
 		return err
 	}
-	if err := Agree(s.Comm, s.model.Params.SetTensors(s.model.Params.Values, weights)); err != nil {
+	if err := s.infer(ctx, weights, what); err != nil {
+		return s.endedBy(err)
+	}
+	return s.close()
+}
+
+func (s *session) infer(ctx context.Context, weights []nn.Tensor, what Inference) error {
+	err := Agree(s.Comm, s.model.Params.SetTensors(s.model.Params.Values, weights))
+	if err != nil {
 		return err
 	}
 	p := s.newPredictions(what.Logits)
@@ -52,10 +61,7 @@ func Infer(ctx context.Context, env Env, o Options, weights []nn.Tensor, what In
 	if err != nil {
 		return err
 	}
-	if err := s.gather(p, what.Path); err != nil {
-		return err
-	}
-	return s.close()
+	return s.gather(ctx, p, what.Path)
 }
 
 // predictions are those of the own vertices: bytes, as they are written.
@@ -133,7 +139,7 @@ func (s *session) predictSampled(ctx context.Context, p *predictions) error {
 const gatherRows = 1 << 20
 
 // gather brings all predictions to rank 0, round by round so that little memory is in flight, and writes them. Collective.
-func (s *session) gather(p *predictions, path string) error {
+func (s *session) gather(ctx context.Context, p *predictions, path string) error {
 	offsets, ranks, me := s.Shards.Meta.Offsets, s.Comm.Size(), s.Comm.Rank()
 	bound := func(r int) int { return int(offsets[r*s.perRank]) }
 	rounds := 0
@@ -175,7 +181,9 @@ func (s *session) gather(p *predictions, path string) error {
 	}
 	var err error
 	if me == 0 {
-		err = p.write(path, all)
+		if err = p.write(ctx, path, all); ctx.Err() != nil && err != nil {
+			return err // this rank's alone
+		}
 	}
 	return Agree(s.Comm, err)
 }
@@ -193,8 +201,11 @@ func writable(path string) error {
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
+// writeBytes are written between two looks at the context.
+const writeBytes = 16 << 20
+
 // write writes the predictions of all vertices as a NumPy array.
-func (p *predictions) write(path string, all []byte) error {
+func (p *predictions) write(ctx context.Context, path string, all []byte) error {
 	dtype, shape := "<i4", []int{len(all) / p.rowBytes}
 	switch {
 	case p.logits:
@@ -206,9 +217,14 @@ func (p *predictions) write(path string, all []byte) error {
 	if err != nil {
 		return fmt.Errorf("predictions: %w", err)
 	}
-	if _, err := w.Write(all); err != nil {
-		w.Abort()
-		return fmt.Errorf("predictions: %w", err)
+	for piece := range slices.Chunk(all, writeBytes) {
+		if _, err = w.Write(piece); err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			w.Abort()
+			return fmt.Errorf("predictions: %w", err)
+		}
 	}
 	return w.Close()
 }

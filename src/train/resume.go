@@ -152,6 +152,7 @@ func (r *run) restore(c *Checkpoint) error {
 	if err := r.restoreArrays(c); err != nil {
 		return fmt.Errorf("%s: %w", c.path, err)
 	}
+	c.files = nil // as much memory as weights, moments and best weights
 	s := c.state
 	if err := r.losses.UnmarshalBinary(s.LossDigest); err != nil {
 		return fmt.Errorf("%s: %w", c.path, err)
@@ -209,6 +210,7 @@ func (r *run) restoreArrays(c *Checkpoint) error {
 // first step to take.
 func (r *run) beginEpoch(epoch int) (first int) {
 	r.epoch, r.loss, r.seeds, r.rows, r.waiting, r.begun = epoch, 0, 0, tally{}, 0, time.Now()
+	r.carried, r.earlier = tally{}, 0
 	r.clock.Take()
 	if r.Resume == nil || r.Resume.state.Epoch != epoch {
 		return 0
@@ -216,10 +218,11 @@ func (r *run) beginEpoch(epoch int) (first int) {
 	s := r.Resume.state
 	r.loss, r.seeds = s.Loss, s.Seeds
 	if r.Comm.Rank() == 0 {
-		r.rows = s.Rows
+		r.carried = s.Rows
 	}
+	own := s.earlier(r.Comm.Rank(), r.Comm.Size())
+	r.earlier, r.waiting = own.Remote, duration(own.Waiting)
 	r.begun = r.begun.Add(-duration(s.Seconds))
-	r.waiting = duration(s.Waiting)
 	for p, t := range s.Phases {
 		r.clock.Add(trace.Phase(p), duration(t))
 	}

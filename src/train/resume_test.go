@@ -8,14 +8,17 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"halognn/src/access"
 	"halognn/src/cache"
 	"halognn/src/comm"
 	"halognn/src/compute/ref"
+	"halognn/src/exchange"
 	"halognn/src/shard"
 )
 
@@ -170,6 +173,93 @@ func TestResumeChangesNoBit(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A run that goes on in the middle of an epoch tells each rank's rows of the whole epoch, as if there had been no interruption, or two.
+func TestResumeKeepsTheRowsOfEachRank(t *testing.T) {
+	shards := generatedIn(t, 12)
+	o := resumable()
+	o.Epochs = 1
+	whole := journey{shards: shards, ranks: 4, dir: t.TempDir()}
+	whole.finished(t, o)
+	want := whole.rowsOfRanks(t)
+	j := journey{shards: shards, ranks: 4, dir: t.TempDir()}
+	j.stopped(t, o, 1)
+	j.stopped(t, o, 1)
+	j.finished(t, o)
+	if got := j.rowsOfRanks(t); len(want) != 4 || want[3] == 0 || !slices.Equal(got, want) {
+		t.Errorf("remote rows of the ranks are %v, without interruption %v", got, want)
+	}
+	s := checkpointState{Rows: tally{Counters: exchange.Counters{Remote: 100}}, Each: []rankShare{{30, 1}, {70, 3}}, Waiting: 2}
+	for _, c := range []struct {
+		rank, ranks int
+		want        rankShare
+	}{{0, 2, rankShare{30, 1}}, {1, 2, rankShare{70, 3}}, {0, 3, rankShare{33, 2}}, {1, 3, rankShare{33, 2}}, {2, 3, rankShare{34, 2}}} {
+		if got := s.earlier(c.rank, c.ranks); got != c.want {
+			t.Errorf("rank %d of %d has %v, want %v", c.rank, c.ranks, got, c.want)
+		}
+	}
+}
+
+// rowsOfRanks returns remote_rows of every rank in the last epoch.
+func (j *journey) rowsOfRanks(t *testing.T) (rows []int64) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(j.dir, MetricsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var r epochRecord
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Kind == "epoch" {
+			rows = rows[:0]
+			for _, one := range r.Ranks {
+				rows = append(rows, one.Remote)
+			}
+		}
+	}
+	return rows
+}
+
+// A run that ends before its time, as all its ranks have agreed, gives everything back: its goroutines, the heartbeat, and before that what it read of
+// the checkpoint.
+func TestAStoppedRunGivesEverythingBack(t *testing.T) {
+	shards := generatedIn(t, 12)
+	o := resumable()
+	dir := t.TempDir()
+	before := runtime.NumGoroutine()
+	for range 2 {
+		p := &stopAfter{left: 2, stop: make(chan struct{})}
+		err := comm.RunWorld(2, func(c comm.Comm) error {
+			env := Env{Comm: c, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 2, Dir: dir, Stop: p.stop, Stall: time.Minute, OnStall: func(error) {}}
+			var err error
+			if env.Resume, err = OpenCheckpoint(c, dir); err != nil {
+				return err
+			}
+			if c.Rank() == 0 {
+				env.Progress = p
+			}
+			_, err = Run(context.Background(), env, o)
+			if env.Resume != nil && env.Resume.files != nil {
+				t.Errorf("rank %d holds the files of the checkpoint", c.Rank())
+			}
+			return err
+		})
+		if !errors.Is(err, ErrStopped) {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, HeartbeatFile)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the heartbeat is left: %v", err)
+	}
+	for tries := 0; runtime.NumGoroutine() > before; tries++ { // some are ending at this moment
+		if tries == 200 {
+			t.Fatalf("%d goroutines instead of %d", runtime.NumGoroutine(), before)
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 

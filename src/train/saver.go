@@ -19,8 +19,9 @@ import (
 // A save that falls due meanwhile waits for the end of the write, and happens at the first step after it.
 type saver struct {
 	o     CheckpointOptions
-	dir   string // RUN/checkpoints
-	saved int    // updates at the last save, or at the start
+	dir   string       // RUN/checkpoints
+	held  func() error // whether the run directory is still this job's
+	saved int          // updates at the last save, or at the start
 	at    time.Time
 
 	weights, best []float32 // [Params.Len()] copies, made with the first save
@@ -38,7 +39,7 @@ func (r *run) openSaver() {
 	if r.Comm.Rank() > 0 {
 		return
 	}
-	r.saver = &saver{o: r.o.Checkpoint, dir: filepath.Join(r.Dir, CheckpointsDir), saved: r.optimizer.Steps(), at: time.Now()}
+	r.saver = &saver{o: r.o.Checkpoint, dir: filepath.Join(r.Dir, CheckpointsDir), held: r.Held, saved: r.optimizer.Steps(), at: time.Now()}
 	if c := r.Resume; c != nil {
 		r.saver.last = c.path
 	}
@@ -105,6 +106,11 @@ func (s *saver) write(path string, files []content, state *checkpointState, log 
 	for _, array := range append([][]float32{s.weights}, s.slots...) {
 		if !nn.Finite(array) {
 			return fmt.Errorf("checkpoint %s: not written, because weights or optimiser state are not finite: %w", path, ErrDiverged)
+		}
+	}
+	if s.held != nil {
+		if err := s.held(); err != nil {
+			return err
 		}
 	}
 	if err := log.Sync(); err != nil { // a restart continues the log behind the steps that are in it

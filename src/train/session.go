@@ -65,11 +65,10 @@ func open(env Env, o Options) (s *session, err error) {
 	}
 	// What fails on one rank fails on all, here, so that no rank waits for another that has given up.
 	if err = Agree(env.Comm, s.openLocal()); err != nil {
-		s.close()
-		return nil, err
+		return nil, s.endedBy(err)
 	}
 	if err = s.openShared(); err != nil {
-		return nil, err
+		return nil, s.endedBy(err)
 	}
 	return s, nil
 }
@@ -299,6 +298,15 @@ func (s *session) close() error {
 		err = errors.Join(err, s.closers[i]())
 	}
 	s.closers = nil
+	return err
+}
+
+// endedBy returns the error that ends the session. If all ranks return it, they close in order; otherwise others may wait for this one in some
+// collective, and the watch lasts until an abort has worked.
+func (s *session) endedBy(err error) error {
+	if agreed := (*Agreed)(nil); errors.As(err, &agreed) {
+		err = errors.Join(err, s.close())
+	}
 	return err
 }
 

@@ -131,6 +131,7 @@ const (
 	ConfigFile  = "config.yaml"
 	MetricsFile = "metrics.jsonl"
 	TraceDir    = "trace"
+	ProfileDir  = "profile"
 	SummaryFile = "summary.json"
 	ModelFile   = "model.safetensors"
 )
@@ -152,6 +153,20 @@ func CreateRunDir(dir string, config []byte) error {
 		return fmt.Errorf("run directory: %w", err)
 	}
 	return writeFile(filepath.Join(dir, ConfigFile), config)
+}
+
+// PartSuffix returns what to put behind TraceDir and ProfileDir so that a run that goes on overwrites nothing of its earlier parts: nothing, or
+// "-2", "-3" and so on.
+func PartSuffix(dir string) string {
+	suffix := ""
+	for n := 2; ; n++ {
+		_, trace := os.Stat(filepath.Join(dir, TraceDir+suffix))
+		_, profile := os.Stat(filepath.Join(dir, ProfileDir+suffix))
+		if trace != nil && profile != nil {
+			return suffix
+		}
+		suffix = fmt.Sprintf("-%d", n)
+	}
 }
 
 // writeFile replaces the file at path by data, whole or not at all.

@@ -2,12 +2,8 @@ package train
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -17,8 +13,6 @@ import (
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/parallel"
-	"halognn/src/pipeline"
-	"halognn/src/sample"
 	"halognn/src/trace"
 )
 
@@ -38,8 +32,10 @@ type run struct {
 	epoch   int
 	loss    float64 // sum over steps of the global loss, weighted by seeds
 	seeds   int
-	rows    tally
+	rows    tally // of this rank; since the restart, if there was one in the epoch
 	waiting time.Duration
+	carried tally     // rank 0: those of all ranks before it
+	earlier int64     // remote ones of this rank before it
 	begun   time.Time // earlier than it was by the time that the epoch took before a restart
 
 	// Of the step under way, which may have several minibatches.
@@ -72,10 +68,7 @@ func Run(ctx context.Context, env Env, o Options) (*Summary, error) {
 			r.log.Flush()
 		}
 		r.spans.Flush()
-		if agreed := (*Agreed)(nil); errors.As(err, &agreed) { // and all end in order; otherwise the watch lasts until an abort has worked
-			err = errors.Join(err, r.watch.close())
-		}
-		return nil, err
+		return nil, r.endedBy(err)
 	}
 	return &r.sum, s.close()
 }
@@ -125,6 +118,7 @@ func (r *run) start(ctx context.Context) error {
 	if err := Agree(r.Comm, err); err != nil {
 		return err
 	}
+	r.closers = append(r.closers, r.closeLog)
 	if err := r.startTrace(); err != nil {
 		return err
 	}
@@ -149,14 +143,14 @@ func (r *run) start(ctx context.Context) error {
 
 // startTrace opens this rank's trace, if one is wanted. Collective.
 func (r *run) startTrace() error {
-	if !r.Trace {
+	if r.Trace == "" {
 		return nil
 	}
 	base, err := comm.AgreeMax(r.Comm, time.Now().UnixNano())
 	if err != nil {
 		return err
 	}
-	r.spans, err = trace.CreateRecorder(filepath.Join(r.Dir, TraceDir), r.Comm.Rank(), base)
+	r.spans, err = trace.CreateRecorder(filepath.Join(r.Dir, r.Trace), r.Comm.Rank(), base)
 	if err = Agree(r.Comm, err); err != nil {
 		return fmt.Errorf("--trace: %w", err)
 	}
@@ -195,145 +189,6 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	took := time.Since(r.begun)
 	r.seconds = append(r.seconds, took.Seconds())
 	return r.endEpoch(took)
-}
-
-// admit gives item i its seeds: the minibatches of a step follow each other, and those of the next epochs those of this one.
-func (r *run) admit(i int, m *parallel.Minibatch) {
-	epoch, items := r.epoch, r.steps()*r.minibatches()
-	epoch, i = epoch+i/items, i%items
-	step, stream := i/r.minibatches(), r.Comm.Rank()*r.minibatches()+i%r.minibatches()
-	m.Key = sample.Key{Seed: r.o.Seed, Epoch: epoch, Step: step, Stream: stream}
-	m.GlobalSeeds, m.Train = r.streams.GlobalSeeds(step), true
-	m.Seeds = r.streams.Piece(epoch, step, stream, mem.Grow(m.Seeds, r.streams.MaxPiece()))
-}
-
-// train is one minibatch of a step; the last one of the step updates the weights.
-func (r *run) train(i int, m *parallel.Minibatch) error {
-	step, last := i/r.minibatches(), i%r.minibatches() == r.minibatches()-1
-	if i%r.minibatches() == 0 {
-		r.stepRows, r.stepWaiting = tally{}, 0
-	}
-	r.waiting += r.pipe.Waited()
-	r.stepWaiting += r.pipe.Waited()
-	r.item = i
-	r.watch.at(r.epoch, step, place(trace.Forward))
-	if err := fault.At(fault.Forward, r.Comm.Rank(), r.epoch, step); err != nil {
-		return fmt.Errorf("step %d: %w", step, err)
-	}
-	r.clock.Add(trace.Wait, r.pipe.Waited())
-	r.spans.Span(trace.Wait.String(), i, time.Now().Add(-r.pipe.Waited()), r.pipe.Waited())
-	if err := r.count(m); err != nil {
-		return fmt.Errorf("step %d: %w", step, err)
-	}
-	if fault.NaN(fault.Loss, r.Comm.Rank(), r.epoch, step) && len(m.Batch.Own.Data) > 0 {
-		r.Device.Upload(m.Batch.Own.Data[:1], []float32{float32(math.NaN())})
-	}
-	begin := time.Now()
-	logits, err := r.model.Forward(&m.Batch)
-	if err != nil {
-		return err
-	}
-	if err := r.vote(); err != nil {
-		return err
-	}
-	share, dlogits := r.model.Loss(&m.Batch, logits)
-	r.inspect(m, share)
-	r.mark(trace.Forward, begin)
-	begin = time.Now()
-	if !last {
-		r.model.Backward(dlogits, nil)
-		r.gradients.Hold()
-		r.mark(trace.Backward, begin)
-		return r.Device.Sync()
-	}
-	r.model.Backward(dlogits, r.gradients.Start)
-	r.mark(trace.Backward, begin)
-	return r.update(step, m)
-}
-
-// mark notes the time since begin under a phase of the minibatch that is trained.
-func (r *run) mark(p trace.Phase, begin time.Time) {
-	took := time.Since(begin)
-	r.clock.Add(p, took)
-	r.spans.Span(p.String(), r.item, begin, took)
-	r.watch.alive()
-}
-
-// count adds the rows of a minibatch and checks that they add up.
-func (r *run) count(m *parallel.Minibatch) error {
-	c := m.Fetch.Counters
-	if c.Frontier != c.Local+c.Cached+c.Peer+c.Remote-c.Early || c.Frontier != int64(len(m.Sampled.Frontier)) {
-		return fmt.Errorf("rows do not add up: frontier %d, local %d, cached %d, peer %d, remote %d; this is a bug in halognn",
-			len(m.Sampled.Frontier), c.Local, c.Cached, c.Peer, c.Remote)
-	}
-	t := tallyOf(m)
-	r.rows.add(t)
-	r.stepRows.add(t)
-	// With a cache that changes, deciding and assembling are part of collectives; they are counted where they belong.
-	r.clock.Add(trace.Plan, m.Deciding)
-	r.clock.Add(trace.Gather, m.Gathering)
-	r.clock.Add(trace.Exchange, -m.Deciding-m.Gathering)
-	r.blocks += m.Digest
-	return nil
-}
-
-// update sums the gradients over the ranks and makes the optimiser's step.
-func (r *run) update(step int, m *parallel.Minibatch) error {
-	begin := time.Now()
-	r.watch.at(r.epoch, step, place(trace.Sync))
-	if err := fault.At(fault.Allreduce, r.Comm.Rank(), r.epoch, step); err != nil {
-		return fmt.Errorf("step %d: %w", step, err)
-	}
-	if err := r.gradients.Wait(); err != nil {
-		return err
-	}
-	r.mark(trace.Sync, begin)
-	stats := r.model.Params.Stats()
-	if math.IsNaN(stats.Loss) || math.IsInf(stats.Loss, 0) {
-		// Every rank sees the same sum, so all stop at this step, in order, and can say so together.
-		r.diverged = fmt.Errorf("step %d: the loss is %v: %w", step, stats.Loss, ErrDiverged)
-		return pipeline.ErrStop
-	}
-	begin = time.Now()
-	lr := r.o.Schedule.LR((r.epoch-1)*r.steps()+step, r.o.Epochs*r.steps())
-	r.optimizer.Update(lr)
-	if err := r.Device.Sync(); err != nil {
-		return err
-	}
-	r.mark(trace.Update, begin)
-	r.record(step, lr, stats, m)
-	r.auto.stepEnds()
-	r.watch.at(r.epoch, step, place(trace.Wait))
-	return r.obey(step)
-}
-
-// record notes the step's global loss, which is the same on every rank.
-func (r *run) record(step int, lr float64, stats nn.Stats, m *parallel.Minibatch) {
-	bits := math.Float32bits(float32(stats.Loss))
-	var raw [4]byte
-	binary.LittleEndian.PutUint32(raw[:], bits)
-	r.losses.Write(raw[:])
-	r.loss += stats.Loss * float64(m.GlobalSeeds)
-	r.seeds += m.GlobalSeeds
-	if r.log == nil {
-		return
-	}
-	r.log.Write(stepRecord{
-		Kind: "step", Epoch: r.epoch, Step: step, Loss: stats.Loss, LossBits: fmt.Sprintf("%08x", bits), LR: lr,
-		Seeds: m.GlobalSeeds, Accuracy: r.share(stats.Counts), WaitSeconds: r.stepWaiting.Seconds(),
-		Rows: r.rowsOf(r.stepRows),
-	})
-	if r.Progress != nil {
-		r.Progress.Step(stats.Loss)
-	}
-}
-
-// share is the accuracy of a step's predictions; for several labels a vertex, micro-F1.
-func (r *run) share(c nn.Counts) float64 {
-	if r.metric == MicroF1 {
-		return c.MicroF1()
-	}
-	return c.Accuracy()
 }
 
 func (r *run) onSteps(begin bool) {
@@ -385,74 +240,4 @@ func (r *run) validates() bool {
 		}
 	}
 	return false
-}
-
-// digest returns the XXH64 of the trained weights' bits, tensor after tensor.
-func (r *run) digest() string {
-	h := xxhash.New()
-	for _, t := range r.model.Params.Tensors(r.model.Params.Values) {
-		for _, x := range t.Data {
-			var raw [4]byte
-			binary.LittleEndian.PutUint32(raw[:], math.Float32bits(x))
-			h.Write(raw[:])
-		}
-	}
-	return fmt.Sprintf("%016x", h.Sum64())
-}
-
-// finish tests the best model on all vertices and writes model and summary.
-func (r *run) finish(ctx context.Context) error {
-	r.watch.at(r.o.Epochs, r.steps()+1, inTest)
-	if err := fault.At(fault.Finish, r.Comm.Rank(), -1, -1); err != nil {
-		return err
-	}
-	weights := r.digest() // of the last step, before the best ones take their place
-	r.Device.Upload(r.model.Params.Values, r.best.weights)
-	scores, err := r.evaluateFull(ctx)
-	if err != nil {
-		return fmt.Errorf("final test: %w", err)
-	}
-	r.sum.WeightsDigest = weights
-	if err := r.summarise(scores); err != nil {
-		return err
-	}
-	if r.log == nil {
-		return Agree(r.Comm, nil)
-	}
-	if err := r.saver.wait(); err != nil {
-		return err
-	}
-	err = nn.WriteSafetensors(filepath.Join(r.Dir, ModelFile), r.model.Params.Tensors(r.model.Params.Values), r.modelMetadata(r.best.epoch))
-	return Agree(r.Comm, errors.Join(err, r.log.Close(), r.sum.write(r.Dir)))
-}
-
-// modelMetadata says in the model file how to build the model that reads it.
-func (r *run) modelMetadata(epoch int) map[string]string {
-	c := r.o.Model
-	return map[string]string{
-		"kind": c.Kind, "layers": fmt.Sprint(c.Layers), "in": fmt.Sprint(c.In), "hidden": fmt.Sprint(c.Hidden), "out": fmt.Sprint(c.Out),
-		"norm": c.Norm, "task": c.Task, "fanouts": fmt.Sprint(r.o.Fanouts), "epoch": fmt.Sprint(epoch), "version": r.Version,
-	}
-}
-
-// median returns the middle value, the mean of the middle two if there are two.
-func median(x []float64) float64 {
-	s := slices.Sorted(slices.Values(x))
-	n := len(s)
-	return (s[(n-1)/2] + s[n/2]) / 2
-}
-
-// gathered sums values over ranks, and also returns their largest. Collective.
-func gathered(c comm.Comm, values ...float64) (sums, most []float64, err error) {
-	all, err := comm.Allgather(c, values...)
-	if err != nil {
-		return nil, nil, err
-	}
-	sums, most = make([]float64, len(values)), slices.Clone(all[:len(values)])
-	for i, v := range all {
-		k := i % len(values)
-		sums[k] += v
-		most[k] = max(most[k], v)
-	}
-	return sums, most, nil
 }

@@ -47,6 +47,9 @@ type watchdog struct {
 // lookers is how many ranks look at the others at most: enough that one is left, few enough for the filesystem.
 const lookers = 8
 
+// apart is how many beats lie between two looks: every rank that is alive has beaten meanwhile, however busy its node.
+const apart = 4
+
 // alive notes progress. A nil watchdog watches nothing.
 func (w *watchdog) alive() {
 	if w != nil {
@@ -120,9 +123,8 @@ func (w *watchdog) watch() {
 	every := min(max(w.limit/16, 50*time.Millisecond), 5*time.Second)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	ranks := w.beats.ranks
-	looks := w.rank%((ranks+lookers-1)/lookers) == 0
-	var seen []beat // at the last tick, if this rank was not at work
+	looker := w.rank%((w.beats.ranks+lookers-1)/lookers) == 0
+	others := looks{rank: w.rank, limit: w.limit, every: every}
 	last, since := w.work(), time.Now()
 	for count := uint64(1); ; count++ {
 		if now := w.work(); now.since(last, every) {
@@ -132,17 +134,11 @@ func (w *watchdog) watch() {
 		}
 		own := beat{count, time.Since(since), w.epoch.Load(), w.step.Load(), place(w.place.Load())}
 		_ = w.beats.write(w.rank, own) // a filesystem that fails shows elsewhere
-		if own.age < w.limit || !looks {
-			seen = nil
-		} else {
-			now := w.beats.read()
-			if seen != nil {
-				if silent, behind, stalled := judge(w.rank, w.limit, own, seen, now); stalled {
-					w.end(own, now, silent, behind)
-					return
-				}
+		if looker {
+			if silent, behind, stalled := others.look(own, time.Now(), w.beats.read); stalled {
+				w.end(own, others.seen, silent, behind)
+				return
 			}
-			seen = now
 		}
 		select {
 		case <-w.quit:
@@ -189,7 +185,32 @@ func mainThread() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// judge decides from two looks, a beat apart, by a rank that has not been at work for the limit. A rank whose count has not changed is silent: it
+// looks are what a rank sees of the others while it is not at work itself.
+type looks struct {
+	rank         int
+	limit, every time.Duration // every: from one beat to the next
+	seen         []beat        // nil: nothing yet
+	at           time.Time
+}
+
+// look reads the beats of all ranks if it is time to, and judges by them and those of the look before.
+func (l *looks) look(own beat, at time.Time, read func() []beat) (silent, behind []int, stalled bool) {
+	switch {
+	case own.age < l.limit-apart*l.every:
+		l.seen = nil
+		return nil, nil, false
+	case l.seen != nil && (own.age < l.limit || at.Sub(l.at) < apart*l.every):
+		return nil, nil, false
+	}
+	before := l.seen
+	l.seen, l.at = read(), at
+	if before == nil {
+		return nil, nil, false
+	}
+	return judge(l.rank, l.limit, own, before, l.seen)
+}
+
+// judge decides from two looks, some beats apart, by a rank that has not been at work for the limit. A rank whose count has not changed is silent: it
 // has stopped, or its node has. If there is none, the job waits for the ranks that are not ahead of this one.
 func judge(rank int, limit time.Duration, own beat, before, now []beat) (silent, behind []int, stalled bool) {
 	least := own

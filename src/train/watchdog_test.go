@@ -45,6 +45,40 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// Between two looks lie so many beats that a rank on a busy node, which is late with its own, is not taken for one that has stopped.
+func TestALateBeatIsNoSilence(t *testing.T) {
+	const limit, every = 16 * time.Second, time.Second
+	for _, c := range []struct {
+		name   string
+		beats  func(tick int) beat // of rank 1
+		silent []int
+		at     int // tick at which this rank, not at work since tick 0, ends the job; 0: never
+	}{
+		{"at work, late by two beats", func(tick int) beat { return beat{count: uint64(tick / 3), age: time.Second} }, nil, 0},
+		{"not at work, late by two beats", func(tick int) beat { return beat{count: uint64(tick / 3), age: time.Duration(tick) * every} }, nil, 16},
+		{"stopped at tick 5", func(tick int) beat { return beat{count: uint64(min(tick, 5))} }, []int{1}, 16},
+		{"stopped at tick 14", func(tick int) beat { return beat{count: uint64(min(tick, 14))} }, []int{1}, 20},
+		{"at work until tick 20, then waiting", func(tick int) beat {
+			return beat{count: uint64(tick), age: max(0, time.Duration(tick-20)*every)}
+		}, nil, 36},
+	} {
+		l := looks{rank: 0, limit: limit, every: every}
+		var begin time.Time
+		ended := 0
+		var silent []int
+		for tick := 1; tick <= 100 && ended == 0; tick++ {
+			own := beat{count: uint64(tick), age: time.Duration(tick) * every}
+			var stalled bool
+			if silent, _, stalled = l.look(own, begin.Add(own.age), func() []beat { return []beat{own, c.beats(tick)} }); stalled {
+				ended = tick
+			}
+		}
+		if ended != c.at || !reflect.DeepEqual(silent, c.silent) {
+			t.Errorf("%s: ended at tick %d with %v silent, want tick %d and %v", c.name, ended, silent, c.at, c.silent)
+		}
+	}
+}
+
 func TestHeartbeatFile(t *testing.T) {
 	h := heartbeat{filepath.Join(t.TempDir(), HeartbeatFile), 3}
 	if err := h.write(0, beat{}); err == nil {

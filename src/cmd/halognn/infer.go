@@ -1,11 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -48,6 +48,10 @@ func inferCommand() *cobra.Command {
 }
 
 func inferRank(c comm.Comm, k inProcess, run string, sets []string, what train.Inference) error {
+	ctx := untilSignal()
+	if k == 0 && c.Rank() > 0 {
+		ctx = lagging(ctx, time.Second) // rank 0 speaks for all, if it lives
+	}
 	config := filepath.Join(run, train.ConfigFile)
 	_, err := os.Stat(config)
 	if err != nil {
@@ -68,9 +72,7 @@ func inferRank(c comm.Comm, k inProcess, run string, sets []string, what train.I
 	if err := train.Agree(c, err); err != nil {
 		return dataError(err)
 	}
-	err = j.working(func() error {
-		return train.Infer(context.Background(), j.env, j.config.trainOptions(), weights, what)
-	})
+	err = j.working(func() error { return train.Infer(ctx, j.env, j.config.trainOptions(), weights, what) })
 	if a := (*train.Agreed)(nil); errors.As(err, &a) {
 		return dataError(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/compute/cpu"
 	"halognn/src/compute/ref"
+	"halognn/src/fault"
 	"halognn/src/mem"
 	"halognn/src/shard"
 	"halognn/src/train"
@@ -99,12 +100,16 @@ type job struct {
 	comm   comm.Comm
 	config *Config
 	env    train.Env
+	held   *train.Lock // rank 0: that of the run directory
 	close  func() error
 }
 
 // openJob opens shards and device for rank c. Collective.
 func openJob(c comm.Comm, k inProcess, path string, sets []string) (*job, error) {
 	config, err := loadConfig(path, sets)
+	if err == nil {
+		err = fault.At(fault.Start, c.Rank(), -1, -1)
+	}
 	if err := train.Agree(c, err); err != nil {
 		return nil, usageError(err)
 	}
@@ -143,6 +148,9 @@ func openJob(c comm.Comm, k inProcess, path string, sets []string) (*job, error)
 
 // verifyOwn compares the hashes of this rank's parts and of its share of the files that all ranks read.
 func verifyOwn(c comm.Comm, s *shard.Shards) error {
+	if err := fault.At(fault.Shard, c.Rank(), -1, -1); err != nil {
+		return err
+	}
 	first, last, err := s.RankRange(c.Rank(), c.Size())
 	if err != nil {
 		return err
@@ -177,7 +185,7 @@ func (j *job) openDevice(k inProcess, shards *shard.Shards) error {
 	j.env = train.Env{
 		Comm: c, RanksPerNode: config.Run.RanksPerNode, Shards: shards, Device: device, Host: host, GPURows: rows,
 		Workers: workers, OnWorker: pinner(poolCPUs, shared), Dir: config.Run.Dir, Transport: k.transport(), Version: version,
-		Stall: time.Duration(config.Run.StallSeconds * float64(time.Second)), OnStall: fail, Polls: k == 0 && mpi.Available,
+		Stall: time.Duration(config.Run.StallSeconds * float64(time.Second)), OnStall: fail, Held: j.stillHeld, Polls: k == 0 && mpi.Available,
 	}
 	if d, ok := device.(interface{ Enter() (func() error, error) }); ok {
 		if _, err := d.Enter(); err != nil { // the rank computes on this goroutine to its end

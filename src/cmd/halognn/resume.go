@@ -119,9 +119,59 @@ func (j *job) openResumed() (done bool, err error) {
 	return false, nil
 }
 
+// lock keeps other jobs out of the run directory, which must exist. Collective.
+func (j *job) lock() error {
+	var err error
+	if j.comm.Rank() == 0 {
+		j.held, err = train.LockRun(j.config.Run.Dir, func(why string) { fmt.Fprintf(os.Stderr, "note: %s\n", why) })
+	}
+	return usageError(train.Agree(j.comm, err))
+}
+
+// unlock lets other jobs in again. A lock that cannot be removed is that of a process that has ended: the next job takes it.
+func (j *job) unlock() {
+	if j.held != nil {
+		_ = j.held.Release()
+	}
+}
+
+// stillHeld is train.Env.Held.
+func (j *job) stillHeld() error {
+	if j.held == nil {
+		return nil
+	}
+	return j.held.Held()
+}
+
+// partSuffix returns what sets apart the traces and profiles of this part of the run from those of earlier ones. Collective.
+func (j *job) partSuffix() (string, error) {
+	suffix := ""
+	if j.comm.Rank() == 0 {
+		suffix = train.PartSuffix(j.config.Run.Dir)
+	}
+	all, err := comm.AllgatherBytes(j.comm, []byte(suffix))
+	if err != nil {
+		return "", err
+	}
+	return string(all[0]), nil
+}
+
 // beginRunDir makes the run directory, or, of a run that goes on, rewrites its config. Collective.
 func (j *job) beginRunDir(resumed bool) error {
 	var err error
+	if !resumed {
+		if j.comm.Rank() == 0 {
+			if err = os.MkdirAll(j.config.Run.Dir, 0o777); err != nil {
+				err = fmt.Errorf("run directory: %w", err)
+			}
+		}
+		if err := usageError(train.Agree(j.comm, err)); err != nil {
+			return err
+		}
+		if err := j.lock(); err != nil {
+			return err
+		}
+	}
 	if j.comm.Rank() == 0 {
 		text, fault := j.config.yaml()
 		switch {

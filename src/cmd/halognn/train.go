@@ -58,12 +58,12 @@ var profileKinds = map[string]func(*profile.Profile){
 	"cpu": profile.CPUProfile, "heap": profile.MemProfileHeap, "block": profile.BlockProfile, "mutex": profile.MutexProfile, "trace": profile.TraceProfile,
 }
 
-// startProfile profiles the process until stop: RUN/profile/rank-0003/cpu.pprof. In-process ranks share rank 0's.
-func startProfile(kind, run string, rank int, k inProcess) (stop func(), err error) {
+// startProfile profiles the process until stop: DIR/rank-0003/cpu.pprof. In-process ranks share rank 0's.
+func startProfile(kind, dir string, rank int, k inProcess) (stop func(), err error) {
 	if kind == "" || k > 0 && rank > 0 {
 		return func() {}, nil
 	}
-	dir := filepath.Join(run, "profile", fmt.Sprintf("rank-%04d", rank))
+	dir = filepath.Join(dir, fmt.Sprintf("rank-%04d", rank))
 	if err := os.MkdirAll(dir, 0o777); err != nil { // Start would end the process, and leave the other ranks waiting
 		return func() {}, fmt.Errorf("--profile: %w", err)
 	}
@@ -86,11 +86,22 @@ func trainRank(c comm.Comm, k inProcess, o trainFlags) (err error) {
 		return err
 	}
 	defer j.close()
-	j.env.Trace, j.env.Stop, j.env.Config = o.trace, stopSignal, j.config.flat()
+	j.env.Stop, j.env.Config = stopSignal, j.config.flat()
+	defer j.unlock()
 	if resumed {
+		if err := j.lock(); err != nil {
+			return err
+		}
 		if done, err := j.openResumed(); err != nil || done {
 			return err
 		}
+	}
+	part, err := j.partSuffix()
+	if err != nil {
+		return err
+	}
+	if o.trace {
+		j.env.Trace = train.TraceDir + part
 	}
 	var watch *kernelWatch
 	if o.kernels {
@@ -103,7 +114,7 @@ func trainRank(c comm.Comm, k inProcess, o trainFlags) (err error) {
 			return err
 		}
 		var err error
-		stop, err = startProfile(o.profile, j.config.Run.Dir, c.Rank(), k)
+		stop, err = startProfile(o.profile, filepath.Join(j.config.Run.Dir, train.ProfileDir+part), c.Rank(), k)
 		return usageError(train.Agree(c, err))
 	}
 	defer func() { stop() }()

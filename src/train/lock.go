@@ -1,0 +1,210 @@
+package train
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// LockFile names, while a job works on a run directory, the process that does.
+const LockFile = "lock"
+
+// ErrInUse says that another job works on a run directory.
+var ErrInUse = errors.New("the run directory is in use")
+
+// How often the holder of a lock shows that it lives, and how long another process watches for that. Tests make them short.
+var (
+	lockBeat = 5 * time.Second
+	lockWait = 20 * time.Second
+)
+
+// Lock keeps other jobs out of a run directory:
+//
+//	00000000000000000042 {"host":"n17","pid":4711,...}      beats, who
+//
+// It is a file that only one process can make, and no flock, which does not reach other nodes on every filesystem. Processes that die leave
+// it behind. Whether its holder lives can be seen at once where its process number means something, and elsewhere by its beats.
+type Lock struct {
+	path string
+	who  []byte
+	quit chan struct{}
+	done sync.WaitGroup
+}
+
+// holder is who holds a lock.
+type holder struct {
+	Host  string    `json:"host"`
+	PID   int       `json:"pid"`
+	Start string    `json:"start"` // of the process, in ticks since the boot: numbers are used again
+	Space string    `json:"space"` // boot and namespace in which the number means something
+	Job   string    `json:"job,omitempty"`
+	Since time.Time `json:"since"`
+}
+
+const countBytes = 21 // the count of beats and a blank
+
+// LockRun takes a run directory, which must exist. If another process has it, and lives, that is ErrInUse; wait is called before it takes
+// time to find that out.
+func LockRun(dir string, wait func(why string)) (*Lock, error) {
+	l := &Lock{path: filepath.Join(dir, LockFile), quit: make(chan struct{})}
+	var err error
+	if l.who, err = json.Marshal(thisProcess()); err != nil {
+		return nil, err
+	}
+	for {
+		err := l.create()
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return nil, fmt.Errorf("locking the run directory: %w", err)
+		}
+		text, err := os.ReadFile(l.path)
+		if errors.Is(err, fs.ErrNotExist) { // given back meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("locking the run directory: %w", err)
+		}
+		if l.alive(text, wait) {
+			return nil, fmt.Errorf("%s: %w by %s, and two jobs must not work on one run: wait for that one to end; if there is no such job, remove %s",
+				dir, ErrInUse, describeHolder(text), l.path)
+		}
+		// Another process may come to the same conclusion at this moment; the one whose lock is taken away sees it when it asks Held.
+		if err := os.Remove(l.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("locking the run directory: %w", err)
+		}
+	}
+	l.done.Add(1)
+	go l.beat()
+	return l, nil
+}
+
+func (l *Lock) create() error {
+	f, err := os.OpenFile(l.path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(l.text(0))
+	return errors.Join(err, f.Close())
+}
+
+func (l *Lock) text(beats uint64) []byte { return fmt.Appendf(nil, "%020d %s\n", beats, l.who) }
+
+// beat counts in the file while the lock is held.
+func (l *Lock) beat() {
+	defer l.done.Done()
+	tick := time.NewTicker(lockBeat)
+	defer tick.Stop()
+	for beats := uint64(1); ; beats++ {
+		select {
+		case <-l.quit:
+			return
+		case <-tick.C:
+		}
+		if l.Held() != nil {
+			return
+		}
+		if f, err := os.OpenFile(l.path, os.O_WRONLY, 0); err == nil { // opened each time, as NFS needs it
+			_, _ = f.WriteAt(l.text(beats)[:countBytes], 0)
+			_ = f.Close()
+		}
+	}
+}
+
+// Held returns an error if the run directory is not this process's any more.
+func (l *Lock) Held() error {
+	text, err := os.ReadFile(l.path)
+	if err == nil && len(text) > countBytes && bytes.Equal(bytes.TrimSpace(text[countBytes:]), l.who) {
+		return nil
+	}
+	return fmt.Errorf("%s is not this job's lock any more (another job has taken the run over, or the file was removed), so this job writes nothing more: %w", l.path, ErrInUse)
+}
+
+// Release gives the run directory back.
+func (l *Lock) Release() error {
+	close(l.quit)
+	l.done.Wait()
+	if l.Held() != nil { // it is another's
+		return nil
+	}
+	return os.Remove(l.path)
+}
+
+// alive reports whether the holder that the text names lives.
+func (l *Lock) alive(text []byte, wait func(why string)) bool {
+	h, err := holderOf(text)
+	own := thisProcess()
+	if err == nil && h.Space != "" && h.Space == own.Space {
+		return h.Start != "" && h.Start == startOf(h.PID)
+	}
+	wait(fmt.Sprintf("%s is held by %s: looking for %v whether it lives", l.path, describeHolder(text), lockWait))
+	for end := time.Now().Add(lockWait); time.Now().Before(end); time.Sleep(lockBeat / 5) {
+		if now, err := os.ReadFile(l.path); err == nil && !bytes.Equal(now, text) {
+			return true
+		}
+	}
+	return false
+}
+
+func holderOf(text []byte) (h holder, err error) {
+	if len(text) <= countBytes {
+		return h, fmt.Errorf("%d bytes", len(text))
+	}
+	return h, json.Unmarshal(text[countBytes:], &h)
+}
+
+func describeHolder(text []byte) string {
+	h, err := holderOf(text)
+	if err != nil {
+		return "an unknown process"
+	}
+	job := ""
+	if h.Job != "" {
+		job = "job " + h.Job + ", "
+	}
+	return fmt.Sprintf("%sprocess %d on %s since %s", job, h.PID, h.Host, h.Since.Format(time.DateTime))
+}
+
+// thisProcess describes the caller. What cannot be found out stays empty, and beats decide.
+func thisProcess() holder {
+	host, _ := os.Hostname()
+	h := holder{Host: host, PID: os.Getpid(), Since: processBegan}
+	h.Start = startOf(h.PID)
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	space, fault := os.Readlink("/proc/self/ns/pid")
+	if err == nil && fault == nil && h.Start != "" {
+		h.Space = strings.TrimSpace(string(boot)) + " " + space
+	}
+	for _, name := range []string{"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"} {
+		if id := os.Getenv(name); id != "" {
+			h.Job = id
+			break
+		}
+	}
+	return h
+}
+
+var processBegan = time.Now()
+
+// startOf returns when the process of that number began, in ticks since the boot; empty if there is none, or no more than its exit code.
+func startOf(pid int) string {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return ""
+	}
+	const state, start = 0, 19 // of the fields behind the name, which may hold blanks and brackets
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) <= start || fields[state] == "Z" || fields[state] == "X" {
+		return ""
+	}
+	return fields[start]
+}

@@ -1,0 +1,135 @@
+package train
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// quick makes locks beat fast for a test.
+func quick(t *testing.T) {
+	beat, wait := lockBeat, lockWait
+	lockBeat, lockWait = 10*time.Millisecond, 300*time.Millisecond
+	t.Cleanup(func() { lockBeat, lockWait = beat, wait })
+}
+
+// lockedBy leaves a lock of another process.
+func lockedBy(t *testing.T, dir string, change func(*holder)) (path string, text []byte) {
+	t.Helper()
+	h := thisProcess()
+	change(&h)
+	who, err := json.Marshal(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := Lock{who: who}
+	path, text = filepath.Join(dir, LockFile), l.text(7)
+	if err := os.WriteFile(path, text, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path, text
+}
+
+func TestLock(t *testing.T) {
+	quick(t)
+	elsewhere := func(h *holder) { h.Host, h.Space, h.Job = "n17", "another boot", "4711" }
+	for _, c := range []struct {
+		name   string
+		holder func(*holder) // of the lock that is there; nil: none
+		beats  bool
+		refuse string // what the error says
+		waits  bool
+	}{
+		{name: "free"},
+		{name: "held by a process that lives", holder: func(*holder) {}, refuse: "process"},
+		{name: "held by a process that is dead", holder: func(h *holder) { h.PID = 1 << 30 }},
+		{name: "held by one whose number another process has now", holder: func(h *holder) { h.Start = "1" }},
+		{name: "held elsewhere, alive", holder: elsewhere, beats: true, refuse: "job 4711, process", waits: true},
+		{name: "held elsewhere, dead", holder: elsewhere, waits: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if c.holder != nil {
+				path, text := lockedBy(t, dir, c.holder)
+				if c.beats {
+					text[countBytes-2]++
+					time.AfterFunc(lockWait/3, func() { _ = os.WriteFile(path, text, 0o666) })
+				}
+			}
+			waited := false
+			l, err := LockRun(dir, func(string) { waited = true })
+			if waited != c.waits {
+				t.Errorf("it waited: %t", waited)
+			}
+			if c.refuse != "" {
+				if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), c.refuse) || !strings.Contains(err.Error(), "remove "+dir) {
+					t.Errorf("the error is %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := LockRun(dir, func(string) {}); !errors.Is(err, ErrInUse) {
+				t.Errorf("two have it: %v", err)
+			}
+			if err := errors.Join(l.Held(), l.Release()); err != nil {
+				t.Error(err)
+			}
+			if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
+				t.Errorf("left are %v (%v)", names, err)
+			}
+		})
+	}
+}
+
+// Beats change no more than the count, and a holder whose lock was taken away knows it, beats no more and leaves it.
+func TestLockThatIsTakenAway(t *testing.T) {
+	quick(t)
+	dir := t.TempDir()
+	l, err := LockRun(dir, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := os.ReadFile(l.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for now := first; string(now) == string(first); now, err = os.ReadFile(l.path) { // ends with the first beat
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Held(); err != nil {
+		t.Error(err)
+	}
+	path, others := lockedBy(t, dir, func(h *holder) { h.PID++ })
+	if err := l.Held(); !errors.Is(err, ErrInUse) {
+		t.Errorf("held by another, and %v", err)
+	}
+	if err := l.Release(); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != string(others) {
+		t.Errorf("the other's lock is now %q (%v)", text, err)
+	}
+}
+
+// No part of a run writes over traces or profiles of an earlier one.
+func TestPartSuffix(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct{ made, want string }{{"", ""}, {TraceDir, "-2"}, {ProfileDir + "-2", "-3"}, {ProfileDir, "-3"}} {
+		if c.made != "" {
+			if err := os.Mkdir(filepath.Join(dir, c.made), 0o777); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := PartSuffix(dir); got != c.want {
+			t.Errorf("after %q: %q, want %q", c.made, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package train
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+
+	"halognn/src/fault"
+	"halognn/src/mem"
+	"halognn/src/nn"
+	"halognn/src/parallel"
+	"halognn/src/pipeline"
+	"halognn/src/sample"
+	"halognn/src/trace"
+)
+
+// admit gives item i its seeds: the minibatches of a step follow each other, and those of the next epochs those of this one.
+func (r *run) admit(i int, m *parallel.Minibatch) {
+	epoch, items := r.epoch, r.steps()*r.minibatches()
+	epoch, i = epoch+i/items, i%items
+	step, stream := i/r.minibatches(), r.Comm.Rank()*r.minibatches()+i%r.minibatches()
+	m.Key = sample.Key{Seed: r.o.Seed, Epoch: epoch, Step: step, Stream: stream}
+	m.GlobalSeeds, m.Train = r.streams.GlobalSeeds(step), true
+	m.Seeds = r.streams.Piece(epoch, step, stream, mem.Grow(m.Seeds, r.streams.MaxPiece()))
+}
+
+// train is one minibatch of a step; the last one of the step updates the weights.
+func (r *run) train(i int, m *parallel.Minibatch) error {
+	step, last := i/r.minibatches(), i%r.minibatches() == r.minibatches()-1
+	if i%r.minibatches() == 0 {
+		r.stepRows, r.stepWaiting = tally{}, 0
+	}
+	r.waiting += r.pipe.Waited()
+	r.stepWaiting += r.pipe.Waited()
+	r.item = i
+	r.watch.at(r.epoch, step, place(trace.Forward))
+	if err := fault.At(fault.Forward, r.Comm.Rank(), r.epoch, step); err != nil {
+		return fmt.Errorf("step %d: %w", step, err)
+	}
+	r.clock.Add(trace.Wait, r.pipe.Waited())
+	r.spans.Span(trace.Wait.String(), i, time.Now().Add(-r.pipe.Waited()), r.pipe.Waited())
+	if err := r.count(m); err != nil {
+		return fmt.Errorf("step %d: %w", step, err)
+	}
+	if fault.NaN(fault.Loss, r.Comm.Rank(), r.epoch, step) && len(m.Batch.Own.Data) > 0 {
+		r.Device.Upload(m.Batch.Own.Data[:1], []float32{float32(math.NaN())})
+	}
+	begin := time.Now()
+	logits, err := r.model.Forward(&m.Batch)
+	if err != nil {
+		return err
+	}
+	if err := r.vote(); err != nil {
+		return err
+	}
+	share, dlogits := r.model.Loss(&m.Batch, logits)
+	r.inspect(m, share)
+	r.mark(trace.Forward, begin)
+	begin = time.Now()
+	if !last {
+		r.model.Backward(dlogits, nil)
+		r.gradients.Hold()
+		r.mark(trace.Backward, begin)
+		return r.Device.Sync()
+	}
+	r.model.Backward(dlogits, r.gradients.Start)
+	r.mark(trace.Backward, begin)
+	return r.update(step, m)
+}
+
+// mark notes the time since begin under a phase of the minibatch that is trained.
+func (r *run) mark(p trace.Phase, begin time.Time) {
+	took := time.Since(begin)
+	r.clock.Add(p, took)
+	r.spans.Span(p.String(), r.item, begin, took)
+	r.watch.alive()
+}
+
+// count adds the rows of a minibatch and checks that they add up.
+func (r *run) count(m *parallel.Minibatch) error {
+	c := m.Fetch.Counters
+	if c.Frontier != c.Local+c.Cached+c.Peer+c.Remote-c.Early || c.Frontier != int64(len(m.Sampled.Frontier)) {
+		return fmt.Errorf("rows do not add up: frontier %d, local %d, cached %d, peer %d, remote %d; this is a bug in halognn",
+			len(m.Sampled.Frontier), c.Local, c.Cached, c.Peer, c.Remote)
+	}
+	t := tallyOf(m)
+	r.rows.add(t)
+	r.stepRows.add(t)
+	// With a cache that changes, deciding and assembling are part of collectives; they are counted where they belong.
+	r.clock.Add(trace.Plan, m.Deciding)
+	r.clock.Add(trace.Gather, m.Gathering)
+	r.clock.Add(trace.Exchange, -m.Deciding-m.Gathering)
+	r.blocks += m.Digest
+	return nil
+}
+
+// update sums the gradients over the ranks and makes the optimiser's step.
+func (r *run) update(step int, m *parallel.Minibatch) error {
+	begin := time.Now()
+	r.watch.at(r.epoch, step, place(trace.Sync))
+	if err := fault.At(fault.Allreduce, r.Comm.Rank(), r.epoch, step); err != nil {
+		return fmt.Errorf("step %d: %w", step, err)
+	}
+	if err := r.gradients.Wait(); err != nil {
+		return err
+	}
+	r.mark(trace.Sync, begin)
+	stats := r.model.Params.Stats()
+	if math.IsNaN(stats.Loss) || math.IsInf(stats.Loss, 0) {
+		// Every rank sees the same sum, so all stop at this step, in order, and can say so together.
+		r.diverged = fmt.Errorf("step %d: the loss is %v: %w", step, stats.Loss, ErrDiverged)
+		return pipeline.ErrStop
+	}
+	begin = time.Now()
+	lr := r.o.Schedule.LR((r.epoch-1)*r.steps()+step, r.o.Epochs*r.steps())
+	r.optimizer.Update(lr)
+	if err := r.Device.Sync(); err != nil {
+		return err
+	}
+	r.mark(trace.Update, begin)
+	r.record(step, lr, stats, m)
+	r.auto.stepEnds()
+	r.watch.at(r.epoch, step, place(trace.Wait))
+	return r.obey(step)
+}
+
+// record notes the step's global loss, which is the same on every rank.
+func (r *run) record(step int, lr float64, stats nn.Stats, m *parallel.Minibatch) {
+	bits := math.Float32bits(float32(stats.Loss))
+	var raw [4]byte
+	binary.LittleEndian.PutUint32(raw[:], bits)
+	r.losses.Write(raw[:])
+	r.loss += stats.Loss * float64(m.GlobalSeeds)
+	r.seeds += m.GlobalSeeds
+	if r.log == nil {
+		return
+	}
+	r.log.Write(stepRecord{
+		Kind: "step", Epoch: r.epoch, Step: step, Loss: stats.Loss, LossBits: fmt.Sprintf("%08x", bits), LR: lr,
+		Seeds: m.GlobalSeeds, Accuracy: r.share(stats.Counts), WaitSeconds: r.stepWaiting.Seconds(),
+		Rows: r.rowsOf(r.stepRows),
+	})
+	if r.Progress != nil {
+		r.Progress.Step(stats.Loss)
+	}
+}
+
+// share is the accuracy of a step's predictions; for several labels a vertex, micro-F1.
+func (r *run) share(c nn.Counts) float64 {
+	if r.metric == MicroF1 {
+		return c.MicroF1()
+	}
+	return c.Accuracy()
+}
