@@ -136,8 +136,8 @@ type Pipeline[T any] struct {
 	started []chan *slot[T] // [C] per Run: from the lane to the waiter of each collective
 
 	mu      sync.Mutex
-	pending []*slot[T] // items whose next chain may run, in no order
-	active  int        // pool goroutines in workLoop
+	pending byAge[T] // items whose next chain may run
+	active  int      // pool goroutines in workLoop
 
 	stats stats
 }
@@ -166,7 +166,7 @@ func New[T any](items []*T, stages []Stage[T], o Options) (*Pipeline[T], error) 
 	if o.Workers == 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
-	p := &Pipeline[T]{options: o, stages: stages, slots: make([]slot[T], len(items)), pending: make([]*slot[T], 0, len(items))}
+	p := &Pipeline[T]{options: o, stages: stages, slots: make([]slot[T], len(items)), pending: make(byAge[T], 0, len(items))}
 	chain := 0 // first stage of the chain being cut
 	for i, stage := range stages {
 		if stage.Start != nil {

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"container/heap"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -262,7 +263,7 @@ func TestOldestPendingItemIsTakenFirst(t *testing.T) {
 	defer p.Close()
 	for k, number := range []int{6, 4, 7, 5} {
 		p.slots[k].number = number
-		p.pending = append(p.pending, &p.slots[k])
+		heap.Push(&p.pending, &p.slots[k])
 	}
 	var got []int
 	for s := p.take(); s != nil; s = p.take() {

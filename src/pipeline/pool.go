@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"container/heap"
 	"context"
 	"errors"
 	"sync"
@@ -55,7 +56,7 @@ func (p *Pipeline[T]) closePool() {
 // one to finish a chain takes the oldest item that is pending.
 func (p *Pipeline[T]) submit(s *slot[T]) {
 	p.mu.Lock()
-	p.pending = append(p.pending, s)
+	heap.Push(&p.pending, s)
 	start := p.active < p.options.Workers
 	if start {
 		p.active++
@@ -74,8 +75,23 @@ func (p *Pipeline[T]) submit(s *slot[T]) {
 	}
 }
 
+// byAge is a heap of items, the oldest first. As many as there are slots may be in it, thousands with a wide window.
+type byAge[T any] []*slot[T]
+
+func (h byAge[T]) Len() int           { return len(h) }
+func (h byAge[T]) Less(i, j int) bool { return h[i].number < h[j].number }
+func (h byAge[T]) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *byAge[T]) Push(s any)        { *h = append(*h, s.(*slot[T])) }
+
+func (h *byAge[T]) Pop() any {
+	last := len(*h) - 1
+	s := (*h)[last]
+	(*h)[last], *h = nil, (*h)[:last]
+	return s
+}
+
 // take removes the oldest pending item; nil, and one active goroutine fewer, if there is none. The oldest is what
-// lane and consumer need first; there are at most Depth+1 to look at.
+// lane and consumer need first.
 func (p *Pipeline[T]) take() *slot[T] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,17 +99,7 @@ func (p *Pipeline[T]) take() *slot[T] {
 		p.active--
 		return nil
 	}
-	oldest := 0
-	for k, s := range p.pending {
-		if s.number < p.pending[oldest].number {
-			oldest = k
-		}
-	}
-	last := len(p.pending) - 1
-	s := p.pending[oldest]
-	p.pending[oldest], p.pending[last] = p.pending[last], nil
-	p.pending = p.pending[:last]
-	return s
+	return heap.Pop(&p.pending).(*slot[T])
 }
 
 // workLoop runs on a pool goroutine until nothing is pending.

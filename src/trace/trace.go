@@ -142,12 +142,21 @@ func (l *Log) Flush() {
 // Sync returns when what was written is on disk, and the first error of the log's life. Records may be written meanwhile.
 func (l *Log) Sync() error {
 	l.Flush()
-	if err := l.file.Sync(); err != nil {
-		return err
-	}
+	err := l.file.Sync()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.err
+	if l.err == nil {
+		l.err = err
+	}
+	return l.failed()
+}
+
+// failed returns the first error with the name of the file.
+func (l *Log) failed() error {
+	if l.err == nil {
+		return nil
+	}
+	return fmt.Errorf("writing %s: %w", l.file.Name(), l.err)
 }
 
 // Close flushes and closes the file and returns the first error of the log's life.
@@ -156,10 +165,7 @@ func (l *Log) Close() error {
 	if err := l.file.Close(); l.err == nil {
 		l.err = err
 	}
-	if l.err != nil {
-		return fmt.Errorf("writing %s: %w", l.file.Name(), l.err)
-	}
-	return nil
+	return l.failed()
 }
 
 // Table writes rows of cells in aligned columns: the first column to the left, the rest to the right.
