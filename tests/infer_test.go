@@ -2,9 +2,13 @@ package tests
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"halognn/src/dataset"
 	"halognn/src/npy"
@@ -99,6 +103,40 @@ func TestInferSampled(t *testing.T) {
 			t.Errorf("%d ranks: %d of %d sampled predictions differ from those on 4 ranks", ranks, differ, len(want))
 		}
 	}
+}
+
+// A signal ends infer with one message and the code of a process that died of it, and leaves no file, whole or half.
+func TestSignalEndsInfer(t *testing.T) {
+	unlessShort(t)
+	o := trained(t, smallParts.dir(t), 2, "model.hidden=8192", "sample.batch=500")
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		dir := t.TempDir()
+		j := start(t, nil, halognn(t).path, "infer", "--run", o.dir, "--out", filepath.Join(dir, "predictions.npy"), "--ranks-in-process", "2",
+			"--set", "compute.device=ref")
+		eventually(t, limit/2, "predicting", func() bool { return processorTime(t, j.Process.Pid) > 50 })
+		if err := j.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+		r := j.waitEnd(t, 10*time.Second)
+		if m := r.message(t); r.code != 128+int(s) || !strings.Contains(m, "ended by a signal ("+s.String()+")") {
+			t.Errorf("%v: %v", s, r)
+		}
+		if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
+			t.Errorf("%v: left are %v (%v)", s, names, err)
+		}
+	}
+}
+
+// processorTime returns what a process has used, in ticks of 10 ms.
+func processorTime(t *testing.T, pid int) int {
+	t.Helper()
+	text := string(read(t, fmt.Sprintf("/proc/%d/stat", pid)))
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	n, err := strconv.Atoi(fields[11])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 func TestInferMLP(t *testing.T) {

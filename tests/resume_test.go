@@ -2,6 +2,7 @@ package tests
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -127,21 +128,43 @@ func TestSignalsStopARunThatGoesOnUnderMPI(t *testing.T) {
 
 }
 
-// A second Ctrl-C does not wait for the step, which takes seconds here.
+// A second Ctrl-C does not wait for the step, which takes seconds here. One that is delivered twice, by the terminal and by a launcher, is one.
 func TestSecondInterruptEndsAtOnce(t *testing.T) {
 	unlessShort(t)
 	dir := newRunDir(t)
 	sets := []string{endless, "sample.batch=2000", "model.hidden=16384", "compute.device=ref"}
 	j := start(t, nil, halognn(t).path, append(trainArgs(t, smallParts.dir(t), dir, sets...), "--ranks-in-process", "1")...)
 	eventually(t, limit/2, "the first step", func() bool { _, err := os.Stat(filepath.Join(dir, "metrics.jsonl")); return err == nil })
-	for range 2 {
-		time.Sleep(300 * time.Millisecond)
+	for _, pause := range []time.Duration{300 * time.Millisecond, 50 * time.Millisecond, 900 * time.Millisecond} {
+		time.Sleep(pause)
 		if err := j.Process.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if r := j.waitEnd(t, 2*time.Second); r.code != 130 {
 		t.Errorf("want code 130: %v", r)
+	}
+}
+
+// Two jobs do not work on one run: the second is refused while the first lives, and begins at once when it has died.
+func TestOneJobWorksOnARun(t *testing.T) {
+	unlessShort(t)
+	dir, p := newRunDir(t), halognn(t)
+	args := append(trainArgs(t, smallParts.dir(t), dir, endless), "--ranks-in-process", "2")
+	j := start(t, nil, p.path, args...)
+	underWay(t, dir)
+	resume := []string{"train", "--resume", dir, "--ranks-in-process", "2"}
+	if r := p.run(t, resume...); r.code != usage || !strings.Contains(r.message(t), fmt.Sprintf("in use by process %d", j.Process.Pid)) {
+		t.Errorf("a second job: %v", r)
+	}
+	if err := j.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	j.wait(t)
+	again := append(args[:len(args):len(args)], "--resume", dir, "--set", "train.epochs=2")
+	p.must(t, again...) // it had no checkpoint, so it begins again
+	if _, err := os.Stat(filepath.Join(dir, "lock")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the lock is left: %v", err)
 	}
 }
 
