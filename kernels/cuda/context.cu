@@ -35,6 +35,7 @@ extern "C" {
 int halognn_cuda_version(void) { return HALOGNN_CUDA_VERSION; }
 
 const char *halognn_cuda_error(int code) {
+    if (code >= halognn::NCCL_CODE) return halognn::nccl_error(code);
     if (code >= halognn::BLAS_CODE) return cublasGetStatusString(static_cast<cublasStatus_t>(code - halognn::BLAS_CODE));
     return cudaGetErrorString(static_cast<cudaError_t>(code));
 }
@@ -79,6 +80,8 @@ int halognn_cuda_describe(halognn_cuda *c, halognn_cuda_properties *out) {
     out->major = p.major;
     out->minor = p.minor;
     out->multiprocessors = p.multiProcessorCount;
+    static_assert(sizeof out->uuid == sizeof p.uuid, "the size of an id");
+    std::memcpy(out->uuid, &p.uuid, sizeof out->uuid);
     if (int e = cudaDriverGetVersion(&out->driver)) return e;
     if (int e = cudaRuntimeGetVersion(&out->runtime)) return e;
     size_t available, memory;
@@ -102,6 +105,25 @@ int halognn_cuda_alloc_host(halognn_cuda *c, int64_t bytes, void **out) {
     return cudaHostAlloc(out, static_cast<size_t>(bytes), cudaHostAllocPortable);
 }
 int halognn_cuda_free_host(halognn_cuda *, void *p) { return cudaFreeHost(p); }
+
+// pin maps host memory; where the device can, without asking for the right to write, which pages of a file that is open for reading do not give.
+static int pin(halognn_cuda *c, void *host, size_t bytes, void **out) {
+    int read_only = 0;
+    if (int e = cudaDeviceGetAttribute(&read_only, cudaDevAttrHostRegisterReadOnlySupported, c->device)) return e;
+    const unsigned flags = cudaHostRegisterPortable | cudaHostRegisterMapped | (read_only ? cudaHostRegisterReadOnly : 0);
+    if (int e = cudaHostRegister(host, bytes, flags)) return e;
+    const int e = cudaHostGetDevicePointer(out, host, 0);
+    if (e) cudaHostUnregister(host);
+    return e;
+}
+
+int halognn_cuda_map_host(halognn_cuda *c, const void *host, int64_t bytes, void **out) {
+    if (int e = cudaSetDevice(c->device)) return e;
+    const int e = pin(c, const_cast<void *>(host), static_cast<size_t>(bytes), out);
+    if (e) cudaGetLastError(); // or the next launch would take it for its own
+    return e;
+}
+int halognn_cuda_unmap_host(halognn_cuda *, const void *host) { return cudaHostUnregister(const_cast<void *>(host)); }
 
 int halognn_cuda_upload(halognn_cuda *c, int stream, void *dst, const void *host_src, int64_t bytes) {
     return bytes ? cudaMemcpyAsync(dst, host_src, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, halognn::on(c, stream)) : cudaSuccess;
@@ -129,6 +151,12 @@ int halognn_cuda_wait(halognn_cuda *, void *event) { return cudaEventSynchronize
 int halognn_cuda_elapsed(halognn_cuda *, void *begin, void *end, float *milliseconds) {
     return cudaEventElapsedTime(milliseconds, static_cast<cudaEvent_t>(begin), static_cast<cudaEvent_t>(end));
 }
+int halognn_cuda_copy_now(void *dst, const void *src, int64_t bytes) {
+    if (bytes == 0) return 0;
+    if (int e = cudaMemcpy(dst, src, static_cast<size_t>(bytes), cudaMemcpyDefault)) return e;
+    return cudaStreamSynchronize(cudaStreamLegacy); // between devices cudaMemcpy does not wait
+}
+
 int halognn_cuda_sync(halognn_cuda *c, int stream) { return cudaStreamSynchronize(halognn::on(c, stream)); }
 
 }  // extern "C"

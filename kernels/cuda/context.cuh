@@ -22,17 +22,22 @@ constexpr int BLOCK = 256;
 constexpr int WARP = 32;
 constexpr int64_t CHUNK = HALOGNN_CHUNK_ROWS;
 constexpr int BLAS_CODE = 100000;  // codes from here on are cuBLAS's
+constexpr int NCCL_CODE = HALOGNN_NCCL_PENDING - 7;  // and from here on NCCL's
+
+// nccl_error is the text of a code of NCCL's.
+const char *nccl_error(int code);
 
 // LAUNCH starts a kernel whose threads are independent of each other; LAUNCH_TOGETHER one whose threads wait for each other or exchange
 // values. To nvcc they are the same. Compiled for the host (kernels/cuda/emulate) the first kind is a loop.
 #ifdef HALOGNN_EMULATED
-#define LAUNCH(c, kernel, grid, ...) emulated::launch(halognn::on(c), false, grid, halognn::BLOCK, kernel, __VA_ARGS__)
+#define LAUNCH_ON(c, stream, kernel, grid, ...) emulated::launch(halognn::on(c, stream), false, grid, halognn::BLOCK, kernel, __VA_ARGS__)
 #define LAUNCH_TOGETHER(c, kernel, grid, ...) emulated::launch(halognn::on(c), true, grid, halognn::BLOCK, kernel, __VA_ARGS__)
 #else
-#define LAUNCH(c, kernel, grid, ...) \
-    (kernel<<<grid, halognn::BLOCK, 0, halognn::on(c)>>>(__VA_ARGS__), static_cast<int>(cudaGetLastError()))
+#define LAUNCH_ON(c, stream, kernel, grid, ...) \
+    (kernel<<<grid, halognn::BLOCK, 0, halognn::on(c, stream)>>>(__VA_ARGS__), static_cast<int>(cudaGetLastError()))
 #define LAUNCH_TOGETHER LAUNCH
 #endif
+#define LAUNCH(c, kernel, grid, ...) LAUNCH_ON(c, HALOGNN_COMPUTE, kernel, grid, __VA_ARGS__)
 
 // on returns a stream of c, and makes its device the calling thread's: threads come and go.
 inline cudaStream_t on(halognn_cuda *c, int stream = HALOGNN_COMPUTE) {
@@ -59,6 +64,9 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pack {
 
 template <typename T, int N>
 __device__ inline pack<T, N> load(const T *p) {
+#ifdef HALOGNN_EMULATED
+    emulated::readable(p, sizeof(pack<T, N>));
+#endif
     return *reinterpret_cast<const pack<T, N> *>(p);
 }
 

@@ -1,11 +1,12 @@
 /*
  * CUDA kernels of halognn, and the few services of the CUDA runtime that it needs: libhalognn_cuda.so, loaded at run time.
  *
- * Plain C: no C++ types, no exceptions, no hidden state. A context is one device with three streams and one cuBLAS handle:
+ * Plain C: no C++ types, no exceptions, no hidden state. A context is one device with four streams and one cuBLAS handle:
  *
  *   HALOGNN_COMPUTE   every kernel, in the order of the calls
- *   HALOGNN_UP        copies to the device beside them      events order the three
+ *   HALOGNN_UP        copies to the device beside them      events order the four
  *   HALOGNN_DOWN      copies from the device beside them
+ *   HALOGNN_BETWEEN   slices to and from other devices, and their sums
  *
  * Every call returns 0 or a code that halognn_cuda_error names; a fault of a kernel shows at the next call that waits. A context
  * may be used by several threads (every call makes its device the calling thread's), but its kernels by one at a time. Nothing here allocates device memory but
@@ -27,12 +28,12 @@ extern "C" {
 #endif
 
 /* Grows with every change of this file. */
-#define HALOGNN_CUDA_VERSION 1
+#define HALOGNN_CUDA_VERSION 2
 
 #define HALOGNN_CHUNK_ROWS 512
 
 typedef struct halognn_cuda halognn_cuda;
-enum { HALOGNN_COMPUTE, HALOGNN_UP, HALOGNN_DOWN, HALOGNN_STREAMS };
+enum { HALOGNN_COMPUTE, HALOGNN_UP, HALOGNN_DOWN, HALOGNN_BETWEEN, HALOGNN_STREAMS };
 
 int halognn_cuda_version(void);
 /* The text of a code; never NULL. */
@@ -49,6 +50,7 @@ typedef struct {
     int driver, runtime;            /* versions, 1000*major + 10*minor */
     int emulated;                   /* there is no device: the kernels run on the host, for tests */
     int64_t memory, available;      /* bytes */
+    unsigned char uuid[16];         /* of the device: no two are alike */
 } halognn_cuda_properties;
 
 /* Opens a device; close frees streams and handle, not memory. */
@@ -62,11 +64,18 @@ int halognn_cuda_free(halognn_cuda *c, void *p);
 int halognn_cuda_alloc_host(halognn_cuda *c, int64_t bytes, void **out);
 int halognn_cuda_free_host(halognn_cuda *c, void *p);
 
+/* Pins host memory that is there already, such as the pages of a mapped file, for kernels to read: *out is where they find it. Nobody may write
+ * it from now on. Memory that cannot be pinned is an error after which the context is as good as before. unmap_host ends it. */
+int halognn_cuda_map_host(halognn_cuda *c, const void *host, int64_t bytes, void **out);
+int halognn_cuda_unmap_host(halognn_cuda *c, const void *host);
+
 /* Copies are queued on the stream. What is not pinned must stay as it is until a sync. */
 int halognn_cuda_upload(halognn_cuda *c, int stream, void *dst, const void *host_src, int64_t bytes);
 int halognn_cuda_download(halognn_cuda *c, int stream, void *host_dst, const void *src, int64_t bytes);
 int halognn_cuda_copy(halognn_cuda *c, int stream, void *dst, const void *src, int64_t bytes);
 int halognn_cuda_zero(halognn_cuda *c, int stream, void *dst, int64_t bytes);
+/* Copies at once, from wherever to wherever: what an MPI does that knows device memory. It waits for no stream. */
+int halognn_cuda_copy_now(void *dst, const void *src, int64_t bytes);
 
 /* An event is what has been queued on a stream when it is recorded. order makes what is queued on a stream from now on wait for it;
  * wait makes the caller wait; elapsed is the milliseconds between two. */
@@ -93,6 +102,8 @@ int halognn_cuda_add_bias(halognn_cuda *c, float *y, int64_t rows, int64_t cols,
 int halognn_cuda_column_sum(halognn_cuda *c, float *sum, int64_t rows, int64_t cols, const float *x, float *scratch);
 /* sum[i] += x[i] */
 int halognn_cuda_add_into(halognn_cuda *c, float *sum, int64_t n, const float *x);
+/* sum[i] = s_0[i] + s_1[i] + ... in this order, where s_r is slices[r*n..], but s_rank is sum itself. slices [ranks,n] */
+int halognn_cuda_add_slices(halognn_cuda *c, int stream, float *sum, int64_t n, const float *slices, int rank, int ranks);
 
 /* Feature rows wherever they lie: row i is row of[i] & mask of tables[of[i] >> HALOGNN_ROW_BITS]; half: of float16. At most HALOGNN_TABLES. */
 #define HALOGNN_TABLES 2
@@ -102,6 +113,9 @@ typedef struct {
     const uint64_t *of;
     int half;
 } halognn_cuda_rows;
+/* Row i of dst [n,row_bytes] = the bytes at the address from[i], in mapped or device memory, on a stream beside the compute one. All addresses,
+ * dst and row_bytes are multiples of align: 16, 8, 4 or 2. */
+int halognn_cuda_fetch_rows(halognn_cuda *c, int stream, void *dst, int64_t n, int64_t row_bytes, const uint64_t *from, int align);
 /* dst[i,:] = row i as float32, i < n */
 int halognn_cuda_gather_rows(halognn_cuda *c, float *dst, int64_t n, int64_t cols, const halognn_cuda_rows *host_rows);
 /* out[d,:] = mean of the rows indices[e], e in [indptr[d], indptr[d+1]); zero for an empty segment. out [segments,cols] */
@@ -153,6 +167,28 @@ int halognn_cuda_adam(halognn_cuda *c, float *p, float *m, float *v, int64_t n, 
                       float one_minus_beta1, float beta2, float one_minus_beta2, float step, float root, float eps);
 /* g += l2*p;  buf = first ? g : momentum*buf + g;  p -= lr*buf */
 int halognn_cuda_sgd(halognn_cuda *c, float *p, float *buf, int64_t n, const float *g, float l2, float momentum, float lr, int first);
+
+/* NCCL, which is loaded when it is asked for: every rank opens what joins its device to those of all others. Calls on it are queued on
+ * HALOGNN_BETWEEN and come in one order on all ranks. One that has to wait for other ranks returns HALOGNN_NCCL_PENDING; then none may
+ * follow but abort until state returns another code: 0, or why the call failed. state also tells what has gone wrong since. */
+typedef struct halognn_nccl halognn_nccl;
+#define HALOGNN_NCCL_ID 128
+#define HALOGNN_NCCL_PENDING 200007
+/* Loads the library of that name or path. text becomes its version, or what is wrong with it, for which 1 is returned. Not to be called by
+ * two threads at a time. */
+int halognn_cuda_nccl_load(const char *path, char *text, int size);
+/* One rank makes the id [HALOGNN_NCCL_ID] that all open with. *out is set for 0 and HALOGNN_NCCL_PENDING. */
+int halognn_cuda_nccl_id(char *id);
+int halognn_cuda_nccl_open(halognn_cuda *c, const char *id, int rank, int ranks, halognn_nccl **out);
+int halognn_cuda_nccl_state(halognn_nccl *n);
+/* Sends sends[r] floats at send[r] to every other rank r, and receives recvs[r] from it at recv[r]; 0 for nothing. Arrays [ranks]. */
+int halognn_cuda_nccl_exchange(halognn_nccl *n, const void *const *send, const int64_t *sends, void *const *recv, const int64_t *recvs);
+/* buf[i] = the sum over all ranks, in an order of NCCL's choice. */
+int halognn_cuda_nccl_sum(halognn_nccl *n, float *buf, int64_t count);
+/* All ranks finish before they close. A rank that has met a fault aborts instead, which ends what is under way; either frees n. */
+int halognn_cuda_nccl_finish(halognn_nccl *n);
+int halognn_cuda_nccl_close(halognn_nccl *n);
+int halognn_cuda_nccl_abort(halognn_nccl *n);
 
 #ifdef __cplusplus
 }

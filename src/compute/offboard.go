@@ -11,9 +11,16 @@ package compute
 type Offboard interface {
 	Device
 
-	// Resident puts the first rows of tables, as stored, into device memory, so that no Inbox sends them. rows[t] is how many of
-	// tables[t]; rowBytes of each.
-	Resident(tables [][]byte, rows []int, rowBytes int) error
+	// Resident puts rows of tables, as stored, into device memory, so that no Inbox sends them: count[t] of tables[t], which are the first
+	// ones or, where hot[t] is not nil, those that it begins with. rowBytes of each. hot may be nil.
+	Resident(tables [][]byte, count []int, hot [][]int32, rowBytes int) error
+	// MapRows lets the device read the other rows of those tables where they lie in host memory, so that an Inbox sends their addresses
+	// alone: pages are pinned, of at most limit bytes. A table whose pages cannot be is copied into memory whose pages can. It returns the bytes
+	// of the tables that are read so, and what kept it from more. UnmapRows ends it, before the tables go.
+	MapRows(limit int) (bytes int, kept error)
+	UnmapRows() error
+	// RowRates brings minibatches of rows up, in copies that the host makes and read by the device, and returns the bytes a second of each.
+	RowRates(minibatches []Rows) (copied, mapped float64, err error)
 	// Room returns the bytes of device memory that are not taken.
 	Room() int
 
@@ -36,7 +43,7 @@ type Offboard interface {
 	StartUpload(dst, src []float32)
 }
 
-// Arrival is the end of a copy to the host. Wait returns when it is reached; it may be used again then.
+// Arrival is a place in the work of a device, as the end of a copy to the host. Wait returns when it is reached; it may be used again then.
 type Arrival interface {
 	Wait() error
 	Free() error

@@ -10,28 +10,31 @@ import (
 
 // PeakRSS returns the largest resident set this process has had, in bytes: VmHWM. Pages of mapped files count as far as
 // they were read.
-func PeakRSS() (int64, error) { return status("VmHWM:") }
+func PeakRSS() (int64, error) { return kilobytes("/proc/self/status", "VmHWM:") }
 
 // RSS returns the resident set of this process, in bytes: VmRSS.
-func RSS() (int64, error) { return status("VmRSS:") }
+func RSS() (int64, error) { return kilobytes("/proc/self/status", "VmRSS:") }
 
-// status returns a line of /proc/self/status that counts kilobytes, as bytes.
-func status(field string) (int64, error) {
-	f, err := os.Open("/proc/self/status")
+// Available returns the bytes of this machine's memory that nobody needs: MemAvailable, cached files included.
+func Available() (int64, error) { return kilobytes("/proc/meminfo", "MemAvailable:") }
+
+// kilobytes returns a line of a file that counts kilobytes, as bytes.
+func kilobytes(path, field string) (int64, error) {
+	f, err := os.Open(path)
 	if err != nil {
-		return 0, fmt.Errorf("resident memory: %w", err)
+		return 0, fmt.Errorf("memory: %w", err)
 	}
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if rest, ok := strings.CutPrefix(lines.Text(), field); ok {
 			var kb int64
 			if _, err := fmt.Sscan(rest, &kb); err != nil {
-				return 0, fmt.Errorf("resident memory: %s is %q", field, rest)
+				return 0, fmt.Errorf("memory: %s of %s is %q", field, path, rest)
 			}
 			return kb << 10, nil
 		}
 	}
-	return 0, fmt.Errorf("resident memory: /proc/self/status does not name %s", field)
+	return 0, fmt.Errorf("memory: %s does not name %s", path, field)
 }
 
 // HeapBytes returns the memory the Go runtime holds now, less what it has given back.

@@ -98,7 +98,7 @@ func (r *run) summarise(final *evaluation) error {
 	s.LossDigest, s.BlocksDigest = fmt.Sprintf("%016x", r.losses.Sum64()), fmt.Sprintf("%016x", digests)
 	s.Ranks, s.Parts, s.Nodes = r.Comm.Size(), meta.Parts, r.nodes
 	s.Device, s.Transport, s.Version = r.Device.Name(), r.Transport, r.Version
-	s.Allreduce = "mpi"
+	s.DeviceRows, s.Allreduce = r.deviceRows, "mpi"
 	if r.gradients.Reproducible() {
 		s.Allreduce = "reproducible"
 	}

@@ -42,14 +42,14 @@ func (s *session) openOffboard() error {
 	if !ok {
 		return nil
 	}
-	if err := device.Resident(s.tables, s.residentRows(device.Room()), s.Shards.RowBytes()); err != nil {
+	var err error
+	if s.ownRows, err = s.openDeviceRows(device); err != nil {
 		return err
 	}
 	return s.gradients.Mirror(device, s.Comm.Size())
 }
 
-// residentRows returns, for every table, how many of its rows lie on the device: of the own parts the same share of each, since each is
-// ordered by heat.
+// residentRows returns, for every table, how many of its rows lie on the device: of the own parts the same share of each.
 func (s *session) residentRows(room int) []int {
 	total := 0
 	for p := s.first; p < s.last; p++ {

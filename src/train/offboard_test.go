@@ -34,7 +34,7 @@ func cudaLibrary(t *testing.T) string {
 }
 
 // trainedOn trains on ranks that are nodes of their own.
-func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows GPURows, open func() (compute.Device, error)) *Summary {
+func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows GPURows, reads string, open func() (compute.Device, error)) *Summary {
 	t.Helper()
 	var sum *Summary
 	dir := t.TempDir()
@@ -44,7 +44,7 @@ func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows GP
 			return err
 		}
 		s, err := Run(context.Background(), Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{}, Workers: 2, Dir: dir,
-			GPURows: rows}, o)
+			GPURows: rows, GPUReads: reads}, o)
 		if err != nil {
 			return err
 		}
@@ -81,17 +81,41 @@ func TestOffboardTrainsAlike(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			o := sageOptions()
 			c.set(&o)
-			want := trainedOn(t, shards, c.ranks, o, GPURows{}, host)
-			first := trainedOn(t, shards, c.ranks, o, GPURows{Set: true}, gpu)
+			want := trainedOn(t, shards, c.ranks, o, GPURows{}, "", host)
+			first := trainedOn(t, shards, c.ranks, o, GPURows{Set: true}, ReadsCopy, gpu)
 			if d := math.Abs(first.TrainLoss - want.TrainLoss); !(d <= 1e-5*want.TrainLoss) {
 				t.Errorf("the loss is %v, on the host %v", first.TrainLoss, want.TrainLoss)
 			}
-			for _, rows := range []GPURows{{}, {Set: true, Fraction: 0.4}} {
-				if got := trainedOn(t, shards, c.ranks, o, rows, gpu); got.LossDigest != first.LossDigest || got.WeightsDigest != first.WeightsDigest {
-					t.Errorf("with %+v the bits differ from those without resident rows", rows)
+			for _, v := range []struct {
+				rows  GPURows
+				reads string
+			}{
+				{GPURows{}, ReadsAuto}, {GPURows{Set: true, Fraction: 0.4}, ReadsAuto}, {GPURows{Set: true, Fraction: 0.4}, ReadsMapped},
+			} {
+				got := trainedOn(t, shards, c.ranks, o, v.rows, v.reads, gpu)
+				if got.LossDigest != first.LossDigest || got.WeightsDigest != first.WeightsDigest {
+					t.Errorf("with %+v the bits differ from those without resident rows", v)
 				}
+				checkDeviceRows(t, got, c.ranks, v.reads)
 			}
 		})
+	}
+}
+
+// checkDeviceRows holds what a summary says of each rank's rows to what was asked for.
+func checkDeviceRows(t *testing.T, s *Summary, ranks int, reads string) {
+	t.Helper()
+	if len(s.DeviceRows) != ranks {
+		t.Fatalf("the summary has the rows of %d of %d ranks", len(s.DeviceRows), ranks)
+	}
+	for r, d := range s.DeviceRows {
+		some := d.Resident < d.Own
+		if d.Rank != r || d.Own == 0 || d.Order == "" || d.Why == "" || reads == ReadsMapped && some && d.Reads != ReadsMapped {
+			t.Errorf("reads %s: %+v", reads, d)
+		}
+		if measured := d.Copied > 0 && d.Mapped > 0; measured != (reads == ReadsAuto && some) {
+			t.Errorf("reads %s: %+v", reads, d)
+		}
 	}
 }
 

@@ -55,6 +55,7 @@ type Env struct {
 	Device       compute.Device
 	Host         compute.Host
 	GPURows      GPURows
+	GPUReads     string                 // ReadsAuto, ReadsCopy or ReadsMapped; "" is ReadsAuto
 	Workers      int                    // pool goroutines
 	OnWorker     func(worker int) error // pins a pool goroutine; may be nil
 	Dir          string                 // the run directory; only rank 0 writes

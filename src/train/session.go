@@ -33,6 +33,9 @@ type session struct {
 	gradients *parallel.Gradients
 	streams   *sample.Streams
 
+	ownRows    *DeviceRows  // nil for a device that reads host memory
+	deviceRows []DeviceRows // of all ranks
+
 	features *fetcher
 	cached   exchange.Cache // a fixed one; nil for none
 	dynamic  *dynamicCache  // one that changes; nil for none
@@ -146,6 +149,9 @@ func (s *session) openShared() error {
 	}
 	s.closers = append(s.closers, s.gradients.Close)
 	if err := Agree(s.Comm, s.openOffboard()); err != nil {
+		return err
+	}
+	if s.deviceRows, err = gatherDeviceRows(s.Comm, s.ownRows); err != nil {
 		return err
 	}
 	if s.o.Cache.Policy == PolicyAuto {

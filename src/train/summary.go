@@ -45,14 +45,16 @@ type Summary struct {
 	PeakRSSBytes int64              `json:"peak_rss_bytes"`
 	Memory       map[string]int64   `json:"memory"`
 
-	Ranks     int       `json:"ranks"`
-	Parts     int       `json:"parts"`
-	Nodes     int       `json:"nodes"`
-	Device    string    `json:"device"`
-	Transport string    `json:"transport"`
-	Allreduce string    `json:"allreduce"`
-	Version   string    `json:"version"`
-	Graph     GraphSize `json:"graph"`
+	Ranks     int    `json:"ranks"`
+	Parts     int    `json:"parts"`
+	Nodes     int    `json:"nodes"`
+	Device    string `json:"device"`
+	Transport string `json:"transport"`
+	Allreduce string `json:"allreduce"`
+
+	DeviceRows []DeviceRows `json:"device_rows,omitempty"` // of every rank
+	Version    string       `json:"version"`
+	Graph      GraphSize    `json:"graph"`
 }
 
 // Rows counts feature rows by where they came from, per epoch, summed over ranks.

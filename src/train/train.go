@@ -135,6 +135,7 @@ func (r *run) start(ctx context.Context) error {
 	if !r.gradients.Reproducible() {
 		r.Progress.Note(ctx, "gradients are summed by the MPI library: the last bits of the loss may differ between MPIs and numbers of ranks")
 	}
+	r.tellDeviceRows(ctx)
 	if r.Resume != nil {
 		r.tellResumed(r.Resume)
 	}
@@ -170,8 +171,12 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	r.spans.Pass("train", epoch, r.minibatches(), r.steps()*r.minibatches())
 	r.skipped = first * r.minibatches()
 	items := r.steps() * r.minibatches()
+	foreseen := (r.o.Epochs - epoch) * items // a look-ahead cache sees into the next epochs
+	if r.auto.mayChange() {
+		foreseen = 0
+	}
 	r.onSteps(true)
-	err := r.pipe.RunOn(ctx, items-r.skipped, (r.o.Epochs-epoch)*items, // a look-ahead cache sees into the next epochs
+	err := r.pipe.RunOn(ctx, items-r.skipped, foreseen,
 		func(i int, m *parallel.Minibatch) { r.admit(r.skipped+i, m) },
 		func(i int, m *parallel.Minibatch) error {
 			return consume(r.data, m, func() error { return r.train(r.skipped+i, m) })

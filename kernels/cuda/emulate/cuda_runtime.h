@@ -6,6 +6,8 @@
 //     the end of an allocation. Fresh memory is full of NaN.
 //   - Copies must lie in one allocation; freeing or closing something twice, or while queued work may use it, is an error; what is
 //     not freed when the last context closes is counted (emulated_leaks).
+//   - Kernels are handed memory of the device, or mapped host memory, and read rows from nowhere else: anything else aborts.
+//   - HALOGNN_EMULATED_OPEN=1 leaves device memory open to the host, for an MPI that is to take it for memory that it knows.
 //   - Threads of a warp run in lock step where they exchange values; a kernel in which they do not meet aborts.
 #pragma once
 
@@ -15,6 +17,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <tuple>
 
 #define __global__
@@ -35,19 +39,25 @@ enum cudaError_t : int {
     cudaErrorInvalidDevice = 101,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
+    cudaErrorHostMemoryAlreadyRegistered = 712,
+    cudaErrorHostMemoryNotRegistered = 713,
     cudaErrorStillInUse = 9001,      // the emulation's own: freed while queued work may use it
     cudaErrorNothingToWaitFor = 9002 // the emulation's own: an event that was never recorded
 };
-enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
+enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3, cudaMemcpyDefault = 4 };
 constexpr unsigned cudaStreamNonBlocking = 1, cudaHostAllocPortable = 1;
+constexpr unsigned cudaHostRegisterPortable = 1, cudaHostRegisterMapped = 2, cudaHostRegisterReadOnly = 8;
+enum cudaDeviceAttr { cudaDevAttrHostRegisterReadOnlySupported = 113 };
 
 struct emulated_stream;
 struct emulated_event;
 using cudaStream_t = emulated_stream *;
 using cudaEvent_t = emulated_event *;
+constexpr cudaStream_t cudaStreamLegacy = nullptr;
 
 struct cudaDeviceProp {
     char name[256];
+    unsigned char uuid[16];
     int major, minor, multiProcessorCount;
 };
 
@@ -63,7 +73,13 @@ cudaError_t cudaMalloc(void **p, size_t bytes);
 cudaError_t cudaFree(void *p);
 cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void *p);
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device);
+cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags);
+cudaError_t cudaHostUnregister(void *p);
+cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned flags);
+cudaError_t cudaGetLastError();
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind, cudaStream_t s);
+cudaError_t cudaMemcpy(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind);
 cudaError_t cudaMemsetAsync(void *dst, int value, size_t bytes, cudaStream_t s);
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
@@ -83,13 +99,42 @@ namespace emulated {
 // enqueue puts work on a stream.
 cudaError_t enqueue(cudaStream_t s, std::function<void()> work);
 
+// meeting is what a stream does together with streams of other devices.
+struct meeting {
+    virtual ~meeting() = default;
+    virtual bool ready() const = 0;                  // the others are there
+    virtual emulated_stream *behind() const = 0;     // one that must come nearer first; null if some have not even been told to come
+    virtual void work() = 0;
+};
+cudaError_t enqueue(cudaStream_t s, std::shared_ptr<meeting> m);
+// first reports whether a meeting is the next that its stream comes to.
+bool first(cudaStream_t s, const meeting *m);
+// on_device reports whether [p, p+bytes) is memory of a device, and belongs the device of a stream.
+bool on_device(const void *p, size_t bytes, int device);
+int belongs(cudaStream_t s);
+int thread_device();
+// The lock of everything that is emulated; wake tells those who wait for others' calls that there has been one; made counts what must be freed.
+std::recursive_mutex &everything();
+void wake();
+void made(int n);
+
 // run_grid runs body for every thread of a grid.
 void run_grid(bool together, dim3 grid, unsigned block, const std::function<void()> &body);
+
+// readable aborts unless [p, p+bytes) is device memory or mapped host memory.
+void readable(const void *p, size_t bytes);
+template <typename T>
+void handed(T) {}
+template <typename T>
+void handed(T *p) {
+    if (p != nullptr) readable(p, 1);
+}
 
 // launch copies the arguments, as a launch does.
 template <typename... Params, typename... Args>
 int launch(cudaStream_t s, bool together, dim3 grid, unsigned block, void (*kernel)(Params...), Args... args) {
     if (grid.x == 0 || grid.y == 0 || grid.y > 65535 || grid.x > 0x7fffffffu) return cudaErrorInvalidConfiguration;
+    (handed(args), ...);
     std::tuple<Params...> copy(args...);
     return enqueue(s, [=] { run_grid(together, grid, block, [&copy, kernel] { std::apply(kernel, copy); }); });
 }

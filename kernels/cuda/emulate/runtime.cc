@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <set>
@@ -21,16 +23,18 @@ struct emulated_event {
 namespace {
 
 struct op {
-    std::function<void()> work;      // empty for a wait
+    std::function<void()> work;      // empty for a wait and a meeting
     emulated_event *event = nullptr; // waited for
     int64_t ticket = 0;
     const void *from = nullptr, *to = nullptr; // of a copy
+    std::shared_ptr<emulated::meeting> meeting = nullptr;
 };
 
 struct allocation {
     size_t bytes, mapped;
     bool device;
     int number; // of the device
+    bool registered = false; // host memory that was there before; kernels may read it
 };
 
 }  // namespace
@@ -42,13 +46,23 @@ struct emulated_stream {
 
 namespace {
 
+constexpr int DEVICES = 4;
+
 thread_local int current_device; // 0 for a thread that has not said
 std::recursive_mutex lock;
+std::condition_variable_any calls; // there has been one that somebody may wait for
 std::map<const char *, allocation> memory; // by address
 std::set<emulated_stream *> streams;
 std::set<emulated_event *> events;
-size_t in_use[2]; // of each device
-int running; // depth of queued work that runs: device memory is open
+size_t in_use[DEVICES];
+size_t changes; // of memory
+int refusals;   // calls to come that cannot pin
+int others; // things to be freed that are not counted here
+int running = [] { // depth of queued work that runs: device memory is open
+    const char *s = std::getenv("HALOGNN_EMULATED_OPEN");
+    return s ? std::atoi(s) : 0;
+}();
+const int always = running; // it is open
 uint64_t random_state = [] {
     const char *s = std::getenv("HALOGNN_EMULATED_SEED");
     return s ? std::strtoull(s, nullptr, 10) : 0;
@@ -83,6 +97,7 @@ struct opened { // device memory, for as long as it lives
 bool runnable(const emulated_stream *s) {
     if (s->queue.empty()) return false;
     const op &o = s->queue.front();
+    if (o.meeting) return o.meeting->ready();
     return o.event == nullptr || o.event->fired >= o.ticket;
 }
 
@@ -90,25 +105,47 @@ void step(emulated_stream *s) {
     op o = std::move(s->queue.front());
     s->queue.pop_front();
     if (o.work) o.work();
+    if (o.meeting) o.meeting->work();
 }
 
-// advance runs one thing so that s comes nearer to its end.
-void advance(emulated_stream *s) {
+// advance runs one thing so that s comes nearer to its end; false if that takes a call that has not been made.
+bool advance(emulated_stream *s) {
     if (random_state != 0) {
         std::vector<emulated_stream *> ready;
         for (emulated_stream *t : streams)
             if (runnable(t)) ready.push_back(t);
-        if (!ready.empty()) return step(ready[draw(ready.size())]);
+        if (!ready.empty()) return step(ready[draw(ready.size())]), true;
     }
-    while (!runnable(s)) { // what it waits for comes first
-        s = s->queue.front().event->on;
+    for (size_t hops = 0; !runnable(s); hops++) { // what it waits for comes first
+        if (s->queue.empty() || hops > streams.size()) return false;
+        const op &o = s->queue.front();
+        s = o.meeting ? o.meeting->behind() : o.event->on;
+        if (s == nullptr) return false;
     }
     step(s);
+    return true;
+}
+
+// run works on a stream until there is nothing left to wait for. While other threads' calls are waited for, they have the lock, and device
+// memory is closed.
+template <typename Done>
+void run(emulated_stream *s, const Done &done) {
+    std::unique_lock<std::recursive_mutex> hold(lock);
+    for (;;) {
+        {
+            opened o;
+            while (!done() && advance(s)) {
+            }
+        }
+        calls.notify_all();
+        if (done()) return;
+        calls.wait(hold);
+    }
 }
 
 // disturb lets queued work run early, at random.
 void disturb() {
-    if (random_state == 0 || running > 0) return;
+    if (random_state == 0 || running > always) return;
     opened o;
     for (uint64_t n = draw(4); n > 0; n--)
         for (emulated_stream *s : streams)
@@ -145,6 +182,7 @@ cudaError_t make(void **out, size_t bytes, bool device) {
         in_use[current_device] += bytes;
         if (running == 0) mprotect(base, mapped, PROT_NONE);
     }
+    changes++;
     memory[base] = {bytes, mapped, device, current_device};
     *out = base;
     return cudaSuccess;
@@ -154,14 +192,15 @@ cudaError_t release(void *p, bool device) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     if (p == nullptr) return cudaSuccess;
     const auto it = memory.find(static_cast<char *>(p));
-    if (it == memory.end() || it->second.device != device) return cudaErrorInvalidValue;
-    for (const emulated_stream *s : streams) { // kernels may use any device memory, and no host memory
-        if (device && !s->queue.empty()) return cudaErrorStillInUse;
+    if (it == memory.end() || it->second.device != device || it->second.registered) return cudaErrorInvalidValue;
+    for (const emulated_stream *s : streams) { // kernels may use any memory of their device, and no host memory
+        if (device && s->device == it->second.number && !s->queue.empty()) return cudaErrorStillInUse;
         for (const op &o : s->queue)
             if (inside(o.from, it->first, it->second.bytes) || inside(o.to, it->first, it->second.bytes)) return cudaErrorStillInUse;
     }
     munmap(p, it->second.mapped + static_cast<size_t>(sysconf(_SC_PAGESIZE)));
     if (device) in_use[it->second.number] -= it->second.bytes;
+    changes++;
     memory.erase(it);
     return cudaSuccess;
 }
@@ -170,6 +209,7 @@ cudaError_t push(emulated_stream *s, op o) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     if (streams.count(s) == 0 || s->device != current_device) return cudaErrorInvalidResourceHandle;
     s->queue.push_back(std::move(o));
+    calls.notify_all();
     disturb();
     return cudaSuccess;
 }
@@ -179,11 +219,45 @@ cudaError_t push(emulated_stream *s, op o) {
 cudaError_t emulated::enqueue(cudaStream_t s, std::function<void()> work) {
     return push(s, op{std::move(work), nullptr, 0, nullptr, nullptr});
 }
+cudaError_t emulated::enqueue(cudaStream_t s, std::shared_ptr<meeting> m) {
+    return push(s, op{nullptr, nullptr, 0, nullptr, nullptr, std::move(m)});
+}
+bool emulated::first(cudaStream_t s, const meeting *m) { return streams.count(s) > 0 && !s->queue.empty() && s->queue.front().meeting.get() == m; }
+bool emulated::on_device(const void *p, size_t bytes, int device) {
+    const allocation *a = within(p, bytes);
+    return a && a->device && a->number == device;
+}
+int emulated::belongs(cudaStream_t s) { return streams.count(s) ? s->device : -1; }
+int emulated::thread_device() { return current_device; }
+std::recursive_mutex &emulated::everything() { return lock; }
+void emulated::wake() { calls.notify_all(); }
+void emulated::made(int n) { others += n; }
 
 // emulated_leaks counts what was made and not freed: allocations, streams, events.
 extern "C" int emulated_leaks(void) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
-    return static_cast<int>(memory.size() + streams.size() + events.size());
+    return static_cast<int>(memory.size() + streams.size() + events.size()) + others;
+}
+
+// emulated_refuse makes the next n calls that pin host memory fail.
+extern "C" void emulated_refuse(int n) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    refusals = n;
+}
+
+void emulated::readable(const void *p, size_t bytes) {
+    static thread_local const char *last; // most are like the one before
+    static thread_local size_t length, seen;
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    if (seen == changes && inside(p, last, length) && static_cast<const char *>(p) + bytes <= last + length) return;
+    const allocation *a = within(p, bytes);
+    if (a == nullptr || !(a->device || a->registered)) {
+        std::fprintf(stderr, "emulated CUDA: a kernel is to read %zu bytes at %p, which is neither device memory nor mapped\n", bytes, p);
+        std::abort();
+    }
+    last = std::prev(memory.upper_bound(static_cast<const char *>(p)))->first;
+    length = a->bytes;
+    seen = changes;
 }
 
 // emulated_seed chooses when queued work runs: 0 as late as it may, others at random.
@@ -206,16 +280,17 @@ const char *cudaGetErrorString(cudaError_t e) {
 }
 
 cudaError_t cudaGetDeviceCount(int *n) {
-    *n = 2;
+    *n = DEVICES;
     return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
-    if (device != 0 && device != 1) return cudaErrorInvalidDevice;
+    if (device < 0 || device >= DEVICES) return cudaErrorInvalidDevice;
     current_device = device;
     return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device) {
     std::snprintf(p->name, sizeof p->name, "emulated device %d", device);
+    std::snprintf(reinterpret_cast<char *>(p->uuid), sizeof p->uuid, "%d.%d", static_cast<int>(getpid()), device);
     p->major = p->minor = 0;
     p->multiProcessorCount = 1;
     return cudaSuccess;
@@ -234,6 +309,36 @@ cudaError_t cudaFree(void *p) { return release(p, true); }
 cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned) { return make(p, bytes, false); }
 cudaError_t cudaFreeHost(void *p) { return release(p, false); }
 
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int) { return *value = 1, cudaSuccess; }
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    if (p == nullptr || bytes == 0 || !(flags & cudaHostRegisterMapped)) return cudaErrorInvalidValue;
+    if (refusals > 0) return refusals--, cudaErrorMemoryAllocation;
+    const char *c = static_cast<const char *>(p);
+    const auto after = memory.lower_bound(c + bytes);
+    if (after != memory.begin() && std::prev(after)->first + std::prev(after)->second.bytes > c) return cudaErrorHostMemoryAlreadyRegistered;
+    changes++;
+    memory[c] = {bytes, 0, false, current_device, true};
+    return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void *p) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    const auto it = memory.find(static_cast<char *>(p));
+    if (it == memory.end() || !it->second.registered) return cudaErrorHostMemoryNotRegistered;
+    for (const emulated_stream *s : streams) // kernels of the device may read it
+        if (s->device == it->second.number && !s->queue.empty()) return cudaErrorStillInUse;
+    changes++;
+    memory.erase(it);
+    return cudaSuccess;
+}
+cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    const allocation *a = within(host, 1);
+    if (a == nullptr || !a->registered) return cudaErrorInvalidValue;
+    return *device = host, cudaSuccess;
+}
+
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind, cudaStream_t s) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     const allocation *to = within(dst, bytes), *from = within(src, bytes);
@@ -250,6 +355,13 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpy
     return push(s, op{[=] { std::memcpy(dst, src, bytes); }, nullptr, 0, src, dst});
 }
 
+cudaError_t cudaMemcpy(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    if (kind != cudaMemcpyDefault) return cudaErrorInvalidValue;
+    opened o;
+    std::memcpy(dst, src, bytes);
+    return cudaSuccess;
+}
 cudaError_t cudaMemsetAsync(void *dst, int value, size_t bytes, cudaStream_t s) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     const allocation *to = within(dst, bytes);
@@ -271,10 +383,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
     return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
-    const std::lock_guard<std::recursive_mutex> hold(lock);
-    if (streams.count(s) == 0) return cudaErrorInvalidResourceHandle;
-    opened o;
-    while (!s->queue.empty()) advance(s);
+    if (s == cudaStreamLegacy) return cudaSuccess; // nothing is ever queued on it
+    {
+        const std::lock_guard<std::recursive_mutex> hold(lock);
+        if (streams.count(s) == 0) return cudaErrorInvalidResourceHandle;
+    }
+    run(s, [s] { return s->queue.empty(); });
     return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
@@ -311,11 +425,12 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
     }, nullptr, 0, nullptr, nullptr});
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
-    const std::lock_guard<std::recursive_mutex> hold(lock);
-    if (events.count(e) == 0) return cudaErrorInvalidResourceHandle;
-    if (e->recorded == 0) return cudaErrorNothingToWaitFor;
-    opened o;
-    while (e->fired < e->recorded) advance(e->on);
+    {
+        const std::lock_guard<std::recursive_mutex> hold(lock);
+        if (events.count(e) == 0) return cudaErrorInvalidResourceHandle;
+        if (e->recorded == 0) return cudaErrorNothingToWaitFor;
+    }
+    run(e->on, [e] { return e->fired >= e->recorded; });
     return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end) {

@@ -80,10 +80,11 @@ type Config struct {
 		Mode string `yaml:"mode"`
 	} `yaml:"parallel"`
 	Compute struct {
-		Device  string `yaml:"device"`
-		Threads int    `yaml:"threads"`
-		SIMD    string `yaml:"simd"`
-		GPURows string `yaml:"gpu_rows"`
+		Device   string `yaml:"device"`
+		Threads  int    `yaml:"threads"`
+		SIMD     string `yaml:"simd"`
+		GPURows  string `yaml:"gpu_rows"`
+		GPUReads string `yaml:"gpu_reads"`
 	} `yaml:"compute"`
 	Checkpoint struct {
 		EverySteps   int     `yaml:"every_steps"`
@@ -115,7 +116,7 @@ func defaultConfig() *Config {
 	c.Pipeline.Depth = 2
 	c.Topology.Kind, c.Topology.Load = "replicated", "map"
 	c.Parallel.Mode = "data"
-	c.Compute.Device, c.Compute.SIMD, c.Compute.GPURows = "cpu", "auto", "auto"
+	c.Compute.Device, c.Compute.SIMD, c.Compute.GPURows, c.Compute.GPUReads = "cpu", "auto", "auto", train.ReadsAuto
 	c.Checkpoint.Keep = 3
 	c.Run.Progress = "auto"
 	return c
@@ -244,6 +245,7 @@ func (c *Config) choices() []oneOf {
 		{"topology.load", c.Topology.Load, []string{"map", "copy"}, nil},
 		{"parallel.mode", c.Parallel.Mode, []string{"data"}, []string{"split", "hybrid", "push-pull"}},
 		{"compute.device", c.Compute.Device, []string{"cpu", "cuda", "ref"}, nil},
+		{"compute.gpu_reads", c.Compute.GPUReads, []string{train.ReadsAuto, train.ReadsCopy, train.ReadsMapped}, nil},
 		{"compute.simd", c.Compute.SIMD, []string{"auto", "scalar", "avx2", "avx512"}, nil},
 		{"run.progress", c.Run.Progress, []string{"auto", "bar", "lines"}, nil},
 	}

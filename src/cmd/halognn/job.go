@@ -183,7 +183,7 @@ func (j *job) openDevice(k inProcess, shards *shard.Shards) error {
 	debug.SetGCPercent(400)
 	j.close = func() error { return device.Close() }
 	j.env = train.Env{
-		Comm: c, RanksPerNode: config.Run.RanksPerNode, Shards: shards, Device: device, Host: host, GPURows: rows,
+		Comm: c, RanksPerNode: config.Run.RanksPerNode, Shards: shards, Device: device, Host: host, GPURows: rows, GPUReads: config.Compute.GPUReads,
 		Workers: workers, OnWorker: pinner(poolCPUs, shared), Dir: config.Run.Dir, Transport: k.transport(), Version: version,
 		Stall: time.Duration(config.Run.StallSeconds * float64(time.Second)), OnStall: fail, Held: j.stillHeld, Polls: k == 0 && mpi.Available,
 	}

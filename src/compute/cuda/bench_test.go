@@ -150,7 +150,7 @@ func BenchmarkGather(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := d.Resident([][]byte{make([]byte, stored*rowBytes)}, []int{stored}, rowBytes); err != nil {
+		if err := d.Resident([][]byte{make([]byte, stored*rowBytes)}, []int{stored}, nil, rowBytes); err != nil {
 			b.Fatal(err)
 		}
 		in := &compute.Inputs{Rows: compute.Rows{Cols: cols, Type: dtype, Tables: make([][]byte, 1)}, Sources: true}

@@ -23,6 +23,7 @@ func reserved(memory int) int { return min(max(memory/20, 256<<20), memory/4) }
 type Device struct {
 	c     *C.halognn_cuda
 	name  string
+	id    string
 	arena *arena
 	base  unsafe.Pointer // of the arena
 
@@ -36,6 +37,7 @@ type Device struct {
 	resident       residence
 	done           unsafe.Pointer // event: all kernels called before the last StartDownload
 	used           int            // bytes of loose that the call has used
+	linked         []*links       // that are open
 }
 
 // Open opens a device and takes the memory of its arena.
@@ -93,6 +95,7 @@ func (d *Device) prepare(number int, o Options) error {
 	if err := d.reserve(&d.answer, int(unsafe.Sizeof(*d.result)), useScratch); err != nil {
 		return err
 	}
+	d.id = idOf(&p)
 	d.name = fmt.Sprintf("cuda: device %d, %s, compute capability %d.%d, %s of %s, CUDA %d.%d", number, C.GoString(&p.name[0]), p.major, p.minor,
 		mega(d.arena.size), mega(int(p.memory)), p.runtime/1000, p.runtime%1000/10)
 	return nil
@@ -103,7 +106,8 @@ func (d *Device) Close() error {
 	if d.c == nil {
 		return errors.New("compute/cuda: the device is closed already")
 	}
-	errs := []error{d.Sync()}
+	d.cut()
+	errs := []error{d.Sync(), d.resident.close(d)}
 	if d.done != nil {
 		errs = append(errs, failure("freeing an event", C.gpu_free_event(d.c, d.done)))
 	}

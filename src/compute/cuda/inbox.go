@@ -15,17 +15,21 @@ import (
 
 // inbox implements compute.Inbox. One layout serves pinned and device memory, so that one copy takes everything up:
 //
-//	made on the host     own [D,F] | mean [D,F] | all [S,F]                                 │ segments, vertices, labels, targets
-//	or on the device     refs [S] | rows that do not lie there | indptr, indices            │ of all layers
+//	made on the host     own [D,F] | mean [D,F] | all [S,F]              │ segments, vertices, │
+//	or on the device     refs [S] | addresses of mapped rows | indptr,   │ labels, targets     │ rows that do not   │ mapped rows,
+//	                     indices                                         │ of all layers       │ lie there, copied  │ fetched after the copy
 type inbox struct {
 	d        *Device
 	host     compute.Host
 	resident *residence // of the rows it is sent; nil for none
+	apart    bool       // rows always travel, never what is made of them
+	copies   bool       // mapped rows are copied all the same
 	pinned   room
 	room     room
-	end      int // of the layout
+	end      int // of what is copied
 	arrays   []sent
-	cold     []compute.RowRef // the rows that travel
+	cold     []compute.RowRef // the rows that travel in the copy
+	mapped   []uint64         // addresses of those that the device fetches
 
 	copied, read unsafe.Pointer // events: the copy is done; the kernels that read it are done
 	filled       bool           // copied has been recorded
@@ -36,7 +40,8 @@ type inbox struct {
 	half                           bool
 	onHost                         bool // own, mean and all were made on the host
 	ownAt, meanAt, allAt           int
-	refsAt, rowsAt, ptrAt, indexAt int
+	refsAt, fromAt, ptrAt, indexAt int
+	rowsAt, rowBytes               int
 }
 
 // NewInbox implements compute.Offboard.
@@ -54,7 +59,7 @@ func (b *inbox) Send(in *compute.Inputs) error {
 		return err
 	}
 	b.layout(in)
-	if err := b.reserve(); err != nil {
+	if err := b.reserve(b.rowsAt + (len(b.cold)+len(b.mapped))*b.rowBytes); err != nil {
 		return err
 	}
 	b.fill(in)
@@ -63,6 +68,10 @@ func (b *inbox) Send(in *compute.Inputs) error {
 		must("sending a minibatch", C.gpu_order(c, C.HALOGNN_UP, b.read))
 	}
 	must("sending a minibatch", C.gpu_upload(c, C.HALOGNN_UP, b.room.p, (*C.char)(b.pinned.p), C.int64_t(b.end)))
+	if n := len(b.mapped); n > 0 {
+		must("fetching rows", C.gpu_fetch_rows(c, C.HALOGNN_UP, unsafe.Add(b.room.p, b.rowsAt+len(b.cold)*b.rowBytes), C.int64_t(n), C.int64_t(b.rowBytes),
+			(*C.uint64_t)(unsafe.Add(b.room.p, b.fromAt)), C.int(b.resident.align)))
+	}
 	must("sending a minibatch", C.gpu_record(c, C.HALOGNN_UP, b.copied))
 	b.filled = true
 	return nil
@@ -102,20 +111,26 @@ func array[T int32 | int64 | uint8](b *inbox, x []T) int {
 
 // layout decides where everything goes. Means and rows are made on the side for which fewer bytes have to travel: both make the same bits.
 func (b *inbox) layout(in *compute.Inputs) {
-	b.end, b.arrays, b.cold = 0, b.arrays[:0], b.cold[:0]
+	b.end, b.arrays, b.cold, b.mapped = 0, b.arrays[:0], b.cold[:0], b.mapped[:0]
 	b.own, b.mean, b.all, b.destinations, b.cols = in.Own, in.Mean, in.Sources, in.Destinations, in.Rows.Cols
 	b.half = in.Rows.Type == compute.Float16
 	b.frontier = len(in.Rows.Of)
 	if !in.Mean && !in.Sources {
 		b.frontier = in.Destinations
 	}
+	b.rowBytes = in.Rows.Cols * in.Rows.Type.Size()
 	for _, ref := range in.Rows.Of[:b.frontier] {
-		if _, ok := b.resident.holds(ref); !ok {
+		if _, ok := b.resident.holds(ref); ok {
+			continue
+		}
+		if at := b.address(ref); at != 0 {
+			b.mapped = append(b.mapped, at)
+		} else {
 			b.cold = append(b.cold, ref)
 		}
 	}
-	rowBytes, width := in.Rows.Cols*in.Rows.Type.Size(), in.Rows.Cols*4
-	apart, made := len(b.cold)*rowBytes+8*b.frontier, 0
+	width := in.Rows.Cols * 4
+	apart, made := (len(b.cold)+len(b.mapped))*b.rowBytes+8*(b.frontier+len(b.mapped)), 0
 	if in.Own {
 		made += in.Destinations * width
 	}
@@ -126,11 +141,12 @@ func (b *inbox) layout(in *compute.Inputs) {
 	if in.Sources {
 		made += b.frontier * width
 	}
-	if b.onHost = made <= apart; b.onHost {
+	if b.onHost = made <= apart && !b.apart; b.onHost {
+		b.cold, b.mapped = b.cold[:0], b.mapped[:0]
 		b.ownAt, b.meanAt, b.allAt = b.take(truthInt(in.Own)*in.Destinations*width), b.take(truthInt(in.Mean)*in.Destinations*width),
 			b.take(truthInt(in.Sources)*b.frontier*width)
 	} else {
-		b.refsAt, b.rowsAt = b.take(8*b.frontier), b.take(len(b.cold)*rowBytes)
+		b.refsAt, b.fromAt = b.take(8*b.frontier), b.take(8*len(b.mapped))
 		if in.Mean {
 			b.ptrAt, b.indexAt = array(b, in.Input.Indptr), array(b, in.Input.Indices)
 		}
@@ -144,7 +160,16 @@ func (b *inbox) layout(in *compute.Inputs) {
 	}
 	array(b, in.Labels)
 	array(b, in.Targets)
+	b.rowsAt = b.take(len(b.cold) * b.rowBytes)
 	b.end = max(b.end, alignment)
+}
+
+// address returns where kernels find a row in host memory; 0 if they do not.
+func (b *inbox) address(ref compute.RowRef) uint64 {
+	if b.copies {
+		return 0
+	}
+	return b.resident.address(ref)
 }
 
 func truthInt(b bool) int {
@@ -154,15 +179,16 @@ func truthInt(b bool) int {
 	return 0
 }
 
-// reserve makes room for the layout on both sides. What becomes this inbox's on the device may have been read by kernels that are still
-// running, so the copy waits for all of them.
-func (b *inbox) reserve() error {
-	if b.end <= b.room.bytes {
+// reserve makes room for the layout on both sides, where whole is how much the device needs. What becomes this inbox's on the device may have
+// been read by kernels that are still running, so the copy waits for all of them.
+func (b *inbox) reserve(whole int) error {
+	whole = max(whole, b.end)
+	if b.end <= b.pinned.bytes && whole <= b.room.bytes {
 		return nil
 	}
 	bytes := b.end
 	if b.room.p != nil {
-		bytes += bytes / 4
+		bytes, whole = bytes+bytes/4, whole+whole/4
 	}
 	if err := b.empty(); err != nil {
 		return err
@@ -172,11 +198,11 @@ func (b *inbox) reserve() error {
 		return err
 	}
 	b.pinned.bytes = bytes
-	at, err := b.d.arena.alloc(bytes, useInputs)
+	at, err := b.d.arena.alloc(whole, useInputs)
 	if err != nil {
 		return err
 	}
-	b.room = room{b.d.at(at), bytes}
+	b.room = room{b.d.at(at), whole}
 	must("sending a minibatch", C.gpu_record(b.d.c, C.HALOGNN_COMPUTE, b.read))
 	b.taken = true
 	return nil
@@ -225,7 +251,7 @@ func (b *inbox) make(in *compute.Inputs) {
 	}
 }
 
-// The tables of a kernel that reads rows: those that lie on the device, and those that came.
+// The tables of a kernel that reads rows: those that lie on the device, and those that came, copied or fetched.
 const (
 	residentTable = iota
 	sentTable
@@ -239,16 +265,20 @@ func (b *inbox) collect(in *compute.Inputs) {
 			panic(fmt.Sprintf("compute: SegmentMeanRows: indices lie in [%d,%d), but there are %d rows", lowest, above, b.frontier))
 		}
 	}
-	refs, next := pinnedAt[compute.RowRef](b, b.refsAt, b.frontier), 0
+	refs, next, fetched := pinnedAt[compute.RowRef](b, b.refsAt, b.frontier), 0, len(b.cold)
 	for i, ref := range in.Rows.Of[:b.frontier] {
 		if row, ok := b.resident.holds(ref); ok {
 			refs[i] = compute.MakeRowRef(residentTable, row)
-			continue
+		} else if b.address(ref) != 0 {
+			refs[i] = compute.MakeRowRef(sentTable, fetched)
+			fetched++
+		} else {
+			refs[i] = compute.MakeRowRef(sentTable, next)
+			next++
 		}
-		refs[i] = compute.MakeRowRef(sentTable, next)
-		next++
 	}
-	rowBytes := in.Rows.Cols * in.Rows.Type.Size()
+	copy(pinnedAt[uint64](b, b.fromAt, len(b.mapped)), b.mapped)
+	rowBytes := b.rowBytes
 	rows := pinnedAt[byte](b, b.rowsAt, len(b.cold)*rowBytes)
 	for i, ref := range b.cold {
 		copy(rows[i*rowBytes:(i+1)*rowBytes], in.Rows.Tables[ref.Table()][ref.Row()*rowBytes:(ref.Row()+1)*rowBytes])

@@ -15,6 +15,7 @@ import (
 
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
+	"halognn/src/mem"
 	"halognn/src/npy"
 )
 
@@ -60,10 +61,12 @@ func TestInboxes(t *testing.T) {
 		for _, cols := range []int{8, 5} {
 			for _, dtype := range []compute.DType{compute.Float32, compute.Float16} {
 				for _, share := range []float64{0, 0.5, 1} {
-					t.Run(fmt.Sprintf("seed=%d/cols=%d/%v/resident=%v", seed, cols, dtype, share), func(t *testing.T) {
-						schedule(seed)
-						testInboxes(t, path, rand.New(rand.NewPCG(seed, 1)), cols, dtype, share)
-					})
+					for _, reads := range []string{"copied", "mapped", "one of them mapped", "mapped copies"} {
+						t.Run(fmt.Sprintf("seed=%d/cols=%d/%v/resident=%v/%s", seed, cols, dtype, share, reads), func(t *testing.T) {
+							schedule(seed)
+							testInboxes(t, path, rand.New(rand.NewPCG(seed, 1)), cols, dtype, share, reads)
+						})
+					}
 				}
 			}
 		}
@@ -71,16 +74,29 @@ func TestInboxes(t *testing.T) {
 	leaksNothing(t)
 }
 
-func testInboxes(t *testing.T, path string, random *rand.Rand, cols int, dtype compute.DType, share float64) {
+func testInboxes(t *testing.T, path string, random *rand.Rand, cols int, dtype compute.DType, share float64, reads string) {
 	d, err := Open(Options{Memory: 4 << 20, Library: path})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, tables := randomInputs(random, cols, dtype)
 	rowBytes := cols * dtype.Size()
-	if err := d.Resident(tables, []int{int(share * float64(len(tables[0])/rowBytes))}, rowBytes); err != nil {
+	for i, table := range tables { // as files are: not in the Go heap
+		tables[i] = mem.Make[byte](len(table))
+		copy(tables[i], table)
+		defer mem.Free(tables[i])
+	}
+	var hot [][]int32
+	if random.IntN(2) == 0 {
+		hot = make([][]int32, len(tables))
+		for _, row := range random.Perm(len(tables[0]) / rowBytes) {
+			hot[0] = append(hot[0], int32(row))
+		}
+	}
+	if err := d.Resident(tables, []int{int(share * float64(len(tables[0])/rowBytes))}, hot, rowBytes); err != nil {
 		t.Fatal(err)
 	}
+	testMapping(t, d, tables, share, reads)
 	type item struct {
 		in  *compute.Inputs
 		box compute.Inbox
@@ -129,6 +145,28 @@ func testInboxes(t *testing.T, path string, random *rand.Rand, cols int, dtype c
 	}
 	if err := d.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// testMapping maps the tables in one of the ways and checks what is said of it.
+func testMapping(t *testing.T, d *Device, tables [][]byte, share float64, reads string) {
+	t.Helper()
+	limit, want := 1<<30, len(tables[1])
+	if share < 1 {
+		want += len(tables[0])
+	}
+	switch reads {
+	case "copied":
+		return
+	case "one of them mapped":
+		limit = len(tables[0])
+		want = limit
+	case "mapped copies":
+		refusePinning(1)
+	}
+	bytes, kept := d.MapRows(limit)
+	if bytes != want || (kept == nil) != (share == 1 || reads != "one of them mapped") {
+		t.Errorf("%d bytes are mapped, want %d; kept from more by: %v", bytes, want, kept)
 	}
 }
 
@@ -211,7 +249,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 	in, tables := randomInputs(rand.New(rand.NewPCG(1, 2)), 8, compute.Float32)
 	in.Own, in.Mean = true, true
 	in.Rows.Tables = tables
-	if err := d.Resident(tables, []int{60, 60}, 32); err != nil {
+	if err := d.Resident(tables, []int{60, 60}, nil, 32); err != nil {
 		t.Fatal(err)
 	}
 	box := d.NewInbox(hostOf(t), true)

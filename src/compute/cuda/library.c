@@ -31,8 +31,20 @@ int halognn_gpu_leaks(void) {
     return leaks ? leaks() : -1;
 }
 
+void halognn_gpu_emulated_nccl(int breaks, int rank) {
+    void (*set)(int);
+    *(void **)&set = dlsym(library, breaks ? "emulated_nccl_break" : "emulated_nccl_fail");
+    if (set) set(rank);
+}
+
 void halognn_gpu_emulated_seed(uint64_t seed) {
     void (*set)(uint64_t);
     *(void **)&set = dlsym(library, "emulated_seed");
     if (set) set(seed);
+}
+
+void halognn_gpu_emulated_refuse(int n) {
+    void (*refuse)(int);
+    *(void **)&refuse = dlsym(library, "emulated_refuse");
+    if (refuse) refuse(n);
 }

@@ -90,5 +90,8 @@ func Devices() (int, error) {
 // leaks returns what an emulated library counts as not freed; -1 for one that does not count. For tests.
 func leaks() int { return int(C.halognn_gpu_leaks()) }
 
+// refusePinning makes the next n calls fail that pin host memory, of an emulated library. For tests.
+func refusePinning(n int) { C.halognn_gpu_emulated_refuse(C.int(n)) }
+
 // schedule says when queued work of an emulated library runs: 0 as late as it may, others at random. For tests.
 func schedule(seed uint64) { C.halognn_gpu_emulated_seed(C.uint64_t(seed)) }

@@ -17,10 +17,13 @@
     F(int, free, (halognn_cuda *c, void *p), (c, p))                                                                                         \
     F(int, alloc_host, (halognn_cuda *c, int64_t bytes, void **out), (c, bytes, out))                                                        \
     F(int, free_host, (halognn_cuda *c, void *p), (c, p))                                                                                    \
+    F(int, map_host, (halognn_cuda *c, const char *host, int64_t bytes, void **out), (c, host, bytes, out))                                  \
+    F(int, unmap_host, (halognn_cuda *c, const char *host), (c, host))                                                                       \
     F(int, upload, (halognn_cuda *c, int s, void *dst, const char *src, int64_t bytes), (c, s, dst, src, bytes))                             \
     F(int, download, (halognn_cuda *c, int s, char *dst, const void *src, int64_t bytes), (c, s, dst, src, bytes))                           \
     F(int, copy, (halognn_cuda *c, int s, void *dst, const void *src, int64_t bytes), (c, s, dst, src, bytes))                               \
     F(int, zero, (halognn_cuda *c, int s, void *dst, int64_t bytes), (c, s, dst, bytes))                                                     \
+    F(int, copy_now, (char *dst, const char *src, int64_t bytes), (dst, src, bytes))                                                         \
     F(int, make_event, (halognn_cuda *c, void **out), (c, out))                                                                              \
     F(int, free_event, (halognn_cuda *c, void *e), (c, e))                                                                                   \
     F(int, record, (halognn_cuda *c, int s, void *e), (c, s, e))                                                                             \
@@ -38,6 +41,10 @@
     F(int, column_sum, (halognn_cuda *c, float *sum, int64_t rows, int64_t cols, const float *x, float *scratch),                            \
       (c, sum, rows, cols, x, scratch))                                                                                                      \
     F(int, add_into, (halognn_cuda *c, float *sum, int64_t n, const float *x), (c, sum, n, x))                                               \
+    F(int, add_slices, (halognn_cuda *c, int s, float *sum, int64_t n, const float *slices, int rank, int ranks),                            \
+      (c, s, sum, n, slices, rank, ranks))                                                                                                   \
+    F(int, fetch_rows, (halognn_cuda *c, int s, void *dst, int64_t n, int64_t row_bytes, const uint64_t *from, int align),                   \
+      (c, s, dst, n, row_bytes, from, align))                                                                                                \
     F(int, gather_rows, (halognn_cuda *c, float *dst, int64_t n, int64_t cols, const halognn_cuda_rows *r), (c, dst, n, cols, r))            \
     F(int, segment_mean_rows, (halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,   \
                                const halognn_cuda_rows *r),                                                                                  \
@@ -70,7 +77,17 @@
                   float one_minus_beta1, float beta2, float one_minus_beta2, float step, float root, float eps),                             \
       (c, p, m, v, n, g, l2, decay, beta1, one_minus_beta1, beta2, one_minus_beta2, step, root, eps))                                        \
     F(int, sgd, (halognn_cuda *c, float *p, float *buf, int64_t n, const float *g, float l2, float momentum, float lr, int first),           \
-      (c, p, buf, n, g, l2, momentum, lr, first))
+      (c, p, buf, n, g, l2, momentum, lr, first))                                                                                            \
+    F(int, nccl_load, (const char *path, char *text, int size), (path, text, size))                                                          \
+    F(int, nccl_id, (char *id), (id))                                                                                                        \
+    F(int, nccl_open, (halognn_cuda *c, const char *id, int rank, int ranks, halognn_nccl **out), (c, id, rank, ranks, out))                 \
+    F(int, nccl_state, (halognn_nccl *n), (n))                                                                                               \
+    F(int, nccl_exchange, (halognn_nccl *n, void **send, const int64_t *sends, void **recv, const int64_t *recvs),                           \
+      (n, (const void *const *)send, sends, (void *const *)recv, recvs))                                                                     \
+    F(int, nccl_sum, (halognn_nccl *n, float *buf, int64_t count), (n, buf, count))                                                          \
+    F(int, nccl_finish, (halognn_nccl *n), (n))                                                                                              \
+    F(int, nccl_close, (halognn_nccl *n), (n))                                                                                               \
+    F(int, nccl_abort, (halognn_nccl *n), (n))
 
 struct halognn_gpu_functions {
 #define HALOGNN_GPU_POINTER(type, name, params, args) __typeof__(halognn_cuda_##name) *name;
@@ -90,3 +107,7 @@ const char *halognn_gpu_load(const char *path);
 int halognn_gpu_leaks(void);
 /* When queued work of the emulated library runs: 0, as late as it may; others, at random. A real library has its own mind. */
 void halognn_gpu_emulated_seed(uint64_t seed);
+/* Lets the emulated NCCL fail on a rank: communicators to come, or, if breaks is set, those that there are. */
+void halognn_gpu_emulated_nccl(int breaks, int rank);
+/* Makes the next n calls that pin host memory fail. A real library pins what it can. */
+void halognn_gpu_emulated_refuse(int n);

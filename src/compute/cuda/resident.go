@@ -9,12 +9,22 @@ import (
 	"unsafe"
 
 	"halognn/src/compute"
+	"halognn/src/mem"
 )
 
-// residence is which rows lie on the device for good: the first rows[t] of table t, from row first[t] of one table.
+// residence is where the rows of some tables are read: on the device, where count[t] rows of table t lie from row first[t] of one table, or
+// where the device finds them in host memory.
 type residence struct {
-	p           unsafe.Pointer
-	rows, first []int
+	tables       [][]byte
+	rowBytes     int
+	p            unsafe.Pointer
+	count, first []int
+	slots        [][]int32 // of table t: for every row its place among the resident ones, or -1; nil if the first rows are resident
+
+	mapped []uint64 // [tables] device address; 0 for none
+	pinned [][]byte // [tables] what was pinned for it: itself, or
+	copied [][]byte // its copy
+	align  int      // of all addresses of mapped rows
 }
 
 // holds returns where a row lies among the resident ones.
@@ -23,19 +33,27 @@ func (r *residence) holds(ref compute.RowRef) (row int, ok bool) {
 		return 0, false
 	}
 	t := ref.Table()
-	if t >= len(r.rows) || ref.Row() >= r.rows[t] {
+	if t >= len(r.count) {
 		return 0, false
 	}
-	return r.first[t] + ref.Row(), true
+	slot := ref.Row()
+	if s := r.slots[t]; s != nil {
+		slot = int(s[slot])
+	}
+	return r.first[t] + slot, uint(slot) < uint(r.count[t])
 }
 
 // Resident implements compute.Offboard. It is called once.
-func (d *Device) Resident(tables [][]byte, rows []int, rowBytes int) error {
-	if d.resident.p != nil {
+func (d *Device) Resident(tables [][]byte, count []int, hot [][]int32, rowBytes int) error {
+	r := &d.resident
+	if r.tables != nil {
 		panic("compute/cuda: Resident was called before")
 	}
+	r.tables, r.rowBytes, r.count = tables, rowBytes, count
+	r.first, r.slots = make([]int, len(count)), make([][]int32, len(count))
 	total := 0
-	for _, n := range rows {
+	for t, n := range count {
+		r.first[t] = total
 		total += n
 	}
 	if total == 0 {
@@ -45,15 +63,43 @@ func (d *Device) Resident(tables [][]byte, rows []int, rowBytes int) error {
 	if err != nil {
 		return err
 	}
-	d.resident = residence{p: d.at(at), rows: rows, first: make([]int, len(rows))}
-	next := 0
-	for t, n := range rows {
-		d.resident.first[t] = next
-		if n > 0 {
-			must("resident rows", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, unsafe.Add(d.resident.p, next*rowBytes),
-				(*C.char)(unsafe.Pointer(unsafe.SliceData(tables[t]))), C.int64_t(n*rowBytes)))
+	r.p = d.at(at)
+	for t, n := range count {
+		if n == 0 {
+			continue
 		}
-		next += n
+		rows := tables[t]
+		if hot != nil && hot[t] != nil {
+			rows = r.collect(t, hot[t][:n])
+			defer mem.Free(rows)
+		}
+		must("resident rows", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, unsafe.Add(r.p, r.first[t]*rowBytes),
+			(*C.char)(unsafe.Pointer(unsafe.SliceData(rows))), C.int64_t(n*rowBytes)))
 	}
 	return d.Sync()
+}
+
+// collect gives rows of a table their places and returns copies of them, in that order.
+func (r *residence) collect(t int, hot []int32) []byte {
+	slots := mem.Make[int32](len(r.tables[t]) / r.rowBytes)
+	for i := range slots {
+		slots[i] = -1
+	}
+	rows := mem.Make[byte](len(hot) * r.rowBytes)
+	for i, row := range hot {
+		slots[row] = int32(i)
+		copy(rows[i*r.rowBytes:(i+1)*r.rowBytes], r.tables[t][int(row)*r.rowBytes:])
+	}
+	r.slots[t] = slots
+	return rows
+}
+
+// close gives back what lies on the host.
+func (r *residence) close(d *Device) error {
+	err := d.UnmapRows()
+	for _, s := range r.slots {
+		mem.Free(s)
+	}
+	r.slots = nil
+	return err
 }

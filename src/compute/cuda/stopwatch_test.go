@@ -28,7 +28,7 @@ func TestMeter(t *testing.T) {
 	for range rows {
 		in.Rows.Of = append(in.Rows.Of, compute.MakeRowRef(0, 0))
 	}
-	if err := on.Resident(in.Rows.Tables, []int{1}, 4*cols); err != nil {
+	if err := on.Resident(in.Rows.Tables, []int{1}, nil, 4*cols); err != nil {
 		t.Fatal(err)
 	}
 	m.Start()

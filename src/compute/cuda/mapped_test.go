@@ -1,0 +1,78 @@
+//go:build cgo
+
+package cuda
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"halognn/src/compute"
+	"halognn/src/mem"
+)
+
+// Memory that cannot be pinned, nor its copy, leaves a device that works, and a reason.
+func TestMapRowsSaysWhatKeptIt(t *testing.T) {
+	d := open(t)
+	if leaks() < 0 {
+		t.Skip("a real driver is not told to refuse")
+	}
+	in, tables := randomInputs(rand.New(rand.NewPCG(1, 2)), 8, compute.Float32)
+	in.Rows.Tables, in.Sources = tables, true
+	if err := d.Resident(tables, []int{30, 30}, nil, 32); err != nil {
+		t.Fatal(err)
+	}
+	refusePinning(4)
+	if bytes, kept := d.MapRows(1 << 30); bytes != 0 || kept == nil || !strings.Contains(kept.Error(), "ulimit -l") {
+		t.Errorf("%d bytes are mapped; kept from more by: %v", bytes, kept)
+	}
+	box := d.NewInbox(hostOf(t), true)
+	if err := box.Send(in); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, err := box.Open(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(box.Close(), box.Free(), d.Close()); err != nil {
+		t.Error(err)
+	}
+	leaksNothing(t)
+}
+
+// Rates count the rows that are not resident, in both ways, and leave nothing behind.
+func TestRowRates(t *testing.T) {
+	d := open(t)
+	in, tables := randomInputs(rand.New(rand.NewPCG(3, 4)), 8, compute.Float32)
+	for i, table := range tables {
+		tables[i] = mem.Make[byte](len(table))
+		defer mem.Free(tables[i])
+	}
+	in.Rows.Tables = tables
+	if err := d.Resident(tables, []int{30}, nil, 32); err != nil {
+		t.Fatal(err)
+	}
+	if _, kept := d.MapRows(1 << 30); kept != nil {
+		t.Fatal(kept)
+	}
+	room := d.Room()
+	copied, mapped, err := d.RowRates([]compute.Rows{in.Rows, in.Rows, in.Rows})
+	if err != nil || !(copied > 0 && mapped > 0) || d.Room() != room {
+		t.Errorf("%v and %v bytes a second, %v, %d bytes not given back", copied, mapped, err, room-d.Room())
+	}
+	if err := errors.Join(d.UnmapRows(), d.Close()); err != nil {
+		t.Error(err)
+	}
+	leaksNothing(t)
+}
+
+func TestAlignOf(t *testing.T) {
+	for _, c := range []struct {
+		address, row uint64
+		want         int
+	}{{4096, 512, 16}, {4096, 8, 8}, {4100, 512, 4}, {4098, 512, 2}, {4096, 10, 2}} {
+		if got := alignOf(widest, c.address, c.row); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
