@@ -22,6 +22,15 @@ __global__ void add_into_kernel(float *sum, int64_t n, const float *x) {
     if (i < n) sum[i] += x[i];
 }
 
+// sum is among the slices that it is the sum of: number rank.
+__global__ void add_slices_kernel(float *sum, int64_t n, const float *slices, int rank, int ranks) {
+    const int64_t i = item();
+    if (i >= n) return;
+    float s = rank == 0 ? sum[i] : slices[i];
+    for (int r = 1; r < ranks; r++) s += r == rank ? sum[i] : slices[r * n + i];
+    sum[i] = s;
+}
+
 }  // namespace
 
 int add_partials(halognn_cuda *c, float *sum, int64_t n, const float *partial, int64_t count) {
@@ -42,6 +51,10 @@ int halognn_cuda_column_sum(halognn_cuda *c, float *sum, int64_t rows, int64_t c
 
 int halognn_cuda_add_into(halognn_cuda *c, float *sum, int64_t n, const float *x) {
     return n ? LAUNCH(c, add_into_kernel, blocks(n), sum, n, x) : 0;
+}
+
+int halognn_cuda_add_slices(halognn_cuda *c, int stream, float *sum, int64_t n, const float *slices, int rank, int ranks) {
+    return n ? LAUNCH_ON(c, stream, add_slices_kernel, blocks(n), sum, n, slices, rank, ranks) : 0;
 }
 
 }  // extern "C"

@@ -16,3 +16,9 @@ type Stopwatch interface {
 	Between(i, j int) (time.Duration, error)
 	Free() error
 }
+
+// Gatherer is an Inbox that tells whether the device, rather than the host, makes the input rows of what it was sent last.
+type Gatherer interface {
+	Inbox
+	Gathers() bool
+}

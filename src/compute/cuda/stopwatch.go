@@ -13,7 +13,10 @@ import (
 	"halognn/src/compute"
 )
 
-var _ compute.Timed = (*Device)(nil)
+var (
+	_ compute.Timed    = (*Device)(nil)
+	_ compute.Gatherer = (*inbox)(nil)
+)
 
 // stopwatch is events on the compute stream.
 type stopwatch struct {
@@ -52,3 +55,6 @@ func (s *stopwatch) Free() error {
 	s.events = nil
 	return errors.Join(errs...)
 }
+
+// Gathers implements compute.Gatherer.
+func (b *inbox) Gathers() bool { return !b.onHost }

@@ -140,7 +140,7 @@ func TestStopwatchIsRead(t *testing.T) {
 }
 
 func TestMeasureRates(t *testing.T) {
-	r, err := MeasureRates(ref.New(), 1<<18)
+	r, err := MeasureRates(ref.New(), 1<<14)
 	if err != nil || !(r.Copy > 1e6 && r.Copy < 1e14 && r.Product > 1e6 && r.Product < 1e16) {
 		t.Errorf("measured %+v, %v", r, err)
 	}

@@ -42,7 +42,7 @@ func (b *inbox) Send(in *compute.Inputs) error {
 		return err
 	}
 	b.bytes = 0
-	if g, ok := b.Inbox.(interface{ Gathers() bool }); !ok || g.Gathers() { // rather than the host
+	if g, ok := b.Inbox.(compute.Gatherer); !ok || g.Gathers() {
 		b.bytes = inputBytes(in)
 	}
 	return nil
