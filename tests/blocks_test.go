@@ -2,10 +2,13 @@ package tests
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"halognn/src/compute/meter"
+	"halognn/src/dataset"
+	"halognn/src/npy"
 	"halognn/src/train"
 )
 
@@ -70,4 +73,38 @@ func TestKernelsOfARun(t *testing.T) {
 	if !strings.Contains(r.out, "no kernel ran in") {
 		t.Errorf("printed %s", r.out)
 	}
+}
+
+// With several labels a vertex, the seeds' are written as they are in the dataset.
+func TestBlocksOfManyLabels(t *testing.T) {
+	data := handmade{task: dataset.Multilabel, classes: 3}.write(t, filepath.Join(t.TempDir(), "data"))
+	dir := filepath.Join(t.TempDir(), "blocks")
+	halognn(t).must(t, "blocks", "--config", baseFile.dir(t), "--set", "data.parts="+partitioned(t, data, 2, "random"), "--steps", "1", "--out", dir)
+	var b train.Blocks
+	decode(t, read(t, filepath.Join(dir, train.BlocksFile)), &b)
+	whole := numbers[uint8](t, filepath.Join(data, "labels.npy"))
+	for _, m := range b.Minibatches {
+		frontier, targets := numbers[int32](t, filepath.Join(dir, m.Dir, "frontier.npy")), numbers[uint8](t, filepath.Join(dir, m.Dir, "targets.npy"))
+		if len(targets) != 3*m.Seeds || m.Seeds == 0 {
+			t.Fatalf("%d targets for %d seeds", len(targets), m.Seeds)
+		}
+		for i, v := range frontier[:m.Seeds] {
+			if got, want := targets[3*i:3*i+3], whole[3*v:3*v+3]; !slices.Equal(got, want) {
+				t.Errorf("vertex %d has targets %v, want %v", v, got, want)
+			}
+		}
+	}
+}
+
+func numbers[T npy.Element](t *testing.T, path string) []T {
+	t.Helper()
+	f, err := npy.Map[T](path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := slices.Clone(f.Data)
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return data
 }

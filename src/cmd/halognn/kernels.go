@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strconv"
 
 	"github.com/google/renameio/v2"
 
@@ -70,20 +71,20 @@ func (w *kernelWatch) report(out io.Writer, dir string) error {
 // printKernels prints the kernels of a step beside the roofline.
 func printKernels(out io.Writer, r *meter.Report) error {
 	steps := float64(max(1, r.Steps))
-	per := func(amount, seconds, unit float64) string {
+	per := func(digits int, amount, seconds float64) string {
 		if amount == 0 || seconds == 0 {
 			return "-"
 		}
-		return fmt.Sprintf("%.3f", amount/seconds/unit)
+		return strconv.FormatFloat(amount/seconds, 'f', digits, 64)
 	}
 	line := func(name, calls string, seconds, floor float64, rates ...string) []string {
-		return append([]string{name, calls, fmt.Sprintf("%.3f", 1e3*seconds/steps), fmt.Sprintf("%.3f", 1e3*floor/steps), per(100*floor, seconds, 1)},
+		return append([]string{name, calls, fmt.Sprintf("%.3f", 1e3*seconds/steps), fmt.Sprintf("%.3f", 1e3*floor/steps), per(1, 100*floor, seconds)},
 			rates...)
 	}
 	rows := [][]string{{"kernels of rank 0, a step", "calls", "ms", "at least, ms", "share, %", "GB/s", "TFLOP/s"}}
 	for _, k := range r.Kernels {
 		rows = append(rows, line(k.Name, fmt.Sprintf("%.1f", float64(k.Calls)/steps), k.Seconds, k.Floor,
-			per(float64(k.Bytes), k.Seconds, 1e9), per(float64(k.Flops), k.Seconds, 1e12)))
+			per(1, float64(k.Bytes)/1e9, k.Seconds), per(3, float64(k.Flops)/1e12, k.Seconds)))
 	}
 	rows = append(rows, line("all kernels", "", r.Busy, r.Floor), line("the step", "", r.Seconds, r.Floor))
 	if _, err := fmt.Fprintln(out); err != nil {
