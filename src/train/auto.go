@@ -23,19 +23,25 @@ const PolicyAuto = "auto"
 
 // auto chooses a cache. Accesses are known in advance, so what every policy would transfer is counted, not guessed: on the minibatches of the first
 // epoch, by the policies themselves. What the transfers cost beside the deciding, the copying and the overlap depends on machine and
-// network, so the best few are tried, an epoch each, and the fastest stays.
+// network, so the best few are tried, some epochs each, and the fastest stays.
 //
-//	sample some minibatches ──> count rows of every candidate ──> sort, drop what is hopeless ──> an epoch each ──> the fastest
-//	                            sum over ranks                                                     median step, slowest rank
+//	sample some minibatches ──> count rows of every candidate ──> sort, drop what is hopeless ──> epochs of each ──> the fastest
+//	                            sum over ranks                                                     mean step of the best epoch, slowest rank
 //
 // Everything that is compared is the same on all ranks, so all choose alike. No choice changes a number: only rows, and time.
 type auto struct {
 	trials []trial // in the order of their rows
-	next   int     // trials under way or done
-	steps  []float64
-	last   time.Time // the end of the step before
-	why    string
-	done   bool
+	length int     // epochs of a trial
+	at     int     // the trial under way
+	left   int     // its epochs to come
+
+	// Of the epoch under way.
+	steps []float64 // seconds from the end of one step to that of the next
+	last  time.Time // the end of the step before
+	begun time.Time
+
+	why  string
+	done bool
 }
 
 // trial is a candidate: a policy and its parameters.
@@ -43,14 +49,15 @@ type trial struct {
 	name    string
 	options CacheOptions
 	rows    float64 // transferred by a step of all ranks, counted
-	seconds float64 // median step, of the slowest rank; 0 before it has been tried
+	seconds float64 // a step's, of the slowest rank: the mean of an epoch, the fastest one; 0 before it has been tried
 }
 
 const (
 	countedSteps = 96  // minibatches that candidates are counted on, at most
 	hopeless     = 2.5 // candidates that transfer so many times the rows of the best are not tried
 	mostTrials   = 4
-	asGood       = 0.05 // differences in time below this are noise of a single epoch, and fewer rows win
+	trialSteps   = 48   // that a trial had better have: short epochs are tried several times, and the fastest counts, for noise only ever adds
+	asGood       = 0.02 // differences in time below this are noise, and fewer rows win
 )
 
 // candidates are what is counted. Of each policy only the best parameters are tried.
@@ -85,9 +92,16 @@ func (s *session) openAuto() error {
 	if err != nil {
 		return fmt.Errorf("cache.policy auto: %w", err)
 	}
-	s.auto.trials = worthTrying(trials, s.o.Epochs)
+	s.auto.plan(trials, s.o.Epochs, s.steps())
 	s.o.Cache = s.auto.trials[0].options
 	return nil
+}
+
+// plan decides what is tried, and for how long: a third of the epochs at most, or the first one.
+func (a *auto) plan(all []trial, epochs, steps int) {
+	a.trials = worthTrying(all, epochs)
+	a.length = min((trialSteps+steps-1)/steps, max(1, epochs/3/len(a.trials)))
+	a.left = a.length
 }
 
 // worthTrying sorts candidates by rows and leaves the best parameters of each policy, without those that are hopeless, and as many as a third of the epochs has
@@ -216,24 +230,30 @@ func (r *run) beginTrial(ctx context.Context, epoch int) error {
 	if a == nil || a.done {
 		return nil
 	}
-	a.steps, a.last = a.steps[:0], time.Time{}
-	if a.next == 0 { // opened with it
-		a.next = 1
-		if len(a.trials) == 1 {
-			a.settle(r, ctx)
+	if len(a.trials) == 1 {
+		a.settle(r, ctx)
+		return nil
+	}
+	if a.left == 0 {
+		next := a.at + 1
+		if next == len(a.trials) {
+			next = a.settle(r, ctx)
 		}
-		return nil
+		if next != a.at {
+			a.at = next
+			if err := r.switchCache(a.trials[next].options, epoch); err != nil {
+				return err
+			}
+		}
+		a.left = a.length
 	}
-	if a.next < len(a.trials) {
-		a.next++
-		return r.switchCache(a.trials[a.next-1].options, epoch)
-	}
-	best := a.settle(r, ctx)
-	if best == len(a.trials)-1 { // it is what the last epoch was trained with
-		return nil
-	}
-	return r.switchCache(a.trials[best].options, epoch)
+	a.left--
+	a.steps, a.last, a.begun = a.steps[:0], time.Time{}, time.Now()
+	return nil
 }
+
+// mayChange reports whether another cache may follow the epoch under way.
+func (a *auto) mayChange() bool { return a != nil && !a.done && a.left == 0 }
 
 // settle ends the trials and returns the best one.
 func (a *auto) settle(r *run, ctx context.Context) int {
@@ -296,13 +316,27 @@ func (r *run) endTrial() error {
 	if a == nil || a.done {
 		return nil
 	}
-	own := r.seconds[len(r.seconds)-1] / float64(r.steps()) // an epoch of a single step
-	if len(a.steps) > 0 {
-		own = median(a.steps)
+	seconds, err := comm.AgreeMax(r.Comm, a.stepSeconds(r.o.Depth))
+	if t := &a.trials[a.at]; t.seconds == 0 || seconds < t.seconds {
+		t.seconds = seconds
 	}
-	seconds, err := comm.AgreeMax(r.Comm, own)
-	a.trials[a.next-1].seconds = seconds
 	return err
+}
+
+// stepSeconds returns the mean step of the epoch that has ended, without the steps in which the pipeline fills, if there are enough others.
+func (a *auto) stepSeconds(depth int) float64 {
+	steps := a.steps
+	if len(steps) == 0 { // an epoch of a single step
+		return time.Since(a.begun).Seconds()
+	}
+	if fills := depth + 1; len(steps) > 2*fills {
+		steps = steps[fills:]
+	}
+	sum := 0.0
+	for _, t := range steps {
+		sum += t
+	}
+	return sum / float64(len(steps))
 }
 
 // switchCache goes on with another cache from the beginning of an epoch. Collective.
