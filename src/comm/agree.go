@@ -1,6 +1,7 @@
 package comm
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"unsafe"
@@ -66,6 +67,37 @@ func AgreeSum[T mem.Number](c Comm, value T) (T, error) {
 		total += v
 	}
 	return total, err
+}
+
+// FirstFault returns the error of the first rank that brings one, on every rank, and nil if none does: what may fail on one rank goes
+// through it before the next collective, so that no rank waits for one that has given up. The rank itself gets its own error; others get its
+// text, and the rank is named unless all say the same. err is a fault of the agreement itself.
+func FirstFault(c Comm, mine error) (fault, err error) {
+	text := ""
+	if mine != nil {
+		text = mine.Error()
+	}
+	all, err := AllgatherBytes(c, []byte(text))
+	if err != nil {
+		return nil, err
+	}
+	first, same := -1, true
+	for r, t := range all {
+		if len(t) > 0 && first < 0 {
+			first = r
+		}
+		same = same && string(t) == string(all[0])
+	}
+	if first < 0 {
+		return nil, nil
+	}
+	if string(all[first]) != text {
+		mine = errors.New(string(all[first]))
+	}
+	if !same { // a fault that all ranks share needs no rank
+		mine = fmt.Errorf("rank %d: %w", first, mine)
+	}
+	return mine, nil
 }
 
 // AllEqual returns an error that wraps ErrMismatch, on every rank the same, unless all ranks gave the same value. It

@@ -18,110 +18,125 @@ import (
 //	                                  └ bucket 1 ──┤
 //	                                               └ bucket 0 ──
 //
-// The loss and the counts of the step ride in the first bucket (nn.Params). Gradients in device memory pass through a mirror on the host,
-// so their sums have the same bits.
+// The loss and the counts of the step ride in the first bucket (nn.Params). Gradients in device memory are added there, or pass through a
+// mirror on the host: see Transport. In rank order the sums have the same bits everywhere.
 type Gradients struct {
-	params  *nn.Params
-	summer  *comm.Summer
-	add     func(sum, x []float32)
-	held    []float32 // sum over this step's earlier minibatches of this rank; nil if none was ever held
-	holding bool
-	flight  []*comm.Sum // one a layer, in the order they were started
-	mirror  *mirror     // nil for gradients in host memory
-	err     error       // of the mirror, until Wait
+	way       way
+	transport Transport
+	note      string
+	holding   bool
+	err       error // of holding, until Wait
 }
 
-// NewGradients makes the sum over the ranks of c for parameters p. Collective.
-func NewGradients(c comm.Comm, p *nn.Params, layers int, o comm.SumOptions) (*Gradients, error) {
+// way adds gradients where they lie.
+type way interface {
+	hold(first bool) error     // keeps the gradients of a minibatch, added to those that are held unless it is the first
+	start(l int, holding bool) // begins the sum of a bucket, with what is held of it
+	wait() error               // for all sums; faults of start come out here
+	reproducible() bool        // whether sums are added in rank order
+	close() error
+}
+
+// GradientOptions say how gradients are added.
+type GradientOptions struct {
+	comm.SumOptions
+	Device    compute.Device // whose memory they lie in: the host's, unless it is a compute.Offboard
+	Transport Transport      // of those in device memory; "" is TransportAuto
+}
+
+// NewGradients makes the sum over the ranks of c for parameters p. Collective. An error that wraps ErrTransport is the same on every rank.
+func NewGradients(c comm.Comm, p *nn.Params, layers int, o GradientOptions) (*Gradients, error) {
 	if o.Add == nil {
 		o.Add = comm.AddInto
 	}
-	s, err := comm.NewSummer(c, o)
-	if err != nil {
-		return nil, err
+	device, ok := o.Device.(compute.Offboard)
+	if !ok {
+		s, err := comm.NewSummer(c, o.SumOptions)
+		if err != nil {
+			return nil, err
+		}
+		return &Gradients{way: &onHost{params: p, summer: s, add: o.Add, flight: make([]*comm.Sum, 0, layers)}, transport: "host"}, nil
 	}
-	return &Gradients{params: p, summer: s, add: o.Add, flight: make([]*comm.Sum, 0, layers)}, nil
-}
-
-// Mirror says that the gradients lie in the memory of a device. One rank alone has nothing to add, and they stay there.
-func (g *Gradients) Mirror(device compute.Offboard, ranks int) error {
-	var err error
-	g.mirror, err = newMirror(device, g.params, cap(g.flight), ranks == 1)
-	return err
+	if c.Size() == 1 {
+		return &Gradients{way: &kept{device: device, params: p}, transport: "device"}, nil
+	}
+	return newOffboard(c, p, layers, device, o)
 }
 
 // Reproducible reports whether sums are added in rank order.
-func (g *Gradients) Reproducible() bool { return g.summer.Reproducible() }
+func (g *Gradients) Reproducible() bool { return g.way.reproducible() }
+
+// Transport says where gradients are added: host, device (of one rank alone), nccl, mpi or staged. Note is a line about the choice, empty if
+// there was none.
+func (g *Gradients) Transport() Transport { return g.transport }
+
+// Note: see Transport.
+func (g *Gradients) Note() string { return g.note }
 
 // Hold keeps the gradients of a minibatch whose step has more minibatches on this rank.
 func (g *Gradients) Hold() {
-	if g.mirror != nil {
-		g.err = errors.Join(g.err, g.mirror.hold(!g.holding))
-		g.holding = true
-		return
-	}
-	if g.held == nil {
-		g.held = mem.Make[float32](g.params.Len())
-	}
-	if g.holding {
-		g.add(g.held, g.params.Grads)
-		return
-	}
-	copy(g.held, g.params.Grads)
+	g.err = errors.Join(g.err, g.way.hold(!g.holding))
 	g.holding = true
 }
 
 // Start begins the sum of layer l's bucket; backward of the layer has ended. Every rank starts the layers in the same order.
-func (g *Gradients) Start(l int) {
-	if g.mirror != nil { // one layer behind: the device is at the next one while this rank waits for the bucket
-		g.mirror.start(l, g.holding)
-		if len(g.mirror.coming) > 1 {
-			g.startArrived()
-		}
-		return
-	}
-	lo, hi := g.params.Bucket(l)
-	bucket := g.params.Grads[lo:hi]
-	if g.holding {
-		g.add(bucket, g.held[lo:hi])
-	}
-	g.flight = append(g.flight, g.summer.Start(bucket))
-}
-
-// startArrived begins the sum of the oldest bucket that is on its way from the device.
-func (g *Gradients) startArrived() {
-	bucket, err := g.mirror.arrived()
-	g.err = errors.Join(g.err, err)
-	g.flight = append(g.flight, g.summer.Start(bucket))
-}
+func (g *Gradients) Start(l int) { g.way.start(l, g.holding) }
 
 // Wait returns when every bucket that was started is the sum over all minibatches of the step.
 func (g *Gradients) Wait() error {
-	for g.mirror != nil && len(g.mirror.coming) > 0 {
-		g.startArrived()
-	}
-	err := g.err
-	g.err = nil
-	for _, sum := range g.flight {
-		err = errors.Join(err, sum.Wait())
-	}
-	g.flight = g.flight[:0]
-	g.holding = false
+	err := errors.Join(g.err, g.way.wait())
+	g.err, g.holding = nil, false
 	if err != nil {
 		return fmt.Errorf("summing gradients: %w", err)
-	}
-	if g.mirror != nil {
-		g.mirror.back()
 	}
 	return nil
 }
 
 // Close frees buffers and communicators. Collective.
-func (g *Gradients) Close() error {
-	mem.Free(g.held)
-	g.held = nil
-	if g.mirror != nil {
-		return errors.Join(g.mirror.free(), g.summer.Close())
+func (g *Gradients) Close() error { return g.way.close() }
+
+// onHost adds gradients in host memory.
+type onHost struct {
+	params *nn.Params
+	summer *comm.Summer
+	add    func(sum, x []float32)
+	held   []float32   // sum over this step's earlier minibatches of this rank; nil if none was ever held
+	flight []*comm.Sum // one a layer, in the order they were started
+}
+
+func (h *onHost) hold(first bool) error {
+	if h.held == nil {
+		h.held = mem.Make[float32](h.params.Len())
 	}
-	return g.summer.Close()
+	if first {
+		copy(h.held, h.params.Grads)
+	} else {
+		h.add(h.held, h.params.Grads)
+	}
+	return nil
+}
+
+func (h *onHost) start(l int, holding bool) {
+	lo, hi := h.params.Bucket(l)
+	bucket := h.params.Grads[lo:hi]
+	if holding {
+		h.add(bucket, h.held[lo:hi])
+	}
+	h.flight = append(h.flight, h.summer.Start(bucket))
+}
+
+func (h *onHost) wait() (err error) {
+	for _, sum := range h.flight {
+		err = errors.Join(err, sum.Wait())
+	}
+	h.flight = h.flight[:0]
+	return err
+}
+
+func (h *onHost) reproducible() bool { return h.summer.Reproducible() }
+
+func (h *onHost) close() error {
+	mem.Free(h.held)
+	h.held = nil
+	return h.summer.Close()
 }

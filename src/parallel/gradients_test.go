@@ -74,7 +74,7 @@ func (e *exam) take(c comm.Comm) error {
 	}
 	defer m.Close()
 	p := m.Params
-	g, err := NewGradients(c, p, examLayers, comm.SumOptions{Mode: comm.SumReproducible})
+	g, err := NewGradients(c, p, examLayers, GradientOptions{SumOptions: comm.SumOptions{Mode: comm.SumReproducible}})
 	if err != nil {
 		return err
 	}

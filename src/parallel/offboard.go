@@ -3,95 +3,123 @@ package parallel
 import (
 	"errors"
 
+	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/nn"
 )
 
-// mirror holds the gradients of a device with memory of its own in pinned host memory, where ranks add them: a bucket comes down when
-// backward of its layer is done on the device, beside the layers below, and its sum goes up before the optimiser reads it.
+// kept holds gradients in the memory of a device that has its own. Where one rank is alone, they stay there.
+type kept struct {
+	device compute.Offboard
+	params *nn.Params
+	held   []float32 // sum over this step's earlier minibatches of this rank; nil if none was ever held
+}
+
+func (k *kept) hold(first bool) error {
+	if k.held == nil {
+		var err error
+		if k.held, err = k.device.Alloc(k.params.Len()); err != nil {
+			return err
+		}
+	}
+	if first {
+		k.device.Copy(k.held, k.params.Grads)
+	} else {
+		k.device.Add(k.held, k.params.Grads)
+	}
+	return nil
+}
+
+func (k *kept) start(l int, holding bool) {
+	if lo, hi := k.params.Bucket(l); holding && k.held != nil {
+		k.device.Add(k.params.Grads[lo:hi], k.held[lo:hi])
+	}
+}
+
+func (k *kept) wait() error        { return nil }
+func (k *kept) reproducible() bool { return true }
+
+func (k *kept) close() error {
+	k.device.Free(k.held)
+	return nil
+}
+
+// staged adds gradients on the host, in pinned memory: a bucket comes down when backward of its layer is done on the device, beside the
+// layers below, and its sum goes up before the optimiser reads it.
 //
 //	device   backward 2 ─ backward 1 ─ backward 0 ─                          ─ update
 //	copies              └ down 2     └ down 1     └ down 0    up 2, up 1, up 0 ┘
 //	ranks                      └ sum 2 ──   └ sum 1 ──  └ sum 0 ──┘
-type mirror struct {
-	device   compute.Offboard
-	params   *nn.Params
+type staged struct {
+	kept
+	summer   *comm.Summer
 	host     []float32 // as Params.Grads
-	held     []float32 // on the device: sum over this step's earlier minibatches of this rank; nil if none was ever held
 	arrivals []compute.Arrival
-	alone    bool  // there is no other rank
-	coming   []int // layers whose bucket is on its way down, oldest first
+	coming   []int       // layers whose bucket is on its way down, oldest first
+	flight   []*comm.Sum // in the order they were started
+	err      error       // of start, until wait
 }
 
-func newMirror(device compute.Offboard, p *nn.Params, layers int, alone bool) (*mirror, error) {
-	m := &mirror{device: device, params: p, alone: alone}
-	if alone {
-		return m, nil
-	}
+// newStaged makes what needs no other rank.
+func newStaged(p *nn.Params, layers int, device compute.Offboard) (*staged, error) {
+	s := &staged{kept: kept{device: device, params: p}, flight: make([]*comm.Sum, 0, layers)}
 	var err error
-	if m.host, err = device.AllocHost(p.Len()); err != nil {
+	if s.host, err = device.AllocHost(p.Len()); err != nil {
 		return nil, err
 	}
 	for range layers {
 		a, err := device.NewArrival()
 		if err != nil {
-			return nil, errors.Join(err, m.free())
+			return nil, errors.Join(err, s.free())
 		}
-		m.arrivals = append(m.arrivals, a)
+		s.arrivals = append(s.arrivals, a)
 	}
-	return m, nil
+	return s, nil
 }
 
-// hold keeps the gradients on the device, added to those held before if first is not set.
-func (m *mirror) hold(first bool) error {
-	if m.held == nil {
-		var err error
-		if m.held, err = m.device.Alloc(m.params.Len()); err != nil {
-			return err
-		}
-	}
-	if first {
-		m.device.Copy(m.held, m.params.Grads)
-	} else {
-		m.device.Add(m.held, m.params.Grads)
-	}
-	return nil
-}
-
-// start takes layer l's bucket down, with what is held.
-func (m *mirror) start(l int, holding bool) {
-	lo, hi := m.params.Bucket(l)
-	if holding {
-		m.device.Add(m.params.Grads[lo:hi], m.held[lo:hi])
-	}
-	if m.alone {
-		return
-	}
-	m.device.StartDownload(m.host[lo:hi], m.params.Grads[lo:hi], m.arrivals[l])
-	m.coming = append(m.coming, l)
-}
-
-// arrived waits for the oldest bucket on its way down and returns it.
-func (m *mirror) arrived() ([]float32, error) {
-	l := m.coming[0]
-	m.coming = m.coming[:copy(m.coming, m.coming[1:])]
-	lo, hi := m.params.Bucket(l)
-	return m.host[lo:hi], m.arrivals[l].Wait()
-}
-
-// back takes all sums up.
-func (m *mirror) back() {
-	if !m.alone {
-		m.device.StartUpload(m.params.Grads, m.host)
+func (s *staged) start(l int, holding bool) {
+	s.kept.start(l, holding)
+	lo, hi := s.params.Bucket(l)
+	s.device.StartDownload(s.host[lo:hi], s.params.Grads[lo:hi], s.arrivals[l])
+	s.coming = append(s.coming, l)
+	if len(s.coming) > 1 { // one layer behind: the device is at the next one while this rank waits for the bucket
+		s.startArrived()
 	}
 }
 
-func (m *mirror) free() error {
+// startArrived begins the sum of the oldest bucket that is on its way from the device.
+func (s *staged) startArrived() {
+	l := s.coming[0]
+	s.coming = s.coming[:copy(s.coming, s.coming[1:])]
+	s.err = errors.Join(s.err, s.arrivals[l].Wait())
+	lo, hi := s.params.Bucket(l)
+	s.flight = append(s.flight, s.summer.Start(s.host[lo:hi]))
+}
+
+func (s *staged) wait() error {
+	for len(s.coming) > 0 {
+		s.startArrived()
+	}
+	err := s.err
+	for _, sum := range s.flight {
+		err = errors.Join(err, sum.Wait())
+	}
+	s.flight, s.err = s.flight[:0], nil
+	if err == nil {
+		s.device.StartUpload(s.params.Grads, s.host)
+	}
+	return err
+}
+
+func (s *staged) reproducible() bool { return s.summer.Reproducible() }
+
+func (s *staged) free() error {
 	var errs []error
-	for _, a := range m.arrivals {
+	for _, a := range s.arrivals {
 		errs = append(errs, a.Free())
 	}
-	m.device.Free(m.held)
-	m.device.FreeHost(m.host)
+	s.device.FreeHost(s.host)
 	return errors.Join(errs...)
 }
+
+func (s *staged) close() error { return errors.Join(s.kept.close(), s.free(), s.summer.Close()) }

@@ -2,7 +2,6 @@ package train
 
 import (
 	"errors"
-	"fmt"
 
 	"halognn/src/comm"
 )
@@ -21,31 +20,14 @@ func (e *Agreed) Unwrap() error { return e.Err }
 // may fail on one rank goes through it before the next collective, so that no rank waits for one that has given up.
 // Collective.
 func Agree(c comm.Comm, mine error) error {
-	text := ""
-	if mine != nil {
-		text = mine.Error()
-	}
-	all, err := comm.AllgatherBytes(c, []byte(text))
+	fault, err := comm.FirstFault(c, mine)
 	if err != nil {
 		return errors.Join(mine, err)
 	}
-	first, same := -1, true
-	for r, t := range all {
-		if len(t) > 0 && first < 0 {
-			first = r
-		}
-		same = same && string(t) == string(all[0])
-	}
-	if first < 0 {
+	if fault == nil {
 		return nil
 	}
-	if string(all[first]) != text {
-		mine = errors.New(string(all[first]))
-	}
-	if !same { // a fault that all ranks share needs no rank
-		mine = fmt.Errorf("rank %d: %w", first, mine)
-	}
-	return AgreedOn(c, mine)
+	return AgreedOn(c, fault)
 }
 
 // AgreedOn marks an error that every rank is known to return.

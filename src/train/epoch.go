@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"halognn/src/comm"
+	"halognn/src/parallel"
 	"halognn/src/trace"
 )
 
@@ -98,9 +99,12 @@ func (r *run) summarise(final *evaluation) error {
 	s.LossDigest, s.BlocksDigest = fmt.Sprintf("%016x", r.losses.Sum64()), fmt.Sprintf("%016x", digests)
 	s.Ranks, s.Parts, s.Nodes = r.Comm.Size(), meta.Parts, r.nodes
 	s.Device, s.Transport, s.Version = r.Device.Name(), r.Transport, r.Version
-	s.DeviceRows, s.Allreduce = r.deviceRows, "mpi"
-	if r.gradients.Reproducible() {
+	s.DeviceRows, s.Allreduce, s.Gradients = r.deviceRows, "mpi", string(r.gradients.Transport())
+	switch {
+	case r.gradients.Reproducible():
 		s.Allreduce = "reproducible"
+	case r.gradients.Transport() == parallel.TransportNCCL:
+		s.Allreduce = "nccl"
 	}
 	s.Graph = GraphSize{Vertices: int64(meta.Vertices), Edges: meta.Edges, Features: meta.Features, Classes: meta.Classes}
 	return r.summariseMemory()

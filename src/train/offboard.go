@@ -36,17 +36,15 @@ func ParseGPURows(text string) (GPURows, error) {
 	return GPURows{Set: true, Fraction: x}, nil
 }
 
-// openOffboard prepares what a device with memory of its own needs besides: resident rows, and gradients that pass through the host.
+// openOffboard prepares what a device with memory of its own needs besides: resident rows.
 func (s *session) openOffboard() error {
 	device, ok := s.Device.(compute.Offboard)
 	if !ok {
 		return nil
 	}
 	var err error
-	if s.ownRows, err = s.openDeviceRows(device); err != nil {
-		return err
-	}
-	return s.gradients.Mirror(device, s.Comm.Size())
+	s.ownRows, err = s.openDeviceRows(device)
+	return err
 }
 
 // residentRows returns, for every table, how many of its rows lie on the device: of the own parts the same share of each.

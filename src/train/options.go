@@ -20,6 +20,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/nn"
+	"halognn/src/parallel"
 	"halognn/src/sample"
 	"halognn/src/shard"
 )
@@ -55,6 +56,7 @@ type Env struct {
 	Device       compute.Device
 	Host         compute.Host
 	GPURows      GPURows
+	Gradients    parallel.Transport     // of gradients in device memory; "" is the best that works
 	GPUReads     string                 // ReadsAuto, ReadsCopy or ReadsMapped; "" is ReadsAuto
 	Workers      int                    // pool goroutines
 	OnWorker     func(worker int) error // pins a pool goroutine; may be nil

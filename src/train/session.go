@@ -144,7 +144,10 @@ func (s *session) openShared() error {
 	}
 	var err error
 	if s.gradients, err = parallel.NewGradients(s.Comm, s.model.Params, s.o.Model.Layers,
-		comm.SumOptions{Mode: s.o.Sum, Add: s.Host.AddInto}); err != nil {
+		parallel.GradientOptions{SumOptions: comm.SumOptions{Mode: s.o.Sum, Add: s.Host.AddInto}, Device: s.Device, Transport: s.Gradients}); err != nil {
+		if errors.Is(err, parallel.ErrTransport) { // all ranks say the same
+			err = AgreedOn(s.Comm, err)
+		}
 		return err
 	}
 	s.closers = append(s.closers, s.gradients.Close)

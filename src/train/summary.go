@@ -51,6 +51,7 @@ type Summary struct {
 	Device    string `json:"device"`
 	Transport string `json:"transport"`
 	Allreduce string `json:"allreduce"`
+	Gradients string `json:"gradients"`
 
 	DeviceRows []DeviceRows `json:"device_rows,omitempty"` // of every rank
 	Version    string       `json:"version"`

@@ -132,8 +132,11 @@ func (r *run) start(ctx context.Context) error {
 	if w := r.streams.Warning(); w != "" {
 		r.Progress.Note(ctx, w)
 	}
+	if line := r.gradients.Note(); line != "" {
+		r.Progress.Note(ctx, line)
+	}
 	if !r.gradients.Reproducible() {
-		r.Progress.Note(ctx, "gradients are summed by the MPI library: the last bits of the loss may differ between MPIs and numbers of ranks")
+		r.Progress.Note(ctx, "gradients are summed in an order that the MPI library or NCCL chooses: the last bits of the loss may differ between libraries and numbers of ranks")
 	}
 	r.tellDeviceRows(ctx)
 	if r.Resume != nil {

@@ -1,0 +1,241 @@
+package parallel
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/nn"
+)
+
+// Transport is how gradients in device memory are added over ranks:
+//
+//	nccl    slices between devices by NCCL, which adds them itself where the order of ranks need not be kept
+//	mpi     slices between devices by messages of an MPI that takes device memory
+//	staged  slices between hosts, through pinned memory
+type Transport string
+
+// The first of these that works is what TransportAuto comes to.
+const (
+	TransportAuto   Transport = "auto"
+	TransportNCCL   Transport = "nccl"
+	TransportMPI    Transport = "mpi"
+	TransportStaged Transport = "staged"
+)
+
+// Transports returns the words for a Transport.
+func Transports() []string {
+	return []string{string(TransportAuto), string(TransportNCCL), string(TransportMPI), string(TransportStaged)}
+}
+
+// ErrTransport is wrapped by the error of NewGradients that says, the same on every rank, why gradients cannot be added as they should.
+var ErrTransport = errors.New("gradients cannot be added")
+
+// linkPatience is how long ranks wait for each other to come to NCCL, which takes seconds for thousands of them.
+var linkPatience = 2 * time.Minute
+
+// card is what a rank tells the others before they choose.
+type card struct {
+	Device string       // its ID; "" for one that cannot be linked
+	NCCL   string       // its version, or
+	Fault  string       // why there is none
+	MPI    comm.Support // for messages in device memory
+	Shared bool         // ranks are goroutines of one process
+}
+
+// newOffboard makes the way of gradients in device memory. Collective.
+func newOffboard(c comm.Comm, p *nn.Params, layers int, device compute.Offboard, o GradientOptions) (*Gradients, error) {
+	linkable, _ := device.(compute.Linked)
+	cards, err := gather(c, linkable)
+	if err != nil {
+		return nil, err
+	}
+	candidates := []Transport{TransportNCCL, TransportMPI, TransportStaged}
+	forced := o.Transport != TransportAuto && o.Transport != ""
+	if forced {
+		candidates = []Transport{o.Transport}
+	}
+	var passed []string // over, and why
+	for _, t := range candidates {
+		fault := error(nil)
+		if why := against(t, cards, forced); why != "" {
+			fault = errors.New(why)
+		}
+		var w way
+		if fault == nil {
+			w, fault, err = open(t, c, p, layers, device, linkable, o)
+		}
+		switch {
+		case err != nil:
+			return nil, err
+		case fault == nil:
+			return &Gradients{way: w, transport: t, note: note(t, cards, passed)}, nil
+		case forced:
+			return nil, fmt.Errorf("%w as compute.gradients: %s wants it: %w", ErrTransport, t, fault)
+		}
+		passed = append(passed, fmt.Sprintf("not by %s: %v", t, fault))
+	}
+	return nil, fmt.Errorf("%w: %s", ErrTransport, strings.Join(passed, "; "))
+}
+
+// gather tells every rank every rank's card. Collective.
+func gather(c comm.Comm, device compute.Linked) ([]card, error) {
+	mine := card{Shared: comm.Ended(c) != nil}
+	if m, ok := c.(comm.Messenger); ok {
+		mine.MPI = m.DeviceMemory()
+	} else {
+		mine.MPI = comm.Unsupported
+	}
+	if device != nil {
+		mine.Device = device.ID()
+		version, err := device.FindLinks()
+		if mine.NCCL = version; err != nil {
+			mine.Fault = err.Error()
+		}
+	}
+	text, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	all, err := comm.AllgatherBytes(c, text)
+	if err != nil {
+		return nil, err
+	}
+	cards := make([]card, len(all))
+	for r := range all {
+		if err := json.Unmarshal(all[r], &cards[r]); err != nil {
+			return nil, fmt.Errorf("what rank %d says of its device: %w", r, err)
+		}
+	}
+	return cards, nil
+}
+
+// against returns what speaks against a transport; "" if nothing. A transport that is forced is given the benefit of the doubt.
+func against(t Transport, cards []card, forced bool) string {
+	if t == TransportStaged {
+		return ""
+	}
+	for r, c := range cards {
+		if c.Device == "" {
+			return fmt.Sprintf("the device of rank %d cannot be linked to others", r)
+		}
+	}
+	if t == TransportMPI {
+		return againstMPI(cards, forced)
+	}
+	for r, c := range cards {
+		if c.Fault != "" && slices.ContainsFunc(cards, func(o card) bool { return o.Fault != c.Fault }) {
+			return fmt.Sprintf("rank %d: %s", r, c.Fault)
+		} else if c.Fault != "" {
+			return c.Fault
+		}
+		if c.NCCL != cards[0].NCCL {
+			return fmt.Sprintf("rank %d has NCCL %s, rank 0 NCCL %s", r, c.NCCL, cards[0].NCCL)
+		}
+		if other := slices.IndexFunc(cards, func(o card) bool { return o.Device == c.Device }); other != r {
+			return fmt.Sprintf("ranks %d and %d share a GPU, which NCCL does not allow", other, r)
+		}
+		if c.Shared && !forced {
+			return "ranks are goroutines of one process, in which NCCL may wait for itself"
+		}
+	}
+	return ""
+}
+
+func againstMPI(cards []card, forced bool) string {
+	for r, c := range cards {
+		switch {
+		case c.MPI == comm.Unsupported && c.Shared:
+			return "ranks are goroutines of one process that cannot copy device memory"
+		case c.MPI == comm.Unsupported:
+			return fmt.Sprintf("the MPI of rank %d says that it does not take device memory (HALOGNN_MPI_CUDA=1 if it does)", r)
+		case c.MPI == comm.Unknown && !forced:
+			return "the MPI does not say whether it takes device memory (compute.gradients: mpi if it does)"
+		}
+	}
+	return ""
+}
+
+// open makes the way of a transport: fault is why not, the same on every rank, err a failure of the job. Collective.
+func open(t Transport, c comm.Comm, p *nn.Params, layers int, device compute.Offboard, linkable compute.Linked, o GradientOptions) (w way, fault, err error) {
+	if t == TransportStaged {
+		return openStaged(c, p, layers, device, o.SumOptions)
+	}
+	var over carrier
+	var sum func([]float32) error
+	if t == TransportNCCL {
+		links, fault, err := openLinks(c, linkable)
+		if fault != nil || err != nil {
+			return nil, fault, err
+		}
+		if over = links; o.Mode == comm.SumFast || o.Mode == comm.SumAuto && c.Size() > comm.MaxReproducible {
+			sum = links.Sum
+		}
+	} else if over, err = newMessages(c, linkable); err != nil {
+		return nil, nil, err
+	}
+	made, mine := newLinked(p, layers, c.Rank(), c.Size(), linkable, over)
+	if fault, err = comm.FirstFault(c, mine); err != nil || fault != nil {
+		over.Cut()
+		if made != nil {
+			err = errors.Join(err, made.free())
+		}
+		return nil, fault, err
+	}
+	made.sum = sum
+	return made, nil, nil
+}
+
+func openStaged(c comm.Comm, p *nn.Params, layers int, device compute.Offboard, o comm.SumOptions) (way, error, error) {
+	s, mine := newStaged(p, layers, device)
+	fault, err := comm.FirstFault(c, mine)
+	if err == nil && fault == nil {
+		s.summer, err = comm.NewSummer(c, o)
+	}
+	if err == nil && fault == nil {
+		return s, nil, nil
+	}
+	if s != nil {
+		err = errors.Join(err, s.free())
+	}
+	return nil, fault, err
+}
+
+// openLinks opens NCCL on every rank or on none. Collective.
+func openLinks(c comm.Comm, device compute.Linked) (links compute.Links, fault, err error) {
+	var id []byte
+	var mine error
+	if c.Rank() == 0 {
+		id, mine = device.NewLinkID()
+	}
+	if fault, err = comm.FirstFault(c, mine); err != nil || fault != nil {
+		return nil, fault, err
+	}
+	ids, err := comm.AllgatherBytes(c, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	links, mine = device.Link(compute.LinkOptions{ID: ids[0], Rank: c.Rank(), Ranks: c.Size(), Patience: linkPatience, Ended: comm.Ended(c)})
+	if fault, err = comm.FirstFault(c, mine); (err != nil || fault != nil) && mine == nil {
+		links.Cut()
+	}
+	return links, fault, err
+}
+
+// note says what was chosen, and what was not and why.
+func note(t Transport, cards []card, passed []string) string {
+	text := map[Transport]string{
+		TransportNCCL:   "gradients are added on the GPUs, by NCCL " + cards[0].NCCL,
+		TransportMPI:    "gradients are added on the GPUs, by messages of MPI in device memory",
+		TransportStaged: "gradients are added on the hosts, through pinned memory",
+	}[t]
+	if len(passed) > 0 {
+		text += " (" + strings.Join(passed, "; ") + ")"
+	}
+	return text
+}
