@@ -16,6 +16,12 @@ constexpr size_t WORKSPACE = size_t{32} << 20;
 
 int blas(cublasStatus_t s) { return s == CUBLAS_STATUS_SUCCESS ? 0 : halognn::BLAS_CODE + static_cast<int>(s); }
 
+// told returns a code, and takes it from the runtime, which keeps the last one of each thread: the next launch would return it again.
+int told(int code) {
+    if (code) cudaGetLastError();
+    return code;
+}
+
 // open_parts makes what a context consists of. On failure the caller closes what there is.
 int open_parts(halognn_cuda *c) {
     if (int e = cudaSetDevice(c->device)) return e;
@@ -44,7 +50,20 @@ int halognn_cuda_is_out_of_memory(int code) {
     return code == cudaErrorMemoryAllocation || code == halognn::BLAS_CODE + CUBLAS_STATUS_ALLOC_FAILED;
 }
 
-int halognn_cuda_count(int *devices) { return cudaGetDeviceCount(devices); }
+int halognn_cuda_count(int *devices) {
+    const int e = told(cudaGetDeviceCount(devices));
+    if (e != cudaErrorNoDevice) return e;
+    *devices = 0;
+    return 0;
+}
+
+int halognn_cuda_choose(int device, unsigned char *uuid) {
+    cudaDeviceProp p;
+    if (int e = cudaGetDeviceProperties(&p, device)) return told(e);
+    if (uuid) std::memcpy(uuid, &p.uuid, sizeof p.uuid);
+    if (int e = cudaSetDevice(device)) return told(e);
+    return told(cudaFree(nullptr)); // makes the context, which older runtimes leave to the first call that needs one
+}
 
 int halognn_cuda_open(int device, halognn_cuda **out) {
     halognn_cuda *c = new (std::nothrow) halognn_cuda{};
@@ -52,7 +71,7 @@ int halognn_cuda_open(int device, halognn_cuda **out) {
     c->device = device;
     if (int e = open_parts(c)) {
         halognn_cuda_close(c);
-        return e;
+        return told(e);
     }
     *out = c;
     return 0;
@@ -69,10 +88,10 @@ int halognn_cuda_close(halognn_cuda *c) {
     for (cudaStream_t s : c->streams)
         if (s) note(cudaStreamDestroy(s));
     delete c;
-    return first;
+    return told(first);
 }
 
-int halognn_cuda_describe(halognn_cuda *c, halognn_cuda_properties *out) {
+static int describe(halognn_cuda *c, halognn_cuda_properties *out) {
     std::memset(out, 0, sizeof *out);
     cudaDeviceProp p;
     if (int e = cudaGetDeviceProperties(&p, c->device)) return e;
@@ -95,16 +114,24 @@ int halognn_cuda_describe(halognn_cuda *c, halognn_cuda_properties *out) {
     return 0;
 }
 
+int halognn_cuda_describe(halognn_cuda *c, halognn_cuda_properties *out) { return told(describe(c, out)); }
+
 int halognn_cuda_alloc(halognn_cuda *c, int64_t bytes, void **out) {
-    if (int e = cudaSetDevice(c->device)) return e;
-    return cudaMalloc(out, static_cast<size_t>(bytes));
+    halognn::on(c);
+    return told(cudaMalloc(out, static_cast<size_t>(bytes)));
 }
-int halognn_cuda_free(halognn_cuda *, void *p) { return cudaFree(p); }
+int halognn_cuda_free(halognn_cuda *c, void *p) {
+    halognn::on(c);
+    return told(cudaFree(p));
+}
 int halognn_cuda_alloc_host(halognn_cuda *c, int64_t bytes, void **out) {
-    if (int e = cudaSetDevice(c->device)) return e;
-    return cudaHostAlloc(out, static_cast<size_t>(bytes), cudaHostAllocPortable);
+    halognn::on(c);
+    return told(cudaHostAlloc(out, static_cast<size_t>(bytes), cudaHostAllocPortable));
 }
-int halognn_cuda_free_host(halognn_cuda *, void *p) { return cudaFreeHost(p); }
+int halognn_cuda_free_host(halognn_cuda *c, void *p) {
+    halognn::on(c);
+    return told(cudaFreeHost(p));
+}
 
 // pin maps host memory; where the device can, without asking for the right to write, which pages of a file that is open for reading do not give.
 static int pin(halognn_cuda *c, void *host, size_t bytes, void **out) {
@@ -118,45 +145,59 @@ static int pin(halognn_cuda *c, void *host, size_t bytes, void **out) {
 }
 
 int halognn_cuda_map_host(halognn_cuda *c, const void *host, int64_t bytes, void **out) {
-    if (int e = cudaSetDevice(c->device)) return e;
-    const int e = pin(c, const_cast<void *>(host), static_cast<size_t>(bytes), out);
-    if (e) cudaGetLastError(); // or the next launch would take it for its own
-    return e;
+    halognn::on(c);
+    return told(pin(c, const_cast<void *>(host), static_cast<size_t>(bytes), out));
 }
-int halognn_cuda_unmap_host(halognn_cuda *, const void *host) { return cudaHostUnregister(const_cast<void *>(host)); }
+int halognn_cuda_unmap_host(halognn_cuda *c, const void *host) {
+    halognn::on(c);
+    return told(cudaHostUnregister(const_cast<void *>(host)));
+}
 
+static int copy(halognn_cuda *c, int stream, void *dst, const void *src, int64_t bytes, cudaMemcpyKind kind) {
+    return bytes ? told(cudaMemcpyAsync(dst, src, static_cast<size_t>(bytes), kind, halognn::on(c, stream))) : 0;
+}
 int halognn_cuda_upload(halognn_cuda *c, int stream, void *dst, const void *host_src, int64_t bytes) {
-    return bytes ? cudaMemcpyAsync(dst, host_src, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, halognn::on(c, stream)) : cudaSuccess;
+    return copy(c, stream, dst, host_src, bytes, cudaMemcpyHostToDevice);
 }
 int halognn_cuda_download(halognn_cuda *c, int stream, void *host_dst, const void *src, int64_t bytes) {
-    return bytes ? cudaMemcpyAsync(host_dst, src, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, halognn::on(c, stream)) : cudaSuccess;
+    return copy(c, stream, host_dst, src, bytes, cudaMemcpyDeviceToHost);
 }
 int halognn_cuda_copy(halognn_cuda *c, int stream, void *dst, const void *src, int64_t bytes) {
-    return bytes ? cudaMemcpyAsync(dst, src, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, halognn::on(c, stream)) : cudaSuccess;
+    return copy(c, stream, dst, src, bytes, cudaMemcpyDeviceToDevice);
 }
 int halognn_cuda_zero(halognn_cuda *c, int stream, void *dst, int64_t bytes) {
-    return bytes ? cudaMemsetAsync(dst, 0, static_cast<size_t>(bytes), halognn::on(c, stream)) : cudaSuccess;
+    return bytes ? told(cudaMemsetAsync(dst, 0, static_cast<size_t>(bytes), halognn::on(c, stream))) : 0;
 }
 
-int halognn_cuda_make_event(halognn_cuda *c, void **out) {
-    if (int e = cudaSetDevice(c->device)) return e;
-    return cudaEventCreate(reinterpret_cast<cudaEvent_t *>(out));
+int halognn_cuda_make_event(halognn_cuda *c, int timed, void **out) {
+    halognn::on(c);
+    const unsigned flags = timed ? cudaEventDefault : cudaEventDisableTiming | cudaEventBlockingSync;
+    return told(cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t *>(out), flags));
 }
-int halognn_cuda_free_event(halognn_cuda *, void *event) { return cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
-int halognn_cuda_record(halognn_cuda *c, int stream, void *event) { return cudaEventRecord(static_cast<cudaEvent_t>(event), halognn::on(c, stream)); }
+int halognn_cuda_free_event(halognn_cuda *c, void *event) {
+    halognn::on(c);
+    return told(cudaEventDestroy(static_cast<cudaEvent_t>(event)));
+}
+int halognn_cuda_record(halognn_cuda *c, int stream, void *event) {
+    return told(cudaEventRecord(static_cast<cudaEvent_t>(event), halognn::on(c, stream)));
+}
 int halognn_cuda_order(halognn_cuda *c, int stream, void *event) {
-    return cudaStreamWaitEvent(halognn::on(c, stream), static_cast<cudaEvent_t>(event), 0);
+    return told(cudaStreamWaitEvent(halognn::on(c, stream), static_cast<cudaEvent_t>(event), 0));
 }
-int halognn_cuda_wait(halognn_cuda *, void *event) { return cudaEventSynchronize(static_cast<cudaEvent_t>(event)); }
-int halognn_cuda_elapsed(halognn_cuda *, void *begin, void *end, float *milliseconds) {
-    return cudaEventElapsedTime(milliseconds, static_cast<cudaEvent_t>(begin), static_cast<cudaEvent_t>(end));
+int halognn_cuda_wait(halognn_cuda *c, void *event) {
+    halognn::on(c);
+    return told(cudaEventSynchronize(static_cast<cudaEvent_t>(event)));
+}
+int halognn_cuda_elapsed(halognn_cuda *c, void *begin, void *end, float *milliseconds) {
+    halognn::on(c);
+    return told(cudaEventElapsedTime(milliseconds, static_cast<cudaEvent_t>(begin), static_cast<cudaEvent_t>(end)));
 }
 int halognn_cuda_copy_now(void *dst, const void *src, int64_t bytes) {
     if (bytes == 0) return 0;
-    if (int e = cudaMemcpy(dst, src, static_cast<size_t>(bytes), cudaMemcpyDefault)) return e;
-    return cudaStreamSynchronize(cudaStreamLegacy); // between devices cudaMemcpy does not wait
+    if (int e = cudaMemcpy(dst, src, static_cast<size_t>(bytes), cudaMemcpyDefault)) return told(e);
+    return told(cudaStreamSynchronize(cudaStreamLegacy)); // between devices cudaMemcpy does not wait
 }
 
-int halognn_cuda_sync(halognn_cuda *c, int stream) { return cudaStreamSynchronize(halognn::on(c, stream)); }
+int halognn_cuda_sync(halognn_cuda *c, int stream) { return told(cudaStreamSynchronize(halognn::on(c, stream))); }
 
 }  // extern "C"

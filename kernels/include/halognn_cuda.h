@@ -40,8 +40,10 @@ int halognn_cuda_version(void);
 const char *halognn_cuda_error(int code);
 /* Whether a code says that device memory has run out. */
 int halognn_cuda_is_out_of_memory(int code);
-/* Devices that this process sees. */
+/* Devices that this process sees; none is no fault. */
 int halognn_cuda_count(int *devices);
+/* Makes a device the calling thread's, and makes its context: what an MPI that knows CUDA looks for when it starts. uuid [16] may be NULL. */
+int halognn_cuda_choose(int device, unsigned char *uuid);
 
 typedef struct {
     char name[256];
@@ -78,8 +80,8 @@ int halognn_cuda_zero(halognn_cuda *c, int stream, void *dst, int64_t bytes);
 int halognn_cuda_copy_now(void *dst, const void *src, int64_t bytes);
 
 /* An event is what has been queued on a stream when it is recorded. order makes what is queued on a stream from now on wait for it;
- * wait makes the caller wait; elapsed is the milliseconds between two. */
-int halognn_cuda_make_event(halognn_cuda *c, void **out);
+ * wait makes the caller wait, asleep; elapsed is the milliseconds between two that are timed. */
+int halognn_cuda_make_event(halognn_cuda *c, int timed, void **out);
 int halognn_cuda_free_event(halognn_cuda *c, void *event);
 int halognn_cuda_record(halognn_cuda *c, int stream, void *event);
 int halognn_cuda_order(halognn_cuda *c, int stream, void *event);

@@ -7,6 +7,10 @@
 //   - Copies must lie in one allocation; freeing or closing something twice, or while queued work may use it, is an error; what is
 //     not freed when the last context closes is counted (emulated_leaks).
 //   - Kernels are handed memory of the device, or mapped host memory, and read rows from nowhere else: anything else aborts.
+//   - A thread must make the device its own whose memory, streams and events it uses; on another one the runtime would make a context. A
+//     thread's last error stays until it is read, and a launch returns it.
+//   - HALOGNN_EMULATED_DEVICES is how many devices there are, at most 4.
+//   - HALOGNN_EMULATED_SHARED=1 gives the devices of all processes the same names, HALOGNN_EMULATED_TELL=1 tells when the first one is set.
 //   - HALOGNN_EMULATED_OPEN=1 leaves device memory open to the host, for an MPI that is to take it for memory that it knows.
 //   - Threads of a warp run in lock step where they exchange values; a kernel in which they do not meet aborts.
 #pragma once
@@ -36,16 +40,19 @@ enum cudaError_t : int {
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
     cudaErrorInvalidConfiguration = 9,
+    cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
     cudaErrorHostMemoryAlreadyRegistered = 712,
     cudaErrorHostMemoryNotRegistered = 713,
-    cudaErrorStillInUse = 9001,      // the emulation's own: freed while queued work may use it
-    cudaErrorNothingToWaitFor = 9002 // the emulation's own: an event that was never recorded
+    cudaErrorStillInUse = 9001,       // the emulation's own: freed while queued work may use it
+    cudaErrorNothingToWaitFor = 9002, // the emulation's own: an event that was never recorded
+    cudaErrorOtherDevice = 9003       // the emulation's own: the calling thread's device is not that of what it uses
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3, cudaMemcpyDefault = 4 };
 constexpr unsigned cudaStreamNonBlocking = 1, cudaHostAllocPortable = 1;
+constexpr unsigned cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2;
 constexpr unsigned cudaHostRegisterPortable = 1, cudaHostRegisterMapped = 2, cudaHostRegisterReadOnly = 8;
 enum cudaDeviceAttr { cudaDevAttrHostRegisterReadOnlySupported = 113 };
 
@@ -86,7 +93,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t s);
 cudaError_t cudaStreamSynchronize(cudaStream_t s);
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags);
-cudaError_t cudaEventCreate(cudaEvent_t *e);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t e);
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s);
 cudaError_t cudaEventSynchronize(cudaEvent_t e);
@@ -136,7 +143,8 @@ int launch(cudaStream_t s, bool together, dim3 grid, unsigned block, void (*kern
     if (grid.x == 0 || grid.y == 0 || grid.y > 65535 || grid.x > 0x7fffffffu) return cudaErrorInvalidConfiguration;
     (handed(args), ...);
     std::tuple<Params...> copy(args...);
-    return enqueue(s, [=] { run_grid(together, grid, block, [&copy, kernel] { std::apply(kernel, copy); }); });
+    enqueue(s, [=] { run_grid(together, grid, block, [&copy, kernel] { std::apply(kernel, copy); }); });
+    return cudaGetLastError(); // whatever call it came from
 }
 
 // exchange gives 8 bytes to the warp and returns what another lane gave.

@@ -1,7 +1,9 @@
 // Memory, streams and events of the emulated device.
+#include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -10,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "cuda_runtime.h"
@@ -18,6 +21,8 @@ struct emulated_event {
     int64_t recorded = 0, fired = 0; // how often a record was queued, and how often one has run
     std::chrono::steady_clock::time_point at;
     emulated_stream *on = nullptr;
+    int device;
+    bool timed;
 };
 
 namespace {
@@ -49,11 +54,19 @@ namespace {
 constexpr int DEVICES = 4;
 
 thread_local int current_device; // 0 for a thread that has not said
+thread_local cudaError_t last_error; // until cudaGetLastError
+
+cudaError_t fail(cudaError_t e) { return last_error = e; }
+
 std::recursive_mutex lock;
 std::condition_variable_any calls; // there has been one that somebody may wait for
 std::map<const char *, allocation> memory; // by address
 std::set<emulated_stream *> streams;
 std::set<emulated_event *> events;
+const int devices = [] {
+    const char *s = std::getenv("HALOGNN_EMULATED_DEVICES");
+    return s ? std::clamp(std::atoi(s), 0, DEVICES) : DEVICES;
+}();
 size_t in_use[DEVICES];
 size_t changes; // of memory
 int refusals;   // calls to come that cannot pin
@@ -170,11 +183,11 @@ bool inside(const void *p, const char *base, size_t bytes) {
 
 cudaError_t make(void **out, size_t bytes, bool device) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
-    if (device && in_use[current_device] + bytes > total) return cudaErrorMemoryAllocation;
+    if (device && in_use[current_device] + bytes > total) return fail(cudaErrorMemoryAllocation);
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE)), mapped = (bytes + page - 1) / page * page;
     // What is handed out ends, but for alignment, where a page that nobody may touch begins.
     char *base = static_cast<char *>(mmap(nullptr, mapped + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    if (base == MAP_FAILED) return cudaErrorMemoryAllocation;
+    if (base == MAP_FAILED) return fail(cudaErrorMemoryAllocation);
     mprotect(base + mapped, page, PROT_NONE);
     madvise(base, mapped, MADV_HUGEPAGE); // closing and opening it is a matter of entries
     std::memset(base, 0xff, mapped);
@@ -192,11 +205,12 @@ cudaError_t release(void *p, bool device) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     if (p == nullptr) return cudaSuccess;
     const auto it = memory.find(static_cast<char *>(p));
-    if (it == memory.end() || it->second.device != device || it->second.registered) return cudaErrorInvalidValue;
+    if (it == memory.end() || it->second.device != device || it->second.registered) return fail(cudaErrorInvalidValue);
+    if (it->second.number != current_device) return fail(cudaErrorOtherDevice);
     for (const emulated_stream *s : streams) { // kernels may use any memory of their device, and no host memory
-        if (device && s->device == it->second.number && !s->queue.empty()) return cudaErrorStillInUse;
+        if (device && s->device == it->second.number && !s->queue.empty()) return fail(cudaErrorStillInUse);
         for (const op &o : s->queue)
-            if (inside(o.from, it->first, it->second.bytes) || inside(o.to, it->first, it->second.bytes)) return cudaErrorStillInUse;
+            if (inside(o.from, it->first, it->second.bytes) || inside(o.to, it->first, it->second.bytes)) return fail(cudaErrorStillInUse);
     }
     munmap(p, it->second.mapped + static_cast<size_t>(sysconf(_SC_PAGESIZE)));
     if (device) in_use[it->second.number] -= it->second.bytes;
@@ -205,9 +219,15 @@ cudaError_t release(void *p, bool device) {
     return cudaSuccess;
 }
 
+// usable is what an event may be used for on the calling thread's device: on another one the runtime would make a context.
+cudaError_t usable(const emulated_event *e) {
+    if (events.count(const_cast<emulated_event *>(e)) == 0) return fail(cudaErrorInvalidResourceHandle);
+    return e->device == current_device ? cudaSuccess : fail(cudaErrorOtherDevice);
+}
+
 cudaError_t push(emulated_stream *s, op o) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
-    if (streams.count(s) == 0 || s->device != current_device) return cudaErrorInvalidResourceHandle;
+    if (streams.count(s) == 0 || s->device != current_device) return fail(cudaErrorInvalidResourceHandle);
     s->queue.push_back(std::move(o));
     calls.notify_all();
     disturb();
@@ -274,23 +294,38 @@ const char *cudaGetErrorString(cudaError_t e) {
         case cudaErrorInvalidResourceHandle: return "no such stream or event";
         case cudaErrorStillInUse: return "freed while queued work may still use it";
         case cudaErrorNothingToWaitFor: return "an event that was never recorded";
+        case cudaErrorOtherDevice: return "the calling thread's device is another one";
         case cudaErrorNotReady: return "an event that has not happened yet";
         default: return "an address, a size or a kind of memory that does not fit";
     }
 }
 
 cudaError_t cudaGetDeviceCount(int *n) {
-    *n = DEVICES;
-    return cudaSuccess;
+    *n = devices;
+    return devices ? cudaSuccess : fail(cudaErrorNoDevice);
 }
+// tell says on standard error when the first device is set, if HALOGNN_EMULATED_TELL is: for tests of what comes before MPI starts.
+static bool tell(int device) {
+    if (std::getenv("HALOGNN_EMULATED_TELL") == nullptr) return true;
+    int (*initialized)(int *), yes = 0;
+    *reinterpret_cast<void **>(&initialized) = dlsym(RTLD_DEFAULT, "MPI_Initialized");
+    if (initialized != nullptr) initialized(&yes);
+    std::fprintf(stderr, "emulated CUDA: device %d is set %s MPI starts, on %s thread\n", device, yes ? "after" : "before",
+                 gettid() == getpid() ? "the main" : "another");
+    return true;
+}
+
 cudaError_t cudaSetDevice(int device) {
-    if (device < 0 || device >= DEVICES) return cudaErrorInvalidDevice;
+    if (device < 0 || device >= devices) return fail(cudaErrorInvalidDevice);
+    static const bool told = tell(device);
+    (void)told;
     current_device = device;
     return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device) {
+    if (device < 0 || device >= devices) return fail(cudaErrorInvalidDevice);
     std::snprintf(p->name, sizeof p->name, "emulated device %d", device);
-    std::snprintf(reinterpret_cast<char *>(p->uuid), sizeof p->uuid, "%d.%d", static_cast<int>(getpid()), device);
+    std::snprintf(reinterpret_cast<char *>(p->uuid), sizeof p->uuid, "%d.%d", std::getenv("HALOGNN_EMULATED_SHARED") ? 0 : static_cast<int>(getpid()), device);
     p->major = p->minor = 0;
     p->multiProcessorCount = 1;
     return cudaSuccess;
@@ -310,14 +345,14 @@ cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned) { return make(p, byt
 cudaError_t cudaFreeHost(void *p) { return release(p, false); }
 
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int) { return *value = 1, cudaSuccess; }
-cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
-    if (p == nullptr || bytes == 0 || !(flags & cudaHostRegisterMapped)) return cudaErrorInvalidValue;
-    if (refusals > 0) return refusals--, cudaErrorMemoryAllocation;
+    if (p == nullptr || bytes == 0 || !(flags & cudaHostRegisterMapped)) return fail(cudaErrorInvalidValue);
+    if (refusals > 0) return refusals--, fail(cudaErrorMemoryAllocation);
     const char *c = static_cast<const char *>(p);
     const auto after = memory.lower_bound(c + bytes);
-    if (after != memory.begin() && std::prev(after)->first + std::prev(after)->second.bytes > c) return cudaErrorHostMemoryAlreadyRegistered;
+    if (after != memory.begin() && std::prev(after)->first + std::prev(after)->second.bytes > c) return fail(cudaErrorHostMemoryAlreadyRegistered);
     changes++;
     memory[c] = {bytes, 0, false, current_device, true};
     return cudaSuccess;
@@ -325,9 +360,10 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags) {
 cudaError_t cudaHostUnregister(void *p) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     const auto it = memory.find(static_cast<char *>(p));
-    if (it == memory.end() || !it->second.registered) return cudaErrorHostMemoryNotRegistered;
+    if (it == memory.end() || !it->second.registered) return fail(cudaErrorHostMemoryNotRegistered);
+    if (it->second.number != current_device) return fail(cudaErrorOtherDevice);
     for (const emulated_stream *s : streams) // kernels of the device may read it
-        if (s->device == it->second.number && !s->queue.empty()) return cudaErrorStillInUse;
+        if (s->device == it->second.number && !s->queue.empty()) return fail(cudaErrorStillInUse);
     changes++;
     memory.erase(it);
     return cudaSuccess;
@@ -335,7 +371,7 @@ cudaError_t cudaHostUnregister(void *p) {
 cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     const allocation *a = within(host, 1);
-    if (a == nullptr || !a->registered) return cudaErrorInvalidValue;
+    if (a == nullptr || !a->registered) return fail(cudaErrorInvalidValue);
     return *device = host, cudaSuccess;
 }
 
@@ -343,7 +379,7 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpy
     const std::lock_guard<std::recursive_mutex> hold(lock);
     const allocation *to = within(dst, bytes), *from = within(src, bytes);
     const bool to_device = kind != cudaMemcpyDeviceToHost, from_device = kind != cudaMemcpyHostToDevice;
-    if ((to && to->device) != to_device || (from && from->device) != from_device) return cudaErrorInvalidValue;
+    if ((to && to->device) != to_device || (from && from->device) != from_device) return fail(cudaErrorInvalidValue);
     if (!to_device && !to) { // pageable: complete on return
         if (cudaError_t e = push(s, op{[=] { std::memcpy(dst, src, bytes); }, nullptr, 0, nullptr, nullptr})) return e;
         return cudaStreamSynchronize(s);
@@ -357,7 +393,7 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpy
 
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
-    if (kind != cudaMemcpyDefault) return cudaErrorInvalidValue;
+    if (kind != cudaMemcpyDefault) return fail(cudaErrorInvalidValue);
     opened o;
     std::memcpy(dst, src, bytes);
     return cudaSuccess;
@@ -365,7 +401,7 @@ cudaError_t cudaMemcpy(void *dst, const void *src, size_t bytes, cudaMemcpyKind 
 cudaError_t cudaMemsetAsync(void *dst, int value, size_t bytes, cudaStream_t s) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     const allocation *to = within(dst, bytes);
-    if (!to || !to->device) return cudaErrorInvalidValue;
+    if (!to || !to->device) return fail(cudaErrorInvalidValue);
     return push(s, op{[=] { std::memset(dst, value, bytes); }, nullptr, 0, nullptr, nullptr});
 }
 
@@ -376,8 +412,8 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned) {
 }
 cudaError_t cudaStreamDestroy(cudaStream_t s) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
-    if (streams.count(s) == 0) return cudaErrorInvalidResourceHandle;
-    if (!s->queue.empty()) return cudaErrorStillInUse;
+    if (streams.count(s) == 0) return fail(cudaErrorInvalidResourceHandle);
+    if (!s->queue.empty()) return fail(cudaErrorStillInUse);
     streams.erase(s);
     delete s;
     return cudaSuccess;
@@ -386,37 +422,38 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) {
     if (s == cudaStreamLegacy) return cudaSuccess; // nothing is ever queued on it
     {
         const std::lock_guard<std::recursive_mutex> hold(lock);
-        if (streams.count(s) == 0) return cudaErrorInvalidResourceHandle;
+        if (streams.count(s) == 0) return fail(cudaErrorInvalidResourceHandle);
+        if (s->device != current_device) return fail(cudaErrorOtherDevice);
     }
     run(s, [s] { return s->queue.empty(); });
     return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
-    if (events.count(e) == 0) return cudaErrorInvalidResourceHandle;
-    if (e->recorded == 0) return cudaErrorNothingToWaitFor;
+    if (events.count(e) == 0) return fail(cudaErrorInvalidResourceHandle);
+    if (e->recorded == 0) return fail(cudaErrorNothingToWaitFor);
     return push(s, op{nullptr, e, e->recorded, nullptr, nullptr});
 }
-cudaError_t cudaEventCreate(cudaEvent_t *e) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
-    events.insert(*e = new emulated_event);
+    events.insert(*e = new emulated_event{0, 0, {}, nullptr, current_device, !(flags & cudaEventDisableTiming)});
     return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t e) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
-    if (events.count(e) == 0) return cudaErrorInvalidResourceHandle;
-    if (e->fired < e->recorded) return cudaErrorStillInUse;
+    if (cudaError_t wrong = usable(e)) return wrong;
+    if (e->fired < e->recorded) return fail(cudaErrorStillInUse);
     for (const emulated_stream *s : streams)
         for (const op &o : s->queue)
-            if (o.event == e) return cudaErrorStillInUse;
+            if (o.event == e) return fail(cudaErrorStillInUse);
     events.erase(e);
     delete e;
     return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
-    if (events.count(e) == 0) return cudaErrorInvalidResourceHandle;
-    if (e->fired < e->recorded && e->on != s) return cudaErrorStillInUse; // tickets count the records of one stream at a time
+    if (cudaError_t wrong = usable(e)) return wrong;
+    if (e->fired < e->recorded && e->on != s) return fail(cudaErrorStillInUse); // tickets count the records of one stream at a time
     e->recorded++;
     e->on = s;
     return push(s, op{[e] {
@@ -427,15 +464,19 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
     {
         const std::lock_guard<std::recursive_mutex> hold(lock);
-        if (events.count(e) == 0) return cudaErrorInvalidResourceHandle;
-        if (e->recorded == 0) return cudaErrorNothingToWaitFor;
+        if (cudaError_t wrong = usable(e)) return wrong;
+        if (e->recorded == 0) return fail(cudaErrorNothingToWaitFor);
     }
     run(e->on, [e] { return e->fired >= e->recorded; });
     return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
-    if (begin->fired < begin->recorded || end->fired < end->recorded) return cudaErrorNotReady;
+    for (cudaEvent_t e : {begin, end}) {
+        if (cudaError_t wrong = usable(e)) return wrong;
+        if (!e->timed) return fail(cudaErrorInvalidResourceHandle);
+    }
+    if (begin->fired < begin->recorded || end->fired < end->recorded) return fail(cudaErrorNotReady);
     *ms = std::chrono::duration<float, std::milli>(end->at - begin->at).count();
     return cudaSuccess;
 }

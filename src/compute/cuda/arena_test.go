@@ -103,15 +103,41 @@ func TestLocalRank(t *testing.T) {
 	for _, name := range localRankNames {
 		t.Setenv(name, "")
 	}
-	if r := LocalRank(); r != 0 {
-		t.Errorf("local rank %d without a launcher", r)
+	for _, c := range []struct {
+		name, value string // set besides those before
+		rank        int
+		variable    string
+	}{
+		{"", "", 0, ""}, {"SLURM_LOCALID", "3", 3, "SLURM_LOCALID"}, {"FLUX_TASK_LOCAL_ID", "x", 3, "SLURM_LOCALID"},
+		{"MPI_LOCALRANKID", "1", 1, "MPI_LOCALRANKID"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "2", 2, "OMPI_COMM_WORLD_LOCAL_RANK"},
+	} {
+		if c.name != "" {
+			t.Setenv(c.name, c.value)
+		}
+		if rank, variable := LocalRank(); rank != c.rank || variable != c.variable {
+			t.Errorf("%s=%s besides: rank %d by %q, want %d by %q", c.name, c.value, rank, variable, c.rank, c.variable)
+		}
 	}
-	t.Setenv("SLURM_LOCALID", "3")
-	if r := LocalRank(); r != 3 {
-		t.Errorf("local rank %d under Slurm, want 3", r)
-	}
-	t.Setenv("OMPI_COMM_WORLD_LOCAL_RANK", "2")
-	if r := LocalRank(); r != 2 {
-		t.Errorf("local rank %d under Open MPI, want 2", r)
+}
+
+func TestSharedDevices(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		devices int
+		ids     []string
+		want    int
+		fails   bool
+	}{
+		{"one each", 2, []string{"a", "b"}, 1, false},
+		{"one each, of which each sees its own", 1, []string{"a", "b", "c"}, 1, false},
+		{"two each", 2, []string{"a", "b", "a", "b"}, 2, false},
+		{"uneven", 2, []string{"b", "a", "a"}, 2, false},
+		{"all on the first", 2, []string{"a", "a"}, 2, true},
+		{"one that could not choose", 2, []string{"a", ""}, 1, false},
+	} {
+		got, err := (&Choice{0, c.devices, "a"}).Shared(c.ids, "SLURM_LOCALID")
+		if got != c.want || (err != nil) != c.fails || err != nil && !strings.Contains(err.Error(), "by SLURM_LOCALID, though each sees 2") {
+			t.Errorf("%s: %d, %v", c.name, got, err)
+		}
 	}
 }

@@ -15,6 +15,9 @@ import (
 
 var _ compute.Offboard = (*Device)(nil)
 
+// oldest is the major number of the compute capability that the library's kernels are compiled for.
+const oldest = 8
+
 // reserved is what is left of a device's memory for the driver, for kernels' code and for others, unless Options.Memory says otherwise.
 func reserved(memory int) int { return min(max(memory/20, 256<<20), memory/4) }
 
@@ -52,7 +55,8 @@ func Open(o Options) (*Device, error) {
 	if err := failure("counting devices", C.gpu_count(&devices)); err != nil {
 		return nil, err
 	}
-	number, err := choose(o.Device, int(devices), LocalRank())
+	localRank, _ := LocalRank()
+	number, err := choose(o.Device, int(devices), localRank)
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +76,10 @@ func (d *Device) prepare(number int, o Options) error {
 	if err := failure("describing the device", C.gpu_describe(d.c, &p)); err != nil {
 		return err
 	}
+	if p.emulated == 0 && p.major < oldest {
+		return fmt.Errorf("compute/cuda: device %d, %s, is of compute capability %d.%d; the kernels need %d.0 (A100) or later; set compute.device to cpu",
+			number, C.GoString(&p.name[0]), p.major, p.minor, oldest)
+	}
 	bytes := o.Memory
 	if bytes == 0 {
 		bytes = min(int(p.available), (int(p.memory)-reserved(int(p.memory)))/max(1, o.Sharing))
@@ -85,11 +93,11 @@ func (d *Device) prepare(number int, o Options) error {
 		return err
 	}
 	var host unsafe.Pointer
-	if err := failure("pinned memory", C.gpu_alloc_host(d.c, 2*alignment, &host)); err != nil {
+	if err := pinning("what kernels answer", 2*alignment, C.gpu_alloc_host(d.c, 2*alignment, &host)); err != nil {
 		return err
 	}
 	d.result, d.scattered = (*C.halognn_cuda_loss)(host), (*C.halognn_cuda_rows)(unsafe.Add(host, alignment))
-	if err := failure("an event", C.gpu_make_event(d.c, &d.done)); err != nil {
+	if err := failure("an event", C.gpu_make_event(d.c, 0, &d.done)); err != nil {
 		return err
 	}
 	if err := d.reserve(&d.answer, int(unsafe.Sizeof(*d.result)), useScratch); err != nil {
@@ -207,7 +215,7 @@ func (d *Device) AllocHost(n int) ([]float32, error) {
 		return nil, nil
 	}
 	var p unsafe.Pointer
-	if err := failure(fmt.Sprintf("%s of pinned host memory", mega(4*n)), C.gpu_alloc_host(d.c, C.int64_t(4*n), &p)); err != nil {
+	if err := pinning("gradients", 4*n, C.gpu_alloc_host(d.c, C.int64_t(4*n), &p)); err != nil {
 		return nil, err
 	}
 	return unsafe.Slice((*float32)(p), n), nil
@@ -229,7 +237,7 @@ type arrival struct {
 // NewArrival implements compute.Offboard.
 func (d *Device) NewArrival() (compute.Arrival, error) {
 	a := &arrival{d: d}
-	return a, failure("an event", C.gpu_make_event(d.c, &a.event))
+	return a, failure("an event", C.gpu_make_event(d.c, 0, &a.event))
 }
 
 // Wait implements compute.Arrival.

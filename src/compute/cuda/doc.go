@@ -37,18 +37,43 @@ var ErrNoLibrary = errors.New("the CUDA library of halognn cannot be loaded")
 // ErrMemory is wrapped by errors about device memory that has run out.
 var ErrMemory = errors.New("the device has too little memory")
 
-// localRankNames are what launchers call the rank within its node: Open MPI, MPICH and its descendants, MVAPICH, Slurm.
-var localRankNames = []string{"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}
+// localRankNames are what launchers call the rank within its node: Open MPI; MPICH's Hydra and Intel MPI; MVAPICH; Cray's and PBS's PALS; Flux;
+// IBM's jsrun; Slurm, which comes last, for a batch script hands its own on to what it launches.
+var localRankNames = []string{
+	"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "PALS_LOCAL_RANKID", "PMI_LOCAL_RANK", "FLUX_TASK_LOCAL_ID",
+	"JSM_NAMESPACE_LOCAL_RANK", "SLURM_LOCALID",
+}
 
-// LocalRank returns the rank of this process among those of its node, as its launcher says; 0 where none does. It is known before MPI
-// starts, which may want the device to be chosen.
-func LocalRank() int {
+// LocalRank returns the rank of this process among those of its node, as its launcher says, and in which variable; 0 and "" where none does.
+// It is known before MPI starts, which may want the device to be chosen.
+func LocalRank() (rank int, variable string) {
 	for _, name := range localRankNames {
 		if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n >= 0 {
-			return n
+			return n, name
 		}
 	}
-	return 0
+	return 0, ""
+}
+
+// Choice is a device that a process has made its own, as Choose does.
+type Choice struct {
+	Device, Devices int    // which of those that this process sees
+	ID              string // of the device, whatever number a process sees it under
+}
+
+// Shared returns how many of the processes of a node have chosen a device, of which theirs have the given ids. It is an error if they are more than
+// there need be, as where no process knows its place: variable is what told it.
+func (c *Choice) Shared(ids []string, variable string) (processes int, err error) {
+	for _, id := range ids {
+		if id == c.ID {
+			processes++
+		}
+	}
+	if most := (len(ids) + c.Devices - 1) / c.Devices; processes > most {
+		return processes, fmt.Errorf("compute/cuda: %d of the %d ranks of this node have chosen one GPU, by %s, though each sees %d: start them with the launcher of their MPI "+
+			"(mpirun, srun), which numbers them, or give each its own (srun --gpus-per-task=1, or CUDA_VISIBLE_DEVICES)", processes, len(ids), variable, c.Devices)
+	}
+	return processes, nil
 }
 
 // choose returns the device for a local rank: one after the other, and from the start again if there are more ranks.

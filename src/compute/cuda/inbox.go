@@ -80,7 +80,7 @@ func (b *inbox) Send(in *compute.Inputs) error {
 // ready makes the events, or waits until pinned memory may be written again.
 func (b *inbox) ready() error {
 	if b.copied == nil {
-		return errors.Join(failure("an event", C.gpu_make_event(b.d.c, &b.copied)), failure("an event", C.gpu_make_event(b.d.c, &b.read)))
+		return errors.Join(failure("an event", C.gpu_make_event(b.d.c, 0, &b.copied)), failure("an event", C.gpu_make_event(b.d.c, 0, &b.read)))
 	}
 	if !b.filled {
 		return nil
@@ -193,8 +193,7 @@ func (b *inbox) reserve(whole int) error {
 	if err := b.empty(); err != nil {
 		return err
 	}
-	if err := failure(fmt.Sprintf("%s of pinned host memory for a minibatch", mega(bytes)),
-		C.gpu_alloc_host(b.d.c, C.int64_t(bytes), &b.pinned.p)); err != nil {
+	if err := pinning("a minibatch", bytes, C.gpu_alloc_host(b.d.c, C.int64_t(bytes), &b.pinned.p)); err != nil {
 		return err
 	}
 	b.pinned.bytes = bytes

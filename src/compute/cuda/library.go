@@ -11,6 +11,7 @@ package cuda
 import "C"
 
 import (
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -78,6 +79,15 @@ func failure(what string, code C.int) error {
 	return fmt.Errorf("compute/cuda: %s: %s", what, text)
 }
 
+// pinning makes the code of a call that pins host memory an error: the driver gives no other code where the host has too little.
+func pinning(what string, bytes int, code C.int) error {
+	if code == 0 {
+		return nil
+	}
+	return fmt.Errorf("compute/cuda: pinning %s of host memory for %s: %s; where the job has a limit of memory (--mem), it counts: ask for more, or lower "+
+		"pipeline.depth, sample.batch or sample.fanouts", mega(bytes), what, C.GoString(C.gpu_error(code)))
+}
+
 // Devices returns how many devices this process sees.
 func Devices() (int, error) {
 	if err := load(Find()); err != nil {
@@ -85,6 +95,24 @@ func Devices() (int, error) {
 	}
 	var n C.int
 	return int(n), failure("counting devices", C.gpu_count(&n))
+}
+
+// Choose makes the device of a local rank the calling thread's. Call it on the thread that starts MPI, before: an MPI that knows CUDA takes the
+// device that it finds.
+func Choose(localRank int) (*Choice, error) {
+	devices, err := Devices()
+	if err != nil {
+		return nil, err
+	}
+	number, err := choose(-1, devices, localRank)
+	if err != nil {
+		return nil, err
+	}
+	var uuid [16]C.uchar
+	if err := failure(fmt.Sprintf("choosing device %d", number), C.gpu_choose(C.int(number), &uuid[0])); err != nil {
+		return nil, err
+	}
+	return &Choice{number, devices, hex.EncodeToString(C.GoBytes(unsafe.Pointer(&uuid[0]), C.int(len(uuid))))}, nil
 }
 
 // leaks returns what an emulated library counts as not freed; -1 for one that does not count. For tests.

@@ -10,6 +10,7 @@
     F(const char *, error, (int code), (code))                                                                                               \
     F(int, is_out_of_memory, (int code), (code))                                                                                             \
     F(int, count, (int *n), (n))                                                                                                             \
+    F(int, choose, (int device, unsigned char *uuid), (device, uuid))                                                                        \
     F(int, open, (int device, halognn_cuda **out), (device, out))                                                                            \
     F(int, close, (halognn_cuda *c), (c))                                                                                                    \
     F(int, describe, (halognn_cuda *c, halognn_cuda_properties *out), (c, out))                                                              \
@@ -24,7 +25,7 @@
     F(int, copy, (halognn_cuda *c, int s, void *dst, const void *src, int64_t bytes), (c, s, dst, src, bytes))                               \
     F(int, zero, (halognn_cuda *c, int s, void *dst, int64_t bytes), (c, s, dst, bytes))                                                     \
     F(int, copy_now, (char *dst, const char *src, int64_t bytes), (dst, src, bytes))                                                         \
-    F(int, make_event, (halognn_cuda *c, void **out), (c, out))                                                                              \
+    F(int, make_event, (halognn_cuda *c, int timed, void **out), (c, timed, out))                                                            \
     F(int, free_event, (halognn_cuda *c, void *e), (c, e))                                                                                   \
     F(int, record, (halognn_cuda *c, int s, void *e), (c, s, e))                                                                             \
     F(int, order, (halognn_cuda *c, int s, void *e), (c, s, e))                                                                              \

@@ -17,6 +17,12 @@ func Open(Options) (*Device, error) { return nil, errPlain() }
 // Devices fails likewise.
 func Devices() (int, error) { return 0, errPlain() }
 
+// Choose fails likewise.
+func Choose(int) (*Choice, error) { return nil, errPlain() }
+
+// CopyNow fails likewise.
+func CopyNow(dst, src []byte) error { return errPlain() }
+
 func errPlain() error {
 	return fmt.Errorf("compute/cuda: %w: this program was built without cgo; set compute.device to cpu", ErrNoLibrary)
 }

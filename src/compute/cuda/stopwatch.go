@@ -31,7 +31,7 @@ func (d *Device) NewStopwatch() compute.Stopwatch { return &stopwatch{d: d} }
 func (s *stopwatch) Mark(i int) error {
 	for i >= len(s.events) {
 		var e unsafe.Pointer
-		if err := failure("an event", C.gpu_make_event(s.d.c, &e)); err != nil {
+		if err := failure("an event", C.gpu_make_event(s.d.c, 1, &e)); err != nil {
 			return err
 		}
 		s.events = append(s.events, e)

@@ -1,0 +1,133 @@
+//go:build cgo
+
+package cuda
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"halognn/src/compute"
+	"halognn/src/compute/ref"
+)
+
+// onNewThread runs f on a thread of the system whose device nobody has set.
+func onNewThread(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // to the end of the goroutine, with which the thread ends
+		f()
+	}()
+	<-done
+}
+
+// A device that is not the first is used from threads that have not said which is theirs: nothing may touch the first one, on which the runtime
+// would make a context that takes memory.
+func TestAnyThread(t *testing.T) {
+	path := library(t)
+	var d *Device
+	onNewThread(func() {
+		var err error
+		if d, err = Open(Options{Device: 1, Memory: 4 << 20, Library: path}); err != nil && !strings.Contains(err.Error(), "no device 1") {
+			t.Error(err)
+		}
+	})
+	if d == nil {
+		t.Skip("there is one device alone")
+	}
+	in, tables := randomInputs(rand.New(rand.NewPCG(7, 7)), 8, compute.Float32)
+	in.Sources, in.Rows.Tables = true, tables
+	box := d.NewInbox(ref.Host{}, false)
+	var host, x []float32
+	var a compute.Arrival
+	watch := d.NewStopwatch()
+	var errs [8]error
+	for i, f := range []func() error{
+		func() error { return box.Send(in) },
+		func() error { _, _, _, err := box.Open(); return err },
+		func() error { return errors.Join(box.Close(), watch.Mark(0), watch.Mark(1)) },
+		func() error { return box.Send(in) }, // waits for the copy before
+		func() (err error) { host, err = d.AllocHost(10); return err },
+		func() (err error) { x, err = d.Alloc(10); return err },
+		func() (err error) { a, err = d.NewArrival(); return err },
+		func() error { d.StartDownload(host, x, a); return nil },
+	} {
+		onNewThread(func() { errs[i] = f() })
+	}
+	for i, f := range []func() error{
+		func() error { return a.Wait() },
+		func() error { return a.Free() },
+		func() error { _, err := watch.Between(0, 1); return err },
+		func() error { return watch.Free() },
+		func() error { d.FreeHost(host); return nil },
+		func() error { return box.Free() },
+		func() error { d.Free(x); return d.Sync() },
+		func() error { return d.Close() },
+	} {
+		onNewThread(func() { errs[i] = errors.Join(errs[i], f()) })
+	}
+	if err := errors.Join(errs[:]...); err != nil {
+		t.Error(err)
+	}
+	leaksNothing(t)
+}
+
+// A call that fails is told by its own error alone, not by the next kernel of its thread too.
+func TestFailuresAreToldOnce(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	d := open(t)
+	_, err := d.AllocHost(1 << 48)
+	if err == nil || errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), "host memory") {
+		t.Errorf("2^50 bytes of pinned memory: %v; want an error about the host's memory, not the device's", err)
+	}
+	x, err := d.Alloc(10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := Open(Options{Memory: 1 << 50, Library: library(t)}); err == nil {
+		t.Errorf("a device of 2^50 bytes opens: %v", d.Close())
+	}
+	d.Add(x, x)
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Where there is no GPU, all libraries that are here load, have all functions, and say what to do.
+func TestNoDevice(t *testing.T) {
+	if path := os.Getenv("HALOGNN_CUDA_WITHOUT_DEVICE"); path != "" { // a process loads one library, once
+		_, err := Open(Options{Library: path})
+		if err == nil || !strings.Contains(err.Error(), "this process sees no GPU") {
+			t.Errorf("%s: error %v", path, err)
+		}
+		return
+	}
+	dir, err := filepath.Abs("../../../build")
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths, err := filepath.Glob(filepath.Join(dir, "libhalognn_cuda*.so"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if path := os.Getenv("HALOGNN_CUDA_LIB"); path != "" {
+		paths = []string{path}
+	}
+	if len(paths) == 0 {
+		t.Skip("no library is built: `make -C kernels emulated` builds the emulated one")
+	}
+	for _, path := range paths {
+		c := exec.Command(os.Args[0], "-test.run=^TestNoDevice$", "-test.v")
+		c.Env = append(os.Environ(), "HALOGNN_CUDA_WITHOUT_DEVICE="+path, "HALOGNN_EMULATED_DEVICES=0", "CUDA_VISIBLE_DEVICES=")
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	}
+}
