@@ -13,9 +13,9 @@ import (
 func TestMeter(t *testing.T) {
 	d := open(t)
 	m, metered := meter.New(d)
-	on, ok := metered.(compute.Offboard)
+	on, ok := metered.(compute.Linked)
 	if !ok {
-		t.Fatal("a metered device has no memory of its own any more")
+		t.Fatal("a metered device cannot do any more what it could")
 	}
 	const rows, cols = 100, 8
 	x, err := on.Alloc(rows * cols)

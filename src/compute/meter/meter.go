@@ -73,8 +73,8 @@ type Meter struct {
 	err     error
 }
 
-// New returns a meter, off, and the device to use in the place of d. That one has what compute.Device and compute.Offboard ask for, and
-// nothing else of d.
+// New returns a meter, off, and the device to use in the place of d. That one is a compute.Device, compute.Offboard or compute.Linked
+// as d is, and nothing else.
 func New(d compute.Device) (*Meter, compute.Device) {
 	m := &Meter{inner: d}
 	for k := range m.kernels {
@@ -83,11 +83,7 @@ func New(d compute.Device) (*Meter, compute.Device) {
 	if t, ok := d.(compute.Timed); ok {
 		m.watch = t.NewStopwatch()
 	}
-	metered := device{d, m}
-	if o, ok := d.(compute.Offboard); ok {
-		return m, &offboard{metered, deep{deeper{o}}}
-	}
-	return m, &metered
+	return m, wrap(d, m)
 }
 
 // Start begins, or goes on with, counting.

@@ -2,31 +2,61 @@ package meter
 
 import "halognn/src/compute"
 
-// offboard is device for one that has memory of its own. What it does not count it takes from deeper, which lies one level below
-// device's own Device, so that Go prefers the latter wherever both have a method.
-type offboard struct {
-	device
-	deep
-}
-
+// A metered device has the methods of device and, if it has memory of its own, of memory; all others are the inner device's, which is embedded one
+// level below, so that Go takes those two first.
 type (
-	deep   struct{ deeper }
-	deeper struct{ compute.Offboard }
+	plain struct {
+		*device
+		within
+	}
+	within struct{ compute.Device }
+
+	offboard struct {
+		*device
+		*memory
+		withinOffboard
+	}
+	withinOffboard struct{ compute.Offboard }
+
+	linked struct {
+		*device
+		*memory
+		withinLinked
+	}
+	withinLinked struct{ compute.Linked }
 )
 
+// wrap returns a metered device of the kind that d is.
+func wrap(d compute.Device, m *Meter) compute.Device {
+	counts := &device{d, m}
+	switch d := d.(type) {
+	case compute.Linked:
+		return &linked{counts, &memory{d, m}, withinLinked{d}}
+	case compute.Offboard:
+		return &offboard{counts, &memory{d, m}, withinOffboard{d}}
+	}
+	return &plain{counts, within{d}}
+}
+
+// memory hands on and counts what only a device with memory of its own has.
+type memory struct {
+	inner compute.Offboard
+	m     *Meter
+}
+
 // Copy implements compute.Offboard.
-func (o *offboard) Copy(dst, src []float32) {
-	o.m.kernel(copying, float*2*len(src), 0, func() { o.Offboard.Copy(dst, src) })
+func (o *memory) Copy(dst, src []float32) {
+	o.m.kernel(copying, float*2*len(src), 0, func() { o.inner.Copy(dst, src) })
 }
 
 // Add implements compute.Offboard.
-func (o *offboard) Add(sum, x []float32) {
-	o.m.kernel(adding, float*3*len(x), 0, func() { o.Offboard.Add(sum, x) })
+func (o *memory) Add(sum, x []float32) {
+	o.m.kernel(adding, float*3*len(x), 0, func() { o.inner.Add(sum, x) })
 }
 
 // NewInbox implements compute.Offboard.
-func (o *offboard) NewInbox(host compute.Host, resident bool) compute.Inbox {
-	return &inbox{Inbox: o.Offboard.NewInbox(host, resident), m: o.m}
+func (o *memory) NewInbox(host compute.Host, resident bool) compute.Inbox {
+	return &inbox{Inbox: o.inner.NewInbox(host, resident), m: o.m}
 }
 
 // inbox counts the kernels that make input rows from what was sent. Their time includes that of a copy that has not ended.
