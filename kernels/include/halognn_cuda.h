@@ -42,8 +42,9 @@ const char *halognn_cuda_error(int code);
 int halognn_cuda_is_out_of_memory(int code);
 /* Devices that this process sees; none is no fault. */
 int halognn_cuda_count(int *devices);
-/* Makes a device the calling thread's, and makes its context: what an MPI that knows CUDA looks for when it starts. uuid [16] may be NULL. */
-int halognn_cuda_choose(int device, unsigned char *uuid);
+/* Makes a device the calling thread's, and makes its context: what an MPI that knows CUDA looks for when it starts. uuid [16] is the device's,
+ * available the bytes that are free beside the context. */
+int halognn_cuda_choose(int device, unsigned char *uuid, int64_t *available);
 
 typedef struct {
     char name[256];

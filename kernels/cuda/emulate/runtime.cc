@@ -324,6 +324,7 @@ cudaError_t cudaSetDevice(int device) {
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device) {
     if (device < 0 || device >= devices) return fail(cudaErrorInvalidDevice);
+    *p = {};
     std::snprintf(p->name, sizeof p->name, "emulated device %d", device);
     std::snprintf(reinterpret_cast<char *>(p->uuid), sizeof p->uuid, "%d.%d", std::getenv("HALOGNN_EMULATED_SHARED") ? 0 : static_cast<int>(getpid()), device);
     p->major = p->minor = 0;

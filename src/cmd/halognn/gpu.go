@@ -6,31 +6,72 @@ import (
 	"halognn/src/compute/cuda"
 )
 
-// place is where a rank stands among those that share its node, and its GPUs.
-type place struct{ rank, ranks int }
+// chosen is the GPU that this process took before MPI started, and the variable that told it which; nil for none.
+var (
+	chosen   *cuda.Choice
+	chosenBy string
+)
 
-// placeOf asks the ranks of c. Collective.
-func placeOf(c comm.Comm) (place, error) {
-	node, err := c.Node()
-	if err != nil {
-		return place{}, err
+// chooseGPU takes the GPU of this process, if the config wants one and the launcher says which rank of its node this is. It is called on the thread
+// that will start MPI. What goes wrong goes wrong again when all ranks can agree on it.
+func chooseGPU(path string, sets []string) {
+	config, err := loadConfig(path, sets)
+	if err != nil || config.Compute.Device != "cuda" {
+		return
 	}
-	p := place{node.Rank(), node.Size()}
-	return p, node.Free()
+	if rank, variable := cuda.LocalRank(); variable != "" {
+		if c, err := cuda.Choose(rank); err == nil {
+			chosen, chosenBy = c, variable
+		}
+	}
 }
 
-// openGPU opens the GPU of a rank: each its own, as far as there are enough; the memory of one that several share is divided.
-func openGPU(p place) (compute.Device, error) {
-	devices, err := cuda.Devices()
+// gpu is the GPU of a rank, and how many ranks of its node have it; err is why there is none.
+type gpu struct {
+	device, sharing, free int
+	err                   error
+}
+
+// placeGPU finds a GPU for every rank: the one that it has chosen, or else, as for ranks that are goroutines of one process, one after the
+// other. Collective.
+func placeGPU(c comm.Comm) (g gpu, err error) {
+	node, err := c.Node()
 	if err != nil {
-		return nil, err
+		return g, err
 	}
-	o := cuda.Options{Device: -1, Sharing: 1}
-	if devices > 0 { // ranks that are goroutines of one process have no local rank of a launcher
-		o.Device = p.rank % devices
-		o.Sharing = (p.ranks + devices - 1) / devices
+	mine := chosen
+	if mine == nil {
+		mine, g.err = cuda.Choose(node.Rank())
 	}
-	d, err := cuda.Open(o)
+	id, bytes := "", 0
+	if mine != nil {
+		id, bytes = mine.ID, mine.Free
+	}
+	all, err := comm.AllgatherBytes(node, []byte(id))
+	if err != nil {
+		return g, err
+	}
+	free, err := comm.Allgather(node, bytes)
+	if err != nil {
+		return g, err
+	}
+	if mine != nil {
+		ids := make([]string, len(all))
+		for r, id := range all {
+			ids[r] = string(id)
+		}
+		g.device = mine.Device
+		g.sharing, g.free, g.err = mine.Shared(ids, free, chosenBy)
+	}
+	return g, node.Free()
+}
+
+// openGPU opens the GPU of a rank; the memory of one that several share is divided.
+func openGPU(g gpu) (compute.Device, error) {
+	if g.err != nil {
+		return nil, g.err
+	}
+	d, err := cuda.Open(cuda.Options{Device: g.device, Sharing: g.sharing, Free: g.free})
 	if err != nil { // not a nil pointer in an interface
 		return nil, err
 	}

@@ -32,6 +32,9 @@ func inferCommand() *cobra.Command {
 				return usageError(fmt.Errorf("--mode %s is unknown; use full (all neighbours, layer by layer) or sampled", mode))
 			}
 			k := inProcess(ranks)
+			if k == 0 {
+				chooseGPU(filepath.Join(run, train.ConfigFile), sets)
+			}
 			return k.run(func(c comm.Comm) error {
 				return inferRank(c, k, run, sets, train.Inference{Full: mode == "full", Logits: logits, Path: path})
 			})

@@ -15,9 +15,11 @@ import (
 	"halognn/src/comm/mpi"
 	"halognn/src/compute"
 	"halognn/src/compute/cpu"
+	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
 	"halognn/src/fault"
 	"halognn/src/mem"
+	"halognn/src/parallel"
 	"halognn/src/shard"
 	"halognn/src/train"
 )
@@ -54,7 +56,9 @@ func (k inProcess) run(f func(c comm.Comm) error) error {
 		return err
 	}
 	if k > 0 {
-		return errors.Join(comm.RunWorld(int(k), rank), agreed)
+		w := comm.NewWorld(int(k))
+		w.Copy = cuda.CopyNow
+		return errors.Join(w.Run(rank), agreed)
 	}
 	inMPI = true
 	return errors.Join(mpi.Run(rank), agreed)
@@ -165,9 +169,11 @@ func (j *job) openDevice(k inProcess, shards *shard.Shards) error {
 	if err != nil {
 		return err
 	}
-	where, err := placeOf(c)
-	if err != nil {
-		return err
+	var where gpu
+	if config.Compute.Device == "cuda" {
+		if where, err = placeGPU(c); err != nil {
+			return err
+		}
 	}
 	threads, workers := config.threads(cpus)
 	computeCPUs, poolCPUs, shared := cpu.PlanCores(allowed, threads, workers)
@@ -183,7 +189,7 @@ func (j *job) openDevice(k inProcess, shards *shard.Shards) error {
 	debug.SetGCPercent(400)
 	j.close = func() error { return device.Close() }
 	j.env = train.Env{
-		Comm: c, RanksPerNode: config.Run.RanksPerNode, Shards: shards, Device: device, Host: host, GPURows: rows, GPUReads: config.Compute.GPUReads,
+		Comm: c, RanksPerNode: config.Run.RanksPerNode, Shards: shards, Device: device, Host: host, GPURows: rows, Gradients: parallel.Transport(config.Compute.Gradients), GPUReads: config.Compute.GPUReads,
 		Workers: workers, OnWorker: pinner(poolCPUs, shared), Dir: config.Run.Dir, Transport: k.transport(), Version: version,
 		Stall: time.Duration(config.Run.StallSeconds * float64(time.Second)), OnStall: fail, Held: j.stillHeld, Polls: k == 0 && mpi.Available,
 	}
@@ -262,7 +268,7 @@ func pinner(cpus []int, shared bool) func(worker int) error {
 }
 
 // openDevice opens the device of the config's name.
-func openDevice(name string, o cpu.Options, where place) (compute.Device, compute.Host, error) {
+func openDevice(name string, o cpu.Options, where gpu) (compute.Device, compute.Host, error) {
 	if name == "ref" {
 		return ref.New(), ref.Host{}, nil
 	}

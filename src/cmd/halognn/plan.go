@@ -94,7 +94,7 @@ func runPlan(c *cobra.Command, o planFlags) error {
 	if config.Compute.Device == "cuda" {
 		return usageError(errors.New("plan: it knows the times of CPUs alone; plan with --set compute.device=cpu"))
 	}
-	device, host, err := openDevice(config.Compute.Device, cpu.Options{Threads: job.Threads, SIMD: config.simd()}, place{0, 1})
+	device, host, err := openDevice(config.Compute.Device, cpu.Options{Threads: job.Threads, SIMD: config.simd()}, gpu{sharing: 1})
 	if err != nil {
 		return usageError(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"halognn/src/comm"
+	"halognn/src/parallel"
 	"halognn/src/train"
 )
 
@@ -34,6 +35,9 @@ func trainCommand() *cobra.Command {
 				return usageError(fmt.Errorf("--profile %s is unknown; use %s", o.profile, orList(slices.Sorted(maps.Keys(profileKinds)))))
 			}
 			k := inProcess(ranks)
+			if k == 0 {
+				chooseGPU(o.configPath(), o.sets)
+			}
 			return k.run(func(c comm.Comm) error { return trainRank(c, k, o) })
 		},
 	}
@@ -52,6 +56,14 @@ type trainFlags struct {
 	config, resume, profile string
 	sets                    []string
 	trace, kernels          bool
+}
+
+// configPath is the config that the run will have, as far as that is known before the ranks have looked.
+func (o *trainFlags) configPath() string {
+	if o.config != "" {
+		return o.config
+	}
+	return filepath.Join(o.resume, train.ConfigFile)
 }
 
 var profileKinds = map[string]func(*profile.Profile){
@@ -130,6 +142,9 @@ func trainRank(c comm.Comm, k inProcess, o trainFlags) (err error) {
 	})
 	if errors.Is(err, train.ErrStopped) {
 		return withCode(exitRequeue, err)
+	}
+	if errors.Is(err, parallel.ErrTransport) {
+		return usageError(err)
 	}
 	if a := (*train.Agreed)(nil); errors.As(err, &a) {
 		return dataError(err) // what all ranks can agree on before or after the steps is about files

@@ -135,9 +135,35 @@ func TestSharedDevices(t *testing.T) {
 		{"all on the first", 2, []string{"a", "a"}, 2, true},
 		{"one that could not choose", 2, []string{"a", ""}, 1, false},
 	} {
-		got, err := (&Choice{0, c.devices, "a"}).Shared(c.ids, "SLURM_LOCALID")
-		if got != c.want || (err != nil) != c.fails || err != nil && !strings.Contains(err.Error(), "by SLURM_LOCALID, though each sees 2") {
+		free := []int{60, 50, 40, 30}[:len(c.ids)] // of another device less; what this one saw is known
+		least := 60
+		for i, id := range c.ids {
+			if id == "a" {
+				least = free[i]
+			}
+		}
+		got, gotFree, err := (&Choice{0, c.devices, "a", 60}).Shared(c.ids, free, "SLURM_LOCALID")
+		if got != c.want || gotFree != least || (err != nil) != c.fails || err != nil && !strings.Contains(err.Error(), "by SLURM_LOCALID, though each sees 2") {
 			t.Errorf("%s: %d, %v", c.name, got, err)
+		}
+	}
+}
+
+func TestShareOfADevice(t *testing.T) {
+	const giga = 1 << 30
+	for _, c := range []struct {
+		name                             string
+		free, memory, processes, atLeast int
+		atMost                           int
+	}{
+		{"an empty H100", 79 * giga, 80 * giga, 1, 74 * giga, 75 * giga},
+		{"four on an A30, of which contexts have 2 GB", 22 * giga, 24 * giga, 4, 5 * giga, 5*giga + giga/4},
+		{"half of it is another process's", 10 * giga, 24 * giga, 1, 8 * giga, 9 * giga},
+		{"none is free", giga / 8, 24 * giga, 2, 0, 0},
+		{"a small one", giga / 4, giga / 4, 0, giga * 3 / 16, giga * 3 / 16},
+	} {
+		if got := share(c.free, c.memory, c.processes); got < c.atLeast || got > c.atMost || got*c.processes > c.free {
+			t.Errorf("%s: %d bytes, want from %d to %d", c.name, got, c.atLeast, c.atMost)
 		}
 	}
 }

@@ -18,9 +18,6 @@ var _ compute.Offboard = (*Device)(nil)
 // oldest is the major number of the compute capability that the library's kernels are compiled for.
 const oldest = 8
 
-// reserved is what is left of a device's memory for the driver, for kernels' code and for others, unless Options.Memory says otherwise.
-func reserved(memory int) int { return min(max(memory/20, 256<<20), memory/4) }
-
 // Device implements compute.Offboard on one GPU. A call that fails where the contract has no error to return panics: the device is of no
 // use any more.
 type Device struct {
@@ -82,7 +79,11 @@ func (d *Device) prepare(number int, o Options) error {
 	}
 	bytes := o.Memory
 	if bytes == 0 {
-		bytes = min(int(p.available), (int(p.memory)-reserved(int(p.memory)))/max(1, o.Sharing))
+		free := o.Free
+		if free == 0 {
+			free = int(p.available)
+		}
+		bytes = share(free, int(p.memory), o.Sharing)
 	}
 	if bytes <= 0 {
 		return fmt.Errorf("compute/cuda: %w: %s of %s are free on device %d; another process has the rest", ErrMemory, mega(int(p.available)),

@@ -26,7 +26,8 @@ import (
 // Options say which device is opened and how much of it is used.
 type Options struct {
 	Device  int    // -1: the one that LocalRank says
-	Memory  int    // bytes of the arena; 0: what is free, divided by Sharing, less a reserve
+	Memory  int    // bytes of the arena; 0: Free, less a reserve, divided by Sharing
+	Free    int    // bytes of the device that were free before any of those that share it took its arena; 0: what is free now
 	Sharing int    // processes that share the device; 0 is 1
 	Library string // path of the library; "": where Find looks
 }
@@ -59,21 +60,32 @@ func LocalRank() (rank int, variable string) {
 type Choice struct {
 	Device, Devices int    // which of those that this process sees
 	ID              string // of the device, whatever number a process sees it under
+	Free            int    // bytes, beside the contexts that there were
 }
 
-// Shared returns how many of the processes of a node have chosen a device, of which theirs have the given ids. It is an error if they are more than
-// there need be, as where no process knows its place: variable is what told it.
-func (c *Choice) Shared(ids []string, variable string) (processes int, err error) {
-	for _, id := range ids {
+// Shared returns how many of the processes of a node have chosen a device, of which theirs have the given ids, and what is free of it: the least that
+// any of them saw, as the last one did. It is an error if they are more than there need be, as where no process knows its place: variable is
+// what told it.
+func (c *Choice) Shared(ids []string, free []int, variable string) (processes, least int, err error) {
+	least = c.Free
+	for i, id := range ids {
 		if id == c.ID {
 			processes++
+			least = min(least, free[i])
 		}
 	}
 	if most := (len(ids) + c.Devices - 1) / c.Devices; processes > most {
-		return processes, fmt.Errorf("compute/cuda: %d of the %d ranks of this node have chosen one GPU, by %s, though each sees %d: start them with the launcher of their MPI "+
+		return processes, least, fmt.Errorf("compute/cuda: %d of the %d ranks of this node have chosen one GPU, by %s, though each sees %d: start them with the launcher of their MPI "+
 			"(mpirun, srun), which numbers them, or give each its own (srun --gpus-per-task=1, or CUDA_VISIBLE_DEVICES)", processes, len(ids), variable, c.Devices)
 	}
-	return processes, nil
+	return processes, least, nil
+}
+
+// share returns the bytes of an arena on a device of which so many are free: without what the driver, kernels' code, which is loaded when it is
+// first called, and others need.
+func share(free, memory, processes int) int {
+	reserve := min(max(memory/20, 256<<20), memory/4)
+	return max(0, free-reserve) / max(1, processes)
 }
 
 // choose returns the device for a local rank: one after the other, and from the start again if there are more ranks.

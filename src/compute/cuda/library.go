@@ -109,10 +109,11 @@ func Choose(localRank int) (*Choice, error) {
 		return nil, err
 	}
 	var uuid [16]C.uchar
-	if err := failure(fmt.Sprintf("choosing device %d", number), C.gpu_choose(C.int(number), &uuid[0])); err != nil {
+	var free C.int64_t
+	if err := failure(fmt.Sprintf("choosing device %d", number), C.gpu_choose(C.int(number), &uuid[0], &free)); err != nil {
 		return nil, err
 	}
-	return &Choice{number, devices, hex.EncodeToString(C.GoBytes(unsafe.Pointer(&uuid[0]), C.int(len(uuid))))}, nil
+	return &Choice{number, devices, hex.EncodeToString(C.GoBytes(unsafe.Pointer(&uuid[0]), C.int(len(uuid)))), int(free)}, nil
 }
 
 // leaks returns what an emulated library counts as not freed; -1 for one that does not count. For tests.

@@ -10,7 +10,7 @@
     F(const char *, error, (int code), (code))                                                                                               \
     F(int, is_out_of_memory, (int code), (code))                                                                                             \
     F(int, count, (int *n), (n))                                                                                                             \
-    F(int, choose, (int device, unsigned char *uuid), (device, uuid))                                                                        \
+    F(int, choose, (int device, unsigned char *uuid, int64_t *free), (device, uuid, free))                                                   \
     F(int, open, (int device, halognn_cuda **out), (device, out))                                                                            \
     F(int, close, (halognn_cuda *c), (c))                                                                                                    \
     F(int, describe, (halognn_cuda *c, halognn_cuda_properties *out), (c, out))                                                              \

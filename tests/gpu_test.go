@@ -1,0 +1,72 @@
+package tests
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// emulatedGPU returns the environment of a program that finds an emulated GPU.
+func emulatedGPU(t *testing.T, env ...string) []string {
+	t.Helper()
+	path, err := filepath.Abs("../build/libhalognn_cuda_emulated.so")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other := os.Getenv("HALOGNN_CUDA_LIB"); other != "" {
+		path = other
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("%v: `make -C kernels emulated` builds the emulated CUDA library", err)
+	}
+	return append(env, "HALOGNN_CUDA_LIB="+path, "HALOGNN_EMULATED_TELL=1")
+}
+
+// A rank takes its GPU before MPI starts, on the thread that starts it, and where its rows lie is told and written down.
+func TestGPUIsChosenBeforeMPIUnderMPI(t *testing.T) {
+	unlessShort(t)
+	env := emulatedGPU(t)
+	const ranks = 2
+	p, dir := halognn(t), newRunDir(t)
+	args := trainArgs(t, smallParts.dir(t), dir, "compute.device=cuda", "compute.gpu_rows=0.5", "train.epochs=1")
+	r := start(t, env, launcher(t), append([]string{"-np", strconv.Itoa(ranks), p.path}, args...)...).wait(t)
+	if r.code != 0 {
+		t.Fatal(r)
+	}
+	for _, want := range []string{"device 0 is set before MPI starts, on the main thread", "device 1 is set before MPI starts, on the main thread"} {
+		if !strings.Contains(r.err, want) {
+			t.Errorf("it does not say %q: %v", want, r)
+		}
+	}
+	if !strings.Contains(r.out+r.err, "device memory holds ") {
+		t.Errorf("where rows lie is not told: %v", r)
+	}
+	var summary struct {
+		Rows []struct {
+			Own      int    `json:"own_rows"`
+			Resident int    `json:"resident_rows"`
+			Reads    string `json:"reads"`
+		} `json:"device_rows"`
+	}
+	if err := json.Unmarshal(read(t, filepath.Join(dir, "summary.json")), &summary); err != nil {
+		t.Fatal(err)
+	}
+	if len(summary.Rows) != ranks || summary.Rows[1].Resident == 0 || summary.Rows[1].Own <= summary.Rows[1].Resident || summary.Rows[1].Reads == "" {
+		t.Errorf("summary.json: device_rows %+v", summary.Rows)
+	}
+}
+
+// Ranks that a launcher gives one number all take one GPU, which is an error that says what to do.
+func TestGPUOfAllUnderMPI(t *testing.T) {
+	unlessShort(t)
+	env := emulatedGPU(t, "HALOGNN_EMULATED_SHARED=1")
+	p, dir := halognn(t), newRunDir(t)
+	args := trainArgs(t, smallParts.dir(t), dir, "compute.device=cuda")
+	r := start(t, env, launcher(t), append([]string{"-np", "2", "env", "OMPI_COMM_WORLD_LOCAL_RANK=0", p.path}, args...)...).wait(t)
+	if r.code != 2 || strings.Count(r.err, "2 of the 2 ranks of this node have chosen one GPU") != 1 || !strings.Contains(r.err, "--gpus-per-task=1") {
+		t.Error(r)
+	}
+}
