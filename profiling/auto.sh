@@ -11,7 +11,7 @@
 #   CONFIG   what is trained                                         [inputs/slow-network.yaml]
 #   SETS     more settings, as "sample.batch=64 model.hidden=32"     [none]
 #   REPEAT   runs of each                                            [2]
-#   WAYS     names of the settings that are run, of those below      [all]
+#   WAYS     names of the settings that are run beside auto          [all]
 #   EPOCHS   auto tries caches in the first third of them            [12]
 #   ALPHA, DEPTH                                                     [0.2, 4]
 #   OUT      where runs and tables go                                [run/auto]
@@ -39,7 +39,7 @@ ways="none                  cache.policy=none
       lookahead-4           cache.policy=lookahead cache.window=4
       lookahead             cache.policy=lookahead
       auto                  cache.policy=auto"
-[ -z "${WAYS:-}" ] || ways=$(awk -v names=" $WAYS " 'index(names, " " $1 " ")' <<<"$ways")
+[ -z "${WAYS:-}" ] || ways=$(awk -v names=" $WAYS " '$1 == "auto" || index(names, " " $1 " ")' <<<"$ways")
 
 train() { # train RATE PARTS DIR KEY=VALUE...: one run
   local rate=$1 parts=$2 dir=$3 set=() kv
@@ -64,9 +64,11 @@ seconds() {
 
 # table DIR: the runs of each way, and auto against the fastest of the others
 table() {
-  local dir=$1 name t sum
+  local dir=$1 name k t sum runs
   while read -r name _; do
-    read -r t sum <<<"$(seconds "$dir/$name"-[0-9])"
+    runs=()
+    for ((k = 0; k < repeat; k++)); do runs+=("$dir/$name-$k"); done
+    read -r t sum <<<"$(seconds "${runs[@]}")"
     echo "$name $t $sum $(number "$dir/$name-0" remote_rows) $(number "$dir/$name-0" wait_fraction)"
   done <<<"$ways" | awk '
     { name[NR] = $1; t[NR] = $2; all[NR] = $3; rows[NR] = $4; wait[NR] = $5 }
@@ -84,6 +86,7 @@ failed=0
 for rate in ${RATES:-as-is}; do
   for parts in "$@"; do
     dir=$out/$rate/$(basename "$parts")
+    rm -rf "$dir" # runs of an earlier call would be judged with these
     mkdir -p "$dir"
     for ((k = 0; k < repeat; k++)); do # the ways take turns, so that a busy minute of the machine does not fall on one of them
       while read -r name rest; do

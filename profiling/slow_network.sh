@@ -46,7 +46,9 @@ train() { # train RATE NAME DEPTH RANKS_PER_NODE KEY=VALUE... : one run; its dir
     --set pipeline.depth="$d" "${set[@]}" >"$dir.log" 2>&1 </dev/null || { echo "slow_network.sh: $name failed; see $dir.log" >&2; tail -5 "$dir.log" >&2; exit 1; }
 }
 
-for rate in ${RATES:-as-is}; do
+rates=${RATES:-as-is}
+for rate in $rates; do
+  rm -rf "${out:?}/$rate" # runs of an earlier call would be judged with these
   for ((k = 0; k < repeat; k++)); do # the ways take turns, so that a busy minute of the machine does not fall on one of them
     while read -r name d per_node rest; do
       dir=$out/$rate/$name-$k
@@ -72,7 +74,7 @@ for rate in ${RATES:-as-is}; do
     done <<<"$ways"
   } | tee "$out/$rate/table.md"
 done
-digests=$(for s in "$out"/*/*/summary.json; do number "${s%/summary.json}" loss_digest; done | sort -u)
+digests=$(for rate in $rates; do for s in "$out/$rate"/*/summary.json; do number "${s%/summary.json}" loss_digest; done; done | sort -u)
 echo
 if [ "$(wc -l <<<"$digests")" = 1 ]; then echo "check: all runs have loss_digest $digests"; else
   echo "check FAILED: loss digests differ:" "$digests"; exit 1

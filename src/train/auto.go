@@ -39,9 +39,38 @@ type auto struct {
 	steps []float64 // seconds from the end of one step to that of the next
 	last  time.Time // the end of the step before
 	begun time.Time
+	part  bool // a restart has left only a part of it, or nothing, which is no trial
 
 	why  string
 	done bool
+}
+
+// choice is what auto has settled on, as a checkpoint keeps it: a run that is stopped and goes on does not choose again, unless the room is another.
+type choice struct {
+	Policy       string  `json:"policy"`
+	Gamma        float64 `json:"gamma,omitempty"`
+	Delta        int     `json:"delta,omitempty"`
+	Alpha        float64 `json:"alpha"`
+	HaloFraction float64 `json:"halo_fraction,omitempty"`
+	Why          string  `json:"why"`
+}
+
+// choiceOf returns the options as a choice.
+func choiceOf(o CacheOptions, why string) *choice {
+	c := &choice{Policy: o.Policy, Alpha: o.Alpha, HaloFraction: o.HaloFraction, Why: why}
+	if o.Policy == cache.NamePrefetch {
+		c.Gamma, c.Delta = o.Gamma, o.Delta
+	}
+	return c
+}
+
+// options returns o with the choice made.
+func (c *choice) options(o CacheOptions) CacheOptions {
+	o.Policy = c.Policy
+	if c.Policy == cache.NamePrefetch {
+		o.Gamma, o.Delta, o.Evict, o.Initial = c.Gamma, c.Delta, true, access.PolicyVIP
+	}
+	return o
 }
 
 // trial is a candidate: a policy and its parameters.
@@ -53,28 +82,25 @@ type trial struct {
 }
 
 const (
-	countedSteps = 96  // minibatches that candidates are counted on, at most
+	countedSteps = 160 // minibatches that candidates are counted on, at most
 	hopeless     = 2.5 // candidates that transfer so many times the rows of the best are not tried
 	mostTrials   = 4
 	trialSteps   = 48   // that a trial had better have: short epochs are tried several times, and the fastest counts, for noise only ever adds
 	asGood       = 0.02 // differences in time below this are noise, and fewer rows win
 )
 
-// candidates are what is counted. Of each policy only the best parameters are tried.
-func (s *session) candidates() (all []trial) {
-	with := func(name string, set func(o *CacheOptions)) {
-		o := s.o.Cache
-		set(&o)
-		all = append(all, trial{name: name, options: o})
-	}
-	with("none", func(o *CacheOptions) { o.Policy = access.PolicyNone })
-	with("vip", func(o *CacheOptions) { o.Policy = access.PolicyVIP })
-	with("lookahead", func(o *CacheOptions) { o.Policy = cache.NameLookahead })
+// candidates are what is counted, on so many minibatches. Of each policy only the best parameters are tried. Intervals are short enough for two rounds
+// in the half that counts: a buffer that never evicts is a static cache.
+func (s *session) candidates(minibatches int) (all []trial) {
+	add := func(name string, c choice) { all = append(all, trial{name: name, options: c.options(s.o.Cache)}) }
+	add("none", choice{Policy: access.PolicyNone})
+	add("vip", choice{Policy: access.PolicyVIP})
+	add("lookahead", choice{Policy: cache.NameLookahead})
 	for _, gamma := range []float64{0.95, 0.995} {
-		for _, delta := range []int{8, 16, 32, 64} {
-			with(fmt.Sprintf("prefetch (gamma %g, delta %d)", gamma, delta), func(o *CacheOptions) {
-				o.Policy, o.Gamma, o.Delta, o.Evict, o.Initial = cache.NamePrefetch, gamma, delta, true, access.PolicyVIP
-			})
+		for _, delta := range []int{8, 16, 32} {
+			if delta <= minibatches/4 {
+				add(fmt.Sprintf("prefetch (gamma %g, delta %d)", gamma, delta), choice{Policy: cache.NamePrefetch, Gamma: gamma, Delta: delta})
+			}
 		}
 	}
 	return all
@@ -88,11 +114,19 @@ func (s *session) openAuto() error {
 		s.o.Cache.Policy = access.PolicyNone
 		return nil
 	}
+	if s.Resume != nil {
+		if c := s.Resume.state.Cache; c != nil && c.Alpha == s.o.Cache.Alpha && c.HaloFraction == s.o.Cache.HaloFraction {
+			s.auto.done, s.auto.why = true, c.Why
+			s.o.Cache = c.options(s.o.Cache)
+			return nil
+		}
+	}
 	trials, err := s.countCandidates()
 	if err != nil {
 		return fmt.Errorf("cache.policy auto: %w", err)
 	}
-	s.auto.plan(trials, s.o.Epochs, s.steps())
+	epoch, _ := s.beginning()
+	s.auto.plan(trials, s.o.Epochs-epoch+1, s.steps())
 	s.o.Cache = s.auto.trials[0].options
 	return nil
 }
@@ -121,9 +155,12 @@ func worthTrying(all []trial, epochs int) []trial {
 
 // countCandidates returns the candidates with the rows that a step transfers. Collective.
 func (s *session) countCandidates() ([]trial, error) {
-	all := s.candidates()
+	epoch, item := s.beginning()
+	each := s.steps() * s.minibatches()
+	minibatches := min(countedSteps, max(16, 2*each), (s.o.Epochs-epoch+1)*each-item)
+	all := s.candidates(minibatches)
 	rows := make([]float64, len(all))
-	err := s.countRows(all, rows)
+	err := s.countRows(all, rows, minibatches)
 	if err = Agree(s.Comm, err); err != nil {
 		return nil, err
 	}
@@ -136,7 +173,7 @@ func (s *session) countCandidates() ([]trial, error) {
 }
 
 // countRows counts this rank's rows of each candidate. Half of the minibatches fill the caches and are not counted.
-func (s *session) countRows(all []trial, rows []float64) error {
+func (s *session) countRows(all []trial, rows []float64, minibatches int) error {
 	m, err := access.New(&s.topology.Graph, access.Options{Workers: s.Workers})
 	if err != nil {
 		return err
@@ -146,7 +183,7 @@ func (s *session) countRows(all []trial, rows []float64) error {
 	var fault error
 	var steps [][]graph.VertexID
 	epoch, item := s.beginning()
-	for remote := range r.Ahead(epoch, item, min(countedSteps, max(16, 2*s.steps()*s.minibatches())), &fault) {
+	for remote := range r.Ahead(epoch, item, minibatches, &fault) {
 		steps = append(steps, slices.Clone(remote))
 	}
 	if fault != nil {
@@ -187,14 +224,21 @@ func countOne(m *access.Graph, r *access.Reader, o CacheOptions, capacity int, p
 		policy, err = cache.NewStatic(n, nil)
 	case cache.Dynamic(o.Policy):
 		if o.Policy == cache.NameLookahead {
-			if d.Window, err = m.PlanWindow(r, p, capacity); err != nil {
-				return 0, err
+			if d.Window = o.Window; d.Window == 0 {
+				if d.Window, err = m.PlanWindow(r, p, capacity); err != nil {
+					return 0, err
+				}
 			}
 			d.Window = min(d.Window, max(1, half))
 		}
 		policy, held, err = m.NewPolicy(r, d, first(steps, d.Window+1))
-	default: // vip
-		if held, err = m.Top(p, r.Local, capacity); err == nil {
+	default: // static
+		var score []float32
+		if score, err = m.Score(o.Policy, r); err == nil {
+			held, err = m.Top(score, r.Local, capacity)
+			mem.Free(score)
+		}
+		if err == nil {
 			policy, err = cache.NewStatic(n, held)
 		}
 	}
@@ -247,7 +291,9 @@ func (r *run) beginTrial(ctx context.Context, epoch int) error {
 		}
 		a.left = a.length
 	}
-	a.left--
+	if a.part = r.Resume != nil && r.Resume.state.Epoch == epoch && r.Resume.state.Step > 0; !a.part {
+		a.left--
+	}
 	a.steps, a.last, a.begun = a.steps[:0], time.Time{}, time.Now()
 	return nil
 }
@@ -313,7 +359,7 @@ func (a *auto) stepEnds() {
 // endTrial notes what an epoch has shown. Collective.
 func (r *run) endTrial() error {
 	a := r.auto
-	if a == nil || a.done {
+	if a == nil || a.done || a.part {
 		return nil
 	}
 	seconds, err := comm.AgreeMax(r.Comm, a.stepSeconds(r.o.Depth))
@@ -355,6 +401,6 @@ func (s *session) closeRows() error {
 	for _, f := range slices.Backward(s.rowClosers) {
 		err = errors.Join(err, f())
 	}
-	s.rowClosers, s.cached, s.dynamic = nil, nil, nil
+	s.rowClosers, s.cached, s.dynamic, s.expected = nil, nil, nil, 0
 	return err
 }

@@ -80,3 +80,49 @@ func TestStepSecondsOfATrial(t *testing.T) {
 		}
 	}
 }
+
+// A run that has chosen keeps its choice over a restart; one that had not yet, or whose cache has another size now, chooses (again), within the
+// epochs that are left. Prediction and policy are of the cache that was chosen.
+func TestAutoKeepsItsChoiceOverARestart(t *testing.T) {
+	shards := generatedIn(t, 12)
+	o := resumable()
+	o.Epochs, o.Patience, o.Cache.Policy, o.Cache.Alpha = 9, 0, PolicyAuto, 0.3 // 3 trials of an epoch each
+	chooses := func(j *journey) bool {
+		return slices.ContainsFunc(j.notes, func(line string) bool { return strings.HasPrefix(line, "cache.policy auto chooses ") })
+	}
+	none := o
+	none.Cache.Policy = access.PolicyNone
+	whole := journey{shards: shards, ranks: 2, dir: t.TempDir()}
+	want := whole.finished(t, none)
+	for _, c := range []struct {
+		name  string
+		steps int
+		alpha float64
+		again bool
+	}{
+		{"chosen", 4*want.StepsPerEpoch + 2, 0.3, false},
+		{"in a trial", want.StepsPerEpoch + 2, 0.3, true},
+		{"chosen for another size", 4*want.StepsPerEpoch + 2, 0.2, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
+			j.stopped(t, o, c.steps)
+			if got := chooses(&j); got != (c.steps > 3*want.StepsPerEpoch) {
+				t.Errorf("has it chosen before the restart? %v", got)
+			}
+			second := o
+			second.Cache.Alpha = c.alpha
+			got := j.finished(t, second)
+			if chooses(&j) != c.again {
+				t.Errorf("does it choose after the restart? %v, want %v: %q", chooses(&j), c.again, j.notes)
+			}
+			sameRun(t, got, want)
+			if got.Cache == nil || !strings.HasPrefix(got.Cache.Chosen, got.Cache.Policy) || got.Cache.Policy != got.CachePolicy {
+				t.Errorf("%s: %+v", got.CachePolicy, got.Cache)
+			}
+			if predicts := got.CachePolicy == access.PolicyVIP || got.CachePolicy == cache.NameLookahead; predicts != (got.ExpectedRowsPerStep > 0) {
+				t.Errorf("%s: predicts %g rows a step", got.CachePolicy, got.ExpectedRowsPerStep)
+			}
+		})
+	}
+}

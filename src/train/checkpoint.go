@@ -51,6 +51,8 @@ type checkpointState struct {
 	BestAccuracy float64 `json:"best_accuracy"`
 	Since        int     `json:"validations_since"`
 
+	Cache *choice `json:"cache,omitempty"` // that cache.policy auto has made
+
 	EpochSeconds []float64 `json:"epoch_seconds"`
 	Sums         Summary   `json:"sums"` // over the epochs that are complete
 
@@ -215,6 +217,9 @@ func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 		LossDigest: digest, BlocksDigest: sumText(all.Blocks),
 		BestEpoch: r.best.epoch, BestMetric: r.best.valid.metric, BestAccuracy: r.best.valid.accuracy, Since: r.best.since,
 		EpochSeconds: append([]float64(nil), r.seconds...), Sums: r.sum.clone(),
+	}
+	if r.auto != nil && r.auto.done {
+		s.Cache = choiceOf(r.o.Cache, r.auto.why)
 	}
 	if epoch == r.epoch {
 		s.Loss, s.Seeds, s.Seconds = r.loss, r.seeds, all.each[0].Seconds
