@@ -57,12 +57,16 @@ int halognn_cuda_count(int *devices) {
     return 0;
 }
 
-int halognn_cuda_choose(int device, unsigned char *uuid) {
+int halognn_cuda_choose(int device, unsigned char *uuid, int64_t *available) {
     cudaDeviceProp p;
+    size_t free, all;
     if (int e = cudaGetDeviceProperties(&p, device)) return told(e);
-    if (uuid) std::memcpy(uuid, &p.uuid, sizeof p.uuid);
+    std::memcpy(uuid, &p.uuid, sizeof p.uuid);
     if (int e = cudaSetDevice(device)) return told(e);
-    return told(cudaFree(nullptr)); // makes the context, which older runtimes leave to the first call that needs one
+    if (int e = cudaFree(nullptr)) return told(e); // makes the context, which older runtimes leave to the first call that needs one
+    if (int e = cudaMemGetInfo(&free, &all)) return told(e);
+    *available = static_cast<int64_t>(free);
+    return 0;
 }
 
 int halognn_cuda_open(int device, halognn_cuda **out) {

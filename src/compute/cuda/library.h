@@ -108,7 +108,7 @@ const char *halognn_gpu_load(const char *path);
 int halognn_gpu_leaks(void);
 /* When queued work of the emulated library runs: 0, as late as it may; others, at random. A real library has its own mind. */
 void halognn_gpu_emulated_seed(uint64_t seed);
-/* Lets the emulated NCCL fail on a rank: communicators to come, or, if breaks is set, those that there are. */
-void halognn_gpu_emulated_nccl(int breaks, int rank);
+/* Breaks the communicators of a rank that the emulated NCCL has. */
+void halognn_gpu_emulated_break(int rank);
 /* Makes the next n calls that pin host memory fail. A real library pins what it can. */
 void halognn_gpu_emulated_refuse(int n);
