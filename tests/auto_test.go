@@ -17,7 +17,7 @@ func TestAutoChoosesACacheAndChangesNoNumber(t *testing.T) {
 			auto := trained(t, smallParts.dir(t), c.ranks, append(sets, "cache.policy=auto")...)
 			sameNumbers(t, auto, none)
 			if auto.Cache == nil || !slices.Contains([]string{"none", "vip", "prefetch", "lookahead"}, auto.Cache.Policy) ||
-				!strings.HasPrefix(auto.Cache.Chosen, auto.Cache.Policy) || strings.Count(auto.Cache.Chosen, "rows a step") != 3 {
+				!strings.HasPrefix(auto.Cache.Chosen, auto.Cache.Policy) || strings.Count(auto.Cache.Chosen, "rows a step") < 2 { // look-ahead and vip at least
 				t.Fatalf("chosen: %+v", auto.Cache)
 			}
 			if !strings.Contains(auto.notes, "cache.policy auto chooses "+auto.Cache.Chosen) {
