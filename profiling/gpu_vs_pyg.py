@@ -245,7 +245,8 @@ def main():
             first, most = differences(losses, trained)
             agree &= first <= FIRST_STEP and most <= o.tolerance
             rows.append((program, name, f"{first:.1e}", f"{most:.1e}", 1e3 * synced, each * steps))
-    print(f"\n{min(o.steps, o.epochs * steps)} steps compared, {steps} an epoch; losses beside halognn's, relative; times with the device synchronised")
+    compared = "halognn alone" if missing else f"{min(o.steps, o.epochs * steps)} steps compared; losses beside halognn's, relative"
+    print(f"\n{compared}; {steps} steps an epoch; times with the device synchronised")
     print(f"{'':<28} {'first loss':>10} {'all losses':>10} {'ms a step':>10} {'s an epoch':>10}  device")
     for program, device, first, most, step, epoch in rows:
         print(f"{program:<28} {first:>10} {most:>10} {step:>10.2f} {epoch:>10.2f}  {device}")
