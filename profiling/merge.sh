@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # merge.sh RUN [cpu|heap|block|mutex]: one pprof profile of all ranks of a run that was trained with --profile, RUN/profile/KIND.pprof.
-# It is the sum over ranks; a single rank's is what it was made from, RUN/profile/rank-RRRR/.
+# It is the sum over ranks, and over the parts of a run that was resumed; a single rank's is what it was made from, RUN/profile/rank-RRRR/
+# or RUN/profile-2/rank-RRRR/.
 set -euo pipefail
 usage="usage: merge.sh RUN [cpu|heap|block|mutex]"
 run=${1:?$usage} kind=${2:-cpu}
@@ -10,8 +11,9 @@ case $kind in
   *) echo "$usage (a Go execution trace is looked at rank by rank: go tool trace RUN/profile/rank-0000/trace.out)" >&2; exit 2 ;;
 esac
 shopt -s nullglob
-profiles=("$run"/profile/rank-*/"$file")
+profiles=("$run"/profile/rank-*/"$file" "$run"/profile-*/rank-*/"$file")
 [ ${#profiles[@]} -gt 0 ] || { echo "merge.sh: no $run/profile/rank-*/$file: train with --profile $kind" >&2; exit 3; }
+mkdir -p "$run/profile"
 export CGO_ENABLED=0 # go builds its tools when they are first used: without the flags of halognn
 why=$(go tool pprof -proto -output "$run/profile/$kind.pprof" "${profiles[@]}" 2>&1) || { echo "merge.sh: $why" >&2; exit 3; }
 echo "$run/profile/$kind.pprof: ${#profiles[@]} ranks"
