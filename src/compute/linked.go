@@ -1,6 +1,12 @@
 package compute
 
-import "time"
+import (
+	"errors"
+	"time"
+)
+
+// ErrAlone is wrapped by the error of Link about other ranks that have not come: what keeps them is the greater news.
+var ErrAlone = errors.New("not all ranks came to be linked")
 
 // Linked is an Offboard device from whose memory slices can go to the devices of other ranks without a stop in host memory. That is queued in
 // the order of the calls too, but apart from the kernels and beside them:

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"halognn/src/comm"
+	"halognn/src/compute"
 	"halognn/src/compute/ref"
 	"halognn/src/nn"
 )
@@ -18,13 +19,13 @@ type exam struct {
 
 const examSteps, examLayers = 3, 3
 
-func examModel() (*nn.Model, error) {
-	return nn.NewModel(ref.New(), nn.Config{Kind: "sage", Layers: examLayers, In: 6, Hidden: 8, Out: 4, Norm: "layer", Task: nn.Multiclass}, 1)
+func examModel(device compute.Device) (*nn.Model, error) {
+	return nn.NewModel(device, nn.Config{Kind: "sage", Layers: examLayers, In: 6, Hidden: 8, Out: 4, Norm: "layer", Task: nn.Multiclass}, 1)
 }
 
 func newExam(t *testing.T, ranks, minibatches int) *exam {
 	t.Helper()
-	m, err := examModel()
+	m, err := examModel(ref.New())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,20 +68,27 @@ func (e *exam) sum(step, i int) float32 {
 }
 
 // take is the exam on one rank.
-func (e *exam) take(c comm.Comm) error {
-	m, err := examModel()
+func (e *exam) take(c comm.Comm, o GradientOptions) error {
+	m, err := examModel(o.Device)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	p := m.Params
-	g, err := NewGradients(c, p, examLayers, GradientOptions{SumOptions: comm.SumOptions{Mode: comm.SumReproducible}})
+	g, err := NewGradients(c, m.Params, examLayers, o)
 	if err != nil {
 		return err
 	}
+	if err := e.steps(c, m.Params, o.Device, g); err != nil {
+		return err
+	}
+	return g.Close()
+}
+
+func (e *exam) steps(c comm.Comm, p *nn.Params, device compute.Device, g *Gradients) error {
+	got := make([]float32, p.Len())
 	for step := range examSteps {
 		for i := range e.minibatches {
-			copy(p.Grads, e.grads[[3]int{step, c.Rank(), i}])
+			device.Upload(p.Grads, e.grads[[3]int{step, c.Rank(), i}])
 			if i < e.minibatches-1 {
 				g.Hold()
 			}
@@ -91,13 +99,14 @@ func (e *exam) take(c comm.Comm) error {
 		if err := g.Wait(); err != nil {
 			return err
 		}
+		device.Download(got, p.Grads)
 		covered := 0
 		for l := range examLayers {
 			lo, hi := p.Bucket(l)
 			covered += hi - lo
 			for i := lo; i < hi; i++ {
-				if want := e.sum(step, i); p.Grads[i] != want {
-					return fmt.Errorf("step %d, layer %d, element %d: %g, want %g", step, l, i, p.Grads[i], want)
+				if want := e.sum(step, i); got[i] != want {
+					return fmt.Errorf("step %d, layer %d, element %d: %g, want %g", step, l, i, got[i], want)
 				}
 			}
 		}
@@ -105,7 +114,7 @@ func (e *exam) take(c comm.Comm) error {
 			return fmt.Errorf("buckets hold %d of %d gradients", covered, p.Len())
 		}
 	}
-	return g.Close()
+	return nil
 }
 
 // The gradients of a step are the sum over its minibatches on this rank and then over the ranks, in rank order: the same bits on
@@ -113,7 +122,9 @@ func (e *exam) take(c comm.Comm) error {
 func TestGradientsAreSummedOverMinibatchesAndRanks(t *testing.T) {
 	for _, ranks := range []int{1, 2, 3} {
 		for _, minibatches := range []int{1, 2, 4} {
-			if err := comm.RunWorld(ranks, newExam(t, ranks, minibatches).take); err != nil {
+			e := newExam(t, ranks, minibatches)
+			o := GradientOptions{SumOptions: comm.SumOptions{Mode: comm.SumReproducible}, Device: ref.New()}
+			if err := comm.RunWorld(ranks, func(c comm.Comm) error { return e.take(c, o) }); err != nil {
 				t.Errorf("%d ranks, %d minibatches a step: %v", ranks, minibatches, err)
 			}
 		}

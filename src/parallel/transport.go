@@ -221,7 +221,14 @@ func openLinks(c comm.Comm, device compute.Linked) (links compute.Links, fault, 
 		return nil, nil, err
 	}
 	links, mine = device.Link(compute.LinkOptions{ID: ids[0], Rank: c.Rank(), Ranks: c.Size(), Patience: linkPatience, Ended: comm.Ended(c)})
-	if fault, err = comm.FirstFault(c, mine); (err != nil || fault != nil) && mine == nil {
+	cause := mine
+	if errors.Is(mine, compute.ErrAlone) {
+		cause = nil
+	}
+	if fault, err = comm.FirstFault(c, cause); err == nil && fault == nil {
+		fault, err = comm.FirstFault(c, mine)
+	}
+	if (err != nil || fault != nil) && mine == nil {
 		links.Cut()
 	}
 	return links, fault, err

@@ -4,11 +4,13 @@
 //     else meanwhile gets an error.
 //   - A transfer happens when the streams of both ends have come to it. Ends that give other lengths are a fault of both.
 //   - Buffers must lie in memory of the communicator's device, the stream must belong to it, and it must be the calling thread's.
+//   - HALOGNN_EMULATED_NCCL_FAILS is a rank whose communicators do not come about.
 //   - ncclAllReduce adds in another order than that of ranks, so that whoever counts on one is found out.
 #include "../nccl.cuh"
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -46,7 +48,6 @@ struct world {
 
 std::map<std::string, std::shared_ptr<world>> worlds;
 int ids;
-int failing = -1; // rank whose communicator does not come about
 std::string last;
 
 ncclResult_t fail(ncclResult_t r, const std::string &why) {
@@ -219,12 +220,6 @@ using guard = std::lock_guard<std::recursive_mutex>;
 
 extern "C" {
 
-// emulated_nccl_fail lets the communicators of a rank not come about; -1: of none.
-void emulated_nccl_fail(int rank) {
-    const guard hold(emulated::everything());
-    failing = rank;
-}
-
 // emulated_nccl_break breaks the communicators of a rank that exist.
 void emulated_nccl_break(int rank) {
     const guard hold(emulated::everything());
@@ -258,7 +253,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
     c->in = w, c->rank = rank, c->device = emulated::thread_device();
     for (const ncclComm *m : w->members)
         if (m && m->device == c->device) c->broken(ncclInvalidUsage, "two ranks share a device");
-    if (rank == failing) c->broken(ncclSystemError, "no network");
+    const char *failing = std::getenv("HALOGNN_EMULATED_NCCL_FAILS");
+    if (failing && rank == std::atoi(failing)) c->broken(ncclSystemError, "no network");
     if (c->fault == ncclSuccess) w->joined++;
     w->members[static_cast<size_t>(rank)] = *comm = c;
     emulated::made(1);

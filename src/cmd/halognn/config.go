@@ -12,6 +12,7 @@ import (
 	"halognn/src/cache"
 	"halognn/src/comm"
 	"halognn/src/nn"
+	"halognn/src/parallel"
 	"halognn/src/train"
 )
 
@@ -80,11 +81,12 @@ type Config struct {
 		Mode string `yaml:"mode"`
 	} `yaml:"parallel"`
 	Compute struct {
-		Device   string `yaml:"device"`
-		Threads  int    `yaml:"threads"`
-		SIMD     string `yaml:"simd"`
-		GPURows  string `yaml:"gpu_rows"`
-		GPUReads string `yaml:"gpu_reads"`
+		Device    string `yaml:"device"`
+		Threads   int    `yaml:"threads"`
+		SIMD      string `yaml:"simd"`
+		GPURows   string `yaml:"gpu_rows"`
+		Gradients string `yaml:"gradients"`
+		GPUReads  string `yaml:"gpu_reads"`
 	} `yaml:"compute"`
 	Checkpoint struct {
 		EverySteps   int     `yaml:"every_steps"`
@@ -117,6 +119,7 @@ func defaultConfig() *Config {
 	c.Topology.Kind, c.Topology.Load = "replicated", "map"
 	c.Parallel.Mode = "data"
 	c.Compute.Device, c.Compute.SIMD, c.Compute.GPURows, c.Compute.GPUReads = "cpu", "auto", "auto", train.ReadsAuto
+	c.Compute.Gradients = string(parallel.TransportAuto)
 	c.Checkpoint.Keep = 3
 	c.Run.Progress = "auto"
 	return c
@@ -247,6 +250,7 @@ func (c *Config) choices() []oneOf {
 		{"compute.device", c.Compute.Device, []string{"cpu", "cuda", "ref"}, nil},
 		{"compute.gpu_reads", c.Compute.GPUReads, []string{train.ReadsAuto, train.ReadsCopy, train.ReadsMapped}, nil},
 		{"compute.simd", c.Compute.SIMD, []string{"auto", "scalar", "avx2", "avx512"}, nil},
+		{"compute.gradients", c.Compute.Gradients, parallel.Transports(), nil},
 		{"run.progress", c.Run.Progress, []string{"auto", "bar", "lines"}, nil},
 	}
 }

@@ -17,7 +17,7 @@ import (
 // mayChange are the keys that may differ from those a run began with, by name or by section: they change no number, or, as
 // train.epochs, only what comes after.
 var mayChange = []string{
-	"data.parts", "data.verify", "cache.", "pipeline.", "topology.load", "compute.threads", "compute.gpu_", "train.epochs", "checkpoint.", "run.",
+	"data.parts", "data.verify", "cache.", "pipeline.", "topology.load", "compute.threads", "compute.gpu_", "compute.gradients", "train.epochs", "checkpoint.", "run.",
 }
 
 // flat returns the value of every key as text.

@@ -31,9 +31,9 @@ int halognn_gpu_leaks(void) {
     return leaks ? leaks() : -1;
 }
 
-void halognn_gpu_emulated_nccl(int breaks, int rank) {
+void halognn_gpu_emulated_break(int rank) {
     void (*set)(int);
-    *(void **)&set = dlsym(library, breaks ? "emulated_nccl_break" : "emulated_nccl_fail");
+    *(void **)&set = dlsym(library, "emulated_nccl_break");
     if (set) set(rank);
 }
 

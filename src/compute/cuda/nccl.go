@@ -142,7 +142,7 @@ func (d *Device) Link(o compute.LinkOptions) (compute.Links, error) {
 		case <-time.After(time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			l.abort(fmt.Errorf("compute/cuda: not all ranks came to NCCL within %v", o.Patience))
+			l.abort(fmt.Errorf("compute/cuda: %w within %v", compute.ErrAlone, o.Patience))
 			return nil, l.fault
 		}
 	}
@@ -317,6 +317,5 @@ func idOf(p *C.halognn_cuda_properties) string {
 	return hex.EncodeToString(C.GoBytes(unsafe.Pointer(&p.uuid[0]), C.int(len(p.uuid))))
 }
 
-// failing makes the communicators of a rank of the emulated NCCL not come about (-1: of none), and breaking breaks those there are. For tests.
-func failing(rank int)  { C.halognn_gpu_emulated_nccl(0, C.int(rank)) }
-func breaking(rank int) { C.halognn_gpu_emulated_nccl(1, C.int(rank)) }
+// breaking breaks the communicators of a rank that the emulated NCCL has. For tests.
+func breaking(rank int) { C.halognn_gpu_emulated_break(C.int(rank)) }
