@@ -11,5 +11,5 @@ go test -c -o build/cuda.test ./src/compute/cuda
 cd src/compute/cuda
 for tool in memcheck racecheck initcheck synccheck; do
   echo "== $tool"
-  compute-sanitizer --tool "$tool" --error-exitcode 1 ../../../build/cuda.test -test.run 'TestBackend|TestInboxes|TestDownloads'
+  compute-sanitizer --tool "$tool" --error-exitcode 1 ../../../build/cuda.test -test.run 'TestBackend|TestInboxes|TestDownloads|TestMapRows|TestRowRates|TestMeter'
 done

@@ -9,6 +9,7 @@ import (
 
 	"halognn/src/compute"
 	"halognn/src/compute/meter"
+	"halognn/src/mem"
 )
 
 // measured opens a device for benchmarks. On an emulated device they only run, on arrays that are smaller by shrink: what they tell of it means
@@ -224,6 +225,37 @@ func BenchmarkLink(b *testing.B) {
 			b.ReportMetric(float64(4*n)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GB/s")
 		})
 	}
+}
+
+// BenchmarkRows tells the rates at which rows that are not resident come up: in copies that the host makes, and read by a kernel where they lie.
+func BenchmarkRows(b *testing.B) {
+	d, shrink := measured(b, 2<<30)
+	defer closed(b, d)
+	const rowBytes = 512
+	stored, rows := 1_000_000/shrink, 400_000/shrink
+	table := mem.Make[byte](stored * rowBytes)
+	defer mem.Free(table)
+	in := compute.Rows{Cols: rowBytes / 4, Tables: [][]byte{table}}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range rows {
+		in.Of = append(in.Of, compute.MakeRowRef(0, random.IntN(stored)))
+	}
+	if err := d.Resident(in.Tables, []int{0}, nil, rowBytes); err != nil {
+		b.Fatal(err)
+	}
+	if _, kept := d.MapRows(len(table)); kept != nil {
+		b.Fatal(kept)
+	}
+	minibatches := []compute.Rows{in} // the first one makes room, and is not counted
+	for range min(b.N, 20) {
+		minibatches = append(minibatches, in)
+	}
+	copied, mapped, err := d.RowRates(minibatches)
+	if err := errors.Join(err, d.UnmapRows()); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(copied/1e9, "GB/s-copied")
+	b.ReportMetric(mapped/1e9, "GB/s-mapped")
 }
 
 func randomSegments(destinations, sources, degree int) (forward, backward compute.Segments) {
