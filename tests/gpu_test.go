@@ -70,3 +70,29 @@ func TestGPUOfAllUnderMPI(t *testing.T) {
 		t.Error(r)
 	}
 }
+
+// A job for GPUs is planned where there is none: memory, bus and device have their places.
+func TestPlanForGPUs(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "plan")
+	args := []string{"plan", "--parts", smallParts.dir(t), "--config", baseFile.dir(t), "--set", "compute.device=cuda", "--set", "compute.gpu_rows=0.5",
+		"--ranks-per-node", "4", "--gpus", "2", "--gpu-memory", "0.1", "--rows", "1e6", "--flops", "1e12", "--bus", "20", "--out", dir}
+	r := start(t, []string{"HALOGNN_CUDA_LIB=" + filepath.Join(dir, "none.so")}, halognn(t).path, args...).wait(t)
+	if r.code != 0 || !strings.Contains(r.out, "memory of a GPU") || !strings.Contains(r.out, "there is no GPU here") {
+		t.Fatal(r)
+	}
+	var p struct {
+		Device struct {
+			Size     int64 `json:"size"`
+			Resident int64 `json:"resident_rows"`
+		} `json:"device_memory"`
+		Times struct {
+			Up float64 `json:"t_up"`
+		} `json:"seconds_per_step"`
+	}
+	decode(t, read(t, filepath.Join(dir, "plan.json")), &p)
+	if p.Device.Size != 5e7 || p.Device.Resident == 0 || p.Times.Up == 0 {
+		t.Errorf("plan.json has %+v", p)
+	}
+}

@@ -110,6 +110,12 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (Memory, 
 	}
 	moved := int64(share * float64(r.most.remote))
 	waiting, buffers := p.waitingBytes(&r.most, t), p.bufferBytes(&r.most, moved, model.needs)
+	if j.GPU != nil { // what the device makes, and what goes up, in pinned memory
+		_, reads := p.resident(r, model.onDevice)
+		up := p.onDevice(&r.most, reads, model.needs)
+		buffers = p.bufferBytes(&r.most, moved, nn.Needs{}) + int64(up.blocks+up.inputs)
+		model.parameters -= model.onDevice
+	}
 	slots := int64(min(j.Depth+1, l.streams.Steps()*l.each))
 	m := Memory{
 		{Features, (l.first[hi] - l.first[lo]) * rowBytes, true},
@@ -122,6 +128,10 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (Memory, 
 		{Minibatches, slots * (waiting + buffers), false},
 		{Parameters, model.parameters, false},
 		{Activations, model.activations, false},
+	}
+	if j.GPU != nil {
+		m[len(m)-1].Bytes = 0
+		model.layers = make([]int64, len(model.layers))
 	}
 	evaluation, err := p.evaluationBytes(r, model)
 	if err != nil {
@@ -172,16 +182,21 @@ func (p *planner) bufferBytes(s *shape, moved int64, needs nn.Needs) int64 {
 			rows += s.hops[0].sources
 		}
 	}
-	truth := 4
+	return bytes + int64(rows)*int64(p.job.Model.In)*4 + int64(s.seeds)*int64(4+p.truthBytes())
+}
+
+// truthBytes are those of a seed's label or targets.
+func (p *planner) truthBytes() int {
 	if p.job.Model.Task == nn.Multilabel {
-		truth = p.job.Model.Out
+		return p.job.Model.Out
 	}
-	return bytes + int64(rows)*int64(p.job.Model.In)*4 + int64(s.seeds)*int64(4+truth)
+	return 4
 }
 
 // modelBytes is what package nn reserves, on a device that only counts.
 type modelBytes struct {
 	parameters, activations int64
+	onDevice                int64 // of the parameters, what the device has of them
 	needs                   nn.Needs
 	layers                  []int64 // bytes of a destination's row in each layer's output
 }
@@ -203,6 +218,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	out := &modelBytes{needs: m.Needs()}
 	// Besides: the best weights, a gradient on its way, and what rank 0 copies for a checkpoint: weights, the best, and the optimiser's state.
 	copies := 2 + 2 + len(optimizer.Slots())
+	out.onDevice = dev.live
 	out.parameters = dev.live + int64(copies)*int64(m.Params.Len())*4
 	before := dev.live
 	for l, h := range r.most.hops {

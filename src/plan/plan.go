@@ -54,6 +54,7 @@ type Job struct {
 	Workers int     // 1: goroutines of a rank that prepare
 	Threads int     // 1: threads of a rank that compute
 	Cores   float64 // CPUs of a rank; as many as it has goroutines and threads
+	GPU     *GPU    // that trains; nil: Threads do
 	Cache   Cache
 
 	auto bool // the run will choose its cache
@@ -112,7 +113,7 @@ func (j *Job) fill(s *shard.Shards) error {
 	if !(j.Cache.Alpha >= 0) || math.IsInf(j.Cache.Alpha, 1) {
 		fault("cache alpha is %g; it must be 0 or more, and finite", j.Cache.Alpha)
 	}
-	return errors.Join(append(faults, j.Model.Check(), j.Optimizer.Check())...)
+	return errors.Join(append(faults, j.Model.Check(), j.Optimizer.Check(), j.fillGPU())...)
 }
 
 func orElse(n, other int) int {
@@ -132,16 +133,17 @@ type Plan struct {
 	Steps        int    `json:"steps_per_epoch"`
 	Minibatches  int    `json:"minibatches_per_step"` // of a rank
 
-	Minibatch  Minibatch   `json:"minibatch"`
-	Traffic    Traffic     `json:"traffic"`
-	Memory     Memory      `json:"memory"`
-	MemoryRank int64       `json:"memory_per_rank"`
-	MemoryNode int64       `json:"memory_per_node"` // what the ranks of a node share counted once
-	Rates      Rates       `json:"rates"`
-	Times      Times       `json:"seconds_per_step"`
-	Curve      []Point     `json:"cache_sizes"`
-	Suggestion *Suggestion `json:"suggestion,omitempty"`
-	Notes      []string    `json:"notes,omitempty"`
+	Minibatch  Minibatch     `json:"minibatch"`
+	Traffic    Traffic       `json:"traffic"`
+	Memory     Memory        `json:"memory"`
+	MemoryRank int64         `json:"memory_per_rank"`
+	MemoryNode int64         `json:"memory_per_node"` // what the ranks of a node share counted once
+	Device     *DeviceMemory `json:"device_memory,omitempty"`
+	Rates      Rates         `json:"rates"`
+	Times      Times         `json:"seconds_per_step"`
+	Curve      []Point       `json:"cache_sizes"`
+	Suggestion *Suggestion   `json:"suggestion,omitempty"`
+	Notes      []string      `json:"notes,omitempty"`
 }
 
 // Minibatch is how large minibatches are, on average over those that were sampled.
@@ -181,6 +183,7 @@ type planner struct {
 	ranks   []*rankPlan // those looked at
 
 	parameters int // of the model, as a sum over ranks moves them
+	device     onGPU
 }
 
 // exact reports whether all ranks are looked at.
@@ -210,6 +213,14 @@ func (p *planner) plan() (*Plan, error) {
 	}
 	out.MemoryRank = out.Memory.Sum()
 	out.MemoryNode = out.Memory.Node(j.RanksPerNode)
+	if p.job.GPU != nil {
+		if out.Device, err = p.deviceMemory(); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.lookAtDevice(); err != nil {
+		return nil, err
+	}
 	if out.Rates, err = p.measure(); err != nil {
 		return nil, err
 	}
@@ -263,6 +274,12 @@ func (p *planner) note(out *Plan) {
 	}
 	if out.Rates.assumed {
 		add("the network is assumed: %g GB/s a node; give --network", out.Rates.Network/1e9)
+	}
+	if out.Rates.assumedGPU {
+		add("there is no GPU here; what is not given is assumed, as of an A100: --flops, --gpu-bandwidth, --bus")
+	}
+	if d := out.Device; d != nil && d.Items.Sum() > d.Size {
+		add("the GPU is too small: %s MB of %s; lower compute.gpu_rows, sample.batch, sample.fanouts, model.hidden or pipeline.depth", megabytes(d.Items.Sum()), megabytes(d.Size))
 	}
 }
 

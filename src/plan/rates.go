@@ -23,7 +23,11 @@ type Rates struct {
 	Flops   float64 `json:"flop_per_s"`          // of the model's matrix products, in the time of the whole step of all threads
 	Network float64 `json:"network_bytes_per_s"` // of a node's link, each way
 
-	assumed bool // the network's
+	// Of a GPU, where one trains.
+	Device float64 `json:"device_bytes_per_s,omitempty"` // read and written in its memory
+	Bus    float64 `json:"bus_bytes_per_s,omitempty"`    // from the host
+
+	assumed, assumedGPU bool // the network's, those of the GPU
 }
 
 // AssumedNetwork is the link of a node, in bytes a second, if nobody says: 10 Gbit/s.
@@ -32,7 +36,7 @@ const AssumedNetwork = 1.25e9
 // measure completes the rates.
 func (p *planner) measure() (Rates, error) {
 	r := p.options.Rates
-	for _, x := range []float64{r.Sample, r.Lookups, r.Rows, r.Flops, r.Network} {
+	for _, x := range []float64{r.Sample, r.Lookups, r.Rows, r.Flops, r.Network, r.Device, r.Bus} {
 		if !(x >= 0) {
 			return r, fmt.Errorf("a rate of %g; rates must be above 0, or 0 to be measured", x)
 		}
@@ -47,10 +51,13 @@ func (p *planner) measure() (Rates, error) {
 		}
 		r.Sample = rate(float64(edges), seconds)
 	}
+	if err := p.measureDevice(&r); err != nil {
+		return r, err
+	}
 	if r.Lookups > 0 && r.Rows > 0 && r.Flops > 0 {
 		return r, nil
 	}
-	if p.options.Device == nil || p.options.Host == nil {
+	if p.options.Host == nil || p.options.Device == nil && r.Flops == 0 {
 		return r, errors.New("rates: there is no device to measure with; give lookups/s, rows/s and flop/s")
 	}
 	c, err := p.calibration()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
 	"halognn/src/trace"
 )
@@ -24,7 +25,11 @@ func (p *Plan) Print(w io.Writer) error {
 	if err := say("%s: %d ranks, %d a node, %d steps an epoch, %.0f seeds a minibatch\n\n", p.Parts, p.Ranks, p.RanksPerNode, p.Steps, p.Minibatch.Seeds); err != nil {
 		return err
 	}
-	for i, table := range [][][]string{p.memoryTable(), p.trafficTable(), p.timeTable(), p.sizeTable()} {
+	tables := [][][]string{p.memoryTable(), p.trafficTable(), p.timeTable(), p.sizeTable()}
+	if p.Device != nil {
+		tables = slices.Insert(tables, 1, p.deviceTable())
+	}
+	for i, table := range tables {
 		if i > 0 {
 			if err := say("\n"); err != nil {
 				return err
@@ -65,6 +70,19 @@ func (p *Plan) memoryTable() [][]string {
 	return append(rows, []string{"together", megabytes(p.MemoryRank)}, []string{fmt.Sprintf("a node of %d", p.RanksPerNode), megabytes(p.MemoryNode)})
 }
 
+func (p *Plan) deviceTable() [][]string {
+	d := p.Device
+	rows := [][]string{{"memory of a GPU, of a rank", "MB"}}
+	for _, i := range d.Items {
+		name := i.Name
+		if name == ResidentRows {
+			name += fmt.Sprintf(" (%d of its own, %.0f %% of the reads)", d.Resident, 100*d.Hits)
+		}
+		rows = append(rows, []string{name, megabytes(i.Bytes)})
+	}
+	return append(rows, []string{"together", megabytes(d.Items.Sum())}, []string{"there are", megabytes(d.Size)})
+}
+
 func (p *Plan) trafficTable() [][]string {
 	t := p.Traffic
 	rows := [][]string{
@@ -86,7 +104,7 @@ func (p *Plan) trafficTable() [][]string {
 func (p *Plan) timeTable() [][]string {
 	t, r := p.Times, p.Rates
 	seconds := func(s float64) string { return fmt.Sprintf("%.3g", s) }
-	return [][]string{
+	rows := [][]string{
 		{"time of a step", "s", "at"},
 		{"t_sample", seconds(t.Sample), fmt.Sprintf("%.3g edges/s", r.Sample)},
 		{"t_lookup", seconds(t.Lookup), fmt.Sprintf("%.3g vertices/s", r.Lookups)},
@@ -95,13 +113,22 @@ func (p *Plan) timeTable() [][]string {
 		{"t_copy", seconds(t.Copy), fmt.Sprintf("%.3g rows/s", r.Rows)},
 		{"t_train", seconds(t.Train), fmt.Sprintf("%.3g Gflop/s", r.Flops/1e9)},
 		{"t_sync", seconds(t.Sync), ""},
+	}
+	if p.Device != nil {
+		rows = append(rows, [][]string{
+			{"t_up", seconds(t.Up), fmt.Sprintf("%.3g GB/s of the bus", r.Bus/1e9)},
+			{"t_gather", seconds(t.Gather), fmt.Sprintf("%.3g GB/s of the device", r.Device/1e9)},
+			{"t_staged", seconds(t.Staged), ""},
+		}...)
+	}
+	return append(rows, [][]string{
 		{"T_base (depth 0)", seconds(t.Base), ""},
 		{"T_prepare", seconds(t.Prepare), ""},
 		{"T_prefetch (depth 1)", seconds(t.Prefetch), ""},
 		{"T_pipeline (deeper)", seconds(t.Pipeline), ""},
 		{"this job", seconds(t.Step), t.Binds + " binds"},
 		{"an epoch", seconds(t.Step * float64(p.Steps)), ""},
-	}
+	}...)
 }
 
 func (p *Plan) sizeTable() [][]string {

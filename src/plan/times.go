@@ -17,6 +17,11 @@ type Times struct {
 	Train  float64 `json:"t_train"`  // forward, backward, update
 	Sync   float64 `json:"t_sync"`   // the sum of the gradients on the link
 
+	// Where a GPU trains.
+	Up     float64 `json:"t_up,omitempty"`     // minibatches on the bus
+	Gather float64 `json:"t_gather,omitempty"` // input rows on the device
+	Staged float64 `json:"t_staged,omitempty"` // gradients on the bus, down and up
+
 	Base     float64 `json:"t_base"`     // nothing overlaps but the link with copies: depth 0
 	Prepare  float64 `json:"t_prepare"`  // one minibatch, made by one goroutine
 	Prefetch float64 `json:"t_prefetch"` // the next minibatch is made while one trains: depth 1
@@ -42,6 +47,9 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 		k := float64(j.Ranks)
 		x.Sync = 2 * (k - 1) / k * float64(p.parameters) * 4 * float64(p.layout.perNode) / r.Network
 	}
+	if j.GPU != nil {
+		x.onGPU(p, r)
+	}
 	x.combine(j)
 	return x
 }
@@ -50,16 +58,20 @@ const idBytes = 4
 
 // combine fills in what follows from the terms.
 func (x *Times) combine(j *Job) {
-	x.Base = x.Sample + max(x.Remote, x.Copy) + x.Train + x.Sync
-	x.Prepare = x.Sample + x.Lookup + max(x.Score, x.Remote, x.Copy)
-	x.Prefetch = max(x.Prepare, x.Train+x.Sync)
+	train := x.Gather + x.Train + x.Sync + x.Staged
+	x.Base = x.Sample + max(x.Remote, x.Copy) + x.Up + train
+	x.Prepare = x.Sample + x.Lookup + max(x.Score, x.Remote, x.Copy) + x.Up
+	x.Prefetch = max(x.Prepare, train)
 	pool := x.Sample + x.Lookup + x.Copy
-	cpu := (pool + x.Score + x.Train*float64(j.Threads)) / j.Cores
+	cpu := (pool + x.Score) / j.Cores
+	if j.GPU == nil {
+		cpu += x.Train * float64(j.Threads) / j.Cores
+	}
 	terms := []struct {
 		name    string
 		seconds float64
 	}{
-		{"training", x.Train + x.Sync}, {"network", x.Remote + x.Sync}, {"preparing", pool / float64(j.Workers)}, {"processors", cpu},
+		{"training", train}, {"bus", x.Up + x.Staged}, {"network", x.Remote + x.Sync}, {"preparing", pool / float64(j.Workers)}, {"processors", cpu},
 	}
 	x.Pipeline, x.Binds = 0, ""
 	for _, t := range terms {

@@ -36,6 +36,17 @@ func ParseGPURows(text string) (GPURows, error) {
 	return GPURows{Set: true, Fraction: x}, nil
 }
 
+// Of returns how many bytes of total stay on a device of which the model leaves room.
+func (g GPURows) Of(total, room int) int {
+	switch {
+	case g.Set && g.Fraction > 0:
+		return int(g.Fraction * float64(total))
+	case g.Set:
+		return g.Bytes
+	}
+	return room / 2
+}
+
 // openOffboard prepares what a device with memory of its own needs besides: resident rows.
 func (s *session) openOffboard() error {
 	device, ok := s.Device.(compute.Offboard)
@@ -53,14 +64,7 @@ func (s *session) residentRows(room int) []int {
 	for p := s.first; p < s.last; p++ {
 		total += len(s.tables[p])
 	}
-	bytes := room / 2
-	switch g := s.GPURows; {
-	case g.Set && g.Fraction > 0:
-		bytes = int(g.Fraction * float64(total))
-	case g.Set:
-		bytes = g.Bytes
-	}
-	share := min(1, float64(bytes)/float64(max(1, total)))
+	share := min(1, float64(s.GPURows.Of(total, room))/float64(max(1, total)))
 	rows := make([]int, len(s.tables))
 	for p := s.first; p < s.last; p++ {
 		rows[p] = int(share * float64(len(s.tables[p])/s.Shards.RowBytes()))

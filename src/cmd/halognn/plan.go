@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,9 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"halognn/src/access"
+	"halognn/src/compute"
 	"halognn/src/compute/cpu"
 	"halognn/src/plan"
 	"halognn/src/shard"
+	"halognn/src/train"
 )
 
 // planFlags are the flags of plan.
@@ -25,6 +26,9 @@ type planFlags struct {
 	ranks, perNode      int
 	cores, network, mem float64
 	rows, flops         float64
+
+	gpus                      int
+	gpuMem, gpuBandwidth, bus float64
 }
 
 func planCommand() *cobra.Command {
@@ -40,12 +44,12 @@ func planCommand() *cobra.Command {
 			if err := required(c, "parts", "config"); err != nil {
 				return err
 			}
-			for _, f := range []string{"ranks", "ranks-per-node"} {
+			for _, f := range []string{"ranks", "ranks-per-node", "gpus"} {
 				if n, _ := c.Flags().GetInt(f); c.Flags().Changed(f) && n < 1 {
 					return usageError(fmt.Errorf("--%s is %d; it must be at least 1", f, n))
 				}
 			}
-			for _, f := range []string{"cores", "network", "rows", "flops", "memory"} {
+			for _, f := range []string{"cores", "network", "rows", "flops", "memory", "gpu-memory", "gpu-bandwidth", "bus"} {
 				if x, _ := c.Flags().GetFloat64(f); c.Flags().Changed(f) && !(x > 0) {
 					return usageError(fmt.Errorf("--%s is %g; it must be above 0", f, x))
 				}
@@ -64,6 +68,10 @@ func planCommand() *cobra.Command {
 	f.Float64Var(&o.rows, "rows", 0, "feature rows that a goroutine aggregates a second (default: measured)")
 	f.Float64Var(&o.flops, "flops", 0, "flop/s of a rank's training step (default: measured)")
 	f.Float64Var(&o.mem, "memory", 0, "memory of a node in GB, for what is suggested (default: this machine's)")
+	f.IntVar(&o.gpus, "gpus", 0, "with compute.device cuda: GPUs of a node (default: one for each rank)")
+	f.Float64Var(&o.gpuMem, "gpu-memory", 0, "GB of a GPU that halognn may take (default: those of this machine's, or assumed)")
+	f.Float64Var(&o.gpuBandwidth, "gpu-bandwidth", 0, "GB/s that a GPU reads and writes in its memory (default: measured, or assumed)")
+	f.Float64Var(&o.bus, "bus", 0, "GB/s from the host to a GPU (default: measured, or assumed)")
 	f.StringVar(&o.out, "out", "", "a new or empty directory to write plan.json to")
 	return c
 }
@@ -91,14 +99,20 @@ func runPlan(c *cobra.Command, o planFlags) error {
 	if options.Memory, err = memoryOfRank(o.mem, job.RanksPerNode); err != nil {
 		return err
 	}
-	if config.Compute.Device == "cuda" {
-		return usageError(errors.New("plan: it knows the times of CPUs alone; plan with --set compute.device=cpu"))
-	}
+	options.Rates.Device, options.Rates.Bus = o.gpuBandwidth*1e9, o.bus*1e9
+	wantsGPU := config.Compute.Device == "cuda"
 	device, host, err := openDevice(config.Compute.Device, cpu.Options{Threads: job.Threads, SIMD: config.simd()}, gpu{sharing: 1})
-	if err != nil {
+	if err != nil && (!wantsGPU || host == nil) { // a job for GPUs is planned without one
 		return usageError(err)
 	}
-	defer device.Close()
+	if wantsGPU {
+		if job.GPU, err = config.planGPU(o.gpus, o.gpuMem, device); err != nil {
+			return err
+		}
+	}
+	if device != nil {
+		defer device.Close()
+	}
 	if d, ok := device.(interface{ Enter() (func() error, error) }); ok {
 		leave, err := d.Enter()
 		if err != nil {
@@ -152,6 +166,19 @@ func (c *Config) planJob(ranks, perNode int, cores float64) plan.Job {
 			},
 		},
 	}
+}
+
+// planGPU describes the GPUs of a job: so many gigabytes each or, if none are given, what the one that is here has.
+func (c *Config) planGPU(perNode int, gigabytes float64, here compute.Device) (*plan.GPU, error) {
+	rows, err := train.ParseGPURows(c.Compute.GPURows) // it was checked with the config
+	if err != nil {
+		return nil, err
+	}
+	g := &plan.GPU{PerNode: perNode, Memory: int64(gigabytes * 1e9), Resident: rows.Of, Mapped: c.Compute.GPUReads == train.ReadsMapped}
+	if d, ok := here.(compute.Offboard); ok && g.Memory == 0 {
+		g.Memory = int64(d.Room())
+	}
+	return g, nil
 }
 
 // memoryOfRank returns a rank's share of gigabytes or, if none are given, of this machine's memory.

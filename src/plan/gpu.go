@@ -1,0 +1,308 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"halognn/src/compute"
+	"halognn/src/mem"
+	"halognn/src/nn"
+)
+
+// GPU is the device of a job whose ranks have one.
+type GPU struct {
+	PerNode  int                       // 0: one for each rank; fewer are shared
+	Memory   int64                     // bytes of one, less what is left to the driver; 0: assumed
+	Resident func(total, room int) int // bytes of total that stay on the device, of so many that the model leaves; nil: half of them
+	Mapped   bool                      // the device reads the other rows of the rank's memory itself
+}
+
+// What is assumed of a GPU if nobody says and none is here: an A100 of 40 GB on PCIe of the fourth generation.
+const (
+	AssumedGPUMemory = 38e9
+	AssumedGPUCopy   = 1.3e12
+	AssumedGPUFlops  = 8e12
+	AssumedBus       = 2.2e10
+)
+
+// What lies on a device, besides Parameters, Activations, Minibatches and Evaluation.
+const (
+	ResidentRows = "resident_rows"
+	InputRows    = "input_rows"
+)
+
+// DeviceMemory is what the largest rank puts on its GPU. Sum may exceed Size: the job does not fit then.
+type DeviceMemory struct {
+	Size     int64   `json:"size"` // that a rank has
+	Items    Memory  `json:"items"`
+	Resident int64   `json:"resident_rows"`  // of its own
+	Hits     float64 `json:"resident_share"` // of the rows that a minibatch reads
+}
+
+// minibatchOnDevice is what comes up for a minibatch, and how.
+type minibatchOnDevice struct {
+	blocks float64 // bytes of blocks, vertices, labels
+	inputs float64 // bytes of input rows, their references and the input block, or of what the host makes of them
+	rows   float64 // of them rows that are read from memory here, by host or device
+	copied float64 // rows that a host thread reads
+	onHost bool    // the host makes means
+	read   float64 // bytes that the device moves to make the input, read and written
+}
+
+// sharing returns how many ranks have one GPU.
+func (j *Job) sharing() int {
+	perNode := orElse(j.GPU.PerNode, j.RanksPerNode)
+	return max(1, (j.RanksPerNode+perNode-1)/perNode)
+}
+
+// resident returns how many of a rank's own rows stay on its device, given what the parameters take, and how many of the rows that a minibatch reads
+// those are: the likeliest, as in training.
+func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads float64) {
+	first, end := p.layout.first[r.rank], p.layout.first[r.rank+1]
+	total, room := int((end-first)*int64(p.shards.RowBytes())), int(p.job.GPU.Memory)/p.job.sharing()-int(parameters)
+	bytes := room / 2
+	if of := p.job.GPU.Resident; of != nil {
+		bytes = of(total, room)
+	}
+	rows = int64(min(max(bytes, 0), total) / p.shards.RowBytes())
+	own := mem.Make[float32](int(end - first))
+	defer mem.Free(own)
+	copy(own, r.read[first:end])
+	slices.Sort(own)
+	for _, x := range own[int64(len(own))-rows:] {
+		reads += float64(x)
+	}
+	return rows, reads * r.factor
+}
+
+// onDevice returns what a minibatch of a size brings up, of whose rows so many are resident.
+func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatchOnDevice {
+	frontier, destinations, edges := float64(s.frontier()), float64(s.hops[0].destinations), float64(s.hops[0].edges)
+	rowBytes, width := float64(p.shards.RowBytes()), float64(p.job.Model.In)*4
+	x := minibatchOnDevice{blocks: p.blockBytes(s), rows: max(0, frontier-resident)}
+	apart := x.rows*rowBytes + 8*frontier
+	made := destinations * width
+	x.read = destinations * (rowBytes + width)
+	if needs.Mean {
+		apart += 8*(destinations+1) + 4*edges
+		made += destinations * width
+		x.read += edges*rowBytes + destinations*width
+	}
+	if x.onHost = made <= apart; x.onHost {
+		x.inputs, x.read, x.copied = made, 0, float64(gatheredRows(s))
+		return x
+	}
+	x.inputs, x.copied = apart, x.rows
+	if p.job.GPU.Mapped {
+		x.copied = float64(s.remote) // of the rows that are not in memory here
+	}
+	return x
+}
+
+// blockBytes is what besides input rows goes up: blocks and transposes of all but the input layer, vertices, labels or targets.
+func (p *planner) blockBytes(s *shape) float64 {
+	bytes := 0
+	for l, h := range s.hops {
+		bytes += 4 * h.destinations
+		if l > 0 && len(p.job.Fanouts) > 0 {
+			bytes += 8*(h.destinations+1) + 8*(h.sources+1) + 8*h.edges
+		}
+	}
+	return float64(bytes + s.seeds*p.truthBytes())
+}
+
+// deviceMemory itemises the device of the rank that fills its own most.
+func (p *planner) deviceMemory() (*DeviceMemory, error) {
+	var most *DeviceMemory
+	for _, r := range p.ranks {
+		model, err := p.modelBytes(r)
+		if err != nil {
+			return nil, err
+		}
+		rows, reads := p.resident(r, model.onDevice)
+		minibatch := p.onDevice(&r.most, reads, model.needs)
+		fetched := 0.0 // addresses
+		if p.job.GPU.Mapped && !minibatch.onHost {
+			fetched = 8 * minibatch.rows
+		}
+		each := int64(minibatch.blocks + minibatch.inputs + fetched)
+		chunk, grown, err := p.deviceEvaluation(r, model)
+		if err != nil {
+			return nil, err
+		}
+		d := &DeviceMemory{Size: p.job.GPU.Memory / int64(p.job.sharing()), Resident: rows, Items: Memory{
+			{ResidentRows, rows * int64(p.shards.RowBytes()), false},
+			{Parameters, model.onDevice, false},
+			{Activations, model.activations, false},
+			{Minibatches, int64(p.job.Depth+1) * each, false},
+			{InputRows, p.inputRows(&r.most, model.needs), false},
+			{Evaluation, grown + int64(p.job.Depth+1)*max(0, chunk-each), false},
+		}}
+		if frontier := r.mean(func(s *shape) float64 { return float64(s.frontier()) }); frontier > 0 {
+			d.Hits = min(1, reads/frontier)
+		}
+		if most == nil || d.Items.Sum() > most.Items.Sum() {
+			most = d
+		}
+	}
+	return most, nil
+}
+
+// inputRows is room for the input that the device makes.
+func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
+	rows := 0
+	if needs.Own {
+		rows += s.hops[0].destinations
+	}
+	if needs.Mean {
+		rows += s.hops[0].destinations
+	}
+	if needs.Sources {
+		rows += s.hops[0].sources
+	}
+	return int64(rows) * int64(p.job.Model.In) * 4
+}
+
+// deviceEvaluation is what layer by layer over all vertices needs besides: a chunk's inputs, and activations that grow.
+func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown int64, err error) {
+	for l := range p.job.Model.Layers {
+		in, _ := p.job.Model.Widths(l)
+		rowBytes := in * 4
+		if l == 0 {
+			rowBytes = p.shards.RowBytes()
+		}
+		for _, bounds := range p.chunks(r.rank, rowBytes) {
+			c, err := p.chunk(r, bounds)
+			if err != nil {
+				return 0, 0, err
+			}
+			chunk = max(chunk, c.bytes+2*int64(c.vertices)*int64(in)*4)
+			grown = max(grown, int64(max(0, c.vertices-r.most.hops[l].destinations))*model.layers[l])
+		}
+	}
+	return chunk, grown, nil
+}
+
+// onGPU is what the minibatches of a step bring a rank's device, on average: the most of any rank that was looked at.
+type onGPU struct {
+	up, read float64 // bytes over the bus, and moved on the device to make the input
+	copied   float64 // rows that the host reads
+}
+
+// lookAtDevice finds out what goes to the devices.
+func (p *planner) lookAtDevice() error {
+	if p.job.GPU == nil {
+		return nil
+	}
+	for _, r := range p.ranks {
+		model, err := p.modelBytes(r)
+		if err != nil {
+			return err
+		}
+		_, reads := p.resident(r, model.onDevice)
+		mean := func(value func(m *minibatchOnDevice) float64) float64 {
+			return float64(p.layout.each) * r.mean(func(s *shape) float64 {
+				m := p.onDevice(s, reads, model.needs)
+				return value(&m)
+			})
+		}
+		p.device.up = max(p.device.up, mean(func(m *minibatchOnDevice) float64 { return m.blocks + m.inputs }))
+		p.device.read = max(p.device.read, mean(func(m *minibatchOnDevice) float64 { return m.read }))
+		p.device.copied = max(p.device.copied, mean(func(m *minibatchOnDevice) float64 { return m.copied }))
+	}
+	return nil
+}
+
+// onGPU fills in what differs where a device trains that has memory and a bus of its own, or shares them.
+func (x *Times) onGPU(p *planner, r *Rates) {
+	share := float64(p.job.sharing())
+	x.Up, x.Gather, x.Copy = p.device.up*share/r.Bus, p.device.read*share/r.Device, p.device.copied/r.Rows
+	x.Train *= share
+	if p.job.Ranks > 1 {
+		x.Staged = 2 * 4 * float64(p.parameters) * share / r.Bus
+	}
+}
+
+// measureDevice completes the rates of a GPU: measured if there is one, or else assumed.
+func (p *planner) measureDevice(r *Rates) error {
+	if p.job.GPU == nil {
+		return nil
+	}
+	device, here := p.options.Device.(compute.Offboard)
+	for _, x := range []struct {
+		rate    *float64
+		assumed float64
+		measure func(compute.Offboard) (float64, error)
+	}{{&r.Device, AssumedGPUCopy, copyRate}, {&r.Bus, AssumedBus, busRate}} {
+		if *x.rate > 0 {
+			continue
+		}
+		if !here {
+			*x.rate, r.assumedGPU = x.assumed, true
+			continue
+		}
+		var err error
+		if *x.rate, err = x.measure(device); err != nil {
+			return fmt.Errorf("measuring: %w", err)
+		}
+	}
+	if r.Flops == 0 && !here {
+		r.Flops, r.assumedGPU = AssumedGPUFlops, true
+	}
+	return nil
+}
+
+// measuredFloats is how much is copied to measure: more than any cache, and little beside the memory.
+func measuredFloats(device compute.Offboard) int { return max(1, min(1<<26, device.Room()/32)) }
+
+// copyRate measures the bytes, read and written, of copies on a device.
+func copyRate(device compute.Offboard) (float64, error) {
+	n := measuredFloats(device)
+	x, err := device.Alloc(2 * n)
+	if err != nil {
+		return 0, err
+	}
+	defer device.Free(x)
+	seconds, err := timed(func() error {
+		device.Copy(x[:n], x[n:])
+		return device.Sync()
+	})
+	return rate(float64(8*n), seconds), err
+}
+
+// busRate measures the bytes of copies from pinned memory to a device.
+func busRate(device compute.Offboard) (bytes float64, err error) {
+	n := measuredFloats(device)
+	x, err := device.Alloc(n)
+	if err != nil {
+		return 0, err
+	}
+	defer device.Free(x)
+	host, err := device.AllocHost(n)
+	if err != nil {
+		return 0, err
+	}
+	defer device.FreeHost(host)
+	seconds, err := timed(func() error {
+		device.StartUpload(x, host)
+		return device.Sync()
+	})
+	return rate(float64(4*n), seconds), err
+}
+
+// fillGPU sets the defaults of a job's GPU and reports its faults.
+func (j *Job) fillGPU() error {
+	if j.GPU == nil {
+		return nil
+	}
+	g := *j.GPU
+	if g.PerNode < 0 || g.Memory < 0 {
+		return errors.New("GPUs of a node and their memory must be above 0, or 0 for the default")
+	}
+	if g.Memory == 0 {
+		g.Memory = AssumedGPUMemory
+	}
+	j.GPU = &g
+	return nil
+}

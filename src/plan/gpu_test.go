@@ -1,0 +1,126 @@
+package plan
+
+import (
+	"bytes"
+	"math"
+	"strings"
+	"testing"
+
+	"halognn/src/compute"
+	"halognn/src/compute/ref"
+)
+
+var givenGPU = Options{Rates: Rates{Sample: 1e7, Lookups: 1e8, Rows: 1e7, Flops: 1e12, Network: 1e9, Device: 1e12, Bus: 1e10}, Host: ref.Host{}}
+
+// The items of a GPU: rows as far as they are to stay, what the model has, what comes up.
+func TestDeviceMemory(t *testing.T) {
+	s := generated(t, 4)
+	j := job()
+	j.GPU = &GPU{Memory: 1e9}
+	p := planned(t, s, j, givenGPU)
+	d := p.Device
+	most := int64(0)
+	for k := range s.Parts {
+		most = max(most, s.Offsets[k+1]-s.Offsets[k])
+	}
+	if d.Size != 1e9 || d.Resident > most || d.Resident < most/2 || d.Hits <= 0 || d.Hits > 1 {
+		t.Errorf("all rows have room: %+v, parts of up to %d rows", d, most)
+	}
+	if d.Items.Of(Parameters) < 4*4*1000 || d.Items.Of(Activations) == 0 || d.Items.Of(Minibatches) == 0 || d.Items.Of(InputRows) == 0 || d.Items.Of(Evaluation) < 0 {
+		t.Errorf("items %+v", d.Items)
+	}
+	if p.Memory.Of(Activations) != 0 || p.Memory.Of(Parameters) >= planned(t, s, job(), given).Memory.Of(Parameters) {
+		t.Errorf("the host holds what the device has: %+v", p.Memory)
+	}
+
+	// Half of the rows hold more than half of the reads, for they are the likeliest; the others go up.
+	all := p.Times.Up
+	j.GPU.Resident = func(total, _ int) int { return total / 2 }
+	half := planned(t, s, j, givenGPU)
+	if share := half.Device.Hits / d.Hits; share < 0.5 || share >= 1 || half.Device.Resident > most/2+1 {
+		t.Errorf("half of the rows take %.2f of the reads that all take: %+v", share, half.Device)
+	}
+	j.GPU.Resident = func(int, int) int { return 0 }
+	none := planned(t, s, j, givenGPU)
+	if none.Device.Resident != 0 || none.Device.Hits != 0 || !(all <= half.Times.Up && half.Times.Up <= none.Times.Up && all < none.Times.Up) {
+		t.Errorf("bus: %g s with all rows resident, %g with half of them, %g with none", all, half.Times.Up, none.Times.Up)
+	}
+}
+
+// Ranks that share a GPU share its memory and its time; one that is too small is told.
+func TestSharedDevice(t *testing.T) {
+	s := generated(t, 4)
+	j := job()
+	j.RanksPerNode, j.GPU = 4, &GPU{Memory: 2e6}
+	own := planned(t, s, j, givenGPU)
+	j.GPU.PerNode = 2
+	shared := planned(t, s, j, givenGPU)
+	if own.Device.Size != 2e6 || shared.Device.Size != 1e6 || math.Abs(shared.Times.Train/own.Times.Train-2) > 1e-9 {
+		t.Errorf("alone %+v in %+v; two on one GPU %+v in %+v", own.Times, own.Device, shared.Times, shared.Device)
+	}
+	j.GPU.Memory = 1e5
+	if small := planned(t, s, j, givenGPU); !strings.Contains(strings.Join(small.Notes, "\n"), "the GPU is too small") {
+		t.Errorf("notes %q", small.Notes)
+	}
+}
+
+// What binds follows from the rates.
+func TestWhatBindsOnAGPU(t *testing.T) {
+	s := generated(t, 4)
+	j := job()
+	j.Workers, j.Cores = 4, 8
+	j.GPU = &GPU{Memory: 1e9, Resident: func(int, int) int { return 0 }}
+	for _, c := range []struct {
+		binds string
+		set   func(r *Rates)
+	}{
+		{"bus", func(r *Rates) { r.Bus = 1e6 }}, {"training", func(r *Rates) { r.Flops = 1e8 }}, {"network", func(r *Rates) { r.Network = 1e6 }},
+		{"preparing", func(r *Rates) { r.Sample = 1e4 }}, {"training", func(r *Rates) { r.Device = 1e6 }},
+	} {
+		o := givenGPU
+		c.set(&o.Rates)
+		p := planned(t, s, j, o)
+		if x := p.Times; c.binds != x.Binds && !(x.Gather == 0 && c.binds == "training") {
+			t.Errorf("%s binds, want %s: %+v", x.Binds, c.binds, x)
+		}
+	}
+}
+
+// Without a GPU rates are assumed and said to be; with one they are measured. The device of this test computes in host memory.
+func TestRatesOfAGPU(t *testing.T) {
+	s := generated(t, 2)
+	j := job()
+	j.GPU = new(GPU)
+	p := planned(t, s, j, Options{Rates: Rates{Sample: 1e7, Network: 1e9}, Host: ref.Host{}})
+	if r := p.Rates; r.Device != AssumedGPUCopy || r.Bus != AssumedBus || r.Flops != AssumedGPUFlops || p.Device.Size != AssumedGPUMemory {
+		t.Errorf("rates %+v", r)
+	}
+	var text bytes.Buffer
+	if err := p.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"there is no GPU here", "memory of a GPU", "t_up", "GB/s of the bus"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the plan does not say %q:\n%s", want, &text)
+		}
+	}
+	p = planned(t, s, j, Options{Rates: Rates{Sample: 1e7, Network: 1e9, Flops: 1e9}, Host: ref.Host{}, Device: &offboard{Device: ref.New()}})
+	if r := p.Rates; r.assumedGPU || !(r.Device > 0 && r.Bus > 0 && r.Flops > 0) {
+		t.Errorf("rates %+v", r)
+	}
+}
+
+// offboard is a device that lies in host memory, as far as rates are measured on it.
+type offboard struct {
+	compute.Device
+	beneath
+}
+
+// beneath is where Go finds what Device does not have.
+type beneath struct{ compute.Offboard }
+
+func (o *offboard) AllocHost(n int) ([]float32, error) { return make([]float32, n), nil }
+func (o *offboard) FreeHost([]float32)                 {}
+func (o *offboard) Room() int                          { return 1 << 20 }
+func (o *offboard) Copy(dst, src []float32)            { copy(dst, src) }
+func (o *offboard) StartUpload(dst, src []float32)     { copy(dst, src) }
