@@ -65,14 +65,35 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pack {
 template <typename T, int N>
 __device__ inline pack<T, N> load(const T *p) {
 #ifdef HALOGNN_EMULATED
+    emulated::aligned(p, alignof(pack<T, N>));
     emulated::readable(p, sizeof(pack<T, N>));
 #endif
     return *reinterpret_cast<const pack<T, N> *>(p);
 }
 
+#ifndef HALOGNN_EMULATED
+__device__ inline uint32_t bits_of(uint32_t v) { return v; }
+__device__ inline uint32_t bits_of(float v) { return __float_as_uint(v); }
+#endif
+
+// store names the instruction: of an assignment nvcc makes N stores, each of a warp's to every N-th word of a line.
 template <typename T, int N>
 __device__ inline void store(T *p, const pack<T, N> &v) {
+#ifdef HALOGNN_EMULATED
+    emulated::aligned(p, alignof(pack<T, N>));
     *reinterpret_cast<pack<T, N> *>(p) = v;
+#else
+    static_assert(N == 1 || sizeof(T) == 4, "packs of words");
+    const size_t to = __cvta_generic_to_global(p);
+    if constexpr (N == 1) *p = v.at[0];
+    if constexpr (N == 2) asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(bits_of(v.at[0])), "r"(bits_of(v.at[1])) : "memory");
+    if constexpr (N % 4 == 0)
+#pragma unroll
+        for (int i = 0; i < N; i += 4)
+            asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to + 4 * i), "r"(bits_of(v.at[i])), "r"(bits_of(v.at[i + 1])),
+                         "r"(bits_of(v.at[i + 2])), "r"(bits_of(v.at[i + 3]))
+                         : "memory");
+#endif
 }
 
 __device__ inline float to_float(float v) { return v; }

@@ -60,11 +60,14 @@ __global__ void gather(float *dst, int64_t n, int64_t cols, int lanes, Source so
     const place p = my_place(lanes, N);
     const int64_t stride = static_cast<int64_t>(gridDim.x) * (blockDim.x / lanes);
     if (p.col >= cols) return;
+#pragma unroll 1
     for (int64_t first = p.row; first < n; first += FLIGHT * stride) {
         pack<T, N> v[FLIGHT];
 #pragma unroll
-        for (int k = 0; k < FLIGHT; k++)
-            if (first + k * stride < n) v[k] = load<T, N>(source.row(first + k * stride) + p.col);
+        for (int k = 0; k < FLIGHT; k++) { // past the end a row is read twice, where a branch would make each load wait for the one before
+            const int64_t row = first + k * stride;
+            v[k] = load<T, N>(source.row(row < n ? row : first) + p.col);
+        }
 #pragma unroll
         for (int k = 0; k < FLIGHT; k++) {
             if (first + k * stride >= n) break;
@@ -77,12 +80,14 @@ __global__ void gather(float *dst, int64_t n, int64_t cols, int lanes, Source so
 
 // plain and by_degree are the weights of a row in a sum: none, or the reciprocal of its own segment's length.
 struct plain {
-    __device__ float of(int64_t) const { return 1; }
+    __device__ int degree(int64_t) const { return 1; }
+    __device__ float of(int) const { return 1; }
     __device__ float apply(float v, float) const { return v; }
 };
 struct by_degree {
     const int64_t *indptr;
-    __device__ float of(int64_t i) const { return 1.0f / static_cast<float>(indptr[i + 1] - indptr[i]); }
+    __device__ int64_t degree(int64_t i) const { return indptr[i + 1] - indptr[i]; }
+    __device__ float of(int64_t degree) const { return 1.0f / static_cast<float>(degree); }
     __device__ float apply(float v, float w) const { return v * w; }
 };
 
@@ -94,22 +99,24 @@ __device__ inline void add_segment(float *sum, int64_t begin, int64_t end, const
     int64_t e = begin;
     for (; e + FLIGHT <= end; e += FLIGHT) {
         pack<T, N> v[FLIGHT];
-        float w[FLIGHT];
+        decltype(weight.degree(0)) degree[FLIGHT];
 #pragma unroll
         for (int k = 0; k < FLIGHT; k++) {
             const int64_t i = indices[e + k];
             v[k] = load<T, N>(source.row(i) + col);
-            w[k] = weight.of(i);
+            degree[k] = weight.degree(i);
         }
 #pragma unroll
-        for (int k = 0; k < FLIGHT; k++)
+        for (int k = 0; k < FLIGHT; k++) {
+            const float w = weight.of(degree[k]); // a division, which may branch: after the loads
 #pragma unroll
-            for (int i = 0; i < N; i++) sum[i] += weight.apply(to_float(v[k].at[i]), w[k]);
+            for (int i = 0; i < N; i++) sum[i] += weight.apply(to_float(v[k].at[i]), w);
+        }
     }
     for (; e < end; e++) {
         const int64_t i = indices[e];
         const pack<T, N> v = load<T, N>(source.row(i) + col);
-        const float w = weight.of(i);
+        const float w = weight.of(weight.degree(i));
 #pragma unroll
         for (int k = 0; k < N; k++) sum[k] += weight.apply(to_float(v.at[k]), w);
     }

@@ -30,16 +30,17 @@ func cudaLibrary(t *testing.T) string {
 	if _, err := os.Stat(path); err != nil {
 		t.Skipf("%v: `make -C kernels emulated` builds the emulated CUDA library", err)
 	}
+	t.Setenv("HALOGNN_CUDA_LIB", path)
 	return path
 }
 
 // trainedOn trains on ranks that are nodes of their own.
-func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows GPURows, reads string, open func() (compute.Device, error)) *Summary {
+func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows GPURows, reads string, open func(rank int) (compute.Device, error)) *Summary {
 	t.Helper()
 	var sum *Summary
 	dir := t.TempDir()
 	err := comm.RunWorld(ranks, func(c comm.Comm) error {
-		d, err := open()
+		d, err := open(c.Rank())
 		if err != nil {
 			return err
 		}
@@ -63,8 +64,15 @@ func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows GP
 func TestOffboardTrainsAlike(t *testing.T) {
 	library := cudaLibrary(t)
 	shards := generated(t)
-	gpu := func() (compute.Device, error) { return cuda.Open(cuda.Options{Memory: 2 << 20, Library: library}) }
-	host := func() (compute.Device, error) { return ref.New(), nil }
+	devices, err := cuda.Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A device of its own for each rank where there are as many: the emulation holds all work of a device against what is freed on it.
+	gpu := func(rank int) (compute.Device, error) {
+		return cuda.Open(cuda.Options{Device: rank % devices, Memory: 2 << 20, Library: library})
+	}
+	host := func(int) (compute.Device, error) { return ref.New(), nil }
 	for _, c := range []struct {
 		name  string
 		ranks int

@@ -128,6 +128,8 @@ void made(int n);
 // run_grid runs body for every thread of a grid.
 void run_grid(bool together, dim3 grid, unsigned block, const std::function<void()> &body);
 
+// aligned aborts unless p is a multiple of so many bytes.
+void aligned(const void *p, size_t bytes);
 // readable aborts unless [p, p+bytes) is device memory or mapped host memory.
 void readable(const void *p, size_t bytes);
 template <typename T>

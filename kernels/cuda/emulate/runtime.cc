@@ -265,6 +265,12 @@ extern "C" void emulated_refuse(int n) {
     refusals = n;
 }
 
+void emulated::aligned(const void *p, size_t bytes) {
+    if (reinterpret_cast<uintptr_t>(p) % bytes == 0) return;
+    std::fprintf(stderr, "emulated CUDA: a kernel is to access %zu bytes at once at %p\n", bytes, p);
+    std::abort();
+}
+
 void emulated::readable(const void *p, size_t bytes) {
     static thread_local const char *last; // most are like the one before
     static thread_local size_t length, seen;

@@ -1,0 +1,126 @@
+//go:build cgo
+
+package train
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"halognn/src/comm"
+	"halognn/src/compute/cuda"
+	"halognn/src/compute/ref"
+	"halognn/src/parallel"
+	"halognn/src/shard"
+)
+
+// noted is a Progress that remembers notes whole.
+type noted struct {
+	heard
+	notes []string
+}
+
+func (n *noted) Note(_ context.Context, line string) { n.notes = append(n.notes, line) }
+
+// trainedOver trains with a GPU for each rank and gradients that travel in a given way, and returns what rank 0 was told besides.
+func trainedOver(t *testing.T, shards *shard.Shards, library string, ranks int, o Options, over parallel.Transport) (sum *Summary, notes []string) {
+	t.Helper()
+	dir, told := t.TempDir(), &noted{}
+	w := comm.NewWorld(ranks)
+	w.Copy = cuda.CopyNow
+	err := w.Run(func(c comm.Comm) error {
+		d, err := cuda.Open(cuda.Options{Device: c.Rank(), Memory: 2 << 20, Library: library})
+		if err != nil {
+			return err
+		}
+		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{}, Workers: 2, Dir: dir, GPUReads: ReadsCopy, Gradients: over}
+		if c.Rank() == 0 {
+			env.Progress = told
+		}
+		s, err := Run(context.Background(), env, o)
+		if err != nil {
+			return errors.Join(err, d.Close())
+		}
+		if c.Rank() == 0 {
+			sum = s
+		}
+		return d.Close()
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", over, err)
+	}
+	return sum, told.notes
+}
+
+// However gradients travel, training comes to the same bits, and the summary says how they did.
+func TestTransportsOfGradientsTrainAlike(t *testing.T) {
+	library := cudaLibrary(t)
+	if strings.Contains(library, "emulated") {
+		t.Setenv("HALOGNN_NCCL_LIB", library) // it is its own
+	}
+	if n, err := cuda.Devices(); err != nil || n < 3 {
+		t.Skipf("3 GPUs are needed, this machine has %d, %v", n, err)
+	}
+	shards := generated(t)
+	for _, c := range []struct {
+		name  string
+		ranks int
+		set   func(*Options)
+	}{
+		{"two ranks, full evaluation", 2, func(o *Options) { o.EvalFull = true }},
+		{"several minibatches a step", 2, func(o *Options) { o.StreamPerPart = true }},
+		{"three ranks", 3, func(*Options) {}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := sageOptions()
+			c.set(&o)
+			staged, _ := trainedOver(t, shards, library, c.ranks, o, parallel.TransportStaged)
+			for _, over := range []parallel.Transport{parallel.TransportNCCL, parallel.TransportMPI} {
+				got, notes := trainedOver(t, shards, library, c.ranks, o, over)
+				if got.LossDigest != staged.LossDigest || got.WeightsDigest != staged.WeightsDigest {
+					t.Errorf("over %s the bits differ from those of gradients through host memory", over)
+				}
+				if got.Gradients != string(over) || got.Allreduce != "reproducible" {
+					t.Errorf("the summary says %s, %s; want %s, reproducible", got.Gradients, got.Allreduce, over)
+				}
+				if text := strings.Join(notes, "\n"); !strings.Contains(text, "gradients are added on the GPUs") {
+					t.Errorf("nobody says how gradients travel: %q", text)
+				}
+			}
+			fast := o
+			fast.Sum = comm.SumFast
+			if got, _ := trainedOver(t, shards, library, c.ranks, fast, parallel.TransportNCCL); got.Allreduce != "nccl" {
+				t.Errorf("sums in NCCL's order are called %s", got.Allreduce)
+			}
+		})
+	}
+}
+
+// A transport that is not possible is one error, that all ranks agree on before anything is written.
+func TestATransportThatIsNotPossible(t *testing.T) {
+	library := cudaLibrary(t)
+	t.Setenv("HALOGNN_NCCL_LIB", "/nowhere/libnccl.so.2")
+	shards := generated(t)
+	var mu sync.Mutex
+	agreed := 0
+	err := comm.RunWorld(2, func(c comm.Comm) error {
+		d, err := cuda.Open(cuda.Options{Memory: 2 << 20, Library: library})
+		if err != nil {
+			return err
+		}
+		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{}, Workers: 2, Dir: t.TempDir(), GPUReads: ReadsCopy, Gradients: parallel.TransportNCCL}
+		_, err = Run(context.Background(), env, sageOptions())
+		if a := (*Agreed)(nil); errors.As(err, &a) && errors.Is(err, parallel.ErrTransport) {
+			mu.Lock()
+			agreed++
+			mu.Unlock()
+			err = nil
+		}
+		return errors.Join(err, d.Sync(), c.StartBarrier().Wait(), d.Close())
+	})
+	if err != nil || agreed != 2 {
+		t.Errorf("%d ranks agree, %v", agreed, err)
+	}
+}
