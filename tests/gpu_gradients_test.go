@@ -34,7 +34,9 @@ func TestGradientsOfGPUsUnderMPI(t *testing.T) {
 	}
 }
 
-func threeParts(t *testing.T) string { return partitioned(t, smallData.dir(t), 3, "ldg", "--allow-imbalance") }
+func threeParts(t *testing.T) string {
+	return partitioned(t, smallData.dir(t), 3, "ldg", "--allow-imbalance")
+}
 
 // A way for gradients that is not possible is told once, before anything is written.
 func TestGradientsThatCannotTravelUnderMPI(t *testing.T) {
