@@ -26,7 +26,7 @@ type span struct {
 	Args          struct{ Item, Epoch int }
 }
 
-// training are the stages on the training goroutine; all others but wait prepare minibatches.
+// training are the stages that train; all others but wait and save prepare minibatches.
 var training = []string{"forward", "backward", "sync", "update"}
 
 // overlap is what one rank's trace comes to.
@@ -83,7 +83,7 @@ func measure(spans []span) overlap {
 		}
 		seen := map[int]bool{}
 		for _, s := range spans {
-			if s.Name == "wait" || slices.Contains(training, s.Name) || s.Args.Item == 0 { // nothing trains before item 0
+			if s.Name == "wait" || s.Name == "save" || slices.Contains(training, s.Name) || s.Args.Item == 0 { // nothing trains before item 0
 				continue
 			}
 			in := 0.0

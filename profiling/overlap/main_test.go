@@ -25,6 +25,7 @@ func TestMeasure(t *testing.T) {
 		{"an item does not overlap itself", []span{spanOf("forward", 1, 1, 0, 10), spanOf("sample", 1, 1, 0, 10)}, 0, 10, 0, 1},
 		{"nor another epoch", []span{spanOf("forward", 0, 1, 0, 10), spanOf("sample", 1, 2, 0, 10)}, 0, 10, 0, 1},
 		{"waiting is no preparation", []span{spanOf("forward", 0, 1, 0, 10), spanOf("wait", 1, 1, 0, 10)}, 0, 0, 0, 0},
+		{"nor is a checkpoint", []span{spanOf("forward", 0, 1, 0, 10), spanOf("save", 1, 1, 0, 10)}, 0, 0, 0, 0},
 	} {
 		o := measure(c.spans)
 		if math.Abs(o.inside-c.inside) > 1e-9 || o.whole != c.whole || o.overlapped != c.overlapped || o.items != c.items {

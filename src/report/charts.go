@@ -178,11 +178,11 @@ func scalingChart(runs []*Run) *chart {
 
 // phaseColors keep preparation apart from training, and waiting from both.
 var phaseColors = map[string]int{
-	"sample": 4, "plan": 8, "exchange": 2, "gather": 3, "forward": 5, "backward": 0, "sync": 7, "update": 6, "wait": 1,
+	"sample": 4, "plan": 8, "exchange": 2, "gather": 3, "forward": 5, "backward": 0, "sync": 7, "update": 6, "wait": 1, "save": 9,
 }
 
 // trainingPhases run one after the other on the training goroutine, and add up to the epoch; the others run beside them.
-var trainingPhases = []string{"forward", "backward", "sync", "update", "wait"}
+var trainingPhases = []string{"forward", "backward", "sync", "update", "wait", "save"}
 
 // phaseBars shows preparation beside training: what of it training did not wait for was hidden. Source: the form of MassiveGNN, Figure 9.
 func phaseBars(runs []*Run) *chart {

@@ -40,10 +40,11 @@ const (
 	Sync   // waiting for the gradient sum after backward has ended
 	Update // optimiser
 	Wait   // training waits for the next minibatch
+	Save   // training stands still for a checkpoint: agreeing, copying the state, waiting for a write that is not done
 	NumPhases
 )
 
-var phaseNames = [NumPhases]string{"sample", "plan", "exchange", "gather", "forward", "backward", "sync", "update", "wait"}
+var phaseNames = [NumPhases]string{"sample", "plan", "exchange", "gather", "forward", "backward", "sync", "update", "wait", "save"}
 
 // String returns the name under which the phase is reported.
 func (p Phase) String() string { return phaseNames[p] }

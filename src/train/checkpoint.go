@@ -132,9 +132,11 @@ func (r *run) obey(step int) error {
 	if !save && !stop {
 		return nil
 	}
+	begin := time.Now()
 	if err := r.save(r.epoch, step+1, false); err != nil {
 		return err
 	}
+	r.mark(trace.Save, begin)
 	if stop {
 		r.stopped = true
 		return pipeline.ErrStop

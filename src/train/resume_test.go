@@ -315,6 +315,9 @@ func TestCheckpointsOnTheWay(t *testing.T) {
 	if n < 2 || n > 3 || names[n-1] != checkpointName(want.StepsPerEpoch*o.Epochs, true) {
 		t.Fatalf("left are %v", names)
 	}
+	if want.PhaseSeconds["save"] <= 0 {
+		t.Error("nothing says for how long training stood still to save")
+	}
 	if err := VerifyCheckpoints(j.dir); err != nil {
 		t.Error(err)
 	}
