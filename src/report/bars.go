@@ -65,7 +65,7 @@ func (b *bars) legend() (x, row []float64, rows float64) {
 	at := 0.0
 	used := b.used()
 	for _, i := range used {
-		wide := textWidth(b.pieces[i].name) + 34
+		wide := textWidth(shorten(b.pieces[i].name, mostName)) + 34
 		if at > 0 && 10+at+wide > plotWidth {
 			at, rows = 0, rows+1
 		}
@@ -121,13 +121,14 @@ func (b *bars) draw(s *canvas) {
 			most = max(most, one.tick)
 		}
 	}
-	x := newScale(0, max(most, 1e-9), left, plotWidth-room, false)
+	x := newScale(0, most, left, plotWidth-room, false)
 	b.drawLegend(s)
 	_, _, legend := b.legend()
 	top, bottom := legend*legendRow+6, height-plotBottom+2
-	for _, v := range x.ticks(6) {
-		s.line("grid", x.at(v), top, x.at(v), bottom)
-		s.text("", "middle", x.at(v), bottom+17, short(v))
+	ticks := x.ticks(6)
+	for i, label := range tickLabels(ticks) {
+		s.line("grid", x.at(ticks[i]), top, x.at(ticks[i]), bottom)
+		s.text("", "middle", x.at(ticks[i]), bottom+17, label)
 	}
 	s.text("", "middle", (left+plotWidth-room)/2, bottom+36, b.x)
 	y := top + (barRow-barTall)/2 + 2
@@ -152,8 +153,7 @@ func (b *bars) drawBar(s *canvas, x scale, y float64, one bar) {
 			continue
 		}
 		from, to := x.at(at), x.at(at+v)
-		s.put(`<rect class="area" x="%s" y="%s" width="%s" height="%s" style="fill: %s"><title>%s, %s: %s</title></rect>`,
-			px(from), px(y), px(to-from), px(barTall), hue(b.pieces[i].color), escape(one.name), escape(b.pieces[i].name), figure(v))
+		s.area("area", b.pieces[i].color, from, y, to-from, barTall, one.name+", "+b.pieces[i].name+": "+figure(v))
 		if words := short(v); to-from > textWidth(words)+4 {
 			s.put(`<text class="on on%d" x="%s" y="%s" text-anchor="middle">%s</text>`, b.pieces[i].color%palette, px((from+to)/2), px(middle+4), words)
 		}
@@ -181,8 +181,8 @@ func (b *bars) drawLegend(s *canvas) {
 	x, row, rows := b.legend()
 	for n, i := range b.used() {
 		y := 12 + legendRow*row[n]
-		s.put(`<rect x="%s" y="%s" width="13" height="11" style="fill: %s"/>`, px(x[n]), px(y-9), hue(b.pieces[i].color))
-		s.text("", "start", x[n]+19, y, b.pieces[i].name)
+		s.area("swatch", b.pieces[i].color, x[n], y-9, 13, 11, b.pieces[i].name)
+		s.text("", "start", x[n]+19, y, shorten(b.pieces[i].name, mostName))
 	}
 	if b.tick != "" {
 		y := 12 + legendRow*(rows-1)

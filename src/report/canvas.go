@@ -22,7 +22,8 @@ type drawing interface {
 	data() (columns []string, rows [][]string) // the same in figures, for the table beneath
 }
 
-// palette is how many colours there are.
+// palette is how many colours there are. What has a number from palette on has the colour of that number less palette, and looks
+// different: its curves are dashed, its areas striped.
 const palette = 9
 
 // style gives marks their colours: those of Okabe and Ito, which people who see few colours tell apart (yellow darkened for white
@@ -46,15 +47,19 @@ svg .free { stroke: var(--ink); stroke-width: 1.2; }
 svg .dashed { stroke-dasharray: 6 4; }
 svg .mark { stroke-width: 1.3; }
 svg .area { stroke: var(--paper); stroke-width: 1; }
+svg .stripe { stroke: var(--paper); stroke-width: 1.6; }
 svg .dot { fill-opacity: 0.65; stroke: var(--paper); stroke-width: 0.8; }
 `
 
 // svg returns the chart as an element whose colours the page gives.
 func (c *chart) svg() string { return c.element("") }
 
+// fileHead begins every SVG file that a report writes, and tells it from others.
+const fileHead = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!-- a plot of a halognn report -->\n"
+
 // file returns the chart as an SVG file of its own.
 func (c *chart) file() string {
-	return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" + c.element("<style>"+style+"</style><rect width=\"100%\" height=\"100%\" style=\"fill: var(--paper)\"/>")
+	return fileHead + c.element("<style>"+style+"</style><rect width=\"100%\" height=\"100%\" style=\"fill: var(--paper)\"/>")
 }
 
 func (c *chart) element(head string) string {
@@ -96,24 +101,21 @@ func (s *canvas) marker(color int, x, y float64, title string) {
 	s.put(`<path class="marker" style="fill: %s" d="%s"><title>%s</title></path>`, hue(color), d, escape(title))
 }
 
+// area draws a rectangle in a colour of the palette. Stripes leave the middle to text.
+func (s *canvas) area(class string, color int, x, y, width, height float64, title string) {
+	s.put(`<rect class="%s" x="%s" y="%s" width="%s" height="%s" style="fill: %s"><title>%s</title></rect>`, class, px(x), px(y), px(width), px(height), hue(color), escape(title))
+	if color >= palette {
+		s.line("stripe", x, y+2.5, x+width, y+2.5)
+		s.line("stripe", x, y+height-2.5, x+width, y+height-2.5)
+	}
+}
+
 // px writes a length of the page.
 func px(v float64) string { return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64) }
 
 func escape(s string) string { return html.EscapeString(s) }
 
 func hue(color int) string { return fmt.Sprintf("var(--c%d)", color%palette) }
-
-// textWidth estimates the width of text of the plots' size; fonts differ.
-func textWidth(s string) float64 { return 7.3 * float64(len([]rune(s))) }
-
-// shorten cuts text to n characters in the middle, where names differ least.
-func shorten(s string, n int) string {
-	text := []rune(s)
-	if len(text) <= n {
-		return s
-	}
-	return string(text[:n/2]) + "…" + string(text[len(text)-(n-1-n/2):])
-}
 
 // scale maps data to the page.
 type scale struct {
@@ -122,14 +124,19 @@ type scale struct {
 	log      bool
 }
 
-// newScale covers lo to hi, and something if they are one value only.
+// newScale covers lo to hi, and something around them if they are hardly apart: the labels of an axis have room for so many digits. On a
+// logarithmic scale both are above 0.
 func newScale(lo, hi, from, to float64, log bool) scale {
+	const least, nothing = 1e-5, 1e-300
+	size := max(math.Abs(lo), math.Abs(hi))
 	switch {
-	case lo < hi:
+	case hi-lo > least*size && hi-lo > nothing:
 	case log:
 		lo, hi = lo/2, hi*2
+	case size > nothing:
+		lo, hi = lo-size/10, hi+size/10
 	default:
-		lo, hi = lo-max(1e-9, math.Abs(lo)/10), hi+max(1e-9, math.Abs(hi)/10)
+		lo, hi = 0, 1
 	}
 	return scale{lo: lo, hi: hi, from: from, to: to, log: log}
 }

@@ -6,14 +6,32 @@ import (
 	"slices"
 )
 
-// chartsOf draws what the runs have data for.
-func chartsOf(runs []*Run) []*chart {
-	all := []*chart{
-		lossEpochs(runs), lossSteps(runs), validation(runs),
-		policyTimes(runs), scalingChart(runs), phaseBars(runs), overlapChart(runs),
-		hitRates(runs), transferred(runs), predicted(runs), tierBars(runs), rankDots(runs), memoryBars(runs),
+// chartsOf draws what the runs have data for. Runs that cannot be compared do not share a plot.
+func chartsOf(runs []*Run) (all []*chart) {
+	for i, r := range runs {
+		r.color = i
 	}
+	learning, metrics := byMetric(runs)
+	for i, g := range learning {
+		for _, c := range []*chart{lossEpochs(g), lossSteps(g), validation(g, metrics[i])} {
+			all = append(all, c.part(i, len(learning), metrics[i]))
+		}
+	}
+	compared, names := policyGroups(runs)
+	for i, g := range compared {
+		all = append(all, policyTimes(g).part(i, len(compared), names[i]))
+	}
+	all = append(all, scalingChart(runs), phaseBars(runs), overlapChart(runs), hitRates(runs), transferred(runs), predicted(runs),
+		tierBars(runs), rankDots(runs), memoryBars(runs))
 	return slices.DeleteFunc(all, func(c *chart) bool { return c.empty() })
+}
+
+// part names one of several charts of the same kind.
+func (c *chart) part(i, of int, name string) *chart {
+	if of > 1 {
+		c.id, c.title = fmt.Sprintf("%s-%d", c.id, i+1), c.title+": "+name
+	}
+	return c
 }
 
 // series is a number of records over their epoch.
@@ -29,9 +47,9 @@ func series(records []record, of func(record) (float64, bool)) (x, y []float64) 
 
 func lossEpochs(runs []*Run) *chart {
 	c := &curves{x: "epoch", y: "mean loss of the epoch", whole: true}
-	for i, r := range runs {
+	for _, r := range runs {
 		x, y := series(r.Epochs, func(e record) (float64, bool) { return e.num("loss") })
-		c.add(curve{names: []string{r.Name}, x: x, y: y, color: i})
+		c.add(curve{names: []string{r.Name}, x: x, y: y, color: r.color})
 	}
 	return &chart{"loss", "Training loss", "Dropout is on. Runs with equal points are one curve.", c}
 }
@@ -87,12 +105,12 @@ func (r *Run) places() []float64 {
 func lossSteps(runs []*Run) *chart {
 	c := &curves{x: "steps done", y: "global loss"}
 	size := bins(runs)
-	for i, r := range runs {
+	for _, r := range runs {
 		x, y := r.binned(size, func(k int) (float64, float64, bool) {
 			loss, ok := r.Steps.at("loss", k)
 			return loss, 1, ok
 		})
-		c.add(curve{names: []string{r.Name}, x: x, y: y, color: i})
+		c.add(curve{names: []string{r.Name}, x: x, y: y, color: r.color})
 	}
 	return &chart{"loss-steps", "Training loss, step by step", meansOf(size), c}
 }
@@ -105,23 +123,14 @@ func meansOf(size int) string {
 }
 
 // validation draws the metric over epochs; the curve's label says what the test came to.
-func validation(runs []*Run) *chart {
-	metric := ""
-	for _, r := range runs {
-		if m := r.Summary.text("metric_name"); metric == "" || metric == m {
-			metric = m
-		}
-	}
+func validation(runs []*Run, metric string) *chart {
 	c := &curves{x: "epoch", y: "validation " + metric + ", %", whole: true}
-	if metric == "" {
-		c.y = "validation metric, %"
-	}
-	for i, r := range runs {
+	for _, r := range runs {
 		x, y := series(r.Evals, func(e record) (float64, bool) {
 			v, ok := e.num("valid_metric")
 			return 100 * v, ok
 		})
-		one := curve{names: []string{r.Name}, x: x, y: y, color: i}
+		one := curve{names: []string{r.Name}, x: x, y: y, color: r.color}
 		if v, ok := r.Summary.num("test_metric"); ok {
 			one.end = ", test " + fmt.Sprintf("%.1f", 100*v)
 		}
@@ -130,26 +139,28 @@ func validation(runs []*Run) *chart {
 	return &chart{"accuracy", "Validation", "The test metric, all neighbours and the weights of the best epoch, stands beside the name.", c}
 }
 
-// policyTimes compares policies where the runs differ in them.
+// policyTimes compares runs that differ in nothing but their caches.
 func policyTimes(runs []*Run) *chart {
 	seen := map[string]int{}
 	for _, r := range runs {
 		seen[r.policy()]++
 	}
-	b := &bars{x: "s per epoch, median", pieces: []piece{{"training", 0}, {"waiting for minibatches", 1}}}
+	b := &bars{x: "s per epoch, median", pieces: []piece{{"training", 0}, {"waiting for minibatches", 1}, {"of both, waiting not recorded", 6}}}
 	for _, r := range runs {
-		seconds, timed := r.seconds()
-		wait, _ := mean(r.Epochs, "wait_fraction")
-		if !timed || len(seen) < 2 {
-			continue
-		}
-		name := r.policy()
-		if seen[name] > 1 {
+		seconds, _ := r.seconds()
+		name := r.policyName()
+		if seen[r.policy()] > 1 {
 			name += ": " + r.Name
 		}
-		b.add(bar{name: name, values: []float64{seconds * (1 - wait), seconds * wait}, end: short(seconds) + " s"})
+		one := bar{name: name, values: []float64{math.NaN(), math.NaN(), seconds}, end: short(seconds) + " s"}
+		if wait, waits := mean(r.Epochs, "wait_fraction"); waits {
+			one.values = []float64{seconds * (1 - wait), seconds * wait, math.NaN()}
+		}
+		b.add(one)
 	}
-	return &chart{"policies", "Epoch time by cache policy", "Waiting is the share of the epoch in which training waited for the next minibatch.", b}
+	return &chart{
+		"policies", "Epoch time by cache policy", "Runs of otherwise the same settings on as many ranks. Waiting is the share of the epoch in which training waited for the next minibatch.", b,
+	}
 }
 
 // scalingChart draws epoch times over ranks with the ideal line and the efficiency at each point.
@@ -217,13 +228,13 @@ func phaseBars(runs []*Run) *chart {
 
 func overlapChart(runs []*Run) *chart {
 	c := &curves{x: "epoch", y: "training waited, % of the epoch", whole: true, zero: true}
-	for i, r := range runs {
+	for _, r := range runs {
 		x, y := series(r.Epochs, func(e record) (float64, bool) {
 			w, ok := e.num("wait_fraction")
 			return 100 * w, ok
 		})
-		wait, _ := mean(r.Epochs, "wait_fraction")
-		c.add(curve{names: []string{r.Name}, end: fmt.Sprintf(": %.1f", 100*(1-wait)), x: x, y: y, color: i})
+		wait, _ := mean(r.Epochs, "wait_fraction") // of no epoch: no curve
+		c.add(curve{names: []string{r.Name}, end: fmt.Sprintf(": %.1f", 100*(1-wait)), x: x, y: y, color: r.color})
 	}
 	return &chart{"overlap", "Waiting and overlap efficiency", "Overlap efficiency is the rest: the share of the epoch, in %, in which training did not wait for a minibatch. Its mean stands beside the name.", c}
 }
@@ -237,8 +248,9 @@ func memoryBars(runs []*Run) *chart {
 			names[k] = true
 		}
 	}
-	for _, k := range sorted(names) {
-		b.pieces = append(b.pieces, piece{k, len(b.pieces)})
+	keys := sorted(names)
+	for i, k := range keys {
+		b.pieces = append(b.pieces, piece{visible(k), i})
 	}
 	for _, r := range runs {
 		items := r.Summary.object("memory")
@@ -247,8 +259,8 @@ func memoryBars(runs []*Run) *chart {
 		}
 		peak, _ := r.Summary.num("peak_rss_bytes")
 		one := bar{name: r.Name, tick: peak / 1e6}
-		for _, p := range b.pieces {
-			x, ok := items.num(p.name)
+		for _, k := range keys {
+			x, ok := items.num(k)
 			if !ok {
 				x = math.NaN()
 			}

@@ -1,14 +1,15 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 )
 
-// noResult are config keys that say where and how loudly a run works, not what it does.
-var noResult = []string{"run.dir", "run.progress", "checkpoint."}
+// noResult are config keys that say where and how loudly a run works, not what it does or how fast.
+var noResult = []string{"run.dir", "run.progress", "run.stall_seconds", "checkpoint.keep"}
 
 // differing returns the config keys in which the runs differ, in order, but for those that begin with one of but.
 func differing(runs []*Run, but ...string) []string {
@@ -31,12 +32,59 @@ func differing(runs []*Run, but ...string) []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
+// alike is true for runs on the same graph whose configs differ in nothing but the keys that begin with one of but.
+func alike(a, b *Run, but ...string) bool {
+	if a.Summary != nil && b.Summary != nil && fmt.Sprint(a.Summary["graph"]) != fmt.Sprint(b.Summary["graph"]) {
+		return false
+	}
+	return len(differing([]*Run{a, b}, append(but, noResult...)...)) == 0
+}
+
+// groups divides runs into those that belong with the first of their group, in order.
+func groups(runs []*Run, same func(a, b *Run) bool) (all [][]*Run) {
+	for _, r := range runs {
+		if at := slices.IndexFunc(all, func(g []*Run) bool { return same(g[0], r) }); at >= 0 {
+			all[at] = append(all[at], r)
+		} else {
+			all = append(all, []*Run{r})
+		}
+	}
+	return all
+}
+
+// groupNames names groups by the settings in which their first runs differ; a single one has no name.
+func groupNames(all [][]*Run, but ...string) []string {
+	names := make([]string, len(all))
+	if len(all) < 2 {
+		return names
+	}
+	var firsts []*Run
+	for _, g := range all {
+		firsts = append(firsts, g[0])
+	}
+	for i, r := range firsts {
+		var words []string
+		for _, k := range differing(firsts, append(but, noResult...)...) {
+			v, ok := r.setting(k)
+			if !ok {
+				v = absent
+			}
+			words = append(words, k+" "+v)
+		}
+		if len(words) == 0 {
+			words = append(words, r.Name)
+		}
+		names[i] = strings.Join(words, ", ")
+	}
+	return names
+}
+
 // baseline returns the run without a cache of otherwise the same settings, or nil.
 func baseline(r *Run, runs []*Run) *Run {
 	ranks, _ := r.ranks()
+	but := append([]string{"cache.", "compute.", "pipeline.", "checkpoint.", "run.stage_dir", "train.epochs", "train.eval", "train.patience"}, noResult...)
 	for _, b := range runs {
 		n, _ := b.ranks()
-		but := append([]string{"cache.", "compute.", "pipeline.", "train.epochs", "train.eval", "train.patience"}, noResult...)
 		if b != r && b.policy() == "none" && n == ranks && len(b.Epochs) > 0 && len(differing([]*Run{r, b}, but...)) == 0 {
 			return b
 		}
@@ -65,45 +113,42 @@ func (s *study) efficiency(i int) float64 {
 	return s.speedup(i) * float64(s.points[0].ranks) / float64(s.points[i].ranks)
 }
 
-// sameWork is true for runs that differ in ranks only. How many threads a rank has and which parts it reads go with
-// the ranks; a minibatch is the same if its size is, or the seeds of a step.
+// sameWork is true for runs that differ in ranks only: the same graph and parts, the same pretended nodes, and as many threads a rank.
+// A minibatch is the same if its size is, or the seeds of a step.
 func sameWork(a, b *Run) bool {
-	but := append([]string{"data.parts", "data.stage_dir", "run.ranks_per_node", "compute.threads", "pipeline.workers", "sample.batch"}, noResult...)
-	if len(differing([]*Run{a, b}, but...)) > 0 || fmt.Sprint(a.Summary["graph"]) != fmt.Sprint(b.Summary["graph"]) {
-		return false
-	}
-	if len(differing([]*Run{a, b}, slices.DeleteFunc(slices.Clone(but), func(k string) bool { return k == "sample.batch" })...)) == 0 {
+	if alike(a, b) {
 		return true
 	}
 	seedsA, knownA := a.Steps.at("seeds", 0)
 	seedsB, knownB := b.Steps.at("seeds", 0)
-	return knownA && knownB && seedsA == seedsB
+	return alike(a, b, "sample.batch") && knownA && knownB && seedsA == seedsB
 }
 
-// studies finds the scaling studies among the finished runs.
+// timed is true for runs that are points of a study: finished, on one number of ranks from begin to end, with epochs that took time.
+func timed(r *Run) bool {
+	ranks, known := r.ranks()
+	seconds, _ := r.seconds()
+	moved := slices.ContainsFunc(r.Epochs, func(e record) bool { n := len(e.list("ranks")); return n > 0 && n != ranks })
+	return r.Summary != nil && known && ranks > 0 && seconds > 0 && !moved
+}
+
+// studies finds the scaling studies among the runs.
 func studies(runs []*Run) (out []study) {
-	var groups [][]*Run
-	for _, r := range runs {
-		if _, timed := r.seconds(); r.Summary == nil || !timed {
-			continue
-		}
-		if at := slices.IndexFunc(groups, func(g []*Run) bool { return sameWork(g[0], r) }); at >= 0 {
-			groups[at] = append(groups[at], r)
-		} else {
-			groups = append(groups, []*Run{r})
+	var all [][]*Run
+	for _, g := range groups(slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { return !timed(r) }), sameWork) {
+		first, _ := g[0].ranks()
+		if slices.ContainsFunc(g, func(r *Run) bool { n, _ := r.ranks(); return n != first }) {
+			all = append(all, g)
 		}
 	}
-	for _, g := range groups {
+	names := groupNames(all)
+	for i, g := range all {
+		s := study{name: names[i]}
 		by := map[int][]*Run{}
 		for _, r := range g {
-			if n, ok := r.ranks(); ok {
-				by[n] = append(by[n], r)
-			}
+			n, _ := r.ranks()
+			by[n] = append(by[n], r)
 		}
-		if len(by) < 2 {
-			continue
-		}
-		s := study{name: g[0].policy()}
 		for _, ranks := range slices.Sorted(maps.Keys(by)) {
 			p := point{runs: by[ranks], ranks: ranks}
 			var seconds []float64
@@ -117,27 +162,39 @@ func studies(runs []*Run) (out []study) {
 		}
 		out = append(out, s)
 	}
-	nameStudies(out)
 	return out
 }
 
-// nameStudies names studies by the settings in which they differ.
-func nameStudies(all []study) {
-	var firsts []*Run
-	for _, s := range all {
-		firsts = append(firsts, s.points[0].runs[0])
-	}
-	for i := range all {
-		var words []string
-		if len(all) > 1 {
-			for _, k := range differing(firsts, append([]string{"data."}, noResult...)...) {
-				v, _ := firsts[i].setting(k)
-				words = append(words, k+" "+v)
-			}
-			if len(words) == 0 {
-				words = append(words, firsts[i].Name)
-			}
+// byMetric divides runs by what they validate by: other metrics are of other tasks, and so are the losses. A run that has not finished
+// does not know, and goes with those on its parts.
+func byMetric(runs []*Run) (all [][]*Run, names []string) {
+	of := map[string]string{} // parts
+	for _, r := range runs {
+		if parts, ok := r.setting("data.parts"); ok && r.metric() != "" {
+			of[parts] = r.metric()
 		}
-		all[i].name = strings.Join(words, ", ")
 	}
+	name := func(r *Run) string {
+		parts, _ := r.setting("data.parts")
+		return cmp.Or(r.metric(), of[parts], "metric not recorded, "+parts)
+	}
+	all = groups(runs, func(a, b *Run) bool { return name(a) == name(b) })
+	for _, g := range all {
+		names = append(names, name(g[0]))
+	}
+	return all, names
+}
+
+// policyGroups finds the runs of different cache policies that differ in nothing else, and names each group.
+func policyGroups(runs []*Run) (all [][]*Run, names []string) {
+	ranked := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { s, _ := r.seconds(); return s <= 0 })
+	all = groups(ranked, func(a, b *Run) bool {
+		ranksA, _ := a.ranks()
+		ranksB, _ := b.ranks()
+		return ranksA == ranksB && alike(a, b, "cache.")
+	})
+	all = slices.DeleteFunc(all, func(g []*Run) bool {
+		return !slices.ContainsFunc(g, func(r *Run) bool { return r.policy() != g[0].policy() })
+	})
+	return all, groupNames(all, "cache.")
 }

@@ -23,7 +23,7 @@ type curve struct {
 	names  []string
 	end    string // said after the names
 	x, y   []float64
-	color  int // of the palette; from the tenth on curves are dashed
+	color  int // of the palette
 	dashed bool
 	free   bool      // a reference, without a colour or points
 	points []string  // said at each point; nil for nothing
@@ -31,10 +31,11 @@ type curve struct {
 }
 
 const (
-	plotWidth                        = 760.0
-	plotLeft, plotTop, plotBottom    = 70.0, 14.0, 48.0
-	plotHeight, labelHeight          = 340.0, 15.0
-	mostMarkers, mostLabel, markTall = 40, 34, 8.0
+	plotWidth                     = 760.0
+	plotLeft, plotTop, plotBottom = 70.0, 14.0, 48.0
+	plotHeight, labelHeight       = 340.0, 15.0
+	mostMarkers, fewMarkers       = 40, 12
+	mostLabel, markTall, tickRoom = 34, 8.0, 64.0
 )
 
 // add adds a series that has points.
@@ -113,20 +114,21 @@ func (c *curves) draw(s *canvas) {
 }
 
 func (c *curves) axes(s *canvas, x, y scale, right, bottom float64) {
-	for _, v := range y.ticks(6) {
-		s.line("grid", plotLeft, y.at(v), right, y.at(v))
-		s.text("", "end", plotLeft-7, y.at(v)+4, short(v))
+	ticks := y.ticks(6)
+	for i, label := range tickLabels(ticks) {
+		s.line("grid", plotLeft, y.at(ticks[i]), right, y.at(ticks[i]))
+		s.text("", "end", plotLeft-7, y.at(ticks[i])+4, label)
 	}
 	at := c.at
 	if at == nil {
-		at = x.ticks(8)
+		at = x.ticks(int(min(8, max(2, (right-plotLeft)/tickRoom))))
 	}
-	for _, v := range at {
-		if c.whole && v != math.Trunc(v) {
-			continue
-		}
-		s.line("axis", x.at(v), bottom, x.at(v), bottom+5)
-		s.text("", "middle", x.at(v), bottom+18, short(v))
+	if c.whole {
+		at = slices.DeleteFunc(at, func(v float64) bool { return v != math.Trunc(v) })
+	}
+	for i, label := range tickLabels(at) {
+		s.line("axis", x.at(at[i]), bottom, x.at(at[i]), bottom+5)
+		s.text("", "middle", x.at(at[i]), bottom+18, label)
 	}
 	s.put(`<path class="axis" d="M%s %sV%sH%s"/>`, px(plotLeft), px(plotTop), px(bottom), px(right))
 	s.text("", "middle", (plotLeft+right)/2, bottom+38, c.x)
@@ -148,8 +150,12 @@ func (k *curve) draw(s *canvas, x, y scale) {
 	}
 	name := strings.Join(k.names, ", ")
 	s.put(`<path class="%s" style="%s" d="%s"><title>%s</title></path>`, class, stroke, d.String(), escape(name))
+	every := 1
+	if len(k.x) > mostMarkers {
+		every = len(k.x) / fewMarkers
+	}
 	for i := range k.x {
-		if len(k.x) <= mostMarkers && !k.free && !k.dashed {
+		if i%every == 0 && !k.free && !k.dashed {
 			s.marker(k.color, x.at(k.x[i]), y.at(k.y[i]), name+": "+figure(k.x[i])+", "+figure(k.y[i]))
 		}
 		if k.points != nil {

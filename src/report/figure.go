@@ -3,7 +3,9 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // absent stands for what a run has not recorded, which is not zero.
@@ -47,21 +49,37 @@ func percent(x float64, ok bool) string {
 }
 
 // short formats a number where there is little room, with a unit prefix of SI.
-func short(v float64) string {
-	a := math.Abs(v)
-	for _, unit := range []struct {
-		size float64
-		name string
-	}{{1e9, "G"}, {1e6, "M"}, {1e4, "k"}} {
-		if a >= unit.size {
-			if unit.size == 1e4 {
-				unit.size = 1e3
-			}
-			return fmt.Sprintf("%.3g%s", v/unit.size, unit.name)
+func short(v float64) string { return shortTo(v, 3) }
+
+func shortTo(v float64, digits int) string {
+	a, unit := math.Abs(v), ""
+	switch {
+	case a >= 1e12: // no unit makes it short
+	case a >= 1e9:
+		v, unit = v/1e9, "G"
+	case a >= 1e6:
+		v, unit = v/1e6, "M"
+	case a >= 1e4:
+		v, unit = v/1e3, "k"
+	case a >= 1e3:
+		digits = max(digits, 4)
+	}
+	s := strconv.FormatFloat(v, 'g', digits, 64)
+	if a = math.Abs(v); a >= 1 && a < 1e6 && strings.Contains(s, "e") { // 999.9 to three digits is 1000, not 1e+03
+		s = strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return s + unit
+}
+
+// tickLabels formats the numbers of an axis with as many digits as tell them apart.
+func tickLabels(ticks []float64) []string {
+	for digits := 3; ; digits++ {
+		labels := make([]string, len(ticks))
+		for i, v := range ticks {
+			labels[i] = shortTo(v, digits)
+		}
+		if len(slices.Compact(slices.Clone(labels))) == len(ticks) || digits == 17 {
+			return labels
 		}
 	}
-	if a >= 1000 {
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	}
-	return fmt.Sprintf("%.3g", v)
 }

@@ -18,14 +18,14 @@ var page = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 :root { --text: #222; --back: #fff; --rule: #d4d4d4; --soft: #5f5f5f; --stripe: #f6f6f6; }
 @media (prefers-color-scheme: dark) { :root { --text: #ddd; --back: #16181c; --rule: #3a3d42; --soft: #a0a0a0; --stripe: #1e2126; } }
 body { font: 15px/1.45 system-ui, sans-serif; color: var(--text); background: var(--back); max-width: 66rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin: 2.2rem 0 .5rem; }
+h1 { font-size: 1.5rem; overflow-wrap: anywhere; } h2 { font-size: 1.1rem; margin: 2.2rem 0 .5rem; }
 nav { font-size: .9rem; } nav a { margin-right: .9rem; white-space: nowrap; } a { color: inherit; }
 p.note { color: var(--soft); margin: .4rem 0; font-size: .9rem; }
-p.damaged { border-left: 4px solid #d55e00; padding-left: .6rem; overflow-wrap: anywhere; }
+p.warning { border-left: 4px solid #d55e00; padding-left: .6rem; overflow-wrap: anywhere; }
 div.wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .85rem; }
 th, td { padding: .22rem .6rem; text-align: right; border-bottom: 1px solid var(--rule); white-space: nowrap; vertical-align: bottom; }
-th { white-space: normal; font-weight: 600; } th:first-child, td:first-child { text-align: left; padding-left: 0; }
+th { white-space: normal; font-weight: 600; } th:first-child, td:first-child { text-align: left; padding-left: 0; white-space: normal; overflow-wrap: anywhere; min-width: 8rem; }
 tbody tr:nth-child(even) { background: var(--stripe); }
 figure { margin: 0; overflow-x: auto; } svg { width: 100%; min-width: 34rem; height: auto; display: block; }
 details { font-size: .9rem; color: var(--soft); } details div { max-height: 24rem; overflow: auto; } summary { cursor: pointer; }
@@ -38,7 +38,7 @@ details { font-size: .9rem; color: var(--soft); } details div { max-height: 24re
 <body>
 <h1>halognn report: {{.Title}}</h1>
 <nav>{{range .Charts}}<a href="#plot-{{.ID}}">{{.Title}}</a> {{end}}</nav>
-{{range .Faults}}<p class="damaged">{{.}}</p>
+{{range .Warnings}}<p class="warning">{{.}}</p>
 {{end}}
 {{define "table"}}<div class="wide"><table>
 <thead><tr>{{range .Columns}}<th>{{.}}</th>{{end}}</tr></thead>
@@ -79,8 +79,8 @@ func runsWord(runs []*Run) string {
 // mostDamages is how many faults of a run are named; the rest are counted.
 const mostDamages = 5
 
-// damages says what the reader must know before the numbers: what could not be read, and what has not finished.
-func damages(runs []*Run) (out []string) {
+// warnings says what the reader must know before the numbers: what could not be read, what has not finished, and what is of several caches.
+func warnings(runs []*Run) (out []string) {
 	for _, r := range runs {
 		for i, fault := range r.Damaged {
 			if i == mostDamages {
@@ -92,6 +92,9 @@ func damages(runs []*Run) (out []string) {
 		if r.Summary == nil {
 			out = append(out, fmt.Sprintf("%s: %s; it has no summary, and what it got to is shown", r.Name, r.state()))
 		}
+		if r.tried() {
+			out = append(out, r.Name+": cache.policy auto: its numbers include the epochs in which it tried several caches")
+		}
 	}
 	return out
 }
@@ -99,10 +102,10 @@ func damages(runs []*Run) (out []string) {
 func writePage(w io.Writer, runs []*Run, tables []table, charts []*chart) error {
 	data := struct {
 		Title          string
-		Faults         []string
+		Warnings       []string
 		Style          template.CSS
 		Tables, Charts []section
-	}{Title: runsWord(runs), Faults: damages(runs), Style: style}
+	}{Title: runsWord(runs), Warnings: warnings(runs), Style: style}
 	for _, t := range tables {
 		data.Tables = append(data.Tables, section{ID: t.id, Title: t.title, Note: t.note, Columns: t.columns, Rows: t.rows})
 	}

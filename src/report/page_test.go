@@ -202,7 +202,7 @@ func TestCurvesGoThroughTheData(t *testing.T) {
 		{"loss; equal ones are one curve", lossEpochs, []string{"base", "vip"}, false, [][][2]float64{{{1, 1.75}, {2, 1}}}},
 		{"loss", lossEpochs, []string{"base", "old"}, false, [][][2]float64{{{1, 1.75}, {2, 1}}, {{1, 2}}}},
 		{"steps", lossSteps, []string{"vip"}, false, [][][2]float64{{{1, 2}, {2, 1.5}, {3, 1.25}, {4, 0.75}}}},
-		{"validation", validation, []string{"base"}, false, [][][2]float64{{{1, 60}, {2, 70}}}},
+		{"validation", func(runs []*Run) *chart { return validation(runs, "accuracy") }, []string{"base"}, false, [][][2]float64{{{1, 60}, {2, 70}}}},
 		{"waiting", overlapChart, []string{"base"}, false, [][][2]float64{{{1, 10}, {2, 30}}}},
 		{"hit rate and the one so far", hitRates, []string{"vip"}, false, [][][2]float64{
 			{{1, 100. / 3}, {2, 100. / 3}, {3, 50}, {4, 50}}, {{1, 100. / 3}, {2, 100. / 3}, {3, 37.5}, {4, 40}},
@@ -256,19 +256,5 @@ func TestBarsAreAsLongAsTheData(t *testing.T) {
 	}
 	if text := tierBars(fixture(t, "old")).svg(); !strings.Contains(text, unknownTier) || strings.Contains(text, "own cache: 0") {
 		t.Error("an old run's transferred rows are not shown, or what it did not count is")
-	}
-}
-
-func TestTicksAreRoundAndWithin(t *testing.T) {
-	for _, s := range []scale{newScale(0, 1, 0, 100, false), newScale(-3, 17.2, 0, 100, false), newScale(5, 5, 0, 100, false), newScale(0, 0, 0, 100, false), newScale(0.3, 4000, 0, 100, true), newScale(7, 9, 0, 100, true)} {
-		all := s.ticks(6)
-		if len(all) < 2 || len(all) > 15 {
-			t.Errorf("%+v: ticks %v", s, all)
-		}
-		for _, v := range all {
-			if at := s.at(v); at < -0.2 || at > 100.2 || math.Signbit(v) && v == 0 {
-				t.Errorf("%+v: tick %g at %g", s, v, at)
-			}
-		}
 	}
 }

@@ -16,15 +16,22 @@ import (
 // record is one JSON object.
 type record map[string]any
 
-// num returns a number of the record, and whether it is there.
-func (r record) num(key string) (float64, bool) {
-	x, ok := r[key].(float64)
-	return x, ok
+// most bounds the numbers that are taken for such: sums and means of them are finite. No count, time or loss comes near.
+const most = 1e100
+
+// numberOf returns a value of a record as a number, and whether it is one.
+func numberOf(v any) (float64, bool) {
+	x, ok := v.(float64)
+	return x, ok && math.Abs(x) < most
 }
 
+// num returns a number of the record, and whether it is there.
+func (r record) num(key string) (float64, bool) { return numberOf(r[key]) }
+
+// text returns a word of the record, fit to be shown; empty if it is not there.
 func (r record) text(key string) string {
 	s, _ := r[key].(string)
-	return s
+	return visible(s)
 }
 
 // object returns an object within the record; nil if it is not there.
@@ -54,7 +61,7 @@ func (c *columns) add(r record) {
 		c.of = map[string][]float64{}
 	}
 	for k, v := range r {
-		x, ok := v.(float64)
+		x, ok := numberOf(v)
 		if !ok {
 			continue
 		}
@@ -88,7 +95,7 @@ const longestLine = 16 << 20
 func (r *Run) readMetrics(path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		r.Damaged = append(r.Damaged, path+": there is none")
+		r.damage("%s: there is none", path)
 		return nil
 	}
 	if err != nil {
@@ -111,9 +118,14 @@ func (r *Run) readMetrics(path string) error {
 			if !whole {
 				err = errors.New("cut short: the run ended while it was written")
 			}
-			r.Damaged = append(r.Damaged, fmt.Sprintf("%s, line %d: %v", path, n, err))
+			r.damage("%s, line %d: %v", path, n, err)
 		}
 	}
+}
+
+// damage notes what could not be read.
+func (r *Run) damage(format string, args ...any) {
+	r.Damaged = append(r.Damaged, visible(fmt.Sprintf(format, args...)))
 }
 
 // readLine returns a line, and whether it has an end. Of one that is longer than any record it returns the beginning.

@@ -19,6 +19,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/google/renameio/v2"
 )
@@ -34,7 +36,7 @@ const (
 )
 
 // Write reports the runs into directory dir, which is made if need be. Files of an earlier report there are replaced, and its
-// plots removed.
+// plots removed; other files stay.
 func Write(runs []*Run, dir string) error {
 	if len(runs) == 0 {
 		return errors.New("report: no runs")
@@ -42,15 +44,6 @@ func Write(runs []*Run, dir string) error {
 	plots := filepath.Join(dir, PlotsDir)
 	if err := os.MkdirAll(plots, 0o777); err != nil {
 		return fmt.Errorf("report: %w", err)
-	}
-	old, err := filepath.Glob(filepath.Join(plots, "*.svg"))
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	for _, path := range old {
-		if err := os.Remove(path); err != nil {
-			return fmt.Errorf("report: %w", err)
-		}
 	}
 	tables, charts := tablesOf(runs), chartsOf(runs)
 	var faults []error
@@ -70,8 +63,40 @@ func Write(runs []*Run, dir string) error {
 	for _, c := range charts {
 		write(filepath.Join(PlotsDir, c.id+".svg"), func(w io.Writer) error { _, err := io.WriteString(w, c.file()); return err })
 	}
-	if err := errors.Join(faults...); err != nil {
+	if err := errors.Join(append(faults, removeOthers(plots, charts))...); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
 	return nil
+}
+
+// removeOthers removes the plots of earlier reports that are none of the charts.
+func removeOthers(dir string, charts []*chart) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		id, isPlot := strings.CutSuffix(e.Name(), ".svg")
+		if !isPlot || !e.Type().IsRegular() || slices.ContainsFunc(charts, func(c *chart) bool { return c.id == id }) {
+			continue
+		}
+		if path := filepath.Join(dir, e.Name()); ours(path) {
+			if err := os.Remove(path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ours is true for a plot that a report wrote. What cannot be read is somebody else's.
+func ours(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, len(fileHead))
+	_, err = io.ReadFull(f, head)
+	return err == nil && string(head) == fileHead
 }

@@ -78,7 +78,7 @@ func TestTablesHoldWhatWasComputedByHand(t *testing.T) {
 			{"old", "–", "–", "–", "2.500", "1 200", "–", "–"},
 		}},
 		{"balance", []string{"base", "old"}, balance, [][]string{{"base", "2", "400", "500", "600", "0", "10.00 %", "20.00 %", "30.00 %", "0"}}},
-		{"phases", []string{"old"}, phases, [][]string{{"old", "2.500", "0.2500", "–", "0.5000", "–", "0.2500", "0.5000", "–", "–", "1.250"}}},
+		{"phases", []string{"old"}, phases, [][]string{{"old", "2.500", "0.2500", "–", "0.5000", "–", "0.2500", "0.5000", "–", "–", "1.250", "–"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := c.of(fixture(t, c.runs...))
@@ -250,13 +250,41 @@ func TestWriteAgain(t *testing.T) {
 	}
 }
 
+// What a report did not write stays.
+func TestWriteLeavesOtherFiles(t *testing.T) {
+	dir := t.TempDir()
+	plots := filepath.Join(dir, PlotsDir)
+	others := map[string]string{"poster.svg": "<svg/>", "long.svg": "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" + strings.Repeat(" ", 500), "empty.svg": "", "notes.txt": fileHead}
+	if err := os.MkdirAll(filepath.Join(plots, "directory.svg"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range others {
+		if err := os.WriteFile(filepath.Join(plots, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := Write(fixture(t, "base", "wide"), dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range others {
+		if text, err := os.ReadFile(filepath.Join(plots, name)); err != nil || string(text) != want {
+			t.Errorf("%s holds %q, %v; expected %q", name, text, err, want)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(plots, "directory.svg")); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestFigures(t *testing.T) {
 	for x, want := range map[float64]string{0: "0", 5: "5", -1234: "-1 234", 1234567: "1 234 567", 0.4418: "0.4418", 15.5: "15.50", 2e-7: "2e-07", 1234.5: "1 234", 3.25e17: "3.25e+17"} {
 		if got := strings.ReplaceAll(figure(x), "\u202f", " "); got != want {
 			t.Errorf("figure(%g) is %q, expected %q", x, got, want)
 		}
 	}
-	for x, want := range map[float64]string{0: "0", 1500: "1500", 94271: "94.3k", 2e6: "2M", 3.2e9: "3.2G", 0.0428: "0.0428"} {
+	for x, want := range map[float64]string{999.9: "1000", 9999.9: "10000", 999960: "1000k", -1500: "-1500", 2e-5: "2e-05", 0: "0", 1500: "1500", 94271: "94.3k", 2e6: "2M", 3.2e9: "3.2G", 0.0428: "0.0428"} {
 		if got := short(x); got != want {
 			t.Errorf("short(%g) is %q, expected %q", x, got, want)
 		}

@@ -14,7 +14,7 @@ import (
 
 // Run is what a run directory holds. docs/metrics.md defines the records.
 type Run struct {
-	Name    string         // the end of its path, as long as tells it apart
+	Name    string         // the end of its path, as long as tells it apart, and fit to be shown
 	Dir     string         // its path as given
 	Config  map[string]any // "train.lr" -> 0.01
 	Summary record         // nil for a run that has not finished
@@ -23,6 +23,8 @@ type Run struct {
 	Steps   columns // of rank 0, but for loss, accuracy and seeds, which are global
 
 	Damaged []string // what could not be read and is left out: file, line and fault
+
+	color int // of its curves, by its place among the runs
 }
 
 // Load reads run directories. What is no run directory is an error; all of them are reported at once. A damaged record is left out
@@ -64,20 +66,20 @@ func load(dir string) (*Run, error) {
 	default:
 		if err := json.Unmarshal(text, &r.Summary); err != nil {
 			r.Summary = nil
-			r.Damaged = append(r.Damaged, fmt.Sprintf("%s: %v", path, err))
+			r.damage("%s: %v", path, err)
 		}
 	}
 	return r, r.readMetrics(filepath.Join(dir, "metrics.jsonl"))
 }
 
-// flatten turns nested maps into dotted keys.
+// flatten turns nested maps into dotted keys, fit to be shown.
 func flatten(prefix string, from map[string]any, to map[string]any) {
 	for k, v := range from {
 		if inner, ok := v.(map[string]any); ok {
-			flatten(prefix+k+".", inner, to)
+			flatten(prefix+visible(k)+".", inner, to)
 			continue
 		}
-		to[prefix+k] = v
+		to[prefix+visible(k)] = v
 	}
 }
 
@@ -86,9 +88,13 @@ func name(runs []*Run) {
 	for n, longest := 1, 1; n <= longest; n++ {
 		seen := map[string]bool{}
 		for _, r := range runs {
-			parts := strings.Split(filepath.ToSlash(filepath.Clean(r.Dir)), "/")
+			dir := filepath.Clean(r.Dir)
+			if whole, err := filepath.Abs(dir); err == nil && strings.Trim(dir, "./") == "" {
+				dir = whole // "." and ".." name nothing
+			}
+			parts := strings.Split(filepath.ToSlash(dir), "/")
 			longest = max(longest, len(parts))
-			r.Name = strings.Join(parts[max(0, len(parts)-n):], "/")
+			r.Name = visible(strings.Join(parts[max(0, len(parts)-n):], "/"))
 			seen[r.Name] = true
 		}
 		if len(seen) == len(runs) {
@@ -97,13 +103,13 @@ func name(runs []*Run) {
 	}
 }
 
-// setting returns a key of the config as text, and whether it is there.
+// setting returns a key of the config as text fit to be shown, and whether it is there.
 func (r *Run) setting(key string) (string, bool) {
 	v, ok := r.Config[key]
 	if !ok {
 		return "", false
 	}
-	return fmt.Sprint(v), true
+	return visible(fmt.Sprint(v)), true
 }
 
 // policy is the cache policy; runs of versions without caches had none.
@@ -113,6 +119,20 @@ func (r *Run) policy() string {
 	}
 	return "none"
 }
+
+// tried is true for runs of cache.policy auto: their means include the epochs in which other caches were tried.
+func (r *Run) tried() bool { return r.policy() == "auto" }
+
+// policyName is the cache policy, with what auto has chosen.
+func (r *Run) policyName() string {
+	if chosen := r.Summary.object("cache").text("policy"); r.tried() && chosen != "" {
+		return "auto, which chose " + chosen
+	}
+	return r.policy()
+}
+
+// metric is what the run validates by; empty if it is not known, as the summary says it.
+func (r *Run) metric() string { return r.Summary.text("metric_name") }
 
 // ranks returns the number of ranks, which a run that has not finished tells by its epochs.
 func (r *Run) ranks() (int, bool) {

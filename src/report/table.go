@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -35,24 +36,37 @@ func outcomes(runs []*Run) table {
 		note: "test, valid: the metric at the best epoch; s/epoch: median; waiting: share of the epoch in which training waited for a minibatch; " +
 			"MB/rank: largest resident set. Runs with equal loss digests had the same loss, bit by bit, at every step. " + absent + ": not recorded, which is not zero.",
 	}
+	score := scores(runs)
 	for _, r := range runs {
 		s := r.Summary
-		test, hasTest := s.num("test_metric")
-		valid, hasValid := s.num("valid_metric")
 		seconds, timed := r.seconds()
 		wait, waits := mean(r.Epochs, "wait_fraction")
 		memory, measured := s.num("peak_rss_bytes")
 		ranks, known := r.ranks()
-		digest := s.text("loss_digest")
-		if digest == "" {
-			digest = absent
-		}
 		t.rows = append(t.rows, []string{
-			r.Name, cell(float64(ranks), known), percent(test, hasTest), percent(valid, hasValid), strconv.Itoa(len(r.Epochs)), cell(seconds, timed),
-			percent(wait, waits), count(memory/1e6, measured), digest,
+			r.Name, cell(float64(ranks), known), score(r, "test_metric"), score(r, "valid_metric"), strconv.Itoa(len(r.Epochs)), cell(seconds, timed),
+			percent(wait, waits), count(memory/1e6, measured), cmp.Or(s.text("loss_digest"), absent),
 		})
 	}
 	return t
+}
+
+// scores returns what formats a metric of a run: with its name, where the runs have different ones.
+func scores(runs []*Run) func(r *Run, key string) string {
+	names := map[string]bool{}
+	for _, r := range runs {
+		if r.metric() != "" {
+			names[r.metric()] = true
+		}
+	}
+	return func(r *Run, key string) string {
+		x, ok := r.Summary.num(key)
+		text := percent(x, ok)
+		if ok && len(names) > 1 {
+			text += " " + r.metric()
+		}
+		return text
+	}
 }
 
 // differences shows only the keys in which the configs differ, and what came of them: a column a key, or a column a run if that is
@@ -63,6 +77,7 @@ func differences(runs []*Run) table {
 		id: "differences", title: "What differs in the configs", columns: append(append([]string{"run"}, keys...), "ranks", "s/epoch", "transferred/epoch", "hit rate", "test"),
 		note: "All other settings are the same. " + absent + ": the run's version had no such key.",
 	}
+	score := scores(runs)
 	for _, r := range runs {
 		row := []string{r.Name}
 		for _, k := range keys {
@@ -76,8 +91,7 @@ func differences(runs []*Run) table {
 		seconds, timed := r.seconds()
 		remote, counted := mean(r.Epochs, "remote_rows")
 		hit, rated := r.hitRate()
-		test, hasTest := r.Summary.num("test_metric")
-		t.rows = append(t.rows, append(row, cell(float64(ranks), known), cell(seconds, timed), count(remote, counted), percent(hit, rated), percent(test, hasTest)))
+		t.rows = append(t.rows, append(row, cell(float64(ranks), known), cell(seconds, timed), count(remote, counted), percent(hit, rated), score(r, "test_metric")))
 	}
 	if len(t.columns) > 10 && len(runs) < 10 {
 		t.turn()
@@ -140,8 +154,8 @@ func caches(runs []*Run) table {
 		step, stepped := r.Summary.num("remote_rows_per_step")
 		expected, predicted := r.Summary.num("expected_remote_rows_per_step")
 		t.rows = append(t.rows, []string{
-			r.Name, r.policy(), count(rows, sized), cell((bytes+plan)/1e6, sized), percent(hit, rated), percent(buffer, buffered),
-			count(evictions, evicts), cell(score, scored), count(step, stepped), count(expected, predicted),
+			r.Name, r.policyName(), count(rows, sized), cell((bytes+plan)/1e6, sized), percent(hit, rated), percent(buffer, buffered),
+			count(evictions, evicts), cell(score, scored), count(step, stepped), count(expected, predicted && !r.tried()),
 		})
 	}
 	return t
@@ -237,39 +251,9 @@ func phases(runs []*Run) table {
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// markdown writes the table; cells are numbers and names, in which | is the only character that means something.
-func (t *table) markdown(w io.Writer) {
-	line := func(cells []string) string {
-		cells = slices.Clone(cells)
-		for i := range cells {
-			cells[i] = strings.ReplaceAll(cells[i], "|", "\\|")
-		}
-		return "| " + strings.Join(cells, " | ") + " |\n"
-	}
-	fmt.Fprintf(w, "## %s\n\n%s|---|%s\n", t.title, line(t.columns), strings.Repeat("--:|", len(t.columns)-1))
-	for _, row := range t.rows {
-		io.WriteString(w, line(row))
-	}
-	fmt.Fprintf(w, "\n%s\n\n", t.note)
-}
-
-func writeMarkdown(w io.Writer, runs []*Run, tables []table, charts []*chart) {
-	fmt.Fprintf(w, "# halognn report: %s\n\n", runsWord(runs))
-	for _, fault := range damages(runs) {
-		fmt.Fprintf(w, "- %s\n", fault)
-	}
-	for i := range tables {
-		fmt.Fprintln(w)
-		tables[i].markdown(w)
-	}
-	for _, c := range charts {
-		fmt.Fprintf(w, "## %s\n\n![%s](%s/%s.svg)\n\n%s\n\n", c.title, c.title, PlotsDir, c.id, c.note)
-	}
-}
-
 // Print writes for a terminal what could not be read, and the tables that answer the first questions.
 func Print(w io.Writer, runs []*Run) error {
-	for _, fault := range damages(runs) {
+	for _, fault := range warnings(runs) {
 		if _, err := fmt.Fprintln(w, fault); err != nil {
 			return err
 		}

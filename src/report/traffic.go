@@ -155,24 +155,25 @@ func baselines(runs []*Run) table {
 	return t
 }
 
-// predicted draws what a step was expected to transfer beside what it did.
+// predicted draws what a step was expected to transfer beside what it did. Runs that tried several caches are left out: their steps
+// were of all of these, and the prediction is of the last.
 func predicted(runs []*Run) *chart {
 	b := &bars{x: "rows transferred per step, all ranks", tick: "predicted before the first step", pieces: []piece{{"measured", 0}}}
 	for _, r := range runs {
 		expected, has := r.Summary.num("expected_remote_rows_per_step")
 		rows, counted := r.Summary.num("remote_rows_per_step")
-		if has && counted {
+		if has && counted && expected > 0 && !r.tried() {
 			b.add(bar{name: r.Name, values: []float64{rows}, tick: expected, end: fmt.Sprintf("%s, %+.1f %%", short(rows), math.Round(1000*(rows/expected-1))/10+0)})
 		}
 	}
-	return &chart{"predicted", "Rows per step, predicted and measured", "The prediction is made of access probabilities, less the rows that the cache holds.", b}
+	return &chart{"predicted", "Rows per step, predicted and measured", "The prediction is made of access probabilities, less the rows that the cache holds. Runs of cache.policy auto are not among them: their steps had several caches.", b}
 }
 
 // hitRates draws the buffer hit rate over steps with marks where rows were evicted. Source: the form of MassiveGNN, Figure 10.
 func hitRates(runs []*Run) *chart {
 	c := &curves{x: "steps done", y: "remote accesses found in a cache, % (rank 0)", zero: true}
 	size := bins(runs)
-	for i, r := range runs {
+	for _, r := range runs {
 		of := func(k int) (hits, all float64, ok bool) {
 			own, has := r.Steps.at("cache_hits", k)
 			peer, _ := r.Steps.at("peer_cache_rows", k)
@@ -184,13 +185,13 @@ func hitRates(runs []*Run) *chart {
 			continue // without a cache
 		}
 		marks, all := r.evictions()
-		one := curve{names: []string{r.Name}, x: x, y: y, color: i, marks: marks}
+		one := curve{names: []string{r.Name}, x: x, y: y, color: r.color, marks: marks}
 		if all {
-			one.end = " (evicts at every step)"
+			one.end = " (evicts at most steps)"
 		}
 		c.add(one)
 		var hits, seen float64
-		total := curve{names: []string{r.Name + ", so far"}, x: x, color: i, dashed: true}
+		total := curve{names: []string{r.Name + ", so far"}, x: x, color: r.color, dashed: true}
 		if len(runs) == 1 {
 			place := r.places()
 			for k := range place {
@@ -206,7 +207,7 @@ func hitRates(runs []*Run) *chart {
 	}
 	return &chart{
 		"hits", "Hit rate over steps", meansOf(size) + " This is the buffer hit rate, which does not charge rows fetched to be kept. " +
-			"Marks above the axis: steps at which rows were evicted.", c,
+			"Marks above the axis: steps at which rows were evicted; curves that evict at most steps have none.", c,
 	}
 }
 
@@ -225,12 +226,16 @@ func (r *Run) evictions() (marks []float64, all bool) {
 	return marks, false
 }
 
-// rankMeans returns the mean of a number over the epochs, for every rank; nil if it is not recorded.
+// rankMeans returns the mean of a number over the epochs, for every rank; nil if it is not recorded. A run may go on on another number
+// of ranks: its epochs on as many as at the end count.
 func (r *Run) rankMeans(key string) (out []float64) {
-	n := 0
-	for _, e := range r.Epochs {
+	n, ranks := 0, 0
+	for _, e := range slices.Backward(r.Epochs) {
 		list := e.list("ranks")
-		if len(list) == 0 {
+		if ranks == 0 {
+			ranks = len(list)
+		}
+		if len(list) == 0 || len(list) != ranks {
 			continue
 		}
 		n++

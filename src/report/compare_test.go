@@ -1,0 +1,129 @@
+package report
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func ids(charts []*chart) (out []string) {
+	for _, c := range charts {
+		out = append(out, c.id)
+	}
+	return out
+}
+
+// Runs are a scaling study only if nothing but their ranks differs.
+func TestAStudyIsOfEqualWork(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		wide  func(r *Run)
+		study bool
+	}{
+		{"as it is", func(*Run) {}, true},
+		{"another place, and louder", func(r *Run) {
+			r.Config["run.dir"], r.Config["run.progress"], r.Config["run.stall_seconds"] = "x", "bar", 9
+		}, true},
+		{"half the minibatch a rank, the same for all", func(r *Run) { r.Config["sample.batch"] = 32 }, true},
+		{"another minibatch", func(r *Run) { r.Config["sample.batch"], r.Steps.of["seeds"][0] = 32, 64 }, false},
+		{"pretended nodes", func(r *Run) { r.Config["run.ranks_per_node"] = 2 }, false},
+		{"other parts", func(r *Run) { r.Config["data.parts"] = "parts-8" }, false},
+		{"parts staged", func(r *Run) { r.Config["run.stage_dir"] = "/scratch" }, false},
+		{"workers", func(r *Run) { r.Config["pipeline.workers"] = 4 }, false},
+		{"threads", func(r *Run) { r.Config["compute.threads"] = 4 }, false},
+		{"checkpoints", func(r *Run) { r.Config["checkpoint.every_steps"] = 1 }, false},
+		{"another graph", func(r *Run) { r.Summary["graph"] = map[string]any{"vertices": 7.0} }, false},
+		{"not finished", func(r *Run) { r.Summary = nil }, false},
+		{"no ranks", func(r *Run) { r.Summary["ranks"] = 0.0 }, false},
+		{"epochs in no time", func(r *Run) {
+			for _, e := range r.Epochs {
+				e["seconds"] = 0.0
+			}
+		}, false},
+		{"moved to other ranks on its way", func(r *Run) { r.Epochs[0]["ranks"] = []any{map[string]any{}} }, false},
+	} {
+		runs := fixture(t, "base", "wide")
+		c.wide(runs[1])
+		all := studies(runs)
+		if (len(all) == 1) != c.study || slices.Contains(ids(chartsOf(runs)), "scaling") != c.study {
+			t.Errorf("%s: %d studies", c.name, len(all))
+		}
+		if text := scalingChart(runs).svg(); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
+			t.Errorf("%s: the plot has points nowhere", c.name)
+		}
+	}
+}
+
+// Epoch times stand beside each other where the caches differ and nothing else does.
+func TestPoliciesAreComparedOnEqualWork(t *testing.T) {
+	runs := fixture(t, "base", "vip", "wide", "vip", "base", "vip")
+	runs[3].Summary["ranks"] = 4.0
+	for i, r := range runs {
+		r.Config["cache.alpha"] = i
+	}
+	runs[4].Config["train.lr"], runs[5].Config["train.lr"] = 0.5, 0.7
+	all, names := policyGroups(runs)
+	if len(all) != 2 || !slices.Equal(all[0], []*Run{runs[0], runs[1]}) || !slices.Equal(all[1], []*Run{runs[2], runs[3]}) {
+		t.Errorf("groups %v", names)
+	}
+	if got := ids(chartsOf(runs)); !slices.Contains(got, "policies-1") || !slices.Contains(got, "policies-2") {
+		t.Errorf("plots %q", got)
+	}
+	unknown := fixture(t, "base", "vip")
+	for _, e := range unknown[1].Epochs {
+		delete(e, "wait_fraction")
+	}
+	if text := policyTimes(unknown).svg(); strings.Contains(text, "vip, training: ") || !strings.Contains(text, "vip, of both, waiting not recorded: 1.500") {
+		t.Error("waiting that was not recorded is taken for none")
+	}
+}
+
+// What runs of other tasks validate by, and their losses, are other things: each has an axis of its own. A killed run belongs to its parts.
+func TestMetricsDoNotShareAnAxis(t *testing.T) {
+	runs := fixture(t, "base", "vip", "killed", "old")
+	runs[1].Summary["metric_name"], runs[1].Config["data.parts"], runs[3].Config["data.parts"] = "micro_f1", "yelp", "other"
+	all, names := byMetric(runs)
+	if want := []string{"accuracy", "micro_f1", "metric not recorded, other"}; !slices.Equal(names, want) {
+		t.Fatalf("%q, expected %q", names, want)
+	}
+	if !slices.Equal(all[0], []*Run{runs[0], runs[2]}) {
+		t.Error("the killed run is not beside the one on its parts")
+	}
+	got := ids(chartsOf(runs))
+	for _, id := range []string{"loss-1", "accuracy-1", "accuracy-2", "loss-3"} {
+		if !slices.Contains(got, id) {
+			t.Errorf("no plot %s among %q", id, got)
+		}
+	}
+	if text := validation(all[1], names[1]).svg(); !strings.Contains(text, "validation micro_f1, %") {
+		t.Error("the axis does not say what it measures")
+	}
+	if rows := plainText(outcomes(runs).rows); rows[0][2] != "71.00 % accuracy" || rows[1][2] != "71.00 % micro_f1" || rows[2][2] != absent {
+		t.Errorf("the table says %q", rows)
+	}
+}
+
+// A run that tried several caches has means over all of them; the prediction is of one.
+func TestTrialsStandBesideNoPrediction(t *testing.T) {
+	runs := fixture(t, "base", "vip", "vip")
+	runs[1].Name, runs[2].Name, runs[2].Config["cache.policy"] = "vip", "tries", "auto"
+	if _, rows := predicted(runs).data(); len(rows) != 1 || rows[0][0] != "vip" {
+		t.Errorf("predictions of %q", rows)
+	}
+	rows := caches(runs).rows
+	if row := rows[1]; row[1] != "auto, which chose vip" || row[len(row)-1] != absent {
+		t.Errorf("the table of caches says %q", row)
+	}
+	if !strings.Contains(strings.Join(warnings(runs), "\n"), "tries: cache.policy auto") {
+		t.Error("nothing says that the numbers are of several caches")
+	}
+}
+
+// Balance is that of the ranks at the end.
+func TestARunThatMovedHasTheRanksOfItsEnd(t *testing.T) {
+	r := fixture(t, "base")[0]
+	r.Epochs[0]["ranks"] = []any{map[string]any{"remote_rows": 9e6}}
+	if got := r.rankMeans("remote_rows"); len(got) != 2 || got[0] != 500 {
+		t.Errorf("rows of each rank: %v", got)
+	}
+}

@@ -1,0 +1,60 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// markdown writes plain text so that Markdown shows it as it is, also in a table.
+func markdown(s string) string {
+	var b strings.Builder
+	text := []rune(s)
+	word := func(i int) bool {
+		return i >= 0 && i < len(text) && (unicode.IsLetter(text[i]) || unicode.IsDigit(text[i]))
+	}
+	for i, r := range text {
+		switch {
+		case r == '|' || r == '<' || r == '>' || r == '&': // a backslash does not keep | within a cell everywhere
+			fmt.Fprintf(&b, "&#%d;", r)
+		case strings.ContainsRune("\\`*[]~$", r), r == '_' && !(word(i-1) && word(i+1)):
+			b.WriteRune('\\')
+			b.WriteRune(r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// markdown writes the table.
+func (t *table) markdown(w io.Writer) {
+	line := func(cells []string) string {
+		cells = slices.Clone(cells)
+		for i := range cells {
+			cells[i] = markdown(cells[i])
+		}
+		return "| " + strings.Join(cells, " | ") + " |\n"
+	}
+	fmt.Fprintf(w, "## %s\n\n%s|---|%s\n", t.title, line(t.columns), strings.Repeat("--:|", len(t.columns)-1))
+	for _, row := range t.rows {
+		io.WriteString(w, line(row))
+	}
+	fmt.Fprintf(w, "\n%s\n\n", t.note)
+}
+
+func writeMarkdown(w io.Writer, runs []*Run, tables []table, charts []*chart) {
+	fmt.Fprintf(w, "# halognn report: %s\n\n", markdown(runsWord(runs)))
+	for _, fault := range warnings(runs) {
+		fmt.Fprintf(w, "- %s\n", markdown(fault))
+	}
+	for i := range tables {
+		fmt.Fprintln(w)
+		tables[i].markdown(w)
+	}
+	for _, c := range charts {
+		fmt.Fprintf(w, "## %s\n\n![%s](%s/%s.svg)\n\n%s\n\n", markdown(c.title), markdown(c.title), PlotsDir, c.id, c.note)
+	}
+}
