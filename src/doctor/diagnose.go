@@ -29,26 +29,50 @@ func warning(cure, format string, args ...any) Finding {
 }
 
 // who lists ranks: "rank 3", "ranks 0-2,5".
-func who(ranks []int) string {
-	if len(ranks) == 1 {
-		return fmt.Sprintf("rank %d", ranks[0])
+func who(list []int) string {
+	if len(list) == 1 {
+		return fmt.Sprintf("rank %d", list[0])
 	}
-	return "ranks " + ranges(ranks)
+	return "ranks " + ranges(list)
 }
 
-// mixed finds programs and libraries that differ.
+// where is who with the hosts: "ranks 2-3 (node1)", "ranks 2-5 (node1, node2)", of many hosts the first.
+func where(ranks []Rank, list []int) string {
+	const most = 3
+	var hosts []string
+	for _, r := range list {
+		if !slices.Contains(hosts, ranks[r].Host) {
+			hosts = append(hosts, ranks[r].Host)
+		}
+	}
+	if len(hosts) > most {
+		hosts = append(hosts[:most], fmt.Sprintf("%d more", len(hosts)-most))
+	}
+	return fmt.Sprintf("%s (%s)", who(list), strings.Join(hosts, ", "))
+}
+
+// same returns what the rank has under a name that should be equal on all ranks. Another version of the program may lack it.
+func (r *Rank) same(name string) string {
+	for _, s := range r.Same {
+		if s[0] == name {
+			return s[1]
+		}
+	}
+	return ""
+}
+
+// mixed finds programs and libraries that differ: a finding for each other value.
 func mixed(ranks []Rank) (found []Finding) {
-	for i, same := range ranks[0].Same {
-		var other []int
-		for r, rank := range ranks {
-			if rank.Same[i][1] != same[1] {
-				other = append(other, r)
+	for _, first := range ranks[0].Same {
+		other := map[string][]int{}
+		for r := range ranks {
+			if v := ranks[r].same(first[0]); v != first[1] {
+				other[v] = append(other[v], r)
 			}
 		}
-		if len(other) > 0 {
-			odd := ranks[other[0]]
+		for _, v := range slices.Sorted(maps.Keys(other)) {
 			found = append(found, Finding{true,
-				fmt.Sprintf("%s: %s (%s) of %q, rank 0 (%s) of %q", same[0], who(other), odd.Host, odd.Same[i][1], ranks[0].Host, same[1]),
+				fmt.Sprintf("%s: %s of %q, rank 0 (%s) of %q", first[0], where(ranks, other[v]), v, ranks[0].Host, first[1]),
 				"start one program, and load the same modules, on every node"})
 		}
 	}
@@ -207,7 +231,7 @@ func filesystem(ranks []Rank, dir string) (found []Finding) {
 		}
 	}
 	if len(blind) > 0 {
-		found = append(found, Finding{true, fmt.Sprintf("%s (%s) cannot see in %s what rank 0 (%s) wrote: the nodes do not share it", who(blind), ranks[blind[0]].Host, dir, ranks[0].Host),
+		found = append(found, Finding{true, fmt.Sprintf("%s cannot see in %s what rank 0 (%s) wrote: the nodes do not share it", where(ranks, blind), dir, ranks[0].Host),
 			"keep parts and run directories on a shared filesystem, and name it: --dir"})
 	}
 	return found

@@ -81,7 +81,7 @@ type Finding struct {
 	Cure  string
 }
 
-// Examine measures. Collective; an error is a failure of the communicator, what is wrong with a rank is a finding.
+// Examine measures. Collective; an error is a failure of the communicator or of a device, what else is wrong with a rank is a finding.
 func Examine(c comm.Comm, o Options) (*Report, error) {
 	node, err := c.Node()
 	if err != nil {

@@ -6,10 +6,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"halognn/src/comm"
+	"halognn/src/compute"
 	"halognn/src/compute/cpu"
 	"halognn/src/compute/ref"
 )
@@ -49,6 +51,10 @@ func TestDiagnose(t *testing.T) {
 			r[2].Same = [][2]string{{"version", "1"}, {"MPI library", "MPICH"}}
 			r[3].Same = r[2].Same
 		}, `MPI library: ranks 2-3 (node1) of "MPICH"`, true},
+		{"other names, in another order", func(r []Rank) {
+			r[3].Same = [][2]string{{"MPI library", "Open MPI"}, {"colour", "red"}, {"version", "1"}}
+		}, "", false},
+		{"a version that says less", func(r []Rank) { r[3].Same = r[3].Same[:1] }, `MPI library: rank 3 (node1) of "", rank 0 (node0) of "Open MPI"`, true},
 		{"debug build", func(r []Rank) { r[0].Slow = []string{"built with the race detector"} }, "race detector", false},
 		{"more ranks than CPUs", func(r []Rank) {
 			for i := range 2 {
@@ -79,6 +85,23 @@ func TestDiagnose(t *testing.T) {
 		case c.want != "" && (len(found) != 1 || !strings.Contains(found[0].Text, c.want) || found[0].Error != c.error || found[0].Cure == ""):
 			t.Errorf("%s: %+v, want %q, error: %t", c.name, found, c.want, c.error)
 		}
+	}
+}
+
+// Ranks that differ from the first one differ from each other too: each value is told with its own ranks and hosts.
+func TestMixedNamesEachValue(t *testing.T) {
+	ranks := healthy()
+	for r, version := range []string{"1", "3", "2", "2"} {
+		ranks[r].Same = [][2]string{{"version", version}}
+	}
+	ranks[3].Host = "node2"
+	var got []string
+	for _, f := range diagnose(ranks, "DIR") {
+		got = append(got, f.Text)
+	}
+	want := []string{`version: ranks 2-3 (node1, node2) of "2", rank 0 (node0) of "1"`, `version: rank 1 (node0) of "3", rank 0 (node0) of "1"`}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
@@ -123,6 +146,29 @@ func TestExamine(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+// gone is a device that fails.
+type gone struct{ compute.Device }
+
+func (gone) Sync() error { return errors.New("the device is gone") }
+
+// No rank waits for one whose device has failed.
+func TestEveryRankHearsOfADeviceThatFails(t *testing.T) {
+	faults := make([]error, 2)
+	_ = comm.RunWorld(2, func(c comm.Comm) error {
+		device := compute.Device(ref.New())
+		if c.Rank() == 1 {
+			device = gone{device}
+		}
+		_, faults[c.Rank()] = Examine(c, Options{Dir: t.TempDir(), Device: device, Threads: 1, Allowed: []int{0, 1}, CPUs: []int{c.Rank()}})
+		return nil
+	})
+	for r, err := range faults {
+		if err == nil || !strings.Contains(err.Error(), "rank 1: the device is gone") {
+			t.Errorf("rank %d: %v", r, err)
+		}
 	}
 }
 

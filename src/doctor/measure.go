@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"time"
 
 	"halognn/src/comm"
@@ -28,7 +29,7 @@ func sustained(within time.Duration, work float64, f func()) float64 {
 	return calls * work / time.Since(begin).Seconds()
 }
 
-// measureRank fills in the rates of this rank. Collective.
+// measureRank fills in the rates of this rank. Collective; a device that fails is an error on every rank.
 func measureRank(c, node comm.Comm, o Options, me *Rank) error {
 	x, y := compute.Matrix{Rows: gemmRows * o.Threads, Cols: gemmWidth}, compute.Matrix{Rows: gemmRows * o.Threads, Cols: gemmWidth}
 	w := compute.Matrix{Rows: gemmWidth, Cols: gemmWidth}
@@ -48,7 +49,12 @@ func measureRank(c, node comm.Comm, o Options, me *Rank) error {
 	}
 	if failed == nil {
 		flop := 2 * float64(x.Rows) * gemmWidth * gemmWidth
-		me.GEMM = sustained(tryTime, flop, func() { o.Device.MatMul(y, x, w, false); failed = o.Device.Sync() })
+		me.GEMM = sustained(tryTime, flop, func() {
+			o.Device.MatMul(y, x, w, false)
+			if err := o.Device.Sync(); err != nil {
+				failed = err
+			}
+		})
 	}
 	copies := func() {
 		mem.Parallel(o.Threads, func(i int) {
@@ -68,7 +74,8 @@ func measureRank(c, node comm.Comm, o Options, me *Rank) error {
 		return err
 	}
 	me.Together = sustained(tryTime, 2*copyBytes, copies)
-	return failed
+	fault, err := comm.FirstFault(c, failed)
+	return errors.Join(fault, err)
 }
 
 // Traffic is how fast ranks reach each other; zeros for a rank that is alone.
