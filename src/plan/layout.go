@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"halognn/src/access"
 	"halognn/src/graph"
@@ -21,8 +22,8 @@ type layout struct {
 
 // newLayout gives the job's ranks their vertices and seeds.
 func newLayout(s *shard.Shards, j *Job) (*layout, error) {
-	l := &layout{ranks: j.Ranks, perNode: min(j.RanksPerNode, j.Ranks), exact: s.Parts%j.Ranks == 0, each: 1}
-	streams := l.seeds
+	l := &layout{ranks: j.Ranks, perNode: j.RanksPerNode, exact: s.Parts%j.Ranks == 0, each: 1}
+	var streams [][]graph.VertexID
 	switch {
 	case l.exact:
 		per := s.Parts / j.Ranks
@@ -46,11 +47,11 @@ func newLayout(s *shard.Shards, j *Job) (*layout, error) {
 			}
 		}
 	default:
-		return nil, fmt.Errorf("%s: %d ranks on %d parts cannot be planned; the number of ranks must divide the parts, or be a multiple of them", s.Dir, j.Ranks, s.Parts)
+		return nil, fmt.Errorf("%d ranks on %d parts; the number of ranks must divide the parts, or be a multiple of them", j.Ranks, s.Parts)
 	}
 	l.first = append(l.first, s.Vertices)
 	if !j.StreamPerPart || !l.exact {
-		streams, l.each = l.seeds, 1
+		streams, l.each = slices.Clone(l.seeds), 1
 	}
 	o := sample.StreamOptions{Batch: j.Batch, Seed: j.Seed, Original: s.Topology().Original}
 	if j.GlobalBatch {
@@ -67,10 +68,8 @@ func newLayout(s *shard.Shards, j *Job) (*layout, error) {
 		}
 	}
 	var err error
-	if l.streams, err = sample.NewStreams(streams, o); err != nil {
-		return nil, fmt.Errorf("%s: %w", s.Dir, err)
-	}
-	return l, nil
+	l.streams, err = sample.NewStreams(streams, o)
+	return l, err
 }
 
 // node returns the ranks [lo, hi) of a rank's node.

@@ -65,16 +65,36 @@ type Options struct {
 	Rates   Rates // those that are 0 are measured or, for the network, assumed
 	Device  compute.Device
 	Host    compute.Host
-	Memory  int64 // bytes that a rank may take; 0 for no limit to what is suggested
+	Memory  int64 // bytes of a node; 0 for no limit to what is suggested
 	Analyse int   // ranks looked at, evenly spread; 0: up to 8
 }
 
-// analysed is how many ranks are looked at.
-const analysed = 8
+// check reports rates that are none.
+func (o *Options) check() error {
+	r := &o.Rates
+	for _, x := range []float64{r.Sample, r.Lookups, r.Rows, r.Flops, r.Network, r.Device, r.Bus} {
+		if !(x >= 0) || math.IsInf(x, 1) {
+			return fmt.Errorf("a rate of %g; rates must be above 0 and finite, or 0 to be measured", x)
+		}
+	}
+	return nil
+}
 
-// fill sets the defaults and reports every fault that the parts have no part in.
+const (
+	analysed  = 8       // ranks that are looked at
+	mostRanks = 1 << 20 // of which a plan keeps a list
+)
+
+// Why there is no plan: another config or command is the cure, or other parts. All other errors are failures on the way.
+var (
+	ErrJob   = errors.New("the job cannot be planned")
+	ErrParts = errors.New("the parts do not fit the job")
+)
+
+// fill sets the defaults and reports every fault that the parts have no part in. No node has more ranks than there are.
 func (j *Job) fill(s *shard.Shards) error {
-	j.Ranks, j.RanksPerNode = orElse(j.Ranks, s.Parts), orElse(j.RanksPerNode, 1)
+	j.Ranks = orElse(j.Ranks, s.Parts)
+	j.RanksPerNode = min(orElse(j.RanksPerNode, 1), max(1, j.Ranks))
 	j.Workers, j.Threads, j.Epochs = orElse(j.Workers, 1), orElse(j.Threads, 1), orElse(j.Epochs, 1)
 	if j.Cores == 0 {
 		j.Cores = float64(j.Workers + j.Threads)
@@ -86,21 +106,19 @@ func (j *Job) fill(s *shard.Shards) error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	for _, n := range []struct {
-		name         string
-		value, least int
+		name               string
+		value, least, most int
 	}{
-		{"ranks", j.Ranks, 1}, {"ranks per node", j.RanksPerNode, 1}, {"batch", j.Batch, 1}, {"epochs", j.Epochs, 1}, {"pipeline depth", j.Depth, 0},
-		{"workers", j.Workers, 1}, {"threads", j.Threads, 1}, {"cache window", j.Cache.Window, 0}, {"cache delta", j.Cache.Delta, 0},
+		{"ranks", j.Ranks, 1, mostRanks}, {"ranks per node", j.RanksPerNode, 1, mostRanks}, {"batch", j.Batch, 1, sample.MaxBatch},
+		{"epochs", j.Epochs, 1, math.MaxInt32}, {"pipeline depth", j.Depth, 0, math.MaxInt32}, {"workers", j.Workers, 1, math.MaxInt32},
+		{"threads", j.Threads, 1, math.MaxInt32}, {"cache window", j.Cache.Window, 0, math.MaxInt}, {"cache delta", j.Cache.Delta, 0, math.MaxInt},
 	} {
-		if n.value < n.least {
-			fault("%s: %d; it must be at least %d", n.name, n.value, n.least)
+		if n.value < n.least || n.value > n.most {
+			fault("%s: %d; it must be %d to %d", n.name, n.value, n.least, n.most)
 		}
 	}
-	if !(j.Cores > 0) {
-		fault("cores: %g; it must be above 0", j.Cores)
-	}
-	if s.Task == "none" || s.Features == 0 {
-		fault("%s: the graph has no labels or no features, so there is no training to plan", s.Dir)
+	if !(j.Cores > 0) || math.IsInf(j.Cores, 1) {
+		fault("cores: %g; it must be above 0, and finite", j.Cores)
 	}
 	j.auto = j.Cache.Policy == "auto"
 	if j.auto {
@@ -113,7 +131,10 @@ func (j *Job) fill(s *shard.Shards) error {
 	if !(j.Cache.Alpha >= 0) || math.IsInf(j.Cache.Alpha, 1) {
 		fault("cache alpha is %g; it must be 0 or more, and finite", j.Cache.Alpha)
 	}
-	return errors.Join(append(faults, j.Model.Check(), j.Optimizer.Check(), j.fillGPU())...)
+	if err := errors.Join(append(faults, j.Model.Check(), j.Optimizer.Check(), j.fillGPU())...); err != nil {
+		return fmt.Errorf("%w: %w", ErrJob, err)
+	}
+	return nil
 }
 
 func orElse(n, other int) int {
@@ -153,14 +174,21 @@ type Minibatch struct {
 	Edges    []float64 `json:"edges"`    // of each hop
 }
 
-// New plans a job on the parts. Errors are faults of the job, all at once, or parts that do not fit it.
+// New plans a job on the parts. Errors are faults of the job, all at once (ErrJob), parts that do not fit it (ErrParts), or what else
+// went wrong.
 func New(s *shard.Shards, j Job, o Options) (*Plan, error) {
+	if s.Task == "none" || s.Features == 0 {
+		return nil, fmt.Errorf("%w: %s: the graph has no labels or no features, so there is no training to plan", ErrParts, s.Dir)
+	}
 	if err := j.fill(s); err != nil {
 		return nil, err
 	}
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrJob, err)
+	}
 	l, err := newLayout(s, &j)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %s: %w", ErrParts, s.Dir, err)
 	}
 	defer l.streams.Free()
 	m, err := access.New(&s.Topology().Graph, access.Options{})
@@ -283,7 +311,7 @@ func (p *planner) note(out *Plan) {
 	}
 }
 
-// fanouts of the layers, or none for a model that reads no neighbours.
+// samplerOptions are those of the rank's samplers, but for their number.
 func (p *planner) samplerOptions() sample.Options {
 	return sample.Options{Fanouts: p.job.Fanouts, Workers: 1, MaxSeeds: p.layout.streams.MaxPiece()}
 }

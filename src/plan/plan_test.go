@@ -3,8 +3,10 @@ package plan
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +18,7 @@ import (
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/partition"
+	"halognn/src/sample"
 	"halognn/src/shard"
 )
 
@@ -79,7 +82,7 @@ func planned(t *testing.T, s *shard.Shards, j Job, o Options) *Plan {
 	return p
 }
 
-// The rows predicted of a step are within 5 % of those that an epoch's minibatches read, for ranks that own one part or several, alone on
+// The rows predicted of a step are within 5 % of those that two epochs' minibatches read, for ranks that own one part or several, alone on
 // their nodes or not.
 func TestRowsAreThoseOfTheMinibatches(t *testing.T) {
 	s := generated(t, 4)
@@ -87,21 +90,27 @@ func TestRowsAreThoseOfTheMinibatches(t *testing.T) {
 		name           string
 		ranks, perNode int
 		cache          Cache
-		parts          bool
+		change         func(j *Job)
 	}{
-		{"no cache", 4, 1, Cache{Dynamic: access.Dynamic{Policy: access.PolicyNone}}, false},
-		{"vip", 4, 1, Cache{Dynamic: access.Dynamic{Policy: access.PolicyVIP}, Alpha: 0.2}, false},
-		{"degree, two parts a rank", 2, 1, Cache{Dynamic: access.Dynamic{Policy: access.PolicyDegree}, Alpha: 0.2}, false},
-		{"a stream for every part", 2, 1, Cache{Dynamic: access.Dynamic{Policy: access.PolicyVIP}, HaloFraction: 0.3}, true},
-		{"two ranks a node", 4, 2, Cache{Dynamic: access.Dynamic{Policy: access.PolicyVIP}, Alpha: 0.2}, false},
-		{"lookahead", 4, 1, Cache{Dynamic: access.Dynamic{Policy: cache.NameLookahead}, Alpha: 0.2}, false},
-		{"prefetch", 4, 1, Cache{Dynamic: access.Dynamic{Policy: cache.NamePrefetch, Gamma: 0.95, Delta: 4, Initial: "degree"}, Alpha: 0.2}, false},
-		{"sieve", 4, 1, Cache{Dynamic: access.Dynamic{Policy: cache.NameSieve}, Alpha: 0.2}, false},
+		{"no cache", 4, 1, Cache{Dynamic: access.Dynamic{Policy: access.PolicyNone}}, nil},
+		{"vip", 4, 1, Cache{Dynamic: access.Dynamic{Policy: access.PolicyVIP}, Alpha: 0.2}, nil},
+		{"degree, two parts a rank", 2, 1, Cache{Dynamic: access.Dynamic{Policy: access.PolicyDegree}, Alpha: 0.2}, nil},
+		{"a stream for every part", 2, 1, Cache{Dynamic: access.Dynamic{Policy: access.PolicyVIP}, HaloFraction: 0.3}, func(j *Job) { j.StreamPerPart = true }},
+		{"two ranks a node", 4, 2, Cache{Dynamic: access.Dynamic{Policy: access.PolicyVIP}, Alpha: 0.2}, nil},
+		{"seeds from anywhere", 4, 1, Cache{Dynamic: access.Dynamic{Policy: access.PolicyVIP}, Alpha: 0.2}, func(j *Job) { j.GlobalSeeds = true }},
+		{"global batch", 4, 1, Cache{Dynamic: access.Dynamic{Policy: access.PolicyVIP}, Alpha: 0.2}, func(j *Job) { j.GlobalBatch, j.Batch = true, 128 }},
+		{"lookahead", 4, 1, Cache{Dynamic: access.Dynamic{Policy: cache.NameLookahead}, Alpha: 0.2}, nil},
+		{"prefetch", 4, 1, Cache{Dynamic: access.Dynamic{Policy: cache.NamePrefetch, Gamma: 0.95, Delta: 4, Initial: "degree"}, Alpha: 0.2}, nil},
+		{"prefetch, a stream for every part", 2, 1, Cache{Dynamic: access.Dynamic{Policy: cache.NamePrefetch, Gamma: 0.95, Delta: 4, Initial: "vip"}, Alpha: 0.2}, func(j *Job) { j.StreamPerPart = true }},
+		{"sieve", 4, 1, Cache{Dynamic: access.Dynamic{Policy: cache.NameSieve}, Alpha: 0.2}, nil},
 	} {
 		j := job()
-		j.Ranks, j.RanksPerNode, j.Cache, j.StreamPerPart = c.ranks, c.perNode, c.cache, c.parts
+		j.Ranks, j.RanksPerNode, j.Cache = c.ranks, c.perNode, c.cache
+		if c.change != nil {
+			c.change(&j)
+		}
 		p := predicted(t, s, j)
-		if want := counted(t, s, j, p); math.Abs(p.Rows-want) > 0.05*want {
+		if want := counted(t, s, j, p.Window); math.Abs(p.Rows-want) > 0.05*want {
 			t.Errorf("%s: %.1f rows a step are predicted, %.1f counted", c.name, p.Rows, want)
 		}
 		if p.Busiest*float64(c.ranks/c.perNode) < p.Rows-1e-6 {
@@ -138,81 +147,120 @@ func predicted(t *testing.T, s *shard.Shards, j Job) Traffic {
 	return traffic
 }
 
-// counted samples two epochs of all ranks, lets the cache decide, and returns the rows of a step.
-func counted(t *testing.T, s *shard.Shards, j Job, planned Traffic) float64 {
+// trail is the remote vertices of a rank's minibatches in two epochs, one after the other: drawn by the plain sampler, looked for part by part.
+// It has nothing of a planner.
+func trail(t *testing.T, s *shard.Shards, j Job, rank int) (remote [][]graph.VertexID, r *access.Reader) {
 	t.Helper()
-	if err := j.fill(s); err != nil {
-		t.Fatal(err)
+	per := s.Parts / j.Ranks
+	var seeds [][]graph.VertexID // of each stream
+	for p := range s.Parts {
+		if p%per == 0 || j.StreamPerPart {
+			seeds = append(seeds, nil)
+		}
+		seeds[len(seeds)-1] = append(seeds[len(seeds)-1], s.Train(p)...)
 	}
-	l, err := newLayout(s, &j)
+	o := sample.StreamOptions{Batch: j.Batch, Seed: j.Seed, Original: s.Topology().Original}
+	if j.GlobalBatch {
+		o.Scope = sample.ScopeGlobal
+	}
+	if j.GlobalSeeds {
+		o.Seeds = sample.SeedsGlobal
+	}
+	streams, err := sample.NewStreams(seeds, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.streams.Free()
+	t.Cleanup(streams.Free)
+	each, node := len(seeds)/j.Ranks, rank/j.RanksPerNode*j.RanksPerNode
+	first, end := s.Offsets[node*per], s.Offsets[(node+j.RanksPerNode)*per]
+	r = &access.Reader{
+		Local: []access.Range{{First: graph.VertexID(first), End: graph.VertexID(end)}}, Seeds: slices.Concat(seeds[rank*each : (rank+1)*each]...),
+		Fanouts: j.Fanouts, Topology: s.Topology(), Streams: streams, First: rank * each, Count: each, Seed: j.Seed, Epochs: 2,
+	}
+	r.PerStep = float64(len(r.Seeds)) / float64(streams.Steps())
+	if j.GlobalSeeds {
+		r.Seeds = slices.Concat(seeds...)
+	}
+	for epoch := 1; epoch <= 2; epoch++ {
+		for item := range streams.Steps() * each {
+			step, stream := item/each, r.First+item%each
+			mb := sample.Reference(s.Topology(), j.Fanouts, streams.Piece(epoch, step, stream, nil), sample.Key{Seed: j.Seed, Epoch: epoch, Step: step, Stream: stream})
+			var distant []graph.VertexID
+			for _, v := range mb.Frontier {
+				if int64(v) < first || int64(v) >= end {
+					distant = append(distant, v)
+				}
+			}
+			mb.Free()
+			remote = append(remote, distant)
+		}
+	}
+	return remote, r
+}
+
+// counted lets the cache decide about the trails of all ranks, and returns the rows of a step.
+func counted(t *testing.T, s *shard.Shards, j Job, window int) float64 {
+	t.Helper()
 	m, err := access.New(&s.Topology().Graph, access.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Free()
-	rows := 0.0
+	rows := 0
+	steps := 0
 	for rank := range j.Ranks {
-		r := l.reader(s, &j, rank)
-		trace, err := record(r, 2*l.streams.Steps()*l.each)
-		if err != nil {
-			t.Fatal(err)
+		remote, r := trail(t, s, j, rank)
+		steps = len(remote) / r.Count
+		capacity := access.Capacity(j.Cache.Alpha, s.Vertices, j.Ranks)
+		if j.Cache.HaloFraction > 0 {
+			halo, err := m.HaloSize(r.Local)
+			if err != nil {
+				t.Fatal(err)
+			}
+			capacity = int(j.Cache.HaloFraction * float64(halo))
 		}
-		each := 0.0
-		switch d := j.Cache.Dynamic; {
-		case cache.Dynamic(d.Policy):
-			d.Capacity, d.Window = planned.Capacity, planned.Window
-			played, err := trace.play(m, r, d)
-			if err != nil {
-				t.Fatal(err)
+		policy, held := policyOf(t, m, r, j.Cache.Dynamic, capacity, window, remote)
+		var d cache.Decision
+		fed := 0
+		for i, distant := range remote {
+			for l, sees := policy.(*cache.Lookahead); sees && fed < len(remote) && fed <= i+window; fed++ {
+				l.Feed(remote[fed])
 			}
-			each = played.rows
-		case d.Policy == access.PolicyNone:
-			each = trace.missed(nil, s)
-		default:
-			score, err := m.Score(d.Policy, r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			capacity := access.Capacity(j.Cache.Alpha, s.Vertices, j.Ranks)
-			if j.Cache.HaloFraction > 0 {
-				halo, err := m.HaloSize(r.Local)
-				if err != nil {
-					t.Fatal(err)
-				}
-				capacity = int(j.Cache.HaloFraction * float64(halo))
-			}
-			held, err := m.Top(score, r.Local, capacity)
-			if err != nil {
-				t.Fatal(err)
-			}
-			each = trace.missed(held, s)
-			mem.Free(held)
-			mem.Free(score)
+			policy.Step(distant, &d)
+			rows += d.Transferred()
 		}
-		rows += each * float64(l.each)
-		trace.free()
+		d.Free()
+		policy.Free()
+		mem.Free(held)
 	}
-	return rows
+	return float64(rows) / float64(steps)
 }
 
-// missed returns the rows of a minibatch, on average, that a fixed set of vertices leaves to fetch.
-func (a *accesses) missed(held []graph.VertexID, s *shard.Shards) float64 {
-	set := access.NewSet(int(s.Vertices))
-	defer set.Free()
-	for _, v := range held {
-		set.Add(v)
-	}
-	missed := 0
-	for _, v := range a.ids {
-		if !set.Has(v) {
-			missed++
+// policyOf makes a cache of any policy.
+func policyOf(t *testing.T, m *access.Graph, r *access.Reader, d access.Dynamic, capacity, window int, remote [][]graph.VertexID) (policy cache.Policy, held []graph.VertexID) {
+	t.Helper()
+	n := len(r.Topology.Original)
+	var err error
+	switch {
+	case cache.Dynamic(d.Policy):
+		d.Capacity, d.Window = capacity, window
+		policy, held, err = m.NewPolicy(r, d, slices.Values(remote[:min(window+1, len(remote))]))
+	case d.Policy == access.PolicyNone:
+		policy, err = cache.NewStatic(n, nil)
+	default:
+		var score []float32
+		if score, err = m.Score(d.Policy, r); err == nil {
+			held, err = m.Top(score, r.Local, capacity)
+			mem.Free(score)
+		}
+		if err == nil {
+			policy, err = cache.NewStatic(n, held)
 		}
 	}
-	return float64(missed) / float64(len(a.ends))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policy, held
 }
 
 // With more ranks than parts the minibatches are those of smaller ranks: more is remote, less is local, and the plan says that it guesses.
@@ -244,6 +292,9 @@ func TestBadJobsAreRefused(t *testing.T) {
 		change        func(*Job, *Options)
 	}{
 		{"ranks that fit no parts", "3 ranks on 4 parts", func(j *Job, _ *Options) { j.Ranks = 3 }},
+		{"more ranks than a list has room for", "ranks: 4611686018427387904", func(j *Job, _ *Options) { j.Ranks = 1 << 62 }},
+		{"a batch beyond any graph", "batch: 9223372036854775807", func(j *Job, _ *Options) { j.Batch = math.MaxInt }},
+		{"endless cores", "cores: +Inf", func(j *Job, _ *Options) { j.Cores = math.Inf(1) }},
 		{"negative ranks", "ranks: -1", func(j *Job, _ *Options) { j.Ranks = -1 }},
 		{"no batch", "batch: 0", func(j *Job, _ *Options) { j.Batch = 0 }},
 		{"two faults", "pipeline depth: -1", func(j *Job, _ *Options) { j.Batch, j.Depth = 0, -1 }},
@@ -251,12 +302,18 @@ func TestBadJobsAreRefused(t *testing.T) {
 		{"alpha", "alpha is NaN", func(j *Job, _ *Options) { j.Cache.Alpha = math.NaN() }},
 		{"a model that cannot be", "tree", func(j *Job, _ *Options) { j.Model.Kind = "tree" }},
 		{"a negative rate", "a rate of -1", func(_ *Job, o *Options) { o.Rates.Rows = -1 }},
+		{"an endless rate", "a rate of +Inf", func(_ *Job, o *Options) { o.Rates.Network = math.Inf(1) }},
 		{"nothing to measure with", "no device", func(_ *Job, o *Options) { o.Rates.Rows = 0 }},
 	} {
 		j, o := job(), given
 		c.change(&j, &o)
-		if _, err := New(s, j, o); err == nil || !strings.Contains(err.Error(), c.message) {
+		_, err := New(s, j, o)
+		if err == nil || !strings.Contains(err.Error(), c.message) {
 			t.Errorf("%s: the error is %v; it should speak of %q", c.name, err, c.message)
+		}
+		parts := c.name == "ranks that fit no parts"
+		if job := !parts && c.name != "nothing to measure with"; errors.Is(err, ErrParts) != parts || errors.Is(err, ErrJob) != job {
+			t.Errorf("%s: %v is ErrParts %t, ErrJob %t", c.name, err, parts, job)
 		}
 	}
 }
@@ -317,6 +374,28 @@ func TestSuggestion(t *testing.T) {
 	}
 	if last <= 0 {
 		t.Error("no cache is suggested for a slow network")
+	}
+}
+
+// A cache fits if those of all ranks of a node do, beside what the node has once. A node has no more ranks than there are.
+func TestWhatFitsANode(t *testing.T) {
+	s := generated(t, 4)
+	for _, perNode := range []int{1, 2, 4, 1 << 40} {
+		j, o := job(), given
+		j.RanksPerNode = perNode
+		p := planned(t, s, j, o)
+		if p.RanksPerNode != min(perNode, 4) {
+			t.Errorf("%d ranks a node are planned of 4", p.RanksPerNode)
+		}
+		if p.RanksPerNode == 4 { // nothing is remote
+			continue
+		}
+		o.Memory = p.MemoryNode + int64(perNode)*p.Curve[3].Bytes
+		for i, point := range planned(t, s, j, o).Curve {
+			if want := point.Bytes <= p.Curve[3].Bytes; point.Fits != want || i == 3 && !want {
+				t.Errorf("%d ranks a node: alpha %g fits: %t, want %t", perNode, point.Alpha, point.Fits, want)
+			}
+		}
 	}
 }
 

@@ -122,7 +122,7 @@ type Point struct {
 	Remote  float64 `json:"t_remote"`
 	Step    float64 `json:"step"`
 	Binds   string  `json:"binds"`
-	Fits    bool    `json:"fits"` // within the memory of a rank
+	Fits    bool    `json:"fits"` // all of it: the ranks of a node in the node's memory
 }
 
 // Suggestion is the cache that the plan would take.
@@ -145,7 +145,8 @@ func (p *planner) sizes(out *Plan) error {
 		c.Policy = access.PolicyVIP
 	}
 	c.HaloFraction = 0
-	rest := out.MemoryRank - out.Memory.Of(CacheRows) - out.Memory.Of(CacheIndex) - out.Memory.Of(Window)
+	ranks := int64(p.job.RanksPerNode)
+	rest := out.MemoryNode - ranks*(out.Memory.Of(CacheRows)+out.Memory.Of(CacheIndex)+out.Memory.Of(Window))
 	waiting := int64(0)
 	for _, r := range p.ranks {
 		waiting = max(waiting, p.waitingBytes(&r.most, &out.Traffic))
@@ -168,7 +169,7 @@ func (p *planner) sizes(out *Plan) error {
 			Policy: c.Policy, Alpha: alpha, Rows: t.Rows, HitRate: t.HitRate, Remote: x.Remote, Step: x.Step, Binds: x.Binds,
 			Bytes: int64(t.held)*int64(p.shards.RowBytes()) + t.planBytes + int64(t.Window)*waiting,
 		}
-		point.Fits = p.options.Memory == 0 || rest+point.Bytes <= p.options.Memory
+		point.Fits = p.options.Memory == 0 || rest+ranks*point.Bytes <= p.options.Memory
 		out.Curve = append(out.Curve, point)
 	}
 	none, err := p.traffic(&Cache{Dynamic: access.Dynamic{Policy: access.PolicyNone}})
@@ -203,7 +204,7 @@ func (p *planner) suggest(out *Plan, bare *Times) *Suggestion {
 		}
 	}
 	if best == nil {
-		return &Suggestion{access.PolicyNone, 0, "no cache fits the memory of a rank"}
+		return &Suggestion{access.PolicyNone, 0, "no cache fits the memory of a node"}
 	}
 	return &Suggestion{best.Policy, best.Alpha, fmt.Sprintf("the smallest of the fastest that fit: a step takes %.3g s instead of %.3g s, and %s binds", best.Step, bare.Step, best.Binds)}
 }

@@ -29,6 +29,9 @@ const (
 	SeedsGlobal                  // one permutation over all seeds: needs a replicated topology
 )
 
+// MaxBatch is the most seeds that a batch may ask for: more than any graph has.
+const MaxBatch = graph.MaxVertices
+
 // StreamOptions says how the seeds of an epoch are cut. Zero values are the defaults, except Batch, which has none.
 type StreamOptions struct {
 	Batch int
@@ -127,8 +130,8 @@ func NewStreams(seedsPerStream [][]graph.VertexID, o StreamOptions) (*Streams, e
 func (o *StreamOptions) check(seedsPerStream [][]graph.VertexID, n int) error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if o.Batch < 1 {
-		fault("batch is %d; it must be at least 1", o.Batch)
+	if o.Batch < 1 || o.Batch > MaxBatch {
+		fault("batch is %d; it must be 1 to %d", o.Batch, MaxBatch)
 	}
 	if o.Scope != ScopeRank && o.Scope != ScopeGlobal {
 		fault("batch scope %d is unknown", o.Scope)

@@ -13,6 +13,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/nn"
 	"halognn/src/parallel"
+	"halognn/src/sample"
 	"halognn/src/train"
 )
 
@@ -131,6 +132,13 @@ type oneOf struct {
 	words, later []string
 }
 
+// What is above these is a slip of the pen, and ends for want of memory where it is not refused.
+const (
+	mostEpochs  = 1e9 // below access.SimulatedFirst
+	mostDepth   = 1 << 16
+	mostThreads = 1 << 12
+)
+
 // check returns every fault of the values, joined.
 func (c *Config) check() error {
 	var faults []error
@@ -138,6 +146,11 @@ func (c *Config) check() error {
 	atLeast := func(key string, value, least int) {
 		if value < least {
 			bad("%s is %d; it must be at least %d", key, value, least)
+		}
+	}
+	within := func(key string, value, least, most int) {
+		if value < least || value > most {
+			bad("%s is %d; it must be %d to %d", key, value, least, most)
 		}
 	}
 	for _, o := range c.choices() {
@@ -162,16 +175,16 @@ func (c *Config) check() error {
 	}
 	atLeast("model.layers", c.Model.Layers, 1)
 	atLeast("model.hidden", c.Model.Hidden, 1)
-	atLeast("sample.batch", c.Sample.Batch, 1)
-	atLeast("train.epochs", c.Train.Epochs, 1)
+	within("sample.batch", c.Sample.Batch, 1, sample.MaxBatch)
+	within("train.epochs", c.Train.Epochs, 1, mostEpochs)
 	atLeast("train.seed", c.Train.Seed, 0)
 	atLeast("train.eval_every", c.Train.EvalEvery, 0)
 	atLeast("train.patience", c.Train.Patience, 0)
 	atLeast("train.warmup_steps", c.Train.WarmupSteps, 0)
 	atLeast("train.step_epochs", c.Train.StepEpochs, 1)
-	atLeast("pipeline.depth", c.Pipeline.Depth, 0)
-	atLeast("pipeline.workers", c.Pipeline.Workers, 0)
-	atLeast("compute.threads", c.Compute.Threads, 0)
+	within("pipeline.depth", c.Pipeline.Depth, 0, mostDepth)
+	within("pipeline.workers", c.Pipeline.Workers, 0, mostThreads)
+	within("compute.threads", c.Compute.Threads, 0, mostThreads)
 	if _, err := train.ParseGPURows(c.Compute.GPURows); err != nil {
 		bad("compute.gpu_rows: %w", err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -44,15 +45,8 @@ func planCommand() *cobra.Command {
 			if err := required(c, "parts", "config"); err != nil {
 				return err
 			}
-			for _, f := range []string{"ranks", "ranks-per-node", "gpus"} {
-				if n, _ := c.Flags().GetInt(f); c.Flags().Changed(f) && n < 1 {
-					return usageError(fmt.Errorf("--%s is %d; it must be at least 1", f, n))
-				}
-			}
-			for _, f := range []string{"cores", "network", "rows", "flops", "memory", "gpu-memory", "gpu-bandwidth", "bus"} {
-				if x, _ := c.Flags().GetFloat64(f); c.Flags().Changed(f) && !(x > 0) {
-					return usageError(fmt.Errorf("--%s is %g; it must be above 0", f, x))
-				}
+			if err := checkPlanFlags(c); err != nil {
+				return usageError(err)
 			}
 			return runPlan(c, o)
 		},
@@ -76,6 +70,29 @@ func planCommand() *cobra.Command {
 	return c
 }
 
+// checkPlanFlags returns every number that is none a machine has.
+func checkPlanFlags(c *cobra.Command) error {
+	flags := c.Flags()
+	var faults []error
+	for _, f := range []string{"ranks", "ranks-per-node", "gpus"} {
+		if n, _ := flags.GetInt(f); flags.Changed(f) && n < 1 {
+			faults = append(faults, fmt.Errorf("--%s is %d; it must be at least 1", f, n))
+		}
+	}
+	for _, f := range []struct {
+		name        string
+		least, most float64
+	}{
+		{"cores", 1e-3, mostThreads}, {"network", 1e-6, 1e6}, {"bus", 1e-6, 1e6}, {"gpu-bandwidth", 1e-6, 1e6}, {"memory", 1e-3, 1e9},
+		{"gpu-memory", 1e-3, 1e9}, {"rows", 1, 1e15}, {"flops", 1, 1e21},
+	} {
+		if x, _ := flags.GetFloat64(f.name); flags.Changed(f.name) && !(x >= f.least && x <= f.most) {
+			faults = append(faults, fmt.Errorf("--%s is %g; it must be %g to %g", f.name, x, f.least, f.most))
+		}
+	}
+	return errors.Join(faults...)
+}
+
 func runPlan(c *cobra.Command, o planFlags) error {
 	config, err := loadConfig(o.config, append(o.sets, "data.parts="+o.parts, "run.dir=planned")) // nothing runs
 	if err != nil {
@@ -96,7 +113,7 @@ func runPlan(c *cobra.Command, o planFlags) error {
 	}
 	job := config.planJob(o.ranks, o.perNode, o.cores)
 	options := plan.Options{Rates: plan.Rates{Network: o.network * 1e9, Rows: o.rows, Flops: o.flops}}
-	if options.Memory, err = memoryOfRank(o.mem, job.RanksPerNode); err != nil {
+	if options.Memory, err = memoryOfNode(o.mem); err != nil {
 		return err
 	}
 	options.Rates.Device, options.Rates.Bus = o.gpuBandwidth*1e9, o.bus*1e9
@@ -122,8 +139,13 @@ func runPlan(c *cobra.Command, o planFlags) error {
 	}
 	options.Device, options.Host = device, host
 	p, err := plan.New(s, job, options)
-	if err != nil {
+	switch {
+	case errors.Is(err, plan.ErrJob):
 		return usageError(err)
+	case errors.Is(err, plan.ErrParts):
+		return dataError(err)
+	case err != nil:
+		return err
 	}
 	if err := p.Print(c.OutOrStdout()); err != nil || o.out == "" {
 		return err
@@ -181,15 +203,14 @@ func (c *Config) planGPU(perNode int, gigabytes float64, here compute.Device) (*
 	return g, nil
 }
 
-// memoryOfRank returns a rank's share of gigabytes or, if none are given, of this machine's memory.
-func memoryOfRank(gigabytes float64, perNode int) (int64, error) {
-	bytes := int64(gigabytes * 1e9)
-	if bytes == 0 {
-		var system unix.Sysinfo_t
-		if err := unix.Sysinfo(&system); err != nil {
-			return 0, fmt.Errorf("the memory of this machine: %w; give --memory", err)
-		}
-		bytes = int64(uint64(system.Totalram) * uint64(system.Unit))
+// memoryOfNode returns so many gigabytes or, if none are given, this machine's memory.
+func memoryOfNode(gigabytes float64) (int64, error) {
+	if gigabytes > 0 {
+		return int64(gigabytes * 1e9), nil
 	}
-	return bytes / int64(perNode), nil
+	var system unix.Sysinfo_t
+	if err := unix.Sysinfo(&system); err != nil {
+		return 0, fmt.Errorf("the memory of this machine: %w; give --memory", err)
+	}
+	return int64(uint64(system.Totalram) * uint64(system.Unit)), nil
 }
