@@ -109,7 +109,7 @@ func (j *Job) fill(s *shard.Shards) error {
 		name               string
 		value, least, most int
 	}{
-		{"ranks", j.Ranks, 1, mostRanks}, {"ranks per node", j.RanksPerNode, 1, mostRanks}, {"batch", j.Batch, 1, sample.MaxBatch},
+		{"ranks", j.Ranks, 1, min(mostRanks, int(s.Vertices))}, {"ranks per node", j.RanksPerNode, 1, mostRanks}, {"batch", j.Batch, 1, sample.MaxBatch},
 		{"epochs", j.Epochs, 1, math.MaxInt32}, {"pipeline depth", j.Depth, 0, math.MaxInt32}, {"workers", j.Workers, 1, math.MaxInt32},
 		{"threads", j.Threads, 1, math.MaxInt32}, {"cache window", j.Cache.Window, 0, math.MaxInt}, {"cache delta", j.Cache.Delta, 0, math.MaxInt},
 	} {
@@ -133,6 +133,9 @@ func (j *Job) fill(s *shard.Shards) error {
 	}
 	if err := errors.Join(append(faults, j.Model.Check(), j.Optimizer.Check(), j.fillGPU())...); err != nil {
 		return fmt.Errorf("%w: %w", ErrJob, err)
+	}
+	if j.RanksPerNode == j.Ranks || len(j.Fanouts) == 0 { // nothing is remote, so training opens no cache
+		j.Cache, j.auto = Cache{Dynamic: access.Dynamic{Policy: access.PolicyNone}}, false
 	}
 	return nil
 }

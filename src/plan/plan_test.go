@@ -382,15 +382,19 @@ func TestWhatFitsANode(t *testing.T) {
 	s := generated(t, 4)
 	for _, perNode := range []int{1, 2, 4, 1 << 40} {
 		j, o := job(), given
-		j.RanksPerNode = perNode
+		j.RanksPerNode, j.Cache.Policy = perNode, access.PolicyVIP
 		p := planned(t, s, j, o)
 		if p.RanksPerNode != min(perNode, 4) {
 			t.Errorf("%d ranks a node are planned of 4", p.RanksPerNode)
 		}
 		if p.RanksPerNode == 4 { // nothing is remote
+			if p.Traffic.Policy != access.PolicyNone || p.Memory.Of(CacheRows) != 0 || p.Traffic.Reads != 0 || p.Curve != nil {
+				t.Errorf("one node is planned to have a cache: %+v", p.Traffic)
+			}
 			continue
 		}
-		o.Memory = p.MemoryNode + int64(perNode)*p.Curve[3].Bytes
+		cached := p.Memory.Of(CacheRows) + p.Memory.Of(CacheIndex)
+		o.Memory = p.MemoryNode + int64(perNode)*(p.Curve[3].Bytes-cached)
 		for i, point := range planned(t, s, j, o).Curve {
 			if want := point.Bytes <= p.Curve[3].Bytes; point.Fits != want || i == 3 && !want {
 				t.Errorf("%d ranks a node: alpha %g fits: %t, want %t", perNode, point.Alpha, point.Fits, want)

@@ -25,7 +25,10 @@ func (p *Plan) Print(w io.Writer) error {
 	if err := say("%s: %d ranks, %d a node, %d steps an epoch, %.0f seeds a minibatch\n\n", p.Parts, p.Ranks, p.RanksPerNode, p.Steps, p.Minibatch.Seeds); err != nil {
 		return err
 	}
-	tables := [][][]string{p.memoryTable(), p.trafficTable(), p.timeTable(), p.sizeTable()}
+	tables := [][][]string{p.memoryTable(), p.trafficTable(), p.timeTable()}
+	if len(p.Curve) > 0 {
+		tables = append(tables, p.sizeTable())
+	}
 	if p.Device != nil {
 		tables = slices.Insert(tables, 1, p.deviceTable())
 	}
