@@ -51,6 +51,14 @@ func TestInABrowser(t *testing.T) {
 	for i := range 8 { // whose curves end almost at one place
 		r := fixture(t, "vip")[0]
 		r.Name = fmt.Sprintf("a run with a name that is rather long %d", i)
+		if i == 7 {
+			r.Name, r.Summary["metric_name"] = strings.Repeat("世界", 30), "micro_f1"
+			memory := map[string]any{strings.Repeat("long ", 20): 5e7}
+			for k := range 12 {
+				memory[fmt.Sprintf("an item %d", k)] = 1e7
+			}
+			r.Summary["memory"] = memory
+		}
 		for _, e := range r.Epochs {
 			e["wait_fraction"] = 0.2 + float64(i)/1000
 		}

@@ -111,7 +111,7 @@ func TestTrialsStandBesideNoPrediction(t *testing.T) {
 		t.Errorf("predictions of %q", rows)
 	}
 	rows := caches(runs).rows
-	if row := rows[1]; row[1] != "auto, which chose vip" || row[len(row)-1] != absent {
+	if row := rows[1]; row[1] != "auto (vip)" || row[len(row)-1] != absent {
 		t.Errorf("the table of caches says %q", row)
 	}
 	if !strings.Contains(strings.Join(warnings(runs), "\n"), "tries: cache.policy auto") {

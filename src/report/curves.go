@@ -61,7 +61,7 @@ func (c *curves) size() (width, height float64) {
 // label is what stands at the end of the curve.
 func (k *curve) label() string {
 	text := strings.Join(k.names, " = ")
-	if len([]rune(text)) > mostLabel && len(k.names) > 1 {
+	if len(k.names) > 1 && shorten(text, mostLabel) != text {
 		text = shorten(k.names[0], mostLabel-10) + " = " + figure(float64(len(k.names)-1)) + " more"
 	}
 	return shorten(text, mostLabel) + k.end

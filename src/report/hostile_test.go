@@ -67,6 +67,30 @@ func TestVisible(t *testing.T) {
 	}
 }
 
+// Text is cut where it is too wide, and only there.
+func TestShorten(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		n    int
+		want string
+	}{
+		{"", 5, ""}, {"abcde", 5, "abcde"}, {"abcdef", 5, "ab…ef"}, {"abcdefg", 4, "ab…g"}, {strings.Repeat("x", 34), 34, strings.Repeat("x", 34)},
+		{"世界世界世界", 6, "世…界"}, {"世界", 1, "…"},
+	} {
+		if got := shorten(c.in, c.n); got != c.want {
+			t.Errorf("shorten(%q, %d) is %q, expected %q", c.in, c.n, got, c.want)
+		}
+	}
+	same := curve{names: []string{"auto", "lookahead", "none", "prefetch"}} // 34 letters in all
+	if got := same.label(); got != "auto = lookahead = none = prefetch" {
+		t.Errorf("the label is %q", got)
+	}
+	same.names = append(same.names, "vip")
+	if got := same.label(); got != "auto = 4 more" {
+		t.Errorf("the label is %q", got)
+	}
+}
+
 func TestMarkdownShowsTextAsItIs(t *testing.T) {
 	for in, want := range map[string]string{
 		"a_b 1": "a_b 1", "_a_": `\_a\_`, "a|b": "a&#124;b", `a\|b`: `a\\&#124;b`, "<b>&amp;": "&#60;b&#62;&#38;amp;", "*x* `y` [z](u)": "\\*x\\* \\`y\\` \\[z\\](u)",

@@ -25,7 +25,7 @@ p.warning { border-left: 4px solid #d55e00; padding-left: .6rem; overflow-wrap: 
 div.wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .85rem; }
 th, td { padding: .22rem .6rem; text-align: right; border-bottom: 1px solid var(--rule); white-space: nowrap; vertical-align: bottom; }
-th { white-space: normal; font-weight: 600; } th:first-child, td:first-child { text-align: left; padding-left: 0; white-space: normal; overflow-wrap: anywhere; min-width: 8rem; }
+th { white-space: normal; font-weight: 600; } th:first-child, td:first-child { text-align: left; padding-left: 0; white-space: normal; overflow-wrap: anywhere; min-width: 6rem; }
 tbody tr:nth-child(even) { background: var(--stripe); }
 figure { margin: 0; overflow-x: auto; } svg { width: 100%; min-width: 34rem; height: auto; display: block; }
 details { font-size: .9rem; color: var(--soft); } details div { max-height: 24rem; overflow: auto; } summary { cursor: pointer; }

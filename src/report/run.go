@@ -126,7 +126,7 @@ func (r *Run) tried() bool { return r.policy() == "auto" }
 // policyName is the cache policy, with what auto has chosen.
 func (r *Run) policyName() string {
 	if chosen := r.Summary.object("cache").text("policy"); r.tried() && chosen != "" {
-		return "auto, which chose " + chosen
+		return "auto (" + chosen + ")"
 	}
 	return r.policy()
 }

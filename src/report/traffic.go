@@ -159,6 +159,10 @@ func baselines(runs []*Run) table {
 // were of all of these, and the prediction is of the last.
 func predicted(runs []*Run) *chart {
 	b := &bars{x: "rows transferred per step, all ranks", tick: "predicted before the first step", pieces: []piece{{"measured", 0}}}
+	note := "The prediction is made of access probabilities, less the rows that the cache holds."
+	if slices.ContainsFunc(runs, (*Run).tried) {
+		note += " Runs of cache.policy auto are left out: their steps had several caches."
+	}
 	for _, r := range runs {
 		expected, has := r.Summary.num("expected_remote_rows_per_step")
 		rows, counted := r.Summary.num("remote_rows_per_step")
@@ -166,7 +170,7 @@ func predicted(runs []*Run) *chart {
 			b.add(bar{name: r.Name, values: []float64{rows}, tick: expected, end: fmt.Sprintf("%s, %+.1f %%", short(rows), math.Round(1000*(rows/expected-1))/10+0)})
 		}
 	}
-	return &chart{"predicted", "Rows per step, predicted and measured", "The prediction is made of access probabilities, less the rows that the cache holds. Runs of cache.policy auto are not among them: their steps had several caches.", b}
+	return &chart{"predicted", "Rows per step, predicted and measured", note, b}
 }
 
 // hitRates draws the buffer hit rate over steps with marks where rows were evicted. Source: the form of MassiveGNN, Figure 10.

@@ -30,15 +30,15 @@ const letter, wideLetter = 7.3, 13.0 // of the plots' size
 
 // textWidth estimates the width of text in a plot; fonts differ. Scripts of East Asia are twice as wide as others.
 func textWidth(s string) float64 {
-	w := 0.0
+	narrow, wide := 0, 0
 	for _, r := range s {
 		if r < 0x2e80 {
-			w += letter
+			narrow++
 		} else {
-			w += wideLetter
+			wide++
 		}
 	}
-	return w
+	return letter*float64(narrow) + wideLetter*float64(wide)
 }
 
 // shorten cuts text to the width of n letters in the middle, where names differ least.
