@@ -187,6 +187,18 @@ func TestNamesAreAsLongAsTellsRunsApart(t *testing.T) {
 	}
 }
 
+// "." and ".." name nothing; the directories that they are do.
+func TestTheDirectoryThatOneIsInHasAName(t *testing.T) {
+	t.Chdir("testdata/vip")
+	runs, err := Load([]string{".", "../base"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runs[0].Name != "vip" || runs[1].Name != "base" {
+		t.Errorf("runs are named %q and %q", runs[0].Name, runs[1].Name)
+	}
+}
+
 // Every number of the records is in the CSV files, and what a record lacks is empty.
 func TestCSVHoldsTheRecords(t *testing.T) {
 	runs := fixture(t, "vip", "killed", "old")
@@ -258,6 +270,9 @@ func TestWriteLeavesOtherFiles(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(plots, "directory.svg"), 0o777); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink("notes.txt", filepath.Join(plots, "link.svg")); err != nil { // to what looks like a plot
+		t.Fatal(err)
+	}
 	for name, text := range others {
 		if err := os.WriteFile(filepath.Join(plots, name), []byte(text), 0o666); err != nil {
 			t.Fatal(err)
@@ -273,8 +288,10 @@ func TestWriteLeavesOtherFiles(t *testing.T) {
 			t.Errorf("%s holds %q, %v; expected %q", name, text, err, want)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(plots, "directory.svg")); err != nil {
-		t.Error(err)
+	for _, name := range []string{"directory.svg", "link.svg"} {
+		if _, err := os.Stat(filepath.Join(plots, name)); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
