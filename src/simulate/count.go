@@ -19,6 +19,7 @@ type counter struct {
 	dynamic  []*player // caches that decide step by step
 
 	recent history // the last minibatches
+	used   used
 }
 
 func (c *counter) free() {
@@ -53,6 +54,7 @@ func (c *counter) count(workers int) error {
 	defer plan.Free()
 	steps, perStep := c.streams.Steps(), c.minibatches()
 	c.each = make([]int64, c.o.Epochs*steps)
+	defer func() { c.used.sampler = s.Bytes() + mb.Bytes() + plan.Bytes() }() // before they are freed
 	pieces := pieces{streams: c.streams}
 	if c.o.LastShort {
 		pieces.batch = c.o.Batch
@@ -79,6 +81,7 @@ func (c *counter) count(workers int) error {
 func (c *counter) take(step int, remote []graph.VertexID, last bool) error {
 	c.each[step] += int64(len(remote))
 	c.remote += int64(len(remote))
+	c.used.minibatch = max(c.used.minibatch, int64(len(remote)))
 	for _, v := range remote {
 		c.accesses[v]++
 	}

@@ -1,11 +1,14 @@
 package simulate
 
 import (
+	"bytes"
 	"fmt"
+	"html"
 	"image/color"
 	"io"
 	"math"
 	"slices"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -15,6 +18,12 @@ import (
 
 	"halognn/src/access"
 )
+
+// colors are those of package report, which people who see few colours tell apart, and three more: one for each policy.
+var colors = []color.RGBA{
+	{0x00, 0x72, 0xb2, 255}, {0xd5, 0x5e, 0x00, 255}, {0x00, 0x9e, 0x73, 255}, {0xcc, 0x79, 0xa7, 255}, {0xc7, 0x91, 0x00, 255}, {0x56, 0xb4, 0xe9, 255},
+	{0x8a, 0x8a, 0x8a, 255}, {0x5b, 0x4f, 0xa3, 255}, {0x8c, 0x2d, 0x04, 255}, {0x00, 0x00, 0x00, 255}, {0x6b, 0x8e, 0x00, 255}, {0xe0, 0x1b, 0x84, 255},
+}
 
 // WriteSVG draws the rows of an epoch, on a logarithmic scale, over the sizes of the cache: a line a policy, and a band from no
 // cache to the best static one if both are there. Sizes lie side by side at equal distances. Less than one row is drawn as one.
@@ -41,11 +50,12 @@ func (r *Result) WriteSVG(w io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("plot of policy %s: %w", name, err)
 		}
-		line.Color, line.Width = plotutil.Color(i), vg.Points(1.5)
+		its := slices.Index(Policies(), name) // the same in every plot
+		line.Color, line.Width = colors[its], vg.Points(1.5)
 		if slices.Contains(dynamic, name) {
 			line.Dashes = plotutil.Dashes(1)
 		}
-		points.Color, points.Shape = plotutil.Color(i), plotutil.Shape(i)
+		points.Color, points.Shape = colors[its], plotutil.Shape(its)
 		p.Add(line, points)
 		p.Legend.Add(name, line, points)
 	}
@@ -54,7 +64,13 @@ func (r *Result) WriteSVG(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("plot: %w", err)
 	}
-	_, err = out.WriteTo(w)
+	var text bytes.Buffer
+	if _, err := out.WriteTo(&text); err != nil {
+		return fmt.Errorf("plot: %w", err)
+	}
+	head, rest, _ := strings.Cut(text.String(), "<svg ")
+	attributes, rest, _ := strings.Cut(rest, ">")
+	_, err = fmt.Fprintf(w, "%s<svg role=\"img\" %s>\n<title>Remote rows per epoch by %s of the cache: %s</title>%s", head, attributes, of, html.EscapeString(p.Title.Text), rest)
 	return err
 }
 

@@ -72,7 +72,7 @@ func (s *Simulation) capacities(m *access.Graph, r *access.Reader) ([]int, error
 	}
 	halo, err := m.HaloSize(r.Local)
 	for _, f := range s.o.HaloFractions {
-		rows = append(rows, int(f*float64(halo)))
+		rows = append(rows, int(min(f*float64(halo), float64(s.shards.Vertices))))
 	}
 	return rows, err
 }

@@ -66,16 +66,17 @@ func (r *Result) Print(w io.Writer) error {
 func (r *Result) rounds(header func(name string) []string) [][]string {
 	p := slices.Index(r.Options.Policies, cache.NamePrefetch)
 	interval := r.Options.Delta
-	if p < 0 || interval == 0 || interval >= len(r.Each) {
+	if p < 0 || interval == 0 || interval >= len(r.Each)*r.Minibatches {
 		return nil
 	}
 	table := [][]string{header("buffer hit rate of prefetch")}
-	last := len(r.Each)/interval - 1 // the last whole interval
+	last := len(r.Each)*r.Minibatches/interval - 1 // the last whole interval
 	for _, round := range slices.Compact([]int{0, last / 8, last / 4, last / 2, last}) {
 		row := []string{fmt.Sprintf("after %d rounds", round)}
 		for i := range r.Traces[p] {
 			var remote, fetched int64
-			for step := round * interval; step < (round+1)*interval; step++ {
+			first := round * interval / r.Minibatches // steps, where a round falls into one
+			for step := first; step < max(first+1, (round+1)*interval/r.Minibatches); step++ {
 				remote += r.Each[step]
 				fetched += r.Traces[p][i][step].Fetched
 			}

@@ -27,14 +27,17 @@ func (s *Simulation) Run() (*Result, error) {
 	if err := s.planWindows(m); err != nil {
 		return nil, fmt.Errorf("planning windows: %w", err)
 	}
-	ranks := make([]*Result, o.Ranks)
+	var sum sum
 	faults := make([]error, together)
 	var wait sync.WaitGroup
 	for w := range together {
 		wait.Go(func() {
 			for rank := w; rank < o.Ranks && faults[w] == nil; rank += together {
-				faults[w] = mem.Contain(func() (err error) {
-					ranks[rank], err = s.rank(rank, m, each)
+				faults[w] = mem.Contain(func() error {
+					r, err := s.rank(rank, m, each)
+					if err == nil {
+						sum.add(rank, r)
+					}
 					return err
 				})
 			}
@@ -44,15 +47,37 @@ func (s *Simulation) Run() (*Result, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, fmt.Errorf("simulating: %w", err)
 	}
-	sum := ranks[0]
-	for _, r := range ranks[1:] { // in order, so that sums of predictions are the same every time
-		sum.add(r)
+	sum.Bytes = s.bytes(together, each, m.Transposed(), sum.used, sum.Capacity)
+	return sum.Result, nil
+}
+
+// sum adds up ranks in their order, whenever they come, so that sums of predictions are the same every time.
+type sum struct {
+	sync.Mutex
+	*Result
+	waiting map[int]*Result // for ranks before them
+	next    int
+}
+
+func (s *sum) add(rank int, r *Result) {
+	s.Lock()
+	defer s.Unlock()
+	if s.waiting == nil {
+		s.waiting = map[int]*Result{}
 	}
-	return sum, nil
+	for s.waiting[rank] = r; s.waiting[s.next] != nil; s.next++ {
+		if s.next == 0 {
+			s.Result = s.waiting[0]
+		} else {
+			s.Result.add(s.waiting[s.next])
+		}
+		delete(s.waiting, s.next)
+	}
 }
 
 // add adds what another rank has counted.
 func (r *Result) add(o *Result) {
+	r.used.atLeast(o.used)
 	r.Remote += o.Remote
 	for i, n := range o.Each {
 		r.Each[i] += n
@@ -92,8 +117,8 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 	}
 	defer mem.Free(inclusion)
 	r := &Result{
-		Options: s.o, Vertices: s.shards.Vertices, Steps: s.streams.Steps(), Remote: c.remote, Each: c.each,
-		Capacity: capacity, Windows: s.windows,
+		Options: s.o, Vertices: s.shards.Vertices, Steps: s.streams.Steps(), Minibatches: s.minibatches(), Remote: c.remote, Each: c.each,
+		Capacity: capacity, Windows: s.windows, used: c.used,
 	}
 	for _, name := range s.o.Policies {
 		rows, predicted := make([]int64, len(capacity)), make([]float64, len(capacity))

@@ -11,8 +11,8 @@
 // are those of a training run with the same parts, ranks, nodes, minibatches, seed and cache.
 //
 // Memory beyond the mapped topology, for N vertices, W ranks simulated at a time, D dynamic policies, A sizes of at most C rows: W times
-// 20 N bytes (accesses, prediction and a ranking) and D A (4 N + 32 C); looking ahead, also 4 bytes for each remote vertex of a window.
-// Features are never opened.
+// 20 N bytes (accesses, prediction and a ranking) and D A (4 N + 24 C), and what a window sees; docs/simulate.md has it all. Features are
+// never opened.
 package simulate
 
 import (
@@ -66,6 +66,12 @@ type Options struct {
 	Workers  int     // goroutines; 0: one for each CPU
 }
 
+// What is above these is a slip of the pen, and ends for want of memory where it is not refused.
+const (
+	mostEpochs  = 1e6
+	mostWorkers = 1 << 12
+)
+
 // Check reports every fault of the options themselves.
 func (o *Options) Check() error {
 	var faults []error
@@ -79,14 +85,15 @@ func (o *Options) Check() error {
 		}
 	}
 	for _, n := range []struct {
-		name         string
-		value, least int
+		name               string
+		value, least, most int
 	}{
-		{"batch", o.Batch, 1}, {"epochs", o.Epochs, 1}, {"ranks", o.Ranks, 0}, {"ranks per node", o.RanksPerNode, 0}, {"delta", o.Delta, 0},
-		{"window", o.Window, 0}, {"halo hops", o.HaloHops, 0}, {"workers", o.Workers, 0},
+		{"batch", o.Batch, 1, sample.MaxBatch}, {"epochs", o.Epochs, 1, mostEpochs}, {"ranks", o.Ranks, 0, math.MaxInt32},
+		{"ranks per node", o.RanksPerNode, 0, math.MaxInt32}, {"delta", o.Delta, 0, math.MaxInt32}, {"window", o.Window, 0, math.MaxInt32},
+		{"halo hops", o.HaloHops, 0, math.MaxInt32}, {"workers", o.Workers, 0, mostWorkers},
 	} {
-		if n.value < n.least {
-			fault("%s is %d; it must be at least %d", n.name, n.value, n.least)
+		if n.value < n.least || n.value > n.most {
+			fault("%s is %d; it must be %d to %d", n.name, n.value, n.least, n.most)
 		}
 	}
 	if !(o.Gamma > 0 && o.Gamma <= 1) {
@@ -193,7 +200,12 @@ func New(s *shard.Shards, o Options) (*Simulation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Dir, err)
 	}
-	return &Simulation{o: o, shards: s, streams: streams, perRank: last - first}, nil
+	sim := &Simulation{o: o, shards: s, streams: streams, perRank: last - first}
+	if n := o.Epochs * streams.Steps() * sim.minibatches(); n > math.MaxInt32 { // counts are of 32 bits
+		streams.Free()
+		return nil, fmt.Errorf("%s: %d epochs are %d minibatches of a rank; at most %d are counted", s.Dir, o.Epochs, n, math.MaxInt32)
+	}
+	return sim, nil
 }
 
 // Close gives the memory back.
@@ -201,17 +213,21 @@ func (s *Simulation) Close() { s.streams.Free() }
 
 // Result is what was counted, summed over ranks.
 type Result struct {
-	Options  Options // with defaults filled in
-	Vertices int64
-	Steps    int     // of an epoch
-	Remote   int64   // rows of all epochs without a cache
-	Each     []int64 // [Epochs*Steps] the same, step by step
+	Options     Options // with defaults filled in
+	Vertices    int64
+	Steps       int     // of an epoch
+	Minibatches int     // of a rank in a step
+	Remote      int64   // rows of all epochs without a cache
+	Each        []int64 // [Epochs*Steps] the same, step by step
+	Bytes       int64   // the largest resident set, by the formula of docs/simulate.md
 
 	Capacity  []int       // [sizes] rows of a rank's cache, the largest of any rank
 	Windows   []int       // [sizes] of lookahead; nil without it
 	Rows      [][]int64   // [policies][sizes] rows fetched in all epochs
 	Predicted [][]float64 // [policies][sizes] expected rows of an epoch; NaN where there is no prediction
 	Traces    [][]Trace   // [policies][sizes] what a dynamic policy did; nil for others, and for the optimum, which decides nothing
+
+	used used
 }
 
 // Trace is what a policy did, step by step, summed over ranks.

@@ -2,8 +2,11 @@ package simulate
 
 import (
 	"bytes"
+	"encoding/xml"
+	"fmt"
 	"math"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -21,7 +24,12 @@ import (
 // generated is a small graph in six parts.
 func generated(t *testing.T) *shard.Shards {
 	t.Helper()
-	return ordered(t, func(d *dataset.Dataset, part []int32) []float32 {
+	return generatedOf(t, 600)
+}
+
+func generatedOf(t *testing.T, vertices int) *shard.Shards {
+	t.Helper()
+	return ordered(t, vertices, func(d *dataset.Dataset, part []int32) []float32 {
 		var score []float32
 		for _, n := range partition.InDegrees(d.Graph) {
 			score = append(score, float32(n))
@@ -31,10 +39,10 @@ func generated(t *testing.T) *shard.Shards {
 }
 
 // ordered is generated with the vertices of a part in order of a score.
-func ordered(t *testing.T, score func(d *dataset.Dataset, part []int32) []float32) *shard.Shards {
+func ordered(t *testing.T, vertices int, score func(d *dataset.Dataset, part []int32) []float32) *shard.Shards {
 	t.Helper()
 	data, parts := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "parts")
-	if err := dataset.Generate(data, dataset.GenerateOptions{Vertices: 600, Degree: 6, Features: 2, Classes: 4, Seed: 1}); err != nil {
+	if err := dataset.Generate(data, dataset.GenerateOptions{Vertices: vertices, Degree: 6, Features: 2, Classes: 4, Seed: 1}); err != nil {
 		t.Fatal(err)
 	}
 	d, err := dataset.Open(data)
@@ -371,7 +379,7 @@ func transferred(t *testing.T, m *access.Graph, r *access.Reader, x *trail, o Op
 // Parts that were ordered for a run begin, each of them, with what the run's minibatches of that very part read most.
 func TestPartsOrderedForARun(t *testing.T) {
 	o := options()
-	s := ordered(t, func(d *dataset.Dataset, part []int32) []float32 {
+	s := ordered(t, 600, func(d *dataset.Dataset, part []int32) []float32 {
 		m, err := access.New(d.Graph, access.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -462,6 +470,22 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// hue returns a policy's colour as SVG has it. No two have the same.
+func hue(policy string) string {
+	c := colors[slices.Index(Policies(), policy)]
+	return fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B)
+}
+
+func TestEveryPolicyHasAColor(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range Policies() {
+		seen[hue(p)] = true
+	}
+	if len(seen) != len(Policies()) {
+		t.Errorf("%d colours for %d policies", len(seen), len(Policies()))
+	}
+}
+
 func TestBadOptions(t *testing.T) {
 	s := generated(t)
 	for _, c := range []struct {
@@ -483,6 +507,7 @@ func TestBadOptions(t *testing.T) {
 		{"halo fraction", func(o *Options) { o.Alphas, o.HaloFractions = nil, []float64{0.5, 0.1} }, []string{"halo fraction 0.1 comes after 0.5"}},
 		{"fill", func(o *Options) { o.Initial = "wpr" }, []string{`initial is "wpr"`, "degree"}},
 		{"window", func(o *Options) { o.Window = -1 }, []string{"window is -1"}},
+		{"more than can be", func(o *Options) { o.Batch, o.Epochs, o.Workers = math.MaxInt, math.MaxInt, math.MaxInt }, []string{"batch is 9223372036854775807; it must be 1 to", "epochs is", "workers is"}},
 		{"last short", func(o *Options) { o.LastShort, o.GlobalSeeds = true, true }, []string{"last-short"}},
 	} {
 		o := options()
@@ -500,6 +525,92 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
+// Rounds come after so many minibatches, of which a rank may train several in a step.
+func TestRoundsAreCountedInMinibatches(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		minibatches int // of a step
+		delta       int
+		want        []string // hit rates: before the first round, and after those that are shown
+	}{
+		{"one a step", 1, 4, []string{"after 0 rounds 0.1500", "after 1 rounds 0.5500"}},
+		{"two a step", 2, 4, []string{"after 0 rounds 0.0500", "after 1 rounds 0.2500", "after 3 rounds 0.6500"}},
+		{"a round within a step", 3, 4, []string{"after 0 rounds 0.0000", "after 1 rounds 0.1000", "after 2 rounds 0.2500", "after 5 rounds 0.6500"}},
+		{"several rounds in a step", 8, 2, []string{"after 0 rounds 0.0000", "after 31 rounds 0.7000"}},
+		{"no round", 1, 8, nil},
+	} {
+		r := &Result{
+			Options: Options{Policies: []string{cache.NamePrefetch}, Alphas: []float64{1}, Delta: c.delta}, Minibatches: c.minibatches,
+			Traces: [][]Trace{{nil}},
+		}
+		for step := range int64(8) { // the hit rate of a step is a tenth of its number
+			r.Each, r.Traces[0][0] = append(r.Each, 10), append(r.Traces[0][0], Decided{Fetched: 10 - step})
+		}
+		table := r.rounds(func(string) []string { return nil })
+		var rows []string
+		for _, row := range table {
+			rows = append(rows, strings.Join(row, " "))
+		}
+		for _, want := range c.want {
+			if !slices.Contains(rows, want) {
+				t.Errorf("%s: %q is not in %q", c.name, want, rows)
+			}
+		}
+		if (c.want == nil) != (table == nil) {
+			t.Errorf("%s: %q", c.name, rows)
+		}
+	}
+}
+
+// No simulation holds more than the formula says, nor much less: neither static caches, nor counting them (sim), nor those that decide step by step.
+func TestMemoryIsThatOfTheFormula(t *testing.T) {
+	s := generatedOf(t, 60000)
+	for _, c := range []struct {
+		policies []string
+		ranks    int
+	}{
+		{[]string{access.PolicyNone, access.PolicyVIP, access.PolicyOracle}, 3}, {[]string{access.PolicyDegree}, 3}, {[]string{access.PolicySim}, 1},
+		{[]string{access.PolicySim}, 6}, {[]string{cache.NameSieve, PolicyOptimum}, 3}, {[]string{cache.NamePrefetch}, 3}, {[]string{cache.NameLookahead}, 3},
+	} {
+		o := options()
+		o.Policies, o.Ranks, o.Batch, o.Epochs, o.Alphas = c.policies, c.ranks, 6000, 1, []float64{0.1, 0.5}
+		sim, err := New(s, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, done, most := mem.Allocated(), make(chan bool), make(chan int64)
+		go func() {
+			peak := int64(0)
+			for {
+				select {
+				case <-done:
+					most <- peak
+					return
+				default:
+					peak = max(peak, mem.Allocated()-before)
+					runtime.Gosched()
+				}
+			}
+		}()
+		r, err := sim.Run()
+		close(done)
+		peak := <-most
+		if err != nil {
+			t.Fatal(err)
+		}
+		together := min(o.Workers, o.Ranks)
+		arrays := int64(together) * sim.rankBytes(o.Workers/together, r.used, r.Capacity)
+		arrays += 12 * int64(sim.streams.Streams()*sim.streams.Steps()*o.Batch) // orders of seeds
+		if slack := int64(2 << 20); peak > arrays+slack || arrays > 4*peak {
+			t.Errorf("%v, %d ranks: %d bytes are said to be held, and %d are", c.policies, c.ranks, arrays, peak)
+		}
+		if r.Bytes < arrays {
+			t.Errorf("%v: %d bytes in all, %d of them arrays", c.policies, r.Bytes, arrays)
+		}
+		sim.Close()
+	}
+}
+
 // Files have every policy and size; the plot can show what has no rows, and a single size.
 func TestWritten(t *testing.T) {
 	s := generated(t)
@@ -513,6 +624,9 @@ func TestWritten(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		if !strings.Contains(svg.String(), `<svg role="img"`) || !strings.Contains(svg.String(), "<title>Remote rows") || xml.Unmarshal(svg.Bytes(), new(struct{})) != nil {
+			t.Errorf("simulate.svg begins with %.300s", &svg)
+		}
 		if lines := strings.Count(csv.String(), "\n"); lines != 1+len(o.Policies)*len(alphas) {
 			t.Errorf("%d lines of CSV for %d policies and %d sizes", lines, len(o.Policies), len(alphas))
 		}
@@ -523,7 +637,7 @@ func TestWritten(t *testing.T) {
 			t.Errorf("rounds or windows are missing in %s", table.String())
 		}
 		for _, name := range o.Policies {
-			if !strings.Contains(svg.String(), ">"+name+"<") || !strings.Contains(table.String(), "  "+name+" ") {
+			if !strings.Contains(svg.String(), ">"+name+"<") || !strings.Contains(svg.String(), strings.ToUpper(hue(name))) || !strings.Contains(table.String(), "  "+name+" ") {
 				t.Errorf("%s is missing in the plot or the table", name)
 			}
 		}

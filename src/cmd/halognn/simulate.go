@@ -13,6 +13,7 @@ import (
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
+	"halognn/src/mem"
 	"halognn/src/shard"
 	"halognn/src/simulate"
 )
@@ -30,8 +31,10 @@ func simulateCommand() *cobra.Command {
 			if err := required(c, "parts", "out"); err != nil {
 				return err
 			}
-			if c.Flags().Changed("ranks") && o.Ranks == 0 {
-				o.Ranks = -1 // zero stands for the default
+			for _, f := range []string{"ranks", "ranks-per-node"} { // zero stands for the default
+				if n, _ := c.Flags().GetInt(f); n == 0 && c.Flags().Changed(f) {
+					return usageError(fmt.Errorf("--%s is 0; it must be at least 1", f))
+				}
 			}
 			if len(o.HaloFractions) > 0 && !c.Flags().Changed("alphas") {
 				o.Alphas = nil
@@ -113,7 +116,11 @@ func runSimulate(c *cobra.Command, parts, dir string, o simulate.Options) error 
 	if err := r.Print(c.OutOrStdout()); err != nil {
 		return err
 	}
-	out(c, "\nwritten to %s\n", dir)
+	peak, err := mem.PeakRSS()
+	if err != nil {
+		return err
+	}
+	out(c, "\n%d MB resident at most, %d MB by the formula of docs/simulate.md\nwritten to %s\n", peak/1e6, r.Bytes/1e6, dir)
 	return nil
 }
 
