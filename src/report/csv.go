@@ -13,7 +13,7 @@ func plain(v any) string {
 	case float64:
 		return strconv.FormatFloat(v, 'g', -1, 64)
 	case string:
-		return v
+		return visible(v)
 	}
 	return ""
 }
