@@ -15,9 +15,10 @@ const (
 	Evaluate         = "evaluate"          // before a validation
 	Metrics          = "metrics"           // writing the log of steps
 	Finish           = "finish"            // before the final test
+	Results          = "results"           // before model and summary are written
 )
 
 // Points lists them all.
 func Points() []string {
-	return []string{Start, Shard, Alloc, Sample, Exchange, Forward, Allreduce, Loss, CheckpointWrite, CheckpointRename, Evaluate, Metrics, Finish}
+	return []string{Start, Shard, Alloc, Sample, Exchange, Forward, Allreduce, Loss, CheckpointWrite, CheckpointRename, Evaluate, Metrics, Finish, Results}
 }

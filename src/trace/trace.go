@@ -40,7 +40,7 @@ const (
 	Sync   // waiting for the gradient sum after backward has ended
 	Update // optimiser
 	Wait   // training waits for the next minibatch
-	Save   // training stands still for a checkpoint: agreeing, copying the state, waiting for a write that is not done
+	Save   // training stands still for a checkpoint: agreeing, copying the state; at a stop, waiting for the write before
 	NumPhases
 )
 

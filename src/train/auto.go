@@ -45,23 +45,36 @@ type auto struct {
 	done bool
 }
 
-// choice is what auto has settled on, as a checkpoint keeps it: a run that is stopped and goes on does not choose again, unless the room is another.
+// choice is what auto has settled on, as a checkpoint keeps it: a run that is stopped and goes on does not choose again, unless the room or
+// the nodes are others.
 type choice struct {
 	Policy       string  `json:"policy"`
 	Gamma        float64 `json:"gamma,omitempty"`
 	Delta        int     `json:"delta,omitempty"`
 	Alpha        float64 `json:"alpha"`
 	HaloFraction float64 `json:"halo_fraction,omitempty"`
+	Ranks        int     `json:"ranks"`
+	Nodes        int     `json:"nodes"`
 	Why          string  `json:"why"`
 }
 
-// choiceOf returns the options as a choice.
-func choiceOf(o CacheOptions, why string) *choice {
-	c := &choice{Policy: o.Policy, Alpha: o.Alpha, HaloFraction: o.HaloFraction, Why: why}
+// choice returns what auto has settled on, or nil. That caches are of no use on one node is no choice.
+func (s *session) choice() *choice {
+	if s.auto == nil || !s.auto.done || s.nodes == 1 {
+		return nil
+	}
+	o := s.o.Cache
+	c := &choice{Policy: o.Policy, Alpha: o.Alpha, HaloFraction: o.HaloFraction, Ranks: s.Comm.Size(), Nodes: s.nodes, Why: s.auto.why}
 	if o.Policy == cache.NamePrefetch {
 		c.Gamma, c.Delta = o.Gamma, o.Delta
 	}
 	return c
+}
+
+// holds reports whether the choice was made for the cache and the nodes that there are now.
+func (c *choice) holds(s *session) bool {
+	o := s.o.Cache
+	return c != nil && c.Alpha == o.Alpha && c.HaloFraction == o.HaloFraction && c.Ranks == s.Comm.Size() && c.Nodes == s.nodes
 }
 
 // options returns o with the choice made.
@@ -115,7 +128,7 @@ func (s *session) openAuto() error {
 		return nil
 	}
 	if s.Resume != nil {
-		if c := s.Resume.state.Cache; c != nil && c.Alpha == s.o.Cache.Alpha && c.HaloFraction == s.o.Cache.HaloFraction {
+		if c := s.Resume.state.Cache; c.holds(s) {
 			s.auto.done, s.auto.why = true, c.Why
 			s.o.Cache = c.options(s.o.Cache)
 			return nil
@@ -298,8 +311,13 @@ func (r *run) beginTrial(ctx context.Context, epoch int) error {
 	return nil
 }
 
-// mayChange reports whether another cache may follow the epoch under way.
-func (a *auto) mayChange() bool { return a != nil && !a.done && a.left == 0 }
+// sameCache returns how many of the epochs to come have the cache of the epoch under way for certain: those of its trial.
+func (a *auto) sameCache(epochs int) int {
+	if a != nil && !a.done {
+		return min(epochs, a.left)
+	}
+	return epochs
+}
 
 // settle ends the trials and returns the best one.
 func (a *auto) settle(r *run, ctx context.Context) int {

@@ -126,3 +126,37 @@ func TestAutoKeepsItsChoiceOverARestart(t *testing.T) {
 		})
 	}
 }
+
+// A choice holds for the nodes that it was made for: on a single one there is none to make, and on others it is made again.
+func TestAutoChoosesAgainOnOtherNodes(t *testing.T) {
+	o := resumable()
+	o.Epochs, o.Patience, o.Cache.Policy, o.Cache.Alpha, o.Cache.Placement = 9, 0, PolicyAuto, 0.3, PlacementOwn
+	j := journey{shards: generatedIn(t, 12), ranks: 2, dir: t.TempDir(), node: 2}
+	j.stopped(t, o, 2)
+	j.node = 1
+	if got := j.finished(t, o); got.Cache == nil || !strings.Contains(got.Cache.Chosen, "rows a step, counted") || got.Nodes != 2 {
+		t.Errorf("on two nodes after one: %+v", got.Cache)
+	}
+}
+
+// Trials of several epochs whose look-ahead sees further than an epoch: what is foreseen ends with the trial.
+func TestAutoTriesWindowsOfManyEpochs(t *testing.T) {
+	o := resumable()
+	o.Epochs, o.Patience = 36, 0
+	shards := generatedIn(t, 12)
+	none := journey{shards: shards, ranks: 2, dir: t.TempDir()}
+	want := none.finished(t, o)
+	for _, window := range []int{0, 3 * want.StepsPerEpoch} {
+		for _, alpha := range []float64{0.1, 0.25} {
+			a := o
+			a.Cache.Policy, a.Cache.Alpha, a.Cache.Window = PolicyAuto, alpha, window
+			j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
+			j.stopped(t, a, want.StepsPerEpoch+2)
+			got := j.finished(t, a)
+			sameRun(t, got, want)
+			if got.Cache == nil || !strings.Contains(got.Cache.Chosen, "lookahead") {
+				t.Errorf("window %d, alpha %g: look-ahead was not tried: %+v", window, alpha, got.Cache)
+			}
+		}
+	}
+}

@@ -133,10 +133,12 @@ func (r *run) obey(step int) error {
 		return nil
 	}
 	begin := time.Now()
+	r.watch.at(r.epoch, step, place(trace.Save))
 	if err := r.save(r.epoch, step+1, false); err != nil {
 		return err
 	}
 	r.mark(trace.Save, begin)
+	r.watch.at(r.epoch, step, place(trace.Wait))
 	if stop {
 		r.stopped = true
 		return pipeline.ErrStop
@@ -220,9 +222,7 @@ func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 		BestEpoch: r.best.epoch, BestMetric: r.best.valid.metric, BestAccuracy: r.best.valid.accuracy, Since: r.best.since,
 		EpochSeconds: append([]float64(nil), r.seconds...), Sums: r.sum.clone(),
 	}
-	if r.auto != nil && r.auto.done {
-		s.Cache = choiceOf(r.o.Cache, r.auto.why)
-	}
+	s.Cache = r.choice()
 	if epoch == r.epoch {
 		s.Loss, s.Seeds, s.Seconds = r.loss, r.seeds, all.each[0].Seconds
 		s.Waiting, s.Rows = all.Waiting/ranks, all.Rows

@@ -31,13 +31,38 @@ func (r *run) finish(ctx context.Context) error {
 		return err
 	}
 	if r.log == nil {
-		return Agree(r.Comm, nil)
+		return r.written(nil)
 	}
+	return r.written(r.results())
+}
+
+// ErrResults is wrapped by the errors of a run that is trained and could not write what it came to.
+var ErrResults = errors.New("the results are not written")
+
+// results writes what a run comes to. The summary is last: where it is, the run has finished, and the rest is there.
+func (r *run) results() error {
 	if err := r.saver.wait(); err != nil {
 		return err
 	}
-	err = nn.WriteSafetensors(filepath.Join(r.Dir, ModelFile), r.model.Params.Tensors(r.model.Params.Values), r.modelMetadata(r.best.epoch))
-	return Agree(r.Comm, errors.Join(err, r.log.Sync(), r.sum.write(r.Dir)))
+	if err := fault.At(fault.Results, r.Comm.Rank(), -1, -1); err != nil {
+		return fmt.Errorf("writing %s: %w", filepath.Join(r.Dir, ModelFile), err)
+	}
+	err := nn.WriteSafetensors(filepath.Join(r.Dir, ModelFile), r.model.Params.Tensors(r.model.Params.Values), r.modelMetadata(r.best.epoch))
+	if err != nil {
+		return err
+	}
+	if err := r.log.Sync(); err != nil {
+		return err
+	}
+	return r.sum.write(r.Dir)
+}
+
+// written tells every rank how writing the results has ended on rank 0. Collective.
+func (r *run) written(err error) error {
+	if err = Agree(r.Comm, err); err != nil {
+		return fmt.Errorf("%w; --resume goes on from the newest checkpoint: %w", ErrResults, err)
+	}
+	return nil
 }
 
 // closeLog closes the log. What counts in it is on disk already, by a checkpoint or by finish, and they have told what went wrong.

@@ -43,6 +43,7 @@ type journey struct {
 	shards *shard.Shards
 	ranks  int
 	dir    string
+	node   int      // ranks of a node; 0: one
 	notes  []string // of the last start
 }
 
@@ -50,7 +51,7 @@ type journey struct {
 func (j *journey) start(o Options, stopAt int) (sum *Summary, err error) {
 	p := &stopAfter{left: stopAt, stop: make(chan struct{})}
 	err = comm.RunWorld(j.ranks, func(c comm.Comm) error {
-		env := Env{Comm: c, RanksPerNode: 1, Shards: j.shards, Device: ref.New(), Host: ref.Host{}, Workers: 2, Dir: j.dir}
+		env := Env{Comm: c, RanksPerNode: max(1, j.node), Shards: j.shards, Device: ref.New(), Host: ref.Host{}, Workers: 2, Dir: j.dir}
 		var err error
 		if env.Resume, err = OpenCheckpoint(c, j.dir); err != nil {
 			return err

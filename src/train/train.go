@@ -174,10 +174,7 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	r.spans.Pass("train", epoch, r.minibatches(), r.steps()*r.minibatches())
 	r.skipped = first * r.minibatches()
 	items := r.steps() * r.minibatches()
-	foreseen := (r.o.Epochs - epoch) * items // a look-ahead cache sees into the next epochs
-	if r.auto.mayChange() {
-		foreseen = 0
-	}
+	foreseen := r.auto.sameCache(r.o.Epochs-epoch) * items // a look-ahead cache sees into the next epochs
 	r.onSteps(true)
 	err := r.pipe.RunOn(ctx, items-r.skipped, foreseen,
 		func(i int, m *parallel.Minibatch) { r.admit(r.skipped+i, m) },

@@ -65,12 +65,12 @@ type kind struct {
 var working = []string{fault.Sample, fault.Exchange, fault.Forward, fault.Allreduce}
 
 var kinds = []kind{
-	{name: "kill -9", points: slices.Concat(working, []string{fault.CheckpointWrite, fault.CheckpointRename, fault.Evaluate, fault.Metrics, fault.Finish}), action: "kill", codes: killed, within: death, starts: true},
+	{name: "kill -9", points: slices.Concat(working, []string{fault.CheckpointWrite, fault.CheckpointRename, fault.Evaluate, fault.Metrics, fault.Finish, fault.Results}), action: "kill", codes: killed, within: death, starts: true},
 	{name: "kill -9", points: []string{fault.Start, fault.Shard}, action: "kill", codes: killed, within: death},
 	{name: "SIGSTOP", points: append([]string{fault.Evaluate, fault.Finish}, working...), action: "stop", codes: []int{5}, says: `no sign of life from rank R,`, within: stall + death, starts: true},
 	{name: "I/O error", points: working, action: "fail", codes: []int{1}, says: "injected at", within: death, starts: true},
 	{name: "I/O error", points: []string{fault.Shard}, action: "fail", codes: []int{3}, says: "rank R: injected at", within: death},
-	{name: "full disk", points: []string{fault.CheckpointWrite, fault.CheckpointRename, fault.Metrics}, action: "full", codes: []int{1}, says: "no space left", within: death, starts: true},
+	{name: "full disk", points: []string{fault.CheckpointWrite, fault.CheckpointRename, fault.Metrics, fault.Results}, action: "full", codes: []int{1}, says: "no space left", within: death, starts: true},
 	{name: "disk that fills up", action: "fill", codes: []int{1}, says: "no space left", within: death, starts: true},
 	{name: "no memory", points: []string{fault.Alloc}, action: "memory", codes: []int{1}, says: `rank R: .*needs \d+ bytes more, .*cannot allocate memory`, within: death},
 	{name: "no memory", points: []string{fault.Forward}, action: "memory", codes: []int{1}, says: `rank R: .*needs \d+ bytes more, .*cannot allocate memory`, within: death, starts: true},
@@ -121,7 +121,7 @@ func (l *lab) place(random *rand.Rand, k kind, point string) injection {
 		i.ranks = 4
 	}
 	i.rank, i.epoch = random.IntN(i.ranks), 1+random.IntN(epochs)
-	if slices.Contains([]string{fault.CheckpointWrite, fault.CheckpointRename, fault.Metrics}, point) {
+	if slices.Contains([]string{fault.CheckpointWrite, fault.CheckpointRename, fault.Metrics, fault.Results}, point) {
 		i.rank = 0 // it alone writes
 	}
 	i.step = random.IntN(l.steps[i.ranks])

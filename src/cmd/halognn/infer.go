@@ -68,7 +68,12 @@ func inferRank(c comm.Comm, k inProcess, run string, sets []string, what train.I
 		return err
 	}
 	defer j.close()
-	weights, _, err := nn.ReadSafetensors(filepath.Join(run, train.ModelFile))
+	// A run that goes on has no summary, and the model of its end before.
+	_, err = os.Stat(filepath.Join(run, train.SummaryFile))
+	var weights []nn.Tensor
+	if err == nil {
+		weights, _, err = nn.ReadSafetensors(filepath.Join(run, train.ModelFile))
+	}
 	if errors.Is(err, os.ErrNotExist) {
 		err = fmt.Errorf("%w: the run has not finished; go on with `halognn train --resume %s`", err, run)
 	}

@@ -17,7 +17,7 @@ import (
 // mayChange are the keys that may differ from those a run began with, by name or by section: they change no number, or, as
 // train.epochs, only what comes after.
 var mayChange = []string{
-	"data.parts", "data.verify", "cache.", "pipeline.", "topology.load", "compute.threads", "compute.gpu_", "compute.gradients", "train.epochs", "checkpoint.", "run.",
+	"data.parts", "data.verify", "cache.", "pipeline.", "topology.load", "compute.threads", "compute.gpu_rows", "compute.gpu_reads", "compute.gradients", "train.epochs", "checkpoint.", "run.",
 }
 
 // flat returns the value of every key as text.
@@ -52,8 +52,15 @@ func (c *Config) changes(began map[string]string) error {
 	if faults == nil {
 		return nil
 	}
-	return fmt.Errorf("a run that goes on may change train.epochs and the sections cache, pipeline, checkpoint and run, not what makes its numbers; leave these out, or begin another run:\n%w",
-		errors.Join(faults...))
+	var may []string
+	for _, key := range mayChange {
+		if strings.HasSuffix(key, ".") {
+			key += "*"
+		}
+		may = append(may, key)
+	}
+	return fmt.Errorf("a run that goes on may change %s, not what makes its numbers; leave these out, or begin another run:\n%w",
+		strings.Join(may, ", "), errors.Join(faults...))
 }
 
 func (c *Config) keys() []string {

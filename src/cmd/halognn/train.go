@@ -146,8 +146,8 @@ func trainRank(c comm.Comm, k inProcess, o trainFlags) (err error) {
 	if errors.Is(err, parallel.ErrTransport) {
 		return usageError(err)
 	}
-	if a := (*train.Agreed)(nil); errors.As(err, &a) {
-		return dataError(err) // what all ranks can agree on before or after the steps is about files
+	if a := (*train.Agreed)(nil); errors.As(err, &a) && !errors.Is(err, train.ErrResults) {
+		return dataError(err) // what all ranks can agree on before the steps is about files
 	}
 	if err != nil {
 		return err
