@@ -601,9 +601,10 @@ func TestMemoryIsThatOfTheFormula(t *testing.T) {
 		together := min(o.Workers, o.Ranks)
 		arrays := int64(together) * sim.rankBytes(o.Workers/together, r.used, r.Capacity)
 		arrays += 12 * int64(sim.streams.Streams()*sim.streams.Steps()*o.Batch) // orders of seeds
-		if slack := int64(2 << 20); peak > arrays+slack || arrays > 4*peak {
+		if slack := int64(1 << 18); peak > arrays+slack || arrays > 4*peak {
 			t.Errorf("%v, %d ranks: %d bytes are said to be held, and %d are", c.policies, c.ranks, arrays, peak)
 		}
+		t.Logf("%v, %d ranks: %d bytes are said to be held, and %d are", c.policies, c.ranks, arrays, peak)
 		if r.Bytes < arrays {
 			t.Errorf("%v: %d bytes in all, %d of them arrays", c.policies, r.Bytes, arrays)
 		}
