@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # cuda.sh: what can be held of the CUDA path here. Where nvcc is, the kernels compile and link without a warning; the same sources run on an
-# emulated device with queued work at random times; where a GPU is, all suites run on it. What did not run is said in a line each.
+# emulated device with queued work at random times, and under AddressSanitizer and UBSan; where a GPU is, all suites run on it. What did not run is
+# said in a line each.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 HALOGNN_QUIET=1 source ./env.sh
@@ -8,6 +9,21 @@ make --silent --no-print-directory build/libhalognn_cuda_emulated.so
 for seed in 1 2; do
   HALOGNN_EMULATED_SEED=$seed go test -count=1 -run 'Inboxes|Downloads|Offboard' ./src/compute/cuda ./src/train
 done
+# Compiled with both sanitizers, arrays apart: kernels, copies and inboxes. Kernels whose threads meet switch stacks, which AddressSanitizer
+# follows too slowly (layernorm, softmax, sigmoid).
+asan=$("${CXX:-c++}" -print-file-name=libasan.so)
+if [ -e "$asan" ]; then
+  make --silent --no-print-directory -C kernels BUILD="$PWD/build" emulated SANITIZE=1
+  go test -c -o build/cuda-emulated-sanitize/cuda.test ./src/compute/cuda
+  (
+    cd src/compute/cuda
+    HALOGNN_CUDA_LIB=../../../build/cuda-emulated-sanitize/libhalognn_cuda_emulated.so LD_PRELOAD=$asan ASAN_OPTIONS=detect_leaks=0 \
+      ../../../build/cuda-emulated-sanitize/cuda.test -test.timeout 5m \
+      -test.run '^(TestBackend|TestInboxes|TestDownloads|TestRowRates|TestMapRows|TestLinks|TestAnyThread)$/(product|bias|relu|segments|adam|sgd|seed=1)'
+  )
+else
+  echo "not run: the kernels under AddressSanitizer: ${CXX:-c++} has no libasan.so"
+fi
 # On the emulated device: the benchmarks run, a step's kernels are accounted for, and every loss is PyTorch's, where that is installed.
 emulated=$PWD/build/libhalognn_cuda_emulated.so
 HALOGNN_CUDA_LIB=$emulated go test -count=1 -run '^$' -bench . -benchtime 1x ./src/compute/cuda | sed -n 's/^ok/benchmarks run (their numbers mean nothing here):/p'

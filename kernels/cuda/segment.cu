@@ -1,9 +1,8 @@
 // Rows gathered, and means of rows over segments: what a GNN reads by index.
 //
-// A row is shared by neighbouring threads, each of which takes a pack of up to 16 bytes of it, and a strip of a warp's width of a row that is
-// wider. Narrow rows share a warp. Every thread has FLIGHT rows in flight before it uses the first: their addresses follow from the
+// Every thread has FLIGHT rows in flight before it uses the first: their addresses follow from the
 // indices alone, and there is nothing else to hide the latency of device memory. Sums run in edge order, so nothing depends on the mapping.
-#include "context.cuh"
+#include "rows.cuh"
 
 namespace halognn {
 namespace {
@@ -25,7 +24,7 @@ struct scattered {
     const uint64_t *of;
     int64_t cols;
     __device__ const T *row(int64_t i) const {
-        const uint64_t r = of[i];
+        const uint64_t r = load<uint64_t, 1>(of + i).at[0];
         const T *table = tables[0];
 #pragma unroll
         for (int t = 1; t < HALOGNN_TABLES; t++) // no indexed access to parameters, which would move them to local memory
@@ -41,17 +40,6 @@ scattered<T> scatter(const halognn_cuda_rows *r, int64_t cols) {
     s.of = r->of;
     s.cols = cols;
     return s;
-}
-
-// place is which row and which column a thread of a grid of rows x strips begins with.
-struct place {
-    int64_t row, col;
-};
-__device__ inline place my_place(int lanes, int n) {
-    const int per_block = blockDim.x / lanes, mine = threadIdx.x / lanes;
-    place p{static_cast<int64_t>(blockIdx.x) * per_block + mine, (static_cast<int64_t>(blockIdx.y) * lanes + threadIdx.x % lanes) * n};
-    if (mine >= per_block) p.row = INT64_MAX; // the lanes do not divide the block
-    return p;
 }
 
 template <int N, typename Source>
@@ -86,7 +74,7 @@ struct plain {
 };
 struct by_degree {
     const int64_t *indptr;
-    __device__ int64_t degree(int64_t i) const { return indptr[i + 1] - indptr[i]; }
+    __device__ int64_t degree(int64_t i) const { return load<int64_t, 1>(indptr + i + 1).at[0] - load<int64_t, 1>(indptr + i).at[0]; }
     __device__ float of(int64_t degree) const { return 1.0f / static_cast<float>(degree); }
     __device__ float apply(float v, float w) const { return v * w; }
 };
@@ -150,12 +138,6 @@ __global__ void mean_backward(float *dh, int64_t rows, int64_t cols, int lanes, 
         for (int i = 0; i < N; i++) sum.at[i] = old.at[i] + sum.at[i];
     }
     store<float, N>(to, sum);
-}
-
-// grid_of returns the grid of rows x strips for packs of n, per_thread rows a thread.
-dim3 grid_of(int64_t rows, int64_t cols, int n, int per_thread = 1) {
-    const int l = lanes(cols, n);
-    return blocks(ceil_div(rows, per_thread), BLOCK / l, static_cast<unsigned>(ceil_div(cols, static_cast<int64_t>(l) * n)));
 }
 
 template <int N, typename Source>

@@ -69,17 +69,17 @@ func (t DType) String() string {
 // RowRef says where one feature row lies: which table, and which row of it.
 type RowRef uint64
 
-// refRowBits leaves 2^16 tables of up to 2^48 rows each.
-const refRowBits = 48
+// RefRowBits leaves 2^16 tables of up to 2^48 rows each.
+const RefRowBits = 48
 
 // MakeRowRef packs a table number and a row of that table.
-func MakeRowRef(table, row int) RowRef { return RowRef(table)<<refRowBits | RowRef(row) }
+func MakeRowRef(table, row int) RowRef { return RowRef(table)<<RefRowBits | RowRef(row) }
 
 // Table returns the number of the table that holds the row.
-func (r RowRef) Table() int { return int(r >> refRowBits) }
+func (r RowRef) Table() int { return int(r >> RefRowBits) }
 
 // Row returns the row within the table.
-func (r RowRef) Row() int { return int(r & (1<<refRowBits - 1)) }
+func (r RowRef) Row() int { return int(r & (1<<RefRowBits - 1)) }
 
 // Rows is a list of feature rows, each wherever it lies: the rank's own shard, a peer's shard, a cache, a receive buffer.
 // Nothing is copied or permuted to make one (DESIGN 3.5). Row i is row Of[i].Row() of Tables[Of[i].Table()].

@@ -68,6 +68,8 @@ type Inbox interface {
 	// Open lets the kernels called from now on read what was sent, and returns the matrices that were wanted, in device memory; they stay
 	// valid until another Inbox of the device opens.
 	Open() (own, mean, sources Matrix, err error)
+	// PinnedBytes is the host memory that it has.
+	PinnedBytes() int64
 	// Close ends that: Send may be called again.
 	Close() error
 	Free() error

@@ -117,6 +117,9 @@ func (d *Data) Bytes() (samplers, buffers int64) {
 	return samplers, buffers
 }
 
+// PinnedBytes returns the host memory in which minibatches wait for a device with memory of its own. No pipeline may be running.
+func (d *Data) PinnedBytes() int64 { return d.inboxes.pinnedBytes() }
+
 // take gives a minibatch that is decided a set of buffers. The pipeline has at most Depth+1 of them; one that was not consumed, because its
 // run stopped, still has its own.
 func (d *Data) take(m *Minibatch) {

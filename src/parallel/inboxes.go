@@ -51,6 +51,18 @@ func (i *inboxes) give(b compute.Inbox) {
 	i.idle = append(i.idle, b)
 }
 
+// pinnedBytes is the host memory of all.
+func (i *inboxes) pinnedBytes() int64 {
+	if i == nil {
+		return 0
+	}
+	bytes := int64(0)
+	for _, b := range i.all {
+		bytes += b.PinnedBytes()
+	}
+	return bytes
+}
+
 func (i *inboxes) free() error {
 	var errs []error
 	for _, b := range i.all {

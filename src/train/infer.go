@@ -74,7 +74,7 @@ func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols i
 	}
 	data, err := parallel.NewData(parallel.DataOptions{
 		Topology: s.topology, Fanouts: fanouts, MaxSeeds: max(1, most), Exchange: fetch.Exchange, Host: s.Host,
-		Device: s.Device, Needs: s.model.Needs(), Layers: 1, Cols: cols, Workers: s.Workers,
+		Device: s.Device, Resident: l == 0, Needs: s.model.Needs(), Layers: 1, Cols: cols, Workers: s.Workers,
 	})
 	if err != nil {
 		return nil, err

@@ -2,7 +2,9 @@ package train
 
 import (
 	"halognn/src/comm"
+	"halognn/src/compute"
 	"halognn/src/mem"
+	"halognn/src/parallel"
 	"halognn/src/plan"
 )
 
@@ -13,6 +15,9 @@ func (r *run) memory() plan.Memory {
 	copies := int64(2 + len(r.optimizer.Slots()) + 2) // values, gradients, the optimiser's; the best, and slices of a sum
 	counted := map[string]int64{
 		plan.Seeds: r.streams.Bytes(), plan.Parameters: copies*parameters + r.saver.bytes(), plan.Activations: r.model.ActivationBytes(),
+	}
+	if _, ok := r.Device.(compute.Offboard); ok { // which has the model itself; the rest of host memory is pinned, and counted below
+		counted[plan.Parameters], counted[plan.Activations] = parameters+r.saver.bytes(), 0
 	}
 	var slots, buffers int64 // the slots take turns at waiting in a window, where they have no buffers
 	counted[plan.Samplers], buffers = r.data.Bytes()
@@ -35,6 +40,10 @@ func (r *run) memory() plan.Memory {
 		rest -= bytes
 	}
 	counted[plan.Evaluation] = max(rest, 0)
+	counted[plan.Minibatches] += r.data.PinnedBytes()
+	if r.gradients.Transport() == parallel.TransportStaged {
+		counted[plan.Parameters] += parameters
+	}
 	if c, ok := r.cached.(*groupCache); ok { // the caches of the node, in memory of its own
 		counted[plan.CacheRows] = int64(len(c.Table()))
 	}

@@ -61,10 +61,14 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 	if !last {
 		r.model.Backward(dlogits, nil)
 		r.gradients.Hold()
+		err := r.Device.Sync()
 		r.mark(trace.Backward, begin)
-		return r.Device.Sync()
+		return err
 	}
 	r.model.Backward(dlogits, r.gradients.Start)
+	if err := r.Device.Sync(); err != nil { // a device with kernels of its own is at them still; what is summed beside them goes on
+		return err
+	}
 	r.mark(trace.Backward, begin)
 	return r.update(step, m)
 }

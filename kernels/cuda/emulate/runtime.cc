@@ -1,5 +1,8 @@
 // Memory, streams and events of the emulated device.
 #include <dlfcn.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -36,7 +39,9 @@ struct op {
 };
 
 struct allocation {
-    size_t bytes, mapped;
+    size_t bytes;
+    char *page;    // where it was mapped
+    size_t mapped; // without the page behind it
     bool device;
     int number; // of the device
     bool registered = false; // host memory that was there before; kernels may read it
@@ -95,7 +100,7 @@ uint64_t draw(uint64_t n) { // xorshift64
 
 void open_device_memory(bool open) {
     for (auto &[p, a] : memory)
-        if (a.device) mprotect(const_cast<char *>(p), a.mapped, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+        if (a.device) mprotect(a.page, a.mapped, open ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
 struct opened { // device memory, for as long as it lives
@@ -181,23 +186,34 @@ bool inside(const void *p, const char *base, size_t bytes) {
     return p >= base && p < base + bytes;
 }
 
+constexpr size_t WIDEST = 16; // access of a kernel
+
+// poison tells AddressSanitizer, where that looks on, that of [first, last) nothing but [begin, end) is anybody's.
+void poison([[maybe_unused]] char *first, [[maybe_unused]] char *begin, [[maybe_unused]] char *end, [[maybe_unused]] char *last) {
+#ifdef __SANITIZE_ADDRESS__
+    __asan_poison_memory_region(first, static_cast<size_t>(last - first));
+    __asan_unpoison_memory_region(begin, static_cast<size_t>(end - begin));
+#endif
+}
+
 cudaError_t make(void **out, size_t bytes, bool device) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     if (device && in_use[current_device] + bytes > total) return fail(cudaErrorMemoryAllocation);
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE)), mapped = (bytes + page - 1) / page * page;
-    // What is handed out ends, but for alignment, where a page that nobody may touch begins.
-    char *base = static_cast<char *>(mmap(nullptr, mapped + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    if (base == MAP_FAILED) return fail(cudaErrorMemoryAllocation);
-    mprotect(base + mapped, page, PROT_NONE);
-    madvise(base, mapped, MADV_HUGEPAGE); // closing and opening it is a matter of entries
-    std::memset(base, 0xff, mapped);
+    char *first = static_cast<char *>(mmap(nullptr, mapped + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    if (first == MAP_FAILED) return fail(cudaErrorMemoryAllocation);
+    mprotect(first + mapped, page, PROT_NONE);
+    madvise(first, mapped, MADV_HUGEPAGE); // closing and opening it is a matter of entries
+    std::memset(first, 0xff, mapped);
+    char *p = first + (mapped - bytes) / WIDEST * WIDEST; // its end, but for alignment, is where a page begins that nobody may touch
+    poison(first, p, p + bytes, first + mapped);
     if (device) {
         in_use[current_device] += bytes;
-        if (running == 0) mprotect(base, mapped, PROT_NONE);
+        if (running == 0) mprotect(first, mapped, PROT_NONE);
     }
     changes++;
-    memory[base] = {bytes, mapped, device, current_device};
-    *out = base;
+    memory[p] = {bytes, first, mapped, device, current_device};
+    *out = p;
     return cudaSuccess;
 }
 
@@ -212,7 +228,9 @@ cudaError_t release(void *p, bool device) {
         for (const op &o : s->queue)
             if (inside(o.from, it->first, it->second.bytes) || inside(o.to, it->first, it->second.bytes)) return fail(cudaErrorStillInUse);
     }
-    munmap(p, it->second.mapped + static_cast<size_t>(sysconf(_SC_PAGESIZE)));
+    const allocation &a = it->second;
+    poison(a.page, a.page, a.page + a.mapped, a.page + a.mapped); // others may find memory there
+    munmap(a.page, a.mapped + static_cast<size_t>(sysconf(_SC_PAGESIZE)));
     if (device) in_use[it->second.number] -= it->second.bytes;
     changes++;
     memory.erase(it);
@@ -361,7 +379,7 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags) {
     const auto after = memory.lower_bound(c + bytes);
     if (after != memory.begin() && std::prev(after)->first + std::prev(after)->second.bytes > c) return fail(cudaErrorHostMemoryAlreadyRegistered);
     changes++;
-    memory[c] = {bytes, 0, false, current_device, true};
+    memory[c] = {bytes, nullptr, 0, false, current_device, true};
     return cudaSuccess;
 }
 cudaError_t cudaHostUnregister(void *p) {

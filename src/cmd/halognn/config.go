@@ -276,9 +276,15 @@ func orList(words []string) string {
 }
 
 // threads returns how many compute threads and pool workers a rank gets of its cpus: what the config says, or a quarter
-// to the pool and the rest to the kernels.
+// to the pool and the rest to the kernels; a GPU leaves nearly all to the pool.
 func (c *Config) threads(cpus int) (compute, workers int) {
 	compute, workers = c.Compute.Threads, c.Pipeline.Workers
+	if c.Compute.Device == "cuda" { // which computes itself: the rank's own thread and the lane of exchanges want a CPU each
+		if workers == 0 {
+			workers = max(1, cpus-2)
+		}
+		return 1, workers
+	}
 	if workers == 0 {
 		workers = max(1, cpus/4)
 	}

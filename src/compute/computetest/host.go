@@ -72,7 +72,7 @@ func scattered(b *bench, n, cols int, dtype compute.DType) (compute.Rows, []floa
 }
 
 func testRows(t *testing.T, host compute.Host, segments, sources, degree, cols int, dtype compute.DType) {
-	b := newBench(t, nil)
+	b := newBench(t, nil, guard)
 	rows, want := scattered(b, sources, cols, dtype)
 	gathered, intact := outside(t, sources*cols)
 	host.GatherRows(compute.Matrix{Rows: sources, Cols: cols, Data: gathered}, rows)
@@ -106,7 +106,7 @@ func testRows(t *testing.T, host compute.Host, segments, sources, degree, cols i
 }
 
 func testAddInto(t *testing.T, host compute.Host) {
-	b := newBench(t, nil)
+	b := newBench(t, nil, guard)
 	for _, n := range []int{0, 1, 31, 1000} {
 		x, y := b.normal(n), b.normal(n)
 		got, intact := outside(t, n)

@@ -9,7 +9,11 @@ import (
 // testMisuse holds a device to panicking, on the calling goroutine, at shapes and indices that do not fit.
 func testMisuse(t *testing.T, open func() compute.Device) {
 	dev := open()
-	defer dev.Close()
+	t.Cleanup(func() {
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	array := func(n int) []float32 {
 		x, err := dev.Alloc(n)
 		if err != nil {

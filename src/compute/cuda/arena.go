@@ -15,6 +15,9 @@ type arena struct {
 	size int
 	free []span       // by offset; no two touch
 	held map[int]held // by offset
+
+	take func(bytes int) (at int, err error) // if set, it makes each block, and give unmakes it; free then only counts
+	give func(at int)
 }
 
 // span is [at, end).
@@ -55,6 +58,9 @@ func newArena(size int) *arena {
 func (a *arena) alloc(bytes int, u use) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.take != nil {
+		return a.allocApart(max(1, bytes), u)
+	}
 	bytes = max(1, (bytes+alignment-1)/alignment) * alignment
 	for i, f := range a.free {
 		if f.end-f.at < bytes {
@@ -67,6 +73,19 @@ func (a *arena) alloc(bytes int, u use) (int, error) {
 		return f.at, nil
 	}
 	return 0, a.full(bytes, u)
+}
+
+// allocApart makes a block of just that many bytes.
+func (a *arena) allocApart(bytes int, u use) (int, error) {
+	if bytes > a.room() {
+		return 0, a.full(bytes, u)
+	}
+	at, err := a.take(bytes)
+	if err == nil {
+		a.free[0].at += bytes
+		a.held[at] = held{bytes, u}
+	}
+	return at, err
 }
 
 // full is the error of an allocation that does not fit: how much, for what, who has the rest, what to lower.
@@ -108,6 +127,11 @@ func (a *arena) release(at int) {
 		panic(fmt.Sprintf("compute/cuda: freeing device memory at offset %d, which is not allocated", at))
 	}
 	delete(a.held, at)
+	if a.take != nil {
+		a.free[0].at -= h.bytes
+		a.give(at)
+		return
+	}
 	i, _ := slices.BinarySearchFunc(a.free, at, func(f span, at int) int { return f.at - at })
 	s := span{at, at + h.bytes}
 	if i < len(a.free) && a.free[i].at == s.end {

@@ -90,7 +90,9 @@ func (d *Device) prepare(number int, o Options) error {
 			mega(int(p.memory)), number)
 	}
 	d.arena = newArena(bytes)
-	if err := failure(fmt.Sprintf("allocating %s of device memory", mega(bytes)), C.gpu_alloc(d.c, C.int64_t(d.arena.size), &d.base)); err != nil {
+	if o.Apart {
+		d.arena.take, d.arena.give = d.take, d.give
+	} else if err := failure(fmt.Sprintf("allocating %s of device memory", mega(bytes)), C.gpu_alloc(d.c, C.int64_t(d.arena.size), &d.base)); err != nil {
 		return err
 	}
 	var host unsafe.Pointer
@@ -110,18 +112,36 @@ func (d *Device) prepare(number int, o Options) error {
 	return nil
 }
 
+// take and give make and unmake a block for Options.Apart. Its offset is its address.
+func (d *Device) take(bytes int) (int, error) {
+	var p unsafe.Pointer
+	err := failure("allocating "+mega(bytes)+" of device memory", C.gpu_alloc(d.c, C.int64_t(bytes), &p))
+	return d.offset(p), err
+}
+
+func (d *Device) give(at int) {
+	if err := errors.Join(d.idle(), failure("freeing device memory", C.gpu_free(d.c, d.at(at)))); err != nil {
+		panic(err)
+	}
+}
+
 // Close implements compute.Device.
 func (d *Device) Close() error {
 	if d.c == nil {
 		return errors.New("compute/cuda: the device is closed already")
 	}
 	d.cut()
-	errs := []error{d.Sync(), d.resident.close(d)}
+	errs := []error{d.idle(), d.resident.close(d)}
 	if d.done != nil {
 		errs = append(errs, failure("freeing an event", C.gpu_free_event(d.c, d.done)))
 	}
 	if d.result != nil {
 		errs = append(errs, failure("freeing pinned memory", C.gpu_free_host(d.c, unsafe.Pointer(d.result))))
+	}
+	if d.arena != nil && d.arena.take != nil {
+		for at := range d.arena.held {
+			d.arena.release(at)
+		}
 	}
 	errs = append(errs, failure("freeing device memory", C.gpu_free(d.c, d.base)), failure("closing the device", C.gpu_close(d.c)))
 	d.c = nil
@@ -189,8 +209,11 @@ func (d *Device) Download(dst, src []float32) {
 	must("Download", C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
 }
 
-// Sync implements compute.Device.
-func (d *Device) Sync() error {
+// Sync implements compute.Device. Copies beside the kernels have events of their own: those of later minibatches go on.
+func (d *Device) Sync() error { return failure("a kernel", C.gpu_sync(d.c, C.HALOGNN_COMPUTE)) }
+
+// idle waits for everything that is queued.
+func (d *Device) idle() error {
 	var errs [C.HALOGNN_STREAMS]error
 	for s := range errs {
 		errs[s] = failure("a kernel or copy", C.gpu_sync(d.c, C.int(s)))

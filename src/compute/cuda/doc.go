@@ -29,6 +29,7 @@ type Options struct {
 	Memory  int    // bytes of the arena; 0: Free, less a reserve, divided by Sharing
 	Free    int    // bytes of the device that were free before any of those that share it took its arena; 0: what is free now
 	Sharing int    // processes that share the device; 0 is 1
+	Apart   bool   // every array is an allocation of its own, so that tools see what passes its end; slow, for tests
 	Library string // path of the library; "": where Find looks
 }
 

@@ -352,6 +352,9 @@ func (b *inbox) find(p unsafe.Pointer, bytes int) *sent {
 	return nil
 }
 
+// PinnedBytes implements compute.Inbox.
+func (b *inbox) PinnedBytes() int64 { return int64(b.pinned.bytes) }
+
 // Close implements compute.Inbox.
 func (b *inbox) Close() error {
 	if b.d.open != b {

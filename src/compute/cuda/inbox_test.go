@@ -3,12 +3,15 @@
 package cuda
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unsafe"
@@ -58,12 +61,12 @@ func TestInboxes(t *testing.T) {
 	path := library(t)
 	defer schedule(0)
 	for seed := range uint64(4) {
-		for _, cols := range []int{8, 5} {
+		for _, cols := range [][]int{{8, 5}, {6, 130}, {8, 257}, {5, 602}}[seed] { // packs of all widths, and rows of several strips
 			for _, dtype := range []compute.DType{compute.Float32, compute.Float16} {
 				for _, share := range []float64{0, 0.5, 1} {
 					for _, reads := range []string{"copied", "mapped", "one of them mapped", "mapped copies"} {
 						t.Run(fmt.Sprintf("seed=%d/cols=%d/%v/resident=%v/%s", seed, cols, dtype, share, reads), func(t *testing.T) {
-							schedule(seed)
+							schedule(seed + drawn(t))
 							testInboxes(t, path, rand.New(rand.NewPCG(seed, 1)), cols, dtype, share, reads)
 						})
 					}
@@ -75,7 +78,7 @@ func TestInboxes(t *testing.T) {
 }
 
 func testInboxes(t *testing.T, path string, random *rand.Rand, cols int, dtype compute.DType, share float64, reads string) {
-	d, err := Open(Options{Memory: 4 << 20, Library: path})
+	d, err := Open(Options{Memory: 16 << 20, Library: path, Apart: random.IntN(2) == 0})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,12 +187,49 @@ func same(t *testing.T, d *Device, name string, got compute.Matrix, wanted bool,
 	}
 }
 
+// drawn is what HALOGNN_EMULATED_SEED adds to the seeds of schedules.
+func drawn(t *testing.T) uint64 {
+	t.Helper()
+	n, err := strconv.ParseUint(cmp.Or(os.Getenv("HALOGNN_EMULATED_SEED"), "0"), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// What the next minibatches bring up goes on while training waits for its kernels.
+func TestSyncLeavesCopies(t *testing.T) {
+	d := open(t)
+	if leaks() < 0 {
+		t.Skip("a real device may be done with the copy")
+	}
+	schedule(0)
+	in, tables := randomInputs(rand.New(rand.NewPCG(1, 2)), 8, compute.Float32)
+	in.Sources, in.Rows.Tables = true, tables
+	box := d.NewInbox(ref.Host{}, false).(*inbox)
+	if err := errors.Join(box.Send(in), d.Sync()); err != nil {
+		t.Fatal(err)
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("Sync waits for the copy of a minibatch")
+			}
+		}()
+		d.FreeHost(pinnedAt[float32](box, 0, 1)) // refused while the copy is under way
+	}()
+	if err := errors.Join(box.Free(), d.Close()); err != nil {
+		t.Error(err)
+	}
+	leaksNothing(t)
+}
+
 // Gradients come down while later kernels run, and sums go up before the next ones.
 func TestDownloads(t *testing.T) {
 	path := library(t)
 	defer schedule(0)
 	for seed := range uint64(6) {
-		schedule(seed)
+		schedule(seed + drawn(t))
 		d, err := Open(Options{Memory: 1 << 20, Library: path})
 		if err != nil {
 			t.Fatal(err)

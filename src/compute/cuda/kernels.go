@@ -7,6 +7,12 @@ import "C"
 
 import "halognn/src/compute"
 
+// The sizes of scratch are worked out here and in the kernels, from the same number; and so are references to rows.
+var (
+	_ [compute.ChunkRows]struct{}  = [C.HALOGNN_CHUNK_ROWS]struct{}{}
+	_ [compute.RefRowBits]struct{} = [C.HALOGNN_ROW_BITS]struct{}{}
+)
+
 // partial returns room for a sum of n floats of each chunk of rows.
 func (d *Device) partial(rows, n int) *C.float {
 	chunks := (rows + compute.ChunkRows - 1) / compute.ChunkRows

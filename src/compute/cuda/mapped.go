@@ -93,7 +93,7 @@ func (d *Device) UnmapRows() error {
 	if r.mapped == nil {
 		return nil
 	}
-	errs := []error{d.Sync()}
+	errs := []error{d.idle()}
 	for t, x := range r.pinned {
 		if x != nil {
 			errs = append(errs, failure("unpinning rows", C.gpu_unmap_host(d.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(x))))))

@@ -11,6 +11,12 @@ import (
 
 // A meter of a device with a stopwatch counts every kernel, those of an inbox too, reads its time when the device has got there, and leaves nothing.
 func TestMeter(t *testing.T) {
+	for _, resident := range []int{1, 0} { // 0: the host makes the rows
+		testMeter(t, resident)
+	}
+}
+
+func testMeter(t *testing.T, resident int) {
 	d := open(t)
 	m, metered := meter.New(d)
 	on, ok := metered.(compute.Linked)
@@ -28,7 +34,7 @@ func TestMeter(t *testing.T) {
 	for range rows {
 		in.Rows.Of = append(in.Rows.Of, compute.MakeRowRef(0, 0))
 	}
-	if err := on.Resident(in.Rows.Tables, []int{1}, nil, 4*cols); err != nil {
+	if err := on.Resident(in.Rows.Tables, []int{resident}, nil, 4*cols); err != nil {
 		t.Fatal(err)
 	}
 	m.Start()
@@ -55,7 +61,7 @@ func TestMeter(t *testing.T) {
 	}
 	on.AddBias(matrix, x[:cols]) // the meter is off
 	r := m.Report(meter.Rates{Copy: 1, Product: 1})
-	want := map[string]int64{"input rows": 3 * rows * (4*cols + 8 + 4*cols), "AddBias": 3 * 4 * (2*rows*cols + cols), "ReLU": 3 * 8 * rows * cols}
+	want := map[string]int64{"input rows": int64(resident) * 3 * rows * (4*cols + 8 + 4*cols), "AddBias": 3 * 4 * (2*rows*cols + cols), "ReLU": 3 * 8 * rows * cols}
 	if len(r.Kernels) != len(want) {
 		t.Errorf("counted %v", r.Kernels)
 	}
