@@ -159,8 +159,11 @@ type Simulation struct {
 	windows []int // [sizes] of lookahead
 }
 
-// New prepares the simulation of a run on the parts, which must outlive it. Errors are about the options, or parts that do not fit
-// them: a number of ranks that does not divide the parts, no training seeds.
+// ErrOptions says that nothing is wrong with the parts.
+var ErrOptions = errors.New("this cannot be simulated")
+
+// New prepares the simulation of a run on the parts, which must outlive it. Errors are about the options (ErrOptions), or parts that do not
+// fit them: a number of ranks that does not divide the parts, no training seeds.
 func New(s *shard.Shards, o Options) (*Simulation, error) {
 	if o.Ranks == 0 {
 		o.Ranks = s.Parts
@@ -169,7 +172,7 @@ func New(s *shard.Shards, o Options) (*Simulation, error) {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
 	if err := o.Check(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	if o.RanksPerNode == 0 {
 		o.RanksPerNode = 1
@@ -203,7 +206,7 @@ func New(s *shard.Shards, o Options) (*Simulation, error) {
 	sim := &Simulation{o: o, shards: s, streams: streams, perRank: last - first}
 	if n := o.Epochs * streams.Steps() * sim.minibatches(); n > math.MaxInt32 { // counts are of 32 bits
 		streams.Free()
-		return nil, fmt.Errorf("%s: %d epochs are %d minibatches of a rank; at most %d are counted", s.Dir, o.Epochs, n, math.MaxInt32)
+		return nil, fmt.Errorf("%w: %d epochs are %d minibatches of a rank; at most %d are counted", ErrOptions, o.Epochs, n, math.MaxInt32)
 	}
 	return sim, nil
 }

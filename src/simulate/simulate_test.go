@@ -3,6 +3,7 @@ package simulate
 import (
 	"bytes"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -516,6 +517,9 @@ func TestBadOptions(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: no error", c.name)
 			continue
+		}
+		if options := c.name != "ranks"; errors.Is(err, ErrOptions) != options {
+			t.Errorf("%s: %v is ErrOptions: %t, want %t", c.name, err, !options, options)
 		}
 		for _, want := range c.want {
 			if !strings.Contains(err.Error(), want) {

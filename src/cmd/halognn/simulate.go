@@ -100,6 +100,9 @@ func runSimulate(c *cobra.Command, parts, dir string, o simulate.Options) error 
 		return err
 	}
 	sim, err := simulate.New(s, o)
+	if errors.Is(err, simulate.ErrOptions) {
+		return usageError(err)
+	}
 	if err != nil {
 		return dataError(err)
 	}
