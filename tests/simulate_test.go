@@ -79,6 +79,9 @@ func TestBadSimulations(t *testing.T) {
 		{"alphas", args("--alphas", "0.2,-1"), usage, []string{"-1", "0 or more"}},
 		{"fanouts", args("--fanouts", "5,x"), usage, []string{"fanouts", "--help"}},
 		{"batch and epochs", args("--batch", "0", "--epochs", "0"), usage, []string{"batch is 0", "epochs is 0"}},
+		{"no ranks", args("--ranks", "0"), usage, []string{"--ranks is 0"}},
+		{"more than can be", args("--epochs", "9223372036854775807", "--workers", "9223372036854775807", "--batch", "9223372036854775807"), usage,
+			[]string{"epochs is 9223372036854775807", "workers is", "batch is"}},
 		{"ranks", args("--ranks", "3"), badData, []string{"8 parts, 3 ranks"}},
 		{"no parts", func(_ *testing.T, dir string) []string {
 			return []string{"simulate", "--parts", filepath.Join(dir, "none"), "--out", filepath.Join(dir, "out")}

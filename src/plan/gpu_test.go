@@ -69,18 +69,19 @@ func TestWhatBindsOnAGPU(t *testing.T) {
 	s := generated(t, 4)
 	j := job()
 	j.Workers, j.Cores = 4, 8
-	j.GPU = &GPU{Memory: 1e9, Resident: func(int, int) int { return 0 }}
+	none, all := &GPU{Memory: 1e9, Resident: func(int, int) int { return 0 }}, &GPU{Memory: 1e9} // with all rows there the device makes the input
 	for _, c := range []struct {
 		binds string
+		gpu   *GPU
 		set   func(r *Rates)
 	}{
-		{"bus", func(r *Rates) { r.Bus = 1e6 }}, {"training", func(r *Rates) { r.Flops = 1e8 }}, {"network", func(r *Rates) { r.Network = 1e6 }},
-		{"preparing", func(r *Rates) { r.Sample = 1e4 }}, {"training", func(r *Rates) { r.Device = 1e6 }},
+		{"bus", none, func(r *Rates) { r.Bus = 1e6 }}, {"training", none, func(r *Rates) { r.Flops = 1e8 }}, {"network", none, func(r *Rates) { r.Network = 1e6 }},
+		{"preparing", none, func(r *Rates) { r.Sample = 1e4 }}, {"training", all, func(r *Rates) { r.Device = 1e6 }},
 	} {
 		o := givenGPU
 		c.set(&o.Rates)
-		p := planned(t, s, j, o)
-		if x := p.Times; c.binds != x.Binds && !(x.Gather == 0 && c.binds == "training") {
+		j.GPU = c.gpu
+		if x := planned(t, s, j, o).Times; c.binds != x.Binds || c.gpu == all && x.Gather < x.Train {
 			t.Errorf("%s binds, want %s: %+v", x.Binds, c.binds, x)
 		}
 	}
