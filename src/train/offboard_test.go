@@ -14,6 +14,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
+	"halognn/src/plan"
 	"halognn/src/shard"
 )
 
@@ -105,6 +106,9 @@ func TestOffboardTrainsAlike(t *testing.T) {
 					t.Errorf("with %+v the bits differ from those without resident rows", v)
 				}
 				checkDeviceRows(t, got, c.ranks, v.reads)
+				if m := got.Memory; m[plan.Activations] != 0 || m[plan.Minibatches] == 0 || m[plan.Parameters] >= want.Memory[plan.Parameters] {
+					t.Errorf("the host's memory is said to be %v; without a device %v", m, want.Memory)
+				}
 			}
 		})
 	}

@@ -38,6 +38,19 @@ func TestConfigFillsDefaultsAndOverrides(t *testing.T) {
 	}
 }
 
+func TestCoresOfARank(t *testing.T) {
+	for _, c := range []struct {
+		device                          string
+		cpus, set, wantCompute, workers int
+	}{{"cpu", 8, 0, 6, 2}, {"cpu", 1, 0, 1, 1}, {"cuda", 8, 0, 1, 6}, {"cuda", 2, 0, 1, 1}, {"cuda", 8, 3, 1, 3}} {
+		config := &Config{}
+		config.Compute.Device, config.Pipeline.Workers = c.device, c.set
+		if compute, workers := config.threads(c.cpus); compute != c.wantCompute || workers != c.workers {
+			t.Errorf("%+v: %d threads compute, %d goroutines prepare", c, compute, workers)
+		}
+	}
+}
+
 func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 	for _, tc := range []struct {
 		name, text string
