@@ -81,8 +81,8 @@ func (o *Options) check() error {
 }
 
 const (
-	analysed  = 8       // ranks that are looked at
-	mostRanks = 1 << 20 // of which a plan keeps a list
+	analysed  = 8     // ranks that are looked at
+	mostRanks = 65534 // as many as package exchange takes
 )
 
 // Why there is no plan: another config or command is the cure, or other parts. All other errors are failures on the way.
