@@ -20,7 +20,10 @@
 # sum of all epochs of a run. The check fails if auto takes more than 5 % longer than the fastest, or if any loss differs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || { echo "usage: auto.sh PARTS..." >&2; exit 2; }
+case ${1:--h} in -h | --help) sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "profiling/$(basename "$0")"; exit $(($# == 0 ? 2 : 0)) ;; esac
+for parts in "$@"; do
+  [ -f "$parts/meta.json" ] || { echo "auto.sh: $parts holds no parts; halognn partition makes them" >&2; exit 2; }
+done
 HALOGNN_QUIET=1 source ./env.sh
 config=${CONFIG:-inputs/slow-network.yaml} ranks=${RANKS:-4} repeat=${REPEAT:-2} epochs=${EPOCHS:-12} out=${OUT:-run/auto}
 alpha=${ALPHA:-0.2} depth=${DEPTH:-4}

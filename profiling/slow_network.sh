@@ -16,7 +16,9 @@
 # The first epoch, which fills pools and pipes, counts like the others: the time is the median over epochs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-parts=${1:?usage: slow_network.sh PARTS [OUT]} out=${2:-run/slow-network}
+case ${1:--h} in -h | --help) sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "profiling/$(basename "$0")"; exit $(($# == 0 ? 2 : 0)) ;; esac
+parts=$1 out=${2:-run/slow-network}
+[ -f "$parts/meta.json" ] || { echo "slow_network.sh: $parts holds no parts; halognn partition makes them" >&2; exit 2; }
 HALOGNN_QUIET=1 source ./env.sh
 config=${CONFIG:-inputs/slow-network.yaml} ranks=${RANKS:-4} repeat=${REPEAT:-2}
 alpha=${ALPHA:-0.2} depth=${DEPTH:-4} gamma=${GAMMA:-0.995} delta=${DELTA:-16}

@@ -152,8 +152,8 @@ func within(ranges []Range, v graph.VertexID) bool {
 	return i < len(ranges) && v >= ranges[i].First
 }
 
-// windowMemory is what minibatches that wait in a planned window may take of a rank's memory.
-const windowMemory = 1 << 30
+// WindowMemory is what minibatches that wait in a planned window may take of a rank's memory.
+const WindowMemory = 1 << 30
 
 // PlanWindow returns how many minibatches a look-ahead cache of so many rows should see in advance; see cache.PlanWindow. p is how likely a
 // minibatch of the reader reads each vertex, as Inclusion gives it. It follows from the graph and the settings alone.
@@ -163,9 +163,12 @@ func (m *Graph) PlanWindow(r *Reader, p []float32, capacity int) (int, error) {
 		return 0, err
 	}
 	return cache.PlanWindow(cache.WindowOptions{
-		Capacity: capacity, Steps: r.Streams.Steps() * r.Count, Epochs: r.Epochs, Reuse: reuse, Memory: windowMemory, StepBytes: m.waitingBytes(r, p),
+		Capacity: capacity, Steps: r.Streams.Steps() * r.Count, Epochs: r.Epochs, Reuse: reuse, Memory: WindowMemory, StepBytes: m.waitingBytes(r, p),
 	}), nil
 }
+
+// WindowBytes estimates what the minibatches take that wait in a window of a reader.
+func (m *Graph) WindowBytes(r *Reader, p []float32, window int) int64 { return int64(window) * m.waitingBytes(r, p) }
 
 // Reuse counts the vertices outside the local ranges by how likely they are read.
 func Reuse(p []float32, local []Range) (*cache.Reuse, error) {

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -119,7 +120,7 @@ func (s *session) beginning() (epoch, item int) {
 // planWindow sets the window of a look-ahead cache, which is the most that any rank should see unless the config has one, and predicts
 // what is fetched. Collective.
 func (s *session) planWindow(m *access.Graph, r *access.Reader, d *access.Dynamic) error {
-	reuse, planned := cache.NewReuse(), 1
+	reuse, planned, waiting := cache.NewReuse(), 1, int64(0)
 	var err error
 	if len(r.Seeds) > 0 {
 		var p []float32
@@ -128,6 +129,7 @@ func (s *session) planWindow(m *access.Graph, r *access.Reader, d *access.Dynami
 			if err == nil {
 				reuse, err = access.Reuse(p, r.Local)
 			}
+			waiting = m.WindowBytes(r, p, min(s.o.Cache.Window, r.Epochs*r.Streams.Steps()*r.Count))
 		}
 		mem.Free(p)
 	}
@@ -137,8 +139,14 @@ func (s *session) planWindow(m *access.Graph, r *access.Reader, d *access.Dynami
 	if planned, err = comm.AgreeMax(s.Comm, planned); err != nil {
 		return err
 	}
+	if waiting, err = comm.AgreeMax(s.Comm, waiting); err != nil {
+		return err
+	}
 	if d.Window = s.o.Cache.Window; d.Window == 0 {
 		d.Window = planned
+	} else if waiting > access.WindowMemory && s.Progress != nil {
+		s.Progress.Note(context.Background(), fmt.Sprintf("cache.window %d: the minibatches that wait in it take about %.1f GB of a rank; "+
+			"cache.window 0 plans one of %d, within %.1f GB", d.Window, float64(waiting)/1e9, planned, float64(access.WindowMemory)/1e9))
 	}
 	d.Window = min(d.Window, s.o.Epochs*s.steps()*s.minibatches()) // there are no more to see
 	s.expected, err = comm.AgreeSum(s.Comm, reuse.Fetched(d.Capacity, d.Window)*float64(r.Count))

@@ -25,7 +25,7 @@ func (r *run) endEpoch(took time.Duration) error {
 	ranks := float64(len(all.each))
 	rec := epochRecord{
 		Kind: "epoch", Epoch: r.epoch, Seconds: took.Seconds(), Loss: r.loss / float64(r.seeds),
-		LR: r.o.Schedule.LR(r.epoch*r.steps()-1, r.o.Epochs*r.steps()), PhaseSeconds: map[string]float64{}, Rows: rows,
+		LR: r.o.Schedule.LR(r.epoch*r.steps()-1, r.o.Epochs*r.steps()), PhaseSeconds: map[string]float64{}, Rounds: r.rounds() * r.steps(), Rows: rows,
 	}
 	for p := range trace.NumPhases {
 		rec.PhaseSeconds[p.String()] = all.Phases[p] / ranks
@@ -41,6 +41,9 @@ func (r *run) endEpoch(took time.Duration) error {
 	}
 	return nil
 }
+
+// rounds is how many times a step exchanges ids or rows.
+func (r *run) rounds() int { return r.data.Rounds() * r.minibatches() }
 
 // add puts an epoch into the summary's sums, which summarise turns into means.
 func (r *run) add(e *epochRecord) {
@@ -95,7 +98,7 @@ func (r *run) summarise(final *evaluation) error {
 	s.ValidMetric, s.ValidAccuracy, s.BestEpoch = r.best.valid.metric, r.best.valid.accuracy, r.best.epoch
 	s.TestMetric, s.TestAccuracy = final.test.metric, final.test.accuracy
 	s.MajorityAccuracy = r.majority()
-	s.StepsPerEpoch, s.EpochSeconds, s.RoundsPerStep = r.steps(), median(r.seconds), r.data.Rounds()*r.minibatches()
+	s.StepsPerEpoch, s.EpochSeconds, s.RoundsPerStep = r.steps(), median(r.seconds), r.rounds()
 	s.LossDigest, s.BlocksDigest = fmt.Sprintf("%016x", r.losses.Sum64()), fmt.Sprintf("%016x", digests)
 	s.Ranks, s.Parts, s.Nodes = r.Comm.Size(), meta.Parts, r.nodes
 	s.Device, s.Transport, s.Version = r.Device.Name(), r.Transport, r.Version

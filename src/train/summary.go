@@ -97,6 +97,7 @@ type stepRecord struct {
 	Seeds       int     `json:"seeds"`
 	Accuracy    float64 `json:"accuracy"`
 	WaitSeconds float64 `json:"wait_seconds"`
+	Rounds      int     `json:"rounds"`
 	Rows
 }
 
@@ -108,6 +109,7 @@ type epochRecord struct {
 	LR           float64            `json:"lr"`
 	WaitFraction float64            `json:"wait_fraction"`
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
+	Rounds       int                `json:"rounds"`
 	Rows
 	Ranks []rankRecord `json:"ranks"`
 }
@@ -208,6 +210,11 @@ func (s *Summary) Print(w io.Writer) error {
 		{"peer (same node)", strconv.FormatInt(s.Peer, 10)},
 		{"remote", strconv.FormatInt(s.Remote, 10)},
 		{"remote, MB", fmt.Sprintf("%.1f", float64(s.RemoteBytes)/1e6)},
+	}...)
+	if s.ExpectedRowsPerStep > 0 && s.Cache.Chosen == "" { // auto's trials are in the mean, and not in the prediction
+		rows = append(rows, []string{"remote of a step; as predicted", fmt.Sprintf("%.0f; %.0f", s.RemoteRowsPerStep, s.ExpectedRowsPerStep)})
+	}
+	rows = append(rows, [][]string{
 		{"hit rate (cache " + s.CachePolicy + ")", percent(s.HitRate)},
 		{"", ""},
 		{"time per epoch, mean of ranks", "s"},
