@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"halognn/src/comm/mpi"
 	"halognn/src/compute/cpu"
+	"halognn/src/compute/cuda"
 	"halognn/src/partition/metis"
 )
 
@@ -49,7 +51,7 @@ func versions() [][2]string {
 		{"BLAS", cpu.BLAS() + loaded("libopenblas", "libblas", "libmkl_rt")},
 		{"METIS", strings.TrimPrefix(metis.Library(), "METIS ") + loaded("libmetis")},
 		{"SIMD", simd},
-		{"CUDA", cudaDriver("/proc/driver/nvidia/version")},
+		{"CUDA", cudaDriver("/proc/driver/nvidia/version") + "; " + cudaLibrary()},
 	}
 }
 
@@ -79,10 +81,22 @@ func loaded(names ...string) string {
 func cudaDriver(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "none found"
+		return "driver: none found"
 	}
 	line, _, _ := strings.Cut(string(text), "\n")
 	return "driver: " + strings.Join(strings.Fields(strings.TrimPrefix(line, "NVRM version:")), " ")
+}
+
+// cudaLibrary says what the CUDA library is linked with, and what it sees.
+func cudaLibrary() string {
+	devices, err := cuda.Devices()
+	switch {
+	case errors.Is(err, cuda.ErrNoLibrary):
+		return "library: none found"
+	case err != nil:
+		return "library: " + strings.TrimPrefix(err.Error(), "compute/cuda: ") + loaded("libhalognn_cuda", "libhalognn_cuda_emulated")
+	}
+	return fmt.Sprintf("library%s%s, devices: %d", loaded("libhalognn_cuda", "libhalognn_cuda_emulated"), loaded("libcublas"), devices)
 }
 
 // buildNote names what makes this build slower than it need be, or nothing.

@@ -30,7 +30,7 @@ func TestSlowBuild(t *testing.T) {
 
 func TestCUDADriver(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "version")
-	if got := cudaDriver(file); got != "none found" {
+	if got := cudaDriver(file); got != "driver: none found" {
 		t.Errorf("without a driver: %q", got)
 	}
 	text := "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\nGCC version: 12\n"
