@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 HALOGNN_QUIET=1 source ./env.sh
 make --silent --no-print-directory build/libhalognn_cuda_emulated.so
 for seed in 1 2; do
-  HALOGNN_EMULATED_SEED=$seed go test -count=1 -run 'Inboxes|Downloads|Offboard' ./src/compute/cuda ./src/train
+  HALOGNN_EMULATED_SEED=$seed go test -count=1 -run 'Inboxes|Downloads|Offboard|TenSteps' ./src/compute/cuda ./src/train
 done
 # Compiled with both sanitizers, arrays apart: kernels, copies and inboxes. Kernels whose threads meet switch stacks, which AddressSanitizer
 # follows too slowly (layernorm, softmax, sigmoid).
@@ -54,7 +54,7 @@ else
 fi
 if [ -f build/libhalognn_cuda.so ] && nvidia-smi -L >/dev/null 2>&1; then
   HALOGNN_CUDA_LIB=$PWD/build/libhalognn_cuda.so go test -count=1 ./src/compute/cuda
-  HALOGNN_CUDA_LIB=$PWD/build/libhalognn_cuda.so go test -count=1 -run Offboard ./src/train
+  HALOGNN_CUDA_LIB=$PWD/build/libhalognn_cuda.so go test -count=1 -run 'Offboard|TenSteps' ./src/train
 else
   echo "not run: the kernels on a GPU: there is none here, or no build/libhalognn_cuda.so; the suites ran on an emulated device"
 fi
