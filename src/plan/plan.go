@@ -162,6 +162,7 @@ type Plan struct {
 	Memory     Memory        `json:"memory"`
 	MemoryRank int64         `json:"memory_per_rank"`
 	MemoryNode int64         `json:"memory_per_node"` // what the ranks of a node share counted once
+	MemoryHas  int64         `json:"memory_of_a_node,omitempty"`
 	Device     *DeviceMemory `json:"device_memory,omitempty"`
 	Rates      Rates         `json:"rates"`
 	Times      Times         `json:"seconds_per_step"`
@@ -244,6 +245,7 @@ func (p *planner) plan() (*Plan, error) {
 	}
 	out.MemoryRank = out.Memory.Sum()
 	out.MemoryNode = out.Memory.Node(j.RanksPerNode)
+	out.MemoryHas = p.options.Memory
 	if p.job.GPU != nil {
 		if out.Device, err = p.deviceMemory(); err != nil {
 			return nil, err

@@ -394,6 +394,13 @@ func TestWhatFitsANode(t *testing.T) {
 			continue
 		}
 		cached := p.Memory.Of(CacheRows) + p.Memory.Of(CacheIndex)
+		if o.Memory = p.MemoryNode; planned(t, s, j, o).lacks() != "" {
+			t.Error("a job does not fit the memory that it needs")
+		}
+		o.Memory--
+		if text := planned(t, s, j, o).lacks(); !strings.HasPrefix(text, "DOES NOT FIT") || strings.Contains(text, "fewer ranks a node") != (perNode > 1) {
+			t.Errorf("a byte less than is needed: %q", text)
+		}
 		o.Memory = p.MemoryNode + int64(perNode)*(p.Curve[3].Bytes-cached)
 		for i, point := range planned(t, s, j, o).Curve {
 			if want := point.Bytes <= p.Curve[3].Bytes; point.Fits != want || i == 3 && !want {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -42,6 +43,11 @@ func (p *Plan) Print(w io.Writer) error {
 			return err
 		}
 	}
+	if line := p.lacks(); line != "" {
+		if err := say("\n%s\n", line); err != nil {
+			return err
+		}
+	}
 	if s := p.Suggestion; s != nil {
 		size := ""
 		if s.Alpha > 0 {
@@ -57,6 +63,21 @@ func (p *Plan) Print(w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// lacks says how much memory the job lacks, and what takes most of it; nothing if it fits.
+func (p *Plan) lacks() string {
+	if p.MemoryHas == 0 || p.MemoryNode <= p.MemoryHas {
+		return ""
+	}
+	items := slices.SortedFunc(slices.Values(p.Memory), func(a, b Item) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	text := fmt.Sprintf("DOES NOT FIT: a node needs %s MB and has %s; most is %s (%s MB) and %s (%s MB) of a rank",
+		megabytes(p.MemoryNode), megabytes(p.MemoryHas), items[0].Name, megabytes(items[0].Bytes), items[1].Name, megabytes(items[1].Bytes))
+	cure := "; cut the graph into more parts and start more ranks"
+	if p.RanksPerNode > 1 {
+		cure = "; start fewer ranks a node"
+	}
+	return text + cure + ", or lower cache.alpha, pipeline.depth, sample.batch or sample.fanouts"
 }
 
 func megabytes(bytes int64) string { return fmt.Sprintf("%.1f", float64(bytes)/1e6) }

@@ -132,8 +132,8 @@ type Suggestion struct {
 	Why    string  `json:"why"`
 }
 
-// alphas are the sizes that are tried.
-var alphas = []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3}
+// alphas are the sizes that are tried, up to all that the other ranks own.
+var alphas = []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100}
 
 // sizes predicts caches from small to large, with the job's policy or, if it has none, with vip, and suggests one.
 func (p *planner) sizes(out *Plan) error {

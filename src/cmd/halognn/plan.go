@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -35,14 +36,14 @@ type planFlags struct {
 func planCommand() *cobra.Command {
 	var o planFlags
 	c := &cobra.Command{
-		Use:   "plan --parts PARTS --config FILE.yaml [--set key.path=value ...] [--ranks K] [--ranks-per-node R]",
+		Use:   "plan --config FILE.yaml [--parts PARTS] [--set key.path=value ...] [--ranks K] [--ranks-per-node R]",
 		Short: "Predict the memory, the traffic and the time of a job before it runs",
 		Long: "Predict the memory of a rank, the remote rows of a step and the time of a step before a job runs, and suggest a cache.\n" +
 			"There may be more ranks than parts. Rates that are not given are measured on this machine.",
 		Example: "  halognn plan --parts parts/products-4 --config inputs/products.yaml --ranks 64 --ranks-per-node 4 --network 25",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := required(c, "parts", "config"); err != nil {
+			if err := required(c, "config"); err != nil {
 				return err
 			}
 			if err := checkPlanFlags(c); err != nil {
@@ -52,12 +53,12 @@ func planCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.parts, "parts", "", "the PARTS directory; takes the place of data.parts")
+	f.StringVar(&o.parts, "parts", "", "the PARTS directory (default: data.parts of the config)")
 	f.StringVar(&o.config, "config", "", "YAML file of the run")
 	f.StringArrayVar(&o.sets, "set", nil, "override a key, as cache.alpha=0.2; repeatable")
 	f.IntVar(&o.ranks, "ranks", 0, "ranks of the job: a divisor or a multiple of the parts (default: one for each part)")
 	f.IntVar(&o.perNode, "ranks-per-node", 0, "ranks that share a node's memory and link (default: run.ranks_per_node, or 1)")
-	f.Float64Var(&o.cores, "cores", 0, "CPUs of a rank; a fraction if ranks share them (default: this machine's)")
+	f.Float64Var(&o.cores, "cores", 0, "CPUs of a rank; a fraction if ranks share them (default: this machine's, divided among the ranks of a node)")
 	f.Float64Var(&o.network, "network", 0, "link of a node in GB/s (default: assumed)")
 	f.Float64Var(&o.rows, "rows", 0, "feature rows that a goroutine aggregates a second (default: measured)")
 	f.Float64Var(&o.flops, "flops", 0, "flop/s of a rank's training step (default: measured)")
@@ -94,10 +95,15 @@ func checkPlanFlags(c *cobra.Command) error {
 }
 
 func runPlan(c *cobra.Command, o planFlags) error {
-	config, err := loadConfig(o.config, append(o.sets, "data.parts="+o.parts, "run.dir=planned")) // nothing runs
+	sets := append(o.sets, "run.dir=planned") // nothing runs
+	if o.parts != "" {
+		sets = append(sets, "data.parts="+o.parts)
+	}
+	config, err := loadConfig(o.config, sets)
 	if err != nil {
 		return usageError(err)
 	}
+	o.parts = config.Data.Parts
 	s, err := shard.Open(o.parts, shard.Options{})
 	if err != nil {
 		return dataError(err)
@@ -108,8 +114,11 @@ func runPlan(c *cobra.Command, o planFlags) error {
 			return err
 		}
 	}
+	if o.perNode == 0 {
+		o.perNode = max(1, config.Run.RanksPerNode)
+	}
 	if o.cores == 0 {
-		o.cores = float64(runtime.NumCPU())
+		o.cores = float64(runtime.NumCPU()) / float64(min(o.perNode, cmp.Or(o.ranks, s.Parts)))
 	}
 	job := config.planJob(o.ranks, o.perNode, o.cores)
 	options := plan.Options{Rates: plan.Rates{Network: o.network * 1e9, Rows: o.rows, Flops: o.flops}}
@@ -169,9 +178,6 @@ func runPlan(c *cobra.Command, o planFlags) error {
 func (c *Config) planJob(ranks, perNode int, cores float64) plan.Job {
 	o := c.trainOptions()
 	threads, workers := c.threads(max(1, int(cores)))
-	if perNode == 0 {
-		perNode = max(1, c.Run.RanksPerNode)
-	}
 	delta := o.Cache.Delta
 	if !o.Cache.Evict {
 		delta = 0
