@@ -168,7 +168,9 @@ func (m *Graph) PlanWindow(r *Reader, p []float32, capacity int) (int, error) {
 }
 
 // WindowBytes estimates what the minibatches take that wait in a window of a reader.
-func (m *Graph) WindowBytes(r *Reader, p []float32, window int) int64 { return int64(window) * m.waitingBytes(r, p) }
+func (m *Graph) WindowBytes(r *Reader, p []float32, window int) int64 {
+	return int64(window) * m.waitingBytes(r, p)
+}
 
 // Reuse counts the vertices outside the local ranges by how likely they are read.
 func Reuse(p []float32, local []Range) (*cache.Reuse, error) {
