@@ -66,9 +66,12 @@ func (s *session) sampled(ctx context.Context, epoch int, seeds func(part int) [
 	chunks := (most + size - 1) / size
 	var host []float32
 	defer func() { mem.Free(host) }()
+	var all []graph.VertexID // of the part that is under way: making them takes time
 	admit := func(i int, m *parallel.Minibatch) {
 		part, chunk := s.first+i/chunks, i%chunks
-		all := seeds(part)
+		if chunk == 0 {
+			all = seeds(part)
+		}
 		m.Key, m.Train = s.o.evalKey(epoch, part, chunk), false
 		m.SetSeeds(all[min(len(all), chunk*size):min(len(all), (chunk+1)*size)])
 		m.GlobalSeeds = len(m.Seeds)

@@ -135,6 +135,8 @@ type oneOf struct {
 // What is above these is a slip of the pen, and ends for want of memory where it is not refused.
 const (
 	mostEpochs  = 1e9 // below access.SimulatedFirst
+	mostLayers  = 64
+	mostHidden  = 1 << 16
 	mostDepth   = 1 << 16
 	mostThreads = 1 << 12
 )
@@ -173,8 +175,8 @@ func (c *Config) check() error {
 			bad("%s is %s, and no shell expands ~ there; write the path in full", path[0], path[1])
 		}
 	}
-	atLeast("model.layers", c.Model.Layers, 1)
-	atLeast("model.hidden", c.Model.Hidden, 1)
+	within("model.layers", c.Model.Layers, 1, mostLayers)
+	within("model.hidden", c.Model.Hidden, 1, mostHidden)
 	within("sample.batch", c.Sample.Batch, 1, sample.MaxBatch)
 	within("train.epochs", c.Train.Epochs, 1, mostEpochs)
 	atLeast("train.seed", c.Train.Seed, 0)
@@ -221,7 +223,7 @@ func (c *Config) check() error {
 		bad("cache.gamma is %g; it must be above 0 and at most 1: the decay of an unused row's score in a step", c.Cache.Gamma)
 	}
 	if cache.Dynamic(c.Cache.Policy) && c.Cache.Placement == train.PlacementGroup {
-		bad("cache.placement is %s, which is for caches that do not change; cache.policy %s does", c.Cache.Placement, c.Cache.Policy)
+		bad("cache.placement is %s, which is for caches that do not change, and that of cache.policy %s does; choose cache.policy=vip or another static one (degree, halo1, wpr, paths, sim, oracle), or cache.placement=own", c.Cache.Placement, c.Cache.Policy)
 	}
 	if !(c.Cache.PeerCost >= 0 && c.Cache.PeerCost <= 1) {
 		bad("cache.peer_cost is %g; it must be in [0, 1]: what a row in a peer's cache costs, of one from another node", c.Cache.PeerCost)

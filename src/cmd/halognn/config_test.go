@@ -75,8 +75,8 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"section with a value", "data: 5\n" + "run: {dir: d}\n", nil, []string{"data is a section"}},
 		{"key without value", minimal + "train:\n  lr:\n", nil, []string{"train.lr has no value"}},
 		{"dropout out of range", minimal + "model:\n  dropout: 1\n", nil, []string{"model.dropout is 1; it must be in [0, 1)"}},
-		{"more than any graph or machine has", minimal + "sample: {batch: 9223372036854775807}\ntrain: {epochs: 2000000000}\npipeline: {workers: 100000, depth: 70000}\n", []string{"compute.threads=5000"},
-			[]string{"sample.batch is 9223372036854775807; it must be 1 to 2147483647", "train.epochs is 2000000000", "pipeline.workers is 100000", "pipeline.depth is 70000", "compute.threads is 5000"}},
+		{"more than any graph or machine has", minimal + "sample: {batch: 9223372036854775807}\ntrain: {epochs: 2000000000}\npipeline: {workers: 100000, depth: 70000}\nmodel: {hidden: 3000000000, layers: 2000000000}\n", []string{"compute.threads=5000"},
+			[]string{"sample.batch is 9223372036854775807; it must be 1 to 2147483647", "train.epochs is 2000000000", "pipeline.workers is 100000", "pipeline.depth is 70000", "compute.threads is 5000", "model.hidden is 3000000000", "model.layers is 2000000000"}},
 		{"NaN learning rate", minimal + "train:\n  lr: .nan\n", nil, []string{"train.lr"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
