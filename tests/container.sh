@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # container.sh: the two container recipes take the same steps from the same images; and, with `container.sh build`, the
-# Containerfile is built (by podman or buildah) and the program in it runs. Exit code 69: there is nothing here to build with.
+# Containerfile is built (by podman, docker or buildah) and the program in it runs. Exit code 69: it cannot be built here; a line says why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 file=docs/containers/Containerfile def=docs/containers/halognn.def
@@ -12,10 +12,32 @@ steps() { # shellcheck disable=SC2016
     grep -E '^(From:|ENV|ENTRYPOINT|apt-get|tests/install.sh)'
 }
 diff <(steps $file) <(steps $def) || { echo "container.sh: $file and $def differ (above)" >&2; exit 1; }
-[ "${1:-}" = build ] || exit 0
+if [ "${1:-}" != build ]; then
+  echo "container.sh: the recipes take the same steps; containers were not built: that is \`tests/container.sh build\`, which fetches images"
+  exit 0
+fi
 
-if command -v podman >/dev/null 2>&1; then build=(podman build) run=(podman run --rm)
-elif command -v docker >/dev/null 2>&1; then build=(docker build) run=(docker run --rm)
-else echo "container.sh: neither podman nor docker here" >&2; exit 69; fi
-"${build[@]}" -f $file --build-arg VERSION=test -t halognn-test .
-"${run[@]}" halognn-test version
+# not_built REASON...
+not_built() { echo "container.sh: containers were not built: $*" >&2; exit 69; }
+builder='' why='none of podman, docker and buildah is installed'
+for b in podman docker buildah; do
+  command -v $b >/dev/null 2>&1 || continue
+  if fault=$($b info 2>&1 >/dev/null); then builder=$b; break; fi
+  why="$b does not work: ${fault##*$'\n'}"
+done
+[ -n "$builder" ] || not_built "$why"
+for image in $(steps $file | sed -n 's/^From: //p'); do
+  fault=$(timeout 300 $builder pull -q "docker.io/library/$image" 2>&1) || not_built "$builder cannot fetch $image: ${fault##*$'\n'}"
+done
+case $builder in
+  buildah)
+    buildah build -f $file --build-arg VERSION=test -t halognn-test .
+    box=$(buildah from halognn-test)
+    trap 'buildah rm "$box" >/dev/null' EXIT
+    buildah run "$box" halognn version
+    ;;
+  *)
+    $builder build -f $file --build-arg VERSION=test -t halognn-test .
+    $builder run --rm halognn-test version
+    ;;
+esac
