@@ -64,7 +64,7 @@ install: build ## the program, job scripts, inputs, docs and a module file below
 	@install -d $(INTO)/bin $(INTO)/share/halognn/profiling $(INTO)/share/modulefiles/halognn
 	@install -m 755 bin/halognn $(INTO)/bin/halognn
 	@cp -R env.sh jobs inputs docs README.md LICENSE $(INTO)/share/halognn/
-	@install -m 755 profiling/*.sh $(INTO)/share/halognn/profiling/
+	@install -m 755 $(filter-out %/bench.sh %/bench_gpu.sh %/sanitize_gpu.sh, $(wildcard profiling/*.sh profiling/*.py)) $(INTO)/share/halognn/profiling/
 	@ln -sfn ../../bin $(INTO)/share/halognn/bin
 	@if [ -f build/libhalognn_cuda.so ]; then install -d $(INTO)/lib; install -m 755 build/libhalognn_cuda.so $(INTO)/lib/; fi
 	@sed -e 's|@PREFIX@|$(abspath $(PREFIX))|g' -e 's|@VERSION@|$(VERSION)|g' jobs/modulefile.in >$(INTO)/share/modulefiles/halognn/$(VERSION)
