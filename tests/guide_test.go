@@ -4,16 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -182,110 +176,4 @@ func runBlock(root, text string) error {
 		return fmt.Errorf("%w\n%s--- output\n%s", err, text, output)
 	}
 	return nil
-}
-
-// A link inside the guide leads to a page, and to a heading of it.
-func TestGuideLinks(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
-	for _, page := range pages(t) {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-			target := page
-			if m[1] != "" {
-				target = filepath.Join(guide, m[1])
-			}
-			led, err := os.ReadFile(target)
-			if info, statErr := os.Stat(target); statErr == nil && info.IsDir() {
-				continue
-			}
-			if err != nil {
-				t.Errorf("%s: the link %s leads nowhere", page, m[0])
-				continue
-			}
-			if m[2] != "" && !strings.Contains(anchors(string(led)), m[2]+"\n") {
-				t.Errorf("%s: %s has no heading for %s", page, target, m[2])
-			}
-		}
-	}
-}
-
-// anchors returns the names, one a line, by which Markdown viewers know the headings of a text.
-func anchors(text string) string {
-	var names strings.Builder
-	drop := regexp.MustCompile("[^a-z0-9 _-]")
-	for _, line := range strings.Split(text, "\n") {
-		if title := strings.TrimLeft(line, "#"); title != line {
-			name := drop.ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "")
-			names.WriteString("#" + strings.ReplaceAll(name, " ", "-") + "\n")
-		}
-	}
-	return names.String()
-}
-
-// The messages that the page on troubleshooting explains are those of the program: every heading in backticks is found in a
-// string of the sources, piece by piece where `...` stands for what differs.
-func TestGuideMessages(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(guide, "troubleshooting.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sources := literals(t)
-	messages := regexp.MustCompile("(?m)^### `(.*)`$").FindAllStringSubmatch(string(text), -1)
-	if len(messages) < 20 {
-		t.Errorf("%d messages are explained; the page has its headings changed", len(messages))
-	}
-	for _, m := range messages {
-		for piece := range strings.SplitSeq(m[1], "...") {
-			if piece = strings.TrimSpace(piece); !strings.Contains(sources, piece) {
-				t.Errorf("the program has no message with %q, of %q", piece, m[1])
-			}
-		}
-	}
-}
-
-// literals returns the strings in the program's sources, one a line; parts of a string that are joined by + stay together.
-func literals(t *testing.T) string {
-	t.Helper()
-	var all strings.Builder
-	err := filepath.WalkDir("../src", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			text, whole := joined(n)
-			if text != "" {
-				all.WriteString(text + "\n")
-			}
-			return !whole
-		})
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all.String()
-}
-
-// joined returns the text of a string, or of a sum of strings in which it leaves out what is not written down; whole says that
-// n has no other strings.
-func joined(n ast.Node) (text string, whole bool) {
-	switch e := n.(type) {
-	case *ast.BasicLit:
-		if e.Kind == token.STRING {
-			text, _ = strconv.Unquote(e.Value)
-		}
-		return text, true
-	case *ast.BinaryExpr:
-		a, wholeA := joined(e.X)
-		b, wholeB := joined(e.Y)
-		return a + b, wholeA && wholeB
-	}
-	return "", false
 }

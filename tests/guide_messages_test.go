@@ -1,0 +1,120 @@
+package tests
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// The messages that the page on troubleshooting explains are those of the program: every heading in backticks is found in a
+// string of the sources, piece by piece where `...` stands for what differs.
+func TestGuideMessages(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(guide, "troubleshooting.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources := literals(t)
+	messages := regexp.MustCompile("(?m)^### `(.*)`$").FindAllStringSubmatch(string(text), -1)
+	if len(messages) < 20 {
+		t.Errorf("%d messages are explained; the page has its headings changed", len(messages))
+	}
+	for _, m := range messages {
+		for piece := range strings.SplitSeq(m[1], "...") {
+			if piece = strings.TrimSpace(piece); !strings.Contains(sources, piece) {
+				t.Errorf("the program has no message with %q, of %q", piece, m[1])
+			}
+		}
+	}
+}
+
+// What the sources call Err... ends a run, so the page on troubleshooting has its text.
+func TestGuideHasErrors(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(guide, "troubleshooting.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	internal := []string{"pipeline.ErrStop"} // what never reaches a user
+	found := 0
+	eachSource(t, func(file *ast.File) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || len(spec.Values) != len(spec.Names) {
+				return true
+			}
+			for i, name := range spec.Names {
+				call, ok := spec.Values[i].(*ast.CallExpr)
+				if !ok || !strings.HasPrefix(name.Name, "Err") || len(call.Args) == 0 {
+					continue
+				}
+				found++
+				message, _ := joined(call.Args[0])
+				if qualified := file.Name.Name + "." + name.Name; !strings.Contains(string(text), message) && !slices.Contains(internal, qualified) {
+					t.Errorf("the page does not explain %q (%s)", message, qualified)
+				}
+			}
+			return false
+		})
+	})
+	if found < 25 {
+		t.Errorf("%d errors were found in the sources; the test does not see them any more", found)
+	}
+}
+
+// literals returns the strings in the program's sources, one a line; parts of a string that are joined by + stay together.
+func literals(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	eachSource(t, func(file *ast.File) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			text, whole := joined(n)
+			if text != "" {
+				all.WriteString(text + "\n")
+			}
+			return !whole
+		})
+	})
+	return all.String()
+}
+
+// eachSource calls f with every source file of the program.
+func eachSource(t *testing.T, f func(*ast.File)) {
+	t.Helper()
+	err := filepath.WalkDir("../src", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err == nil {
+			f(file)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// joined returns the text of a string, or of a sum of strings in which it leaves out what is not written down; whole says that
+// n has no other strings.
+func joined(n ast.Node) (text string, whole bool) {
+	switch e := n.(type) {
+	case *ast.BasicLit:
+		if e.Kind == token.STRING {
+			text, _ = strconv.Unquote(e.Value)
+		}
+		return text, true
+	case *ast.BinaryExpr:
+		a, wholeA := joined(e.X)
+		b, wholeB := joined(e.Y)
+		return a + b, wholeA && wholeB
+	}
+	return "", false
+}
