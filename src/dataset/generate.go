@@ -34,6 +34,8 @@ type GenerateOptions struct {
 	Split       string  // shares of the labelled vertices, in percent [60/20/20]
 	FeatureType string  // [Float32]
 	Seed        uint64
+
+	Stage func(line string) // is told what is done next; nil: nobody is
 }
 
 // presets are the sizes of published graphs, as symmetric graphs: what is generated has their vertices, degree, features,
@@ -124,6 +126,9 @@ func Generate(dir string, o GenerateOptions) error {
 	if err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
+	if err := o.room(dir); err != nil {
+		return fmt.Errorf("generate: %w", err)
+	}
 	w, err := Create(dir, o.meta())
 	if err != nil {
 		return err
@@ -157,6 +162,12 @@ func (o GenerateOptions) meta() Meta {
 
 // write writes everything; classes [Vertices] receives the labels and must live until w is closed.
 func (o GenerateOptions) write(w *Writer, classes []int32) error {
+	stage := func(format string, args ...any) {
+		if o.Stage != nil {
+			o.Stage(fmt.Sprintf(format, args...))
+		}
+	}
+	stage("drawing %.0f edges", float64(o.Vertices)*o.Degree/2)
 	var edges graph.Builder
 	if o.Kind == RMAT {
 		o.drawRMAT(&edges)
@@ -167,16 +178,19 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 		m.fillClasses(classes)
 		m.free()
 	}
+	stage("sorting them, and dropping repeats")
 	g, report, err := edges.Build(o.Vertices, graph.CleanOptions{Undirected: true})
 	if err != nil {
 		return err
 	}
 	w.Meta.Provenance.Cleaning = &report
+	stage("writing %d edges", g.NumEdges())
 	err = w.Topology(g)
 	g.Free()
 	if err != nil {
 		return err
 	}
+	stage("writing the features, %s", size(float64(w.Meta.RowBytes())*float64(o.Vertices)))
 	if err := o.writeFeatures(w, classes); err != nil {
 		return err
 	}

@@ -176,6 +176,9 @@ func baseName(path string) string {
 
 // write makes the dataset of what was read.
 func (s *source) write() (ImportReport, error) {
+	if s.vertices == 0 || s.vertices == unknown && s.edges.NumEdges() == 0 {
+		return ImportReport{}, fmt.Errorf("%s: %w: there are no vertices; is it the right file, and the right --format?", s.options.In, ErrValue)
+	}
 	undirected := s.options.Undirected == Yes || s.options.Undirected == AsFormat && s.undirected
 	g, cleaning, err := s.edges.Build(s.vertices, graph.CleanOptions{
 		Undirected: undirected, KeepLoops: s.options.KeepLoops, KeepDuplicates: s.options.KeepDuplicates,

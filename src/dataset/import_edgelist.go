@@ -75,6 +75,14 @@ func eachEdge(path string, visit func(r *table.Reader, u, v int64) error) error 
 	var edge [2]int64
 	return eachRow(path, table.Blank, func(r *table.Reader) error {
 		if err := r.Ints(edge[:]); err != nil {
+			switch {
+			case isHeader(r):
+				err = fmt.Errorf("%w; remove the header line, or begin it with #", err)
+			case r.Columns() != 2:
+				err = fmt.Errorf("%w: an edge is two vertex ids; cut other columns off, such as weights, which are not kept", err)
+			default:
+				err = fmt.Errorf("%w of 64 bits; renumber the vertices", err)
+			}
 			return err
 		}
 		return visit(r, edge[0], edge[1])

@@ -3,10 +3,7 @@ package dataset
 import (
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
-
-	"golang.org/x/sys/unix"
+	"strings"
 
 	"halognn/src/graph"
 	"halognn/src/mem"
@@ -151,10 +148,11 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 		stored = s.options.FeatureType
 	}
 	f := &features{cols: cols, stored: stored, entries: entries, write: func(w *RowWriter) error {
-		if err := write(w); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
+		err := write(w)
+		if err == nil || strings.HasPrefix(err.Error(), file) { // of a table, with the line
+			return err
 		}
-		return nil
+		return fmt.Errorf("%s: %w", file, err)
 	}}
 	if cols > graph.MaxVertices { // without rows they take no space, and no row of them could be held
 		return fmt.Errorf("%s: %d feature columns; at most %d are supported", file, cols, graph.MaxVertices)
@@ -182,18 +180,11 @@ func (s *source) featureLimit() (limit int64, origin string, err error) {
 	if s.options.MaxFeatureBytes > 0 {
 		return s.options.MaxFeatureBytes, "as given", nil
 	}
-	dir := filepath.Dir(filepath.Clean(s.options.Out))
-	for {
-		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
-			break
-		}
-		dir = filepath.Dir(dir) // Out's parents may be still to be made
+	free, dir, err := freeDisk(s.options.Out)
+	if err != nil {
+		return 0, "", err
 	}
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, "", fmt.Errorf("free space at %s: %w", dir, err)
-	}
-	return int64(st.Bavail) * st.Bsize / 5 * 4, "four fifths of the free space at " + dir, nil
+	return free / 5 * 4, "four fifths of the free space at " + dir, nil
 }
 
 // size writes a number of bytes for people.

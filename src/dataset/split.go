@@ -28,7 +28,7 @@ func ParseFractions(s string) (Fractions, error) {
 		total += x
 	}
 	if total > 100+1e-9 {
-		return f, fmt.Errorf("split %q: %w: the shares add up to %g percent", s, ErrValue, total)
+		return f, fmt.Errorf("split %q: %w: the shares add up to %g percent; three shares must add up to 100 at most, such as 60/20/20", s, ErrValue, total)
 	}
 	return f, nil
 }

@@ -26,21 +26,8 @@ type Writer struct {
 // Create begins a dataset at dir, which must not exist or be an empty directory. Of m it takes Name, Task, Features,
 // Classes, FeatureType (default Float32) and Provenance.
 func Create(dir string, m Meta) (*Writer, error) {
-	if err := Vacant(dir); err != nil {
-		return nil, err
-	}
-	parent, base := filepath.Split(filepath.Clean(dir))
-	if parent == "" {
-		parent = "."
-	}
-	if err := os.MkdirAll(parent, 0o777); err != nil {
-		return nil, err
-	}
-	tmp, err := os.MkdirTemp(parent, base+".tmp-")
+	tmp, err := Begin(dir)
 	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(tmp, 0o755); err != nil {
 		return nil, err
 	}
 	m.Format, m.Files = Format, make(map[string]npy.Info)
@@ -160,13 +147,7 @@ func (w *Writer) finish() error {
 	if err := os.WriteFile(filepath.Join(w.tmp, metaFile), append(text, '\n'), 0o666); err != nil {
 		return err
 	}
-	if err := Vacant(w.dir); err != nil {
-		return err
-	}
-	if err := os.Remove(w.dir); err != nil && !errors.Is(err, os.ErrNotExist) { // an empty directory
-		return err
-	}
-	return os.Rename(w.tmp, w.dir)
+	return Finish(w.tmp, w.dir)
 }
 
 // fillIn writes the files that were left out.
@@ -217,5 +198,5 @@ func (w *Writer) Abort() {
 	if w.rows != nil {
 		w.rows.abort()
 	}
-	_ = os.RemoveAll(w.tmp)
+	Discard(w.tmp)
 }

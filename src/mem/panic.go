@@ -13,7 +13,7 @@ var ErrMemory = errors.New("the system has no memory left")
 
 // exhausted is what Make panics with.
 func exhausted(size int, cause error) error {
-	return fmt.Errorf("%s needs %d bytes more, beside the %d in use here, and %w (%w); use more ranks or nodes, or a smaller batch, cache or pipeline depth",
+	return fmt.Errorf("%s needs %d bytes more, beside the %d in use here, and %w (%w); use more ranks or nodes, or a smaller batch, model.hidden, cache or pipeline depth",
 		asking(), size, live.Load(), ErrMemory, cause)
 }
 

@@ -1,6 +1,7 @@
 package npy
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,6 +25,9 @@ const maxInflate = 1032
 // OpenZip opens an .npz archive.
 func OpenZip(path string) (*Zip, error) {
 	archive, err := zip.OpenReader(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%w; is it the right directory, and the right --format?", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w (is it a whole .npz file?)", path, err)
 	}

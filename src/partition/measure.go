@@ -140,6 +140,9 @@ func (r Report) Check(l Limits) error {
 	return errors.Join(faults...)
 }
 
+// Of more than mostLines parts, shownParts at either end are printed.
+const mostLines, shownParts = 64, 8
+
 // String returns the report as a table, one line a part.
 func (r Report) String() string {
 	var b strings.Builder
@@ -149,7 +152,12 @@ func (r Report) String() string {
 	}
 	fmt.Fprintln(w, "part\tvertices\ttrain\tvalid+test\tedges\tcut\thalo\t")
 	for k, p := range r.Parts {
-		line(fmt.Sprint(k), p)
+		switch {
+		case len(r.Parts) <= mostLines || k < shownParts || k >= len(r.Parts)-shownParts:
+			line(fmt.Sprint(k), p)
+		case k == shownParts:
+			fmt.Fprintln(w, "...\t\t\t\t\t\t\t")
+		}
 	}
 	line("all", r.Total)
 	fmt.Fprintf(w, "largest/mean\t%.3f\t%.3f\t%.3f\t%.3f\t\t\t\n", r.VertexImbalance, r.TrainImbalance, r.EvalImbalance, r.EdgeImbalance)

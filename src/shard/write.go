@@ -34,16 +34,16 @@ type Layout struct {
 // Memory beside the mapped dataset: 4 bytes a vertex, and 2 MiB per CPU. Features are read row by row in new order, so a dataset that
 // does not fit in memory costs a random read per row.
 func Write(dir string, ds *dataset.Dataset, l Layout) error {
-	tmp, err := begin(dir)
+	tmp, err := dataset.Begin(dir)
 	if err != nil {
 		return err
 	}
 	w := &writer{dir: tmp, ds: ds, l: l}
 	if err = w.write(); err == nil {
-		err = finish(tmp, dir)
+		err = dataset.Finish(tmp, dir)
 	}
 	if err != nil {
-		_ = os.RemoveAll(tmp)
+		dataset.Discard(tmp)
 		return fmt.Errorf("writing the parts of %s to %s: %w", ds.Dir, dir, err)
 	}
 	return nil

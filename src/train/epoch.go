@@ -102,6 +102,7 @@ func (r *run) summarise(final *evaluation) error {
 	s.LossDigest, s.BlocksDigest = fmt.Sprintf("%016x", r.losses.Sum64()), fmt.Sprintf("%016x", digests)
 	s.Ranks, s.Parts, s.Nodes = r.Comm.Size(), meta.Parts, r.nodes
 	s.Device, s.Transport, s.Version = r.Device.Name(), r.Transport, r.Version
+	s.workers, s.pretended = r.Workers, r.RanksPerNode > 0
 	s.DeviceRows, s.Allreduce, s.Gradients = r.deviceRows, "mpi", string(r.gradients.Transport())
 	switch {
 	case r.gradients.Reproducible():

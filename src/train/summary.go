@@ -56,6 +56,9 @@ type Summary struct {
 	DeviceRows []DeviceRows `json:"device_rows,omitempty"` // of every rank
 	Version    string       `json:"version"`
 	Graph      GraphSize    `json:"graph"`
+
+	workers   int  // that prepare minibatches, of rank 0
+	pretended bool // the nodes are run.ranks_per_node's
 }
 
 // Rows counts feature rows by where they came from, per epoch, summed over ranks.
@@ -214,8 +217,12 @@ func (s *Summary) Print(w io.Writer) error {
 	if s.ExpectedRowsPerStep > 0 && s.Cache.Chosen == "" { // auto's trials are in the mean, and not in the prediction
 		rows = append(rows, []string{"remote of a step; as predicted", fmt.Sprintf("%.0f; %.0f", s.RemoteRowsPerStep, s.ExpectedRowsPerStep)})
 	}
+	cached := []string{"hit rate (cache " + s.CachePolicy + ")", percent(s.HitRate)}
+	if s.Nodes == 1 {
+		cached = []string{"cache (one node: all in memory)", "none"}
+	}
 	rows = append(rows, [][]string{
-		{"hit rate (cache " + s.CachePolicy + ")", percent(s.HitRate)},
+		cached,
 		{"", ""},
 		{"time per epoch, mean of ranks", "s"},
 	}...)
@@ -227,8 +234,20 @@ func (s *Summary) Print(w io.Writer) error {
 		{"waited for minibatches", percent(s.WaitFraction)},
 		{"peak memory of a rank, MB", fmt.Sprintf("%.0f", float64(s.PeakRSSBytes)/1e6)},
 	}...)
-	if _, err := fmt.Fprintf(w, "\n%d ranks on %d nodes, %s, %s\n", s.Ranks, s.Nodes, s.Transport, s.Device); err != nil {
+	nodes := counted(s.Nodes, "node")
+	if s.pretended {
+		nodes = counted(s.Nodes, "pretended node")
+	}
+	if _, err := fmt.Fprintf(w, "\n%s on %s, %s, %s; %s for preparing\n", counted(s.Ranks, "rank"), nodes, s.Transport, s.Device, counted(s.workers, "thread")); err != nil {
 		return err
 	}
 	return trace.Table(w, rows)
+}
+
+// counted writes a number of things.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }

@@ -18,12 +18,13 @@ import (
 func loadConfig(path string, sets []string) (*Config, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading the config: %w", err)
+		return nil, fmt.Errorf("reading the config: %w; --config takes the YAML file of a run, such as inputs/demo.yaml", err)
 	}
 	c := defaultConfig()
 	b := binder{fields: map[string]reflect.Value{}}
 	b.index("", reflect.ValueOf(c).Elem())
 	b.file(path, text)
+	inFile := len(b.faults)
 	for _, s := range sets {
 		b.set(s)
 	}
@@ -33,6 +34,9 @@ func loadConfig(path string, sets []string) (*Config, error) {
 		}
 	}
 	if err := errors.Join(b.faults...); err != nil {
+		if inFile == 0 && strings.HasPrefix(err.Error(), "  --set ") { // each says whose fault it is
+			return nil, fmt.Errorf("the settings of --set:\n%w", err)
+		}
 		return nil, fmt.Errorf("config %s:\n%w", path, err)
 	}
 	return c, nil
@@ -65,7 +69,7 @@ func (b *binder) fault(where, format string, args ...any) {
 func (b *binder) file(path string, text []byte) {
 	parsed, err := parser.ParseBytes(text, 0)
 	if err != nil {
-		b.fault(path, "not valid YAML: %s", strings.TrimSpace(yaml.FormatError(err, false, false)))
+		b.fault("not valid YAML", "%s", strings.TrimSpace(yaml.FormatError(err, false, false)))
 		return
 	}
 	for _, doc := range parsed.Docs {
@@ -147,7 +151,7 @@ func (b *binder) value(where, key string, n ast.Node) {
 		words[i] = item.GetToken().Value
 	}
 	if b.fields[key].Kind() != reflect.Slice {
-		b.fault(where, "%s is a list; it must be one %s", key, kindName(b.fields[key]))
+		b.fault(where, "%s is a list; it must be %s, without brackets", key, kindName(b.fields[key]))
 		return
 	}
 	b.assign(where, key, strings.Join(words, ","))

@@ -3,11 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"halognn/src/dataset"
 )
@@ -45,8 +47,8 @@ func generateCommand() *cobra.Command {
 				return err
 			}
 			for _, name := range []string{"scale", "vertices", "degree", "classes"} { // zero stands for the default
-				if f := c.Flag(name); f.Changed && f.Value.String() == "0" {
-					return usageError(fmt.Errorf("--%s is 0; it must be positive", name))
+				if f := c.Flag(name); f.Changed && (f.Value.String() == "0" || strings.HasPrefix(f.Value.String(), "-")) {
+					return usageError(fmt.Errorf("--%s is %s; it must be positive", name, f.Value))
 				}
 			}
 			if err := vacant(dir); err != nil {
@@ -55,9 +57,13 @@ func generateCommand() *cobra.Command {
 			if c.Flags().Changed("homophily") && o.Homophily == 0 {
 				o.Homophily = -1 // the zero value stands for the default
 			}
+			discardOnSignal()
+			if term.IsTerminal(int(os.Stderr.Fd())) {
+				o.Stage = func(line string) { fmt.Fprintf(os.Stderr, "note: %s\n", line) }
+			}
 			if err := dataset.Generate(dir, o); err != nil {
 				var system syscall.Errno
-				if errors.Is(err, dataset.ErrExists) || errors.As(err, &system) {
+				if errors.Is(err, dataset.ErrExists) || errors.Is(err, dataset.ErrRoom) || errors.As(err, &system) {
 					return dataError(err)
 				}
 				return usageError(err) // what is generated depends on the flags alone
@@ -115,6 +121,7 @@ func importCommand() *cobra.Command {
 			if err := vacant(o.Out); err != nil {
 				return err
 			}
+			discardOnSignal()
 			report, err := dataset.Import(o)
 			if err != nil {
 				return dataError(err)

@@ -78,7 +78,11 @@ func doctorRank(c comm.Comm, k inProcess, dir string) error {
 		}
 	}
 	if errors := report.Errors(); errors > 0 {
-		return withCode(exitFailed, train.AgreedOn(c, fmt.Errorf("doctor: %d errors, told above: a job cannot run like this", errors)))
+		word := "errors"
+		if errors == 1 {
+			word = "error"
+		}
+		return withCode(exitFailed, train.AgreedOn(c, fmt.Errorf("doctor: %d %s, told above: a job cannot run like this", errors, word)))
 	}
 	return nil
 }

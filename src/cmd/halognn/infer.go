@@ -80,6 +80,15 @@ func inferRank(c comm.Comm, k inProcess, run string, sets []string, what train.I
 	if err := train.Agree(c, err); err != nil {
 		return dataError(err)
 	}
+	if c.Rank() == 0 {
+		err = vacantFile(what.Path)
+	}
+	if err := train.Agree(c, err); err != nil {
+		return dataError(err)
+	}
+	if err := train.Agree(c, fitting(run, j.env.Shards.Meta)); err != nil {
+		return dataError(err)
+	}
 	err = j.working(func() error { return train.Infer(ctx, j.env, j.config.trainOptions(), weights, what) })
 	if a := (*train.Agreed)(nil); errors.As(err, &a) {
 		return dataError(err)

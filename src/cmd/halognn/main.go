@@ -11,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -70,9 +72,16 @@ func main() {
 		return nil
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usageError(fmt.Errorf("%w; see `%s --help`", err, c.CommandPath()))
+		return usageError(fmt.Errorf("%s; see `%s --help`", flagFault(err), c.CommandPath()))
 	})
 	root.AddCommand(generateCommand(), importCommand(), partitionCommand(), simulateCommand(), planCommand(), blocksCommand(), trainCommand(), inferCommand(), reportCommand(), checkCommand(), versionCommand(), doctorCommand())
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Args = func(_ *cobra.Command, args []string) error {
+			_, _, err := root.Find(args)
+			return usageError(err)
+		}
+	}
 	if c, err := root.ExecuteC(); err != nil {
 		if c == root { // it does nothing itself: no such command
 			err = usageError(err)
@@ -86,7 +95,28 @@ func noArguments(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+	if c.Flags().Lookup("config") != nil && strings.Contains(args[0], ".y") {
+		return usageError(fmt.Errorf("%q is no flag; give a config by --config %s", args[0], args[0]))
+	}
 	return usageError(fmt.Errorf("%q is no flag; see `%s --help`", args[0], c.CommandPath()))
+}
+
+// flagFault says of a flag's value that is no number what is wanted, and not which function of Go was asked.
+func flagFault(err error) string {
+	text, rest, number := strings.Cut(err.Error(), ": strconv.")
+	switch {
+	case !number:
+		return text
+	case strings.HasSuffix(rest, strconv.ErrRange.Error()):
+		return text + ": the number is too large"
+	case strings.HasPrefix(rest, "ParseBool"):
+		return text + ": want true or false"
+	case strings.HasPrefix(rest, "ParseFloat"):
+		return text + ": want a number"
+	case strings.HasPrefix(rest, "ParseUint"):
+		return text + ": want a whole number from 0 on"
+	}
+	return text + ": want a whole number"
 }
 
 // say prints the error.

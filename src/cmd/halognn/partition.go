@@ -54,6 +54,9 @@ func partitionCommand() *cobra.Command {
 }
 
 func runPartition(c *cobra.Command, data, dir string, o partition.Options, order hotOrder, unbalanced bool) error {
+	if isParts(data) {
+		return dataError(fmt.Errorf("--data %s: these are parts, not a dataset; give the DATASET that they were cut from", data))
+	}
 	d, err := dataset.Open(data)
 	if err != nil {
 		return dataError(err)
@@ -78,6 +81,7 @@ func runPartition(c *cobra.Command, data, dir string, o partition.Options, order
 	if err != nil {
 		return dataError(err)
 	}
+	discardOnSignal()
 	report := partition.Measure(d.Graph, part, o.Parts, d.Split)
 	out(c, "%s", report)
 	if err := report.Check(partition.DefaultLimits); err != nil {
@@ -114,6 +118,9 @@ func (h *hotOrder) check(c *cobra.Command) error {
 		return nil
 	case "vip":
 		var faults []error
+		if len(h.fanouts) == 0 && !c.Flags().Changed("batch") {
+			return errors.New("--order vip needs --fanouts and --batch, as in sample.fanouts and sample.batch of the runs to come")
+		}
 		if len(h.fanouts) == 0 {
 			faults = append(faults, errors.New("--order vip needs --fanouts, as in sample.fanouts of the runs to come"))
 		}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"halognn/src/dataset"
 )
 
 // stopSignals ask a run to save its state and end: Slurm's --signal, the end of a time limit, Ctrl-C.
@@ -53,7 +55,7 @@ var stopOnSignals = sync.OnceValue(func() <-chan struct{} {
 func tellStopping(stop <-chan struct{}, ended <-chan struct{}) {
 	select {
 	case <-stop:
-		fmt.Fprintln(os.Stderr, "note: asked to stop by a signal: finishing the step and saving the state; Ctrl-C ends at once, without")
+		fmt.Fprintln(os.Stderr, "note: asked to stop by a signal: finishing the step and saving the state; a second Ctrl-C ends at once, without saving")
 	case <-ended:
 	}
 }
@@ -72,6 +74,17 @@ var untilSignal = sync.OnceValue(func() context.Context {
 	}()
 	return ctx
 })
+
+// discardOnSignal lets a signal end a command that writes a directory: nothing of it is left behind. It is called once a process.
+func discardOnSignal() {
+	come := make(chan os.Signal, 1)
+	signal.Notify(come, append([]os.Signal{syscall.SIGHUP}, stopSignals...)...)
+	go func() {
+		s := (<-come).(syscall.Signal)
+		dataset.DiscardAll()
+		fail(withCode(128+int(s), fmt.Errorf("ended by a signal (%v), with nothing written; start again", s)))
+	}()
+}
 
 // lagging returns a context that ends somewhat after ctx: launchers send signals to all ranks, and one of them is enough to end the job and to tell why.
 func lagging(ctx context.Context, by time.Duration) context.Context {

@@ -25,7 +25,7 @@ func trainCommand() *cobra.Command {
 		Short: "Train a model; under mpirun or srun, each rank on its own parts",
 		Example: "  mpirun -np 4 halognn train --config inputs/demo.yaml --set train.lr=0.01\n" +
 			"  halognn train --config inputs/demo.yaml --ranks-in-process 4      (four ranks as goroutines, without MPI)\n" +
-			"  mpirun -np 4 halognn train --resume run/demo                                 (goes on from the last checkpoint)",
+			"  mpirun -np 4 halognn train --resume run/demo                           (goes on from the last checkpoint)",
 		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if o.config == "" && o.resume == "" {
@@ -122,6 +122,11 @@ func trainRank(c comm.Comm, k inProcess, o trainFlags) (err error) {
 	}
 	stop := func() {}
 	j.env.Begin = func() error {
+		if o.resume == "" {
+			if err := j.vacantRunDir(); err != nil {
+				return err
+			}
+		}
 		if err := j.beginRunDir(resumed); err != nil {
 			return err
 		}

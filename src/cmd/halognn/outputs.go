@@ -1,0 +1,58 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"halognn/src/dataset"
+	"halognn/src/shard"
+	"halognn/src/train"
+)
+
+// vacantFile refuses an output file that is there.
+func vacantFile(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() { // what else is wrong with it is told by what writes
+		return nil
+	}
+	return fmt.Errorf("%s: %w; remove it or choose another one", path, dataset.ErrExists)
+}
+
+// vacantRunDir refuses a run directory that holds something, unless it is a run: of that train.CreateRunDir knows more. Collective.
+func (j *job) vacantRunDir() error {
+	var err error
+	if dir := j.config.Run.Dir; j.comm.Rank() == 0 && !holdsRun(dir) {
+		if err = dataset.Vacant(dir); err != nil {
+			err = fmt.Errorf("run.dir: %w", err)
+		}
+	}
+	return usageError(train.Agree(j.comm, err))
+}
+
+// holdsRun reports whether dir holds a run, or what one left that ended before it began.
+func holdsRun(dir string) bool {
+	return slices.ContainsFunc([]string{train.ConfigFile, train.CheckpointsDir, train.LockFile}, func(name string) bool {
+		_, err := os.Lstat(filepath.Join(dir, name))
+		return err == nil
+	})
+}
+
+// fitting returns why the model of a run is not for these parts.
+func fitting(run string, parts shard.Meta) error {
+	text, err := os.ReadFile(filepath.Join(run, train.SummaryFile))
+	if err != nil {
+		return err
+	}
+	var s train.Summary
+	if err := json.Unmarshal(text, &s); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Join(run, train.SummaryFile), err)
+	}
+	if g := s.Graph; g.Features != 0 && g.Classes != 0 && (g.Features != parts.Features || g.Classes != parts.Classes) {
+		return fmt.Errorf("the parts have %d features and %d classes, but the run %s was trained on %d and %d; give the parts of that graph, or of one like it, as data.parts",
+			parts.Features, parts.Classes, run, g.Features, g.Classes)
+	}
+	return nil
+}

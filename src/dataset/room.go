@@ -1,0 +1,56 @@
+package dataset
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"halognn/src/mem"
+)
+
+// ErrRoom says that a graph fits neither the disk nor the memory that it is made with.
+var ErrRoom = errors.New("there is no room for it")
+
+// room refuses a graph that will not fit before hours are spent on it. The bytes on disk are those of the files, but for repeated edges, which
+// are dropped; those in memory are the edges, as drawn and as sorted, and what is held for each vertex: see Generate.
+func (o GenerateOptions) room(dir string) error {
+	n, edges := float64(o.Vertices), float64(o.Vertices)*o.Degree
+	m := o.meta()
+	disk, memory := n*float64(m.RowBytes()+8+4+4)+4*edges, 8*edges+24*n
+	free, where, err := freeDisk(dir)
+	if err != nil {
+		return err
+	}
+	if disk > float64(free) {
+		return fmt.Errorf("%w: %d vertices with %.0f edges and %d features (%s) take about %s, and %s has %s free; choose another disk, float16, or fewer vertices (--scale)",
+			ErrRoom, o.Vertices, edges, o.Features, o.FeatureType, size(disk), where, size(float64(free)))
+	}
+	available, err := mem.Available()
+	if err != nil {
+		return err
+	}
+	if memory > float64(available) {
+		return fmt.Errorf("%w: %d vertices with %.0f edges take about %s of memory while they are made, and %s is available; choose a larger machine, fewer vertices (--scale) or a smaller degree",
+			ErrRoom, o.Vertices, edges, size(memory), size(float64(available)))
+	}
+	return nil
+}
+
+// freeDisk returns the free bytes where dir is, or will be, and the directory that was asked.
+func freeDisk(dir string) (free int64, where string, err error) {
+	where = filepath.Dir(filepath.Clean(dir))
+	for {
+		if _, err := os.Stat(where); err == nil || where == filepath.Dir(where) {
+			break
+		}
+		where = filepath.Dir(where) // dir's parents may be still to be made
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(where, &st); err != nil {
+		return 0, "", fmt.Errorf("free space at %s: %w", where, err)
+	}
+	return int64(st.Bavail) * st.Bsize, where, nil
+}

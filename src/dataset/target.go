@@ -1,0 +1,76 @@
+package dataset
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+)
+
+// begun are the temporary directories of this process that are not in place yet.
+var begun struct {
+	sync.Mutex
+	dirs []string
+}
+
+// Begin makes a temporary directory beside dir, which must not exist or be empty. Finish or Discard ends it.
+func Begin(dir string) (tmp string, err error) {
+	if err := Vacant(dir); err != nil {
+		return "", err
+	}
+	dir = filepath.Clean(dir)
+	parent := filepath.Dir(dir)
+	if err := os.MkdirAll(parent, 0o777); err != nil {
+		return "", err
+	}
+	begun.Lock()
+	defer begun.Unlock()
+	if tmp, err = os.MkdirTemp(parent, filepath.Base(dir)+".tmp-"); err != nil {
+		return "", err
+	}
+	begun.dirs = append(begun.dirs, tmp)
+	return tmp, os.Chmod(tmp, 0o755)
+}
+
+// Finish renames the temporary directory into place.
+func Finish(tmp, dir string) error {
+	if err := Vacant(dir); err != nil {
+		return err
+	}
+	begun.Lock()
+	defer begun.Unlock()
+	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) { // an empty directory
+		return err
+	}
+	if err := os.Rename(tmp, dir); err != nil {
+		return err
+	}
+	forget(tmp)
+	return nil
+}
+
+// Discard removes the temporary directory; after Finish it does nothing.
+func Discard(tmp string) {
+	begun.Lock()
+	defer begun.Unlock()
+	_ = os.RemoveAll(tmp)
+	forget(tmp)
+}
+
+func forget(tmp string) {
+	begun.dirs = slices.DeleteFunc(begun.dirs, func(d string) bool { return d == tmp })
+}
+
+// DiscardAll removes all temporary directories of a process that is about to end. It keeps Begin, Finish and Discard waiting from then on, so
+// that what fails for want of its files ends with no word of its own.
+func DiscardAll() {
+	begun.Lock()
+	for _, tmp := range begun.dirs {
+		for range 10 { // files may be made in it meanwhile
+			if os.RemoveAll(tmp) == nil {
+				break
+			}
+		}
+	}
+}
