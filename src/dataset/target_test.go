@@ -1,0 +1,54 @@
+package dataset
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestDiscardAll(t *testing.T) {
+	parent := t.TempDir()
+	tmp, err := Begin(filepath.Join(parent, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(tmp, "indptr.npy"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	DiscardAll()
+	forget(tmp)
+	begun.Unlock() // the process goes on here
+	if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v (%v)", left, err)
+	}
+}
+
+func TestNoRoom(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a")
+	err := Generate(dir, GenerateOptions{Vertices: 1 << 30, Features: 1 << 20})
+	if !errors.Is(err, ErrRoom) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("a graph of 4 PiB: %v", err)
+	}
+}
+
+func TestEdgeListFaultsNameTheCure(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"empty", "", "no vertices"},
+		{"header", "from,to\n1,2\n", "remove the header line"},
+		{"weights", "1 2 0.5\n", "cut other columns off"},
+		{"large ids", "99999999999999999999 1\n", "renumber"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := filepath.Join(t.TempDir(), "edges.txt")
+			if err := os.WriteFile(in, []byte(c.text), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			_, err := Import(ImportOptions{Format: "edgelist", In: in, Out: filepath.Join(t.TempDir(), "out")})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
