@@ -26,7 +26,7 @@ func (j *job) vacantRunDir() error {
 	var err error
 	if dir := j.config.Run.Dir; j.comm.Rank() == 0 && !holdsRun(dir) {
 		if err = dataset.Vacant(dir); err != nil {
-			err = fmt.Errorf("run.dir: %w", err)
+			err = fmt.Errorf("run directory: %w", err)
 		}
 	}
 	return usageError(train.Agree(j.comm, err))
