@@ -4,6 +4,8 @@
 #
 #   on a cluster, in an allocation          LAUNCH="srun -n 4" profiling/auto.sh parts/computers-4 parts/fb100-4 parts/sbm-4
 #   on one machine with limited links       LAUNCH="netlab -n 4 -r %r --" RATES=200mbit profiling/auto.sh parts/computers-4 parts/fb100-4 parts/sbm-4
+#     (netlab stands for a wrapper of your own, not part of this repository, that starts -n ranks of the command after --, each in a
+#     network namespace of its own whose link `tc ... tbf` limits to -r)
 #
 #   LAUNCH   how to start the ranks; %r stands for the link speed    [mpirun -np 4]
 #   RATES    link speeds, one table each                             [as-is]

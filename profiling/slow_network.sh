@@ -5,6 +5,8 @@
 #
 #   on a cluster, in an allocation          LAUNCH="srun -n 4" profiling/slow_network.sh parts/products-4
 #   on one machine with limited links       LAUNCH="netlab -n 4 -r %r --" RATES="1gbit 200mbit" profiling/slow_network.sh parts/products-4
+#     (netlab stands for a wrapper of your own, not part of this repository, that starts -n ranks of the command after --, each in a
+#     network namespace of its own whose link `tc ... tbf` limits to -r)
 #
 #   LAUNCH   how to start the ranks; %r stands for the link speed    [mpirun -np 4]
 #   RATES    link speeds, one table each                             [as-is]

@@ -35,7 +35,7 @@ func TestBlocksRefuses(t *testing.T) {
 		code       int
 		more       []string
 	}{
-		{"no neighbours", "no blocks", 3, []string{"--set", "model.kind=mlp"}},
+		{"no neighbours", "no blocks", 2, []string{"--set", "model.kind=mlp"}},
 		{"ranks that do not divide the parts", "3", 3, []string{"--ranks", "3"}},
 		{"no ranks", "--ranks", 2, []string{"--ranks", "0"}},
 		{"steps", "--steps", 2, []string{"--steps", "-1"}},

@@ -24,7 +24,7 @@ const MaxReproducible = 64
 // SumOptions says how a Summer adds. The zero value is SumAuto with a plain loop.
 type SumOptions struct {
 	Mode SumMode
-	Add  func(sum, x []float32) // sum[i] += x[i]; nil means AddInto. Called from one goroutine at a time.
+	Add  func(sum, x []float32) // sum[i] += x[i]; nil means AddInto. Every Summer calls it from a goroutine of its own.
 }
 
 // AddInto adds x to sum, element by element: sum[i] += x[i]. They have the same length.

@@ -5,6 +5,7 @@ package fault
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,9 +53,27 @@ func (p *planned) parse(text string) error {
 		}
 		p.action, p.millis = action, n
 	}
-	_, err := fmt.Sscanf(where, "%d:%d:%d", &p.rank, &p.epoch, &p.step)
-	return err
+	if !slices.Contains(Points(), p.point) {
+		return fmt.Errorf("no point %q; the points are %s", p.point, strings.Join(Points(), ", "))
+	}
+	if !slices.Contains(actions, p.action) {
+		return fmt.Errorf("no action %q; the actions are %s", p.action, strings.Join(actions, ", "))
+	}
+	place := strings.Split(where, ":")
+	if len(place) != 3 {
+		return fmt.Errorf("the place is %q", where)
+	}
+	for i, to := range []*int{&p.rank, &p.epoch, &p.step} {
+		n, err := strconv.Atoi(place[i])
+		if err != nil {
+			return err
+		}
+		*to = n
+	}
+	return nil
 }
+
+var actions = []string{"kill", "stop", "fail", "full", "memory", "slow", "nan"}
 
 func (p *planned) fits(point string, rank, epoch, step int) bool {
 	same := func(want, got int) bool { return want < 0 || got < 0 || want == got }

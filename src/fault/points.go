@@ -9,7 +9,7 @@ const (
 	Exchange         = "exchange"          // on the lane, before rows travel
 	Forward          = "forward"           // on the training goroutine
 	Allreduce        = "allreduce"         // waiting for the sum of gradients
-	Loss             = "loss"              // what the step has computed
+	Loss             = "loss"              // before a step: its first input row becomes NaN, and so its loss
 	CheckpointWrite  = "checkpoint-write"  // between two files of a checkpoint
 	CheckpointRename = "checkpoint-rename" // when all are written, before they count
 	Evaluate         = "evaluate"          // before a validation

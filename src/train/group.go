@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"halognn/src/access"
 	"halognn/src/cache"
 	"halognn/src/comm"
@@ -161,6 +163,9 @@ func (s *session) shareTable(node comm.Comm, slots int) (*mem.Shared, error) {
 	}
 	paths, fault := comm.AllgatherBytes(node, []byte(path))
 	if fault != nil {
+		if table != nil {
+			fault = errors.Join(fault, table.Unlink(), table.Close())
+		}
 		return nil, fault
 	}
 	if node.Rank() > 0 && len(paths[0]) > 0 {
@@ -169,12 +174,18 @@ func (s *session) shareTable(node comm.Comm, slots int) (*mem.Shared, error) {
 	if err == nil && table != nil {
 		err = table.Reserve(node.Rank()*share, (node.Rank()+1)*share)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.ENOSPC):
 		err = fmt.Errorf("%w; the caches of a node take %d bytes there: enlarge it (docker: --shm-size), or set cache.placement=own", err, node.Size()*share)
+	case err != nil:
+		err = fmt.Errorf("%w; the caches of a node, %d bytes, are to lie there: make it usable, or set cache.placement=own", err, node.Size()*share)
 	}
 	err = Agree(s.Comm, err)
 	if node.Rank() == 0 && table != nil { // all have mapped it, or never will
 		err = errors.Join(err, table.Unlink())
+	}
+	if err != nil && table != nil {
+		return nil, errors.Join(err, table.Close())
 	}
 	return table, err
 }

@@ -112,3 +112,25 @@ func TestNoSharedMemory(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 }
+
+// Pretended nodes lie within real ones: rows of another machine's ranks are not read from memory.
+func TestPretendedNodesLieWithinRealOnes(t *testing.T) {
+	shards := generated(t)
+	for _, c := range []struct {
+		perNode int
+		fits    bool
+	}{{0, true}, {1, true}, {2, true}, {3, false}, {4, false}} {
+		w := comm.NewWorld(6)
+		w.NodeSize = 2
+		err := w.Run(func(world comm.Comm) error {
+			s, err := open(Env{Comm: world, RanksPerNode: c.perNode, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1}, sageOptions())
+			if err != nil {
+				return err
+			}
+			return s.close()
+		})
+		if a := (*Agreed)(nil); c.fits && err != nil || !c.fits && (!errors.As(err, &a) || !strings.Contains(err.Error(), "run.ranks_per_node")) {
+			t.Errorf("%d a node: %v", c.perNode, err)
+		}
+	}
+}

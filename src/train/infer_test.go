@@ -203,3 +203,24 @@ func TestChunksKeepTheirBudget(t *testing.T) {
 		}
 	}
 }
+
+// No class follows from logits that are no numbers; logits are written as they are.
+func TestUndefinedPredictionsAreCounted(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		p    predictions
+		want int
+	}{
+		{"classes", predictions{classes: 2, rowBytes: 4}, 2},
+		{"labels", predictions{classes: 2, rowBytes: 2, multi: true}, 2},
+		{"logits", predictions{classes: 2, rowBytes: 8, logits: true}, 0},
+	} {
+		c.p.own = make([]byte, 3*c.p.rowBytes)
+		for i, z := range [][]float32{{0, 1}, {float32(math.NaN()), 1}, {0, float32(math.Inf(1))}} {
+			c.p.set(i, z)
+		}
+		if c.p.undefined != c.want {
+			t.Errorf("%s: %d are counted, want %d", c.name, c.p.undefined, c.want)
+		}
+	}
+}

@@ -41,7 +41,7 @@ type score struct {
 func (s *score) add(metric string, logits compute.Matrix, labels []int32, targets []uint8) {
 	for i := range logits.Rows {
 		z := logits.Row(i)
-		if !finite(z) {
+		if !nn.Finite(z) {
 			s.undefined++
 			continue
 		}
@@ -63,16 +63,6 @@ func (s *score) add(metric string, logits compute.Matrix, labels []int32, target
 			s.label = append(s.label, labels[i])
 		}
 	}
-}
-
-// finite reports whether all elements are numbers.
-func finite(z []float32) bool {
-	for _, x := range z {
-		if x-x != 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // argmax returns the first position of the largest element.

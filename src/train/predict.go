@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"halognn/src/access"
+	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/graph"
 	"halognn/src/mem"
@@ -61,6 +62,13 @@ func (s *session) infer(ctx context.Context, weights []nn.Tensor, what Inference
 	if err != nil {
 		return err
 	}
+	undefined, err := comm.AgreeSum(s.Comm, p.undefined)
+	if err != nil {
+		return err
+	}
+	if undefined > 0 {
+		return AgreedOn(s.Comm, fmt.Errorf("the predictions for %d vertices are not finite: %w; check the features of these vertices and the model's weights, which --logits shows", undefined, ErrDiverged))
+	}
 	return s.gather(ctx, p, what.Path)
 }
 
@@ -71,6 +79,8 @@ type predictions struct {
 	multi    bool
 	logits   bool
 	own      []byte // [own vertices, rowBytes]
+
+	undefined int // own vertices some logit of which is no number, unless logits are what is written
 }
 
 func (s *session) newPredictions(logits bool) *predictions {
@@ -91,6 +101,10 @@ func (p *predictions) set(i int, z []float32) {
 	row := p.own[i*p.rowBytes : (i+1)*p.rowBytes]
 	if p.logits {
 		copy(row, npy.Bytes(z))
+		return
+	}
+	if !nn.Finite(z) { // nothing follows from them
+		p.undefined++
 		return
 	}
 	if !p.multi {

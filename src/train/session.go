@@ -3,6 +3,7 @@ package train
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"halognn/src/comm"
 	"halognn/src/compute"
@@ -267,6 +268,9 @@ func (s *session) openTables() error {
 	if err != nil {
 		return err
 	}
+	if err := s.checkNode(here); err != nil {
+		return err
+	}
 	leaders, err := comm.AgreeSum(s.Comm, boolInt(node.Rank() == 0))
 	if err != nil {
 		return err
@@ -276,6 +280,31 @@ func (s *session) openTables() error {
 		return err
 	}
 	return Agree(s.Comm, s.mapParts(here))
+}
+
+// checkNode refuses pretended nodes that span real ones, whose ranks would map each other's parts over the network. Collective.
+func (s *session) checkNode(group []int) error {
+	if s.RanksPerNode == 0 {
+		return nil
+	}
+	node, err := s.Comm.Node()
+	if err != nil {
+		return err
+	}
+	real, err := comm.Allgather(node, s.Comm.Rank())
+	if err != nil {
+		return err
+	}
+	if err := node.Free(); err != nil {
+		return err
+	}
+	for _, r := range group {
+		if !slices.Contains(real, r) {
+			err = fmt.Errorf("run.ranks_per_node is %d, but ranks %d and %d are on different nodes; set it to a divisor of the ranks that are launched on a node, or to 0", s.RanksPerNode, group[0], group[len(group)-1])
+			break
+		}
+	}
+	return Agree(s.Comm, err)
 }
 
 func (s *session) mapParts(ranks []int) error {

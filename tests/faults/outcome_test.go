@@ -4,6 +4,7 @@ package faults
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -158,10 +159,29 @@ func (l *lab) lost(i injection, run string) int {
 			newest = max(newest, n)
 		}
 	}
-	if !slices.Contains(working, i.point) && i.point != fault.Loss {
-		return 0 // the step is not known
+	done := l.trained(run, l.steps[i.ranks])
+	if slices.Contains(working, i.point) || i.point == fault.Loss { // the end of the log may not have been written
+		done = max(done, (i.epoch-1)*l.steps[i.ranks]+i.step)
 	}
-	return (i.epoch-1)*l.steps[i.ranks] + i.step - newest
+	return max(0, done-newest)
+}
+
+// trained returns how many steps the log of a run says were trained, of which an epoch has perEpoch.
+func (l *lab) trained(run string, perEpoch int) (steps int) {
+	text, err := os.ReadFile(filepath.Join(run, "metrics.jsonl"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		l.Fatal(err)
+	}
+	for line := range bytes.Lines(text) {
+		var rec struct {
+			Kind        string
+			Epoch, Step int
+		}
+		if json.Unmarshal(line, &rec) == nil && rec.Kind == "step" { // the last line may be cut short
+			steps = max(steps, (rec.Epoch-1)*perEpoch+rec.Step+1)
+		}
+	}
+	return steps
 }
 
 // halfFiles lists what should have been renamed or removed.

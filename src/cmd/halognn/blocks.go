@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 
@@ -53,6 +54,9 @@ func runBlocks(c *cobra.Command, o blocksFlags) error {
 	config, err := loadConfig(o.config, append([]string{"run.dir=blocks"}, o.sets...)) // nothing runs
 	if err != nil {
 		return usageError(err)
+	}
+	if config.Model.Kind == "mlp" {
+		return usageError(errors.New("model.kind is mlp, which reads no neighbours, so its minibatches have no blocks; set it to sage"))
 	}
 	s, err := shard.Open(config.Data.Parts, shard.Options{})
 	if err != nil {
