@@ -159,7 +159,7 @@ func TestPredictionsAreThoseOfSimulation(t *testing.T) {
 	}
 }
 
-// Every part has a ranking of its own: published code took that of part 0 for all (ALGORITHMS 8).
+// Every part has a ranking of its own: published code took that of part 0 for all.
 func TestRankingsArePartWise(t *testing.T) {
 	g := newGenerated(t, 4, dataset.GenerateOptions{Vertices: 4000, Degree: 16, Features: 1, Seed: 3})
 	fanouts := []int{10, 5}

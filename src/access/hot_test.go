@@ -9,7 +9,7 @@ import (
 	"halognn/src/mem"
 )
 
-// Every part is ordered by its own minibatches, not by those of part 0 (ALGORITHMS 8).
+// Every part is ordered by its own minibatches, not by those of part 0.
 func TestOwnPartsAreAnalysedByThemselves(t *testing.T) {
 	r := newRandom(t)
 	const n, parts = 300, 3

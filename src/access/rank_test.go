@@ -68,7 +68,7 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// A vertex that can be reached at one hop but not at two stays reachable: published code replaced the mask at every hop (ALGORITHMS 8).
+// A vertex that can be reached at one hop but not at two stays reachable: published code replaced the mask at every hop.
 func TestReachabilityIsMerged(t *testing.T) {
 	m := mustNew(t, fromEdges(t, 5, [2]int{1, 0}, [2]int{2, 0}, [2]int{3, 2}), Options{}) // 0 samples 1 and 2, 2 samples 3
 	start := NewSet(5)
@@ -91,7 +91,7 @@ func TestReachabilityIsMerged(t *testing.T) {
 	}
 }
 
-// The policy degree caches the vertices of high degree, not those of low degree (ALGORITHMS 8).
+// The policy degree caches the vertices of high degree, not those of low degree.
 func TestHigherDegreeRanksFirst(t *testing.T) {
 	// Vertex 0 trains; 1, 2 and 3 are remote, sampled by 1, 3 and 2 vertices; 4 has the highest degree but is out of reach.
 	m := mustNew(t, fromEdges(t, 9, [2]int{1, 0}, [2]int{2, 0}, [2]int{3, 0}, [2]int{2, 5}, [2]int{2, 6}, [2]int{3, 5},

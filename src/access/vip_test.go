@@ -141,7 +141,7 @@ func TestExactOnForests(t *testing.T) {
 }
 
 // Two seeds of which one is drawn, both with vertex 2 as only neighbour: it is always read, but the model takes the seeds for
-// independent (ALGORITHMS 2).
+// independent.
 func TestPathsThatMeetAreTakenForIndependent(t *testing.T) {
 	g := fromEdges(t, 3, [2]int{2, 0}, [2]int{2, 1})
 	m := mustNew(t, g, Options{})
@@ -245,7 +245,7 @@ func formulas(g *graph.CSC, train []graph.VertexID, batch float64, fanouts []int
 	return vip, q
 }
 
-// A batch larger than the training set reads every training vertex in every step; unclamped it gave NaN (ALGORITHMS 8).
+// A batch larger than the training set reads every training vertex in every step; unclamped it gave NaN.
 func TestBatchBeyondTrainingSet(t *testing.T) {
 	g := fromEdges(t, 5, [2]int{2, 0}, [2]int{3, 0}, [2]int{4, 1})
 	m := mustNew(t, g, Options{})

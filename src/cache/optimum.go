@@ -77,11 +77,6 @@ func Start(n, capacity int, steps iter.Seq[[]graph.VertexID]) ([]graph.VertexID,
 	return start, nil
 }
 
-// Bytes returns the memory in use.
-func (o *Optimum) Bytes() int64 {
-	return int64(len(o.last)+cap(o.start))*4 + o.bookings.bytes()
-}
-
 // Free gives the memory back.
 func (o *Optimum) Free() {
 	mem.Free(o.last)

@@ -36,7 +36,7 @@ func AddInto(sum, x []float32) {
 }
 
 // Summer adds vectors over all ranks, several at a time, bit-identically on all ranks and over every implementation of
-// Comm (ALGORITHMS 7.1). A vector goes through
+// Comm (docs/design/07-reproducible-numbers.md). A vector goes through
 //
 //	           caller       lane of this rank                      caller
 //	Start ──> all-to-all ──> add the slices in rank order ──> all-gather ──> Wait

@@ -9,7 +9,7 @@
 //
 // Matrices are row-major float32 without padding. The numbers a backend computes do not depend on its number of threads:
 // sums over rows are made in chunks of ChunkRows rows added in chunk order, sums over edges in edge order, and the tiles of
-// a matrix product do not depend on the thread count (ALGORITHMS 7.1). No layer knows which device it runs on.
+// a matrix product do not depend on the thread count (docs/design/07-reproducible-numbers.md). No layer knows which device it runs on.
 package compute
 
 // ChunkRows is the number of rows that are summed before partial sums are added, in chunk order, wherever a kernel
@@ -82,7 +82,7 @@ func (r RowRef) Table() int { return int(r >> RefRowBits) }
 func (r RowRef) Row() int { return int(r & (1<<RefRowBits - 1)) }
 
 // Rows is a list of feature rows, each wherever it lies: the rank's own shard, a peer's shard, a cache, a receive buffer.
-// Nothing is copied or permuted to make one (DESIGN 3.5). Row i is row Of[i].Row() of Tables[Of[i].Table()].
+// Nothing is copied or permuted to make one (docs/design/05-rows-stay-where-they-lie.md). Row i is row Of[i].Row() of Tables[Of[i].Table()].
 type Rows struct {
 	Cols   int
 	Type   DType
@@ -107,7 +107,7 @@ type Host interface {
 }
 
 // DropoutKey names the stream of dropout bits of one layer of one minibatch. The bit of (vertex, column) depends on nothing
-// else, so masks agree whatever rank, device or row order computes them (ALGORITHMS 7.1). Make it with NewDropoutKey.
+// else, so masks agree whatever rank, device or row order computes them. Make it with NewDropoutKey.
 type DropoutKey struct{ K0, K1 uint32 }
 
 // AdamOptions are the settings of one Adam or AdamW update. Step counts from 1.

@@ -2,7 +2,7 @@ package exchange
 
 // Counters say what one plan, or many, cost. Rows are vertices of the frontier unless said otherwise:
 //
-//	Frontier = Local + Cached + Peer + Remote - Early       (ALGORITHMS 7.2)
+//	Frontier = Local + Cached + Peer + Remote - Early
 //	sum over ranks of Remote = sum over ranks of Served
 //	sum over ranks of RowBytes = sum over ranks of Remote x bytes of a row
 //

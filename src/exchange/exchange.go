@@ -16,7 +16,7 @@
 //	    slice    the owner copies them together                                       wantRows [S, rowBytes]
 //	    rows     in the order asked for, so they land in place received [R] <───────  wantRows
 //
-// Nothing is copied twice and nothing permuted: readers follow Plan.Rows (DESIGN 3.5). Grouping by part, not only by
+// Nothing is copied twice and nothing permuted: readers follow Plan.Rows (docs/design/05-rows-stay-where-they-lie.md). Grouping by part, not only by
 // rank, gives the owner runs of rows of one table, which it copies with one call each.
 //
 // With a cache that changes, Plan is in two halves, for what is at hand depends on the steps before: Locate finds the remote vertices, Decide is
@@ -108,6 +108,9 @@ type Exchange struct {
 	firsts   []int32 // [P] first row of the part among its owner's rows
 	ones     []int   // [K] one count for every rank
 }
+
+// Rank returns the rank whose exchange it is.
+func (x *Exchange) Rank() int { return x.rank }
 
 // New returns the exchange of this rank. c must be used by nothing else while plans are in flight (see the package comment);
 // the caller makes it with Dup and frees it. All faults are reported at once.

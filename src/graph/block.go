@@ -8,7 +8,7 @@ import (
 
 // Block is one hop of a sampled minibatch (an MFG): a bipartite graph from sources to destinations in CSC over
 // destinations. The destinations are the first NumDst sources, so a vertex's own row is always among the rows
-// its layer reads; new vertices follow in first-seen order (ALGORITHMS 0), which makes the numbering canonical.
+// its layer reads; new vertices follow in first-seen order, which makes the numbering canonical.
 //
 //	Indptr  [NumDst+1]  in-edges of destination d are Indices[Indptr[d]:Indptr[d+1]]
 //	Indices [E]         positions among the sources, in [0, NumSrc)

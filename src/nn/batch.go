@@ -21,8 +21,7 @@ type Batch struct {
 	Targets []uint8 // [seeds*Out] 0 or 1, for Multilabel
 
 	// GlobalSeeds is the number of seeds of the minibatch over all ranks that share it. Losses and gradients are divided
-	// by it, so that their sum over ranks is the mean over the global minibatch, however unevenly the seeds lie
-	// (ALGORITHMS 7.3).
+	// by it, so that their sum over ranks is the mean over the global minibatch, however unevenly the seeds lie.
 	GlobalSeeds int
 
 	Train         bool // drop activations, keep what backward needs

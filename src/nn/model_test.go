@@ -47,7 +47,7 @@ func TestPreparedInputEqualsAllSources(t *testing.T) {
 	})
 }
 
-// A rank without seeds computes zero gradients and a zero loss (ALGORITHMS 7.3), even right after a full minibatch.
+// A rank without seeds computes zero gradients and a zero loss, even right after a full minibatch.
 func TestNoSeeds(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		for _, a := range architectures {

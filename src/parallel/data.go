@@ -250,7 +250,7 @@ func (d *Data) point(name string, m *Minibatch) error {
 	if !m.Train {
 		return nil
 	}
-	return fault.At(name, m.Key.Stream, m.Key.Epoch, m.Key.Step)
+	return fault.At(name, d.o.Exchange.Rank(), m.Key.Epoch, m.Key.Step)
 }
 
 func (d *Data) sample(m *Minibatch) error {
@@ -282,7 +282,7 @@ func (d *Data) seedsOnly(m *Minibatch) {
 	m.Digest = m.digest()
 }
 
-// assemble builds what the model reads. Rows are aggregated straight from where they lie (DESIGN 3.9), so the [sources, cols]
+// assemble builds what the model reads. Rows are aggregated straight from where they lie (docs/design/08-input-aggregation.md), so the [sources, cols]
 // matrix is made only for a model whose aggregation depends on its parameters.
 func (d *Data) assemble(m *Minibatch) error {
 	b := &m.Batch

@@ -52,9 +52,6 @@ func (p Phase) String() string { return phaseNames[p] }
 // Clock adds up the time of each phase. It may be used from many goroutines. The zero Clock is ready.
 type Clock struct{ ns [NumPhases]atomic.Int64 }
 
-// Since adds the time since t to phase p.
-func (c *Clock) Since(p Phase, t time.Time) { c.ns[p].Add(int64(time.Since(t))) }
-
 // Add adds d to phase p.
 func (c *Clock) Add(p Phase, d time.Duration) { c.ns[p].Add(int64(d)) }
 

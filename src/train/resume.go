@@ -115,9 +115,6 @@ func (c *Checkpoint) Begun() int {
 	return c.state.Epoch
 }
 
-// Path returns the directory that it was read from.
-func (c *Checkpoint) Path() string { return c.path }
-
 // Finished reports whether the run, with so many epochs and that patience, is over and its results are written.
 func (c *Checkpoint) Finished(epochs, patience int) bool {
 	return c.finished && c.state.over(epochs, patience)

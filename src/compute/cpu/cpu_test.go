@@ -53,7 +53,7 @@ func TestBackend(t *testing.T) {
 	}
 }
 
-// The number of threads changes no bit (ALGORITHMS 7.1).
+// The number of threads changes no bit.
 func TestThreadsChangeNothing(t *testing.T) {
 	devices := make(map[string]func() compute.Device)
 	for _, threads := range []int{1, 2, 3} {
