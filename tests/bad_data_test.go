@@ -191,7 +191,7 @@ func TestBadDatasets(t *testing.T) {
 		},
 			usage, []string{"kahip", "metis, ldg"}},
 		{"an order that needs settings", func(t *testing.T, dir string) []string { return partitioning(smallData.dir(t), dir, "--order", "vip") },
-			usage, []string{"--order vip needs --fanouts", "--order vip needs --batch"}},
+			usage, []string{"--order vip needs --fanouts and --batch"}},
 		{"an unknown order", func(t *testing.T, dir string) []string { return partitioning(smallData.dir(t), dir, "--order", "hot") },
 			usage, []string{"hot", "vip", "degree"}},
 		{"seeds in one part", func(t *testing.T, dir string) []string {

@@ -99,7 +99,7 @@ func TestBadPlansAreRefused(t *testing.T) {
 		code          int
 		args          []string
 	}{
-		{"no parts named", "--parts is missing", 2, []string{"--config", config}},
+		{"no parts named", "data.parts is missing", 2, []string{"--config", config, "--set", "data.parts="}},
 		{"no config named", "--config is missing", 2, []string{"--parts", parts}},
 		{"no such parts", "holds no parts", 3, []string{"--parts", filepath.Join(t.TempDir(), "none"), "--config", config}},
 		{"ranks that do not fit", "12 ranks on 8 parts", 3, []string{"--parts", parts, "--config", config, "--ranks", "12"}},

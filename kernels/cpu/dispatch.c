@@ -64,6 +64,11 @@ void halognn_segment_mean(const halognn_cpu *k, float *out, int64_t segments, in
     k->segment_mean(out, segments, cols, indptr, indices, h);
 }
 
+void halognn_segment_sum(const halognn_cpu *k, float *out, int64_t segments, int64_t cols, const int64_t *indptr,
+                         const int32_t *indices, const float *weights, const float *h, int add) {
+    k->segment_sum(out, segments, cols, indptr, indices, weights, h, add);
+}
+
 void halognn_segment_mean_backward(const halognn_cpu *k, float *dh, int64_t segments, int64_t cols,
                                    const int64_t *t_indptr, const int32_t *t_indices, const int64_t *indptr,
                                    const float *dout, int add) {

@@ -14,6 +14,8 @@
                      const float *h))                                                                                  \
     X(segment_mean_rows, (float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,   \
                           int half, const halognn_table *tables, const uint64_t *of))                                  \
+    X(segment_sum, (float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,         \
+                    const float *weights, const float *h, int add))                                                    \
     X(segment_mean_backward, (float *dh, int64_t segments, int64_t cols, const int64_t *t_indptr,                      \
                               const int32_t *t_indices, const int64_t *indptr, const float *dout, int add))            \
     X(add_bias, (float *y, int64_t rows, int64_t cols, const float *b))                                                \

@@ -11,16 +11,20 @@
  */
 #include "simd.h"
 
-typedef enum { MATRIX, TABLES, HALF_TABLES, GRADIENT } source;
+typedef enum { MATRIX, TABLES, HALF_TABLES, SUM, WEIGHTED, GRADIENT } source;
+
+#define IS_MEAN(from) ((from) < SUM)
+#define HAS_WEIGHTS(from) ((from) > SUM)
 
 typedef struct {
     int64_t cols, row_bytes;
     const int32_t *indices;
     int64_t last, ahead; /* last edge of the tile; how many edges ahead to prefetch */
-    const void *h;       /* MATRIX, GRADIENT */
+    const void *h;       /* all others than tables */
     const halognn_table *tables; /* TABLES, HALF_TABLES */
     const uint64_t *of;
     const int64_t *degrees; /* GRADIENT: indptr of the forward segments */
+    const float *weights;   /* WEIGHTED: of the edges */
     int add;
 } edges;
 
@@ -31,7 +35,11 @@ ALWAYS_INLINE const void *row_of(source from, const edges *g, int64_t e) {
     return (const char *)g->h + i * g->row_bytes;
 }
 
-ALWAYS_INLINE float weight_of(const edges *g, int64_t e) {
+ALWAYS_INLINE float weight_of(source from, const edges *g, int64_t e) {
+    if (!HAS_WEIGHTS(from))
+        return 1;
+    if (from == WEIGHTED)
+        return g->weights[e];
     const int64_t *d = g->degrees + g->indices[e];
     return 1.0f / (float)(d[1] - d[0]);
 }
@@ -59,13 +67,13 @@ ALWAYS_INLINE void strip(source from, const int n, const edges *g, int64_t lo, i
         if (j == 0)
             prefetch_edge(from, g, e);
         const void *row = row_of(from, g, e);
-        const float w = from == GRADIENT ? weight_of(g, e) : 1;
+        const float w = weight_of(from, g, e);
         UNROLL for (int k = 0; k < n; k++) {
             const vec x = load_from(from, row, k < n - 1 ? j + k * LANES : final);
-            sum[k] += from == GRADIENT ? x * w : x;
+            sum[k] += HAS_WEIGHTS(from) ? x * w : x;
         }
     }
-    if (from == GRADIENT) {
+    if (!IS_MEAN(from)) {
         if (g->add) {
             UNROLL for (int k = 0; k < n; k++) sum[k] = load(out + (k < n - 1 ? j + k * LANES : final)) + sum[k];
         }
@@ -88,12 +96,12 @@ ALWAYS_INLINE void narrow(source from, const edges *g, int64_t lo, int64_t hi, f
     for (int64_t e = lo; e < hi; e++) {
         prefetch_edge(from, g, e);
         const void *row = row_of(from, g, e);
-        const float w = from == GRADIENT ? weight_of(g, e) : 1;
+        const float w = weight_of(from, g, e);
         for (int64_t j = 0; j < g->cols; j++)
-            sum[j] += from == GRADIENT ? element(from, row, j) * w : element(from, row, j);
+            sum[j] += HAS_WEIGHTS(from) ? element(from, row, j) * w : element(from, row, j);
     }
     for (int64_t j = 0; j < g->cols; j++) {
-        if (from == GRADIENT)
+        if (!IS_MEAN(from))
             out[j] = g->add ? out[j] + sum[j] : sum[j];
         else
             out[j] = hi > lo ? sum[j] / (float)(hi - lo) : 0;
@@ -132,6 +140,15 @@ ALWAYS_INLINE void reduce(source from, edges g, float *out, int64_t segments, co
 void LEVEL(segment_mean)(float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
                          const float *h) {
     reduce(MATRIX, (edges){.cols = cols, .row_bytes = cols * 4, .indices = indices, .h = h}, out, segments, indptr);
+}
+
+void LEVEL(segment_sum)(float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
+                        const float *weights, const float *h, int add) {
+    const edges g = {.cols = cols, .row_bytes = cols * 4, .indices = indices, .h = h, .weights = weights, .add = add};
+    if (weights)
+        reduce(WEIGHTED, g, out, segments, indptr);
+    else
+        reduce(SUM, g, out, segments, indptr);
 }
 
 void LEVEL(segment_mean_rows)(float *out, int64_t segments, int64_t cols, const int64_t *indptr,

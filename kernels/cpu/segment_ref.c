@@ -32,6 +32,18 @@ void segment_mean_rows_ref(float *out, int64_t segments, int64_t cols, const int
     }
 }
 
+void segment_sum_ref(float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
+                     const float *weights, const float *h, int add) {
+    for (int64_t d = 0; d < segments; d++, out += cols) {
+        for (int64_t j = 0; j < cols; j++) {
+            float sum = 0;
+            for (int64_t e = indptr[d]; e < indptr[d + 1]; e++)
+                sum += weights ? h[indices[e] * cols + j] * weights[e] : h[indices[e] * cols + j];
+            out[j] = add ? out[j] + sum : sum;
+        }
+    }
+}
+
 void segment_mean_backward_ref(float *dh, int64_t segments, int64_t cols, const int64_t *t_indptr,
                                const int32_t *t_indices, const int64_t *indptr, const float *dout, int add) {
     for (int64_t s = 0; s < segments; s++, dh += cols) {

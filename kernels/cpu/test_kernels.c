@@ -110,7 +110,7 @@ typedef struct {
     int64_t edges, cells; /* cells = segments * cols */
     int64_t *indptr, *t_indptr;
     int32_t *indices, *t_indices, *ids;
-    float *h, *x, *dy, *gamma, *beta;
+    float *h, *x, *dy, *gamma, *beta, *weights;
     uint16_t *half;
     uint64_t *refs;
     halognn_table tables[TABLES], half_tables[TABLES];
@@ -146,6 +146,7 @@ static input build(const shape *s) {
     in.h = floats(stored);
     in.x = floats(in.cells);
     in.dy = floats(in.cells);
+    in.weights = floats(in.edges);
     in.gamma = floats(s->cols);
     in.beta = floats(s->cols);
     in.half = must_alloc((size_t)stored * 2);
@@ -171,7 +172,8 @@ static input build(const shape *s) {
 
 static void release(input *in) {
     void *all[] = {in->indptr, in->t_indptr, in->indices, in->t_indices, in->ids,  in->h,
-                   in->x,      in->dy,       in->gamma,   in->beta,      in->half, in->refs};
+                   in->x,      in->dy,       in->gamma,   in->beta,      in->half, in->refs,
+                   in->weights};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }
@@ -206,6 +208,15 @@ static outputs mean_rows(const halognn_cpu *k, const input *in, int half) {
 }
 static outputs mean_float_rows(const halognn_cpu *k, const input *in) { return mean_rows(k, in, 0); }
 static outputs mean_half_rows(const halognn_cpu *k, const input *in) { return mean_rows(k, in, 1); }
+
+static outputs sum(const halognn_cpu *k, const input *in, int weighted, int add) {
+    const outputs o = one(in->cells, in->x);
+    halognn_segment_sum(k, o.at[0], in->s->segments, in->s->cols, in->indptr, in->indices, weighted ? in->weights : NULL, in->h, add);
+    return o;
+}
+static outputs sum_set(const halognn_cpu *k, const input *in) { return sum(k, in, 0, 0); }
+static outputs sum_weighted(const halognn_cpu *k, const input *in) { return sum(k, in, 1, 0); }
+static outputs sum_weighted_add(const halognn_cpu *k, const input *in) { return sum(k, in, 1, 1); }
 
 static outputs mean_backward(const halognn_cpu *k, const input *in, int add) {
     const outputs o = one(in->s->sources * in->s->cols, in->h);
@@ -308,6 +319,9 @@ static const struct {
     {"segment_mean", mean, 0},
     {"segment_mean_rows float32", mean_float_rows, 0},
     {"segment_mean_rows float16", mean_half_rows, 0},
+    {"segment_sum", sum_set, 0},
+    {"segment_sum weighted", sum_weighted, 0},
+    {"segment_sum weighted add", sum_weighted_add, 0},
     {"segment_mean_backward", mean_backward_set, 0},
     {"segment_mean_backward add", mean_backward_add, 0},
     {"add_bias", add_bias, 0},

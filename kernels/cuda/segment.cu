@@ -66,15 +66,22 @@ __global__ void gather(float *dst, int64_t n, int64_t cols, int lanes, Source so
     }
 }
 
-// plain and by_degree are the weights of a row in a sum: none, or the reciprocal of its own segment's length.
+// What an edge e from row i weighs in a sum: nothing, its own weight, or the reciprocal of the length of the row's segment. read brings what that
+// follows from, of makes it a number.
 struct plain {
-    __device__ int degree(int64_t) const { return 1; }
+    __device__ int read(int64_t, int64_t) const { return 1; }
     __device__ float of(int) const { return 1; }
     __device__ float apply(float v, float) const { return v; }
 };
+struct by_edge {
+    const float *weights;
+    __device__ float read(int64_t e, int64_t) const { return load<float, 1>(weights + e).at[0]; }
+    __device__ float of(float weight) const { return weight; }
+    __device__ float apply(float v, float w) const { return v * w; }
+};
 struct by_degree {
     const int64_t *indptr;
-    __device__ int64_t degree(int64_t i) const { return load<int64_t, 1>(indptr + i + 1).at[0] - load<int64_t, 1>(indptr + i).at[0]; }
+    __device__ int64_t read(int64_t, int64_t i) const { return load<int64_t, 1>(indptr + i + 1).at[0] - load<int64_t, 1>(indptr + i).at[0]; }
     __device__ float of(int64_t degree) const { return 1.0f / static_cast<float>(degree); }
     __device__ float apply(float v, float w) const { return v * w; }
 };
@@ -87,16 +94,16 @@ __device__ inline void add_segment(float *sum, int64_t begin, int64_t end, const
     int64_t e = begin;
     for (; e + FLIGHT <= end; e += FLIGHT) {
         pack<T, N> v[FLIGHT];
-        decltype(weight.degree(0)) degree[FLIGHT];
+        decltype(weight.read(0, 0)) weighs[FLIGHT];
 #pragma unroll
         for (int k = 0; k < FLIGHT; k++) {
             const int64_t i = indices[e + k];
             v[k] = load<T, N>(source.row(i) + col);
-            degree[k] = weight.degree(i);
+            weighs[k] = weight.read(e + k, i);
         }
 #pragma unroll
         for (int k = 0; k < FLIGHT; k++) {
-            const float w = weight.of(degree[k]); // a division, which may branch: after the loads
+            const float w = weight.of(weighs[k]); // of by_degree a division, which may branch: after the loads
 #pragma unroll
             for (int i = 0; i < N; i++) sum[i] += weight.apply(to_float(v[k].at[i]), w);
         }
@@ -104,7 +111,7 @@ __device__ inline void add_segment(float *sum, int64_t begin, int64_t end, const
     for (; e < end; e++) {
         const int64_t i = indices[e];
         const pack<T, N> v = load<T, N>(source.row(i) + col);
-        const float w = weight.of(weight.degree(i));
+        const float w = weight.of(weight.read(e, i));
 #pragma unroll
         for (int k = 0; k < N; k++) sum[k] += weight.apply(to_float(v.at[k]), w);
     }
@@ -124,14 +131,15 @@ __global__ void mean(float *out, int64_t segments, int64_t cols, int lanes, cons
     store<float, N>(out + p.row * cols + p.col, sum);
 }
 
-template <int N>
-__global__ void mean_backward(float *dh, int64_t rows, int64_t cols, int lanes, int64_t segments, const int64_t *t_indptr,
-                              const int32_t *t_indices, by_degree weight, matrix dout, bool add) {
+// weigh sums rows of h by segments: what edges weigh, and the gradient of means, whose segments are the transposed ones.
+template <int N, typename Weight>
+__global__ void weigh(float *out, int64_t rows, int64_t cols, int lanes, int64_t segments, const int64_t *indptr, const int32_t *indices,
+                      Weight weight, matrix h, bool add) {
     const place p = my_place(lanes, N);
     if (p.row >= rows || p.col >= cols) return;
     pack<float, N> sum{};
-    if (p.row < segments) add_segment<N>(sum.at, t_indptr[p.row], t_indptr[p.row + 1], t_indices, p.col, dout, weight);
-    float *to = dh + p.row * cols + p.col;
+    if (p.row < segments) add_segment<N>(sum.at, indptr[p.row], indptr[p.row + 1], indices, p.col, h, weight);
+    float *to = out + p.row * cols + p.col;
     if (add) {
         const pack<float, N> old = load<float, N>(to);
 #pragma unroll
@@ -150,10 +158,21 @@ int mean_n(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const in
     return LAUNCH(c, (mean<N, Source>), grid_of(segments, cols, N), out, segments, cols, lanes(cols, N), indptr, indices, source);
 }
 
-template <int N>
-int mean_backward_n(halognn_cuda *c, float *dh, int64_t rows, int64_t cols, int64_t segments, const int64_t *t_indptr,
-                    const int32_t *t_indices, by_degree weight, matrix dout, bool add) {
-    return LAUNCH(c, mean_backward<N>, grid_of(rows, cols, N), dh, rows, cols, lanes(cols, N), segments, t_indptr, t_indices, weight, dout, add);
+template <int N, typename Weight>
+int weigh_n(halognn_cuda *c, float *out, int64_t rows, int64_t cols, int64_t segments, const int64_t *indptr, const int32_t *indices,
+            const Weight &weight, matrix h, bool add) {
+    return LAUNCH(c, (weigh<N, Weight>), grid_of(rows, cols, N), out, rows, cols, lanes(cols, N), segments, indptr, indices, weight, h, add);
+}
+
+template <typename Weight>
+int weigh_any(halognn_cuda *c, float *out, int64_t rows, int64_t cols, int64_t segments, const int64_t *indptr, const int32_t *indices,
+              const Weight &weight, const float *h, bool add) {
+    if (rows == 0 || cols == 0) return 0;
+    const matrix s{h, cols};
+    const auto both = [&](int n) { return fits(out, cols, sizeof(float), n) && fits(h, cols, sizeof(float), n); };
+    if (both(4)) return weigh_n<4>(c, out, rows, cols, segments, indptr, indices, weight, s, add);
+    if (both(2)) return weigh_n<2>(c, out, rows, cols, segments, indptr, indices, weight, s, add);
+    return weigh_n<1>(c, out, rows, cols, segments, indptr, indices, weight, s, add);
 }
 
 // fits_all: packs of n fit the output and every table that rows are read from.
@@ -210,15 +229,15 @@ int halognn_cuda_segment_mean(halognn_cuda *c, float *out, int64_t segments, int
     return mean_n<1>(c, out, segments, cols, indptr, indices, s);
 }
 
+int halognn_cuda_segment_sum(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
+                             const float *weights, const float *h, int add) {
+    if (weights) return weigh_any(c, out, segments, cols, segments, indptr, indices, by_edge{weights}, h, add != 0);
+    return weigh_any(c, out, segments, cols, segments, indptr, indices, plain{}, h, add != 0);
+}
+
 int halognn_cuda_segment_mean_backward(halognn_cuda *c, float *dh, int64_t rows, int64_t cols, int64_t segments, const int64_t *t_indptr,
                                        const int32_t *t_indices, const int64_t *indptr, const float *dout, int add) {
-    if (rows == 0 || cols == 0) return 0;
-    const by_degree weight{indptr};
-    const matrix s{dout, cols};
-    const auto both = [&](int n) { return fits(dh, cols, sizeof(float), n) && fits(dout, cols, sizeof(float), n); };
-    if (both(4)) return mean_backward_n<4>(c, dh, rows, cols, segments, t_indptr, t_indices, weight, s, add != 0);
-    if (both(2)) return mean_backward_n<2>(c, dh, rows, cols, segments, t_indptr, t_indices, weight, s, add != 0);
-    return mean_backward_n<1>(c, dh, rows, cols, segments, t_indptr, t_indices, weight, s, add != 0);
+    return weigh_any(c, dh, rows, cols, segments, t_indptr, t_indices, by_degree{indptr}, dout, add != 0);
 }
 
 }  // extern "C"

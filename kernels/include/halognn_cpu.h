@@ -58,6 +58,10 @@ uintptr_t halognn_segment_mean_rows(const halognn_cpu *k, float *out, int64_t se
 /* The same of the rows indices[e] of a matrix h. */
 void halognn_segment_mean(const halognn_cpu *k, float *out, int64_t segments, int64_t cols, const int64_t *indptr,
                           const int32_t *indices, const float *h);
+/* out[d,:] = (add ? out[d,:] : 0) + sum over e in [indptr[d], indptr[d+1]) of h[indices[e],:] * weights[e], or of h[indices[e],:] if
+ * weights is NULL. The same of the transpose is its gradient. out [segments,cols]. */
+void halognn_segment_sum(const halognn_cpu *k, float *out, int64_t segments, int64_t cols, const int64_t *indptr,
+                         const int32_t *indices, const float *weights, const float *h, int add);
 /* dh[s,:] = (add ? dh[s,:] : 0) + sum over e in segment s of the transpose of dout[t,:] * (1/degree(t)), t = t_indices[e],
  * degree(t) = indptr[t+1] - indptr[t]. dh [segments,cols]. */
 void halognn_segment_mean_backward(const halognn_cpu *k, float *dh, int64_t segments, int64_t cols,

@@ -28,7 +28,7 @@ extern "C" {
 #endif
 
 /* Grows with every change of this file. */
-#define HALOGNN_CUDA_VERSION 2
+#define HALOGNN_CUDA_VERSION 3
 
 #define HALOGNN_CHUNK_ROWS 512
 
@@ -127,6 +127,10 @@ int halognn_cuda_segment_mean_rows(halognn_cuda *c, float *out, int64_t segments
 /* The same of the rows of a matrix h. */
 int halognn_cuda_segment_mean(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr,
                               const int32_t *indices, const float *h);
+/* out[d,:] = (add ? out[d,:] : 0) + sum over e in [indptr[d], indptr[d+1]) of h[indices[e],:] * weights[e], or of h[indices[e],:] if weights is
+ * NULL. The same of the transpose is its gradient. */
+int halognn_cuda_segment_sum(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr,
+                             const int32_t *indices, const float *weights, const float *h, int add);
 /* dh[s,:] = (add ? dh[s,:] : 0) + sum over e in segment s of the transpose of dout[t,:] * (1/degree(t)), t = t_indices[e],
  * degree(t) = indptr[t+1] - indptr[t], for s < segments; the other rows of dh [rows,cols] get no sum. */
 int halognn_cuda_segment_mean_backward(halognn_cuda *c, float *dh, int64_t rows, int64_t cols, int64_t segments,

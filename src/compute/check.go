@@ -76,6 +76,17 @@ func CheckSegments(kernel string, s Segments) {
 	}
 }
 
+// CheckSegmentSum holds the arguments of Device.SegmentSum together.
+func CheckSegmentSum(out Matrix, s Segments, weights []float32, h Matrix) {
+	const kernel = "SegmentSum"
+	CheckSegments(kernel, s)
+	CheckRows(kernel, out, s.Len())
+	CheckColumns(kernel, h, out.Cols)
+	if weights != nil {
+		CheckLengths(kernel, len(s.Indices), len(weights))
+	}
+}
+
 // CheckSegmentMeanBackward holds the arguments of Device.SegmentMeanBackward together.
 func CheckSegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matrix) {
 	const kernel = "SegmentMeanBackward"

@@ -156,7 +156,11 @@ type Device interface {
 
 	// SegmentMean sets out[d] to the mean of h[i], i in segment d; zero for an empty segment.
 	SegmentMean(out Matrix, s Segments, h Matrix)
-	// SegmentMeanBackward is its gradient: dh[s] = sum over t in transposed segment s of dout[t] / degree(t), or += if add. The
+	// SegmentSum sets out[d] to the sum over e in segment d of weights[e]*h[i], i = s.Indices[e], or adds it to out[d] if add. weights [E] is
+	// host memory; nil for all 1. Over the transposed segments, with the weights in their order, it is its own gradient. The sum is complete
+	// before it is added.
+	SegmentSum(out Matrix, s Segments, weights []float32, h Matrix, add bool)
+	// SegmentMeanBackward is the gradient of SegmentMean: dh[s] = sum over t in transposed segment s of dout[t] / degree(t), or += if add. The
 	// division is a multiplication by the float32 reciprocal, and the sum is complete before it is added to dh.
 	// t is the transpose of the forward segments, degree(t) = forward.Indptr[t+1]-forward.Indptr[t]. dh may have more
 	// rows than are referred to; the rest become (or stay) zero.

@@ -38,6 +38,8 @@ func testMisuse(t *testing.T, open func() compute.Device) {
 		}},
 		{"bias too short", func() { dev.AddBias(matrix(2, 3), array(2)) }},
 		{"index beyond the rows", func() { dev.SegmentMean(matrix(2, 4), segments, matrix(3, 4)) }},
+		{"index beyond the rows that are summed", func() { dev.SegmentSum(matrix(2, 4), segments, nil, matrix(3, 4), false) }},
+		{"a weight too few", func() { dev.SegmentSum(matrix(2, 4), segments, make([]float32, 2), matrix(4, 4), false) }},
 		{"index beyond the gradient", func() { dev.SegmentMeanBackward(matrix(2, 4), segments, segments, matrix(2, 4), false) }},
 		{"falling indptr", func() { dev.SegmentMean(matrix(2, 4), falling, matrix(3, 4)) }},
 		{"segments and rows differ", func() { dev.SegmentMean(matrix(3, 4), segments, matrix(4, 4)) }},

@@ -21,6 +21,8 @@ func segmentCases() []testCase {
 		for _, add := range []bool{false, true} {
 			all = append(all, testCase{fmt.Sprintf("segments/%s/add=%t", s.name, add), func(b *bench) []result {
 				return segmentMeans(b, b.segments(s.segments, s.sources, s.degree), s.sources, s.cols, add)
+			}}, testCase{fmt.Sprintf("segment sums/%s/add=%t", s.name, add), func(b *bench) []result {
+				return segmentSums(b, b.segments(s.segments, s.sources, s.degree), s.sources, s.cols, add)
 			}})
 		}
 	}
@@ -90,6 +92,54 @@ func segmentMeans(b *bench, s compute.Segments, sources, cols int, add bool) []r
 				for _, d := range t.Indices[t.Indptr[i]:t.Indptr[i+1]] {
 					g.add(float64(dout[int(d)*cols+j]) / float64(s.Indptr[d+1]-s.Indptr[d]))
 				}
+			}
+			return g
+		}),
+	}
+}
+
+// segmentSums sums with and without weights; the weighted sum of the transpose is the gradient of that.
+func segmentSums(b *bench, s compute.Segments, sources, cols int, add bool) []result {
+	h, dout, weights := b.normal(sources*cols), b.normal(s.Len()*cols), b.normal(len(s.Indices))
+	before, dh0 := b.normal(s.Len()*cols), b.normal(sources*cols)
+	plain, weighted, dh := b.matrix(s.Len(), cols, before), b.matrix(s.Len(), cols, before), b.matrix(sources, cols, dh0)
+	t, edges := transpose(s, sources), make([][]int, sources)
+	for e, i := range s.Indices {
+		edges[i] = append(edges[i], e)
+	}
+	var transposed []float32
+	for _, of := range edges {
+		for _, e := range of {
+			transposed = append(transposed, weights[e])
+		}
+	}
+	b.dev.SegmentSum(plain, s, nil, b.matrix(sources, cols, h), add)
+	b.dev.SegmentSum(weighted, s, weights, b.matrix(sources, cols, h), add)
+	b.dev.SegmentSum(dh, t, transposed, b.matrix(s.Len(), cols, dout), add)
+	longest := 1
+	for d := range s.Len() {
+		longest = max(longest, int(s.Indptr[d+1]-s.Indptr[d]))
+	}
+	of := func(weight func(e int64) float64) func(d, j int) sum {
+		return func(d, j int) (all sum) {
+			if add {
+				all.add(float64(before[d*cols+j]))
+			}
+			for e := s.Indptr[d]; e < s.Indptr[d+1]; e++ {
+				all.add(weight(e) * float64(h[int(s.Indices[e])*cols+j]))
+			}
+			return all
+		}
+	}
+	return []result{
+		grid("SegmentSum", b.get(plain.Data), s.Len(), cols, longest+1, of(func(int64) float64 { return 1 })),
+		grid("SegmentSum, weighted", b.get(weighted.Data), s.Len(), cols, longest+1, of(func(e int64) float64 { return float64(weights[e]) })),
+		grid("SegmentSum of the transpose", b.get(dh.Data), sources, cols, len(s.Indices)+1, func(i, j int) (g sum) {
+			if add {
+				g.add(float64(dh0[i*cols+j]))
+			}
+			for k, d := range t.Indices[t.Indptr[i]:t.Indptr[i+1]] {
+				g.add(float64(weights[edges[i][k]]) * float64(dout[int(d)*cols+j]))
 			}
 			return g
 		}),

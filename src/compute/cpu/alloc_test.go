@@ -44,6 +44,7 @@ func TestKernelsAllocateNothing(t *testing.T) {
 		{"AddBias", func() { d.AddBias(y, bias) }},
 		{"ColumnSum", func() { d.ColumnSum(bias, y) }},
 		{"SegmentMean", func() { d.SegmentMean(y, s, z) }},
+		{"SegmentSum", func() { d.SegmentSum(y, s, mean, z, true) }},
 		{"SegmentMeanBackward", func() { d.SegmentMeanBackward(z, s, s, y, true) }},
 		{"ReLU", func() { d.ReLU(y, 0, compute.DropoutKey{}, nil) }},
 		{"ReLU with dropout", func() { d.ReLU(y, 0.5, compute.NewDropoutKey(1, 2, 3, 4, 5), vertices) }},

@@ -17,6 +17,8 @@ package cpu
 #cgo nocallback halognn_segment_mean_rows
 #cgo noescape halognn_segment_mean
 #cgo nocallback halognn_segment_mean
+#cgo noescape halognn_segment_sum
+#cgo nocallback halognn_segment_sum
 #cgo noescape halognn_segment_mean_backward
 #cgo nocallback halognn_segment_mean_backward
 #cgo noescape halognn_add_bias
@@ -113,6 +115,11 @@ func truth(b bool) C.int {
 func (k kernels) segmentMean(out compute.Matrix, s compute.Segments, h compute.Matrix) {
 	rows, cols := size(out)
 	C.halognn_segment_mean(k.c, float(out.Data), rows, cols, int64s(s.Indptr), int32s(s.Indices), float(h.Data))
+}
+
+func (k kernels) segmentSum(out compute.Matrix, s compute.Segments, weights []float32, h compute.Matrix, add bool) {
+	rows, cols := size(out)
+	C.halognn_segment_sum(k.c, float(out.Data), rows, cols, int64s(s.Indptr), int32s(s.Indices), float(weights), float(h.Data), truth(add))
 }
 
 // segmentMeanBackward works on the rows of dh that transposed describes; forward holds all destinations.

@@ -28,6 +28,20 @@ func segmentMeanTile(d *Device, t *task, tile int) {
 	}
 }
 
+// SegmentSum implements compute.Device.
+func (d *Device) SegmentSum(out compute.Matrix, s compute.Segments, weights []float32, h compute.Matrix, add bool) {
+	compute.CheckSegmentSum(out, s, weights, h)
+	d.run(out.Rows, task{run: segmentSumTile, rowsPerTile: segmentRows, y: out, segments: s, weights: weights, x: h, add: add})
+	d.panicIfBad("SegmentSum", s, h.Rows)
+}
+
+func segmentSumTile(d *Device, t *task, tile int) {
+	lo, hi := t.bounds(t.y.Rows, tile)
+	if s := part(t.segments, lo, hi); d.inRange(s, t.x.Rows) {
+		d.kernels.segmentSum(t.y.RowsAt(lo, hi), s, t.weights, t.x, t.add)
+	}
+}
+
 // SegmentMeanBackward implements compute.Device.
 func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed compute.Segments, dout compute.Matrix, add bool) {
 	compute.CheckSegmentMeanBackward(dh, forward, transposed, dout)

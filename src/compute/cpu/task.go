@@ -18,6 +18,7 @@ type task struct {
 	segments, forward             compute.Segments
 	bias, gamma, beta, mean, rstd []float32
 	param, grad, m, v             []float32
+	weights                       []float32 // of edges
 	vertices, labels              []int32
 	targets                       []uint8
 	add                           bool

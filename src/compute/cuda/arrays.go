@@ -32,7 +32,7 @@ func (d *Device) arrays(bytes int) {
 
 // onDevice returns where a host array lies on the device: where the open inbox has put it or, copied now, among the loose ones. The copy
 // waits: the array is the caller's again.
-func onDevice[T int32 | int64 | uint8](d *Device, x []T) unsafe.Pointer {
+func onDevice[T int32 | int64 | uint8 | float32](d *Device, x []T) unsafe.Pointer {
 	if len(x) == 0 {
 		return nil
 	}

@@ -84,6 +84,7 @@ func BenchmarkKernels(b *testing.B) {
 		{"Copy", func(d compute.Device) { d.(compute.Offboard).Copy(dh.Data, h.Data) }},
 		{"Add", func(d compute.Device) { d.(compute.Offboard).Add(dh.Data, h.Data) }},
 		{"SegmentMean", func(d compute.Device) { d.SegmentMean(out, forward, h) }},
+		{"SegmentSum", func(d compute.Device) { d.SegmentSum(out, forward, nil, h, false) }},
 		{"SegmentMeanBackward", func(d compute.Device) { d.SegmentMeanBackward(dh, forward, backward, out, false) }},
 		{"AddBias", func(d compute.Device) { d.AddBias(y, gamma[:hidden]) }},
 		{"ReLU", func(d compute.Device) { d.ReLU(y, 0, compute.DropoutKey{}, nil) }},

@@ -78,6 +78,16 @@ func (d *Device) SegmentMean(out compute.Matrix, s compute.Segments, h compute.M
 	must("SegmentMean", C.gpu_segment_mean(d.c, float(out.Data), rows, cols, indptr, indices, float(h.Data)))
 }
 
+// SegmentSum implements compute.Device.
+func (d *Device) SegmentSum(out compute.Matrix, s compute.Segments, weights []float32, h compute.Matrix, add bool) {
+	compute.CheckSegmentSum(out, s, weights, h)
+	d.arrays(len(s.Indptr)*8 + len(s.Indices)*4 + len(weights)*4)
+	indptr, indices := d.indptr(s.Indptr), d.indices("SegmentSum", s, h.Rows)
+	edges := (*C.float)(onDevice(d, weights))
+	rows, cols := size(out)
+	must("SegmentSum", C.gpu_segment_sum(d.c, float(out.Data), rows, cols, indptr, indices, edges, float(h.Data), truth(add)))
+}
+
 // SegmentMeanBackward implements compute.Device.
 func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed compute.Segments, dout compute.Matrix, add bool) {
 	compute.CheckSegmentMeanBackward(dh, forward, transposed, dout)

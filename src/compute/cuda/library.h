@@ -53,6 +53,9 @@
     F(int, segment_mean, (halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,        \
                           const float *h),                                                                                                   \
       (c, out, segments, cols, indptr, indices, h))                                                                                          \
+    F(int, segment_sum, (halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,         \
+                         const float *weights, const float *h, int add),                                                                     \
+      (c, out, segments, cols, indptr, indices, weights, h, add))                                                                            \
     F(int, segment_mean_backward, (halognn_cuda *c, float *dh, int64_t rows, int64_t cols, int64_t segments, const int64_t *t_indptr,        \
                                    const int32_t *t_indices, const int64_t *indptr, const float *dout, int add),                             \
       (c, dh, rows, cols, segments, t_indptr, t_indices, indptr, dout, add))                                                                 \

@@ -63,6 +63,12 @@ func (d *device) SegmentMean(out compute.Matrix, s compute.Segments, h compute.M
 	d.m.kernel(segmentMean, bytes, 0, func() { d.inner.SegmentMean(out, s, h) })
 }
 
+// SegmentSum implements compute.Device.
+func (d *device) SegmentSum(out compute.Matrix, s compute.Segments, weights []float32, h compute.Matrix, add bool) {
+	bytes := float*(len(s.Indices)*out.Cols+written(add)*size(out)+len(weights)) + segmentBytes(s)
+	d.m.kernel(segmentSum, bytes, 0, func() { d.inner.SegmentSum(out, s, weights, h, add) })
+}
+
 // SegmentMeanBackward implements compute.Device. Every edge also reads where its destination's segment begins and ends.
 func (d *device) SegmentMeanBackward(dh compute.Matrix, forward, transposed compute.Segments, dout compute.Matrix, add bool) {
 	edges := len(transposed.Indices)

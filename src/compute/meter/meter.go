@@ -42,6 +42,7 @@ const (
 	addBias
 	columnSum
 	segmentMean
+	segmentSum
 	segmentMeanBackward
 	relu
 	reluBackward
@@ -57,7 +58,7 @@ const (
 )
 
 var names = [kinds]string{
-	"input rows", "MatMul", "MatMulInput", "MatMulWeights", "AddBias", "ColumnSum", "SegmentMean", "SegmentMeanBackward", "ReLU", "ReLUBackward",
+	"input rows", "MatMul", "MatMulInput", "MatMulWeights", "AddBias", "ColumnSum", "SegmentMean", "SegmentSum", "SegmentMeanBackward", "ReLU", "ReLUBackward",
 	"LayerNorm", "LayerNormBackward", "SoftmaxCrossEntropy", "SigmoidBCE", "Adam", "SGD", "Copy", "Add",
 }
 

@@ -43,6 +43,7 @@ func TestCosts(t *testing.T) {
 		{"AddBias", func(d compute.Device) { d.AddBias(y, column) }, 4 * (70 + 5), 0},
 		{"ColumnSum", func(d compute.Device) { d.ColumnSum(column, y) }, 4 * (35 + 5), 0},
 		{"SegmentMean", func(d compute.Device) { d.SegmentMean(mean, s, x) }, 4*(9+9) + 8*4 + 4*3, 0},
+		{"SegmentSum", func(d compute.Device) { d.SegmentSum(mean, s, scale[:3], x, true) }, 4*(9+18+3) + 8*4 + 4*3, 0},
 		{"SegmentMeanBackward", func(d compute.Device) { d.SegmentMeanBackward(x, s, back, mean, false) }, 4*(9+21) + 8*8 + 4*3 + 16*3, 0},
 		{"ReLU", func(d compute.Device) { d.ReLU(y, 0, compute.DropoutKey{}, nil) }, 8 * 35, 0},
 		{"ReLUBackward", func(d compute.Device) { d.ReLUBackward(y, y, 0) }, 12 * 35, 0},

@@ -17,6 +17,29 @@ func (d *Device) SegmentMean(out compute.Matrix, s compute.Segments, h compute.M
 	}
 }
 
+// SegmentSum implements compute.Device.
+func (d *Device) SegmentSum(out compute.Matrix, s compute.Segments, weights []float32, h compute.Matrix, add bool) {
+	compute.CheckSegmentSum(out, s, weights, h)
+	sum := d.scratch(out.Cols)
+	for t := range out.Rows {
+		clear(sum)
+		for e := s.Indptr[t]; e < s.Indptr[t+1]; e++ {
+			weight := float32(1)
+			if weights != nil {
+				weight = weights[e]
+			}
+			for j, x := range h.Row(int(s.Indices[e])) {
+				sum[j] += x * weight
+			}
+		}
+		if add {
+			addInto(out.Row(t), sum)
+		} else {
+			copy(out.Row(t), sum)
+		}
+	}
+}
+
 func divide(row []float32, count int) {
 	if count == 0 {
 		return
