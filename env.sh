@@ -90,9 +90,6 @@ export CGO_LDFLAGS="-L$HALOGNN_BUILD -lhalognn_cpu $HALOGNN_MPI_LIBS $HALOGNN_BL
 # OpenBLAS is called from threads that are pinned already; a pool of its own would fight them.
 export OPENBLAS_NUM_THREADS=1
 
-# Ctrl-C and kill: mpirun waits so many seconds before it tells the ranks to save, and as many before it kills them.
-export OMPI_MCA_odls_base_sigkill_timeout=${OMPI_MCA_odls_base_sigkill_timeout:-3}
-
 # Containers and laptops: root may launch, and there may be more ranks than cores (Open MPI 4, then 5).
 if [ "$(id -u)" = 0 ]; then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1

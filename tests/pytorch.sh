@@ -22,8 +22,8 @@ program=${HALOGNN:-bin/halognn}
 for norm in none layer; do
   "$HALOGNN_MPIRUN" -np 2 "$program" train --config inputs/demo.yaml --set data.parts="$dir/parts" --set run.dir="$dir/$norm" --set model.norm=$norm \
     --set model.layers=3 --set sample.fanouts=5,4,3 --set train.epochs=2 >"$dir/log" 2>&1 || { cat "$dir/log"; exit 1; }
-  "$HALOGNN_MPIRUN" -np 4 "$program" infer --run "$dir/$norm" --logits --out "$dir/logits.npy" >/dev/null
-  "$python" tests/pytorch/logits.py "$dir/$norm" "$dir/data" "$dir/logits.npy"
+  "$HALOGNN_MPIRUN" -np 4 "$program" infer --run "$dir/$norm" --logits --out "$dir/$norm.npy" >/dev/null
+  "$python" tests/pytorch/logits.py "$dir/$norm" "$dir/data" "$dir/$norm.npy"
 done
 # The same minibatches on both sides: the loss of every step agrees.
 "$python" profiling/gpu_vs_pyg.py --device cpu --halognn "$program" --work "$dir/compared" --vertices 20000 --degree 10 --columns 16 --classes 5 \
