@@ -23,7 +23,7 @@ func Allgather[T mem.Number](c Comm, values ...T) ([]T, error) {
 		rows[r] = 1
 	}
 	rowBytes := len(values) * int(unsafe.Sizeof(values[0]))
-	return all, c.StartAllgatherv(bytesOf(values), bytesOf(all), rows, rowBytes).Wait()
+	return all, c.StartAllgatherv(mem.Bytes(values), mem.Bytes(all), rows, rowBytes).Wait()
 }
 
 // AllgatherBytes returns the data of every rank, which may differ in length, in rank order.
@@ -45,6 +45,16 @@ func AllgatherBytes(c Comm, data []byte) ([][]byte, error) {
 		parts[r], all = all[:n:n], all[n:]
 	}
 	return parts, nil
+}
+
+// AgreeAny reports whether any rank gave true.
+func AgreeAny(c Comm, value bool) (bool, error) {
+	mine := 0
+	if value {
+		mine = 1
+	}
+	most, err := AgreeMax(c, mine)
+	return most > 0, err
 }
 
 // AgreeMax returns the largest value that any rank gave.

@@ -167,17 +167,22 @@ func (p *post) Wait() error {
 	return nil
 }
 
+// claim takes a request that is waited for, once.
+func (g *group) claim(pending *bool) {
+	g.mu.Lock()
+	was := *pending
+	*pending = false
+	g.mu.Unlock()
+	if !was {
+		panic("comm: Wait called twice on one request")
+	}
+}
+
 // settle blocks until the operation is complete. After a failed job it still waits for copies in or out of the
 // buffers, which belong to the caller when it returns.
 func (p *post) settle() error {
 	g := p.slot.group
-	g.mu.Lock()
-	pending := p.pending
-	p.pending = false
-	g.mu.Unlock()
-	if !pending {
-		panic("comm: Wait called twice on one request")
-	}
+	g.claim(&p.pending)
 	select {
 	case <-p.done:
 		return nil

@@ -193,13 +193,7 @@ func (g *group) transfer(mine, other *message) {
 // Wait implements Request.
 func (m *message) Wait() error {
 	g := m.group
-	g.mu.Lock()
-	pending := m.pending
-	m.pending = false
-	g.mu.Unlock()
-	if !pending {
-		panic("comm: Wait called twice on one request")
-	}
+	g.claim(&m.pending)
 	select {
 	case <-m.done:
 	default:

@@ -3,7 +3,6 @@ package comm
 import (
 	"fmt"
 	"sync"
-	"unsafe"
 
 	"halognn/src/mem"
 )
@@ -108,7 +107,7 @@ func (s *Summer) Start(buf []float32) *Sum {
 		sum.recvRows[r] = own
 	}
 	sum.slices = mem.Grow(sum.slices, own*size)
-	sum.moving = s.scatter.StartAlltoallv(bytesOf(buf), bytesOf(sum.slices), sum.sendRows, sum.recvRows, 4)
+	sum.moving = s.scatter.StartAlltoallv(mem.Bytes(buf), mem.Bytes(sum.slices), sum.sendRows, sum.recvRows, 4)
 	s.queue <- sum
 	return sum
 }
@@ -127,7 +126,7 @@ func (s *Summer) lane() {
 			for r := 1; r < len(sum.recvRows); r++ {
 				s.add(total, sum.slices[r*own:(r+1)*own])
 			}
-			sum.moving = s.gather.StartAllgatherv(bytesOf(total), bytesOf(sum.buf), sum.sendRows, 4)
+			sum.moving = s.gather.StartAllgatherv(mem.Bytes(total), mem.Bytes(sum.buf), sum.sendRows, 4)
 		}
 		sum.ready <- struct{}{}
 	}
@@ -190,9 +189,4 @@ func (s *Summer) Close() error {
 		return err
 	}
 	return s.gather.Free()
-}
-
-// bytesOf returns the memory of s as bytes.
-func bytesOf[T mem.Number](s []T) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
 }

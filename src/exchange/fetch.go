@@ -16,7 +16,7 @@ const (
 // order, whether or not a plan wants rows.
 func (x *Exchange) StartCounts(p *Plan) comm.Request {
 	p.CountBytes = int64(len(p.asked)) * countBytes
-	return x.comm.StartAlltoallv(bytesOf(p.asked), bytesOf(p.wanted), x.ones, x.ones, countBytes)
+	return x.comm.StartAlltoallv(mem.Bytes(p.asked), mem.Bytes(p.wanted), x.ones, x.ones, countBytes)
 }
 
 // FinishCounts makes room for the ids of the rows that others want from this rank; to be called when the request of
@@ -42,7 +42,7 @@ const cure = "the two see different parts or memory is damaged: give all ranks t
 // StartIDs tells every rank which rows p wants.
 func (x *Exchange) StartIDs(p *Plan) comm.Request {
 	p.IDBytes = int64(len(p.askIDs)) * idBytes
-	return x.comm.StartAlltoallv(bytesOf(p.askIDs), bytesOf(p.wantIDs), p.askRows, p.wantRows, idBytes)
+	return x.comm.StartAlltoallv(mem.Bytes(p.askIDs), mem.Bytes(p.wantIDs), p.askRows, p.wantRows, idBytes)
 }
 
 // SliceRows copies together the rows that others want, in the order in which they asked; to be called when the request

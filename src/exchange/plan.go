@@ -2,7 +2,6 @@ package exchange
 
 import (
 	"fmt"
-	"unsafe"
 
 	"halognn/src/compute"
 	"halognn/src/graph"
@@ -265,9 +264,4 @@ func (p *Plan) Free() {
 	mem.Free(p.sent)
 	mem.Free(p.received)
 	*p = Plan{}
-}
-
-// bytesOf returns the memory of s, for the transport.
-func bytesOf[T int32 | int64](s []T) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
 }

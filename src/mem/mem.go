@@ -23,6 +23,11 @@ type Number interface {
 	~int8 | ~int16 | ~int32 | ~int64 | ~int | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float32 | ~float64
 }
 
+// Bytes returns the memory of s as bytes, without copying: what files and messages take.
+func Bytes[T Number](s []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
+}
+
 var live, peak atomic.Int64
 
 // Allocated returns the bytes of anonymous memory that Make and Grow have handed out and Free has not taken back.

@@ -20,6 +20,8 @@ import (
 	"strconv"
 	"strings"
 	"unsafe"
+
+	"halognn/src/mem"
 )
 
 // Element is what an array may hold. Float16 is stored as "<f2".
@@ -121,9 +123,7 @@ func ShapeString(shape []int) string {
 }
 
 // Bytes returns the memory of s as bytes, without copying: what files and messages take.
-func Bytes[T Element](s []T) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
-}
+func Bytes[T Element](s []T) []byte { return mem.Bytes(s) }
 
 // view is the inverse of Bytes; b must be aligned for T.
 func view[T Element](b []byte) []T {

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -15,26 +13,13 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/compute"
+	"halognn/src/compute/computetest"
 	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
 )
 
-// cudaLibrary returns the library that gradients on GPUs are tested on: a real one where HALOGNN_CUDA_LIB names it, otherwise the emulated
-// one, which is its own NCCL.
-func cudaLibrary(t *testing.T) string {
-	t.Helper()
-	if path := os.Getenv("HALOGNN_CUDA_LIB"); path != "" {
-		return path
-	}
-	path, err := filepath.Abs("../../build/libhalognn_cuda_emulated.so")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Skipf("%v: `make -C kernels emulated` builds the emulated CUDA library", err)
-	}
-	return path
-}
+// The emulated library is its own NCCL.
+func cudaLibrary(t *testing.T) string { return computetest.CUDALibrary(t, "../..") }
 
 // withNCCL lets the emulated library be its own NCCL; on GPUs, tests need an NCCL that is installed, and a GPU for each rank.
 func withNCCL(t *testing.T) string {

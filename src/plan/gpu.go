@@ -149,21 +149,6 @@ func (p *planner) deviceMemory() (*DeviceMemory, error) {
 	return most, nil
 }
 
-// inputRows is room for the input that the device makes.
-func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
-	rows := 0
-	if needs.Own {
-		rows += s.hops[0].destinations
-	}
-	if needs.Mean {
-		rows += s.hops[0].destinations
-	}
-	if needs.Sources {
-		rows += s.hops[0].sources
-	}
-	return int64(rows) * int64(p.job.Model.In) * 4
-}
-
 // deviceEvaluation is what layer by layer over all vertices needs besides: a chunk's inputs, and activations that grow.
 func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown int64, err error) {
 	for l := range p.job.Model.Layers {

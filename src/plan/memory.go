@@ -167,22 +167,28 @@ func (p *planner) waitingBytes(s *shape, t *Traffic) int64 {
 	return bytes
 }
 
+// inputRows is room for the rows that the model reads.
+func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
+	if len(s.hops) == 0 {
+		return 0
+	}
+	rows := 0
+	if needs.Own {
+		rows += s.hops[0].destinations
+	}
+	if needs.Mean {
+		rows += s.hops[0].destinations
+	}
+	if needs.Sources {
+		rows += s.hops[0].sources
+	}
+	return int64(rows) * int64(p.job.Model.In) * 4
+}
+
 // bufferBytes is what a minibatch has besides once its rows come: as many are sent as come.
 func (p *planner) bufferBytes(s *shape, moved int64, needs nn.Needs) int64 {
 	bytes := 2 * moved * int64(p.shards.RowBytes()+4)
-	rows := 0
-	if len(s.hops) > 0 {
-		if needs.Own {
-			rows += s.hops[0].destinations
-		}
-		if needs.Mean {
-			rows += s.hops[0].destinations
-		}
-		if needs.Sources {
-			rows += s.hops[0].sources
-		}
-	}
-	return bytes + int64(rows)*int64(p.job.Model.In)*4 + int64(s.seeds)*int64(4+p.truthBytes())
+	return bytes + p.inputRows(s, needs) + int64(s.seeds)*int64(4+p.truthBytes())
 }
 
 // truthBytes are those of a seed's label or targets.

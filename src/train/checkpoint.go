@@ -260,11 +260,11 @@ func (r *run) stop() error {
 		return err
 	}
 	lost := r.saver != nil && filepath.Base(r.saver.last) < checkpointName(r.optimizer.Steps(), false)
-	anywhere, err := comm.AgreeMax(r.Comm, boolInt(lost))
+	anywhere, err := comm.AgreeAny(r.Comm, lost)
 	if err != nil {
 		return err
 	}
-	if anywhere > 0 {
+	if anywhere {
 		what := "the state of the optimiser"
 		if f, ok := r.model.Params.WeightsFault(); ok {
 			what = f.What

@@ -5,32 +5,22 @@ package train
 import (
 	"context"
 	"math"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"halognn/src/cache"
 	"halognn/src/comm"
 	"halognn/src/compute"
+	"halognn/src/compute/computetest"
 	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
 	"halognn/src/plan"
 	"halognn/src/shard"
 )
 
-// cudaLibrary returns the library that CUDA is tested on: a real one where HALOGNN_CUDA_LIB names it, otherwise the emulated one.
+// cudaLibrary returns the library that CUDA is tested on, and makes it the one that is found.
 func cudaLibrary(t *testing.T) string {
 	t.Helper()
-	if path := os.Getenv("HALOGNN_CUDA_LIB"); path != "" {
-		return path
-	}
-	path, err := filepath.Abs("../../build/libhalognn_cuda_emulated.so")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Skipf("%v: `make -C kernels emulated` builds the emulated CUDA library", err)
-	}
+	path := computetest.CUDALibrary(t, "../..")
 	t.Setenv("HALOGNN_CUDA_LIB", path)
 	return path
 }

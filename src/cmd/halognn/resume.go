@@ -85,18 +85,11 @@ func resumeFrom(c comm.Comm, run, path string) (config string, fresh bool, err e
 	if err := train.Agree(c, err); err != nil {
 		return "", false, dataError(err)
 	}
-	begins, err := comm.AgreeMax(c, boolInt(fresh))
+	begins, err := comm.AgreeAny(c, fresh)
 	if path != "" {
 		config = path
 	}
-	return config, begins > 0, err
-}
-
-func boolInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
+	return config, begins, err
 }
 
 // openResumed opens the newest checkpoint of the job's run and holds the config to it. done: nothing is left to do. Collective.

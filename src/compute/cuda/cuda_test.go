@@ -3,8 +3,6 @@
 package cuda
 
 import (
-	"os"
-	"path/filepath"
 	"runtime"
 	"testing"
 
@@ -17,21 +15,7 @@ import (
 // arenaBytes is enough for the largest case of the suite, and little to fill with NaN for each.
 const arenaBytes = 8 << 20
 
-// library returns the library that the tests run on: the real one where HALOGNN_CUDA_LIB names it, otherwise the emulated one.
-func library(t testing.TB) string {
-	t.Helper()
-	if path := os.Getenv("HALOGNN_CUDA_LIB"); path != "" {
-		return path
-	}
-	path, err := filepath.Abs("../../../build/libhalognn_cuda_emulated.so")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Skipf("%v: `make -C kernels emulated` builds the emulated CUDA library", err)
-	}
-	return path
-}
+func library(t testing.TB) string { return computetest.CUDALibrary(t, "../../..") }
 
 func open(t testing.TB) *Device { return openIn(t, false) }
 

@@ -1,0 +1,189 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"halognn/src/access"
+	"halognn/src/cache"
+	"halognn/src/mem"
+)
+
+// What holds for any graph: no static cache beats the oracle, nothing beats the optimum, and more room never costs an oracle rows.
+func TestBounds(t *testing.T) {
+	o := options()
+	r := simulated(t, generated(t), o)
+	at := func(policy string) []int64 { return r.Rows[slices.Index(o.Policies, policy)] }
+	for p, name := range o.Policies {
+		for a, alpha := range o.Alphas {
+			rows := r.Rows[p][a]
+			if rows < at(PolicyOptimum)[a] {
+				t.Errorf("alpha %g: %s fetches %d rows, fewer than the optimum's %d", alpha, name, rows, at(PolicyOptimum)[a])
+			}
+			if slices.Contains(access.Policies(), name) && rows < at(access.PolicyOracle)[a] {
+				t.Errorf("alpha %g: %s fetches %d rows, fewer than the oracle's %d", alpha, name, rows, at(access.PolicyOracle)[a])
+			}
+			if alpha == 0 && rows != r.Remote {
+				t.Errorf("%s without room fetches %d rows, want all %d", name, rows, r.Remote)
+			}
+			if name == access.PolicyOracle && alpha == 5 && rows != 0 {
+				t.Errorf("an oracle with room for everything fetches %d rows", rows)
+			}
+		}
+	}
+	none := slices.Index(o.Policies, access.PolicyNone)
+	counted, _ := r.PerEpoch(none, 0)
+	if off := math.Abs(r.Predicted[none][0]/counted - 1); off > 0.05 {
+		t.Errorf("%.1f rows an epoch predicted, %.1f counted", r.Predicted[none][0], counted)
+	}
+}
+
+// hue returns a policy's colour as SVG has it. No two have the same.
+func hue(policy string) string {
+	c := colors[slices.Index(Policies(), policy)]
+	return fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B)
+}
+
+func TestEveryPolicyHasAColor(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range Policies() {
+		seen[hue(p)] = true
+	}
+	if len(seen) != len(Policies()) {
+		t.Errorf("%d colours for %d policies", len(seen), len(Policies()))
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	s := generated(t)
+	for _, c := range []struct {
+		name string
+		bad  func(*Options)
+		want []string
+	}{
+		{"all at once", func(o *Options) { o.Batch, o.Epochs, o.Fanouts = 0, 0, nil }, []string{"batch is 0", "epochs is 0", "no fanouts"}},
+		{"fanout", func(o *Options) { o.Fanouts = []int{3, 0} }, []string{"fanout 2 is 0"}},
+		{"unknown policy", func(o *Options) { o.Policies = []string{"lru"} }, []string{`"lru"`, "vip"}},
+		{"policy twice", func(o *Options) { o.Policies = []string{"vip", "vip"} }, []string{"vip is named twice"}},
+		{"no policy", func(o *Options) { o.Policies = nil }, []string{"no policies"}},
+		{"no alpha", func(o *Options) { o.Alphas = nil }, []string{"no alphas"}},
+		{"alphas fall", func(o *Options) { o.Alphas = []float64{0.2, 0.1} }, []string{"0.1 comes after 0.2"}},
+		{"alpha", func(o *Options) { o.Alphas = []float64{-1} }, []string{"alpha -1"}},
+		{"gamma", func(o *Options) { o.Gamma = 0 }, []string{"gamma is 0"}},
+		{"ranks", func(o *Options) { o.Ranks = 4 }, []string{"6 parts, 4 ranks"}},
+		{"two kinds of sizes", func(o *Options) { o.HaloFractions = []float64{0.1} }, []string{"alphas and halo fractions"}},
+		{"halo fraction", func(o *Options) { o.Alphas, o.HaloFractions = nil, []float64{0.5, 0.1} }, []string{"halo fraction 0.1 comes after 0.5"}},
+		{"fill", func(o *Options) { o.Initial = "wpr" }, []string{`initial is "wpr"`, "degree"}},
+		{"window", func(o *Options) { o.Window = -1 }, []string{"window is -1"}},
+		{"more than can be", func(o *Options) { o.Batch, o.Epochs, o.Workers = math.MaxInt, math.MaxInt, math.MaxInt }, []string{"batch is 9223372036854775807; it must be 1 to", "epochs is", "workers is"}},
+		{"last short", func(o *Options) { o.LastShort, o.GlobalSeeds = true, true }, []string{"last-short"}},
+	} {
+		o := options()
+		c.bad(&o)
+		_, err := New(s, o)
+		if err == nil {
+			t.Errorf("%s: no error", c.name)
+			continue
+		}
+		if options := c.name != "ranks"; errors.Is(err, ErrOptions) != options {
+			t.Errorf("%s: %v is ErrOptions: %t, want %t", c.name, err, !options, options)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %q does not say %q", c.name, err, want)
+			}
+		}
+	}
+}
+
+// Rounds come after so many minibatches, of which a rank may train several in a step.
+func TestRoundsAreCountedInMinibatches(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		minibatches int // of a step
+		delta       int
+		want        []string // hit rates: before the first round, and after those that are shown
+	}{
+		{"one a step", 1, 4, []string{"after 0 rounds 0.1500", "after 1 rounds 0.5500"}},
+		{"two a step", 2, 4, []string{"after 0 rounds 0.0500", "after 1 rounds 0.2500", "after 3 rounds 0.6500"}},
+		{"a round within a step", 3, 4, []string{"after 0 rounds 0.0000", "after 1 rounds 0.1000", "after 2 rounds 0.2500", "after 5 rounds 0.6500"}},
+		{"several rounds in a step", 8, 2, []string{"after 0 rounds 0.0000", "after 31 rounds 0.7000"}},
+		{"no round", 1, 8, nil},
+	} {
+		r := &Result{
+			Options: Options{Policies: []string{cache.NamePrefetch}, Alphas: []float64{1}, Delta: c.delta}, Minibatches: c.minibatches,
+			Traces: [][]Trace{{nil}},
+		}
+		for step := range int64(8) { // the hit rate of a step is a tenth of its number
+			r.Each, r.Traces[0][0] = append(r.Each, 10), append(r.Traces[0][0], Decided{Fetched: 10 - step})
+		}
+		table := r.rounds(func(string) []string { return nil })
+		var rows []string
+		for _, row := range table {
+			rows = append(rows, strings.Join(row, " "))
+		}
+		for _, want := range c.want {
+			if !slices.Contains(rows, want) {
+				t.Errorf("%s: %q is not in %q", c.name, want, rows)
+			}
+		}
+		if (c.want == nil) != (table == nil) {
+			t.Errorf("%s: %q", c.name, rows)
+		}
+	}
+}
+
+// No simulation holds more than the formula says, nor much less: neither static caches, nor counting them (sim), nor those that decide step by step.
+func TestMemoryIsThatOfTheFormula(t *testing.T) {
+	s := generatedOf(t, 60000)
+	for _, c := range []struct {
+		policies []string
+		ranks    int
+	}{
+		{[]string{access.PolicyNone, access.PolicyVIP, access.PolicyOracle}, 3}, {[]string{access.PolicyDegree}, 3}, {[]string{access.PolicySim}, 1},
+		{[]string{access.PolicySim}, 6}, {[]string{cache.NameSieve, PolicyOptimum}, 3}, {[]string{cache.NamePrefetch}, 3}, {[]string{cache.NameLookahead}, 3},
+	} {
+		o := options()
+		o.Policies, o.Ranks, o.Batch, o.Epochs, o.Alphas = c.policies, c.ranks, 6000, 1, []float64{0.1, 0.5}
+		sim, err := New(s, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, done, most := mem.Allocated(), make(chan bool), make(chan int64)
+		go func() {
+			peak := int64(0)
+			for {
+				select {
+				case <-done:
+					most <- peak
+					return
+				default:
+					peak = max(peak, mem.Allocated()-before)
+					runtime.Gosched()
+				}
+			}
+		}()
+		r, err := sim.Run()
+		close(done)
+		peak := <-most
+		if err != nil {
+			t.Fatal(err)
+		}
+		together := min(o.Workers, o.Ranks)
+		arrays := int64(together) * sim.rankBytes(o.Workers/together, r.used, r.Capacity)
+		arrays += 12 * int64(sim.streams.Streams()*sim.streams.Steps()*o.Batch) // orders of seeds
+		if slack := int64(1 << 18); peak > arrays+slack || arrays > 4*peak {
+			t.Errorf("%v, %d ranks: %d bytes are said to be held, and %d are", c.policies, c.ranks, arrays, peak)
+		}
+		t.Logf("%v, %d ranks: %d bytes are said to be held, and %d are", c.policies, c.ranks, arrays, peak)
+		if r.Bytes < arrays {
+			t.Errorf("%v: %d bytes in all, %d of them arrays", c.policies, r.Bytes, arrays)
+		}
+		sim.Close()
+	}
+}

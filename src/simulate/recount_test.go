@@ -1,0 +1,296 @@
+package simulate
+
+import (
+	"slices"
+	"testing"
+
+	"halognn/src/access"
+	"halognn/src/cache"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/sample"
+	"halognn/src/shard"
+)
+
+// trail is one rank's remote vertices, minibatch after minibatch, found with the plain sampler and a search for the owner.
+type trail struct {
+	epochs  [][][]graph.VertexID // [epochs][minibatches]
+	seeds   []graph.VertexID
+	local   []access.Range
+	perStep int // minibatches
+	streams *sample.Streams
+}
+
+// all returns the minibatches of all epochs.
+func (x *trail) all() [][]graph.VertexID { return slices.Concat(x.epochs...) }
+
+func naive(t *testing.T, s *shard.Shards, o Options, rank int) *trail {
+	t.Helper()
+	perRank, nodes := s.Parts/o.Ranks, max(o.RanksPerNode, 1)
+	x := &trail{perStep: 1}
+	partsOf := func(rank int) []int {
+		var parts []int
+		for p := rank * perRank; p < (rank+1)*perRank; p++ {
+			parts = append(parts, p)
+		}
+		return parts
+	}
+	var own [][]graph.VertexID
+	for r := range o.Ranks {
+		for i, p := range partsOf(r) {
+			if i == 0 || o.StreamPerPart {
+				own = append(own, nil)
+			}
+			own[len(own)-1] = append(own[len(own)-1], s.Train(p)...)
+			if r == rank || o.GlobalSeeds {
+				x.seeds = append(x.seeds, s.Train(p)...)
+			}
+		}
+		if r/nodes == rank/nodes {
+			for _, p := range partsOf(r) {
+				x.local = append(x.local, access.Range{First: graph.VertexID(s.Offsets[p]), End: graph.VertexID(s.Offsets[p+1])})
+			}
+		}
+	}
+	if o.StreamPerPart {
+		x.perStep = perRank
+	}
+	so := sample.StreamOptions{Batch: o.Batch, Seed: o.Seed, Original: s.Topology().Original}
+	if o.GlobalBatch {
+		so.Scope = sample.ScopeGlobal
+	}
+	if o.GlobalSeeds {
+		so.Seeds = sample.SeedsGlobal
+	}
+	var err error
+	if x.streams, err = sample.NewStreams(own, so); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(x.streams.Free)
+	for epoch := 1; epoch <= o.Epochs; epoch++ {
+		x.epochs = append(x.epochs, nil)
+		var shuffled []graph.VertexID
+		for step := range x.streams.Steps() {
+			shuffled = append(shuffled, x.streams.Piece(epoch, step, rank*x.perStep, nil)...)
+		}
+		for step := range x.streams.Steps() {
+			for i := range x.perStep {
+				stream := rank*x.perStep + i
+				piece := x.streams.Piece(epoch, step, stream, nil)
+				if o.LastShort {
+					piece = shuffled[min(step*o.Batch, len(shuffled)):min((step+1)*o.Batch, len(shuffled))]
+				}
+				mb := sample.Reference(s.Topology(), o.Fanouts, piece, sample.Key{Seed: o.Seed, Epoch: epoch, Step: step, Stream: stream})
+				var remote []graph.VertexID
+				for _, v := range mb.Frontier {
+					if !slices.ContainsFunc(x.local, func(r access.Range) bool { return v >= r.First && v < r.End }) {
+						remote = append(remote, v)
+					}
+				}
+				mb.Free()
+				x.epochs[epoch-1] = append(x.epochs[epoch-1], remote)
+			}
+		}
+	}
+	return x
+}
+
+// Every count is what looking each remote vertex up in a map of what is held comes to, however the run is set up.
+func TestCountsEqualANaiveRecount(t *testing.T) {
+	s := generated(t)
+	for _, c := range []struct {
+		name  string
+		ranks int
+		set   func(o *Options)
+	}{
+		{"a rank for each part", 6, func(*Options) {}},
+		{"ranks of two parts", 3, func(*Options) {}},
+		{"full batches and a short one", 2, func(o *Options) { o.LastShort = true }},
+		{"one rank", 1, func(*Options) {}},
+		{"two ranks a node", 6, func(o *Options) { o.RanksPerNode = 2 }},
+		{"the last node has fewer ranks", 6, func(o *Options) { o.RanksPerNode = 4 }},
+		{"streams of parts", 3, func(o *Options) { o.StreamPerPart = true }},
+		{"seeds from anywhere", 3, func(o *Options) { o.GlobalSeeds, o.Batch = true, 40 }},
+		{"global batch", 6, func(o *Options) { o.GlobalBatch = true }},
+		{"halo fractions", 3, func(o *Options) { o.Alphas, o.HaloFractions = nil, []float64{0.1, 0.5, 1} }},
+		{"one hop", 3, func(o *Options) { o.HaloHops, o.Initial = 1, access.PolicyVIP }},
+		{"a given window, level", 3, func(o *Options) { o.Window, o.Level = 2, true }},
+		{"a window beyond the epoch", 3, func(o *Options) { o.Window = 1000 }},
+		{"no eviction", 3, func(o *Options) { o.Delta = 0 }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := options()
+			o.Ranks = c.ranks
+			c.set(&o)
+			got := simulated(t, s, o)
+			want := make([][]int64, len(o.Policies))
+			var all int64
+			for rank := range o.Ranks {
+				recount(t, s, o, rank, got.Windows, want, &all)
+			}
+			for p, name := range o.Policies {
+				if !slices.Equal(got.Rows[p], want[p]) {
+					t.Errorf("%s: %d rows, recounted %d", name, got.Rows[p], want[p])
+				}
+			}
+			if got.Remote != all || (all == 0) != (c.ranks == 1) {
+				t.Errorf("%d remote rows, recounted %d", got.Remote, all)
+			}
+			checkTraces(t, got)
+		})
+	}
+}
+
+// checkTraces holds the steps to the sums.
+func checkTraces(t *testing.T, r *Result) {
+	t.Helper()
+	var remote int64
+	for _, n := range r.Each {
+		remote += n
+	}
+	if remote != r.Remote || len(r.Each) != r.Steps*r.Options.Epochs {
+		t.Errorf("%d remote rows in %d steps, %d in all", remote, len(r.Each), r.Remote)
+	}
+	for p, name := range r.Options.Policies {
+		for i, done := range r.Traces[p] {
+			if decides := slices.Contains(dynamic, name) && name != PolicyOptimum; decides != (done != nil) {
+				t.Errorf("%s has a trace: %t", name, done != nil)
+				continue
+			}
+			var rows int64
+			for _, d := range done {
+				rows += d.Fetched + d.Early
+			}
+			if done != nil && rows != r.Rows[p][i] {
+				t.Errorf("%s: the steps transfer %d rows, all together %d", name, rows, r.Rows[p][i])
+			}
+		}
+	}
+}
+
+// recount adds the rows of one rank.
+func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows []int, rows [][]int64, all *int64) {
+	t.Helper()
+	x := naive(t, s, o, rank)
+	m, err := access.New(&s.Topology().Graph, access.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Free()
+	steps := x.streams.Steps()
+	if o.LastShort {
+		steps = (len(x.seeds) + o.Batch - 1) / o.Batch
+	}
+	reader := &access.Reader{
+		Local: x.local, Seeds: x.seeds, PerStep: float64(len(x.seeds)) / float64(steps), Fanouts: o.Fanouts, Hops: o.HaloHops, Topology: s.Topology(),
+		Streams: x.streams, First: rank * x.perStep, Count: x.perStep, Seed: o.Seed, Epochs: o.Epochs,
+	}
+	if o.GlobalSeeds {
+		reader.PerStep /= float64(o.Ranks)
+	}
+	sizes, _ := o.sizes()
+	if rows[0] == nil {
+		for p := range rows {
+			rows[p] = make([]int64, len(sizes))
+		}
+	}
+	for _, remote := range x.all() {
+		*all += int64(len(remote))
+	}
+	halo := map[graph.VertexID]bool{}
+	for _, r := range x.local {
+		for v := r.First; v < r.End; v++ {
+			for _, u := range s.Topology().Graph.InNeighbours(v) {
+				if !slices.ContainsFunc(x.local, func(r access.Range) bool { return u >= r.First && u < r.End }) {
+					halo[u] = true
+				}
+			}
+		}
+	}
+	for p, name := range o.Policies {
+		for i, size := range sizes {
+			capacity := int(size * float64(s.Vertices) / float64(o.Ranks))
+			if len(o.HaloFractions) > 0 {
+				capacity = int(size * float64(len(halo)))
+			}
+			window := 0
+			if windows != nil {
+				window = windows[i]
+			}
+			rows[p][i] += transferred(t, m, reader, x, o, name, min(capacity, int(s.Vertices)), window)
+		}
+	}
+}
+
+// transferred plays one policy of one size.
+func transferred(t *testing.T, m *access.Graph, r *access.Reader, x *trail, o Options, name string, capacity, window int) (rows int64) {
+	t.Helper()
+	n := len(r.Topology.Original)
+	d := access.Dynamic{
+		Policy: name, Capacity: capacity, Gamma: o.Gamma, Delta: o.Delta, Initial: o.Initial, Window: window, Level: o.Level,
+	}
+	switch name {
+	case cache.NameSieve, cache.NamePrefetch, cache.NameLookahead:
+		items := x.all()
+		p, held, err := m.NewPolicy(r, d, slices.Values(items[:min(window+1, len(items))]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mem.Free(held)
+		defer p.Free()
+		var d cache.Decision
+		defer d.Free()
+		fed := 0
+		for i, remote := range items {
+			for l, ok := p.(*cache.Lookahead); ok && fed < len(items) && fed <= i+window; fed++ {
+				l.Feed(items[fed])
+			}
+			p.Step(remote, &d)
+			rows += int64(d.Transferred())
+		}
+		return rows
+	case PolicyOptimum:
+		best, err := cache.NewOptimum(n, capacity, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer best.Free()
+		for _, remote := range x.all() {
+			rows += int64(best.Step(remote))
+		}
+		return rows
+	}
+	held := map[graph.VertexID]bool{}
+	if name != access.PolicyNone {
+		score := make([]float32, n)
+		if name == access.PolicyOracle {
+			for _, remote := range x.all() {
+				for _, v := range remote {
+					score[v]++
+				}
+			}
+		} else {
+			var err error
+			if score, err = m.Score(name, r); err != nil {
+				t.Fatal(err)
+			}
+			defer mem.Free(score)
+		}
+		top, err := m.Top(score, r.Local, capacity)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mem.Free(top)
+		for _, v := range top {
+			held[v] = true
+		}
+	}
+	for _, remote := range x.all() {
+		for _, v := range remote {
+			if !held[v] {
+				rows++
+			}
+		}
+	}
+	return rows
+}

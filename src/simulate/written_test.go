@@ -1,0 +1,46 @@
+package simulate
+
+import (
+	"bytes"
+	"encoding/xml"
+	"strings"
+	"testing"
+)
+
+// Files have every policy and size; the plot can show what has no rows, and a single size.
+func TestWritten(t *testing.T) {
+	s := generated(t)
+	for _, alphas := range [][]float64{{0.1, 0.5, 5}, {9}} {
+		o := options()
+		o.Alphas = alphas
+		r := simulated(t, s, o)
+		var csv, steps, svg, table bytes.Buffer
+		for _, err := range []error{r.WriteCSV(&csv), r.WriteStepsCSV(&steps), r.WriteSVG(&svg), r.Print(&table)} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !strings.Contains(svg.String(), `<svg role="img"`) || !strings.Contains(svg.String(), "<title>Remote rows") || xml.Unmarshal(svg.Bytes(), new(struct{})) != nil {
+			t.Errorf("simulate.svg begins with %.300s", &svg)
+		}
+		if lines := strings.Count(csv.String(), "\n"); lines != 1+len(o.Policies)*len(alphas) {
+			t.Errorf("%d lines of CSV for %d policies and %d sizes", lines, len(o.Policies), len(alphas))
+		}
+		if lines := strings.Count(steps.String(), "\n"); lines != 1+3*len(alphas)*len(r.Each) {
+			t.Errorf("%d lines of steps for 3 policies, %d sizes and %d steps", lines, len(alphas), len(r.Each))
+		}
+		if !strings.Contains(table.String(), "after 0 rounds") || !strings.Contains(table.String(), "window of lookahead") {
+			t.Errorf("rounds or windows are missing in %s", table.String())
+		}
+		for _, name := range o.Policies {
+			if !strings.Contains(svg.String(), ">"+name+"<") || !strings.Contains(svg.String(), strings.ToUpper(hue(name))) || !strings.Contains(table.String(), "  "+name+" ") {
+				t.Errorf("%s is missing in the plot or the table", name)
+			}
+		}
+		for _, bad := range []string{"NaN", "Inf"} {
+			if strings.Contains(svg.String()+csv.String()+table.String(), bad) {
+				t.Errorf("%d sizes: %s was written", len(alphas), bad)
+			}
+		}
+	}
+}
