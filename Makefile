@@ -79,6 +79,10 @@ bench: build ## the benchmarks of docs/performance.md, each beside the machine's
 faults-nightly: deps build ## 1000 faults injected at random (3 hours); SEED=n chooses others
 	@$(QUIET); go test -v -tags faults -count=1 -timeout 10h ./tests/faults -args -faults 1000 -seed $${SEED:-$$(date +%Y%m%d)}
 
+.PHONY: grid
+grid: deps ## after a change of structure: every digest and row count beside those of BEFORE=revision (HEAD)
+	@tests/grid.sh $(or $(BEFORE),HEAD)
+
 .PHONY: deps
 deps: ## install what building and running need and is not there (apt-get; elsewhere it says what to install)
 	@tests/install.sh run

@@ -1,0 +1,491 @@
+// Command grid holds two builds of halognn to the same numbers: it runs both over a grid of
+// policies, streams, depths, ranks, nodes, models, transports and resumptions of one small graph,
+// and prints every case whose digests or row counts differ. It is how a change of structure shows
+// that it changed no number.
+//
+//	go run ./tests/grid PROGRAM            prints the numbers of one build, a line a case
+//	go run ./tests/grid BEFORE AFTER       prints what differs; exit code 1 if anything does
+//
+// With -mpirun the grid has runs under that launcher too. Numbers are only comparable on one
+// machine: digests depend on the kernels that its processor takes.
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/csv"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+)
+
+var (
+	mpirun = flag.String("mpirun", "", "the launcher of the builds' MPI; empty leaves its runs out")
+	match  = flag.String("match", "", "only cases whose name has this word")
+	jobs   = flag.Int("jobs", runtime.NumCPU(), "cases that run at a time")
+)
+
+func main() {
+	flag.Parse()
+	if n := flag.NArg(); n < 1 || n > 2 {
+		fmt.Fprintln(os.Stderr, "usage: grid [-mpirun LAUNCHER] [-match WORD] PROGRAM [PROGRAM]")
+		os.Exit(2)
+	}
+	if err := run(flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "grid:", err)
+		os.Exit(1)
+	}
+}
+
+func run(programs []string) error {
+	dir, err := os.MkdirTemp("", "halognn-grid-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	var builds []*build
+	for i, p := range programs {
+		b := &build{program: p, dir: filepath.Join(dir, fmt.Sprint(i))}
+		if err := b.prepare(); err != nil {
+			return err
+		}
+		builds = append(builds, b)
+	}
+	before, after := builds[0], builds[len(builds)-1]
+	cases := grid()
+	if len(builds) == 2 {
+		cases = append(cases, crossing(before)...)
+	}
+	cases = slices.DeleteFunc(cases, func(c gridCase) bool { return !strings.Contains(c.name, *match) })
+	differ := make([]bool, len(cases))
+	text := make([]string, len(cases))
+	each(len(cases), func(i int) {
+		c := cases[i]
+		want := c.result(before)
+		if len(builds) == 1 {
+			text[i] = fmt.Sprintf("%-58s %s\n", c.name, want)
+			return
+		}
+		if got := c.result(after); got != want {
+			differ[i] = true
+			text[i] = fmt.Sprintf("%s\n  before %s\n  after  %s\n", c.name, want, got)
+		}
+	})
+	for _, t := range text {
+		fmt.Print(t)
+	}
+	if len(builds) == 1 {
+		return nil
+	}
+	n := 0
+	for _, d := range differ {
+		if d {
+			n++
+		}
+	}
+	fmt.Printf("%d cases, %d differ\n", len(cases), n)
+	if n > 0 {
+		return fmt.Errorf("%d of %d cases differ", n, len(cases))
+	}
+	return nil
+}
+
+// each calls f for 0 to n-1, as many at a time as -jobs says.
+func each(n int, f func(i int)) {
+	var wait sync.WaitGroup
+	next := make(chan int)
+	for range *jobs {
+		wait.Go(func() {
+			for i := range next {
+				f(i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	wait.Wait()
+}
+
+// build is a program with the data that it made.
+type build struct{ program, dir string }
+
+// config has every key whose default a release may change.
+const config = `data: {verify: sizes}
+model: {layers: 2, hidden: 16}
+sample: {fanouts: "5,5", batch: 50}
+train: {epochs: 2, lr: 0.01, eval_every: 1, eval_mode: sampled}
+cache: {policy: none, alpha: 0.2, gamma: 0.9, delta: 4}
+checkpoint: {every_steps: 0, every_minutes: 0}
+compute: {threads: 1}
+`
+
+// prepare makes the graph and its parts.
+func (b *build) prepare() error {
+	if err := os.MkdirAll(b.dir, 0o777); err != nil {
+		return err
+	}
+	if err := os.WriteFile(b.path("config.yaml"), []byte(config), 0o666); err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"generate", "--kind", "sbm", "--vertices", "2400", "--degree", "12", "--features", "12",
+			"--classes", "5", "--seed", "1", "--out", b.path("data")},
+		{"generate", "--kind", "sbm", "--vertices", "900", "--degree", "9", "--features", "8",
+			"--classes", "2", "--seed", "2", "--out", b.path("data-two")},
+		{"partition", "--data", b.path("data"), "--parts", "4", "--method", "ldg", "--out", b.path("parts")},
+		{"partition", "--data", b.path("data-two"), "--parts", "4", "--method", "random", "--out", b.path("two")},
+	} {
+		if out, err := b.run(args...); err != nil {
+			return fmt.Errorf("%s %s: %w\n%s", b.program, strings.Join(args, " "), err, out)
+		}
+	}
+	return nil
+}
+
+func (b *build) path(name string) string { return filepath.Join(b.dir, name) }
+
+func (b *build) run(args ...string) (string, error) {
+	out, err := exec.Command(b.program, args...).CombinedOutput()
+	return string(out), err
+}
+
+// fresh returns the name of a new directory.
+func (b *build) fresh() (string, error) {
+	dir, err := os.MkdirTemp(b.dir, "run-")
+	return filepath.Join(dir, "out"), err
+}
+
+// gridCase is one line of the grid. result returns its numbers, or what went wrong.
+type gridCase struct {
+	name   string
+	result func(b *build) string
+}
+
+// policies are those of cache.policy with the settings they are tried with.
+var policies = []string{
+	"none", "degree", "halo1", "wpr", "paths", "sim", "vip", "oracle", "prefetch", "sieve", "lookahead",
+}
+
+func grid() []gridCase {
+	var all []gridCase
+	add := func(ranks int, mpi bool, sets ...string) {
+		transport := "in process"
+		if mpi {
+			transport = "mpi"
+		}
+		name := fmt.Sprintf("train %d ranks %s %s", ranks, transport, strings.Join(sets, " "))
+		all = append(all, gridCase{name, func(b *build) string { return b.train(ranks, mpi, sets) }})
+	}
+	apart := "run.ranks_per_node=1"
+	for _, p := range policies {
+		policy := "cache.policy=" + p
+		for _, ranks := range []int{2, 4} {
+			for _, streams := range []string{"rank", "part"} {
+				add(ranks, false, policy, "sample.streams="+streams, apart)
+			}
+		}
+		add(4, false, policy, "run.ranks_per_node=2")
+		add(4, false, policy, "sample.seeds=global", "sample.batch_scope=global", apart)
+		add(1, false, policy)
+		all = append(all, gridCase{"resume " + p, func(b *build) string { return b.resume(b, p) }})
+	}
+	for _, depth := range []string{"0", "1", "5"} {
+		for _, p := range []string{"none", "vip", "prefetch", "sieve", "lookahead"} {
+			add(2, false, "cache.policy="+p, "pipeline.depth="+depth, "sample.streams=part", apart)
+		}
+	}
+	for _, sets := range [][]string{
+		{"model.kind=mlp"}, {"model.norm=layer", "train.optimizer=adamw", "train.weight_decay=0.01"},
+		{"train.optimizer=sgd", "train.schedule=cosine", "train.warmup_steps=3"},
+		{"train.schedule=step", "train.step_epochs=1"}, {"train.eval_mode=full", "train.patience=1"},
+		{"train.eval_every=0"}, {"compute.device=ref"}, {"compute.threads=2", "pipeline.workers=3"},
+		{"topology.load=copy"}, {"sample.fanouts=-1,3"}, {"model.layers=3", "sample.fanouts=4,3,2"},
+		{"cache.policy=vip", "cache.placement=group", "run.ranks_per_node=2"},
+		{"cache.policy=degree", "cache.placement=group", "cache.peer_cost=0.5", "run.ranks_per_node=2"},
+		{"cache.policy=prefetch", "cache.initial=vip", "cache.scores=compact", apart},
+		{"cache.policy=prefetch", "cache.evict=false", apart},
+		{"cache.policy=prefetch", "cache.halo_hops=1", "cache.halo_fraction=0.3", apart},
+		{"cache.policy=degree", "cache.halo_hops=1", apart},
+		{"cache.policy=lookahead", "cache.window=3", apart},
+		{"cache.policy=lookahead", "cache.level=true", apart},
+		{"cache.policy=vip", "train.seed=7", apart},
+	} {
+		add(4, false, sets...)
+	}
+	for _, ranks := range []int{1, 2, 4} {
+		for _, mode := range []string{"full", "sampled"} {
+			name := fmt.Sprintf("infer %s %d ranks", mode, ranks)
+			all = append(all, gridCase{name, func(b *build) string { return b.infer(ranks, mode) }})
+		}
+	}
+	all = append(all, gridCase{"train two classes", func(b *build) string {
+		return b.train(2, false, []string{"data.parts=" + b.path("two")})
+	}})
+	for _, args := range [][]string{
+		{}, {"--streams", "part", "--ranks", "2"}, {"--seeds", "global"}, {"--ranks-per-node", "2"},
+		{"--halo-hops", "1", "--initial", "vip"}, {"--last-short"}, {"--batch-scope", "global"},
+	} {
+		name := "simulate " + strings.Join(args, " ")
+		all = append(all, gridCase{name, func(b *build) string { return b.simulate(args) }})
+	}
+	for _, p := range policies {
+		all = append(all, gridCase{"plan " + p, func(b *build) string { return b.plan(p) }})
+	}
+	all = append(all, gridCase{"blocks", (*build).blocks})
+	if *mpirun != "" {
+		for _, p := range []string{"none", "vip", "prefetch", "sieve", "lookahead"} {
+			add(2, true, "cache.policy="+p, apart, "sample.streams=part")
+			add(4, true, "cache.policy="+p, apart)
+		}
+	}
+	return all
+}
+
+// crossing are runs that one build begins and the other resumes.
+func crossing(before *build) []gridCase {
+	var all []gridCase
+	for _, p := range policies {
+		all = append(all, gridCase{"resume of the other build's run " + p, func(b *build) string {
+			return b.resume(before, p)
+		}})
+	}
+	return all
+}
+
+// sum is what summary.json must not change.
+type sum struct {
+	Loss    string  `json:"loss_digest"`
+	Weights string  `json:"weights_digest"`
+	Blocks  string  `json:"blocks_digest"`
+	Valid   float64 `json:"valid_metric"`
+	Test    float64 `json:"test_metric"`
+
+	Local        int64 `json:"local_rows"`
+	Hits         int64 `json:"cache_hits"`
+	Peer         int64 `json:"peer_rows"`
+	PeerCached   int64 `json:"peer_cached_rows"`
+	Fetched      int64 `json:"fetched_rows"`
+	Replacement  int64 `json:"replacement_rows"`
+	Early        int64 `json:"early_rows"`
+	Remote       int64 `json:"remote_rows"`
+	Bytes        int64 `json:"remote_bytes"`
+	Evictions    int64 `json:"evictions"`
+	Replacements int64 `json:"replacements"`
+}
+
+func (b *build) args(command, dir string, sets []string) []string {
+	args := []string{command, "--config", b.path("config.yaml"), "--set", "data.parts=" + b.path("parts")}
+	if dir != "" {
+		args = append(args, "--set", "run.dir="+dir)
+	}
+	for _, s := range sets {
+		args = append(args, "--set", s)
+	}
+	return args
+}
+
+func (b *build) train(ranks int, mpi bool, sets []string) string {
+	dir, err := b.fresh()
+	if err != nil {
+		return err.Error()
+	}
+	if out, err := b.launch(ranks, mpi, b.args("train", dir, sets)); err != nil {
+		return fmt.Sprintf("%v: %s", err, out)
+	}
+	return numbers(dir)
+}
+
+func (b *build) launch(ranks int, mpi bool, args []string) (string, error) {
+	if !mpi {
+		return b.run(append(args, "--ranks-in-process", fmt.Sprint(ranks))...)
+	}
+	args = append([]string{"-n", fmt.Sprint(ranks), b.program}, args...)
+	out, err := exec.Command(*mpirun, args...).CombinedOutput()
+	return string(out), err
+}
+
+// numbers reads a run's summary and the bits of every loss.
+func numbers(dir string) string {
+	text, err := os.ReadFile(filepath.Join(dir, "summary.json"))
+	if err != nil {
+		return err.Error()
+	}
+	var s sum
+	if err := json.Unmarshal(text, &s); err != nil {
+		return err.Error()
+	}
+	steps, err := stepRows(filepath.Join(dir, "metrics.jsonl"))
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%+v steps %s", s, steps)
+}
+
+// stepRows is a hash of the loss and the remote rows of every step.
+func stepRows(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	for line := range strings.Lines(string(text)) {
+		var step struct {
+			Kind        string
+			Epoch, Step int
+			Bits        string `json:"loss_bits"`
+			Remote      int64  `json:"remote_rows"`
+			Hits        int64  `json:"cache_hits"`
+		}
+		if err := json.Unmarshal([]byte(line), &step); err != nil {
+			return "", err
+		}
+		if step.Kind == "step" {
+			fmt.Fprintln(h, step)
+		}
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)[:8]), nil
+}
+
+// resume lets first begin a run, takes it back to a checkpoint in the middle of the first epoch,
+// and goes on from there with b.
+func (b *build) resume(first *build, policy string) string {
+	dir, err := first.fresh()
+	if err != nil {
+		return err.Error()
+	}
+	sets := []string{"cache.policy=" + policy, "checkpoint.every_steps=3", "checkpoint.keep=1000",
+		"sample.streams=part", "run.ranks_per_node=1"}
+	if out, err := first.launch(2, false, first.args("train", dir, sets)); err != nil {
+		return fmt.Sprintf("%v: %s", err, out)
+	}
+	saved, err := filepath.Glob(filepath.Join(dir, "checkpoints", "step-*"))
+	if err != nil || len(saved) < 2 {
+		return fmt.Sprintf("%d checkpoints, %v", len(saved), err)
+	}
+	slices.Sort(saved)
+	for _, path := range saved[1:] {
+		if err := os.RemoveAll(path); err != nil {
+			return err.Error()
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, "summary.json")); err != nil {
+		return err.Error()
+	}
+	if out, err := b.launch(2, false, []string{"train", "--resume", dir}); err != nil {
+		return fmt.Sprintf("%v: %s", err, out)
+	}
+	return numbers(dir)
+}
+
+func (b *build) infer(ranks int, mode string) string {
+	dir, err := b.fresh()
+	if err != nil {
+		return err.Error()
+	}
+	sets := []string{"sample.streams=part", "train.epochs=1"}
+	if out, err := b.launch(2, false, b.args("train", dir, sets)); err != nil {
+		return fmt.Sprintf("%v: %s", err, out)
+	}
+	path := filepath.Join(filepath.Dir(dir), "logits.npy")
+	args := []string{"infer", "--run", dir, "--mode", mode, "--logits", "--out", path}
+	if out, err := b.launch(ranks, false, args); err != nil {
+		return fmt.Sprintf("%v: %s", err, out)
+	}
+	return fileHash(path)
+}
+
+func fileHash(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(text))
+}
+
+// simulate returns the counted columns of simulate.csv.
+func (b *build) simulate(args []string) string {
+	dir, err := b.fresh()
+	if err != nil {
+		return err.Error()
+	}
+	all := append([]string{"simulate", "--parts", b.path("parts"), "--fanouts", "5,5", "--batch", "50",
+		"--delta", "4", "--gamma", "0.9", "--alphas", "0.1,0.3", "--epochs", "2",
+		"--policies", strings.Join(policies, ",") + ",optimum", "--out", dir}, args...)
+	if slices.Contains(args, "--last-short") {
+		all[slices.Index(all, "--policies")+1] = "none,degree,vip,oracle"
+	}
+	if out, err := b.run(all...); err != nil {
+		return fmt.Sprintf("%v: %s", err, out)
+	}
+	f, err := os.Open(filepath.Join(dir, "simulate.csv"))
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	records, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprint(records) + fileHash(filepath.Join(dir, "steps.csv"))
+}
+
+// plan returns what follows from the graph and the settings, and not from the machine's speed.
+func (b *build) plan(policy string) string {
+	dir, err := b.fresh()
+	if err != nil {
+		return err.Error()
+	}
+	args := append(b.args("plan", "", []string{"cache.policy=" + policy, "pipeline.workers=1"}),
+		"--ranks-per-node", "1", "--cores", "1", "--flops", "1e9", "--rows", "1e6", "--network", "1",
+		"--memory", "4", "--out", dir)
+	if out, err := b.run(args...); err != nil {
+		return fmt.Sprintf("%v: %s", err, out)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "plan.json"))
+	if err != nil {
+		return err.Error()
+	}
+	var p struct {
+		Steps       int             `json:"steps_per_epoch"`
+		Minibatches int             `json:"minibatches_per_step"`
+		Minibatch   json.RawMessage `json:"minibatch"`
+		Traffic     json.RawMessage `json:"traffic"`
+		Memory      int64           `json:"memory_per_rank"`
+	}
+	if err := json.Unmarshal(text, &p); err != nil {
+		return err.Error()
+	}
+	squeeze := func(r json.RawMessage) string { return strings.Join(strings.Fields(string(r)), "") }
+	return fmt.Sprint(p.Steps, p.Minibatches, squeeze(p.Minibatch), squeeze(p.Traffic), p.Memory)
+}
+
+func (b *build) blocks() string {
+	dir, err := b.fresh()
+	if err != nil {
+		return err.Error()
+	}
+	if out, err := b.run(append(b.args("blocks", "", nil), "--out", dir, "--steps", "5")...); err != nil {
+		return fmt.Sprintf("%v: %s", err, out)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "blocks.json"))
+	if err != nil {
+		return err.Error()
+	}
+	var blocks struct {
+		Digest      string `json:"blocks_digest"`
+		Minibatches json.RawMessage
+	}
+	if err := json.Unmarshal(text, &blocks); err != nil {
+		return err.Error()
+	}
+	return blocks.Digest + fmt.Sprintf(" %x ", sha256.Sum256(blocks.Minibatches)) +
+		fileHash(filepath.Join(dir, "initial.safetensors"))
+}
