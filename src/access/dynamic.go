@@ -16,7 +16,7 @@ type Dynamic struct {
 	Policy   string // cache.NamePrefetch, cache.NameSieve or cache.NameLookahead
 	Capacity int    // rows
 
-	// Of NamePrefetch. Candidates are the vertices within Reader.Hops of the local ones, or all.
+	// Of NamePrefetch. Candidates are the remote vertices within Reader.Hops of the local ones.
 	Gamma   float64
 	Delta   int    // 0 evicts nothing
 	Initial string // the static policy that it is filled by
@@ -53,7 +53,8 @@ func (m *Graph) NewPolicy(r *Reader, d Dynamic, ahead iter.Seq[[]graph.VertexID]
 	return nil, nil, fmt.Errorf("access: policy %q does not decide step by step", d.Policy)
 }
 
-// newPrefetch makes a buffer that begins with the best candidates.
+// newPrefetch makes a buffer that begins with the best of the candidates that minibatches can reach. Others are never read, and would
+// only wait for the first round.
 func (m *Graph) newPrefetch(r *Reader, d Dynamic) (cache.Policy, []graph.VertexID, error) {
 	score, err := m.Score(d.Initial, r)
 	if err != nil {
@@ -65,11 +66,7 @@ func (m *Graph) newPrefetch(r *Reader, d Dynamic) (cache.Policy, []graph.VertexI
 	if err != nil {
 		return nil, nil, err
 	}
-	for v := range score {
-		if candidates != nil && !candidates.Has(graph.VertexID(v)) {
-			score[v] = 0
-		}
-	}
+	candidates.mask(score)
 	held, err := m.Top(score, r.Local, d.Capacity)
 	if err != nil {
 		return nil, nil, err
@@ -82,8 +79,8 @@ func (m *Graph) newPrefetch(r *Reader, d Dynamic) (cache.Policy, []graph.VertexI
 	return p, held, err
 }
 
-// candidates returns the vertices that may be buffered: those within Hops of the local ones. It is nil, for all, where that is as far as
-// minibatches reach.
+// candidates returns the vertices that may be kept: the remote ones within Hops of the local ones. It is nil, for all, where that is as
+// far as minibatches reach.
 func (m *Graph) candidates(r *Reader) (Set, error) {
 	if r.Hops == 0 || r.Hops >= len(r.Fanouts) {
 		return nil, nil

@@ -156,3 +156,68 @@ func TestPlannedWindows(t *testing.T) {
 		t.Error("ranges that fall were taken")
 	}
 }
+
+// Of a few seeds, deep in the part: the buffer begins with the vertices of the halo that most others may sample, as far as minibatches
+// reach. A halo of one hop fills it, though few of its vertices are one hop from a seed. A static cache by degree holds the same rows.
+func TestFirstFillIsTheBestOfTheHalo(t *testing.T) {
+	r := newRandom(t)
+	const n, part = 400, 150
+	g := fromEdges(t, n, randomEdges(r, n, 900)...)
+	m := mustNew(t, g, Options{})
+	seeds := ids(3, 30, 90, 120)
+	var inside []graph.VertexID
+	for v := range graph.VertexID(part) {
+		inside = append(inside, v)
+	}
+	outDegrees := make([]int, n)
+	for _, u := range g.Indices {
+		outDegrees[u]++
+	}
+	fromPart, fromSeeds := distances(g, inside), distances(g, seeds)
+	nearSeeds := 0
+	for hops := range 5 {
+		within := hops
+		if hops == 0 {
+			within = 3
+		}
+		var best []graph.VertexID // of all vertices, in order
+		for v := graph.VertexID(part); v < n; v++ {
+			if fromPart[v] <= within && fromSeeds[v] <= 3 {
+				best = append(best, v)
+			}
+			if hops == 1 && fromPart[v] <= 1 && fromSeeds[v] <= 1 {
+				nearSeeds++
+			}
+		}
+		slices.SortStableFunc(best, func(a, b graph.VertexID) int { return outDegrees[b] - outDegrees[a] })
+		reader := &Reader{Local: []Range{{0, part}}, Seeds: seeds, PerStep: 2, Fanouts: []int{2, 2, 2}, Hops: hops}
+		for _, capacity := range []int{1, 10, max(len(best)-1, 0), len(best), n} {
+			want := slices.Clone(best[:min(capacity, len(best))])
+			slices.Sort(want)
+			p, held, err := m.NewPolicy(reader, Dynamic{
+				Policy: cache.NamePrefetch, Capacity: capacity, Gamma: 0.9, Delta: 2, Initial: PolicyDegree,
+			}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Free()
+			if !slices.Equal(held, want) {
+				t.Errorf("%d hops, room for %d: the buffer begins with %d, want %d", hops, capacity, held, want)
+			}
+			mem.Free(held)
+			static := must[graph.VertexID](t)(m.Top(must[float32](t)(m.Score(PolicyDegree, reader)), reader.Local, capacity))
+			if !slices.Equal(static, want) {
+				t.Errorf("%d hops, room for %d: a static cache by degree holds %d, want %d", hops, capacity, static, want)
+			}
+		}
+		if hops == 1 && nearSeeds >= len(best) {
+			t.Errorf("all %d vertices of the halo are next to a seed, which shows nothing", len(best))
+		}
+		paths := must[float32](t)(m.Score(PolicyPaths, reader))
+		for v := part; v < n; v++ {
+			if want := fromPart[v] <= within && fromSeeds[v] <= 3; want != (paths[v] > 0) {
+				t.Errorf("%d hops: vertex %d has %g paths; to be kept: %t", hops, v, paths[v], want)
+			}
+		}
+	}
+}

@@ -32,7 +32,7 @@ type Reader struct {
 	Seeds   []graph.VertexID // training vertices that its minibatches start from
 	PerStep float64          // mean seeds of a step
 	Fanouts []int            // seed hop first
-	Hops    int              // that degree and paths look at; 0: one for each fanout
+	Hops    int              // from the local vertices, within which degree, paths and prefetch keep rows; 0: one for each fanout
 
 	// What sim and oracle count: Reader's streams are First to First+Count-1.
 	Topology     *sample.Topology
@@ -45,20 +45,34 @@ type Reader struct {
 
 // Score ranks every vertex by a static policy other than PolicyNone: [N], higher is better to keep. Time and memory are those of the
 // analysis that the policy names; sim and oracle take those of Count, once a stream.
+//
+// Degree and paths look at what minibatches can reach: one hop from the seeds for each fanout. Of that, r.Hops leaves the halo of so
+// many hops.
 func (m *Graph) Score(policy string, r *Reader) ([]float32, error) {
-	hops := r.Hops
-	if hops == 0 {
-		hops = len(r.Fanouts)
+	score, err := m.score(policy, r)
+	if err != nil || policy != PolicyDegree && policy != PolicyPaths {
+		return score, err
 	}
+	halo, err := m.candidates(r)
+	defer halo.Free()
+	if err != nil {
+		mem.Free(score)
+		return nil, err
+	}
+	halo.mask(score)
+	return score, nil
+}
+
+func (m *Graph) score(policy string, r *Reader) ([]float32, error) {
 	switch policy {
 	case PolicyDegree:
-		return m.Degree(r.Seeds, hops)
+		return m.Degree(r.Seeds, len(r.Fanouts))
 	case PolicyHalo1:
 		return m.Halo(r.Local, 1)
 	case PolicyWPR:
 		return m.PageRank(r.Seeds)
 	case PolicyPaths:
-		return m.Paths(r.Seeds, hops)
+		return m.Paths(r.Seeds, len(r.Fanouts))
 	case PolicySim:
 		return r.counted(SimulatedFirst, SimulatedEpochs)
 	case PolicyVIP:

@@ -34,6 +34,15 @@ func (s Set) addRanges(ranges []Range) {
 // Has reports whether v is in the set.
 func (s Set) Has(v graph.VertexID) bool { return s[v/wordBits]>>(v%wordBits)&1 != 0 }
 
+// mask sets the scores of vertices outside the set to 0. A nil set has all vertices.
+func (s Set) mask(score []float32) {
+	for v := range score {
+		if s != nil && !s.Has(graph.VertexID(v)) {
+			score[v] = 0
+		}
+	}
+}
+
 // Len counts its vertices. O(N/64).
 func (s Set) Len() int {
 	n := 0
@@ -120,7 +129,7 @@ func (m *Graph) Degree(train []graph.VertexID, hops int) ([]float32, error) {
 		return nil, err
 	}
 	defer reached.Free()
-	return m.score(func(u graph.VertexID) float32 {
+	return m.each(func(u graph.VertexID) float32 {
 		if reached.Has(u) {
 			return float32(m.out.InDegree(u))
 		}
@@ -146,7 +155,7 @@ func (m *Graph) Halo(local []Range, hops int) ([]float32, error) {
 		return nil, err
 	}
 	defer reached.Free()
-	return m.score(func(u graph.VertexID) float32 {
+	return m.each(func(u graph.VertexID) float32 {
 		if reached.Has(u) && !inside.Has(u) {
 			return 1
 		}
@@ -154,8 +163,8 @@ func (m *Graph) Halo(local []Range, hops int) ([]float32, error) {
 	})
 }
 
-// score computes a score for every vertex.
-func (m *Graph) score(of func(u graph.VertexID) float32) ([]float32, error) {
+// each computes a score for every vertex.
+func (m *Graph) each(of func(u graph.VertexID) float32) ([]float32, error) {
 	score := mem.Make[float32](m.in.NumVertices())
 	err := m.chunks(func(_, lo, hi int) {
 		for u := lo; u < hi; u++ {

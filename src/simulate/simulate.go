@@ -57,7 +57,7 @@ type Options struct {
 	Alphas        []float64 // as fractions of an average rank's vertices
 	HaloFractions []float64 // as fractions of the rank's 1-hop halo
 
-	HaloHops int     // hops that degree and paths look at, and depth of what prefetch considers; 0: one for each fanout
+	HaloHops int     // hops from the local vertices within which degree, paths and prefetch keep rows; 0: one for each fanout
 	Gamma    float64 // of prefetch
 	Delta    int     // of prefetch; 0 evicts nothing
 	Initial  string  // of prefetch: the static policy that it is filled by

@@ -16,7 +16,7 @@ type CacheOptions struct {
 	Policy       string  // one of access.Policies
 	Alpha        float64 // capacity as a fraction of an average rank's vertices, unless
 	HaloFraction float64 // it is given as a fraction of the rank's 1-hop halo
-	HaloHops     int     // depth of the vertices that degree considers; 0: the layers of the model
+	HaloHops     int     // hops within which degree, paths and prefetch keep rows; 0: the layers of the model
 	Placement    string  // PlacementOwn or PlacementGroup
 
 	// Of policies that change while training runs.

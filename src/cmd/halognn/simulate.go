@@ -62,7 +62,7 @@ func simulateCommand() *cobra.Command {
 	f.StringSliceVar(&o.Policies, "policies", simulate.Policies(), "some of "+strings.Join(simulate.Policies(), ", "))
 	f.Float64SliceVar(&o.Alphas, "alphas", []float64{0.05, 0.1, 0.2, 0.5, 1}, "cache sizes, as fractions of an average rank's vertices, ascending")
 	f.Float64SliceVar(&o.HaloFractions, "halo-fractions", nil, "cache sizes, as fractions of a rank's 1-hop halo, instead of --alphas")
-	f.IntVar(&o.HaloHops, "halo-hops", 0, "hops that degree and paths look at, and depth of what prefetch considers (default: one for each fanout)")
+	f.IntVar(&o.HaloHops, "halo-hops", 0, "degree, paths, prefetch: hops from a rank's vertices within which remote ones are kept (default: one for each fanout)")
 	f.IntVar(&o.Epochs, "epochs", 5, "epochs to count")
 	f.Uint64Var(&o.Seed, "seed", 1, "train.seed of the run that is simulated")
 	f.IntVar(&o.Ranks, "ranks", 0, "ranks (default: one for each part)")
