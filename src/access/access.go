@@ -102,6 +102,12 @@ func (m *Graph) Free() {
 // Transposed reports whether New had to transpose the graph, because it is not symmetric.
 func (m *Graph) Transposed() bool { return m.transposed }
 
+// degree returns the out-degree of v: how many vertices may sample it, parallel edges counted. Of vertices with equal scores, caches keep
+// the one of higher degree, then of lower id. The in-degree is how many v samples, which says nothing about how often v is read; the two
+// are equal where the graph is symmetric, as are those of the papers. PaGraph (Lin et al., SoCC 2020), whose policy degree is, ranks by
+// out-degree.
+func (m *Graph) degree(v graph.VertexID) int { return m.out.InDegree(v) }
+
 // Chunks are long enough to make handing them out cheap and short enough to balance the goroutines. Their ends are
 // multiples of 64, so that those who set bits of different vertices never share a word.
 const (

@@ -3,6 +3,7 @@ package access
 import (
 	"fmt"
 	"iter"
+	"math"
 	"sort"
 
 	"halognn/src/cache"
@@ -71,12 +72,43 @@ func (m *Graph) newPrefetch(r *Reader, d Dynamic) (cache.Policy, []graph.VertexI
 	if err != nil {
 		return nil, nil, err
 	}
-	in := m.in // which outlives the analyses
-	p, err := cache.NewPrefetch(cache.PrefetchOptions{
-		Vertices: in.NumVertices(), Capacity: d.Capacity, Initial: held, Candidates: candidates, Gamma: d.Gamma, Delta: d.Delta,
-		Degree: func(v graph.VertexID) int { return in.InDegree(v) }, Layout: d.Layout,
-	})
-	return p, held, err
+	o := cache.PrefetchOptions{
+		Vertices: m.in.NumVertices(), Capacity: d.Capacity, Initial: held, Candidates: candidates, Gamma: d.Gamma, Delta: d.Delta,
+		Layout: d.Layout,
+	}
+	if !m.transposed {
+		out := m.out // which outlives the analyses
+		o.Degree = func(v graph.VertexID) int { return out.InDegree(v) }
+		p, err := cache.NewPrefetch(o)
+		return p, held, err
+	}
+	degrees := mem.Make[int32](o.Vertices)
+	for v := range degrees {
+		degrees[v] = int32(min(m.degree(graph.VertexID(v)), math.MaxInt32))
+	}
+	o.Degree = func(v graph.VertexID) int { return int(degrees[v]) }
+	p, err := cache.NewPrefetch(o)
+	if err != nil {
+		mem.Free(degrees)
+		return nil, held, err
+	}
+	return &directed{p, degrees}, held, nil
+}
+
+// directed is a buffer on a graph that is not symmetric, with the degrees that break its ties: the transpose, which has them too, ends with
+// the analyses.
+type directed struct {
+	*cache.Prefetch
+	degrees []int32 // [N]
+}
+
+// Bytes returns the memory of the buffer's arrays and of the degrees.
+func (d *directed) Bytes() int64 { return d.Prefetch.Bytes() + int64(len(d.degrees))*4 }
+
+// Free gives both back.
+func (d *directed) Free() {
+	d.Prefetch.Free()
+	mem.Free(d.degrees)
 }
 
 // candidates returns the vertices that may be kept: the remote ones within Hops of the local ones. It is nil, for all, where that is as

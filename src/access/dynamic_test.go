@@ -221,3 +221,74 @@ func TestFirstFillIsTheBestOfTheHalo(t *testing.T) {
 		}
 	}
 }
+
+// Scores of a buffer tie most of the time. Higher out-degree stays and comes first, then the lower id, also when the transpose that the
+// degrees were read from is gone.
+func TestTiesGoByOutDegree(t *testing.T) {
+	r := newRandom(t)
+	const n, part, capacity = 300, 60, 20
+	g := fromEdges(t, n, randomEdges(r, n, 1500)...)
+	outDegrees := make([]int, n)
+	for _, u := range g.Indices {
+		outDegrees[u]++
+	}
+	byDegree := func(vertices []graph.VertexID, degree func(graph.VertexID) int) []graph.VertexID {
+		sorted := slices.Sorted(slices.Values(vertices))
+		slices.SortStableFunc(sorted, func(a, b graph.VertexID) int { return degree(b) - degree(a) })
+		return sorted
+	}
+	out := func(v graph.VertexID) int { return outDegrees[v] }
+	reader := &Reader{Local: []Range{{0, part}}, Seeds: ids(1, 2, 3, 4, 5, 6, 7, 8), PerStep: 2, Fanouts: []int{3, 3, 3}}
+	for _, layout := range []cache.Layout{cache.LayoutDense, cache.LayoutCompact} {
+		for _, missed := range []int{7, 60} { // fewer than there is room for, and more
+			before := mem.Allocated()
+			m, err := New(g, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, held, err := m.NewPolicy(reader, Dynamic{
+				Policy: cache.NamePrefetch, Capacity: capacity, Gamma: 0.5, Delta: 1, Initial: PolicyDegree, Layout: layout,
+			}, nil)
+			if err != nil || len(held) != capacity {
+				t.Fatalf("%d rows to begin with (%v)", len(held), err)
+			}
+			if !m.Transposed() {
+				t.Fatal("the graph is symmetric, which shows nothing")
+			}
+			m.Free()
+			var misses []graph.VertexID
+			for _, v := range r.Perm(n - part) {
+				if u := graph.VertexID(v + part); !slices.Contains(held, u) && len(misses) < missed {
+					misses = append(misses, u)
+				}
+			}
+			var d cache.Decision
+			p.Step(misses, &d)
+			coming := byDegree(misses, out)[:min(missed, capacity)]
+			want := append(byDegree(held, out)[:capacity-len(coming)], coming...)
+			slices.Sort(want)
+			if in := byDegree(misses, g.InDegree)[:len(coming)]; missed > capacity && slices.Equal(in, coming) {
+				t.Error("the order of in-degrees is the same, which shows nothing")
+			}
+			var remote, got []graph.VertexID
+			for v := graph.VertexID(part); v < n; v++ {
+				remote = append(remote, v)
+			}
+			p.Step(remote, &d)
+			for i, slot := range d.Slot {
+				if slot >= 0 {
+					got = append(got, remote[i])
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%d missed, layout %d: holds %d, want %d", missed, layout, got, want)
+			}
+			d.Free()
+			p.Free()
+			mem.Free(held)
+			if left := mem.Allocated() - before; left != 0 {
+				t.Errorf("%d bytes were not given back", left)
+			}
+		}
+	}
+}

@@ -52,7 +52,7 @@ func (m *Graph) OwnParts(part []int32, train [][]graph.VertexID, batch int, fano
 }
 
 // HotRows returns the rows of a part that a minibatch of the reader is likeliest to read, at most count, as row numbers in the part,
-// hottest first; ties by in-degree, then lower row. It is the index of hot rows of a run whose settings are not those that the part was
+// hottest first; ties by out-degree, then lower row. It is the index of hot rows of a run whose settings are not those that the part was
 // ordered by; otherwise those are its first rows. The list lies outside the Go heap.
 //
 // Time that of Inclusion and of sorting the part, memory 8 bytes a vertex of the graph and 4 a row of the part.
@@ -77,7 +77,7 @@ func (m *Graph) HotRows(r *Reader, part Range, count int) ([]int32, error) {
 	}
 	slices.SortFunc(rows, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(own[b], own[a]),
-			cmp.Compare(m.in.InDegree(part.First+graph.VertexID(b)), m.in.InDegree(part.First+graph.VertexID(a))), cmp.Compare(a, b))
+			cmp.Compare(m.degree(part.First+graph.VertexID(b)), m.degree(part.First+graph.VertexID(a))), cmp.Compare(a, b))
 	})
 	return rows[:min(max(count, 0), len(rows))], nil
 }

@@ -86,9 +86,9 @@ func TestHotRows(t *testing.T) {
 	r.Seeds = nil
 	rows := must[int32](t)(m.HotRows(r, part, 1000))
 	if !slices.IsSortedFunc(rows, func(a, b int32) int {
-		return m.in.InDegree(part.First+graph.VertexID(b)) - m.in.InDegree(part.First+graph.VertexID(a))
+		return m.out.InDegree(part.First+graph.VertexID(b)) - m.out.InDegree(part.First+graph.VertexID(a))
 	}) {
-		t.Error("without seeds, rows are not in order of degree")
+		t.Error("without seeds, rows are not in order of out-degree")
 	}
 	if rows, err := m.HotRows(r, Range{5, 2}, 1); err == nil {
 		mem.Free(rows)

@@ -131,7 +131,7 @@ func (m *Graph) Degree(train []graph.VertexID, hops int) ([]float32, error) {
 	defer reached.Free()
 	return m.each(func(u graph.VertexID) float32 {
 		if reached.Has(u) {
-			return float32(m.out.InDegree(u))
+			return float32(m.degree(u))
 		}
 		return 0
 	})

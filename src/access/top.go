@@ -76,7 +76,7 @@ func (m *Graph) Top(score []float32, local []Range, capacity int) ([]graph.Verte
 
 // key orders vertices by score, then by out-degree. The bits of floats that are not negative order as they do.
 func (m *Graph) key(score float32, v graph.VertexID) uint64 {
-	return uint64(math.Float32bits(score))<<32 | uint64(min(m.out.InDegree(v), math.MaxUint32))
+	return uint64(math.Float32bits(score))<<32 | uint64(min(m.degree(v), math.MaxUint32))
 }
 
 const (

@@ -19,10 +19,10 @@ func (u *used) atLeast(o used) {
 const programBytes = 32 << 20
 
 // bytes is the formula of docs/simulate.md for the largest resident set.
-func (s *Simulation) bytes(together, each int, transposed bool, u used, capacity []int) int64 {
+func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 	n, edges := s.shards.Vertices, s.shards.Topology().Graph.NumEdges()
 	mapped := 4*edges + 12*n
-	if transposed {
+	if s.transposed {
 		mapped += 4*edges + 8*n
 	}
 	seeds := int64(0)
@@ -55,6 +55,9 @@ func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 				bytes += 4*n + 17*int64(rows)
 			case cache.NamePrefetch:
 				bytes += 4*n + 24*int64(rows)
+				if s.transposed {
+					bytes += 4 * n
+				}
 			case PolicyOptimum:
 				bytes += 4*n + 16*int64(s.o.Epochs*s.streams.Steps()*s.minibatches())
 			case cache.NameLookahead:

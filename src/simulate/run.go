@@ -24,6 +24,7 @@ func (s *Simulation) Run() (*Result, error) {
 		return nil, err
 	}
 	defer m.Free()
+	s.transposed = m.Transposed()
 	if err := s.planWindows(m); err != nil {
 		return nil, fmt.Errorf("planning windows: %w", err)
 	}
@@ -47,7 +48,7 @@ func (s *Simulation) Run() (*Result, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, fmt.Errorf("simulating: %w", err)
 	}
-	sum.Bytes = s.bytes(together, each, m.Transposed(), sum.used, sum.Capacity)
+	sum.Bytes = s.bytes(together, each, sum.used, sum.Capacity)
 	return sum.Result, nil
 }
 

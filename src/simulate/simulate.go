@@ -157,6 +157,8 @@ type Simulation struct {
 	streams *sample.Streams
 	perRank int   // parts of each rank
 	windows []int // [sizes] of lookahead
+
+	transposed bool // the graph is not symmetric
 }
 
 // ErrOptions says that nothing is wrong with the parts.
