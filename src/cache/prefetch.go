@@ -23,7 +23,7 @@ type PrefetchOptions struct {
 	// set. nil for all. It is read by NewPrefetch only.
 	Candidates []uint64
 
-	Gamma float64 // decay of a step in which a buffered row is not used, in (0, 1]
+	Gamma float64 // decay of a step in which a buffered row is not used, in (0, 1]; 1: no row decays, so none may leave
 	Delta int     // steps from one eviction round to the next; 0 for none ever
 
 	// Degree breaks ties between equal scores: higher is better.
@@ -69,6 +69,9 @@ func (o PrefetchOptions) check() error {
 // round); as many as the shorter list has. The vertex that goes takes its S_E along as its S_A, the one that comes its S_A as its
 // S_E. Rows that come are fetched with the misses of the step, unless they are among those.
 //
+// With Gamma = 1 nothing decays, so nothing leaves: rounds fill empty slots only. (The comparison as such would let every row leave that
+// came with S_E <= 1, however often it was used.)
+//
 // Nothing is done for a row that is not used: S_E is kept as a logarithm and a step from which it has decayed, which a use
 // moves on by one.
 //
@@ -77,7 +80,8 @@ func (o PrefetchOptions) check() error {
 // Time O(len(remote)) a step, and O(Capacity + candidates) a round. Memory: the scoreboard, 24 bytes a slot and 256 KiB. S_A is
 // a float32: counts above 2^24 stay there.
 // Source: MassiveGNN (Sarkar et al., CLUSTER 2024), algorithm 2 and section 3.2. Differences: a miss counts in every step, also
-// when a round is due; the threshold includes what equals it; scores are swapped as the text says, of which algorithm 2 shows half.
+// when a round is due; the threshold includes what equals it, but for Gamma = 1; scores are swapped as the text says, of which
+// algorithm 2 shows half.
 type Prefetch struct {
 	board  *scoreboard
 	vertex []graph.VertexID // [C]
@@ -152,8 +156,11 @@ func (p *Prefetch) score(slot int32) float64 {
 // ulps of S_E, as differences of its logarithm, within which the threshold counts as reached.
 const ulps = 4 * 0x1p-52
 
-// mayLeave reports whether S_E <= Gamma^Delta. A row that came with S_E = 1 and has not been used for Delta steps is there exactly.
+// mayLeave reports whether S_E has decayed to Gamma^Delta or below. A row that came with S_E = 1 and has not been used for Delta steps is there exactly.
 func (p *Prefetch) mayLeave(slot int32) bool {
+	if p.lambda == 0 {
+		return false
+	}
 	left := float64(p.delta - (p.step - int(p.since[slot])))
 	return p.start[slot]+float64(left*p.lambda) <= ulps
 }

@@ -68,7 +68,7 @@ func simulateCommand() *cobra.Command {
 	f.IntVar(&o.Ranks, "ranks", 0, "ranks (default: one for each part)")
 	f.IntVar(&o.RanksPerNode, "ranks-per-node", 1, "ranks of a node, which read each other's rows in memory")
 	f.BoolVar(&o.LastShort, "last-short", false, "full batches and a short last one, as published figures count; training cuts near-equal ones")
-	f.Float64Var(&o.Gamma, "gamma", 0.995, "prefetch: decay of a row's score in a step that does not use it")
+	f.Float64Var(&o.Gamma, "gamma", 0.995, "prefetch: decay of a row's score in a step that does not use it; 1: no decay and no eviction")
 	f.IntVar(&o.Delta, "delta", 64, "prefetch: minibatches between two evictions")
 	f.BoolVar(&evict, "evict", true, "prefetch: exchange rows; false keeps what it begins with")
 	f.StringVar(&o.Initial, "initial", "degree", "prefetch: what it is filled by, degree or vip")
