@@ -151,6 +151,13 @@ func (c traffic) check(t *testing.T, parts string, got *outcome) {
 	if of := (rows{got.Local, got.Peer, got.Remote, got.RemoteBytes}); of != mean {
 		t.Errorf("summary.json: %+v an epoch, want %+v", of, mean)
 	}
+	rounds := 3.0
+	if c.perPart {
+		rounds *= 4 // parts of a rank
+	}
+	if got.RoundsPerStep != rounds {
+		t.Errorf("%g rounds a step, want %g", got.RoundsPerStep, rounds)
+	}
 	if got.CacheHits != 0 || got.HitRate != 0 {
 		t.Errorf("%d cache hits, hit rate %g, without a cache", got.CacheHits, got.HitRate)
 	}

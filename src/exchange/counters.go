@@ -18,6 +18,7 @@ type Counters struct {
 
 	PeerCached int64 // of Peer: in caches
 
+	Rounds     int64 // collectives started: counts, ids and rows are one each
 	CountBytes int64 // counts sent, one for each rank
 	IDBytes    int64 // ids sent
 	RowBytes   int64 // rows sent
@@ -33,6 +34,7 @@ func (c *Counters) Add(o Counters) {
 	c.Early += o.Early
 	c.Served += o.Served
 	c.PeerCached += o.PeerCached
+	c.Rounds += o.Rounds
 	c.CountBytes += o.CountBytes
 	c.IDBytes += o.IDBytes
 	c.RowBytes += o.RowBytes

@@ -71,6 +71,9 @@ func TestEveryRowArrives(t *testing.T) {
 					}
 					totals[rank].Add(p.Counters)
 				}
+				if n := totals[rank].Rounds; n != int64(transport.calls) {
+					return fmt.Errorf("counted %d rounds; the transport was asked for %d", n, transport.calls)
+				}
 				if seen := [3]int64{totals[rank].CountBytes, totals[rank].IDBytes, totals[rank].RowBytes}; seen != transport.sent {
 					return fmt.Errorf("counted %v bytes of counts, ids and rows; the transport was given %v", seen, transport.sent)
 				}

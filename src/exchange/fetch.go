@@ -15,6 +15,7 @@ const (
 // StartCounts tells every rank how many of its rows p wants. All ranks start the collectives of their plans in the same
 // order, whether or not a plan wants rows.
 func (x *Exchange) StartCounts(p *Plan) comm.Request {
+	p.Rounds++
 	p.CountBytes = int64(len(p.asked)) * countBytes
 	return x.comm.StartAlltoallv(mem.Bytes(p.asked), mem.Bytes(p.wanted), x.ones, x.ones, countBytes)
 }
@@ -41,6 +42,7 @@ const cure = "the two see different parts or memory is damaged: give all ranks t
 
 // StartIDs tells every rank which rows p wants.
 func (x *Exchange) StartIDs(p *Plan) comm.Request {
+	p.Rounds++
 	p.IDBytes = int64(len(p.askIDs)) * idBytes
 	return x.comm.StartAlltoallv(mem.Bytes(p.askIDs), mem.Bytes(p.wantIDs), p.askRows, p.wantRows, idBytes)
 }
@@ -81,6 +83,7 @@ func (x *Exchange) toPart(part int, ids []int32) int {
 // StartRows sends the rows that others want and receives p's, in place. When its request is complete, all of p.Rows
 // may be read.
 func (x *Exchange) StartRows(p *Plan) comm.Request {
+	p.Rounds++
 	p.RowBytes = int64(len(p.sent))
 	return x.comm.StartAlltoallv(p.sent, p.received, p.wantRows, p.askRows, x.rowBytes)
 }

@@ -47,8 +47,8 @@ type DataOptions struct {
 type feeder interface{ Feed(remote []graph.VertexID) }
 
 // Data is the data-parallel strategy: every rank samples its own minibatches, fetches the feature rows it lacks, and trains
-// on them. A minibatch costs two communication rounds (ids out, rows back). Its stages may run on several minibatches at the
-// same time.
+// on them. A minibatch takes three collectives (counts and ids out, rows back). Its stages may run on several minibatches
+// at the same time.
 type Data struct {
 	o        DataOptions
 	samplers chan *sample.Sampler // one per worker: a sampler's vertex map serves one minibatch at a time
@@ -153,9 +153,6 @@ func (d *Data) swap(m *Minibatch, b *bufferSet) {
 	m.all, b.all = b.all, m.all
 	m.Fetch.Lend(&b.rows)
 }
-
-// Rounds returns the communication rounds of a minibatch that carry ids or rows.
-func (d *Data) Rounds() int { return 2 }
 
 // Stages returns the way of a minibatch, in order. The names are those that phases are counted under.
 func (d *Data) Stages() []pipeline.Stage[Minibatch] {

@@ -114,12 +114,13 @@ func (t *table) turn() {
 func traffic(runs []*Run) table {
 	t := table{
 		id: "traffic", title: "Feature rows per epoch, all ranks", columns: []string{"run"},
-		note: "Transferred: the three kinds before it together.",
+		note: "Transferred: the three kinds before it together. Rounds/step: collectives that every rank started " +
+			"for its minibatches of a step, counted.",
 	}
 	for _, tier := range tiers {
 		t.columns = append(t.columns, tier.name)
 	}
-	t.columns = append(t.columns, "transferred", "MB")
+	t.columns = append(t.columns, "transferred", "MB", "rounds/step")
 	for _, r := range runs {
 		row := []string{r.Name}
 		for i := range tiers {
@@ -127,7 +128,8 @@ func traffic(runs []*Run) table {
 		}
 		remote, counted := mean(r.Epochs, "remote_rows")
 		bytes, sized := mean(r.Epochs, "remote_bytes")
-		t.rows = append(t.rows, append(row, count(remote, counted), cell(bytes/1e6, sized)))
+		rounds, known := r.Summary.num("rounds_per_step")
+		t.rows = append(t.rows, append(row, count(remote, counted), cell(bytes/1e6, sized), cell(rounds, known)))
 	}
 	return t
 }

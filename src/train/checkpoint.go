@@ -88,6 +88,7 @@ type share struct {
 	Blocks  uint64
 	Rows    tally // rank 0's has those carried over a restart
 	Remote  int64 // rows of this rank
+	Rounds  int64 // that this rank has started, since the restart if there was one in the epoch
 	Seconds float64
 	Waiting float64
 	Phases  [trace.NumPhases]float64
@@ -181,7 +182,10 @@ func (r *run) save(epoch, step int, end bool) error {
 func (r *run) gatherShares(took time.Duration) (s shares, err error) {
 	rows := r.rows
 	rows.add(r.carried)
-	own := share{r.blocks, rows, r.rows.Remote + r.earlier, took.Seconds(), r.waiting.Seconds(), r.clock.Seconds()}
+	own := share{
+		Blocks: r.blocks, Rows: rows, Remote: r.rows.Remote + r.earlier, Rounds: r.rows.Rounds,
+		Seconds: took.Seconds(), Waiting: r.waiting.Seconds(), Phases: r.clock.Seconds(),
+	}
 	mine, err := binary.Append(nil, binary.LittleEndian, own)
 	if err != nil {
 		return s, err

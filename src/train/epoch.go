@@ -22,10 +22,14 @@ func (r *run) endEpoch(took time.Duration) error {
 		return fmt.Errorf("traffic does not add up: %d rows asked for, %d served, %d bytes sent instead of %d; this is a bug in halognn",
 			total.Remote, total.Served, total.RowBytes, rows.RemoteBytes)
 	}
+	if err := all.sameRounds(); err != nil {
+		return err
+	}
 	ranks := float64(len(all.each))
 	rec := epochRecord{
 		Kind: "epoch", Epoch: r.epoch, Seconds: took.Seconds(), Loss: r.loss / float64(r.seeds),
-		LR: r.o.Schedule.LR(r.epoch*r.steps()-1, r.o.Epochs*r.steps()), PhaseSeconds: map[string]float64{}, Rounds: r.rounds() * r.steps(), Rows: rows,
+		LR:           r.o.Schedule.LR(r.epoch*r.steps()-1, r.o.Epochs*r.steps()),
+		PhaseSeconds: map[string]float64{}, Rounds: total.Rounds / int64(len(all.each)), Rows: rows,
 	}
 	for p := range trace.NumPhases {
 		rec.PhaseSeconds[p.String()] = all.Phases[p] / ranks
@@ -42,14 +46,23 @@ func (r *run) endEpoch(took time.Duration) error {
 	return nil
 }
 
-// rounds is how many times a step exchanges ids or rows.
-func (r *run) rounds() int { return r.data.Rounds() * r.minibatches() }
+// sameRounds holds the ranks to each other: what one starts, all start.
+func (s *shares) sameRounds() error {
+	for rank, one := range s.each {
+		if first := s.each[0].Rounds; one.Rounds != first {
+			return fmt.Errorf("rounds do not match: rank 0 has started %d collectives, rank %d %d; "+
+				"this is a bug in halognn", first, rank, one.Rounds)
+		}
+	}
+	return nil
+}
 
 // add puts an epoch into the summary's sums, which summarise turns into means.
 func (r *run) add(e *epochRecord) {
 	s := &r.sum
 	s.Epochs++
 	s.TrainLoss = e.Loss
+	s.RoundsPerStep = float64(e.Rounds) / float64(r.steps())
 	s.WaitFraction += e.WaitFraction
 	if s.PhaseSeconds == nil {
 		s.PhaseSeconds = map[string]float64{}
@@ -98,7 +111,7 @@ func (r *run) summarise(final *evaluation) error {
 	s.ValidMetric, s.ValidAccuracy, s.BestEpoch = r.best.valid.metric, r.best.valid.accuracy, r.best.epoch
 	s.TestMetric, s.TestAccuracy = final.test.metric, final.test.accuracy
 	s.MajorityAccuracy = r.majority()
-	s.StepsPerEpoch, s.EpochSeconds, s.RoundsPerStep = r.steps(), median(r.seconds), r.rounds()
+	s.StepsPerEpoch, s.EpochSeconds = r.steps(), median(r.seconds)
 	s.LossDigest, s.BlocksDigest = fmt.Sprintf("%016x", r.losses.Sum64()), fmt.Sprintf("%016x", digests)
 	s.Ranks, s.Parts, s.Nodes = r.Comm.Size(), meta.Parts, r.nodes
 	s.Device, s.Transport, s.Version = r.Device.Name(), r.Transport, r.Version

@@ -142,8 +142,8 @@ func (r *run) record(step int, lr float64, stats nn.Stats, m *parallel.Minibatch
 	}
 	r.log.Write(stepRecord{
 		Kind: "step", Epoch: r.epoch, Step: step, Loss: stats.Loss, LossBits: fmt.Sprintf("%08x", bits), LR: lr,
-		Seeds: m.GlobalSeeds, Accuracy: r.share(stats.Counts), WaitSeconds: r.stepWaiting.Seconds(), Rounds: r.rounds(),
-		Rows: r.rowsOf(r.stepRows),
+		Seeds: m.GlobalSeeds, Accuracy: r.share(stats.Counts), WaitSeconds: r.stepWaiting.Seconds(),
+		Rounds: r.stepRows.Rounds, Rows: r.rowsOf(r.stepRows),
 	})
 	if r.Progress != nil {
 		r.Progress.Step(stats.Loss)

@@ -33,7 +33,7 @@ type Summary struct {
 	BlocksDigest  string  `json:"blocks_digest"`
 
 	Rows
-	RoundsPerStep int `json:"rounds_per_step"`
+	RoundsPerStep float64 `json:"rounds_per_step"` // of the last epoch
 
 	CachePolicy         string        `json:"cache_policy"`
 	Cache               *CacheSummary `json:"cache,omitempty"`
@@ -100,7 +100,7 @@ type stepRecord struct {
 	Seeds       int     `json:"seeds"`
 	Accuracy    float64 `json:"accuracy"`
 	WaitSeconds float64 `json:"wait_seconds"`
-	Rounds      int     `json:"rounds"`
+	Rounds      int64   `json:"rounds"`
 	Rows
 }
 
@@ -112,7 +112,7 @@ type epochRecord struct {
 	LR           float64            `json:"lr"`
 	WaitFraction float64            `json:"wait_fraction"`
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
-	Rounds       int                `json:"rounds"`
+	Rounds       int64              `json:"rounds"` // of each rank
 	Rows
 	Ranks []rankRecord `json:"ranks"`
 }

@@ -1,0 +1,128 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cespare/xxhash/v2"
+
+	"halognn/src/access"
+	"halognn/src/cache"
+	"halognn/src/comm"
+	"halognn/src/compute/ref"
+)
+
+// allToAlls is a communicator that counts the all-to-alls it is asked for, as its copies do.
+type allToAlls struct {
+	comm.Comm
+	n int64
+}
+
+func (c *allToAlls) StartAlltoallv(
+	send, recv []byte, sendRows, recvRows []int, rowBytes int,
+) comm.Request {
+	c.n++ // the lane alone starts them while training runs
+	return c.Comm.StartAlltoallv(send, recv, sendRows, recvRows, rowBytes)
+}
+
+func (c *allToAlls) Dup() (comm.Comm, error) {
+	d, err := c.Comm.Dup()
+	return &allToAlls{Comm: d}, err
+}
+
+// rounds_per_step is the number of collectives that the communicator of feature rows was asked for,
+// over the steps of the run: three for each minibatch that a rank trains, whatever the cache, the
+// depth and the nodes are. Evaluation with all neighbours has communicators of its own.
+func TestRoundsAreTheCollectivesStarted(t *testing.T) {
+	shards := generated(t)
+	for _, c := range []struct {
+		name           string
+		ranks, perNode int
+		policy         string
+		depth          int
+		perPart        bool
+		want           float64
+	}{
+		{"two nodes", 2, 1, access.PolicyNone, 2, false, 3},
+		{"one node", 2, 2, access.PolicyNone, 1, false, 3},
+		{"one rank", 1, 1, access.PolicyNone, 2, false, 3},
+		{"nothing ahead", 3, 1, access.PolicyVIP, 0, false, 3},
+		{"a cache that changes", 2, 1, cache.NameLookahead, 2, false, 3},
+		{"three parts a rank", 2, 1, cache.NamePrefetch, 3, true, 9},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := sageOptions()
+			o.EvalFull, o.Depth, o.StreamPerPart = true, c.depth, c.perPart
+			o.Cache = CacheOptions{Policy: c.policy, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true,
+				Initial: access.PolicyDegree}
+			dir := t.TempDir()
+			err := comm.RunWorld(c.ranks, func(w comm.Comm) error {
+				s, err := open(Env{
+					Comm: &allToAlls{Comm: w}, RanksPerNode: c.perNode, Shards: shards, Device: ref.New(),
+					Host: ref.Host{}, Workers: 2, Dir: dir,
+				}, o)
+				if err != nil {
+					return err
+				}
+				features := s.features.comm.(*allToAlls)
+				r := &run{session: s, losses: xxhash.New()}
+				if err := r.run(context.Background()); err != nil {
+					return err
+				}
+				steps := r.sum.StepsPerEpoch * r.sum.Epochs
+				if got := float64(features.n) / float64(steps); got != c.want || r.sum.RoundsPerStep != got {
+					return fmt.Errorf("rank %d: %d collectives in %d steps, rounds_per_step %g, want %g",
+						w.Rank(), features.n, steps, r.sum.RoundsPerStep, c.want)
+				}
+				return s.close()
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			log, err := os.ReadFile(filepath.Join(dir, MetricsFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			steps := 0 // of the epoch
+			for line := range strings.Lines(string(log)) {
+				var record struct {
+					Kind   string
+					Rounds float64
+				}
+				if err := json.Unmarshal([]byte(line), &record); err != nil {
+					t.Fatal(err)
+				}
+				switch record.Kind {
+				case "step":
+					steps++
+					if record.Rounds != c.want {
+						t.Errorf("a step of %g rounds, want %g", record.Rounds, c.want)
+					}
+				case "epoch":
+					if steps == 0 || record.Rounds != c.want*float64(steps) {
+						t.Errorf("an epoch of %d steps and %g rounds", steps, record.Rounds)
+					}
+					steps = 0
+				}
+			}
+		})
+	}
+}
+
+// Ranks that have started different numbers of collectives are told apart by name.
+func TestRoundsMustBeEqual(t *testing.T) {
+	all := shares{each: []share{{Rounds: 36}, {Rounds: 36}}}
+	if err := all.sameRounds(); err != nil {
+		t.Error(err)
+	}
+	all.each = append(all.each, share{Rounds: 33})
+	err := all.sameRounds()
+	if err == nil || !strings.Contains(err.Error(), "rank 0 has started 36 collectives, rank 2 33") {
+		t.Errorf("36, 36 and 33 rounds: %v", err)
+	}
+}
