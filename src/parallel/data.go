@@ -188,7 +188,7 @@ func (d *Data) decided() []pipeline.Stage[Minibatch] {
 				if f, sees := d.o.Policy.(feeder); sees && m.Train {
 					f.Feed(m.Fetch.Distant)
 				}
-				m.Scoring = time.Since(begin)
+				m.Feeding = time.Since(begin)
 				return nil
 			},
 			Start: func(m *Minibatch) (pipeline.Request, error) {
@@ -210,16 +210,17 @@ func (d *Data) decided() []pipeline.Stage[Minibatch] {
 // decide asks the policy what is at hand.
 func (d *Data) decide(m *Minibatch) {
 	d.take(m)
+	m.Scoring = 0
 	begin := time.Now()
 	if m.Train {
 		d.o.Policy.Step(m.Fetch.Distant, &m.Decision)
-		m.Scoring += time.Since(begin)
+		m.Scoring = time.Since(begin)
 		d.o.Exchange.Decide(&m.Fetch, m.Decision.Slot, m.Decision.Early)
 	} else {
 		m.Decision.Clear()
 		d.o.Exchange.Decide(&m.Fetch, nil, nil)
 	}
-	m.Deciding = time.Since(begin)
+	m.Deciding = time.Since(begin) - m.Scoring
 }
 
 // keep reads the rows of a minibatch and then copies those that stay.

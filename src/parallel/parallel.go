@@ -51,9 +51,10 @@ type Minibatch struct {
 
 	// Of a cache that changes from step to step; empty for a minibatch that is not trained.
 	Decision  cache.Decision
-	Scoring   time.Duration // time that the policy took
-	Deciding  time.Duration // time from asking the policy to knowing what to fetch from whom; part of the collective "counts"
-	Gathering time.Duration // time of assembling, which then is part of the collective "rows"
+	Feeding   time.Duration // of telling the policy what is read, ahead of the collectives
+	Scoring   time.Duration // of the policy's decision; part of the collective "counts", and so is
+	Deciding  time.Duration // of finding out what to fetch from whom, once that is made
+	Gathering time.Duration // of assembling, which then is part of the collective "rows"
 
 	hash           xxhash.Digest
 	lent           bool // holds one of Data's buffer sets

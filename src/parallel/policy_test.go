@@ -6,6 +6,7 @@ import (
 	"math"
 	"runtime/debug"
 	"testing"
+	"time"
 
 	"halognn/src/cache"
 	"halognn/src/comm"
@@ -189,5 +190,62 @@ func TestDecidingAllocatesNothing(t *testing.T) {
 		if least > 0.05 {
 			t.Errorf("%s: %g allocations a minibatch", k.name, least)
 		}
+	}
+}
+
+// slow is a policy that takes its time.
+type slow struct{ cache.Policy }
+
+const feeding, scoring = 3 * time.Millisecond, 5 * time.Millisecond
+
+func (s slow) Feed(remote []graph.VertexID) {
+	time.Sleep(feeding)
+	s.Policy.(feeder).Feed(remote)
+}
+
+func (s slow) Step(remote []graph.VertexID, d *cache.Decision) {
+	time.Sleep(scoring)
+	s.Policy.Step(remote, d)
+}
+
+// What the policy takes is apart from what the rank takes to plan by its decision, and from what is
+// told ahead of the collective.
+func TestTimeOfThePolicyStandsAlone(t *testing.T) {
+	w := newWorld(t, 4)
+	err := comm.RunWorld(2, func(c comm.Comm) error {
+		p, err := w.pipe(c, 2, 1)
+		if err != nil {
+			return err
+		}
+		defer p.free()
+		p.Data.o.Policy = slow{p.policy}
+		for _, train := range []bool{true, false} {
+			admit := func(i int, m *Minibatch) {
+				m.Key = sample.Key{Epoch: 1, Step: i, Stream: c.Rank()}
+				m.Train = train
+				m.SetSeeds(fixedSeeds)
+			}
+			least := scoring // of many, for any one may lose its CPU
+			err := p.Run(context.Background(), 6, admit, func(_ int, m *Minibatch) error {
+				if got := m.Feeding >= feeding && m.Scoring >= scoring; got != train {
+					return fmt.Errorf("trained: %t, but %v of feeding and %v of scoring", train, m.Feeding, m.Scoring)
+				}
+				if m.Deciding <= 0 {
+					return fmt.Errorf("%v of deciding", m.Deciding)
+				}
+				least = min(least, m.Deciding)
+				return p.Release(m)
+			})
+			if err != nil {
+				return err
+			}
+			if least >= scoring {
+				return fmt.Errorf("%v of deciding at least: the policy's %v are part of it", least, scoring)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

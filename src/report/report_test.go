@@ -78,7 +78,9 @@ func TestTablesHoldWhatWasComputedByHand(t *testing.T) {
 			{"old", "–", "–", "–", "2.500", "1 200", "–", "–"},
 		}},
 		{"balance", []string{"base", "old"}, balance, [][]string{{"base", "2", "400", "500", "600", "0", "10.00 %", "20.00 %", "30.00 %", "0"}}},
-		{"phases", []string{"old"}, phases, [][]string{{"old", "2.500", "0.2500", "–", "0.5000", "–", "0.2500", "0.5000", "–", "–", "1.250", "–"}}},
+		{"phases", []string{"old"}, phases, [][]string{{
+			"old", "2.500", "0.2500", "–", "–", "0.5000", "–", "–", "0.2500", "0.5000", "–", "–", "1.250", "–",
+		}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := c.of(fixture(t, c.runs...))

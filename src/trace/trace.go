@@ -33,8 +33,10 @@ type Phase int
 const (
 	Sample   Phase = iota // drawing blocks
 	Plan                  // finding out where each row lies
+	Score                 // the policy of a cache that changes: decisions, scores, what it is told
 	Exchange              // ids out, rows back, from start to completion
-	Gather                // slicing rows for others, collecting and aggregating one's own
+	Slice                 // copying together the rows that others have asked for
+	Gather                // collecting and aggregating one's own
 	Forward
 	Backward
 	Sync   // waiting for the gradient sum after backward has ended
@@ -44,7 +46,9 @@ const (
 	NumPhases
 )
 
-var phaseNames = [NumPhases]string{"sample", "plan", "exchange", "gather", "forward", "backward", "sync", "update", "wait", "save"}
+var phaseNames = [NumPhases]string{
+	"sample", "plan", "score", "exchange", "slice", "gather", "forward", "backward", "sync", "update", "wait", "save",
+}
 
 // String returns the name under which the phase is reported.
 func (p Phase) String() string { return phaseNames[p] }

@@ -57,13 +57,13 @@ type checkpointState struct {
 	Sums         Summary   `json:"sums"` // over the epochs that are complete
 
 	// Of the epoch under way.
-	Loss    float64                  `json:"loss"` // weighted by seeds
-	Seeds   int                      `json:"seeds"`
-	Seconds float64                  `json:"seconds"`
-	Waiting float64                  `json:"wait_seconds"`  // mean over ranks, as
-	Phases  [trace.NumPhases]float64 `json:"phase_seconds"` // these
-	Rows    tally                    `json:"rows"`          // sum over ranks
-	Each    []rankShare              `json:"each_rank"`
+	Loss    float64            `json:"loss"` // weighted by seeds
+	Seeds   int                `json:"seeds"`
+	Seconds float64            `json:"seconds"`
+	Waiting float64            `json:"wait_seconds"` // mean over ranks, as
+	Phases  map[string]float64 `json:"phases"`       // these, by name
+	Rows    tally              `json:"rows"`         // sum over ranks
+	Each    []rankShare        `json:"each_rank"`
 
 	Files map[string]fileSum `json:"files"`
 }
@@ -230,8 +230,9 @@ func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 	if epoch == r.epoch {
 		s.Loss, s.Seeds, s.Seconds = r.loss, r.seeds, all.each[0].Seconds
 		s.Waiting, s.Rows = all.Waiting/ranks, all.Rows
+		s.Phases = map[string]float64{}
 		for p, t := range all.Phases {
-			s.Phases[p] = t / ranks
+			s.Phases[trace.Phase(p).String()] = t / ranks
 		}
 		for _, one := range all.each {
 			s.Each = append(s.Each, rankShare{one.Remote, one.Waiting})

@@ -24,7 +24,7 @@ type tally struct {
 // tallyOf returns the tally of a minibatch.
 func tallyOf(m *parallel.Minibatch) tally {
 	d := &m.Decision
-	return tally{m.Fetch.Counters, int64(d.Evictions), int64(d.Replacements), int64(m.Scoring)}
+	return tally{m.Fetch.Counters, int64(d.Evictions), int64(d.Replacements), int64(m.Feeding + m.Scoring)}
 }
 
 func (t *tally) add(o tally) {

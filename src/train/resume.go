@@ -220,8 +220,8 @@ func (r *run) beginEpoch(epoch int) (first int) {
 	own := s.earlier(r.Comm.Rank(), r.Comm.Size())
 	r.earlier, r.waiting = own.Remote, duration(own.Waiting)
 	r.begun = r.begun.Add(-duration(s.Seconds))
-	for p, t := range s.Phases {
-		r.clock.Add(trace.Phase(p), duration(t))
+	for p := range trace.NumPhases {
+		r.clock.Add(p, duration(s.Phases[p.String()]))
 	}
 	return s.Step
 }

@@ -228,7 +228,7 @@ func (s *session) newPipeline(slots []*parallel.Minibatch, d *parallel.Data, ahe
 // phaseOf says under which phase a stage is counted.
 var phaseOf = map[string]trace.Phase{
 	"sample": trace.Sample, "plan": trace.Plan, "counts": trace.Exchange, "ids": trace.Exchange, "rows": trace.Exchange,
-	"slice": trace.Gather, "assemble": trace.Gather,
+	"slice": trace.Slice, "assemble": trace.Gather,
 }
 
 func (s *session) observe(span pipeline.Span) {

@@ -92,9 +92,10 @@ func (r *run) count(m *parallel.Minibatch) error {
 	r.rows.add(t)
 	r.stepRows.add(t)
 	// With a cache that changes, deciding and assembling are part of collectives; they are counted where they belong.
+	r.clock.Add(trace.Score, m.Feeding+m.Scoring)
 	r.clock.Add(trace.Plan, m.Deciding)
 	r.clock.Add(trace.Gather, m.Gathering)
-	r.clock.Add(trace.Exchange, -m.Deciding-m.Gathering)
+	r.clock.Add(trace.Exchange, -m.Scoring-m.Deciding-m.Gathering)
 	r.blocks += m.Digest
 	return nil
 }

@@ -1,0 +1,59 @@
+package train
+
+import (
+	"math"
+	"testing"
+
+	"halognn/src/access"
+	"halognn/src/cache"
+	"halognn/src/comm"
+	"halognn/src/trace"
+)
+
+// Every phase that a run goes through has taken time, none has taken less than none, and the phase of
+// the policy is what the rows' records say that it took.
+func TestPhasesOfARun(t *testing.T) {
+	shards := generatedIn(t, 12)
+	for _, c := range []struct {
+		policy string
+		depth  int
+	}{
+		{access.PolicyNone, 0}, {access.PolicyVIP, 2}, {cache.NamePrefetch, 0}, {cache.NamePrefetch, 2},
+		{cache.NameLookahead, 1},
+	} {
+		t.Run(c.policy, func(t *testing.T) {
+			o := resumable()
+			o.Depth, o.Checkpoint.EverySteps = c.depth, 6
+			o.Cache = CacheOptions{
+				Policy: c.policy, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true, Initial: access.PolicyDegree,
+			}
+			j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
+			s := j.finished(t, o)
+			for p := range trace.NumPhases {
+				took := s.PhaseSeconds[p.String()]
+				none := p == trace.Score && !cache.Dynamic(c.policy)
+				if took < 0 || (took == 0) != none {
+					t.Errorf("phase %s took %g s", p, took)
+				}
+			}
+			if got := s.PhaseSeconds["score"] * float64(s.Ranks); math.Abs(got-s.ScoreSeconds) > 1e-9 {
+				t.Errorf("the ranks scored for %g s, but score_seconds is %g", got, s.ScoreSeconds)
+			}
+			if len(s.PhaseSeconds) != int(trace.NumPhases) {
+				t.Errorf("%d phases, want %d", len(s.PhaseSeconds), trace.NumPhases)
+			}
+		})
+	}
+}
+
+// A run that goes on in the middle of an epoch has the phases of its first part, by their names.
+func TestPhasesGoOn(t *testing.T) {
+	state := &checkpointState{Epoch: 3, Step: 1, Phases: map[string]float64{"slice": 1.5, "save": 0.25}}
+	r := &run{session: &session{Env: Env{Comm: comm.NewWorld(1).Rank(0), Resume: &Checkpoint{state: state}}}}
+	r.beginEpoch(3)
+	for p, took := range r.clock.Seconds() {
+		if name := trace.Phase(p).String(); took != state.Phases[name] {
+			t.Errorf("phase %s begins at %g s, want %g", name, took, state.Phases[name])
+		}
+	}
+}
