@@ -29,7 +29,7 @@ func TestReportOfRealRuns(t *testing.T) {
 	if !strings.Contains(r.out, filepath.Join(out, "report.html")) {
 		t.Errorf("nothing says where the page is:\n%s", r.out)
 	}
-	for _, plot := range []string{"loss", "accuracy", "policies", "phases", "overlap", "hits", "transferred", "tiers", "ranks", "memory"} {
+	for _, plot := range []string{"loss", "accuracy", "policies", "phases", "model", "overlap", "hits", "transferred", "tiers", "ranks", "memory"} {
 		if _, err := os.Stat(filepath.Join(out, "plots", plot+".svg")); err != nil {
 			t.Errorf("the plot %s is not there: the records have other keys than the report looks for", plot)
 		}

@@ -14,8 +14,9 @@ func TestSummaryIsDocumented(t *testing.T) {
 	t.Parallel()
 	_, text, found := strings.Cut(string(read(t, "../docs/metrics.md")), "## `summary.json`")
 	section, phases, both := strings.Cut(text, "### Phases")
-	phases, _, lines := strings.Cut(phases, "## `metrics.jsonl`")
-	if !found || !both || !lines {
+	phases, model, three := strings.Cut(phases, "### Time model")
+	model, _, lines := strings.Cut(model, "## `metrics.jsonl`")
+	if !found || !both || !three || !lines {
 		t.Fatal("docs/metrics.md has other sections than this test looks for")
 	}
 	var summary map[string]any
@@ -24,6 +25,7 @@ func TestSummaryIsDocumented(t *testing.T) {
 	}
 	sameKeys(t, "summary.json", summary, section)
 	sameKeys(t, "phase_seconds", summary["phase_seconds"].(map[string]any), phases)
+	sameKeys(t, "time_model", summary["time_model"].(map[string]any), model)
 }
 
 // sameKeys holds the keys of a JSON object to those in the first column of a table.

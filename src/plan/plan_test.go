@@ -357,6 +357,12 @@ func TestSuggestion(t *testing.T) {
 			t.Errorf("network %g: alpha %g is suggested, for a faster one %g", network, p.Suggestion.Alpha, last)
 		}
 		last = p.Suggestion.Alpha
+		x := p.Times // the model of the terms, written out
+		train := x.Train + x.Sync
+		prepare := x.Sample + x.Lookup + max(x.Score, x.Remote, x.Copy)
+		if x.Base != x.Sample+max(x.Remote, x.Copy)+train || x.Prepare != prepare || x.Prefetch != max(prepare, train) {
+			t.Errorf("network %g: the model of %+v", network, x)
+		}
 		if binds := p.Times.Binds == "network"; binds != (network < 1e12) && network != 1e7 {
 			t.Errorf("network %g: %s binds", network, p.Times.Binds)
 		}

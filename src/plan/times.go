@@ -4,27 +4,13 @@ import (
 	"fmt"
 
 	"halognn/src/access"
+	"halognn/src/trace"
 )
 
-// Times are the seconds of a step of one rank, the slowest where they differ: the model of MassiveGNN (section 3), with the sum of the
-// gradients, and with what a deeper pipeline makes of it.
+// Times are the seconds of a step of one rank, the slowest where they differ: MassiveGNN's model, and what
+// a deeper pipeline makes of its terms.
 type Times struct {
-	Sample float64 `json:"t_sample"` // drawing blocks
-	Lookup float64 `json:"t_lookup"` // where each row lies
-	Score  float64 `json:"t_score"`  // what the policy decides
-	Remote float64 `json:"t_remote"` // rows and ids on the busiest link
-	Copy   float64 `json:"t_copy"`   // gathering and aggregating input rows
-	Train  float64 `json:"t_train"`  // forward, backward, update
-	Sync   float64 `json:"t_sync"`   // the sum of the gradients on the link
-
-	// Where a GPU trains.
-	Up     float64 `json:"t_up,omitempty"`     // minibatches on the bus
-	Gather float64 `json:"t_gather,omitempty"` // input rows on the device
-	Staged float64 `json:"t_staged,omitempty"` // gradients on the bus, down and up
-
-	Base     float64 `json:"t_base"`     // nothing overlaps but the link with copies: depth 0
-	Prepare  float64 `json:"t_prepare"`  // one minibatch, made by one goroutine
-	Prefetch float64 `json:"t_prefetch"` // the next minibatch is made while one trains: depth 1
+	trace.StepModel
 	Pipeline float64 `json:"t_pipeline"` // every stage works on a minibatch of its own: depth 2 and more
 
 	Step  float64 `json:"step"`  // what the job's depth makes of it
@@ -39,7 +25,8 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 	frontier := p.most(func(r *rankPlan) float64 { return r.mean(func(s *shape) float64 { return float64(s.frontier()) }) })
 	gathered := p.most(func(r *rankPlan) float64 { return r.mean(func(s *shape) float64 { return float64(gatheredRows(s)) }) })
 	flops := p.most(func(r *rankPlan) float64 { return r.mean(func(s *shape) float64 { return p.products(s) }) })
-	x := Times{
+	var x Times
+	x.Terms = trace.Terms{
 		Sample: each * edges / r.Sample, Lookup: each * frontier / r.Lookups, Score: each * t.deciding, Copy: each * gathered / r.Rows,
 		Train: each * flops / r.Flops, Remote: t.Busiest * float64(p.shards.RowBytes()+idBytes) / r.Network,
 	}
@@ -58,10 +45,8 @@ const idBytes = 4
 
 // combine fills in what follows from the terms.
 func (x *Times) combine(j *Job) {
-	train := x.Gather + x.Train + x.Sync + x.Staged
-	x.Base = x.Sample + max(x.Remote, x.Copy) + x.Up + train
-	x.Prepare = x.Sample + x.Lookup + max(x.Score, x.Remote, x.Copy) + x.Up
-	x.Prefetch = max(x.Prepare, train)
+	x.StepModel = x.Terms.Model()
+	train := x.DDP()
 	pool := x.Sample + x.Lookup + x.Copy
 	cpu := (pool + x.Score) / j.Cores
 	if j.GPU == nil {

@@ -21,7 +21,7 @@ func chartsOf(runs []*Run) (all []*chart) {
 	for i, g := range compared {
 		all = append(all, policyTimes(g).part(i, len(compared), names[i]))
 	}
-	all = append(all, scalingChart(runs), phaseBars(runs), overlapChart(runs), hitRates(runs), transferred(runs), predicted(runs),
+	all = append(all, scalingChart(runs), phaseBars(runs), modelBars(runs), overlapChart(runs), hitRates(runs), transferred(runs), predicted(runs),
 		tierBars(runs), rankDots(runs), memoryBars(runs))
 	return slices.DeleteFunc(all, func(c *chart) bool { return c.empty() })
 }

@@ -193,7 +193,8 @@ func TestAbsurdNumbers(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"config.yaml": "cache:\n  policy: vip\n", "metrics.jsonl": log.String(),
-		"summary.json": `{"ranks":1e300,"peak_rss_bytes":1e308,"memory":{"a":1e308,"b":-1},"remote_rows_per_step":3,"expected_remote_rows_per_step":0,"hit_rate":-1e308}`,
+		"summary.json": `{"ranks":1e300,"peak_rss_bytes":1e308,"memory":{"a":1e308,"b":-1},"remote_rows_per_step":3,"expected_remote_rows_per_step":0,"hit_rate":-1e308,` +
+			`"time_model":{"step":1e99,"depth":-5,"t_base":1e308,"t_prefetch":-3,"first_step":"soon"}}`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
 			t.Fatal(err)

@@ -98,8 +98,8 @@ func TestPageIsWellFormedAndStandsAlone(t *testing.T) {
 		t.Error("the page refers to something outside")
 	}
 	files, err := filepath.Glob(filepath.Join(dir, PlotsDir, "*.svg"))
-	if err != nil || len(files) != plots || plots != 13 {
-		t.Errorf("%d plots on the page, %d files, expected 13 (%v)", plots, len(files), err)
+	if err != nil || len(files) != plots || plots != 14 {
+		t.Errorf("%d plots on the page, %d files, expected 14 (%v)", plots, len(files), err)
 	}
 	for _, path := range files {
 		text, err := os.ReadFile(path)
@@ -256,5 +256,19 @@ func TestBarsAreAsLongAsTheData(t *testing.T) {
 	}
 	if text := tierBars(fixture(t, "old")).svg(); !strings.Contains(text, unknownTier) || strings.Contains(text, "own cache: 0") {
 		t.Error("an old run's transferred rows are not shown, or what it did not count is")
+	}
+}
+
+// A step that was measured stands beside what the model makes of it at the run's depth: equation 2 for base, which
+// prepares nothing ahead, equation 5 for vip.
+func TestModelStandsBesideTheMeasurement(t *testing.T) {
+	b := modelBars(fixture(t, "base", "old", "vip")).drawing.(*bars)
+	if len(b.of) != 2 {
+		t.Fatalf("%d bars, expected those of base and vip", len(b.of))
+	}
+	for i, want := range []bar{{name: "base", values: []float64{1}, tick: 0.875}, {name: "vip", values: []float64{0.75}, tick: 0.6875}} {
+		if got := b.of[i]; got.name != want.name || got.values[0] != want.values[0] || got.tick != want.tick {
+			t.Errorf("%+v, expected %+v", got, want)
+		}
 	}
 }

@@ -78,6 +78,23 @@ func TestTablesHoldWhatWasComputedByHand(t *testing.T) {
 			{"old", "–", "–", "–", "2.500", "1 200", "–", "–"},
 		}},
 		{"balance", []string{"base", "old"}, balance, [][]string{{"base", "2", "400", "500", "600", "0", "10.00 %", "20.00 %", "30.00 %", "0"}}},
+		{"a model beside its measurement", four, timeModel, [][]string{
+			{"pipeline depth", "0", "2"},
+			{"t_sample", "0.1250", "0.1250"},
+			{"t_lookup", "0.06250", "0.06250"},
+			{"t_score", "0", "0.5000"},
+			{"t_remote", "0.2500", "0.2500"},
+			{"t_copy", "0.06250", "0.06250"},
+			{"t_train", "0.4375", "0.4375"},
+			{"t_sync", "0.06250", "0.06250"},
+			{"T_prepare (eq. 3)", "0.4375", "0.6875"},
+			{"T_base (eq. 2), depth 0", "0.8750", "0.8750"},
+			{"T_prefetch (eq. 5), depth 1", "0.5000", "0.6875"},
+			{"a step, measured", "1", "0.7500"},
+			{"T_prefetch of the first step (eq. 4)", "0.9375", "1.375"},
+			{"the first step, measured", "1.500", "–"},
+			{"T_base / t_DDP (eq. 6)", "1.750", "1.750"},
+		}},
 		{"phases", []string{"old"}, phases, [][]string{{
 			"old", "2.500", "0.2500", "–", "–", "0.5000", "–", "–", "0.2500", "0.5000", "–", "–", "1.250", "–",
 		}}},
@@ -306,6 +323,45 @@ func TestFigures(t *testing.T) {
 	for x, want := range map[float64]string{999.9: "1000", 9999.9: "10000", 999960: "1000k", -1500: "-1500", 2e-5: "2e-05", 0: "0", 1500: "1500", 94271: "94.3k", 2e6: "2M", 3.2e9: "3.2G", 0.0428: "0.0428"} {
 		if got := short(x); got != want {
 			t.Errorf("short(%g) is %q, expected %q", x, got, want)
+		}
+	}
+}
+
+// What the tables and plots of a run have is on the page, and in the text beside it.
+func TestPageAndTextHoldTheSameNumbers(t *testing.T) {
+	dir := t.TempDir()
+	if err := Write(fixture(t, "base", "vip"), dir); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, PageFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, MarkdownFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var terminal bytes.Buffer
+	if err := Print(&terminal, fixture(t, "base", "vip")); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range [][]string{
+		{"T_base (eq. 2), depth 0", "0.8750", "0.8750"},
+		{"T_prefetch (eq. 5), depth 1", "0.5000", "0.6875"},
+		{"a step, measured", "1", "0.7500"},
+		{"the first step, measured", "1.500", absent},
+	} {
+		if cells := "<td>" + strings.Join(row, "</td><td>") + "</td>"; !strings.Contains(string(page), cells) {
+			t.Errorf("the page lacks %s", cells)
+		}
+		if cells := "| " + strings.Join(row, " | ") + " |"; !strings.Contains(string(text), cells) {
+			t.Errorf("the text lacks %s", cells)
+		}
+		words := strings.Fields(strings.Join(row, " "))
+		if !slices.ContainsFunc(strings.Split(terminal.String(), "\n"), func(line string) bool {
+			return slices.Equal(strings.Fields(line), words)
+		}) {
+			t.Errorf("the terminal lacks %q", words)
 		}
 	}
 }

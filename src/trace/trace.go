@@ -1,5 +1,5 @@
-// Package trace measures where a rank's time goes and writes what a run reports: one JSON line per record, and the table at
-// its end.
+// Package trace measures where a rank's time goes, has the model of what a step takes, and writes what a run
+// reports: one JSON line per record, and the table at its end.
 //
 //	pool, lane, training ── Clock.Add(phase, ns) ──> per-rank totals ──> epoch record ──> metrics.jsonl
 //	                                                                └──> Table ──> terminal

@@ -60,9 +60,10 @@ type checkpointState struct {
 	Loss    float64            `json:"loss"` // weighted by seeds
 	Seeds   int                `json:"seeds"`
 	Seconds float64            `json:"seconds"`
-	Waiting float64            `json:"wait_seconds"` // mean over ranks, as
-	Phases  map[string]float64 `json:"phases"`       // these, by name
-	Rows    tally              `json:"rows"`         // sum over ranks
+	First   float64            `json:"first_step_seconds"` // 0: the second has not begun
+	Waiting float64            `json:"wait_seconds"`       // mean over ranks, as
+	Phases  map[string]float64 `json:"phases"`             // these, by name
+	Rows    tally              `json:"rows"`               // sum over ranks
 	Each    []rankShare        `json:"each_rank"`
 
 	Files map[string]fileSum `json:"files"`
@@ -228,7 +229,7 @@ func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 	}
 	s.Cache = r.choice()
 	if epoch == r.epoch {
-		s.Loss, s.Seeds, s.Seconds = r.loss, r.seeds, all.each[0].Seconds
+		s.Loss, s.Seeds, s.Seconds, s.First = r.loss, r.seeds, all.each[0].Seconds, r.firstStep
 		s.Waiting, s.Rows = all.Waiting/ranks, all.Rows
 		s.Phases = map[string]float64{}
 		for p, t := range all.Phases {

@@ -30,6 +30,7 @@ func (r *run) endEpoch(took time.Duration) error {
 		Kind: "epoch", Epoch: r.epoch, Seconds: took.Seconds(), Loss: r.loss / float64(r.seeds),
 		LR:           r.o.Schedule.LR(r.epoch*r.steps()-1, r.o.Epochs*r.steps()),
 		PhaseSeconds: map[string]float64{}, Rounds: total.Rounds / int64(len(all.each)), Rows: rows,
+		FirstStep: r.firstStep,
 	}
 	for p := range trace.NumPhases {
 		rec.PhaseSeconds[p.String()] = all.Phases[p] / ranks
@@ -39,6 +40,7 @@ func (r *run) endEpoch(took time.Duration) error {
 		rec.Ranks = append(rec.Ranks, rankRecord{Remote: one.Remote, WaitFraction: waited})
 		rec.WaitFraction += waited / ranks
 	}
+	r.onlyStep(&rec)
 	r.add(&rec)
 	if r.log != nil {
 		r.log.Write(rec)
@@ -70,6 +72,7 @@ func (r *run) add(e *epochRecord) {
 	for p, t := range e.PhaseSeconds {
 		s.PhaseSeconds[p] += t
 	}
+	s.TimeModel.FirstStep += e.FirstStep
 	s.Local += e.Local
 	s.CacheHits += e.CacheHits
 	s.Peer += e.Peer
@@ -95,6 +98,7 @@ func (r *run) summarise(final *evaluation) error {
 	for p := range s.PhaseSeconds {
 		s.PhaseSeconds[p] /= float64(n)
 	}
+	r.completeModel(n)
 	s.Local, s.CacheHits, s.Peer, s.Remote = s.Local/n, s.CacheHits/n, s.Peer/n, s.Remote/n
 	s.PeerCached /= n
 	s.Replacement, s.Early = s.Replacement/n, s.Early/n

@@ -207,13 +207,13 @@ func (r *run) restoreArrays(c *Checkpoint) error {
 // first step to take.
 func (r *run) beginEpoch(epoch int) (first int) {
 	r.epoch, r.loss, r.seeds, r.rows, r.waiting, r.begun = epoch, 0, 0, tally{}, 0, time.Now()
-	r.carried, r.earlier = tally{}, 0
+	r.carried, r.earlier, r.firstStep = tally{}, 0, 0
 	r.clock.Take()
 	if r.Resume == nil || r.Resume.state.Epoch != epoch {
 		return 0
 	}
 	s := r.Resume.state
-	r.loss, r.seeds = s.Loss, s.Seeds
+	r.loss, r.seeds, r.firstStep = s.Loss, s.Seeds, s.First
 	if r.Comm.Rank() == 0 {
 		r.carried = s.Rows
 	}

@@ -30,6 +30,9 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 	step, last := i/r.minibatches(), i%r.minibatches() == r.minibatches()-1
 	if i%r.minibatches() == 0 {
 		r.stepRows, r.stepWaiting = tally{}, 0
+		if step == 1 {
+			r.secondStep()
+		}
 	}
 	r.waiting += r.pipe.Waited()
 	r.stepWaiting += r.pipe.Waited()

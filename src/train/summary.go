@@ -42,6 +42,7 @@ type Summary struct {
 
 	WaitFraction float64            `json:"wait_fraction"`
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
+	TimeModel    TimeModel          `json:"time_model"`
 	PeakRSSBytes int64              `json:"peak_rss_bytes"`
 	Memory       map[string]int64   `json:"memory"`
 
@@ -112,7 +113,8 @@ type epochRecord struct {
 	LR           float64            `json:"lr"`
 	WaitFraction float64            `json:"wait_fraction"`
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
-	Rounds       int64              `json:"rounds"` // of each rank
+	FirstStep    float64            `json:"first_step_seconds"` // of rank 0
+	Rounds       int64              `json:"rounds"`             // of each rank
 	Rows
 	Ranks []rankRecord `json:"ranks"`
 }

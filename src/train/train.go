@@ -38,6 +38,8 @@ type run struct {
 	earlier int64     // remote ones of this rank before it
 	begun   time.Time // earlier than it was by the time that the epoch took before a restart
 
+	firstStep float64 // seconds until the second one began
+
 	// Of the step under way, which may have several minibatches.
 	item        int
 	stepRows    tally

@@ -1,0 +1,83 @@
+package report
+
+import "math"
+
+// modelTerms are the numbers of time_model, in the order of the table.
+var modelTerms = []struct{ key, name string }{
+	{"depth", "pipeline depth"},
+	{"t_sample", "t_sample"},
+	{"t_lookup", "t_lookup"},
+	{"t_score", "t_score"},
+	{"t_remote", "t_remote"},
+	{"t_copy", "t_copy"},
+	{"t_train", "t_train"},
+	{"t_sync", "t_sync"},
+	{"t_prepare", "T_prepare (eq. 3)"},
+	{"t_base", "T_base (eq. 2), depth 0"},
+	{"t_prefetch", "T_prefetch (eq. 5), depth 1"},
+	{"step", "a step, measured"},
+	{"t_first", "T_prefetch of the first step (eq. 4)"},
+	{"first_step", "the first step, measured"},
+	{"potential_gain", "T_base / t_DDP (eq. 6)"},
+}
+
+// mostTurned is how many runs are columns of a table; of more, each is a row.
+const mostTurned = 8
+
+// timeModel is the model of a step beside the steps that were measured.
+func timeModel(runs []*Run) table {
+	t := table{
+		id: "model", title: "Seconds of a step: MassiveGNN's model and the measurement", columns: []string{"run"},
+		note: "The terms are phases of the run, for each step. Measured: means over the epochs, of rank 0; the first step ends where " +
+			"the second begins. Without preparing ahead a step has t_lookup and t_score besides T_base, and copies after it has fetched. " +
+			"A pipeline deeper than 1 may be faster than T_prefetch.",
+	}
+	for _, term := range modelTerms {
+		t.columns = append(t.columns, term.name)
+	}
+	for _, r := range runs {
+		m := r.Summary.object("time_model")
+		if m == nil {
+			continue
+		}
+		row := []string{r.Name}
+		for _, term := range modelTerms {
+			x, ok := m.num(term.key)
+			row = append(row, cell(x, ok))
+		}
+		t.rows = append(t.rows, row)
+	}
+	if n := len(t.rows); n > 0 && n <= mostTurned {
+		t.turn()
+	}
+	return t
+}
+
+// modelBars draws the steps that were measured, and what the model makes of their terms at the run's depth.
+func modelBars(runs []*Run) *chart {
+	b := &bars{
+		x: "s, a step", tick: "the model: T_base at depth 0, T_prefetch otherwise",
+		pieces: []piece{{"measured", 0}},
+	}
+	for _, r := range runs {
+		m := r.Summary.object("time_model")
+		step, measured := m.num("step")
+		depth, known := m.num("depth")
+		key := "t_prefetch"
+		if depth == 0 {
+			key = "t_base"
+		}
+		model, modelled := m.num(key)
+		if !measured {
+			continue
+		}
+		if !known || !modelled {
+			model = math.NaN()
+		}
+		b.add(bar{name: r.Name, values: []float64{step}, tick: model, end: short(step) + " s"})
+	}
+	return &chart{
+		"model", "Seconds of a step, measured and by the model",
+		"MassiveGNN's model (equations 2 and 5) of the phases that the run measured. The table has its terms.", b,
+	}
+}

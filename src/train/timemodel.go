@@ -1,0 +1,45 @@
+package train
+
+import (
+	"time"
+
+	"halognn/src/trace"
+)
+
+// TimeModel is MassiveGNN's model of a step, made of the terms that the run has measured, beside the steps
+// that it has measured: seconds, means over epochs. docs/metrics.md defines every field.
+type TimeModel struct {
+	trace.StepModel
+	Depth     int     `json:"depth"`
+	Step      float64 `json:"step"`       // of all steps of an epoch but the first
+	FirstStep float64 `json:"first_step"` // from the beginning of an epoch to that of its second step
+}
+
+// secondStep notes when the second step of an epoch begins to train. Checkpoints are no part of steps.
+func (r *run) secondStep() {
+	saving := r.clock.Seconds()[trace.Save]
+	r.firstStep = time.Since(r.begun).Seconds() - saving
+}
+
+// onlyStep is secondStep for an epoch that has ended and has no other.
+func (r *run) onlyStep(rec *epochRecord) {
+	if r.steps() == 1 {
+		rec.FirstStep = rec.Seconds - rec.PhaseSeconds[trace.Save.String()]
+	}
+}
+
+// completeModel turns the sums over n epochs into the model. The phases are means already.
+func (r *run) completeModel(n int64) {
+	s := &r.sum
+	m := &s.TimeModel
+	m.StepModel, m.Depth = trace.TermsOf(s.PhaseSeconds, r.steps()).Model(), r.o.Depth
+	m.FirstStep /= float64(n)
+	m.Step = m.FirstStep
+	if r.steps() > 1 {
+		epoch := 0.0
+		for _, seconds := range r.seconds {
+			epoch += seconds / float64(n)
+		}
+		m.Step = (epoch - s.PhaseSeconds[trace.Save.String()] - m.FirstStep) / float64(r.steps()-1)
+	}
+}
