@@ -81,3 +81,23 @@ func modelBars(runs []*Run) *chart {
 		"MassiveGNN's model (equations 2 and 5) of the phases that the run measured. The table has its terms.", b,
 	}
 }
+
+// overheads is what the epochs of the runs had besides training.
+func overheads(runs []*Run) table {
+	t := table{
+		id: "overheads", title: "What is not training",
+		columns: []string{"run", "waiting", "communication stall, s/epoch", "of the epoch"},
+		note: "Waiting: share of the epoch in which training waited for a minibatch. Communication stall: MassiveGNN's equation 9, what " +
+			"remote rows take beyond the copying beside them; what of it training did wait for is part of waiting.",
+	}
+	for _, r := range runs {
+		wait, waits := mean(r.Epochs, "wait_fraction")
+		stall, stalls := r.Summary.num("communication_stall_seconds")
+		share, shares := r.Summary.num("communication_stall_fraction")
+		if !stalls {
+			continue
+		}
+		t.rows = append(t.rows, []string{r.Name, percent(wait, waits), cell(stall, stalls), percent(share, shares)})
+	}
+	return t
+}

@@ -25,7 +25,7 @@ func tablesOf(runs []*Run) []table {
 	if len(runs) > 1 {
 		tables = append(tables, differences(runs))
 	}
-	tables = append(tables, scaling(runs), phases(runs), timeModel(runs), traffic(runs), caches(runs), baselines(runs), balance(runs))
+	tables = append(tables, scaling(runs), phases(runs), overheads(runs), timeModel(runs), traffic(runs), caches(runs), baselines(runs), balance(runs))
 	return slices.DeleteFunc(tables, func(t table) bool { return len(t.rows) == 0 })
 }
 
@@ -261,7 +261,7 @@ func Print(w io.Writer, runs []*Run) error {
 		}
 	}
 	for _, t := range tablesOf(runs) {
-		if !slices.Contains([]string{"runs", "differences", "scaling", "model", "caches"}, t.id) {
+		if !slices.Contains([]string{"runs", "differences", "scaling", "overheads", "model", "caches"}, t.id) {
 			continue
 		}
 		if _, err := fmt.Fprintf(w, "\n%s\n", t.title); err != nil {

@@ -43,8 +43,12 @@ type Summary struct {
 	WaitFraction float64            `json:"wait_fraction"`
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
 	TimeModel    TimeModel          `json:"time_model"`
-	PeakRSSBytes int64              `json:"peak_rss_bytes"`
-	Memory       map[string]int64   `json:"memory"`
+
+	StallSeconds  float64 `json:"communication_stall_seconds"` // per epoch, mean over ranks
+	StallFraction float64 `json:"communication_stall_fraction"`
+
+	PeakRSSBytes int64            `json:"peak_rss_bytes"`
+	Memory       map[string]int64 `json:"memory"`
 
 	Ranks     int    `json:"ranks"`
 	Parts     int    `json:"parts"`

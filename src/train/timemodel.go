@@ -30,16 +30,18 @@ func (r *run) onlyStep(rec *epochRecord) {
 
 // completeModel turns the sums over n epochs into the model. The phases are means already.
 func (r *run) completeModel(n int64) {
-	s := &r.sum
+	s, steps := &r.sum, float64(r.steps())
 	m := &s.TimeModel
 	m.StepModel, m.Depth = trace.TermsOf(s.PhaseSeconds, r.steps()).Model(), r.o.Depth
+	epoch := 0.0
+	for _, seconds := range r.seconds {
+		epoch += seconds / float64(n)
+	}
 	m.FirstStep /= float64(n)
 	m.Step = m.FirstStep
-	if r.steps() > 1 {
-		epoch := 0.0
-		for _, seconds := range r.seconds {
-			epoch += seconds / float64(n)
-		}
-		m.Step = (epoch - s.PhaseSeconds[trace.Save.String()] - m.FirstStep) / float64(r.steps()-1)
+	if steps > 1 {
+		m.Step = (epoch - s.PhaseSeconds[trace.Save.String()] - m.FirstStep) / (steps - 1)
 	}
+	s.StallSeconds = m.Stall() * steps
+	s.StallFraction = s.StallSeconds / epoch
 }

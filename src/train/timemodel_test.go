@@ -39,6 +39,8 @@ func TestTimeModelIsTheFormulaOnThePhases(t *testing.T) {
 			var s struct {
 				Steps  float64            `json:"steps_per_epoch"`
 				Phases map[string]float64 `json:"phase_seconds"`
+				Stall  float64            `json:"communication_stall_seconds"`
+				Share  float64            `json:"communication_stall_fraction"`
 				Model  map[string]float64 `json:"time_model"`
 			}
 			text, err := os.ReadFile(filepath.Join(j.dir, SummaryFile))
@@ -71,8 +73,15 @@ func TestTimeModelIsTheFormulaOnThePhases(t *testing.T) {
 					t.Errorf("%s is %g, want %g", key, got, want)
 				}
 			}
+			stall := max(0, s.Phases["exchange"]+s.Phases["slice"]-s.Phases["gather"])
+			if math.Abs(s.Stall-stall) > 1e-9 {
+				t.Errorf("ranks stall for %g s of an epoch, equation 9 on the phases gives %g", s.Stall, stall)
+			}
 			epochs, first := j.epochSeconds(t)
 			first, epochs = first/float64(o.Epochs), epochs/float64(o.Epochs)
+			if math.Abs(s.Share-stall/epochs) > 1e-9 {
+				t.Errorf("they stall for %g of an epoch of %g s", s.Share, epochs)
+			}
 			if math.Abs(s.Model["first_step"]-first) > 1e-9 || first <= 0 || first > epochs {
 				t.Errorf("first_step is %g, in the epochs' records %g", s.Model["first_step"], first)
 			}
