@@ -26,8 +26,8 @@ var level = map[string]int{
 // knowsRanks are the rooms that may know that other ranks exist.
 var knowsRanks = []string{"comm", "exchange", "parallel", "simulate", "plan", "train", "doctor", "cmd"}
 
-// usesC are the packages that may use cgo; with CGO_ENABLED=0 the rest must build.
-var usesC = []string{"comm/mpi", "compute/cpu", "compute/cuda", "partition/metis"}
+// usesC are the packages that may use cgo; with CGO_ENABLED=0 the rest must build, and mem without the C library.
+var usesC = []string{"mem", "comm/mpi", "compute/cpu", "compute/cuda", "partition/metis"}
 
 func TestImportsGoDown(t *testing.T) {
 	for _, f := range goFiles(t) {

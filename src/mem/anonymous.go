@@ -13,7 +13,7 @@ const hugeBytes = 2 << 20
 
 // allocate maps zeroed memory.
 func allocate(size int) ([]byte, error) {
-	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	b, err := mapPages(-1, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err == nil && size >= hugeBytes {
 		_ = unix.Madvise(b, unix.MADV_HUGEPAGE) // a hint: without it the memory is only slower
 	}
@@ -21,4 +21,4 @@ func allocate(size int) ([]byte, error) {
 }
 
 // release takes back what allocate handed out.
-func release(p unsafe.Pointer, size int) error { return unix.MunmapPtr(p, uintptr(size)) }
+func release(p unsafe.Pointer, size int) error { return unmap(p, uintptr(size)) }

@@ -40,7 +40,7 @@ func Map(path string) (*File, error) {
 	}
 	m := &File{path: path}
 	if info.Size() > 0 {
-		m.data, err = unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+		m.data, err = mapPages(int(f.Fd()), int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
 		if err != nil {
 			return nil, fmt.Errorf("memory-mapping %s (%d bytes): %w", path, info.Size(), err)
 		}
@@ -70,7 +70,7 @@ func (m *File) Close() error {
 	}
 	data := m.data
 	m.data = nil
-	return unix.Munmap(data)
+	return unmapPages(data)
 }
 
 // badRead is what the runtime, and the C kernels' callers, panic with where memory cannot be read.

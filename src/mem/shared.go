@@ -56,7 +56,7 @@ func mapShared(f *os.File, bytes int) (*Shared, error) {
 		return s, nil
 	}
 	var err error
-	s.data, err = unix.Mmap(int(f.Fd()), 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	s.data, err = mapPages(int(f.Fd()), bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("mapping %d bytes of shared memory: %w", bytes, err), f.Close())
 	}
@@ -93,7 +93,7 @@ func (s *Shared) Reserve(lo, hi int) error {
 func (s *Shared) Close() error {
 	err := s.file.Close()
 	if s.data != nil {
-		err = errors.Join(err, unix.Munmap(s.data))
+		err = errors.Join(err, unmapPages(s.data))
 		s.data = nil
 	}
 	return err
