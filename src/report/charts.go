@@ -4,32 +4,34 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"halognn/src/chart"
 )
 
 // chartsOf draws what the runs have data for. Runs that cannot be compared do not share a plot.
-func chartsOf(runs []*Run) (all []*chart) {
+func chartsOf(runs []*Run) (all []*chart.Chart) {
 	for i, r := range runs {
 		r.color = i
 	}
 	learning, metrics := byMetric(runs)
 	for i, g := range learning {
-		for _, c := range []*chart{lossEpochs(g), lossSteps(g), validation(g, metrics[i])} {
-			all = append(all, c.part(i, len(learning), metrics[i]))
+		for _, c := range []*chart.Chart{lossEpochs(g), lossSteps(g), validation(g, metrics[i])} {
+			all = append(all, part(c, i, len(learning), metrics[i]))
 		}
 	}
 	compared, names := policyGroups(runs)
 	for i, g := range compared {
-		all = append(all, policyTimes(g).part(i, len(compared), names[i]))
+		all = append(all, part(policyTimes(g), i, len(compared), names[i]))
 	}
 	all = append(all, scalingChart(runs), phaseBars(runs), modelBars(runs), overlapChart(runs), hitRates(runs), transferred(runs), predicted(runs),
 		tierBars(runs), rankDots(runs), memoryBars(runs))
-	return slices.DeleteFunc(all, func(c *chart) bool { return c.empty() })
+	return slices.DeleteFunc(all, func(c *chart.Chart) bool { return c.Empty() })
 }
 
-// part names one of several charts of the same kind.
-func (c *chart) part(i, of int, name string) *chart {
+// part names chart i of several of the same kind.
+func part(c *chart.Chart, i, of int, name string) *chart.Chart {
 	if of > 1 {
-		c.id, c.title = fmt.Sprintf("%s-%d", c.id, i+1), c.title+": "+name
+		c.ID, c.Title = fmt.Sprintf("%s-%d", c.ID, i+1), c.Title+": "+name
 	}
 	return c
 }
@@ -45,13 +47,13 @@ func series(records []record, of func(record) (float64, bool)) (x, y []float64) 
 	return x, y
 }
 
-func lossEpochs(runs []*Run) *chart {
-	c := &curves{x: "epoch", y: "mean loss of the epoch", whole: true}
+func lossEpochs(runs []*Run) *chart.Chart {
+	c := &chart.Curves{X: "epoch", Y: "mean loss of the epoch", Whole: true}
 	for _, r := range runs {
 		x, y := series(r.Epochs, func(e record) (float64, bool) { return e.num("loss") })
-		c.add(curve{names: []string{r.Name}, x: x, y: y, color: r.color})
+		c.Add(chart.Curve{Names: []string{r.Name}, X: x, Y: y, Color: r.color})
 	}
-	return &chart{"loss", "Training loss", "Dropout is on. Runs with equal points are one curve.", c}
+	return chart.New("loss", "Training loss", "Dropout is on. Runs with equal points are one curve.", c)
 }
 
 // mostPoints is how many points a curve over steps has.
@@ -102,17 +104,17 @@ func (r *Run) places() []float64 {
 	return out
 }
 
-func lossSteps(runs []*Run) *chart {
-	c := &curves{x: "steps done", y: "global loss"}
+func lossSteps(runs []*Run) *chart.Chart {
+	c := &chart.Curves{X: "steps done", Y: "global loss"}
 	size := bins(runs)
 	for _, r := range runs {
 		x, y := r.binned(size, func(k int) (float64, float64, bool) {
 			loss, ok := r.Steps.at("loss", k)
 			return loss, 1, ok
 		})
-		c.add(curve{names: []string{r.Name}, x: x, y: y, color: r.color})
+		c.Add(chart.Curve{Names: []string{r.Name}, X: x, Y: y, Color: r.color})
 	}
-	return &chart{"loss-steps", "Training loss, step by step", meansOf(size), c}
+	return chart.New("loss-steps", "Training loss, step by step", meansOf(size), c)
 }
 
 func meansOf(size int) string {
@@ -123,68 +125,70 @@ func meansOf(size int) string {
 }
 
 // validation draws the metric over epochs; the curve's label says what the test came to.
-func validation(runs []*Run, metric string) *chart {
-	c := &curves{x: "epoch", y: "validation " + metric + ", %", whole: true}
+func validation(runs []*Run, metric string) *chart.Chart {
+	c := &chart.Curves{X: "epoch", Y: "validation " + metric + ", %", Whole: true}
 	for _, r := range runs {
 		x, y := series(r.Evals, func(e record) (float64, bool) {
 			v, ok := e.num("valid_metric")
 			return 100 * v, ok
 		})
-		one := curve{names: []string{r.Name}, x: x, y: y, color: r.color}
+		one := chart.Curve{Names: []string{r.Name}, X: x, Y: y, Color: r.color}
 		if v, ok := r.Summary.num("test_metric"); ok {
-			one.end = ", test " + fmt.Sprintf("%.1f", 100*v)
+			one.End = ", test " + fmt.Sprintf("%.1f", 100*v)
 		}
-		c.add(one)
+		c.Add(one)
 	}
-	return &chart{"accuracy", "Validation", "The test metric, all neighbours and the weights of the best epoch, stands beside the name.", c}
+	return chart.New("accuracy", "Validation", "The test metric, all neighbours and the weights of the best epoch, stands beside the name.", c)
 }
 
 // policyTimes compares runs that differ in nothing but their caches.
-func policyTimes(runs []*Run) *chart {
+func policyTimes(runs []*Run) *chart.Chart {
 	seen := map[string]int{}
 	for _, r := range runs {
 		seen[r.policy()]++
 	}
-	b := &bars{x: "s per epoch, median", pieces: []piece{{"training", 0}, {"waiting for minibatches", 1}, {"of both, waiting not recorded", 6}}}
+	b := &chart.Bars{X: "s per epoch, median", Pieces: []chart.Piece{
+		{Name: "training", Color: 0}, {Name: "waiting for minibatches", Color: 1}, {Name: "of both, waiting not recorded", Color: 6},
+	}}
 	for _, r := range runs {
 		seconds, _ := r.seconds()
 		name := r.policyName()
 		if seen[r.policy()] > 1 {
 			name += ": " + r.Name
 		}
-		one := bar{name: name, values: []float64{math.NaN(), math.NaN(), seconds}, end: short(seconds) + " s"}
+		one := chart.Bar{Name: name, Values: []float64{math.NaN(), math.NaN(), seconds}, End: chart.Short(seconds) + " s"}
 		if wait, waits := mean(r.Epochs, "wait_fraction"); waits {
-			one.values = []float64{seconds * (1 - wait), seconds * wait, math.NaN()}
+			one.Values = []float64{seconds * (1 - wait), seconds * wait, math.NaN()}
 		}
-		b.add(one)
+		b.Add(one)
 	}
-	return &chart{
+	return chart.New(
 		"policies", "Epoch time by cache policy", "Runs of otherwise the same settings on as many ranks. Waiting is the share of the epoch in which training waited for the next minibatch.", b,
-	}
+	)
 }
 
 // scalingChart draws epoch times over ranks with the ideal line and the efficiency at each point.
-func scalingChart(runs []*Run) *chart {
-	c := &curves{x: "ranks", y: "s per epoch", logX: true, logY: true}
+func scalingChart(runs []*Run) *chart.Chart {
+	c := &chart.Curves{X: "ranks", Y: "s per epoch", LogX: true, LogY: true}
 	for i, s := range studies(runs) {
 		name := s.name
 		if name == "" {
 			name = "measured"
 		}
-		measured, ideal := curve{names: []string{name}, color: i}, curve{names: []string{"ideal"}, free: true, dashed: true}
+		measured, ideal := chart.Curve{Names: []string{name}, Color: i}, chart.Curve{Names: []string{"ideal"}, Free: true, Dashed: true}
 		for k, p := range s.points {
 			ranks := float64(p.ranks)
-			measured.x, measured.y = append(measured.x, ranks), append(measured.y, p.seconds)
-			measured.points = append(measured.points, fmt.Sprintf("%.0f %%", 100*s.efficiency(k)))
-			ideal.x, ideal.y = append(ideal.x, ranks), append(ideal.y, s.points[0].seconds*float64(s.points[0].ranks)/ranks)
-			if !slices.Contains(c.at, ranks) {
-				c.at = append(c.at, ranks)
+			measured.X, measured.Y = append(measured.X, ranks), append(measured.Y, p.seconds)
+			measured.Points = append(measured.Points, fmt.Sprintf("%.0f %%", 100*s.efficiency(k)))
+			ideal.X, ideal.Y = append(ideal.X, ranks), append(ideal.Y, s.points[0].seconds*float64(s.points[0].ranks)/ranks)
+			if !slices.Contains(c.At, ranks) {
+				c.At = append(c.At, ranks)
 			}
 		}
-		c.add(ideal)
-		c.add(measured)
+		c.Add(ideal)
+		c.Add(measured)
 	}
-	return &chart{"scaling", "Strong scaling", "Both axes are logarithmic. At the points: efficiency, the share of the ideal speed-up over the fewest ranks.", c}
+	return chart.New("scaling", "Strong scaling", "Both axes are logarithmic. At the points: efficiency, the share of the ideal speed-up over the fewest ranks.", c)
 }
 
 // phaseColors keep preparation apart from training, and waiting from both.
@@ -196,10 +200,10 @@ var phaseColors = map[string]int{
 var trainingPhases = []string{"forward", "backward", "sync", "update", "wait", "save"}
 
 // phaseBars shows preparation beside training: what of it training did not wait for was hidden. Source: the form of MassiveGNN, Figure 9.
-func phaseBars(runs []*Run) *chart {
-	b := &bars{x: "s per epoch, mean of ranks", tick: "the epoch"}
+func phaseBars(runs []*Run) *chart.Chart {
+	b := &chart.Bars{X: "s per epoch, mean of ranks", Tick: "the epoch"}
 	for _, p := range phaseNames {
-		b.pieces = append(b.pieces, piece{p, phaseColors[p]})
+		b.Pieces = append(b.Pieces, chart.Piece{Name: p, Color: phaseColors[p]})
 	}
 	for _, row := range rowsOf(runs) {
 		phases := meanOf(row.epochs, "phase_seconds")
@@ -217,31 +221,31 @@ func phaseBars(runs []*Run) *chart {
 				prepare[i] = x
 			}
 		}
-		b.add(bar{name: row.name + ": training", values: train, tick: seconds})
-		b.add(bar{name: "prepared beside it", values: prepare, tick: seconds, joined: true})
+		b.Add(chart.Bar{Name: row.name + ": training", Values: train, Tick: seconds})
+		b.Add(chart.Bar{Name: "prepared beside it", Values: prepare, Tick: seconds, Joined: true})
 	}
-	return &chart{
-		"phases", "Phases of an epoch", "Two bars: training, phase after phase, with what it waited for; and the preparation of minibatches that went on beside it. " +
+	return chart.New(
+		"phases", "Phases of an epoch", "Two bars: training, phase after phase, with what it waited for; and the preparation of minibatches that went on beside it. "+
 			"Preparation that made nobody wait was hidden. It runs on several goroutines and may add up to more than the epoch.", b,
-	}
+	)
 }
 
-func overlapChart(runs []*Run) *chart {
-	c := &curves{x: "epoch", y: "training waited, % of the epoch", whole: true, zero: true}
+func overlapChart(runs []*Run) *chart.Chart {
+	c := &chart.Curves{X: "epoch", Y: "training waited, % of the epoch", Whole: true, Zero: true}
 	for _, r := range runs {
 		x, y := series(r.Epochs, func(e record) (float64, bool) {
 			w, ok := e.num("wait_fraction")
 			return 100 * w, ok
 		})
 		wait, _ := mean(r.Epochs, "wait_fraction") // of no epoch: no curve
-		c.add(curve{names: []string{r.Name}, end: fmt.Sprintf(": %.1f", 100*(1-wait)), x: x, y: y, color: r.color})
+		c.Add(chart.Curve{Names: []string{r.Name}, End: fmt.Sprintf(": %.1f", 100*(1-wait)), X: x, Y: y, Color: r.color})
 	}
-	return &chart{"overlap", "Waiting and overlap efficiency", "Overlap efficiency is the rest: the share of the epoch, in %, in which training did not wait for a minibatch. Its mean stands beside the name.", c}
+	return chart.New("overlap", "Waiting and overlap efficiency", "Overlap efficiency is the rest: the share of the epoch, in %, in which training did not wait for a minibatch. Its mean stands beside the name.", c)
 }
 
 // memoryBars draws what memory is made of, and what was resident.
-func memoryBars(runs []*Run) *chart {
-	b := &bars{x: "MB, the rank with the largest resident set", tick: "largest resident set that the system has seen"}
+func memoryBars(runs []*Run) *chart.Chart {
+	b := &chart.Bars{X: "MB, the rank with the largest resident set", Tick: "largest resident set that the system has seen"}
 	names := map[string]bool{}
 	for _, r := range runs {
 		for k := range r.Summary.object("memory") {
@@ -250,7 +254,7 @@ func memoryBars(runs []*Run) *chart {
 	}
 	keys := sorted(names)
 	for i, k := range keys {
-		b.pieces = append(b.pieces, piece{visible(k), i})
+		b.Pieces = append(b.Pieces, chart.Piece{Name: visible(k), Color: i})
 	}
 	for _, r := range runs {
 		items := r.Summary.object("memory")
@@ -258,16 +262,16 @@ func memoryBars(runs []*Run) *chart {
 			continue
 		}
 		peak, _ := r.Summary.num("peak_rss_bytes")
-		one := bar{name: r.Name, tick: peak / 1e6}
+		one := chart.Bar{Name: r.Name, Tick: peak / 1e6}
 		for _, k := range keys {
 			x, ok := items.num(k)
 			if !ok {
 				x = math.NaN()
 			}
-			one.values = append(one.values, x/1e6)
+			one.Values = append(one.Values, x/1e6)
 		}
-		one.end = short(one.length()) + " MB"
-		b.add(one)
+		one.End = chart.Short(one.Length()) + " MB"
+		b.Add(one)
 	}
-	return &chart{"memory", "Memory of a rank", "The pieces are counted where they are allocated or mapped; see docs/metrics.md.", b}
+	return chart.New("memory", "Memory of a rank", "The pieces are counted where they are allocated or mapped; see docs/metrics.md.", b)
 }

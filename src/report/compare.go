@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"halognn/src/chart"
 )
 
 // noResult are config keys that say where and how loudly a run works, not what it does or how fast.
@@ -67,7 +69,7 @@ func groupNames(all [][]*Run, but ...string) []string {
 		for _, k := range differing(firsts, append(but, noResult...)...) {
 			v, ok := r.setting(k)
 			if !ok {
-				v = absent
+				v = chart.Absent
 			}
 			words = append(words, k+" "+v)
 		}

@@ -4,11 +4,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"halognn/src/chart"
 )
 
-func ids(charts []*chart) (out []string) {
+func ids(charts []*chart.Chart) (out []string) {
 	for _, c := range charts {
-		out = append(out, c.id)
+		out = append(out, c.ID)
 	}
 	return out
 }
@@ -53,7 +55,7 @@ func TestAStudyIsOfEqualWork(t *testing.T) {
 		if (len(all) == 1) != c.study || slices.Contains(ids(chartsOf(runs)), "scaling") != c.study {
 			t.Errorf("%s: %d studies", c.name, len(all))
 		}
-		if text := scalingChart(runs).svg(); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
+		if text := scalingChart(runs).SVG(); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
 			t.Errorf("%s: the plot has points nowhere", c.name)
 		}
 	}
@@ -78,7 +80,7 @@ func TestPoliciesAreComparedOnEqualWork(t *testing.T) {
 	for _, e := range unknown[1].Epochs {
 		delete(e, "wait_fraction")
 	}
-	if text := policyTimes(unknown).svg(); strings.Contains(text, "vip, training: ") || !strings.Contains(text, "vip, of both, waiting not recorded: 1.500") {
+	if text := policyTimes(unknown).SVG(); strings.Contains(text, "vip, training: ") || !strings.Contains(text, "vip, of both, waiting not recorded: 1.500") {
 		t.Error("waiting that was not recorded is taken for none")
 	}
 }
@@ -100,10 +102,10 @@ func TestMetricsDoNotShareAnAxis(t *testing.T) {
 			t.Errorf("no plot %s among %q", id, got)
 		}
 	}
-	if text := validation(all[1], names[1]).svg(); !strings.Contains(text, "validation micro_f1, %") {
+	if text := validation(all[1], names[1]).SVG(); !strings.Contains(text, "validation micro_f1, %") {
 		t.Error("the axis does not say what it measures")
 	}
-	if rows := plainText(outcomes(runs).rows); rows[0][2] != "71.00 % accuracy" || rows[1][2] != "71.00 % micro_f1" || rows[2][2] != absent {
+	if rows := plainText(outcomes(runs).rows); rows[0][2] != "71.00 % accuracy" || rows[1][2] != "71.00 % micro_f1" || rows[2][2] != chart.Absent {
 		t.Errorf("the table says %q", rows)
 	}
 }
@@ -112,11 +114,11 @@ func TestMetricsDoNotShareAnAxis(t *testing.T) {
 func TestTrialsStandBesideNoPrediction(t *testing.T) {
 	runs := fixture(t, "base", "vip", "vip")
 	runs[1].Name, runs[2].Name, runs[2].Config["cache.policy"] = "vip", "tries", "auto"
-	if _, rows := predicted(runs).data(); len(rows) != 1 || rows[0][0] != "vip" {
+	if _, rows := predicted(runs).Table(); len(rows) != 1 || rows[0][0] != "vip" {
 		t.Errorf("predictions of %q", rows)
 	}
 	rows := caches(runs).rows
-	if row := rows[1]; row[1] != "auto (vip)" || row[len(row)-1] != absent {
+	if row := rows[1]; row[1] != "auto (vip)" || row[len(row)-1] != chart.Absent {
 		t.Errorf("the table of caches says %q", row)
 	}
 	if !strings.Contains(strings.Join(warnings(runs), "\n"), "tries: cache.policy auto") {

@@ -2,49 +2,16 @@ package report
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"unicode"
 	"unicode/utf8"
-)
 
-// Ticks are round, apart and within, however near to each other the values are and whatever their size.
-func TestTicksAreRoundAndWithin(t *testing.T) {
-	next := func(x float64, n int) float64 {
-		for range n {
-			x = math.Nextafter(x, math.Inf(1))
-		}
-		return x
-	}
-	for _, s := range []scale{
-		newScale(0, 1, 0, 100, false), newScale(-3, 17.2, 0, 100, false), newScale(5, 5, 0, 100, false), newScale(0, 0, 0, 100, false),
-		newScale(0.3, 4000, 0, 100, true), newScale(7, 9, 0, 100, true), newScale(0.7, next(0.7, 1), 0, 100, false), newScale(0.7, next(0.7, 3), 0, 100, true),
-		newScale(-1e99, next(-1e99, 2), 0, 100, false), newScale(1e16, 1e16+2, 0, 100, false), newScale(0, math.SmallestNonzeroFloat64, 0, 100, false),
-		newScale(-most, most, 0, 100, false), newScale(95.01, 95.03, 0, 100, false), newScale(1e6, 1e6+20, 0, 100, false), newScale(1e-9, 2e-9, 0, 100, false),
-	} {
-		all := s.ticks(6)
-		if len(all) < 2 || len(all) > 15 {
-			t.Errorf("%+v: ticks %v", s, all)
-		}
-		for _, v := range all {
-			if at := s.at(v); !(at >= -0.2 && at <= 100.2) || math.Signbit(v) && v == 0 {
-				t.Errorf("%+v: tick %g at %g", s, v, at)
-			}
-		}
-		labels := tickLabels(all)
-		for i, one := range labels {
-			if slices.Contains(labels[:i], one) || textWidth(one) > plotLeft-4 {
-				t.Errorf("%+v: ticks %v are labelled %q", s, all, labels)
-				break
-			}
-		}
-	}
-}
+	"halognn/src/chart"
+)
 
 // Whatever a name is made of, what is shown of it is text of one line that obeys nothing.
 func TestVisible(t *testing.T) {
@@ -64,30 +31,6 @@ func TestVisible(t *testing.T) {
 		if !utf8.ValidString(got) || strings.ContainsFunc(got, unicode.IsControl) {
 			t.Fatalf("visible(%q) is %q", b, got)
 		}
-	}
-}
-
-// Text is cut where it is too wide, and only there.
-func TestShorten(t *testing.T) {
-	for _, c := range []struct {
-		in   string
-		n    int
-		want string
-	}{
-		{"", 5, ""}, {"abcde", 5, "abcde"}, {"abcdef", 5, "ab…ef"}, {"abcdefg", 4, "ab…g"}, {strings.Repeat("x", 34), 34, strings.Repeat("x", 34)},
-		{"世界世界世界", 6, "世…界"}, {"世界", 1, "…"},
-	} {
-		if got := shorten(c.in, c.n); got != c.want {
-			t.Errorf("shorten(%q, %d) is %q, expected %q", c.in, c.n, got, c.want)
-		}
-	}
-	same := curve{names: []string{"auto", "lookahead", "none", "prefetch"}} // 34 letters in all
-	if got := same.label(); got != "auto = lookahead = none = prefetch" {
-		t.Errorf("the label is %q", got)
-	}
-	same.names = append(same.names, "vip")
-	if got := same.label(); got != "auto = 4 more" {
-		t.Errorf("the label is %q", got)
 	}
 }
 
@@ -206,11 +149,11 @@ func TestAbsurdNumbers(t *testing.T) {
 	}
 	for _, some := range [][]*Run{runs, runs[:1]} {
 		for _, c := range chartsOf(some) {
-			text := c.svg()
+			text := c.SVG()
 			parse(t, text)
 			for _, word := range []string{"NaN", "Inf"} {
 				if strings.Contains(text, word) {
-					t.Errorf("%s draws %s", c.id, word)
+					t.Errorf("%s draws %s", c.ID, word)
 				}
 			}
 		}
@@ -233,49 +176,24 @@ func TestPiecesAreToldApart(t *testing.T) {
 			e["phase_seconds"].(map[string]any)[p] = 0.1
 		}
 	}
-	for _, c := range []*chart{memoryBars(runs[:1]), phaseBars(runs)} {
+	for _, c := range []*chart.Chart{memoryBars(runs[:1]), phaseBars(runs)} {
 		looks := map[string]string{}
-		children := parse(t, c.svg()).Children
+		children := parse(t, c.SVG()).Children
 		for i, e := range children {
-			if e.attr("class") != "swatch" {
+			if !strings.HasPrefix(e.attr("class"), "swatch ") {
 				continue
 			}
-			look := e.attr("style")
+			look := e.attr("class")
 			if i+1 < len(children) && children[i+1].attr("class") == "stripe" {
 				look += " striped"
 			}
 			if other, taken := looks[look]; taken {
-				t.Errorf("%s: %s and %s are both %s", c.id, other, e.Children[0].Text, look)
+				t.Errorf("%s: %s and %s are both %s", c.ID, other, e.Children[0].Text, look)
 			}
 			looks[look] = e.Children[0].Text
 		}
 		if len(looks) < len(phaseNames) {
-			t.Errorf("%s: %d pieces", c.id, len(looks))
-		}
-	}
-}
-
-// Curves over many steps have points too, a few, whose shapes tell them apart.
-func TestLongCurvesHaveMarkers(t *testing.T) {
-	c := &curves{}
-	for color := range 2 {
-		one := curve{names: []string{fmt.Sprint(color)}, color: color}
-		for i := range mostPoints {
-			one.x, one.y = append(one.x, float64(i)), append(one.y, float64(i*color))
-		}
-		c.add(one)
-	}
-	shapes := map[string]int{}
-	for _, m := range parse(t, (&chart{drawing: c}).svg()).find("marker") {
-		shape := strings.TrimLeft(m.attr("d"), "M-0123456789. ")
-		shapes[shape]++
-	}
-	if len(shapes) != 2 {
-		t.Errorf("shapes %v, expected two", shapes)
-	}
-	for shape, n := range shapes {
-		if n < fewMarkers || n > 2*fewMarkers {
-			t.Errorf("%d markers %s", n, shape)
+			t.Errorf("%s: %d pieces", c.ID, len(looks))
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"halognn/src/chart"
 )
 
 // markdown writes plain text so that Markdown shows it as it is, also in a table.
@@ -45,7 +47,7 @@ func (t *table) markdown(w io.Writer) {
 	fmt.Fprintf(w, "\n%s\n\n", t.note)
 }
 
-func writeMarkdown(w io.Writer, runs []*Run, tables []table, charts []*chart) {
+func writeMarkdown(w io.Writer, runs []*Run, tables []table, charts []*chart.Chart) {
 	fmt.Fprintf(w, "# halognn report: %s\n\n", markdown(runsWord(runs)))
 	for _, fault := range warnings(runs) {
 		fmt.Fprintf(w, "- %s\n", markdown(fault))
@@ -55,6 +57,6 @@ func writeMarkdown(w io.Writer, runs []*Run, tables []table, charts []*chart) {
 		tables[i].markdown(w)
 	}
 	for _, c := range charts {
-		fmt.Fprintf(w, "## %s\n\n![%s](%s/%s.svg)\n\n%s\n\n", markdown(c.title), markdown(c.title), PlotsDir, c.id, c.note)
+		fmt.Fprintf(w, "## %s\n\n![%s](%s/%s.svg)\n\n%s\n\n", markdown(c.Title), markdown(c.Title), PlotsDir, c.ID, c.Note)
 	}
 }

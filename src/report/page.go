@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+
+	"halognn/src/chart"
 )
 
 // The page is well-formed XML too, so that any parser can check it.
@@ -99,20 +101,20 @@ func warnings(runs []*Run) (out []string) {
 	return out
 }
 
-func writePage(w io.Writer, runs []*Run, tables []table, charts []*chart) error {
+func writePage(w io.Writer, runs []*Run, tables []table, charts []*chart.Chart) error {
 	data := struct {
 		Title          string
 		Warnings       []string
 		Style          template.CSS
 		Tables, Charts []section
-	}{Title: runsWord(runs), Warnings: warnings(runs), Style: style}
+	}{Title: runsWord(runs), Warnings: warnings(runs), Style: template.CSS(chart.Style)}
 	for _, t := range tables {
 		data.Tables = append(data.Tables, section{ID: t.id, Title: t.title, Note: t.note, Columns: t.columns, Rows: t.rows})
 	}
 	for _, c := range charts {
-		columns, rows := c.data()
+		columns, rows := c.Table()
 		// The SVG is made here, with every name in it escaped.
-		data.Charts = append(data.Charts, section{ID: c.id, Title: c.title, Note: c.note, SVG: template.HTML(c.svg()), Columns: columns, Rows: rows})
+		data.Charts = append(data.Charts, section{ID: c.ID, Title: c.Title, Note: c.Note, SVG: template.HTML(c.SVG()), Columns: columns, Rows: rows})
 	}
 	return page.Execute(w, data)
 }

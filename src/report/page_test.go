@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"halognn/src/chart"
 )
 
 // element is a parsed XML element.
@@ -194,7 +196,7 @@ func near(t *testing.T, what string, got, want [][2]float64) {
 func TestCurvesGoThroughTheData(t *testing.T) {
 	for _, c := range []struct {
 		what string
-		of   func([]*Run) *chart
+		of   func([]*Run) *chart.Chart
 		runs []string
 		log  bool
 		want [][][2]float64
@@ -202,7 +204,7 @@ func TestCurvesGoThroughTheData(t *testing.T) {
 		{"loss; equal ones are one curve", lossEpochs, []string{"base", "vip"}, false, [][][2]float64{{{1, 1.75}, {2, 1}}}},
 		{"loss", lossEpochs, []string{"base", "old"}, false, [][][2]float64{{{1, 1.75}, {2, 1}}, {{1, 2}}}},
 		{"steps", lossSteps, []string{"vip"}, false, [][][2]float64{{{1, 2}, {2, 1.5}, {3, 1.25}, {4, 0.75}}}},
-		{"validation", func(runs []*Run) *chart { return validation(runs, "accuracy") }, []string{"base"}, false, [][][2]float64{{{1, 60}, {2, 70}}}},
+		{"validation", func(runs []*Run) *chart.Chart { return validation(runs, "accuracy") }, []string{"base"}, false, [][][2]float64{{{1, 60}, {2, 70}}}},
 		{"waiting", overlapChart, []string{"base"}, false, [][][2]float64{{{1, 10}, {2, 30}}}},
 		{"hit rate and the one so far", hitRates, []string{"vip"}, false, [][][2]float64{
 			{{1, 100. / 3}, {2, 100. / 3}, {3, 50}, {4, 50}}, {{1, 100. / 3}, {2, 100. / 3}, {3, 37.5}, {4, 40}},
@@ -211,7 +213,7 @@ func TestCurvesGoThroughTheData(t *testing.T) {
 			{{math.Log(2), math.Log(2.5)}, {math.Log(4), math.Log(1.25)}}, {{math.Log(2), math.Log(2.5)}, {math.Log(4), math.Log(1.5625)}},
 		}},
 	} {
-		svg := parse(t, c.of(fixture(t, c.runs...)).svg())
+		svg := parse(t, c.of(fixture(t, c.runs...)).SVG())
 		x, y := axes(t, svg, c.log)
 		paths := svg.find("curve")
 		if len(paths) != len(c.want) {
@@ -226,7 +228,7 @@ func TestCurvesGoThroughTheData(t *testing.T) {
 
 // Evictions happened at the second step of killed, and nowhere else.
 func TestMarksStandAtEvictions(t *testing.T) {
-	svg := parse(t, hitRates(fixture(t, "killed")).svg())
+	svg := parse(t, hitRates(fixture(t, "killed")).SVG())
 	x, _ := axes(t, svg, false)
 	marks := svg.find("mark")
 	if len(marks) != 1 || math.Abs(x.value(number(t, marks[0].attr("x1")))-2) > 1e-3 {
@@ -235,7 +237,7 @@ func TestMarksStandAtEvictions(t *testing.T) {
 }
 
 func TestBarsAreAsLongAsTheData(t *testing.T) {
-	svg := parse(t, tierBars(fixture(t, "base", "vip", "old")).svg())
+	svg := parse(t, tierBars(fixture(t, "base", "vip", "old")).SVG())
 	perRow, sum := 0.0, map[string]float64{}
 	for _, area := range svg.find("area") {
 		name := area.Children[0].Text // "vip, own cache: 350"
@@ -254,7 +256,7 @@ func TestBarsAreAsLongAsTheData(t *testing.T) {
 	if sum["base"] != 5200 || sum["vip"] != 5150 || sum["old"] != 5200 {
 		t.Errorf("bars add up to %v", sum)
 	}
-	if text := tierBars(fixture(t, "old")).svg(); !strings.Contains(text, unknownTier) || strings.Contains(text, "own cache: 0") {
+	if text := tierBars(fixture(t, "old")).SVG(); !strings.Contains(text, unknownTier) || strings.Contains(text, "own cache: 0") {
 		t.Error("an old run's transferred rows are not shown, or what it did not count is")
 	}
 }

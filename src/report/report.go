@@ -3,11 +3,10 @@
 //	RUN/config.yaml    ──┐                ┌─> tables ─> report.md, runs.csv, epochs.csv, steps.csv
 //	RUN/summary.json   ──┼─> Load ─> Run ─┤      └────────────────┐
 //	RUN/metrics.jsonl  ──┘                └─> charts ─> plots/*.svg ──> report.html
-//	                                           curves over x, or horizontal bars
 //
 // A run that has not finished, or was killed, has no summary and perhaps half a last line. What is there is reported; what is not
 // is marked as absent, never taken for zero. The page needs nothing but itself: no network, no scripts, no fonts. Its plots are
-// SVG elements that take their colours from the page, which follows a dark theme and prints dark on white.
+// SVG elements of package chart, whose colours follow a dark theme; the page prints dark on white.
 //
 // The package reads files and knows no ranks, graphs or models.
 package report
@@ -23,7 +22,12 @@ import (
 	"strings"
 
 	"github.com/google/renameio/v2"
+
+	"halognn/src/chart"
 )
+
+// origin marks the plots of reports.
+const origin = "a plot of a halognn report"
 
 // Files that Write makes.
 const (
@@ -61,7 +65,7 @@ func Write(runs []*Run, dir string) error {
 	write(EpochsFile, func(w io.Writer) error { return writeEpochs(w, runs) })
 	write(StepsFile, func(w io.Writer) error { return writeSteps(w, runs) })
 	for _, c := range charts {
-		write(filepath.Join(PlotsDir, c.id+".svg"), func(w io.Writer) error { _, err := io.WriteString(w, c.file()); return err })
+		write(filepath.Join(PlotsDir, c.ID+".svg"), func(w io.Writer) error { _, err := io.WriteString(w, c.File(origin)); return err })
 	}
 	if err := errors.Join(append(faults, removeOthers(plots, charts))...); err != nil {
 		return fmt.Errorf("report: %w", err)
@@ -70,14 +74,14 @@ func Write(runs []*Run, dir string) error {
 }
 
 // removeOthers removes the plots of earlier reports that are none of the charts.
-func removeOthers(dir string, charts []*chart) error {
+func removeOthers(dir string, charts []*chart.Chart) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		id, isPlot := strings.CutSuffix(e.Name(), ".svg")
-		if !isPlot || !e.Type().IsRegular() || slices.ContainsFunc(charts, func(c *chart) bool { return c.id == id }) {
+		if !isPlot || !e.Type().IsRegular() || slices.ContainsFunc(charts, func(c *chart.Chart) bool { return c.ID == id }) {
 			continue
 		}
 		if path := filepath.Join(dir, e.Name()); ours(path) {
@@ -96,7 +100,8 @@ func ours(path string) bool {
 		return false
 	}
 	defer f.Close()
-	head := make([]byte, len(fileHead))
+	want := chart.FileHead(origin)
+	head := make([]byte, len(want))
 	_, err = io.ReadFull(f, head)
-	return err == nil && string(head) == fileHead
+	return err == nil && string(head) == want
 }

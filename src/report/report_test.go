@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"halognn/src/chart"
 )
 
 // The runs of testdata are small enough that what is expected here was computed by hand: base without a cache, vip with one, killed
@@ -289,7 +291,7 @@ func TestWriteAgain(t *testing.T) {
 func TestWriteLeavesOtherFiles(t *testing.T) {
 	dir := t.TempDir()
 	plots := filepath.Join(dir, PlotsDir)
-	others := map[string]string{"poster.svg": "<svg/>", "long.svg": "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" + strings.Repeat(" ", 500), "empty.svg": "", "notes.txt": fileHead}
+	others := map[string]string{"poster.svg": "<svg/>", "long.svg": "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" + strings.Repeat(" ", 500), "empty.svg": "", "notes.txt": chart.FileHead(origin)}
 	if err := os.MkdirAll(filepath.Join(plots, "directory.svg"), 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -314,19 +316,6 @@ func TestWriteLeavesOtherFiles(t *testing.T) {
 	for _, name := range []string{"directory.svg", "link.svg"} {
 		if _, err := os.Stat(filepath.Join(plots, name)); err != nil {
 			t.Error(err)
-		}
-	}
-}
-
-func TestFigures(t *testing.T) {
-	for x, want := range map[float64]string{0: "0", 5: "5", -1234: "-1 234", 1234567: "1 234 567", 0.4418: "0.4418", 15.5: "15.50", 2e-7: "2e-07", 1234.5: "1 234", 3.25e17: "3.25e+17"} {
-		if got := strings.ReplaceAll(figure(x), "\u202f", " "); got != want {
-			t.Errorf("figure(%g) is %q, expected %q", x, got, want)
-		}
-	}
-	for x, want := range map[float64]string{999.9: "1000", 9999.9: "10000", 999960: "1000k", -1500: "-1500", 2e-5: "2e-05", 0: "0", 1500: "1500", 94271: "94.3k", 2e6: "2M", 3.2e9: "3.2G", 0.0428: "0.0428"} {
-		if got := short(x); got != want {
-			t.Errorf("short(%g) is %q, expected %q", x, got, want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"halognn/src/chart"
 	"halognn/src/trace"
 )
 
@@ -34,7 +35,7 @@ func outcomes(runs []*Run) table {
 	t := table{
 		id: "runs", title: "Runs", columns: []string{"run", "ranks", "test", "valid", "epochs", "s/epoch", "waiting", "MB/rank", "loss digest"},
 		note: "test, valid: the metric at the best epoch; s/epoch: median; waiting: share of the epoch in which training waited for a minibatch; " +
-			"MB/rank: largest resident set. Runs with equal loss digests had the same loss, bit by bit, at every step. " + absent + ": not recorded, which is not zero.",
+			"MB/rank: largest resident set. Runs with equal loss digests had the same loss, bit by bit, at every step. " + chart.Absent + ": not recorded, which is not zero.",
 	}
 	score := scores(runs)
 	for _, r := range runs {
@@ -45,7 +46,7 @@ func outcomes(runs []*Run) table {
 		ranks, known := r.ranks()
 		t.rows = append(t.rows, []string{
 			r.Name, cell(float64(ranks), known), score(r, "test_metric"), score(r, "valid_metric"), strconv.Itoa(len(r.Epochs)), cell(seconds, timed),
-			percent(wait, waits), count(memory/1e6, measured), cmp.Or(s.text("loss_digest"), absent),
+			percent(wait, waits), count(memory/1e6, measured), cmp.Or(s.text("loss_digest"), chart.Absent),
 		})
 	}
 	return t
@@ -75,7 +76,7 @@ func differences(runs []*Run) table {
 	keys := differing(runs, noResult...)
 	t := table{
 		id: "differences", title: "What differs in the configs", columns: append(append([]string{"run"}, keys...), "ranks", "s/epoch", "transferred/epoch", "hit rate", "test"),
-		note: "All other settings are the same. " + absent + ": the run's version had no such key.",
+		note: "All other settings are the same. " + chart.Absent + ": the run's version had no such key.",
 	}
 	score := scores(runs)
 	for _, r := range runs {
@@ -83,7 +84,7 @@ func differences(runs []*Run) table {
 		for _, k := range keys {
 			v, ok := r.setting(k)
 			if !ok {
-				v = absent
+				v = chart.Absent
 			}
 			row = append(row, v)
 		}
@@ -124,7 +125,7 @@ func traffic(runs []*Run) table {
 	for _, r := range runs {
 		row := []string{r.Name}
 		for i := range tiers {
-			row = append(row, figure(math.Round(tier(r.Epochs, i))))
+			row = append(row, chart.Number(math.Round(tier(r.Epochs, i))))
 		}
 		remote, counted := mean(r.Epochs, "remote_rows")
 		bytes, sized := mean(r.Epochs, "remote_bytes")
@@ -178,7 +179,7 @@ func scaling(runs []*Run) table {
 			}
 			steady = steady && p.seeds == s.points[0].seeds
 			t.rows = append(t.rows, []string{
-				strings.Join(names, ", "), strconv.Itoa(p.ranks), figure(p.seconds), fmt.Sprintf("%.2f", s.speedup(i)), percent(s.efficiency(i), true),
+				strings.Join(names, ", "), strconv.Itoa(p.ranks), chart.Number(p.seconds), fmt.Sprintf("%.2f", s.speedup(i)), percent(s.efficiency(i), true),
 				cell(p.seeds, p.seeds > 0),
 			})
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"halognn/src/chart"
 )
 
 // rowOf is a bar's worth of epochs: of several runs each run's, of a single one each epoch.
@@ -71,11 +73,11 @@ func tier(epochs []record, i int) float64 {
 // unknownTier is what old runs have of transferred rows: their number, not their kind.
 const unknownTier = "transferred, kind not recorded"
 
-func tierPieces(from int) (out []piece) {
+func tierPieces(from int) (out []chart.Piece) {
 	for _, t := range tiers[from:] {
-		out = append(out, piece{t.name, t.color})
+		out = append(out, chart.Piece{Name: t.name, Color: t.color})
 	}
-	return append(out, piece{unknownTier, 7})
+	return append(out, chart.Piece{Name: unknownTier, Color: 7})
 }
 
 func tierValues(epochs []record, from int) (values []float64) {
@@ -91,12 +93,12 @@ func tierValues(epochs []record, from int) (values []float64) {
 	return append(values, unknown)
 }
 
-func tierBars(runs []*Run) *chart {
-	b := &bars{x: "feature rows per epoch, all ranks", pieces: tierPieces(0)}
+func tierBars(runs []*Run) *chart.Chart {
+	b := &chart.Bars{X: "feature rows per epoch, all ranks", Pieces: tierPieces(0)}
 	for _, row := range rowsOf(runs) {
-		b.add(bar{name: row.name, values: tierValues(row.epochs, 0)})
+		b.Add(chart.Bar{Name: row.name, Values: tierValues(row.epochs, 0)})
 	}
-	return &chart{"tiers", "Where feature rows come from", "Nearest first. The last three crossed the network.", b}
+	return chart.New("tiers", "Where feature rows come from", "Nearest first. The last three crossed the network.", b)
 }
 
 // compared is what a run transferred beside its baseline.
@@ -124,21 +126,21 @@ func compare(row rowOf, runs []*Run) (c compared, ok bool) {
 
 // transferred draws the rows of each run beside those of a run without a cache or, if there is none, of its own remote accesses.
 // Source: the form of MassiveGNN, Figure 11.
-func transferred(runs []*Run) *chart {
-	b := &bars{x: "rows transferred per epoch, all ranks", pieces: tierPieces(transferredTiers)}
+func transferred(runs []*Run) *chart.Chart {
+	b := &chart.Bars{X: "rows transferred per epoch, all ranks", Pieces: tierPieces(transferredTiers)}
 	for _, row := range rowsOf(runs) {
 		c, ok := compare(row, runs)
-		one := bar{name: row.name, values: tierValues(row.epochs, transferredTiers)}
+		one := chart.Bar{Name: row.name, Values: tierValues(row.epochs, transferredTiers)}
 		if ok {
-			one.end = short(c.rows)
+			one.End = chart.Short(c.rows)
 		}
 		if c.known && c.base > 0 {
-			one.tick, b.tick = c.base, "baseline: a run without a cache, or the run's own remote accesses"
-			one.end += fmt.Sprintf(" (%.0f %%)", 100*c.rows/c.base)
+			one.Tick, b.Tick = c.base, "baseline: a run without a cache, or the run's own remote accesses"
+			one.End += fmt.Sprintf(" (%.0f %%)", 100*c.rows/c.base)
 		}
-		b.add(one)
+		b.Add(one)
 	}
-	return &chart{"transferred", "Rows transferred, against the baseline", "In brackets: the share of the baseline that is left. The table of baselines says which run it is.", b}
+	return chart.New("transferred", "Rows transferred, against the baseline", "In brackets: the share of the baseline that is left. The table of baselines says which run it is.", b)
 }
 
 // baselines is transferred in figures, with the name of each baseline.
@@ -157,8 +159,8 @@ func baselines(runs []*Run) table {
 
 // predicted draws what a step was expected to transfer beside what it did. Runs that tried several caches are left out: their steps
 // were of all of these, and the prediction is of the last.
-func predicted(runs []*Run) *chart {
-	b := &bars{x: "rows transferred per step, all ranks", tick: "predicted before the first step", pieces: []piece{{"measured", 0}}}
+func predicted(runs []*Run) *chart.Chart {
+	b := &chart.Bars{X: "rows transferred per step, all ranks", Tick: "predicted before the first step", Pieces: []chart.Piece{{Name: "measured", Color: 0}}}
 	note := "The prediction is made of access probabilities, less the rows that the cache holds."
 	if slices.ContainsFunc(runs, (*Run).tried) {
 		note += " Runs of cache.policy auto are left out: their steps had several caches."
@@ -167,15 +169,15 @@ func predicted(runs []*Run) *chart {
 		expected, has := r.Summary.num("expected_remote_rows_per_step")
 		rows, counted := r.Summary.num("remote_rows_per_step")
 		if has && counted && expected > 0 && !r.tried() {
-			b.add(bar{name: r.Name, values: []float64{rows}, tick: expected, end: fmt.Sprintf("%s, %+.1f %%", short(rows), math.Round(1000*(rows/expected-1))/10+0)})
+			b.Add(chart.Bar{Name: r.Name, Values: []float64{rows}, Tick: expected, End: fmt.Sprintf("%s, %+.1f %%", chart.Short(rows), math.Round(1000*(rows/expected-1))/10+0)})
 		}
 	}
-	return &chart{"predicted", "Rows per step, predicted and measured", note, b}
+	return chart.New("predicted", "Rows per step, predicted and measured", note, b)
 }
 
 // hitRates draws the buffer hit rate over steps with marks where rows were evicted. Source: the form of MassiveGNN, Figure 10.
-func hitRates(runs []*Run) *chart {
-	c := &curves{x: "steps done", y: "remote accesses found in a cache, % (rank 0)", zero: true}
+func hitRates(runs []*Run) *chart.Chart {
+	c := &chart.Curves{X: "steps done", Y: "remote accesses found in a cache, % (rank 0)", Zero: true}
 	size := bins(runs)
 	for _, r := range runs {
 		of := func(k int) (hits, all float64, ok bool) {
@@ -189,30 +191,30 @@ func hitRates(runs []*Run) *chart {
 			continue // without a cache
 		}
 		marks, all := r.evictions()
-		one := curve{names: []string{r.Name}, x: x, y: y, color: r.color, marks: marks}
+		one := chart.Curve{Names: []string{r.Name}, X: x, Y: y, Color: r.color, Marks: marks}
 		if all {
-			one.end = " (evicts at most steps)"
+			one.End = " (evicts at most steps)"
 		}
-		c.add(one)
+		c.Add(one)
 		var hits, seen float64
-		total := curve{names: []string{r.Name + ", so far"}, x: x, color: r.color, dashed: true}
+		total := chart.Curve{Names: []string{r.Name + ", so far"}, X: x, Color: r.color, Dashed: true}
 		if len(runs) == 1 {
 			place := r.places()
 			for k := range place {
 				if h, a, ok := of(k); ok {
 					hits, seen = hits+h, seen+a
 				}
-				if at := len(total.y); at < len(x) && place[k]+1 == x[at] {
-					total.y = append(total.y, hits/seen)
+				if at := len(total.Y); at < len(x) && place[k]+1 == x[at] {
+					total.Y = append(total.Y, hits/seen)
 				}
 			}
-			c.add(total)
+			c.Add(total)
 		}
 	}
-	return &chart{
-		"hits", "Hit rate over steps", meansOf(size) + " This is the buffer hit rate, which does not charge rows fetched to be kept. " +
+	return chart.New(
+		"hits", "Hit rate over steps", meansOf(size)+" This is the buffer hit rate, which does not charge rows fetched to be kept. "+
 			"Marks above the axis: steps at which rows were evicted; curves that evict at most steps have none.", c,
-	}
+	)
 }
 
 // evictions returns the steps at which rows were evicted. Where that is most steps, as with SIEVE, marks would say nothing: it returns
@@ -261,8 +263,8 @@ func (r *Run) rankMeans(key string) (out []float64) {
 }
 
 // rankDots draws a dot for each rank, which shows how even the ranks are also where they are many.
-func rankDots(runs []*Run) *chart {
-	b := &bars{x: "rows transferred per epoch by one rank"}
+func rankDots(runs []*Run) *chart.Chart {
+	b := &chart.Bars{X: "rows transferred per epoch by one rank"}
 	for _, r := range runs {
 		dots := r.rankMeans("remote_rows")
 		if len(dots) < 2 || slices.Max(dots) == 0 {
@@ -272,7 +274,7 @@ func rankDots(runs []*Run) *chart {
 		for _, v := range dots {
 			sum += v
 		}
-		b.add(bar{name: r.Name, dots: dots, end: fmt.Sprintf("max / mean %.2f", slices.Max(dots)*float64(len(dots))/sum)})
+		b.Add(chart.Bar{Name: r.Name, Dots: dots, End: fmt.Sprintf("max / mean %.2f", slices.Max(dots)*float64(len(dots))/sum)})
 	}
-	return &chart{"ranks", "Traffic of each rank", "A dot is a rank. Ranks wait for each other at every step, so the rightmost one sets the pace.", b}
+	return chart.New("ranks", "Traffic of each rank", "A dot is a rank. Ranks wait for each other at every step, so the rightmost one sets the pace.", b)
 }

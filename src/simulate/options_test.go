@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"runtime"
 	"slices"
@@ -40,22 +39,6 @@ func TestBounds(t *testing.T) {
 	counted, _ := r.PerEpoch(none, 0)
 	if off := math.Abs(r.Predicted[none][0]/counted - 1); off > 0.05 {
 		t.Errorf("%.1f rows an epoch predicted, %.1f counted", r.Predicted[none][0], counted)
-	}
-}
-
-// hue returns a policy's colour as SVG has it. No two have the same.
-func hue(policy string) string {
-	c := colors[slices.Index(Policies(), policy)]
-	return fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B)
-}
-
-func TestEveryPolicyHasAColor(t *testing.T) {
-	seen := map[string]bool{}
-	for _, p := range Policies() {
-		seen[hue(p)] = true
-	}
-	if len(seen) != len(Policies()) {
-		t.Errorf("%d colours for %d policies", len(seen), len(Policies()))
 	}
 }
 

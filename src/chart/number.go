@@ -1,22 +1,22 @@
-package report
+package chart
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// absent stands for what a run has not recorded, which is not zero.
-const absent = "–"
+// Absent stands for a number that was not recorded, which is not zero.
+const Absent = "–"
 
-// figure formats a number for people: counts whole with thousands apart, others to four digits.
-func figure(x float64) string {
+// Number formats a number for people: counts whole, with thousands apart, others to four digits.
+// NaN is Absent.
+func Number(x float64) string {
 	a := math.Abs(x)
 	switch {
 	case math.IsNaN(x):
-		return absent
+		return Absent
 	case a >= 1000 && a < 1e15 || x == math.Trunc(x) && a < 1e15:
 		s := strconv.FormatFloat(x, 'f', 0, 64)
 		for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -30,26 +30,8 @@ func figure(x float64) string {
 	return strconv.FormatFloat(x, 'g', 3, 64)
 }
 
-// cell is the figure of a number that may be absent.
-func cell(x float64, ok bool) string {
-	if !ok {
-		return absent
-	}
-	return figure(x)
-}
-
-// count is cell for what is counted: whole, also where it is a mean.
-func count(x float64, ok bool) string { return cell(math.Round(x), ok) }
-
-func percent(x float64, ok bool) string {
-	if !ok {
-		return absent
-	}
-	return fmt.Sprintf("%.2f\u202f%%", 100*x)
-}
-
-// short formats a number where there is little room, with a unit prefix of SI.
-func short(v float64) string { return shortTo(v, 3) }
+// Short formats a number where there is little room, with an SI prefix.
+func Short(v float64) string { return shortTo(v, 3) }
 
 func shortTo(v float64, digits int) string {
 	a, unit := math.Abs(v), ""
@@ -65,7 +47,7 @@ func shortTo(v float64, digits int) string {
 		digits = max(digits, 4)
 	}
 	s := strconv.FormatFloat(v, 'g', digits, 64)
-	if a = math.Abs(v); a >= 1 && a < 1e6 && strings.Contains(s, "e") { // 999.9 to three digits is 1000, not 1e+03
+	if a = math.Abs(v); a >= 1 && a < 1e6 && strings.Contains(s, "e") { // 999.9 is 1000, not 1e+03
 		s = strconv.FormatFloat(v, 'f', 0, 64)
 	}
 	return s + unit

@@ -1,0 +1,26 @@
+package report
+
+import (
+	"fmt"
+	"math"
+
+	"halognn/src/chart"
+)
+
+// cell formats a number that may be chart.Absent.
+func cell(x float64, ok bool) string {
+	if !ok {
+		return chart.Absent
+	}
+	return chart.Number(x)
+}
+
+// count is cell for what is counted: whole, also where it is a mean.
+func count(x float64, ok bool) string { return cell(math.Round(x), ok) }
+
+func percent(x float64, ok bool) string {
+	if !ok {
+		return chart.Absent
+	}
+	return fmt.Sprintf("%.2f\u202f%%", 100*x)
+}
