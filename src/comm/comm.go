@@ -49,7 +49,8 @@ type Comm interface {
 	StartAllgatherv(send, recv []byte, recvRows []int, rowBytes int) Request
 
 	// StartAllreduceSum adds buf over all ranks in place, in an order of the implementation's choice: fast, but sums
-	// may differ in the last bit between implementations and rank counts. ReproducibleSum is the other choice.
+	// may differ in the last bit between implementations and rank counts. A Summer with SumReproducible is the other
+	// choice.
 	StartAllreduceSum(buf []float32) Request
 
 	// StartBarrier completes when every rank has started it.
