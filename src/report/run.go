@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+
+	"halognn/src/rundir"
 )
 
 // Run is what a run directory holds. docs/metrics.md defines the records.
@@ -48,17 +50,17 @@ func Load(dirs []string) ([]*Run, error) {
 }
 
 func load(dir string) (*Run, error) {
-	text, err := os.ReadFile(filepath.Join(dir, "config.yaml"))
+	text, err := os.ReadFile(filepath.Join(dir, rundir.ConfigFile))
 	if err != nil {
 		return nil, fmt.Errorf("%s holds no run: %w; give the run.dir of a `halognn train`", dir, err)
 	}
 	r := &Run{Dir: dir, Config: map[string]any{}}
 	var config map[string]any
 	if err := yaml.Unmarshal(text, &config); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, "config.yaml"), err)
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, rundir.ConfigFile), err)
 	}
 	flatten("", config, r.Config)
-	path := filepath.Join(dir, "summary.json")
+	path := filepath.Join(dir, rundir.SummaryFile)
 	switch text, err := os.ReadFile(path); {
 	case errors.Is(err, os.ErrNotExist):
 	case err != nil:
@@ -69,7 +71,7 @@ func load(dir string) (*Run, error) {
 			r.damage("%s: %v", path, err)
 		}
 	}
-	return r, r.readMetrics(filepath.Join(dir, "metrics.jsonl"))
+	return r, r.readMetrics(filepath.Join(dir, rundir.MetricsFile))
 }
 
 // flatten turns nested maps into dotted keys, fit to be shown.

@@ -1,29 +1,18 @@
-// Package trace measures where a rank's time goes, has the model of what a step takes, and writes what a run
-// reports: one JSON line per record, and the table at its end.
+// Package trace measures where a rank's time goes, has the model of what a step takes, and shows
+// both: sums per phase, spans for Perfetto, tables for the terminal.
 //
-//	pool, lane, training ── Clock.Add(phase, ns) ──> per-rank totals ──> epoch record ──> metrics.jsonl
-//	                                                                └──> Table ──> terminal
+//	pool, lane, training ──┬─ Clock.Add(phase, ns) ──> totals of the rank ──> records, Table
+//	                       └─ Recorder.Span ─────────> trace/rank-0003.json
 //
-// Phases of different goroutines overlap, so they do not add up to the epoch: what training could not hide is Wait. The
-// package knows no ranks, graphs or devices.
+// Phases of different goroutines overlap, so they do not add up to the epoch: what training could
+// not hide is Wait. The package knows no ranks, graphs or devices.
 package trace
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/google/renameio/v2"
-
-	"halognn/src/fault"
 )
 
 // Phase is a part of a step; docs/metrics.md defines each.
@@ -73,101 +62,6 @@ func (c *Clock) Take() (seconds [NumPhases]float64) {
 		seconds[p] = float64(c.ns[p].Swap(0)) / 1e9
 	}
 	return seconds
-}
-
-// Log writes one JSON object a line. It may be used from many goroutines; the first error is kept for Close.
-type Log struct {
-	mu   sync.Mutex
-	file *os.File
-	buf  *bufio.Writer
-	err  error
-}
-
-// CreateLog makes or empties the file at path.
-func CreateLog(path string) (*Log, error) {
-	f, err := os.Create(path)
-	if err != nil {
-		return nil, err
-	}
-	return &Log{file: f, buf: bufio.NewWriterSize(f, 1<<16)}, nil
-}
-
-// ContinueLog opens the log at path for further records, after dropping the lines that keep does not want, and a last line that was
-// cut short. The file is replaced whole or not at all. One that is missing counts as empty.
-func ContinueLog(path string, keep func(line []byte) bool) (*Log, error) {
-	old, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	var kept []byte
-	for line := range bytes.Lines(old) {
-		if bytes.HasSuffix(line, []byte("\n")) && keep(line) {
-			kept = append(kept, line...)
-		}
-	}
-	if err := renameio.WriteFile(path, kept, 0o666, renameio.WithTempDir(filepath.Dir(path))); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		return nil, err
-	}
-	return &Log{file: f, buf: bufio.NewWriterSize(f, 1<<16)}, nil
-}
-
-// Write appends one record.
-func (l *Log) Write(record any) {
-	line, err := json.Marshal(record)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err == nil {
-		_, err = l.buf.Write(append(line, '\n'))
-	}
-	if l.err == nil {
-		l.err = err
-	}
-}
-
-// Flush makes what was written visible to readers of the file.
-func (l *Log) Flush() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	err := l.buf.Flush()
-	if err == nil {
-		err = fault.At(fault.Metrics, 0, -1, -1) // rank 0 writes
-	}
-	if l.err == nil {
-		l.err = err
-	}
-}
-
-// Sync returns when what was written is on disk, and the first error of the log's life. Records may be written meanwhile.
-func (l *Log) Sync() error {
-	l.Flush()
-	err := l.file.Sync()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.err == nil {
-		l.err = err
-	}
-	return l.failed()
-}
-
-// failed returns the first error with the name of the file.
-func (l *Log) failed() error {
-	if l.err == nil {
-		return nil
-	}
-	return fmt.Errorf("writing %s: %w", l.file.Name(), l.err)
-}
-
-// Close flushes and closes the file and returns the first error of the log's life.
-func (l *Log) Close() error {
-	l.Flush()
-	if err := l.file.Close(); l.err == nil {
-		l.err = err
-	}
-	return l.failed()
 }
 
 // Table writes rows of cells in aligned columns: the first column to the left, the rest to the right.

@@ -1,9 +1,6 @@
 package trace
 
 import (
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -26,43 +23,6 @@ func TestClockAddsFromManyGoroutinesAndTakeStartsAgain(t *testing.T) {
 	}
 	if got := c.Take(); got[Gather] != 0 {
 		t.Errorf("%v s are left after Take", got[Gather])
-	}
-}
-
-func TestLogWritesOneObjectPerLine(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "metrics.jsonl")
-	l, err := CreateLog(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 3 {
-		l.Write(map[string]int{"step": i})
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	text, _ := os.ReadFile(path)
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	if len(lines) != 3 {
-		t.Fatalf("%d lines: %q", len(lines), text)
-	}
-	for i, line := range lines {
-		var record struct{ Step int }
-		if err := json.Unmarshal([]byte(line), &record); err != nil || record.Step != i {
-			t.Errorf("line %d is %q (%v)", i, line, err)
-		}
-	}
-}
-
-func TestLogKeepsItsFirstError(t *testing.T) {
-	l, err := CreateLog(filepath.Join(t.TempDir(), "metrics.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Write(func() {}) // not JSON
-	l.Write(1)
-	if err := l.Close(); err == nil || !strings.Contains(err.Error(), "metrics.jsonl") {
-		t.Errorf("Close gave %v", err)
 	}
 }
 

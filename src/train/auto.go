@@ -16,6 +16,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/watch"
 )
 
 // PolicyAuto leaves it to the run which policy it uses, and with which parameters.
@@ -405,7 +406,7 @@ func (a *auto) stepSeconds(depth int) float64 {
 
 // switchCache goes on with another cache from the beginning of an epoch. Collective.
 func (s *session) switchCache(o CacheOptions, epoch int) error {
-	s.watch.at(epoch, 0, inSwitch)
+	s.watch.At(epoch, 0, watch.CacheSwitch)
 	if err := s.closeRows(); err != nil {
 		return err
 	}

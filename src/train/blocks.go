@@ -12,6 +12,7 @@ import (
 	"halognn/src/nn"
 	"halognn/src/npy"
 	"halognn/src/parallel"
+	"halognn/src/rundir"
 	"halognn/src/sample"
 )
 
@@ -148,7 +149,7 @@ func (w *blocksWriter) write(steps int) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", BlocksFile, err)
 	}
-	return writeFile(filepath.Join(w.dir, BlocksFile), append(text, '\n'))
+	return rundir.WriteFile(filepath.Join(w.dir, BlocksFile), append(text, '\n'))
 }
 
 func (w *blocksWriter) describe() {

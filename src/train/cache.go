@@ -208,7 +208,7 @@ func (s *session) fetchRows(ids []graph.VertexID, dst []byte) error {
 		if err := fetch.fetch(&plan, ids[lo:hi]); err != nil {
 			return err
 		}
-		s.watch.alive() // a slow network leaves so little to compute that nothing else would show it
+		s.watch.Alive() // a slow network leaves so little to compute that nothing else would show it
 		for i, ref := range plan.Rows.Of {
 			copy(dst[(lo+i)*rowBytes:(lo+i+1)*rowBytes], plan.Rows.Tables[ref.Table()][ref.Row()*rowBytes:])
 		}

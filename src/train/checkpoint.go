@@ -14,7 +14,9 @@ import (
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/pipeline"
+	"halognn/src/rundir"
 	"halognn/src/trace"
+	"halognn/src/watch"
 )
 
 // CheckpointOptions say when rank 0 saves the state of a run, besides at a stop and at the end of training, and how many
@@ -66,7 +68,7 @@ type checkpointState struct {
 	Rows    tally              `json:"rows"`               // sum over ranks
 	Each    []rankShare        `json:"each_rank"`
 
-	Files map[string]fileSum `json:"files"`
+	Files rundir.FileSums `json:"files"`
 }
 
 // rankShare is one rank's part in the epoch under way.
@@ -135,12 +137,12 @@ func (r *run) obey(step int) error {
 		return nil
 	}
 	begin := time.Now()
-	r.watch.at(r.epoch, step, place(trace.Save))
+	r.watch.At(r.epoch, step, watch.Place(trace.Save))
 	if err := r.save(r.epoch, step+1, false); err != nil {
 		return err
 	}
 	r.mark(trace.Save, begin)
-	r.watch.at(r.epoch, step, place(trace.Wait))
+	r.watch.At(r.epoch, step, watch.Place(trace.Wait))
 	if stop {
 		r.stopped = true
 		return pipeline.ErrStop
@@ -163,7 +165,7 @@ func (r *run) save(epoch, step int, end bool) error {
 	}
 	updates := r.optimizer.Steps()
 	s.saved, s.at = updates, time.Now()
-	path := filepath.Join(s.dir, checkpointName(updates, end))
+	path := rundir.CheckpointPath(r.Dir, updates, end)
 	if _, err := os.Stat(path); err == nil { // a run that was resumed here stops before its next step
 		return nil
 	}
@@ -220,10 +222,10 @@ func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 	}
 	ranks := float64(r.Comm.Size())
 	s := &checkpointState{
-		Format: checkpointFormat, Version: r.Version, Parts: r.Shards.Identity(), Config: r.Config, Device: r.Device.Name(),
+		Format: rundir.CheckpointFormat, Version: r.Version, Parts: r.Shards.Identity(), Config: r.Config, Device: r.Device.Name(),
 		Ranks: r.Comm.Size(), Streams: r.streams.Streams(),
 		Epoch: epoch, Step: step, StepsPerEpoch: r.steps(), OptimizerSteps: r.optimizer.Steps(),
-		LossDigest: digest, BlocksDigest: sumText(all.Blocks),
+		LossDigest: digest, BlocksDigest: fmt.Sprintf("%016x", all.Blocks),
 		BestEpoch: r.best.epoch, BestMetric: r.best.valid.metric, BestAccuracy: r.best.valid.accuracy, Since: r.best.since,
 		EpochSeconds: append([]float64(nil), r.seconds...), Sums: r.sum.clone(),
 	}
@@ -243,19 +245,22 @@ func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 }
 
 // contents are the files of the copied state.
-func (r *run) contents(state *checkpointState) []content {
+func (r *run) contents(state *checkpointState) []rundir.File {
 	s, p := r.saver, r.model.Params
 	metadata := r.modelMetadata(state.Epoch)
-	tensors := func(name string, t []nn.Tensor) content {
-		return content{name, func(w io.Writer) error { return nn.FormatSafetensors(w, t, metadata) }}
+	tensors := func(name string, t []nn.Tensor) rundir.File {
+		write := func(w io.Writer) error { return nn.FormatSafetensors(w, t, metadata) }
+		return rundir.File{Name: name, Write: write}
 	}
 	var slots []nn.Tensor
 	for i, slot := range r.optimizer.Slots() {
 		slots = append(slots, p.Views(s.slots[i], slot.Name+".")...)
 	}
-	files := []content{tensors(ModelFile, p.Views(s.weights, "")), tensors(optimizerFile, slots)}
+	files := []rundir.File{
+		tensors(rundir.ModelFile, p.Views(s.weights, "")), tensors(rundir.OptimizerFile, slots),
+	}
 	if state.BestEpoch > 0 {
-		files = append(files, tensors(bestFile, p.Views(s.best, "")))
+		files = append(files, tensors(rundir.BestFile, p.Views(s.best, "")))
 	}
 	return files
 }
@@ -265,7 +270,8 @@ func (r *run) stop() error {
 	if err := r.saver.wait(); err != nil {
 		return err
 	}
-	lost := r.saver != nil && filepath.Base(r.saver.last) < checkpointName(r.optimizer.Steps(), false)
+	newest := rundir.CheckpointPath(r.Dir, r.optimizer.Steps(), false)
+	lost := r.saver != nil && filepath.Base(r.saver.last) < filepath.Base(newest)
 	anywhere, err := comm.AgreeAny(r.Comm, lost)
 	if err != nil {
 		return err

@@ -2,16 +2,12 @@ package train
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,31 +16,8 @@ import (
 	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
-	"halognn/src/trace"
+	"halognn/src/rundir"
 )
-
-// A file that cannot be written in full leaves no checkpoint, no half one, and those before it as they were.
-func TestCheckpointIsWholeOrNotThere(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), CheckpointsDir)
-	text := func(s string) func(io.Writer) error {
-		return func(w io.Writer) error { _, err := io.WriteString(w, s); return err }
-	}
-	if err := writeCheckpoint(dir, "step-00000001", []content{{"a", text("first")}}, &checkpointState{Format: checkpointFormat}); err != nil {
-		t.Fatal(err)
-	}
-	full := func(w io.Writer) error { return errors.Join(text("half")(w), syscall.ENOSPC) }
-	err := writeCheckpoint(dir, "step-00000002", []content{{"a", text("second")}, {"b", full}}, &checkpointState{})
-	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "step-00000002") {
-		t.Errorf("a full disk gives %v", err)
-	}
-	names, err := namesIn(dir, func(string) bool { return true })
-	if err != nil || fmt.Sprint(names) != "[step-00000001]" {
-		t.Errorf("left are %v (%v)", names, err)
-	}
-	if _, files, err := readCheckpoint(filepath.Join(dir, "step-00000001")); err != nil || string(files["a"]) != "first" {
-		t.Errorf("the one before holds %q (%v)", files, err)
-	}
-}
 
 // vandal is a Progress that puts a file where the checkpoints are, after so many steps.
 type vandal struct {
@@ -73,7 +46,7 @@ func TestFailedWriteEndsTheRun(t *testing.T) {
 	o.Checkpoint = CheckpointOptions{EverySteps: 3, Keep: 2}
 	v := &vandal{left: 7}
 	dir := t.TempDir()
-	v.dir = filepath.Join(dir, CheckpointsDir)
+	v.dir = filepath.Join(dir, rundir.CheckpointsDir)
 	err := comm.RunWorld(2, func(c comm.Comm) error {
 		env := Env{Comm: c, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1, Dir: dir}
 		if c.Rank() == 0 {
@@ -87,62 +60,6 @@ func TestFailedWriteEndsTheRun(t *testing.T) {
 	}
 	if err == nil || !strings.Contains(err.Error(), "rank 0: ") || !strings.Contains(err.Error(), v.dir) {
 		t.Errorf("the run ended with %v", err)
-	}
-}
-
-// The oldest go, and what is set aside does not count.
-func TestPrune(t *testing.T) {
-	dir := t.TempDir()
-	for _, name := range []string{"step-00000009", "step-00000010", "step-00000010-end", "step-00000011", damagedPrefix + "step-00000012"} {
-		if err := os.MkdirAll(filepath.Join(dir, name, "deep"), 0o777); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := prune(dir, 2); err != nil {
-		t.Fatal(err)
-	}
-	names, err := namesIn(dir, func(string) bool { return true })
-	if err != nil || fmt.Sprint(names) != "[damaged-step-00000012 step-00000010-end step-00000011]" {
-		t.Errorf("left are %v (%v)", names, err)
-	}
-}
-
-// A checkpoint of another format is no damage: whoever has the right version can use it.
-func TestCheckpointOfAnotherFormat(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), CheckpointsDir)
-	if err := writeCheckpoint(dir, "step-00000001", nil, &checkpointState{Format: checkpointFormat + 1, Version: "v99"}); err != nil {
-		t.Fatal(err)
-	}
-	_, err := newestCheckpoint(filepath.Dir(dir))
-	if !errors.Is(err, errFormat) || !strings.Contains(err.Error(), "v99") {
-		t.Errorf("accepted: %v", err)
-	}
-}
-
-// state.json survives reading and writing, and tells any altered byte of what it says.
-func TestStateIsSealed(t *testing.T) {
-	s := &checkpointState{Format: checkpointFormat, Epoch: 3, Loss: math.Pi / 1e20, LossDigest: []byte{0, 255}, Config: map[string]string{"a": "<b>\n"}}
-	text, err := s.seal()
-	if err != nil {
-		t.Fatal(err)
-	}
-	back, err := unseal(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, _ := json.Marshal(s)
-	b, _ := json.Marshal(back)
-	if string(a) != string(b) {
-		t.Errorf("%s became %s", a, b)
-	}
-	for i := range text {
-		altered := append([]byte(nil), text...)
-		altered[i] ^= 1
-		if got, err := unseal(altered); err == nil {
-			if c, _ := json.Marshal(got); string(c) != string(a) {
-				t.Fatalf("byte %d altered: %s", i, altered)
-			}
-		}
 	}
 }
 
@@ -212,7 +129,7 @@ func TestDivergenceNamesLayerAndCheckpoint(t *testing.T) {
 		if !errors.Is(err, ErrDiverged) || c.Rank() > 0 {
 			return err
 		}
-		for _, want := range []string{"epoch 1: step 9", "output of layer 1, at vertex", "(rank 1)", "the last good checkpoint is " + filepath.Join(dir, CheckpointsDir, "step-0000000")} {
+		for _, want := range []string{"epoch 1: step 9", "output of layer 1, at vertex", "(rank 1)", "the last good checkpoint is " + filepath.Join(dir, rundir.CheckpointsDir, "step-0000000")} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("the error does not say %q: %v", want, err)
 			}
@@ -222,7 +139,7 @@ func TestDivergenceNamesLayerAndCheckpoint(t *testing.T) {
 	if !errors.Is(err, ErrDiverged) {
 		t.Errorf("ended with %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, SummaryFile)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, rundir.SummaryFile)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a run that diverged has a summary (%v)", err)
 	}
 }
@@ -241,7 +158,7 @@ func TestRuinedWeightsAreNotSaved(t *testing.T) {
 	if !errors.Is(err, ErrDiverged) || !strings.Contains(err.Error(), "the first that was not finite is") {
 		t.Errorf("ended with %v", err)
 	}
-	if err := VerifyCheckpoints(dir); err != nil {
+	if err := rundir.VerifyCheckpoints(dir); err != nil {
 		t.Error(err)
 	}
 }
@@ -256,7 +173,7 @@ func BenchmarkSave(b *testing.B) {
 	err := onRanks(shards, 1, o, func(_ context.Context, s *session) error {
 		s.Dir = dir
 		r := &run{session: s, losses: xxhash.New(), epoch: 1}
-		log, err := trace.CreateLog(filepath.Join(dir, MetricsFile))
+		log, err := rundir.Begin(dir)
 		if err != nil {
 			return err
 		}

@@ -12,11 +12,13 @@ import (
 
 	"halognn/src/fault"
 	"halognn/src/nn"
+	"halognn/src/rundir"
+	"halognn/src/watch"
 )
 
 // finish tests the best model on all vertices and writes model and summary.
 func (r *run) finish(ctx context.Context) error {
-	r.watch.at(r.o.Epochs, r.steps()+1, inTest)
+	r.watch.At(r.o.Epochs, r.steps()+1, watch.FinalTest)
 	if err := fault.At(fault.Finish, r.Comm.Rank(), -1, -1); err != nil {
 		return err
 	}
@@ -45,9 +47,9 @@ func (r *run) results() error {
 		return err
 	}
 	if err := fault.At(fault.Results, r.Comm.Rank(), -1, -1); err != nil {
-		return fmt.Errorf("writing %s: %w", filepath.Join(r.Dir, ModelFile), err)
+		return fmt.Errorf("writing %s: %w", filepath.Join(r.Dir, rundir.ModelFile), err)
 	}
-	err := nn.WriteSafetensors(filepath.Join(r.Dir, ModelFile), r.model.Params.Tensors(r.model.Params.Values), r.modelMetadata(r.best.epoch))
+	err := nn.WriteSafetensors(filepath.Join(r.Dir, rundir.ModelFile), r.model.Params.Tensors(r.model.Params.Values), r.modelMetadata(r.best.epoch))
 	if err != nil {
 		return err
 	}

@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"encoding/gob"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -16,6 +13,7 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/nn"
+	"halognn/src/rundir"
 	"halognn/src/trace"
 )
 
@@ -28,80 +26,41 @@ type Checkpoint struct {
 	files    map[string][]byte // by name
 }
 
-// OpenCheckpoint reads the newest sound checkpoint of a run: rank 0 does, and all ranks get its bytes. nil: the run was ended before it
-// had saved anything. Errors are agreed on. Collective.
+// OpenCheckpoint reads the newest sound checkpoint of a run: rank 0 does, and all ranks get its
+// bytes. nil: the run was ended before it had saved anything. Errors are agreed on. Collective.
 func OpenCheckpoint(c comm.Comm, run string) (*Checkpoint, error) {
-	var found parcel
+	var found *rundir.Checkpoint
 	var err error
 	if c.Rank() == 0 {
-		found, err = newestCheckpoint(run)
+		found, err = rundir.NewestCheckpoint(run)
 	}
 	if err := Agree(c, err); err != nil {
 		return nil, err
 	}
-	var buf bytes.Buffer
+	var wire bytes.Buffer
 	if c.Rank() == 0 {
-		if err := gob.NewEncoder(&buf).Encode(found); err != nil {
+		if err := gob.NewEncoder(&wire).Encode(found); err != nil {
 			return nil, err
 		}
 	}
-	all, err := comm.AllgatherBytes(c, buf.Bytes())
+	all, err := comm.AllgatherBytes(c, wire.Bytes())
 	if err != nil {
 		return nil, err
 	}
-	if err := gob.NewDecoder(bytes.NewReader(all[0])).Decode(&found); err != nil {
+	found = new(rundir.Checkpoint)
+	if err := gob.NewDecoder(bytes.NewReader(all[0])).Decode(found); err != nil {
 		return nil, err
 	}
 	if found.Path == "" {
 		return nil, nil
 	}
-	ck := &Checkpoint{path: found.Path, damaged: found.Damaged, finished: found.Finished, files: found.Files}
-	if ck.state, err = unseal(found.Files[stateFile]); err != nil {
-		return nil, err
+	state := new(checkpointState)
+	if err := json.Unmarshal(found.State, state); err != nil { // all ranks have the same text
+		return nil, AgreedOn(c, fmt.Errorf("%s: %w", filepath.Join(found.Path, rundir.StateFile), err))
 	}
-	return ck, nil
-}
-
-// parcel is a Checkpoint on its way to the other ranks.
-type parcel struct {
-	Path     string
-	Damaged  []string
-	Finished bool
-	Files    map[string][]byte
-}
-
-// newestCheckpoint reads checkpoints from the newest to the first that is sound.
-func newestCheckpoint(run string) (p parcel, err error) {
-	if _, err := os.Stat(filepath.Join(run, SummaryFile)); err == nil {
-		p.Finished = true
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return p, err
-	}
-	dir := filepath.Join(run, CheckpointsDir)
-	names, err := checkpointNames(dir)
-	if err != nil {
-		return p, err
-	}
-	for i := len(names) - 1; i >= 0; i-- {
-		path := filepath.Join(dir, names[i])
-		_, files, err := readCheckpoint(path)
-		if errors.Is(err, errFormat) {
-			return p, err
-		}
-		if err == nil {
-			p.Path, p.Files = path, files
-			p.Files[stateFile], err = os.ReadFile(filepath.Join(path, stateFile))
-			return p, err
-		}
-		p.Damaged = append(p.Damaged, err.Error())
-	}
-	switch {
-	case len(p.Damaged) > 0:
-		return p, fmt.Errorf("no checkpoint in %s can be used; train again into another run.dir:\n  %s", dir, strings.Join(p.Damaged, "\n  "))
-	case p.Finished:
-		return p, fmt.Errorf("%s holds a finished run and no checkpoint to go on from; train into another run.dir", run)
-	}
-	return p, nil
+	return &Checkpoint{
+		state: state, path: found.Path, damaged: found.Damaged, finished: found.Finished, files: found.Files,
+	}, nil
 }
 
 // Config is the resolved config of the run when the checkpoint was made, by key.
@@ -171,14 +130,14 @@ func (r *run) restore(c *Checkpoint) error {
 // restoreArrays reads weights, moments and the best weights.
 func (r *run) restoreArrays(c *Checkpoint) error {
 	p := r.model.Params
-	weights, _, err := nn.ParseSafetensors(c.files[ModelFile])
+	weights, _, err := nn.ParseSafetensors(c.files[rundir.ModelFile])
 	if err != nil {
 		return err
 	}
 	if err := p.SetTensors(p.Values, weights); err != nil {
 		return err
 	}
-	moments, _, err := nn.ParseSafetensors(c.files[optimizerFile])
+	moments, _, err := nn.ParseSafetensors(c.files[rundir.OptimizerFile])
 	if err != nil {
 		return err
 	}
@@ -196,7 +155,7 @@ func (r *run) restoreArrays(c *Checkpoint) error {
 	if c.state.BestEpoch == 0 {
 		return nil
 	}
-	best, _, err := nn.ParseSafetensors(c.files[bestFile])
+	best, _, err := nn.ParseSafetensors(c.files[rundir.BestFile])
 	if err != nil {
 		return err
 	}
@@ -228,61 +187,13 @@ func (r *run) beginEpoch(epoch int) (first int) {
 
 func duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// continueLog opens metrics.jsonl behind the records of the steps that the checkpoint holds, so that no step is in it twice.
-func continueLog(path string, c *Checkpoint) (*trace.Log, error) {
-	return trace.ContinueLog(path, func(line []byte) bool {
-		var at struct {
-			Epoch int
-			Step  *int
-		}
-		if json.Unmarshal(line, &at) != nil {
-			return false
-		}
-		return at.Epoch < c.state.Epoch || at.Epoch == c.state.Epoch && at.Step != nil && *at.Step < c.state.Step
-	})
-}
-
-// ReplaceConfig writes the resolved config of a run that goes on.
-func ReplaceConfig(dir string, config []byte) error {
-	return writeFile(filepath.Join(dir, ConfigFile), config)
-}
-
-// openLog opens metrics.jsonl and the directory of checkpoints for a run that begins or goes on.
-func (r *run) openLog() (*trace.Log, error) {
-	path := filepath.Join(r.Dir, MetricsFile)
-	if err := tidy(r.Dir, r.Resume); err != nil {
-		return nil, err
+// openLog opens metrics.jsonl for a run that begins or goes on.
+func (r *run) openLog() (*rundir.Log, error) {
+	c := r.Resume
+	if c == nil {
+		return rundir.Begin(r.Dir)
 	}
-	if r.Resume == nil {
-		return trace.CreateLog(path)
-	}
-	// What the run comes to is no longer what an earlier summary says.
-	if err := os.Remove(filepath.Join(r.Dir, SummaryFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	return continueLog(path, r.Resume)
-}
-
-// tidy sets damaged checkpoints aside, where they count for nothing, and deletes what was being written or deleted when a run died.
-func tidy(run string, c *Checkpoint) error {
-	dir := filepath.Join(run, CheckpointsDir)
-	names, err := namesIn(dir, func(name string) bool { return strings.HasPrefix(name, scrapPrefix) })
-	for _, name := range names {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, name)))
-	}
-	if c == nil || err != nil {
-		return err
-	}
-	if names, err = checkpointNames(dir); err != nil {
-		return err
-	}
-	for _, name := range names {
-		if name > filepath.Base(c.path) {
-			aside := filepath.Join(dir, damagedPrefix+name)
-			err = errors.Join(err, os.RemoveAll(aside), os.Rename(filepath.Join(dir, name), aside))
-		}
-	}
-	return err
+	return rundir.Continue(r.Dir, c.path, rundir.Position{Epoch: c.state.Epoch, Step: c.state.Step})
 }
 
 // threads is the part of a device's name that changes no number.

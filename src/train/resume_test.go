@@ -19,6 +19,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/compute/ref"
 	"halognn/src/exchange"
+	"halognn/src/rundir"
 	"halognn/src/shard"
 )
 
@@ -93,7 +94,7 @@ func (j *journey) finished(t *testing.T, o Options) *Summary {
 // records returns the lines of metrics.jsonl as KIND EPOCH STEP LOSS.
 func (j *journey) records(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(j.dir, MetricsFile))
+	text, err := os.ReadFile(filepath.Join(j.dir, rundir.MetricsFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +207,7 @@ func TestResumeKeepsTheRowsOfEachRank(t *testing.T) {
 // rowsOfRanks returns remote_rows of every rank in the last epoch.
 func (j *journey) rowsOfRanks(t *testing.T) (rows []int64) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(j.dir, MetricsFile))
+	text, err := os.ReadFile(filepath.Join(j.dir, rundir.MetricsFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +254,7 @@ func TestAStoppedRunGivesEverythingBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(dir, HeartbeatFile)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, rundir.HeartbeatFile)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the heartbeat is left: %v", err)
 	}
 	for tries := 0; runtime.NumGoroutine() > before; tries++ { // some are ending at this moment
@@ -267,9 +268,13 @@ func TestAStoppedRunGivesEverythingBack(t *testing.T) {
 // checkpoints lists what is in the directory of checkpoints.
 func (j *journey) checkpoints(t *testing.T) []string {
 	t.Helper()
-	names, err := namesIn(filepath.Join(j.dir, CheckpointsDir), func(string) bool { return true })
+	entries, err := os.ReadDir(filepath.Join(j.dir, rundir.CheckpointsDir))
 	if err != nil {
 		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
 	}
 	return names
 }
@@ -313,17 +318,17 @@ func TestCheckpointsOnTheWay(t *testing.T) {
 	want := j.finished(t, o)
 	names := j.checkpoints(t)
 	n := len(names)
-	if n < 2 || n > 3 || names[n-1] != checkpointName(want.StepsPerEpoch*o.Epochs, true) {
+	if n < 2 || n > 3 || names[n-1] != filepath.Base(rundir.CheckpointPath(j.dir, want.StepsPerEpoch*o.Epochs, true)) {
 		t.Fatalf("left are %v", names)
 	}
 	if want.PhaseSeconds["save"] <= 0 {
 		t.Error("nothing says for how long training stood still to save")
 	}
-	if err := VerifyCheckpoints(j.dir); err != nil {
+	if err := rundir.VerifyCheckpoints(j.dir); err != nil {
 		t.Error(err)
 	}
 	// What was saved on the way is as good as what is saved at a stop.
-	if err := os.RemoveAll(filepath.Join(j.dir, CheckpointsDir, names[n-1])); err != nil {
+	if err := os.RemoveAll(filepath.Join(j.dir, rundir.CheckpointsDir, names[n-1])); err != nil {
 		t.Fatal(err)
 	}
 	sameRun(t, j.finished(t, o), want)
@@ -332,20 +337,20 @@ func TestCheckpointsOnTheWay(t *testing.T) {
 // damage is what may happen to a checkpoint on disk.
 var damage = map[string]func(path string) error{
 	"an altered weight": func(path string) error {
-		return patched(filepath.Join(path, ModelFile), func(b []byte) []byte { b[len(b)-1] ^= 1; return b })
+		return patched(filepath.Join(path, rundir.ModelFile), func(b []byte) []byte { b[len(b)-1] ^= 1; return b })
 	},
 	"a truncated file": func(path string) error {
-		return patched(filepath.Join(path, optimizerFile), func(b []byte) []byte { return b[:len(b)/2] })
+		return patched(filepath.Join(path, rundir.OptimizerFile), func(b []byte) []byte { return b[:len(b)/2] })
 	},
 	"an altered state": func(path string) error {
-		return patched(filepath.Join(path, stateFile), func(b []byte) []byte {
+		return patched(filepath.Join(path, rundir.StateFile), func(b []byte) []byte {
 			return []byte(strings.Replace(string(b), `"optimizer_steps": `, `"optimizer_steps": 1`, 1))
 		})
 	},
 	"an empty state": func(path string) error {
-		return patched(filepath.Join(path, stateFile), func([]byte) []byte { return nil })
+		return patched(filepath.Join(path, rundir.StateFile), func([]byte) []byte { return nil })
 	},
-	"a file is missing": func(path string) error { return os.Remove(filepath.Join(path, ModelFile)) },
+	"a file is missing": func(path string) error { return os.Remove(filepath.Join(path, rundir.ModelFile)) },
 }
 
 func patched(path string, f func([]byte) []byte) error {
@@ -370,10 +375,10 @@ func TestDamagedCheckpoints(t *testing.T) {
 			if len(names) != 2 {
 				t.Fatalf("there are %v", names)
 			}
-			if err := strike(filepath.Join(j.dir, CheckpointsDir, names[1])); err != nil {
+			if err := strike(filepath.Join(j.dir, rundir.CheckpointsDir, names[1])); err != nil {
 				t.Fatal(err)
 			}
-			if err := VerifyCheckpoints(j.dir); err == nil || !strings.Contains(err.Error(), names[1]) {
+			if err := rundir.VerifyCheckpoints(j.dir); err == nil || !strings.Contains(err.Error(), names[1]) {
 				t.Errorf("check says %v", err)
 			}
 			sameRun(t, j.finished(t, o), want)
@@ -382,7 +387,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 			}) {
 				t.Errorf("not told: %q", j.notes)
 			}
-			if !slices.Contains(j.checkpoints(t), damagedPrefix+names[1]) {
+			if !slices.Contains(j.checkpoints(t), "damaged-"+names[1]) {
 				t.Errorf("left are %v", j.checkpoints(t))
 			}
 		})
@@ -390,12 +395,12 @@ func TestDamagedCheckpoints(t *testing.T) {
 			j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
 			j.stopped(t, o, 11)
 			for _, n := range j.checkpoints(t) {
-				if err := strike(filepath.Join(j.dir, CheckpointsDir, n)); err != nil {
+				if err := strike(filepath.Join(j.dir, rundir.CheckpointsDir, n)); err != nil {
 					t.Fatal(err)
 				}
 			}
 			_, err := j.start(o, 0)
-			if a := (*Agreed)(nil); !errors.As(err, &a) || !strings.Contains(err.Error(), "no checkpoint") || strings.Count(err.Error(), stepPrefix) < 2 {
+			if a := (*Agreed)(nil); !errors.As(err, &a) || !strings.Contains(err.Error(), "no checkpoint") || strings.Count(err.Error(), "step-") < 2 {
 				t.Errorf("the run ended with %v", err)
 			}
 		})
@@ -408,10 +413,10 @@ func TestResumeTidies(t *testing.T) {
 	o := resumable()
 	j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
 	want := j.finished(t, o)
-	dir := filepath.Join(j.dir, CheckpointsDir)
-	scrap := filepath.Join(dir, scrapPrefix+"step-00000002")
-	for _, err := range []error{os.RemoveAll(dir), os.MkdirAll(scrap, 0o777), os.Remove(filepath.Join(j.dir, SummaryFile)),
-		os.WriteFile(filepath.Join(j.dir, MetricsFile), []byte(`{"kind":"step","epoch":1,"step":0,"lo`), 0o666)} {
+	dir := filepath.Join(j.dir, rundir.CheckpointsDir)
+	scrap := filepath.Join(dir, ".step-00000002")
+	for _, err := range []error{os.RemoveAll(dir), os.MkdirAll(scrap, 0o777), os.Remove(filepath.Join(j.dir, rundir.SummaryFile)),
+		os.WriteFile(filepath.Join(j.dir, rundir.MetricsFile), []byte(`{"kind":"step","epoch":1,"step":0,"lo`), 0o666)} {
 		if err != nil {
 			t.Fatal(err)
 		}

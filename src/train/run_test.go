@@ -12,6 +12,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/compute/ref"
 	"halognn/src/nn"
+	"halognn/src/rundir"
 )
 
 // heard is a Progress that remembers.
@@ -81,20 +82,6 @@ func TestBeginComesLast(t *testing.T) {
 	}
 }
 
-func TestRunDirHoldsOneRun(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "a", "run")
-	if err := CreateRunDir(dir, []byte("first")); err != nil {
-		t.Fatal(err)
-	}
-	err := CreateRunDir(dir, []byte("second"))
-	if !errors.Is(err, ErrRunExists) || !strings.Contains(err.Error(), dir) {
-		t.Errorf("a second run gets %v", err)
-	}
-	if text, err := os.ReadFile(filepath.Join(dir, ConfigFile)); err != nil || string(text) != "first" {
-		t.Errorf("the config is %q (%v)", text, err)
-	}
-}
-
 // A run that diverges ends on all ranks alike, and its log tells the steps that led there.
 func TestDivergenceIsAgreedOnAndLogged(t *testing.T) {
 	shards := generated(t)
@@ -121,7 +108,7 @@ func TestDivergenceIsAgreedOnAndLogged(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if log, err := os.ReadFile(filepath.Join(dir, MetricsFile)); err != nil || !strings.Contains(string(log), c.logged) {
+		if log, err := os.ReadFile(filepath.Join(dir, rundir.MetricsFile)); err != nil || !strings.Contains(string(log), c.logged) {
 			t.Errorf("%s: the log is %q (%v)", c.name, log, err)
 		}
 	}

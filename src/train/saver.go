@@ -3,12 +3,11 @@ package train
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"halognn/src/mem"
 	"halognn/src/nn"
-	"halognn/src/trace"
+	"halognn/src/rundir"
 )
 
 // saver writes checkpoints on rank 0: training copies its state, and a goroutine writes the copy.
@@ -19,7 +18,7 @@ import (
 // A save that falls due meanwhile waits for the end of the write, and happens at the first step after it.
 type saver struct {
 	o     CheckpointOptions
-	dir   string       // RUN/checkpoints
+	run   string       // its directory
 	held  func() error // whether the run directory is still this job's
 	saved int          // updates at the last save, or at the start
 	at    time.Time
@@ -39,7 +38,7 @@ func (r *run) openSaver() {
 	if r.Comm.Rank() > 0 {
 		return
 	}
-	r.saver = &saver{o: r.o.Checkpoint, dir: filepath.Join(r.Dir, CheckpointsDir), held: r.Held, saved: r.optimizer.Steps(), at: time.Now()}
+	r.saver = &saver{o: r.o.Checkpoint, run: r.Dir, held: r.Held, saved: r.optimizer.Steps(), at: time.Now()}
 	if c := r.Resume; c != nil {
 		r.saver.last = c.path
 	}
@@ -101,8 +100,9 @@ func (s *saver) bytes() int64 {
 	return int64(n) * 4
 }
 
-// write is the work of the goroutine. Weights that are not finite are not worth a checkpoint: training is about to end by them.
-func (s *saver) write(path string, files []content, state *checkpointState, log *trace.Log) error {
+// write is the work of the goroutine. Weights that are not finite are not worth a checkpoint:
+// training is about to end by them.
+func (s *saver) write(path string, files []rundir.File, state *checkpointState, log *rundir.Log) error {
 	for _, array := range append([][]float32{s.weights}, s.slots...) {
 		if !nn.Finite(array) {
 			return fmt.Errorf("checkpoint %s: not written, because weights or optimiser state are not finite: %w", path, ErrDiverged)
@@ -116,10 +116,14 @@ func (s *saver) write(path string, files []content, state *checkpointState, log 
 	if err := log.Sync(); err != nil { // a restart continues the log behind the steps that are in it
 		return fmt.Errorf("checkpoint %s: %w", path, err)
 	}
-	if err := writeCheckpoint(s.dir, filepath.Base(path), files, state); err != nil {
+	complete := func(sums rundir.FileSums) any {
+		state.Files = sums
+		return state
+	}
+	if err := rundir.WriteCheckpoint(path, files, complete); err != nil {
 		return err
 	}
-	return prune(s.dir, max(1, s.o.Keep))
+	return rundir.Prune(s.run, max(1, s.o.Keep))
 }
 
 // poll returns the error of a write that has ended, and whether none is under way.

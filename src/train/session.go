@@ -15,6 +15,7 @@ import (
 	"halognn/src/pipeline"
 	"halognn/src/sample"
 	"halognn/src/trace"
+	"halognn/src/watch"
 )
 
 // session is what one rank has open during a run.
@@ -49,7 +50,7 @@ type session struct {
 	skipped  int // minibatches of the pass under way that were trained before a restart
 	clock    trace.Clock
 	spans    *trace.Recorder // nil without --trace
-	watch    *watchdog       // nil for none
+	watch    *watch.Watchdog // nil for none
 
 	runtime    int64 // bytes resident before any data was opened: program, MPI, BLAS
 	closers    []func() error
@@ -233,7 +234,7 @@ var phaseOf = map[string]trace.Phase{
 
 func (s *session) observe(span pipeline.Span) {
 	s.clock.Add(phaseOf[span.Stage], span.Took)
-	s.watch.prepared(pipeline.Span{Stage: span.Stage, Item: s.skipped + span.Item})
+	s.watch.Prepared(span.Stage, s.skipped+span.Item)
 	s.spans.Span(span.Stage, s.skipped+span.Item, span.Begin, span.Took)
 }
 

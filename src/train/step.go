@@ -13,6 +13,7 @@ import (
 	"halognn/src/pipeline"
 	"halognn/src/sample"
 	"halognn/src/trace"
+	"halognn/src/watch"
 )
 
 // admit gives item i its seeds: the minibatches of a step follow each other, and those of the next epochs those of this one.
@@ -37,7 +38,7 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 	r.waiting += r.pipe.Waited()
 	r.stepWaiting += r.pipe.Waited()
 	r.item = i
-	r.watch.at(r.epoch, step, place(trace.Forward))
+	r.watch.At(r.epoch, step, watch.Place(trace.Forward))
 	if err := fault.At(fault.Forward, r.Comm.Rank(), r.epoch, step); err != nil {
 		return fmt.Errorf("step %d: %w", step, err)
 	}
@@ -81,7 +82,7 @@ func (r *run) mark(p trace.Phase, begin time.Time) {
 	took := time.Since(begin)
 	r.clock.Add(p, took)
 	r.spans.Span(p.String(), r.item, begin, took)
-	r.watch.alive()
+	r.watch.Alive()
 }
 
 // count adds the rows of a minibatch and checks that they add up.
@@ -106,7 +107,7 @@ func (r *run) count(m *parallel.Minibatch) error {
 // update sums the gradients over the ranks and makes the optimiser's step.
 func (r *run) update(step int, m *parallel.Minibatch) error {
 	begin := time.Now()
-	r.watch.at(r.epoch, step, place(trace.Sync))
+	r.watch.At(r.epoch, step, watch.Place(trace.Sync))
 	if err := fault.At(fault.Allreduce, r.Comm.Rank(), r.epoch, step); err != nil {
 		return fmt.Errorf("step %d: %w", step, err)
 	}
@@ -129,7 +130,7 @@ func (r *run) update(step int, m *parallel.Minibatch) error {
 	r.mark(trace.Update, begin)
 	r.record(step, lr, stats, m)
 	r.auto.stepEnds()
-	r.watch.at(r.epoch, step, place(trace.Wait))
+	r.watch.At(r.epoch, step, watch.Place(trace.Wait))
 	return r.obey(step)
 }
 

@@ -2,15 +2,12 @@ package train
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 
-	"github.com/google/renameio/v2"
-
+	"halognn/src/rundir"
 	"halognn/src/trace"
 )
 
@@ -140,63 +137,12 @@ type evalRecord struct {
 	TestMetric    *float64 `json:"test_metric,omitempty"`
 }
 
-// Names in a run directory.
-const (
-	ConfigFile  = "config.yaml"
-	MetricsFile = "metrics.jsonl"
-	TraceDir    = "trace"
-	ProfileDir  = "profile"
-	SummaryFile = "summary.json"
-	ModelFile   = "model.safetensors"
-)
-
-// ErrRunExists says that a run directory already holds a run.
-var ErrRunExists = errors.New("it already holds a run")
-
-// CreateRunDir makes the run directory and writes the resolved config into it. A directory that holds a run is refused,
-// so that no result is lost.
-func CreateRunDir(dir string, config []byte) error {
-	names, err := checkpointNames(filepath.Join(dir, CheckpointsDir))
-	if err != nil {
-		return fmt.Errorf("run directory: %w", err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, ConfigFile)); err == nil || len(names) > 0 {
-		return fmt.Errorf("run directory %s: %w; choose another run.dir or remove it, or go on with it by --resume", dir, ErrRunExists)
-	}
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return fmt.Errorf("run directory: %w", err)
-	}
-	return writeFile(filepath.Join(dir, ConfigFile), config)
-}
-
-// PartSuffix returns what to put behind TraceDir and ProfileDir so that a run that goes on overwrites nothing of its earlier parts: nothing, or
-// "-2", "-3" and so on.
-func PartSuffix(dir string) string {
-	suffix := ""
-	for n := 2; ; n++ {
-		_, trace := os.Stat(filepath.Join(dir, TraceDir+suffix))
-		_, profile := os.Stat(filepath.Join(dir, ProfileDir+suffix))
-		if trace != nil && profile != nil {
-			return suffix
-		}
-		suffix = fmt.Sprintf("-%d", n)
-	}
-}
-
-// writeFile replaces the file at path by data, whole or not at all.
-func writeFile(path string, data []byte) error {
-	if err := renameio.WriteFile(path, data, 0o666); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	return nil
-}
-
 func (s *Summary) write(dir string) error {
 	data, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return fmt.Errorf("summary: %w", err)
 	}
-	return writeFile(filepath.Join(dir, SummaryFile), append(data, '\n'))
+	return rundir.WriteFile(filepath.Join(dir, rundir.SummaryFile), append(data, '\n'))
 }
 
 // Print writes the table at the end of a run.

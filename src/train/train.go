@@ -13,13 +13,15 @@ import (
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/parallel"
+	"halognn/src/rundir"
 	"halognn/src/trace"
+	"halognn/src/watch"
 )
 
 // run is the state of a training run.
 type run struct {
 	*session
-	log     *trace.Log     // rank 0
+	log     *rundir.Log    // rank 0
 	losses  *xxhash.Digest // of every step's loss bits
 	blocks  uint64         // sum of this rank's minibatch digests
 	seconds []float64      // of every epoch
@@ -214,7 +216,7 @@ func (r *run) validate(ctx context.Context, epoch int) error {
 		return nil
 	}
 	begin := time.Now()
-	r.watch.at(epoch, r.steps(), inEvaluation)
+	r.watch.At(epoch, r.steps(), watch.Evaluation)
 	if err := fault.At(fault.Evaluate, r.Comm.Rank(), epoch, -1); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"halognn/src/dataset"
 	"halognn/src/nn"
+	"halognn/src/rundir"
 	"halognn/src/shard"
 	"halognn/src/train"
 )
@@ -20,7 +21,7 @@ func check(dir string) (what string, err error) {
 	}
 	has := func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }
 	switch {
-	case has(train.ConfigFile):
+	case has(rundir.ConfigFile):
 		return "run", checkRun(dir)
 	case isParts(dir):
 		s, err := shard.Open(dir, shard.Options{})
@@ -37,7 +38,7 @@ func check(dir string) (what string, err error) {
 		defer d.Close()
 		return fmt.Sprintf("dataset of %d vertices", d.Meta.Vertices), d.Verify()
 	}
-	return "", fmt.Errorf("%s holds neither a dataset or parts (meta.json) nor a run (%s)", dir, train.ConfigFile)
+	return "", fmt.Errorf("%s holds neither a dataset or parts (meta.json) nor a run (%s)", dir, rundir.ConfigFile)
 }
 
 // isParts reports whether the directory's meta.json is that of parts: they have offsets, a dataset has none.
@@ -49,16 +50,16 @@ func isParts(dir string) bool {
 
 // checkRun verifies that a run is complete: config, checkpoints, summary, and a model whose weights can be read.
 func checkRun(dir string) error {
-	_, configErr := loadConfig(filepath.Join(dir, train.ConfigFile), nil)
+	_, configErr := loadConfig(filepath.Join(dir, rundir.ConfigFile), nil)
 	var s train.Summary
-	text, err := os.ReadFile(filepath.Join(dir, train.SummaryFile))
-	configErr = errors.Join(configErr, train.VerifyCheckpoints(dir))
+	text, err := os.ReadFile(filepath.Join(dir, rundir.SummaryFile))
+	configErr = errors.Join(configErr, rundir.VerifyCheckpoints(dir))
 	if errors.Is(err, os.ErrNotExist) {
 		return errors.Join(configErr, fmt.Errorf("%w: the run has not finished; go on with `halognn train --resume %s`", err, dir))
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &s)
 	}
-	_, _, modelErr := nn.ReadSafetensors(filepath.Join(dir, train.ModelFile))
+	_, _, modelErr := nn.ReadSafetensors(filepath.Join(dir, rundir.ModelFile))
 	return errors.Join(configErr, err, modelErr)
 }

@@ -11,6 +11,7 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/nn"
+	"halognn/src/rundir"
 	"halognn/src/train"
 )
 
@@ -33,7 +34,7 @@ func inferCommand() *cobra.Command {
 			}
 			k := inProcess(ranks)
 			if k == 0 {
-				chooseGPU(filepath.Join(run, train.ConfigFile), sets)
+				chooseGPU(filepath.Join(run, rundir.ConfigFile), sets)
 			}
 			return k.run(func(c comm.Comm) error {
 				return inferRank(c, k, run, sets, train.Inference{Full: mode == "full", Logits: logits, Path: path})
@@ -55,7 +56,7 @@ func inferRank(c comm.Comm, k inProcess, run string, sets []string, what train.I
 	if k == 0 && c.Rank() > 0 {
 		ctx = lagging(ctx, time.Second) // rank 0 speaks for all, if it lives
 	}
-	config := filepath.Join(run, train.ConfigFile)
+	config := filepath.Join(run, rundir.ConfigFile)
 	_, err := os.Stat(config)
 	if err != nil {
 		err = fmt.Errorf("%s holds no run: %w", run, err)
@@ -69,10 +70,10 @@ func inferRank(c comm.Comm, k inProcess, run string, sets []string, what train.I
 	}
 	defer j.close()
 	// A run that goes on has no summary, and the model of its end before.
-	_, err = os.Stat(filepath.Join(run, train.SummaryFile))
+	_, err = os.Stat(filepath.Join(run, rundir.SummaryFile))
 	var weights []nn.Tensor
 	if err == nil {
-		weights, _, err = nn.ReadSafetensors(filepath.Join(run, train.ModelFile))
+		weights, _, err = nn.ReadSafetensors(filepath.Join(run, rundir.ModelFile))
 	}
 	if errors.Is(err, os.ErrNotExist) {
 		err = fmt.Errorf("%w: the run has not finished; go on with `halognn train --resume %s`", err, run)

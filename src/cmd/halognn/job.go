@@ -20,6 +20,7 @@ import (
 	"halognn/src/fault"
 	"halognn/src/mem"
 	"halognn/src/parallel"
+	"halognn/src/rundir"
 	"halognn/src/shard"
 	"halognn/src/train"
 )
@@ -104,7 +105,7 @@ type job struct {
 	comm   comm.Comm
 	config *Config
 	env    train.Env
-	held   *train.Lock // rank 0: that of the run directory
+	held   *rundir.Lock // rank 0: that of the run directory
 	close  func() error
 }
 

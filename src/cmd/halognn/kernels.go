@@ -8,15 +8,11 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/google/renameio/v2"
-
 	"halognn/src/compute"
 	"halognn/src/compute/meter"
+	"halognn/src/rundir"
 	"halognn/src/trace"
 )
-
-// kernelsFile is what --kernels writes into the run directory.
-const kernelsFile = "kernels.json"
 
 // rateElements are what a device is measured on: more than its caches hold.
 const rateElements = 64 << 20
@@ -62,7 +58,7 @@ func (w *kernelWatch) report(out io.Writer, dir string) error {
 	if err != nil {
 		return fmt.Errorf("--kernels: %w", err)
 	}
-	if err := renameio.WriteFile(filepath.Join(dir, kernelsFile), append(text, '\n'), 0o666); err != nil {
+	if err := rundir.WriteFile(filepath.Join(dir, rundir.KernelsFile), append(text, '\n')); err != nil {
 		return err
 	}
 	return printKernels(out, &r)

@@ -18,6 +18,7 @@ import (
 
 	"halognn/src/comm/mpi"
 	"halognn/src/train"
+	"halognn/src/watch"
 )
 
 // version is set by the linker: `git describe`.
@@ -133,7 +134,7 @@ func fail(err error) {
 	if errors.Is(err, train.ErrDiverged) {
 		code = exitDiverged
 	}
-	if errors.Is(err, train.ErrStalled) {
+	if errors.Is(err, watch.ErrStalled) {
 		code = exitStalled
 	}
 	if agreed := (*train.Agreed)(nil); errors.As(err, &agreed) {

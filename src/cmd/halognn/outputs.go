@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"halognn/src/dataset"
+	"halognn/src/rundir"
 	"halognn/src/shard"
 	"halognn/src/train"
 )
@@ -21,10 +21,11 @@ func vacantFile(path string) error {
 	return fmt.Errorf("%s: %w; remove it or choose another one", path, dataset.ErrExists)
 }
 
-// vacantRunDir refuses a run directory that holds something, unless it is a run: of that train.CreateRunDir knows more. Collective.
+// vacantRunDir refuses a run directory that holds something, unless it is a run: of that
+// rundir.Create knows more. Collective.
 func (j *job) vacantRunDir() error {
 	var err error
-	if dir := j.config.Run.Dir; j.comm.Rank() == 0 && !holdsRun(dir) {
+	if dir := j.config.Run.Dir; j.comm.Rank() == 0 && !rundir.Begun(dir) {
 		if err = dataset.Vacant(dir); err != nil {
 			err = fmt.Errorf("run directory: %w", err)
 		}
@@ -32,23 +33,15 @@ func (j *job) vacantRunDir() error {
 	return usageError(train.Agree(j.comm, err))
 }
 
-// holdsRun reports whether dir holds a run, or what one left that ended before it began.
-func holdsRun(dir string) bool {
-	return slices.ContainsFunc([]string{train.ConfigFile, train.CheckpointsDir, train.LockFile}, func(name string) bool {
-		_, err := os.Lstat(filepath.Join(dir, name))
-		return err == nil
-	})
-}
-
 // fitting returns why the model of a run is not for these parts.
 func fitting(run string, parts shard.Meta) error {
-	text, err := os.ReadFile(filepath.Join(run, train.SummaryFile))
+	text, err := os.ReadFile(filepath.Join(run, rundir.SummaryFile))
 	if err != nil {
 		return err
 	}
 	var s train.Summary
 	if err := json.Unmarshal(text, &s); err != nil {
-		return fmt.Errorf("%s: %w", filepath.Join(run, train.SummaryFile), err)
+		return fmt.Errorf("%s: %w", filepath.Join(run, rundir.SummaryFile), err)
 	}
 	if g := s.Graph; g.Features != 0 && g.Classes != 0 && (g.Features != parts.Features || g.Classes != parts.Classes) {
 		return fmt.Errorf("the parts have %d features and %d classes, but the run %s was trained on %d and %d; give the parts of that graph, or of one like it, as data.parts",

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"halognn/src/comm"
+	"halognn/src/rundir"
 	"halognn/src/train"
 )
 
@@ -72,7 +73,7 @@ func (c *Config) keys() []string {
 // resumeFrom finds the config of a run that goes on: that of its directory, unless another is given. fresh says that the directory holds no
 // run yet, so that one begins there: a job script need not know which try it is. Collective.
 func resumeFrom(c comm.Comm, run, path string) (config string, fresh bool, err error) {
-	config = filepath.Join(run, train.ConfigFile)
+	config = filepath.Join(run, rundir.ConfigFile)
 	if c.Rank() == 0 {
 		_, err = os.Stat(config)
 		if fresh = errors.Is(err, fs.ErrNotExist) && path != ""; fresh {
@@ -123,23 +124,18 @@ func (j *job) openResumed() (done bool, err error) {
 func (j *job) lock() error {
 	var err error
 	if j.comm.Rank() == 0 {
-		j.held, err = train.LockRun(j.config.Run.Dir, func(why string) { fmt.Fprintf(os.Stderr, "note: %s\n", why) })
+		j.held, err = rundir.LockRun(j.config.Run.Dir, func(why string) { fmt.Fprintf(os.Stderr, "note: %s\n", why) })
 	}
 	return usageError(train.Agree(j.comm, err))
 }
 
 // unlock lets other jobs in again. A lock that cannot be removed is that of a process that has ended: the next job takes it.
 func (j *job) unlock() {
-	if j.held != nil {
-		_ = j.held.Release()
-	}
+	_ = j.held.Release()
 }
 
 // stillHeld is train.Env.Held.
 func (j *job) stillHeld() error {
-	if j.held == nil {
-		return nil
-	}
 	return j.held.Held()
 }
 
@@ -147,7 +143,7 @@ func (j *job) stillHeld() error {
 func (j *job) partSuffix() (string, error) {
 	suffix := ""
 	if j.comm.Rank() == 0 {
-		suffix = train.PartSuffix(j.config.Run.Dir)
+		suffix = rundir.PartSuffix(j.config.Run.Dir)
 	}
 	all, err := comm.AllgatherBytes(j.comm, []byte(suffix))
 	if err != nil {
@@ -178,9 +174,9 @@ func (j *job) beginRunDir(resumed bool) error {
 		case fault != nil:
 			err = fault
 		case resumed:
-			err = train.ReplaceConfig(j.config.Run.Dir, text)
+			err = rundir.ReplaceConfig(j.config.Run.Dir, text)
 		default:
-			err = train.CreateRunDir(j.config.Run.Dir, text)
+			err = rundir.Create(j.config.Run.Dir, text)
 		}
 	}
 	return usageError(train.Agree(j.comm, err))

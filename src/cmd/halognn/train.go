@@ -14,6 +14,7 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/parallel"
+	"halognn/src/rundir"
 	"halognn/src/train"
 )
 
@@ -63,7 +64,7 @@ func (o *trainFlags) configPath() string {
 	if o.config != "" {
 		return o.config
 	}
-	return filepath.Join(o.resume, train.ConfigFile)
+	return filepath.Join(o.resume, rundir.ConfigFile)
 }
 
 var profileKinds = map[string]func(*profile.Profile){
@@ -113,7 +114,7 @@ func trainRank(c comm.Comm, k inProcess, o trainFlags) (err error) {
 		return err
 	}
 	if o.trace {
-		j.env.Trace = train.TraceDir + part
+		j.env.Trace = rundir.TraceDir + part
 	}
 	var watch *kernelWatch
 	if o.kernels {
@@ -131,7 +132,7 @@ func trainRank(c comm.Comm, k inProcess, o trainFlags) (err error) {
 			return err
 		}
 		var err error
-		stop, err = startProfile(o.profile, filepath.Join(j.config.Run.Dir, train.ProfileDir+part), c.Rank(), k)
+		stop, err = startProfile(o.profile, filepath.Join(j.config.Run.Dir, rundir.ProfileDir+part), c.Rank(), k)
 		return usageError(train.Agree(c, err))
 	}
 	defer func() { stop() }()

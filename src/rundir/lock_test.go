@@ -1,4 +1,4 @@
-package train
+package rundir
 
 import (
 	"encoding/json"
@@ -47,8 +47,11 @@ func TestLock(t *testing.T) {
 		{name: "free"},
 		{name: "held by a process that lives", holder: func(*holder) {}, refuse: "process"},
 		{name: "held by a process that is dead", holder: func(h *holder) { h.PID = 1 << 30 }},
-		{name: "held by one whose number another process has now", holder: func(h *holder) { h.Start = "1" }},
-		{name: "held elsewhere, alive", holder: elsewhere, beats: true, refuse: "job 4711, process", waits: true},
+		{name: "held by one whose number is another's now", holder: func(h *holder) { h.Start = "1" }},
+		{
+			name: "held elsewhere, alive", holder: elsewhere, beats: true,
+			refuse: "job 4711, process", waits: true,
+		},
 		{name: "held elsewhere, dead", holder: elsewhere, waits: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -66,8 +69,10 @@ func TestLock(t *testing.T) {
 				t.Errorf("it waited: %t", waited)
 			}
 			if c.refuse != "" {
-				if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), c.refuse) || !strings.Contains(err.Error(), "remove "+dir) {
-					t.Errorf("the error is %v", err)
+				for _, want := range []string{c.refuse, "remove " + dir} {
+					if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), want) {
+						t.Errorf("the error does not say %q: %v", want, err)
+					}
 				}
 				return
 			}
@@ -87,7 +92,8 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// Beats change no more than the count, and a holder whose lock was taken away knows it, beats no more and leaves it.
+// Beats change no more than the count, and a holder whose lock was taken away knows it, beats no
+// more and leaves it.
 func TestLockThatIsTakenAway(t *testing.T) {
 	quick(t)
 	dir := t.TempDir()
@@ -99,7 +105,7 @@ func TestLockThatIsTakenAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for now := first; string(now) == string(first); now, err = os.ReadFile(l.path) { // ends with the first beat
+	for now := first; string(now) == string(first); now, err = os.ReadFile(l.path) { // until it beats
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,20 +122,5 @@ func TestLockThatIsTakenAway(t *testing.T) {
 	}
 	if text, err := os.ReadFile(path); err != nil || string(text) != string(others) {
 		t.Errorf("the other's lock is now %q (%v)", text, err)
-	}
-}
-
-// No part of a run writes over traces or profiles of an earlier one.
-func TestPartSuffix(t *testing.T) {
-	dir := t.TempDir()
-	for _, c := range []struct{ made, want string }{{"", ""}, {TraceDir, "-2"}, {ProfileDir + "-2", "-3"}, {ProfileDir, "-3"}} {
-		if c.made != "" {
-			if err := os.Mkdir(filepath.Join(dir, c.made), 0o777); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got := PartSuffix(dir); got != c.want {
-			t.Errorf("after %q: %q, want %q", c.made, got, c.want)
-		}
 	}
 }

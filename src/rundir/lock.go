@@ -1,4 +1,4 @@
-package train
+package rundir
 
 import (
 	"bytes"
@@ -14,13 +14,11 @@ import (
 	"time"
 )
 
-// LockFile names, while a job works on a run directory, the process that does.
-const LockFile = "lock"
-
 // ErrInUse says that another job works on a run directory.
 var ErrInUse = errors.New("the run directory is in use")
 
-// How often the holder of a lock shows that it lives, and how long another process watches for that. Tests make them short.
+// How often the holder of a lock shows that it lives, and how long another process watches for
+// that. Tests make them short.
 var (
 	lockBeat = 5 * time.Second
 	lockWait = 20 * time.Second
@@ -30,8 +28,13 @@ var (
 //
 //	00000000000000000042 {"host":"n17","pid":4711,...}      beats, who
 //
-// It is a file that only one process can make, and no flock, which does not reach other nodes on every filesystem. Processes that die leave
-// it behind. Whether its holder lives can be seen at once where its process number means something, and elsewhere by its beats.
+// It is a file that only one process can make, and no flock, which does not reach other nodes on
+// every filesystem. Processes that die leave it behind. Whether its holder lives is seen at once
+// where its process number means something, and elsewhere by its beats.
+//
+// Its beats are not those of the Heartbeat: they say to other jobs that a process exists, from
+// before the first file is read and however long it waits, and by a count alone; those say to the
+// ranks of this job whether a rank gets on with its work, once training has begun.
 type Lock struct {
 	path string
 	who  []byte
@@ -51,8 +54,8 @@ type holder struct {
 
 const countBytes = 21 // the count of beats and a blank
 
-// LockRun takes a run directory, which must exist. If another process has it, and lives, that is ErrInUse; wait is called before it takes
-// time to find that out.
+// LockRun takes a run directory, which must exist. If another process has it, and lives, that is
+// ErrInUse; wait is called before it takes time to find that out.
 func LockRun(dir string, wait func(why string)) (*Lock, error) {
 	l := &Lock{path: filepath.Join(dir, LockFile), quit: make(chan struct{})}
 	var err error
@@ -75,10 +78,12 @@ func LockRun(dir string, wait func(why string)) (*Lock, error) {
 			return nil, fmt.Errorf("locking the run directory: %w", err)
 		}
 		if l.alive(text, wait) {
-			return nil, fmt.Errorf("%s: %w by %s, and two jobs must not work on one run: wait for that one to end; if there is no such job, remove %s",
+			return nil, fmt.Errorf("%s: %w by %s, and two jobs must not work on one run: "+
+				"wait for that one to end; if there is no such job, remove %s",
 				dir, ErrInUse, describeHolder(text), l.path)
 		}
-		// Another process may come to the same conclusion at this moment; the one whose lock is taken away sees it when it asks Held.
+		// Another process may come to the same conclusion at this moment; the one whose lock is taken
+		// away sees it when it asks Held.
 		if err := os.Remove(l.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("locking the run directory: %w", err)
 		}
@@ -99,6 +104,17 @@ func (l *Lock) create() error {
 
 func (l *Lock) text(beats uint64) []byte { return fmt.Appendf(nil, "%020d %s\n", beats, l.who) }
 
+// overwrite replaces bytes of a file that exists. It is opened and closed each time, because NFS
+// promises no more than that what was written before a close is seen after an open.
+func overwrite(path string, data []byte, at int64) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(data, at)
+	return errors.Join(err, f.Close())
+}
+
 // beat counts in the file while the lock is held.
 func (l *Lock) beat() {
 	defer l.done.Done()
@@ -113,24 +129,30 @@ func (l *Lock) beat() {
 		if l.Held() != nil {
 			return
 		}
-		if f, err := os.OpenFile(l.path, os.O_WRONLY, 0); err == nil { // opened each time, as NFS needs it
-			_, _ = f.WriteAt(l.text(beats)[:countBytes], 0)
-			_ = f.Close()
-		}
+		_ = overwrite(l.path, l.text(beats)[:countBytes], 0) // one beat that is lost does no harm
 	}
 }
 
-// Held returns an error if the run directory is not this process's any more.
+// Held returns an error if the run directory is not this process's any more. A nil Lock is held.
 func (l *Lock) Held() error {
-	text, err := os.ReadFile(l.path)
-	if err == nil && len(text) > countBytes && bytes.Equal(bytes.TrimSpace(text[countBytes:]), l.who) {
+	if l == nil {
 		return nil
 	}
-	return fmt.Errorf("%s is not this job's lock any more (another job has taken the run over, or the file was removed), so this job writes nothing more: %w", l.path, ErrInUse)
+	text, err := os.ReadFile(l.path)
+	if err == nil && len(text) > countBytes {
+		if bytes.Equal(bytes.TrimSpace(text[countBytes:]), l.who) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is not this job's lock any more (another job has taken the run over, "+
+		"or the file was removed), so this job writes nothing more: %w", l.path, ErrInUse)
 }
 
-// Release gives the run directory back.
+// Release gives the run directory back. A nil Lock has nothing to give.
 func (l *Lock) Release() error {
+	if l == nil {
+		return nil
+	}
 	close(l.quit)
 	l.done.Wait()
 	if l.Held() != nil { // it is another's
@@ -146,7 +168,8 @@ func (l *Lock) alive(text []byte, wait func(why string)) bool {
 	if err == nil && h.Space != "" && h.Space == own.Space {
 		return h.Start != "" && h.Start == startOf(h.PID)
 	}
-	wait(fmt.Sprintf("%s is held by %s: looking for %v whether it lives", l.path, describeHolder(text), lockWait))
+	wait(fmt.Sprintf("%s is held by %s: looking for %v whether it lives",
+		l.path, describeHolder(text), lockWait))
 	for end := time.Now().Add(lockWait); time.Now().Before(end); time.Sleep(lockBeat / 5) {
 		if now, err := os.ReadFile(l.path); err == nil && !bytes.Equal(now, text) {
 			return true
@@ -171,7 +194,8 @@ func describeHolder(text []byte) string {
 	if h.Job != "" {
 		job = "job " + h.Job + ", "
 	}
-	return fmt.Sprintf("%sprocess %d on %s since %s", job, h.PID, h.Host, h.Since.Format(time.DateTime))
+	since := h.Since.Format(time.DateTime)
+	return fmt.Sprintf("%sprocess %d on %s since %s", job, h.PID, h.Host, since)
 }
 
 // thisProcess describes the caller. What cannot be found out stays empty, and beats decide.
@@ -180,8 +204,8 @@ func thisProcess() holder {
 	h := holder{Host: host, PID: os.Getpid(), Since: processBegan}
 	h.Start = startOf(h.PID)
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	space, fault := os.Readlink("/proc/self/ns/pid")
-	if err == nil && fault == nil && h.Start != "" {
+	space, unknown := os.Readlink("/proc/self/ns/pid")
+	if err == nil && unknown == nil && h.Start != "" {
 		h.Space = strings.TrimSpace(string(boot)) + " " + space
 	}
 	for _, name := range []string{"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"} {
@@ -195,7 +219,8 @@ func thisProcess() holder {
 
 var processBegan = time.Now()
 
-// startOf returns when the process of that number began, in ticks since the boot; empty if there is none, or no more than its exit code.
+// startOf returns when the process of that number began, in ticks since the boot; empty if there is
+// none, or no more than its exit code.
 func startOf(pid int) string {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

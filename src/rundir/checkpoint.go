@@ -1,0 +1,346 @@
+package rundir
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+
+	"halognn/src/fault"
+)
+
+// A checkpoint is a directory:
+//
+//	RUN/checkpoints/step-00000120/        after 120 updates
+//	RUN/checkpoints/step-00000240-end/    at the end of training, evaluated
+//	    model.safetensors                 weights
+//	    optimizer.safetensors             moments, as m.NAME and v.NAME, or momentum.NAME
+//	    best.safetensors                  weights of the best validation so far, if there was one
+//	    state.json                        everything else, and size and XXH64 of the other files
+//
+// It is written under a name that begins with a dot, synced, and renamed: what has its name is
+// complete. The writer chooses the files and what the state says, but for three keys of the state:
+// "format" (CheckpointFormat), "version" (of the program) and "files" (FileSums).
+const (
+	CheckpointFormat = 1 // of state.json and what it describes
+
+	StateFile     = "state.json"
+	OptimizerFile = "optimizer.safetensors"
+	BestFile      = "best.safetensors"
+
+	stepPrefix    = "step-"
+	endSuffix     = "-end"
+	scrapPrefix   = "."        // being written or deleted
+	damagedPrefix = "damaged-" // set aside on restart
+)
+
+// Checkpoint is a checkpoint in memory, and what was found when it was looked for. Its fields are
+// exported so that it can be sent to other processes.
+type Checkpoint struct {
+	Path     string            // empty: the run was ended before it had saved anything
+	State    []byte            // compact JSON
+	Files    map[string][]byte // by name, without state.json
+	Damaged  []string          // newer checkpoints that cannot be used, and why
+	Finished bool              // the run has a summary
+}
+
+// File is one file of a checkpoint to be.
+type File struct {
+	Name  string
+	Write func(io.Writer) error
+}
+
+// FileSum is what state.json knows of another file of the checkpoint.
+type FileSum struct {
+	Bytes int64  `json:"bytes"`
+	XXH64 string `json:"xxh64"`
+}
+
+// FileSums are those of all other files, by name.
+type FileSums map[string]FileSum
+
+// sealed is state.json: the state, and the XXH64 of its compact JSON.
+type sealed struct {
+	XXH64 string          `json:"xxh64"`
+	State json.RawMessage `json:"state"`
+}
+
+// CheckpointPath is the path of a run's checkpoint after so many updates. Paths sort by age.
+func CheckpointPath(run string, updates int, end bool) string {
+	name := fmt.Sprintf("%s%08d", stepPrefix, updates)
+	if end {
+		name += endSuffix
+	}
+	return filepath.Join(run, CheckpointsDir, name)
+}
+
+// WriteCheckpoint makes the directory path, whole or not at all: the files, and then state.json of
+// what state returns for their sums.
+func WriteCheckpoint(path string, files []File, state func(FileSums) any) (err error) {
+	dir, name := filepath.Split(path)
+	tmp := filepath.Join(dir, scrapPrefix+name)
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("writing checkpoint %s: %w", path, errors.Join(err, os.RemoveAll(tmp)))
+		}
+	}()
+	if err := errors.Join(os.RemoveAll(tmp), os.MkdirAll(tmp, 0o777)); err != nil {
+		return err
+	}
+	sums := FileSums{}
+	for _, f := range files {
+		if sums[f.Name], err = writeSummed(filepath.Join(tmp, f.Name), f.Write); err != nil {
+			return err
+		}
+	}
+	text, err := seal(state(sums))
+	if err != nil {
+		return err
+	}
+	write := func(w io.Writer) error { _, err := w.Write(text); return err }
+	if _, err := writeSummed(filepath.Join(tmp, StateFile), write); err != nil {
+		return err
+	}
+	if err := syncDir(tmp); err != nil {
+		return err
+	}
+	if err := fault.At(fault.CheckpointRename, 0, -1, -1); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return err
+	}
+	dir = filepath.Clean(dir)
+	return errors.Join(syncDir(dir), syncDir(filepath.Dir(dir)))
+}
+
+// writeSummed writes a file, syncs it, and returns its sum as it was written.
+func writeSummed(path string, write func(io.Writer) error) (FileSum, error) {
+	if err := fault.At(fault.CheckpointWrite, 0, -1, -1); err != nil {
+		return FileSum{}, fmt.Errorf("%s: %w", path, err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return FileSum{}, err
+	}
+	hash := xxhash.New()
+	size := counter(0)
+	err = write(io.MultiWriter(f, hash, &size))
+	if err == nil {
+		err = f.Sync()
+	}
+	return FileSum{int64(size), sumText(hash.Sum64())}, errors.Join(err, f.Close())
+}
+
+// counter counts bytes.
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) { *c += counter(len(p)); return len(p), nil }
+
+func sumText(sum uint64) string { return fmt.Sprintf("%016x", sum) }
+
+// syncDir makes the names in a directory last.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// seal returns the text of state.json.
+func seal(state any) ([]byte, error) {
+	body, err := json.Marshal(state)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.MarshalIndent(sealed{sumText(xxhash.Sum64(body)), body}, "", "  ")
+	return append(text, '\n'), err
+}
+
+// unseal returns the state in the text of a state.json, as compact JSON.
+func unseal(text []byte) ([]byte, error) {
+	var s sealed
+	if err := json.Unmarshal(text, &s); err != nil {
+		return nil, err
+	}
+	var body bytes.Buffer
+	if err := json.Compact(&body, s.State); err != nil {
+		return nil, err
+	}
+	if sum := sumText(xxhash.Sum64(body.Bytes())); sum != s.XXH64 {
+		return nil, altered(sum, s.XXH64)
+	}
+	return body.Bytes(), nil
+}
+
+func altered(is, was string) error {
+	return fmt.Errorf("its XXH64 is %s, not the %s that was written: it was altered", is, was)
+}
+
+// errFormat says that a checkpoint is sound but of another format.
+var errFormat = errors.New("unknown format")
+
+// readCheckpoint reads a checkpoint and compares every sum.
+func readCheckpoint(path string) (*Checkpoint, error) {
+	text, err := os.ReadFile(filepath.Join(path, StateFile))
+	if err != nil {
+		return nil, err
+	}
+	c := &Checkpoint{Path: path, Files: map[string][]byte{}}
+	var about struct {
+		Format  int
+		Version string
+		Files   FileSums
+	}
+	if c.State, err = unseal(text); err == nil {
+		err = json.Unmarshal(c.State, &about)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(path, StateFile), err)
+	}
+	if about.Format != CheckpointFormat {
+		return nil, fmt.Errorf("%s: %w: written in format %d by halognn %s; "+
+			"this version reads format %d", path, errFormat, about.Format, about.Version, CheckpointFormat)
+	}
+	for name, want := range about.Files {
+		file := filepath.Join(path, name)
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		if int64(len(data)) != want.Bytes {
+			return nil, fmt.Errorf("%s has %d bytes, not the %d that were written",
+				file, len(data), want.Bytes)
+		}
+		if sum := sumText(xxhash.Sum64(data)); sum != want.XXH64 {
+			return nil, fmt.Errorf("%s: %w", file, altered(sum, want.XXH64))
+		}
+		c.Files[name] = data
+	}
+	return c, nil
+}
+
+// NewestCheckpoint reads the checkpoints of a run from the newest to the first that is sound. Its
+// Path is empty if the run has none at all, and is not finished.
+func NewestCheckpoint(run string) (*Checkpoint, error) {
+	finished := true
+	if _, err := os.Stat(filepath.Join(run, SummaryFile)); errors.Is(err, fs.ErrNotExist) {
+		finished = false
+	} else if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(run, CheckpointsDir)
+	names, err := checkpointNames(dir)
+	if err != nil {
+		return nil, err
+	}
+	var damaged []string
+	for _, name := range slices.Backward(names) {
+		c, err := readCheckpoint(filepath.Join(dir, name))
+		if errors.Is(err, errFormat) { // no damage: the right version can use it
+			return nil, err
+		}
+		if err == nil {
+			c.Damaged, c.Finished = damaged, finished
+			return c, nil
+		}
+		damaged = append(damaged, err.Error())
+	}
+	switch {
+	case len(damaged) > 0:
+		return nil, fmt.Errorf("no checkpoint in %s can be used; "+
+			"train again into another run.dir:\n  %s", dir, strings.Join(damaged, "\n  "))
+	case finished:
+		return nil, fmt.Errorf("%s holds a finished run and no checkpoint to go on from; "+
+			"train into another run.dir", run)
+	}
+	return new(Checkpoint), nil
+}
+
+// VerifyCheckpoints reads all checkpoints of a run and returns what is damaged, joined.
+func VerifyCheckpoints(run string) error {
+	dir := filepath.Join(run, CheckpointsDir)
+	names, err := checkpointNames(dir)
+	for _, name := range names {
+		_, damage := readCheckpoint(filepath.Join(dir, name))
+		err = errors.Join(err, damage)
+	}
+	return err
+}
+
+// Prune deletes all but the newest checkpoints of a run.
+func Prune(run string, keep int) error {
+	dir := filepath.Join(run, CheckpointsDir)
+	names, err := checkpointNames(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names[:max(0, len(names)-keep)] {
+		// What is half deleted must not look like a checkpoint.
+		scrap := filepath.Join(dir, scrapPrefix+name)
+		if err := os.Rename(filepath.Join(dir, name), scrap); err != nil {
+			return err
+		}
+		if err := os.RemoveAll(scrap); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkpointNames lists the checkpoints in a directory, oldest first. A directory that is not there
+// holds none.
+func checkpointNames(dir string) ([]string, error) {
+	return namesIn(dir, func(name string) bool { return strings.HasPrefix(name, stepPrefix) })
+}
+
+func namesIn(dir string, wanted func(name string) bool) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var names []string
+	for _, e := range entries {
+		if wanted(e.Name()) {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	return names, err
+}
+
+// removeScraps deletes what was being written or deleted when a run died.
+func removeScraps(run string) error {
+	dir := filepath.Join(run, CheckpointsDir)
+	names, err := namesIn(dir, func(name string) bool { return strings.HasPrefix(name, scrapPrefix) })
+	for _, name := range names {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, name)))
+	}
+	return err
+}
+
+// setAside renames the checkpoints that are newer than the named one, so that they count for
+// nothing.
+func setAside(run, used string) error {
+	dir := filepath.Join(run, CheckpointsDir)
+	names, err := checkpointNames(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if name > used {
+			aside := filepath.Join(dir, damagedPrefix+name)
+			err = errors.Join(err, os.RemoveAll(aside), os.Rename(filepath.Join(dir, name), aside))
+		}
+	}
+	return err
+}

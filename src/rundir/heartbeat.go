@@ -1,0 +1,94 @@
+package rundir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Heartbeat is the file in which ranks say, while a run lasts, how far they are: a page of the file
+// for each, so that every rank writes its own and can read all.
+//
+//	page 0   rank 0:  beats  age (ms since it was last at work)  epoch  step  place
+//	page 1   rank 1   ...
+//
+// A file and not messages: a rank that has stopped answers none, its last line remains, and MPI may
+// be what is stuck. No page has two writers, because NFS clients write back whole pages.
+type Heartbeat struct {
+	path  string
+	ranks int
+}
+
+// Beat is the line of one rank. The zero Beat is that of a rank that has not begun.
+type Beat struct {
+	Count       uint64
+	Age         time.Duration // since the rank was last at work; whole milliseconds are kept
+	Epoch, Step int64
+	Place       int64 // in the step, as its writer counts places
+}
+
+const (
+	beatPage  = 4096
+	beatBytes = 96
+	claimed   = ".stalled" // suffix of the file that the first rank to see a stall makes: one tells
+)
+
+// HeartbeatOf is the heartbeat of so many ranks in a run directory.
+func HeartbeatOf(dir string, ranks int) Heartbeat {
+	return Heartbeat{filepath.Join(dir, HeartbeatFile), ranks}
+}
+
+// Ranks returns the number of ranks.
+func (h Heartbeat) Ranks() int { return h.ranks }
+
+// Create makes the file, whole, so that a disk that fills up later stops no beat.
+func (h Heartbeat) Create() error {
+	_ = os.Remove(h.path + claimed) // of an earlier start
+	return os.WriteFile(h.path, make([]byte, h.ranks*beatPage), 0o666)
+}
+
+// Remove deletes the file, which may be gone.
+func (h Heartbeat) Remove() error {
+	if err := os.Remove(h.path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Write replaces the line of a rank. The file must exist.
+func (h Heartbeat) Write(rank int, b Beat) error {
+	line := fmt.Sprintf("%d %d %d %d %d", b.Count, b.Age.Milliseconds(), b.Epoch, b.Step, b.Place)
+	return overwrite(h.path, fmt.Appendf(nil, "%-*s\n", beatBytes-1, line), int64(rank)*beatPage)
+}
+
+// Read returns the lines of all ranks; zero for one that cannot be read.
+func (h Heartbeat) Read() []Beat {
+	all := make([]Beat, h.ranks)
+	text, _ := os.ReadFile(h.path)
+	for r := range all {
+		at := r * beatPage
+		if at+beatBytes > len(text) {
+			break
+		}
+		var ms int64
+		var b Beat
+		line := string(text[at : at+beatBytes])
+		if _, err := fmt.Sscan(line, &b.Count, &ms, &b.Epoch, &b.Step, &b.Place); err == nil {
+			b.Age = time.Duration(ms) * time.Millisecond
+			all[r] = b
+		}
+	}
+	return all
+}
+
+// Claim reports whether this rank is the first to want to tell of a stall.
+func (h Heartbeat) Claim() bool {
+	f, err := os.OpenFile(h.path+claimed, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	if err == nil {
+		err = f.Close()
+	}
+	return !errors.Is(err, fs.ErrExist)
+}

@@ -1,0 +1,158 @@
+package rundir
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/google/renameio/v2"
+
+	"halognn/src/fault"
+)
+
+// Log is metrics.jsonl: one JSON object a line. It may be used from many goroutines; the first
+// error is kept for Sync and Close.
+type Log struct {
+	mu   sync.Mutex
+	file *os.File
+	buf  *bufio.Writer
+	err  error
+}
+
+// Position is where training stands between two steps.
+type Position struct {
+	Epoch int // from 1
+	Step  int // the next one, from 0; as many as an epoch has if only its evaluation is left
+}
+
+// Begin deletes what an earlier start has left half written, and makes or empties metrics.jsonl.
+func Begin(dir string) (*Log, error) {
+	if err := removeScraps(dir); err != nil {
+		return nil, err
+	}
+	f, err := os.Create(filepath.Join(dir, MetricsFile))
+	if err != nil {
+		return nil, err
+	}
+	return newLog(f), nil
+}
+
+// Continue readies dir for a run that goes on from the checkpoint at path, made at that position.
+// It deletes what is half written and the summary, which does not say any more what the run comes
+// to; it sets newer checkpoints aside, which are damaged; and it opens metrics.jsonl behind the
+// records of the steps that the checkpoint holds, so that no step is in it twice.
+func Continue(dir, path string, at Position) (*Log, error) {
+	if err := removeScraps(dir); err != nil {
+		return nil, err
+	}
+	if err := setAside(dir, filepath.Base(path)); err != nil {
+		return nil, err
+	}
+	err := os.Remove(filepath.Join(dir, SummaryFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return continueLog(filepath.Join(dir, MetricsFile), at.follows)
+}
+
+// follows reports whether the record was written before the position. Records of whole epochs have
+// no step.
+func (p Position) follows(record []byte) bool {
+	var of struct {
+		Epoch int
+		Step  *int
+	}
+	if json.Unmarshal(record, &of) != nil {
+		return false
+	}
+	return of.Epoch < p.Epoch || of.Epoch == p.Epoch && of.Step != nil && *of.Step < p.Step
+}
+
+// continueLog opens the log at path for further records, after dropping the lines that keep does
+// not want, and a last line that was cut short. The file is replaced whole or not at all. One that
+// is missing counts as empty.
+func continueLog(path string, keep func(line []byte) bool) (*Log, error) {
+	old, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var kept []byte
+	for line := range bytes.Lines(old) {
+		if bytes.HasSuffix(line, []byte("\n")) && keep(line) {
+			kept = append(kept, line...)
+		}
+	}
+	err = renameio.WriteFile(path, kept, 0o666, renameio.WithTempDir(filepath.Dir(path)))
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return nil, err
+	}
+	return newLog(f), nil
+}
+
+func newLog(f *os.File) *Log { return &Log{file: f, buf: bufio.NewWriterSize(f, 1<<16)} }
+
+// Write appends one record.
+func (l *Log) Write(record any) {
+	line, err := json.Marshal(record)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		_, err = l.buf.Write(append(line, '\n'))
+	}
+	if l.err == nil {
+		l.err = err
+	}
+}
+
+// Flush makes what was written visible to readers of the file.
+func (l *Log) Flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := l.buf.Flush()
+	if err == nil {
+		err = fault.At(fault.Metrics, 0, -1, -1) // rank 0 writes
+	}
+	if l.err == nil {
+		l.err = err
+	}
+}
+
+// Sync returns when what was written is on disk, and the first error of the log's life. Records
+// may be written meanwhile.
+func (l *Log) Sync() error {
+	l.Flush()
+	err := l.file.Sync()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		l.err = err
+	}
+	return l.failed()
+}
+
+// failed returns the first error with the name of the file.
+func (l *Log) failed() error {
+	if l.err == nil {
+		return nil
+	}
+	return fmt.Errorf("writing %s: %w", l.file.Name(), l.err)
+}
+
+// Close flushes and closes the file and returns the first error of the log's life.
+func (l *Log) Close() error {
+	l.Flush()
+	if err := l.file.Close(); l.err == nil {
+		l.err = err
+	}
+	return l.failed()
+}

@@ -1,0 +1,111 @@
+package rundir
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestLogWritesOneObjectPerLine(t *testing.T) {
+	dir := t.TempDir()
+	l, err := Begin(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		l.Write(map[string]int{"step": i})
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, _ := os.ReadFile(filepath.Join(dir, MetricsFile))
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if len(lines) != 3 {
+		t.Fatalf("%d lines: %q", len(lines), text)
+	}
+	for i, line := range lines {
+		var record struct{ Step int }
+		if err := json.Unmarshal([]byte(line), &record); err != nil || record.Step != i {
+			t.Errorf("line %d is %q (%v)", i, line, err)
+		}
+	}
+}
+
+func TestLogKeepsItsFirstError(t *testing.T) {
+	l, err := Begin(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Write(func() {}) // not JSON
+	l.Write(1)
+	if err := l.Close(); err == nil || !strings.Contains(err.Error(), MetricsFile) {
+		t.Errorf("Close gave %v", err)
+	}
+}
+
+// A run that goes on finds the records before its checkpoint, and no trace of what came later.
+func TestContinue(t *testing.T) {
+	records := []string{
+		`{"kind":"step","epoch":1,"step":0}`, `{"kind":"step","epoch":1,"step":1}`,
+		`{"kind":"epoch","epoch":1}`, `{"kind":"eval","epoch":1}`,
+		`{"kind":"step","epoch":2,"step":0}`, `{"kind":"step","epoch":2,"step":1}`,
+		`{"kind":"epoch","epoch":2}`,
+	}
+	for _, c := range []struct {
+		at   Position
+		want int // records that stay
+	}{
+		{Position{1, 0}, 0}, {Position{1, 1}, 1}, {Position{1, 2}, 2}, {Position{2, 0}, 4},
+		{Position{2, 1}, 5}, {Position{2, 2}, 6}, {Position{3, 0}, 7},
+	} {
+		dir := t.TempDir()
+		checkpoints := filepath.Join(dir, CheckpointsDir)
+		for _, name := range []string{
+			"step-00000001", "step-00000002", "step-00000003", ".step-00000004",
+		} {
+			if err := os.MkdirAll(filepath.Join(checkpoints, name), 0o777); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text := strings.Join(records, "\n") + "\n" + `{"kind":"step","epoch":1,"st`
+		for name, text := range map[string]string{MetricsFile: text, SummaryFile: "{}"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l, err := Continue(dir, CheckpointPath(dir, 2, false), c.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Write("next")
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join(dir, MetricsFile))
+		want := append(slices.Clone(records[:c.want]), `"next"`, "")
+		if err != nil || string(got) != strings.Join(want, "\n") {
+			t.Errorf("%+v: the log holds\n%s(%v)", c.at, got, err)
+		}
+		left := namesOf(t, dir)
+		if fmt.Sprint(left) != "[checkpoints metrics.jsonl]" {
+			t.Errorf("in the run directory are %v", left)
+		}
+		left = namesOf(t, checkpoints)
+		if fmt.Sprint(left) != "[damaged-step-00000003 step-00000001 step-00000002]" {
+			t.Errorf("checkpoints are %v", left)
+		}
+	}
+}
+
+func namesOf(t *testing.T, dir string) []string {
+	t.Helper()
+	names, err := namesIn(dir, func(string) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
