@@ -79,11 +79,12 @@ func TestFirstFault(t *testing.T) {
 	}
 }
 
-// Votes of earlier steps are forgotten, and travel with the stats.
-func TestVotes(t *testing.T) {
+// Extras travel with the stats, and those of earlier steps are forgotten.
+func TestExtras(t *testing.T) {
 	m, b := struck(t, func(*Model, *Batch) {})
-	for _, want := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}, {false, false}} {
-		m.Params.SetVotes(want[0], want[1])
+	for _, want := range [][2]float32{{0, 0}, {1, 0}, {0, 3}, {1, 1}, {0, 0}} {
+		m.Params.SetExtra(0, want[0])
+		m.Params.SetExtra(Extras-1, want[1])
 		logits, err := m.Forward(b)
 		if err != nil {
 			t.Fatal(err)
@@ -92,8 +93,8 @@ func TestVotes(t *testing.T) {
 		if got := m.Params.Stats(); got.Counts != stats.Counts {
 			t.Errorf("counts %v, want %v", got.Counts, stats.Counts)
 		}
-		if save, stop := m.Params.Votes(); save != want[0] || stop != want[1] {
-			t.Errorf("votes are %t, %t, want %v", save, stop, want)
+		if got := [2]float32{m.Params.Extra(0), m.Params.Extra(Extras - 1)}; got != want {
+			t.Errorf("extras are %v, want %v", got, want)
 		}
 	}
 }

@@ -11,9 +11,15 @@ import (
 )
 
 const (
-	// HeaderLen is the number of elements in front of the first parameter. The first few of Grads hold the step's Stats and votes, so
-	// that they are summed over ranks by the gradient allreduce and need no collective of their own; Values leaves them unused.
+	// HeaderLen is the number of elements in front of the first parameter. Those of Grads hold the
+	// step's Stats and the caller's Extras, so that they are summed over ranks by the gradient
+	// allreduce and need no collective of their own; Values leaves them unused.
 	HeaderLen = 16
+	statsLen  = 4
+
+	// Extras is the number of values that a caller may add to the sum: what ranks must know of each
+	// other at the same step costs no round of its own.
+	Extras = HeaderLen - statsLen
 
 	// paramAlign starts every parameter on a 64-byte line, which vector loads and BLAS like. The gaps are zero in values and
 	// gradients, and every optimiser leaves them zero.
@@ -86,9 +92,9 @@ type Params struct {
 	List          []Param // by offset: last layer first
 
 	dev     compute.Device
-	buckets []int // layer l ends at buckets[l]
-	votes   [2]float32
-	header  [6]float32 // stats, then votes
+	buckets []int              // layer l ends at buckets[l]
+	extras  [Extras]float32    // of this rank, for the steps to come
+	header  [HeaderLen]float32 // of Grads, as last uploaded or downloaded
 }
 
 // newParams lays out the parameters of layers, given for layer 0 first, and draws their initial values.
@@ -146,36 +152,31 @@ func (p *Params) Bucket(l int) (lo, hi int) {
 // Weights returns the trained part of Values, without the header: what optimisers update and digests cover.
 func (p *Params) Weights() []float32 { return p.Values[HeaderLen:] }
 
-// SetVotes says what this rank votes for in the steps to come. Votes ride in the header of Grads behind the stats: what ranks must do
-// at the same step costs no round of its own.
-func (p *Params) SetVotes(save, stop bool) {
-	p.votes = [2]float32{}
-	for i, v := range []bool{save, stop} {
-		if v {
-			p.votes[i] = 1
-		}
-	}
-}
+// SetExtra sets this rank's i-th value, 0 <= i < Extras, for the minibatches to come. It is 0 before.
+func (p *Params) SetExtra(i int, x float32) { p.extras[i] = x }
 
-// setStats puts the step's loss and counts, and the votes, into the header of Grads.
+// Extra returns the sum of the i-th values over all ranks and minibatches of a step, as of the last
+// Stats. Sums of float32: exact for counts up to 2^24.
+func (p *Params) Extra(i int) float32 { return p.header[statsLen+i] }
+
+// setStats puts the step's loss and counts, and the extras, into the header of Grads.
 func (p *Params) setStats(s Stats) {
-	p.header = [6]float32{
-		float32(s.Loss), float32(s.TruePositive), float32(s.FalsePositive), float32(s.FalseNegative), p.votes[0], p.votes[1],
+	p.header = [HeaderLen]float32{
+		float32(s.Loss),
+		float32(s.TruePositive), float32(s.FalsePositive), float32(s.FalseNegative),
 	}
-	p.dev.Upload(p.Grads[:len(p.header)], p.header[:])
+	copy(p.header[statsLen:], p.extras[:])
+	p.dev.Upload(p.Grads[:HeaderLen], p.header[:])
 }
 
 // Stats reads the header of Grads: after a backward pass this rank's share, after the allreduce the sum over all ranks.
 // The loss is float32, and counts are exact up to 2^24 a step. Waits for the device.
 func (p *Params) Stats() Stats {
-	p.dev.Download(p.header[:], p.Grads[:len(p.header)])
+	p.dev.Download(p.header[:], p.Grads[:HeaderLen])
 	h := p.header
 	return Stats{Loss: float64(h[0]), Counts: Counts{
 		TruePositive: int64(h[1]), FalsePositive: int64(h[2]), FalseNegative: int64(h[3])}}
 }
-
-// Votes returns whether any rank voted for each, as of the last Stats.
-func (p *Params) Votes() (save, stop bool) { return p.header[4] > 0, p.header[5] > 0 }
 
 // Tensors copies an array of the layout (Values, Grads, an optimiser's moments) to the host, as one tensor a parameter.
 func (p *Params) Tensors(array []float32) []Tensor {

@@ -103,8 +103,15 @@ type shares struct {
 	each []share
 }
 
-// vote says what this rank wants done after this step. Votes travel with the gradients, so that all ranks act at the same step. It returns
-// the error of a write that has failed.
+// What ranks vote for, by its place among the extra values of the gradient sum: more than 0 if any
+// rank wants it.
+const (
+	voteSave = iota
+	voteStop
+)
+
+// vote says what this rank wants done after this step. Votes travel with the gradients, so that all
+// ranks act at the same step. It returns the error of a write that has failed.
 func (r *run) vote() error {
 	stop := false
 	select {
@@ -119,7 +126,8 @@ func (r *run) vote() error {
 			return err
 		}
 	}
-	r.model.Params.SetVotes(save, stop)
+	r.model.Params.SetExtra(voteSave, float32(boolInt(save)))
+	r.model.Params.SetExtra(voteStop, float32(boolInt(stop)))
 	return nil
 }
 
@@ -132,7 +140,7 @@ func (r *run) note(format string, args ...any) {
 
 // obey does what the ranks have voted for, after the update of a step. Collective.
 func (r *run) obey(step int) error {
-	save, stop := r.model.Params.Votes()
+	save, stop := r.model.Params.Extra(voteSave) > 0, r.model.Params.Extra(voteStop) > 0
 	if !save && !stop {
 		return nil
 	}
