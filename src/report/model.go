@@ -1,6 +1,10 @@
 package report
 
-import "math"
+import (
+	"math"
+
+	"halognn/src/chart"
+)
 
 // modelTerms are the numbers of time_model, in the order of the table.
 var modelTerms = []struct{ key, name string }{
@@ -54,10 +58,10 @@ func timeModel(runs []*Run) table {
 }
 
 // modelBars draws the steps that were measured, and what the model makes of their terms at the run's depth.
-func modelBars(runs []*Run) *chart {
-	b := &bars{
-		x: "s, a step", tick: "the model: T_base at depth 0, T_prefetch otherwise",
-		pieces: []piece{{"measured", 0}},
+func modelBars(runs []*Run) *chart.Chart {
+	b := &chart.Bars{
+		X: "s, a step", Tick: "the model: T_base at depth 0, T_prefetch otherwise",
+		Pieces: []chart.Piece{{Name: "measured"}},
 	}
 	for _, r := range runs {
 		m := r.Summary.object("time_model")
@@ -74,12 +78,12 @@ func modelBars(runs []*Run) *chart {
 		if !known || !modelled {
 			model = math.NaN()
 		}
-		b.add(bar{name: r.Name, values: []float64{step}, tick: model, end: short(step) + " s"})
+		b.Add(chart.Bar{Name: r.Name, Values: []float64{step}, Tick: model, End: chart.Short(step) + " s"})
 	}
-	return &chart{
+	return chart.New(
 		"model", "Seconds of a step, measured and by the model",
 		"MassiveGNN's model (equations 2 and 5) of the phases that the run measured. The table has its terms.", b,
-	}
+	)
 }
 
 // overheads is what the epochs of the runs had besides training.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -264,13 +265,9 @@ func TestBarsAreAsLongAsTheData(t *testing.T) {
 // A step that was measured stands beside what the model makes of it at the run's depth: equation 2 for base, which
 // prepares nothing ahead, equation 5 for vip.
 func TestModelStandsBesideTheMeasurement(t *testing.T) {
-	b := modelBars(fixture(t, "base", "old", "vip")).drawing.(*bars)
-	if len(b.of) != 2 {
-		t.Fatalf("%d bars, expected those of base and vip", len(b.of))
-	}
-	for i, want := range []bar{{name: "base", values: []float64{1}, tick: 0.875}, {name: "vip", values: []float64{0.75}, tick: 0.6875}} {
-		if got := b.of[i]; got.name != want.name || got.values[0] != want.values[0] || got.tick != want.tick {
-			t.Errorf("%+v, expected %+v", got, want)
-		}
+	_, rows := modelBars(fixture(t, "base", "old", "vip")).Table()
+	want := [][]string{{"base", "1", "0.8750"}, {"vip", "0.7500", "0.6875"}}
+	if !slices.EqualFunc(rows, want, slices.Equal) {
+		t.Errorf("the bars are of %q, want %q", rows, want)
 	}
 }

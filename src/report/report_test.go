@@ -343,7 +343,7 @@ func TestPageAndTextHoldTheSameNumbers(t *testing.T) {
 		{"T_base (eq. 2), depth 0", "0.8750", "0.8750"},
 		{"T_prefetch (eq. 5), depth 1", "0.5000", "0.6875"},
 		{"a step, measured", "1", "0.7500"},
-		{"the first step, measured", "1.500", absent},
+		{"the first step, measured", "1.500", chart.Absent},
 	} {
 		if cells := "<td>" + strings.Join(row, "</td><td>") + "</td>"; !strings.Contains(string(page), cells) {
 			t.Errorf("the page lacks %s", cells)

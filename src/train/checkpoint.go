@@ -55,8 +55,8 @@ type checkpointState struct {
 
 	Cache *choice `json:"cache,omitempty"` // that cache.policy auto has made
 
-	EpochSeconds []float64 `json:"epoch_seconds"`
-	Sums         Summary   `json:"sums"` // over the epochs that are complete
+	EpochSeconds []float64      `json:"epoch_seconds"`
+	Sums         checkpointSums `json:"sums"`
 
 	// Of the epoch under way.
 	Loss    float64            `json:"loss"` // weighted by seeds
@@ -65,8 +65,10 @@ type checkpointState struct {
 	First   float64            `json:"first_step_seconds"` // 0: the second has not begun
 	Waiting float64            `json:"wait_seconds"`       // mean over ranks, as
 	Phases  map[string]float64 `json:"phases"`             // these, by name
-	Rows    tally              `json:"rows"`               // sum over ranks
+	Rows    checkpointRows     `json:"rows"`               // sum over ranks
 	Each    []rankShare        `json:"each_rank"`
+
+	OldPhases []float64 `json:"phase_seconds,omitempty"` // see phases
 
 	Files rundir.FileSums `json:"files"`
 }
@@ -235,12 +237,12 @@ func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 		Epoch: epoch, Step: step, StepsPerEpoch: r.steps(), OptimizerSteps: r.optimizer.Steps(),
 		LossDigest: digest, BlocksDigest: fmt.Sprintf("%016x", all.Blocks),
 		BestEpoch: r.best.epoch, BestMetric: r.best.valid.metric, BestAccuracy: r.best.valid.accuracy, Since: r.best.since,
-		EpochSeconds: append([]float64(nil), r.seconds...), Sums: r.sum.clone(),
+		EpochSeconds: append([]float64(nil), r.seconds...), Sums: sumsOf(&r.sum),
 	}
 	s.Cache = r.choice()
 	if epoch == r.epoch {
 		s.Loss, s.Seeds, s.Seconds, s.First = r.loss, r.seeds, all.each[0].Seconds, r.firstStep
-		s.Waiting, s.Rows = all.Waiting/ranks, all.Rows
+		s.Waiting, s.Rows = all.Waiting/ranks, checkpointRowsOf(all.Rows)
 		s.Phases = map[string]float64{}
 		for p, t := range all.Phases {
 			s.Phases[trace.Phase(p).String()] = t / ranks
@@ -294,14 +296,4 @@ func (r *run) stop() error {
 	}
 	return AgreedOn(r.Comm, fmt.Errorf("%w after %d steps; the state is saved: go on with `halognn train --resume %s`",
 		ErrStopped, r.optimizer.Steps(), r.Dir))
-}
-
-// clone returns a copy that later epochs do not change.
-func (s *Summary) clone() Summary {
-	c := *s
-	c.PhaseSeconds = map[string]float64{}
-	for p, t := range s.PhaseSeconds {
-		c.PhaseSeconds[p] = t
-	}
-	return c
 }

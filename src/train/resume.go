@@ -122,7 +122,7 @@ func (r *run) restore(c *Checkpoint) error {
 	}
 	r.optimizer.SetSteps(s.OptimizerSteps)
 	r.best.epoch, r.best.valid, r.best.since = s.BestEpoch, quality{s.BestMetric, s.BestAccuracy}, s.Since
-	r.seconds, r.sum = s.EpochSeconds, s.Sums
+	r.seconds, r.sum = s.EpochSeconds, s.Sums.summary()
 	r.epoch = s.Epoch - 1
 	return nil
 }
@@ -174,13 +174,14 @@ func (r *run) beginEpoch(epoch int) (first int) {
 	s := r.Resume.state
 	r.loss, r.seeds, r.firstStep = s.Loss, s.Seeds, s.First
 	if r.Comm.Rank() == 0 {
-		r.carried = s.Rows
+		r.carried = s.Rows.tally()
 	}
 	own := s.earlier(r.Comm.Rank(), r.Comm.Size())
 	r.earlier, r.waiting = own.Remote, duration(own.Waiting)
 	r.begun = r.begun.Add(-duration(s.Seconds))
+	phases := s.phases()
 	for p := range trace.NumPhases {
-		r.clock.Add(p, duration(s.Phases[p.String()]))
+		r.clock.Add(p, duration(phases[p.String()]))
 	}
 	return s.Step
 }

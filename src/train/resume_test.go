@@ -193,7 +193,8 @@ func TestResumeKeepsTheRowsOfEachRank(t *testing.T) {
 	if got := j.rowsOfRanks(t); len(want) != 4 || want[3] == 0 || !slices.Equal(got, want) {
 		t.Errorf("remote rows of the ranks are %v, without interruption %v", got, want)
 	}
-	s := checkpointState{Rows: tally{Counters: exchange.Counters{Remote: 100}}, Each: []rankShare{{30, 1}, {70, 3}}, Waiting: 2}
+	rows := tally{Counters: exchange.Counters{Remote: 100}}
+	s := checkpointState{Rows: checkpointRowsOf(rows), Each: []rankShare{{30, 1}, {70, 3}}, Waiting: 2}
 	for _, c := range []struct {
 		rank, ranks int
 		want        rankShare

@@ -15,6 +15,7 @@ import (
 	"halognn/src/cache"
 	"halognn/src/comm"
 	"halognn/src/compute/ref"
+	"halognn/src/rundir"
 )
 
 // allToAlls is a communicator that counts the all-to-alls it is asked for, as its copies do.
@@ -84,7 +85,7 @@ func TestRoundsAreTheCollectivesStarted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			log, err := os.ReadFile(filepath.Join(dir, MetricsFile))
+			log, err := os.ReadFile(filepath.Join(dir, rundir.MetricsFile))
 			if err != nil {
 				t.Fatal(err)
 			}

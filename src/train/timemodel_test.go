@@ -10,6 +10,7 @@ import (
 
 	"halognn/src/access"
 	"halognn/src/cache"
+	"halognn/src/rundir"
 )
 
 // The time model of a summary is MassiveGNN's formula (section 3.3) on the phases of that summary, and the steps
@@ -43,7 +44,7 @@ func TestTimeModelIsTheFormulaOnThePhases(t *testing.T) {
 				Share  float64            `json:"communication_stall_fraction"`
 				Model  map[string]float64 `json:"time_model"`
 			}
-			text, err := os.ReadFile(filepath.Join(j.dir, SummaryFile))
+			text, err := os.ReadFile(filepath.Join(j.dir, rundir.SummaryFile))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,7 +97,7 @@ func TestTimeModelIsTheFormulaOnThePhases(t *testing.T) {
 // epochSeconds adds up the times of the epochs, and of their first steps.
 func (j *journey) epochSeconds(t *testing.T) (epochs, first float64) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(j.dir, MetricsFile))
+	text, err := os.ReadFile(filepath.Join(j.dir, rundir.MetricsFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,12 +119,12 @@ func TestFirstStepOverARestart(t *testing.T) {
 	o.Epochs = 1
 	j := journey{shards: generatedIn(t, 12), ranks: 2, dir: t.TempDir()}
 	j.stopped(t, o, 4)
-	saved, err := newestCheckpoint(j.dir)
+	saved, err := rundir.NewestCheckpoint(j.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, err := unseal(saved.Files[stateFile])
-	if err != nil {
+	var state checkpointState
+	if err := json.Unmarshal(saved.State, &state); err != nil {
 		t.Fatal(err)
 	}
 	s := j.finished(t, o)

@@ -1,0 +1,112 @@
+package train
+
+import (
+	"maps"
+
+	"halognn/src/exchange"
+)
+
+// What a checkpoint keeps has types of its own, so that a change of summary.json, of the counters
+// or of the phases does not change its format by accident. Keys are never given another meaning:
+// state.json of any version with this rundir.CheckpointFormat can be read, and what it lacks is 0.
+
+// checkpointSums are sums over the epochs that are complete, and over ranks; means over ranks for
+// times.
+type checkpointSums struct {
+	Epochs       int                `json:"epochs"`
+	TrainLoss    float64            `json:"train_loss"` // of the last one
+	WaitFraction float64            `json:"wait_fraction"`
+	PhaseSeconds map[string]float64 `json:"phase_seconds"`
+	FirstStep    float64            `json:"first_step_seconds"`
+	Rounds       float64            `json:"rounds_per_step"` // of the last one
+
+	Local        int64   `json:"local_rows"`
+	CacheHits    int64   `json:"cache_hits"`
+	Peer         int64   `json:"peer_rows"`
+	PeerCached   int64   `json:"peer_cache_rows"`
+	Fetched      int64   `json:"fetched_rows"`
+	Replacement  int64   `json:"replacement_rows"`
+	Early        int64   `json:"early_rows"`
+	Remote       int64   `json:"remote_rows"`
+	Evictions    int64   `json:"evictions"`
+	Replacements int64   `json:"replacements"`
+	ScoreSeconds float64 `json:"score_seconds"`
+}
+
+// sumsOf copies the sums that run.add has put into a summary.
+func sumsOf(s *Summary) checkpointSums {
+	return checkpointSums{
+		Epochs: s.Epochs, TrainLoss: s.TrainLoss,
+		WaitFraction: s.WaitFraction, PhaseSeconds: maps.Clone(s.PhaseSeconds),
+		FirstStep: s.TimeModel.FirstStep, Rounds: s.RoundsPerStep,
+		Local: s.Local, CacheHits: s.CacheHits, Peer: s.Peer, PeerCached: s.PeerCached,
+		Fetched: s.Fetched, Replacement: s.Replacement, Early: s.Early, Remote: s.Remote,
+		Evictions: s.Evictions, Replacements: s.Replacements, ScoreSeconds: s.ScoreSeconds,
+	}
+}
+
+// summary is the inverse of sumsOf.
+func (c *checkpointSums) summary() Summary {
+	s := Summary{
+		Epochs: c.Epochs, TrainLoss: c.TrainLoss,
+		WaitFraction: c.WaitFraction, PhaseSeconds: maps.Clone(c.PhaseSeconds),
+		Rows: Rows{
+			Local: c.Local, CacheHits: c.CacheHits, Peer: c.Peer, PeerCached: c.PeerCached,
+			Fetched: c.Fetched, Replacement: c.Replacement, Early: c.Early, Remote: c.Remote,
+			Evictions: c.Evictions, Replacements: c.Replacements, ScoreSeconds: c.ScoreSeconds,
+		},
+	}
+	s.TimeModel.FirstStep, s.RoundsPerStep = c.FirstStep, c.Rounds
+	return s
+}
+
+// checkpointRows are a tally.
+type checkpointRows struct {
+	checkpointCounters
+	Evictions    int64 `json:"Evictions"`
+	Replacements int64 `json:"Replacements"`
+	Scoring      int64 `json:"Scoring"`
+}
+
+// checkpointCounters are exchange.Counters. A field that is new there must be given a key here: the
+// conversions do not compile before.
+type checkpointCounters struct {
+	Frontier   int64 `json:"Frontier"`
+	Local      int64 `json:"Local"`
+	Cached     int64 `json:"Cached"`
+	Peer       int64 `json:"Peer"`
+	Remote     int64 `json:"Remote"`
+	Early      int64 `json:"Early"`
+	Served     int64 `json:"Served"`
+	PeerCached int64 `json:"PeerCached"`
+	Rounds     int64 `json:"Rounds"`
+	CountBytes int64 `json:"CountBytes"`
+	IDBytes    int64 `json:"IDBytes"`
+	RowBytes   int64 `json:"RowBytes"`
+}
+
+func checkpointRowsOf(t tally) checkpointRows {
+	return checkpointRows{checkpointCounters(t.Counters), t.Evictions, t.Replacements, t.Scoring}
+}
+
+func (c checkpointRows) tally() tally {
+	return tally{exchange.Counters(c.checkpointCounters), c.Evictions, c.Replacements, c.Scoring}
+}
+
+// oldPhases names the elements of "phase_seconds", a list in checkpoints of versions before phases
+// had their names there.
+var oldPhases = [...]string{
+	"sample", "plan", "exchange", "gather", "forward", "backward", "sync", "update", "wait", "save",
+}
+
+// phases returns the seconds of the phases of the epoch under way, by name.
+func (s *checkpointState) phases() map[string]float64 {
+	if s.Phases != nil {
+		return s.Phases
+	}
+	named := map[string]float64{}
+	for i, t := range s.OldPhases[:min(len(s.OldPhases), len(oldPhases))] {
+		named[oldPhases[i]] = t
+	}
+	return named
+}

@@ -1,0 +1,159 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"reflect"
+	"runtime"
+	"strconv"
+	"testing"
+
+	"halognn/src/access"
+	"halognn/src/comm"
+	"halognn/src/rundir"
+	"halognn/src/trace"
+)
+
+// oldRun was stopped in its second epoch, by a version whose checkpoints held a whole summary, and
+// phases as a list. It has the options of TestOldCheckpointGoesOn.
+const oldRun = "testdata/checkpoint-1"
+
+// copyOldRun makes run a copy of oldRun on these parts, whose identity is another where the format
+// of parts has changed.
+func copyOldRun(t *testing.T, run, parts string) {
+	t.Helper()
+	if err := os.CopyFS(run, os.DirFS(oldRun)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := rundir.NewestCheckpoint(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var state map[string]json.RawMessage
+	if err := json.Unmarshal(c.State, &state); err != nil {
+		t.Fatal(err)
+	}
+	state["parts"] = json.RawMessage(strconv.Quote(parts))
+	var files []rundir.File
+	for name, data := range c.Files {
+		write := func(w io.Writer) error { _, err := w.Write(data); return err }
+		files = append(files, rundir.File{Name: name, Write: write})
+	}
+	if err := os.RemoveAll(c.Path); err != nil {
+		t.Fatal(err)
+	}
+	err = rundir.WriteCheckpoint(c.Path, files, func(rundir.FileSums) any { return state })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An old checkpoint goes on to the numbers of a run without interruption, and to its sums.
+func TestOldCheckpointGoesOn(t *testing.T) {
+	shards := generatedIn(t, 12)
+	o := resumable()
+	o.Cache = CacheOptions{Policy: access.PolicyVIP, Alpha: 0.3}
+	whole := journey{shards: shards, ranks: 2, dir: t.TempDir()}
+	want := whole.finished(t, o)
+	j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
+	copyOldRun(t, j.dir, shards.Identity())
+	err := comm.RunWorld(1, func(c comm.Comm) error {
+		ck, err := OpenCheckpoint(c, oldRun)
+		if err != nil {
+			return err
+		}
+		s := ck.state
+		sum := s.Sums.summary()
+		if s.Epoch != 2 || s.Step != 5 {
+			t.Errorf("it stands at epoch %d, step %d", s.Epoch, s.Step)
+		}
+		if sum.Epochs != 1 || sum.Local != 2174 || sum.PhaseSeconds["sync"] != 0.0017084740000000002 {
+			t.Errorf("sums of the first epoch: %+v", s.Sums)
+		}
+		if rows := s.Rows.tally(); rows.Frontier != 1395 || rows.IDBytes != 960 || rows.Evictions != 0 {
+			t.Errorf("rows of the epoch under way: %+v", rows)
+		}
+		if p := s.phases(); len(p) != 10 || p["sample"] != 0.00008463 || p["wait"] != 0.000282073 {
+			t.Errorf("phases of the epoch under way: %v", p)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := j.finished(t, o)
+	if runtime.GOARCH == "amd64" { // where the checkpoint was made; others may round differently
+		sameRun(t, got, want)
+	}
+	if got.Rows != want.Rows {
+		t.Errorf("rows %+v, without interruption %+v", got.Rows, want.Rows)
+	}
+	if got, want := len(j.records(t)), len(whole.records(t)); got != want {
+		t.Errorf("metrics.jsonl holds %d records, without interruption %d", got, want)
+	}
+}
+
+// filled sets every number of a struct to another one.
+func filled(v reflect.Value, next *int) {
+	switch *next++; v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			filled(v.Field(i), next)
+		}
+	case reflect.Int, reflect.Int64:
+		v.SetInt(int64(*next))
+	case reflect.Uint64:
+		v.SetUint(uint64(*next))
+	case reflect.Float64:
+		v.SetFloat(float64(*next) / 8)
+	}
+}
+
+// What an epoch adds to the sums, and what a step adds to the rows, is in a checkpoint.
+func TestCheckpointKeepsAllSums(t *testing.T) {
+	reread := func(from, to any) {
+		t.Helper()
+		text, err := json.Marshal(from)
+		if err == nil {
+			err = json.Unmarshal(text, to)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := onRanks(generated(t), 1, sageOptions(), func(_ context.Context, s *session) error {
+		r := &run{session: s}
+		var e epochRecord
+		filled(reflect.ValueOf(&e).Elem(), new(int))
+		e.PhaseSeconds = map[string]float64{"sample": 1.5, "wait": 2.5}
+		r.add(&e)
+		r.add(&e)
+		var back checkpointSums
+		reread(sumsOf(&r.sum), &back)
+		if got := back.summary(); !reflect.DeepEqual(got, r.sum) {
+			t.Errorf("of the sums\n%+v\na checkpoint keeps\n%+v", r.sum, got)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	var rows tally
+	filled(reflect.ValueOf(&rows).Elem(), new(int))
+	var back checkpointRows
+	reread(checkpointRowsOf(rows), &back)
+	if back.tally() != rows {
+		t.Errorf("of the rows %+v a checkpoint keeps %+v", rows, back)
+	}
+	for i, name := range oldPhases {
+		known := false
+		for p := range trace.NumPhases {
+			known = known || p.String() == name
+		}
+		if !known {
+			t.Errorf("phase %d of old checkpoints, %s, is none", i, name)
+		}
+	}
+}
