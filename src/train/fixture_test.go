@@ -66,6 +66,15 @@ func sageOptions() Options {
 	}
 }
 
+// Run opens a training and runs it, without a lock.
+func Run(ctx context.Context, env Env, o Options) (*Summary, error) {
+	t, err := Open(env, o)
+	if err != nil {
+		return nil, err
+	}
+	return t.Run(ctx, nil)
+}
+
 // onRanks opens a session on every rank, each a node of its own, and calls f.
 func onRanks(shards *shard.Shards, ranks int, o Options, f func(ctx context.Context, s *session) error) error {
 	return comm.RunWorld(ranks, func(c comm.Comm) error {

@@ -1,16 +1,22 @@
-// Package train runs a model over epochs: it opens this rank's parts, drives the pipeline of a strategy, computes and updates,
-// evaluates, infers, and writes what a run comes to.
+// Package train runs a model over epochs: it opens this rank's parts, drives the pipeline of a
+// strategy, computes and updates, evaluates, infers, and writes what a run comes to.
 //
-//	shards ──> session: topology, tables, streams, model, optimiser, one pipeline
-//	             │
-//	             ├─ epoch: seeds of every step ──> pipeline ──> forward, loss, backward, gradient sum, update
-//	             ├─ evaluate: validation seeds through the same pipeline, or layer by layer over all vertices
-//	             └─ infer:   layer l of all own vertices, chunk by chunk; remote rows of layer l-1 by the same exchange
-//	                         [own, F] ──> [own, H] ──> ... ──> [own, C]        two layers in memory at a time
+//	Open   shards ──> session: topology, tables, streams, model, optimiser, one pipeline
+//	       checkpoint, if any ──> weights, moments, digests, sums            nothing is written yet
 //
-//	rank 0 ──> metrics.jsonl, summary.json, model.safetensors, predictions.npy
+//	Run    ├─ epoch: seeds of every step ──> pipeline ──> forward, loss, backward, gradient sum,
+//	       │         update ──> a vote on saving and stopping, which came with the sum
+//	       ├─ evaluate: validation seeds through the same pipeline, or layer by layer
+//	       └─ finish: test of the best weights on all vertices, layer by layer
 //
-// Every rank runs the same code; what must agree (config, shards, numbers of steps) is compared before the first step.
+//	Infer  layer l of all own vertices, chunk by chunk; remote rows of layer l-1 by the same exchange
+//	       [own, F] ──> [own, H] ──> ... ──> [own, C]                  two layers in memory at a time
+//
+//	rank 0 ──> rundir: metrics.jsonl, checkpoints, model.safetensors, summary.json
+//	all ranks ──> watch: RUN/heartbeat
+//
+// Every rank runs the same code; what must agree (config, shards, numbers of steps) is compared
+// before the first step.
 package train
 
 import (
@@ -61,10 +67,8 @@ type Env struct {
 	Workers      int                    // pool goroutines
 	OnWorker     func(worker int) error // pins a pool goroutine; may be nil
 	Dir          string                 // the run directory; only rank 0 writes
-	Begin        func() error           // collective: called when nothing speaks against the first step any more; may be nil
 	OnSteps      func(begin bool)       // called before the first step of an epoch and after its last one; may be nil
 	Trace        string                 // name in Dir of the directory that spans are recorded into, a file per rank; empty: none are
-	Held         func() error           // rank 0: whether Dir is still this job's, see Lock; may be nil
 	Stall        time.Duration          // without progress on any rank, after which OnStall is called; 0 for ever
 	Polls        bool                   // the main thread waits for messages by testing for them, so that its time is no work
 	OnStall      func(error)            // says the error and ends the job, whatever the other ranks do; may be nil

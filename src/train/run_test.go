@@ -52,29 +52,38 @@ func TestProgressHearsOfEveryStep(t *testing.T) {
 	}
 }
 
-// A run that Begin refuses writes nothing, and Begin is asked only when nothing else speaks against the run.
-func TestBeginComesLast(t *testing.T) {
+// Open writes nothing, whatever it finds wrong; nor does a training that ends before it runs.
+func TestOpenWritesNothing(t *testing.T) {
 	shards, refused := generated(t), errors.New("refused")
 	for _, c := range []struct {
-		name  string
-		bad   func(*Options)
-		asked bool
+		name   string
+		bad    func(*Options)
+		opened bool
 	}{
-		{"refused", func(*Options) {}, true},
+		{"nothing wrong", func(*Options) {}, true},
 		{"a model that cannot be", func(o *Options) { o.Model.Kind = "tree" }, false},
 		{"no batch", func(o *Options) { o.Batch = 0 }, false},
 	} {
-		dir, asked := t.TempDir(), false
+		dir := t.TempDir()
 		err := comm.RunWorld(1, func(w comm.Comm) error {
 			o := sageOptions()
 			c.bad(&o)
-			env := Env{Comm: w, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1, Dir: dir}
-			env.Begin = func() error { asked = true; return refused }
-			_, err := Run(context.Background(), env, o)
-			return err
+			training, err := Open(Env{
+				Comm: w, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1, Dir: dir,
+			}, o)
+			if opened := err == nil; opened != c.opened {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			if err != nil {
+				return nil
+			}
+			if err := training.End(AgreedOn(w, refused)); !errors.Is(err, refused) {
+				t.Errorf("%s: it ended with %v", c.name, err)
+			}
+			return nil
 		})
-		if err == nil || asked != c.asked || c.asked && !errors.Is(err, refused) {
-			t.Errorf("%s: asked: %t, error %v", c.name, asked, err)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
 		}
 		if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
 			t.Errorf("%s: the run left %v (%v)", c.name, files, err)

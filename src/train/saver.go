@@ -19,7 +19,7 @@ import (
 type saver struct {
 	o     CheckpointOptions
 	run   string       // its directory
-	held  func() error // whether the run directory is still this job's
+	lock  *rundir.Lock // of the directory
 	saved int          // updates at the last save, or at the start
 	at    time.Time
 
@@ -38,7 +38,7 @@ func (r *run) openSaver() {
 	if r.Comm.Rank() > 0 {
 		return
 	}
-	r.saver = &saver{o: r.o.Checkpoint, run: r.Dir, held: r.Held, saved: r.optimizer.Steps(), at: time.Now()}
+	r.saver = &saver{o: r.o.Checkpoint, run: r.Dir, lock: r.lock, saved: r.optimizer.Steps(), at: time.Now()}
 	if c := r.Resume; c != nil {
 		r.saver.last = c.path
 	}
@@ -108,10 +108,8 @@ func (s *saver) write(path string, files []rundir.File, state *checkpointState, 
 			return fmt.Errorf("checkpoint %s: not written, because weights or optimiser state are not finite: %w", path, ErrDiverged)
 		}
 	}
-	if s.held != nil {
-		if err := s.held(); err != nil {
-			return err
-		}
+	if err := s.lock.Held(); err != nil {
+		return err
 	}
 	if err := log.Sync(); err != nil { // a restart continues the log behind the steps that are in it
 		return fmt.Errorf("checkpoint %s: %w", path, err)

@@ -27,8 +27,9 @@ type run struct {
 	seconds []float64      // of every epoch
 	best    best
 	sum     Summary
-	saver   *saver // rank 0
-	stopped bool   // the ranks have voted to stop
+	lock    *rundir.Lock // rank 0: of Env.Dir; nil for none
+	saver   *saver       // rank 0
+	stopped bool         // the ranks have voted to stop
 
 	// Of the epoch under way.
 	epoch   int
@@ -59,14 +60,48 @@ type best struct {
 	since   int // validations since
 }
 
-// Run trains and returns the summary, the same on every rank but for EpochSeconds, which is the rank's own. Collective. On
-// an error other ranks may still be waiting, unless it was agreed on by all (see Agreed): the caller then ends the job.
-func Run(ctx context.Context, env Env, o Options) (*Summary, error) {
+// Training is a run that is ready for its first step.
+type Training struct{ run *run }
+
+// Open readies a run, from a checkpoint if Env has one. What can be found wrong with options, parts
+// and devices is found here, and nothing is written. Collective. On an error other ranks may still
+// be waiting, unless it was agreed on by all (see Agreed): the caller then ends the job.
+func Open(env Env, o Options) (*Training, error) {
 	s, err := open(env, o)
 	if err != nil {
 		return nil, err
 	}
 	r := &run{session: s, losses: xxhash.New()}
+	if err := r.ready(); err != nil {
+		return nil, r.endedBy(err)
+	}
+	return &Training{r}, nil
+}
+
+// ready makes the state of the first step or, of a run that goes on, of the next one.
+func (r *run) ready() error {
+	r.best.weights = mem.Make[float32](r.model.Params.Len())
+	r.closers = append(r.closers, func() error { mem.Free(r.best.weights); return nil })
+	if r.Resume == nil {
+		return nil
+	}
+	if err := r.restore(r.Resume); err != nil { // all ranks have read the same
+		return AgreedOn(r.Comm, err)
+	}
+	return nil
+}
+
+// End gives a training back that does not run because of err, and returns the error to end with.
+// Collective if all ranks agreed on err.
+func (t *Training) End(err error) error { return t.run.endedBy(err) }
+
+// Run trains, writes into Env.Dir, which rank 0 has made, and returns the summary, the same on every
+// rank but for EpochSeconds, which is the rank's own. lock is rank 0's of that directory: without
+// holding it no checkpoint is written; nil where no other job can take the directory. Collective; a
+// Training runs once. Errors are as those of Open.
+func (t *Training) Run(ctx context.Context, lock *rundir.Lock) (*Summary, error) {
+	r := t.run
+	r.lock = lock
 	if err := r.run(ctx); err != nil {
 		if r.log != nil { // what led to the failure is worth most when there is one
 			r.log.Flush()
@@ -74,7 +109,7 @@ func Run(ctx context.Context, env Env, o Options) (*Summary, error) {
 		r.spans.Flush()
 		return nil, r.endedBy(err)
 	}
-	return &r.sum, s.close()
+	return &r.sum, r.close()
 }
 
 func (r *run) run(ctx context.Context) error {
@@ -103,18 +138,6 @@ func (r *run) run(ctx context.Context) error {
 
 // start opens the log and says what a user should know before the first step.
 func (r *run) start(ctx context.Context) error {
-	r.best.weights = mem.Make[float32](r.model.Params.Len())
-	r.closers = append(r.closers, func() error { mem.Free(r.best.weights); return nil })
-	if r.Resume != nil {
-		if err := r.restore(r.Resume); err != nil { // all ranks have read the same
-			return AgreedOn(r.Comm, err)
-		}
-	}
-	if r.Begin != nil {
-		if err := r.Begin(); err != nil {
-			return err
-		}
-	}
 	var err error
 	if r.Comm.Rank() == 0 {
 		r.log, err = r.openLog()

@@ -192,7 +192,7 @@ func (j *job) openDevice(k inProcess, shards *shard.Shards) error {
 	j.env = train.Env{
 		Comm: c, RanksPerNode: config.Run.RanksPerNode, Shards: shards, Device: device, Host: host, GPURows: rows, Gradients: parallel.Transport(config.Compute.Gradients), GPUReads: config.Compute.GPUReads,
 		Workers: workers, OnWorker: pinner(poolCPUs, shared), Dir: config.Run.Dir, Transport: k.transport(), Version: version,
-		Stall: time.Duration(config.Run.StallSeconds * float64(time.Second)), OnStall: fail, Held: j.stillHeld, Polls: k == 0 && mpi.Available,
+		Stall: time.Duration(config.Run.StallSeconds * float64(time.Second)), OnStall: fail, Polls: k == 0 && mpi.Available,
 	}
 	if d, ok := device.(interface{ Enter() (func() error, error) }); ok {
 		if _, err := d.Enter(); err != nil { // the rank computes on this goroutine to its end

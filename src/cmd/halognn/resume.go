@@ -134,11 +134,6 @@ func (j *job) unlock() {
 	_ = j.held.Release()
 }
 
-// stillHeld is train.Env.Held.
-func (j *job) stillHeld() error {
-	return j.held.Held()
-}
-
 // partSuffix returns what sets apart the traces and profiles of this part of the run from those of earlier ones. Collective.
 func (j *job) partSuffix() (string, error) {
 	suffix := ""
@@ -152,8 +147,14 @@ func (j *job) partSuffix() (string, error) {
 	return string(all[0]), nil
 }
 
-// beginRunDir makes the run directory, or, of a run that goes on, rewrites its config. Collective.
-func (j *job) beginRunDir(resumed bool) error {
+// beginRunDir makes the run directory, or, of a run that goes on, rewrites its config. vacant: a
+// directory that holds something else is refused. Collective.
+func (j *job) beginRunDir(vacant, resumed bool) error {
+	if vacant {
+		if err := j.vacantRunDir(); err != nil {
+			return err
+		}
+	}
 	var err error
 	if !resumed {
 		if j.comm.Rank() == 0 {

@@ -122,19 +122,6 @@ func trainRank(c comm.Comm, k inProcess, o trainFlags) (err error) {
 		defer func() { err = errors.Join(err, watch.close()) }()
 	}
 	stop := func() {}
-	j.env.Begin = func() error {
-		if o.resume == "" {
-			if err := j.vacantRunDir(); err != nil {
-				return err
-			}
-		}
-		if err := j.beginRunDir(resumed); err != nil {
-			return err
-		}
-		var err error
-		stop, err = startProfile(o.profile, filepath.Join(j.config.Run.Dir, rundir.ProfileDir+part), c.Rank(), k)
-		return usageError(train.Agree(c, err))
-	}
 	defer func() { stop() }()
 	ended := make(chan struct{})
 	defer close(ended)
@@ -142,8 +129,21 @@ func trainRank(c comm.Comm, k inProcess, o trainFlags) (err error) {
 		go tellStopping(stopSignal, ended)
 	}
 	var summary *train.Summary
-	err = j.working(func() (err error) {
-		summary, err = train.Run(context.Background(), j.env, j.config.trainOptions())
+	err = j.working(func() error {
+		t, err := train.Open(j.env, j.config.trainOptions())
+		if err != nil {
+			return err
+		}
+		// Nothing speaks against the first step any more, so now there may be a run directory.
+		if err := j.beginRunDir(o.resume == "", resumed); err != nil {
+			return t.End(err)
+		}
+		profiles := filepath.Join(j.config.Run.Dir, rundir.ProfileDir+part)
+		stop, err = startProfile(o.profile, profiles, c.Rank(), k)
+		if err := usageError(train.Agree(c, err)); err != nil {
+			return t.End(err)
+		}
+		summary, err = t.Run(context.Background(), j.held)
 		return err
 	})
 	if errors.Is(err, train.ErrStopped) {
