@@ -13,5 +13,5 @@ cd src/compute/cuda
 for tool in "memcheck --leak-check full" initcheck synccheck; do
   echo "== $tool"
   # shellcheck disable=SC2086 # a tool and its options
-  compute-sanitizer --tool $tool --error-exitcode 1 ../../../build/cuda.test -test.run 'TestBackend|TestInboxes|TestDownloads|TestMapRows|TestRowRates|TestMeter'
+  compute-sanitizer --tool $tool --error-exitcode 1 ../../../build/cuda.test -test.run 'TestBackend|TestStaging|TestDownloads|TestMapRows|TestRowRates|TestMeter'
 done

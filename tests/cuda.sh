@@ -7,9 +7,9 @@ cd "$(dirname "$0")/.."
 HALOGNN_QUIET=1 source ./env.sh
 make --silent --no-print-directory build/libhalognn_cuda_emulated.so
 for seed in 1 2; do
-  HALOGNN_EMULATED_SEED=$seed go test -count=1 -run 'Inboxes|Downloads|Offboard|TenSteps' ./src/compute/cuda ./src/train
+  HALOGNN_EMULATED_SEED=$seed go test -count=1 -run 'Staging|Downloads|Offboard|TenSteps' ./src/compute/cuda ./src/train
 done
-# Compiled with both sanitizers, arrays apart: kernels, copies and inboxes. Kernels whose threads meet switch stacks, which AddressSanitizer
+# Compiled with both sanitizers, arrays apart: kernels, copies and staging buffers. Kernels whose threads meet switch stacks, which AddressSanitizer
 # follows too slowly (layernorm, softmax, sigmoid).
 asan=$("${CXX:-c++}" -print-file-name=libasan.so)
 if [ -e "$asan" ]; then
@@ -19,7 +19,7 @@ if [ -e "$asan" ]; then
     cd src/compute/cuda
     HALOGNN_CUDA_LIB=../../../build/cuda-emulated-sanitize/libhalognn_cuda_emulated.so LD_PRELOAD=$asan ASAN_OPTIONS=detect_leaks=0 \
       ../../../build/cuda-emulated-sanitize/cuda.test -test.timeout 5m \
-      -test.run '^(TestBackend|TestInboxes|TestDownloads|TestRowRates|TestMapRows|TestLinks|TestAnyThread)$/(product|bias|relu|segment|adam|sgd|seed=1)'
+      -test.run '^(TestBackend|TestStaging|TestDownloads|TestRowRates|TestMapRows|TestLinks|TestAnyThread)$/(product|bias|relu|segment|adam|sgd|seed=1)'
   )
 else
   echo "not run: the kernels under AddressSanitizer: ${CXX:-c++} has no libasan.so"

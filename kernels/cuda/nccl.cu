@@ -99,7 +99,7 @@ int halognn_cuda_nccl_state(halognn_nccl *n) {
 }
 
 int halognn_cuda_nccl_exchange(halognn_nccl *n, const void *const *send, const int64_t *sends, void *const *recv, const int64_t *recvs) {
-    cudaStream_t s = halognn::on(n->c, HALOGNN_BETWEEN);
+    cudaStream_t s = halognn::on(n->c, HALOGNN_COMM);
     ncclResult_t r = nccl.ncclGroupStart();
     for (int hop = 1; hop < n->ranks && (r == ncclSuccess || r == ncclInProgress); hop++) {
         const int to = (n->rank + hop) % n->ranks, from = (n->rank - hop + n->ranks) % n->ranks;
@@ -110,7 +110,7 @@ int halognn_cuda_nccl_exchange(halognn_nccl *n, const void *const *send, const i
 }
 
 int halognn_cuda_nccl_sum(halognn_nccl *n, float *buf, int64_t count) {
-    cudaStream_t s = halognn::on(n->c, HALOGNN_BETWEEN);
+    cudaStream_t s = halognn::on(n->c, HALOGNN_COMM);
     return count ? code(nccl.ncclAllReduce(buf, buf, static_cast<size_t>(count), NCCL_FLOAT, NCCL_SUM, n->comm, s)) : 0;
 }
 

@@ -6,7 +6,7 @@
  *   HALOGNN_COMPUTE   every kernel, in the order of the calls
  *   HALOGNN_UP        copies to the device beside them      events order the four
  *   HALOGNN_DOWN      copies from the device beside them
- *   HALOGNN_BETWEEN   slices to and from other devices, and their sums
+ *   HALOGNN_COMM      slices to and from other devices, and their sums
  *
  * Every call returns 0 or a code that halognn_cuda_error names; a fault of a kernel shows at the next call that waits. A context
  * may be used by several threads (every call makes its device the calling thread's), but its kernels by one at a time. Nothing here allocates device memory but
@@ -33,7 +33,7 @@ extern "C" {
 #define HALOGNN_CHUNK_ROWS 512
 
 typedef struct halognn_cuda halognn_cuda;
-enum { HALOGNN_COMPUTE, HALOGNN_UP, HALOGNN_DOWN, HALOGNN_BETWEEN, HALOGNN_STREAMS };
+enum { HALOGNN_COMPUTE, HALOGNN_UP, HALOGNN_DOWN, HALOGNN_COMM, HALOGNN_STREAMS };
 
 int halognn_cuda_version(void);
 /* The text of a code; never NULL. */
@@ -176,7 +176,7 @@ int halognn_cuda_adam(halognn_cuda *c, float *p, float *m, float *v, int64_t n, 
 int halognn_cuda_sgd(halognn_cuda *c, float *p, float *buf, int64_t n, const float *g, float l2, float momentum, float lr, int first);
 
 /* NCCL, which is loaded when it is asked for: every rank opens what joins its device to those of all others. Calls on it are queued on
- * HALOGNN_BETWEEN and come in one order on all ranks. One that has to wait for other ranks returns HALOGNN_NCCL_PENDING; then none may
+ * HALOGNN_COMM and come in one order on all ranks. One that has to wait for other ranks returns HALOGNN_NCCL_PENDING; then none may
  * follow but abort until state returns another code: 0, or why the call failed. state also tells what has gone wrong since. */
 typedef struct halognn_nccl halognn_nccl;
 #define HALOGNN_NCCL_ID 128

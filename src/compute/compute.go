@@ -1,6 +1,6 @@
 // Package compute is the contract of a device: memory, and the dozen kernels that GNN layers are made of. Backends are
 // compute/ref (plain Go, written to be read), compute/cpu (OpenBLAS and C SIMD kernels on pinned threads) and
-// compute/cuda (a GPU, which has memory of its own: see Offboard). compute/computetest is one suite that holds every backend to the reference.
+// compute/cuda (a GPU, which has memory of its own: see Accelerator). compute/computetest is one suite that holds every backend to the reference.
 //
 //	preparing (many goroutines)             training (one goroutine)
 //	rows where they lie                     h [S,F] ── SegmentMean ──> agg [D,F] ─ MatMul ─┐

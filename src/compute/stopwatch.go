@@ -17,8 +17,8 @@ type Stopwatch interface {
 	Free() error
 }
 
-// Gatherer is an Inbox that tells whether the device, rather than the host, makes the input rows of what it was sent last.
+// Gatherer is an StagingBuffer that tells whether the device, rather than the host, makes the input rows of what it was sent last.
 type Gatherer interface {
-	Inbox
+	StagingBuffer
 	Gathers() bool
 }

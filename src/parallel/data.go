@@ -25,7 +25,7 @@ type DataOptions struct {
 	Exchange *exchange.Exchange
 	Host     compute.Host
 	Device   compute.Device // that minibatches are prepared for; nil for one that reads host memory
-	Resident bool           // feature rows lie where compute.Offboard.Resident knows them
+	Resident bool           // feature rows lie where compute.Accelerator.Resident knows them
 	Needs    nn.Needs       // of the input layer
 	Layers   int            // of the model
 	Cols     int            // of a feature row
@@ -53,7 +53,7 @@ type Data struct {
 	o        DataOptions
 	samplers chan *sample.Sampler // one per worker: a sampler's vertex map serves one minibatch at a time
 	buffers  chan bufferSet       // of minibatches that wait for their turn; empty without foresight
-	inboxes  *inboxes             // nil for a device that reads host memory
+	staging  *stagingPool         // nil for a device that reads host memory
 }
 
 // bufferSet is what a minibatch needs from its decision to the end of its training, and not while it waits to be decided: with a wide window most
@@ -66,7 +66,7 @@ type bufferSet struct {
 // NewData makes the samplers; each takes about 4 bytes a vertex.
 func NewData(o DataOptions) (*Data, error) {
 	d := &Data{o: o, samplers: make(chan *sample.Sampler, o.Workers), buffers: make(chan bufferSet, o.Depth+1)}
-	d.inboxes = newInboxes(&o)
+	d.staging = newStagingPool(&o)
 	for range cap(d.buffers) * min(1, o.Ahead) {
 		d.buffers <- bufferSet{}
 	}
@@ -96,10 +96,10 @@ func (d *Data) Close() error {
 		mem.Free(b.all)
 		b.rows.Free()
 	}
-	if d.inboxes == nil {
+	if d.staging == nil {
 		return nil
 	}
-	return d.inboxes.free()
+	return d.staging.free()
 }
 
 // Bytes returns the memory of the samplers, and of the buffer sets that no minibatch has. No stage may be running.
@@ -118,7 +118,7 @@ func (d *Data) Bytes() (samplers, buffers int64) {
 }
 
 // PinnedBytes returns the host memory in which minibatches wait for a device with memory of its own. No pipeline may be running.
-func (d *Data) PinnedBytes() int64 { return d.inboxes.pinnedBytes() }
+func (d *Data) PinnedBytes() int64 { return d.staging.pinnedBytes() }
 
 // take gives a minibatch that is decided a set of buffers. The pipeline has at most Depth+1 of them; one that was not consumed, because its
 // run stopped, still has its own.
@@ -288,8 +288,8 @@ func (d *Data) assemble(m *Minibatch) error {
 	d.hops(m)
 	input, rows := b.Hops[0], m.Fetch.Rows
 	b.X, b.Own, b.Mean = compute.Matrix{}, compute.Matrix{}, compute.Matrix{}
-	if d.inboxes != nil {
-		d.truth(m)
+	if d.staging != nil {
+		d.copyLabels(m)
 		return d.send(m)
 	}
 	if d.o.Needs.Sources {
@@ -304,7 +304,7 @@ func (d *Data) assemble(m *Minibatch) error {
 		b.Mean = matrixOf(&m.mean, input.Destinations, d.o.Cols)
 		d.o.Host.SegmentMeanRows(b.Mean, input.Forward, rows)
 	}
-	d.truth(m)
+	d.copyLabels(m)
 	return nil
 }
 
@@ -329,8 +329,8 @@ func (d *Data) hops(m *Minibatch) {
 	}
 }
 
-// truth copies the labels of the seeds.
-func (d *Data) truth(m *Minibatch) {
+// copyLabels copies the labels of the seeds.
+func (d *Data) copyLabels(m *Minibatch) {
 	switch {
 	case d.o.Labels != nil:
 		m.labels = mem.Grow(m.labels, len(m.Seeds))

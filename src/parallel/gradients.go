@@ -40,7 +40,7 @@ type way interface {
 // GradientOptions say how gradients are added.
 type GradientOptions struct {
 	comm.SumOptions
-	Device    compute.Device // whose memory they lie in: the host's, unless it is a compute.Offboard
+	Device    compute.Device // whose memory they lie in: the host's, unless it is a compute.Accelerator
 	Transport Transport      // of those in device memory; "" is TransportAuto
 }
 
@@ -49,7 +49,7 @@ func NewGradients(c comm.Comm, p *nn.Params, layers int, o GradientOptions) (*Gr
 	if o.Add == nil {
 		o.Add = comm.AddInto
 	}
-	device, ok := o.Device.(compute.Offboard)
+	device, ok := o.Device.(compute.Accelerator)
 	if !ok {
 		s, err := comm.NewSummer(c, o.SumOptions)
 		if err != nil {
@@ -60,7 +60,7 @@ func NewGradients(c comm.Comm, p *nn.Params, layers int, o GradientOptions) (*Gr
 	if c.Size() == 1 {
 		return &Gradients{way: &kept{device: device, params: p}, transport: "device"}, nil
 	}
-	return newOffboard(c, p, layers, device, o)
+	return newOnDevice(c, p, layers, device, o)
 }
 
 // Reproducible reports whether sums are added in rank order.

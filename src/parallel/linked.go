@@ -19,7 +19,7 @@ import (
 // So the sums have the bits of comm.Summer's. The lane is a goroutine: queueing may have to wait, and training does not.
 type linked struct {
 	kept
-	device  compute.Linked
+	device  compute.PeerDevice
 	carrier carrier
 	sum     func(buf []float32) error // adds a bucket in an order of the library's choice; nil: in rank order
 	rank    int
@@ -34,7 +34,7 @@ type linked struct {
 // carrier moves slices between the devices of all ranks: compute.Links, or messages.
 type carrier interface {
 	Exchange(send, recv [][]float32) error
-	Wait(a compute.Arrival) error
+	Wait(a compute.Event) error
 	Close() error // every rank does
 	Cut()         // one alone
 }
@@ -45,11 +45,11 @@ type bucket struct {
 	slices            []float32   // this rank's slice, of every rank
 	toOwners, fromAll [][]float32 // slices before they are added
 	toAll, fromOwners [][]float32 // and after
-	ready, done       compute.Arrival
+	ready, done       compute.Event
 }
 
 // newLinked makes the sum over a carrier, which it closes in the end unless this fails.
-func newLinked(p *nn.Params, layers, rank, ranks int, device compute.Linked, c carrier) (*linked, error) {
+func newLinked(p *nn.Params, layers, rank, ranks int, device compute.PeerDevice, c carrier) (*linked, error) {
 	s := &linked{kept: kept{device: device, params: p}, device: device, carrier: c, rank: rank, buckets: make([]bucket, layers),
 		layer: make(chan int, layers), queued: make(chan error, layers), flight: make([]int, 0, layers)}
 	total := 0
@@ -65,8 +65,8 @@ func newLinked(p *nn.Params, layers, rank, ranks int, device compute.Linked, c c
 	for l := range s.buckets {
 		b := &s.buckets[l]
 		rest = b.place(rest, ranks)
-		for _, a := range []*compute.Arrival{&b.ready, &b.done} {
-			made, err := device.NewArrival()
+		for _, a := range []*compute.Event{&b.ready, &b.done} {
+			made, err := device.NewEvent()
 			if err != nil {
 				return nil, errors.Join(err, s.free())
 			}
@@ -132,7 +132,7 @@ func (s *linked) add(b *bucket) error {
 		if err := s.sum(b.all); err != nil {
 			return err
 		}
-		s.device.RecordBetween(b.done)
+		s.device.RecordComm(b.done)
 		return nil
 	}
 	if err := s.carrier.Exchange(b.toOwners, b.fromAll); err != nil {
@@ -142,7 +142,7 @@ func (s *linked) add(b *bucket) error {
 	if err := s.carrier.Exchange(b.toAll, b.fromOwners); err != nil {
 		return err
 	}
-	s.device.RecordBetween(b.done)
+	s.device.RecordComm(b.done)
 	return nil
 }
 
@@ -172,7 +172,7 @@ func (s *linked) free() error {
 	}
 	var errs []error
 	for l := range s.buckets {
-		for _, a := range []compute.Arrival{s.buckets[l].ready, s.buckets[l].done} {
+		for _, a := range []compute.Event{s.buckets[l].ready, s.buckets[l].done} {
 			if a != nil {
 				errs = append(errs, a.Free())
 			}
@@ -185,20 +185,20 @@ func (s *linked) free() error {
 // messages carry slices by an MPI that knows device memory. It does not know what is queued on a device, so an exchange begins when all
 // before it is done, and has ended when it returns.
 type messages struct {
-	device   compute.Linked
+	device   compute.PeerDevice
 	comm     comm.Messenger
-	before   compute.Arrival
+	before   compute.Event
 	requests []comm.Request
 }
 
 // newMessages makes a carrier on a duplicate of c. Collective.
-func newMessages(c comm.Comm, device compute.Linked) (*messages, error) {
+func newMessages(c comm.Comm, device compute.PeerDevice) (*messages, error) {
 	made, err := c.Dup()
 	if err != nil {
 		return nil, err
 	}
 	m := &messages{device: device, comm: made.(comm.Messenger)}
-	if m.before, err = device.NewArrival(); err != nil {
+	if m.before, err = device.NewEvent(); err != nil {
 		return nil, errors.Join(err, made.Free())
 	}
 	return m, nil
@@ -206,7 +206,7 @@ func newMessages(c comm.Comm, device compute.Linked) (*messages, error) {
 
 // Exchange implements carrier. Ranks begin with different ones, so that not all send to the same.
 func (m *messages) Exchange(send, recv [][]float32) error {
-	m.device.RecordBetween(m.before)
+	m.device.RecordComm(m.before)
 	if err := m.before.Wait(); err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (m *messages) Exchange(send, recv [][]float32) error {
 }
 
 // Wait implements carrier.
-func (m *messages) Wait(a compute.Arrival) error { return a.Wait() }
+func (m *messages) Wait(a compute.Event) error { return a.Wait() }
 
 // Close implements carrier.
 func (m *messages) Close() error { return errors.Join(m.before.Free(), m.comm.Free()) }

@@ -44,7 +44,7 @@ func withNCCL(t *testing.T) string {
 }
 
 // onGPUs runs f on ranks that are goroutines, each with a device of its own, in a world whose messages may lie in device memory.
-func onGPUs(path string, ranks int, f func(c comm.Comm, d compute.Linked) error) error {
+func onGPUs(path string, ranks int, f func(c comm.Comm, d compute.PeerDevice) error) error {
 	w := comm.NewWorld(ranks)
 	w.Copy = cuda.CopyNow
 	return w.Run(func(c comm.Comm) (err error) {
@@ -68,7 +68,7 @@ func TestGradientsOnGPUs(t *testing.T) {
 		for _, ranks := range []int{1, 2, 3, 4} {
 			for _, minibatches := range []int{1, 3} {
 				e := newExam(t, ranks, minibatches)
-				err := onGPUs(path, ranks, func(c comm.Comm, d compute.Linked) error {
+				err := onGPUs(path, ranks, func(c comm.Comm, d compute.PeerDevice) error {
 					return e.take(c, GradientOptions{SumOptions: comm.SumOptions{Mode: comm.SumReproducible}, Device: d, Transport: transport})
 				})
 				if err != nil {
@@ -84,7 +84,7 @@ func TestFastGradientsOnGPUs(t *testing.T) {
 	path := withNCCL(t)
 	const ranks = 3
 	e := newExam(t, ranks, 1)
-	err := onGPUs(path, ranks, func(c comm.Comm, d compute.Linked) error {
+	err := onGPUs(path, ranks, func(c comm.Comm, d compute.PeerDevice) error {
 		m, err := examModel(d)
 		if err != nil {
 			return err
@@ -126,7 +126,7 @@ func TestGradientsOnGPUsAllocateNothing(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	path := withNCCL(t)
 	for _, transport := range []Transport{TransportNCCL, TransportMPI, TransportStaged} {
-		err := onGPUs(path, 2, func(c comm.Comm, d compute.Linked) error {
+		err := onGPUs(path, 2, func(c comm.Comm, d compute.PeerDevice) error {
 			m, err := examModel(d)
 			if err != nil {
 				return err
@@ -233,8 +233,8 @@ func TestTransportsThatAreNotPossible(t *testing.T) {
 
 // What speaks against a transport is found on any rank.
 func TestAgainst(t *testing.T) {
-	rank := func(set func(*card)) card {
-		c := card{Device: "b", NCCL: "2.18.5", MPI: comm.Supported}
+	rank := func(set func(*capabilities)) capabilities {
+		c := capabilities{Device: "b", NCCL: "2.18.5", MPI: comm.Supported}
 		set(&c)
 		return c
 	}
@@ -242,24 +242,24 @@ func TestAgainst(t *testing.T) {
 		name      string
 		transport Transport
 		forced    bool
-		set       func(*card) // of rank 1
+		set       func(*capabilities) // of rank 1
 		want      string
 	}{
-		{"all is well", TransportNCCL, false, func(*card) {}, ""},
-		{"all is well", TransportMPI, false, func(*card) {}, ""},
-		{"no nccl on one rank", TransportNCCL, true, func(c *card) { c.NCCL, c.Fault = "", "it is gone" }, "rank 1: it is gone"},
-		{"two versions", TransportNCCL, true, func(c *card) { c.NCCL = "2.20.3" }, "rank 1 has NCCL 2.20.3, rank 0 NCCL 2.18.5"},
-		{"one device", TransportNCCL, true, func(c *card) { c.Device = "a" }, "ranks 0 and 1 share a GPU"},
-		{"another kind of device", TransportMPI, true, func(c *card) { c.Device = "" }, "rank 1 cannot be linked"},
-		{"one process", TransportNCCL, false, func(c *card) { c.Shared = true }, "one process"},
-		{"one process, forced", TransportNCCL, true, func(c *card) { c.Shared = true }, ""},
-		{"an mpi that says no", TransportMPI, true, func(c *card) { c.MPI = comm.Unsupported }, "the MPI of rank 1 says that it does not take device memory"},
-		{"an mpi that says nothing", TransportMPI, false, func(c *card) { c.MPI = comm.Unknown }, "does not say whether"},
-		{"an mpi that says nothing, forced", TransportMPI, true, func(c *card) { c.MPI = comm.Unknown }, ""},
-		{"staged always works", TransportStaged, false, func(c *card) { *c = card{} }, ""},
+		{"all is well", TransportNCCL, false, func(*capabilities) {}, ""},
+		{"all is well", TransportMPI, false, func(*capabilities) {}, ""},
+		{"no nccl on one rank", TransportNCCL, true, func(c *capabilities) { c.NCCL, c.Fault = "", "it is gone" }, "rank 1: it is gone"},
+		{"two versions", TransportNCCL, true, func(c *capabilities) { c.NCCL = "2.20.3" }, "rank 1 has NCCL 2.20.3, rank 0 NCCL 2.18.5"},
+		{"one device", TransportNCCL, true, func(c *capabilities) { c.Device = "a" }, "ranks 0 and 1 share a GPU"},
+		{"another kind of device", TransportMPI, true, func(c *capabilities) { c.Device = "" }, "rank 1 cannot be linked"},
+		{"one process", TransportNCCL, false, func(c *capabilities) { c.Shared = true }, "one process"},
+		{"one process, forced", TransportNCCL, true, func(c *capabilities) { c.Shared = true }, ""},
+		{"an mpi that says no", TransportMPI, true, func(c *capabilities) { c.MPI = comm.Unsupported }, "the MPI of rank 1 says that it does not take device memory"},
+		{"an mpi that says nothing", TransportMPI, false, func(c *capabilities) { c.MPI = comm.Unknown }, "does not say whether"},
+		{"an mpi that says nothing, forced", TransportMPI, true, func(c *capabilities) { c.MPI = comm.Unknown }, ""},
+		{"staged always works", TransportStaged, false, func(c *capabilities) { *c = capabilities{} }, ""},
 	} {
-		first := rank(func(c *card) { c.Device = "a" })
-		got := against(c.transport, []card{first, rank(c.set)}, c.forced)
+		first := rank(func(c *capabilities) { c.Device = "a" })
+		got := unsupportedReason(c.transport, []capabilities{first, rank(c.set)}, c.forced)
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s, %s, forced %t: %q, want %q", c.name, c.transport, c.forced, got, c.want)
 		}
@@ -273,7 +273,7 @@ func TestARankFailsWhileGradientsTravel(t *testing.T) {
 		full := errors.New("disk full")
 		ended := make(chan error, 1)
 		go func() {
-			ended <- onGPUs(path, 3, func(c comm.Comm, d compute.Linked) error {
+			ended <- onGPUs(path, 3, func(c comm.Comm, d compute.PeerDevice) error {
 				m, err := examModel(d)
 				if err != nil {
 					return err

@@ -58,7 +58,7 @@ type Minibatch struct {
 
 	hash           xxhash.Digest
 	lent           bool // holds one of Data's buffer sets
-	inbox          compute.Inbox
+	staging        compute.StagingBuffer
 	inputs         compute.Inputs // as they were sent
 	own, mean, all []float32
 	labels         []int32

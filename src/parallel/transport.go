@@ -39,8 +39,8 @@ var ErrTransport = errors.New("gradients cannot be added")
 // linkPatience is how long ranks wait for each other to come to NCCL, which takes seconds for thousands of them.
 var linkPatience = 2 * time.Minute
 
-// card is what a rank tells the others before they choose.
-type card struct {
+// capabilities are what a rank tells the others before they choose.
+type capabilities struct {
 	Device string       // its ID; "" for one that cannot be linked
 	NCCL   string       // its version, or
 	Fault  string       // why there is none
@@ -48,10 +48,10 @@ type card struct {
 	Shared bool         // ranks are goroutines of one process
 }
 
-// newOffboard makes the way of gradients in device memory. Collective.
-func newOffboard(c comm.Comm, p *nn.Params, layers int, device compute.Offboard, o GradientOptions) (*Gradients, error) {
-	linkable, _ := device.(compute.Linked)
-	cards, err := gather(c, linkable)
+// newOnDevice makes the way of gradients in device memory. Collective.
+func newOnDevice(c comm.Comm, p *nn.Params, layers int, device compute.Accelerator, o GradientOptions) (*Gradients, error) {
+	linkable, _ := device.(compute.PeerDevice)
+	all, err := gather(c, linkable)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func newOffboard(c comm.Comm, p *nn.Params, layers int, device compute.Offboard,
 	var passed []string // over, and why
 	for _, t := range candidates {
 		fault := error(nil)
-		if why := against(t, cards, forced); why != "" {
+		if why := unsupportedReason(t, all, forced); why != "" {
 			fault = errors.New(why)
 		}
 		var w way
@@ -74,7 +74,7 @@ func newOffboard(c comm.Comm, p *nn.Params, layers int, device compute.Offboard,
 		case err != nil:
 			return nil, err
 		case fault == nil:
-			return &Gradients{way: w, transport: t, note: note(t, cards, passed)}, nil
+			return &Gradients{way: w, transport: t, note: note(t, all, passed)}, nil
 		case forced:
 			return nil, fmt.Errorf("%w as compute.gradients: %s wants it: %w", ErrTransport, t, fault)
 		}
@@ -83,9 +83,9 @@ func newOffboard(c comm.Comm, p *nn.Params, layers int, device compute.Offboard,
 	return nil, fmt.Errorf("%w: %s", ErrTransport, strings.Join(passed, "; "))
 }
 
-// gather tells every rank every rank's card. Collective.
-func gather(c comm.Comm, device compute.Linked) ([]card, error) {
-	mine := card{Shared: comm.Ended(c) != nil}
+// gather tells every rank what every rank's device can do. Collective.
+func gather(c comm.Comm, device compute.PeerDevice) ([]capabilities, error) {
+	mine := capabilities{Shared: comm.Ended(c) != nil}
 	if m, ok := c.(comm.Messenger); ok {
 		mine.MPI = m.DeviceMemory()
 	} else {
@@ -102,42 +102,43 @@ func gather(c comm.Comm, device compute.Linked) ([]card, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := comm.AllgatherBytes(c, text)
+	texts, err := comm.AllgatherBytes(c, text)
 	if err != nil {
 		return nil, err
 	}
-	cards := make([]card, len(all))
-	for r := range all {
-		if err := json.Unmarshal(all[r], &cards[r]); err != nil {
+	all := make([]capabilities, len(texts))
+	for r, text := range texts {
+		if err := json.Unmarshal(text, &all[r]); err != nil {
 			return nil, fmt.Errorf("what rank %d says of its device: %w", r, err)
 		}
 	}
-	return cards, nil
+	return all, nil
 }
 
-// against returns what speaks against a transport; "" if nothing. A transport that is forced is given the benefit of the doubt.
-func against(t Transport, cards []card, forced bool) string {
+// unsupportedReason says why the ranks cannot use a transport, "" if they can. Where nobody knows, a
+// forced transport is tried.
+func unsupportedReason(t Transport, all []capabilities, forced bool) string {
 	if t == TransportStaged {
 		return ""
 	}
-	for r, c := range cards {
+	for r, c := range all {
 		if c.Device == "" {
 			return fmt.Sprintf("the device of rank %d cannot be linked to others", r)
 		}
 	}
 	if t == TransportMPI {
-		return againstMPI(cards, forced)
+		return unsupportedByMPI(all, forced)
 	}
-	for r, c := range cards {
-		if c.Fault != "" && slices.ContainsFunc(cards, func(o card) bool { return o.Fault != c.Fault }) {
+	for r, c := range all {
+		if c.Fault != "" && slices.ContainsFunc(all, func(o capabilities) bool { return o.Fault != c.Fault }) {
 			return fmt.Sprintf("rank %d: %s", r, c.Fault)
 		} else if c.Fault != "" {
 			return c.Fault
 		}
-		if c.NCCL != cards[0].NCCL {
-			return fmt.Sprintf("rank %d has NCCL %s, rank 0 NCCL %s", r, c.NCCL, cards[0].NCCL)
+		if c.NCCL != all[0].NCCL {
+			return fmt.Sprintf("rank %d has NCCL %s, rank 0 NCCL %s", r, c.NCCL, all[0].NCCL)
 		}
-		if other := slices.IndexFunc(cards, func(o card) bool { return o.Device == c.Device }); other != r {
+		if other := slices.IndexFunc(all, func(o capabilities) bool { return o.Device == c.Device }); other != r {
 			return fmt.Sprintf("ranks %d and %d share a GPU, which NCCL does not allow", other, r)
 		}
 		if c.Shared && !forced {
@@ -147,8 +148,8 @@ func against(t Transport, cards []card, forced bool) string {
 	return ""
 }
 
-func againstMPI(cards []card, forced bool) string {
-	for r, c := range cards {
+func unsupportedByMPI(all []capabilities, forced bool) string {
+	for r, c := range all {
 		switch {
 		case c.MPI == comm.Unsupported && c.Shared:
 			return "ranks are goroutines of one process that cannot copy device memory"
@@ -162,7 +163,7 @@ func againstMPI(cards []card, forced bool) string {
 }
 
 // open makes the way of a transport: fault is why not, the same on every rank, err a failure of the job. Collective.
-func open(t Transport, c comm.Comm, p *nn.Params, layers int, device compute.Offboard, linkable compute.Linked, o GradientOptions) (w way, fault, err error) {
+func open(t Transport, c comm.Comm, p *nn.Params, layers int, device compute.Accelerator, linkable compute.PeerDevice, o GradientOptions) (w way, fault, err error) {
 	if t == TransportStaged {
 		return openStaged(c, p, layers, device, o.SumOptions)
 	}
@@ -191,7 +192,7 @@ func open(t Transport, c comm.Comm, p *nn.Params, layers int, device compute.Off
 	return made, nil, nil
 }
 
-func openStaged(c comm.Comm, p *nn.Params, layers int, device compute.Offboard, o comm.SumOptions) (way, error, error) {
+func openStaged(c comm.Comm, p *nn.Params, layers int, device compute.Accelerator, o comm.SumOptions) (way, error, error) {
 	s, mine := newStaged(p, layers, device)
 	fault, err := comm.FirstFault(c, mine)
 	if err == nil && fault == nil {
@@ -207,7 +208,7 @@ func openStaged(c comm.Comm, p *nn.Params, layers int, device compute.Offboard, 
 }
 
 // openLinks opens NCCL on every rank or on none. Collective.
-func openLinks(c comm.Comm, device compute.Linked) (links compute.Links, fault, err error) {
+func openLinks(c comm.Comm, device compute.PeerDevice) (links compute.Links, fault, err error) {
 	var id []byte
 	var mine error
 	if c.Rank() == 0 {
@@ -235,9 +236,9 @@ func openLinks(c comm.Comm, device compute.Linked) (links compute.Links, fault, 
 }
 
 // note says what was chosen, and what was not and why.
-func note(t Transport, cards []card, passed []string) string {
+func note(t Transport, all []capabilities, passed []string) string {
 	text := map[Transport]string{
-		TransportNCCL:   "gradients are added on the GPUs, by NCCL " + cards[0].NCCL,
+		TransportNCCL:   "gradients are added on the GPUs, by NCCL " + all[0].NCCL,
 		TransportMPI:    "gradients are added on the GPUs, by messages of MPI in device memory",
 		TransportStaged: "gradients are added on the hosts, through pinned memory",
 	}[t]

@@ -214,11 +214,11 @@ func (p *planner) measureDevice(r *Rates) error {
 	if p.job.GPU == nil {
 		return nil
 	}
-	device, here := p.options.Device.(compute.Offboard)
+	device, here := p.options.Device.(compute.Accelerator)
 	for _, x := range []struct {
 		rate    *float64
 		assumed float64
-		measure func(compute.Offboard) (float64, error)
+		measure func(compute.Accelerator) (float64, error)
 	}{{&r.Device, AssumedGPUCopy, copyRate}, {&r.Bus, AssumedBus, busRate}} {
 		if *x.rate > 0 {
 			continue
@@ -239,10 +239,10 @@ func (p *planner) measureDevice(r *Rates) error {
 }
 
 // measuredFloats is how much is copied to measure: more than any cache, and little beside the memory.
-func measuredFloats(device compute.Offboard) int { return max(1, min(1<<26, device.Room()/32)) }
+func measuredFloats(device compute.Accelerator) int { return max(1, min(1<<26, device.Room()/32)) }
 
 // copyRate measures the bytes, read and written, of copies on a device.
-func copyRate(device compute.Offboard) (float64, error) {
+func copyRate(device compute.Accelerator) (float64, error) {
 	n := measuredFloats(device)
 	x, err := device.Alloc(2 * n)
 	if err != nil {
@@ -257,7 +257,7 @@ func copyRate(device compute.Offboard) (float64, error) {
 }
 
 // busRate measures the bytes of copies from pinned memory to a device.
-func busRate(device compute.Offboard) (bytes float64, err error) {
+func busRate(device compute.Accelerator) (bytes float64, err error) {
 	n := measuredFloats(device)
 	x, err := device.Alloc(n)
 	if err != nil {

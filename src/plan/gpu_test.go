@@ -118,7 +118,7 @@ type offboard struct {
 }
 
 // beneath is where Go finds what Device does not have.
-type beneath struct{ compute.Offboard }
+type beneath struct{ compute.Accelerator }
 
 func (o *offboard) AllocHost(n int) ([]float32, error) { return make([]float32, n), nil }
 func (o *offboard) FreeHost([]float32)                 {}

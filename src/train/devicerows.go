@@ -37,7 +37,7 @@ type DeviceRows struct {
 }
 
 // openDeviceRows puts the rows that are read most on the device and chooses how it gets the others.
-func (s *session) openDeviceRows(device compute.Offboard) (*DeviceRows, error) {
+func (s *session) openDeviceRows(device compute.Accelerator) (*DeviceRows, error) {
 	count := s.residentRows(device.Room())
 	hot, order, err := s.hotRows(count)
 	defer func() {
@@ -107,7 +107,7 @@ func seedRows(train []graph.VertexID, first int64, count int) []int32 {
 }
 
 // chooseReads lets the device read rows where they lie if that is wanted, or faster.
-func (s *session) chooseReads(device compute.Offboard, r *DeviceRows) error {
+func (s *session) chooseReads(device compute.Accelerator, r *DeviceRows) error {
 	r.Reads, r.Why = ReadsCopy, "as compute.gpu_reads says"
 	if s.GPUReads == ReadsCopy {
 		return nil
@@ -142,7 +142,7 @@ func (s *session) chooseReads(device compute.Offboard, r *DeviceRows) error {
 }
 
 // measureReads brings up the rows of some minibatches of the first epoch in both ways and takes the faster one.
-func (s *session) measureReads(device compute.Offboard, r *DeviceRows) error {
+func (s *session) measureReads(device compute.Accelerator, r *DeviceRows) error {
 	minibatches, err := s.firstReads()
 	defer func() {
 		for _, m := range minibatches {

@@ -49,7 +49,7 @@ func (g GPURows) Of(total, room int) int {
 
 // openOffboard prepares what a device with memory of its own needs besides: resident rows.
 func (s *session) openOffboard() error {
-	device, ok := s.Device.(compute.Offboard)
+	device, ok := s.Device.(compute.Accelerator)
 	if !ok {
 		return nil
 	}

@@ -105,7 +105,7 @@ func bytes(x []byte) *C.uint8_t                    { return (*C.uint8_t)(unsafe.
 func refs(x []compute.RowRef) *C.uint64_t          { return (*C.uint64_t)(unsafe.SliceData(x)) }
 func size(m compute.Matrix) (rows, cols C.int64_t) { return C.int64_t(m.Rows), C.int64_t(m.Cols) }
 func elements(m compute.Matrix) C.int64_t          { return C.int64_t(m.Rows) * C.int64_t(m.Cols) }
-func truth(b bool) C.int {
+func cBool(b bool) C.int {
 	if b {
 		return 1
 	}
@@ -119,14 +119,14 @@ func (k kernels) segmentMean(out compute.Matrix, s compute.Segments, h compute.M
 
 func (k kernels) segmentSum(out compute.Matrix, s compute.Segments, weights []float32, h compute.Matrix, add bool) {
 	rows, cols := size(out)
-	C.halognn_segment_sum(k.c, float(out.Data), rows, cols, int64s(s.Indptr), int32s(s.Indices), float(weights), float(h.Data), truth(add))
+	C.halognn_segment_sum(k.c, float(out.Data), rows, cols, int64s(s.Indptr), int32s(s.Indices), float(weights), float(h.Data), cBool(add))
 }
 
 // segmentMeanBackward works on the rows of dh that transposed describes; forward holds all destinations.
 func (k kernels) segmentMeanBackward(dh compute.Matrix, forward, transposed compute.Segments, dout compute.Matrix, add bool) {
 	rows, cols := size(dh)
 	C.halognn_segment_mean_backward(k.c, float(dh.Data), rows, cols, int64s(transposed.Indptr), int32s(transposed.Indices),
-		int64s(forward.Indptr), float(dout.Data), truth(add))
+		int64s(forward.Indptr), float(dout.Data), cBool(add))
 }
 
 func (k kernels) addBias(y compute.Matrix, b []float32) {
@@ -186,7 +186,7 @@ func (k kernels) adam(p, g, m, v []float32, c *compute.AdamCoefficients) {
 
 func (k kernels) sgd(p, g, buf []float32, o compute.SGDOptions) {
 	C.halognn_sgd(k.c, float(p), float(buf), C.int64_t(len(p)), float(g), C.float(o.WeightDecay), C.float(o.Momentum), C.float(o.LR),
-		truth(o.Step <= 1))
+		cBool(o.Step <= 1))
 }
 
 // checkIDs returns the position of the first id outside [0,limit), or -1.
@@ -203,13 +203,13 @@ func checkRefs(of []compute.RowRef, tables []C.halognn_table) int {
 
 func (k kernels) gatherRows(dst compute.Matrix, t compute.DType, tables []C.halognn_table, of []compute.RowRef) uintptr {
 	rows, cols := size(dst)
-	return uintptr(C.halognn_gather_rows(k.c, float(dst.Data), rows, cols, truth(t == compute.Float16), unsafe.SliceData(tables), refs(of)))
+	return uintptr(C.halognn_gather_rows(k.c, float(dst.Data), rows, cols, cBool(t == compute.Float16), unsafe.SliceData(tables), refs(of)))
 }
 
 func (k kernels) segmentMeanRows(out compute.Matrix, s compute.Segments, t compute.DType, tables []C.halognn_table, of []compute.RowRef) uintptr {
 	rows, cols := size(out)
 	return uintptr(C.halognn_segment_mean_rows(k.c, float(out.Data), rows, cols, int64s(s.Indptr), int32s(s.Indices),
-		truth(t == compute.Float16), unsafe.SliceData(tables), refs(of)))
+		cBool(t == compute.Float16), unsafe.SliceData(tables), refs(of)))
 }
 
 func (k kernels) sliceRows(dst, table []byte, rowBytes int, ids []int32) uintptr {

@@ -12,12 +12,12 @@ import (
 	"halognn/src/compute"
 )
 
-// sent is a host array that an inbox has sent: kernels that are handed it find it on the device. Indices are checked when they are sent, on a
+// sent is a host array that a staging buffer has sent: kernels that are handed it find it on the device. Indices are checked when they are sent, on a
 // goroutine that has the time.
 type sent struct {
 	host          unsafe.Pointer
 	bytes         int
-	offset        int   // in the inbox
+	offset        int   // in the staging buffer
 	lowest, above int32 // all elements of an array of indices lie in [lowest, above)
 }
 
@@ -30,7 +30,7 @@ func (d *Device) arrays(bytes int) {
 	d.used = 0
 }
 
-// onDevice returns where a host array lies on the device: where the open inbox has put it or, copied now, among the loose ones. The copy
+// onDevice returns where a host array lies on the device: where the open staging buffer has put it or, copied now, among the loose ones. The copy
 // waits: the array is the caller's again.
 func onDevice[T int32 | int64 | uint8 | float32](d *Device, x []T) unsafe.Pointer {
 	if len(x) == 0 {

@@ -81,8 +81,8 @@ func BenchmarkKernels(b *testing.B) {
 		name string
 		call func(d compute.Device)
 	}{
-		{"Copy", func(d compute.Device) { d.(compute.Offboard).Copy(dh.Data, h.Data) }},
-		{"Add", func(d compute.Device) { d.(compute.Offboard).Add(dh.Data, h.Data) }},
+		{"Copy", func(d compute.Device) { d.(compute.Accelerator).Copy(dh.Data, h.Data) }},
+		{"Add", func(d compute.Device) { d.(compute.Accelerator).Add(dh.Data, h.Data) }},
 		{"SegmentMean", func(d compute.Device) { d.SegmentMean(out, forward, h) }},
 		{"SegmentSum", func(d compute.Device) { d.SegmentSum(out, forward, nil, h, false) }},
 		{"SegmentMeanBackward", func(d compute.Device) { d.SegmentMeanBackward(dh, forward, backward, out, false) }},
@@ -160,7 +160,7 @@ func BenchmarkGather(b *testing.B) {
 		for range rows {
 			in.Rows.Of = append(in.Rows.Of, compute.MakeRowRef(0, random.IntN(stored)))
 		}
-		box := d.NewInbox(hostOf(b), true)
+		box := d.NewStagingBuffer(hostOf(b), true)
 		if err := box.Send(in); err != nil {
 			b.Fatal(err)
 		}
@@ -201,12 +201,12 @@ func BenchmarkLink(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer d.Free(x)
-	arrival, err := d.NewArrival()
+	event, err := d.NewEvent()
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer func() {
-		if err := arrival.Free(); err != nil {
+		if err := event.Free(); err != nil {
 			b.Error(err)
 		}
 	}()
@@ -215,7 +215,7 @@ func BenchmarkLink(b *testing.B) {
 		call func() error
 	}{
 		{"Up", func() error { d.StartUpload(x, host); return d.Sync() }},
-		{"Down", func() error { d.StartDownload(host, x, arrival); return arrival.Wait() }},
+		{"Down", func() error { d.StartDownload(host, x, event); return event.Wait() }},
 	} {
 		b.Run(k.name, func(b *testing.B) {
 			for range b.N {
@@ -279,9 +279,9 @@ func randomSegments(destinations, sources, degree int) (forward, backward comput
 	return forward, backward
 }
 
-// stage puts host arrays on the device, as a minibatch's inbox does.
+// stage puts host arrays on the device, as a minibatch's staging buffer does.
 func stage(b *testing.B, d *Device, in *compute.Inputs) (end func()) {
-	box := d.NewInbox(hostOf(b), false)
+	box := d.NewStagingBuffer(hostOf(b), false)
 	if err := box.Send(in); err != nil {
 		b.Fatal(err)
 	}

@@ -13,12 +13,12 @@ import (
 	"halognn/src/compute"
 )
 
-var _ compute.Offboard = (*Device)(nil)
+var _ compute.Accelerator = (*Device)(nil)
 
 // oldest is the major number of the compute capability that the library's kernels are compiled for.
 const oldest = 8
 
-// Device implements compute.Offboard on one GPU. A call that fails where the contract has no error to return panics: the device is of no
+// Device implements compute.Accelerator on one GPU. A call that fails where the contract has no error to return panics: the device is of no
 // use any more.
 type Device struct {
 	c     *C.halognn_cuda
@@ -27,13 +27,13 @@ type Device struct {
 	arena *arena
 	base  unsafe.Pointer // of the arena
 
-	loose          room                 // host arrays of one kernel call that no inbox has sent
+	loose          room                 // host arrays of one kernel call that no staging buffer has sent
 	scratch        room                 // partial sums of one kernel call
 	answer         room                 // a loss, on the device
 	result         *C.halognn_cuda_loss // and on the host
 	scattered      *C.halognn_cuda_rows // what gather tells kernels; not in the Go heap, and not made anew each time
-	own, mean, all room                 // what the open inbox was gathered into
-	open           *inbox               // whose host arrays kernels find on the device; nil for none
+	own, mean, all room                 // what the open staging buffer was gathered into
+	open           *stagingBuffer       // whose host arrays kernels find on the device; nil for none
 	resident       residence
 	done           unsafe.Pointer // event: all kernels called before the last StartDownload
 	used           int            // bytes of loose that the call has used
@@ -151,7 +151,7 @@ func (d *Device) Close() error {
 // Name implements compute.Device.
 func (d *Device) Name() string { return d.name }
 
-// Room implements compute.Offboard.
+// Room implements compute.Accelerator.
 func (d *Device) Room() int {
 	d.arena.mu.Lock()
 	defer d.arena.mu.Unlock()
@@ -221,19 +221,19 @@ func (d *Device) idle() error {
 	return errors.Join(errs[:]...)
 }
 
-// Copy implements compute.Offboard.
+// Copy implements compute.Accelerator.
 func (d *Device) Copy(dst, src []float32) {
 	compute.CheckLengths("Copy", len(dst), len(src))
 	must("Copy", C.gpu_copy(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(dst)), unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
 }
 
-// Add implements compute.Offboard.
+// Add implements compute.Accelerator.
 func (d *Device) Add(sum, x []float32) {
 	compute.CheckLengths("Add", len(sum), len(x))
 	must("Add", C.gpu_add_into(d.c, float(sum), C.int64_t(len(sum)), float(x)))
 }
 
-// AllocHost implements compute.Offboard.
+// AllocHost implements compute.Accelerator.
 func (d *Device) AllocHost(n int) ([]float32, error) {
 	if n == 0 {
 		return nil, nil
@@ -245,41 +245,41 @@ func (d *Device) AllocHost(n int) ([]float32, error) {
 	return unsafe.Slice((*float32)(p), n), nil
 }
 
-// FreeHost implements compute.Offboard.
+// FreeHost implements compute.Accelerator.
 func (d *Device) FreeHost(x []float32) {
 	if cap(x) > 0 {
 		must("freeing pinned memory", C.gpu_free_host(d.c, unsafe.Pointer(unsafe.SliceData(x))))
 	}
 }
 
-// arrival is an event after a copy to the host.
-type arrival struct {
-	d     *Device
-	event unsafe.Pointer
+// event implements compute.Event.
+type event struct {
+	d *Device
+	p unsafe.Pointer
 }
 
-// NewArrival implements compute.Offboard.
-func (d *Device) NewArrival() (compute.Arrival, error) {
-	a := &arrival{d: d}
-	return a, failure("an event", C.gpu_make_event(d.c, 0, &a.event))
+// NewEvent implements compute.Accelerator.
+func (d *Device) NewEvent() (compute.Event, error) {
+	e := &event{d: d}
+	return e, failure("an event", C.gpu_make_event(d.c, 0, &e.p))
 }
 
-// Wait implements compute.Arrival.
-func (a *arrival) Wait() error { return failure("a copy to the host", C.gpu_wait(a.d.c, a.event)) }
+// Wait implements compute.Event.
+func (e *event) Wait() error { return failure("a copy to the host", C.gpu_wait(e.d.c, e.p)) }
 
-// Free implements compute.Arrival.
-func (a *arrival) Free() error { return failure("freeing an event", C.gpu_free_event(a.d.c, a.event)) }
+// Free implements compute.Event.
+func (e *event) Free() error { return failure("freeing an event", C.gpu_free_event(e.d.c, e.p)) }
 
-// StartDownload implements compute.Offboard.
-func (d *Device) StartDownload(dst, src []float32, a compute.Arrival) {
+// StartDownload implements compute.Accelerator.
+func (d *Device) StartDownload(dst, src []float32, e compute.Event) {
 	compute.CheckLengths("StartDownload", len(dst), len(src))
 	must("StartDownload", C.gpu_record(d.c, C.HALOGNN_COMPUTE, d.done))
 	must("StartDownload", C.gpu_order(d.c, C.HALOGNN_DOWN, d.done))
 	must("StartDownload", C.gpu_download(d.c, C.HALOGNN_DOWN, bytesAt(dst), unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
-	must("StartDownload", C.gpu_record(d.c, C.HALOGNN_DOWN, a.(*arrival).event))
+	must("StartDownload", C.gpu_record(d.c, C.HALOGNN_DOWN, e.(*event).p))
 }
 
-// StartUpload implements compute.Offboard.
+// StartUpload implements compute.Accelerator.
 func (d *Device) StartUpload(dst, src []float32) {
 	compute.CheckLengths("StartUpload", len(dst), len(src))
 	must("StartUpload", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(dst)), bytesAt(src), C.int64_t(4*len(src))))

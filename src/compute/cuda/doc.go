@@ -1,19 +1,21 @@
-// Package cuda is the compute backend for one NVIDIA GPU: the kernels of kernels/cuda and cuBLAS, in libhalognn_cuda.so, which is
-// loaded when a device is opened. The same program runs without it.
+// Package cuda is the compute backend for one NVIDIA GPU: the kernels of kernels/cuda and cuBLAS, in
+// libhalognn_cuda.so, which is loaded when a device is opened. The same program runs without it.
 //
-//	host                          stream UP               stream COMPUTE                    stream DOWN
-//	rows of minibatch i+1 ──┐
-//	 (hot ones lie on the   ├ pinned ── one copy ──> inbox i+1
-//	  device already)       ┘                          └ event ──> gather, means ──> layers, loss
-//	                                                               backward, layer by layer ── event ──> gradients ──> pinned
+//	host                     stream UP              stream COMPUTE                  stream DOWN
+//	rows of minibatch i+1 ─┐
+//	 (resident ones are    ├ pinned ─ one copy ─> staging buffer i+1
+//	  on the device)       ┘                         └ event ─> gather, means ─> layers, loss
+//	                                                            backward, by layer ─ event ─> gradients ─> pinned
 //
-//	device memory    one arena, allocated at the start: hot rows | parameters, moments | activations | inboxes
+//	device memory    one arena, allocated at the start:
+//	                 resident rows | parameters, moments | activations | staging buffers
 //
-// The arena is the package's own, so no step allocates from the driver, and an error can say what takes how much. Kernels give the bits of
-// the plain reference but for matrix products, LayerNorm and losses, whose sums run in another, fixed order.
+// The arena is the package's own, so no step allocates from the driver, and an error can say which
+// use takes how much. Kernels give the bits of the plain reference except matrix products, LayerNorm
+// and losses, whose sums run in another, fixed order.
 //
-// Without a GPU the same library is built for the host (make -C kernels emulated), and this package's tests run every kernel and every
-// wait on it.
+// Without a GPU the same library is built for the host (make -C kernels emulated), and this
+// package's tests run every kernel and every wait on it.
 package cuda
 
 import (

@@ -24,7 +24,7 @@ func (d *Device) partial(rows, n int) *C.float {
 
 func size(m compute.Matrix) (rows, cols C.int64_t) { return C.int64_t(m.Rows), C.int64_t(m.Cols) }
 
-func truth(b bool) C.int {
+func cBool(b bool) C.int {
 	if b {
 		return 1
 	}
@@ -35,14 +35,14 @@ func truth(b bool) C.int {
 func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 	compute.CheckProduct("MatMul", y, x, w)
 	r, f := size(x)
-	must("MatMul", C.gpu_matmul(d.c, float(y.Data), float(x.Data), float(w.Data), r, f, C.int64_t(w.Rows), truth(add)))
+	must("MatMul", C.gpu_matmul(d.c, float(y.Data), float(x.Data), float(w.Data), r, f, C.int64_t(w.Rows), cBool(add)))
 }
 
 // MatMulInput implements compute.Device.
 func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 	compute.CheckProduct("MatMulInput", dy, dx, w)
 	r, f := size(dx)
-	must("MatMulInput", C.gpu_matmul_input(d.c, float(dx.Data), float(dy.Data), float(w.Data), r, f, C.int64_t(w.Rows), truth(add)))
+	must("MatMulInput", C.gpu_matmul_input(d.c, float(dx.Data), float(dy.Data), float(w.Data), r, f, C.int64_t(w.Rows), cBool(add)))
 }
 
 // MatMulWeights implements compute.Device.
@@ -85,7 +85,7 @@ func (d *Device) SegmentSum(out compute.Matrix, s compute.Segments, weights []fl
 	indptr, indices := d.indptr(s.Indptr), d.indices("SegmentSum", s, h.Rows)
 	edges := (*C.float)(onDevice(d, weights))
 	rows, cols := size(out)
-	must("SegmentSum", C.gpu_segment_sum(d.c, float(out.Data), rows, cols, indptr, indices, edges, float(h.Data), truth(add)))
+	must("SegmentSum", C.gpu_segment_sum(d.c, float(out.Data), rows, cols, indptr, indices, edges, float(h.Data), cBool(add)))
 }
 
 // SegmentMeanBackward implements compute.Device.
@@ -96,7 +96,7 @@ func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed comp
 	indices := d.indices("SegmentMeanBackward", transposed, dout.Rows)
 	rows, cols := size(dh)
 	must("SegmentMeanBackward", C.gpu_segment_mean_backward(d.c, float(dh.Data), rows, cols, C.int64_t(transposed.Len()), indptr, indices,
-		degrees, float(dout.Data), truth(add)))
+		degrees, float(dout.Data), cBool(add)))
 }
 
 // ReLU implements compute.Device.
@@ -179,5 +179,5 @@ func (d *Device) Adam(p, g, m, v []float32, o compute.AdamOptions) {
 func (d *Device) SGD(p, g, buf []float32, o compute.SGDOptions) {
 	compute.CheckLengths("SGD", len(p), len(g), len(buf))
 	must("SGD", C.gpu_sgd(d.c, float(p), float(buf), C.int64_t(len(p)), float(g), C.float(o.WeightDecay), C.float(o.Momentum), C.float(o.LR),
-		truth(o.Step <= 1)))
+		cBool(o.Step <= 1)))
 }

@@ -27,7 +27,7 @@ func TestMapRowsSaysWhatKeptIt(t *testing.T) {
 	if bytes, kept := d.MapRows(1 << 30); bytes != 0 || kept == nil || !strings.Contains(kept.Error(), "ulimit -l") {
 		t.Errorf("%d bytes are mapped; kept from more by: %v", bytes, kept)
 	}
-	box := d.NewInbox(hostOf(t), true)
+	box := d.NewStagingBuffer(hostOf(t), true)
 	if err := box.Send(in); err != nil {
 		t.Fatal(err)
 	}

@@ -21,27 +21,27 @@ import (
 	"halognn/src/compute"
 )
 
-var _ compute.Linked = (*Device)(nil)
+var _ compute.PeerDevice = (*Device)(nil)
 
-// ID implements compute.Linked.
+// ID implements compute.PeerDevice.
 func (d *Device) ID() string { return d.id }
 
-// Record implements compute.Linked.
-func (d *Device) Record(a compute.Arrival) {
-	must("Record", C.gpu_record(d.c, C.HALOGNN_COMPUTE, a.(*arrival).event))
+// Record implements compute.PeerDevice.
+func (d *Device) Record(e compute.Event) {
+	must("Record", C.gpu_record(d.c, C.HALOGNN_COMPUTE, e.(*event).p))
 }
 
-// RecordBetween implements compute.Linked.
-func (d *Device) RecordBetween(a compute.Arrival) {
-	must("RecordBetween", C.gpu_record(d.c, C.HALOGNN_BETWEEN, a.(*arrival).event))
+// RecordComm implements compute.PeerDevice.
+func (d *Device) RecordComm(e compute.Event) {
+	must("RecordComm", C.gpu_record(d.c, C.HALOGNN_COMM, e.(*event).p))
 }
 
-// Follow implements compute.Linked.
-func (d *Device) Follow(a compute.Arrival) {
-	must("Follow", C.gpu_order(d.c, C.HALOGNN_BETWEEN, a.(*arrival).event))
+// Follow implements compute.PeerDevice.
+func (d *Device) Follow(e compute.Event) {
+	must("Follow", C.gpu_order(d.c, C.HALOGNN_COMM, e.(*event).p))
 }
 
-// AddSlices implements compute.Linked.
+// AddSlices implements compute.PeerDevice.
 func (d *Device) AddSlices(sum, slices []float32, rank int) {
 	if len(sum) == 0 {
 		return
@@ -49,7 +49,7 @@ func (d *Device) AddSlices(sum, slices []float32, rank int) {
 	if len(slices)%len(sum) != 0 || rank < 0 || rank >= len(slices)/len(sum) {
 		panic(fmt.Sprintf("compute: AddSlices: %d elements are no slices of %d, or there is no rank %d", len(slices), len(sum), rank))
 	}
-	must("AddSlices", C.gpu_add_slices(d.c, C.HALOGNN_BETWEEN, float(sum), C.int64_t(len(sum)), float(slices), C.int(rank), C.int(len(slices)/len(sum))))
+	must("AddSlices", C.gpu_add_slices(d.c, C.HALOGNN_COMM, float(sum), C.int64_t(len(sum)), float(slices), C.int(rank), C.int(len(slices)/len(sum))))
 }
 
 // CopyNow copies bytes at once, from wherever to wherever: host memory or that of any device. It waits for nothing that is queued. A world of
@@ -75,7 +75,7 @@ func ncclNames() []string {
 	return names
 }
 
-// FindLinks implements compute.Linked: it looks for NCCL.
+// FindLinks implements compute.PeerDevice: it looks for NCCL.
 func (d *Device) FindLinks() (string, error) {
 	loading.Lock()
 	defer loading.Unlock()
@@ -95,7 +95,7 @@ func (d *Device) FindLinks() (string, error) {
 	return "", fmt.Errorf("compute/cuda: NCCL cannot be loaded: %s (HALOGNN_NCCL_LIB names another)", strings.Join(faults, "; "))
 }
 
-// NewLinkID implements compute.Linked.
+// NewLinkID implements compute.PeerDevice.
 func (d *Device) NewLinkID() ([]byte, error) {
 	var id [C.HALOGNN_NCCL_ID]C.char
 	err := failure("an NCCL id", C.gpu_nccl_id(&id[0]))
@@ -125,7 +125,7 @@ var errClosed = errors.New("compute/cuda: the links are closed")
 // lookAfter is how often NCCL is asked whether something has gone wrong.
 const lookAfter = 100 * time.Millisecond
 
-// Link implements compute.Linked: an NCCL communicator.
+// Link implements compute.PeerDevice: an NCCL communicator.
 func (d *Device) Link(o compute.LinkOptions) (compute.Links, error) {
 	if len(o.ID) != C.HALOGNN_NCCL_ID {
 		return nil, fmt.Errorf("compute/cuda: an NCCL id of %d bytes", len(o.ID))
@@ -263,8 +263,8 @@ func (l *links) over() error {
 }
 
 // Wait implements compute.Links.
-func (l *links) Wait(a compute.Arrival) error {
-	err := a.Wait()
+func (l *links) Wait(e compute.Event) error {
+	err := e.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return errors.Join(l.fault, err)

@@ -76,8 +76,8 @@ func onAll(devices []*Device, o compute.LinkOptions, f func(rank int, d *Device,
 	return errs
 }
 
-// filled returns device memory with n times the same number, and an arrival.
-func filled(d *Device, n int, x float32) ([]float32, compute.Arrival, error) {
+// filled returns device memory with n times the same number, and an event.
+func filled(d *Device, n int, x float32) ([]float32, compute.Event, error) {
 	on, err := d.Alloc(n)
 	if err != nil {
 		return nil, nil, err
@@ -87,7 +87,7 @@ func filled(d *Device, n int, x float32) ([]float32, compute.Arrival, error) {
 		host[i] = x
 	}
 	d.Upload(on, host)
-	a, err := d.NewArrival()
+	a, err := d.NewEvent()
 	return on, a, err
 }
 
@@ -145,7 +145,7 @@ func exchangeAndSum(rank, ranks int, lengths [][]int, d *Device, l compute.Links
 	if err != nil {
 		return err
 	}
-	ready, err := d.NewArrival()
+	ready, err := d.NewEvent()
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func exchangeAndSum(rank, ranks int, lengths [][]int, d *Device, l compute.Links
 	if err := errors.Join(l.Exchange(send, recv), l.Sum(sum)); err != nil {
 		return err
 	}
-	d.RecordBetween(done)
+	d.RecordComm(done)
 	if err := l.Wait(done); err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func TestLinksThatFail(t *testing.T) {
 		}
 		err = l.Sum(x)
 		if err == nil {
-			d.RecordBetween(done)
+			d.RecordComm(done)
 			err = l.Wait(done)
 		}
 		return errors.Join(err, d.Sync(), done.Free())
@@ -264,7 +264,7 @@ func TestClosingCutsLinks(t *testing.T) {
 		if err := l.Sum(x); err != nil {
 			return err
 		}
-		d.RecordBetween(done)
+		d.RecordComm(done)
 		d.cut()
 		if err := l.Wait(done); err == nil {
 			return errors.New("a sum with a rank that has left came to an end")

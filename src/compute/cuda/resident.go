@@ -43,7 +43,7 @@ func (r *residence) holds(ref compute.RowRef) (row int, ok bool) {
 	return r.first[t] + slot, uint(slot) < uint(r.count[t])
 }
 
-// Resident implements compute.Offboard. It is called once.
+// Resident implements compute.Accelerator. It is called once.
 func (d *Device) Resident(tables [][]byte, count []int, hot [][]int32, rowBytes int) error {
 	r := &d.resident
 	if r.tables != nil {

@@ -15,7 +15,7 @@ import (
 
 var (
 	_ compute.Timed    = (*Device)(nil)
-	_ compute.Gatherer = (*inbox)(nil)
+	_ compute.Gatherer = (*stagingBuffer)(nil)
 )
 
 // stopwatch is events on the compute stream.
@@ -57,4 +57,4 @@ func (s *stopwatch) Free() error {
 }
 
 // Gathers implements compute.Gatherer.
-func (b *inbox) Gathers() bool { return !b.onHost }
+func (b *stagingBuffer) Gathers() bool { return !b.onHost }

@@ -9,7 +9,7 @@ import (
 	"halognn/src/compute/meter"
 )
 
-// A meter of a device with a stopwatch counts every kernel, those of an inbox too, reads its time when the device has got there, and leaves nothing.
+// A meter of a device with a stopwatch counts every kernel, those of a staging buffer too, reads its time when the device has got there, and leaves nothing.
 func TestMeter(t *testing.T) {
 	for _, resident := range []int{1, 0} { // 0: the host makes the rows
 		testMeter(t, resident)
@@ -19,7 +19,7 @@ func TestMeter(t *testing.T) {
 func testMeter(t *testing.T, resident int) {
 	d := open(t)
 	m, metered := meter.New(d)
-	on, ok := metered.(compute.Linked)
+	on, ok := metered.(compute.PeerDevice)
 	if !ok {
 		t.Fatal("a metered device cannot do any more what it could")
 	}
@@ -29,7 +29,7 @@ func testMeter(t *testing.T, resident int) {
 		t.Fatal(err)
 	}
 	matrix := compute.Matrix{Rows: rows, Cols: cols, Data: x}
-	box := on.NewInbox(hostOf(t), true)
+	box := on.NewStagingBuffer(hostOf(t), true)
 	in := &compute.Inputs{Rows: compute.Rows{Cols: cols, Tables: [][]byte{make([]byte, 4*cols)}}, Sources: true}
 	for range rows {
 		in.Rows.Of = append(in.Rows.Of, compute.MakeRowRef(0, 0))

@@ -43,9 +43,9 @@ func TestAnyThread(t *testing.T) {
 	}
 	in, tables := randomInputs(rand.New(rand.NewPCG(7, 7)), 8, compute.Float32)
 	in.Sources, in.Rows.Tables = true, tables
-	box := d.NewInbox(ref.Host{}, false)
+	box := d.NewStagingBuffer(ref.Host{}, false)
 	var host, x []float32
-	var a compute.Arrival
+	var a compute.Event
 	watch := d.NewStopwatch()
 	var errs [8]error
 	for i, f := range []func() error{
@@ -55,7 +55,7 @@ func TestAnyThread(t *testing.T) {
 		func() error { return box.Send(in) }, // waits for the copy before
 		func() (err error) { host, err = d.AllocHost(10); return err },
 		func() (err error) { x, err = d.Alloc(10); return err },
-		func() (err error) { a, err = d.NewArrival(); return err },
+		func() (err error) { a, err = d.NewEvent(); return err },
 		func() error { d.StartDownload(host, x, a); return nil },
 	} {
 		onNewThread(func() { errs[i] = f() })

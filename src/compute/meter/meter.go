@@ -74,7 +74,7 @@ type Meter struct {
 	err     error
 }
 
-// New returns a meter, off, and the device to use in the place of d. That one is a compute.Device, compute.Offboard or compute.Linked
+// New returns a meter, off, and the device to use in the place of d. That one is a compute.Device, compute.Accelerator or compute.PeerDevice
 // as d is, and nothing else.
 func New(d compute.Device) (*Meter, compute.Device) {
 	m := &Meter{inner: d}

@@ -16,23 +16,23 @@ type (
 		*memory
 		withinOffboard
 	}
-	withinOffboard struct{ compute.Offboard }
+	withinOffboard struct{ compute.Accelerator }
 
 	linked struct {
 		*device
 		*memory
 		withinLinked
 	}
-	withinLinked struct{ compute.Linked }
+	withinLinked struct{ compute.PeerDevice }
 )
 
 // wrap returns a metered device of the kind that d is.
 func wrap(d compute.Device, m *Meter) compute.Device {
 	counts := &device{d, m}
 	switch d := d.(type) {
-	case compute.Linked:
+	case compute.PeerDevice:
 		return &linked{counts, &memory{d, m}, withinLinked{d}}
-	case compute.Offboard:
+	case compute.Accelerator:
 		return &offboard{counts, &memory{d, m}, withinOffboard{d}}
 	}
 	return &plain{counts, within{d}}
@@ -40,47 +40,47 @@ func wrap(d compute.Device, m *Meter) compute.Device {
 
 // memory hands on and counts what only a device with memory of its own has.
 type memory struct {
-	inner compute.Offboard
+	inner compute.Accelerator
 	m     *Meter
 }
 
-// Copy implements compute.Offboard.
+// Copy implements compute.Accelerator.
 func (o *memory) Copy(dst, src []float32) {
 	o.m.kernel(copying, float*2*len(src), 0, func() { o.inner.Copy(dst, src) })
 }
 
-// Add implements compute.Offboard.
+// Add implements compute.Accelerator.
 func (o *memory) Add(sum, x []float32) {
 	o.m.kernel(adding, float*3*len(x), 0, func() { o.inner.Add(sum, x) })
 }
 
-// NewInbox implements compute.Offboard.
-func (o *memory) NewInbox(host compute.Host, resident bool) compute.Inbox {
-	return &inbox{Inbox: o.inner.NewInbox(host, resident), m: o.m}
+// NewStagingBuffer implements compute.Accelerator.
+func (o *memory) NewStagingBuffer(host compute.Host, resident bool) compute.StagingBuffer {
+	return &inbox{StagingBuffer: o.inner.NewStagingBuffer(host, resident), m: o.m}
 }
 
 // inbox counts the kernels that make input rows from what was sent. Their time includes that of a copy that has not ended.
 type inbox struct {
-	compute.Inbox
+	compute.StagingBuffer
 	m     *Meter
 	bytes int
 }
 
-// Send implements compute.Inbox.
+// Send implements compute.StagingBuffer.
 func (b *inbox) Send(in *compute.Inputs) error {
-	if err := b.Inbox.Send(in); err != nil {
+	if err := b.StagingBuffer.Send(in); err != nil {
 		return err
 	}
 	b.bytes = 0
-	if g, ok := b.Inbox.(compute.Gatherer); !ok || g.Gathers() {
+	if g, ok := b.StagingBuffer.(compute.Gatherer); !ok || g.Gathers() {
 		b.bytes = inputBytes(in)
 	}
 	return nil
 }
 
-// Open implements compute.Inbox.
+// Open implements compute.StagingBuffer.
 func (b *inbox) Open() (own, mean, sources compute.Matrix, err error) {
-	b.m.kernel(inputRows, b.bytes, 0, func() { own, mean, sources, err = b.Inbox.Open() })
+	b.m.kernel(inputRows, b.bytes, 0, func() { own, mean, sources, err = b.StagingBuffer.Open() })
 	return own, mean, sources, err
 }
 

@@ -20,7 +20,7 @@ const width = 512
 // MeasureRates copies so many elements (on a device that reads host memory: adds a bias to them in place) and multiplies matrices of as
 // many rows as take a few milliseconds; the fastest of some tries counts. It takes twice that memory, or what the device has left.
 func MeasureRates(d compute.Device, elements int) (Rates, error) {
-	off, offboard := d.(compute.Offboard)
+	off, offboard := d.(compute.Accelerator)
 	if offboard {
 		elements = min(elements, off.Room()/(4*float))
 	}

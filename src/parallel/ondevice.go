@@ -10,7 +10,7 @@ import (
 
 // kept holds gradients in the memory of a device that has its own. Where one rank is alone, they stay there.
 type kept struct {
-	device compute.Offboard
+	device compute.Accelerator
 	params *nn.Params
 	held   []float32 // sum over this step's earlier minibatches of this rank; nil if none was ever held
 }
@@ -52,27 +52,27 @@ func (k *kept) close() error {
 //	ranks                      └ sum 2 ──   └ sum 1 ──  └ sum 0 ──┘
 type staged struct {
 	kept
-	summer   *comm.Summer
-	host     []float32 // as Params.Grads
-	arrivals []compute.Arrival
-	coming   []int       // layers whose bucket is on its way down, oldest first
-	flight   []*comm.Sum // in the order they were started
-	err      error       // of start, until wait
+	summer *comm.Summer
+	host   []float32 // as Params.Grads
+	events []compute.Event
+	coming []int       // layers whose bucket is on its way down, oldest first
+	flight []*comm.Sum // in the order they were started
+	err    error       // of start, until wait
 }
 
 // newStaged makes what needs no other rank.
-func newStaged(p *nn.Params, layers int, device compute.Offboard) (*staged, error) {
+func newStaged(p *nn.Params, layers int, device compute.Accelerator) (*staged, error) {
 	s := &staged{kept: kept{device: device, params: p}, flight: make([]*comm.Sum, 0, layers)}
 	var err error
 	if s.host, err = device.AllocHost(p.Len()); err != nil {
 		return nil, err
 	}
 	for range layers {
-		a, err := device.NewArrival()
+		a, err := device.NewEvent()
 		if err != nil {
 			return nil, errors.Join(err, s.free())
 		}
-		s.arrivals = append(s.arrivals, a)
+		s.events = append(s.events, a)
 	}
 	return s, nil
 }
@@ -80,25 +80,25 @@ func newStaged(p *nn.Params, layers int, device compute.Offboard) (*staged, erro
 func (s *staged) start(l int, holding bool) {
 	s.kept.start(l, holding)
 	lo, hi := s.params.Bucket(l)
-	s.device.StartDownload(s.host[lo:hi], s.params.Grads[lo:hi], s.arrivals[l])
+	s.device.StartDownload(s.host[lo:hi], s.params.Grads[lo:hi], s.events[l])
 	s.coming = append(s.coming, l)
 	if len(s.coming) > 1 { // one layer behind: the device is at the next one while this rank waits for the bucket
-		s.startArrived()
+		s.startDownloaded()
 	}
 }
 
-// startArrived begins the sum of the oldest bucket that is on its way from the device.
-func (s *staged) startArrived() {
+// startDownloaded begins the sum of the oldest bucket that is on its way from the device.
+func (s *staged) startDownloaded() {
 	l := s.coming[0]
 	s.coming = s.coming[:copy(s.coming, s.coming[1:])]
-	s.err = errors.Join(s.err, s.arrivals[l].Wait())
+	s.err = errors.Join(s.err, s.events[l].Wait())
 	lo, hi := s.params.Bucket(l)
 	s.flight = append(s.flight, s.summer.Start(s.host[lo:hi]))
 }
 
 func (s *staged) wait() error {
 	for len(s.coming) > 0 {
-		s.startArrived()
+		s.startDownloaded()
 	}
 	err := s.err
 	for _, sum := range s.flight {
@@ -115,7 +115,7 @@ func (s *staged) reproducible() bool { return s.summer.Reproducible() }
 
 func (s *staged) free() error {
 	var errs []error
-	for _, a := range s.arrivals {
+	for _, a := range s.events {
 		errs = append(errs, a.Free())
 	}
 	s.device.FreeHost(s.host)

@@ -13,12 +13,12 @@ import (
 	"halognn/src/compute"
 )
 
-// inbox implements compute.Inbox. One layout serves pinned and device memory, so that one copy takes everything up:
+// stagingBuffer implements compute.StagingBuffer. One layout serves pinned and device memory, so that one copy takes everything up:
 //
 //	made on the host     own [D,F] | mean [D,F] | all [S,F]              │ segments, vertices, │
 //	or on the device     refs [S] | addresses of mapped rows | indptr,   │ labels, targets     │ rows that do not   │ mapped rows,
 //	                     indices                                         │ of all layers       │ lie there, copied  │ fetched after the copy
-type inbox struct {
+type stagingBuffer struct {
 	d        *Device
 	host     compute.Host
 	resident *residence // of the rows it is sent; nil for none
@@ -44,17 +44,17 @@ type inbox struct {
 	rowsAt, rowBytes               int
 }
 
-// NewInbox implements compute.Offboard.
-func (d *Device) NewInbox(host compute.Host, resident bool) compute.Inbox {
-	b := &inbox{d: d, host: host}
+// NewStagingBuffer implements compute.Accelerator.
+func (d *Device) NewStagingBuffer(host compute.Host, resident bool) compute.StagingBuffer {
+	b := &stagingBuffer{d: d, host: host}
 	if resident {
 		b.resident = &d.resident
 	}
 	return b
 }
 
-// Send implements compute.Inbox.
-func (b *inbox) Send(in *compute.Inputs) error {
+// Send implements compute.StagingBuffer.
+func (b *stagingBuffer) Send(in *compute.Inputs) error {
 	if err := b.ready(); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (b *inbox) Send(in *compute.Inputs) error {
 }
 
 // ready makes the events, or waits until pinned memory may be written again.
-func (b *inbox) ready() error {
+func (b *stagingBuffer) ready() error {
 	if b.copied == nil {
 		return errors.Join(failure("an event", C.gpu_make_event(b.d.c, 0, &b.copied)), failure("an event", C.gpu_make_event(b.d.c, 0, &b.read)))
 	}
@@ -89,14 +89,14 @@ func (b *inbox) ready() error {
 }
 
 // take adds bytes to the layout and returns where they begin.
-func (b *inbox) take(bytes int) int {
+func (b *stagingBuffer) take(bytes int) int {
 	at := b.end
 	b.end += (bytes + alignment - 1) / alignment * alignment
 	return at
 }
 
 // array adds a host array to the layout and returns where it begins.
-func array[T int32 | int64 | uint8](b *inbox, x []T) int {
+func array[T int32 | int64 | uint8](b *stagingBuffer, x []T) int {
 	if len(x) == 0 {
 		return b.end
 	}
@@ -110,7 +110,7 @@ func array[T int32 | int64 | uint8](b *inbox, x []T) int {
 }
 
 // layout decides where everything goes. Means and rows are made on the side for which fewer bytes have to travel: both make the same bits.
-func (b *inbox) layout(in *compute.Inputs) {
+func (b *stagingBuffer) layout(in *compute.Inputs) {
 	b.end, b.arrays, b.cold, b.mapped = 0, b.arrays[:0], b.cold[:0], b.mapped[:0]
 	b.own, b.mean, b.all, b.destinations, b.cols = in.Own, in.Mean, in.Sources, in.Destinations, in.Rows.Cols
 	b.half = in.Rows.Type == compute.Float16
@@ -143,8 +143,8 @@ func (b *inbox) layout(in *compute.Inputs) {
 	}
 	if b.onHost = made <= apart && !b.apart; b.onHost {
 		b.cold, b.mapped = b.cold[:0], b.mapped[:0]
-		b.ownAt, b.meanAt, b.allAt = b.take(truthInt(in.Own)*in.Destinations*width), b.take(truthInt(in.Mean)*in.Destinations*width),
-			b.take(truthInt(in.Sources)*b.frontier*width)
+		b.ownAt, b.meanAt, b.allAt = b.take(boolInt(in.Own)*in.Destinations*width), b.take(boolInt(in.Mean)*in.Destinations*width),
+			b.take(boolInt(in.Sources)*b.frontier*width)
 	} else {
 		b.refsAt, b.fromAt = b.take(8*b.frontier), b.take(8*len(b.mapped))
 		if in.Mean {
@@ -165,23 +165,23 @@ func (b *inbox) layout(in *compute.Inputs) {
 }
 
 // address returns where kernels find a row in host memory; 0 if they do not.
-func (b *inbox) address(ref compute.RowRef) uint64 {
+func (b *stagingBuffer) address(ref compute.RowRef) uint64 {
 	if b.copies {
 		return 0
 	}
 	return b.resident.address(ref)
 }
 
-func truthInt(b bool) int {
+func boolInt(b bool) int {
 	if b {
 		return 1
 	}
 	return 0
 }
 
-// reserve makes room for the layout on both sides, where whole is how much the device needs. What becomes this inbox's on the device may have
+// reserve makes room for the layout on both sides, where whole is how much the device needs. What becomes this staging buffer's on the device may have
 // been read by kernels that are still running, so the copy waits for all of them.
-func (b *inbox) reserve(whole int) error {
+func (b *stagingBuffer) reserve(whole int) error {
 	whole = max(whole, b.end)
 	if b.end <= b.pinned.bytes && whole <= b.room.bytes {
 		return nil
@@ -208,7 +208,7 @@ func (b *inbox) reserve(whole int) error {
 }
 
 // empty gives the memory back, whose copy is done.
-func (b *inbox) empty() error {
+func (b *stagingBuffer) empty() error {
 	if b.room.p != nil {
 		b.d.arena.release(b.d.offset(b.room.p))
 	}
@@ -218,12 +218,12 @@ func (b *inbox) empty() error {
 }
 
 // pinnedAt returns n elements of pinned memory.
-func pinnedAt[T any](b *inbox, offset, n int) []T {
+func pinnedAt[T any](b *stagingBuffer, offset, n int) []T {
 	return unsafe.Slice((*T)(unsafe.Add(b.pinned.p, offset)), n)
 }
 
 // fill writes what the layout says into pinned memory.
-func (b *inbox) fill(in *compute.Inputs) {
+func (b *stagingBuffer) fill(in *compute.Inputs) {
 	if b.onHost {
 		b.make(in)
 	} else {
@@ -235,7 +235,7 @@ func (b *inbox) fill(in *compute.Inputs) {
 }
 
 // make gathers and aggregates on the host.
-func (b *inbox) make(in *compute.Inputs) {
+func (b *stagingBuffer) make(in *compute.Inputs) {
 	matrix := func(offset, rows int) compute.Matrix {
 		return compute.Matrix{Rows: rows, Cols: b.cols, Data: pinnedAt[float32](b, offset, rows*b.cols)}
 	}
@@ -257,7 +257,7 @@ const (
 )
 
 // collect writes where each row will lie, and the rows that travel, as they are stored.
-func (b *inbox) collect(in *compute.Inputs) {
+func (b *stagingBuffer) collect(in *compute.Inputs) {
 	if in.Mean {
 		compute.CheckSegments("SegmentMeanRows", in.Input)
 		if lowest, above := bounds(in.Input.Indices); lowest < 0 || int(above) > b.frontier {
@@ -284,11 +284,11 @@ func (b *inbox) collect(in *compute.Inputs) {
 	}
 }
 
-// Open implements compute.Inbox.
-func (b *inbox) Open() (own, mean, all compute.Matrix, err error) {
+// Open implements compute.StagingBuffer.
+func (b *stagingBuffer) Open() (own, mean, all compute.Matrix, err error) {
 	d := b.d
 	if !b.filled || d.open != nil {
-		panic("compute/cuda: an inbox is opened that was not sent, or while another is open")
+		panic("compute/cuda: a staging buffer is opened that was not sent, or while another is open")
 	}
 	must("receiving a minibatch", C.gpu_order(d.c, C.HALOGNN_COMPUTE, b.copied))
 	d.open = b
@@ -304,11 +304,11 @@ func (b *inbox) Open() (own, mean, all compute.Matrix, err error) {
 	return at(b.own, b.ownAt, b.destinations), at(b.mean, b.meanAt, b.destinations), at(b.all, b.allAt, b.frontier), nil
 }
 
-// gather makes the matrices from rows on the device. They lie in rooms of the device, which all inboxes share.
-func (b *inbox) gather() (own, mean, all compute.Matrix, err error) {
+// gather makes the matrices from rows on the device. They lie in rooms of the device, which all staging buffers share.
+func (b *stagingBuffer) gather() (own, mean, all compute.Matrix, err error) {
 	d, cols := b.d, C.int64_t(b.cols)
 	rows := d.scattered
-	*rows = C.halognn_cuda_rows{of: (*C.uint64_t)(unsafe.Add(b.room.p, b.refsAt)), half: truth(b.half)}
+	*rows = C.halognn_cuda_rows{of: (*C.uint64_t)(unsafe.Add(b.room.p, b.refsAt)), half: cBool(b.half)}
 	rows.tables[sentTable] = unsafe.Add(b.room.p, b.rowsAt)
 	rows.tables[residentTable] = rows.tables[sentTable]
 	if b.resident != nil && b.resident.p != nil {
@@ -340,7 +340,7 @@ func (b *inbox) gather() (own, mean, all compute.Matrix, err error) {
 }
 
 // find returns the array that was sent from a host address, or nil. One of which the first part is asked for is found too.
-func (b *inbox) find(p unsafe.Pointer, bytes int) *sent {
+func (b *stagingBuffer) find(p unsafe.Pointer, bytes int) *sent {
 	if b == nil {
 		return nil
 	}
@@ -352,21 +352,21 @@ func (b *inbox) find(p unsafe.Pointer, bytes int) *sent {
 	return nil
 }
 
-// PinnedBytes implements compute.Inbox.
-func (b *inbox) PinnedBytes() int64 { return int64(b.pinned.bytes) }
+// PinnedBytes implements compute.StagingBuffer.
+func (b *stagingBuffer) PinnedBytes() int64 { return int64(b.pinned.bytes) }
 
-// Close implements compute.Inbox.
-func (b *inbox) Close() error {
+// Close implements compute.StagingBuffer.
+func (b *stagingBuffer) Close() error {
 	if b.d.open != b {
-		panic("compute/cuda: an inbox is closed that is not open")
+		panic("compute/cuda: a staging buffer is closed that is not open")
 	}
 	b.d.open = nil
 	b.taken = true
 	return failure("reading a minibatch", C.gpu_record(b.d.c, C.HALOGNN_COMPUTE, b.read))
 }
 
-// Free implements compute.Inbox.
-func (b *inbox) Free() error {
+// Free implements compute.StagingBuffer.
+func (b *stagingBuffer) Free() error {
 	if b.copied == nil {
 		return nil
 	}

@@ -7,74 +7,74 @@ import (
 	"halognn/src/compute"
 )
 
-// inboxes send minibatches to a device with memory of its own, beside training:
+// stagingPool sends minibatches to a device with memory of its own, beside training:
 //
 //	preparing   assemble: Send ──> pinned memory ──> device
 //	training    Receive ──> Batch.Own, Mean, X in device memory ── forward, backward ── Release
 //
-// A minibatch has an inbox from its assembly to its release, so there are as many as minibatches between the two; one that a stopped
+// A minibatch has a staging buffer from its assembly to its release, so there are as many as minibatches between the two; one that a stopped
 // pass left keeps its own.
-type inboxes struct {
-	device   compute.Offboard
+type stagingPool struct {
+	device   compute.Accelerator
 	host     compute.Host
 	resident bool
 
 	mu        sync.Mutex
-	idle, all []compute.Inbox
+	idle, all []compute.StagingBuffer
 }
 
-// newInboxes returns nil for a device that reads host memory.
-func newInboxes(o *DataOptions) *inboxes {
-	device, ok := o.Device.(compute.Offboard)
+// newStaging returns nil for a device that reads host memory.
+func newStagingPool(o *DataOptions) *stagingPool {
+	device, ok := o.Device.(compute.Accelerator)
 	if !ok {
 		return nil
 	}
-	return &inboxes{device: device, host: o.Host, resident: o.Resident}
+	return &stagingPool{device: device, host: o.Host, resident: o.Resident}
 }
 
-func (i *inboxes) take() compute.Inbox {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if n := len(i.idle); n > 0 {
-		b := i.idle[n-1]
-		i.idle = i.idle[:n-1]
+func (p *stagingPool) take() compute.StagingBuffer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.idle); n > 0 {
+		b := p.idle[n-1]
+		p.idle = p.idle[:n-1]
 		return b
 	}
-	b := i.device.NewInbox(i.host, i.resident)
-	i.all = append(i.all, b)
+	b := p.device.NewStagingBuffer(p.host, p.resident)
+	p.all = append(p.all, b)
 	return b
 }
 
-func (i *inboxes) give(b compute.Inbox) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.idle = append(i.idle, b)
+func (p *stagingPool) give(b compute.StagingBuffer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = append(p.idle, b)
 }
 
 // pinnedBytes is the host memory of all.
-func (i *inboxes) pinnedBytes() int64 {
-	if i == nil {
+func (p *stagingPool) pinnedBytes() int64 {
+	if p == nil {
 		return 0
 	}
 	bytes := int64(0)
-	for _, b := range i.all {
+	for _, b := range p.all {
 		bytes += b.PinnedBytes()
 	}
 	return bytes
 }
 
-func (i *inboxes) free() error {
+func (p *stagingPool) free() error {
 	var errs []error
-	for _, b := range i.all {
+	for _, b := range p.all {
 		errs = append(errs, b.Free())
 	}
 	return errors.Join(errs...)
 }
 
-// send hands a minibatch, whose hops and labels are known, to its inbox.
+// send hands a minibatch, whose hops and labels are known, to its staging buffer.
 func (d *Data) send(m *Minibatch) error {
-	if m.inbox == nil {
-		m.inbox = d.inboxes.take()
+	if m.staging == nil {
+		m.staging = d.staging.take()
 	}
 	b := &m.Batch
 	in := &m.inputs
@@ -95,28 +95,28 @@ func (d *Data) send(m *Minibatch) error {
 			in.Vertices = append(in.Vertices, h.Vertices)
 		}
 	}
-	return m.inbox.Send(in)
+	return m.staging.Send(in)
 }
 
 // Receive puts the input rows of a minibatch, which a device with memory of its own has been sent, into its Batch. The training goroutine
 // calls it first of all; on other devices it does nothing.
 func (d *Data) Receive(m *Minibatch) error {
-	if m.inbox == nil {
+	if m.staging == nil {
 		return nil
 	}
 	var err error
-	m.Batch.Own, m.Batch.Mean, m.Batch.X, err = m.inbox.Open()
+	m.Batch.Own, m.Batch.Mean, m.Batch.X, err = m.staging.Open()
 	return err
 }
 
 // done ends what Receive began.
 func (d *Data) done(m *Minibatch) error {
-	if m.inbox == nil {
+	if m.staging == nil {
 		return nil
 	}
-	b := m.inbox
-	m.inbox = nil
+	b := m.staging
+	m.staging = nil
 	err := b.Close()
-	d.inboxes.give(b)
+	d.staging.give(b)
 	return err
 }

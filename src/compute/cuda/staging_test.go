@@ -55,9 +55,9 @@ func randomInputs(random *rand.Rand, cols int, dtype compute.DType) (*compute.In
 	return in, tables
 }
 
-// Whatever is resident and whenever copies run, kernels read the bits that the host would have made: several inboxes in flight, each used
+// Whatever is resident and whenever copies run, kernels read the bits that the host would have made: several staging buffers in flight, each used
 // again and again, growing.
-func TestInboxes(t *testing.T) {
+func TestStaging(t *testing.T) {
 	path := library(t)
 	defer schedule(0)
 	for seed := range uint64(4) {
@@ -67,7 +67,7 @@ func TestInboxes(t *testing.T) {
 					for _, reads := range []string{"copied", "mapped", "one of them mapped", "mapped copies"} {
 						t.Run(fmt.Sprintf("seed=%d/cols=%d/%v/resident=%v/%s", seed, cols, dtype, share, reads), func(t *testing.T) {
 							schedule(seed + drawn(t))
-							testInboxes(t, path, rand.New(rand.NewPCG(seed, 1)), cols, dtype, share, reads)
+							testStaging(t, path, rand.New(rand.NewPCG(seed, 1)), cols, dtype, share, reads)
 						})
 					}
 				}
@@ -77,7 +77,7 @@ func TestInboxes(t *testing.T) {
 	leaksNothing(t)
 }
 
-func testInboxes(t *testing.T, path string, random *rand.Rand, cols int, dtype compute.DType, share float64, reads string) {
+func testStaging(t *testing.T, path string, random *rand.Rand, cols int, dtype compute.DType, share float64, reads string) {
 	d, err := Open(Options{Memory: 16 << 20, Library: path, Apart: random.IntN(2) == 0})
 	if err != nil {
 		t.Fatal(err)
@@ -102,9 +102,9 @@ func testInboxes(t *testing.T, path string, random *rand.Rand, cols int, dtype c
 	testMapping(t, d, tables, share, reads)
 	type item struct {
 		in  *compute.Inputs
-		box compute.Inbox
+		box compute.StagingBuffer
 	}
-	boxes := []compute.Inbox{d.NewInbox(ref.Host{}, true), d.NewInbox(ref.Host{}, true), d.NewInbox(ref.Host{}, true)}
+	boxes := []compute.StagingBuffer{d.NewStagingBuffer(ref.Host{}, true), d.NewStagingBuffer(ref.Host{}, true), d.NewStagingBuffer(ref.Host{}, true)}
 	var queue []item
 	receive := func() {
 		it := queue[0]
@@ -206,7 +206,7 @@ func TestSyncLeavesCopies(t *testing.T) {
 	schedule(0)
 	in, tables := randomInputs(rand.New(rand.NewPCG(1, 2)), 8, compute.Float32)
 	in.Sources, in.Rows.Tables = true, tables
-	box := d.NewInbox(ref.Host{}, false).(*inbox)
+	box := d.NewStagingBuffer(ref.Host{}, false).(*stagingBuffer)
 	if err := errors.Join(box.Send(in), d.Sync()); err != nil {
 		t.Fatal(err)
 	}
@@ -246,16 +246,16 @@ func TestDownloads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		arrived, err := d.NewArrival()
+		event, err := d.NewEvent()
 		if err != nil {
 			t.Fatal(err)
 		}
 		d.Upload(one, slices.Repeat([]float32{1}, 100))
 		for round := range 5 {
 			d.Add(x, one)
-			d.StartDownload(host, x, arrived)
+			d.StartDownload(host, x, event)
 			d.Add(one, one) // must not show
-			if err := arrived.Wait(); err != nil {
+			if err := event.Wait(); err != nil {
 				t.Fatal(err)
 			}
 			if want := float32(math.Pow(2, float64(round+1)) - 1); host[99] != want {
@@ -266,7 +266,7 @@ func TestDownloads(t *testing.T) {
 		if err := d.Sync(); err != nil {
 			t.Fatal(err)
 		}
-		if err := arrived.Free(); err != nil {
+		if err := event.Free(); err != nil {
 			t.Error(err)
 		}
 		d.FreeHost(host)
@@ -292,7 +292,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 	if err := d.Resident(tables, []int{60, 60}, nil, 32); err != nil {
 		t.Fatal(err)
 	}
-	box := d.NewInbox(hostOf(t), true)
+	box := d.NewStagingBuffer(hostOf(t), true)
 	logits, err := d.Alloc(len(in.Labels) * 3)
 	if err != nil {
 		t.Fatal(err)
