@@ -12,7 +12,7 @@ ENV   := source ./env.sh
 QUIET := HALOGNN_QUIET=1 source ./env.sh
 RUN   ?= run/demo
 GOFILES := go.mod go.sum $(shell find src -name '*.go' -not -name '*_test.go' 2>/dev/null)
-KERNELS := $(shell find kernels -name '*.[ch]' -o -name Makefile 2>/dev/null)
+KERNELS := $(shell find kernels/cpu kernels/include kernels/Makefile -type f 2>/dev/null)
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION)
 

@@ -81,7 +81,7 @@ if command -v nvcc >/dev/null 2>&1; then halognn_say CUDA "$(nvcc --version | se
 else halognn_say CUDA "not found (ranks train on the CPU)"; fi
 
 # go test caches and cannot see a rebuilt C library: a hash of the kernels among the flags makes it look again.
-halognn_hash=$({ cat "$HALOGNN_ROOT"/kernels/*/*.[ch] "$HALOGNN_ROOT"/kernels/cuda/*.cu* "$HALOGNN_ROOT"/kernels/cuda/emulate/* "$HALOGNN_ROOT"/kernels/Makefile 2>/dev/null || true; } | cksum | cut -d' ' -f1)
+halognn_hash=$({ cat "$HALOGNN_ROOT"/kernels/cpu/* "$HALOGNN_ROOT"/kernels/include/* "$HALOGNN_ROOT"/kernels/cuda/*.cu* "$HALOGNN_ROOT"/kernels/cuda/emulate/* "$HALOGNN_ROOT"/kernels/Makefile 2>/dev/null || true; } | cksum | cut -d' ' -f1)
 HALOGNN_BUILD=$HALOGNN_ROOT/build
 export HALOGNN_MPIRUN HALOGNN_BUILD HALOGNN_MPI_CFLAGS HALOGNN_MPI_LIBS
 export CGO_CFLAGS="-O2 -I$HALOGNN_ROOT/kernels/include -DHALOGNN_KERNELS_HASH=$halognn_hash $HALOGNN_MPI_CFLAGS $HALOGNN_METIS_CFLAGS"

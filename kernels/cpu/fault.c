@@ -1,6 +1,6 @@
 /*
- * Reading a mapped file beyond its end, because it has shrunk, raises SIGBUS. While one of the kernels below runs, its
- * thread has a place to jump back to, and the caller learns the address:
+ * Reading a mapped file beyond its end, because it has shrunk, raises SIGBUS. While a kernel that reads tables of
+ * rows runs, its thread has a place to jump back to, and the caller learns the address:
  *
  *	kernel ── SIGBUS ──> on_fault ── armed? ── siglongjmp ──> return address
  *	                                   └─ no ── the handler that was there before (Go's, which panics or dies)
@@ -43,26 +43,13 @@ int halognn_catch_faults(void) {
     return sigaction(SIGBUS, &action, &previous) == 0 ? 0 : errno;
 }
 
-#define GUARDED(call)                                                                                                  \
-    if (sigsetjmp(landing, 0))                                                                                         \
-        return address;                                                                                                \
-    armed = 1;                                                                                                         \
-    call;                                                                                                              \
-    armed = 0;                                                                                                         \
-    return 0
-
-uintptr_t halognn_gather_rows(const halognn_cpu *k, float *dst, int64_t n, int64_t cols, int half,
-                              const halognn_table *tables, const uint64_t *of) {
-    GUARDED(k->gather_rows(dst, n, cols, half, tables, of));
-}
-
-uintptr_t halognn_slice_rows(const halognn_cpu *k, uint8_t *dst, int64_t n, int64_t row_bytes, const uint8_t *table,
-                             const int32_t *ids) {
-    GUARDED(k->slice_rows(dst, n, row_bytes, table, ids));
-}
-
-uintptr_t halognn_segment_mean_rows(const halognn_cpu *k, float *out, int64_t segments, int64_t cols,
-                                    const int64_t *indptr, const int32_t *indices, int half,
-                                    const halognn_table *tables, const uint64_t *of) {
-    GUARDED(k->segment_mean_rows(out, segments, cols, indptr, indices, half, tables, of));
-}
+#define CPU_TABLE_KERNEL(name, params, args)                                       \
+    uintptr_t halognn_##name(const halognn_cpu *k, HALOGNN_LIST params) {          \
+        if (sigsetjmp(landing, 0))                                                 \
+            return address;                                                        \
+        armed = 1;                                                                 \
+        k->name args;                                                              \
+        armed = 0;                                                                 \
+        return 0;                                                                  \
+    }
+#include "halognn_kernels.def"

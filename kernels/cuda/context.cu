@@ -38,7 +38,7 @@ int open_parts(halognn_cuda *c) {
 
 extern "C" {
 
-int halognn_cuda_version(void) { return HALOGNN_CUDA_VERSION; }
+int halognn_cuda_version(void) { return halognn_cuda_interface(); }
 
 const char *halognn_cuda_error(int code) {
     if (code >= halognn::NCCL_CODE) return halognn::nccl_error(code);
@@ -148,22 +148,22 @@ static int pin(halognn_cuda *c, void *host, size_t bytes, void **out) {
     return e;
 }
 
-int halognn_cuda_map_host(halognn_cuda *c, const void *host, int64_t bytes, void **out) {
+int halognn_cuda_map_host(halognn_cuda *c, const char *host, int64_t bytes, void **out) {
     halognn::on(c);
-    return told(pin(c, const_cast<void *>(host), static_cast<size_t>(bytes), out));
+    return told(pin(c, const_cast<char *>(host), static_cast<size_t>(bytes), out));
 }
-int halognn_cuda_unmap_host(halognn_cuda *c, const void *host) {
+int halognn_cuda_unmap_host(halognn_cuda *c, const char *host) {
     halognn::on(c);
-    return told(cudaHostUnregister(const_cast<void *>(host)));
+    return told(cudaHostUnregister(const_cast<char *>(host)));
 }
 
 static int copy(halognn_cuda *c, int stream, void *dst, const void *src, int64_t bytes, cudaMemcpyKind kind) {
     return bytes ? told(cudaMemcpyAsync(dst, src, static_cast<size_t>(bytes), kind, halognn::on(c, stream))) : 0;
 }
-int halognn_cuda_upload(halognn_cuda *c, int stream, void *dst, const void *host_src, int64_t bytes) {
+int halognn_cuda_upload(halognn_cuda *c, int stream, void *dst, const char *host_src, int64_t bytes) {
     return copy(c, stream, dst, host_src, bytes, cudaMemcpyHostToDevice);
 }
-int halognn_cuda_download(halognn_cuda *c, int stream, void *host_dst, const void *src, int64_t bytes) {
+int halognn_cuda_download(halognn_cuda *c, int stream, char *host_dst, const void *src, int64_t bytes) {
     return copy(c, stream, host_dst, src, bytes, cudaMemcpyDeviceToHost);
 }
 int halognn_cuda_copy(halognn_cuda *c, int stream, void *dst, const void *src, int64_t bytes) {
@@ -196,7 +196,7 @@ int halognn_cuda_elapsed(halognn_cuda *c, void *begin, void *end, float *millise
     halognn::on(c);
     return told(cudaEventElapsedTime(milliseconds, static_cast<cudaEvent_t>(begin), static_cast<cudaEvent_t>(end)));
 }
-int halognn_cuda_copy_now(void *dst, const void *src, int64_t bytes) {
+int halognn_cuda_copy_now(char *dst, const char *src, int64_t bytes) {
     if (bytes == 0) return 0;
     if (int e = cudaMemcpy(dst, src, static_cast<size_t>(bytes), cudaMemcpyDefault)) return told(e);
     return told(cudaStreamSynchronize(cudaStreamLegacy)); // between devices cudaMemcpy does not wait

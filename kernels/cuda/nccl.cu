@@ -98,7 +98,7 @@ int halognn_cuda_nccl_state(halognn_nccl *n) {
     return code(first(r, state));
 }
 
-int halognn_cuda_nccl_exchange(halognn_nccl *n, const void *const *send, const int64_t *sends, void *const *recv, const int64_t *recvs) {
+int halognn_cuda_nccl_exchange(halognn_nccl *n, void *const *send, const int64_t *sends, void *const *recv, const int64_t *recvs) {
     cudaStream_t s = halognn::on(n->c, HALOGNN_COMM);
     ncclResult_t r = nccl.ncclGroupStart();
     for (int hop = 1; hop < n->ranks && (r == ncclSuccess || r == ncclInProgress); hop++) {

@@ -133,12 +133,12 @@ __global__ void mean(float *out, int64_t segments, int64_t cols, int lanes, cons
 
 // weigh sums rows of h by segments: what edges weigh, and the gradient of means, whose segments are the transposed ones.
 template <int N, typename Weight>
-__global__ void weigh(float *out, int64_t rows, int64_t cols, int lanes, int64_t segments, const int64_t *indptr, const int32_t *indices,
+__global__ void weigh(float *out, int64_t segments, int64_t cols, int lanes, const int64_t *indptr, const int32_t *indices,
                       Weight weight, matrix h, bool add) {
     const place p = my_place(lanes, N);
-    if (p.row >= rows || p.col >= cols) return;
+    if (p.row >= segments || p.col >= cols) return;
     pack<float, N> sum{};
-    if (p.row < segments) add_segment<N>(sum.at, indptr[p.row], indptr[p.row + 1], indices, p.col, h, weight);
+    add_segment<N>(sum.at, indptr[p.row], indptr[p.row + 1], indices, p.col, h, weight);
     float *to = out + p.row * cols + p.col;
     if (add) {
         const pack<float, N> old = load<float, N>(to);
@@ -159,20 +159,20 @@ int mean_n(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const in
 }
 
 template <int N, typename Weight>
-int weigh_n(halognn_cuda *c, float *out, int64_t rows, int64_t cols, int64_t segments, const int64_t *indptr, const int32_t *indices,
+int weigh_n(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
             const Weight &weight, matrix h, bool add) {
-    return LAUNCH(c, (weigh<N, Weight>), grid_of(rows, cols, N), out, rows, cols, lanes(cols, N), segments, indptr, indices, weight, h, add);
+    return LAUNCH(c, (weigh<N, Weight>), grid_of(segments, cols, N), out, segments, cols, lanes(cols, N), indptr, indices, weight, h, add);
 }
 
 template <typename Weight>
-int weigh_any(halognn_cuda *c, float *out, int64_t rows, int64_t cols, int64_t segments, const int64_t *indptr, const int32_t *indices,
+int weigh_any(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
               const Weight &weight, const float *h, bool add) {
-    if (rows == 0 || cols == 0) return 0;
+    if (segments == 0 || cols == 0) return 0;
     const matrix s{h, cols};
     const auto both = [&](int n) { return fits(out, cols, sizeof(float), n) && fits(h, cols, sizeof(float), n); };
-    if (both(4)) return weigh_n<4>(c, out, rows, cols, segments, indptr, indices, weight, s, add);
-    if (both(2)) return weigh_n<2>(c, out, rows, cols, segments, indptr, indices, weight, s, add);
-    return weigh_n<1>(c, out, rows, cols, segments, indptr, indices, weight, s, add);
+    if (both(4)) return weigh_n<4>(c, out, segments, cols, indptr, indices, weight, s, add);
+    if (both(2)) return weigh_n<2>(c, out, segments, cols, indptr, indices, weight, s, add);
+    return weigh_n<1>(c, out, segments, cols, indptr, indices, weight, s, add);
 }
 
 // fits_all: packs of n fit the output and every table that rows are read from.
@@ -231,13 +231,13 @@ int halognn_cuda_segment_mean(halognn_cuda *c, float *out, int64_t segments, int
 
 int halognn_cuda_segment_sum(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
                              const float *weights, const float *h, int add) {
-    if (weights) return weigh_any(c, out, segments, cols, segments, indptr, indices, by_edge{weights}, h, add != 0);
-    return weigh_any(c, out, segments, cols, segments, indptr, indices, plain{}, h, add != 0);
+    if (weights) return weigh_any(c, out, segments, cols, indptr, indices, by_edge{weights}, h, add != 0);
+    return weigh_any(c, out, segments, cols, indptr, indices, plain{}, h, add != 0);
 }
 
-int halognn_cuda_segment_mean_backward(halognn_cuda *c, float *dh, int64_t rows, int64_t cols, int64_t segments, const int64_t *t_indptr,
+int halognn_cuda_segment_mean_backward(halognn_cuda *c, float *dh, int64_t segments, int64_t cols, const int64_t *t_indptr,
                                        const int32_t *t_indices, const int64_t *indptr, const float *dout, int add) {
-    return weigh_any(c, dh, rows, cols, segments, t_indptr, t_indices, by_degree{indptr}, dout, add != 0);
+    return weigh_any(c, dh, segments, cols, t_indptr, t_indices, by_degree{indptr}, dout, add != 0);
 }
 
 }  // extern "C"

@@ -88,7 +88,7 @@ func SIMD() (string, error) {
 	return k.level(), nil
 }
 
-func (k kernels) level() string { return C.GoString(C.halognn_cpu_level(k.c)) }
+func (k kernels) level() string { return C.GoString(k.c.level) }
 
 // catchFaults makes a fault in a mapped file an address that the row kernels return, instead of the end of the process.
 var catchFaults = sync.OnceValue(func() error {

@@ -5,7 +5,11 @@ package cuda
 // #include "library.h"
 import "C"
 
-import "halognn/src/compute"
+import (
+	"unsafe"
+
+	"halognn/src/compute"
+)
 
 // The sizes of scratch are worked out here and in the kernels, from the same number; and so are references to rows.
 var (
@@ -94,9 +98,12 @@ func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed comp
 	d.arrays(len(forward.Indptr)*8 + len(transposed.Indptr)*8 + len(transposed.Indices)*4)
 	degrees, indptr := d.indptr(forward.Indptr), d.indptr(transposed.Indptr)
 	indices := d.indices("SegmentMeanBackward", transposed, dout.Rows)
-	rows, cols := size(dh)
-	must("SegmentMeanBackward", C.gpu_segment_mean_backward(d.c, float(dh.Data), rows, cols, C.int64_t(transposed.Len()), indptr, indices,
-		degrees, float(dout.Data), cBool(add)))
+	rows, cols := size(dh.RowsAt(0, transposed.Len()))
+	must("SegmentMeanBackward", C.gpu_segment_mean_backward(d.c, float(dh.Data), rows, cols, indptr, indices, degrees, float(dout.Data),
+		cBool(add)))
+	if rest := dh.RowsAt(transposed.Len(), dh.Rows); !add && len(rest.Data) > 0 {
+		must("SegmentMeanBackward", C.gpu_zero(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(rest.Data)), C.int64_t(4*len(rest.Data))))
+	}
 }
 
 // ReLU implements compute.Device.

@@ -10,16 +10,15 @@ const char *halognn_gpu_load(const char *path) {
     static char text[512];
     library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) return dlerror();
-#define HALOGNN_GPU_LOAD(type, name, params, args)                                                                \
-    if ((*(void **)&halognn_gpu.name = dlsym(library, "halognn_cuda_" #name)) == NULL) {                          \
-        snprintf(text, sizeof text, "%s has no function halognn_cuda_%s: it is of another version", path, #name); \
-        return text;                                                                                              \
+#define FUNCTION(type, name, params, args)                                                    \
+    if ((*(void **)&halognn_gpu.name = dlsym(library, "halognn_cuda_" #name)) == NULL) {      \
+        snprintf(text, sizeof text,                                                           \
+                 "%s has no function halognn_cuda_%s: build it and this program from one source", path, #name); \
+        return text;                                                                          \
     }
-    HALOGNN_GPU_FUNCTIONS(HALOGNN_GPU_LOAD)
-#undef HALOGNN_GPU_LOAD
-    if (halognn_gpu.version() != HALOGNN_CUDA_VERSION) {
-        snprintf(text, sizeof text, "%s is of version %d, this program of version %d: build both from one source", path,
-                 halognn_gpu.version(), HALOGNN_CUDA_VERSION);
+#include "halognn_cuda.def"
+    if (halognn_gpu.version() != halognn_cuda_interface()) {
+        snprintf(text, sizeof text, "%s has other functions than this program expects: build both from one source", path);
         return text;
     }
     return NULL;

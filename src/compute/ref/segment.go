@@ -53,14 +53,12 @@ func divide(row []float32, count int) {
 func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed compute.Segments, dout compute.Matrix, add bool) {
 	compute.CheckSegmentMeanBackward(dh, forward, transposed, dout)
 	sum := d.scratch(dh.Cols)
-	for s := range dh.Rows {
+	for s := range transposed.Len() {
 		clear(sum)
-		if s < transposed.Len() {
-			for _, t := range transposed.Indices[transposed.Indptr[s]:transposed.Indptr[s+1]] {
-				weight := 1 / float32(forward.Indptr[t+1]-forward.Indptr[t])
-				for j, g := range dout.Row(int(t)) {
-					sum[j] += g * weight
-				}
+		for _, t := range transposed.Indices[transposed.Indptr[s]:transposed.Indptr[s+1]] {
+			weight := 1 / float32(forward.Indptr[t+1]-forward.Indptr[t])
+			for j, g := range dout.Row(int(t)) {
+				sum[j] += g * weight
 			}
 		}
 		if add {
@@ -68,5 +66,8 @@ func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed comp
 		} else {
 			copy(dh.Row(s), sum)
 		}
+	}
+	if !add {
+		clear(dh.RowsAt(transposed.Len(), dh.Rows).Data)
 	}
 }
