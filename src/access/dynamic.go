@@ -185,7 +185,7 @@ func within(ranges []Range, v graph.VertexID) bool {
 const WindowMemory = 1 << 30
 
 // PlanWindow returns how many minibatches a look-ahead cache of so many rows should see in advance; see cache.PlanWindow. p is how likely a
-// minibatch of the reader reads each vertex, as Inclusion gives it. It follows from the graph and the settings alone.
+// minibatch of the reader reads each vertex, as Reads gives it. It follows from the graph and the settings alone.
 func (m *Graph) PlanWindow(r *Reader, p []float32, capacity int) (int, error) {
 	reuse, err := Reuse(p, r.Local)
 	if err != nil {

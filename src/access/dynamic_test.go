@@ -31,7 +31,7 @@ func reading(t *testing.T, hops int) (*Graph, *Reader) {
 	}
 	t.Cleanup(streams.Free)
 	return mustNew(t, g, Options{}), &Reader{
-		Local: []Range{{0, n / 4}, {n / 4, n / 2}}, Seeds: append(seeds[0], seeds[1]...), PerStep: 16, Fanouts: []int{3, 2}, Hops: hops,
+		Local: []Range{{0, n / 4}, {n / 4, n / 2}}, Sources: Sources(streams, 0, 2), Fanouts: []int{3, 2}, Hops: hops,
 		Topology: &sample.Topology{Graph: *g, Original: original}, Streams: streams, First: 0, Count: 2, Seed: 3, Epochs: 1, Workers: 2,
 	}
 }
@@ -143,7 +143,7 @@ func step(t *testing.T, name string, p cache.Policy, r *Reader, at map[graph.Ver
 // All that a look-ahead cache should see fits the epoch; the more it holds, the farther it should see.
 func TestPlannedWindows(t *testing.T) {
 	m, r := reading(t, 0)
-	p := must[float32](t)(m.Inclusion(r.Seeds, r.PerStep/2, r.Fanouts))
+	p := must[float32](t)(m.Reads(r))
 	last := 0
 	for _, capacity := range []int{0, 10, 50, 100, 150, 1000} {
 		w, err := m.PlanWindow(r, p, capacity)
@@ -190,7 +190,7 @@ func TestFirstFillIsTheBestOfTheHalo(t *testing.T) {
 			}
 		}
 		slices.SortStableFunc(best, func(a, b graph.VertexID) int { return outDegrees[b] - outDegrees[a] })
-		reader := &Reader{Local: []Range{{0, part}}, Seeds: seeds, PerStep: 2, Fanouts: []int{2, 2, 2}, Hops: hops}
+		reader := &Reader{Local: []Range{{0, part}}, Sources: []Source{{seeds, 2, 1}}, Fanouts: []int{2, 2, 2}, Hops: hops}
 		for _, capacity := range []int{1, 10, max(len(best)-1, 0), len(best), n} {
 			want := slices.Clone(best[:min(capacity, len(best))])
 			slices.Sort(want)
@@ -238,7 +238,7 @@ func TestTiesGoByOutDegree(t *testing.T) {
 		return sorted
 	}
 	out := func(v graph.VertexID) int { return outDegrees[v] }
-	reader := &Reader{Local: []Range{{0, part}}, Seeds: ids(1, 2, 3, 4, 5, 6, 7, 8), PerStep: 2, Fanouts: []int{3, 3, 3}}
+	reader := &Reader{Local: []Range{{0, part}}, Sources: []Source{{ids(1, 2, 3, 4, 5, 6, 7, 8), 2, 1}}, Fanouts: []int{3, 3, 3}}
 	for _, layout := range []cache.Layout{cache.LayoutDense, cache.LayoutCompact} {
 		for _, missed := range []int{7, 60} { // fewer than there is room for, and more
 			before := mem.Allocated()

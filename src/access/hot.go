@@ -55,21 +55,16 @@ func (m *Graph) OwnParts(part []int32, train [][]graph.VertexID, batch int, fano
 // hottest first; ties by out-degree, then lower row. It is the index of hot rows of a run whose settings are not those that the part was
 // ordered by; otherwise those are its first rows. The list lies outside the Go heap.
 //
-// Time that of Inclusion and of sorting the part, memory 8 bytes a vertex of the graph and 4 a row of the part.
+// Time that of Reads and of sorting the part, memory 8 bytes a vertex of the graph and 4 a row of the part.
 func (m *Graph) HotRows(r *Reader, part Range, count int) ([]int32, error) {
 	if err := checkLocal(m.in.NumVertices(), []Range{part}); err != nil {
 		return nil, fmt.Errorf("access: hot rows: %w", err)
 	}
-	p := mem.Make[float32](m.in.NumVertices())
-	defer func() { mem.Free(p) }()
-	if len(r.Seeds) > 0 {
-		q, err := m.Inclusion(r.Seeds, r.PerStep/float64(r.Count), r.Fanouts)
-		if err != nil {
-			return nil, err
-		}
-		p, q = q, p
-		mem.Free(q)
+	p, err := m.Reads(r)
+	if err != nil {
+		return nil, err
 	}
+	defer mem.Free(p)
 	own := p[part.First:part.End]
 	rows := mem.Make[int32](len(own))
 	for i := range rows {

@@ -61,7 +61,7 @@ func second(_ any, err error) error { return err }
 // The index of hot rows is the part in order of what its reader reads; one without seeds has the order of degrees.
 func TestHotRows(t *testing.T) {
 	m, r := reading(t, 0)
-	p := must[float32](t)(m.Inclusion(r.Seeds, r.PerStep/2, r.Fanouts))
+	p := must[float32](t)(m.Reads(r))
 	part := r.Local[1]
 	for _, count := range []int{0, 10, 50, 1000} {
 		rows := must[int32](t)(m.HotRows(r, part, count))
@@ -83,7 +83,7 @@ func TestHotRows(t *testing.T) {
 			}
 		}
 	}
-	r.Seeds = nil
+	r.Sources = nil
 	rows := must[int32](t)(m.HotRows(r, part, 1000))
 	if !slices.IsSortedFunc(rows, func(a, b int32) int {
 		return m.out.InDegree(part.First+graph.VertexID(b)) - m.out.InDegree(part.First+graph.VertexID(a))

@@ -17,7 +17,7 @@ const (
 	PolicyWPR    = "wpr"    // Graph.PageRank
 	PolicyPaths  = "paths"  // Graph.Paths
 	PolicySim    = "sim"    // Count of epochs that are not of the run
-	PolicyVIP    = "vip"    // Graph.VIP
+	PolicyVIP    = "vip"    // Graph.VIP, summed over the minibatches of a step
 	PolicyOracle = "oracle" // Count of the epochs of the run
 )
 
@@ -28,11 +28,10 @@ func Policies() []string {
 
 // Reader is who reads: one part, or several that are read for together.
 type Reader struct {
-	Local   []Range          // rows at hand without a cache
-	Seeds   []graph.VertexID // training vertices that its minibatches start from
-	PerStep float64          // mean seeds of a step
-	Fanouts []int            // seed hop first
-	Hops    int              // from the local vertices, within which degree, paths and prefetch keep rows; 0: one for each fanout
+	Local   []Range  // rows at hand without a cache
+	Sources []Source // of the seeds of its minibatches
+	Fanouts []int    // seed hop first
+	Hops    int      // from the local vertices, within which degree, paths and prefetch keep rows; 0: one for each fanout
 
 	// What sim and oracle count: Reader's streams are First to First+Count-1.
 	Topology     *sample.Topology
@@ -41,6 +40,82 @@ type Reader struct {
 	Seed         uint64 // of the run
 	Epochs       int    // of the run
 	Workers      int
+}
+
+// Source is training vertices that minibatches draw their seeds from: those of a stream or, where every stream draws from the whole
+// graph, of all.
+type Source struct {
+	Seeds       []graph.VertexID
+	PerBatch    float64 // mean seeds of a minibatch
+	Minibatches int     // of a step of the reader, that draw from here
+}
+
+// Sources returns those of the streams first to first+count-1. The seeds are those of the streams, not copied.
+func Sources(s *sample.Streams, first, count int) []Source {
+	var all []Source
+	for k := first; k < first+count; k++ {
+		seeds, perStep := s.Source(k)
+		if n := len(all); n > 0 && len(seeds) > 0 && len(all[n-1].Seeds) > 0 && &seeds[0] == &all[n-1].Seeds[0] {
+			all[n-1].Minibatches++
+			continue
+		}
+		all = append(all, Source{Seeds: seeds, PerBatch: perStep, Minibatches: 1})
+	}
+	return all
+}
+
+// Seeds returns the training vertices that minibatches of the reader start from.
+func (r *Reader) Seeds() []graph.VertexID {
+	if len(r.Sources) == 1 {
+		return r.Sources[0].Seeds
+	}
+	var all []graph.VertexID
+	for _, s := range r.Sources {
+		all = append(all, s.Seeds...)
+	}
+	return all
+}
+
+// Reads returns how likely a minibatch of the reader reads each vertex, as Inclusion has it: [N], the mean over the minibatches of a
+// step. Zeros without seeds. Time that of Inclusion for each source; memory that of Inclusion, and 4 N with more than one.
+func (m *Graph) Reads(r *Reader) ([]float32, error) {
+	minibatches := 0
+	for _, s := range r.Sources {
+		minibatches += s.Minibatches
+	}
+	return m.sum(r, 1/float64(max(minibatches, 1)), m.Inclusion)
+}
+
+// sum adds up an analysis over the minibatches of a step of the reader, times scale. One analysis of all seeds together would take each
+// minibatch for the whole step: with several a step, what is read by most of them would all be as good as certain, and in no order.
+func (m *Graph) sum(r *Reader, scale float64, analyse func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error)) ([]float32, error) {
+	var sum []float32
+	for _, s := range r.Sources {
+		if len(s.Seeds) == 0 {
+			continue
+		}
+		score, err := analyse(s.Seeds, s.PerBatch, r.Fanouts)
+		if err != nil {
+			mem.Free(sum)
+			return nil, err
+		}
+		factor := float32(scale * float64(s.Minibatches))
+		if sum == nil {
+			for v := range score {
+				score[v] *= factor
+			}
+			sum = score
+			continue
+		}
+		for v, x := range score {
+			sum[v] += factor * x
+		}
+		mem.Free(score)
+	}
+	if sum == nil {
+		sum = mem.Make[float32](m.in.NumVertices())
+	}
+	return sum, nil
 }
 
 // Score ranks every vertex by a static policy other than PolicyNone: [N], higher is better to keep. Time and memory are those of the
@@ -66,17 +141,17 @@ func (m *Graph) Score(policy string, r *Reader) ([]float32, error) {
 func (m *Graph) score(policy string, r *Reader) ([]float32, error) {
 	switch policy {
 	case PolicyDegree:
-		return m.Degree(r.Seeds, len(r.Fanouts))
+		return m.Degree(r.Seeds(), len(r.Fanouts))
 	case PolicyHalo1:
 		return m.Halo(r.Local, 1)
 	case PolicyWPR:
-		return m.PageRank(r.Seeds)
+		return m.PageRank(r.Seeds())
 	case PolicyPaths:
-		return m.Paths(r.Seeds, len(r.Fanouts))
+		return m.Paths(r.Seeds(), len(r.Fanouts))
 	case PolicySim:
 		return r.counted(SimulatedFirst, SimulatedEpochs)
 	case PolicyVIP:
-		return m.VIP(r.Seeds, r.PerStep, r.Fanouts)
+		return m.sum(r, 1, m.VIP)
 	case PolicyOracle:
 		return r.counted(1, r.Epochs)
 	}

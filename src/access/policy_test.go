@@ -15,7 +15,7 @@ func TestScoreByName(t *testing.T) {
 	streams := g.streams(t, 16)
 	fanouts := []int{4, 3}
 	r := Reader{
-		Local: g.parts[:1], Seeds: g.train[0], PerStep: 12, Fanouts: fanouts,
+		Local: g.parts[:1], Sources: []Source{{g.train[0], 12, 1}}, Fanouts: fanouts,
 		Topology: g.topology, Streams: streams, First: 0, Count: 2, Seed: 5, Epochs: 3, Workers: 2,
 	}
 	count := func(first, epochs int) ([]float32, error) { // of both streams

@@ -274,3 +274,98 @@ func TestLogarithms(t *testing.T) {
 		t.Errorf("at 0 and 1: %g, %g, %g, %g", logMiss(0), hit(0), logMiss(1), hit(math.Inf(-1)))
 	}
 }
+
+// A rank that trains the minibatches of several parts in a step reads a row as often as they do together. Each part's minibatch is
+// enumerated by itself; one minibatch of the seeds of all parts would read every row at most once.
+func TestReadsOfSeveralParts(t *testing.T) {
+	r := newRandom(t)
+	more := 0
+	for range 20 {
+		g, roots := randomForest(t, r, 12)
+		m := mustNew(t, g, Options{})
+		reader := &Reader{Fanouts: []int{2, sample.All}}
+		n, minibatches := g.NumVertices(), 0
+		vip, reads := make([]float64, n), make([]float64, n) // of a step
+		for i, source := range []Source{{roots[:1], 1, 2}, {roots[1:], 1, 1}, {nil, 0, 1}} {
+			reader.Sources = append(reader.Sources, source)
+			minibatches += source.Minibatches
+			if i == 2 { // a part without seeds
+				break
+			}
+			without := enumerate(g, source.Seeds, 1, reader.Fanouts, false)
+			for v, p := range enumerate(g, source.Seeds, 1, reader.Fanouts, true) {
+				reads[v] += p * float64(source.Minibatches)
+				vip[v] += without[v] * float64(source.Minibatches)
+			}
+		}
+		p, score := must[float32](t)(m.Reads(reader)), must[float32](t)(m.Score(PolicyVIP, reader))
+		for v := range n {
+			if math.Abs(float64(p[v])*float64(minibatches)-reads[v]) > 1e-5 || math.Abs(float64(score[v])-vip[v]) > 1e-5 {
+				t.Fatalf("vertex %d: %g reads a step and score %g, enumeration says %g and %g", v, float64(p[v])*float64(minibatches), score[v], reads[v], vip[v])
+			}
+			if vip[v] > 1 {
+				more++
+			}
+		}
+	}
+	if more == 0 {
+		t.Error("no row is read more than once a step")
+	}
+	m := mustNew(t, fromEdges(t, 4, [2]int{1, 0}), Options{})
+	for name, x := range map[string][]float32{
+		"reads": must[float32](t)(m.Reads(&Reader{Fanouts: []int{2}})), "vip": must[float32](t)(m.Score(PolicyVIP, &Reader{Fanouts: []int{2}})),
+	} {
+		if len(x) != 4 || x[1] != 0 {
+			t.Errorf("%s without seeds: %g", name, x)
+		}
+	}
+}
+
+// Sources are what the pieces of a stream are drawn from.
+func TestSources(t *testing.T) {
+	var seeds [][]graph.VertexID
+	next := graph.VertexID(0)
+	for _, n := range []int{10, 0, 7, 30} {
+		seeds = append(seeds, nil)
+		for range n {
+			seeds[len(seeds)-1] = append(seeds[len(seeds)-1], next)
+			next += 3
+		}
+	}
+	for _, scope := range []sample.SeedScope{sample.SeedsLocal, sample.SeedsGlobal} {
+		streams, err := sample.NewStreams(seeds, sample.StreamOptions{Batch: 4, Seed: 2, Seeds: scope})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer streams.Free()
+		for first := range seeds {
+			for count := 1; first+count <= len(seeds); count++ {
+				reader := &Reader{Sources: Sources(streams, first, count)}
+				minibatches, perStep, drawn := 0, 0.0, map[graph.VertexID]bool{}
+				for _, s := range reader.Sources {
+					minibatches += s.Minibatches
+					perStep += s.PerBatch * float64(s.Minibatches)
+				}
+				pieces := 0
+				for epoch := range 400 {
+					for step := range streams.Steps() {
+						for k := first; k < first+count; k++ {
+							piece := streams.Piece(epoch, step, k, nil)
+							pieces += len(piece)
+							for _, v := range piece {
+								drawn[v] = true
+							}
+						}
+					}
+				}
+				counted := float64(pieces) / float64(400*streams.Steps())
+				if minibatches != count || math.Abs(perStep-counted) > 0.5 || scope == sample.SeedsLocal && math.Abs(perStep-counted) > 1e-9 {
+					t.Errorf("scope %d, streams %d to %d: %d minibatches, %g seeds a step; counted %g", scope, first, first+count-1, minibatches, perStep, counted)
+				}
+				if all := reader.Seeds(); len(all) != len(drawn) {
+					t.Errorf("scope %d, streams %d to %d: %d seeds, %d were drawn", scope, first, first+count-1, len(all), len(drawn))
+				}
+			}
+		}
+	}
+}

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 
 	"halognn/src/access"
 	"halognn/src/graph"
@@ -10,12 +9,11 @@ import (
 	"halognn/src/shard"
 )
 
-// layout is which vertices and seeds each rank has.
+// layout is which vertices and streams of seeds each rank has.
 type layout struct {
 	ranks, perNode int
 	exact          bool    // as in a run on these parts
 	first          []int64 // [K+1] rank r has the vertices first[r] to first[r+1]-1
-	seeds          [][]graph.VertexID
 	streams        *sample.Streams
 	each           int // streams of a rank: minibatches that it trains in a step
 }
@@ -23,7 +21,7 @@ type layout struct {
 // newLayout gives the job's ranks their vertices and seeds.
 func newLayout(s *shard.Shards, j *Job) (*layout, error) {
 	l := &layout{ranks: j.Ranks, perNode: j.RanksPerNode, exact: s.Parts%j.Ranks == 0, each: 1}
-	var streams [][]graph.VertexID
+	var streams, seeds [][]graph.VertexID // seeds of each part, and of each rank
 	switch {
 	case l.exact:
 		per := s.Parts / j.Ranks
@@ -34,7 +32,7 @@ func newLayout(s *shard.Shards, j *Job) (*layout, error) {
 				own = append(own, s.Train(p)...)
 				streams = append(streams, s.Train(p))
 			}
-			l.seeds = append(l.seeds, own)
+			seeds = append(seeds, own)
 		}
 		l.each = per
 	case j.Ranks%s.Parts == 0:
@@ -43,7 +41,7 @@ func newLayout(s *shard.Shards, j *Job) (*layout, error) {
 			rows, train := s.Offsets[p+1]-s.Offsets[p], s.Train(p)
 			for i := range pieces {
 				l.first = append(l.first, s.Offsets[p]+rows*int64(i)/int64(pieces))
-				l.seeds = append(l.seeds, train[len(train)*i/pieces:len(train)*(i+1)/pieces])
+				seeds = append(seeds, train[len(train)*i/pieces:len(train)*(i+1)/pieces])
 			}
 		}
 	default:
@@ -51,7 +49,7 @@ func newLayout(s *shard.Shards, j *Job) (*layout, error) {
 	}
 	l.first = append(l.first, s.Vertices)
 	if !j.StreamPerPart || !l.exact {
-		streams, l.each = slices.Clone(l.seeds), 1
+		streams, l.each = seeds, 1
 	}
 	o := sample.StreamOptions{Batch: j.Batch, Seed: j.Seed, Original: s.Topology().Original}
 	if j.GlobalBatch {
@@ -59,13 +57,6 @@ func newLayout(s *shard.Shards, j *Job) (*layout, error) {
 	}
 	if j.GlobalSeeds {
 		o.Seeds = sample.SeedsGlobal
-		var all []graph.VertexID
-		for _, own := range l.seeds {
-			all = append(all, own...)
-		}
-		for r := range l.seeds {
-			l.seeds[r] = all
-		}
 	}
 	var err error
 	l.streams, err = sample.NewStreams(streams, o)
@@ -84,13 +75,8 @@ func (l *layout) rows(rank int) int64 { return l.first[rank+1] - l.first[rank] }
 // reader describes the minibatches of a rank as training does.
 func (l *layout) reader(s *shard.Shards, j *Job, rank int) *access.Reader {
 	lo, hi := l.node(rank)
-	r := &access.Reader{
-		Local: []access.Range{{First: graph.VertexID(l.first[lo]), End: graph.VertexID(l.first[hi])}}, Seeds: l.seeds[rank],
-		PerStep: float64(len(l.seeds[rank])) / float64(l.streams.Steps()), Fanouts: j.Fanouts, Hops: j.Cache.Hops,
+	return &access.Reader{
+		Local: []access.Range{{First: graph.VertexID(l.first[lo]), End: graph.VertexID(l.first[hi])}}, Sources: access.Sources(l.streams, rank*l.each, l.each), Fanouts: j.Fanouts, Hops: j.Cache.Hops,
 		Topology: s.Topology(), Streams: l.streams, First: rank * l.each, Count: l.each, Seed: j.Seed, Epochs: j.Epochs, Workers: j.Workers,
 	}
-	if j.GlobalSeeds {
-		r.PerStep /= float64(l.ranks)
-	}
-	return r
 }

@@ -146,7 +146,7 @@ func (p *planner) seedBytes(r *rankPlan) int64 {
 	for k := range p.shards.Parts {
 		all += int64(len(p.shards.Train(k)))
 	}
-	return 4 * (all + 2*int64(len(r.reader.Seeds)))
+	return 4 * (all + 2*int64(len(r.reader.Seeds())))
 }
 
 // waitingBytes is a minibatch that is sampled and knows where its rows lie.

@@ -174,12 +174,16 @@ func trail(t *testing.T, s *shard.Shards, j Job, rank int) (remote [][]graph.Ver
 	each, node := len(seeds)/j.Ranks, rank/j.RanksPerNode*j.RanksPerNode
 	first, end := s.Offsets[node*per], s.Offsets[(node+j.RanksPerNode)*per]
 	r = &access.Reader{
-		Local: []access.Range{{First: graph.VertexID(first), End: graph.VertexID(end)}}, Seeds: slices.Concat(seeds[rank*each : (rank+1)*each]...),
+		Local:   []access.Range{{First: graph.VertexID(first), End: graph.VertexID(end)}},
 		Fanouts: j.Fanouts, Topology: s.Topology(), Streams: streams, First: rank * each, Count: each, Seed: j.Seed, Epochs: 2,
 	}
-	r.PerStep = float64(len(r.Seeds)) / float64(streams.Steps())
-	if j.GlobalSeeds {
-		r.Seeds = slices.Concat(seeds...)
+	all := slices.Concat(seeds...)
+	for _, own := range seeds[rank*each : (rank+1)*each] {
+		source := access.Source{Seeds: own, PerBatch: float64(len(own)) / float64(streams.Steps()), Minibatches: 1}
+		if j.GlobalSeeds {
+			source.Seeds, source.PerBatch = all, float64(len(all))/float64(streams.Steps()*len(seeds))
+		}
+		r.Sources = append(r.Sources, source)
 	}
 	for epoch := 1; epoch <= 2; epoch++ {
 		for item := range streams.Steps() * each {

@@ -68,15 +68,15 @@ func (p *planner) look(rank int) (*rankPlan, error) {
 	r := &rankPlan{rank: rank, reader: p.layout.reader(p.shards, p.job, rank)}
 	var err error
 	switch {
-	case len(r.reader.Seeds) == 0:
+	case len(p.job.Fanouts) == 0: // the seeds alone
 		r.read = mem.Make[float32](int(p.shards.Vertices))
-	case len(p.job.Fanouts) == 0: // the seeds alone, which are its own
-		r.read = mem.Make[float32](int(p.shards.Vertices))
-		for _, v := range r.reader.Seeds {
-			r.read[v] = float32(min(1, r.reader.PerStep/float64(r.reader.Count)/float64(len(r.reader.Seeds))))
+		for _, s := range r.reader.Sources {
+			for _, v := range s.Seeds {
+				r.read[v] = float32(s.PerBatch / float64(len(s.Seeds)) * float64(s.Minibatches) / float64(r.reader.Count))
+			}
 		}
 	default:
-		r.read, err = p.graph.Inclusion(r.reader.Seeds, r.reader.PerStep/float64(r.reader.Count), p.job.Fanouts)
+		r.read, err = p.graph.Reads(r.reader)
 	}
 	if err != nil {
 		return nil, err

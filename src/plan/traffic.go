@@ -156,7 +156,7 @@ type fetch struct {
 func (p *planner) fetched(r *rankPlan, c *Cache) (*fetched, error) {
 	n := int(p.shards.Vertices)
 	f := &fetched{free: func() {}}
-	if c.Policy == access.PolicyNone || len(p.job.Fanouts) == 0 || len(r.reader.Seeds) == 0 {
+	if c.Policy == access.PolicyNone || len(p.job.Fanouts) == 0 || len(r.reader.Seeds()) == 0 {
 		f.at = func(int) (fetch, error) {
 			rows, err := access.Expected(r.read, r.reader.Local, nil)
 			return fetch{rows: rows}, err

@@ -218,6 +218,15 @@ func (s *Streams) Piece(epoch, step, stream int, dst []graph.VertexID) []graph.V
 	return append(dst[:0], slot.seeds[lo:hi]...)
 }
 
+// Source returns what a stream draws its seeds from, and how many it has at a step on average. The seeds are not the caller's.
+func (s *Streams) Source(stream int) (seeds []graph.VertexID, perStep float64) {
+	if s.options.Seeds == SeedsGlobal {
+		return s.all, float64(len(s.all)) / float64(s.steps*s.Streams())
+	}
+	seeds = s.shuffled(stream)
+	return seeds, float64(len(seeds)) / float64(s.steps)
+}
+
 // shuffled returns what order k is a permutation of.
 func (s *Streams) shuffled(k int) []graph.VertexID {
 	if s.options.Seeds == SeedsGlobal {

@@ -38,16 +38,16 @@ func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 // buffer meanwhile, and of predicting and ranking afterwards.
 func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 	n := s.shards.Vertices
-	bytes, sampling, ranking, window := 4*n, u.sampler, 8*n+n/8, 0
+	bytes, sampling, ranking, window := 4*n, u.sampler, 8*n+n/8+s.summing(), 0
 	for _, name := range s.o.Policies {
 		switch name {
 		case access.PolicyNone, cache.NameSieve, cache.NameLookahead, PolicyOptimum:
 		case cache.NamePrefetch:
-			sampling = u.sampler + rankingBytes(s.o.Initial, n)
+			sampling = u.sampler + s.rankingBytes(s.o.Initial)
 		case access.PolicySim: // it samples, on every worker
 			ranking = max(ranking, 4*n+8*n+int64(each)*u.sampler)
 		default:
-			ranking = max(ranking, 4*n+rankingBytes(name, n))
+			ranking = max(ranking, 4*n+s.rankingBytes(name))
 		}
 		for i, rows := range capacity {
 			switch name {
@@ -69,13 +69,22 @@ func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 	return bytes + 4*u.minibatch*int64(window+1) + max(sampling, ranking)
 }
 
-// rankingBytes is what package access takes to score n vertices.
-func rankingBytes(policy string, n int64) int64 {
+// rankingBytes is what package access takes to score all vertices.
+func (s *Simulation) rankingBytes(policy string) int64 {
+	n := s.shards.Vertices
 	switch policy {
 	case access.PolicyOracle: // counted already
 		return 4 * n
 	case access.PolicyVIP:
-		return 12*n + n/8
+		return 12*n + n/8 + s.summing()
 	}
 	return 8*n + n/2
+}
+
+// summing is what analyses of one minibatch take to be added up over those of a step, where their seeds differ.
+func (s *Simulation) summing() int64 {
+	if s.minibatches() > 1 && !s.o.GlobalSeeds {
+		return 4 * s.shards.Vertices
+	}
+	return 0
 }

@@ -31,16 +31,10 @@ func (s *Simulation) reader(rank, workers int) *access.Reader {
 	for p, last := s.node(rank); p < last; p++ {
 		r.Local = append(r.Local, access.Range{First: graph.VertexID(s.shards.Offsets[p]), End: graph.VertexID(s.shards.Offsets[p+1])})
 	}
-	first, last := rank*s.perRank, (rank+1)*s.perRank
-	if s.o.GlobalSeeds {
-		first, last = 0, s.shards.Parts
-	}
-	for p := first; p < last; p++ {
-		r.Seeds = append(r.Seeds, s.shards.Train(p)...)
-	}
-	r.PerStep = float64(len(r.Seeds)) / float64(s.stepsOf(len(r.Seeds)))
-	if s.o.GlobalSeeds {
-		r.PerStep /= float64(s.o.Ranks)
+	r.Sources = access.Sources(s.streams, r.First, r.Count)
+	if s.o.LastShort {
+		own := &r.Sources[0]
+		own.PerBatch = float64(len(own.Seeds)) / float64(s.stepsOf(len(own.Seeds)))
 	}
 	return r
 }
@@ -51,14 +45,6 @@ func (s *Simulation) stepsOf(seeds int) int {
 		return s.streams.Steps()
 	}
 	return max(1, (seeds+s.o.Batch-1)/s.o.Batch)
-}
-
-// inclusion returns the probability that a minibatch of the rank reads each vertex; zeros for a rank without seeds.
-func (s *Simulation) inclusion(m *access.Graph, r *access.Reader) ([]float32, error) {
-	if len(r.Seeds) == 0 {
-		return mem.Make[float32](int(s.shards.Vertices)), nil
-	}
-	return m.Inclusion(r.Seeds, r.PerStep/float64(r.Count), r.Fanouts)
 }
 
 // capacities returns the rows of a rank's cache, by size.
@@ -91,7 +77,7 @@ func (s *Simulation) planWindows(m *access.Graph) error {
 		if err != nil {
 			return err
 		}
-		p, err := s.inclusion(m, r)
+		p, err := m.Reads(r)
 		if err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 // trail is one rank's remote vertices, minibatch after minibatch, found with the plain sampler and a search for the owner.
 type trail struct {
 	epochs  [][][]graph.VertexID // [epochs][minibatches]
-	seeds   []graph.VertexID
+	sources []access.Source
 	local   []access.Range
 	perStep int // minibatches
 	streams *sample.Streams
@@ -42,9 +42,6 @@ func naive(t *testing.T, s *shard.Shards, o Options, rank int) *trail {
 				own = append(own, nil)
 			}
 			own[len(own)-1] = append(own[len(own)-1], s.Train(p)...)
-			if r == rank || o.GlobalSeeds {
-				x.seeds = append(x.seeds, s.Train(p)...)
-			}
 		}
 		if r/nodes == rank/nodes {
 			for _, p := range partsOf(r) {
@@ -67,6 +64,18 @@ func naive(t *testing.T, s *shard.Shards, o Options, rank int) *trail {
 		t.Fatal(err)
 	}
 	t.Cleanup(x.streams.Free)
+	steps := x.streams.Steps()
+	if mine := own[rank*x.perStep : (rank+1)*x.perStep]; o.GlobalSeeds {
+		all := slices.Concat(own...)
+		x.sources = []access.Source{{Seeds: all, PerBatch: float64(len(all)) / float64(steps*len(own)), Minibatches: x.perStep}}
+	} else {
+		for _, seeds := range mine {
+			if o.LastShort {
+				steps = (len(seeds) + o.Batch - 1) / o.Batch
+			}
+			x.sources = append(x.sources, access.Source{Seeds: seeds, PerBatch: float64(len(seeds)) / float64(steps), Minibatches: 1})
+		}
+	}
 	for epoch := 1; epoch <= o.Epochs; epoch++ {
 		x.epochs = append(x.epochs, nil)
 		var shuffled []graph.VertexID
@@ -177,16 +186,9 @@ func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows []int, 
 		t.Fatal(err)
 	}
 	defer m.Free()
-	steps := x.streams.Steps()
-	if o.LastShort {
-		steps = (len(x.seeds) + o.Batch - 1) / o.Batch
-	}
 	reader := &access.Reader{
-		Local: x.local, Seeds: x.seeds, PerStep: float64(len(x.seeds)) / float64(steps), Fanouts: o.Fanouts, Hops: o.HaloHops, Topology: s.Topology(),
+		Local: x.local, Sources: x.sources, Fanouts: o.Fanouts, Hops: o.HaloHops, Topology: s.Topology(),
 		Streams: x.streams, First: rank * x.perStep, Count: x.perStep, Seed: o.Seed, Epochs: o.Epochs,
-	}
-	if o.GlobalSeeds {
-		reader.PerStep /= float64(o.Ranks)
 	}
 	sizes, _ := o.sizes()
 	if rows[0] == nil {

@@ -112,7 +112,7 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 	if err := c.count(workers); err != nil {
 		return nil, err
 	}
-	inclusion, err := s.inclusion(m, reader)
+	inclusion, err := m.Reads(reader)
 	if err != nil {
 		return nil, err
 	}
@@ -194,4 +194,4 @@ func (c *counter) predict(policy string, r *access.Reader, inclusion []float32, 
 }
 
 // perEpoch returns how many minibatches with seeds the reader has in an epoch.
-func (c *counter) perEpoch(r *access.Reader) int { return c.stepsOf(len(r.Seeds)) * r.Count }
+func (c *counter) perEpoch(r *access.Reader) int { return c.stepsOf(len(r.Sources[0].Seeds)) * r.Count }

@@ -117,7 +117,7 @@ func TestPartsOrderedForARun(t *testing.T) {
 	defer m.Free()
 	for k := range s.Parts {
 		r := sim.reader(k, 1)
-		p, err := m.Inclusion(r.Seeds, r.PerStep, r.Fanouts)
+		p, err := m.Reads(r)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -207,14 +207,11 @@ func (s *session) countRows(all []trial, rows []float64, minibatches int) error 
 	if err != nil {
 		return err
 	}
-	p := mem.Make[float32](int(s.Shards.Vertices))
-	defer func() { mem.Free(p) }()
-	if len(r.Seeds) > 0 {
-		mem.Free(p)
-		if p, err = m.Inclusion(r.Seeds, r.PerStep/float64(r.Count), r.Fanouts); err != nil {
-			return err
-		}
+	p, err := m.Reads(r)
+	if err != nil {
+		return err
 	}
+	defer mem.Free(p)
 	for i := range all {
 		if rows[i], err = countOne(m, r, all[i].options, capacity, p, steps); err != nil {
 			return fmt.Errorf("%s: %w", all[i].name, err)

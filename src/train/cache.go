@@ -94,22 +94,6 @@ func (s *session) local() []access.Range {
 	return ranges
 }
 
-// ownSeeds returns the training vertices that this rank's minibatches start from, and how many of them a step has on average.
-func (s *session) ownSeeds() (seeds []graph.VertexID, perStep float64) {
-	first, last := s.first, s.last
-	if s.o.GlobalSeeds {
-		first, last = 0, s.Shards.Parts
-	}
-	for p := first; p < last; p++ {
-		seeds = append(seeds, s.Shards.Train(p)...)
-	}
-	perStep = float64(len(seeds)) / float64(s.steps())
-	if s.o.GlobalSeeds {
-		perStep /= float64(s.Comm.Size())
-	}
-	return seeds, perStep
-}
-
 // rankVertices returns the remote vertices to keep, in ascending order.
 func (s *session) rankVertices(m *access.Graph) ([]graph.VertexID, error) {
 	capacity, err := s.cacheCapacity(m)
@@ -143,10 +127,10 @@ func (s *session) cacheCapacity(m *access.Graph) (int, error) {
 
 // reader describes the minibatches of this rank.
 func (s *session) reader() *access.Reader {
-	seeds, perStep := s.ownSeeds()
+	first, count := s.Comm.Rank()*s.minibatches(), s.minibatches()
 	return &access.Reader{
-		Local: s.local(), Seeds: seeds, PerStep: perStep, Fanouts: s.o.Fanouts, Hops: s.o.Cache.HaloHops,
-		Topology: s.topology, Streams: s.streams, First: s.Comm.Rank() * s.minibatches(), Count: s.minibatches(),
+		Local: s.local(), Sources: access.Sources(s.streams, first, count), Fanouts: s.o.Fanouts, Hops: s.o.Cache.HaloHops,
+		Topology: s.topology, Streams: s.streams, First: first, Count: count,
 		Seed: s.o.Seed, Epochs: s.o.Epochs, Workers: s.Workers,
 	}
 }
@@ -163,11 +147,7 @@ func (s *session) predict(m *access.Graph, held []graph.VertexID) (float64, erro
 
 // expectedRemote returns the remote rows beside the held ones that a step of this rank is expected to read.
 func (s *session) expectedRemote(m *access.Graph, held []graph.VertexID) (float64, error) {
-	seeds, perStep := s.ownSeeds()
-	if len(seeds) == 0 {
-		return 0, nil
-	}
-	p, err := m.Inclusion(seeds, perStep/float64(s.minibatches()), s.o.Fanouts)
+	p, err := m.Reads(s.reader())
 	if err != nil {
 		return 0, err
 	}

@@ -121,18 +121,15 @@ func (s *session) beginning() (epoch, item int) {
 // what is fetched. Collective.
 func (s *session) planWindow(m *access.Graph, r *access.Reader, d *access.Dynamic) error {
 	reuse, planned, waiting := cache.NewReuse(), 1, int64(0)
-	var err error
-	if len(r.Seeds) > 0 {
-		var p []float32
-		if p, err = m.Inclusion(r.Seeds, r.PerStep/float64(r.Count), r.Fanouts); err == nil {
-			planned, err = m.PlanWindow(r, p, d.Capacity)
-			if err == nil {
-				reuse, err = access.Reuse(p, r.Local)
-			}
-			waiting = m.WindowBytes(r, p, min(s.o.Cache.Window, r.Epochs*r.Streams.Steps()*r.Count))
+	p, err := m.Reads(r)
+	if err == nil {
+		planned, err = m.PlanWindow(r, p, d.Capacity)
+		if err == nil {
+			reuse, err = access.Reuse(p, r.Local)
 		}
-		mem.Free(p)
+		waiting = m.WindowBytes(r, p, min(s.o.Cache.Window, r.Epochs*r.Streams.Steps()*r.Count))
 	}
+	mem.Free(p)
 	if err = Agree(s.Comm, err); err != nil {
 		return err
 	}
