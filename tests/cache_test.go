@@ -13,7 +13,7 @@ func TestCachesChangeOnlyTraffic(t *testing.T) {
 			t.Fatalf("%d ranks without a cache: %d remote rows, %d hits", ranks, want.Remote, want.CacheHits)
 		}
 		fetched := map[string]int64{}
-		for _, policy := range []string{"degree", "halo1", "wpr", "paths", "sim", "vip", "oracle"} {
+		for _, policy := range []string{"degree", "halo1", "wpr", "paths", "sim", "vip", "inclusion", "oracle"} {
 			got := trained(t, dir, ranks, "run.ranks_per_node=1", "cache.policy="+policy, "cache.alpha=0.2")
 			sameNumbers(t, got, want)
 			// Both are means over epochs, rounded down.

@@ -113,6 +113,9 @@ func TestSimulatedDynamicTrafficIsThatOfTraining(t *testing.T) {
 		{"lookahead", []string{"--streams", "part", "--window", "3"}, []string{"sample.streams=part", "cache.window=3"}},
 		{"lookahead", []string{"--seeds", "global"}, []string{"sample.seeds=global"}},
 		{"lookahead", []string{"--batch-scope", "global"}, []string{"sample.batch_scope=global", "train.eval_every=1"}},
+		{"prefetch", []string{"--evict=false", "--initial", "inclusion", "--streams", "part"}, []string{"cache.evict=false", "cache.initial=inclusion", "sample.streams=part"}},
+		{"vip", []string{"--seeds", "global"}, []string{"sample.seeds=global"}},
+		{"inclusion", []string{"--seeds", "global", "--streams", "part"}, []string{"sample.seeds=global", "sample.streams=part"}},
 		{"vip", []string{"--streams", "part", "--ranks-per-node", "2"}, []string{"sample.streams=part", "run.ranks_per_node=2"}},
 	} {
 		t.Run(fmt.Sprint(c.policy, " ", c.sets), func(t *testing.T) {

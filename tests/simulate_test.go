@@ -40,7 +40,7 @@ func simulated(t *testing.T, args ...string) map[string]int64 {
 func TestSimulatedTrafficIsThatOfTraining(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
-	parts, policies := smallParts.dir(t), []string{"none", "degree", "halo1", "wpr", "paths", "sim", "vip", "oracle"}
+	parts, policies := smallParts.dir(t), []string{"none", "degree", "halo1", "wpr", "paths", "sim", "vip", "inclusion", "oracle"}
 	for _, ranks := range []int{2, 4, 8} {
 		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
 			t.Parallel()

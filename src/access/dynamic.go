@@ -20,7 +20,7 @@ type Dynamic struct {
 	// Of NamePrefetch. Candidates are the remote vertices within Reader.Hops of the local ones.
 	Gamma   float64
 	Delta   int    // 0 evicts nothing
-	Initial string // the static policy that it is filled by
+	Initial string // one of InitialPolicies, that it is filled by
 	Layout  cache.Layout
 
 	// Of NameLookahead.

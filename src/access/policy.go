@@ -11,19 +11,20 @@ import (
 
 // The static cache policies: by which score a rank chooses the remote rows that it keeps from the first step to the last.
 const (
-	PolicyNone   = "none"   // keeps nothing
-	PolicyDegree = "degree" // Graph.Degree
-	PolicyHalo1  = "halo1"  // Graph.Halo, 1 hop
-	PolicyWPR    = "wpr"    // Graph.PageRank
-	PolicyPaths  = "paths"  // Graph.Paths
-	PolicySim    = "sim"    // Count of epochs that are not of the run
-	PolicyVIP    = "vip"    // Graph.VIP, summed over the minibatches of a step
-	PolicyOracle = "oracle" // Count of the epochs of the run
+	PolicyNone      = "none"      // keeps nothing
+	PolicyDegree    = "degree"    // Graph.Degree
+	PolicyHalo1     = "halo1"     // Graph.Halo, 1 hop
+	PolicyWPR       = "wpr"       // Graph.PageRank
+	PolicyPaths     = "paths"     // Graph.Paths
+	PolicySim       = "sim"       // Count of epochs that are not of the run
+	PolicyVIP       = "vip"       // Graph.VIP, summed over the minibatches of a step; PolicyInclusion where seeds may be remote
+	PolicyInclusion = "inclusion" // Graph.Inclusion, summed likewise
+	PolicyOracle    = "oracle"    // Count of the epochs of the run
 )
 
 // Policies lists the static policies, PolicyNone first.
 func Policies() []string {
-	return []string{PolicyNone, PolicyDegree, PolicyHalo1, PolicyWPR, PolicyPaths, PolicySim, PolicyVIP, PolicyOracle}
+	return []string{PolicyNone, PolicyDegree, PolicyHalo1, PolicyWPR, PolicyPaths, PolicySim, PolicyVIP, PolicyInclusion, PolicyOracle}
 }
 
 // Reader is who reads: one part, or several that are read for together.
@@ -41,6 +42,9 @@ type Reader struct {
 	Epochs       int    // of the run
 	Workers      int
 }
+
+// InitialPolicies are those that a prefetch buffer may be filled by.
+var InitialPolicies = []string{PolicyDegree, PolicyVIP, PolicyInclusion}
 
 // Source is training vertices that minibatches draw their seeds from: those of a stream or, where every stream draws from the whole
 // graph, of all.
@@ -74,6 +78,18 @@ func (r *Reader) Seeds() []graph.VertexID {
 		all = append(all, s.Seeds...)
 	}
 	return all
+}
+
+// seedsAreLocal reports whether no minibatch of the reader has to fetch the row of a seed.
+func (r *Reader) seedsAreLocal() bool {
+	for _, s := range r.Sources {
+		for _, v := range s.Seeds {
+			if !within(r.Local, v) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // Reads returns how likely a minibatch of the reader reads each vertex, as Inclusion has it: [N], the mean over the minibatches of a
@@ -123,6 +139,9 @@ func (m *Graph) sum(r *Reader, scale float64, analyse func(train []graph.VertexI
 //
 // Degree and paths look at what minibatches can reach: one hop from the seeds for each fanout. Of that, r.Hops leaves the halo of so
 // many hops.
+//
+// VIP does not count that a seed's own row is read. That is as it should be as long as those rows are local; where seeds are drawn from the
+// whole graph, Inclusion takes its place, which counts them.
 func (m *Graph) Score(policy string, r *Reader) ([]float32, error) {
 	score, err := m.score(policy, r)
 	if err != nil || policy != PolicyDegree && policy != PolicyPaths {
@@ -151,7 +170,12 @@ func (m *Graph) score(policy string, r *Reader) ([]float32, error) {
 	case PolicySim:
 		return r.counted(SimulatedFirst, SimulatedEpochs)
 	case PolicyVIP:
+		if !r.seedsAreLocal() {
+			return m.sum(r, 1, m.Inclusion)
+		}
 		return m.sum(r, 1, m.VIP)
+	case PolicyInclusion:
+		return m.sum(r, 1, m.Inclusion)
 	case PolicyOracle:
 		return r.counted(1, r.Epochs)
 	}

@@ -33,13 +33,14 @@ func TestScoreByName(t *testing.T) {
 		return sum, nil
 	}
 	want := map[string]func() ([]float32, error){
-		PolicyDegree: func() ([]float32, error) { return g.Degree(g.train[0], 2) },
-		PolicyHalo1:  func() ([]float32, error) { return g.Halo(g.parts[:1], 1) },
-		PolicyWPR:    func() ([]float32, error) { return g.PageRank(g.train[0]) },
-		PolicyPaths:  func() ([]float32, error) { return g.Paths(g.train[0], 2) },
-		PolicySim:    func() ([]float32, error) { return count(SimulatedFirst, SimulatedEpochs) },
-		PolicyVIP:    func() ([]float32, error) { return g.VIP(g.train[0], 12, fanouts) },
-		PolicyOracle: func() ([]float32, error) { return count(1, 3) },
+		PolicyDegree:    func() ([]float32, error) { return g.Degree(g.train[0], 2) },
+		PolicyHalo1:     func() ([]float32, error) { return g.Halo(g.parts[:1], 1) },
+		PolicyWPR:       func() ([]float32, error) { return g.PageRank(g.train[0]) },
+		PolicyPaths:     func() ([]float32, error) { return g.Paths(g.train[0], 2) },
+		PolicySim:       func() ([]float32, error) { return count(SimulatedFirst, SimulatedEpochs) },
+		PolicyVIP:       func() ([]float32, error) { return g.VIP(g.train[0], 12, fanouts) },
+		PolicyInclusion: func() ([]float32, error) { return g.Inclusion(g.train[0], 12, fanouts) },
+		PolicyOracle:    func() ([]float32, error) { return count(1, 3) },
 	}
 	for _, policy := range Policies() {
 		got, err := g.Score(policy, &r)

@@ -283,7 +283,7 @@ func TestReadsOfSeveralParts(t *testing.T) {
 	for range 20 {
 		g, roots := randomForest(t, r, 12)
 		m := mustNew(t, g, Options{})
-		reader := &Reader{Fanouts: []int{2, sample.All}}
+		reader := &Reader{Local: []Range{{0, 12}}, Fanouts: []int{2, sample.All}} // seeds are local
 		n, minibatches := g.NumVertices(), 0
 		vip, reads := make([]float64, n), make([]float64, n) // of a step
 		for i, source := range []Source{{roots[:1], 1, 2}, {roots[1:], 1, 1}, {nil, 0, 1}} {
@@ -365,6 +365,39 @@ func TestSources(t *testing.T) {
 				if all := reader.Seeds(); len(all) != len(drawn) {
 					t.Errorf("scope %d, streams %d to %d: %d seeds, %d were drawn", scope, first, first+count-1, len(all), len(drawn))
 				}
+			}
+		}
+	}
+}
+
+// Where minibatches start from remote seeds too, vip counts that those rows are read, as enumeration of the sampler does; seeds that are
+// local are in no need of it, and nothing changes for them.
+func TestRemoteSeedsAreRead(t *testing.T) {
+	r := newRandom(t)
+	for range 20 {
+		g, roots := randomForest(t, r, 12)
+		m := mustNew(t, g, Options{})
+		batch := 1 + r.IntN(len(roots)-1)
+		own := int(roots[0]) // all that is local
+		reader := &Reader{
+			Local: []Range{{roots[0], roots[0] + 1}}, Fanouts: []int{2, 1}, Sources: []Source{{roots, float64(batch), 1}},
+		}
+		vip, inclusion := must[float32](t)(m.Score(PolicyVIP, reader)), must[float32](t)(m.Score(PolicyInclusion, reader))
+		for v, want := range enumerate(g, roots, batch, reader.Fanouts, true) {
+			if math.Abs(float64(vip[v])-want) > 1e-6 || vip[v] != inclusion[v] {
+				t.Fatalf("batch %d of %d: vertex %d has vip %g and inclusion %g, enumeration says %g", batch, len(roots), v, vip[v], inclusion[v], want)
+			}
+		}
+		for _, seed := range roots[1:] {
+			if vip[seed] == 0 {
+				t.Errorf("remote seed %d is never kept", seed)
+			}
+		}
+		reader.Sources[0].Seeds = roots[:1]
+		local := must[float32](t)(m.Score(PolicyVIP, reader))
+		for v, want := range enumerate(g, roots[:1], 1, reader.Fanouts, false) {
+			if v != own && math.Abs(float64(local[v])-want) > 1e-6 {
+				t.Fatalf("local seeds: vertex %d has vip %g, the paper's formula %g", v, local[v], want)
 			}
 		}
 	}

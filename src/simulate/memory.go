@@ -77,6 +77,8 @@ func (s *Simulation) rankingBytes(policy string) int64 {
 		return 4 * n
 	case access.PolicyVIP:
 		return 12*n + n/8 + s.summing()
+	case access.PolicyInclusion:
+		return 8*n + n/8 + s.summing()
 	}
 	return 8*n + n/2
 }

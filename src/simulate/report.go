@@ -34,7 +34,7 @@ func (r *Result) Print(w io.Writer) error {
 			both = append(both, fmt.Sprintf("%.1f / %.1f", r.Predicted[p][i], n))
 		}
 		rows, ratios = append(rows, count), append(ratios, ratio)
-		if slices.Contains([]string{access.PolicyNone, access.PolicyVIP, cache.NameLookahead, PolicyOptimum}, name) {
+		if slices.Contains([]string{access.PolicyNone, access.PolicyVIP, access.PolicyInclusion, cache.NameLookahead, PolicyOptimum}, name) {
 			predicted = append(predicted, both)
 		}
 	}

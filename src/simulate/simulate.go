@@ -99,8 +99,8 @@ func (o *Options) Check() error {
 	if !(o.Gamma > 0 && o.Gamma <= 1) {
 		fault("gamma is %g; it must be above 0 and at most 1", o.Gamma)
 	}
-	if o.Initial != access.PolicyDegree && o.Initial != access.PolicyVIP {
-		fault("initial is %q; a prefetch buffer is filled by %s or %s", o.Initial, access.PolicyDegree, access.PolicyVIP)
+	if !slices.Contains(access.InitialPolicies, o.Initial) {
+		fault("initial is %q; a prefetch buffer is filled by one of %v", o.Initial, access.InitialPolicies)
 	}
 	if o.LastShort && (o.GlobalBatch || o.GlobalSeeds || o.StreamPerPart) {
 		fault("last-short counts as published figures do, with a stream for each rank that has seeds and a batch of its own")

@@ -25,7 +25,7 @@ type CacheOptions struct {
 	Gamma   float64 // prefetch
 	Delta   int     // prefetch
 	Evict   bool    // prefetch; false keeps what it begins with
-	Initial string  // prefetch: access.PolicyDegree or access.PolicyVIP
+	Initial string  // prefetch: one of access.InitialPolicies
 	Layout  cache.Layout
 
 	PeerCost float64 // PlacementGroup: cost of a row in a peer's cache / cost of one from another node

@@ -27,7 +27,7 @@ const (
 //	index   vertex ──> row of its own copy if the rank has one, else of the first rank that has one
 //
 // Who holds what is decided by cache.Place, from the score of the policy summed over the ranks of the node; the score stands for how
-// likely a row is read, up to a factor, which is exact for vip, sim and oracle. Vertices that a rank of the node owns are no
+// likely a row is read, up to a factor, which is exact for vip, inclusion, sim and oracle. Vertices that a rank of the node owns are no
 // candidates: those are read from its part.
 type groupCache struct {
 	index      *cache.Index

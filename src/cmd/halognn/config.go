@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"halognn/src/access"
 	"halognn/src/cache"
 	"halognn/src/comm"
 	"halognn/src/nn"
@@ -255,8 +256,8 @@ func (c *Config) choices() []oneOf {
 		{"train.schedule", c.Train.Schedule, []string{"constant", "cosine", "step"}, nil},
 		{"train.eval_mode", c.Train.EvalMode, []string{"sampled", "full"}, nil},
 		{"train.allreduce", c.Train.Allreduce, []string{"auto", "reproducible", "mpi"}, nil},
-		{"cache.policy", c.Cache.Policy, []string{"none", "degree", "halo1", "wpr", "paths", "sim", "vip", "oracle", "prefetch", "sieve", "lookahead", "auto"}, nil},
-		{"cache.initial", c.Cache.Initial, []string{"degree", "vip"}, nil},
+		{"cache.policy", c.Cache.Policy, []string{"none", "degree", "halo1", "wpr", "paths", "sim", "vip", "inclusion", "oracle", "prefetch", "sieve", "lookahead", "auto"}, nil},
+		{"cache.initial", c.Cache.Initial, access.InitialPolicies, nil},
 		{"cache.scores", c.Cache.Scores, []string{"auto", "dense", "compact"}, nil},
 		{"cache.placement", c.Cache.Placement, []string{train.PlacementOwn, train.PlacementGroup}, nil},
 		{"topology.kind", c.Topology.Kind, []string{"replicated"}, []string{"partitioned"}},

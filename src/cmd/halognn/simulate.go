@@ -13,6 +13,7 @@ import (
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
+	"halognn/src/access"
 	"halognn/src/mem"
 	"halognn/src/shard"
 	"halognn/src/simulate"
@@ -71,7 +72,7 @@ func simulateCommand() *cobra.Command {
 	f.Float64Var(&o.Gamma, "gamma", 0.995, "prefetch: decay of a row's score in a step that does not use it; 1: no decay and no eviction")
 	f.IntVar(&o.Delta, "delta", 64, "prefetch: minibatches between two evictions")
 	f.BoolVar(&evict, "evict", true, "prefetch: exchange rows; false keeps what it begins with")
-	f.StringVar(&o.Initial, "initial", "degree", "prefetch: what it is filled by, degree or vip")
+	f.StringVar(&o.Initial, "initial", "degree", "prefetch: what it is filled by, "+orList(access.InitialPolicies))
 	f.IntVar(&o.Window, "window", 0, "lookahead: minibatches known in advance (default: planned as in training)")
 	f.BoolVar(&o.Level, "level", false, "lookahead: fetch early where the next minibatch has more misses")
 	f.IntVar(&o.Workers, "workers", 0, "goroutines (default: one for each CPU)")
