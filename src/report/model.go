@@ -90,18 +90,23 @@ func modelBars(runs []*Run) *chart.Chart {
 func overheads(runs []*Run) table {
 	t := table{
 		id: "overheads", title: "What is not training",
-		columns: []string{"run", "waiting", "communication stall, s/epoch", "of the epoch"},
-		note: "Waiting: share of the epoch in which training waited for a minibatch. Communication stall: MassiveGNN's equation 9, what " +
+		columns: []string{"run", "waiting", "start-up, s/epoch", "of the epoch", "communication stall, s/epoch", "of the epoch"},
+		note: "Waiting: share of the epoch in which training waited for a minibatch; of it start-up: for the first one of " +
+			"an epoch. Communication stall: MassiveGNN's equation 9, what " +
 			"remote rows take beyond the copying beside them; what of it training did wait for is part of waiting.",
 	}
 	for _, r := range runs {
 		wait, waits := mean(r.Epochs, "wait_fraction")
 		stall, stalls := r.Summary.num("communication_stall_seconds")
 		share, shares := r.Summary.num("communication_stall_fraction")
-		if !stalls {
+		startup, starts := mean(r.Epochs, "startup_seconds")
+		started, known := mean(r.Epochs, "startup_fraction")
+		if !stalls && !starts {
 			continue
 		}
-		t.rows = append(t.rows, []string{r.Name, percent(wait, waits), cell(stall, stalls), percent(share, shares)})
+		t.rows = append(t.rows, []string{
+			r.Name, percent(wait, waits), cell(startup, starts), percent(started, known), cell(stall, stalls), percent(share, shares),
+		})
 	}
 	return t
 }

@@ -81,8 +81,8 @@ func TestTablesHoldWhatWasComputedByHand(t *testing.T) {
 		}},
 		{"balance", []string{"base", "old"}, balance, [][]string{{"base", "2", "400", "500", "600", "0", "10.00 %", "20.00 %", "30.00 %", "0"}}},
 		{"what is not training", four, overheads, [][]string{
-			{"base", "20.00 %", "0.3750", "15.00 %"},
-			{"vip", "20.00 %", "0", "0.00 %"},
+			{"base", "20.00 %", "0.1250", "5.00 %", "0.3750", "15.00 %"},
+			{"vip", "20.00 %", "–", "–", "0", "0.00 %"},
 		}},
 		{"a model beside its measurement", four, timeModel, [][]string{
 			{"pipeline depth", "0", "2"},
@@ -339,7 +339,7 @@ func TestPageAndTextHoldTheSameNumbers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, row := range [][]string{
-		{"base", "20.00\u202f%", "0.3750", "15.00\u202f%"},
+		{"base", "20.00\u202f%", "0.1250", "5.00\u202f%", "0.3750", "15.00\u202f%"},
 		{"T_base (eq. 2), depth 0", "0.8750", "0.8750"},
 		{"T_prefetch (eq. 5), depth 1", "0.5000", "0.6875"},
 		{"a step, measured", "1", "0.7500"},

@@ -64,8 +64,9 @@ type checkpointState struct {
 	Seconds float64            `json:"seconds"`
 	First   float64            `json:"first_step_seconds"` // 0: the second has not begun
 	Waiting float64            `json:"wait_seconds"`       // mean over ranks, as
-	Phases  map[string]float64 `json:"phases"`             // these, by name
-	Rows    checkpointRows     `json:"rows"`               // sum over ranks
+	Startup float64            `json:"startup_seconds"`
+	Phases  map[string]float64 `json:"phases"` // these, by name
+	Rows    checkpointRows     `json:"rows"`   // sum over ranks
 	Each    []rankShare        `json:"each_rank"`
 
 	OldPhases []float64 `json:"phase_seconds,omitempty"` // see phases
@@ -77,6 +78,7 @@ type checkpointState struct {
 type rankShare struct {
 	Remote  int64   `json:"remote_rows"`
 	Waiting float64 `json:"wait_seconds"`
+	Startup float64 `json:"startup_seconds"`
 }
 
 // earlier returns what a rank of so many has done of the epoch under way. Ranks of another number than did it divide it evenly.
@@ -85,7 +87,7 @@ func (s *checkpointState) earlier(rank, ranks int) rankShare {
 		return s.Each[rank]
 	}
 	before := func(r int) int64 { return s.Rows.Remote * int64(r) / int64(ranks) }
-	return rankShare{before(rank+1) - before(rank), s.Waiting}
+	return rankShare{before(rank+1) - before(rank), s.Waiting, s.Startup}
 }
 
 // share is what a checkpoint, or the record of an epoch, needs of every rank. All of it has a fixed size.
@@ -96,6 +98,7 @@ type share struct {
 	Rounds  int64 // that this rank has started, since the restart if there was one in the epoch
 	Seconds float64
 	Waiting float64
+	Startup float64
 	Phases  [trace.NumPhases]float64
 }
 
@@ -197,7 +200,7 @@ func (r *run) gatherShares(took time.Duration) (s shares, err error) {
 	rows.add(r.carried)
 	own := share{
 		Blocks: r.blocks, Rows: rows, Remote: r.rows.Remote + r.earlier, Rounds: r.rows.Rounds,
-		Seconds: took.Seconds(), Waiting: r.waiting.Seconds(), Phases: r.clock.Seconds(),
+		Seconds: took.Seconds(), Waiting: r.waiting.Seconds(), Startup: r.startup.Seconds(), Phases: r.clock.Seconds(),
 	}
 	mine, err := binary.Append(nil, binary.LittleEndian, own)
 	if err != nil {
@@ -217,6 +220,7 @@ func (r *run) gatherShares(took time.Duration) (s shares, err error) {
 		s.Rows.add(one.Rows)
 		s.Remote += one.Remote
 		s.Waiting += one.Waiting
+		s.Startup += one.Startup
 		for p, t := range one.Phases {
 			s.Phases[p] += t
 		}
@@ -242,13 +246,14 @@ func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 	s.Cache = r.choice()
 	if epoch == r.epoch {
 		s.Loss, s.Seeds, s.Seconds, s.First = r.loss, r.seeds, all.each[0].Seconds, r.firstStep
-		s.Waiting, s.Rows = all.Waiting/ranks, checkpointRowsOf(all.Rows)
+		s.Waiting, s.Startup = all.Waiting/ranks, all.Startup/ranks
+		s.Rows = checkpointRowsOf(all.Rows)
 		s.Phases = map[string]float64{}
 		for p, t := range all.Phases {
 			s.Phases[trace.Phase(p).String()] = t / ranks
 		}
 		for _, one := range all.each {
-			s.Each = append(s.Each, rankShare{one.Remote, one.Waiting})
+			s.Each = append(s.Each, rankShare{one.Remote, one.Waiting, one.Startup})
 		}
 	}
 	return s, nil

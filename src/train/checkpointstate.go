@@ -18,6 +18,8 @@ type checkpointSums struct {
 	WaitFraction float64            `json:"wait_fraction"`
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
 	FirstStep    float64            `json:"first_step_seconds"`
+	Startup      float64            `json:"startup_seconds"`
+	StartupShare float64            `json:"startup_fraction"`
 	Rounds       float64            `json:"rounds_per_step"` // of the last one
 
 	Local        int64   `json:"local_rows"`
@@ -39,6 +41,7 @@ func sumsOf(s *Summary) checkpointSums {
 		Epochs: s.Epochs, TrainLoss: s.TrainLoss,
 		WaitFraction: s.WaitFraction, PhaseSeconds: maps.Clone(s.PhaseSeconds),
 		FirstStep: s.TimeModel.FirstStep, Rounds: s.RoundsPerStep,
+		Startup: s.StartupSeconds, StartupShare: s.StartupFraction,
 		Local: s.Local, CacheHits: s.CacheHits, Peer: s.Peer, PeerCached: s.PeerCached,
 		Fetched: s.Fetched, Replacement: s.Replacement, Early: s.Early, Remote: s.Remote,
 		Evictions: s.Evictions, Replacements: s.Replacements, ScoreSeconds: s.ScoreSeconds,
@@ -49,6 +52,7 @@ func sumsOf(s *Summary) checkpointSums {
 func (c *checkpointSums) summary() Summary {
 	s := Summary{
 		Epochs: c.Epochs, TrainLoss: c.TrainLoss,
+		StartupSeconds: c.Startup, StartupFraction: c.StartupShare,
 		WaitFraction: c.WaitFraction, PhaseSeconds: maps.Clone(c.PhaseSeconds),
 		Rows: Rows{
 			Local: c.Local, CacheHits: c.CacheHits, Peer: c.Peer, PeerCached: c.PeerCached,

@@ -39,6 +39,8 @@ func (r *run) endEpoch(took time.Duration) error {
 		waited := one.Waiting / one.Seconds
 		rec.Ranks = append(rec.Ranks, rankRecord{Remote: one.Remote, WaitFraction: waited})
 		rec.WaitFraction += waited / ranks
+		rec.Startup += one.Startup / ranks
+		rec.StartupFraction += one.Startup / one.Seconds / ranks
 	}
 	r.onlyStep(&rec)
 	r.add(&rec)
@@ -66,6 +68,8 @@ func (r *run) add(e *epochRecord) {
 	s.TrainLoss = e.Loss
 	s.RoundsPerStep = float64(e.Rounds) / float64(r.steps())
 	s.WaitFraction += e.WaitFraction
+	s.StartupSeconds += e.Startup
+	s.StartupFraction += e.StartupFraction
 	if s.PhaseSeconds == nil {
 		s.PhaseSeconds = map[string]float64{}
 	}
@@ -95,6 +99,8 @@ func (r *run) summarise(final *evaluation) error {
 	}
 	n := int64(s.Epochs)
 	s.WaitFraction /= float64(n)
+	s.StartupSeconds /= float64(n)
+	s.StartupFraction /= float64(n)
 	for p := range s.PhaseSeconds {
 		s.PhaseSeconds[p] /= float64(n)
 	}

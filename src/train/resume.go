@@ -165,7 +165,7 @@ func (r *run) restoreArrays(c *Checkpoint) error {
 // beginEpoch sets what is counted over an epoch to zero or, in the epoch in which a run goes on, to what it was. It returns the
 // first step to take.
 func (r *run) beginEpoch(epoch int) (first int) {
-	r.epoch, r.loss, r.seeds, r.rows, r.waiting, r.begun = epoch, 0, 0, tally{}, 0, time.Now()
+	r.epoch, r.loss, r.seeds, r.rows, r.waiting, r.startup, r.begun = epoch, 0, 0, tally{}, 0, 0, time.Now()
 	r.carried, r.earlier, r.firstStep = tally{}, 0, 0
 	r.clock.Take()
 	if r.Resume == nil || r.Resume.state.Epoch != epoch {
@@ -177,7 +177,7 @@ func (r *run) beginEpoch(epoch int) (first int) {
 		r.carried = s.Rows.tally()
 	}
 	own := s.earlier(r.Comm.Rank(), r.Comm.Size())
-	r.earlier, r.waiting = own.Remote, duration(own.Waiting)
+	r.earlier, r.waiting, r.startup = own.Remote, duration(own.Waiting), duration(own.Startup)
 	r.begun = r.begun.Add(-duration(s.Seconds))
 	phases := s.phases()
 	for p := range trace.NumPhases {

@@ -194,11 +194,16 @@ func TestResumeKeepsTheRowsOfEachRank(t *testing.T) {
 		t.Errorf("remote rows of the ranks are %v, without interruption %v", got, want)
 	}
 	rows := tally{Counters: exchange.Counters{Remote: 100}}
-	s := checkpointState{Rows: checkpointRowsOf(rows), Each: []rankShare{{30, 1}, {70, 3}}, Waiting: 2}
+	s := checkpointState{
+		Rows: checkpointRowsOf(rows), Each: []rankShare{{30, 1, 0.5}, {70, 3, 1.5}}, Waiting: 2, Startup: 1,
+	}
 	for _, c := range []struct {
 		rank, ranks int
 		want        rankShare
-	}{{0, 2, rankShare{30, 1}}, {1, 2, rankShare{70, 3}}, {0, 3, rankShare{33, 2}}, {1, 3, rankShare{33, 2}}, {2, 3, rankShare{34, 2}}} {
+	}{
+		{0, 2, rankShare{30, 1, 0.5}}, {1, 2, rankShare{70, 3, 1.5}},
+		{0, 3, rankShare{33, 2, 1}}, {1, 3, rankShare{33, 2, 1}}, {2, 3, rankShare{34, 2, 1}},
+	} {
 		if got := s.earlier(c.rank, c.ranks); got != c.want {
 			t.Errorf("rank %d of %d has %v, want %v", c.rank, c.ranks, got, c.want)
 		}

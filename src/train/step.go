@@ -36,6 +36,9 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 		}
 	}
 	r.waiting += r.pipe.Waited()
+	if i == r.skipped {
+		r.startup += r.pipe.Waited()
+	}
 	r.stepWaiting += r.pipe.Waited()
 	r.item = i
 	r.watch.At(r.epoch, step, watch.Place(trace.Forward))

@@ -44,6 +44,9 @@ type Summary struct {
 	StallSeconds  float64 `json:"communication_stall_seconds"` // per epoch, mean over ranks
 	StallFraction float64 `json:"communication_stall_fraction"`
 
+	StartupSeconds  float64 `json:"startup_seconds"` // per epoch, mean over ranks
+	StartupFraction float64 `json:"startup_fraction"`
+
 	PeakRSSBytes int64            `json:"peak_rss_bytes"`
 	Memory       map[string]int64 `json:"memory"`
 
@@ -107,12 +110,16 @@ type stepRecord struct {
 }
 
 type epochRecord struct {
-	Kind         string             `json:"kind"`
-	Epoch        int                `json:"epoch"`
-	Seconds      float64            `json:"seconds"`
-	Loss         float64            `json:"loss"`
-	LR           float64            `json:"lr"`
-	WaitFraction float64            `json:"wait_fraction"`
+	Kind         string  `json:"kind"`
+	Epoch        int     `json:"epoch"`
+	Seconds      float64 `json:"seconds"`
+	Loss         float64 `json:"loss"`
+	LR           float64 `json:"lr"`
+	WaitFraction float64 `json:"wait_fraction"`
+
+	Startup         float64 `json:"startup_seconds"` // mean over ranks
+	StartupFraction float64 `json:"startup_fraction"`
+
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
 	FirstStep    float64            `json:"first_step_seconds"` // of rank 0
 	Rounds       int64              `json:"rounds"`             // of each rank

@@ -37,9 +37,10 @@ type run struct {
 	seeds   int
 	rows    tally // of this rank; since the restart, if there was one in the epoch
 	waiting time.Duration
-	carried tally     // rank 0: those of all ranks before it
-	earlier int64     // remote ones of this rank before it
-	begun   time.Time // earlier than it was by the time that the epoch took before a restart
+	startup time.Duration // of that, before the first minibatch, and before the first one after a restart
+	carried tally         // rank 0: those of all ranks before it
+	earlier int64         // remote ones of this rank before it
+	begun   time.Time     // earlier than it was by the time that the epoch took before a restart
 
 	firstStep float64 // seconds until the second one began
 
