@@ -2,6 +2,7 @@ package tests
 
 import (
 	"encoding/json"
+	"math"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -15,8 +16,9 @@ func TestSummaryIsDocumented(t *testing.T) {
 	_, text, found := strings.Cut(string(read(t, "../docs/metrics.md")), "## `summary.json`")
 	section, phases, both := strings.Cut(text, "### Phases")
 	phases, model, three := strings.Cut(phases, "### Time model")
-	model, _, lines := strings.Cut(model, "## `metrics.jsonl`")
-	if !found || !both || !three || !lines {
+	model, setUp, four := strings.Cut(model, "### Set-up")
+	setUp, _, lines := strings.Cut(setUp, "## `metrics.jsonl`")
+	if !found || !both || !three || !four || !lines {
 		t.Fatal("docs/metrics.md has other sections than this test looks for")
 	}
 	var summary map[string]any
@@ -26,6 +28,20 @@ func TestSummaryIsDocumented(t *testing.T) {
 	sameKeys(t, "summary.json", summary, section)
 	sameKeys(t, "phase_seconds", summary["phase_seconds"].(map[string]any), phases)
 	sameKeys(t, "time_model", summary["time_model"].(map[string]any), model)
+	items := summary["setup"].(map[string]any)
+	sameKeys(t, "setup", items, setUp)
+	sum := 0.0
+	for _, item := range []string{"launch", "open", "verify", "device"} { // of the command, the others are the run's
+		if items[item].(float64) <= 0 {
+			t.Errorf("setup: %s took %v s", item, items[item])
+		}
+	}
+	for _, seconds := range items {
+		sum += seconds.(float64)
+	}
+	if total := summary["setup_seconds"].(float64); math.Abs(sum-total) > 1e-3 {
+		t.Errorf("setup adds up to %g s, setup_seconds is %g", sum, total)
+	}
 }
 
 // sameKeys holds the keys of a JSON object to those in the first column of a table.

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"halognn/src/chart"
+	"halognn/src/trace"
 )
 
 // modelTerms are the numbers of time_model, in the order of the table.
@@ -90,10 +91,11 @@ func modelBars(runs []*Run) *chart.Chart {
 func overheads(runs []*Run) table {
 	t := table{
 		id: "overheads", title: "What is not training",
-		columns: []string{"run", "waiting", "start-up, s/epoch", "of the epoch", "communication stall, s/epoch", "of the epoch"},
+		columns: []string{"run", "waiting", "start-up, s/epoch", "of the epoch", "communication stall, s/epoch", "of the epoch", "set-up, s"},
 		note: "Waiting: share of the epoch in which training waited for a minibatch; of it start-up: for the first one of " +
 			"an epoch. Communication stall: MassiveGNN's equation 9, what " +
-			"remote rows take beyond the copying beside them; what of it training did wait for is part of waiting.",
+			"remote rows take beyond the copying beside them; what of it training did wait for is part of waiting. Set-up: all that came before " +
+			"the first step.",
 	}
 	for _, r := range runs {
 		wait, waits := mean(r.Epochs, "wait_fraction")
@@ -101,12 +103,51 @@ func overheads(runs []*Run) table {
 		share, shares := r.Summary.num("communication_stall_fraction")
 		startup, starts := mean(r.Epochs, "startup_seconds")
 		started, known := mean(r.Epochs, "startup_fraction")
+		prepared, sets := r.Summary.num("setup_seconds")
 		if !stalls && !starts {
 			continue
 		}
 		t.rows = append(t.rows, []string{
 			r.Name, percent(wait, waits), cell(startup, starts), percent(started, known), cell(stall, stalls), percent(share, shares),
+			cell(prepared, sets),
 		})
+	}
+	return t
+}
+
+// setUp is what the runs did before their first step.
+func setUp(runs []*Run) table {
+	t := table{
+		id: "setup", title: "Seconds before the first step, mean over ranks", columns: []string{"run"},
+		note: "From the beginning of the command; of a run that went on, of its last start. Cache: rank, predict and fill, beside the " +
+			"epochs together (MassiveGNN, Figure 8: its initialisation cost).",
+	}
+	for i := range trace.NumSetUpItems {
+		t.columns = append(t.columns, i.String())
+	}
+	t.columns = append(t.columns, "together", "cache, of all epochs")
+	for _, r := range runs {
+		items := r.Summary.object("setup")
+		if items == nil {
+			continue
+		}
+		row := []string{r.Name}
+		for i := range trace.NumSetUpItems {
+			x, ok := items.num(i.String())
+			row = append(row, cell(x, ok))
+		}
+		total, known := r.Summary.num("setup_seconds")
+		cache := 0.0
+		for _, i := range []trace.SetUpItem{trace.SetUpRank, trace.SetUpPredict, trace.SetUpFill} {
+			x, _ := items.num(i.String())
+			cache += x
+		}
+		epoch, timed := mean(r.Epochs, "seconds")
+		trained := epoch * float64(len(r.Epochs))
+		t.rows = append(t.rows, append(row, cell(total, known), percent(cache/trained, timed && trained > 0)))
+	}
+	if n := len(t.rows); n > 0 && n <= mostTurned {
+		t.turn()
 	}
 	return t
 }

@@ -26,7 +26,7 @@ func tablesOf(runs []*Run) []table {
 	if len(runs) > 1 {
 		tables = append(tables, differences(runs))
 	}
-	tables = append(tables, scaling(runs), phases(runs), overheads(runs), timeModel(runs), traffic(runs), caches(runs), baselines(runs), balance(runs))
+	tables = append(tables, scaling(runs), phases(runs), overheads(runs), timeModel(runs), setUp(runs), traffic(runs), caches(runs), baselines(runs), balance(runs))
 	return slices.DeleteFunc(tables, func(t table) bool { return len(t.rows) == 0 })
 }
 

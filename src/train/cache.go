@@ -9,6 +9,7 @@ import (
 	"halognn/src/exchange"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/trace"
 )
 
 // CacheOptions say what is cached, and how much.
@@ -71,13 +72,16 @@ func (s *session) openCache() (exchange.Cache, error) {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
 	defer mem.Free(held)
+	s.SetUp.Done(trace.SetUpRank)
 	if s.expected, err = s.predict(m, held); err != nil {
 		return nil, err
 	}
+	s.SetUp.Done(trace.SetUpPredict)
 	c, err := s.fillCache(held)
 	if err != nil {
 		return nil, fmt.Errorf("filling the cache: %w", err)
 	}
+	s.SetUp.Done(trace.SetUpFill)
 	s.closers = append(s.closers, func() error { c.free(); return nil })
 	return c, nil
 }

@@ -45,6 +45,11 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 			t.Errorf("memory: %s is not in docs/metrics.md", name)
 		}
 	}
+	for i := range trace.NumSetUpItems {
+		if !strings.Contains(summary, "| `"+i.String()+"` |") {
+			t.Errorf("setup: %s is not in docs/metrics.md", i)
+		}
+	}
 	for p := range trace.NumPhases {
 		if !strings.Contains(summary, "`"+p.String()+"`") {
 			t.Errorf("phase %s is not in docs/metrics.md", p)

@@ -11,6 +11,7 @@ import (
 	"halognn/src/exchange"
 	"halognn/src/mem"
 	"halognn/src/parallel"
+	"halognn/src/trace"
 )
 
 // tally counts rows and what a cache decided about them.
@@ -87,9 +88,11 @@ func (s *session) openDynamic(m *access.Graph) (*dynamicCache, error) {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
 	if o.Policy == cache.NameLookahead {
+		s.SetUp.Done(trace.SetUpRank)
 		if err := s.planWindow(m, reader, &d); err != nil {
 			return nil, fmt.Errorf("planning a window: %w", err)
 		}
+		s.SetUp.Done(trace.SetUpPredict)
 	}
 	var fault error
 	epoch, item := s.beginning()
@@ -98,11 +101,13 @@ func (s *session) openDynamic(m *access.Graph) (*dynamicCache, error) {
 	if err = Agree(s.Comm, errors.Join(fault, err)); err != nil {
 		return nil, fmt.Errorf("cache.policy %s: %w", o.Policy, err)
 	}
+	s.SetUp.Done(trace.SetUpRank)
 	c := &dynamicCache{policy: policy, rows: mem.Make[byte](policy.Slots() * s.Shards.RowBytes()), window: d.Window}
 	s.closers = append(s.closers, func() error { c.free(); return nil })
 	if err := s.fetchRows(initial, c.rows); err != nil {
 		return nil, fmt.Errorf("filling the cache: %w", err)
 	}
+	s.SetUp.Done(trace.SetUpFill)
 	return c, nil
 }
 

@@ -134,7 +134,29 @@ func (r *run) summarise(final *evaluation) error {
 		s.Allreduce = "nccl"
 	}
 	s.Graph = GraphSize{Vertices: int64(meta.Vertices), Edges: meta.Edges, Features: meta.Features, Classes: meta.Classes}
+	if err := r.summariseSetUp(); err != nil {
+		return err
+	}
 	return r.summariseMemory()
+}
+
+// summariseSetUp averages what came before the first step over the ranks. Collective.
+func (r *run) summariseSetUp() error {
+	items, total := r.SetUp.Seconds()
+	all, err := comm.Allgather(r.Comm, append(items[:], total)...)
+	if err != nil {
+		return err
+	}
+	s, ranks := &r.sum, float64(r.Comm.Size())
+	s.SetUp, s.SetUpSeconds = map[string]float64{}, 0
+	for len(all) > 0 {
+		for i := range trace.NumSetUpItems {
+			s.SetUp[i.String()] += all[i] / ranks
+		}
+		s.SetUpSeconds += all[trace.NumSetUpItems] / ranks
+		all = all[trace.NumSetUpItems+1:]
+	}
+	return nil
 }
 
 // median returns the middle value, the mean of the middle two if there are two.

@@ -13,6 +13,7 @@ import (
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/npy"
+	"halognn/src/trace"
 )
 
 // Where the rows of a static cache lie (CacheOptions.Placement).
@@ -67,17 +68,21 @@ func (s *session) openGroup(m *access.Graph) (exchange.Cache, error) {
 	}
 	c.index = s.indexGroup(held, slots, node.Rank())
 	s.closers = append(s.closers, c.free)
+	s.SetUp.Done(trace.SetUpRank)
 
 	union := c.union(held)
 	defer mem.Free(union)
 	if s.expected, err = s.predict(m, union); err != nil {
 		return nil, err
 	}
+	s.SetUp.Done(trace.SetUpPredict)
 	rowBytes := s.Shards.RowBytes()
 	if err := s.fetchRows(held[c.first:c.end], c.Table()[c.first*rowBytes:c.end*rowBytes]); err != nil {
 		return nil, fmt.Errorf("filling the cache: %w", err)
 	}
-	return c, node.StartBarrier().Wait() // before anyone reads a peer's rows
+	err = node.StartBarrier().Wait() // before anyone reads a peer's rows
+	s.SetUp.Done(trace.SetUpFill)
+	return c, err
 }
 
 // placeGroup returns the vertices whose rows the ranks of the node hold, slots of each, rank after rank: the same on all of

@@ -29,6 +29,7 @@ import (
 	"halognn/src/parallel"
 	"halognn/src/sample"
 	"halognn/src/shard"
+	"halognn/src/trace"
 )
 
 // Options say what is trained and how. All ranks must have the same.
@@ -75,6 +76,7 @@ type Env struct {
 	Progress     Progress               // rank 0 only; may be nil
 	Transport    string                 // for the summary
 	Version      string
+	SetUp        *trace.SetUp      // of this rank, under way; nil begins one
 	Config       map[string]string // for checkpoints: the resolved config by key
 	Resume       *Checkpoint       // to go on from; nil: from the beginning
 	Stop         <-chan struct{}   // closed when this rank wishes the run to save its state and end; may be nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"halognn/src/comm"
 	"halognn/src/compute"
@@ -64,6 +65,9 @@ func open(env Env, o Options) (s *session, err error) {
 	if o.Model.Kind == "mlp" {
 		o.Fanouts = nil
 	}
+	if env.SetUp == nil {
+		env.SetUp = trace.NewSetUp(time.Now())
+	}
 	s = &session{Env: env, o: o, metric: metricName(meta.Task, meta.Classes)}
 	if s.runtime, err = residentBeforeData(); err != nil {
 		return nil, err
@@ -103,6 +107,7 @@ func (s *session) openLocal() error {
 		return fmt.Errorf("%s: %w", s.Shards.Dir, err)
 	}
 	s.closers = append(s.closers, func() error { s.streams.Free(); return nil })
+	s.SetUp.Done(trace.SetUpSeeds)
 	if s.model, err = nn.NewModel(s.Device, s.o.Model, s.o.Seed); err != nil {
 		return err
 	}
@@ -111,6 +116,7 @@ func (s *session) openLocal() error {
 		return err
 	}
 	s.closers = append(s.closers, func() error { s.optimizer.Close(); return nil })
+	s.SetUp.Done(trace.SetUpModel)
 	s.o.Schedule.Every = s.o.StepEpochs * s.streams.Steps()
 	return s.o.Schedule.Check()
 }
@@ -144,6 +150,7 @@ func (s *session) openShared() error {
 	if err := s.openTables(); err != nil {
 		return err
 	}
+	s.SetUp.Done(trace.SetUpTables)
 	var err error
 	if s.gradients, err = parallel.NewGradients(s.Comm, s.model.Params, s.o.Model.Layers,
 		parallel.GradientOptions{SumOptions: comm.SumOptions{Mode: s.o.Sum, Add: s.Host.AddInto}, Device: s.Device, Transport: s.Gradients}); err != nil {
@@ -153,16 +160,19 @@ func (s *session) openShared() error {
 		return err
 	}
 	s.closers = append(s.closers, s.gradients.Close)
+	s.SetUp.Done(trace.SetUpModel)
 	if err := Agree(s.Comm, s.openOffboard()); err != nil {
 		return err
 	}
 	if s.deviceRows, err = gatherDeviceRows(s.Comm, s.ownRows); err != nil {
 		return err
 	}
+	s.SetUp.Done(trace.SetUpDevice)
 	if s.o.Cache.Policy == PolicyAuto {
 		if err := s.openAuto(); err != nil {
 			return err
 		}
+		s.SetUp.Done(trace.SetUpChoose)
 	}
 	s.closers = append(s.closers, s.closeRows)
 	return s.openRows()
@@ -202,6 +212,7 @@ func (s *session) openRows() (err error) {
 		return err
 	}
 	s.closers = append(s.closers, func() error { s.pipe.Close(); return nil })
+	s.SetUp.Done(trace.SetUpPipeline)
 	return nil
 }
 

@@ -44,6 +44,9 @@ type Summary struct {
 	StallSeconds  float64 `json:"communication_stall_seconds"` // per epoch, mean over ranks
 	StallFraction float64 `json:"communication_stall_fraction"`
 
+	SetUpSeconds float64            `json:"setup_seconds"` // mean over ranks
+	SetUp        map[string]float64 `json:"setup"`
+
 	StartupSeconds  float64 `json:"startup_seconds"` // per epoch, mean over ranks
 	StartupFraction float64 `json:"startup_fraction"`
 

@@ -117,6 +117,7 @@ func (r *run) run(ctx context.Context) error {
 	if err := r.start(ctx); err != nil {
 		return err
 	}
+	r.SetUp.End(trace.SetUpRun)
 	for epoch := r.epoch + 1; epoch <= r.o.Epochs && !r.patienceOut(); epoch++ {
 		if err := r.beginTrial(ctx, epoch); err != nil {
 			return fmt.Errorf("epoch %d: %w", epoch, err)

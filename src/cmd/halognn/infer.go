@@ -64,7 +64,7 @@ func inferRank(c comm.Comm, k inProcess, run string, sets []string, what train.I
 	if err := train.Agree(c, err); err != nil {
 		return dataError(err)
 	}
-	j, err := openJob(c, k, config, sets)
+	j, err := openJob(c, k, config, sets, nil)
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 	"halognn/src/parallel"
 	"halognn/src/rundir"
 	"halognn/src/shard"
+	"halognn/src/trace"
 	"halognn/src/train"
 )
 
@@ -109,8 +110,8 @@ type job struct {
 	close  func() error
 }
 
-// openJob opens shards and device for rank c. Collective.
-func openJob(c comm.Comm, k inProcess, path string, sets []string) (*job, error) {
+// openJob opens shards and device for rank c. What it takes goes into setUp, which may be nil. Collective.
+func openJob(c comm.Comm, k inProcess, path string, sets []string, setUp *trace.SetUp) (*job, error) {
 	config, err := loadConfig(path, sets)
 	if err == nil {
 		err = fault.At(fault.Start, c.Rank(), -1, -1)
@@ -118,6 +119,7 @@ func openJob(c comm.Comm, k inProcess, path string, sets []string) (*job, error)
 	if err := train.Agree(c, err); err != nil {
 		return nil, usageError(err)
 	}
+	setUp.Done(trace.SetUpLaunch)
 	j := &job{comm: c, config: config}
 	shards, err := shard.Open(config.Data.Parts, shard.Options{CopyTopology: config.Topology.Load == "copy", Stage: config.Run.StageDir})
 	if agreed := train.Agree(c, err); agreed != nil {
@@ -143,12 +145,17 @@ func openJob(c comm.Comm, k inProcess, path string, sets []string) (*job, error)
 			return nil, err
 		}
 	}
+	setUp.Done(trace.SetUpOpen)
 	if config.Data.Verify == "hashes" {
 		if err := train.Agree(c, verifyOwn(c, shards)); err != nil {
 			return nil, dataError(err)
 		}
 	}
-	return j, j.openDevice(k, shards)
+	setUp.Done(trace.SetUpVerify)
+	err = j.openDevice(k, shards)
+	j.env.SetUp = setUp
+	setUp.Done(trace.SetUpDevice)
+	return j, err
 }
 
 // verifyOwn compares the hashes of this rank's parts and of its share of the files that all ranks read.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/pkg/profile"
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/parallel"
 	"halognn/src/rundir"
+	"halognn/src/trace"
 	"halognn/src/train"
 )
 
@@ -29,6 +31,7 @@ func trainCommand() *cobra.Command {
 			"  mpirun -np 4 halognn train --resume run/demo                           (goes on from the last checkpoint)",
 		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
+			begun := time.Now()
 			if o.config == "" && o.resume == "" {
 				return usageError(fmt.Errorf("--config is missing: the YAML file of the run; inputs/ has examples and docs/config.md lists the keys"))
 			}
@@ -39,7 +42,7 @@ func trainCommand() *cobra.Command {
 			if k == 0 {
 				chooseGPU(o.configPath(), o.sets)
 			}
-			return k.run(func(c comm.Comm) error { return trainRank(c, k, o) })
+			return k.run(func(c comm.Comm) error { return trainRank(c, k, o, begun) })
 		},
 	}
 	c.Flags().StringVar(&o.config, "config", "", "YAML file of the run")
@@ -84,7 +87,8 @@ func startProfile(kind, dir string, rank int, k inProcess) (stop func(), err err
 }
 
 // trainRank is the run of one rank.
-func trainRank(c comm.Comm, k inProcess, o trainFlags) (err error) {
+func trainRank(c comm.Comm, k inProcess, o trainFlags, begun time.Time) (err error) {
+	setUp := trace.NewSetUp(begun)
 	stopSignal := stopOnSignals()
 	resumed, path := o.resume != "", o.config
 	if resumed {
@@ -94,7 +98,7 @@ func trainRank(c comm.Comm, k inProcess, o trainFlags) (err error) {
 		}
 		resumed, path, o.sets = !fresh, config, append(slices.Clone(o.sets), "run.dir="+o.resume)
 	}
-	j, err := openJob(c, k, path, o.sets)
+	j, err := openJob(c, k, path, o.sets, setUp)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,72 @@
+package trace
+
+import "time"
+
+// SetUpItem is a part of what a rank does before its first step; docs/metrics.md defines each.
+type SetUpItem int
+
+// The items in the order in which they come first.
+const (
+	SetUpLaunch   SetUpItem = iota // joining the other ranks, reading the config
+	SetUpOpen                      // opening the parts, and copying what is to be copied
+	SetUpVerify                    // hashes of the parts
+	SetUpDevice                    // threads and device, and feature rows that lie in its memory
+	SetUpSeeds                     // dividing the training seeds
+	SetUpModel                     // weights, optimiser, the sum of gradients
+	SetUpTables                    // mapping the feature rows of the node
+	SetUpChoose                    // cache.policy auto: counting candidates
+	SetUpRank                      // cache: ranking vertices, making the policy
+	SetUpPredict                   // cache: predicting what is left to fetch
+	SetUpFill                      // cache: fetching the first rows
+	SetUpPipeline                  // exchange, samplers, pipeline
+	SetUpRun                       // run directory, checkpoint, logs, watchdog
+	NumSetUpItems
+)
+
+var setUpNames = [NumSetUpItems]string{
+	"launch", "open", "verify", "device", "seeds", "model", "tables", "choose", "rank", "predict", "fill", "pipeline", "run",
+}
+
+// String returns the name under which the item is reported.
+func (i SetUpItem) String() string { return setUpNames[i] }
+
+// SetUp measures what a rank does before its first step. One goroutine does all of it, so every moment belongs to one
+// item, and the items add up to the whole. A nil SetUp measures nothing.
+type SetUp struct {
+	begun, last time.Time
+	took        [NumSetUpItems]time.Duration
+	total       time.Duration // 0 while it lasts
+}
+
+// NewSetUp returns the measure of a set-up that has begun at the given time.
+func NewSetUp(begun time.Time) *SetUp { return &SetUp{begun: begun, last: begun} }
+
+// Done says that the time since the last call, or since the beginning, went into item. After End it does nothing: a run
+// may open another cache later.
+func (s *SetUp) Done(item SetUpItem) {
+	if s == nil || s.total > 0 {
+		return
+	}
+	now := time.Now()
+	s.took[item] += now.Sub(s.last)
+	s.last = now
+}
+
+// End ends the set-up with an item.
+func (s *SetUp) End(item SetUpItem) {
+	s.Done(item)
+	if s != nil && s.total == 0 {
+		s.total = time.Since(s.begun)
+	}
+}
+
+// Seconds returns the items and the whole, which is 0 before End.
+func (s *SetUp) Seconds() (items [NumSetUpItems]float64, total float64) {
+	if s == nil {
+		return items, 0
+	}
+	for i, t := range s.took {
+		items[i] = t.Seconds()
+	}
+	return items, s.total.Seconds()
+}

@@ -1,0 +1,79 @@
+package train
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"halognn/src/access"
+	"halognn/src/cache"
+	"halognn/src/rundir"
+)
+
+// What a run sets up before its first step is itemised: the items add up to the whole, which lies within the time of the
+// run, and a cache is ranked and filled where there is one.
+func TestSetUpIsItemised(t *testing.T) {
+	shards := generatedIn(t, 12)
+	for _, c := range []struct {
+		name, policy string
+		node         int
+		placement    string
+		took         []string // of the items that a run may lack
+	}{
+		{"no cache", access.PolicyNone, 1, PlacementOwn, nil},
+		{"one node", access.PolicyVIP, 2, PlacementOwn, nil},
+		{"a static cache", access.PolicyVIP, 1, PlacementOwn, []string{"rank", "predict", "fill"}},
+		{"a cache of a node", access.PolicyVIP, 2, PlacementGroup, []string{"rank", "predict", "fill"}},
+		{"a buffer", cache.NamePrefetch, 1, PlacementOwn, []string{"rank", "fill"}},
+		{"looking ahead", cache.NameLookahead, 1, PlacementOwn, []string{"rank", "predict", "fill"}},
+		{"auto", PolicyAuto, 1, PlacementOwn, []string{"choose"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := resumable()
+			o.Epochs = 1
+			o.Cache = CacheOptions{
+				Policy: c.policy, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true, Initial: access.PolicyDegree,
+				Placement: c.placement, PeerCost: 0.1,
+			}
+			begun := time.Now()
+			j := journey{shards: shards, ranks: 2, node: c.node, dir: t.TempDir()}
+			if c.placement == PlacementGroup {
+				j.ranks = 4
+			}
+			j.finished(t, o)
+			whole := time.Since(begun).Seconds()
+			var s struct {
+				Total float64            `json:"setup_seconds"`
+				Items map[string]float64 `json:"setup"`
+			}
+			text, err := os.ReadFile(filepath.Join(j.dir, rundir.SummaryFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal(text, &s); err != nil {
+				t.Fatal(err)
+			}
+			sum := 0.0
+			for item, took := range s.Items {
+				sum += took
+				may := []string{"choose", "rank", "predict", "fill", "launch", "open", "verify"} // the last are the caller's
+				if always := !slices.Contains(may, item); always && took <= 0 {
+					t.Errorf("%s took %g s", item, took)
+				}
+				if want := slices.Contains(c.took, item); slices.Contains(may, item) && c.policy != PolicyAuto && (took > 0) != want {
+					t.Errorf("%s took %g s", item, took)
+				}
+			}
+			if c.policy == PolicyAuto && s.Items["choose"] <= 0 {
+				t.Error("nothing was chosen")
+			}
+			if math.Abs(sum-s.Total) > 1e-3 || s.Total <= 0 || s.Total >= whole {
+				t.Errorf("items add up to %g s, setup_seconds is %g, the whole run took %g", sum, s.Total, whole)
+			}
+		})
+	}
+}
