@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cespare/xxhash/v2"
-
 	"halognn/src/access"
 	"halognn/src/cache"
 	"halognn/src/comm"
@@ -63,24 +61,24 @@ func TestRoundsAreTheCollectivesStarted(t *testing.T) {
 				Initial: access.PolicyDegree}
 			dir := t.TempDir()
 			err := comm.RunWorld(c.ranks, func(w comm.Comm) error {
-				s, err := open(Env{
+				training, err := Open(Env{
 					Comm: &allToAlls{Comm: w}, RanksPerNode: c.perNode, Shards: shards, Device: ref.New(),
 					Host: ref.Host{}, Workers: 2, Dir: dir,
 				}, o)
 				if err != nil {
 					return err
 				}
-				features := s.features.comm.(*allToAlls)
-				r := &run{session: s, losses: xxhash.New()}
-				if err := r.run(context.Background()); err != nil {
+				features := training.run.features.comm.(*allToAlls)
+				s, err := training.Run(context.Background(), nil)
+				if err != nil {
 					return err
 				}
-				steps := r.sum.StepsPerEpoch * r.sum.Epochs
-				if got := float64(features.n) / float64(steps); got != c.want || r.sum.RoundsPerStep != got {
+				steps := s.StepsPerEpoch * s.Epochs
+				if got := float64(features.n) / float64(steps); got != c.want || s.RoundsPerStep != got {
 					return fmt.Errorf("rank %d: %d collectives in %d steps, rounds_per_step %g, want %g",
-						w.Rank(), features.n, steps, r.sum.RoundsPerStep, c.want)
+						w.Rank(), features.n, steps, s.RoundsPerStep, c.want)
 				}
-				return s.close()
+				return nil
 			})
 			if err != nil {
 				t.Fatal(err)
