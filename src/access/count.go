@@ -20,7 +20,7 @@ const (
 
 // CountOptions says which minibatches are counted: those that training makes for a stream in some epochs.
 type CountOptions struct {
-	Fanouts []int
+	Sample  sample.Spec     // how minibatches are drawn
 	Streams *sample.Streams // the seed order of the run
 	Stream  int
 	Seed    uint64 // of the run
@@ -76,7 +76,7 @@ func Count(t *sample.Topology, o CountOptions) ([]float32, error) {
 
 // count takes one minibatch after the other until none is left.
 func (o *CountOptions) count(t *sample.Topology, counts []uint32, next *atomic.Int64) error {
-	s, err := sample.New(t, sample.Options{Fanouts: o.Fanouts, MaxSeeds: o.Streams.MaxPiece(), ForwardOnly: true})
+	s, err := sample.New(t, sample.Options{Spec: o.Sample, MaxSeeds: o.Streams.MaxPiece(), ForwardOnly: true})
 	if err != nil {
 		return err
 	}

@@ -76,12 +76,12 @@ func (g *generated) perStep(t *testing.T, counts []float32, part, steps int, cac
 func TestCountsAreThoseOfTheReference(t *testing.T) {
 	g := newGenerated(t, 3, dataset.GenerateOptions{Vertices: 600, Degree: 8, Features: 1, Seed: 1})
 	streams := g.streams(t, 16)
-	o := CountOptions{Fanouts: []int{3, 2}, Streams: streams, Stream: 1, Seed: 5, First: 2, Epochs: 3}
+	o := CountOptions{Sample: sample.Neighbours(3, 2), Streams: streams, Stream: 1, Seed: 5, First: 2, Epochs: 3}
 	want := make([]float32, 600)
 	for epoch := 2; epoch <= 4; epoch++ {
 		for step := range streams.Steps() {
 			seeds := streams.Piece(epoch, step, 1, nil)
-			mb := sample.Reference(g.topology, o.Fanouts, seeds, sample.Key{Seed: 5, Epoch: epoch, Step: step, Stream: 1})
+			mb := sample.Reference(g.topology, o.Sample.Fanouts, seeds, sample.Key{Seed: 5, Epoch: epoch, Step: step, Stream: 1})
 			for _, v := range mb.Frontier {
 				want[v]++
 			}
@@ -106,9 +106,9 @@ func TestCountErrors(t *testing.T) {
 		o          CountOptions
 	}{
 		{"several", "count accesses: stream 2 of 2\n0 epochs; count at least 1\nworkers is -1; it must be at least 1, or 0 for 1",
-			CountOptions{Fanouts: []int{1}, Stream: 2, Workers: -1}},
+			CountOptions{Sample: sample.Neighbours(1), Stream: 2, Workers: -1}},
 		{"of the sampler", "count accesses: sample: fanouts[0] is 0; it must be at least 1, or -1 for all neighbours",
-			CountOptions{Fanouts: []int{0}, Epochs: 1}},
+			CountOptions{Sample: sample.Neighbours(0), Epochs: 1}},
 	} {
 		c.o.Streams = g.streams(t, 10)
 		before := mem.Allocated()
@@ -132,7 +132,7 @@ func TestPredictionsAreThoseOfSimulation(t *testing.T) {
 		for part := range g.parts {
 			mean := float64(len(g.train[part])) / float64(streams.Steps())
 			counts := must[float32](t)(Count(g.topology, CountOptions{
-				Fanouts: fanouts, Streams: streams, Stream: part, Seed: 5, First: 1, Epochs: epochs, Workers: 2}))
+				Sample: sample.Neighbours(fanouts...), Streams: streams, Stream: part, Seed: 5, First: 1, Epochs: epochs, Workers: 2}))
 			vip := must[float32](t)(g.VIP(g.train[part], mean, fanouts))
 			inclusion := must[float32](t)(g.Inclusion(g.train[part], mean, fanouts))
 			for _, alpha := range []float64{0, 0.2} {
@@ -169,7 +169,7 @@ func TestRankingsArePartWise(t *testing.T) {
 		scores[k] = must[float32](t)(g.VIP(g.train[k], 32, fanouts))
 	}
 	for part := range g.parts {
-		counts := must[float32](t)(Count(g.topology, CountOptions{Fanouts: fanouts, Streams: streams, Stream: part, First: 1, Epochs: 2}))
+		counts := must[float32](t)(Count(g.topology, CountOptions{Sample: sample.Neighbours(fanouts...), Streams: streams, Stream: part, First: 1, Epochs: 2}))
 		misses := func(ranking int) float64 {
 			return g.perStep(t, counts, part, 2*streams.Steps(), must[graph.VertexID](t)(g.Top(scores[ranking], g.parts[part:part+1], 300)))
 		}

@@ -114,7 +114,7 @@ func (d *directed) Free() {
 // candidates returns the vertices that may be kept: the remote ones within Hops of the local ones. It is nil, for all, where that is as
 // far as minibatches reach.
 func (m *Graph) candidates(r *Reader) (Set, error) {
-	if r.Hops == 0 || r.Hops >= len(r.Fanouts) {
+	if r.Hops == 0 || r.Hops >= r.Sample.Hops() {
 		return nil, nil
 	}
 	if err := checkLocal(m.in.NumVertices(), r.Local); err != nil {
@@ -133,7 +133,7 @@ func (m *Graph) candidates(r *Reader) (Set, error) {
 // HaloSize returns the number of vertices outside the local ranges that may be sampled from inside in one hop. Time that of Within,
 // memory 3 N/8 bytes.
 func (m *Graph) HaloSize(local []Range) (int, error) {
-	halo, err := m.candidates(&Reader{Local: local, Hops: 1, Fanouts: make([]int, 2)})
+	halo, err := m.candidates(&Reader{Local: local, Hops: 1, Sample: sample.Neighbours(sample.All, sample.All)})
 	defer halo.Free()
 	return halo.Len(), err
 }
@@ -144,7 +144,7 @@ func (m *Graph) HaloSize(local []Range) (int, error) {
 func (r *Reader) Ahead(epoch, from, n int, fault *error) iter.Seq[[]graph.VertexID] {
 	return func(yield func([]graph.VertexID) bool) {
 		s, err := sample.New(r.Topology, sample.Options{
-			Fanouts: r.Fanouts, Workers: max(r.Workers, 1), MaxSeeds: r.Streams.MaxPiece(), ForwardOnly: true,
+			Spec: r.Sample, Workers: max(r.Workers, 1), MaxSeeds: r.Streams.MaxPiece(), ForwardOnly: true,
 		})
 		if err != nil {
 			*fault = fmt.Errorf("access: looking ahead: %w", err)
@@ -191,14 +191,19 @@ func (m *Graph) PlanWindow(r *Reader, p []float32, capacity int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	waiting, err := m.waitingBytes(r, p)
+	if err != nil {
+		return 0, err
+	}
 	return cache.PlanWindow(cache.WindowOptions{
-		Capacity: capacity, Steps: r.Streams.Steps() * r.Count, Epochs: r.Epochs, Reuse: reuse, Memory: WindowMemory, StepBytes: m.waitingBytes(r, p),
+		Capacity: capacity, Steps: r.Streams.Steps() * r.Count, Epochs: r.Epochs, Reuse: reuse, Memory: WindowMemory, StepBytes: waiting,
 	}), nil
 }
 
 // WindowBytes estimates what the minibatches take that wait in a window of a reader.
-func (m *Graph) WindowBytes(r *Reader, p []float32, window int) int64 {
-	return int64(window) * m.waitingBytes(r, p)
+func (m *Graph) WindowBytes(r *Reader, p []float32, window int) (int64, error) {
+	waiting, err := m.waitingBytes(r, p)
+	return int64(window) * waiting, err
 }
 
 // Reuse counts the vertices outside the local ranges by how likely they are read.
@@ -213,20 +218,24 @@ func Reuse(p []float32, local []Range) (*cache.Reuse, error) {
 
 // waitingBytes estimates the memory of a minibatch that is sampled and planned, and waits for its turn: 24 bytes a vertex of the
 // input frontier, 16 more a vertex of each other, 4 bytes an edge of the input layer, whose rows no gradient flows to, and 12 of each other.
-func (m *Graph) waitingBytes(r *Reader, p []float32) int64 {
+func (m *Graph) waitingBytes(r *Reader, p []float32) (int64, error) {
+	fanouts, err := r.Sample.FanoutsFor("the memory of a window of minibatches")
+	if err != nil {
+		return 0, fmt.Errorf("access: %w", err)
+	}
 	frontier := total(p)
 	bytes, reached := 24*frontier, float64(r.Streams.MaxPiece())
-	for h, f := range r.Fanouts {
+	for h, f := range fanouts {
 		draws := float64(f)
 		if f == sample.All {
 			draws = float64(m.in.NumEdges()) / float64(max(m.in.NumVertices(), 1))
 		}
 		edge := 12.0
-		if h == len(r.Fanouts)-1 {
+		if h == len(fanouts)-1 {
 			edge = 4
 		}
 		bytes += reached * (16 + draws*edge)
 		reached = min(reached*(1+draws), frontier)
 	}
-	return int64(bytes)
+	return int64(bytes), nil
 }

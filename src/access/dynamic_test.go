@@ -31,7 +31,7 @@ func reading(t *testing.T, hops int) (*Graph, *Reader) {
 	}
 	t.Cleanup(streams.Free)
 	return mustNew(t, g, Options{}), &Reader{
-		Local: []Range{{0, n / 4}, {n / 4, n / 2}}, Sources: Sources(streams, 0, 2), Fanouts: []int{3, 2}, Hops: hops,
+		Local: []Range{{0, n / 4}, {n / 4, n / 2}}, Sources: Sources(streams, 0, 2), Sample: sample.Neighbours(3, 2), Hops: hops,
 		Topology: &sample.Topology{Graph: *g, Original: original}, Streams: streams, First: 0, Count: 2, Seed: 3, Epochs: 1, Workers: 2,
 	}
 }
@@ -47,7 +47,7 @@ func TestAheadIsWhatTrainingReads(t *testing.T) {
 		i := c.from
 		for remote := range r.Ahead(2, c.from, c.n, &fault) {
 			key := sample.Key{Seed: r.Seed, Epoch: 2 + i/each, Step: i % each / 2, Stream: i % 2}
-			mb := sample.Reference(r.Topology, r.Fanouts, r.Streams.Piece(key.Epoch, key.Step, key.Stream, nil), key)
+			mb := sample.Reference(r.Topology, r.Sample.Fanouts, r.Streams.Piece(key.Epoch, key.Step, key.Stream, nil), key)
 			want := slices.DeleteFunc(slices.Clone(mb.Frontier), func(v graph.VertexID) bool { return v < r.Local[1].End })
 			if !slices.Equal(remote, want) || len(want) == 0 {
 				t.Fatalf("item %d: remote vertices %v, want %v", i, remote, want)
@@ -60,7 +60,7 @@ func TestAheadIsWhatTrainingReads(t *testing.T) {
 		}
 	}
 	var fault error
-	r.Fanouts = []int{0}
+	r.Sample = sample.Neighbours(0)
 	for range r.Ahead(1, 0, 3, &fault) {
 		t.Error("a minibatch without fanouts")
 	}
@@ -190,7 +190,7 @@ func TestFirstFillIsTheBestOfTheHalo(t *testing.T) {
 			}
 		}
 		slices.SortStableFunc(best, func(a, b graph.VertexID) int { return outDegrees[b] - outDegrees[a] })
-		reader := &Reader{Local: []Range{{0, part}}, Sources: []Source{{seeds, 2, 1}}, Fanouts: []int{2, 2, 2}, Hops: hops}
+		reader := &Reader{Local: []Range{{0, part}}, Sources: []Source{{seeds, 2, 1}}, Sample: sample.Neighbours(2, 2, 2), Hops: hops}
 		for _, capacity := range []int{1, 10, max(len(best)-1, 0), len(best), n} {
 			want := slices.Clone(best[:min(capacity, len(best))])
 			slices.Sort(want)
@@ -238,7 +238,7 @@ func TestTiesGoByOutDegree(t *testing.T) {
 		return sorted
 	}
 	out := func(v graph.VertexID) int { return outDegrees[v] }
-	reader := &Reader{Local: []Range{{0, part}}, Sources: []Source{{ids(1, 2, 3, 4, 5, 6, 7, 8), 2, 1}}, Fanouts: []int{3, 3, 3}}
+	reader := &Reader{Local: []Range{{0, part}}, Sources: []Source{{ids(1, 2, 3, 4, 5, 6, 7, 8), 2, 1}}, Sample: sample.Neighbours(3, 3, 3)}
 	for _, layout := range []cache.Layout{cache.LayoutDense, cache.LayoutCompact} {
 		for _, missed := range []int{7, 60} { // fewer than there is room for, and more
 			before := mem.Allocated()

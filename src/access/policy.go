@@ -29,10 +29,10 @@ func Policies() []string {
 
 // Reader is who reads: one part, or several that are read for together.
 type Reader struct {
-	Local   []Range  // rows at hand without a cache
-	Sources []Source // of the seeds of its minibatches
-	Fanouts []int    // seed hop first
-	Hops    int      // from the local vertices, within which degree, paths and prefetch keep rows; 0: one for each fanout
+	Local   []Range     // rows at hand without a cache
+	Sources []Source    // of the seeds of its minibatches
+	Sample  sample.Spec // how they are drawn
+	Hops    int         // from the local vertices, within which degree, paths and prefetch keep rows; 0: as many as are sampled
 
 	// What sim and oracle count: Reader's streams are First to First+Count-1.
 	Topology     *sample.Topology
@@ -93,24 +93,33 @@ func (r *Reader) seedsAreLocal() bool {
 }
 
 // Reads returns how likely a minibatch of the reader reads each vertex, as Inclusion has it: [N], the mean over the minibatches of a
-// step. Zeros without seeds. Time that of Inclusion for each source; memory that of Inclusion, and 4 N with more than one.
+// step. Zeros without seeds. A kind of sampling without fanouts is sample.ErrFanouts. Time that of Inclusion for each source; memory
+// that of Inclusion, and 4 N with more than one.
 func (m *Graph) Reads(r *Reader) ([]float32, error) {
 	minibatches := 0
 	for _, s := range r.Sources {
 		minibatches += s.Minibatches
 	}
-	return m.sum(r, 1/float64(max(minibatches, 1)), m.Inclusion)
+	return m.sum(r, "the probability that a minibatch reads a vertex", 1/float64(max(minibatches, 1)), m.Inclusion)
 }
 
 // sum adds up an analysis over the minibatches of a step of the reader, times scale. One analysis of all seeds together would take each
 // minibatch for the whole step: with several a step, what is read by most of them would all be as good as certain, and in no order.
-func (m *Graph) sum(r *Reader, scale float64, analyse func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error)) ([]float32, error) {
+// what names the result in the error about a kind of sampling without fanouts.
+func (m *Graph) sum(
+	r *Reader, what string, scale float64,
+	analyse func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error),
+) ([]float32, error) {
+	fanouts, err := r.Sample.FanoutsFor(what)
+	if err != nil {
+		return nil, fmt.Errorf("access: %w", err)
+	}
 	var sum []float32
 	for _, s := range r.Sources {
 		if len(s.Seeds) == 0 {
 			continue
 		}
-		score, err := analyse(s.Seeds, s.PerBatch, r.Fanouts)
+		score, err := analyse(s.Seeds, s.PerBatch, fanouts)
 		if err != nil {
 			mem.Free(sum)
 			return nil, err
@@ -137,7 +146,7 @@ func (m *Graph) sum(r *Reader, scale float64, analyse func(train []graph.VertexI
 // Score ranks every vertex by a static policy other than PolicyNone: [N], higher is better to keep. Time and memory are those of the
 // analysis that the policy names; sim and oracle take those of Count, once a stream.
 //
-// Degree and paths look at what minibatches can reach: one hop from the seeds for each fanout. Of that, r.Hops leaves the halo of so
+// Degree and paths look at what minibatches can reach: as many hops from the seeds as are sampled. Of that, r.Hops leaves the halo of so
 // many hops.
 //
 // VIP does not count that a seed's own row is read. That is as it should be as long as those rows are local; where seeds are drawn from the
@@ -160,22 +169,22 @@ func (m *Graph) Score(policy string, r *Reader) ([]float32, error) {
 func (m *Graph) score(policy string, r *Reader) ([]float32, error) {
 	switch policy {
 	case PolicyDegree:
-		return m.Degree(r.Seeds(), len(r.Fanouts))
+		return m.Degree(r.Seeds(), r.Sample.Hops())
 	case PolicyHalo1:
 		return m.Halo(r.Local, 1)
 	case PolicyWPR:
 		return m.PageRank(r.Seeds())
 	case PolicyPaths:
-		return m.Paths(r.Seeds(), len(r.Fanouts))
+		return m.Paths(r.Seeds(), r.Sample.Hops())
 	case PolicySim:
 		return r.counted(SimulatedFirst, SimulatedEpochs)
 	case PolicyVIP:
 		if !r.seedsAreLocal() {
-			return m.sum(r, 1, m.Inclusion)
+			return m.sum(r, "ranking "+policy, 1, m.Inclusion)
 		}
-		return m.sum(r, 1, m.VIP)
+		return m.sum(r, "ranking "+policy, 1, m.VIP)
 	case PolicyInclusion:
-		return m.sum(r, 1, m.Inclusion)
+		return m.sum(r, "ranking "+policy, 1, m.Inclusion)
 	case PolicyOracle:
 		return r.counted(1, r.Epochs)
 	}
@@ -187,7 +196,7 @@ func (r *Reader) counted(first, epochs int) ([]float32, error) {
 	var sum []float32
 	for i := range r.Count {
 		score, err := Count(r.Topology, CountOptions{
-			Fanouts: r.Fanouts, Streams: r.Streams, Stream: r.First + i, Seed: r.Seed,
+			Sample: r.Sample, Streams: r.Streams, Stream: r.First + i, Seed: r.Seed,
 			First: first, Epochs: epochs, Workers: r.Workers,
 		})
 		if err != nil {

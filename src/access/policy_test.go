@@ -1,12 +1,14 @@
 package access
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	"halognn/src/dataset"
 	"halognn/src/mem"
+	"halognn/src/sample"
 )
 
 // Score is the analysis that the policy's name stands for.
@@ -15,13 +17,13 @@ func TestScoreByName(t *testing.T) {
 	streams := g.streams(t, 16)
 	fanouts := []int{4, 3}
 	r := Reader{
-		Local: g.parts[:1], Sources: []Source{{g.train[0], 12, 1}}, Fanouts: fanouts,
+		Local: g.parts[:1], Sources: []Source{{g.train[0], 12, 1}}, Sample: sample.Neighbours(fanouts...),
 		Topology: g.topology, Streams: streams, First: 0, Count: 2, Seed: 5, Epochs: 3, Workers: 2,
 	}
 	count := func(first, epochs int) ([]float32, error) { // of both streams
 		sum := make([]float32, g.in.NumVertices())
 		for k := range 2 {
-			score, err := Count(g.topology, CountOptions{Fanouts: fanouts, Streams: streams, Stream: k, Seed: 5, First: first, Epochs: epochs})
+			score, err := Count(g.topology, CountOptions{Sample: sample.Neighbours(fanouts...), Streams: streams, Stream: k, Seed: 5, First: first, Epochs: epochs})
 			if err != nil {
 				return nil, err
 			}
@@ -74,5 +76,34 @@ func TestCapacity(t *testing.T) {
 		if got := Capacity(c.alpha, c.n, c.readers); got != c.want {
 			t.Errorf("alpha %g of %d vertices among %d: %d rows, want %d", c.alpha, c.n, c.readers, got, c.want)
 		}
+	}
+}
+
+// What is computed from fanouts refuses a kind of sampling that has none, by its name.
+func TestWithoutFanouts(t *testing.T) {
+	g := newGenerated(t, 2, dataset.GenerateOptions{Vertices: 60, Degree: 4, Seed: 3})
+	r := &Reader{
+		Local: g.parts[:1], Sources: []Source{{g.train[0], 5, 1}}, Sample: sample.Spec{Kind: "layers"}, Hops: 2,
+		Topology: g.topology, Streams: g.streams(t, 16), Count: 1, Epochs: 1,
+	}
+	p := mem.Make[float32](60)
+	defer mem.Free(p)
+	for name, f := range map[string]func() error{
+		"ranking vip":                  func() error { _, err := g.Score(PolicyVIP, r); return err },
+		"the probability":              func() error { _, err := g.Reads(r); return err },
+		"the memory of a window":       func() error { _, err := g.PlanWindow(r, p, 10); return err },
+		"the memory of a window of mi": func() error { _, err := g.WindowBytes(r, p, 3); return err },
+	} {
+		err := f()
+		if !errors.Is(err, sample.ErrFanouts) || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "sample.kind layers") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, policy := range []string{PolicyHalo1, PolicyWPR} { // these look at the graph alone
+		score, err := g.Score(policy, r)
+		if err != nil {
+			t.Errorf("%s: %v", policy, err)
+		}
+		mem.Free(score)
 	}
 }

@@ -283,7 +283,7 @@ func TestReadsOfSeveralParts(t *testing.T) {
 	for range 20 {
 		g, roots := randomForest(t, r, 12)
 		m := mustNew(t, g, Options{})
-		reader := &Reader{Local: []Range{{0, 12}}, Fanouts: []int{2, sample.All}} // seeds are local
+		reader := &Reader{Local: []Range{{0, 12}}, Sample: sample.Neighbours(2, sample.All)} // seeds are local
 		n, minibatches := g.NumVertices(), 0
 		vip, reads := make([]float64, n), make([]float64, n) // of a step
 		for i, source := range []Source{{roots[:1], 1, 2}, {roots[1:], 1, 1}, {nil, 0, 1}} {
@@ -292,8 +292,8 @@ func TestReadsOfSeveralParts(t *testing.T) {
 			if i == 2 { // a part without seeds
 				break
 			}
-			without := enumerate(g, source.Seeds, 1, reader.Fanouts, false)
-			for v, p := range enumerate(g, source.Seeds, 1, reader.Fanouts, true) {
+			without := enumerate(g, source.Seeds, 1, reader.Sample.Fanouts, false)
+			for v, p := range enumerate(g, source.Seeds, 1, reader.Sample.Fanouts, true) {
 				reads[v] += p * float64(source.Minibatches)
 				vip[v] += without[v] * float64(source.Minibatches)
 			}
@@ -313,7 +313,7 @@ func TestReadsOfSeveralParts(t *testing.T) {
 	}
 	m := mustNew(t, fromEdges(t, 4, [2]int{1, 0}), Options{})
 	for name, x := range map[string][]float32{
-		"reads": must[float32](t)(m.Reads(&Reader{Fanouts: []int{2}})), "vip": must[float32](t)(m.Score(PolicyVIP, &Reader{Fanouts: []int{2}})),
+		"reads": must[float32](t)(m.Reads(&Reader{Sample: sample.Neighbours(2)})), "vip": must[float32](t)(m.Score(PolicyVIP, &Reader{Sample: sample.Neighbours(2)})),
 	} {
 		if len(x) != 4 || x[1] != 0 {
 			t.Errorf("%s without seeds: %g", name, x)
@@ -380,7 +380,7 @@ func TestRemoteSeedsAreRead(t *testing.T) {
 		batch := 1 + r.IntN(len(roots)-1)
 		own := int(roots[0]) // all that is local
 		reader := &Reader{
-			Local: []Range{{roots[0], roots[0] + 1}}, Fanouts: []int{2, 1}, Sources: []Source{{roots, float64(batch), 1}},
+			Local: []Range{{roots[0], roots[0] + 1}}, Sample: sample.Neighbours(2, 1), Sources: []Source{{roots, float64(batch), 1}},
 		}
 		vip, inclusion := must[float32](t)(m.Score(PolicyVIP, reader)), must[float32](t)(m.Score(PolicyInclusion, reader))
 		for v, want := range enumerate(g, roots, batch, reader.Fanouts, true) {

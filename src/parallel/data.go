@@ -19,8 +19,8 @@ import (
 // DataOptions say how minibatches are prepared for data-parallel ranks that each see the whole topology.
 type DataOptions struct {
 	Topology *sample.Topology
-	Fanouts  []int // seed hop first; none for a model that reads no neighbours
-	MaxSeeds int   // of one minibatch
+	Sample   sample.Spec // the zero Spec for a model that reads no neighbours
+	MaxSeeds int         // of one minibatch
 
 	Exchange *exchange.Exchange
 	Host     compute.Host
@@ -51,9 +51,9 @@ type feeder interface{ Feed(remote []graph.VertexID) }
 // at the same time.
 type Data struct {
 	o        DataOptions
-	samplers chan *sample.Sampler // one per worker: a sampler's vertex map serves one minibatch at a time
-	buffers  chan bufferSet       // of minibatches that wait for their turn; empty without foresight
-	staging  *stagingPool         // nil for a device that reads host memory
+	samplers chan sample.Sampler // one per worker: a sampler's vertex map serves one minibatch at a time
+	buffers  chan bufferSet      // of minibatches that wait for their turn; empty without foresight
+	staging  *stagingPool        // nil for a device that reads host memory
 }
 
 // bufferSet is what a minibatch needs from its decision to the end of its training, and not while it waits to be decided: with a wide window most
@@ -65,16 +65,16 @@ type bufferSet struct {
 
 // NewData makes the samplers; each takes about 4 bytes a vertex.
 func NewData(o DataOptions) (*Data, error) {
-	d := &Data{o: o, samplers: make(chan *sample.Sampler, o.Workers), buffers: make(chan bufferSet, o.Depth+1)}
+	d := &Data{o: o, samplers: make(chan sample.Sampler, o.Workers), buffers: make(chan bufferSet, o.Depth+1)}
 	d.staging = newStagingPool(&o)
 	for range cap(d.buffers) * min(1, o.Ahead) {
 		d.buffers <- bufferSet{}
 	}
-	if len(o.Fanouts) == 0 {
+	if o.Sample.Hops() == 0 {
 		return d, nil
 	}
 	for range o.Workers {
-		s, err := sample.New(o.Topology, sample.Options{Fanouts: o.Fanouts, Workers: 1, MaxSeeds: o.MaxSeeds})
+		s, err := sample.New(o.Topology, sample.Options{Spec: o.Sample, Workers: 1, MaxSeeds: o.MaxSeeds})
 		if err != nil {
 			return nil, errors.Join(err, d.Close())
 		}
@@ -255,7 +255,7 @@ func (d *Data) sample(m *Minibatch) error {
 	if err := d.point(fault.Sample, m); err != nil {
 		return err
 	}
-	if len(d.o.Fanouts) == 0 {
+	if d.o.Sample.Hops() == 0 {
 		d.seedsOnly(m)
 		return nil
 	}
@@ -264,7 +264,7 @@ func (d *Data) sample(m *Minibatch) error {
 	if err := s.Sample(&m.Sampled, m.Seeds, m.Key); err != nil {
 		return fmt.Errorf("sampling: %w", err)
 	}
-	m.Digest = m.digest()
+	m.Digest = m.Sampled.Digest()
 	return nil
 }
 
@@ -277,7 +277,7 @@ func (d *Data) seedsOnly(m *Minibatch) {
 		s.Original[i] = d.o.Topology.Original[v]
 	}
 	s.Seeds = s.Frontier
-	m.Digest = m.digest()
+	m.Digest = s.Digest()
 }
 
 // assemble builds what the model reads. Rows are aggregated straight from where they lie (docs/design/08-input-aggregation.md), so the [sources, cols]
@@ -317,7 +317,7 @@ func (d *Data) hops(m *Minibatch) {
 	k := m.Key
 	for l := range b.Hops {
 		hop := nn.Hop{Sources: len(m.Seeds), Destinations: len(m.Seeds), Vertices: m.Sampled.Original[:len(m.Seeds)]}
-		if len(d.o.Fanouts) > 0 {
+		if d.o.Sample.Hops() > 0 {
 			blk, t := &m.Sampled.Blocks[l], &m.Sampled.Transposes[l]
 			hop.Sources, hop.Destinations = blk.NumSrc, blk.NumDst
 			hop.Forward = compute.Segments{Indptr: blk.Indptr, Indices: blk.Indices}

@@ -29,7 +29,7 @@ func TestBatchIsWhatItsKeySays(t *testing.T) {
 		for _, dtype := range []compute.DType{compute.Float32, compute.Float16} {
 			w := newWorld(t, 4)
 			err := comm.RunWorld(ranks, func(c comm.Comm) error {
-				d, err := w.data(c, dtype, DataOptions{Fanouts: fanouts, Needs: everything, Layers: 2, Labels: w.labels})
+				d, err := w.data(c, dtype, DataOptions{Sample: sample.Neighbours(fanouts...), Needs: everything, Layers: 2, Labels: w.labels})
 				if err != nil {
 					return err
 				}
@@ -147,7 +147,7 @@ func TestSeedsOnly(t *testing.T) {
 func TestDigest(t *testing.T) {
 	w := newWorld(t, 1)
 	err := comm.RunWorld(1, func(c comm.Comm) error {
-		d, err := w.data(c, compute.Float32, DataOptions{Fanouts: []int{4, 3}, Needs: everything, Layers: 2, Labels: w.labels})
+		d, err := w.data(c, compute.Float32, DataOptions{Sample: sample.Neighbours(4, 3), Needs: everything, Layers: 2, Labels: w.labels})
 		if err != nil {
 			return err
 		}
@@ -168,14 +168,14 @@ func TestDigest(t *testing.T) {
 		}
 		edges := m.Sampled.Blocks[1].Indices
 		edges[0]++
-		if m.digest() == again.Digest {
+		if m.Sampled.Digest() == again.Digest {
 			return fmt.Errorf("another edge, but the same digest")
 		}
 		edges[0]--
 		for i := range m.Sampled.Frontier { // ids of another partition
 			m.Sampled.Frontier[i] = vertices - 1 - m.Sampled.Frontier[i]
 		}
-		if m.digest() != again.Digest {
+		if m.Sampled.Digest() != again.Digest {
 			return fmt.Errorf("the digest depends on the numbering")
 		}
 		return nil
@@ -192,7 +192,7 @@ func TestPreparingAllocatesNothing(t *testing.T) {
 	}
 	w := newWorld(t, 2)
 	err := comm.RunWorld(1, func(c comm.Comm) error {
-		d, err := w.data(c, compute.Float32, DataOptions{Fanouts: []int{4, 3}, Needs: everything, Layers: 2, Labels: w.labels})
+		d, err := w.data(c, compute.Float32, DataOptions{Sample: sample.Neighbours(4, 3), Needs: everything, Layers: 2, Labels: w.labels})
 		if err != nil {
 			return err
 		}

@@ -24,15 +24,12 @@ package parallel
 import (
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-
 	"halognn/src/cache"
 	"halognn/src/compute"
 	"halognn/src/exchange"
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/nn"
-	"halognn/src/npy"
 	"halognn/src/sample"
 )
 
@@ -47,7 +44,7 @@ type Minibatch struct {
 	Sampled sample.Minibatch
 	Fetch   exchange.Plan
 	Batch   nn.Batch
-	Digest  uint64 // XXH64 of blocks and frontier, in original ids
+	Digest  uint64 // of blocks and frontier: sample.Minibatch.Digest
 
 	// Of a cache that changes from step to step; empty for a minibatch that is not trained.
 	Decision  cache.Decision
@@ -56,7 +53,6 @@ type Minibatch struct {
 	Deciding  time.Duration // of finding out what to fetch from whom, once that is made
 	Gathering time.Duration // of assembling, which then is part of the collective "rows"
 
-	hash           xxhash.Digest
 	lent           bool // holds one of Data's buffer sets
 	staging        compute.StagingBuffer
 	inputs         compute.Inputs // as they were sent
@@ -84,23 +80,6 @@ func (m *Minibatch) Free() {
 	mem.Free(m.targets)
 	*m = Minibatch{}
 }
-
-// digest identifies the minibatch by its blocks and the original ids of its frontier, the seeds first.
-func (m *Minibatch) digest() uint64 {
-	if len(m.Sampled.Original) == 0 {
-		return 0
-	}
-	m.hash.Reset()
-	for l := range m.Sampled.Blocks {
-		_, _ = m.hash.Write(npy.Bytes(m.Sampled.Blocks[l].Indptr)) // a hash takes everything
-		_, _ = m.hash.Write(npy.Bytes(m.Sampled.Blocks[l].Indices))
-	}
-	_, _ = m.hash.Write(npy.Bytes(m.Sampled.Original))
-	return m.hash.Sum64()
-}
-
-// Digest is Minibatch.Digest of a minibatch that was sampled elsewhere.
-func Digest(s *sample.Minibatch) uint64 { return (&Minibatch{Sampled: *s}).digest() }
 
 // matrixOf returns a rows x cols matrix over an array that grows with need.
 func matrixOf(array *[]float32, rows, cols int) compute.Matrix {

@@ -56,7 +56,7 @@ func (w *world) pipe(c comm.Comm, kind, depth int) (*piped, error) {
 	}
 	p := &piped{policy: policy, rows: mem.Make[byte](policy.Slots() * cols * 4)}
 	p.Data, err = w.data(c, compute.Float32, DataOptions{
-		Fanouts: []int{4, 3}, Needs: everything, Layers: 2, Labels: w.labels, Policy: policy, Ahead: k.ahead, Depth: depth,
+		Sample: sample.Neighbours(4, 3), Needs: everything, Layers: 2, Labels: w.labels, Policy: policy, Ahead: k.ahead, Depth: depth,
 	}, p.rows...)
 	if err != nil {
 		return nil, err

@@ -76,7 +76,7 @@ func (l *layout) rows(rank int) int64 { return l.first[rank+1] - l.first[rank] }
 func (l *layout) reader(s *shard.Shards, j *Job, rank int) *access.Reader {
 	lo, hi := l.node(rank)
 	return &access.Reader{
-		Local: []access.Range{{First: graph.VertexID(l.first[lo]), End: graph.VertexID(l.first[hi])}}, Sources: access.Sources(l.streams, rank*l.each, l.each), Fanouts: j.Fanouts, Hops: j.Cache.Hops,
+		Local: []access.Range{{First: graph.VertexID(l.first[lo]), End: graph.VertexID(l.first[hi])}}, Sources: access.Sources(l.streams, rank*l.each, l.each), Sample: sample.Neighbours(j.Fanouts...), Hops: j.Cache.Hops,
 		Topology: s.Topology(), Streams: l.streams, First: rank * l.each, Count: l.each, Seed: j.Seed, Epochs: j.Epochs, Workers: j.Workers,
 	}
 }

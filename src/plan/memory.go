@@ -301,7 +301,7 @@ func (p *planner) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
 		c.bytes = int64(c.vertices) * (4 + 4 + 8)
 		return c, nil
 	}
-	s, err := sample.New(p.shards.Topology(), sample.Options{Fanouts: []int{sample.All}, Workers: 1, MaxSeeds: c.vertices, ForwardOnly: true})
+	s, err := sample.New(p.shards.Topology(), sample.Options{Spec: sample.Neighbours(sample.All), Workers: 1, MaxSeeds: c.vertices, ForwardOnly: true})
 	if err != nil {
 		return c, err
 	}

@@ -24,7 +24,7 @@ func TestMinibatchBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.streams.Free()
-	sampler, err := sample.New(s.Topology(), sample.Options{Fanouts: j.Fanouts, MaxSeeds: l.streams.MaxPiece()})
+	sampler, err := sample.New(s.Topology(), sample.Options{Spec: sample.Neighbours(j.Fanouts...), MaxSeeds: l.streams.MaxPiece()})
 	if err != nil {
 		t.Fatal(err)
 	}

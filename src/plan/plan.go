@@ -318,5 +318,5 @@ func (p *planner) note(out *Plan) {
 
 // samplerOptions are those of the rank's samplers, but for their number.
 func (p *planner) samplerOptions() sample.Options {
-	return sample.Options{Fanouts: p.job.Fanouts, Workers: 1, MaxSeeds: p.layout.streams.MaxPiece()}
+	return sample.Options{Spec: sample.Neighbours(p.job.Fanouts...), Workers: 1, MaxSeeds: p.layout.streams.MaxPiece()}
 }

@@ -174,8 +174,8 @@ func trail(t *testing.T, s *shard.Shards, j Job, rank int) (remote [][]graph.Ver
 	each, node := len(seeds)/j.Ranks, rank/j.RanksPerNode*j.RanksPerNode
 	first, end := s.Offsets[node*per], s.Offsets[(node+j.RanksPerNode)*per]
 	r = &access.Reader{
-		Local:   []access.Range{{First: graph.VertexID(first), End: graph.VertexID(end)}},
-		Fanouts: j.Fanouts, Topology: s.Topology(), Streams: streams, First: rank * each, Count: each, Seed: j.Seed, Epochs: 2,
+		Local:  []access.Range{{First: graph.VertexID(first), End: graph.VertexID(end)}},
+		Sample: sample.Neighbours(j.Fanouts...), Topology: s.Topology(), Streams: streams, First: rank * each, Count: each, Seed: j.Seed, Epochs: 2,
 	}
 	all := slices.Concat(seeds...)
 	for _, own := range seeds[rank*each : (rank+1)*each] {

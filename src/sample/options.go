@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-
-	"halognn/src/graph"
 )
 
 // MapKind says how a Sampler finds the local number of a vertex. The minibatches are the same.
@@ -22,9 +20,9 @@ const (
 // denseVertices bounds the dense map that MapAuto chooses: 256 MiB a Sampler.
 const denseVertices = 1 << 26
 
-// Options says how a Sampler works. Only Fanouts changes what it samples.
+// Options says what a Sampler draws, and how it works. Only Spec changes the minibatches.
 type Options struct {
-	Fanouts     []int   // neighbours per hop, seed hop first; each >= 1, or All
+	Spec
 	Workers     int     // goroutines that share one minibatch; 0 means 1
 	MaxSeeds    int     // most seeds of one minibatch; 0 means any number, at the price of clearing the vertex map more often
 	Map         MapKind // how vertices are renumbered
@@ -38,18 +36,10 @@ type Options struct {
 // parallelEdges is the size of a hop below which starting goroutines costs more than they save.
 const parallelEdges = 1 << 14
 
-// check fills in defaults and returns every fault at once.
+// check fills in defaults and returns every fault at once, but for those of Spec.
 func (o *Options) check() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if len(o.Fanouts) == 0 {
-		fault("no fanouts; give one for every layer, seed hop first")
-	}
-	for i, f := range o.Fanouts {
-		if f < 1 && f != All || f > graph.MaxVertices {
-			fault("fanouts[%d] is %d; it must be at least 1, or %d for all neighbours", i, f, All)
-		}
-	}
 	if o.Workers < 0 {
 		fault("workers is %d; it must be at least 1, or 0 for 1", o.Workers)
 	}

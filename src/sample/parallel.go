@@ -14,12 +14,12 @@ import (
 // worker is one of the goroutines that share a minibatch. It lives for one phase; its scratch memory stays.
 type worker struct {
 	drawer
-	run   func() // does the phase and reports to Sampler.wait; made once, so that starting it allocates nothing
+	run   func() // does the phase and reports to Fused.wait; made once, so that starting it allocates nothing
 	err   error
 	count int // edges or new vertices of its range, and then those of the ranges before
 }
 
-func newWorker(s *Sampler, i int) worker {
+func newWorker(s *Fused, i int) worker {
 	return worker{drawer: newDrawer(), run: func() {
 		defer s.wait.Done()
 		s.workers[i].err = mem.Contain(func() error { s.phase(s, i); return nil })
@@ -27,7 +27,7 @@ func newWorker(s *Sampler, i int) worker {
 }
 
 // all runs phase on every worker and waits. A fault in a mapped file is returned, whichever worker met it.
-func (s *Sampler) all(phase func(s *Sampler, w int)) error {
+func (s *Fused) all(phase func(s *Fused, w int)) error {
 	s.phase = phase
 	s.wait.Add(len(s.workers))
 	for i := 1; i < len(s.workers); i++ {
@@ -44,7 +44,7 @@ func (s *Sampler) all(phase func(s *Sampler, w int)) error {
 }
 
 // addCounts replaces the count of every range by start + the counts of the ranges before it, and returns start + all counts.
-func (s *Sampler) addCounts(start int) int {
+func (s *Fused) addCounts(start int) int {
 	for i := range s.workers {
 		w := &s.workers[i]
 		w.count, start = start, start+w.count
@@ -53,17 +53,17 @@ func (s *Sampler) addCounts(start int) int {
 }
 
 // shared reports whether a hop of that many edges is worth sharing.
-func (s *Sampler) shared(edges int) bool {
+func (s *Fused) shared(edges int) bool {
 	return len(s.workers) > 1 && edges >= s.options.minParallel
 }
 
 // split returns range w of n things.
-func (s *Sampler) split(n, w int) (lo, hi int) {
+func (s *Fused) split(n, w int) (lo, hi int) {
 	return n * w / len(s.workers), n * (w + 1) / len(s.workers)
 }
 
 // splitByEdges returns range w of the destinations, cut where the edges are split evenly.
-func (s *Sampler) splitByEdges(w int) (lo, hi int) {
+func (s *Fused) splitByEdges(w int) (lo, hi int) {
 	ends := s.hop.indptr[1:]
 	from, to := s.split(len(s.hop.drawn), w)
 	cut := func(edge int) int { return sort.Search(len(ends), func(i int) bool { return ends[i] > int64(edge) }) }
@@ -71,26 +71,26 @@ func (s *Sampler) splitByEdges(w int) (lo, hi int) {
 }
 
 // locate finds the rows of all destinations and completes the row pointers of the hop.
-func (s *Sampler) locate() error {
+func (s *Fused) locate() error {
 	n := len(s.hop.vertices)
 	s.hop.indptr[0] = 0
 	if !s.shared(n) {
 		s.hop.locate(0, n)
 		return nil
 	}
-	if err := s.all((*Sampler).locateRange); err != nil {
+	if err := s.all((*Fused).locateRange); err != nil {
 		return err
 	}
 	s.addCounts(0)
-	return s.all((*Sampler).shiftRange)
+	return s.all((*Fused).shiftRange)
 }
 
-func (s *Sampler) locateRange(w int) {
+func (s *Fused) locateRange(w int) {
 	lo, hi := s.split(len(s.hop.vertices), w)
 	s.workers[w].count = int(s.hop.locate(lo, hi))
 }
 
-func (s *Sampler) shiftRange(w int) {
+func (s *Fused) shiftRange(w int) {
 	lo, hi := s.split(len(s.hop.vertices), w)
 	ends := s.hop.indptr[lo+1 : hi+1]
 	for i := range ends {
@@ -100,42 +100,42 @@ func (s *Sampler) shiftRange(w int) {
 
 // renumberShared does what renumberAlone does, on all workers: it draws, lets every edge claim its vertex, counts the claims won in each
 // range, numbers the winners in edge order, and gives the other edges the number of the winner.
-func (s *Sampler) renumberShared(n int) (int, error) {
+func (s *Fused) renumberShared(n int) (int, error) {
 	edges := len(s.hop.drawn)
 	s.values = mem.Grow(s.values, edges)
 	s.vertices.reserve(s.hop.vertices, edges)
-	for _, phase := range [...]func(*Sampler, int){(*Sampler).drawRange, (*Sampler).claimRange, (*Sampler).resolveRange} {
+	for _, phase := range [...]func(*Fused, int){(*Fused).drawRange, (*Fused).claimRange, (*Fused).resolveRange} {
 		if err := s.all(phase); err != nil {
 			return 0, err
 		}
 	}
 	total := s.addCounts(n)
 	s.mb.Original = mem.Grow(s.mb.Original, total)
-	if err := s.all((*Sampler).appendRange); err != nil {
+	if err := s.all((*Fused).appendRange); err != nil {
 		return 0, err
 	}
-	return total, s.all((*Sampler).linkRange)
+	return total, s.all((*Fused).linkRange)
 }
 
-func (s *Sampler) drawRange(w int) {
+func (s *Fused) drawRange(w int) {
 	lo, hi := s.splitByEdges(w)
 	s.workers[w].drawChunks(&s.hop, lo, hi)
 }
 
-func (s *Sampler) claimRange(w int) {
+func (s *Fused) claimRange(w int) {
 	lo, hi := s.split(len(s.hop.drawn), w)
 	first := len(s.hop.vertices) + lo
 	blocks(s.hop.drawn[lo:hi], func(ids []graph.VertexID, at int) { s.vertices.claim(ids, first+at) })
 }
 
-func (s *Sampler) resolveRange(w int) {
+func (s *Fused) resolveRange(w int) {
 	lo, hi := s.split(len(s.hop.drawn), w)
 	s.workers[w].count = s.vertices.resolve(s.hop.drawn[lo:hi], s.values[lo:hi], len(s.hop.vertices)+lo)
 }
 
 // appendRange appends the vertices whose claim its range won. Nobody reads the map any more in this hop, so it can already be
 // told their numbers.
-func (s *Sampler) appendRange(w int) {
+func (s *Fused) appendRange(w int) {
 	lo, hi := s.split(len(s.hop.drawn), w)
 	n, from := len(s.hop.vertices), s.workers[w].count
 	total := from
@@ -151,7 +151,7 @@ func (s *Sampler) appendRange(w int) {
 }
 
 // linkRange gives the edges that won no claim their rows: a local number, or the row of the edge that won.
-func (s *Sampler) linkRange(w int) {
+func (s *Fused) linkRange(w int) {
 	lo, hi := s.split(len(s.hop.drawn), w)
 	n := len(s.hop.vertices)
 	for e := lo; e < hi; e++ {

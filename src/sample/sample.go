@@ -9,13 +9,13 @@
 //	          seeds     new at     new at                           the sources of a block are a prefix of it,
 //	                    hop 1      hop 2                            because destinations come first
 //
-// A minibatch is a pure function of (graph, fanouts, seeds, Key): every vertex draws from a random stream of its own, named
+// A minibatch is a pure function of (graph, Spec, seeds, Key): every vertex draws from a random stream of its own, named
 // by the key, the hop and its original id. So threads, pipeline depth, vertex order, part and rank change no draw, and
-// whoever holds a vertex's row can draw for it (Sampler.Draw).
+// whoever holds a vertex's row can draw for it (Fused.Draw).
 //
-// Reference is the sampler written to be read. Sampler is the fused one (FastSample, Mostafa et al. 2023, Algorithm 1): draws
-// go straight into the block's columns and are renumbered there. Both give the same bits. Streams is the order of the
-// seeds. The package does no I/O and knows of no ranks: a stream is a number.
+// A Spec says which neighbours are drawn, and New makes its Sampler. Fused is the sampler of kind Neighbour; Reference is the same,
+// written to be read, and gives the same bits. Streams is the order of the seeds. The package does no I/O and knows
+// of no ranks: a stream is a number.
 package sample
 
 import (
@@ -96,27 +96,6 @@ func (m *Minibatch) NumEdges() int {
 		n += m.Blocks[l].NumEdges()
 	}
 	return n
-}
-
-// Digest hashes the blocks and the original ids of the frontier: equal for equal minibatches, however the vertices of the
-// graph are numbered. Transposes follow from the blocks and are left out.
-func (m *Minibatch) Digest() uint64 {
-	h := mix(uint64(len(m.Blocks)))
-	for l := range m.Blocks {
-		b := &m.Blocks[l]
-		h = mix(h ^ uint64(b.NumSrc))
-		h = mix(h ^ uint64(b.NumDst))
-		for _, p := range b.Indptr {
-			h = mix(h ^ uint64(p))
-		}
-		for _, s := range b.Indices {
-			h = mix(h ^ uint64(uint32(s)))
-		}
-	}
-	for _, v := range m.Original {
-		h = mix(h ^ uint64(uint32(v)))
-	}
-	return h
 }
 
 // layers makes room for n blocks; those there keep their arrays.

@@ -37,7 +37,7 @@ func (c *counter) count(workers int) error {
 		most = c.o.Batch
 	}
 	s, err := sample.New(c.shards.Topology(), sample.Options{
-		Fanouts: c.o.Fanouts, Workers: workers, MaxSeeds: most, ForwardOnly: true,
+		Spec: sample.Neighbours(c.o.Fanouts...), Workers: workers, MaxSeeds: most, ForwardOnly: true,
 	})
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"halognn/src/exchange"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/sample"
 )
 
 // node returns the parts whose rows a rank can read: its own, and those of the ranks on its node.
@@ -25,7 +26,7 @@ func (s *Simulation) minibatches() int { return s.streams.Streams() / s.o.Ranks 
 // reader describes the minibatches of a rank as training does.
 func (s *Simulation) reader(rank, workers int) *access.Reader {
 	r := &access.Reader{
-		Fanouts: s.o.Fanouts, Hops: s.o.HaloHops, Topology: s.shards.Topology(), Streams: s.streams,
+		Sample: sample.Neighbours(s.o.Fanouts...), Hops: s.o.HaloHops, Topology: s.shards.Topology(), Streams: s.streams,
 		First: rank * s.minibatches(), Count: s.minibatches(), Seed: s.o.Seed, Epochs: s.o.Epochs, Workers: workers,
 	}
 	for p, last := s.node(rank); p < last; p++ {

@@ -187,7 +187,7 @@ func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows []int, 
 	}
 	defer m.Free()
 	reader := &access.Reader{
-		Local: x.local, Sources: x.sources, Fanouts: o.Fanouts, Hops: o.HaloHops, Topology: s.Topology(),
+		Local: x.local, Sources: x.sources, Sample: sample.Neighbours(o.Fanouts...), Hops: o.HaloHops, Topology: s.Topology(),
 		Streams: x.streams, First: rank * x.perStep, Count: x.perStep, Seed: o.Seed, Epochs: o.Epochs,
 	}
 	sizes, _ := o.sizes()

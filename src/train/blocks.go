@@ -11,7 +11,6 @@ import (
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/npy"
-	"halognn/src/parallel"
 	"halognn/src/rundir"
 	"halognn/src/sample"
 )
@@ -103,7 +102,7 @@ type blocksWriter struct {
 	dir     string
 	blocks  Blocks
 	digest  uint64
-	sampler *sample.Sampler
+	sampler sample.Sampler
 	sampled sample.Minibatch
 	seeds   []graph.VertexID
 	labels  []int32
@@ -123,7 +122,7 @@ func (w *blocksWriter) write(steps int) error {
 	o := &w.o
 	var err error
 	if w.sampler, err = sample.New(w.topology, sample.Options{
-		Fanouts: o.Fanouts, Workers: max(1, w.Workers), MaxSeeds: w.streams.MaxPiece(), ForwardOnly: true,
+		Spec: sample.Neighbours(o.Fanouts...), Workers: max(1, w.Workers), MaxSeeds: w.streams.MaxPiece(), ForwardOnly: true,
 	}); err != nil {
 		return err
 	}
@@ -167,7 +166,7 @@ func (w *blocksWriter) minibatch(epoch, step, stream int) error {
 	if err := w.sampler.Sample(&w.sampled, w.seeds, sample.Key{Seed: w.o.Seed, Epoch: epoch, Step: step, Stream: stream}); err != nil {
 		return fmt.Errorf("epoch %d, step %d: %w", epoch, step, err)
 	}
-	digest := parallel.Digest(&w.sampled)
+	digest := w.sampled.Digest()
 	w.digest += digest
 	item := BlocksItem{
 		Dir: fmt.Sprintf("%06d", len(w.blocks.Minibatches)), Epoch: epoch, Step: step, Stream: stream,

@@ -15,7 +15,6 @@ import (
 	"halognn/src/graph"
 	"halognn/src/nn"
 	"halognn/src/npy"
-	"halognn/src/parallel"
 	"halognn/src/sample"
 	"halognn/src/shard"
 )
@@ -75,7 +74,7 @@ func TestBlocksAreWhatIsTrained(t *testing.T) {
 			b := readBlocks(t, dir)
 			sum := uint64(0)
 			for _, item := range b.Minibatches {
-				digest := parallel.Digest(readMinibatch(t, dir, item, shards))
+				digest := readMinibatch(t, dir, item, shards).Digest()
 				sum += digest
 				if got := fmt.Sprintf("%016x", digest); got != item.Digest {
 					t.Errorf("minibatch %s reads as %s, and was written as %s", item.Dir, got, item.Digest)

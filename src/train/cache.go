@@ -9,6 +9,7 @@ import (
 	"halognn/src/exchange"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/sample"
 	"halognn/src/trace"
 )
 
@@ -133,7 +134,7 @@ func (s *session) cacheCapacity(m *access.Graph) (int, error) {
 func (s *session) reader() *access.Reader {
 	first, count := s.Comm.Rank()*s.minibatches(), s.minibatches()
 	return &access.Reader{
-		Local: s.local(), Sources: access.Sources(s.streams, first, count), Fanouts: s.o.Fanouts, Hops: s.o.Cache.HaloHops,
+		Local: s.local(), Sources: access.Sources(s.streams, first, count), Sample: sample.Neighbours(s.o.Fanouts...), Hops: s.o.Cache.HaloHops,
 		Topology: s.topology, Streams: s.streams, First: first, Count: count,
 		Seed: s.o.Seed, Epochs: s.o.Epochs, Workers: s.Workers,
 	}
@@ -151,13 +152,14 @@ func (s *session) predict(m *access.Graph, held []graph.VertexID) (float64, erro
 
 // expectedRemote returns the remote rows beside the held ones that a step of this rank is expected to read.
 func (s *session) expectedRemote(m *access.Graph, held []graph.VertexID) (float64, error) {
-	p, err := m.Reads(s.reader())
+	r := s.reader()
+	p, err := m.Reads(r)
 	if err != nil {
 		return 0, err
 	}
 	defer mem.Free(p)
-	rows, err := access.Expected(p, s.local(), held)
-	return rows * float64(s.minibatches()), err
+	rows, err := access.Expected(p, r.Local, held)
+	return rows * float64(r.Count), err
 }
 
 // fillRows is how many rows of a cache are fetched at a time.

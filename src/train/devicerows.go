@@ -167,9 +167,9 @@ const measuredReads = 5
 
 // firstReads samples minibatches of the first epoch and returns where the rows lie that they read of this rank's memory.
 func (s *session) firstReads() (all []compute.Rows, err error) {
-	var sampler *sample.Sampler
+	var sampler sample.Sampler
 	if len(s.o.Fanouts) > 0 {
-		if sampler, err = sample.New(s.topology, sample.Options{Fanouts: s.o.Fanouts, MaxSeeds: s.streams.MaxPiece(), ForwardOnly: true}); err != nil {
+		if sampler, err = sample.New(s.topology, sample.Options{Spec: sample.Neighbours(s.o.Fanouts...), MaxSeeds: s.streams.MaxPiece(), ForwardOnly: true}); err != nil {
 			return nil, err
 		}
 		defer sampler.Free()

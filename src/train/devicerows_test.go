@@ -10,6 +10,7 @@ import (
 	"halognn/src/access"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/sample"
 	"halognn/src/shard"
 )
 
@@ -21,7 +22,7 @@ func TestHotRowsAreThoseThatAreRead(t *testing.T) {
 	o.Fanouts, o.Batch, o.Epochs = []int{2, 1, 1}, 2, 30
 	err := onRanks(shards, 2, o, func(_ context.Context, s *session) error {
 		reads, err := access.Count(s.topology, access.CountOptions{
-			Fanouts: o.Fanouts, Streams: s.streams, Stream: s.Comm.Rank(), Seed: o.Seed, First: 1, Epochs: o.Epochs,
+			Sample: sample.Neighbours(o.Fanouts...), Streams: s.streams, Stream: s.Comm.Rank(), Seed: o.Seed, First: 1, Epochs: o.Epochs,
 		})
 		if err != nil {
 			return err

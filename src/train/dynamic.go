@@ -132,7 +132,9 @@ func (s *session) planWindow(m *access.Graph, r *access.Reader, d *access.Dynami
 		if err == nil {
 			reuse, err = access.Reuse(p, r.Local)
 		}
-		waiting = m.WindowBytes(r, p, min(s.o.Cache.Window, r.Epochs*r.Streams.Steps()*r.Count))
+		if err == nil {
+			waiting, err = m.WindowBytes(r, p, min(s.o.Cache.Window, r.Epochs*r.Streams.Steps()*r.Count))
+		}
 	}
 	mem.Free(p)
 	if err = Agree(s.Comm, err); err != nil {

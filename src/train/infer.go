@@ -68,12 +68,12 @@ func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols i
 	if err != nil {
 		return nil, err
 	}
-	fanouts := []int{sample.All}
+	spec := sample.Neighbours(sample.All)
 	if len(s.o.Fanouts) == 0 {
-		fanouts = nil
+		spec = sample.Spec{}
 	}
 	data, err := parallel.NewData(parallel.DataOptions{
-		Topology: s.topology, Fanouts: fanouts, MaxSeeds: max(1, most), Exchange: fetch.Exchange, Host: s.Host,
+		Topology: s.topology, Sample: spec, MaxSeeds: max(1, most), Exchange: fetch.Exchange, Host: s.Host,
 		Device: s.Device, Resident: l == 0, Needs: s.model.Needs(), Layers: 1, Cols: cols, Workers: s.Workers,
 	})
 	if err != nil {

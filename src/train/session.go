@@ -189,7 +189,7 @@ func (s *session) openRows() (err error) {
 	}
 	var kept []byte
 	do := parallel.DataOptions{
-		Topology: s.topology, Fanouts: s.o.Fanouts, MaxSeeds: s.streams.MaxPiece(),
+		Topology: s.topology, Sample: sample.Neighbours(s.o.Fanouts...), MaxSeeds: s.streams.MaxPiece(),
 		Host: s.Host, Device: s.Device, Resident: true, Needs: s.model.Needs(), Layers: s.o.Model.Layers, Cols: meta.Features,
 		Labels: s.Shards.Labels(), Targets: s.Shards.Targets(), Classes: meta.Classes,
 		Workers: s.Workers, Depth: s.o.Depth,

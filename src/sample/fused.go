@@ -1,24 +1,23 @@
 package sample
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"halognn/src/graph"
 	"halognn/src/mem"
 )
 
-// Sampler is the fused sampler. One goroutine at a time uses it; any number of Samplers share a Topology. Once its arrays and
-// those of the minibatches it fills have grown to the largest minibatch, it allocates nothing.
-type Sampler struct {
+// Fused is the sampler of kind Neighbour: draws go straight into a block's columns and are renumbered
+// there (FastSample, Mostafa et al. 2023, Algorithm 1). Beyond Sampler it makes the draws of single
+// hops for vertices whose rows are held here: see Draw.
+type Fused struct {
 	topology Topology
 	options  Options
 	vertices vertexMap
 	workers  []worker
 	wait     sync.WaitGroup
-	phase    func(s *Sampler, w int) // what all workers are doing
+	phase    func(s *Fused, w int) // what all workers are doing
 
 	hop      hop
 	mb       *Minibatch // the minibatch in progress
@@ -27,13 +26,9 @@ type Sampler struct {
 	original []int32    // original ids of the vertices of Draw
 }
 
-// New makes a Sampler over t, whose arrays must outlive it.
-func New(t *Topology, o Options) (*Sampler, error) {
-	o.Fanouts = slices.Clone(o.Fanouts)
-	if err := errors.Join(t.check(), o.check()); err != nil {
-		return nil, fmt.Errorf("sample: %w", err)
-	}
-	s := &Sampler{topology: *t, options: o}
+// newFused makes a Fused of checked options.
+func newFused(t *Topology, o Options) (Sampler, error) {
+	s := &Fused{topology: *t, options: o}
 	s.workers = make([]worker, o.Workers)
 	for i := range s.workers {
 		s.workers[i] = newWorker(s, i)
@@ -51,8 +46,8 @@ func New(t *Topology, o Options) (*Sampler, error) {
 	return s, nil
 }
 
-// Free returns the Sampler's memory; it must not be used afterwards.
-func (s *Sampler) Free() {
+// Free implements Sampler.
+func (s *Fused) Free() {
 	s.vertices.free()
 	s.hop.free()
 	mem.Free(s.values)
@@ -60,11 +55,11 @@ func (s *Sampler) Free() {
 	for i := range s.workers {
 		s.workers[i].free()
 	}
-	*s = Sampler{}
+	*s = Fused{}
 }
 
-// Bytes returns the memory the Sampler holds now, without the minibatches it fills.
-func (s *Sampler) Bytes() int64 {
+// Bytes implements Sampler.
+func (s *Fused) Bytes() int64 {
 	n := s.vertices.bytes() + s.hop.bytes() + int64(cap(s.values)+cap(s.original))*4
 	for i := range s.workers {
 		n += s.workers[i].bytes()
@@ -72,13 +67,9 @@ func (s *Sampler) Bytes() int64 {
 	return n
 }
 
-// Sample fills mb with the minibatch of seeds, which are distinct; no seeds give empty blocks. What it makes depends on the
-// graph, the fanouts, the seeds in their order and the key, and on nothing else. Errors: a seed outside the graph
-// (graph.ErrVertexRange), a seed given twice, more than MaxSeeds seeds, 2^31 edges in a hop, a topology that does not hold all rows, a
-// topology file that shrank under its mapping. After an error mb holds nothing of use, but s and mb may be used again.
-//
-// The cost is that of random reads of Indices and of the vertex map, one each a sampled edge, overlapped.
-func (s *Sampler) Sample(mb *Minibatch, seeds []graph.VertexID, key Key) error {
+// Sample implements Sampler. Its cost is that of random reads of Indices and of the vertex map, one
+// each a sampled edge, overlapped.
+func (s *Fused) Sample(mb *Minibatch, seeds []graph.VertexID, key Key) error {
 	if rows, vertices := s.topology.Graph.NumVertices(), len(s.topology.Original); rows != vertices {
 		return fmt.Errorf("sample: the topology holds %d of %d rows, so no hop can be drawn here alone; use Draw on the ranks that hold them", rows, vertices)
 	}
@@ -89,7 +80,7 @@ func (s *Sampler) Sample(mb *Minibatch, seeds []graph.VertexID, key Key) error {
 	return mem.Guard(func() error { return s.sample(seeds, key) })
 }
 
-func (s *Sampler) sample(seeds []graph.VertexID, key Key) error {
+func (s *Fused) sample(seeds []graph.VertexID, key Key) error {
 	mb, layers := s.mb, len(s.options.Fanouts)
 	mb.layers(layers)
 	if err := s.start(seeds); err != nil {
@@ -108,7 +99,7 @@ func (s *Sampler) sample(seeds []graph.VertexID, key Key) error {
 }
 
 // start makes the seeds the first frontier.
-func (s *Sampler) start(seeds []graph.VertexID) error {
+func (s *Fused) start(seeds []graph.VertexID) error {
 	vertices := len(s.topology.Original)
 	for _, v := range seeds {
 		if uint(v) >= uint(vertices) {
@@ -133,7 +124,7 @@ func (s *Sampler) start(seeds []graph.VertexID) error {
 }
 
 // gatherOriginal fills Minibatch.Original for positions [lo,hi) of the frontier.
-func (s *Sampler) gatherOriginal(lo, hi int) {
+func (s *Fused) gatherOriginal(lo, hi int) {
 	of, original := s.topology.Original, s.mb.Original[lo:hi]
 	for i, v := range s.mb.Frontier[lo:hi] {
 		original[i] = of[v]
@@ -141,7 +132,7 @@ func (s *Sampler) gatherOriginal(lo, hi int) {
 }
 
 // expand makes the block whose destinations are the frontier so far, and appends to the frontier the vertices it finds.
-func (s *Sampler) expand(block *graph.Block, fanout int, key uint64) error {
+func (s *Fused) expand(block *graph.Block, fanout int, key uint64) error {
 	mb, n := s.mb, len(s.mb.Frontier)
 	block.Indptr = mem.Grow(block.Indptr, n+1)
 	s.hop.start(&s.topology, mb.Frontier, mb.Original, block.Indptr, fanout, key)
@@ -172,7 +163,7 @@ func (s *Sampler) expand(block *graph.Block, fanout int, key uint64) error {
 }
 
 // renumberAlone draws the hop and renumbers it, chunk by chunk, and returns the length of the frontier, n before.
-func (s *Sampler) renumberAlone(n int) int {
+func (s *Fused) renumberAlone(n int) int {
 	h, total := &s.hop, n
 	for lo, hi := 0, 0; lo < n; lo = hi {
 		hi = min(lo+h.chunk, n)
@@ -203,7 +194,7 @@ func (d *Drawn) Free() {
 // Draw makes the draws of hop h (1 is next to the seeds) for vertices whose rows the topology holds: the same that Sample makes
 // for them under this key, wherever that runs. With a partitioned topology the owners of a frontier's vertices call it, and
 // the rank that asked renumbers what comes back. A vertex that is not held is graph.ErrVertexRange; one may be given twice.
-func (s *Sampler) Draw(d *Drawn, vertices []graph.VertexID, h int, key Key) error {
+func (s *Fused) Draw(d *Drawn, vertices []graph.VertexID, h int, key Key) error {
 	if h < 1 || h > len(s.options.Fanouts) {
 		return fmt.Errorf("sample: there is no hop %d; hops count from 1 to %d", h, len(s.options.Fanouts))
 	}
@@ -216,7 +207,7 @@ func (s *Sampler) Draw(d *Drawn, vertices []graph.VertexID, h int, key Key) erro
 	return mem.Guard(func() error { return s.drawHop(d, vertices, s.options.Fanouts[h-1], key.hop(h)) })
 }
 
-func (s *Sampler) drawHop(d *Drawn, vertices []graph.VertexID, fanout int, key uint64) error {
+func (s *Fused) drawHop(d *Drawn, vertices []graph.VertexID, fanout int, key uint64) error {
 	n := len(vertices)
 	s.original = mem.Grow(s.original, n)
 	for i, v := range vertices {
@@ -231,7 +222,7 @@ func (s *Sampler) drawHop(d *Drawn, vertices []graph.VertexID, fanout int, key u
 	d.Neighbours = mem.Grow(d.Neighbours, edges)
 	s.hop.drawn = d.Neighbours
 	if s.shared(edges) {
-		return s.all((*Sampler).drawRange)
+		return s.all((*Fused).drawRange)
 	}
 	s.workers[0].drawChunks(&s.hop, 0, n)
 	return nil

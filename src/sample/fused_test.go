@@ -43,14 +43,14 @@ func someSeeds(r *rand.Rand, n, count int) []graph.VertexID {
 	return seeds
 }
 
-func mustNew(t testing.TB, topology *Topology, o Options) *Sampler {
+func mustNew(t testing.TB, topology *Topology, o Options) *Fused {
 	t.Helper()
 	s, err := New(topology, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Free)
-	return s
+	return s.(*Fused)
 }
 
 // difference says where two minibatches part, or is empty.
@@ -114,7 +114,7 @@ func TestMinibatchChangesDepth(t *testing.T) {
 	var mb Minibatch
 	defer mb.Free()
 	for _, fanouts := range [][]int{{3, 3, 3}, {5}, {2, 2}} {
-		s := mustNew(t, topology, Options{Fanouts: fanouts})
+		s := mustNew(t, topology, Options{Spec: Neighbours(fanouts...)})
 		want := Reference(topology, fanouts, []graph.VertexID{4, 2}, Key{})
 		if err := s.Sample(&mb, want.Seeds, Key{}); err != nil {
 			t.Fatal(err)
@@ -130,7 +130,7 @@ func TestLaws(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 0))
 	topology := randomTopology(r, 300)
 	fanouts := []int{6, 70, 3}
-	s := mustNew(t, topology, Options{Fanouts: fanouts})
+	s := mustNew(t, topology, Options{Spec: Neighbours(fanouts...)})
 	var mb Minibatch
 	defer mb.Free()
 	if err := s.Sample(&mb, someSeeds(r, 300, 20), Key{Seed: 5}); err != nil {
@@ -184,7 +184,7 @@ func TestRelabellingChangesNothing(t *testing.T) {
 	for i, v := range seeds {
 		moved[i] = newID[v]
 	}
-	o := Options{Fanouts: []int{15, 10, 5}}
+	o := Options{Spec: Neighbours(15, 10, 5)}
 	var x, y Minibatch
 	defer x.Free()
 	defer y.Free()
@@ -231,7 +231,7 @@ func TestEmptyAndIsolated(t *testing.T) {
 	topology := &Topology{Graph: graph.CSC{Indptr: []int64{0, 0, 0, 0}}, Original: []int32{0, 1, 2}}
 	for _, seeds := range [][]graph.VertexID{nil, {1}, {2, 0}} {
 		for _, workers := range []int{1, 2} {
-			s := mustNew(t, topology, Options{Fanouts: []int{5, All}, Workers: workers, minParallel: -1})
+			s := mustNew(t, topology, Options{Spec: Neighbours(5, All), Workers: workers, minParallel: -1})
 			var mb Minibatch
 			if err := s.Sample(&mb, seeds, Key{}); err != nil {
 				t.Fatal(err)
@@ -260,7 +260,7 @@ func TestDrawByParts(t *testing.T) {
 				// A window of the whole row pointers.
 				part := &Topology{First: graph.VertexID(first), Original: whole.Original,
 					Graph: graph.CSC{Indptr: whole.Graph.Indptr[first : first+51], Indices: whole.Graph.Indices}}
-				s := mustNew(t, part, Options{Fanouts: fanouts, Workers: workers, minParallel: 1})
+				s := mustNew(t, part, Options{Spec: Neighbours(fanouts...), Workers: workers, minParallel: 1})
 				vertices := make([]graph.VertexID, 60)
 				for i := range vertices {
 					vertices[i] = graph.VertexID(first + r.IntN(50))
@@ -301,17 +301,18 @@ func TestErrors(t *testing.T) {
 		want  string
 	}{
 		{"no fanouts", Options{}, nil, "no fanouts"},
-		{"zero fanout", Options{Fanouts: []int{15, 0}}, nil, "fanouts[1] is 0"},
-		{"negative fanout", Options{Fanouts: []int{-2}}, nil, "fanouts[0] is -2"},
-		{"all faults at once", Options{Fanouts: []int{0}, Workers: -1}, nil, "workers is -1"},
-		{"negative max seeds", Options{Fanouts: []int{1}, MaxSeeds: -1}, nil, "max seeds is -1"},
-		{"unknown map", Options{Fanouts: []int{1}, Map: 9}, nil, "map 9"},
-		{"seed too large", Options{Fanouts: []int{1}}, []graph.VertexID{3, 50}, "seed 50: vertex out of range"},
-		{"negative seed", Options{Fanouts: []int{1}}, []graph.VertexID{-1}, "seed -1: vertex out of range"},
-		{"seed twice", Options{Fanouts: []int{1}}, []graph.VertexID{3, 4, 7, 4}, "seed 4 is given twice"},
-		{"seed twice, hash", Options{Fanouts: []int{1}, Map: MapHash}, []graph.VertexID{3, 3}, "seed 3 is given twice"},
-		{"too many edges", Options{Fanouts: []int{All}, maxEdges: int(topology.Graph.NumEdges()) - 1}, everyVertex, "use a smaller batch or fanout"},
-		{"too many seeds", Options{Fanouts: []int{1}, MaxSeeds: 2}, []graph.VertexID{1, 2, 3}, "raise MaxSeeds"},
+		{"zero fanout", Options{Spec: Neighbours(15, 0)}, nil, "fanouts[1] is 0"},
+		{"unknown kind", Options{Spec: Spec{Kind: "luck", Fanouts: []int{1}}, Workers: -1}, nil, `sample.kind "luck" is unknown; there is [neighbour]`},
+		{"negative fanout", Options{Spec: Neighbours(-2)}, nil, "fanouts[0] is -2"},
+		{"all faults at once", Options{Spec: Neighbours(0), Workers: -1}, nil, "workers is -1"},
+		{"negative max seeds", Options{Spec: Neighbours(1), MaxSeeds: -1}, nil, "max seeds is -1"},
+		{"unknown map", Options{Spec: Neighbours(1), Map: 9}, nil, "map 9"},
+		{"seed too large", Options{Spec: Neighbours(1)}, []graph.VertexID{3, 50}, "seed 50: vertex out of range"},
+		{"negative seed", Options{Spec: Neighbours(1)}, []graph.VertexID{-1}, "seed -1: vertex out of range"},
+		{"seed twice", Options{Spec: Neighbours(1)}, []graph.VertexID{3, 4, 7, 4}, "seed 4 is given twice"},
+		{"seed twice, hash", Options{Spec: Neighbours(1), Map: MapHash}, []graph.VertexID{3, 3}, "seed 3 is given twice"},
+		{"too many edges", Options{Spec: Neighbours(All), maxEdges: int(topology.Graph.NumEdges()) - 1}, everyVertex, "use a smaller batch or fanout"},
+		{"too many seeds", Options{Spec: Neighbours(1), MaxSeeds: 2}, []graph.VertexID{1, 2, 3}, "raise MaxSeeds"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var mb Minibatch
@@ -339,7 +340,7 @@ func TestErrors(t *testing.T) {
 		"window beyond the end":   {Graph: graph.CSC{Indptr: []int64{0, 0}}, First: 1, Original: []int32{0}},
 		"too few indices":         {Graph: graph.CSC{Indptr: []int64{0, 3}}, Original: []int32{0}},
 	} {
-		if _, err := New(bad, Options{Fanouts: []int{1}}); err == nil {
+		if _, err := New(bad, Options{Spec: Neighbours(1)}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
@@ -352,10 +353,11 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	for _, o := range []Options{{}, {Map: MapHash}, {Workers: 2, minParallel: 1}, {Workers: 2, minParallel: 1, Map: MapHash}} {
 		o.Fanouts = []int{15, 70, 5}
 		before := mem.Allocated()
-		s, err := New(topology, o)
+		made, err := New(topology, o)
 		if err != nil {
 			t.Fatal(err)
 		}
+		s := made.(*Fused)
 		var mb Minibatch
 		var d Drawn
 		step := 0
@@ -391,7 +393,7 @@ func TestFanoutsOutOfReachCostNothing(t *testing.T) {
 	seeds := []graph.VertexID{4, 3}
 	want := Reference(topology, []int{All, All}, seeds, Key{})
 	defer want.Free()
-	s, err := New(topology, Options{Fanouts: []int{graph.MaxVertices, graph.MaxVertices}, Workers: 2, minParallel: 1})
+	s, err := New(topology, Options{Spec: Neighbours(graph.MaxVertices, graph.MaxVertices), Workers: 2, minParallel: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -427,7 +429,7 @@ func TestShrunkTopologyFile(t *testing.T) {
 				seeds[v] = graph.VertexID(v)
 			}
 		}
-		s := mustNew(t, topology, Options{Fanouts: []int{4}, Workers: workers, minParallel: 1})
+		s := mustNew(t, topology, Options{Spec: Neighbours(4), Workers: workers, minParallel: 1})
 		if err := os.Truncate(path, 4096); err != nil {
 			t.Fatal(err)
 		}
@@ -447,7 +449,7 @@ func TestSamplersSideBySide(t *testing.T) {
 	digests := make([]uint64, 4)
 	t.Run("group", func(t *testing.T) {
 		for i := range digests {
-			s := mustNew(t, topology, Options{Fanouts: []int{10, 5}, Workers: 1 + i%2, minParallel: 1})
+			s := mustNew(t, topology, Options{Spec: Neighbours(10, 5), Workers: 1 + i%2, minParallel: 1})
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
 				t.Parallel()
 				var mb Minibatch

@@ -1,0 +1,117 @@
+package sample
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"halognn/src/graph"
+)
+
+// Sampler draws minibatches by one Spec. One goroutine at a time uses it; any number of them share a
+// Topology. Once its arrays and those of the minibatches it fills have grown to the largest
+// minibatch, it allocates nothing.
+type Sampler interface {
+	// Sample fills mb with the minibatch of seeds, which are distinct; no seeds give empty blocks. What it makes depends on
+	// the graph, the Spec, the seeds in their order and the key, and on nothing else. Errors: a seed outside the graph
+	// (graph.ErrVertexRange), a seed given twice, more than MaxSeeds seeds, 2^31 edges in a hop, a topology that does not
+	// hold all rows, a topology file that shrank under its mapping. After an error mb holds nothing of use, but the
+	// sampler and mb may be used again.
+	Sample(mb *Minibatch, seeds []graph.VertexID, key Key) error
+	// Bytes returns the memory that the sampler holds now, without the minibatches it fills.
+	Bytes() int64
+	// Free returns the memory; the sampler must not be used afterwards.
+	Free()
+}
+
+// Kind names a way of choosing neighbours.
+type Kind string
+
+// Neighbour draws, for every vertex of a frontier, some of its in-neighbours, all equally likely
+// (GraphSAGE). It is what the empty Kind means.
+const Neighbour Kind = "neighbour"
+
+// Spec says which minibatches are drawn from seeds: the part of Options that changes them. The zero
+// Spec draws nothing; it is that of a model that reads no neighbours.
+type Spec struct {
+	Kind    Kind
+	Fanouts []int // of Neighbour: neighbours per hop, seed hop first; each >= 1, or All
+}
+
+// Neighbours returns the Spec of kind Neighbour with these fanouts.
+func Neighbours(fanouts ...int) Spec { return Spec{Kind: Neighbour, Fanouts: fanouts} }
+
+// method is one kind of sampling. A kind is a file with its sampler and a line in methods.
+type method struct {
+	fanouts bool             // Spec.Fanouts says how many neighbours a vertex draws
+	hops    func(Spec) int   // blocks of a minibatch
+	check   func(Spec) error // all faults of a Spec with at least one hop
+	make    func(*Topology, Options) (Sampler, error)
+}
+
+var methods = map[Kind]method{
+	Neighbour: {fanouts: true, hops: func(s Spec) int { return len(s.Fanouts) }, check: checkFanouts, make: newFused},
+}
+
+// kind returns the kind, whose default is Neighbour.
+func (s Spec) kind() Kind {
+	if s.Kind == "" {
+		return Neighbour
+	}
+	return s.Kind
+}
+
+// Hops returns the number of blocks of a minibatch, one for each layer of the model; 0 if nothing is drawn.
+func (s Spec) Hops() int {
+	if m, known := methods[s.kind()]; known {
+		return m.hops(s)
+	}
+	return 0
+}
+
+// Check returns every fault at once. A Spec without hops is one.
+func (s Spec) Check() error {
+	m, known := methods[s.kind()]
+	if !known {
+		return fmt.Errorf("sample.kind %q is unknown; there is %v", s.Kind, slices.Sorted(maps.Keys(methods)))
+	}
+	return m.check(s)
+}
+
+// ErrFanouts is wrapped by the errors about something that needs fanouts where none are given.
+var ErrFanouts = errors.New("it samples without fanouts")
+
+// FanoutsFor returns the fanouts, seed hop first, to whoever computes with them; need names what
+// that is, for the error about a kind that has none.
+func (s Spec) FanoutsFor(need string) ([]int, error) {
+	if !methods[s.kind()].fanouts {
+		return nil, fmt.Errorf("%s cannot be had with sample.kind %s: %w; choose another, or sample.kind %s",
+			need, s.kind(), ErrFanouts, Neighbour)
+	}
+	return s.Fanouts, nil
+}
+
+func checkFanouts(s Spec) error {
+	if len(s.Fanouts) == 0 {
+		return errors.New("no fanouts; give one for every layer, seed hop first")
+	}
+	var faults []error
+	for i, f := range s.Fanouts {
+		if f < 1 && f != All || f > graph.MaxVertices {
+			faults = append(faults,
+				fmt.Errorf("fanouts[%d] is %d; it must be at least 1, or %d for all neighbours", i, f, All))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// New makes the sampler of o.Spec over t, whose arrays must outlive it. It reports every fault of
+// both at once.
+func New(t *Topology, o Options) (Sampler, error) {
+	if err := errors.Join(t.check(), o.Spec.Check(), o.check()); err != nil {
+		return nil, fmt.Errorf("sample: %w", err)
+	}
+	o.Fanouts = slices.Clone(o.Fanouts)
+	return methods[o.kind()].make(t, o)
+}
