@@ -36,6 +36,7 @@ func sameNumbers(t *testing.T, got, want *outcome) {
 	t.Helper()
 	for _, d := range []struct{ name, got, want string }{
 		{"blocks_digest", got.BlocksDigest, want.BlocksDigest},
+		{"edges_digest", got.EdgesDigest, want.EdgesDigest},
 		{"loss_digest", got.LossDigest, want.LossDigest},
 		{"weights_digest", got.WeightsDigest, want.WeightsDigest},
 	} {

@@ -264,7 +264,7 @@ func (d *Data) sample(m *Minibatch) error {
 	if err := s.Sample(&m.Sampled, m.Seeds, m.Key); err != nil {
 		return fmt.Errorf("sampling: %w", err)
 	}
-	m.Digest = m.Sampled.Digest()
+	m.Digest, m.Edges = m.Sampled.Digest(), m.Sampled.EdgesDigest(m.Key)
 	return nil
 }
 
@@ -277,7 +277,7 @@ func (d *Data) seedsOnly(m *Minibatch) {
 		s.Original[i] = d.o.Topology.Original[v]
 	}
 	s.Seeds = s.Frontier
-	m.Digest = s.Digest()
+	m.Digest, m.Edges = s.Digest(), 0
 }
 
 // assemble builds what the model reads. Rows are aggregated straight from where they lie (docs/design/08-input-aggregation.md), so the [sources, cols]

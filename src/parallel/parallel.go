@@ -45,6 +45,7 @@ type Minibatch struct {
 	Fetch   exchange.Plan
 	Batch   nn.Batch
 	Digest  uint64 // of blocks and frontier: sample.Minibatch.Digest
+	Edges   uint64 // of the sampled edges, whatever numbers them: sample.Minibatch.EdgesDigest
 
 	// Of a cache that changes from step to step; empty for a minibatch that is not trained.
 	Decision  cache.Decision

@@ -3,6 +3,7 @@ package sample
 import (
 	"github.com/cespare/xxhash/v2"
 
+	"halognn/src/graph"
 	"halognn/src/mem"
 )
 
@@ -21,4 +22,30 @@ func (m *Minibatch) Digest() uint64 {
 	}
 	_, _ = h.Write(mem.Bytes(m.Original))
 	return h.Sum64()
+}
+
+// EdgesDigest sums a hash of every sampled edge: of the hop's draws (the key and the hop, 1 next to
+// the seeds) and of the original ids of source and destination. It does not depend on the order of
+// edges, on how a block numbers its vertices, nor on which rank holds which part of a minibatch, so
+// it compares ways of sampling that number blocks differently; Digest tells those apart. 0 for a
+// minibatch without edges. One multiply-mix an edge.
+func (m *Minibatch) EdgesDigest(key Key) uint64 {
+	sum := uint64(0)
+	for l := range m.Blocks {
+		sum += EdgesDigest(&m.Blocks[l], m.Original, len(m.Blocks)-l, key)
+	}
+	return sum
+}
+
+// EdgesDigest is Minibatch.EdgesDigest of one block: original [NumSrc] has the original ids of its
+// sources, the destinations first, and hop says which hop drew it.
+func EdgesDigest(b *graph.Block, original []int32, hop int, key Key) uint64 {
+	sum, name := uint64(0), key.hop(hop)
+	for d := range b.NumDst {
+		destination := uint64(vertexStream(name, original[d]))
+		for _, s := range b.Indices[b.Indptr[d]:b.Indptr[d+1]] {
+			sum += mix(destination ^ uint64(uint32(original[s])))
+		}
+	}
+	return sum
 }

@@ -72,10 +72,12 @@ func TestBlocksAreWhatIsTrained(t *testing.T) {
 			c.set(&o)
 			dir := writtenBlocks(t, shards, o, c.ranks, 0)
 			b := readBlocks(t, dir)
-			sum := uint64(0)
+			sum, edges := uint64(0), uint64(0)
 			for _, item := range b.Minibatches {
-				digest := readMinibatch(t, dir, item, shards).Digest()
+				m := readMinibatch(t, dir, item, shards)
+				digest := m.Digest()
 				sum += digest
+				edges += m.EdgesDigest(sample.Key{Seed: o.Seed, Epoch: item.Epoch, Step: item.Step, Stream: item.Stream})
 				if got := fmt.Sprintf("%016x", digest); got != item.Digest {
 					t.Errorf("minibatch %s reads as %s, and was written as %s", item.Dir, got, item.Digest)
 				}
@@ -83,6 +85,9 @@ func TestBlocksAreWhatIsTrained(t *testing.T) {
 			s := summaryOf(t, shards, o, c.ranks)
 			if got := fmt.Sprintf("%016x", sum); got != s.BlocksDigest || b.BlocksDigest != s.BlocksDigest {
 				t.Errorf("the arrays sum to %s, blocks.json says %s, training says %s", got, b.BlocksDigest, s.BlocksDigest)
+			}
+			if got := fmt.Sprintf("%016x", edges); got != s.EdgesDigest {
+				t.Errorf("the edges sum to %s, training says %s", got, s.EdgesDigest)
 			}
 			if b.StepsPerEpoch != s.StepsPerEpoch || b.Ranks != c.ranks || b.Epochs != o.Epochs {
 				t.Errorf("%d steps, %d ranks, %d epochs; the run has %d, %d, %d", b.StepsPerEpoch, b.Ranks, b.Epochs, s.StepsPerEpoch, c.ranks, o.Epochs)

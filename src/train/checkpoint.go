@@ -46,7 +46,8 @@ type checkpointState struct {
 	StepsPerEpoch  int    `json:"steps_per_epoch"`
 	OptimizerSteps int    `json:"optimizer_steps"`
 	LossDigest     []byte `json:"loss_digest_state"`
-	BlocksDigest   string `json:"blocks_digest"` // sum over ranks
+	BlocksDigest   string `json:"blocks_digest"` // sum over ranks, as is
+	EdgesDigest    string `json:"edges_digest,omitempty"`
 
 	BestEpoch    int     `json:"best_epoch"`
 	BestMetric   float64 `json:"best_metric"`
@@ -93,6 +94,7 @@ func (s *checkpointState) earlier(rank, ranks int) rankShare {
 // share is what a checkpoint, or the record of an epoch, needs of every rank. All of it has a fixed size.
 type share struct {
 	Blocks  uint64
+	Edges   uint64
 	Rows    tally // rank 0's has those carried over a restart
 	Remote  int64 // rows of this rank
 	Rounds  int64 // that this rank has started, since the restart if there was one in the epoch
@@ -199,7 +201,7 @@ func (r *run) gatherShares(took time.Duration) (s shares, err error) {
 	rows := r.rows
 	rows.add(r.carried)
 	own := share{
-		Blocks: r.blocks, Rows: rows, Remote: r.rows.Remote + r.earlier, Rounds: r.rows.Rounds,
+		Blocks: r.blocks, Edges: r.edges, Rows: rows, Remote: r.rows.Remote + r.earlier, Rounds: r.rows.Rounds,
 		Seconds: took.Seconds(), Waiting: r.waiting.Seconds(), Startup: r.startup.Seconds(), Phases: r.clock.Seconds(),
 	}
 	mine, err := binary.Append(nil, binary.LittleEndian, own)
@@ -217,6 +219,7 @@ func (r *run) gatherShares(took time.Duration) (s shares, err error) {
 		}
 		s.each = append(s.each, one)
 		s.Blocks += one.Blocks
+		s.Edges += one.Edges
 		s.Rows.add(one.Rows)
 		s.Remote += one.Remote
 		s.Waiting += one.Waiting
@@ -239,7 +242,7 @@ func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 		Format: rundir.CheckpointFormat, Version: r.Version, Parts: r.Shards.Identity(), Config: r.Config, Device: r.Device.Name(),
 		Ranks: r.Comm.Size(), Streams: r.streams.Streams(),
 		Epoch: epoch, Step: step, StepsPerEpoch: r.steps(), OptimizerSteps: r.optimizer.Steps(),
-		LossDigest: digest, BlocksDigest: fmt.Sprintf("%016x", all.Blocks),
+		LossDigest: digest, BlocksDigest: fmt.Sprintf("%016x", all.Blocks), EdgesDigest: r.edgesDigest(all.Edges),
 		BestEpoch: r.best.epoch, BestMetric: r.best.valid.metric, BestAccuracy: r.best.valid.accuracy, Since: r.best.since,
 		EpochSeconds: append([]float64(nil), r.seconds...), Sums: sumsOf(&r.sum),
 	}
@@ -257,6 +260,14 @@ func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 		}
 	}
 	return s, nil
+}
+
+// edgesDigest is the text of the sum over ranks, or empty for a run whose first steps were not counted.
+func (r *run) edgesDigest(sum uint64) string {
+	if r.noEdges {
+		return ""
+	}
+	return fmt.Sprintf("%016x", sum)
 }
 
 // contents are the files of the copied state.

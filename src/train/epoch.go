@@ -97,6 +97,10 @@ func (r *run) summarise(final *evaluation) error {
 	if err != nil {
 		return err
 	}
+	edges, err := comm.AgreeSum(r.Comm, r.edges)
+	if err != nil {
+		return err
+	}
 	n := int64(s.Epochs)
 	s.WaitFraction /= float64(n)
 	s.StartupSeconds /= float64(n)
@@ -123,6 +127,7 @@ func (r *run) summarise(final *evaluation) error {
 	s.MajorityAccuracy = r.majority()
 	s.StepsPerEpoch, s.EpochSeconds = r.steps(), median(r.seconds)
 	s.LossDigest, s.BlocksDigest = fmt.Sprintf("%016x", r.losses.Sum64()), fmt.Sprintf("%016x", digests)
+	s.EdgesDigest = r.edgesDigest(edges)
 	s.Ranks, s.Parts, s.Nodes = r.Comm.Size(), meta.Parts, r.nodes
 	s.Device, s.Transport, s.Version = r.Device.Name(), r.Transport, r.Version
 	s.workers, s.pretended = r.Workers, r.RanksPerNode > 0

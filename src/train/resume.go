@@ -117,8 +117,14 @@ func (r *run) restore(c *Checkpoint) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.path, err)
 	}
+	edges := uint64(0)
+	if r.noEdges = s.EdgesDigest == ""; !r.noEdges { // older programs did not write it
+		if edges, err = strconv.ParseUint(s.EdgesDigest, 16, 64); err != nil {
+			return fmt.Errorf("%s: %w", c.path, err)
+		}
+	}
 	if r.Comm.Rank() == 0 {
-		r.blocks = blocks
+		r.blocks, r.edges = blocks, edges
 	}
 	r.optimizer.SetSteps(s.OptimizerSteps)
 	r.best.epoch, r.best.valid, r.best.since = s.BestEpoch, quality{s.BestMetric, s.BestAccuracy}, s.Since

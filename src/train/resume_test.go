@@ -45,6 +45,7 @@ type journey struct {
 	ranks  int
 	dir    string
 	node   int      // ranks of a node; 0: one
+	older  bool     // the checkpoint is of a program without a digest of edges
 	notes  []string // of the last start
 }
 
@@ -56,6 +57,9 @@ func (j *journey) start(o Options, stopAt int) (sum *Summary, err error) {
 		var err error
 		if env.Resume, err = OpenCheckpoint(c, j.dir); err != nil {
 			return err
+		}
+		if j.older {
+			env.Resume.state.EdgesDigest = ""
 		}
 		if c.Rank() == 0 {
 			env.Progress = p
@@ -120,7 +124,8 @@ func sameRun(t *testing.T, got, want *Summary) {
 	t.Helper()
 	for _, d := range [][3]any{
 		{"loss_digest", got.LossDigest, want.LossDigest}, {"weights_digest", got.WeightsDigest, want.WeightsDigest},
-		{"blocks_digest", got.BlocksDigest, want.BlocksDigest}, {"best epoch", got.BestEpoch, want.BestEpoch},
+		{"blocks_digest", got.BlocksDigest, want.BlocksDigest}, {"edges_digest", got.EdgesDigest, want.EdgesDigest},
+		{"best epoch", got.BestEpoch, want.BestEpoch},
 		{"valid metric", got.ValidMetric, want.ValidMetric}, {"test metric", got.TestMetric, want.TestMetric},
 		{"train loss", got.TrainLoss, want.TrainLoss}, {"epochs", got.Epochs, want.Epochs}, {"local rows", got.Local, want.Local},
 	} {
@@ -295,6 +300,9 @@ func TestResumeOnOtherRanks(t *testing.T) {
 	j.stopped(t, o, 2)
 	j.ranks = 2
 	got := j.finished(t, o)
+	if got.EdgesDigest != want.EdgesDigest || len(got.EdgesDigest) != 16 {
+		t.Errorf("edges %q, without interruption %q", got.EdgesDigest, want.EdgesDigest)
+	}
 	if got.BlocksDigest != want.BlocksDigest || got.Local+got.CacheHits+got.Peer+got.Remote != want.Local+want.CacheHits+want.Peer+want.Remote {
 		t.Errorf("minibatches %s of %d rows, without interruption %s of %d", got.BlocksDigest, got.Local+got.Remote, want.BlocksDigest, want.Local+want.Remote)
 	}
@@ -476,4 +484,17 @@ func TestResumeKeepsPatience(t *testing.T) {
 		t.Fatalf("patience did not run out in %d epochs", o.Epochs)
 	}
 	sameRun(t, j.finished(t, o), want)
+}
+
+// A checkpoint without a digest of edges can be gone on from; the summary then has none, since a part of the edges is not in it.
+func TestResumeWithoutDigestOfEdges(t *testing.T) {
+	o := resumable()
+	j := journey{shards: generatedIn(t, 12), ranks: 2, dir: t.TempDir()}
+	j.stopped(t, o, 2)
+	j.older = true
+	j.stopped(t, o, 3)
+	j.older = false
+	if got := j.finished(t, o); got.EdgesDigest != "" || got.BlocksDigest == "" {
+		t.Errorf("edges %q, blocks %q", got.EdgesDigest, got.BlocksDigest)
+	}
 }

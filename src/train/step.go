@@ -104,6 +104,7 @@ func (r *run) count(m *parallel.Minibatch) error {
 	r.clock.Add(trace.Gather, m.Gathering)
 	r.clock.Add(trace.Exchange, -m.Scoring-m.Deciding-m.Gathering)
 	r.blocks += m.Digest
+	r.edges += m.Edges
 	return nil
 }
 

@@ -28,6 +28,7 @@ type Summary struct {
 	LossDigest    string  `json:"loss_digest"`
 	WeightsDigest string  `json:"weights_digest"`
 	BlocksDigest  string  `json:"blocks_digest"`
+	EdgesDigest   string  `json:"edges_digest,omitempty"`
 
 	Rows
 	RoundsPerStep float64 `json:"rounds_per_step"` // of the last epoch

@@ -24,12 +24,14 @@ type run struct {
 	log     *rundir.Log    // rank 0
 	losses  *xxhash.Digest // of every step's loss bits
 	blocks  uint64         // sum of this rank's minibatch digests
+	edges   uint64         // and of those of their edges
 	seconds []float64      // of every epoch
 	best    best
 	sum     Summary
 	lock    *rundir.Lock // rank 0: of Env.Dir; nil for none
 	saver   *saver       // rank 0
 	stopped bool         // the ranks have voted to stop
+	noEdges bool         // the checkpoint to go on from has no digest of edges
 
 	// Of the epoch under way.
 	epoch   int

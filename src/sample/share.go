@@ -1,0 +1,42 @@
+package sample
+
+import "fmt"
+
+// Share is the streams that a rank trains: in every step one minibatch each of Count streams from
+// First on, one after the other. The Size ranks of its group train the same ones together.
+//
+//	8 streams, 4 ranks
+//	groups of 1      0 1 | 2 3 | 4 5 | 6 7     every rank trains minibatches of its own
+//	groups of 2       0 1 2 3  |  4 5 6 7      two ranks share each minibatch
+//	groups of 4            0 1 2 3 4 5 6 7     all ranks share each
+//
+// There may be fewer streams than ranks, but not fewer than groups.
+type Share struct {
+	First, Count int // streams
+	Group, Size  int // number of the rank's group, and its ranks
+	Member       int // place of the rank in its group
+}
+
+// ShareOf deals the streams out, in order, to groups of size consecutive ranks, and returns the
+// share of a rank. The ranks must be whole groups, and the streams as many for each group.
+func ShareOf(streams, ranks, size, rank int) (Share, error) {
+	switch {
+	case size < 1 || ranks < 1 || ranks%size != 0:
+		return Share{}, fmt.Errorf("%d ranks are not groups of %d; use a number of ranks that it divides", ranks, size)
+	case rank < 0 || rank >= ranks:
+		return Share{}, fmt.Errorf("rank %d of %d", rank, ranks)
+	}
+	groups := ranks / size
+	if streams < 1 || streams%groups != 0 {
+		return Share{}, fmt.Errorf("%d streams cannot be dealt out evenly to %d groups of ranks", streams, groups)
+	}
+	each := streams / groups
+	return Share{First: rank / size * each, Count: each, Group: rank / size, Size: size, Member: rank % size}, nil
+}
+
+// Item returns the step of an epoch and the stream of item i, in the order of training: the
+// minibatches of a step follow each other.
+func (s Share) Item(i int) (step, stream int) { return i / s.Count, s.First + i%s.Count }
+
+// Last reports whether item i is the last minibatch of its step.
+func (s Share) Last(i int) bool { return i%s.Count == s.Count-1 }
