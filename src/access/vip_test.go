@@ -383,7 +383,7 @@ func TestRemoteSeedsAreRead(t *testing.T) {
 			Local: []Range{{roots[0], roots[0] + 1}}, Sample: sample.Neighbours(2, 1), Sources: []Source{{roots, float64(batch), 1}},
 		}
 		vip, inclusion := must[float32](t)(m.Score(PolicyVIP, reader)), must[float32](t)(m.Score(PolicyInclusion, reader))
-		for v, want := range enumerate(g, roots, batch, reader.Fanouts, true) {
+		for v, want := range enumerate(g, roots, batch, reader.Sample.Fanouts, true) {
 			if math.Abs(float64(vip[v])-want) > 1e-6 || vip[v] != inclusion[v] {
 				t.Fatalf("batch %d of %d: vertex %d has vip %g and inclusion %g, enumeration says %g", batch, len(roots), v, vip[v], inclusion[v], want)
 			}
@@ -395,7 +395,7 @@ func TestRemoteSeedsAreRead(t *testing.T) {
 		}
 		reader.Sources[0].Seeds = roots[:1]
 		local := must[float32](t)(m.Score(PolicyVIP, reader))
-		for v, want := range enumerate(g, roots[:1], 1, reader.Fanouts, false) {
+		for v, want := range enumerate(g, roots[:1], 1, reader.Sample.Fanouts, false) {
 			if v != own && math.Abs(float64(local[v])-want) > 1e-6 {
 				t.Fatalf("local seeds: vertex %d has vip %g, the paper's formula %g", v, local[v], want)
 			}

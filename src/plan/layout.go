@@ -20,7 +20,7 @@ type layout struct {
 
 // newLayout gives the job's ranks their vertices and seeds.
 func newLayout(s *shard.Shards, j *Job) (*layout, error) {
-	l := &layout{ranks: j.Ranks, perNode: j.RanksPerNode, exact: s.Parts%j.Ranks == 0, each: 1}
+	l := &layout{ranks: j.Ranks, perNode: j.RanksPerNode, exact: s.Parts%j.Ranks == 0}
 	var streams, seeds [][]graph.VertexID // seeds of each part, and of each rank
 	switch {
 	case l.exact:
@@ -34,7 +34,6 @@ func newLayout(s *shard.Shards, j *Job) (*layout, error) {
 			}
 			seeds = append(seeds, own)
 		}
-		l.each = per
 	case j.Ranks%s.Parts == 0:
 		pieces := j.Ranks / s.Parts
 		for p := range s.Parts {
@@ -49,7 +48,7 @@ func newLayout(s *shard.Shards, j *Job) (*layout, error) {
 	}
 	l.first = append(l.first, s.Vertices)
 	if !j.StreamPerPart || !l.exact {
-		streams, l.each = seeds, 1
+		streams = seeds
 	}
 	o := sample.StreamOptions{Batch: j.Batch, Seed: j.Seed, Original: s.Topology().Original}
 	if j.GlobalBatch {
@@ -58,7 +57,11 @@ func newLayout(s *shard.Shards, j *Job) (*layout, error) {
 	if j.GlobalSeeds {
 		o.Seeds = sample.SeedsGlobal
 	}
-	var err error
+	share, err := sample.ShareOf(len(streams), j.Ranks, 1, 0) // those of other ranks have the same form
+	if err != nil {
+		return nil, err
+	}
+	l.each = share.Count
 	l.streams, err = sample.NewStreams(streams, o)
 	return l, err
 }

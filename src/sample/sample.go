@@ -14,8 +14,8 @@
 // whoever holds a vertex's row can draw for it (Fused.Draw).
 //
 // A Spec says which neighbours are drawn, and New makes its Sampler. Fused is the sampler of kind Neighbour; Reference is the same,
-// written to be read, and gives the same bits. Streams is the order of the seeds. The package does no I/O and knows
-// of no ranks: a stream is a number.
+// written to be read, and gives the same bits. Streams is the order of the seeds, and
+// Share says which of them are whose. The package does no I/O and sends nothing: ranks and streams are numbers.
 package sample
 
 import (

@@ -21,7 +21,7 @@ func (s *Simulation) node(rank int) (first, last int) {
 }
 
 // minibatches returns how many minibatches a rank trains in a step.
-func (s *Simulation) minibatches() int { return s.streams.Streams() / s.o.Ranks }
+func (s *Simulation) minibatches() int { return s.share.Count }
 
 // reader describes the minibatches of a rank as training does.
 func (s *Simulation) reader(rank, workers int) *access.Reader {

@@ -155,8 +155,9 @@ type Simulation struct {
 	o       Options
 	shards  *shard.Shards
 	streams *sample.Streams
-	perRank int   // parts of each rank
-	windows []int // [sizes] of lookahead
+	share   sample.Share // of rank 0; those of the others have the same form
+	perRank int          // parts of each rank
+	windows []int        // [sizes] of lookahead
 
 	transposed bool // the graph is not symmetric
 }
@@ -206,6 +207,10 @@ func New(s *shard.Shards, o Options) (*Simulation, error) {
 		return nil, fmt.Errorf("%s: %w", s.Dir, err)
 	}
 	sim := &Simulation{o: o, shards: s, streams: streams, perRank: last - first}
+	if sim.share, err = sample.ShareOf(streams.Streams(), o.Ranks, 1, 0); err != nil {
+		streams.Free()
+		return nil, err
+	}
 	if n := o.Epochs * streams.Steps() * sim.minibatches(); n > math.MaxInt32 { // counts are of 32 bits
 		streams.Free()
 		return nil, fmt.Errorf("%w: %d epochs are %d minibatches of a rank; at most %d are counted", ErrOptions, o.Epochs, n, math.MaxInt32)

@@ -132,7 +132,7 @@ func (s *session) cacheCapacity(m *access.Graph) (int, error) {
 
 // reader describes the minibatches of this rank.
 func (s *session) reader() *access.Reader {
-	first, count := s.Comm.Rank()*s.minibatches(), s.minibatches()
+	first, count := s.mine.First, s.mine.Count
 	return &access.Reader{
 		Local: s.local(), Sources: access.Sources(s.streams, first, count), Sample: sample.Neighbours(s.o.Fanouts...), Hops: s.o.Cache.HaloHops,
 		Topology: s.topology, Streams: s.streams, First: first, Count: count,

@@ -176,7 +176,7 @@ func (s *session) firstReads() (all []compute.Rows, err error) {
 	}
 	var mb sample.Minibatch
 	defer mb.Free()
-	stream := s.Comm.Rank() * s.minibatches()
+	stream := s.mine.First
 	for i := range measuredReads {
 		epoch, step := 1+i/s.steps(), i%s.steps()
 		seeds := s.streams.Piece(epoch, step, stream, nil)

@@ -35,6 +35,7 @@ type session struct {
 	optimizer *nn.Optimizer
 	gradients *parallel.Gradients
 	streams   *sample.Streams
+	mine      sample.Share // those that this rank trains
 
 	ownRows    *DeviceRows  // nil for a device that reads host memory
 	deviceRows []DeviceRows // of all ranks
@@ -107,6 +108,9 @@ func (s *session) openLocal() error {
 		return fmt.Errorf("%s: %w", s.Shards.Dir, err)
 	}
 	s.closers = append(s.closers, func() error { s.streams.Free(); return nil })
+	if s.mine, err = sample.ShareOf(s.streams.Streams(), c.Size(), alone, c.Rank()); err != nil {
+		return err
+	}
 	s.SetUp.Done(trace.SetUpSeeds)
 	if s.model, err = nn.NewModel(s.Device, s.o.Model, s.o.Seed); err != nil {
 		return err
@@ -121,9 +125,12 @@ func (s *session) openLocal() error {
 	return s.o.Schedule.Check()
 }
 
-// newStreams orders the training seeds: a stream for every rank, or for every part.
+// alone is the size of the groups of ranks that share minibatches: in data parallelism every rank has its own.
+const alone = 1
+
+// newStreams orders the training seeds: a stream for every group of ranks, or for every part.
 func (s *session) newStreams() (*sample.Streams, error) {
-	perStream := s.perRank
+	perStream := s.perRank * alone
 	if s.o.StreamPerPart {
 		perStream = 1
 	}
@@ -364,7 +371,5 @@ func (s *session) endedBy(err error) error {
 func (s *session) ahead() int { return len(s.slots) - 1 - s.o.Depth }
 
 // steps returns the optimiser updates of an epoch, and minibatches the minibatches that this rank trains for each.
-func (s *session) steps() int { return s.streams.Steps() }
-func (s *session) minibatches() int {
-	return s.streams.Streams() / s.Comm.Size()
-}
+func (s *session) steps() int       { return s.streams.Steps() }
+func (s *session) minibatches() int { return s.mine.Count }

@@ -20,7 +20,7 @@ import (
 func (r *run) admit(i int, m *parallel.Minibatch) {
 	epoch, items := r.epoch, r.steps()*r.minibatches()
 	epoch, i = epoch+i/items, i%items
-	step, stream := i/r.minibatches(), r.Comm.Rank()*r.minibatches()+i%r.minibatches()
+	step, stream := r.mine.Item(i)
 	m.Key = sample.Key{Seed: r.o.Seed, Epoch: epoch, Step: step, Stream: stream}
 	m.GlobalSeeds, m.Train = r.streams.GlobalSeeds(step), true
 	m.Seeds = r.streams.Piece(epoch, step, stream, mem.Grow(m.Seeds, r.streams.MaxPiece()))
@@ -28,8 +28,9 @@ func (r *run) admit(i int, m *parallel.Minibatch) {
 
 // train is one minibatch of a step; the last one of the step updates the weights.
 func (r *run) train(i int, m *parallel.Minibatch) error {
-	step, last := i/r.minibatches(), i%r.minibatches() == r.minibatches()-1
-	if i%r.minibatches() == 0 {
+	step, stream := r.mine.Item(i)
+	last := r.mine.Last(i)
+	if stream == r.mine.First {
 		r.stepRows, r.stepWaiting = tally{}, 0
 		if step == 1 {
 			r.secondStep()
