@@ -66,6 +66,14 @@ type Comm interface {
 	// Node returns the communicator of the ranks that share this rank's memory. Collective; blocks.
 	Node() (Comm, error)
 
+	// Abort ends the job, because this rank has failed with cause, which it names the rank in. It
+	// returns at once and may be called from any goroutine, whatever is under way. In process every
+	// request of every rank, under way or to come, on whatever communicator, then comes to an error
+	// that wraps ErrAborted and the cause; its buffers are left alone as soon as Wait returns.
+	// Under MPI requests may come to nothing, because the processes are about to end. The first
+	// call of a job counts.
+	Abort(cause error)
+
 	// Free releases a communicator made by Dup, Split or Node whose requests have all been waited for. Every rank must
 	// call it, but it returns at once, so that it may be deferred in a rank that fails.
 	Free() error

@@ -73,6 +73,11 @@ func (m *member) split(c call) (Comm, error) {
 	return made, nil
 }
 
+// Abort implements Comm.
+func (m *member) Abort(cause error) {
+	m.group.world.Abort(fmt.Errorf("rank %d: %w", m.group.ranks[m.rank], cause))
+}
+
 // Free implements Comm.
 func (m *member) Free() error {
 	g := m.group

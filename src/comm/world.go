@@ -72,15 +72,16 @@ func (w *World) failure() error {
 // RunWorld runs f on n ranks, each a goroutine, and returns when all have returned: see World.Run.
 func RunWorld(n int, f func(Comm) error) error { return NewWorld(n).Run(f) }
 
-// Run runs f once per rank, each in a goroutine of its own, and returns when all have returned. The first rank that
-// returns an error, panics or exits ends the job for all; Run returns its error with the rank named.
+// Run runs f once per rank, each in a goroutine of its own, and returns when all have returned. The
+// first rank that calls Abort, returns an error, panics or exits ends the job for all; Run returns
+// its error with the rank named.
 func (w *World) Run(f func(Comm) error) error {
 	var ranks sync.WaitGroup
 	for r := range w.root.ranks {
 		ranks.Add(1)
 		go RunRank(func() error { return f(w.Rank(r)) }, func(err error) {
 			if err != nil {
-				w.Abort(fmt.Errorf("rank %d: %w", r, err))
+				w.Rank(r).Abort(err)
 			}
 			w.leave(r)
 			ranks.Done()

@@ -10,6 +10,7 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/comm/commtest"
+	"halognn/src/mem"
 )
 
 func TestInProcess(t *testing.T) {
@@ -100,6 +101,44 @@ func TestAbortWakesEveryWait(t *testing.T) {
 	}
 }
 
+// A rank that aborts frees all, itself included, before it returns, from whatever goroutine, and
+// through any communicator; the first cause is the one that is told, with the rank in the world.
+func TestRankAborts(t *testing.T) {
+	cause := errors.New("disk full")
+	err := mustEnd(t, 4, func(c comm.Comm) error {
+		pair, err := c.Split(c.Rank()/2, c.Rank())
+		if err != nil {
+			return err
+		}
+		under := []comm.Request{
+			c.StartBarrier(), pair.StartAllreduceSum(make([]float32, 3)), c.StartAllreduceSum(make([]float32, 2)),
+		}
+		if c.Rank() == 3 {
+			under = under[:1] // the others cannot complete
+			go pair.Abort(cause)
+			<-comm.Ended(c)
+			pair.Abort(errors.New("too late"))
+		}
+		for _, r := range under[1:] {
+			err := r.Wait()
+			if !errors.Is(err, comm.ErrAborted) && c.Rank() > 1 || err != nil && !errors.Is(err, cause) {
+				return fmt.Errorf("a request came to %v", err)
+			}
+		}
+		_ = under[0].Wait()
+		if err := pair.StartBarrier().Wait(); err != nil && !errors.Is(err, cause) {
+			return fmt.Errorf("a request after the abort came to %v", err)
+		}
+		if c.Rank() == 3 {
+			return errors.New("that it has failed")
+		}
+		return nil
+	})
+	if err == nil || err.Error() != "rank 3: disk full" {
+		t.Errorf("the world ended with %v", err)
+	}
+}
+
 // TestMismatches starts operations that do not fit together. MPI would hang or corrupt; here both sides are named.
 func TestMismatches(t *testing.T) {
 	rows := func(n int) []int { return []int{n, n, n} }
@@ -156,19 +195,39 @@ func TestMismatches(t *testing.T) {
 	}
 }
 
-// TestBuffersAreTheCallersAfterAnAbort frees (here: overwrites) buffers as soon as Wait returns, while other ranks are
-// still starting. The race detector sees a copy that comes too late.
+// TestBuffersAreTheCallersAfterAnAbort frees (here: unmaps, or overwrites) buffers as soon as Wait
+// returns, while other ranks are still starting, and one that has requests under way itself aborts.
+// A copy that comes too late ends the tests, or is seen by the race detector.
 func TestBuffersAreTheCallersAfterAnAbort(t *testing.T) {
-	for range 50 {
+	for trial := range 200 {
 		_ = comm.RunWorld(4, func(c comm.Comm) error {
-			send, recv := make([]byte, 4<<10), make([]byte, 4<<10)
 			rows := []int{1 << 10, 1 << 10, 1 << 10, 1 << 10}
-			if c.Rank() == 3 {
-				return errors.New("stop")
+			var under []comm.Request
+			var buffers [][]byte
+			for range 1 + (trial+c.Rank())%5 {
+				send, recv := mem.Make[byte](4<<10), mem.Make[byte](4<<10)
+				buffers = append(buffers, send, recv)
+				under = append(under, c.StartAlltoallv(send, recv, rows, rows, 1))
 			}
-			err := c.StartAlltoallv(send, recv, rows, rows, 1).Wait()
-			clear(send)
-			clear(recv)
+			peer := c.Rank() ^ 1
+			message := mem.Make[byte](4 << 10)
+			buffers = append(buffers, message)
+			if m := c.(comm.Messenger); c.Rank() < peer {
+				under = append(under, m.StartSend(message, peer))
+			} else {
+				under = append(under, m.StartRecv(message, peer))
+			}
+			if c.Rank() == trial%4 {
+				c.Abort(errors.New("stop"))
+			}
+			var err error
+			for _, r := range under {
+				err = errors.Join(err, r.Wait())
+			}
+			for _, b := range buffers {
+				clear(b)
+				mem.Free(b)
+			}
 			return err
 		})
 	}

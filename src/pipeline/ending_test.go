@@ -167,8 +167,9 @@ func TestStopLeavesCollectivesInStep(t *testing.T) {
 	}
 }
 
-// TestFailedRankReturnsWhileItsPeersWait: the rank that fails drains its own requests and can then end the job.
-func TestFailedRankReturnsWhileItsPeersWait(t *testing.T) {
+// TestFailedRankFreesItsPeers: the rank that fails ends the job, whatever its peers wait for; they
+// hear of its error.
+func TestFailedRankFreesItsPeers(t *testing.T) {
 	const ranks, n, bad = 3, 30, 9
 	for _, depth := range []int{0, 1, 2, 5} {
 		for _, place := range []string{"stage", "consume"} {
@@ -184,7 +185,12 @@ func TestFailedRankReturnsWhileItsPeersWait(t *testing.T) {
 						}
 						return nil
 					}})
-					p := mustNew(t, newBatches(depth), stages, Options{Depth: depth, Workers: 2})
+					abort := func(err error) {
+						w.abort(err)
+						gradients.abort(err)
+					}
+					o := Options{Depth: depth, Workers: 2, OnFail: abort}
+					p := mustNew(t, newBatches(depth), stages, o)
 					defer p.Close()
 					failures[rank] = p.Run(context.Background(), n, prepareBatch, func(i int, _ *batch) error {
 						if place == "consume" && rank == 1 && i == bad {
@@ -192,8 +198,6 @@ func TestFailedRankReturnsWhileItsPeersWait(t *testing.T) {
 						}
 						return gradients.start(rank, fmt.Sprint("gradients ", i)).Wait()
 					})
-					w.abort() // what the caller does with an error; harmless otherwise
-					gradients.abort()
 				}
 				watchdog(t, func() {
 					var all sync.WaitGroup
@@ -203,8 +207,8 @@ func TestFailedRankReturnsWhileItsPeersWait(t *testing.T) {
 					all.Wait()
 				})
 				for r, err := range failures {
-					if want := map[bool]error{true: errBoom, false: errAborted}[r == 1]; !errors.Is(err, want) {
-						t.Errorf("rank %d returned %v, want %v", r, err, want)
+					if !errors.Is(err, errBoom) || errors.Is(err, errAborted) != (r != 1) {
+						t.Errorf("rank %d returned %v", r, err)
 					}
 				}
 				goroutinesReturnTo(t, before)

@@ -31,9 +31,11 @@
 //
 // # No deadlock
 //
-// Give the start and the end of collective c of item i the time i*g + c, and the consumption of item i, which may hold
-// collectives of its own, the time i*g + C - 1/2. Everything a rank waits for, here or on a peer, is then earlier, or at
-// the same time and of an older item, or the start of the very collective whose end is awaited:
+// This is about runs in which no rank fails; about the others see Endings. Give the start and the
+// end of collective c of item i the time i*g + c, and the consumption of item i, which may hold
+// collectives of its own, the time i*g + C - 1/2. Everything a rank waits for, here or on a peer,
+// is then earlier, or at the same time and of an older item, or the start of the very collective
+// whose end is awaited:
 //
 //   - the start of (i,c) waits for the starts before it in the schedule; for the local stages before it, which wait for
 //     nothing but the end of (i,c-1); and, if c = 0, for the consumption of item i-Depth-1 at (i-Depth-1)*g + C - 1/2,
@@ -48,12 +50,35 @@
 //
 // # Endings
 //
-// The first error (of a stage, of consume, a panic in either, or a cancelled context) ends the run: nothing new is
-// started, requests under way are waited for because their buffers belong to them, and Run returns when all its
-// goroutines have. Those requests complete as long as the peers live: what a peer must do to meet this rank's last start
-// was, by the argument above, started here before. If several ranks fail, the least advanced one returns first; it
-// must then end the job (abort the communicator), which frees the others. To stop all ranks at one step without
-// harm, see ErrStop.
+// An error of a stage, of prepare or of consume, a panic in any of them, or a cancelled context
+// fails the run. The first one is told to the owner (Options.OnFail), who frees the peers: he
+// aborts the communicators, so that every request of every rank, under way or to come, ends soon,
+// with an error or with the process. Only then does this rank stop starting things, wait for the
+// requests that it has under way, because their buffers belong to them, and return.
+//
+// The order matters. Requests under way do not end by themselves as long as the peers live: when a
+// rank fails, the items that it has not consumed are never consumed, and a peer that consumes one
+// of them waits for it. If that peer has failed too, it never starts what this rank has under way.
+// Each would wait for the other before it tells anyone. So the invariant is: a failing rank frees
+// its peers before it waits for anything. Given it, every wait of a failed run ends:
+//
+//   - OnFail is called by the goroutine that has met the error, on whose way lie no waits: a stage
+//     waits for nothing, and what consume waits for is the peers' affair. Others that meet an error
+//     meanwhile wait for OnFail alone, which returns at once;
+//   - lane, consumer and pool wait for tokens of this run or for its end, which has come;
+//   - a waiter waits for requests, which end because the job is aborted, by this rank or by a peer
+//     that failed earlier; the lane, which has ended, starts no more of them;
+//   - consume, if it waits for a collective of its own, is woken like the waiters, and nothing is
+//     consumed after it;
+//   - local stages end by themselves, as those of a run that does not fail.
+//
+// A peer that has not failed learns of it by a request that ends with an error, in a waiter or in
+// consume, and fails its own run by that: its OnFail finds the job aborted already. Which error the
+// job shows is therefore up to whoever aborts: the first one, since all others that come of it are
+// later.
+//
+// To stop all ranks at one step without harm, see ErrStop: that is no failure, and OnFail is not
+// called.
 package pipeline
 
 import (
@@ -104,6 +129,12 @@ type Options struct {
 	// OnWorker is called once on every pool goroutine, with its number, before New returns: the place to lock it to
 	// a thread and pin that. nil does nothing.
 	OnWorker func(worker int) error
+
+	// OnFail is called once by a run that fails, with the error that Run will return, before the
+	// run waits for anything: the place to free ranks that wait for this one, by aborting the
+	// communicators. It must return at once. It is called on any goroutine, and has returned before
+	// Run does. nil does nothing, which is right for a pipeline without collectives.
+	OnFail func(error)
 
 	// Observe is called after every stage of every item, from several goroutines at once. nil does nothing.
 	Observe func(Span)

@@ -18,19 +18,24 @@ type run struct {
 
 	goroutines sync.WaitGroup // lane, waiters, and pool goroutines while they work for this run
 
-	once sync.Once
-	end  chan struct{} // closed when the run has failed
-	err  error         // why; valid after end
+	once   sync.Once
+	onFail func(error)   // tells the owner; may be nil
+	end    chan struct{} // closed when the run has failed, and the owner knows
+	err    error         // why; valid after end
 
 	room  chan struct{} // from the consumer to the lane: one more item may start its first collective
 	stop  chan struct{} // closed when consume has returned ErrStop
 	limit int           // items that are still finished then; valid after stop
 }
 
-// fail ends the run; the first error stays.
+// fail ends the run; the first error stays. The owner is told first: nothing here waits for a peer
+// before the peers are free.
 func (r *run) fail(err error) {
 	r.once.Do(func() {
 		r.err = err
+		if r.onFail != nil {
+			r.onFail(err)
+		}
 		close(r.end)
 	})
 }
@@ -57,9 +62,10 @@ func (r *run) ended() bool {
 // should only say what the item is and leave the work to a local stage. Ranks that share collectives must give the
 // same n.
 //
-// An error of a stage is wrapped with the item's number and the stage's name, a panic becomes an error with its stack,
-// and the cause of a cancelled context is wrapped as it is. See the package comment for how a run ends.
-// In steady state an item costs no allocation.
+// An error of a stage is wrapped with the item's number and the stage's name, a panic becomes an
+// error with its stack, and the cause of a cancelled context is wrapped as it is. Options.OnFail
+// has heard of every error that Run returns, but for those about its arguments. See the package
+// comment for how a run ends. In steady state an item costs no allocation.
 func (p *Pipeline[T]) Run(ctx context.Context, n int, prepare func(i int, item *T), consume func(i int, item *T) error) error {
 	return p.RunOn(ctx, n, 0, prepare, consume)
 }
@@ -68,7 +74,10 @@ func (p *Pipeline[T]) Run(ctx context.Context, n int, prepare func(i int, item *
 // of this one: they are prepared as items n, n+1, ..., pass the local stages before the first collective, Arrive, and stay in their
 // slots. The next call finds them there as its items 0, 1, ..., which it does not prepare again; it must have as many. A call that ends with an
 // error or with ErrStop leaves none.
-func (p *Pipeline[T]) RunOn(ctx context.Context, n, next int, prepare func(i int, item *T), consume func(i int, item *T) error) error {
+func (p *Pipeline[T]) RunOn(
+	ctx context.Context, n, next int,
+	prepare func(i int, item *T), consume func(i int, item *T) error,
+) (err error) {
 	if n < 0 || next < 0 {
 		return fmt.Errorf("pipeline: %d items, then %d; the numbers must be 0 or more", n, next)
 	}
@@ -86,11 +95,28 @@ func (p *Pipeline[T]) RunOn(ctx context.Context, n, next int, prepare func(i int
 		return nil // what is parked stays
 	}
 	r := p.begin(n, next)
-	defer r.goroutines.Wait()
+	defer func() {
+		r.goroutines.Wait()
+		switch {
+		case r.ended():
+			err = r.err
+		case !r.beyond(n):
+			p.first, p.parked = (p.first+n)%len(p.slots), next
+		}
+	}()
+	r.goroutines.Add(1) // the one that hears of a cancellation
+	unheard := context.AfterFunc(ctx, func() {
+		defer r.goroutines.Done()
+		r.fail(cancelled(ctx))
+	})
+	defer func() {
+		if unheard() {
+			r.goroutines.Done()
+		}
+	}()
 	if ctx.Err() != nil {
-		return cancelled(ctx)
+		return nil // the error is on its way
 	}
-	defer context.AfterFunc(ctx, func() { r.fail(cancelled(ctx)) })()
 
 	p.launch(r)
 	done := false
@@ -99,14 +125,8 @@ func (p *Pipeline[T]) RunOn(ctx context.Context, n, next int, prepare func(i int
 			r.fail(errors.New("pipeline: consume did not return"))
 		}
 	}()
-	ok := p.consumeAll(r, prepare, consume)
+	p.consumeAll(r, prepare, consume)
 	done = true
-	if !ok {
-		return r.err
-	}
-	if !r.beyond(n) {
-		p.first, p.parked = (p.first+n)%len(p.slots), next
-	}
 	return nil
 }
 
@@ -116,7 +136,11 @@ func cancelled(ctx context.Context) error {
 
 // begin makes the state of a run. Channels are new, because those of a failed run may hold tokens; those of parked items hold none.
 func (p *Pipeline[T]) begin(n, next int) *run {
-	r := &run{n: n, all: n + next, parked: p.parked, end: make(chan struct{}), stop: make(chan struct{}), room: make(chan struct{}, p.options.Depth+1)}
+	r := &run{
+		n: n, all: n + next, parked: p.parked, onFail: p.options.OnFail,
+		end: make(chan struct{}), stop: make(chan struct{}),
+		room: make(chan struct{}, p.options.Depth+1),
+	}
 	for range cap(r.room) {
 		r.room <- struct{}{}
 	}
@@ -250,8 +274,9 @@ func (r *run) beyond(i int) bool {
 	}
 }
 
-// waiter waits for the requests of collective c in item order, finishes them and lets the items go on. It waits for
-// every request that was started even when the run has failed: buffers belong to a request until then.
+// waiter waits for the requests of collective c in item order, finishes them and lets the items go
+// on. It waits for every request that was started even when the run has failed: buffers belong to a
+// request until then. By then OnFail has been called, which lets every request end.
 func (p *Pipeline[T]) waiter(r *run, c int) {
 	defer r.goroutines.Done()
 	stage := p.collectives[c]
@@ -275,8 +300,8 @@ func (p *Pipeline[T]) waiter(r *run, c int) {
 	}
 }
 
-// consumeAll admits items and consumes them in order; false if the run failed.
-func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int, *T) error) bool {
+// consumeAll admits items and consumes them in order, until the run has failed.
+func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int, *T) error) {
 	var i int
 	var s *slot[T]
 	prepareItem := func() error { prepare(s.number, s.item); return nil } // bound once: s changes, closures do not
@@ -293,7 +318,7 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 	}
 	for k := r.parked; k < min(r.all, len(p.slots)); k++ {
 		if !admit(k) {
-			return false
+			return
 		}
 	}
 	end, stopping := r.n, false
@@ -303,10 +328,10 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 		select {
 		case <-s.done:
 		case <-r.end:
-			return false
+			return
 		}
 		if r.ended() {
-			return false
+			return
 		}
 		if stopping {
 			continue
@@ -325,14 +350,13 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 			close(r.stop)
 		case err != nil:
 			r.fail(fmt.Errorf("item %d: consume: %w", i, err))
-			return false
+			return
 		case i+len(p.slots) < r.all:
 			if !admit(i + len(p.slots)) {
-				return false
+				return
 			}
 		}
 	}
-	return true
 }
 
 func (p *Pipeline[T]) stageError(item, stage int, err error) error {

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 )
@@ -15,6 +16,7 @@ type world struct {
 	ranks int
 	down  chan struct{} // closed by abort
 	once  sync.Once
+	cause error // why; valid after down
 
 	mu   sync.Mutex
 	next []int // by rank
@@ -34,7 +36,13 @@ func newWorld(t *testing.T, ranks int) *world {
 	return &world{t: t, ranks: ranks, down: make(chan struct{}), next: make([]int, ranks)}
 }
 
-func (w *world) abort() { w.once.Do(func() { close(w.down) }) }
+// abort ends all operations, under way and to come. The first cause counts.
+func (w *world) abort(cause error) {
+	w.once.Do(func() {
+		w.cause = cause
+		close(w.down)
+	})
+}
 
 func (w *world) start(rank int, name string) *operation {
 	w.mu.Lock()
@@ -54,6 +62,14 @@ func (w *world) start(rank int, name string) *operation {
 	return op
 }
 
+// started reports whether a rank has started an operation.
+func (w *world) started(rank int, name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	own := w.ops[:w.next[rank]]
+	return slices.ContainsFunc(own, func(op *operation) bool { return op.name == name })
+}
+
 // names returns the operations in the order in which they were started.
 func (w *world) names() []string {
 	var names []string
@@ -68,6 +84,6 @@ func (op *operation) Wait() error {
 	case <-op.done:
 		return nil
 	case <-op.world.down:
-		return fmt.Errorf("%s: %w", op.name, errAborted)
+		return fmt.Errorf("%s: %w: %w", op.name, errAborted, op.world.cause)
 	}
 }

@@ -88,7 +88,7 @@ func TestOldCheckpointGoesOn(t *testing.T) {
 		t.Errorf("edges_digest is %s, but the checkpoint has none of its steps", got.EdgesDigest)
 	}
 	got.EdgesDigest = want.EdgesDigest // versions before it did not count it
-	if runtime.GOARCH == "amd64" { // where the checkpoint was made; others may round differently
+	if runtime.GOARCH == "amd64" {     // where the checkpoint was made; others may round differently
 		sameRun(t, got, want)
 	}
 	if got.Rows != want.Rows {

@@ -24,9 +24,12 @@ func (r *run) finish(ctx context.Context) error {
 	}
 	weights := r.digest() // of the last step, before the best ones take their place
 	r.Device.Upload(r.model.Params.Values, r.best.weights)
-	scores, err := r.evaluateFull(ctx)
-	if err != nil {
-		return fmt.Errorf("final test: %w", err)
+	var scores *evaluation
+	if err := r.during("final test", func() (err error) {
+		scores, err = r.evaluateFull(ctx)
+		return err
+	}); err != nil {
+		return err
 	}
 	r.sum.WeightsDigest = weights
 	if err := r.summarise(scores); err != nil {

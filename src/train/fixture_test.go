@@ -19,10 +19,14 @@ import (
 func generated(t testing.TB) *shard.Shards { return generatedIn(t, 6) }
 
 // generatedIn is it in n parts.
-func generatedIn(t testing.TB, n int) *shard.Shards {
+func generatedIn(t testing.TB, n int) *shard.Shards { return generatedOf(t, n, 300) }
+
+// generatedOf is a graph of so many vertices in n parts.
+func generatedOf(t testing.TB, n, vertices int) *shard.Shards {
 	t.Helper()
 	data, parts := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "parts")
-	if err := dataset.Generate(data, dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4, Seed: 1}); err != nil {
+	graph := dataset.GenerateOptions{Vertices: vertices, Degree: 8, Features: 6, Classes: 4, Seed: 1}
+	if err := dataset.Generate(data, graph); err != nil {
 		t.Fatal(err)
 	}
 	d, err := dataset.Open(data)

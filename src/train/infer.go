@@ -30,10 +30,14 @@ func (s *session) inferAll(ctx context.Context) ([]float32, error) {
 	tables, cols, dtype := s.tables, s.Shards.Meta.Features, s.Shards.Meta.Type()
 	var rows []float32
 	for l := range s.o.Model.Layers {
-		next, err := s.inferLayer(ctx, l, tables, cols, dtype)
+		var next []float32
+		err := s.during(fmt.Sprintf("layer %d", l), func() (err error) {
+			next, err = s.inferLayer(ctx, l, tables, cols, dtype)
+			return err
+		})
 		mem.Free(rows)
 		if err != nil {
-			return nil, fmt.Errorf("layer %d: %w", l, err)
+			return nil, err
 		}
 		_, cols = s.o.Model.Widths(l)
 		rows, dtype = next, compute.Float32

@@ -73,6 +73,7 @@ type Env struct {
 	Stall        time.Duration          // without progress on any rank, after which OnStall is called; 0 for ever
 	Polls        bool                   // the main thread waits for messages by testing for them, so that its time is no work
 	OnStall      func(error)            // says the error and ends the job, whatever the other ranks do; may be nil
+	Explain      func(error) error      // adds what is known of an error that ends the job; may be nil
 	Progress     Progress               // rank 0 only; may be nil
 	Transport    string                 // for the summary
 	Version      string

@@ -14,6 +14,7 @@ import (
 	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/pipeline"
+	"halognn/src/rundir"
 	"halognn/src/sample"
 	"halognn/src/trace"
 	"halognn/src/watch"
@@ -51,8 +52,11 @@ type session struct {
 	pipe     *pipeline.Pipeline[parallel.Minibatch]
 	skipped  int // minibatches of the pass under way that were trained before a restart
 	clock    trace.Clock
+	log      *rundir.Log     // of a training, rank 0
 	spans    *trace.Recorder // nil without --trace
 	watch    *watch.Watchdog // nil for none
+
+	doing string // what goes on, for errors: "epoch 3: "; written while no pipeline runs
 
 	runtime    int64 // bytes resident before any data was opened: program, MPI, BLAS
 	closers    []func() error
@@ -241,7 +245,20 @@ func freeAll(slots []*parallel.Minibatch) {
 func (s *session) newPipeline(slots []*parallel.Minibatch, d *parallel.Data, ahead int) (*pipeline.Pipeline[parallel.Minibatch], error) {
 	return pipeline.New(slots, d.Stages(), pipeline.Options{
 		Depth: len(slots) - 1 - ahead, Ahead: ahead, Workers: s.Workers, OnWorker: s.OnWorker, Observe: s.observe,
+		OnFail: func(err error) { _ = s.abort(fmt.Errorf("%s%w", s.doing, err)) },
 	})
+}
+
+// during calls f and says in its error what went on. A pipeline that fails meanwhile says so too:
+// the job is over before f returns.
+func (s *session) during(what string, f func() error) error {
+	outer := s.doing
+	s.doing += what + ": "
+	defer func() { s.doing = outer }()
+	if err := f(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
 }
 
 // phaseOf says under which phase a stage is counted.
@@ -358,12 +375,28 @@ func (s *session) close() error {
 	return err
 }
 
-// endedBy returns the error that ends the session. If all ranks return it, they close in order; otherwise others may wait for this one in some
-// collective, and the watch lasts until an abort has worked.
+// endedBy ends the session, for which there is an error, and returns that. If all ranks return it,
+// they close in order. Otherwise others may wait for this one in some collective: the job ends,
+// nothing is given back, and the watch lasts until the end has come.
 func (s *session) endedBy(err error) error {
 	if agreed := (*Agreed)(nil); errors.As(err, &agreed) {
-		err = errors.Join(err, s.close())
+		return errors.Join(err, s.close())
 	}
+	return s.abort(err)
+}
+
+// abort ends the job for an error of this rank alone, before anything here waits for another rank,
+// and returns what it says. What led to the failure is worth most when there is one, so logs are
+// written out; but not first.
+func (s *session) abort(err error) error {
+	if s.Explain != nil {
+		err = s.Explain(err)
+	}
+	s.Comm.Abort(err)
+	if s.log != nil {
+		s.log.Flush()
+	}
+	s.spans.Flush()
 	return err
 }
 

@@ -21,7 +21,6 @@ import (
 // run is the state of a training run.
 type run struct {
 	*session
-	log     *rundir.Log    // rank 0
 	losses  *xxhash.Digest // of every step's loss bits
 	blocks  uint64         // sum of this rank's minibatch digests
 	edges   uint64         // and of those of their edges
@@ -106,10 +105,6 @@ func (t *Training) Run(ctx context.Context, lock *rundir.Lock) (*Summary, error)
 	r := t.run
 	r.lock = lock
 	if err := r.run(ctx); err != nil {
-		if r.log != nil { // what led to the failure is worth most when there is one
-			r.log.Flush()
-		}
-		r.spans.Flush()
 		return nil, r.endedBy(err)
 	}
 	return &r.sum, r.close()
@@ -121,17 +116,21 @@ func (r *run) run(ctx context.Context) error {
 	}
 	r.SetUp.End(trace.SetUpRun)
 	for epoch := r.epoch + 1; epoch <= r.o.Epochs && !r.patienceOut(); epoch++ {
-		if err := r.beginTrial(ctx, epoch); err != nil {
-			return fmt.Errorf("epoch %d: %w", epoch, err)
+		if err := r.during(fmt.Sprintf("epoch %d", epoch), func() error {
+			if err := r.beginTrial(ctx, epoch); err != nil {
+				return err
+			}
+			if err := r.trainEpoch(ctx, epoch); err != nil {
+				return err
+			}
+			return r.endTrial()
+		}); err != nil {
+			return err
 		}
-		if err := r.trainEpoch(ctx, epoch); err != nil {
-			return fmt.Errorf("epoch %d: %w", epoch, err)
-		}
-		if err := r.endTrial(); err != nil {
-			return fmt.Errorf("epoch %d: %w", epoch, err)
-		}
-		if err := r.validate(ctx, epoch); err != nil {
-			return fmt.Errorf("evaluation after epoch %d: %w", epoch, r.predictionsDiverged(err))
+		if err := r.during(fmt.Sprintf("evaluation after epoch %d", epoch), func() error {
+			return r.predictionsDiverged(r.validate(ctx, epoch))
+		}); err != nil {
+			return err
 		}
 	}
 	if err := r.save(r.epoch+1, 0, true); err != nil { // the final test, which may take long, is not worth a second training

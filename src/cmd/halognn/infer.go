@@ -51,13 +51,15 @@ func inferCommand() *cobra.Command {
 	return c
 }
 
-func inferRank(c comm.Comm, k inProcess, run string, sets []string, what train.Inference) error {
+func inferRank(
+	c comm.Comm, k inProcess, run string, sets []string, what train.Inference,
+) (err error) {
 	ctx := untilSignal()
 	if k == 0 && c.Rank() > 0 {
 		ctx = lagging(ctx, time.Second) // rank 0 speaks for all, if it lives
 	}
 	config := filepath.Join(run, rundir.ConfigFile)
-	_, err := os.Stat(config)
+	_, err = os.Stat(config)
 	if err != nil {
 		err = fmt.Errorf("%s holds no run: %w", run, err)
 	}
@@ -68,7 +70,7 @@ func inferRank(c comm.Comm, k inProcess, run string, sets []string, what train.I
 	if err != nil {
 		return err
 	}
-	defer j.close()
+	defer func() { j.release(err) }()
 	// A run that goes on has no summary, and the model of its end before.
 	_, err = os.Stat(filepath.Join(run, rundir.SummaryFile))
 	var weights []nn.Tensor

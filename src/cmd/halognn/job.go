@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,9 +52,6 @@ func (k inProcess) run(f func(c comm.Comm) error) error {
 				say(err) // while no rank can have ended: on the first exit code a launcher kills the others
 			}
 			return nil // in order: MPI is finalised
-		}
-		if err != nil && k == 0 { // an in-process world names the rank itself
-			return fmt.Errorf("rank %d: %w", c.Rank(), err)
 		}
 		return err
 	}
@@ -108,6 +106,8 @@ type job struct {
 	env    train.Env
 	held   *rundir.Lock // rank 0: that of the run directory
 	close  func() error
+
+	altered func() error // compares the files that all ranks read with their hashes, once
 }
 
 // openJob opens shards and device for rank c. What it takes goes into setUp, which may be nil. Collective.
@@ -196,10 +196,12 @@ func (j *job) openDevice(k inProcess, shards *shard.Shards) error {
 	// The steady state allocates nothing on the heap, and what is large lies outside it: a lazy collector costs little memory.
 	debug.SetGCPercent(400)
 	j.close = func() error { return device.Close() }
+	j.altered = sync.OnceValue(func() error { return shards.VerifyHashes(0, 0, true) })
 	j.env = train.Env{
 		Comm: c, RanksPerNode: config.Run.RanksPerNode, Shards: shards, Device: device, Host: host, GPURows: rows, Gradients: parallel.Transport(config.Compute.Gradients), GPUReads: config.Compute.GPUReads,
 		Workers: workers, OnWorker: pinner(poolCPUs, shared), Dir: config.Run.Dir, Transport: k.transport(), Version: version,
 		Stall: time.Duration(config.Run.StallSeconds * float64(time.Second)), OnStall: fail, Polls: k == 0 && mpi.Available,
+		Explain: j.explain,
 	}
 	if d, ok := device.(interface{ Enter() (func() error, error) }); ok {
 		if _, err := d.Enter(); err != nil { // the rank computes on this goroutine to its end
@@ -212,12 +214,23 @@ func (j *job) openDevice(k inProcess, shards *shard.Shards) error {
 	return nil
 }
 
-// working does the work of the job. If it panics, and the files that all ranks read are not what they were written as, those are to blame: they
-// changed meanwhile, or data.verify let them pass. (Whatever numbers features are, they make nothing panic.)
-func (j *job) working(work func() error) error {
-	err := mem.Contain(work)
+// working does the work of the job.
+func (j *job) working(work func() error) error { return j.explain(mem.Contain(work)) }
+
+// release gives the device back if the job ends in order. Otherwise goroutines of this rank or of
+// others may still use its memory, and the process is about to end.
+func (j *job) release(err error) {
+	if agreed := (*train.Agreed)(nil); err == nil || errors.As(err, &agreed) {
+		_ = j.close()
+	}
+}
+
+// explain blames a panic on the files that all ranks read, if they are not what they were written
+// as: those changed meanwhile, or data.verify let them pass. (Whatever numbers features are, they
+// make nothing panic.)
+func (j *job) explain(err error) error {
 	if p := (*mem.Panic)(nil); errors.As(err, &p) {
-		if altered := j.env.Shards.VerifyHashes(0, 0, true); altered != nil {
+		if altered := j.altered(); altered != nil {
 			return dataError(fmt.Errorf("%w; the run failed on it: %v", altered, p.Value))
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -123,8 +124,13 @@ func flagFault(err error) string {
 // say prints the error.
 func say(err error) { fmt.Fprintf(os.Stderr, "halognn: %v\n", err) }
 
-// fail prints the error and ends the program. What all ranks agreed on has been printed by rank 0, and every rank ends
-// by itself; any other error ends the whole job, because other ranks may be waiting for this one.
+// failing is the exit code of the first call of fail, and 1; 0 before.
+var failing atomic.Int64
+
+// fail prints the error and ends the program. What all ranks agreed on has been printed by rank 0,
+// and every rank ends by itself; any other error ends the whole job, because other ranks may be
+// waiting for this one. Any goroutine may call it; what the first one says counts, and the others
+// help it to end.
 func fail(err error) {
 	code := exitFailed
 	var has *exitError
@@ -140,9 +146,15 @@ func fail(err error) {
 	if agreed := (*train.Agreed)(nil); errors.As(err, &agreed) {
 		os.Exit(code)
 	}
-	say(err)
-	if !inMPI {
+	first := failing.CompareAndSwap(0, int64(code)+1)
+	if first {
+		say(err)
+	}
+	switch {
+	case inMPI:
+		mpi.Abort(int(failing.Load()) - 1)
+	case first:
 		os.Exit(code)
 	}
-	mpi.Abort(code)
+	select {}
 }

@@ -102,7 +102,7 @@ func trainRank(c comm.Comm, k inProcess, o trainFlags, begun time.Time) (err err
 	if err != nil {
 		return err
 	}
-	defer j.close()
+	defer func() { j.release(err) }()
 	j.env.Stop, j.env.Config = stopSignal, j.config.flat()
 	defer j.unlock()
 	if resumed {

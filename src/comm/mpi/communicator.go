@@ -163,6 +163,11 @@ func (c *communicator) derive(k kind, color, key int) (comm.Comm, error) {
 	return made, nil
 }
 
+// Abort implements comm.Comm: Run returns the error.
+func (c *communicator) Abort(cause error) {
+	c.engine.fail(fmt.Errorf("rank %d: %w", c.engine.rank, cause))
+}
+
 // Free implements comm.Comm. The engine frees the communicator once every rank has asked for it.
 func (c *communicator) Free() error {
 	if c.id == 0 {

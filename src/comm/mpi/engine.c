@@ -42,6 +42,9 @@ static pthread_cond_t bell = PTHREAD_COND_INITIALIZER;
 static int rung;
 
 static int thread_level;
+static pthread_t main_thread;
+
+int hgnn_on_main_thread(void) { return pthread_equal(main_thread, pthread_self()); }
 
 int hgnn_funneled(void) { return thread_level >= MPI_THREAD_FUNNELED; }
 
@@ -50,6 +53,7 @@ int hgnn_funneled(void) { return thread_level >= MPI_THREAD_FUNNELED; }
 int hgnn_init(void) {
     static const int go[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGURG, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
     struct sigaction kept[sizeof go / sizeof *go];
+    main_thread = pthread_self();
     for (size_t i = 0; i < sizeof go / sizeof *go; i++) sigaction(go[i], NULL, &kept[i]);
     int rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &thread_level);
     for (size_t i = 0; i < sizeof go / sizeof *go; i++) sigaction(go[i], &kept[i], NULL);

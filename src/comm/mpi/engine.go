@@ -32,11 +32,13 @@ type engine struct {
 	all   []*operation // by number
 	spare []*operation
 
-	aborting atomic.Int64 // exit code + 1; 0 while nobody aborts
+	aborting atomic.Int64          // exit code + 1; 0 while nobody aborts
+	failed   atomic.Pointer[error] // why this rank ends the job; nil while it does not
 	stopping atomic.Bool
 
 	unwaited atomic.Int64 // requests handed out, not waited for
 
+	rank     int          // in the world
 	taken    []*operation // what queue was; swapped with it
 	underway int          // operations started and not completed
 	unfreed  error        // why communicators could not be freed
@@ -84,6 +86,12 @@ func (e *engine) stop() {
 	C.hgnn_wake()
 }
 
+// fail makes serve return err, whatever is under way. The first error stays.
+func (e *engine) fail(err error) {
+	e.failed.CompareAndSwap(nil, &err)
+	C.hgnn_wake()
+}
+
 // abort makes serve call MPI_Abort.
 func (e *engine) abort(code int) {
 	e.aborting.CompareAndSwap(0, int64(code)+1)
@@ -92,14 +100,34 @@ func (e *engine) abort(code int) {
 
 // ---- the engine's goroutine, on the main thread
 
-// serve starts what is handed over and completes what MPI has completed, until stop.
+// serve starts what is handed over and completes what MPI has completed, until stop or fail.
 func (e *engine) serve() error {
-	for !e.stopping.Load() {
+	for {
+		if err := e.failed.Load(); err != nil {
+			return *err
+		}
+		if e.stopping.Load() {
+			return nil
+		}
 		if err := e.turn(); err != nil {
 			return err
 		}
 	}
-	return nil
+}
+
+// linger goes on for some time after serve has returned an error: what the goroutines of this rank
+// wait for, they may still get, and can end in order.
+func (e *engine) linger(d time.Duration) {
+	var over atomic.Bool
+	time.AfterFunc(d, func() {
+		over.Store(true)
+		C.hgnn_wake()
+	})
+	for !over.Load() {
+		if e.turn() != nil {
+			return
+		}
+	}
 }
 
 // turn starts what has been handed over, then sleeps until there is news and delivers it.

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 int hgnn_init(void);
+int hgnn_on_main_thread(void);                          // whether the caller is that thread; for any
 int hgnn_funneled(void);                                // whether the library supports MPI_THREAD_FUNNELED
 int hgnn_finalize(void);
 void hgnn_abort(int code);

@@ -39,6 +39,37 @@ var endings = map[string]func(comm.Comm) error{
 			select {}
 		})
 	},
+	// Both ranks wait for what the other has not started: so does f, which does not return.
+	"failure while f waits": func(c comm.Comm) error {
+		left, err := c.Dup()
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 1 {
+			time.AfterFunc(50*time.Millisecond, func() { left.Abort(errors.New("disk full")) })
+			return c.StartBarrier().Wait()
+		}
+		return left.StartBarrier().Wait()
+	},
+	"failures while all wait": func(c comm.Comm) error {
+		m := c.(comm.Messenger)
+		time.AfterFunc(50*time.Millisecond, func() { c.Abort(errors.New("disk full")) })
+		return m.StartRecv(make([]byte, 1), (c.Rank()+1)%c.Size()).Wait()
+	},
+	// What only this rank waits for still ends in order after its failure: the message of the defer
+	// comes out.
+	"failure, then order": func(c comm.Comm) error {
+		own, err := c.Split(c.Rank(), 0)
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 1 {
+			defer fmt.Println("in order")
+			c.Abort(errors.New("disk full"))
+			return own.StartBarrier().Wait()
+		}
+		return c.StartBarrier().Wait()
+	},
 	"abort while others set up": func(c comm.Comm) error {
 		if c.Rank() == 1 {
 			time.Sleep(50 * time.Millisecond)
@@ -135,10 +166,13 @@ func TestEndings(t *testing.T) {
 		codes  []int // one of which mpirun exits with
 		want   string
 	}{
-		{"error", []int{abortCode}, "disk full"},
-		{"panic", []int{abortCode}, "panic: index out of range"},
+		{"error", []int{abortCode}, "rank 1: disk full"},
+		{"panic", []int{abortCode}, "rank 1: panic: index out of range"},
 		{"panic elsewhere", []int{2, 9}, "panic: index out of range"}, // Go's code; the signal that the others were killed with
 		{"abort elsewhere", []int{abortCode}, ""},
+		{"failure while f waits", []int{abortCode}, "rank 1: disk full"},
+		{"failures while all wait", []int{abortCode}, ": disk full"},
+		{"failure, then order", []int{abortCode}, "in order"},
 		{"abort while others set up", []int{abortCode}, "disk full"},
 		{"request left", []int{abortCode}, "have not been waited for"},
 		{"communicator left", []int{abortCode}, "freed here, but not on every rank"},

@@ -64,8 +64,10 @@ const (
 // be called from the main goroutine, once. It raises GOMAXPROCS by one: the engine needs a processor of Go's whenever it
 // comes back from C, and if goroutines compute on all of them it gets one only when some time slice of 10 ms ends.
 //
-// If f returns an error or panics, or leaves requests unfinished, Run returns that error without finalising: other
-// ranks may be waiting, so the caller prints the error and calls Abort.
+// If f returns an error, panics or leaves requests unfinished, or if this rank calls Abort of a
+// communicator, Run returns that error, with the rank named, without finalising: other ranks may be
+// waiting, so the caller prints the error and calls Abort. It does not wait for f, nor for requests
+// under way: what they wait for may be a rank that waits for this one.
 func Run(f func(world comm.Comm) error) error {
 	if !phase.CompareAndSwap(unused, serving) {
 		return errors.New("mpi.Run: called twice in one process")
@@ -96,18 +98,18 @@ func (e *engine) run(f func(comm.Comm) error) error {
 	if err != nil {
 		return err
 	}
+	e.rank = world.rank
 	if err := checkLauncher(world.size); err != nil {
 		return err
 	}
-	result := make(chan error, 1)
 	go comm.RunRank(func() error { return f(world) }, func(err error) {
-		result <- err
+		if err != nil {
+			world.Abort(err)
+			return
+		}
 		e.stop()
 	})
 	if err := e.serve(); err != nil {
-		return err
-	}
-	if err := <-result; err != nil {
 		return err
 	}
 	return e.drain(world)
@@ -167,20 +169,22 @@ func Standard() string {
 // ThreadLevel returns the level of thread support that the library gave when MPI_THREAD_FUNNELED was asked for. Within Run only.
 func ThreadLevel() string { return C.GoString(C.hgnn_thread_level()) }
 
-// Abort ends the whole job with an exit code: MPI_Abort. It does not return, whatever state MPI is in. After Run it must
-// be called from the main goroutine; while f runs, from anywhere. Print what there is to say first.
+// Abort ends the whole job with an exit code: MPI_Abort. It does not return, whatever state MPI is
+// in, and may be called from any goroutine. Print what there is to say first.
 func Abort(code int) {
-	time.Sleep(forwarding)
 	// MPI_Abort waits for the launcher; if that does not answer, or the engine is stuck in a blocking call, leaving
 	// without MPI_Finalize is what tells it.
-	time.AfterFunc(5*time.Second, func() { os.Exit(code) })
-	switch phase.Load() {
-	case serving:
-		theEngine.abort(code)
-		select {}
-	case stopped:
+	time.AfterFunc(forwarding+5*time.Second, func() { os.Exit(code) })
+	switch p := phase.Load(); {
+	case p == stopped && C.hgnn_on_main_thread() != 0:
+		theEngine.linger(forwarding)
 		C.hgnn_abort(C.int(code))
+	case p == stopped || p == serving:
+		time.Sleep(forwarding)
+		theEngine.abort(code) // the main goroutine sees it: in serve or, on its way here, in linger
+		select {}
 	}
+	time.Sleep(forwarding)
 	os.Exit(code)
 }
 
