@@ -43,19 +43,19 @@ func orHang(what string, f func() error) error {
 	return f()
 }
 
-// onParts trains on ranks that are nodes of their own, each with its own copy of the parts if there
-// are several.
-func onParts(parts []string, ranks int, o Options, p Progress, device func(rank int) compute.Device) error {
-	return comm.RunWorld(ranks, func(c comm.Comm) (err error) {
+// onParts trains in a world whose ranks are nodes of their own, each with its own copy of the parts
+// if there are several. set completes what a rank trains with.
+func onParts(w *comm.World, parts []string, o Options, set func(rank int, env *Env) error) error {
+	return w.Run(func(c comm.Comm) (err error) {
 		shards, err := shard.Open(parts[min(c.Rank(), len(parts)-1)], shard.Options{})
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, shards.Close()) }()
-		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Host: ref.Host{}, Workers: 2, Dir: parts[0]}
-		env.Device = device(c.Rank())
-		if c.Rank() == 0 {
-			env.Progress = p
+		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 2}
+		env.Dir = parts[0]
+		if err := set(c.Rank(), &env); err != nil {
+			return err
 		}
 		_, err = Run(context.Background(), env, o)
 		return err
@@ -90,35 +90,48 @@ func (d *breaking) SoftmaxCrossEntropy(
 	return d.Device.SoftmaxCrossEntropy(dlogits, logits, labels, scale)
 }
 
-// Two ranks fail at once. Rank 0 cannot sample a minibatch whose first collective rank 1 has
-// started, and waits for rank 1's gradients of an older one, which rank 1 cannot train: neither may
-// wait for what it has under way before it says so.
+// failTwice makes two ranks fail at once, and holds the job to the error of rank 0. That rank cannot
+// sample a minibatch whose first collective rank 1 has started, and waits for rank 1's gradients of an
+// older one, which rank 1 does not train to its end, because its device fails: see breaking.
+func failTwice(
+	t *testing.T, w *comm.World, original string, depth int, set func(rank, steps int, env *Env) error,
+) {
+	t.Helper()
+	const steps = 5
+	parts := []string{copyParts(t, original), original}
+	o := sageOptions()
+	o.Depth, o.Batch, o.EvalEvery = depth, 10, 0
+	at := &atStep{step: steps}
+	at.call = func() {
+		time.Sleep(20 * time.Millisecond) // what was admitted before has been sampled
+		if err := os.Truncate(filepath.Join(parts[0], "indices.npy"), 0); err != nil {
+			t.Error(err)
+		}
+	}
+	err := orHang(fmt.Sprintf("depth %d", depth), func() error {
+		return onParts(w, parts, o, func(rank int, env *Env) error {
+			if rank == 0 {
+				env.Progress = at
+			}
+			return set(rank, steps, env)
+		})
+	})
+	if !errors.Is(err, mem.ErrShrank) || errors.Is(err, comm.ErrAborted) ||
+		!strings.HasPrefix(err.Error(), "rank 0: epoch 1: item ") {
+		t.Errorf("depth %d: the job ended with %v", depth, err)
+	}
+}
+
+// Neither of two ranks that fail at once may wait for what it has under way before it says so.
 func TestTwoRanksFailAtOnce(t *testing.T) {
 	original := generatedOf(t, 6, 3000).Dir
-	const step = 5
 	for depth := range 6 {
-		parts := []string{copyParts(t, original), original}
-		o := sageOptions()
-		o.Depth, o.Batch, o.EvalEvery = depth, 10, 0
-		at := &atStep{step: step}
-		at.call = func() {
-			time.Sleep(20 * time.Millisecond) // what was admitted before has been sampled
-			if err := os.Truncate(filepath.Join(parts[0], "indices.npy"), 0); err != nil {
-				t.Error(err)
+		failTwice(t, comm.NewWorld(2), original, depth, func(rank, steps int, env *Env) error {
+			if rank == 1 {
+				env.Device = &breaking{Device: env.Device, left: steps}
 			}
-		}
-		err := orHang(fmt.Sprintf("depth %d", depth), func() error {
-			return onParts(parts, 2, o, at, func(rank int) compute.Device {
-				if rank == 0 {
-					return ref.New()
-				}
-				return &breaking{Device: ref.New(), left: step}
-			})
+			return nil
 		})
-		if !errors.Is(err, mem.ErrShrank) || errors.Is(err, comm.ErrAborted) ||
-			!strings.HasPrefix(err.Error(), "rank 0: epoch 1: item ") {
-			t.Errorf("depth %d: the job ended with %v", depth, err)
-		}
 	}
 }
 
@@ -157,7 +170,12 @@ func TestFilesShrinkWhileTraining(t *testing.T) {
 		}
 		what := fmt.Sprintf("trial %d: %s shrank under %d ranks at depth %d", trial, name, ranks, o.Depth)
 		err = orHang(what, func() error {
-			return onParts([]string{parts}, ranks, o, at, func(int) compute.Device { return ref.New() })
+			return onParts(comm.NewWorld(ranks), []string{parts}, o, func(rank int, env *Env) error {
+				if rank == 0 {
+					env.Progress = at
+				}
+				return nil
+			})
 		})
 		if !errors.Is(err, mem.ErrShrank) || errors.Is(err, comm.ErrAborted) {
 			t.Errorf("%s, and the job ended with %v", what, err)

@@ -5,11 +5,13 @@ package train
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 
 	"halognn/src/comm"
+	"halognn/src/compute"
 	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
 	"halognn/src/parallel"
@@ -95,6 +97,50 @@ func TestTransportsOfGradientsTrainAlike(t *testing.T) {
 				t.Errorf("sums in NCCL's order are called %s", got.Allreduce)
 			}
 		})
+	}
+}
+
+// breakingGPU is breaking with memory of its own.
+type breakingGPU struct {
+	compute.Linked
+	breaking
+}
+
+func (d *breakingGPU) SoftmaxCrossEntropy(
+	dlogits, logits compute.Matrix, labels []int32, scale float32,
+) (loss float64, correct int) {
+	return d.breaking.SoftmaxCrossEntropy(dlogits, logits, labels, scale)
+}
+
+// Sums of gradients that will never end, between GPUs or through the hosts, hold nobody up either.
+func TestTwoRanksWithGPUsFailAtOnce(t *testing.T) {
+	library := cudaLibrary(t)
+	if strings.Contains(library, "emulated") {
+		t.Setenv("HALOGNN_NCCL_LIB", library) // it is its own
+	}
+	if n, err := cuda.Devices(); err != nil || n < 2 {
+		t.Skipf("2 GPUs are needed, this machine has %d, %v", n, err)
+	}
+	original := generatedOf(t, 6, 3000).Dir
+	for _, over := range parallel.Transports()[1:] {
+		for _, depth := range []int{0, 1, 3} {
+			t.Run(fmt.Sprint(over, " depth=", depth), func(t *testing.T) {
+				w := comm.NewWorld(2)
+				w.Copy = cuda.CopyNow
+				failTwice(t, w, original, depth, func(rank, steps int, env *Env) error {
+					d, err := cuda.Open(cuda.Options{Device: rank, Memory: 2 << 20, Library: library})
+					if err != nil {
+						return err
+					}
+					env.Device, env.GPUReads = d, ReadsCopy
+					env.Gradients = parallel.Transport(over)
+					if rank == 1 {
+						env.Device = &breakingGPU{Linked: d, breaking: breaking{Device: d, left: steps}}
+					}
+					return nil
+				})
+			})
+		}
 	}
 }
 
