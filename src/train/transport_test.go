@@ -102,7 +102,7 @@ func TestTransportsOfGradientsTrainAlike(t *testing.T) {
 
 // breakingGPU is breaking with memory of its own.
 type breakingGPU struct {
-	compute.Linked
+	compute.PeerDevice
 	breaking
 }
 
