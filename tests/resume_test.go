@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,21 +129,103 @@ func TestSignalsStopARunThatGoesOnUnderMPI(t *testing.T) {
 
 }
 
-// A second Ctrl-C does not wait for the step, which takes seconds here. One that is delivered twice, by the terminal and by a launcher, is one.
-func TestSecondInterruptEndsAtOnce(t *testing.T) {
+// A second signal does not wait for the step, which takes seconds here. One that is delivered
+// twice, by the terminal and by a launcher, is one.
+func TestSecondSignalEndsAtOnce(t *testing.T) {
 	unlessShort(t)
-	dir := newRunDir(t)
-	sets := []string{endless, "sample.batch=2000", "model.hidden=16384", "compute.device=ref"}
-	j := start(t, nil, halognn(t).path, append(trainArgs(t, smallParts.dir(t), dir, sets...), "--ranks-in-process", "1")...)
-	eventually(t, limit/2, "the first step", func() bool { _, err := os.Stat(filepath.Join(dir, "metrics.jsonl")); return err == nil })
-	for _, pause := range []time.Duration{300 * time.Millisecond, 50 * time.Millisecond, 900 * time.Millisecond} {
-		time.Sleep(pause)
-		if err := j.Process.Signal(syscall.SIGINT); err != nil {
-			t.Fatal(err)
+	for _, signals := range [][]syscall.Signal{
+		{syscall.SIGINT, syscall.SIGINT, syscall.SIGINT},
+		{syscall.SIGUSR1, syscall.SIGUSR1, syscall.SIGTERM},
+	} {
+		last := signals[len(signals)-1]
+		t.Run(last.String(), func(t *testing.T) {
+			t.Parallel()
+			dir := newRunDir(t)
+			sets := []string{endless, "sample.batch=2000", "model.hidden=16384"}
+			sets = append(sets, "compute.device=ref")
+			args := append(trainArgs(t, smallParts.dir(t), dir, sets...), "--ranks-in-process", "1")
+			j := start(t, nil, halognn(t).path, args...)
+			eventually(t, limit/2, "the first step", func() bool {
+				_, err := os.Stat(filepath.Join(dir, "metrics.jsonl"))
+				return err == nil
+			})
+			for k, pause := range []time.Duration{300, 50, 900} {
+				time.Sleep(pause * time.Millisecond)
+				if err := j.Process.Signal(signals[k]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if r := j.waitEnd(t, 2*time.Second); r.code != 128+int(last) {
+				t.Errorf("want code %d: %v", 128+int(last), r)
+			}
+		})
+	}
+}
+
+// ranksOf returns the processes of a job under MPI by rank.
+func ranksOf(t *testing.T, dir string, ranks int) []int {
+	t.Helper()
+	pids := make([]int, ranks)
+	found := 0
+	for _, pid := range left(t, dir) {
+		environment := read(t, fmt.Sprintf("/proc/%d/environ", pid))
+		for _, entry := range strings.Split(string(environment), "\x00") {
+			name, value, _ := strings.Cut(entry, "=")
+			r, err := strconv.Atoi(value)
+			if err == nil && (name == "OMPI_COMM_WORLD_RANK" || name == "PMI_RANK") {
+				pids[r] = pid
+				found++
+			}
 		}
 	}
-	if r := j.waitEnd(t, 2*time.Second); r.code != 130 {
-		t.Errorf("want code 130: %v", r)
+	if found != ranks {
+		t.Fatalf("%d ranks were found, want %d", found, ranks)
+	}
+	return pids
+}
+
+// A rank has stopped and will never vote to save: the second signal ends the job all the same,
+// whether it is sent to another rank or to the launcher, and no process is left.
+func TestSecondSignalEndsAStuckJobUnderMPI(t *testing.T) {
+	launcher(t)
+	if runtime.GOOS != "linux" {
+		t.Skip("finding the ranks needs Linux's /proc")
+	}
+	for _, c := range []struct {
+		name          string
+		toLauncher    bool
+		first, second syscall.Signal
+	}{
+		{"one rank is told", false, syscall.SIGUSR1, syscall.SIGTERM},
+		{"one rank is interrupted", false, syscall.SIGINT, syscall.SIGINT},
+		{"Ctrl-C", true, syscall.SIGINT, syscall.SIGINT},
+		{"the launcher is told", true, syscall.SIGUSR1, syscall.SIGUSR1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := newRunDir(t)
+			args := trainArgs(t, smallParts.dir(t), dir, endless, "run.stall_seconds=0")
+			j := startMPI(t, 2, halognn(t).path, args...)
+			underWay(t, dir)
+			ranks := ranksOf(t, dir, 2)
+			if err := syscall.Kill(ranks[1], syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			to := ranks[0]
+			if c.toLauncher {
+				to = j.Process.Pid
+			}
+			for k, s := range []syscall.Signal{c.first, c.second} {
+				if err := syscall.Kill(to, s); err != nil && k == 0 { // the first may end a launcher
+					t.Fatal(err)
+				}
+				time.Sleep(900 * time.Millisecond)
+			}
+			r := j.waitEnd(t, 10*time.Second)
+			if r.code == 0 || r.code == requeue || !c.toLauncher && r.code != 128+int(c.second) {
+				t.Errorf("want code %d: %v", 128+int(c.second), r)
+			}
+			eventually(t, 5*time.Second, "the end of all ranks", func() bool { return len(left(t, dir)) == 0 })
+		})
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // level is the architecture (docs/design/01-rooms.md): a room imports only rooms of lower levels. Rooms inside a room
 // (comm/mpi in comm) stand on its level.
 var level = map[string]int{
-	"fault": -2, "mem": -1, "npy": 0,
+	"fault": -2, "interrupt": -2, "mem": -1, "npy": 0,
 	"graph": 1, "comm": 1, "compute": 1, "pipeline": 1, "trace": 1, "chart": 1, "rundir": 1,
 	"dataset": 2, "partition": 2, "shard": 3, "sample": 2, "cache": 2, "access": 3, "nn": 2,
 	"report": 2, "watch": 2, "exchange": 4, "parallel": 5, "simulate": 5, "plan": 5, "train": 6, "doctor": 6, "cmd": 7,
@@ -27,7 +27,7 @@ var level = map[string]int{
 var knowsRanks = []string{"comm", "exchange", "parallel", "simulate", "plan", "train", "doctor", "cmd"}
 
 // usesC are the packages that may use cgo; with CGO_ENABLED=0 the rest must build, and mem without the C library.
-var usesC = []string{"mem", "comm/mpi", "compute/cpu", "compute/cuda", "partition/metis"}
+var usesC = []string{"mem", "interrupt", "comm/mpi", "compute/cpu", "compute/cuda", "partition/metis"}
 
 func TestImportsGoDown(t *testing.T) {
 	for _, f := range goFiles(t) {

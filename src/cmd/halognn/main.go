@@ -33,8 +33,7 @@ const (
 	exitDiverged = 4 // the loss is not a number any more
 	exitStalled  = 5 // no rank makes progress any more
 
-	exitRequeue     = 75  // stopped by a signal, the state is saved: EX_TEMPFAIL of sysexits.h
-	exitInterrupted = 130 // by the second Ctrl-C, as shells report death by SIGINT
+	exitRequeue = 75 // stopped by a signal, the state is saved: EX_TEMPFAIL of sysexits.h
 )
 
 // exitError gives an error an exit code.
