@@ -22,7 +22,7 @@ leave_out() { skipped=$((skipped + 1)); printf '\n== %s: not run: %s\n' "$1" "$2
 formatted() { local bad; bad=$(gofmt -l src tests); [ -z "$bad" ] || { echo "gofmt: $bad"; return 1; }; }
 plain_build() { CGO_ENABLED=0 go build ./... && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test -timeout 40m ./...; }
 sanitized() { make --silent --no-print-directory -C kernels BUILD="$PWD/build/sanitize" SANITIZE=1 test; }
-faults() { go test -tags faults -count=1 ./src/fault && go test -v -tags faults -count=1 -timeout 30m ./tests/faults -args -faults "${HALOGNN_FAULT_COUNT:-50}"; }
+faults() { go test -tags faults -count=1 ./src/fault && go test -v -tags faults -run TestFaults -count=1 -timeout 30m ./tests/faults -args -faults "${HALOGNN_FAULT_COUNT:-50}"; }
 shell_lint() { shellcheck env.sh && shellcheck -x tests/*.sh tests/*/*.sh profiling/*.sh jobs/*.sh jobs/*.sbatch .ci/run; }
 
 step "gofmt" formatted

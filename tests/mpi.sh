@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# mpi.sh openmpi|mpich: the communication suite and whole runs of the program under one MPI.
+# mpi.sh openmpi|mpich: the communication suite, whole runs of the program, and files that shrink under them, under one MPI.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mpi=${1:?usage: mpi.sh openmpi|mpich}
@@ -13,3 +13,4 @@ for n in 1 2 3 4; do
   (cd src/comm/mpi && timeout 120 "$HALOGNN_MPIRUN" -np "$n" "$HALOGNN_ROOT/build/$mpi/comm.test")
 done
 HALOGNN_BIN=$PWD/build/$mpi/halognn go test -count=1 -run 'UnderMPI' ./tests
+tests/shrink.sh "$mpi" 20

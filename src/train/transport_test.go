@@ -135,7 +135,7 @@ func TestTwoRanksWithGPUsFailAtOnce(t *testing.T) {
 					env.Device, env.GPUReads = d, ReadsCopy
 					env.Gradients = parallel.Transport(over)
 					if rank == 1 {
-						env.Device = &breakingGPU{Linked: d, breaking: breaking{Device: d, left: steps}}
+						env.Device = &breakingGPU{PeerDevice: d, breaking: breaking{Device: d, left: steps}}
 					}
 					return nil
 				})
