@@ -82,6 +82,7 @@ faults-nightly: deps build ## 1000 faults injected at random (3 hours); SEED=n c
 .PHONY: grid
 grid: deps ## after a change of structure: every digest and row count beside those of BEFORE=revision (HEAD)
 	@tests/grid.sh $(or $(BEFORE),HEAD)
+
 .PHONY: shrink-nightly
 shrink-nightly: deps deps-test build ## 2000 files that shrink under running jobs, in process and under both MPIs (1 hour); SEED=n chooses others
 	@for mpi in openmpi mpich; do tests/shrink.sh $$mpi 1000 $${SEED:-$$(date +%Y%m%d)}; done

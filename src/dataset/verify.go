@@ -38,7 +38,11 @@ func (d *Dataset) verifyContent() error {
 		}
 		return nil
 	}
-	faults := []error{name("indptr.npy, indices.npy", d.Graph.Validate())}
+	file, layout := "indptr.npy, indices.npy", d.Graph.Validate()
+	if bad := (*graph.LayoutError)(nil); errors.As(layout, &bad) {
+		file = bad.Array + ".npy"
+	}
+	faults := []error{name(file, layout)}
 	if d.Meta.Task == Multilabel {
 		faults = append(faults, name("labels.npy", checkMarks(d.Multilabels, d.Meta.Classes)))
 	} else {

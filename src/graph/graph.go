@@ -51,7 +51,7 @@ func (g *CSC) InDegree(v VertexID) int { return int(g.Indptr[v+1] - g.Indptr[v])
 func (g *CSC) InNeighbours(v VertexID) []VertexID { return g.Indices[g.Indptr[v]:g.Indptr[v+1]] }
 
 // Validate reports the first broken rule of the layout: Indptr starts at 0, never falls and ends at
-// len(Indices); every index is a vertex. One pass over both arrays.
+// len(Indices); every index is a vertex. Where an array is at fault, the error is a LayoutError. One pass over both arrays.
 func (g *CSC) Validate() error {
 	if len(g.Indptr) == 0 {
 		return errors.New("indptr is empty; it needs one entry more than there are vertices")
@@ -61,20 +61,57 @@ func (g *CSC) Validate() error {
 		return fmt.Errorf("%d vertices; at most %d are supported", n, MaxVertices)
 	}
 	if g.Indptr[0] != 0 {
-		return fmt.Errorf("indptr[0] is %d, want 0", g.Indptr[0])
+		return layoutError(Indptr, "indptr[0] is %d, want 0", g.Indptr[0])
 	}
 	for v := range n {
 		if g.Indptr[v+1] < g.Indptr[v] {
-			return fmt.Errorf("indptr falls from %d to %d at vertex %d", g.Indptr[v], g.Indptr[v+1], v)
+			return layoutError(Indptr, "indptr falls from %d to %d at vertex %d", g.Indptr[v], g.Indptr[v+1], v)
 		}
 	}
 	if got := int64(len(g.Indices)); g.Indptr[n] != got {
-		return fmt.Errorf("indptr ends at %d but there are %d indices", g.Indptr[n], got)
+		return layoutError(Indptr, "indptr ends at %d but there are %d indices", g.Indptr[n], got)
 	}
-	for e, u := range g.Indices {
+	return checkSources(g.Indices, 0, n)
+}
+
+// CheckRow reports the first broken rule of one row, where the graph has so many vertices, which may be more than it has
+// rows: the row lies within Indices, its end is not before its begin, and every in-neighbour is a vertex. O(in-degree).
+func (g *CSC) CheckRow(row VertexID, vertices int) error {
+	begin, end := g.Indptr[row], g.Indptr[row+1]
+	switch {
+	case end < begin:
+		return layoutError(Indptr, "indptr falls from %d to %d at row %d", begin, end, row)
+	case begin < 0 || end > int64(len(g.Indices)):
+		return layoutError(Indptr, "indptr places row %d at edges %d to %d, but there are %d indices", row, begin, end, len(g.Indices))
+	}
+	return checkSources(g.Indices[begin:end], begin, vertices)
+}
+
+// checkSources reports the first source that is none of n vertices; first is the number of the first edge.
+func checkSources(sources []VertexID, first int64, n int) error {
+	for e, u := range sources {
 		if uint32(u) >= uint32(n) {
-			return fmt.Errorf("edge %d comes from vertex %d: %w (the graph has %d vertices)", e, u, ErrVertexRange, n)
+			return layoutError(Indices, "edge %d comes from vertex %d: %w (the graph has %d vertices)", first+int64(e), u, ErrVertexRange, n)
 		}
 	}
 	return nil
+}
+
+// The arrays of a CSC, for LayoutError.
+const (
+	Indptr  = "indptr"
+	Indices = "indices"
+)
+
+// LayoutError says which array of a CSC breaks a rule of the layout, and how.
+type LayoutError struct {
+	Array  string // Indptr or Indices
+	Reason error
+}
+
+func (e *LayoutError) Error() string { return e.Reason.Error() }
+func (e *LayoutError) Unwrap() error { return e.Reason }
+
+func layoutError(array, format string, args ...any) error {
+	return &LayoutError{array, fmt.Errorf(format, args...)}
 }

@@ -77,7 +77,7 @@ func (s *Fused) Sample(mb *Minibatch, seeds []graph.VertexID, key Key) error {
 		return fmt.Errorf("sample: %d seeds, but the sampler was made for at most %d; raise MaxSeeds", len(seeds), limit)
 	}
 	s.mb = mb
-	return mem.Guard(func() error { return s.sample(seeds, key) })
+	return s.contain(func() error { return s.sample(seeds, key) })
 }
 
 func (s *Fused) sample(seeds []graph.VertexID, key Key) error {
@@ -103,7 +103,7 @@ func (s *Fused) start(seeds []graph.VertexID) error {
 	vertices := len(s.topology.Original)
 	for _, v := range seeds {
 		if uint(v) >= uint(vertices) {
-			return fmt.Errorf("seed %d: %w (the graph has %d vertices)", v, graph.ErrVertexRange, vertices)
+			return seedError("seed %d: %w (the graph has %d vertices)", v, graph.ErrVertexRange, vertices)
 		}
 	}
 	mb := s.mb
@@ -116,7 +116,7 @@ func (s *Fused) start(seeds []graph.VertexID) error {
 		for int(rows[i]) == i {
 			i++
 		}
-		return fmt.Errorf("seed %d is given twice; the seeds of a minibatch must be distinct", seeds[i])
+		return seedError("seed %d is given twice; the seeds of a minibatch must be distinct", seeds[i])
 	}
 	mb.Frontier = mb.Frontier[:len(seeds)]
 	s.gatherOriginal(0, len(seeds))
@@ -140,8 +140,8 @@ func (s *Fused) expand(block *graph.Block, fanout int, key uint64) error {
 		return err
 	}
 	edges := int(block.Indptr[n])
-	if limit := s.options.maxEdges; edges > limit {
-		return fmt.Errorf("%d edges from %d vertices, but a block has at most %d; use a smaller batch or fanout", edges, n, limit)
+	if err := s.checkEdges(edges, n); err != nil {
+		return err
 	}
 	block.Indices = mem.Grow(block.Indices, edges)
 	// Room for every edge to find a new vertex, and one entry more for renumber.
@@ -159,6 +159,14 @@ func (s *Fused) expand(block *graph.Block, fanout int, key uint64) error {
 	}
 	block.NumDst, block.NumSrc = n, total
 	mb.Frontier = mb.Frontier[:total]
+	return nil
+}
+
+// checkEdges refuses a hop of more edges than a block can have.
+func (s *Fused) checkEdges(edges, vertices int) error {
+	if limit := s.options.maxEdges; edges > limit {
+		return fmt.Errorf("%w: %d from %d vertices, but a block has at most %d; use a smaller batch or fanout", errEdges, edges, vertices, limit)
+	}
 	return nil
 }
 
@@ -193,7 +201,9 @@ func (d *Drawn) Free() {
 
 // Draw makes the draws of hop h (1 is next to the seeds) for vertices whose rows the topology holds: the same that Sample makes
 // for them under this key, wherever that runs. With a partitioned topology the owners of a frontier's vertices call it, and
-// the rank that asked renumbers what comes back. A vertex that is not held is graph.ErrVertexRange; one may be given twice.
+// the rank that asked renumbers what comes back, and must check that: an entry of Indices that is no vertex is handed out as
+// it is. A vertex that is not held is graph.ErrVertexRange; one may be given twice. Row pointers that break the rules are a
+// graph.LayoutError.
 func (s *Fused) Draw(d *Drawn, vertices []graph.VertexID, h int, key Key) error {
 	if h < 1 || h > len(s.options.Fanouts) {
 		return fmt.Errorf("sample: there is no hop %d; hops count from 1 to %d", h, len(s.options.Fanouts))
@@ -204,7 +214,7 @@ func (s *Fused) Draw(d *Drawn, vertices []graph.VertexID, h int, key Key) error 
 			return fmt.Errorf("sample: draw for vertex %d: %w (rows %d to %d are held here)", v, graph.ErrVertexRange, first, first+rows-1)
 		}
 	}
-	return mem.Guard(func() error { return s.drawHop(d, vertices, s.options.Fanouts[h-1], key.hop(h)) })
+	return s.contain(func() error { return s.drawHop(d, vertices, s.options.Fanouts[h-1], key.hop(h)) })
 }
 
 func (s *Fused) drawHop(d *Drawn, vertices []graph.VertexID, fanout int, key uint64) error {
@@ -219,6 +229,9 @@ func (s *Fused) drawHop(d *Drawn, vertices []graph.VertexID, fanout int, key uin
 		return err
 	}
 	edges := int(d.Indptr[n])
+	if err := s.checkEdges(edges, n); err != nil {
+		return fmt.Errorf("sample: %w", err)
+	}
 	d.Neighbours = mem.Grow(d.Neighbours, edges)
 	s.hop.drawn = d.Neighbours
 	if s.shared(edges) {

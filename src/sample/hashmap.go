@@ -39,6 +39,11 @@ func (m *hash) reset() {
 	}
 }
 
+func (m *hash) forget() {
+	clear(m.table)
+	m.version = 0
+}
+
 func (m *hash) reserve(frontier []graph.VertexID, more int) {
 	if need := len(frontier) + more; 2*need > len(m.table) {
 		m.resize(need + need/2)

@@ -82,7 +82,8 @@ func (d *drawer) draw(h *hop, lo, hi int) {
 	indices := h.topology.Graph.Indices
 	if h.fanout == math.MaxInt64 {
 		for i := lo; i < hi; i++ {
-			copy(h.drawn[h.indptr[i]:h.indptr[i+1]], indices[h.begin[i]:])
+			row := indices[h.begin[i]:][:h.degree[i]] // a row that leaves Indices must not be cut short without a word
+			copy(h.drawn[h.indptr[i]:h.indptr[i+1]], row)
 		}
 		return
 	}

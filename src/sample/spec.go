@@ -14,10 +14,11 @@ import (
 // minibatch, it allocates nothing.
 type Sampler interface {
 	// Sample fills mb with the minibatch of seeds, which are distinct; no seeds give empty blocks. What it makes depends on
-	// the graph, the Spec, the seeds in their order and the key, and on nothing else. Errors: a seed outside the graph
-	// (graph.ErrVertexRange), a seed given twice, more than MaxSeeds seeds, 2^31 edges in a hop, a topology that does not
-	// hold all rows, a topology file that shrank under its mapping. After an error mb holds nothing of use, but the
-	// sampler and mb may be used again.
+	// the graph, the Spec, the seeds in their order and the key, and on nothing else. Errors: a seed
+	// outside the graph (graph.ErrVertexRange) or given twice (both SeedError), more than MaxSeeds
+	// seeds, 2^31 edges in a hop, a topology that does not hold all rows, one whose arrays break the
+	// rules of a CSC (graph.LayoutError), a topology file that shrank under its mapping. After an
+	// error mb holds nothing of use, but the sampler and mb may be used again.
 	Sample(mb *Minibatch, seeds []graph.VertexID, key Key) error
 	// Bytes returns the memory that the sampler holds now, without the minibatches it fills.
 	Bytes() int64

@@ -152,7 +152,7 @@ func (o *StreamOptions) check(seedsPerStream [][]graph.VertexID, n int) error {
 	for k, seeds := range seedsPerStream {
 		for _, v := range seeds {
 			if v < 0 || int(v) >= limit {
-				fault("stream %d: seed %d: %w (the graph has %d vertices)", k, v, graph.ErrVertexRange, limit)
+				faults = append(faults, seedError("stream %d: seed %d: %w (the graph has %d vertices)", k, v, graph.ErrVertexRange, limit))
 				break
 			}
 		}

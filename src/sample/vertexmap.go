@@ -17,6 +17,8 @@ import (
 type vertexMap interface {
 	// reset forgets everything.
 	reset()
+	// forget is reset where entries may hold anything, as after vertices that are none.
+	forget()
 	// reserve makes room for more vertices beside those of the frontier.
 	reserve(frontier []graph.VertexID, more int)
 	// touch reads the entries of ids into the cache. What it returns means nothing; it keeps the reads from being optimised away.
@@ -76,6 +78,11 @@ func (m *dense) reset() {
 		clear(m.table)
 		m.version = 1
 	}
+}
+
+func (m *dense) forget() {
+	clear(m.table)
+	m.version = 0
 }
 
 func (m *dense) reserve([]graph.VertexID, int) {}
