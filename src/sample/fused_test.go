@@ -426,7 +426,7 @@ func TestDamagedTopologyIsNamed(t *testing.T) {
 
 // A panic that the topology does not explain is a fault of the program: it stays one, with its stack.
 func TestPanicOfASoundTopologyStays(t *testing.T) {
-	s := mustNew(t, randomTopology(rand.New(rand.NewPCG(12, 0)), 50), Options{Fanouts: []int{3}})
+	s := mustNew(t, randomTopology(rand.New(rand.NewPCG(12, 0)), 50), Options{Spec: Neighbours(3)})
 	err := s.contain(func() error { panic("ours") })
 	if p := (*mem.Panic)(nil); !errors.As(err, &p) || p.Value != "ours" {
 		t.Errorf("%v", err)

@@ -28,6 +28,22 @@ func (s *Shards) stageRoot(name string) string {
 	return filepath.Join(root, fmt.Sprintf("halognn-%d-%s", os.Getuid(), s.identity))
 }
 
+// path returns where a file is read: its copy in Options.Stage, if there is one, or the file itself. A copy in shared memory
+// has lost its name by the time anybody asks.
+func (s *Shards) path(name string) string {
+	if root := s.stageRoot(name); root != "" {
+		if copied := filepath.Join(root, name); exists(copied) {
+			return copied
+		}
+	}
+	return filepath.Join(s.Dir, name)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 // stage maps the copy of a file in root, which it makes if it is not there. Processes of a node may do so at the same
 // time: a lock lets one of them copy while the others wait. Mapping happens under the lock too, so that UnlinkShared cannot take the
 // copy away in between.

@@ -22,7 +22,8 @@ func (s *Shards) Verify() error {
 }
 
 // VerifyHashes reads the files of the parts [first, last) and, if shared, those that all parts have in common, and
-// compares their hashes with meta.json. The cost is one sequential read.
+// compares their hashes with meta.json. Where a file has been staged, its copy is what is read. The cost is one sequential
+// read.
 func (s *Shards) VerifyHashes(first, last int, shared bool) error {
 	var names []string
 	for k := first; k < last; k++ {
@@ -40,7 +41,7 @@ func (s *Shards) VerifyHashes(first, last int, shared bool) error {
 func (s *Shards) verifyHashes(names []string) error {
 	var faults []error
 	for _, name := range names {
-		path := filepath.Join(s.Dir, name)
+		path := s.path(name)
 		sum, err := npy.Hash(path)
 		if err != nil {
 			faults = append(faults, err)
@@ -59,10 +60,11 @@ func (s *Shards) verifyContent() error {
 	var faults []error
 	check := func(file string, err error) {
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w; partition again", filepath.Join(s.Dir, file), err))
+			faults = append(faults, fmt.Errorf("%s: %w; partition again", s.path(file), err))
 		}
 	}
-	check("indptr.npy, indices.npy", s.topology.Graph.Validate())
+	layout := s.topology.Graph.Validate()
+	check(fileOf(layout), layout)
 	original := checkPermutation(s.topology.Original)
 	check("original_id.npy", original)
 	check("labels.npy", s.checkLabels())

@@ -70,7 +70,11 @@ func runBlocks(c *cobra.Command, o blocksFlags) error {
 		o.ranks = s.Parts
 	}
 	env := train.Env{Shards: s, Device: ref.New(), Workers: runtime.GOMAXPROCS(0), Version: version}
-	b, err := train.WriteBlocks(env, config.trainOptions(), o.ranks, o.steps, o.out)
+	var b *train.Blocks
+	err = workOn(s, func() (err error) {
+		b, err = train.WriteBlocks(env, config.trainOptions(), o.ranks, o.steps, o.out)
+		return err
+	})
 	if err != nil {
 		return dataError(err)
 	}

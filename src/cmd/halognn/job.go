@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -106,8 +105,6 @@ type job struct {
 	env    train.Env
 	held   *rundir.Lock // rank 0: that of the run directory
 	close  func() error
-
-	altered func() error // compares the files that all ranks read with their hashes, once
 }
 
 // openJob opens shards and device for rank c. What it takes goes into setUp, which may be nil. Collective.
@@ -196,12 +193,11 @@ func (j *job) openDevice(k inProcess, shards *shard.Shards) error {
 	// The steady state allocates nothing on the heap, and what is large lies outside it: a lazy collector costs little memory.
 	debug.SetGCPercent(400)
 	j.close = func() error { return device.Close() }
-	j.altered = sync.OnceValue(func() error { return shards.VerifyHashes(0, 0, true) })
 	j.env = train.Env{
 		Comm: c, RanksPerNode: config.Run.RanksPerNode, Shards: shards, Device: device, Host: host, GPURows: rows, Gradients: parallel.Transport(config.Compute.Gradients), GPUReads: config.Compute.GPUReads,
 		Workers: workers, OnWorker: pinner(poolCPUs, shared), Dir: config.Run.Dir, Transport: k.transport(), Version: version,
 		Stall: time.Duration(config.Run.StallSeconds * float64(time.Second)), OnStall: fail, Polls: k == 0 && mpi.Available,
-		Explain: j.explain,
+		Explain: func(err error) error { return explain(shards, err) },
 	}
 	if d, ok := device.(interface{ Enter() (func() error, error) }); ok {
 		if _, err := d.Enter(); err != nil { // the rank computes on this goroutine to its end
@@ -214,9 +210,6 @@ func (j *job) openDevice(k inProcess, shards *shard.Shards) error {
 	return nil
 }
 
-// working does the work of the job.
-func (j *job) working(work func() error) error { return j.explain(mem.Contain(work)) }
-
 // release gives the device back if the job ends in order. Otherwise goroutines of this rank or of
 // others may still use its memory, and the process is about to end.
 func (j *job) release(err error) {
@@ -225,14 +218,23 @@ func (j *job) release(err error) {
 	}
 }
 
-// explain blames a panic on the files that all ranks read, if they are not what they were written
-// as: those changed meanwhile, or data.verify let them pass. (Whatever numbers features are, they
-// make nothing panic.)
-func (j *job) explain(err error) error {
+// workOn does work that reads open parts.
+func workOn(s *shard.Shards, work func() error) error { return explain(s, mem.Contain(work)) }
+
+// explain returns what an error of such work comes of. If it failed in a way that damaged files
+// cause, and they are damaged, the error is about them: they changed meanwhile, or nobody had
+// compared their hashes.
+func explain(s *shard.Shards, err error) error {
+	if told := (*exitError)(nil); errors.As(err, &told) { // it is explained already
+		return err
+	}
+	if damage := s.Damage(err); errors.Is(damage, mem.ErrShrank) {
+		return damage
+	} else if damage != nil {
+		return dataError(damage)
+	}
 	if p := (*mem.Panic)(nil); errors.As(err, &p) {
-		if altered := j.altered(); altered != nil {
-			return dataError(fmt.Errorf("%w; the run failed on it: %v", altered, p.Value))
-		}
+		return withCode(exitFailed, err) // a fault of the program, whatever it was doing
 	}
 	return err
 }

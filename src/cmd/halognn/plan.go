@@ -147,7 +147,11 @@ func runPlan(c *cobra.Command, o planFlags) error {
 		defer leave()
 	}
 	options.Device, options.Host = device, host
-	p, err := plan.New(s, job, options)
+	var p *plan.Plan
+	err = workOn(s, func() (err error) {
+		p, err = plan.New(s, job, options)
+		return err
+	})
 	switch {
 	case errors.Is(err, plan.ErrJob):
 		return usageError(err)

@@ -100,16 +100,19 @@ func runSimulate(c *cobra.Command, parts, dir string, o simulate.Options) error 
 	if err := vacant(dir); err != nil {
 		return err
 	}
-	sim, err := simulate.New(s, o)
-	if errors.Is(err, simulate.ErrOptions) {
-		return usageError(err)
-	}
-	if err != nil {
-		return dataError(err)
-	}
-	defer sim.Close()
-	r, err := sim.Run()
-	if err != nil {
+	var r *simulate.Result
+	if err := workOn(s, func() (err error) {
+		sim, err := simulate.New(s, o)
+		if errors.Is(err, simulate.ErrOptions) {
+			return usageError(err)
+		}
+		if err != nil {
+			return dataError(err)
+		}
+		defer sim.Close()
+		r, err = sim.Run()
+		return err
+	}); err != nil {
 		return err
 	}
 	if err := writeSimulation(dir, r); err != nil {

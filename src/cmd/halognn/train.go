@@ -133,7 +133,7 @@ func trainRank(c comm.Comm, k inProcess, o trainFlags, begun time.Time) (err err
 		go tellStopping(stopSignal, ended)
 	}
 	var summary *train.Summary
-	err = j.working(func() error {
+	err = workOn(j.env.Shards, func() error {
 		t, err := train.Open(j.env, j.config.trainOptions())
 		if err != nil {
 			return err

@@ -1,0 +1,52 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/sample"
+)
+
+// Damage returns an error about the files, if err may come of them: the work on open shards ended with it, and nobody had
+// compared the files with their hashes, or they have changed since. nil: the files are not to blame, or err is not of a kind
+// that they cause.
+//
+//	err                        what is read
+//	graph.LayoutError          nothing: it names the array
+//	mem.Panic, SeedError       all that the parts have in common, for its hashes and its content: a minute for 50 GB
+//
+// A file that has become shorter reads as zeros behind its end, up to a page; that is mem.ErrShrank, as where it cannot be read
+// at all. Feature rows are not looked at: whatever numbers they hold, they make nothing fail but the loss.
+func (s *Shards) Damage(err error) error {
+	const more = "`halognn check %s` examines all files, and data.verify: hashes compares them before the first step"
+	var bad *graph.LayoutError
+	var panicked *mem.Panic
+	var seed *sample.SeedError
+	if !errors.As(err, &bad) && !errors.As(err, &panicked) && !errors.As(err, &seed) {
+		return nil
+	}
+	if shrank := mem.CheckSizes(); shrank != nil {
+		return shrank
+	}
+	if bad != nil {
+		return fmt.Errorf("%s: %w: %w; restore the file or partition again; "+more, s.path(fileOf(bad)), ErrAltered, err, s.Dir)
+	}
+	faults := mem.Guard(func() error { return errors.Join(s.VerifyHashes(0, 0, true), s.verifyContent()) })
+	if faults == nil {
+		return nil
+	}
+	if panicked != nil {
+		return fmt.Errorf("%w; the work on them ended with: %v; "+more, faults, panicked.Value, s.Dir) // without the stack
+	}
+	return fmt.Errorf("%w; the work on them ended with: %w; "+more, faults, err, s.Dir)
+}
+
+// fileOf names the file of an error about the topology; both, if it is about no single array.
+func fileOf(err error) string {
+	if bad := (*graph.LayoutError)(nil); errors.As(err, &bad) {
+		return bad.Array + ".npy"
+	}
+	return "indptr.npy, indices.npy"
+}
