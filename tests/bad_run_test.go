@@ -2,6 +2,7 @@ package tests
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"halognn/src/dataset"
@@ -49,6 +50,9 @@ func TestBadConfigs(t *testing.T) {
 			[]string{"train.lr is -1", "model.layers is 0", "sample.batch is 0", `model.kind is "tree"`, "sage or mlp"}},
 		{"a home directory", set("run.dir=~/runs/first"), usage, []string{"run.dir is ~/runs/first", "in full"}},
 		{"a fanout of 0", set("sample.fanouts=5,0"), usage, []string{"sample.fanouts[1] is 0", "at least 1"}},
+		{"a fanout of more than all vertices", set("sample.fanouts=5,3000000000"), usage, []string{"sample.fanouts[1] is 3000000000", "at most 2147483647"}},
+		{"hops without end", set("cache.halo_hops=9000000000000000000"), usage, []string{"cache.halo_hops is 9000000000000000000", "0 to 64"}},
+		{"a drop of the learning rate that never comes", set("train.step_epochs=9000000000000000000"), usage, []string{"train.step_epochs", "1 to 1000000000"}},
 		{"fanouts that are no numbers", set("sample.fanouts=5,many"), usage, []string{"sample.fanouts", "5,many", "15,10,5"}},
 		{"more fanouts than layers", set("sample.fanouts=5,5,5"), usage, []string{"sample.fanouts has 3", "model.layers is 2", "one fanout per layer"}},
 		{"fewer fanouts than layers", set("model.layers=4"), usage, []string{"sample.fanouts has 2", "model.layers is 4"}},
@@ -109,6 +113,17 @@ func TestBadParts(t *testing.T) {
 		}), badData, []string{"meta.json", "7"}},
 		{"meta.json is cut off", broken(func(t *testing.T, parts string) { truncate(t, filepath.Join(parts, "meta.json"), 200) }),
 			badData, []string{"meta.json"}},
+		{"meta.json claims classes beyond reason", broken(func(t *testing.T, parts string) {
+			replace(t, filepath.Join(parts, "meta.json"), `"classes": 5,`, `"classes": 2000000000,`)
+		}), badData, []string{"parts/meta.json", "2000000000 classes of 3000 vertices"}},
+		{"meta.json claims vertices that no file has", broken(func(t *testing.T, parts string) {
+			replace(t, filepath.Join(parts, "meta.json"), `"edges": `, `"edges": 99999999`)
+		}), badData, []string{"parts/meta.json", "indices.npy", "99999999"}},
+		{"a header claims more than the file has", broken(func(t *testing.T, parts string) {
+			path := filepath.Join(parts, "indices.npy")
+			header := string(read(t, path)[:128])
+			replace(t, path, header, strings.Replace(header, "'shape': (", "'shape': (9", 1)[:127]+"\n")
+		}), badData, []string{"parts/indices.npy", "truncated", "expected"}},
 		{"not a multiple of the ranks", func(t *testing.T, dir string) []string {
 			return append(training(t, smallParts.dir(t), dir), "--ranks-in-process", "3")
 		}, badData, []string{"8 parts", "3 ranks", "run on 1, 2, 4, 8 ranks"}},

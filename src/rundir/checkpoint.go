@@ -189,8 +189,8 @@ func altered(is, was string) error {
 // errFormat says that a checkpoint is sound but of another format.
 var errFormat = errors.New("unknown format")
 
-// readCheckpoint reads a checkpoint and compares every sum.
-func readCheckpoint(path string) (*Checkpoint, error) {
+// readCheckpoint reads a checkpoint and compares every sum. sound is as NewestCheckpoint has it.
+func readCheckpoint(path string, sound func(state []byte) error) (*Checkpoint, error) {
 	text, err := os.ReadFile(filepath.Join(path, StateFile))
 	if err != nil {
 		return nil, err
@@ -211,15 +211,28 @@ func readCheckpoint(path string) (*Checkpoint, error) {
 		return nil, fmt.Errorf("%s: %w: written in format %d by halognn %s; "+
 			"this version reads format %d", path, errFormat, about.Format, about.Version, CheckpointFormat)
 	}
+	if sound != nil {
+		if err := sound(c.State); err != nil {
+			return nil, fmt.Errorf("%s: %w", filepath.Join(path, StateFile), err)
+		}
+	}
 	for name, want := range about.Files {
 		file := filepath.Join(path, name)
-		data, err := os.ReadFile(file)
+		if filepath.Dir(file) != filepath.Clean(path) {
+			return nil, fmt.Errorf("%s: %q is no file of a checkpoint: it was altered",
+				filepath.Join(path, StateFile), name)
+		}
+		info, err := os.Stat(file)
 		if err != nil {
 			return nil, err
 		}
-		if int64(len(data)) != want.Bytes {
+		if info.Size() != want.Bytes || !info.Mode().IsRegular() { // it may be anything
 			return nil, fmt.Errorf("%s has %d bytes, not the %d that were written",
-				file, len(data), want.Bytes)
+				file, info.Size(), want.Bytes)
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
 		}
 		if sum := sumText(xxhash.Sum64(data)); sum != want.XXH64 {
 			return nil, fmt.Errorf("%s: %w", file, altered(sum, want.XXH64))
@@ -230,8 +243,9 @@ func readCheckpoint(path string) (*Checkpoint, error) {
 }
 
 // NewestCheckpoint reads the checkpoints of a run from the newest to the first that is sound. Its
-// Path is empty if the run has none at all, and is not finished.
-func NewestCheckpoint(run string) (*Checkpoint, error) {
+// Path is empty if the run has none at all, and is not finished. sound looks at what a state says,
+// and returns why it is damaged although its seal is whole; nil looks at nothing.
+func NewestCheckpoint(run string, sound func(state []byte) error) (*Checkpoint, error) {
 	finished := true
 	if _, err := os.Stat(filepath.Join(run, SummaryFile)); errors.Is(err, fs.ErrNotExist) {
 		finished = false
@@ -245,7 +259,7 @@ func NewestCheckpoint(run string) (*Checkpoint, error) {
 	}
 	var damaged []string
 	for _, name := range slices.Backward(names) {
-		c, err := readCheckpoint(filepath.Join(dir, name))
+		c, err := readCheckpoint(filepath.Join(dir, name), sound)
 		if errors.Is(err, errFormat) { // no damage: the right version can use it
 			return nil, err
 		}
@@ -266,12 +280,13 @@ func NewestCheckpoint(run string) (*Checkpoint, error) {
 	return new(Checkpoint), nil
 }
 
-// VerifyCheckpoints reads all checkpoints of a run and returns what is damaged, joined.
-func VerifyCheckpoints(run string) error {
+// VerifyCheckpoints reads all checkpoints of a run and returns what is damaged, joined. sound is as
+// NewestCheckpoint has it.
+func VerifyCheckpoints(run string, sound func(state []byte) error) error {
 	dir := filepath.Join(run, CheckpointsDir)
 	names, err := checkpointNames(dir)
 	for _, name := range names {
-		_, damage := readCheckpoint(filepath.Join(dir, name))
+		_, damage := readCheckpoint(filepath.Join(dir, name), sound)
 		err = errors.Join(err, damage)
 	}
 	return err

@@ -44,7 +44,7 @@ func TestCheckpointIsWholeOrNotThere(t *testing.T) {
 	if names := namesOf(t, filepath.Dir(first)); fmt.Sprint(names) != "[step-00000001]" {
 		t.Errorf("left are %v", names)
 	}
-	if c, err := readCheckpoint(first); err != nil || string(c.Files["a"]) != "first" {
+	if c, err := readCheckpoint(first, nil); err != nil || string(c.Files["a"]) != "first" {
 		t.Errorf("the one before holds %+v (%v)", c, err)
 	}
 }
@@ -76,7 +76,7 @@ func TestCheckpointOfAnotherFormat(t *testing.T) {
 	if err := WriteCheckpoint(path, nil, stateOf(CheckpointFormat+1)); err != nil {
 		t.Fatal(err)
 	}
-	_, err := NewestCheckpoint(run)
+	_, err := NewestCheckpoint(run, nil)
 	if !errors.Is(err, errFormat) || !strings.Contains(err.Error(), "v99") {
 		t.Errorf("accepted: %v", err)
 	}
@@ -105,5 +105,43 @@ func TestStateIsSealed(t *testing.T) {
 		if got, err := unseal(altered); err == nil && string(got) != string(back) {
 			t.Fatalf("byte %d altered: %s", i, altered)
 		}
+	}
+}
+
+// Names beyond the directory are refused although the seal is whole, and a file that is not as long
+// as it was is not read.
+func TestFilesOfNoCheckpointAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		file string
+		sum  FileSum
+		want string
+	}{
+		{"a file elsewhere", "../../elsewhere", FileSum{}, `"../../elsewhere" is no file of a checkpoint`},
+		{"a device", "zero", FileSum{}, "zero has 0 bytes"},
+		{"a longer file", "a", FileSum{Bytes: 1 << 40}, "a has 5 bytes, not the 1099511627776"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := CheckpointPath(t.TempDir(), 1, false)
+			first := File{"a", func(w io.Writer) error { _, err := io.WriteString(w, "first"); return err }}
+			if err := WriteCheckpoint(path, []File{first}, stateOf(CheckpointFormat)); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink("/dev/zero", filepath.Join(path, "zero")); err != nil {
+				t.Fatal(err)
+			}
+			text, err := seal(map[string]any{
+				"format": CheckpointFormat, "files": FileSums{c.file: c.sum},
+			})
+			if err == nil {
+				err = os.WriteFile(filepath.Join(path, StateFile), text, 0o666)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err = readCheckpoint(path, nil); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
 	}
 }

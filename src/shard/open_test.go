@@ -33,6 +33,11 @@ func TestOpenNamesTheFaultyFile(t *testing.T) {
 		{"other vertices", edit(`"vertices": 40,`, `"vertices": 41,`), []string{"meta.json", "40 for 41 vertices"}},
 		{"other shape", edit(`"edges": 200,`, `"edges": 201,`), []string{"indices.npy", "[200]", "[201]"}},
 		{"negative split", edit(`"train": `, `"train": -`), []string{"meta.json", "part 0 has -"}},
+		{"split beyond its part", edit(`"train": `, `"train": 9`), []string{"meta.json", "part 0 has 9", "of 1"}},
+		{"split beyond all numbers", edit(`"train": `, `"train": 922337203685477580`), []string{"meta.json", "part 0 has 92"}},
+		{"classes beyond reason", edit(`"classes": 4,`, `"classes": 400000000,`), []string{"meta.json", "400000000 classes of 40 vertices"}},
+		{"negative classes", edit(`"classes": 4,`, `"classes": -4,`), []string{"meta.json", "-4 classes"}},
+		{"features beyond reason", edit(`"features": 3,`, `"features": 5000000000,`), []string{"meta.json", "5000000000 features"}},
 		{"other type", edit(`"task": "multiclass"`, `"task": "multilabel"`), []string{"labels.npy", "|u1"}},
 	} {
 		dir := write(t, ds, 4)

@@ -167,8 +167,11 @@ func (m *Meta) check() error {
 	if m.Parts < 1 || len(m.Offsets) != m.Parts+1 || len(m.Splits) != m.Parts {
 		return fmt.Errorf("%w: %d parts with %d offsets and %d split sizes", ErrMismatch, m.Parts, len(m.Offsets), len(m.Splits))
 	}
-	if m.Features < 0 || m.Classes < 0 || m.Edges < 0 {
-		return fmt.Errorf("%w: %d features, %d classes, %d edges are no possible counts", ErrMismatch, m.Features, m.Classes, m.Edges)
+	if m.Features < 0 || m.Features > graph.MaxVertices || m.Edges < 0 {
+		return fmt.Errorf("%w: %d features, %d edges are no possible counts", ErrMismatch, m.Features, m.Edges)
+	}
+	if err := dataset.CheckClasses(m.Task, m.Classes, m.Vertices); err != nil {
+		return fmt.Errorf("%w: %w", ErrMismatch, err)
 	}
 	if err := checkOffsets(m.Offsets, m.Vertices); err != nil {
 		return err
@@ -177,8 +180,9 @@ func (m *Meta) check() error {
 		return fmt.Errorf("%w: %d vertices; at most %d are supported", ErrMismatch, m.Vertices, graph.MaxVertices)
 	}
 	for k, s := range m.Splits {
-		if s.Train < 0 || s.Valid < 0 || s.Test < 0 {
-			return fmt.Errorf("%w: part %d has %d training, %d validation and %d test vertices", ErrMismatch, k, s.Train, s.Valid, s.Test)
+		n := int(m.Offsets[k+1] - m.Offsets[k])
+		if min(s.Train, s.Valid, s.Test) < 0 || max(s.Train, s.Valid, s.Test) > n || s.Train+s.Valid+s.Test > n {
+			return fmt.Errorf("%w: part %d has %d training, %d validation and %d test vertices of %d", ErrMismatch, k, s.Train, s.Valid, s.Test, n)
 		}
 	}
 	var faults []error

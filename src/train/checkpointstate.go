@@ -1,7 +1,10 @@
 package train
 
 import (
+	"encoding/json"
+	"fmt"
 	"maps"
+	"math"
 
 	"halognn/src/exchange"
 )
@@ -113,4 +116,36 @@ func (s *checkpointState) phases() map[string]float64 {
 		named[oldPhases[i]] = t
 	}
 	return named
+}
+
+// SoundState returns why a state, as JSON, is damaged: counts that no run has.
+func SoundState(text []byte) error {
+	s := new(checkpointState)
+	if err := json.Unmarshal(text, s); err != nil {
+		return err
+	}
+	return s.check()
+}
+
+// check refuses counts that no run has.
+func (s *checkpointState) check() error {
+	for _, c := range []struct {
+		name               string
+		value, least, most int
+	}{
+		{"epoch", s.Epoch, 1, math.MaxInt32},
+		{"steps_per_epoch", s.StepsPerEpoch, 1, math.MaxInt},
+		{"step", s.Step, 0, s.StepsPerEpoch},
+		{"optimizer_steps", s.OptimizerSteps, 0, math.MaxInt},
+		{"best_epoch", s.BestEpoch, 0, s.Epoch},
+		{"validations_since", s.Since, 0, s.Epoch},
+		{"seeds", s.Seeds, 0, math.MaxInt},
+		{"number of epoch_seconds", len(s.EpochSeconds), s.Epoch - 1, s.Epoch - 1},
+	} {
+		if c.value < c.least || c.value > c.most {
+			return fmt.Errorf("%s is %d, and must be %d to %d: it was altered",
+				c.name, c.value, c.least, c.most)
+		}
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 
 	"halognn/src/access"
@@ -27,7 +28,7 @@ func copyOldRun(t *testing.T, run, parts string) {
 	if err := os.CopyFS(run, os.DirFS(oldRun)); err != nil {
 		t.Fatal(err)
 	}
-	c, err := rundir.NewestCheckpoint(run)
+	c, err := rundir.NewestCheckpoint(run, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,5 +160,41 @@ func TestCheckpointKeepsAllSums(t *testing.T) {
 		if !known {
 			t.Errorf("phase %d of old checkpoints, %s, is none", i, name)
 		}
+	}
+}
+
+// Counts that no run has are refused although the seal is whole.
+func TestStateOfNoRunIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		spoil func(s *checkpointState)
+		want  string
+	}{
+		{"sound", func(*checkpointState) {}, ""},
+		{"before the first epoch", func(s *checkpointState) { s.Epoch = 0 }, "epoch is 0"},
+		{"beyond the steps of an epoch", func(s *checkpointState) { s.Step = 10 },
+			"step is 10, and must be 0 to 9"},
+		{"a negative step", func(s *checkpointState) { s.Step = -1 }, "step is -1"},
+		{"no steps", func(s *checkpointState) { s.StepsPerEpoch = 0 }, "steps_per_epoch is 0"},
+		{"updates undone", func(s *checkpointState) { s.OptimizerSteps = -4 }, "optimizer_steps is -4"},
+		{"a best epoch to come", func(s *checkpointState) { s.BestEpoch = 2 }, "best_epoch is 2"},
+		{"epochs without seconds", func(s *checkpointState) { s.Epoch = 3 },
+			"number of epoch_seconds is 0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &checkpointState{
+				Format: rundir.CheckpointFormat, Epoch: 1, Step: 1, StepsPerEpoch: 9, OptimizerSteps: 1,
+			}
+			c.spoil(s)
+			run := t.TempDir()
+			state := func(rundir.FileSums) any { return s }
+			if err := rundir.WriteCheckpoint(rundir.CheckpointPath(run, 1, false), nil, state); err != nil {
+				t.Fatal(err)
+			}
+			_, err := rundir.NewestCheckpoint(run, SoundState)
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
 	}
 }

@@ -32,7 +32,7 @@ func OpenCheckpoint(c comm.Comm, run string) (*Checkpoint, error) {
 	var found *rundir.Checkpoint
 	var err error
 	if c.Rank() == 0 {
-		found, err = rundir.NewestCheckpoint(run)
+		found, err = rundir.NewestCheckpoint(run, SoundState)
 	}
 	if err := Agree(c, err); err != nil {
 		return nil, err

@@ -89,7 +89,7 @@ func TestStartupOverARestart(t *testing.T) {
 	o.Epochs = 1
 	j := journey{shards: generatedIn(t, 12), ranks: 2, dir: t.TempDir()}
 	j.stopped(t, o, 4)
-	saved, err := rundir.NewestCheckpoint(j.dir)
+	saved, err := rundir.NewestCheckpoint(j.dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ func checkRun(dir string) error {
 	_, configErr := loadConfig(filepath.Join(dir, rundir.ConfigFile), nil)
 	var s train.Summary
 	text, err := os.ReadFile(filepath.Join(dir, rundir.SummaryFile))
-	configErr = errors.Join(configErr, rundir.VerifyCheckpoints(dir))
+	configErr = errors.Join(configErr, rundir.VerifyCheckpoints(dir, train.SoundState))
 	if errors.Is(err, os.ErrNotExist) {
 		return errors.Join(configErr, fmt.Errorf("%w: the run has not finished; go on with `halognn train --resume %s`", err, dir))
 	}

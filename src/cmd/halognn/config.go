@@ -12,6 +12,7 @@ import (
 	"halognn/src/access"
 	"halognn/src/cache"
 	"halognn/src/comm"
+	"halognn/src/graph"
 	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/sample"
@@ -184,7 +185,7 @@ func (c *Config) check() error {
 	atLeast("train.eval_every", c.Train.EvalEvery, 0)
 	atLeast("train.patience", c.Train.Patience, 0)
 	atLeast("train.warmup_steps", c.Train.WarmupSteps, 0)
-	atLeast("train.step_epochs", c.Train.StepEpochs, 1)
+	within("train.step_epochs", c.Train.StepEpochs, 1, mostEpochs)
 	within("pipeline.depth", c.Pipeline.Depth, 0, mostDepth)
 	within("pipeline.workers", c.Pipeline.Workers, 0, mostThreads)
 	within("compute.threads", c.Compute.Threads, 0, mostThreads)
@@ -201,8 +202,8 @@ func (c *Config) check() error {
 		bad("run.stall_seconds is %g; it must be 0 (wait for ever) to 1e6: how long no rank may make progress before the job is ended", c.Run.StallSeconds)
 	}
 	for i, f := range c.Sample.Fanouts {
-		if f < 1 && f != -1 {
-			bad("sample.fanouts[%d] is %d; a fanout is at least 1, or -1 for all neighbours", i, f)
+		if f < 1 && f != -1 || f > graph.MaxVertices {
+			bad("sample.fanouts[%d] is %d; a fanout is at least 1 and at most %d, or -1 for all neighbours", i, f, graph.MaxVertices)
 		}
 	}
 	if len(c.Sample.Fanouts) != c.Model.Layers && c.Model.Layers >= 1 && c.Model.Kind != "mlp" { // which reads no neighbours
@@ -217,7 +218,7 @@ func (c *Config) check() error {
 	if !(c.Cache.HaloFraction >= 0 && c.Cache.HaloFraction <= 1) {
 		bad("cache.halo_fraction is %g; it must be in [0, 1]", c.Cache.HaloFraction)
 	}
-	atLeast("cache.halo_hops", c.Cache.HaloHops, 0)
+	within("cache.halo_hops", c.Cache.HaloHops, 0, mostLayers)
 	atLeast("cache.window", c.Cache.Window, 0)
 	atLeast("cache.delta", c.Cache.Delta, 1)
 	if !(c.Cache.Gamma > 0 && c.Cache.Gamma <= 1) {
