@@ -2,9 +2,21 @@ package tests
 
 import (
 	"math"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"halognn/src/mem"
 )
+
+// unlessMemoryBeyond skips a test about what memory has no room for on a machine that has so many bytes available.
+func unlessMemoryBeyond(t *testing.T, bytes int64) {
+	t.Helper()
+	if available, err := mem.Available(); err != nil || available > bytes {
+		t.Skipf("%d bytes of memory are available (%v), too many for this test", available, err)
+	}
+}
 
 // arrays writes a graph of 10 vertices as plain NumPy arrays to dir/in, for import: the user's data before something happens to it.
 func arrays(t *testing.T, dir string) string {
@@ -70,6 +82,25 @@ func TestBadImports(t *testing.T) {
 			save(t, filepath.Join(in, "y.npy"), []int64{0, 1, 0, 1, -7, 1, 0, 1, 0, 1}, 10)
 			return importing(in, dir)
 		}, badData, []string{"y", "-7", "4"}},
+		{"an edge to a vertex that no memory has room for", func(t *testing.T, dir string) []string {
+			in := filepath.Join(dir, "in")
+			save(t, filepath.Join(in, "edge_index.npy"), []int64{0, 1, 1, 1<<31 - 2}, 2, 2)
+			unlessMemoryBeyond(t, 40<<30)
+			return importing(in, dir)
+		}, badData, []string{"/in: there is no room for it", "2147483647 vertices", "GiB"}},
+		{"label columns that no memory has room for", func(t *testing.T, dir string) []string {
+			raw := filepath.Join(dir, "in", "raw")
+			for name, text := range map[string]string{
+				"edge.csv": "0,1\n1,2\n", "num-node-list.csv": "100000000\n",
+				"node-label.csv": strings.Repeat("1,", 9999) + strings.Repeat("1\n", 200_000),
+			} {
+				if err := os.MkdirAll(raw, 0o777); err != nil {
+					t.Fatal(err)
+				}
+				write(t, filepath.Join(raw, name), []byte(text))
+			}
+			return []string{"import", "--format", "ogb", "--in", filepath.Join(dir, "in"), "--out", filepath.Join(dir, "out")}
+		}, badData, []string{"/raw/node-label.csv", "there is no room for it", "10000 label columns"}},
 		{"labels of other vertices", func(t *testing.T, dir string) []string {
 			in := arrays(t, dir)
 			save(t, filepath.Join(in, "y.npy"), []int64{0, 1, 0}, 3)

@@ -111,10 +111,25 @@ func (m *Meta) check() error {
 	if m.FeatureType != Float32 && m.FeatureType != Float16 {
 		faults = append(faults, fmt.Errorf("feature type %q is neither %s nor %s", m.FeatureType, Float32, Float16))
 	}
-	if m.Features < 0 || m.Vertices < 0 || m.Vertices > graph.MaxVertices || m.Edges < 0 {
+	if m.Features < 0 || m.Features > graph.MaxVertices || m.Vertices < 0 || m.Vertices > graph.MaxVertices || m.Edges < 0 {
 		faults = append(faults, fmt.Errorf("%d vertices, %d edges, %d features are no possible counts", m.Vertices, m.Edges, m.Features))
 	}
+	if err := CheckClasses(m.Task, m.Classes, m.Vertices); err != nil {
+		faults = append(faults, err)
+	}
 	return errors.Join(faults...)
+}
+
+// mostClasses is how many classes a graph may have whatever its size: the output of a model is as wide.
+const mostClasses = 1 << 16
+
+// CheckClasses refuses numbers of classes that no graph has. With several labels a vertex, labels.npy has a column for each; with
+// one label, nothing else holds the number, from which the size of a model follows.
+func CheckClasses(task string, classes int, vertices int64) error {
+	if classes < 0 || task != Multilabel && int64(classes) > max(vertices, mostClasses) {
+		return fmt.Errorf("%d classes of %d vertices are no possible count", classes, vertices)
+	}
+	return nil
 }
 
 // layout returns the element type and shape that each file must have; -1 is an extent of its own.

@@ -1,9 +1,18 @@
 package dataset
 
 import (
+	"testing"
+
 	"halognn/src/graph"
 	"halognn/src/npy"
 )
+
+// SetMemory makes imports believe that so many bytes of memory are available, until the test ends.
+func SetMemory(t testing.TB, bytes int64) {
+	before := available
+	available = func() (int64, error) { return bytes, nil }
+	t.Cleanup(func() { available = before })
+}
 
 // FeatureRow sets dst [Features] to the features of v, as float32.
 func (d *Dataset) FeatureRow(dst []float32, v graph.VertexID) {

@@ -149,7 +149,7 @@ func (o *ImportOptions) check() error {
 // at 4 GiB.
 //
 // Errors name file and line, byte or array, and wrap graph.ErrVertexRange for edges to vertices that are not there, ErrValue for
-// labels and features out of range, ErrExists for an Out that is taken.
+// labels and features out of range, ErrExists for an Out that is taken, ErrRoom for counts that memory has no room for.
 func Import(o ImportOptions) (ImportReport, error) {
 	if err := o.check(); err != nil {
 		return ImportReport{}, err
@@ -178,6 +178,11 @@ func baseName(path string) string {
 func (s *source) write() (ImportReport, error) {
 	if s.vertices == 0 || s.vertices == unknown && s.edges.NumEdges() == 0 {
 		return ImportReport{}, fmt.Errorf("%s: %w: there are no vertices; is it the right file, and the right --format?", s.options.In, ErrValue)
+	}
+	if s.vertices == unknown {
+		if err := s.setVertices(s.largest+1, s.options.In); err != nil {
+			return ImportReport{}, err
+		}
 	}
 	undirected := s.options.Undirected == Yes || s.options.Undirected == AsFormat && s.undirected
 	g, cleaning, err := s.edges.Build(s.vertices, graph.CleanOptions{

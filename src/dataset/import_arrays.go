@@ -122,6 +122,9 @@ func (s *source) addPairs(a arraySource, key string) error {
 }
 
 func (s *source) addSides(a arraySource, key string, r *npy.Reader, n int) error {
+	if err := room(a.name(key), fmt.Sprintf("%d edges", n), int64(n)*4); err != nil {
+		return err
+	}
 	sources := mem.Make[int32](n)
 	defer mem.Free(sources)
 	i := 0

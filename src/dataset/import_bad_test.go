@@ -11,9 +11,11 @@ import (
 	"testing"
 
 	"halognn/src/dataset"
+	"halognn/src/dataset/mat"
 	"halognn/src/dataset/mat/mattest"
 	"halognn/src/dataset/pickle/pickletest"
 	"halognn/src/graph"
+	"halognn/src/mem"
 	"halognn/src/npy"
 )
 
@@ -239,6 +241,77 @@ func TestImportBadInput(t *testing.T) {
 			}
 			if c.is != nil && !errors.Is(err, c.is) {
 				t.Errorf("%v does not wrap %v", err, c.is)
+			}
+			if left, _ := os.ReadDir(out); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+// Counts that a file claims are held against the machine's memory, and against the file where it must hold as much, before memory
+// is asked for.
+func TestImportRefusesCountsBeyondReason(t *testing.T) {
+	const available = 100 << 20
+	dataset.SetMemory(t, available)
+	far := func(keys map[string][]byte) func(t *testing.T, dir string, o *dataset.ImportOptions) {
+		return func(t *testing.T, dir string, o *dataset.ImportOptions) {
+			*o = dataset.ImportOptions{Format: "npz", In: filepath.Join(dir, "far.npz"), Out: o.Out}
+			archive(t, o.In, keys)
+		}
+	}
+	const n = 1<<31 - 2
+	for _, c := range []struct {
+		name  string
+		spoil func(t *testing.T, dir string, o *dataset.ImportOptions)
+		wants []string
+		is    error
+	}{
+		{"vertices of a list", ogbFile("raw/num-node-list.csv.gz", "2000000000\n"),
+			[]string{"raw/node-feat.csv.gz", "too few for a row for each of the 2000000000 vertices"}, nil},
+		{"vertices of a list alone", func(t *testing.T, dir string, o *dataset.ImportOptions) {
+			ogbFile("raw/num-node-list.csv.gz", "2000000000\n")(t, dir, o)
+			for _, name := range []string{"node-feat.csv.gz", "node-label.csv.gz"} {
+				if err := os.Remove(filepath.Join(dir, "raw", name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, []string{"raw/num-node-list.csv.gz", "2000000000 vertices take about 44.7 GiB", "100 MiB is available"}, dataset.ErrRoom},
+		{"label columns", func(t *testing.T, dir string, o *dataset.ImportOptions) {
+			ogbFile("raw/num-node-list.csv.gz", "100000\n")(t, dir, o)
+			ogbFile("raw/node-feat.csv.gz", strings.Repeat("0.1,0.2\n", 100000))(t, dir, o)
+			write(t, filepath.Join(dir, "raw", "node-label.csv.gz"), []byte(strings.Repeat("1,", 5000)+strings.Repeat("1\n", 100000)))
+		}, []string{"raw/node-label.csv.gz", "5001 label columns for 100000 vertices"}, dataset.ErrRoom},
+		{"an edge to a vertex far away", far(map[string][]byte{"edge_index": array(t, []int64{0, 1, 1, n}, 2, 2)}),
+			[]string{"far.npz", "2147483647 vertices"}, dataset.ErrRoom},
+		{"vertices of a shape", far(map[string][]byte{
+			"adj_shape": array(t, []int64{n, n}, 2), "adj_indptr": array(t, []int64{0, 1}, 2), "adj_indices": array(t, []int64{0}, 1),
+		}), []string{"far.npz: adj_shape", "2147483646 vertices"}, dataset.ErrRoom},
+		{"edges of an archive", far(map[string][]byte{"edge_index": array(t, make([]int64, 2*30_000_000), 2, 30_000_000)}),
+			[]string{"far.npz: edge_index", "30000000 edges"}, dataset.ErrRoom},
+		{"columns of a sparse matrix", func(t *testing.T, dir string, o *dataset.ImportOptions) {
+			*o = dataset.ImportOptions{Format: "mat", In: filepath.Join(dir, "wide.mat"), Out: o.Out}
+			content := mattest.File(mattest.Form{}, mattest.Matrix{Name: "A", Rows: 3, Cols: 3, Sparse: true, Entries: []mattest.Entry{{Row: 1, Col: 0, Value: 1}}})
+			copy(content[128+8+16+8:], []byte{0xf0, 0xff, 0xff, 0x7f, 0xf0, 0xff, 0xff, 0x7f})
+			write(t, o.In, content)
+		}, []string{"wide.mat: byte 128", "2147483632 columns"}, mat.ErrFormat},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir, out, before := t.TempDir(), t.TempDir(), mem.PeakAllocated()
+			o := fixtures["ogb"](t, dir)
+			o.Out = filepath.Join(out, "new")
+			c.spoil(t, dir, &o)
+			_, err := dataset.Import(o)
+			for _, want := range c.wants {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want an error with %q", err, want)
+				}
+			}
+			if c.is != nil && !errors.Is(err, c.is) {
+				t.Errorf("%v does not wrap %v", err, c.is)
+			}
+			if peak := mem.PeakAllocated(); peak > max(before, available) {
+				t.Errorf("%d bytes were taken", peak)
 			}
 			if left, _ := os.ReadDir(out); len(left) > 0 {
 				t.Errorf("left behind: %v", left)

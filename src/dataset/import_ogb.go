@@ -91,7 +91,12 @@ func (s *source) readOGBText(raw string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.setVertices(n, filepath.Join(raw, "num-node-list.csv")); err != nil {
+	for _, name := range []string{"node-feat.csv", "node-label.csv"} {
+		if err := haveRows(either(raw, name), n); err != nil {
+			return err
+		}
+	}
+	if err := s.setVertices(n, either(raw, "num-node-list.csv")); err != nil {
 		return err
 	}
 	if path := either(raw, "node-feat.csv"); path != "" {
@@ -113,6 +118,22 @@ func (s *source) readOGBText(raw string) error {
 	}
 	if path := either(raw, "node-label.csv"); path != "" {
 		return s.readTableLabels(path)
+	}
+	return nil
+}
+
+// haveRows refuses a table that is too short for a row for each of n vertices, however well it is compressed; "" is none.
+func haveRows(path string, n int64) error {
+	if path == "" {
+		return nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	const leastRow, mostInflate = 2, 1032 // a digit and the end of the line; what deflate makes of a byte at most
+	if most := info.Size() * mostInflate / leastRow; n > most+1 {
+		return fmt.Errorf("%s: %d bytes, too few for a row for each of the %d vertices that num-node-list says; fetch the data again", path, info.Size(), n)
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ type source struct {
 	options    ImportOptions
 	name       string
 	vertices   int
+	largest    int64 // vertex of an edge
 	edges      graph.Builder
 	undirected bool // the format stores each edge once
 	labels     []int32
@@ -76,12 +77,31 @@ func (s *source) labelled() (n int64) {
 	return n
 }
 
+// vertexBytes is the memory that an import holds for each vertex at most, beside edges: indptr twice, label, split.
+const vertexBytes = 24
+
 // setVertices fixes the vertex count.
 func (s *source) setVertices(n int64, file string) error {
 	if n < 0 || n > graph.MaxVertices {
 		return fmt.Errorf("%s: %d vertices; at most %d are supported", file, n, graph.MaxVertices)
 	}
 	s.vertices = int(n)
+	return room(file, fmt.Sprintf("%d vertices", n), vertexBytes*n)
+}
+
+// available is the memory that an import may take. Tests make it small.
+var available = mem.Available
+
+// room refuses a count that a file claims, before memory is asked for, if the machine has none for so many bytes.
+func room(file, what string, bytes int64) error {
+	have, err := available()
+	if err != nil {
+		return err
+	}
+	if bytes > have {
+		return fmt.Errorf("%s: %w: %s take about %s of memory, and %s is available; import on a larger machine or, if the number is wrong, fetch the file again",
+			file, ErrRoom, what, size(float64(bytes)), size(float64(have)))
+	}
 	return nil
 }
 
@@ -97,6 +117,7 @@ func (s *source) addEdge(u, v int64) error {
 	if v < 0 || v >= limit {
 		return vertexRange(v, limit)
 	}
+	s.largest = max(s.largest, u, v)
 	s.edges.Add(graph.VertexID(u), graph.VertexID(v))
 	return nil
 }
@@ -129,7 +150,11 @@ func (s *source) makeMarks(classes int, file string) error {
 	if classes < 1 || int64(classes)*int64(s.vertices) > 1<<40 {
 		return fmt.Errorf("%s: %d label columns for %d vertices: %w", file, classes, s.vertices, ErrValue)
 	}
-	s.classes, s.marks = classes, mem.Make[uint8](s.vertices*classes)
+	marks := int64(s.vertices) * int64(classes)
+	if err := room(file, fmt.Sprintf("%d label columns for %d vertices", classes, s.vertices), marks); err != nil {
+		return err
+	}
+	s.classes, s.marks = classes, mem.Make[uint8](int(marks))
 	return nil
 }
 

@@ -190,12 +190,15 @@ func (v *Variable) entries(s *stream, visit func(row, col int32, value float64) 
 	if err != nil {
 		return err
 	}
-	rows := mem.Make[int32](int(stored)) // costs only what is written, so a size that lies costs nothing
-	defer mem.Free(rows)
+	rows := mem.Make[int32](int(min(stored, 1<<16))) // grows with what is read, so a size that lies costs nothing
+	defer func() { mem.Free(rows) }()
 	i := 0
 	if err := s.each(typ, stored, func(x float64) error {
 		if !(x >= 0 && x < float64(v.Rows)) {
 			return fmt.Errorf("%w: entry %d lies in row %g", ErrFormat, i, x)
+		}
+		if i == len(rows) {
+			rows = mem.Grow(rows, int(min(stored, 2*int64(i))))
 		}
 		rows[i] = int32(x)
 		i++
