@@ -10,6 +10,7 @@ package mem
 
 import (
 	"fmt"
+	"math"
 	"sync/atomic"
 	"unsafe"
 
@@ -37,7 +38,8 @@ func Allocated() int64 { return live.Load() }
 func PeakAllocated() int64 { return peak.Load() }
 
 // Make returns n zeroed elements outside the Go heap; nil for n = 0. It panics if n is negative, and if the system has no
-// memory left with an error that wraps ErrMemory, which Guard returns: nothing useful can be done without the array.
+// memory left, or no address space has so much, with an error that wraps ErrMemory, which Guard returns: nothing useful can
+// be done without the array.
 func Make[T Number](n int) []T {
 	if n == 0 {
 		return nil
@@ -47,8 +49,11 @@ func Make[T Number](n int) []T {
 }
 
 func makeBytes(n, elem int) []byte {
-	if n < 0 || n > (1<<62)/elem {
-		panic(fmt.Sprintf("mem: cannot make %d elements of %d bytes", n, elem))
+	if n < 0 {
+		panic(fmt.Sprintf("mem: cannot make %d elements", n))
+	}
+	if n > (1<<62)/elem {
+		panic(exhausted(math.MaxInt, unix.ENOMEM))
 	}
 	size := pages(n * elem)
 	b, err := allocate(size)

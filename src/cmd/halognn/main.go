@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"halognn/src/comm/mpi"
+	"halognn/src/mem"
 	"halognn/src/train"
 	"halognn/src/watch"
 )
@@ -83,11 +84,16 @@ func main() {
 			return usageError(err)
 		}
 	}
-	if c, err := root.ExecuteC(); err != nil {
-		if c == root { // it does nothing itself: no such command
+	command := root
+	err := mem.Guard(func() (err error) { // no room for an array, or a file that shrank, is an error of any command
+		command, err = root.ExecuteC()
+		if command == root { // it does nothing itself: no such command
 			err = usageError(err)
 		}
-		fail(onAllRanks(c, err))
+		return err
+	})
+	if err != nil {
+		fail(onAllRanks(command, err))
 	}
 }
 
