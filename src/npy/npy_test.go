@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -281,6 +282,54 @@ func TestZipRefusesImpossibleClaims(t *testing.T) {
 		if err := z.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A claim that deflate could keep, and does not, costs no more than what is there.
+func TestReadingMakesRoomForWhatIsThere(t *testing.T) {
+	const elements, stored = 50_000_000, 400_000
+	header := Header{DType: "|u1", Shape: []int{elements}}.format()
+	var b, content bytes.Buffer
+	deflate, err := flate.NewWriter(&content, flate.NoCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := deflate.Write(append(header, make([]byte, stored)...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := deflate.Close(); err != nil {
+		t.Fatal(err)
+	}
+	archive := zip.NewWriter(&b)
+	w, err := archive.CreateRaw(&zip.FileHeader{Name: "x.npy", Method: zip.Deflate,
+		CompressedSize64: uint64(content.Len()), UncompressedSize64: uint64(len(header)) + elements})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(content.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	if err := archive.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "claims.npz")
+	if err := os.WriteFile(path, b.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	z, err := OpenZip(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer z.Close()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, _, err = z.Int64("x")
+	runtime.ReadMemStats(&after)
+	if !errors.Is(err, ErrTruncated) {
+		t.Errorf("got %v", err)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 8*8*stored {
+		t.Errorf("%d bytes of memory for %d elements that are there", took, stored)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -16,6 +17,7 @@ type Reader struct {
 	r    io.Reader
 	size int
 	left int // elements not read yet
+	sure int // elements that the file has bytes for, however it is packed: room may be made for so many before they are read
 	raw  []byte
 	stop func() error
 }
@@ -30,7 +32,8 @@ func newReader(r io.Reader, name string, total int64) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return &Reader{Header: h, name: name, r: r, size: size, left: h.Elems(), stop: func() error { return nil }}, nil
+	n := h.Elems()
+	return &Reader{Header: h, name: name, r: r, size: size, left: n, sure: n, stop: func() error { return nil }}, nil
 }
 
 // OpenReader streams a .npy file; unlike Map it converts and costs no address space.
@@ -59,8 +62,8 @@ func (r *Reader) Close() error { return r.stop() }
 // Left returns the number of elements not read yet.
 func (r *Reader) Left() int { return r.left }
 
-// chunkElems bounds the bytes converted at a time, so that they stay in a near cache.
-const chunkElems = 8192
+// chunkBytes bounds the bytes converted at a time, so that they stay in a near cache.
+const chunkBytes = 1 << 16
 
 // Read fills dst with the next elements in stored order, converted to T, and returns how many: fewer than len(dst) only
 // at the end, with io.EOF once nothing is left. An integer that T cannot hold, a fraction or NaN asked for as an integer, and a
@@ -71,10 +74,8 @@ func Read[T Element](r *Reader, dst []T) (int, error) {
 	}
 	dst = dst[:min(len(dst), r.left)]
 	for done := 0; done < len(dst); {
-		n := min(chunkElems, len(dst)-done)
-		if cap(r.raw) < n*r.size {
-			r.raw = make([]byte, chunkElems*r.size)
-		}
+		n := min(max(1, chunkBytes/r.size), len(dst)-done)
+		r.raw = slices.Grow(r.raw[:0], n*r.size)
 		raw := r.raw[:n*r.size]
 		if _, err := io.ReadFull(r.r, raw); err != nil {
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -154,10 +155,20 @@ func cast[T, S Element](dst []T, src []S) error {
 }
 
 // ReadAll reads the whole array as T in C order, whatever order it is stored in, and closes the reader.
+//
+// Room is made for what the file surely holds; beyond that, as far as an archive claims that little inflates to much, it grows
+// with what is read. So a count that lies costs nothing.
 func ReadAll[T Element](r *Reader) ([]T, error) {
 	defer r.Close()
-	data := make([]T, r.left)
-	if _, err := Read(r, data); err != nil {
+	data := make([]T, min(r.left, max(r.sure, 1<<16)))
+	done, err := Read(r, data)
+	for err == nil && r.left > 0 {
+		data = append(data, make([]T, min(r.left, len(data)))...)
+		var n int
+		n, err = Read(r, data[done:])
+		done += n
+	}
+	if err != nil {
 		return nil, err
 	}
 	if !r.Fortran || len(r.Shape) < 2 {

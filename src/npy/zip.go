@@ -73,6 +73,7 @@ func (z *Zip) Reader(name string) (*Reader, error) {
 		return nil, err
 	}
 	r.stop = stream.Close
+	r.sure = min(r.left, int(min(f.CompressedSize64, z.size))/r.size)
 	return r, nil
 }
 
@@ -108,13 +109,13 @@ func (z *Zip) Text(name string) ([]string, error) {
 	if !strings.HasPrefix(r.DType, "|S") {
 		return nil, fmt.Errorf("%s: %w: found %s, expected byte strings", r.name, ErrType, r.DType)
 	}
-	words := make([]string, r.left)
+	words := make([]string, 0, min(r.left, r.sure))
 	word := make([]byte, r.size)
-	for i := range words {
+	for range r.left {
 		if _, err := io.ReadFull(r.r, word); err != nil {
-			return nil, fmt.Errorf("%s: %w: %d of %d strings read", r.name, ErrTruncated, i, len(words))
+			return nil, fmt.Errorf("%s: %w: %d of %d strings read", r.name, ErrTruncated, len(words), r.left)
 		}
-		words[i] = strings.TrimRight(string(word), "\x00")
+		words = append(words, strings.TrimRight(string(word), "\x00"))
 	}
 	return words, nil
 }
