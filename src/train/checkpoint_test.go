@@ -158,7 +158,7 @@ func TestRuinedWeightsAreNotSaved(t *testing.T) {
 	if !errors.Is(err, ErrDiverged) || !strings.Contains(err.Error(), "the first that was not finite is") {
 		t.Errorf("ended with %v", err)
 	}
-	if err := rundir.VerifyCheckpoints(dir, train.SoundState); err != nil {
+	if err := rundir.VerifyCheckpoints(dir, SoundState); err != nil {
 		t.Error(err)
 	}
 }

@@ -338,7 +338,7 @@ func TestCheckpointsOnTheWay(t *testing.T) {
 	if want.PhaseSeconds["save"] <= 0 {
 		t.Error("nothing says for how long training stood still to save")
 	}
-	if err := rundir.VerifyCheckpoints(j.dir, train.SoundState); err != nil {
+	if err := rundir.VerifyCheckpoints(j.dir, SoundState); err != nil {
 		t.Error(err)
 	}
 	// What was saved on the way is as good as what is saved at a stop.
@@ -392,7 +392,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 			if err := strike(filepath.Join(j.dir, rundir.CheckpointsDir, names[1])); err != nil {
 				t.Fatal(err)
 			}
-			if err := rundir.VerifyCheckpoints(j.dir, train.SoundState); err == nil || !strings.Contains(err.Error(), names[1]) {
+			if err := rundir.VerifyCheckpoints(j.dir, SoundState); err == nil || !strings.Contains(err.Error(), names[1]) {
 				t.Errorf("check says %v", err)
 			}
 			sameRun(t, j.finished(t, o), want)
