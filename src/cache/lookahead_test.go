@@ -57,6 +57,14 @@ func TestOptimumIsTheBestOfAllWays(t *testing.T) {
 			}
 		}
 		start := must[[]graph.VertexID](t)(Start(n, capacity, slices.Values(trace)))
+		best := must[*Optimum](t)(NewOptimum(n, capacity, true))
+		for _, step := range trace {
+			best.Step(step)
+		}
+		if best.Filled() != len(start) {
+			t.Fatalf("seed %d: capacity %d, trace %v: %d rows held at the start, which are %v", seed, capacity, trace, best.Filled(), start)
+		}
+		best.Free()
 		for _, level := range []bool{false, true} {
 			for _, initial := range [][]graph.VertexID{nil, start} {
 				l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{

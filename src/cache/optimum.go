@@ -17,6 +17,7 @@ type Optimum struct {
 	bookings *bookings
 	last     []int32 // [N] 1 + step of the last use, 0 for none
 	filled   bool
+	held     int              // rows that it held before the first step
 	start    []graph.VertexID // [<= C] what it held before the first step, in order of first use, if that is asked for
 }
 
@@ -51,13 +52,19 @@ func (o *Optimum) add(step int, ids []graph.VertexID) (transferred int) {
 		}
 		if from < 0 || !o.bookings.book(from, step) {
 			transferred++
-		} else if first && o.start != nil {
-			o.start = append(o.start, v)
+		} else if first {
+			o.held++
+			if o.start != nil {
+				o.start = append(o.start, v)
+			}
 		}
 		o.last[v] = int32(step) + 1
 	}
 	return transferred
 }
+
+// Filled returns how many rows it held before the first step, which Step does not count: rows that are kept until their first use.
+func (o *Optimum) Filled() int { return o.held }
 
 // Start returns the rows that a look-ahead cache had best hold before the first step, if it sees only the given steps: those that
 // the best possible cache would hold, in order of their first use, at most capacity of n. The list lies outside the Go heap; the caller

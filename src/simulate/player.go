@@ -41,7 +41,7 @@ func (h *history) free() {
 // player is one dynamic policy of one size.
 type player struct {
 	policy, size int // as in Options
-	rows         int64
+	rows, filled int64
 	trace        Trace
 
 	window  int // minibatches it sees in advance
@@ -76,6 +76,7 @@ func (c *counter) addDynamic(m *access.Graph, r *access.Reader, capacity []int) 
 				p.trace = make(Trace, c.o.Epochs*c.streams.Steps())
 				p.open = func(ahead iter.Seq[[]graph.VertexID]) (cache.Policy, error) {
 					policy, held, err := m.NewPolicy(r, d, ahead)
+					p.filled = int64(len(held))
 					mem.Free(held)
 					if err != nil {
 						return nil, fmt.Errorf("policy %s: %w", name, err)
@@ -97,6 +98,7 @@ func (c *counter) addDynamic(m *access.Graph, r *access.Reader, capacity []int) 
 func (p *player) take(h *history, last bool) error {
 	if p.optimum != nil {
 		p.rows += int64(p.optimum.Step(h.of(h.n - 1)))
+		p.filled = int64(p.optimum.Filled())
 		return nil
 	}
 	if p.cache == nil {

@@ -132,14 +132,17 @@ func TestCountsEqualANaiveRecount(t *testing.T) {
 			o.Ranks = c.ranks
 			c.set(&o)
 			got := simulated(t, s, o)
-			want := make([][]int64, len(o.Policies))
+			want, filled := make([][]int64, len(o.Policies)), make([][]int64, len(o.Policies))
 			var all int64
 			for rank := range o.Ranks {
-				recount(t, s, o, rank, got.Windows, want, &all)
+				recount(t, s, o, rank, got.Windows, want, filled, &all)
 			}
 			for p, name := range o.Policies {
 				if !slices.Equal(got.Rows[p], want[p]) {
 					t.Errorf("%s: %d rows, recounted %d", name, got.Rows[p], want[p])
+				}
+				if !slices.Equal(got.Filled[p], filled[p]) {
+					t.Errorf("%s: %d rows before the first step, recounted %d", name, got.Filled[p], filled[p])
 				}
 			}
 			if got.Remote != all || (all == 0) != (c.ranks == 1) {
@@ -178,7 +181,7 @@ func checkTraces(t *testing.T, r *Result) {
 }
 
 // recount adds the rows of one rank.
-func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows []int, rows [][]int64, all *int64) {
+func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows []int, rows, filled [][]int64, all *int64) {
 	t.Helper()
 	x := naive(t, s, o, rank)
 	m, err := access.New(&s.Topology().Graph, access.Options{})
@@ -193,7 +196,7 @@ func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows []int, 
 	sizes, _ := o.sizes()
 	if rows[0] == nil {
 		for p := range rows {
-			rows[p] = make([]int64, len(sizes))
+			rows[p], filled[p] = make([]int64, len(sizes)), make([]int64, len(sizes))
 		}
 	}
 	for _, remote := range x.all() {
@@ -219,13 +222,15 @@ func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows []int, 
 			if windows != nil {
 				window = windows[i]
 			}
-			rows[p][i] += transferred(t, m, reader, x, o, name, min(capacity, int(s.Vertices)), window)
+			fetched, begin := transferred(t, m, reader, x, o, name, min(capacity, int(s.Vertices)), window)
+			rows[p][i] += fetched
+			filled[p][i] += begin
 		}
 	}
 }
 
-// transferred plays one policy of one size.
-func transferred(t *testing.T, m *access.Graph, r *access.Reader, x *trail, o Options, name string, capacity, window int) (rows int64) {
+// transferred plays one policy of one size, and returns the rows that it fetches and those that it begins with.
+func transferred(t *testing.T, m *access.Graph, r *access.Reader, x *trail, o Options, name string, capacity, window int) (rows, begin int64) {
 	t.Helper()
 	n := len(r.Topology.Original)
 	d := access.Dynamic{
@@ -238,6 +243,7 @@ func transferred(t *testing.T, m *access.Graph, r *access.Reader, x *trail, o Op
 		if err != nil {
 			t.Fatal(err)
 		}
+		begin = int64(len(held))
 		mem.Free(held)
 		defer p.Free()
 		var d cache.Decision
@@ -250,7 +256,7 @@ func transferred(t *testing.T, m *access.Graph, r *access.Reader, x *trail, o Op
 			p.Step(remote, &d)
 			rows += int64(d.Transferred())
 		}
-		return rows
+		return rows, begin
 	case PolicyOptimum:
 		best, err := cache.NewOptimum(n, capacity, true)
 		if err != nil {
@@ -260,7 +266,7 @@ func transferred(t *testing.T, m *access.Graph, r *access.Reader, x *trail, o Op
 		for _, remote := range x.all() {
 			rows += int64(best.Step(remote))
 		}
-		return rows
+		return rows, int64(best.Filled())
 	}
 	held := map[graph.VertexID]bool{}
 	if name != access.PolicyNone {
@@ -294,5 +300,5 @@ func transferred(t *testing.T, m *access.Graph, r *access.Reader, x *trail, o Op
 			}
 		}
 	}
-	return rows
+	return rows, int64(len(held))
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // Print writes the result as tables: rows an epoch, their ratio to no cache, the predicted rows of an epoch beside those counted, and
-// how the hit rate of prefetch rises.
+// how the hit rate of prefetch rises, and what the first fill of the caches adds.
 func (r *Result) Print(w io.Writer) error {
 	sizes, of := r.Options.sizes()
 	header := func(name string) []string {
@@ -25,20 +25,21 @@ func (r *Result) Print(w io.Writer) error {
 		return row
 	}
 	rows, ratios := [][]string{header("rows per epoch, all ranks")}, [][]string{header("ratio to none")}
-	predicted := [][]string{header("predicted / counted")}
+	predicted, filled := [][]string{header("predicted / counted")}, [][]string{header("rows before the first step")}
 	for p, name := range r.Options.Policies {
-		count, ratio, both := []string{name}, []string{name}, []string{name}
+		count, ratio, both, begin := []string{name}, []string{name}, []string{name}, []string{name}
 		for i := range sizes {
 			n, share := r.PerEpoch(p, i)
 			count, ratio = append(count, fmt.Sprintf("%.1f", n)), append(ratio, fmt.Sprintf("%.4f", share))
+			begin = append(begin, strconv.FormatInt(r.Filled[p][i], 10))
 			both = append(both, fmt.Sprintf("%.1f / %.1f", r.Predicted[p][i], n))
 		}
-		rows, ratios = append(rows, count), append(ratios, ratio)
+		rows, ratios, filled = append(rows, count), append(ratios, ratio), append(filled, begin)
 		if slices.Contains([]string{access.PolicyNone, access.PolicyVIP, access.PolicyInclusion, cache.NameLookahead, PolicyOptimum}, name) {
 			predicted = append(predicted, both)
 		}
 	}
-	tables := [][][]string{rows, ratios, predicted, r.rounds(header)}
+	tables := [][][]string{rows, ratios, filled, predicted, r.rounds(header)}
 	if r.Windows != nil {
 		steps := []string{"minibatches known"}
 		for _, n := range r.Windows {
@@ -102,7 +103,7 @@ func (r *Result) size(i int) (alpha, halo string) {
 func (r *Result) WriteCSV(w io.Writer) error {
 	lines := [][]string{{
 		"policy", "alpha", "capacity_rows", "epochs", "rows", "rows_per_epoch", "ratio_to_none", "predicted_rows_per_epoch",
-		"halo_fraction", "hit_rate", "buffer_hit_rate", "window", "early_rows", "evictions", "replacements",
+		"halo_fraction", "hit_rate", "buffer_hit_rate", "window", "early_rows", "evictions", "replacements", "filled_rows",
 	}}
 	count := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for p, name := range r.Options.Policies {
@@ -112,7 +113,7 @@ func (r *Result) WriteCSV(w io.Writer) error {
 			alpha, halo := r.size(i)
 			line := []string{
 				name, alpha, strconv.Itoa(capacity), strconv.Itoa(r.Options.Epochs), count(r.Rows[p][i]), number(perEpoch), number(ratio), "",
-				halo, number(hit), number(buffer), "", "", "", "",
+				halo, number(hit), number(buffer), "", "", "", "", count(r.Filled[p][i]),
 			}
 			if x := r.Predicted[p][i]; !math.IsNaN(x) {
 				line[7] = number(x)

@@ -89,6 +89,7 @@ func (r *Result) add(o *Result) {
 	for p := range r.Rows {
 		for size := range r.Rows[p] {
 			r.Rows[p][size] += o.Rows[p][size]
+			r.Filled[p][size] += o.Filled[p][size]
 			r.Predicted[p][size] += o.Predicted[p][size]
 			for i, d := range o.Traces[p][size] {
 				r.Traces[p][size][i].add(d)
@@ -122,25 +123,26 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 		Capacity: capacity, Windows: s.windows, used: c.used,
 	}
 	for _, name := range s.o.Policies {
-		rows, predicted := make([]int64, len(capacity)), make([]float64, len(capacity))
+		rows, filled, predicted := make([]int64, len(capacity)), make([]int64, len(capacity)), make([]float64, len(capacity))
 		if slices.Contains(dynamic, name) {
 			err = c.predict(name, reader, inclusion, capacity, predicted)
 		} else {
-			err = c.static(name, m, reader, inclusion, capacity, rows, predicted)
+			err = c.static(name, m, reader, inclusion, capacity, rows, filled, predicted)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("rank %d, policy %s: %w", rank, name, err)
 		}
-		r.Rows, r.Predicted, r.Traces = append(r.Rows, rows), append(r.Predicted, predicted), append(r.Traces, make([]Trace, len(capacity)))
+		r.Rows, r.Filled = append(r.Rows, rows), append(r.Filled, filled)
+		r.Predicted, r.Traces = append(r.Predicted, predicted), append(r.Traces, make([]Trace, len(capacity)))
 	}
 	for _, d := range c.dynamic {
-		r.Rows[d.policy][d.size], r.Traces[d.policy][d.size] = d.rows, d.trace
+		r.Rows[d.policy][d.size], r.Filled[d.policy][d.size], r.Traces[d.policy][d.size] = d.rows, d.filled, d.trace
 	}
 	return r, nil
 }
 
 // static counts the rows of all epochs and predicts those of one, for every size of a policy.
-func (c *counter) static(policy string, m *access.Graph, r *access.Reader, inclusion []float32, capacity []int, rows []int64, predicted []float64) error {
+func (c *counter) static(policy string, m *access.Graph, r *access.Reader, inclusion []float32, capacity []int, rows, filled []int64, predicted []float64) error {
 	var score []float32
 	var err error
 	switch policy {
@@ -161,7 +163,7 @@ func (c *counter) static(policy string, m *access.Graph, r *access.Reader, inclu
 				break
 			}
 		}
-		rows[i] = c.remote
+		rows[i], filled[i] = c.remote, int64(len(held))
 		for _, v := range held {
 			rows[i] -= int64(c.accesses[v])
 		}

@@ -234,6 +234,7 @@ type Result struct {
 	Capacity  []int       // [sizes] rows of a rank's cache, the largest of any rank
 	Windows   []int       // [sizes] of lookahead; nil without it
 	Rows      [][]int64   // [policies][sizes] rows fetched in all epochs
+	Filled    [][]int64   // [policies][sizes] rows that the caches begin with, fetched before the first step
 	Predicted [][]float64 // [policies][sizes] expected rows of an epoch; NaN where there is no prediction
 	Traces    [][]Trace   // [policies][sizes] what a dynamic policy did; nil for others, and for the optimum, which decides nothing
 
