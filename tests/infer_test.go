@@ -103,6 +103,20 @@ func TestInferSampled(t *testing.T) {
 			t.Errorf("%d ranks: %d of %d sampled predictions differ from those on 4 ranks", ranks, differ, len(want))
 		}
 	}
+	// With all neighbours, by fanouts of their own, they are the full ones.
+	full, differ, narrow := predicted(t, o.dir, 4), 0, 0
+	wide := predicted(t, o.dir, 4, "--mode", "sampled", "--set", "sample.eval_fanouts=-1,-1")
+	for v := range full {
+		if wide[v] != full[v] {
+			differ++
+		}
+		if want[v] != full[v] {
+			narrow++
+		}
+	}
+	if differ > 1 || narrow < 10 {
+		t.Errorf("of full predictions %d differ from those sampled with all neighbours, %d from those with a few", differ, narrow)
+	}
 }
 
 // A signal ends infer with one message and the code of a process that died of it, and leaves no file, whole or half.

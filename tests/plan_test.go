@@ -50,6 +50,8 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 		{"no cache", []string{"cache.policy=none"}},
 		{"vip, wide", []string{"cache.policy=vip", "cache.alpha=0.2", "model.hidden=96"}},
 		{"look-ahead", []string{"cache.policy=lookahead", "cache.alpha=0.2"}},
+		{"evaluation with more neighbours", []string{"cache.policy=none", "sample.batch=256", "sample.eval_fanouts=20,20,20"}},
+		{"that beside a look-ahead", []string{"cache.policy=lookahead", "cache.alpha=0.2", "sample.batch=256", "sample.eval_fanouts=20,20,20"}},
 	} {
 		sets := append([]string{
 			"run.ranks_per_node=1", "model.layers=3", "model.hidden=64", "sample.fanouts=10,8,5", "sample.batch=1024", "train.epochs=1", "pipeline.workers=1",

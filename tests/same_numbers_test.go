@@ -101,6 +101,7 @@ func TestDigestsTellRunsApart(t *testing.T) {
 		{"sample.fanouts=5,4", true, true, true},
 		{"model.dropout=0.4", false, true, true},
 		{"train.lr=0.011", false, true, true},
+		{"sample.eval_fanouts=20,20", false, false, false},
 	} {
 		got := trained(t, smallParts.dir(t), 2, other.set)
 		for _, d := range []struct {

@@ -22,6 +22,8 @@ type DataOptions struct {
 	Sample   sample.Spec // the zero Spec for a model that reads no neighbours
 	MaxSeeds int         // of one minibatch
 
+	Eval sample.Spec // of minibatches that are not trained; the zero Spec: Sample
+
 	Exchange *exchange.Exchange
 	Host     compute.Host
 	Device   compute.Device // that minibatches are prepared for; nil for one that reads host memory
@@ -74,7 +76,9 @@ func NewData(o DataOptions) (*Data, error) {
 		return d, nil
 	}
 	for range o.Workers {
-		s, err := sample.New(o.Topology, sample.Options{Spec: o.Sample, Workers: 1, MaxSeeds: o.MaxSeeds})
+		s, err := sample.New(o.Topology, sample.Options{
+			Spec: o.Sample, Eval: o.Eval, Workers: 1, MaxSeeds: o.MaxSeeds,
+		})
 		if err != nil {
 			return nil, errors.Join(err, d.Close())
 		}
@@ -261,7 +265,11 @@ func (d *Data) sample(m *Minibatch) error {
 	}
 	s := <-d.samplers
 	defer func() { d.samplers <- s }()
-	if err := s.Sample(&m.Sampled, m.Seeds, m.Key); err != nil {
+	draw := s.Sample
+	if !m.Train {
+		draw = s.SampleEval
+	}
+	if err := draw(&m.Sampled, m.Seeds, m.Key); err != nil {
 		return fmt.Errorf("sampling: %w", err)
 	}
 	m.Digest, m.Edges = m.Sampled.Digest(), m.Sampled.EdgesDigest(m.Key)

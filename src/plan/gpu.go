@@ -121,7 +121,8 @@ func (p *planner) deviceMemory() (*DeviceMemory, error) {
 			return nil, err
 		}
 		rows, reads := p.resident(r, model.onDevice)
-		minibatch := p.onDevice(&r.most, reads, model.needs)
+		slot := r.slot()
+		minibatch := p.onDevice(slot, reads, model.needs)
 		fetched := 0.0 // addresses
 		if p.job.GPU.Mapped && !minibatch.onHost {
 			fetched = 8 * minibatch.rows
@@ -136,7 +137,7 @@ func (p *planner) deviceMemory() (*DeviceMemory, error) {
 			{Parameters, model.onDevice, false},
 			{Activations, model.activations, false},
 			{Minibatches, int64(p.job.Depth+1) * each, false},
-			{InputRows, p.inputRows(&r.most, model.needs), false},
+			{InputRows, p.inputRows(slot, model.needs), false},
 			{Evaluation, grown + int64(p.job.Depth+1)*max(0, chunk-each), false},
 		}}
 		if frontier := r.mean(func(s *shape) float64 { return float64(s.frontier()) }); frontier > 0 {
@@ -151,6 +152,7 @@ func (p *planner) deviceMemory() (*DeviceMemory, error) {
 
 // deviceEvaluation is what layer by layer over all vertices needs besides: a chunk's inputs, and activations that grow.
 func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown int64, err error) {
+	slot := r.slot()
 	for l := range p.job.Model.Layers {
 		in, _ := p.job.Model.Widths(l)
 		rowBytes := in * 4
@@ -163,7 +165,7 @@ func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown
 				return 0, 0, err
 			}
 			chunk = max(chunk, c.bytes+2*int64(c.vertices)*int64(in)*4)
-			grown = max(grown, int64(max(0, c.vertices-r.most.hops[l].destinations))*model.layers[l])
+			grown = max(grown, int64(max(0, c.vertices-slot.hops[l].destinations))*model.layers[l])
 		}
 	}
 	return chunk, grown, nil

@@ -108,12 +108,19 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (Memory, 
 	if mean := meanRemote(r); mean > 0 && !cache.Dynamic(t.Policy) {
 		share = min(1, fetched/mean)
 	}
-	moved := int64(share * float64(r.most.remote))
-	waiting, buffers := p.waitingBytes(&r.most, t), p.bufferBytes(&r.most, moved, model.needs)
+	// Slots take turns at training and evaluating. While minibatches wait for a look-ahead cache, evaluation has slots of its
+	// own, but not buffers.
+	slot := r.slot()
+	waits := slot
+	if t.Window > 0 {
+		waits = &r.most
+	}
+	moved := int64(share * float64(slot.remote))
+	waiting, buffers := p.waitingBytes(waits, t), p.bufferBytes(slot, moved, model.needs)
 	if j.GPU != nil { // what the device makes, and what goes up, in pinned memory
 		_, reads := p.resident(r, model.onDevice)
-		up := p.onDevice(&r.most, reads, model.needs)
-		buffers = p.bufferBytes(&r.most, moved, nn.Needs{}) + int64(up.blocks+up.inputs)
+		up := p.onDevice(slot, reads, model.needs)
+		buffers = p.bufferBytes(slot, moved, nn.Needs{}) + int64(up.blocks+up.inputs)
 		model.parameters -= model.onDevice
 	}
 	slots := int64(min(j.Depth+1, l.streams.Steps()*l.each))
@@ -136,6 +143,9 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (Memory, 
 	evaluation, err := p.evaluationBytes(r, model)
 	if err != nil {
 		return nil, err
+	}
+	if t.Window > 0 && r.judged.hops != nil {
+		evaluation = max(evaluation, int64(j.Depth+1)*p.waitingBytes(&r.judged, t))
 	}
 	return append(m, Item{Evaluation, evaluation, false}, Item{Heap, heapBytes, false}, Item{Runtime, runtimeBytes, false}), nil
 }
@@ -238,6 +248,15 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 		_, width := j.Model.Widths(l)
 		out.layers = append(out.layers, int64(width)*4)
 	}
+	for l, h := range r.judged.hops { // forward alone
+		in := nn.Input{Hop: nn.Hop{Sources: h.sources, Destinations: h.destinations}}
+		if l == 0 && out.needs.Mean {
+			in.Mean = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
+		}
+		if err := m.Reserve(l, &in); err != nil {
+			return nil, err
+		}
+	}
 	out.activations = dev.live - before
 	return out, nil
 }
@@ -263,7 +282,7 @@ func (c *counter) Sync() error               { return nil }
 
 // evaluationBytes is what the final test adds, layer by layer over all own vertices: the rows of two layers, and the chunks in flight.
 func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error) {
-	j, rows := p.job, p.layout.rows(r.rank)
+	j, rows, slot := p.job, p.layout.rows(r.rank), r.slot()
 	most := int64(0)
 	for l := range j.Model.Layers {
 		in, out := j.Model.Widths(l)
@@ -280,7 +299,7 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 				return 0, err
 			}
 			chunks = max(chunks, int64(j.Depth+1)*(c.bytes+2*int64(c.remote)*int64(rowBytes+4)+2*int64(c.vertices)*int64(in)*4)+
-				int64(j.Workers)*c.sampler+int64(max(0, c.vertices-r.most.hops[l].destinations))*model.layers[l])
+				int64(j.Workers)*c.sampler+int64(max(0, c.vertices-slot.hops[l].destinations))*model.layers[l])
 		}
 		most = max(most, layers+chunks)
 	}

@@ -109,3 +109,56 @@ func TestNodeSharesWhatItCan(t *testing.T) {
 		t.Errorf("sum %d, node %d, b %d, c %d", m.Sum(), m.Node(4), m.Of("b"), m.Of("c"))
 	}
 }
+
+// Evaluation that draws more neighbours than training needs larger minibatches, as large as those of validation vertices are; one that
+// draws fewer needs none. Traffic and time are those of training.
+func TestMemoryOfEvaluationWithItsOwnFanouts(t *testing.T) {
+	s := generated(t, 4)
+	for _, policy := range []string{access.PolicyNone, cache.NameLookahead} {
+		j := job()
+		j.Cache.Dynamic = access.Dynamic{Policy: policy}
+		want := planned(t, s, j, given)
+		j.EvalFanouts = []int{1, 1, 1}
+		few := planned(t, s, j, given)
+		j.EvalFanouts = []int{20, 20, 20}
+		many := planned(t, s, j, given)
+		for _, item := range Items {
+			if few.Memory.Of(item) != want.Memory.Of(item) {
+				t.Errorf("%s: fewer neighbours: %s takes %d bytes instead of %d", policy, item, few.Memory.Of(item), want.Memory.Of(item))
+			}
+			grows := item == Minibatches || item == Activations || item == Samplers
+			if got := many.Memory.Of(item) > want.Memory.Of(item); grows && !got {
+				t.Errorf("%s: more neighbours: %s takes %d bytes, and %d without", policy, item, many.Memory.Of(item), want.Memory.Of(item))
+			}
+		}
+		if many.Memory.Of(Window) != want.Memory.Of(Window) || many.Traffic.Rows != want.Traffic.Rows || many.Times.Remote != want.Times.Remote {
+			t.Errorf("%s: %+v, %+v, without %+v, %+v", policy, many.Traffic, many.Times, want.Traffic, want.Times)
+		}
+	}
+	// The largest minibatch of validation vertices, drawn by the plain sampler.
+	j := job()
+	j.EvalFanouts = []int{20, 20, 20}
+	p := &planner{job: &j, shards: s, options: &Options{}}
+	if err := j.fill(s); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if p.layout, err = newLayout(s, &j); err != nil {
+		t.Fatal(err)
+	}
+	defer p.layout.streams.Free()
+	r := &rankPlan{rank: 1, reader: p.layout.reader(s, &j, 1)}
+	if err := p.probe(r); err != nil {
+		t.Fatal(err)
+	}
+	valid, size, largest := s.Valid(1), p.layout.streams.MaxPiece(), 0
+	for at := 0; at < len(valid); at += size {
+		mb := sample.Reference(s.Topology(), j.EvalFanouts, valid[at:min(at+size, len(valid))], sample.Key{Seed: 1, Step: at})
+		largest = max(largest, len(mb.Frontier))
+		mb.Free()
+	}
+	got := r.judged.frontier()
+	if math.Abs(float64(got-largest)) > 0.05*float64(largest) || r.slot().frontier() != got || r.most.frontier() >= got {
+		t.Errorf("evaluation reads up to %d rows, expected %d; training reads %d", got, largest, r.most.frontier())
+	}
+}

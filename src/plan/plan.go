@@ -43,6 +43,7 @@ type Job struct {
 	Model         nn.Config // In, Out and Task are taken from the parts
 	Optimizer     nn.OptimizerOptions
 	Fanouts       []int // seed hop first
+	EvalFanouts   []int // of sampled evaluation; none: it has Fanouts, or there is none
 	Batch         int
 	GlobalBatch   bool // Batch counts the seeds of all streams
 	GlobalSeeds   bool // streams draw from the whole graph
@@ -101,7 +102,7 @@ func (j *Job) fill(s *shard.Shards) error {
 	}
 	j.Model.In, j.Model.Out, j.Model.Task = s.Features, s.Classes, s.Task
 	if j.Model.Kind == "mlp" {
-		j.Fanouts = nil
+		j.Fanouts, j.EvalFanouts = nil, nil
 	}
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -318,5 +319,8 @@ func (p *planner) note(out *Plan) {
 
 // samplerOptions are those of the rank's samplers, but for their number.
 func (p *planner) samplerOptions() sample.Options {
-	return sample.Options{Spec: sample.Neighbours(p.job.Fanouts...), Workers: 1, MaxSeeds: p.layout.streams.MaxPiece()}
+	return sample.Options{
+		Spec: sample.Neighbours(p.job.Fanouts...), Eval: sample.Neighbours(p.job.EvalFanouts...),
+		Workers: 1, MaxSeeds: p.layout.streams.MaxPiece(),
+	}
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"halognn/src/access"
@@ -20,6 +21,7 @@ type rankPlan struct {
 	owners []float64 // [K] share of those that each rank owns
 	probes []shape   // of a few minibatches
 	most   shape     // the largest of each number
+	judged shape     // the largest of evaluation, if that has fanouts of its own
 
 	sampler int64         // bytes of a sampler, without the minibatches
 	edges   int           // sampled by the probes that were timed
@@ -53,7 +55,7 @@ func (s *shape) numEdges() (n int) {
 // atLeast makes no number of s smaller than o's.
 func (s *shape) atLeast(o *shape) {
 	s.seeds, s.remote = max(s.seeds, o.seeds), max(s.remote, o.remote)
-	if s.hops == nil {
+	if s.hops == nil && o.hops != nil {
 		s.hops = make([]hopShape, len(o.hops))
 	}
 	for l, h := range o.hops {
@@ -155,20 +157,62 @@ func (p *planner) probe(r *rankPlan) error {
 		r.edges += shape.numEdges()
 		r.add(&shape)
 	}
+	if err := p.probeEvaluation(r, s, &mb); err != nil {
+		return err
+	}
 	r.sampler = s.Bytes()
 	return nil
+}
+
+// probeEvaluation samples minibatches of validation vertices, scattered over the rank's parts, if evaluation has fanouts of its
+// own. Parts make minibatches of their own, as in training.
+func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Minibatch) error {
+	if len(p.job.EvalFanouts) == 0 {
+		return nil
+	}
+	var chunks [][]graph.VertexID
+	for k := range p.shards.Parts {
+		own := slices.Clone(p.shards.Valid(k))
+		own = slices.DeleteFunc(own, func(v graph.VertexID) bool {
+			return int64(v) < p.layout.first[r.rank] || int64(v) >= p.layout.first[r.rank+1]
+		})
+		chunks = slices.AppendSeq(chunks, slices.Chunk(own, p.layout.streams.MaxPiece()))
+	}
+	edges := 0
+	for i := 0; i < len(chunks) && (i < leastProbes || i < mostProbes && edges < probeEdges); i++ {
+		at := scatteredOver(len(chunks), i)
+		if err := s.SampleEval(mb, chunks[at], sample.Key{Seed: p.job.Seed, Step: at, Stream: r.rank}); err != nil {
+			return fmt.Errorf("sampling for evaluation: %w", err)
+		}
+		shape := shapeOf(mb, r.reader.Local)
+		edges += shape.numEdges()
+		r.judged.atLeast(&shape)
+	}
+	return nil
+}
+
+// slot is what the buffers of a minibatch grow to in which both training and evaluation take turns.
+func (r *rankPlan) slot() *shape {
+	var s shape
+	s.atLeast(&r.most)
+	s.atLeast(&r.judged)
+	return &s
 }
 
 // scattered returns the step and the stream of the i-th minibatch that is looked at: no two next to each other, and none twice before all
 // have been.
 func (p *planner) scattered(r *rankPlan, i int) (step, stream int) {
-	items := p.layout.streams.Steps() * p.layout.each
+	item := scatteredOver(p.layout.streams.Steps()*p.layout.each, i)
+	return item / p.layout.each, r.reader.First + item%p.layout.each
+}
+
+// scatteredOver returns the i-th of so many items in an order that is scattered over them.
+func scatteredOver(items, i int) int {
 	stride := max(1, int(float64(items)*0.618))
 	for greatestDivisor(stride, items) > 1 {
 		stride++
 	}
-	item := i * stride % items
-	return item / p.layout.each, r.reader.First + item%p.layout.each
+	return i * stride % items
 }
 
 func greatestDivisor(a, b int) int {

@@ -77,7 +77,8 @@ func (p *Plan) lacks() string {
 	if p.RanksPerNode > 1 {
 		cure = "; start fewer ranks a node"
 	}
-	return text + cure + ", or lower cache.alpha, pipeline.depth, sample.batch or sample.fanouts"
+	return text + cure + ", or lower cache.alpha, pipeline.depth, sample.batch, " +
+		"sample.fanouts or sample.eval_fanouts"
 }
 
 func megabytes(bytes int64) string { return fmt.Sprintf("%.1f", float64(bytes)/1e6) }

@@ -70,6 +70,15 @@ func (s *Fused) Bytes() int64 {
 // Sample implements Sampler. Its cost is that of random reads of Indices and of the vertex map, one
 // each a sampled edge, overlapped.
 func (s *Fused) Sample(mb *Minibatch, seeds []graph.VertexID, key Key) error {
+	return s.sampleBy(s.options.Spec, mb, seeds, key)
+}
+
+// SampleEval implements Sampler.
+func (s *Fused) SampleEval(mb *Minibatch, seeds []graph.VertexID, key Key) error {
+	return s.sampleBy(s.options.evaluated(), mb, seeds, key)
+}
+
+func (s *Fused) sampleBy(spec Spec, mb *Minibatch, seeds []graph.VertexID, key Key) error {
 	if rows, vertices := s.topology.Graph.NumVertices(), len(s.topology.Original); rows != vertices {
 		return fmt.Errorf("sample: the topology holds %d of %d rows, so no hop can be drawn here alone; use Draw on the ranks that hold them", rows, vertices)
 	}
@@ -77,16 +86,16 @@ func (s *Fused) Sample(mb *Minibatch, seeds []graph.VertexID, key Key) error {
 		return fmt.Errorf("sample: %d seeds, but the sampler was made for at most %d; raise MaxSeeds", len(seeds), limit)
 	}
 	s.mb = mb
-	return s.contain(func() error { return s.sample(seeds, key) })
+	return s.contain(func() error { return s.sample(spec.Fanouts, seeds, key) })
 }
 
-func (s *Fused) sample(seeds []graph.VertexID, key Key) error {
-	mb, layers := s.mb, len(s.options.Fanouts)
+func (s *Fused) sample(fanouts []int, seeds []graph.VertexID, key Key) error {
+	mb, layers := s.mb, len(fanouts)
 	mb.layers(layers)
 	if err := s.start(seeds); err != nil {
 		return fmt.Errorf("sample: %w", err)
 	}
-	for h, fanout := range s.options.Fanouts {
+	for h, fanout := range fanouts {
 		if err := s.expand(&mb.Blocks[layers-1-h], fanout, key.hop(h+1)); err != nil {
 			return fmt.Errorf("sample: hop %d: %w", h+1, err)
 		}

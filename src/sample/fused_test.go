@@ -109,6 +109,43 @@ func TestFusedIsReference(t *testing.T) {
 }
 
 // One minibatch is reused by samplers of different depth, as by training and evaluation.
+// A sampler draws by the fanouts of evaluation what one that has no others draws, in turns with its own, whatever its map: also
+// where they reach so much farther that values of the map would not have fitted.
+func TestFanoutsOfEvaluation(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 0))
+	for _, c := range [][2][]int{{{2, 1}, {20, 20}}, {{5, 3}, {All, All}}, {{15, 10}, {1, 2}}, {{4, 3}, nil}} {
+		topology := randomTopology(r, 250)
+		for _, o := range []Options{
+			{MaxSeeds: 8}, {MaxSeeds: 8, Map: MapHash}, {MaxSeeds: 8, Workers: 3, minParallel: 1}, {},
+		} {
+			o.Spec, o.Eval = Neighbours(c[0]...), Neighbours(c[1]...)
+			evaluated := c[1]
+			if evaluated == nil {
+				evaluated = c[0]
+			}
+			s := mustNew(t, topology, o)
+			var mb Minibatch
+			for step := range 6 {
+				seeds, key := someSeeds(r, 250, 8), Key{Seed: 3, Epoch: 1, Step: step}
+				for _, draw := range []struct {
+					sample  func(*Minibatch, []graph.VertexID, Key) error
+					fanouts []int
+				}{{s.Sample, c[0]}, {s.SampleEval, evaluated}} {
+					if err := draw.sample(&mb, seeds, key); err != nil {
+						t.Fatal(err)
+					}
+					want := Reference(topology, draw.fanouts, seeds, key)
+					if d := difference(&mb, want); d != "" {
+						t.Fatalf("fanouts %v of %v, step %d, %+v: %s", draw.fanouts, c, step, o, d)
+					}
+					want.Free()
+				}
+			}
+			mb.Free()
+		}
+	}
+}
+
 func TestMinibatchChangesDepth(t *testing.T) {
 	topology := randomTopology(rand.New(rand.NewPCG(9, 9)), 100)
 	var mb Minibatch
@@ -303,6 +340,8 @@ func TestErrors(t *testing.T) {
 		{"no fanouts", Options{}, nil, "no fanouts"},
 		{"zero fanout", Options{Spec: Neighbours(15, 0)}, nil, "fanouts[1] is 0"},
 		{"unknown kind", Options{Spec: Spec{Kind: "luck", Fanouts: []int{1}}, Workers: -1}, nil, `sample.kind "luck" is unknown; there is [neighbour]`},
+		{"a zero fanout of evaluation", Options{Spec: Neighbours(1, 1), Eval: Neighbours(2, 0)}, nil, "evaluation: fanouts[1] is 0"},
+		{"too few fanouts of evaluation", Options{Spec: Neighbours(1, 1), Eval: Neighbours(2)}, nil, "2 hops and 1 for evaluation"},
 		{"negative fanout", Options{Spec: Neighbours(-2)}, nil, "fanouts[0] is -2"},
 		{"all faults at once", Options{Spec: Neighbours(0), Workers: -1}, nil, "workers is -1"},
 		{"negative max seeds", Options{Spec: Neighbours(1), MaxSeeds: -1}, nil, "max seeds is -1"},

@@ -20,9 +20,10 @@ const (
 // denseVertices bounds the dense map that MapAuto chooses: 256 MiB a Sampler.
 const denseVertices = 1 << 26
 
-// Options says what a Sampler draws, and how it works. Only Spec changes the minibatches.
+// Options says what a Sampler draws, and how it works. Only Spec and Eval change the minibatches.
 type Options struct {
 	Spec
+	Eval        Spec    // of SampleEval: as many hops; the zero Spec: Spec
 	Workers     int     // goroutines that share one minibatch; 0 means 1
 	MaxSeeds    int     // most seeds of one minibatch; 0 means any number, at the price of clearing the vertex map more often
 	Map         MapKind // how vertices are renumbered
@@ -36,10 +37,25 @@ type Options struct {
 // parallelEdges is the size of a hop below which starting goroutines costs more than they save.
 const parallelEdges = 1 << 14
 
+// evaluated returns the Spec of SampleEval.
+func (o *Options) evaluated() Spec {
+	if o.Eval.Hops() == 0 {
+		return o.Spec
+	}
+	return o.Eval
+}
+
 // check fills in defaults and returns every fault at once, but for those of Spec.
 func (o *Options) check() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if o.Eval.Hops() > 0 {
+		if err := o.Eval.Check(); err != nil {
+			fault("evaluation: %w", err)
+		} else if n := o.Eval.Hops(); n != o.Hops() {
+			fault("%d hops and %d for evaluation; there must be as many, or none for evaluation", o.Hops(), n)
+		}
+	}
 	if o.Workers < 0 {
 		fault("workers is %d; it must be at least 1, or 0 for 1", o.Workers)
 	}
@@ -78,12 +94,16 @@ func (t *Topology) check() error {
 // mapBits is the number of bits that hold every value the vertex map will be given, at most 31: local numbers, and for
 // parallel renumbering also frontier length + edge position.
 func (o *Options) mapBits(vertices int, edges int64) int {
+	return max(o.bitsOf(o.Fanouts, vertices, edges), o.bitsOf(o.Eval.Fanouts, vertices, edges))
+}
+
+func (o *Options) bitsOf(fanouts []int, vertices int, edges int64) int {
 	frontier := vertices
 	if o.MaxSeeds > 0 {
 		frontier = min(frontier, o.MaxSeeds)
 	}
 	values := frontier
-	for _, f := range o.Fanouts {
+	for _, f := range fanouts {
 		drawn := edges
 		if f != All {
 			drawn = min(edges, int64(frontier)*int64(f))

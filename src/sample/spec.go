@@ -20,6 +20,8 @@ type Sampler interface {
 	// rules of a CSC (graph.LayoutError), a topology file that shrank under its mapping. After an
 	// error mb holds nothing of use, but the sampler and mb may be used again.
 	Sample(mb *Minibatch, seeds []graph.VertexID, key Key) error
+	// SampleEval is Sample with Options.Eval, for minibatches that are not trained.
+	SampleEval(mb *Minibatch, seeds []graph.VertexID, key Key) error
 	// Bytes returns the memory that the sampler holds now, without the minibatches it fills.
 	Bytes() int64
 	// Free returns the memory; the sampler must not be used afterwards.
@@ -113,6 +115,6 @@ func New(t *Topology, o Options) (Sampler, error) {
 	if err := errors.Join(t.check(), o.Spec.Check(), o.check()); err != nil {
 		return nil, fmt.Errorf("sample: %w", err)
 	}
-	o.Fanouts = slices.Clone(o.Fanouts)
+	o.Fanouts, o.Eval.Fanouts = slices.Clone(o.Fanouts), slices.Clone(o.Eval.Fanouts)
 	return methods[o.kind()].make(t, o)
 }

@@ -36,6 +36,7 @@ import (
 type Options struct {
 	Model         nn.Config // In, Out and Task are taken from the shards
 	Fanouts       []int     // seed hop first
+	EvalFanouts   []int     // of minibatches that are evaluated or predicted; none: Fanouts
 	Batch         int
 	GlobalBatch   bool // Batch counts the seeds of all streams
 	GlobalSeeds   bool // streams draw from the whole graph

@@ -21,7 +21,7 @@ import (
 
 // Inference says what is predicted, and where it goes.
 type Inference struct {
-	Full   bool   // with all neighbours, layer by layer; otherwise minibatches are sampled as in training
+	Full   bool   // with all neighbours, layer by layer; otherwise minibatches are sampled, as for validation
 	Logits bool   // write float32 [N, C], what the model says, and not what follows from it
 	Path   string // of the NumPy file
 }

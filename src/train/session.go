@@ -68,7 +68,7 @@ func open(env Env, o Options) (s *session, err error) {
 	meta := env.Shards.Meta
 	o.Model.In, o.Model.Out, o.Model.Task = meta.Features, meta.Classes, meta.Task
 	if o.Model.Kind == "mlp" {
-		o.Fanouts = nil
+		o.Fanouts, o.EvalFanouts = nil, nil
 	}
 	if env.SetUp == nil {
 		env.SetUp = trace.NewSetUp(time.Now())
@@ -200,7 +200,8 @@ func (s *session) openRows() (err error) {
 	}
 	var kept []byte
 	do := parallel.DataOptions{
-		Topology: s.topology, Sample: sample.Neighbours(s.o.Fanouts...), MaxSeeds: s.streams.MaxPiece(),
+		Topology: s.topology, Sample: sample.Neighbours(s.o.Fanouts...),
+		Eval: sample.Neighbours(s.o.EvalFanouts...), MaxSeeds: s.streams.MaxPiece(),
 		Host: s.Host, Device: s.Device, Resident: true, Needs: s.model.Needs(), Layers: s.o.Model.Layers, Cols: meta.Features,
 		Labels: s.Shards.Labels(), Targets: s.Shards.Targets(), Classes: meta.Classes,
 		Workers: s.Workers, Depth: s.o.Depth,

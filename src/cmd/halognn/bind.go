@@ -187,7 +187,12 @@ func (b *binder) assign(where, key, text string) {
 		f.SetFloat(v)
 	case reflect.Slice:
 		var list []int
-		for word := range strings.SplitSeq(strings.Trim(text, "[]"), ",") {
+		text := strings.TrimSpace(strings.Trim(text, "[]"))
+		if text == "" { // none
+			f.Set(reflect.ValueOf(list))
+			return
+		}
+		for word := range strings.SplitSeq(text, ",") {
 			v, err := strconv.Atoi(strings.TrimSpace(word))
 			if err != nil {
 				wrong()

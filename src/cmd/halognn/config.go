@@ -35,11 +35,12 @@ type Config struct {
 		Heads   int     `yaml:"heads"`
 	} `yaml:"model"`
 	Sample struct {
-		Fanouts    []int  `yaml:"fanouts"`
-		Batch      int    `yaml:"batch"`
-		BatchScope string `yaml:"batch_scope"`
-		Seeds      string `yaml:"seeds"`
-		Streams    string `yaml:"streams"`
+		Fanouts     []int  `yaml:"fanouts"`
+		EvalFanouts []int  `yaml:"eval_fanouts"`
+		Batch       int    `yaml:"batch"`
+		BatchScope  string `yaml:"batch_scope"`
+		Seeds       string `yaml:"seeds"`
+		Streams     string `yaml:"streams"`
 	} `yaml:"sample"`
 	Train struct {
 		Epochs      int     `yaml:"epochs"`
@@ -201,13 +202,22 @@ func (c *Config) check() error {
 	if !(c.Run.StallSeconds >= 0 && c.Run.StallSeconds <= 1e6) {
 		bad("run.stall_seconds is %g; it must be 0 (wait for ever) to 1e6: how long no rank may make progress before the job is ended", c.Run.StallSeconds)
 	}
-	for i, f := range c.Sample.Fanouts {
-		if f < 1 && f != -1 || f > graph.MaxVertices {
-			bad("sample.fanouts[%d] is %d; a fanout is at least 1 and at most %d, or -1 for all neighbours", i, f, graph.MaxVertices)
+	for _, f := range []struct {
+		key  string
+		list []int
+		may  bool // be empty
+	}{{"sample.fanouts", c.Sample.Fanouts, false}, {"sample.eval_fanouts", c.Sample.EvalFanouts, true}} {
+		for i, n := range f.list {
+			if n < 1 && n != -1 || n > graph.MaxVertices {
+				bad("%s[%d] is %d; a fanout is at least 1 and at most %d, or -1 for all neighbours", f.key, i, n, graph.MaxVertices)
+			}
 		}
-	}
-	if len(c.Sample.Fanouts) != c.Model.Layers && c.Model.Layers >= 1 && c.Model.Kind != "mlp" { // which reads no neighbours
-		bad("sample.fanouts has %d entries but model.layers is %d; give one fanout per layer, seed hop first", len(c.Sample.Fanouts), c.Model.Layers)
+		if f.may && len(f.list) == 0 || c.Model.Kind == "mlp" { // which reads no neighbours
+			continue
+		}
+		if len(f.list) != c.Model.Layers && c.Model.Layers >= 1 {
+			bad("%s has %d entries but model.layers is %d; give one fanout per layer, seed hop first", f.key, len(f.list), c.Model.Layers)
+		}
 	}
 	if !(c.Model.Dropout >= 0 && c.Model.Dropout < 1) {
 		bad("model.dropout is %g; it must be in [0, 1)", c.Model.Dropout)
@@ -307,7 +317,7 @@ func (c *Config) trainOptions() train.Options {
 			Kind: c.Model.Kind, Layers: c.Model.Layers, Hidden: c.Model.Hidden,
 			Dropout: float32(c.Model.Dropout), Norm: c.Model.Norm,
 		},
-		Fanouts: c.Sample.Fanouts, Batch: c.Sample.Batch,
+		Fanouts: c.Sample.Fanouts, EvalFanouts: c.Sample.EvalFanouts, Batch: c.Sample.Batch,
 		GlobalBatch: c.Sample.BatchScope == "global", GlobalSeeds: c.Sample.Seeds == "global", StreamPerPart: c.Sample.Streams == "part",
 		Epochs: c.Train.Epochs, Optimizer: optimizer, StepEpochs: c.Train.StepEpochs,
 		Schedule: nn.Schedule{Kind: c.Train.Schedule, Base: c.Train.LR, Warmup: c.Train.WarmupSteps, Gamma: c.Train.StepFactor},

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -38,6 +39,54 @@ func TestConfigFillsDefaultsAndOverrides(t *testing.T) {
 	}
 }
 
+// Fanouts of evaluation are empty unless they are given, and the resolved config says so and is read again.
+func TestEvalFanouts(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		sets []string
+		want []int
+	}{
+		{"", nil, nil},
+		{"sample: {eval_fanouts: []}\n", nil, nil},
+		{"sample: {eval_fanouts: [20, 20, -1]}\n", nil, []int{20, 20, -1}},
+		{"sample: {eval_fanouts: [20, 20, -1]}\n", []string{"sample.eval_fanouts=9,8,7"}, []int{9, 8, 7}},
+		{"sample: {eval_fanouts: [20, 20, -1]}\n", []string{"sample.eval_fanouts="}, nil},
+		{"model: {kind: mlp}\nsample: {eval_fanouts: [20]}\n", nil, []int{20}}, // which reads no neighbours
+	} {
+		got, err := loadConfig(writeConfig(t, minimal+c.text), c.sets)
+		if err != nil {
+			t.Errorf("%s %q: %v", c.text, c.sets, err)
+			continue
+		}
+		text, err := got.yaml()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := loadConfig(writeConfig(t, string(text)), nil)
+		if err != nil || !reflect.DeepEqual(got, again) {
+			t.Errorf("%s %q: the resolved config is read as %+v (%v), not as %+v", c.text, c.sets, again, err, got)
+		}
+		if o := got.trainOptions(); !slices.Equal(o.EvalFanouts, c.want) || !strings.Contains(string(text), "eval_fanouts:") {
+			t.Errorf("%s %q: fanouts of evaluation are %v, want %v", c.text, c.sets, o.EvalFanouts, c.want)
+		}
+	}
+}
+
+// A run that goes on keeps them: what it validates by would be another measure.
+func TestEvalFanoutsStay(t *testing.T) {
+	c := defaultConfig()
+	began := c.flat()
+	c.Sample.EvalFanouts = []int{20, 20, 20}
+	if err := c.changes(began); err == nil || !strings.Contains(err.Error(), "sample.eval_fanouts is [20 20 20], the run began with []") {
+		t.Errorf("changed from none: %v", err)
+	}
+	delete(began, "sample.eval_fanouts") // a run that did not know the key
+	c.Sample.EvalFanouts = nil
+	if err := c.changes(began); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestCoresOfARank(t *testing.T) {
 	for _, c := range []struct {
 		device                          string
@@ -66,6 +115,11 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"two faults", minimal + "train:\n  epochs: x\n  lrr: 1\n", nil, []string{"line 4", "line 5", "did you mean train.lr?"}},
 		{"zero fanout", minimal + "sample:\n  fanouts: 15,0,5\n", nil, []string{"sample.fanouts[1] is 0"}},
 		{"fanouts against layers", minimal + "model:\n  layers: 2\n", nil, []string{"sample.fanouts has 3 entries but model.layers is 2"}},
+		{"evaluation's fanouts", minimal + "sample:\n  eval_fanouts: [20, 0, 2147483648, 20]\n", nil, []string{
+			"sample.eval_fanouts[1] is 0; a fanout is at least 1 and at most 2147483647, or -1 for all neighbours",
+			"sample.eval_fanouts[2] is 2147483648", "sample.eval_fanouts has 4 entries but model.layers is 3",
+		}},
+		{"no fanouts", minimal + "sample:\n  fanouts: []\n", nil, []string{"sample.fanouts has 0 entries but model.layers is 3"}},
 		{"nothing given", "", nil, []string{"data.parts is missing", "run.dir is missing"}},
 		{"not in this version", minimal + "parallel:\n  mode: split\n", nil, []string{`parallel.mode: "split" is not in this version; use data`}},
 		{"no such word", minimal + "model:\n  kind: transformer\n", nil, []string{`model.kind is "transformer"; it must be sage or mlp`}},

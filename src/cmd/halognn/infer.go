@@ -43,7 +43,7 @@ func inferCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&run, "run", "", "the run directory")
-	f.StringVar(&mode, "mode", "full", "full: all neighbours, layer by layer; sampled: minibatches as in training")
+	f.StringVar(&mode, "mode", "full", "full: all neighbours, layer by layer; sampled: minibatches, by sample.eval_fanouts if the run has them")
 	f.StringVar(&path, "out", "", "the NumPy file to write: the class of every vertex, in original ids")
 	f.BoolVar(&logits, "logits", false, "write what the model says for each class, float32 [vertices, classes], instead of the class")
 	f.StringArrayVar(&sets, "set", nil, "override a key of the run's config, as data.parts=parts-8; repeatable")

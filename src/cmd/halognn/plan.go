@@ -186,8 +186,12 @@ func (c *Config) planJob(ranks, perNode int, cores float64) plan.Job {
 	if !o.Cache.Evict {
 		delta = 0
 	}
+	if o.EvalFull { // layer by layer
+		o.EvalFanouts = nil
+	}
 	return plan.Job{
 		Ranks: ranks, RanksPerNode: perNode, Model: o.Model, Optimizer: o.Optimizer, Fanouts: o.Fanouts, Batch: o.Batch,
+		EvalFanouts: o.EvalFanouts,
 		GlobalBatch: o.GlobalBatch, GlobalSeeds: o.GlobalSeeds, StreamPerPart: o.StreamPerPart, Seed: o.Seed, Epochs: o.Epochs,
 		Depth: o.Depth, Workers: workers, Threads: threads, Cores: cores,
 		Cache: plan.Cache{
