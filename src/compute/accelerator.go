@@ -71,6 +71,42 @@ type Inputs struct {
 	Targets  []uint8
 }
 
+// RowsCall returns the cost of computing the wanted rows from stored ones: each row as it is stored,
+// its reference, and the result. It is nothing if the host computed them.
+func (in *Inputs) RowsCall(onDevice bool) Call {
+	const reference = 8
+	c := Call{Kernel: "input rows"}
+	if !onDevice {
+		return c
+	}
+	read, written := in.Rows.RowBytes()+reference, floatBytes*in.Rows.Cols
+	if in.Own {
+		c.Bytes += in.Destinations * (read + written)
+	}
+	if in.Mean {
+		c.Bytes += len(in.Input.Indices)*read + in.Destinations*written + in.Input.bytes()
+	}
+	if in.Sources {
+		c.Bytes += len(in.Rows.Of) * (read + written)
+	}
+	return c
+}
+
+// CheckInputs panics unless the input layer's segments lie within Indices.
+func CheckInputs(in *Inputs) { checkSegments("SegmentMeanRows", in.Input) }
+
+// CheckCopy checks the arguments of Copy.
+func CheckCopy(dst, src []float32) Call {
+	CheckLengths("Copy", len(dst), len(src))
+	return Call{Kernel: "Copy", Bytes: 2 * floatBytes * len(src)}
+}
+
+// CheckAdd checks the arguments of Add.
+func CheckAdd(sum, x []float32) Call {
+	CheckLengths("Add", len(sum), len(x))
+	return Call{Kernel: "Add", Bytes: 3 * floatBytes * len(x)}
+}
+
 // StagingBuffer holds the inputs of a minibatch in pinned memory and on a device. A preparing
 // goroutine calls Send; the training goroutine calls Open, Close and Free.
 type StagingBuffer interface {

@@ -15,6 +15,11 @@ const (
 	weyl32        = 0x9e3779b9
 )
 
+// DropoutKey names the stream of dropout bits of one layer of one minibatch. The bit of (vertex, column)
+// depends on nothing else, so masks agree whatever rank, device or row order computes them. Make it
+// with NewDropoutKey.
+type DropoutKey struct{ K0, K1 uint32 }
+
 // NewDropoutKey returns the key of one layer of one minibatch; stream is the minibatch id, never the rank.
 func NewDropoutKey(seed uint64, epoch, step, stream, layer int) DropoutKey {
 	h := mix64(seed ^ dropoutDomain)

@@ -49,8 +49,8 @@ func NewGradients(c comm.Comm, p *nn.Params, layers int, o GradientOptions) (*Gr
 	if o.Add == nil {
 		o.Add = comm.AddInto
 	}
-	device, ok := o.Device.(compute.Accelerator)
-	if !ok {
+	device := compute.CapabilitiesOf(o.Device).Accelerator
+	if device == nil {
 		s, err := comm.NewSummer(c, o.SumOptions)
 		if err != nil {
 			return nil, err

@@ -25,8 +25,8 @@ type stagingPool struct {
 
 // newStaging returns nil for a device that reads host memory.
 func newStagingPool(o *DataOptions) *stagingPool {
-	device, ok := o.Device.(compute.Accelerator)
-	if !ok {
+	device := compute.CapabilitiesOf(o.Device).Accelerator
+	if device == nil {
 		return nil
 	}
 	return &stagingPool{device: device, host: o.Host, resident: o.Resident}

@@ -50,7 +50,7 @@ type capabilities struct {
 
 // newOnDevice makes the way of gradients in device memory. Collective.
 func newOnDevice(c comm.Comm, p *nn.Params, layers int, device compute.Accelerator, o GradientOptions) (*Gradients, error) {
-	linkable, _ := device.(compute.PeerDevice)
+	linkable := device.Capabilities().Peer
 	all, err := gather(c, linkable)
 	if err != nil {
 		return nil, err

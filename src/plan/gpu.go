@@ -216,7 +216,7 @@ func (p *planner) measureDevice(r *Rates) error {
 	if p.job.GPU == nil {
 		return nil
 	}
-	device, here := p.options.Device.(compute.Accelerator)
+	device := compute.CapabilitiesOf(p.options.Device).Accelerator
 	for _, x := range []struct {
 		rate    *float64
 		assumed float64
@@ -225,7 +225,7 @@ func (p *planner) measureDevice(r *Rates) error {
 		if *x.rate > 0 {
 			continue
 		}
-		if !here {
+		if device == nil {
 			*x.rate, r.assumedGPU = x.assumed, true
 			continue
 		}
@@ -234,7 +234,7 @@ func (p *planner) measureDevice(r *Rates) error {
 			return fmt.Errorf("measuring: %w", err)
 		}
 	}
-	if r.Flops == 0 && !here {
+	if r.Flops == 0 && device == nil {
 		r.Flops, r.assumedGPU = AssumedGPUFlops, true
 	}
 	return nil

@@ -120,6 +120,7 @@ type offboard struct {
 // beneath is where Go finds what Device does not have.
 type beneath struct{ compute.Accelerator }
 
+func (o *offboard) Capabilities() compute.Capabilities { return compute.Capabilities{Accelerator: o} }
 func (o *offboard) AllocHost(n int) ([]float32, error) { return make([]float32, n), nil }
 func (o *offboard) FreeHost([]float32)                 {}
 func (o *offboard) Room() int                          { return 1 << 20 }

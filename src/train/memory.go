@@ -2,7 +2,6 @@ package train
 
 import (
 	"halognn/src/comm"
-	"halognn/src/compute"
 	"halognn/src/mem"
 	"halognn/src/parallel"
 	"halognn/src/plan"
@@ -16,7 +15,7 @@ func (r *run) memory() plan.Memory {
 	counted := map[string]int64{
 		plan.Seeds: r.streams.Bytes(), plan.Parameters: copies*parameters + r.saver.bytes(), plan.Activations: r.model.ActivationBytes(),
 	}
-	if _, ok := r.Device.(compute.Accelerator); ok { // which has the model itself; the rest of host memory is pinned, and counted below
+	if r.Device.Capabilities().Accelerator != nil { // which has the model itself; the rest of host memory is pinned, and counted below
 		counted[plan.Parameters], counted[plan.Activations] = parameters+r.saver.bytes(), 0
 	}
 	var slots, buffers int64 // the slots take turns at waiting in a window, where they have no buffers

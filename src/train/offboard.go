@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"halognn/src/compute"
 	"halognn/src/parallel"
 )
 
@@ -49,8 +48,8 @@ func (g GPURows) Of(total, room int) int {
 
 // openOffboard prepares what a device with memory of its own needs besides: resident rows.
 func (s *session) openOffboard() error {
-	device, ok := s.Device.(compute.Accelerator)
-	if !ok {
+	device := s.Device.Capabilities().Accelerator
+	if device == nil {
 		return nil
 	}
 	var err error

@@ -26,10 +26,10 @@ type kernelWatch struct {
 	err    error
 }
 
-// watchKernels puts a meter in front of the job's device.
+// watchKernels puts a meter beside the job's device.
 func (j *job) watchKernels() *kernelWatch {
-	w := &kernelWatch{device: j.env.Device, epochs: j.config.Train.Epochs}
-	w.meter, j.env.Device = meter.New(w.device)
+	d := j.env.Device
+	w := &kernelWatch{meter: meter.New(d), device: d, epochs: j.config.Train.Epochs}
 	j.env.OnSteps = w.onSteps
 	return w
 }

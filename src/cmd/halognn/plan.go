@@ -211,7 +211,7 @@ func (c *Config) planGPU(perNode int, gigabytes float64, here compute.Device) (*
 		return nil, err
 	}
 	g := &plan.GPU{PerNode: perNode, Memory: int64(gigabytes * 1e9), Resident: rows.Of, Mapped: c.Compute.GPUReads == train.ReadsMapped}
-	if d, ok := here.(compute.Accelerator); ok && g.Memory == 0 {
+	if d := compute.CapabilitiesOf(here).Accelerator; d != nil && g.Memory == 0 {
 		g.Memory = int64(d.Room())
 	}
 	return g, nil

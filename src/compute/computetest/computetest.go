@@ -29,7 +29,8 @@ func Run(t *testing.T, open func() compute.Device, host compute.Host) {
 			b.close()
 		})
 	}
-	t.Run("misuse", func(t *testing.T) { testMisuse(t, open) })
+	t.Run("misuse", func(t *testing.T) { testMisuse(t, open()) })
+	t.Run("calls", func(t *testing.T) { testCalls(t, open()) })
 	t.Run("golden", func(t *testing.T) { testGolden(t, open) })
 	t.Run("host", func(t *testing.T) { testHost(t, host) })
 }
@@ -79,8 +80,31 @@ type testCase struct {
 	run  func(b *bench) []result
 }
 
-func cases() []testCase {
-	return slices.Concat(linearCases(), rowwiseCases(), segmentCases(), lossCases(), optimiserCases())
+// family is the tests of a family of kernels: it has a file here, as in compute.
+type family struct {
+	cases  func() []testCase      // right results
+	misuse func(b *bench) []wrong // calls that must panic
+	calls  func(l *Layer) []Call  // a call of every kernel, and what it costs
+}
+
+var families = []family{
+	linearTests, segmentTests, activationTests, normTests, lossTests, optimizerTests,
+}
+
+func cases() (all []testCase) {
+	for _, f := range families {
+		all = append(all, f.cases()...)
+	}
+	return all
+}
+
+// rowShapes are those of kernels that work row by row.
+var rowShapes = []struct {
+	name       string
+	rows, cols int
+}{
+	{"no rows", 0, 5}, {"one element", 1, 1}, {"one feature", 700, 1}, {"odd", 17, 37},
+	{"a chunk", 512, 16}, {"a chunk and a row", 513, 9}, {"several tiles", 1300, 50}, {"wide", 3, 602},
 }
 
 // result is one output array and what float64 makes of it. Element i may differ from want[i] by the rounding of terms
@@ -154,6 +178,11 @@ func (b *bench) array(data []float32) []float32 {
 // dirty returns an array that a kernel is to fill; it must not matter that it holds NaN.
 func (b *bench) dirty(n int) []float32 {
 	return b.array(slices.Repeat([]float32{float32(math.NaN())}, n))
+}
+
+// zeros returns a matrix for a call that never gets to write it.
+func (b *bench) zeros(rows, cols int) compute.Matrix {
+	return b.matrix(rows, cols, make([]float32, rows*cols))
 }
 
 func (b *bench) matrix(rows, cols int, data []float32) compute.Matrix {

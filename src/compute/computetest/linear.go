@@ -15,22 +15,57 @@ func (s *sum) add(v float64) {
 	s.size += math.Abs(v)
 }
 
-func linearCases() []testCase {
-	var all []testCase
-	for _, s := range []struct {
-		name    string
-		r, f, o int
-	}{
-		{"no rows", 0, 5, 3}, {"one of everything", 1, 1, 1}, {"one feature", 16, 1, 7}, {"one output", 33, 20, 1},
-		{"odd", 17, 37, 19}, {"a chunk", 512, 16, 8}, {"a chunk and a row", 513, 33, 47}, {"several tiles of rows", 1030, 20, 9}, {"several tiles of weights", 40, 130, 140},
-	} {
-		for _, add := range []bool{false, true} {
-			all = append(all, testCase{fmt.Sprintf("product/%s/add=%t", s.name, add), func(b *bench) []result {
-				return products(b, s.r, s.f, s.o, add)
-			}})
+var linearTests = family{
+	cases: func() (all []testCase) {
+		for _, s := range []struct {
+			name    string
+			r, f, o int
+		}{
+			{"no rows", 0, 5, 3}, {"one of everything", 1, 1, 1}, {"one feature", 16, 1, 7},
+			{"one output", 33, 20, 1}, {"odd", 17, 37, 19}, {"a chunk", 512, 16, 8},
+			{"a chunk and a row", 513, 33, 47}, {"several tiles of rows", 1030, 20, 9},
+			{"several tiles of weights", 40, 130, 140},
+		} {
+			for _, add := range []bool{false, true} {
+				all = append(all, testCase{fmt.Sprintf("product/%s/add=%t", s.name, add),
+					func(b *bench) []result { return products(b, s.r, s.f, s.o, add) }})
+			}
 		}
-	}
-	return all
+		for _, s := range rowShapes {
+			all = append(all, testCase{"bias/" + s.name,
+				func(b *bench) []result { return biases(b, s.rows, s.cols) }})
+		}
+		return all
+	},
+	misuse: func(b *bench) []wrong {
+		return []wrong{
+			{"product of unequal depth", func() {
+				b.dev.MatMul(b.zeros(2, 3), b.zeros(2, 4), b.zeros(3, 5), false)
+			}},
+			{"gradient of unequal rows", func() {
+				b.dev.MatMulWeights(b.zeros(3, 4), b.zeros(2, 3), b.zeros(1, 4))
+			}},
+			{"data too short", func() {
+				b.dev.MatMulInput(compute.Matrix{Rows: 2, Cols: 4, Data: b.zeros(1, 7).Data}, b.zeros(2, 3),
+					b.zeros(3, 4), false)
+			}},
+			{"bias too short", func() { b.dev.AddBias(b.zeros(2, 3), b.zeros(1, 2).Data) }},
+		}
+	},
+	calls: func(l *Layer) []Call {
+		in, out, w := l.Destinations*l.In, l.Destinations*l.Out, l.In*l.Out
+		return []Call{
+			{"MatMul", func() { l.dev.MatMul(l.y, l.agg, l.w, false) }, 4 * (in + w + out), 2 * in * l.Out},
+			{"MatMul added", func() { l.dev.MatMul(l.y, l.agg, l.w, true) }, 4 * (in + w + 2*out),
+				2 * in * l.Out},
+			{"MatMulInput", func() { l.dev.MatMulInput(l.agg, l.y, l.w, false) }, 4 * (in + w + out),
+				2 * in * l.Out},
+			{"MatMulWeights", func() { l.dev.MatMulWeights(l.dw, l.y, l.agg) }, 4 * (in + w + out),
+				2 * in * l.Out},
+			{"AddBias", func() { l.dev.AddBias(l.y, l.beta) }, 4 * (2*out + l.Out), 0},
+			{"ColumnSum", func() { l.dev.ColumnSum(l.dbeta, l.y) }, 4 * (out + l.Out), 0},
+		}
+	},
 }
 
 // products runs MatMul and its two gradients.
@@ -76,6 +111,26 @@ func products(b *bench, r, f, o int, add bool) []result {
 			var s sum
 			for k := range r {
 				s.add(float64(dy[k*o+i]) * float64(x[k*f+j]))
+			}
+			return s
+		}),
+	}
+}
+
+func biases(b *bench, rows, cols int) []result {
+	y, bias := b.normal(rows*cols), b.normal(cols)
+	my, db := b.matrix(rows, cols, y), b.dirty(cols)
+	b.dev.ColumnSum(db, my)
+	b.dev.AddBias(my, b.array(bias))
+	return []result{
+		grid("AddBias", b.get(my.Data), rows, cols, 1, func(i, j int) (s sum) {
+			s.add(float64(y[i*cols+j]))
+			s.add(float64(bias[j]))
+			return s
+		}),
+		grid("ColumnSum", b.get(db), 1, cols, rows, func(_, j int) (s sum) {
+			for i := range rows {
+				s.add(float64(y[i*cols+j]))
 			}
 			return s
 		}),

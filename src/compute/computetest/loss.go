@@ -7,20 +7,44 @@ import (
 	"halognn/src/compute"
 )
 
-func lossCases() []testCase {
-	var all []testCase
-	for _, s := range rowShapes {
-		for _, gradient := range []bool{true, false} {
-			all = append(all,
-				testCase{fmt.Sprintf("softmax/%s/gradient=%t", s.name, gradient), func(b *bench) []result {
-					return softmax(b, s.rows, s.cols, gradient)
-				}},
-				testCase{fmt.Sprintf("sigmoid/%s/gradient=%t", s.name, gradient), func(b *bench) []result {
-					return sigmoid(b, s.rows, s.cols, gradient)
-				}})
+var lossTests = family{
+	cases: func() (all []testCase) {
+		for _, s := range rowShapes {
+			for _, gradient := range []bool{true, false} {
+				all = append(all,
+					testCase{fmt.Sprintf("softmax/%s/gradient=%t", s.name, gradient), func(b *bench) []result {
+						return softmax(b, s.rows, s.cols, gradient)
+					}},
+					testCase{fmt.Sprintf("sigmoid/%s/gradient=%t", s.name, gradient), func(b *bench) []result {
+						return sigmoid(b, s.rows, s.cols, gradient)
+					}})
+			}
 		}
-	}
-	return all
+		return all
+	},
+	misuse: func(b *bench) []wrong {
+		return []wrong{
+			{"label beyond the classes", func() {
+				b.dev.SoftmaxCrossEntropy(compute.Matrix{}, b.zeros(1, 4), []int32{4}, 1)
+			}},
+			{"a target too few", func() {
+				b.dev.SigmoidBCE(compute.Matrix{}, b.zeros(1, 4), make([]uint8, 3), 1)
+			}},
+		}
+	},
+	calls: func(l *Layer) []Call {
+		logits := l.Destinations * l.Classes
+		return []Call{
+			{"SoftmaxCrossEntropy", func() {
+				l.dev.SoftmaxCrossEntropy(l.dlogits, l.logits, l.Labels, 1)
+			}, 4 * (2*logits + l.Destinations), 0},
+			{"SoftmaxCrossEntropy without gradient", func() {
+				l.dev.SoftmaxCrossEntropy(compute.Matrix{}, l.logits, l.Labels, 1)
+			}, 4 * (logits + l.Destinations), 0},
+			{"SigmoidBCE", func() { l.dev.SigmoidBCE(l.dlogits, l.logits, l.Targets, 1) },
+				4*2*logits + logits, 0},
+		}
+	},
 }
 
 // scalars makes a result of losses and counts; a loss below 1 may be off by the rounding of 1.

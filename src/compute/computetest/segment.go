@@ -15,18 +15,55 @@ var segmentShapes = []struct {
 	{"several tiles", 513, 900, 11, 100}, {"a strip and a feature", 65, 80, 3, 257}, {"wide", 13, 50, 6, 602},
 }
 
-func segmentCases() []testCase {
-	var all []testCase
-	for _, s := range segmentShapes {
-		for _, add := range []bool{false, true} {
-			all = append(all, testCase{fmt.Sprintf("segments/%s/add=%t", s.name, add), func(b *bench) []result {
-				return segmentMeans(b, b.segments(s.segments, s.sources, s.degree), s.sources, s.cols, add)
-			}}, testCase{fmt.Sprintf("segment sums/%s/add=%t", s.name, add), func(b *bench) []result {
-				return segmentSums(b, b.segments(s.segments, s.sources, s.degree), s.sources, s.cols, add)
-			}})
+var segmentTests = family{
+	cases: func() (all []testCase) {
+		for _, s := range segmentShapes {
+			for _, add := range []bool{false, true} {
+				all = append(all, testCase{fmt.Sprintf("segments/%s/add=%t", s.name, add), func(b *bench) []result {
+					return segmentMeans(b, b.segments(s.segments, s.sources, s.degree), s.sources, s.cols, add)
+				}}, testCase{fmt.Sprintf("segment sums/%s/add=%t", s.name, add), func(b *bench) []result {
+					return segmentSums(b, b.segments(s.segments, s.sources, s.degree), s.sources, s.cols, add)
+				}})
+			}
 		}
-	}
-	return all
+		return all
+	},
+	misuse: func(b *bench) []wrong {
+		segments := compute.Segments{Indptr: []int64{0, 1, 3}, Indices: []int32{0, 3, 1}}
+		falling := compute.Segments{Indptr: []int64{0, 2, 1}, Indices: []int32{0, 0}}
+		return []wrong{
+			{"index beyond the rows", func() { b.dev.SegmentMean(b.zeros(2, 4), segments, b.zeros(3, 4)) }},
+			{"index beyond the rows that are summed", func() {
+				b.dev.SegmentSum(b.zeros(2, 4), segments, nil, b.zeros(3, 4), false)
+			}},
+			{"a weight too few", func() {
+				b.dev.SegmentSum(b.zeros(2, 4), segments, make([]float32, 2), b.zeros(4, 4), false)
+			}},
+			{"index beyond the gradient", func() {
+				b.dev.SegmentMeanBackward(b.zeros(2, 4), segments, segments, b.zeros(2, 4), false)
+			}},
+			{"falling indptr", func() { b.dev.SegmentMean(b.zeros(2, 4), falling, b.zeros(3, 4)) }},
+			{"segments and rows differ", func() {
+				b.dev.SegmentMean(b.zeros(3, 4), segments, b.zeros(4, 4))
+			}},
+		}
+	},
+	calls: func(l *Layer) []Call {
+		edges, in := l.Destinations*l.Degree, l.Destinations*l.In
+		forward, transposed := 8*(l.Destinations+1)+4*edges, 8*(l.Sources+1)+4*edges
+		return []Call{
+			{"SegmentMean", func() { l.dev.SegmentMean(l.agg, l.Forward, l.h) },
+				4*(edges*l.In+in) + forward, 0},
+			{"SegmentMeanBackward", func() {
+				l.dev.SegmentMeanBackward(l.dh, l.Forward, l.Transposed, l.agg, false)
+			}, 4*(edges*l.In+l.Sources*l.In) + transposed + 2*8*edges, 0},
+			{"SegmentSum", func() { l.dev.SegmentSum(l.agg, l.Forward, nil, l.h, false) },
+				4*(edges*l.In+in) + forward, 0},
+			{"SegmentSum weighted, added", func() {
+				l.dev.SegmentSum(l.agg, l.Forward, l.Weights, l.h, true)
+			}, 4*(edges*l.In+2*in+edges) + forward, 0},
+		}
+	},
 }
 
 // segments returns random segments of indices in [0,sources), of 0 to 2*degree indices each.

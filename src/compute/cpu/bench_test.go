@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/gonum/blas/blas32"
 
 	"halognn/src/compute"
+	"halognn/src/compute/computetest"
 	"halognn/src/mem"
 )
 
@@ -181,6 +182,39 @@ func BenchmarkSegmentMean(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("from=rows/width=%d", cols), func(b *testing.B) {
 			versus(b, "GB/s", means, func() { h.SegmentMeanRows(out, viaRefs, r.rows) }, copies, bound)
+		})
+	}
+}
+
+// BenchmarkKernels tells what every kernel moves and multiplies a second, on one thread: at the sizes of
+// a layer, and of a row or two, where a call is all that costs (checks, tiles, the step into C).
+func BenchmarkKernels(b *testing.B) {
+	d := open(b, Options{Threads: 1})
+	b.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	for _, s := range []struct {
+		name string
+		computetest.Sizes
+	}{
+		{"layer", computetest.Sizes{Destinations: 20000, Sources: 80000, Degree: 5, In: 128, Out: 256, Classes: 32}},
+		{"call", computetest.Sizes{Destinations: 2, Sources: 2, Degree: 1, In: 4, Out: 8, Classes: 4}},
+	} {
+		b.Run(s.name, func(b *testing.B) {
+			for _, c := range computetest.NewLayer(b, d, s.Sizes).Calls() {
+				b.Run(c.Name, func(b *testing.B) {
+					for range b.N {
+						c.Run()
+					}
+					each := b.Elapsed().Seconds() / float64(b.N)
+					b.ReportMetric(float64(c.Bytes)/each/1e9, "GB/s")
+					if c.Flops > 0 {
+						b.ReportMetric(float64(c.Flops)/each/1e9, "GFLOP/s")
+					}
+				})
+			}
 		})
 	}
 }

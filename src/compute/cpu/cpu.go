@@ -16,14 +16,18 @@ var _ compute.Device = (*Device)(nil)
 
 // Device implements compute.Device on the cores of this machine.
 type Device struct {
-	kernels kernels
-	pool    *pool
-	name    string
-	cpus    []int
+	level level
+	pool  *pool
+	name  string
+	cpus  []int
+	probe *compute.Probe
 
-	task    task
-	tile    func(tile int) // runs the task's tile; made once, so that a kernel call allocates nothing
-	partial []float32      // sums of single chunks, before they are added
+	call              arguments // the kernel call in progress, computed in tiles
+	rows, rowsPerTile int
+	runTile           func(tile int) // d.tile; made once, so that a kernel call allocates nothing
+	calls             []arguments    // a place for the arguments of every kernel called so far
+
+	partial []float32 // sums of single chunks, before they are added
 	losses  []chunkLoss
 	bad     atomic.Bool // a tile found an index that names no row
 }
@@ -33,13 +37,13 @@ func New(o Options) (*Device, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	k, err := openKernels(o.SIMD)
+	k, err := openLevel(o.SIMD)
 	if err != nil {
 		return nil, err
 	}
 	useBLAS()
-	d := &Device{kernels: k, cpus: o.CPUs}
-	d.tile = func(tile int) { d.task.run(d, &d.task, tile) }
+	d := &Device{level: k, cpus: o.CPUs}
+	d.runTile = d.tile
 	d.pool, err = newPool(o.Threads, func(thread int) error {
 		if len(o.CPUs) == 0 {
 			return nil
@@ -53,7 +57,7 @@ func New(o Options) (*Device, error) {
 	if len(o.CPUs) > 0 {
 		pinned = fmt.Sprintf(" on CPUs %v", o.CPUs)
 	}
-	d.name = fmt.Sprintf("cpu: %s kernels, %s, %d threads%s", k.level(), blasName(), o.Threads, pinned)
+	d.name = fmt.Sprintf("cpu: %s kernels, %s, %d threads%s", levelName(k), blasName(), o.Threads, pinned)
 	return d, nil
 }
 
@@ -106,6 +110,12 @@ func (d *Device) Download(dst, src []float32) {
 
 // Sync implements compute.Device: kernels are complete when they return.
 func (d *Device) Sync() error { return nil }
+
+// Capabilities implements compute.Device.
+func (d *Device) Capabilities() compute.Capabilities { return compute.Capabilities{} }
+
+// Watch implements compute.Device.
+func (d *Device) Watch(p *compute.Probe) { d.probe = p }
 
 // Close implements compute.Device.
 func (d *Device) Close() error {

@@ -2,7 +2,15 @@
 
 package cpu
 
-// #include "halognn_cpu.h"
+/*
+#cgo noescape halognn_check_refs
+#cgo nocallback halognn_check_refs
+#cgo noescape halognn_gather_rows
+#cgo nocallback halognn_gather_rows
+#cgo noescape halognn_segment_mean_rows
+#cgo nocallback halognn_segment_mean_rows
+#include "halognn_cpu.h"
+*/
 import "C"
 
 import (
@@ -17,11 +25,11 @@ var _ compute.Host = (*Host)(nil)
 
 // Host implements compute.Host. A fault while reading a mapped file panics as a fault in Go code would, so that mem.Guard
 // names the file.
-type Host struct{ kernels kernels }
+type Host struct{ level level }
 
 // NewHost returns the kernels that prepare minibatches, at a SIMD level as in Options.
 func NewHost(simd string) (*Host, error) {
-	k, err := openKernels(simd)
+	k, err := openLevel(simd)
 	if err != nil {
 		return nil, err
 	}
@@ -30,21 +38,21 @@ func NewHost(simd string) (*Host, error) {
 
 // GatherRows implements compute.Host.
 func (h *Host) GatherRows(dst compute.Matrix, rows compute.Rows) {
-	compute.CheckColumns("GatherRows", dst, rows.Cols)
+	compute.CheckGatherRows(dst, rows)
 	var space [fewTables]C.halognn_table
 	var pins runtime.Pinner
 	defer pins.Unpin()
 	tables := tablesOf(space[:0], rows, &pins)
 	of := rows.Of[:dst.Rows:len(rows.Of)] // not what lies behind in a recycled array
 	panicIfNoRow("GatherRows", of, tables)
-	panicOnFault(h.kernels.gatherRows(dst, rows.Type, tables, of))
+	n, cols := size(dst)
+	panicOnFault(C.halognn_gather_rows(h.level, floats(dst.Data), n, cols,
+		cBool(rows.Type == compute.Float16), unsafe.SliceData(tables), refs(of)))
 }
 
 // SegmentMeanRows implements compute.Host.
 func (h *Host) SegmentMeanRows(dst compute.Matrix, s compute.Segments, rows compute.Rows) {
-	compute.CheckSegments("SegmentMeanRows", s)
-	compute.CheckRows("SegmentMeanRows", dst, s.Len())
-	compute.CheckColumns("SegmentMeanRows", dst, rows.Cols)
+	compute.CheckSegmentMeanRows(dst, s, rows)
 	var space [fewTables]C.halognn_table
 	var pins runtime.Pinner
 	defer pins.Unpin()
@@ -52,26 +60,33 @@ func (h *Host) SegmentMeanRows(dst compute.Matrix, s compute.Segments, rows comp
 	panicIfNoRow("SegmentMeanRows", rows.Of, tables)
 	used := s.Indices[s.Indptr[0]:s.Indptr[s.Len()]]
 	if e := checkIDs(used, len(rows.Of)); e >= 0 {
-		panic(fmt.Sprintf("compute: SegmentMeanRows: an index is %d, but there are %d rows", used[e], len(rows.Of)))
+		panic(fmt.Sprintf("compute: SegmentMeanRows: an index is %d, but there are %d rows", used[e],
+			len(rows.Of)))
 	}
-	panicOnFault(h.kernels.segmentMeanRows(dst, s, rows.Type, tables, rows.Of))
+	segments, cols := size(dst)
+	panicOnFault(C.halognn_segment_mean_rows(h.level, floats(dst.Data), segments, cols,
+		int64s(s.Indptr), int32s(s.Indices), cBool(rows.Type == compute.Float16),
+		unsafe.SliceData(tables), refs(rows.Of)))
 }
 
 // SliceRows implements compute.Host.
 func (h *Host) SliceRows(dst, table []byte, rowBytes int, ids []int32) {
-	compute.CheckLengths("SliceRows", len(dst), rowBytes*len(ids))
+	compute.CheckSliceRows(dst, rowBytes, ids)
 	rows := len(table) / max(1, rowBytes)
 	if i := checkIDs(ids, rows); i >= 0 {
 		panic(fmt.Sprintf("compute: SliceRows: id %d is %d, but the table has %d rows", i, ids[i], rows))
 	}
-	panicOnFault(h.kernels.sliceRows(dst, table, rowBytes, ids))
+	panicOnFault(C.halognn_slice_rows(h.level, bytes(dst), C.int64_t(len(ids)), C.int64_t(rowBytes),
+		bytes(table), int32s(ids)))
 }
 
 // AddInto implements compute.Host.
 func (h *Host) AddInto(sum, x []float32) {
 	compute.CheckLengths("AddInto", len(sum), len(x))
-	h.kernels.addInto(sum, x)
+	addInto(h.level, sum, x)
 }
+
+func refs(x []compute.RowRef) *C.uint64_t { return (*C.uint64_t)(unsafe.SliceData(x)) }
 
 // fewTables is how many tables fit on the stack: the rank's own rows, a cache, a receive buffer and the other ranks of a node.
 const fewTables = 64
@@ -92,7 +107,9 @@ func tablesOf(space []C.halognn_table, rows compute.Rows, pins *runtime.Pinner) 
 }
 
 func panicIfNoRow(kernel string, of []compute.RowRef, tables []C.halognn_table) {
-	if i := checkRefs(of, tables); i >= 0 {
+	i := C.halognn_check_refs(refs(of), C.int64_t(len(of)), unsafe.SliceData(tables),
+		C.int64_t(len(tables)))
+	if i >= 0 {
 		panic(fmt.Sprintf("compute: %s: row %d is row %d of table %d, which is not there", kernel, i, of[i].Row(), of[i].Table()))
 	}
 }
@@ -106,7 +123,8 @@ func (f fault) Error() string {
 func (f fault) RuntimeError() {}
 func (f fault) Addr() uintptr { return uintptr(f) }
 
-func panicOnFault(addr uintptr) {
+// panicOnFault takes the address that a kernel could not read, or 0.
+func panicOnFault(addr C.uintptr_t) {
 	if addr != 0 {
 		panic(fault(addr))
 	}

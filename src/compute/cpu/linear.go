@@ -2,6 +2,9 @@
 
 package cpu
 
+// #include "halognn_cpu.h"
+import "C"
+
 import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas32"
@@ -9,8 +12,8 @@ import (
 	"halognn/src/compute"
 )
 
-// productRows returns the height of a tile of y = x wᵀ and of dx = dy w: lower where there are few rows to share. BLAS packs
-// w anew for every tile, which takes about 32/productRows of its time.
+// productRows returns the height of a tile of y = x wᵀ and of dx = dy w: lower where there are few rows
+// to share. BLAS packs w anew for every tile, which takes about 32/productRows of its time.
 func productRows(rows int) int {
 	if rows < 8192 {
 		return 256
@@ -30,38 +33,53 @@ func beta(add bool) float32 {
 	return 0
 }
 
-// MatMul implements compute.Device.
-func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
-	compute.CheckProduct("MatMul", y, x, w)
-	d.run(y.Rows, task{run: matMulTile, rowsPerTile: productRows(y.Rows), y: y, x: x, w: w, add: add})
+type matMul struct {
+	y, x, w compute.Matrix
+	add     bool
 }
 
-func matMulTile(_ *Device, t *task, tile int) {
-	blas32.Gemm(blas.NoTrans, blas.Trans, 1, general(t.rows(t.x, tile)), general(t.w), beta(t.add), general(t.rows(t.y, tile)))
+// MatMul implements compute.Device.
+func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
+	defer d.probe.Start(compute.CheckMatMul(y, x, w, add)).Done()
+	run(d, y.Rows, productRows(y.Rows), matMul{y, x, w, add})
+}
+
+func (a *matMul) tile(_ *Device, lo, hi int) {
+	blas32.Gemm(blas.NoTrans, blas.Trans, 1, general(a.x.RowsAt(lo, hi)), general(a.w), beta(a.add),
+		general(a.y.RowsAt(lo, hi)))
+}
+
+type matMulInput struct {
+	dx, dy, w compute.Matrix
+	add       bool
 }
 
 // MatMulInput implements compute.Device.
 func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
-	compute.CheckProduct("MatMulInput", dy, dx, w)
-	d.run(dx.Rows, task{run: matMulInputTile, rowsPerTile: productRows(dx.Rows), dx: dx, y: dy, w: w, add: add})
+	defer d.probe.Start(compute.CheckMatMulInput(dx, dy, w, add)).Done()
+	run(d, dx.Rows, productRows(dx.Rows), matMulInput{dx, dy, w, add})
 }
 
-func matMulInputTile(_ *Device, t *task, tile int) {
-	blas32.Gemm(blas.NoTrans, blas.NoTrans, 1, general(t.rows(t.y, tile)), general(t.w), beta(t.add), general(t.rows(t.dx, tile)))
+func (a *matMulInput) tile(_ *Device, lo, hi int) {
+	blas32.Gemm(blas.NoTrans, blas.NoTrans, 1, general(a.dy.RowsAt(lo, hi)), general(a.w),
+		beta(a.add), general(a.dx.RowsAt(lo, hi)))
 }
 
 const (
-	// weightWave is how many chunks are in progress before their sums are added: what bounds the scratch memory, to 32 times dw.
+	// weightWave is how many chunks are in progress before their sums are added: what bounds the scratch
+	// memory, to 32 times dw.
 	weightWave = 32
-	// fewChunks is below how many chunks each is cut into columns of dw besides, so that there are tiles to share.
+	// fewChunks is below how many chunks each is cut into columns of dw besides, so that there are tiles
+	// to share.
 	fewChunks = 16
 	// weightColumns is the width of such a tile.
 	weightColumns = 128
 )
 
-// MatMulWeights implements compute.Device: dw = (rows 0..511) + (rows 512..1023) + ..., by waves of chunks.
+// MatMulWeights implements compute.Device: dw = (rows 0..511) + (rows 512..1023) + ..., by waves of
+// chunks.
 func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
-	compute.CheckProduct("MatMulWeights", dy, x, dw)
+	defer d.probe.Start(compute.CheckMatMulWeights(dw, dy, x)).Done()
 	chunks, size := chunkCount(dy.Rows), dw.Rows*dw.Cols
 	width := dw.Cols
 	if chunks < fewChunks {
@@ -71,34 +89,81 @@ func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 	clear(dw.Data[:size])
 	for first := 0; first < chunks; first += weightWave {
 		lo, hi := first*compute.ChunkRows, min((first+weightWave)*compute.ChunkRows, dy.Rows)
-		wave := task{w: dw, y: dy.RowsAt(lo, hi), x: x.RowsAt(lo, hi), width: width}
-		wave.run, wave.rowsPerTile = matMulWeightsTile, 1
-		d.run(chunkCount(hi-lo)*((dw.Cols+width-1)/width), wave)
-		wave.run, wave.rowsPerTile = addWeightsTile, tileElements/2
-		d.run(size, wave)
+		across := (dw.Cols + width - 1) / width
+		run(d, chunkCount(hi-lo)*across, 1,
+			matMulWeights{dw, dy.RowsAt(lo, hi), x.RowsAt(lo, hi), width, across})
+		run(d, size, tileElements/2, addChunks{dw, chunkCount(hi - lo)})
 	}
 }
 
-// matMulWeightsTile computes columns of one chunk's sum.
-func matMulWeightsTile(d *Device, t *task, tile int) {
-	across := (t.w.Cols + t.width - 1) / t.width
-	chunk, j := tile/across, tile%across*t.width
+// matMulWeights sums the chunks of a wave, each by columns: row i of the call is columns
+// [i%across*width, ...) of chunk i/across.
+type matMulWeights struct {
+	dw, dy, x     compute.Matrix
+	width, across int
+}
+
+func (a *matMulWeights) tile(d *Device, i, _ int) {
+	chunk, j := i/a.across, i%a.across*a.width
 	lo := chunk * compute.ChunkRows
-	hi, width := min(lo+compute.ChunkRows, t.y.Rows), min(t.width, t.w.Cols-j)
-	sum := compute.Matrix{Rows: t.w.Rows, Cols: t.w.Cols, Data: d.partial[chunk*t.w.Rows*t.w.Cols:]}
-	blas32.Gemm(blas.Trans, blas.NoTrans, 1, general(t.y.RowsAt(lo, hi)), columns(t.x.RowsAt(lo, hi), j, width), 0, columns(sum, j, width))
-}
-
-// addWeightsTile adds the sums of a wave's chunks, in order, to a range of dw.
-func addWeightsTile(d *Device, t *task, tile int) {
-	size := t.w.Rows * t.w.Cols
-	lo, hi := t.bounds(size, tile)
-	for c := range chunkCount(t.y.Rows) {
-		d.kernels.addInto(t.w.Data[lo:hi], d.partial[c*size+lo:c*size+hi])
-	}
+	hi, width := min(lo+compute.ChunkRows, a.dy.Rows), min(a.width, a.dw.Cols-j)
+	sum := compute.Matrix{Rows: a.dw.Rows, Cols: a.dw.Cols, Data: d.partial[chunk*a.dw.Rows*a.dw.Cols:]}
+	blas32.Gemm(blas.Trans, blas.NoTrans, 1, general(a.dy.RowsAt(lo, hi)),
+		columns(a.x.RowsAt(lo, hi), j, width), 0, columns(sum, j, width))
 }
 
 // columns returns n columns of m, from column j, as BLAS sees them.
 func columns(m compute.Matrix, j, n int) blas32.General {
 	return blas32.General{Rows: m.Rows, Cols: n, Stride: m.Cols, Data: m.Data[j:]}
+}
+
+// addChunks adds the sums of a wave's chunks, in order, to dw.
+type addChunks struct {
+	dw     compute.Matrix
+	chunks int
+}
+
+func (a *addChunks) tile(d *Device, lo, hi int) {
+	size := a.dw.Rows * a.dw.Cols
+	for c := range a.chunks {
+		addInto(d.level, a.dw.Data[lo:hi], d.partial[c*size+lo:c*size+hi])
+	}
+}
+
+func addInto(k level, sum, x []float32) {
+	C.halognn_add_into(k, floats(sum), C.int64_t(len(sum)), floats(x))
+}
+
+type addBias struct {
+	y compute.Matrix
+	b []float32
+}
+
+// AddBias implements compute.Device.
+func (d *Device) AddBias(y compute.Matrix, b []float32) {
+	defer d.probe.Start(compute.CheckAddBias(y, b)).Done()
+	run(d, y.Rows, streamRows(y.Cols), addBias{y, b})
+}
+
+func (a *addBias) tile(d *Device, lo, hi int) {
+	y := a.y.RowsAt(lo, hi)
+	rows, cols := size(y)
+	C.halognn_add_bias(d.level, floats(y.Data), rows, cols, floats(a.b))
+}
+
+type columnSum struct{ dy compute.Matrix }
+
+// ColumnSum implements compute.Device.
+func (d *Device) ColumnSum(db []float32, dy compute.Matrix) {
+	defer d.probe.Start(compute.CheckColumnSum(db, dy)).Done()
+	chunks := chunkCount(dy.Rows)
+	d.reservePartials(chunks, dy.Cols)
+	run(d, dy.Rows, compute.ChunkRows, columnSum{dy})
+	d.addPartials(db, chunks, dy.Cols, 0)
+}
+
+func (a *columnSum) tile(d *Device, lo, hi int) {
+	dy := a.dy.RowsAt(lo, hi)
+	rows, cols := size(dy)
+	C.halognn_column_sum(d.level, floats(d.partials(lo, dy.Cols)), rows, cols, floats(dy.Data))
 }

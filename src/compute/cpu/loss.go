@@ -2,62 +2,84 @@
 
 package cpu
 
+// #include "halognn_cpu.h"
+import "C"
+
 import "halognn/src/compute"
 
 // chunkLoss is what one chunk of rows contributes to a loss.
 type chunkLoss struct {
-	loss   float64
-	counts [3]int
+	loss   C.double
+	counts [3]C.int64_t
+}
+
+type softmaxCrossEntropy struct {
+	dlogits, logits compute.Matrix
+	labels          []int32
+	scale           float32
 }
 
 // SoftmaxCrossEntropy implements compute.Device.
-func (d *Device) SoftmaxCrossEntropy(dlogits, logits compute.Matrix, labels []int32, scale float32) (loss float64, correct int) {
-	compute.CheckLoss("SoftmaxCrossEntropy", dlogits, logits)
-	compute.CheckLabels("SoftmaxCrossEntropy", logits, labels)
-	loss, counts := d.loss(logits.Rows, task{run: softmaxTile, dx: dlogits, x: logits, labels: labels, scale: scale})
+func (d *Device) SoftmaxCrossEntropy(dlogits, logits compute.Matrix, labels []int32,
+	scale float32) (loss float64, correct int) {
+	defer d.probe.Start(compute.CheckSoftmaxCrossEntropy(dlogits, logits, labels)).Done()
+	d.reserveLosses(logits.Rows)
+	run(d, logits.Rows, compute.ChunkRows, softmaxCrossEntropy{dlogits, logits, labels, scale})
+	loss, counts := d.addLosses(logits.Rows)
 	return loss * float64(scale), counts[0]
 }
 
-func softmaxTile(d *Device, t *task, tile int) {
-	lo, hi := t.bounds(t.x.Rows, tile)
-	c := &d.losses[tile]
-	c.loss, c.counts[0] = softmaxCrossEntropy(t.gradient(lo, hi), t.x.RowsAt(lo, hi), t.labels[lo:hi], t.scale)
+func (a *softmaxCrossEntropy) tile(d *Device, lo, hi int) {
+	z, c := a.logits.RowsAt(lo, hi), &d.losses[lo/compute.ChunkRows]
+	rows, cols := size(z)
+	c.loss = C.halognn_softmax_ce(floats(gradient(a.dlogits, lo, hi)), rows, cols, floats(z.Data),
+		int32s(a.labels[lo:hi]), C.float(a.scale), &c.counts[0])
+}
+
+type sigmoidBCE struct {
+	dlogits, logits compute.Matrix
+	targets         []uint8
+	scale           float32
 }
 
 // SigmoidBCE implements compute.Device.
-func (d *Device) SigmoidBCE(dlogits, logits compute.Matrix, targets []uint8, scale float32) (loss float64, counts [3]int) {
-	compute.CheckLoss("SigmoidBCE", dlogits, logits)
-	compute.CheckLengths("SigmoidBCE", logits.Rows*logits.Cols, len(targets))
-	loss, counts = d.loss(logits.Rows, task{run: sigmoidTile, dx: dlogits, x: logits, targets: targets, scale: scale})
+func (d *Device) SigmoidBCE(dlogits, logits compute.Matrix, targets []uint8,
+	scale float32) (loss float64, counts [3]int) {
+	defer d.probe.Start(compute.CheckSigmoidBCE(dlogits, logits, targets)).Done()
+	d.reserveLosses(logits.Rows)
+	run(d, logits.Rows, compute.ChunkRows, sigmoidBCE{dlogits, logits, targets, scale})
+	loss, counts = d.addLosses(logits.Rows)
 	return loss * float64(scale), counts
 }
 
-func sigmoidTile(d *Device, t *task, tile int) {
-	lo, hi := t.bounds(t.x.Rows, tile)
-	c := &d.losses[tile]
-	c.loss, c.counts = sigmoidBCE(t.gradient(lo, hi), t.x.RowsAt(lo, hi), t.targets[lo*t.x.Cols:hi*t.x.Cols], t.scale)
+func (a *sigmoidBCE) tile(d *Device, lo, hi int) {
+	z, c := a.logits.RowsAt(lo, hi).Data, &d.losses[lo/compute.ChunkRows]
+	c.loss = C.halognn_sigmoid_bce(floats(gradient(a.dlogits, lo, hi)), C.int64_t(len(z)), floats(z),
+		bytes(a.targets[lo*a.logits.Cols:hi*a.logits.Cols]), C.float(a.scale), &c.counts[0])
 }
 
-// gradient returns rows of the gradient, or none if none is wanted.
-func (t *task) gradient(lo, hi int) compute.Matrix {
-	if t.dx.Data == nil {
-		return compute.Matrix{}
+// gradient returns rows of the gradient, or nil if none is wanted.
+func gradient(dlogits compute.Matrix, lo, hi int) []float32 {
+	if dlogits.Data == nil {
+		return nil
 	}
-	return t.dx.RowsAt(lo, hi)
+	return dlogits.RowsAt(lo, hi).Data
 }
 
-// loss runs a loss by chunks and adds what they contribute, in chunk order.
-func (d *Device) loss(rows int, t task) (loss float64, counts [3]int) {
-	chunks := chunkCount(rows)
-	for len(d.losses) < chunks {
+// reserveLosses makes room for what every chunk contributes, and clears it.
+func (d *Device) reserveLosses(rows int) {
+	for len(d.losses) < chunkCount(rows) {
 		d.losses = append(d.losses, chunkLoss{})
 	}
-	t.rowsPerTile = compute.ChunkRows
-	d.run(rows, t)
-	for _, c := range d.losses[:chunks] {
-		loss += c.loss
+	clear(d.losses)
+}
+
+// addLosses adds what the chunks contribute, in chunk order.
+func (d *Device) addLosses(rows int) (loss float64, counts [3]int) {
+	for _, c := range d.losses[:chunkCount(rows)] {
+		loss += float64(c.loss)
 		for i, n := range c.counts {
-			counts[i] += n
+			counts[i] += int(n)
 		}
 	}
 	return loss, counts

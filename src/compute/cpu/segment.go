@@ -2,62 +2,92 @@
 
 package cpu
 
+// #include "halognn_cpu.h"
+import "C"
+
 import (
 	"fmt"
 
 	"halognn/src/compute"
 )
 
-// segmentRows is the number of segments of a tile: enough that a call into C and its first, unprefetched rows are nothing
-// beside it, few enough that a tile with a hub does not hold up the rest.
+// segmentRows is the number of segments of a tile: enough that a call into C and its first,
+// unprefetched rows are nothing beside it, few enough that a tile with a hub does not hold up the rest.
 const segmentRows = 64
+
+type segmentMean struct {
+	out compute.Matrix
+	s   compute.Segments
+	h   compute.Matrix
+}
 
 // SegmentMean implements compute.Device.
 func (d *Device) SegmentMean(out compute.Matrix, s compute.Segments, h compute.Matrix) {
-	compute.CheckSegments("SegmentMean", s)
-	compute.CheckRows("SegmentMean", out, s.Len())
-	compute.CheckColumns("SegmentMean", h, out.Cols)
-	d.run(out.Rows, task{run: segmentMeanTile, rowsPerTile: segmentRows, y: out, segments: s, x: h})
+	defer d.probe.Start(compute.CheckSegmentMean(out, s, h)).Done()
+	run(d, out.Rows, segmentRows, segmentMean{out, s, h})
 	d.panicIfBad("SegmentMean", s, h.Rows)
 }
 
-func segmentMeanTile(d *Device, t *task, tile int) {
-	lo, hi := t.bounds(t.y.Rows, tile)
-	if s := part(t.segments, lo, hi); d.inRange(s, t.x.Rows) {
-		d.kernels.segmentMean(t.y.RowsAt(lo, hi), s, t.x)
+func (a *segmentMean) tile(d *Device, lo, hi int) {
+	if s := part(a.s, lo, hi); d.inRange(s, a.h.Rows) {
+		out := a.out.RowsAt(lo, hi)
+		rows, cols := size(out)
+		C.halognn_segment_mean(d.level, floats(out.Data), rows, cols, int64s(s.Indptr),
+			int32s(s.Indices), floats(a.h.Data))
 	}
 }
 
-// SegmentSum implements compute.Device.
-func (d *Device) SegmentSum(out compute.Matrix, s compute.Segments, weights []float32, h compute.Matrix, add bool) {
-	compute.CheckSegmentSum(out, s, weights, h)
-	d.run(out.Rows, task{run: segmentSumTile, rowsPerTile: segmentRows, y: out, segments: s, weights: weights, x: h, add: add})
-	d.panicIfBad("SegmentSum", s, h.Rows)
-}
-
-func segmentSumTile(d *Device, t *task, tile int) {
-	lo, hi := t.bounds(t.y.Rows, tile)
-	if s := part(t.segments, lo, hi); d.inRange(s, t.x.Rows) {
-		d.kernels.segmentSum(t.y.RowsAt(lo, hi), s, t.weights, t.x, t.add)
-	}
+type segmentMeanBackward struct {
+	dh                  compute.Matrix // the rows that transposed describes
+	forward, transposed compute.Segments
+	dout                compute.Matrix
+	add                 bool
 }
 
 // SegmentMeanBackward implements compute.Device.
-func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed compute.Segments, dout compute.Matrix, add bool) {
-	compute.CheckSegmentMeanBackward(dh, forward, transposed, dout)
+func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed compute.Segments,
+	dout compute.Matrix, add bool) {
+	defer d.probe.Start(compute.CheckSegmentMeanBackward(dh, forward, transposed, dout, add)).Done()
 	referred := transposed.Len()
-	d.run(referred, task{run: segmentMeanBackwardTile, rowsPerTile: segmentRows, dx: dh.RowsAt(0, referred), forward: forward,
-		segments: transposed, y: dout, add: add})
+	run(d, referred, segmentRows,
+		segmentMeanBackward{dh.RowsAt(0, referred), forward, transposed, dout, add})
 	d.panicIfBad("SegmentMeanBackward", transposed, dout.Rows)
 	if !add {
 		clear(dh.RowsAt(referred, dh.Rows).Data)
 	}
 }
 
-func segmentMeanBackwardTile(d *Device, t *task, tile int) {
-	lo, hi := t.bounds(t.dx.Rows, tile)
-	if s := part(t.segments, lo, hi); d.inRange(s, t.y.Rows) {
-		d.kernels.segmentMeanBackward(t.dx.RowsAt(lo, hi), t.forward, s, t.y, t.add)
+func (a *segmentMeanBackward) tile(d *Device, lo, hi int) {
+	if s := part(a.transposed, lo, hi); d.inRange(s, a.dout.Rows) {
+		dh := a.dh.RowsAt(lo, hi)
+		rows, cols := size(dh)
+		C.halognn_segment_mean_backward(d.level, floats(dh.Data), rows, cols, int64s(s.Indptr),
+			int32s(s.Indices), int64s(a.forward.Indptr), floats(a.dout.Data), cBool(a.add))
+	}
+}
+
+type segmentSum struct {
+	out     compute.Matrix
+	s       compute.Segments
+	weights []float32
+	h       compute.Matrix
+	add     bool
+}
+
+// SegmentSum implements compute.Device.
+func (d *Device) SegmentSum(out compute.Matrix, s compute.Segments, weights []float32,
+	h compute.Matrix, add bool) {
+	defer d.probe.Start(compute.CheckSegmentSum(out, s, weights, h, add)).Done()
+	run(d, out.Rows, segmentRows, segmentSum{out, s, weights, h, add})
+	d.panicIfBad("SegmentSum", s, h.Rows)
+}
+
+func (a *segmentSum) tile(d *Device, lo, hi int) {
+	if s := part(a.s, lo, hi); d.inRange(s, a.h.Rows) {
+		out := a.out.RowsAt(lo, hi)
+		rows, cols := size(out)
+		C.halognn_segment_sum(d.level, floats(out.Data), rows, cols, int64s(s.Indptr),
+			int32s(s.Indices), floats(a.weights), floats(a.h.Data), cBool(a.add))
 	}
 }
 
@@ -66,8 +96,8 @@ func part(s compute.Segments, lo, hi int) compute.Segments {
 	return compute.Segments{Indptr: s.Indptr[lo : hi+1], Indices: s.Indices}
 }
 
-// inRange reports whether the indices of the segments name rows of a matrix of that many; if not, panicIfBad will panic: on
-// the calling goroutine, where it can be told whose fault it is.
+// inRange reports whether the indices of the segments name rows of a matrix of that many; if not,
+// panicIfBad will panic: on the calling goroutine, where it can be told whose fault it is.
 func (d *Device) inRange(s compute.Segments, rows int) bool {
 	ok := checkIDs(s.Indices[s.Indptr[0]:s.Indptr[s.Len()]], rows) < 0
 	if !ok {
@@ -82,5 +112,6 @@ func (d *Device) panicIfBad(kernel string, s compute.Segments, rows int) {
 	}
 	at := int(s.Indptr[0])
 	at += checkIDs(s.Indices[at:s.Indptr[s.Len()]], rows)
-	panic(fmt.Sprintf("compute: %s: index %d is %d, but there are %d rows", kernel, at, s.Indices[at], rows))
+	panic(fmt.Sprintf("compute: %s: index %d is %d, but there are %d rows", kernel, at, s.Indices[at],
+		rows))
 }

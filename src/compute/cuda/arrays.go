@@ -12,6 +12,13 @@ import (
 	"halognn/src/compute"
 )
 
+// The sizes of scratch are worked out here and in the kernels, from the same number; and so are
+// references to rows.
+var (
+	_ [compute.ChunkRows]struct{}  = [C.HALOGNN_CHUNK_ROWS]struct{}{}
+	_ [compute.RefRowBits]struct{} = [C.HALOGNN_ROW_BITS]struct{}{}
+)
+
 // sent is a host array that a staging buffer has sent: kernels that are handed it find it on the device. Indices are checked when they are sent, on a
 // goroutine that has the time.
 type sent struct {
@@ -75,17 +82,34 @@ func bounds(x []int32) (lowest, above int32) {
 	return lowest, above
 }
 
-// losses returns room for the losses of rows.
-func (d *Device) losses(rows C.int64_t) unsafe.Pointer {
-	if err := d.reserve(&d.scratch, max(1, int(C.gpu_loss_scratch(rows))), useScratch); err != nil {
+// partial returns room for a sum of n floats of each chunk of rows.
+func (d *Device) partial(rows, n int) *C.float {
+	chunks := (rows + compute.ChunkRows - 1) / compute.ChunkRows
+	if err := d.reserve(&d.scratch, max(1, chunks*n)*4, useScratch); err != nil {
 		panic(err)
 	}
-	return d.scratch.p
+	return (*C.float)(d.scratch.p)
 }
 
-// answered waits for a loss.
-func (d *Device) answered(kernel string) *C.halognn_cuda_loss {
-	must(kernel, C.gpu_download(d.c, C.HALOGNN_COMPUTE, (*C.char)(unsafe.Pointer(d.result)), d.answer.p, C.int64_t(unsafe.Sizeof(*d.result))))
-	must(kernel, C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
-	return d.result
+// zero clears device memory.
+func (d *Device) zero(x []float32) {
+	if len(x) > 0 {
+		must("zeroing", C.gpu_zero(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(x)), C.int64_t(4*len(x))))
+	}
+}
+
+// Arguments as C takes them.
+
+func float(x []float32) *C.float { return (*C.float)(unsafe.SliceData(x)) }
+
+// bytesAt returns host memory.
+func bytesAt(x []float32) *C.char { return (*C.char)(unsafe.Pointer(unsafe.SliceData(x))) }
+
+func size(m compute.Matrix) (rows, cols C.int64_t) { return C.int64_t(m.Rows), C.int64_t(m.Cols) }
+
+func cBool(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
 }

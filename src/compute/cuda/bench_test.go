@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"halognn/src/compute"
+	"halognn/src/compute/computetest"
 	"halognn/src/compute/meter"
 	"halognn/src/mem"
 )
@@ -35,111 +36,51 @@ func closed(b *testing.B, d *Device) {
 	}
 }
 
-// BenchmarkKernels tells the bytes a kernel has to move per second, and their share of what a copy on the device moves in the same run (of-copy),
-// on the shapes of an input layer of 1024 seeds and fanouts 15, 10, 5; of products the flops, and their share of those of the best product
-// of cuBLAS alone (of-gemm).
+// BenchmarkKernels tells the bytes that a kernel has to move per second, and their share of what a copy
+// on the device moves in the same run (of-copy), on the shapes of an input layer of 1024 seeds and
+// fanouts 15, 10, 5; of products the flops, and their share of those of the best product of cuBLAS alone
+// (of-gemm).
 func BenchmarkKernels(b *testing.B) {
 	d, shrink := measured(b, 3<<30)
-	defer closed(b, d)
+	b.Cleanup(func() { closed(b, d) })
 	rates, err := meter.MeasureRates(d, 64<<20/shrink)
 	if err != nil {
 		b.Fatal(err)
 	}
-	const degree, cols, hidden, classes = 5, 128, 256, 32
-	destinations, sources := 100_000/shrink, 400_000/shrink
-	array := func(n int) []float32 {
-		x, err := d.Alloc(n)
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() { d.Free(x) })
-		return x
+	l := computetest.NewLayer(b, d, computetest.Sizes{Destinations: 100_000 / shrink, Sources: 400_000 / shrink, Degree: 5,
+		In: 128, Out: 256, Classes: 32})
+	defer stage(b, d, l.Inputs())()
+	n := 50_000_000 / shrink
+	x, err := d.Alloc(2 * n)
+	if err != nil {
+		b.Fatal(err)
 	}
-	matrix := func(rows, cols int) compute.Matrix {
-		return compute.Matrix{Rows: rows, Cols: cols, Data: array(rows * cols)}
-	}
-	h, out, dh := matrix(sources, cols), matrix(destinations, cols), matrix(sources, cols)
-	x, y, dy := matrix(destinations, hidden), matrix(destinations, hidden), matrix(destinations, hidden)
-	w, dw := matrix(hidden, cols), matrix(hidden, cols)
-	logits, dlogits := matrix(destinations, classes), matrix(destinations, classes)
-	mean, rstd, gamma := array(destinations), array(destinations), array(4*hidden)
-	forward, backward := randomSegments(destinations, sources, degree)
-	in := compute.Inputs{
-		Segments: []compute.Segments{forward, backward}, Vertices: [][]int32{make([]int32, destinations)},
-		Labels: make([]int32, destinations), Targets: make([]uint8, destinations*classes),
-	}
-	defer stage(b, d, &in)()
-	m, counted := meter.New(d)
-	defer func() {
-		if err := m.Free(); err != nil {
-			b.Error(err)
-		}
-	}()
-	parameters := len(y.Data) / 4
-	quarter := func(i int) []float32 { return y.Data[i*parameters : (i+1)*parameters] }
-	for _, k := range []struct {
-		name string
-		call func(d compute.Device)
-	}{
-		{"Copy", func(d compute.Device) { d.(compute.Accelerator).Copy(dh.Data, h.Data) }},
-		{"Add", func(d compute.Device) { d.(compute.Accelerator).Add(dh.Data, h.Data) }},
-		{"SegmentMean", func(d compute.Device) { d.SegmentMean(out, forward, h) }},
-		{"SegmentSum", func(d compute.Device) { d.SegmentSum(out, forward, nil, h, false) }},
-		{"SegmentMeanBackward", func(d compute.Device) { d.SegmentMeanBackward(dh, forward, backward, out, false) }},
-		{"AddBias", func(d compute.Device) { d.AddBias(y, gamma[:hidden]) }},
-		{"ReLU", func(d compute.Device) { d.ReLU(y, 0, compute.DropoutKey{}, nil) }},
-		{"ReLU with dropout", func(d compute.Device) { d.ReLU(y, 0.5, compute.DropoutKey{}, in.Vertices[0]) }},
-		{"ReLUBackward", func(d compute.Device) { d.ReLUBackward(dy, y, 0.5) }},
-		{"LayerNorm", func(d compute.Device) { d.LayerNorm(y, x, gamma[:hidden], gamma[hidden:2*hidden], mean, rstd, 1e-5) }},
-		{"LayerNormBackward", func(d compute.Device) {
-			d.LayerNormBackward(dy, gamma[2*hidden:3*hidden], gamma[3*hidden:], dy, x, gamma[:hidden], mean, rstd)
-		}},
-		{"ColumnSum", func(d compute.Device) { d.ColumnSum(gamma[:hidden], y) }},
-		{"SoftmaxCrossEntropy", func(d compute.Device) { d.SoftmaxCrossEntropy(dlogits, logits, in.Labels, 1) }},
-		{"SigmoidBCE", func(d compute.Device) { d.SigmoidBCE(dlogits, logits, in.Targets, 1) }},
-		{"Adam", func(d compute.Device) {
-			d.Adam(quarter(0), quarter(1), quarter(2), quarter(3), compute.AdamOptions{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Step: 1})
-		}},
-		{"SGD", func(d compute.Device) {
-			d.SGD(quarter(0), quarter(1), quarter(2), compute.SGDOptions{LR: 1e-3, Momentum: 0.9, Step: 2})
-		}},
-		{"MatMul", func(d compute.Device) { d.MatMul(y, out, w, false) }},
-		{"MatMulInput", func(d compute.Device) { d.MatMulInput(out, y, w, false) }},
-		{"MatMulWeights", func(d compute.Device) { d.MatMulWeights(dw, y, out) }},
-	} {
-		before := total(m, rates)
-		m.Start()
-		k.call(counted) // scratch grows
-		if err := m.Stop(); err != nil {
-			b.Fatal(err)
-		}
-		after := total(m, rates)
-		bytes, flops := float64(after.Bytes-before.Bytes), float64(after.Flops-before.Flops)
-		b.Run(k.name, func(b *testing.B) {
+	defer d.Free(x)
+	for _, c := range append(l.Calls(),
+		computetest.Call{Name: "Copy", Run: func() { d.Copy(x[:n], x[n:]) }, Bytes: 2 * 4 * n},
+		computetest.Call{Name: "Add", Run: func() { d.Add(x[:n], x[n:]) }, Bytes: 3 * 4 * n},
+	) {
+		b.Run(c.Name, func(b *testing.B) {
+			c.Run() // scratch grows
+			if err := d.Sync(); err != nil {
+				b.Fatal(err)
+			}
+			b.ResetTimer()
 			for range b.N {
-				k.call(d)
+				c.Run()
 			}
 			if err := d.Sync(); err != nil {
 				b.Fatal(err)
 			}
 			each := b.Elapsed().Seconds() / float64(b.N)
-			b.ReportMetric(bytes/each/1e9, "GB/s")
-			b.ReportMetric(bytes/each/rates.Copy, "of-copy")
-			if flops > 0 {
-				b.ReportMetric(flops/each/1e12, "TFLOP/s")
-				b.ReportMetric(flops/each/rates.Product, "of-gemm")
+			b.ReportMetric(float64(c.Bytes)/each/1e9, "GB/s")
+			b.ReportMetric(float64(c.Bytes)/each/rates.Copy, "of-copy")
+			if c.Flops > 0 {
+				b.ReportMetric(float64(c.Flops)/each/1e12, "TFLOP/s")
+				b.ReportMetric(float64(c.Flops)/each/rates.Product, "of-gemm")
 			}
 		})
 	}
-}
-
-// total adds up all kernels.
-func total(m *meter.Meter, r meter.Rates) (sum meter.Kernel) {
-	for _, k := range m.Report(r).Kernels {
-		sum.Bytes += k.Bytes
-		sum.Flops += k.Flops
-	}
-	return sum
 }
 
 // BenchmarkGather tells the rate at which resident rows are gathered, in float32 and float16, beside that of a copy.
@@ -257,26 +198,6 @@ func BenchmarkRows(b *testing.B) {
 	}
 	b.ReportMetric(copied/1e9, "GB/s-copied")
 	b.ReportMetric(mapped/1e9, "GB/s-mapped")
-}
-
-func randomSegments(destinations, sources, degree int) (forward, backward compute.Segments) {
-	random := rand.New(rand.NewPCG(1, 2))
-	forward.Indptr = []int64{0}
-	lists := make([][]int32, sources)
-	for t := range destinations {
-		for range degree {
-			s := int32(random.IntN(sources))
-			forward.Indices = append(forward.Indices, s)
-			lists[s] = append(lists[s], int32(t))
-		}
-		forward.Indptr = append(forward.Indptr, int64(len(forward.Indices)))
-	}
-	backward.Indptr = []int64{0}
-	for _, l := range lists {
-		backward.Indices = append(backward.Indices, l...)
-		backward.Indptr = append(backward.Indptr, int64(len(backward.Indices)))
-	}
-	return forward, backward
 }
 
 // stage puts host arrays on the device, as a minibatch's staging buffer does.

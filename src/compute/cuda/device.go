@@ -13,15 +13,16 @@ import (
 	"halognn/src/compute"
 )
 
-var _ compute.Accelerator = (*Device)(nil)
+var _ compute.PeerDevice = (*Device)(nil)
 
 // oldest is the major number of the compute capability that the library's kernels are compiled for.
 const oldest = 8
 
-// Device implements compute.Accelerator on one GPU. A call that fails where the contract has no error to return panics: the device is of no
-// use any more.
+// Device implements compute.PeerDevice on one GPU. A call that fails where the contract has no error
+// to return panics: the device is of no use any more.
 type Device struct {
 	c     *C.halognn_cuda
+	probe *compute.Probe
 	name  string
 	id    string
 	arena *arena
@@ -151,6 +152,14 @@ func (d *Device) Close() error {
 // Name implements compute.Device.
 func (d *Device) Name() string { return d.name }
 
+// Capabilities implements compute.Device.
+func (d *Device) Capabilities() compute.Capabilities {
+	return compute.Capabilities{Accelerator: d, Peer: d, NewStopwatch: d.NewStopwatch}
+}
+
+// Watch implements compute.Device.
+func (d *Device) Watch(p *compute.Probe) { d.probe = p }
+
 // Room implements compute.Accelerator.
 func (d *Device) Room() int {
 	d.arena.mu.Lock()
@@ -176,8 +185,9 @@ func (d *Device) Alloc(n int) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	must("zeroing", C.gpu_zero(d.c, C.HALOGNN_COMPUTE, d.at(at), C.int64_t(4*n)))
-	return unsafe.Slice((*float32)(d.at(at)), n), nil
+	x := unsafe.Slice((*float32)(d.at(at)), n)
+	d.zero(x)
+	return x, nil
 }
 
 // Free implements compute.Device. Kernels that use the memory may still be running: what is allocated next is first written by kernels
@@ -210,7 +220,13 @@ func (d *Device) Download(dst, src []float32) {
 }
 
 // Sync implements compute.Device. Copies beside the kernels have events of their own: those of later minibatches go on.
-func (d *Device) Sync() error { return failure("a kernel", C.gpu_sync(d.c, C.HALOGNN_COMPUTE)) }
+func (d *Device) Sync() error {
+	if err := failure("a kernel", C.gpu_sync(d.c, C.HALOGNN_COMPUTE)); err != nil {
+		return err
+	}
+	d.probe.Synced()
+	return nil
+}
 
 // idle waits for everything that is queued.
 func (d *Device) idle() error {
@@ -223,13 +239,13 @@ func (d *Device) idle() error {
 
 // Copy implements compute.Accelerator.
 func (d *Device) Copy(dst, src []float32) {
-	compute.CheckLengths("Copy", len(dst), len(src))
+	defer d.probe.Start(compute.CheckCopy(dst, src)).Done()
 	must("Copy", C.gpu_copy(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(dst)), unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
 }
 
 // Add implements compute.Accelerator.
 func (d *Device) Add(sum, x []float32) {
-	compute.CheckLengths("Add", len(sum), len(x))
+	defer d.probe.Start(compute.CheckAdd(sum, x)).Done()
 	must("Add", C.gpu_add_into(d.c, float(sum), C.int64_t(len(sum)), float(x)))
 }
 
@@ -314,8 +330,3 @@ func (d *Device) reserve(r *room, bytes int, u use) error {
 func (r room) matrix(rows, cols int) compute.Matrix {
 	return compute.Matrix{Rows: rows, Cols: cols, Data: unsafe.Slice((*float32)(r.p), rows*cols)}
 }
-
-// bytesAt returns host memory as C sees it.
-func bytesAt(x []float32) *C.char { return (*C.char)(unsafe.Pointer(unsafe.SliceData(x))) }
-
-func float(x []float32) *C.float { return (*C.float)(unsafe.SliceData(x)) }

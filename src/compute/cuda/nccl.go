@@ -21,8 +21,6 @@ import (
 	"halognn/src/compute"
 )
 
-var _ compute.PeerDevice = (*Device)(nil)
-
 // ID implements compute.PeerDevice.
 func (d *Device) ID() string { return d.id }
 

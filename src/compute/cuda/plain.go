@@ -9,7 +9,7 @@ import (
 )
 
 // Device is never opened: this build has no C.
-type Device struct{ compute.Accelerator }
+type Device struct{ compute.PeerDevice }
 
 // Open fails: loading the library needs cgo.
 func Open(Options) (*Device, error) { return nil, errPlain() }

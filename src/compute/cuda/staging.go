@@ -39,6 +39,7 @@ type stagingBuffer struct {
 	destinations, frontier, cols   int
 	half                           bool
 	onHost                         bool // own, mean and all were made on the host
+	call                           compute.Call
 	ownAt, meanAt, allAt           int
 	refsAt, fromAt, ptrAt, indexAt int
 	rowsAt, rowBytes               int
@@ -63,6 +64,7 @@ func (b *stagingBuffer) Send(in *compute.Inputs) error {
 		return err
 	}
 	b.fill(in)
+	b.call = in.RowsCall(!b.onHost)
 	c := b.d.c
 	if b.taken {
 		must("sending a minibatch", C.gpu_order(c, C.HALOGNN_UP, b.read))
@@ -259,7 +261,7 @@ const (
 // collect writes where each row will lie, and the rows that travel, as they are stored.
 func (b *stagingBuffer) collect(in *compute.Inputs) {
 	if in.Mean {
-		compute.CheckSegments("SegmentMeanRows", in.Input)
+		compute.CheckInputs(in)
 		if lowest, above := bounds(in.Input.Indices); lowest < 0 || int(above) > b.frontier {
 			panic(fmt.Sprintf("compute: SegmentMeanRows: indices lie in [%d,%d), but there are %d rows", lowest, above, b.frontier))
 		}
@@ -290,6 +292,7 @@ func (b *stagingBuffer) Open() (own, mean, all compute.Matrix, err error) {
 	if !b.filled || d.open != nil {
 		panic("compute/cuda: a staging buffer is opened that was not sent, or while another is open")
 	}
+	defer d.probe.Start(b.call).Done()
 	must("receiving a minibatch", C.gpu_order(d.c, C.HALOGNN_COMPUTE, b.copied))
 	d.open = b
 	if !b.onHost {

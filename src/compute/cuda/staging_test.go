@@ -17,6 +17,7 @@ import (
 	"unsafe"
 
 	"halognn/src/compute"
+	"halognn/src/compute/computetest"
 	"halognn/src/compute/ref"
 	"halognn/src/mem"
 	"halognn/src/npy"
@@ -275,6 +276,32 @@ func TestDownloads(t *testing.T) {
 		}
 	}
 	leaksNothing(t)
+}
+
+// No kernel call allocates on the heap once scratch has grown, its arrays being on the device.
+func TestKernelsAllocateNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	d := open(t)
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	l := computetest.NewLayer(t, d, computetest.Sizes{Destinations: 30, Sources: 40, Degree: 2, In: 8, Out: 12, Classes: 4})
+	box := d.NewStagingBuffer(hostOf(t), false)
+	err := box.Send(l.Inputs())
+	if err == nil {
+		_, _, _, err = box.Open()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	computetest.AllocateNothing(t, l)
+	if err := errors.Join(box.Close(), box.Free()); err != nil {
+		t.Error(err)
+	}
 }
 
 // A step allocates nothing once rooms have grown: neither on the heap nor, the arena being the only source, on the device.

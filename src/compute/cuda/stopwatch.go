@@ -13,18 +13,13 @@ import (
 	"halognn/src/compute"
 )
 
-var (
-	_ compute.Timed    = (*Device)(nil)
-	_ compute.Gatherer = (*stagingBuffer)(nil)
-)
-
 // stopwatch is events on the compute stream.
 type stopwatch struct {
 	d      *Device
 	events []unsafe.Pointer
 }
 
-// NewStopwatch implements compute.Timed.
+// NewStopwatch returns a stopwatch of the compute stream.
 func (d *Device) NewStopwatch() compute.Stopwatch { return &stopwatch{d: d} }
 
 // Mark implements compute.Stopwatch.
@@ -55,6 +50,3 @@ func (s *stopwatch) Free() error {
 	s.events = nil
 	return errors.Join(errs...)
 }
-
-// Gathers implements compute.Gatherer.
-func (b *stagingBuffer) Gathers() bool { return !b.onHost }

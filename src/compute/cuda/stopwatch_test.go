@@ -18,23 +18,19 @@ func TestMeter(t *testing.T) {
 
 func testMeter(t *testing.T, resident int) {
 	d := open(t)
-	m, metered := meter.New(d)
-	on, ok := metered.(compute.PeerDevice)
-	if !ok {
-		t.Fatal("a metered device cannot do any more what it could")
-	}
+	m := meter.New(d)
 	const rows, cols = 100, 8
-	x, err := on.Alloc(rows * cols)
+	x, err := d.Alloc(rows * cols)
 	if err != nil {
 		t.Fatal(err)
 	}
 	matrix := compute.Matrix{Rows: rows, Cols: cols, Data: x}
-	box := on.NewStagingBuffer(hostOf(t), true)
+	box := d.NewStagingBuffer(hostOf(t), true)
 	in := &compute.Inputs{Rows: compute.Rows{Cols: cols, Tables: [][]byte{make([]byte, 4*cols)}}, Sources: true}
 	for range rows {
 		in.Rows.Of = append(in.Rows.Of, compute.MakeRowRef(0, 0))
 	}
-	if err := on.Resident(in.Rows.Tables, []int{resident}, nil, 4*cols); err != nil {
+	if err := d.Resident(in.Rows.Tables, []int{resident}, nil, 4*cols); err != nil {
 		t.Fatal(err)
 	}
 	m.Start()
@@ -45,13 +41,13 @@ func testMeter(t *testing.T, resident int) {
 		if _, _, _, err := box.Open(); err != nil {
 			t.Fatal(err)
 		}
-		on.AddBias(matrix, x[:cols])
-		on.ReLU(matrix, 0, compute.DropoutKey{}, nil)
+		d.AddBias(matrix, x[:cols])
+		d.ReLU(matrix, 0, compute.DropoutKey{}, nil)
 		if err := box.Close(); err != nil {
 			t.Fatal(err)
 		}
 		if step == 1 {
-			if err := on.Sync(); err != nil {
+			if err := d.Sync(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -59,7 +55,7 @@ func testMeter(t *testing.T, resident int) {
 	if err := m.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	on.AddBias(matrix, x[:cols]) // the meter is off
+	d.AddBias(matrix, x[:cols]) // the meter is off
 	r := m.Report(meter.Rates{Copy: 1, Product: 1})
 	want := map[string]int64{"input rows": int64(resident) * 3 * rows * (4*cols + 8 + 4*cols), "AddBias": 3 * 4 * (2*rows*cols + cols), "ReLU": 3 * 8 * rows * cols}
 	if len(r.Kernels) != len(want) {
@@ -73,11 +69,11 @@ func testMeter(t *testing.T, resident int) {
 	if err := box.Free(); err != nil {
 		t.Error(err)
 	}
-	on.Free(x)
+	d.Free(x)
 	if err := m.Free(); err != nil {
 		t.Error(err)
 	}
-	if err := on.Close(); err != nil {
+	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
 	leaksNothing(t)

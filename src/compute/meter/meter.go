@@ -1,15 +1,15 @@
-// Package meter watches a device at work: how often each kernel was called, how long it ran, what it had to move and to compute, and how
-// long no kernel ran. Beside what the device copies and multiplies at best that is a step's roofline (Williams et al., CACM 2009).
+// Package meter watches a device at work: how often each kernel was called, how long it ran, what it
+// had to move and to compute, and how long no kernel ran. Beside what the device copies and multiplies
+// at best that is a step's roofline (Williams et al., CACM 2009).
 //
-//	training ──> New(device) ──> device
-//	             │ mark  kernel  mark          a device with a Stopwatch: by its own clock, on its own stream
-//	             │ clock kernel  clock         any other: kernels are done when they return
-//	             v
+//	training ──> device ── Probe: mark  kernel  mark     a device with a stopwatch: its own clock, on its own stream
+//	                              clock kernel  clock    any other: kernels are done when they return
+//	                         │
+//	                         v
 //	             Meter: name, calls, seconds, bytes, flops   ── Report(Rates) ──> share of the roofline, idle share
 //
-// A kernel's bytes are what it must read and write at least: every operand once, and a row that edges name once for each edge, as if nothing
-// were cached. Flops are those of matrix products. Two marks around every kernel cost the device a few microseconds, so a metered run is
-// slower, which is why it is asked for.
+// Bytes and flops are those of compute.Call. Two marks around every kernel cost the device a few
+// microseconds, so a metered run is slower, which is why it is asked for.
 package meter
 
 import (
@@ -28,76 +28,53 @@ type Kernel struct {
 	Seconds float64 `json:"seconds"`
 	Bytes   int64   `json:"bytes"`
 	Flops   int64   `json:"flops"`
-	Floor   float64 `json:"floor_seconds"` // the least time for bytes and flops, whichever takes longer; in a Report
-}
 
-// kind numbers the kernels.
-type kind int
-
-const (
-	inputRows kind = iota
-	matMul
-	matMulInput
-	matMulWeights
-	addBias
-	columnSum
-	segmentMean
-	segmentSum
-	segmentMeanBackward
-	relu
-	reluBackward
-	layerNorm
-	layerNormBackward
-	softmaxCrossEntropy
-	sigmoidBCE
-	adam
-	sgd
-	copying
-	adding
-	kinds
-)
-
-var names = [kinds]string{
-	"input rows", "MatMul", "MatMulInput", "MatMulWeights", "AddBias", "ColumnSum", "SegmentMean", "SegmentSum", "SegmentMeanBackward", "ReLU", "ReLUBackward",
-	"LayerNorm", "LayerNormBackward", "SoftmaxCrossEntropy", "SigmoidBCE", "Adam", "SGD", "Copy", "Add",
+	// Floor is the least time for bytes and flops, whichever takes longer; in a Report.
+	Floor float64 `json:"floor_seconds"`
 }
 
 // Meter counts while it is on. The training goroutine uses it.
 type Meter struct {
-	inner   compute.Device
+	device  compute.Device
+	probe   compute.Probe
 	watch   compute.Stopwatch // nil for a device whose kernels are done when they return
 	on      bool
 	began   time.Time
 	seconds float64 // that it was on
-	kernels [kinds]Kernel
-	running []kind // kernel i ran from mark 2i to mark 2i+1
+	updates int64
+
+	kernels []Kernel       // in the order in which they were first called
+	index   map[string]int // of kernels, by name
+	running []int          // kernels by number: i ran from mark 2i to mark 2i+1
+	started time.Time      // of the last kernel, where there is no stopwatch
 	err     error
 }
 
-// New returns a meter, off, and the device to use in the place of d. That one is a compute.Device, compute.Accelerator or compute.PeerDevice
-// as d is, and nothing else.
-func New(d compute.Device) (*Meter, compute.Device) {
-	m := &Meter{inner: d}
-	for k := range m.kernels {
-		m.kernels[k].Name = names[k]
+// New returns a meter of d, off.
+func New(d compute.Device) *Meter {
+	m := &Meter{device: d, index: map[string]int{}}
+	m.probe = compute.Probe{OnStart: m.start, OnDone: m.done, OnSync: m.collect}
+	if stopwatch := d.Capabilities().NewStopwatch; stopwatch != nil {
+		m.watch = stopwatch()
 	}
-	if t, ok := d.(compute.Timed); ok {
-		m.watch = t.NewStopwatch()
-	}
-	return m, wrap(d, m)
+	return m
 }
 
 // Start begins, or goes on with, counting.
-func (m *Meter) Start() { m.on, m.began = true, time.Now() }
+func (m *Meter) Start() {
+	m.on, m.began = true, time.Now()
+	m.device.Watch(&m.probe)
+}
 
 // Stop waits for the device and ends counting.
 func (m *Meter) Stop() error {
 	if !m.on {
 		return nil
 	}
-	err := m.inner.Sync()
+	err := m.device.Sync()
 	m.seconds += time.Since(m.began).Seconds()
 	m.on = false
+	m.device.Watch(nil)
 	m.collect()
 	return errors.Join(err, m.err)
 }
@@ -110,27 +87,37 @@ func (m *Meter) Free() error {
 	return m.watch.Free()
 }
 
-// kernel runs a kernel.
-func (m *Meter) kernel(k kind, bytes, flops int, call func()) {
-	if !m.on {
-		call()
-		return
+// start counts a call that begins.
+func (m *Meter) start(c compute.Call) {
+	k, known := m.index[c.Kernel]
+	if !known {
+		k = len(m.kernels)
+		m.index[c.Kernel] = k
+		m.kernels = append(m.kernels, Kernel{Name: c.Kernel})
 	}
 	of := &m.kernels[k]
 	of.Calls++
-	of.Bytes += int64(bytes)
-	of.Flops += int64(flops)
+	of.Bytes += int64(c.Bytes)
+	of.Flops += int64(c.Flops)
+	if c.Update {
+		m.updates++
+	}
+	m.running = append(m.running, k)
 	if m.watch == nil {
-		begin := time.Now()
-		call()
-		of.Seconds += time.Since(begin).Seconds()
+		m.started = time.Now()
+	} else {
+		m.fail(m.watch.Mark(2*len(m.running) - 2))
+	}
+}
+
+// done notes the end of the call that began last.
+func (m *Meter) done() {
+	if m.watch != nil {
+		m.fail(m.watch.Mark(2*len(m.running) - 1))
 		return
 	}
-	at := 2 * len(m.running)
-	m.fail(m.watch.Mark(at))
-	call()
-	m.fail(m.watch.Mark(at + 1))
-	m.running = append(m.running, k)
+	m.kernels[m.running[0]].Seconds += time.Since(m.started).Seconds()
+	m.running = m.running[:0]
 }
 
 // collect reads the times of the kernels so far, which are done.
@@ -166,11 +153,8 @@ type Report struct {
 
 // Report sets what was counted beside the device's rates.
 func (m *Meter) Report(r Rates) Report {
-	out := Report{Device: m.inner.Name(), Steps: m.kernels[adam].Calls + m.kernels[sgd].Calls, Rates: r, Seconds: m.seconds}
+	out := Report{Device: m.device.Name(), Steps: m.updates, Rates: r, Seconds: m.seconds}
 	for _, k := range m.kernels {
-		if k.Calls == 0 {
-			continue
-		}
 		k.Floor = max(float64(k.Bytes)/r.Copy, float64(k.Flops)/r.Product)
 		out.Busy += k.Seconds
 		out.Floor += k.Floor

@@ -6,75 +6,70 @@ import (
 	"time"
 
 	"halognn/src/compute"
-	"halognn/src/compute/computetest"
 	"halognn/src/compute/ref"
 )
-
-// A metered device computes what the device computes.
-func TestMeteredDevicePassesTheSuite(t *testing.T) {
-	computetest.Run(t, func() compute.Device {
-		m, d := New(ref.New())
-		m.Start()
-		return d
-	}, ref.Host{})
-}
 
 func matrix(rows, cols int) compute.Matrix {
 	return compute.Matrix{Rows: rows, Cols: cols, Data: make([]float32, rows*cols)}
 }
 
-// What kernels have to move and to compute follows from their shapes.
-func TestCosts(t *testing.T) {
-	const rows, in, out = 7, 3, 5
-	x, y, w := matrix(rows, in), matrix(rows, out), matrix(out, in)
-	s := compute.Segments{Indptr: []int64{0, 2, 2, 3}, Indices: []int32{6, 0, 1}} // 3 destinations, 3 edges
-	back := compute.Segments{Indptr: []int64{0, 1, 2, 2, 2, 2, 2, 3}, Indices: []int32{0, 2, 0}}
-	mean, labels := matrix(3, in), make([]int32, rows)
-	column, scale := make([]float32, out), make([]float32, rows)
-	for _, c := range []struct {
-		name         string
-		call         func(d compute.Device)
-		bytes, flops int64
-	}{
-		{"MatMul", func(d compute.Device) { d.MatMul(y, x, w, false) }, 4 * (21 + 15 + 35), 2 * 7 * 3 * 5},
-		{"MatMul", func(d compute.Device) { d.MatMul(y, x, w, true) }, 4 * (21 + 15 + 70), 2 * 7 * 3 * 5},
-		{"MatMulInput", func(d compute.Device) { d.MatMulInput(x, y, w, false) }, 4 * (21 + 15 + 35), 2 * 7 * 3 * 5},
-		{"MatMulWeights", func(d compute.Device) { d.MatMulWeights(w, y, x) }, 4 * (21 + 15 + 35), 2 * 7 * 3 * 5},
-		{"AddBias", func(d compute.Device) { d.AddBias(y, column) }, 4 * (70 + 5), 0},
-		{"ColumnSum", func(d compute.Device) { d.ColumnSum(column, y) }, 4 * (35 + 5), 0},
-		{"SegmentMean", func(d compute.Device) { d.SegmentMean(mean, s, x) }, 4*(9+9) + 8*4 + 4*3, 0},
-		{"SegmentSum", func(d compute.Device) { d.SegmentSum(mean, s, scale[:3], x, true) }, 4*(9+18+3) + 8*4 + 4*3, 0},
-		{"SegmentMeanBackward", func(d compute.Device) { d.SegmentMeanBackward(x, s, back, mean, false) }, 4*(9+21) + 8*8 + 4*3 + 16*3, 0},
-		{"ReLU", func(d compute.Device) { d.ReLU(y, 0, compute.DropoutKey{}, nil) }, 8 * 35, 0},
-		{"ReLUBackward", func(d compute.Device) { d.ReLUBackward(y, y, 0) }, 12 * 35, 0},
-		{"LayerNorm", func(d compute.Device) { d.LayerNorm(y, y, column, column, scale, scale, 1) }, 4 * (70 + 14), 0},
-		{"SoftmaxCrossEntropy", func(d compute.Device) { d.SoftmaxCrossEntropy(compute.Matrix{}, y, labels, 1) }, 4 * (35 + 7), 0},
-		{"SigmoidBCE", func(d compute.Device) { d.SigmoidBCE(y, y, make([]uint8, 35), 1) }, 8*35 + 35, 0},
-		{"Adam", func(d compute.Device) { d.Adam(column, column, column, column, compute.AdamOptions{Step: 1}) }, 28 * 5, 0},
-		{"SGD", func(d compute.Device) { d.SGD(column, column, column, compute.SGDOptions{Step: 1}) }, 20 * 5, 0},
-	} {
-		m, d := New(ref.New())
-		c.call(d) // off
+// A meter counts what is called while it is on.
+func TestCounts(t *testing.T) {
+	d := ref.New()
+	m := New(d)
+	x, y, w := matrix(7, 3), matrix(7, 5), matrix(5, 3)
+	calls := func() {
+		d.MatMul(y, x, w, false)
+		d.AddBias(y, w.Data[:5])
+		d.MatMul(y, x, w, true)
+		d.SGD(w.Data, w.Data, w.Data, compute.SGDOptions{Step: 1})
+	}
+	calls() // off
+	for range 2 {
 		m.Start()
-		c.call(d)
+		calls()
 		if err := m.Stop(); err != nil {
 			t.Fatal(err)
 		}
-		c.call(d) // off again
-		k := m.Report(Rates{Copy: 1, Product: 1}).Kernels
-		if len(k) != 1 || k[0].Name != c.name || k[0].Calls != 1 || k[0].Bytes != c.bytes || k[0].Flops != c.flops {
-			t.Errorf("%s: counted %+v, want %d bytes, %d flops", c.name, k, c.bytes, c.flops)
+		calls() // off again
+	}
+	r := m.Report(Rates{Copy: 1, Product: 1})
+	want := map[string]Kernel{
+		"MatMul":  {Calls: 4, Bytes: 2 * 4 * (2*21 + 2*15 + 35 + 70), Flops: 4 * 2 * 7 * 3 * 5},
+		"AddBias": {Calls: 2, Bytes: 2 * 4 * (70 + 5)},
+		"SGD":     {Calls: 2, Bytes: 2 * 4 * 5 * 15},
+	}
+	if len(r.Kernels) != len(want) || r.Steps != 2 {
+		t.Errorf("counted %+v in %d steps", r.Kernels, r.Steps)
+	}
+	for _, k := range r.Kernels {
+		w := want[k.Name]
+		if k.Calls != w.Calls || k.Bytes != w.Bytes || k.Flops != w.Flops || !(k.Seconds > 0) {
+			t.Errorf("counted %+v, want %+v", k, w)
 		}
+	}
+	if err := m.Free(); err != nil {
+		t.Error(err)
 	}
 }
 
 // timed is a device whose kernels each take 2 ms by its own clock, which only says so when it was synced.
 type timed struct {
 	compute.Device
-	clock fakeClock
+	clock  fakeClock
+	synced func()
 }
 
-func (d *timed) NewStopwatch() compute.Stopwatch { return &d.clock }
+func (d *timed) Capabilities() compute.Capabilities {
+	return compute.Capabilities{NewStopwatch: func() compute.Stopwatch { return &d.clock }}
+}
+
+func (d *timed) Sync() error { d.synced(); return nil }
+
+func (d *timed) Watch(p *compute.Probe) {
+	d.synced = p.Synced
+	d.Device.Watch(p)
+}
 
 type fakeClock struct {
 	marked int
@@ -100,7 +95,7 @@ func (d *fakeClock) Free() error { d.freed = true; return nil }
 func TestStopwatchIsRead(t *testing.T) {
 	device := &timed{Device: ref.New()}
 	clock := &device.clock
-	m, d := New(device)
+	m, d := New(device), device
 	y, g := matrix(2, 2), make([]float32, 2)
 	step := func() {
 		d.AddBias(y, g)

@@ -20,9 +20,10 @@ const width = 512
 // MeasureRates copies so many elements (on a device that reads host memory: adds a bias to them in place) and multiplies matrices of as
 // many rows as take a few milliseconds; the fastest of some tries counts. It takes twice that memory, or what the device has left.
 func MeasureRates(d compute.Device, elements int) (Rates, error) {
-	off, offboard := d.(compute.Accelerator)
-	if offboard {
-		elements = min(elements, off.Room()/(4*float))
+	const float = 4 // bytes
+	accelerator := d.Capabilities().Accelerator
+	if accelerator != nil {
+		elements = min(elements, accelerator.Room()/(4*float))
 	}
 	rows := elements / width
 	if rows == 0 {
@@ -41,8 +42,8 @@ func MeasureRates(d compute.Device, elements int) (Rates, error) {
 		return compute.Matrix{Rows: rows, Cols: width, Data: data[:rows*width]}
 	}
 	pass := func() { d.AddBias(matrix(y, rows), w.Data[:width]) }
-	if offboard {
-		pass = func() { off.Copy(y, x) }
+	if accelerator != nil {
+		pass = func() { accelerator.Copy(y, x) }
 	}
 	each, err := fastest(d, pass)
 	if err != nil {

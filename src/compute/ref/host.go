@@ -13,7 +13,7 @@ type Host struct{}
 
 // GatherRows implements compute.Host.
 func (Host) GatherRows(dst compute.Matrix, rows compute.Rows) {
-	compute.CheckColumns("GatherRows", dst, rows.Cols)
+	compute.CheckGatherRows(dst, rows)
 	for i := range dst.Rows {
 		stored := storedRow(rows, i)
 		for j, out := 0, dst.Row(i); j < len(out); j++ {
@@ -24,9 +24,7 @@ func (Host) GatherRows(dst compute.Matrix, rows compute.Rows) {
 
 // SegmentMeanRows implements compute.Host.
 func (Host) SegmentMeanRows(dst compute.Matrix, s compute.Segments, rows compute.Rows) {
-	compute.CheckSegments("SegmentMeanRows", s)
-	compute.CheckRows("SegmentMeanRows", dst, s.Len())
-	compute.CheckColumns("SegmentMeanRows", dst, rows.Cols)
+	compute.CheckSegmentMeanRows(dst, s, rows)
 	for t := range dst.Rows {
 		out, segment := dst.Row(t), s.Indices[s.Indptr[t]:s.Indptr[t+1]]
 		clear(out)
@@ -56,7 +54,7 @@ func element(t compute.DType, stored []byte, j int) float32 {
 
 // SliceRows implements compute.Host.
 func (Host) SliceRows(dst, table []byte, rowBytes int, ids []int32) {
-	compute.CheckLengths("SliceRows", len(dst), rowBytes*len(ids))
+	compute.CheckSliceRows(dst, rowBytes, ids)
 	for i, id := range ids {
 		copy(dst[i*rowBytes:(i+1)*rowBytes], table[int(id)*rowBytes:(int(id)+1)*rowBytes])
 	}

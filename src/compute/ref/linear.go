@@ -4,7 +4,7 @@ import "halognn/src/compute"
 
 // MatMul implements compute.Device.
 func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
-	compute.CheckProduct("MatMul", y, x, w)
+	defer d.probe.Start(compute.CheckMatMul(y, x, w, add)).Done()
 	for r := range y.Rows {
 		row, out := x.Row(r), y.Row(r)
 		for o := range out {
@@ -22,7 +22,7 @@ func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 
 // MatMulInput implements compute.Device.
 func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
-	compute.CheckProduct("MatMulInput", dy, dx, w)
+	defer d.probe.Start(compute.CheckMatMulInput(dx, dy, w, add)).Done()
 	for r := range dx.Rows {
 		out := dx.Row(r)
 		if !add {
@@ -38,7 +38,7 @@ func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 
 // MatMulWeights implements compute.Device.
 func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
-	compute.CheckProduct("MatMulWeights", dy, x, dw)
+	defer d.probe.Start(compute.CheckMatMulWeights(dw, dy, x)).Done()
 	out := dw.Data[:dw.Rows*dw.Cols]
 	clear(out)
 	chunks(dy.Rows, func(lo, hi int) {
@@ -56,7 +56,7 @@ func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 
 // AddBias implements compute.Device.
 func (d *Device) AddBias(y compute.Matrix, b []float32) {
-	compute.CheckColumns("AddBias", y, len(b))
+	defer d.probe.Start(compute.CheckAddBias(y, b)).Done()
 	for r := range y.Rows {
 		addInto(y.Row(r), b)
 	}
@@ -64,7 +64,7 @@ func (d *Device) AddBias(y compute.Matrix, b []float32) {
 
 // ColumnSum implements compute.Device.
 func (d *Device) ColumnSum(db []float32, dy compute.Matrix) {
-	compute.CheckColumns("ColumnSum", dy, len(db))
+	defer d.probe.Start(compute.CheckColumnSum(db, dy)).Done()
 	clear(db)
 	chunks(dy.Rows, func(lo, hi int) {
 		sum := d.scratch(len(db))

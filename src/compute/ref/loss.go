@@ -10,8 +10,7 @@ import (
 // nothing overflows. The label's gradient p - 1 is computed as minus the share of the others, which loses nothing when p is
 // close to 1.
 func (d *Device) SoftmaxCrossEntropy(dlogits, logits compute.Matrix, labels []int32, scale float32) (loss float64, correct int) {
-	compute.CheckLoss("SoftmaxCrossEntropy", dlogits, logits)
-	compute.CheckLabels("SoftmaxCrossEntropy", logits, labels)
+	defer d.probe.Start(compute.CheckSoftmaxCrossEntropy(dlogits, logits, labels)).Done()
 	chunks(logits.Rows, func(lo, hi int) {
 		var sum float64
 		for r := lo; r < hi; r++ {
@@ -49,8 +48,7 @@ func (d *Device) SoftmaxCrossEntropy(dlogits, logits compute.Matrix, labels []in
 
 // SigmoidBCE implements compute.Device: loss = max(z,0) - z*t + log(1 + exp(-|z|)), whose derivative is sigmoid(z) - t.
 func (d *Device) SigmoidBCE(dlogits, logits compute.Matrix, targets []uint8, scale float32) (loss float64, counts [3]int) {
-	compute.CheckLoss("SigmoidBCE", dlogits, logits)
-	compute.CheckLengths("SigmoidBCE", logits.Rows*logits.Cols, len(targets))
+	defer d.probe.Start(compute.CheckSigmoidBCE(dlogits, logits, targets)).Done()
 	chunks(logits.Rows, func(lo, hi int) {
 		var sum float64
 		for i := lo * logits.Cols; i < hi*logits.Cols; i++ {

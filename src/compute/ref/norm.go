@@ -6,49 +6,9 @@ import (
 	"halognn/src/compute"
 )
 
-// ReLU implements compute.Device.
-func (d *Device) ReLU(y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
-	if p == 0 {
-		compute.CheckRows("ReLU", y)
-		for i, v := range y.Data[:y.Rows*y.Cols] {
-			if v < 0 {
-				y.Data[i] = 0
-			}
-		}
-		return
-	}
-	compute.CheckRows("ReLU", y, len(vertices))
-	threshold, scale := compute.DropoutThreshold(p), compute.DropoutScale(p)
-	for r := range y.Rows {
-		row, bits := y.Row(r), key.Row(vertices[r])
-		for j, v := range row {
-			if v < 0 || bits.Bits(j) < threshold {
-				row[j] = 0
-			} else {
-				row[j] = v * scale
-			}
-		}
-	}
-}
-
-// ReLUBackward implements compute.Device.
-func (d *Device) ReLUBackward(dy, y compute.Matrix, p float32) {
-	compute.CheckSame("ReLUBackward", dy, y)
-	scale := compute.DropoutScale(p)
-	for i, v := range y.Data[:y.Rows*y.Cols] {
-		if v > 0 {
-			dy.Data[i] *= scale
-		} else {
-			dy.Data[i] = 0
-		}
-	}
-}
-
 // LayerNorm implements compute.Device.
 func (d *Device) LayerNorm(y, x compute.Matrix, gamma, beta, mean, rstd []float32, eps float32) {
-	compute.CheckSame("LayerNorm", y, x)
-	compute.CheckColumns("LayerNorm", x, len(gamma), len(beta))
-	compute.CheckRows("LayerNorm", x, len(mean), len(rstd))
+	defer d.probe.Start(compute.CheckLayerNorm(y, x, gamma, beta, mean, rstd)).Done()
 	for r := range x.Rows {
 		row, out := x.Row(r), y.Row(r)
 		var sum, squares float32
@@ -70,10 +30,7 @@ func (d *Device) LayerNorm(y, x compute.Matrix, gamma, beta, mean, rstd []float3
 //
 //	dx = rstd * (g - mean(g) - n*mean(g*n))     dgamma = sum of dy*n     dbeta = sum of dy
 func (d *Device) LayerNormBackward(dx compute.Matrix, dgamma, dbeta []float32, dy, x compute.Matrix, gamma, mean, rstd []float32) {
-	compute.CheckSame("LayerNormBackward", dx, dy)
-	compute.CheckSame("LayerNormBackward", dx, x)
-	compute.CheckColumns("LayerNormBackward", x, len(gamma), len(dgamma), len(dbeta))
-	compute.CheckRows("LayerNormBackward", x, len(mean), len(rstd))
+	defer d.probe.Start(compute.CheckLayerNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean, rstd)).Done()
 	clear(dgamma)
 	clear(dbeta)
 	chunks(x.Rows, func(lo, hi int) {

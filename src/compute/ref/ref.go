@@ -22,6 +22,7 @@ var (
 // Device implements compute.Device.
 type Device struct {
 	partial []float32 // one chunk's sums of ColumnSum, LayerNormBackward and MatMulWeights
+	probe   *compute.Probe
 }
 
 // New returns a device.
@@ -55,6 +56,12 @@ func (d *Device) Download(dst, src []float32) {
 
 // Sync implements compute.Device.
 func (d *Device) Sync() error { return nil }
+
+// Capabilities implements compute.Device.
+func (d *Device) Capabilities() compute.Capabilities { return compute.Capabilities{} }
+
+// Watch implements compute.Device.
+func (d *Device) Watch(p *compute.Probe) { d.probe = p }
 
 // Close implements compute.Device.
 func (d *Device) Close() error {

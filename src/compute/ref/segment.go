@@ -4,9 +4,7 @@ import "halognn/src/compute"
 
 // SegmentMean implements compute.Device.
 func (d *Device) SegmentMean(out compute.Matrix, s compute.Segments, h compute.Matrix) {
-	compute.CheckSegments("SegmentMean", s)
-	compute.CheckRows("SegmentMean", out, s.Len())
-	compute.CheckColumns("SegmentMean", h, out.Cols)
+	defer d.probe.Start(compute.CheckSegmentMean(out, s, h)).Done()
 	for t := range out.Rows {
 		row, segment := out.Row(t), s.Indices[s.Indptr[t]:s.Indptr[t+1]]
 		clear(row)
@@ -19,7 +17,7 @@ func (d *Device) SegmentMean(out compute.Matrix, s compute.Segments, h compute.M
 
 // SegmentSum implements compute.Device.
 func (d *Device) SegmentSum(out compute.Matrix, s compute.Segments, weights []float32, h compute.Matrix, add bool) {
-	compute.CheckSegmentSum(out, s, weights, h)
+	defer d.probe.Start(compute.CheckSegmentSum(out, s, weights, h, add)).Done()
 	sum := d.scratch(out.Cols)
 	for t := range out.Rows {
 		clear(sum)
@@ -51,7 +49,7 @@ func divide(row []float32, count int) {
 
 // SegmentMeanBackward implements compute.Device.
 func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed compute.Segments, dout compute.Matrix, add bool) {
-	compute.CheckSegmentMeanBackward(dh, forward, transposed, dout)
+	defer d.probe.Start(compute.CheckSegmentMeanBackward(dh, forward, transposed, dout, add)).Done()
 	sum := d.scratch(dh.Cols)
 	for s := range transposed.Len() {
 		clear(sum)

@@ -1,90 +1,35 @@
 package computetest
 
 import (
-	"fmt"
 	"math"
 
 	"halognn/src/compute"
 )
 
-var rowShapes = []struct {
-	name       string
-	rows, cols int
-}{
-	{"no rows", 0, 5}, {"one element", 1, 1}, {"one feature", 700, 1}, {"odd", 17, 37}, {"a chunk", 512, 16},
-	{"a chunk and a row", 513, 9}, {"several tiles", 1300, 50}, {"wide", 3, 602},
-}
-
-func rowwiseCases() []testCase {
-	var all []testCase
-	for _, s := range rowShapes {
-		all = append(all,
-			testCase{"bias/" + s.name, func(b *bench) []result { return biases(b, s.rows, s.cols) }},
-			testCase{"layernorm/" + s.name, func(b *bench) []result { return layerNorms(b, s.rows, s.cols) }},
-		)
-		for _, p := range []float32{0, 0.1, 0.5} {
-			all = append(all, testCase{fmt.Sprintf("relu/%s/p=%v", s.name, p), func(b *bench) []result { return relus(b, s.rows, s.cols, p) }})
+var normTests = family{
+	cases: func() (all []testCase) {
+		for _, s := range rowShapes {
+			all = append(all, testCase{"layernorm/" + s.name,
+				func(b *bench) []result { return layerNorms(b, s.rows, s.cols) }})
 		}
-	}
-	return all
-}
-
-func biases(b *bench, rows, cols int) []result {
-	y, bias := b.normal(rows*cols), b.normal(cols)
-	my, db := b.matrix(rows, cols, y), b.dirty(cols)
-	b.dev.ColumnSum(db, my)
-	b.dev.AddBias(my, b.array(bias))
-	return []result{
-		grid("AddBias", b.get(my.Data), rows, cols, 1, func(i, j int) (s sum) {
-			s.add(float64(y[i*cols+j]))
-			s.add(float64(bias[j]))
-			return s
-		}),
-		grid("ColumnSum", b.get(db), 1, cols, rows, func(_, j int) (s sum) {
-			for i := range rows {
-				s.add(float64(y[i*cols+j]))
-			}
-			return s
-		}),
-	}
-}
-
-func relus(b *bench, rows, cols int, p float32) []result {
-	y, dy := b.normal(rows*cols), b.normal(rows*cols)
-	if len(y) > 2 {
-		y[0], y[len(y)-1] = 0, float32(math.NaN()) // the NaN must show, unless it is dropped
-	}
-	vertices := make([]int32, rows)
-	for i := range vertices {
-		vertices[i] = int32(i * 9973)
-	}
-	key := compute.NewDropoutKey(7, 1, 2, 3, 1)
-	my, mdy := b.matrix(rows, cols, y), b.matrix(rows, cols, dy)
-	b.dev.ReLU(my, p, key, vertices)
-	out := b.get(my.Data)
-	b.dev.ReLUBackward(mdy, my, p)
-
-	scale := float64(1)
-	if p > 0 {
-		scale = float64(compute.DropoutScale(p))
-	}
-	kept := func(i, j int) bool {
-		return p == 0 || key.Row(vertices[i]).Bits(j) >= compute.DropoutThreshold(p)
-	}
-	return []result{
-		grid("ReLU", out, rows, cols, 1, func(i, j int) (s sum) {
-			if kept(i, j) {
-				s.add(math.Max(float64(y[i*cols+j]), 0) * scale)
-			}
-			return s
-		}),
-		grid("ReLUBackward", b.get(mdy.Data), rows, cols, 1, func(i, j int) (s sum) {
-			if kept(i, j) && y[i*cols+j] > 0 {
-				s.add(float64(dy[i*cols+j]) * scale)
-			}
-			return s
-		}),
-	}
+		return all
+	},
+	misuse: func(b *bench) []wrong {
+		m, v := b.zeros(2, 4), make([]float32, 4)
+		return []wrong{{"gains of another width", func() {
+			b.dev.LayerNorm(b.zeros(2, 4), m, v[:3], v, v[:2], v[:2], 1)
+		}}}
+	},
+	calls: func(l *Layer) []Call {
+		return []Call{
+			{"LayerNorm", func() {
+				l.dev.LayerNorm(l.y, l.x, l.gamma, l.beta, l.mean, l.rstd, 1e-5)
+			}, 4 * (2*l.Destinations*l.Out + 2*l.Destinations), 0},
+			{"LayerNormBackward", func() {
+				l.dev.LayerNormBackward(l.dy, l.dgamma, l.dbeta, l.dy, l.x, l.gamma, l.mean, l.rstd)
+			}, 4 * (3*l.Destinations*l.Out + 2*l.Destinations), 0},
+		}
+	},
 }
 
 // layerNorms runs LayerNorm, its backward into a matrix of its own, and both in place.

@@ -7,21 +7,41 @@ import (
 	"halognn/src/compute"
 )
 
-func optimiserCases() []testCase {
-	var all []testCase
-	for _, n := range []int{0, 1, 37, 33000} {
-		for _, o := range []struct {
-			name      string
-			decay     float64
-			decoupled bool
-		}{{"adam", 0, false}, {"adam with decay", 1e-2, false}, {"adamw", 1e-2, true}} {
-			all = append(all, testCase{fmt.Sprintf("%s/%d", o.name, n), func(b *bench) []result { return adam(b, n, o.decay, o.decoupled) }})
+var optimizerTests = family{
+	cases: func() (all []testCase) {
+		for _, n := range []int{0, 1, 37, 33000} {
+			for _, o := range []struct {
+				name      string
+				decay     float64
+				decoupled bool
+			}{{"adam", 0, false}, {"adam with decay", 1e-2, false}, {"adamw", 1e-2, true}} {
+				all = append(all, testCase{fmt.Sprintf("%s/%d", o.name, n),
+					func(b *bench) []result { return adam(b, n, o.decay, o.decoupled) }})
+			}
+			for _, momentum := range []float64{0, 0.9} {
+				all = append(all, testCase{fmt.Sprintf("sgd/momentum=%v/%d", momentum, n),
+					func(b *bench) []result { return sgd(b, n, momentum) }})
+			}
 		}
-		for _, momentum := range []float64{0, 0.9} {
-			all = append(all, testCase{fmt.Sprintf("sgd/momentum=%v/%d", momentum, n), func(b *bench) []result { return sgd(b, n, momentum) }})
+		return all
+	},
+	misuse: func(b *bench) []wrong {
+		x := b.zeros(1, 3).Data
+		return []wrong{{"moments of another length", func() {
+			b.dev.Adam(x, x, x[:2], x, compute.AdamOptions{Step: 1})
+		}}}
+	},
+	calls: func(l *Layer) []Call {
+		p, g, m, v := l.parameters[0], l.parameters[1], l.parameters[2], l.parameters[3]
+		return []Call{
+			{"Adam", func() {
+				l.dev.Adam(p, g, m, v, compute.AdamOptions{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Step: 1})
+			}, 4 * 7 * len(p), 0},
+			{"SGD", func() {
+				l.dev.SGD(p, g, m, compute.SGDOptions{LR: 1e-3, Momentum: 0.9, Step: 2})
+			}, 4 * 5 * len(p), 0},
 		}
-	}
-	return all
+	},
 }
 
 // steps is how many updates are made; their rounding adds up.

@@ -8,7 +8,7 @@ import (
 
 // Adam implements compute.Device.
 func (d *Device) Adam(p, g, m, v []float32, o compute.AdamOptions) {
-	compute.CheckLengths("Adam", len(p), len(g), len(m), len(v))
+	defer d.probe.Start(compute.CheckAdam(p, g, m, v)).Done()
 	c := o.Coefficients()
 	for i := range p {
 		grad := g[i] + c.L2*p[i]
@@ -20,7 +20,7 @@ func (d *Device) Adam(p, g, m, v []float32, o compute.AdamOptions) {
 
 // SGD implements compute.Device.
 func (d *Device) SGD(p, g, buf []float32, o compute.SGDOptions) {
-	compute.CheckLengths("SGD", len(p), len(g), len(buf))
+	defer d.probe.Start(compute.CheckSGD(p, g, buf)).Done()
 	lr, momentum, decay := float32(o.LR), float32(o.Momentum), float32(o.WeightDecay)
 	for i := range p {
 		grad := g[i] + decay*p[i]

@@ -1,0 +1,47 @@
+//go:build cgo
+
+package cuda
+
+// #include "library.h"
+import "C"
+
+import "halognn/src/compute"
+
+// MatMul implements compute.Device.
+func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
+	defer d.probe.Start(compute.CheckMatMul(y, x, w, add)).Done()
+	r, f := size(x)
+	must("MatMul", C.gpu_matmul(d.c, float(y.Data), float(x.Data), float(w.Data), r, f,
+		C.int64_t(w.Rows), cBool(add)))
+}
+
+// MatMulInput implements compute.Device.
+func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
+	defer d.probe.Start(compute.CheckMatMulInput(dx, dy, w, add)).Done()
+	r, f := size(dx)
+	must("MatMulInput", C.gpu_matmul_input(d.c, float(dx.Data), float(dy.Data), float(w.Data), r, f,
+		C.int64_t(w.Rows), cBool(add)))
+}
+
+// MatMulWeights implements compute.Device.
+func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
+	defer d.probe.Start(compute.CheckMatMulWeights(dw, dy, x)).Done()
+	r, f := size(x)
+	must("MatMulWeights", C.gpu_matmul_weights(d.c, float(dw.Data), float(dy.Data), float(x.Data), r,
+		f, C.int64_t(dw.Rows), d.partial(x.Rows, dw.Rows*dw.Cols)))
+}
+
+// AddBias implements compute.Device.
+func (d *Device) AddBias(y compute.Matrix, b []float32) {
+	defer d.probe.Start(compute.CheckAddBias(y, b)).Done()
+	rows, cols := size(y)
+	must("AddBias", C.gpu_add_bias(d.c, float(y.Data), rows, cols, float(b)))
+}
+
+// ColumnSum implements compute.Device.
+func (d *Device) ColumnSum(db []float32, dy compute.Matrix) {
+	defer d.probe.Start(compute.CheckColumnSum(db, dy)).Done()
+	rows, cols := size(dy)
+	must("ColumnSum", C.gpu_column_sum(d.c, float(db), rows, cols, float(dy.Data),
+		d.partial(dy.Rows, dy.Cols)))
+}

@@ -1,0 +1,53 @@
+package compute
+
+// LinearKernels are matrix products, biases, and their gradients.
+type LinearKernels interface {
+	// MatMul sets y = x wᵀ, or y += x wᵀ if add:  y [R,O], x [R,F], w [O,F].
+	MatMul(y, x, w Matrix, add bool)
+	// MatMulInput sets dx = dy w, or dx += dy w if add:  dx [R,F], dy [R,O], w [O,F].
+	MatMulInput(dx, dy, w Matrix, add bool)
+	// MatMulWeights sets dw = dyᵀ x, rows summed in chunks:  dw [O,F], dy [R,O], x [R,F].
+	MatMulWeights(dw, dy, x Matrix)
+
+	// AddBias adds b [O] to every row of y [R,O].
+	AddBias(y Matrix, b []float32)
+	// ColumnSum sets db [O] to the sum of the rows of dy [R,O], in chunks.
+	ColumnSum(db []float32, dy Matrix)
+}
+
+// CheckMatMul checks the arguments of MatMul.
+func CheckMatMul(y, x, w Matrix, add bool) Call {
+	checkProduct("MatMul", y, x, w)
+	return Call{Kernel: "MatMul", Bytes: x.bytes() + w.bytes() + y.bytesWritten(add),
+		Flops: productFlops(y, x)}
+}
+
+// CheckMatMulInput checks the arguments of MatMulInput.
+func CheckMatMulInput(dx, dy, w Matrix, add bool) Call {
+	checkProduct("MatMulInput", dy, dx, w)
+	return Call{Kernel: "MatMulInput", Bytes: dy.bytes() + w.bytes() + dx.bytesWritten(add),
+		Flops: productFlops(dy, dx)}
+}
+
+// CheckMatMulWeights checks the arguments of MatMulWeights.
+func CheckMatMulWeights(dw, dy, x Matrix) Call {
+	checkProduct("MatMulWeights", dy, x, dw)
+	return Call{Kernel: "MatMulWeights", Bytes: dy.bytes() + x.bytes() + dw.bytes(),
+		Flops: productFlops(dy, x)}
+}
+
+// productFlops returns the multiplications and additions of y [R,O] = x [R,F] times w, or of one of
+// its gradients.
+func productFlops(y, x Matrix) int { return 2 * x.Rows * x.Cols * y.Cols }
+
+// CheckAddBias checks the arguments of AddBias.
+func CheckAddBias(y Matrix, b []float32) Call {
+	checkColumns("AddBias", y, len(b))
+	return Call{Kernel: "AddBias", Bytes: 2*y.bytes() + floatBytes*len(b)}
+}
+
+// CheckColumnSum checks the arguments of ColumnSum.
+func CheckColumnSum(db []float32, dy Matrix) Call {
+	checkColumns("ColumnSum", dy, len(db))
+	return Call{Kernel: "ColumnSum", Bytes: dy.bytes() + floatBytes*len(db)}
+}

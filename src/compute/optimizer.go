@@ -1,0 +1,70 @@
+package compute
+
+import "math"
+
+// OptimizerKernels update parameters.
+type OptimizerKernels interface {
+	// Adam updates p and the moments m, v with gradient g, all of one length.
+	Adam(p, g, m, v []float32, o AdamOptions)
+	// SGD updates p and the momentum buffer with gradient g.
+	SGD(p, g, buf []float32, o SGDOptions)
+}
+
+// AdamOptions are the settings of one Adam or AdamW update. Step counts from 1.
+type AdamOptions struct {
+	LR, Beta1, Beta2, Eps, WeightDecay float64
+
+	// Decoupled is AdamW: p *= 1 - LR*WeightDecay first. Otherwise decay is added to the gradient.
+	Decoupled bool
+	Step      int
+}
+
+// SGDOptions are the settings of one SGD update. At step 1 the momentum buffer becomes the gradient.
+type SGDOptions struct {
+	LR, Momentum, WeightDecay float64
+	Step                      int
+}
+
+// CheckAdam checks the arguments of Adam.
+func CheckAdam(p, g, m, v []float32) Call {
+	CheckLengths("Adam", len(p), len(g), len(m), len(v))
+	return Call{Kernel: "Adam", Bytes: 7 * floatBytes * len(p), Update: true}
+}
+
+// CheckSGD checks the arguments of SGD.
+func CheckSGD(p, g, buf []float32) Call {
+	CheckLengths("SGD", len(p), len(g), len(buf))
+	return Call{Kernel: "SGD", Bytes: 5 * floatBytes * len(p), Update: true}
+}
+
+// AdamCoefficients are the numbers of one Adam update, worked out in double precision and then
+// rounded:
+//
+//	g += L2*p;  m = Beta1*m + OneMinusBeta1*g;  v = Beta2*v + OneMinusBeta2*g*g
+//	p = Decay*p - Step * m / (sqrt(v)*Root + Eps)
+type AdamCoefficients struct {
+	L2, Decay                                  float32
+	Beta1, OneMinusBeta1, Beta2, OneMinusBeta2 float32
+	Step                                       float32 // LR over the bias correction of m
+	Root                                       float32 // 1 over the square root of the bias correction of v
+	Eps                                        float32
+}
+
+// Coefficients returns the numbers of the update that o describes.
+// Source: Kingma and Ba, ICLR 2015, section 2; decoupled decay: Loshchilov and Hutter, ICLR 2019,
+// Algorithm 2.
+func (o AdamOptions) Coefficients() AdamCoefficients {
+	t := float64(o.Step)
+	c := AdamCoefficients{
+		L2: float32(o.WeightDecay), Decay: 1,
+		Beta1: float32(o.Beta1), OneMinusBeta1: float32(1 - o.Beta1),
+		Beta2: float32(o.Beta2), OneMinusBeta2: float32(1 - o.Beta2),
+		Step: float32(o.LR / (1 - math.Pow(o.Beta1, t))),
+		Root: float32(1 / math.Sqrt(1-math.Pow(o.Beta2, t))),
+		Eps:  float32(o.Eps),
+	}
+	if o.Decoupled {
+		c.L2, c.Decay = 0, float32(1-o.LR*o.WeightDecay)
+	}
+	return c
+}

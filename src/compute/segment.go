@@ -1,0 +1,94 @@
+package compute
+
+import "fmt"
+
+// Segments is a sampled bipartite graph in CSC over destinations, as graph.Block holds it:
+// segment d is Indices[Indptr[d]:Indptr[d+1]], each a row of the matrix that is read.
+type Segments struct {
+	Indptr  []int64 // [D+1]
+	Indices []int32 // [E]
+}
+
+// Len returns the number of segments, D.
+func (s Segments) Len() int { return len(s.Indptr) - 1 }
+
+// bytes returns the size of the segments themselves.
+func (s Segments) bytes() int { return 8*len(s.Indptr) + 4*len(s.Indices) }
+
+// SegmentKernels reduce rows over the segments of a block, and their gradients.
+type SegmentKernels interface {
+	// SegmentMean sets out[d] to the mean of h[i], i in segment d; zero for an empty segment.
+	SegmentMean(out Matrix, s Segments, h Matrix)
+	// SegmentMeanBackward is the gradient of SegmentMean: dh[s] = sum over t in transposed segment s of
+	// dout[t] / degree(t), or += if add. The division is a multiplication by the float32 reciprocal, and
+	// the sum is complete before it is added to dh. transposed is the transpose of the forward segments,
+	// degree(t) = forward.Indptr[t+1]-forward.Indptr[t]. dh may have more rows than are referred to; the
+	// rest become zero, or stay if add.
+	SegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matrix, add bool)
+	// SegmentSum sets out[d] to the sum over e in segment d of weights[e]*h[i], i = s.Indices[e], or adds
+	// it to out[d] if add. weights [E] is host memory; nil for all 1. Over the transposed segments, with
+	// the weights in their order, it is its own gradient. The sum is complete before it is added.
+	SegmentSum(out Matrix, s Segments, weights []float32, h Matrix, add bool)
+}
+
+// CheckSegmentMean checks the arguments of SegmentMean.
+func CheckSegmentMean(out Matrix, s Segments, h Matrix) Call {
+	checkReduction("SegmentMean", out, s)
+	checkColumns("SegmentMean", h, out.Cols)
+	return Call{Kernel: "SegmentMean", Bytes: s.gatherBytes(out) + out.bytes()}
+}
+
+// CheckSegmentMeanBackward checks the arguments of SegmentMeanBackward.
+func CheckSegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matrix, add bool) Call {
+	const kernel = "SegmentMeanBackward"
+	checkSegments(kernel, transposed)
+	if !dh.holds() || !dout.holds() || dh.Cols != dout.Cols || transposed.Len() > dh.Rows ||
+		forward.Len() != dout.Rows {
+		panic(fmt.Sprintf("compute: %s: dh %v from %d transposed segments, dout %v of %d segments", kernel,
+			dh, transposed.Len(), dout, forward.Len()))
+	}
+	const degree = 16 // where an edge's destination's segment begins and ends
+	return Call{Kernel: kernel, Bytes: transposed.gatherBytes(dh) + degree*len(transposed.Indices) +
+		dh.bytesWritten(add)}
+}
+
+// CheckSegmentSum checks the arguments of SegmentSum.
+func CheckSegmentSum(out Matrix, s Segments, weights []float32, h Matrix, add bool) Call {
+	const kernel = "SegmentSum"
+	checkReduction(kernel, out, s)
+	checkColumns(kernel, h, out.Cols)
+	if weights != nil {
+		CheckLengths(kernel, len(s.Indices), len(weights))
+	}
+	return Call{Kernel: kernel, Bytes: s.gatherBytes(out) + floatBytes*len(weights) +
+		out.bytesWritten(add)}
+}
+
+// gatherBytes returns what reading a row, as wide as out's, for each edge moves.
+func (s Segments) gatherBytes(out Matrix) int {
+	return floatBytes*len(s.Indices)*out.Cols + s.bytes()
+}
+
+// checkReduction holds segments and what they are reduced to together: a row for each segment.
+func checkReduction(kernel string, out Matrix, s Segments) {
+	checkSegments(kernel, s)
+	checkRows(kernel, out, s.Len())
+}
+
+// checkSegments panics unless every segment lies within Indices. Whether the indices name rows is for
+// the kernel to check, which reads them anyway.
+func checkSegments(kernel string, s Segments) {
+	if len(s.Indptr) == 0 {
+		panic(fmt.Sprintf("compute: %s: no Indptr; for no segments it is [0]", kernel))
+	}
+	at := s.Indptr[0]
+	rises := at >= 0
+	for _, next := range s.Indptr[1:] {
+		rises = rises && next >= at
+		at = next
+	}
+	if !rises || at > int64(len(s.Indices)) {
+		panic(fmt.Sprintf("compute: %s: Indptr falls, or ends at %d of %d indices", kernel, at,
+			len(s.Indices)))
+	}
+}
