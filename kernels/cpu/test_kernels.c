@@ -337,6 +337,26 @@ static const struct {
     {"sgd", sgd_later, 0},
 };
 
+/* Every kernel of the table is tested: the name of a test is a kernel's and, after a blank or comma,
+ * what is special about it. */
+static void test_all_are_tested(void) {
+    static const char *const table[] = {
+#define EACH_CPU_KERNEL(name, params, args) #name,
+#include "halognn_kernels.def"
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        int tested = 0;
+        for (size_t f = 0; f < sizeof kernels / sizeof *kernels; f++) {
+            const size_t n = strcspn(kernels[f].name, " ,");
+            tested |= n == strlen(table[i]) && strncmp(kernels[f].name, table[i], n) == 0;
+        }
+        if (!tested) {
+            failures++;
+            printf("FAIL there is no test of %s\n", table[i]);
+        }
+    }
+}
+
 static void check(int ok, const char *what) {
     if (!ok) {
         failures++;
@@ -378,6 +398,7 @@ int main(void) {
     const halognn_cpu *plain = halognn_cpu_open("scalar");
     test_half();
     test_checks();
+    test_all_are_tested();
     for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
         const halognn_cpu *k = halognn_cpu_open(levels[l]);
         if (k == NULL) {
