@@ -19,8 +19,8 @@ static const halognn_cpu avx512 = {.level = "avx512",
 #include "halognn_kernels.def"
 };
 
-/* __builtin_cpu_supports also asks the operating system whether it saves the registers. Every processor with AVX2 has F16C,
- * which not every compiler can ask for. */
+/* __builtin_cpu_supports also asks the operating system whether it saves the registers. Every
+ * processor with AVX2 has F16C, which not every compiler can ask for. */
 static int has_avx2(void) { return __builtin_cpu_supports("avx2"); }
 static int has_avx512(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

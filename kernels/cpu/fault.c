@@ -1,6 +1,7 @@
 /*
- * Reading a mapped file beyond its end, because it has shrunk, raises SIGBUS. While a kernel that reads tables of
- * rows runs, its thread has a place to jump back to, and the caller learns the address:
+ * Reading a mapped file beyond its end, because it has shrunk, raises SIGBUS. While a kernel
+ * that reads tables of rows runs, its thread has a place to jump back to, and the caller learns
+ * the address:
  *
  *	kernel ── SIGBUS ──> on_fault ── armed? ── siglongjmp ──> return address
  *	                                   └─ no ── the handler that was there before (Go's, which panics or dies)

@@ -1,5 +1,5 @@
-/* The functions of all levels. The vector sources are compiled once per level, with that level's -m flags
- * and HALOGNN_LEVEL set to its name: LEVEL(name) is name_level. */
+/* The functions of all levels. The vector sources are compiled once per level, with that level's
+ * -m flags and HALOGNN_LEVEL set to its name: LEVEL(name) is name_level. */
 #ifndef HALOGNN_KERNELS_H
 #define HALOGNN_KERNELS_H
 

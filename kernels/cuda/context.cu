@@ -16,7 +16,8 @@ constexpr size_t WORKSPACE = size_t{32} << 20;
 
 int blas(cublasStatus_t s) { return s == CUBLAS_STATUS_SUCCESS ? 0 : halognn::BLAS_CODE + static_cast<int>(s); }
 
-// told returns a code, and takes it from the runtime, which keeps the last one of each thread: the next launch would return it again.
+// told returns a code, and takes it from the runtime, which keeps the last one of each thread: the
+// next launch would return it again.
 int told(int code) {
     if (code) cudaGetLastError();
     return code;
@@ -137,7 +138,8 @@ int halognn_cuda_free_host(halognn_cuda *c, void *p) {
     return told(cudaFreeHost(p));
 }
 
-// pin maps host memory; where the device can, without asking for the right to write, which pages of a file that is open for reading do not give.
+// pin maps host memory; where the device can, without asking for the right to write, which pages of
+// a file that is open for reading do not give.
 static int pin(halognn_cuda *c, void *host, size_t bytes, void **out) {
     int read_only = 0;
     if (int e = cudaDeviceGetAttribute(&read_only, cudaDevAttrHostRegisterReadOnlySupported, c->device)) return e;

@@ -1,4 +1,5 @@
-// What all kernels share: the context, how a kernel is launched, and how rows are read in wide pieces.
+// What all kernels share: the context, how a kernel is launched, and how rows are read in wide
+// pieces.
 #pragma once
 
 #include <cublas_v2.h>
@@ -27,8 +28,9 @@ constexpr int NCCL_CODE = HALOGNN_NCCL_PENDING - 7;  // and from here on NCCL's
 // nccl_error is the text of a code of NCCL's.
 const char *nccl_error(int code);
 
-// LAUNCH starts a kernel whose threads are independent of each other; LAUNCH_TOGETHER one whose threads wait for each other or exchange
-// values. To nvcc they are the same. Compiled for the host (kernels/cuda/emulate) the first kind is a loop.
+// LAUNCH starts a kernel whose threads are independent of each other; LAUNCH_TOGETHER one whose
+// threads wait for each other or exchange values. To nvcc they are the same. Compiled for the host
+// (kernels/cuda/emulate) the first kind is a loop.
 #ifdef HALOGNN_EMULATED
 #define LAUNCH_ON(c, stream, kernel, grid, ...) emulated::launch(halognn::on(c, stream), false, grid, halognn::BLOCK, kernel, __VA_ARGS__)
 #define LAUNCH_TOGETHER(c, kernel, grid, ...) emulated::launch(halognn::on(c), true, grid, halognn::BLOCK, kernel, __VA_ARGS__)
@@ -56,7 +58,8 @@ inline dim3 blocks(int64_t items, int64_t per_block = BLOCK, unsigned y = 1) {
 // item is the number of the calling thread in a grid of blocks().
 __device__ inline int64_t item() { return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
 
-// pack is N neighbouring elements, read or written by one instruction where the address allows: 16 bytes at most.
+// pack is N neighbouring elements, read or written by one instruction where the address allows: 16
+// bytes at most.
 template <typename T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pack {
     T at[N];
@@ -76,7 +79,8 @@ __device__ inline uint32_t bits_of(uint32_t v) { return v; }
 __device__ inline uint32_t bits_of(float v) { return __float_as_uint(v); }
 #endif
 
-// store names the instruction: of an assignment nvcc makes N stores, each of a warp's to every N-th word of a line.
+// store names the instruction: of an assignment nvcc makes N stores, each of a warp's to every N-th
+// word of a line.
 template <typename T, int N>
 __device__ inline void store(T *p, const pack<T, N> &v) {
 #ifdef HALOGNN_EMULATED

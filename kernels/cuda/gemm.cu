@@ -1,4 +1,5 @@
-// Matrix products by cuBLAS, which is column-major: a row-major [a,b] is its [b,a], so every product is computed transposed.
+// Matrix products by cuBLAS, which is column-major: a row-major [a,b] is its [b,a], so every
+// product is computed transposed.
 #include "reduce.cuh"
 
 namespace halognn {
@@ -32,8 +33,8 @@ int halognn_cuda_matmul_input(halognn_cuda *c, float *x, const float *y, const f
                               static_cast<int>(f), y, static_cast<int>(o), add ? &one : &zero, x, static_cast<int>(f)));
 }
 
-// Every chunk of rows is a product of its own: one batch, which fills the device better than a single product of small [o,f] and
-// large r would, and the rows that are left.
+// Every chunk of rows is a product of its own: one batch, which fills the device better than a
+// single product of small [o,f] and large r would, and the rows that are left.
 int halognn_cuda_matmul_weights(halognn_cuda *c, float *w, const float *y, const float *x, int64_t r, int64_t f, int64_t o, float *scratch) {
     if (o == 0 || f == 0) return 0;
     const int64_t whole = r / CHUNK, rest = r - whole * CHUNK, n = o * f;

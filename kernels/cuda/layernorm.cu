@@ -44,7 +44,8 @@ __global__ void add_parameter_sums(float *dgamma, float *dbeta, int64_t cols, co
     dbeta[j] = b;
 }
 
-// dx = rstd * (g - mean(g) - n*mean(g*n)), g = dy*gamma; every lane reads its columns of dy before it writes them.
+// dx = rstd * (g - mean(g) - n*mean(g*n)), g = dy*gamma; every lane reads its columns of dy before
+// it writes them.
 __global__ void backward(float *dx, int64_t rows, int64_t cols, const float *dy, const float *x, const float *gamma, const float *mean,
                          const float *rstd) {
     const int64_t r = my_row();

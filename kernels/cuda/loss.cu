@@ -1,5 +1,6 @@
-// Losses: a warp takes a row of logits; exp and log are in double precision, whose time a few thousand rows do not notice. Rows are
-// then added in chunks by one block, so the sum does not depend on the grid.
+// Losses: a warp takes a row of logits; exp and log are in double precision, whose time a few
+// thousand rows do not notice. Rows are then added in chunks by one block, so the sum does not
+// depend on the grid.
 #include "warp.cuh"
 
 #include <cmath>

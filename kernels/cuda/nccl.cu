@@ -1,7 +1,8 @@
 // Sums and slices between the devices of ranks, by NCCL, which is looked for when it is asked for.
 //
-// Communicators do not block: a call that has to wait for other ranks returns at once, and halognn_cuda_nccl_state tells when it is through.
-// So a rank never sits in a call that another rank, which failed, will not answer.
+// Communicators do not block: a call that has to wait for other ranks returns at once, and
+// halognn_cuda_nccl_state tells when it is through. So a rank never sits in a call that another
+// rank, which failed, will not answer.
 #include "nccl.cuh"
 
 #include <dlfcn.h>

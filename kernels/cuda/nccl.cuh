@@ -1,5 +1,6 @@
-// The part of NCCL's interface that halognn uses (2.14 and later). It is declared here, not taken from nccl.h, so that the library compiles
-// where NCCL is not installed and runs with whichever is found.
+// The part of NCCL's interface that halognn uses (2.14 and later). It is declared here, not taken
+// from nccl.h, so that the library compiles where NCCL is not installed and runs with whichever is
+// found.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -5,10 +5,12 @@
 
 namespace halognn {
 
-// add_partials sets sum[i] = partial[0,i] + partial[1,i] + ..., i < n; partial [count,n]. Zero for no partials.
+// add_partials sets sum[i] = partial[0,i] + partial[1,i] + ..., i < n; partial [count,n]. Zero for
+// no partials.
 int add_partials(halognn_cuda *c, float *sum, int64_t n, const float *partial, int64_t count);
 
-// sum_in_order returns the sum of value(r) for the rows of a chunk, in order. UNROLL values are read before the first is added.
+// sum_in_order returns the sum of value(r) for the rows of a chunk, in order. UNROLL values are
+// read before the first is added.
 template <typename Value>
 __device__ inline float sum_in_order(int64_t chunk, int64_t rows, const Value &value) {
     constexpr int UNROLL = 8;

@@ -1,5 +1,5 @@
-// Bias, ReLU and dropout. Where the row or column of an element counts, a thread takes neighbours of one row: to divide and to hash for each
-// would take longer than memory does.
+// Bias, ReLU and dropout. Where the row or column of an element counts, a thread takes neighbours
+// of one row: to divide and to hash for each would take longer than memory does.
 #include "rows.cuh"
 
 namespace halognn {

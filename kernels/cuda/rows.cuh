@@ -1,5 +1,6 @@
-// How the rows of a matrix are shared out: a row among neighbouring threads, each of which takes a pack of up to 16 bytes of it, and a strip of
-// a warp's width of a row that is wider. Narrow rows share a warp.
+// How the rows of a matrix are shared out: a row among neighbouring threads, each of which takes a
+// pack of up to 16 bytes of it, and a strip of a warp's width of a row that is wider. Narrow rows
+// share a warp.
 #pragma once
 
 #include "context.cuh"

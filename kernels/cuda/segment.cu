@@ -1,7 +1,8 @@
 // Rows gathered, and means of rows over segments: what a GNN reads by index.
 //
 // Every thread has FLIGHT rows in flight before it uses the first: their addresses follow from the
-// indices alone, and there is nothing else to hide the latency of device memory. Sums run in edge order, so nothing depends on the mapping.
+// indices alone, and there is nothing else to hide the latency of device memory. Sums run in edge
+// order, so nothing depends on the mapping.
 #include "rows.cuh"
 
 namespace halognn {
@@ -66,8 +67,8 @@ __global__ void gather(float *dst, int64_t n, int64_t cols, int lanes, Source so
     }
 }
 
-// What an edge e from row i weighs in a sum: nothing, its own weight, or the reciprocal of the length of the row's segment. read brings what that
-// follows from, of makes it a number.
+// What an edge e from row i weighs in a sum: nothing, its own weight, or the reciprocal of the
+// length of the row's segment. read brings what that follows from, of makes it a number.
 struct plain {
     __device__ int read(int64_t, int64_t) const { return 1; }
     __device__ float of(int) const { return 1; }
@@ -131,7 +132,8 @@ __global__ void mean(float *out, int64_t segments, int64_t cols, int lanes, cons
     store<float, N>(out + p.row * cols + p.col, sum);
 }
 
-// weigh sums rows of h by segments: what edges weigh, and the gradient of means, whose segments are the transposed ones.
+// weigh sums rows of h by segments: what edges weigh, and the gradient of means, whose segments are
+// the transposed ones.
 template <int N, typename Weight>
 __global__ void weigh(float *out, int64_t segments, int64_t cols, int lanes, const int64_t *indptr, const int32_t *indices,
                       Weight weight, matrix h, bool add) {

@@ -1,11 +1,11 @@
 /*
  * CPU kernels of halognn: everything irregular that a GNN layer needs and BLAS does not have.
  *
- * Plain C: no hidden state, no allocation, no threads. A caller tiles the rows over its threads; every
- * kernel works on the tile that it is given. Matrices are row-major float32 without padding. Sums over
- * edges and over rows are made in order with one accumulator per output, so a result depends neither
- * on the tile nor on the vector width; only layer_norm, which sums along a row, differs between
- * "scalar" and the vector levels in its last bits.
+ * Plain C: no hidden state, no allocation, no threads. A caller tiles the rows over its threads;
+ * every kernel works on the tile that it is given. Matrices are row-major float32 without
+ * padding. Sums over edges and over rows are made in order with one accumulator per output, so a
+ * result depends neither on the tile nor on the vector width; only layer_norm, which sums along
+ * a row, differs between "scalar" and the vector levels in its last bits.
  *
  *   const halognn_cpu *k = halognn_cpu_open(NULL);        the best level of this machine
  *   halognn_segment_mean(k, out, 512, 100, indptr, indices, h);
@@ -33,12 +33,13 @@ typedef struct {
 #include "halognn_kernels.def"
 } halognn_cpu;
 
-/* Opens a level by name: "scalar" (the plain reference kernels), "avx2" (AVX2, F16C), "avx512" (F, BW,
- * DQ, VL); NULL or "" is the best one. Returns NULL if the name is unknown or the machine lacks the
- * instructions. Nothing to close. */
+/* Opens a level by name: "scalar" (the plain reference kernels), "avx2" (AVX2, F16C), "avx512"
+ * (F, BW, DQ, VL); NULL or "" is the best one. Returns NULL if the name is unknown or the
+ * machine lacks the instructions. Nothing to close. */
 const halognn_cpu *halognn_cpu_open(const char *level);
 
-/* Checks. Each returns -1, or the position of the first fault. The kernels trust their arguments. */
+/* Checks. Each returns -1, or the position of the first fault. The kernels trust their
+ * arguments. */
 
 /* Every of[i], i < n, names a table and a row of it. */
 int64_t halognn_check_refs(const uint64_t *of, int64_t n, const halognn_table *tables,
@@ -46,10 +47,11 @@ int64_t halognn_check_refs(const uint64_t *of, int64_t n, const halognn_table *t
 /* Every ids[i], i < n, is in [0, limit). */
 int64_t halognn_check_ids(const int32_t *ids, int64_t n, int64_t limit);
 
-/* Calls of the kernels, for callers that cannot call through a pointer. Those that read tables of rows
- * return 0, or the address that could not be read once halognn_catch_faults has been called, because
- * a mapped file has shrunk; the output is then garbage. halognn_catch_faults handles SIGBUS for them
- * and passes every other one on to the handler that it found; it returns 0, or errno. */
+/* Calls of the kernels, for callers that cannot call through a pointer. Those that read tables
+ * of rows return 0, or the address that could not be read once halognn_catch_faults has been
+ * called, because a mapped file has shrunk; the output is then garbage. halognn_catch_faults
+ * handles SIGBUS for them and passes every other one on to the handler that it found; it returns
+ * 0, or errno. */
 int halognn_catch_faults(void);
 #define KERNEL(name, params, args) \
     static inline void halognn_##name(const halognn_cpu *k, HALOGNN_LIST params) { k->name args; }
@@ -58,9 +60,9 @@ int halognn_catch_faults(void);
     uintptr_t halognn_##name(const halognn_cpu *k, HALOGNN_LIST params);
 #include "halognn_kernels.def"
 
-/* Losses: one version for every level, because exp and log of libm, in double, are all of their time.
- * Each returns the sum of the losses, unscaled, rows in order; dlogits, unless NULL, is the gradient
- * times scale. */
+/* Losses: one version for every level, because exp and log of libm, in double, are all of their
+ * time. Each returns the sum of the losses, unscaled, rows in order; dlogits, unless NULL, is
+ * the gradient times scale. */
 
 /* *correct = rows whose first largest logit is the label. labels[r] in [0,cols). */
 double halognn_softmax_ce(float *dlogits, int64_t rows, int64_t cols, const float *logits,

@@ -2,24 +2,25 @@
  * CUDA kernels of halognn, and the few services of the CUDA runtime that it needs:
  * libhalognn_cuda.so, loaded at run time.
  *
- * Plain C: no C++ types, no exceptions, no hidden state. A context is one device with four streams and
- * one cuBLAS handle:
+ * Plain C: no C++ types, no exceptions, no hidden state. A context is one device with four
+ * streams and one cuBLAS handle:
  *
  *   HALOGNN_COMPUTE   every kernel, in the order of the calls
  *   HALOGNN_UP        copies to the device beside them      events order the four
  *   HALOGNN_DOWN      copies from the device beside them
  *   HALOGNN_COMM      slices to and from other devices, and their sums
  *
- * Every call returns 0 or a code that halognn_cuda_error names; a fault of a kernel shows at the next
- * call that waits. A context may be used by several threads (every call makes its device the calling
- * thread's), but its kernels by one at a time. Nothing here allocates device memory but
- * halognn_cuda_alloc: kernels that need room for partial sums are given it (scratch).
+ * Every call returns 0 or a code that halognn_cuda_error names; a fault of a kernel shows at the
+ * next call that waits. A context may be used by several threads (every call makes its device
+ * the calling thread's), but its kernels by one at a time. Nothing here allocates device memory
+ * but halognn_cuda_alloc: kernels that need room for partial sums are given it (scratch).
  *
- * Matrices are row-major float32 without padding, in device memory, and so is everything else that a
- * kernel is pointed to unless the name begins with host_. Sums over edges are made in edge order, sums
- * over rows in chunks of HALOGNN_CHUNK_ROWS rows that are added in chunk order, and nothing is fused
- * (no multiply-add): all kernels but the matrix products, layer_norm and the losses give the bits of
- * the plain reference, and all of them the same bits in every run on one kind of device.
+ * Matrices are row-major float32 without padding, in device memory, and so is everything else
+ * that a kernel is pointed to unless the name begins with host_. Sums over edges are made in
+ * edge order, sums over rows in chunks of HALOGNN_CHUNK_ROWS rows that are added in chunk order,
+ * and nothing is fused (no multiply-add): all kernels but the matrix products, layer_norm and
+ * the losses give the bits of the plain reference, and all of them the same bits in every run on
+ * one kind of device.
  *
  * halognn_cuda.def states the functions, halognn_kernels.def the kernels among them.
  */
@@ -43,8 +44,8 @@ typedef struct {
     unsigned char uuid[16];         /* of the device: no two are alike */
 } halognn_cuda_properties;
 
-/* Feature rows wherever they lie: row i is row of[i] & mask of tables[of[i] >> HALOGNN_ROW_BITS]; half:
- * of float16. At most HALOGNN_TABLES. */
+/* Feature rows wherever they lie: row i is row of[i] & mask of tables[of[i] >>
+ * HALOGNN_ROW_BITS]; half: of float16. At most HALOGNN_TABLES. */
 #define HALOGNN_TABLES 2
 #define HALOGNN_ROW_BITS 48
 typedef struct {

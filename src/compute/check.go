@@ -38,8 +38,8 @@ func checkColumns(kernel string, m Matrix, vectors ...int) {
 	}
 }
 
-// checkRows holds a matrix and vectors with an element for each of its rows, given by their lengths,
-// together.
+// checkRows holds a matrix and vectors with an element for each of its rows, given by their
+// lengths, together.
 func checkRows(kernel string, m Matrix, vectors ...int) {
 	if !m.holds() || !allAre(m.Rows, vectors) {
 		panic(fmt.Sprintf("compute: %s: matrix %v and vectors of %v elements for its rows", kernel, m,

@@ -13,9 +13,9 @@
 // returns that cost, which devices report to a Probe.
 //
 // Matrices are row-major float32 without padding. The numbers that a backend computes do not depend
-// on its number of threads: sums over rows are made in chunks of ChunkRows rows added in chunk order,
-// sums over edges in edge order, and the tiles of a matrix product do not depend on the thread count
-// (docs/design/07-reproducible-numbers.md). No layer knows which device it runs on.
+// on its number of threads: sums over rows are made in chunks of ChunkRows rows added in chunk
+// order, sums over edges in edge order, and the tiles of a matrix product do not depend on the
+// thread count (docs/design/07-reproducible-numbers.md). No layer knows which device it runs on.
 package compute
 
 // ChunkRows is the number of rows that are summed before partial sums are added, in chunk order,
@@ -38,10 +38,10 @@ func (m Matrix) RowsAt(lo, hi int) Matrix {
 // Row returns row i of m as a view.
 func (m Matrix) Row(i int) []float32 { return m.Data[i*m.Cols : (i+1)*m.Cols] }
 
-// Kernels are what layers, losses and optimizers call. They complete in the order in which they were
-// called and, unless a method says otherwise, may still be running when it returns (see Device.Sync).
-// Shapes that do not fit are a programming error and panic. Outputs do not overlap inputs unless a
-// method says so.
+// Kernels are what layers, losses and optimizers call. They complete in the order in which they
+// were called and, unless a method says otherwise, may still be running when it returns (see
+// Device.Sync). Shapes that do not fit are a programming error and panic. Outputs do not overlap
+// inputs unless a method says so.
 type Kernels interface {
 	LinearKernels
 	SegmentKernels

@@ -1,13 +1,15 @@
 package compute
 
-// Dropout bits are a pure function of (run seed, epoch, step, stream, layer, vertex, column), so a mask can be computed
-// anywhere, in any order, and again in a test. Three stages, each as often as it must be:
+// Dropout bits are a pure function of (run seed, epoch, step, stream, layer, vertex, column), so a
+// mask can be computed anywhere, in any order, and again in a test. Three stages, each as often as
+// it must be:
 //
 //	NewDropoutKey   64-bit mixing, once per layer and minibatch   -> K0, K1
 //	DropoutKey.Row  64-bit mixing, once per row                   -> two 32-bit words
 //	DropoutRow.Bits 32-bit multiplies, shifts and xors per element: what AVX2, AVX-512 and CUDA have as vector instructions
 //
-// The mixers are the finalisers of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) and lowbias32 (C. Wellons, 2018).
+// The mixers are the finalisers of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) and lowbias32 (C.
+// Wellons, 2018).
 
 const (
 	dropoutDomain = 0x64726f706f757421 // "dropout!": keeps these streams apart from the sampler's, which use the same seed
@@ -15,12 +17,13 @@ const (
 	weyl32        = 0x9e3779b9
 )
 
-// DropoutKey names the stream of dropout bits of one layer of one minibatch. The bit of (vertex, column)
-// depends on nothing else, so masks agree whatever rank, device or row order computes them. Make it
-// with NewDropoutKey.
+// DropoutKey names the stream of dropout bits of one layer of one minibatch. The bit of (vertex,
+// column) depends on nothing else, so masks agree whatever rank, device or row order computes them.
+// Make it with NewDropoutKey.
 type DropoutKey struct{ K0, K1 uint32 }
 
-// NewDropoutKey returns the key of one layer of one minibatch; stream is the minibatch id, never the rank.
+// NewDropoutKey returns the key of one layer of one minibatch; stream is the minibatch id, never
+// the rank.
 func NewDropoutKey(seed uint64, epoch, step, stream, layer int) DropoutKey {
 	h := mix64(seed ^ dropoutDomain)
 	for _, part := range [...]int{epoch, step, stream, layer} {
@@ -38,7 +41,8 @@ func (k DropoutKey) Row(vertex int32) DropoutRow {
 	return DropoutRow{lo: uint32(h), hi: uint32(h >> 32)}
 }
 
-// Bits returns 32 random bits for a column; the element is kept if they are at least DropoutThreshold(p).
+// Bits returns 32 random bits for a column; the element is kept if they are at least
+// DropoutThreshold(p).
 func (r DropoutRow) Bits(column int) uint32 {
 	x := r.lo + uint32(column)*weyl32
 	x ^= x >> 16
@@ -48,7 +52,8 @@ func (r DropoutRow) Bits(column int) uint32 {
 	return x ^ x>>16
 }
 
-// DropoutThreshold returns p * 2^32, rounded down: bits below it drop the element. It panics unless 0 <= p < 1.
+// DropoutThreshold returns p * 2^32, rounded down: bits below it drop the element. It panics unless
+// 0 <= p < 1.
 func DropoutThreshold(p float32) uint32 {
 	if !(p >= 0 && p < 1) {
 		panic("compute: dropout probability outside [0,1)")

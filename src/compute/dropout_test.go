@@ -77,8 +77,8 @@ func TestDropoutBitsAreIndependent(t *testing.T) {
 	}
 }
 
-// The masks are part of what a seed means: a change of them changes every run. The numbers come from a Python program that
-// follows the comment in dropout.go.
+// The masks are part of what a seed means: a change of them changes every run. The numbers come
+// from a Python program that follows the comment in dropout.go.
 func TestDropoutBitsAreFixed(t *testing.T) {
 	key := compute.NewDropoutKey(42, 1, 2, 3, 4)
 	row := key.Row(123456789)

@@ -59,20 +59,20 @@ type Host interface {
 	// GatherRows sets dst[i] = row i of rows, converted to float32, for the first dst.Rows rows.
 	GatherRows(dst Matrix, rows Rows)
 
-	// SegmentMeanRows sets dst[d] to the mean of the rows rows[i], i in segment d, summed in edge order
-	// in float32 and divided by the segment's length; an empty segment gives a zero row.
+	// SegmentMeanRows sets dst[d] to the mean of the rows rows[i], i in segment d, summed in edge
+	// order in float32 and divided by the segment's length; an empty segment gives a zero row.
 	SegmentMeanRows(dst Matrix, s Segments, rows Rows)
 
-	// SliceRows copies rows ids[i] of table (rowBytes bytes each) to dst, in order: what a rank sends
-	// when asked for ids.
+	// SliceRows copies rows ids[i] of table (rowBytes bytes each) to dst, in order: what a rank
+	// sends when asked for ids.
 	SliceRows(dst, table []byte, rowBytes int, ids []int32)
 
 	// AddInto sets sum[i] += x[i]: the rank-order sum of the reproducible allreduce.
 	AddInto(sum, x []float32)
 }
 
-// CheckGatherRows checks the arguments of GatherRows. Whether Of names rows of tables is for the host
-// to check.
+// CheckGatherRows checks the arguments of GatherRows. Whether Of names rows of tables is for the
+// host to check.
 func CheckGatherRows(dst Matrix, rows Rows) { checkColumns("GatherRows", dst, rows.Cols) }
 
 // CheckSegmentMeanRows checks the arguments of SegmentMeanRows likewise.

@@ -19,7 +19,8 @@ type AdamOptions struct {
 	Step      int
 }
 
-// SGDOptions are the settings of one SGD update. At step 1 the momentum buffer becomes the gradient.
+// SGDOptions are the settings of one SGD update. At step 1 the momentum buffer becomes the
+// gradient.
 type SGDOptions struct {
 	LR, Momentum, WeightDecay float64
 	Step                      int

@@ -2,8 +2,8 @@ package compute
 
 import "time"
 
-// Call is one call of a kernel: what it must move and compute at least. Every operand counts once; a
-// row that edges name counts once for each edge, as if nothing were cached.
+// Call is one call of a kernel: what it must move and compute at least. Every operand counts once;
+// a row that edges name counts once for each edge, as if nothing were cached.
 type Call struct {
 	Kernel string
 	Bytes  int  // read and written
@@ -46,8 +46,8 @@ func (p *Probe) Synced() {
 
 // Stopwatch notes moments of a device. The training goroutine uses it.
 type Stopwatch interface {
-	// Mark notes, as mark i, the moment at which the kernels called so far are done. Marks count from
-	// 0 without gaps, and are used again.
+	// Mark notes, as mark i, the moment at which the kernels called so far are done. Marks count
+	// from 0 without gaps, and are used again.
 	Mark(i int) error
 	// Between returns the time from mark i to mark j. Both have passed: the device was synced.
 	Between(i, j int) (time.Duration, error)

@@ -19,15 +19,16 @@ func (s Segments) bytes() int { return 8*len(s.Indptr) + 4*len(s.Indices) }
 type SegmentKernels interface {
 	// SegmentMean sets out[d] to the mean of h[i], i in segment d; zero for an empty segment.
 	SegmentMean(out Matrix, s Segments, h Matrix)
-	// SegmentMeanBackward is the gradient of SegmentMean: dh[s] = sum over t in transposed segment s of
-	// dout[t] / degree(t), or += if add. The division is a multiplication by the float32 reciprocal, and
-	// the sum is complete before it is added to dh. transposed is the transpose of the forward segments,
-	// degree(t) = forward.Indptr[t+1]-forward.Indptr[t]. dh may have more rows than are referred to; the
-	// rest become zero, or stay if add.
+	// SegmentMeanBackward is the gradient of SegmentMean: dh[s] = sum over t in transposed segment
+	// s of dout[t] / degree(t), or += if add. The division is a multiplication by the float32
+	// reciprocal, and the sum is complete before it is added to dh. transposed is the transpose of
+	// the forward segments, degree(t) = forward.Indptr[t+1]-forward.Indptr[t]. dh may have more
+	// rows than are referred to; the rest become zero, or stay if add.
 	SegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matrix, add bool)
-	// SegmentSum sets out[d] to the sum over e in segment d of weights[e]*h[i], i = s.Indices[e], or adds
-	// it to out[d] if add. weights [E] is host memory; nil for all 1. Over the transposed segments, with
-	// the weights in their order, it is its own gradient. The sum is complete before it is added.
+	// SegmentSum sets out[d] to the sum over e in segment d of weights[e]*h[i], i = s.Indices[e],
+	// or adds it to out[d] if add. weights [E] is host memory; nil for all 1. Over the transposed
+	// segments, with the weights in their order, it is its own gradient. The sum is complete before
+	// it is added.
 	SegmentSum(out Matrix, s Segments, weights []float32, h Matrix, add bool)
 }
 
@@ -75,8 +76,8 @@ func checkReduction(kernel string, out Matrix, s Segments) {
 	checkRows(kernel, out, s.Len())
 }
 
-// checkSegments panics unless every segment lies within Indices. Whether the indices name rows is for
-// the kernel to check, which reads them anyway.
+// checkSegments panics unless every segment lies within Indices. Whether the indices name rows is
+// for the kernel to check, which reads them anyway.
 func checkSegments(kernel string, s Segments) {
 	if len(s.Indptr) == 0 {
 		panic(fmt.Sprintf("compute: %s: no Indptr; for no segments it is [0]", kernel))

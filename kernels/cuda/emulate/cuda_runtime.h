@@ -1,5 +1,6 @@
-// The part of the CUDA runtime that halognn uses, on the host: the kernels compiled by a C++ compiler and run as loops, so that they and
-// all that calls them can be tested where there is no GPU. It is made to find faults, not to be fast:
+// The part of the CUDA runtime that halognn uses, on the host: the kernels compiled by a C++
+// compiler and run as loops, so that they and all that calls them can be tested where there is no
+// GPU. It is made to find faults, not to be fast:
 //
 //   - Work queued on a stream runs as late as it may, or at random (HALOGNN_EMULATED_SEED), so that a missing wait shows.
 //   - Device memory can be touched by queued work alone; a host that reads or writes it faults, and so does a kernel that runs past
@@ -120,7 +121,8 @@ bool first(cudaStream_t s, const meeting *m);
 bool on_device(const void *p, size_t bytes, int device);
 int belongs(cudaStream_t s);
 int thread_device();
-// The lock of everything that is emulated; wake tells those who wait for others' calls that there has been one; made counts what must be freed.
+// The lock of everything that is emulated; wake tells those who wait for others' calls that there
+// has been one; made counts what must be freed.
 std::recursive_mutex &everything();
 void wake();
 void made(int n);

@@ -1,4 +1,5 @@
-// The part of NCCL that halognn uses, between emulated devices of one process: ranks are threads. Made to find faults:
+// The part of NCCL that halognn uses, between emulated devices of one process: ranks are threads.
+// Made to find faults:
 //
 //   - No call waits: what takes other ranks is in progress until it has been asked for twice, and is queued only then; whoever calls something
 //     else meanwhile gets an error.
@@ -22,7 +23,8 @@ namespace {
 
 struct group;
 
-// transfer is a message; group is the call that each end belongs to, null for one that has not come.
+// transfer is a message; group is the call that each end belongs to, null for one that has not
+// come.
 struct transfer {
     group *sender = nullptr, *receiver = nullptr;
     const void *from = nullptr;

@@ -126,7 +126,8 @@ void step(emulated_stream *s) {
     if (o.meeting) o.meeting->work();
 }
 
-// advance runs one thing so that s comes nearer to its end; false if that takes a call that has not been made.
+// advance runs one thing so that s comes nearer to its end; false if that takes a call that has not
+// been made.
 bool advance(emulated_stream *s) {
     if (random_state != 0) {
         std::vector<emulated_stream *> ready;
@@ -144,8 +145,8 @@ bool advance(emulated_stream *s) {
     return true;
 }
 
-// run works on a stream until there is nothing left to wait for. While other threads' calls are waited for, they have the lock, and device
-// memory is closed.
+// run works on a stream until there is nothing left to wait for. While other threads' calls are
+// waited for, they have the lock, and device memory is closed.
 template <typename Done>
 void run(emulated_stream *s, const Done &done) {
     std::unique_lock<std::recursive_mutex> hold(lock);
@@ -188,7 +189,8 @@ bool inside(const void *p, const char *base, size_t bytes) {
 
 constexpr size_t WIDEST = 16; // access of a kernel
 
-// poison tells AddressSanitizer, where that looks on, that of [first, last) nothing but [begin, end) is anybody's.
+// poison tells AddressSanitizer, where that looks on, that of [first, last) nothing but [begin,
+// end) is anybody's.
 void poison([[maybe_unused]] char *first, [[maybe_unused]] char *begin, [[maybe_unused]] char *end, [[maybe_unused]] char *last) {
 #ifdef __SANITIZE_ADDRESS__
     __asan_poison_memory_region(first, static_cast<size_t>(last - first));
@@ -237,7 +239,8 @@ cudaError_t release(void *p, bool device) {
     return cudaSuccess;
 }
 
-// usable is what an event may be used for on the calling thread's device: on another one the runtime would make a context.
+// usable is what an event may be used for on the calling thread's device: on another one the
+// runtime would make a context.
 cudaError_t usable(const emulated_event *e) {
     if (events.count(const_cast<emulated_event *>(e)) == 0) return fail(cudaErrorInvalidResourceHandle);
     return e->device == current_device ? cudaSuccess : fail(cudaErrorOtherDevice);
@@ -328,7 +331,8 @@ cudaError_t cudaGetDeviceCount(int *n) {
     *n = devices;
     return devices ? cudaSuccess : fail(cudaErrorNoDevice);
 }
-// tell says on standard error when the first device is set, if HALOGNN_EMULATED_TELL is: for tests of what comes before MPI starts.
+// tell says on standard error when the first device is set, if HALOGNN_EMULATED_TELL is: for tests
+// of what comes before MPI starts.
 static bool tell(int device) {
     if (std::getenv("HALOGNN_EMULATED_TELL") == nullptr) return true;
     int (*initialized)(int *), yes = 0;

@@ -1,7 +1,9 @@
-// The threads of a grid. Independent ones are a loop. Threads that meet are fibers, resumed in turn: in every round each of them runs to the
-// next place where it waits for others, and all threads that share a warp must have come to the same kind of place.
+// The threads of a grid. Independent ones are a loop. Threads that meet are fibers, resumed in
+// turn: in every round each of them runs to the next place where it waits for others, and all
+// threads that share a warp must have come to the same kind of place.
 //
-// A fiber is entered once by its context and left and resumed by jumps, which need no system call; it runs block after block of a grid.
+// A fiber is entered once by its context and left and resumed by jumps, which need no system call;
+// it runs block after block of a grid.
 #include <setjmp.h>
 #include <ucontext.h>
 

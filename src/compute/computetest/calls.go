@@ -9,9 +9,9 @@ import (
 	"halognn/src/compute"
 )
 
-// Call is a call of a kernel on a Layer: what every test of all kernels and every benchmark runs. Name
-// is the kernel's and, after a blank, what is special about the call. Bytes and Flops are what it must
-// move and compute at least.
+// Call is a call of a kernel on a Layer: what every test of all kernels and every benchmark runs.
+// Name is the kernel's and, after a blank, what is special about the call. Bytes and Flops are what
+// it must move and compute at least.
 type Call struct {
 	Name         string
 	Run          func()
@@ -100,7 +100,8 @@ func (l *Layer) Calls() (all []Call) {
 	return all
 }
 
-// AllocateNothing holds the calls of a layer to allocating nothing on the heap, once scratch has grown.
+// AllocateNothing holds the calls of a layer to allocating nothing on the heap, once scratch has
+// grown.
 func AllocateNothing(t *testing.T, l *Layer) {
 	for _, c := range l.Calls() {
 		if n := testing.AllocsPerRun(20, c.Run); n != 0 {
@@ -109,7 +110,8 @@ func AllocateNothing(t *testing.T, l *Layer) {
 	}
 }
 
-// testCalls holds a device to reporting every kernel, once, with its cost, to the probe that watches it.
+// testCalls holds a device to reporting every kernel, once, with its cost, to the probe that
+// watches it.
 func testCalls(t *testing.T, dev compute.Device) {
 	t.Cleanup(func() {
 		if err := dev.Close(); err != nil {

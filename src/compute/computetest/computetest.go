@@ -1,11 +1,12 @@
-// Package computetest is the suite that every compute backend passes: Run holds its kernels against float64 arithmetic and
-// golden files, SameNumbers holds devices that must agree in every bit against each other.
+// Package computetest is the suite that every compute backend passes: Run holds its kernels against
+// float64 arithmetic and golden files, SameNumbers holds devices that must agree in every bit
+// against each other.
 //
 //	case ──> inputs, seeded ──> device, every array between sentinels ──> kernel ──> outputs ─┬─ within rounding of float64
 //	                                                                                          └─ equal bits on all devices
 //
-// The shapes are those that break kernels: nothing, one of everything, widths that are no multiple of a vector or a tile, a hub,
-// one row more than a chunk.
+// The shapes are those that break kernels: nothing, one of everything, widths that are no multiple
+// of a vector or a tile, a hub, one row more than a chunk.
 package computetest
 
 import (
@@ -35,8 +36,9 @@ func Run(t *testing.T, open func() compute.Device, host compute.Host) {
 	t.Run("host", func(t *testing.T) { testHost(t, host) })
 }
 
-// SameNumbers runs all cases on each device, named by its key, and demands equal bits; NaN is NaN. Cases whose names begin with one of those
-// in but are left out. Arrays begin at addresses of which no more is known than that they are a float's.
+// SameNumbers runs all cases on each device, named by its key, and demands equal bits; NaN is NaN.
+// Cases whose names begin with one of those in but are left out. Arrays begin at addresses of which
+// no more is known than that they are a float's.
 func SameNumbers(t *testing.T, open map[string]func() compute.Device, but ...string) {
 	var names []string
 	for name := range open {
@@ -107,8 +109,8 @@ var rowShapes = []struct {
 	{"a chunk", 512, 16}, {"a chunk and a row", 513, 9}, {"several tiles", 1300, 50}, {"wide", 3, 602},
 }
 
-// result is one output array and what float64 makes of it. Element i may differ from want[i] by the rounding of terms
-// operations on numbers whose absolute values add up to size[i].
+// result is one output array and what float64 makes of it. Element i may differ from want[i] by the
+// rounding of terms operations on numbers whose absolute values add up to size[i].
 type result struct {
 	name       string
 	got        []float32
@@ -140,8 +142,9 @@ func (r result) check(t *testing.T) {
 	}
 }
 
-// rounding returns the relative error allowed after that many float32 operations: each errs by at most 2^-24, and errors
-// of either sign grow as their square root; 8 is four standard deviations, twice.
+// rounding returns the relative error allowed after that many float32 operations: each errs by at
+// most 2^-24, and errors of either sign grow as their square root; 8 is four standard deviations,
+// twice.
 func rounding(terms int) float64 { return 0x1p-24 * (4 + 8*math.Sqrt(float64(terms))) }
 
 // sentinel stands where a kernel must not write; no computation gives these bits.

@@ -11,9 +11,9 @@ import (
 	"halognn/src/npy"
 )
 
-// The golden files were computed with PyTorch autograd in float64; inputs are exact in float32. PyTorch's own float32 run
-// is within 1e-7 of them, relative to the largest element of an array, and a program that sums in another order
-// should be within ten times that.
+// The golden files were computed with PyTorch autograd in float64; inputs are exact in float32.
+// PyTorch's own float32 run is within 1e-7 of them, relative to the largest element of an array,
+// and a program that sums in another order should be within ten times that.
 //
 //go:embed testdata/*.npz
 var goldenFiles embed.FS

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// CUDALibrary returns the library that CUDA is tested on: a real one where HALOGNN_CUDA_LIB names it, otherwise the emulated one
-// that was built below root, the top of the repository.
+// CUDALibrary returns the library that CUDA is tested on: a real one where HALOGNN_CUDA_LIB names
+// it, otherwise the emulated one that was built below root, the top of the repository.
 func CUDALibrary(t testing.TB, root string) string {
 	t.Helper()
 	if path := os.Getenv("HALOGNN_CUDA_LIB"); path != "" {

@@ -12,8 +12,8 @@ type wrong struct {
 	call func()
 }
 
-// testMisuse holds a device to panicking, on the calling goroutine, at shapes and indices that do not
-// fit.
+// testMisuse holds a device to panicking, on the calling goroutine, at shapes and indices that do
+// not fit.
 func testMisuse(t *testing.T, dev compute.Device) {
 	b := newBench(t, dev, guard)
 	for _, f := range families {

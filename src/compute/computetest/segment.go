@@ -135,7 +135,8 @@ func segmentMeans(b *bench, s compute.Segments, sources, cols int, add bool) []r
 	}
 }
 
-// segmentSums sums with and without weights; the weighted sum of the transpose is the gradient of that.
+// segmentSums sums with and without weights; the weighted sum of the transpose is the gradient of
+// that.
 func segmentSums(b *bench, s compute.Segments, sources, cols int, add bool) []result {
 	h, dout, weights := b.normal(sources*cols), b.normal(s.Len()*cols), b.normal(len(s.Indices))
 	before, dh0 := b.normal(s.Len()*cols), b.normal(sources*cols)

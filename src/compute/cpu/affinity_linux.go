@@ -9,8 +9,8 @@ import (
 // maxCPUs is how many CPUs a unix.CPUSet can name.
 const maxCPUs = len(unix.CPUSet{}) * 64
 
-// AllowedCPUs returns the CPUs that the calling thread may run on, rising: what the launcher or Slurm has bound the process to.
-// Ask before anything is pinned.
+// AllowedCPUs returns the CPUs that the calling thread may run on, rising: what the launcher or
+// Slurm has bound the process to. Ask before anything is pinned.
 func AllowedCPUs() ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {

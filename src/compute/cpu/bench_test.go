@@ -16,11 +16,12 @@ import (
 	"halognn/src/mem"
 )
 
-// The benchmarks set a kernel beside what bounds it, taking turns in one run, and report the ratio of their best times: absolute
-// times drift from machine to machine and from hour to hour.
+// The benchmarks set a kernel beside what bounds it, taking turns in one run, and report the ratio
+// of their best times: absolute times drift from machine to machine and from hour to hour.
 
-// versus runs both in turn b.N times, but often enough for a best time that other programs have not disturbed, and reports the rates at which they
-// do their work, in 1e9 of its unit a second, and the ratio of the rates.
+// versus runs both in turn b.N times, but often enough for a best time that other programs have not
+// disturbed, and reports the rates at which they do their work, in 1e9 of its unit a second, and
+// the ratio of the rates.
 func versus(b *testing.B, unit string, kernelWork float64, kernel func(), boundWork float64, bound func()) {
 	kernel()
 	bound()
@@ -49,8 +50,8 @@ func randomMatrix(b *testing.B, rows, cols int) compute.Matrix {
 	return m
 }
 
-// BenchmarkGEMM sets the three products of a layer, on one thread, beside one call of the BLAS on the same shapes. The goal is
-// a ratio of 0.85.
+// BenchmarkGEMM sets the three products of a layer, on one thread, beside one call of the BLAS on
+// the same shapes. The goal is a ratio of 0.85.
 func BenchmarkGEMM(b *testing.B) {
 	d := open(b, Options{Threads: 1})
 	defer d.Close()
@@ -73,7 +74,8 @@ func BenchmarkGEMM(b *testing.B) {
 	}
 }
 
-// BenchmarkThreads sets two threads beside one on the same kernels: what the pool costs. The bound is half the time.
+// BenchmarkThreads sets two threads beside one on the same kernels: what the pool costs. The bound
+// is half the time.
 func BenchmarkThreads(b *testing.B) {
 	one, two := open(b, Options{Threads: 1}), open(b, Options{Threads: 2})
 	defer one.Close()
@@ -137,7 +139,8 @@ func newRowBench(b *testing.B, cols int, dtype compute.DType) rowBench {
 
 var benchWidths = []int{64, 100, 128, 256, 602}
 
-// BenchmarkGather sets GatherRows beside the copy; bytes are those read and written. The goal is a ratio of 0.7.
+// BenchmarkGather sets GatherRows beside the copy; bytes are those read and written. The goal is a
+// ratio of 0.7.
 func BenchmarkGather(b *testing.B) {
 	h := openHost(b, "")
 	for _, dtype := range []compute.DType{compute.Float32, compute.Float16} {
@@ -154,8 +157,8 @@ func BenchmarkGather(b *testing.B) {
 	}
 }
 
-// BenchmarkSegmentMean sets the segment means beside the copy of all rows they read; bytes are those read and written. The goal
-// is a ratio of 0.7.
+// BenchmarkSegmentMean sets the segment means beside the copy of all rows they read; bytes are
+// those read and written. The goal is a ratio of 0.7.
 func BenchmarkSegmentMean(b *testing.B) {
 	h := openHost(b, "")
 	d := open(b, Options{Threads: 1})
@@ -186,8 +189,9 @@ func BenchmarkSegmentMean(b *testing.B) {
 	}
 }
 
-// BenchmarkKernels tells what every kernel moves and multiplies a second, on one thread: at the sizes of
-// a layer, and of a row or two, where a call is all that costs (checks, tiles, the step into C).
+// BenchmarkKernels tells what every kernel moves and multiplies a second, on one thread: at the
+// sizes of a layer, and of a row or two, where a call is all that costs (checks, tiles, the step
+// into C).
 func BenchmarkKernels(b *testing.B) {
 	d := open(b, Options{Threads: 1})
 	b.Cleanup(func() {

@@ -22,8 +22,8 @@ import (
 	"gonum.org/v1/netlib/blas/netlib"
 )
 
-// useBLAS makes the linked BLAS the engine of blas32. It is called from threads that tile the work already, so it must
-// not start its own.
+// useBLAS makes the linked BLAS the engine of blas32. It is called from threads that tile the work
+// already, so it must not start its own.
 var useBLAS = sync.OnceFunc(func() {
 	blas32.Use(netlib.Implementation{})
 	setBLASThreads(1)
@@ -34,7 +34,8 @@ func setBLASThreads(n int) { C.blas_threads(C.int(n)) }
 // blasConfig asks once: OpenBLAS writes the answer into one buffer, whoever asks.
 var blasConfig = sync.OnceValue(func() string { return C.GoString(C.blas_config()) })
 
-// BLAS describes the linked library of matrix products: what it was built as, and the kernels it chose for this machine.
+// BLAS describes the linked library of matrix products: what it was built as, and the kernels it
+// chose for this machine.
 func BLAS() string {
 	config := strings.Join(strings.Fields(blasConfig()), " ")
 	if config == "" {

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// PinThread locks the calling goroutine to its OS thread for good and binds that thread to the CPUs: one of them, or a set
-// among which the system may choose.
+// PinThread locks the calling goroutine to its OS thread for good and binds that thread to the
+// CPUs: one of them, or a set among which the system may choose.
 func PinThread(cpus ...int) error {
 	if len(cpus) == 0 {
 		return fmt.Errorf("compute/cpu: no CPU to pin a thread to")
@@ -21,19 +21,22 @@ func PinThread(cpus ...int) error {
 	return pin(cpus)
 }
 
-// PlanCores divides the CPUs a rank may use between the threads that compute and the goroutines that prepare minibatches.
+// PlanCores divides the CPUs a rank may use between the threads that compute and the goroutines
+// that prepare minibatches.
 //
 //	enough CPUs        compute [c0 c1 c2]  prepare [c3 c4]           disjoint
 //	fewer              compute [c0 c1]     prepare [c3 c1 c0]        shared: prepare lists the less disturbing ones first
 //	threads > CPUs     compute nil         prepare all               shared: pinning would stack threads on one CPU
 //
-// compute holds one CPU a thread, as Options.CPUs wants them: in one NUMA node as far as it reaches, and on cores of their own
-// before a core's second hyperthread is used. No CPUs allowed means that nothing is pinned: both lists are nil.
+// compute holds one CPU a thread, as Options.CPUs wants them: in one NUMA node as far as it
+// reaches, and on cores of their own before a core's second hyperthread is used. No CPUs allowed
+// means that nothing is pinned: both lists are nil.
 func PlanCores(allowed []int, computeThreads, workers int) (compute, prepare []int, shared bool) {
 	return planCores(readCores("/sys/devices/system/cpu", allowed), computeThreads, workers)
 }
 
-// Place is where a CPU lies: its NUMA domain, and the core whose hyperthread it is, named by the first of them.
+// Place is where a CPU lies: its NUMA domain, and the core whose hyperthread it is, named by the
+// first of them.
 type Place struct{ CPU, Domain, Core int }
 
 // Places returns where CPUs lie, as far as the system tells: otherwise in one domain, each a core.
@@ -63,8 +66,8 @@ func planCores(cores []core, computeThreads, workers int) (compute, prepare []in
 	return compute, prepare, shared
 }
 
-// byPreference orders CPUs for computing: the NUMA node with most of them first; within a node one thread of every core before
-// any second one.
+// byPreference orders CPUs for computing: the NUMA node with most of them first; within a node one
+// thread of every core before any second one.
 func byPreference(cores []core) []int {
 	inNode := make(map[int]int)
 	for _, c := range cores {
@@ -89,8 +92,8 @@ func byPreference(cores []core) []int {
 	return order
 }
 
-// readCores reads where the CPUs lie from sysfs. What it does not say (containers hide it, other systems lack it) is taken as
-// one node of single-threaded cores.
+// readCores reads where the CPUs lie from sysfs. What it does not say (containers hide it, other
+// systems lack it) is taken as one node of single-threaded cores.
 func readCores(sysfs string, cpus []int) []core {
 	var cores []core
 	for _, c := range cpus {

@@ -61,8 +61,9 @@ func New(o Options) (*Device, error) {
 	return d, nil
 }
 
-// Enter locks the calling goroutine to its OS thread and, if the device has CPUs, pins it to the first of them: it is
-// the device's first thread from now on, and should make all further calls. The function it returns undoes both.
+// Enter locks the calling goroutine to its OS thread and, if the device has CPUs, pins it to the
+// first of them: it is the device's first thread from now on, and should make all further calls.
+// The function it returns undoes both.
 func (d *Device) Enter() (leave func() error, err error) {
 	runtime.LockOSThread()
 	if len(d.cpus) == 0 {

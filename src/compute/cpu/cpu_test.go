@@ -62,7 +62,8 @@ func TestThreadsChangeNothing(t *testing.T) {
 	computetest.SameNumbers(t, devices)
 }
 
-// Vector levels agree in every bit as far as our own kernels go: they sum in one order and fuse nothing.
+// Vector levels agree in every bit as far as our own kernels go: they sum in one order and fuse
+// nothing.
 func TestVectorLevelsChangeNothing(t *testing.T) {
 	devices := make(map[string]func() compute.Device)
 	for _, level := range levels(t) {
@@ -128,7 +129,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// A feature file that shrinks while it is mapped ends in an error that names it, although C code reads it.
+// A feature file that shrinks while it is mapped ends in an error that names it, although C code
+// reads it.
 func TestShrunkFile(t *testing.T) {
 	const pages, page = 4, 4096
 	path := filepath.Join(t.TempDir(), "features")

@@ -1,5 +1,6 @@
-// Package cpu is the compute backend for the cores of one machine: matrix products by BLAS (gonum's blas32 with the linked
-// library as its engine), everything irregular by the C kernels of kernels/cpu, at the SIMD level the machine has.
+// Package cpu is the compute backend for the cores of one machine: matrix products by BLAS (gonum's
+// blas32 with the linked library as its engine), everything irregular by the C kernels of
+// kernels/cpu, at the SIMD level the machine has.
 //
 //	kernel call ──> tiles of rows ──> calling goroutine + pinned workers ──> C kernel or single-threaded sgemm per tile
 //
@@ -8,9 +9,10 @@
 //	sums over rows          one partial sum a chunk of 512 rows, then the partials in chunk order
 //	segments                tiles of segments; one accumulator an output, edges in order
 //
-// Tiles depend on shapes alone, so numbers do not depend on the number of threads. The package also knows which cores the
-// launcher has given this process (AllowedCPUs) and divides them between training and preparation (PlanCores). Without cgo it
-// is the plain Go backend under the same names.
+// Tiles depend on shapes alone, so numbers do not depend on the number of threads. The package also
+// knows which cores the launcher has given this process (AllowedCPUs) and divides them between
+// training and preparation (PlanCores). Without cgo it is the plain Go backend under the same
+// names.
 package cpu
 
 import (

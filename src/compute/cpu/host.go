@@ -23,8 +23,8 @@ import (
 
 var _ compute.Host = (*Host)(nil)
 
-// Host implements compute.Host. A fault while reading a mapped file panics as a fault in Go code would, so that mem.Guard
-// names the file.
+// Host implements compute.Host. A fault while reading a mapped file panics as a fault in Go code
+// would, so that mem.Guard names the file.
 type Host struct{ level level }
 
 // NewHost returns the kernels that prepare minibatches, at a SIMD level as in Options.
@@ -88,10 +88,12 @@ func (h *Host) AddInto(sum, x []float32) {
 
 func refs(x []compute.RowRef) *C.uint64_t { return (*C.uint64_t)(unsafe.SliceData(x)) }
 
-// fewTables is how many tables fit on the stack: the rank's own rows, a cache, a receive buffer and the other ranks of a node.
+// fewTables is how many tables fit on the stack: the rank's own rows, a cache, a receive buffer and
+// the other ranks of a node.
 const fewTables = 64
 
-// tablesOf describes the tables to C, appended to space. What lies in the Go heap is pinned: C gets a pointer to pointers.
+// tablesOf describes the tables to C, appended to space. What lies in the Go heap is pinned: C gets
+// a pointer to pointers.
 func tablesOf(space []C.halognn_table, rows compute.Rows, pins *runtime.Pinner) []C.halognn_table {
 	rowBytes := rows.Cols * rows.Type.Size()
 	for _, t := range rows.Tables {
@@ -114,7 +116,8 @@ func panicIfNoRow(kernel string, of []compute.RowRef, tables []C.halognn_table) 
 	}
 }
 
-// fault is the panic of a read that failed, with the methods by which mem.Guard knows a fault of Go code.
+// fault is the panic of a read that failed, with the methods by which mem.Guard knows a fault of Go
+// code.
 type fault uintptr
 
 func (f fault) Error() string {

@@ -20,12 +20,12 @@ import (
 	"halognn/src/compute"
 )
 
-// level is the C kernels of one SIMD level (kernels/include/halognn_cpu.h). They trust their arguments:
-// whoever calls them has checked shapes.
+// level is the C kernels of one SIMD level (kernels/include/halognn_cpu.h). They trust their
+// arguments: whoever calls them has checked shapes.
 type level = *C.halognn_cpu
 
-// openLevel opens a level: "", "scalar", "avx2" or "avx512"; "" is what HALOGNN_SIMD names or else the
-// best.
+// openLevel opens a level: "", "scalar", "avx2" or "avx512"; "" is what HALOGNN_SIMD names or else
+// the best.
 func openLevel(name string) (level, error) {
 	if name == "" {
 		name = os.Getenv("HALOGNN_SIMD")

@@ -12,8 +12,8 @@ import (
 	"halognn/src/compute"
 )
 
-// productRows returns the height of a tile of y = x wᵀ and of dx = dy w: lower where there are few rows
-// to share. BLAS packs w anew for every tile, which takes about 32/productRows of its time.
+// productRows returns the height of a tile of y = x wᵀ and of dx = dy w: lower where there are few
+// rows to share. BLAS packs w anew for every tile, which takes about 32/productRows of its time.
 func productRows(rows int) int {
 	if rows < 8192 {
 		return 256
@@ -66,11 +66,11 @@ func (a *matMulInput) tile(_ *Device, lo, hi int) {
 }
 
 const (
-	// weightWave is how many chunks are in progress before their sums are added: what bounds the scratch
-	// memory, to 32 times dw.
+	// weightWave is how many chunks are in progress before their sums are added: what bounds the
+	// scratch memory, to 32 times dw.
 	weightWave = 32
-	// fewChunks is below how many chunks each is cut into columns of dw besides, so that there are tiles
-	// to share.
+	// fewChunks is below how many chunks each is cut into columns of dw besides, so that there are
+	// tiles to share.
 	fewChunks = 16
 	// weightColumns is the width of such a tile.
 	weightColumns = 128

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// pool runs tiles of a kernel on the calling goroutine and on workers, each a goroutine locked to an OS thread.
+// pool runs tiles of a kernel on the calling goroutine and on workers, each a goroutine locked to
+// an OS thread.
 //
 //	run ──signal──> worker 1 ─┐
 //	    ──signal──> worker 2 ─┤ each takes the next tile until none is left; the last to finish signals run
@@ -29,12 +30,12 @@ type pool struct {
 	done  waiter
 }
 
-// spinFor is how long an idle thread looks for work before it sleeps: the gap between two kernels of a layer is shorter,
-// and a sleeping thread takes about this long to wake.
+// spinFor is how long an idle thread looks for work before it sleeps: the gap between two kernels
+// of a layer is shorter, and a sleeping thread takes about this long to wake.
 const spinFor = 20 * time.Microsecond
 
-// newPool starts threads-1 workers; the goroutine that calls run is the missing one. start runs first on each worker's
-// thread, numbered from 1.
+// newPool starts threads-1 workers; the goroutine that calls run is the missing one. start runs
+// first on each worker's thread, numbered from 1.
 func newPool(threads int, start func(thread int) error) (*pool, error) {
 	p := &pool{done: newWaiter()}
 	if threads <= min(runtime.GOMAXPROCS(0), runtime.NumCPU()) { // otherwise spinning keeps others from the work waited for
@@ -113,8 +114,8 @@ func (p *pool) close() {
 	p.workers = nil
 }
 
-// waiter lets one goroutine wait for a signal of another, first spinning, then asleep. Every signal is waited for before
-// the next one is sent.
+// waiter lets one goroutine wait for a signal of another, first spinning, then asleep. Every signal
+// is waited for before the next one is sent.
 type waiter struct {
 	state atomic.Int32
 	wake  chan struct{}

@@ -12,7 +12,8 @@ import (
 )
 
 // segmentRows is the number of segments of a tile: enough that a call into C and its first,
-// unprefetched rows are nothing beside it, few enough that a tile with a hub does not hold up the rest.
+// unprefetched rows are nothing beside it, few enough that a tile with a hub does not hold up the
+// rest.
 const segmentRows = 64
 
 type segmentMean struct {

@@ -18,15 +18,15 @@ type argumentsIn[T any] interface {
 	arguments
 }
 
-// tileElements is the size of a tile of kernels that stream over memory: large enough that a call into
-// C is nothing beside it, small enough that tiles divide among threads.
+// tileElements is the size of a tile of kernels that stream over memory: large enough that a call
+// into C is nothing beside it, small enough that tiles divide among threads.
 const tileElements = 1 << 15
 
 // streamRows returns the rows of a tile of such a kernel.
 func streamRows(cols int) int { return max(1, tileElements/max(1, cols)) }
 
-// run computes rows rows of a call in tiles of rowsPerTile. The arguments are copied to a place that
-// the device keeps for each kernel, so that a call allocates nothing, as a closure would.
+// run computes rows rows of a call in tiles of rowsPerTile. The arguments are copied to a place
+// that the device keeps for each kernel, so that a call allocates nothing, as a closure would.
 func run[T any, P argumentsIn[T]](d *Device, rows, rowsPerTile int, args T) {
 	call := place[T, P](d)
 	*call = args

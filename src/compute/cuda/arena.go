@@ -9,7 +9,8 @@ import (
 // alignment of every block: what cuBLAS and 16-byte loads like, and more than any row needs.
 const alignment = 256
 
-// arena hands out ranges of [0,size), lowest first, and takes them back. O(free ranges) a call; a run has a few dozen.
+// arena hands out ranges of [0,size), lowest first, and takes them back. O(free ranges) a call; a
+// run has a few dozen.
 type arena struct {
 	mu   sync.Mutex
 	size int
@@ -88,7 +89,8 @@ func (a *arena) allocApart(bytes int, u use) (int, error) {
 	return at, err
 }
 
-// full is the error of an allocation that does not fit: how much, for what, who has the rest, what to lower.
+// full is the error of an allocation that does not fit: how much, for what, who has the rest, what
+// to lower.
 func (a *arena) full(bytes int, u use) error {
 	text := fmt.Sprintf("%s for %v do not fit into the %s that are free of %s:", mega(bytes), u, mega(a.room()), mega(a.size))
 	var taken [uses]int

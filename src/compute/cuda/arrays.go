@@ -19,8 +19,8 @@ var (
 	_ [compute.RefRowBits]struct{} = [C.HALOGNN_ROW_BITS]struct{}{}
 )
 
-// sent is a host array that a staging buffer has sent: kernels that are handed it find it on the device. Indices are checked when they are sent, on a
-// goroutine that has the time.
+// sent is a host array that a staging buffer has sent: kernels that are handed it find it on the
+// device. Indices are checked when they are sent, on a goroutine that has the time.
 type sent struct {
 	host          unsafe.Pointer
 	bytes         int
@@ -37,8 +37,8 @@ func (d *Device) arrays(bytes int) {
 	d.used = 0
 }
 
-// onDevice returns where a host array lies on the device: where the open staging buffer has put it or, copied now, among the loose ones. The copy
-// waits: the array is the caller's again.
+// onDevice returns where a host array lies on the device: where the open staging buffer has put it
+// or, copied now, among the loose ones. The copy waits: the array is the caller's again.
 func onDevice[T int32 | int64 | uint8 | float32](d *Device, x []T) unsafe.Pointer {
 	if len(x) == 0 {
 		return nil
@@ -56,7 +56,8 @@ func onDevice[T int32 | int64 | uint8 | float32](d *Device, x []T) unsafe.Pointe
 
 func (d *Device) indptr(x []int64) *C.int64_t { return (*C.int64_t)(onDevice(d, x)) }
 
-// indices returns where the indices of segments lie on the device. It panics unless they name rows of a matrix of that many.
+// indices returns where the indices of segments lie on the device. It panics unless they name rows
+// of a matrix of that many.
 func (d *Device) indices(kernel string, s compute.Segments, rows int) *C.int32_t {
 	x := s.Indices[:s.Indptr[s.Len()]]
 	if len(x) == 0 {

@@ -13,8 +13,8 @@ import (
 	"halognn/src/mem"
 )
 
-// measured opens a device for benchmarks. On an emulated device they only run, on arrays that are smaller by shrink: what they tell of it means
-// nothing.
+// measured opens a device for benchmarks. On an emulated device they only run, on arrays that are
+// smaller by shrink: what they tell of it means nothing.
 func measured(b *testing.B, memory int) (d *Device, shrink int) {
 	path := library(b)
 	if err := load(path); err != nil {
@@ -36,10 +36,10 @@ func closed(b *testing.B, d *Device) {
 	}
 }
 
-// BenchmarkKernels tells the bytes that a kernel has to move per second, and their share of what a copy
-// on the device moves in the same run (of-copy), on the shapes of an input layer of 1024 seeds and
-// fanouts 15, 10, 5; of products the flops, and their share of those of the best product of cuBLAS alone
-// (of-gemm).
+// BenchmarkKernels tells the bytes that a kernel has to move per second, and their share of what a
+// copy on the device moves in the same run (of-copy), on the shapes of an input layer of 1024 seeds
+// and fanouts 15, 10, 5; of products the flops, and their share of those of the best product of
+// cuBLAS alone (of-gemm).
 func BenchmarkKernels(b *testing.B) {
 	d, shrink := measured(b, 3<<30)
 	b.Cleanup(func() { closed(b, d) })
@@ -83,7 +83,8 @@ func BenchmarkKernels(b *testing.B) {
 	}
 }
 
-// BenchmarkGather tells the rate at which resident rows are gathered, in float32 and float16, beside that of a copy.
+// BenchmarkGather tells the rate at which resident rows are gathered, in float32 and float16,
+// beside that of a copy.
 func BenchmarkGather(b *testing.B) {
 	for _, dtype := range []compute.DType{compute.Float32, compute.Float16} {
 		d, shrink := measured(b, 2<<30)
@@ -127,7 +128,8 @@ func BenchmarkGather(b *testing.B) {
 	}
 }
 
-// BenchmarkLink tells the rate of copies between pinned memory and the device: what rows that are not resident, and gradients, pass through.
+// BenchmarkLink tells the rate of copies between pinned memory and the device: what rows that are
+// not resident, and gradients, pass through.
 func BenchmarkLink(b *testing.B) {
 	d, shrink := measured(b, 1<<30)
 	defer closed(b, d)
@@ -169,7 +171,8 @@ func BenchmarkLink(b *testing.B) {
 	}
 }
 
-// BenchmarkRows tells the rates at which rows that are not resident come up: in copies that the host makes, and read by a kernel where they lie.
+// BenchmarkRows tells the rates at which rows that are not resident come up: in copies that the
+// host makes, and read by a kernel where they lie.
 func BenchmarkRows(b *testing.B) {
 	d, shrink := measured(b, 2<<30)
 	defer closed(b, d)

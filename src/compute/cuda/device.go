@@ -18,8 +18,8 @@ var _ compute.PeerDevice = (*Device)(nil)
 // oldest is the major number of the compute capability that the library's kernels are compiled for.
 const oldest = 8
 
-// Device implements compute.PeerDevice on one GPU. A call that fails where the contract has no error
-// to return panics: the device is of no use any more.
+// Device implements compute.PeerDevice on one GPU. A call that fails where the contract has no
+// error to return panics: the device is of no use any more.
 type Device struct {
 	c     *C.halognn_cuda
 	probe *compute.Probe
@@ -190,8 +190,9 @@ func (d *Device) Alloc(n int) ([]float32, error) {
 	return x, nil
 }
 
-// Free implements compute.Device. Kernels that use the memory may still be running: what is allocated next is first written by kernels
-// called later, and those that copy in beside them wait for all kernels before.
+// Free implements compute.Device. Kernels that use the memory may still be running: what is
+// allocated next is first written by kernels called later, and those that copy in beside them wait
+// for all kernels before.
 func (d *Device) Free(x []float32) {
 	if cap(x) > 0 {
 		d.arena.release(d.offset(unsafe.Pointer(unsafe.SliceData(x))))
@@ -219,7 +220,8 @@ func (d *Device) Download(dst, src []float32) {
 	must("Download", C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
 }
 
-// Sync implements compute.Device. Copies beside the kernels have events of their own: those of later minibatches go on.
+// Sync implements compute.Device. Copies beside the kernels have events of their own: those of
+// later minibatches go on.
 func (d *Device) Sync() error {
 	if err := failure("a kernel", C.gpu_sync(d.c, C.HALOGNN_COMPUTE)); err != nil {
 		return err
@@ -307,8 +309,8 @@ type room struct {
 	bytes int
 }
 
-// reserve makes room for that many bytes on the training goroutine. Kernels that use the old room come before those that use what takes its
-// place.
+// reserve makes room for that many bytes on the training goroutine. Kernels that use the old room
+// come before those that use what takes its place.
 func (d *Device) reserve(r *room, bytes int, u use) error {
 	if bytes <= r.bytes {
 		return nil

@@ -1,5 +1,5 @@
-// Package cuda is the compute backend for one NVIDIA GPU: the kernels of kernels/cuda and cuBLAS, in
-// libhalognn_cuda.so, which is loaded when a device is opened. The same program runs without it.
+// Package cuda is the compute backend for one NVIDIA GPU: the kernels of kernels/cuda and cuBLAS,
+// in libhalognn_cuda.so, which is loaded when a device is opened. The same program runs without it.
 //
 //	host                     stream UP              stream COMPUTE                  stream DOWN
 //	rows of minibatch i+1 ─┐
@@ -11,8 +11,8 @@
 //	                 resident rows | parameters, moments | activations | staging buffers
 //
 // The arena is the package's own, so no step allocates from the driver, and an error can say which
-// use takes how much. Kernels give the bits of the plain reference except matrix products, LayerNorm
-// and losses, whose sums run in another, fixed order.
+// use takes how much. Kernels give the bits of the plain reference except matrix products,
+// LayerNorm and losses, whose sums run in another, fixed order.
 //
 // Without a GPU the same library is built for the host (make -C kernels emulated), and this
 // package's tests run every kernel and every wait on it.
@@ -41,15 +41,17 @@ var ErrNoLibrary = errors.New("the CUDA library of halognn cannot be loaded")
 // ErrMemory is wrapped by errors about device memory that has run out.
 var ErrMemory = errors.New("the device has too little memory")
 
-// localRankNames are what launchers call the rank within its node: Open MPI; MPICH's Hydra and Intel MPI; MVAPICH; Cray's and PBS's PALS; Flux;
-// IBM's jsrun; Slurm, which comes last, for a batch script hands its own on to what it launches.
+// localRankNames are what launchers call the rank within its node: Open MPI; MPICH's Hydra and
+// Intel MPI; MVAPICH; Cray's and PBS's PALS; Flux; IBM's jsrun; Slurm, which comes last, for a
+// batch script hands its own on to what it launches.
 var localRankNames = []string{
 	"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "PALS_LOCAL_RANKID", "PMI_LOCAL_RANK", "FLUX_TASK_LOCAL_ID",
 	"JSM_NAMESPACE_LOCAL_RANK", "SLURM_LOCALID",
 }
 
-// LocalRank returns the rank of this process among those of its node, as its launcher says, and in which variable; 0 and "" where none does.
-// It is known before MPI starts, which may want the device to be chosen.
+// LocalRank returns the rank of this process among those of its node, as its launcher says, and in
+// which variable; 0 and "" where none does. It is known before MPI starts, which may want the
+// device to be chosen.
 func LocalRank() (rank int, variable string) {
 	for _, name := range localRankNames {
 		if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n >= 0 {
@@ -66,9 +68,10 @@ type Choice struct {
 	Free            int    // bytes, beside the contexts that there were
 }
 
-// Shared returns how many of the processes of a node have chosen a device, of which theirs have the given ids, and what is free of it: the least that
-// any of them saw, as the last one did. It is an error if they are more than there need be, as where no process knows its place: variable is
-// what told it.
+// Shared returns how many of the processes of a node have chosen a device, of which theirs have the
+// given ids, and what is free of it: the least that any of them saw, as the last one did. It is an
+// error if they are more than there need be, as where no process knows its place: variable is what
+// told it.
 func (c *Choice) Shared(ids []string, free []int, variable string) (processes, least int, err error) {
 	least = c.Free
 	for i, id := range ids {
@@ -84,14 +87,15 @@ func (c *Choice) Shared(ids []string, free []int, variable string) (processes, l
 	return processes, least, nil
 }
 
-// share returns the bytes of an arena on a device of which so many are free: without what the driver, kernels' code, which is loaded when it is
-// first called, and others need.
+// share returns the bytes of an arena on a device of which so many are free: without what the
+// driver, kernels' code, which is loaded when it is first called, and others need.
 func share(free, memory, processes int) int {
 	reserve := min(max(memory/20, 256<<20), memory/4)
 	return max(0, free-reserve) / max(1, processes)
 }
 
-// choose returns the device for a local rank: one after the other, and from the start again if there are more ranks.
+// choose returns the device for a local rank: one after the other, and from the start again if
+// there are more ranks.
 func choose(device, devices, localRank int) (int, error) {
 	switch {
 	case devices == 0:

@@ -22,8 +22,9 @@ import (
 // libraryName is how the library is called, and what the system's loader looks for last.
 const libraryName = "libhalognn_cuda.so"
 
-// Find returns the path of the library: what HALOGNN_CUDA_LIB names, or else beside the program (../lib, ../build, .), or else its bare
-// name, which the loader looks up in LD_LIBRARY_PATH and the system's directories.
+// Find returns the path of the library: what HALOGNN_CUDA_LIB names, or else beside the program
+// (../lib, ../build, .), or else its bare name, which the loader looks up in LD_LIBRARY_PATH and
+// the system's directories.
 func Find() string {
 	if path := os.Getenv("HALOGNN_CUDA_LIB"); path != "" {
 		return path
@@ -79,7 +80,8 @@ func failure(what string, code C.int) error {
 	return fmt.Errorf("compute/cuda: %s: %s", what, text)
 }
 
-// pinning makes the code of a call that pins host memory an error: the driver gives no other code where the host has too little.
+// pinning makes the code of a call that pins host memory an error: the driver gives no other code
+// where the host has too little.
 func pinning(what string, bytes int, code C.int) error {
 	if code == 0 {
 		return nil
@@ -97,8 +99,8 @@ func Devices() (int, error) {
 	return int(n), failure("counting devices", C.gpu_count(&n))
 }
 
-// Choose makes the device of a local rank the calling thread's. Call it on the thread that starts MPI, before: an MPI that knows CUDA takes the
-// device that it finds.
+// Choose makes the device of a local rank the calling thread's. Call it on the thread that starts
+// MPI, before: an MPI that knows CUDA takes the device that it finds.
 func Choose(localRank int) (*Choice, error) {
 	devices, err := Devices()
 	if err != nil {
@@ -116,11 +118,14 @@ func Choose(localRank int) (*Choice, error) {
 	return &Choice{number, devices, hex.EncodeToString(C.GoBytes(unsafe.Pointer(&uuid[0]), C.int(len(uuid)))), int(free)}, nil
 }
 
-// leaks returns what an emulated library counts as not freed; -1 for one that does not count. For tests.
+// leaks returns what an emulated library counts as not freed; -1 for one that does not count. For
+// tests.
 func leaks() int { return int(C.halognn_gpu_leaks()) }
 
-// refusePinning makes the next n calls fail that pin host memory, of an emulated library. For tests.
+// refusePinning makes the next n calls fail that pin host memory, of an emulated library. For
+// tests.
 func refusePinning(n int) { C.halognn_gpu_emulated_refuse(C.int(n)) }
 
-// schedule says when queued work of an emulated library runs: 0 as late as it may, others at random. For tests.
+// schedule says when queued work of an emulated library runs: 0 as late as it may, others at
+// random. For tests.
 func schedule(seed uint64) { C.halognn_gpu_emulated_seed(C.uint64_t(seed)) }

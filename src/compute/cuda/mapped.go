@@ -27,8 +27,9 @@ func (r *residence) address(ref compute.RowRef) uint64 {
 	return r.mapped[t] + uint64(ref.Row()*r.rowBytes)
 }
 
-// MapRows implements compute.Accelerator. Tables of which all rows are resident need none. Pages are pinned as they lie, in the cache of the
-// file system, unless driver or file system refuse that.
+// MapRows implements compute.Accelerator. Tables of which all rows are resident need none. Pages
+// are pinned as they lie, in the cache of the file system, unless driver or file system refuse
+// that.
 func (d *Device) MapRows(limit int) (bytes int, kept error) {
 	r := &d.resident
 	r.mapped, r.pinned, r.copied, r.align = make([]uint64, len(r.tables)), make([][]byte, len(r.tables)), make([][]byte, len(r.tables)), widest
@@ -104,7 +105,8 @@ func (d *Device) UnmapRows() error {
 	return errors.Join(errs...)
 }
 
-// RowRates implements compute.Accelerator. The first minibatch makes room and is not counted; each is brought up in both ways, one after the other.
+// RowRates implements compute.Accelerator. The first minibatch makes room and is not counted; each
+// is brought up in both ways, one after the other.
 func (d *Device) RowRates(minibatches []compute.Rows) (copied, mapped float64, err error) {
 	boxes := [2]*stagingBuffer{{d: d, resident: &d.resident, apart: true, copies: true}, {d: d, resident: &d.resident, apart: true}}
 	defer func() { err = errors.Join(err, boxes[0].Free(), boxes[1].Free()) }()

@@ -50,16 +50,17 @@ func (d *Device) AddSlices(sum, slices []float32, rank int) {
 	must("AddSlices", C.gpu_add_slices(d.c, C.HALOGNN_COMM, float(sum), C.int64_t(len(sum)), float(slices), C.int(rank), C.int(len(slices)/len(sum))))
 }
 
-// CopyNow copies bytes at once, from wherever to wherever: host memory or that of any device. It waits for nothing that is queued. A world of
-// ranks in one process that is given it (comm.World.Copy) carries messages in device memory, as an MPI does that knows CUDA.
+// CopyNow copies bytes at once, from wherever to wherever: host memory or that of any device. It
+// waits for nothing that is queued. A world of ranks in one process that is given it
+// (comm.World.Copy) carries messages in device memory, as an MPI does that knows CUDA.
 func CopyNow(dst, src []byte) error {
 	n := min(len(dst), len(src))
 	return failure("copying a message", C.gpu_copy_now((*C.char)(unsafe.Pointer(unsafe.SliceData(dst))),
 		(*C.char)(unsafe.Pointer(unsafe.SliceData(src))), C.int64_t(n)))
 }
 
-// ncclNames returns what NCCL may be called: what HALOGNN_NCCL_LIB names, or else the names under which the system's loader finds it, and
-// where installations put it.
+// ncclNames returns what NCCL may be called: what HALOGNN_NCCL_LIB names, or else the names under
+// which the system's loader finds it, and where installations put it.
 func ncclNames() []string {
 	if path := os.Getenv("HALOGNN_NCCL_LIB"); path != "" {
 		return []string{path}
@@ -102,8 +103,9 @@ func (d *Device) NewLinkID() ([]byte, error) {
 
 // links implements compute.Links on an NCCL communicator.
 //
-// What NCCL has queued for a rank that is gone never ends by itself. So a goroutine looks after the communicator, and aborts it when NCCL
-// reports a fault or the job ends: what is under way is cut short, whoever waits is woken, and learns why.
+// What NCCL has queued for a rank that is gone never ends by itself. So a goroutine looks after the
+// communicator, and aborts it when NCCL reports a fault or the job ends: what is under way is cut
+// short, whoever waits is woken, and learns why.
 type links struct {
 	d           *Device
 	rank, ranks int

@@ -91,7 +91,8 @@ func filled(d *Device, n int, x float32) ([]float32, compute.Event, error) {
 	return on, a, err
 }
 
-// Slices of every length reach their ranks, after the kernels before them, whenever queued work runs; and sums are sums.
+// Slices of every length reach their ranks, after the kernels before them, whenever queued work
+// runs; and sums are sums.
 func TestLinks(t *testing.T) {
 	for _, ranks := range []int{2, 3, 4} {
 		for seed := range uint64(4) {
@@ -118,7 +119,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// exchangeAndSum sends 100*from+to, made by a kernel, from each rank to each, and adds the ranks up.
+// exchangeAndSum sends 100*from+to, made by a kernel, from each rank to each, and adds the ranks
+// up.
 func exchangeAndSum(rank, ranks int, lengths [][]int, d *Device, l compute.Links) error {
 	var send, recv [][]float32
 	for r := range ranks {

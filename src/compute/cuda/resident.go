@@ -12,8 +12,8 @@ import (
 	"halognn/src/mem"
 )
 
-// residence is where the rows of some tables are read: on the device, where count[t] rows of table t lie from row first[t] of one table, or
-// where the device finds them in host memory.
+// residence is where the rows of some tables are read: on the device, where count[t] rows of table
+// t lie from row first[t] of one table, or where the device finds them in host memory.
 type residence struct {
 	tables       [][]byte
 	rowBytes     int

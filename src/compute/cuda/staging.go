@@ -13,7 +13,8 @@ import (
 	"halognn/src/compute"
 )
 
-// stagingBuffer implements compute.StagingBuffer. One layout serves pinned and device memory, so that one copy takes everything up:
+// stagingBuffer implements compute.StagingBuffer. One layout serves pinned and device memory, so
+// that one copy takes everything up:
 //
 //	made on the host     own [D,F] | mean [D,F] | all [S,F]              │ segments, vertices, │
 //	or on the device     refs [S] | addresses of mapped rows | indptr,   │ labels, targets     │ rows that do not   │ mapped rows,
@@ -111,7 +112,8 @@ func array[T int32 | int64 | uint8](b *stagingBuffer, x []T) int {
 	return s.offset
 }
 
-// layout decides where everything goes. Means and rows are made on the side for which fewer bytes have to travel: both make the same bits.
+// layout decides where everything goes. Means and rows are made on the side for which fewer bytes
+// have to travel: both make the same bits.
 func (b *stagingBuffer) layout(in *compute.Inputs) {
 	b.end, b.arrays, b.cold, b.mapped = 0, b.arrays[:0], b.cold[:0], b.mapped[:0]
 	b.own, b.mean, b.all, b.destinations, b.cols = in.Own, in.Mean, in.Sources, in.Destinations, in.Rows.Cols
@@ -181,8 +183,9 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// reserve makes room for the layout on both sides, where whole is how much the device needs. What becomes this staging buffer's on the device may have
-// been read by kernels that are still running, so the copy waits for all of them.
+// reserve makes room for the layout on both sides, where whole is how much the device needs. What
+// becomes this staging buffer's on the device may have been read by kernels that are still running,
+// so the copy waits for all of them.
 func (b *stagingBuffer) reserve(whole int) error {
 	whole = max(whole, b.end)
 	if b.end <= b.pinned.bytes && whole <= b.room.bytes {
@@ -252,7 +255,8 @@ func (b *stagingBuffer) make(in *compute.Inputs) {
 	}
 }
 
-// The tables of a kernel that reads rows: those that lie on the device, and those that came, copied or fetched.
+// The tables of a kernel that reads rows: those that lie on the device, and those that came, copied
+// or fetched.
 const (
 	residentTable = iota
 	sentTable
@@ -307,7 +311,8 @@ func (b *stagingBuffer) Open() (own, mean, all compute.Matrix, err error) {
 	return at(b.own, b.ownAt, b.destinations), at(b.mean, b.meanAt, b.destinations), at(b.all, b.allAt, b.frontier), nil
 }
 
-// gather makes the matrices from rows on the device. They lie in rooms of the device, which all staging buffers share.
+// gather makes the matrices from rows on the device. They lie in rooms of the device, which all
+// staging buffers share.
 func (b *stagingBuffer) gather() (own, mean, all compute.Matrix, err error) {
 	d, cols := b.d, C.int64_t(b.cols)
 	rows := d.scattered
@@ -342,7 +347,8 @@ func (b *stagingBuffer) gather() (own, mean, all compute.Matrix, err error) {
 	return own, mean, all, nil
 }
 
-// find returns the array that was sent from a host address, or nil. One of which the first part is asked for is found too.
+// find returns the array that was sent from a host address, or nil. One of which the first part is
+// asked for is found too.
 func (b *stagingBuffer) find(p unsafe.Pointer, bytes int) *sent {
 	if b == nil {
 		return nil

@@ -56,8 +56,8 @@ func randomInputs(random *rand.Rand, cols int, dtype compute.DType) (*compute.In
 	return in, tables
 }
 
-// Whatever is resident and whenever copies run, kernels read the bits that the host would have made: several staging buffers in flight, each used
-// again and again, growing.
+// Whatever is resident and whenever copies run, kernels read the bits that the host would have
+// made: several staging buffers in flight, each used again and again, growing.
 func TestStaging(t *testing.T) {
 	path := library(t)
 	defer schedule(0)
@@ -304,7 +304,8 @@ func TestKernelsAllocateNothing(t *testing.T) {
 	}
 }
 
-// A step allocates nothing once rooms have grown: neither on the heap nor, the arena being the only source, on the device.
+// A step allocates nothing once rooms have grown: neither on the heap nor, the arena being the only
+// source, on the device.
 func TestStepsAllocateNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

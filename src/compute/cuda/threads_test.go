@@ -27,8 +27,8 @@ func onNewThread(f func()) {
 	<-done
 }
 
-// A device that is not the first is used from threads that have not said which is theirs: nothing may touch the first one, on which the runtime
-// would make a context that takes memory.
+// A device that is not the first is used from threads that have not said which is theirs: nothing
+// may touch the first one, on which the runtime would make a context that takes memory.
 func TestAnyThread(t *testing.T) {
 	path := library(t)
 	var d *Device

@@ -1,6 +1,6 @@
-// Package meter watches a device at work: how often each kernel was called, how long it ran, what it
-// had to move and to compute, and how long no kernel ran. Beside what the device copies and multiplies
-// at best that is a step's roofline (Williams et al., CACM 2009).
+// Package meter watches a device at work: how often each kernel was called, how long it ran, what
+// it had to move and to compute, and how long no kernel ran. Beside what the device copies and
+// multiplies at best that is a step's roofline (Williams et al., CACM 2009).
 //
 //	training ──> device ── Probe: mark  kernel  mark     a device with a stopwatch: its own clock, on its own stream
 //	                              clock kernel  clock    any other: kernels are done when they return

@@ -53,7 +53,8 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// timed is a device whose kernels each take 2 ms by its own clock, which only says so when it was synced.
+// timed is a device whose kernels each take 2 ms by its own clock, which only says so when it was
+// synced.
 type timed struct {
 	compute.Device
 	clock  fakeClock

@@ -17,8 +17,9 @@ type Rates struct {
 // width of the matrices that rates are measured on.
 const width = 512
 
-// MeasureRates copies so many elements (on a device that reads host memory: adds a bias to them in place) and multiplies matrices of as
-// many rows as take a few milliseconds; the fastest of some tries counts. It takes twice that memory, or what the device has left.
+// MeasureRates copies so many elements (on a device that reads host memory: adds a bias to them in
+// place) and multiplies matrices of as many rows as take a few milliseconds; the fastest of some
+// tries counts. It takes twice that memory, or what the device has left.
 func MeasureRates(d compute.Device, elements int) (Rates, error) {
 	const float = 4 // bytes
 	accelerator := d.Capabilities().Accelerator

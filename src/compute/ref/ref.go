@@ -1,5 +1,5 @@
-// Package ref is the compute backend in plain Go: one goroutine, loops written to be read. It is what the other backends are
-// held against, and what runs where there is no C compiler.
+// Package ref is the compute backend in plain Go: one goroutine, loops written to be read. It is
+// what the other backends are held against, and what runs where there is no C compiler.
 //
 //	y[r,o] = sum over f of x[r,f] * w[o,f]                  one accumulator an output, terms in order
 //	db[o]  = (rows 0..511) + (rows 512..1023) + ...         row sums by chunks of compute.ChunkRows
