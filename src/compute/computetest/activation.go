@@ -29,11 +29,12 @@ var activationTests = family{
 	},
 	calls: func(l *Layer) []Call {
 		key := compute.NewDropoutKey(1, 2, 3, 4, 5)
+		y, dy := l.matrix(l.Destinations, l.Out), l.matrix(l.Destinations, l.Out)
 		return []Call{
-			{"ReLU", func() { l.dev.ReLU(l.y, 0, key, nil) }, 8 * l.Destinations * l.Out, 0},
-			{"ReLU with dropout", func() { l.dev.ReLU(l.y, 0.5, key, l.Vertices) },
+			{"ReLU", func() { l.dev.ReLU(y, 0, key, nil) }, 8 * l.Destinations * l.Out, 0},
+			{"ReLU with dropout", func() { l.dev.ReLU(y, 0.5, key, l.Vertices) },
 				8 * l.Destinations * l.Out, 0},
-			{"ReLUBackward", func() { l.dev.ReLUBackward(l.dy, l.y, 0.5) }, 12 * l.Destinations * l.Out, 0},
+			{"ReLUBackward", func() { l.dev.ReLUBackward(dy, y, 0.5) }, 12 * l.Destinations * l.Out, 0},
 		}
 	},
 }

@@ -27,30 +27,21 @@ func (c Call) Kernel() string {
 // Sizes are those of a layer on a block, each destination of which has Degree edges.
 type Sizes struct{ Destinations, Sources, Degree, In, Out, Classes int }
 
-// Layer is a layer on a block and its arrays on a device, of which kernels are called.
+// Layer is a layer on a block, of which kernels are called on a device.
 type Layer struct {
 	Sizes
 	Forward, Transposed compute.Segments
 	Weights             []float32 // of the edges
 	Vertices, Labels    []int32   // of the destinations
-	Targets             []uint8
+	Targets             []uint8   // [Destinations*Classes]
 
-	dev             compute.Device
-	h, dh           compute.Matrix // [Sources,In]
-	agg             compute.Matrix // [Destinations,In]
-	x, y, dy        compute.Matrix // [Destinations,Out]
-	w, dw           compute.Matrix // [Out,In]
-	logits, dlogits compute.Matrix // [Destinations,Classes]
-	mean, rstd      []float32      // [Destinations]
-	gamma, beta     []float32      // [Out]
-	dgamma, dbeta   []float32
-	parameters      [4][]float32 // a quarter of x each: values, gradient, moments
+	dev compute.Device
+	t   testing.TB
 }
 
-// NewLayer makes a layer of random edges and zeros. The arrays are freed when the test ends, before
-// functions that were given to its Cleanup earlier.
+// NewLayer makes a layer of random edges.
 func NewLayer(t testing.TB, dev compute.Device, s Sizes) *Layer {
-	l := &Layer{Sizes: s, dev: dev, Vertices: make([]int32, s.Destinations),
+	l := &Layer{Sizes: s, t: t, dev: dev, Vertices: make([]int32, s.Destinations),
 		Labels: make([]int32, s.Destinations), Targets: make([]uint8, s.Destinations*s.Classes),
 		Weights: make([]float32, s.Destinations*s.Degree)}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -62,28 +53,23 @@ func NewLayer(t testing.TB, dev compute.Device, s Sizes) *Layer {
 		l.Forward.Indptr = append(l.Forward.Indptr, int64(len(l.Forward.Indices)))
 	}
 	l.Transposed = transpose(l.Forward, s.Sources)
-	array := func(n int) []float32 {
-		t.Helper()
-		x, err := dev.Alloc(n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { dev.Free(x) })
-		return x
-	}
-	matrix := func(rows, cols int) compute.Matrix {
-		return compute.Matrix{Rows: rows, Cols: cols, Data: array(rows * cols)}
-	}
-	l.h, l.dh, l.agg = matrix(s.Sources, s.In), matrix(s.Sources, s.In), matrix(s.Destinations, s.In)
-	l.x, l.y, l.dy = matrix(s.Destinations, s.Out), matrix(s.Destinations, s.Out), matrix(s.Destinations, s.Out)
-	l.w, l.dw = matrix(s.Out, s.In), matrix(s.Out, s.In)
-	l.logits, l.dlogits = matrix(s.Destinations, s.Classes), matrix(s.Destinations, s.Classes)
-	l.mean, l.rstd = array(s.Destinations), array(s.Destinations)
-	l.gamma, l.beta, l.dgamma, l.dbeta = array(s.Out), array(s.Out), array(s.Out), array(s.Out)
-	for i, n := 0, len(l.x.Data)/4; i < len(l.parameters); i++ {
-		l.parameters[i] = l.x.Data[i*n : (i+1)*n]
-	}
 	return l
+}
+
+// array returns n zeros on the device. They are freed when the test ends, before functions that were
+// given to its Cleanup earlier.
+func (l *Layer) array(n int) []float32 {
+	l.t.Helper()
+	x, err := l.dev.Alloc(n)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { l.dev.Free(x) })
+	return x
+}
+
+func (l *Layer) matrix(rows, cols int) compute.Matrix {
+	return compute.Matrix{Rows: rows, Cols: cols, Data: l.array(rows * cols)}
 }
 
 // Inputs returns the host arrays that the calls read, as a minibatch sends them to an Accelerator.
@@ -92,7 +78,7 @@ func (l *Layer) Inputs() *compute.Inputs {
 		Vertices: [][]int32{l.Vertices}, Labels: l.Labels, Targets: l.Targets}
 }
 
-// Calls returns at least one call of every kernel.
+// Calls returns at least one call of every kernel, on arrays that it makes.
 func (l *Layer) Calls() (all []Call) {
 	for _, f := range families {
 		all = append(all, f.calls(l)...)

@@ -54,16 +54,18 @@ var linearTests = family{
 	},
 	calls: func(l *Layer) []Call {
 		in, out, w := l.Destinations*l.In, l.Destinations*l.Out, l.In*l.Out
+		mx, my, mw := l.matrix(l.Destinations, l.In), l.matrix(l.Destinations, l.Out), l.matrix(l.Out, l.In)
+		bias := l.array(l.Out)
 		return []Call{
-			{"MatMul", func() { l.dev.MatMul(l.y, l.agg, l.w, false) }, 4 * (in + w + out), 2 * in * l.Out},
-			{"MatMul added", func() { l.dev.MatMul(l.y, l.agg, l.w, true) }, 4 * (in + w + 2*out),
+			{"MatMul", func() { l.dev.MatMul(my, mx, mw, false) }, 4 * (in + w + out), 2 * in * l.Out},
+			{"MatMul added", func() { l.dev.MatMul(my, mx, mw, true) }, 4 * (in + w + 2*out),
 				2 * in * l.Out},
-			{"MatMulInput", func() { l.dev.MatMulInput(l.agg, l.y, l.w, false) }, 4 * (in + w + out),
+			{"MatMulInput", func() { l.dev.MatMulInput(mx, my, mw, false) }, 4 * (in + w + out),
 				2 * in * l.Out},
-			{"MatMulWeights", func() { l.dev.MatMulWeights(l.dw, l.y, l.agg) }, 4 * (in + w + out),
+			{"MatMulWeights", func() { l.dev.MatMulWeights(mw, my, mx) }, 4 * (in + w + out),
 				2 * in * l.Out},
-			{"AddBias", func() { l.dev.AddBias(l.y, l.beta) }, 4 * (2*out + l.Out), 0},
-			{"ColumnSum", func() { l.dev.ColumnSum(l.dbeta, l.y) }, 4 * (out + l.Out), 0},
+			{"AddBias", func() { l.dev.AddBias(my, bias) }, 4 * (2*out + l.Out), 0},
+			{"ColumnSum", func() { l.dev.ColumnSum(bias, my) }, 4 * (out + l.Out), 0},
 		}
 	},
 }

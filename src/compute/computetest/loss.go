@@ -33,16 +33,17 @@ var lossTests = family{
 		}
 	},
 	calls: func(l *Layer) []Call {
-		logits := l.Destinations * l.Classes
+		elements := l.Destinations * l.Classes
+		z, dz := l.matrix(l.Destinations, l.Classes), l.matrix(l.Destinations, l.Classes)
 		return []Call{
 			{"SoftmaxCrossEntropy", func() {
-				l.dev.SoftmaxCrossEntropy(l.dlogits, l.logits, l.Labels, 1)
-			}, 4 * (2*logits + l.Destinations), 0},
+				l.dev.SoftmaxCrossEntropy(dz, z, l.Labels, 1)
+			}, 4 * (2*elements + l.Destinations), 0},
 			{"SoftmaxCrossEntropy without gradient", func() {
-				l.dev.SoftmaxCrossEntropy(compute.Matrix{}, l.logits, l.Labels, 1)
-			}, 4 * (logits + l.Destinations), 0},
-			{"SigmoidBCE", func() { l.dev.SigmoidBCE(l.dlogits, l.logits, l.Targets, 1) },
-				4*2*logits + logits, 0},
+				l.dev.SoftmaxCrossEntropy(compute.Matrix{}, z, l.Labels, 1)
+			}, 4 * (elements + l.Destinations), 0},
+			{"SigmoidBCE", func() { l.dev.SigmoidBCE(dz, z, l.Targets, 1) },
+				4*2*elements + elements, 0},
 		}
 	},
 }

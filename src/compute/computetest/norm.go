@@ -21,13 +21,16 @@ var normTests = family{
 		}}}
 	},
 	calls: func(l *Layer) []Call {
+		rows, elements := l.Destinations, l.Destinations*l.Out
+		x, y, dy := l.matrix(rows, l.Out), l.matrix(rows, l.Out), l.matrix(rows, l.Out)
+		gamma, beta, dgamma, dbeta := l.array(l.Out), l.array(l.Out), l.array(l.Out), l.array(l.Out)
+		mean, rstd := l.array(rows), l.array(rows)
 		return []Call{
-			{"LayerNorm", func() {
-				l.dev.LayerNorm(l.y, l.x, l.gamma, l.beta, l.mean, l.rstd, 1e-5)
-			}, 4 * (2*l.Destinations*l.Out + 2*l.Destinations), 0},
+			{"LayerNorm", func() { l.dev.LayerNorm(y, x, gamma, beta, mean, rstd, 1e-5) },
+				4 * (2*elements + 2*rows), 0},
 			{"LayerNormBackward", func() {
-				l.dev.LayerNormBackward(l.dy, l.dgamma, l.dbeta, l.dy, l.x, l.gamma, l.mean, l.rstd)
-			}, 4 * (3*l.Destinations*l.Out + 2*l.Destinations), 0},
+				l.dev.LayerNormBackward(dy, dgamma, dbeta, dy, x, gamma, mean, rstd)
+			}, 4 * (3*elements + 2*rows), 0},
 		}
 	},
 }

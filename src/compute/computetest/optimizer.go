@@ -32,7 +32,8 @@ var optimizerTests = family{
 		}}}
 	},
 	calls: func(l *Layer) []Call {
-		p, g, m, v := l.parameters[0], l.parameters[1], l.parameters[2], l.parameters[3]
+		n := l.Destinations * l.Out / 4
+		p, g, m, v := l.array(n), l.array(n), l.array(n), l.array(n)
 		return []Call{
 			{"Adam", func() {
 				l.dev.Adam(p, g, m, v, compute.AdamOptions{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Step: 1})

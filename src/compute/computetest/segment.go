@@ -51,16 +51,17 @@ var segmentTests = family{
 	calls: func(l *Layer) []Call {
 		edges, in := l.Destinations*l.Degree, l.Destinations*l.In
 		forward, transposed := 8*(l.Destinations+1)+4*edges, 8*(l.Sources+1)+4*edges
+		h, dh, out := l.matrix(l.Sources, l.In), l.matrix(l.Sources, l.In), l.matrix(l.Destinations, l.In)
 		return []Call{
-			{"SegmentMean", func() { l.dev.SegmentMean(l.agg, l.Forward, l.h) },
+			{"SegmentMean", func() { l.dev.SegmentMean(out, l.Forward, h) },
 				4*(edges*l.In+in) + forward, 0},
 			{"SegmentMeanBackward", func() {
-				l.dev.SegmentMeanBackward(l.dh, l.Forward, l.Transposed, l.agg, false)
+				l.dev.SegmentMeanBackward(dh, l.Forward, l.Transposed, out, false)
 			}, 4*(edges*l.In+l.Sources*l.In) + transposed + 2*8*edges, 0},
-			{"SegmentSum", func() { l.dev.SegmentSum(l.agg, l.Forward, nil, l.h, false) },
+			{"SegmentSum", func() { l.dev.SegmentSum(out, l.Forward, nil, h, false) },
 				4*(edges*l.In+in) + forward, 0},
 			{"SegmentSum weighted, added", func() {
-				l.dev.SegmentSum(l.agg, l.Forward, l.Weights, l.h, true)
+				l.dev.SegmentSum(out, l.Forward, l.Weights, h, true)
 			}, 4*(edges*l.In+2*in+edges) + forward, 0},
 		}
 	},
