@@ -87,6 +87,11 @@ grid: deps ## after a change of structure: every digest and row count beside tho
 shrink-nightly: deps deps-test build ## 2000 files that shrink under running jobs, in process and under both MPIs (1 hour); SEED=n chooses others
 	@for mpi in openmpi mpich; do tests/shrink.sh $$mpi 1000 $${SEED:-$$(date +%Y%m%d)}; done
 
+.PHONY: docs
+docs: build ## write docs/config.md from the table of config keys
+	@bin/halognn config --markdown >build/config.md
+	@mv build/config.md docs/config.md
+
 .PHONY: deps
 deps: ## install what building and running need and is not there (apt-get; elsewhere it says what to install)
 	@tests/install.sh run

@@ -8,13 +8,12 @@ import (
 	"strings"
 
 	"halognn/src/chart"
+	"halognn/src/config"
 )
 
-// noResult are config keys that say where and how loudly a run works, not what it does or how fast.
-var noResult = []string{"run.dir", "run.progress", "run.stall_seconds", "checkpoint.keep"}
-
-// differing returns the config keys in which the runs differ, in order, but for those that begin with one of but.
-func differing(runs []*Run, but ...string) []string {
+// differing returns the config keys in which the runs differ, in order, but for those that but picks,
+// and those without influence on the result.
+func differing(runs []*Run, but func(key string) bool) []string {
 	keys := map[string]bool{}
 	for _, r := range runs {
 		for k := range r.Config {
@@ -22,7 +21,7 @@ func differing(runs []*Run, but ...string) []string {
 		}
 	}
 	maps.DeleteFunc(keys, func(k string, _ bool) bool {
-		if slices.ContainsFunc(but, func(prefix string) bool { return strings.HasPrefix(k, prefix) }) {
+		if but(k) || config.Has(k, config.NoResult) {
 			return true
 		}
 		first, has := runs[0].setting(k)
@@ -34,12 +33,18 @@ func differing(runs []*Run, but ...string) []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
-// alike is true for runs on the same graph whose configs differ in nothing but the keys that begin with one of but.
-func alike(a, b *Run, but ...string) bool {
+// Keys in which runs that are compared may differ.
+func noKey(string) bool         { return false }
+func cacheKey(key string) bool  { return strings.HasPrefix(key, "cache.") }
+func batchKey(key string) bool  { return strings.HasPrefix(key, "sample.batch") }
+func sameEpoch(key string) bool { return config.Has(key, config.SameEpoch) }
+
+// alike is true for runs on the same graph whose configs differ in no keys but those that but picks.
+func alike(a, b *Run, but func(key string) bool) bool {
 	if a.Summary != nil && b.Summary != nil && fmt.Sprint(a.Summary["graph"]) != fmt.Sprint(b.Summary["graph"]) {
 		return false
 	}
-	return len(differing([]*Run{a, b}, append(but, noResult...)...)) == 0
+	return len(differing([]*Run{a, b}, but)) == 0
 }
 
 // groups divides runs into those that belong with the first of their group, in order.
@@ -55,7 +60,7 @@ func groups(runs []*Run, same func(a, b *Run) bool) (all [][]*Run) {
 }
 
 // groupNames names groups by the settings in which their first runs differ; a single one has no name.
-func groupNames(all [][]*Run, but ...string) []string {
+func groupNames(all [][]*Run, but func(key string) bool) []string {
 	names := make([]string, len(all))
 	if len(all) < 2 {
 		return names
@@ -66,7 +71,7 @@ func groupNames(all [][]*Run, but ...string) []string {
 	}
 	for i, r := range firsts {
 		var words []string
-		for _, k := range differing(firsts, append(but, noResult...)...) {
+		for _, k := range differing(firsts, but) {
 			v, ok := r.setting(k)
 			if !ok {
 				v = chart.Absent
@@ -84,10 +89,9 @@ func groupNames(all [][]*Run, but ...string) []string {
 // baseline returns the run without a cache of otherwise the same settings, or nil.
 func baseline(r *Run, runs []*Run) *Run {
 	ranks, _ := r.ranks()
-	but := append([]string{"cache.", "compute.", "pipeline.", "checkpoint.", "run.stage_dir", "train.epochs", "train.eval", "train.patience"}, noResult...)
 	for _, b := range runs {
 		n, _ := b.ranks()
-		if b != r && b.policy() == "none" && n == ranks && len(b.Epochs) > 0 && len(differing([]*Run{r, b}, but...)) == 0 {
+		if b != r && b.policy() == "none" && n == ranks && len(b.Epochs) > 0 && len(differing([]*Run{r, b}, sameEpoch)) == 0 {
 			return b
 		}
 	}
@@ -118,12 +122,12 @@ func (s *study) efficiency(i int) float64 {
 // sameWork is true for runs that differ in ranks only: the same graph and parts, the same pretended nodes, and as many threads a rank.
 // A minibatch is the same if its size is, or the seeds of a step.
 func sameWork(a, b *Run) bool {
-	if alike(a, b) {
+	if alike(a, b, noKey) {
 		return true
 	}
 	seedsA, knownA := a.Steps.at("seeds", 0)
 	seedsB, knownB := b.Steps.at("seeds", 0)
-	return alike(a, b, "sample.batch") && knownA && knownB && seedsA == seedsB
+	return alike(a, b, batchKey) && knownA && knownB && seedsA == seedsB
 }
 
 // timed is true for runs that are points of a study: finished, on one number of ranks from begin to end, with epochs that took time.
@@ -143,7 +147,7 @@ func studies(runs []*Run) (out []study) {
 			all = append(all, g)
 		}
 	}
-	names := groupNames(all)
+	names := groupNames(all, noKey)
 	for i, g := range all {
 		s := study{name: names[i]}
 		by := map[int][]*Run{}
@@ -193,10 +197,10 @@ func policyGroups(runs []*Run) (all [][]*Run, names []string) {
 	all = groups(ranked, func(a, b *Run) bool {
 		ranksA, _ := a.ranks()
 		ranksB, _ := b.ranks()
-		return ranksA == ranksB && alike(a, b, "cache.")
+		return ranksA == ranksB && alike(a, b, cacheKey)
 	})
 	all = slices.DeleteFunc(all, func(g []*Run) bool {
 		return !slices.ContainsFunc(g, func(r *Run) bool { return r.policy() != g[0].policy() })
 	})
-	return all, groupNames(all, "cache.")
+	return all, groupNames(all, cacheKey)
 }

@@ -73,7 +73,7 @@ func scores(runs []*Run) func(r *Run, key string) string {
 // differences shows only the keys in which the configs differ, and what came of them: a column a key, or a column a run if that is
 // narrower.
 func differences(runs []*Run) table {
-	keys := differing(runs, noResult...)
+	keys := differing(runs, noKey)
 	t := table{
 		id: "differences", title: "What differs in the configs", columns: append(append([]string{"run"}, keys...), "ranks", "s/epoch", "transferred/epoch", "hit rate", "test"),
 		note: "All other settings are the same. " + chart.Absent + ": the run's version had no such key.",

@@ -1,10 +1,6 @@
 package train
 
 import (
-	"fmt"
-	"strconv"
-	"strings"
-
 	"halognn/src/parallel"
 )
 
@@ -14,25 +10,6 @@ type GPURows struct {
 	Set      bool
 	Fraction float64 // of the rows, or
 	Bytes    int     // if Fraction is 0
-}
-
-// ParseGPURows reads "auto", a fraction such as 0.25, or bytes such as 8GB or 500MB.
-func ParseGPURows(text string) (GPURows, error) {
-	if text == "auto" {
-		return GPURows{}, nil
-	}
-	for suffix, unit := range map[string]float64{"KB": 1e3, "MB": 1e6, "GB": 1e9} {
-		if number, ok := strings.CutSuffix(text, suffix); ok {
-			if x, err := strconv.ParseFloat(strings.TrimSpace(number), 64); err == nil && x >= 0 && x < 1e6 {
-				return GPURows{Set: true, Bytes: int(x * unit)}, nil
-			}
-		}
-	}
-	x, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(x >= 0 && x <= 1) {
-		return GPURows{}, fmt.Errorf("%q is not auto, a fraction from 0 to 1, or bytes such as 8GB", text)
-	}
-	return GPURows{Set: true, Fraction: x}, nil
 }
 
 // Of returns how many bytes of total stay on a device of which the model leaves room.

@@ -120,22 +120,3 @@ func checkDeviceRows(t *testing.T, s *Summary, ranks int, reads string) {
 		}
 	}
 }
-
-func TestParseGPURows(t *testing.T) {
-	for _, c := range []struct {
-		text string
-		want GPURows
-	}{
-		{"auto", GPURows{}}, {"0", GPURows{Set: true}}, {"0.25", GPURows{Set: true, Fraction: 0.25}},
-		{"8GB", GPURows{Set: true, Bytes: 8e9}}, {"1.5 MB", GPURows{Set: true, Bytes: 15e5}},
-	} {
-		if got, err := ParseGPURows(c.text); err != nil || got != c.want {
-			t.Errorf("%q is %+v, %v; want %+v", c.text, got, err, c.want)
-		}
-	}
-	for _, bad := range []string{"", "1.1", "-1", "nan", "8", "GB", "-3GB", "many"} {
-		if got, err := ParseGPURows(bad); err == nil {
-			t.Errorf("%q is taken for %+v", bad, got)
-		}
-	}
-}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"halognn/src/compute/ref"
+	"halognn/src/config"
 	"halognn/src/shard"
 	"halognn/src/train"
 )
@@ -50,15 +51,15 @@ func blocksCommand() *cobra.Command {
 	return c
 }
 
-func runBlocks(c *cobra.Command, o blocksFlags) error {
-	config, err := loadConfig(o.config, append([]string{"run.dir=blocks"}, o.sets...)) // nothing runs
+func runBlocks(command *cobra.Command, o blocksFlags) error {
+	c, err := config.Load(o.config, append([]string{"run.dir=blocks"}, o.sets...)) // nothing runs
 	if err != nil {
 		return usageError(err)
 	}
-	if config.Model.Kind == "mlp" {
+	if c.Model.Kind == "mlp" {
 		return usageError(errors.New("model.kind is mlp, which reads no neighbours, so its minibatches have no blocks; set it to sage"))
 	}
-	s, err := shard.Open(config.Data.Parts, shard.Options{})
+	s, err := shard.Open(c.Data.Parts, shard.Options{})
 	if err != nil {
 		return dataError(err)
 	}
@@ -72,12 +73,12 @@ func runBlocks(c *cobra.Command, o blocksFlags) error {
 	env := train.Env{Shards: s, Device: ref.New(), Workers: runtime.GOMAXPROCS(0), Version: version}
 	var b *train.Blocks
 	err = workOn(s, func() (err error) {
-		b, err = train.WriteBlocks(env, config.trainOptions(), o.ranks, o.steps, o.out)
+		b, err = train.WriteBlocks(env, trainOptions(c), o.ranks, o.steps, o.out)
 		return err
 	})
 	if err != nil {
 		return dataError(err)
 	}
-	out(c, "written to %s: %d minibatches of %d ranks, digest %s\n", o.out, len(b.Minibatches), o.ranks, b.BlocksDigest)
+	out(command, "written to %s: %d minibatches of %d ranks, digest %s\n", o.out, len(b.Minibatches), o.ranks, b.BlocksDigest)
 	return nil
 }

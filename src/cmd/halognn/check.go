@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"halognn/src/config"
 	"halognn/src/dataset"
 	"halognn/src/nn"
 	"halognn/src/rundir"
@@ -50,7 +51,7 @@ func isParts(dir string) bool {
 
 // checkRun verifies that a run is complete: config, checkpoints, summary, and a model whose weights can be read.
 func checkRun(dir string) error {
-	_, configErr := loadConfig(filepath.Join(dir, rundir.ConfigFile), nil)
+	_, configErr := config.Load(filepath.Join(dir, rundir.ConfigFile), nil)
 	var s train.Summary
 	text, err := os.ReadFile(filepath.Join(dir, rundir.SummaryFile))
 	configErr = errors.Join(configErr, rundir.VerifyCheckpoints(dir, train.SoundState))

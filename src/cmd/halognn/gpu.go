@@ -4,6 +4,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/compute/cuda"
+	"halognn/src/config"
 )
 
 // chosen is the GPU that this process took before MPI started, and the variable that told it which; nil for none.
@@ -15,8 +16,8 @@ var (
 // chooseGPU takes the GPU of this process, if the config wants one and the launcher says which rank of its node this is. It is called on the thread
 // that will start MPI. What goes wrong goes wrong again when all ranks can agree on it.
 func chooseGPU(path string, sets []string) {
-	config, err := loadConfig(path, sets)
-	if err != nil || config.Compute.Device != "cuda" {
+	c, err := config.Load(path, sets)
+	if err != nil || c.Compute.Device != "cuda" {
 		return
 	}
 	if rank, variable := cuda.LocalRank(); variable != "" {

@@ -92,7 +92,7 @@ func inferRank(
 	if err := train.Agree(c, fitting(run, j.env.Shards.Meta)); err != nil {
 		return dataError(err)
 	}
-	err = workOn(j.env.Shards, func() error { return train.Infer(ctx, j.env, j.config.trainOptions(), weights, what) })
+	err = workOn(j.env.Shards, func() error { return train.Infer(ctx, j.env, trainOptions(j.config), weights, what) })
 	if a := (*train.Agreed)(nil); errors.As(err, &a) {
 		return dataError(err)
 	}

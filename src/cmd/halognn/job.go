@@ -17,6 +17,7 @@ import (
 	"halognn/src/compute/cpu"
 	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
+	"halognn/src/config"
 	"halognn/src/fault"
 	"halognn/src/mem"
 	"halognn/src/parallel"
@@ -101,7 +102,7 @@ func (k inProcess) transport() string {
 // job is what train and infer open before they start: the same on every rank, or an error that all agree on.
 type job struct {
 	comm   comm.Comm
-	config *Config
+	config *config.Config
 	env    train.Env
 	held   *rundir.Lock // rank 0: that of the run directory
 	close  func() error
@@ -109,7 +110,7 @@ type job struct {
 
 // openJob opens shards and device for rank c. What it takes goes into setUp, which may be nil. Collective.
 func openJob(c comm.Comm, k inProcess, path string, sets []string, setUp *trace.SetUp) (*job, error) {
-	config, err := loadConfig(path, sets)
+	cfg, err := config.Load(path, sets)
 	if err == nil {
 		err = fault.At(fault.Start, c.Rank(), -1, -1)
 	}
@@ -117,8 +118,10 @@ func openJob(c comm.Comm, k inProcess, path string, sets []string, setUp *trace.
 		return nil, usageError(err)
 	}
 	setUp.Done(trace.SetUpLaunch)
-	j := &job{comm: c, config: config}
-	shards, err := shard.Open(config.Data.Parts, shard.Options{CopyTopology: config.Topology.Load == "copy", Stage: config.Run.StageDir})
+	j := &job{comm: c, config: cfg}
+	shards, err := shard.Open(cfg.Data.Parts, shard.Options{
+		CopyTopology: cfg.Topology.Load == "copy", Stage: cfg.Run.StageDir,
+	})
 	if agreed := train.Agree(c, err); agreed != nil {
 		if shards != nil {
 			agreed = errors.Join(agreed, shards.UnlinkShared())
@@ -128,12 +131,8 @@ func openJob(c comm.Comm, k inProcess, path string, sets []string, setUp *trace.
 	if err := shards.UnlinkShared(); err != nil { // every rank has mapped it
 		return nil, err
 	}
-	yaml, err := config.yaml()
-	if err != nil {
-		return nil, err
-	}
 	for _, same := range [][2]string{
-		{"version of halognn", version}, {"config", string(yaml)}, {"identity of the parts in " + config.Data.Parts, shards.Identity()},
+		{"version of halognn", version}, {"config", cfg.YAML()}, {"identity of the parts in " + cfg.Data.Parts, shards.Identity()},
 	} {
 		if err := comm.AllEqual(c, same[0], same[1]); err != nil {
 			if errors.Is(err, comm.ErrMismatch) {
@@ -143,7 +142,7 @@ func openJob(c comm.Comm, k inProcess, path string, sets []string, setUp *trace.
 		}
 	}
 	setUp.Done(trace.SetUpOpen)
-	if config.Data.Verify == "hashes" {
+	if cfg.Data.Verify == "hashes" {
 		if err := train.Agree(c, verifyOwn(c, shards)); err != nil {
 			return nil, dataError(err)
 		}
@@ -169,24 +168,24 @@ func verifyOwn(c comm.Comm, s *shard.Shards) error {
 
 // openDevice places this rank's threads and opens the device on them.
 func (j *job) openDevice(k inProcess, shards *shard.Shards) error {
-	c, config := j.comm, j.config
+	c, cfg := j.comm, j.config
 	cpus, allowed, err := shareCPUs(c)
 	if err != nil {
 		return err
 	}
 	var where gpu
-	if config.Compute.Device == "cuda" {
+	if cfg.Compute.Device == "cuda" {
 		if where, err = placeGPU(c); err != nil {
 			return err
 		}
 	}
-	threads, workers := config.threads(cpus)
+	threads, workers := threads(cfg, cpus)
 	computeCPUs, poolCPUs, shared := cpu.PlanCores(allowed, threads, workers)
-	device, host, err := openDevice(config.Compute.Device, cpu.Options{Threads: threads, CPUs: computeCPUs, SIMD: config.simd()}, where)
+	device, host, err := openDevice(cfg.Compute.Device, cpu.Options{Threads: threads, CPUs: computeCPUs, SIMD: simd(cfg)}, where)
 	if err := train.Agree(c, err); err != nil {
 		return usageError(err)
 	}
-	rows, err := train.ParseGPURows(config.Compute.GPURows) // it was checked with the config
+	rows, err := gpuRows(cfg)
 	if err != nil {
 		return err
 	}
@@ -194,9 +193,12 @@ func (j *job) openDevice(k inProcess, shards *shard.Shards) error {
 	debug.SetGCPercent(400)
 	j.close = func() error { return device.Close() }
 	j.env = train.Env{
-		Comm: c, RanksPerNode: config.Run.RanksPerNode, Shards: shards, Device: device, Host: host, GPURows: rows, Gradients: parallel.Transport(config.Compute.Gradients), GPUReads: config.Compute.GPUReads,
-		Workers: workers, OnWorker: pinner(poolCPUs, shared), Dir: config.Run.Dir, Transport: k.transport(), Version: version,
-		Stall: time.Duration(config.Run.StallSeconds * float64(time.Second)), OnStall: fail, Polls: k == 0 && mpi.Available,
+		Comm: c, RanksPerNode: cfg.Run.RanksPerNode, Shards: shards, Device: device, Host: host,
+		GPURows: rows, GPUReads: cfg.Compute.GPUReads, Gradients: parallel.Transport(cfg.Compute.Gradients),
+		Workers: workers, OnWorker: pinner(poolCPUs, shared), Dir: cfg.Run.Dir,
+		Transport: k.transport(), Version: version,
+		Stall:   time.Duration(cfg.Run.StallSeconds * float64(time.Second)),
+		OnStall: fail, Polls: k == 0 && mpi.Available,
 		Explain: func(err error) error { return explain(shards, err) },
 	}
 	if d, ok := device.(interface{ Enter() (func() error, error) }); ok {
@@ -205,7 +207,7 @@ func (j *job) openDevice(k inProcess, shards *shard.Shards) error {
 		}
 	}
 	if c.Rank() == 0 {
-		j.env.Progress = newProgress(config.Run.Progress, config.Train.Epochs)
+		j.env.Progress = newProgress(cfg.Run.Progress, cfg.Train.Epochs)
 	}
 	return nil
 }

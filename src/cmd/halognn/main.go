@@ -76,7 +76,7 @@ func main() {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError(fmt.Errorf("%s; see `%s --help`", flagFault(err), c.CommandPath()))
 	})
-	root.AddCommand(generateCommand(), importCommand(), partitionCommand(), simulateCommand(), planCommand(), blocksCommand(), trainCommand(), inferCommand(), reportCommand(), checkCommand(), versionCommand(), doctorCommand())
+	root.AddCommand(generateCommand(), importCommand(), partitionCommand(), simulateCommand(), planCommand(), blocksCommand(), configCommand(), trainCommand(), inferCommand(), reportCommand(), checkCommand(), versionCommand(), doctorCommand())
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		help.Args = func(_ *cobra.Command, args []string) error {

@@ -13,12 +13,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"halognn/src/access"
-	"halognn/src/compute"
 	"halognn/src/compute/cpu"
+	"halognn/src/config"
 	"halognn/src/plan"
 	"halognn/src/shard"
-	"halognn/src/train"
 )
 
 // planFlags are the flags of plan.
@@ -84,7 +82,7 @@ func checkPlanFlags(c *cobra.Command) error {
 		name        string
 		least, most float64
 	}{
-		{"cores", 1e-3, mostThreads}, {"network", 1e-6, 1e6}, {"bus", 1e-6, 1e6}, {"gpu-bandwidth", 1e-6, 1e6}, {"memory", 1e-3, 1e9},
+		{"cores", 1e-3, config.MaxThreads}, {"network", 1e-6, 1e6}, {"bus", 1e-6, 1e6}, {"gpu-bandwidth", 1e-6, 1e6}, {"memory", 1e-3, 1e9},
 		{"gpu-memory", 1e-3, 1e9}, {"rows", 1, 1e15}, {"flops", 1, 1e21},
 	} {
 		if x, _ := flags.GetFloat64(f.name); flags.Changed(f.name) && !(x >= f.least && x <= f.most) {
@@ -94,16 +92,16 @@ func checkPlanFlags(c *cobra.Command) error {
 	return errors.Join(faults...)
 }
 
-func runPlan(c *cobra.Command, o planFlags) error {
+func runPlan(command *cobra.Command, o planFlags) error {
 	sets := append(o.sets, "run.dir=planned") // nothing runs
 	if o.parts != "" {
 		sets = append(sets, "data.parts="+o.parts)
 	}
-	config, err := loadConfig(o.config, sets)
+	c, err := config.Load(o.config, sets)
 	if err != nil {
 		return usageError(err)
 	}
-	o.parts = config.Data.Parts
+	o.parts = c.Data.Parts
 	s, err := shard.Open(o.parts, shard.Options{})
 	if err != nil {
 		return dataError(err)
@@ -115,24 +113,24 @@ func runPlan(c *cobra.Command, o planFlags) error {
 		}
 	}
 	if o.perNode == 0 {
-		o.perNode = max(1, config.Run.RanksPerNode)
+		o.perNode = max(1, c.Run.RanksPerNode)
 	}
 	if o.cores == 0 {
 		o.cores = float64(runtime.NumCPU()) / float64(min(o.perNode, cmp.Or(o.ranks, s.Parts)))
 	}
-	job := config.planJob(o.ranks, o.perNode, o.cores)
+	job := planJob(c, o.ranks, o.perNode, o.cores)
 	options := plan.Options{Rates: plan.Rates{Network: o.network * 1e9, Rows: o.rows, Flops: o.flops}}
 	if options.Memory, err = memoryOfNode(o.mem); err != nil {
 		return err
 	}
 	options.Rates.Device, options.Rates.Bus = o.gpuBandwidth*1e9, o.bus*1e9
-	wantsGPU := config.Compute.Device == "cuda"
-	device, host, err := openDevice(config.Compute.Device, cpu.Options{Threads: job.Threads, SIMD: config.simd()}, gpu{sharing: 1})
+	wantsGPU := c.Compute.Device == "cuda"
+	device, host, err := openDevice(c.Compute.Device, cpu.Options{Threads: job.Threads, SIMD: simd(c)}, gpu{sharing: 1})
 	if err != nil && (!wantsGPU || host == nil) { // a job for GPUs is planned without one
 		return usageError(err)
 	}
 	if wantsGPU {
-		if job.GPU, err = config.planGPU(o.gpus, o.gpuMem, device); err != nil {
+		if job.GPU, err = planGPU(c, o.gpus, o.gpuMem, device); err != nil {
 			return err
 		}
 	}
@@ -160,7 +158,7 @@ func runPlan(c *cobra.Command, o planFlags) error {
 	case err != nil:
 		return err
 	}
-	if err := p.Print(c.OutOrStdout()); err != nil || o.out == "" {
+	if err := p.Print(command.OutOrStdout()); err != nil || o.out == "" {
 		return err
 	}
 	var text bytes.Buffer
@@ -174,47 +172,8 @@ func runPlan(c *cobra.Command, o planFlags) error {
 	if err := renameio.WriteFile(path, text.Bytes(), 0o666); err != nil {
 		return dataError(err)
 	}
-	out(c, "\nwritten to %s\n", path)
+	out(command, "\nwritten to %s\n", path)
 	return nil
-}
-
-// planJob turns the checked config into what package plan takes.
-func (c *Config) planJob(ranks, perNode int, cores float64) plan.Job {
-	o := c.trainOptions()
-	threads, workers := c.threads(max(1, int(cores)))
-	delta := o.Cache.Delta
-	if !o.Cache.Evict {
-		delta = 0
-	}
-	if o.EvalFull { // layer by layer
-		o.EvalFanouts = nil
-	}
-	return plan.Job{
-		Ranks: ranks, RanksPerNode: perNode, Model: o.Model, Optimizer: o.Optimizer, Fanouts: o.Fanouts, Batch: o.Batch,
-		EvalFanouts: o.EvalFanouts,
-		GlobalBatch: o.GlobalBatch, GlobalSeeds: o.GlobalSeeds, StreamPerPart: o.StreamPerPart, Seed: o.Seed, Epochs: o.Epochs,
-		Depth: o.Depth, Workers: workers, Threads: threads, Cores: cores,
-		Cache: plan.Cache{
-			Alpha: o.Cache.Alpha, HaloFraction: o.Cache.HaloFraction, Hops: o.Cache.HaloHops,
-			Dynamic: access.Dynamic{
-				Policy: o.Cache.Policy, Gamma: o.Cache.Gamma, Delta: delta, Initial: o.Cache.Initial, Layout: o.Cache.Layout,
-				Window: o.Cache.Window, Level: o.Cache.Level,
-			},
-		},
-	}
-}
-
-// planGPU describes the GPUs of a job: so many gigabytes each or, if none are given, what the one that is here has.
-func (c *Config) planGPU(perNode int, gigabytes float64, here compute.Device) (*plan.GPU, error) {
-	rows, err := train.ParseGPURows(c.Compute.GPURows) // it was checked with the config
-	if err != nil {
-		return nil, err
-	}
-	g := &plan.GPU{PerNode: perNode, Memory: int64(gigabytes * 1e9), Resident: rows.Of, Mapped: c.Compute.GPUReads == train.ReadsMapped}
-	if d := compute.CapabilitiesOf(here).Accelerator; d != nil && g.Memory == 0 {
-		g.Memory = int64(d.Room())
-	}
-	return g, nil
 }
 
 // memoryOfNode returns so many gigabytes or, if none are given, this machine's memory.

@@ -6,69 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
-	"slices"
-	"strings"
 
 	"halognn/src/comm"
 	"halognn/src/rundir"
 	"halognn/src/train"
 )
-
-// mayChange are the keys that may differ from those a run began with, by name or by section: they change no number, or, as
-// train.epochs, only what comes after.
-var mayChange = []string{
-	"data.parts", "data.verify", "cache.", "pipeline.", "topology.load", "compute.threads", "compute.gpu_rows", "compute.gpu_reads", "compute.gradients", "train.epochs", "checkpoint.", "run.",
-}
-
-// flat returns the value of every key as text.
-func (c *Config) flat() map[string]string {
-	b := binder{fields: map[string]reflect.Value{}}
-	b.index("", reflect.ValueOf(c).Elem())
-	text := make(map[string]string, len(b.keys))
-	for _, key := range b.keys {
-		text[key] = fmt.Sprint(b.fields[key])
-	}
-	return text
-}
-
-// fixed reports whether a run keeps the value of key for life.
-func fixed(key string) bool {
-	return !slices.ContainsFunc(mayChange, func(k string) bool { return key == k || strings.HasSuffix(k, ".") && strings.HasPrefix(key, k) })
-}
-
-// changes returns an error about every key that must not differ from what the run began with. A key that the run did not know had its default.
-func (c *Config) changes(began map[string]string) error {
-	now, defaults := c.flat(), defaultConfig().flat()
-	var faults []error
-	for _, key := range c.keys() {
-		was, known := began[key]
-		if !known {
-			was = defaults[key]
-		}
-		if fixed(key) && now[key] != was {
-			faults = append(faults, fmt.Errorf("  %s is %s, the run began with %s", key, now[key], was))
-		}
-	}
-	if faults == nil {
-		return nil
-	}
-	var may []string
-	for _, key := range mayChange {
-		if strings.HasSuffix(key, ".") {
-			key += "*"
-		}
-		may = append(may, key)
-	}
-	return fmt.Errorf("a run that goes on may change %s, not what makes its numbers; leave these out, or begin another run:\n%w",
-		strings.Join(may, ", "), errors.Join(faults...))
-}
-
-func (c *Config) keys() []string {
-	b := binder{fields: map[string]reflect.Value{}}
-	b.index("", reflect.ValueOf(c).Elem())
-	return b.keys
-}
 
 // resumeFrom finds the config of a run that goes on: that of its directory, unless another is given. fresh says that the directory holds no
 // run yet, so that one begins there: a job script need not know which try it is. Collective.
@@ -103,7 +45,7 @@ func (j *job) openResumed() (done bool, err error) {
 		}
 		return false, dataError(err)
 	}
-	if err := j.config.changes(ck.Config()); err != nil { // the same on every rank
+	if err := j.config.Changes(ck.Config()); err != nil { // the same on every rank
 		return false, usageError(train.AgreedOn(j.comm, fmt.Errorf("--resume %s: %w", run, err)))
 	}
 	epochs := j.config.Train.Epochs
@@ -170,13 +112,10 @@ func (j *job) beginRunDir(vacant, resumed bool) error {
 		}
 	}
 	if j.comm.Rank() == 0 {
-		text, fault := j.config.yaml()
-		switch {
-		case fault != nil:
-			err = fault
-		case resumed:
+		text := []byte(j.config.YAML())
+		if resumed {
 			err = rundir.ReplaceConfig(j.config.Run.Dir, text)
-		default:
+		} else {
 			err = rundir.Create(j.config.Run.Dir, text)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
-	"halognn/src/access"
+	"halognn/src/config"
 	"halognn/src/mem"
 	"halognn/src/shard"
 	"halognn/src/simulate"
@@ -21,8 +21,8 @@ import (
 
 func simulateCommand() *cobra.Command {
 	var o simulate.Options
-	var parts, dir, scope, seeds, streams string
-	var evict bool
+	var parts, dir string
+	run := config.Default() // of which flags set the keys of the same names
 	c := &cobra.Command{
 		Use:     "simulate --parts PARTS --fanouts 15,10,5 --batch 1024 --policies none,vip,oracle --alphas 0.05,0.1,0.2 --epochs 5 [--seed S] --out DIR",
 		Short:   "Count the rows that training would fetch, for every cache policy and size, without training",
@@ -40,14 +40,17 @@ func simulateCommand() *cobra.Command {
 			if len(o.HaloFractions) > 0 && !c.Flags().Changed("alphas") {
 				o.Alphas = nil
 			}
-			if !evict {
+			if !run.Cache.Evict {
 				o.Delta = 0
 			}
-			o.GlobalBatch, o.GlobalSeeds, o.StreamPerPart = scope == "global", seeds == "global", streams == "part"
-			if err := errors.Join(o.Check(), words([]oneOf{
-				{"batch-scope", scope, []string{"rank", "global"}, nil}, {"seeds", seeds, []string{"local", "global"}, nil},
-				{"streams", streams, []string{"rank", "part"}, nil},
-			})); err != nil {
+			o.GlobalBatch = run.Sample.BatchScope == "global"
+			o.GlobalSeeds = run.Sample.Seeds == "global"
+			o.StreamPerPart = run.Sample.Streams == "part"
+			err := errors.Join(o.Check(),
+				flagWord("batch-scope", run.Sample.BatchScope, "sample.batch_scope"),
+				flagWord("seeds", run.Sample.Seeds, "sample.seeds"),
+				flagWord("streams", run.Sample.Streams, "sample.streams"))
+			if err != nil {
 				return usageError(err)
 			}
 			return runSimulate(c, parts, dir, o)
@@ -55,24 +58,24 @@ func simulateCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&parts, "parts", "", "the PARTS directory")
-	f.IntSliceVar(&o.Fanouts, "fanouts", []int{15, 10, 5}, "neighbours drawn per vertex and hop, seed hop first; -1 for all")
-	f.IntVar(&o.Batch, "batch", 1024, "seeds of a rank's minibatch")
-	f.StringVar(&scope, "batch-scope", "rank", "what --batch counts: the seeds of each stream (rank), or of all together (global)")
-	f.StringVar(&seeds, "seeds", "local", "where streams draw seeds from: local (their own parts) or global (the whole graph)")
-	f.StringVar(&streams, "streams", "rank", "a stream of minibatches for each rank or for each part")
+	f.IntSliceVar(&o.Fanouts, "fanouts", run.Sample.Fanouts, "neighbours drawn per vertex and hop, seed hop first; -1 for all")
+	f.IntVar(&o.Batch, "batch", run.Sample.Batch, "seeds of a rank's minibatch")
+	f.StringVar(&run.Sample.BatchScope, "batch-scope", run.Sample.BatchScope, "what --batch counts: the seeds of each stream (rank), or of all together (global)")
+	f.StringVar(&run.Sample.Seeds, "seeds", run.Sample.Seeds, "where streams draw seeds from: local (their own parts) or global (the whole graph)")
+	f.StringVar(&run.Sample.Streams, "streams", run.Sample.Streams, "a stream of minibatches for each rank or for each part")
 	f.StringSliceVar(&o.Policies, "policies", simulate.Policies(), "some of "+strings.Join(simulate.Policies(), ", "))
 	f.Float64SliceVar(&o.Alphas, "alphas", []float64{0.05, 0.1, 0.2, 0.5, 1}, "cache sizes, as fractions of an average rank's vertices, ascending")
 	f.Float64SliceVar(&o.HaloFractions, "halo-fractions", nil, "cache sizes, as fractions of a rank's 1-hop halo, instead of --alphas")
 	f.IntVar(&o.HaloHops, "halo-hops", 0, "degree, paths, prefetch: hops from a rank's vertices within which remote ones are kept (default: one for each fanout)")
 	f.IntVar(&o.Epochs, "epochs", 5, "epochs to count")
-	f.Uint64Var(&o.Seed, "seed", 1, "train.seed of the run that is simulated")
+	f.Uint64Var(&o.Seed, "seed", uint64(run.Train.Seed), "train.seed of the run that is simulated")
 	f.IntVar(&o.Ranks, "ranks", 0, "ranks (default: one for each part)")
 	f.IntVar(&o.RanksPerNode, "ranks-per-node", 1, "ranks of a node, which read each other's rows in memory")
 	f.BoolVar(&o.LastShort, "last-short", false, "full batches and a short last one, as published figures count; training cuts near-equal ones")
-	f.Float64Var(&o.Gamma, "gamma", 0.995, "prefetch: decay of a row's score in a step that does not use it; 1: no decay and no eviction")
-	f.IntVar(&o.Delta, "delta", 64, "prefetch: minibatches between two evictions")
-	f.BoolVar(&evict, "evict", true, "prefetch: exchange rows; false keeps what it begins with")
-	f.StringVar(&o.Initial, "initial", "degree", "prefetch: what it is filled by, "+orList(access.InitialPolicies))
+	f.Float64Var(&o.Gamma, "gamma", run.Cache.Gamma, "prefetch: decay of a row's score in a step that does not use it; 1: no decay and no eviction")
+	f.IntVar(&o.Delta, "delta", run.Cache.Delta, "prefetch: minibatches between two evictions")
+	f.BoolVar(&run.Cache.Evict, "evict", run.Cache.Evict, "prefetch: exchange rows; false keeps what it begins with")
+	f.StringVar(&o.Initial, "initial", run.Cache.Initial, "prefetch: what it is filled by, "+config.OrList(config.Words("cache.initial")))
 	f.IntVar(&o.Window, "window", 0, "lookahead: minibatches known in advance (default: planned as in training)")
 	f.BoolVar(&o.Level, "level", false, "lookahead: fetch early where the next minibatch has more misses")
 	f.IntVar(&o.Workers, "workers", 0, "goroutines (default: one for each CPU)")
@@ -80,15 +83,12 @@ func simulateCommand() *cobra.Command {
 	return c
 }
 
-// words reports flags that are none of the words they may be.
-func words(flags []oneOf) error {
-	var faults []error
-	for _, f := range flags {
-		if !slices.Contains(f.words, f.value) {
-			faults = append(faults, fmt.Errorf("--%s is %q; it must be %s", f.key, f.value, orList(f.words)))
-		}
+// flagWord refuses a flag that has none of the words of a key.
+func flagWord(flag, value, key string) error {
+	if words := config.Words(key); !slices.Contains(words, value) {
+		return fmt.Errorf("--%s is %q; it must be %s", flag, value, config.OrList(words))
 	}
-	return errors.Join(faults...)
+	return nil
 }
 
 func runSimulate(c *cobra.Command, parts, dir string, o simulate.Options) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"halognn/src/comm"
+	"halognn/src/config"
 	"halognn/src/parallel"
 	"halognn/src/rundir"
 	"halognn/src/trace"
@@ -36,7 +37,7 @@ func trainCommand() *cobra.Command {
 				return usageError(fmt.Errorf("--config is missing: the YAML file of the run; inputs/ has examples and docs/config.md lists the keys"))
 			}
 			if _, known := profileKinds[o.profile]; o.profile != "" && !known {
-				return usageError(fmt.Errorf("--profile %s is unknown; use %s", o.profile, orList(slices.Sorted(maps.Keys(profileKinds)))))
+				return usageError(fmt.Errorf("--profile %s is unknown; use %s", o.profile, config.OrList(slices.Sorted(maps.Keys(profileKinds)))))
 			}
 			k := inProcess(ranks)
 			if k == 0 {
@@ -103,7 +104,7 @@ func trainRank(c comm.Comm, k inProcess, o trainFlags, begun time.Time) (err err
 		return err
 	}
 	defer func() { j.release(err) }()
-	j.env.Stop, j.env.Config = stopSignal, j.config.flat()
+	j.env.Stop, j.env.Config = stopSignal, j.config.Flat()
 	defer j.unlock()
 	if resumed {
 		if err := j.lock(); err != nil {
@@ -134,7 +135,7 @@ func trainRank(c comm.Comm, k inProcess, o trainFlags, begun time.Time) (err err
 	}
 	var summary *train.Summary
 	err = workOn(j.env.Shards, func() error {
-		t, err := train.Open(j.env, j.config.trainOptions())
+		t, err := train.Open(j.env, trainOptions(j.config))
 		if err != nil {
 			return err
 		}

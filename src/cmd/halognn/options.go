@@ -1,0 +1,128 @@
+package main
+
+import (
+	"halognn/src/access"
+	"halognn/src/cache"
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/config"
+	"halognn/src/nn"
+	"halognn/src/plan"
+	"halognn/src/train"
+)
+
+// trainOptions turns a checked config into what package train takes.
+func trainOptions(c *config.Config) train.Options {
+	optimizer := nn.DefaultOptimizer(c.Train.Optimizer)
+	optimizer.Momentum, optimizer.WeightDecay = c.Train.Momentum, c.Train.WeightDecay
+	return train.Options{
+		Model: nn.Config{
+			Kind: c.Model.Kind, Layers: c.Model.Layers, Hidden: c.Model.Hidden,
+			Dropout: float32(c.Model.Dropout), Norm: c.Model.Norm,
+		},
+		Fanouts: c.Sample.Fanouts, EvalFanouts: c.Sample.EvalFanouts, Batch: c.Sample.Batch,
+		GlobalBatch:   c.Sample.BatchScope == "global",
+		GlobalSeeds:   c.Sample.Seeds == "global",
+		StreamPerPart: c.Sample.Streams == "part",
+		Epochs:        c.Train.Epochs, Optimizer: optimizer, StepEpochs: c.Train.StepEpochs,
+		Schedule: nn.Schedule{
+			Kind: c.Train.Schedule, Base: c.Train.LR, Warmup: c.Train.WarmupSteps, Gamma: c.Train.StepFactor,
+		},
+		Seed: uint64(c.Train.Seed), EvalEvery: c.Train.EvalEvery, EvalFull: c.Train.EvalMode == "full",
+		Patience: c.Train.Patience, Sum: sumModes[c.Train.Allreduce], Depth: c.Pipeline.Depth,
+		Checkpoint: train.CheckpointOptions{
+			EverySteps: c.Checkpoint.EverySteps, EveryMinutes: c.Checkpoint.EveryMinutes, Keep: c.Checkpoint.Keep,
+		},
+		Cache: train.CacheOptions{
+			Policy: c.Cache.Policy, Alpha: c.Cache.Alpha, HaloFraction: c.Cache.HaloFraction,
+			HaloHops: c.Cache.HaloHops, Placement: c.Cache.Placement, PeerCost: c.Cache.PeerCost,
+			Window: c.Cache.Window, Level: c.Cache.Level, Gamma: c.Cache.Gamma, Delta: c.Cache.Delta,
+			Evict: c.Cache.Evict, Initial: c.Cache.Initial, Layout: layouts[c.Cache.Scores],
+		},
+	}
+}
+
+var layouts = map[string]cache.Layout{
+	"auto": cache.LayoutAuto, "dense": cache.LayoutDense, "compact": cache.LayoutCompact,
+}
+
+var sumModes = map[string]comm.SumMode{
+	"auto": comm.SumAuto, "reproducible": comm.SumReproducible, "mpi": comm.SumFast,
+}
+
+// planJob turns a checked config into what package plan takes.
+func planJob(c *config.Config, ranks, perNode int, cores float64) plan.Job {
+	o := trainOptions(c)
+	threads, workers := threads(c, max(1, int(cores)))
+	delta := o.Cache.Delta
+	if !o.Cache.Evict {
+		delta = 0
+	}
+	if o.EvalFull { // layer by layer
+		o.EvalFanouts = nil
+	}
+	return plan.Job{
+		Ranks: ranks, RanksPerNode: perNode, Model: o.Model, Optimizer: o.Optimizer,
+		Fanouts: o.Fanouts, EvalFanouts: o.EvalFanouts, Batch: o.Batch, GlobalBatch: o.GlobalBatch, GlobalSeeds: o.GlobalSeeds,
+		StreamPerPart: o.StreamPerPart, Seed: o.Seed, Epochs: o.Epochs,
+		Depth: o.Depth, Workers: workers, Threads: threads, Cores: cores,
+		Cache: plan.Cache{
+			Alpha: o.Cache.Alpha, HaloFraction: o.Cache.HaloFraction, Hops: o.Cache.HaloHops,
+			Dynamic: access.Dynamic{
+				Policy: o.Cache.Policy, Gamma: o.Cache.Gamma, Delta: delta, Initial: o.Cache.Initial,
+				Layout: o.Cache.Layout, Window: o.Cache.Window, Level: o.Cache.Level,
+			},
+		},
+	}
+}
+
+// planGPU describes the GPUs of a job: of so many gigabytes each or, if none are given, of the memory
+// that the one that is here has.
+func planGPU(c *config.Config, perNode int, gigabytes float64, here compute.Device) (*plan.GPU, error) {
+	rows, err := gpuRows(c)
+	if err != nil {
+		return nil, err
+	}
+	g := &plan.GPU{
+		PerNode: perNode, Memory: int64(gigabytes * 1e9), Resident: rows.Of,
+		Mapped: c.Compute.GPUReads == train.ReadsMapped,
+	}
+	if d := compute.CapabilitiesOf(here).Accelerator; d != nil && g.Memory == 0 {
+		g.Memory = int64(d.Room())
+	}
+	return g, nil
+}
+
+// gpuRows returns how many rows lie in device memory. A config that was checked gives no error.
+func gpuRows(c *config.Config) (train.GPURows, error) {
+	share, err := config.ParseShare(c.Compute.GPURows)
+	return train.GPURows(share), err
+}
+
+// threads returns how many compute threads and pool workers a rank gets of its CPUs: as many as the
+// config says, or a quarter of the CPUs for the pool and the rest for the kernels. A GPU leaves
+// nearly all to the pool.
+func threads(c *config.Config, cpus int) (compute, workers int) {
+	compute, workers = c.Compute.Threads, c.Pipeline.Workers
+	if c.Compute.Device == "cuda" { // the rank's own thread and the lane of exchanges want a CPU each
+		if workers == 0 {
+			workers = max(1, cpus-2)
+		}
+		return 1, workers
+	}
+	if workers == 0 {
+		workers = max(1, cpus/4)
+	}
+	if compute == 0 {
+		compute = max(1, cpus-workers)
+	}
+	return compute, workers
+}
+
+// simd returns the level that the config forces, or nothing.
+func simd(c *config.Config) string {
+	if c.Compute.SIMD == "auto" {
+		return ""
+	}
+	return c.Compute.SIMD
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"halognn/src/config"
+	"halognn/src/parallel"
+	"halognn/src/train"
+)
+
+func TestCoresOfARank(t *testing.T) {
+	for _, tc := range []struct {
+		device                          string
+		cpus, set, wantCompute, workers int
+	}{{"cpu", 8, 0, 6, 2}, {"cpu", 1, 0, 1, 1}, {"cuda", 8, 0, 1, 6}, {"cuda", 2, 0, 1, 1}, {"cuda", 8, 3, 1, 3}} {
+		c := new(config.Config)
+		c.Compute.Device, c.Pipeline.Workers = tc.device, tc.set
+		if compute, workers := threads(c, tc.cpus); compute != tc.wantCompute || workers != tc.workers {
+			t.Errorf("%+v: %d threads compute, %d goroutines prepare", tc, compute, workers)
+		}
+	}
+}
+
+// The words of the config are those that other packages take.
+func TestWordsOfTheConfig(t *testing.T) {
+	for key, want := range map[string][]string{
+		"compute.gradients": parallel.Transports(),
+		"compute.gpu_reads": {train.ReadsAuto, train.ReadsCopy, train.ReadsMapped},
+		"cache.placement":   {train.PlacementOwn, train.PlacementGroup},
+		"cache.scores":      slices.Collect(maps.Keys(layouts)),
+		"train.allreduce":   slices.Collect(maps.Keys(sumModes)),
+	} {
+		got := config.Words(key)
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s takes %v, the program knows %v", key, got, want)
+		}
+	}
+	for _, kind := range config.Words("model.kind") {
+		c := config.Default()
+		c.Model.Kind = kind
+		model := trainOptions(c).Model
+		model.In, model.Out, model.Task = 8, 3, "multiclass"
+		if err := model.Check(); err != nil {
+			t.Errorf("model.kind %s: %v", kind, err)
+		}
+	}
+}

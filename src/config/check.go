@@ -1,0 +1,94 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"halognn/src/cache"
+)
+
+// faults returns everything that is wrong with the values.
+func (c *Config) faults() []string { return c.faultsOf(func(*Key) bool { return true }) }
+
+// faultsOf returns what is wrong with the values of some keys, each by itself, and with values that
+// do not fit each other.
+func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
+	for _, k := range c.keys() {
+		if fault := k.fault(k.Name, plain(k.Brief)); fault != "" && of(k) {
+			faults = append(faults, fault)
+		}
+	}
+	bad := func(format string, args ...any) {
+		faults = append(faults, fmt.Sprintf(format, args...))
+	}
+	reads := c.Model.Kind != "mlp" // neighbours
+	for _, f := range []struct {
+		key        string
+		list       []int
+		mayBeEmpty bool
+	}{{"fanouts", c.Sample.Fanouts, false}, {"eval_fanouts", c.Sample.EvalFanouts, true}} {
+		n := len(f.list)
+		if reads && n != c.Model.Layers && c.Model.Layers >= 1 && !(n == 0 && f.mayBeEmpty) {
+			bad("sample.%s has %d entries but model.layers is %d; give one fanout per layer, "+
+				"seed hop first", f.key, n, c.Model.Layers)
+		}
+	}
+	if cache.Dynamic(c.Cache.Policy) && c.Cache.Placement == PlacementGroup {
+		bad("cache.placement is %s, which is for caches that do not change, and that of "+
+			"cache.policy %s does; choose a static "+
+			"cache.policy (%s), or "+
+			"cache.placement=own", c.Cache.Placement, c.Cache.Policy, OrList(staticPolicies()))
+	}
+	return faults
+}
+
+// staticPolicies returns the cache policies that fill a cache once.
+func staticPolicies() (names []string) {
+	for _, p := range policies {
+		if !cache.Dynamic(p.name) && p.name != "none" && p.name != "auto" {
+			names = append(names, p.name)
+		}
+	}
+	return names
+}
+
+// Changes returns an error about every key that differs from what a run began with and must not. A
+// key that the run did not know had its default.
+func (c *Config) Changes(began map[string]string) error {
+	defaults := Default().Flat()
+	var faults []error
+	for _, k := range c.keys() {
+		was, known := began[k.Name]
+		if !known {
+			was = defaults[k.Name]
+		}
+		if now := k.flat(); k.Traits&MayChange == 0 && now != was {
+			faults = append(faults, fmt.Errorf("  %s is %s, the run began with "+
+				"%s", k.Name, now, was))
+		}
+	}
+	if faults == nil {
+		return nil
+	}
+	return fmt.Errorf("a run that goes on may change %s, not what makes its numbers; leave these "+
+		"out, or begin another run:\n%w",
+		strings.Join(c.mayChange(), ", "), errors.Join(faults...))
+}
+
+// mayChange lists the keys that may change, or section.* where that is all of a section.
+func (c *Config) mayChange() (names []string) {
+	for _, s := range c.table() {
+		var may []string
+		for _, k := range s.keys {
+			if k.Traits&MayChange != 0 {
+				may = append(may, k.Name)
+			}
+		}
+		if len(may) == len(s.keys) {
+			may = []string{s.name + ".*"}
+		}
+		names = append(names, may...)
+	}
+	return names
+}

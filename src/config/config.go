@@ -1,0 +1,115 @@
+// Package config is the settings of a run: one table of keys, and the YAML file that sets them.
+//
+//	table.go ──> a Key each: default, range or choices, traits, text
+//	   │
+//	   ├─ Load      FILE.yaml, --set key=value ──> Config, or all faults, with lines
+//	   ├─ YAML      Config ──> FILE.yaml, with or without comments; it loads to the same
+//	   ├─ Markdown  docs/config.md
+//	   ├─ Changes   keys that differ from those a run began with and may not
+//	   └─ Has       the traits by which reports compare runs
+//
+// A key is a field of Config and a row of the table; nothing else lists keys. The package knows
+// words and numbers, not what they do: package cmd turns a Config into options of other packages.
+package config
+
+// Config is the settings of one run. Each field is a key; table.go says which, and what it means.
+type Config struct {
+	Data struct {
+		Parts, Verify string
+	}
+	Model struct {
+		Kind           string
+		Layers, Hidden int
+		Dropout        float64
+		Norm           string
+		Heads          int
+	}
+	Sample struct {
+		Fanouts, EvalFanouts       []int
+		Batch                      int
+		BatchScope, Seeds, Streams string
+	}
+	Train struct {
+		Epochs                int
+		LR                    float64
+		Optimizer             string
+		Momentum, WeightDecay float64
+		Schedule              string
+		WarmupSteps           int
+		StepEpochs            int
+		StepFactor            float64
+		Seed                  int
+		EvalEvery             int
+		EvalMode              string
+		Patience              int
+		Allreduce             string
+	}
+	Cache struct {
+		Policy              string
+		Alpha, HaloFraction float64
+		HaloHops            int
+		Gamma               float64
+		Delta               int
+		Evict               bool
+		Initial, Scores     string
+		Window              int
+		Level               bool
+		Placement           string
+		PeerCost            float64
+	}
+	Pipeline struct {
+		Depth, Workers int
+	}
+	Topology struct {
+		Kind, Load string
+	}
+	Parallel struct {
+		Mode string
+	}
+	Compute struct {
+		Device    string
+		Threads   int
+		GPURows   string // ParseRows reads it
+		GPUReads  string
+		Gradients string
+		SIMD      string
+	}
+	Checkpoint struct {
+		EverySteps   int
+		EveryMinutes float64
+		Keep         int
+	}
+	Run struct {
+		Dir          string
+		RanksPerNode int
+		StageDir     string
+		Progress     string
+		StallSeconds float64
+	}
+}
+
+// Default returns the config of which every key has its default.
+func Default() *Config {
+	c := new(Config)
+	for _, k := range c.keys() {
+		k.reset()
+	}
+	return c
+}
+
+// keys returns the keys in the order of the table, bound to the fields of c.
+func (c *Config) keys() (all []*Key) {
+	for _, s := range c.table() {
+		all = append(all, s.keys...)
+	}
+	return all
+}
+
+// Flat returns the value of every key as text.
+func (c *Config) Flat() map[string]string {
+	text := map[string]string{}
+	for _, k := range c.keys() {
+		text[k.Name] = k.flat()
+	}
+	return text
+}

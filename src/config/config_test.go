@@ -1,0 +1,295 @@
+package config
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"halognn/src/access"
+	"halognn/src/cache"
+)
+
+func writeConfig(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "run.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const minimal = "data: {parts: p}\nrun: {dir: d}\n"
+
+func TestModelWithoutNeighboursNeedsNoFanouts(t *testing.T) {
+	if _, err := Load(writeConfig(t, minimal+"model: {kind: mlp, layers: 2}\n"), nil); err != nil {
+		t.Errorf("the default fanouts are refused: %v", err)
+	}
+}
+
+func TestConfigFillsDefaultsAndOverrides(t *testing.T) {
+	path := writeConfig(t, minimal+"sample:\n  fanouts: [10, 5]\nmodel:\n  layers: 2\n")
+	c, err := Load(path, []string{"train.lr=0.01", "sample.fanouts=7,8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Train.LR != 0.01 || !reflect.DeepEqual(c.Sample.Fanouts, []int{7, 8}) || c.Model.Layers != 2 || c.Model.Hidden != 256 {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
+	for _, tc := range []struct {
+		name, text string
+		sets       []string
+		want       []string
+	}{
+		{"unknown key", minimal + "train:\n  leraning_rate: 1\n", nil, []string{"line 4: unknown key train.leraning_rate"}},
+		{"near key", minimal + "train:\n  epoch: 1\n", nil, []string{"line 4", "did you mean train.epochs?"}},
+		{"right name, wrong section", minimal + "model:\n  lr: 1\n", nil, []string{"did you mean train.lr?"}},
+		{"unknown section", minimal + "modle:\n  hidden: 1\n", nil, []string{"line 3: unknown key modle"}},
+		{"wrong type", minimal + "train:\n  epochs: many\n", nil, []string{`line 4: train.epochs is "many"; it must be a whole number`}},
+		{"list for a number", minimal + "train:\n  epochs: [1, 2]\n", nil, []string{"train.epochs is a list"}},
+		{"two faults", minimal + "train:\n  epochs: x\n  lrr: 1\n", nil, []string{"line 4", "line 5", "did you mean train.lr?"}},
+		{"zero fanout", minimal + "sample:\n  fanouts: 15,0,5\n", nil, []string{"sample.fanouts[1] is 0"}},
+		{"fanouts against layers", minimal + "model:\n  layers: 2\n", nil, []string{"sample.fanouts has 3 entries but model.layers is 2"}},
+		{"evaluation's fanouts", minimal + "sample:\n  eval_fanouts: [20, 0, 2147483648, 20]\n", nil, []string{
+			"sample.eval_fanouts[1] is 0; a fanout is at least 1 and at most 2147483647, or -1 for all neighbours",
+			"sample.eval_fanouts[2] is 2147483648", "sample.eval_fanouts has 4 entries but model.layers is 3",
+		}},
+		{"nothing given", "", nil, []string{"data.parts is missing", "run.dir is missing"}},
+		{"not in this version", minimal + "parallel:\n  mode: split\n", nil, []string{`parallel.mode: "split" is not in this version; use data`}},
+		{"no such word", minimal + "model:\n  kind: transformer\n", nil, []string{`model.kind is "transformer"; it must be sage or mlp`}},
+		{"set without value", minimal, []string{"train.lr"}, []string{"--set train.lr: it must be key.path=value"}},
+		{"set of an unknown key", minimal, []string{"trian.lr=1"}, []string{"--set trian.lr=1: unknown key trian.lr; did you mean train.lr?"}},
+		{"not YAML", "data: [", nil, []string{"not valid YAML"}},
+		{"section with a value", "data: 5\n" + "run: {dir: d}\n", nil, []string{"data is a section"}},
+		{"key without value", minimal + "train:\n  lr:\n", nil, []string{"train.lr has no value"}},
+		{"dropout out of range", minimal + "model:\n  dropout: 1\n", nil, []string{"model.dropout is 1; it must be in [0, 1)"}},
+		{"more than any graph or machine has", minimal + "sample: {batch: 9223372036854775807}\ntrain: {epochs: 2000000000}\npipeline: {workers: 100000, depth: 70000}\nmodel: {hidden: 3000000000, layers: 2000000000}\n", []string{"compute.threads=5000"},
+			[]string{"sample.batch is 9223372036854775807; it must be 1 to 2147483647", "train.epochs is 2000000000", "pipeline.workers is 100000", "pipeline.depth is 70000", "compute.threads is 5000", "model.hidden is 3000000000", "model.layers is 2000000000"}},
+		{"a range with its meaning", minimal, []string{"cache.gamma=0", "run.stall_seconds=-1"},
+			[]string{"cache.gamma is 0; it must be in (0, 1]: prefetch: decay of", "run.stall_seconds is -1; it must be in [0, 1e+06]: seconds without"}},
+		{"group and a dynamic policy", minimal, []string{"cache.placement=group", "cache.policy=sieve"},
+			[]string{"cache.placement is group", "cache.policy sieve", "degree, halo1, wpr, paths, sim, vip, inclusion or oracle", "cache.placement=own"}},
+		{"no fanouts", minimal + "sample: {fanouts: []}\n", nil, []string{"sample.fanouts has 0 entries"}},
+		{"neither true nor false", minimal, []string{"cache.evict=maybe"}, []string{`--set cache.evict=maybe: cache.evict is "maybe"; it must be true or false`}},
+		{"device rows", minimal, []string{"compute.gpu_rows=many"}, []string{`compute.gpu_rows: "many" is not auto`}},
+		{"NaN learning rate", minimal + "train:\n  lr: .nan\n", nil, []string{"train.lr"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := Load(writeConfig(t, tc.text), tc.sets)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error does not say %q:\n%v", want, err)
+				}
+			}
+		})
+	}
+}
+
+// Every field is a key of the table, once; every key has a meaning; defaults are right.
+func TestTableIsWhole(t *testing.T) {
+	c := Default()
+	bound := map[any]string{}
+	for _, k := range c.keys() {
+		field := reflect.ValueOf(k.value).Elem().FieldByName("field").Pointer()
+		if other, twice := bound[field]; twice {
+			t.Errorf("%s and %s are one field", k.Name, other)
+		}
+		bound[field] = k.Name
+		if k.Brief == "" || strings.HasSuffix(k.Brief, ".") || k.Note != "" && !strings.HasSuffix(k.Note, ".") {
+			t.Errorf("%s: %q is no phrase, or %q no sentence", k.Name, k.Brief, k.Note)
+		}
+		if fault := k.fault(k.Name, ""); fault != "" && !k.missing() {
+			t.Errorf("the default is refused: %s", fault)
+		}
+		if k.Traits&NoResult != 0 && k.Traits&SameEpoch == 0 {
+			t.Errorf("%s changes no result, but the work of an epoch", k.Name)
+		}
+	}
+	sections := reflect.ValueOf(c).Elem()
+	for i := range sections.NumField() {
+		for k := range sections.Field(i).NumField() {
+			if _, ok := bound[sections.Field(i).Field(k).Addr().Pointer()]; !ok {
+				t.Errorf("%s.%s has no row in the table", sections.Type().Field(i).Name, sections.Type().Field(i).Type.Field(k).Name)
+			}
+		}
+	}
+}
+
+// What is printed loads to the same, whatever paths are called.
+func TestPrintedConfigLoadsToTheSame(t *testing.T) {
+	hostile := []string{
+		"p", "a b", "#x", "a: b", "null", "~x"[1:], "true", "12", "'q'", `"q"`, `back\slash`, "- x", "[1]", "{a}", "tab\there", "line\nbreak",
+		"世界", "x\u202egnp", "a #b", "*x", "&x", "!x", "%x", "@x", "`x`", "|", ">", "?", "a,b", "x:", "0x10", "1e3", ".nan", "=",
+	}
+	for range 50 {
+		r := make([]rune, 8)
+		for i := range r {
+			r[i] = rune(rand.IntN(0x250))
+		}
+		if s := strings.TrimSpace(string(r)); s != "" && !strings.HasPrefix(s, "~") && utf8.ValidString(s) {
+			hostile = append(hostile, s)
+		}
+	}
+	for i, path := range hostile {
+		want := Default()
+		want.Data.Parts, want.Run.Dir = path, "d"
+		want.Cache.Evict, want.Train.LR, want.Train.Seed = i%2 == 0, rand.Float64()+1e-9, rand.Int()
+		want.Model.Layers, want.Sample.Fanouts = 2, []int{-1, 1 + i}
+		for _, text := range []string{want.YAML(), want.CommentedYAML()} {
+			got, err := Load(writeConfig(t, text), nil)
+			if err != nil {
+				t.Fatalf("parts %q: %v in\n%s", path, err, text)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("parts %q: %s", path, diff)
+			}
+		}
+	}
+}
+
+// The defaults that are printed lack only what must be given.
+func TestPrintedDefaultsAreABeginning(t *testing.T) {
+	want := Default()
+	want.Data.Parts, want.Run.Dir = "p", "d"
+	got, err := Load(writeConfig(t, Default().CommentedYAML()), []string{"data.parts=p", "run.dir=d"})
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v %s", err, diff)
+	}
+	if c, err := WithDefaults([]string{"train.lr=1"}); err != nil || c.Train.LR != 1 {
+		t.Errorf("settings without a file: %v", err)
+	}
+	if _, err := WithDefaults([]string{"train.lr=0", "model.layers=0"}); err == nil || strings.Contains(err.Error(), "is missing") || !strings.Contains(err.Error(), "model.layers is 0") {
+		t.Errorf("bad settings without a file: %v", err)
+	}
+	for i, line := range strings.Split(Default().CommentedYAML()+Markdown(), "\n") {
+		if utf8.RuneCountInString(line) > lineWidth {
+			t.Errorf("line %d is wide: %s", i+1, line)
+		}
+	}
+}
+
+func TestPageIsFresh(t *testing.T) {
+	page, err := os.ReadFile("../../docs/config.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Markdown(), string(page)); diff != "" {
+		t.Errorf("docs/config.md is not what the table says; run `make docs`:\n%s", diff)
+	}
+}
+
+func TestPoliciesAreThoseThatThereAre(t *testing.T) {
+	want := append(access.Policies(), cache.NamePrefetch, cache.NameSieve, cache.NameLookahead, "auto")
+	got := Words("cache.policy")
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("cache.policy takes %v; there are %v", got, want)
+	}
+}
+
+// A run that goes on may change what changes no number. Keys that it did not know had their defaults.
+func TestChanges(t *testing.T) {
+	began := Default().Flat()
+	delete(began, "model.heads")
+	now := Default()
+	now.Pipeline.Depth, now.Train.Epochs, now.Cache.Policy, now.Run.Dir = 9, 99, "vip", "elsewhere"
+	if err := now.Changes(began); err != nil {
+		t.Errorf("refused: %v", err)
+	}
+	now.Train.LR, now.Model.Heads = 0.5, 3
+	err := now.Changes(began)
+	for _, want := range []string{
+		"  train.lr is 0.5, the run began with 0.003", "  model.heads is 3, the run began with 2",
+		"may change data.*, train.epochs, cache.*, pipeline.*, topology.load, compute.threads,",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say %q", err, want)
+		}
+	}
+	// The text of values is what checkpoints of earlier versions hold.
+	for key, want := range map[string]string{"sample.fanouts": "[15 10 5]", "train.lr": "0.003", "cache.evict": "true", "data.parts": ""} {
+		if began[key] != want {
+			t.Errorf("%s is %q in a checkpoint, was %q", key, began[key], want)
+		}
+	}
+}
+
+func TestTraits(t *testing.T) {
+	for _, c := range []struct {
+		key    string
+		traits Traits
+		want   bool
+	}{
+		{"run.dir", NoResult, true}, {"run.ranks_per_node", SameEpoch, false}, {"cache.alpha", MayChange | SameEpoch, true},
+		{"compute.simd", MayChange, false}, {"train.lr", SameEpoch, false}, {"no.key", SameEpoch, false},
+	} {
+		if got := Has(c.key, c.traits); got != c.want {
+			t.Errorf("%s has traits %b: %t", c.key, c.traits, got)
+		}
+	}
+	if words := Words("sample.streams"); fmt.Sprint(words) != "[rank part]" || Words("train.lr") != nil || Words("no.key") != nil {
+		t.Errorf("sample.streams takes %v", words)
+	}
+}
+
+// Fanouts of evaluation are empty unless they are given, and the resolved config says so and is read
+// again.
+func TestEvalFanouts(t *testing.T) {
+	for _, tc := range []struct {
+		text string
+		sets []string
+		want []int
+	}{
+		{"", nil, nil},
+		{"sample: {eval_fanouts: []}\n", nil, nil},
+		{"sample: {eval_fanouts: [20, 20, -1]}\n", nil, []int{20, 20, -1}},
+		{"sample: {eval_fanouts: [20, 20, -1]}\n", []string{"sample.eval_fanouts=9,8,7"}, []int{9, 8, 7}},
+		{"sample: {eval_fanouts: [20, 20, -1]}\n", []string{"sample.eval_fanouts="}, nil},
+		{"model: {kind: mlp}\nsample: {eval_fanouts: [20]}\n", nil, []int{20}}, // reads no neighbours
+	} {
+		got, err := Load(writeConfig(t, minimal+tc.text), tc.sets)
+		if err != nil {
+			t.Errorf("%s %q: %v", tc.text, tc.sets, err)
+			continue
+		}
+		text := string(got.YAML())
+		again, err := Load(writeConfig(t, text), nil)
+		if err != nil || !reflect.DeepEqual(got, again) {
+			t.Errorf("%s %q: the resolved config is read as %+v (%v), not as %+v",
+				tc.text, tc.sets, again, err, got)
+		}
+		if !slices.Equal(got.Sample.EvalFanouts, tc.want) || !strings.Contains(text, "eval_fanouts:") {
+			t.Errorf("%s %q: they are %v, want %v", tc.text, tc.sets, got.Sample.EvalFanouts, tc.want)
+		}
+	}
+}
+
+// A run that goes on keeps them: what it validates by would be another measure.
+func TestEvalFanoutsStay(t *testing.T) {
+	c := Default()
+	began := c.Flat()
+	c.Sample.EvalFanouts = []int{20, 20, 20}
+	err := c.Changes(began)
+	if err == nil || !strings.Contains(err.Error(), "sample.eval_fanouts is [20 20 20], the run began with []") {
+		t.Errorf("changed from none: %v", err)
+	}
+	delete(began, "sample.eval_fanouts") // a run that did not know the key
+	c.Sample.EvalFanouts = nil
+	if err := c.Changes(began); err != nil {
+		t.Error(err)
+	}
+}

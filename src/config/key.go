@@ -1,0 +1,333 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"halognn/src/graph"
+	"halognn/src/sample"
+)
+
+// Key is one setting.
+type Key struct {
+	Name   string // section.key
+	value         // the field of a Config, its default, and what it may be
+	Traits Traits
+	Brief  string // its meaning, a phrase without a full stop; Markdown, as Note
+	Note   string // more, whole sentences; may be empty
+}
+
+// Traits say what depends on a key. They are bits, to be joined by |.
+type Traits int
+
+const (
+	// MayChange: a run that goes on may change the key, because it changes no number of the
+	// training, or only what comes after.
+	MayChange Traits = 1 << iota
+
+	// SameEpoch: an epoch does the same work whatever the key is: the same model is trained on the
+	// same minibatches, on the same nodes.
+	SameEpoch
+
+	// NoResult: the key says where results are written and how loudly. It changes neither numbers
+	// nor times, so runs are not compared by it.
+	NoResult
+)
+
+// Has reports whether the key of that name has all of the traits. Unknown keys have none.
+func Has(name string, traits Traits) bool {
+	k := find(new(Config).keys(), name)
+	return k != nil && k.Traits&traits == traits
+}
+
+// Words returns the words that a key of a few words takes; nil for other keys.
+func Words(name string) []string {
+	if k := find(new(Config).keys(), name); k != nil {
+		if w, ok := k.value.(*choice); ok {
+			return w.names()
+		}
+	}
+	return nil
+}
+
+func find(keys []*Key, name string) *Key {
+	if i := slices.IndexFunc(keys, func(k *Key) bool { return k.Name == name }); i >= 0 {
+		return keys[i]
+	}
+	return nil
+}
+
+// missing reports whether the key must be given and is not.
+func (k *Key) missing() bool {
+	p, ok := k.value.(*pathName)
+	return ok && p.required && *p.field == ""
+}
+
+// value is the field of a Config that a key sets. Each of the types below binds one field.
+type value interface {
+	reset()                          // sets the default
+	parse(text string) bool          // sets the field; false: text is of another kind
+	kind() string                    // "a whole number"
+	limits() string                  // for people: "1 to 64"; "" where the kind says it
+	fault(name, brief string) string // what is wrong with the field, or ""
+	flat() string                    // the field as Config.Flat has it
+	yaml() string                    // the field as a YAML file has it
+}
+
+// bound is what all values have in common.
+type bound[T any] struct {
+	field    *T
+	fallback T
+}
+
+func (b bound[T]) reset()       { *b.field = b.fallback }
+func (b bound[T]) flat() string { return fmt.Sprint(*b.field) }
+
+// wholeNumber is an int from least to most.
+type wholeNumber struct {
+	bound[int]
+	least, most int
+}
+
+// whole binds a whole number of at least least; upTo bounds it above.
+func whole(field *int, fallback, least int) *wholeNumber {
+	return &wholeNumber{bound[int]{field, fallback}, least, math.MaxInt}
+}
+
+func (w *wholeNumber) upTo(most int) *wholeNumber { w.most = most; return w }
+
+func (w *wholeNumber) parse(text string) bool {
+	n, err := strconv.Atoi(text)
+	if err == nil {
+		*w.field = n
+	}
+	return err == nil
+}
+
+func (w *wholeNumber) kind() string { return "a whole number" }
+func (w *wholeNumber) yaml() string { return strconv.Itoa(*w.field) }
+
+func (w *wholeNumber) fault(name, brief string) string {
+	if *w.field >= w.least && *w.field <= w.most {
+		return ""
+	}
+	return fmt.Sprintf("%s is %d; it must be %s: %s", name, *w.field, w.limits(), brief)
+}
+
+func (w *wholeNumber) limits() string {
+	if w.most == math.MaxInt {
+		return fmt.Sprintf("at least %d", w.least)
+	}
+	return fmt.Sprintf("%d to %d", w.least, w.most)
+}
+
+// realNumber is a float64 within an interval.
+type realNumber struct {
+	bound[float64]
+	in interval
+}
+
+// number binds a number of an interval; infinity is in none.
+func number(field *float64, fallback float64, in interval) *realNumber {
+	return &realNumber{bound[float64]{field, fallback}, in}
+}
+
+func (n *realNumber) parse(text string) bool {
+	x, err := strconv.ParseFloat(text, 64)
+	if err == nil {
+		*n.field = x
+	}
+	return err == nil
+}
+
+func (n *realNumber) kind() string   { return "a number" }
+func (n *realNumber) yaml() string   { return strconv.FormatFloat(*n.field, 'g', -1, 64) }
+func (n *realNumber) limits() string { return n.in.String() }
+
+func (n *realNumber) fault(name, brief string) string {
+	if n.in.has(*n.field) {
+		return ""
+	}
+	return fmt.Sprintf("%s is %g; it must be %s: %s", name, *n.field, n.in, brief)
+}
+
+// interval is the numbers from lo to hi; a bound that is open is not one of them.
+type interval struct {
+	lo, hi         float64
+	openLo, openHi bool
+}
+
+// from returns the finite numbers from lo on, above those that are larger; upTo and below end them.
+func from(lo float64) interval  { return interval{lo: lo, hi: math.Inf(1), openHi: true} }
+func above(lo float64) interval { i := from(lo); i.openLo = true; return i }
+
+func (i interval) upTo(hi float64) interval  { i.hi, i.openHi = hi, false; return i }
+func (i interval) below(hi float64) interval { i.hi, i.openHi = hi, true; return i }
+
+func (i interval) has(x float64) bool {
+	above := x > i.lo || x == i.lo && !i.openLo
+	below := x < i.hi || x == i.hi && !i.openHi
+	return above && below // NaN is neither
+}
+
+func (i interval) String() string {
+	switch {
+	case math.IsInf(i.hi, 1) && i.openLo && i.lo == 0:
+		return "positive and finite"
+	case math.IsInf(i.hi, 1) && !i.openLo:
+		return fmt.Sprintf("%g or more, and finite", i.lo)
+	}
+	left, right := "[", "]"
+	if i.openLo {
+		left = "("
+	}
+	if i.openHi {
+		right = ")"
+	}
+	return fmt.Sprintf("in %s%g, %g%s", left, i.lo, i.hi, right)
+}
+
+// flag is true or false.
+type flag struct{ bound[bool] }
+
+func boolean(field *bool, fallback bool) *flag { return &flag{bound[bool]{field, fallback}} }
+
+func (f *flag) parse(text string) bool {
+	if text != "true" && text != "false" {
+		return false
+	}
+	*f.field = text == "true"
+	return true
+}
+
+func (f *flag) kind() string             { return "true or false" }
+func (f *flag) limits() string           { return "" }
+func (f *flag) yaml() string             { return strconv.FormatBool(*f.field) }
+func (f *flag) fault(_, _ string) string { return "" }
+
+// word is one of the words of a choice, and what it means.
+type word struct{ name, doc string }
+
+// choice is one of a few words.
+type choice struct {
+	bound[string]
+	words  []word
+	future []string // words that files may know, and this version does not
+}
+
+func oneOf(field *string, fallback string, words ...word) *choice {
+	return &choice{bound: bound[string]{field, fallback}, words: words}
+}
+
+// later names words that are not in this version.
+func (c *choice) later(words ...string) *choice { c.future = words; return c }
+
+func (c *choice) names() (names []string) {
+	for _, w := range c.words {
+		names = append(names, w.name)
+	}
+	return names
+}
+
+func (c *choice) parse(text string) bool { *c.field = text; return true }
+func (c *choice) kind() string           { return "a word" }
+func (c *choice) limits() string         { return OrList(c.names()) }
+func (c *choice) yaml() string           { return yamlText(*c.field) }
+
+func (c *choice) fault(name, brief string) string {
+	switch {
+	case slices.Contains(c.names(), *c.field):
+		return ""
+	case slices.Contains(c.future, *c.field):
+		return fmt.Sprintf("%s: %q is not in this version; use %s", name, *c.field, c.limits())
+	}
+	return fmt.Sprintf("%s is %q; it must be %s: %s", name, *c.field, c.limits(), brief)
+}
+
+// OrList joins words as in "a, b or c".
+func OrList(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+// pathName is the name of a file or directory.
+type pathName struct {
+	bound[string]
+	required bool
+}
+
+func path(field *string) *pathName { return &pathName{bound[string]{field, ""}, false} }
+
+// mustBeGiven makes an empty path a fault.
+func (p *pathName) mustBeGiven() *pathName { p.required = true; return p }
+
+func (p *pathName) parse(text string) bool { *p.field = text; return true }
+func (p *pathName) kind() string           { return "a word" }
+func (p *pathName) yaml() string           { return yamlText(*p.field) }
+
+func (p *pathName) limits() string {
+	if p.required {
+		return "must be given"
+	}
+	return ""
+}
+
+func (p *pathName) fault(name, brief string) string {
+	switch {
+	case p.required && *p.field == "":
+		return fmt.Sprintf("%s is missing: %s", name, brief)
+	case strings.HasPrefix(*p.field, "~"):
+		return fmt.Sprintf("%s is %s, and no shell expands ~ there; write the path in "+
+			"full", name, *p.field)
+	}
+	return ""
+}
+
+// fanoutList is the fanouts of all hops.
+type fanoutList struct{ bound[[]int] }
+
+func fanouts(field *[]int, fallback ...int) *fanoutList {
+	return &fanoutList{bound[[]int]{field, fallback}}
+}
+
+func (f *fanoutList) reset() { *f.field = slices.Clone(f.fallback) }
+
+func (f *fanoutList) parse(text string) bool {
+	var list []int
+	if text = strings.TrimSpace(strings.Trim(text, "[]")); text == "" {
+		*f.field = nil
+		return true
+	}
+	for word := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(word))
+		if err != nil {
+			return false
+		}
+		list = append(list, n)
+	}
+	*f.field = list
+	return true
+}
+
+func (f *fanoutList) kind() string   { return "a list of whole numbers, as 15,10,5" }
+func (f *fanoutList) limits() string { return "each at least 1, or -1 for all neighbours" }
+
+func (f *fanoutList) yaml() string {
+	return strings.ReplaceAll(fmt.Sprint(*f.field), " ", ", ")
+}
+
+func (f *fanoutList) fault(name, _ string) string {
+	var faults []string
+	for i, n := range *f.field {
+		if n < 1 && n != sample.All || n > graph.MaxVertices {
+			faults = append(faults, fmt.Sprintf("%s[%d] is %d; a fanout is at least 1 and at "+
+				"most %d, or %d for all neighbours", name, i, n, graph.MaxVertices, sample.All))
+		}
+	}
+	return strings.Join(faults, "\n")
+}

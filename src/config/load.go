@@ -1,0 +1,209 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// Load reads the YAML file and the settings key=value over the defaults and checks the whole: all
+// faults are reported at once, each with its line in the file, or as --set.
+func Load(path string, sets []string) (*Config, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the config: %w; --config takes the YAML file of a run, "+
+			"such as inputs/demo.yaml", err)
+	}
+	c := Default()
+	b := binder{keys: c.keys()}
+	b.file(text)
+	inFile := len(b.faults)
+	b.sets(sets)
+	if len(b.faults) == 0 { // values can be judged only when all were understood
+		b.judge(c.faults())
+	}
+	if err := errors.Join(b.faults...); err != nil {
+		if inFile == 0 && strings.HasPrefix(err.Error(), "  --set ") { // none is about the file
+			return nil, fmt.Errorf("the settings of --set:\n%w", err)
+		}
+		return nil, fmt.Errorf("config %s:\n%w", path, err)
+	}
+	return c, nil
+}
+
+// WithDefaults returns the defaults with the settings key=value over them. Keys that must be given
+// may be missing.
+func WithDefaults(sets []string) (*Config, error) {
+	c := Default()
+	b := binder{keys: c.keys()}
+	b.sets(sets)
+	if len(b.faults) == 0 {
+		b.judge(c.faultsOf(func(k *Key) bool { return !k.missing() }))
+	}
+	if err := errors.Join(b.faults...); err != nil {
+		return nil, fmt.Errorf("the settings of --set:\n%w", err)
+	}
+	return c, nil
+}
+
+// binder sets keys by their names and collects what goes wrong.
+type binder struct {
+	keys   []*Key
+	faults []error
+}
+
+func (b *binder) fault(where, format string, args ...any) {
+	b.faults = append(b.faults, fmt.Errorf("  %s: %s", where, fmt.Sprintf(format, args...)))
+}
+
+// judge adds faults of values.
+func (b *binder) judge(faults []string) {
+	for _, f := range faults {
+		b.faults = append(b.faults, errors.New("  "+strings.ReplaceAll(f, "\n", "\n  ")))
+	}
+}
+
+func (b *binder) file(text []byte) {
+	parsed, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		b.fault("not valid YAML", "%s", strings.TrimSpace(yaml.FormatError(err, false, false)))
+		return
+	}
+	for _, doc := range parsed.Docs {
+		if doc.Body != nil {
+			b.node("", doc.Body)
+		}
+	}
+}
+
+// node walks the file: mappings give keys, everything else is a value.
+func (b *binder) node(key string, n ast.Node) {
+	where := fmt.Sprintf("line %d", n.GetToken().Position.Line)
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		for _, pair := range n.Values {
+			b.node(key, pair)
+		}
+	case *ast.MappingValueNode:
+		inner := n.Key.GetToken().Value
+		if key != "" {
+			inner = key + "." + inner
+		}
+		where = fmt.Sprintf("line %d", n.Key.GetToken().Position.Line)
+		if find(b.keys, inner) == nil && !b.isSection(inner) {
+			b.fault(where, "unknown key %s%s", inner, b.nearest(inner))
+			return
+		}
+		b.node(inner, n.Value)
+	case *ast.NullNode:
+		if !b.isSection(key) {
+			b.fault(where, "%s has no value", key)
+		}
+	case *ast.CommentGroupNode:
+	default:
+		if key == "" {
+			b.fault(where, "the file must hold sections with keys below them, as `train:` with "+
+				"`lr: 0.01` indented")
+			return
+		}
+		if b.isSection(key) {
+			b.fault(where, "%s is a section; its keys go below it, indented", key)
+			return
+		}
+		b.value(where, find(b.keys, key), n)
+	}
+}
+
+func (b *binder) isSection(key string) bool {
+	for _, k := range b.keys {
+		if strings.HasPrefix(k.Name, key+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// sets applies settings key=value.
+func (b *binder) sets(all []string) {
+	for _, s := range all {
+		where := "--set " + s
+		name, text, ok := strings.Cut(s, "=")
+		k := find(b.keys, name)
+		switch {
+		case !ok:
+			b.fault(where, "it must be key.path=value")
+		case k == nil:
+			b.fault(where, "unknown key %s%s", name, b.nearest(name))
+		default:
+			b.assign(where, k, text)
+		}
+	}
+}
+
+func (b *binder) value(where string, k *Key, n ast.Node) {
+	seq, ok := n.(*ast.SequenceNode)
+	if !ok {
+		b.assign(where, k, n.GetToken().Value)
+		return
+	}
+	words := make([]string, len(seq.Values))
+	for i, item := range seq.Values {
+		words[i] = item.GetToken().Value
+	}
+	if _, isList := k.value.(*fanoutList); !isList {
+		b.fault(where, "%s is a list; it must be %s, without brackets", k.Name, k.kind())
+		return
+	}
+	b.assign(where, k, strings.Join(words, ","))
+}
+
+// assign sets the key. A list is written 15,10,5.
+func (b *binder) assign(where string, k *Key, text string) {
+	if text = strings.TrimSpace(text); !k.parse(text) {
+		b.fault(where, "%s is %q; it must be %s", k.Name, text, k.kind())
+	}
+}
+
+// nearest returns a hint at the known key that is closest to the given one, or at the page of keys.
+func (b *binder) nearest(key string) string {
+	best, distance := "", 1+len(key)/2
+	last := func(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
+	for _, k := range b.keys {
+		d := editDistance(key, k.Name)
+		if last(k.Name) == last(key) {
+			d = 1 // right name, wrong section
+		}
+		if d < distance {
+			best, distance = k.Name, d
+		}
+	}
+	if best == "" {
+		return "; docs/config.md lists them all"
+	}
+	return fmt.Sprintf("; did you mean %s?", best)
+}
+
+// editDistance is Levenshtein's: the least number of insertions, deletions and substitutions.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,185 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// lineWidth is how long the lines of comments and pages are.
+const lineWidth = 100
+
+// YAML returns the config as a file that loads to the same.
+func (c *Config) YAML() string {
+	var b strings.Builder
+	for _, s := range c.table() {
+		fmt.Fprintf(&b, "%s:\n", s.name)
+		for _, k := range s.keys {
+			fmt.Fprintf(&b, "  %s: %s\n", k.last(), k.yaml())
+		}
+	}
+	return b.String()
+}
+
+// CommentedYAML returns the config as a file that loads to the same and explains every key.
+func (c *Config) CommentedYAML() string {
+	var b strings.Builder
+	b.WriteString(wrap("# ", "# ", "A run config of halognn: `halognn train --config FILE.yaml`. "+
+		"Keys that are left out have their defaults; --set "+
+		"section.key=value overrides one. A run that goes on (--resume) may "+
+		"change "+strings.Join(c.mayChange(), ", ")+"."))
+	for _, s := range c.table() {
+		b.WriteString("\n")
+		if s.doc != "" {
+			b.WriteString(wrap("# ", "# ", plain(s.doc)))
+		}
+		fmt.Fprintf(&b, "%s:\n", s.name)
+		for i, k := range s.keys {
+			if i > 0 {
+				b.WriteString("\n")
+			}
+			text := sentence(k.Brief) + " " + k.Note + " " + sentence(k.facts())
+			b.WriteString(wrap("  # ", "  # ", plain(text)))
+			for _, w := range k.explained() {
+				name, rest := w.explanation()
+				b.WriteString(wrap("  #   ", "  #     ", plain(name+rest)))
+			}
+			fmt.Fprintf(&b, "  %s: %s\n", k.last(), k.yaml())
+		}
+	}
+	return b.String()
+}
+
+// Markdown returns docs/config.md.
+func Markdown() string {
+	c := Default()
+	var b strings.Builder
+	b.WriteString(pageHead)
+	for _, s := range c.table() {
+		fmt.Fprintf(&b, "\n## %s\n\n", s.name)
+		if s.doc != "" {
+			b.WriteString(wrap("", "", s.doc) + "\n")
+		}
+		for _, k := range s.keys {
+			var facts []string
+			if !k.missing() {
+				value := strings.ReplaceAll(strings.Trim(k.yaml(), "[]"), ", ", ",")
+				facts = append(facts, "default `"+value+"`")
+			}
+			if limits := k.facts(); limits != "" {
+				facts = append(facts, limits)
+			}
+			if k.Traits&MayChange != 0 {
+				facts = append(facts, "may change")
+			}
+			text := fmt.Sprintf("**`%s`** (%s): %s. %s",
+				k.Name, strings.Join(facts, "; "), k.Brief, k.Note)
+			b.WriteString(wrap("- ", "  ", strings.TrimSpace(text)))
+			for _, w := range k.explained() {
+				name, rest := w.explanation()
+				b.WriteString(wrap("  - ", "    ", "`"+name+"`"+rest))
+			}
+		}
+	}
+	return b.String()
+}
+
+// pageHead has ' where Markdown has a backtick.
+var pageHead = strings.ReplaceAll(`# The run config
+
+<!-- Made by 'make docs' from src/config/table.go: change it there. -->
+
+One YAML file describes a run: 'halognn train --config FILE.yaml'. 'halognn config' prints all keys
+with their defaults and the text below as comments, to begin a file with. 'halognn config --config
+FILE.yaml' prints the config that a file gives, with defaults filled in.
+
+Any key can be overridden on the command line with '--set section.key=value', as often as needed.
+The file is read strictly: unknown keys and values of a wrong type are reported all at once, each
+with its line. If there are none, values out of range and missing keys are reported, each with its
+name. The job ends before it starts, with exit code 2. Paths are taken as they are written: neither
+'~' nor '$HOME' is expanded. The config that was used, with defaults and overrides filled in, is
+written to 'config.yaml' in the run directory.
+
+Lists are written '15,10,5' or '[15, 10, 5]'. Keys that *may change* may have another value when a
+run goes on by '--resume' ([checkpoints.md](checkpoints.md#going-on)): they change no number of the
+training, or only what comes after.
+`, "'", "`")
+
+// last is the name of the key below its section.
+func (k *Key) last() string { return k.Name[strings.IndexByte(k.Name, '.')+1:] }
+
+// facts returns what the value may be, unless the words below say it.
+func (k *Key) facts() string {
+	if k.explained() != nil {
+		return ""
+	}
+	return k.limits()
+}
+
+// explained returns the words of a choice if one of them is explained.
+func (k *Key) explained() []word {
+	if c, ok := k.value.(*choice); ok {
+		for _, w := range c.words {
+			if w.doc != "" {
+				return c.words
+			}
+		}
+	}
+	return nil
+}
+
+func (w word) explanation() (name, rest string) {
+	if w.doc == "" {
+		return w.name, ""
+	}
+	return w.name, ": " + w.doc
+}
+
+// sentence makes a sentence of a phrase.
+func sentence(phrase string) string {
+	if phrase == "" {
+		return ""
+	}
+	return strings.ToUpper(phrase[:1]) + phrase[1:] + "."
+}
+
+var link = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+
+// plain turns Markdown into text: pages that it links to are named by their path in the repository.
+func plain(markdown string) string {
+	text := link.ReplaceAllString(markdown, "docs/$1")
+	return strings.NewReplacer("`", "", "*", "").Replace(text)
+}
+
+// wrap breaks text into lines of at most lineWidth: the first behind head, the others behind hang.
+func wrap(head, hang, text string) string {
+	var b strings.Builder
+	line := head
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+			line += word
+		case len([]rune(line))+1+len([]rune(word)) > lineWidth:
+			b.WriteString(line + "\n")
+			line = hang + word
+		default:
+			line += " " + word
+		}
+	}
+	return b.String() + line + "\n"
+}
+
+// yamlText writes a string as YAML, in quotes if it would be taken for something else.
+func yamlText(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.Quote(s)
+	}
+	text, err := yaml.Marshal(s)
+	if err != nil {
+		return strconv.Quote(s)
+	}
+	return strings.TrimSuffix(string(text), "\n")
+}

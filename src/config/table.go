@@ -1,0 +1,378 @@
+package config
+
+import (
+	"halognn/src/access"
+	"halognn/src/cache"
+	"halognn/src/sample"
+)
+
+// Values above these are mistakes that would end for want of memory if they were not refused.
+const (
+	mostEpochs = 1e9 // below the epochs that access counts with
+	mostLayers = 64
+	mostHidden = 1 << 16
+	mostDepth  = 1 << 16
+	MaxThreads = 1 << 12
+)
+
+// free are keys that a run may change at any time: the same numbers come out, another way.
+const free = MayChange | SameEpoch
+
+// section is the keys below one name.
+type section struct {
+	name, doc string // the doc is paragraphs of Markdown
+	keys      []*Key
+}
+
+// table binds every key to its field of c. To add a key, add a field to Config and a row here. In a
+// row stand the name of the key below its section, the field with its default and what it may be,
+// the traits, the meaning as a phrase, and more about it in sentences.
+func (c *Config) table() []section {
+	all := []section{
+		{name: "data", keys: []*Key{
+			{"parts", path(&c.Data.Parts).mustBeGiven(), MayChange,
+				"the directory that `halognn partition --out` wrote",
+				"The number of parts must be a multiple of the number of ranks. A run that goes " +
+					"on may find the same parts elsewhere."},
+			{"verify", oneOf(&c.Data.Verify, "hashes",
+				word{"hashes", "every rank reads its parts once and compares their hashes with " +
+					"those that were written, rank 0 also those of the files that all ranks share"},
+				word{"sizes", "existence, sizes and shapes only, for graphs that take long to " +
+					"read; an altered file then ends the job when an impossible value is read, and " +
+					"goes unnoticed if all values are possible"},
+			), free,
+				"what is verified of the parts before the first step", ""},
+		}},
+
+		{name: "model", keys: []*Key{
+			{"kind", oneOf(&c.Model.Kind, "sage",
+				word{"sage", "GraphSAGE with mean aggregation"},
+				word{"mlp", "the same layers without the neighbour terms, as the baseline " +
+					"without the graph"},
+			).later("gcn", "gin", "gat"), 0,
+				"the layers of the model", ""},
+			{"layers", whole(&c.Model.Layers, 3, 1).upTo(mostLayers), 0,
+				"number of layers", ""},
+			{"hidden", whole(&c.Model.Hidden, 256, 1).upTo(mostHidden), 0,
+				"width of the hidden layers", ""},
+			{"dropout", number(&c.Model.Dropout, 0.5, from(0).below(1)), 0,
+				"probability that a hidden activation is dropped",
+				"The random bits are keyed, so masks do not depend on ranks or threads."},
+			{"norm", oneOf(&c.Model.Norm, "none",
+				word{"none", ""},
+				word{"layer", "LayerNorm before each hidden activation"},
+			).later("batch"), 0,
+				"normalisation of the hidden layers", ""},
+			{"heads", whole(&c.Model.Heads, 2, 1), 0,
+				"number of attention heads", "Only attention models read it."},
+		}},
+
+		{name: "sample", keys: []*Key{
+			{"fanouts", fanouts(&c.Sample.Fanouts, 15, 10, 5), 0,
+				"neighbours sampled per vertex and hop, seed hop first, one per layer",
+				"`mlp` ignores it."},
+			{"eval_fanouts", fanouts(&c.Sample.EvalFanouts), 0,
+				"fanouts of minibatches that are not trained: of sampled validation " +
+					"(`train.eval_mode: sampled`) and `halognn infer --mode sampled`",
+				"Empty: those of `sample.fanouts`. SALIENT++ has 20,20,20. They change no number " +
+					"of the training but the epoch that validates best; a minibatch of larger " +
+					"fanouts takes more memory."},
+			{"batch", whole(&c.Sample.Batch, 1024, 1).upTo(sample.MaxBatch), 0,
+				"seeds of a minibatch", ""},
+			{"batch_scope", oneOf(&c.Sample.BatchScope, "rank",
+				word{"rank", "the seeds of each stream"},
+				word{"global", "the seeds of all streams together, so that a scaling study " +
+					"trains alike on any number of ranks"},
+			), 0,
+				"what `sample.batch` counts", ""},
+			{"seeds", oneOf(&c.Sample.Seeds, "local",
+				word{"local", "from its own parts"},
+				word{"global", "from the whole graph"},
+			), 0,
+				"where a stream draws its seeds from", ""},
+			{"streams", oneOf(&c.Sample.Streams, "rank",
+				word{"rank", "each rank has a stream"},
+				word{"part", "each part has a stream. A rank that owns several parts trains " +
+					"their minibatches one after the other and adds up the gradients, so P parts " +
+					"give the same minibatches on any number of ranks"},
+			), 0,
+				"which ranks or parts have a stream: a sequence of minibatches with seeds and " +
+					"random draws of its own", ""},
+		}},
+
+		{name: "train", keys: []*Key{
+			{"epochs", whole(&c.Train.Epochs, 10, 1).upTo(mostEpochs), free,
+				"passes over all training seeds", "A run that goes on cannot have fewer than it " +
+					"has begun."},
+			{"lr", number(&c.Train.LR, 0.003, above(0)), 0,
+				"learning rate", ""},
+			{"optimizer", oneOf(&c.Train.Optimizer, "adam",
+				word{"adam", ""},
+				word{"adamw", "Adam with decoupled weight decay"},
+				word{"sgd", ""},
+			), 0,
+				"optimizer", ""},
+			{"momentum", number(&c.Train.Momentum, 0.9, from(0).below(1)), 0,
+				"momentum", "Only `sgd` reads it."},
+			{"weight_decay", number(&c.Train.WeightDecay, 0, from(0)), 0,
+				"weight decay", "`adam` and `sgd` add it to the gradient, `adamw` applies it to " +
+					"the weights."},
+			{"schedule", oneOf(&c.Train.Schedule, "constant",
+				word{"constant", ""},
+				word{"cosine", "falls to 0 at the end of the run"},
+				word{"step", "drops every `train.step_epochs`"},
+			), 0,
+				"how the learning rate changes", ""},
+			{"warmup_steps", whole(&c.Train.WarmupSteps, 0, 0), 0,
+				"steps over which the learning rate rises linearly from 0", ""},
+			{"step_epochs", whole(&c.Train.StepEpochs, 10, 1).upTo(mostEpochs), 0,
+				"epochs between two drops of the learning rate", "Only schedule `step` reads it."},
+			{"step_factor", number(&c.Train.StepFactor, 0.5, above(0).upTo(1)), 0,
+				"factor of a drop of the learning rate", "Only schedule `step` reads it."},
+			{"seed", whole(&c.Train.Seed, 1, 0), 0,
+				"seed of all random streams of the run", "Equal seeds give equal runs."},
+			{"eval_every", whole(&c.Train.EvalEvery, 1, 0), SameEpoch,
+				"epochs between two validations; 0 validates after the last epoch only", ""},
+			{"eval_mode", oneOf(&c.Train.EvalMode, "sampled",
+				word{"sampled", "minibatches go through the training pipeline"},
+				word{"full", "layer by layer with all neighbours"},
+			), SameEpoch,
+				"how the validation metric is computed", "The test metric is always computed " +
+					"with all neighbours."},
+			{"patience", whole(&c.Train.Patience, 0, 0), SameEpoch,
+				"validations without a better one after which training stops; 0 never stops " +
+					"early", ""},
+			{"allreduce", oneOf(&c.Train.Allreduce, "auto",
+				word{"auto", "`reproducible` up to 64 ranks, `mpi` beyond"},
+				word{"reproducible", "slices are added in rank order: the same bits on every MPI"},
+				word{"mpi", "MPI_Iallreduce"},
+			), 0,
+				"how gradients are added over ranks", ""},
+		}},
+
+		{name: "cache", doc: cacheDoc, keys: []*Key{
+			{"policy", oneOf(&c.Cache.Policy, cache.NamePrefetch, policies...), free,
+				"which remote rows a rank keeps", ""},
+			{"alpha", number(&c.Cache.Alpha, 0.1, from(0)), free,
+				"capacity: the rows of a rank's cache over the vertices of an average rank", ""},
+			{"halo_fraction", number(&c.Cache.HaloFraction, 0, from(0).upTo(1)), free,
+				"capacity as a fraction of the rank's 1-hop halo; 0 leaves it to " +
+					"`cache.alpha`", ""},
+			{"halo_hops", whole(&c.Cache.HaloHops, 0, 0).upTo(mostLayers), free,
+				"`degree`, `paths` and `prefetch`: hops from the own vertices within which remote " +
+					"vertices are kept; 0 is the number of layers",
+				"MassiveGNN has 1."},
+			{"gamma", number(&c.Cache.Gamma, 0.995, above(0).upTo(1)), free,
+				"`prefetch`: decay of a row's score in a step that does not use the row",
+				"With 1 no row decays, so none is evicted: rounds only fill slots that are empty."},
+			{"delta", whole(&c.Cache.Delta, 64, 1), free,
+				"`prefetch`: minibatches of a rank between two eviction rounds",
+				"That is as many steps, but with `sample.streams: part` a step may train several " +
+					"minibatches."},
+			{"evict", boolean(&c.Cache.Evict, true), free,
+				"`prefetch`: whether rows are exchanged; false keeps the rows that the buffer " +
+					"begins with", ""},
+			{"initial", oneOf(&c.Cache.Initial, "degree",
+				bare(access.InitialPolicies)...,
+			), free,
+				"`prefetch`: the ranking whose best rows the buffer begins with", ""},
+			{"scores", oneOf(&c.Cache.Scores, "auto",
+				word{"auto", "the smaller one"},
+				word{"dense", "4 bytes a vertex"},
+				word{"compact", "8 bytes a candidate"},
+			), free,
+				"`prefetch`: layout of the scoreboard", "Decisions are the same."},
+			{"window", whole(&c.Cache.Window, 0, 0), free,
+				"`lookahead`: minibatches that are known in advance",
+				"0 plans as many as reuse asks for and memory allows (1 GiB for minibatches that " +
+					"wait). They may belong to the next epochs."},
+			{"level", boolean(&c.Cache.Level, false), free,
+				"`lookahead`: whether rows are fetched a step early where the next step has more " +
+					"to fetch",
+				"It evens out the exchange, and fetches a few rows more."},
+			{"placement", oneOf(&c.Cache.Placement, PlacementOwn,
+				word{PlacementOwn, "every rank keeps the rows that are best for itself"},
+				word{PlacementGroup, "the ranks of a node divide the rows among themselves and " +
+					"read each other's caches in shared memory, so that together they hold more; " +
+					"`/dev/shm` must have room for the caches of the node"},
+			), free,
+				"where the rows of a static cache lie", ""},
+			{"peer_cost", number(&c.Cache.PeerCost, 0.1, from(0).upTo(1)), free,
+				"placement `group`: the cost of a row in a peer's cache over the cost of a row " +
+					"from another node",
+				"0 spreads the rows as widely as possible, 1 gives every rank of the node the " +
+					"same rows. In between, every rank keeps the hottest rows, and the others " +
+					"are kept by one rank each."},
+		}},
+
+		{name: "pipeline", keys: []*Key{
+			{"depth", whole(&c.Pipeline.Depth, 2, 0).upTo(mostDepth), free,
+				"minibatches that are prepared ahead of the one that trains; 0 prepares each " +
+					"when it is needed", ""},
+			{"workers", whole(&c.Pipeline.Workers, 0, 0).upTo(MaxThreads), free,
+				"goroutines that sample and gather",
+				"0 is a quarter of the rank's CPUs, with `cuda` all but two, and at least 1."},
+		}},
+
+		{name: "topology", keys: []*Key{
+			{"kind", oneOf(&c.Topology.Kind, "replicated",
+				word{"replicated", "every rank sees the whole topology, of which the ranks of a " +
+					"node share one copy; features are partitioned"},
+			).later("partitioned"), 0,
+				"where the topology lies", ""},
+			{"load", oneOf(&c.Topology.Load, "map",
+				word{"map", "through the page cache"},
+				word{"copy", "once into shared memory per node, for filesystems on which page " +
+					"faults are slow"},
+			), free,
+				"how the topology is read", ""},
+		}},
+
+		{name: "parallel", keys: []*Key{
+			{"mode", oneOf(&c.Parallel.Mode, "data",
+				word{"data", "every rank trains its own minibatches, and gradients are added"},
+			).later("split", "hybrid", "push-pull"), 0,
+				"how ranks share a step", ""},
+		}},
+
+		{name: "compute", keys: []*Key{
+			{"device", oneOf(&c.Compute.Device, "cpu",
+				word{"cpu", "OpenBLAS and SIMD kernels"},
+				word{"cuda", "a GPU for each rank, with `libhalognn_cuda.so` of `make cuda`, " +
+					"which is loaded at run time"},
+				word{"ref", "plain Go, to read and to debug"},
+			), SameEpoch,
+				"the device that computes", ""},
+			{"threads", whole(&c.Compute.Threads, 0, 0).upTo(MaxThreads), free,
+				"compute threads of a rank",
+				"0 is all CPUs that the launcher bound the rank to (or its share, where several " +
+					"ranks are bound to the same CPUs), less `pipeline.workers`. `cuda` does not " +
+					"use it."},
+			{"gpu_rows", share(&c.Compute.GPURows, "auto"), free,
+				"`cuda`: how many feature rows of the own parts, from the hottest on, lie in " +
+					"device memory",
+				"`auto` is as many as fit into half of what the model leaves. No number of the " +
+					"training changes."},
+			{"gpu_reads", oneOf(&c.Compute.GPUReads, ReadsAuto,
+				word{ReadsAuto, "the faster one, measured at the start"},
+				word{ReadsCopy, "the host gathers them, and one copy takes them up"},
+				word{ReadsMapped, "the device reads them where they lie, in pinned pages"},
+			), free,
+				"`cuda`: how the other rows of this rank's memory reach the device " +
+					"([gpu.md](gpu.md#feature-rows))",
+				"No number of the training changes."},
+			{"gradients", oneOf(&c.Compute.Gradients, "auto",
+				word{"auto", "the first of the others that works"},
+				word{"nccl", "on the GPUs, by NCCL"},
+				word{"mpi", "on the GPUs, by messages of an MPI that takes device memory"},
+				word{"staged", "on the hosts, through pinned memory"},
+			), free,
+				"`cuda`: how gradients are added over ranks ([gpu.md](gpu.md#gradients))",
+				"The sums are the same, except that with `train.allreduce: mpi` NCCL adds in an " +
+					"order of its own."},
+			{"simd", oneOf(&c.Compute.SIMD, "auto",
+				word{"auto", "the best that the CPU has"},
+				word{"scalar", ""}, word{"avx2", ""}, word{"avx512", ""},
+			), SameEpoch,
+				"vector instructions of the kernels",
+				"Results may differ in the last bits between levels; `summary.json` has the " +
+					"level."},
+		}},
+
+		{name: "checkpoint", doc: checkpointDoc, keys: []*Key{
+			{"every_steps", whole(&c.Checkpoint.EverySteps, 0, 0), free,
+				"steps between two saves; 0 does not save by steps", ""},
+			{"every_minutes", number(&c.Checkpoint.EveryMinutes, 0, from(0)), free,
+				"minutes between two saves, by rank 0's clock; 0 does not save by time", ""},
+			{"keep", whole(&c.Checkpoint.Keep, 3, 1), free | NoResult,
+				"checkpoints that are kept: the newest", ""},
+		}},
+
+		{name: "run", keys: []*Key{
+			{"dir", path(&c.Run.Dir).mustBeGiven(), free | NoResult,
+				"the directory that the run writes its results to",
+				"It must not hold another run."},
+			{"ranks_per_node", whole(&c.Run.RanksPerNode, 0, 0), MayChange,
+				"ranks of a pretended node, to measure on one machine what would cross a network",
+				"0 takes the nodes as launched. A pretended node lies within a real one."},
+			{"stage_dir", path(&c.Run.StageDir), free,
+				"node-local directory that topology and parts are copied to before the first " +
+					"step, once per node", ""},
+			{"progress", oneOf(&c.Run.Progress, "auto",
+				word{"auto", "a bar if standard error is a terminal, else " +
+					"lines"}, word{"bar", ""}, word{"lines", ""},
+			), free | NoResult,
+				"how progress is shown",
+				"Under most launchers standard error is not a terminal, even if you sit at one: " +
+					"ask for `bar`."},
+			{"stall_seconds", number(&c.Run.StallSeconds, 60, from(0).upTo(1e6)), free | NoResult,
+				"seconds without progress on any rank after which the job is ended; 0 waits for " +
+					"ever",
+				"The message names who is waited for ([faults.md](faults.md))."},
+		}},
+	}
+	for _, s := range all {
+		for _, k := range s.keys {
+			k.Name = s.name + "." + k.Name
+		}
+	}
+	return all
+}
+
+// Words that other packages know by the same names; package cmd passes them on.
+const (
+	PlacementOwn   = "own"
+	PlacementGroup = "group"
+
+	ReadsAuto   = "auto"
+	ReadsCopy   = "copy"
+	ReadsMapped = "mapped"
+)
+
+// bare returns words that need no explanation.
+func bare(names []string) (words []word) {
+	for _, name := range names {
+		words = append(words, word{name, ""})
+	}
+	return words
+}
+
+// policies are the cache policies.
+var policies = []word{
+	{"none", "no cache"},
+	{"degree", "static; the vertices with most out-edges within the model's hops of the training " +
+		"seeds"},
+	{"halo1", "static; the 1-hop halo"},
+	{"wpr", "static; by weighted reverse PageRank"},
+	{"paths", "static; by the number of paths from the training seeds"},
+	{"sim", "static; by counts over 2 simulated epochs"},
+	{"vip", "static; by SALIENT++'s access probability, summed over the minibatches of a step " +
+		"(with `sample.seeds: global` it is `inclusion`, for the paper does not count a seed's own " +
+		"row)"},
+	{"inclusion", "static; by the probability that a minibatch reads the row, from the same " +
+		"model of this program's sampler, in which a vertex draws at every hop after it was " +
+		"reached, seeds included"},
+	{"oracle", "static; by counts over the very epochs of the run, the best that a static cache " +
+		"can do, at the price of sampling them twice"},
+	{cache.NamePrefetch, "dynamic; MassiveGNN's buffer, in which rows that went unused are " +
+		"replaced, at intervals, by those that were missed most"},
+	{cache.NameSieve, "dynamic; the general-purpose policy SIEVE, starting empty"},
+	{cache.NameLookahead, "dynamic; minibatches are sampled ahead of time, and rows that will be " +
+		"read again soonest are kept"},
+	{"auto", "the run chooses among `none`, `vip`, `prefetch` (with its parameters) and " +
+		"`lookahead` of the given capacity. It counts the rows that each would transfer, tries " +
+		"the best ones in the first epochs (at most a third of all) and keeps the fastest; among " +
+		"those within 2 % of it, the one that transfers fewest rows. A run that goes on from a " +
+		"checkpoint keeps the choice. The terminal and `cache.chosen` of `summary.json` say what " +
+		"was chosen and why"},
+}
+
+const cacheDoc = `A cache holds copies of remote rows, so that a rank need not fetch them again. A
+*static* cache is filled once, before the first step, with the rows that a ranking puts first: of
+equal ones, those that more vertices may sample (out-degree), then those of lower id. A
+*dynamic* cache decides at every step which of the fetched rows stay. Evaluation and inference
+neither read nor change a dynamic cache. No policy changes a number of the training. If all ranks
+are on one node, rows are read from memory, and there is no cache.`
+
+const checkpointDoc = `What is saved, and how a run goes on: [checkpoints.md](checkpoints.md). The
+state is also saved when a signal asks the run to stop, and at the end of training.`
