@@ -17,7 +17,7 @@ import (
 // level is the architecture (docs/design/01-rooms.md): a room imports only rooms of lower levels. Rooms inside a room
 // (comm/mpi in comm) stand on its level.
 var level = map[string]int{
-	"fault": -2, "interrupt": -2, "mem": -1, "npy": 0,
+	"fault": -2, "interrupt": -2, "mem": -1, "random": -1, "npy": 0,
 	"graph": 1, "comm": 1, "compute": 1, "pipeline": 1, "trace": 1, "chart": 1, "rundir": 1,
 	"dataset": 2, "partition": 2, "shard": 3, "sample": 2, "cache": 2, "access": 3, "nn": 2,
 	"config": 4, "report": 5, "watch": 2, "exchange": 4, "parallel": 5, "simulate": 5, "plan": 5,

@@ -31,6 +31,7 @@ import (
 
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/random"
 )
 
 // Options says how a Graph is walked.
@@ -169,10 +170,5 @@ func (m *Graph) symmetric() (bool, error) {
 	return difference.Load() == 0, err
 }
 
-// hash mixes the bits of an edge (the finalizer of SplitMix64).
-func hash(e graph.Edge) uint64 {
-	x := uint64(e) + 0x9E3779B97F4A7C15
-	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
-	x = (x ^ x>>27) * 0x94D049BB133111EB
-	return x ^ x>>31
-}
+// hash mixes the bits of an edge.
+func hash(e graph.Edge) uint64 { return random.Mix(uint64(e) + random.Golden) }

@@ -1,5 +1,7 @@
 package compute
 
+import "halognn/src/random"
+
 // Dropout bits are a pure function of (run seed, epoch, step, stream, layer, vertex, column), so a
 // mask can be computed anywhere, in any order, and again in a test. Three stages, each as often as
 // it must be:
@@ -8,13 +10,11 @@ package compute
 //	DropoutKey.Row  64-bit mixing, once per row                   -> two 32-bit words
 //	DropoutRow.Bits 32-bit multiplies, shifts and xors per element: what AVX2, AVX-512 and CUDA have as vector instructions
 //
-// The mixers are the finalisers of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) and lowbias32 (C.
-// Wellons, 2018).
+// The mixers are random.Mix, which kernels call mix64, and lowbias32 (C. Wellons, 2018).
 
 const (
 	dropoutDomain = 0x64726f706f757421 // "dropout!": keeps these streams apart from the sampler's, which use the same seed
-	weyl64        = 0x9e3779b97f4a7c15 // 2^64 / golden ratio, odd: multiples of it are spread evenly
-	weyl32        = 0x9e3779b9
+	weyl32        = 0x9e3779b9         // the upper half of random.Golden
 )
 
 // DropoutKey names the stream of dropout bits of one layer of one minibatch. The bit of (vertex,
@@ -25,9 +25,9 @@ type DropoutKey struct{ K0, K1 uint32 }
 // NewDropoutKey returns the key of one layer of one minibatch; stream is the minibatch id, never
 // the rank.
 func NewDropoutKey(seed uint64, epoch, step, stream, layer int) DropoutKey {
-	h := mix64(seed ^ dropoutDomain)
+	h := random.Mix(seed ^ dropoutDomain)
 	for _, part := range [...]int{epoch, step, stream, layer} {
-		h = mix64(h + weyl64*(uint64(part)+1))
+		h = random.Mix(h + random.Golden*(uint64(part)+1))
 	}
 	return DropoutKey{K0: uint32(h), K1: uint32(h >> 32)}
 }
@@ -37,7 +37,7 @@ type DropoutRow struct{ lo, hi uint32 }
 
 // Row returns the state of the row of a vertex, named by its original id.
 func (k DropoutKey) Row(vertex int32) DropoutRow {
-	h := mix64((uint64(k.K1)<<32 | uint64(k.K0)) + weyl64*(uint64(uint32(vertex))+1))
+	h := random.Mix((uint64(k.K1)<<32 | uint64(k.K0)) + random.Golden*(uint64(uint32(vertex))+1))
 	return DropoutRow{lo: uint32(h), hi: uint32(h >> 32)}
 }
 
@@ -63,11 +63,3 @@ func DropoutThreshold(p float32) uint32 {
 
 // DropoutScale returns 1/(1-p), by which kept elements are multiplied.
 func DropoutScale(p float32) float32 { return float32(1 / (1 - float64(p))) }
-
-func mix64(x uint64) uint64 {
-	x ^= x >> 30
-	x *= 0xbf58476d1ce4e5b9
-	x ^= x >> 27
-	x *= 0x94d049bb133111eb
-	return x ^ x>>31
-}

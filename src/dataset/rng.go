@@ -3,34 +3,24 @@ package dataset
 import (
 	"math"
 	"math/bits"
+
+	"halognn/src/random"
 )
 
-// stream is a small random generator (SplitMix64: Steele, Lea, Flood, OOPSLA 2014). Everything random here draws from a
-// stream keyed by what it is for, never from shared state, so results do not depend on threads or order. It uses
-// integer arithmetic and exact scaling only: equal on every machine.
-type stream uint64
+// stream is a random.Stream. Everything random here draws from a stream keyed by its purpose, never from shared state, so results do
+// not depend on threads or order. It uses integer arithmetic and exact scaling only: equal on every machine.
+type stream random.Stream
 
 // newStream returns the stream of a key: a seed and what is drawn.
 func newStream(seed uint64, key ...uint64) stream {
-	s := mix(seed + golden)
+	s := random.Mix(seed + random.Golden)
 	for _, k := range key {
-		s = mix(s + golden ^ k)
+		s = random.Mix(s + random.Golden ^ k)
 	}
 	return stream(s)
 }
 
-const golden = 0x9e3779b97f4a7c15
-
-func mix(z uint64) uint64 {
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
-}
-
-func (s *stream) next() uint64 {
-	*s += golden
-	return mix(uint64(*s))
-}
+func (s *stream) next() uint64 { return (*random.Stream)(s).Next() }
 
 // intn returns a number in [0,n), by the high half of a product: the bias, below n/2^64, is nowhere to be seen.
 func (s *stream) intn(n int) int {

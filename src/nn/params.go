@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"halognn/src/compute"
+	"halognn/src/random"
 )
 
 const (
@@ -71,18 +72,11 @@ func matrix(data []float32, rows, cols int) compute.Matrix {
 func (p Param) initial(dst []float32, seed uint64) {
 	h := fnv.New64a()
 	h.Write([]byte(p.Name))
-	key := mix(seed + mix(h.Sum64()))
+	key := random.Mix(seed + random.Mix(h.Sum64()))
 	for i := range dst {
-		u := float32(mix(key+uint64(i)*0x9E3779B97F4A7C15)>>40) * 0x1p-24 // 24 bits: every value in [0,1) is exact
-		dst[i] = p.fill + float32(p.bound*(2*u-1))                        // the conversion forbids a fused multiply-add
+		u := float32(random.Mix(key+uint64(i)*random.Golden)>>40) * 0x1p-24 // 24 bits: every value in [0,1) is exact
+		dst[i] = p.fill + float32(p.bound*(2*u-1))                          // the conversion forbids a fused multiply-add
 	}
-}
-
-// mix is the finaliser of splitmix64 (Steele, Lea, Flood, OOPSLA 2014).
-func mix(x uint64) uint64 {
-	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
-	x = (x ^ x>>27) * 0x94D049BB133111EB
-	return x ^ x>>31
 }
 
 // Params are the parameters of a model and their gradients: two flat arrays of device memory of one layout (see the package

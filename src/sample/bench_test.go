@@ -16,6 +16,7 @@ import (
 
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/random"
 )
 
 var (
@@ -61,10 +62,10 @@ var benchTopology = sync.OnceValue(func() *Topology {
 // that nothing but the reads themselves misses the cache; as many are in flight as the processor can keep.
 func readRate(array []graph.VertexID, start int) float64 {
 	const reads = 1 << 20
-	n, s, sum := uint64(len(array)), stream(mix(uint64(start))), graph.VertexID(0)
+	n, s, sum := uint64(len(array)), stream(random.Mix(uint64(start))), graph.VertexID(0)
 	begin := cpuTime()
 	for range reads {
-		s += golden
+		s += random.Golden
 		word := uint64(s) ^ uint64(s)>>32
 		hi, _ := bits.Mul64(word*0xBF58476D1CE4E5B9, n)
 		sum += array[hi]

@@ -5,6 +5,7 @@ import (
 
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/random"
 )
 
 // Digest is the XXH64 of the blocks (row pointers and columns, input layer first) and of the original
@@ -44,7 +45,7 @@ func EdgesDigest(b *graph.Block, original []int32, hop int, key Key) uint64 {
 	for d := range b.NumDst {
 		destination := uint64(vertexStream(name, original[d]))
 		for _, s := range b.Indices[b.Indptr[d]:b.Indptr[d+1]] {
-			sum += mix(destination ^ uint64(uint32(original[s])))
+			sum += random.Mix(destination ^ uint64(uint32(original[s])))
 		}
 	}
 	return sum

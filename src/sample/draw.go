@@ -1,17 +1,10 @@
 package sample
 
-import "math/bits"
+import (
+	"math/bits"
 
-// golden is 2^64 divided by the golden ratio: the step between the words of a stream.
-const golden = 0x9E3779B97F4A7C15
-
-// mix is the finaliser of SplitMix64 (Steele, Lea, Flood 2014; constants of Stafford's variant 13): a bijection in which every
-// input bit moves every output bit. Word i of the stream with state s is mix(s + (i+1)*golden).
-func mix(x uint64) uint64 {
-	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
-	x = (x ^ x>>27) * 0x94D049BB133111EB
-	return x ^ x>>31
-}
+	"halognn/src/random"
+)
 
 // The purposes random streams are used for; no two share a stream.
 const (
@@ -21,9 +14,9 @@ const (
 
 // fold turns a purpose and a key into one word.
 func fold(purpose, seed uint64, key ...int) uint64 {
-	h := mix(mix(seed) + purpose*golden)
+	h := random.Mix(random.Mix(seed) + purpose*random.Golden)
 	for _, k := range key {
-		h = mix(h + golden + uint64(k))
+		h = random.Mix(h + random.Golden + uint64(k))
 	}
 	return h
 }
@@ -36,13 +29,10 @@ type stream uint64
 
 // vertexStream is the stream a vertex draws from.
 func vertexStream(hop uint64, original int32) stream {
-	return stream(mix(hop ^ uint64(uint32(original))))
+	return stream(random.Mix(hop ^ uint64(uint32(original))))
 }
 
-func (s *stream) next() uint64 {
-	*s += golden
-	return mix(uint64(*s))
-}
+func (s *stream) next() uint64 { return (*random.Stream)(s).Next() }
 
 // below returns a number in [0,n), each exactly as likely as the others, n >= 1. It multiplies instead of dividing and redraws
 // the few words that would favour some numbers (Lemire, Fast Random Integer Generation in an Interval, 2019).
@@ -157,7 +147,7 @@ func (p *picks) chooseSet(pos []int64, begin, degree int64, s stream) {
 func (p *picks) add(t uint64) bool {
 	entry := uint64(p.stamp)<<32 | t
 	mask := uint64(len(p.table) - 1)
-	for slot := mix(t) & mask; ; slot = (slot + 1) & mask {
+	for slot := random.Mix(t) & mask; ; slot = (slot + 1) & mask {
 		switch old := p.table[slot]; {
 		case old == entry:
 			return false

@@ -6,6 +6,7 @@ import (
 
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/random"
 )
 
 // hash is an open-addressing table, at most half full: an entry is version | vertex (31 bits) | value (shift bits). It grows with
@@ -14,7 +15,7 @@ type hash struct {
 	table   []uint64
 	shift   int
 	version uint64
-	slots   int // slot = top bits of a product: vertex * golden >> slots
+	slots   int // slot = top bits of a product: vertex * random.Golden >> slots
 }
 
 const vertexBits = 31
@@ -54,7 +55,7 @@ func (m *hash) reserve(frontier []graph.VertexID, more int) {
 // tag is the smallest entry of this minibatch; entries below it are empty.
 func (m *hash) tag() uint64 { return m.version << (vertexBits + m.shift) }
 
-func (m *hash) slot(v graph.VertexID) uint64 { return uint64(v) * golden >> (m.slots & 63) }
+func (m *hash) slot(v graph.VertexID) uint64 { return uint64(v) * random.Golden >> (m.slots & 63) }
 
 func (m *hash) touch(ids []graph.VertexID) (any uint64) {
 	table := m.table

@@ -48,8 +48,8 @@ const metaFile = "meta.json"
 // Errors about a directory wrap one of these where they can be told apart.
 var (
 	ErrExists   = dataset.ErrExists
-	ErrMismatch = errors.New("files do not fit together")
-	ErrAltered  = errors.New("altered since it was written")
+	ErrMismatch = dataset.ErrMismatch
+	ErrAltered  = dataset.ErrAltered
 	ErrRanks    = errors.New("parts cannot be shared equally by the ranks")
 )
 
