@@ -56,6 +56,16 @@ type Comm interface {
 	// StartBarrier completes when every rank has started it.
 	StartBarrier() Request
 
+	// StartSend sends buf to another rank, and StartRecv receives len(buf) bytes from one. Both ends must give the same
+	// length: MPI notices only a message that is too long. Messages from one rank to another are matched in the order in
+	// which each of the two starts them, whatever other ranks and collectives do. What collectives can do they do better:
+	// messages are for buffers that collectives cannot take.
+	StartSend(buf []byte, to int) Request
+	StartRecv(buf []byte, from int) Request
+
+	// DeviceMemory tells whether buffers of messages may lie in the memory of a GPU. Those of collectives may not.
+	DeviceMemory() Support
+
 	// Dup returns a new communicator with the same ranks. Collective; blocks.
 	Dup() (Comm, error)
 

@@ -2,23 +2,6 @@ package comm
 
 import "fmt"
 
-// Messenger is a Comm that also carries messages between two ranks; every implementation of this project's is one. What collectives can do
-// they do better: messages are for buffers that collectives cannot take.
-//
-// Messages from one rank to another are matched in the order in which each of the two starts them, whatever other ranks and collectives
-// do.
-type Messenger interface {
-	Comm
-
-	// StartSend sends buf to another rank, and StartRecv receives len(buf) bytes from one. Both ends must give the same length: MPI
-	// notices a message that is too long alone.
-	StartSend(buf []byte, to int) Request
-	StartRecv(buf []byte, from int) Request
-
-	// DeviceMemory tells whether buffers of messages may lie in the memory of a GPU. Those of collectives may not, anywhere.
-	DeviceMemory() Support
-}
-
 // Support is what an implementation knows about something that it may or may not be able to do.
 type Support int
 
@@ -28,7 +11,7 @@ const (
 	Supported
 )
 
-// CheckMessage returns what is wrong with the other end of a message of rank. Implementations of Messenger call it.
+// CheckMessage returns what is wrong with the other end of a message of rank. Implementations of Comm call it.
 func CheckMessage(rank, size, peer int) error {
 	if peer < 0 || peer >= size || peer == rank {
 		return fmt.Errorf("a message of rank %d to or from rank %d: it must be another of the %d ranks", rank, peer, size)
@@ -64,13 +47,13 @@ type mailboxes struct {
 	spare   []*message
 }
 
-// StartSend implements Messenger.
+// StartSend implements Comm.
 func (m *member) StartSend(buf []byte, to int) Request { return m.startMessage(buf, to, false) }
 
-// StartRecv implements Messenger.
+// StartRecv implements Comm.
 func (m *member) StartRecv(buf []byte, from int) Request { return m.startMessage(buf, from, true) }
 
-// DeviceMemory implements Messenger.
+// DeviceMemory implements Comm.
 func (m *member) DeviceMemory() Support {
 	if m.group.world.Copy != nil {
 		return Supported

@@ -212,10 +212,10 @@ func TestBuffersAreTheCallersAfterAnAbort(t *testing.T) {
 			peer := c.Rank() ^ 1
 			message := mem.Make[byte](4 << 10)
 			buffers = append(buffers, message)
-			if m := c.(comm.Messenger); c.Rank() < peer {
-				under = append(under, m.StartSend(message, peer))
+			if c.Rank() < peer {
+				under = append(under, c.StartSend(message, peer))
 			} else {
-				under = append(under, m.StartRecv(message, peer))
+				under = append(under, c.StartRecv(message, peer))
 			}
 			if c.Rank() == trial%4 {
 				c.Abort(errors.New("stop"))
@@ -237,21 +237,20 @@ func TestBuffersAreTheCallersAfterAnAbort(t *testing.T) {
 func TestMessageFailures(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		odd  func(c comm.Messenger) error // rank 1; rank 0 waits for 8 bytes of it
+		odd  func(c comm.Comm) error // rank 1; rank 0 waits for 8 bytes of it
 		want []string
 	}{
-		{"another length", func(c comm.Messenger) error { return c.StartSend(make([]byte, 9), 0).Wait() },
+		{"another length", func(c comm.Comm) error { return c.StartSend(make([]byte, 9), 0).Wait() },
 			[]string{"rank 1 sends rank 0 a message of 9 bytes", "rank 0 expects 8"}},
-		{"left", func(comm.Messenger) error { return nil }, []string{"rank 0 waits for 8 bytes of rank 1, which has returned"}},
-		{"failed", func(comm.Messenger) error { return errors.New("disk full") }, []string{"rank 1: disk full"}},
+		{"left", func(comm.Comm) error { return nil }, []string{"rank 0 waits for 8 bytes of rank 1, which has returned"}},
+		{"failed", func(comm.Comm) error { return errors.New("disk full") }, []string{"rank 1: disk full"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := mustEnd(t, 2, func(c comm.Comm) error {
-				m := c.(comm.Messenger)
 				if c.Rank() == 1 {
-					return test.odd(m)
+					return test.odd(c)
 				}
-				err := m.StartRecv(make([]byte, 8), 1).Wait()
+				err := c.StartRecv(make([]byte, 8), 1).Wait()
 				if !errors.Is(err, comm.ErrAborted) {
 					return fmt.Errorf("the message came to %v", err)
 				}
@@ -283,14 +282,13 @@ func TestMessagesAreCopiedAsTheWorldSays(t *testing.T) {
 		}
 		got := []byte{0}
 		err := w.Run(func(c comm.Comm) error {
-			m := c.(comm.Messenger)
-			if m.DeviceMemory() != comm.Supported {
+			if c.DeviceMemory() != comm.Supported {
 				return errors.New("the world does not say that it copies in its own way")
 			}
 			if c.Rank() == 0 {
-				return m.StartSend([]byte{1}, 1).Wait()
+				return c.StartSend([]byte{1}, 1).Wait()
 			}
-			return m.StartRecv(got, 0).Wait()
+			return c.StartRecv(got, 0).Wait()
 		})
 		if !errors.Is(err, fault) || got[0] != 0xfe {
 			t.Errorf("%v, %v; want %v", got, err, fault)

@@ -186,7 +186,7 @@ func (s *linked) free() error {
 // before it is done, and has ended when it returns.
 type messages struct {
 	device   compute.PeerDevice
-	comm     comm.Messenger
+	comm     comm.Comm
 	before   compute.Event
 	requests []comm.Request
 }
@@ -197,7 +197,7 @@ func newMessages(c comm.Comm, device compute.PeerDevice) (*messages, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &messages{device: device, comm: made.(comm.Messenger)}
+	m := &messages{device: device, comm: made}
 	if m.before, err = device.NewEvent(); err != nil {
 		return nil, errors.Join(err, made.Free())
 	}

@@ -85,12 +85,7 @@ func newOnDevice(c comm.Comm, p *nn.Params, layers int, device compute.Accelerat
 
 // gather tells every rank what every rank's device can do. Collective.
 func gather(c comm.Comm, device compute.PeerDevice) ([]capabilities, error) {
-	mine := capabilities{Shared: comm.Ended(c) != nil}
-	if m, ok := c.(comm.Messenger); ok {
-		mine.MPI = m.DeviceMemory()
-	} else {
-		mine.MPI = comm.Unsupported
-	}
+	mine := capabilities{Shared: comm.Ended(c) != nil, MPI: c.DeviceMemory()}
 	if device != nil {
 		mine.Device = device.ID()
 		version, err := device.FindLinks()

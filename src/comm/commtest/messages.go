@@ -9,15 +9,6 @@ import (
 	"halognn/src/comm"
 )
 
-// messenger returns c with its messages.
-func messenger(c comm.Comm) (comm.Messenger, error) {
-	m, ok := c.(comm.Messenger)
-	if !ok {
-		return nil, fmt.Errorf("a %T carries no messages", c)
-	}
-	return m, nil
-}
-
 // letter returns the bytes of the i-th message from one rank to another: lengths differ, and some have none.
 func letter(from, to, i int) []byte {
 	rng := rand.New(rand.NewPCG(uint64(from)<<32|uint64(to), uint64(i)))
@@ -31,10 +22,6 @@ func letter(from, to, i int) []byte {
 // messages sends several from every rank to every other, all under way at once and waited for in another order than they were started,
 // beside collectives of the same communicator, whose large pairs are messages of MPI too.
 func messages(c comm.Comm) error {
-	m, err := messenger(c)
-	if err != nil {
-		return err
-	}
 	const each = 5
 	type way struct{ from, to, i int }
 	var requests []comm.Request
@@ -45,11 +32,11 @@ func messages(c comm.Comm) error {
 			to, from := (c.Rank()+hop)%c.Size(), (c.Rank()-hop+c.Size())%c.Size()
 			buf := make([]byte, len(letter(from, c.Rank(), i)))
 			arrived[way{from, c.Rank(), i}] = buf
-			receive := func() { requests = append(requests, m.StartRecv(buf, from)) }
+			receive := func() { requests = append(requests, c.StartRecv(buf, from)) }
 			if (c.Rank()+i)%2 == 0 {
 				receive()
 			}
-			requests = append(requests, m.StartSend(letter(c.Rank(), to, i), to))
+			requests = append(requests, c.StartSend(letter(c.Rank(), to, i), to))
 			if (c.Rank()+i)%2 == 1 {
 				receive()
 			}
@@ -84,18 +71,13 @@ func messagesApart(c comm.Comm) error {
 		return err
 	}
 	defer made.Free()
-	first, err := messenger(c)
-	if err != nil {
-		return err
-	}
-	second, err := messenger(made)
-	if err != nil || c.Size() == 1 {
-		return err
+	if c.Size() == 1 {
+		return nil
 	}
 	next, previous := (c.Rank()+1)%c.Size(), (c.Rank()-1+c.Size())%c.Size()
 	a, b := make([]byte, 1), make([]byte, 1)
-	x, y := second.StartRecv(b, previous), first.StartRecv(a, previous)
-	p, q := first.StartSend([]byte{1}, next), second.StartSend([]byte{2}, next)
+	x, y := made.StartRecv(b, previous), c.StartRecv(a, previous)
+	p, q := c.StartSend([]byte{1}, next), made.StartSend([]byte{2}, next)
 	for _, r := range []comm.Request{q, p, x, y} {
 		if err := r.Wait(); err != nil {
 			return err
@@ -109,12 +91,8 @@ func messagesApart(c comm.Comm) error {
 
 // faultyMessages: a message must go to another rank that exists.
 func faultyMessages(c comm.Comm) error {
-	m, err := messenger(c)
-	if err != nil {
-		return err
-	}
 	for _, peer := range []int{-1, c.Rank(), c.Size()} {
-		if m.StartSend(nil, peer).Wait() == nil || m.StartRecv(nil, peer).Wait() == nil {
+		if c.StartSend(nil, peer).Wait() == nil || c.StartRecv(nil, peer).Wait() == nil {
 			return fmt.Errorf("rank %d could exchange a message with rank %d of %d", c.Rank(), peer, c.Size())
 		}
 	}
@@ -125,11 +103,7 @@ func faultyMessages(c comm.Comm) error {
 	if err := made.Free(); err != nil {
 		return err
 	}
-	freed, err := messenger(made)
-	if err != nil {
-		return err
-	}
-	if c.Size() > 1 && freed.StartSend(nil, (c.Rank()+1)%c.Size()).Wait() == nil {
+	if c.Size() > 1 && made.StartSend(nil, (c.Rank()+1)%c.Size()).Wait() == nil {
 		return fmt.Errorf("a freed communicator carries messages")
 	}
 	return nil
@@ -137,15 +111,14 @@ func faultyMessages(c comm.Comm) error {
 
 // noAllocationsOfMessages goes round and round; AllocsPerRun counts for the whole process.
 func noAllocationsOfMessages(c comm.Comm) error {
-	m, err := messenger(c)
-	if err != nil || c.Size() == 1 {
-		return err
+	if c.Size() == 1 {
+		return nil
 	}
 	next, previous := (c.Rank()+1)%c.Size(), (c.Rank()-1+c.Size())%c.Size()
 	out, in := make([]byte, 64), make([]byte, 64)
 	var failed error
 	step := func() {
-		r, s := m.StartRecv(in, previous), m.StartSend(out, next)
+		r, s := c.StartRecv(in, previous), c.StartSend(out, next)
 		for _, err := range [...]error{r.Wait(), s.Wait(), c.StartBarrier().Wait()} {
 			if err != nil {
 				failed = err

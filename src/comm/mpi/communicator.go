@@ -93,7 +93,7 @@ func (c *communicator) StartAllreduceSum(buf []float32) comm.Request {
 	return c.engine.hand(op)
 }
 
-// StartSend implements comm.Messenger.
+// StartSend implements comm.Comm.
 func (c *communicator) StartSend(buf []byte, to int) comm.Request {
 	op, err := c.message(send, buf, to)
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *communicator) StartSend(buf []byte, to int) comm.Request {
 	return c.engine.hand(op)
 }
 
-// StartRecv implements comm.Messenger.
+// StartRecv implements comm.Comm.
 func (c *communicator) StartRecv(buf []byte, from int) comm.Request {
 	op, err := c.message(recv, buf, from)
 	if err != nil {
@@ -123,7 +123,7 @@ func (c *communicator) message(k kind, buf []byte, peer int) (*operation, error)
 	return op, nil
 }
 
-// DeviceMemory implements comm.Messenger.
+// DeviceMemory implements comm.Comm.
 func (c *communicator) DeviceMemory() comm.Support { return deviceMemory }
 
 // StartBarrier implements comm.Comm.

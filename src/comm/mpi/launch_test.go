@@ -52,9 +52,8 @@ var endings = map[string]func(comm.Comm) error{
 		return left.StartBarrier().Wait()
 	},
 	"failures while all wait": func(c comm.Comm) error {
-		m := c.(comm.Messenger)
 		time.AfterFunc(50*time.Millisecond, func() { c.Abort(errors.New("disk full")) })
-		return m.StartRecv(make([]byte, 1), (c.Rank()+1)%c.Size()).Wait()
+		return c.StartRecv(make([]byte, 1), (c.Rank()+1)%c.Size()).Wait()
 	},
 	// What only this rank waits for still ends in order after its failure: the message of the defer
 	// comes out.
