@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"halognn/src/mem"
 )
@@ -19,6 +20,10 @@ type World struct {
 	// Copy copies the bytes of a message between two ranks; nil is the built-in copy. One that knows device memory lets messages lie in it,
 	// as an MPI does that knows CUDA. To be set before the first message.
 	Copy func(dst, src []byte) error
+
+	// Patience is how long Run waits for ranks to return when the job has failed; 0 is for ever. To
+	// be set before Run.
+	Patience time.Duration
 
 	root  *group
 	ended chan struct{} // closed when the job fails
@@ -74,7 +79,8 @@ func RunWorld(n int, f func(Comm) error) error { return NewWorld(n).Run(f) }
 
 // Run runs f once per rank, each in a goroutine of its own, and returns when all have returned. The
 // first rank that calls Abort, returns an error, panics or exits ends the job for all; Run returns
-// its error with the rank named.
+// its error with the rank named. Then it does not wait longer than Patience for the others, which
+// may be at work on something that no request ends.
 func (w *World) Run(f func(Comm) error) error {
 	var ranks sync.WaitGroup
 	for r := range w.root.ranks {
@@ -87,10 +93,33 @@ func (w *World) Run(f func(Comm) error) error {
 			ranks.Done()
 		})
 	}
-	ranks.Wait()
+	returned := make(chan struct{})
+	go func() { ranks.Wait(); close(returned) }()
+	select {
+	case <-returned:
+	case <-w.late(returned):
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.cause
+}
+
+// late returns a channel that is closed when the job has failed and Patience is over, unless all
+// ranks have returned before it failed.
+func (w *World) late(returned <-chan struct{}) <-chan struct{} {
+	if w.Patience == 0 {
+		return nil
+	}
+	over := make(chan struct{})
+	go func() {
+		select {
+		case <-returned:
+		case <-w.ended:
+			time.Sleep(w.Patience)
+			close(over)
+		}
+	}()
+	return over
 }
 
 // RunRank calls f and gives done its error, also if f panics or ends its goroutine.

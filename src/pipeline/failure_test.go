@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -358,9 +359,13 @@ func (s scene) play(t *testing.T, free bool) (*actors, <-chan struct{}) {
 // would ever return if they freed nobody before.
 func TestFailureFreesThePeersFirst(t *testing.T) {
 	places, all, knots := map[string]bool{}, 0, 0
+	short := os.Getenv("HALOGNN_SHORT") != "" // under the race detector
 	for depth := range 6 {
 		for _, ahead := range []int{0, 2} {
-			for _, s := range scenes(depth, ahead) {
+			for k, s := range scenes(depth, ahead) {
+				if short && k%5 > 0 {
+					continue
+				}
 				var a *actors
 				watchdog(t, func() {
 					var done <-chan struct{}
@@ -390,7 +395,7 @@ func TestFailureFreesThePeersFirst(t *testing.T) {
 		}
 	}
 	t.Logf("%d failures, %d of them while the peer waited for the culprit", all, knots)
-	if want := len(failShape) - 3 + 3*3 + 4; len(places) != want || knots < 1000 {
+	if want := len(failShape) - 3 + 3*3 + 4; len(places) != want || !short && knots < 1000 {
 		t.Errorf("%d failures, %d knots, at %v, want all %d places", all, knots, places, want)
 	}
 }

@@ -57,12 +57,19 @@ func (k inProcess) run(f func(c comm.Comm) error) error {
 	}
 	if k > 0 {
 		w := comm.NewWorld(int(k))
-		w.Copy = cuda.CopyNow
-		return errors.Join(w.Run(rank), agreed)
+		w.Copy, w.Patience = cuda.CopyNow, patience
+		if err := w.Run(rank); err != nil {
+			return err
+		}
+		return agreed
 	}
 	inMPI = true
 	return errors.Join(mpi.Run(rank), agreed)
 }
+
+// patience is how long a process waits, once one of its ranks has failed, for the others to return:
+// some may compute for long, or hang on a disk. Under MPI it is the launcher that does not wait.
+const patience = 5 * time.Second
 
 // inMPI says that this process has become a rank of MPI, and others may wait for it.
 var inMPI bool
@@ -227,7 +234,8 @@ func workOn(s *shard.Shards, work func() error) error { return explain(s, mem.Co
 // cause, and they are damaged, the error is about them: they changed meanwhile, or nobody had
 // compared their hashes.
 func explain(s *shard.Shards, err error) error {
-	if told := (*exitError)(nil); errors.As(err, &told) { // it is explained already
+	told := (*exitError)(nil)
+	if errors.As(err, &told) || errors.Is(err, comm.ErrAborted) { // explained, or another rank's
 		return err
 	}
 	if damage := s.Damage(err); errors.Is(damage, mem.ErrShrank) {
