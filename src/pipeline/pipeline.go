@@ -51,31 +51,30 @@
 // # Endings
 //
 // An error of a stage, of prepare or of consume, a panic in any of them, or a cancelled context
-// fails the run. The first one is told to the owner (Options.OnFail), who frees the peers: he
-// aborts the communicators, so that every request of every rank, under way or to come, ends soon,
-// with an error or with the process. Only then does this rank stop starting things, wait for the
-// requests that it has under way, because their buffers belong to them, and return.
+// fails the run. The first one is told to the owner (Options.OnFail), who frees the peers: it aborts
+// the communicators, so that every request of every rank, under way or to come, ends soon, with an
+// error or with the process. Only then does this rank stop starting things, wait for the requests
+// that it has under way, because their buffers belong to them, and return.
 //
 // The order matters. Requests under way do not end by themselves as long as the peers live: when a
 // rank fails, the items that it has not consumed are never consumed, and a peer that consumes one
 // of them waits for it. If that peer has failed too, it never starts what this rank has under way.
 // Each would wait for the other before it tells anyone. So the invariant is: a failing rank frees
-// its peers before it waits for anything. Given it, every wait of a failed run ends:
+// its peers before it waits for anything. It holds because the goroutine that meets an error calls
+// OnFail as its next act, and OnFail waits for no rank. Given it, every wait of the run ends:
 //
-//   - OnFail is called by the goroutine that has met the error, on whose way lie no waits: a stage
-//     waits for nothing, and what consume waits for is the peers' affair. Others that meet an error
-//     meanwhile wait for OnFail alone, which returns at once;
-//   - lane, consumer and pool wait for tokens of this run or for its end, which has come;
-//   - a waiter waits for requests, which end because the job is aborted, by this rank or by a peer
-//     that failed earlier; the lane, which has ended, starts no more of them;
-//   - consume, if it waits for a collective of its own, is woken like the waiters, and nothing is
+//   - goroutines that meet an error meanwhile wait for that call alone;
+//   - a waiter waits for requests, which end because this rank, or one that failed before, has
+//     aborted the job; and the lane starts finitely many, none after the end of the run;
+//   - consume, if it waits for a collective of its own, is woken in the same way, and nothing is
 //     consumed after it;
-//   - local stages end by themselves, as those of a run that does not fail.
+//   - lane, consumer and pool wait for tokens or for the end of the run, which has come;
+//   - local stages end by themselves, as in a run that does not fail.
 //
-// A peer that has not failed learns of it by a request that ends with an error, in a waiter or in
-// consume, and fails its own run by that: its OnFail finds the job aborted already. Which error the
-// job shows is therefore up to whoever aborts: the first one, since all others that come of it are
-// later.
+// A peer that has not failed itself learns of it by a request that ends with an error, in a waiter
+// or in consume, and fails its own run by that; its OnFail finds the job aborted. Every such error
+// is later than the abort that it comes from. So if the first abort says why the job ends, that is
+// a cause and no consequence.
 //
 // To stop all ranks at one step without harm, see ErrStop: that is no failure, and OnFail is not
 // called.
@@ -132,8 +131,8 @@ type Options struct {
 
 	// OnFail is called once by a run that fails, with the error that Run will return, before the
 	// run waits for anything: the place to free ranks that wait for this one, by aborting the
-	// communicators. It must return at once. It is called on any goroutine, and has returned before
-	// Run does. nil does nothing, which is right for a pipeline without collectives.
+	// communicators. It must wait for no rank. It is called on any goroutine, and has returned
+	// before Run does. nil does nothing, which is right for a pipeline without collectives.
 	OnFail func(error)
 
 	// Observe is called after every stage of every item, from several goroutines at once. nil does nothing.
