@@ -172,3 +172,31 @@ func TestShrinks(t *testing.T) {
 		"the slowest after %.1f s\n",
 		*seed, *shrinks, good["in process"], good["under mpirun"], l.launcher, slowest.Seconds())
 }
+
+// Two ranks fail at once, under mpirun: rank 0 cannot sample a minibatch that rank 1 has sampled,
+// and waits for rank 1's gradients of an older one, in whose forward pass that fails a little
+// later. Both have collectives under way that the other does not start.
+func TestTwoRanksFailAtOnce(t *testing.T) {
+	l := newLab(t)
+	const step = 5
+	for depth := range 6 {
+		run := filepath.Join(l.dir, fmt.Sprint("twice-", depth))
+		faults := fmt.Sprintf("sample=fail@0:1:%d,forward=slow:300@1:1:%d,forward=fail@1:1:%d",
+			step+depth, step, step)
+		args := append(l.args(l.parts(), run), "--set", "sample.batch=8", "--set", "run.stall_seconds=0",
+			"--set", fmt.Sprint("pipeline.depth=", depth))
+		j := l.start(2, faults, nil, args...)
+		said := messages(j.text)
+		if took := j.ended.Sub(j.begun); j.code != 1 || took > healthy || len(said) == 0 {
+			t.Errorf("depth %d: code %d after %v:\n%s", depth, j.code, took, j.text)
+		}
+		for _, text := range said {
+			if !strings.Contains(text, ": epoch 1: item ") || !strings.Contains(text, "injected at") {
+				t.Errorf("depth %d: %s", depth, text)
+			}
+		}
+		if left := l.processes(run); len(left) > 0 {
+			t.Errorf("depth %d: processes %v are left", depth, left)
+		}
+	}
+}
