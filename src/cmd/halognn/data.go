@@ -33,7 +33,7 @@ func vacant(dir string) error {
 	return dataError(dataset.Vacant(dir))
 }
 
-func generateCommand() *cobra.Command {
+func generateCommand(p *process) *cobra.Command {
 	var o dataset.GenerateOptions
 	var dir string
 	c := &cobra.Command{
@@ -57,7 +57,7 @@ func generateCommand() *cobra.Command {
 			if c.Flags().Changed("homophily") && o.Homophily == 0 {
 				o.Homophily = -1 // the zero value stands for the default
 			}
-			discardOnSignal()
+			p.discardOnSignal()
 			if term.IsTerminal(int(os.Stderr.Fd())) {
 				o.Stage = func(line string) { fmt.Fprintf(os.Stderr, "note: %s\n", line) }
 			}
@@ -95,7 +95,7 @@ func generateCommand() *cobra.Command {
 	return c
 }
 
-func importCommand() *cobra.Command {
+func importCommand(p *process) *cobra.Command {
 	var o dataset.ImportOptions
 	var undirected, directed bool
 	c := &cobra.Command{
@@ -121,7 +121,7 @@ func importCommand() *cobra.Command {
 			if err := vacant(o.Out); err != nil {
 				return err
 			}
-			discardOnSignal()
+			p.discardOnSignal()
 			report, err := dataset.Import(o)
 			if err != nil {
 				return dataError(err)

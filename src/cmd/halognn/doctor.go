@@ -17,9 +17,8 @@ import (
 	"halognn/src/train"
 )
 
-func doctorCommand() *cobra.Command {
+func doctorCommand(p *process) *cobra.Command {
 	var dir string
-	var ranks int
 	c := &cobra.Command{
 		Use:   "doctor [--dir DIR]",
 		Short: "Measure the ranks, nodes and filesystem of a job, and say what is wrong; under mpirun or srun, like train",
@@ -27,19 +26,18 @@ func doctorCommand() *cobra.Command {
 			"  srun --nodes=2 --ntasks-per-node=2 --cpus-per-task=16 halognn doctor --dir /scratch/$USER",
 		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			k := inProcess(ranks)
-			return k.run(func(c comm.Comm) error { return doctorRank(c, k, dir) })
+			return p.run(func(c comm.Comm) error { return doctorRank(c, p, dir) })
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", ".", "the directory to write a small file to and read it: where parts and runs are to lie")
-	c.Flags().IntVar(&ranks, "ranks-in-process", 0, "run so many ranks as goroutines of this process instead of MPI's")
+	p.flag(c)
 	return c
 }
 
 // doctorRank examines one rank, set up as train would set it up.
-func doctorRank(c comm.Comm, k inProcess, dir string) error {
-	o := doctor.Options{Dir: dir, Network: k.transport()}
-	if k == 0 {
+func doctorRank(c comm.Comm, p *process, dir string) error {
+	o := doctor.Options{Dir: dir, Network: p.transport()}
+	if p.byMPI() {
 		o.Network += ", MPI " + mpi.Standard() + ", " + mpi.ThreadLevel()
 	}
 	info, _ := debug.ReadBuildInfo()

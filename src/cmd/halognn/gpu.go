@@ -7,22 +7,16 @@ import (
 	"halognn/src/config"
 )
 
-// chosen is the GPU that this process took before MPI started, and the variable that told it which; nil for none.
-var (
-	chosen   *cuda.Choice
-	chosenBy string
-)
-
 // chooseGPU takes the GPU of this process, if the config wants one and the launcher says which rank of its node this is. It is called on the thread
 // that will start MPI. What goes wrong goes wrong again when all ranks can agree on it.
-func chooseGPU(path string, sets []string) {
+func (p *process) chooseGPU(path string, sets []string) {
 	c, err := config.Load(path, sets)
 	if err != nil || c.Compute.Device != "cuda" {
 		return
 	}
 	if rank, variable := cuda.LocalRank(); variable != "" {
 		if c, err := cuda.Choose(rank); err == nil {
-			chosen, chosenBy = c, variable
+			p.gpu, p.gpuBy = c, variable
 		}
 	}
 }
@@ -35,12 +29,12 @@ type gpu struct {
 
 // placeGPU finds a GPU for every rank: the one that it has chosen, or else, as for ranks that are goroutines of one process, one after the
 // other. Collective.
-func placeGPU(c comm.Comm) (g gpu, err error) {
+func (p *process) placeGPU(c comm.Comm) (g gpu, err error) {
 	node, err := c.Node()
 	if err != nil {
 		return g, err
 	}
-	mine := chosen
+	mine := p.gpu
 	if mine == nil {
 		mine, g.err = cuda.Choose(node.Rank())
 	}
@@ -62,7 +56,7 @@ func placeGPU(c comm.Comm) (g gpu, err error) {
 			ids[r] = string(id)
 		}
 		g.device = mine.Device
-		g.sharing, g.free, g.err = mine.Shared(ids, free, chosenBy)
+		g.sharing, g.free, g.err = mine.Shared(ids, free, p.gpuBy)
 	}
 	return g, node.Free()
 }

@@ -15,11 +15,10 @@ import (
 	"halognn/src/train"
 )
 
-func inferCommand() *cobra.Command {
+func inferCommand(p *process) *cobra.Command {
 	var run, mode, path string
 	var logits bool
 	var sets []string
-	var ranks int
 	c := &cobra.Command{
 		Use:     "infer --run RUN [--mode full|sampled] --out predictions.npy",
 		Short:   "Predict every vertex with the model of a run; under mpirun or srun, like train",
@@ -32,12 +31,11 @@ func inferCommand() *cobra.Command {
 			if mode != "full" && mode != "sampled" {
 				return usageError(fmt.Errorf("--mode %s is unknown; use full (all neighbours, layer by layer) or sampled", mode))
 			}
-			k := inProcess(ranks)
-			if k == 0 {
-				chooseGPU(filepath.Join(run, rundir.ConfigFile), sets)
+			if p.byMPI() {
+				p.chooseGPU(filepath.Join(run, rundir.ConfigFile), sets)
 			}
-			return k.run(func(c comm.Comm) error {
-				return inferRank(c, k, run, sets, train.Inference{Full: mode == "full", Logits: logits, Path: path})
+			return p.run(func(c comm.Comm) error {
+				return inferRank(c, p, run, sets, train.Inference{Full: mode == "full", Logits: logits, Path: path})
 			})
 		},
 	}
@@ -47,15 +45,15 @@ func inferCommand() *cobra.Command {
 	f.StringVar(&path, "out", "", "the NumPy file to write: the class of every vertex, in original ids")
 	f.BoolVar(&logits, "logits", false, "write what the model says for each class, float32 [vertices, classes], instead of the class")
 	f.StringArrayVar(&sets, "set", nil, "override a key of the run's config, as data.parts=parts-8; repeatable")
-	f.IntVar(&ranks, "ranks-in-process", 0, "run so many ranks as goroutines of this process instead of MPI's")
+	p.flag(c)
 	return c
 }
 
 func inferRank(
-	c comm.Comm, k inProcess, run string, sets []string, what train.Inference,
+	c comm.Comm, p *process, run string, sets []string, what train.Inference,
 ) (err error) {
 	ctx := untilSignal()
-	if k == 0 && c.Rank() > 0 {
+	if p.byMPI() && c.Rank() > 0 {
 		ctx = lagging(ctx, time.Second) // rank 0 speaks for all, if it lives
 	}
 	config := filepath.Join(run, rundir.ConfigFile)
@@ -66,7 +64,7 @@ func inferRank(
 	if err := train.Agree(c, err); err != nil {
 		return dataError(err)
 	}
-	j, err := openJob(c, k, config, sets, nil)
+	j, err := openJob(c, p, config, sets, nil)
 	if err != nil {
 		return err
 	}

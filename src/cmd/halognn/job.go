@@ -3,19 +3,15 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"halognn/src/comm"
 	"halognn/src/comm/mpi"
 	"halognn/src/compute"
 	"halognn/src/compute/cpu"
-	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
 	"halognn/src/config"
 	"halognn/src/fault"
@@ -27,96 +23,18 @@ import (
 	"halognn/src/train"
 )
 
-// inProcess is how many ranks run as goroutines of this process; 0: the ranks are MPI's.
-type inProcess int
-
-// run calls f on every rank. An error that all ranks agreed on ends the job in order, any other by abort.
-func (k inProcess) run(f func(c comm.Comm) error) error {
-	if k < 0 {
-		return usageError(fmt.Errorf("--ranks-in-process is %d; it must be at least 1, or 0 for MPI", k))
-	}
-	if k > 0 && launched() { // each process would be a job of its own, and all would write to one directory
-		return usageError(fmt.Errorf("--ranks-in-process %d under a launcher of several processes; leave out one of the two", k))
-	}
-	if k == 0 && !mpi.Available {
-		k = 1
-	}
-	var agreed error // as rank 0 of this process has it
-	rank := func(c comm.Comm) error {
-		err := f(c)
-		if a := (*train.Agreed)(nil); errors.As(err, &a) {
-			if k == 0 || c.Rank() == 0 {
-				agreed = err
-			}
-			if a.Rank == 0 {
-				say(err) // while no rank can have ended: on the first exit code a launcher kills the others
-			}
-			return nil // in order: MPI is finalised
-		}
-		return err
-	}
-	if k > 0 {
-		w := comm.NewWorld(int(k))
-		w.Copy, w.Patience = cuda.CopyNow, patience
-		if err := w.Run(rank); err != nil {
-			return err
-		}
-		return agreed
-	}
-	inMPI = true
-	return errors.Join(mpi.Run(rank), agreed)
-}
-
-// patience is how long a process waits, once one of its ranks has failed, for the others to return:
-// some may compute for long, or hang on a disk. Under MPI it is the launcher that does not wait.
-const patience = 5 * time.Second
-
-// inMPI says that this process has become a rank of MPI, and others may wait for it.
-var inMPI bool
-
-// onAllRanks takes a fault of the command line of train, infer or doctor to the other ranks, so that it is told once. They join in, because
-// both begin by agreeing that nothing is wrong.
-func onAllRanks(command *cobra.Command, err error) error {
-	if inMPI || !mpi.Available || !launched() || !underLauncher(command) {
-		return err
-	}
-	return inProcess(0).run(func(c comm.Comm) error { return usageError(train.Agree(c, err)) })
-}
-
-// underLauncher reports whether the command is the work of many ranks.
-func underLauncher(c *cobra.Command) bool {
-	return c.Name() == "train" || c.Name() == "infer" || c.Name() == "doctor"
-}
-
-// launched reports whether a launcher started this process as one of several ranks.
-func launched() bool {
-	for _, name := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"} {
-		if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 1 {
-			return true
-		}
-	}
-	return false
-}
-
-func (k inProcess) transport() string {
-	if k > 0 || !mpi.Available {
-		return "in process"
-	}
-	name, _, _ := strings.Cut(mpi.Library(), ",") // the rest is about its build
-	return name
-}
-
 // job is what train and infer open before they start: the same on every rank, or an error that all agree on.
 type job struct {
-	comm   comm.Comm
-	config *config.Config
-	env    train.Env
-	held   *rundir.Lock // rank 0: that of the run directory
-	close  func() error
+	process *process
+	comm    comm.Comm
+	config  *config.Config
+	env     train.Env
+	held    *rundir.Lock // rank 0: that of the run directory
+	close   func() error
 }
 
 // openJob opens shards and device for rank c. What it takes goes into setUp, which may be nil. Collective.
-func openJob(c comm.Comm, k inProcess, path string, sets []string, setUp *trace.SetUp) (*job, error) {
+func openJob(c comm.Comm, p *process, path string, sets []string, setUp *trace.SetUp) (*job, error) {
 	cfg, err := config.Load(path, sets)
 	if err == nil {
 		err = fault.At(fault.Start, c.Rank(), -1, -1)
@@ -125,7 +43,7 @@ func openJob(c comm.Comm, k inProcess, path string, sets []string, setUp *trace.
 		return nil, usageError(err)
 	}
 	setUp.Done(trace.SetUpLaunch)
-	j := &job{comm: c, config: cfg}
+	j := &job{process: p, comm: c, config: cfg}
 	shards, err := shard.Open(cfg.Data.Parts, shard.Options{
 		CopyTopology: cfg.Topology.Load == "copy", Stage: cfg.Run.StageDir,
 	})
@@ -155,7 +73,7 @@ func openJob(c comm.Comm, k inProcess, path string, sets []string, setUp *trace.
 		}
 	}
 	setUp.Done(trace.SetUpVerify)
-	err = j.openDevice(k, shards)
+	err = j.openDevice(shards)
 	j.env.SetUp = setUp
 	setUp.Done(trace.SetUpDevice)
 	return j, err
@@ -174,7 +92,7 @@ func verifyOwn(c comm.Comm, s *shard.Shards) error {
 }
 
 // openDevice places this rank's threads and opens the device on them.
-func (j *job) openDevice(k inProcess, shards *shard.Shards) error {
+func (j *job) openDevice(shards *shard.Shards) error {
 	c, cfg := j.comm, j.config
 	cpus, allowed, err := shareCPUs(c)
 	if err != nil {
@@ -182,7 +100,7 @@ func (j *job) openDevice(k inProcess, shards *shard.Shards) error {
 	}
 	var where gpu
 	if cfg.Compute.Device == "cuda" {
-		if where, err = placeGPU(c); err != nil {
+		if where, err = j.process.placeGPU(c); err != nil {
 			return err
 		}
 	}
@@ -203,9 +121,9 @@ func (j *job) openDevice(k inProcess, shards *shard.Shards) error {
 		Comm: c, RanksPerNode: cfg.Run.RanksPerNode, Shards: shards, Device: device, Host: host,
 		GPURows: rows, GPUReads: cfg.Compute.GPUReads, Gradients: parallel.Transport(cfg.Compute.Gradients),
 		Workers: workers, OnWorker: pinner(poolCPUs, shared), Dir: cfg.Run.Dir,
-		Transport: k.transport(), Version: version,
+		Transport: j.process.transport(), Version: version,
 		Stall:   time.Duration(cfg.Run.StallSeconds * float64(time.Second)),
-		OnStall: fail, Polls: k == 0 && mpi.Available,
+		OnStall: j.process.fail, Polls: j.process.byMPI() && mpi.Available,
 		Explain: func(err error) error { return explain(shards, err) },
 	}
 	if d, ok := device.(interface{ Enter() (func() error, error) }); ok {

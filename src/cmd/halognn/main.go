@@ -8,19 +8,16 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
-	"halognn/src/comm/mpi"
 	"halognn/src/mem"
-	"halognn/src/train"
-	"halognn/src/watch"
 )
 
 // version is set by the linker: `git describe`.
@@ -59,6 +56,7 @@ func withCode(code int, err error) error {
 }
 
 func main() {
+	p := new(process)
 	root := &cobra.Command{
 		Use:           "halognn",
 		Short:         "Train graph neural networks on graphs that no single machine holds",
@@ -76,7 +74,7 @@ func main() {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError(fmt.Errorf("%s; see `%s --help`", flagFault(err), c.CommandPath()))
 	})
-	root.AddCommand(generateCommand(), importCommand(), partitionCommand(), simulateCommand(), planCommand(), blocksCommand(), configCommand(), trainCommand(), inferCommand(), reportCommand(), checkCommand(), versionCommand(), doctorCommand())
+	root.AddCommand(generateCommand(p), importCommand(p), partitionCommand(p), simulateCommand(), planCommand(), blocksCommand(), configCommand(), trainCommand(p), inferCommand(p), reportCommand(), checkCommand(), versionCommand(), doctorCommand(p))
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		help.Args = func(_ *cobra.Command, args []string) error {
@@ -93,7 +91,7 @@ func main() {
 		return err
 	})
 	if err != nil {
-		fail(onAllRanks(command, err))
+		p.fail(p.onAllRanks(command, err))
 	}
 }
 
@@ -108,58 +106,22 @@ func noArguments(c *cobra.Command, args []string) error {
 	return usageError(fmt.Errorf("%q is no flag; see `%s --help`", args[0], c.CommandPath()))
 }
 
-// flagFault says of a flag's value that is no number what is wanted, and not which function of Go was asked.
+// flagFault says what is wanted of a flag's value that is no number, and not which function of Go
+// was asked.
 func flagFault(err error) string {
-	text, rest, number := strings.Cut(err.Error(), ": strconv.")
-	switch {
-	case !number:
-		return text
-	case strings.HasSuffix(rest, strconv.ErrRange.Error()):
-		return text + ": the number is too large"
-	case strings.HasPrefix(rest, "ParseBool"):
-		return text + ": want true or false"
-	case strings.HasPrefix(rest, "ParseFloat"):
-		return text + ": want a number"
-	case strings.HasPrefix(rest, "ParseUint"):
-		return text + ": want a whole number from 0 on"
+	var number *strconv.NumError
+	if !errors.As(err, &number) {
+		return err.Error()
 	}
-	return text + ": want a whole number"
+	want := map[string]string{
+		"ParseBool": "true or false", "ParseFloat": "a number", "ParseUint": "a whole number from 0 on",
+	}[number.Func]
+	text := strings.TrimSuffix(err.Error(), number.Error())
+	if errors.Is(number.Err, strconv.ErrRange) {
+		return text + "the number is too large"
+	}
+	return text + "want " + cmp.Or(want, "a whole number")
 }
 
 // say prints the error.
 func say(err error) { fmt.Fprintf(os.Stderr, "halognn: %v\n", err) }
-
-// failing is the exit code of the first call of fail, and 1; 0 before.
-var failing atomic.Int64
-
-// fail prints the error and ends the program. What all ranks agreed on has been printed by rank 0,
-// and every rank ends by itself; any other error ends the whole job, because other ranks may be
-// waiting for this one. Any goroutine may call it; what the first one says counts, and the others
-// help it to end.
-func fail(err error) {
-	code := exitFailed
-	var has *exitError
-	if errors.As(err, &has) {
-		code = has.code
-	}
-	if errors.Is(err, train.ErrDiverged) {
-		code = exitDiverged
-	}
-	if errors.Is(err, watch.ErrStalled) {
-		code = exitStalled
-	}
-	if agreed := (*train.Agreed)(nil); errors.As(err, &agreed) {
-		os.Exit(code)
-	}
-	first := failing.CompareAndSwap(0, int64(code)+1)
-	if first {
-		say(err)
-	}
-	switch {
-	case inMPI:
-		mpi.Abort(int(failing.Load()) - 1)
-	case first:
-		os.Exit(code)
-	}
-	select {}
-}

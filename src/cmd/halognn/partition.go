@@ -17,7 +17,7 @@ import (
 	"halognn/src/shard"
 )
 
-func partitionCommand() *cobra.Command {
+func partitionCommand(p *process) *cobra.Command {
 	var o partition.Options
 	var data, dir string
 	var order hotOrder
@@ -37,7 +37,7 @@ func partitionCommand() *cobra.Command {
 			if err := order.check(c); err != nil {
 				return usageError(err)
 			}
-			return dataError(mem.Guard(func() error { return runPartition(c, data, dir, o, order, unbalanced) }))
+			return dataError(mem.Guard(func() error { return p.partition(c, data, dir, o, order, unbalanced) }))
 		},
 	}
 	f := c.Flags()
@@ -53,7 +53,8 @@ func partitionCommand() *cobra.Command {
 	return c
 }
 
-func runPartition(c *cobra.Command, data, dir string, o partition.Options, order hotOrder, unbalanced bool) error {
+// partition makes parts of a dataset.
+func (p *process) partition(c *cobra.Command, data, dir string, o partition.Options, order hotOrder, unbalanced bool) error {
 	if isParts(data) {
 		return dataError(fmt.Errorf("--data %s: these are parts, not a dataset; give the DATASET that they were cut from", data))
 	}
@@ -81,7 +82,7 @@ func runPartition(c *cobra.Command, data, dir string, o partition.Options, order
 	if err != nil {
 		return dataError(err)
 	}
-	discardOnSignal()
+	p.discardOnSignal()
 	report := partition.Measure(d.Graph, part, o.Parts, d.Split)
 	out(c, "%s", report)
 	if err := report.Check(partition.DefaultLimits); err != nil {

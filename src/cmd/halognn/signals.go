@@ -48,12 +48,12 @@ var untilSignal = sync.OnceValue(func() context.Context {
 
 // discardOnSignal lets a signal end a command that writes a directory: nothing of it is left
 // behind, unless a second one does not wait for that. It is called once a process.
-func discardOnSignal() {
+func (p *process) discardOnSignal() {
 	first := interrupt.First(append([]os.Signal{syscall.SIGHUP}, stopSignals...)...)
 	go func() {
 		s := <-first
 		dataset.DiscardAll()
-		fail(endedBy(s))
+		p.fail(endedBy(s))
 	}()
 }
 

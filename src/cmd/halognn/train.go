@@ -21,8 +21,7 @@ import (
 	"halognn/src/train"
 )
 
-func trainCommand() *cobra.Command {
-	var ranks int
+func trainCommand(p *process) *cobra.Command {
 	var o trainFlags
 	c := &cobra.Command{
 		Use:   "train --config FILE.yaml [--set key.path=value ...] [--resume RUN]",
@@ -39,16 +38,15 @@ func trainCommand() *cobra.Command {
 			if _, known := profileKinds[o.profile]; o.profile != "" && !known {
 				return usageError(fmt.Errorf("--profile %s is unknown; use %s", o.profile, config.OrList(slices.Sorted(maps.Keys(profileKinds)))))
 			}
-			k := inProcess(ranks)
-			if k == 0 {
-				chooseGPU(o.configPath(), o.sets)
+			if p.byMPI() {
+				p.chooseGPU(o.configPath(), o.sets)
 			}
-			return k.run(func(c comm.Comm) error { return trainRank(c, k, o, begun) })
+			return p.run(func(c comm.Comm) error { return trainRank(c, p, o, begun) })
 		},
 	}
 	c.Flags().StringVar(&o.config, "config", "", "YAML file of the run")
 	c.Flags().StringArrayVar(&o.sets, "set", nil, "override a key, as train.lr=0.01; repeatable")
-	c.Flags().IntVar(&ranks, "ranks-in-process", 0, "run so many ranks as goroutines of this process instead of MPI's")
+	p.flag(c)
 	c.Flags().StringVar(&o.profile, "profile", "", "write a pprof profile of every rank into the run directory: cpu, heap, block, mutex or trace")
 	c.Flags().BoolVar(&o.trace, "trace", false, "write what every rank did when into the run directory, for Perfetto: trace/rank-0000.json ...")
 	c.Flags().BoolVar(&o.kernels, "kernels", false, "time every kernel of rank 0 beside what the device can do, into kernels.json; slows the run: docs/profiling.md")
@@ -76,8 +74,8 @@ var profileKinds = map[string]func(*profile.Profile){
 }
 
 // startProfile profiles the process until stop: DIR/rank-0003/cpu.pprof. In-process ranks share rank 0's.
-func startProfile(kind, dir string, rank int, k inProcess) (stop func(), err error) {
-	if kind == "" || k > 0 && rank > 0 {
+func startProfile(kind, dir string, rank int, p *process) (stop func(), err error) {
+	if kind == "" || !p.byMPI() && rank > 0 {
 		return func() {}, nil
 	}
 	dir = filepath.Join(dir, fmt.Sprintf("rank-%04d", rank))
@@ -88,7 +86,7 @@ func startProfile(kind, dir string, rank int, k inProcess) (stop func(), err err
 }
 
 // trainRank is the run of one rank.
-func trainRank(c comm.Comm, k inProcess, o trainFlags, begun time.Time) (err error) {
+func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err error) {
 	setUp := trace.NewSetUp(begun)
 	stopSignal := stopOnSignals()
 	resumed, path := o.resume != "", o.config
@@ -99,7 +97,7 @@ func trainRank(c comm.Comm, k inProcess, o trainFlags, begun time.Time) (err err
 		}
 		resumed, path, o.sets = !fresh, config, append(slices.Clone(o.sets), "run.dir="+o.resume)
 	}
-	j, err := openJob(c, k, path, o.sets, setUp)
+	j, err := openJob(c, p, path, o.sets, setUp)
 	if err != nil {
 		return err
 	}
@@ -144,7 +142,7 @@ func trainRank(c comm.Comm, k inProcess, o trainFlags, begun time.Time) (err err
 			return t.End(err)
 		}
 		profiles := filepath.Join(j.config.Run.Dir, rundir.ProfileDir+part)
-		stop, err = startProfile(o.profile, profiles, c.Rank(), k)
+		stop, err = startProfile(o.profile, profiles, c.Rank(), p)
 		if err := usageError(train.Agree(c, err)); err != nil {
 			return t.End(err)
 		}

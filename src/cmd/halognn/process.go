@@ -1,0 +1,147 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"halognn/src/comm"
+	"halognn/src/comm/mpi"
+	"halognn/src/compute/cuda"
+	"halognn/src/train"
+	"halognn/src/watch"
+)
+
+// process is what this process is to its job. There is one.
+type process struct {
+	goroutines int // ranks that run as goroutines of it; 0: the ranks are MPI's
+
+	gpu   *cuda.Choice // the GPU that it took before MPI started; nil for none
+	gpuBy string       // the variable by which the launcher told which rank of its node it is
+
+	inMPI   atomic.Bool  // it has become a rank of MPI, and others may wait for it
+	failing atomic.Int64 // the exit code of the first call of fail, and 1; 0 before
+}
+
+// flag lets a command have its ranks in this process.
+func (p *process) flag(c *cobra.Command) {
+	c.Flags().IntVar(&p.goroutines, "ranks-in-process", 0,
+		"run so many ranks as goroutines of this process instead of MPI's")
+}
+
+// byMPI reports whether the ranks are MPI's. In a program that was built without MPI there is one.
+func (p *process) byMPI() bool { return p.goroutines == 0 }
+
+// run calls f on every rank. An error that all ranks agreed on ends the job in order, any other by abort.
+func (p *process) run(f func(c comm.Comm) error) error {
+	ranks := p.goroutines
+	if ranks < 0 {
+		return usageError(fmt.Errorf("--ranks-in-process is %d; it must be at least 1, or 0 for MPI", ranks))
+	}
+	if ranks > 0 && launched() { // each process would be a job of its own, and all would write to one directory
+		return usageError(fmt.Errorf("--ranks-in-process %d under a launcher of several processes; leave out one of the two", ranks))
+	}
+	if ranks == 0 && !mpi.Available {
+		ranks = 1
+	}
+	var agreed error // as rank 0 of this process has it
+	rank := func(c comm.Comm) error {
+		err := f(c)
+		if a := (*train.Agreed)(nil); errors.As(err, &a) {
+			if ranks == 0 || c.Rank() == 0 {
+				agreed = err
+			}
+			if a.Rank == 0 {
+				say(err) // while no rank can have ended: on the first exit code a launcher kills the others
+			}
+			return nil // in order: MPI is finalised
+		}
+		return err
+	}
+	if ranks > 0 {
+		w := comm.NewWorld(ranks)
+		w.Copy, w.Patience = cuda.CopyNow, patience
+		if err := w.Run(rank); err != nil {
+			return err
+		}
+		return agreed
+	}
+	p.inMPI.Store(true)
+	return errors.Join(mpi.Run(rank), agreed)
+}
+
+// patience is how long a process waits, once one of its ranks has failed, for the others to return:
+// some may compute for long, or hang on a disk. Under MPI it is the launcher that does not wait.
+const patience = 5 * time.Second
+
+// onAllRanks takes a fault of the command line of train, infer or doctor to the other ranks, so that it is
+// told once. They join in, because each begins by agreeing that nothing is wrong.
+func (p *process) onAllRanks(command *cobra.Command, err error) error {
+	if p.inMPI.Load() || !mpi.Available || !launched() || !underLauncher(command) {
+		return err
+	}
+	p.goroutines = 0
+	return p.run(func(c comm.Comm) error { return usageError(train.Agree(c, err)) })
+}
+
+// underLauncher reports whether the command is the work of many ranks.
+func underLauncher(c *cobra.Command) bool {
+	return c.Name() == "train" || c.Name() == "infer" || c.Name() == "doctor"
+}
+
+// launched reports whether a launcher started this process as one of several ranks.
+func launched() bool {
+	for _, name := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"} {
+		if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// transport returns what carries the bytes between ranks.
+func (p *process) transport() string {
+	if !p.byMPI() || !mpi.Available {
+		return "in process"
+	}
+	name, _, _ := strings.Cut(mpi.Library(), ",") // the rest is about its build
+	return name
+}
+
+// fail prints the error and ends the program. What all ranks agreed on has been printed by rank 0,
+// and every rank ends by itself; any other error ends the whole job, because other ranks may be
+// waiting for this one. Any goroutine may call it; what the first one says counts, and the others
+// help it to end.
+func (p *process) fail(err error) {
+	code := exitFailed
+	var has *exitError
+	if errors.As(err, &has) {
+		code = has.code
+	}
+	if errors.Is(err, train.ErrDiverged) {
+		code = exitDiverged
+	}
+	if errors.Is(err, watch.ErrStalled) {
+		code = exitStalled
+	}
+	if agreed := (*train.Agreed)(nil); errors.As(err, &agreed) {
+		os.Exit(code)
+	}
+	first := p.failing.CompareAndSwap(0, int64(code)+1)
+	if first {
+		say(err)
+	}
+	switch {
+	case p.inMPI.Load():
+		mpi.Abort(int(p.failing.Load()) - 1)
+	case first:
+		os.Exit(code)
+	}
+	select {}
+}
