@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,47 +16,16 @@ import (
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/nn"
-	"halognn/src/partition"
 	"halognn/src/sample"
 	"halognn/src/shard"
+	"halognn/src/shard/shardtest"
 )
 
 // generated is a graph of 8000 vertices in parts.
 func generated(t *testing.T, parts int) *shard.Shards {
 	t.Helper()
-	data, dir := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "parts")
-	o := dataset.GenerateOptions{Vertices: 8000, Degree: 10, Features: 10, Classes: 4, Seed: 1}
-	if err := dataset.Generate(data, o); err != nil {
-		t.Fatal(err)
-	}
-	d, err := dataset.Open(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	weights, err := partition.TrainingWeights(d.Graph, d.Split)
-	if err != nil {
-		t.Fatal(err)
-	}
-	part, err := partition.LDG(d.Graph, weights, partition.Options{Parts: parts, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	newID, offsets := partition.Order(part, parts, partition.InDegrees(d.Graph))
-	report := partition.Measure(d.Graph, part, parts, d.Split)
-	if err := shard.Write(dir, d, shard.Layout{NewID: newID, Offsets: offsets, Report: report}); err != nil {
-		t.Fatal(err)
-	}
-	s, err := shard.Open(dir, shard.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	graph := dataset.GenerateOptions{Vertices: 8000, Degree: 10, Features: 10, Classes: 4, Seed: 1}
+	return shardtest.Open(t, graph, shardtest.Options{Parts: parts})
 }
 
 func job() Job {

@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -10,8 +9,8 @@ import (
 	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/mem"
-	"halognn/src/partition"
 	"halognn/src/shard"
+	"halognn/src/shard/shardtest"
 )
 
 // generated is a small graph in six parts.
@@ -22,47 +21,14 @@ func generated(t *testing.T) *shard.Shards {
 
 func generatedOf(t *testing.T, vertices int) *shard.Shards {
 	t.Helper()
-	return ordered(t, vertices, func(d *dataset.Dataset, part []int32) []float32 {
-		var score []float32
-		for _, n := range partition.InDegrees(d.Graph) {
-			score = append(score, float32(n))
-		}
-		return score
-	})
+	return ordered(t, vertices, nil)
 }
 
 // ordered is generated with the vertices of a part in order of a score.
-func ordered(t *testing.T, vertices int, score func(d *dataset.Dataset, part []int32) []float32) *shard.Shards {
+func ordered(t *testing.T, vertices int, score func(testing.TB, *dataset.Dataset, []int32) []float32) *shard.Shards {
 	t.Helper()
-	data, parts := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "parts")
-	if err := dataset.Generate(data, dataset.GenerateOptions{Vertices: vertices, Degree: 6, Features: 2, Classes: 4, Seed: 1}); err != nil {
-		t.Fatal(err)
-	}
-	d, err := dataset.Open(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	o := partition.Options{Parts: 6, Seed: 1}
-	part, err := partition.LDG(d.Graph, partition.Weights{}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	newID, offsets := partition.Order(part, o.Parts, score(d, part))
-	report := partition.Measure(d.Graph, part, o.Parts, d.Split)
-	if err := shard.Write(parts, d, shard.Layout{NewID: newID, Offsets: offsets, Report: report}); err != nil {
-		t.Fatal(err)
-	}
-	s, err := shard.Open(parts, shard.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	graph := dataset.GenerateOptions{Vertices: vertices, Degree: 6, Features: 2, Classes: 4, Seed: 1}
+	return shardtest.Open(t, graph, shardtest.Options{Parts: 6, Order: score})
 }
 
 func options() Options {
@@ -89,7 +55,7 @@ func simulated(t *testing.T, s *shard.Shards, o Options) *Result {
 // Parts that were ordered for a run begin, each of them, with what the run's minibatches of that very part read most.
 func TestPartsOrderedForARun(t *testing.T) {
 	o := options()
-	s := ordered(t, 600, func(d *dataset.Dataset, part []int32) []float32 {
+	s := ordered(t, 600, func(t testing.TB, d *dataset.Dataset, part []int32) []float32 {
 		m, err := access.New(d.Graph, access.Options{})
 		if err != nil {
 			t.Fatal(err)

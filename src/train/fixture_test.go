@@ -3,7 +3,6 @@ package train
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"testing"
 
 	"halognn/src/access"
@@ -11,8 +10,8 @@ import (
 	"halognn/src/compute/ref"
 	"halognn/src/dataset"
 	"halognn/src/nn"
-	"halognn/src/partition"
 	"halognn/src/shard"
+	"halognn/src/shard/shardtest"
 )
 
 // generated is a small graph in six parts.
@@ -24,40 +23,8 @@ func generatedIn(t testing.TB, n int) *shard.Shards { return generatedOf(t, n, 3
 // generatedOf is a graph of so many vertices in n parts.
 func generatedOf(t testing.TB, n, vertices int) *shard.Shards {
 	t.Helper()
-	data, parts := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "parts")
 	graph := dataset.GenerateOptions{Vertices: vertices, Degree: 8, Features: 6, Classes: 4, Seed: 1}
-	if err := dataset.Generate(data, graph); err != nil {
-		t.Fatal(err)
-	}
-	d, err := dataset.Open(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	o := partition.Options{Parts: n, Seed: 1}
-	weights, err := partition.TrainingWeights(d.Graph, d.Split)
-	if err != nil {
-		t.Fatal(err)
-	}
-	part, err := partition.LDG(d.Graph, weights, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	newID, offsets := partition.Order(part, o.Parts, partition.InDegrees(d.Graph))
-	report := partition.Measure(d.Graph, part, o.Parts, d.Split)
-	if err := shard.Write(parts, d, shard.Layout{NewID: newID, Offsets: offsets, Report: report}); err != nil {
-		t.Fatal(err)
-	}
-	s, err := shard.Open(parts, shard.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	return shardtest.Open(t, graph, shardtest.Options{Parts: n})
 }
 
 // sageOptions trains a small model.

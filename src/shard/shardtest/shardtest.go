@@ -1,0 +1,58 @@
+// Package shardtest makes parts for the tests of packages that read them: a generated graph, cut by
+// LDG, written below the test's directory and opened until its end.
+package shardtest
+
+import (
+	"path/filepath"
+	"testing"
+
+	"halognn/src/dataset"
+	"halognn/src/partition"
+	"halognn/src/shard"
+)
+
+// Options say how a graph is cut.
+type Options struct {
+	Parts int // from 1
+
+	// Order ranks the vertices of a part: the highest come first. part [N] is the part of every
+	// vertex. nil ranks by in-degree, as `halognn partition` does.
+	Order func(t testing.TB, d *dataset.Dataset, part []int32) []float32
+}
+
+// Open generates the graph, writes its parts and opens them. Equal options give equal parts.
+func Open(t testing.TB, graph dataset.GenerateOptions, o Options) *shard.Shards {
+	t.Helper()
+	dir := t.TempDir()
+	data, parts := filepath.Join(dir, "data"), filepath.Join(dir, "parts")
+	must(t, dataset.Generate(data, graph))
+	d, err := dataset.Open(data)
+	must(t, err)
+	defer func() { must(t, d.Close()) }()
+	weights, err := partition.TrainingWeights(d.Graph, d.Split)
+	must(t, err)
+	part, err := partition.LDG(d.Graph, weights, partition.Options{Parts: o.Parts, Seed: 1})
+	must(t, err)
+	newID, offsets := partition.Order(part, o.Parts, partition.InDegrees(d.Graph))
+	if o.Order != nil {
+		newID, offsets = partition.Order(part, o.Parts, o.Order(t, d, part))
+	}
+	must(t, shard.Write(parts, d, shard.Layout{
+		NewID: newID, Offsets: offsets, Report: partition.Measure(d.Graph, part, o.Parts, d.Split),
+	}))
+	s, err := shard.Open(parts, shard.Options{})
+	must(t, err)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
