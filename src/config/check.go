@@ -36,9 +36,8 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 	}
 	if cache.Dynamic(c.Cache.Policy) && c.Cache.Placement == PlacementGroup {
 		bad("cache.placement is %s, which is for caches that do not change, and that of "+
-			"cache.policy %s does; choose a static "+
-			"cache.policy (%s), or "+
-			"cache.placement=own", c.Cache.Placement, c.Cache.Policy, OrList(staticPolicies()))
+			"cache.policy %s does; choose a static cache.policy (%s), or cache.placement=own",
+			c.Cache.Placement, c.Cache.Policy, OrList(staticPolicies()))
 	}
 	return faults
 }

@@ -314,8 +314,10 @@ func (f *fanoutList) parse(text string) bool {
 	return true
 }
 
-func (f *fanoutList) kind() string   { return "a list of whole numbers, as 15,10,5" }
-func (f *fanoutList) limits() string { return "each at least 1, or -1 for all neighbours" }
+func (f *fanoutList) kind() string { return "a list of whole numbers, as 15,10,5" }
+func (f *fanoutList) limits() string {
+	return fmt.Sprintf("each 1 to %d, or %d for all neighbours", graph.MaxVertices, sample.All)
+}
 
 func (f *fanoutList) yaml() string {
 	return strings.ReplaceAll(fmt.Sprint(*f.field), " ", ", ")

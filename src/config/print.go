@@ -66,7 +66,7 @@ func Markdown() string {
 		for _, k := range s.keys {
 			var facts []string
 			if !k.missing() {
-				value := strings.ReplaceAll(strings.Trim(k.yaml(), "[]"), ", ", ",")
+				value := strings.ReplaceAll(k.yaml(), ", ", ",")
 				facts = append(facts, "default `"+value+"`")
 			}
 			if limits := k.facts(); limits != "" {

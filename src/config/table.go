@@ -38,8 +38,8 @@ func (c *Config) table() []section {
 				word{"hashes", "every rank reads its parts once and compares their hashes with " +
 					"those that were written, rank 0 also those of the files that all ranks share"},
 				word{"sizes", "existence, sizes and shapes only, for graphs that take long to " +
-					"read; an altered file then ends the job when an impossible value is read, and " +
-					"goes unnoticed if all values are possible"},
+					"read; an altered file then ends the job when an impossible value is read, " +
+					"and goes unnoticed if all values are possible"},
 			), free,
 				"what is verified of the parts before the first step", ""},
 		}},
@@ -71,7 +71,7 @@ func (c *Config) table() []section {
 			{"fanouts", fanouts(&c.Sample.Fanouts, 15, 10, 5), 0,
 				"neighbours sampled per vertex and hop, seed hop first, one per layer",
 				"`mlp` ignores it."},
-			{"eval_fanouts", fanouts(&c.Sample.EvalFanouts), 0,
+			{"eval_fanouts", fanouts(&c.Sample.EvalFanouts), SameEpoch,
 				"fanouts of minibatches that are not trained: of sampled validation " +
 					"(`train.eval_mode: sampled`) and `halognn infer --mode sampled`",
 				"Empty: those of `sample.fanouts`. SALIENT++ has 20,20,20. They change no number " +
@@ -134,7 +134,8 @@ func (c *Config) table() []section {
 			{"eval_every", whole(&c.Train.EvalEvery, 1, 0), SameEpoch,
 				"epochs between two validations; 0 validates after the last epoch only", ""},
 			{"eval_mode", oneOf(&c.Train.EvalMode, "sampled",
-				word{"sampled", "minibatches go through the training pipeline"},
+				word{"sampled", "minibatches go through the training pipeline " +
+					"(`sample.eval_fanouts`)"},
 				word{"full", "layer by layer with all neighbours"},
 			), SameEpoch,
 				"how the validation metric is computed", "The test metric is always computed " +
@@ -159,8 +160,8 @@ func (c *Config) table() []section {
 				"capacity as a fraction of the rank's 1-hop halo; 0 leaves it to " +
 					"`cache.alpha`", ""},
 			{"halo_hops", whole(&c.Cache.HaloHops, 0, 0).upTo(mostLayers), free,
-				"`degree`, `paths` and `prefetch`: hops from the own vertices within which remote " +
-					"vertices are kept; 0 is the number of layers",
+				"`degree`, `paths` and `prefetch`: hops from the own vertices within which " +
+					"remote vertices are kept; 0 is the number of layers",
 				"MassiveGNN has 1."},
 			{"gamma", number(&c.Cache.Gamma, 0.995, above(0).upTo(1)), free,
 				"`prefetch`: decay of a row's score in a step that does not use the row",
@@ -347,8 +348,8 @@ var policies = []word{
 	{"paths", "static; by the number of paths from the training seeds"},
 	{"sim", "static; by counts over 2 simulated epochs"},
 	{"vip", "static; by SALIENT++'s access probability, summed over the minibatches of a step " +
-		"(with `sample.seeds: global` it is `inclusion`, for the paper does not count a seed's own " +
-		"row)"},
+		"(with `sample.seeds: global` it is `inclusion`, for the paper does not count a seed's " +
+		"own row)"},
 	{"inclusion", "static; by the probability that a minibatch reads the row, from the same " +
 		"model of this program's sampler, in which a vertex draws at every hop after it was " +
 		"reached, seeds included"},
