@@ -101,7 +101,7 @@ type Request interface{ Wait() error }
 
 // Stage is one step of preparing an item: either Local, or Start and optionally Finish.
 type Stage[T any] struct {
-	Name string // in errors, statistics and spans
+	Name string // in errors and spans
 
 	// Local runs on the pool; different items in any order and at the same time, the stages of one item in order.
 	Local func(*T) error
@@ -169,7 +169,7 @@ type Pipeline[T any] struct {
 	pending byAge[T] // items whose next chain may run
 	active  int      // pool goroutines in workLoop
 
-	stats stats
+	waited time.Duration // the consumer's, for the item being consumed
 }
 
 // slot is the place of one item in flight. It is handed from goroutine to goroutine and has one owner at a time.
@@ -207,7 +207,6 @@ func New[T any](items []*T, stages []Stage[T], o Options) (*Pipeline[T], error) 
 	}
 	p.chains = append(p.chains, [2]int{chain, len(stages)})
 	p.started = make([]chan *slot[T], len(p.collectives))
-	p.stats = newStats(len(stages))
 	for k := range p.slots {
 		p.slots[k].bind(items[k], stages)
 	}

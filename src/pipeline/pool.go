@@ -124,9 +124,7 @@ func (p *Pipeline[T]) runChain(r *run, s *slot[T]) bool {
 			r.fail(p.stageError(s.number, i, err))
 			return false
 		}
-		took := time.Since(begin)
-		p.stats.busy[i].Add(int64(took))
-		p.observe(i, s.number, begin, took)
+		p.observe(i, s.number, begin, time.Since(begin))
 	}
 	return true
 }

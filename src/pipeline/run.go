@@ -156,7 +156,6 @@ func (p *Pipeline[T]) begin(n, next int) *run {
 	for c := range p.started {
 		p.started[c] = make(chan *slot[T], len(p.slots)) // an item has at most one collective under way: never full
 	}
-	p.stats.reset()
 	return r
 }
 
@@ -204,7 +203,6 @@ func (p *Pipeline[T]) lane(r *run) {
 			r.fail(p.stageError(i, stage, err))
 			return
 		}
-		p.stats.busy[stage].Add(int64(time.Since(s.begin)))
 		p.started[c] <- s
 	}
 }
@@ -283,12 +281,9 @@ func (p *Pipeline[T]) waiter(r *run, c int) {
 	for s := range p.started[c] {
 		err := mem.Contain(s.wait)
 		s.request = nil
-		finish := time.Now()
-		p.stats.flight[stage].Add(int64(finish.Sub(s.begin)))
 		if err == nil && s.finish[stage] != nil {
 			err = mem.Contain(s.finish[stage])
 		}
-		p.stats.busy[stage].Add(int64(time.Since(finish)))
 		if err != nil {
 			r.fail(p.stageError(s.number, stage, err))
 		}
@@ -336,10 +331,8 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 		if stopping {
 			continue
 		}
-		p.stats.waited(i, time.Since(begin))
-		begin = time.Now()
+		p.waited = time.Since(begin)
 		err := mem.Contain(consumeItem)
-		p.stats.consume += time.Since(begin)
 		if err == nil { // what stops makes no room, so that no rank starts more than its peers
 			r.leave()
 		}
@@ -356,6 +349,17 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 				return
 			}
 		}
+	}
+}
+
+// Waited returns how long the consumer was blocked before the item being consumed; before the first one of a run that is
+// the time in which the pipeline fills. Call it from consume.
+func (p *Pipeline[T]) Waited() time.Duration { return p.waited }
+
+// observe tells Options.Observe of a stage of an item.
+func (p *Pipeline[T]) observe(stage, item int, begin time.Time, took time.Duration) {
+	if p.options.Observe != nil {
+		p.options.Observe(Span{Stage: p.stages[stage].Name, Item: item, Begin: begin, Took: took})
 	}
 }
 
