@@ -108,7 +108,6 @@ func TestFusedIsReference(t *testing.T) {
 	}
 }
 
-// One minibatch is reused by samplers of different depth, as by training and evaluation.
 // A sampler draws by the fanouts of evaluation what one that has no others draws, in turns with its own, whatever its map: also
 // where they reach so much farther that values of the map would not have fitted.
 func TestFanoutsOfEvaluation(t *testing.T) {
@@ -146,6 +145,7 @@ func TestFanoutsOfEvaluation(t *testing.T) {
 	}
 }
 
+// One minibatch is reused by samplers of different depth, as by training and evaluation.
 func TestMinibatchChangesDepth(t *testing.T) {
 	topology := randomTopology(rand.New(rand.NewPCG(9, 9)), 100)
 	var mb Minibatch
