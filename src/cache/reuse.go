@@ -53,41 +53,85 @@ func (r *Reuse) Uses() float64 {
 	return uses
 }
 
-// of returns held and kept of a window; see Reuse.
-func (r *Reuse) of(window int) (held, kept float64) {
-	if window < 1 {
-		return 0, 0
-	}
-	w := float64(window)
-	for bin, n := range r.count {
-		if r.sum[bin] == 0 {
-			continue
-		}
-		p := min(r.sum[bin]/n, 1)
-		unread := math.Exp(w * math.Log1p(-p))
-		held += n * (1 - unread*(1+w*p))
-		kept += r.sum[bin] * (1 - unread)
-	}
-	return held, kept
+// beyond returns the reads of a minibatch that come more than reach after the last one of the row:
+// all but kept; see Reuse.
+func (r *Reuse) beyond(reach int) (reads float64) {
+	r.each(func(n, p float64) { reads += n * p * unread(p, reach) })
+	return reads
 }
 
-// Fetched predicts how many rows of a minibatch a cache of so many rows that sees so far ahead transfers, on average.
-func (r *Reuse) Fetched(capacity, window int) float64 {
+// Fetched predicts how many rows of a minibatch a cache of so many rows that sees so far ahead
+// transfers, on average over a run of so many minibatches.
+//
+// Where the window knows too few uses to fill the cache, rows stay in the rest of it for no known
+// use, and the one used longest ago gives way. If that is A minibatches ago, the cache holds
+//
+//	occupied(A) = sum of 1 - (1-p)^(A+W) (1 + W p)
+//
+// rows: those used less than A ago and not in the window, and those used in the window and at most
+// A+W apart. So A is where that reaches the capacity, and a read is a hit up to A+W after the last
+// one, and in the first W+1 minibatches, whose rows the cache begins with.
+func (r *Reuse) Fetched(capacity, window, run int) float64 {
 	room := float64(capacity)
-	full := r.fills(capacity, window)
-	held, kept := r.of(full)
-	if held > room { // a part of the ways of that length
-		before, keptBefore := r.of(full - 1)
-		kept = keptBefore + (kept-keptBefore)*(room-before)/(held-before)
+	if full := r.fills(capacity, window); full < window || r.occupied(0, window) >= room {
+		before, held := r.occupied(0, full-1), r.occupied(0, full)
+		return between(room, before, held, r.beyond(full-1), r.beyond(full))
 	}
-	return max(r.Uses()-kept, 0)
+	known := min(window+1, run)
+	age := sort.Search(run, func(age int) bool { return r.occupied(age, window) >= room })
+	if age+window >= run { // it is never full
+		return r.missed(known, run, run)
+	}
+	return between(room, r.occupied(age-1, window), r.occupied(age, window),
+		r.missed(known, age-1+window, run), r.missed(known, age+window, run))
+}
+
+// between returns what lies between x and y as far as at lies between from and to.
+func between(at, from, to, x, y float64) float64 {
+	if to <= from {
+		return y
+	}
+	return x + (y-x)*min(1, max(0, (at-from)/(to-from)))
+}
+
+// occupied is the rows of a cache in which rows of no known use stay until that age; see Fetched.
+func (r *Reuse) occupied(age, window int) (rows float64) {
+	r.each(func(n, p float64) { rows += n * (1 - unread(p, age+window)*(1+float64(window)*p)) })
+	return rows
+}
+
+// missed returns the mean reads of a minibatch that come more than reach after the last one of the
+// row. Nothing is missed in the first minibatches, known of a run.
+func (r *Reuse) missed(known, reach, run int) (reads float64) {
+	r.each(func(n, p float64) {
+		// Read for the first time, before reach is over.
+		first := max(unread(p, known)-unread(p, reach), 0)
+		reads += n * (first + float64(run-reach)*p*unread(p, reach)) / float64(max(run, 1))
+	})
+	return reads
+}
+
+// unread returns the chance that so many minibatches do not read a vertex.
+func unread(p float64, minibatches int) float64 {
+	if minibatches <= 0 {
+		return 1 // also where p is 1
+	}
+	return math.Exp(float64(minibatches) * math.Log1p(-p))
+}
+
+// each calls yield with the vertices of every bin and their probability.
+func (r *Reuse) each(yield func(n, p float64)) {
+	for bin, n := range r.count {
+		if r.sum[bin] > 0 {
+			yield(n, min(r.sum[bin]/n, 1))
+		}
+	}
 }
 
 // fills returns the narrowest window that knows enough uses to fill the cache, at most limit.
 func (r *Reuse) fills(capacity, limit int) int {
 	return sort.Search(max(limit, 0), func(w int) bool {
-		held, _ := r.of(w)
-		return held >= float64(capacity)
+		return r.occupied(0, w) >= float64(capacity)
 	})
 }
 

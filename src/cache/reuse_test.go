@@ -3,6 +3,7 @@ package cache
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"halognn/src/graph"
@@ -46,8 +47,8 @@ func skewed(r *rand.Rand, n int) []float32 {
 	return p
 }
 
-// What is predicted of a cache that looks ahead is what it does, and the planned window is as good as a far wider one. Where steps are
-// independent, rows that stay for no known use help a narrow window, so it may do better than predicted there.
+// What is predicted of a cache that looks ahead is what it does, and the planned window is as good
+// as a far wider one. Steps are independent.
 func TestReuseIsWhatLookingAheadFinds(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 20))
 	const n, steps = 3000, 240
@@ -66,7 +67,7 @@ func TestReuseIsWhatLookingAheadFinds(t *testing.T) {
 	for _, capacity := range []int{30, 150, 600, 1500, 2500} {
 		window := PlanWindow(WindowOptions{Capacity: capacity, Steps: steps, Reuse: reuse})
 		planned, best := steady(t, n, capacity, window, trace), steady(t, n, capacity, steps, trace)
-		predicted := reuse.Fetched(capacity, window)
+		predicted := reuse.Fetched(capacity, window, math.MaxInt32) // without a beginning
 		t.Logf("capacity %d: window %d transfers %.1f rows a step, predicted %.1f; all steps known: %.1f", capacity, window, planned, predicted, best)
 		if planned > 1.01*best {
 			t.Errorf("capacity %d: window %d transfers %.1f rows a step, one of all steps %.1f", capacity, window, planned, best)
@@ -75,9 +76,35 @@ func TestReuseIsWhatLookingAheadFinds(t *testing.T) {
 			t.Errorf("capacity %d: %.1f rows a step predicted, the best is %.1f", capacity, predicted, best)
 		}
 	}
-	for _, window := range []int{1, 2, 3} {
-		if got, predicted := steady(t, n, 2500, window, trace), reuse.Fetched(2500, window); got > 1.02*predicted {
-			t.Errorf("window %d: %.1f rows a step, predicted at most %.1f", window, got, predicted)
+}
+
+// Where a window knows too little to fill the cache, rows that stay for no known use are predicted
+// too, and those that it begins with. Which of them give way is decided better than by age, so a
+// cache that gets full may fetch less than predicted.
+func TestPredictionOfCachesThatAreNotFull(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 22))
+	const n, steps = 3000, 240
+	p := skewed(r, n)
+	trace := independent(r, p, steps)
+	reuse := NewReuse()
+	reuse.Add(p)
+	for _, capacity := range []int{600, 1500, 2500, 2900, 3000, 9000} {
+		for _, window := range []int{1, 2, 3, 6, 12, 60} {
+			start := must[[]graph.VertexID](t)(Start(n, capacity, slices.Values(trace[:window+1])))
+			l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{
+				Vertices: n, Capacity: capacity, Window: window, Initial: start,
+			}))
+			got := float64(run(t, l, start, trace, nil).transferred) / steps
+			l.Free()
+			mem.Free(start)
+			predicted := reuse.Fetched(capacity, window, steps)
+			t.Logf("capacity %d, window %d: %.1f rows a step, predicted %.1f",
+				capacity, window, got, predicted)
+			full := reuse.occupied(0, steps) >= float64(capacity) // some time
+			if got > 1.02*predicted+1 || !full && predicted > 1.02*got+1 {
+				t.Errorf("capacity %d, window %d: %.1f rows a step, predicted %.1f",
+					capacity, window, got, predicted)
+			}
 		}
 	}
 }
@@ -115,7 +142,7 @@ func TestPlanWindow(t *testing.T) {
 			t.Errorf("%s: window %d, want %d", c.name, got, c.want)
 		}
 		for _, window := range []int{0, 1, 5, 1000} {
-			if f := reuse.Fetched(c.capacity, window); !(f >= 0 && f <= reuse.Uses()) {
+			if f := reuse.Fetched(c.capacity, window, 3*c.steps); !(f >= 0 && f <= reuse.Uses()) {
 				t.Errorf("%s: window %d is predicted to fetch %g of %g uses", c.name, window, f, reuse.Uses())
 			}
 		}

@@ -171,9 +171,11 @@ func (p *planner) fetched(r *rankPlan, c *Cache) (*fetched, error) {
 			if window == 0 {
 				window, err = p.graph.PlanWindow(r.reader, r.read, capacity)
 			}
-			window = min(window, p.layout.streams.Steps()*p.layout.each*p.job.Epochs) // there are no more to see
+			run := p.layout.streams.Steps() * p.layout.each * p.job.Epochs
+			window = min(window, run) // there are no more to see
 			bytes := cache.LookaheadBytes(cache.LookaheadOptions{Vertices: n, Capacity: capacity, Window: window}, int(reuse.Uses()*float64(window+1)))
-			return fetch{rows: reuse.Fetched(capacity, window), held: capacity, window: window, bytes: bytes}, err
+			rows := reuse.Fetched(capacity, window, run)
+			return fetch{rows: rows, held: capacity, window: window, bytes: bytes}, err
 		}
 		return f, err
 	case cache.NamePrefetch, cache.NameSieve:

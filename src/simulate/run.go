@@ -185,9 +185,9 @@ func (c *counter) predict(policy string, r *access.Reader, inclusion []float32, 
 	for i, rows := range capacity {
 		switch n := c.perEpoch(r); policy {
 		case cache.NameLookahead:
-			predicted[i] = reuse.Fetched(rows, c.windows[i]) * float64(n)
+			predicted[i] = reuse.Fetched(rows, c.windows[i], n*c.o.Epochs) * float64(n)
 		case PolicyOptimum:
-			predicted[i] = reuse.Fetched(rows, n*c.o.Epochs) * float64(n)
+			predicted[i] = reuse.Fetched(rows, n*c.o.Epochs, n*c.o.Epochs) * float64(n)
 		default:
 			predicted[i] = math.NaN()
 		}

@@ -152,8 +152,10 @@ func (s *session) planWindow(m *access.Graph, r *access.Reader, d *access.Dynami
 		s.Progress.Note(context.Background(), fmt.Sprintf("cache.window %d: the minibatches that wait in it take about %.1f GB of a rank; "+
 			"cache.window 0 plans one of %d, within %.1f GB", d.Window, float64(waiting)/1e9, planned, float64(access.WindowMemory)/1e9))
 	}
-	d.Window = min(d.Window, s.o.Epochs*s.steps()*s.minibatches()) // there are no more to see
-	s.expected, err = comm.AgreeSum(s.Comm, reuse.Fetched(d.Capacity, d.Window)*float64(r.Count))
+	run := s.o.Epochs * s.steps() * s.minibatches()
+	d.Window = min(d.Window, run)                    // there are no more to see
+	rows := reuse.Fetched(d.Capacity, d.Window, run) // of a minibatch
+	s.expected, err = comm.AgreeSum(s.Comm, rows*float64(r.Count))
 	return err
 }
 
