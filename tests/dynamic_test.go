@@ -140,3 +140,47 @@ func TestSimulatedDynamicTrafficIsThatOfTraining(t *testing.T) {
 		})
 	}
 }
+
+// A run whose config says nothing of a cache looks ahead; where the ranks of a node share their
+// caches, it keeps a fixed one. What is set beside, and not read, is told.
+func TestDefaultCache(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	parts := smallParts.dir(t)
+	run := func(sets ...string) *outcome {
+		dir := newRunDir(t)
+		args := []string{"train", "--config", baseFile.dir(t), "--ranks-in-process", "4"}
+		for _, s := range append([]string{"data.parts=" + parts, "run.dir=" + dir}, sets...) {
+			args = append(args, "--set", s)
+		}
+		return outcomeOf(t, dir, halognn(t).must(t, args...))
+	}
+	none := trained(t, parts, 4, "run.ranks_per_node=1")
+	got := run("run.ranks_per_node=1")
+	sameNumbers(t, got, none)
+	if got.CachePolicy != "lookahead" || strings.Contains(got.notes, "cache.") {
+		t.Errorf("policy %s, notes %q", got.CachePolicy, got.notes)
+	}
+	for _, policy := range []string{"prefetch", "sieve", "vip", "inclusion", "oracle"} {
+		o := trained(t, parts, 4, "run.ranks_per_node=1", "cache.policy="+policy)
+		if o.Remote <= got.Remote {
+			t.Errorf("%s transfers %d rows, the default %d", policy, o.Remote, got.Remote)
+		}
+	}
+	got = run("run.ranks_per_node=1", "cache.gamma=0.9")
+	want := "cache.gamma is 0.9, but cache.policy is lookahead, which does not read it"
+	if got.CachePolicy != "lookahead" || !strings.Contains(got.notes, want) {
+		t.Errorf("policy %s, notes %q, want %q", got.CachePolicy, got.notes, want)
+	}
+	shared := run("run.ranks_per_node=2", "cache.placement=group")
+	sameNumbers(t, shared, trained(t, parts, 4, "run.ranks_per_node=2"))
+	if shared.CachePolicy != "vip" || shared.Cache == nil || shared.Cache.Policy != "vip" {
+		t.Errorf("a cache of the ranks of a node has policy %s", shared.CachePolicy)
+	}
+	simulated := halognn(t).must(t, "simulate", "--parts", parts, "--fanouts", "5,3", "--batch", "96",
+		"--epochs", "1", "--policies", "none,vip", "--gamma", "0.9", "--out", t.TempDir())
+	want = "note: --gamma is for prefetch, which --policies does not name"
+	if !strings.Contains(simulated.err, want) {
+		t.Errorf("simulate says %q, want %q", simulated.err, want)
+	}
+}

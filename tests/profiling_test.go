@@ -41,3 +41,29 @@ func TestPerfRunsTheCommand(t *testing.T) {
 		t.Errorf("recorded: %t: %v", recorded, r)
 	}
 }
+
+// policies.sh finds the default that the config page states to be the best, and the one before it
+// not.
+func TestPoliciesAreCompared(t *testing.T) {
+	unlessShort(t)
+	for _, c := range []struct {
+		name, set, want string
+		code            int
+	}{
+		{"the default", "", "check: at every size lookahead transfers the fewest rows", 0},
+		{"prefetch", "DEFAULT=prefetch", "vip transfers fewer rows than prefetch", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			env := []string{
+				"HALOGNN=" + halognn(t).path, "OUT=" + t.TempDir(), "SIZES=none",
+				"ALPHAS=0.1,0.3", "EPOCHS=3", c.set,
+			}
+			r := start(t, env, "../profiling/policies.sh", smallParts.dir(t)+":96:5,3").wait(t)
+			tables := strings.Count(r.out, "\n| vip |")
+			if r.code != c.code || !strings.Contains(r.out, c.want) || tables != 2 {
+				t.Errorf("want exit code %d and %q: %v", c.code, c.want, r)
+			}
+		})
+	}
+}

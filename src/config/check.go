@@ -45,7 +45,7 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 // staticPolicies returns the cache policies that fill a cache once.
 func staticPolicies() (names []string) {
 	for _, p := range policies {
-		if !cache.Dynamic(p.name) && p.name != "none" && p.name != "auto" {
+		if !cache.Dynamic(p.name) && p.name != "none" && p.name != policyAuto {
 			names = append(names, p.name)
 		}
 	}

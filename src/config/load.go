@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -24,6 +25,7 @@ func Load(path string, sets []string) (*Config, error) {
 	b.file(text)
 	inFile := len(b.faults)
 	b.sets(sets)
+	c.settle(b.isGiven)
 	if len(b.faults) == 0 { // values can be judged only when all were understood
 		b.judge(c.faults())
 	}
@@ -42,6 +44,7 @@ func WithDefaults(sets []string) (*Config, error) {
 	c := Default()
 	b := binder{keys: c.keys()}
 	b.sets(sets)
+	c.settle(b.isGiven)
 	if len(b.faults) == 0 {
 		b.judge(c.faultsOf(func(k *Key) bool { return !k.missing() }))
 	}
@@ -54,8 +57,11 @@ func WithDefaults(sets []string) (*Config, error) {
 // binder sets keys by their names and collects what goes wrong.
 type binder struct {
 	keys   []*Key
+	given  []string // names of the keys that were set
 	faults []error
 }
+
+func (b *binder) isGiven(key string) bool { return slices.Contains(b.given, key) }
 
 func (b *binder) fault(where, format string, args ...any) {
 	b.faults = append(b.faults, fmt.Errorf("  %s: %s", where, fmt.Sprintf(format, args...)))
@@ -164,6 +170,7 @@ func (b *binder) value(where string, k *Key, n ast.Node) {
 
 // assign sets the key. A list is written 15,10,5.
 func (b *binder) assign(where string, k *Key, text string) {
+	b.given = append(b.given, k.Name)
 	if text = strings.TrimSpace(text); !k.parse(text) {
 		b.fault(where, "%s is %q; it must be %s", k.Name, text, k.kind())
 	}

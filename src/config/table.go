@@ -152,8 +152,9 @@ func (c *Config) table() []section {
 		}},
 
 		{name: "cache", doc: cacheDoc, keys: []*Key{
-			{"policy", oneOf(&c.Cache.Policy, cache.NamePrefetch, policies...), free,
-				"which remote rows a rank keeps", ""},
+			{"policy", oneOf(&c.Cache.Policy, cache.NameLookahead, policies...), free,
+				"which remote rows a rank keeps",
+				"With `cache.placement: group` the default is `vip`."},
 			{"alpha", number(&c.Cache.Alpha, 0.1, from(0)), free,
 				"capacity: the rows of a rank's cache over the vertices of an average rank", ""},
 			{"halo_fraction", number(&c.Cache.HaloFraction, 0, from(0).upTo(1)), free,
@@ -338,6 +339,9 @@ func bare(names []string) (words []word) {
 	return words
 }
 
+// policyAuto is not a policy: the run chooses one.
+const policyAuto = "auto"
+
 // policies are the cache policies.
 var policies = []word{
 	{"none", "no cache"},
@@ -359,8 +363,9 @@ var policies = []word{
 		"replaced, at intervals, by those that were missed most"},
 	{cache.NameSieve, "dynamic; the general-purpose policy SIEVE, starting empty"},
 	{cache.NameLookahead, "dynamic; minibatches are sampled ahead of time, and rows that will be " +
-		"read again soonest are kept"},
-	{"auto", "the run chooses among `none`, `vip`, `prefetch` (with its parameters) and " +
+		"read again soonest are kept. It transfers [as few rows as any cache " +
+		"could](results/default-policy.md)"},
+	{policyAuto, "the run chooses among `none`, `vip`, `prefetch` (with its parameters) and " +
 		"`lookahead` of the given capacity. It counts the rows that each would transfer, tries " +
 		"the best ones in the first epochs (at most a third of all) and keeps the fastest; among " +
 		"those within 2 % of it, the one that transfers fewest rows. A run that goes on from a " +

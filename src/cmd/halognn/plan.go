@@ -158,6 +158,7 @@ func runPlan(command *cobra.Command, o planFlags) error {
 	case err != nil:
 		return err
 	}
+	p.Notes = append(p.Notes, c.Unread()...)
 	if err := p.Print(command.OutOrStdout()); err != nil || o.out == "" {
 		return err
 	}

@@ -102,6 +102,11 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 		return err
 	}
 	defer func() { j.release(err) }()
+	if c.Rank() == 0 {
+		for _, note := range j.config.Unread() {
+			j.env.Progress.Note(context.Background(), note)
+		}
+	}
 	j.env.Stop, j.env.Config = stopSignal, j.config.Flat()
 	defer j.unlock()
 	if resumed {

@@ -1,0 +1,96 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The default gives way where it cannot be; what was set does not.
+func TestDefaultPolicy(t *testing.T) {
+	for _, tc := range []struct {
+		text string
+		sets []string
+		want string // policy, or an error
+	}{
+		{"", nil, "lookahead"},
+		{"cache: {placement: own}\n", nil, "lookahead"},
+		{"cache: {placement: group}\n", nil, "vip"},
+		{"", []string{"cache.placement=group"}, "vip"},
+		{"cache: {placement: group, policy: degree}\n", nil, "degree"},
+		{"cache: {placement: group}\n", []string{"cache.policy=oracle"}, "oracle"},
+		{
+			"cache: {placement: group, policy: lookahead}\n", nil,
+			"that of cache.policy lookahead does",
+		},
+		{"cache: {policy: prefetch}\n", nil, "prefetch"},
+		{"cache: {gamma: 0.9}\n", nil, "lookahead"},
+	} {
+		c, err := Load(writeConfig(t, minimal+tc.text), tc.sets)
+		switch {
+		case err != nil && !strings.Contains(err.Error(), tc.want):
+			t.Errorf("%q %q: %v, want %s", tc.text, tc.sets, err, tc.want)
+		case err == nil && c.Cache.Policy != tc.want:
+			t.Errorf("%q %q: policy %s, want %s", tc.text, tc.sets, c.Cache.Policy, tc.want)
+		}
+	}
+}
+
+// Whoever sets a key that the policy does not read is told, and by whom it is read.
+func TestKeysThatThePolicyDoesNotRead(t *testing.T) {
+	for _, tc := range []struct{ sets, want string }{ // keys below cache, and beginnings of notes
+		{"", ""},
+		{"gamma=0.995 delta=64", ""}, // what they are anyway
+		{"gamma=0.9 delta=16", "gamma is 0.9, but cache.policy is lookahead, which does not read it; " +
+			"prefetch does|delta is 16, but cache.policy is lookahead"},
+		{"policy=prefetch gamma=0.9 delta=16 evict=false initial=vip scores=dense halo_hops=1", ""},
+		{"policy=prefetch window=3", "window is 3, but cache.policy is prefetch, which does not read it; " +
+			"lookahead or auto does"},
+		{"window=3 level=true", ""},
+		{"policy=auto window=3 evict=false", "evict is false, but cache.policy is auto"},
+		{"policy=vip halo_hops=1", "halo_hops is 1, but cache.policy is vip"},
+	} {
+		var sets, wants []string
+		for _, s := range strings.Fields(tc.sets) {
+			sets = append(sets, "cache."+s)
+		}
+		if tc.want != "" {
+			wants = strings.Split(tc.want, "|")
+		}
+		c, err := Load(writeConfig(t, minimal), sets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes := c.Unread()
+		if len(notes) != len(wants) {
+			t.Errorf("%q: notes %q, want %q", tc.sets, notes, wants)
+			continue
+		}
+		for i, want := range wants {
+			if !strings.HasPrefix(notes[i], "cache."+want) {
+				t.Errorf("%q: note %q, want %q", tc.sets, notes[i], want)
+			}
+		}
+	}
+	for key, policies := range readers {
+		if find(Default().keys(), key) == nil {
+			t.Errorf("%s is no key", key)
+		}
+		for _, policy := range policies {
+			if !slices.Contains(Words("cache.policy"), policy) {
+				t.Errorf("%s is read by %s, which is no policy", key, policy)
+			}
+		}
+	}
+}
+
+func TestDefaultsOfWhatIsPrinted(t *testing.T) {
+	for set, want := range map[string]string{
+		"cache.alpha=0.2": "lookahead", "cache.placement=group": "vip", "cache.policy=sieve": "sieve",
+	} {
+		c, err := WithDefaults([]string{set})
+		if err != nil || c.Cache.Policy != want {
+			t.Errorf("%s: policy %s (%v), want %s", set, c.Cache.Policy, err, want)
+		}
+	}
+}
