@@ -109,6 +109,16 @@ func (m *Graph) Transposed() bool { return m.transposed }
 // out-degree.
 func (m *Graph) degree(v graph.VertexID) int { return m.out.InDegree(v) }
 
+// OutDegrees returns what gives the out-degree of a vertex: how many vertices may sample it. It
+// reads the graph that New was given, and the transpose, if New made one, until Free.
+func (m *Graph) OutDegrees() func(v graph.VertexID) int {
+	out := m.out
+	return func(v graph.VertexID) int { return out.InDegree(v) }
+}
+
+// NumVertices returns N.
+func (m *Graph) NumVertices() int { return m.in.NumVertices() }
+
 // Chunks are long enough to make handing them out cheap and short enough to balance the goroutines. Their ends are
 // multiples of 64, so that those who set bits of different vertices never share a word.
 const (

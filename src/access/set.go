@@ -34,8 +34,8 @@ func (s Set) addRanges(ranges []Range) {
 // Has reports whether v is in the set.
 func (s Set) Has(v graph.VertexID) bool { return s[v/wordBits]>>(v%wordBits)&1 != 0 }
 
-// mask sets the scores of vertices outside the set to 0. A nil set has all vertices.
-func (s Set) mask(score []float32) {
+// Mask sets the scores of vertices outside the set to 0. A nil set has all vertices.
+func (s Set) Mask(score []float32) {
 	for v := range score {
 		if s != nil && !s.Has(graph.VertexID(v)) {
 			score[v] = 0

@@ -298,7 +298,7 @@ func TestReadsOfSeveralParts(t *testing.T) {
 				vip[v] += without[v] * float64(source.Minibatches)
 			}
 		}
-		p, score := must[float32](t)(m.Reads(reader)), must[float32](t)(m.Score(PolicyVIP, reader))
+		p, score := must[float32](t)(m.Reads(reader)), must[float32](t)(m.RankVIP(reader))
 		for v := range n {
 			if math.Abs(float64(p[v])*float64(minibatches)-reads[v]) > 1e-5 || math.Abs(float64(score[v])-vip[v]) > 1e-5 {
 				t.Fatalf("vertex %d: %g reads a step and score %g, enumeration says %g and %g", v, float64(p[v])*float64(minibatches), score[v], reads[v], vip[v])
@@ -313,7 +313,7 @@ func TestReadsOfSeveralParts(t *testing.T) {
 	}
 	m := mustNew(t, fromEdges(t, 4, [2]int{1, 0}), Options{})
 	for name, x := range map[string][]float32{
-		"reads": must[float32](t)(m.Reads(&Reader{Sample: sample.Neighbours(2)})), "vip": must[float32](t)(m.Score(PolicyVIP, &Reader{Sample: sample.Neighbours(2)})),
+		"reads": must[float32](t)(m.Reads(&Reader{Sample: sample.Neighbours(2)})), "vip": must[float32](t)(m.RankVIP(&Reader{Sample: sample.Neighbours(2)})),
 	} {
 		if len(x) != 4 || x[1] != 0 {
 			t.Errorf("%s without seeds: %g", name, x)
@@ -382,7 +382,7 @@ func TestRemoteSeedsAreRead(t *testing.T) {
 		reader := &Reader{
 			Local: []Range{{roots[0], roots[0] + 1}}, Sample: sample.Neighbours(2, 1), Sources: []Source{{roots, float64(batch), 1}},
 		}
-		vip, inclusion := must[float32](t)(m.Score(PolicyVIP, reader)), must[float32](t)(m.Score(PolicyInclusion, reader))
+		vip, inclusion := must[float32](t)(m.RankVIP(reader)), must[float32](t)(m.RankInclusion(reader))
 		for v, want := range enumerate(g, roots, batch, reader.Sample.Fanouts, true) {
 			if math.Abs(float64(vip[v])-want) > 1e-6 || vip[v] != inclusion[v] {
 				t.Fatalf("batch %d of %d: vertex %d has vip %g and inclusion %g, enumeration says %g", batch, len(roots), v, vip[v], inclusion[v], want)
@@ -394,7 +394,7 @@ func TestRemoteSeedsAreRead(t *testing.T) {
 			}
 		}
 		reader.Sources[0].Seeds = roots[:1]
-		local := must[float32](t)(m.Score(PolicyVIP, reader))
+		local := must[float32](t)(m.RankVIP(reader))
 		for v, want := range enumerate(g, roots[:1], 1, reader.Sample.Fanouts, false) {
 			if v != own && math.Abs(float64(local[v])-want) > 1e-6 {
 				t.Fatalf("local seeds: vertex %d has vip %g, the paper's formula %g", v, local[v], want)

@@ -32,6 +32,12 @@ import (
 
 // Policy decides, once a step and in step order, what is at hand. It is used by one goroutine at a time.
 type Policy interface {
+	// Window returns how many minibatches the policy knows in advance.
+	Window() int
+	// Feed tells the policy the remote vertices of the next minibatch that it has not been told of:
+	// before Step is called for a minibatch, Window more have been fed, as far as there are any.
+	// A policy with no window takes no notice.
+	Feed(remote []graph.VertexID)
 	// Step decides for the remote vertices of the next step, which are distinct. d is overwritten.
 	Step(remote []graph.VertexID, d *Decision)
 	// Slots returns the rows that the table must have room for.
@@ -41,6 +47,15 @@ type Policy interface {
 	// Free gives the arrays back.
 	Free()
 }
+
+// blind is the part of a policy that knows no minibatch in advance.
+type blind struct{}
+
+// Window implements Policy.
+func (blind) Window() int { return 0 }
+
+// Feed implements Policy.
+func (blind) Feed([]graph.VertexID) {}
 
 // Decision is the answer to one step; see the package comment. The zero value is ready; its arrays are reused from step to step.
 type Decision struct {

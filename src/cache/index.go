@@ -31,9 +31,25 @@ type Index struct {
 	keys  int // in table
 }
 
+// dense reports whether an index for so many keys is dense.
+func (k IndexKind) dense(vertices, keys int) bool {
+	return k == IndexDense || k == IndexAuto && vertices*4 <= keys*denseBytes
+}
+
+// tableBits returns the logarithm of the entries of a hash with room for so many keys.
+func tableBits(keys int) int { return bits.Len(uint(max(2*keys, 64) - 1)) }
+
+// IndexBytes returns the memory of an index that NewIndex makes by IndexAuto.
+func IndexBytes(vertices, keys int) int64 {
+	if IndexAuto.dense(vertices, keys) {
+		return int64(max(vertices, 1)) * 4
+	}
+	return 8 << tableBits(keys)
+}
+
 // NewIndex makes an empty index for a graph of the given vertices and, for now, so many keys; a hash grows with need.
 func NewIndex(vertices, keys int, kind IndexKind) *Index {
-	if kind == IndexDense || kind == IndexAuto && vertices*4 <= keys*denseBytes {
+	if kind.dense(vertices, keys) {
 		return &Index{dense: mem.Make[int32](max(vertices, 1))}
 	}
 	x := &Index{}
@@ -44,7 +60,7 @@ func NewIndex(vertices, keys int, kind IndexKind) *Index {
 // resize moves the keys to a table that has room for so many.
 func (x *Index) resize(keys int) {
 	old := x.table
-	size := bits.Len(uint(max(2*keys, 64) - 1))
+	size := tableBits(keys)
 	x.table, x.shift, x.keys = mem.Make[uint64](1<<size), 64-size, 0
 	for _, e := range old {
 		if e != 0 {

@@ -83,6 +83,7 @@ func (o PrefetchOptions) check() error {
 // when a round is due; the threshold includes what equals it, but for Gamma = 1; scores are swapped as the text says, of which
 // algorithm 2 shows half.
 type Prefetch struct {
+	blind
 	board  *scoreboard
 	vertex []graph.VertexID // [C]
 	start  []float64        // [C] log S_E when the row came

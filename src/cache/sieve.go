@@ -18,6 +18,7 @@ import (
 // miss that a later one of the same step evicts again is not inserted. Memory: the index and 17 bytes a slot.
 // Source: SIEVE (Zhang et al., NSDI 2024), algorithm 1, by steps instead of by reads.
 type Sieve struct {
+	blind
 	index   *Index
 	vertex  []graph.VertexID // [C]
 	newer   []int32          // [C] neighbours in the list; -1 at its ends

@@ -9,6 +9,7 @@ import (
 
 // Static is a fixed set of rows, fetched before the first step. An empty one is no cache.
 type Static struct {
+	blind
 	index *Index
 	slots int
 }

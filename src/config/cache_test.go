@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"halognn/src/policy"
 )
 
 // The default gives way where it cannot be; what was set does not.
@@ -72,13 +74,12 @@ func TestKeysThatThePolicyDoesNotRead(t *testing.T) {
 			}
 		}
 	}
-	for key, policies := range readers {
-		if find(Default().keys(), key) == nil {
-			t.Errorf("%s is no key", key)
-		}
-		for _, policy := range policies {
-			if !slices.Contains(Words("cache.policy"), policy) {
-				t.Errorf("%s is read by %s, which is no policy", key, policy)
+	for _, name := range policy.Names(nil) {
+		for _, read := range policy.Find(name).Reads {
+			if key := "cache." + read; find(Default().keys(), key) == nil {
+				t.Errorf("%s reads %s, which is no key", name, key)
+			} else if !slices.Contains(Readers(key), name) {
+				t.Errorf("%s reads %s, but is not among %v", name, key, Readers(key))
 			}
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"halognn/src/cache"
+	"halognn/src/policy"
 )
 
 // faults returns everything that is wrong with the values.
@@ -34,7 +34,7 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 				"seed hop first", f.key, n, c.Model.Layers)
 		}
 	}
-	if cache.Dynamic(c.Cache.Policy) && c.Cache.Placement == PlacementGroup {
+	if p := policy.Find(c.Cache.Policy); p != nil && !p.Static() && c.Cache.Placement == PlacementGroup {
 		bad("cache.placement is %s, which is for caches that do not change, and that of "+
 			"cache.policy %s does; choose a static cache.policy (%s), or cache.placement=own",
 			c.Cache.Placement, c.Cache.Policy, OrList(staticPolicies()))
@@ -43,13 +43,8 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 }
 
 // staticPolicies returns the cache policies that fill a cache once.
-func staticPolicies() (names []string) {
-	for _, p := range policies {
-		if !cache.Dynamic(p.name) && p.name != "none" && p.name != policyAuto {
-			names = append(names, p.name)
-		}
-	}
-	return names
+func staticPolicies() []string {
+	return policy.Names(func(p *policy.Policy) bool { return p.Static() && !p.None() })
 }
 
 // Changes returns an error about every key that differs from what a run began with and must not. A

@@ -11,10 +11,9 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
+	"halognn/src/policy"
 
-	"halognn/src/access"
-	"halognn/src/cache"
+	"github.com/google/go-cmp/cmp"
 )
 
 func writeConfig(t *testing.T, text string) string {
@@ -192,7 +191,7 @@ func TestPageIsFresh(t *testing.T) {
 }
 
 func TestPoliciesAreThoseThatThereAre(t *testing.T) {
-	want := append(access.Policies(), cache.NamePrefetch, cache.NameSieve, cache.NameLookahead, "auto")
+	want := append(policy.Names(policy.Trainable), "auto")
 	got := Words("cache.policy")
 	slices.Sort(want)
 	slices.Sort(got)

@@ -1,8 +1,7 @@
 package config
 
 import (
-	"halognn/src/access"
-	"halognn/src/cache"
+	"halognn/src/policy"
 	"halognn/src/sample"
 )
 
@@ -152,7 +151,7 @@ func (c *Config) table() []section {
 		}},
 
 		{name: "cache", doc: cacheDoc, keys: []*Key{
-			{"policy", oneOf(&c.Cache.Policy, cache.NameLookahead, policies...), free,
+			{"policy", oneOf(&c.Cache.Policy, policy.Lookahead, policies()...), free,
 				"which remote rows a rank keeps",
 				"With `cache.placement: group` the default is `vip`."},
 			{"alpha", number(&c.Cache.Alpha, 0.1, from(0)), free,
@@ -175,7 +174,7 @@ func (c *Config) table() []section {
 				"`prefetch`: whether rows are exchanged; false keeps the rows that the buffer " +
 					"begins with", ""},
 			{"initial", oneOf(&c.Cache.Initial, "degree",
-				bare(access.InitialPolicies)...,
+				bare(policy.Initial())...,
 			), free,
 				"`prefetch`: the ranking whose best rows the buffer begins with", ""},
 			{"scores", oneOf(&c.Cache.Scores, "auto",
@@ -323,8 +322,8 @@ func (c *Config) table() []section {
 
 // Words that other packages know by the same names; package cmd passes them on.
 const (
-	PlacementOwn   = "own"
-	PlacementGroup = "group"
+	PlacementOwn   = policy.PlacementOwn
+	PlacementGroup = policy.PlacementGroup
 
 	ReadsAuto   = "auto"
 	ReadsCopy   = "copy"
@@ -342,35 +341,17 @@ func bare(names []string) (words []word) {
 // policyAuto is not a policy: the run chooses one.
 const policyAuto = "auto"
 
-// policies are the cache policies.
-var policies = []word{
-	{"none", "no cache"},
-	{"degree", "static; the vertices with most out-edges within the model's hops of the training " +
-		"seeds"},
-	{"halo1", "static; the 1-hop halo"},
-	{"wpr", "static; by weighted reverse PageRank"},
-	{"paths", "static; by the number of paths from the training seeds"},
-	{"sim", "static; by counts over 2 simulated epochs"},
-	{"vip", "static; by SALIENT++'s access probability, summed over the minibatches of a step " +
-		"(with `sample.seeds: global` it is `inclusion`, for the paper does not count a seed's " +
-		"own row)"},
-	{"inclusion", "static; by the probability that a minibatch reads the row, from the same " +
-		"model of this program's sampler, in which a vertex draws at every hop after it was " +
-		"reached, seeds included"},
-	{"oracle", "static; by counts over the very epochs of the run, the best that a static cache " +
-		"can do, at the price of sampling them twice"},
-	{cache.NamePrefetch, "dynamic; MassiveGNN's buffer, in which rows that went unused are " +
-		"replaced, at intervals, by those that were missed most"},
-	{cache.NameSieve, "dynamic; the general-purpose policy SIEVE, starting empty"},
-	{cache.NameLookahead, "dynamic; minibatches are sampled ahead of time, and rows that will be " +
-		"read again soonest are kept. It transfers [as few rows as any cache " +
-		"could](results/default-policy.md)"},
-	{policyAuto, "the run chooses among `none`, `vip`, `prefetch` (with its parameters) and " +
-		"`lookahead` of the given capacity. It counts the rows that each would transfer, tries " +
-		"the best ones in the first epochs (at most a third of all) and keeps the fastest; among " +
-		"those within 2 % of it, the one that transfers fewest rows. A run that goes on from a " +
-		"checkpoint keeps the choice. The terminal and `cache.chosen` of `summary.json` say what " +
-		"was chosen and why"},
+// policies are the words of cache.policy: the table of package policy, and auto.
+func policies() (words []word) {
+	for _, name := range policy.Names(policy.Trainable) {
+		words = append(words, word{name, policy.Find(name).Doc})
+	}
+	return append(words, word{policyAuto, "the run chooses among `none`, `vip`, `prefetch` (with its " +
+		"parameters) and `lookahead` of the given capacity. It counts the rows that each would " +
+		"transfer, tries the best ones in the first epochs (at most a third of all) and keeps the " +
+		"fastest; among those within 2 % of it, the one that transfers fewest rows. A run that goes " +
+		"on from a checkpoint keeps the choice. The terminal and `cache.chosen` of `summary.json` " +
+		"say what was chosen and why"})
 }
 
 const cacheDoc = `A cache holds copies of remote rows, so that a rank need not fetch them again. A

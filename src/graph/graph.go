@@ -47,6 +47,16 @@ func (g *CSC) NumEdges() int64 { return g.Indptr[len(g.Indptr)-1] }
 // InDegree returns the number of in-neighbours of v.
 func (g *CSC) InDegree(v VertexID) int { return int(g.Indptr[v+1] - g.Indptr[v]) }
 
+// NextChunk returns where the chunk of vertices ends that begins at lo, at end at most: its vertices
+// and their in-edges name at most budget rows, or it is a single vertex.
+func (g *CSC) NextChunk(lo, end, budget int64) int64 {
+	hi := lo + 1
+	for hi < end && hi+1-lo+g.Indptr[hi+1]-g.Indptr[lo] <= budget {
+		hi++
+	}
+	return hi
+}
+
 // InNeighbours returns the in-neighbours of v in stored order, as a view.
 func (g *CSC) InNeighbours(v VertexID) []VertexID { return g.Indices[g.Indptr[v]:g.Indptr[v+1]] }
 

@@ -61,6 +61,9 @@ type Config struct {
 	Task            string  // Multiclass or Multilabel
 }
 
+// ReadsNeighbours reports whether the model reads more than the rows of its seeds.
+func (c Config) ReadsNeighbours() bool { return c.Kind != "mlp" }
+
 // Widths returns the width of the rows that layer l reads and of those it gives.
 func (c Config) Widths(l int) (in, out int) {
 	in, out = c.Hidden, c.Hidden

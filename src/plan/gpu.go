@@ -8,6 +8,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/mem"
 	"halognn/src/nn"
+	"halognn/src/trace"
 )
 
 // GPU is the device of a job whose ranks have one.
@@ -34,10 +35,10 @@ const (
 
 // DeviceMemory is what the largest rank puts on its GPU. Sum may exceed Size: the job does not fit then.
 type DeviceMemory struct {
-	Size     int64   `json:"size"` // that a rank has
-	Items    Memory  `json:"items"`
-	Resident int64   `json:"resident_rows"`  // of its own
-	Hits     float64 `json:"resident_share"` // of the rows that a minibatch reads
+	Size     int64        `json:"size"` // that a rank has
+	Items    trace.Memory `json:"items"`
+	Resident int64        `json:"resident_rows"`  // of its own
+	Hits     float64      `json:"resident_share"` // of the rows that a minibatch reads
 }
 
 // minibatchOnDevice is what comes up for a minibatch, and how.
@@ -59,7 +60,7 @@ func (j *Job) sharing() int {
 // resident returns how many of a rank's own rows stay on its device, given what the parameters take, and how many of the rows that a minibatch reads
 // those are: the likeliest, as in training.
 func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads float64) {
-	first, end := p.layout.first[r.rank], p.layout.first[r.rank+1]
+	first, end := p.layout.Vertices(r.rank)
 	total, room := int((end-first)*int64(p.shards.RowBytes())), int(p.job.GPU.Memory)/p.job.sharing()-int(parameters)
 	bytes := room / 2
 	if of := p.job.GPU.Resident; of != nil {
@@ -105,7 +106,7 @@ func (p *planner) blockBytes(s *shape) float64 {
 	bytes := 0
 	for l, h := range s.hops {
 		bytes += 4 * h.destinations
-		if l > 0 && len(p.job.Fanouts) > 0 {
+		if l > 0 && p.job.Reads() {
 			bytes += 8*(h.destinations+1) + 8*(h.sources+1) + 8*h.edges
 		}
 	}
@@ -132,13 +133,13 @@ func (p *planner) deviceMemory() (*DeviceMemory, error) {
 		if err != nil {
 			return nil, err
 		}
-		d := &DeviceMemory{Size: p.job.GPU.Memory / int64(p.job.sharing()), Resident: rows, Items: Memory{
-			{ResidentRows, rows * int64(p.shards.RowBytes()), false},
-			{Parameters, model.onDevice, false},
-			{Activations, model.activations, false},
-			{Minibatches, int64(p.job.Depth+1) * each, false},
-			{InputRows, p.inputRows(slot, model.needs), false},
-			{Evaluation, grown + int64(p.job.Depth+1)*max(0, chunk-each), false},
+		d := &DeviceMemory{Size: p.job.GPU.Memory / int64(p.job.sharing()), Resident: rows, Items: trace.Memory{
+			{Name: ResidentRows, Bytes: rows * int64(p.shards.RowBytes())},
+			{Name: trace.MemParameters, Bytes: model.onDevice},
+			{Name: trace.MemActivations, Bytes: model.activations},
+			{Name: trace.MemMinibatches, Bytes: int64(p.job.Depth+1) * each},
+			{Name: InputRows, Bytes: p.inputRows(slot, model.needs)},
+			{Name: trace.MemEvaluation, Bytes: grown + int64(p.job.Depth+1)*max(0, chunk-each)},
 		}}
 		if frontier := r.mean(func(s *shape) float64 { return float64(s.frontier()) }); frontier > 0 {
 			d.Hits = min(1, reads/frontier)
@@ -189,7 +190,7 @@ func (p *planner) lookAtDevice() error {
 		}
 		_, reads := p.resident(r, model.onDevice)
 		mean := func(value func(m *minibatchOnDevice) float64) float64 {
-			return float64(p.layout.each) * r.mean(func(s *shape) float64 {
+			return float64(p.layout.Minibatches()) * r.mean(func(s *shape) float64 {
 				m := p.onDevice(s, reads, model.needs)
 				return value(&m)
 			})

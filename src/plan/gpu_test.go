@@ -8,6 +8,7 @@ import (
 
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
+	"halognn/src/trace"
 )
 
 var givenGPU = Options{Rates: Rates{Sample: 1e7, Lookups: 1e8, Rows: 1e7, Flops: 1e12, Network: 1e9, Device: 1e12, Bus: 1e10}, Host: ref.Host{}}
@@ -15,7 +16,7 @@ var givenGPU = Options{Rates: Rates{Sample: 1e7, Lookups: 1e8, Rows: 1e7, Flops:
 // The items of a GPU: rows as far as they are to stay, what the model has, what comes up.
 func TestDeviceMemory(t *testing.T) {
 	s := generated(t, 4)
-	j := job()
+	j := planJob()
 	j.GPU = &GPU{Memory: 1e9}
 	p := planned(t, s, j, givenGPU)
 	d := p.Device
@@ -26,10 +27,10 @@ func TestDeviceMemory(t *testing.T) {
 	if d.Size != 1e9 || d.Resident > most || d.Resident < most/2 || d.Hits <= 0 || d.Hits > 1 {
 		t.Errorf("all rows have room: %+v, parts of up to %d rows", d, most)
 	}
-	if d.Items.Of(Parameters) < 4*4*1000 || d.Items.Of(Activations) == 0 || d.Items.Of(Minibatches) == 0 || d.Items.Of(InputRows) == 0 || d.Items.Of(Evaluation) < 0 {
+	if d.Items.Of(trace.MemParameters) < 4*4*1000 || d.Items.Of(trace.MemActivations) == 0 || d.Items.Of(trace.MemMinibatches) == 0 || d.Items.Of(InputRows) == 0 || d.Items.Of(trace.MemEvaluation) < 0 {
 		t.Errorf("items %+v", d.Items)
 	}
-	if p.Memory.Of(Activations) != 0 || p.Memory.Of(Parameters) >= planned(t, s, job(), given).Memory.Of(Parameters) {
+	if p.Memory.Of(trace.MemActivations) != 0 || p.Memory.Of(trace.MemParameters) >= planned(t, s, planJob(), given).Memory.Of(trace.MemParameters) {
 		t.Errorf("the host holds what the device has: %+v", p.Memory)
 	}
 
@@ -50,7 +51,7 @@ func TestDeviceMemory(t *testing.T) {
 // Ranks that share a GPU share its memory and its time; one that is too small is told.
 func TestSharedDevice(t *testing.T) {
 	s := generated(t, 4)
-	j := job()
+	j := planJob()
 	j.RanksPerNode, j.GPU = 4, &GPU{Memory: 2e6}
 	own := planned(t, s, j, givenGPU)
 	j.GPU.PerNode = 2
@@ -67,7 +68,7 @@ func TestSharedDevice(t *testing.T) {
 // What binds follows from the rates.
 func TestWhatBindsOnAGPU(t *testing.T) {
 	s := generated(t, 4)
-	j := job()
+	j := planJob()
 	j.Workers, j.Cores = 4, 8
 	none, all := &GPU{Memory: 1e9, Resident: func(int, int) int { return 0 }}, &GPU{Memory: 1e9} // with all rows there the device makes the input
 	for _, c := range []struct {
@@ -90,7 +91,7 @@ func TestWhatBindsOnAGPU(t *testing.T) {
 // Without a GPU rates are assumed and said to be; with one they are measured. The device of this test computes in host memory.
 func TestRatesOfAGPU(t *testing.T) {
 	s := generated(t, 2)
-	j := job()
+	j := planJob()
 	j.GPU = new(GPU)
 	p := planned(t, s, j, Options{Rates: Rates{Sample: 1e7, Network: 1e9}, Host: ref.Host{}})
 	if r := p.Rates; r.Device != AssumedGPUCopy || r.Bus != AssumedBus || r.Flops != AssumedGPUFlops || p.Device.Size != AssumedGPUMemory {

@@ -1,78 +1,14 @@
 package plan
 
 import (
-	"halognn/src/cache"
 	"halognn/src/compute"
 	"halognn/src/graph"
+	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/sample"
+	"halognn/src/trace"
 )
-
-// What the memory of a rank is made of. The summary of a run has the same names, with what was counted; docs/plan.md defines them.
-const (
-	Features    = "features"
-	Topology    = "topology"
-	Samplers    = "samplers"
-	Seeds       = "seeds"
-	CacheRows   = "cache_rows"
-	CacheIndex  = "cache_index"
-	Window      = "window"
-	Minibatches = "minibatches"
-	Parameters  = "model"
-	Activations = "activations"
-	Evaluation  = "evaluation"
-	Heap        = "heap"
-	Runtime     = "runtime"
-)
-
-// Items are their names, in the order of reports.
-var Items = []string{
-	Features, Topology, Samplers, Seeds, CacheRows, CacheIndex, Window, Minibatches, Parameters, Activations, Evaluation, Heap, Runtime,
-}
-
-// Item is one of them.
-type Item struct {
-	Name   string `json:"name"`
-	Bytes  int64  `json:"bytes"`
-	Shared bool   `json:"one_copy_per_node,omitempty"`
-}
-
-// Memory is the items of a rank.
-type Memory []Item
-
-// Sum returns the resident set of a rank: what it shares with others counts in full, as the system counts it.
-func (m Memory) Sum() (sum int64) {
-	for _, i := range m {
-		sum += i.Bytes
-	}
-	return sum
-}
-
-// Node returns the memory of a node with so many ranks.
-func (m Memory) Node(ranks int) (sum int64) {
-	for _, i := range m {
-		if i.Shared {
-			sum += i.Bytes
-		} else {
-			sum += i.Bytes * int64(ranks)
-		}
-	}
-	return sum
-}
-
-// Of returns the bytes of an item.
-func (m Memory) Of(name string) int64 {
-	for _, i := range m {
-		if i.Name == name {
-			return i.Bytes
-		}
-	}
-	return 0
-}
-
-// ChunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex has more neighbours.
-const ChunkBytes = 32 << 20
 
 // What a rank holds whatever it trains: measured on an empty run.
 const (
@@ -81,10 +17,10 @@ const (
 )
 
 // memory predicts the largest resident set of any rank that was looked at, with the traffic t.
-func (p *planner) memory(t *Traffic) (Memory, error) {
-	var most Memory
+func (p *planner) memory(t *Traffic) (trace.Memory, error) {
+	var most trace.Memory
 	for i, r := range p.ranks {
-		m, err := p.rankMemory(r, t, t.received[i]/float64(p.layout.each))
+		m, err := p.rankMemory(r, t, t.received[i]/float64(p.layout.Minibatches()))
 		if err != nil {
 			return nil, err
 		}
@@ -96,16 +32,16 @@ func (p *planner) memory(t *Traffic) (Memory, error) {
 }
 
 // rankMemory itemises one rank, which fetches so many rows for a minibatch.
-func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (Memory, error) {
+func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Memory, error) {
 	j, s, l := p.job, p.shards, p.layout
-	lo, hi := l.node(r.rank)
+	lo, hi := p.node(r.rank)
 	rowBytes := int64(s.RowBytes())
 	model, err := p.modelBytes(r)
 	if err != nil {
 		return nil, err
 	}
 	share := 1.0 // of the remote vertices that are fetched: all, where evaluation does without a cache that changes
-	if mean := meanRemote(r); mean > 0 && !cache.Dynamic(t.Policy) {
+	if mean := meanRemote(r); mean > 0 && !t.dynamic() {
 		share = min(1, fetched/mean)
 	}
 	// Slots take turns at training and evaluating. While minibatches wait for a look-ahead cache, evaluation has slots of its
@@ -123,18 +59,18 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (Memory, 
 		buffers = p.bufferBytes(slot, moved, nn.Needs{}) + int64(up.blocks+up.inputs)
 		model.parameters -= model.onDevice
 	}
-	slots := int64(min(j.Depth+1, l.streams.Steps()*l.each))
-	m := Memory{
-		{Features, (l.first[hi] - l.first[lo]) * rowBytes, true},
-		{Topology, s.MappedBytes(), true},
-		{Samplers, int64(j.Workers) * r.sampler, false},
-		{Seeds, p.seedBytes(r), false},
-		{CacheRows, int64(t.held) * rowBytes, false},
-		{CacheIndex, t.planBytes, false},
-		{Window, int64(t.Window) * waiting, false},
-		{Minibatches, slots * (waiting + buffers), false},
-		{Parameters, model.parameters, false},
-		{Activations, model.activations, false},
+	slots := int64(min(j.Depth+1, l.Streams.Steps()*l.Minibatches()))
+	m := trace.Memory{
+		{Name: trace.MemFeatures, Bytes: p.between(lo, hi) * rowBytes, Shared: true},
+		{Name: trace.MemTopology, Bytes: s.MappedBytes(), Shared: true},
+		{Name: trace.MemSamplers, Bytes: int64(j.Workers) * r.sampler},
+		{Name: trace.MemSeeds, Bytes: p.seedBytes(r)},
+		{Name: trace.MemCacheRows, Bytes: int64(t.held) * rowBytes},
+		{Name: trace.MemCacheIndex, Bytes: t.planBytes},
+		{Name: trace.MemWindow, Bytes: int64(t.Window) * waiting},
+		{Name: trace.MemMinibatches, Bytes: slots * (waiting + buffers)},
+		{Name: trace.MemParameters, Bytes: model.parameters},
+		{Name: trace.MemActivations, Bytes: model.activations},
 	}
 	if j.GPU != nil {
 		m[len(m)-1].Bytes = 0
@@ -147,7 +83,10 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (Memory, 
 	if t.Window > 0 && r.judged.hops != nil {
 		evaluation = max(evaluation, int64(j.Depth+1)*p.waitingBytes(&r.judged, t))
 	}
-	return append(m, Item{Evaluation, evaluation, false}, Item{Heap, heapBytes, false}, Item{Runtime, runtimeBytes, false}), nil
+	return append(m, trace.Memory{
+		{Name: trace.MemEvaluation, Bytes: evaluation}, {Name: trace.MemHeap, Bytes: heapBytes},
+		{Name: trace.MemRuntime, Bytes: runtimeBytes},
+	}...), nil
 }
 
 // seedBytes is sample.Streams: the seeds of all, and two orders of the rank's own, or of all.
@@ -163,7 +102,7 @@ func (p *planner) seedBytes(r *rankPlan) int64 {
 func (p *planner) waitingBytes(s *shape, t *Traffic) int64 {
 	bytes := int64(s.frontier())*(4+4+8) + int64(s.remote)*4 // ids, original ids, references; remote positions
 	for l, h := range s.hops {
-		if len(p.job.Fanouts) == 0 {
+		if !p.job.Reads() {
 			break
 		}
 		bytes += 8*int64(h.destinations+1) + 4*int64(h.edges)
@@ -171,7 +110,7 @@ func (p *planner) waitingBytes(s *shape, t *Traffic) int64 {
 			bytes += 8*int64(h.sources+1) + 8*int64(h.edges)
 		}
 	}
-	if cache.Dynamic(t.Policy) {
+	if t.dynamic() {
 		bytes += int64(s.remote) * (4 + 4) // remote ids, slots
 	}
 	return bytes
@@ -282,7 +221,7 @@ func (c *counter) Sync() error               { return nil }
 
 // evaluationBytes is what the final test adds, layer by layer over all own vertices: the rows of two layers, and the chunks in flight.
 func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error) {
-	j, rows, slot := p.job, p.layout.rows(r.rank), r.slot()
+	j, rows, slot := p.job, p.rows(r.rank), r.slot()
 	most := int64(0)
 	for l := range j.Model.Layers {
 		in, out := j.Model.Widths(l)
@@ -316,7 +255,7 @@ type chunk struct {
 // chunk samples vertices [lo, hi) with all neighbours.
 func (p *planner) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
 	c.vertices = int(bounds[1] - bounds[0])
-	if len(p.job.Fanouts) == 0 || c.vertices == 0 {
+	if !p.job.Reads() || c.vertices == 0 {
 		c.bytes = int64(c.vertices) * (4 + 4 + 8)
 		return c, nil
 	}
@@ -343,12 +282,12 @@ func (p *planner) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
 // chunks returns the chunks of a rank's vertices that are looked at: the first, whose vertices have the most neighbours where hot ones come
 // first, one amid the others, and the one with the most vertices.
 func (p *planner) chunks(rank, rowBytes int) [][2]int64 {
-	first, end := p.layout.first[rank], p.layout.first[rank+1]
-	indptr, budget := p.shards.Topology().Graph.Indptr, int64(ChunkBytes/rowBytes)
+	first, end := p.layout.Vertices(rank)
+	g, budget := &p.shards.Topology().Graph, int64(job.ChunkBytes/rowBytes)
 	var all [][2]int64
 	most := 0
 	for lo := first; lo < end; {
-		hi := NextChunk(indptr, lo, end, budget)
+		hi := g.NextChunk(lo, end, budget)
 		all = append(all, [2]int64{lo, hi})
 		if i := len(all) - 1; hi-lo > all[most][1]-all[most][0] {
 			most = i
@@ -359,13 +298,4 @@ func (p *planner) chunks(rank, rowBytes int) [][2]int64 {
 		return nil
 	}
 	return [][2]int64{all[0], all[len(all)/2], all[most]}
-}
-
-// NextChunk returns where the chunk of vertices ends that begins at lo: it and its in-edges name at most budget rows, or it is one vertex.
-func NextChunk(indptr []int64, lo, end, budget int64) int64 {
-	hi := lo + 1
-	for hi < end && hi+1-lo+indptr[hi+1]-indptr[lo] <= budget {
-		hi++
-	}
-	return hi
 }

@@ -5,36 +5,38 @@ import (
 	"testing"
 
 	"halognn/src/access"
-	"halognn/src/cache"
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
+	"halognn/src/job"
 	"halognn/src/nn"
+	"halognn/src/policy"
 	"halognn/src/sample"
+	"halognn/src/trace"
 )
 
 // What is predicted of a minibatch and of the model's activations is what they take, as far as it is written.
 func TestMinibatchBytes(t *testing.T) {
 	s := generated(t, 4)
-	j := job()
+	j := planJob()
 	if err := j.fill(s); err != nil {
 		t.Fatal(err)
 	}
-	l, err := newLayout(s, &j)
+	l, err := job.New(s, j.Spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.streams.Free()
-	sampler, err := sample.New(s.Topology(), sample.Options{Spec: sample.Neighbours(j.Fanouts...), MaxSeeds: l.streams.MaxPiece()})
+	defer l.Close()
+	sampler, err := sample.New(s.Topology(), sample.Options{Spec: j.Sample, MaxSeeds: l.Streams.MaxPiece()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer sampler.Free()
 	var mb sample.Minibatch
 	defer mb.Free()
-	if err := sampler.Sample(&mb, l.streams.Piece(1, 0, 0, nil), sample.Key{Seed: 1, Epoch: 1}); err != nil {
+	if err := sampler.Sample(&mb, l.Streams.Piece(1, 0, 0, nil), sample.Key{Seed: 1, Epoch: 1}); err != nil {
 		t.Fatal(err)
 	}
-	r := l.reader(s, &j, 0)
+	r := l.Workload(0, 1)
 	size := shapeOf(&mb, r.Local)
 	p := &planner{job: &j, shards: s, layout: l, options: &Options{}}
 
@@ -86,25 +88,27 @@ func TestMinibatchBytes(t *testing.T) {
 // What dynamic caches take is told by the caches themselves.
 func TestCacheBytes(t *testing.T) {
 	s := generated(t, 2)
-	for _, policy := range []string{access.PolicyVIP, cache.NameSieve, cache.NamePrefetch, cache.NameLookahead} {
-		j := job()
-		j.Cache.Dynamic = access.Dynamic{Policy: policy, Gamma: 0.9, Delta: 4, Initial: "vip"}
+	for _, name := range []string{policy.VIP, policy.Sieve, policy.Prefetch, policy.Lookahead} {
+		j := planJob()
+		j.Cache = policy.Settings{
+			Policy: name, Alpha: j.Cache.Alpha, Gamma: 0.9, Delta: 4, Evict: true, Initial: policy.VIP,
+		}
 		p := planned(t, s, j, given)
 		rows := int64(access.Capacity(j.Cache.Alpha, s.Vertices, 2)) * int64(s.RowBytes())
-		if got := p.Memory.Of(CacheRows); math.Abs(float64(got-rows)) > 0.02*float64(rows) {
-			t.Errorf("%s: rows take %d bytes of %d asked for", policy, got, rows)
+		if got := p.Memory.Of(trace.MemCacheRows); math.Abs(float64(got-rows)) > 0.02*float64(rows) {
+			t.Errorf("%s: rows take %d bytes of %d asked for", name, got, rows)
 		}
-		if got := p.Memory.Of(CacheIndex); got < 1000 {
-			t.Errorf("%s: the index takes %d bytes", policy, got)
+		if got := p.Memory.Of(trace.MemCacheIndex); got < 1000 {
+			t.Errorf("%s: the index takes %d bytes", name, got)
 		}
-		if (p.Memory.Of(Window) > 0) != (policy == cache.NameLookahead) {
-			t.Errorf("%s: the window takes %d bytes", policy, p.Memory.Of(Window))
+		if (p.Memory.Of(trace.MemWindow) > 0) != (name == policy.Lookahead) {
+			t.Errorf("%s: the window takes %d bytes", name, p.Memory.Of(trace.MemWindow))
 		}
 	}
 }
 
 func TestNodeSharesWhatItCan(t *testing.T) {
-	m := Memory{{"a", 10, true}, {"b", 3, false}}
+	m := trace.Memory{{Name: "a", Bytes: 10, Shared: true}, {Name: "b", Bytes: 3}}
 	if m.Sum() != 13 || m.Node(4) != 22 || m.Of("b") != 3 || m.Of("c") != 0 {
 		t.Errorf("sum %d, node %d, b %d, c %d", m.Sum(), m.Node(4), m.Of("b"), m.Of("c"))
 	}
@@ -114,46 +118,46 @@ func TestNodeSharesWhatItCan(t *testing.T) {
 // draws fewer needs none. Traffic and time are those of training.
 func TestMemoryOfEvaluationWithItsOwnFanouts(t *testing.T) {
 	s := generated(t, 4)
-	for _, policy := range []string{access.PolicyNone, cache.NameLookahead} {
-		j := job()
-		j.Cache.Dynamic = access.Dynamic{Policy: policy}
+	for _, name := range []string{policy.None, policy.Lookahead} {
+		j := planJob()
+		j.Cache = policy.Settings{Policy: name, Alpha: j.Cache.Alpha}
 		want := planned(t, s, j, given)
-		j.EvalFanouts = []int{1, 1, 1}
+		j.Eval = sample.Neighbours(1, 1, 1)
 		few := planned(t, s, j, given)
-		j.EvalFanouts = []int{20, 20, 20}
+		j.Eval = sample.Neighbours(20, 20, 20)
 		many := planned(t, s, j, given)
-		for _, item := range Items {
+		for _, item := range trace.MemoryItems {
 			if few.Memory.Of(item) != want.Memory.Of(item) {
-				t.Errorf("%s: fewer neighbours: %s takes %d bytes instead of %d", policy, item, few.Memory.Of(item), want.Memory.Of(item))
+				t.Errorf("%s: fewer neighbours: %s takes %d bytes instead of %d", name, item, few.Memory.Of(item), want.Memory.Of(item))
 			}
-			grows := item == Minibatches || item == Activations || item == Samplers
+			grows := item == trace.MemMinibatches || item == trace.MemActivations || item == trace.MemSamplers
 			if got := many.Memory.Of(item) > want.Memory.Of(item); grows && !got {
-				t.Errorf("%s: more neighbours: %s takes %d bytes, and %d without", policy, item, many.Memory.Of(item), want.Memory.Of(item))
+				t.Errorf("%s: more neighbours: %s takes %d bytes, and %d without", name, item, many.Memory.Of(item), want.Memory.Of(item))
 			}
 		}
-		if many.Memory.Of(Window) != want.Memory.Of(Window) || many.Traffic.Rows != want.Traffic.Rows || many.Times.Remote != want.Times.Remote {
-			t.Errorf("%s: %+v, %+v, without %+v, %+v", policy, many.Traffic, many.Times, want.Traffic, want.Times)
+		if many.Memory.Of(trace.MemWindow) != want.Memory.Of(trace.MemWindow) || many.Traffic.Rows != want.Traffic.Rows || many.Times.Remote != want.Times.Remote {
+			t.Errorf("%s: %+v, %+v, without %+v, %+v", name, many.Traffic, many.Times, want.Traffic, want.Times)
 		}
 	}
 	// The largest minibatch of validation vertices, drawn by the plain sampler.
-	j := job()
-	j.EvalFanouts = []int{20, 20, 20}
+	j := planJob()
+	j.Eval = sample.Neighbours(20, 20, 20)
 	p := &planner{job: &j, shards: s, options: &Options{}}
 	if err := j.fill(s); err != nil {
 		t.Fatal(err)
 	}
 	var err error
-	if p.layout, err = newLayout(s, &j); err != nil {
+	if p.layout, err = job.New(s, j.Spec); err != nil {
 		t.Fatal(err)
 	}
-	defer p.layout.streams.Free()
-	r := &rankPlan{rank: 1, reader: p.layout.reader(s, &j, 1)}
+	defer p.layout.Close()
+	r := &rankPlan{rank: 1, reader: p.layout.Workload(1, 1)}
 	if err := p.probe(r); err != nil {
 		t.Fatal(err)
 	}
-	valid, size, largest := s.Valid(1), p.layout.streams.MaxPiece(), 0
+	valid, size, largest := s.Valid(1), p.layout.Streams.MaxPiece(), 0
 	for at := 0; at < len(valid); at += size {
-		mb := sample.Reference(s.Topology(), j.EvalFanouts, valid[at:min(at+size, len(valid))], sample.Key{Seed: 1, Step: at})
+		mb := sample.Reference(s.Topology(), j.Eval.Fanouts, valid[at:min(at+size, len(valid))], sample.Key{Seed: 1, Step: at})
 		largest = max(largest, len(mb.Frontier))
 		mb.Free()
 	}

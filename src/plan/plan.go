@@ -17,46 +17,26 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"halognn/src/access"
-	"halognn/src/cache"
 	"halognn/src/compute"
-	"halognn/src/nn"
+	"halognn/src/job"
+	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/shard"
+	"halognn/src/trace"
 )
 
-// Cache says what a rank keeps. Alpha and HaloFraction give Dynamic.Capacity, as in a run.
-type Cache struct {
-	access.Dynamic         // Policy may also be one of access.Policies, or auto
-	Alpha          float64 // rows, as a fraction of an average rank's vertices, unless
-	HaloFraction   float64 // they are given as a fraction of the rank's 1-hop halo
-	Hops           int     // as in access.Reader
-}
-
-// Job is what will run. The zero value of a number means its default.
+// Job is what will run, and on what. The zero value of a number means its default.
 type Job struct {
-	Ranks        int // one for each part
-	RanksPerNode int // 1
+	// Spec is the run. Ranks is one for each part by default, RanksPerNode and Epochs, which policy
+	// oracle counts, are 1. Cache.Policy may also be auto.
+	job.Spec
 
-	Model         nn.Config // In, Out and Task are taken from the parts
-	Optimizer     nn.OptimizerOptions
-	Fanouts       []int // seed hop first
-	EvalFanouts   []int // of sampled evaluation; none: it has Fanouts, or there is none
-	Batch         int
-	GlobalBatch   bool // Batch counts the seeds of all streams
-	GlobalSeeds   bool // streams draw from the whole graph
-	StreamPerPart bool // a stream for every part instead of every rank
-	Seed          uint64
-	Epochs        int // that policy oracle counts; 1
-
-	Depth   int     // minibatches prepared ahead; 0 prepares none
 	Workers int     // 1: goroutines of a rank that prepare
 	Threads int     // 1: threads of a rank that compute
 	Cores   float64 // CPUs of a rank; as many as it has goroutines and threads
 	GPU     *GPU    // that trains; nil: Threads do
-	Cache   Cache
 
 	auto bool // the run will choose its cache
 }
@@ -101,8 +81,8 @@ func (j *Job) fill(s *shard.Shards) error {
 		j.Cores = float64(j.Workers + j.Threads)
 	}
 	j.Model.In, j.Model.Out, j.Model.Task = s.Features, s.Classes, s.Task
-	if j.Model.Kind == "mlp" {
-		j.Fanouts, j.EvalFanouts = nil, nil
+	if !j.Reads() {
+		j.Sample, j.Eval = sample.Spec{}, sample.Spec{}
 	}
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -123,11 +103,10 @@ func (j *Job) fill(s *shard.Shards) error {
 	}
 	j.auto = j.Cache.Policy == "auto"
 	if j.auto {
-		j.Cache.Policy = cache.NameLookahead
+		j.Cache.Policy = policy.Lookahead
 	}
-	if !slices.Contains(access.Policies(), j.Cache.Policy) && !cache.Dynamic(j.Cache.Policy) {
-		fault("cache policy %q cannot be planned; choose one of %v, %s, %s or %s", j.Cache.Policy, access.Policies(),
-			cache.NamePrefetch, cache.NameSieve, cache.NameLookahead)
+	if p := policy.Find(j.Cache.Policy); p == nil || p.Hindsight {
+		fault("cache policy %q cannot be planned; choose one of %v", j.Cache.Policy, policy.Names(policy.Trainable))
 	}
 	if !(j.Cache.Alpha >= 0) || math.IsInf(j.Cache.Alpha, 1) {
 		fault("cache alpha is %g; it must be 0 or more, and finite", j.Cache.Alpha)
@@ -135,8 +114,8 @@ func (j *Job) fill(s *shard.Shards) error {
 	if err := errors.Join(append(faults, j.Model.Check(), j.Optimizer.Check(), j.fillGPU())...); err != nil {
 		return fmt.Errorf("%w: %w", ErrJob, err)
 	}
-	if j.RanksPerNode == j.Ranks || len(j.Fanouts) == 0 { // nothing is remote, so training opens no cache
-		j.Cache, j.auto = Cache{Dynamic: access.Dynamic{Policy: access.PolicyNone}}, false
+	if j.RanksPerNode == j.Ranks || !j.Reads() { // nothing is remote, so training opens no cache
+		j.Cache, j.auto = policy.Settings{Policy: policy.None}, false
 	}
 	return nil
 }
@@ -160,7 +139,7 @@ type Plan struct {
 
 	Minibatch  Minibatch     `json:"minibatch"`
 	Traffic    Traffic       `json:"traffic"`
-	Memory     Memory        `json:"memory"`
+	Memory     trace.Memory  `json:"memory"`
 	MemoryRank int64         `json:"memory_per_rank"`
 	MemoryNode int64         `json:"memory_per_node"` // what the ranks of a node share counted once
 	MemoryHas  int64         `json:"memory_of_a_node,omitempty"`
@@ -179,6 +158,25 @@ type Minibatch struct {
 	Edges    []float64 `json:"edges"`    // of each hop
 }
 
+// node returns the ranks [lo, hi) of a rank's node.
+func (p *planner) node(rank int) (lo, hi int) {
+	n := p.job.RanksPerNode
+	return rank / n * n, min((rank/n+1)*n, p.job.Ranks)
+}
+
+// between returns the vertices of the ranks lo to hi-1.
+func (p *planner) between(lo, hi int) int64 {
+	first, _ := p.layout.Vertices(lo)
+	_, last := p.layout.Vertices(hi - 1)
+	return last - first
+}
+
+// rows returns the vertices of a rank.
+func (p *planner) rows(rank int) int64 {
+	first, last := p.layout.Vertices(rank)
+	return last - first
+}
+
 // New plans a job on the parts. Errors are faults of the job, all at once (ErrJob), parts that do not fit it (ErrParts), or what else
 // went wrong.
 func New(s *shard.Shards, j Job, o Options) (*Plan, error) {
@@ -191,11 +189,11 @@ func New(s *shard.Shards, j Job, o Options) (*Plan, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrJob, err)
 	}
-	l, err := newLayout(s, &j)
+	l, err := job.New(s, j.Spec)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrParts, s.Dir, err)
 	}
-	defer l.streams.Free()
+	defer l.Close()
 	m, err := access.New(&s.Topology().Graph, access.Options{})
 	if err != nil {
 		return nil, err
@@ -211,7 +209,7 @@ type planner struct {
 	job     *Job
 	options *Options
 	shards  *shard.Shards
-	layout  *layout
+	layout  *job.Job
 	graph   *access.Graph
 	ranks   []*rankPlan // those looked at
 
@@ -234,8 +232,8 @@ func (p *planner) plan() (*Plan, error) {
 		return nil, err
 	}
 	out := &Plan{
-		Parts: p.shards.Dir, Ranks: j.Ranks, RanksPerNode: j.RanksPerNode, Exact: l.exact, Analysed: len(p.ranks),
-		Steps: l.streams.Steps(), Minibatches: l.each, Minibatch: p.minibatch(),
+		Parts: p.shards.Dir, Ranks: j.Ranks, RanksPerNode: j.RanksPerNode, Exact: l.Exact, Analysed: len(p.ranks),
+		Steps: l.Steps(), Minibatches: l.Minibatches(), Minibatch: p.minibatch(),
 	}
 	var err error
 	if out.Traffic, err = p.traffic(&j.Cache); err != nil {
@@ -297,7 +295,7 @@ func (p *planner) note(out *Plan) {
 	if !p.exact() {
 		add("%d of %d ranks were looked at, evenly spread", len(p.ranks), out.Ranks)
 	}
-	if w := p.layout.streams.Warning(); w != "" {
+	if w := p.layout.Streams.Warning(); w != "" {
 		add("%s", w)
 	}
 	if p.job.auto {
@@ -320,7 +318,7 @@ func (p *planner) note(out *Plan) {
 // samplerOptions are those of the rank's samplers, but for their number.
 func (p *planner) samplerOptions() sample.Options {
 	return sample.Options{
-		Spec: sample.Neighbours(p.job.Fanouts...), Eval: sample.Neighbours(p.job.EvalFanouts...),
-		Workers: 1, MaxSeeds: p.layout.streams.MaxPiece(),
+		Spec: p.job.Sample, Eval: p.job.Eval,
+		Workers: 1, MaxSeeds: p.layout.Streams.MaxPiece(),
 	}
 }

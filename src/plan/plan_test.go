@@ -14,11 +14,14 @@ import (
 	"halognn/src/compute/ref"
 	"halognn/src/dataset"
 	"halognn/src/graph"
+	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/nn"
+	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
+	"halognn/src/trace"
 )
 
 // generated is a graph of 8000 vertices in parts.
@@ -28,10 +31,13 @@ func generated(t *testing.T, parts int) *shard.Shards {
 	return shardtest.Open(t, graph, shardtest.Options{Parts: parts})
 }
 
-func job() Job {
+func planJob() Job {
 	return Job{
-		Model: nn.Config{Kind: "sage", Layers: 3, Hidden: 16, Norm: "layer", Dropout: 0.5}, Optimizer: nn.DefaultOptimizer("adam"),
-		Fanouts: []int{5, 4, 3}, Batch: 32, Seed: 1, Epochs: 2, Depth: 2, Cache: Cache{Dynamic: access.Dynamic{Policy: access.PolicyNone}, Alpha: 0.3},
+		Spec: job.Spec{
+			Model:     nn.Config{Kind: "sage", Layers: 3, Hidden: 16, Norm: "layer", Dropout: 0.5},
+			Optimizer: nn.DefaultOptimizer("adam"), Sample: sample.Neighbours(5, 4, 3), Batch: 32,
+			Seed: 1, Epochs: 2, Depth: 2, Cache: policy.Settings{Policy: policy.None, Alpha: 0.3, Evict: true},
+		},
 	}
 }
 
@@ -57,22 +63,22 @@ func TestRowsAreThoseOfTheMinibatches(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		ranks, perNode int
-		cache          Cache
+		cache          policy.Settings
 		change         func(j *Job)
 	}{
-		{"no cache", 4, 1, Cache{Dynamic: access.Dynamic{Policy: access.PolicyNone}}, nil},
-		{"vip", 4, 1, Cache{Dynamic: access.Dynamic{Policy: access.PolicyVIP}, Alpha: 0.2}, nil},
-		{"degree, two parts a rank", 2, 1, Cache{Dynamic: access.Dynamic{Policy: access.PolicyDegree}, Alpha: 0.2}, nil},
-		{"a stream for every part", 2, 1, Cache{Dynamic: access.Dynamic{Policy: access.PolicyVIP}, HaloFraction: 0.3}, func(j *Job) { j.StreamPerPart = true }},
-		{"two ranks a node", 4, 2, Cache{Dynamic: access.Dynamic{Policy: access.PolicyVIP}, Alpha: 0.2}, nil},
-		{"seeds from anywhere", 4, 1, Cache{Dynamic: access.Dynamic{Policy: access.PolicyVIP}, Alpha: 0.2}, func(j *Job) { j.GlobalSeeds = true }},
-		{"global batch", 4, 1, Cache{Dynamic: access.Dynamic{Policy: access.PolicyVIP}, Alpha: 0.2}, func(j *Job) { j.GlobalBatch, j.Batch = true, 128 }},
-		{"lookahead", 4, 1, Cache{Dynamic: access.Dynamic{Policy: cache.NameLookahead}, Alpha: 0.2}, nil},
-		{"prefetch", 4, 1, Cache{Dynamic: access.Dynamic{Policy: cache.NamePrefetch, Gamma: 0.95, Delta: 4, Initial: "degree"}, Alpha: 0.2}, nil},
-		{"prefetch, a stream for every part", 2, 1, Cache{Dynamic: access.Dynamic{Policy: cache.NamePrefetch, Gamma: 0.95, Delta: 4, Initial: "vip"}, Alpha: 0.2}, func(j *Job) { j.StreamPerPart = true }},
-		{"sieve", 4, 1, Cache{Dynamic: access.Dynamic{Policy: cache.NameSieve}, Alpha: 0.2}, nil},
+		{"no cache", 4, 1, policy.Settings{Policy: policy.None}, nil},
+		{"vip", 4, 1, policy.Settings{Policy: policy.VIP, Alpha: 0.2}, nil},
+		{"degree, two parts a rank", 2, 1, policy.Settings{Policy: policy.Degree, Alpha: 0.2}, nil},
+		{"a stream for every part", 2, 1, policy.Settings{Policy: policy.VIP, HaloFraction: 0.3}, func(j *Job) { j.StreamPerPart = true }},
+		{"two ranks a node", 4, 2, policy.Settings{Policy: policy.VIP, Alpha: 0.2}, nil},
+		{"seeds from anywhere", 4, 1, policy.Settings{Policy: policy.VIP, Alpha: 0.2}, func(j *Job) { j.GlobalSeeds = true }},
+		{"global batch", 4, 1, policy.Settings{Policy: policy.VIP, Alpha: 0.2}, func(j *Job) { j.GlobalBatch, j.Batch = true, 128 }},
+		{"lookahead", 4, 1, policy.Settings{Policy: policy.Lookahead, Alpha: 0.2}, nil},
+		{"prefetch", 4, 1, policy.Settings{Evict: true, Policy: policy.Prefetch, Gamma: 0.95, Delta: 4, Initial: "degree", Alpha: 0.2}, nil},
+		{"prefetch, a stream for every part", 2, 1, policy.Settings{Evict: true, Policy: policy.Prefetch, Gamma: 0.95, Delta: 4, Initial: "vip", Alpha: 0.2}, func(j *Job) { j.StreamPerPart = true }},
+		{"sieve", 4, 1, policy.Settings{Policy: policy.Sieve, Alpha: 0.2}, nil},
 	} {
-		j := job()
+		j := planJob()
 		j.Ranks, j.RanksPerNode, j.Cache = c.ranks, c.perNode, c.cache
 		if c.change != nil {
 			c.change(&j)
@@ -93,11 +99,11 @@ func predicted(t *testing.T, s *shard.Shards, j Job) Traffic {
 	if err := j.fill(s); err != nil {
 		t.Fatal(err)
 	}
-	l, err := newLayout(s, &j)
+	l, err := job.New(s, j.Spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.streams.Free()
+	defer l.Close()
 	m, err := access.New(&s.Topology().Graph, access.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +149,7 @@ func trail(t *testing.T, s *shard.Shards, j Job, rank int) (remote [][]graph.Ver
 	first, end := s.Offsets[node*per], s.Offsets[(node+j.RanksPerNode)*per]
 	r = &access.Reader{
 		Local:  []access.Range{{First: graph.VertexID(first), End: graph.VertexID(end)}},
-		Sample: sample.Neighbours(j.Fanouts...), Topology: s.Topology(), Streams: streams, First: rank * each, Count: each, Seed: j.Seed, Epochs: 2,
+		Sample: j.Sample, Topology: s.Topology(), Streams: streams, First: rank * each, Count: each, Seed: j.Seed, Epochs: 2,
 	}
 	all := slices.Concat(seeds...)
 	for _, own := range seeds[rank*each : (rank+1)*each] {
@@ -156,7 +162,7 @@ func trail(t *testing.T, s *shard.Shards, j Job, rank int) (remote [][]graph.Ver
 	for epoch := 1; epoch <= 2; epoch++ {
 		for item := range streams.Steps() * each {
 			step, stream := item/each, r.First+item%each
-			mb := sample.Reference(s.Topology(), j.Fanouts, streams.Piece(epoch, step, stream, nil), sample.Key{Seed: j.Seed, Epoch: epoch, Step: step, Stream: stream})
+			mb := sample.Reference(s.Topology(), j.Sample.Fanouts, streams.Piece(epoch, step, stream, nil), sample.Key{Seed: j.Seed, Epoch: epoch, Step: step, Stream: stream})
 			var distant []graph.VertexID
 			for _, v := range mb.Frontier {
 				if int64(v) < first || int64(v) >= end {
@@ -191,48 +197,42 @@ func counted(t *testing.T, s *shard.Shards, j Job, window int) float64 {
 			}
 			capacity = int(j.Cache.HaloFraction * float64(halo))
 		}
-		policy, held := policyOf(t, m, r, j.Cache.Dynamic, capacity, window, remote)
+		decides, held := policyOf(t, m, r, j.Cache, capacity, window, remote)
 		var d cache.Decision
 		fed := 0
 		for i, distant := range remote {
-			for l, sees := policy.(*cache.Lookahead); sees && fed < len(remote) && fed <= i+window; fed++ {
+			for l, sees := decides.(*cache.Lookahead); sees && fed < len(remote) && fed <= i+window; fed++ {
 				l.Feed(remote[fed])
 			}
-			policy.Step(distant, &d)
+			decides.Step(distant, &d)
 			rows += d.Transferred()
 		}
 		d.Free()
-		policy.Free()
+		decides.Free()
 		mem.Free(held)
 	}
 	return float64(rows) / float64(steps)
 }
 
 // policyOf makes a cache of any policy.
-func policyOf(t *testing.T, m *access.Graph, r *access.Reader, d access.Dynamic, capacity, window int, remote [][]graph.VertexID) (policy cache.Policy, held []graph.VertexID) {
+func policyOf(t *testing.T, m *access.Graph, r *access.Reader, o policy.Settings, capacity, window int, remote [][]graph.VertexID) (decides cache.Policy, held []graph.VertexID) {
 	t.Helper()
-	n := len(r.Topology.Original)
+	kind := policy.Find(o.Policy)
 	var err error
-	switch {
-	case cache.Dynamic(d.Policy):
-		d.Capacity, d.Window = capacity, window
-		policy, held, err = m.NewPolicy(r, d, slices.Values(remote[:min(window+1, len(remote))]))
-	case d.Policy == access.PolicyNone:
-		policy, err = cache.NewStatic(n, nil)
-	default:
-		var score []float32
-		if score, err = m.Score(d.Policy, r); err == nil {
-			held, err = m.Top(score, r.Local, capacity)
-			mem.Free(score)
+	if kind.Static() {
+		if held, err = kind.Hold(m, r, capacity); err == nil {
+			decides, err = cache.NewStatic(len(r.Topology.Original), held)
 		}
-		if err == nil {
-			policy, err = cache.NewStatic(n, held)
-		}
+	} else {
+		decides, held, err = kind.Open(&policy.Setup{
+			Graph: m, Reader: r, Settings: &o, Capacity: capacity, Window: window,
+			Ahead: slices.Values(remote[:min(window+1, len(remote))]),
+		})
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return policy, held
+	return decides, held
 }
 
 // With more ranks than parts the minibatches are those of smaller ranks: more is remote, less is local, and the plan says that it guesses.
@@ -240,7 +240,7 @@ func TestMoreRanksThanParts(t *testing.T) {
 	s := generated(t, 4)
 	last := 0.0
 	for _, ranks := range []int{1, 2, 4, 8, 32} {
-		j := job()
+		j := planJob()
 		j.Ranks = ranks
 		p := planned(t, s, j, given)
 		share := p.Traffic.Reads / float64(ranks) / p.Minibatch.Vertices[3]
@@ -277,7 +277,7 @@ func TestBadJobsAreRefused(t *testing.T) {
 		{"an endless rate", "a rate of +Inf", func(_ *Job, o *Options) { o.Rates.Network = math.Inf(1) }},
 		{"nothing to measure with", "no device", func(_ *Job, o *Options) { o.Rates.Rows = 0 }},
 	} {
-		j, o := job(), given
+		j, o := planJob(), given
 		c.change(&j, &o)
 		_, err := New(s, j, o)
 		if err == nil || !strings.Contains(err.Error(), c.message) {
@@ -293,8 +293,8 @@ func TestBadJobsAreRefused(t *testing.T) {
 func TestRatesAreMeasured(t *testing.T) {
 	s := generated(t, 2)
 	for _, kind := range []string{"sage", "mlp"} {
-		j := job()
-		j.Model.Kind, j.Model.Layers, j.Fanouts = kind, 2, []int{4, 3}
+		j := planJob()
+		j.Model.Kind, j.Model.Layers, j.Sample = kind, 2, sample.Neighbours(4, 3)
 		device, before := ref.New(), mem.Allocated()
 		p, err := New(s, j, Options{Device: device, Host: ref.Host{}})
 		if err != nil {
@@ -322,7 +322,7 @@ func TestSuggestion(t *testing.T) {
 	s := generated(t, 4)
 	last := -1.0
 	for _, network := range []float64{1e12, 1e7, 3e6, 1e5} {
-		j, o := job(), given
+		j, o := planJob(), given
 		o.Rates.Network = network
 		p := planned(t, s, j, o)
 		if p.Suggestion.Alpha < last {
@@ -359,19 +359,19 @@ func TestSuggestion(t *testing.T) {
 func TestWhatFitsANode(t *testing.T) {
 	s := generated(t, 4)
 	for _, perNode := range []int{1, 2, 4, 1 << 40} {
-		j, o := job(), given
-		j.RanksPerNode, j.Cache.Policy = perNode, access.PolicyVIP
+		j, o := planJob(), given
+		j.RanksPerNode, j.Cache.Policy = perNode, policy.VIP
 		p := planned(t, s, j, o)
 		if p.RanksPerNode != min(perNode, 4) {
 			t.Errorf("%d ranks a node are planned of 4", p.RanksPerNode)
 		}
 		if p.RanksPerNode == 4 { // nothing is remote
-			if p.Traffic.Policy != access.PolicyNone || p.Memory.Of(CacheRows) != 0 || p.Traffic.Reads != 0 || p.Curve != nil {
+			if p.Traffic.Policy != policy.None || p.Memory.Of(trace.MemCacheRows) != 0 || p.Traffic.Reads != 0 || p.Curve != nil {
 				t.Errorf("one node is planned to have a cache: %+v", p.Traffic)
 			}
 			continue
 		}
-		cached := p.Memory.Of(CacheRows) + p.Memory.Of(CacheIndex)
+		cached := p.Memory.Of(trace.MemCacheRows) + p.Memory.Of(trace.MemCacheIndex)
 		if o.Memory = p.MemoryNode; planned(t, s, j, o).lacks() != "" {
 			t.Error("a job does not fit the memory that it needs")
 		}
@@ -389,8 +389,8 @@ func TestWhatFitsANode(t *testing.T) {
 }
 
 func TestReports(t *testing.T) {
-	j := job()
-	j.Cache.Policy = cache.NameLookahead
+	j := planJob()
+	j.Cache.Policy = policy.Lookahead
 	p := planned(t, generated(t, 2), j, given)
 	var table, text bytes.Buffer
 	if err := p.Print(&table); err != nil {

@@ -1,12 +1,11 @@
 package plan
 
 import (
-	"time"
-
 	"halognn/src/access"
 	"halognn/src/cache"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/policy"
 )
 
 // accesses are the remote vertices of consecutive minibatches of a rank: those of minibatch i are ids[ends[i-1]:ends[i]].
@@ -54,29 +53,20 @@ type played struct {
 }
 
 // play lets a policy decide step by step, as training would, and counts what it transfers.
-func (a *accesses) play(m *access.Graph, r *access.Reader, d access.Dynamic) (played, error) {
-	steps := len(a.ends)
-	policy, held, err := m.NewPolicy(r, d, func(yield func([]graph.VertexID) bool) {
-		for i := 0; i < min(d.Window+1, steps) && yield(a.step(i)); i++ {
-		}
-	})
-	mem.Free(held)
-	if err != nil {
-		return played{}, err
-	}
-	defer policy.Free()
-	var decision cache.Decision
-	defer decision.Free()
-	feeder, sees := policy.(interface{ Feed(remote []graph.VertexID) })
-	rows, fed := 0, 0
-	begin := time.Now()
+func (a *accesses) play(kind *policy.Policy, setup policy.Setup) (played, error) {
+	steps, rows := len(a.ends), 0
+	h, player := policy.NewHistory(setup.Window), policy.NewPlayer(kind, setup)
+	defer h.Free()
+	defer player.Free()
+	count := func(_ int, d *cache.Decision) { rows += d.Transferred() }
 	for i := range steps {
-		for ; sees && fed < min(i+d.Window+1, steps); fed++ {
-			feeder.Feed(a.step(fed))
+		h.Add(a.step(i))
+		if err := player.Advance(h, i == steps-1, count); err != nil {
+			return played{}, err
 		}
-		policy.Step(a.step(i), &decision)
-		rows += decision.Transferred()
 	}
 	n := float64(max(1, steps))
-	return played{rows: float64(rows) / n, seconds: time.Since(begin).Seconds() / n, bytes: policy.Bytes()}, nil
+	return played{
+		rows: float64(rows) / n, seconds: player.Took().Seconds() / n, bytes: player.Bytes(),
+	}, nil
 }

@@ -67,10 +67,10 @@ func (r *rankPlan) free() { mem.Free(r.read) }
 
 // look finds out about one rank.
 func (p *planner) look(rank int) (*rankPlan, error) {
-	r := &rankPlan{rank: rank, reader: p.layout.reader(p.shards, p.job, rank)}
+	r := &rankPlan{rank: rank, reader: p.layout.Workload(rank, p.job.Workers)}
 	var err error
 	switch {
-	case len(p.job.Fanouts) == 0: // the seeds alone
+	case !p.job.Reads(): // the seeds alone
 		r.read = mem.Make[float32](int(p.shards.Vertices))
 		for _, s := range r.reader.Sources {
 			for _, v := range s.Seeds {
@@ -108,14 +108,14 @@ func meanRemote(r *rankPlan) float64 {
 
 // share finds out whom the remote vertices belong to.
 func (p *planner) share(r *rankPlan) {
-	first := p.layout.first
 	r.owners = make([]float64, p.job.Ranks)
-	lo, hi := p.layout.node(r.rank)
+	lo, hi := p.node(r.rank)
 	for owner := range r.owners {
 		if owner >= lo && owner < hi || r.remote == 0 {
 			continue
 		}
-		for _, x := range r.read[first[owner]:first[owner+1]] {
+		first, last := p.layout.Vertices(owner)
+		for _, x := range r.read[first:last] {
 			r.owners[owner] += float64(x) / r.remote
 		}
 	}
@@ -130,7 +130,7 @@ const (
 
 // probe samples minibatches of the first epoch, scattered over it. A first one, which is not timed, warms what the others use.
 func (p *planner) probe(r *rankPlan) error {
-	if len(p.job.Fanouts) == 0 {
+	if !p.job.Reads() {
 		p.probeSeeds(r)
 		return nil
 	}
@@ -144,7 +144,7 @@ func (p *planner) probe(r *rankPlan) error {
 	var seeds []graph.VertexID
 	for i := -1; i < leastProbes || i < mostProbes && r.edges < probeEdges; i++ {
 		step, stream := p.scattered(r, max(i, 0))
-		seeds = p.layout.streams.Piece(1, step, stream, seeds)
+		seeds = p.layout.Streams.Piece(1, step, stream, seeds)
 		begin := time.Now()
 		if err := s.Sample(&mb, seeds, sample.Key{Seed: p.job.Seed, Epoch: 1, Step: step, Stream: stream}); err != nil {
 			return fmt.Errorf("sampling: %w", err)
@@ -167,16 +167,17 @@ func (p *planner) probe(r *rankPlan) error {
 // probeEvaluation samples minibatches of validation vertices, scattered over the rank's parts, if evaluation has fanouts of its
 // own. Parts make minibatches of their own, as in training.
 func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Minibatch) error {
-	if len(p.job.EvalFanouts) == 0 {
+	if p.job.Eval.Hops() == 0 {
 		return nil
 	}
 	var chunks [][]graph.VertexID
+	first, last := p.layout.Vertices(r.rank)
 	for k := range p.shards.Parts {
 		own := slices.Clone(p.shards.Valid(k))
 		own = slices.DeleteFunc(own, func(v graph.VertexID) bool {
-			return int64(v) < p.layout.first[r.rank] || int64(v) >= p.layout.first[r.rank+1]
+			return int64(v) < first || int64(v) >= last
 		})
-		chunks = slices.AppendSeq(chunks, slices.Chunk(own, p.layout.streams.MaxPiece()))
+		chunks = slices.AppendSeq(chunks, slices.Chunk(own, p.layout.Streams.MaxPiece()))
 	}
 	edges := 0
 	for i := 0; i < len(chunks) && (i < leastProbes || i < mostProbes && edges < probeEdges); i++ {
@@ -202,8 +203,8 @@ func (r *rankPlan) slot() *shape {
 // scattered returns the step and the stream of the i-th minibatch that is looked at: no two next to each other, and none twice before all
 // have been.
 func (p *planner) scattered(r *rankPlan, i int) (step, stream int) {
-	item := scatteredOver(p.layout.streams.Steps()*p.layout.each, i)
-	return item / p.layout.each, r.reader.First + item%p.layout.each
+	item := scatteredOver(p.layout.Streams.Steps()*p.layout.Minibatches(), i)
+	return item / p.layout.Minibatches(), r.reader.First + item%p.layout.Minibatches()
 }
 
 // scatteredOver returns the i-th of so many items in an order that is scattered over them.
@@ -226,7 +227,7 @@ func greatestDivisor(a, b int) int {
 func (p *planner) probeSeeds(r *rankPlan) {
 	for i := range leastProbes {
 		step, stream := p.scattered(r, i)
-		seeds := len(p.layout.streams.Piece(1, step, stream, nil))
+		seeds := len(p.layout.Streams.Piece(1, step, stream, nil))
 		s := shape{seeds: seeds, hops: make([]hopShape, p.job.Model.Layers)}
 		for l := range s.hops {
 			s.hops[l] = hopShape{seeds, seeds, 0}
@@ -256,7 +257,7 @@ func shapeOf(mb *sample.Minibatch, local []access.Range) shape {
 
 // minibatch averages the probes.
 func (p *planner) minibatch() Minibatch {
-	layers := len(p.job.Fanouts)
+	layers := p.job.Sample.Hops()
 	m := Minibatch{Vertices: make([]float64, layers+1), Edges: make([]float64, layers)}
 	n := 0.0
 	for _, r := range p.ranks {

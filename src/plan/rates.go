@@ -100,9 +100,9 @@ func (p *planner) calibration() (*calibration, error) {
 		}
 	}
 	stream := c.of.reader.First
-	seeds := p.layout.streams.Piece(1, 0, stream, nil)
+	seeds := p.layout.Streams.Piece(1, 0, stream, nil)
 	c.shape = c.of.probes[0]
-	if len(p.job.Fanouts) == 0 {
+	if !p.job.Reads() {
 		c.mb.Seeds, c.mb.Frontier = nil, mem.Grow(c.mb.Frontier, len(seeds))
 		copy(c.mb.Frontier, seeds)
 		return c, nil
@@ -137,15 +137,18 @@ func timed(f func() error) (float64, error) {
 func (c *calibration) lookups() (float64, error) {
 	l := c.layout
 	width := int64(compute.Float16.Size())
-	lo, hi := l.node(c.of.rank)
-	rows := mem.Make[byte](int((l.first[hi] - l.first[lo]) * width))
+	lo, hi := c.node(c.of.rank)
+	rows := mem.Make[byte](int(c.between(lo, hi) * width))
 	defer mem.Free(rows)
-	tables := make([][]byte, l.ranks)
-	for r := lo; r < hi; r++ {
-		tables[r] = rows[(l.first[r]-l.first[lo])*width : (l.first[r+1]-l.first[lo])*width]
+	tables, offsets := make([][]byte, l.Ranks), make([]int64, l.Ranks+1)
+	for r := range l.Ranks {
+		offsets[r], offsets[r+1] = l.Vertices(r)
+		if r >= lo && r < hi {
+			tables[r] = rows[(offsets[r]-offsets[lo])*width : (offsets[r+1]-offsets[lo])*width]
+		}
 	}
-	x, err := exchange.New(comm.NewWorld(l.ranks).Rank(c.of.rank), exchange.Options{
-		Offsets: l.first, Tables: tables, Cols: 1, Type: compute.Float16, Host: ref.Host{},
+	x, err := exchange.New(comm.NewWorld(l.Ranks).Rank(c.of.rank), exchange.Options{
+		Offsets: offsets, Tables: tables, Cols: 1, Type: compute.Float16, Host: ref.Host{},
 	})
 	if err != nil {
 		return 0, err
@@ -162,7 +165,7 @@ const tableBytes = 256 << 20
 // rows measures how fast rows are aggregated from where they lie at random.
 func (c *calibration) rows() (float64, error) {
 	rowBytes := c.shards.RowBytes()
-	n := int(max(1, min(c.layout.rows(c.of.rank), int64(tableBytes/rowBytes))))
+	n := int(max(1, min(c.planner.rows(c.of.rank), int64(tableBytes/rowBytes))))
 	table := mem.Make[byte](n * rowBytes)
 	defer mem.Free(table)
 	for i := 0; i < len(table); i += 512 { // pages that nobody has written are all one page
@@ -253,7 +256,7 @@ func (p *planner) products(s *shape) float64 {
 	for l, h := range s.hops {
 		in, out := p.job.Model.Widths(l)
 		products := 2.0 // own and neighbours
-		if len(p.job.Fanouts) == 0 {
+		if !p.job.Reads() {
 			products = 1
 		}
 		passes := 3.0

@@ -70,7 +70,7 @@ func (p *Plan) lacks() string {
 	if p.MemoryHas == 0 || p.MemoryNode <= p.MemoryHas {
 		return ""
 	}
-	items := slices.SortedFunc(slices.Values(p.Memory), func(a, b Item) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	items := slices.SortedFunc(slices.Values(p.Memory), func(a, b trace.MemoryItem) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	text := fmt.Sprintf("DOES NOT FIT: a node needs %s MB and has %s; most is %s (%s MB) and %s (%s MB) of a rank",
 		megabytes(p.MemoryNode), megabytes(p.MemoryHas), items[0].Name, megabytes(items[0].Bytes), items[1].Name, megabytes(items[1].Bytes))
 	cure := "; cut the graph into more parts and start more ranks"

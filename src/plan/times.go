@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"halognn/src/access"
+	"halognn/src/policy"
 	"halognn/src/trace"
 )
 
@@ -20,7 +21,7 @@ type Times struct {
 // times puts a step together.
 func (p *planner) times(t *Traffic, r *Rates) Times {
 	j := p.job
-	each := float64(p.layout.each)
+	each := float64(p.layout.Minibatches())
 	edges := p.most(func(r *rankPlan) float64 { return r.mean(func(s *shape) float64 { return float64(s.numEdges()) }) })
 	frontier := p.most(func(r *rankPlan) float64 { return r.mean(func(s *shape) float64 { return float64(s.frontier()) }) })
 	gathered := p.most(func(r *rankPlan) float64 { return r.mean(func(s *shape) float64 { return float64(gatheredRows(s)) }) })
@@ -32,7 +33,7 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 	}
 	if j.Ranks > 1 {
 		k := float64(j.Ranks)
-		x.Sync = 2 * (k - 1) / k * float64(p.parameters) * 4 * float64(p.layout.perNode) / r.Network
+		x.Sync = 2 * (k - 1) / k * float64(p.parameters) * 4 * float64(p.job.RanksPerNode) / r.Network
 	}
 	if j.GPU != nil {
 		x.onGPU(p, r)
@@ -126,12 +127,12 @@ func (p *planner) sizes(out *Plan) error {
 		return nil
 	}
 	c := p.job.Cache
-	if c.Policy == access.PolicyNone {
-		c.Policy = access.PolicyVIP
+	if c.Policy == policy.None {
+		c.Policy = policy.VIP
 	}
 	c.HaloFraction = 0
 	ranks := int64(p.job.RanksPerNode)
-	rest := out.MemoryNode - ranks*(out.Memory.Of(CacheRows)+out.Memory.Of(CacheIndex)+out.Memory.Of(Window))
+	rest := out.MemoryNode - ranks*(out.Memory.Of(trace.MemCacheRows)+out.Memory.Of(trace.MemCacheIndex)+out.Memory.Of(trace.MemWindow))
 	waiting := int64(0)
 	for _, r := range p.ranks {
 		waiting = max(waiting, p.waitingBytes(&r.most, &out.Traffic))
@@ -157,7 +158,7 @@ func (p *planner) sizes(out *Plan) error {
 		point.Fits = p.options.Memory == 0 || rest+ranks*point.Bytes <= p.options.Memory
 		out.Curve = append(out.Curve, point)
 	}
-	none, err := p.traffic(&Cache{Dynamic: access.Dynamic{Policy: access.PolicyNone}})
+	none, err := p.traffic(&policy.Settings{Policy: policy.None})
 	if err != nil {
 		return err
 	}
@@ -173,7 +174,7 @@ const near = 1.02
 func (p *planner) suggest(out *Plan, bare *Times) *Suggestion {
 	goal := bare.hidden(p.job) * near
 	if bare.Step <= goal {
-		return &Suggestion{access.PolicyNone, 0, fmt.Sprintf("without a cache the remote rows take %.3g s of a step of %.3g s and are hidden by %s", bare.Remote, bare.Step, bare.Binds)}
+		return &Suggestion{policy.None, 0, fmt.Sprintf("without a cache the remote rows take %.3g s of a step of %.3g s and are hidden by %s", bare.Remote, bare.Step, bare.Binds)}
 	}
 	var best *Point
 	for i := range out.Curve {
@@ -189,7 +190,7 @@ func (p *planner) suggest(out *Plan, bare *Times) *Suggestion {
 		}
 	}
 	if best == nil {
-		return &Suggestion{access.PolicyNone, 0, "no cache fits the memory of a node"}
+		return &Suggestion{policy.None, 0, "no cache fits the memory of a node"}
 	}
 	return &Suggestion{best.Policy, best.Alpha, fmt.Sprintf("the smallest of the fastest that fit: a step takes %.3g s instead of %.3g s, and %s binds", best.Step, bare.Step, best.Binds)}
 }

@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"halognn/src/access"
-	"halognn/src/cache"
 	"halognn/src/mem"
+	"halognn/src/policy"
 )
 
 // Traffic is what crosses the network in a step, with one cache.
@@ -30,8 +30,14 @@ type Traffic struct {
 	planBytes int64     // of what decides
 }
 
+// dynamic reports whether the cache changes while training runs; the zero Traffic has none.
+func (t *Traffic) dynamic() bool {
+	p := policy.Find(t.Policy)
+	return p != nil && !p.Static()
+}
+
 // traffic predicts a step with cache c.
-func (p *planner) traffic(c *Cache) (Traffic, error) {
+func (p *planner) traffic(c *policy.Settings) (Traffic, error) {
 	t, err := p.traffics(c, func(r *rankPlan) ([]int, error) {
 		capacity, err := p.capacity(r, c)
 		return []int{capacity}, err
@@ -40,14 +46,14 @@ func (p *planner) traffic(c *Cache) (Traffic, error) {
 		return Traffic{}, err
 	}
 	t[0].Alpha = c.Alpha
-	if c.HaloFraction > 0 || c.Policy == access.PolicyNone {
+	if c.HaloFraction > 0 || c.Policy == policy.None {
 		t[0].Alpha = 0
 	}
 	return t[0], nil
 }
 
 // traffics predicts a step with caches of the policy of c, of several capacities each.
-func (p *planner) traffics(c *Cache, capacities func(r *rankPlan) ([]int, error)) ([]Traffic, error) {
+func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]int, error)) ([]Traffic, error) {
 	var all []Traffic
 	for _, r := range p.ranks {
 		sizes, err := capacities(r)
@@ -70,7 +76,7 @@ func (p *planner) traffics(c *Cache, capacities func(r *rankPlan) ([]int, error)
 			if got.counted == 0 {
 				got.rows *= r.factor
 			}
-			all[i].add(&got, capacity, p.layout.each)
+			all[i].add(&got, capacity, p.layout.Minibatches())
 		}
 		f.free()
 	}
@@ -79,7 +85,7 @@ func (p *planner) traffics(c *Cache, capacities func(r *rankPlan) ([]int, error)
 		t.Policy = c.Policy
 		for _, r := range p.ranks {
 			t.Factor += r.factor / float64(len(p.ranks))
-			t.Reads += r.remote * r.factor * float64(p.layout.each)
+			t.Reads += r.remote * r.factor * float64(p.layout.Minibatches())
 		}
 		scale := float64(p.job.Ranks) / float64(len(p.ranks))
 		t.Reads, t.Rows = t.Reads*scale, t.Rows*scale
@@ -108,14 +114,14 @@ func (p *planner) busiest(t *Traffic) float64 {
 		for _, x := range t.received {
 			most = max(most, x)
 		}
-		return most * float64(l.perNode)
+		return most * float64(p.job.RanksPerNode)
 	}
-	in, out := make([]float64, l.ranks), make([]float64, l.ranks) // of nodes, at their first rank
+	in, out := make([]float64, l.Ranks), make([]float64, l.Ranks) // of nodes, at their first rank
 	for i, r := range p.ranks {
-		lo, _ := l.node(r.rank)
+		lo, _ := p.node(r.rank)
 		in[lo] += t.received[i]
 		for owner, share := range r.owners {
-			node, _ := l.node(owner)
+			node, _ := p.node(owner)
 			out[node] += t.received[i] * share
 		}
 	}
@@ -126,15 +132,11 @@ func (p *planner) busiest(t *Traffic) float64 {
 }
 
 // capacity returns the rows that a rank's cache holds.
-func (p *planner) capacity(r *rankPlan, c *Cache) (int, error) {
-	if c.Policy == access.PolicyNone || len(p.job.Fanouts) == 0 {
+func (p *planner) capacity(r *rankPlan, c *policy.Settings) (int, error) {
+	if policy.Find(c.Policy).None() {
 		return 0, nil
 	}
-	if c.HaloFraction == 0 {
-		return access.Capacity(c.Alpha, p.shards.Vertices, p.job.Ranks), nil
-	}
-	halo, err := p.graph.HaloSize(r.reader.Local)
-	return int(c.HaloFraction * float64(halo)), err
+	return p.layout.Capacity(p.graph, r.rank, c)
 }
 
 // fetched tells what a rank fetches for a minibatch as its cache grows.
@@ -153,62 +155,71 @@ type fetch struct {
 	bytes    int64 // of index, scores, plan
 }
 
-func (p *planner) fetched(r *rankPlan, c *Cache) (*fetched, error) {
-	n := int(p.shards.Vertices)
-	f := &fetched{free: func() {}}
-	if c.Policy == access.PolicyNone || len(p.job.Fanouts) == 0 || len(r.reader.Seeds()) == 0 {
-		f.at = func(int) (fetch, error) {
+func (p *planner) fetched(r *rankPlan, c *policy.Settings) (*fetched, error) {
+	kind := policy.Find(c.Policy)
+	switch {
+	case kind.None() || !p.job.Reads() || len(r.reader.Seeds()) == 0:
+		return &fetched{free: func() {}, at: func(int) (fetch, error) {
 			rows, err := access.Expected(r.read, r.reader.Local, nil)
 			return fetch{rows: rows}, err
-		}
-		return f, nil
+		}}, nil
+	case kind.Static():
+		return p.fetchedByRank(r, kind)
+	case kind.Predict != nil:
+		return p.fetchedByFormula(r, kind, c)
 	}
-	switch c.Policy {
-	case cache.NameLookahead:
-		reuse, err := access.Reuse(r.read, r.reader.Local)
-		f.at = func(capacity int) (fetch, error) {
-			window, err := c.Window, error(nil)
-			if window == 0 {
-				window, err = p.graph.PlanWindow(r.reader, r.read, capacity)
-			}
-			run := p.layout.streams.Steps() * p.layout.each * p.job.Epochs
-			window = min(window, run) // there are no more to see
-			bytes := cache.LookaheadBytes(cache.LookaheadOptions{Vertices: n, Capacity: capacity, Window: window}, int(reuse.Uses()*float64(window+1)))
-			rows := reuse.Fetched(capacity, window, run)
-			return fetch{rows: rows, held: capacity, window: window, bytes: bytes}, err
-		}
-		return f, err
-	case cache.NamePrefetch, cache.NameSieve:
-		t, err := record(r.reader, p.traceSteps(r))
-		if err != nil {
-			return nil, err
-		}
-		f.free = t.free
-		f.at = func(capacity int) (fetch, error) {
-			d := c.Dynamic
-			d.Capacity = capacity
-			got, err := t.play(p.graph, r.reader, d)
-			return fetch{got.rows, capacity, 0, len(t.ends), got.seconds, got.bytes}, err
-		}
-		return f, nil
-	}
-	score, err := p.graph.Score(c.Policy, r.reader)
+	return p.fetchedByPlay(r, kind, c)
+}
+
+// fetchedByRank is fetched with a static policy: the probabilities of what it leaves.
+func (p *planner) fetchedByRank(r *rankPlan, kind *policy.Policy) (*fetched, error) {
+	score, err := kind.Rank(p.graph, r.reader)
 	if err != nil {
 		return nil, err
 	}
-	f.free = func() { mem.Free(score) }
-	f.at = func(capacity int) (fetch, error) {
+	return &fetched{free: func() { mem.Free(score) }, at: func(capacity int) (fetch, error) {
 		held, err := p.graph.Top(score, r.reader.Local, capacity)
 		if err != nil {
 			return fetch{}, err
 		}
 		defer mem.Free(held)
-		rows, err := access.Expected(r.read, r.reader.Local, held)
-		index := cache.NewIndex(n, len(held), cache.IndexAuto)
-		defer index.Free()
-		return fetch{rows: rows, held: len(held), bytes: index.Bytes()}, err
+		rows, err := kind.Expected(r.read, r.reader, held, capacity, 0, 0)
+		size := policy.Size{Vertices: p.shards.Vertices, Rows: int64(len(held))}
+		return fetch{rows: rows, held: len(held), bytes: kind.Bytes(size)}, err
+	}}, nil
+}
+
+// fetchedByFormula is fetched with a policy that says what it transfers.
+func (p *planner) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched, error) {
+	reuse, err := access.Reuse(r.read, r.reader.Local)
+	if err != nil {
+		return nil, err
 	}
-	return f, nil
+	minibatches := p.layout.Items() * p.job.Epochs
+	return &fetched{free: func() {}, at: func(capacity int) (fetch, error) {
+		setup := policy.Setup{Graph: p.graph, Reader: r.reader, Settings: c, Capacity: capacity}
+		window, err := kind.Plan(&setup, r.read, minibatches)
+		bytes := kind.Bytes(policy.Size{
+			Vertices: p.shards.Vertices, Rows: int64(capacity), Window: int64(window), Uses: reuse.Uses(),
+		})
+		rows := kind.Predict(reuse, capacity, window, minibatches)
+		return fetch{rows: rows, held: capacity, window: window, bytes: bytes}, err
+	}}, nil
+}
+
+// fetchedByPlay is fetched with a policy that decides by what was read before: it is played over
+// minibatches of the rank.
+func (p *planner) fetchedByPlay(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched, error) {
+	t, err := record(r.reader, p.traceSteps(r))
+	if err != nil {
+		return nil, err
+	}
+	return &fetched{free: t.free, at: func(capacity int) (fetch, error) {
+		got, err := t.play(kind, policy.Setup{
+			Graph: p.graph, Reader: r.reader, Settings: c, Capacity: capacity,
+		})
+		return fetch{got.rows, capacity, 0, len(t.ends), got.seconds, got.bytes}, err
+	}}, nil
 }
 
 // What a policy without a formula is played over: enough minibatches for rounds of eviction, as far as memory and patience go.
@@ -220,7 +231,7 @@ const (
 
 // traceSteps returns how many minibatches of a rank are played.
 func (p *planner) traceSteps(r *rankPlan) int {
-	n := min(traceSteps, p.layout.streams.Steps()*p.layout.each)
+	n := min(traceSteps, p.layout.Items())
 	n = min(n, traceRows/max(1, r.most.remote), traceEdges/max(1, r.most.numEdges()*len(p.ranks)))
 	return max(n, 8)
 }

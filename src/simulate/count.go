@@ -6,6 +6,7 @@ import (
 	"halognn/src/exchange"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/policy"
 	"halognn/src/sample"
 )
 
@@ -18,26 +19,28 @@ type counter struct {
 	remote   int64     // their sum
 	dynamic  []*player // caches that decide step by step
 
-	recent history // the last minibatches
+	recent *policy.History // the last minibatches
 	used   used
 }
 
 func (c *counter) free() {
 	mem.Free(c.accesses)
-	c.recent.free()
+	if c.recent != nil {
+		c.recent.Free()
+	}
 	for _, p := range c.dynamic {
-		p.close()
+		p.Free()
 	}
 }
 
 // count samples and plans every minibatch of the rank, in the order of training.
 func (c *counter) count(workers int) error {
-	most := c.streams.MaxPiece()
+	most := c.job.Streams.MaxPiece()
 	if c.o.LastShort {
 		most = c.o.Batch
 	}
 	s, err := sample.New(c.shards.Topology(), sample.Options{
-		Spec: sample.Neighbours(c.o.Fanouts...), Workers: workers, MaxSeeds: most, ForwardOnly: true,
+		Spec: c.job.Sample, Workers: workers, MaxSeeds: most, ForwardOnly: true,
 	})
 	if err != nil {
 		return err
@@ -52,16 +55,16 @@ func (c *counter) count(workers int) error {
 	defer mb.Free()
 	var plan exchange.Plan
 	defer plan.Free()
-	steps, perStep := c.streams.Steps(), c.minibatches()
+	steps, perStep := c.job.Steps(), c.job.Minibatches()
 	c.each = make([]int64, c.o.Epochs*steps)
 	defer func() { c.used.sampler = s.Bytes() + mb.Bytes() + plan.Bytes() }() // before they are freed
-	pieces := pieces{streams: c.streams}
+	pieces := pieces{streams: c.job.Streams}
 	if c.o.LastShort {
 		pieces.batch = c.o.Batch
 	}
 	for epoch := 1; epoch <= c.o.Epochs; epoch++ {
 		for item := range steps * perStep {
-			key := sample.Key{Seed: c.o.Seed, Epoch: epoch, Step: item / perStep, Stream: c.rank*perStep + item%perStep}
+			key := c.job.Key(c.rank, epoch, item)
 			err := s.Sample(&mb, pieces.at(epoch, key.Step, key.Stream), key)
 			if err == nil {
 				err = x.Locate(&plan, mb.Frontier)
@@ -85,9 +88,9 @@ func (c *counter) take(step int, remote []graph.VertexID, last bool) error {
 	for _, v := range remote {
 		c.accesses[v]++
 	}
-	c.recent.add(remote)
+	c.recent.Add(remote)
 	for _, p := range c.dynamic {
-		if err := p.take(&c.recent, last); err != nil {
+		if err := p.take(c.recent, last); err != nil {
 			return err
 		}
 	}

@@ -1,9 +1,6 @@
 package simulate
 
-import (
-	"halognn/src/access"
-	"halognn/src/cache"
-)
+import "halognn/src/policy"
 
 // used is what the samples of a rank have come to, as far as memory depends on it; the largest of any rank.
 type used struct {
@@ -29,63 +26,42 @@ func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 	for p := range s.shards.Parts {
 		seeds += int64(len(s.shards.Train(p)))
 	}
-	steps := int64(s.o.Epochs) * int64(s.streams.Steps())
-	counts := int64(together+1) * steps * (8 + 32*int64(len(s.o.Policies)*len(capacity)))
+	steps := int64(s.o.Epochs) * int64(s.job.Steps())
+	counts := int64(together+1) * steps * (8 + 32*int64(len(s.policies)*len(capacity)))
 	return programBytes + mapped + 16*seeds + counts + int64(together)*s.rankBytes(each, u, capacity)
 }
 
-// rankBytes is a rank's share: its accesses, the policies that decide step by step, and what is largest of sampling, of filling a prefetch
-// buffer meanwhile, and of predicting and ranking afterwards.
+// rankBytes is a rank's share: its accesses, the policies that decide step by step, and what is
+// largest of sampling, of opening a policy meanwhile, and of predicting and ranking afterwards.
 func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 	n := s.shards.Vertices
 	bytes, sampling, ranking, window := 4*n, u.sampler, 8*n+n/8+s.summing(), 0
-	for _, name := range s.o.Policies {
-		switch name {
-		case access.PolicyNone, cache.NameSieve, cache.NameLookahead, PolicyOptimum:
-		case cache.NamePrefetch:
-			sampling = u.sampler + s.rankingBytes(s.o.Initial)
-		case access.PolicySim: // it samples, on every worker
-			ranking = max(ranking, 4*n+8*n+int64(each)*u.sampler)
-		default:
-			ranking = max(ranking, 4*n+s.rankingBytes(name))
+	for i, p := range s.policies {
+		scratch := int64(0)
+		if p.Scratch != nil {
+			scratch = p.Scratch(n, int64(each)*u.sampler, &s.o.Cache) + s.summing()
 		}
-		for i, rows := range capacity {
-			switch name {
-			case cache.NameSieve:
-				bytes += 4*n + 17*int64(rows)
-			case cache.NamePrefetch:
-				bytes += 4*n + 24*int64(rows)
-				if s.transposed {
-					bytes += 4 * n
-				}
-			case PolicyOptimum:
-				bytes += 4*n + 16*int64(s.o.Epochs*s.streams.Steps()*s.minibatches())
-			case cache.NameLookahead:
-				window = max(window, s.windows[i])
-				bytes += 4*n + 12*int64(rows) + 24*u.minibatch*int64(s.windows[i]+1) // 12 a use, in a ring up to twice as long
-			}
+		if p.Static() {
+			ranking = max(ranking, 4*n+scratch)
+			continue
+		}
+		sampling = max(sampling, u.sampler+scratch)
+		for size, rows := range capacity {
+			w := s.windows[i][size]
+			window = max(window, w)
+			bytes += p.Bytes(policy.Size{
+				Vertices: n, Rows: int64(rows), Window: int64(w), Uses: float64(u.minibatch),
+				Steps: int64(s.o.Epochs * s.job.Items()), Directed: s.transposed,
+			})
 		}
 	}
 	return bytes + 4*u.minibatch*int64(window+1) + max(sampling, ranking)
 }
 
-// rankingBytes is what package access takes to score all vertices.
-func (s *Simulation) rankingBytes(policy string) int64 {
-	n := s.shards.Vertices
-	switch policy {
-	case access.PolicyOracle: // counted already
-		return 4 * n
-	case access.PolicyVIP:
-		return 12*n + n/8 + s.summing()
-	case access.PolicyInclusion:
-		return 8*n + n/8 + s.summing()
-	}
-	return 8*n + n/2
-}
-
-// summing is what analyses of one minibatch take to be added up over those of a step, where their seeds differ.
+// summing is what analyses of one minibatch take to be added up over those of a step, where their
+// seeds differ.
 func (s *Simulation) summing() int64 {
-	if s.minibatches() > 1 && !s.o.GlobalSeeds {
+	if s.job.Minibatches() > 1 && !s.o.GlobalSeeds {
 		return 4 * s.shards.Vertices
 	}
 	return 0

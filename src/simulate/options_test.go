@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/access"
-	"halognn/src/cache"
+	"halognn/src/job"
 	"halognn/src/mem"
+	"halognn/src/policy"
 )
 
 // What holds for any graph: no static cache beats the oracle, nothing beats the optimum, and more
@@ -19,30 +19,30 @@ import (
 func TestBounds(t *testing.T) {
 	o := options()
 	r := simulated(t, generated(t), o)
-	at := func(policy string) []int64 { return r.Rows[slices.Index(o.Policies, policy)] }
+	at := func(name string) []int64 { return r.Rows[slices.Index(o.Policies, name)] }
 	for p, name := range o.Policies {
 		for a, alpha := range o.Alphas {
 			rows := r.Rows[p][a]
-			if rows < at(PolicyOptimum)[a] {
-				t.Errorf("alpha %g: %s fetches %d rows, fewer than the optimum's %d", alpha, name, rows, at(PolicyOptimum)[a])
+			if rows < at(policy.Optimum)[a] {
+				t.Errorf("alpha %g: %s fetches %d rows, fewer than the optimum's %d", alpha, name, rows, at(policy.Optimum)[a])
 			}
-			if slices.Contains(access.Policies(), name) && rows < at(access.PolicyOracle)[a] {
-				t.Errorf("alpha %g: %s fetches %d rows, fewer than the oracle's %d", alpha, name, rows, at(access.PolicyOracle)[a])
+			if policy.Find(name).Static() && rows < at(policy.Oracle)[a] {
+				t.Errorf("alpha %g: %s fetches %d rows, fewer than the oracle's %d", alpha, name, rows, at(policy.Oracle)[a])
 			}
 			if alpha == 0 && rows != r.Remote {
 				t.Errorf("%s without room fetches %d rows, want all %d", name, rows, r.Remote)
 			}
 			all := rows + r.Filled[p][a]
-			if (name == cache.NameLookahead || name == PolicyOptimum) && all > r.Remote {
+			if (name == policy.Lookahead || name == policy.Optimum) && all > r.Remote {
 				t.Errorf("alpha %g: %s transfers %d rows with its first fill; without a cache %d",
 					alpha, name, all, r.Remote)
 			}
-			if name == access.PolicyOracle && alpha == 5 && rows != 0 {
+			if name == policy.Oracle && alpha == 5 && rows != 0 {
 				t.Errorf("an oracle with room for everything fetches %d rows", rows)
 			}
 		}
 	}
-	none := slices.Index(o.Policies, access.PolicyNone)
+	none := slices.Index(o.Policies, policy.None)
 	counted, _ := r.PerEpoch(none, 0)
 	if off := math.Abs(r.Predicted[none][0]/counted - 1); off > 0.05 {
 		t.Errorf("%.1f rows an epoch predicted, %.1f counted", r.Predicted[none][0], counted)
@@ -56,20 +56,20 @@ func TestBadOptions(t *testing.T) {
 		bad  func(*Options)
 		want []string
 	}{
-		{"all at once", func(o *Options) { o.Batch, o.Epochs, o.Fanouts = 0, 0, nil }, []string{"batch is 0", "epochs is 0", "no fanouts"}},
-		{"fanout", func(o *Options) { o.Fanouts = []int{3, 0} }, []string{"fanout 2 is 0"}},
+		{"all at once", func(o *Options) { o.Batch, o.Epochs, o.Sample.Fanouts = 0, 0, nil }, []string{"batch is 0", "epochs is 0", "no fanouts"}},
+		{"fanout", func(o *Options) { o.Sample.Fanouts = []int{3, 0} }, []string{"fanouts[1] is 0"}},
 		{"unknown policy", func(o *Options) { o.Policies = []string{"lru"} }, []string{`"lru"`, "vip"}},
 		{"policy twice", func(o *Options) { o.Policies = []string{"vip", "vip"} }, []string{"vip is named twice"}},
 		{"no policy", func(o *Options) { o.Policies = nil }, []string{"no policies"}},
 		{"no alpha", func(o *Options) { o.Alphas = nil }, []string{"no alphas"}},
 		{"alphas fall", func(o *Options) { o.Alphas = []float64{0.2, 0.1} }, []string{"0.1 comes after 0.2"}},
 		{"alpha", func(o *Options) { o.Alphas = []float64{-1} }, []string{"alpha -1"}},
-		{"gamma", func(o *Options) { o.Gamma = 0 }, []string{"gamma is 0"}},
+		{"gamma", func(o *Options) { o.Cache.Gamma = 0 }, []string{"gamma is 0"}},
 		{"ranks", func(o *Options) { o.Ranks = 4 }, []string{"6 parts, 4 ranks"}},
 		{"two kinds of sizes", func(o *Options) { o.HaloFractions = []float64{0.1} }, []string{"alphas and halo fractions"}},
 		{"halo fraction", func(o *Options) { o.Alphas, o.HaloFractions = nil, []float64{0.5, 0.1} }, []string{"halo fraction 0.1 comes after 0.5"}},
-		{"fill", func(o *Options) { o.Initial = "wpr" }, []string{`initial is "wpr"`, "degree"}},
-		{"window", func(o *Options) { o.Window = -1 }, []string{"window is -1"}},
+		{"fill", func(o *Options) { o.Cache.Initial = "wpr" }, []string{`initial is "wpr"`, "degree"}},
+		{"window", func(o *Options) { o.Cache.Window = -1 }, []string{"window is -1"}},
 		{"more than can be", func(o *Options) { o.Batch, o.Epochs, o.Workers = math.MaxInt, math.MaxInt, math.MaxInt }, []string{"batch is 9223372036854775807; it must be 1 to", "epochs is", "workers is"}},
 		{"last short", func(o *Options) { o.LastShort, o.GlobalSeeds = true, true }, []string{"last-short"}},
 	} {
@@ -106,7 +106,10 @@ func TestRoundsAreCountedInMinibatches(t *testing.T) {
 		{"no round", 1, 8, nil},
 	} {
 		r := &Result{
-			Options: Options{Policies: []string{cache.NamePrefetch}, Alphas: []float64{1}, Delta: c.delta}, Minibatches: c.minibatches,
+			Options: Options{
+				Spec:     job.Spec{Cache: policy.Settings{Delta: c.delta, Evict: true}},
+				Policies: []string{policy.Prefetch}, Alphas: []float64{1},
+			}, Minibatches: c.minibatches,
 			Traces: [][]Trace{{nil}},
 		}
 		for step := range int64(8) { // the hit rate of a step is a tenth of its number
@@ -135,8 +138,8 @@ func TestMemoryIsThatOfTheFormula(t *testing.T) {
 		policies []string
 		ranks    int
 	}{
-		{[]string{access.PolicyNone, access.PolicyVIP, access.PolicyOracle}, 3}, {[]string{access.PolicyDegree}, 3}, {[]string{access.PolicySim}, 1},
-		{[]string{access.PolicySim}, 6}, {[]string{cache.NameSieve, PolicyOptimum}, 3}, {[]string{cache.NamePrefetch}, 3}, {[]string{cache.NameLookahead}, 3},
+		{[]string{policy.None, policy.VIP, policy.Oracle}, 3}, {[]string{policy.Degree}, 3}, {[]string{policy.Sim}, 1},
+		{[]string{policy.Sim}, 6}, {[]string{policy.Sieve, policy.Optimum}, 3}, {[]string{policy.Prefetch}, 3}, {[]string{policy.Lookahead}, 3},
 	} {
 		o := options()
 		o.Policies, o.Ranks, o.Batch, o.Epochs, o.Alphas = c.policies, c.ranks, 6000, 1, []float64{0.1, 0.5}
@@ -166,7 +169,7 @@ func TestMemoryIsThatOfTheFormula(t *testing.T) {
 		}
 		together := min(o.Workers, o.Ranks)
 		arrays := int64(together) * sim.rankBytes(o.Workers/together, r.used, r.Capacity)
-		arrays += 12 * int64(sim.streams.Streams()*sim.streams.Steps()*o.Batch) // orders of seeds
+		arrays += 12 * int64(sim.job.Streams.Streams()*sim.job.Steps()*o.Batch) // orders of seeds
 		if slack := int64(1 << 18); peak > arrays+slack || arrays > 4*peak {
 			t.Errorf("%v, %d ranks: %d bytes are said to be held, and %d are", c.policies, c.ranks, arrays, peak)
 		}

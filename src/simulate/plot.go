@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 
-	"halognn/src/access"
 	"halognn/src/chart"
+	"halognn/src/policy"
 )
 
 // WriteSVG draws the rows of an epoch over the sizes of the cache, on a logarithmic scale: a curve
@@ -17,7 +17,7 @@ import (
 func (r *Result) WriteSVG(w io.Writer) error {
 	sizes, of := r.Options.sizes()
 	c := &chart.Curves{
-		Heading: fmt.Sprintf("fanouts %v, batch %d, %d ranks", r.Options.Fanouts, r.Options.Batch, r.Options.Ranks),
+		Heading: fmt.Sprintf("fanouts %v, batch %d, %d ranks", r.Options.Sample.Fanouts, r.Options.Batch, r.Options.Ranks),
 		X:       "cache size: " + of, Y: "remote rows per epoch", LogY: true, Band: r.band(),
 	}
 	for i, size := range sizes {
@@ -27,7 +27,7 @@ func (r *Result) WriteSVG(w io.Writer) error {
 		c.Add(chart.Curve{
 			Names: []string{name}, X: c.At, Y: r.curve(i),
 			Color: slices.Index(Policies(), name), // the same in every plot
-			Open:  slices.Contains(dynamic, name),
+			Open:  !policy.Find(name).Static(),
 		})
 	}
 	title := fmt.Sprintf("Remote rows per epoch by %s of the cache: %s", of, c.Heading)
@@ -36,9 +36,9 @@ func (r *Result) WriteSVG(w io.Writer) error {
 }
 
 // curve returns the rows of an epoch for every size.
-func (r *Result) curve(policy int) (rows []float64) {
+func (r *Result) curve(p int) (rows []float64) {
 	for i := range r.Capacity {
-		n, _ := r.PerEpoch(policy, i)
+		n, _ := r.PerEpoch(p, i)
 		rows = append(rows, math.Max(n, 1))
 	}
 	return rows
@@ -46,8 +46,8 @@ func (r *Result) curve(policy int) (rows []float64) {
 
 // band is the area in which static caches are: between no cache and the best static one.
 func (r *Result) band() *chart.Band {
-	none := slices.Index(r.Options.Policies, access.PolicyNone)
-	oracle := slices.Index(r.Options.Policies, access.PolicyOracle)
+	none := slices.Index(r.Options.Policies, policy.None)
+	oracle := slices.Index(r.Options.Policies, policy.Oracle)
 	if none < 0 || oracle < 0 || len(r.Capacity) < 2 {
 		return nil
 	}

@@ -1,39 +1,19 @@
 package simulate
 
 import (
-	"slices"
-
 	"halognn/src/access"
-	"halognn/src/cache"
 	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
 	"halognn/src/exchange"
-	"halognn/src/graph"
 	"halognn/src/mem"
-	"halognn/src/sample"
+	"halognn/src/policy"
 )
-
-// node returns the parts whose rows a rank can read: its own, and those of the ranks on its node.
-func (s *Simulation) node(rank int) (first, last int) {
-	n := s.o.RanksPerNode
-	return rank / n * n * s.perRank, min((rank/n+1)*n, s.o.Ranks) * s.perRank
-}
-
-// minibatches returns how many minibatches a rank trains in a step.
-func (s *Simulation) minibatches() int { return s.share.Count }
 
 // reader describes the minibatches of a rank as training does.
 func (s *Simulation) reader(rank, workers int) *access.Reader {
-	r := &access.Reader{
-		Sample: sample.Neighbours(s.o.Fanouts...), Hops: s.o.HaloHops, Topology: s.shards.Topology(), Streams: s.streams,
-		First: rank * s.minibatches(), Count: s.minibatches(), Seed: s.o.Seed, Epochs: s.o.Epochs, Workers: workers,
-	}
-	for p, last := s.node(rank); p < last; p++ {
-		r.Local = append(r.Local, access.Range{First: graph.VertexID(s.shards.Offsets[p]), End: graph.VertexID(s.shards.Offsets[p+1])})
-	}
-	r.Sources = access.Sources(s.streams, r.First, r.Count)
-	if s.o.LastShort {
+	r := s.job.Workload(rank, workers)
+	if s.o.LastShort { // a stream for each rank
 		own := &r.Sources[0]
 		own.PerBatch = float64(len(own.Seeds)) / float64(s.stepsOf(len(own.Seeds)))
 	}
@@ -43,57 +23,80 @@ func (s *Simulation) reader(rank, workers int) *access.Reader {
 // stepsOf returns the steps of an epoch in which a rank with so many seeds has some.
 func (s *Simulation) stepsOf(seeds int) int {
 	if !s.o.LastShort {
-		return s.streams.Steps()
+		return s.job.Steps()
 	}
 	return max(1, (seeds+s.o.Batch-1)/s.o.Batch)
 }
 
 // capacities returns the rows of a rank's cache, by size.
-func (s *Simulation) capacities(m *access.Graph, r *access.Reader) ([]int, error) {
+func (s *Simulation) capacities(m *access.Graph, rank int) ([]int, error) {
 	var rows []int
-	for _, a := range s.o.Alphas {
-		rows = append(rows, access.Capacity(a, s.shards.Vertices, s.o.Ranks))
+	for _, size := range s.settings() {
+		n, err := s.job.Capacity(m, rank, &size)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, n)
 	}
-	if len(s.o.HaloFractions) == 0 {
-		return rows, nil
-	}
-	halo, err := m.HaloSize(r.Local)
-	for _, f := range s.o.HaloFractions {
-		rows = append(rows, int(min(f*float64(halo), float64(s.shards.Vertices))))
-	}
-	return rows, err
+	return rows, nil
 }
 
-// planWindows sets the windows of lookahead: what is asked for, or the most that any rank should see. No window is wider than
-// the run.
-func (s *Simulation) planWindows(m *access.Graph) error {
-	if !slices.Contains(s.o.Policies, cache.NameLookahead) {
-		return nil
+// settings returns those of the cache, by size.
+func (s *Simulation) settings() (all []policy.Settings) {
+	for _, a := range s.o.Alphas {
+		o := s.o.Cache
+		o.Alpha, o.HaloFraction = a, 0
+		all = append(all, o)
 	}
+	for _, f := range s.o.HaloFractions {
+		o := s.o.Cache
+		o.Alpha, o.HaloFraction = 0, f
+		all = append(all, o)
+	}
+	return all
+}
+
+// planWindows sets the windows of policies that know minibatches in advance: what is asked for, or
+// the most that any rank should see. No window is wider than the run.
+func (s *Simulation) planWindows(m *access.Graph) error {
 	sizes, _ := s.o.sizes()
-	s.windows = make([]int, len(sizes))
-	for rank := 0; rank < s.o.Ranks && s.o.Window == 0; rank++ {
+	sees := false
+	s.windows = make([][]int, len(s.policies))
+	for i, p := range s.policies {
+		s.windows[i] = make([]int, len(sizes))
+		sees = sees || p.Window != nil
+	}
+	for rank := 0; rank < s.o.Ranks && sees; rank++ {
 		r := s.reader(rank, s.o.Workers)
-		capacity, err := s.capacities(m, r)
+		capacity, err := s.capacities(m, rank)
 		if err != nil {
 			return err
 		}
-		p, err := m.Reads(r)
+		inclusion, err := m.Reads(r)
 		if err != nil {
 			return err
 		}
-		for i, rows := range capacity {
-			w, err := m.PlanWindow(r, p, rows)
+		err = s.widen(m, r, capacity, inclusion)
+		mem.Free(inclusion)
+		if err != nil || s.o.Cache.Window > 0 { // one for all ranks
+			return err
+		}
+	}
+	return nil
+}
+
+// widen makes the windows as wide as one rank should see.
+func (s *Simulation) widen(m *access.Graph, r *access.Reader, capacity []int, inclusion []float32) error {
+	for i, p := range s.policies {
+		for size, rows := range capacity {
+			w, err := p.Plan(&policy.Setup{
+				Graph: m, Reader: r, Settings: &s.o.Cache, Capacity: rows,
+			}, inclusion, s.o.Epochs*s.job.Items())
 			if err != nil {
-				mem.Free(p)
 				return err
 			}
-			s.windows[i] = max(s.windows[i], w)
+			s.windows[i][size] = max(s.windows[i][size], w)
 		}
-		mem.Free(p)
-	}
-	for i := range s.windows {
-		s.windows[i] = min(max(s.windows[i], s.o.Window), s.o.Epochs*s.streams.Steps()*s.minibatches())
 	}
 	return nil
 }
@@ -101,13 +104,21 @@ func (s *Simulation) planWindows(m *access.Graph) error {
 // exchange returns the rank's exchange, which plans and fetches nothing. Its rows are of two bytes that nobody ever reads or writes, so they
 // take addresses but no memory.
 func (s *Simulation) exchange(rank int) (*exchange.Exchange, func(), error) {
-	first, last := s.node(rank)
-	offsets := s.shards.Offsets
-	width := int64(compute.Float16.Size())
-	rows := mem.Make[byte](int((offsets[last] - offsets[first]) * width))
-	tables := make([][]byte, s.shards.Parts)
-	for p := first; p < last; p++ {
-		tables[p] = rows[(offsets[p]-offsets[first])*width : (offsets[p+1]-offsets[first])*width]
+	offsets, width := s.shards.Offsets, int64(compute.Float16.Size())
+	var parts []int
+	vertices := int64(0)
+	for _, r := range s.job.Neighbours(rank) {
+		first, last := s.job.Parts(r)
+		for p := first; p < last; p++ {
+			parts = append(parts, p)
+			vertices += offsets[p+1] - offsets[p]
+		}
+	}
+	rows := mem.Make[byte](int(vertices * width))
+	tables, at := make([][]byte, s.shards.Parts), int64(0)
+	for _, p := range parts {
+		n := (offsets[p+1] - offsets[p]) * width
+		tables[p], at = rows[at:at+n], at+n
 	}
 	x, err := exchange.New(comm.NewWorld(s.o.Ranks).Rank(rank), exchange.Options{
 		Offsets: offsets, Tables: tables, Cols: 1, Type: compute.Float16, Host: ref.Host{},

@@ -8,6 +8,7 @@ import (
 	"halognn/src/cache"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/shard"
 )
@@ -89,7 +90,7 @@ func naive(t *testing.T, s *shard.Shards, o Options, rank int) *trail {
 				if o.LastShort {
 					piece = shuffled[min(step*o.Batch, len(shuffled)):min((step+1)*o.Batch, len(shuffled))]
 				}
-				mb := sample.Reference(s.Topology(), o.Fanouts, piece, sample.Key{Seed: o.Seed, Epoch: epoch, Step: step, Stream: stream})
+				mb := sample.Reference(s.Topology(), o.Sample.Fanouts, piece, sample.Key{Seed: o.Seed, Epoch: epoch, Step: step, Stream: stream})
 				var remote []graph.VertexID
 				for _, v := range mb.Frontier {
 					if !slices.ContainsFunc(x.local, func(r access.Range) bool { return v >= r.First && v < r.End }) {
@@ -122,10 +123,10 @@ func TestCountsEqualANaiveRecount(t *testing.T) {
 		{"seeds from anywhere", 3, func(o *Options) { o.GlobalSeeds, o.Batch = true, 40 }},
 		{"global batch", 6, func(o *Options) { o.GlobalBatch = true }},
 		{"halo fractions", 3, func(o *Options) { o.Alphas, o.HaloFractions = nil, []float64{0.1, 0.5, 1} }},
-		{"one hop", 3, func(o *Options) { o.HaloHops, o.Initial = 1, access.PolicyVIP }},
-		{"a given window, level", 3, func(o *Options) { o.Window, o.Level = 2, true }},
-		{"a window beyond the epoch", 3, func(o *Options) { o.Window = 1000 }},
-		{"no eviction", 3, func(o *Options) { o.Delta = 0 }},
+		{"one hop", 3, func(o *Options) { o.Cache.HaloHops, o.Cache.Initial = 1, policy.VIP }},
+		{"a given window, level", 3, func(o *Options) { o.Cache.Window, o.Cache.Level = 2, true }},
+		{"a window beyond the epoch", 3, func(o *Options) { o.Cache.Window = 1000 }},
+		{"no eviction", 3, func(o *Options) { o.Cache.Evict = false }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := options()
@@ -165,7 +166,7 @@ func checkTraces(t *testing.T, r *Result) {
 	}
 	for p, name := range r.Options.Policies {
 		for i, done := range r.Traces[p] {
-			if decides := slices.Contains(dynamic, name) && name != PolicyOptimum; decides != (done != nil) {
+			if decides := !policy.Find(name).Static() && !policy.Find(name).Hindsight; decides != (done != nil) {
 				t.Errorf("%s has a trace: %t", name, done != nil)
 				continue
 			}
@@ -181,7 +182,7 @@ func checkTraces(t *testing.T, r *Result) {
 }
 
 // recount adds the rows of one rank.
-func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows []int, rows, filled [][]int64, all *int64) {
+func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows [][]int, rows, filled [][]int64, all *int64) {
 	t.Helper()
 	x := naive(t, s, o, rank)
 	m, err := access.New(&s.Topology().Graph, access.Options{})
@@ -190,7 +191,7 @@ func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows []int, 
 	}
 	defer m.Free()
 	reader := &access.Reader{
-		Local: x.local, Sources: x.sources, Sample: sample.Neighbours(o.Fanouts...), Hops: o.HaloHops, Topology: s.Topology(),
+		Local: x.local, Sources: x.sources, Sample: o.Sample, Hops: o.Cache.HaloHops, Topology: s.Topology(),
 		Streams: x.streams, First: rank * x.perStep, Count: x.perStep, Seed: o.Seed, Epochs: o.Epochs,
 	}
 	sizes, _ := o.sizes()
@@ -218,11 +219,7 @@ func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows []int, 
 			if len(o.HaloFractions) > 0 {
 				capacity = int(size * float64(len(halo)))
 			}
-			window := 0
-			if windows != nil {
-				window = windows[i]
-			}
-			fetched, begin := transferred(t, m, reader, x, o, name, min(capacity, int(s.Vertices)), window)
+			fetched, begin := transferred(t, m, reader, x, o, name, min(capacity, int(s.Vertices)), windows[p][i])
 			rows[p][i] += fetched
 			filled[p][i] += begin
 		}
@@ -233,13 +230,13 @@ func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows []int, 
 func transferred(t *testing.T, m *access.Graph, r *access.Reader, x *trail, o Options, name string, capacity, window int) (rows, begin int64) {
 	t.Helper()
 	n := len(r.Topology.Original)
-	d := access.Dynamic{
-		Policy: name, Capacity: capacity, Gamma: o.Gamma, Delta: o.Delta, Initial: o.Initial, Window: window, Level: o.Level,
-	}
 	switch name {
-	case cache.NameSieve, cache.NamePrefetch, cache.NameLookahead:
+	case policy.Sieve, policy.Prefetch, policy.Lookahead:
 		items := x.all()
-		p, held, err := m.NewPolicy(r, d, slices.Values(items[:min(window+1, len(items))]))
+		p, held, err := policy.Find(name).Open(&policy.Setup{
+			Graph: m, Reader: r, Settings: &o.Cache, Capacity: capacity, Window: window,
+			Ahead: slices.Values(items[:min(window+1, len(items))]),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -257,7 +254,7 @@ func transferred(t *testing.T, m *access.Graph, r *access.Reader, x *trail, o Op
 			rows += int64(d.Transferred())
 		}
 		return rows, begin
-	case PolicyOptimum:
+	case policy.Optimum:
 		best, err := cache.NewOptimum(n, capacity, true)
 		if err != nil {
 			t.Fatal(err)
@@ -269,9 +266,9 @@ func transferred(t *testing.T, m *access.Graph, r *access.Reader, x *trail, o Op
 		return rows, int64(best.Filled())
 	}
 	held := map[graph.VertexID]bool{}
-	if name != access.PolicyNone {
+	if name != policy.None {
 		score := make([]float32, n)
-		if name == access.PolicyOracle {
+		if name == policy.Oracle {
 			for _, remote := range x.all() {
 				for _, v := range remote {
 					score[v]++
@@ -279,7 +276,7 @@ func transferred(t *testing.T, m *access.Graph, r *access.Reader, x *trail, o Op
 			}
 		} else {
 			var err error
-			if score, err = m.Score(name, r); err != nil {
+			if score, err = policy.Find(name).Rank(m, r); err != nil {
 				t.Fatal(err)
 			}
 			defer mem.Free(score)

@@ -8,8 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"halognn/src/access"
-	"halognn/src/cache"
+	"halognn/src/policy"
 	"halognn/src/trace"
 )
 
@@ -35,17 +34,20 @@ func (r *Result) Print(w io.Writer) error {
 			both = append(both, fmt.Sprintf("%.1f / %.1f", r.Predicted[p][i], n))
 		}
 		rows, ratios, filled = append(rows, count), append(ratios, ratio), append(filled, begin)
-		if slices.Contains([]string{access.PolicyNone, access.PolicyVIP, access.PolicyInclusion, cache.NameLookahead, PolicyOptimum}, name) {
+		if !math.IsNaN(r.Predicted[p][0]) {
 			predicted = append(predicted, both)
 		}
 	}
 	tables := [][][]string{rows, ratios, filled, predicted, r.rounds(header)}
-	if r.Windows != nil {
+	for p, name := range r.Options.Policies {
+		if policy.Find(name).Window == nil {
+			continue
+		}
 		steps := []string{"minibatches known"}
-		for _, n := range r.Windows {
+		for _, n := range r.Windows[p] {
 			steps = append(steps, strconv.Itoa(n))
 		}
-		tables = append(tables, [][]string{header("window of lookahead"), steps})
+		tables = append(tables, [][]string{header("window of " + name), steps})
 	}
 	for i, table := range tables {
 		if len(table) < 2 {
@@ -63,14 +65,14 @@ func (r *Result) Print(w io.Writer) error {
 	return nil
 }
 
-// rounds returns the buffer hit rate of prefetch between eviction rounds: before the first, and after some of them.
+// rounds returns the buffer hit rate of a policy with rounds between eviction rounds: before the first, and after some of them.
 func (r *Result) rounds(header func(name string) []string) [][]string {
-	p := slices.Index(r.Options.Policies, cache.NamePrefetch)
-	interval := r.Options.Delta
-	if p < 0 || interval == 0 || interval >= len(r.Each)*r.Minibatches {
+	p := slices.IndexFunc(r.Options.Policies, func(p string) bool { return policy.Find(p).Rounds })
+	interval := r.Options.Cache.Delta
+	if p < 0 || !r.Options.Cache.Evict || interval == 0 || interval >= len(r.Each)*r.Minibatches {
 		return nil
 	}
-	table := [][]string{header("buffer hit rate of prefetch")}
+	table := [][]string{header("buffer hit rate of " + r.Options.Policies[p])}
 	last := len(r.Each)*r.Minibatches/interval - 1 // the last whole interval
 	for _, round := range slices.Compact([]int{0, last / 8, last / 4, last / 2, last}) {
 		row := []string{fmt.Sprintf("after %d rounds", round)}
@@ -118,8 +120,8 @@ func (r *Result) WriteCSV(w io.Writer) error {
 			if x := r.Predicted[p][i]; !math.IsNaN(x) {
 				line[7] = number(x)
 			}
-			if name == cache.NameLookahead {
-				line[11] = strconv.Itoa(r.Windows[i])
+			if policy.Find(name).Window != nil {
+				line[11] = strconv.Itoa(r.Windows[p][i])
 			}
 			if done := r.Traces[p][i]; done != nil {
 				var sum Decided

@@ -3,14 +3,12 @@ package simulate
 import (
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"sync"
 
 	"halognn/src/access"
-	"halognn/src/cache"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/policy"
 )
 
 // Run simulates all ranks, as many at a time as there are workers. Every minibatch is sampled once, and twice in as many epochs as policy
@@ -101,15 +99,13 @@ func (r *Result) add(o *Result) {
 // rank simulates one rank.
 func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, error) {
 	reader := s.reader(rank, workers)
-	capacity, err := s.capacities(m, reader)
+	capacity, err := s.capacities(m, rank)
 	if err != nil {
 		return nil, err
 	}
 	c := &counter{Simulation: s, rank: rank, accesses: mem.Make[uint32](int(s.shards.Vertices))}
 	defer c.free()
-	if err := c.addDynamic(m, reader, capacity); err != nil {
-		return nil, err
-	}
+	c.addDynamic(m, reader, capacity)
 	if err := c.count(workers); err != nil {
 		return nil, err
 	}
@@ -119,21 +115,24 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 	}
 	defer mem.Free(inclusion)
 	r := &Result{
-		Options: s.o, Vertices: s.shards.Vertices, Steps: s.streams.Steps(), Minibatches: s.minibatches(), Remote: c.remote, Each: c.each,
+		Options: s.o, Vertices: s.shards.Vertices, Steps: s.job.Steps(),
+		Minibatches: s.job.Minibatches(), Remote: c.remote, Each: c.each,
 		Capacity: capacity, Windows: s.windows, used: c.used,
 	}
-	for _, name := range s.o.Policies {
-		rows, filled, predicted := make([]int64, len(capacity)), make([]int64, len(capacity)), make([]float64, len(capacity))
-		if slices.Contains(dynamic, name) {
-			err = c.predict(name, reader, inclusion, capacity, predicted)
+	for i, p := range s.policies {
+		rows, filled := make([]int64, len(capacity)), make([]int64, len(capacity))
+		predicted := make([]float64, len(capacity))
+		if p.Static() {
+			err = c.static(p, m, reader, inclusion, capacity, rows, filled, predicted)
 		} else {
-			err = c.static(name, m, reader, inclusion, capacity, rows, filled, predicted)
+			err = c.predict(p, reader, inclusion, capacity, s.windows[i], predicted)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("rank %d, policy %s: %w", rank, name, err)
+			return nil, fmt.Errorf("rank %d, policy %s: %w", rank, p.Name, err)
 		}
 		r.Rows, r.Filled = append(r.Rows, rows), append(r.Filled, filled)
-		r.Predicted, r.Traces = append(r.Predicted, predicted), append(r.Traces, make([]Trace, len(capacity)))
+		r.Predicted = append(r.Predicted, predicted)
+		r.Traces = append(r.Traces, make([]Trace, len(capacity)))
 	}
 	for _, d := range c.dynamic {
 		r.Rows[d.policy][d.size], r.Filled[d.policy][d.size], r.Traces[d.policy][d.size] = d.rows, d.filled, d.trace
@@ -142,23 +141,19 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 }
 
 // static counts the rows of all epochs and predicts those of one, for every size of a policy.
-func (c *counter) static(policy string, m *access.Graph, r *access.Reader, inclusion []float32, capacity []int, rows, filled []int64, predicted []float64) error {
+func (c *counter) static(p *policy.Policy, m *access.Graph, r *access.Reader, inclusion []float32,
+	capacity []int, rows, filled []int64, predicted []float64,
+) error {
+	r.Known = c.accesses
 	var score []float32
 	var err error
-	switch policy {
-	case access.PolicyNone:
-	case access.PolicyOracle: // counted already
-		score = mem.Make[float32](len(c.accesses))
-		for v, n := range c.accesses {
-			score[v] = float32(n)
-		}
-	default:
-		score, err = m.Score(policy, r)
+	if !p.None() {
+		score, err = p.Rank(m, r)
 	}
 	defer mem.Free(score)
 	for i := 0; i < len(capacity) && err == nil; i++ {
 		var held []graph.VertexID
-		if policy != access.PolicyNone {
+		if !p.None() {
 			if held, err = m.Top(score, r.Local, capacity[i]); err != nil {
 				break
 			}
@@ -167,30 +162,24 @@ func (c *counter) static(policy string, m *access.Graph, r *access.Reader, inclu
 		for _, v := range held {
 			rows[i] -= int64(c.accesses[v])
 		}
-		if predicted[i], err = access.Expected(inclusion, r.Local, held); err == nil {
-			predicted[i] *= float64(c.perEpoch(r))
-		}
+		predicted[i], err = p.Expected(inclusion, r, held, capacity[i], 0, 0)
+		predicted[i] *= float64(c.perEpoch(r))
 		mem.Free(held)
 	}
 	return err
 }
 
-// predict says how many rows of an epoch a cache that looks ahead, or sees everything, transfers; of other dynamic policies there is no
-// prediction.
-func (c *counter) predict(policy string, r *access.Reader, inclusion []float32, capacity []int, predicted []float64) error {
-	reuse, err := access.Reuse(inclusion, r.Local)
-	if err != nil {
-		return err
-	}
+// predict says how many rows of an epoch a dynamic policy transfers, NaN where there is no formula.
+func (c *counter) predict(p *policy.Policy, r *access.Reader, inclusion []float32, capacity,
+	windows []int, predicted []float64,
+) (err error) {
+	n := c.perEpoch(r)
 	for i, rows := range capacity {
-		switch n := c.perEpoch(r); policy {
-		case cache.NameLookahead:
-			predicted[i] = reuse.Fetched(rows, c.windows[i], n*c.o.Epochs) * float64(n)
-		case PolicyOptimum:
-			predicted[i] = reuse.Fetched(rows, n*c.o.Epochs, n*c.o.Epochs) * float64(n)
-		default:
-			predicted[i] = math.NaN()
+		predicted[i], err = p.Expected(inclusion, r, nil, rows, windows[i], n*c.o.Epochs)
+		if err != nil {
+			return err
 		}
+		predicted[i] *= float64(n)
 	}
 	return nil
 }

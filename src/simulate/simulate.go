@@ -21,35 +21,22 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 
-	"halognn/src/access"
-	"halognn/src/cache"
-	"halognn/src/graph"
-	"halognn/src/sample"
+	"halognn/src/job"
+	"halognn/src/policy"
 	"halognn/src/shard"
 )
 
-// PolicyOptimum is cache.Optimum, which holds what it likes before the first step: the floor of all policies.
-const PolicyOptimum = "optimum"
-
-// dynamic are the policies that decide step by step, beside the static ones of package access.
-var dynamic = []string{cache.NameSieve, cache.NamePrefetch, cache.NameLookahead, PolicyOptimum}
-
 // Policies lists every policy that can be simulated.
-func Policies() []string { return append(access.Policies(), dynamic...) }
+func Policies() []string { return policy.Names(nil) }
 
 // Options says what is simulated: the run, and what is counted of it.
 type Options struct {
-	Fanouts       []int // seed hop first
-	Batch         int   // seeds of one stream a step
-	GlobalBatch   bool  // Batch counts the seeds of all streams
-	GlobalSeeds   bool  // streams draw from the whole graph
-	StreamPerPart bool  // a stream for every part instead of every rank
-	Seed          uint64
-	Ranks         int // 0: one for each part
-	RanksPerNode  int // ranks that read each other's rows in memory; 0: each is a node of its own
+	// Spec is the run. Its Cache holds the settings that policies read; policy and size are those
+	// of the lists below.
+	job.Spec
 
-	Epochs    int  // from 1
 	LastShort bool // full batches and one short one, instead of the near-equal pieces of training
 	Policies  []string
 
@@ -57,13 +44,7 @@ type Options struct {
 	Alphas        []float64 // as fractions of an average rank's vertices
 	HaloFractions []float64 // as fractions of the rank's 1-hop halo
 
-	HaloHops int     // hops from the local vertices within which degree, paths and prefetch keep rows; 0: one for each fanout
-	Gamma    float64 // of prefetch
-	Delta    int     // of prefetch; 0 evicts nothing
-	Initial  string  // of prefetch: the static policy that it is filled by
-	Window   int     // of lookahead: minibatches known in advance; 0: planned
-	Level    bool    // of lookahead
-	Workers  int     // goroutines; 0: one for each CPU
+	Workers int // goroutines; 0: one for each CPU
 }
 
 // What is above these is a slip of the pen, and ends for want of memory where it is not refused.
@@ -76,31 +57,27 @@ const (
 func (o *Options) Check() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if len(o.Fanouts) == 0 {
+	if len(o.Sample.Fanouts) == 0 {
 		fault("there are no fanouts; give one for each layer, seed hop first")
-	}
-	for i, f := range o.Fanouts {
-		if f < 1 && f != sample.All || f > graph.MaxVertices {
-			fault("fanout %d is %d; it must be at least 1, or %d for all neighbours", i+1, f, sample.All)
-		}
+	} else if err := o.Sample.Check(); err != nil {
+		faults = append(faults, err)
 	}
 	for _, n := range []struct {
-		name               string
-		value, least, most int
+		name        string
+		value, most int
 	}{
-		{"batch", o.Batch, 1, sample.MaxBatch}, {"epochs", o.Epochs, 1, mostEpochs}, {"ranks", o.Ranks, 0, math.MaxInt32},
-		{"ranks per node", o.RanksPerNode, 0, math.MaxInt32}, {"delta", o.Delta, 0, math.MaxInt32}, {"window", o.Window, 0, math.MaxInt32},
-		{"halo hops", o.HaloHops, 0, math.MaxInt32}, {"workers", o.Workers, 0, mostWorkers},
+		{"delta", o.Cache.Delta, math.MaxInt32}, {"window", o.Cache.Window, math.MaxInt32},
+		{"halo hops", o.Cache.HaloHops, math.MaxInt32}, {"workers", o.Workers, mostWorkers},
 	} {
-		if n.value < n.least || n.value > n.most {
-			fault("%s is %d; it must be %d to %d", n.name, n.value, n.least, n.most)
+		if n.value < 0 || n.value > n.most {
+			fault("%s is %d; it must be 0 to %d", n.name, n.value, n.most)
 		}
 	}
-	if !(o.Gamma > 0 && o.Gamma <= 1) {
-		fault("gamma is %g; it must be above 0 and at most 1", o.Gamma)
+	if g := o.Cache.Gamma; !(g > 0 && g <= 1) {
+		fault("gamma is %g; it must be above 0 and at most 1", g)
 	}
-	if !slices.Contains(access.InitialPolicies, o.Initial) {
-		fault("initial is %q; a prefetch buffer is filled by one of %v", o.Initial, access.InitialPolicies)
+	if !slices.Contains(policy.Initial(), o.Cache.Initial) {
+		fault("initial is %q; a prefetch buffer is filled by %s", o.Cache.Initial, strings.Join(policy.Initial(), " or "))
 	}
 	if o.LastShort && (o.GlobalBatch || o.GlobalSeeds || o.StreamPerPart) {
 		fault("last-short counts as published figures do, with a stream for each rank that has seeds and a batch of its own")
@@ -109,13 +86,13 @@ func (o *Options) Check() error {
 		fault("there are no policies; name some of %v", Policies())
 	}
 	for i, p := range o.Policies {
-		if !slices.Contains(Policies(), p) {
+		if policy.Find(p) == nil {
 			fault("policy %q is unknown; there are %v", p, Policies())
 		} else if slices.Contains(o.Policies[:i], p) {
 			fault("policy %s is named twice", p)
 		}
 	}
-	return errors.Join(append(faults, o.checkSizes()...)...)
+	return errors.Join(append([]error{o.Spec.Check()}, append(faults, o.checkSizes()...)...)...)
 }
 
 func (o *Options) checkSizes() (faults []error) {
@@ -152,12 +129,11 @@ func (o *Options) sizes() ([]float64, string) {
 
 // Simulation is ready to run.
 type Simulation struct {
-	o       Options
-	shards  *shard.Shards
-	streams *sample.Streams
-	share   sample.Share // of rank 0; those of the others have the same form
-	perRank int          // parts of each rank
-	windows []int        // [sizes] of lookahead
+	o        Options
+	job      *job.Job
+	shards   *shard.Shards
+	policies []*policy.Policy
+	windows  [][]int // [policies][sizes] minibatches known in advance
 
 	transposed bool // the graph is not symmetric
 }
@@ -177,49 +153,26 @@ func New(s *shard.Shards, o Options) (*Simulation, error) {
 	if err := o.Check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
-	if o.RanksPerNode == 0 {
-		o.RanksPerNode = 1
-	}
-	first, last, err := s.RankRange(0, o.Ranks)
-	if err != nil {
+	if _, _, err := s.RankRange(0, o.Ranks); err != nil {
 		return nil, err
 	}
-	perStream, so := last-first, sample.StreamOptions{Batch: o.Batch, Seed: o.Seed, Original: s.Topology().Original}
-	if o.StreamPerPart {
-		perStream = 1
-	}
-	if o.GlobalBatch {
-		so.Scope = sample.ScopeGlobal
-	}
-	if o.GlobalSeeds {
-		so.Seeds = sample.SeedsGlobal
-	}
-	var seeds [][]graph.VertexID
-	for p := 0; p < s.Parts; p += perStream {
-		var own []graph.VertexID
-		for q := p; q < p+perStream; q++ {
-			own = append(own, s.Train(q)...)
-		}
-		seeds = append(seeds, own)
-	}
-	streams, err := sample.NewStreams(seeds, so)
+	j, err := job.New(s, o.Spec)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Dir, err)
 	}
-	sim := &Simulation{o: o, shards: s, streams: streams, perRank: last - first}
-	if sim.share, err = sample.ShareOf(streams.Streams(), o.Ranks, 1, 0); err != nil {
-		streams.Free()
-		return nil, err
+	sim := &Simulation{o: o, job: j, shards: s}
+	for _, name := range o.Policies {
+		sim.policies = append(sim.policies, policy.Find(name))
 	}
-	if n := o.Epochs * streams.Steps() * sim.minibatches(); n > math.MaxInt32 { // counts are of 32 bits
-		streams.Free()
+	if n := o.Epochs * j.Items(); n > math.MaxInt32 { // counts are of 32 bits
+		j.Close()
 		return nil, fmt.Errorf("%w: %d epochs are %d minibatches of a rank; at most %d are counted", ErrOptions, o.Epochs, n, math.MaxInt32)
 	}
 	return sim, nil
 }
 
 // Close gives the memory back.
-func (s *Simulation) Close() { s.streams.Free() }
+func (s *Simulation) Close() { s.job.Close() }
 
 // Result is what was counted, summed over ranks.
 type Result struct {
@@ -232,7 +185,7 @@ type Result struct {
 	Bytes       int64   // the largest resident set, by the formula of docs/simulate.md
 
 	Capacity  []int       // [sizes] rows of a rank's cache, the largest of any rank
-	Windows   []int       // [sizes] of lookahead; nil without it
+	Windows   [][]int     // [policies][sizes] minibatches known in advance
 	Rows      [][]int64   // [policies][sizes] rows fetched in all epochs
 	Filled    [][]int64   // [policies][sizes] rows that the caches begin with, fetched before the first step
 	Predicted [][]float64 // [policies][sizes] expected rows of an epoch; NaN where there is no prediction
@@ -260,19 +213,19 @@ func (d *Decided) add(o Decided) {
 }
 
 // PerEpoch returns the mean rows of an epoch, and their ratio to no cache: 1 if there is nothing to fetch.
-func (r *Result) PerEpoch(policy, size int) (rows, ratio float64) {
-	n := r.Rows[policy][size]
+func (r *Result) PerEpoch(p, size int) (rows, ratio float64) {
+	n := r.Rows[p][size]
 	return float64(n) / float64(r.Options.Epochs), share(n, r.Remote, 1)
 }
 
 // HitRates returns the share of remote accesses that transferred nothing, and the share that found their row at hand: MassiveGNN's
 // hit rate (eq. 8), which does not charge rows fetched beside the misses.
-func (r *Result) HitRates(policy, size int) (hit, buffer float64) {
-	fetched := r.Rows[policy][size]
-	for _, d := range r.Traces[policy][size] {
+func (r *Result) HitRates(p, size int) (hit, buffer float64) {
+	fetched := r.Rows[p][size]
+	for _, d := range r.Traces[p][size] {
 		fetched -= d.Early
 	}
-	return 1 - share(r.Rows[policy][size], r.Remote, 1), 1 - share(fetched, r.Remote, 1)
+	return 1 - share(r.Rows[p][size], r.Remote, 1), 1 - share(fetched, r.Remote, 1)
 }
 
 // share returns a/b, or what it is said to be if there is nothing to have a share of.

@@ -5,10 +5,12 @@ import (
 	"testing"
 
 	"halognn/src/access"
-	"halognn/src/cache"
 	"halognn/src/dataset"
 	"halognn/src/graph"
+	"halognn/src/job"
 	"halognn/src/mem"
+	"halognn/src/policy"
+	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
 )
@@ -33,8 +35,11 @@ func ordered(t *testing.T, vertices int, score func(testing.TB, *dataset.Dataset
 
 func options() Options {
 	return Options{
-		Fanouts: []int{3, 2}, Batch: 16, Seed: 4, Epochs: 2, Policies: Policies(), Alphas: []float64{0, 0.1, 0.5, 1, 5},
-		Gamma: 0.9, Delta: 3, Initial: access.PolicyDegree, Workers: 2,
+		Spec: job.Spec{
+			Sample: sample.Neighbours(3, 2), Batch: 16, Seed: 4, Epochs: 2,
+			Cache: policy.Settings{Gamma: 0.9, Delta: 3, Evict: true, Initial: policy.Degree},
+		},
+		Policies: Policies(), Alphas: []float64{0, 0.1, 0.5, 1, 5}, Workers: 2,
 	}
 }
 
@@ -65,7 +70,7 @@ func TestPartsOrderedForARun(t *testing.T) {
 		for _, v := range d.Split.Train {
 			train[part[v]] = append(train[part[v]], v)
 		}
-		heat, err := m.OwnParts(part, train, o.Batch, o.Fanouts)
+		heat, err := m.OwnParts(part, train, o.Batch, o.Sample.Fanouts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,18 +106,18 @@ func TestPartsOrderedForARun(t *testing.T) {
 func TestPlannedWindowIsTheOptimum(t *testing.T) {
 	s := generated(t)
 	o := options()
-	o.Alphas, o.Epochs, o.Delta = []float64{0.05, 0.1, 0.2, 0.5, 1}, 6, 0
+	o.Alphas, o.Epochs, o.Cache.Evict = []float64{0.05, 0.1, 0.2, 0.5, 1}, 6, false
 	o.Ranks, o.Batch = 3, 20
 	r := simulated(t, s, o)
-	at := func(policy string) []int64 { return r.Rows[slices.Index(o.Policies, policy)] }
+	at := func(name string) []int64 { return r.Rows[slices.Index(o.Policies, name)] }
 	for i, alpha := range o.Alphas {
-		got, best := at(cache.NameLookahead)[i], at(PolicyOptimum)[i]
-		t.Logf("alpha %g: a window of %d of %d steps transfers %d rows, the optimum %d, the static oracle %d", alpha, r.Windows[i], r.Steps, got, best, at(access.PolicyOracle)[i])
+		got, best := at(policy.Lookahead)[i], at(policy.Optimum)[i]
+		t.Logf("alpha %g: a window of %d of %d steps transfers %d rows, the optimum %d, the static oracle %d", alpha, r.Windows[slices.Index(o.Policies, policy.Lookahead)][i], r.Steps, got, best, at(policy.Oracle)[i])
 		if float64(got) > 1.01*float64(best) {
-			t.Errorf("alpha %g: a window of %d steps transfers %d rows, the optimum %d", alpha, r.Windows[i], got, best)
+			t.Errorf("alpha %g: a window of %d steps transfers %d rows, the optimum %d", alpha, r.Windows[slices.Index(o.Policies, policy.Lookahead)][i], got, best)
 		}
-		if at(cache.NamePrefetch)[i] != at(access.PolicyDegree)[i] {
-			t.Errorf("alpha %g: a buffer that evicts nothing transfers %d rows, a static cache %d", alpha, at(cache.NamePrefetch)[i], at(access.PolicyDegree)[i])
+		if at(policy.Prefetch)[i] != at(policy.Degree)[i] {
+			t.Errorf("alpha %g: a buffer that evicts nothing transfers %d rows, a static cache %d", alpha, at(policy.Prefetch)[i], at(policy.Degree)[i])
 		}
 	}
 }

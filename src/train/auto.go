@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/policy"
 	"halognn/src/watch"
 )
 
@@ -66,7 +66,7 @@ func (s *session) choice() *choice {
 	}
 	o := s.o.Cache
 	c := &choice{Policy: o.Policy, Alpha: o.Alpha, HaloFraction: o.HaloFraction, Ranks: s.Comm.Size(), Nodes: s.nodes, Why: s.auto.why}
-	if o.Policy == cache.NamePrefetch {
+	if policy.Find(o.Policy).Rounds {
 		c.Gamma, c.Delta = o.Gamma, o.Delta
 	}
 	return c
@@ -79,10 +79,10 @@ func (c *choice) holds(s *session) bool {
 }
 
 // options returns o with the choice made.
-func (c *choice) options(o CacheOptions) CacheOptions {
+func (c *choice) options(o policy.Settings) policy.Settings {
 	o.Policy = c.Policy
-	if c.Policy == cache.NamePrefetch {
-		o.Gamma, o.Delta, o.Evict, o.Initial = c.Gamma, c.Delta, true, access.PolicyVIP
+	if policy.Find(c.Policy).Rounds {
+		o.Gamma, o.Delta, o.Evict, o.Initial = c.Gamma, c.Delta, true, policy.VIP
 	}
 	return o
 }
@@ -90,7 +90,7 @@ func (c *choice) options(o CacheOptions) CacheOptions {
 // trial is a candidate: a policy and its parameters.
 type trial struct {
 	name    string
-	options CacheOptions
+	options policy.Settings
 	rows    float64 // transferred by a step of all ranks, counted
 	seconds float64 // a step's, of the slowest rank: the mean of an epoch, the fastest one; 0 before it has been tried
 }
@@ -103,18 +103,18 @@ const (
 	asGood       = 0.02 // differences in time below this are noise, and fewer rows win
 )
 
-// candidates are what is counted, on so many minibatches. Of each policy only the best parameters are tried. Intervals are short enough for two rounds
-// in the half that counts: a buffer that never evicts is a static cache.
+// candidates are what is counted, on so many minibatches: the variants of every policy that has
+// some. Of each policy only the best one is tried.
 func (s *session) candidates(minibatches int) (all []trial) {
-	add := func(name string, c choice) { all = append(all, trial{name: name, options: c.options(s.o.Cache)}) }
-	add("none", choice{Policy: access.PolicyNone})
-	add("vip", choice{Policy: access.PolicyVIP})
-	add("lookahead", choice{Policy: cache.NameLookahead})
-	for _, gamma := range []float64{0.95, 0.995} {
-		for _, delta := range []int{8, 16, 32} {
-			if delta <= minibatches/4 {
-				add(fmt.Sprintf("prefetch (gamma %g, delta %d)", gamma, delta), choice{Policy: cache.NamePrefetch, Gamma: gamma, Delta: delta})
-			}
+	for _, name := range policy.Names(policy.Trainable) {
+		p := policy.Find(name)
+		if p.Variants == nil {
+			continue
+		}
+		for _, v := range p.Variants(minibatches) {
+			o := s.o.Cache
+			v.Set(&o)
+			all = append(all, trial{name: v.Name, options: o})
 		}
 	}
 	return all
@@ -123,9 +123,9 @@ func (s *session) candidates(minibatches int) (all []trial) {
 // openAuto counts the candidates and sets the policy of the first epoch. Collective.
 func (s *session) openAuto() error {
 	s.auto = new(auto)
-	if s.nodes == 1 || len(s.o.Fanouts) == 0 {
+	if s.nodes == 1 || !s.job.Reads() {
 		s.auto.done, s.auto.why = true, "none: every rank reads all rows from memory"
-		s.o.Cache.Policy = access.PolicyNone
+		s.o.Cache.Policy = policy.None
 		return nil
 	}
 	if s.Resume != nil {
@@ -221,62 +221,23 @@ func (s *session) countRows(all []trial, rows []float64, minibatches int) error 
 	return nil
 }
 
-// countOne plays the accesses of a rank to a candidate and returns the rows of a minibatch in the second half of them.
-func countOne(m *access.Graph, r *access.Reader, o CacheOptions, capacity int, p []float32, steps [][]graph.VertexID) (float64, error) {
-	half := len(steps) / 2
-	total := 0
-	var policy cache.Policy
-	var held []graph.VertexID
+// countOne plays the accesses of a rank to a candidate and returns the rows of a minibatch in the
+// second half of them.
+func countOne(m *access.Graph, r *access.Reader, o policy.Settings, capacity int, p []float32,
+	steps [][]graph.VertexID,
+) (float64, error) {
+	kind, half, total := policy.Find(o.Policy), len(steps)/2, 0
+	setup := policy.Setup{Graph: m, Reader: r, Settings: &o, Capacity: capacity}
 	var err error
-	n := len(p)
-	d := access.Dynamic{Policy: o.Policy, Capacity: capacity, Gamma: o.Gamma, Delta: o.Delta, Initial: o.Initial, Layout: o.Layout, Level: o.Level}
-	switch {
-	case o.Policy == access.PolicyNone:
-		policy, err = cache.NewStatic(n, nil)
-	case cache.Dynamic(o.Policy):
-		if o.Policy == cache.NameLookahead {
-			if d.Window = o.Window; d.Window == 0 {
-				if d.Window, err = m.PlanWindow(r, p, capacity); err != nil {
-					return 0, err
-				}
-			}
-			d.Window = min(d.Window, max(1, half))
-		}
-		policy, held, err = m.NewPolicy(r, d, first(steps, d.Window+1))
-	default: // static
-		var score []float32
-		if score, err = m.Score(o.Policy, r); err == nil {
-			held, err = m.Top(score, r.Local, capacity)
-			mem.Free(score)
-		}
-		if err == nil {
-			policy, err = cache.NewStatic(n, held)
-		}
-	}
-	defer func() { mem.Free(held) }()
-	if err != nil {
+	if setup.Window, err = kind.Plan(&setup, p, max(1, half)); err != nil {
 		return 0, err
 	}
-	defer policy.Free()
-	var decision cache.Decision
-	defer decision.Free()
-	ahead, foresees := policy.(interface{ Feed([]graph.VertexID) })
-	fed := 0
-	for i, remote := range steps {
-		for ; foresees && fed < min(len(steps), i+d.Window+1); fed++ {
-			ahead.Feed(steps[fed])
-		}
-		policy.Step(remote, &decision)
+	_, err = policy.Play(kind, setup, slices.Values(steps), func(i int, d *cache.Decision) {
 		if i >= half {
-			total += decision.Transferred()
+			total += d.Transferred()
 		}
-	}
-	return float64(total) / float64(max(1, len(steps)-half)), nil
-}
-
-// first yields the first n steps.
-func first(steps [][]graph.VertexID, n int) iter.Seq[[]graph.VertexID] {
-	return slices.Values(steps[:min(n, len(steps))])
+	})
+	return float64(total) / float64(max(1, len(steps)-half)), err
 }
 
 // beginTrial switches to the cache that an epoch is to be trained with. Collective.
@@ -402,7 +363,7 @@ func (a *auto) stepSeconds(depth int) float64 {
 }
 
 // switchCache goes on with another cache from the beginning of an epoch. Collective.
-func (s *session) switchCache(o CacheOptions, epoch int) error {
+func (s *session) switchCache(o policy.Settings, epoch int) error {
 	s.watch.At(epoch, 0, watch.CacheSwitch)
 	if err := s.closeRows(); err != nil {
 		return err

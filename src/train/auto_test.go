@@ -5,19 +5,18 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/access"
-	"halognn/src/cache"
+	"halognn/src/policy"
 )
 
-func candidate(name, policy string, rows float64) trial {
-	return trial{name: name, options: CacheOptions{Policy: policy}, rows: rows}
+func candidate(name, kind string, rows float64) trial {
+	return trial{name: name, options: policy.Settings{Policy: kind}, rows: rows}
 }
 
 // Of each policy the best parameters are tried, fewest rows first, no hopeless ones, and no more than a third of the epochs has room for.
 func TestWorthTrying(t *testing.T) {
 	all := []trial{
-		candidate("none", access.PolicyNone, 100), candidate("vip", access.PolicyVIP, 60), candidate("lookahead", cache.NameLookahead, 50),
-		candidate("prefetch 8", cache.NamePrefetch, 80), candidate("prefetch 16", cache.NamePrefetch, 70),
+		candidate("none", policy.None, 100), candidate("vip", policy.VIP, 60), candidate("lookahead", policy.Lookahead, 50),
+		candidate("prefetch 8", policy.Prefetch, 80), candidate("prefetch 16", policy.Prefetch, 70),
 	}
 	for _, c := range []struct {
 		epochs int
@@ -58,7 +57,7 @@ func TestFastest(t *testing.T) {
 
 // Short epochs are tried several times, within a third of all.
 func TestLengthOfTrials(t *testing.T) {
-	three := []trial{candidate("vip", access.PolicyVIP, 60), candidate("lookahead", cache.NameLookahead, 50), candidate("none", access.PolicyNone, 100)}
+	three := []trial{candidate("vip", policy.VIP, 60), candidate("lookahead", policy.Lookahead, 50), candidate("none", policy.None, 100)}
 	for _, c := range []struct{ epochs, steps, trials, length int }{{1, 100, 1, 1}, {9, 8, 3, 1}, {30, 8, 3, 3}, {90, 8, 3, 6}, {90, 20, 3, 3}, {90, trialSteps, 3, 1}} {
 		var a auto
 		a.plan(three, c.epochs, c.steps)
@@ -91,7 +90,7 @@ func TestAutoKeepsItsChoiceOverARestart(t *testing.T) {
 		return slices.ContainsFunc(j.notes, func(line string) bool { return strings.HasPrefix(line, "cache.policy auto chooses ") })
 	}
 	none := o
-	none.Cache.Policy = access.PolicyNone
+	none.Cache.Policy = policy.None
 	whole := journey{shards: shards, ranks: 2, dir: t.TempDir()}
 	want := whole.finished(t, none)
 	for _, c := range []struct {
@@ -120,7 +119,7 @@ func TestAutoKeepsItsChoiceOverARestart(t *testing.T) {
 			if got.Cache == nil || !strings.HasPrefix(got.Cache.Chosen, got.Cache.Policy) || got.Cache.Policy != got.CachePolicy {
 				t.Errorf("%s: %+v", got.CachePolicy, got.Cache)
 			}
-			if predicts := got.CachePolicy == access.PolicyVIP || got.CachePolicy == cache.NameLookahead; predicts != (got.ExpectedRowsPerStep > 0) {
+			if predicts := got.CachePolicy == policy.VIP || got.CachePolicy == policy.Lookahead; predicts != (got.ExpectedRowsPerStep > 0) {
 				t.Errorf("%s: predicts %g rows a step", got.CachePolicy, got.ExpectedRowsPerStep)
 			}
 		})
@@ -130,7 +129,7 @@ func TestAutoKeepsItsChoiceOverARestart(t *testing.T) {
 // A choice holds for the nodes that it was made for: on a single one there is none to make, and on others it is made again.
 func TestAutoChoosesAgainOnOtherNodes(t *testing.T) {
 	o := resumable()
-	o.Epochs, o.Patience, o.Cache.Policy, o.Cache.Alpha, o.Cache.Placement = 9, 0, PolicyAuto, 0.3, PlacementOwn
+	o.Epochs, o.Patience, o.Cache.Policy, o.Cache.Alpha, o.Cache.Placement = 9, 0, PolicyAuto, 0.3, policy.PlacementOwn
 	j := journey{shards: generatedIn(t, 12), ranks: 2, dir: t.TempDir(), node: 2}
 	j.stopped(t, o, 2)
 	j.node = 1

@@ -84,7 +84,7 @@ func WriteBlocks(env Env, o Options, ranks, steps int, dir string) (*Blocks, err
 	env.Comm = comm.NewWorld(ranks).Rank(0) // which says how seeds are divided, and nothing else
 	meta := env.Shards.Meta
 	o.Model.In, o.Model.Out, o.Model.Task = meta.Features, meta.Classes, meta.Task
-	if len(o.Fanouts) == 0 || o.Model.Kind == "mlp" {
+	if !o.Reads() {
 		return nil, fmt.Errorf("a model of kind %s reads no neighbours, so its minibatches have no blocks", o.Model.Kind)
 	}
 	w := blocksWriter{session: &session{Env: env, o: o}, dir: dir}
@@ -122,7 +122,7 @@ func (w *blocksWriter) write(steps int) error {
 	o := &w.o
 	var err error
 	if w.sampler, err = sample.New(w.topology, sample.Options{
-		Spec: sample.Neighbours(o.Fanouts...), Workers: max(1, w.Workers), MaxSeeds: w.streams.MaxPiece(), ForwardOnly: true,
+		Spec: o.Sample, Workers: max(1, w.Workers), MaxSeeds: w.streams.MaxPiece(), ForwardOnly: true,
 	}); err != nil {
 		return err
 	}

@@ -9,29 +9,9 @@ import (
 	"halognn/src/exchange"
 	"halognn/src/graph"
 	"halognn/src/mem"
-	"halognn/src/sample"
+	"halognn/src/policy"
 	"halognn/src/trace"
 )
-
-// CacheOptions say what is cached, and how much.
-type CacheOptions struct {
-	Policy       string  // one of access.Policies
-	Alpha        float64 // capacity as a fraction of an average rank's vertices, unless
-	HaloFraction float64 // it is given as a fraction of the rank's 1-hop halo
-	HaloHops     int     // hops within which degree, paths and prefetch keep rows; 0: the layers of the model
-	Placement    string  // PlacementOwn or PlacementGroup
-
-	// Of policies that change while training runs.
-	Window  int     // lookahead: minibatches known in advance; 0: planned
-	Level   bool    // lookahead: fetch early where the next minibatch has more misses
-	Gamma   float64 // prefetch
-	Delta   int     // prefetch
-	Evict   bool    // prefetch; false keeps what it begins with
-	Initial string  // prefetch: one of access.InitialPolicies
-	Layout  cache.Layout
-
-	PeerCost float64 // PlacementGroup: cost of a row in a peer's cache / cost of one from another node
-}
 
 // staticCache holds copies of a fixed set of remote rows: exchange.Cache.
 type staticCache struct {
@@ -53,7 +33,7 @@ func (c *staticCache) free() {
 // openCache ranks the remote vertices, fetches the rows of the best, and predicts what is left to fetch. It returns nil for policy
 // none, for a model without neighbours, and on a single node, where nothing is remote. Collective.
 func (s *session) openCache() (exchange.Cache, error) {
-	if s.o.Cache.Policy == access.PolicyNone || len(s.o.Fanouts) == 0 || s.nodes == 1 {
+	if s.policy().None() || !s.job.Reads() || s.nodes == 1 {
 		return nil, nil
 	}
 	m, err := access.New(&s.topology.Graph, access.Options{Workers: s.Workers})
@@ -61,11 +41,11 @@ func (s *session) openCache() (exchange.Cache, error) {
 		return nil, err
 	}
 	defer m.Free()
-	if cache.Dynamic(s.o.Cache.Policy) {
+	if !s.policy().Static() {
 		s.dynamic, err = s.openDynamic(m)
 		return nil, err
 	}
-	if s.o.Cache.Placement == PlacementGroup {
+	if s.o.Cache.Placement == policy.PlacementGroup {
 		return s.openGroup(m)
 	}
 	held, err := s.rankVertices(m)
@@ -87,17 +67,11 @@ func (s *session) openCache() (exchange.Cache, error) {
 	return c, nil
 }
 
+// policy is that of the cache.
+func (s *session) policy() *policy.Policy { return policy.Find(s.o.Cache.Policy) }
+
 // local returns the vertices whose rows are read here: ranges of own and peer parts.
-func (s *session) local() []access.Range {
-	var ranges []access.Range
-	offsets := s.Shards.Offsets
-	for p, table := range s.tables {
-		if own := p >= s.first && p < s.last; own || table != nil {
-			ranges = append(ranges, access.Range{First: graph.VertexID(offsets[p]), End: graph.VertexID(offsets[p+1])})
-		}
-	}
-	return ranges
-}
+func (s *session) local() []access.Range { return s.job.Local(s.Comm.Rank()) }
 
 // rankVertices returns the remote vertices to keep, in ascending order.
 func (s *session) rankVertices(m *access.Graph) ([]graph.VertexID, error) {
@@ -105,40 +79,16 @@ func (s *session) rankVertices(m *access.Graph) ([]graph.VertexID, error) {
 	if err != nil {
 		return nil, err
 	}
-	score, err := m.Score(s.o.Cache.Policy, s.reader())
-	if err != nil {
-		return nil, err
-	}
-	defer mem.Free(score)
-	return m.Top(score, s.local(), capacity)
+	return s.policy().Hold(m, s.reader(), capacity)
 }
 
 // cacheCapacity returns the rows that a rank's cache holds.
 func (s *session) cacheCapacity(m *access.Graph) (int, error) {
-	if s.o.Cache.HaloFraction == 0 {
-		return access.Capacity(s.o.Cache.Alpha, s.Shards.Vertices, s.Comm.Size()), nil
-	}
-	halo, err := m.Halo(s.local(), 1)
-	if err != nil {
-		return 0, err
-	}
-	defer mem.Free(halo)
-	n := 0.0
-	for _, x := range halo {
-		n += float64(x)
-	}
-	return int(s.o.Cache.HaloFraction * n), nil
+	return s.job.Capacity(m, s.Comm.Rank(), &s.o.Cache)
 }
 
 // reader describes the minibatches of this rank.
-func (s *session) reader() *access.Reader {
-	first, count := s.mine.First, s.mine.Count
-	return &access.Reader{
-		Local: s.local(), Sources: access.Sources(s.streams, first, count), Sample: sample.Neighbours(s.o.Fanouts...), Hops: s.o.Cache.HaloHops,
-		Topology: s.topology, Streams: s.streams, First: first, Count: count,
-		Seed: s.o.Seed, Epochs: s.o.Epochs, Workers: s.Workers,
-	}
-}
+func (s *session) reader() *access.Reader { return s.job.Workload(s.Comm.Rank(), s.Workers) }
 
 // predict returns the rows that a step of all ranks is expected to fetch: SALIENT++'s model, which a run is held against.
 // Collective.

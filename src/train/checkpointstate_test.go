@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/access"
 	"halognn/src/comm"
+	"halognn/src/policy"
 	"halognn/src/rundir"
 	"halognn/src/trace"
 )
@@ -55,7 +55,7 @@ func copyOldRun(t *testing.T, run, parts string) {
 func TestOldCheckpointGoesOn(t *testing.T) {
 	shards := generatedIn(t, 12)
 	o := resumable()
-	o.Cache = CacheOptions{Policy: access.PolicyVIP, Alpha: 0.3}
+	o.Cache = policy.Settings{Policy: policy.VIP, Alpha: 0.3}
 	whole := journey{shards: shards, ranks: 2, dir: t.TempDir()}
 	want := whole.finished(t, o)
 	j := journey{shards: shards, ranks: 2, dir: t.TempDir()}

@@ -72,11 +72,11 @@ func (s *session) hotRows(count []int) (hot [][]int32, order string, err error) 
 		return nil, "none", nil
 	case all:
 		return nil, "all", nil
-	case s.Shards.Origin.HotFirst(s.o.Fanouts, s.o.Batch):
+	case s.Shards.Origin.HotFirst(s.o.Sample.Fanouts, s.o.Batch):
 		return nil, "the first rows: the parts are ordered by access probability with these fanouts and this batch", nil
 	}
 	hot = make([][]int32, len(s.tables))
-	if len(s.o.Fanouts) == 0 {
+	if !s.job.Reads() {
 		for p := s.first; p < s.last; p++ {
 			hot[p] = seedRows(s.Shards.Train(p), s.Shards.Offsets[p], count[p])
 			count[p] = len(hot[p])
@@ -168,8 +168,8 @@ const measuredReads = 5
 // firstReads samples minibatches of the first epoch and returns where the rows lie that they read of this rank's memory.
 func (s *session) firstReads() (all []compute.Rows, err error) {
 	var sampler sample.Sampler
-	if len(s.o.Fanouts) > 0 {
-		if sampler, err = sample.New(s.topology, sample.Options{Spec: sample.Neighbours(s.o.Fanouts...), MaxSeeds: s.streams.MaxPiece(), ForwardOnly: true}); err != nil {
+	if s.job.Reads() {
+		if sampler, err = sample.New(s.topology, sample.Options{Spec: s.o.Sample, MaxSeeds: s.streams.MaxPiece(), ForwardOnly: true}); err != nil {
 			return nil, err
 		}
 		defer sampler.Free()

@@ -10,7 +10,6 @@ import (
 	"halognn/src/access"
 	"halognn/src/graph"
 	"halognn/src/mem"
-	"halognn/src/sample"
 	"halognn/src/shard"
 )
 
@@ -19,10 +18,10 @@ import (
 func TestHotRowsAreThoseThatAreRead(t *testing.T) {
 	shards := generatedIn(t, 2)
 	o := sageOptions()
-	o.Fanouts, o.Batch, o.Epochs = []int{2, 1, 1}, 2, 30
+	o.Sample.Fanouts, o.Batch, o.Epochs = []int{2, 1, 1}, 2, 30
 	err := onRanks(shards, 2, o, func(_ context.Context, s *session) error {
 		reads, err := access.Count(s.topology, access.CountOptions{
-			Sample: sample.Neighbours(o.Fanouts...), Streams: s.streams, Stream: s.Comm.Rank(), Seed: o.Seed, First: 1, Epochs: o.Epochs,
+			Sample: o.Sample, Streams: s.streams, Stream: s.Comm.Rank(), Seed: o.Seed, First: 1, Epochs: o.Epochs,
 		})
 		if err != nil {
 			return err
@@ -106,6 +105,6 @@ func TestHotRowsNeedNoIndex(t *testing.T) {
 		}
 		return nil
 	})
-	shards.Origin = shard.Origin{Order: shard.OrderVIP, Fanouts: o.Fanouts, Batch: o.Batch}
+	shards.Origin = shard.Origin{Order: shard.OrderVIP, Fanouts: o.Sample.Fanouts, Batch: o.Batch}
 	check("ordered for it", o, 1, prefix)
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/plan"
 	"halognn/src/trace"
 )
 
@@ -40,7 +39,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range plan.Items {
+	for _, name := range trace.MemoryItems {
 		if !strings.Contains(summary, "`"+name+"`") {
 			t.Errorf("memory: %s is not in docs/metrics.md", name)
 		}

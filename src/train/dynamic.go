@@ -11,6 +11,7 @@ import (
 	"halognn/src/exchange"
 	"halognn/src/mem"
 	"halognn/src/parallel"
+	"halognn/src/policy"
 	"halognn/src/trace"
 )
 
@@ -42,7 +43,7 @@ func (s *session) rowsOf(t tally) Rows {
 		Remote: t.Remote, RemoteBytes: t.Remote * int64(s.Shards.Meta.RowBytes()),
 		Evictions: t.Evictions, Replacements: t.Replacements, ScoreSeconds: float64(t.Scoring) / 1e9,
 	}
-	if s.o.Cache.Policy == cache.NamePrefetch {
+	if s.policy().Rounds {
 		r.Replacement = t.Early
 	} else {
 		r.Early = t.Early
@@ -75,34 +76,31 @@ func (c *dynamicCache) free() {
 
 // openDynamic makes the policy and fetches what it begins with. Collective.
 func (s *session) openDynamic(m *access.Graph) (*dynamicCache, error) {
-	o, reader := s.o.Cache, s.reader()
-	d := access.Dynamic{
-		Policy: o.Policy, Gamma: o.Gamma, Delta: o.Delta, Initial: o.Initial, Layout: o.Layout, Level: o.Level,
-	}
-	if !o.Evict {
-		d.Delta = 0
-	}
+	setup := policy.Setup{Graph: m, Reader: s.reader(), Settings: &s.o.Cache}
 	var err error
-	d.Capacity, err = s.cacheCapacity(m)
+	setup.Capacity, err = s.cacheCapacity(m)
 	if err = Agree(s.Comm, err); err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
-	if o.Policy == cache.NameLookahead {
+	if s.policy().Window != nil {
 		s.SetUp.Done(trace.SetUpRank)
-		if err := s.planWindow(m, reader, &d); err != nil {
+		if err := s.planWindow(&setup); err != nil {
 			return nil, fmt.Errorf("planning a window: %w", err)
 		}
 		s.SetUp.Done(trace.SetUpPredict)
 	}
 	var fault error
 	epoch, item := s.beginning()
-	policy, initial, err := m.NewPolicy(reader, d, reader.Ahead(epoch, item, d.Window+1, &fault))
+	setup.Ahead = setup.Reader.Ahead(epoch, item, setup.Window+1, &fault)
+	opened, initial, err := s.policy().Open(&setup)
 	defer func() { mem.Free(initial) }()
 	if err = Agree(s.Comm, errors.Join(fault, err)); err != nil {
-		return nil, fmt.Errorf("cache.policy %s: %w", o.Policy, err)
+		return nil, fmt.Errorf("cache.policy %s: %w", s.o.Cache.Policy, err)
 	}
 	s.SetUp.Done(trace.SetUpRank)
-	c := &dynamicCache{policy: policy, rows: mem.Make[byte](policy.Slots() * s.Shards.RowBytes()), window: d.Window}
+	c := &dynamicCache{
+		policy: opened, rows: mem.Make[byte](opened.Slots() * s.Shards.RowBytes()), window: setup.Window,
+	}
 	s.closers = append(s.closers, func() error { c.free(); return nil })
 	if err := s.fetchRows(initial, c.rows); err != nil {
 		return nil, fmt.Errorf("filling the cache: %w", err)
@@ -122,21 +120,19 @@ func (s *session) beginning() (epoch, item int) {
 	return 1, 0
 }
 
-// planWindow sets the window of a look-ahead cache, which is the most that any rank should see unless the config has one, and predicts
-// what is fetched. Collective.
-func (s *session) planWindow(m *access.Graph, r *access.Reader, d *access.Dynamic) error {
-	reuse, planned, waiting := cache.NewReuse(), 1, int64(0)
+// planWindow sets how many minibatches the policy knows in advance, which is the most that any rank
+// should see unless the config says how many, and predicts what is fetched. Collective.
+func (s *session) planWindow(setup *policy.Setup) error {
+	m, r, minibatches := setup.Graph, setup.Reader, s.o.Epochs*s.job.Items()
+	planned, waiting, rows := 1, int64(0), 0.0
 	p, err := m.Reads(r)
+	defer func() { mem.Free(p) }()
 	if err == nil {
-		planned, err = m.PlanWindow(r, p, d.Capacity)
-		if err == nil {
-			reuse, err = access.Reuse(p, r.Local)
-		}
-		if err == nil {
-			waiting, err = m.WindowBytes(r, p, min(s.o.Cache.Window, r.Epochs*r.Streams.Steps()*r.Count))
-		}
+		planned, err = s.policy().Window(setup, p)
 	}
-	mem.Free(p)
+	if err == nil {
+		waiting, err = m.WindowBytes(r, p, min(s.o.Cache.Window, minibatches))
+	}
 	if err = Agree(s.Comm, err); err != nil {
 		return err
 	}
@@ -146,15 +142,18 @@ func (s *session) planWindow(m *access.Graph, r *access.Reader, d *access.Dynami
 	if waiting, err = comm.AgreeMax(s.Comm, waiting); err != nil {
 		return err
 	}
-	if d.Window = s.o.Cache.Window; d.Window == 0 {
-		d.Window = planned
+	if setup.Window = s.o.Cache.Window; setup.Window == 0 {
+		setup.Window = planned
 	} else if waiting > access.WindowMemory && s.Progress != nil {
-		s.Progress.Note(context.Background(), fmt.Sprintf("cache.window %d: the minibatches that wait in it take about %.1f GB of a rank; "+
-			"cache.window 0 plans one of %d, within %.1f GB", d.Window, float64(waiting)/1e9, planned, float64(access.WindowMemory)/1e9))
+		s.Progress.Note(context.Background(), fmt.Sprintf("cache.window %d: the minibatches that wait in "+
+			"it take about %.1f GB of a rank; cache.window 0 plans one of %d, within %.1f GB",
+			setup.Window, float64(waiting)/1e9, planned, float64(access.WindowMemory)/1e9))
 	}
-	run := s.o.Epochs * s.steps() * s.minibatches()
-	d.Window = min(d.Window, run)                    // there are no more to see
-	rows := reuse.Fetched(d.Capacity, d.Window, run) // of a minibatch
+	setup.Window = min(setup.Window, minibatches) // there are no more to see
+	rows, err = s.policy().Expected(p, r, nil, setup.Capacity, setup.Window, minibatches)
+	if err = Agree(s.Comm, err); err != nil {
+		return err
+	}
 	s.expected, err = comm.AgreeSum(s.Comm, rows*float64(r.Count))
 	return err
 }
@@ -177,7 +176,7 @@ type CacheSummary struct {
 // summariseCache describes the cache at the end of the run. Collective.
 func (s *session) summariseCache() (*CacheSummary, error) {
 	o := s.o.Cache
-	if o.Policy == access.PolicyNone && s.auto == nil {
+	if s.policy().None() && s.auto == nil {
 		return nil, nil
 	}
 	c := &CacheSummary{Policy: o.Policy, Alpha: o.Alpha}
@@ -197,10 +196,10 @@ func (s *session) summariseCache() (*CacheSummary, error) {
 	if s.dynamic != nil {
 		p := s.dynamic.policy
 		own[1], own[2], own[3] = int64(len(s.dynamic.rows)), p.Bytes(), int64(s.dynamic.window)
-		if l, ok := p.(*cache.Lookahead); ok {
-			own[4] = int64(l.HighWater())
+		if high, ok := p.(interface{ HighWater() int }); ok {
+			own[4] = int64(high.HighWater())
 		}
-		if o.Policy == cache.NamePrefetch {
+		if s.policy().Rounds {
 			c.Gamma, c.Delta, c.HaloHops = o.Gamma, o.Delta, o.HaloHops
 		}
 	}

@@ -8,12 +8,11 @@ import (
 	"slices"
 	"testing"
 
-	"halognn/src/access"
-	"halognn/src/cache"
 	"halognn/src/comm"
 	"halognn/src/compute/ref"
 	"halognn/src/nn"
 	"halognn/src/npy"
+	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/shard"
 )
@@ -34,17 +33,17 @@ func TestEvalFanoutsJudgeAndDoNotTrain(t *testing.T) {
 		fanouts []int
 		valid   float64 // of the best epoch
 	}{
-		{access.PolicyNone, 0, all, judged.ValidMetric},
-		{access.PolicyVIP, 2, all, judged.ValidMetric},
-		{cache.NamePrefetch, 1, all, judged.ValidMetric},
-		{cache.NameLookahead, 2, all, judged.ValidMetric}, // evaluates in a pipeline of its own
-		{access.PolicyNone, 2, o.Fanouts, want.ValidMetric},
-		{access.PolicyNone, 2, nil, want.ValidMetric},
+		{policy.None, 0, all, judged.ValidMetric},
+		{policy.VIP, 2, all, judged.ValidMetric},
+		{policy.Prefetch, 1, all, judged.ValidMetric},
+		{policy.Lookahead, 2, all, judged.ValidMetric}, // evaluates in a pipeline of its own
+		{policy.None, 2, o.Sample.Fanouts, want.ValidMetric},
+		{policy.None, 2, nil, want.ValidMetric},
 	} {
 		o := o
-		o.EvalFanouts, o.Depth = c.fanouts, c.depth
-		o.Cache = CacheOptions{
-			Policy: c.policy, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true, Initial: access.PolicyDegree,
+		o.Eval, o.Depth = sample.Neighbours(c.fanouts...), c.depth
+		o.Cache = policy.Settings{
+			Policy: c.policy, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true, Initial: policy.Degree,
 		}
 		got := (&journey{shards: shards, ranks: 2, dir: t.TempDir()}).finished(t, o)
 		if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest || got.BlocksDigest != want.BlocksDigest {
@@ -69,12 +68,12 @@ func TestEvalFanoutsPredict(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.EvalFanouts = all
+	o.Eval = sample.Neighbours(all...)
 	wide, err := predictedBy(t, shards, o, Inference{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.EvalFanouts = nil
+	o.Eval = sample.Spec{}
 	narrow, err := predictedBy(t, shards, o, Inference{})
 	if err != nil {
 		t.Fatal(err)

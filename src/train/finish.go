@@ -83,7 +83,7 @@ func (r *run) modelMetadata(epoch int) map[string]string {
 	c := r.o.Model
 	return map[string]string{
 		"kind": c.Kind, "layers": fmt.Sprint(c.Layers), "in": fmt.Sprint(c.In), "hidden": fmt.Sprint(c.Hidden), "out": fmt.Sprint(c.Out),
-		"norm": c.Norm, "task": c.Task, "fanouts": fmt.Sprint(r.o.Fanouts), "epoch": fmt.Sprint(epoch), "version": r.Version,
+		"norm": c.Norm, "task": c.Task, "fanouts": fmt.Sprint(r.o.Sample.Fanouts), "epoch": fmt.Sprint(epoch), "version": r.Version,
 	}
 }
 

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"testing"
 
-	"halognn/src/access"
 	"halognn/src/comm"
 	"halognn/src/compute/ref"
 	"halognn/src/dataset"
+	"halognn/src/job"
 	"halognn/src/nn"
+	"halognn/src/policy"
+	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
 )
@@ -30,10 +32,14 @@ func generatedOf(t testing.TB, n, vertices int) *shard.Shards {
 // sageOptions trains a small model.
 func sageOptions() Options {
 	return Options{
-		Model:   nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "none", Dropout: 0.5},
-		Fanouts: []int{4, 3, 2}, Batch: 20, Epochs: 2, Optimizer: nn.DefaultOptimizer("adam"),
-		Schedule: nn.Schedule{Kind: nn.ScheduleConstant, Base: 0.01}, StepEpochs: 1, Seed: 1, EvalEvery: 1, Depth: 2,
-		Cache: CacheOptions{Policy: access.PolicyNone},
+		Spec: job.Spec{
+			Model:  nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "none", Dropout: 0.5},
+			Sample: sample.Neighbours(4, 3, 2), Batch: 20, Epochs: 2,
+			Optimizer: nn.DefaultOptimizer("adam"),
+			Schedule:  nn.Schedule{Kind: nn.ScheduleConstant, Base: 0.01}, StepEpochs: 1, Seed: 1,
+			Depth: 2, Cache: policy.Settings{Policy: policy.None},
+		},
+		EvalEvery: 1,
 	}
 }
 

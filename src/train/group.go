@@ -16,12 +16,6 @@ import (
 	"halognn/src/trace"
 )
 
-// Where the rows of a static cache lie (CacheOptions.Placement).
-const (
-	PlacementOwn   = "own"   // every rank keeps what is best for itself
-	PlacementGroup = "group" // the ranks of a node divide the rows among themselves, and read each other's: groupCache
-)
-
 // groupCache is the caches of a node's ranks as one table in shared memory that all of them read: exchange.SharedCache.
 //
 //	table   rank 0 of the node [S rows] | rank 1 [S rows] | ...     written once, each rank its own
@@ -91,7 +85,7 @@ func (s *session) placeGroup(m *access.Graph, node comm.Comm) (held []graph.Vert
 	capacity, err := s.cacheCapacity(m)
 	var score []float32
 	if err == nil {
-		score, err = m.Score(s.o.Cache.Policy, s.reader())
+		score, err = s.policy().Rank(m, s.reader())
 	}
 	defer func() { mem.Free(score) }()
 	if err = Agree(s.Comm, err); err != nil {

@@ -8,18 +8,18 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/access"
 	"halognn/src/comm"
 	"halognn/src/compute/ref"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/policy"
 	"halognn/src/shard"
 )
 
 // grouped opens a session with a shared cache on six ranks, nodes of two, and calls f.
 func grouped(shards *shard.Shards, peerCost float64, f func(s *session) error) error {
 	o := sageOptions()
-	o.Cache = CacheOptions{Policy: access.PolicyVIP, Alpha: 0.3, Placement: PlacementGroup, PeerCost: peerCost}
+	o.Cache = policy.Settings{Policy: policy.VIP, Alpha: 0.3, Placement: policy.PlacementGroup, PeerCost: peerCost}
 	return comm.RunWorld(6, func(c comm.Comm) error {
 		s, err := open(Env{Comm: c, RanksPerNode: 2, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1}, o)
 		if err != nil {

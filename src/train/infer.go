@@ -9,16 +9,16 @@ import (
 	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/graph"
+	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/parallel"
-	"halognn/src/plan"
 	"halognn/src/sample"
 )
 
 // chunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex has more neighbours. Tests
 // make it small.
-var chunkBytes = plan.ChunkBytes
+var chunkBytes = job.ChunkBytes
 
 // inferAll computes the logits of all own vertices with all neighbours, layer by layer: layer l of every vertex before layer
 // l+1 of any, so that nothing is computed twice. It returns [own vertices, classes] in host memory outside the heap; the
@@ -73,7 +73,7 @@ func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols i
 		return nil, err
 	}
 	spec := sample.Neighbours(sample.All)
-	if len(s.o.Fanouts) == 0 {
+	if !s.job.Reads() {
 		spec = sample.Spec{}
 	}
 	data, err := parallel.NewData(parallel.DataOptions{
@@ -127,12 +127,12 @@ func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols i
 // chunks cuts the own vertices so that the vertices of a chunk and their in-edges name at most chunkBytes of rows. It
 // returns the first vertex of every chunk, and where the last one ends, and the vertices of the largest.
 func (s *session) chunks(rowBytes int) (bounds []graph.VertexID, most int) {
-	offsets, indptr := s.Shards.Meta.Offsets, s.topology.Graph.Indptr
+	offsets := s.Shards.Meta.Offsets
 	lo, end := offsets[s.first], offsets[s.last]
 	budget := int64(chunkBytes / rowBytes)
 	bounds = []graph.VertexID{graph.VertexID(lo)}
 	for lo < end {
-		hi := plan.NextChunk(indptr, lo, end, budget)
+		hi := s.topology.Graph.NextChunk(lo, end, budget)
 		most = max(most, int(hi-lo))
 		bounds = append(bounds, graph.VertexID(hi))
 		lo = hi

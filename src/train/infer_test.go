@@ -141,7 +141,7 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 		for _, ranks := range []int{1, 2, 6} {
 			o := sageOptions()
 			o.Model = c.model
-			o.Fanouts = o.Fanouts[:c.model.Layers]
+			o.Sample.Fanouts = o.Sample.Fanouts[:c.model.Layers]
 			if ranks == 1 {
 				err := onRanks(shards, 1, o, func(_ context.Context, s *session) error {
 					want = forward(t, shards, s.o.Model, s.model.Params.Tensors(s.model.Params.Values))

@@ -4,55 +4,55 @@ import (
 	"halognn/src/comm"
 	"halognn/src/mem"
 	"halognn/src/parallel"
-	"halognn/src/plan"
+	"halognn/src/trace"
 )
 
 // memory counts what this rank's memory is made of, where it is allocated, under the names by which package plan predicts it. Mapped files
 // count by their length: they are resident once read. No pipeline may be running.
-func (r *run) memory() plan.Memory {
+func (r *run) memory() trace.Memory {
 	parameters := int64(len(r.model.Params.Values)) * 4
 	copies := int64(2 + len(r.optimizer.Slots()) + 2) // values, gradients, the optimiser's; the best, and slices of a sum
 	counted := map[string]int64{
-		plan.Seeds: r.streams.Bytes(), plan.Parameters: copies*parameters + r.saver.bytes(), plan.Activations: r.model.ActivationBytes(),
+		trace.MemSeeds: r.streams.Bytes(), trace.MemParameters: copies*parameters + r.saver.bytes(), trace.MemActivations: r.model.ActivationBytes(),
 	}
 	if r.Device.Capabilities().Accelerator != nil { // which has the model itself; the rest of host memory is pinned, and counted below
-		counted[plan.Parameters], counted[plan.Activations] = parameters+r.saver.bytes(), 0
+		counted[trace.MemParameters], counted[trace.MemActivations] = parameters+r.saver.bytes(), 0
 	}
 	var slots, buffers int64 // the slots take turns at waiting in a window, where they have no buffers
-	counted[plan.Samplers], buffers = r.data.Bytes()
+	counted[trace.MemSamplers], buffers = r.data.Bytes()
 	for _, m := range r.slots {
 		slots += m.Bytes()
 	}
-	counted[plan.Window] = slots * int64(r.ahead()) / int64(len(r.slots))
-	counted[plan.Minibatches] = slots + buffers - counted[plan.Window]
+	counted[trace.MemWindow] = slots * int64(r.ahead()) / int64(len(r.slots))
+	counted[trace.MemMinibatches] = slots + buffers - counted[trace.MemWindow]
 	switch c := r.cached.(type) {
 	case *staticCache:
-		counted[plan.CacheRows], counted[plan.CacheIndex] = int64(len(c.rows)), c.index.Bytes()
+		counted[trace.MemCacheRows], counted[trace.MemCacheIndex] = int64(len(c.rows)), c.index.Bytes()
 	case *groupCache:
-		counted[plan.CacheIndex] = c.index.Bytes()
+		counted[trace.MemCacheIndex] = c.index.Bytes()
 	}
 	if d := r.dynamic; d != nil {
-		counted[plan.CacheRows], counted[plan.CacheIndex] = int64(len(d.rows)), d.policy.Bytes()
+		counted[trace.MemCacheRows], counted[trace.MemCacheIndex] = int64(len(d.rows)), d.policy.Bytes()
 	}
 	rest := mem.PeakAllocated() // what came and went
 	for _, bytes := range counted {
 		rest -= bytes
 	}
-	counted[plan.Evaluation] = max(rest, 0)
-	counted[plan.Minibatches] += r.data.PinnedBytes()
+	counted[trace.MemEvaluation] = max(rest, 0)
+	counted[trace.MemMinibatches] += r.data.PinnedBytes()
 	if r.gradients.Transport() == parallel.TransportStaged {
-		counted[plan.Parameters] += parameters
+		counted[trace.MemParameters] += parameters
 	}
 	if c, ok := r.cached.(*groupCache); ok { // the caches of the node, in memory of its own
-		counted[plan.CacheRows] = int64(len(c.Table()))
+		counted[trace.MemCacheRows] = int64(len(c.Table()))
 	}
-	counted[plan.Topology], counted[plan.Heap], counted[plan.Runtime] = r.Shards.MappedBytes(), mem.HeapBytes(), r.runtime
+	counted[trace.MemTopology], counted[trace.MemHeap], counted[trace.MemRuntime] = r.Shards.MappedBytes(), mem.HeapBytes(), r.runtime
 	for _, table := range r.tables {
-		counted[plan.Features] += int64(len(table))
+		counted[trace.MemFeatures] += int64(len(table))
 	}
-	var m plan.Memory
-	for _, name := range plan.Items {
-		m = append(m, plan.Item{Name: name, Bytes: counted[name]})
+	var m trace.Memory
+	for _, name := range trace.MemoryItems {
+		m = append(m, trace.MemoryItem{Name: name, Bytes: counted[name]})
 	}
 	return m
 }
@@ -75,7 +75,7 @@ func (r *run) summariseMemory() error {
 	for at := 0; at < len(all); at += len(values) {
 		if all[at] > s.PeakRSSBytes {
 			s.PeakRSSBytes, s.Memory = all[at], map[string]int64{}
-			for i, name := range plan.Items {
+			for i, name := range trace.MemoryItems {
 				s.Memory[name] = all[at+1+i]
 			}
 		}

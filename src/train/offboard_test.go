@@ -7,14 +7,14 @@ import (
 	"math"
 	"testing"
 
-	"halognn/src/cache"
 	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/compute/computetest"
 	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
-	"halognn/src/plan"
+	"halognn/src/policy"
 	"halognn/src/shard"
+	"halognn/src/trace"
 )
 
 // cudaLibrary returns the library that CUDA is tested on, and makes it the one that is found.
@@ -73,7 +73,7 @@ func TestOffboardTrainsAlike(t *testing.T) {
 		{"layer norm, full evaluation", 2, func(o *Options) { o.Model.Norm, o.EvalFull = "layer", true }},
 		{"several minibatches a step", 2, func(o *Options) { o.StreamPerPart = true }},
 		{"a cache that changes", 3, func(o *Options) {
-			o.Cache = CacheOptions{Policy: cache.NamePrefetch, HaloFraction: 0.3, Gamma: 0.9, Delta: 2, Initial: "degree"}
+			o.Cache = policy.Settings{Policy: policy.Prefetch, HaloFraction: 0.3, Gamma: 0.9, Delta: 2, Initial: "degree"}
 		}},
 		{"mlp", 2, func(o *Options) { o.Model.Kind = "mlp" }},
 	} {
@@ -96,7 +96,7 @@ func TestOffboardTrainsAlike(t *testing.T) {
 					t.Errorf("with %+v the bits differ from those without resident rows", v)
 				}
 				checkDeviceRows(t, got, c.ranks, v.reads)
-				if m := got.Memory; m[plan.Activations] != 0 || m[plan.Minibatches] == 0 || m[plan.Parameters] >= want.Memory[plan.Parameters] {
+				if m := got.Memory; m[trace.MemActivations] != 0 || m[trace.MemMinibatches] == 0 || m[trace.MemParameters] >= want.Memory[trace.MemParameters] {
 					t.Errorf("the host's memory is said to be %v; without a device %v", m, want.Memory)
 				}
 			}

@@ -25,7 +25,7 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/compute"
-	"halognn/src/nn"
+	"halognn/src/job"
 	"halognn/src/parallel"
 	"halognn/src/sample"
 	"halognn/src/shard"
@@ -34,25 +34,12 @@ import (
 
 // Options say what is trained and how. All ranks must have the same.
 type Options struct {
-	Model         nn.Config // In, Out and Task are taken from the shards
-	Fanouts       []int     // seed hop first
-	EvalFanouts   []int     // of minibatches that are evaluated or predicted; none: Fanouts
-	Batch         int
-	GlobalBatch   bool // Batch counts the seeds of all streams
-	GlobalSeeds   bool // streams draw from the whole graph
-	StreamPerPart bool // a stream for every part instead of every rank
+	job.Spec // Ranks and RanksPerNode are those that Env has
 
-	Epochs     int
-	Optimizer  nn.OptimizerOptions
-	Schedule   nn.Schedule // Every is set from StepEpochs
-	StepEpochs int
-	Seed       uint64
 	EvalEvery  int  // epochs; 0: after the last one only
 	EvalFull   bool // evaluate with all neighbours
 	Patience   int
 	Sum        comm.SumMode
-	Cache      CacheOptions
-	Depth      int // minibatches in preparation while one trains
 	Checkpoint CheckpointOptions
 }
 

@@ -4,9 +4,8 @@ import (
 	"math"
 	"testing"
 
-	"halognn/src/access"
-	"halognn/src/cache"
 	"halognn/src/comm"
+	"halognn/src/policy"
 	"halognn/src/trace"
 )
 
@@ -18,20 +17,20 @@ func TestPhasesOfARun(t *testing.T) {
 		policy string
 		depth  int
 	}{
-		{access.PolicyNone, 0}, {access.PolicyVIP, 2}, {cache.NamePrefetch, 0}, {cache.NamePrefetch, 2},
-		{cache.NameLookahead, 1},
+		{policy.None, 0}, {policy.VIP, 2}, {policy.Prefetch, 0}, {policy.Prefetch, 2},
+		{policy.Lookahead, 1},
 	} {
 		t.Run(c.policy, func(t *testing.T) {
 			o := resumable()
 			o.Depth, o.Checkpoint.EverySteps = c.depth, 6
-			o.Cache = CacheOptions{
-				Policy: c.policy, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true, Initial: access.PolicyDegree,
+			o.Cache = policy.Settings{
+				Policy: c.policy, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true, Initial: policy.Degree,
 			}
 			j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
 			s := j.finished(t, o)
 			for p := range trace.NumPhases {
 				took := s.PhaseSeconds[p.String()]
-				none := p == trace.Score && !cache.Dynamic(c.policy)
+				none := p == trace.Score && policy.Find(c.policy).Static()
 				if took < 0 || (took == 0) != none {
 					t.Errorf("phase %s took %g s", p, took)
 				}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"halognn/src/access"
 	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/graph"
@@ -17,6 +16,7 @@ import (
 	"halognn/src/nn"
 	"halognn/src/npy"
 	"halognn/src/parallel"
+	"halognn/src/policy"
 )
 
 // Inference says what is predicted, and where it goes.
@@ -36,7 +36,7 @@ func Infer(ctx context.Context, env Env, o Options, weights []nn.Tensor, what In
 	if err := Agree(env.Comm, err); err != nil {
 		return err
 	}
-	o.Cache.Policy = access.PolicyNone // every row is read once
+	o.Cache.Policy = policy.None // every row is read once
 	s, err := open(env, o)
 	if err != nil {
 		return err

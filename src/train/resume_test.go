@@ -14,11 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"halognn/src/access"
-	"halognn/src/cache"
 	"halognn/src/comm"
 	"halognn/src/compute/ref"
 	"halognn/src/exchange"
+	"halognn/src/policy"
 	"halognn/src/rundir"
 	"halognn/src/shard"
 )
@@ -162,9 +161,9 @@ func TestResumeChangesNoBit(t *testing.T) {
 		for point := range points {
 			at := 1 + random.IntN(steps-3)
 			first, second := o, o
-			policies := []string{access.PolicyNone, access.PolicyVIP, cache.NamePrefetch, cache.NameSieve, cache.NameLookahead}
+			policies := []string{policy.None, policy.VIP, policy.Prefetch, policy.Sieve, policy.Lookahead}
 			for _, half := range []*Options{&first, &second} {
-				half.Cache.Gamma, half.Cache.Delta, half.Cache.Evict, half.Cache.Initial = 0.9, 4, true, access.PolicyDegree
+				half.Cache.Gamma, half.Cache.Delta, half.Cache.Evict, half.Cache.Initial = 0.9, 4, true, policy.Degree
 				half.Depth, half.Cache.Policy, half.Cache.Alpha = random.IntN(5), policies[random.IntN(len(policies))], 0.3
 			}
 			t.Run(fmt.Sprintf("%d ranks, seed %d, point %d: step %d, depth %d and %d, cache %s and %s", ranks, seed, point, at,

@@ -9,10 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/access"
-	"halognn/src/cache"
 	"halognn/src/comm"
 	"halognn/src/compute/ref"
+	"halognn/src/policy"
 	"halognn/src/rundir"
 )
 
@@ -47,18 +46,18 @@ func TestRoundsAreTheCollectivesStarted(t *testing.T) {
 		perPart        bool
 		want           float64
 	}{
-		{"two nodes", 2, 1, access.PolicyNone, 2, false, 3},
-		{"one node", 2, 2, access.PolicyNone, 1, false, 3},
-		{"one rank", 1, 1, access.PolicyNone, 2, false, 3},
-		{"nothing ahead", 3, 1, access.PolicyVIP, 0, false, 3},
-		{"a cache that changes", 2, 1, cache.NameLookahead, 2, false, 3},
-		{"three parts a rank", 2, 1, cache.NamePrefetch, 3, true, 9},
+		{"two nodes", 2, 1, policy.None, 2, false, 3},
+		{"one node", 2, 2, policy.None, 1, false, 3},
+		{"one rank", 1, 1, policy.None, 2, false, 3},
+		{"nothing ahead", 3, 1, policy.VIP, 0, false, 3},
+		{"a cache that changes", 2, 1, policy.Lookahead, 2, false, 3},
+		{"three parts a rank", 2, 1, policy.Prefetch, 3, true, 9},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := sageOptions()
 			o.EvalFull, o.Depth, o.StreamPerPart = true, c.depth, c.perPart
-			o.Cache = CacheOptions{Policy: c.policy, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true,
-				Initial: access.PolicyDegree}
+			o.Cache = policy.Settings{Policy: c.policy, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true,
+				Initial: policy.Degree}
 			dir := t.TempDir()
 			err := comm.RunWorld(c.ranks, func(w comm.Comm) error {
 				training, err := Open(Env{

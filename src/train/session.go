@@ -10,7 +10,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/exchange"
 	"halognn/src/fault"
-	"halognn/src/graph"
+	"halognn/src/job"
 	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/pipeline"
@@ -35,6 +35,7 @@ type session struct {
 	model     *nn.Model
 	optimizer *nn.Optimizer
 	gradients *parallel.Gradients
+	job       *job.Job
 	streams   *sample.Streams
 	mine      sample.Share // those that this rank trains
 
@@ -67,9 +68,6 @@ type session struct {
 func open(env Env, o Options) (s *session, err error) {
 	meta := env.Shards.Meta
 	o.Model.In, o.Model.Out, o.Model.Task = meta.Features, meta.Classes, meta.Task
-	if o.Model.Kind == "mlp" {
-		o.Fanouts, o.EvalFanouts = nil, nil
-	}
 	if env.SetUp == nil {
 		env.SetUp = trace.NewSetUp(time.Now())
 	}
@@ -108,13 +106,12 @@ func (s *session) openLocal() error {
 		return err
 	}
 	s.topology = s.Shards.Topology()
-	if s.streams, err = s.newStreams(); err != nil {
+	s.o.Ranks, s.o.RanksPerNode = c.Size(), s.RanksPerNode
+	if s.job, err = job.New(s.Shards, s.o.Spec); err != nil {
 		return fmt.Errorf("%s: %w", s.Shards.Dir, err)
 	}
-	s.closers = append(s.closers, func() error { s.streams.Free(); return nil })
-	if s.mine, err = sample.ShareOf(s.streams.Streams(), c.Size(), alone, c.Rank()); err != nil {
-		return err
-	}
+	s.closers = append(s.closers, func() error { s.job.Close(); return nil })
+	s.o.Spec, s.streams, s.mine = s.job.Spec, s.job.Streams, s.job.Share(c.Rank())
 	s.SetUp.Done(trace.SetUpSeeds)
 	if s.model, err = nn.NewModel(s.Device, s.o.Model, s.o.Seed); err != nil {
 		return err
@@ -125,35 +122,7 @@ func (s *session) openLocal() error {
 	}
 	s.closers = append(s.closers, func() error { s.optimizer.Close(); return nil })
 	s.SetUp.Done(trace.SetUpModel)
-	s.o.Schedule.Every = s.o.StepEpochs * s.streams.Steps()
 	return s.o.Schedule.Check()
-}
-
-// alone is the size of the groups of ranks that share minibatches: in data parallelism every rank has its own.
-const alone = 1
-
-// newStreams orders the training seeds: a stream for every group of ranks, or for every part.
-func (s *session) newStreams() (*sample.Streams, error) {
-	perStream := s.perRank * alone
-	if s.o.StreamPerPart {
-		perStream = 1
-	}
-	var seeds [][]graph.VertexID
-	for p := 0; p < s.Shards.Meta.Parts; p += perStream {
-		var own []graph.VertexID
-		for q := p; q < p+perStream; q++ {
-			own = append(own, s.Shards.Train(q)...)
-		}
-		seeds = append(seeds, own)
-	}
-	so := sample.StreamOptions{Batch: s.o.Batch, Seed: s.o.Seed, Original: s.topology.Original}
-	if s.o.GlobalBatch {
-		so.Scope = sample.ScopeGlobal
-	}
-	if s.o.GlobalSeeds {
-		so.Seeds = sample.SeedsGlobal
-	}
-	return sample.NewStreams(seeds, so)
 }
 
 // openShared makes communicators and what stands on them. Errors here end the job.
@@ -200,8 +169,7 @@ func (s *session) openRows() (err error) {
 	}
 	var kept []byte
 	do := parallel.DataOptions{
-		Topology: s.topology, Sample: sample.Neighbours(s.o.Fanouts...),
-		Eval: sample.Neighbours(s.o.EvalFanouts...), MaxSeeds: s.streams.MaxPiece(),
+		Topology: s.topology, Sample: s.o.Sample, Eval: s.o.Eval, MaxSeeds: s.streams.MaxPiece(),
 		Host: s.Host, Device: s.Device, Resident: true, Needs: s.model.Needs(), Layers: s.o.Model.Layers, Cols: meta.Features,
 		Labels: s.Shards.Labels(), Targets: s.Shards.Targets(), Classes: meta.Classes,
 		Workers: s.Workers, Depth: s.o.Depth,
@@ -308,11 +276,12 @@ func (s *session) openTables() error {
 	if err := s.checkNode(here); err != nil {
 		return err
 	}
-	leaders, err := comm.AgreeSum(s.Comm, boolInt(node.Rank() == 0))
+	leaders, err := comm.Allgather(s.Comm, here[0]) // of the node of each rank
 	if err != nil {
 		return err
 	}
-	s.nodes = leaders
+	s.job.SetNodes(leaders)
+	s.nodes = s.job.Nodes()
 	if err := node.Free(); err != nil {
 		return err
 	}

@@ -9,8 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"halognn/src/access"
-	"halognn/src/cache"
+	"halognn/src/policy"
 	"halognn/src/rundir"
 )
 
@@ -24,24 +23,24 @@ func TestSetUpIsItemised(t *testing.T) {
 		placement    string
 		took         []string // of the items that a run may lack
 	}{
-		{"no cache", access.PolicyNone, 1, PlacementOwn, nil},
-		{"one node", access.PolicyVIP, 2, PlacementOwn, nil},
-		{"a static cache", access.PolicyVIP, 1, PlacementOwn, []string{"rank", "predict", "fill"}},
-		{"a cache of a node", access.PolicyVIP, 2, PlacementGroup, []string{"rank", "predict", "fill"}},
-		{"a buffer", cache.NamePrefetch, 1, PlacementOwn, []string{"rank", "fill"}},
-		{"looking ahead", cache.NameLookahead, 1, PlacementOwn, []string{"rank", "predict", "fill"}},
-		{"auto", PolicyAuto, 1, PlacementOwn, []string{"choose"}},
+		{"no cache", policy.None, 1, policy.PlacementOwn, nil},
+		{"one node", policy.VIP, 2, policy.PlacementOwn, nil},
+		{"a static cache", policy.VIP, 1, policy.PlacementOwn, []string{"rank", "predict", "fill"}},
+		{"a cache of a node", policy.VIP, 2, policy.PlacementGroup, []string{"rank", "predict", "fill"}},
+		{"a buffer", policy.Prefetch, 1, policy.PlacementOwn, []string{"rank", "fill"}},
+		{"looking ahead", policy.Lookahead, 1, policy.PlacementOwn, []string{"rank", "predict", "fill"}},
+		{"auto", PolicyAuto, 1, policy.PlacementOwn, []string{"choose"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := resumable()
 			o.Epochs = 1
-			o.Cache = CacheOptions{
-				Policy: c.policy, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true, Initial: access.PolicyDegree,
+			o.Cache = policy.Settings{
+				Policy: c.policy, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true, Initial: policy.Degree,
 				Placement: c.placement, PeerCost: 0.1,
 			}
 			begun := time.Now()
 			j := journey{shards: shards, ranks: 2, node: c.node, dir: t.TempDir()}
-			if c.placement == PlacementGroup {
+			if c.placement == policy.PlacementGroup {
 				j.ranks = 4
 			}
 			j.finished(t, o)

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"halognn/src/cache"
 	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
 	"halognn/src/mem"
+	"halognn/src/policy"
 	"halognn/src/shard"
 )
 
@@ -156,7 +156,7 @@ func TestFilesShrinkWhileTraining(t *testing.T) {
 		o := sageOptions()
 		o.Depth, o.Epochs, o.Batch, o.EvalEvery = random.IntN(6), 1000, 2+random.IntN(10), random.IntN(2)
 		if random.IntN(3) == 0 {
-			o.Cache = CacheOptions{Policy: cache.NameLookahead, Alpha: 0.1}
+			o.Cache = policy.Settings{Policy: policy.Lookahead, Alpha: 0.1}
 		}
 		ranks := []int{2, 3}[random.IntN(2)]
 		at := &atStep{step: 1 + random.IntN(100)}

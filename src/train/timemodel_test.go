@@ -8,8 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/access"
-	"halognn/src/cache"
+	"halognn/src/policy"
 	"halognn/src/rundir"
 )
 
@@ -24,16 +23,16 @@ func TestTimeModelIsTheFormulaOnThePhases(t *testing.T) {
 		batch   int
 		perPart bool
 	}{
-		{"nothing ahead", access.PolicyNone, 0, 8, false},
-		{"a cache that changes", cache.NamePrefetch, 1, 8, false},
-		{"six minibatches a step", access.PolicyVIP, 2, 8, true},
-		{"one step an epoch", access.PolicyNone, 2, 1000, false},
+		{"nothing ahead", policy.None, 0, 8, false},
+		{"a cache that changes", policy.Prefetch, 1, 8, false},
+		{"six minibatches a step", policy.VIP, 2, 8, true},
+		{"one step an epoch", policy.None, 2, 1000, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := resumable()
 			o.Depth, o.Batch, o.StreamPerPart, o.Checkpoint.EverySteps = c.depth, c.batch, c.perPart, 3
-			o.Cache = CacheOptions{
-				Policy: c.policy, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true, Initial: access.PolicyDegree,
+			o.Cache = policy.Settings{
+				Policy: c.policy, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true, Initial: policy.Degree,
 			}
 			j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
 			j.finished(t, o)

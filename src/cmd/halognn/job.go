@@ -23,8 +23,8 @@ import (
 	"halognn/src/train"
 )
 
-// job is what train and infer open before they start: the same on every rank, or an error that all agree on.
-type job struct {
+// rankJob is what train and infer open before they start: the same on every rank, or an error that all agree on.
+type rankJob struct {
 	process *process
 	comm    comm.Comm
 	config  *config.Config
@@ -34,7 +34,7 @@ type job struct {
 }
 
 // openJob opens shards and device for rank c. What it takes goes into setUp, which may be nil. Collective.
-func openJob(c comm.Comm, p *process, path string, sets []string, setUp *trace.SetUp) (*job, error) {
+func openJob(c comm.Comm, p *process, path string, sets []string, setUp *trace.SetUp) (*rankJob, error) {
 	cfg, err := config.Load(path, sets)
 	if err == nil {
 		err = fault.At(fault.Start, c.Rank(), -1, -1)
@@ -43,7 +43,7 @@ func openJob(c comm.Comm, p *process, path string, sets []string, setUp *trace.S
 		return nil, usageError(err)
 	}
 	setUp.Done(trace.SetUpLaunch)
-	j := &job{process: p, comm: c, config: cfg}
+	j := &rankJob{process: p, comm: c, config: cfg}
 	shards, err := shard.Open(cfg.Data.Parts, shard.Options{
 		CopyTopology: cfg.Topology.Load == "copy", Stage: cfg.Run.StageDir,
 	})
@@ -92,7 +92,7 @@ func verifyOwn(c comm.Comm, s *shard.Shards) error {
 }
 
 // openDevice places this rank's threads and opens the device on them.
-func (j *job) openDevice(shards *shard.Shards) error {
+func (j *rankJob) openDevice(shards *shard.Shards) error {
 	c, cfg := j.comm, j.config
 	cpus, allowed, err := shareCPUs(c)
 	if err != nil {
@@ -139,7 +139,7 @@ func (j *job) openDevice(shards *shard.Shards) error {
 
 // release gives the device back if the job ends in order. Otherwise goroutines of this rank or of
 // others may still use its memory, and the process is about to end.
-func (j *job) release(err error) {
+func (j *rankJob) release(err error) {
 	if agreed := (*train.Agreed)(nil); err == nil || errors.As(err, &agreed) {
 		_ = j.close()
 	}

@@ -27,7 +27,7 @@ type kernelWatch struct {
 }
 
 // watchKernels puts a meter beside the job's device.
-func (j *job) watchKernels() *kernelWatch {
+func (j *rankJob) watchKernels() *kernelWatch {
 	d := j.env.Device
 	w := &kernelWatch{meter: meter.New(d), device: d, epochs: j.config.Train.Epochs}
 	j.env.OnSteps = w.onSteps

@@ -1,13 +1,15 @@
 package main
 
 import (
-	"halognn/src/access"
 	"halognn/src/cache"
 	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/config"
+	"halognn/src/job"
 	"halognn/src/nn"
 	"halognn/src/plan"
+	"halognn/src/policy"
+	"halognn/src/sample"
 	"halognn/src/train"
 )
 
@@ -16,28 +18,37 @@ func trainOptions(c *config.Config) train.Options {
 	optimizer := nn.DefaultOptimizer(c.Train.Optimizer)
 	optimizer.Momentum, optimizer.WeightDecay = c.Train.Momentum, c.Train.WeightDecay
 	return train.Options{
-		Model: nn.Config{
-			Kind: c.Model.Kind, Layers: c.Model.Layers, Hidden: c.Model.Hidden,
-			Dropout: float32(c.Model.Dropout), Norm: c.Model.Norm,
+		Spec: job.Spec{
+			Model: nn.Config{
+				Kind: c.Model.Kind, Layers: c.Model.Layers, Hidden: c.Model.Hidden,
+				Dropout: float32(c.Model.Dropout), Norm: c.Model.Norm,
+			},
+			Optimizer: optimizer,
+			Schedule: nn.Schedule{
+				Kind: c.Train.Schedule, Base: c.Train.LR, Warmup: c.Train.WarmupSteps,
+				Gamma: c.Train.StepFactor,
+			},
+			StepEpochs:    c.Train.StepEpochs,
+			Sample:        sample.Neighbours(c.Sample.Fanouts...),
+			Eval:          sample.Neighbours(c.Sample.EvalFanouts...),
+			Batch:         c.Sample.Batch,
+			GlobalBatch:   c.Sample.BatchScope == "global",
+			GlobalSeeds:   c.Sample.Seeds == "global",
+			StreamPerPart: c.Sample.Streams == "part",
+			Seed:          uint64(c.Train.Seed), Epochs: c.Train.Epochs, Depth: c.Pipeline.Depth,
+			Cache: policy.Settings{
+				Policy: c.Cache.Policy, Alpha: c.Cache.Alpha, HaloFraction: c.Cache.HaloFraction,
+				HaloHops: c.Cache.HaloHops, Placement: c.Cache.Placement, PeerCost: c.Cache.PeerCost,
+				Window: c.Cache.Window, Level: c.Cache.Level, Gamma: c.Cache.Gamma,
+				Delta: c.Cache.Delta, Evict: c.Cache.Evict, Initial: c.Cache.Initial,
+				Layout: layouts[c.Cache.Scores],
+			},
 		},
-		Fanouts: c.Sample.Fanouts, EvalFanouts: c.Sample.EvalFanouts, Batch: c.Sample.Batch,
-		GlobalBatch:   c.Sample.BatchScope == "global",
-		GlobalSeeds:   c.Sample.Seeds == "global",
-		StreamPerPart: c.Sample.Streams == "part",
-		Epochs:        c.Train.Epochs, Optimizer: optimizer, StepEpochs: c.Train.StepEpochs,
-		Schedule: nn.Schedule{
-			Kind: c.Train.Schedule, Base: c.Train.LR, Warmup: c.Train.WarmupSteps, Gamma: c.Train.StepFactor,
-		},
-		Seed: uint64(c.Train.Seed), EvalEvery: c.Train.EvalEvery, EvalFull: c.Train.EvalMode == "full",
-		Patience: c.Train.Patience, Sum: sumModes[c.Train.Allreduce], Depth: c.Pipeline.Depth,
+		EvalEvery: c.Train.EvalEvery, EvalFull: c.Train.EvalMode == "full",
+		Patience: c.Train.Patience, Sum: sumModes[c.Train.Allreduce],
 		Checkpoint: train.CheckpointOptions{
-			EverySteps: c.Checkpoint.EverySteps, EveryMinutes: c.Checkpoint.EveryMinutes, Keep: c.Checkpoint.Keep,
-		},
-		Cache: train.CacheOptions{
-			Policy: c.Cache.Policy, Alpha: c.Cache.Alpha, HaloFraction: c.Cache.HaloFraction,
-			HaloHops: c.Cache.HaloHops, Placement: c.Cache.Placement, PeerCost: c.Cache.PeerCost,
-			Window: c.Cache.Window, Level: c.Cache.Level, Gamma: c.Cache.Gamma, Delta: c.Cache.Delta,
-			Evict: c.Cache.Evict, Initial: c.Cache.Initial, Layout: layouts[c.Cache.Scores],
+			EverySteps: c.Checkpoint.EverySteps, EveryMinutes: c.Checkpoint.EveryMinutes,
+			Keep: c.Checkpoint.Keep,
 		},
 	}
 }
@@ -54,26 +65,11 @@ var sumModes = map[string]comm.SumMode{
 func planJob(c *config.Config, ranks, perNode int, cores float64) plan.Job {
 	o := trainOptions(c)
 	threads, workers := threads(c, max(1, int(cores)))
-	delta := o.Cache.Delta
-	if !o.Cache.Evict {
-		delta = 0
-	}
+	o.Ranks, o.RanksPerNode = ranks, perNode
 	if o.EvalFull { // layer by layer
-		o.EvalFanouts = nil
+		o.Eval = sample.Spec{}
 	}
-	return plan.Job{
-		Ranks: ranks, RanksPerNode: perNode, Model: o.Model, Optimizer: o.Optimizer,
-		Fanouts: o.Fanouts, EvalFanouts: o.EvalFanouts, Batch: o.Batch, GlobalBatch: o.GlobalBatch, GlobalSeeds: o.GlobalSeeds,
-		StreamPerPart: o.StreamPerPart, Seed: o.Seed, Epochs: o.Epochs,
-		Depth: o.Depth, Workers: workers, Threads: threads, Cores: cores,
-		Cache: plan.Cache{
-			Alpha: o.Cache.Alpha, HaloFraction: o.Cache.HaloFraction, Hops: o.Cache.HaloHops,
-			Dynamic: access.Dynamic{
-				Policy: o.Cache.Policy, Gamma: o.Cache.Gamma, Delta: delta, Initial: o.Cache.Initial,
-				Layout: o.Cache.Layout, Window: o.Cache.Window, Level: o.Cache.Level,
-			},
-		},
-	}
+	return plan.Job{Spec: o.Spec, Workers: workers, Threads: threads, Cores: cores}
 }
 
 // planGPU describes the GPUs of a job: of so many gigabytes each or, if none are given, of the memory

@@ -7,6 +7,7 @@ import (
 
 	"halognn/src/config"
 	"halognn/src/parallel"
+	"halognn/src/policy"
 	"halognn/src/train"
 )
 
@@ -28,7 +29,7 @@ func TestWordsOfTheConfig(t *testing.T) {
 	for key, want := range map[string][]string{
 		"compute.gradients": parallel.Transports(),
 		"compute.gpu_reads": {train.ReadsAuto, train.ReadsCopy, train.ReadsMapped},
-		"cache.placement":   {train.PlacementOwn, train.PlacementGroup},
+		"cache.placement":   {policy.PlacementOwn, policy.PlacementGroup},
 		"cache.scores":      slices.Collect(maps.Keys(layouts)),
 		"train.allreduce":   slices.Collect(maps.Keys(sumModes)),
 	} {

@@ -23,7 +23,7 @@ func vacantFile(path string) error {
 
 // vacantRunDir refuses a run directory that holds something, unless it is a run: of that
 // rundir.Create knows more. Collective.
-func (j *job) vacantRunDir() error {
+func (j *rankJob) vacantRunDir() error {
 	var err error
 	if dir := j.config.Run.Dir; j.comm.Rank() == 0 && !rundir.Begun(dir) {
 		if err = dataset.Vacant(dir); err != nil {

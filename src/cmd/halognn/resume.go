@@ -36,7 +36,7 @@ func resumeFrom(c comm.Comm, run, path string) (config string, fresh bool, err e
 }
 
 // openResumed opens the newest checkpoint of the job's run and holds the config to it. done: nothing is left to do. Collective.
-func (j *job) openResumed() (done bool, err error) {
+func (j *rankJob) openResumed() (done bool, err error) {
 	run := j.config.Run.Dir
 	ck, err := train.OpenCheckpoint(j.comm, run)
 	if err != nil || ck == nil {
@@ -63,7 +63,7 @@ func (j *job) openResumed() (done bool, err error) {
 }
 
 // lock keeps other jobs out of the run directory, which must exist. Collective.
-func (j *job) lock() error {
+func (j *rankJob) lock() error {
 	var err error
 	if j.comm.Rank() == 0 {
 		j.held, err = rundir.LockRun(j.config.Run.Dir, func(why string) { fmt.Fprintf(os.Stderr, "note: %s\n", why) })
@@ -72,12 +72,12 @@ func (j *job) lock() error {
 }
 
 // unlock lets other jobs in again. A lock that cannot be removed is that of a process that has ended: the next job takes it.
-func (j *job) unlock() {
+func (j *rankJob) unlock() {
 	_ = j.held.Release()
 }
 
 // partSuffix returns what sets apart the traces and profiles of this part of the run from those of earlier ones. Collective.
-func (j *job) partSuffix() (string, error) {
+func (j *rankJob) partSuffix() (string, error) {
 	suffix := ""
 	if j.comm.Rank() == 0 {
 		suffix = rundir.PartSuffix(j.config.Run.Dir)
@@ -91,7 +91,7 @@ func (j *job) partSuffix() (string, error) {
 
 // beginRunDir makes the run directory, or, of a run that goes on, rewrites its config. vacant: a
 // directory that holds something else is refused. Collective.
-func (j *job) beginRunDir(vacant, resumed bool) error {
+func (j *rankJob) beginRunDir(vacant, resumed bool) error {
 	if vacant {
 		if err := j.vacantRunDir(); err != nil {
 			return err

@@ -40,9 +40,6 @@ func simulateCommand() *cobra.Command {
 			if len(o.HaloFractions) > 0 && !c.Flags().Changed("alphas") {
 				o.Alphas = nil
 			}
-			if !run.Cache.Evict {
-				o.Delta = 0
-			}
 			o.GlobalBatch = run.Sample.BatchScope == "global"
 			o.GlobalSeeds = run.Sample.Seeds == "global"
 			o.StreamPerPart = run.Sample.Streams == "part"
@@ -66,7 +63,7 @@ func simulateCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&parts, "parts", "", "the PARTS directory")
-	f.IntSliceVar(&o.Fanouts, "fanouts", run.Sample.Fanouts, "neighbours drawn per vertex and hop, seed hop first; -1 for all")
+	f.IntSliceVar(&o.Sample.Fanouts, "fanouts", run.Sample.Fanouts, "neighbours drawn per vertex and hop, seed hop first; -1 for all")
 	f.IntVar(&o.Batch, "batch", run.Sample.Batch, "seeds of a rank's minibatch")
 	f.StringVar(&run.Sample.BatchScope, "batch-scope", run.Sample.BatchScope, "what --batch counts: the seeds of each stream (rank), or of all together (global)")
 	f.StringVar(&run.Sample.Seeds, "seeds", run.Sample.Seeds, "where streams draw seeds from: local (their own parts) or global (the whole graph)")
@@ -74,18 +71,18 @@ func simulateCommand() *cobra.Command {
 	f.StringSliceVar(&o.Policies, "policies", simulate.Policies(), "some of "+strings.Join(simulate.Policies(), ", "))
 	f.Float64SliceVar(&o.Alphas, "alphas", []float64{0.05, 0.1, 0.2, 0.5, 1}, "cache sizes, as fractions of an average rank's vertices, ascending")
 	f.Float64SliceVar(&o.HaloFractions, "halo-fractions", nil, "cache sizes, as fractions of a rank's 1-hop halo, instead of --alphas")
-	f.IntVar(&o.HaloHops, "halo-hops", 0, "degree, paths, prefetch: hops from a rank's vertices within which remote ones are kept (default: one for each fanout)")
+	f.IntVar(&o.Cache.HaloHops, "halo-hops", 0, "degree, paths, prefetch: hops from a rank's vertices within which remote ones are kept (default: one for each fanout)")
 	f.IntVar(&o.Epochs, "epochs", 5, "epochs to count")
 	f.Uint64Var(&o.Seed, "seed", uint64(run.Train.Seed), "train.seed of the run that is simulated")
 	f.IntVar(&o.Ranks, "ranks", 0, "ranks (default: one for each part)")
 	f.IntVar(&o.RanksPerNode, "ranks-per-node", 1, "ranks of a node, which read each other's rows in memory")
 	f.BoolVar(&o.LastShort, "last-short", false, "full batches and a short last one, as published figures count; training cuts near-equal ones")
-	f.Float64Var(&o.Gamma, "gamma", run.Cache.Gamma, "prefetch: decay of a row's score in a step that does not use it; 1: no decay and no eviction")
-	f.IntVar(&o.Delta, "delta", run.Cache.Delta, "prefetch: minibatches between two evictions")
-	f.BoolVar(&run.Cache.Evict, "evict", run.Cache.Evict, "prefetch: exchange rows; false keeps what it begins with")
-	f.StringVar(&o.Initial, "initial", run.Cache.Initial, "prefetch: what it is filled by, "+config.OrList(config.Words("cache.initial")))
-	f.IntVar(&o.Window, "window", 0, "lookahead: minibatches known in advance (default: planned as in training)")
-	f.BoolVar(&o.Level, "level", false, "lookahead: fetch early where the next minibatch has more misses")
+	f.Float64Var(&o.Cache.Gamma, "gamma", run.Cache.Gamma, "prefetch: decay of a row's score in a step that does not use it; 1: no decay and no eviction")
+	f.IntVar(&o.Cache.Delta, "delta", run.Cache.Delta, "prefetch: minibatches between two evictions")
+	f.BoolVar(&o.Cache.Evict, "evict", run.Cache.Evict, "prefetch: exchange rows; false keeps what it begins with")
+	f.StringVar(&o.Cache.Initial, "initial", run.Cache.Initial, "prefetch: what it is filled by, "+config.OrList(config.Words("cache.initial")))
+	f.IntVar(&o.Cache.Window, "window", 0, "lookahead: minibatches known in advance (default: planned as in training)")
+	f.BoolVar(&o.Cache.Level, "level", false, "lookahead: fetch early where the next minibatch has more misses")
 	f.IntVar(&o.Workers, "workers", 0, "goroutines (default: one for each CPU)")
 	f.StringVar(&dir, "out", "", "the directory to write simulate.csv, steps.csv and simulate.svg to")
 	return c
@@ -127,7 +124,7 @@ func runSimulate(c *cobra.Command, parts, dir string, o simulate.Options) error 
 		return dataError(err)
 	}
 	out(c, "%s: %d ranks, %d steps an epoch, %d epochs, fanouts %v, batch %d, seed %d\n",
-		parts, r.Options.Ranks, r.Steps, r.Options.Epochs, r.Options.Fanouts, r.Options.Batch, r.Options.Seed)
+		parts, r.Options.Ranks, r.Steps, r.Options.Epochs, r.Options.Sample.Fanouts, r.Options.Batch, r.Options.Seed)
 	if err := r.Print(c.OutOrStdout()); err != nil {
 		return err
 	}

@@ -2,30 +2,11 @@ package access
 
 import (
 	"fmt"
-	"slices"
 
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/sample"
 )
-
-// The static cache policies: by which score a rank chooses the remote rows that it keeps from the first step to the last.
-const (
-	PolicyNone      = "none"      // keeps nothing
-	PolicyDegree    = "degree"    // Graph.Degree
-	PolicyHalo1     = "halo1"     // Graph.Halo, 1 hop
-	PolicyWPR       = "wpr"       // Graph.PageRank
-	PolicyPaths     = "paths"     // Graph.Paths
-	PolicySim       = "sim"       // Count of epochs that are not of the run
-	PolicyVIP       = "vip"       // Graph.VIP, summed over the minibatches of a step; PolicyInclusion where seeds may be remote
-	PolicyInclusion = "inclusion" // Graph.Inclusion, summed likewise
-	PolicyOracle    = "oracle"    // Count of the epochs of the run
-)
-
-// Policies lists the static policies, PolicyNone first.
-func Policies() []string {
-	return []string{PolicyNone, PolicyDegree, PolicyHalo1, PolicyWPR, PolicyPaths, PolicySim, PolicyVIP, PolicyInclusion, PolicyOracle}
-}
 
 // Reader is who reads: one part, or several that are read for together.
 type Reader struct {
@@ -41,10 +22,10 @@ type Reader struct {
 	Seed         uint64 // of the run
 	Epochs       int    // of the run
 	Workers      int
-}
 
-// InitialPolicies are those that a prefetch buffer may be filled by.
-var InitialPolicies = []string{PolicyDegree, PolicyVIP, PolicyInclusion}
+	// Known [N] are the accesses of the run's epochs, where they have been counted already.
+	Known []uint32
+}
 
 // Source is training vertices that minibatches draw their seeds from: those of a stream or, where every stream draws from the whole
 // graph, of all.
@@ -143,56 +124,49 @@ func (m *Graph) sum(
 	return sum, nil
 }
 
-// Score ranks every vertex by a static policy other than PolicyNone: [N], higher is better to keep. Time and memory are those of the
-// analysis that the policy names; sim and oracle take those of Count, once a stream.
-//
-// Degree and paths look at what minibatches can reach: as many hops from the seeds as are sampled. Of that, r.Hops leaves the halo of so
-// many hops.
-//
-// VIP does not count that a seed's own row is read. That is as it should be as long as those rows are local; where seeds are drawn from the
-// whole graph, Inclusion takes its place, which counts them.
-func (m *Graph) Score(policy string, r *Reader) ([]float32, error) {
-	score, err := m.score(policy, r)
-	if err != nil || policy != PolicyDegree && policy != PolicyPaths {
-		return score, err
+// RankVIP ranks every vertex by VIP, summed over the minibatches of a step: [N]. VIP does not count
+// that a seed's own row is read. That is as it should be as long as those rows are local; where
+// seeds are drawn from the whole graph, Inclusion takes its place, which counts them.
+func (m *Graph) RankVIP(r *Reader) ([]float32, error) {
+	if !r.seedsAreLocal() {
+		return m.sum(r, "ranking by vip", 1, m.Inclusion)
 	}
-	halo, err := m.candidates(r)
+	return m.sum(r, "ranking by vip", 1, m.VIP)
+}
+
+// RankInclusion ranks every vertex by Inclusion, summed over the minibatches of a step: [N].
+func (m *Graph) RankInclusion(r *Reader) ([]float32, error) {
+	return m.sum(r, "ranking by inclusion", 1, m.Inclusion)
+}
+
+// Nearby ranks by an analysis of what minibatches can reach: as many hops from the seeds as are
+// sampled. Of that, r.Hops leaves the halo of so many hops.
+func (m *Graph) Nearby(r *Reader,
+	analyse func(train []graph.VertexID, hops int) ([]float32, error),
+) ([]float32, error) {
+	score, err := analyse(r.Seeds(), r.Sample.Hops())
+	if err != nil {
+		return nil, err
+	}
+	halo, err := m.Candidates(r)
 	defer halo.Free()
 	if err != nil {
 		mem.Free(score)
 		return nil, err
 	}
-	halo.mask(score)
+	halo.Mask(score)
 	return score, nil
 }
 
-func (m *Graph) score(policy string, r *Reader) ([]float32, error) {
-	switch policy {
-	case PolicyDegree:
-		return m.Degree(r.Seeds(), r.Sample.Hops())
-	case PolicyHalo1:
-		return m.Halo(r.Local, 1)
-	case PolicyWPR:
-		return m.PageRank(r.Seeds())
-	case PolicyPaths:
-		return m.Paths(r.Seeds(), r.Sample.Hops())
-	case PolicySim:
-		return r.counted(SimulatedFirst, SimulatedEpochs)
-	case PolicyVIP:
-		if !r.seedsAreLocal() {
-			return m.sum(r, "ranking "+policy, 1, m.Inclusion)
+// Counted samples epochs as training does and counts the accesses of all streams of the reader: [N].
+func (r *Reader) Counted(first, epochs int) ([]float32, error) {
+	if r.Known != nil && first == 1 && epochs == r.Epochs {
+		score := mem.Make[float32](len(r.Known))
+		for v, n := range r.Known {
+			score[v] = float32(n)
 		}
-		return m.sum(r, "ranking "+policy, 1, m.VIP)
-	case PolicyInclusion:
-		return m.sum(r, "ranking "+policy, 1, m.Inclusion)
-	case PolicyOracle:
-		return r.counted(1, r.Epochs)
+		return score, nil
 	}
-	return nil, fmt.Errorf("access: policy %q has no score; those that have one are %v", policy, slices.DeleteFunc(Policies(), func(p string) bool { return p == PolicyNone }))
-}
-
-// counted samples epochs as training does and counts the accesses of all streams of the reader.
-func (r *Reader) counted(first, epochs int) ([]float32, error) {
 	var sum []float32
 	for i := range r.Count {
 		score, err := Count(r.Topology, CountOptions{

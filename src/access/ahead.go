@@ -3,117 +3,16 @@ package access
 import (
 	"fmt"
 	"iter"
-	"math"
 	"sort"
 
 	"halognn/src/cache"
 	"halognn/src/graph"
-	"halognn/src/mem"
 	"halognn/src/sample"
 )
 
-// Dynamic says which policy of package cache decides step by step what a reader has at hand, and how it is run.
-type Dynamic struct {
-	Policy   string // cache.NamePrefetch, cache.NameSieve or cache.NameLookahead
-	Capacity int    // rows
-
-	// Of NamePrefetch. Candidates are the remote vertices within Reader.Hops of the local ones.
-	Gamma   float64
-	Delta   int    // 0 evicts nothing
-	Initial string // one of InitialPolicies, that it is filled by
-	Layout  cache.Layout
-
-	// Of NameLookahead.
-	Window int // minibatches known in advance
-	Level  bool
-}
-
-// NewPolicy makes the policy of a reader, and says which rows it holds before the first step: entry i in slot i. They lie outside the Go heap,
-// for the caller to free. Training and simulation make their policies here, so that both decide alike.
-//
-// A look-ahead cache begins with what the first Window+1 minibatches have most use for; ahead gives the remote vertices of those, as
-// Reader.Ahead does.
-func (m *Graph) NewPolicy(r *Reader, d Dynamic, ahead iter.Seq[[]graph.VertexID]) (cache.Policy, []graph.VertexID, error) {
-	n := m.in.NumVertices()
-	switch d.Policy {
-	case cache.NameSieve:
-		p, err := cache.NewSieve(n, d.Capacity)
-		return p, nil, err
-	case cache.NamePrefetch:
-		return m.newPrefetch(r, d)
-	case cache.NameLookahead:
-		start, err := cache.Start(n, d.Capacity, ahead)
-		if err != nil {
-			return nil, nil, err
-		}
-		p, err := cache.NewLookahead(cache.LookaheadOptions{
-			Vertices: n, Capacity: d.Capacity, Window: d.Window, Level: d.Level, Initial: start,
-		})
-		return p, start, err
-	}
-	return nil, nil, fmt.Errorf("access: policy %q does not decide step by step", d.Policy)
-}
-
-// newPrefetch makes a buffer that begins with the best of the candidates that minibatches can reach. Others are never read, and would
-// only wait for the first round.
-func (m *Graph) newPrefetch(r *Reader, d Dynamic) (cache.Policy, []graph.VertexID, error) {
-	score, err := m.Score(d.Initial, r)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer mem.Free(score)
-	candidates, err := m.candidates(r)
-	defer candidates.Free()
-	if err != nil {
-		return nil, nil, err
-	}
-	candidates.mask(score)
-	held, err := m.Top(score, r.Local, d.Capacity)
-	if err != nil {
-		return nil, nil, err
-	}
-	o := cache.PrefetchOptions{
-		Vertices: m.in.NumVertices(), Capacity: d.Capacity, Initial: held, Candidates: candidates, Gamma: d.Gamma, Delta: d.Delta,
-		Layout: d.Layout,
-	}
-	if !m.transposed {
-		out := m.out // which outlives the analyses
-		o.Degree = func(v graph.VertexID) int { return out.InDegree(v) }
-		p, err := cache.NewPrefetch(o)
-		return p, held, err
-	}
-	degrees := mem.Make[int32](o.Vertices)
-	for v := range degrees {
-		degrees[v] = int32(min(m.degree(graph.VertexID(v)), math.MaxInt32))
-	}
-	o.Degree = func(v graph.VertexID) int { return int(degrees[v]) }
-	p, err := cache.NewPrefetch(o)
-	if err != nil {
-		mem.Free(degrees)
-		return nil, held, err
-	}
-	return &directed{p, degrees}, held, nil
-}
-
-// directed is a buffer on a graph that is not symmetric, with the degrees that break its ties: the transpose, which has them too, ends with
-// the analyses.
-type directed struct {
-	*cache.Prefetch
-	degrees []int32 // [N]
-}
-
-// Bytes returns the memory of the buffer's arrays and of the degrees.
-func (d *directed) Bytes() int64 { return d.Prefetch.Bytes() + int64(len(d.degrees))*4 }
-
-// Free gives both back.
-func (d *directed) Free() {
-	d.Prefetch.Free()
-	mem.Free(d.degrees)
-}
-
-// candidates returns the vertices that may be kept: the remote ones within Hops of the local ones. It is nil, for all, where that is as
+// Candidates returns the vertices that may be kept: the remote ones within Hops of the local ones. It is nil, for all, where that is as
 // far as minibatches reach.
-func (m *Graph) candidates(r *Reader) (Set, error) {
+func (m *Graph) Candidates(r *Reader) (Set, error) {
 	if r.Hops == 0 || r.Hops >= r.Sample.Hops() {
 		return nil, nil
 	}
@@ -133,7 +32,7 @@ func (m *Graph) candidates(r *Reader) (Set, error) {
 // HaloSize returns the number of vertices outside the local ranges that may be sampled from inside in one hop. Time that of Within,
 // memory 3 N/8 bytes.
 func (m *Graph) HaloSize(local []Range) (int, error) {
-	halo, err := m.candidates(&Reader{Local: local, Hops: 1, Sample: sample.Neighbours(sample.All, sample.All)})
+	halo, err := m.Candidates(&Reader{Local: local, Hops: 1, Sample: sample.Neighbours(1, 1)})
 	defer halo.Free()
 	return halo.Len(), err
 }

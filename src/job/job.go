@@ -1,0 +1,201 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+
+	"halognn/src/access"
+	"halognn/src/graph"
+	"halognn/src/policy"
+	"halognn/src/sample"
+	"halognn/src/shard"
+)
+
+// Job is a Spec on parts. K ranks on P parts run as they will if K divides P: rank r has P/K
+// consecutive parts. If P divides K, each part is cut into K/P pieces of equal length and its seeds
+// likewise, which only plans do: no run trains on pieces.
+type Job struct {
+	Spec
+	Shards  *shard.Shards
+	Streams *sample.Streams
+	Exact   bool // ranks have whole parts, as in a run
+
+	first []int64 // [K+1] rank r has the vertices first[r] to first[r+1]-1
+	node  []int   // [K] the node of each rank
+	share []sample.Share
+}
+
+// New gives the ranks of a job their vertices, seeds and streams. The shards must outlive it.
+// Errors: parts that the ranks do not divide, no training seeds.
+func New(s *shard.Shards, spec Spec) (*Job, error) {
+	if spec.Ranks == 0 {
+		spec.Ranks = s.Parts
+	}
+	spec.Model.In, spec.Model.Out, spec.Model.Task = s.Features, s.Classes, s.Task
+	if !spec.Reads() {
+		spec.Sample, spec.Eval = sample.Spec{}, sample.Spec{}
+	}
+	j := &Job{Spec: spec, Shards: s, Exact: s.Parts%spec.Ranks == 0}
+	var streams [][]graph.VertexID // seeds, by stream
+	switch {
+	case j.Exact:
+		streams = j.divideParts()
+	case spec.Ranks%s.Parts == 0:
+		streams = j.cutParts()
+	default:
+		return nil, fmt.Errorf("%d ranks on %d parts; the number of ranks must divide the parts, or be a "+
+			"multiple of them", spec.Ranks, s.Parts)
+	}
+	o := sample.StreamOptions{Batch: spec.Batch, Seed: spec.Seed, Original: s.Topology().Original}
+	if spec.GlobalBatch {
+		o.Scope = sample.ScopeGlobal
+	}
+	if spec.GlobalSeeds {
+		o.Seeds = sample.SeedsGlobal
+	}
+	var err error
+	if j.Streams, err = sample.NewStreams(streams, o); err != nil {
+		return nil, err
+	}
+	for r := range spec.Ranks {
+		share, err := sample.ShareOf(j.Streams.Streams(), spec.Ranks, 1, r)
+		if err != nil {
+			j.Close()
+			return nil, err
+		}
+		j.share = append(j.share, share)
+	}
+	j.node = make([]int, spec.Ranks)
+	for r := range j.node {
+		j.node[r] = r / max(1, spec.RanksPerNode)
+	}
+	j.Schedule.Every = j.StepEpochs * j.Streams.Steps()
+	return j, nil
+}
+
+// divideParts gives every rank whole parts and returns the seeds of each stream.
+func (j *Job) divideParts() (streams [][]graph.VertexID) {
+	s, per := j.Shards, j.Shards.Parts/j.Ranks
+	for r := range j.Ranks {
+		j.first = append(j.first, s.Offsets[r*per])
+		for p := r * per; p < (r+1)*per; p++ {
+			if p == r*per || j.StreamPerPart {
+				streams = append(streams, nil)
+			}
+			last := &streams[len(streams)-1]
+			*last = append(*last, s.Train(p)...)
+		}
+	}
+	j.first = append(j.first, s.Vertices)
+	return streams
+}
+
+// cutParts gives every rank a piece of a part and returns the seeds of each stream.
+func (j *Job) cutParts() (streams [][]graph.VertexID) {
+	s, pieces := j.Shards, j.Ranks/j.Shards.Parts
+	for p := range s.Parts {
+		rows, train := s.Offsets[p+1]-s.Offsets[p], s.Train(p)
+		for i := range pieces {
+			j.first = append(j.first, s.Offsets[p]+rows*int64(i)/int64(pieces))
+			streams = append(streams, train[len(train)*i/pieces:len(train)*(i+1)/pieces])
+		}
+	}
+	j.first = append(j.first, s.Vertices)
+	return streams
+}
+
+// Close gives the memory back.
+func (j *Job) Close() { j.Streams.Free() }
+
+// SetNodes says on which node each rank is, as the ranks of a run have found out.
+func (j *Job) SetNodes(nodeOf []int) { j.node = slices.Clone(nodeOf) }
+
+// Nodes returns the number of nodes.
+func (j *Job) Nodes() int {
+	nodes := slices.Clone(j.node)
+	slices.Sort(nodes)
+	return len(slices.Compact(nodes))
+}
+
+// Neighbours returns the ranks of a rank's node, itself among them, ascending.
+func (j *Job) Neighbours(rank int) []int {
+	var ranks []int
+	for r, n := range j.node {
+		if n == j.node[rank] {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// Parts returns the parts [first, last) of a rank; Exact jobs only.
+func (j *Job) Parts(rank int) (first, last int) {
+	per := j.Shards.Parts / j.Ranks
+	return rank * per, (rank + 1) * per
+}
+
+// Vertices returns the vertices [first, last) of a rank.
+func (j *Job) Vertices(rank int) (first, last int64) { return j.first[rank], j.first[rank+1] }
+
+// Local returns the vertices whose rows a rank reads in memory: its own and those of its node.
+func (j *Job) Local(rank int) []access.Range {
+	var local []access.Range
+	for _, r := range j.Neighbours(rank) {
+		lo, hi := graph.VertexID(j.first[r]), graph.VertexID(j.first[r+1])
+		if n := len(local); n > 0 && local[n-1].End == lo {
+			local[n-1].End = hi
+			continue
+		}
+		local = append(local, access.Range{First: lo, End: hi})
+	}
+	return local
+}
+
+// Steps returns the optimiser's updates of an epoch.
+func (j *Job) Steps() int { return j.Streams.Steps() }
+
+// Share returns the streams that a rank trains.
+func (j *Job) Share(rank int) sample.Share { return j.share[rank] }
+
+// Minibatches returns how many minibatches a rank trains in a step: one a stream of its share, which
+// is as large for every rank.
+func (j *Job) Minibatches() int { return j.share[0].Count }
+
+// Items returns how many minibatches a rank trains in an epoch.
+func (j *Job) Items() int { return j.Steps() * j.Minibatches() }
+
+// Key names the random draws of item i of a rank's epoch, from 1. The minibatches of a step follow
+// each other; items beyond the epoch are those of the next ones.
+func (j *Job) Key(rank, epoch, item int) sample.Key {
+	items := j.Items()
+	step, stream := j.share[rank].Item(item % items)
+	return sample.Key{Seed: j.Seed, Epoch: epoch + item/items, Step: step, Stream: stream}
+}
+
+// Seeds returns the seeds of a minibatch, in the memory of dst where they fit.
+func (j *Job) Seeds(k sample.Key, dst []graph.VertexID) []graph.VertexID {
+	return j.Streams.Piece(k.Epoch, k.Step, k.Stream, dst)
+}
+
+// Workload describes the minibatches of a rank to package access.
+func (j *Job) Workload(rank, workers int) *access.Reader {
+	share := j.share[rank]
+	return &access.Reader{
+		Local: j.Local(rank), Sources: access.Sources(j.Streams, share.First, share.Count),
+		Sample: j.Sample, Hops: j.Cache.HaloHops, Topology: j.Shards.Topology(), Streams: j.Streams,
+		First: share.First, Count: share.Count, Seed: j.Seed, Epochs: j.Epochs, Workers: workers,
+	}
+}
+
+// Capacity returns the rows that a rank's cache holds with settings o, as alpha or halo_fraction
+// says; 0 for a model that reads no neighbours.
+func (j *Job) Capacity(m *access.Graph, rank int, o *policy.Settings) (int, error) {
+	if !j.Reads() {
+		return 0, nil
+	}
+	if o.HaloFraction == 0 {
+		return access.Capacity(o.Alpha, j.Shards.Vertices, j.Ranks), nil
+	}
+	halo, err := m.HaloSize(j.Local(rank))
+	return int(min(o.HaloFraction*float64(halo), float64(j.Shards.Vertices))), err
+}

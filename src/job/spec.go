@@ -1,0 +1,80 @@
+// Package job says what is trained on what: which minibatches each rank trains in which step, from
+// which seeds and by which draws, whose rows it reads in memory, and how many rows its cache holds.
+// Training, planning, simulation, the export of blocks and the config hold one Spec, so what is
+// simulated or planned is what is trained, by construction.
+//
+//	Spec ────────┐
+//	parts ──> New ──> Job   ranks       vertices, node, local ranges
+//	                        streams     seeds of every step, minibatches of a rank
+//	                        Key(item)   the random draws of a minibatch
+//	                        Workload    what package access needs to rank rows
+//	                        Capacity    rows of a rank's cache
+//
+// It is pure data: the package opens no files, makes no communicators and moves no rows.
+package job
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"halognn/src/nn"
+	"halognn/src/policy"
+	"halognn/src/sample"
+)
+
+// Spec describes a job. All ranks of a run have the same.
+type Spec struct {
+	Model     nn.Config // In, Out and Task are taken from the parts
+	Optimizer nn.OptimizerOptions
+	Schedule  nn.Schedule // Every is set by New, from StepEpochs
+
+	StepEpochs int // epochs between two drops of schedule step
+
+	Sample        sample.Spec // the zero Spec for a model that reads no neighbours
+	Eval          sample.Spec // of minibatches that are not trained; the zero Spec: Sample
+	Batch         int         // seeds of a stream in a step
+	GlobalBatch   bool        // Batch counts the seeds of all streams
+	GlobalSeeds   bool        // streams draw from the whole graph
+	StreamPerPart bool        // a stream for every part instead of every rank
+
+	Seed   uint64
+	Epochs int
+	Depth  int // minibatches in preparation while one trains
+
+	Cache policy.Settings
+
+	Ranks        int // 0: one for each part
+	RanksPerNode int // ranks that share a node's memory; 0: each is a node, unless Job.SetNodes says more
+}
+
+// ChunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex
+// has more neighbours.
+const ChunkBytes = 32 << 20
+
+// ErrSpec is wrapped by errors that another config cures.
+var ErrSpec = errors.New("the job is not possible")
+
+// limit is a number of a Spec with its bounds.
+type limit struct {
+	name               string
+	value, least, most int
+}
+
+// Check reports every fault of the numbers that define minibatches.
+func (s *Spec) Check() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	for _, n := range []limit{
+		{"batch", s.Batch, 1, sample.MaxBatch}, {"epochs", s.Epochs, 1, math.MaxInt32},
+		{"ranks", s.Ranks, 0, math.MaxInt32}, {"ranks per node", s.RanksPerNode, 0, math.MaxInt32},
+	} {
+		if n.value < n.least || n.value > n.most {
+			fault("%s is %d; it must be %d to %d", n.name, n.value, n.least, n.most)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// Reads reports whether the model reads neighbours.
+func (s *Spec) Reads() bool { return s.Sample.Hops() > 0 && s.Model.ReadsNeighbours() }

@@ -1,0 +1,40 @@
+package policy
+
+import (
+	"halognn/src/cache"
+	"halognn/src/graph"
+)
+
+// Lookahead is the name of the policy that samples minibatches ahead of time.
+const Lookahead = "lookahead"
+
+// lookahead is Belady's choice with bypass over a window of known minibatches.
+var lookahead = &Policy{
+	Name: Lookahead, Doc: "dynamic; minibatches are sampled ahead of time, and rows that will " +
+		"be read again soonest are kept. It transfers [as few rows as any cache " +
+		"could](results/default-policy.md)",
+	Open: func(s *Setup) (cache.Policy, []graph.VertexID, error) {
+		n := s.Graph.NumVertices()
+		start, err := cache.Start(n, s.Capacity, s.Ahead)
+		if err != nil {
+			return nil, nil, err
+		}
+		p, err := cache.NewLookahead(cache.LookaheadOptions{
+			Vertices: n, Capacity: s.Capacity, Window: s.Window, Level: s.Settings.Level, Initial: start,
+		})
+		return p, start, err
+	},
+	Window: func(s *Setup, p []float32) (int, error) {
+		return s.Graph.PlanWindow(s.Reader, p, s.Capacity)
+	},
+	Predict: func(reuse *cache.Reuse, capacity, window, minibatches int) float64 {
+		return reuse.Fetched(capacity, window, minibatches)
+	},
+	Bytes: func(s Size) int64 {
+		return cache.LookaheadBytes(cache.LookaheadOptions{
+			Vertices: int(s.Vertices), Capacity: int(s.Rows), Window: int(s.Window),
+		}, int(s.Uses*float64(s.Window+1)))
+	},
+	Variants: asIs(Lookahead),
+	Reads:    []string{"window", "level"},
+}

@@ -1,0 +1,37 @@
+package policy
+
+import (
+	"halognn/src/cache"
+	"halognn/src/graph"
+)
+
+// Optimum is the name of the offline optimum.
+const Optimum = "optimum"
+
+// optimum is the offline optimum, which holds what it likes before the first step: the floor of all
+// policies that move whole rows.
+var optimum = &Policy{
+	Name: Optimum, Doc: "the offline optimum: the fewest rows that any cache of whole rows can " +
+		"transfer",
+	Open: func(s *Setup) (cache.Policy, []graph.VertexID, error) {
+		o, err := cache.NewOptimum(s.Graph.NumVertices(), s.Capacity, true)
+		return counts{o}, nil, err
+	},
+	Predict: func(reuse *cache.Reuse, capacity, _, minibatches int) float64 {
+		return reuse.Fetched(capacity, minibatches, minibatches)
+	},
+	Bytes:     func(s Size) int64 { return 4*s.Vertices + 16*s.Steps },
+	Hindsight: true,
+}
+
+// counts makes a policy of an optimum: it says how many rows are missed, not which.
+type counts struct{ *cache.Optimum }
+
+func (c counts) Step(remote []graph.VertexID, d *cache.Decision) {
+	d.Clear()
+	d.Misses = c.Optimum.Step(remote)
+}
+func (counts) Feed([]graph.VertexID) {}
+func (counts) Window() int           { return 0 }
+func (counts) Slots() int            { return 0 }
+func (counts) Bytes() int64          { return 0 }

@@ -1,0 +1,141 @@
+package policy
+
+import (
+	"iter"
+	"time"
+
+	"halognn/src/cache"
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// History keeps the remote vertices of the last minibatches of a reader, for policies that know
+// some in advance to decide about older ones. Players of one reader share it.
+type History struct {
+	remote [][]graph.VertexID // a ring; minibatch i is at i modulo its length
+	n      int                // minibatches so far
+}
+
+// NewHistory keeps the minibatches that a window of so many needs: one more.
+func NewHistory(window int) *History {
+	return &History{remote: make([][]graph.VertexID, window+1)}
+}
+
+// Add copies the remote vertices of the next minibatch, 4 bytes each.
+func (h *History) Add(remote []graph.VertexID) {
+	at := &h.remote[h.n%len(h.remote)]
+	*at = mem.Grow((*at)[:0], len(remote))
+	copy(*at, remote)
+	h.n++
+}
+
+// of returns a minibatch that is still kept.
+func (h *History) of(i int) []graph.VertexID { return h.remote[i%len(h.remote)] }
+
+// Free gives the memory back.
+func (h *History) Free() {
+	for _, remote := range h.remote {
+		mem.Free(remote)
+	}
+}
+
+// Player drives a policy over the minibatches of a reader as training does: it opens the policy
+// when its window is known, feeds it what lies ahead, and lets it decide in order.
+type Player struct {
+	policy *Policy
+	setup  Setup
+	cache  cache.Policy // nil until it may be opened
+	fed    int          // minibatches that it has been told of
+	next   int          // the one that is due
+	held   int          // rows before the first step
+	took   time.Duration
+	d      cache.Decision
+}
+
+// NewPlayer makes the player of a policy; Setup.Ahead is set by the player.
+func NewPlayer(p *Policy, s Setup) *Player { return &Player{policy: p, setup: s} }
+
+// Name returns the name of the policy.
+func (p *Player) Name() string { return p.policy.Name }
+
+// Window returns how many minibatches must be known before one is decided.
+func (p *Player) Window() int { return p.setup.Window }
+
+// Advance decides as many minibatches as the history allows, and calls each with the number of each
+// and the decision, which is overwritten by the next. last: no minibatch follows.
+func (p *Player) Advance(h *History, last bool, each func(minibatch int, d *cache.Decision)) error {
+	if p.cache == nil {
+		if h.n <= p.setup.Window && !last {
+			return nil
+		}
+		p.setup.Ahead = iter.Seq[[]graph.VertexID](func(yield func([]graph.VertexID) bool) {
+			for i := 0; i < h.n && yield(h.of(i)); i++ {
+			}
+		})
+		opened, held, err := p.policy.Decide(&p.setup)
+		p.held = len(held)
+		mem.Free(held)
+		if err != nil {
+			return err
+		}
+		p.cache = opened
+	}
+	begin := time.Now()
+	for ; p.fed < h.n; p.fed++ {
+		p.cache.Feed(h.of(p.fed))
+	}
+	p.took += time.Since(begin)
+	for p.next < h.n && (last || p.next+p.setup.Window < h.n) {
+		begin := time.Now()
+		p.cache.Step(h.of(p.next), &p.d)
+		p.took += time.Since(begin)
+		each(p.next, &p.d)
+		p.next++
+	}
+	return nil
+}
+
+// Took returns the time that the policy took to be told and to decide.
+func (p *Player) Took() time.Duration { return p.took }
+
+// Filled returns how many rows the policy held before the first step. One that decides with
+// hindsight learns it on the way.
+func (p *Player) Filled() int {
+	if f, learns := p.cache.(interface{ Filled() int }); learns {
+		return f.Filled()
+	}
+	return p.held
+}
+
+// Bytes returns the memory of the policy; 0 before it is open.
+func (p *Player) Bytes() int64 {
+	if p.cache == nil {
+		return 0
+	}
+	return p.cache.Bytes()
+}
+
+// Free gives the memory back.
+func (p *Player) Free() {
+	if p.cache != nil {
+		p.cache.Free()
+	}
+	p.d.Free()
+}
+
+// Play lets a policy decide over all minibatches, one after the other.
+func Play(p *Policy, s Setup, minibatches iter.Seq[[]graph.VertexID],
+	each func(minibatch int, d *cache.Decision),
+) (bytes int64, err error) {
+	h, player := NewHistory(s.Window), NewPlayer(p, s)
+	defer h.Free()
+	defer player.Free()
+	for remote := range minibatches {
+		h.Add(remote)
+		if err := player.Advance(h, false, each); err != nil {
+			return 0, err
+		}
+	}
+	err = player.Advance(h, true, each)
+	return player.Bytes(), err
+}

@@ -1,0 +1,205 @@
+// Package policy is the table of cache policies: the ways in which a rank chooses the remote rows
+// that it keeps. Training, planning, simulation, plots and the config read the table and know no
+// policy by name, so a policy is one file and one line.
+//
+//	static    Rank scores every vertex; the rows with the highest scores are fetched before the
+//	          first step and stay
+//	dynamic   Open makes a cache.Policy, which decides step by step; Player drives it over the
+//	          remote vertices of successive minibatches, as training does
+//
+// Where the scores come from is package access; how decisions are made step by step is package
+// cache. This package says which of them belong to a name, what they take, and what they promise.
+package policy
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+
+	"halognn/src/access"
+	"halognn/src/cache"
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// Policy describes a cache policy. A static one has Rank, a dynamic one Open; the one without a
+// cache has neither.
+type Policy struct {
+	Name string // in cache.policy, --policies, tables and plots
+	Doc  string // what it keeps: a clause of docs/config.md
+
+	// Rank scores every vertex, [N] outside the Go heap: higher is better to keep, 0 is never kept.
+	Rank func(m *access.Graph, r *access.Reader) ([]float32, error)
+
+	// Open makes the policy of a reader and says which rows it holds before the first step: entry i
+	// in slot i, outside the Go heap.
+	Open func(s *Setup) (cache.Policy, []graph.VertexID, error)
+
+	// Window plans how many minibatches a dynamic policy knows in advance; nil for none. p is how
+	// likely a minibatch reads each vertex, [N].
+	Window func(s *Setup, p []float32) (int, error)
+
+	// Predict returns the rows that a minibatch is expected to transfer; nil where there is no
+	// formula. A static policy needs none: what it leaves follows from what it keeps.
+	Predict func(reuse *cache.Reuse, capacity, window, minibatches int) float64
+
+	// Bytes is the memory of what decides: index, scores, window. The rows are not among it.
+	Bytes func(s Size) int64
+	// Scratch is the memory that Rank, or filling before the first step, takes of n vertices; a
+	// sampler and its minibatch take sampler bytes.
+	Scratch func(n, sampler int64, o *Settings) int64
+
+	// Variants are the settings that cache.policy auto counts over so many minibatches; nil leaves
+	// the policy out of auto's candidates.
+	Variants func(minibatches int) []Variant
+
+	// Reads are the keys of the config's section cache that only some policies read: these do.
+	Reads []string
+
+	// Hindsight policies know all accesses before the first step. They can be simulated only.
+	Hindsight bool
+	// Rounds: fetched rows that were not missed are replacements of an eviction round.
+	Rounds bool
+}
+
+// Static reports whether the rows that are kept stay the same.
+func (p *Policy) Static() bool { return p.Open == nil }
+
+// None reports whether nothing is kept.
+func (p *Policy) None() bool { return p.Open == nil && p.Rank == nil }
+
+// Variant is a policy with settings that are tried.
+type Variant struct {
+	Name string // for messages
+	Set  func(o *Settings)
+}
+
+// Setup is what a policy is opened with.
+type Setup struct {
+	Graph    *access.Graph
+	Reader   *access.Reader
+	Settings *Settings
+	Capacity int // rows
+
+	// Of policies that know minibatches in advance: how many, and the remote vertices of the first
+	// Window+1, in frontier order.
+	Window int
+	Ahead  iter.Seq[[]graph.VertexID]
+}
+
+// Size is what the memory of a policy follows from.
+type Size struct {
+	Vertices int64
+	Rows     int64   // capacity
+	Window   int64   // minibatches known in advance
+	Uses     float64 // remote vertices of a minibatch
+	Steps    int64   // minibatches of the run
+	Directed bool    // the graph is not symmetric
+}
+
+// table lists the policies in the order of tables and plots.
+var table []*Policy
+
+func init() { // not where table is declared: prefetch looks its first fill up in it
+	table = []*Policy{
+		none, degree, halo1, wpr, paths, sim, vip, inclusion, oracle, sieve, prefetch, lookahead, optimum,
+	}
+}
+
+// Register adds a policy to the table and returns what takes it out again. A name that the table
+// has, or a policy that is both static and dynamic, is a mistake of the programmer: it panics.
+func Register(p *Policy) (remove func()) {
+	if Find(p.Name) != nil || p.Rank != nil && p.Open != nil {
+		panic(fmt.Sprintf("policy: %q is in the table already, or both static and dynamic", p.Name))
+	}
+	table = append(table, p)
+	return func() { table = slices.DeleteFunc(table, func(q *Policy) bool { return p == q }) }
+}
+
+// Find returns the policy of a name, or nil.
+func Find(name string) *Policy {
+	for _, p := range table {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// Names lists the policies that keep says, all for nil, in the order of the table.
+func Names(keep func(p *Policy) bool) []string {
+	var names []string
+	for _, p := range table {
+		if keep == nil || keep(p) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// Trainable are the policies that a run can use.
+func Trainable(p *Policy) bool { return !p.Hindsight }
+
+// Static are the trainable policies that keep the same rows.
+func Static(p *Policy) bool { return p.Static() }
+
+// Hold returns the rows that a static policy keeps, ascending, outside the Go heap; nil for one
+// that keeps nothing.
+func (p *Policy) Hold(m *access.Graph, r *access.Reader, capacity int) ([]graph.VertexID, error) {
+	if p.Rank == nil {
+		return nil, nil
+	}
+	score, err := p.Rank(m, r)
+	if err != nil {
+		return nil, err
+	}
+	defer mem.Free(score)
+	return m.Top(score, r.Local, capacity)
+}
+
+// Decide makes what decides for any policy, static ones too, and says which rows it holds before
+// the first step.
+func (p *Policy) Decide(s *Setup) (cache.Policy, []graph.VertexID, error) {
+	if p.Open != nil {
+		return p.Open(s)
+	}
+	held, err := p.Hold(s.Graph, s.Reader, s.Capacity)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := cache.NewStatic(s.Graph.NumVertices(), held)
+	return c, held, err
+}
+
+// Plan returns the window of a policy over a run of so many minibatches: the one that is set, or
+// the one that it plans; none is wider than the run.
+func (p *Policy) Plan(s *Setup, inclusion []float32, minibatches int) (int, error) {
+	if p.Window == nil {
+		return 0, nil
+	}
+	w, err := s.Settings.Window, error(nil)
+	if w == 0 {
+		w, err = p.Window(s, inclusion)
+	}
+	return min(w, minibatches), err
+}
+
+// Expected returns the rows that a minibatch of the reader is expected to transfer, NaN where there
+// is no formula. held are the rows of a static policy, inclusion how likely a minibatch reads each
+// vertex.
+func (p *Policy) Expected(inclusion []float32, r *access.Reader, held []graph.VertexID, capacity,
+	window, minibatches int,
+) (float64, error) {
+	if p.Static() {
+		return access.Expected(inclusion, r.Local, held)
+	}
+	if p.Predict == nil {
+		return math.NaN(), nil
+	}
+	reuse, err := access.Reuse(inclusion, r.Local)
+	if err != nil {
+		return 0, err
+	}
+	return p.Predict(reuse, capacity, window, minibatches), nil
+}

@@ -1,0 +1,131 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+
+	"halognn/src/access"
+	"halognn/src/cache"
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// Prefetch is the name of MassiveGNN's buffer.
+const Prefetch = "prefetch"
+
+// prefetch is MassiveGNN's buffer (algorithms 1 and 2, section 3).
+var prefetch = &Policy{
+	Name: Prefetch, Doc: "dynamic; MassiveGNN's buffer, in which rows that went unused are " +
+		"replaced, at intervals, by those that were missed most",
+	Open: openPrefetch,
+	Bytes: func(s Size) int64 {
+		bytes := 4*s.Vertices + 24*s.Rows
+		if s.Directed { // the degrees that break ties
+			bytes += 4 * s.Vertices
+		}
+		return bytes
+	},
+	Scratch: func(n, sampler int64, o *Settings) int64 {
+		return Find(o.Initial).Scratch(n, sampler, o)
+	},
+	Variants: prefetchVariants,
+	Reads:    []string{"halo_hops", "gamma", "delta", "evict", "initial", "scores"},
+	Rounds:   true,
+}
+
+// Initial are the static policies that a prefetch buffer can be filled by.
+func Initial() []string { return []string{Degree, VIP, Inclusion} }
+
+// openPrefetch makes a buffer that begins with the best of the candidates that minibatches can
+// reach. Others are never read, and would only wait for the first round.
+func openPrefetch(s *Setup) (cache.Policy, []graph.VertexID, error) {
+	m, o := s.Graph, s.Settings
+	score, err := Find(o.Initial).Rank(m, s.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer mem.Free(score)
+	candidates, err := m.Candidates(s.Reader)
+	defer candidates.Free()
+	if err != nil {
+		return nil, nil, err
+	}
+	candidates.Mask(score)
+	held, err := m.Top(score, s.Reader.Local, s.Capacity)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := newBuffer(m, cache.PrefetchOptions{
+		Vertices: m.NumVertices(), Capacity: s.Capacity, Initial: held, Candidates: candidates,
+		Gamma: o.Gamma, Delta: o.interval(), Layout: o.Layout,
+	})
+	if err != nil {
+		mem.Free(held)
+		return nil, nil, err
+	}
+	return p, held, nil
+}
+
+// interval returns the minibatches between eviction rounds, 0 for none.
+func (o *Settings) interval() int {
+	if !o.Evict {
+		return 0
+	}
+	return o.Delta
+}
+
+// newBuffer makes the buffer, with degrees that outlive the analyses.
+func newBuffer(m *access.Graph, o cache.PrefetchOptions) (cache.Policy, error) {
+	if !m.Transposed() {
+		o.Degree = m.OutDegrees()
+		return cache.NewPrefetch(o)
+	}
+	degrees := mem.Make[int32](o.Vertices)
+	of := m.OutDegrees()
+	for v := range degrees {
+		degrees[v] = int32(min(of(graph.VertexID(v)), math.MaxInt32))
+	}
+	o.Degree = func(v graph.VertexID) int { return int(degrees[v]) }
+	p, err := cache.NewPrefetch(o)
+	if err != nil {
+		mem.Free(degrees)
+		return nil, err
+	}
+	return &directed{p, degrees}, nil
+}
+
+// directed is a buffer on a graph that is not symmetric, with the degrees that break its ties: the
+// transpose, which has them too, ends with the analyses.
+type directed struct {
+	*cache.Prefetch
+	degrees []int32 // [N]
+}
+
+// Bytes returns the memory of the buffer's arrays and of the degrees.
+func (d *directed) Bytes() int64 { return d.Prefetch.Bytes() + int64(len(d.degrees))*4 }
+
+// Free gives both back.
+func (d *directed) Free() {
+	d.Prefetch.Free()
+	mem.Free(d.degrees)
+}
+
+// prefetchVariants are decays and intervals. Intervals are short enough for two rounds in the half
+// that counts: a buffer that never evicts is a static cache.
+func prefetchVariants(minibatches int) []Variant {
+	var all []Variant
+	for _, gamma := range []float64{0.95, 0.995} {
+		for _, delta := range []int{8, 16, 32} {
+			if delta > minibatches/4 {
+				continue
+			}
+			all = append(all, Variant{
+				Name: fmt.Sprintf("%s (gamma %g, delta %d)", Prefetch, gamma, delta),
+				Set: func(o *Settings) {
+					o.Policy, o.Gamma, o.Delta, o.Evict, o.Initial = Prefetch, gamma, delta, true, VIP
+				},
+			})
+		}
+	}
+	return all
+}

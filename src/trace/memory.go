@@ -1,0 +1,66 @@
+package trace
+
+// The items that a rank's memory is made of, as a plan predicts them and a run counts them;
+// docs/plan.md defines each.
+const (
+	MemFeatures    = "features"
+	MemTopology    = "topology"
+	MemSamplers    = "samplers"
+	MemSeeds       = "seeds"
+	MemCacheRows   = "cache_rows"
+	MemCacheIndex  = "cache_index"
+	MemWindow      = "window"
+	MemMinibatches = "minibatches"
+	MemParameters  = "model"
+	MemActivations = "activations"
+	MemEvaluation  = "evaluation"
+	MemHeap        = "heap"
+	MemRuntime     = "runtime"
+)
+
+// MemoryItems are their names, in the order of reports.
+var MemoryItems = []string{
+	MemFeatures, MemTopology, MemSamplers, MemSeeds, MemCacheRows, MemCacheIndex, MemWindow,
+	MemMinibatches, MemParameters, MemActivations, MemEvaluation, MemHeap, MemRuntime,
+}
+
+// MemoryItem is the bytes of one of them.
+type MemoryItem struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	Shared bool   `json:"one_copy_per_node,omitempty"`
+}
+
+// Memory is the items of a rank.
+type Memory []MemoryItem
+
+// Sum returns the resident set of a rank. What it shares with others counts in full, as the system
+// counts it.
+func (m Memory) Sum() (sum int64) {
+	for _, i := range m {
+		sum += i.Bytes
+	}
+	return sum
+}
+
+// Node returns the memory of a node with so many ranks: what they share counts once.
+func (m Memory) Node(ranks int) (sum int64) {
+	for _, i := range m {
+		if i.Shared {
+			sum += i.Bytes
+		} else {
+			sum += i.Bytes * int64(ranks)
+		}
+	}
+	return sum
+}
+
+// Of returns the bytes of an item.
+func (m Memory) Of(name string) int64 {
+	for _, i := range m {
+		if i.Name == name {
+			return i.Bytes
+		}
+	}
+	return 0
+}
