@@ -92,6 +92,10 @@ docs: build ## write docs/config.md from the table of config keys
 	@bin/halognn config --markdown >build/config.md
 	@mv build/config.md docs/config.md
 
+.PHONY: fuzz
+fuzz: deps build ## every reader of files fuzzed, TIME=6m each; TARGET= a part of a target's name for some only
+	@tests/fuzz.sh $${TIME:-6m} $${TARGET:-}
+
 .PHONY: deps
 deps: ## install what building and running need and is not there (apt-get; elsewhere it says what to install)
 	@tests/install.sh run

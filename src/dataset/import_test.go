@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -34,7 +35,7 @@ var (
 	tinySplit    = graph.Split{Train: []graph.VertexID{0, 1}, Valid: []graph.VertexID{2, 3}, Test: []graph.VertexID{5}}
 )
 
-func write(t *testing.T, path string, content []byte) {
+func write(t testing.TB, path string, content []byte) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		t.Fatal(err)
@@ -53,7 +54,7 @@ func zipped(text string) []byte {
 }
 
 // array returns the content of a .npy file.
-func array[T npy.Element](t *testing.T, data []T, shape ...int) []byte {
+func array[T npy.Element](t testing.TB, data []T, shape ...int) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "a.npy")
 	if _, err := npy.WriteFile(path, data, shape...); err != nil {
@@ -67,16 +68,16 @@ func array[T npy.Element](t *testing.T, data []T, shape ...int) []byte {
 }
 
 // archive writes an .npz file.
-func archive(t *testing.T, path string, members map[string][]byte) {
+func archive(t testing.TB, path string, members map[string][]byte) {
 	t.Helper()
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
-	for name, content := range members {
+	for _, name := range slices.Sorted(maps.Keys(members)) {
 		w, err := z.Create(name + ".npy")
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = w.Write(content)
+		_, _ = w.Write(members[name])
 	}
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
@@ -133,8 +134,8 @@ func sparseFeatures() (indptr []int64, indices []int32, values []float32) {
 }
 
 // fixtures write the tiny graph in a directory and say how to import it.
-var fixtures = map[string]func(t *testing.T, dir string) dataset.ImportOptions{
-	"ogb": func(t *testing.T, dir string) dataset.ImportOptions {
+var fixtures = map[string]func(t testing.TB, dir string) dataset.ImportOptions{
+	"ogb": func(t testing.TB, dir string) dataset.ImportOptions {
 		raw := filepath.Join(dir, "raw")
 		write(t, filepath.Join(raw, "edge.csv.gz"), zipped(lines(tinyEdges)))
 		write(t, filepath.Join(raw, "num-node-list.csv.gz"), zipped("6\n"))
@@ -147,7 +148,7 @@ var fixtures = map[string]func(t *testing.T, dir string) dataset.ImportOptions{
 		write(t, filepath.Join(split, "test.csv.gz"), zipped("5\n4\n"))
 		return dataset.ImportOptions{Format: "ogb", In: dir}
 	},
-	"ogb binary": func(t *testing.T, dir string) dataset.ImportOptions {
+	"ogb binary": func(t testing.TB, dir string) dataset.ImportOptions {
 		archive(t, filepath.Join(dir, "raw", "data.npz"), map[string][]byte{
 			"edge_index": array(t, columns(), 2, 8), "node_feat": array(t, half(tinyFeatures), 6, 3),
 			"num_nodes_list": array(t, []int64{6}, 1), "num_edges_list": array(t, []int64{8}, 1),
@@ -160,7 +161,7 @@ var fixtures = map[string]func(t *testing.T, dir string) dataset.ImportOptions{
 		write(t, filepath.Join(split, "test.csv"), []byte("5\n"))
 		return dataset.ImportOptions{Format: "ogb", In: dir, FeatureType: dataset.Float32}
 	},
-	"saint": func(t *testing.T, dir string) dataset.ImportOptions {
+	"saint": func(t testing.TB, dir string) dataset.ImportOptions {
 		indptr, indices := csr(true)
 		archive(t, filepath.Join(dir, "adj_full.npz"), map[string][]byte{
 			"indptr": array(t, indptr, 7), "indices": array(t, indices, len(indices)), "shape": array(t, []int64{6, 6}, 2),
@@ -170,7 +171,7 @@ var fixtures = map[string]func(t *testing.T, dir string) dataset.ImportOptions{
 		write(t, filepath.Join(dir, "role.json"), []byte(`{"tr": [1, 0], "va": [2, 3], "te": [5]}`))
 		return dataset.ImportOptions{Format: "saint", In: dir}
 	},
-	"planetoid": func(t *testing.T, dir string) dataset.ImportOptions {
+	"planetoid": func(t testing.TB, dir string) dataset.ImportOptions {
 		part := func(name string) string { return filepath.Join(dir, "ind.tiny."+name) }
 		rows := make([][]pickletest.Entry, 6)
 		for v, row := range tinyFeatures {
@@ -194,7 +195,7 @@ var fixtures = map[string]func(t *testing.T, dir string) dataset.ImportOptions{
 		write(t, part("test.index"), []byte("5\n"))
 		return dataset.ImportOptions{Format: "planetoid", In: dir}
 	},
-	"npz attributed": func(t *testing.T, dir string) dataset.ImportOptions {
+	"npz attributed": func(t testing.TB, dir string) dataset.ImportOptions {
 		indptr, indices := csr(false)
 		ends, cols, values := sparseFeatures()
 		archive(t, filepath.Join(dir, "graph.npz"), map[string][]byte{
@@ -207,7 +208,7 @@ var fixtures = map[string]func(t *testing.T, dir string) dataset.ImportOptions{
 		})
 		return dataset.ImportOptions{Format: "npz", In: dir}
 	},
-	"npz plain": func(t *testing.T, dir string) dataset.ImportOptions {
+	"npz plain": func(t testing.TB, dir string) dataset.ImportOptions {
 		path := filepath.Join(dir, "plain.npz")
 		archive(t, path, map[string][]byte{
 			"edge_index": array(t, columns(), 2, 8), "x": array(t, wide(tinyFeatures), 6, 3), "y": array(t, tinyLabels, 6),
@@ -215,7 +216,7 @@ var fixtures = map[string]func(t *testing.T, dir string) dataset.ImportOptions{
 		})
 		return dataset.ImportOptions{Format: "npz", In: path, Undirected: dataset.Yes}
 	},
-	"npy directory": func(t *testing.T, dir string) dataset.ImportOptions {
+	"npy directory": func(t testing.TB, dir string) dataset.ImportOptions {
 		var pairs []int32
 		for _, e := range tinyEdges {
 			pairs = append(pairs, int32(e[0]), int32(e[1]))
@@ -226,7 +227,7 @@ var fixtures = map[string]func(t *testing.T, dir string) dataset.ImportOptions{
 		write(t, filepath.Join(dir, "part.csv"), []byte("vertex,part\n0,train\n1,0\n2,val\n3,valid\n5,test\n"))
 		return dataset.ImportOptions{Format: "npz", In: dir, Undirected: dataset.Yes, Split: filepath.Join(dir, "part.csv")}
 	},
-	"mat": func(t *testing.T, dir string) dataset.ImportOptions {
+	"mat": func(t testing.TB, dir string) dataset.ImportOptions {
 		path := filepath.Join(dir, "tiny.mat")
 		write(t, path, mattest.File(mattest.Form{Compress: true}, tinyMatrices()...))
 		write(t, filepath.Join(dir, "split.npy"), array(t, []int8{0, 0, 1, 1, -1, 2}, 6))
@@ -304,10 +305,10 @@ func TestOneGraphInEveryFormat(t *testing.T) {
 func TestImportVariants(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		make  func(t *testing.T, dir string) dataset.ImportOptions
+		make  func(t testing.TB, dir string) dataset.ImportOptions
 		check func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport)
 	}{
-		{"directed", func(t *testing.T, dir string) dataset.ImportOptions {
+		{"directed", func(t testing.TB, dir string) dataset.ImportOptions {
 			o := fixtures["ogb"](t, dir)
 			o.Undirected, o.KeepLoops, o.KeepDuplicates = dataset.No, true, true
 			return o
@@ -319,7 +320,7 @@ func TestImportVariants(t *testing.T) {
 				t.Errorf("%d unlabelled split vertices", r.Unlabelled)
 			}
 		}},
-		{"several label columns", func(t *testing.T, dir string) dataset.ImportOptions {
+		{"several label columns", func(t testing.TB, dir string) dataset.ImportOptions {
 			o := fixtures["ogb"](t, dir)
 			write(t, filepath.Join(dir, "raw", "node-label.csv.gz"), zipped("1,0\n0,1\n1,1\n0,0\n1,0\n0,1\n"))
 			return o
@@ -328,7 +329,7 @@ func TestImportVariants(t *testing.T) {
 				t.Errorf("%s %v", r.Task, d.Multilabels)
 			}
 		}},
-		{"saint with label lists", func(t *testing.T, dir string) dataset.ImportOptions {
+		{"saint with label lists", func(t testing.TB, dir string) dataset.ImportOptions {
 			o := fixtures["saint"](t, dir)
 			write(t, filepath.Join(dir, "class_map.json"), []byte(`{"0": [1,0], "5": [0,1], "1": [1,1], "2": [0,0], "3": [0,1], "4": [1,0]}`))
 			return o
@@ -337,7 +338,7 @@ func TestImportVariants(t *testing.T) {
 				t.Errorf("%s %v", r.Task, d.Multilabels)
 			}
 		}},
-		{"float16 stays", func(t *testing.T, dir string) dataset.ImportOptions {
+		{"float16 stays", func(t testing.TB, dir string) dataset.ImportOptions {
 			o := fixtures["ogb binary"](t, dir)
 			o.FeatureType = ""
 			return o
@@ -346,7 +347,7 @@ func TestImportVariants(t *testing.T) {
 				t.Errorf("%s %v", r.FeatureType, got)
 			}
 		}},
-		{"edge list", func(t *testing.T, dir string) dataset.ImportOptions {
+		{"edge list", func(t testing.TB, dir string) dataset.ImportOptions {
 			path := filepath.Join(dir, "e.txt.gz")
 			write(t, path, zipped("# FromNodeId\tToNodeId\r\n-7\t1000000000000\r\n1000000000000\t5\r\n5 5\r\n"))
 			split := filepath.Join(dir, "split.csv")
@@ -363,7 +364,7 @@ func TestImportVariants(t *testing.T) {
 				t.Errorf("split %v", d.Split)
 			}
 		}},
-		{"edge list in a directory", func(t *testing.T, dir string) dataset.ImportOptions {
+		{"edge list in a directory", func(t testing.TB, dir string) dataset.ImportOptions {
 			write(t, filepath.Join(dir, "e.txt"), []byte("0 1\n1 2\n"))
 			return dataset.ImportOptions{Format: "edgelist", In: dir}
 		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
@@ -382,7 +383,7 @@ func TestImportVariants(t *testing.T) {
 				t.Errorf("split %v", d.Split)
 			}
 		}},
-		{"gemsec", func(t *testing.T, dir string) dataset.ImportOptions {
+		{"gemsec", func(t testing.TB, dir string) dataset.ImportOptions {
 			write(t, filepath.Join(dir, "XX_edges.csv"), []byte("node_1,node_2\n0,1\n2,1\n"))
 			write(t, filepath.Join(dir, "XX_genres.json"), []byte(`{"0": ["Rock", "Blues"], "2": ["Rock"], "1": ["Éire"]}`))
 			return dataset.ImportOptions{Format: "gemsec", In: dir, Split: "34/33/33"}
@@ -394,7 +395,7 @@ func TestImportVariants(t *testing.T) {
 				t.Errorf("split %d %d %d", r.Train, r.Valid, r.Test)
 			}
 		}},
-		{"facebook schools, the larger first", func(t *testing.T, dir string) dataset.ImportOptions {
+		{"facebook schools, the larger first", func(t testing.TB, dir string) dataset.ImportOptions {
 			school := func(name string, users int, info ...float64) {
 				a := mattest.Matrix{Name: "A", Rows: users, Cols: users, Sparse: true, Entries: []mattest.Entry{{Row: 1, Col: 0, Value: 1}, {Row: 0, Col: 1, Value: 1}}}
 				write(t, filepath.Join(dir, name), mattest.File(mattest.Form{}, a, mattest.Matrix{Name: "local_info", Rows: users, Cols: 7, Values: info}))
@@ -425,7 +426,7 @@ func TestImportVariants(t *testing.T) {
 	}
 }
 
-func makeMusae(t *testing.T, dir string) dataset.ImportOptions {
+func makeMusae(t testing.TB, dir string) dataset.ImportOptions {
 	for name, files := range map[string][3]string{
 		"AA": {"from,to\n0,2\n1,2\n", `{"2": [], "0": [1, 1], "1": [0]}`, "id,mature,new_id\n77,False,1\n78,False,0\n79,True,2\n"},
 		"BB": {"from,to\n0,1\n", `{"0": [1], "1": []}`, "id,mature,new_id\n5,True,0\n6,False,1\n5,True,0\n"},

@@ -358,18 +358,3 @@ func TestCast(t *testing.T) {
 	check("float 2^63", cast(make([]int64, 1), []float64{0x1p63}), false)
 	check("rounded float", cast(make([]float32, 1), []float64{0.1}), true)
 }
-
-func FuzzReadHeader(f *testing.F) {
-	for _, name := range []string{"c.npy", "v2.npy", "empty.npy"} {
-		b, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b)
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if h, _, err := ReadHeader(bytes.NewReader(b)); err == nil && h.Elems() < 0 {
-			t.Errorf("%d elements", h.Elems())
-		}
-	})
-}

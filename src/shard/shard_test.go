@@ -16,7 +16,7 @@ import (
 )
 
 // makeDataset writes and opens a random dataset of n vertices.
-func makeDataset(t *testing.T, rng *rand.Rand, n int, meta dataset.Meta) *dataset.Dataset {
+func makeDataset(t testing.TB, rng *rand.Rand, n int, meta dataset.Meta) *dataset.Dataset {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	w, err := dataset.Create(dir, meta)
@@ -83,7 +83,7 @@ func small(t *testing.T) *dataset.Dataset {
 }
 
 // layout partitions at random into the given number of parts.
-func layout(t *testing.T, ds *dataset.Dataset, parts int) (Layout, []int32) {
+func layout(t testing.TB, ds *dataset.Dataset, parts int) (Layout, []int32) {
 	t.Helper()
 	part, err := partition.Random(ds.Graph, partition.Weights{}, partition.Options{Parts: parts, Seed: 3})
 	if err != nil {
@@ -94,7 +94,7 @@ func layout(t *testing.T, ds *dataset.Dataset, parts int) (Layout, []int32) {
 	return l, part
 }
 
-func write(t *testing.T, ds *dataset.Dataset, parts int) string {
+func write(t testing.TB, ds *dataset.Dataset, parts int) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "parts")
 	l, _ := layout(t, ds, parts)

@@ -1,0 +1,207 @@
+package dataset_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"halognn/src/dataset"
+	"halognn/src/dataset/mat/mattest"
+	"halognn/src/mem/memtest"
+)
+
+// Each target imports a small sound graph of which one file is arbitrary. Whatever the file holds, Import returns soon and with
+// little memory. What it accepts is a dataset that Verify accepts, and what it refuses leaves nothing.
+const (
+	fuzzHeap   = 128 << 20 // bytes of the Go heap for files of a few KB: buffers mostly
+	fuzzMemory = 16 << 20  // bytes of memory that an import believes to be available
+)
+
+func FuzzImportEdgeList(f *testing.F) {
+	fuzzImport(f, func(t testing.TB, dir string) dataset.ImportOptions {
+		write(t, filepath.Join(dir, "e.txt"), []byte("# From\tTo\r\n-7\t1000000000000\r\n1000000000000\t5\r\n5, 5\r\n"))
+		write(t, filepath.Join(dir, "split.csv"), []byte("5,train\n-7,test\n"))
+		return dataset.ImportOptions{Format: "edgelist", In: filepath.Join(dir, "e.txt"), Split: filepath.Join(dir, "split.csv")}
+	})
+}
+
+func FuzzImportOGB(f *testing.F)       { fuzzImport(f, fixtures["ogb"]) }
+func FuzzImportOGBBinary(f *testing.F) { fuzzImport(f, fixtures["ogb binary"]) }
+func FuzzImportSaint(f *testing.F)     { fuzzImport(f, fixtures["saint"]) }
+func FuzzImportPlanetoid(f *testing.F) { fuzzImport(f, fixtures["planetoid"]) }
+func FuzzImportNPZ(f *testing.F)       { fuzzImport(f, fixtures["npz attributed"]) }
+func FuzzImportArrays(f *testing.F)    { fuzzImport(f, fixtures["npy directory"]) }
+func FuzzImportMusae(f *testing.F)     { fuzzImport(f, makeMusae) }
+
+func FuzzImportMat(f *testing.F) {
+	fuzzImport(f, func(t testing.TB, dir string) dataset.ImportOptions {
+		o := fixtures["mat"](t, dir)
+		write(t, o.In, mattest.File(mattest.Form{}, tinyMatrices()...)) // a checksum would refuse nearly all that is tried
+		return o
+	})
+}
+
+func FuzzImportFacebook(f *testing.F) {
+	fuzzImport(f, func(t testing.TB, dir string) dataset.ImportOptions {
+		for i, name := range []string{"A1.mat", "B2.mat"} {
+			n := 2 + i
+			a := mattest.Matrix{Name: "A", Rows: n, Cols: n, Sparse: true, Entries: []mattest.Entry{{Row: 1, Col: 0, Value: 1}, {Row: 0, Col: 1, Value: 1}}}
+			info := mattest.Matrix{Name: "local_info", Rows: n, Cols: 7, Values: make([]float64, 7*n)}
+			info.Values[5*n] = 2005 // a year
+			write(t, filepath.Join(dir, name), mattest.File(mattest.Form{}, a, info))
+		}
+		return dataset.ImportOptions{Format: "mat", In: dir}
+	})
+}
+
+func FuzzImportGemsec(f *testing.F) {
+	fuzzImport(f, func(t testing.TB, dir string) dataset.ImportOptions {
+		write(t, filepath.Join(dir, "XX_edges.csv"), []byte("node_1,node_2\n0,1\n2,1\n"))
+		write(t, filepath.Join(dir, "XX_genres.json"), []byte(`{"0": ["Rock", "Blues"], "2": ["Rock"], "1": ["Jazz"]}`))
+		return dataset.ImportOptions{Format: "gemsec", In: dir, Split: "34/33/33"}
+	})
+}
+
+// piece is a file of a source, or a member of an archive among them: what a fuzz target replaces.
+type piece struct {
+	path, member string
+	content      []byte // sound
+}
+
+// fuzzImport replaces one piece of a source by anything.
+func fuzzImport(f *testing.F, make func(t testing.TB, dir string) dataset.ImportOptions) {
+	dataset.SetMemory(f, fuzzMemory)
+	dir := f.TempDir()
+	o := make(f, filepath.Join(dir, "in"))
+	o.Out, o.MaxFeatureBytes = filepath.Join(dir, "out"), 1<<20
+	pieces := piecesOf(f, filepath.Join(dir, "in"))
+	for i, p := range pieces {
+		f.Add(uint8(i), p.content)
+	}
+	f.Fuzz(func(t *testing.T, which uint8, content []byte) {
+		p := pieces[int(which)%len(pieces)]
+		whole, err := os.ReadFile(p.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer write(t, p.path, whole)
+		defer os.RemoveAll(o.Out)
+		p.replace(t, content)
+		memtest.Bounded(t, fuzzHeap, func() {
+			if _, err = dataset.Import(o); err == nil {
+				err = verified(o.Out)
+				if err != nil {
+					t.Errorf("%s of %s: the import is no sound dataset: %v", p.member, filepath.Base(p.path), err)
+				}
+				return
+			}
+			if left, _ := filepath.Glob(filepath.Join(dir, "*out*")); len(left) > 0 {
+				t.Errorf("%v left %v", err, left)
+			}
+		})
+	})
+}
+
+func verified(dir string) error {
+	d, err := dataset.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Verify(), d.Close())
+}
+
+// piecesOf lists what can be replaced: every file, inflated where it is gzip, and every member of an archive besides.
+func piecesOf(t testing.TB, dir string) (all []piece) {
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if z, err := gzip.NewReader(bytes.NewReader(content)); err == nil {
+			if content, err = io.ReadAll(z); err != nil {
+				return err
+			}
+		}
+		all = append(all, piece{path: path, content: content})
+		members := unzip(content)
+		for _, name := range slices.Sorted(maps.Keys(members)) {
+			all = append(all, piece{path, name, members[name]})
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// unzip returns the members of an archive without ".npy"; nothing of what is none.
+func unzip(content []byte) map[string][]byte {
+	z, err := zip.NewReader(bytes.NewReader(content), int64(len(content)))
+	if err != nil {
+		return nil
+	}
+	members := map[string][]byte{}
+	for _, m := range z.File {
+		r, err := m.Open()
+		if err != nil {
+			return nil
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			return nil
+		}
+		members[strings.TrimSuffix(m.Name, ".npy")] = text
+	}
+	return members
+}
+
+// replace puts other content in the place of the piece.
+func (p *piece) replace(t *testing.T, content []byte) {
+	if p.member == "" {
+		write(t, p.path, content)
+		return
+	}
+	whole, err := os.ReadFile(p.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	members := unzip(whole)
+	members[p.member] = content
+	archive(t, p.path, members)
+}
+
+// Whatever one file of a dataset holds, Open and Verify return.
+func FuzzDataset(f *testing.F) {
+	o := fixtures["npy directory"](f, filepath.Join(f.TempDir(), "in"))
+	o.Out = filepath.Join(f.TempDir(), "data")
+	if _, err := dataset.Import(o); err != nil {
+		f.Fatal(err)
+	}
+	pieces := piecesOf(f, o.Out)
+	for i, p := range pieces {
+		f.Add(uint8(i), p.content)
+	}
+	f.Fuzz(func(t *testing.T, which uint8, content []byte) {
+		p := pieces[int(which)%len(pieces)]
+		defer write(t, p.path, p.content)
+		write(t, p.path, content)
+		memtest.Bounded(t, fuzzHeap, func() {
+			if err := verified(o.Out); err == nil && !bytes.Equal(p.content, content) && filepath.Base(p.path) != "meta.json" {
+				t.Errorf("%s was replaced, and is said to be sound", filepath.Base(p.path))
+			}
+		})
+	})
+}

@@ -1,0 +1,33 @@
+// Package memtest bounds what a call in a test may take: for readers of files that may hold anything.
+package memtest
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"halognn/src/mem"
+)
+
+// patience is how long a call may take: it reads a few KB, on a machine that may be busy with other things.
+const patience = 30 * time.Second
+
+// Bounded calls what must end soon, take no more than so many bytes from the Go heap, freed ones included, and give all memory
+// outside it back. A call that does not end ends the process, with the stacks of all goroutines.
+func Bounded(t testing.TB, heap uint64, call func()) {
+	t.Helper()
+	hang := time.AfterFunc(patience, func() { panic(fmt.Sprintf("still running after %v", patience)) })
+	defer hang.Stop()
+	var before, after runtime.MemStats
+	held := mem.Allocated()
+	runtime.ReadMemStats(&before)
+	call()
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > heap {
+		t.Errorf("%d bytes of the heap were taken; at most %d are expected", took, heap)
+	}
+	if left := mem.Allocated() - held; left != 0 {
+		t.Errorf("%d bytes outside the heap are not given back", left)
+	}
+}

@@ -1,0 +1,61 @@
+package train
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/cespare/xxhash/v2"
+
+	"halognn/src/mem/memtest"
+	"halognn/src/rundir"
+)
+
+// Whatever state a checkpoint claims under a sound seal, it is refused, or says what a run can go on from.
+func FuzzCheckpointState(f *testing.F) {
+	for _, s := range []*checkpointState{
+		{Format: rundir.CheckpointFormat, Epoch: 1, Step: 1, StepsPerEpoch: 9, OptimizerSteps: 1},
+		{
+			Format: rundir.CheckpointFormat, Epoch: 3, Step: 2, StepsPerEpoch: 5, OptimizerSteps: 12,
+			Ranks: 2, Streams: 4, EpochSeconds: []float64{1, 2}, Config: map[string]string{"train.lr": "0.1"},
+			Each: []rankShare{{Remote: 3, Waiting: 0.5}, {Remote: 4}}, Phases: map[string]float64{"sample": 1},
+			Files: rundir.FileSums{rundir.ModelFile: {Bytes: 10, XXH64: "00"}},
+		},
+	} {
+		digest, err := xxhash.New().MarshalBinary()
+		if err != nil {
+			f.Fatal(err)
+		}
+		s.LossDigest = digest
+		text, err := json.Marshal(s)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		memtest.Bounded(t, 64<<20, func() {
+			if SoundState(text) != nil {
+				return
+			}
+			s := new(checkpointState)
+			if err := json.Unmarshal(text, s); err != nil {
+				t.Fatalf("it is said to be sound: %v", err)
+			}
+			for ranks := 1; ranks <= 4; ranks++ {
+				for r := range ranks {
+					s.earlier(r, ranks)
+				}
+			}
+			s.phases()
+			s.over(10, 3)
+			digest := xxhash.New()
+			if digest.UnmarshalBinary(s.LossDigest) == nil {
+				_, _ = digest.Write(make([]byte, 100))
+				digest.Sum64()
+			}
+			if _, err := json.Marshal(s); err != nil {
+				t.Errorf("it cannot be written again: %v", err)
+			}
+		})
+	})
+}
