@@ -180,6 +180,25 @@ func TestDivergence(t *testing.T) {
 		{"a learning rate far too high", func(t *testing.T, dir string) []string {
 			return training(t, smallParts.dir(t), dir, "train.optimizer=sgd", "train.lr=1e30", "train.epochs=5")
 		}, diverged, []string{"epoch", "step", "diverged", "train.lr"}},
+		// Adam bounds what a step changes, so that the loss is absurd, and stays finite.
+		{"a learning rate far too high for Adam", func(t *testing.T, dir string) []string {
+			return training(t, smallParts.dir(t), dir, "train.lr=1e9")
+		}, diverged, []string{"epoch 1: step 1", "more than 1e+06 times", "of the first step", "diverged", "there is no checkpoint", "train.lr"}},
+		{"a learning rate far too high for Adam, at the last step", func(t *testing.T, dir string) []string {
+			return training(t, smallParts.dir(t), dir, "train.lr=1e9", "train.epochs=1", "sample.batch=10000")
+		}, diverged, []string{"evaluation after epoch 1", "mean loss of the predictions", "more than 1e+06 times", "diverged", "train.lr"}},
+		{"a learning rate far too high for Adam, several labels", func(t *testing.T, dir string) []string {
+			data := handmade{task: dataset.Multilabel}.write(t, filepath.Join(dir, "data"))
+			return training(t, partitioned(t, data, 2, "random", "--allow-imbalance"), dir, "train.lr=1e9", "train.epochs=1", "sample.batch=10000")
+		}, diverged, []string{"evaluation after epoch 1", "mean loss of the predictions", "diverged"}},
+		{"checkpoints of weights that diverged", func(t *testing.T, dir string) []string {
+			return training(t, smallParts.dir(t), dir, "train.optimizer=sgd", "train.lr=100", "checkpoint.every_steps=1")
+		}, diverged, []string{"epoch 1: step 2", "more than 1e+06 times", "the last good checkpoint is ", "/checkpoints/step-00000001;"}},
+		// Nothing is predicted with the weights of the last step, for there is nothing to judge.
+		{"at the last step, without vertices to validate or test", func(t *testing.T, dir string) []string {
+			data := handmade{split: func(int) [3]bool { return [3]bool{true, false, false} }}.write(t, filepath.Join(dir, "data"))
+			return training(t, partitioned(t, data, 2, "random", "--allow-imbalance"), dir, "train.optimizer=sgd", "train.lr=1e300", "train.epochs=1", "sample.batch=10000")
+		}, diverged, []string{"epoch 1", "the weights are not finite", "diverged", "outgrew float32", "train.lr"}},
 		// With one step, no later loss shows what the update did.
 		{"at the last step", func(t *testing.T, dir string) []string {
 			return training(t, smallParts.dir(t), dir, "train.optimizer=sgd", "train.lr=1e38", "train.epochs=1", "sample.batch=10000")

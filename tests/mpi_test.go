@@ -214,16 +214,32 @@ func TestRanksThatDisagreeUnderMPI(t *testing.T) {
 	}
 }
 
+// sets returns the command line of a run on the small parts under MPI.
+func sets(sets ...string) func(*testing.T, string) []string {
+	return func(t *testing.T, dir string) []string {
+		return trainArgs(t, smallParts.dir(t), filepath.Join(dir, "out"), sets...)
+	}
+}
+
 // What goes wrong during the steps ends the whole job with the code of the rank that saw it.
 func TestFailureWhileTrainingUnderMPI(t *testing.T) {
 	launcher(t)
-	t.Run("divergence", func(t *testing.T) {
-		dir := t.TempDir()
-		args := trainArgs(t, smallParts.dir(t), filepath.Join(dir, "out"), "train.optimizer=sgd", "train.lr=1e30", "train.epochs=5")
-		r := startMPI(t, 4, halognn(t).path, args...).wait(t)
-		remove(t, filepath.Join(dir, "out"))
-		badInput{code: diverged, want: []string{"step", "train.lr"}}.checkEnd(t, dir, r)
-	})
+	for name, c := range map[string]badInput{
+		"divergence":           {want: []string{"step", "train.lr"}, args: sets("train.optimizer=sgd", "train.lr=1e30", "train.epochs=5")},
+		"a loss that explodes": {want: []string{"epoch 1: step 1", "more than 1e+06 times", "train.lr"}, args: sets("train.lr=1e9")},
+		"predictions that explode": {want: []string{"evaluation after epoch 1", "mean loss of the predictions"},
+			args: sets("train.lr=1e9", "train.epochs=1", "sample.batch=10000")},
+		"weights that explode": {want: []string{"epoch 1: the weights are not finite"},
+			args: sets("train.optimizer=sgd", "train.lr=1e300", "train.epochs=1", "sample.batch=10000")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			r := startMPI(t, 4, halognn(t).path, c.args(t, dir)...).wait(t)
+			remove(t, filepath.Join(dir, "out"))
+			c.code = diverged
+			c.checkEnd(t, dir, r)
+		})
+	}
 	for _, file := range []string{"part-0005/features.npy", "indices.npy"} {
 		t.Run(file+" shrinks", func(t *testing.T) {
 			dir := t.TempDir()

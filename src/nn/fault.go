@@ -39,6 +39,19 @@ func (p *Params) WeightsFault() (f Fault, ok bool) {
 	return Fault{}, false
 }
 
+// WeightsFinite reports whether all weights are finite. O(weights). Waits for the device.
+func (p *Params) WeightsFinite() bool {
+	host := make([]float32, min(len(p.Values), 1<<16))
+	for rest := p.Weights(); len(rest) > 0; rest = rest[min(len(rest), len(host)):] {
+		piece := host[:min(len(rest), len(host))]
+		p.dev.Download(piece, rest[:len(piece)])
+		if !Finite(piece) {
+			return false
+		}
+	}
+	return true
+}
+
 func (p *Params) host(array []float32) []float32 {
 	host := make([]float32, len(array))
 	p.dev.Download(host, array)

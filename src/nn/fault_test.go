@@ -79,6 +79,37 @@ func TestFirstFault(t *testing.T) {
 	}
 }
 
+// One weight that is not finite is found wherever it lies, also behind the first piece that is looked at.
+func TestWeightsFinite(t *testing.T) {
+	m, err := NewModel(ref.New(), Config{Kind: "mlp", Layers: 2, In: 300, Hidden: 300, Out: 3, Norm: NormNone, Task: Multiclass}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	p := m.Params
+	if p.Len() <= 1<<16 {
+		t.Fatalf("%d parameters are one piece", p.Len())
+	}
+	if !p.WeightsFinite() {
+		t.Fatal("the initial weights are not finite")
+	}
+	for _, q := range p.List {
+		w := q.of(p.Values)
+		for _, x := range []float64{math.NaN(), math.Inf(-1)} {
+			last := len(w) - 1
+			was := w[last]
+			w[last] = float32(x)
+			if p.WeightsFinite() {
+				t.Errorf("%g in %s is not found", x, q.Name)
+			}
+			w[last] = was
+		}
+	}
+	if !p.WeightsFinite() {
+		t.Error("the weights are finite again")
+	}
+}
+
 // Extras travel with the stats, and those of earlier steps are forgotten.
 func TestExtras(t *testing.T) {
 	m, b := struck(t, func(*Model, *Batch) {})

@@ -59,6 +59,8 @@ type checkpointState struct {
 	EpochSeconds []float64      `json:"epoch_seconds"`
 	Sums         checkpointSums `json:"sums"`
 
+	FirstLoss *float64 `json:"first_loss,omitempty"` // of the run, by which later ones are judged; checkpoints of older versions lack it
+
 	// Of the epoch under way.
 	Loss    float64            `json:"loss"` // weighted by seeds
 	Seeds   int                `json:"seeds"`
@@ -246,7 +248,7 @@ func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 		BestEpoch: r.best.epoch, BestMetric: r.best.valid.metric, BestAccuracy: r.best.valid.accuracy, Since: r.best.since,
 		EpochSeconds: append([]float64(nil), r.seconds...), Sums: sumsOf(&r.sum),
 	}
-	s.Cache = r.choice()
+	s.Cache, s.FirstLoss = r.choice(), r.bound.first
 	if epoch == r.epoch {
 		s.Loss, s.Seeds, s.Seconds, s.First = r.loss, r.seeds, all.each[0].Seconds, r.firstStep
 		s.Waiting, s.Startup = all.Waiting/ranks, all.Startup/ranks
@@ -308,7 +310,7 @@ func (r *run) stop() error {
 			what = f.What
 		}
 		return AgreedOn(r.Comm, fmt.Errorf("%w, but there was nothing to save: %w: the first that was not finite is %s%s", ErrStopped, ErrDiverged,
-			what, r.saver.good()))
+			what, r.saver.good(r.optimizer.Steps())))
 	}
 	return AgreedOn(r.Comm, fmt.Errorf("%w after %d steps; the state is saved: go on with `halognn train --resume %s`",
 		ErrStopped, r.optimizer.Steps(), r.Dir))

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"math"
@@ -141,6 +142,64 @@ func TestDivergenceNamesLayerAndCheckpoint(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, rundir.SummaryFile)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a run that diverged has a summary (%v)", err)
+	}
+}
+
+// A loss is held against the first one, or 1, and the first one survives a restart.
+func TestLossBound(t *testing.T) {
+	var b lossBound
+	if err := b.check("it", 1e30); err != nil {
+		t.Errorf("without a first loss: %v", err)
+	}
+	b.begin(0.25)
+	b.begin(1e9) // a later one
+	if err := b.check("it", 0.99e6); err != nil {
+		t.Error(err)
+	}
+	if err := b.check("it", 1.01e6); !errors.Is(err, ErrDiverged) || !strings.Contains(err.Error(), "it is 1.01e+06, more than 1e+06 times the 0.25") {
+		t.Errorf("beyond: %v", err)
+	}
+	large := 1e7 // features that nobody has scaled
+	if err := (&lossBound{&large}).check("it", 0.99e13); err != nil {
+		t.Error(err)
+	}
+	text, err := json.Marshal(&checkpointState{FirstLoss: &large})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back checkpointState
+	if err := json.Unmarshal(text, &back); err != nil || back.FirstLoss == nil || *back.FirstLoss != large {
+		t.Errorf("a checkpoint keeps %v (%v)", back.FirstLoss, err)
+	}
+}
+
+// A checkpoint that was made after the last update holds the weights that diverged.
+func TestLastGoodCheckpoint(t *testing.T) {
+	dir := t.TempDir()
+	at := func(updates int, end bool) string {
+		path := rundir.CheckpointPath(dir, updates, end)
+		if err := os.MkdirAll(path, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	first, second, end := at(3, false), at(7, false), at(7, true)
+	for _, c := range []struct {
+		name         string
+		last, before string
+		updates      int
+		want         string
+	}{
+		{"none", "", "", 7, "; there is no checkpoint"},
+		{"before the last update", second, first, 8, "; the last good checkpoint is " + second},
+		{"after the last update", second, first, 7, "; " + second + " holds the weights that diverged, and the last good checkpoint is " + first},
+		{"at the end of training", end, first, 7, "; " + end + " holds the weights that diverged, and the last good checkpoint is " + first},
+		{"the only one", second, "", 7, "; " + second + " holds the weights that diverged, and there is no good checkpoint"},
+		{"the only one that is left", second, filepath.Join(dir, "pruned"), 7, "; " + second + " holds the weights that diverged, and there is no good checkpoint"},
+	} {
+		if got := (&saver{run: dir, last: c.last, before: c.before}).good(c.updates); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"halognn/src/comm"
@@ -43,7 +44,7 @@ func (s *session) evaluate(ctx context.Context, epoch int) (*evaluation, error) 
 	if err != nil {
 		return nil, err
 	}
-	q, err := valid.quality(s.Comm, s.metric)
+	q, err := s.quality(&valid)
 	return &evaluation{mode: "sampled", valid: q}, err
 }
 
@@ -132,5 +133,18 @@ func (s *session) judge(logits []float32, vertices func(part int) []graph.Vertex
 			}
 		}
 	}
-	return sum.quality(s.Comm, s.metric)
+	return s.quality(&sum)
+}
+
+// quality sums a score over all ranks, and refuses predictions whose loss would be beyond the bound: those of the last update are
+// judged by no other loss. Collective.
+func (s *session) quality(sum *score) (quality, error) {
+	q, err := sum.quality(s.Comm, s.metric)
+	if err != nil {
+		return q, err
+	}
+	if err := s.bound.check("the mean loss of the predictions", q.shortfall); err != nil {
+		return q, AgreedOn(s.Comm, fmt.Errorf("%w; %s", err, divergedCure))
+	}
+	return q, nil
 }

@@ -33,6 +33,8 @@ func metricName(task string, classes int) string {
 type score struct {
 	counts    nn.Counts
 	undefined int64     // vertices some logit of which is no number
+	scored    int64     // vertices that were judged
+	shortfall float64   // sum over them of how far their logits fall short of the truth
 	logit     []float32 // ROC-AUC only: how much likelier class 1 is than class 0
 	label     []int32
 }
@@ -46,13 +48,19 @@ func (s *score) add(metric string, logits compute.Matrix, labels []int32, target
 			continue
 		}
 		if metric == MicroF1 {
-			s.counts.Add(multilabelCounts(z, targets[i*len(z):(i+1)*len(z)]))
+			target := targets[i*len(z) : (i+1)*len(z)]
+			s.counts.Add(multilabelCounts(z, target))
+			s.scored++
+			s.shortfall += multilabelShortfall(z, target)
 			continue
 		}
 		if labels[i] < 0 {
 			continue
 		}
-		if argmax(z) == labels[i] {
+		best := argmax(z)
+		s.scored++
+		s.shortfall += float64(z[best]) - float64(z[labels[i]])
+		if best == labels[i] {
 			s.counts.TruePositive++
 		} else {
 			s.counts.FalsePositive++
@@ -90,8 +98,19 @@ func multilabelCounts(z []float32, target []uint8) (c nn.Counts) {
 	return c
 }
 
-// quality is a score over all ranks: the metric that chooses epochs, and the share of right predictions.
-type quality struct{ metric, accuracy float64 }
+// multilabelShortfall is the mean over the classes of how far a logit lies on the wrong side of 0.
+func multilabelShortfall(z []float32, target []uint8) (sum float64) {
+	for j, x := range z {
+		if (x > 0) != (target[j] != 0) {
+			sum += math.Abs(float64(x))
+		}
+	}
+	return sum / float64(len(z))
+}
+
+// quality is a score over all ranks: the metric that chooses epochs, the share of right predictions, and a number that the mean
+// loss of the predictions exceeds, by log(classes) at most: what their logits fall short of the truth.
+type quality struct{ metric, accuracy, shortfall float64 }
 
 // quality sums the score over all ranks. Collective; every rank gets the same. The ROC-AUC needs every score at one
 // place: 8 bytes a scored vertex. Predictions that are no numbers are ErrDiverged: the last update before them had a finite
@@ -110,11 +129,19 @@ func (s *score) quality(c comm.Comm, metric string) (quality, error) {
 	if undefined > 0 {
 		return quality{}, AgreedOn(c, fmt.Errorf("the predictions for %d vertices are not finite: %w; %s", undefined, ErrDiverged, divergedCure))
 	}
-	if metric == MicroF1 {
-		return quality{sum.MicroF1(), sum.MicroF1()}, nil
+	short, err := comm.Allgather(c, s.shortfall, float64(s.scored))
+	if err != nil {
+		return quality{}, err
 	}
-	q := quality{sum.Accuracy(), sum.Accuracy()}
-	if metric == ROCAUC {
+	total, scored := 0.0, 0.0
+	for i := 0; i < len(short); i += 2 {
+		total, scored = total+short[i], scored+short[i+1]
+	}
+	q := quality{sum.Accuracy(), sum.Accuracy(), total / max(1, scored)}
+	switch metric {
+	case MicroF1:
+		q.metric, q.accuracy = sum.MicroF1(), sum.MicroF1()
+	case ROCAUC:
 		if q.metric, err = s.rocAUC(c); err != nil {
 			return quality{}, err
 		}

@@ -127,8 +127,9 @@ func (r *run) restore(c *Checkpoint) error {
 		r.blocks, r.edges = blocks, edges
 	}
 	r.optimizer.SetSteps(s.OptimizerSteps)
-	r.best.epoch, r.best.valid, r.best.since = s.BestEpoch, quality{s.BestMetric, s.BestAccuracy}, s.Since
+	r.best.epoch, r.best.valid, r.best.since = s.BestEpoch, quality{metric: s.BestMetric, accuracy: s.BestAccuracy}, s.Since
 	r.seconds, r.sum = s.EpochSeconds, s.Sums.summary()
+	r.bound.first = s.FirstLoss
 	r.epoch = s.Epoch - 1
 	return nil
 }

@@ -3,6 +3,9 @@ package train
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"halognn/src/mem"
@@ -29,6 +32,7 @@ type saver struct {
 
 	writing chan error // nil: nothing is being written
 	last    string     // the newest complete checkpoint; empty: none
+	before  string     // the one before it
 	pending string     // the one that is being written
 	slow    bool       // a save has had to wait
 }
@@ -149,7 +153,7 @@ func (s *saver) wait() error {
 func (s *saver) written(err error) error {
 	s.writing = nil
 	if err == nil {
-		s.last = s.pending
+		s.before, s.last = s.last, s.pending
 	}
 	if errors.Is(err, ErrDiverged) {
 		return nil
@@ -157,13 +161,25 @@ func (s *saver) written(err error) error {
 	return err
 }
 
-// good says which checkpoint is the last good one, for messages.
-func (s *saver) good() string {
+// good says which checkpoint is the last good one after so many updates, for messages. One that was made after the last of them
+// holds the weights with which training diverged.
+func (s *saver) good(updates int) string {
 	if s == nil {
 		return ""
 	}
-	if s.last == "" {
-		return "; there is no checkpoint"
+	good, bad := s.last, ""
+	latest := filepath.Base(rundir.CheckpointPath(s.run, updates, false)) // the one at the end of training has more behind
+	if good != "" && strings.HasPrefix(filepath.Base(good), latest) {
+		good, bad = s.before, good+" holds the weights that diverged, and "
+		if _, err := os.Stat(good); err != nil { // pruned
+			good = ""
+		}
 	}
-	return "; the last good checkpoint is " + s.last
+	switch {
+	case good != "":
+		return "; " + bad + "the last good checkpoint is " + good
+	case bad != "":
+		return "; " + bad + "there is no good checkpoint"
+	}
+	return "; there is no checkpoint"
 }

@@ -52,6 +52,7 @@ type session struct {
 	slots    []*parallel.Minibatch
 	pipe     *pipeline.Pipeline[parallel.Minibatch]
 	skipped  int // minibatches of the pass under way that were trained before a restart
+	bound    lossBound
 	clock    trace.Clock
 	log      *rundir.Log     // of a training, rank 0
 	spans    *trace.Recorder // nil without --trace

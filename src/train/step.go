@@ -126,8 +126,14 @@ func (r *run) update(step int, m *parallel.Minibatch) error {
 		r.diverged = fmt.Errorf("step %d: the loss is %v: %w", step, stats.Loss, ErrDiverged)
 		return pipeline.ErrStop
 	}
-	begin = time.Now()
 	lr := r.o.Schedule.LR((r.epoch-1)*r.steps()+step, r.o.Epochs*r.steps())
+	r.bound.begin(stats.Loss)
+	if err := r.bound.check("the loss", stats.Loss); err != nil { // on every rank, as above
+		r.diverged, r.outgrown = fmt.Errorf("step %d: %w", step, err), true
+		r.record(step, lr, stats, m)
+		return pipeline.ErrStop
+	}
+	begin = time.Now()
 	r.optimizer.Update(lr)
 	if err := r.Device.Sync(); err != nil {
 		return err

@@ -50,8 +50,9 @@ type run struct {
 	stepRows    tally
 	stepWaiting time.Duration
 
-	diverged error     // the loss is not a number any more
-	fault    *nn.Fault // where this rank's share of it stopped being one
+	diverged error     // the loss is not a number any more, or
+	outgrown bool      // it is far too large
+	fault    *nn.Fault // where this rank's share of it stopped being a number
 }
 
 // best is the model of the best validation so far.
@@ -223,6 +224,9 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	}
 	took := time.Since(r.begun)
 	r.seconds = append(r.seconds, took.Seconds())
+	if err := r.checkWeights(); err != nil {
+		return err
+	}
 	return r.endEpoch(took)
 }
 
