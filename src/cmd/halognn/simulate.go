@@ -106,18 +106,23 @@ func runSimulate(c *cobra.Command, parts, dir string, o simulate.Options) error 
 		return err
 	}
 	var r *simulate.Result
-	if err := workOn(s, func() (err error) {
+	ready := false
+	err = workOn(s, func() (err error) {
 		sim, err := simulate.New(s, o)
-		if errors.Is(err, simulate.ErrOptions) {
-			return usageError(err)
-		}
 		if err != nil {
-			return dataError(err)
+			return err
 		}
 		defer sim.Close()
+		ready = true
 		r, err = sim.Run()
 		return err
-	}); err != nil {
+	})
+	switch {
+	case errors.Is(err, simulate.ErrOptions):
+		return usageError(err)
+	case err != nil && !ready:
+		return dataError(err)
+	case err != nil:
 		return err
 	}
 	if err := writeSimulation(dir, r); err != nil {
