@@ -19,8 +19,9 @@ import (
 	"halognn/src/mem/memtest"
 )
 
-// Each target imports a small sound graph of which one file is arbitrary. Whatever the file holds, Import returns soon and with
-// little memory. What it accepts is a dataset that Verify accepts, and what it refuses leaves nothing.
+// Each target imports a small sound graph of which one file is arbitrary. Whatever the file holds,
+// Import returns soon and with little memory. What it accepts is a dataset that Verify accepts, and
+// what it refuses leaves nothing.
 const (
 	fuzzHeap   = 128 << 20 // bytes of the Go heap for files of a few KB: buffers mostly
 	fuzzMemory = 16 << 20  // bytes of memory that an import believes to be available
@@ -28,9 +29,10 @@ const (
 
 func FuzzImportEdgeList(f *testing.F) {
 	fuzzImport(f, func(t testing.TB, dir string) dataset.ImportOptions {
-		write(t, filepath.Join(dir, "e.txt"), []byte("# From\tTo\r\n-7\t1000000000000\r\n1000000000000\t5\r\n5, 5\r\n"))
-		write(t, filepath.Join(dir, "split.csv"), []byte("5,train\n-7,test\n"))
-		return dataset.ImportOptions{Format: "edgelist", In: filepath.Join(dir, "e.txt"), Split: filepath.Join(dir, "split.csv")}
+		edges, split := filepath.Join(dir, "e.txt"), filepath.Join(dir, "split.csv")
+		write(t, edges, []byte("# From\tTo\r\n-7\t1000000000000\r\n1000000000000\t5\r\n5, 5\r\n"))
+		write(t, split, []byte("5,train\n-7,test\n"))
+		return dataset.ImportOptions{Format: "edgelist", In: edges, Split: split}
 	})
 }
 
@@ -45,7 +47,8 @@ func FuzzImportMusae(f *testing.F)     { fuzzImport(f, makeMusae) }
 func FuzzImportMat(f *testing.F) {
 	fuzzImport(f, func(t testing.TB, dir string) dataset.ImportOptions {
 		o := fixtures["mat"](t, dir)
-		write(t, o.In, mattest.File(mattest.Form{}, tinyMatrices()...)) // a checksum would refuse nearly all that is tried
+		// A checksum would refuse nearly all that is tried.
+		write(t, o.In, mattest.File(mattest.Form{}, tinyMatrices()...))
 		return o
 	})
 }
@@ -54,7 +57,8 @@ func FuzzImportFacebook(f *testing.F) {
 	fuzzImport(f, func(t testing.TB, dir string) dataset.ImportOptions {
 		for i, name := range []string{"A1.mat", "B2.mat"} {
 			n := 2 + i
-			a := mattest.Matrix{Name: "A", Rows: n, Cols: n, Sparse: true, Entries: []mattest.Entry{{Row: 1, Col: 0, Value: 1}, {Row: 0, Col: 1, Value: 1}}}
+			a := mattest.Matrix{Name: "A", Rows: n, Cols: n, Sparse: true}
+			a.Entries = []mattest.Entry{{Row: 1, Col: 0, Value: 1}, {Row: 0, Col: 1, Value: 1}}
 			info := mattest.Matrix{Name: "local_info", Rows: n, Cols: 7, Values: make([]float64, 7*n)}
 			info.Values[5*n] = 2005 // a year
 			write(t, filepath.Join(dir, name), mattest.File(mattest.Form{}, a, info))
@@ -66,7 +70,8 @@ func FuzzImportFacebook(f *testing.F) {
 func FuzzImportGemsec(f *testing.F) {
 	fuzzImport(f, func(t testing.TB, dir string) dataset.ImportOptions {
 		write(t, filepath.Join(dir, "XX_edges.csv"), []byte("node_1,node_2\n0,1\n2,1\n"))
-		write(t, filepath.Join(dir, "XX_genres.json"), []byte(`{"0": ["Rock", "Blues"], "2": ["Rock"], "1": ["Jazz"]}`))
+		write(t, filepath.Join(dir, "XX_genres.json"),
+			[]byte(`{"0": ["Rock", "Blues"], "2": ["Rock"], "1": ["Jazz"]}`))
 		return dataset.ImportOptions{Format: "gemsec", In: dir, Split: "34/33/33"}
 	})
 }
@@ -100,7 +105,7 @@ func fuzzImport(f *testing.F, make func(t testing.TB, dir string) dataset.Import
 			if _, err = dataset.Import(o); err == nil {
 				err = verified(o.Out)
 				if err != nil {
-					t.Errorf("%s of %s: the import is no sound dataset: %v", p.member, filepath.Base(p.path), err)
+					t.Errorf("%s %s: the import is no sound dataset: %v", filepath.Base(p.path), p.member, err)
 				}
 				return
 			}
@@ -119,7 +124,8 @@ func verified(dir string) error {
 	return errors.Join(d.Verify(), d.Close())
 }
 
-// piecesOf lists what can be replaced: every file, inflated where it is gzip, and every member of an archive besides.
+// piecesOf lists what can be replaced: every file, inflated where it is gzip, and every member of
+// an archive besides.
 func piecesOf(t testing.TB, dir string) (all []piece) {
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -199,8 +205,9 @@ func FuzzDataset(f *testing.F) {
 		defer write(t, p.path, p.content)
 		write(t, p.path, content)
 		memtest.Bounded(t, fuzzHeap, func() {
-			if err := verified(o.Out); err == nil && !bytes.Equal(p.content, content) && filepath.Base(p.path) != "meta.json" {
-				t.Errorf("%s was replaced, and is said to be sound", filepath.Base(p.path))
+			same := bytes.Equal(p.content, content)
+			if name := filepath.Base(p.path); verified(o.Out) == nil && !same && name != "meta.json" {
+				t.Errorf("%s was replaced, and is said to be sound", name)
 			}
 		})
 	})

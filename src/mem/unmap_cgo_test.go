@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spy stands before the C library's munmap and writes a line for every call of an odd number of pages that nothing else has.
+// spy stands before the C library's munmap and writes a line for every call of an odd number of
+// pages that nothing else has.
 const spy = `
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -34,7 +35,8 @@ int munmap(void *p, size_t size) {
 }
 `
 
-// What arrays, mapped files and shared memory give back must pass through the C library, where MPI libraries watch for it.
+// What arrays, mapped files and shared memory give back must pass through the C library, where MPI
+// libraries watch for it.
 func TestMappingsEndThroughTheCLibrary(t *testing.T) {
 	size := 1237 * unix.Getpagesize()
 	if dir := os.Getenv("HALOGNN_TEST_UNMAP"); dir != "" { // the process that the spy watches

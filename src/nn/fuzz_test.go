@@ -13,8 +13,9 @@ import (
 // Whatever the bytes are, they are refused, or hold tensors that can be written and read again.
 func FuzzSafetensors(f *testing.F) {
 	for _, tensors := range [][]Tensor{
-		nil, {{Name: "a", Shape: []int{2, 3}, Data: make([]float32, 6)}, {Name: "b", Shape: []int{}, Data: []float32{7}}},
-		{{Name: "empty", Shape: []int{0, 4}, Data: []float32{}}, {Name: "c", Shape: []int{1}, Data: []float32{1}}},
+		nil,
+		{{Name: "a", Shape: []int{2, 3}, Data: make([]float32, 6)}, {Name: "b", Data: []float32{7}}},
+		{{Name: "empty", Shape: []int{0, 4}}, {Name: "c", Shape: []int{1}, Data: []float32{1}}},
 	} {
 		var b bytes.Buffer
 		if err := FormatSafetensors(&b, tensors, map[string]string{"kind": "sage"}); err != nil {
@@ -36,7 +37,8 @@ func FuzzSafetensors(f *testing.F) {
 			if err != nil {
 				t.Fatalf("what was read and written is refused: %v", err)
 			}
-			if d := cmp.Diff(tensors, again, cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); d != "" || !cmp.Equal(metadata, meta, cmpopts.EquateEmpty()) {
+			same := cmp.Options{cmpopts.EquateEmpty(), cmpopts.EquateNaNs()}
+			if d := cmp.Diff(tensors, again, same) + cmp.Diff(metadata, meta, same); d != "" {
 				t.Errorf("written and read again: %s", d)
 			}
 		})

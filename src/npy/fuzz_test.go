@@ -10,15 +10,16 @@ import (
 	"halognn/src/mem/memtest"
 )
 
-// fuzzHeap is what reading a few KB, which may inflate to a thousand times as much and become 8 bytes an element, may take.
+// fuzzHeap is what reading a few KB, which may inflate to a thousand times as much and become 8
+// bytes an element, may take.
 const fuzzHeap = 512 << 20
 
 // sound returns small arrays of several types.
 func sound(f *testing.F) (all [][]byte) {
 	f.Helper()
 	for _, h := range []Header{
-		{DType: "<i8", Shape: []int{3}}, {DType: "<f4", Shape: []int{2, 2}, Fortran: true}, {DType: "|u1", Shape: []int{}}, {DType: "|S3", Shape: []int{1}},
-		{DType: "<f2", Shape: []int{0, 5}},
+		{DType: "<i8", Shape: []int{3}}, {DType: "<f4", Shape: []int{2, 2}, Fortran: true},
+		{DType: "|u1", Shape: []int{}}, {DType: "|S3", Shape: []int{1}}, {DType: "<f2", Shape: []int{0, 5}},
 	} {
 		size, err := dtypeSize(h.DType)
 		if err != nil {

@@ -15,13 +15,15 @@ func (e *SeedError) Unwrap() error { return e.Reason }
 
 func seedError(format string, args ...any) error { return &SeedError{fmt.Errorf(format, args...)} }
 
-// errEdges is a hop of more edges than a block can number: a batch too large, or row pointers that are none.
+// errEdges is a hop of more edges than a block can number: a batch too large, or row pointers that
+// are none.
 var errEdges = errors.New("too many edges")
 
-// contain runs a call that draws. The hot loops do not look at what they read from the topology: every read is within the
-// bounds of its array, which Go checks, and arrays that break the rules of a CSC sooner or later fail such a check, or ask for
-// too many edges. Only then are the rows of the hop in progress examined one by one. The first that breaks a rule
-// is the error; if none does, the panic is a fault of the program and stays what it was.
+// contain runs a call that draws. The hot loops do not look at what they read from the topology:
+// every read is within the bounds of its array, which Go checks, and arrays that break the rules of
+// a CSC sooner or later fail such a check, or ask for too many edges. Only then are the rows of the
+// hop in progress examined one by one. The first that breaks a rule is the error; if none does, the
+// panic is a fault of the program and stays what it was.
 func (s *Fused) contain(f func() error) error {
 	s.hop.vertices = nil // those of another minibatch may be gone
 	if err := mem.Contain(f); err != nil {
@@ -42,8 +44,8 @@ func (s *Fused) explain(err error) error {
 	return err
 }
 
-// checkRows reports the first destination of the hop in progress whose row breaks a rule. Every destination is a vertex: it
-// was a seed, which was checked, or has had its original id read.
+// checkRows reports the first destination of the hop in progress whose row breaks a rule. Every
+// destination is a vertex: it was a seed, which was checked, or has had its original id read.
 func (s *Fused) checkRows() error {
 	t := &s.topology
 	for _, v := range s.hop.vertices {

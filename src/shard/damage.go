@@ -9,18 +9,20 @@ import (
 	"halognn/src/sample"
 )
 
-// Damage returns an error about the files, if err may come of them: the work on open shards ended with it, and nobody had
-// compared the files with their hashes, or they have changed since. nil: the files are not to blame, or err is not of a kind
-// that they cause.
+// Damage returns an error about the files, if err may come of them: the work on open shards ended
+// with it, and nobody had compared the files with their hashes, or they have changed since. nil:
+// the files are not to blame, or err is not of a kind that they cause.
 //
 //	err                        what is read
 //	graph.LayoutError          nothing: it names the array
-//	mem.Panic, SeedError       all that the parts have in common, for its hashes and its content: a minute for 50 GB
+//	mem.Panic, SeedError       what the parts have in common: hashes, content; a minute for 50 GB
 //
-// A file that has become shorter reads as zeros behind its end, up to a page; that is mem.ErrShrank, as where it cannot be read
-// at all. Feature rows are not looked at: whatever numbers they hold, they make nothing fail but the loss.
+// A file that has become shorter reads as zeros behind its end, up to a page; that is
+// mem.ErrShrank, as where it cannot be read at all. Feature rows are not looked at: whatever
+// numbers they hold, they make nothing fail but the loss.
 func (s *Shards) Damage(err error) error {
-	const more = "`halognn check %s` examines all files, and data.verify: hashes compares them before the first step"
+	const more = "`halognn check %s` examines all files, " +
+		"and data.verify: hashes compares them before the first step"
 	var bad *graph.LayoutError
 	var panicked *mem.Panic
 	var seed *sample.SeedError
@@ -31,14 +33,17 @@ func (s *Shards) Damage(err error) error {
 		return shrank
 	}
 	if bad != nil {
-		return fmt.Errorf("%s: %w: %w; restore the file or partition again; "+more, s.path(fileOf(bad)), ErrAltered, err, s.Dir)
+		return fmt.Errorf("%s: %w: %w; restore the file or partition again; "+more,
+			s.path(fileOf(bad)), ErrAltered, err, s.Dir)
 	}
-	faults := mem.Guard(func() error { return errors.Join(s.VerifyHashes(0, 0, true), s.verifyContent()) })
+	faults := mem.Guard(func() error {
+		return errors.Join(s.VerifyHashes(0, 0, true), s.verifyContent())
+	})
 	if faults == nil {
 		return nil
 	}
-	if panicked != nil {
-		return fmt.Errorf("%w; the work on them ended with: %v; "+more, faults, panicked.Value, s.Dir) // without the stack
+	if panicked != nil { // without the stack
+		return fmt.Errorf("%w; the work on them ended with: %v; "+more, faults, panicked.Value, s.Dir)
 	}
 	return fmt.Errorf("%w; the work on them ended with: %w; "+more, faults, err, s.Dir)
 }

@@ -130,7 +130,8 @@ func TestDamageNamesTheFile(t *testing.T) {
 	}
 }
 
-// A copy on the node's disk may be damaged while the file itself is whole: what is read is what counts.
+// A copy on the node's disk may be damaged while the file itself is whole: what is read is what
+// counts.
 func TestDamageOfAStagedCopyIsFound(t *testing.T) {
 	dir, stage := write(t, small(t), 2), t.TempDir()
 	if err := open(t, dir, Options{Stage: stage}).VerifyHashes(0, 2, true); err != nil {
@@ -142,7 +143,8 @@ func TestDamageOfAStagedCopyIsFound(t *testing.T) {
 	}
 	alter(t, filepath.Dir(copies[0]), "indices.npy", func(x []int32) { x[3] = -9 })
 	s := open(t, dir, Options{Stage: stage})
-	if err := s.VerifyHashes(0, 2, true); !errors.Is(err, ErrAltered) || !strings.Contains(err.Error(), copies[0]) {
+	err = s.VerifyHashes(0, 2, true)
+	if !errors.Is(err, ErrAltered) || !strings.Contains(err.Error(), copies[0]) {
 		t.Errorf("hashes: %v", err)
 	}
 	if err := s.Damage(sampling(s)); err == nil || !strings.Contains(err.Error(), copies[0]) {

@@ -11,15 +11,17 @@ import (
 	"halognn/src/parallel"
 )
 
-// ErrDiverged is wrapped by the errors about a loss, predictions or weights that are not finite any more, or a loss that has
-// grown beyond all bounds.
+// ErrDiverged is wrapped by the errors about a loss, predictions or weights that are not finite any
+// more, or a loss that has grown beyond all bounds.
 var ErrDiverged = errors.New("training has diverged")
 
-// mostGrowth is how many times as large as in the first step a loss may become. Spikes of a hundred times heal, of a thousand
-// seldom; numbers beyond are finite by chance: Adam bounds a step, so that weights of 1e9 may never overflow.
+// mostGrowth is how many times as large as in the first step a loss may become. Spikes of a hundred
+// times heal, of a thousand seldom; numbers beyond are finite by chance: Adam bounds a step, so
+// that weights of 1e9 may never overflow.
 const mostGrowth = 1e6
 
-// lossBound is what no loss of a run may exceed. A first loss below 1 says that the task is easy, not that 1 is much.
+// lossBound is what no loss of a run may exceed. A first loss below 1 says that the task is easy,
+// not that 1 is much.
 type lossBound struct{ first *float64 }
 
 // begin takes the first loss of the run.
@@ -29,18 +31,21 @@ func (b *lossBound) begin(loss float64) {
 	}
 }
 
-// check returns an error if a loss, or what is known to be less than one, exceeds the bound. what names it.
+// check returns an error if a loss, or what is known to be less than one, exceeds the bound. what
+// names it.
 func (b *lossBound) check(what string, loss float64) error {
 	if b.first == nil || loss <= mostGrowth*max(1, *b.first) {
 		return nil
 	}
-	return fmt.Errorf("%s is %.3g, more than %g times the %.3g of the first step: %w", what, loss, mostGrowth, *b.first, ErrDiverged)
+	return fmt.Errorf("%s is %.3g, more than %g times the %.3g of the first step: %w",
+		what, loss, mostGrowth, *b.first, ErrDiverged)
 }
 
 const divergedCure = "lower train.lr, add warm-up, or check the features' scale"
 
-// inspect looks, when this rank's share of a loss is not finite, for the place where that began. It comes between Forward and Backward,
-// while the activations of this minibatch and the gradients of the last update are still there.
+// inspect looks, when this rank's share of a loss is not finite, for the place where that began. It
+// comes between Forward and Backward, while the activations of this minibatch and the gradients of
+// the last update are still there.
 func (r *run) inspect(m *parallel.Minibatch, stats nn.Stats) {
 	if nn.Finite([]float32{float32(stats.Loss)}) || r.fault != nil {
 		return
@@ -49,8 +54,8 @@ func (r *run) inspect(m *parallel.Minibatch, stats nn.Stats) {
 	r.fault = &f
 }
 
-// diverge returns the error of a run whose loss is not finite or too large: what was found first on any rank, and where one can
-// go on from. Collective.
+// diverge returns the error of a run whose loss is not finite or too large: what was found first on
+// any rank, and where one can go on from. Collective.
 func (r *run) diverge() error {
 	if r.outgrown {
 		return AgreedOn(r.Comm, fmt.Errorf("%w%s; %s", r.diverged, r.lastGood(), divergedCure))
@@ -88,8 +93,9 @@ func (r *run) lastGood() string {
 	return r.saver.good(r.optimizer.Steps())
 }
 
-// checkWeights looks, after an epoch, for weights that its last update has ruined: nothing computes a loss of them any more if it
-// was the last epoch, and without vertices to validate on there are no predictions either. Collective.
+// checkWeights looks, after an epoch, for weights that its last update has ruined: nothing computes
+// a loss of them any more if it was the last epoch, and without vertices to validate on there are
+// no predictions either. Collective.
 func (r *run) checkWeights() error {
 	bad, err := comm.AgreeAny(r.Comm, !r.model.Params.WeightsFinite())
 	if err != nil || !bad {
@@ -99,7 +105,9 @@ func (r *run) checkWeights() error {
 	if f, own := r.model.Params.WeightsFault(); own {
 		what = f.What
 	}
-	return AgreedOn(r.Comm, fmt.Errorf("the weights are not finite: %w: the first that was not finite is %s%s; %s", ErrDiverged, what, r.lastGood(), divergedCure))
+	return AgreedOn(r.Comm, fmt.Errorf(
+		"the weights are not finite: %w: the first that was not finite is %s%s; %s",
+		ErrDiverged, what, r.lastGood(), divergedCure))
 }
 
 // predictionsDiverged adds to an error about predictions what is known about its origin.

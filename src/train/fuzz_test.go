@@ -10,7 +10,8 @@ import (
 	"halognn/src/rundir"
 )
 
-// Whatever state a checkpoint claims under a sound seal, it is refused, or says what a run can go on from.
+// Whatever state a checkpoint claims under a sound seal, it is refused, or says what a run can go
+// on from.
 func FuzzCheckpointState(f *testing.F) {
 	for _, s := range []*checkpointState{
 		{Format: rundir.CheckpointFormat, Epoch: 1, Step: 1, StepsPerEpoch: 9, OptimizerSteps: 1},

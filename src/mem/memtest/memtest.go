@@ -1,4 +1,5 @@
-// Package memtest bounds what a call in a test may take: for readers of files that may hold anything.
+// Package memtest bounds what a call in a test may take: for readers of files that may hold
+// anything.
 package memtest
 
 import (
@@ -10,11 +11,13 @@ import (
 	"halognn/src/mem"
 )
 
-// patience is how long a call may take: it reads a few KB, on a machine that may be busy with other things.
+// patience is how long a call may take: it reads a few KB, on a machine that may be busy with other
+// things.
 const patience = 30 * time.Second
 
-// Bounded calls what must end soon, take no more than so many bytes from the Go heap, freed ones included, and give all memory
-// outside it back. A call that does not end ends the process, with the stacks of all goroutines.
+// Bounded calls what must end soon, take no more than so many bytes from the Go heap, freed ones
+// included, and give all memory outside it back. A call that does not end ends the process, with
+// the stacks of all goroutines.
 func Bounded(t testing.TB, heap uint64, call func()) {
 	t.Helper()
 	hang := time.AfterFunc(patience, func() { panic(fmt.Sprintf("still running after %v", patience)) })
