@@ -32,9 +32,13 @@ func TestBadConfigCommands(t *testing.T) {
 	for _, c := range []badInput{
 		{"an unknown key", func(*testing.T, string) []string { return []string{"config", "--set", "train.lrr=1"} },
 			usage, []string{"unknown key train.lrr", "did you mean train.lr?"}},
-		{"out of range", func(*testing.T, string) []string { return []string{"config", "--set", "train.lr=0", "--set", "model.hidden=0"} },
+		{"out of range", func(*testing.T, string) []string {
+			return []string{"config", "--set", "train.lr=0", "--set", "model.hidden=0"}
+		},
 			usage, []string{"train.lr is 0", "model.hidden is 0", "width of the hidden layers"}},
-		{"no file", func(_ *testing.T, dir string) []string { return []string{"config", "--config", filepath.Join(dir, "none")} },
+		{"no file", func(_ *testing.T, dir string) []string {
+			return []string{"config", "--config", filepath.Join(dir, "none")}
+		},
 			usage, []string{"reading the config", "none"}},
 		{"a file that lacks something", func(t *testing.T, dir string) []string {
 			path := filepath.Join(dir, "half.yaml")

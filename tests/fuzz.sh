@@ -7,7 +7,9 @@ cd "$(dirname "$0")/.." || exit 1
 HALOGNN_QUIET=1 . ./env.sh
 time=${1:-6m} pattern=${2:-} found=0
 ulimit -v $((24 << 20)) # KiB: what blows up beyond the bounds of the targets must not take the machine with it
+# shellcheck disable=SC2013 # names of files and functions have no blanks
 for file in $(grep -rl --include='*_test.go' '^func Fuzz' src | sort); do
+  # shellcheck disable=SC2013
   for target in $(sed -n 's/^func \(Fuzz[A-Za-z]*\)(.*/\1/p' "$file" | grep -- "$pattern"); do
     log=$(mktemp) begin=$SECONDS outcome=ok
     # Minimising inputs that are merely interesting would take most of the time. A worker that the end of the time interrupts is
