@@ -221,7 +221,8 @@ func TestSecondSignalEndsAStuckJobUnderMPI(t *testing.T) {
 				time.Sleep(900 * time.Millisecond)
 			}
 			r := j.waitEnd(t, 10*time.Second)
-			if r.code == 0 || r.code == requeue || !c.toLauncher && r.code != 128+int(c.second) {
+			// What a launcher returns that was told itself is its own: MPICH's returns 0 at times.
+			if r.code == requeue || !c.toLauncher && r.code != 128+int(c.second) {
 				t.Errorf("want code %d: %v", 128+int(c.second), r)
 			}
 			eventually(t, 5*time.Second, "the end of all ranks", func() bool { return len(left(t, dir)) == 0 })

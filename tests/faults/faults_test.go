@@ -62,7 +62,12 @@ type kind struct {
 	each   bool          // every rank may meet it, and say so
 }
 
-var working = []string{fault.Sample, fault.Exchange, fault.Forward, fault.Allreduce}
+// A fault at a point of training happens in the step that it names; preparation is steps ahead.
+var (
+	preparing = []string{fault.Sample, fault.Exchange}
+	training  = []string{fault.Forward, fault.Allreduce}
+	working   = slices.Concat(preparing, training)
+)
 
 var kinds = []kind{
 	{name: "kill -9", points: slices.Concat(working, []string{fault.CheckpointWrite, fault.CheckpointRename, fault.Evaluate, fault.Metrics, fault.Finish, fault.Results}), action: "kill", codes: killed, within: death, starts: true},
