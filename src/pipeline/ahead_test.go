@@ -11,14 +11,23 @@ import (
 	"time"
 )
 
-// Whatever depth, foresight and pool: items arrive in order, every start finds the items ahead of it arrived, and never more than depth+1
-// items are between their first collective and the end of their consumption.
+// gate makes a first station that arrives and passes, as a collective or in order.
+func gate[T any](ordered bool, arrive, pass func(*T) error) Stage[T] {
+	if ordered {
+		return Stage[T]{Name: "gate", Arrive: arrive, Ordered: pass}
+	}
+	return Stage[T]{Name: "gate", Arrive: arrive, Start: func(it *T) (Request, error) { return finished{}, pass(it) }}
+}
+
+// Whatever depth, foresight, pool and kind of gate: items arrive in order, each finds at the gate that the items ahead of it have
+// arrived, and never more than depth+1 items are between the gate and the end of their consumption.
 func TestForesight(t *testing.T) {
 	type item struct{ number int }
-	for _, c := range []struct{ n, depth, ahead, workers int }{
+	for k, c := range slices.Repeat([]struct{ n, depth, ahead, workers int }{
 		{20, 0, 0, 1}, {20, 0, 3, 1}, {20, 2, 0, 2}, {20, 2, 1, 2}, {20, 3, 7, 4}, {5, 4, 30, 2}, {1, 1, 4, 1}, {0, 1, 4, 1},
-	} {
-		name := fmt.Sprintf("%+v", c)
+	}, 3) {
+		ordered, collectives := k%3 > 0, k%3 < 2 // with an ordered gate also without any collective
+		name := fmt.Sprintf("%+v, ordered gate %t, collectives %t", c, ordered, collectives)
 		var arrived, started, consumed atomic.Int64
 		items := make([]*item, c.depth+1+c.ahead)
 		for i := range items {
@@ -26,25 +35,24 @@ func TestForesight(t *testing.T) {
 		}
 		stages := []Stage[item]{
 			{Name: "local", Local: func(*item) error { return nil }},
-			{
-				Name: "first",
-				Arrive: func(it *item) error {
-					if got := arrived.Add(1) - 1; got != int64(it.number) {
-						return fmt.Errorf("item %d arrived as number %d", it.number, got)
-					}
-					return nil
-				},
-				Start: func(it *item) (Request, error) {
-					if got := arrived.Load(); got < int64(min(c.n, it.number+c.ahead+1)) {
-						return nil, fmt.Errorf("item %d starts when %d have arrived", it.number, got)
-					}
-					if between := started.Add(1) - consumed.Load(); between > int64(c.depth+1) {
-						return nil, fmt.Errorf("%d items between start and end at item %d", between, it.number)
-					}
-					return finished{}, nil
-				},
-			},
-			{Name: "second", Start: func(*item) (Request, error) { return finished{}, nil }},
+			gate(ordered, func(it *item) error {
+				if got := arrived.Add(1) - 1; got != int64(it.number) {
+					return fmt.Errorf("item %d arrived as number %d", it.number, got)
+				}
+				return nil
+			}, func(it *item) error {
+				if got := arrived.Load(); got < int64(min(c.n, it.number+c.ahead+1)) {
+					return fmt.Errorf("item %d passes when %d have arrived", it.number, got)
+				}
+				if between := started.Add(1) - consumed.Load(); between > int64(c.depth+1) {
+					return fmt.Errorf("%d items between gate and end at item %d", between, it.number)
+				}
+				return nil
+			}),
+			{Name: "local again", Local: func(*item) error { return nil }},
+		}
+		if collectives {
+			stages = append(stages, Stage[item]{Name: "second", Start: func(*item) (Request, error) { return finished{}, nil }})
 		}
 		p, err := New(items, stages, Options{Depth: c.depth, Ahead: c.ahead, Workers: c.workers})
 		if err != nil {
@@ -80,39 +88,38 @@ func slotsFor(depth, ahead int) []*batch {
 	return items
 }
 
-// foreseeing adds to the first collective of stages an Arrive that notes which items have been seen, and a check that Start finds what
+// foreseeing adds to the gate of stages an Arrive that notes which items have been seen, and a check that who passes it finds what
 // Ahead promises.
 type foreseeing struct {
 	t        *testing.T
 	n, ahead int
-	arrived  int // lane only
+	arrived  int // goroutine of the gate only
 	consumed *atomic.Int32
 	depth    int
 }
 
 func (f *foreseeing) stages(stages []Stage[batch]) []Stage[batch] {
-	for k := range stages {
-		start := stages[k].Start
-		if start == nil {
-			continue
+	s := &stages[slices.IndexFunc(stages, func(s Stage[batch]) bool { return s.Local == nil })]
+	s.Arrive = func(b *batch) error {
+		if b.number != f.arrived {
+			f.t.Errorf("item %d arrives, want %d", b.number, f.arrived)
 		}
-		stages[k].Arrive = func(b *batch) error {
-			if b.number != f.arrived {
-				f.t.Errorf("item %d arrives, want %d", b.number, f.arrived)
-			}
-			f.arrived++
-			return nil
+		f.arrived++
+		return nil
+	}
+	check := func(b *batch) {
+		if want := min(f.n, b.number+1+f.ahead); f.arrived != want {
+			f.t.Errorf("item %d passes when %d have arrived, want %d", b.number, f.arrived, want)
 		}
-		stages[k].Start = func(b *batch) (Request, error) {
-			if want := min(f.n, b.number+1+f.ahead); f.arrived != want {
-				f.t.Errorf("item %d starts when %d have arrived, want %d", b.number, f.arrived, want)
-			}
-			if c := int(f.consumed.Load()); c < b.number-f.depth {
-				f.t.Errorf("item %d starts when %d have been consumed; the depth is %d", b.number, c, f.depth)
-			}
-			return start(b)
+		if c := int(f.consumed.Load()); c < b.number-f.depth {
+			f.t.Errorf("item %d passes when %d have been consumed; the depth is %d", b.number, c, f.depth)
 		}
-		break
+	}
+	if pass := s.Ordered; pass != nil {
+		s.Ordered = func(b *batch) error { check(b); return pass(b) }
+	}
+	if start := s.Start; start != nil {
+		s.Start = func(b *batch) (Request, error) { check(b); return start(b) }
 	}
 	return stages
 }
@@ -120,7 +127,8 @@ func (f *foreseeing) stages(stages []Stage[batch]) []Stage[batch] {
 // TestForesightAtRandomSpeeds: ranks at random speeds, each with a window of its own, start the schedule of their common depth; every item is known Ahead
 // items before it starts, in order, and the last ones as early as there are any.
 func TestForesightAtRandomSpeeds(t *testing.T) {
-	const shape, n, ranks = "LCCLCL", 14, 3
+	const n, ranks = 14, 3
+	shapes := [ranks]string{"LLCCLCL", "LOCCOCO", "LOCCLCL"} // two ranks decide in order before their first collective
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	for _, depth := range []int{0, 1, 2, 3, 10} {
@@ -129,7 +137,7 @@ func TestForesightAtRandomSpeeds(t *testing.T) {
 				features, gradients := newWorld(t, ranks), newWorld(t, ranks)
 				rank := func(rank int) {
 					pause := randomPause(seed, uint64(rank))
-					stages, passed := stagesOf(shape, features, rank, pause)
+					stages, passed := stagesOf(shapes[rank], features, rank, pause)
 					var consumed atomic.Int32
 					f := &foreseeing{t: t, n: n, ahead: windows[rank], consumed: &consumed, depth: depth}
 					p := mustNew(t, slotsFor(depth, f.ahead), f.stages(stages), Options{Depth: depth, Ahead: f.ahead, Workers: 1 + rank})
@@ -160,7 +168,7 @@ func TestForesightAtRandomSpeeds(t *testing.T) {
 					}
 					all.Wait()
 				})
-				once := scheduled(shape, n, depth)
+				once := scheduled(shapes[0], n, depth)
 				if want := slices.Concat(once, once); !slices.Equal(features.names(), want) {
 					t.Errorf("ranks started %v\nwant %v", features.names(), want)
 				}
@@ -178,7 +186,8 @@ func TestStopDoesNotWaitForWhatIsForeseen(t *testing.T) {
 			t.Run(fmt.Sprintf("depth=%d/ahead=%d", depth, ahead), func(t *testing.T) {
 				w := newWorld(t, ranks)
 				rank := func(rank int) {
-					stages, _ := stagesOf("LCLCC", w, rank, randomPause(3, uint64(rank)))
+					shape := []string{"LLCLCC", "LOCLCC", "OLCOCC"}[rank]
+					stages, _ := stagesOf(shape, w, rank, randomPause(3, uint64(rank)))
 					ahead := ahead + rank
 					p := mustNew(t, slotsFor(depth, ahead), stages, Options{Depth: depth, Ahead: ahead, Workers: 2})
 					defer p.Close()
@@ -203,7 +212,7 @@ func TestStopDoesNotWaitForWhatIsForeseen(t *testing.T) {
 					}
 					all.Wait()
 				})
-				once := scheduled("LCLCC", last+1+depth, depth)
+				once := scheduled("LLCLCC", last+1+depth, depth)
 				if want := slices.Concat(once, once); !slices.Equal(w.names(), want) {
 					t.Errorf("two stopped runs started %v\nwant %v", w.names(), want)
 				}
@@ -236,14 +245,15 @@ func TestArriveThatFails(t *testing.T) {
 // when the Ahead items after it have arrived, whichever run those belong to.
 func TestRunsThatGoOn(t *testing.T) {
 	type item struct{ number int } // counted over all runs
-	for _, c := range []struct {
+	for k, c := range slices.Repeat([]struct {
 		runs         []int
 		depth, ahead int
 	}{
 		{[]int{20, 20, 20}, 2, 3}, {[]int{7, 7, 7, 7}, 0, 7}, {[]int{5, 8, 3, 9}, 4, 2}, {[]int{6, 6}, 2, 0}, {[]int{1, 1, 1, 1}, 3, 1},
 		{[]int{4, 0, 4}, 1, 2}, {[]int{3, 3, 3, 3}, 2, 10},
-	} {
-		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+	}, 2) {
+		ordered := k%2 > 0 // the number of cases is odd, so each has both kinds of gate
+		t.Run(fmt.Sprintf("%+v, ordered gate %t", c, ordered), func(t *testing.T) {
 			total := 0
 			for _, n := range c.runs {
 				total += n
@@ -256,22 +266,18 @@ func TestRunsThatGoOn(t *testing.T) {
 			seen := total                       // items that may be foreseen
 			stages := []Stage[item]{
 				{Name: "local", Local: func(*item) error { return nil }},
-				{
-					Name: "first",
-					Arrive: func(it *item) error {
-						if it.number != arrived {
-							return fmt.Errorf("item %d arrived as number %d", it.number, arrived)
-						}
-						arrived++
-						return nil
-					},
-					Start: func(it *item) (Request, error) {
-						if want := min(seen, it.number+c.ahead+1); arrived < want {
-							return nil, fmt.Errorf("item %d starts when %d have arrived, want %d", it.number, arrived, want)
-						}
-						return finished{}, nil
-					},
-				},
+				gate(ordered, func(it *item) error {
+					if it.number != arrived {
+						return fmt.Errorf("item %d arrived as number %d", it.number, arrived)
+					}
+					arrived++
+					return nil
+				}, func(it *item) error {
+					if want := min(seen, it.number+c.ahead+1); arrived < want {
+						return fmt.Errorf("item %d passes when %d have arrived, want %d", it.number, arrived, want)
+					}
+					return nil
+				}),
 				{Name: "second", Start: func(*item) (Request, error) { return finished{}, nil }},
 			}
 			p, err := New(items, stages, Options{Depth: c.depth, Ahead: c.ahead, Workers: 2})
@@ -311,7 +317,18 @@ func TestRunsThatGoOn(t *testing.T) {
 
 // What a run has prepared for the next one, that must take; a run that stops or fails has prepared nothing.
 func TestRunsThatDoNotGoOn(t *testing.T) {
-	stages, _ := stagesOf("LCC", newWorld(t, 1), 0, func() {})
+	for _, shape := range []string{"LCC", "LOLCC", "LO"} {
+		t.Run(shape, func(t *testing.T) { runsThatDoNotGoOn(t, shape) })
+	}
+}
+
+func runsThatDoNotGoOn(t *testing.T, shape string) {
+	stages, _ := stagesOf(shape, newWorld(t, 1), 0, func() {})
+	for k := range stages {
+		if stages[k].Ordered != nil { // what was prepared in an earlier run has the number that it had there
+			stages[k].Ordered = func(*batch) error { return nil }
+		}
+	}
 	p := mustNew(t, slotsFor(1, 4), stages, Options{Depth: 1, Ahead: 4, Workers: 2})
 	defer p.Close()
 	prepared := 0

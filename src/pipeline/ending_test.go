@@ -34,6 +34,9 @@ func TestFirstErrorEndsTheRun(t *testing.T) {
 		{"wait", "item 7: stage collective: boom"},
 		{"finish", "item 7: stage collective: boom"},
 		{"finish panic", "item 7: stage collective: panic: boom"},
+		{"arrive", "item 7: stage ordered: boom"},
+		{"ordered", "item 7: stage ordered: boom"},
+		{"ordered panic", "item 7: stage ordered: panic: boom"},
 		{"tail", "item 7: stage tail: boom"},
 		{"consume", "item 7: consume: boom"},
 		{"consume panic", "item 7: consume: panic: boom"},
@@ -53,6 +56,11 @@ func TestFirstErrorEndsTheRun(t *testing.T) {
 				}
 				stages := []Stage[batch]{
 					{Name: "local", Local: func(b *batch) error { return at("local", b.number) }},
+					{
+						Name:    "ordered",
+						Arrive:  func(b *batch) error { return at("arrive", b.number) },
+						Ordered: func(b *batch) error { return at("ordered", b.number) },
+					},
 					{
 						Name: "collective",
 						Start: func(b *batch) (Request, error) {

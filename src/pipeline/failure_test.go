@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,17 +18,20 @@ import (
 // The ranks of these tests: one fails, a peer fails at the same time and has not started what the
 // other waits for, and bystanders do not fail.
 const (
-	culprit   = 1
-	peer      = 2
-	allRanks  = 3
-	failShape = "LLCCLCL" // every kind of chain: of two stages, none, one
+	culprit  = 1
+	peer     = 2
+	allRanks = 3
 )
+
+// failShapes have every kind of chain, of two local stages, none, one, and ordered stages at the
+// gate, between collectives and after the last one. They end with a local stage.
+var failShapes = []string{"LLCCLCL", "LOLCOCCOL"}
 
 var errPeer = errors.New("the peer's own error")
 
 // point is a place on the way of an item.
 type point struct {
-	// Of a local stage; "start C2", "wait C2" and "finish C2" of a collective; "prepare", "arrive",
+	// Of a local or ordered stage; "start C2", "wait C2" and "finish C2" of a collective; "prepare", "arrive",
 	// "consume", "cancel".
 	name string
 	item int
@@ -37,6 +41,7 @@ type point struct {
 // way, which the peer does not start because it fails there. The peer may be consuming item oldest
 // meanwhile, to which the culprit has not come.
 type scene struct {
+	shape        string
 	depth, ahead int
 	at           point // where the culprit fails
 	stage        string
@@ -52,25 +57,27 @@ func (s scene) items() int { return s.oldest + s.slots() + 3 }
 func (s scene) holds(rank int, at point) bool {
 	switch rank {
 	case culprit:
-		return at == s.at || at.name == tail && at.item >= s.oldest && s.at.name != "consume"
+		return at == s.at || at.name == s.tail() && at.item >= s.oldest && s.at.name != "consume"
 	case peer:
 		return at == point{"start " + s.stage, s.item}
 	}
 	return false
 }
 
-const tail = "L6" // the stage after the last collective
+// tail is the last stage.
+func (s scene) tail() string { return fmt.Sprintf("L%d", len(s.shape)-1) }
 
 // model is the pipelines of a scene up to where nothing moves any more: the rules of the package
 // comment without goroutines.
 type model struct {
 	scene
-	chains   [][]string // local stages before each collective, and after the last
+	chains   [][]string // local stages before each station, and after the last
+	stations []string   // collectives and ordered stages
 	stages   []string   // collectives
 	schedule []point    // starts in order: stage, item
 	ranks    [allRanks]struct {
 		admitted, arrived, starts int
-		ended                     []int // by collective: items whose request is complete and finished
+		passed                    []int // by station: items that have passed it, for collectives to the end
 		adding, consumed          int   // items whose gradients have been started; that are consumed
 	}
 	reached map[point]bool // of the points that hold a rank up, which the scene names
@@ -79,21 +86,24 @@ type model struct {
 
 func newModel(s scene) *model {
 	m := &model{scene: s, chains: [][]string{nil}, reached: map[point]bool{}}
-	for k, letter := range failShape {
+	for k, letter := range s.shape {
 		name := fmt.Sprintf("%c%d", letter, k)
 		if letter == 'L' {
 			last := len(m.chains) - 1
 			m.chains[last] = append(m.chains[last], name)
 			continue
 		}
-		m.stages = append(m.stages, name)
+		if letter == 'C' {
+			m.stages = append(m.stages, name)
+		}
+		m.stations = append(m.stations, name)
 		m.chains = append(m.chains, nil)
 	}
 	for i, c := range Schedule(s.items(), len(m.stages), s.depth) {
 		m.schedule = append(m.schedule, point{m.stages[c], i})
 	}
 	for r := range m.ranks {
-		m.ranks[r].ended = make([]int, len(m.stages))
+		m.ranks[r].passed = make([]int, len(m.stations))
 	}
 	return m
 }
@@ -107,8 +117,8 @@ func (m *model) pass(rank int, at point) bool {
 	return true
 }
 
-func (m *model) chain(rank, c, item int) bool {
-	for _, stage := range m.chains[c] {
+func (m *model) chain(rank, k, item int) bool {
+	for _, stage := range m.chains[k] {
 		if !m.pass(rank, point{stage, item}) {
 			return false
 		}
@@ -116,38 +126,52 @@ func (m *model) chain(rank, c, item int) bool {
 	return true
 }
 
+func (m *model) move(n *int) { *n++; m.moved = true }
+
+// come reports whether an item of a rank has come to station k and may enter it.
+func (m *model) come(rank, k, item int) bool {
+	r := &m.ranks[rank]
+	if k > 0 {
+		return r.passed[k-1] > item && m.chain(rank, k, item)
+	}
+	seen := min(m.items(), item+m.ahead+1)
+	for r.arrived < min(seen, r.admitted) && m.chain(rank, 0, r.arrived) &&
+		m.pass(rank, point{"arrive", r.arrived}) {
+		m.move(&r.arrived)
+	}
+	return r.arrived >= seen && item <= m.depth+r.consumed
+}
+
 func (m *model) step(rank int) {
 	r := &m.ranks[rank]
-	move := func(n *int) { *n++; m.moved = true }
-	n, last := m.items(), len(m.stages)-1
+	move := m.move
+	n, last := m.items(), len(m.stations)-1
 	for r.admitted < min(n, m.slots()+r.consumed) && m.pass(rank, point{"prepare", r.admitted}) {
 		move(&r.admitted)
 	}
 	if r.starts < len(m.schedule) {
 		next := m.schedule[r.starts]
-		c := slices.Index(m.stages, next.name)
-		ready := c > 0 && r.ended[c-1] > next.item && m.chain(rank, c, next.item)
-		if c == 0 {
-			seen := min(n, next.item+m.ahead+1)
-			for r.arrived < min(seen, r.admitted) && m.chain(rank, 0, r.arrived) &&
-				m.pass(rank, point{"arrive", r.arrived}) {
-				move(&r.arrived)
-			}
-			ready = r.arrived >= seen && next.item <= m.depth+r.consumed
-		}
-		if ready && m.pass(rank, point{"start " + next.name, next.item}) {
+		k := slices.Index(m.stations, next.name)
+		if m.come(rank, k, next.item) && m.pass(rank, point{"start " + next.name, next.item}) {
 			move(&r.starts)
 		}
 	}
-	for c, stage := range m.stages {
-		everywhere := slices.Min([]int{m.startsOf(0, c), m.startsOf(1, c), m.startsOf(2, c)})
-		if i := r.ended[c]; i < everywhere && m.pass(rank, point{"wait " + stage, i}) &&
-			m.pass(rank, point{"finish " + stage, i}) {
-			move(&r.ended[c])
+	for k, name := range m.stations {
+		i := r.passed[k]
+		if name[0] == 'O' {
+			if i < n && m.come(rank, k, i) && m.pass(rank, point{name, i}) {
+				move(&r.passed[k])
+			}
+			continue
+		}
+		everywhere := min(m.startsOf(0, name), m.startsOf(1, name), m.startsOf(2, name))
+		if i < everywhere && m.pass(rank, point{"wait " + name, i}) &&
+			m.pass(rank, point{"finish " + name, i}) {
+			move(&r.passed[k])
 		}
 	}
 	i := r.consumed
-	ready := r.adding == i && r.ended[last] > i && r.admitted >= min(n, m.slots()+i)
+	ready := r.adding == i && r.passed[last] > i && r.admitted >= min(n, m.slots()+i)
 	if ready && m.chain(rank, last+1, i) && m.pass(rank, point{"consume", i}) {
 		move(&r.adding)
 	}
@@ -156,10 +180,10 @@ func (m *model) step(rank int) {
 	}
 }
 
-// startsOf returns how many items have started collective c on a rank.
-func (m *model) startsOf(rank, c int) (n int) {
+// startsOf returns how many items have started a collective on a rank.
+func (m *model) startsOf(rank int, stage string) (n int) {
 	for _, p := range m.schedule[:m.ranks[rank].starts] {
-		if p.name == m.stages[c] {
+		if p.name == stage {
 			n++
 		}
 	}
@@ -181,11 +205,16 @@ func (s *scene) possible() bool {
 	return underWay && fails && m.reached[point{"start " + s.stage, s.item}]
 }
 
-// scenes returns all that are possible at a depth and foresight.
-func scenes(depth, ahead int) (all []scene) {
+// scenes returns all that are possible with a shape of stages, a depth and foresight.
+func scenes(shape string, depth, ahead int) (all []scene) {
 	const oldest = 1
-	m := newModel(scene{depth: depth, ahead: ahead, oldest: oldest})
+	m := newModel(scene{shape: shape, depth: depth, ahead: ahead, oldest: oldest})
 	places := slices.Concat(m.chains...)
+	for _, name := range m.stations {
+		if name[0] == 'O' {
+			places = append(places, name)
+		}
+	}
 	for _, stage := range m.stages {
 		places = append(places, "start "+stage, "wait "+stage, "finish "+stage)
 	}
@@ -195,6 +224,7 @@ func scenes(depth, ahead int) (all []scene) {
 			for _, stage := range m.stages {
 				for j := oldest; j <= oldest+depth; j++ {
 					s := scene{depth: depth, ahead: ahead, stage: stage, item: j, oldest: oldest}
+					s.shape = shape
 					s.at = point{name, i}
 					if s.possible() {
 						all = append(all, s)
@@ -264,8 +294,8 @@ func (h held) Wait() error {
 }
 
 func (a *actors) stages(rank int) (stages []Stage[batch]) {
-	first := true
-	for k, letter := range failShape {
+	gate := strings.IndexAny(a.shape, "OC")
+	for k, letter := range a.shape {
 		name := fmt.Sprintf("%c%d", letter, k)
 		at := func(what string) func(*batch) error {
 			return func(b *batch) error { return a.pass(rank, point{what, b.number}) }
@@ -274,16 +304,22 @@ func (a *actors) stages(rank int) (stages []Stage[batch]) {
 			stages = append(stages, Stage[batch]{Name: name, Local: at(name)})
 			continue
 		}
-		s := Stage[batch]{Name: name, Finish: at("finish " + name)}
+		s := Stage[batch]{Name: name}
+		if k == gate {
+			s.Arrive = at("arrive")
+		}
+		if letter == 'O' {
+			s.Ordered = at(name)
+			stages = append(stages, s)
+			continue
+		}
+		s.Finish = at("finish " + name)
 		s.Start = func(b *batch) (Request, error) {
 			if err := a.pass(rank, point{"start " + name, b.number}); err != nil {
 				return nil, err
 			}
 			op := a.w.start(rank, operationName(b.number, name))
 			return held{op, func() error { return a.pass(rank, point{"wait " + name, b.number}) }}, nil
-		}
-		if first {
-			s.Arrive, first = at("arrive"), false
 		}
 		stages = append(stages, s)
 	}
@@ -358,11 +394,20 @@ func (s scene) play(t *testing.T, free bool) (*actors, <-chan struct{}) {
 // could let that collective complete fails too. Where it waits for the culprit besides, neither
 // would ever return if they freed nobody before.
 func TestFailureFreesThePeersFirst(t *testing.T) {
+	for _, shape := range failShapes {
+		t.Run(shape, func(t *testing.T) {
+			t.Parallel() // they mostly wait
+			failuresFreeThePeers(t, shape)
+		})
+	}
+}
+
+func failuresFreeThePeers(t *testing.T, shape string) {
 	places, all, knots := map[string]bool{}, 0, 0
 	short := os.Getenv("HALOGNN_SHORT") != "" // under the race detector
 	for depth := range 6 {
 		for _, ahead := range []int{0, 2} {
-			for k, s := range scenes(depth, ahead) {
+			for k, s := range scenes(shape, depth, ahead) {
 				if short && k%5 > 0 {
 					continue
 				}
@@ -395,15 +440,17 @@ func TestFailureFreesThePeersFirst(t *testing.T) {
 		}
 	}
 	t.Logf("%d failures, %d of them while the peer waited for the culprit", all, knots)
-	if want := len(failShape) - 3 + 3*3 + 4; len(places) != want || !short && knots < 1000 {
+	collectives := strings.Count(shape, "C")
+	if want := len(shape) - collectives + 3*collectives + 4; len(places) != want || !short && knots < 1000 {
 		t.Errorf("%d failures, %d knots, at %v, want all %d places", all, knots, places, want)
 	}
 }
 
 // The test above can fail: where nobody frees the peers, the ranks wait for each other.
 func TestFailureThatFreesNobodyLasts(t *testing.T) {
-	for depth := range 6 {
-		all := slices.DeleteFunc(scenes(depth, 2), func(s scene) bool { return !s.consuming })
+	for k := range 6 * len(failShapes) {
+		shape, depth := failShapes[k%len(failShapes)], k/len(failShapes)
+		all := slices.DeleteFunc(scenes(shape, depth, 2), func(s scene) bool { return !s.consuming })
 		for k := 0; k < len(all); k += 1 + len(all)/8 {
 			s := all[k]
 			watchdog(t, func() {
@@ -428,7 +475,7 @@ func TestRanksThatFailAnywhere(t *testing.T) {
 	for trial := range uint64(150) {
 		random := rand.New(rand.NewPCG(seed, trial))
 		ranks, n, depth := 1+random.IntN(4), 4+random.IntN(12), random.IntN(6)
-		shape := []string{"LCLCL", "CCC", "LLCCLCL", "C"}[random.IntN(4)]
+		shape := []string{"LCLCL", "CCC", "LLCCLCL", "C", "LOLCOCO", "OCOOC"}[random.IntN(6)]
 		ahead := random.IntN(4)
 		before := runtime.NumGoroutine()
 		w, gradients := newWorld(t, ranks), newWorld(t, ranks)
@@ -455,6 +502,10 @@ func TestRanksThatFailAnywhere(t *testing.T) {
 				s := &stages[k]
 				if local := s.Local; local != nil {
 					s.Local = func(b *batch) error { return errors.Join(fails[rank](), local(b)) }
+					continue
+				}
+				if ordered := s.Ordered; ordered != nil {
+					s.Ordered = func(b *batch) error { return errors.Join(fails[rank](), ordered(b)) }
 					continue
 				}
 				start, finish := s.Start, s.Finish

@@ -1,52 +1,71 @@
-// Package pipeline prepares items wide and finishes them in order. An item passes through a list of stages; a stage is
-// local (it runs on a pool, in any order among items) or collective (all ranks take part). It knows no graphs, ranks,
-// transports or devices.
+// Package pipeline prepares items wide and finishes them in order. An item passes through a list of
+// stages of three kinds. The package knows no graphs, ranks, transports or devices.
 //
-//	admit            pool             lane            waiter 0         pool             lane        waiter C-1     caller of Run
-//	prepare(i) ──> chain 0 ──ready──> start 0 ──────> wait, finish ──> chain 1 ──...──> start C-1 ─> ... ──done──> consume(i)
-//	   ^           local stages       one goroutine,  one goroutine                                                  │
-//	   │           back to back       fixed order     a collective                                                   │
-//	   └──────────────────────────── slot of item i becomes the slot of item i+Depth+1 ──────────────────────────────┘
+//	local        on a pool, in any order among items
+//	ordered      on a goroutine of the stage, in item order: for what an item decides for the next
+//	collective   all ranks take part: starts in an order that all agree on, ends in item order
+//
+//	admit            pool            lane          waiter          pool       own goroutine
+//	prepare(i) ──> chain 0 ──ready──> start ────> wait, finish ──> chain 1 ──> ordered ──> ... ──┐
+//	   ^           local stages      one for all   one for each                                  │
+//	   │           back to back      collectives   collective                                  done
+//	   └─ slot of item i becomes that of item i+Depth+1 <── consume(i), caller of Run <──────────┘
+//
+// The stages that are not local are stations. A chain is the local stages before a station, or those
+// after the last one.
 //
 // # Slots
 //
-// Items live in Depth+1 recycled slots, which they take by turns; item i is admitted when item i-Depth-1 has been
-// consumed. While one item is consumed, the other Depth are being prepared. Depth 0 is the synchronous program.
+// Items live in Depth+1 recycled slots, which they take by turns; item i is admitted when item
+// i-Depth-1 has been consumed. While one item is consumed, the other Depth are being prepared. Depth
+// 0 is the synchronous program.
 //
 // # Foresight
 //
-// What an item does in its first collective may depend on items that come later, as far as their first local stages have run (a
-// look-ahead cache). With Ahead > 0 there are Depth+1+Ahead slots, and item i starts its first collective when item i+Ahead has passed those
-// stages; never before item i-Depth-1 has been consumed, so that Depth+1 items at most are beyond that point. Item i+Ahead is
-// admitted when item i-Depth-1 has been consumed: foresight waits for nothing that the schedule does not wait for anyway. The last items of a
-// run see into the next one if that goes on where it ends (RunOn).
+// What an item does at its first station, the gate, may depend on items that come later, as far as
+// the chain before it has run (a look-ahead cache). With Ahead > 0 there are Depth+1+Ahead slots, and
+// item i passes the gate when item i+Ahead has come to it; never before item i-Depth-1 has been
+// consumed, so that Depth+1 items at most are beyond the gate. Item i+Ahead is admitted when item
+// i-Depth-1 has been consumed: foresight waits for nothing that the schedule does not wait for
+// anyway. The last items of a run see into the next one if that goes on where it ends (RunOn).
 //
 // # Schedule
 //
-// Let C be the number of collective stages. Item i starts collective c at tick i*g + c, within one tick the older item
-// first, with g = C if Depth is 0, else the smallest g for which Depth*g >= C (see Schedule). Depth >= C gives g = 1:
-// one start of every collective a tick. The order is a pure function of (n, C, Depth), and one goroutine, the
-// lane, makes all starts, waiting for its item wherever that takes; so ranks that agree on these three numbers issue
-// the same sequence, however fast each of them is and however its pool is scheduled.
+// Let C be the number of collective stages. Item i starts collective c at tick i*g + c, within one
+// tick the older item first, with g = C if Depth is 0, else the smallest g for which Depth*g >= C
+// (see Schedule). Depth >= C gives g = 1: one start of every collective a tick. The order is a pure
+// function of (n, C, Depth), and one goroutine, the lane, makes all starts, waiting for its item
+// wherever that takes; so ranks that agree on these three numbers issue the same sequence, however
+// fast each of them is and however its pool is scheduled. Local and ordered stages take no tick.
+// Ranks may differ in them.
 //
 // # No deadlock
 //
-// This is about runs in which no rank fails; about the others see Endings. Give the start and the
-// end of collective c of item i the time i*g + c, and the consumption of item i, which may hold
-// collectives of its own, the time i*g + C - 1/2. Everything a rank waits for, here or on a peer,
-// is then earlier, or at the same time and of an older item, or the start of the very collective
-// whose end is awaited:
+// This is about runs in which no rank fails; about the others see Endings. Segment c of an item is
+// its local and ordered stages between the ends of collectives c-1 and c. The last one, segment C,
+// ends with the consumption of the item, which may hold collectives of its own. Give the start and
+// the end of collective c of item i the time i*g + c, and its segment c the time i*g + c - 1/2.
+// Everything a rank waits for, here or on a peer, is then earlier; or at the same time and of an
+// older item; or at the same time, of the same item, and before it in the list of stages:
 //
-//   - the start of (i,c) waits for the starts before it in the schedule; for the local stages before it, which wait for
-//     nothing but the end of (i,c-1); and, if c = 0, for the consumption of item i-Depth-1 at (i-Depth-1)*g + C - 1/2,
-//     which is before i*g because (Depth+1)*g >= C;
-//   - the end of (i,c) waits for its start on all ranks and, as one goroutine waits for each collective in item order,
-//     for the end of (i-1,c);
-//   - the consumption of i waits for the end of (i,C-1) here, and for older consumptions here and on the peers.
+//   - the start of (i,c) waits for the starts before it in the schedule, and for segment c of item i;
+//   - the end of (i,c) waits for its start on all ranks and, as one goroutine waits for each
+//     collective in item order, for the end of (i-1,c);
+//   - segment c > 0 of item i waits for the end of (i,c-1), half a tick before. An ordered stage
+//     waits for the same stage of item i-1 as well, g ticks before, and consumption for older
+//     consumptions here and on the peers. A local stage waits for nothing else;
+//   - segment 0 of item i waits for its admission, which is the consumption of item i-Depth-1-Ahead
+//     at (i-Depth-1-Ahead)*g + C - 1/2. That is i*g - 1/2 at most, the time of the segment, because
+//     (Depth+1)*g >= C; and it is of an older item;
+//   - the gate waits for the consumption of item i-Depth-1 as well, of which the same holds, and for
+//     the first chains of items up to i+Ahead. Those wait for the admission of their items alone,
+//     which is the consumption of items up to i-Depth-1 again.
 //
-// Such an order has no cycles. Pool size does not enter: a local stage on the pool waits for nothing. Depth*g >= C says
-// more: item i+1 is complete before the lane needs item i+1+Depth, so the next item can be ready while its predecessor is
-// still being consumed.
+// Such an order has no cycles. An ordered stage stands half a tick before the collective that it
+// precedes, however many there are, and so takes no slot of the schedule. Pool size does not enter: a
+// local stage on the pool waits for nothing, and ordered stages are not on the pool. Depth*g >= C
+// says more: item i+1 is complete before the lane needs item i+1+Depth, so the next item can be ready
+// while its predecessor is still being consumed.
 //
 // # Endings
 //
@@ -68,8 +87,9 @@
 //     aborted the job; and the lane starts finitely many, none after the end of the run;
 //   - consume, if it waits for a collective of its own, is woken in the same way, and nothing is
 //     consumed after it;
-//   - lane, consumer and pool wait for tokens or for the end of the run, which has come;
-//   - local stages end by themselves, as in a run that does not fail.
+//   - lane, ordered stages, consumer and pool wait for tokens or for the end of the run, which has
+//     come;
+//   - local and ordered stages end by themselves, as in a run that does not fail.
 //
 // A peer that has not failed itself learns of it by a request that ends with an error, in a waiter
 // or in consume, and fails its own run by that; its OnFail finds the job aborted. Every such error
@@ -84,6 +104,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -91,38 +112,45 @@ import (
 	"github.com/panjf2000/ants/v2"
 )
 
-// ErrStop, returned by consume, ends a run early without an error. The Depth items after it, which are all that may have started a
-// collective on any rank, are finished but not consumed, and no other is; so ranks that all stop at the same item have started the same
-// collectives and may go on using them, whatever their foresight.
+// ErrStop, returned by consume, ends a run early without an error. The Depth items after it, which
+// are all that may have passed the gate on any rank, are finished but not consumed, and no other is;
+// so ranks that all stop at the same item have started the same collectives and may go on using
+// them, whatever their foresight.
 var ErrStop = errors.New("stop after this item")
 
 // Request is a collective under way. Wait is called once and returns when it is complete on this rank.
 type Request interface{ Wait() error }
 
-// Stage is one step of preparing an item: either Local, or Start and optionally Finish.
+// Stage is one step of preparing an item: either Local, or Ordered, or Start and optionally Finish.
 type Stage[T any] struct {
 	Name string // in errors and spans
 
-	// Local runs on the pool; different items in any order and at the same time, the stages of one item in order.
+	// Local runs on the pool; different items in any order and at the same time, the stages of one
+	// item in order. It waits for nothing.
 	Local func(*T) error
+
+	// Ordered runs on a goroutine of the stage, items in order. It waits for nothing either, and no
+	// other rank takes part.
+	Ordered func(*T) error
 
 	// Start begins a collective and returns at once. The lane calls it, in the order of Schedule.
 	Start func(*T) (Request, error)
 	// Finish runs after the request is complete, items in order, on a goroutine of the stage. nil does nothing.
 	Finish func(*T) error
 
-	// Arrive, of the first collective only, is called on the lane when an item has passed the local stages before it: items in
-	// order, and Options.Ahead items before Start is called for the first of them. nil does nothing.
+	// Arrive, of the gate only, is called when an item has come to it: items in order, on the
+	// goroutine that calls Ordered or Start, and for Options.Ahead items more before that is called
+	// for one of them. nil does nothing.
 	Arrive func(*T) error
 }
 
 // Options says how wide and how far ahead items are prepared.
 type Options struct {
-	Depth   int // items between their first collective and their turn to be consumed; 0 prepares and consumes by turns
+	Depth   int // items between the gate and their turn to be consumed; 0 prepares and consumes by turns
 	Workers int // goroutines for local stages; 0 means one per CPU
 
-	// Ahead is how many items beyond the one that starts its first collective must have passed the local stages before it, or be
-	// the last ones of the run. They take as many slots more; see Foresight in the package comment.
+	// Ahead is how many items beyond the one that passes the gate must have come to it, or be the
+	// last ones of the run. They take as many slots more; see Foresight in the package comment.
 	Ahead int
 
 	// OnWorker is called once on every pool goroutine, with its number, before New returns: the place to lock it to
@@ -139,8 +167,8 @@ type Options struct {
 	Observe func(Span)
 }
 
-// Span is the time one stage took for one item: a local stage on the pool, a collective from its start to the end of
-// its Finish.
+// Span is the time one stage took for one item: a local or ordered stage while it ran, a collective
+// from its start to the end of its Finish.
 type Span struct {
 	Stage string
 	Item  int
@@ -152,8 +180,9 @@ type Span struct {
 type Pipeline[T any] struct {
 	options     Options
 	stages      []Stage[T]
-	collectives []int    // stage numbers of the C collectives
-	chains      [][2]int // [C+1] chain c is the local stages [lo,hi) before collective c; the last one follows them all
+	stations    []int    // stage numbers of those that are not local; the first one is the gate
+	collectives []int    // [C] stations that are collectives
+	chains      [][2]int // [stations+1] chain k is the local stages [lo,hi) before station k; the last one follows them all
 	slots       []slot[T]
 	pool        *ants.Pool
 	work        func() // workLoop, bound once so that submitting it allocates nothing
@@ -163,28 +192,30 @@ type Pipeline[T any] struct {
 
 	running atomic.Bool
 	run     *run
-	started []chan *slot[T] // [C] per Run: from the lane to the waiter of each collective
+	started []chan *slot[T] // [stations] per Run: from the lane to the waiter of each collective
 
 	mu      sync.Mutex
 	pending byAge[T] // items whose next chain may run
 	active  int      // pool goroutines in workLoop
 
-	waited time.Duration // the consumer's, for the item being consumed
+	waited time.Duration   // consumer blocked before the item being consumed
+	took   []time.Duration // [stages] of that item
 }
 
 // slot is the place of one item in flight. It is handed from goroutine to goroutine and has one owner at a time.
 type slot[T any] struct {
 	item    *T
-	call    []func() error // by stage: Local or Start of this item, bound once
-	finish  []func() error // by stage: Finish of this item, or nil
-	arrive  func() error   // Arrive of this item, or nil
-	wait    func() error   // waits for request
-	number  int            // the item's number in this run
-	chain   int            // the chain that runs next
+	call    []func() error  // by stage: Local, Ordered or Start of this item, bound once
+	finish  []func() error  // by stage: Finish of this item, or nil
+	arrive  func() error    // Arrive of this item, or nil
+	took    []time.Duration // by stage
+	wait    func() error    // waits for request
+	number  int             // the item's number in this run
+	chain   int             // the chain that runs next
 	request Request
-	begin   time.Time     // of the collective under way
-	ready   chan struct{} // to the lane: the chain before the next collective is complete
-	done    chan struct{} // to the consumer: the last chain is complete
+	begin   time.Time       // of the collective under way
+	ready   []chan struct{} // by station, to its goroutine or the lane: the chain before it is complete
+	done    chan struct{}   // to the consumer: the last chain is complete
 }
 
 // New makes a pipeline of the given stages over Depth+1+Ahead items, the slots that are recycled. All faults are reported at
@@ -199,14 +230,18 @@ func New[T any](items []*T, stages []Stage[T], o Options) (*Pipeline[T], error) 
 	p := &Pipeline[T]{options: o, stages: stages, slots: make([]slot[T], len(items)), pending: make(byAge[T], 0, len(items))}
 	chain := 0 // first stage of the chain being cut
 	for i, stage := range stages {
-		if stage.Start != nil {
-			p.chains = append(p.chains, [2]int{chain, i})
-			p.collectives = append(p.collectives, i)
-			chain = i + 1
+		if stage.Local != nil {
+			continue
 		}
+		if stage.Start != nil {
+			p.collectives = append(p.collectives, len(p.stations))
+		}
+		p.chains = append(p.chains, [2]int{chain, i})
+		p.stations = append(p.stations, i)
+		chain = i + 1
 	}
 	p.chains = append(p.chains, [2]int{chain, len(stages)})
-	p.started = make([]chan *slot[T], len(p.collectives))
+	p.started = make([]chan *slot[T], len(p.stations))
 	for k := range p.slots {
 		p.slots[k].bind(items[k], stages)
 	}
@@ -236,17 +271,20 @@ func check[T any](items []*T, stages []Stage[T], o Options) error {
 			faults = append(faults, fmt.Errorf("item %d is nil", k))
 		}
 	}
-	collectives := 0
-	for _, s := range stages {
-		if s.Arrive != nil && (s.Start == nil || collectives > 0) {
-			faults = append(faults, fmt.Errorf("stage %q has Arrive, but is not the first collective", s.Name))
+	gate := slices.IndexFunc(stages, func(s Stage[T]) bool { return s.Local == nil })
+	for i, s := range stages {
+		if s.Arrive != nil && i != gate {
+			faults = append(faults, fmt.Errorf("stage %q has Arrive, but is not the gate, the first that is not local", s.Name))
 		}
-		if s.Start != nil {
-			collectives++
+		kinds := 0
+		for _, given := range []bool{s.Local != nil, s.Ordered != nil, s.Start != nil} {
+			if given {
+				kinds++
+			}
 		}
 		switch {
-		case (s.Local == nil) == (s.Start == nil):
-			faults = append(faults, fmt.Errorf("stage %q must have either Local or Start", s.Name))
+		case kinds != 1:
+			faults = append(faults, fmt.Errorf("stage %q must have either Local, Ordered or Start", s.Name))
 		case s.Start == nil && s.Finish != nil:
 			faults = append(faults, fmt.Errorf("stage %q has Finish without Start", s.Name))
 		}
@@ -259,17 +297,21 @@ func (s *slot[T]) bind(item *T, stages []Stage[T]) {
 	s.item = item
 	s.call = make([]func() error, len(stages))
 	s.finish = make([]func() error, len(stages))
+	s.took = make([]time.Duration, len(stages))
 	for i, stage := range stages {
-		if stage.Local != nil {
-			s.call[i] = func() error { return stage.Local(item) }
-			continue
-		}
-		s.call[i] = func() (err error) {
-			s.request, err = stage.Start(item)
-			return err
-		}
 		if stage.Arrive != nil {
 			s.arrive = func() error { return stage.Arrive(item) }
+		}
+		switch {
+		case stage.Local != nil:
+			s.call[i] = func() error { return stage.Local(item) }
+		case stage.Ordered != nil:
+			s.call[i] = func() error { return stage.Ordered(item) }
+		default:
+			s.call[i] = func() (err error) {
+				s.request, err = stage.Start(item)
+				return err
+			}
 		}
 		if stage.Finish != nil {
 			s.finish[i] = func() error { return stage.Finish(item) }

@@ -33,7 +33,8 @@ func newBatches(depth int) []*batch {
 	return items
 }
 
-// stagesOf makes one stage per letter of shape, L local, C collective on w. pause is called where a stage may take time.
+// stagesOf makes one stage per letter of shape, L local, O ordered, C collective on w. An ordered stage fails unless items come
+// to it in order. pause is called where a stage may take time.
 func stagesOf(shape string, w *world, rank int, pause func()) (stages []Stage[batch], passed []string) {
 	for k, letter := range shape {
 		name := fmt.Sprintf("%c%d", letter, k)
@@ -42,9 +43,22 @@ func stagesOf(shape string, w *world, rank int, pause func()) (stages []Stage[ba
 			b.passed = append(b.passed, name)
 			return nil
 		}
-		if letter == 'L' {
+		switch letter {
+		case 'L':
 			stages = append(stages, Stage[batch]{Name: name, Local: pass})
-		} else {
+		case 'O':
+			next := 0
+			stages = append(stages, Stage[batch]{Name: name, Ordered: func(b *batch) error {
+				if b.number == 0 { // another run
+					next = 0
+				}
+				if b.number != next {
+					return fmt.Errorf("item %d comes when %d should", b.number, next)
+				}
+				next++
+				return pass(b)
+			}})
+		default:
 			start := func(b *batch) (Request, error) { return w.start(rank, operationName(b.number, name)), nil }
 			stages = append(stages, Stage[batch]{Name: name, Start: start, Finish: pass})
 		}
@@ -104,7 +118,8 @@ func goroutinesReturnTo(t *testing.T, n int) {
 
 func TestEveryShapeOfStagesKeepsOrder(t *testing.T) {
 	before := runtime.NumGoroutine()
-	for _, shape := range []string{"", "L", "C", "LL", "CC", "LC", "CL", "LCL", "CLC", "CCCC", "LLCCLL", "LCCLCL"} {
+	for _, shape := range []string{"", "L", "C", "LL", "CC", "LC", "CL", "LCL", "CLC", "CCCC", "LLCCLL", "LCCLCL",
+		"O", "OO", "LO", "OL", "OC", "CO", "LOLCLO", "OCOCO", "LOLCCLOL"} {
 		for _, depth := range []int{0, 1, 2, 3, 7} {
 			t.Run(fmt.Sprintf("%s/depth=%d", shape, depth), func(t *testing.T) {
 				w := newWorld(t, 1)
@@ -137,16 +152,20 @@ func TestEveryShapeOfStagesKeepsOrder(t *testing.T) {
 // TestRanksAtRandomSpeeds is the argument of the package comment put to work: whatever the speeds, pool sizes and
 // depths, with collectives in consume as well, nothing hangs and all ranks start the schedule.
 func TestRanksAtRandomSpeeds(t *testing.T) {
-	const shape, n, ranks = "LCCLCL", 12, 3
+	const n, ranks = 12, 3
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	for _, workers := range []int{1, 2, 8} {
 		for _, depth := range []int{0, 1, 2, 3, 4, 10} {
 			t.Run(fmt.Sprintf("workers=%d/depth=%d", workers, depth), func(t *testing.T) {
 				features, gradients := newWorld(t, ranks), newWorld(t, ranks)
+				shapes := [ranks]string{"LCCLCL", "OCCOCO", "LCCOCL"} // which collectives there are must agree, and no more
+				if depth%2 == 1 {
+					shapes = [ranks]string{"LLCCLCL", "OOCCOCO", "LOCCLCO"}
+				}
 				rank := func(rank int) {
 					pause := randomPause(seed, uint64(rank))
-					stages, passed := stagesOf(shape, features, rank, pause)
+					stages, passed := stagesOf(shapes[rank], features, rank, pause)
 					p := mustNew(t, newBatches(depth), stages, Options{Depth: depth, Workers: workers})
 					defer p.Close()
 					next := 0
@@ -169,7 +188,7 @@ func TestRanksAtRandomSpeeds(t *testing.T) {
 					}
 					all.Wait()
 				})
-				if want := scheduled(shape, n, depth); !slices.Equal(features.names(), want) {
+				if want := scheduled(shapes[0], n, depth); !slices.Equal(features.names(), want) {
 					t.Errorf("ranks started %v\nwant %v", features.names(), want)
 				}
 			})
@@ -195,7 +214,7 @@ func randomPause(seed, stream uint64) func() {
 // no more than Depth+1 items are ever in flight.
 func TestNextItemIsCompleteDuringConsume(t *testing.T) {
 	const n = 20
-	for _, shape := range []string{"L", "C", "LCLCLCL", "CCCC"} {
+	for _, shape := range []string{"L", "C", "O", "LCLCLCL", "CCCC", "LOLCOCOL"} {
 		for _, depth := range []int{1, 2, 3, 4, 10} {
 			t.Run(fmt.Sprintf("%s/depth=%d", shape, depth), func(t *testing.T) {
 				complete := make([]chan struct{}, n)
@@ -294,8 +313,10 @@ func TestOnWorkerSeesEveryGoroutineOnce(t *testing.T) {
 
 func TestNewReportsAllFaults(t *testing.T) {
 	local := func(*batch) error { return nil }
-	_, err := New([]*batch{nil}, []Stage[batch]{{Name: "empty"}, {Name: "odd", Local: local, Finish: local}}, Options{Depth: 2, Workers: -1})
-	for _, want := range []string{"give depth+1+ahead = 3", "workers is -1", "item 0 is nil", `"empty" must have`, `"odd" has Finish`} {
+	_, err := New([]*batch{nil}, []Stage[batch]{{Name: "empty"}, {Name: "odd", Local: local, Finish: local}, {Name: "gate", Ordered: local, Arrive: local},
+		{Name: "both", Local: local, Ordered: local}, {Name: "late", Ordered: local, Arrive: local}}, Options{Depth: 2, Workers: -1})
+	for _, want := range []string{"give depth+1+ahead = 3", "workers is -1", "item 0 is nil", `"empty" must have`, `"odd" has Finish`,
+		`"both" must have`, `"late" has Arrive, but is not the gate`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\ndoes not say %q", err, want)
 		}
@@ -346,6 +367,61 @@ func TestWaitsAndSpans(t *testing.T) {
 	}
 }
 
+// Every stage of every item has one span, and the consumer is told the same times, with what Arrive took besides.
+func TestTimesOfEveryStage(t *testing.T) {
+	const n, nap = 9, 200 * time.Microsecond
+	var mu sync.Mutex
+	spans := map[string][]time.Duration{}
+	observe := func(s Span) {
+		mu.Lock()
+		defer mu.Unlock()
+		if s.Begin.IsZero() || s.Item != len(spans[s.Stage]) && s.Stage != "L0" && s.Stage != "L4" {
+			t.Errorf("span %+v, after %d of this stage", s, len(spans[s.Stage]))
+		}
+		if spans[s.Stage] == nil {
+			spans[s.Stage] = make([]time.Duration, 0, n)
+		}
+		for len(spans[s.Stage]) <= s.Item {
+			spans[s.Stage] = append(spans[s.Stage], 0)
+		}
+		spans[s.Stage][s.Item] = s.Took
+	}
+	for _, shape := range []string{"LCLO", "LOLCL", "LCOCL"} {
+		stages, passed := stagesOf(shape, newWorld(t, 1), 0, func() { time.Sleep(nap) })
+		stages[1].Arrive = func(*batch) error { time.Sleep(nap); return nil }
+		p := mustNew(t, slotsFor(2, 3), stages, Options{Depth: 2, Ahead: 3, Workers: 2, Observe: observe})
+		for range 2 {
+			clear(spans)
+			err := p.Run(context.Background(), n, prepareBatch, func(i int, _ *batch) error {
+				if p.Waited() < 0 || i == 0 && p.Waited() < 5*nap { // four items arrive, and one passes
+					t.Errorf("%s: waited %v for item %d", shape, p.Waited(), i)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				for k, took := range p.Took() {
+					want := spans[passed[k]][i]
+					if k == 1 {
+						want += nap
+					}
+					if took < nap || took < want || k != 1 && took != want {
+						t.Errorf("%s: stage %s of item %d took %v, by its span %v", shape, passed[k], i, took, want)
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range passed {
+				if len(spans[name]) != n || slices.Contains(spans[name], 0) {
+					t.Errorf("%s: spans %v of stage %s", shape, spans[name], name)
+				}
+			}
+		}
+		p.Close()
+	}
+}
+
 // finished is a request that is complete from the start.
 type finished struct{}
 
@@ -355,7 +431,8 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	local := func(b *batch) error { b.number++; return nil }
 	start := func(*batch) (Request, error) { return finished{}, nil }
 	stages := []Stage[batch]{
-		{Name: "a", Local: local}, {Name: "b", Start: start, Finish: local}, {Name: "c", Start: start}, {Name: "d", Local: local},
+		{Name: "a", Local: local}, {Name: "o", Ordered: local, Arrive: local}, {Name: "b", Start: start, Finish: local},
+		{Name: "c", Start: start}, {Name: "p", Ordered: local}, {Name: "d", Local: local},
 	}
 	for _, depth := range []int{0, 3} {
 		p := mustNew(t, newBatches(depth), stages, Options{Depth: depth, Workers: 2})

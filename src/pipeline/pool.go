@@ -91,7 +91,7 @@ func (h *byAge[T]) Pop() any {
 }
 
 // take removes the oldest pending item; nil, and one active goroutine fewer, if there is none. The oldest is what
-// lane and consumer need first.
+// stations and consumer need first.
 func (p *Pipeline[T]) take() *slot[T] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,7 +124,7 @@ func (p *Pipeline[T]) runChain(r *run, s *slot[T]) bool {
 			r.fail(p.stageError(s.number, i, err))
 			return false
 		}
-		p.observe(i, s.number, begin, time.Since(begin))
+		p.observe(s, i, begin)
 	}
 	return true
 }
@@ -138,13 +138,14 @@ func (p *Pipeline[T]) dispatch(s *slot[T]) {
 	p.chainDone(s)
 }
 
-// chainDone hands the slot to the lane or, after the last chain, to the consumer. Neither send blocks: a slot has
-// one owner, and both channels hold one token.
+// chainDone hands the slot to the next station or, after the last chain, to the consumer. Neither send blocks: a slot
+// has one owner, and both channels hold one token.
 func (p *Pipeline[T]) chainDone(s *slot[T]) {
+	k := s.chain
 	s.chain++
-	if s.chain == len(p.chains) {
+	if k == len(p.stations) {
 		s.done <- struct{}{}
 	} else {
-		s.ready <- struct{}{}
+		s.ready[k] <- struct{}{}
 	}
 }

@@ -16,14 +16,14 @@ type run struct {
 	all    int // and those of the next run that are prepared in this one
 	parked int // items that the run before has prepared
 
-	goroutines sync.WaitGroup // lane, waiters, and pool goroutines while they work for this run
+	goroutines sync.WaitGroup // lane, waiters, ordered stages, and pool goroutines while they work for this run
 
 	once   sync.Once
 	onFail func(error)   // tells the owner; may be nil
 	end    chan struct{} // closed when the run has failed, and the owner knows
 	err    error         // why; valid after end
 
-	room  chan struct{} // from the consumer to the lane: one more item may start its first collective
+	room  chan struct{} // from the consumer to the gate: one more item may pass it
 	stop  chan struct{} // closed when consume has returned ErrStop
 	limit int           // items that are still finished then; valid after stop
 }
@@ -40,7 +40,7 @@ func (r *run) fail(err error) {
 	})
 }
 
-// leave makes room for one more item beyond the first collective. Without collectives nobody takes it.
+// leave makes room for one more item beyond the gate. Without a gate nobody takes it.
 func (r *run) leave() {
 	select {
 	case r.room <- struct{}{}:
@@ -71,7 +71,7 @@ func (p *Pipeline[T]) Run(ctx context.Context, n int, prepare func(i int, item *
 }
 
 // RunOn is Run for items that go on: next more follow in the next call. As many of them as Options.Ahead are foreseen by the last items
-// of this one: they are prepared as items n, n+1, ..., pass the local stages before the first collective, Arrive, and stay in their
+// of this one: they are prepared as items n, n+1, ..., come to the gate, Arrive, and stay in their
 // slots. The next call finds them there as its items 0, 1, ..., which it does not prepare again; it must have as many. A call that ends with an
 // error or with ErrStop leaves none.
 func (p *Pipeline[T]) RunOn(
@@ -81,7 +81,7 @@ func (p *Pipeline[T]) RunOn(
 	if n < 0 || next < 0 {
 		return fmt.Errorf("pipeline: %d items, then %d; the numbers must be 0 or more", n, next)
 	}
-	if next = min(next, p.options.Ahead); len(p.collectives) == 0 {
+	if next = min(next, p.options.Ahead); len(p.stations) == 0 {
 		next = 0 // there is nothing to foresee for
 	}
 	if !p.running.CompareAndSwap(false, true) {
@@ -146,15 +146,18 @@ func (p *Pipeline[T]) begin(n, next int) *run {
 	}
 	p.run = r
 	for k := range p.slots {
-		p.slots[k].ready = make(chan struct{}, 1)
-		p.slots[k].done = make(chan struct{}, 1)
+		s := &p.slots[k]
+		s.ready, s.done = make([]chan struct{}, len(p.stations)), make(chan struct{}, 1)
+		for i := range s.ready {
+			s.ready[i] = make(chan struct{}, 1)
+		}
 	}
 	for i := range p.parked {
 		p.at(i).number = i
 	}
 	p.parked = 0
-	for c := range p.started {
-		p.started[c] = make(chan *slot[T], len(p.slots)) // an item has at most one collective under way: never full
+	for _, k := range p.collectives {
+		p.started[k] = make(chan *slot[T], len(p.slots)) // an item has at most one collective under way: never full
 	}
 	return r
 }
@@ -162,15 +165,37 @@ func (p *Pipeline[T]) begin(n, next int) *run {
 // at returns the slot of an item.
 func (p *Pipeline[T]) at(i int) *slot[T] { return &p.slots[(p.first+i)%len(p.slots)] }
 
-// launch starts the lane and the waiters.
+// launch starts the lane, the waiters and the ordered stages.
 func (p *Pipeline[T]) launch(r *run) {
-	if len(p.collectives) == 0 {
-		return
+	if len(p.collectives) > 0 {
+		r.goroutines.Add(1)
+		go p.lane(r)
 	}
-	r.goroutines.Add(1 + len(p.collectives))
-	go p.lane(r)
-	for c := range p.collectives {
-		go p.waiter(r, c)
+	r.goroutines.Add(len(p.stations))
+	for k, stage := range p.stations {
+		if p.stages[stage].Start != nil {
+			go p.waiter(r, k)
+		} else {
+			go p.inOrder(r, k)
+		}
+	}
+}
+
+// inOrder runs the ordered stage of a station for all items of the run.
+func (p *Pipeline[T]) inOrder(r *run, k int) {
+	defer r.goroutines.Done()
+	stage, arrived := p.stations[k], r.parked
+	for i := range r.n {
+		if p.come(r, k, i, &arrived) != mine {
+			return // the run has failed, or stops before this item and all later ones
+		}
+		s, begin := p.at(i), time.Now()
+		if err := mem.Contain(s.call[stage]); err != nil {
+			r.fail(p.stageError(i, stage, err))
+			return
+		}
+		p.observe(s, stage, begin)
+		p.dispatch(s)
 	}
 }
 
@@ -178,40 +203,42 @@ func (p *Pipeline[T]) launch(r *run) {
 func (p *Pipeline[T]) lane(r *run) {
 	defer r.goroutines.Done()
 	defer func() {
-		for _, c := range p.started {
-			close(c)
+		for _, k := range p.collectives {
+			close(p.started[k])
 		}
 	}()
-	arrived := r.parked // items that have passed the local stages before their first collective
+	arrived := r.parked
 	for i, c := range Schedule(r.n, len(p.collectives), p.options.Depth) {
-		s := p.at(i)
-		var t turn
-		if c == 0 {
-			t = p.foresee(r, i, &arrived)
-		} else {
-			t = r.await(s.ready, i)
-		}
-		switch t {
+		s, k := p.at(i), p.collectives[c]
+		switch p.come(r, k, i, &arrived) {
 		case over:
 			return
 		case skipped:
 			continue
 		}
-		stage := p.collectives[c]
+		stage := p.stations[k]
 		s.begin = time.Now()
 		if err := mem.Contain(s.call[stage]); err != nil {
 			r.fail(p.stageError(i, stage, err))
 			return
 		}
-		p.started[c] <- s
+		p.started[k] <- s
 	}
 }
 
-// foresee waits until item i may start its first collective: items up to i+Ahead have arrived, and there is room for it.
+// come waits until item i may enter station k. Of the gate, arrived counts the items that have come to it.
+func (p *Pipeline[T]) come(r *run, k, i int, arrived *int) turn {
+	if k == 0 {
+		return p.foresee(r, i, arrived)
+	}
+	return r.await(p.at(i).ready[k], i)
+}
+
+// foresee waits until item i may pass the gate: items up to i+Ahead have arrived, and there is room for it.
 func (p *Pipeline[T]) foresee(r *run, i int, arrived *int) turn {
 	for *arrived <= min(r.all-1, i+p.options.Ahead) {
 		s := p.at(*arrived)
-		t := r.await(s.ready, *arrived)
+		t := r.await(s.ready[0], *arrived)
 		if t == skipped && *arrived > i { // the run stops: there are no more to foresee
 			break
 		}
@@ -219,17 +246,19 @@ func (p *Pipeline[T]) foresee(r *run, i int, arrived *int) turn {
 			return t
 		}
 		if s.arrive != nil {
+			begin := time.Now()
 			if err := mem.Contain(s.arrive); err != nil {
-				r.fail(p.stageError(*arrived, p.collectives[0], err))
+				r.fail(p.stageError(*arrived, p.stations[0], err))
 				return over
 			}
+			s.took[p.stations[0]] += time.Since(begin)
 		}
 		*arrived++
 	}
 	return r.await(r.room, i)
 }
 
-// What the lane finds when it waits for an item.
+// What a station finds when it waits for an item.
 type turn int
 
 const (
@@ -238,8 +267,8 @@ const (
 	over                // the run has failed
 )
 
-// await waits until item i is ready. A slot's token is always meant for item i: by the schedule, all collectives of the
-// item that had the slot before were started earlier. When the run stops, items beyond its limit may have left tokens too.
+// await waits until item i is ready. A slot's token is always meant for item i: the item that had the slot before has
+// passed the station, for the lane by the schedule and for an ordered stage because it takes items in order. When the run stops, items beyond its limit may have left tokens too.
 func (r *run) await(ready <-chan struct{}, i int) turn {
 	select {
 	case <-ready:
@@ -272,13 +301,13 @@ func (r *run) beyond(i int) bool {
 	}
 }
 
-// waiter waits for the requests of collective c in item order, finishes them and lets the items go
+// waiter waits for the requests of the collective of station k in item order, finishes them and lets the items go
 // on. It waits for every request that was started even when the run has failed: buffers belong to a
 // request until then. By then OnFail has been called, which lets every request end.
-func (p *Pipeline[T]) waiter(r *run, c int) {
+func (p *Pipeline[T]) waiter(r *run, k int) {
 	defer r.goroutines.Done()
-	stage := p.collectives[c]
-	for s := range p.started[c] {
+	stage := p.stations[k]
+	for s := range p.started[k] {
 		err := mem.Contain(s.wait)
 		s.request = nil
 		if err == nil && s.finish[stage] != nil {
@@ -290,7 +319,7 @@ func (p *Pipeline[T]) waiter(r *run, c int) {
 		if r.ended() {
 			continue
 		}
-		p.observe(stage, s.number, s.begin, time.Since(s.begin))
+		p.observe(s, stage, s.begin)
 		p.dispatch(s)
 	}
 }
@@ -304,6 +333,7 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 	admit := func(number int) bool {
 		s = p.at(number)
 		s.number, s.chain = number, 0
+		clear(s.took)
 		if err := mem.Contain(prepareItem); err != nil {
 			r.fail(fmt.Errorf("item %d: prepare: %w", number, err))
 			return false
@@ -331,7 +361,7 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 		if stopping {
 			continue
 		}
-		p.waited = time.Since(begin)
+		p.waited, p.took = time.Since(begin), s.took
 		err := mem.Contain(consumeItem)
 		if err == nil { // what stops makes no room, so that no rank starts more than its peers
 			r.leave()
@@ -349,17 +379,6 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 				return
 			}
 		}
-	}
-}
-
-// Waited returns how long the consumer was blocked before the item being consumed; before the first one of a run that is
-// the time in which the pipeline fills. Call it from consume.
-func (p *Pipeline[T]) Waited() time.Duration { return p.waited }
-
-// observe tells Options.Observe of a stage of an item.
-func (p *Pipeline[T]) observe(stage, item int, begin time.Time, took time.Duration) {
-	if p.options.Observe != nil {
-		p.options.Observe(Span{Stage: p.stages[stage].Name, Item: item, Begin: begin, Took: took})
 	}
 }
 
