@@ -1,5 +1,7 @@
 package exchange
 
+import "fmt"
+
 // Counters say what one plan, or many, cost. Rows are vertices of the frontier unless said otherwise:
 //
 //	Frontier = Local + Cached + Peer + Remote - Early
@@ -22,6 +24,16 @@ type Counters struct {
 	CountBytes int64 // counts sent, one for each rank
 	IDBytes    int64 // ids sent
 	RowBytes   int64 // rows sent
+}
+
+// Check returns an error, which is about a bug, unless the rows of one plan for so many vertices add
+// up.
+func (c *Counters) Check(frontier int) error {
+	if c.Frontier == c.Local+c.Cached+c.Peer+c.Remote-c.Early && c.Frontier == int64(frontier) {
+		return nil
+	}
+	return fmt.Errorf("rows do not add up: frontier %d, local %d, cached %d, peer %d, remote %d; this is a bug in halognn",
+		frontier, c.Local, c.Cached, c.Peer, c.Remote)
 }
 
 // Add adds o to c.

@@ -28,18 +28,26 @@ type Batch struct {
 	InputGradient bool // Backward also computes the gradient of X, for features that are trained
 }
 
+// Input returns what hop l of the minibatch gives to a layer: the input rows for l = 0, else x, the
+// output of the layer before for the hop's sources. Whoever runs the layers one by one may exchange
+// rows of x with other ranks before.
+func (b *Batch) Input(l int, x compute.Matrix) Input {
+	in := Input{Hop: b.Hops[l], X: x, Train: b.Train, Gradient: b.Train && (l > 0 || b.InputGradient)}
+	if l == 0 {
+		in.X, in.Own, in.Mean = b.X, b.Own, b.Mean
+	}
+	return in
+}
+
 // Forward runs all layers and returns the logits [seeds, Out]. It fails only for want of device memory.
 func (m *Model) Forward(b *Batch) (compute.Matrix, error) {
 	if len(b.Hops) != len(m.stages) {
 		panic(fmt.Sprintf("nn: minibatch has %d hops, model has %d layers", len(b.Hops), len(m.stages)))
 	}
-	x := b.X
+	var x compute.Matrix
 	for l := range m.stages {
 		in := &m.inputs[l]
-		*in = Input{Hop: b.Hops[l], X: x, Train: b.Train, Gradient: b.Train && (l > 0 || b.InputGradient)}
-		if l == 0 {
-			in.Own, in.Mean = b.Own, b.Mean
-		}
+		*in = b.Input(l, x)
 		var err error
 		if x, err = m.ForwardLayer(l, in); err != nil {
 			return x, err

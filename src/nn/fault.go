@@ -68,9 +68,9 @@ func (p *Params) place(q Param) string {
 }
 
 // FirstFault says where the numbers behind a loss that is not finite stopped being finite: in the weights, the input rows, the output of
-// a layer, or nowhere before the loss itself. Forward ran last on b, and Backward has not run since the last Update (for WeightsFault).
+// a layer, or nowhere before the loss itself. All layers have run forward on one minibatch, and none backward since the last Update (for WeightsFault).
 // It looks at what Forward has left, and computes nothing again. Waits for the device.
-func (m *Model) FirstFault(b *Batch) Fault {
+func (m *Model) FirstFault() Fault {
 	if f, ok := m.Params.WeightsFault(); ok {
 		return f
 	}

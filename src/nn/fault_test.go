@@ -67,8 +67,8 @@ func TestFirstFault(t *testing.T) {
 		}, "output of layer 1, at vertex 70"},
 		{"the loss", func(*Model, *Batch) {}, "the loss itself"},
 	} {
-		m, b := struck(t, c.before)
-		f := m.FirstFault(b)
+		m, _ := struck(t, c.before)
+		f := m.FirstFault()
 		if !strings.Contains(f.What, c.want) {
 			t.Errorf("%s: found %q, want %q", c.name, f.What, c.want)
 		}

@@ -18,7 +18,7 @@ type Model struct {
 	dev    compute.Device
 	store  store
 	stages []stage
-	inputs []Input // one a layer, of the last Forward
+	inputs []Input // of each layer's last forward pass
 
 	// grad holds the gradients with respect to layer outputs: layer l's lies in grad[l%2], from where its backward makes the
 	// one of layer l-1 in the other.
@@ -136,6 +136,7 @@ func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 	if err := m.Reserve(l, in); err != nil {
 		return compute.Matrix{}, err
 	}
+	m.inputs[l] = *in // for FirstFault
 	s := &m.stages[l]
 	y := s.y.matrix(in.Destinations, s.out)
 	if n := s.norm; n == nil {

@@ -1,98 +1,65 @@
 package parallel
 
 import (
-	"errors"
-	"fmt"
-	"time"
-
-	"halognn/src/cache"
 	"halognn/src/compute"
 	"halognn/src/exchange"
 	"halognn/src/fault"
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/nn"
-	"halognn/src/pipeline"
 	"halognn/src/sample"
+	"halognn/src/trace"
 )
 
-// DataOptions say how minibatches are prepared for data-parallel ranks that each see the whole topology.
-type DataOptions struct {
-	Topology *sample.Topology
-	Sample   sample.Spec // the zero Spec for a model that reads no neighbours
-	MaxSeeds int         // of one minibatch
-
-	Eval sample.Spec // of minibatches that are not trained; the zero Spec: Sample
-
-	Exchange *exchange.Exchange
-	Host     compute.Host
-	Device   compute.Device // that minibatches are prepared for; nil for one that reads host memory
-	Resident bool           // feature rows lie where compute.Accelerator.Resident knows them
-	Needs    nn.Needs       // of the input layer
-	Layers   int            // of the model
-	Cols     int            // of a feature row
-
-	Labels  []int32 // [N] class of every vertex, or
-	Targets []uint8 // [N*Classes] 0 or 1; neither if minibatches are not scored
-	Classes int
-
-	Workers int // minibatches that are sampled at the same time
-
-	// Policy decides which remote rows are at hand while minibatches are trained; nil for no cache, or one that does not change. Others
-	// neither ask nor tell it, and fetch what is remote. Ahead is how many minibatches it sees in advance, and Depth how many may be
-	// between its decision and their training: both as in pipeline.Options.
-	Policy       cache.Policy
-	Ahead, Depth int
+// dataParallel is the strategy in which every rank samples its own minibatches on the whole
+// topology, fetches the feature rows it lacks, and trains on them. Ranks meet in the three
+// collectives of a fetch (counts and ids out, rows back) and in the sum of the gradients.
+type dataParallel struct {
+	o       Options
+	needs   nn.Needs // of the first layer
+	first   int      // layer of the model that runs first, and
+	layers  int      // how many run
+	drawer  *Drawer
+	buffers chan bufferSet // of minibatches that wait for their turn; empty without foresight
+	staging *stagingPool   // nil for a device that reads host memory
+	inputs  []nn.Input     // by layer, of the minibatch that is trained
 }
 
-// feeder is a policy that is told what later steps read.
-type feeder interface{ Feed(remote []graph.VertexID) }
-
-// Data is the data-parallel strategy: every rank samples its own minibatches, fetches the feature rows it lacks, and trains
-// on them. A minibatch takes three collectives (counts and ids out, rows back). Its stages may run on several minibatches
-// at the same time.
-type Data struct {
-	o        DataOptions
-	samplers chan sample.Sampler // one per worker: a sampler's vertex map serves one minibatch at a time
-	buffers  chan bufferSet      // of minibatches that wait for their turn; empty without foresight
-	staging  *stagingPool        // nil for a device that reads host memory
-}
-
-// bufferSet is what a minibatch needs from its decision to the end of its training, and not while it waits to be decided: with a wide window most
-// minibatches wait, and these are their largest arrays.
+// bufferSet is what a minibatch needs from its decision to the end of its training, and not while it
+// waits to be decided: with a wide window most minibatches wait, and these are their largest arrays.
 type bufferSet struct {
 	own, mean, all []float32
 	rows           exchange.Buffers
 }
 
-// NewData makes the samplers; each takes about 4 bytes a vertex.
-func NewData(o DataOptions) (*Data, error) {
-	d := &Data{o: o, samplers: make(chan sample.Sampler, o.Workers), buffers: make(chan bufferSet, o.Depth+1)}
-	d.staging = newStagingPool(&o)
+func newData(o Options) (Strategy, error) {
+	return makeData(o, o.Model.Needs(), 0, o.Model.Config.Layers)
+}
+
+// newDataLayer is data parallelism over one layer: every rank runs it for its own vertices.
+func newDataLayer(o Options, l int) (Strategy, error) { return makeData(o, o.Model.Needs(), l, 1) }
+
+func makeData(o Options, needs nn.Needs, first, layers int) (*dataParallel, error) {
+	d := &dataParallel{o: o, needs: needs, first: first, layers: layers, inputs: make([]nn.Input, layers)}
+	d.buffers = make(chan bufferSet, o.Depth+1)
 	for range cap(d.buffers) * min(1, o.Ahead) {
 		d.buffers <- bufferSet{}
 	}
-	if o.Sample.Hops() == 0 {
-		return d, nil
-	}
-	for range o.Workers {
-		s, err := sample.New(o.Topology, sample.Options{
-			Spec: o.Sample, Eval: o.Eval, Workers: 1, MaxSeeds: o.MaxSeeds,
-		})
-		if err != nil {
-			return nil, errors.Join(err, d.Close())
-		}
-		d.samplers <- s
+	d.staging = newStagingPool(&o)
+	var err error
+	d.drawer, err = NewDrawer(DrawerOptions{
+		Topology: o.Topology, Sampling: sample.Options{Spec: o.Sample, Eval: o.Eval, Workers: 1, MaxSeeds: o.MaxSeeds},
+		Samplers: o.Workers, Labels: o.Labels, Targets: o.Targets, Classes: o.Classes,
+	})
+	if err != nil {
+		return nil, err
 	}
 	return d, nil
 }
 
-// Close frees the samplers. No stage may be running.
-func (d *Data) Close() error {
-	close(d.samplers)
-	for s := range d.samplers {
-		s.Free()
-	}
+// Close implements Strategy.
+func (d *dataParallel) Close() error {
+	d.drawer.Close()
 	close(d.buffers)
 	for b := range d.buffers {
 		mem.Free(b.own)
@@ -106,226 +73,150 @@ func (d *Data) Close() error {
 	return d.staging.free()
 }
 
-// Bytes returns the memory of the samplers, and of the buffer sets that no minibatch has. No stage may be running.
-func (d *Data) Bytes() (samplers, buffers int64) {
-	for range len(d.samplers) {
-		s := <-d.samplers
-		samplers += s.Bytes()
-		d.samplers <- s
-	}
+// Memory implements Strategy.
+func (d *dataParallel) Memory() (allocated, pinned trace.Memory) {
+	idle := int64(0)
 	for range len(d.buffers) {
 		b := <-d.buffers
-		buffers += int64(cap(b.own)+cap(b.mean)+cap(b.all))*4 + b.rows.Bytes()
+		idle += int64(cap(b.own)+cap(b.mean)+cap(b.all))*4 + b.rows.Bytes()
 		d.buffers <- b
 	}
-	return samplers, buffers
-}
-
-// PinnedBytes returns the host memory in which minibatches wait for a device with memory of its own. No pipeline may be running.
-func (d *Data) PinnedBytes() int64 { return d.staging.pinnedBytes() }
-
-// take gives a minibatch that is decided a set of buffers. The pipeline has at most Depth+1 of them; one that was not consumed, because its
-// run stopped, still has its own.
-func (d *Data) take(m *Minibatch) {
-	if m.lent || d.o.Ahead == 0 {
-		return
+	allocated = trace.Memory{
+		{Name: trace.MemSamplers, Bytes: d.drawer.Bytes()}, {Name: trace.MemMinibatches, Bytes: idle},
 	}
-	select {
-	case b := <-d.buffers:
-		d.swap(m, &b)
-		m.lent = true
-	default:
-	}
+	return allocated, trace.Memory{{Name: trace.MemMinibatches, Bytes: d.staging.pinnedBytes()}}
 }
 
-// Release takes the buffers of a minibatch back when it has been consumed. Nothing of m.Batch may be read any more.
-func (d *Data) Release(m *Minibatch) error {
-	err := d.done(m)
-	if !m.lent {
-		return err
-	}
-	var b bufferSet
-	d.swap(m, &b)
-	m.lent = false
-	d.buffers <- b
-	return err
+// Counters implements Strategy.
+func (d *dataParallel) Counters(m *Minibatch) (exchange.Counters, error) {
+	return m.Fetch.Counters, m.Fetch.Check(len(m.Sampled.Frontier))
 }
 
-func (d *Data) swap(m *Minibatch, b *bufferSet) {
-	m.own, b.own = b.own, m.own
-	m.mean, b.mean = b.mean, m.mean
-	m.all, b.all = b.all, m.all
-	m.Fetch.Lend(&b.rows)
-}
-
-// Stages returns the way of a minibatch, in order. The names are those that phases are counted under.
-func (d *Data) Stages() []pipeline.Stage[Minibatch] {
+// Stages implements Strategy.
+func (d *dataParallel) Stages() []Stage {
 	x := d.o.Exchange
-	if d.o.Policy != nil {
-		return d.decided()
-	}
-	return []pipeline.Stage[Minibatch]{
-		{Name: "sample", Local: d.sample},
-		{Name: "plan", Local: func(m *Minibatch) error { return x.Plan(&m.Fetch, m.Sampled.Frontier) }},
-		{
-			Name:   "counts",
-			Start:  func(m *Minibatch) (pipeline.Request, error) { return x.StartCounts(&m.Fetch), nil },
-			Finish: func(m *Minibatch) error { return x.FinishCounts(&m.Fetch) },
-		},
-		{Name: "ids", Start: func(m *Minibatch) (pipeline.Request, error) { return x.StartIDs(&m.Fetch), nil }},
-		{Name: "slice", Local: func(m *Minibatch) error { return x.SliceRows(&m.Fetch) }},
-		{Name: "rows", Start: d.startRows},
-		{Name: "assemble", Local: d.assemble},
-	}
-}
-
-// decided are the stages with a cache that changes.
-func (d *Data) decided() []pipeline.Stage[Minibatch] {
-	x := d.o.Exchange
-	return []pipeline.Stage[Minibatch]{
-		{Name: "sample", Local: d.sample},
-		{Name: "plan", Local: func(m *Minibatch) error { return x.Locate(&m.Fetch, m.Sampled.Frontier) }},
-		{
-			Name: "counts",
-			Arrive: func(m *Minibatch) error {
-				begin := time.Now()
-				if f, sees := d.o.Policy.(feeder); sees && m.Train {
-					f.Feed(m.Fetch.Distant)
-				}
-				m.Feeding = time.Since(begin)
-				return nil
-			},
-			Start: func(m *Minibatch) (pipeline.Request, error) {
-				d.decide(m)
-				return x.StartCounts(&m.Fetch), nil
-			},
-			Finish: func(m *Minibatch) error { return x.FinishCounts(&m.Fetch) },
-		},
-		{Name: "ids", Start: func(m *Minibatch) (pipeline.Request, error) { return x.StartIDs(&m.Fetch), nil }},
-		{Name: "slice", Local: func(m *Minibatch) error { return x.SliceRows(&m.Fetch) }},
-		{
-			Name:   "rows",
-			Start:  d.startRows,
-			Finish: d.keep,
-		},
-	}
-}
-
-// decide asks the policy what is at hand.
-func (d *Data) decide(m *Minibatch) {
-	d.take(m)
-	m.Scoring = 0
-	begin := time.Now()
-	if m.Train {
-		d.o.Policy.Step(m.Fetch.Distant, &m.Decision)
-		m.Scoring = time.Since(begin)
-		d.o.Exchange.Decide(&m.Fetch, m.Decision.Slot, m.Decision.Early)
+	stages := []Stage{local(trace.Sample, "sample", d.sample)}
+	if d.o.Policy == nil {
+		stages = append(stages, local(trace.Plan, "plan", func(m *Minibatch) error { return x.Plan(&m.Fetch, m.Sampled.Frontier) }))
 	} else {
-		m.Decision.Clear()
-		d.o.Exchange.Decide(&m.Fetch, nil, nil)
+		stages = append(stages,
+			local(trace.Plan, "plan", func(m *Minibatch) error { return x.Locate(&m.Fetch, m.Sampled.Frontier) }),
+			ordered(trace.Score, "decide", d.feed, d.decide),
+			local(trace.Plan, "request", d.request))
 	}
-	m.Deciding = time.Since(begin) - m.Scoring
+	stages = append(stages,
+		collective(trace.Exchange, "counts",
+			func(m *Minibatch) (request, error) { return x.StartCounts(&m.Fetch), nil },
+			func(m *Minibatch) error { return x.FinishCounts(&m.Fetch) }),
+		collective(trace.Exchange, "ids", func(m *Minibatch) (request, error) { return x.StartIDs(&m.Fetch), nil }, nil),
+		local(trace.Slice, "slice", func(m *Minibatch) error { return x.SliceRows(&m.Fetch) }),
+		collective(trace.Exchange, "rows", d.startRows, nil))
+	if d.o.Policy == nil {
+		return append(stages, local(trace.Gather, "assemble", d.assemble))
+	}
+	return append(stages, ordered(trace.Gather, "assemble", nil, d.assembleAndKeep))
 }
 
-// keep reads the rows of a minibatch and then copies those that stay.
-func (d *Data) keep(m *Minibatch) error {
-	begin := time.Now()
-	if err := d.assemble(m); err != nil {
+func (d *dataParallel) sample(m *Minibatch) error {
+	if err := d.point(fault.Sample, m); err != nil {
 		return err
 	}
-	for _, i := range m.Decision.Insert {
-		d.o.Exchange.Keep(&m.Fetch, i.From(), i.Slot())
+	return d.drawer.Draw(m)
+}
+
+// point is where tests let a training minibatch go wrong.
+func (d *dataParallel) point(name string, m *Minibatch) error {
+	if !m.Train {
+		return nil
 	}
-	m.Gathering = time.Since(begin)
+	return fault.At(name, d.o.Comm.Rank(), m.Key.Epoch, m.Key.Step)
+}
+
+// feed tells a policy that looks ahead what a later minibatch reads.
+func (d *dataParallel) feed(m *Minibatch) error {
+	if f, sees := d.o.Policy.(feeder); sees && m.Train {
+		f.Feed(m.Fetch.Distant)
+	}
 	return nil
 }
 
-func (d *Data) startRows(m *Minibatch) (pipeline.Request, error) {
+// feeder is a policy that is told what later minibatches read.
+type feeder interface{ Feed(remote []graph.VertexID) }
+
+// decide asks the policy which remote rows are in the buffer. Its answers depend on the minibatches
+// before.
+func (d *dataParallel) decide(m *Minibatch) error {
+	if m.Train {
+		d.o.Policy.Step(m.Fetch.Distant, &m.Decision)
+	} else {
+		m.Decision.Clear()
+	}
+	return nil
+}
+
+// request finds out what to fetch from whom, once that is decided.
+func (d *dataParallel) request(m *Minibatch) error {
+	d.lend(m)
+	d.o.Exchange.Decide(&m.Fetch, m.Decision.Slot, m.Decision.Early)
+	return nil
+}
+
+func (d *dataParallel) startRows(m *Minibatch) (request, error) {
 	if err := d.point(fault.Exchange, m); err != nil {
 		return nil, err
 	}
 	return d.o.Exchange.StartRows(&m.Fetch), nil
 }
 
-// point is where tests let a training minibatch go wrong.
-func (d *Data) point(name string, m *Minibatch) error {
-	if !m.Train {
-		return nil
-	}
-	return fault.At(name, d.o.Exchange.Rank(), m.Key.Epoch, m.Key.Step)
-}
-
-func (d *Data) sample(m *Minibatch) error {
-	if err := d.point(fault.Sample, m); err != nil {
+// assembleAndKeep reads the rows of a minibatch and then copies those that stay, in the order of the
+// decisions: what the next one reads from the buffer is there.
+func (d *dataParallel) assembleAndKeep(m *Minibatch) error {
+	if err := d.assemble(m); err != nil {
 		return err
 	}
-	if d.o.Sample.Hops() == 0 {
-		d.seedsOnly(m)
-		return nil
+	for _, i := range m.Decision.Insert {
+		d.o.Exchange.Keep(&m.Fetch, i.From(), i.Slot())
 	}
-	s := <-d.samplers
-	defer func() { d.samplers <- s }()
-	draw := s.Sample
-	if !m.Train {
-		draw = s.SampleEval
-	}
-	if err := draw(&m.Sampled, m.Seeds, m.Key); err != nil {
-		return fmt.Errorf("sampling: %w", err)
-	}
-	m.Digest, m.Edges = m.Sampled.Digest(), m.Sampled.EdgesDigest(m.Key)
 	return nil
 }
 
-// seedsOnly is sampling for a model without neighbours: the frontier is the seeds.
-func (d *Data) seedsOnly(m *Minibatch) {
-	s := &m.Sampled
-	s.Frontier, s.Original = mem.Grow(s.Frontier, len(m.Seeds)), mem.Grow(s.Original, len(m.Seeds))
-	copy(s.Frontier, m.Seeds)
-	for i, v := range m.Seeds {
-		s.Original[i] = d.o.Topology.Original[v]
-	}
-	s.Seeds = s.Frontier
-	m.Digest, m.Edges = s.Digest(), 0
-}
-
-// assemble builds what the model reads. Rows are aggregated straight from where they lie (docs/design/08-input-aggregation.md), so the [sources, cols]
-// matrix is made only for a model whose aggregation depends on its parameters.
-func (d *Data) assemble(m *Minibatch) error {
+// assemble builds what the model reads. Rows are aggregated straight from where they lie
+// (docs/design/08-input-aggregation.md), so the [sources, cols] matrix is made only for a model whose
+// aggregation depends on its parameters.
+func (d *dataParallel) assemble(m *Minibatch) error {
 	b := &m.Batch
 	b.Train, b.GlobalSeeds = m.Train, m.GlobalSeeds
 	d.hops(m)
 	input, rows := b.Hops[0], m.Fetch.Rows
 	b.X, b.Own, b.Mean = compute.Matrix{}, compute.Matrix{}, compute.Matrix{}
 	if d.staging != nil {
-		d.copyLabels(m)
-		return d.send(m)
+		return d.staging.send(m, d.needs)
 	}
-	if d.o.Needs.Sources {
+	if d.needs.Sources {
 		b.X = matrixOf(&m.all, input.Sources, d.o.Cols)
 		d.o.Host.GatherRows(b.X, rows)
 	}
-	if d.o.Needs.Own {
+	if d.needs.Own {
 		b.Own = matrixOf(&m.own, input.Destinations, d.o.Cols)
 		d.o.Host.GatherRows(b.Own, rows)
 	}
-	if d.o.Needs.Mean {
+	if d.needs.Mean {
 		b.Mean = matrixOf(&m.mean, input.Destinations, d.o.Cols)
 		d.o.Host.SegmentMeanRows(b.Mean, input.Forward, rows)
 	}
-	d.copyLabels(m)
 	return nil
 }
 
 // hops describes the topology to the model. Without neighbours every layer works on the seeds.
-func (d *Data) hops(m *Minibatch) {
+func (d *dataParallel) hops(m *Minibatch) {
 	b := &m.Batch
-	if len(b.Hops) != d.o.Layers {
-		b.Hops = make([]nn.Hop, d.o.Layers)
+	if len(b.Hops) != d.layers {
+		b.Hops = make([]nn.Hop, d.layers)
 	}
 	k := m.Key
 	for l := range b.Hops {
 		hop := nn.Hop{Sources: len(m.Seeds), Destinations: len(m.Seeds), Vertices: m.Sampled.Original[:len(m.Seeds)]}
-		if d.o.Sample.Hops() > 0 {
+		if len(m.Sampled.Blocks) > 0 {
 			blk, t := &m.Sampled.Blocks[l], &m.Sampled.Transposes[l]
 			hop.Sources, hop.Destinations = blk.NumSrc, blk.NumDst
 			hop.Forward = compute.Segments{Indptr: blk.Indptr, Indices: blk.Indices}
@@ -337,27 +228,100 @@ func (d *Data) hops(m *Minibatch) {
 	}
 }
 
-// copyLabels copies the labels of the seeds.
-func (d *Data) copyLabels(m *Minibatch) {
-	switch {
-	case d.o.Labels != nil:
-		m.labels = mem.Grow(m.labels, len(m.Seeds))
-		for i, v := range m.Seeds {
-			m.labels[i] = d.o.Labels[v]
-		}
-		m.Batch.Labels = m.labels
-	case d.o.Targets != nil:
-		c := d.o.Classes
-		m.targets = mem.Grow(m.targets, len(m.Seeds)*c)
-		for i, v := range m.Seeds {
-			copy(m.targets[i*c:(i+1)*c], d.o.Targets[int(v)*c:])
-		}
-		m.Batch.Targets = m.targets
+// lend gives a minibatch that is decided a set of buffers. The pipeline has at most Depth+1 of them;
+// one that was not consumed, because its run stopped, still has its own.
+func (d *dataParallel) lend(m *Minibatch) {
+	if m.lent || d.o.Ahead == 0 {
+		return
+	}
+	select {
+	case b := <-d.buffers:
+		m.swap(&b)
+		m.lent = true
+	default:
 	}
 }
 
-// SetSeeds copies seeds into the minibatch.
-func (m *Minibatch) SetSeeds(seeds []graph.VertexID) {
-	m.Seeds = mem.Grow(m.Seeds, len(seeds))
-	copy(m.Seeds, seeds)
+// Release implements Strategy.
+func (d *dataParallel) Release(m *Minibatch) error {
+	err := d.staging.release(m)
+	if !m.lent {
+		return err
+	}
+	var b bufferSet
+	m.swap(&b)
+	m.lent = false
+	d.buffers <- b
+	return err
+}
+
+// swap exchanges the buffers of a minibatch.
+func (m *Minibatch) swap(b *bufferSet) {
+	m.own, b.own = b.own, m.own
+	m.mean, b.mean = b.mean, m.mean
+	m.all, b.all = b.all, m.all
+	m.Fetch.Lend(&b.rows)
+}
+
+// Forward implements Strategy.
+func (d *dataParallel) Forward(m *Minibatch) (compute.Matrix, error) {
+	if err := d.staging.receive(m); err != nil {
+		return compute.Matrix{}, err
+	}
+	return d.forward(m)
+}
+
+// forward runs the layers one by one, from the input rows to the output of the last.
+func (d *dataParallel) forward(m *Minibatch) (x compute.Matrix, err error) {
+	for i := range d.layers {
+		in := &d.inputs[i]
+		*in = m.Batch.Input(i, x)
+		if x, err = d.o.Model.ForwardLayer(d.first+i, in); err != nil {
+			return x, err
+		}
+	}
+	return x, nil
+}
+
+// Step implements Strategy.
+func (d *dataParallel) Step(m *Minibatch, last bool, phases Phases) (Trained, error) {
+	model, sums := d.o.Model, d.o.Gradients
+	if sums == nil {
+		return Trained{}, errUntrained
+	}
+	if err := d.staging.receive(m); err != nil {
+		return Trained{}, err
+	}
+	spoil(m, d.o.Device, d.o.Comm.Rank())
+	phases.Begin(trace.Forward)
+	logits, err := d.forward(m)
+	if err != nil {
+		return Trained{}, err
+	}
+	share, grad := model.Loss(&m.Batch, logits)
+	var t Trained
+	if !nn.Finite([]float32{float32(share.Loss)}) {
+		f := model.FirstFault()
+		t.Fault = &f
+	}
+	phases.End(trace.Forward)
+	phases.Begin(trace.Backward)
+	for l := d.layers - 1; l >= 0; l-- {
+		grad = model.BackwardLayer(l, &d.inputs[l], grad)
+		if last {
+			sums.Start(l)
+		}
+	}
+	if !last {
+		sums.Hold()
+	}
+	// A device of its own may be at it still; what is summed beside it goes on.
+	if err := d.o.Device.Sync(); err != nil {
+		return t, err
+	}
+	phases.End(trace.Backward)
+	if last {
+		t.Stats, err = sumUp(m, d.o.Comm.Rank(), model, sums, phases)
+	}
+	return t, err
 }

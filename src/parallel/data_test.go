@@ -29,7 +29,7 @@ func TestBatchIsWhatItsKeySays(t *testing.T) {
 		for _, dtype := range []compute.DType{compute.Float32, compute.Float16} {
 			w := newWorld(t, 4)
 			err := comm.RunWorld(ranks, func(c comm.Comm) error {
-				d, err := w.data(c, dtype, DataOptions{Sample: sample.Neighbours(fanouts...), Needs: everything, Layers: 2, Labels: w.labels})
+				d, err := w.data(c, dtype, Options{Sample: sample.Neighbours(fanouts...), Labels: w.labels}, everything, 2)
 				if err != nil {
 					return err
 				}
@@ -111,7 +111,7 @@ func (w *world) check(m *Minibatch, fanouts []int) error {
 func TestSeedsOnly(t *testing.T) {
 	w := newWorld(t, 3)
 	err := comm.RunWorld(3, func(c comm.Comm) error {
-		d, err := w.data(c, compute.Float32, DataOptions{Needs: nn.Needs{Own: true}, Layers: 3, Targets: w.targets, Classes: classes})
+		d, err := w.data(c, compute.Float32, Options{Targets: w.targets, Classes: classes}, nn.Needs{Own: true}, 3)
 		if err != nil {
 			return err
 		}
@@ -147,7 +147,7 @@ func TestSeedsOnly(t *testing.T) {
 func TestDigest(t *testing.T) {
 	w := newWorld(t, 1)
 	err := comm.RunWorld(1, func(c comm.Comm) error {
-		d, err := w.data(c, compute.Float32, DataOptions{Sample: sample.Neighbours(4, 3), Needs: everything, Layers: 2, Labels: w.labels})
+		d, err := w.data(c, compute.Float32, Options{Sample: sample.Neighbours(4, 3), Labels: w.labels}, everything, 2)
 		if err != nil {
 			return err
 		}
@@ -192,7 +192,7 @@ func TestPreparingAllocatesNothing(t *testing.T) {
 	}
 	w := newWorld(t, 2)
 	err := comm.RunWorld(1, func(c comm.Comm) error {
-		d, err := w.data(c, compute.Float32, DataOptions{Sample: sample.Neighbours(4, 3), Needs: everything, Layers: 2, Labels: w.labels})
+		d, err := w.data(c, compute.Float32, Options{Sample: sample.Neighbours(4, 3), Labels: w.labels}, everything, 2)
 		if err != nil {
 			return err
 		}

@@ -13,7 +13,6 @@ import (
 	"halognn/src/graph"
 	"halognn/src/nn"
 	"halognn/src/npy"
-	"halognn/src/pipeline"
 	"halognn/src/sample"
 )
 
@@ -79,8 +78,9 @@ func (w *world) tables(rank, perRank int, dtype compute.DType) [][]byte {
 	return tables
 }
 
-// data makes the strategy for rank c, which sees its own rows, and those that a cache keeps in buffer. Collective.
-func (w *world) data(c comm.Comm, dtype compute.DType, o DataOptions, buffer ...byte) (*Data, error) {
+// data makes the strategy for rank c, which sees its own rows, and those that a cache keeps in buffer,
+// for a model of so many layers. Collective.
+func (w *world) data(c comm.Comm, dtype compute.DType, o Options, needs nn.Needs, layers int, buffer ...byte) (*dataParallel, error) {
 	own, err := c.Dup()
 	if err != nil {
 		return nil, err
@@ -91,13 +91,14 @@ func (w *world) data(c comm.Comm, dtype compute.DType, o DataOptions, buffer ...
 	if err != nil {
 		return nil, err
 	}
-	o.Topology, o.Exchange, o.Host, o.Cols, o.Workers, o.MaxSeeds = &w.topology, x, ref.Host{}, cols, 1, 64
-	return NewData(o)
+	o.Comm, o.Topology, o.Exchange, o.Host, o.Cols, o.Workers, o.MaxSeeds = c, &w.topology, x, ref.Host{}, cols, 1, 64
+	return makeData(o, needs, 0, layers)
 }
 
 // prepare runs all stages on one minibatch.
-func prepare(stages []pipeline.Stage[Minibatch], m *Minibatch) error {
-	for _, s := range stages {
+func prepare(stages []Stage, m *Minibatch) error {
+	for _, of := range stages {
+		s := of.stage
 		if s.Local != nil {
 			if err := s.Local(m); err != nil {
 				return err

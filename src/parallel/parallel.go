@@ -1,7 +1,12 @@
-// Package parallel holds the strategies: how ranks share one step. A strategy prepares a minibatch as a list of pipeline
-// stages and sums gradients; training itself (package train) is the same for all.
+// Package parallel holds the strategies: how ranks share one step. A Strategy prepares a minibatch as a
+// list of stages, runs the model's layers on it, and sums the gradients; training itself (package
+// train) is the same for all.
 //
-//	data parallel, replicated topology
+//	New(mode) ─> Strategy ─ Stages ─> Pipe ── Minibatch ──> Step ─────> gradients, loss     training
+//	                                                   └──> Forward ──> outputs             evaluation
+//	NewLayer(mode, l) ─> Strategy ─ Stages ─> Pipe ───────> Forward ──> rows of layer l     inference
+//
+// Data parallelism, on a topology that every rank has whole:
 //
 //	           local            collective      local    collective  local
 //	seeds ──> sample | plan ──> counts | ids ──> slice ──> rows ──> assemble ──> Minibatch.Batch ──> nn
@@ -9,21 +14,23 @@
 //	                  rows lie       └─ all ranks ─┴─ others ─┘      straight from the rows where they lie
 //	                                                  ask for
 //
-//	backward, last layer first ── bucket ready ──> Gradients.Start ── slices all-to-all ── add in rank order ── all-gather ──> Wait
+//	backward, last layer first ── bucket ready ──> Gradients.Start ── slices all-to-all ── add in rank order
+//	                                                                  ── all-gather ──> Wait
 //
-// With a cache that changes, what is at hand depends on the steps before, so decisions are made in step order, on the lane, and so are
-// the reads and writes of its table: all rows of step t are read, then those that stay are written, then step t+1 reads. That is still beside
-// training, and beside the collectives of other steps.
+// With a cache that changes, what it holds depends on the minibatches before. So decisions are made in
+// order, and so are the reads and writes of its buffer: all rows of one minibatch are read, then those
+// that stay are written, then the next one reads. That is still beside training, and beside the
+// collectives of other minibatches.
 //
-//	sample | locate ──> decide, counts | ids ──> slice ──> rows, assemble, keep
-//	                    └ policy.Step                      └ in step order, when the rows are there
+//	local           ordered   local      collective          ordered
+//	sample | plan ──> decide ──> request ──> counts ──> ... rows ──> assemble
+//	                  the        what to fetch                       and keep what stays
+//	                  policy     from whom
 //
 // A minibatch belongs to a stream, which names its seeds and its random draws; which rank prepares it changes nothing.
 package parallel
 
 import (
-	"time"
-
 	"halognn/src/cache"
 	"halognn/src/compute"
 	"halognn/src/exchange"
@@ -41,6 +48,8 @@ type Minibatch struct {
 	GlobalSeeds int              // seeds of the step over all streams
 	Train       bool             // the model drops activations and keeps what backward needs
 
+	Scored []graph.VertexID // the seeds whose outputs Strategy.Forward returns, in row order: all where no ranks share the minibatch
+
 	Sampled sample.Minibatch
 	Fetch   exchange.Plan
 	Batch   nn.Batch
@@ -48,13 +57,9 @@ type Minibatch struct {
 	Edges   uint64 // of the sampled edges, whatever numbers them: sample.Minibatch.EdgesDigest
 
 	// Of a cache that changes from step to step; empty for a minibatch that is not trained.
-	Decision  cache.Decision
-	Feeding   time.Duration // of telling the policy what is read, ahead of the collectives
-	Scoring   time.Duration // of the policy's decision; part of the collective "counts", and so is
-	Deciding  time.Duration // of finding out what to fetch from whom, once that is made
-	Gathering time.Duration // of assembling, which then is part of the collective "rows"
+	Decision cache.Decision
 
-	lent           bool // holds one of Data's buffer sets
+	lent           bool // holds one of the strategy's buffer sets
 	staging        compute.StagingBuffer
 	inputs         compute.Inputs // as they were sent
 	own, mean, all []float32
@@ -86,4 +91,10 @@ func (m *Minibatch) Free() {
 func matrixOf(array *[]float32, rows, cols int) compute.Matrix {
 	*array = mem.Grow(*array, rows*cols)
 	return compute.Matrix{Rows: rows, Cols: cols, Data: *array}
+}
+
+// SetSeeds copies seeds into the minibatch.
+func (m *Minibatch) SetSeeds(seeds []graph.VertexID) {
+	m.Seeds = mem.Grow(m.Seeds, len(seeds))
+	copy(m.Seeds, seeds)
 }

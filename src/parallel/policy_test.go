@@ -15,6 +15,7 @@ import (
 	"halognn/src/mem"
 	"halognn/src/pipeline"
 	"halognn/src/sample"
+	"halognn/src/trace"
 )
 
 // changing are the policies that decide step by step, each with the minibatches it sees in advance.
@@ -41,9 +42,8 @@ const capacity = 40
 
 // piped is a rank's strategy in a pipeline, as a training run has it.
 type piped struct {
-	*Data
-	*pipeline.Pipeline[Minibatch]
-	slots  []*Minibatch
+	*Pipe
+	data   *dataParallel
 	policy cache.Policy
 	rows   []byte
 }
@@ -55,27 +55,21 @@ func (w *world) pipe(c comm.Comm, kind, depth int) (*piped, error) {
 		return nil, err
 	}
 	p := &piped{policy: policy, rows: mem.Make[byte](policy.Slots() * cols * 4)}
-	p.Data, err = w.data(c, compute.Float32, DataOptions{
-		Sample: sample.Neighbours(4, 3), Needs: everything, Layers: 2, Labels: w.labels, Policy: policy, Ahead: k.ahead, Depth: depth,
-	}, p.rows...)
+	p.data, err = w.data(c, compute.Float32, Options{
+		Sample: sample.Neighbours(4, 3), Labels: w.labels, Policy: policy, Ahead: k.ahead, Depth: depth,
+	}, everything, 2, p.rows...)
 	if err != nil {
 		return nil, err
 	}
-	for range depth + 1 + k.ahead {
-		p.slots = append(p.slots, new(Minibatch))
-	}
-	p.Pipeline, err = pipeline.New(p.slots, p.Stages(), pipeline.Options{Depth: depth, Ahead: k.ahead, Workers: 1})
+	p.Pipe, err = NewPipe(p.data, pipeline.Options{Depth: depth, Ahead: k.ahead, Workers: 1})
 	return p, err
 }
 
 func (p *piped) free() {
-	p.Pipeline.Close()
-	p.Data.Close()
+	p.Pipe.Close()
+	p.data.Close()
 	p.policy.Free()
 	mem.Free(p.rows)
-	for _, m := range p.slots {
-		m.Free()
-	}
 }
 
 // Whatever a cache decides, a minibatch holds what the plain sampler draws and what lies in the feature matrix: rows that are read from the
@@ -106,7 +100,6 @@ func TestBatchesFromACacheThatChanges(t *testing.T) {
 						if !train && m.Fetch.Cached+m.Fetch.Early > 0 {
 							return fmt.Errorf("a minibatch that is not trained reads %d rows of the cache and changes it", m.Fetch.Cached)
 						}
-						defer p.Release(m)
 						return w.check(m, []int{4, 3})
 					})
 					if err != nil {
@@ -151,7 +144,7 @@ func TestDecidingAllocatesNothing(t *testing.T) {
 			}
 			run := func(n int) func() {
 				return func() {
-					if e := p.Run(context.Background(), n, admit, func(_ int, m *Minibatch) error { p.Release(m); return nil }); e != nil {
+					if e := p.Run(context.Background(), n, admit, func(int, *Minibatch) error { return nil }); e != nil {
 						err = e
 					}
 				}
@@ -208,8 +201,7 @@ func (s slow) Step(remote []graph.VertexID, d *cache.Decision) {
 	s.Policy.Step(remote, d)
 }
 
-// What the policy takes is apart from what the rank takes to plan by its decision, and from what is
-// told ahead of the collective.
+// What the policy takes is a phase of its own, with what it is told ahead of time; a minibatch that is not trained takes none of it.
 func TestTimeOfThePolicyStandsAlone(t *testing.T) {
 	w := newWorld(t, 4)
 	err := comm.RunWorld(2, func(c comm.Comm) error {
@@ -218,29 +210,33 @@ func TestTimeOfThePolicyStandsAlone(t *testing.T) {
 			return err
 		}
 		defer p.free()
-		p.Data.o.Policy = slow{p.policy}
+		p.data.o.Policy = slow{p.policy}
 		for _, train := range []bool{true, false} {
 			admit := func(i int, m *Minibatch) {
 				m.Key = sample.Key{Epoch: 1, Step: i, Stream: c.Rank()}
 				m.Train = train
 				m.SetSeeds(fixedSeeds)
 			}
-			least := scoring // of many, for any one may lose its CPU
-			err := p.Run(context.Background(), 6, admit, func(_ int, m *Minibatch) error {
-				if got := m.Feeding >= feeding && m.Scoring >= scoring; got != train {
-					return fmt.Errorf("trained: %t, but %v of feeding and %v of scoring", train, m.Feeding, m.Scoring)
+			least := [trace.NumPhases]time.Duration{} // of many, for any one may lose its CPU
+			err := p.Run(context.Background(), 6, admit, func(i int, _ *Minibatch) error {
+				took := p.Took()
+				if got := took[trace.Score] >= feeding+scoring; got != train {
+					return fmt.Errorf("trained: %t, but the policy took %v", train, took[trace.Score])
 				}
-				if m.Deciding <= 0 {
-					return fmt.Errorf("%v of deciding", m.Deciding)
+				for k := range took {
+					if i == 0 || took[k] < least[k] {
+						least[k] = took[k]
+					}
 				}
-				least = min(least, m.Deciding)
-				return p.Release(m)
+				return nil
 			})
 			if err != nil {
 				return err
 			}
-			if least >= scoring {
-				return fmt.Errorf("%v of deciding at least: the policy's %v are part of it", least, scoring)
+			for _, k := range []trace.Phase{trace.Sample, trace.Plan, trace.Slice, trace.Gather} {
+				if least[k] <= 0 || least[k] >= scoring {
+					return fmt.Errorf("%s took %v at least; the policy's %v are not part of it", k, least[k], scoring)
+				}
 			}
 		}
 		return nil

@@ -5,12 +5,13 @@ import (
 	"sync"
 
 	"halognn/src/compute"
+	"halognn/src/nn"
 )
 
 // stagingPool sends minibatches to a device with memory of its own, beside training:
 //
-//	preparing   assemble: Send ──> pinned memory ──> device
-//	training    Receive ──> Batch.Own, Mean, X in device memory ── forward, backward ── Release
+//	preparing   send ──> pinned memory ──> device
+//	training    receive ──> Batch.Own, Mean, X in device memory ── forward, backward ── release
 //
 // A minibatch has a staging buffer from its assembly to its release, so there are as many as minibatches between the two; one that a stopped
 // pass left keeps its own.
@@ -23,8 +24,8 @@ type stagingPool struct {
 	idle, all []compute.StagingBuffer
 }
 
-// newStaging returns nil for a device that reads host memory.
-func newStagingPool(o *DataOptions) *stagingPool {
+// newStagingPool returns nil for a device that reads host memory: nothing is sent to it.
+func newStagingPool(o *Options) *stagingPool {
 	device := compute.CapabilitiesOf(o.Device).Accelerator
 	if device == nil {
 		return nil
@@ -72,20 +73,20 @@ func (p *stagingPool) free() error {
 }
 
 // send hands a minibatch, whose hops and labels are known, to its staging buffer.
-func (d *Data) send(m *Minibatch) error {
+func (p *stagingPool) send(m *Minibatch, needs nn.Needs) error {
 	if m.staging == nil {
-		m.staging = d.staging.take()
+		m.staging = p.take()
 	}
 	b := &m.Batch
 	in := &m.inputs
 	*in = compute.Inputs{
 		Rows: m.Fetch.Rows, Input: b.Hops[0].Forward, Destinations: b.Hops[0].Destinations,
-		Own: d.o.Needs.Own, Mean: d.o.Needs.Mean, Sources: d.o.Needs.Sources, Labels: b.Labels, Targets: b.Targets,
+		Own: needs.Own, Mean: needs.Mean, Sources: needs.Sources, Labels: b.Labels, Targets: b.Targets,
 		Segments: in.Segments[:0], Vertices: in.Vertices[:0],
 	}
 	for l := range b.Hops {
 		h := &b.Hops[l]
-		if l > 0 || !d.o.Needs.Mean { // with Mean the input layer's means are among the inputs, and nobody else reads its segments
+		if l > 0 || !needs.Mean { // with Mean the input layer's means are among the inputs, and nobody else reads its segments
 			in.Segments = append(in.Segments, h.Forward)
 		}
 		if m.Train && l > 0 {
@@ -98,9 +99,9 @@ func (d *Data) send(m *Minibatch) error {
 	return m.staging.Send(in)
 }
 
-// Receive puts the input rows of a minibatch, which a device with memory of its own has been sent, into its Batch. The training goroutine
-// calls it first of all; on other devices it does nothing.
-func (d *Data) Receive(m *Minibatch) error {
+// receive puts the input rows that the device has been sent for a minibatch into its Batch. The
+// training goroutine calls it first of all.
+func (p *stagingPool) receive(m *Minibatch) error {
 	if m.staging == nil {
 		return nil
 	}
@@ -109,14 +110,14 @@ func (d *Data) Receive(m *Minibatch) error {
 	return err
 }
 
-// done ends what Receive began.
-func (d *Data) done(m *Minibatch) error {
+// release ends what receive began.
+func (p *stagingPool) release(m *Minibatch) error {
 	if m.staging == nil {
 		return nil
 	}
 	b := m.staging
 	m.staging = nil
 	err := b.Close()
-	d.staging.give(b)
+	p.give(b)
 	return err
 }

@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 
 	"halognn/src/comm"
-	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/npy"
+	"halognn/src/parallel"
 	"halognn/src/rundir"
 	"halognn/src/sample"
 )
@@ -99,30 +99,29 @@ func WriteBlocks(env Env, o Options, ranks, steps int, dir string) (*Blocks, err
 // blocksWriter writes one minibatch after the other.
 type blocksWriter struct {
 	*session
-	dir     string
-	blocks  Blocks
-	digest  uint64
-	sampler sample.Sampler
-	sampled sample.Minibatch
-	seeds   []graph.VertexID
-	labels  []int32
-	targets []uint8
+	dir    string
+	blocks Blocks
+	digest uint64
+	drawer *parallel.Drawer
+	m      parallel.Minibatch
 }
 
 func (w *blocksWriter) free() {
-	w.sampled.Free()
-	if w.sampler != nil {
-		w.sampler.Free()
+	w.m.Free()
+	if w.drawer != nil {
+		w.drawer.Close()
 	}
-	mem.Free(w.seeds)
 	_ = w.close() // nothing but memory
 }
 
 func (w *blocksWriter) write(steps int) error {
 	o := &w.o
 	var err error
-	if w.sampler, err = sample.New(w.topology, sample.Options{
-		Spec: o.Sample, Workers: max(1, w.Workers), MaxSeeds: w.streams.MaxPiece(), ForwardOnly: true,
+	if w.drawer, err = parallel.NewDrawer(parallel.DrawerOptions{
+		Topology: w.topology, Samplers: 1, Sampling: sample.Options{
+			Spec: o.Sample, Workers: max(1, w.Workers), MaxSeeds: w.streams.MaxPiece(), ForwardOnly: true,
+		},
+		Labels: w.Shards.Labels(), Targets: w.Shards.Targets(), Classes: o.Model.Out,
 	}); err != nil {
 		return err
 	}
@@ -162,23 +161,25 @@ func (w *blocksWriter) describe() {
 
 // minibatch writes what a stream trains at a step, the seeds, draws and learning rate being those of run.admit and run.update.
 func (w *blocksWriter) minibatch(epoch, step, stream int) error {
-	w.seeds = w.streams.Piece(epoch, step, stream, mem.Grow(w.seeds, w.streams.MaxPiece()))
-	if err := w.sampler.Sample(&w.sampled, w.seeds, sample.Key{Seed: w.o.Seed, Epoch: epoch, Step: step, Stream: stream}); err != nil {
+	m := &w.m
+	m.Train = true
+	m.Key = sample.Key{Seed: w.o.Seed, Epoch: epoch, Step: step, Stream: stream}
+	m.Seeds = w.streams.Piece(epoch, step, stream, mem.Grow(m.Seeds, w.streams.MaxPiece()))
+	if err := w.drawer.Draw(m); err != nil {
 		return fmt.Errorf("epoch %d, step %d: %w", epoch, step, err)
 	}
-	digest := w.sampled.Digest()
-	w.digest += digest
+	w.digest += m.Digest
 	item := BlocksItem{
 		Dir: fmt.Sprintf("%06d", len(w.blocks.Minibatches)), Epoch: epoch, Step: step, Stream: stream,
-		Seeds: len(w.seeds), GlobalSeeds: w.streams.GlobalSeeds(step), LR: w.o.Schedule.LR((epoch-1)*w.steps()+step, w.o.Epochs*w.steps()),
-		Digest: fmt.Sprintf("%016x", digest),
+		Seeds: len(m.Seeds), GlobalSeeds: w.streams.GlobalSeeds(step), LR: w.o.Schedule.LR((epoch-1)*w.steps()+step, w.o.Epochs*w.steps()),
+		Digest: fmt.Sprintf("%016x", m.Digest),
 	}
 	dir := filepath.Join(w.dir, item.Dir)
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		return err
 	}
-	for l := range w.sampled.Blocks {
-		b := &w.sampled.Blocks[l]
+	for l := range m.Sampled.Blocks {
+		b := &m.Sampled.Blocks[l]
 		item.Layers = append(item.Layers, BlocksLayer{b.NumSrc, b.NumDst, b.NumEdges()})
 		if err := writeArray(dir, fmt.Sprintf("indptr-%d", l), b.Indptr, len(b.Indptr)); err != nil {
 			return err
@@ -187,28 +188,14 @@ func (w *blocksWriter) minibatch(epoch, step, stream int) error {
 			return err
 		}
 	}
-	if err := writeArray(dir, "frontier", w.sampled.Original, len(w.sampled.Original)); err != nil {
+	if err := writeArray(dir, "frontier", m.Sampled.Original, len(m.Sampled.Original)); err != nil {
 		return err
 	}
 	w.blocks.Minibatches = append(w.blocks.Minibatches, item)
-	return w.truth(dir)
-}
-
-// truth writes the labels of the seeds.
-func (w *blocksWriter) truth(dir string) error {
-	if labels := w.Shards.Labels(); labels != nil {
-		w.labels = w.labels[:0]
-		for _, v := range w.seeds {
-			w.labels = append(w.labels, labels[v])
-		}
-		return writeArray(dir, "labels", w.labels, len(w.seeds))
+	if w.Shards.Labels() != nil {
+		return writeArray(dir, "labels", m.Batch.Labels, len(m.Seeds))
 	}
-	c := w.o.Model.Out
-	w.targets = w.targets[:0]
-	for _, v := range w.seeds {
-		w.targets = append(w.targets, w.Shards.Targets()[int(v)*c:(int(v)+1)*c]...)
-	}
-	return writeArray(dir, "targets", w.targets, len(w.seeds), c)
+	return writeArray(dir, "targets", m.Batch.Targets, len(m.Seeds), w.o.Model.Out)
 }
 
 func writeArray[T npy.Element](dir, name string, data []T, shape ...int) error {

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"halognn/src/comm"
-	"halognn/src/nn"
-	"halognn/src/parallel"
 )
 
 // ErrDiverged is wrapped by the errors about a loss, predictions or weights that are not finite any
@@ -42,17 +40,6 @@ func (b *lossBound) check(what string, loss float64) error {
 }
 
 const divergedCure = "lower train.lr, add warm-up, or check the features' scale"
-
-// inspect looks, when this rank's share of a loss is not finite, for the place where that began. It
-// comes between Forward and Backward, while the activations of this minibatch and the gradients of
-// the last update are still there.
-func (r *run) inspect(m *parallel.Minibatch, stats nn.Stats) {
-	if nn.Finite([]float32{float32(stats.Loss)}) || r.fault != nil {
-		return
-	}
-	f := r.model.FirstFault(&m.Batch)
-	r.fault = &f
-}
 
 // diverge returns the error of a run whose loss is not finite or too large: what was found first on
 // any rank, and where one can go on from. Collective.

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"halognn/src/access"
 	"halognn/src/cache"
 	"halognn/src/comm"
 	"halognn/src/exchange"
 	"halognn/src/mem"
-	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/trace"
 )
@@ -23,10 +23,9 @@ type tally struct {
 	Scoring      int64 // nanoseconds that the policy took
 }
 
-// tallyOf returns the tally of a minibatch.
-func tallyOf(m *parallel.Minibatch) tally {
-	d := &m.Decision
-	return tally{m.Fetch.Counters, int64(d.Evictions), int64(d.Replacements), int64(m.Feeding + m.Scoring)}
+// tallyOf returns the tally of a minibatch, for which the policy has taken some time.
+func tallyOf(c exchange.Counters, d *cache.Decision, scoring time.Duration) tally {
+	return tally{c, int64(d.Evictions), int64(d.Replacements), int64(scoring)}
 }
 
 func (t *tally) add(o tally) {

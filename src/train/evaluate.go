@@ -77,8 +77,8 @@ func (s *session) sampled(ctx context.Context, epoch int, seeds func(part int) [
 		m.SetSeeds(all[min(len(all), chunk*size):min(len(all), (chunk+1)*size)])
 		m.GlobalSeeds = len(m.Seeds)
 	}
-	judge := func(m *parallel.Minibatch) error {
-		logits, err := s.model.Forward(&m.Batch)
+	judge := func(_ int, m *parallel.Minibatch) error {
+		logits, err := s.strategy.Forward(m)
 		if err != nil {
 			return err
 		}
@@ -86,20 +86,15 @@ func (s *session) sampled(ctx context.Context, epoch int, seeds func(part int) [
 		s.Device.Download(host, logits.Data)
 		return each(m, compute.Matrix{Rows: logits.Rows, Cols: logits.Cols, Data: host})
 	}
-	take := func(_ int, m *parallel.Minibatch) error {
-		return consume(s.data, m, func() error { return judge(m) })
+	if s.pipe.Ahead() == 0 {
+		return s.pipe.Run(ctx, s.perRank*chunks, admit, judge)
 	}
-	if s.ahead() == 0 {
-		return s.pipe.Run(ctx, s.perRank*chunks, admit, take)
-	}
-	slots := newSlots(s.o.Depth + 1)
-	defer freeAll(slots)
-	pipe, err := s.newPipeline(slots, s.data, 0)
+	pipe, err := s.newPipe(s.strategy, 0)
 	if err != nil {
 		return err
 	}
 	defer pipe.Close()
-	return pipe.Run(ctx, s.perRank*chunks, admit, take)
+	return pipe.Run(ctx, s.perRank*chunks, admit, judge)
 }
 
 // evaluateFull judges the model on validation and test vertices with all neighbours. Collective.

@@ -11,7 +11,6 @@ import (
 	"halognn/src/graph"
 	"halognn/src/job"
 	"halognn/src/mem"
-	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/sample"
 )
@@ -76,17 +75,14 @@ func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols i
 	if !s.job.Reads() {
 		spec = sample.Spec{}
 	}
-	data, err := parallel.NewData(parallel.DataOptions{
-		Topology: s.topology, Sample: spec, MaxSeeds: max(1, most), Exchange: fetch.Exchange, Host: s.Host,
-		Device: s.Device, Resident: l == 0, Needs: s.model.Needs(), Layers: 1, Cols: cols, Workers: s.Workers,
-	})
+	o := s.strategyOptions()
+	o.Sample, o.MaxSeeds, o.Exchange, o.Cols, o.Resident = spec, max(1, most), fetch.Exchange, cols, l == 0
+	strategy, err := parallel.NewLayer(s.o.Mode, o, l)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, data.Close()) }()
-	slots := newSlots(s.o.Depth + 1)
-	defer freeAll(slots)
-	pipe, err := s.newPipeline(slots, data, 0)
+	defer func() { err = errors.Join(err, strategy.Close()) }()
+	pipe, err := s.newPipe(strategy, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -105,9 +101,8 @@ func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols i
 		m.Key, m.Train = s.o.evalKey(0, s.first, i), false
 	}
 	at := 0
-	run := func(m *parallel.Minibatch) error {
-		b := &m.Batch
-		y, err := s.model.ForwardLayer(l, &nn.Input{Hop: b.Hops[0], X: b.X, Own: b.Own, Mean: b.Mean})
+	run := func(_ int, m *parallel.Minibatch) error {
+		y, err := strategy.Forward(m)
 		if err != nil {
 			return err
 		}
@@ -115,9 +110,7 @@ func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols i
 		at += len(y.Data)
 		return nil
 	}
-	if err := pipe.Run(ctx, n, admit, func(_ int, m *parallel.Minibatch) error {
-		return consume(data, m, func() error { return run(m) })
-	}); err != nil {
+	if err := pipe.Run(ctx, n, admit, run); err != nil {
 		mem.Free(out)
 		return nil, err
 	}

@@ -18,13 +18,12 @@ func (r *run) memory() trace.Memory {
 	if r.Device.Capabilities().Accelerator != nil { // which has the model itself; the rest of host memory is pinned, and counted below
 		counted[trace.MemParameters], counted[trace.MemActivations] = parameters+r.saver.bytes(), 0
 	}
-	var slots, buffers int64 // the slots take turns at waiting in a window, where they have no buffers
-	counted[trace.MemSamplers], buffers = r.data.Bytes()
-	for _, m := range r.slots {
-		slots += m.Bytes()
+	minibatches, waiting := r.pipe.Bytes()
+	counted[trace.MemMinibatches], counted[trace.MemWindow] = minibatches-waiting, waiting
+	allocated, pinned := r.strategy.Memory()
+	for _, item := range allocated {
+		counted[item.Name] += item.Bytes
 	}
-	counted[trace.MemWindow] = slots * int64(r.ahead()) / int64(len(r.slots))
-	counted[trace.MemMinibatches] = slots + buffers - counted[trace.MemWindow]
 	switch c := r.cached.(type) {
 	case *staticCache:
 		counted[trace.MemCacheRows], counted[trace.MemCacheIndex] = int64(len(c.rows)), c.index.Bytes()
@@ -39,7 +38,9 @@ func (r *run) memory() trace.Memory {
 		rest -= bytes
 	}
 	counted[trace.MemEvaluation] = max(rest, 0)
-	counted[trace.MemMinibatches] += r.data.PinnedBytes()
+	for _, item := range pinned {
+		counted[item.Name] += item.Bytes
+	}
 	if r.gradients.Transport() == parallel.TransportStaged {
 		counted[trace.MemParameters] += parameters
 	}

@@ -1,9 +1,5 @@
 package train
 
-import (
-	"halognn/src/parallel"
-)
-
 // GPURows is how many feature rows of the own parts, from the hottest on, lie in the memory of a device that has its own. The zero value is
 // what fits into half of what the model leaves; the other half is for activations and minibatches.
 type GPURows struct {
@@ -46,17 +42,4 @@ func (s *session) residentRows(room int) []int {
 		rows[p] = int(share * float64(len(s.tables[p])/s.Shards.RowBytes()))
 	}
 	return rows
-}
-
-// consume hands a prepared minibatch to f, on the device, and takes back what it holds.
-func consume(d *parallel.Data, m *parallel.Minibatch, f func() error) (err error) {
-	defer func() {
-		if e := d.Release(m); err == nil {
-			err = e
-		}
-	}()
-	if err := d.Receive(m); err != nil {
-		return err
-	}
-	return f()
 }

@@ -34,7 +34,8 @@ import (
 
 // Options say what is trained and how. All ranks must have the same.
 type Options struct {
-	job.Spec // Ranks and RanksPerNode are those that Env has
+	job.Spec        // Ranks and RanksPerNode are those that Env has
+	Mode     string // one of parallel.Modes; "" is parallel.ModeData
 
 	EvalEvery  int  // epochs; 0: after the last one only
 	EvalFull   bool // evaluate with all neighbours

@@ -142,7 +142,7 @@ func (s *session) predictSampled(ctx context.Context, p *predictions) error {
 	}
 	first := graph.VertexID(offsets[s.first])
 	return s.sampled(ctx, 0, vertices, func(m *parallel.Minibatch, logits compute.Matrix) error {
-		for i, v := range m.Seeds {
+		for i, v := range m.Scored {
 			p.set(int(v-first), logits.Row(i))
 		}
 		return nil

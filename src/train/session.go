@@ -48,9 +48,8 @@ type session struct {
 	auto     *auto          // nil unless the run chooses its cache
 	from     int            // epoch from which the present cache is used; 0: from the beginning
 	expected float64        // remote rows that a step of all ranks is predicted to fetch; 0 without a cache
-	data     *parallel.Data
-	slots    []*parallel.Minibatch
-	pipe     *pipeline.Pipeline[parallel.Minibatch]
+	strategy parallel.Strategy
+	pipe     *parallel.Pipe
 	skipped  int // minibatches of the pass under way that were trained before a restart
 	bound    lossBound
 	clock    trace.Clock
@@ -169,27 +168,23 @@ func (s *session) openRows() (err error) {
 		return err
 	}
 	var kept []byte
-	do := parallel.DataOptions{
-		Topology: s.topology, Sample: s.o.Sample, Eval: s.o.Eval, MaxSeeds: s.streams.MaxPiece(),
-		Host: s.Host, Device: s.Device, Resident: true, Needs: s.model.Needs(), Layers: s.o.Model.Layers, Cols: meta.Features,
-		Labels: s.Shards.Labels(), Targets: s.Shards.Targets(), Classes: meta.Classes,
-		Workers: s.Workers, Depth: s.o.Depth,
-	}
+	o := s.strategyOptions()
+	o.Sample, o.Eval, o.MaxSeeds = s.o.Sample, s.o.Eval, s.streams.MaxPiece()
+	o.Cols, o.Resident, o.Gradients, o.Depth = meta.Features, true, s.gradients, s.o.Depth
+	o.Labels, o.Targets, o.Classes = s.Shards.Labels(), s.Shards.Targets(), meta.Classes
 	if c := s.dynamic; c != nil {
-		kept, do.Policy, do.Ahead = c.rows, c.policy, c.window
+		kept, o.Policy, o.Ahead = c.rows, c.policy, c.window
 	}
 	if s.features, err = s.newFetcher(s.tables, meta.Features, meta.Type(), s.cached, kept); err != nil {
 		return err
 	}
-	do.Exchange = s.features.Exchange
+	o.Exchange = s.features.Exchange
 	s.closers = append(s.closers, s.features.close)
-	if s.data, err = parallel.NewData(do); err != nil {
+	if s.strategy, err = parallel.New(s.o.Mode, o); err != nil {
 		return err
 	}
-	s.closers = append(s.closers, s.data.Close)
-	s.slots = newSlots(s.o.Depth + 1 + do.Ahead)
-	s.closers = append(s.closers, func() error { freeAll(s.slots); return nil })
-	if s.pipe, err = s.newPipeline(s.slots, s.data, do.Ahead); err != nil {
+	s.closers = append(s.closers, s.strategy.Close)
+	if s.pipe, err = s.newPipe(s.strategy, o.Ahead); err != nil {
 		return err
 	}
 	s.closers = append(s.closers, func() error { s.pipe.Close(); return nil })
@@ -197,24 +192,17 @@ func (s *session) openRows() (err error) {
 	return nil
 }
 
-func newSlots(n int) []*parallel.Minibatch {
-	slots := make([]*parallel.Minibatch, n)
-	for i := range slots {
-		slots[i] = new(parallel.Minibatch)
-	}
-	return slots
-}
-
-func freeAll(slots []*parallel.Minibatch) {
-	for _, m := range slots {
-		m.Free()
+// strategyOptions are what the strategies of training and of inference have in common.
+func (s *session) strategyOptions() parallel.Options {
+	return parallel.Options{
+		Comm: s.Comm, Topology: s.topology, Host: s.Host, Device: s.Device, Model: s.model, Workers: s.Workers,
 	}
 }
 
-// newPipeline runs a strategy's stages and counts their time.
-func (s *session) newPipeline(slots []*parallel.Minibatch, d *parallel.Data, ahead int) (*pipeline.Pipeline[parallel.Minibatch], error) {
-	return pipeline.New(slots, d.Stages(), pipeline.Options{
-		Depth: len(slots) - 1 - ahead, Ahead: ahead, Workers: s.Workers, OnWorker: s.OnWorker, Observe: s.observe,
+// newPipe prepares minibatches for a strategy.
+func (s *session) newPipe(strategy parallel.Strategy, ahead int) (*parallel.Pipe, error) {
+	return parallel.NewPipe(strategy, pipeline.Options{
+		Depth: s.o.Depth, Ahead: ahead, Workers: s.Workers, OnWorker: s.OnWorker, Observe: s.observe,
 		OnFail: func(err error) { _ = s.abort(fmt.Errorf("%s%w", s.doing, err)) },
 	})
 }
@@ -231,14 +219,7 @@ func (s *session) during(what string, f func() error) error {
 	return nil
 }
 
-// phaseOf says under which phase a stage is counted.
-var phaseOf = map[string]trace.Phase{
-	"sample": trace.Sample, "plan": trace.Plan, "counts": trace.Exchange, "ids": trace.Exchange, "rows": trace.Exchange,
-	"slice": trace.Slice, "assemble": trace.Gather,
-}
-
 func (s *session) observe(span pipeline.Span) {
-	s.clock.Add(phaseOf[span.Stage], span.Took)
 	s.watch.Prepared(span.Stage, s.skipped+span.Item)
 	s.spans.Span(span.Stage, s.skipped+span.Item, span.Begin, span.Took)
 }
@@ -370,9 +351,6 @@ func (s *session) abort(err error) error {
 	s.spans.Flush()
 	return err
 }
-
-// ahead returns how many minibatches wait in the window of a cache that looks ahead.
-func (s *session) ahead() int { return len(s.slots) - 1 - s.o.Depth }
 
 // steps returns the optimiser updates of an epoch, and minibatches the minibatches that this rank trains for each.
 func (s *session) steps() int       { return s.streams.Steps() }

@@ -41,45 +41,43 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 		r.startup += r.pipe.Waited()
 	}
 	r.stepWaiting += r.pipe.Waited()
-	r.item = i
+	r.item, r.step = i, step
 	r.watch.At(r.epoch, step, watch.Place(trace.Forward))
 	if err := fault.At(fault.Forward, r.Comm.Rank(), r.epoch, step); err != nil {
 		return fmt.Errorf("step %d: %w", step, err)
 	}
 	r.clock.Add(trace.Wait, r.pipe.Waited())
 	r.spans.Span(trace.Wait.String(), i, time.Now().Add(-r.pipe.Waited()), r.pipe.Waited())
-	if err := r.count(m); err != nil {
-		return fmt.Errorf("step %d: %w", step, err)
-	}
-	if fault.NaN(fault.Loss, r.Comm.Rank(), r.epoch, step) && len(m.Batch.Own.Data) > 0 {
-		r.Device.Upload(m.Batch.Own.Data[:1], []float32{float32(math.NaN())})
-	}
-	begin := time.Now()
-	logits, err := r.model.Forward(&m.Batch)
-	if err != nil {
-		return err
-	}
 	if err := r.vote(); err != nil {
 		return err
 	}
-	share, dlogits := r.model.Loss(&m.Batch, logits)
-	r.inspect(m, share)
-	r.mark(trace.Forward, begin)
-	begin = time.Now()
+	trained, err := r.strategy.Step(m, last, stepPhases{r})
+	if err != nil {
+		return err
+	}
+	if r.fault == nil {
+		r.fault = trained.Fault
+	}
+	if err := r.count(m); err != nil {
+		return fmt.Errorf("step %d: %w", step, err)
+	}
 	if !last {
-		r.model.Backward(dlogits, nil)
-		r.gradients.Hold()
-		err := r.Device.Sync()
-		r.mark(trace.Backward, begin)
-		return err
+		return nil
 	}
-	r.model.Backward(dlogits, r.gradients.Start)
-	if err := r.Device.Sync(); err != nil { // a device with kernels of its own is at them still; what is summed beside them goes on
-		return err
-	}
-	r.mark(trace.Backward, begin)
-	return r.update(step, m)
+	return r.update(step, trained.Stats, m)
 }
+
+// stepPhases notes what the strategy is at in a step.
+type stepPhases struct{ *run }
+
+// Begin implements parallel.Phases.
+func (s stepPhases) Begin(p trace.Phase) {
+	s.began = time.Now()
+	s.watch.At(s.epoch, s.step, watch.Place(p))
+}
+
+// End implements parallel.Phases.
+func (s stepPhases) End(p trace.Phase) { s.mark(p, s.began) }
 
 // mark notes the time since begin under a phase of the minibatch that is trained.
 func (r *run) mark(p trace.Phase, begin time.Time) {
@@ -89,38 +87,26 @@ func (r *run) mark(p trace.Phase, begin time.Time) {
 	r.watch.Alive()
 }
 
-// count adds the rows of a minibatch and checks that they add up.
+// count adds what a minibatch has cost: rows, which must add up, and the time of preparing it.
 func (r *run) count(m *parallel.Minibatch) error {
-	c := m.Fetch.Counters
-	if c.Frontier != c.Local+c.Cached+c.Peer+c.Remote-c.Early || c.Frontier != int64(len(m.Sampled.Frontier)) {
-		return fmt.Errorf("rows do not add up: frontier %d, local %d, cached %d, peer %d, remote %d; this is a bug in halognn",
-			len(m.Sampled.Frontier), c.Local, c.Cached, c.Peer, c.Remote)
+	c, err := r.strategy.Counters(m)
+	if err != nil {
+		return err
 	}
-	t := tallyOf(m)
+	took := r.pipe.Took()
+	for p, t := range took {
+		r.clock.Add(trace.Phase(p), t)
+	}
+	t := tallyOf(c, &m.Decision, took[trace.Score])
 	r.rows.add(t)
 	r.stepRows.add(t)
-	// With a cache that changes, deciding and assembling are part of collectives; they are counted where they belong.
-	r.clock.Add(trace.Score, m.Feeding+m.Scoring)
-	r.clock.Add(trace.Plan, m.Deciding)
-	r.clock.Add(trace.Gather, m.Gathering)
-	r.clock.Add(trace.Exchange, -m.Scoring-m.Deciding-m.Gathering)
 	r.blocks += m.Digest
 	r.edges += m.Edges
 	return nil
 }
 
-// update sums the gradients over the ranks and makes the optimiser's step.
-func (r *run) update(step int, m *parallel.Minibatch) error {
-	begin := time.Now()
-	r.watch.At(r.epoch, step, watch.Place(trace.Sync))
-	if err := fault.At(fault.Allreduce, r.Comm.Rank(), r.epoch, step); err != nil {
-		return fmt.Errorf("step %d: %w", step, err)
-	}
-	if err := r.gradients.Wait(); err != nil {
-		return err
-	}
-	r.mark(trace.Sync, begin)
-	stats := r.model.Params.Stats()
+// update makes the optimiser's step, with the gradients and the loss of all ranks.
+func (r *run) update(step int, stats nn.Stats, m *parallel.Minibatch) error {
 	if math.IsNaN(stats.Loss) || math.IsInf(stats.Loss, 0) {
 		// Every rank sees the same sum, so all stop at this step, in order, and can say so together.
 		r.diverged = fmt.Errorf("step %d: the loss is %v: %w", step, stats.Loss, ErrDiverged)
@@ -133,7 +119,7 @@ func (r *run) update(step int, m *parallel.Minibatch) error {
 		r.record(step, lr, stats, m)
 		return pipeline.ErrStop
 	}
-	begin = time.Now()
+	begin := time.Now()
 	r.optimizer.Update(lr)
 	if err := r.Device.Sync(); err != nil {
 		return err

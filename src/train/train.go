@@ -46,7 +46,8 @@ type run struct {
 	firstStep float64 // seconds until the second one began
 
 	// Of the step under way, which may have several minibatches.
-	item        int
+	item, step  int
+	began       time.Time // of the phase under way
 	stepRows    tally
 	stepWaiting time.Duration
 
@@ -209,9 +210,7 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	r.onSteps(true)
 	err := r.pipe.RunOn(ctx, items-r.skipped, foreseen,
 		func(i int, m *parallel.Minibatch) { r.admit(r.skipped+i, m) },
-		func(i int, m *parallel.Minibatch) error {
-			return consume(r.data, m, func() error { return r.train(r.skipped+i, m) })
-		})
+		func(i int, m *parallel.Minibatch) error { return r.train(r.skipped+i, m) })
 	r.onSteps(false)
 	r.skipped = 0
 	switch {

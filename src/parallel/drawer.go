@@ -1,0 +1,117 @@
+package parallel
+
+import (
+	"fmt"
+
+	"halognn/src/mem"
+	"halognn/src/sample"
+)
+
+// Drawer draws minibatches on the whole topology and copies the labels of their seeds: what
+// strategies begin with where every rank holds all rows of the graph, and what an export holds.
+type Drawer struct {
+	o        DrawerOptions
+	samplers chan sample.Sampler // a sampler's vertex map serves one minibatch at a time
+}
+
+// DrawerOptions say what is drawn, and how wide.
+type DrawerOptions struct {
+	Topology *sample.Topology
+	Sampling sample.Options // Spec may be zero, for a model that reads no neighbours: then only seeds are handed on
+	Samplers int            // minibatches that are drawn at the same time; each takes about 4 bytes a vertex
+
+	Labels  []int32 // as in Options
+	Targets []uint8
+	Classes int
+}
+
+// NewDrawer makes the samplers.
+func NewDrawer(o DrawerOptions) (*Drawer, error) {
+	d := &Drawer{o: o, samplers: make(chan sample.Sampler, o.Samplers)}
+	if !d.draws() {
+		return d, nil
+	}
+	for range o.Samplers {
+		s, err := sample.New(o.Topology, o.Sampling)
+		if err != nil {
+			d.Close()
+			return nil, err
+		}
+		d.samplers <- s
+	}
+	return d, nil
+}
+
+// draws reports whether there are neighbours to draw.
+func (d *Drawer) draws() bool { return d.o.Sampling.Hops() > 0 }
+
+// Close frees the samplers. None may be drawing.
+func (d *Drawer) Close() {
+	close(d.samplers)
+	for s := range d.samplers {
+		s.Free()
+	}
+}
+
+// Bytes returns the memory of the samplers. None may be drawing.
+func (d *Drawer) Bytes() (bytes int64) {
+	for range len(d.samplers) {
+		s := <-d.samplers
+		bytes += s.Bytes()
+		d.samplers <- s
+	}
+	return bytes
+}
+
+// Draw fills m.Sampled, the digests and the labels from m.Seeds and m.Key. It waits for a sampler if
+// more than DrawerOptions.Samplers goroutines call it.
+func (d *Drawer) Draw(m *Minibatch) error {
+	m.Scored = m.Seeds
+	d.copyLabels(m)
+	if !d.draws() {
+		d.seedsOnly(m)
+		return nil
+	}
+	s := <-d.samplers
+	defer func() { d.samplers <- s }()
+	draw := s.Sample
+	if !m.Train {
+		draw = s.SampleEval
+	}
+	if err := draw(&m.Sampled, m.Seeds, m.Key); err != nil {
+		return fmt.Errorf("sampling: %w", err)
+	}
+	m.Digest, m.Edges = m.Sampled.Digest(), m.Sampled.EdgesDigest(m.Key)
+	return nil
+}
+
+// seedsOnly is sampling for a model without neighbours: the frontier is the seeds.
+func (d *Drawer) seedsOnly(m *Minibatch) {
+	s := &m.Sampled
+	s.Frontier, s.Original = mem.Grow(s.Frontier, len(m.Seeds)), mem.Grow(s.Original, len(m.Seeds))
+	copy(s.Frontier, m.Seeds)
+	for i, v := range m.Seeds {
+		s.Original[i] = d.o.Topology.Original[v]
+	}
+	s.Seeds = s.Frontier
+	m.Digest, m.Edges = s.Digest(), 0
+}
+
+// copyLabels copies the labels of the seeds.
+func (d *Drawer) copyLabels(m *Minibatch) {
+	switch {
+	case d.o.Labels != nil:
+		m.labels = mem.Grow(m.labels, len(m.Seeds))
+		for i, v := range m.Seeds {
+			m.labels[i] = d.o.Labels[v]
+		}
+		m.Batch.Labels = m.labels
+	case d.o.Targets != nil:
+		c := d.o.Classes
+		m.targets = mem.Grow(m.targets, len(m.Seeds)*c)
+		for i, v := range m.Seeds {
+			copy(m.targets[i*c:(i+1)*c], d.o.Targets[int(v)*c:])
+		}
+		m.Batch.Targets = m.targets
+	}
+}

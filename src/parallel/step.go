@@ -1,0 +1,34 @@
+package parallel
+
+import (
+	"fmt"
+	"math"
+
+	"halognn/src/compute"
+	"halognn/src/fault"
+	"halognn/src/nn"
+	"halognn/src/trace"
+)
+
+// What the steps of all strategies begin and end with.
+
+// spoil is where tests put a number that is none into the input of a training minibatch.
+func spoil(m *Minibatch, device compute.Device, rank int) {
+	if fault.NaN(fault.Loss, rank, m.Key.Epoch, m.Key.Step) && len(m.Batch.Own.Data) > 0 {
+		device.Upload(m.Batch.Own.Data[:1], []float32{float32(math.NaN())})
+	}
+}
+
+// sumUp waits for the gradients of a step, whose buckets have all been started, and returns the
+// step's loss and counts over all ranks.
+func sumUp(m *Minibatch, rank int, model *nn.Model, sums *Gradients, phases Phases) (nn.Stats, error) {
+	phases.Begin(trace.Sync)
+	if err := fault.At(fault.Allreduce, rank, m.Key.Epoch, m.Key.Step); err != nil {
+		return nn.Stats{}, fmt.Errorf("step %d: %w", m.Key.Step, err)
+	}
+	if err := sums.Wait(); err != nil {
+		return nn.Stats{}, err
+	}
+	phases.End(trace.Sync)
+	return model.Params.Stats(), nil
+}
