@@ -19,9 +19,9 @@
 // Nothing is copied twice and nothing permuted: readers follow Plan.Rows (docs/design/05-rows-stay-where-they-lie.md). Grouping by part, not only by
 // rank, gives the owner runs of rows of one table, which it copies with one call each.
 //
-// With a cache that changes, Plan is in two halves, for what is at hand depends on the steps before: Locate finds the remote vertices, Decide is
-// told in step order which of them are in Buffer and what else to fetch, and when all rows of the step have been read Keep copies
-// those that stay.
+// With a cache that changes, Plan is in two halves, for what the cache holds depends on the minibatches
+// before: Locate finds the remote vertices, Decide is told which of them are in Buffer and what else to
+// fetch, and when all rows of the minibatch have been read Keep copies those that stay.
 //
 // The stages of one minibatch are, in pipeline terms, Plan (local), StartCounts with FinishCounts, StartIDs, SliceRows
 // (local), StartRows. Many plans may be in flight. One communicator is enough for the three collectives: its

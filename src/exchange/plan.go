@@ -59,7 +59,8 @@ func (x *Exchange) Locate(p *Plan, ids []graph.VertexID) error {
 }
 
 // Decide is the second half: row k of p.Distant is read from row slot[k] of Options.Buffer or, if that is negative, fetched; the rows
-// of early are fetched with them. An empty slot fetches all. The plans of a rank are decided in step order.
+// of early are fetched with them. An empty slot fetches all. It may run for many plans at once: what the slots depend on is the
+// caller's affair.
 func (x *Exchange) Decide(p *Plan, slot []int32, early []graph.VertexID) {
 	if len(slot) > 0 {
 		left, table := 0, len(x.base)

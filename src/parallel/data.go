@@ -25,8 +25,9 @@ type dataParallel struct {
 	inputs  []nn.Input     // by layer, of the minibatch that is trained
 }
 
-// bufferSet is what a minibatch needs from its decision to the end of its training, and not while it
-// waits to be decided: with a wide window most minibatches wait, and these are their largest arrays.
+// bufferSet is what a minibatch needs from its decision to the end of its training, and not while
+// it waits to be decided: with a wide window most minibatches wait, and these are their largest
+// arrays.
 type bufferSet struct {
 	own, mean, all []float32
 	rows           exchange.Buffers
@@ -40,7 +41,8 @@ func newData(o Options) (Strategy, error) {
 func newDataLayer(o Options, l int) (Strategy, error) { return makeData(o, o.Model.Needs(), l, 1) }
 
 func makeData(o Options, needs nn.Needs, first, layers int) (*dataParallel, error) {
-	d := &dataParallel{o: o, needs: needs, first: first, layers: layers, inputs: make([]nn.Input, layers)}
+	d := &dataParallel{o: o, needs: needs, first: first, layers: layers}
+	d.inputs = make([]nn.Input, layers)
 	d.buffers = make(chan bufferSet, o.Depth+1)
 	for range cap(d.buffers) * min(1, o.Ahead) {
 		d.buffers <- bufferSet{}
@@ -48,7 +50,8 @@ func makeData(o Options, needs nn.Needs, first, layers int) (*dataParallel, erro
 	d.staging = newStagingPool(&o)
 	var err error
 	d.drawer, err = NewDrawer(DrawerOptions{
-		Topology: o.Topology, Sampling: sample.Options{Spec: o.Sample, Eval: o.Eval, Workers: 1, MaxSeeds: o.MaxSeeds},
+		Topology: o.Topology,
+		Sampling: sample.Options{Spec: o.Sample, Eval: o.Eval, Workers: 1, MaxSeeds: o.MaxSeeds},
 		Samplers: o.Workers, Labels: o.Labels, Targets: o.Targets, Classes: o.Classes,
 	})
 	if err != nil {
@@ -97,10 +100,14 @@ func (d *dataParallel) Stages() []Stage {
 	x := d.o.Exchange
 	stages := []Stage{local(trace.Sample, "sample", d.sample)}
 	if d.o.Policy == nil {
-		stages = append(stages, local(trace.Plan, "plan", func(m *Minibatch) error { return x.Plan(&m.Fetch, m.Sampled.Frontier) }))
+		stages = append(stages, local(trace.Plan, "plan", func(m *Minibatch) error {
+			return x.Plan(&m.Fetch, m.Sampled.Frontier)
+		}))
 	} else {
 		stages = append(stages,
-			local(trace.Plan, "plan", func(m *Minibatch) error { return x.Locate(&m.Fetch, m.Sampled.Frontier) }),
+			local(trace.Plan, "plan", func(m *Minibatch) error {
+				return x.Locate(&m.Fetch, m.Sampled.Frontier)
+			}),
 			ordered(trace.Score, "decide", d.feed, d.decide),
 			local(trace.Plan, "request", d.request))
 	}
@@ -108,7 +115,8 @@ func (d *dataParallel) Stages() []Stage {
 		collective(trace.Exchange, "counts",
 			func(m *Minibatch) (request, error) { return x.StartCounts(&m.Fetch), nil },
 			func(m *Minibatch) error { return x.FinishCounts(&m.Fetch) }),
-		collective(trace.Exchange, "ids", func(m *Minibatch) (request, error) { return x.StartIDs(&m.Fetch), nil }, nil),
+		collective(trace.Exchange, "ids",
+			func(m *Minibatch) (request, error) { return x.StartIDs(&m.Fetch), nil }, nil),
 		local(trace.Slice, "slice", func(m *Minibatch) error { return x.SliceRows(&m.Fetch) }),
 		collective(trace.Exchange, "rows", d.startRows, nil))
 	if d.o.Policy == nil {
@@ -168,8 +176,8 @@ func (d *dataParallel) startRows(m *Minibatch) (request, error) {
 	return d.o.Exchange.StartRows(&m.Fetch), nil
 }
 
-// assembleAndKeep reads the rows of a minibatch and then copies those that stay, in the order of the
-// decisions: what the next one reads from the buffer is there.
+// assembleAndKeep reads the rows of a minibatch and then copies those that stay, in the order of
+// the decisions: what the next one reads from the buffer is there.
 func (d *dataParallel) assembleAndKeep(m *Minibatch) error {
 	if err := d.assemble(m); err != nil {
 		return err
@@ -181,8 +189,8 @@ func (d *dataParallel) assembleAndKeep(m *Minibatch) error {
 }
 
 // assemble builds what the model reads. Rows are aggregated straight from where they lie
-// (docs/design/08-input-aggregation.md), so the [sources, cols] matrix is made only for a model whose
-// aggregation depends on its parameters.
+// (docs/design/08-input-aggregation.md), so the [sources, cols] matrix is made only for a model
+// whose aggregation depends on its parameters.
 func (d *dataParallel) assemble(m *Minibatch) error {
 	b := &m.Batch
 	b.Train, b.GlobalSeeds = m.Train, m.GlobalSeeds
@@ -215,7 +223,8 @@ func (d *dataParallel) hops(m *Minibatch) {
 	}
 	k := m.Key
 	for l := range b.Hops {
-		hop := nn.Hop{Sources: len(m.Seeds), Destinations: len(m.Seeds), Vertices: m.Sampled.Original[:len(m.Seeds)]}
+		n := len(m.Seeds)
+		hop := nn.Hop{Sources: n, Destinations: n, Vertices: m.Sampled.Original[:n]}
 		if len(m.Sampled.Blocks) > 0 {
 			blk, t := &m.Sampled.Blocks[l], &m.Sampled.Transposes[l]
 			hop.Sources, hop.Destinations = blk.NumSrc, blk.NumDst
@@ -228,8 +237,8 @@ func (d *dataParallel) hops(m *Minibatch) {
 	}
 }
 
-// lend gives a minibatch that is decided a set of buffers. The pipeline has at most Depth+1 of them;
-// one that was not consumed, because its run stopped, still has its own.
+// lend gives a minibatch that is decided a set of buffers. The pipeline has at most Depth+1 of
+// them; one that was not consumed, because its run stopped, still has its own.
 func (d *dataParallel) lend(m *Minibatch) {
 	if m.lent || d.o.Ahead == 0 {
 		return

@@ -17,8 +17,9 @@ type Drawer struct {
 // DrawerOptions say what is drawn, and how wide.
 type DrawerOptions struct {
 	Topology *sample.Topology
-	Sampling sample.Options // Spec may be zero, for a model that reads no neighbours: then only seeds are handed on
-	Samplers int            // minibatches that are drawn at the same time; each takes about 4 bytes a vertex
+	// Sampling.Spec may be zero, for a model that reads no neighbours: then the frontier is the seeds.
+	Sampling sample.Options
+	Samplers int // minibatches that are drawn at a time; each takes about 4 bytes a vertex
 
 	Labels  []int32 // as in Options
 	Targets []uint8
@@ -63,8 +64,8 @@ func (d *Drawer) Bytes() (bytes int64) {
 	return bytes
 }
 
-// Draw fills m.Sampled, the digests and the labels from m.Seeds and m.Key. It waits for a sampler if
-// more than DrawerOptions.Samplers goroutines call it.
+// Draw fills m.Sampled, the digests and the labels from m.Seeds and m.Key. It waits for a sampler
+// if more than DrawerOptions.Samplers goroutines call it.
 func (d *Drawer) Draw(m *Minibatch) error {
 	m.Scored = m.Seeds
 	d.copyLabels(m)

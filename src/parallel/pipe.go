@@ -46,7 +46,9 @@ func (p *Pipe) Close() {
 
 // Run prepares and consumes n minibatches, as pipeline.Run does. admit sets Key, Seeds, GlobalSeeds
 // and Train.
-func (p *Pipe) Run(ctx context.Context, n int, admit func(int, *Minibatch), consume func(int, *Minibatch) error) error {
+func (p *Pipe) Run(
+	ctx context.Context, n int, admit func(int, *Minibatch), consume func(int, *Minibatch) error,
+) error {
 	return p.RunOn(ctx, n, 0, admit, consume)
 }
 
@@ -63,7 +65,8 @@ func (p *Pipe) RunOn(
 	})
 }
 
-// Waited returns how long the consumer waited for the minibatch being consumed. Call it from consume.
+// Waited returns how long the consumer waited for the minibatch being consumed. Call it from
+// consume.
 func (p *Pipe) Waited() time.Duration { return p.pipe.Waited() }
 
 // Took returns, by phase, what preparing the minibatch being consumed took. Call it from consume.

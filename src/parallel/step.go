@@ -21,7 +21,9 @@ func spoil(m *Minibatch, device compute.Device, rank int) {
 
 // sumUp waits for the gradients of a step, whose buckets have all been started, and returns the
 // step's loss and counts over all ranks.
-func sumUp(m *Minibatch, rank int, model *nn.Model, sums *Gradients, phases Phases) (nn.Stats, error) {
+func sumUp(
+	m *Minibatch, rank int, model *nn.Model, sums *Gradients, phases Phases,
+) (nn.Stats, error) {
 	phases.Begin(trace.Sync)
 	if err := fault.At(fault.Allreduce, rank, m.Key.Epoch, m.Key.Step); err != nil {
 		return nn.Stats{}, fmt.Errorf("step %d: %w", m.Key.Step, err)

@@ -31,22 +31,22 @@ type Strategy interface {
 	// Several pipelines may run the stages of one strategy, one at a time.
 	Stages() []Stage
 
-	// Step runs forward, loss and backward on a minibatch. It owns the loop over the layers, and may
-	// exchange rows between two of them. A step has one minibatch or several on a rank; with last, their
-	// gradients are summed, here and over the ranks, when Step returns. phases is told what goes on.
-	// An error ends the job.
+	// Step runs forward, loss and backward on a minibatch. It owns the loop over the layers, and
+	// may exchange rows between two of them. A step has one minibatch or several on a rank; with
+	// last, their gradients are summed, here and over the ranks, when Step returns. phases is told
+	// what goes on. An error ends the job.
 	Step(m *Minibatch, last bool, phases Phases) (Trained, error)
 
-	// Forward returns the model's output [len(m.Scored), width] for a minibatch that is not trained,
-	// in device memory: valid until the next Forward or Step.
+	// Forward returns the model's output [len(m.Scored), width] for a minibatch that is not
+	// trained, in device memory: valid until the next Forward or Step.
 	Forward(m *Minibatch) (compute.Matrix, error)
 
-	// Release takes back what a minibatch holds of the strategy's, when it has been consumed: nothing of
-	// m.Batch may be read any more.
+	// Release takes back what a minibatch holds of the strategy's, when it has been consumed:
+	// nothing of m.Batch may be read any more.
 	Release(m *Minibatch) error
 
-	// Counters returns what a minibatch has cost this rank, in rows and in collectives: complete after
-	// Step. It is an error, and a bug, if rows do not add up.
+	// Counters returns what a minibatch has cost this rank, in rows and in collectives: complete
+	// after Step. It is an error, and a bug, if rows do not add up.
 	Counters(m *Minibatch) (exchange.Counters, error)
 
 	// Memory returns what the strategy holds now beside the minibatches: what package mem has
@@ -79,12 +79,15 @@ func ordered(p trace.Phase, name string, arrive, f func(*Minibatch) error) Stage
 }
 
 // collective is a stage in which all ranks take part. finish may be nil.
-func collective(p trace.Phase, name string, start func(*Minibatch) (request, error), finish func(*Minibatch) error) Stage {
+func collective(
+	p trace.Phase, name string,
+	start func(*Minibatch) (request, error), finish func(*Minibatch) error,
+) Stage {
 	return Stage{pipeline.Stage[Minibatch]{Name: name, Start: start, Finish: finish}, p}
 }
 
-// Phases is told what the goroutine that trains is at. The phases of Step are Forward, Backward and,
-// in the last minibatch of a step, Sync.
+// Phases is told what the goroutine that trains is at. The phases of Step are Forward, Backward
+// and, in the last minibatch of a step, Sync.
 type Phases interface {
 	Begin(trace.Phase)
 	End(trace.Phase)
@@ -122,10 +125,10 @@ type Options struct {
 
 	Workers int // minibatches that are sampled at the same time
 
-	// Policy decides which remote rows are in the exchange's buffer while minibatches are trained; nil
-	// for no cache, or one that does not change. Minibatches that are not trained neither ask nor tell
-	// it, and fetch what is remote. Ahead is how many minibatches it sees in advance, and Depth how many
-	// may be between its decision and their training: both as in pipeline.Options.
+	// Policy decides which remote rows are in the exchange's buffer while minibatches are trained;
+	// nil for no cache, or one that does not change. Minibatches that are not trained neither ask
+	// nor tell it, and fetch what is remote. Ahead is how many minibatches it sees in advance, and
+	// Depth how many may be between its decision and their training: both as in pipeline.Options.
 	Policy       cache.Policy
 	Ahead, Depth int
 }

@@ -38,22 +38,28 @@ func (l *learner) close() error {
 
 func newModel(device compute.Device) (*nn.Model, error) {
 	return nn.NewModel(device, nn.Config{
-		Kind: "sage", Layers: 2, In: cols, Hidden: 4, Out: classes, Dropout: 0.5, Norm: nn.NormLayer, Task: nn.Multiclass,
+		Kind: "sage", Layers: 2, In: cols, Hidden: 4, Out: classes,
+		Dropout: 0.5, Norm: nn.NormLayer, Task: nn.Multiclass,
 	}, 5)
 }
 
-// learn makes a rank of data parallelism, on which make, unless it is nil, puts another strategy. Collective.
-func (w *world) learn(c comm.Comm, make func(*dataParallel, comm.Comm) (Strategy, error)) (*learner, error) {
+// learn makes a rank of data parallelism, on which make, unless it is nil, puts another strategy.
+// Collective.
+func (w *world) learn(
+	c comm.Comm, make func(*dataParallel, comm.Comm) (Strategy, error),
+) (*learner, error) {
 	l := &learner{device: ref.New()}
 	var err error
 	if l.model, err = newModel(l.device); err != nil {
 		return nil, err
 	}
-	if l.gradients, err = NewGradients(c, l.model.Params, 2, GradientOptions{Device: l.device}); err != nil {
+	l.gradients, err = NewGradients(c, l.model.Params, 2, GradientOptions{Device: l.device})
+	if err != nil {
 		return nil, err
 	}
 	l.data, err = w.data(c, compute.Float32, Options{
-		Sample: sample.Neighbours(4, 3), Labels: w.labels, Device: l.device, Model: l.model, Gradients: l.gradients,
+		Sample: sample.Neighbours(4, 3), Labels: w.labels,
+		Device: l.device, Model: l.model, Gradients: l.gradients,
 	}, l.model.Needs(), 2)
 	if err != nil {
 		return nil, err
@@ -120,8 +126,8 @@ func bitsOf(x []float32) []uint32 {
 	return bits
 }
 
-// expected computes the gradients of a step without a strategy: the model's own forward and backward on every minibatch, added
-// as they are on a rank and then in rank order.
+// expected computes the gradients of a step without a strategy: the model's own forward and
+// backward on every minibatch, added as they are on a rank and then in rank order.
 func (w *world) expected(t *testing.T, ranks, step, each int) []uint32 {
 	t.Helper()
 	var total []float32
@@ -169,8 +175,8 @@ func added(sum, x []float32) []float32 {
 	return sum
 }
 
-// A step of data parallelism has the bits of the model's own loops over its layers, summed in rank order, whatever the ranks, the
-// minibatches of a step and the depth.
+// A step of data parallelism has the bits of the model's own loops over its layers, summed in rank
+// order, whatever the ranks, the minibatches of a step and the depth.
 func TestStepHasTheBitsOfTheModel(t *testing.T) {
 	const n = 3
 	w := newWorld(t, 4)
@@ -209,8 +215,9 @@ func TestStepHasTheBitsOfTheModel(t *testing.T) {
 	}
 }
 
-// talkative is data parallelism that also exchanges what it need not: in so many rounds before the counts, with an ordered stage
-// between them, and between the layers of a step, forward and backward, each on a communicator of its own.
+// talkative is data parallelism that also exchanges what it need not: in so many rounds before the
+// counts, with an ordered stage between them, and between the layers of a step, forward and
+// backward, each on a communicator of its own.
 type talkative struct {
 	*dataParallel
 	rounds         int
@@ -319,9 +326,10 @@ func (s *talkative) Step(m *Minibatch, last bool, phases Phases) (t Trained, err
 	return t, err
 }
 
-// A strategy may have rounds of its own before the counts, as a partitioned topology needs two a layer, decide in order between
-// them, and exchange between the layers of a step, as split parallelism does, beside the sums of gradients: nothing hangs,
-// every collective meets its like, and the bits are the same.
+// A strategy may have rounds of its own before the counts, as a partitioned topology needs two a
+// layer, decide in order between them, and exchange between the layers of a step, as split
+// parallelism does, beside the sums of gradients: nothing hangs, every collective meets its like,
+// and the bits are the same.
 func TestAStrategyMayExchangeAnywhere(t *testing.T) {
 	const n = 6
 	w := newWorld(t, 4)
@@ -438,7 +446,8 @@ func TestStepFindsTheFault(t *testing.T) {
 		}
 		m.Batch.Own.Data[0] = float32(math.NaN())
 		trained, err := l.strategy.Step(&m, true, new(heard))
-		if err != nil || trained.Fault == nil || !strings.Contains(trained.Fault.What, "features of vertex") {
+		const want = "features of vertex"
+		if err != nil || trained.Fault == nil || !strings.Contains(trained.Fault.What, want) {
 			return fmt.Errorf("fault %+v, %v", trained.Fault, err)
 		}
 		return nil

@@ -8,7 +8,8 @@ import (
 	"halognn/src/graph"
 )
 
-// The edges of a minibatch, shared out to blocks with numberings and orders of their own, have the same digest.
+// The edges of a minibatch, shared out to blocks with numberings and orders of their own, have the
+// same digest.
 func TestEdgesDigestDoesNotDependOnNumbering(t *testing.T) {
 	r := rand.New(rand.NewPCG(21, 0))
 	topology := randomTopology(r, 150)
@@ -30,7 +31,8 @@ func TestEdgesDigestDoesNotDependOnNumbering(t *testing.T) {
 	}
 }
 
-// rankBlock is the block of every ranks-th destination, in an order and with a numbering drawn at random.
+// rankBlock is the block of every ranks-th destination, in an order and with a numbering drawn at
+// random.
 func rankBlock(r *rand.Rand, b *graph.Block, original []int32, rank, ranks int) (*graph.Block, []int32) {
 	var mine []int
 	for d := rank; d < b.NumDst; d += ranks {

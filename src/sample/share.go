@@ -22,16 +22,20 @@ type Share struct {
 func ShareOf(streams, ranks, size, rank int) (Share, error) {
 	switch {
 	case size < 1 || ranks < 1 || ranks%size != 0:
-		return Share{}, fmt.Errorf("%d ranks are not groups of %d; use a number of ranks that it divides", ranks, size)
+		return Share{}, fmt.Errorf("%d ranks are not groups of %d; use a number of ranks that it divides",
+			ranks, size)
 	case rank < 0 || rank >= ranks:
 		return Share{}, fmt.Errorf("rank %d of %d", rank, ranks)
 	}
 	groups := ranks / size
 	if streams < 1 || streams%groups != 0 {
-		return Share{}, fmt.Errorf("%d streams cannot be dealt out evenly to %d groups of ranks", streams, groups)
+		return Share{}, fmt.Errorf("%d streams cannot be dealt out evenly to %d groups of ranks",
+			streams, groups)
 	}
 	each := streams / groups
-	return Share{First: rank / size * each, Count: each, Group: rank / size, Size: size, Member: rank % size}, nil
+	return Share{
+		First: rank / size * each, Count: each, Group: rank / size, Size: size, Member: rank % size,
+	}, nil
 }
 
 // Item returns the step of an epoch and the stream of item i, in the order of training: the

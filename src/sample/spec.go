@@ -9,16 +9,17 @@ import (
 	"halognn/src/graph"
 )
 
-// Sampler draws minibatches by one Spec. One goroutine at a time uses it; any number of them share a
-// Topology. Once its arrays and those of the minibatches it fills have grown to the largest
+// Sampler draws minibatches by one Spec. One goroutine at a time uses it; any number of them share
+// a Topology. Once its arrays and those of the minibatches it fills have grown to the largest
 // minibatch, it allocates nothing.
 type Sampler interface {
-	// Sample fills mb with the minibatch of seeds, which are distinct; no seeds give empty blocks. What it makes depends on
-	// the graph, the Spec, the seeds in their order and the key, and on nothing else. Errors: a seed
-	// outside the graph (graph.ErrVertexRange) or given twice (both SeedError), more than MaxSeeds
-	// seeds, 2^31 edges in a hop, a topology that does not hold all rows, one whose arrays break the
-	// rules of a CSC (graph.LayoutError), a topology file that shrank under its mapping. After an
-	// error mb holds nothing of use, but the sampler and mb may be used again.
+	// Sample fills mb with the minibatch of seeds, which are distinct; no seeds give empty blocks.
+	// What it makes depends on the graph, the Spec, the seeds in their order and the key, and on
+	// nothing else. Errors: a seed outside the graph (graph.ErrVertexRange) or given twice (both
+	// SeedError), more than MaxSeeds seeds, 2^31 edges in a hop, a topology that does not hold all
+	// rows, one whose arrays break the rules of a CSC (graph.LayoutError), a topology file that
+	// shrank under its mapping. After an error mb holds nothing of use, but the sampler and mb may
+	// be used again.
 	Sample(mb *Minibatch, seeds []graph.VertexID, key Key) error
 	// SampleEval is Sample with Options.Eval, for minibatches that are not trained.
 	SampleEval(mb *Minibatch, seeds []graph.VertexID, key Key) error
@@ -65,7 +66,8 @@ func (s Spec) kind() Kind {
 	return s.Kind
 }
 
-// Hops returns the number of blocks of a minibatch, one for each layer of the model; 0 if nothing is drawn.
+// Hops returns the number of blocks of a minibatch, one for each layer of the model; 0 if nothing
+// is drawn.
 func (s Spec) Hops() int {
 	if m, known := methods[s.kind()]; known {
 		return m.hops(s)

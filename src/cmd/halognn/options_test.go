@@ -28,6 +28,7 @@ func TestCoresOfARank(t *testing.T) {
 func TestWordsOfTheConfig(t *testing.T) {
 	for key, want := range map[string][]string{
 		"compute.gradients": parallel.Transports(),
+		"parallel.mode":     parallel.Modes(),
 		"compute.gpu_reads": {train.ReadsAuto, train.ReadsCopy, train.ReadsMapped},
 		"cache.placement":   {policy.PlacementOwn, policy.PlacementGroup},
 		"cache.scores":      slices.Collect(maps.Keys(layouts)),
