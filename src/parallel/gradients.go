@@ -21,15 +21,15 @@ import (
 // The loss and the counts of the step ride in the first bucket (nn.Params). Gradients in device memory are added there, or pass through a
 // mirror on the host: see Transport. In rank order the sums have the same bits everywhere.
 type Gradients struct {
-	way       way
+	reducer   reducer
 	transport Transport
 	note      string
 	holding   bool
 	err       error // of holding, until Wait
 }
 
-// way adds gradients where they lie.
-type way interface {
+// reducer sums gradients where they lie.
+type reducer interface {
 	hold(first bool) error     // keeps the gradients of a minibatch, added to those that are held unless it is the first
 	start(l int, holding bool) // begins the sum of a bucket, with what is held of it
 	wait() error               // for all sums; faults of start come out here
@@ -55,16 +55,16 @@ func NewGradients(c comm.Comm, p *nn.Params, layers int, o GradientOptions) (*Gr
 		if err != nil {
 			return nil, err
 		}
-		return &Gradients{way: &onHost{params: p, summer: s, add: o.Add, flight: make([]*comm.Sum, 0, layers)}, transport: "host"}, nil
+		return &Gradients{reducer: &onHost{params: p, summer: s, add: o.Add, flight: make([]*comm.Sum, 0, layers)}, transport: "host"}, nil
 	}
 	if c.Size() == 1 {
-		return &Gradients{way: &kept{device: device, params: p}, transport: "device"}, nil
+		return &Gradients{reducer: &kept{device: device, params: p}, transport: "device"}, nil
 	}
 	return newOnDevice(c, p, layers, device, o)
 }
 
 // Reproducible reports whether sums are added in rank order.
-func (g *Gradients) Reproducible() bool { return g.way.reproducible() }
+func (g *Gradients) Reproducible() bool { return g.reducer.reproducible() }
 
 // Transport says where gradients are added: host, device (of one rank alone), nccl, mpi or staged. Note is a line about the choice, empty if
 // there was none.
@@ -75,16 +75,16 @@ func (g *Gradients) Note() string { return g.note }
 
 // Hold keeps the gradients of a minibatch whose step has more minibatches on this rank.
 func (g *Gradients) Hold() {
-	g.err = errors.Join(g.err, g.way.hold(!g.holding))
+	g.err = errors.Join(g.err, g.reducer.hold(!g.holding))
 	g.holding = true
 }
 
 // Start begins the sum of layer l's bucket; backward of the layer has ended. Every rank starts the layers in the same order.
-func (g *Gradients) Start(l int) { g.way.start(l, g.holding) }
+func (g *Gradients) Start(l int) { g.reducer.start(l, g.holding) }
 
 // Wait returns when every bucket that was started is the sum over all minibatches of the step.
 func (g *Gradients) Wait() error {
-	err := errors.Join(g.err, g.way.wait())
+	err := errors.Join(g.err, g.reducer.wait())
 	g.err, g.holding = nil, false
 	if err != nil {
 		return fmt.Errorf("summing gradients: %w", err)
@@ -93,7 +93,7 @@ func (g *Gradients) Wait() error {
 }
 
 // Close frees buffers and communicators. Collective.
-func (g *Gradients) Close() error { return g.way.close() }
+func (g *Gradients) Close() error { return g.reducer.close() }
 
 // onHost adds gradients in host memory.
 type onHost struct {

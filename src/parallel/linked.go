@@ -20,7 +20,7 @@ import (
 type linked struct {
 	kept
 	device  compute.PeerDevice
-	carrier carrier
+	slicer  sliceTransport
 	sum     func(buf []float32) error // adds a bucket in an order of the library's choice; nil: in rank order
 	rank    int
 	slices  []float32 // of all buckets
@@ -31,8 +31,8 @@ type linked struct {
 	flight []int      // layers, in the order they were started
 }
 
-// carrier moves slices between the devices of all ranks: compute.Links, or messages.
-type carrier interface {
+// sliceTransport moves slices between the devices of all ranks: compute.Links, or messages.
+type sliceTransport interface {
 	Exchange(send, recv [][]float32) error
 	Wait(a compute.Event) error
 	Close() error // every rank does
@@ -48,9 +48,9 @@ type bucket struct {
 	ready, done       compute.Event
 }
 
-// newLinked makes the sum over a carrier, which it closes in the end unless this fails.
-func newLinked(p *nn.Params, layers, rank, ranks int, device compute.PeerDevice, c carrier) (*linked, error) {
-	s := &linked{kept: kept{device: device, params: p}, device: device, carrier: c, rank: rank, buckets: make([]bucket, layers),
+// newLinked makes the sum over a sliceTransport, which it closes in the end unless this fails.
+func newLinked(p *nn.Params, layers, rank, ranks int, device compute.PeerDevice, c sliceTransport) (*linked, error) {
+	s := &linked{kept: kept{device: device, params: p}, device: device, slicer: c, rank: rank, buckets: make([]bucket, layers),
 		layer: make(chan int, layers), queued: make(chan error, layers), flight: make([]int, 0, layers)}
 	total := 0
 	for l := range s.buckets {
@@ -135,11 +135,11 @@ func (s *linked) add(b *bucket) error {
 		s.device.RecordComm(b.done)
 		return nil
 	}
-	if err := s.carrier.Exchange(b.toOwners, b.fromAll); err != nil {
+	if err := s.slicer.Exchange(b.toOwners, b.fromAll); err != nil {
 		return err
 	}
 	s.device.AddSlices(b.own, b.slices, s.rank)
-	if err := s.carrier.Exchange(b.toAll, b.fromOwners); err != nil {
+	if err := s.slicer.Exchange(b.toAll, b.fromOwners); err != nil {
 		return err
 	}
 	s.device.RecordComm(b.done)
@@ -151,7 +151,7 @@ func (s *linked) wait() error {
 	for _, l := range s.flight {
 		fault := <-s.queued
 		if fault == nil && err == nil {
-			fault = s.carrier.Wait(s.buckets[l].done)
+			fault = s.slicer.Wait(s.buckets[l].done)
 		}
 		if err == nil {
 			err = fault
@@ -163,9 +163,9 @@ func (s *linked) wait() error {
 
 func (s *linked) reproducible() bool { return s.sum == nil }
 
-func (s *linked) close() error { return errors.Join(s.carrier.Close(), s.free()) }
+func (s *linked) close() error { return errors.Join(s.slicer.Close(), s.free()) }
 
-// free gives back all but the carrier.
+// free gives back all but the sliceTransport.
 func (s *linked) free() error {
 	close(s.layer)
 	for range s.queued { // until the lane has ended
@@ -191,7 +191,7 @@ type messages struct {
 	requests []comm.Request
 }
 
-// newMessages makes a carrier on a duplicate of c. Collective.
+// newMessages makes a sliceTransport on a duplicate of c. Collective.
 func newMessages(c comm.Comm, device compute.PeerDevice) (*messages, error) {
 	made, err := c.Dup()
 	if err != nil {
@@ -204,7 +204,7 @@ func newMessages(c comm.Comm, device compute.PeerDevice) (*messages, error) {
 	return m, nil
 }
 
-// Exchange implements carrier. Ranks begin with different ones, so that not all send to the same.
+// Exchange implements sliceTransport. Ranks begin with different ones, so that not all send to the same.
 func (m *messages) Exchange(send, recv [][]float32) error {
 	m.device.RecordComm(m.before)
 	if err := m.before.Wait(); err != nil {
@@ -229,11 +229,11 @@ func (m *messages) Exchange(send, recv [][]float32) error {
 	return err
 }
 
-// Wait implements carrier.
+// Wait implements sliceTransport.
 func (m *messages) Wait(a compute.Event) error { return a.Wait() }
 
-// Close implements carrier.
+// Close implements sliceTransport.
 func (m *messages) Close() error { return errors.Join(m.before.Free(), m.comm.Free()) }
 
-// Cut implements carrier.
+// Cut implements sliceTransport.
 func (m *messages) Cut() { _ = m.Close() } // nothing is under way, and there is a fault to tell already

@@ -48,7 +48,7 @@ type capabilities struct {
 	Shared bool         // ranks are goroutines of one process
 }
 
-// newOnDevice makes the way of gradients in device memory. Collective.
+// newOnDevice makes the reducer of gradients in device memory. Collective.
 func newOnDevice(c comm.Comm, p *nn.Params, layers int, device compute.Accelerator, o GradientOptions) (*Gradients, error) {
 	linkable := device.Capabilities().Peer
 	all, err := gather(c, linkable)
@@ -66,15 +66,15 @@ func newOnDevice(c comm.Comm, p *nn.Params, layers int, device compute.Accelerat
 		if why := unsupportedReason(t, all, forced); why != "" {
 			fault = errors.New(why)
 		}
-		var w way
+		var r reducer
 		if fault == nil {
-			w, fault, err = open(t, c, p, layers, device, linkable, o)
+			r, fault, err = open(t, c, p, layers, device, linkable, o)
 		}
 		switch {
 		case err != nil:
 			return nil, err
 		case fault == nil:
-			return &Gradients{way: w, transport: t, note: note(t, all, passed)}, nil
+			return &Gradients{reducer: r, transport: t, note: note(t, all, passed)}, nil
 		case forced:
 			return nil, fmt.Errorf("%w as compute.gradients: %s wants it: %w", ErrTransport, t, fault)
 		}
@@ -157,12 +157,12 @@ func unsupportedByMPI(all []capabilities, forced bool) string {
 	return ""
 }
 
-// open makes the way of a transport: fault is why not, the same on every rank, err a failure of the job. Collective.
-func open(t Transport, c comm.Comm, p *nn.Params, layers int, device compute.Accelerator, linkable compute.PeerDevice, o GradientOptions) (w way, fault, err error) {
+// open makes the reducer of a transport: fault is why not, the same on every rank, err a failure of the job. Collective.
+func open(t Transport, c comm.Comm, p *nn.Params, layers int, device compute.Accelerator, linkable compute.PeerDevice, o GradientOptions) (r reducer, fault, err error) {
 	if t == TransportStaged {
 		return openStaged(c, p, layers, device, o.SumOptions)
 	}
-	var over carrier
+	var over sliceTransport
 	var sum func([]float32) error
 	if t == TransportNCCL {
 		links, fault, err := openLinks(c, linkable)
@@ -187,7 +187,7 @@ func open(t Transport, c comm.Comm, p *nn.Params, layers int, device compute.Acc
 	return made, nil, nil
 }
 
-func openStaged(c comm.Comm, p *nn.Params, layers int, device compute.Accelerator, o comm.SumOptions) (way, error, error) {
+func openStaged(c comm.Comm, p *nn.Params, layers int, device compute.Accelerator, o comm.SumOptions) (reducer, error, error) {
 	s, mine := newStaged(p, layers, device)
 	fault, err := comm.FirstFault(c, mine)
 	if err == nil && fault == nil {
