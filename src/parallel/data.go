@@ -4,7 +4,6 @@ import (
 	"halognn/src/compute"
 	"halognn/src/exchange"
 	"halognn/src/fault"
-	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/sample"
@@ -142,14 +141,11 @@ func (d *dataParallel) point(name string, m *Minibatch) error {
 
 // feed tells a policy that looks ahead what a later minibatch reads.
 func (d *dataParallel) feed(m *Minibatch) error {
-	if f, sees := d.o.Policy.(feeder); sees && m.Train {
-		f.Feed(m.Fetch.Distant)
+	if m.Train {
+		d.o.Policy.Feed(m.Fetch.Distant)
 	}
 	return nil
 }
-
-// feeder is a policy that is told what later minibatches read.
-type feeder interface{ Feed(remote []graph.VertexID) }
 
 // decide asks the policy which remote rows are in the buffer. Its answers depend on the minibatches
 // before.

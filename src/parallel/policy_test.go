@@ -193,7 +193,7 @@ const feeding, scoring = 3 * time.Millisecond, 5 * time.Millisecond
 
 func (s slow) Feed(remote []graph.VertexID) {
 	time.Sleep(feeding)
-	s.Policy.(feeder).Feed(remote)
+	s.Policy.Feed(remote)
 }
 
 func (s slow) Step(remote []graph.VertexID, d *cache.Decision) {
