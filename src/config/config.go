@@ -72,6 +72,7 @@ type Config struct {
 		GPURows   string // ParseRows reads it
 		GPUReads  string
 		Gradients string
+		GEMM      string
 		SIMD      string
 	}
 	Checkpoint struct {

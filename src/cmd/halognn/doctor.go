@@ -48,7 +48,9 @@ func doctorRank(c comm.Comm, p *process, dir string) error {
 	if err := train.Agree(c, err); err != nil {
 		return err
 	}
-	o.Same = [][2]string{{"version of halognn", version}, {"hash of the program", hash}, {"MPI library", mpi.Library()}, {"BLAS library", blasVersion(cpu.BLAS())}}
+	o.Same = [][2]string{{"version of halognn", version}, {"hash of the program", hash},
+		{"MPI library", mpi.Library()}, {"BLAS library", firstWords(cpu.BLAS(), 2)},
+		{"library of matrix products", firstWords(cpu.GEMM(), 2)}}
 	n, own, err := shareCPUs(c)
 	if err != nil {
 		return err
@@ -85,10 +87,11 @@ func doctorRank(c comm.Comm, p *process, dir string) error {
 	return nil
 }
 
-// blasVersion is the name and version of a BLAS: what else it says depends on the CPU.
-func blasVersion(blas string) string {
-	words := strings.Fields(blas)
-	return strings.Join(words[:min(2, len(words))], " ")
+// firstWords returns the first n words. Of what a library says of itself they are name and version;
+// the others depend on the CPU.
+func firstWords(text string, n int) string {
+	words := strings.Fields(text)
+	return strings.Join(words[:min(n, len(words))], " ")
 }
 
 // programHash returns a hash of the file that this process runs.

@@ -106,7 +106,9 @@ func (j *rankJob) openDevice(shards *shard.Shards) error {
 	}
 	threads, workers := threads(cfg, cpus)
 	computeCPUs, poolCPUs, shared := cpu.PlanCores(allowed, threads, workers)
-	device, host, err := openDevice(cfg.Compute.Device, cpu.Options{Threads: threads, CPUs: computeCPUs, SIMD: simd(cfg)}, where)
+	options := cpuOptions(cfg)
+	options.Threads, options.CPUs = threads, computeCPUs
+	device, host, err := openDevice(cfg.Compute.Device, options, where)
 	if err := train.Agree(c, err); err != nil {
 		return usageError(err)
 	}

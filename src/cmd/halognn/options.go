@@ -4,6 +4,7 @@ import (
 	"halognn/src/cache"
 	"halognn/src/comm"
 	"halognn/src/compute"
+	"halognn/src/compute/cpu"
 	"halognn/src/config"
 	"halognn/src/job"
 	"halognn/src/nn"
@@ -116,10 +117,13 @@ func threads(c *config.Config, cpus int) (compute, workers int) {
 	return compute, workers
 }
 
-// simd returns the level that the config forces, or nothing.
-func simd(c *config.Config) string {
-	if c.Compute.SIMD == "auto" {
-		return ""
+// cpuOptions returns what the config says of the CPU backend.
+func cpuOptions(c *config.Config) cpu.Options {
+	forced := func(word string) string {
+		if word == "auto" {
+			return ""
+		}
+		return word
 	}
-	return c.Compute.SIMD
+	return cpu.Options{SIMD: forced(c.Compute.SIMD), GEMM: forced(c.Compute.GEMM)}
 }

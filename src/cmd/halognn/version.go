@@ -48,6 +48,7 @@ func versions() [][2]string {
 		{"halognn", version + buildNote()},
 		{"Go", runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH},
 		{"MPI", transport + loaded("libmpi", "libmpich")},
+		{"GEMM", cpu.GEMM() + loaded("libdnnl")},
 		{"BLAS", cpu.BLAS() + loaded("libopenblas", "libblas", "libmkl_rt")},
 		{"METIS", strings.TrimPrefix(metis.Library(), "METIS ") + loaded("libmetis")},
 		{"SIMD", simd},

@@ -17,6 +17,7 @@ var _ compute.Device = (*Device)(nil)
 // Device implements compute.Device on the cores of this machine.
 type Device struct {
 	level level
+	gemm  engine
 	pool  *pool
 	name  string
 	cpus  []int
@@ -41,8 +42,11 @@ func New(o Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	useBLAS()
-	d := &Device{level: k, cpus: o.CPUs}
+	gemm, gemmName, err := openEngine(o.GEMM)
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{level: k, gemm: gemm, cpus: o.CPUs}
 	d.runTile = d.tile
 	d.pool, err = newPool(o.Threads, func(thread int) error {
 		if len(o.CPUs) == 0 {
@@ -57,7 +61,7 @@ func New(o Options) (*Device, error) {
 	if len(o.CPUs) > 0 {
 		pinned = fmt.Sprintf(" on CPUs %v", o.CPUs)
 	}
-	d.name = fmt.Sprintf("cpu: %s kernels, %s, %d threads%s", levelName(k), blasName(), o.Threads, pinned)
+	d.name = fmt.Sprintf("cpu: %s kernels, %s, %d threads%s", levelName(k), gemmName, o.Threads, pinned)
 	return d, nil
 }
 

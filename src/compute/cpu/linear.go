@@ -7,23 +7,18 @@ import "C"
 
 import (
 	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas32"
 
 	"halognn/src/compute"
 )
 
 // productRows returns the height of a tile of y = x wᵀ and of dx = dy w: lower where there are few
-// rows to share. BLAS packs w anew for every tile, which takes about 32/productRows of its time.
+// rows to share. The library packs w anew for every tile, which takes about 32/productRows of its
+// time.
 func productRows(rows int) int {
 	if rows < 8192 {
 		return 256
 	}
 	return 512
-}
-
-// general returns m as BLAS sees it.
-func general(m compute.Matrix) blas32.General {
-	return blas32.General{Rows: m.Rows, Cols: m.Cols, Stride: max(1, m.Cols), Data: m.Data}
 }
 
 func beta(add bool) float32 {
@@ -44,9 +39,9 @@ func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 	run(d, y.Rows, productRows(y.Rows), matMul{y, x, w, add})
 }
 
-func (a *matMul) tile(_ *Device, lo, hi int) {
-	blas32.Gemm(blas.NoTrans, blas.Trans, 1, general(a.x.RowsAt(lo, hi)), general(a.w), beta(a.add),
-		general(a.y.RowsAt(lo, hi)))
+func (a *matMul) tile(d *Device, lo, hi int) {
+	d.gemm.Sgemm(blas.NoTrans, blas.Trans, hi-lo, a.y.Cols, a.x.Cols, a.x.RowsAt(lo, hi).Data, a.x.Cols,
+		a.w.Data, a.w.Cols, beta(a.add), a.y.RowsAt(lo, hi).Data, a.y.Cols)
 }
 
 type matMulInput struct {
@@ -60,9 +55,9 @@ func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 	run(d, dx.Rows, productRows(dx.Rows), matMulInput{dx, dy, w, add})
 }
 
-func (a *matMulInput) tile(_ *Device, lo, hi int) {
-	blas32.Gemm(blas.NoTrans, blas.NoTrans, 1, general(a.dy.RowsAt(lo, hi)), general(a.w),
-		beta(a.add), general(a.dx.RowsAt(lo, hi)))
+func (a *matMulInput) tile(d *Device, lo, hi int) {
+	d.gemm.Sgemm(blas.NoTrans, blas.NoTrans, hi-lo, a.dx.Cols, a.dy.Cols, a.dy.RowsAt(lo, hi).Data,
+		a.dy.Cols, a.w.Data, a.w.Cols, beta(a.add), a.dx.RowsAt(lo, hi).Data, a.dx.Cols)
 }
 
 const (
@@ -107,14 +102,9 @@ func (a *matMulWeights) tile(d *Device, i, _ int) {
 	chunk, j := i/a.across, i%a.across*a.width
 	lo := chunk * compute.ChunkRows
 	hi, width := min(lo+compute.ChunkRows, a.dy.Rows), min(a.width, a.dw.Cols-j)
-	sum := compute.Matrix{Rows: a.dw.Rows, Cols: a.dw.Cols, Data: d.partial[chunk*a.dw.Rows*a.dw.Cols:]}
-	blas32.Gemm(blas.Trans, blas.NoTrans, 1, general(a.dy.RowsAt(lo, hi)),
-		columns(a.x.RowsAt(lo, hi), j, width), 0, columns(sum, j, width))
-}
-
-// columns returns n columns of m, from column j, as BLAS sees them.
-func columns(m compute.Matrix, j, n int) blas32.General {
-	return blas32.General{Rows: m.Rows, Cols: n, Stride: m.Cols, Data: m.Data[j:]}
+	sum := d.partial[chunk*a.dw.Rows*a.dw.Cols:]
+	d.gemm.Sgemm(blas.Trans, blas.NoTrans, a.dw.Rows, width, hi-lo, a.dy.RowsAt(lo, hi).Data, a.dy.Cols,
+		a.x.RowsAt(lo, hi).Data[j:], a.x.Cols, 0, sum[j:], a.dw.Cols)
 }
 
 // addChunks adds the sums of a wave's chunks, in order, to dw.
