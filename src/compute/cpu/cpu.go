@@ -28,6 +28,7 @@ type Device struct {
 	runTile           func(tile int) // d.tile; made once, so that a kernel call allocates nothing
 	calls             []arguments    // a place for the arguments of every kernel called so far
 
+	turned  []float32 // a transposed matrix of weights, or of their gradients
 	partial []float32 // sums of single chunks, before they are added
 	losses  []chunkLoss
 	bad     atomic.Bool // a tile found an index that names no row
@@ -130,6 +131,7 @@ func (d *Device) Close() error {
 	d.pool.close()
 	d.pool = nil
 	mem.Free(d.partial)
-	d.partial = nil
+	mem.Free(d.turned)
+	d.partial, d.turned = nil, nil
 	return nil
 }

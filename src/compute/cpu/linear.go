@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/blas"
 
 	"halognn/src/compute"
+	"halognn/src/mem"
 )
 
 // productRows returns the height of a tile of y = x wᵀ and of dx = dy w: lower where there are few
@@ -28,20 +29,52 @@ func beta(add bool) float32 {
 	return 0
 }
 
+// turnRows is from how many rows on the weights of y = x wᵀ are transposed before: the library packs
+// a plain w faster than a transposed one, for every tile, and turning it takes as long as some
+// hundred rows.
+const turnRows = 4096
+
 type matMul struct {
-	y, x, w compute.Matrix
-	add     bool
+	y, x   compute.Matrix
+	w      []float32 // [O,F], or its transpose
+	turned bool
+	add    bool
 }
 
 // MatMul implements compute.Device.
 func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMul(y, x, w, add)).Done()
-	run(d, y.Rows, productRows(y.Rows), matMul{y, x, w, add})
+	call := matMul{y, x, w.Data, y.Rows >= turnRows, add}
+	if call.turned {
+		d.turned = mem.Grow(d.turned, w.Rows*w.Cols)
+		turn(d.turned, w.Data, w.Rows, w.Cols)
+		call.w = d.turned
+	}
+	run(d, y.Rows, productRows(y.Rows), call)
 }
 
 func (a *matMul) tile(d *Device, lo, hi int) {
-	d.gemm.Sgemm(blas.NoTrans, blas.Trans, hi-lo, a.y.Cols, a.x.Cols, a.x.RowsAt(lo, hi).Data, a.x.Cols,
-		a.w.Data, a.w.Cols, beta(a.add), a.y.RowsAt(lo, hi).Data, a.y.Cols)
+	t, stride := blas.Transpose(blas.Trans), a.x.Cols
+	if a.turned {
+		t, stride = blas.NoTrans, a.y.Cols
+	}
+	d.gemm.Sgemm(blas.NoTrans, t, hi-lo, a.y.Cols, a.x.Cols, a.x.RowsAt(lo, hi).Data, a.x.Cols,
+		a.w, stride, beta(a.add), a.y.RowsAt(lo, hi).Data, a.y.Cols)
+}
+
+// turn sets dst to the transpose of src [rows,cols], in blocks that stay in the nearest cache.
+func turn(dst, src []float32, rows, cols int) {
+	const block = 16
+	for r0 := 0; r0 < rows; r0 += block {
+		for c0 := 0; c0 < cols; c0 += block {
+			for c := c0; c < min(c0+block, cols); c++ {
+				out := dst[c*rows:][:rows]
+				for r := r0; r < min(r0+block, rows); r++ {
+					out[r] = src[r*cols+c]
+				}
+			}
+		}
+	}
 }
 
 type matMulInput struct {
@@ -61,62 +94,78 @@ func (a *matMulInput) tile(d *Device, lo, hi int) {
 }
 
 const (
-	// weightWave is how many chunks are in progress before their sums are added: what bounds the
-	// scratch memory, to 32 times dw.
+	// wavePerThread is how many chunks a thread sums before they are added. Few, so that the sums are
+	// still in its cache then, but enough for threads to share them evenly.
+	wavePerThread = 4
+	// weightWave is how many chunks are in progress at most: what bounds the scratch memory, to 32
+	// times dw.
 	weightWave = 32
-	// fewChunks is below how many chunks each is cut into columns of dw besides, so that there are
-	// tiles to share.
+	// fewChunks is below how many chunks each is cut into columns of the product besides, so that
+	// there are tiles to share.
 	fewChunks = 16
 	// weightColumns is the width of such a tile.
 	weightColumns = 128
+	// vectorWidth is what the libraries fill up the rows of a product to.
+	vectorWidth = 16
 )
 
 // MatMulWeights implements compute.Device: dw = (rows 0..511) + (rows 512..1023) + ..., by waves of
-// chunks.
+// chunks. What a wave holds does not matter: chunks are added in their order.
 func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 	defer d.probe.Start(compute.CheckMatMulWeights(dw, dy, x)).Done()
 	chunks, size := chunkCount(dy.Rows), dw.Rows*dw.Cols
-	width := dw.Cols
-	if chunks < fewChunks {
-		width = min(width, weightColumns)
+	call, sum := matMulWeights{left: dy, right: x}, dw.Data[:size]
+	turned := dw.Cols%vectorWidth != 0 && dw.Rows%vectorWidth == 0
+	if turned { // xᵀ dy has rows of full vectors
+		d.turned = mem.Grow(d.turned, size)
+		call.left, call.right, sum = x, dy, d.turned[:size]
 	}
-	d.reservePartials(min(chunks, weightWave), size)
-	clear(dw.Data[:size])
-	for first := 0; first < chunks; first += weightWave {
-		lo, hi := first*compute.ChunkRows, min((first+weightWave)*compute.ChunkRows, dy.Rows)
-		across := (dw.Cols + width - 1) / width
-		run(d, chunkCount(hi-lo)*across, 1,
-			matMulWeights{dw, dy.RowsAt(lo, hi), x.RowsAt(lo, hi), width, across})
-		run(d, size, tileElements/2, addChunks{dw, chunkCount(hi - lo)})
+	call.width = call.right.Cols
+	if chunks < fewChunks {
+		call.width = min(call.width, weightColumns)
+	}
+	call.across = (call.right.Cols + call.width - 1) / call.width
+	wave := min(weightWave, wavePerThread*(1+len(d.pool.workers)))
+	d.reservePartials(min(chunks, wave), size)
+	clear(sum)
+	left, right := call.left, call.right
+	for first := 0; first < chunks; first += wave {
+		lo, hi := first*compute.ChunkRows, min((first+wave)*compute.ChunkRows, dy.Rows)
+		call.left, call.right = left.RowsAt(lo, hi), right.RowsAt(lo, hi)
+		run(d, chunkCount(hi-lo)*call.across, 1, call)
+		run(d, size, tileElements/2, addChunks{sum, chunkCount(hi - lo)})
+	}
+	if turned {
+		turn(dw.Data, sum, dw.Cols, dw.Rows)
 	}
 }
 
-// matMulWeights sums the chunks of a wave, each by columns: row i of the call is columns
-// [i%across*width, ...) of chunk i/across.
+// matMulWeights sums the chunks of a wave of leftᵀ right, each by columns: row i of the call is
+// columns [i%across*width, ...) of chunk i/across.
 type matMulWeights struct {
-	dw, dy, x     compute.Matrix
+	left, right   compute.Matrix
 	width, across int
 }
 
 func (a *matMulWeights) tile(d *Device, i, _ int) {
+	rows, cols := a.left.Cols, a.right.Cols
 	chunk, j := i/a.across, i%a.across*a.width
 	lo := chunk * compute.ChunkRows
-	hi, width := min(lo+compute.ChunkRows, a.dy.Rows), min(a.width, a.dw.Cols-j)
-	sum := d.partial[chunk*a.dw.Rows*a.dw.Cols:]
-	d.gemm.Sgemm(blas.Trans, blas.NoTrans, a.dw.Rows, width, hi-lo, a.dy.RowsAt(lo, hi).Data, a.dy.Cols,
-		a.x.RowsAt(lo, hi).Data[j:], a.x.Cols, 0, sum[j:], a.dw.Cols)
+	hi, width := min(lo+compute.ChunkRows, a.left.Rows), min(a.width, cols-j)
+	d.gemm.Sgemm(blas.Trans, blas.NoTrans, rows, width, hi-lo, a.left.RowsAt(lo, hi).Data, rows,
+		a.right.RowsAt(lo, hi).Data[j:], cols, 0, d.partial[chunk*rows*cols+j:], cols)
 }
 
-// addChunks adds the sums of a wave's chunks, in order, to dw.
+// addChunks adds the sums of a wave's chunks, in order, to sum.
 type addChunks struct {
-	dw     compute.Matrix
+	sum    []float32
 	chunks int
 }
 
 func (a *addChunks) tile(d *Device, lo, hi int) {
-	size := a.dw.Rows * a.dw.Cols
+	size := len(a.sum)
 	for c := range a.chunks {
-		addInto(d.level, a.dw.Data[lo:hi], d.partial[c*size+lo:c*size+hi])
+		addInto(d.level, a.sum[lo:hi], d.partial[c*size+lo:c*size+hi])
 	}
 }
 
