@@ -89,6 +89,12 @@ func printKernels(out io.Writer, r *meter.Report) error {
 	if err := trace.Table(out, rows); err != nil {
 		return err
 	}
+	for _, p := range r.Peaks {
+		if _, err := fmt.Fprintf(out, "\n  peak of %s, %s: %.3f TFLOP/s on one thread, %.3f on all", p.ISA, p.Precision,
+			p.One/1e12, p.All/1e12); err != nil {
+			return err
+		}
+	}
 	_, err := fmt.Fprintf(out, "\n  no kernel ran in %.1f %% of %d steps' time; the device copies %.1f GB/s (read and written) and multiplies %.3f TFLOP/s\n",
 		100*r.Idle, r.Steps, r.Copy/1e9, r.Product/1e12)
 	return err

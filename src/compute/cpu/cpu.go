@@ -118,7 +118,7 @@ func (d *Device) Download(dst, src []float32) {
 func (d *Device) Sync() error { return nil }
 
 // Capabilities implements compute.Device.
-func (d *Device) Capabilities() compute.Capabilities { return compute.Capabilities{} }
+func (d *Device) Capabilities() compute.Capabilities { return compute.Capabilities{Peaks: d.peaks} }
 
 // Watch implements compute.Device.
 func (d *Device) Watch(p *compute.Probe) { d.probe = p }
