@@ -94,11 +94,8 @@ func (a *matMulInput) tile(d *Device, lo, hi int) {
 }
 
 const (
-	// wavePerThread is how many chunks a thread sums before they are added. Few, so that the sums are
-	// still in its cache then, but enough for threads to share them evenly.
-	wavePerThread = 4
-	// weightWave is how many chunks are in progress at most: what bounds the scratch memory, to 32
-	// times dw.
+	// weightWave is how many chunks are in progress before their sums are added: what bounds the
+	// scratch memory, to 32 times dw.
 	weightWave = 32
 	// fewChunks is below how many chunks each is cut into columns of the product besides, so that
 	// there are tiles to share.
@@ -110,7 +107,7 @@ const (
 )
 
 // MatMulWeights implements compute.Device: dw = (rows 0..511) + (rows 512..1023) + ..., by waves of
-// chunks. What a wave holds does not matter: chunks are added in their order.
+// chunks.
 func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 	defer d.probe.Start(compute.CheckMatMulWeights(dw, dy, x)).Done()
 	chunks, size := chunkCount(dy.Rows), dw.Rows*dw.Cols
@@ -125,12 +122,11 @@ func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 		call.width = min(call.width, weightColumns)
 	}
 	call.across = (call.right.Cols + call.width - 1) / call.width
-	wave := min(weightWave, wavePerThread*(1+len(d.pool.workers)))
-	d.reservePartials(min(chunks, wave), size)
+	d.reservePartials(min(chunks, weightWave), size)
 	clear(sum)
 	left, right := call.left, call.right
-	for first := 0; first < chunks; first += wave {
-		lo, hi := first*compute.ChunkRows, min((first+wave)*compute.ChunkRows, dy.Rows)
+	for first := 0; first < chunks; first += weightWave {
+		lo, hi := first*compute.ChunkRows, min((first+weightWave)*compute.ChunkRows, dy.Rows)
 		call.left, call.right = left.RowsAt(lo, hi), right.RowsAt(lo, hi)
 		run(d, chunkCount(hi-lo)*call.across, 1, call)
 		run(d, size, tileElements/2, addChunks{sum, chunkCount(hi - lo)})
