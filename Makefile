@@ -11,10 +11,12 @@ export HALOGNN_ROOT := $(CURDIR)
 ENV   := source ./env.sh
 QUIET := HALOGNN_QUIET=1 source ./env.sh
 RUN   ?= run/demo
-GOFILES := go.mod go.sum $(shell find src -name '*.go' -not -name '*_test.go' 2>/dev/null)
+GOFILES := go.mod go.sum src/cmd/halognn/VERSION $(shell find src -name '*.go' -not -name '*_test.go' 2>/dev/null)
 KERNELS := $(shell find kernels/cpu kernels/include kernels/Makefile -type f 2>/dev/null)
-VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -X main.version=$(VERSION)
+RELEASE := $(shell cat src/cmd/halognn/VERSION)
+COMMIT  := $(shell git describe --always --exclude '*' --dirty 2>/dev/null)
+VERSION := $(RELEASE)$(addprefix +,$(COMMIT))
+LDFLAGS := -X main.commit=$(COMMIT)
 
 .PHONY: help
 help: ## list the targets
@@ -63,11 +65,11 @@ INTO    = $(DESTDIR)$(abspath $(PREFIX))
 install: build ## the program, job scripts, inputs, docs and a module file below PREFIX (/usr/local); DESTDIR comes before it
 	@install -d $(INTO)/bin $(INTO)/share/halognn/profiling $(INTO)/share/modulefiles/halognn
 	@install -m 755 bin/halognn $(INTO)/bin/halognn
-	@cp -R env.sh jobs inputs docs README.md LICENSE $(INTO)/share/halognn/
+	@cp -R env.sh jobs inputs docs README.md CHANGELOG.md LICENSE $(INTO)/share/halognn/
 	@install -m 755 $(filter-out %/bench.sh %/bench_gpu.sh %/sanitize_gpu.sh, $(wildcard profiling/*.sh profiling/*.py)) $(INTO)/share/halognn/profiling/
 	@ln -sfn ../../bin $(INTO)/share/halognn/bin
 	@if [ -f build/libhalognn_cuda.so ]; then install -d $(INTO)/lib; install -m 755 build/libhalognn_cuda.so $(INTO)/lib/; fi
-	@sed -e 's|@PREFIX@|$(abspath $(PREFIX))|g' -e 's|@VERSION@|$(VERSION)|g' jobs/modulefile.in >$(INTO)/share/modulefiles/halognn/$(VERSION)
+	@sed -e 's|@PREFIX@|$(abspath $(PREFIX))|g' -e 's|@VERSION@|$(VERSION)|g' jobs/modulefile.in >$(INTO)/share/modulefiles/halognn/$(RELEASE)
 	@rm $(INTO)/share/halognn/jobs/modulefile.in
 	@echo "installed below $(INTO); with modules: module use $(abspath $(PREFIX))/share/modulefiles; module load halognn"
 

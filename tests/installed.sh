@@ -25,4 +25,8 @@ fi
 cd "$scratch"
 export HALOGNN_ROOT=$scratch/prefix/share/halognn HALOGNN_QUIET=1
 source "$HALOGNN_ROOT/env.sh" # as job scripts do, where there are no kernels
-"$HALOGNN_ROOT/bin/halognn" version
+release=$(basename "${module[0]}")
+"$HALOGNN_ROOT/bin/halognn" version | tee version.txt
+for states in version.txt "${module[0]}"; do
+  grep -q " $release+" "$states" || { echo "installed.sh: $states does not state version $release" >&2; exit 1; }
+done

@@ -20,9 +20,6 @@ import (
 	"halognn/src/mem"
 )
 
-// version is set by the linker: `git describe`.
-var version = "unknown"
-
 // Exit codes: docs/exit-codes.md.
 const (
 	exitFailed   = 1 // something failed while the program worked

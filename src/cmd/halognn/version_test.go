@@ -47,3 +47,27 @@ func TestLoadedFindsNothingThatIsNotThere(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+func TestVersionOf(t *testing.T) {
+	for _, c := range []struct{ release, commit, want string }{
+		{"1.2.3\n", "", "1.2.3"},
+		{"1.2.3\n", "abc1234", "1.2.3+abc1234"},
+		{"1.2.3", "abc1234-dirty", "1.2.3+abc1234-dirty"},
+	} {
+		if got := versionOf(c.release, c.commit); got != c.want {
+			t.Errorf("versionOf(%q, %q) = %q, want %q", c.release, c.commit, got, c.want)
+		}
+	}
+}
+
+// The first version that CHANGELOG.md describes is that of the program.
+func TestChangelogBeginsWithThisRelease(t *testing.T) {
+	text, err := os.ReadFile("../../../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, entry, _ := strings.Cut(string(text), "\n## ")
+	if got, _, _ := strings.Cut(entry, "\n"); got != strings.TrimSpace(release) {
+		t.Errorf("CHANGELOG.md begins with %q, VERSION states %q", got, release)
+	}
+}
