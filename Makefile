@@ -30,6 +30,10 @@ run: deps build ## first success: generate a graph, partition it 4 ways, train o
 test: deps deps-test build build/libhalognn_cuda_emulated.so ## everything: lint, unit tests, plain build, race detector, sanitizers, MPI (Open MPI and MPICH)
 	@tests/all.sh
 
+.PHONY: test-fast
+test-fast: build ## while you work, in 3 minutes: formatting, vet, unit tests, smoke tests of the program
+	@tests/all.sh fast
+
 .PHONY: build
 build: bin/halognn ## the program, bin/halognn
 
@@ -90,9 +94,10 @@ shrink-nightly: deps deps-test build ## 2000 files that shrink under running job
 	@for mpi in openmpi mpich; do tests/shrink.sh $$mpi 1000 $${SEED:-$$(date +%Y%m%d)}; done
 
 .PHONY: docs
-docs: build ## write docs/config.md from the table of config keys
+docs: build ## write docs/config.md, and the sections of other pages that are made from tables in the code
 	@bin/halognn config --markdown >build/config.md
 	@mv build/config.md docs/config.md
+	@$(QUIET); go test -count=1 -run 'AreDocumented$$' ./tests -update
 
 .PHONY: fuzz
 fuzz: deps build ## every reader of files fuzzed, TIME=6m each; TARGET= a part of a target's name for some only

@@ -187,6 +187,7 @@ func (r result) first() result {
 }
 
 func TestAlteredPartsAreNamedUnderMPI(t *testing.T) {
+	unlessShort(t)
 	launcher(t)
 	for _, a := range alterations {
 		t.Run(a.name, func(t *testing.T) {

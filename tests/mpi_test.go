@@ -96,6 +96,7 @@ func TestInferUnderMPI(t *testing.T) {
 
 // Ranks without training seeds hang nobody.
 func TestRanksWithoutSeedsUnderMPI(t *testing.T) {
+	unlessShort(t)
 	launcher(t)
 	data := handmade{split: func(v int) [3]bool { return [3]bool{v < 50, v%2 == 0 && v >= 50, v%2 == 1 && v >= 50} }}.write(t, filepath.Join(t.TempDir(), "data"))
 	parts := partitioned(t, data, 4, "contiguous", "--allow-imbalance")
@@ -111,6 +112,7 @@ func (b badInput) checkEnd(t *testing.T, dir string, r result) {
 
 // What is wrong for all ranks is said once, and all end with its code.
 func TestBadInputUnderMPI(t *testing.T) {
+	unlessShort(t)
 	launcher(t)
 	mpi := func(sets ...string) func(*testing.T, string) []string {
 		return func(t *testing.T, dir string) []string {
@@ -167,6 +169,7 @@ func odd(t *testing.T, dir string, rank int, more ...string) string {
 
 // What is wrong on one rank, or differs between ranks, names the rank, and hangs nobody.
 func TestRanksThatDisagreeUnderMPI(t *testing.T) {
+	unlessShort(t)
 	launcher(t)
 	for _, c := range []struct {
 		name  string
@@ -223,6 +226,7 @@ func sets(sets ...string) func(*testing.T, string) []string {
 
 // What goes wrong during the steps ends the whole job with the code of the rank that saw it.
 func TestFailureWhileTrainingUnderMPI(t *testing.T) {
+	unlessShort(t)
 	launcher(t)
 	for name, c := range map[string]badInput{
 		"divergence":           {want: []string{"step", "train.lr"}, args: sets("train.optimizer=sgd", "train.lr=1e30", "train.epochs=5")},
@@ -260,6 +264,7 @@ func TestFailureWhileTrainingUnderMPI(t *testing.T) {
 
 // A rank that dies takes the job with it.
 func TestKilledRankUnderMPI(t *testing.T) {
+	unlessShort(t)
 	launcher(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("finding the ranks needs Linux's /proc")

@@ -10,6 +10,7 @@ import (
 
 // The profiles of all ranks become one that pprof reads; a run without profiles is named.
 func TestMergedProfilesUnderMPI(t *testing.T) {
+	unlessShort(t)
 	launcher(t)
 	parts, dir := smallParts.dir(t), newRunDir(t)
 	r := startMPI(t, 2, halognn(t).path, append(trainArgs(t, parts, dir), "--profile", "heap")...).wait(t)

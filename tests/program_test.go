@@ -84,8 +84,8 @@ func noteSources() error {
 	})
 }
 
-// unlessShort skips a test about something else than how ranks and goroutines work together, which is what HALOGNN_SHORT leaves
-// for the race detector.
+// unlessShort skips a test that is not part of the smoke tests: with HALOGNN_SHORT those are left
+// that a change is most likely to break, for `make test-fast` and for the build without cgo.
 func unlessShort(t *testing.T) {
 	t.Helper()
 	if os.Getenv("HALOGNN_SHORT") != "" {

@@ -3,7 +3,7 @@
 //	halognn generate | import ──> DATASET ── partition ──> PARTS ── mpirun halognn train ──> RUN ── infer ──> predictions.npy
 //	                                  └──────────── check ───┴──────────────────────────────┘
 //
-// It wires the rooms below it: flags and config in, exit codes out. It is the only place that prints an error, once, and
+// It wires the packages below it: flags and config in, exit codes out. It is the only place that prints an error, once, and
 // that aborts MPI. docs/exit-codes.md lists the codes.
 package main
 
