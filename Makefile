@@ -78,7 +78,7 @@ install: build ## the program, job scripts, inputs, docs and a module file below
 	@echo "installed below $(INTO); with modules: module use $(abspath $(PREFIX))/share/modulefiles; module load halognn"
 
 .PHONY: bench
-bench: build ## the benchmarks of docs/performance.md, each beside the machine's own limit
+bench: build ## the benchmarks of docs/results/performance.md, each beside the machine's own limit
 	@$(QUIET); profiling/bench.sh
 
 .PHONY: faults-nightly

@@ -301,6 +301,19 @@ func TestOneGraphInEveryFormat(t *testing.T) {
 	}
 }
 
+// Every format has a section in docs/formats.md.
+func TestFormatsAreDescribed(t *testing.T) {
+	page, err := os.ReadFile("../../docs/formats.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, format := range dataset.Formats() {
+		if !strings.Contains(string(page), "\n## "+format+"\n") {
+			t.Errorf("docs/formats.md has no section %q", format)
+		}
+	}
+}
+
 // What can be said of a graph beyond the tiny one.
 func TestImportVariants(t *testing.T) {
 	for _, c := range []struct {

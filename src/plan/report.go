@@ -10,7 +10,7 @@ import (
 	"halognn/src/trace"
 )
 
-// WriteJSON writes the plan as plan.json; docs/plan.md defines its keys.
+// WriteJSON writes the plan as plan.json; docs/guide/size-a-job.md defines its keys.
 func (p *Plan) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")

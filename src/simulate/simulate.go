@@ -11,7 +11,7 @@
 // are those of a training run with the same parts, ranks, nodes, minibatches, seed and cache.
 //
 // Memory beyond the mapped topology, for N vertices, W ranks simulated at a time, D dynamic policies, A sizes of at most C rows: W times
-// 20 N bytes (accesses, prediction and a ranking) and D A (4 N + 24 C), and what a window sees; docs/simulate.md has it all. Features are
+// 20 N bytes (accesses, prediction and a ranking) and D A (4 N + 24 C), and what a window sees; docs/guide/tuning-the-cache.md has it all. Features are
 // never opened.
 package simulate
 
@@ -182,7 +182,7 @@ type Result struct {
 	Minibatches int     // of a rank in a step
 	Remote      int64   // rows of all epochs without a cache
 	Each        []int64 // [Epochs*Steps] the same, step by step
-	Bytes       int64   // the largest resident set, by the formula of docs/simulate.md
+	Bytes       int64   // the largest resident set, by the formula of docs/guide/tuning-the-cache.md
 
 	Capacity  []int       // [sizes] rows of a rank's cache, the largest of any rank
 	Windows   [][]int     // [policies][sizes] minibatches known in advance

@@ -2,7 +2,7 @@ package trace
 
 // Terms are what a step of a rank is made of, in seconds: the symbols of MassiveGNN's performance model
 // (section 3.3). A run measures them from its phases (docs/metrics.md), a plan predicts them from rates
-// (docs/plan.md).
+// (docs/guide/size-a-job.md).
 type Terms struct {
 	Sample float64 `json:"t_sample"` // t_Sampling: drawing blocks
 	Lookup float64 `json:"t_lookup"` // t_Lookup: finding out where each row lies
