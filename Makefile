@@ -66,12 +66,17 @@ PREFIX ?= /usr/local
 INTO    = $(DESTDIR)$(abspath $(PREFIX))
 
 .PHONY: install
-install: build ## the program, job scripts, inputs, docs and a module file below PREFIX (/usr/local); DESTDIR comes before it
+install: build ## the program, man pages, completion, job scripts, inputs, docs and a module file below PREFIX (/usr/local); DESTDIR comes before it
 	@install -d $(INTO)/bin $(INTO)/share/halognn/profiling $(INTO)/share/modulefiles/halognn
 	@install -m 755 bin/halognn $(INTO)/bin/halognn
 	@cp -R env.sh jobs inputs docs README.md CHANGELOG.md LICENSE $(INTO)/share/halognn/
 	@install -m 755 $(filter-out %/bench.sh %/bench_gpu.sh %/sanitize_gpu.sh, $(wildcard profiling/*.sh profiling/*.py)) $(INTO)/share/halognn/profiling/
 	@ln -sfn ../../bin $(INTO)/share/halognn/bin
+	@install -d $(INTO)/share/man/man1 && bin/halognn man $(INTO)/share/man/man1
+	@install -d $(addprefix $(INTO)/share/, bash-completion/completions zsh/site-functions fish/vendor_completions.d)
+	@bin/halognn completion bash >$(INTO)/share/bash-completion/completions/halognn
+	@bin/halognn completion zsh >$(INTO)/share/zsh/site-functions/_halognn
+	@bin/halognn completion fish >$(INTO)/share/fish/vendor_completions.d/halognn.fish
 	@if [ -f build/libhalognn_cuda.so ]; then install -d $(INTO)/lib; install -m 755 build/libhalognn_cuda.so $(INTO)/lib/; fi
 	@sed -e 's|@PREFIX@|$(abspath $(PREFIX))|g' -e 's|@VERSION@|$(VERSION)|g' jobs/modulefile.in >$(INTO)/share/modulefiles/halognn/$(RELEASE)
 	@rm $(INTO)/share/halognn/jobs/modulefile.in

@@ -12,6 +12,10 @@ diff <(list "$scratch/stage/opt/halognn") <(list "$scratch/prefix") || { echo "i
 for script in jobs/*.sbatch jobs/resumable.sh env.sh inputs/demo.yaml bin/halognn docs/config.md profiling/merge.sh; do
   [ -e "$scratch/prefix/share/halognn/$script" ] || { echo "installed.sh: $script is missing" >&2; exit 1; }
 done
+for page in man/man1/halognn-train.1 bash-completion/completions/halognn zsh/site-functions/_halognn fish/vendor_completions.d/halognn.fish; do
+  [ -s "$scratch/prefix/share/$page" ] || { echo "installed.sh: share/$page is missing" >&2; exit 1; }
+done
+bash -n "$scratch/prefix/share/bash-completion/completions/halognn"
 module=("$scratch"/prefix/share/modulefiles/halognn/*)
 if ! grep -q "prepend-path PATH $scratch/prefix/bin" "${module[0]}" || grep '@' "${module[0]}"; then
   echo "installed.sh: ${module[0]} is not filled in" >&2; exit 1

@@ -74,7 +74,7 @@ type Env struct {
 
 // Progress is told how far a run is.
 type Progress interface {
-	Epoch(epoch, steps int)                // begins, from 1
+	Epoch(epoch, first, steps int)         // begins, from 1, at step first of steps
 	Step(loss float64)                     // one more step is done
 	Evaluated(epoch int, line string)      // a validation is done
 	Note(ctx context.Context, line string) // something a user should know

@@ -18,8 +18,8 @@ import (
 // heard is a Progress that remembers.
 type heard struct{ lines []string }
 
-func (h *heard) Epoch(epoch, steps int) {
-	h.lines = append(h.lines, fmt.Sprint("epoch ", epoch, " of ", steps))
+func (h *heard) Epoch(epoch, first, steps int) {
+	h.lines = append(h.lines, fmt.Sprint("epoch ", epoch, " of ", steps-first))
 }
 func (h *heard) Step(float64) { h.lines = append(h.lines, "step") }
 func (h *heard) Evaluated(epoch int, line string) {

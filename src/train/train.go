@@ -201,7 +201,7 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	}
 	first := r.beginEpoch(epoch)
 	if r.Progress != nil {
-		r.Progress.Epoch(epoch, r.steps()-first)
+		r.Progress.Epoch(epoch, first, r.steps())
 	}
 	r.spans.Pass("train", epoch, r.minibatches(), r.steps()*r.minibatches())
 	r.skipped = first * r.minibatches()

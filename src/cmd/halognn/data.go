@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -59,7 +60,7 @@ func generateCommand(p *process) *cobra.Command {
 			}
 			p.discardOnSignal()
 			if term.IsTerminal(int(os.Stderr.Fd())) {
-				o.Stage = func(line string) { fmt.Fprintf(os.Stderr, "note: %s\n", line) }
+				o.Stage = func(line string) { slog.Info(line) }
 			}
 			if err := dataset.Generate(dir, o); err != nil {
 				var system syscall.Errno

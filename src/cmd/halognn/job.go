@@ -132,7 +132,7 @@ func (j *rankJob) openDevice(shards *shard.Shards) error {
 		}
 	}
 	if c.Rank() == 0 {
-		j.env.Progress = newProgress(cfg.Run.Progress, cfg.Train.Epochs)
+		j.env.Progress = newProgress(j.process.log, cfg.Run.Progress, cfg.Train.Epochs)
 	}
 	return nil
 }

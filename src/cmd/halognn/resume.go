@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -41,7 +42,7 @@ func (j *rankJob) openResumed() (done bool, err error) {
 	ck, err := train.OpenCheckpoint(j.comm, run)
 	if err != nil || ck == nil {
 		if ck == nil && err == nil && j.comm.Rank() == 0 {
-			fmt.Fprintf(os.Stderr, "note: %s holds no checkpoint: the run begins again\n", run)
+			slog.Info(run+" holds no checkpoint: the run begins again", "rank", 0)
 		}
 		return false, dataError(err)
 	}
@@ -66,7 +67,7 @@ func (j *rankJob) openResumed() (done bool, err error) {
 func (j *rankJob) lock() error {
 	var err error
 	if j.comm.Rank() == 0 {
-		j.held, err = rundir.LockRun(j.config.Run.Dir, func(why string) { fmt.Fprintf(os.Stderr, "note: %s\n", why) })
+		j.held, err = rundir.LockRun(j.config.Run.Dir, func(why string) { slog.Info(why, "rank", 0) })
 	}
 	return usageError(train.Agree(j.comm, err))
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"syscall"
@@ -30,8 +31,8 @@ var stopOnSignals = sync.OnceValue(func() <-chan struct{} {
 func tellStopping(stop <-chan struct{}, ended <-chan struct{}) {
 	select {
 	case <-stop:
-		fmt.Fprintln(os.Stderr, "note: asked to stop by a signal: finishing the step and saving the state; "+
-			"a second one ends at once, without saving")
+		slog.Info("asked to stop by a signal: finishing the step and saving the state; "+
+			"a second one ends at once, without saving", "rank", 0)
 	case <-ended:
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,8 +55,8 @@ func simulateCommand() *cobra.Command {
 				by := config.Readers("cache." + strings.ReplaceAll(flag, "-", "_"))
 				reads := func(policy string) bool { return slices.Contains(by, policy) }
 				if c.Flags().Changed(flag) && !slices.ContainsFunc(o.Policies, reads) {
-					fmt.Fprintf(c.ErrOrStderr(), "note: --%s is for %s, which --policies does not "+
-						"name\n", flag, config.OrList(by))
+					slog.Info(fmt.Sprintf("--%s is for %s, which --policies does not name",
+						flag, config.OrList(by)))
 				}
 			}
 			return runSimulate(c, parts, dir, o)
