@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the generated sections of docs anew, as `make docs` does")
+var update = flag.Bool("update", false,
+	"write the generated sections of docs anew, as `make docs` does")
 
 // sameAsGenerated holds a section of a page to what the code makes of its table, or with -update
 // writes it. The section lies between the lines "<!-- generated: NAME -->" and "<!-- end -->".

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A link of a page of docs or in the root leads to a file of the repository, and to a heading of it.
+// A link of a page of docs or in the root leads to a file of the repository, and to a heading of
+// it.
 func TestDocsLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
 	for _, page := range documents(t) {

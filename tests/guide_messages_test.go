@@ -14,9 +14,9 @@ import (
 	"testing"
 )
 
-// The messages that the page on troubleshooting explains are those of the program: the pieces of every
-// heading in backticks, between which `...` stands for what differs, follow one another in the strings
-// of one function.
+// The messages that the page on troubleshooting explains are those of the program: the pieces of
+// every heading in backticks, between which `...` stands for what differs, follow one another in
+// the strings of one function.
 func TestGuideMessages(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(guide, "troubleshooting.md"))
 	if err != nil {
@@ -28,7 +28,8 @@ func TestGuideMessages(t *testing.T) {
 		t.Errorf("%d messages are explained; the page has its headings changed", len(messages))
 	}
 	for _, m := range messages {
-		if !slices.ContainsFunc(sources, func(text string) bool { return inOrder(text, strings.Split(m[1], "...")) }) {
+		if !slices.ContainsFunc(sources,
+			func(text string) bool { return inOrder(text, strings.Split(m[1], "...")) }) {
 			t.Errorf("the program has no message like %q", m[1])
 		}
 	}
@@ -57,7 +58,9 @@ func TestGuideHasErrors(t *testing.T) {
 				}
 				found++
 				message, _ := joined(call.Args[0])
-				if qualified := file.Name.Name + "." + name.Name; !strings.Contains(page, message) && !slices.Contains(internal, qualified) {
+				if qualified := file.Name.Name + "." +
+					name.Name; !strings.Contains(page, message) &&
+					!slices.Contains(internal, qualified) {
 					t.Errorf("the page does not explain %q (%s)", message, qualified)
 				}
 			}
@@ -120,8 +123,8 @@ func eachSource(t *testing.T, f func(*ast.File)) {
 	}
 }
 
-// joined returns the text of a string, or of a sum of strings in which it leaves out what is not written down; whole says that
-// n has no other strings.
+// joined returns the text of a string, or of a sum of strings in which it leaves out what is not
+// written down; whole says that n has no other strings.
 func joined(n ast.Node) (text string, whole bool) {
 	switch e := n.(type) {
 	case *ast.BasicLit:

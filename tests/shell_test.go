@@ -24,13 +24,15 @@ func TestShellCompletion(t *testing.T) {
 		{[]string{"simulate", "--policies", ""}, simulate.Policies()},
 		{[]string{"simulate", "--policies", "none,vi"}, []string{"none,vip"}},
 		{[]string{"train", "--set", "train.l"}, []string{"train.lr="}},
-		{[]string{"train", "--set", "cache.policy="}, prefixed("cache.policy=", config.Words("cache.policy"))},
+		{[]string{"train", "--set", "cache.policy="},
+			prefixed("cache.policy=", config.Words("cache.policy"))},
 		{[]string{"infer", "--log-format", ""}, []string{"text", "json"}},
 	} {
 		r := halognn(t).must(t, append([]string{"__complete"}, c.args...)...)
 		offered := strings.Split(r.out, "\n")
 		for _, want := range c.want {
-			if typed := c.args[len(c.args)-1]; strings.HasPrefix(want, typed) && !slices.Contains(offered, want) {
+			if typed := c.args[len(c.args)-1]; strings.HasPrefix(want, typed) &&
+				!slices.Contains(offered, want) {
 				t.Errorf("%v offers no %q: %q", c.args, want, offered)
 			}
 		}

@@ -27,20 +27,22 @@ type Reader struct {
 	Known []uint32
 }
 
-// Source is training vertices that minibatches draw their seeds from: those of a stream or, where every stream draws from the whole
-// graph, of all.
+// Source is training vertices that minibatches draw their seeds from: those of a stream or, where
+// every stream draws from the whole graph, of all.
 type Source struct {
 	Seeds       []graph.VertexID
 	PerBatch    float64 // mean seeds of a minibatch
 	Minibatches int     // of a step of the reader, that draw from here
 }
 
-// Sources returns those of the streams first to first+count-1. The seeds are those of the streams, not copied.
+// Sources returns those of the streams first to first+count-1. The seeds are those of the streams,
+// not copied.
 func Sources(s *sample.Streams, first, count int) []Source {
 	var all []Source
 	for k := first; k < first+count; k++ {
 		seeds, perStep := s.Source(k)
-		if n := len(all); n > 0 && len(seeds) > 0 && len(all[n-1].Seeds) > 0 && &seeds[0] == &all[n-1].Seeds[0] {
+		if n := len(all); n > 0 && len(seeds) > 0 && len(all[n-1].Seeds) > 0 &&
+			&seeds[0] == &all[n-1].Seeds[0] {
 			all[n-1].Minibatches++
 			continue
 		}
@@ -73,20 +75,23 @@ func (r *Reader) seedsAreLocal() bool {
 	return true
 }
 
-// Reads returns how likely a minibatch of the reader reads each vertex, as Inclusion has it: [N], the mean over the minibatches of a
-// step. Zeros without seeds. A kind of sampling without fanouts is sample.ErrFanouts. Time that of Inclusion for each source; memory
-// that of Inclusion, and 4 N with more than one.
+// Reads returns how likely a minibatch of the reader reads each vertex, as Inclusion has it: [N],
+// the mean over the minibatches of a step. Zeros without seeds. A kind of sampling without fanouts
+// is sample.ErrFanouts. Time that of Inclusion for each source; memory that of Inclusion, and 4 N
+// with more than one.
 func (m *Graph) Reads(r *Reader) ([]float32, error) {
 	minibatches := 0
 	for _, s := range r.Sources {
 		minibatches += s.Minibatches
 	}
-	return m.sum(r, "the probability that a minibatch reads a vertex", 1/float64(max(minibatches, 1)), m.Inclusion)
+	return m.sum(r, "the probability that a minibatch reads a vertex",
+		1/float64(max(minibatches, 1)), m.Inclusion)
 }
 
-// sum adds up an analysis over the minibatches of a step of the reader, times scale. One analysis of all seeds together would take each
-// minibatch for the whole step: with several a step, what is read by most of them would all be as good as certain, and in no order.
-// what names the result in the error about a kind of sampling without fanouts.
+// sum adds up an analysis over the minibatches of a step of the reader, times scale. One analysis
+// of all seeds together would take each minibatch for the whole step: with several a step, what is
+// read by most of them would all be as good as certain, and in no order. what names the result in
+// the error about a kind of sampling without fanouts.
 func (m *Graph) sum(
 	r *Reader, what string, scale float64,
 	analyse func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error),
@@ -158,7 +163,8 @@ func (m *Graph) Nearby(r *Reader,
 	return score, nil
 }
 
-// Counted samples epochs as training does and counts the accesses of all streams of the reader: [N].
+// Counted samples epochs as training does and counts the accesses of all streams of the reader:
+// [N].
 func (r *Reader) Counted(first, epochs int) ([]float32, error) {
 	if r.Known != nil && first == 1 && epochs == r.Epochs {
 		score := mem.Make[float32](len(r.Known))
@@ -189,8 +195,8 @@ func (r *Reader) Counted(first, epochs int) ([]float32, error) {
 	return sum, nil
 }
 
-// Capacity returns the rows of a cache that is alpha times as large as what each of so many readers has on average of n vertices;
-// never more than n.
+// Capacity returns the rows of a cache that is alpha times as large as what each of so many readers
+// has on average of n vertices; never more than n.
 func Capacity(alpha float64, n int64, readers int) int {
 	return int(min(alpha*float64(n)/float64(readers), float64(n)))
 }

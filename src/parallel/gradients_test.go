@@ -20,7 +20,9 @@ type exam struct {
 const examSteps, examLayers = 3, 3
 
 func examModel(device compute.Device) (*nn.Model, error) {
-	return nn.NewModel(device, nn.Config{Kind: "sage", Layers: examLayers, In: 6, Hidden: 8, Out: 4, Norm: "layer", Task: nn.Multiclass}, 1)
+	return nn.NewModel(device,
+		nn.Config{Kind: "sage", Layers: examLayers, In: 6, Hidden: 8, Out: 4, Norm: "layer",
+			Task: nn.Multiclass}, 1)
 }
 
 func newExam(t *testing.T, ranks, minibatches int) *exam {
@@ -46,7 +48,8 @@ func newExam(t *testing.T, ranks, minibatches int) *exam {
 	return e
 }
 
-// sum adds element i as documented: the earlier minibatches of a rank, in order, to its last one; then rank after rank.
+// sum adds element i as documented: the earlier minibatches of a rank, in order, to its last one;
+// then rank after rank.
 func (e *exam) sum(step, i int) float32 {
 	of := func(rank int) float32 {
 		last := e.minibatches - 1
@@ -106,7 +109,8 @@ func (e *exam) steps(c comm.Comm, p *nn.Params, device compute.Device, g *Gradie
 			covered += hi - lo
 			for i := lo; i < hi; i++ {
 				if want := e.sum(step, i); got[i] != want {
-					return fmt.Errorf("step %d, layer %d, element %d: %g, want %g", step, l, i, got[i], want)
+					return fmt.Errorf("step %d, layer %d, element %d: %g, want %g", step, l, i,
+						got[i], want)
 				}
 			}
 		}
@@ -117,14 +121,16 @@ func (e *exam) steps(c comm.Comm, p *nn.Params, device compute.Device, g *Gradie
 	return nil
 }
 
-// The gradients of a step are the sum over its minibatches on this rank and then over the ranks, in rank order: the same bits on
-// every rank, in every bucket, step after step.
+// The gradients of a step are the sum over its minibatches on this rank and then over the ranks, in
+// rank order: the same bits on every rank, in every bucket, step after step.
 func TestGradientsAreSummedOverMinibatchesAndRanks(t *testing.T) {
 	for _, ranks := range []int{1, 2, 3} {
 		for _, minibatches := range []int{1, 2, 4} {
 			e := newExam(t, ranks, minibatches)
-			o := GradientOptions{SumOptions: comm.SumOptions{Mode: comm.SumReproducible}, Device: ref.New()}
-			if err := comm.RunWorld(ranks, func(c comm.Comm) error { return e.take(c, o) }); err != nil {
+			o := GradientOptions{SumOptions: comm.SumOptions{Mode: comm.SumReproducible},
+				Device: ref.New()}
+			if err := comm.RunWorld(ranks,
+				func(c comm.Comm) error { return e.take(c, o) }); err != nil {
 				t.Errorf("%d ranks, %d minibatches a step: %v", ranks, minibatches, err)
 			}
 		}

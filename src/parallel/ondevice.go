@@ -8,7 +8,8 @@ import (
 	"halognn/src/nn"
 )
 
-// kept holds gradients in the memory of a device that has its own. Where one rank is alone, they stay there.
+// kept holds gradients in the memory of a device that has its own. Where one rank is alone, they
+// stay there.
 type kept struct {
 	device compute.Accelerator
 	params *nn.Params
@@ -44,8 +45,9 @@ func (k *kept) close() error {
 	return nil
 }
 
-// staged adds gradients on the host, in pinned memory: a bucket comes down when backward of its layer is done on the device, beside the
-// layers below, and its sum goes up before the optimiser reads it.
+// staged adds gradients on the host, in pinned memory: a bucket comes down when backward of its
+// layer is done on the device, beside the layers below, and its sum goes up before the optimiser
+// reads it.
 //
 //	device   backward 2 ─ backward 1 ─ backward 0 ─                          ─ update
 //	copies              └ down 2     └ down 1     └ down 0    up 2, up 1, up 0 ┘

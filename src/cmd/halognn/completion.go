@@ -31,7 +31,8 @@ func complete(c *cobra.Command) {
 		"initial":      config.Words("cache.initial"),
 	} {
 		if c.Flags().Lookup(name) != nil {
-			must(c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
+			must(c.RegisterFlagCompletionFunc(name,
+				cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 		}
 	}
 	for name, completion := range map[string]cobra.CompletionFunc{
@@ -56,7 +57,8 @@ func must(err error) {
 }
 
 // completeSet completes --set: the key with its "=", then the words that it takes.
-func completeSet(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func completeSet(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion,
+	cobra.ShellCompDirective) {
 	var all []cobra.Completion
 	key, _, hasValue := strings.Cut(typed, "=")
 	if !hasValue {
@@ -76,7 +78,8 @@ func completeSet(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion
 
 // completeList completes the last of several words, which commas set apart.
 func completeList(words []string) cobra.CompletionFunc {
-	return func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion,
+		cobra.ShellCompDirective) {
 		before := typed[:strings.LastIndexByte(typed, ',')+1]
 		var all []cobra.Completion
 		for _, word := range words {

@@ -41,15 +41,18 @@ func (l logFlags) logger(w io.Writer) (*slog.Logger, error) {
 	case "text":
 		return slog.New(&plainText{w: w, least: least}), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: least, ReplaceAttr: nameProgress})), nil
+		return slog.New(slog.NewJSONHandler(w,
+			&slog.HandlerOptions{Level: least, ReplaceAttr: nameProgress})), nil
 	}
 	plain := slog.New(&plainText{w: w, least: least})
-	return plain, fmt.Errorf("--log-format %s is unknown; use %s", l.format, strings.Join(logFormats, " or "))
+	return plain, fmt.Errorf("--log-format %s is unknown; use %s", l.format,
+		strings.Join(logFormats, " or "))
 }
 
 // nameProgress gives the level of progress its name.
 func nameProgress(_ []string, a slog.Attr) slog.Attr {
-	if level, ok := a.Value.Any().(slog.Level); ok && a.Key == slog.LevelKey && level == levelProgress {
+	if level, ok := a.Value.Any().(slog.Level); ok && a.Key == slog.LevelKey &&
+		level == levelProgress {
 		return slog.String(slog.LevelKey, "PROGRESS")
 	}
 	return a

@@ -22,10 +22,12 @@ func TestLogFormats(t *testing.T) {
 		log.Error("disk full", "rank", 3, "code", 1)
 		return out.String()
 	}
-	if got, want := speak(logFlags{format: "text"}), "epoch 1/8\nnote: going on\nhalognn: disk full\n"; got != want {
+	if got, want := speak(logFlags{format: "text"}),
+		"epoch 1/8\nnote: going on\nhalognn: disk full\n"; got != want {
 		t.Errorf("text: %q, want %q", got, want)
 	}
-	if got, want := speak(logFlags{format: "text", quiet: true}), "halognn: disk full\n"; got != want {
+	if got, want := speak(logFlags{format: "text", quiet: true}),
+		"halognn: disk full\n"; got != want {
 		t.Errorf("quiet: %q, want %q", got, want)
 	}
 	lines := strings.Split(strings.TrimSpace(speak(logFlags{format: "json"})), "\n")
@@ -52,7 +54,8 @@ func TestLogFormats(t *testing.T) {
 	}
 }
 
-// What rank 0 says while it trains has the step that it is in, also of a run that went on within an epoch.
+// What rank 0 says while it trains has the step that it is in, also of a run that went on within an
+// epoch.
 func TestProgressHasTheStep(t *testing.T) {
 	var out bytes.Buffer
 	log, err := logFlags{format: "json"}.logger(&out)
@@ -68,7 +71,8 @@ func TestProgressHasTheStep(t *testing.T) {
 	p.Step(0.5)
 	p.Note(context.Background(), "at the seventh step")
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != 2 || strings.Contains(lines[0], `"step"`) || !strings.Contains(lines[1], `"rank":0,"epoch":3,"step":6`) {
+	if len(lines) != 2 || strings.Contains(lines[0], `"step"`) ||
+		!strings.Contains(lines[1], `"rank":0,"epoch":3,"step":6`) {
 		t.Errorf("%q", lines)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"halognn/src/train"
 )
 
-// newProgress shows how far a run is on standard error: a bar that is redrawn, or a record for every
-// evaluation.
+// newProgress shows how far a run is on standard error: a bar that is redrawn, or a record for
+// every evaluation.
 func newProgress(l logFlags, kind string, epochs int) train.Progress {
 	lines := &lines{epochs: epochs}
 	drawn := kind == "bar" || kind == "auto" && term.IsTerminal(int(os.Stderr.Fd()))
@@ -39,7 +39,8 @@ func (l *lines) Epoch(epoch, first, _ int) {
 func (l *lines) Step(float64) { l.step.Add(1) }
 
 func (l *lines) Evaluated(epoch int, line string) {
-	l.log(context.Background(), levelProgress, fmt.Sprintf("epoch %d/%d  %s", epoch, l.epochs, line))
+	l.log(context.Background(), levelProgress,
+		fmt.Sprintf("epoch %d/%d  %s", epoch, l.epochs, line))
 }
 
 func (l *lines) Note(ctx context.Context, line string) { l.log(ctx, slog.LevelInfo, line) }
@@ -60,8 +61,10 @@ type bar struct {
 
 func (b *bar) Epoch(epoch, first, steps int) {
 	b.lines.Epoch(epoch, first, steps)
-	b.shown = progressbar.NewOptions(steps-first, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(30),
-		progressbar.OptionSetDescription(fmt.Sprintf("epoch %d/%d", epoch, b.epochs)), progressbar.OptionShowCount(),
+	b.shown = progressbar.NewOptions(steps-first, progressbar.OptionSetWriter(os.Stderr),
+		progressbar.OptionSetWidth(30),
+		progressbar.OptionSetDescription(fmt.Sprintf("epoch %d/%d", epoch, b.epochs)),
+		progressbar.OptionShowCount(),
 		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
 }
 

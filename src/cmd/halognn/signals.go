@@ -13,7 +13,8 @@ import (
 	"halognn/src/interrupt"
 )
 
-// stopSignals ask a run to save its state and end: Slurm's --signal, the end of a time limit, Ctrl-C.
+// stopSignals ask a run to save its state and end: Slurm's --signal, the end of a time limit,
+// Ctrl-C.
 var stopSignals = []os.Signal{syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGINT}
 
 // stopOnSignals returns a channel that the first of them closes. The second one ends the process.
@@ -64,7 +65,8 @@ func endedBy(s os.Signal) error {
 	return withCode(128+int(s.(syscall.Signal)), err)
 }
 
-// lagging returns a context that ends somewhat after ctx: launchers send signals to all ranks, and one of them is enough to end the job and to tell why.
+// lagging returns a context that ends somewhat after ctx: launchers send signals to all ranks, and
+// one of them is enough to end the job and to tell why.
 func lagging(ctx context.Context, by time.Duration) context.Context {
 	late, cancel := context.WithCancelCause(context.Background())
 	context.AfterFunc(ctx, func() {

@@ -33,11 +33,13 @@ func TestCUDADriver(t *testing.T) {
 	if got := cudaDriver(file); got != "driver: none found" {
 		t.Errorf("without a driver: %q", got)
 	}
-	text := "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\nGCC version: 12\n"
+	text := "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC " +
+		"2024\nGCC version: 12\n"
 	if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := cudaDriver(file), "driver: NVIDIA UNIX x86_64 Kernel Module 550.54.15 Tue Mar 5 22:23:56 UTC 2024"; got != want {
+	if got, want := cudaDriver(file), "driver: NVIDIA UNIX x86_64 Kernel Module 550.54.15 Tue "+
+		"Mar 5 22:23:56 UTC 2024"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
