@@ -38,7 +38,7 @@ import (
 type Options struct {
 	Workers int // goroutines; 0 means one per CPU
 
-	// Out holds the out-neighbours if they are at hand already: the transpose of the graph, or the
+	// Out holds the out-neighbours if they are available already: the transpose of the graph, or the
 	// graph itself where it is symmetric. When nil, New finds out whether the graph is symmetric
 	// and transposes it if it is not.
 	Out *graph.CSC

@@ -10,7 +10,7 @@ import (
 
 // Reader is who reads: one part, or several that are read for together.
 type Reader struct {
-	Local   []Range     // rows at hand without a cache
+	Local   []Range     // rows that need no transfer even without a cache
 	Sources []Source    // of the seeds of its minibatches
 	Sample  sample.Spec // how they are drawn
 	Hops    int         // from the local vertices, within which degree, paths and prefetch keep rows; 0: as many as are sampled

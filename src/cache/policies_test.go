@@ -140,7 +140,7 @@ func TestBadOptions(t *testing.T) {
 		}), "vertex 7 is twice"},
 		{"prefetch: no candidate", prefetch(func(o *PrefetchOptions) {
 			o.Initial, o.Candidates = []graph.VertexID{7}, []uint64{1, 1}
-		}), "no candidate"},
+		}), "not a candidate"},
 		{"prefetch: range",
 			prefetch(func(o *PrefetchOptions) { o.Initial = []graph.VertexID{100} }),
 			"vertex out of range"},

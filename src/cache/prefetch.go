@@ -138,7 +138,7 @@ func (p *Prefetch) fill(vertices int, initial []graph.VertexID) error {
 			return fmt.Errorf("vertex %d is twice among those to begin with: entries %d and %d", v,
 				*e&slotMask, i)
 		case *e == unscored:
-			return fmt.Errorf("entry %d to begin with is vertex %d, which is no candidate", i, v)
+			return fmt.Errorf("entry %d to begin with is vertex %d, which is not a candidate", i, v)
 		default:
 			*e = buffered | int32(i)
 		}

@@ -42,7 +42,7 @@ const (
 	buffered = math.MinInt32
 	unscored = 0x7FC00000 // quiet NaN
 	infinity = 0x7F800000 // scores are below
-	smallest = 0x00800000 // normal float32; what is less is no score
+	smallest = 0x00800000 // normal float32; a smaller value is not a score
 )
 
 // newScoreboard makes one for n vertices of which those with a bit in candidates may be buffered;

@@ -7,7 +7,7 @@ import (
 	"halognn/src/graph"
 )
 
-// Static is a fixed set of rows, fetched before the first step. An empty one is no cache.
+// Static is a fixed set of rows, fetched before the first step. An empty set means no cache.
 type Static struct {
 	blind
 	index *Index

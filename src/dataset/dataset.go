@@ -109,7 +109,7 @@ func (m *Meta) check() error {
 	case NoTask:
 	default:
 		faults = append(faults,
-			fmt.Errorf("task %q is none of %s, %s, %s", m.Task, Multiclass, Multilabel, NoTask))
+			fmt.Errorf("task %q is not one of %s, %s, %s", m.Task, Multiclass, Multilabel, NoTask))
 	}
 	if m.FeatureType != Float32 && m.FeatureType != Float16 {
 		faults = append(faults,
@@ -118,7 +118,7 @@ func (m *Meta) check() error {
 	if m.Features < 0 || m.Features > graph.MaxVertices || m.Vertices < 0 ||
 		m.Vertices > graph.MaxVertices || m.Edges < 0 {
 		faults = append(faults,
-			fmt.Errorf("%d vertices, %d edges, %d features are no possible counts", m.Vertices,
+			fmt.Errorf("%d vertices, %d edges, %d features are impossible counts", m.Vertices,
 				m.Edges, m.Features))
 	}
 	if err := CheckClasses(m.Task, m.Classes, m.Vertices); err != nil {
@@ -136,7 +136,7 @@ const mostClasses = 1 << 16
 // size of a model follows.
 func CheckClasses(task string, classes int, vertices int64) error {
 	if classes < 0 || task != Multilabel && int64(classes) > max(vertices, mostClasses) {
-		return fmt.Errorf("%d classes of %d vertices are no possible count", classes, vertices)
+		return fmt.Errorf("%d classes of %d vertices are an impossible count", classes, vertices)
 	}
 	return nil
 }
@@ -162,7 +162,7 @@ func readMeta(dir string) (*Meta, string, error) {
 	path := filepath.Join(dir, metaFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, "", fmt.Errorf("%s is no dataset: %w; make one with `halognn generate` or "+
+		return nil, "", fmt.Errorf("%s is not a dataset: %w; make one with `halognn generate` or "+
 			"`halognn import`", dir, err)
 	} else if err != nil {
 		return nil, "", err

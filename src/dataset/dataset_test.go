@@ -173,7 +173,7 @@ func TestWriterRefuses(t *testing.T) {
 			r,
 				_ := w.Features(5, 2, "")
 			return r.Write([]float32{0})
-		}, "no whole number of rows"},
+		}, "not a whole number of rows"},
 		{"rows missing", func(w *Writer) error { r, _ := w.Features(5, 2, ""); return r.Close() },
 			"0 bytes of elements written"},
 		{"rows not closed", func(w *Writer) error {
@@ -271,7 +271,7 @@ func TestDamageIsNamed(t *testing.T) {
 			return bytes.Replace(b, []byte("'<i4'"), []byte("'<f4'"), 1)
 		}, []string{"train.npy", "found <f4 [2], expected <i4 [2]"}},
 		{"no meta", metaFile, func([]byte) []byte { return nil },
-			[]string{"is no dataset", "halognn generate"}},
+			[]string{"is not a dataset", "halognn generate"}},
 		{"meta of another format", metaFile, func(b []byte) []byte {
 			return bytes.Replace(b, []byte(`"format": 1`), []byte(`"format": 9`), 1)
 		}, []string{metaFile, "version 9"}},

@@ -178,7 +178,7 @@ func (s *source) readMatLabels(path string, v *mat.Variable) error {
 	}
 	least := math.Inf(1)
 	for _, y := range labels {
-		if y >= 0 { // not NaN or -1, which are no labels
+		if y >= 0 { // NaN and -1 mean no label
 			least = min(least, y)
 		}
 	}

@@ -127,7 +127,7 @@ func (s *source) readOGBText(raw string) error {
 }
 
 // haveRows refuses a table that is too short for a row for each of n vertices, however well it is
-// compressed; "" is none.
+// compressed; "" if there is no such file.
 func haveRows(path string, n int64) error {
 	if path == "" {
 		return nil

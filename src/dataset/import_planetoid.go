@@ -183,7 +183,7 @@ func (s *source) addLists(path string) error {
 	return nil
 }
 
-// setOneHot takes the labels from ally and ty; a row of zeros is no label.
+// setOneHot takes the labels from ally and ty; a row of zeros means no label.
 func (s *source) setOneHot(p *planetoid) error {
 	for _, m := range []struct {
 		name  string

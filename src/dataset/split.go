@@ -24,7 +24,7 @@ func ParseFractions(s string) (Fractions, error) {
 	for i, word := range words {
 		x, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
 		if err != nil || !(x >= 0 && x <= 100) {
-			return f, fmt.Errorf("split %q: %w: %q is no share in percent", s, ErrValue, word)
+			return f, fmt.Errorf("split %q: %w: %q is not a percentage", s, ErrValue, word)
 		}
 		f[i] = x / 100
 		total += x

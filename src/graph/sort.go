@@ -15,7 +15,7 @@ type edgeSource func(yield func([]Edge))
 const batchEdges = 4096
 
 // countingSort sorts edges by destination, keeping their order within one: indptr [n+1], indices
-// [edges]. With both, every edge that is no loop also enters its source; indices then hold tagged
+// [edges]. With both, every edge except loops also enters its source; indices then hold tagged
 // sources (see tag) and no vertex may be larger than the tag leaves room for, which VertexID
 // ensures.
 //

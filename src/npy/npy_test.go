@@ -139,7 +139,7 @@ func TestWriterLeavesNothingHalfWritten(t *testing.T) {
 	}{
 		{"too few", []int{3, 2}, 5, "20 bytes of elements written, but shape [3 2] of <f4 has 24"},
 		{"too many", []int{3}, 4, "16 bytes"},
-		{"half a row", []int{-1, 2}, 3, "no whole number of rows"},
+		{"half a row", []int{-1, 2}, 3, "not a whole number of rows"},
 	} {
 		dir := t.TempDir()
 		_, err := WriteFile(filepath.Join(dir, "x.npy"), make([]float32, c.elems), c.shape...)

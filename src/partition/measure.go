@@ -117,7 +117,7 @@ var DefaultLimits = Limits{Train: 1.10, Edges: 1.5}
 var ErrImbalance = errors.New("parts are unbalanced")
 
 // Check reports every imbalance above its limit, and what to do about it. One that whole numbers
-// force (7 seeds on 4 parts) is no fault.
+// force (7 seeds on 4 parts) is not a fault.
 func (r Report) Check(l Limits) error {
 	var faults []error
 	check := func(what string, imbalance, limit float64, total int64, of func(PartReport) int64) {

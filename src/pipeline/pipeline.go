@@ -96,7 +96,7 @@
 // is later than the abort that it comes from. So if the first abort says why the job ends, that is
 // a cause and no consequence.
 //
-// To stop all ranks at one step without harm, see ErrStop: that is no failure, and OnFail is not
+// To stop all ranks at one step without harm, see ErrStop: a stop is not a failure, and OnFail is not
 // called.
 package pipeline
 

@@ -98,7 +98,7 @@ const longestLine = 16 << 20
 func (r *Run) readMetrics(path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		r.damage("%s: there is none", path)
+		r.damage("%s: the file is missing", path)
 		return nil
 	}
 	if err != nil {

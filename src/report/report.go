@@ -79,7 +79,7 @@ func Write(runs []*Run, dir string) error {
 	return nil
 }
 
-// removeOthers removes the plots of earlier reports that are none of the charts.
+// removeOthers removes the plots of earlier reports that are not among the charts.
 func removeOthers(dir string, charts []*chart.Chart) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -185,7 +185,7 @@ func TestLoadWhatIsHardlyThere(t *testing.T) {
 		{"no run", nil, "holds no run", ""},
 		{"a config that is none", map[string]string{"config.yaml": "a: [b"}, "config.yaml", ""},
 		{"killed before the first step", map[string]string{"config.yaml": "train:\n  lr: 1\n"}, "",
-			"metrics.jsonl: there is none"},
+			"metrics.jsonl: the file is missing"},
 		{"an empty log", map[string]string{"config.yaml": "", "metrics.jsonl": ""}, "", ""},
 		{"half a summary", map[string]string{"config.yaml": "", "metrics.jsonl": "",
 			"summary.json": `{"ranks": 4, "test`}, "", "summary.json: "},

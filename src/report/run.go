@@ -29,7 +29,7 @@ type Run struct {
 	color int // of its curves, by its place among the runs
 }
 
-// Load reads run directories. What is no run directory is an error; all of them are reported at
+// Load reads run directories. A path that is not a run directory is an error; all of them are reported at
 // once. A damaged record is left out and noted in Run.Damaged, because runs that crashed are
 // reported too.
 func Load(dirs []string) ([]*Run, error) {

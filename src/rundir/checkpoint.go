@@ -220,7 +220,7 @@ func readCheckpoint(path string, sound func(state []byte) error) (*Checkpoint, e
 	for name, want := range about.Files {
 		file := filepath.Join(path, name)
 		if filepath.Dir(file) != filepath.Clean(path) {
-			return nil, fmt.Errorf("%s: %q is no file of a checkpoint: it was altered",
+			return nil, fmt.Errorf("%s: %q is not a file of a checkpoint: it was altered",
 				filepath.Join(path, StateFile), name)
 		}
 		info, err := os.Stat(file)

@@ -119,7 +119,7 @@ func TestFilesOfNoCheckpointAreRefused(t *testing.T) {
 		want string
 	}{
 		{"a file elsewhere", "../../elsewhere", FileSum{},
-			`"../../elsewhere" is no file of a checkpoint`},
+			`"../../elsewhere" is not a file of a checkpoint`},
 		{"a device", "zero", FileSum{}, "zero has 0 bytes"},
 		{"a longer file", "a", FileSum{Bytes: 1 << 40}, "a has 5 bytes, not the 1099511627776"},
 	} {

@@ -219,7 +219,7 @@ func (d *Drawn) Free() {
 // Draw makes the draws of hop h (1 is next to the seeds) for vertices whose rows the topology
 // holds: the same that Sample makes for them under this key, wherever that runs. With a partitioned
 // topology the owners of a frontier's vertices call it, and the rank that asked renumbers what
-// comes back, and must check that: an entry of Indices that is no vertex is handed out as it is. A
+// comes back, and must check that: an entry of Indices that is not a vertex is handed out as it is. A
 // vertex that is not held is graph.ErrVertexRange; one may be given twice. Row pointers that break
 // the rules are a graph.LayoutError.
 func (s *Fused) Draw(d *Drawn, vertices []graph.VertexID, h int, key Key) error {

@@ -86,7 +86,7 @@ type Streams struct {
 type order struct {
 	sync.Mutex
 	slots [2]struct {
-		tag   int // the epoch + 1, so that zero is none
+		tag   int // the epoch + 1, so that zero means none
 		seeds []graph.VertexID
 	}
 }

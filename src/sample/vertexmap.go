@@ -19,7 +19,7 @@ import (
 type vertexMap interface {
 	// reset forgets everything.
 	reset()
-	// forget is reset where entries may hold anything, as after vertices that are none.
+	// forget is reset where entries may hold anything, as after invalid vertices.
 	forget()
 	// reserve makes room for more vertices beside those of the frontier.
 	reserve(frontier []graph.VertexID, more int)

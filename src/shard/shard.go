@@ -176,7 +176,7 @@ func (m *Meta) check() error {
 			len(m.Offsets), len(m.Splits))
 	}
 	if m.Features < 0 || m.Features > graph.MaxVertices || m.Edges < 0 {
-		return fmt.Errorf("%w: %d features, %d edges are no possible counts", ErrMismatch,
+		return fmt.Errorf("%w: %d features, %d edges are impossible counts", ErrMismatch,
 			m.Features, m.Edges)
 	}
 	if err := dataset.CheckClasses(m.Task, m.Classes, m.Vertices); err != nil {

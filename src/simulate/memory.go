@@ -2,7 +2,7 @@ package simulate
 
 import "halognn/src/policy"
 
-// used is what the samples of a rank have come to, as far as memory depends on it; the largest of
+// used is how large the samples of a rank grew, as far as memory depends on it; the largest of
 // any rank.
 type used struct {
 	sampler   int64 // bytes of a sampler and its minibatch

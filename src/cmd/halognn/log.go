@@ -19,7 +19,7 @@ import (
 //
 // Records of a job carry the rank and, while it trains, epoch and step. The text for people leaves
 // them out: notes are rank 0's, and messages name rank and step where these matter. Results go to
-// standard output and are no records.
+// standard output and are not logged.
 const levelProgress = slog.LevelInfo - 1
 
 // logFormats are the values of --log-format.

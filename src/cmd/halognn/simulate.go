@@ -108,7 +108,7 @@ func simulateCommand() *cobra.Command {
 	return c
 }
 
-// flagWord refuses a flag that has none of the words of a key.
+// flagWord rejects a flag whose value is not among the words of a key.
 func flagWord(flag, value, key string) error {
 	if words := config.Words(key); !slices.Contains(words, value) {
 		return fmt.Errorf("--%s is %q; it must be %s", flag, value, config.OrList(words))

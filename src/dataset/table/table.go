@@ -4,7 +4,7 @@
 //	"847,2057\r\n" ── Next ──> a row ── Ints(dst [2]) ──> 847, 2057
 //	                                 ── Floats(dst)        Fields()
 //
-// One buffer holds the row at hand, however long the file is. Blank lines, comment lines, CR before
+// One buffer holds the current row, however long the file is. Blank lines, comment lines, CR before
 // LF, a byte order mark and blanks round a field are passed over. Every error names file and line.
 // It exists because encoding/csv allocates a string a field and strconv needs one: this package
 // reads several times as many numbers a second.
@@ -20,7 +20,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// longestRow bounds the buffer: a file without line ends is no table.
+// longestRow bounds the buffer: a file without line ends is not a table.
 const longestRow = 1 << 28
 
 // Separator says how the fields of a row are told apart.
@@ -148,18 +148,18 @@ func (r *Reader) fill() error {
 	return fmt.Errorf("%s: damaged after line %d: %w; fetch the file again", r.path, r.line, err)
 }
 
-// Row returns the row at hand, without blanks at its ends. It is valid until Next.
+// Row returns the current row, without blanks at its ends. It is valid until Next.
 func (r *Reader) Row() []byte { return r.row }
 
-// Line returns the line number of the row at hand, from 1.
+// Line returns the line number of the current row, from 1.
 func (r *Reader) Line() int { return r.line }
 
-// Errorf makes an error about the row at hand, which names file and line.
+// Errorf makes an error about the current row, which names file and line.
 func (r *Reader) Errorf(format string, args ...any) error {
 	return fmt.Errorf("%s: line %d: %w", r.path, r.line, fmt.Errorf(format, args...))
 }
 
-// Fields splits the row at hand, as views valid until Next, into dst, which it returns lengthened.
+// Fields splits the current row, as views valid until Next, into dst, which it returns lengthened.
 func (r *Reader) Fields(dst [][]byte) [][]byte {
 	for at := 0; at >= 0; {
 		var f []byte
@@ -203,7 +203,7 @@ func (r *Reader) field(at int) (f []byte, next int) {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == ',' }
 
-// Columns returns the number of fields of the row at hand.
+// Columns returns the number of fields of the current row.
 func (r *Reader) Columns() int {
 	n := 0
 	for at := 0; at >= 0; n++ {
@@ -212,14 +212,14 @@ func (r *Reader) Columns() int {
 	return n
 }
 
-// Ints reads the row at hand, which must have exactly len(dst) fields, all of them integers.
+// Ints reads the current row, which must have exactly len(dst) fields, all of them integers.
 func (r *Reader) Ints(dst []int64) error { return fields(r, dst, ParseInt, "an integer") }
 
-// Floats reads the row at hand, which must have exactly len(dst) fields, all of them numbers; nan
+// Floats reads the current row, which must have exactly len(dst) fields, all of them numbers; nan
 // and inf are numbers too.
 func (r *Reader) Floats(dst []float64) error { return fields(r, dst, ParseFloat, "a number") }
 
-// fields reads the row at hand, which must have exactly len(dst) fields, all of which parse
+// fields reads the current row, which must have exactly len(dst) fields, all of which parse
 // understands.
 func fields[T any](r *Reader, dst []T, parse func([]byte) (T, bool), kind string) error {
 	at := 0
