@@ -44,7 +44,8 @@ type GradientOptions struct {
 	Transport Transport      // of those in device memory; "" is TransportAuto
 }
 
-// NewGradients makes the sum over the ranks of c for parameters p. Collective. An error that wraps ErrTransport is the same on every rank.
+// NewGradients makes the sum over the ranks of c for parameters p. Collective. An
+// error that wraps ErrTransport is a comm.Agreed.
 func NewGradients(c comm.Comm, p *nn.Params, layers int, o GradientOptions) (*Gradients, error) {
 	if o.Add == nil {
 		o.Add = comm.AddInto

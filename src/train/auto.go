@@ -175,7 +175,7 @@ func (s *session) countCandidates() ([]trial, error) {
 	all := s.candidates(minibatches)
 	rows := make([]float64, len(all))
 	err := s.countRows(all, rows, minibatches)
-	if err = Agree(s.Comm, err); err != nil {
+	if err = comm.Agree(s.Comm, err); err != nil {
 		return nil, err
 	}
 	for i := range all {

@@ -37,7 +37,7 @@ func (s *session) openCache() (exchange.Cache, error) {
 		return nil, nil
 	}
 	m, err := access.New(&s.topology.Graph, access.Options{Workers: s.Workers})
-	if err = Agree(s.Comm, err); err != nil {
+	if err = comm.Agree(s.Comm, err); err != nil {
 		return nil, err
 	}
 	defer m.Free()
@@ -49,7 +49,7 @@ func (s *session) openCache() (exchange.Cache, error) {
 		return s.openGroup(m)
 	}
 	held, err := s.rankVertices(m)
-	if err = Agree(s.Comm, err); err != nil {
+	if err = comm.Agree(s.Comm, err); err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
 	defer mem.Free(held)
@@ -94,7 +94,7 @@ func (s *session) reader() *access.Reader { return s.job.Workload(s.Comm.Rank(),
 // Collective.
 func (s *session) predict(m *access.Graph, held []graph.VertexID) (float64, error) {
 	rows, err := s.expectedRemote(m, held)
-	if err := Agree(s.Comm, err); err != nil {
+	if err := comm.Agree(s.Comm, err); err != nil {
 		return 0, fmt.Errorf("predicting traffic: %w", err)
 	}
 	return comm.AgreeSum(s.Comm, rows)

@@ -78,7 +78,7 @@ func (s *session) openDynamic(m *access.Graph) (*dynamicCache, error) {
 	setup := policy.Setup{Graph: m, Reader: s.reader(), Settings: &s.o.Cache}
 	var err error
 	setup.Capacity, err = s.cacheCapacity(m)
-	if err = Agree(s.Comm, err); err != nil {
+	if err = comm.Agree(s.Comm, err); err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
 	if s.policy().Window != nil {
@@ -93,7 +93,7 @@ func (s *session) openDynamic(m *access.Graph) (*dynamicCache, error) {
 	setup.Ahead = setup.Reader.Ahead(epoch, item, setup.Window+1, &fault)
 	opened, initial, err := s.policy().Open(&setup)
 	defer func() { mem.Free(initial) }()
-	if err = Agree(s.Comm, errors.Join(fault, err)); err != nil {
+	if err = comm.Agree(s.Comm, errors.Join(fault, err)); err != nil {
 		return nil, fmt.Errorf("cache.policy %s: %w", s.o.Cache.Policy, err)
 	}
 	s.SetUp.Done(trace.SetUpRank)
@@ -132,7 +132,7 @@ func (s *session) planWindow(setup *policy.Setup) error {
 	if err == nil {
 		waiting, err = m.WindowBytes(r, p, min(s.o.Cache.Window, minibatches))
 	}
-	if err = Agree(s.Comm, err); err != nil {
+	if err = comm.Agree(s.Comm, err); err != nil {
 		return err
 	}
 	if planned, err = comm.AgreeMax(s.Comm, planned); err != nil {
@@ -150,7 +150,7 @@ func (s *session) planWindow(setup *policy.Setup) error {
 	}
 	setup.Window = min(setup.Window, minibatches) // there are no more to see
 	rows, err = s.policy().Expected(p, r, nil, setup.Capacity, setup.Window, minibatches)
-	if err = Agree(s.Comm, err); err != nil {
+	if err = comm.Agree(s.Comm, err); err != nil {
 		return err
 	}
 	s.expected, err = comm.AgreeSum(s.Comm, rows*float64(r.Count))

@@ -139,7 +139,7 @@ func (s *session) quality(sum *score) (quality, error) {
 		return q, err
 	}
 	if err := s.bound.check("the mean loss of the predictions", q.shortfall); err != nil {
-		return q, AgreedOn(s.Comm, fmt.Errorf("%w; %s", err, divergedCure))
+		return q, comm.AgreedOn(s.Comm, fmt.Errorf("%w; %s", err, divergedCure))
 	}
 	return q, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"halognn/src/comm"
 	"halognn/src/fault"
 	"halognn/src/nn"
 	"halognn/src/rundir"
@@ -64,7 +65,7 @@ func (r *run) results() error {
 
 // written tells every rank how writing the results has ended on rank 0. Collective.
 func (r *run) written(err error) error {
-	if err = Agree(r.Comm, err); err != nil {
+	if err = comm.Agree(r.Comm, err); err != nil {
 		return fmt.Errorf("%w; --resume goes on from the newest checkpoint: %w", ErrResults, err)
 	}
 	return nil

@@ -88,7 +88,7 @@ func (s *session) placeGroup(m *access.Graph, node comm.Comm) (held []graph.Vert
 		score, err = s.policy().Rank(m, s.reader())
 	}
 	defer func() { mem.Free(score) }()
-	if err = Agree(s.Comm, err); err != nil {
+	if err = comm.Agree(s.Comm, err); err != nil {
 		return nil, 0, err
 	}
 	for _, r := range s.local() {
@@ -107,7 +107,7 @@ func (s *session) placeGroup(m *access.Graph, node comm.Comm) (held []graph.Vert
 			defer place.Free()
 		}
 	}
-	if err = Agree(s.Comm, err); err != nil {
+	if err = comm.Agree(s.Comm, err); err != nil {
 		return nil, 0, err
 	}
 	if slots, err = comm.AgreeMax(node, slots); err != nil {
@@ -179,7 +179,7 @@ func (s *session) shareTable(node comm.Comm, slots int) (*mem.Shared, error) {
 	case err != nil:
 		err = fmt.Errorf("%w; the caches of a node, %d bytes, are to lie there: make it usable, or set cache.placement=own", err, node.Size()*share)
 	}
-	err = Agree(s.Comm, err)
+	err = comm.Agree(s.Comm, err)
 	if node.Rank() == 0 && table != nil { // all have mapped it, or never will
 		err = errors.Join(err, table.Unlink())
 	}

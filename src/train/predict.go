@@ -33,7 +33,7 @@ func Infer(ctx context.Context, env Env, o Options, weights []nn.Tensor, what In
 	if env.Comm.Rank() == 0 {
 		err = writable(what.Path)
 	}
-	if err := Agree(env.Comm, err); err != nil {
+	if err := comm.Agree(env.Comm, err); err != nil {
 		return err
 	}
 	o.Cache.Policy = policy.None // every row is read once
@@ -48,7 +48,7 @@ func Infer(ctx context.Context, env Env, o Options, weights []nn.Tensor, what In
 }
 
 func (s *session) infer(ctx context.Context, weights []nn.Tensor, what Inference) error {
-	err := Agree(s.Comm, s.model.Params.SetTensors(s.model.Params.Values, weights))
+	err := comm.Agree(s.Comm, s.model.Params.SetTensors(s.model.Params.Values, weights))
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (s *session) infer(ctx context.Context, weights []nn.Tensor, what Inference
 		return err
 	}
 	if undefined > 0 {
-		return AgreedOn(s.Comm, fmt.Errorf("the predictions for %d vertices are not finite: %w; check the features of these vertices and the model's weights, which --logits shows", undefined, ErrDiverged))
+		return comm.AgreedOn(s.Comm, fmt.Errorf("the predictions for %d vertices are not finite: %w; check the features of these vertices and the model's weights, which --logits shows", undefined, ErrDiverged))
 	}
 	return s.gather(ctx, p, what.Path)
 }
@@ -199,7 +199,7 @@ func (s *session) gather(ctx context.Context, p *predictions, path string) error
 			return err // this rank's alone
 		}
 	}
-	return Agree(s.Comm, err)
+	return comm.Agree(s.Comm, err)
 }
 
 // writable says what keeps predictions from being written to path, which is better known before they are computed. The file will be

@@ -34,7 +34,7 @@ func OpenCheckpoint(c comm.Comm, run string) (*Checkpoint, error) {
 	if c.Rank() == 0 {
 		found, err = rundir.NewestCheckpoint(run, SoundState)
 	}
-	if err := Agree(c, err); err != nil {
+	if err := comm.Agree(c, err); err != nil {
 		return nil, err
 	}
 	var wire bytes.Buffer
@@ -56,7 +56,7 @@ func OpenCheckpoint(c comm.Comm, run string) (*Checkpoint, error) {
 	}
 	state := new(checkpointState)
 	if err := json.Unmarshal(found.State, state); err != nil { // all ranks have the same text
-		return nil, AgreedOn(c, fmt.Errorf("%s: %w", filepath.Join(found.Path, rundir.StateFile), err))
+		return nil, comm.AgreedOn(c, fmt.Errorf("%s: %w", filepath.Join(found.Path, rundir.StateFile), err))
 	}
 	return &Checkpoint{
 		state: state, path: found.Path, damaged: found.Damaged, finished: found.Finished, files: found.Files,

@@ -76,7 +76,7 @@ func open(env Env, o Options) (s *session, err error) {
 		return nil, err
 	}
 	// What fails on one rank fails on all, here, so that no rank waits for another that has given up.
-	if err = Agree(env.Comm, s.openLocal()); err != nil {
+	if err = comm.Agree(env.Comm, s.openLocal()); err != nil {
 		return nil, s.endedBy(err)
 	}
 	if err = s.openShared(); err != nil {
@@ -134,14 +134,11 @@ func (s *session) openShared() error {
 	var err error
 	if s.gradients, err = parallel.NewGradients(s.Comm, s.model.Params, s.o.Model.Layers,
 		parallel.GradientOptions{SumOptions: comm.SumOptions{Mode: s.o.Sum, Add: s.Host.AddInto}, Device: s.Device, Transport: s.Gradients}); err != nil {
-		if errors.Is(err, parallel.ErrTransport) { // all ranks say the same
-			err = AgreedOn(s.Comm, err)
-		}
 		return err
 	}
 	s.closers = append(s.closers, s.gradients.Close)
 	s.SetUp.Done(trace.SetUpModel)
-	if err := Agree(s.Comm, s.openOffboard()); err != nil {
+	if err := comm.Agree(s.Comm, s.openOffboard()); err != nil {
 		return err
 	}
 	if s.deviceRows, err = gatherDeviceRows(s.Comm, s.ownRows); err != nil {
@@ -267,7 +264,7 @@ func (s *session) openTables() error {
 	if err := node.Free(); err != nil {
 		return err
 	}
-	return Agree(s.Comm, s.mapParts(here))
+	return comm.Agree(s.Comm, s.mapParts(here))
 }
 
 // checkNode refuses pretended nodes that span real ones, whose ranks would map each other's parts over the network. Collective.
@@ -292,7 +289,7 @@ func (s *session) checkNode(group []int) error {
 			break
 		}
 	}
-	return Agree(s.Comm, err)
+	return comm.Agree(s.Comm, err)
 }
 
 func (s *session) mapParts(ranks []int) error {
@@ -331,7 +328,7 @@ func (s *session) close() error {
 // they close in order. Otherwise others may wait for this one in some collective: the job ends,
 // nothing is given back, and the watch lasts until the end has come.
 func (s *session) endedBy(err error) error {
-	if agreed := (*Agreed)(nil); errors.As(err, &agreed) {
+	if comm.IsAgreed(err) {
 		return errors.Join(err, s.close())
 	}
 	return s.abort(err)

@@ -90,7 +90,7 @@ func (r *run) ready() error {
 		return nil
 	}
 	if err := r.restore(r.Resume); err != nil { // all ranks have read the same
-		return AgreedOn(r.Comm, err)
+		return comm.AgreedOn(r.Comm, err)
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func (r *run) start(ctx context.Context) error {
 	if r.Comm.Rank() == 0 {
 		r.log, err = r.openLog()
 	}
-	if err := Agree(r.Comm, err); err != nil {
+	if err := comm.Agree(r.Comm, err); err != nil {
 		return err
 	}
 	r.closers = append(r.closers, r.closeLog)
@@ -187,7 +187,7 @@ func (r *run) startTrace() error {
 		return err
 	}
 	r.spans, err = trace.CreateRecorder(filepath.Join(r.Dir, r.Trace), r.Comm.Rank(), base)
-	if err = Agree(r.Comm, err); err != nil {
+	if err = comm.Agree(r.Comm, err); err != nil {
 		return fmt.Errorf("--trace: %w", err)
 	}
 	r.closers = append(r.closers, r.spans.Close)

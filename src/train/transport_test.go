@@ -161,7 +161,7 @@ func TestATransportThatIsNotPossible(t *testing.T) {
 		}
 		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{}, Workers: 2, Dir: t.TempDir(), GPUReads: ReadsCopy, Gradients: parallel.TransportNCCL}
 		_, err = Run(context.Background(), env, sageOptions())
-		if a := (*Agreed)(nil); errors.As(err, &a) && errors.Is(err, parallel.ErrTransport) {
+		if comm.IsAgreed(err) && errors.Is(err, parallel.ErrTransport) {
 			mu.Lock()
 			agreed++
 			mu.Unlock()

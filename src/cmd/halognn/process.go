@@ -53,7 +53,7 @@ func (p *process) run(f func(c comm.Comm) error) error {
 	var agreed error // as rank 0 of this process has it
 	rank := func(c comm.Comm) error {
 		err := f(c)
-		if a := (*train.Agreed)(nil); errors.As(err, &a) {
+		if a := (*comm.Agreed)(nil); errors.As(err, &a) {
 			if ranks == 0 || c.Rank() == 0 {
 				agreed = err
 			}
@@ -87,7 +87,7 @@ func (p *process) onAllRanks(command *cobra.Command, err error) error {
 		return err
 	}
 	p.goroutines = 0
-	return p.run(func(c comm.Comm) error { return usageError(train.Agree(c, err)) })
+	return p.run(func(c comm.Comm) error { return usageError(comm.Agree(c, err)) })
 }
 
 // underLauncher reports whether the command is the work of many ranks.
@@ -130,7 +130,7 @@ func (p *process) fail(err error) {
 	if errors.Is(err, watch.ErrStalled) {
 		code = exitStalled
 	}
-	if agreed := (*train.Agreed)(nil); errors.As(err, &agreed) {
+	if comm.IsAgreed(err) {
 		os.Exit(code)
 	}
 	first := p.failing.CompareAndSwap(0, int64(code)+1)
