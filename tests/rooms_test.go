@@ -21,11 +21,11 @@ var level = map[string]int{
 	"graph": 1, "comm": 1, "compute": 1, "pipeline": 1, "trace": 1, "chart": 1, "rundir": 1,
 	"dataset": 2, "partition": 2, "shard": 3, "sample": 2, "cache": 2, "access": 3, "nn": 2,
 	"watch": 2, "policy": 4, "exchange": 4, "job": 5, "config": 5, "parallel": 5,
-	"report": 6, "simulate": 6, "plan": 6, "train": 7, "doctor": 7, "cmd": 8,
+	"report": 6, "residence": 6, "simulate": 6, "plan": 6, "train": 7, "doctor": 7, "cmd": 8,
 }
 
 // knowsRanks are the rooms that may know that other ranks exist.
-var knowsRanks = []string{"comm", "exchange", "parallel", "simulate", "plan", "train", "doctor", "cmd"}
+var knowsRanks = []string{"comm", "exchange", "parallel", "residence", "simulate", "plan", "train", "doctor", "cmd"}
 
 // usesC are the packages that may use cgo; with CGO_ENABLED=0 the rest must build, and mem without the C library.
 var usesC = []string{"mem", "interrupt", "comm/mpi", "compute/cpu", "compute/cuda", "partition/metis"}

@@ -14,6 +14,7 @@ import (
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/pipeline"
+	"halognn/src/residence"
 	"halognn/src/rundir"
 	"halognn/src/trace"
 	"halognn/src/watch"
@@ -54,7 +55,7 @@ type checkpointState struct {
 	BestAccuracy float64 `json:"best_accuracy"`
 	Since        int     `json:"validations_since"`
 
-	Cache *choice `json:"cache,omitempty"` // that cache.policy auto has made
+	Cache *residence.Choice `json:"cache,omitempty"` // that cache.policy auto has made
 
 	EpochSeconds []float64      `json:"epoch_seconds"`
 	Sums         checkpointSums `json:"sums"`
@@ -248,7 +249,7 @@ func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 		BestEpoch: r.best.epoch, BestMetric: r.best.valid.metric, BestAccuracy: r.best.valid.accuracy, Since: r.best.since,
 		EpochSeconds: append([]float64(nil), r.seconds...), Sums: sumsOf(&r.sum),
 	}
-	s.Cache, s.FirstLoss = r.choice(), r.bound.first
+	s.Cache, s.FirstLoss = r.auto.Choice(), r.bound.first
 	if epoch == r.epoch {
 		s.Loss, s.Seeds, s.Seconds, s.First = r.loss, r.seeds, all.each[0].Seconds, r.firstStep
 		s.Waiting, s.Startup = all.Waiting/ranks, all.Startup/ranks

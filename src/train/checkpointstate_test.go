@@ -1,7 +1,6 @@
 package train
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"os"
@@ -128,8 +127,7 @@ func TestCheckpointKeepsAllSums(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err := onRanks(generated(t), 1, sageOptions(), func(_ context.Context, s *session) error {
-		r := &run{session: s}
+	err := onOneRank(generated(t), sageOptions(), func(r *run) error {
 		var e epochRecord
 		filled(reflect.ValueOf(&e).Elem(), new(int))
 		e.PhaseSeconds = map[string]float64{"sample": 1.5, "wait": 2.5}

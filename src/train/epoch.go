@@ -116,10 +116,10 @@ func (r *run) summarise(final *evaluation) error {
 	s.Evictions, s.Replacements, s.ScoreSeconds = s.Evictions/n, s.Replacements/n, s.ScoreSeconds/float64(n)
 	s.RemoteBytes = s.Remote * int64(meta.RowBytes()) // the identity of every epoch, whatever the division dropped
 	s.HitRate, s.BufferHitRate = s.rates()
-	if s.Cache, err = r.summariseCache(); err != nil {
+	if s.Cache, err = r.store.Summarise(r.cache, r.auto); err != nil {
 		return err
 	}
-	s.CachePolicy, s.ExpectedRowsPerStep = r.o.Cache.Policy, r.expected
+	s.CachePolicy, s.ExpectedRowsPerStep = r.cache.Settings.Policy, r.cache.Expected
 	s.RemoteRowsPerStep = float64(s.Remote) / float64(r.steps())
 	s.MetricName = r.metric
 	s.ValidMetric, s.ValidAccuracy, s.BestEpoch = r.best.valid.metric, r.best.valid.accuracy, r.best.epoch
@@ -128,10 +128,10 @@ func (r *run) summarise(final *evaluation) error {
 	s.StepsPerEpoch, s.EpochSeconds = r.steps(), median(r.seconds)
 	s.LossDigest, s.BlocksDigest = fmt.Sprintf("%016x", r.losses.Sum64()), fmt.Sprintf("%016x", digests)
 	s.EdgesDigest = r.edgesDigest(edges)
-	s.Ranks, s.Parts, s.Nodes = r.Comm.Size(), meta.Parts, r.nodes
+	s.Ranks, s.Parts, s.Nodes = r.Comm.Size(), meta.Parts, r.job.Nodes()
 	s.Device, s.Transport, s.Version = r.Device.Name(), r.Transport, r.Version
 	s.workers, s.pretended = r.Workers, r.RanksPerNode > 0
-	s.DeviceRows, s.Allreduce, s.Gradients = r.deviceRows, "mpi", string(r.gradients.Transport())
+	s.DeviceRows, s.Allreduce, s.Gradients = r.store.DeviceRows, "mpi", string(r.gradients.Transport())
 	switch {
 	case r.gradients.Reproducible():
 		s.Allreduce = "reproducible"

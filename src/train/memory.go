@@ -24,14 +24,9 @@ func (r *run) memory() trace.Memory {
 	for _, item := range allocated {
 		counted[item.Name] += item.Bytes
 	}
-	switch c := r.cached.(type) {
-	case *staticCache:
-		counted[trace.MemCacheRows], counted[trace.MemCacheIndex] = int64(len(c.rows)), c.index.Bytes()
-	case *groupCache:
-		counted[trace.MemCacheIndex] = c.index.Bytes()
-	}
-	if d := r.dynamic; d != nil {
-		counted[trace.MemCacheRows], counted[trace.MemCacheIndex] = int64(len(d.rows)), d.policy.Bytes()
+	cached, shared := r.cache.Memory()
+	for _, item := range cached {
+		counted[item.Name] += item.Bytes
 	}
 	rest := mem.PeakAllocated() // what came and went
 	for _, bytes := range counted {
@@ -44,13 +39,11 @@ func (r *run) memory() trace.Memory {
 	if r.gradients.Transport() == parallel.TransportStaged {
 		counted[trace.MemParameters] += parameters
 	}
-	if c, ok := r.cached.(*groupCache); ok { // the caches of the node, in memory of its own
-		counted[trace.MemCacheRows] = int64(len(c.Table()))
+	for _, item := range shared { // the caches of the node, in memory of its own
+		counted[item.Name] += item.Bytes
 	}
 	counted[trace.MemTopology], counted[trace.MemHeap], counted[trace.MemRuntime] = r.Shards.MappedBytes(), mem.HeapBytes(), r.runtime
-	for _, table := range r.tables {
-		counted[trace.MemFeatures] += int64(len(table))
-	}
+	counted[trace.MemFeatures] = r.store.Bytes()
 	var m trace.Memory
 	for _, name := range trace.MemoryItems {
 		m = append(m, trace.MemoryItem{Name: name, Bytes: counted[name]})

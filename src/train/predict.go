@@ -16,7 +16,6 @@ import (
 	"halognn/src/nn"
 	"halognn/src/npy"
 	"halognn/src/parallel"
-	"halognn/src/policy"
 )
 
 // Inference says what is predicted, and where it goes.
@@ -36,8 +35,7 @@ func Infer(ctx context.Context, env Env, o Options, weights []nn.Tensor, what In
 	if err := comm.Agree(env.Comm, err); err != nil {
 		return err
 	}
-	o.Cache.Policy = policy.None // every row is read once
-	s, err := open(env, o)
+	s, err := openForward(env, o)
 	if err != nil {
 		return err
 	}
@@ -155,7 +153,7 @@ const gatherRows = 1 << 20
 // gather brings all predictions to rank 0, round by round so that little memory is in flight, and writes them. Collective.
 func (s *session) gather(ctx context.Context, p *predictions, path string) error {
 	offsets, ranks, me := s.Shards.Meta.Offsets, s.Comm.Size(), s.Comm.Rank()
-	bound := func(r int) int { return int(offsets[r*s.perRank]) }
+	bound := func(r int) int { return int(offsets[r*(s.last-s.first)]) }
 	rounds := 0
 	for r := range ranks {
 		rounds = max(rounds, (bound(r+1)-bound(r)+gatherRows-1)/gatherRows)

@@ -126,7 +126,7 @@ func (r *run) update(step int, stats nn.Stats, m *parallel.Minibatch) error {
 	}
 	r.mark(trace.Update, begin)
 	r.record(step, lr, stats, m)
-	r.auto.stepEnds()
+	r.auto.StepEnds()
 	r.watch.At(r.epoch, step, watch.Place(trace.Wait))
 	return r.obey(step)
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"halognn/src/residence"
 	"halognn/src/rundir"
 	"halognn/src/trace"
 )
@@ -33,10 +34,10 @@ type Summary struct {
 	Rows
 	RoundsPerStep float64 `json:"rounds_per_step"` // of the last epoch
 
-	CachePolicy         string        `json:"cache_policy"`
-	Cache               *CacheSummary `json:"cache,omitempty"`
-	RemoteRowsPerStep   float64       `json:"remote_rows_per_step"`
-	ExpectedRowsPerStep float64       `json:"expected_remote_rows_per_step,omitempty"`
+	CachePolicy         string             `json:"cache_policy"`
+	Cache               *residence.Summary `json:"cache,omitempty"`
+	RemoteRowsPerStep   float64            `json:"remote_rows_per_step"`
+	ExpectedRowsPerStep float64            `json:"expected_remote_rows_per_step,omitempty"`
 
 	WaitFraction float64            `json:"wait_fraction"`
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
@@ -62,9 +63,9 @@ type Summary struct {
 	Allreduce string `json:"allreduce"`
 	Gradients string `json:"gradients"`
 
-	DeviceRows []DeviceRows `json:"device_rows,omitempty"` // of every rank
-	Version    string       `json:"version"`
-	Graph      GraphSize    `json:"graph"`
+	DeviceRows []residence.DeviceRows `json:"device_rows,omitempty"` // of every rank
+	Version    string                 `json:"version"`
+	Graph      GraphSize              `json:"graph"`
 
 	workers   int  // that prepare minibatches, of rank 0
 	pretended bool // the nodes are run.ranks_per_node's

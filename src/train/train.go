@@ -13,7 +13,9 @@ import (
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/parallel"
+	"halognn/src/residence"
 	"halognn/src/rundir"
+	"halognn/src/sample"
 	"halognn/src/trace"
 	"halognn/src/watch"
 )
@@ -21,6 +23,12 @@ import (
 // run is the state of a training run.
 type run struct {
 	*session
+	streams   *sample.Streams
+	mine      sample.Share // those that this rank trains
+	optimizer *nn.Optimizer
+	gradients *parallel.Gradients
+	auto      *residence.Auto // nil unless the run chooses its cache
+
 	losses  *xxhash.Digest // of every step's loss bits
 	blocks  uint64         // sum of this rank's minibatch digests
 	edges   uint64         // and of those of their edges
@@ -31,6 +39,9 @@ type run struct {
 	saver   *saver       // rank 0
 	stopped bool         // the ranks have voted to stop
 	noEdges bool         // the checkpoint to go on from has no digest of edges
+	bound   lossBound
+	runtime int64 // bytes resident before any data was opened: program, MPI, BLAS
+	clock   trace.Clock
 
 	// Of the epoch under way.
 	epoch   int
@@ -71,15 +82,75 @@ type Training struct{ run *run }
 // and devices is found here, and nothing is written. Collective. On an error other ranks may still
 // be waiting, unless it was agreed on by all (see Agreed): the caller then ends the job.
 func Open(env Env, o Options) (*Training, error) {
-	s, err := open(env, o)
-	if err != nil {
-		return nil, err
-	}
-	r := &run{session: s, losses: xxhash.New()}
-	if err := r.ready(); err != nil {
+	r := &run{session: newSession(env, o), losses: xxhash.New()}
+	if err := r.open(); err != nil {
 		return nil, r.endedBy(err)
 	}
 	return &Training{r}, nil
+}
+
+// open prepares everything that does not depend on the epoch, in the order in which what has been
+// opened limits what follows: rows get the device memory that model and gradients leave. Collective.
+func (r *run) open() error {
+	var err error
+	if r.runtime, err = residentBeforeData(); err != nil {
+		return err
+	}
+	// What fails on one rank fails on all, here, so that no rank waits for another that has given up.
+	if err = comm.Agree(r.Comm, r.openLocal()); err != nil {
+		return err
+	}
+	if err = r.openStore(); err != nil {
+		return err
+	}
+	if r.gradients, err = parallel.NewGradients(r.Comm, r.model.Params, r.o.Model.Layers, parallel.GradientOptions{
+		SumOptions: comm.SumOptions{Mode: r.o.Sum, Add: r.Host.AddInto}, Device: r.Device, Transport: r.Gradients,
+	}); err != nil {
+		return err
+	}
+	r.closers = append(r.closers, r.gradients.Close)
+	r.SetUp.Done(trace.SetUpModel)
+	if err = r.openDevice(); err != nil {
+		return err
+	}
+	settings := r.o.Cache
+	if settings.Policy == residence.PolicyAuto {
+		var kept *residence.Choice
+		if r.Resume != nil {
+			kept = r.Resume.state.Cache
+		}
+		if r.auto, err = r.store.Choose(r.beginning(), kept); err != nil {
+			return err
+		}
+		settings = r.auto.Settings()
+		r.SetUp.Done(trace.SetUpChoose)
+	}
+	if err = r.openRows(settings, r.beginning(), r.gradients); err != nil {
+		return err
+	}
+	return r.ready()
+}
+
+// openLocal does what needs no other rank.
+func (r *run) openLocal() (err error) {
+	if err = r.openModel(); err != nil {
+		return err
+	}
+	r.streams, r.mine = r.job.Streams, r.job.Share(r.Comm.Rank())
+	if r.optimizer, err = nn.NewOptimizer(r.Device, r.model.Params, r.o.Optimizer); err != nil {
+		return err
+	}
+	r.closers = append(r.closers, func() error { r.optimizer.Close(); return nil })
+	r.SetUp.Done(trace.SetUpModel)
+	return r.o.Schedule.Check()
+}
+
+// beginning returns where training begins.
+func (r *run) beginning() residence.Position {
+	if r.Resume != nil {
+		return residence.Position{Epoch: r.Resume.state.Epoch, Item: r.Resume.state.Step * r.minibatches()}
+	}
+	return residence.Position{Epoch: 1}
 }
 
 // ready makes the state of the first step or, of a run that goes on, of the next one.
@@ -119,13 +190,13 @@ func (r *run) run(ctx context.Context) error {
 	r.SetUp.End(trace.SetUpRun)
 	for epoch := r.epoch + 1; epoch <= r.o.Epochs && !r.patienceOut(); epoch++ {
 		if err := r.during(fmt.Sprintf("epoch %d", epoch), func() error {
-			if err := r.beginTrial(ctx, epoch); err != nil {
+			if err := r.chooseCache(epoch); err != nil {
 				return err
 			}
 			if err := r.trainEpoch(ctx, epoch); err != nil {
 				return err
 			}
-			return r.endTrial()
+			return r.auto.End()
 		}); err != nil {
 			return err
 		}
@@ -170,7 +241,9 @@ func (r *run) start(ctx context.Context) error {
 	if !r.gradients.Reproducible() {
 		r.Progress.Note(ctx, "gradients are summed in an order that the MPI library or NCCL chooses: the last bits of the loss may differ between libraries and numbers of ranks")
 	}
-	r.tellDeviceRows(ctx)
+	if line := r.store.DeviceNote(); line != "" {
+		r.tell(line)
+	}
 	if r.Resume != nil {
 		r.tellResumed(r.Resume)
 	}
@@ -194,6 +267,22 @@ func (r *run) startTrace() error {
 	return nil
 }
 
+// chooseCache opens another cache for an epoch if one is to be tried, or has been chosen. Collective.
+func (r *run) chooseCache(epoch int) error {
+	part := r.Resume != nil && r.Resume.state.Epoch == epoch && r.Resume.state.Step > 0
+	if settings, another := r.auto.Begin(part); another {
+		r.watch.At(epoch, 0, watch.CacheSwitch)
+		if err := r.closeRows(); err != nil {
+			return err
+		}
+		if err := r.openRows(settings, residence.Position{Epoch: epoch}, r.gradients); err != nil {
+			return err
+		}
+	}
+	r.auto.Time()
+	return nil
+}
+
 // trainEpoch passes once over the training seeds.
 func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	if err := mem.CheckSizes(); err != nil {
@@ -206,7 +295,7 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	r.spans.Pass("train", epoch, r.minibatches(), r.steps()*r.minibatches())
 	r.skipped = first * r.minibatches()
 	items := r.steps() * r.minibatches()
-	foreseen := r.auto.sameCache(r.o.Epochs-epoch) * items // a look-ahead cache sees into the next epochs
+	foreseen := r.auto.Foreseen(r.o.Epochs-epoch) * items // a look-ahead cache sees into the next epochs
 	r.onSteps(true)
 	err := r.pipe.RunOn(ctx, items-r.skipped, foreseen,
 		func(i int, m *parallel.Minibatch) { r.admit(r.skipped+i, m) },
@@ -228,6 +317,10 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	}
 	return r.endEpoch(took)
 }
+
+// steps returns the optimiser updates of an epoch, and minibatches the minibatches that this rank trains for each.
+func (r *run) steps() int       { return r.job.Steps() }
+func (r *run) minibatches() int { return r.job.Minibatches() }
 
 func (r *run) onSteps(begin bool) {
 	if r.OnSteps != nil {

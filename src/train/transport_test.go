@@ -15,6 +15,7 @@ import (
 	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
 	"halognn/src/parallel"
+	"halognn/src/residence"
 	"halognn/src/shard"
 )
 
@@ -37,7 +38,7 @@ func trainedOver(t *testing.T, shards *shard.Shards, library string, ranks int, 
 		if err != nil {
 			return err
 		}
-		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{}, Workers: 2, Dir: dir, GPUReads: ReadsCopy, Gradients: over}
+		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{}, Workers: 2, Dir: dir, GPUReads: residence.ReadsCopy, Gradients: over}
 		if c.Rank() == 0 {
 			env.Progress = told
 		}
@@ -135,7 +136,7 @@ func TestTwoRanksWithGPUsFailAtOnce(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					env.Device, env.GPUReads = d, ReadsCopy
+					env.Device, env.GPUReads = d, residence.ReadsCopy
 					env.Gradients = parallel.Transport(over)
 					if rank == 1 {
 						env.Device = &breakingGPU{PeerDevice: d, breaking: breaking{Device: d, left: steps}}
@@ -159,7 +160,7 @@ func TestATransportThatIsNotPossible(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{}, Workers: 2, Dir: t.TempDir(), GPUReads: ReadsCopy, Gradients: parallel.TransportNCCL}
+		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{}, Workers: 2, Dir: t.TempDir(), GPUReads: residence.ReadsCopy, Gradients: parallel.TransportNCCL}
 		_, err = Run(context.Background(), env, sageOptions())
 		if comm.IsAgreed(err) && errors.Is(err, parallel.ErrTransport) {
 			mu.Lock()
