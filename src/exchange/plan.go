@@ -6,6 +6,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/trace"
 )
 
 // Plan says where the rows of one frontier lie, and holds what travels to bring the remote ones here. The zero value is
@@ -16,7 +17,7 @@ type Plan struct {
 	Rows compute.Rows
 
 	// Counters of this plan: complete when StartRows has returned.
-	Counters
+	trace.Counters
 
 	// Distant lists the remote vertices of the frontier, cached or not; set by Locate.
 	Distant []graph.VertexID
@@ -102,7 +103,7 @@ func (x *Exchange) place(p *Plan, ids []graph.VertexID) error {
 	if err != nil {
 		return err
 	}
-	p.Counters = Counters{Frontier: int64(len(ids))}
+	p.Counters = trace.Counters{Frontier: int64(len(ids))}
 	if x.cache != nil {
 		remote = x.lookUp(p, ids, remote)
 	}

@@ -90,8 +90,10 @@ func (d *dataParallel) Memory() (allocated, pinned trace.Memory) {
 }
 
 // Counters implements Strategy.
-func (d *dataParallel) Counters(m *Minibatch) (exchange.Counters, error) {
-	return m.Fetch.Counters, m.Fetch.Check(len(m.Sampled.Frontier))
+func (d *dataParallel) Counters(m *Minibatch) (trace.Counters, error) {
+	c := m.Fetch.Counters
+	c.Evictions, c.Replacements = int64(m.Decision.Evictions), int64(m.Decision.Replacements)
+	return c, c.Check(len(m.Sampled.Frontier))
 }
 
 // Stages implements Strategy.

@@ -205,7 +205,7 @@ func counted(t *testing.T, s *shard.Shards, j Job, window int) float64 {
 				l.Feed(remote[fed])
 			}
 			decides.Step(distant, &d)
-			rows += d.Transferred()
+			rows += int(d.Counters().Remote)
 		}
 		d.Free()
 		decides.Free()

@@ -58,7 +58,7 @@ func (a *accesses) play(kind *policy.Policy, setup policy.Setup) (played, error)
 	h, player := policy.NewHistory(setup.Window), policy.NewPlayer(kind, setup)
 	defer h.Free()
 	defer player.Free()
-	count := func(_ int, d *cache.Decision) { rows += d.Transferred() }
+	count := func(_ int, d *cache.Decision) { rows += int(d.Counters().Remote) }
 	for i := range steps {
 		h.Add(a.step(i))
 		if err := player.Advance(h, i == steps-1, count); err != nil {

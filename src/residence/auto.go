@@ -246,7 +246,7 @@ func countOne(m *access.Graph, r *access.Reader, o policy.Settings, capacity int
 	}
 	_, err = policy.Play(kind, setup, slices.Values(steps), func(i int, d *cache.Decision) {
 		if i >= half {
-			total += d.Transferred()
+			total += int(d.Counters().Remote)
 		}
 	})
 	return float64(total) / float64(max(1, len(steps)-half)), err

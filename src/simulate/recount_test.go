@@ -172,7 +172,7 @@ func checkTraces(t *testing.T, r *Result) {
 			}
 			var rows int64
 			for _, d := range done {
-				rows += d.Fetched + d.Early
+				rows += d.Remote
 			}
 			if done != nil && rows != r.Rows[p][i] {
 				t.Errorf("%s: the steps transfer %d rows, all together %d", name, rows, r.Rows[p][i])
@@ -251,7 +251,7 @@ func transferred(t *testing.T, m *access.Graph, r *access.Reader, x *trail, o Op
 				l.Feed(items[fed])
 			}
 			p.Step(remote, &d)
-			rows += int64(d.Transferred())
+			rows += d.Counters().Remote
 		}
 		return rows, begin
 	case policy.Optimum:

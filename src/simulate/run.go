@@ -90,7 +90,7 @@ func (r *Result) add(o *Result) {
 			r.Filled[p][size] += o.Filled[p][size]
 			r.Predicted[p][size] += o.Predicted[p][size]
 			for i, d := range o.Traces[p][size] {
-				r.Traces[p][size][i].add(d)
+				r.Traces[p][size][i].Add(d)
 			}
 		}
 	}

@@ -70,7 +70,7 @@ type checkpointState struct {
 	Waiting float64            `json:"wait_seconds"`       // mean over ranks, as
 	Startup float64            `json:"startup_seconds"`
 	Phases  map[string]float64 `json:"phases"` // these, by name
-	Rows    checkpointRows     `json:"rows"`   // sum over ranks
+	Rows    checkpointCounters `json:"rows"`   // sum over ranks
 	Each    []rankShare        `json:"each_rank"`
 
 	OldPhases []float64 `json:"phase_seconds,omitempty"` // see phases
@@ -98,9 +98,9 @@ func (s *checkpointState) earlier(rank, ranks int) rankShare {
 type share struct {
 	Blocks  uint64
 	Edges   uint64
-	Rows    tally // rank 0's has those carried over a restart
-	Remote  int64 // rows of this rank
-	Rounds  int64 // that this rank has started, since the restart if there was one in the epoch
+	Rows    trace.Counters // rank 0's has those carried over a restart
+	Remote  int64          // rows of this rank
+	Rounds  int64          // that this rank has started, since the restart if there was one in the epoch
 	Seconds float64
 	Waiting float64
 	Startup float64
@@ -202,7 +202,7 @@ func (r *run) save(epoch, step int, end bool) error {
 // gatherShares returns what the ranks have done in the epoch under way, which has taken so long. Collective.
 func (r *run) gatherShares(took time.Duration) (s shares, err error) {
 	rows := r.rows
-	rows.add(r.carried)
+	rows.Add(r.carried)
 	own := share{
 		Blocks: r.blocks, Edges: r.edges, Rows: rows, Remote: r.rows.Remote + r.earlier, Rounds: r.rows.Rounds,
 		Seconds: took.Seconds(), Waiting: r.waiting.Seconds(), Startup: r.startup.Seconds(), Phases: r.clock.Seconds(),
@@ -223,7 +223,7 @@ func (r *run) gatherShares(took time.Duration) (s shares, err error) {
 		s.each = append(s.each, one)
 		s.Blocks += one.Blocks
 		s.Edges += one.Edges
-		s.Rows.add(one.Rows)
+		s.Rows.Add(one.Rows)
 		s.Remote += one.Remote
 		s.Waiting += one.Waiting
 		s.Startup += one.Startup
@@ -247,13 +247,13 @@ func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 		Epoch: epoch, Step: step, StepsPerEpoch: r.steps(), OptimizerSteps: r.optimizer.Steps(),
 		LossDigest: digest, BlocksDigest: fmt.Sprintf("%016x", all.Blocks), EdgesDigest: r.edgesDigest(all.Edges),
 		BestEpoch: r.best.epoch, BestMetric: r.best.valid.metric, BestAccuracy: r.best.valid.accuracy, Since: r.best.since,
-		EpochSeconds: append([]float64(nil), r.seconds...), Sums: sumsOf(&r.sum),
+		EpochSeconds: append([]float64(nil), r.seconds...), Sums: sumsOf(&r.sums),
 	}
 	s.Cache, s.FirstLoss = r.auto.Choice(), r.bound.first
 	if epoch == r.epoch {
 		s.Loss, s.Seeds, s.Seconds, s.First = r.loss, r.seeds, all.each[0].Seconds, r.firstStep
 		s.Waiting, s.Startup = all.Waiting/ranks, all.Startup/ranks
-		s.Rows = checkpointRowsOf(all.Rows)
+		s.Rows = checkpointCounters(all.Rows)
 		s.Phases = map[string]float64{}
 		for p, t := range all.Phases {
 			s.Phases[trace.Phase(p).String()] = t / ranks

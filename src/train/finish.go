@@ -32,8 +32,8 @@ func (r *run) finish(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	r.sum.WeightsDigest = weights
-	if err := r.summarise(scores); err != nil {
+	var err error
+	if r.summary, err = r.summarise(scores, weights); err != nil {
 		return err
 	}
 	if r.log == nil {
@@ -60,7 +60,7 @@ func (r *run) results() error {
 	if err := r.log.Sync(); err != nil {
 		return err
 	}
-	return r.sum.write(r.Dir)
+	return r.summary.write(r.Dir)
 }
 
 // written tells every rank how writing the results has ended on rank 0. Collective.

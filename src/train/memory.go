@@ -52,10 +52,10 @@ func (r *run) memory() trace.Memory {
 }
 
 // summariseMemory reports the largest resident set, and what the memory of that rank is made of. Collective.
-func (r *run) summariseMemory() error {
+func (r *run) summariseMemory() (most int64, of map[string]int64, err error) {
 	peak, err := mem.PeakRSS()
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
 	values := []int64{peak}
 	for _, item := range r.memory() {
@@ -63,18 +63,17 @@ func (r *run) summariseMemory() error {
 	}
 	all, err := comm.Allgather(r.Comm, values...)
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
-	s := &r.sum
 	for at := 0; at < len(all); at += len(values) {
-		if all[at] > s.PeakRSSBytes {
-			s.PeakRSSBytes, s.Memory = all[at], map[string]int64{}
+		if all[at] > most {
+			most, of = all[at], map[string]int64{}
 			for i, name := range trace.MemoryItems {
-				s.Memory[name] = all[at+1+i]
+				of[name] = all[at+1+i]
 			}
 		}
 	}
-	return nil
+	return most, of, nil
 }
 
 // residentBeforeData returns what is resident without data and without the Go heap, which is counted at the end.

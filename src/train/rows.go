@@ -1,54 +1,35 @@
 package train
 
-import (
-	"time"
+import "halognn/src/trace"
 
-	"halognn/src/cache"
-	"halognn/src/exchange"
-)
+// Rows counts feature rows by where they came from, per epoch, summed over ranks.
+type Rows struct {
+	Local       int64 `json:"local_rows"`
+	CacheHits   int64 `json:"cache_hits"`
+	Peer        int64 `json:"peer_rows"`
+	PeerCached  int64 `json:"peer_cache_rows"`
+	Fetched     int64 `json:"fetched_rows"`
+	Replacement int64 `json:"replacement_rows"`
+	Early       int64 `json:"early_rows"`
+	Remote      int64 `json:"remote_rows"` // the sum of the three above
+	RemoteBytes int64 `json:"remote_bytes"`
 
-// tally counts rows and what a cache decided about them.
-type tally struct {
-	exchange.Counters
-	Evictions    int64 // rows that others overwrote
-	Replacements int64 // rows that entered in eviction rounds
-	Scoring      int64 // nanoseconds that the policy took
+	HitRate       float64 `json:"hit_rate"`
+	BufferHitRate float64 `json:"buffer_hit_rate"`
+
+	Evictions    int64   `json:"evictions"`
+	Replacements int64   `json:"replacements"`
+	ScoreSeconds float64 `json:"score_seconds"`
 }
 
-// tallyOf returns the tally of a minibatch, for which the policy has taken some time.
-func tallyOf(c exchange.Counters, d *cache.Decision, scoring time.Duration) tally {
-	return tally{c, int64(d.Evictions), int64(d.Replacements), int64(scoring)}
-}
-
-func (t *tally) add(o tally) {
-	t.Counters.Add(o.Counters)
-	t.Evictions += o.Evictions
-	t.Replacements += o.Replacements
-	t.Scoring += o.Scoring
-}
-
-// rowsOf returns what a tally comes to in reports.
-func (s *session) rowsOf(t tally) Rows {
-	r := Rows{
-		Local: t.Local, CacheHits: t.Cached, Peer: t.Peer, PeerCached: t.PeerCached, Fetched: t.Remote - t.Early,
-		Remote: t.Remote, RemoteBytes: t.Remote * int64(s.Shards.Meta.RowBytes()),
-		Evictions: t.Evictions, Replacements: t.Replacements, ScoreSeconds: float64(t.Scoring) / 1e9,
+// rowsOf puts counters under the names of reports. Bytes are rows times rowBytes: an identity that
+// every epoch is held to.
+func rowsOf(c trace.Counters, rowBytes int) Rows {
+	hit, buffer := c.HitRates()
+	return Rows{
+		Local: c.Local, CacheHits: c.Cached, Peer: c.Peer, PeerCached: c.PeerCached,
+		Fetched: c.Fetched(), Replacement: c.Replaced, Early: c.Early,
+		Remote: c.Remote, RemoteBytes: c.Remote * int64(rowBytes), HitRate: hit, BufferHitRate: buffer,
+		Evictions: c.Evictions, Replacements: c.Replacements, ScoreSeconds: c.Scoring.Seconds(),
 	}
-	if s.cache.Policy().Rounds {
-		r.Replacement = t.Early
-	} else {
-		r.Early = t.Early
-	}
-	r.HitRate, r.BufferHitRate = r.rates()
-	return r
-}
-
-// rates returns the hit rate, which charges every row that was transferred, and that of MassiveGNN (eq. 8), which charges misses alone.
-func (r *Rows) rates() (hit, buffer float64) {
-	hits := r.CacheHits + r.PeerCached
-	accesses := hits + r.Fetched
-	if accesses == 0 {
-		return 0, 0
-	}
-	return 1 - float64(r.Remote)/float64(accesses), float64(hits) / float64(accesses)
 }

@@ -31,7 +31,7 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 	step, stream := r.mine.Item(i)
 	last := r.mine.Last(i)
 	if stream == r.mine.First {
-		r.stepRows, r.stepWaiting = tally{}, 0
+		r.stepRows, r.stepWaiting = trace.Counters{}, 0
 		if step == 1 {
 			r.secondStep()
 		}
@@ -97,12 +97,21 @@ func (r *run) count(m *parallel.Minibatch) error {
 	for p, t := range took {
 		r.clock.Add(trace.Phase(p), t)
 	}
-	t := tallyOf(c, &m.Decision, took[trace.Score])
-	r.rows.add(t)
-	r.stepRows.add(t)
+	c.Scoring = took[trace.Score]
+	c = r.named(c)
+	r.rows.Add(c)
+	r.stepRows.Add(c)
 	r.blocks += m.Digest
 	r.edges += m.Edges
 	return nil
+}
+
+// named calls rows that were fetched early what they are to the policy.
+func (r *run) named(c trace.Counters) trace.Counters {
+	if r.cache.Policy().Rounds {
+		return c.Replacing()
+	}
+	return c
 }
 
 // update makes the optimiser's step, with the gradients and the loss of all ranks.
@@ -145,7 +154,7 @@ func (r *run) record(step int, lr float64, stats nn.Stats, m *parallel.Minibatch
 	r.log.Write(stepRecord{
 		Kind: "step", Epoch: r.epoch, Step: step, Loss: stats.Loss, LossBits: fmt.Sprintf("%08x", bits), LR: lr,
 		Seeds: m.GlobalSeeds, Accuracy: r.share(stats.Counts), WaitSeconds: r.stepWaiting.Seconds(),
-		Rounds: r.stepRows.Rounds, Rows: r.rowsOf(r.stepRows),
+		Rounds: r.stepRows.Rounds, Rows: rowsOf(r.stepRows, r.Shards.RowBytes()),
 	})
 	if r.Progress != nil {
 		r.Progress.Step(stats.Loss)

@@ -71,26 +71,6 @@ type Summary struct {
 	pretended bool // the nodes are run.ranks_per_node's
 }
 
-// Rows counts feature rows by where they came from, per epoch, summed over ranks.
-type Rows struct {
-	Local       int64 `json:"local_rows"`
-	CacheHits   int64 `json:"cache_hits"`
-	Peer        int64 `json:"peer_rows"`
-	PeerCached  int64 `json:"peer_cache_rows"`
-	Fetched     int64 `json:"fetched_rows"`
-	Replacement int64 `json:"replacement_rows"`
-	Early       int64 `json:"early_rows"`
-	Remote      int64 `json:"remote_rows"` // the sum of the three above
-	RemoteBytes int64 `json:"remote_bytes"`
-
-	HitRate       float64 `json:"hit_rate"`
-	BufferHitRate float64 `json:"buffer_hit_rate"`
-
-	Evictions    int64   `json:"evictions"`
-	Replacements int64   `json:"replacements"`
-	ScoreSeconds float64 `json:"score_seconds"`
-}
-
 // GraphSize is the size of the trained graph.
 type GraphSize struct {
 	Vertices int64 `json:"vertices"`

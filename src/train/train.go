@@ -34,7 +34,8 @@ type run struct {
 	edges   uint64         // and of those of their edges
 	seconds []float64      // of every epoch
 	best    best
-	sum     Summary
+	sums    sums         // over the epochs that are complete
+	summary *Summary     // when the run is over
 	lock    *rundir.Lock // rank 0: of Env.Dir; nil for none
 	saver   *saver       // rank 0
 	stopped bool         // the ranks have voted to stop
@@ -47,19 +48,19 @@ type run struct {
 	epoch   int
 	loss    float64 // sum over steps of the global loss, weighted by seeds
 	seeds   int
-	rows    tally // of this rank; since the restart, if there was one in the epoch
+	rows    trace.Counters // of this rank; since the restart, if there was one in the epoch
 	waiting time.Duration
-	startup time.Duration // of that, before the first minibatch, and before the first one after a restart
-	carried tally         // rank 0: those of all ranks before it
-	earlier int64         // remote ones of this rank before it
-	begun   time.Time     // earlier than it was by the time that the epoch took before a restart
+	startup time.Duration  // of that, before the first minibatch, and before the first one after a restart
+	carried trace.Counters // rank 0: those of all ranks before it
+	earlier int64          // remote ones of this rank before it
+	begun   time.Time      // earlier than it was by the time that the epoch took before a restart
 
 	firstStep float64 // seconds until the second one began
 
 	// Of the step under way, which may have several minibatches.
 	item, step  int
 	began       time.Time // of the phase under way
-	stepRows    tally
+	stepRows    trace.Counters
 	stepWaiting time.Duration
 
 	diverged error     // the loss is not a number any more, or
@@ -180,7 +181,7 @@ func (t *Training) Run(ctx context.Context, lock *rundir.Lock) (*Summary, error)
 	if err := r.run(ctx); err != nil {
 		return nil, r.endedBy(err)
 	}
-	return &r.sum, r.close()
+	return r.summary, r.close()
 }
 
 func (r *run) run(ctx context.Context) error {
