@@ -151,7 +151,7 @@ func follow(world comm.Comm, l *layout, w *whim, depth int, total *trace.Counter
 				if len(m.ids)%7 == 0 { // as evaluation does: the buffer is neither read nor changed
 					x.Decide(&m.plan, nil, nil)
 				} else {
-					m.choice = w.decide(m.plan.Distant)
+					m.choice = w.decide(m.plan.RemoteIDs)
 					x.Decide(&m.plan, m.slot, m.early)
 				}
 				return x.StartCounts(&m.plan), nil

@@ -144,7 +144,7 @@ func (d *dataParallel) point(name string, m *Minibatch) error {
 // feed tells a policy that looks ahead what a later minibatch reads.
 func (d *dataParallel) feed(m *Minibatch) error {
 	if m.Train {
-		d.o.Policy.Feed(m.Fetch.Distant)
+		d.o.Policy.Feed(m.Fetch.RemoteIDs)
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func (d *dataParallel) feed(m *Minibatch) error {
 // before.
 func (d *dataParallel) decide(m *Minibatch) error {
 	if m.Train {
-		d.o.Policy.Step(m.Fetch.Distant, &m.Decision)
+		d.o.Policy.Step(m.Fetch.RemoteIDs, &m.Decision)
 	} else {
 		m.Decision.Clear()
 	}

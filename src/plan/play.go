@@ -15,7 +15,7 @@ type accesses struct {
 }
 
 // record samples n minibatches of the first epoch on, and keeps their remote vertices, 4 bytes each.
-func record(r *access.Reader, n int) (*accesses, error) {
+func record(r *access.Workload, n int) (*accesses, error) {
 	a := new(accesses)
 	var fault error
 	for remote := range r.Ahead(1, 0, n, &fault) {

@@ -206,14 +206,14 @@ func (a *Auto) countRows(all []trial, rows []float64, minibatches int) error {
 		return err
 	}
 	defer m.Free()
-	r := s.reader()
-	var fault error
+	r := s.workload()
+	var sampling error
 	var steps [][]graph.VertexID
-	for remote := range r.Ahead(a.from.Epoch, a.from.Item, minibatches, &fault) {
+	for remote := range r.Ahead(a.from.Epoch, a.from.Item, minibatches, &sampling) {
 		steps = append(steps, slices.Clone(remote))
 	}
-	if fault != nil {
-		return fault
+	if sampling != nil {
+		return sampling
 	}
 	capacity, err := s.Job.Capacity(m, s.Comm.Rank(), &s.Job.Cache)
 	if err != nil {
@@ -235,11 +235,11 @@ func (a *Auto) countRows(all []trial, rows []float64, minibatches int) error {
 
 // countOne plays the accesses of a rank to a candidate and returns the rows of a minibatch in the
 // second half of them.
-func countOne(m *access.Graph, r *access.Reader, o policy.Settings, capacity int, p []float32,
+func countOne(m *access.Graph, r *access.Workload, o policy.Settings, capacity int, p []float32,
 	steps [][]graph.VertexID,
 ) (float64, error) {
 	kind, half, total := policy.Find(o.Policy), len(steps)/2, 0
-	setup := policy.Setup{Graph: m, Reader: r, Settings: &o, Capacity: capacity}
+	setup := policy.Setup{Graph: m, Workload: r, Settings: &o, Capacity: capacity}
 	var err error
 	if setup.Window, err = kind.Plan(&setup, p, max(1, half)); err != nil {
 		return 0, err

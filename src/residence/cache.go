@@ -167,7 +167,7 @@ func (s *Store) rankVertices(c *Cache, m *access.Graph) ([]graph.VertexID, error
 	if err != nil {
 		return nil, err
 	}
-	return c.Policy().Hold(m, s.reader(), capacity)
+	return c.Policy().Hold(m, s.workload(), capacity)
 }
 
 // capacity returns the rows that a rank's cache holds.
@@ -188,7 +188,7 @@ func (s *Store) predict(m *access.Graph, held []graph.VertexID) (float64, error)
 // expectedRemote returns the remote rows beside the held ones that a step of this rank is expected
 // to read.
 func (s *Store) expectedRemote(m *access.Graph, held []graph.VertexID) (float64, error) {
-	r := s.reader()
+	r := s.workload()
 	p, err := m.Reads(r)
 	if err != nil {
 		return 0, err

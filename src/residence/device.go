@@ -144,7 +144,7 @@ func (s *Store) hotRows(count []int) (hot [][]int32, order string, err error) {
 	for p := s.first; p < s.last; p++ {
 		first, end := s.shards().Offsets[p], s.shards().Offsets[p+1]
 		part := access.Range{First: graph.VertexID(first), End: graph.VertexID(end)}
-		if hot[p], err = m.HotRows(s.reader(), part, count[p]); err != nil {
+		if hot[p], err = m.HotRows(s.workload(), part, count[p]); err != nil {
 			return hot, "", err
 		}
 	}

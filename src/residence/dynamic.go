@@ -28,7 +28,7 @@ func (c *dynamicCache) free() error {
 // openDynamic makes the policy and fetches what it begins with. Collective.
 func (s *Store) openDynamic(c *Cache, m *access.Graph, at Position) error {
 	kind := c.Policy()
-	setup := policy.Setup{Graph: m, Reader: s.reader(), Settings: &c.Settings}
+	setup := policy.Setup{Graph: m, Workload: s.workload(), Settings: &c.Settings}
 	var err error
 	setup.Capacity, err = s.capacity(c, m)
 	if err = comm.Agree(s.Comm, err); err != nil {
@@ -41,11 +41,11 @@ func (s *Store) openDynamic(c *Cache, m *access.Graph, at Position) error {
 		}
 		s.SetUp.Done(trace.SetUpPredict)
 	}
-	var fault error
-	setup.Ahead = setup.Reader.Ahead(at.Epoch, at.Item, setup.Window+1, &fault)
+	var sampling error // of what lies ahead
+	setup.Ahead = setup.Workload.Ahead(at.Epoch, at.Item, setup.Window+1, &sampling)
 	opened, initial, err := kind.Open(&setup)
 	defer func() { mem.Free(initial) }()
-	if err = comm.Agree(s.Comm, errors.Join(fault, err)); err != nil {
+	if err = comm.Agree(s.Comm, errors.Join(sampling, err)); err != nil {
 		return fmt.Errorf("cache.policy %s: %w", kind.Name, err)
 	}
 	s.SetUp.Done(trace.SetUpRank)
@@ -65,7 +65,7 @@ func (s *Store) openDynamic(c *Cache, m *access.Graph, at Position) error {
 // should see unless the config says how many, and predicts what a step of all ranks fetches.
 // Collective.
 func (s *Store) planWindow(kind *policy.Policy, setup *policy.Setup) (expected float64, err error) {
-	m, r, minibatches := setup.Graph, setup.Reader, s.Job.Epochs*s.Job.Items()
+	m, r, minibatches := setup.Graph, setup.Workload, s.Job.Epochs*s.Job.Items()
 	planned, waiting, rows, wanted := 1, int64(0), 0.0, setup.Settings.Window
 	p, err := m.Reads(r)
 	defer func() { mem.Free(p) }()

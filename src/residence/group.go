@@ -100,7 +100,7 @@ func (s *Store) placeGroup(
 	capacity, err := s.capacity(c, m)
 	var score []float32
 	if err == nil {
-		score, err = c.Policy().Rank(m, s.reader())
+		score, err = c.Policy().Rank(m, s.workload())
 	}
 	defer func() { mem.Free(score) }()
 	if err = comm.Agree(s.Comm, err); err != nil {
@@ -177,12 +177,12 @@ func (s *Store) shareTable(node comm.Comm, slots int) (*mem.Shared, error) {
 			path = table.Path()
 		}
 	}
-	paths, fault := comm.AllgatherBytes(node, []byte(path))
-	if fault != nil {
+	paths, failed := comm.AllgatherBytes(node, []byte(path))
+	if failed != nil {
 		if table != nil {
-			fault = errors.Join(fault, table.Unlink(), table.Close())
+			failed = errors.Join(failed, table.Unlink(), table.Close())
 		}
-		return nil, fault
+		return nil, failed
 	}
 	if node.Rank() > 0 && len(paths[0]) > 0 {
 		table, err = mem.OpenShared(string(paths[0]))

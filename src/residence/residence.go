@@ -172,8 +172,8 @@ func (s *Store) Close() error {
 
 func (s *Store) shards() *shard.Shards { return s.Job.Shards }
 
-// reader describes the minibatches of this rank.
-func (s *Store) reader() *access.Reader { return s.Job.Workload(s.Comm.Rank(), s.Workers) }
+// workload describes the minibatches of this rank.
+func (s *Store) workload() *access.Workload { return s.Job.Workload(s.Comm.Rank(), s.Workers) }
 
 // graph readies the analyses of the topology.
 func (s *Store) graph() (*access.Graph, error) {

@@ -18,7 +18,7 @@ type player struct {
 }
 
 // addDynamic adds the dynamic policies that are asked for.
-func (c *counter) addDynamic(m *access.Graph, r *access.Reader, capacity []int) {
+func (c *counter) addDynamic(m *access.Graph, r *access.Workload, capacity []int) {
 	most := 0
 	for i, p := range c.policies {
 		if p.Static() {
@@ -27,7 +27,7 @@ func (c *counter) addDynamic(m *access.Graph, r *access.Reader, capacity []int) 
 		for size, rows := range capacity {
 			d := &player{policy: i, size: size, perStep: c.job.Minibatches()}
 			d.Player = policy.NewPlayer(p, policy.Setup{
-				Graph: m, Reader: r, Settings: &c.o.Cache, Capacity: rows, Window: c.windows[i][size],
+				Graph: m, Workload: r, Settings: &c.o.Cache, Capacity: rows, Window: c.windows[i][size],
 			})
 			if !p.Hindsight {
 				d.trace = make(Trace, c.o.Epochs*c.job.Steps())

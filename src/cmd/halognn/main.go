@@ -95,7 +95,7 @@ func main() {
 	}
 }
 
-// noArguments refuses what is no flag.
+// noArguments rejects positional arguments.
 func noArguments(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
