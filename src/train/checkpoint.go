@@ -34,35 +34,55 @@ var ErrStopped = errors.New("stopped by a signal")
 // checkpointState is state.json: where a run stands between two steps. Sums over ranks are whole-run figures, so that a run may go on
 // with another number of ranks.
 type checkpointState struct {
-	Format  int               `json:"format"`
-	Version string            `json:"version"` // of the program
-	Parts   string            `json:"parts"`   // identity of the shards
-	Config  map[string]string `json:"config"`
-	Device  string            `json:"device"`
-	Ranks   int               `json:"ranks"`
-	Streams int               `json:"streams"`
-
-	Epoch          int    `json:"epoch"` // of the next step, from 1
-	Step           int    `json:"step"`  // next, from 0; as many as an epoch has if only its evaluation is left
-	StepsPerEpoch  int    `json:"steps_per_epoch"`
-	OptimizerSteps int    `json:"optimizer_steps"`
-	LossDigest     []byte `json:"loss_digest_state"`
-	BlocksDigest   string `json:"blocks_digest"` // sum over ranks, as is
-	EdgesDigest    string `json:"edges_digest,omitempty"`
-
-	BestEpoch    int     `json:"best_epoch"`
-	BestMetric   float64 `json:"best_metric"`
-	BestAccuracy float64 `json:"best_accuracy"`
-	Since        int     `json:"validations_since"`
+	Format int `json:"format"`
+	checkpointOrigin
+	checkpointPlace
+	checkpointBest
 
 	Cache *residence.Choice `json:"cache,omitempty"` // that cache.policy auto has made
 
 	EpochSeconds []float64      `json:"epoch_seconds"`
 	Sums         checkpointSums `json:"sums"`
 
-	FirstLoss *float64 `json:"first_loss,omitempty"` // of the run, by which later ones are judged; checkpoints of older versions lack it
+	// FirstLoss is that of the run, by which later ones are judged; older versions lack it.
+	FirstLoss *float64 `json:"first_loss,omitempty"`
 
-	// Of the epoch under way.
+	checkpointUnderWay
+
+	Files rundir.FileSums `json:"files"`
+}
+
+// checkpointOrigin is the run that made a checkpoint.
+type checkpointOrigin struct {
+	Version string            `json:"version"` // of the program
+	Parts   string            `json:"parts"`   // identity of the shards
+	Config  map[string]string `json:"config"`
+	Device  string            `json:"device"`
+	Ranks   int               `json:"ranks"`
+	Streams int               `json:"streams"`
+}
+
+// checkpointPlace is where it stands, and the digests of what was trained until then.
+type checkpointPlace struct {
+	Epoch          int    `json:"epoch"` // of the next step, from 1
+	Step           int    `json:"step"`  // next, from 0; all of them if only the evaluation is left
+	StepsPerEpoch  int    `json:"steps_per_epoch"`
+	OptimizerSteps int    `json:"optimizer_steps"`
+	LossDigest     []byte `json:"loss_digest_state"`
+	BlocksDigest   string `json:"blocks_digest"` // sum over ranks, as is
+	EdgesDigest    string `json:"edges_digest,omitempty"`
+}
+
+// checkpointBest is the best validation so far.
+type checkpointBest struct {
+	BestEpoch    int     `json:"best_epoch"`
+	BestMetric   float64 `json:"best_metric"`
+	BestAccuracy float64 `json:"best_accuracy"`
+	Since        int     `json:"validations_since"`
+}
+
+// checkpointUnderWay is the epoch under way.
+type checkpointUnderWay struct {
 	Loss    float64            `json:"loss"` // weighted by seeds
 	Seeds   int                `json:"seeds"`
 	Seconds float64            `json:"seconds"`
@@ -74,8 +94,6 @@ type checkpointState struct {
 	Each    []rankShare        `json:"each_rank"`
 
 	OldPhases []float64 `json:"phase_seconds,omitempty"` // see phases
-
-	Files rundir.FileSums `json:"files"`
 }
 
 // rankShare is one rank's part in the epoch under way.
@@ -242,11 +260,20 @@ func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 	}
 	ranks := float64(r.Comm.Size())
 	s := &checkpointState{
-		Format: rundir.CheckpointFormat, Version: r.Version, Parts: r.Shards.Identity(), Config: r.Config, Device: r.Device.Name(),
-		Ranks: r.Comm.Size(), Streams: r.streams.Streams(),
-		Epoch: epoch, Step: step, StepsPerEpoch: r.steps(), OptimizerSteps: r.optimizer.Steps(),
-		LossDigest: digest, BlocksDigest: fmt.Sprintf("%016x", all.Blocks), EdgesDigest: r.edgesDigest(all.Edges),
-		BestEpoch: r.best.epoch, BestMetric: r.best.valid.metric, BestAccuracy: r.best.valid.accuracy, Since: r.best.since,
+		Format: rundir.CheckpointFormat,
+		checkpointOrigin: checkpointOrigin{
+			Version: r.Version, Parts: r.Shards.Identity(), Config: r.Config, Device: r.Device.Name(),
+			Ranks: r.Comm.Size(), Streams: r.streams.Streams(),
+		},
+		checkpointPlace: checkpointPlace{
+			Epoch: epoch, Step: step, StepsPerEpoch: r.steps(), OptimizerSteps: r.optimizer.Steps(),
+			LossDigest: digest, BlocksDigest: fmt.Sprintf("%016x", all.Blocks),
+			EdgesDigest: r.edgesDigest(all.Edges),
+		},
+		checkpointBest: checkpointBest{
+			BestEpoch: r.best.epoch, BestMetric: r.best.valid.metric, BestAccuracy: r.best.valid.accuracy,
+			Since: r.best.since,
+		},
 		EpochSeconds: append([]float64(nil), r.seconds...), Sums: sumsOf(&r.sums),
 	}
 	s.Cache, s.FirstLoss = r.auto.Choice(), r.bound.first

@@ -180,7 +180,8 @@ func TestStateOfNoRunIsRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &checkpointState{
-				Format: rundir.CheckpointFormat, Epoch: 1, Step: 1, StepsPerEpoch: 9, OptimizerSteps: 1,
+				Format:          rundir.CheckpointFormat,
+				checkpointPlace: checkpointPlace{Epoch: 1, Step: 1, StepsPerEpoch: 9, OptimizerSteps: 1},
 			}
 			c.spoil(s)
 			run := t.TempDir()

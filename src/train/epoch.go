@@ -105,27 +105,31 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*Summary, erro
 		return nil, err
 	}
 	s := &Summary{
-		MetricName: r.metric, ValidMetric: r.best.valid.metric, ValidAccuracy: r.best.valid.accuracy,
-		BestEpoch: r.best.epoch, TestMetric: final.test.metric, TestAccuracy: final.test.accuracy,
-		MajorityAccuracy: r.majority(),
-
-		Epochs: r.sums.Epochs, StepsPerEpoch: r.steps(), EpochSeconds: median(r.seconds),
-		TrainLoss: r.sums.TrainLoss, LossDigest: fmt.Sprintf("%016x", r.losses.Sum64()),
-		WeightsDigest: weightsDigest, BlocksDigest: fmt.Sprintf("%016x", digests),
-		EdgesDigest: r.edgesDigest(edges),
-
+		Quality: Quality{
+			MetricName: r.metric, ValidMetric: r.best.valid.metric, ValidAccuracy: r.best.valid.accuracy,
+			BestEpoch: r.best.epoch, TestMetric: final.test.metric, TestAccuracy: final.test.accuracy,
+			MajorityAccuracy: r.majority(),
+		},
+		Trained: Trained{
+			Epochs: r.sums.Epochs, StepsPerEpoch: r.steps(), EpochSeconds: median(r.seconds),
+			TrainLoss: r.sums.TrainLoss, LossDigest: fmt.Sprintf("%016x", r.losses.Sum64()),
+			WeightsDigest: weightsDigest, BlocksDigest: fmt.Sprintf("%016x", digests),
+			EdgesDigest: r.edgesDigest(edges),
+		},
 		Rows:          rowsOf(r.sums.Rows.Per(int64(r.sums.Epochs)), meta.RowBytes()),
-		RoundsPerStep: r.sums.Rounds, CachePolicy: r.cache.Settings.Policy,
-		ExpectedRowsPerStep: r.cache.Expected,
-
-		WaitFraction: r.sums.WaitFraction / n, PhaseSeconds: map[string]float64{},
-		StartupSeconds: r.sums.Startup / n, StartupFraction: r.sums.StartupShare / n,
-
-		Ranks: r.Comm.Size(), Parts: meta.Parts, Nodes: r.job.Nodes(), Device: r.Device.Name(),
-		Transport: r.Transport, Allreduce: r.allreduce(), Gradients: string(r.gradients.Transport()),
-		DeviceRows: r.store.DeviceRows, Version: r.Version,
-		Graph: GraphSize{
-			Vertices: int64(meta.Vertices), Edges: meta.Edges, Features: meta.Features, Classes: meta.Classes,
+		RoundsPerStep: r.sums.Rounds,
+		CacheUse:      CacheUse{CachePolicy: r.cache.Settings.Policy, ExpectedRowsPerStep: r.cache.Expected},
+		Times: Times{
+			WaitFraction: r.sums.WaitFraction / n, PhaseSeconds: map[string]float64{},
+			StartupSeconds: r.sums.Startup / n, StartupFraction: r.sums.StartupShare / n,
+		},
+		Machine: Machine{
+			Ranks: r.Comm.Size(), Parts: meta.Parts, Nodes: r.job.Nodes(), Device: r.Device.Name(),
+			Transport: r.Transport, Allreduce: r.allreduce(), Gradients: string(r.gradients.Transport()),
+			DeviceRows: r.store.DeviceRows, Version: r.Version,
+			Graph: GraphSize{
+				Vertices: int64(meta.Vertices), Edges: meta.Edges, Features: meta.Features, Classes: meta.Classes,
+			},
 		},
 		workers: r.Workers, pretended: r.RanksPerNode > 0,
 	}

@@ -48,7 +48,10 @@ func TestPhasesOfARun(t *testing.T) {
 
 // A run that goes on in the middle of an epoch has the phases of its first part, by their names.
 func TestPhasesGoOn(t *testing.T) {
-	state := &checkpointState{Epoch: 3, Step: 1, Phases: map[string]float64{"slice": 1.5, "save": 0.25}}
+	state := &checkpointState{
+		checkpointPlace:    checkpointPlace{Epoch: 3, Step: 1},
+		checkpointUnderWay: checkpointUnderWay{Phases: map[string]float64{"slice": 1.5, "save": 0.25}},
+	}
 	r := &run{session: &session{
 		Env:   Env{Comm: comm.NewWorld(1).Rank(0), Resume: &Checkpoint{state: state}},
 		cache: &residence.Cache{Settings: policy.Settings{Policy: policy.None}},

@@ -172,8 +172,7 @@ func (r *run) restoreArrays(c *Checkpoint) error {
 // beginEpoch sets what is counted over an epoch to zero or, in the epoch in which a run goes on, to what it was. It returns the
 // first step to take.
 func (r *run) beginEpoch(epoch int) (first int) {
-	r.epoch, r.loss, r.seeds, r.rows, r.waiting, r.startup, r.begun = epoch, 0, 0, trace.Counters{}, 0, 0, time.Now()
-	r.carried, r.earlier, r.firstStep = trace.Counters{}, 0, 0
+	r.underWay = underWay{epoch: epoch, begun: time.Now()}
 	r.clock.Take()
 	if r.Resume == nil || r.Resume.state.Epoch != epoch {
 		return 0

@@ -198,9 +198,9 @@ func TestResumeKeepsTheRowsOfEachRank(t *testing.T) {
 		t.Errorf("remote rows of the ranks are %v, without interruption %v", got, want)
 	}
 	rows := trace.Counters{Remote: 100}
-	s := checkpointState{
+	s := checkpointState{checkpointUnderWay: checkpointUnderWay{
 		Rows: checkpointCounters(rows), Each: []rankShare{{30, 1, 0.5}, {70, 3, 1.5}}, Waiting: 2, Startup: 1,
-	}
+	}}
 	for _, c := range []struct {
 		rank, ranks int
 		want        rankShare

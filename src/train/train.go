@@ -29,43 +29,59 @@ type run struct {
 	gradients *parallel.Gradients
 	auto      *residence.Auto // nil unless the run chooses its cache
 
-	losses  *xxhash.Digest // of every step's loss bits
-	blocks  uint64         // sum of this rank's minibatch digests
-	edges   uint64         // and of those of their edges
-	seconds []float64      // of every epoch
+	digests
 	best    best
+	seconds []float64    // of every epoch
 	sums    sums         // over the epochs that are complete
 	summary *Summary     // when the run is over
 	lock    *rundir.Lock // rank 0: of Env.Dir; nil for none
 	saver   *saver       // rank 0
 	stopped bool         // the ranks have voted to stop
-	noEdges bool         // the checkpoint to go on from has no digest of edges
-	bound   lossBound
-	runtime int64 // bytes resident before any data was opened: program, MPI, BLAS
+	runtime int64        // bytes resident before any data was opened: program, MPI, BLAS
 	clock   trace.Clock
 
-	// Of the epoch under way.
+	underWay
+	step stepUnderWay
+	divergence
+}
+
+// digests say what has been trained, and how it came out.
+type digests struct {
+	losses  *xxhash.Digest // of every step's loss bits
+	blocks  uint64         // sum of this rank's minibatch digests
+	edges   uint64         // and of those of their edges
+	noEdges bool           // the checkpoint to go on from has no digest of edges
+}
+
+// underWay is the state of the epoch under way.
+type underWay struct {
 	epoch   int
 	loss    float64 // sum over steps of the global loss, weighted by seeds
 	seeds   int
 	rows    trace.Counters // of this rank; since the restart, if there was one in the epoch
 	waiting time.Duration
-	startup time.Duration  // of that, before the first minibatch, and before the first one after a restart
+	startup time.Duration  // of that, before the first minibatch, also after a restart
 	carried trace.Counters // rank 0: those of all ranks before it
 	earlier int64          // remote ones of this rank before it
 	begun   time.Time      // earlier than it was by the time that the epoch took before a restart
 
 	firstStep float64 // seconds until the second one began
+}
 
-	// Of the step under way, which may have several minibatches.
-	item, step  int
-	began       time.Time // of the phase under way
-	stepRows    trace.Counters
-	stepWaiting time.Duration
+// stepUnderWay is the state of the step under way, which may have several minibatches.
+type stepUnderWay struct {
+	item, number int
+	began        time.Time // of the phase under way
+	rows         trace.Counters
+	waiting      time.Duration
+}
 
-	diverged error     // the loss is not a number any more, or
+// divergence is what a run ends with whose loss is not a number any more, or far too large.
+type divergence struct {
+	diverged error
 	outgrown bool      // it is far too large
 	fault    *nn.Fault // where this rank's share of it stopped being a number
+	bound    lossBound
 }
 
 // best is the model of the best validation so far.
@@ -83,7 +99,7 @@ type Training struct{ run *run }
 // and devices is found here, and nothing is written. Collective. On an error other ranks may still
 // be waiting, unless it was agreed on by all (see Agreed): the caller then ends the job.
 func Open(env Env, o Options) (*Training, error) {
-	r := &run{session: newSession(env, o), losses: xxhash.New()}
+	r := &run{session: newSession(env, o), digests: digests{losses: xxhash.New()}}
 	if err := r.open(); err != nil {
 		return nil, r.endedBy(err)
 	}
