@@ -18,13 +18,7 @@ import (
 	"halognn/src/trace"
 )
 
-// cudaLibrary returns the library that CUDA is tested on, and makes it the one that is found.
-func cudaLibrary(t *testing.T) string {
-	t.Helper()
-	path := computetest.CUDALibrary(t, "../..")
-	t.Setenv("HALOGNN_CUDA_LIB", path)
-	return path
-}
+func cudaLibrary(t *testing.T) string { return computetest.CUDALibrary(t, "../..") }
 
 // trainedOn trains on ranks that are nodes of their own.
 func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows residence.GPURows, reads string, open func(rank int) (compute.Device, error)) *Summary {
