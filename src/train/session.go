@@ -11,6 +11,7 @@ import (
 	"halognn/src/exchange"
 	"halognn/src/fault"
 	"halognn/src/job"
+	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/pipeline"
@@ -257,7 +258,12 @@ func (s *session) endedBy(err error) error {
 // written out; but not first.
 func (s *session) abort(err error) error {
 	if s.Explain != nil {
-		err = s.Explain(err)
+		told := err
+		fault := mem.Contain(func() error { told = s.Explain(err); return nil })
+		if fault != nil { // what is to be explained is worth more
+			told = fmt.Errorf("%w; what led to it cannot be found out: %v", err, fault)
+		}
+		err = told
 	}
 	s.Comm.Abort(err)
 	if s.log != nil {
