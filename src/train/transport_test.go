@@ -113,14 +113,14 @@ func (d *breakingGPU) SoftmaxCrossEntropy(
 	return d.breaking.SoftmaxCrossEntropy(dlogits, logits, labels, scale)
 }
 
-// Sums of gradients that will never end, between GPUs or through the hosts, hold nobody up either.
+// Sums of gradients that will never end, between GPUs or through the hosts, hold nobody up either,
+// and nothing of them stays on the GPUs.
 func TestTwoRanksWithGPUsFailAtOnce(t *testing.T) {
 	library := cudaLibrary(t)
 	if strings.Contains(library, "emulated") {
 		t.Setenv("HALOGNN_NCCL_LIB", library) // it is its own
 	}
-	n, err := cuda.Devices()
-	if err != nil || n < 2 {
+	if n, err := cuda.Devices(); err != nil || n < 2 {
 		t.Skipf("2 GPUs are needed, this machine has %d, %v", n, err)
 	}
 	original := generatedOf(t, 6, 3000).Dir
@@ -130,12 +130,16 @@ func TestTwoRanksWithGPUsFailAtOnce(t *testing.T) {
 				w := comm.NewWorld(2)
 				w.Copy = cuda.CopyNow
 				failTwice(t, w, original, depth, func(rank, steps int, env *Env) error {
-					// The last GPUs: sums that nobody ends stay queued on them, in the way of later tests.
-					options := cuda.Options{Device: n - 2 + rank, Memory: 2 << 20, Library: library}
+					options := cuda.Options{Device: rank, Memory: 2 << 20, Library: library}
 					d, err := cuda.Open(options)
 					if err != nil {
 						return err
 					}
+					t.Cleanup(func() { // when all ranks have returned
+						if err := d.Close(); err != nil {
+							t.Errorf("closing the GPU of rank %d: %v", rank, err)
+						}
+					})
 					env.Device, env.GPUReads = d, residence.ReadsCopy
 					env.Gradients = parallel.Transport(over)
 					if rank == 1 {
