@@ -73,7 +73,8 @@ func (p *process) run(f func(c comm.Comm) error) error {
 		return agreed
 	}
 	p.inMPI.Store(true)
-	return errors.Join(mpi.Run(rank), agreed)
+	err := mpi.Run(rank) // sets agreed
+	return errors.Join(err, agreed)
 }
 
 // patience is how long a process waits, once one of its ranks has failed, for the others to return:
