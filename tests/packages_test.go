@@ -54,6 +54,8 @@ var packages = []struct {
 	{5, "config", "the table of settings: YAML in, checked settings and their documentation out"},
 	{5, "parallel", "how ranks share one step: strategies, and the pipe that prepares " +
 		"minibatches for them"},
+	{6, "residence", "where feature rows are at hand: mapped parts, caches and filling them, " +
+		"device rows, the choice of `cache.policy: auto`"},
 	{6, "report", "run directories to tables, plots and one page"},
 	{6, "simulate", "what every cache policy would fetch, counted without training"},
 	{6, "plan", "what a job will cost: memory, traffic, time; predicted before it runs"},

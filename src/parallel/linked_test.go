@@ -21,13 +21,14 @@ import (
 // The emulated library is its own NCCL.
 func cudaLibrary(t *testing.T) string { return computetest.CUDALibrary(t, "../..") }
 
-// withNCCL lets the emulated library be its own NCCL; on GPUs, tests need an NCCL that is
-// installed, and a GPU for each rank.
+// withNCCL lets the emulated library be its own NCCL, and then skips nothing; on GPUs, tests need
+// an NCCL that is installed, and a GPU for each rank.
 func withNCCL(t *testing.T) string {
 	t.Helper()
-	path := cudaLibrary(t)
+	path, leaveOut := cudaLibrary(t), t.Skip
 	if strings.Contains(path, "emulated") {
 		t.Setenv("HALOGNN_NCCL_LIB", path)
+		leaveOut = t.Fatal
 	}
 	d, err := cuda.Open(cuda.Options{Memory: 1 << 20, Library: path})
 	if err != nil {
@@ -36,31 +37,37 @@ func withNCCL(t *testing.T) string {
 	_, err = d.FindLinks()
 	devices, counted := cuda.Devices()
 	if err := errors.Join(err, counted, d.Close()); err != nil {
-		t.Skip(err)
+		leaveOut(err)
 	}
 	if devices < 4 {
-		t.Skipf("4 GPUs are needed, this machine has %d", devices)
+		leaveOut(fmt.Sprintf("4 GPUs are needed, this machine has %d", devices))
 	}
 	return path
 }
 
+// errClosing is wrapped by the errors of closing devices.
+var errClosing = errors.New("closing a device")
+
 // onGPUs runs f on ranks that are goroutines, each with a device of its own, in a world whose
-// messages may lie in device memory.
+// messages may lie in device memory. It returns what the job ends with, and what any rank's device
+// is closed with.
 func onGPUs(path string, ranks int, f func(c comm.Comm, d compute.PeerDevice) error) error {
 	w := comm.NewWorld(ranks)
 	w.Copy = cuda.CopyNow
-	return w.Run(func(c comm.Comm) (err error) {
+	closed := make([]error, ranks)
+	err := w.Run(func(c comm.Comm) error {
 		d, err := cuda.Open(cuda.Options{Device: c.Rank(), Memory: 1 << 20, Library: path})
 		if err != nil {
 			return err
 		}
 		defer func() {
-			if e := d.Close(); err == nil {
-				err = e
+			if err := d.Close(); err != nil {
+				closed[c.Rank()] = fmt.Errorf("%w, of rank %d: %w", errClosing, c.Rank(), err)
 			}
 		}()
 		return f(c, d)
 	})
+	return errors.Join(err, errors.Join(closed...))
 }
 
 // Gradients in device memory have the bits of those on the host, however they travel.
@@ -329,7 +336,8 @@ func TestARankFailsWhileGradientsTravel(t *testing.T) {
 		}()
 		select {
 		case err := <-ended:
-			if !errors.Is(err, full) || !strings.Contains(err.Error(), "rank 1") {
+			if !errors.Is(err, full) || !strings.Contains(err.Error(), "rank 1") ||
+				errors.Is(err, errClosing) {
 				t.Errorf("%s: the job ended with %v", transport, err)
 			}
 		case <-time.After(30 * time.Second):

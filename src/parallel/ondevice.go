@@ -89,11 +89,17 @@ func (s *staged) start(l int, holding bool) {
 	}
 }
 
-// startDownloaded begins the sum of the oldest bucket that is on its way from the device.
+// startDownloaded begins the sum of the oldest bucket that is on its way from the device. After a
+// fault it begins no more.
 func (s *staged) startDownloaded() {
 	l := s.coming[0]
 	s.coming = s.coming[:copy(s.coming, s.coming[1:])]
-	s.err = errors.Join(s.err, s.events[l].Wait())
+	if s.err == nil {
+		s.err = s.events[l].Wait()
+	}
+	if s.err != nil {
+		return
+	}
 	lo, hi := s.params.Bucket(l)
 	s.flight = append(s.flight, s.summer.Start(s.host[lo:hi]))
 }
@@ -103,10 +109,9 @@ func (s *staged) wait() error {
 		s.startDownloaded()
 	}
 	err := s.err
-	for _, sum := range s.flight {
-		err = errors.Join(err, sum.Wait())
+	if s.err = nil; err == nil {
+		err = waitFor(&s.flight)
 	}
-	s.flight, s.err = s.flight[:0], nil
 	if err == nil {
 		s.device.StartUpload(s.params.Grads, s.host)
 	}

@@ -231,6 +231,37 @@ func TestFailedRankFreesItsPeers(t *testing.T) {
 	}
 }
 
+// TestOnFailPanics: an owner that fails to free the peers fails itself, and the run ends all the
+// same, whichever goroutine it was that called.
+func TestOnFailPanics(t *testing.T) {
+	for _, place := range []string{"L0", "C1", "L2"} {
+		before := runtime.NumGoroutine()
+		at := func(name string) func(*batch) error {
+			return func(b *batch) error {
+				if place == name && b.number == 3 {
+					return errBoom
+				}
+				return nil
+			}
+		}
+		stages := []Stage[batch]{
+			{Name: "L0", Local: at("L0")},
+			{Name: "C1", Start: func(b *batch) (Request, error) { return failing{at("C1")(b)}, nil }},
+			{Name: "L2", Local: at("L2")},
+		}
+		o := Options{Depth: 1, Workers: 1, OnFail: func(error) { panic("the owner's own fault") }}
+		p := mustNew(t, newBatches(1), stages, o)
+		watchdog(t, func() {
+			err := p.Run(context.Background(), 9, prepareBatch, func(int, *batch) error { return nil })
+			if !errors.Is(err, errBoom) || !strings.Contains(err.Error(), "the owner's own fault") {
+				t.Errorf("%s: Run returned %v", place, err)
+			}
+		})
+		p.Close()
+		goroutinesReturnTo(t, before)
+	}
+}
+
 func TestSecondRunIsRefused(t *testing.T) {
 	p := mustNew(t, newBatches(1), nil, Options{Depth: 1, Workers: 1})
 	defer p.Close()

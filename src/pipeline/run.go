@@ -29,12 +29,15 @@ type run struct {
 }
 
 // fail ends the run; the first error stays. The owner is told first: nothing here waits for a peer
-// before the peers are free.
+// before the peers are free. An owner that panics has not freed them, but may when Run returns.
 func (r *run) fail(err error) {
 	r.once.Do(func() {
 		r.err = err
 		if r.onFail != nil {
-			r.onFail(err)
+			fault := mem.Contain(func() error { r.onFail(err); return nil })
+			if fault != nil {
+				r.err = fmt.Errorf("%w; to end the job for it failed too: %w", err, fault)
+			}
 		}
 		close(r.end)
 	})

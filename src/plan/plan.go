@@ -50,7 +50,7 @@ type Options struct {
 	Analyse int   // ranks looked at, evenly spread; 0: up to 8
 }
 
-// check reports rates that are none.
+// check rejects rates that are negative, NaN or infinite.
 func (o *Options) check() error {
 	r := &o.Rates
 	for _, x := range []float64{r.Sample, r.Lookups, r.Rows, r.Flops, r.Network, r.Device, r.Bus} {

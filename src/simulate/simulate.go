@@ -26,6 +26,7 @@ import (
 	"halognn/src/job"
 	"halognn/src/policy"
 	"halognn/src/shard"
+	"halognn/src/trace"
 )
 
 // Policies lists every policy that can be simulated.
@@ -194,23 +195,8 @@ type Result struct {
 	used used
 }
 
-// Trace is what a policy did, step by step, summed over ranks.
-type Trace []Decided // [Epochs*Steps]
-
-// Decided is the decisions of one step.
-type Decided struct {
-	Fetched      int64 // misses
-	Early        int64 // rows fetched beside the misses: replacements that were not missed, or rows fetched for a later step
-	Evictions    int64 // rows that others overwrote
-	Replacements int64 // rows that came in an eviction round
-}
-
-func (d *Decided) add(o Decided) {
-	d.Fetched += o.Fetched
-	d.Early += o.Early
-	d.Evictions += o.Evictions
-	d.Replacements += o.Replacements
-}
+// Trace is what a policy decided, step by step, summed over ranks.
+type Trace []trace.Counters // [Epochs*Steps]
 
 // PerEpoch returns the mean rows of an epoch, and their ratio to no cache: 1 if there is nothing to fetch.
 func (r *Result) PerEpoch(p, size int) (rows, ratio float64) {

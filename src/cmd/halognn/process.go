@@ -58,7 +58,7 @@ func (p *process) run(f func(c comm.Comm) error) error {
 			p.rank.Store(int64(c.Rank()))
 		}
 		err := f(c)
-		if a := (*train.Agreed)(nil); errors.As(err, &a) {
+		if a := (*comm.Agreed)(nil); errors.As(err, &a) {
 			if ranks == 0 || c.Rank() == 0 {
 				agreed = err
 			}
@@ -78,7 +78,8 @@ func (p *process) run(f func(c comm.Comm) error) error {
 		return agreed
 	}
 	p.inMPI.Store(true)
-	return errors.Join(mpi.Run(rank), agreed)
+	err := mpi.Run(rank) // sets agreed
+	return errors.Join(err, agreed)
 }
 
 // patience is how long a process waits, once one of its ranks has failed, for the others to return:
@@ -92,7 +93,7 @@ func (p *process) onAllRanks(command *cobra.Command, err error) error {
 		return err
 	}
 	p.goroutines = 0
-	return p.run(func(c comm.Comm) error { return usageError(train.Agree(c, err)) })
+	return p.run(func(c comm.Comm) error { return usageError(comm.Agree(c, err)) })
 }
 
 // underLauncher reports whether the command is the work of many ranks.
@@ -135,7 +136,7 @@ func (p *process) fail(err error) {
 	if errors.Is(err, watch.ErrStalled) {
 		code = exitStalled
 	}
-	if agreed := (*train.Agreed)(nil); errors.As(err, &agreed) {
+	if comm.IsAgreed(err) {
 		os.Exit(code)
 	}
 	first := p.failing.CompareAndSwap(0, int64(code)+1)

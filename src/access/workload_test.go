@@ -28,7 +28,7 @@ func TestCapacity(t *testing.T) {
 // What is computed from fanouts refuses a kind of sampling that has none, by its name.
 func TestWithoutFanouts(t *testing.T) {
 	g := newGenerated(t, 2, dataset.GenerateOptions{Vertices: 60, Degree: 4, Seed: 3})
-	r := &Reader{
+	r := &Workload{
 		Local: g.parts[:1], Sources: []Source{{g.train[0], 5, 1}},
 		Sample: sample.Spec{Kind: "layers"}, Hops: 2,
 		Topology: g.topology, Streams: g.streams(t, 16), Count: 1, Epochs: 1,
