@@ -14,7 +14,6 @@ import (
 	"halognn/src/comm/mpi"
 	"halognn/src/compute/cpu"
 	"halognn/src/doctor"
-	"halognn/src/train"
 )
 
 func doctorCommand(p *process) *cobra.Command {
@@ -45,7 +44,7 @@ func doctorRank(c comm.Comm, p *process, dir string) error {
 		o.Slow = slowBuild(info.Settings)
 	}
 	hash, err := programHash()
-	if err := train.Agree(c, err); err != nil {
+	if err := comm.Agree(c, err); err != nil {
 		return err
 	}
 	o.Same = [][2]string{{"version of halognn", version}, {"hash of the program", hash},
@@ -60,7 +59,7 @@ func doctorRank(c comm.Comm, p *process, dir string) error {
 	}
 	o.CPUs, o.Threads = own, n
 	device, err := cpu.New(cpu.Options{Threads: n, CPUs: own})
-	if err := train.Agree(c, err); err != nil {
+	if err := comm.Agree(c, err); err != nil {
 		return err
 	}
 	defer device.Close()
@@ -82,7 +81,7 @@ func doctorRank(c comm.Comm, p *process, dir string) error {
 		if errors == 1 {
 			word = "error"
 		}
-		return withCode(exitFailed, train.AgreedOn(c, fmt.Errorf("doctor: %d %s, told above: a job cannot run like this", errors, word)))
+		return withCode(exitFailed, comm.AgreedOn(c, fmt.Errorf("doctor: %d %s, told above: a job cannot run like this", errors, word)))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"halognn/src/nn"
 	"halognn/src/plan"
 	"halognn/src/policy"
+	"halognn/src/residence"
 	"halognn/src/sample"
 	"halognn/src/train"
 )
@@ -83,7 +84,7 @@ func planGPU(c *config.Config, perNode int, gigabytes float64, here compute.Devi
 	}
 	g := &plan.GPU{
 		PerNode: perNode, Memory: int64(gigabytes * 1e9), Resident: rows.Of,
-		Mapped: c.Compute.GPUReads == train.ReadsMapped,
+		Mapped: c.Compute.GPUReads == residence.ReadsMapped,
 	}
 	if d := compute.CapabilitiesOf(here).Accelerator; d != nil && g.Memory == 0 {
 		g.Memory = int64(d.Room())
@@ -92,9 +93,9 @@ func planGPU(c *config.Config, perNode int, gigabytes float64, here compute.Devi
 }
 
 // gpuRows returns how many rows lie in device memory. A config that was checked gives no error.
-func gpuRows(c *config.Config) (train.GPURows, error) {
+func gpuRows(c *config.Config) (residence.GPURows, error) {
 	share, err := config.ParseShare(c.Compute.GPURows)
-	return train.GPURows(share), err
+	return residence.GPURows(share), err
 }
 
 // threads returns how many compute threads and pool workers a rank gets of its CPUs: as many as the
