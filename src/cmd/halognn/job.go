@@ -223,13 +223,17 @@ func pinner(cpus []int, shared bool) func(worker int) error {
 // openDevice opens the device of the config's name.
 func openDevice(name string, o cpu.Options, where gpu) (compute.Device, compute.Host, error) {
 	if name == "ref" {
-		return ref.New(), ref.Host{}, nil
+		return ref.WithPrecision(o.Precision), ref.Host{}, nil
 	}
 	host, err := cpu.NewHost(o.SIMD)
 	if err != nil {
 		return nil, nil, err
 	}
 	if name == "cuda" {
+		if o.Precision != compute.PrecisionFloat32 {
+			return nil, host, fmt.Errorf("compute.precision is %s, and compute.device cuda multiplies "+
+				"float32 alone; set compute.precision to float32, or compute.device to cpu", o.Precision)
+		}
 		device, err := openGPU(where)
 		return device, host, err
 	}

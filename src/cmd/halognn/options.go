@@ -126,5 +126,6 @@ func cpuOptions(c *config.Config) cpu.Options {
 		}
 		return word
 	}
-	return cpu.Options{SIMD: forced(c.Compute.SIMD), GEMM: forced(c.Compute.GEMM)}
+	return cpu.Options{SIMD: forced(c.Compute.SIMD), GEMM: forced(c.Compute.GEMM),
+		Precision: compute.Precision(c.Compute.Precision)}
 }

@@ -52,7 +52,8 @@ func newRounding(e engine, k level, threads int) (rounding, string) {
 			C.halognn_round_bf16(k, floats(dst), C.int64_t(width), C.int64_t(rows),
 				C.int64_t(cols), floats(x), C.int64_t(stride))
 		},
-		gemm: e.Sgemm, scratch: make([]scratchOf[float32], threads)}, "bf16 products in float32 (slow)"
+		gemm: e.Sgemm, scratch: make([]scratchOf[float32], threads),
+	}, "bf16 products in float32 (slow)"
 }
 
 // roundingTo keeps rounded factors as bfloat16 or as float32.
@@ -115,18 +116,21 @@ func (r *roundingTo[T]) product(out, in compute.Matrix, a *roundedProduct) {
 			clear(s.out[i*a.n:][copy(s.out[i*a.n:], out.Row(i)):][:a.n-out.Cols])
 		}
 	}
-	r.gemm(blas.NoTrans, a.t, out.Rows, a.n, in.Cols, x, in.Cols, r.w, a.stride, beta(a.add), s.out, a.n)
+	r.gemm(blas.NoTrans, a.t, out.Rows, a.n, in.Cols, x, in.Cols, r.w, a.stride, beta(a.add),
+		s.out, a.n)
 	for i := range out.Rows {
 		copy(out.Row(i), s.out[i*a.n:])
 	}
 }
 
-func (r *roundingTo[T]) chunk(sum []float32, stride int, left, right compute.Matrix, first, width int) {
+func (r *roundingTo[T]) chunk(sum []float32, stride int, left, right compute.Matrix,
+	first, width int) {
 	s := r.take()
 	defer s.taken.Store(false)
 	x := r.rounded(&s.left, left.Cols, left.Rows, left.Cols, left.Data, left.Cols)
 	y := r.rounded(&s.right, width, right.Rows, width, right.Data[first:], right.Cols)
-	r.gemm(blas.Trans, blas.NoTrans, left.Cols, width, left.Rows, x, left.Cols, y, width, 0, sum, stride)
+	r.gemm(blas.Trans, blas.NoTrans, left.Cols, width, left.Rows, x, left.Cols, y, width, 0,
+		sum, stride)
 }
 
 func (r *roundingTo[T]) free() {
