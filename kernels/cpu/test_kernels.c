@@ -255,6 +255,18 @@ static outputs to_bf16(const halognn_cpu *k, const input *in) {
     return o;
 }
 
+static outputs to_bf16_packed(const halognn_cpu *k, const input *in) {
+    const outputs o = one((in->cells + 1) / 2, NULL);
+    halognn_to_bf16(k, (uint16_t *)o.at[0], in->s->cols, in->s->segments, in->s->cols, in->x, in->s->cols);
+    return o;
+}
+
+static outputs round_bf16_packed(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->cells, NULL);
+    halognn_round_bf16(k, o.at[0], in->s->cols, in->s->segments, in->s->cols, in->x, in->s->cols);
+    return o;
+}
+
 static outputs round_bf16(const halognn_cpu *k, const input *in) {
     const int64_t width = in->s->cols + 3;
     const outputs o = one(in->s->segments * width, NULL);
@@ -344,7 +356,9 @@ static const struct {
     {"add_bias", add_bias, 0},
     {"column_sum", column_sum, 0},
     {"to_bf16", to_bf16, 0},
+    {"to_bf16, packed", to_bf16_packed, 0},
     {"round_bf16", round_bf16, 0},
+    {"round_bf16, packed", round_bf16_packed, 0},
     {"add_into", add_into, 0},
     {"relu", relu, 0},
     {"relu_dropout", relu_dropout, 0},
