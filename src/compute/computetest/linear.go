@@ -26,7 +26,7 @@ var linearTests = family{
 			{"a chunk and a row", 513, 33, 47}, {"several tiles of rows", 1030, 20, 9},
 			{"several tiles of weights", 40, 130, 140},
 			{"gradient transposed", 600, 37, 32}, {"weights transposed", 4100, 33, 18},
-			{"both, and waves of chunks", 9000, 5, 16},
+			{"narrow and wide", 300, 100, 47}, {"both, and waves of chunks", 9000, 5, 16},
 		} {
 			for _, add := range []bool{false, true} {
 				all = append(all, testCase{fmt.Sprintf("product/%s/add=%t", s.name, add),

@@ -154,6 +154,13 @@ func (a *roundedProduct) tile(d *Device, lo, hi int) {
 	d.rounding.product(a.out.RowsAt(lo, hi), a.in.RowsAt(lo, hi), a)
 }
 
-// fullWidth returns how many columns of a product are computed where cols are wanted: with bfloat16
-// the library takes more than twice as long for 47 as for 48.
-func fullWidth(cols int) int { return (cols + vectorWidth - 1) / vectorWidth * vectorWidth }
+// fullWidth returns how many columns of a narrow product are computed where cols are wanted: with
+// bfloat16 the library takes more than twice as long for 47 as for 48. A wider one loses more by the
+// copy.
+func fullWidth(cols int) int {
+	const narrow = 64
+	if cols >= narrow {
+		return cols
+	}
+	return (cols + vectorWidth - 1) / vectorWidth * vectorWidth
+}
