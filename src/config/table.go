@@ -288,8 +288,8 @@ func (c *Config) table() []section {
 					"weights, gradients over ranks, what the optimizer keeps, sums over edges, norms " +
 					"and losses stay float32"},
 			), SameEpoch,
-				"`cpu`, `ref`: the precision of the factors of matrix products",
-				"On `cpu`, bf16 is faster with oneDNN on a processor with AVX512-BF16 or AMX. " +
+				"the precision of the factors of matrix products",
+				"`cuda` multiplies bf16 by tensor cores. On `cpu`, bf16 is faster with oneDNN on a processor with AVX512-BF16 or AMX. " +
 					"Elsewhere float32 multiplies the rounded factors: the same definition, and slower than " +
 					"`float32`; `device` in `summary.json` says so."},
 			{"simd", oneOf(&c.Compute.SIMD, "auto",

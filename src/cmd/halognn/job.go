@@ -230,11 +230,7 @@ func openDevice(name string, o cpu.Options, where gpu) (compute.Device, compute.
 		return nil, nil, err
 	}
 	if name == "cuda" {
-		if o.Precision != compute.PrecisionFloat32 {
-			return nil, host, fmt.Errorf("compute.precision is %s, and compute.device cuda multiplies "+
-				"float32 alone; set compute.precision to float32, or compute.device to cpu", o.Precision)
-		}
-		device, err := openGPU(where)
+		device, err := openGPU(where, o.Precision)
 		return device, host, err
 	}
 	device, err := cpu.New(o)
