@@ -35,25 +35,33 @@ type rounding interface {
 	free()
 }
 
-// newRounding returns what multiplies rounded factors with an engine, and what that is. Where the
-// engine or the processor has no instructions for bfloat16, float32 holds the same numbers: the
-// products are those of the definition, and no faster than others.
-func newRounding(e engine, k level, threads int) (rounding, string) {
-	if e, ok := e.(bf16Engine); ok && oneDNNHasBF16() {
+// ofBF16 returns the engine if it has instructions for bfloat16 here, and what its products of
+// rounded factors are called.
+func ofBF16(e engine) (fast bf16Engine, name string) {
+	if fast, ok := e.(bf16Engine); ok && oneDNNHasBF16() {
+		return fast, "bf16 products"
+	}
+	return nil, "bf16 products in float32 (slow)"
+}
+
+// newRounding returns what multiplies rounded factors with an engine. Where there are no instructions
+// for bfloat16, float32 holds the same numbers: the products are those of the definition, and no
+// faster than others.
+func newRounding(e engine, k level, threads int) rounding {
+	if e, _ := ofBF16(e); e != nil {
 		return &roundingTo[uint16]{
 			round: func(dst []uint16, width, rows, cols int, x []float32, stride int) {
 				C.halognn_to_bf16(k, halves(dst), C.int64_t(width), C.int64_t(rows),
 					C.int64_t(cols), floats(x), C.int64_t(stride))
 			},
-			gemm: e.Bgemm, scratch: make([]scratchOf[uint16], threads)}, "bf16 products"
+			gemm: e.Bgemm, scratch: make([]scratchOf[uint16], threads)}
 	}
 	return &roundingTo[float32]{
 		round: func(dst []float32, width, rows, cols int, x []float32, stride int) {
 			C.halognn_round_bf16(k, floats(dst), C.int64_t(width), C.int64_t(rows),
 				C.int64_t(cols), floats(x), C.int64_t(stride))
 		},
-		gemm: e.Sgemm, scratch: make([]scratchOf[float32], threads),
-	}, "bf16 products in float32 (slow)"
+		gemm: e.Sgemm, scratch: make([]scratchOf[float32], threads)}
 }
 
 // roundingTo keeps rounded factors as bfloat16 or as float32.

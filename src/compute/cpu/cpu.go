@@ -50,9 +50,9 @@ func New(o Options) (*Device, error) {
 	}
 	d := &Device{level: k, gemm: gemm, cpus: o.CPUs}
 	if o.Precision == compute.PrecisionBF16 {
-		var products string
-		d.rounding, products = newRounding(gemm, k, o.Threads)
+		_, products := ofBF16(gemm)
 		gemmName += ", " + products
+		d.rounding = newRounding(gemm, k, o.Threads)
 	}
 	d.runTile = d.tile
 	d.pool, err = newPool(o.Threads, func(thread int) error {
