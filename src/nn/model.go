@@ -31,7 +31,7 @@ type stage struct {
 	in, out int
 	y       *buffer // [D,out] output, after normalisation, activation and dropout
 	norm    *norm   // nil if there is none
-	relu    bool    // false in the last layer
+	hidden  bool    // normalised, activated, dropped: not the last layer
 }
 
 // norm is a LayerNorm and what its backward reads.
@@ -52,9 +52,9 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 	m.grad = [2]*buffer{m.store.buffer(), m.store.buffer()}
 	declared := make([][]Param, c.Layers)
 	for l := range c.Layers {
-		s := stage{Layer: kinds[c.Kind](&m.store, c, l), y: m.store.buffer(), relu: l < c.Layers-1}
+		s := stage{Layer: FindKind(c.Kind).layer(&m.store, c, l), y: m.store.buffer(), hidden: l < c.Layers-1}
 		s.in, s.out = c.Widths(l)
-		if s.relu && c.Norm == NormLayer {
+		if s.hidden && c.Norm == NormLayer {
 			s.norm = &norm{x: m.store.buffer(), mean: m.store.buffer(), rstd: m.store.buffer()}
 			declared[l] = append(declared[l],
 				constant(fmt.Sprintf("norms.%d.weight", l), s.out, 1), constant(fmt.Sprintf("norms.%d.bias", l), s.out, 0))
@@ -146,10 +146,28 @@ func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 		s.Layer.Forward(x, in)
 		m.dev.LayerNorm(y, x, n.gamma, n.beta, n.mean.data[:y.Rows], n.rstd.data[:y.Rows], normEps)
 	}
-	if s.relu {
-		m.dev.ReLU(y, m.dropped(in), in.Dropout, in.Vertices)
+	if s.hidden {
+		m.activate(y, in)
 	}
 	return y, nil
+}
+
+// activate applies activation and dropout to the output of a hidden layer.
+func (m *Model) activate(y compute.Matrix, in *Input) {
+	if m.Config.Activation == ELU {
+		m.dev.ELU(y, m.dropped(in), in.Dropout, in.Vertices)
+	} else {
+		m.dev.ReLU(y, m.dropped(in), in.Dropout, in.Vertices)
+	}
+}
+
+// activateBackward turns the gradient with respect to y, what activate made, into that of what it read.
+func (m *Model) activateBackward(dy, y compute.Matrix, in *Input) {
+	if m.Config.Activation == ELU {
+		m.dev.ELUBackward(dy, y, m.dropped(in), in.Dropout, in.Vertices)
+	} else {
+		m.dev.ReLUBackward(dy, y, m.dropped(in))
+	}
 }
 
 // dropped returns the probability of dropping an activation.
@@ -167,8 +185,8 @@ func (m *Model) dropped(in *Input) float32 {
 // ForwardLayer ran before, on the same input with in.Train.
 func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.Matrix) {
 	s := &m.stages[l]
-	if s.relu {
-		m.dev.ReLUBackward(dy, s.y.matrix(dy.Rows, s.out), m.dropped(in))
+	if s.hidden {
+		m.activateBackward(dy, s.y.matrix(dy.Rows, s.out), in)
 	}
 	if n := s.norm; n != nil {
 		x := n.x.matrix(dy.Rows, s.out)

@@ -113,7 +113,7 @@ func TestConfigFaults(t *testing.T) {
 		t.Error(err)
 	}
 	err := Config{Kind: "gnn", Layers: 0, Dropout: 1, Norm: "batch", Task: "none"}.Check()
-	for _, fault := range []string{`kind "gnn" is not one of: mlp, sage`, "0 layers", "input width is 0", "output width is 0",
+	for _, fault := range []string{`kind "gnn" is not one of: sage, gcn, gin, gat, mlp`, "0 layers", "input width is 0", "output width is 0",
 		"dropout is 1", `norm "batch" is not one of: none, layer`, `task "none"`} {
 		if err == nil || !strings.Contains(err.Error(), fault) {
 			t.Errorf("got %v, want %q in it", err, fault)
