@@ -22,7 +22,11 @@ type Config struct {
 		Layers, Hidden int
 		Dropout        float64
 		Norm           string
+		Activation     string
+		GCNNorm        string
 		Heads          int
+		HeadMerge      string
+		Slope          float64
 	}
 	Sample struct {
 		Fanouts, EvalFanouts       []int

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"halognn/src/nn"
 	"halognn/src/policy"
 	"halognn/src/sample"
 )
@@ -10,6 +11,7 @@ const (
 	mostEpochs = 1e9 // below the epochs that access counts with
 	mostLayers = 64
 	mostHidden = 1 << 16
+	mostHeads  = 1 << 10
 	mostDepth  = 1 << 16
 	MaxThreads = 1 << 12
 )
@@ -44,12 +46,8 @@ func (c *Config) table() []section {
 		}},
 
 		{name: "model", keys: []*Key{
-			{"kind", oneOf(&c.Model.Kind, "sage",
-				word{"sage", "GraphSAGE with mean aggregation"},
-				word{"mlp", "the same layers without the neighbour terms, as the baseline " +
-					"without the graph"},
-			).later("gcn", "gin", "gat"), 0,
-				"the layers of the model", ""},
+			{"kind", oneOf(&c.Model.Kind, "sage", modelKinds()...), 0,
+				"the layers of the model", "[The models](models.md) says how each is defined."},
 			{"layers", whole(&c.Model.Layers, 3, 1).upTo(mostLayers), 0,
 				"number of layers", ""},
 			{"hidden", whole(&c.Model.Hidden, 256, 1).upTo(mostHidden), 0,
@@ -62,8 +60,27 @@ func (c *Config) table() []section {
 				word{"layer", "LayerNorm before each hidden activation"},
 			).later("batch"), 0,
 				"normalisation of the hidden layers", ""},
-			{"heads", whole(&c.Model.Heads, 2, 1), 0,
-				"number of attention heads", "Only attention models read it."},
+			{"activation", oneOf(&c.Model.Activation, "relu",
+				word{"relu", ""},
+				word{"elu", "`exp(x) - 1` below 0"},
+			), 0,
+				"activation of the hidden layers", ""},
+			{"gcn_norm", oneOf(&c.Model.GCNNorm, "right",
+				word{"right", "the mean over a vertex and its sampled neighbours"},
+				word{"both", "the symmetric normalisation by the degrees of the whole graph; " +
+					"what is sampled is scaled to estimate the sum over all neighbours"},
+			), 0,
+				"how `gcn` weighs an edge", "Other models ignore it."},
+			{"heads", whole(&c.Model.Heads, 2, 1).upTo(mostHeads), 0,
+				"number of attention heads", "Only `gat` reads it."},
+			{"head_merge", oneOf(&c.Model.HeadMerge, "concat",
+				word{"concat", "side by side: `model.heads` divides `model.hidden`"},
+				word{"mean", "their mean: each head is `model.hidden` wide"},
+			), 0,
+				"how heads make a hidden row", "Those of the last layer are averaged. Only " +
+					"`gat` reads it."},
+			{"slope", number(&c.Model.Slope, 0.2, from(0).upTo(1)), 0,
+				"what LeakyReLU multiplies attention scores below 0 by", "Only `gat` reads it."},
 		}},
 
 		{name: "sample", keys: []*Key{
@@ -363,3 +380,11 @@ are on one node, rows are read from memory, and there is no cache.`
 
 const checkpointDoc = `What is saved, and how a run goes on: [checkpoints.md](checkpoints.md). The
 state is also saved when a signal asks the run to stop, and at the end of training.`
+
+// modelKinds are the words of model.kind.
+func modelKinds() (words []word) {
+	for _, k := range nn.Kinds() {
+		words = append(words, word{k.Name, k.Brief})
+	}
+	return words
+}

@@ -76,6 +76,10 @@ func (g *gat) Reserve(in *Input) error {
 		sized{g.dalpha, e * g.heads})
 }
 
+func (g *gat) Flops(h *Hop, gradient bool) int {
+	return 2 * passes(gradient) * h.Sources * g.in * g.heads * g.width
+}
+
 // rows returns the first rows of a buffer that has a column for each head.
 func (g *gat) rows(b *buffer, n int) compute.Matrix { return b.matrix(n, g.heads) }
 

@@ -56,6 +56,10 @@ func (g *gcn) Reserve(in *Input) error {
 	return g.dmean.reserve(in.Destinations * g.in)
 }
 
+func (g *gcn) Flops(h *Hop, gradient bool) int {
+	return 2 * passes(gradient) * h.Destinations * g.in * g.out
+}
+
 func (g *gcn) Forward(y compute.Matrix, in *Input) {
 	g.agg = in.Mean
 	if in.Mean.Cols == 0 {

@@ -59,6 +59,11 @@ func (g *gin) Reserve(in *Input) error {
 	return reserveAll(sized{g.dagg, d * g.in}, sized{g.dinner, d * g.mid})
 }
 
+// Flops counts the gradient of the aggregates always: that of eps follows from it.
+func (g *gin) Flops(h *Hop, _ bool) int {
+	return 2 * passes(true) * h.Destinations * (g.in*g.mid + g.mid*g.out)
+}
+
 func (g *gin) Forward(y compute.Matrix, in *Input) {
 	agg, hidden := g.aggregate.matrix(in.Destinations, g.in), g.hidden.matrix(in.Destinations, g.mid)
 	g.dev.SegmentSum(agg, in.Hop.Forward, nil, in.X, false)

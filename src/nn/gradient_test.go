@@ -18,7 +18,7 @@ func randomBatch(t testing.TB, dev compute.Device, rng *rand.Rand, c Config, see
 	b := &Batch{Train: true, InputGradient: true, GlobalSeeds: seeds + 3}
 	if c.ReadsNeighbours() {
 		b.Hops = randomHops(rng, c.Layers, seeds)
-		needs := FindKind(c.Kind).layer(new(store), c, 0).Needs()
+		needs := c.Needs()
 		for l := range b.Hops {
 			b.Hops[l] = fit(b.Hops[l], needs, rng)
 		}

@@ -61,6 +61,9 @@ type Layer interface {
 	// Reserve makes room for a forward pass over in and, if in.Train, a backward one. It fails only for want of device
 	// memory; Forward and Backward then cannot.
 	Reserve(in *Input) error
+	// Flops counts the multiplications and additions of matrix products that Forward and Backward make
+	// of a hop, whose counts it reads; gradient is Input.Gradient.
+	Flops(h *Hop, gradient bool) int
 	// Forward sets y [Destinations, out].
 	Forward(y compute.Matrix, in *Input)
 	// Backward sets the gradients of the parameters from dy [Destinations, out] and, if in.Gradient, dx [Sources, in]. Forward

@@ -95,6 +95,16 @@ func (c Config) Widths(l int) (in, out int) {
 	return in, out
 }
 
+// layer makes layer l alone, without memory: to ask it what it needs.
+func (c Config) layer(l int) Layer { return FindKind(c.Kind).layer(new(store), c, l) }
+
+// Needs says what the input layer reads, as Model.Needs does. c is checked.
+func (c Config) Needs() Needs { return c.layer(0).Needs() }
+
+// Flops counts the operations of the matrix products of a training step in layer l, on a hop of which
+// the counts are read. c is checked.
+func (c Config) Flops(l int, h *Hop) int { return c.layer(l).Flops(h, l > 0) }
+
 // Check returns all faults of c, joined.
 func (c Config) Check() error {
 	var faults []error

@@ -119,6 +119,19 @@ func TestConfigFaults(t *testing.T) {
 			t.Errorf("got %v, want %q in it", err, fault)
 		}
 	}
+	heads := Config{Kind: "gat", Layers: 2, In: 3, Hidden: 5, Out: 2, Heads: 2, Norm: NormNone, Task: Multiclass,
+		Activation: "gelu", GCNNorm: "left", HeadMerge: "sum", Slope: 2}
+	err = heads.Check()
+	for _, fault := range []string{"hidden width 5 is not a multiple of its 2 heads", `activation "gelu" is not one of: relu, elu`,
+		`gcn_norm "left" is not one of: right, both`, `head_merge "sum" is not one of: concat, mean`, "slope is 2"} {
+		if err == nil || !strings.Contains(err.Error(), fault) {
+			t.Errorf("got %v, want %q in it", err, fault)
+		}
+	}
+	heads.Heads = 0
+	if err := heads.Check(); err == nil || !strings.Contains(err.Error(), "model has 0 heads") {
+		t.Errorf("no heads: %v", err)
+	}
 	err = OptimizerOptions{Kind: "rmsprop", Momentum: 1, Beta2: -1, WeightDecay: -1}.Check()
 	for _, fault := range []string{`optimizer "rmsprop" is not one of: sgd, adam, adamw`,
 		"momentum is 1", "betas are 0 and -1", "eps is 0", "weight decay is -1"} {
