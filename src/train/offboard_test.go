@@ -12,6 +12,7 @@ import (
 	"halognn/src/compute/computetest"
 	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
+	"halognn/src/nn"
 	"halognn/src/policy"
 	"halognn/src/shard"
 	"halognn/src/trace"
@@ -76,6 +77,15 @@ func TestOffboardTrainsAlike(t *testing.T) {
 			o.Cache = policy.Settings{Policy: policy.Prefetch, HaloFraction: 0.3, Gamma: 0.9, Delta: 2, Initial: "degree"}
 		}},
 		{"mlp", 2, func(o *Options) { o.Model.Kind = "mlp" }},
+		{"gcn", 2, func(o *Options) { o.Model.Kind = "gcn" }},
+		{"gcn by both ends, full evaluation", 2, func(o *Options) {
+			o.Model.Kind, o.Model.GCNNorm, o.EvalFull = "gcn", nn.GCNBoth, true
+		}},
+		{"gin", 2, func(o *Options) { o.Model.Kind = "gin" }},
+		{"gat", 2, func(o *Options) {
+			o.Model.Kind, o.Model.Hidden, o.Model.Heads, o.Model.Slope = "gat", 6, 2, 0.2
+			o.Model.Activation = nn.ELU
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := sageOptions()
