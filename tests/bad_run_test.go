@@ -47,7 +47,7 @@ func TestBadConfigs(t *testing.T) {
 		{"a wrong type on the command line", set("train.lr=fast"), usage, []string{"--set train.lr=fast", "must be a number"}},
 		{"a setting without a value", set("train.lr"), usage, []string{"--set train.lr", "key.path=value"}},
 		{"all faults at once", set("train.lr=-1", "model.layers=0", "sample.batch=0", "model.kind=tree"), usage,
-			[]string{"train.lr is -1", "model.layers is 0", "sample.batch is 0", `model.kind is "tree"`, "sage or mlp"}},
+			[]string{"train.lr is -1", "model.layers is 0", "sample.batch is 0", `model.kind is "tree"`, "gat or mlp"}},
 		{"a home directory", set("run.dir=~/runs/first"), usage, []string{"run.dir is ~/runs/first", "in full"}},
 		{"a fanout of 0", set("sample.fanouts=5,0"), usage, []string{"sample.fanouts[1] is 0", "at least 1"}},
 		{"a fanout of more than all vertices", set("sample.fanouts=5,3000000000"), usage, []string{"sample.fanouts[1] is 3000000000", "at most 2147483647"}},
