@@ -152,43 +152,62 @@ ALWAYS_INLINE void prefetch_edge(const weighted *g, int64_t e) {
     prefetch_row(g->rows + g->indices[e < g->last ? e : g->last] * g->cols, g->cols * 4);
 }
 
-/* strip sums columns [j, j + n*LANES) of the edges [lo,hi), as in segment.c. Where uniform, a vector's
- * lanes all belong to one head. */
-ALWAYS_INLINE void strip(int uniform, const int n, const weighted *g, int64_t lo, int64_t hi, int64_t j, float *out) {
-    const int64_t end = j + (int64_t)n * LANES, foreign = end > g->cols ? end - g->cols : 0;
-    vec sum[MAX_ACCUMULATORS];
-    ivec from[MAX_ACCUMULATORS];
-    int64_t at[MAX_ACCUMULATORS], first[MAX_ACCUMULATORS], count[MAX_ACCUMULATORS];
-    UNROLL for (int k = 0; k < n; k++) {
-        at[k] = k < n - 1 ? j + k * LANES : end - LANES - foreign;
-        first[k] = at[k] / g->width;
-        count[k] = g->heads - first[k] < LANES ? g->heads - first[k] : LANES;
-        sum[k] = (vec){0};
-        if (!uniform) {
-            int32_t head[LANES];
-            for (int i = 0; i < LANES; i++)
-                head[i] = (int32_t)((at[k] + i) / g->width - first[k]);
-            memcpy(&from[k], head, sizeof head);
+/* Where a vector of a row begins, and to which heads its lanes belong: lane i to first + from[i]. Worked
+ * out once a call, for up to MAX_VECS vectors at a time. */
+enum { MAX_VECS = 4 * MAX_ACCUMULATORS };
+typedef struct {
+    int64_t at, first, count; /* count: heads that may be read from first on, up to LANES */
+    ivec from;
+} lanes_of;
+
+/* place_vectors returns how many vectors cover columns [j, cols), MAX_VECS at most. The last of a row
+ * ends at its last column. */
+ALWAYS_INLINE int place_vectors(lanes_of v[MAX_VECS], const weighted *g, int64_t j) {
+    int n = 0;
+    for (; j < g->cols && n < MAX_VECS; j += LANES, n++) {
+        v[n].at = j + LANES <= g->cols ? j : g->cols - LANES;
+        v[n].first = v[n].at / g->width;
+        v[n].count = g->heads - v[n].first < LANES ? g->heads - v[n].first : LANES;
+        int32_t head[LANES];
+        int64_t left = (v[n].first + 1) * g->width - v[n].at; /* columns of the head at hand */
+        for (int i = 0, h = 0; i < LANES; i++, left--) {
+            if (left == 0) {
+                h++;
+                left = g->width;
+            }
+            head[i] = h;
         }
+        memcpy(&v[n].from, head, sizeof head);
     }
+    return n;
+}
+
+/* strip sums n vectors of the rows of the edges [lo,hi); columns below j are foreign to the last. Where
+ * uniform, a vector's lanes all belong to one head. */
+ALWAYS_INLINE void strip(int uniform, const int n, const weighted *g, const lanes_of *v, int64_t lo, int64_t hi,
+                         int64_t j, float *out) {
+    vec sum[MAX_ACCUMULATORS];
+    UNROLL for (int k = 0; k < n; k++) sum[k] = (vec){0};
     for (int64_t e = lo; e < hi; e++) {
         if (j == 0)
             prefetch_edge(g, e);
         const float *row = g->rows + g->indices[e] * g->cols, *alpha = alpha_of(g, e);
         UNROLL for (int k = 0; k < n; k++) {
+            const vec x = load(row + v[k].at);
             if (uniform)
-                sum[k] += load(row + at[k]) * alpha[first[k]];
+                sum[k] += x * alpha[v[k].first];
             else
-                sum[k] += load(row + at[k]) * spread(load_first(alpha + first[k], count[k]), from[k]);
+                sum[k] += x * spread(load_first(alpha + v[k].first, v[k].count), v[k].from);
         }
     }
-    UNROLL for (int k = 0; k < n - 1; k++) store(out + at[k], sum[k]);
+    UNROLL for (int k = 0; k < n - 1; k++) store(out + v[k].at, sum[k]);
+    const int64_t foreign = j + (n - 1) * LANES - v[n - 1].at;
     if (foreign == 0) {
-        store(out + at[n - 1], sum[n - 1]);
+        store(out + v[n - 1].at, sum[n - 1]);
     } else {
         float lanes[LANES];
         store(lanes, sum[n - 1]);
-        memcpy(out + at[n - 1] + foreign, lanes + foreign, (size_t)(LANES - foreign) * sizeof *out);
+        memcpy(out + v[n - 1].at + foreign, lanes + foreign, (size_t)(LANES - foreign) * sizeof *out);
     }
 }
 
@@ -205,13 +224,15 @@ ALWAYS_INLINE void narrow(const weighted *g, int64_t lo, int64_t hi, float *out)
     memcpy(out, sum, (size_t)g->cols * sizeof *out);
 }
 
-ALWAYS_INLINE void strips(int uniform, const weighted *g, int64_t lo, int64_t hi, float *out) {
-    for (int64_t j = 0; j < g->cols;) {
-        const int64_t left = (g->cols - j + LANES - 1) / LANES, n = left < MAX_ACCUMULATORS ? left : MAX_ACCUMULATORS;
+/* strips sums the columns of the vectors, the first of which is column j. */
+ALWAYS_INLINE void strips(int uniform, const weighted *g, const lanes_of *v, int vecs, int64_t j, int64_t lo,
+                          int64_t hi, float *out) {
+    for (int first = 0; first < vecs; first += MAX_ACCUMULATORS) {
+        const int n = vecs - first < MAX_ACCUMULATORS ? vecs - first : MAX_ACCUMULATORS;
         switch (n) {
-#define STRIP(n)                              \
-    case n:                                   \
-        strip(uniform, n, g, lo, hi, j, out); \
+#define STRIP(n)                                                                     \
+    case n:                                                                          \
+        strip(uniform, n, g, v + first, lo, hi, j + (int64_t)first * LANES, out);    \
         break;
             STRIP(1) STRIP(2) STRIP(3) STRIP(4) STRIP(5) STRIP(6) STRIP(7) STRIP(8)
 #if MAX_ACCUMULATORS > 8
@@ -219,39 +240,53 @@ ALWAYS_INLINE void strips(int uniform, const weighted *g, int64_t lo, int64_t hi
 #endif
 #undef STRIP
         }
-        j += n * LANES;
     }
 }
 
-ALWAYS_INLINE void sum_segment(const weighted *g, int64_t lo, int64_t hi, float *out) {
-    if (g->cols < LANES)
-        narrow(g, lo, hi, out);
-    else if (g->heads == 1 || g->width % LANES == 0)
-        strips(1, g, lo, hi, out);
-    else
-        strips(0, g, lo, hi, out);
+/* sum_segments sums over the edges of each segment. */
+ALWAYS_INLINE void sum_segments(const weighted *g, float *out, int64_t segments, const int64_t *indptr) {
+    if (g->cols < LANES) {
+        for (int64_t d = 0; d < segments; d++)
+            narrow(g, indptr[d], indptr[d + 1], out + d * g->cols);
+        return;
+    }
+    const int uniform = g->heads == 1 || g->width % LANES == 0;
+    lanes_of v[MAX_VECS];
+    for (int64_t j = 0; j < g->cols; j += MAX_VECS * LANES) {
+        const int vecs = place_vectors(v, g, j);
+        for (int64_t d = 0; d < segments; d++) {
+            if (uniform)
+                strips(1, g, v, vecs, j, indptr[d], indptr[d + 1], out + d * g->cols);
+            else
+                strips(0, g, v, vecs, j, indptr[d], indptr[d + 1], out + d * g->cols);
+        }
+    }
 }
 
 void LEVEL(edge_sum)(float *y, int64_t segments, int64_t heads, int64_t width, const int64_t *indptr,
                      const int32_t *indices, const float *alpha, const float *z) {
     const int64_t cols = heads * width;
     const weighted g = {heads, width, cols, indptr[segments] - 1, rows_ahead(cols * 4), indices, NULL, alpha, z};
-    for (int64_t d = 0; d < segments; d++)
-        sum_segment(&g, indptr[d], indptr[d + 1], y + d * cols);
+    sum_segments(&g, y, segments, indptr);
 }
 
-/* The rows of dy that a source's edges name are read twice, the second time from the caches: a
- * sampled block has few edges a source. */
+/* The rows of dy that a few sources' edges name are read twice, the second time from the caches. */
 void LEVEL(edge_sum_backward)(float *dz, float *dalpha, int64_t segments, int64_t heads, int64_t width,
                               const int64_t *t_indptr, const int32_t *t_indices, const int32_t *t_edges,
                               const float *alpha, const float *z, const float *dy) {
+    enum { FEW = 8 };
     const int64_t cols = heads * width;
     const weighted g = {heads, width, cols, t_indptr[segments] - 1, rows_ahead(cols * 4), t_indices, t_edges, alpha, dy};
-    for (int64_t s = 0; s < segments; s++, z += cols) {
-        sum_segment(&g, t_indptr[s], t_indptr[s + 1], dz + s * cols);
-        for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++)
-            for (int64_t h = 0; h < heads; h++)
-                dalpha[t_edges[e] * heads + h] = dot(dy + t_indices[e] * cols + h * width, z + h * width, width);
+    for (int64_t first = 0; first < segments; first += FEW) {
+        const int64_t n = segments - first < FEW ? segments - first : FEW;
+        sum_segments(&g, dz + first * cols, n, t_indptr + first);
+        for (int64_t s = first; s < first + n; s++)
+            for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++) {
+                const float *from = dy + t_indices[e] * cols, *own = z + s * cols;
+                float *to = dalpha + t_edges[e] * heads;
+                for (int64_t h = 0; h < heads; h++, from += width, own += width)
+                    to[h] = dot(from, own, width);
+            }
     }
 }
 
