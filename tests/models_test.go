@@ -28,6 +28,7 @@ func TestModelsAndOptimisersLearn(t *testing.T) {
 		{"gin", []string{"model.kind=gin", "model.norm=layer"}},
 		{"gat", []string{"model.kind=gat", "model.activation=elu", "train.lr=0.02"}},
 		{"gat of averaged heads", []string{"model.kind=gat", "model.head_merge=mean", "model.heads=3", "train.lr=0.02"}},
+		{"residual", []string{"model.kind=gcn", "model.residual=true", "model.layers=3", "sample.fanouts=5,3,2", "train.lr=0.02"}},
 		{"elu", []string{"model.activation=elu"}},
 		{"one layer", []string{"model.layers=1", "sample.fanouts=5"}},
 		{"three layers", []string{"model.layers=3", "sample.fanouts=5,3,2"}},

@@ -23,6 +23,7 @@ type Config struct {
 		Dropout        float64
 		Norm           string
 		Activation     string
+		Residual       bool
 		GCNNorm        string
 		Heads          int
 		HeadMerge      string

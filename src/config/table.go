@@ -65,6 +65,9 @@ func (c *Config) table() []section {
 				word{"elu", "`exp(x) - 1` below 0"},
 			), 0,
 				"activation of the hidden layers", ""},
+			{"residual", boolean(&c.Model.Residual, false), 0,
+				"add a vertex's own hidden row before the activation",
+				"Not in the first and the last layer, whose rows are of other widths."},
 			{"gcn_norm", oneOf(&c.Model.GCNNorm, "right",
 				word{"right", "the mean over a vertex and its sampled neighbours"},
 				word{"both", "the symmetric normalisation by the degrees of the whole graph; " +

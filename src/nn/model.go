@@ -20,6 +20,8 @@ type Model struct {
 	stages []stage
 	inputs []Input // of each layer's last forward pass
 
+	none *buffer // one zero: AddScaled by it adds
+
 	// grad holds the gradients with respect to layer outputs: layer l's lies in grad[l%2], from where its backward makes the
 	// one of layer l-1 in the other.
 	grad [2]*buffer
@@ -32,6 +34,9 @@ type stage struct {
 	y       *buffer // [D,out] output, after normalisation, activation and dropout
 	norm    *norm   // nil if there is none
 	hidden  bool    // normalised, activated, dropped: not the last layer
+
+	residual bool    // the destinations' own rows are added before the activation
+	dsum     *buffer // [D,out] gradient below the norm, while that of the sum is still to be read
 }
 
 // norm is a LayerNorm and what its backward reads.
@@ -49,11 +54,12 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 		return nil, err
 	}
 	m := &Model{Config: c, dev: dev, store: store{dev: dev}, inputs: make([]Input, c.Layers)}
-	m.grad = [2]*buffer{m.store.buffer(), m.store.buffer()}
+	m.grad, m.none = [2]*buffer{m.store.buffer(), m.store.buffer()}, m.store.buffer()
 	declared := make([][]Param, c.Layers)
 	for l := range c.Layers {
 		s := stage{Layer: FindKind(c.Kind).layer(&m.store, c, l), y: m.store.buffer(), hidden: l < c.Layers-1}
 		s.in, s.out = c.Widths(l)
+		s.residual, s.dsum = c.Residual && s.hidden && l > 0, m.store.buffer()
 		if s.hidden && c.Norm == NormLayer {
 			s.norm = &norm{x: m.store.buffer(), mean: m.store.buffer(), rstd: m.store.buffer()}
 			declared[l] = append(declared[l],
@@ -107,7 +113,7 @@ func (m *Model) Close() {
 }
 
 // Needs says what the input layer reads: what preparing a minibatch has to gather or aggregate.
-func (m *Model) Needs() Needs { return m.stages[0].Needs() }
+func (m *Model) Needs() Needs { return m.Config.Needs() }
 
 // Reserve makes room for layer l to pass over an input of the size of in; of in it reads the counts, the flags and
 // whether Mean is given. ForwardLayer calls it; called beforehand with the largest sizes to come, it keeps memory from
@@ -117,6 +123,12 @@ func (m *Model) Reserve(l int, in *Input) error {
 	err := errors.Join(s.y.reserve(rows*s.out), s.Layer.Reserve(in))
 	if s.norm != nil {
 		err = errors.Join(err, s.norm.x.reserve(rows*s.out), s.norm.mean.reserve(rows), s.norm.rstd.reserve(rows))
+	}
+	if s.residual {
+		err = errors.Join(err, m.none.reserve(1))
+		if s.norm != nil && in.Train {
+			err = errors.Join(err, s.dsum.reserve(rows*s.out))
+		}
 	}
 	if in.Train && l == len(m.stages)-1 {
 		err = errors.Join(err, m.grad[l%2].reserve(rows*s.out))
@@ -145,6 +157,9 @@ func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 		x := n.x.matrix(in.Destinations, s.out)
 		s.Layer.Forward(x, in)
 		m.dev.LayerNorm(y, x, n.gamma, n.beta, n.mean.data[:y.Rows], n.rstd.data[:y.Rows], normEps)
+	}
+	if s.residual {
+		m.dev.AddScaled(y, in.own(), m.none.data[:1])
 	}
 	if s.hidden {
 		m.activate(y, in)
@@ -188,13 +203,20 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 	if s.hidden {
 		m.activateBackward(dy, s.y.matrix(dy.Rows, s.out), in)
 	}
+	sum := dy // the gradient of what the activation read
 	if n := s.norm; n != nil {
 		x := n.x.matrix(dy.Rows, s.out)
-		m.dev.LayerNormBackward(dy, n.dgamma, n.dbeta, dy, x, n.gamma, n.mean.data[:dy.Rows], n.rstd.data[:dy.Rows])
+		if s.residual {
+			dy = s.dsum.matrix(dy.Rows, s.out)
+		}
+		m.dev.LayerNormBackward(dy, n.dgamma, n.dbeta, sum, x, n.gamma, n.mean.data[:dy.Rows], n.rstd.data[:dy.Rows])
 	}
 	if in.Gradient {
 		dx = m.grad[(l+1)%2].matrix(in.Sources, s.in)
 	}
 	s.Layer.Backward(dx, dy, in)
+	if s.residual && in.Gradient {
+		m.dev.AddScaled(dx.RowsAt(0, in.Destinations), sum, m.none.data[:1])
+	}
 	return dx
 }

@@ -69,6 +69,7 @@ type Config struct {
 	Dropout         float32 // probability in [0,1) of dropping an activation, in every layer but the last
 	Norm            string  // NormNone or NormLayer, in every layer but the last
 	Activation      string  // ReLU or ELU, in every layer but the last; empty: ReLU
+	Residual        bool    // adds a vertex's own row to the sum before the activation, where both are hidden rows
 	Task            string  // Multiclass or Multilabel
 
 	GCNNorm   string  // of kind gcn: GCNRight or GCNBoth; empty: GCNRight
@@ -98,8 +99,13 @@ func (c Config) Widths(l int) (in, out int) {
 // layer makes layer l alone, without memory: to ask it what it needs.
 func (c Config) layer(l int) Layer { return FindKind(c.Kind).layer(new(store), c, l) }
 
-// Needs says what the input layer reads, as Model.Needs does. c is checked.
-func (c Config) Needs() Needs { return c.layer(0).Needs() }
+// Needs says what the input layer reads, as Model.Needs does. c is checked. Any layer may run as the
+// input layer, in layer-wise inference, and then adds own rows.
+func (c Config) Needs() Needs {
+	n := c.layer(0).Needs()
+	n.Own = n.Own || c.Residual && !n.Sources
+	return n
+}
 
 // Flops counts the operations of the matrix products of a training step in layer l, on a hop of which
 // the counts are read. c is checked.

@@ -74,6 +74,9 @@ func (o *oracle) loss(x []float64) float64 {
 				o.normalise(y, out, fmt.Sprintf("norms.%d.", l))
 			}
 			for i := range y {
+				if o.config.Residual && l > 0 {
+					y[i] += x[i]
+				}
 				if o.config.Activation == ELU && y[i] < 0 {
 					y[i] = math.Exp(y[i]) - 1
 				} else if o.config.Activation != ELU {

@@ -83,6 +83,9 @@ func forward(t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor) []
 				if c.Norm == "layer" {
 					normalise(next[v], vector(fmt.Sprintf("norms.%d.weight", l)), vector(fmt.Sprintf("norms.%d.bias", l)))
 				}
+				if c.Residual && l > 0 {
+					add(next[v], h[v])
+				}
 				for i, x := range next[v] {
 					if next[v][i] = max(0, x); x < 0 && c.Activation == nn.ELU {
 						next[v][i] = math.Exp(x) - 1
@@ -227,6 +230,8 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 		{"gcn by both ends", nn.Config{Kind: "gcn", Layers: 2, Hidden: 5, Norm: "layer", GCNNorm: nn.GCNBoth}, 2000},
 		{"gin", nn.Config{Kind: "gin", Layers: 2, Hidden: 5, Norm: "layer"}, 2000},
 		{"gat", nn.Config{Kind: "gat", Layers: 3, Hidden: 6, Norm: "none", Heads: 2, Slope: 0.2, Activation: nn.ELU}, 2000},
+		{"gat, residual", nn.Config{Kind: "gat", Layers: 3, Hidden: 6, Norm: "layer", Heads: 3, Slope: 0.2, Residual: true}, 2000},
+		{"gcn, residual", nn.Config{Kind: "gcn", Layers: 3, Hidden: 5, Norm: "layer", Residual: true}, 2000},
 		{"gat, means", nn.Config{Kind: "gat", Layers: 2, Hidden: 5, Norm: "none", Heads: 3, HeadMerge: nn.HeadsMean, Slope: 0.2}, 1},
 		{"mlp", nn.Config{Kind: "mlp", Layers: 3, Hidden: 5, Norm: "layer"}, 2000},
 	} {

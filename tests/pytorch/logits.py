@@ -116,13 +116,15 @@ class Model(torch.nn.Module):
         if meta["norm"] == "layer":
             self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(w) for w in width[1:-1])
         self.norm = meta["norm"]
+        self.residual = meta["residual"] == "true"
         self.activation = {"relu": torch.relu, "elu": torch.nn.functional.elu}[meta["activation"]]
 
     def forward(self, x, source, target):
         for i, conv in enumerate(self.convs):
-            x = conv(x, source, target)
+            own, x = x, conv(x, source, target)
             if i + 1 < len(self.convs):
-                x = self.activation(self.norms[i](x) if self.norm == "layer" else x)
+                x = self.norms[i](x) if self.norm == "layer" else x
+                x = self.activation(x + own if self.residual and i > 0 else x)
         return x
 
 

@@ -23,7 +23,8 @@ func trainOptions(c *config.Config) train.Options {
 			Model: nn.Config{
 				Kind: c.Model.Kind, Layers: c.Model.Layers, Hidden: c.Model.Hidden,
 				Dropout: float32(c.Model.Dropout), Norm: c.Model.Norm,
-				Activation: c.Model.Activation, GCNNorm: c.Model.GCNNorm, Heads: c.Model.Heads,
+				Activation: c.Model.Activation, Residual: c.Model.Residual,
+				GCNNorm: c.Model.GCNNorm, Heads: c.Model.Heads,
 				HeadMerge: c.Model.HeadMerge, Slope: float32(c.Model.Slope),
 			},
 			Optimizer: optimizer,
