@@ -77,6 +77,7 @@ type Config struct {
 		GPURows   string // ParseRows reads it
 		GPUReads  string
 		Gradients string
+		GEMM      string
 		SIMD      string
 	}
 	Checkpoint struct {

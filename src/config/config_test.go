@@ -81,7 +81,7 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"a range with its meaning", minimal, []string{"cache.gamma=0", "run.stall_seconds=-1"},
 			[]string{"cache.gamma is 0; it must be in (0, 1]: prefetch: decay of", "run.stall_seconds is -1; it must be in [0, 1e+06]: seconds without"}},
 		{"group and a dynamic policy", minimal, []string{"cache.placement=group", "cache.policy=sieve"},
-			[]string{"cache.placement is group", "cache.policy sieve", "degree, halo1, wpr, paths, sim, vip, inclusion or oracle", "cache.placement=own"}},
+			[]string{"cache.placement is group", "cache.policy sieve", "choose a static cache.policy (degree, ", "cache.placement=own"}},
 		{"no fanouts", minimal + "sample: {fanouts: []}\n", nil, []string{"sample.fanouts has 0 entries"}},
 		{"neither true nor false", minimal, []string{"cache.evict=maybe"}, []string{`--set cache.evict=maybe: cache.evict is "maybe"; it must be true or false`}},
 		{"device rows", minimal, []string{"compute.gpu_rows=many"}, []string{`compute.gpu_rows: "many" is not auto`}},

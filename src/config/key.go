@@ -43,6 +43,14 @@ func Has(name string, traits Traits) bool {
 	return k != nil && k.Traits&traits == traits
 }
 
+// Names returns the names of all keys.
+func Names() (names []string) {
+	for _, k := range new(Config).keys() {
+		names = append(names, k.Name)
+	}
+	return names
+}
+
 // Words returns the words that a key of a few words takes; nil for other keys.
 func Words(name string) []string {
 	if k := find(new(Config).keys(), name); k != nil {

@@ -258,7 +258,7 @@ func (c *Config) table() []section {
 
 		{name: "compute", keys: []*Key{
 			{"device", oneOf(&c.Compute.Device, "cpu",
-				word{"cpu", "OpenBLAS and SIMD kernels"},
+				word{"cpu", "oneDNN or OpenBLAS, and SIMD kernels"},
 				word{"cuda", "a GPU for each rank, with `libhalognn_cuda.so` of `make cuda`, " +
 					"which is loaded at run time"},
 				word{"ref", "plain Go, to read and to debug"},
@@ -291,6 +291,17 @@ func (c *Config) table() []section {
 				"`cuda`: how gradients are added over ranks ([gpu.md](gpu.md#gradients))",
 				"The sums are the same, except that with `train.allreduce: mpi` NCCL adds in an " +
 					"order of its own."},
+			{"gemm", oneOf(&c.Compute.GEMM, "auto",
+				word{"auto", "what `HALOGNN_GEMM` names, or else oneDNN if it can be loaded (on x86-64), " +
+					"or else OpenBLAS"},
+				word{"onednn", "oneDNN 2 or 3 (`libdnnl.so`, or the file that `HALOGNN_ONEDNN_LIB` names), " +
+					"loaded at run time"},
+				word{"openblas", "the BLAS that the program is linked with"},
+				word{"go", "gonum's plain Go, to compare with"},
+			), SameEpoch,
+				"`cpu`: the library of matrix products",
+				"Results differ in the last bits between libraries; `device` in `summary.json` names the " +
+					"one that was used."},
 			{"simd", oneOf(&c.Compute.SIMD, "auto",
 				word{"auto", "the best that the CPU has"},
 				word{"scalar", ""}, word{"avx2", ""}, word{"avx512", ""},

@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// musaeGraph is one graph of a MUSAE collection, by its files musae_NAME_{edges.csv,features.json,target.csv}.
+// musaeGraph is one graph of a MUSAE collection, by its files
+// musae_NAME_{edges.csv,features.json,target.csv}.
 type musaeGraph struct {
 	name, dir string
 }
@@ -22,12 +23,13 @@ func (g musaeGraph) path(part string) string {
 	return filepath.Join(g.dir, "musae_"+g.name+"_"+part)
 }
 
-// twitchSplit is the inductive task on the six Twitch countries: train on three, validate on one, test on two.
+// twitchSplit is the inductive task on the six Twitch countries: train on three, validate on one,
+// test on two.
 const twitchSplit = "DE,FR,ES/RU/ENGB,PTBR"
 
-// readMusae joins the graphs in a directory, or in its subdirectories. They are numbered in the order in which Split names them, else
-// by name; the six Twitch countries have twitchSplit unless Split says otherwise. Feature lists and labels must mean the same in
-// all of them.
+// readMusae joins the graphs in a directory, or in its subdirectories. They are numbered in the
+// order in which Split names them, else by name; the six Twitch countries have twitchSplit unless
+// Split says otherwise. Feature lists and labels must mean the same in all of them.
 //
 //	musae_XX_edges.csv      from,to                         each edge once
 //	musae_XX_features.json  {"vertex": [column, ...]}       0/1; repeats mean nothing
@@ -76,17 +78,20 @@ func findMusae(dir string) (graphs []musaeGraph, err error) {
 	for _, pattern := range []string{"musae_*_edges.csv", filepath.Join("*", "musae_*_edges.csv")} {
 		found, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is sound
 		for _, path := range found {
-			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "musae_"), "_edges.csv")
+			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "musae_"),
+				"_edges.csv")
 			graphs = append(graphs, musaeGraph{name, filepath.Dir(path)})
 		}
 	}
 	if len(graphs) == 0 {
-		return nil, fmt.Errorf("%s: no file musae_*_edges.csv is there, nor in a directory below", dir)
+		return nil, fmt.Errorf("%s: no file musae_*_edges.csv is there, nor in a directory below",
+			dir)
 	}
 	return graphs, nil
 }
 
-// orderMusae sorts the graphs by their place in the split, then by name, and notes whether they are the Twitch countries.
+// orderMusae sorts the graphs by their place in the split, then by name, and notes whether they are
+// the Twitch countries.
 func (s *source) orderMusae(graphs []musaeGraph) {
 	names := func(split string) []string {
 		return strings.FieldsFunc(split, func(r rune) bool { return r == ',' || r == '/' })
@@ -139,7 +144,8 @@ func readTargets(path string) ([]string, error) {
 		}
 	}
 	if id < 0 || label < 0 {
-		return nil, fmt.Errorf("%s: columns %s; want new_id or id, and mature, ml_target or page_type", path, strings.Join(header, ","))
+		return nil, fmt.Errorf("%s: columns %s; want new_id or id, and mature, ml_target or "+
+			"page_type", path, strings.Join(header, ","))
 	}
 	byVertex := map[int]string{}
 	for {
@@ -153,24 +159,28 @@ func readTargets(path string) ([]string, error) {
 		line, _ := r.FieldPos(id)
 		v, err := strconv.Atoi(row[id])
 		if err != nil || v < 0 {
-			return nil, fmt.Errorf("%s: line %d: vertex %q: %w: want vertex ids from 0", path, line, row[id], ErrValue)
+			return nil, fmt.Errorf("%s: line %d: vertex %q: %w: want vertex ids from 0", path, line,
+				row[id], ErrValue)
 		}
 		if y, twice := byVertex[v]; twice && y != row[label] { // the Twitch files repeat a few vertices, with the same label
-			return nil, fmt.Errorf("%s: line %d: vertex %d is %q here and %q before: %w: want one label a vertex", path, line, v, row[label], y, ErrValue)
+			return nil, fmt.Errorf("%s: line %d: vertex %d is %q here and %q before: %w: want "+
+				"one label a vertex", path, line, v, row[label], y, ErrValue)
 		}
 		byVertex[v] = row[label]
 	}
 	labels := make([]string, len(byVertex))
 	for v, y := range byVertex {
 		if v >= len(labels) {
-			return nil, fmt.Errorf("%s: %d rows, but there is a vertex %d: %w: want a row for each vertex", path, len(labels), v, ErrValue)
+			return nil, fmt.Errorf("%s: %d rows, but there is a vertex %d: %w: want a row for "+
+				"each vertex", path, len(labels), v, ErrValue)
 		}
 		labels[v] = y
 	}
 	return labels, nil
 }
 
-// setTargets numbers the classes: False and True are 0 and 1, integers are themselves, other names are numbered in their order.
+// setTargets numbers the classes: False and True are 0 and 1, integers are themselves, other names
+// are numbered in their order.
 func (s *source) setTargets(graphs []musaeGraph, targets [][]string) error {
 	class := map[string]float64{"False": 0, "True": 1}
 	var names []string
@@ -207,31 +217,32 @@ func (s *source) setMusaeFeatures(graphs []musaeGraph) error {
 	cols := 0
 	var list []int
 	var raw json.RawMessage
-	m, err := fillSparse(s.vertices, 1<<31-1, func(yield func(row, col int, value float64) error) error {
-		for i, g := range graphs {
-			p := s.parts[i]
-			seen := make([]bool, p.count)
-			if err := eachMember(g.path("features.json"), func(key string, d *json.Decoder) error {
-				v, err := vertexKey(key, p.count, seen)
-				if err != nil {
-					return err
-				}
-				if err := decodeNumbers(d, &raw, &list); err != nil {
-					return err
-				}
-				for _, c := range list {
-					cols = max(cols, c+1)
-					if err := yield(p.first+v, c, 1); err != nil {
+	m, err := fillSparse(s.vertices, 1<<31-1,
+		func(yield func(row, col int, value float64) error) error {
+			for i, g := range graphs {
+				p := s.parts[i]
+				seen := make([]bool, p.count)
+				if err := eachMember(g.path("features.json"), func(key string, d *json.Decoder) error {
+					v, err := vertexKey(key, p.count, seen)
+					if err != nil {
 						return err
 					}
+					if err := decodeNumbers(d, &raw, &list); err != nil {
+						return err
+					}
+					for _, c := range list {
+						cols = max(cols, c+1)
+						if err := yield(p.first+v, c, 1); err != nil {
+							return err
+						}
+					}
+					return nil
+				}); err != nil {
+					return err
 				}
-				return nil
-			}); err != nil {
-				return err
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,8 @@ import (
 //	                   labels [N]. Made undirected, as is usual for these graphs.
 //	plain              edge_index [2, E]; x [N, F]; y [N] or [N, C]; train_idx, valid_idx, test_idx or train_mask, ...
 //
-// A directory that holds several archives must have one with the graph and at most one with the split: arrays train, valid, test.
+// A directory that holds several archives must have one with the graph and at most one with the
+// split: arrays train, valid, test.
 func readNPZ(s *source) error {
 	path, err := s.graphArchive()
 	if err != nil {
@@ -46,7 +47,8 @@ func readNPZ(s *source) error {
 func (s *source) graphArchive() (string, error) {
 	in := s.options.In
 	info, err := os.Stat(in)
-	if err != nil || !info.IsDir() || (npyDir(in)).Has("edge_index") || (npyDir(in)).Has("adj_indptr") {
+	if err != nil || !info.IsDir() || (npyDir(in)).Has("edge_index") ||
+		(npyDir(in)).Has("adj_indptr") {
 		return in, err
 	}
 	archives, _ := filepath.Glob(filepath.Join(in, "*.npz")) // the pattern is sound
@@ -68,8 +70,10 @@ func (s *source) graphArchive() (string, error) {
 		}
 	}
 	if len(graphs) != 1 || len(splits) > 1 {
-		return "", fmt.Errorf("%s: %d archives with a graph (adj_indptr or edge_index) and %d with a split (train, test); "+
-			"want one, and at most one: name the file with --in, and the split with --split", in, len(graphs), len(splits))
+		return "", fmt.Errorf("%s: %d archives with a graph (adj_indptr or edge_index) and %d "+
+			"with a split (train, test); "+
+			"want one, and at most one: name the file with --in, and the split with --split", in,
+			len(graphs), len(splits))
 	}
 	if len(splits) == 1 {
 		s.given = &splitSource{from: filepath.Base(splits[0]), path: splits[0]}
@@ -112,9 +116,11 @@ func (s *source) readAttributed(a arraySource) error {
 
 func (s *source) readPlain(a arraySource) error {
 	if !a.Has("edge_index") {
-		return fmt.Errorf("%s: neither edge_index nor adj_indptr is there; it holds %s", a.path, strings.Join(a.Names(), ", "))
+		return fmt.Errorf("%s: neither edge_index nor adj_indptr is there; it holds %s", a.path,
+			strings.Join(a.Names(), ", "))
 	}
-	x, y := a.first("x", "features", "feats", "node_feat"), a.first("y", "labels", "label", "node_label")
+	x, y := a.first("x", "features", "feats", "node_feat"),
+		a.first("y", "labels", "label", "node_label")
 	for _, key := range []string{x, y} { // the first of them says how many vertices there are
 		if key == "" || s.vertices != unknown {
 			continue
@@ -123,7 +129,8 @@ func (s *source) readPlain(a arraySource) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(s.setVertices(int64(r.Shape[0]), a.name(key)), r.Close()); err != nil {
+		if err := errors.Join(s.setVertices(int64(r.Shape[0]), a.name(key)),
+			r.Close()); err != nil {
 			return err
 		}
 	}

@@ -41,7 +41,8 @@ func (s *source) splitFile(p *splitSource) error {
 		defer a.Close()
 		found, err := s.splitArrays(arraySource{a, p.path}, p)
 		if err == nil && !found {
-			err = fmt.Errorf("%s: no arrays train, valid and test (or *_idx, *_mask); it holds %s", p.path, strings.Join(a.Names(), ", "))
+			err = fmt.Errorf("%s: no arrays train, valid and test (or *_idx, *_mask); it holds %s",
+				p.path, strings.Join(a.Names(), ", "))
 		}
 		return err
 	case ext == ".npy":
@@ -80,7 +81,8 @@ func (s *source) vertexOf(id int64) (graph.VertexID, error) {
 		v = int64(i)
 	}
 	if v < 0 || v >= int64(s.vertices) {
-		return 0, fmt.Errorf("vertex %d: %w (the graph has %d vertices)", id, graph.ErrVertexRange, s.vertices)
+		return 0, fmt.Errorf("vertex %d: %w (the graph has %d vertices)", id, graph.ErrVertexRange,
+			s.vertices)
 	}
 	return graph.VertexID(v), nil
 }
@@ -156,7 +158,8 @@ func (s *source) splitCodes(p *splitSource) error {
 	return nil
 }
 
-var partNames = map[string]int{"0": 0, "train": 0, "1": 1, "valid": 1, "val": 1, "validation": 1, "2": 2, "test": 2}
+var partNames = map[string]int{"0": 0, "train": 0, "1": 1, "valid": 1, "val": 1, "validation": 1,
+	"2": 2, "test": 2}
 
 func (s *source) splitTable(p *splitSource) error {
 	var fields [][]byte

@@ -14,7 +14,8 @@ var begun struct {
 	dirs []string
 }
 
-// Begin makes a temporary directory beside dir, which must not exist or be empty. Finish or Discard ends it.
+// Begin makes a temporary directory beside dir, which must not exist or be empty. Finish or Discard
+// ends it.
 func Begin(dir string) (tmp string, err error) {
 	if err := Vacant(dir); err != nil {
 		return "", err
@@ -62,8 +63,9 @@ func forget(tmp string) {
 	begun.dirs = slices.DeleteFunc(begun.dirs, func(d string) bool { return d == tmp })
 }
 
-// DiscardAll removes all temporary directories of a process that is about to end. It keeps Begin, Finish and Discard waiting from then on, so
-// that what fails for want of its files ends with no word of its own.
+// DiscardAll removes all temporary directories of a process that is about to end. It keeps Begin,
+// Finish and Discard waiting from then on, so that what fails for want of its files ends with no
+// word of its own.
 func DiscardAll() {
 	begun.Lock()
 	for _, tmp := range begun.dirs {

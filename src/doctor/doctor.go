@@ -1,5 +1,6 @@
-// Package doctor measures what a job can expect of the ranks, nodes and filesystem it was given, and says what is wrong with
-// them and what to do about it. It takes a second or two, and nothing of a training run but its communicator and its device.
+// Package doctor measures what a job can expect of the ranks, nodes and filesystem it was given,
+// and says what is wrong with them and what to do about it. It takes a second or two, and nothing
+// of a training run but its communicator and its device.
 //
 //	every rank   facts (host, CPUs, limits, versions) ─┐
 //	             GEMM, all at once                     │
@@ -7,8 +8,8 @@
 //	all ranks    barrier, all-to-all, allreduce        │
 //	a rank/node  write, sync, read a file in Dir      ─┘
 //
-// Rates are what is sustained for a tenth of a second, collectives the best of a few. Findings are judged from the facts of all ranks
-// by a function that measures nothing (diagnose).
+// Rates are what is sustained for a tenth of a second, collectives the best of a few. Findings are
+// judged from the facts of all ranks by a function that measures nothing (diagnose).
 package doctor
 
 import (
@@ -81,7 +82,8 @@ type Finding struct {
 	Cure  string
 }
 
-// Examine measures. Collective; an error is a failure of the communicator or of a device, what else is wrong with a rank is a finding.
+// Examine measures. Collective; an error is a failure of the communicator or of a device, what else
+// is wrong with a rank is a finding.
 func Examine(c comm.Comm, o Options) (*Report, error) {
 	node, err := c.Node()
 	if err != nil {
@@ -89,7 +91,8 @@ func Examine(c comm.Comm, o Options) (*Report, error) {
 	}
 	defer node.Free()
 	me := Rank{
-		Allowed: cpu.Places(o.Allowed), CPUs: cpu.Places(o.CPUs), Threads: o.Threads, Same: o.Same, Slow: o.Slow, Limits: limits(),
+		Allowed: cpu.Places(o.Allowed), CPUs: cpu.Places(o.CPUs), Threads: o.Threads, Same: o.Same,
+		Slow: o.Slow, Limits: limits(),
 	}
 	me.Host, _ = os.Hostname() // a name for the table; the communicator says which ranks share a node
 	ranks, err := comm.Allgather(node, c.Rank())

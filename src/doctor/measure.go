@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"errors"
 	"time"
 
 	"halognn/src/comm"
@@ -74,8 +73,7 @@ func measureRank(c, node comm.Comm, o Options, me *Rank) error {
 		return err
 	}
 	me.Together = sustained(tryTime, 2*copyBytes, copies)
-	fault, err := comm.FirstFault(c, failed)
-	return errors.Join(fault, err)
+	return comm.Agree(c, failed)
 }
 
 // Traffic is how fast ranks reach each other; zeros for a rank that is alone.

@@ -208,13 +208,17 @@ type golden struct {
 	*npy.Zip
 }
 
-// openGolden opens an archive of testdata, or of the directory that HALOGNN_GOLDEN names; a test whose
-// archive is in neither is skipped.
+// openGolden opens an archive of testdata, or of the directory that HALOGNN_GOLDEN names; a test
+// whose archive is in neither is skipped.
 func openGolden(t *testing.T, name string) golden {
 	t.Helper()
 	path := filepath.Join("testdata", name+".npz")
 	if _, err := os.Stat(path); err != nil {
-		path = filepath.Join(os.Getenv("HALOGNN_GOLDEN"), name+".npz")
+		dir := os.Getenv("HALOGNN_GOLDEN")
+		if dir == "" {
+			dir = filepath.Join("..", "..", "..", "shared", "golden")
+		}
+		path = filepath.Join(dir, name+".npz")
 		if _, err := os.Stat(path); err != nil {
 			t.Skipf("%v; HALOGNN_GOLDEN names the directory of the archives", err)
 		}

@@ -91,8 +91,10 @@ func (d *dataParallel) Memory() (allocated, pinned trace.Memory) {
 }
 
 // Counters implements Strategy.
-func (d *dataParallel) Counters(m *Minibatch) (exchange.Counters, error) {
-	return m.Fetch.Counters, m.Fetch.Check(len(m.Sampled.Frontier))
+func (d *dataParallel) Counters(m *Minibatch) (trace.Counters, error) {
+	c := m.Fetch.Counters
+	c.Evictions, c.Replacements = int64(m.Decision.Evictions), int64(m.Decision.Replacements)
+	return c, c.Check(len(m.Sampled.Frontier))
 }
 
 // Stages implements Strategy.
@@ -147,7 +149,7 @@ func (d *dataParallel) point(name string, m *Minibatch) error {
 // feed tells a policy that looks ahead what a later minibatch reads.
 func (d *dataParallel) feed(m *Minibatch) error {
 	if m.Train {
-		d.o.Policy.Feed(m.Fetch.Distant)
+		d.o.Policy.Feed(m.Fetch.RemoteIDs)
 	}
 	return nil
 }
@@ -156,7 +158,7 @@ func (d *dataParallel) feed(m *Minibatch) error {
 // before.
 func (d *dataParallel) decide(m *Minibatch) error {
 	if m.Train {
-		d.o.Policy.Step(m.Fetch.Distant, &m.Decision)
+		d.o.Policy.Step(m.Fetch.RemoteIDs, &m.Decision)
 	} else {
 		m.Decision.Clear()
 	}

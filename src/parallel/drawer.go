@@ -68,8 +68,8 @@ func (d *Drawer) Bytes() (bytes int64) {
 // if more than DrawerOptions.Samplers goroutines call it.
 func (d *Drawer) Draw(m *Minibatch) error {
 	m.Scored = m.Seeds
-	d.copyLabels(m)
 	if !d.draws() {
+		d.copyLabels(m)
 		d.seedsOnly(m)
 		return nil
 	}
@@ -82,6 +82,7 @@ func (d *Drawer) Draw(m *Minibatch) error {
 	if err := draw(&m.Sampled, m.Seeds, m.Key); err != nil {
 		return fmt.Errorf("sampling: %w", err)
 	}
+	d.copyLabels(m) // after the sampler has found that all seeds are vertices
 	m.Digest, m.Edges = m.Sampled.Digest(), m.Sampled.EdgesDigest(m.Key)
 	return nil
 }

@@ -127,7 +127,7 @@ func (s *score) quality(c comm.Comm, metric string) (quality, error) {
 		undefined += all[i+3]
 	}
 	if undefined > 0 {
-		return quality{}, AgreedOn(c, fmt.Errorf("the predictions for %d vertices are not finite: %w; %s", undefined, ErrDiverged, divergedCure))
+		return quality{}, comm.AgreedOn(c, fmt.Errorf("the predictions for %d vertices are not finite: %w; %s", undefined, ErrDiverged, divergedCure))
 	}
 	short, err := comm.Allgather(c, s.shortfall, float64(s.scored))
 	if err != nil {

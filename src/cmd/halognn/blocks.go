@@ -70,10 +70,13 @@ func runBlocks(command *cobra.Command, o blocksFlags) error {
 	if o.ranks == 0 {
 		o.ranks = s.Parts
 	}
-	env := train.Env{Shards: s, Device: ref.New(), Workers: runtime.GOMAXPROCS(0), Version: version}
+	export := train.Export{
+		Shards: s, Device: ref.New(), Workers: runtime.GOMAXPROCS(0), Version: version,
+		Ranks: o.ranks, Steps: o.steps, Dir: o.out,
+	}
 	var b *train.Blocks
 	err = workOn(s, func() (err error) {
-		b, err = train.WriteBlocks(env, trainOptions(c), o.ranks, o.steps, o.out)
+		b, err = train.WriteBlocks(export, trainOptions(c))
 		return err
 	})
 	if err != nil {

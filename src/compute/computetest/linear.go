@@ -25,6 +25,8 @@ var linearTests = family{
 			{"one output", 33, 20, 1}, {"odd", 17, 37, 19}, {"a chunk", 512, 16, 8},
 			{"a chunk and a row", 513, 33, 47}, {"several tiles of rows", 1030, 20, 9},
 			{"several tiles of weights", 40, 130, 140},
+			{"gradient transposed", 600, 37, 32}, {"weights transposed", 4100, 33, 18},
+			{"both, and waves of chunks", 9000, 5, 16},
 		} {
 			for _, add := range []bool{false, true} {
 				all = append(all, testCase{fmt.Sprintf("product/%s/add=%t", s.name, add),

@@ -1,4 +1,4 @@
-package train
+package comm
 
 import (
 	"errors"
@@ -6,8 +6,6 @@ import (
 	"io/fs"
 	"sync"
 	"testing"
-
-	"halognn/src/comm"
 )
 
 // Agree gives every rank the same verdict: none if no rank has a fault, else that of the first rank that has one, named only if the
@@ -28,7 +26,7 @@ func TestAgree(t *testing.T) {
 	} {
 		var mu sync.Mutex
 		var verdicts []error
-		err := comm.RunWorld(len(c.faults), func(w comm.Comm) error {
+		err := RunWorld(len(c.faults), func(w Comm) error {
 			verdict := Agree(w, c.faults[w.Rank()])
 			mu.Lock()
 			defer mu.Unlock()

@@ -1,4 +1,4 @@
-package train
+package residence
 
 import (
 	"errors"
@@ -9,32 +9,34 @@ import (
 	"testing"
 
 	"halognn/src/comm"
-	"halognn/src/compute/ref"
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/policy"
 	"halognn/src/shard"
 )
 
-// grouped opens a session with a shared cache on six ranks, nodes of two, and calls f.
-func grouped(shards *shard.Shards, peerCost float64, f func(s *session) error) error {
-	o := sageOptions()
-	o.Cache = policy.Settings{Policy: policy.VIP, Alpha: 0.3, Placement: policy.PlacementGroup, PeerCost: peerCost}
-	return comm.RunWorld(6, func(c comm.Comm) error {
-		s, err := open(Env{Comm: c, RanksPerNode: 2, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1}, o)
-		if err != nil {
-			return err
+// grouped opens a cache of the node on six ranks, nodes of two, and calls f.
+func grouped(shards *shard.Shards, peerCost float64, f func(s *Store, c *Cache) error) error {
+	spec := sage()
+	spec.Cache = policy.Settings{
+		Policy: policy.VIP, Alpha: 0.3, Placement: policy.PlacementGroup, PeerCost: peerCost,
+	}
+	return onRanks(comm.NewWorld(6), 2, shards, spec, func(s *Store) error {
+		c, err := s.OpenCache(spec.Cache, Position{Epoch: 1})
+		if err == nil {
+			err = f(s, c)
 		}
-		return errors.Join(f(s), s.close())
+		return errors.Join(err, c.Close())
 	})
 }
 
-// Every rank reads the right rows in its own cache and in its peer's, its own first; and nothing is left when the caches are closed.
+// Every rank reads the right rows in its own cache and in its peer's, its own first; and nothing is
+// left when the caches are closed.
 func TestSharedCacheHoldsTheRowsItSays(t *testing.T) {
 	dir := t.TempDir()
 	defer func(old string) { sharedMemory = old }(sharedMemory)
 	sharedMemory = dir
-	shards := generated(t)
+	shards := generated(t, 6)
 	rows := make([][]byte, shards.Parts)
 	for p := range rows {
 		part, err := shards.OpenPart(p)
@@ -47,17 +49,18 @@ func TestSharedCacheHoldsTheRowsItSays(t *testing.T) {
 	before := mem.Allocated()
 	for _, peerCost := range []float64{0, 1} {
 		peers := make([]int, 6)
-		err := grouped(shards, peerCost, func(s *session) error {
-			c, ok := s.cached.(*groupCache)
+		err := grouped(shards, peerCost, func(s *Store, opened *Cache) error {
+			c, ok := opened.fixed.(*groupCache)
 			if !ok {
-				return fmt.Errorf("the cache is a %T", s.cached)
+				return fmt.Errorf("the cache is a %T", opened.fixed)
 			}
 			if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
 				return fmt.Errorf("names of shared memory are left: %v (%v)", names, err)
 			}
 			capacity := int(0.3 * float64(shards.Vertices) / 6)
 			if own := c.end - c.first; own != capacity || len(c.Table()) != 2*own*shards.RowBytes() {
-				return fmt.Errorf("%d own rows in a table of %d bytes, want %d rows a rank", own, len(c.Table()), capacity)
+				return fmt.Errorf("%d own rows in a table of %d bytes, want %d rows a rank",
+					own, len(c.Table()), capacity)
 			}
 			own := 0
 			for v := range graph.VertexID(shards.Vertices) {
@@ -69,7 +72,7 @@ func TestSharedCacheHoldsTheRowsItSays(t *testing.T) {
 				for int64(v) >= shards.Offsets[part+1] {
 					part++
 				}
-				if s.tables[part] != nil {
+				if s.Tables[part] != nil {
 					return fmt.Errorf("vertex %d is cached, though the node owns it", v)
 				}
 				n := shards.RowBytes()
@@ -106,30 +109,25 @@ func TestSharedCacheHoldsTheRowsItSays(t *testing.T) {
 func TestNoSharedMemory(t *testing.T) {
 	defer func(old string) { sharedMemory = old }(sharedMemory)
 	sharedMemory = "/nowhere"
-	shards := generated(t)
-	err := grouped(shards, 0, func(*session) error { return errors.New("a session was opened") })
-	if a := (*Agreed)(nil); !errors.As(err, &a) || !strings.Contains(err.Error(), "cache.placement=own") {
+	shards := generated(t, 6)
+	err := grouped(shards, 0, func(*Store, *Cache) error { return errors.New("a cache was opened") })
+	if !comm.IsAgreed(err) || !strings.Contains(err.Error(), "cache.placement=own") {
 		t.Errorf("ended with %v", err)
 	}
 }
 
 // Pretended nodes lie within real ones: rows of another machine's ranks are not read from memory.
 func TestPretendedNodesLieWithinRealOnes(t *testing.T) {
-	shards := generated(t)
+	shards := generated(t, 6)
 	for _, c := range []struct {
 		perNode int
 		fits    bool
 	}{{0, true}, {1, true}, {2, true}, {3, false}, {4, false}} {
 		w := comm.NewWorld(6)
 		w.NodeSize = 2
-		err := w.Run(func(world comm.Comm) error {
-			s, err := open(Env{Comm: world, RanksPerNode: c.perNode, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1}, sageOptions())
-			if err != nil {
-				return err
-			}
-			return s.close()
-		})
-		if a := (*Agreed)(nil); c.fits && err != nil || !c.fits && (!errors.As(err, &a) || !strings.Contains(err.Error(), "run.ranks_per_node")) {
+		err := onRanks(w, c.perNode, shards, sage(), func(*Store) error { return nil })
+		refused := comm.IsAgreed(err) && strings.Contains(err.Error(), "run.ranks_per_node")
+		if c.fits && err != nil || !c.fits && !refused {
 			t.Errorf("%d a node: %v", c.perNode, err)
 		}
 	}

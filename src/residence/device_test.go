@@ -1,35 +1,37 @@
-package train
+package residence
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"testing"
 
 	"halognn/src/access"
+	"halognn/src/comm"
 	"halognn/src/graph"
+	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/shard"
 )
 
-// The rows that are resident are those that the minibatches read: nearly as many reads find theirs as could, and more than find it among the
-// first rows of parts that are ordered by in-degree.
+// The rows that are resident are those that the minibatches read: nearly as many reads find theirs
+// as could, and more than find it among the first rows of parts that are ordered by in-degree.
 func TestHotRowsAreThoseThatAreRead(t *testing.T) {
-	shards := generatedIn(t, 2)
-	o := sageOptions()
+	shards := generated(t, 2)
+	o := sage()
 	o.Sample.Fanouts, o.Batch, o.Epochs = []int{2, 1, 1}, 2, 30
-	err := onRanks(shards, 2, o, func(_ context.Context, s *session) error {
-		reads, err := access.Count(s.topology, access.CountOptions{
-			Sample: o.Sample, Streams: s.streams, Stream: s.Comm.Rank(), Seed: o.Seed, First: 1, Epochs: o.Epochs,
+	err := onRanks(comm.NewWorld(2), 1, shards, o, func(s *Store) error {
+		reads, err := access.Count(shards.Topology(), access.CountOptions{
+			Sample: o.Sample, Streams: s.Job.Streams, Stream: s.Comm.Rank(),
+			Seed: o.Seed, First: 1, Epochs: o.Epochs,
 		})
 		if err != nil {
 			return err
 		}
 		defer mem.Free(reads)
-		first, end := s.Shards.Offsets[s.first], s.Shards.Offsets[s.last]
+		first, end := shards.Offsets[s.first], shards.Offsets[s.last]
 		own := reads[first:end]
-		count := make([]int, s.Shards.Parts)
+		count := make([]int, shards.Parts)
 		count[s.first] = len(own) / 4
 		hot, order, err := s.hotRows(count)
 		if err != nil {
@@ -50,7 +52,8 @@ func TestHotRowsAreThoseThatAreRead(t *testing.T) {
 		n := count[s.first]
 		found, could, without := sum(hot[s.first]), sum(best[:n]), sum(prefix[:n])
 		if len(hot[s.first]) != n || found < 0.9*could || found <= without {
-			t.Errorf("rank %d: %d rows, %s, find %v reads; %v could be found, %v by the first rows", s.Comm.Rank(), len(hot[s.first]), order, found, could, without)
+			t.Errorf("rank %d: %d rows, %s, find %v reads; %v could be found, %v by the first rows",
+				s.Comm.Rank(), len(hot[s.first]), order, found, could, without)
 		}
 		return nil
 	})
@@ -59,17 +62,18 @@ func TestHotRowsAreThoseThatAreRead(t *testing.T) {
 	}
 }
 
-// Parts that are ordered for the run keep their first rows; a model without neighbours its training vertices.
+// Parts that are ordered for the run keep their first rows; a model without neighbours its training
+// vertices.
 func TestHotRowsNeedNoIndex(t *testing.T) {
-	shards := generatedIn(t, 2)
-	o := sageOptions()
+	shards := generated(t, 2)
+	o := sage()
 	origin := shards.Origin
 	defer func() { shards.Origin = origin }()
-	check := func(name string, o Options, share int, want func(s *session, rows []int32) error) {
-		err := onRanks(shards, 1, o, func(_ context.Context, s *session) error {
-			count := make([]int, s.Shards.Parts)
+	check := func(name string, o job.Spec, share int, want func(s *Store, rows []int32) error) {
+		err := onRanks(comm.NewWorld(1), 1, shards, o, func(s *Store) error {
+			count := make([]int, shards.Parts)
 			for p := range count {
-				count[p] = int(s.Shards.Offsets[p+1]-s.Shards.Offsets[p]) * share / 4
+				count[p] = int(shards.Offsets[p+1]-shards.Offsets[p]) * share / 4
 			}
 			hot, order, err := s.hotRows(count)
 			if err != nil || order == "" {
@@ -87,7 +91,7 @@ func TestHotRowsNeedNoIndex(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	prefix := func(_ *session, rows []int32) error {
+	prefix := func(_ *Store, rows []int32) error {
 		if rows != nil {
 			return fmt.Errorf("rows %v are named", rows)
 		}
@@ -97,9 +101,9 @@ func TestHotRowsNeedNoIndex(t *testing.T) {
 	check("none", o, 0, prefix)
 	mlp := o
 	mlp.Model.Kind = "mlp"
-	check("mlp", mlp, 1, func(s *session, rows []int32) error {
+	check("mlp", mlp, 1, func(s *Store, rows []int32) error {
 		for _, row := range rows {
-			if v := graph.VertexID(s.Shards.Offsets[1] + int64(row)); !slices.Contains(s.Shards.Train(1), v) {
+			if v := graph.VertexID(shards.Offsets[1] + int64(row)); !slices.Contains(shards.Train(1), v) {
 				return fmt.Errorf("row %d is resident, which is no training vertex", row)
 			}
 		}
