@@ -16,6 +16,9 @@ type RowWriter struct {
 	next   int // vertex of the next row
 	half   []npy.Float16
 	closed bool
+
+	moments *moments // collects what is written, and nothing is written
+	scaling *scaling // applied before rounding
 }
 
 // Features begins features.npy of rows x cols; dtype is Float32, Float16 or "" for what the Meta says. Rows follow through the RowWriter,
@@ -54,7 +57,7 @@ func (r *RowWriter) Check(first int, rows []float32) error {
 		return fmt.Errorf("%w: %d values are no whole number of rows of %d", ErrMismatch, len(rows), r.cols)
 	}
 	limit := float32(math.MaxFloat32)
-	if r.w.Meta.FeatureType == Float16 {
+	if r.w.Meta.FeatureType == Float16 && r.moments == nil && r.scaling == nil {
 		limit = halfLimit
 	}
 	for i, x := range rows {
@@ -79,6 +82,15 @@ func badFeature(vertex, column int, x float32) error {
 func (r *RowWriter) WriteChecked(rows []float32) error {
 	if r.cols > 0 {
 		r.next += len(rows) / r.cols
+	}
+	switch {
+	case r.moments != nil:
+		if r.cols > 0 {
+			r.moments.add(r.next-len(rows)/r.cols, r.cols, rows)
+		}
+		return nil
+	case r.scaling != nil && r.cols > 0:
+		rows = r.scaling.of(rows)
 	}
 	if r.w.Meta.FeatureType == Float32 {
 		return npy.Write(r.out, rows)
