@@ -16,6 +16,8 @@ var aliases = map[string][]string{
 	"edge_index": {"edge_index", "edges", "edge_list"},
 	"x":          {"x", "features", "feats", "feat", "node_feat", "node_feats", "node_features"},
 	"y":          {"y", "labels", "label", "node_label", "node_labels"},
+	"ids":        {"ids"},
+	"num_nodes":  {"num_nodes", "num_vertices"},
 	"train":      {"train", "train_idx", "train_index", "idx_train"},
 	"valid": {
 		"valid",

@@ -6,7 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+
+	"halognn/src/graph"
+	"halognn/src/npy"
 )
 
 // readNPZ reads an .npz archive or a directory of .npy files, in one of three layouts.
@@ -16,8 +20,9 @@ import (
 //	plain              edge_index [2, E]; x [N, F]; y [N] or [N, C]; train_idx, valid_idx, test_idx or train_mask, ...
 //	scipy              a sparse matrix by scipy.sparse.save_npz in place of edge_index
 //
-// The arrays of the last two have other names too: see aliases. A directory that holds several archives must have one with the graph
-// and at most one with the split: arrays train, valid, test. Beside .npy files an archive may hold the scipy matrix.
+// The arrays of the last two have other names too: see aliases. A directory that holds several
+// archives must have one with the graph and at most one with the split: arrays train, valid, test.
+// Beside .npy files an archive may hold the scipy matrix.
 func readNPZ(s *source) error {
 	path, err := s.graphArchive()
 	if err != nil {
@@ -40,18 +45,37 @@ func readNPZ(s *source) error {
 	} else {
 		err = s.readPlain(a)
 	}
+	ids := s.find(a, "ids")
 	if err == nil {
 		err = s.noteUnread(a)
 	}
-	if err != nil || s.options.Split != "" || s.given != nil {
-		return err
+	if err == nil && s.options.Split == "" && s.given == nil {
+		p := &splitSource{from: filepath.Base(a.path), path: a.path, read: true}
+		var found bool
+		if found, err = s.splitArrays(a, p); found {
+			s.given = p
+		}
 	}
-	p := &splitSource{from: filepath.Base(a.path), path: a.path, read: true}
-	found, err := s.splitArrays(a, p)
-	if found {
-		s.given = p
+	if err == nil && ids != "" {
+		err = s.readIDs(a, ids)
 	}
 	return err
+}
+
+// readCount takes the number of vertices, which features and labels must then have.
+func (s *source) readCount(a arraySource, key string) error {
+	r, err := a.open(key, 0, 1)
+	if err != nil {
+		return err
+	}
+	n, err := npy.ReadAll[int64](r)
+	if err != nil {
+		return err
+	}
+	if len(n) != 1 {
+		return fmt.Errorf("%s: %d numbers, want one", a.name(key), len(n))
+	}
+	return s.setVertices(n[0], a.name(key))
 }
 
 // graphArchive finds the archive of the graph, and notes that of the split if it lies beside it.
@@ -131,6 +155,11 @@ func (s *source) readPlain(a arraySource) error {
 	if edges == "" && !isScipy(a) {
 		return noEdges(a)
 	}
+	if n := s.find(a, "num_nodes"); n != "" {
+		if err := s.readCount(a, n); err != nil {
+			return err
+		}
+	}
 	x, y := s.find(a, "x"), s.find(a, "y")
 	for _, key := range []string{x, y} { // the first of them says how many vertices there are
 		if key == "" || s.vertices != unknown {
@@ -159,6 +188,42 @@ func (s *source) readPlain(a arraySource) error {
 		err = s.readLabels(a, y)
 	}
 	return err
+}
+
+// readIDs keeps the ids that the vertices have in the source, integers or words. The edges and the
+// split of the archive name vertices by their rows all the same, --split by their ids.
+func (s *source) readIDs(a arraySource, key string) error {
+	r, err := a.open(key, 1)
+	if err != nil {
+		return err
+	}
+	var ids []string
+	if r.IsText() {
+		ids, err = npy.ReadText(r)
+	} else {
+		var numbers []int64
+		if numbers, err = npy.ReadAll[int64](r); err == nil {
+			for _, x := range numbers {
+				ids = append(ids, strconv.FormatInt(x, 10))
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if len(ids) != s.vertices {
+		return fmt.Errorf("%s: %d ids for %d vertices", a.name(key), len(ids), s.vertices)
+	}
+	s.places = make(map[string]graph.VertexID, len(ids))
+	for v, id := range ids {
+		if _, twice := s.places[id]; twice || strings.ContainsRune(id, '\n') {
+			return fmt.Errorf("%s: vertex %d is %.60q: %w: want an id that no other has, on one line",
+				a.name(key), v, id, ErrValue)
+		}
+		s.places[id] = graph.VertexID(v)
+	}
+	s.keepIDs(ids)
+	return nil
 }
 
 // noEdges says what is there in place of edges, and what to do about it.

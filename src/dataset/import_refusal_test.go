@@ -236,6 +236,21 @@ func TestImportRefusals(t *testing.T) {
 			[]string{"g.npz: x", "dimensions"},
 		},
 		{
+			"an id twice",
+			inArrays(plus("ids", func(testing.TB) []byte { return texts("|S1", []byte("aba"), "3,") })),
+			[]string{`g.npz: ids: vertex 2 is "a"`, "no other has"},
+		},
+		{
+			"ids of another graph",
+			inArrays(plus("ids", func(t testing.TB) []byte { return array(t, []int64{7, 9}, 2) })),
+			[]string{"g.npz: ids: 2 ids for 3 vertices"},
+		},
+		{
+			"more vertices than rows",
+			inArrays(plus("num_nodes", func(t testing.TB) []byte { return array(t, []int64{4}, 1) })),
+			[]string{"g.npz: x: 3 rows for 4 vertices"},
+		},
+		{
 			"several masks",
 			inArrays(
 				plus(
@@ -278,7 +293,7 @@ func TestImportRefusals(t *testing.T) {
 		{"a key that means nothing", func(t testing.TB, dir string, o *dataset.ImportOptions) {
 			inArrays(nothing)(t, dir, o)
 			o.Keys = map[string]string{"weights": "w"}
-		}, []string{`key "weights" means nothing here`, "edge_index, test"}},
+		}, []string{`key "weights" means nothing here`, "edge_index, ids"}},
 		{
 			"keys of a table",
 			asked(func(o *dataset.ImportOptions) { o.Keys = map[string]string{"x": "f"} }),

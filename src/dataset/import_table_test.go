@@ -141,6 +141,19 @@ func TestImportOwnData(t *testing.T) {
 			noted(t, r, "array edge_type is not read")
 			noted(t, r, "array x is not read")
 		}},
+		{"ids beside rows", inArrays(func(t testing.TB) map[string][]byte {
+			return map[string][]byte{
+				"ids": texts("|S2", []byte("b\x00a\x00cc"), "3,"), "num_nodes": array(t, []int64{3}, 1),
+				"train_idx": array(t, []int64{2}, 1),
+			}
+		}), func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
+			if got := string(load[uint8](t, d.Dir, "original_name.npy")); got != "b\na\ncc\n" {
+				t.Errorf("names %q", got)
+			}
+			if !slices.Equal(d.Split.Train, []graph.VertexID{2}) {
+				t.Errorf("split %v", d.Split)
+			}
+		}},
 		{"a scipy matrix beside arrays", func(t testing.TB, dir string, o *dataset.ImportOptions) {
 			scipy("csc", plus("data", func(t testing.TB) []byte { return array(t, []float64{1, 2}, 2) }))(t, dir, o)
 			o.In = dir
