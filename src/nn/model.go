@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"halognn/src/compute"
+	"halognn/src/mem"
 )
 
 // normEps is PyTorch's default.
@@ -19,6 +20,8 @@ type Model struct {
 	store  store
 	stages []stage
 	inputs []Input // of each layer's last forward pass
+
+	objective *objective // nil: the plain loss
 
 	// grad holds the gradients with respect to layer outputs: layer l's lies in grad[l%2], from where its backward makes the
 	// one of layer l-1 in the other.
@@ -104,6 +107,9 @@ func (m *Model) ActivationBytes() int64 {
 func (m *Model) Close() {
 	m.store.free()
 	m.Params.free()
+	if m.objective != nil {
+		mem.Free(m.objective.host)
+	}
 }
 
 // Needs says what the input layer reads: what preparing a minibatch has to gather or aggregate.

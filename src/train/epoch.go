@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"halognn/src/comm"
+	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/trace"
 )
@@ -120,6 +121,10 @@ func (r *run) summarise(final *evaluation) error {
 		return err
 	}
 	s.CachePolicy, s.ExpectedRowsPerStep = r.o.Cache.Policy, r.expected
+	if r.nodes == 1 { // all rows are in the node's memory, and nothing is cached
+		s.CachePolicy = "none"
+	}
+	s.Confusion = final.confusion
 	s.RemoteRowsPerStep = float64(s.Remote) / float64(r.steps())
 	s.MetricName = r.metric
 	s.ValidMetric, s.ValidAccuracy, s.BestEpoch = r.best.valid.metric, r.best.valid.accuracy, r.best.epoch
@@ -171,20 +176,49 @@ func median(x []float64) float64 {
 	return (s[(n-1)/2] + s[n/2]) / 2
 }
 
-// majority returns the share, in the test set, of the class most frequent in training.
-func (r *run) majority() *float64 {
-	labels := r.Shards.Labels()
-	if labels == nil {
-		return nil
-	}
-	count := make([]int, r.Shards.Meta.Classes)
-	for p := range r.Shards.Meta.Parts {
-		for _, v := range r.Shards.Train(p) {
+// trainingClasses counts the training seeds of each class.
+func (s *session) trainingClasses() (count []int, total int) {
+	labels := s.Shards.Labels()
+	count = make([]int, s.Shards.Meta.Classes)
+	for p := range s.Shards.Meta.Parts {
+		for _, v := range s.Shards.Train(p) {
 			if labels[v] >= 0 {
 				count[labels[v]]++
+				total++
 			}
 		}
 	}
+	return count, total
+}
+
+// objective returns what the loss asks for, with the weights of balanced classes filled in. A class
+// without training seeds gets 0.
+func (s *session) objective() nn.Objective {
+	o := s.o.Loss.Objective
+	if !s.o.Loss.Balanced {
+		return o
+	}
+	o.Weights = make([]float64, s.Shards.Meta.Classes)
+	if s.Shards.Labels() == nil { // several labels a vertex, for which the model refuses weights
+		return o
+	}
+	count, total := s.trainingClasses()
+	for c, n := range count {
+		if n > 0 {
+			o.Weights[c] = float64(total) / (float64(len(count)) * float64(n))
+		}
+	}
+	return o
+}
+
+// majority returns the share, in the test set, of the class most frequent in training: what an
+// accuracy is held against, and no other metric.
+func (r *run) majority() *float64 {
+	labels := r.Shards.Labels()
+	if labels == nil || r.metric != Accuracy {
+		return nil
+	}
+	count, _ := r.trainingClasses()
 	most := 0
 	for c, n := range count {
 		if n > count[most] {

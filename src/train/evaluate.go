@@ -17,6 +17,8 @@ type evaluation struct {
 	mode  string // "sampled" or "full"
 	valid quality
 	test  *quality // full only
+
+	confusion [][]int64 // of the test vertices, by truth and prediction; nil: not counted
 }
 
 func (e *evaluation) record(epoch int, took time.Duration) evalRecord {
@@ -105,18 +107,49 @@ func (s *session) evaluateFull(ctx context.Context) (*evaluation, error) {
 	}
 	defer mem.Free(logits)
 	e := &evaluation{mode: "full", test: new(quality)}
-	if e.valid, err = s.judge(logits, func(p int) []graph.VertexID { return s.Shards.Valid(p) }); err != nil {
+	var valid, test score
+	if classes := s.Shards.Meta.Classes; s.Shards.Labels() != nil && classes <= mostConfused {
+		test.confusion = make([]int64, classes*classes)
+	}
+	seeds := func(p int) []graph.VertexID { return s.Shards.Valid(p) }
+	if e.valid, err = s.judge(&valid, logits, seeds); err != nil {
 		return nil, err
 	}
-	*e.test, err = s.judge(logits, func(p int) []graph.VertexID { return s.Shards.Test(p) })
+	seeds = func(p int) []graph.VertexID { return s.Shards.Test(p) }
+	if *e.test, err = s.judge(&test, logits, seeds); err != nil {
+		return nil, err
+	}
+	e.confusion, err = s.confused(test.confusion)
 	return e, err
 }
 
+// mostConfused is the most classes whose confusion is counted: its table has so many columns.
+const mostConfused = 40
+
+// confused adds up a confusion matrix over the ranks. Collective.
+func (s *session) confused(mine []int64) (sum [][]int64, err error) {
+	if mine == nil { // on every rank
+		return nil, nil
+	}
+	all, err := comm.Allgather(s.Comm, mine...)
+	if err != nil {
+		return nil, err
+	}
+	classes := s.Shards.Meta.Classes
+	for range classes {
+		sum = append(sum, make([]int64, classes))
+	}
+	for i, n := range all {
+		at := i % len(mine)
+		sum[at/classes][at%classes] += n
+	}
+	return sum, nil
+}
+
 // judge scores vertices of own parts by the logits [own, classes] of all own vertices, over all ranks.
-func (s *session) judge(logits []float32, vertices func(part int) []graph.VertexID) (quality, error) {
+func (s *session) judge(sum *score, logits []float32, vertices func(part int) []graph.VertexID) (quality, error) {
 	classes := s.Shards.Meta.Classes
 	first := int(s.Shards.Meta.Offsets[s.first])
-	var sum score
 	for p := s.first; p < s.last; p++ {
 		for _, v := range vertices(p) {
 			row := int(v) - first
@@ -128,7 +161,7 @@ func (s *session) judge(logits []float32, vertices func(part int) []graph.Vertex
 			}
 		}
 	}
-	return s.quality(&sum)
+	return s.quality(sum)
 }
 
 // quality sums a score over all ranks, and refuses predictions whose loss would be beyond the bound: those of the last update are

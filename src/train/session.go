@@ -71,7 +71,7 @@ func open(env Env, o Options) (s *session, err error) {
 	if env.SetUp == nil {
 		env.SetUp = trace.NewSetUp(time.Now())
 	}
-	s = &session{Env: env, o: o, metric: metricName(meta.Task, meta.Classes)}
+	s = &session{Env: env, o: o}
 	if s.runtime, err = residentBeforeData(); err != nil {
 		return nil, err
 	}
@@ -99,6 +99,9 @@ func (s *session) openLocal() error {
 	if meta.Features == 0 {
 		return fmt.Errorf("%s: the graph has no features; a model needs at least one per vertex", s.Shards.Dir)
 	}
+	if s.metric, err = chooseMetric(s.o.Metric, meta.Task, meta.Classes); err != nil {
+		return err
+	}
 	if err := s.o.Model.Check(); err != nil {
 		return err
 	}
@@ -117,6 +120,9 @@ func (s *session) openLocal() error {
 		return err
 	}
 	s.closers = append(s.closers, func() error { s.model.Close(); return nil })
+	if err := s.model.SetObjective(s.objective()); err != nil {
+		return err
+	}
 	if s.optimizer, err = nn.NewOptimizer(s.Device, s.model.Params, s.o.Optimizer); err != nil {
 		return err
 	}
