@@ -2,12 +2,14 @@ package train
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
 	"halognn/src/comm"
 	"halognn/src/nn"
 	"halognn/src/parallel"
+	"halognn/src/rundir"
 	"halognn/src/trace"
 )
 
@@ -135,6 +137,8 @@ func (r *run) summarise(final *evaluation) error {
 	s.EdgesDigest = r.edgesDigest(edges)
 	s.Ranks, s.Parts, s.Nodes = r.Comm.Size(), meta.Parts, r.nodes
 	s.Device, s.Transport, s.Version = r.Device.Name(), r.Transport, r.Version
+	s.Finished, s.Job = time.Now().UTC().Format(time.RFC3339), rundir.BatchJob()
+	s.Host, _ = os.Hostname() // without one the report says less
 	s.workers, s.pretended = r.Workers, r.RanksPerNode > 0
 	s.DeviceRows, s.Allreduce, s.Gradients = r.deviceRows, "mpi", string(r.gradients.Transport())
 	switch {

@@ -68,6 +68,9 @@ type Summary struct {
 
 	DeviceRows []DeviceRows `json:"device_rows,omitempty"` // of every rank
 	Version    string       `json:"version"`
+	Finished   string       `json:"finished"` // UTC, RFC 3339
+	Host       string       `json:"host"`     // of rank 0
+	Job        string       `json:"job"`      // of the batch system, "" without one
 	Graph      GraphSize    `json:"graph"`
 
 	workers   int  // that prepare minibatches, of rank 0
