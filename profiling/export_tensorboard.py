@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""export_tensorboard.py RUN [RUN ...] --out LOGDIR: runs for TensorBoard, a directory below LOGDIR each.
+"""export_tensorboard.py RUN [RUN ...] --out LOGDIR: runs for TensorBoard, each a directory of LOGDIR.
 
-Then: tensorboard --logdir LOGDIR. Needs Python alone: event files are records of protocol buffers, which
-are written here, field by field. Steps are counted from the beginning of the run: the scalars of steps
-(loss, lr, accuracy, remote_rows) and those of epochs (loss, seconds, wait_fraction, validation and test)
-stand over the same axis. With --mlflow the same scalars, the config and the summary go to MLflow, which must
-be installed then.
+Then: tensorboard --logdir LOGDIR. Needs Python alone: event files are records of protocol buffers,
+which are written here, field by field. Steps are counted from the beginning of the run: the scalars
+of steps (loss, lr, accuracy, remote_rows) and those of epochs (loss, seconds, wait_fraction,
+validation and test) stand over the same axis. With --mlflow the same scalars, the config and the
+summary go to MLflow, which must be installed then.
 """
 
 import argparse
@@ -88,7 +88,8 @@ def scalars(run):
     step = 0
     for line in read_metrics(run):
         kind = line.get("kind")
-        names, prefix = {"step": (STEP, "step/"), "epoch": (EPOCH, "epoch/"), "eval": (EVAL, "eval/")}.get(kind, ((), ""))
+        kinds = {"step": (STEP, "step/"), "epoch": (EPOCH, "epoch/"), "eval": (EVAL, "eval/")}
+        names, prefix = kinds.get(kind, ((), ""))
         if kind == "step":
             step += 1
         for name in names:

@@ -50,10 +50,12 @@ type alteration struct {
 var alterations = []alteration{
 	{"sources below 0", func(t *testing.T, parts string) {
 		alter(t, filepath.Join(parts, "indices.npy"), every[int32](7, -1))
-	}, []string{"parts/indices.npy: altered", "in-neighbours of vertex", "comes from vertex -1: vertex out"}},
+	}, []string{"parts/indices.npy: altered", "in-neighbours of vertex",
+		"comes from vertex -1: vertex out"}},
 	{"sources beyond the last vertex", func(t *testing.T, parts string) {
 		alter(t, filepath.Join(parts, "indices.npy"), every[int32](7, 3000))
-	}, []string{"parts/indices.npy: altered", "in-neighbours of vertex", "comes from vertex 3000: vertex out"}},
+	}, []string{"parts/indices.npy: altered", "in-neighbours of vertex",
+		"comes from vertex 3000: vertex out"}},
 	{"row pointers far away", func(t *testing.T, parts string) {
 		alter(t, filepath.Join(parts, "indptr.npy"), inner(every[int64](7, 1<<62)))
 	}, []string{"parts/indptr.npy: altered", "indptr"}},
@@ -89,7 +91,8 @@ func TestAlteredPartsAreNamed(t *testing.T) {
 			return append(append(args, "--out", filepath.Join(dir, "out")), sized(parts)...)
 		},
 		"simulate": func(parts, dir string) []string {
-			return []string{"simulate", "--parts", parts, "--ranks", "2", "--fanouts", "5,3", "--batch", "96",
+			return []string{"simulate", "--parts", parts, "--ranks", "2", "--fanouts", "5,3",
+				"--batch", "96",
 				"--alphas", "0.1", "--epochs", "1", "--out", filepath.Join(dir, "out")}
 		},
 		"plan": func(parts, dir string) []string {
@@ -98,7 +101,8 @@ func TestAlteredPartsAreNamed(t *testing.T) {
 	}
 	for _, policy := range []string{"none", "vip", "sim", "prefetch", "lookahead", "auto"} {
 		commands["train, cache "+policy] = func(parts, dir string) []string {
-			return training(t, parts, dir, "data.verify=sizes", "cache.policy="+policy, "run.ranks_per_node=1")
+			return training(t, parts, dir, "data.verify=sizes", "cache.policy="+policy,
+				"run.ranks_per_node=1")
 		}
 	}
 	t.Run("group", func(t *testing.T) {
@@ -130,9 +134,10 @@ func TestAlteredListsAndLabelsAreNamed(t *testing.T) {
 		data handmade
 		alteration
 	}{
-		{"labels of training seeds", nil, handmade{}, alteration{alter: func(t *testing.T, parts string) {
-			alter(t, filepath.Join(parts, "labels.npy"), every[int32](1, 99))
-		}, want: []string{"parts/labels.npy: altered", "label of vertex 0 is 99", "label 99"}}},
+		{"labels of training seeds", nil, handmade{},
+			alteration{alter: func(t *testing.T, parts string) {
+				alter(t, filepath.Join(parts, "labels.npy"), every[int32](1, 99))
+			}, want: []string{"parts/labels.npy: altered", "label of vertex 0 is 99", "label 99"}}},
 		{"labels of validated vertices", nil, handmade{classes: 2}, alteration{alter: func(
 			t *testing.T, parts string,
 		) {
@@ -150,17 +155,19 @@ func TestAlteredListsAndLabelsAreNamed(t *testing.T) {
 		{"validated vertices", nil, handmade{}, alteration{alter: func(t *testing.T, parts string) {
 			alter(t, filepath.Join(parts, "valid.npy"), every[int32](1, -1))
 		}, want: []string{"parts/valid.npy: altered", "seed -1: vertex out of range"}}},
-		{"validated vertices of a mlp", []string{"model.kind=mlp"}, handmade{}, alteration{alter: func(
-			t *testing.T, parts string,
-		) {
-			alter(t, filepath.Join(parts, "valid.npy"), every[int32](1, 4000))
-		}, want: []string{"parts/valid.npy: altered", "[4000]"}}},
+		{"validated vertices of a mlp", []string{"model.kind=mlp"}, handmade{},
+			alteration{alter: func(
+				t *testing.T, parts string,
+			) {
+				alter(t, filepath.Join(parts, "valid.npy"), every[int32](1, 4000))
+			}, want: []string{"parts/valid.npy: altered", "[4000]"}}},
 		{"tested vertices", nil, handmade{}, alteration{alter: func(t *testing.T, parts string) {
 			alter(t, filepath.Join(parts, "test.npy"), every[int32](1, 1<<31-1))
 		}, want: []string{"parts/test.npy: altered", "vertex 2147483647"}}},
-		{"training seeds given twice", nil, handmade{}, alteration{alter: func(t *testing.T, parts string) {
-			alter(t, filepath.Join(parts, "train.npy"), every[int32](1, 5))
-		}, want: []string{"parts/train.npy: altered", "seed 5 is given twice"}}},
+		{"training seeds given twice", nil, handmade{},
+			alteration{alter: func(t *testing.T, parts string) {
+				alter(t, filepath.Join(parts, "train.npy"), every[int32](1, 5))
+			}, want: []string{"parts/train.npy: altered", "seed 5 is given twice"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -168,7 +175,9 @@ func TestAlteredListsAndLabelsAreNamed(t *testing.T) {
 			data := c.data.write(t, filepath.Join(dir, "data"))
 			parts := copyOf(t, partitioned(t, data, 2, "random", "--allow-imbalance"), dir, "parts")
 			c.alter(t, parts)
-			r := halognn(t).run(t, training(t, parts, dir, append(c.set, "data.verify=sizes", "sample.batch=20")...)...)
+			r := halognn(t).run(t,
+				training(t, parts, dir,
+					append(c.set, "data.verify=sizes", "sample.batch=20")...)...)
 			remove(t, filepath.Join(dir, "out"))
 			badInput{code: badData, want: append(c.want, "halognn check "+parts)}.check(t, dir, r)
 		})
@@ -187,13 +196,15 @@ func (r result) first() result {
 }
 
 func TestAlteredPartsAreNamedUnderMPI(t *testing.T) {
+	unlessShort(t)
 	launcher(t)
 	for _, a := range alterations {
 		t.Run(a.name, func(t *testing.T) {
 			dir := t.TempDir()
 			parts := copyOf(t, smallParts.dir(t), dir, "parts")
 			a.alter(t, parts)
-			args := trainArgs(t, parts, filepath.Join(dir, "out"), "data.verify=sizes", "run.ranks_per_node=1")
+			args := trainArgs(t, parts, filepath.Join(dir, "out"), "data.verify=sizes",
+				"run.ranks_per_node=1")
 			r := startMPI(t, 2, halognn(t).path, args...).wait(t)
 			remove(t, filepath.Join(dir, "out"))
 			badInput{code: badData, want: a.want}.checkEnd(t, dir, r.first())

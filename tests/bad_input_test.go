@@ -17,7 +17,8 @@ const (
 	diverged = 4
 )
 
-// badInput is a command that must fail in order: with its exit code, one message, and nothing written.
+// badInput is a command that must fail in order: with its exit code, one message, and nothing
+// written.
 type badInput struct {
 	name string
 	args func(t *testing.T, dir string) []string // prepares what is bad below dir; the command would write to dir/out

@@ -7,9 +7,11 @@ import (
 
 // doctor under MPI: a row for every rank, one message and exit code 1 for what is an error.
 func TestDoctorUnderMPI(t *testing.T) {
+	unlessShort(t)
 	launcher(t)
 	r := startMPI(t, 2, halognn(t).path, "doctor", "--dir", t.TempDir()).wait(t)
-	if r.code != 0 || !strings.Contains(r.out, "2 ranks on 1 nodes") || !strings.Contains(r.out, "MPI_THREAD_") || !strings.Contains(r.out, "all-to-all") {
+	if r.code != 0 || !strings.Contains(r.out, "2 ranks on 1 nodes") ||
+		!strings.Contains(r.out, "MPI_THREAD_") || !strings.Contains(r.out, "all-to-all") {
 		t.Error(r)
 	}
 	r = startMPI(t, 2, halognn(t).path, "doctor", "--dir", t.TempDir()+"/none").wait(t)
@@ -41,7 +43,8 @@ func TestDoctorAsJSON(t *testing.T) {
 		Findings []struct{ Text, Cure string }
 	}
 	decode(t, []byte(r.out), &report)
-	if report.Dir != dir || len(report.Ranks) != 2 || report.Ranks[1].Threads < 1 || report.Ranks[1].GEMM <= 0 ||
+	if report.Dir != dir || len(report.Ranks) != 2 ||
+		report.Ranks[1].Threads < 1 || report.Ranks[1].GEMM <= 0 ||
 		report.Traffic.Barrier <= 0 || report.Findings == nil {
 		t.Errorf("%+v", report)
 	}

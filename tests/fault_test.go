@@ -51,7 +51,8 @@ func TestFileShrinksWhileTraining(t *testing.T) {
 	}
 }
 
-// waitEnd waits for a job that is about to end by itself, and fails the test if it takes longer than patience.
+// waitEnd waits for a job that is about to end by itself, and fails the test if it takes longer
+// than patience.
 func (j *job) waitEnd(t *testing.T, patience time.Duration) result {
 	t.Helper()
 	begin := time.Now()

@@ -10,8 +10,9 @@ import (
 	"halognn/src/graph"
 )
 
-// handmade is a small graph for what generate cannot make. Vertices form as many communities as there are classes, each a range
-// of ids; edges mostly stay in one, and features say, with noise, which it is. The zero value of a field is a default.
+// handmade is a small graph for what generate cannot make. Vertices form as many communities as
+// there are classes, each a range of ids; edges mostly stay in one, and features say, with noise,
+// which it is. The zero value of a field is a default.
 type handmade struct {
 	vertices int                 // default 400
 	classes  int                 // default 4
@@ -129,7 +130,8 @@ func (h handmade) splits(w *dataset.Writer) error {
 func partitioned(t *testing.T, data string, parts int, method string, flags ...string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "parts")
-	args := []string{"partition", "--data", data, "--parts", strconv.Itoa(parts), "--method", method, "--out", dir}
+	args := []string{"partition", "--data", data, "--parts", strconv.Itoa(parts), "--method",
+		method, "--out", dir}
 	halognn(t).must(t, append(args, flags...)...)
 	return dir
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The tests of the Python package, by PYTHON or python3. What a library that is not there leaves out is
-// said; without NumPy that is everything.
+// The tests of the Python package, by PYTHON or python3. What a library that is not there leaves
+// out is said; without NumPy that is everything.
 func TestPythonPackage(t *testing.T) {
 	python := os.Getenv("PYTHON")
 	if python == "" {
@@ -18,13 +18,15 @@ func TestPythonPackage(t *testing.T) {
 	}
 	if said, err := exec.Command(python, "-c", "import numpy").CombinedOutput(); err != nil {
 		lines := strings.Split(strings.TrimSpace(string(said)), "\n")
-		t.Skipf("%s cannot import numpy (%v: %s); set PYTHON to one that can", python, err, lines[len(lines)-1])
+		t.Skipf("%s cannot import numpy (%v: %s); set PYTHON to one that can", python, err,
+			lines[len(lines)-1])
 	}
 	dir, err := filepath.Abs("../python")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command(python, "-B", "-m", "unittest", "discover", "-v", "-s", filepath.Join(dir, "tests"))
+	c := exec.Command(python, "-B", "-m", "unittest", "discover", "-v", "-s",
+		filepath.Join(dir, "tests"))
 	c.Env = append(os.Environ(), "HALOGNN="+halognn(t).path, "PYTHONPATH="+dir)
 	said, err := c.CombinedOutput()
 	if err != nil {

@@ -22,7 +22,9 @@ func TestSummaryIsDocumented(t *testing.T) {
 		t.Fatal("docs/metrics.md has other sections than this test looks for")
 	}
 	var summary map[string]any
-	if err := json.Unmarshal(read(t, filepath.Join(trained(t, smallParts.dir(t), 2).dir, "summary.json")), &summary); err != nil {
+	if err := json.Unmarshal(read(t,
+		filepath.Join(trained(t, smallParts.dir(t), 2).dir, "summary.json")),
+		&summary); err != nil {
 		t.Fatal(err)
 	}
 	sameKeys(t, "summary.json", summary, section)
@@ -48,7 +50,8 @@ func TestSummaryIsDocumented(t *testing.T) {
 func sameKeys(t *testing.T, what string, object map[string]any, table string) {
 	t.Helper()
 	documented, optional := map[string]bool{}, map[string]bool{}
-	for _, row := range regexp.MustCompile(`(?m)^\|([^|]*)\|(.*)$`).FindAllStringSubmatch(table, -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\|([^|]*)\|(.*)$`).FindAllStringSubmatch(table,
+		-1) {
 		for _, key := range regexp.MustCompile("`([a-z_0-9]+)`").FindAllStringSubmatch(row[1], -1) {
 			documented[key[1]] = true
 			optional[key[1]] = strings.Contains(row[2], "only with")

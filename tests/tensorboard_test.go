@@ -11,14 +11,15 @@ import (
 	"testing"
 )
 
-// The event files are records with sound checksums, one a scalar after the one that names the version, and
-// hold the losses of the run.
+// The event files are records with sound checksums, one a scalar after the one that names the
+// version, and hold the losses of the run.
 func TestTensorBoardExport(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("no python3 here: nothing was exported")
 	}
 	run, out := trained(t, smallParts.dir(t), 2).dir, t.TempDir()
-	said, err := exec.Command("python3", "-B", "../profiling/export_tensorboard.py", run, "--out", out).CombinedOutput()
+	said, err := exec.Command(
+		"python3", "-B", "../profiling/export_tensorboard.py", run, "--out", out).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}

@@ -8,8 +8,8 @@
     read_run(directory) -> Run                      summary, metrics and weights of a run
     source_ids(dataset)                             the id of each vertex in the source
 
-The checks of a graph are those of `halognn import`: what it refuses is a HalognnError here, with its
-sentence. No library is imported here but NumPy.
+The checks of a graph are those of `halognn import`: what it refuses is a HalognnError here, with
+its sentence. No library is imported here but NumPy.
 """
 
 from .graph import Graph, from_dgl, from_networkx, from_pyg, from_scipy

@@ -16,8 +16,8 @@ class Graph:
     y: [N] of classes (numbers, -1 for none, or words) or [N, C] of 0 and 1, or None
     masks: {"train_mask": bool [N] or [N, splits], "val_mask": ..., "test_mask": ...}
     ids: [N] of integers or words, the ids of the vertices in the source, or None
-    more: other arrays of the source, by name: `halognn import` says which it does not read, and refuses
-        those without which the graph would be another, such as edge_type
+    more: other arrays of the source, by name: `halognn import` says which it does not read, and
+        refuses those without which the graph would be another, such as edge_type
     """
 
     edge_index: np.ndarray
@@ -39,15 +39,18 @@ class Graph:
 
 def numpy_of(array, name="the array"):
     """A tensor or sequence as a NumPy array in C order."""
-    if getattr(array, "is_sparse", False) or str(getattr(array, "layout", "")).startswith("torch.sparse"):
-        raise ValueError(f"{name} is sparse; sparse features are not supported: {name}.to_dense() makes it dense")
+    layout = str(getattr(array, "layout", ""))
+    if getattr(array, "is_sparse", False) or layout.startswith("torch.sparse"):
+        raise ValueError(f"{name} is sparse; sparse features are not supported: {name}.to_dense() "
+                         "makes it dense")
     if hasattr(array, "detach"):
         array = array.detach().cpu()
         if str(array.dtype) == "torch.bfloat16":  # NumPy has no such type
             array = array.float()
         array = array.numpy()
     if hasattr(array, "toarray"):
-        raise ValueError(f"{name} is sparse; sparse features are not supported: {name}.toarray() makes it dense")
+        raise ValueError(f"{name} is sparse; sparse features are not supported: {name}.toarray() "
+                         "makes it dense")
     array = np.ascontiguousarray(array)
     if array.dtype == object:
         array = array.astype(str)
@@ -58,14 +61,15 @@ def from_pyg(data):
     """A torch_geometric.data.Data object."""
     if hasattr(data, "node_types") and hasattr(data, "edge_types"):
         raise ValueError(
-            "this is a HeteroData object: heterogeneous graphs are not supported; data.to_homogeneous() joins "
-            "the types if their features have one width")
+            "this is a HeteroData object: heterogeneous graphs are not supported; "
+            "data.to_homogeneous() joins the types if their features have one width")
     if getattr(data, "ptr", None) is not None and getattr(data, "num_graphs", 1) > 1:
-        raise ValueError("this is a batch of graphs: graph-level tasks are not supported; give one Data object")
+        raise ValueError("this is a batch of graphs: graph-level tasks are not supported; give one "
+                         "Data object")
     if getattr(data, "edge_index", None) is None:
         if getattr(data, "adj_t", None) is not None:
-            raise ValueError("the edges are in adj_t; leave torch_geometric.transforms.ToSparseTensor out, so "
-                             "that they are in edge_index")
+            raise ValueError("the edges are in adj_t; leave "
+                             "torch_geometric.transforms.ToSparseTensor out, so that they are in edge_index")
         raise ValueError("the Data object has no edge_index")
     graph = Graph(numpy_of(data.edge_index, "edge_index"), int(data.num_nodes))
     for name in data.keys() if callable(data.keys) else data.keys:
@@ -84,8 +88,8 @@ def from_pyg(data):
 def from_dgl(g, features="feat", labels="label"):
     """A homogeneous DGLGraph; features and labels are names in g.ndata."""
     if not g.is_homogeneous:
-        raise ValueError("the graph has several types of vertices or edges: heterogeneous graphs are not supported; "
-                         "dgl.to_homogeneous(g, ndata=[...]) joins them")
+        raise ValueError("the graph has several types of vertices or edges: heterogeneous graphs "
+                         "are not supported; dgl.to_homogeneous(g, ndata=[...]) joins them")
     source, target = g.edges(order="eid")
     graph = Graph(np.stack([numpy_of(source), numpy_of(target)]), g.num_nodes())
     for name, value in g.ndata.items():
@@ -99,7 +103,8 @@ def from_dgl(g, features="feat", labels="label"):
             graph.more[name] = numpy_of(value, name)
     for name, value in g.edata.items():
         if not name.startswith("_"):
-            graph.more["edge_weight" if name in ("w", "weight") else "edge_" + name] = numpy_of(value, name)
+            name_here = "edge_weight" if name in ("w", "weight") else "edge_" + name
+            graph.more[name_here] = numpy_of(value, name)
     return graph
 
 
@@ -107,7 +112,8 @@ def from_scipy(adjacency, x=None, y=None, train_mask=None, val_mask=None, test_m
     """A square scipy.sparse matrix: an entry in row r and column c is an edge r -> c."""
     rows, columns = adjacency.shape
     if rows != columns:
-        raise ValueError(f"the matrix is {rows} x {columns}; want a row and a column for each vertex")
+        raise ValueError(f"the matrix is {rows} x {columns}; want a row and a column for each "
+                         "vertex")
     entries = adjacency.tocoo()
     graph = Graph(np.stack([entries.row, entries.col]).astype(np.int64), rows)
     graph.x = None if x is None else numpy_of(x, "x")
@@ -122,8 +128,9 @@ def from_scipy(adjacency, x=None, y=None, train_mask=None, val_mask=None, test_m
 def from_networkx(g, features=(), label=None):
     """A networkx graph; features and label are names of vertex attributes.
 
-    Vertices are numbered in the order of g.nodes, whose words or integers are kept as ids. An edge of an
-    undirected graph is stored in both directions. Multiple edges become one when the dataset is written.
+    Vertices are numbered in the order of g.nodes, whose words or integers are kept as ids. An edge
+    of an undirected graph is stored in both directions. Multiple edges become one when the dataset
+    is written.
     """
     nodes = list(g.nodes)
     place = {node: i for i, node in enumerate(nodes)}
@@ -131,9 +138,11 @@ def from_networkx(g, features=(), label=None):
     if not g.is_directed():
         edges = np.concatenate([edges, edges[:, ::-1]])
     graph = Graph(np.ascontiguousarray(edges.T), len(nodes))
-    graph.ids = np.array(nodes) if all(type(n) is int for n in nodes) else np.array([str(n) for n in nodes])
+    numbered = all(type(n) is int for n in nodes)
+    graph.ids = np.array(nodes if numbered else [str(n) for n in nodes])
     if len(set(graph.ids.tolist())) < len(nodes):
-        raise ValueError("two vertices have the same text as their name; networkx.relabel_nodes gives them others")
+        raise ValueError("two vertices have the same text as their name; networkx.relabel_nodes "
+                         "gives them others")
 
     def column(name):
         values = [g.nodes[n].get(name) for n in nodes]
@@ -143,7 +152,8 @@ def from_networkx(g, features=(), label=None):
         return values
 
     if features:
-        parts = [np.asarray(column(name), dtype=np.float32).reshape(len(nodes), -1) for name in features]
+        parts = [np.asarray(column(name), dtype=np.float32).reshape(len(nodes), -1)
+                 for name in features]
         graph.x = np.ascontiguousarray(np.concatenate(parts, axis=1))
     if label is not None:
         graph.y = numpy_of(column(label), label)

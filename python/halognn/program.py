@@ -26,13 +26,13 @@ def program():
     path = os.environ.get("HALOGNN") or shutil.which("halognn")
     if not path or not shutil.which(path):
         raise FileNotFoundError(
-            f"the program {path or 'halognn'} is not there; build it (make build) and set HALOGNN to the path of "
-            "bin/halognn, or put it on PATH")
+            f"the program {path or 'halognn'} is not there; build it (make build) and set HALOGNN "
+            "to the path of bin/halognn, or put it on PATH")
     return path
 
 
 def call(arguments, launcher=(), progress=False):
-    """Run the program and return its standard output. With progress its other words are passed on."""
+    """Run the program and return its standard output; with progress, pass its other words on."""
     command = [*launcher, program(), *map(str, arguments)]
     errors = []
     # A file takes standard output, so that the program never waits for it to be read.
@@ -47,8 +47,9 @@ def call(arguments, launcher=(), progress=False):
                 process.terminate()
                 raise
         if process.returncode:
-            raise HalognnError("".join(errors).strip() or f"{command[0]} ended with code {process.returncode}",
-                               process.returncode)
+            code = process.returncode
+            raise HalognnError(
+                "".join(errors).strip() or f"{command[0]} ended with code {code}", code)
         output.seek(0)
         return output.read()
 
@@ -74,8 +75,8 @@ def graph_of(graph):
     module = type(graph).__module__.split(".")[0]
     makers = {"torch_geometric": from_pyg, "dgl": from_dgl, "networkx": from_networkx}
     if module not in makers:
-        raise TypeError(f"a {type(graph).__name__} of {module} is no graph known here; give halognn.Graph(edge_index, "
-                        "num_nodes, x, y), or a graph of PyTorch Geometric, DGL or NetworkX")
+        raise TypeError(f"a {type(graph).__name__} of {module} is no graph known here; give "
+                        "halognn.Graph(edge_index, num_nodes, x, y), or a graph of PyTorch Geometric, DGL or NetworkX")
     return makers[module](graph)
 
 
@@ -92,13 +93,17 @@ def write_dataset(directory, graph, undirected=False, **options):
             np.save(os.path.join(tmp, name + ".npy"), array, allow_pickle=False)
         options.setdefault("name", os.path.basename(os.path.abspath(directory)))
         direction = "--undirected" if undirected else "--directed"
-        return call(["import", "--format", "npz", "--in", tmp, "--out", directory, direction, *flags(options)])
+        return call(["import", "--format", "npz", "--in", tmp, "--out", directory, direction,
+                     *flags(options)])
 
 
 def partition(directory, dataset, parts, method="metis", **options):
-    """Cut a DATASET into a PARTS directory and return the report. options: order, fanouts, batch, seed, force."""
-    return call(["partition", "--data", dataset, "--parts", parts, "--method", method, "--out", directory,
-                 *flags(options)])
+    """Cut a DATASET into a PARTS directory and return the report.
+
+    options: flags of `halognn partition`: order, fanouts, batch, seed, force
+    """
+    return call(["partition", "--data", dataset, "--parts", parts, "--method", method,
+                 "--out", directory, *flags(options)])
 
 
 def launched(ranks, launcher):
@@ -121,12 +126,13 @@ def train(parts, run, ranks=1, config=None, launcher=None, progress=True, **sett
     ranks: a divisor of the number of parts; more than one are started by `mpirun -np RANKS`
     launcher: other words before the program, such as ["srun", "-n", "8"]
     config: a run config (YAML); settings win over it
-    settings: keys of the config with __ for the point: train__epochs=10, model__hidden=128, or in a dict:
-        **{"train.epochs": 10}
+    settings: keys of the config with __ for the point: train__epochs=10, model__hidden=128, or in a
+        dict: **{"train.epochs": 10}
     progress: pass the program's progress on to standard error
     """
     if kind_of(parts) == "dataset":
-        raise ValueError(f"{parts} is a dataset; halognn.partition(directory, dataset, parts) cuts it into parts")
+        raise ValueError(f"{parts} is a dataset; halognn.partition(directory, dataset, parts) cuts "
+                         "it into parts")
     words = {"data.parts": parts, "run.dir": run}
     words.update({name.replace("__", "."): value for name, value in settings.items()})
     with tempfile.TemporaryDirectory(prefix="halognn-") as tmp:

@@ -36,7 +36,8 @@ def read_run(directory):
     """Read a finished run."""
     path = os.path.join(directory, "summary.json")
     if not os.path.exists(path):
-        raise FileNotFoundError(f"{path}: {directory} is no run directory, or the run has not finished")
+        raise FileNotFoundError(f"{path}: {directory} is no run directory, or the run has not "
+                                "finished")
     with open(path, encoding="utf-8") as f:
         summary = json.load(f)
     with open(os.path.join(directory, "metrics.jsonl"), encoding="utf-8") as f:

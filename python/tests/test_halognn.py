@@ -1,5 +1,5 @@
-"""Tests of the package. They need the program (HALOGNN=bin/halognn) and NumPy; a library that is not
-installed is the reason of a skip."""
+"""Tests of the package. They need the program (HALOGNN=bin/halognn) and NumPy; a library that is
+not installed is the reason of a skip."""
 
 import importlib
 import os
@@ -27,8 +27,10 @@ def random_graph(seed=1, n=300, edges=1500, width=6, classes=4):
 
 def edges_of(dataset):
     """The edges of a DATASET as a set of pairs."""
-    indptr, indices = (np.load(os.path.join(dataset, f"{name}.npy")) for name in ("indptr", "indices"))
-    return set(zip(indices.tolist(), np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)).tolist()))
+    indptr, indices = (
+        np.load(os.path.join(dataset, f"{name}.npy")) for name in ("indptr", "indices"))
+    targets = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    return set(zip(indices.tolist(), targets.tolist()))
 
 
 def pairs(edge_index):
@@ -52,7 +54,8 @@ class Case(unittest.TestCase):
 class TestDatasets(Case):
     def test_graph_is_written_as_it_is(self):
         edge_index, x, y = random_graph()
-        masks = {f"{part}_mask": np.arange(300) % 3 == i for i, part in enumerate(("train", "val", "test"))}
+        parts = ("train", "val", "test")
+        masks = {f"{part}_mask": np.arange(300) % 3 == i for i, part in enumerate(parts)}
         report = halognn.write_dataset(self.at("d"), halognn.Graph(edge_index, 300, x, y, masks))
         self.assertIn("300 vertices", report)
         self.assertEqual(edges_of(self.at("d")), pairs(edge_index))
@@ -105,7 +108,8 @@ class TestRuns(Case):
         edge_index, x, y = random_graph()
         halognn.write_dataset(self.at("d"), halognn.Graph(edge_index, 300, x, y), undirected=True)
         halognn.partition(self.at("p"), self.at("d"), 2, method="ldg")
-        settings = {"train.epochs": 2, "sample.batch": 32, "sample.fanouts": [5, 5], "model.layers": 2, **settings}
+        settings = {"train.epochs": 2, "sample.batch": 32, "sample.fanouts": [5, 5],
+                    "model.layers": 2, **settings}
         return halognn.train(self.at("p"), self.at("r"), progress=False, **settings)
 
     def test_train_read_and_infer(self):
@@ -113,7 +117,8 @@ class TestRuns(Case):
         self.assertEqual(run.model["hidden"], "16")
         self.assertEqual(run.weights["convs.0.lin_l.weight"].shape, (16, 6))
         self.assertEqual(run.column("loss", "step").dtype, np.float64)
-        classes, logits = halognn.infer(run), halognn.infer(run.directory, self.at("l.npy"), logits=True)
+        classes = halognn.infer(run)
+        logits = halognn.infer(run.directory, self.at("l.npy"), logits=True)
         self.assertEqual(logits.shape, (300, 4))
         np.testing.assert_array_equal(classes, logits.argmax(1))
         again = halognn.read_run(self.at("r"))
@@ -139,7 +144,8 @@ class TestRuns(Case):
         model.eval()
         edge_index = np.array(sorted(edges_of(self.at("d")))).T
         with torch.no_grad():
-            want = model(torch.from_numpy(self.array("d", "features")), torch.from_numpy(edge_index))
+            x = torch.from_numpy(self.array("d", "features"))
+            want = model(x, torch.from_numpy(edge_index))
         np.testing.assert_allclose(halognn.infer(run, logits=True), want.numpy(), atol=1e-5)
 
 
@@ -155,7 +161,8 @@ class TestPyG(Case):
         utils = library("torch_geometric.utils")
         masks = self.torch.from_numpy(np.arange(900).reshape(300, 3) % 7 == 0)
         self.data.train_mask = self.data.val_mask = self.data.test_mask = masks
-        self.data.val_mask, self.data.test_mask = ~masks & (masks.roll(1, 0)), self.torch.zeros_like(masks)
+        self.data.val_mask = ~masks & (masks.roll(1, 0))
+        self.data.test_mask = self.torch.zeros_like(masks)
         self.data.edge_weight = self.torch.rand(1500)
         with self.assertRaisesRegex(halognn.HalognnError, "--split-index 0 to 2"):
             halognn.write_dataset(self.at("d"), self.data)
@@ -184,7 +191,8 @@ class TestDGL(Case):
     def test_graph(self):
         torch, dgl = library("torch"), library("dgl")
         edge_index, x, y = random_graph()
-        g = dgl.graph((torch.from_numpy(edge_index[0]), torch.from_numpy(edge_index[1])), num_nodes=300)
+        source, target = (torch.from_numpy(ends) for ends in edge_index)
+        g = dgl.graph((source, target), num_nodes=300)
         g.ndata["feat"], g.ndata["label"] = torch.from_numpy(x), torch.from_numpy(y)
         g.ndata["train_mask"] = torch.arange(300) < 100
         g.edata["w"] = torch.rand(1500)
@@ -215,7 +223,8 @@ class TestOthers(Case):
         g = networkx.karate_club_graph()
         for node in g:
             g.nodes[node]["degree"] = g.degree(node)
-        graph = halognn.from_networkx(networkx.relabel_nodes(g, {0: "boss"}), features=["degree"], label="club")
+        graph = halognn.from_networkx(
+            networkx.relabel_nodes(g, {0: "boss"}), features=["degree"], label="club")
         halognn.write_dataset(self.at("d"), graph)
         both = {pair for u, v in g.edges for pair in ((u, v), (v, u))}
         ids = [0 if name == "boss" else int(name) for name in halognn.source_ids(self.at("d"))]

@@ -1,5 +1,5 @@
-// Package access says how often each vertex will be read by the minibatches of one part (or one rank, which owns several
-// parts): analytically, by rules of thumb, and by counting.
+// Package access says how often each vertex will be read by the minibatches of one part (or one
+// rank, which owns several parts): analytically, by rules of thumb, and by counting.
 //
 //	              in-neighbours of v: what v samples            T  training vertices of the part
 //	Graph  ──┬──  out-neighbours of u: what samples u           f  fanouts, seed hop first
@@ -14,11 +14,11 @@
 //	           │
 //	           └─ sum over the out-neighbours v of u of w[v] ──> next w[u]
 //
-// The walk is cut into chunks of about equal numbers of edges that goroutines share. What it computes depends on the
-// graph alone: not on goroutines or timing.
+// The walk is cut into chunks of about equal numbers of edges that goroutines share. What it
+// computes depends on the graph alone: not on goroutines or timing.
 //
-// Scores lie outside the Go heap; their receiver gives them back with mem.Free. The package does no I/O and knows of no
-// ranks: what is local is a list of ranges of vertices.
+// Scores lie outside the Go heap; their receiver gives them back with mem.Free. The package does no
+// I/O and knows of no ranks: what is local is a list of ranges of vertices.
 package access
 
 import (
@@ -38,16 +38,17 @@ import (
 type Options struct {
 	Workers int // goroutines; 0 means one per CPU
 
-	// Out holds the out-neighbours if they are at hand already: the transpose of the graph, or the graph itself where it is
-	// symmetric. When nil, New finds out whether the graph is symmetric and transposes it if it is not.
+	// Out holds the out-neighbours if they are available already: the transpose of the graph, or the
+	// graph itself where it is symmetric. When nil, New finds out whether the graph is symmetric
+	// and transposes it if it is not.
 	Out *graph.CSC
 }
 
-// Graph is a graph as the analyses walk it: with the vertices that each vertex samples, and those that sample it. It is
-// read only, so several analyses may run at a time.
+// Graph is a graph as the analyses walk it: with the vertices that each vertex samples, and those
+// that sample it. It is read only, so several analyses may run at a time.
 //
-// Memory beyond the graph: 8 bytes for every 2^18 edges and, where the graph is not symmetric and Out is not given,
-// 4 M + 8 N bytes for the transpose.
+// Memory beyond the graph: 8 bytes for every 2^18 edges and, where the graph is not symmetric and
+// Out is not given, 4 M + 8 N bytes for the transpose.
 type Graph struct {
 	in, out    *graph.CSC
 	transposed bool // out is ours
@@ -55,17 +56,21 @@ type Graph struct {
 	cuts       []int // chunk i is the vertices cuts[i] to cuts[i+1]-1
 }
 
-// New prepares g, whose arrays must outlive the Graph; they may be mapped. Finding out whether g is symmetric is one
-// sequential pass over the edges.
+// New prepares g, whose arrays must outlive the Graph; they may be mapped. Finding out whether g is
+// symmetric is one sequential pass over the edges.
 func New(g *graph.CSC, o Options) (*Graph, error) {
 	if len(g.Indptr) == 0 {
-		return nil, errors.New("access: indptr is empty; it needs one entry more than there are vertices")
+		return nil, errors.New("access: indptr is empty; it needs one entry more than there are " +
+			"vertices")
 	}
 	if o.Workers < 0 {
-		return nil, fmt.Errorf("access: workers is %d; it must be at least 1, or 0 for one per CPU", o.Workers)
+		return nil, fmt.Errorf("access: workers is %d; it must be at least 1, or 0 for one per CPU",
+			o.Workers)
 	}
-	if o.Out != nil && (len(o.Out.Indptr) != len(g.Indptr) || len(o.Out.Indices) != len(g.Indices)) {
-		return nil, fmt.Errorf("access: %d vertices and %d edges, but %d and %d in the out-neighbours; they must be the transpose",
+	if o.Out != nil && (len(o.Out.Indptr) != len(g.Indptr) ||
+		len(o.Out.Indices) != len(g.Indices)) {
+		return nil, fmt.Errorf("access: %d vertices and %d edges, but %d and %d in the "+
+			"out-neighbours; they must be the transpose",
 			len(g.Indptr)-1, len(g.Indices), len(o.Out.Indptr)-1, len(o.Out.Indices))
 	}
 	m := &Graph{in: g, out: o.Out, workers: o.Workers}
@@ -103,10 +108,11 @@ func (m *Graph) Free() {
 // Transposed reports whether New had to transpose the graph, because it is not symmetric.
 func (m *Graph) Transposed() bool { return m.transposed }
 
-// degree returns the out-degree of v: how many vertices may sample it, parallel edges counted. Of vertices with equal scores, caches keep
-// the one of higher degree, then of lower id. The in-degree is how many v samples, which says nothing about how often v is read; the two
-// are equal where the graph is symmetric, as are those of the papers. PaGraph (Lin et al., SoCC 2020), whose policy degree is, ranks by
-// out-degree.
+// degree returns the out-degree of v: how many vertices may sample it, parallel edges counted. Of
+// vertices with equal scores, caches keep the one of higher degree, then of lower id. The in-degree
+// is how many v samples, which says nothing about how often v is read; the two are equal where the
+// graph is symmetric, as are those of the papers. PaGraph (Lin et al., SoCC 2020), whose policy
+// degree is, ranks by out-degree.
 func (m *Graph) degree(v graph.VertexID) int { return m.out.InDegree(v) }
 
 // OutDegrees returns what gives the out-degree of a vertex: how many vertices may sample it. It
@@ -119,8 +125,9 @@ func (m *Graph) OutDegrees() func(v graph.VertexID) int {
 // NumVertices returns N.
 func (m *Graph) NumVertices() int { return m.in.NumVertices() }
 
-// Chunks are long enough to make handing them out cheap and short enough to balance the goroutines. Their ends are
-// multiples of 64, so that those who set bits of different vertices never share a word.
+// Chunks are long enough to make handing them out cheap and short enough to balance the goroutines.
+// Their ends are multiples of 64, so that those who set bits of different vertices never share a
+// word.
 const (
 	chunkEdges   = 1 << 18
 	vertexWeight = 4 // a vertex costs about as much as this many edges
@@ -134,15 +141,16 @@ func cut(g *graph.CSC) []int {
 	cuts := []int{0}
 	for last := 0; last < n; {
 		goal := weight(last) + chunkEdges
-		words := sort.Search((n-last)/wordBits, func(i int) bool { return weight(last+(i+1)*wordBits) >= goal }) + 1
+		words := sort.Search((n-last)/wordBits,
+			func(i int) bool { return weight(last+(i+1)*wordBits) >= goal }) + 1
 		last = min(last+words*wordBits, n)
 		cuts = append(cuts, last)
 	}
 	return cuts
 }
 
-// chunks runs do on all chunks, shared among the goroutines; worker says which of them it is. A fault in a mapped file
-// is returned.
+// chunks runs do on all chunks, shared among the goroutines; worker says which of them it is. A
+// fault in a mapped file is returned.
 func (m *Graph) chunks(do func(worker, lo, hi int)) error {
 	var next atomic.Int64
 	faults := make([]error, m.workers)
@@ -164,15 +172,17 @@ func (m *Graph) chunks(do func(worker, lo, hi int)) error {
 	return errors.Join(faults...)
 }
 
-// symmetric reports whether every edge is there in both directions, equally often: whether the edges and the reversed
-// edges are the same multiset. It compares the sums of their hashes; different multisets have equal sums once in 2^64.
+// symmetric reports whether every edge is there in both directions, equally often: whether the
+// edges and the reversed edges are the same multiset. It compares the sums of their hashes;
+// different multisets have equal sums once in 2^64.
 func (m *Graph) symmetric() (bool, error) {
 	var difference atomic.Uint64
 	err := m.chunks(func(_, lo, hi int) {
 		sum := uint64(0)
 		for v := lo; v < hi; v++ {
 			for _, u := range m.in.InNeighbours(graph.VertexID(v)) {
-				sum += hash(graph.MakeEdge(u, graph.VertexID(v))) - hash(graph.MakeEdge(graph.VertexID(v), u))
+				sum += hash(graph.MakeEdge(u,
+					graph.VertexID(v))) - hash(graph.MakeEdge(graph.VertexID(v), u))
 			}
 		}
 		difference.Add(sum)

@@ -12,7 +12,7 @@ import (
 
 // Candidates returns the vertices that may be kept: the remote ones within Hops of the local ones. It is nil, for all, where that is as
 // far as minibatches reach.
-func (m *Graph) Candidates(r *Reader) (Set, error) {
+func (m *Graph) Candidates(r *Workload) (Set, error) {
 	if r.Hops == 0 || r.Hops >= r.Sample.Hops() {
 		return nil, nil
 	}
@@ -32,7 +32,7 @@ func (m *Graph) Candidates(r *Reader) (Set, error) {
 // HaloSize returns the number of vertices outside the local ranges that may be sampled from inside in one hop. Time that of Within,
 // memory 3 N/8 bytes.
 func (m *Graph) HaloSize(local []Range) (int, error) {
-	halo, err := m.Candidates(&Reader{Local: local, Hops: 1, Sample: sample.Neighbours(1, 1)})
+	halo, err := m.Candidates(&Workload{Local: local, Hops: 1, Sample: sample.Neighbours(1, 1)})
 	defer halo.Free()
 	return halo.Len(), err
 }
@@ -40,7 +40,7 @@ func (m *Graph) HaloSize(local []Range) (int, error) {
 // Ahead yields the remote vertices of n minibatches of the reader, from the from-th of an epoch on, or as many as the run has: those of
 // training, key for key, in frontier order. They are sampled as they are asked for, and overwritten. An error ends them and is put into
 // fault.
-func (r *Reader) Ahead(epoch, from, n int, fault *error) iter.Seq[[]graph.VertexID] {
+func (r *Workload) Ahead(epoch, from, n int, fault *error) iter.Seq[[]graph.VertexID] {
 	return func(yield func([]graph.VertexID) bool) {
 		s, err := sample.New(r.Topology, sample.Options{
 			Spec: r.Sample, Workers: max(r.Workers, 1), MaxSeeds: r.Streams.MaxPiece(), ForwardOnly: true,
@@ -85,7 +85,7 @@ const WindowMemory = 1 << 30
 
 // PlanWindow returns how many minibatches a look-ahead cache of so many rows should see in advance; see cache.PlanWindow. p is how likely a
 // minibatch of the reader reads each vertex, as Reads gives it. It follows from the graph and the settings alone.
-func (m *Graph) PlanWindow(r *Reader, p []float32, capacity int) (int, error) {
+func (m *Graph) PlanWindow(r *Workload, p []float32, capacity int) (int, error) {
 	reuse, err := Reuse(p, r.Local)
 	if err != nil {
 		return 0, err
@@ -100,7 +100,7 @@ func (m *Graph) PlanWindow(r *Reader, p []float32, capacity int) (int, error) {
 }
 
 // WindowBytes estimates what the minibatches take that wait in a window of a reader.
-func (m *Graph) WindowBytes(r *Reader, p []float32, window int) (int64, error) {
+func (m *Graph) WindowBytes(r *Workload, p []float32, window int) (int64, error) {
 	waiting, err := m.waitingBytes(r, p)
 	return int64(window) * waiting, err
 }
@@ -117,7 +117,7 @@ func Reuse(p []float32, local []Range) (*cache.Reuse, error) {
 
 // waitingBytes estimates the memory of a minibatch that is sampled and planned, and waits for its turn: 24 bytes a vertex of the
 // input frontier, 16 more a vertex of each other, 4 bytes an edge of the input layer, whose rows no gradient flows to, and 12 of each other.
-func (m *Graph) waitingBytes(r *Reader, p []float32) (int64, error) {
+func (m *Graph) waitingBytes(r *Workload, p []float32) (int64, error) {
 	fanouts, err := r.Sample.FanoutsFor("the memory of a window of minibatches")
 	if err != nil {
 		return 0, fmt.Errorf("access: %w", err)

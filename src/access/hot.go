@@ -56,7 +56,7 @@ func (m *Graph) OwnParts(part []int32, train [][]graph.VertexID, batch int, fano
 // ordered by; otherwise those are its first rows. The list lies outside the Go heap.
 //
 // Time that of Reads and of sorting the part, memory 8 bytes a vertex of the graph and 4 a row of the part.
-func (m *Graph) HotRows(r *Reader, part Range, count int) ([]int32, error) {
+func (m *Graph) HotRows(r *Workload, part Range, count int) ([]int32, error) {
 	if err := checkLocal(m.in.NumVertices(), []Range{part}); err != nil {
 		return nil, fmt.Errorf("access: hot rows: %w", err)
 	}

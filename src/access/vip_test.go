@@ -283,7 +283,7 @@ func TestReadsOfSeveralParts(t *testing.T) {
 	for range 20 {
 		g, roots := randomForest(t, r, 12)
 		m := mustNew(t, g, Options{})
-		reader := &Reader{Local: []Range{{0, 12}}, Sample: sample.Neighbours(2, sample.All)} // seeds are local
+		reader := &Workload{Local: []Range{{0, 12}}, Sample: sample.Neighbours(2, sample.All)} // seeds are local
 		n, minibatches := g.NumVertices(), 0
 		vip, reads := make([]float64, n), make([]float64, n) // of a step
 		for i, source := range []Source{{roots[:1], 1, 2}, {roots[1:], 1, 1}, {nil, 0, 1}} {
@@ -313,7 +313,7 @@ func TestReadsOfSeveralParts(t *testing.T) {
 	}
 	m := mustNew(t, fromEdges(t, 4, [2]int{1, 0}), Options{})
 	for name, x := range map[string][]float32{
-		"reads": must[float32](t)(m.Reads(&Reader{Sample: sample.Neighbours(2)})), "vip": must[float32](t)(m.RankVIP(&Reader{Sample: sample.Neighbours(2)})),
+		"reads": must[float32](t)(m.Reads(&Workload{Sample: sample.Neighbours(2)})), "vip": must[float32](t)(m.RankVIP(&Workload{Sample: sample.Neighbours(2)})),
 	} {
 		if len(x) != 4 || x[1] != 0 {
 			t.Errorf("%s without seeds: %g", name, x)
@@ -340,7 +340,7 @@ func TestSources(t *testing.T) {
 		defer streams.Free()
 		for first := range seeds {
 			for count := 1; first+count <= len(seeds); count++ {
-				reader := &Reader{Sources: Sources(streams, first, count)}
+				reader := &Workload{Sources: Sources(streams, first, count)}
 				minibatches, perStep, drawn := 0, 0.0, map[graph.VertexID]bool{}
 				for _, s := range reader.Sources {
 					minibatches += s.Minibatches
@@ -379,7 +379,7 @@ func TestRemoteSeedsAreRead(t *testing.T) {
 		m := mustNew(t, g, Options{})
 		batch := 1 + r.IntN(len(roots)-1)
 		own := int(roots[0]) // all that is local
-		reader := &Reader{
+		reader := &Workload{
 			Local: []Range{{roots[0], roots[0] + 1}}, Sample: sample.Neighbours(2, 1), Sources: []Source{{roots, float64(batch), 1}},
 		}
 		vip, inclusion := must[float32](t)(m.RankVIP(reader)), must[float32](t)(m.RankInclusion(reader))

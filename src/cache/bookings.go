@@ -2,18 +2,20 @@ package cache
 
 import "halognn/src/mem"
 
-// bookings says whether a row can be kept from one step to another. A use and the next use of a vertex are an interval; keeping
-// the row between them takes one slot for that long, and a slot whose row is used at a step is free for another from that step on.
-// Steps are told in order, and so are the ends of intervals: then giving each the slot that has been free for the shortest
-// time, if there is one, keeps as many as can be kept at all (interval scheduling on identical machines).
+// bookings says whether a row can be kept from one step to another. A use and the next use of a
+// vertex are an interval; keeping the row between them takes one slot for that long, and a slot
+// whose row is used at a step is free for another from that step on. Steps are told in order, and
+// so are the ends of intervals: then giving each the slot that has been free for the shortest time,
+// if there is one, keeps as many as can be kept at all (interval scheduling on identical machines).
 //
 // Only numbers of slots are booked; which slot it is turns out when the row comes.
 //
 //	free [ring]   of step s: slots whose last booking ends at s; of step base: those that are free by then
 //	below [ring]  of step s without such slots: a step before s to look at next
 //
-// Source: Faigle and Nawijn (1995), Carlisle and Lloyd (1995). Evicting the row with the farthest next use and bypassing the
-// cache with rows that are used farther off than all others (Belady 1966) keeps equally many, but must revise its decisions.
+// Source: Faigle and Nawijn (1995), Carlisle and Lloyd (1995). Evicting the row with the farthest
+// next use and bypassing the cache with rows that are used farther off than all others (Belady
+// 1966) keeps equally many, but must revise its decisions.
 type bookings struct {
 	free  []int32
 	below []int32
@@ -52,7 +54,8 @@ func (b *bookings) grow() {
 	old.release()
 }
 
-// book keeps a row from one step to a later one, the last that was opened, if there is a slot for it.
+// book keeps a row from one step to a later one, the last that was opened, if there is a slot for
+// it.
 func (b *bookings) book(from, to int) bool {
 	s := b.latest(from)
 	if b.free[s&b.mask()] == 0 {
@@ -63,8 +66,9 @@ func (b *bookings) book(from, to int) bool {
 	return true
 }
 
-// latest returns the latest step up to from at which slots became free, or base. No slot becomes free at a step that
-// intervals have begun at, but base, so what it found out stays true: it is kept in below.
+// latest returns the latest step up to from at which slots became free, or base. No slot becomes
+// free at a step that intervals have begun at, but base, so what it found out stays true: it is
+// kept in below.
 func (b *bookings) latest(from int) int {
 	mask := b.mask()
 	s := from

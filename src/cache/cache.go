@@ -28,6 +28,7 @@ package cache
 import (
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/trace"
 )
 
 // Policy decides, once a step and in step order, what is at hand. It is used by one goroutine at a time.
@@ -68,8 +69,14 @@ type Decision struct {
 	Replacements int // rows that enter in an eviction round; those that are no misses of the step are in Early
 }
 
-// Transferred returns the rows that cross the network for this step.
-func (d *Decision) Transferred() int { return d.Misses + len(d.Early) }
+// Counters returns what the decision comes to: rows at hand, rows that cross the network for this
+// step, and rows that move in the cache.
+func (d *Decision) Counters() trace.Counters {
+	return trace.Counters{
+		Cached: int64(len(d.Slot) - d.Misses), Remote: int64(d.Misses + len(d.Early)), Early: int64(len(d.Early)),
+		Evictions: int64(d.Evictions), Replacements: int64(d.Replacements),
+	}
+}
 
 // begin empties d for a step of n remote vertices and at most early and inserts entries of these lists.
 func (d *Decision) begin(n, early, inserts int) {

@@ -16,7 +16,8 @@ const (
 	IndexHash                   // 16 to 32 bytes a key; open addressing
 )
 
-// denseBytes is what a dense index may cost for every key it was made for: little beside a feature row of hundreds of bytes.
+// denseBytes is what a dense index may cost for every key it was made for: little beside a feature
+// row of hundreds of bytes.
 const denseBytes = 64
 
 // Index maps vertices to slots, or other numbers of 31 bits.
@@ -47,7 +48,8 @@ func IndexBytes(vertices, keys int) int64 {
 	return 8 << tableBits(keys)
 }
 
-// NewIndex makes an empty index for a graph of the given vertices and, for now, so many keys; a hash grows with need.
+// NewIndex makes an empty index for a graph of the given vertices and, for now, so many keys; a
+// hash grows with need.
 func NewIndex(vertices, keys int, kind IndexKind) *Index {
 	if kind.dense(vertices, keys) {
 		return &Index{dense: mem.Make[int32](max(vertices, 1))}
@@ -102,12 +104,12 @@ func (x *Index) Get(v graph.VertexID) int32 {
 	return int32(e)
 }
 
-// lookupBlock is how many keys are looked up before anything is done with what is found: a branch that goes the unexpected way throws
-// away the reads begun after it, so all of them are made first.
+// lookupBlock is how many keys are looked up before anything is done with what is found: a branch
+// that goes the unexpected way throws away the reads begun after it, so all of them are made first.
 const lookupBlock = 256
 
-// Lookup sets slots[i] to the slot of ids[i], or -1, and returns how many are -1. It is the fast way for many vertices: reads
-// of memory overlap.
+// Lookup sets slots[i] to the slot of ids[i], or -1, and returns how many are -1. It is the fast
+// way for many vertices: reads of memory overlap.
 func (x *Index) Lookup(ids []graph.VertexID, slots []int32) (misses int) {
 	if x.dense == nil {
 		for len(ids) > 0 {
@@ -127,7 +129,8 @@ func (x *Index) Lookup(ids []graph.VertexID, slots []int32) (misses int) {
 	return misses
 }
 
-// lookup is Lookup in the hash, for a block. It reads what lies at the homes of all, then goes on where that is another key.
+// lookup is Lookup in the hash, for a block. It reads what lies at the homes of all, then goes on
+// where that is another key.
 func (x *Index) lookup(ids []graph.VertexID, slots []int32) (misses int) {
 	var home [lookupBlock]uint64
 	table := x.table
@@ -151,7 +154,8 @@ func (x *Index) lookup(ids []graph.VertexID, slots []int32) (misses int) {
 	return misses
 }
 
-// touch reads array at the given places into the cache of the processor. What it returns means nothing.
+// touch reads array at the given places into the cache of the processor. What it returns means
+// nothing.
 //
 //go:noinline
 func touch[E, T ~int32](array []E, at []T) (any E) {
@@ -182,8 +186,8 @@ func (x *Index) put(v graph.VertexID, slot int32) {
 	x.table[at] = (uint64(v)+1)<<32 | uint64(slot)
 }
 
-// Remove forgets v, if it is there. In the hash, later keys move up into the gap, so that none becomes unreachable and the table
-// never fills with marks of what was removed.
+// Remove forgets v, if it is there. In the hash, later keys move up into the gap, so that none
+// becomes unreachable and the table never fills with marks of what was removed.
 func (x *Index) Remove(v graph.VertexID) {
 	if x.dense != nil {
 		x.dense[v] = 0

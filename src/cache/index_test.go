@@ -38,7 +38,8 @@ func TestIndexIsAMap(t *testing.T) {
 				}
 				misses := x.Lookup(ids, slots)
 				if misses != n-len(want) {
-					t.Fatalf("kind %d, seed %d: %d misses with %d of %d keys", kind, seed, misses, len(want), n)
+					t.Fatalf("kind %d, seed %d: %d misses with %d of %d keys", kind, seed, misses,
+						len(want), n)
 				}
 				for v, got := range slots {
 					w, ok := want[graph.VertexID(v)]
@@ -46,7 +47,8 @@ func TestIndexIsAMap(t *testing.T) {
 						w = -1
 					}
 					if got != w || x.Get(graph.VertexID(v)) != w {
-						t.Fatalf("kind %d, seed %d: vertex %d has %d and %d, want %d", kind, seed, v, got, x.Get(graph.VertexID(v)), w)
+						t.Fatalf("kind %d, seed %d: vertex %d has %d and %d, want %d", kind, seed,
+							v, got, x.Get(graph.VertexID(v)), w)
 					}
 				}
 			}

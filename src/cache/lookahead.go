@@ -16,41 +16,45 @@ type LookaheadOptions struct {
 	Capacity int // rows
 	Window   int // steps known in advance; 0 knows none. An epoch and more is allowed, and plans the epoch
 
-	// Initial is what the cache holds at the start, fetched before the first step: entry i in slot i. What Start returns for the first
-	// Window+1 steps makes it as good as an Optimum that may hold what it likes.
+	// Initial is what the cache holds at the start, fetched before the first step: entry i in slot
+	// i. What Start returns for the first Window+1 steps makes it as good as an Optimum that may
+	// hold what it likes.
 	Initial []graph.VertexID
 
-	// Level fetches rows a step early where the next step has more misses than this one, half the difference of them, into slots
-	// that no row is kept in for a use. It changes when rows are transferred, and lets fewer of unknown use stay.
+	// Level fetches rows a step early where the next step has more misses than this one, half the
+	// difference of them, into slots that no row is kept in for a use. It changes when rows are
+	// transferred, and lets fewer of unknown use stay.
 	Level bool
 
 	Index IndexKind
 }
 
-// Lookahead keeps what it knows to be used again. Sampling is a pure function of its key, so the accesses of the next Window steps
-// can be sampled before they are due; Feed takes them.
+// Lookahead keeps what it knows to be used again. Sampling is a pure function of its key, so the
+// accesses of the next Window steps can be sampled before they are due; Feed takes them.
 //
 //	         served │ window of fed steps                        fed next
 //	steps   .. t-1  │  t       t+1      t+2   ...  t+Window    │
 //	uses            │  a b c   d a e    c d
 //	                │  └─────────┘                               an interval: keep a from t to t+1?
 //
-// A row that is used at two steps within the window, and not in between, is kept between them if there is a slot; all
-// other rows are fetched when they are used and not kept (bypass). Which intervals get the slots is decided when the later use is
-// fed, so that as many rows as possible are kept, and never revised; see bookings. With a window over all steps the
-// transfers are those of Optimum.
+// A row that is used at two steps within the window, and not in between, is kept between them if
+// there is a slot; all other rows are fetched when they are used and not kept (bypass). Which
+// intervals get the slots is decided when the later use is fed, so that as many rows as possible
+// are kept, and never revised; see bookings. With a window over all steps the transfers are those
+// of Optimum.
 //
-// Slots that no booked row needs hold rows whose next use is not known, as long as that lasts: those that were there when their use
-// ended, and, in slots never filled, misses. If a use turns up in time they are booked as well. They give way oldest first.
+// Slots that no booked row needs hold rows whose next use is not known, as long as that lasts:
+// those that were there when their use ended, and, in slots never filled, misses. If a use turns up
+// in time they are booked as well. They give way oldest first.
 //
 //	ids  [R]   ring of the uses in the window, step after step
 //	next [R]   use that the row is kept for, or ^step of this use while none is known, or declined
 //	slot [R]   slot that holds the row when the step comes, or -1
 //	index      vertex -> its last use in the window (position << 1), or the slot where it stays for no known use (slot << 1 | 1)
 //
-// Time is O(1) a use. Memory: 12 bytes a use in the window, up to twice that for the ring is a power of two; 12 bytes a slot; 8 to 16
-// bytes a step of the window; the index. LookaheadBytes predicts it.
-// Source: Belady (1966), with bypass, over a window.
+// Time is O(1) a use. Memory: 12 bytes a use in the window, up to twice that for the ring is a
+// power of two; 12 bytes a slot; 8 to 16 bytes a step of the window; the index. LookaheadBytes
+// predicts it. Source: Belady (1966), with bypass, over a window.
 type Lookahead struct {
 	index    *Index
 	bookings *bookings
@@ -80,18 +84,22 @@ const (
 func NewLookahead(o LookaheadOptions) (*Lookahead, error) {
 	faults := []error{checkSize(o.Vertices, o.Capacity)}
 	if o.Window < 0 || o.Window > maxWindow {
-		faults = append(faults, fmt.Errorf("a window of %d steps; it must be 0 to %d", o.Window, maxWindow))
+		faults = append(faults,
+			fmt.Errorf("a window of %d steps; it must be 0 to %d", o.Window, maxWindow))
 	}
 	if len(o.Initial) > o.Capacity {
-		faults = append(faults, fmt.Errorf("%d rows to begin with, but room for %d", len(o.Initial), o.Capacity))
+		faults = append(faults,
+			fmt.Errorf("%d rows to begin with, but room for %d", len(o.Initial), o.Capacity))
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, fmt.Errorf("look-ahead cache: %w", err)
 	}
 	l := &Lookahead{
-		index: NewIndex(o.Vertices, o.Capacity, o.Index), bookings: newBookings(o.Capacity, o.Window+2),
-		window: o.Window, level: o.Level,
-		vertex: mem.Make[graph.VertexID](o.Capacity), older: mem.Make[int32](o.Capacity + 1), newer: mem.Make[int32](o.Capacity + 1),
+		index:    NewIndex(o.Vertices, o.Capacity, o.Index),
+		bookings: newBookings(o.Capacity, o.Window+2),
+		window:   o.Window, level: o.Level,
+		vertex: mem.Make[graph.VertexID](o.Capacity), older: mem.Make[int32](o.Capacity + 1),
+		newer: mem.Make[int32](o.Capacity + 1),
 	}
 	l.first = mem.Make[uint32](len(l.bookings.free))
 	end := int32(o.Capacity)
@@ -99,7 +107,8 @@ func NewLookahead(o LookaheadOptions) (*Lookahead, error) {
 	for slot := end - 1; slot >= int32(len(o.Initial)); slot-- {
 		l.vacate(slot, unused)
 	}
-	if err := fill(l.index, o.Vertices, o.Initial, func(slot int32) int32 { return slot<<1 | 1 }); err != nil {
+	if err := fill(l.index, o.Vertices, o.Initial,
+		func(slot int32) int32 { return slot<<1 | 1 }); err != nil {
 		l.Free()
 		return nil, fmt.Errorf("look-ahead cache: %w", err)
 	}
@@ -113,8 +122,8 @@ func NewLookahead(o LookaheadOptions) (*Lookahead, error) {
 // Window returns the steps known in advance.
 func (l *Lookahead) Window() int { return l.window }
 
-// HighWater returns the most rows that were held for a known use at any time, rows fetched early among them. It is at most the
-// capacity; where it is less, a wider window finds more to keep.
+// HighWater returns the most rows that were held for a known use at any time, rows fetched early
+// among them. It is at most the capacity; where it is less, a wider window finds more to keep.
 func (l *Lookahead) HighWater() int { return l.high }
 
 // Slots returns the capacity.
@@ -122,11 +131,13 @@ func (l *Lookahead) Slots() int { return len(l.vertex) }
 
 // Bytes returns the memory of the plan: window, bookings, index and slots.
 func (l *Lookahead) Bytes() int64 {
-	return l.index.Bytes() + l.bookings.bytes() + int64(len(l.first))*4 + int64(len(l.ids))*entryBytes +
+	return l.index.Bytes() + l.bookings.bytes() + int64(len(l.first))*4 +
+		int64(len(l.ids))*entryBytes +
 		int64(len(l.vertex))*4 + int64(len(l.older))*8
 }
 
-// LookaheadBytes returns what Bytes of a dense index will be if no window of Window+1 steps has more than that many uses.
+// LookaheadBytes returns what Bytes of a dense index will be if no window of Window+1 steps has
+// more than that many uses.
 func LookaheadBytes(o LookaheadOptions, uses int) int64 {
 	steps, ring := powerOfTwo(o.Window+2), powerOfTwo(uses)
 	return int64(o.Vertices)*4 + int64(steps)*12 + int64(ring)*entryBytes + int64(o.Capacity)*12 + 8
@@ -158,7 +169,8 @@ const (
 	dropped = graph.VertexID(-2)
 )
 
-// vacate makes a slot that is not linked the oldest, so that slots without a row that is wanted come first.
+// vacate makes a slot that is not linked the oldest, so that slots without a row that is wanted
+// come first.
 func (l *Lookahead) vacate(slot int32, because graph.VertexID) {
 	l.vertex[slot] = because
 	l.vacant++

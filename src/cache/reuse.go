@@ -5,17 +5,20 @@ import (
 	"sort"
 )
 
-// Reuse says how soon remote rows are read again: the vertices that a minibatch may read, counted by how likely it reads them. It
-// predicts what a cache that looks ahead keeps, without sampling.
+// Reuse says how soon remote rows are read again: the vertices that a minibatch may read, counted
+// by how likely it reads them. It predicts what a cache that looks ahead keeps, without sampling.
 //
-// A vertex that a minibatch reads with probability p, independently of the others, is read again after l minibatches with probability
-// p (1-p)^(l-1). Keeping the row until then takes one slot l minibatches long and saves one transfer, so the best use of a cache
-// is to keep the rows with the shortest ways: all up to some length T, which is what Belady does where many rows are read at a time.
+// A vertex that a minibatch reads with probability p, independently of the others, is read again
+// after l minibatches with probability p (1-p)^(l-1). Keeping the row until then takes one slot l
+// minibatches long and saves one transfer, so the best use of a cache is to keep the rows with the
+// shortest ways: all up to some length T, which is what Belady does where many rows are read at a
+// time.
 //
 //	held(W) = sum of 1 - (1-p)^W (1 + W p)     rows that are between two uses at most W apart, at any moment
 //	kept(W) = sum of p (1 - (1-p)^W)           reads of a minibatch that come at most W after the last one of the vertex
 //
-// So T is where held reaches the capacity, and a window of T minibatches knows all that is worth keeping.
+// So T is where held reaches the capacity, and a window of T minibatches knows all that is worth
+// keeping.
 //
 //	count [bins]   vertices by p, 128 bins an octave
 //	sum   [bins]   their p, added up
@@ -35,7 +38,8 @@ func NewReuse() *Reuse {
 	return &Reuse{count: make([]float64, reuseBins), sum: make([]float64, reuseBins)}
 }
 
-// Add counts vertices, such as those from one local range to the next: p in [0, 1] is how likely a minibatch reads each. O(len(p)).
+// Add counts vertices, such as those from one local range to the next: p in [0, 1] is how likely a
+// minibatch reads each. O(len(p)).
 func (r *Reuse) Add(p []float32) {
 	for _, x := range p {
 		bin := min(math.Float32bits(x)>>reuseShift, reuseBins-1)
@@ -135,25 +139,26 @@ func (r *Reuse) fills(capacity, limit int) int {
 	})
 }
 
-// WindowOptions are what a window is planned from. They follow from the graph and the settings of a run, never from the machine, so that all
-// ranks, and a simulation, can come to the same one.
+// WindowOptions are what a window is planned from. They follow from the graph and the settings of a
+// run, never from the machine, so that all ranks, and a simulation, can come to the same one.
 type WindowOptions struct {
 	Capacity int    // rows
 	Steps    int    // minibatches of a rank in an epoch
 	Epochs   int    // of the run; there is no more to know
 	Reuse    *Reuse // of the remote vertices
 
-	// A minibatch that is known but not yet trained stays in memory. At most Memory bytes are spent on those of the window, of StepBytes
-	// each, and on looking ahead itself; 0 for no bound.
+	// A minibatch that is known but not yet trained stays in memory. At most Memory bytes are spent
+	// on those of the window, of StepBytes each, and on looking ahead itself; 0 for no bound.
 	Memory, StepBytes int64
 }
 
 // windowSlack widens a planned window beyond the mean, for steps are not all alike.
 const windowSlack = 4 // a quarter
 
-// PlanWindow returns how many steps ahead a Lookahead has to see to be as good as one that sees everything: the narrowest window that
-// knows enough uses to fill the cache, and a quarter more, as far as the memory goes; at least 1. Where nothing fills the cache it is an
-// epoch, which is enough to begin with the right rows: none has to leave.
+// PlanWindow returns how many steps ahead a Lookahead has to see to be as good as one that sees
+// everything: the narrowest window that knows enough uses to fill the cache, and a quarter more, as
+// far as the memory goes; at least 1. Where nothing fills the cache it is an epoch, which is enough
+// to begin with the right rows: none has to leave.
 func PlanWindow(o WindowOptions) int {
 	if o.Reuse.Uses() == 0 {
 		return 1

@@ -60,7 +60,7 @@ func (p *Prefetch) exchange(leaving, coming []int32) {
 	}
 }
 
-// scoreBits returns the entry for a score. One so small that float32 has no room for it is none.
+// scoreBits returns the entry for a score. A score too small for float32 becomes 0, which means no score.
 func scoreBits(x float64) int32 {
 	if e := int32(math.Float32bits(float32(x))); e >= smallest {
 		return e
@@ -99,8 +99,8 @@ const digitBits = 16
 
 const digitMask = 1<<digitBits - 1
 
-// best returns the entries with the k highest scores above 0, or all if there are fewer, in ascending order. It passes
-// over the entries a fixed number of times and sorts nothing.
+// best returns the entries with the k highest scores above 0, or all if there are fewer, in
+// ascending order. It passes over the entries a fixed number of times and sorts nothing.
 func (p *Prefetch) best(k int) []int32 {
 	entries := p.board.candidates()
 	count := p.digits
@@ -139,8 +139,8 @@ func (p *Prefetch) best(k int) []int32 {
 	return coming
 }
 
-// lastDegree returns the lowest degree among the k vertices of highest degree that have the score, and how many of those with just
-// that degree are among them.
+// lastDegree returns the lowest degree among the k vertices of highest degree that have the score,
+// and how many of those with just that degree are among them.
 func (p *Prefetch) lastDegree(score int32, k int) (degree, ties int) {
 	entries, count := p.board.candidates(), p.digits
 	clear(count)
@@ -163,8 +163,9 @@ func (p *Prefetch) lastDegree(score int32, k int) (degree, ties int) {
 	return high<<digitBits | low, ties
 }
 
-// fromTop returns the digit that the k-th largest of the counted numbers has, and how many of those with that digit are among
-// the k largest. It does not look below lowest: if there are fewer than k numbers from there on, it returns that and all there are.
+// fromTop returns the digit that the k-th largest of the counted numbers has, and how many of those
+// with that digit are among the k largest. It does not look below lowest: if there are fewer than k
+// numbers from there on, it returns that and all there are.
 func fromTop(count []uint32, lowest, k int) (digit, rest int) {
 	for digit = len(count) - 1; digit > lowest && int(count[digit]) < k; digit-- {
 		k -= int(count[digit])

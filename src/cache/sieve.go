@@ -8,15 +8,16 @@ import (
 	"halognn/src/mem"
 )
 
-// Sieve is the general-purpose cache that dynamic policies are held against: first in, first out, but what was read since the
-// hand last came by stays.
+// Sieve is the general-purpose cache that dynamic policies are held against: first in, first out,
+// but what was read since the hand last came by stays.
 //
 //	head (newest) ─ v7 ─ v3* ─ v9 ─ v1* ─ v4 ─ tail (oldest)      * visited
 //	                           ^hand, going towards the head: clears marks, evicts the first vertex without one
 //
-// A step marks its hits, then inserts its misses in order, each at the head, evicting for it when all slots are taken. A
-// miss that a later one of the same step evicts again is not inserted. Memory: the index and 17 bytes a slot.
-// Source: SIEVE (Zhang et al., NSDI 2024), algorithm 1, by steps instead of by reads.
+// A step marks its hits, then inserts its misses in order, each at the head, evicting for it when
+// all slots are taken. A miss that a later one of the same step evicts again is not inserted.
+// Memory: the index and 17 bytes a slot. Source: SIEVE (Zhang et al., NSDI 2024), algorithm 1, by
+// steps instead of by reads.
 type Sieve struct {
 	blind
 	index   *Index
@@ -38,7 +39,8 @@ func NewSieve(n, capacity int) (*Sieve, error) {
 	}
 	return &Sieve{
 		index: NewIndex(n, capacity, IndexAuto), vertex: mem.Make[graph.VertexID](capacity),
-		newer: mem.Make[int32](capacity), older: mem.Make[int32](capacity), insert: mem.Make[int32](capacity),
+		newer: mem.Make[int32](capacity), older: mem.Make[int32](capacity),
+		insert:  mem.Make[int32](capacity),
 		visited: mem.Make[uint8](capacity), head: -1, tail: -1, hand: -1,
 	}, nil
 }
@@ -50,10 +52,12 @@ const maxCapacity = 1<<30 - 1
 func checkSize(vertices, capacity int) error {
 	var faults []error
 	if vertices < 0 || vertices > graph.MaxVertices {
-		faults = append(faults, fmt.Errorf("%d vertices; there must be 0 to %d", vertices, graph.MaxVertices))
+		faults = append(faults,
+			fmt.Errorf("%d vertices; there must be 0 to %d", vertices, graph.MaxVertices))
 	}
 	if capacity < 0 || capacity > maxCapacity {
-		faults = append(faults, fmt.Errorf("a capacity of %d rows; it must be 0 to %d", capacity, maxCapacity))
+		faults = append(faults,
+			fmt.Errorf("a capacity of %d rows; it must be 0 to %d", capacity, maxCapacity))
 	}
 	return errors.Join(faults...)
 }

@@ -87,7 +87,7 @@ func (x *table) execute(remote []graph.VertexID, d *Decision) error {
 		x.row[i.Slot()] = fetched[i.From()]
 	}
 	x.misses += d.Misses
-	x.transferred += d.Transferred()
+	x.transferred += int(d.Counters().Remote)
 	if evictions != d.Evictions {
 		return fmt.Errorf("%d rows are overwritten, but %d are said to be evicted", evictions, d.Evictions)
 	}

@@ -11,11 +11,13 @@ type canvas struct{ b strings.Builder }
 func (s *canvas) put(format string, args ...any) { fmt.Fprintf(&s.b, format, args...) }
 
 func (s *canvas) line(class string, x1, y1, x2, y2 float64) {
-	s.put(`<line class="%s" x1="%s" y1="%s" x2="%s" y2="%s"/>`, class, px(x1), px(y1), px(x2), px(y2))
+	s.put(`<line class="%s" x1="%s" y1="%s" x2="%s" y2="%s"/>`, class, px(x1), px(y1), px(x2),
+		px(y2))
 }
 
 func (s *canvas) text(class, anchor string, x, y float64, words string) {
-	s.put(`<text class="%s" x="%s" y="%s" text-anchor="%s">%s</text>`, class, px(x), px(y), anchor, escape(words))
+	s.put(`<text class="%s" x="%s" y="%s" text-anchor="%s">%s</text>`, class, px(x), px(y), anchor,
+		escape(words))
 }
 
 // marker draws a point of a curve. The shape goes with the colour, so that curves are told apart

@@ -5,9 +5,9 @@
 //	Bars ────┘          ├─> File   a file of its own
 //	                    └─> Table  the same numbers as text
 //
-// Plots need no fonts, scripts or network. Their colours follow a light or dark theme and print dark
-// on white. Series never run out of looks: after the last colour the dash pattern or the stripes
-// change. The package knows nothing about runs or ranks.
+// Plots need no fonts, scripts or network. Their colours follow a light or dark theme and print
+// dark on white. Series never run out of looks: after the last colour the dash pattern or the
+// stripes change. The package knows nothing about runs or ranks.
 package chart
 
 import (
@@ -46,7 +46,8 @@ func FileHead(origin string) string {
 
 // File returns the chart as an SVG file of its own. The origin must fit into a comment of XML.
 func (c *Chart) File(origin string) string {
-	return FileHead(origin) + c.element("<style>"+Style+`</style><rect class="paper" width="100%" height="100%"/>`)
+	return FileHead(origin) +
+		c.element("<style>"+Style+`</style><rect class="paper" width="100%" height="100%"/>`)
 }
 
 func (c *Chart) element(head string) string {

@@ -62,7 +62,8 @@ func (c *Curves) Add(one Curve) {
 
 // same reports whether the two are drawn as one curve with two names.
 func (k *Curve) same(other *Curve) bool {
-	return k.End == other.End && !k.Free && !other.Free && k.Open == other.Open && len(other.Marks) == 0 &&
+	return k.End == other.End && !k.Free && !other.Free && k.Open == other.Open &&
+		len(other.Marks) == 0 &&
 		slices.Equal(k.X, other.X) && slices.Equal(k.Y, other.Y)
 }
 
@@ -259,7 +260,8 @@ func (c *Curves) labels(s *canvas, x, y scale, right, bottom float64) {
 			class = "name"
 		}
 		s.put(`<text class="%s" x="%s" y="%s">%s<title>%s</title></text>`,
-			class, px(right+10), px(place[i]+4), escape(k.label()), escape(strings.Join(k.Names, ", ")))
+			class, px(right+10), px(place[i]+4), escape(k.label()),
+			escape(strings.Join(k.Names, ", ")))
 	}
 }
 

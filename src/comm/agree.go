@@ -79,17 +79,38 @@ func AgreeSum[T mem.Number](c Comm, value T) (T, error) {
 	return total, err
 }
 
-// FirstFault returns the error of the first rank that brings one, on every rank, and nil if none does: what may fail on one rank goes
-// through it before the next collective, so that no rank waits for one that has given up. The rank itself gets its own error; others get its
-// text, and the rank is named unless all say the same. err is a fault of the agreement itself.
-func FirstFault(c Comm, mine error) (fault, err error) {
+// Agreed is an error that every rank returned from the same collective: no rank waits for another,
+// so the job may end in order. One rank tells the user.
+type Agreed struct {
+	Rank int // of the caller
+	Err  error
+}
+
+func (e *Agreed) Error() string { return e.Err.Error() }
+func (e *Agreed) Unwrap() error { return e.Err }
+
+// AgreedOn marks an error that every rank is known to return.
+func AgreedOn(c Comm, err error) error { return &Agreed{Rank: c.Rank(), Err: err} }
+
+// IsAgreed reports whether every rank has err.
+func IsAgreed(err error) bool {
+	a := (*Agreed)(nil)
+	return errors.As(err, &a)
+}
+
+// Agree returns nil if no rank brings an error, and otherwise an Agreed about the first rank that
+// does, on every rank. What may fail on one rank goes through it before the next collective, so that
+// no rank waits for one that has given up. The rank itself gets its own error; others get its text,
+// and the rank is named unless all say the same. If the ranks cannot agree, because messages fail,
+// the error is no Agreed.
+func Agree(c Comm, mine error) error {
 	text := ""
 	if mine != nil {
 		text = mine.Error()
 	}
 	all, err := AllgatherBytes(c, []byte(text))
 	if err != nil {
-		return nil, err
+		return errors.Join(mine, err)
 	}
 	first, same := -1, true
 	for r, t := range all {
@@ -99,7 +120,7 @@ func FirstFault(c Comm, mine error) (fault, err error) {
 		same = same && string(t) == string(all[0])
 	}
 	if first < 0 {
-		return nil, nil
+		return nil
 	}
 	if string(all[first]) != text {
 		mine = errors.New(string(all[first]))
@@ -107,7 +128,7 @@ func FirstFault(c Comm, mine error) (fault, err error) {
 	if !same { // a fault that all ranks share needs no rank
 		mine = fmt.Errorf("rank %d: %w", first, mine)
 	}
-	return mine, nil
+	return AgreedOn(c, mine)
 }
 
 // AllEqual returns an error that wraps ErrMismatch, on every rank the same, unless all ranks gave the same value. It

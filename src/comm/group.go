@@ -5,14 +5,15 @@ import (
 	"sync"
 )
 
-// group is a communicator of the in-process world. The k-th operation that each rank starts on it meets in one slot:
+// group is a communicator of the in-process world. The k-th operation that each rank starts on it
+// meets in one slot:
 //
 //	open  ┌ slot 7: ranks 0, 2 have joined ┐ ┌ slot 8: rank 2 ┐        next = [8 7 9]
 //	      └ posts [0] [1] [2]              ┘ └ posts ...      ┘
 //
-// A rank that joins exchanges rows with those that joined before it, so the copying is shared out among the ranks and
-// nothing runs in the background. A slot is complete when all have joined and copied; it is recycled when all have
-// waited, so that steady state allocates nothing.
+// A rank that joins exchanges rows with those that joined before it, so the copying is shared out
+// among the ranks and nothing runs in the background. A slot is complete when all have joined and
+// copied; it is recycled when all have waited, so that steady state allocates nothing.
 type group struct {
 	world *World
 	id    int   // 0 is the world
@@ -74,8 +75,9 @@ type failed struct{ err error }
 
 func (f failed) Wait() error { return f.err }
 
-// start begins rank's next operation: it exchanges rows with the ranks that came before, and completes the operation if
-// this rank is the last. If the sides do not fit together it ends the job.
+// start begins rank's next operation: it exchanges rows with the ranks that came before, and
+// completes the operation if this rank is the last. If the sides do not fit together it ends the
+// job.
 func (g *group) start(rank int, c call) (*post, error) {
 	p, earlier, err := g.join(rank, c)
 	if err != nil {
@@ -107,13 +109,15 @@ func (g *group) start(rank int, c call) (*post, error) {
 	return p, nil
 }
 
-// join enters rank into the slot of its next operation and returns the ranks that joined before it. It returns an error
-// if the job has failed or must fail now; else the caller is counted as copying.
+// join enters rank into the slot of its next operation and returns the ranks that joined before it.
+// It returns an error if the job has failed or must fail now; else the caller is counted as
+// copying.
 func (g *group) join(rank int, c call) (p *post, earlier []int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.freed[rank] {
-		return nil, nil, fmt.Errorf("rank %d starts %s on communicator %d, which it has freed", rank, c.kind, g.id)
+		return nil, nil, fmt.Errorf("rank %d starts %s on communicator %d, which it has freed",
+			rank, c.kind, g.id)
 	}
 	number := g.next[rank]
 	g.next[rank]++
@@ -178,8 +182,8 @@ func (g *group) claim(pending *bool) {
 	}
 }
 
-// settle blocks until the operation is complete. After a failed job it still waits for copies in or out of the
-// buffers, which belong to the caller when it returns.
+// settle blocks until the operation is complete. After a failed job it still waits for copies in or
+// out of the buffers, which belong to the caller when it returns.
 func (p *post) settle() error {
 	g := p.slot.group
 	g.claim(&p.pending)
@@ -212,7 +216,8 @@ func (p *post) release() {
 	}
 }
 
-// leave records that a world rank has returned; if others wait for it in a slot it never joined, the job is over.
+// leave records that a world rank has returned; if others wait for it in a slot it never joined,
+// the job is over.
 func (g *group) leave(worldRank int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -231,11 +236,13 @@ func (g *group) leave(worldRank int) {
 	}
 }
 
-// checkLeft ends the job if a rank that p's operation needs has returned without joining it. g.mu is held.
+// checkLeft ends the job if a rank that p's operation needs has returned without joining it. g.mu
+// is held.
 func (g *group) checkLeft(s *slot, p *post) {
 	for r := range g.left {
 		if g.left[r] && g.next[r] <= s.number {
-			g.world.Abort(fmt.Errorf("%w: rank %d is in %s, but rank %d has returned without it (operation %d of communicator %d)",
+			g.world.Abort(fmt.Errorf("%w: rank %d is in %s, but rank %d has returned without it "+
+				"(operation %d of communicator %d)",
 				ErrMismatch, p.rank, p.kind, r, s.number, g.id))
 			return
 		}

@@ -13,7 +13,8 @@ func (m *member) StartAlltoallv(send, recv []byte, sendRows, recvRows []int, row
 	if err := CheckAlltoallv(m.Size(), send, recv, sendRows, recvRows, rowBytes); err != nil {
 		return failed{m.fault(err)}
 	}
-	return m.start(call{kind: "alltoallv", rowBytes: rowBytes, send: send, recv: recv, sendRows: sendRows, recvRows: recvRows})
+	return m.start(call{kind: "alltoallv", rowBytes: rowBytes, send: send, recv: recv,
+		sendRows: sendRows, recvRows: recvRows})
 }
 
 // StartAllgatherv implements Comm.
@@ -21,7 +22,8 @@ func (m *member) StartAllgatherv(send, recv []byte, recvRows []int, rowBytes int
 	if err := CheckAllgatherv(m.rank, m.Size(), send, recv, recvRows, rowBytes); err != nil {
 		return failed{m.fault(err)}
 	}
-	return m.start(call{kind: "allgatherv", rowBytes: rowBytes, send: send, recv: recv, recvRows: recvRows})
+	return m.start(call{kind: "allgatherv", rowBytes: rowBytes, send: send, recv: recv,
+		recvRows: recvRows})
 }
 
 // StartAllreduceSum implements Comm. The last rank to come adds all buffers, in rank order.
@@ -114,7 +116,8 @@ func (s *slot) meet(p *post, earlier []int) error {
 	for _, r := range earlier {
 		q := &s.posts[r]
 		if q.kind != p.kind || q.rowBytes != p.rowBytes || len(q.sum) != len(p.sum) {
-			return s.mismatch("rank %d started %s, rank %d %s", r, q.describe(), p.rank, p.describe())
+			return s.mismatch("rank %d started %s, rank %d %s", r, q.describe(), p.rank,
+				p.describe())
 		}
 		if err := s.deliver(p, q); err != nil {
 			return err
@@ -150,7 +153,8 @@ func (s *slot) deliver(from, to *post) error {
 }
 
 func (s *slot) mismatch(format string, args ...any) error {
-	return fmt.Errorf("%w: %s (operation %d of communicator %d)", ErrMismatch, fmt.Sprintf(format, args...), s.number, s.group.id)
+	return fmt.Errorf("%w: %s (operation %d of communicator %d)", ErrMismatch,
+		fmt.Sprintf(format, args...), s.number, s.group.id)
 }
 
 func (p *post) describe() string {

@@ -11,7 +11,8 @@ const (
 	Supported
 )
 
-// CheckMessage returns what is wrong with the other end of a message of rank. Implementations of Comm call it.
+// CheckMessage returns what is wrong with the other end of a message of rank. Implementations of
+// Comm call it.
 func CheckMessage(rank, size, peer int) error {
 	if peer < 0 || peer >= size || peer == rank {
 		return fmt.Errorf("a message of rank %d to or from rank %d: it must be another of the %d ranks", rank, peer, size)
@@ -19,8 +20,9 @@ func CheckMessage(rank, size, peer int) error {
 	return nil
 }
 
-// Ended returns a channel that is closed when the job fails, for what waits for other ranks outside of this package. Under MPI it is nil,
-// which never is: a rank that fails takes the processes of all with it.
+// Ended returns a channel that is closed when the job fails, for what waits for other ranks outside
+// of this package. Under MPI it is nil, which never is: a rank that fails takes the processes of
+// all with it.
 func Ended(c Comm) <-chan struct{} {
 	if m, ok := c.(*member); ok {
 		return m.group.world.ended
@@ -28,7 +30,8 @@ func Ended(c Comm) <-chan struct{} {
 	return nil
 }
 
-// message is one end of a message in process, and the request for it. The end that comes second copies.
+// message is one end of a message in process, and the request for it. The end that comes second
+// copies.
 type message struct {
 	group    *group
 	rank     int
@@ -40,8 +43,8 @@ type message struct {
 	pending  bool // not waited for
 }
 
-// mailboxes hold the ends of messages that wait for the other end: those from rank r to rank q are in [r*size+q], in order, either all
-// sent or all to be received.
+// mailboxes hold the ends of messages that wait for the other end: those from rank r to rank q are
+// in [r*size+q], in order, either all sent or all to be received.
 type mailboxes struct {
 	waiting [][]*message
 	spare   []*message
@@ -75,12 +78,15 @@ func (m *member) startMessage(buf []byte, peer int, receives bool) Request {
 	return mine
 }
 
-// match returns the end that a rank adds and, if it was there before, the other one. Then both are the caller's to copy.
+// match returns the end that a rank adds and, if it was there before, the other one. Then both are
+// the caller's to copy.
 func (g *group) match(rank, peer int, receives bool, buf []byte) (mine, other *message, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.freed[rank] {
-		return nil, nil, fmt.Errorf("rank %d starts a message on communicator %d, which it has freed", rank, g.id)
+		return nil, nil,
+			fmt.Errorf("rank %d starts a message on communicator %d, which it has freed", rank,
+				g.id)
 	}
 	if err := g.world.failure(); err != nil { // the other rank may have given its buffer up
 		return nil, nil, err
@@ -129,7 +135,8 @@ func (g *group) lonely(m *message) {
 	if m.receives {
 		what = "waits for %d bytes of"
 	}
-	g.world.Abort(fmt.Errorf("%w: rank %d "+what+" rank %d, which has returned without them (communicator %d)",
+	g.world.Abort(fmt.Errorf("%w: rank %d "+what+" rank %d, which has returned without them "+
+		"(communicator %d)",
 		ErrMismatch, m.rank, len(m.buf), m.peer, g.id))
 }
 
@@ -153,7 +160,8 @@ func (g *group) transfer(mine, other *message) {
 	var err error
 	switch {
 	case len(from.buf) != len(to.buf):
-		err = fmt.Errorf("%w: rank %d sends rank %d a message of %d bytes, but rank %d expects %d (communicator %d)",
+		err = fmt.Errorf("%w: rank %d sends rank %d a message of %d bytes, but rank %d expects "+
+			"%d (communicator %d)",
 			ErrMismatch, from.rank, to.rank, len(from.buf), to.rank, len(to.buf), g.id)
 	case g.world.Copy != nil:
 		err = g.world.Copy(to.buf, from.buf)

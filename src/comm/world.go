@@ -9,16 +9,18 @@ import (
 	"halognn/src/mem"
 )
 
-// World is a job whose ranks are goroutines of this process: the same contract as MPI without MPI, for tests,
-// debuggers and laptops. It is stricter than MPI: operations or counts that do not fit together, and a rank that
-// leaves while others wait for it, end the job with an error that names both sides.
+// World is a job whose ranks are goroutines of this process: the same contract as MPI without MPI,
+// for tests, debuggers and laptops. It is stricter than MPI: operations or counts that do not fit
+// together, and a rank that leaves while others wait for it, end the job with an error that names
+// both sides.
 type World struct {
-	// NodeSize is the number of consecutive ranks that pretend to share a node, which Node then returns; 0 means all
-	// ranks. To be set before the first Node.
+	// NodeSize is the number of consecutive ranks that pretend to share a node, which Node then
+	// returns; 0 means all ranks. To be set before the first Node.
 	NodeSize int
 
-	// Copy copies the bytes of a message between two ranks; nil is the built-in copy. One that knows device memory lets messages lie in it,
-	// as an MPI does that knows CUDA. To be set before the first message.
+	// Copy copies the bytes of a message between two ranks; nil is the built-in copy. One that
+	// knows device memory lets messages lie in it, as an MPI does that knows CUDA. To be set before
+	// the first message.
 	Copy func(dst, src []byte) error
 
 	// Patience is how long Run waits for ranks to return when the job has failed; 0 is for ever. To
@@ -52,7 +54,8 @@ func NewWorld(n int) *World {
 // Rank returns rank r's handle of the communicator of all ranks.
 func (w *World) Rank(r int) Comm { return &member{group: w.root, rank: r} }
 
-// Abort ends the job: every wait of every rank returns an error that wraps ErrAborted and cause. The first call counts.
+// Abort ends the job: every wait of every rank returns an error that wraps ErrAborted and cause.
+// The first call counts.
 func (w *World) Abort(cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,7 +144,8 @@ func (w *World) leave(r int) {
 
 func (w *World) newGroup(ranks []int) *group {
 	n := len(ranks)
-	g := &group{world: w, ranks: ranks, next: make([]uint64, n), left: make([]bool, n), freed: make([]bool, n)}
+	g := &group{world: w, ranks: ranks, next: make([]uint64, n), left: make([]bool, n),
+		freed: make([]bool, n)}
 	g.idle.L = &g.mu
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -22,7 +22,12 @@ type Config struct {
 		Layers, Hidden int
 		Dropout        float64
 		Norm           string
+		Activation     string
+		Residual       bool
+		GCNNorm        string
 		Heads          int
+		HeadMerge      string
+		Slope          float64
 	}
 	Sample struct {
 		Fanouts, EvalFanouts       []int
@@ -75,6 +80,7 @@ type Config struct {
 		GPURows   string // ParseRows reads it
 		GPUReads  string
 		Gradients string
+		GEMM      string
 		SIMD      string
 	}
 	Checkpoint struct {

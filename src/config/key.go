@@ -43,6 +43,14 @@ func Has(name string, traits Traits) bool {
 	return k != nil && k.Traits&traits == traits
 }
 
+// Names returns the names of all keys.
+func Names() (names []string) {
+	for _, k := range new(Config).keys() {
+		names = append(names, k.Name)
+	}
+	return names
+}
+
 // Words returns the words that a key of a few words takes; nil for other keys.
 func Words(name string) []string {
 	if k := find(new(Config).keys(), name); k != nil {
@@ -348,7 +356,9 @@ func (w *weightList) parse(text string) bool {
 	return true
 }
 
-func (w *weightList) kind() string             { return "none, balanced or numbers from 0, as 1,2.5" }
+func (w *weightList) kind() string {
+	return "none, balanced or numbers from 0, as 1,2.5"
+}
 func (w *weightList) limits() string           { return "a number for each class" }
 func (w *weightList) yaml() string             { return *w.field }
 func (w *weightList) fault(_, _ string) string { return "" }

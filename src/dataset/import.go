@@ -27,30 +27,32 @@ type ImportOptions struct {
 	In     string // the file or directory to read
 	Out    string // the DATASET directory to write; it must not exist, or be empty
 	Name   string // of the dataset; "" means what In is called
-	// Undirected adds the reverse of every edge. AsFormat does so for the formats that store each edge once: ogb, planetoid, musae,
-	// gemsec, and npz in the attributed-graph layout.
+	// Undirected adds the reverse of every edge. AsFormat does so for the formats that store each
+	// edge once: ogb, planetoid, musae, gemsec, and npz in the attributed-graph layout.
 	Undirected     Choice
 	KeepLoops      bool
 	KeepDuplicates bool
-	// Split is a file or directory (see splitFile), percentages such as "60/20/20", or, where the format joins several graphs, their
-	// names: "DE,FR/RU/ES". "" means the split that comes with the data, else 60/20/20 of the labelled vertices.
+	// Split is a file or directory (see splitFile), percentages such as "60/20/20", or, where the
+	// format joins several graphs, their names: "DE,FR/RU/ES". "" means the split that comes with
+	// the data, else 60/20/20 of the labelled vertices.
 	Split string
-	// Seed of the shuffle behind percentages: the split is the one that numpy.random.RandomState(Seed).permutation gives.
+	// Seed of the shuffle behind percentages: the split is the one that
+	// numpy.random.RandomState(Seed).permutation gives.
 	Seed uint64
 	// FeatureType is Float32 or Float16; "" keeps float16 and makes everything else float32.
 	FeatureType string
 	// SplitIndex chooses one of several splits that come as columns of one array; nil: there is one.
 	SplitIndex *int
-	// Keys names arrays that are called otherwise in the source: {"x": "embedding"}. Ignore lists arrays
-	// and columns that would be refused, such as edge_type.
+	// Keys names arrays that are called otherwise in the source: {"x": "embedding"}. Ignore lists
+	// arrays and columns that would be refused, such as edge_type.
 	Keys   map[string]string
 	Ignore []string
 	// Standardize shifts and scales every feature column to mean 0 and variance 1 over the training
 	// vertices, or over all where there are none.
 	Standardize bool
 	Table       TableOptions // of the format csv
-	// MaxFeatureBytes limits features.npy; 0 means four fifths of the free disk space at Out. Sparse features become dense, so a small
-	// source may ask for much.
+	// MaxFeatureBytes limits features.npy; 0 means four fifths of the free disk space at Out.
+	// Sparse features become dense, so a small source may ask for much.
 	MaxFeatureBytes int64
 }
 
@@ -83,7 +85,8 @@ func (r ImportReport) String() string {
 	if r.Undirected {
 		direction = "made undirected"
 	}
-	fmt.Fprintf(&b, "%s (%s): %d vertices, %d directed edges, %s\n", r.Name, r.Format, r.Vertices, r.Edges, direction)
+	fmt.Fprintf(&b, "%s (%s): %d vertices, %d directed edges, %s\n", r.Name, r.Format, r.Vertices,
+		r.Edges, direction)
 	fmt.Fprintf(&b, "  edges     %s\n", r.Cleaning)
 	if !r.Undirected && r.Edges > 0 {
 		b.WriteString("  reverse   " + r.reciprocal() + "\n")
@@ -92,18 +95,22 @@ func (r ImportReport) String() string {
 	case r.Features == 0:
 		b.WriteString("  features  none\n")
 	case r.SparseEntries >= 0:
-		fmt.Fprintf(&b, "  features  %d columns of %s, dense from %d sparse entries\n", r.Features, r.FeatureType, r.SparseEntries)
+		fmt.Fprintf(&b, "  features  %d columns of %s, dense from %d sparse entries\n", r.Features,
+			r.FeatureType, r.SparseEntries)
 	default:
 		fmt.Fprintf(&b, "  features  %d columns of %s\n", r.Features, r.FeatureType)
 	}
 	if r.Task == NoTask {
 		b.WriteString("  labels    none\n")
 	} else {
-		fmt.Fprintf(&b, "  labels    %s, %d classes, %d vertices labelled\n", r.Task, r.Classes, r.Labelled)
+		fmt.Fprintf(&b, "  labels    %s, %d classes, %d vertices labelled\n", r.Task, r.Classes,
+			r.Labelled)
 	}
-	fmt.Fprintf(&b, "  split     %d train, %d valid, %d test: %s\n", r.Train, r.Valid, r.Test, r.Split)
+	fmt.Fprintf(&b, "  split     %d train, %d valid, %d test: %s\n", r.Train, r.Valid, r.Test,
+		r.Split)
 	if r.Unlabelled > 0 {
-		fmt.Fprintf(&b, "  split     %d vertices left out because they have no label\n", r.Unlabelled)
+		fmt.Fprintf(&b, "  split     %d vertices left out because they have no label\n",
+			r.Unlabelled)
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "  note      %s\n", n)
@@ -147,7 +154,9 @@ func Formats() []string {
 func (o *ImportOptions) check() error {
 	var faults []error
 	if importers[o.Format] == nil {
-		faults = append(faults, fmt.Errorf("format %q is unknown; choose one of %s", o.Format, strings.Join(Formats(), ", ")))
+		faults = append(faults,
+			fmt.Errorf("format %q is unknown; choose one of %s", o.Format,
+				strings.Join(Formats(), ", ")))
 	}
 	if o.In == "" {
 		faults = append(faults, errors.New("no input is named"))
@@ -158,7 +167,8 @@ func (o *ImportOptions) check() error {
 		faults = append(faults, err)
 	}
 	if o.FeatureType != "" && o.FeatureType != Float32 && o.FeatureType != Float16 {
-		faults = append(faults, fmt.Errorf("feature type %q is neither %s nor %s", o.FeatureType, Float32, Float16))
+		faults = append(faults,
+			fmt.Errorf("feature type %q is neither %s nor %s", o.FeatureType, Float32, Float16))
 	}
 	if o.In != "" && importers[o.Format] != nil {
 		if err := foreign(o.In, o.Format); err != nil {
@@ -167,20 +177,23 @@ func (o *ImportOptions) check() error {
 	}
 	faults = append(faults, o.checkTables(), o.checkKeys())
 	if o.MaxFeatureBytes < 0 {
-		faults = append(faults, fmt.Errorf("a limit of %d bytes for the features", o.MaxFeatureBytes))
+		faults = append(faults,
+			fmt.Errorf("a limit of %d bytes for the features", o.MaxFeatureBytes))
 	}
 	return errors.Join(faults...)
 }
 
-// Import reads a graph in a foreign format and writes it as a DATASET directory: symmetrised where wanted, without self-loops and
-// repeated edges, with features, labels and split. On an error nothing is left at Out.
+// Import reads a graph in a foreign format and writes it as a DATASET directory: symmetrised where
+// wanted, without self-loops and repeated edges, with features, labels and split. On an error
+// nothing is left at Out.
 //
-// Memory beyond the result's 4 bytes an edge and 8 a vertex: at most 16 bytes for each edge read, half of it only while reverse edges
-// are added and repeats dropped (graph.Builder). Features are streamed or held sparse, but for dense ones in MATLAB files, which end
-// at 4 GiB.
+// Memory beyond the result's 4 bytes an edge and 8 a vertex: at most 16 bytes for each edge read,
+// half of it only while reverse edges are added and repeats dropped (graph.Builder). Features are
+// streamed or held sparse, but for dense ones in MATLAB files, which end at 4 GiB.
 //
-// Errors name file and line, byte or array, and wrap graph.ErrVertexRange for edges to vertices that are not there, ErrValue for
-// labels and features out of range, ErrExists for an Out that is taken, ErrRoom for counts that memory has no room for.
+// Errors name file and line, byte or array, and wrap graph.ErrVertexRange for edges to vertices
+// that are not there, ErrValue for labels and features out of range, ErrExists for an Out that is
+// taken, ErrRoom for counts that memory has no room for.
 func Import(o ImportOptions) (ImportReport, error) {
 	if err := o.check(); err != nil {
 		return ImportReport{}, err
@@ -208,7 +221,9 @@ func baseName(path string) string {
 // write makes the dataset of what was read.
 func (s *source) write() (ImportReport, error) {
 	if s.vertices == 0 || s.vertices == unknown && s.edges.NumEdges() == 0 {
-		return ImportReport{}, fmt.Errorf("%s: %w: there are no vertices; is it the right file, and the right --format?", s.options.In, ErrValue)
+		return ImportReport{},
+			fmt.Errorf("%s: %w: there are no vertices; is it the right file, and the right "+
+				"--format?", s.options.In, ErrValue)
 	}
 	if s.vertices == unknown {
 		if err := s.setVertices(s.largest+1, s.options.In); err != nil {
@@ -217,7 +232,8 @@ func (s *source) write() (ImportReport, error) {
 	}
 	undirected := s.options.Undirected == Yes || s.options.Undirected == AsFormat && s.undirected
 	g, cleaning, err := s.edges.Build(s.vertices, graph.CleanOptions{
-		Undirected: undirected, KeepLoops: s.options.KeepLoops, KeepDuplicates: s.options.KeepDuplicates,
+		Undirected: undirected, KeepLoops: s.options.KeepLoops,
+		KeepDuplicates: s.options.KeepDuplicates,
 	})
 	if err != nil {
 		return ImportReport{}, err
@@ -234,17 +250,23 @@ func (s *source) write() (ImportReport, error) {
 		}
 	}
 	r := ImportReport{
-		Name: s.name, Format: s.options.Format, Vertices: int64(s.vertices), Edges: g.NumEdges(), Undirected: undirected, Cleaning: cleaning,
-		FeatureType: Float32, SparseEntries: -1, Task: s.task(), Classes: s.classes, Labelled: s.labelled(),
-		Split: split.from, Unlabelled: split.unlabelled, Train: len(split.Train), Valid: len(split.Valid), Test: len(split.Test), Notes: s.notes,
+		Name: s.name, Format: s.options.Format, Vertices: int64(s.vertices), Edges: g.NumEdges(),
+		Undirected: undirected, Cleaning: cleaning,
+		FeatureType: Float32, SparseEntries: -1, Task: s.task(), Classes: s.classes,
+		Labelled: s.labelled(),
+		Split:    split.from, Unlabelled: split.unlabelled, Train: len(split.Train),
+		Valid: len(split.Valid), Test: len(split.Test), Notes: s.notes,
 	}
 	if !undirected {
 		r.Reciprocal = g.Reciprocal()
 	}
 	if s.features != nil {
-		r.Features, r.FeatureType, r.SparseEntries = s.features.cols, s.features.stored, s.features.entries
+		r.Features, r.FeatureType, r.SparseEntries = s.features.cols, s.features.stored,
+			s.features.entries
 	}
-	w, err := Create(s.options.Out, Meta{Name: s.name, Task: r.Task, Classes: r.Classes, FeatureType: r.FeatureType, Provenance: s.provenance(&r)})
+	w, err := Create(s.options.Out,
+		Meta{Name: s.name, Task: r.Task, Classes: r.Classes, FeatureType: r.FeatureType,
+			Provenance: s.provenance(&r)})
 	if err != nil {
 		return ImportReport{}, err
 	}
@@ -300,7 +322,8 @@ func (s *source) writeFiles(w *Writer, g *graph.CSC, split graph.Split) error {
 func (s *source) provenance(r *ImportReport) Provenance {
 	notes := slices.Clone(s.notes)
 	if r.Unlabelled > 0 {
-		notes = append(notes, fmt.Sprintf("%d split vertices left out because they have no label", r.Unlabelled))
+		notes = append(notes,
+			fmt.Sprintf("%d split vertices left out because they have no label", r.Unlabelled))
 	}
 	settings := map[string]string{
 		"in":              filepath.Base(s.options.In),

@@ -221,9 +221,10 @@ const pickled = "a Python pickle, which could run code; load it in Python and sa
 
 // foreignKinds are files that other programs write, and what to do with them.
 var foreignKinds = map[string]string{
-	".pt":      "a PyTorch file; in Python, halognn.write_dataset(DIR, data) writes a dataset",
-	".pth":     "a PyTorch file; in Python, halognn.write_dataset(DIR, data) writes a dataset",
-	".bin":     "a DGL or other binary file; in Python, halognn.write_dataset(DIR, g) writes a dataset",
+	".pt":  "a PyTorch file; in Python, halognn.write_dataset(DIR, data) writes a dataset",
+	".pth": "a PyTorch file; in Python, halognn.write_dataset(DIR, data) writes a dataset",
+	".bin": "a DGL or other binary file; in Python, halognn.write_dataset(DIR, g) writes a " +
+		"dataset",
 	".dgl":     "a DGL file; in Python, halognn.write_dataset(DIR, g) writes a dataset",
 	".pkl":     pickled,
 	".pickle":  pickled,

@@ -34,7 +34,8 @@ func readNPZ(s *source) error {
 	}
 	s.release = append(s.release, func() { _ = set.Close() }) // features are streamed later
 	a := arraySource{set, path}
-	if in := s.options.In; path != in && isScipy(a) { // the matrix of a directory, whose .npy files are the rest
+	// The matrix of a directory: its .npy files are the rest.
+	if in := s.options.In; path != in && isScipy(a) {
 		a = arraySource{joined{set, npyDir(in)}, in}
 	}
 	if err := s.refuseKeys(a); err != nil {
@@ -108,8 +109,10 @@ func (s *source) graphArchive() (string, error) {
 		}
 	}
 	if len(graphs) != 1 || len(splits) > 1 {
-		return "", fmt.Errorf("%s: %d archives with a graph (edge_index, adj_indptr or a scipy matrix) and %d with a split (train, test); "+
-			"want one, and at most one: name the file with --in, and the split with --split", in, len(graphs), len(splits))
+		return "", fmt.Errorf("%s: %d archives with a graph (edge_index, adj_indptr or a scipy "+
+			"matrix) and %d with a split (train, test); "+
+			"want one, and at most one: name the file with --in, and the split with --split", in,
+			len(graphs), len(splits))
 	}
 	if len(splits) == 1 {
 		s.given = &splitSource{from: filepath.Base(splits[0]), path: splits[0]}
@@ -169,7 +172,8 @@ func (s *source) readPlain(a arraySource) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(s.setVertices(int64(r.Shape[0]), a.name(key)), r.Close()); err != nil {
+		if err := errors.Join(s.setVertices(int64(r.Shape[0]), a.name(key)),
+			r.Close()); err != nil {
 			return err
 		}
 	}

@@ -312,7 +312,8 @@ func TestImportRefusals(t *testing.T) {
 			return array(t, []int64{1}, 1)
 		})), []string{"adj.npz: format", "expected strings"}},
 
-		{"a PyTorch file", named("data.pt", "npz"), []string{"data.pt", "halognn.write_dataset(DIR, data)"}},
+		{"a PyTorch file", named("data.pt", "npz"),
+			[]string{"data.pt", "halognn.write_dataset(DIR, data)"}},
 		{"a DGL file", named("graph.bin", "npz"), []string{"graph.bin", "halognn.write_dataset(DIR, g)"}},
 		{
 			"a pickle",

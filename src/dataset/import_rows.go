@@ -28,7 +28,8 @@ func eachRow(path string, sep table.Separator, visit func(r *table.Reader) error
 	}
 }
 
-// readPairs adds the edges of a table of two columns, source and destination. One header line is passed over.
+// readPairs adds the edges of a table of two columns, source and destination. One header line is
+// passed over.
 func (s *source) readPairs(path string, first int64) error {
 	var edge [2]int64
 	return eachRow(path, table.Comma, func(r *table.Reader) error {
@@ -39,7 +40,8 @@ func (s *source) readPairs(path string, first int64) error {
 			return err
 		}
 		// A vertex id is checked against its own graph before it moves behind those joined before.
-		if limit := int64(s.vertices) - first; edge[0] >= limit || edge[1] >= limit || edge[0] < 0 || edge[1] < 0 {
+		if limit := int64(s.vertices) - first; edge[0] >= limit || edge[1] >= limit ||
+			edge[0] < 0 || edge[1] < 0 {
 			return r.Errorf("%w", vertexRange(firstOutside(edge, limit), limit))
 		}
 		return s.addEdge(first+edge[0], first+edge[1])

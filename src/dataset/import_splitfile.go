@@ -42,7 +42,8 @@ func (s *source) splitFile(p *splitSource) error {
 		defer a.Close()
 		found, err := s.splitArrays(arraySource{a, p.path}, p)
 		if err == nil && !found {
-			err = fmt.Errorf("%s: no arrays train, valid and test (or *_idx, *_mask); it holds %s", p.path, strings.Join(a.Names(), ", "))
+			err = fmt.Errorf("%s: no arrays train, valid and test (or *_idx, *_mask); it holds %s",
+				p.path, strings.Join(a.Names(), ", "))
 		}
 		return err
 	case ext == ".npy":
@@ -84,7 +85,8 @@ func (s *source) vertexOf(id int64) (graph.VertexID, error) {
 		v = int64(i)
 	}
 	if v < 0 || v >= int64(s.vertices) {
-		return 0, fmt.Errorf("vertex %d: %w (the graph has %d vertices)", id, graph.ErrVertexRange, s.vertices)
+		return 0, fmt.Errorf("vertex %d: %w (the graph has %d vertices)", id, graph.ErrVertexRange,
+			s.vertices)
 	}
 	return graph.VertexID(v), nil
 }
@@ -153,8 +155,9 @@ func (s *source) splitMask(a arraySource, key string, list *[]graph.VertexID) er
 	return nil
 }
 
-// oneOfSplits reads a list or mask or, where an array has several as its rows or columns, the one that
-// SplitIndex names. A split's extent is given where it is known, which tells rows and columns apart.
+// oneOfSplits reads a list or mask or, where an array has several as its rows or columns, the one
+// that SplitIndex names. A split's extent is given where it is known, which tells rows and columns
+// apart.
 func (s *source) oneOfSplits(a arraySource, key string, extent *int) ([]int64, error) {
 	r, err := a.open(key, 1, 2)
 	if err != nil {
@@ -168,7 +171,8 @@ func (s *source) oneOfSplits(a arraySource, key string, extent *int) ([]int64, e
 	splits, step, length := 1, 1, len(values)
 	if len(shape) == 2 && shape[0] != 1 && shape[1] != 1 {
 		splits, length = shape[0], shape[1]
-		if extent != nil && shape[0] == *extent && shape[1] != *extent { // [vertices, splits], as PyG has it
+		if extent != nil && shape[0] == *extent && shape[1] != *extent {
+			// [vertices, splits], as PyTorch Geometric has it
 			splits, length, step = shape[1], shape[0], shape[1]
 		}
 	}
@@ -180,8 +184,8 @@ func (s *source) oneOfSplits(a arraySource, key string, extent *int) ([]int64, e
 			a.name(key), npy.ShapeString(shape), splits, splits-1)
 	}
 	if k < 0 || k >= splits {
-		return nil, fmt.Errorf("%s: there is no split %d: %d is there, counted from 0; change --split-index",
-			a.name(key), k, splits)
+		return nil, fmt.Errorf("%s: there is no split %d: %d is there, counted from 0; change "+
+			"--split-index", a.name(key), k, splits)
 	}
 	if splits == 1 {
 		return values, nil
@@ -218,7 +222,8 @@ func (s *source) splitCodes(p *splitSource) error {
 	return nil
 }
 
-var partNames = map[string]int{"0": 0, "train": 0, "1": 1, "valid": 1, "val": 1, "validation": 1, "2": 2, "test": 2}
+var partNames = map[string]int{"0": 0, "train": 0, "1": 1, "valid": 1, "val": 1, "validation": 1,
+	"2": 2, "test": 2}
 
 func (s *source) splitTable(p *splitSource) error {
 	var fields [][]byte

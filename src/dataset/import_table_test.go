@@ -25,30 +25,35 @@ func TestImportOwnData(t *testing.T) {
 		make  func(t testing.TB, dir string, o *dataset.ImportOptions)
 		check check
 	}{
-		{"tables of words, joined in the order of the nodes", func(t testing.TB, dir string, o *dataset.ImportOptions) {
-			inFiles("edges.csv", "weight;to;from\n1;bob;zoe\n2;\"a;b\";bob\n",
-				"nodes.csv.gz", string(zipped("node,Class,age,split\nzoe,red,1,train\n\"a;b\",,2,val\nbob,blue,3,test\n")))(t, dir, o)
-		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if !slices.Equal(d.Graph.Indptr, []int64{0, 0, 1, 2}) || !slices.Equal(d.Graph.Indices, []graph.VertexID{2, 0}) {
-				t.Errorf("graph %v %v", d.Graph.Indptr, d.Graph.Indices)
-			}
-			if !slices.Equal(d.Labels, []int32{1, -1, 0}) || !slices.Equal(d.Meta.Provenance.Classes, []string{"blue", "red"}) {
-				t.Errorf("labels %v of %v", d.Labels, d.Meta.Provenance.Classes)
-			}
-			if got := string(load[uint8](t, d.Dir, "original_name.npy")); got != "zoe\na;b\nbob\n" {
-				t.Errorf("names %q", got)
-			}
-			if got := load[float32](t, d.Dir, "features.npy"); !slices.Equal(got, []float32{1, 2, 3}) {
-				t.Errorf("features %v", got)
-			}
-			if len(d.Split.Train) != 1 || len(d.Split.Valid) != 0 || len(d.Split.Test) != 1 || r.Unlabelled != 1 {
-				t.Errorf("split %v", d.Split)
-			}
-			if !strings.Contains(r.String(), "0.0 % of the edges have their reverse") {
-				t.Errorf("report %s", r)
-			}
-			noted(t, r, "weight is ignored: no layer reads")
-		}},
+		{"tables of words, joined in the order of the nodes",
+			func(t testing.TB, dir string, o *dataset.ImportOptions) {
+				inFiles("edges.csv", "weight;to;from\n1;bob;zoe\n2;\"a;b\";bob\n",
+					"nodes.csv.gz", string(zipped("node,Class,age,split\nzoe,red,1,train\n"+
+						"\"a;b\",,2,val\nbob,blue,3,test\n")))(t, dir, o)
+			}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
+				if !slices.Equal(d.Graph.Indptr, []int64{0, 0, 1, 2}) ||
+					!slices.Equal(d.Graph.Indices, []graph.VertexID{2, 0}) {
+					t.Errorf("graph %v %v", d.Graph.Indptr, d.Graph.Indices)
+				}
+				if !slices.Equal(d.Labels, []int32{1, -1, 0}) ||
+					!slices.Equal(d.Meta.Provenance.Classes, []string{"blue", "red"}) {
+					t.Errorf("labels %v of %v", d.Labels, d.Meta.Provenance.Classes)
+				}
+				if got := string(load[uint8](t, d.Dir, "original_name.npy")); got != "zoe\na;b\nbob\n" {
+					t.Errorf("names %q", got)
+				}
+				if got := load[float32](t, d.Dir, "features.npy"); !slices.Equal(got, []float32{1, 2, 3}) {
+					t.Errorf("features %v", got)
+				}
+				if len(d.Split.Train) != 1 || len(d.Split.Valid) != 0 || len(d.Split.Test) != 1 ||
+					r.Unlabelled != 1 {
+					t.Errorf("split %v", d.Split)
+				}
+				if !strings.Contains(r.String(), "0.0 % of the edges have their reverse") {
+					t.Errorf("report %s", r)
+				}
+				noted(t, r, "weight is ignored: no layer reads")
+			}},
 		{"an edge table alone, with numbers for ids", inFiles("edges.tsv", "30\t4\n4\t100\n4\t30\n"),
 			func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
 				if ids := load[int64](t, d.Dir, "original_id.npy"); !slices.Equal(ids, []int64{4, 30, 100}) {
@@ -58,26 +63,30 @@ func TestImportOwnData(t *testing.T) {
 					t.Errorf("edges %v, %d with their reverse", d.Graph.Indices, r.Reciprocal)
 				}
 			}},
-		{"words for ids alone, and a split of them", func(t testing.TB, dir string, o *dataset.ImportOptions) {
-			inFiles("edges.csv", "a,b\nb,7\n")(t, dir, o)
-			o.Table.NoHeader, o.Table.Source, o.Table.Target = true, "0", "1"
-			o.Split = filepath.Join(dir, "split.csv")
-			write(t, o.Split, []byte("b,train\n7,test\n"))
-		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if got := string(load[uint8](t, d.Dir, "original_name.npy")); got != "7\na\nb\n" {
-				t.Errorf("names %q", got)
-			}
-			if !slices.Equal(d.Split.Train, []graph.VertexID{2}) || !slices.Equal(d.Split.Test, []graph.VertexID{0}) {
-				t.Errorf("split %v", d.Split)
-			}
-		}},
+		{"words for ids alone, and a split of them",
+			func(t testing.TB, dir string, o *dataset.ImportOptions) {
+				inFiles("edges.csv", "a,b\nb,7\n")(t, dir, o)
+				o.Table.NoHeader, o.Table.Source, o.Table.Target = true, "0", "1"
+				o.Split = filepath.Join(dir, "split.csv")
+				write(t, o.Split, []byte("b,train\n7,test\n"))
+			}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
+				if got := string(load[uint8](t, d.Dir, "original_name.npy")); got != "7\na\nb\n" {
+					t.Errorf("names %q", got)
+				}
+				if !slices.Equal(d.Split.Train, []graph.VertexID{2}) ||
+					!slices.Equal(d.Split.Test, []graph.VertexID{0}) {
+					t.Errorf("split %v", d.Split)
+				}
+			}},
 		{"arrays beside a table", func(t testing.TB, dir string, o *dataset.ImportOptions) {
 			inFiles("edges.csv", "source,target\n0,1\n1,2\n")(t, dir, o)
-			o.Table.Features, o.Table.Labels = []string{filepath.Join(dir, "x.npy")}, []string{filepath.Join(dir, "y.npy")}
+			o.Table.Features = []string{filepath.Join(dir, "x.npy")}
+			o.Table.Labels = []string{filepath.Join(dir, "y.npy")}
 			write(t, o.Table.Features[0], array(t, []float32{1, 2, 3, 4, 5, 6}, 3, 2))
 			write(t, o.Table.Labels[0], texts("<U2", wideText("b", "aé", "b"), "3,"))
 		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if d.Meta.Features != 2 || !slices.Equal(d.Labels, []int32{1, 0, 1}) || d.Meta.Provenance.Classes[0] != "aé" {
+			if d.Meta.Features != 2 || !slices.Equal(d.Labels, []int32{1, 0, 1}) ||
+				d.Meta.Provenance.Classes[0] != "aé" {
 				t.Errorf("labels %v of %q", d.Labels, d.Meta.Provenance.Classes)
 			}
 		}},
@@ -91,7 +100,8 @@ func TestImportOwnData(t *testing.T) {
 		}},
 		{"classes that are years, and one that is missing", nodes("id,y\na,2004\nb,-1\nc,1999\n"),
 			func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-				if !slices.Equal(d.Labels, []int32{1, -1, 0}) || !slices.Equal(d.Meta.Provenance.Classes, []string{"1999", "2004"}) {
+				if !slices.Equal(d.Labels, []int32{1, -1, 0}) ||
+					!slices.Equal(d.Meta.Provenance.Classes, []string{"1999", "2004"}) {
 					t.Errorf("labels %v of %v", d.Labels, d.Meta.Provenance.Classes)
 				}
 			}},
@@ -101,46 +111,54 @@ func TestImportOwnData(t *testing.T) {
 					t.Errorf("labels %v of %v", d.Labels, d.Meta.Provenance.Classes)
 				}
 			}},
-		{"the names of heterophilous graphs, and the second of their splits", func(t testing.TB, dir string, o *dataset.ImportOptions) {
-			o.Format, o.In, o.SplitIndex = "npz", filepath.Join(dir, "g.npz"), index(1)
-			archive(t, o.In, map[string][]byte{
-				"edges": array(t, []int64{0, 1, 1, 2, 2, 0}, 3, 2), "node_features": array(t, make([]float32, 6), 3, 2),
-				"node_labels": array(t, []int64{0, 1, 0}, 3), "train_masks": array(t, []uint8{1, 0, 0, 0, 1, 0}, 2, 3),
-				"val_masks": array(t, []uint8{0, 1, 0, 0, 0, 1}, 2, 3), "test_masks": array(t, []uint8{0, 0, 1, 1, 0, 0}, 2, 3),
-				"edge_weight": array(t, []float32{1, 2, 3}, 3), "pos": array(t, make([]float32, 9), 3, 3),
-			})
-		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if !slices.Equal(d.Split.Train, []graph.VertexID{1}) || !slices.Equal(d.Split.Valid, []graph.VertexID{2}) {
-				t.Errorf("split %v", d.Split)
-			}
-			noted(t, r, "edge_weight is ignored: ")
-			noted(t, r, "array pos is not read")
-			if len(r.Notes) != 2 {
-				t.Errorf("notes %q", r.Notes)
-			}
-		}},
+		{"the names of heterophilous graphs, and the second of their splits",
+			func(t testing.TB, dir string, o *dataset.ImportOptions) {
+				o.Format, o.In, o.SplitIndex = "npz", filepath.Join(dir, "g.npz"), index(1)
+				archive(t, o.In, map[string][]byte{
+					"edges":         array(t, []int64{0, 1, 1, 2, 2, 0}, 3, 2),
+					"node_features": array(t, make([]float32, 6), 3, 2),
+					"node_labels":   array(t, []int64{0, 1, 0}, 3),
+					"train_masks":   array(t, []uint8{1, 0, 0, 0, 1, 0}, 2, 3),
+					"val_masks":     array(t, []uint8{0, 1, 0, 0, 0, 1}, 2, 3),
+					"test_masks":    array(t, []uint8{0, 0, 1, 1, 0, 0}, 2, 3),
+					"edge_weight":   array(t, []float32{1, 2, 3}, 3), "pos": array(t, make([]float32, 9), 3, 3),
+				})
+			}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
+				if !slices.Equal(d.Split.Train, []graph.VertexID{1}) ||
+					!slices.Equal(d.Split.Valid, []graph.VertexID{2}) {
+					t.Errorf("split %v", d.Split)
+				}
+				noted(t, r, "edge_weight is ignored: ")
+				noted(t, r, "array pos is not read")
+				if len(r.Notes) != 2 {
+					t.Errorf("notes %q", r.Notes)
+				}
+			}},
 		{"masks as PyG has them", func(t testing.TB, dir string, o *dataset.ImportOptions) {
-			inArrays(plus("train_mask", func(t testing.TB) []byte { return array(t, []uint8{0, 1, 0, 0, 1, 0}, 3, 2) }))(t, dir, o)
+			inArrays(plus("train_mask", func(t testing.TB) []byte {
+				return array(t, []uint8{0, 1, 0, 0, 1, 0}, 3, 2)
+			}))(t, dir, o)
 			o.SplitIndex = index(1)
 		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
 			if !slices.Equal(d.Split.Train, []graph.VertexID{0}) {
 				t.Errorf("split %v", d.Split)
 			}
 		}},
-		{"keys of one's own, and types left out", func(t testing.TB, dir string, o *dataset.ImportOptions) {
-			inArrays(func(t testing.TB) map[string][]byte {
-				return map[string][]byte{
-					"embedding": array(t, []float32{1, 2, 3}, 3, 1), "edge_type": array(t, []int64{0, 1}, 2),
+		{"keys of one's own, and types left out",
+			func(t testing.TB, dir string, o *dataset.ImportOptions) {
+				inArrays(func(t testing.TB) map[string][]byte {
+					return map[string][]byte{
+						"embedding": array(t, []float32{1, 2, 3}, 3, 1), "edge_type": array(t, []int64{0, 1}, 2),
+					}
+				})(t, dir, o)
+				o.Keys, o.Ignore = map[string]string{"x": "embedding"}, []string{"edge_type"}
+			}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
+				if d.Meta.Features != 1 {
+					t.Errorf("%d features", d.Meta.Features)
 				}
-			})(t, dir, o)
-			o.Keys, o.Ignore = map[string]string{"x": "embedding"}, []string{"edge_type"}
-		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if d.Meta.Features != 1 {
-				t.Errorf("%d features", d.Meta.Features)
-			}
-			noted(t, r, "array edge_type is not read")
-			noted(t, r, "array x is not read")
-		}},
+				noted(t, r, "array edge_type is not read")
+				noted(t, r, "array x is not read")
+			}},
 		{"ids beside rows", inArrays(func(t testing.TB) map[string][]byte {
 			return map[string][]byte{
 				"ids": texts("|S2", []byte("b\x00a\x00cc"), "3,"), "num_nodes": array(t, []int64{3}, 1),
@@ -155,13 +173,16 @@ func TestImportOwnData(t *testing.T) {
 			}
 		}},
 		{"a scipy matrix beside arrays", func(t testing.TB, dir string, o *dataset.ImportOptions) {
-			scipy("csc", plus("data", func(t testing.TB) []byte { return array(t, []float64{1, 2}, 2) }))(t, dir, o)
+			scipy("csc", plus("data", func(t testing.TB) []byte {
+				return array(t, []float64{1, 2}, 2)
+			}))(t, dir, o)
 			o.In = dir
 			write(t, filepath.Join(dir, "x.npy"), array(t, make([]float32, 6), 3, 2))
 			write(t, filepath.Join(dir, "y.npy"), array(t, []int64{1, 0, 1}, 3))
 		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
 			// CSC: column 0 holds row 1, column 1 holds row 2: the edges 1 -> 0 and 2 -> 1.
-			if !slices.Equal(d.Graph.Indptr, []int64{0, 1, 2, 2}) || !slices.Equal(d.Graph.Indices, []graph.VertexID{1, 2}) {
+			if !slices.Equal(d.Graph.Indptr, []int64{0, 1, 2, 2}) ||
+				!slices.Equal(d.Graph.Indices, []graph.VertexID{1, 2}) {
 				t.Errorf("graph %v %v", d.Graph.Indptr, d.Graph.Indices)
 			}
 			if d.Meta.Features != 2 || !slices.Equal(d.Labels, []int32{1, 0, 1}) {
@@ -172,20 +193,22 @@ func TestImportOwnData(t *testing.T) {
 		{"a scipy matrix by entries", scipy("coo", func(t testing.TB) map[string][]byte {
 			return map[string][]byte{"row": array(t, []int32{0, 2}, 2), "col": array(t, []int32{1, 0}, 2)}
 		}), func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if !slices.Equal(d.Graph.Indptr, []int64{0, 1, 2, 2}) || !slices.Equal(d.Graph.Indices, []graph.VertexID{2, 0}) {
+			if !slices.Equal(d.Graph.Indptr, []int64{0, 1, 2, 2}) ||
+				!slices.Equal(d.Graph.Indices, []graph.VertexID{2, 0}) {
 				t.Errorf("graph %v %v", d.Graph.Indptr, d.Graph.Indices)
 			}
 		}},
-		{"MUSAE in the directories of its repository", func(t testing.TB, dir string, o *dataset.ImportOptions) {
-			write(t, filepath.Join(dir, "edges", "lastfm_edges.csv"), []byte("node_1,node_2\n0,1\n"))
-			write(t, filepath.Join(dir, "features", "lastfm_features.json"), []byte(`{"0": [1], "1": [0]}`))
-			write(t, filepath.Join(dir, "target", "lastfm_target.csv"), []byte("id,target\n0,1\n1,0\n"))
-			o.Format, o.In, o.Split = "musae", filepath.Join(dir, "edges", "lastfm"), "50/0/50"
-		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if !slices.Equal(d.Labels, []int32{1, 0}) || d.Meta.Features != 2 || d.Meta.Edges != 2 {
-				t.Errorf("labels %v, %d features, %d edges", d.Labels, d.Meta.Features, d.Meta.Edges)
-			}
-		}},
+		{"MUSAE in the directories of its repository",
+			func(t testing.TB, dir string, o *dataset.ImportOptions) {
+				write(t, filepath.Join(dir, "edges", "lastfm_edges.csv"), []byte("node_1,node_2\n0,1\n"))
+				write(t, filepath.Join(dir, "features", "lastfm_features.json"), []byte(`{"0": [1], "1": [0]}`))
+				write(t, filepath.Join(dir, "target", "lastfm_target.csv"), []byte("id,target\n0,1\n1,0\n"))
+				o.Format, o.In, o.Split = "musae", filepath.Join(dir, "edges", "lastfm"), "50/0/50"
+			}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
+				if !slices.Equal(d.Labels, []int32{1, 0}) || d.Meta.Features != 2 || d.Meta.Edges != 2 {
+					t.Errorf("labels %v, %d features, %d edges", d.Labels, d.Meta.Features, d.Meta.Edges)
+				}
+			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var o dataset.ImportOptions

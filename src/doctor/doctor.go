@@ -1,5 +1,6 @@
-// Package doctor measures what a job can expect of the ranks, nodes and filesystem it was given, and says what is wrong with
-// them and what to do about it. It takes a second or two, and nothing of a training run but its communicator and its device.
+// Package doctor measures what a job can expect of the ranks, nodes and filesystem it was given,
+// and says what is wrong with them and what to do about it. It takes a second or two, and nothing
+// of a training run but its communicator and its device.
 //
 //	every rank   facts (host, CPUs, limits, versions) ─┐
 //	             GEMM, all at once                     │
@@ -7,8 +8,8 @@
 //	all ranks    barrier, all-to-all, allreduce        │
 //	a rank/node  write, sync, read a file in Dir      ─┘
 //
-// Rates are what is sustained for a tenth of a second, collectives the best of a few. Findings are judged from the facts of all ranks
-// by a function that measures nothing (diagnose).
+// Rates are what is sustained for a tenth of a second, collectives the best of a few. Findings are
+// judged from the facts of all ranks by a function that measures nothing (diagnose).
 package doctor
 
 import (
@@ -44,9 +45,9 @@ type Rank struct {
 	Slow    []string    `json:"slow_build"`
 	Limits  Limits      `json:"limits"`
 
-	// GEMM is in flop/s of a matrix product on the rank's threads, all ranks at once. Alone is in bytes/s
-	// read and written by a copy on the rank's threads, no other rank of the node copying; Together the
-	// same, all ranks at once.
+	// GEMM is in flop/s of a matrix product on the rank's threads, all ranks at once. Alone is in
+	// bytes/s read and written by a copy on the rank's threads, no other rank of the node copying;
+	// Together the same, all ranks at once.
 	GEMM     float64 `json:"gemm_flops_per_second"`
 	Alone    float64 `json:"copy_alone_bytes_per_second"`
 	Together float64 `json:"copy_together_bytes_per_second"`
@@ -64,7 +65,8 @@ type Limits struct {
 
 // Disk is how a directory served a rank. Rates are 0 on ranks that did not try.
 type Disk struct {
-	// Write and Read include the sync; the cache is dropped between the two where the system does that.
+	// Write and Read include the sync; the cache is dropped between the two where the system does
+	// that.
 	Write  float64 `json:"write_bytes_per_second"`
 	Read   float64 `json:"read_bytes_per_second"`
 	Fault  string  `json:"fault"`  // why it could not
@@ -88,7 +90,8 @@ type Finding struct {
 	Cure  string `json:"cure"`
 }
 
-// Examine measures. Collective; an error is a failure of the communicator or of a device, what else is wrong with a rank is a finding.
+// Examine measures. Collective; an error is a failure of the communicator or of a device, what else
+// is wrong with a rank is a finding.
 func Examine(c comm.Comm, o Options) (*Report, error) {
 	node, err := c.Node()
 	if err != nil {
@@ -96,7 +99,8 @@ func Examine(c comm.Comm, o Options) (*Report, error) {
 	}
 	defer node.Free()
 	me := Rank{
-		Allowed: cpu.Places(o.Allowed), CPUs: cpu.Places(o.CPUs), Threads: o.Threads, Same: o.Same, Slow: o.Slow, Limits: limits(),
+		Allowed: cpu.Places(o.Allowed), CPUs: cpu.Places(o.CPUs), Threads: o.Threads, Same: o.Same,
+		Slow: o.Slow, Limits: limits(),
 	}
 	me.Host, _ = os.Hostname() // a name for the table; the communicator says which ranks share a node
 	ranks, err := comm.Allgather(node, c.Rank())

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"errors"
 	"time"
 
 	"halognn/src/comm"
@@ -74,15 +73,16 @@ func measureRank(c, node comm.Comm, o Options, me *Rank) error {
 		return err
 	}
 	me.Together = sustained(tryTime, 2*copyBytes, copies)
-	fault, err := comm.FirstFault(c, failed)
-	return errors.Join(fault, err)
+	return comm.Agree(c, failed)
 }
 
 // Traffic is how fast ranks reach each other; zeros for a rank that is alone.
 type Traffic struct {
-	Barrier   float64 `json:"barrier_seconds"`
-	AllToAll  float64 `json:"all_to_all_bytes_per_second"` // that a rank sends to the others, while all do
-	Allreduce float64 `json:"allreduce_bytes_per_second"`  // of the buffer that every rank adds, by the transport's own sum
+	Barrier float64 `json:"barrier_seconds"`
+	// AllToAll is what a rank sends to the others, while all do.
+	AllToAll float64 `json:"all_to_all_bytes_per_second"`
+	// Allreduce is of the buffer that every rank adds, by the transport's own sum.
+	Allreduce float64 `json:"allreduce_bytes_per_second"`
 }
 
 // measureTraffic times collectives. Collective.

@@ -13,6 +13,7 @@ import (
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/pipeline"
+	"halognn/src/trace"
 )
 
 // whim is a cache that decides at random: what it says is at hand is, but it may fetch that all the same, fetch what nobody asked
@@ -98,14 +99,14 @@ func TestBufferFollowsItsDecisions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			l := newLayout(rand.New(rand.NewPCG(seed, 0)), c.ranks, c.perRank, c.perNode, c.vertices, 5, c.dtype)
 			before := mem.Allocated()
-			totals := make([]Counters, c.ranks)
+			totals := make([]trace.Counters, c.ranks)
 			err := comm.RunWorld(c.ranks, func(world comm.Comm) error {
 				return follow(world, l, newWhim(rand.New(rand.NewPCG(seed, uint64(world.Rank()+1))), l, world.Rank(), c.slots), c.depth, &totals[world.Rank()])
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			var sum Counters
+			var sum trace.Counters
 			for _, x := range totals {
 				sum.Add(x)
 			}
@@ -128,7 +129,7 @@ type decided struct {
 	*choice
 }
 
-func follow(world comm.Comm, l *layout, w *whim, depth int, total *Counters) error {
+func follow(world comm.Comm, l *layout, w *whim, depth int, total *trace.Counters) error {
 	o := l.options(w.rank)
 	o.Buffer = mem.Make[byte](max(1, len(w.held)) * l.cols * l.dtype.Size())
 	defer mem.Free(o.Buffer)
@@ -150,7 +151,7 @@ func follow(world comm.Comm, l *layout, w *whim, depth int, total *Counters) err
 				if len(m.ids)%7 == 0 { // as evaluation does: the buffer is neither read nor changed
 					x.Decide(&m.plan, nil, nil)
 				} else {
-					m.choice = w.decide(m.plan.Distant)
+					m.choice = w.decide(m.plan.RemoteIDs)
 					x.Decide(&m.plan, m.slot, m.early)
 				}
 				return x.StartCounts(&m.plan), nil

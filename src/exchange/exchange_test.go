@@ -17,6 +17,7 @@ import (
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/pipeline"
+	"halognn/src/trace"
 )
 
 // TestEveryRowArrives fetches random frontiers on random layouts and compares every row, every counter, and the bytes
@@ -44,7 +45,7 @@ func TestEveryRowArrives(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Logf("seed %d", seed)
 			l := newLayout(rand.New(rand.NewPCG(seed, 0)), c.ranks, c.perRank, c.perNode, c.vertices, c.cols, c.dtype)
-			totals := make([]Counters, c.ranks)
+			totals := make([]trace.Counters, c.ranks)
 			err := comm.RunWorld(c.ranks, func(world comm.Comm) error {
 				rank := world.Rank()
 				rng := rand.New(rand.NewPCG(seed, uint64(rank)+1))
@@ -82,7 +83,7 @@ func TestEveryRowArrives(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var sum Counters
+			var sum trace.Counters
 			for _, c := range totals {
 				sum.Add(c)
 			}

@@ -9,6 +9,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/graph"
+	"halognn/src/trace"
 )
 
 // layout is a matrix spread over ranks, made at random.
@@ -90,7 +91,7 @@ func (l *layout) frontier(rng *rand.Rand, share float64, keep func(graph.VertexI
 // check compares every row of p with the row of its vertex, and the counters with a count by hand.
 func (l *layout) check(p *Plan, rank int, ids []graph.VertexID, cached func(graph.VertexID) bool) error {
 	rowBytes := l.cols * l.dtype.Size()
-	want := Counters{Frontier: int64(len(ids))}
+	want := trace.Counters{Frontier: int64(len(ids))}
 	if len(p.Rows.Of) != len(ids) || p.Rows.Cols != l.cols || p.Rows.Type != l.dtype {
 		return fmt.Errorf("%d rows of %d %s for %d vertices", len(p.Rows.Of), p.Rows.Cols, p.Rows.Type, len(ids))
 	}

@@ -6,6 +6,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/trace"
 )
 
 // Plan says where the rows of one frontier lie, and holds what travels to bring the remote ones here. The zero value is
@@ -16,10 +17,10 @@ type Plan struct {
 	Rows compute.Rows
 
 	// Counters of this plan: complete when StartRows has returned.
-	Counters
+	trace.Counters
 
-	// Distant lists the remote vertices of the frontier, cached or not; set by Locate.
-	Distant []graph.VertexID
+	// RemoteIDs lists the remote vertices of the frontier, cached or not; set by Locate.
+	RemoteIDs []graph.VertexID
 
 	missing  []int32 // positions in the frontier of vertices whose rows are fetched
 	early    []int32 // rows of the receive buffer in which rows land that the frontier does not read
@@ -46,19 +47,19 @@ func (x *Exchange) Plan(p *Plan, ids []graph.VertexID) error {
 }
 
 // Locate is the first half of Plan for a cache that changes: it finds out which vertices of a frontier are remote, and lists
-// them in p.Distant, in frontier order. It may run for many plans at once; Decide must follow.
+// them in p.RemoteIDs, in frontier order. It may run for many plans at once; Decide must follow.
 func (x *Exchange) Locate(p *Plan, ids []graph.VertexID) error {
 	if err := x.place(p, ids); err != nil {
 		return err
 	}
-	p.Distant = mem.Grow(p.Distant[:0], len(p.missing))
+	p.RemoteIDs = mem.Grow(p.RemoteIDs[:0], len(p.missing))
 	for k, i := range p.missing {
-		p.Distant[k] = ids[i]
+		p.RemoteIDs[k] = ids[i]
 	}
 	return nil
 }
 
-// Decide is the second half: row k of p.Distant is read from row slot[k] of Options.Buffer or, if that is negative, fetched; the rows
+// Decide is the second half: row k of p.RemoteIDs is read from row slot[k] of Options.Buffer or, if that is negative, fetched; the rows
 // of early are fetched with them. An empty slot fetches all. It may run for many plans at once: what the slots depend on is the
 // caller's affair.
 func (x *Exchange) Decide(p *Plan, slot []int32, early []graph.VertexID) {
@@ -102,7 +103,7 @@ func (x *Exchange) place(p *Plan, ids []graph.VertexID) error {
 	if err != nil {
 		return err
 	}
-	p.Counters = Counters{Frontier: int64(len(ids))}
+	p.Counters = trace.Counters{Frontier: int64(len(ids))}
 	if x.cache != nil {
 		remote = x.lookUp(p, ids, remote)
 	}
@@ -248,14 +249,14 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 
 // Bytes returns the memory of the plan's arrays.
 func (p *Plan) Bytes() int64 {
-	ids := cap(p.Distant) + cap(p.missing) + cap(p.early) + cap(p.askIDs) + cap(p.wantIDs)
+	ids := cap(p.RemoteIDs) + cap(p.missing) + cap(p.early) + cap(p.askIDs) + cap(p.wantIDs)
 	return int64(cap(p.Rows.Of)+cap(p.asked)+cap(p.wanted))*8 + int64(ids)*4 + int64(cap(p.sent)+cap(p.received))
 }
 
 // Free gives the plan's arrays back. None of its requests may be under way.
 func (p *Plan) Free() {
 	mem.Free(p.Rows.Of)
-	mem.Free(p.Distant)
+	mem.Free(p.RemoteIDs)
 	mem.Free(p.missing)
 	mem.Free(p.early)
 	mem.Free(p.asked)

@@ -18,5 +18,5 @@ func At(point string, rank, epoch, step int) error { return nil }
 // Starved reports whether the system is to have no memory left.
 func Starved() bool { return false }
 
-// NaN reports whether a number of the step is to be none.
+// NaN reports whether a NaN should be injected in this step.
 func NaN(point string, rank, epoch, step int) bool { return false }

@@ -125,7 +125,7 @@ var starved atomic.Bool
 // Starved reports whether the system is to have no memory left.
 func Starved() bool { return starved.Swap(false) }
 
-// NaN reports whether a number of the step is to be none.
+// NaN reports whether a NaN should be injected in this step.
 func NaN(point string, rank, epoch, step int) bool {
 	for _, p := range plan() {
 		if p.action == "nan" && p.fits(point, rank, epoch, step) && !p.done.Swap(true) {

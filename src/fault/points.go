@@ -20,5 +20,6 @@ const (
 
 // Points lists them all.
 func Points() []string {
-	return []string{Start, Shard, Alloc, Sample, Exchange, Forward, Allreduce, Loss, CheckpointWrite, CheckpointRename, Evaluate, Metrics, Finish, Results}
+	return []string{Start, Shard, Alloc, Sample, Exchange, Forward, Allreduce, Loss,
+		CheckpointWrite, CheckpointRename, Evaluate, Metrics, Finish, Results}
 }

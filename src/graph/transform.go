@@ -9,7 +9,8 @@ import (
 	"halognn/src/mem"
 )
 
-// Free gives back the arrays of a graph that this package made. A graph whose arrays are mapped is closed by its file.
+// Free gives back the arrays of a graph that this package made. A graph whose arrays are mapped is
+// closed by its file.
 func (g *CSC) Free() {
 	mem.Free(g.Indptr)
 	mem.Free(g.Indices)
@@ -36,14 +37,15 @@ func (g *CSC) edges(transposed bool) edgeSource {
 	}
 }
 
-// Transpose turns every edge round: the in-neighbours of v become the out-neighbours of v, in ascending order.
-// O(N+M), the result is new memory.
+// Transpose turns every edge round: the in-neighbours of v become the out-neighbours of v, in
+// ascending order. O(N+M), the result is new memory.
 func (g *CSC) Transpose() *CSC {
 	indptr, indices := countingSort(g.NumVertices(), g.edges(true), false)
 	return &CSC{Indptr: indptr, Indices: indices}
 }
 
-// CleanOptions says what cleaning does besides sorting. The zero value drops loops and duplicates and keeps directions.
+// CleanOptions says what cleaning does besides sorting. The zero value drops loops and duplicates
+// and keeps directions.
 type CleanOptions struct {
 	Undirected     bool // add the reverse of every edge that lacks it
 	KeepLoops      bool // keep edges from a vertex to itself
@@ -61,13 +63,15 @@ type CleanReport struct {
 
 // String says it in one line.
 func (r CleanReport) String() string {
-	return fmt.Sprintf("%d edges in, %d out: %d self-loops and %d duplicates dropped, %d reverse edges added",
+	return fmt.Sprintf("%d edges in, %d out: %d self-loops and %d duplicates dropped, %d reverse "+
+		"edges added",
 		r.Before, r.After, r.Loops, r.Duplicates, r.Reversed)
 }
 
-// Clean returns g with every neighbour list in ascending order, without loops and duplicates, and symmetric, as o says. With
-// KeepDuplicates and Undirected an edge and its reverse end up equally often, as often as the more frequent of the two was. Cleaning
-// twice changes nothing. O(M log degree); the result is new memory.
+// Clean returns g with every neighbour list in ascending order, without loops and duplicates, and
+// symmetric, as o says. With KeepDuplicates and Undirected an edge and its reverse end up equally
+// often, as often as the more frequent of the two was. Cleaning twice changes nothing. O(M log
+// degree); the result is new memory.
 func Clean(g *CSC, o CleanOptions) (*CSC, CleanReport) {
 	return clean(g.NumVertices(), g.edges(false), func() {}, o)
 }
@@ -104,7 +108,8 @@ func unsigned(entries []VertexID) []uint32 {
 	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(entries))), len(entries))
 }
 
-// cleanRow moves what stays of the sorted row of v to its front, untagged, and returns how many that is.
+// cleanRow moves what stays of the sorted row of v to its front, untagged, and returns how many
+// that is.
 func cleanRow(v VertexID, row []VertexID, o CleanOptions, r *CleanReport) int {
 	out := 0
 	for i := 0; i < len(row); {
@@ -143,8 +148,9 @@ func cleanRow(v VertexID, row []VertexID, o CleanOptions, r *CleanReport) int {
 	return out
 }
 
-// compact closes the gaps that cleaning left behind the rows: kept[v+1] entries of row v stay. If little was dropped it does so in
-// place, else in new memory, so that what was dropped is given back.
+// compact closes the gaps that cleaning left behind the rows: kept[v+1] entries of row v stay. If
+// little was dropped it does so in place, else in new memory, so that what was dropped is given
+// back.
 func compact(indptr, kept []int64, entries []VertexID) []VertexID {
 	n := len(indptr) - 1
 	for v := range n {
@@ -169,8 +175,9 @@ func compact(indptr, kept []int64, entries []VertexID) []VertexID {
 	return to[:stay]
 }
 
-// Relabel gives vertex v the number newID[v], a permutation. The neighbour list of newID[v] is the list of v with its entries
-// renamed, in the same order, so that draws by position find the same vertices. O(N+M); the result is new memory.
+// Relabel gives vertex v the number newID[v], a permutation. The neighbour list of newID[v] is the
+// list of v with its entries renamed, in the same order, so that draws by position find the same
+// vertices. O(N+M); the result is new memory.
 func Relabel(g *CSC, newID []VertexID) *CSC {
 	n := g.NumVertices()
 	if len(newID) != n {
@@ -197,8 +204,8 @@ func Relabel(g *CSC, newID []VertexID) *CSC {
 	return out
 }
 
-// Reciprocal counts the edges u -> v whose reverse v -> u is there too; a loop is its own. Neighbour
-// lists must be ascending, as cleaning leaves them. O(N+M), with 8 bytes a vertex.
+// Reciprocal counts the edges u -> v whose reverse v -> u is there too; a loop is its own.
+// Neighbour lists must be ascending, as cleaning leaves them. O(N+M), with 8 bytes a vertex.
 //
 // Destinations come in ascending order, so the search for v among the in-neighbours of u begins
 // where the search for the destination before it ended.

@@ -178,9 +178,9 @@ func (j *Job) Seeds(k sample.Key, dst []graph.VertexID) []graph.VertexID {
 }
 
 // Workload describes the minibatches of a rank to package access.
-func (j *Job) Workload(rank, workers int) *access.Reader {
+func (j *Job) Workload(rank, workers int) *access.Workload {
 	share := j.share[rank]
-	return &access.Reader{
+	return &access.Workload{
 		Local: j.Local(rank), Sources: access.Sources(j.Streams, share.First, share.Count),
 		Sample: j.Sample, Hops: j.Cache.HaloHops, Topology: j.Shards.Topology(), Streams: j.Streams,
 		First: share.First, Count: share.Count, Seed: j.Seed, Epochs: j.Epochs, Workers: workers,

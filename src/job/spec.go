@@ -64,7 +64,10 @@ type limit struct {
 // Check reports every fault of the numbers that define minibatches.
 func (s *Spec) Check() error {
 	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	fault := func(format string,
+		args ...any) {
+		faults = append(faults, fmt.Errorf(format, args...))
+	}
 	for _, n := range []limit{
 		{"batch", s.Batch, 1, sample.MaxBatch}, {"epochs", s.Epochs, 1, math.MaxInt32},
 		{"ranks", s.Ranks, 0, math.MaxInt32}, {"ranks per node", s.RanksPerNode, 0, math.MaxInt32},

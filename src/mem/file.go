@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// File is a file mapped read-only and shared: all processes of a node that map it share one physical copy.
+// File is a file mapped read-only and shared: all processes of a node that map it share one
+// physical copy.
 type File struct {
 	path string
 	data []byte
@@ -79,9 +80,11 @@ type badRead interface {
 	Addr() uintptr
 }
 
-// Guard runs f and turns a fault while reading a mapped file into an error that names the file, and the panic of Make into an error. Without it, a file that
-// shrinks under its mapping, or a disk that fails, ends the process. It covers Go code of the calling goroutine and of those that
-// Parallel starts, and C code that panics with such a fault when it returns, as the row kernels of compute/cpu do.
+// Guard runs f and turns a fault while reading a mapped file into an error that names the file, and
+// the panic of Make into an error. Without it, a file that shrinks under its mapping, or a disk
+// that fails, ends the process. It covers Go code of the calling goroutine and of those that
+// Parallel starts, and C code that panics with such a fault when it returns, as the row kernels of
+// compute/cpu do.
 func Guard(f func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(old)
@@ -113,14 +116,16 @@ func faultError(addr uintptr) error {
 	for m := range mapped.files {
 		begin := uintptr(unsafe.Pointer(unsafe.SliceData(m.data)))
 		if addr >= begin && addr < begin+uintptr(pages(len(m.data))) {
-			return fmt.Errorf("%s: reading byte %d of %d: %w; restore the file and run again", m.path, addr-begin, len(m.data), ErrShrank)
+			return fmt.Errorf("%s: reading byte %d of %d: %w; restore the file and run again",
+				m.path, addr-begin, len(m.data), ErrShrank)
 		}
 	}
 	return nil
 }
 
-// CheckSizes reports the first mapped file that is shorter on disk than its mapping. It costs one stat a file. A file that
-// was deleted keeps its content for those who have it mapped, so it is no fault.
+// CheckSizes reports the first mapped file that is shorter on disk than its mapping. It costs one
+// stat a file. A file that was deleted keeps its content for those who have it mapped, so it is no
+// fault.
 func CheckSizes() error {
 	mapped.Lock()
 	defer mapped.Unlock()

@@ -53,7 +53,8 @@ func TestMappingsEndThroughTheCLibrary(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := fmt.Sprintf("-DPAGE=%d", unix.Getpagesize())
-	build := exec.Command(cc[0], append(cc[1:], "-shared", "-fPIC", page, "-o", library, source, "-ldl")...)
+	build := exec.Command(cc[0],
+		append(cc[1:], "-shared", "-fPIC", page, "-o", library, source, "-ldl")...)
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", build, err, text)
 	}
@@ -63,9 +64,11 @@ func TestMappingsEndThroughTheCLibrary(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	for i, what := range []string{"an array", "an array that grew", "a mapped file", "shared memory"} {
+	for i, what := range []string{"an array", "an array that grew", "a mapped file",
+		"shared memory"} {
 		if n := strings.Count(string(text), fmt.Sprintf("munmap of %d\n", i+1)); n != 1 {
-			t.Errorf("%s: munmap of the C library was called %d times, want once:\n%s", what, n, text)
+			t.Errorf("%s: munmap of the C library was called %d times, want once:\n%s", what, n,
+				text)
 		}
 	}
 }

@@ -30,16 +30,17 @@ func (o Objective) check(c Config) error {
 	}
 	var faults []error
 	if c.Task != Multiclass {
-		faults = append(faults, errors.New("class weights and label smoothing are for tasks of one class a "+
-			"vertex, not for several labels; set train.class_weights none and train.label_smoothing 0"))
+		faults = append(faults, errors.New("class weights and label smoothing are for tasks of "+
+			"one class a vertex, not for several labels; set train.class_weights none and train.label_smoothing 0"))
 	}
 	if o.Weights != nil && len(o.Weights) != c.Out {
-		faults = append(faults, fmt.Errorf("train.class_weights has %d weights for %d classes; give one for "+
-			"each, or balanced", len(o.Weights), c.Out))
+		faults = append(faults, fmt.Errorf("train.class_weights has %d weights for %d classes; give "+
+			"one for each, or balanced", len(o.Weights), c.Out))
 	}
 	for class, w := range o.Weights {
 		if !(w >= 0) || math.IsInf(w, 0) {
-			faults = append(faults, fmt.Errorf("train.class_weights: class %d has %g; want numbers from 0", class, w))
+			faults = append(faults, fmt.Errorf(
+				"train.class_weights: class %d has %g; want numbers from 0", class, w))
 		}
 	}
 	if !(o.Smoothing >= 0 && o.Smoothing < 1) {
@@ -60,8 +61,9 @@ func (m *Model) SetObjective(o Objective) error {
 	return nil
 }
 
-// objective computes the loss on the host, whatever the device: its logits are few (seeds x classes)
-// beside everything else of a step, and one plain loop is the reference and the only implementation.
+// objective computes the loss on the host, whatever the device: its logits are few (seeds x
+// classes) beside everything else of a step, and one plain loop is the reference and the only
+// implementation.
 type objective struct {
 	Objective
 	host []float32 // logits, then their gradient
@@ -72,8 +74,9 @@ type objective struct {
 //	sum_r ( T log sum_c exp(z_rc) - sum_c t_c z_rc ) / globalSeeds
 //	t_c = weight_c ((1 - smoothing) [c = label] + smoothing / C)
 //
-// dlogits becomes its gradient T softmax(z) - t. Rows are added in order, so that the result depends on
-// no number of threads. Time O(rows C), memory rows C floats of the host. Waits for the device.
+// dlogits becomes its gradient T softmax(z) - t. Rows are added in order, so that the result
+// depends on no number of threads. Time O(rows C), memory rows C floats of the host. Waits for the
+// device.
 func (o *objective) loss(
 	dev compute.Device, dlogits, logits compute.Matrix, labels []int32, globalSeeds int,
 ) Stats {

@@ -5,7 +5,8 @@ import "math"
 // Float16 is an IEEE 754 binary16 number by its bits.
 type Float16 uint16
 
-// ToFloat16 rounds to the nearest Float16, ties to even; what is too large becomes infinite, and a NaN stays one.
+// ToFloat16 rounds to the nearest Float16, ties to even; what is too large becomes infinite, and a
+// NaN stays one.
 func ToFloat16(x float32) Float16 {
 	b := math.Float32bits(x)
 	sign, abs := Float16(b>>16)&0x8000, b&0x7fffffff

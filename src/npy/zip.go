@@ -18,7 +18,8 @@ type Zip struct {
 	names   []string
 }
 
-// maxInflate is the most bytes that deflate can make of one: a member that claims more is damaged, and must not be made room for.
+// maxInflate is the most bytes that deflate can make of one: a member that claims more is damaged,
+// and must not be made room for.
 const maxInflate = 1032
 
 // OpenZip opens an .npz archive.
@@ -35,7 +36,8 @@ func OpenZip(path string) (*Zip, error) {
 		_ = archive.Close()
 		return nil, err
 	}
-	z := &Zip{path: path, size: uint64(info.Size()), archive: archive, members: make(map[string]*zip.File)}
+	z := &Zip{path: path, size: uint64(info.Size()), archive: archive,
+		members: make(map[string]*zip.File)}
 	for _, f := range archive.File {
 		name := strings.TrimSuffix(f.Name, ".npy")
 		z.members[name] = f
@@ -57,10 +59,12 @@ func (z *Zip) Has(name string) bool { return z.members[name] != nil }
 func (z *Zip) Reader(name string) (*Reader, error) {
 	f := z.members[name]
 	if f == nil {
-		return nil, fmt.Errorf("%s: no array %q; it holds %s", z.path, name, strings.Join(z.names, ", "))
+		return nil, fmt.Errorf("%s: no array %q; it holds %s", z.path, name,
+			strings.Join(z.names, ", "))
 	}
 	if stored := min(f.CompressedSize64, z.size); f.UncompressedSize64/maxInflate > stored {
-		return nil, fmt.Errorf("%s: %s: %w: %d bytes cannot hold the %d it claims; fetch the file again", z.path, name, ErrFormat, stored, f.UncompressedSize64)
+		return nil, fmt.Errorf("%s: %s: %w: %d bytes cannot hold the %d it claims; fetch the "+
+			"file again", z.path, name, ErrFormat, stored, f.UncompressedSize64)
 	}
 	stream, err := f.Open()
 	if err != nil {

@@ -50,7 +50,8 @@ func makeData(o Options, needs nn.Needs, first, layers int) (*dataParallel, erro
 	var err error
 	d.drawer, err = NewDrawer(DrawerOptions{
 		Topology: o.Topology,
-		Sampling: sample.Options{Spec: o.Sample, Eval: o.Eval, Workers: 1, MaxSeeds: o.MaxSeeds},
+		Sampling: sample.Options{Spec: o.Sample, Eval: o.Eval, Workers: 1, MaxSeeds: o.MaxSeeds,
+			ForwardOnly: needs.SelfEdges},
 		Samplers: o.Workers, Labels: o.Labels, Targets: o.Targets, Classes: o.Classes,
 	})
 	if err != nil {
@@ -90,8 +91,10 @@ func (d *dataParallel) Memory() (allocated, pinned trace.Memory) {
 }
 
 // Counters implements Strategy.
-func (d *dataParallel) Counters(m *Minibatch) (exchange.Counters, error) {
-	return m.Fetch.Counters, m.Fetch.Check(len(m.Sampled.Frontier))
+func (d *dataParallel) Counters(m *Minibatch) (trace.Counters, error) {
+	c := m.Fetch.Counters
+	c.Evictions, c.Replacements = int64(m.Decision.Evictions), int64(m.Decision.Replacements)
+	return c, c.Check(len(m.Sampled.Frontier))
 }
 
 // Stages implements Strategy.
@@ -128,7 +131,11 @@ func (d *dataParallel) sample(m *Minibatch) error {
 	if err := d.point(fault.Sample, m); err != nil {
 		return err
 	}
-	return d.drawer.Draw(m)
+	if err := d.drawer.Draw(m); err != nil {
+		return err
+	}
+	m.edges.Build(&m.Sampled, d.needs, m.Train, d.o.Topology)
+	return nil
 }
 
 // point is where tests let a training minibatch go wrong.
@@ -142,7 +149,7 @@ func (d *dataParallel) point(name string, m *Minibatch) error {
 // feed tells a policy that looks ahead what a later minibatch reads.
 func (d *dataParallel) feed(m *Minibatch) error {
 	if m.Train {
-		d.o.Policy.Feed(m.Fetch.Distant)
+		d.o.Policy.Feed(m.Fetch.RemoteIDs)
 	}
 	return nil
 }
@@ -151,7 +158,7 @@ func (d *dataParallel) feed(m *Minibatch) error {
 // before.
 func (d *dataParallel) decide(m *Minibatch) error {
 	if m.Train {
-		d.o.Policy.Step(m.Fetch.Distant, &m.Decision)
+		d.o.Policy.Step(m.Fetch.RemoteIDs, &m.Decision)
 	} else {
 		m.Decision.Clear()
 	}
@@ -222,11 +229,8 @@ func (d *dataParallel) hops(m *Minibatch) {
 		n := len(m.Seeds)
 		hop := nn.Hop{Sources: n, Destinations: n, Vertices: m.Sampled.Original[:n]}
 		if len(m.Sampled.Blocks) > 0 {
-			blk, t := &m.Sampled.Blocks[l], &m.Sampled.Transposes[l]
-			hop.Sources, hop.Destinations = blk.NumSrc, blk.NumDst
-			hop.Forward = compute.Segments{Indptr: blk.Indptr, Indices: blk.Indices}
-			hop.Transposed = compute.Segments{Indptr: t.Indptr, Indices: t.Indices}
-			hop.Vertices = m.Sampled.Original[:blk.NumDst]
+			hop = m.edges.Hop(&m.Sampled, l, d.needs, m.Train)
+			hop.Vertices = m.Sampled.Original[:hop.Destinations]
 		}
 		hop.Dropout = compute.NewDropoutKey(k.Seed, k.Epoch, k.Step, k.Stream, l)
 		b.Hops[l] = hop

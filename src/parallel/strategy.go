@@ -47,7 +47,7 @@ type Strategy interface {
 
 	// Counters returns what a minibatch has cost this rank, in rows and in collectives: complete
 	// after Step. It is an error, and a bug, if rows do not add up.
-	Counters(m *Minibatch) (exchange.Counters, error)
+	Counters(m *Minibatch) (trace.Counters, error)
 
 	// Memory returns what the strategy holds now beside the minibatches: what package mem has
 	// allocated, and what is pinned for a device. No stage may be running.

@@ -21,7 +21,8 @@ type PartReport struct {
 	Halo     int64 `json:"halo"`  // distinct remote vertices with an edge into it
 }
 
-// Report is what a partition costs. An imbalance is the largest part over the mean, 1 where there is nothing.
+// Report is what a partition costs. An imbalance is the largest part over the mean, 1 where there
+// is nothing.
 type Report struct {
 	Parts           []PartReport `json:"parts"`
 	Total           PartReport   `json:"total"` // sums; a vertex in the halo of two parts counts twice
@@ -115,8 +116,8 @@ var DefaultLimits = Limits{Train: 1.10, Edges: 1.5}
 // ErrImbalance is wrapped by the errors of Report.Check.
 var ErrImbalance = errors.New("parts are unbalanced")
 
-// Check reports every imbalance above its limit, and what to do about it. One that whole numbers force (7 seeds on 4 parts)
-// is no fault.
+// Check reports every imbalance above its limit, and what to do about it. One that whole numbers
+// force (7 seeds on 4 parts) is not a fault.
 func (r Report) Check(l Limits) error {
 	var faults []error
 	check := func(what string, imbalance, limit float64, total int64, of func(PartReport) int64) {
@@ -128,14 +129,18 @@ func (r Report) Check(l Limits) error {
 			}
 		}
 		if imbalance > limit && of(r.Parts[worst]) > int64(math.Ceil(mean)) {
-			faults = append(faults, fmt.Errorf("%w: part %d has %d %s, %.2f times the mean of %.1f; the limit is %.2f",
-				ErrImbalance, worst, of(r.Parts[worst]), what, imbalance, mean, limit))
+			faults = append(faults,
+				fmt.Errorf("%w: part %d has %d %s, %.2f times the mean of %.1f; the limit is %.2f",
+					ErrImbalance, worst, of(r.Parts[worst]), what, imbalance, mean, limit))
 		}
 	}
-	check("training seeds", r.TrainImbalance, l.Train, r.Total.Train, func(p PartReport) int64 { return p.Train })
-	check("edges", r.EdgeImbalance, l.Edges, r.Total.Edges, func(p PartReport) int64 { return p.Edges })
+	check("training seeds", r.TrainImbalance, l.Train, r.Total.Train,
+		func(p PartReport) int64 { return p.Train })
+	check("edges", r.EdgeImbalance, l.Edges, r.Total.Edges,
+		func(p PartReport) int64 { return p.Edges })
 	if faults != nil {
-		faults = append(faults, errors.New("use --method metis or ldg, fewer parts, another --seed, or --allow-imbalance to go on with slow parts"))
+		faults = append(faults, errors.New("use --method metis or ldg, fewer parts, another "+
+			"--seed, or --allow-imbalance to go on with slow parts"))
 	}
 	return errors.Join(faults...)
 }
@@ -148,7 +153,8 @@ func (r Report) String() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	line := func(name string, p PartReport) {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t\n", name, p.Vertices, p.Train, p.Eval, p.Edges, p.Cut, p.Halo)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t\n", name, p.Vertices, p.Train, p.Eval, p.Edges,
+			p.Cut, p.Halo)
 	}
 	fmt.Fprintln(w, "part\tvertices\ttrain\tvalid+test\tedges\tcut\thalo\t")
 	for k, p := range r.Parts {
@@ -160,7 +166,8 @@ func (r Report) String() string {
 		}
 	}
 	line("all", r.Total)
-	fmt.Fprintf(w, "largest/mean\t%.3f\t%.3f\t%.3f\t%.3f\t\t\t\n", r.VertexImbalance, r.TrainImbalance, r.EvalImbalance, r.EdgeImbalance)
+	fmt.Fprintf(w, "largest/mean\t%.3f\t%.3f\t%.3f\t%.3f\t\t\t\n", r.VertexImbalance,
+		r.TrainImbalance, r.EvalImbalance, r.EdgeImbalance)
 	fmt.Fprintf(w, "share\t\t\t\t\t%.1f%%\t%.1f%%\t\n", 100*r.CutFraction, 100*r.HaloPerVertex)
 	w.Flush()
 	return b.String()

@@ -11,13 +11,14 @@ import (
 // repairRounds bounds Repair; real graphs need one to five rounds.
 const repairRounds = 50
 
-// Repair moves vertices out of parts that exceed a limit of o, each to the part where it relieves most for the least loss of
-// cut, until every limit holds or no single move helps; then it returns how many moves it made. It also gives every
-// empty part a vertex. Multilevel and streaming methods miss limits by a few percent when there are several of them,
-// so a few moves suffice.
+// Repair moves vertices out of parts that exceed a limit of o, each to the part where it relieves
+// most for the least loss of cut, until every limit holds or no single move helps; then it returns
+// how many moves it made. It also gives every empty part a vertex. Multilevel and streaming methods
+// miss limits by a few percent when there are several of them, so a few moves suffice.
 //
-// What is relieved is the sum, over parts and constraints, of what lies above the limit in units of the mean: it falls
-// with each move, so two parts that exceed limits in different constraints trade vertices instead of blocking each other.
+// What is relieved is the sum, over parts and constraints, of what lies above the limit in units of
+// the mean: it falls with each move, so two parts that exceed limits in different constraints trade
+// vertices instead of blocking each other.
 //
 // Time O(M + N*P) a round, memory O(N).
 func Repair(g *graph.CSC, w Weights, o Options, part []int32) int {
@@ -67,7 +68,8 @@ type move struct {
 }
 
 // bestMove returns the cheapest move of v that relieves.
-func bestMove(g *graph.CSC, w Weights, l *load, near *neighbours, part []int32, v int) (move, bool) {
+func bestMove(g *graph.CSC, w Weights, l *load, near *neighbours, part []int32, v int) (move,
+	bool) {
 	near.count(g, w.Edge, part, v)
 	from := int(part[v])
 	best := move{price: math.Inf(1), v: int32(v), to: -1}
@@ -120,7 +122,8 @@ func fillEmpty(g *graph.CSC, l *load, part []int32, size []int) int {
 		largest := slices.Index(size, slices.Max(size))
 		pick := -1
 		for v, p := range part {
-			if int(p) == largest && (pick < 0 || g.InDegree(graph.VertexID(v)) < g.InDegree(graph.VertexID(pick))) {
+			if int(p) == largest &&
+				(pick < 0 || g.InDegree(graph.VertexID(v)) < g.InDegree(graph.VertexID(pick))) {
 				pick = v
 			}
 		}

@@ -11,20 +11,20 @@
 //	   │           back to back      collectives   collective                                  done
 //	   └─ slot of item i becomes that of item i+Depth+1 <── consume(i), caller of Run <──────────┘
 //
-// The stages that are not local are stations. A chain is the local stages before a station, or those
-// after the last one.
+// The stages that are not local are stations. A chain is the local stages before a station, or
+// those after the last one.
 //
 // # Slots
 //
 // Items live in Depth+1 recycled slots, which they take by turns; item i is admitted when item
-// i-Depth-1 has been consumed. While one item is consumed, the other Depth are being prepared. Depth
-// 0 is the synchronous program.
+// i-Depth-1 has been consumed. While one item is consumed, the other Depth are being prepared.
+// Depth 0 is the synchronous program.
 //
 // # Foresight
 //
 // What an item does at its first station, the gate, may depend on items that come later, as far as
-// the chain before it has run (a look-ahead cache). With Ahead > 0 there are Depth+1+Ahead slots, and
-// item i passes the gate when item i+Ahead has come to it; never before item i-Depth-1 has been
+// the chain before it has run (a look-ahead cache). With Ahead > 0 there are Depth+1+Ahead slots,
+// and item i passes the gate when item i+Ahead has come to it; never before item i-Depth-1 has been
 // consumed, so that Depth+1 items at most are beyond the gate. Item i+Ahead is admitted when item
 // i-Depth-1 has been consumed: foresight waits for nothing that the schedule does not wait for
 // anyway. The last items of a run see into the next one if that goes on where it ends (RunOn).
@@ -62,18 +62,18 @@
 //     which is the consumption of items up to i-Depth-1 again.
 //
 // Such an order has no cycles. An ordered stage stands half a tick before the collective that it
-// precedes, however many there are, and so takes no slot of the schedule. Pool size does not enter: a
-// local stage on the pool waits for nothing, and ordered stages are not on the pool. Depth*g >= C
-// says more: item i+1 is complete before the lane needs item i+1+Depth, so the next item can be ready
-// while its predecessor is still being consumed.
+// precedes, however many there are, and so takes no slot of the schedule. Pool size does not enter:
+// a local stage on the pool waits for nothing, and ordered stages are not on the pool. Depth*g >= C
+// says more: item i+1 is complete before the lane needs item i+1+Depth, so the next item can be
+// ready while its predecessor is still being consumed.
 //
 // # Endings
 //
 // An error of a stage, of prepare or of consume, a panic in any of them, or a cancelled context
-// fails the run. The first one is told to the owner (Options.OnFail), who frees the peers: it aborts
-// the communicators, so that every request of every rank, under way or to come, ends soon, with an
-// error or with the process. Only then does this rank stop starting things, wait for the requests
-// that it has under way, because their buffers belong to them, and return.
+// fails the run. The first one is told to the owner (Options.OnFail), who frees the peers: it
+// aborts the communicators, so that every request of every rank, under way or to come, ends soon,
+// with an error or with the process. Only then does this rank stop starting things, wait for the
+// requests that it has under way, because their buffers belong to them, and return.
 //
 // The order matters. Requests under way do not end by themselves as long as the peers live: when a
 // rank fails, the items that it has not consumed are never consumed, and a peer that consumes one
@@ -96,7 +96,7 @@
 // is later than the abort that it comes from. So if the first abort says why the job ends, that is
 // a cause and no consequence.
 //
-// To stop all ranks at one step without harm, see ErrStop: that is no failure, and OnFail is not
+// To stop all ranks at one step without harm, see ErrStop: a stop is not a failure, and OnFail is not
 // called.
 package pipeline
 
@@ -113,12 +113,13 @@ import (
 )
 
 // ErrStop, returned by consume, ends a run early without an error. The Depth items after it, which
-// are all that may have passed the gate on any rank, are finished but not consumed, and no other is;
-// so ranks that all stop at the same item have started the same collectives and may go on using
+// are all that may have passed the gate on any rank, are finished but not consumed, and no other
+// is; so ranks that all stop at the same item have started the same collectives and may go on using
 // them, whatever their foresight.
 var ErrStop = errors.New("stop after this item")
 
-// Request is a collective under way. Wait is called once and returns when it is complete on this rank.
+// Request is a collective under way. Wait is called once and returns when it is complete on this
+// rank.
 type Request interface{ Wait() error }
 
 // Stage is one step of preparing an item: either Local, or Ordered, or Start and optionally Finish.
@@ -135,7 +136,8 @@ type Stage[T any] struct {
 
 	// Start begins a collective and returns at once. The lane calls it, in the order of Schedule.
 	Start func(*T) (Request, error)
-	// Finish runs after the request is complete, items in order, on a goroutine of the stage. nil does nothing.
+	// Finish runs after the request is complete, items in order, on a goroutine of the stage. nil
+	// does nothing.
 	Finish func(*T) error
 
 	// Arrive, of the gate only, is called when an item has come to it: items in order, on the
@@ -153,8 +155,8 @@ type Options struct {
 	// last ones of the run. They take as many slots more; see Foresight in the package comment.
 	Ahead int
 
-	// OnWorker is called once on every pool goroutine, with its number, before New returns: the place to lock it to
-	// a thread and pin that. nil does nothing.
+	// OnWorker is called once on every pool goroutine, with its number, before New returns: the
+	// place to lock it to a thread and pin that. nil does nothing.
 	OnWorker func(worker int) error
 
 	// OnFail is called once by a run that fails, with the error that Run will return, before the
@@ -163,7 +165,8 @@ type Options struct {
 	// before Run does. nil does nothing, which is right for a pipeline without collectives.
 	OnFail func(error)
 
-	// Observe is called after every stage of every item, from several goroutines at once. nil does nothing.
+	// Observe is called after every stage of every item, from several goroutines at once. nil does
+	// nothing.
 	Observe func(Span)
 }
 
@@ -176,7 +179,8 @@ type Span struct {
 	Took  time.Duration
 }
 
-// Pipeline runs items of type T through stages. Run may be called many times, one at a time; pool and slots are kept.
+// Pipeline runs items of type T through stages. Run may be called many times, one at a time; pool
+// and slots are kept.
 type Pipeline[T any] struct {
 	options     Options
 	stages      []Stage[T]
@@ -202,7 +206,8 @@ type Pipeline[T any] struct {
 	took   []time.Duration // [stages] of that item
 }
 
-// slot is the place of one item in flight. It is handed from goroutine to goroutine and has one owner at a time.
+// slot is the place of one item in flight. It is handed from goroutine to goroutine and has one
+// owner at a time.
 type slot[T any] struct {
 	item    *T
 	call    []func() error  // by stage: Local, Ordered or Start of this item, bound once
@@ -218,8 +223,8 @@ type slot[T any] struct {
 	done    chan struct{}   // to the consumer: the last chain is complete
 }
 
-// New makes a pipeline of the given stages over Depth+1+Ahead items, the slots that are recycled. All faults are reported at
-// once. Close must be called when it is no longer needed.
+// New makes a pipeline of the given stages over Depth+1+Ahead items, the slots that are recycled.
+// All faults are reported at once. Close must be called when it is no longer needed.
 func New[T any](items []*T, stages []Stage[T], o Options) (*Pipeline[T], error) {
 	if err := check(items, stages, o); err != nil {
 		return nil, fmt.Errorf("pipeline: %w", err)
@@ -227,7 +232,8 @@ func New[T any](items []*T, stages []Stage[T], o Options) (*Pipeline[T], error) 
 	if o.Workers == 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
-	p := &Pipeline[T]{options: o, stages: stages, slots: make([]slot[T], len(items)), pending: make(byAge[T], 0, len(items))}
+	p := &Pipeline[T]{options: o, stages: stages, slots: make([]slot[T], len(items)),
+		pending: make(byAge[T], 0, len(items))}
 	chain := 0 // first stage of the chain being cut
 	for i, stage := range stages {
 		if stage.Local != nil {
@@ -258,13 +264,16 @@ func check[T any](items []*T, stages []Stage[T], o Options) error {
 	if o.Depth < 0 {
 		faults = append(faults, fmt.Errorf("depth is %d; it must be 0 or more", o.Depth))
 	} else if len(items) != o.Depth+1+o.Ahead {
-		faults = append(faults, fmt.Errorf("%d items for depth %d and %d ahead; give depth+1+ahead = %d", len(items), o.Depth, o.Ahead, o.Depth+1+o.Ahead))
+		faults = append(faults,
+			fmt.Errorf("%d items for depth %d and %d ahead; give depth+1+ahead = %d", len(items),
+				o.Depth, o.Ahead, o.Depth+1+o.Ahead))
 	}
 	if o.Ahead < 0 {
 		faults = append(faults, fmt.Errorf("ahead is %d; it must be 0 or more", o.Ahead))
 	}
 	if o.Workers < 0 {
-		faults = append(faults, fmt.Errorf("workers is %d; it must be 0 (one per CPU) or more", o.Workers))
+		faults = append(faults,
+			fmt.Errorf("workers is %d; it must be 0 (one per CPU) or more", o.Workers))
 	}
 	for k, item := range items {
 		if item == nil {
@@ -274,7 +283,9 @@ func check[T any](items []*T, stages []Stage[T], o Options) error {
 	gate := slices.IndexFunc(stages, func(s Stage[T]) bool { return s.Local == nil })
 	for i, s := range stages {
 		if s.Arrive != nil && i != gate {
-			faults = append(faults, fmt.Errorf("stage %q has Arrive, but is not the gate, the first that is not local", s.Name))
+			faults = append(faults,
+				fmt.Errorf("stage %q has Arrive, but is not the gate, the first that is not local",
+					s.Name))
 		}
 		kinds := 0
 		for _, given := range []bool{s.Local != nil, s.Ordered != nil, s.Start != nil} {
@@ -284,7 +295,8 @@ func check[T any](items []*T, stages []Stage[T], o Options) error {
 		}
 		switch {
 		case kinds != 1:
-			faults = append(faults, fmt.Errorf("stage %q must have either Local, Ordered or Start", s.Name))
+			faults = append(faults,
+				fmt.Errorf("stage %q must have either Local, Ordered or Start", s.Name))
 		case s.Start == nil && s.Finish != nil:
 			faults = append(faults, fmt.Errorf("stage %q has Finish without Start", s.Name))
 		}
@@ -292,7 +304,8 @@ func check[T any](items []*T, stages []Stage[T], o Options) error {
 	return errors.Join(faults...)
 }
 
-// bind makes the closures that run the stages on this slot's item, so that no stage of no item needs a new one.
+// bind makes the closures that run the stages on this slot's item, so that no stage of no item
+// needs a new one.
 func (s *slot[T]) bind(item *T, stages []Stage[T]) {
 	s.item = item
 	s.call = make([]func() error, len(stages))

@@ -6,8 +6,8 @@ import "time"
 // one of a run that is the time in which the pipeline fills. Call it from consume.
 func (p *Pipeline[T]) Waited() time.Duration { return p.waited }
 
-// Took returns, by stage, what the stages took of the item being consumed: as in its spans, and with
-// it what Arrive took. Call it from consume; the slice is valid until that returns.
+// Took returns, by stage, what the stages took of the item being consumed: as in its spans, and
+// with it what Arrive took. Call it from consume; the slice is valid until that returns.
 func (p *Pipeline[T]) Took() []time.Duration { return p.took }
 
 // observe notes that a stage of an item has ended, which began at begin.
@@ -15,6 +15,7 @@ func (p *Pipeline[T]) observe(s *slot[T], stage int, begin time.Time) {
 	took := time.Since(begin)
 	s.took[stage] += took
 	if p.options.Observe != nil {
-		p.options.Observe(Span{Stage: p.stages[stage].Name, Item: s.number, Begin: begin, Took: took})
+		p.options.Observe(Span{Stage: p.stages[stage].Name, Item: s.number, Begin: begin,
+			Took: took})
 	}
 }

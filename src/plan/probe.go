@@ -14,7 +14,7 @@ import (
 // rankPlan is what is known about one rank.
 type rankPlan struct {
 	rank   int
-	reader *access.Reader
+	reader *access.Workload
 	read   []float32 // [N] how likely a minibatch reads each vertex
 	remote float64   // of them outside the node, on average
 	factor float64   // vertices outside the node in the probes / as many as remote says

@@ -25,7 +25,7 @@ var lookahead = &Policy{
 		return p, start, err
 	},
 	Window: func(s *Setup, p []float32) (int, error) {
-		return s.Graph.PlanWindow(s.Reader, p, s.Capacity)
+		return s.Graph.PlanWindow(s.Workload, p, s.Capacity)
 	},
 	Predict: func(reuse *cache.Reuse, capacity, window, minibatches int) float64 {
 		return reuse.Fetched(capacity, window, minibatches)

@@ -45,7 +45,7 @@ type Player struct {
 	policy *Policy
 	setup  Setup
 	cache  cache.Policy // nil until it may be opened
-	fed    int          // minibatches that it has been told of
+	fed    int          // minibatches fed so far
 	next   int          // the one that is due
 	held   int          // rows before the first step
 	took   time.Duration

@@ -30,7 +30,7 @@ type Policy struct {
 	Doc  string // what it keeps: a clause of docs/config.md
 
 	// Rank scores every vertex, [N] outside the Go heap: higher is better to keep, 0 is never kept.
-	Rank func(m *access.Graph, r *access.Reader) ([]float32, error)
+	Rank func(m *access.Graph, r *access.Workload) ([]float32, error)
 
 	// Open makes the policy of a reader and says which rows it holds before the first step: entry i
 	// in slot i, outside the Go heap.
@@ -78,7 +78,7 @@ type Variant struct {
 // Setup is what a policy is opened with.
 type Setup struct {
 	Graph    *access.Graph
-	Reader   *access.Reader
+	Workload *access.Workload
 	Settings *Settings
 	Capacity int // rows
 
@@ -146,7 +146,7 @@ func Static(p *Policy) bool { return p.Static() }
 
 // Hold returns the rows that a static policy keeps, ascending, outside the Go heap; nil for one
 // that keeps nothing.
-func (p *Policy) Hold(m *access.Graph, r *access.Reader, capacity int) ([]graph.VertexID, error) {
+func (p *Policy) Hold(m *access.Graph, r *access.Workload, capacity int) ([]graph.VertexID, error) {
 	if p.Rank == nil {
 		return nil, nil
 	}
@@ -164,7 +164,7 @@ func (p *Policy) Decide(s *Setup) (cache.Policy, []graph.VertexID, error) {
 	if p.Open != nil {
 		return p.Open(s)
 	}
-	held, err := p.Hold(s.Graph, s.Reader, s.Capacity)
+	held, err := p.Hold(s.Graph, s.Workload, s.Capacity)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -188,7 +188,7 @@ func (p *Policy) Plan(s *Setup, inclusion []float32, minibatches int) (int, erro
 // Expected returns the rows that a minibatch of the reader is expected to transfer, NaN where there
 // is no formula. held are the rows of a static policy, inclusion how likely a minibatch reads each
 // vertex.
-func (p *Policy) Expected(inclusion []float32, r *access.Reader, held []graph.VertexID, capacity,
+func (p *Policy) Expected(inclusion []float32, r *access.Workload, held []graph.VertexID, capacity,
 	window, minibatches int,
 ) (float64, error) {
 	if p.Static() {

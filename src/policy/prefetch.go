@@ -40,18 +40,18 @@ func Initial() []string { return []string{Degree, VIP, Inclusion} }
 // reach. Others are never read, and would only wait for the first round.
 func openPrefetch(s *Setup) (cache.Policy, []graph.VertexID, error) {
 	m, o := s.Graph, s.Settings
-	score, err := Find(o.Initial).Rank(m, s.Reader)
+	score, err := Find(o.Initial).Rank(m, s.Workload)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer mem.Free(score)
-	candidates, err := m.Candidates(s.Reader)
+	candidates, err := m.Candidates(s.Workload)
 	defer candidates.Free()
 	if err != nil {
 		return nil, nil, err
 	}
 	candidates.Mask(score)
-	held, err := m.Top(score, s.Reader.Local, s.Capacity)
+	held, err := m.Top(score, s.Workload.Local, s.Capacity)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -96,21 +96,25 @@ func runsWord(runs []*Run) string {
 // mostDamages is how many faults of a run are named; the rest are counted.
 const mostDamages = 5
 
-// warnings says what the reader must know before the numbers: what could not be read, what has not finished, and what is of several caches.
+// warnings says what the reader must know before the numbers: what could not be read, what has not
+// finished, and what is of several caches.
 func warnings(runs []*Run) (out []string) {
 	for _, r := range runs {
 		for i, fault := range r.Damaged {
 			if i == mostDamages {
-				out = append(out, fmt.Sprintf("%s: %d more that could not be read", r.Name, len(r.Damaged)-i))
+				out = append(out, fmt.Sprintf("%s: %d more that could not be read", r.Name,
+					len(r.Damaged)-i))
 				break
 			}
 			out = append(out, r.Name+": left out: "+fault)
 		}
 		if r.Summary == nil {
-			out = append(out, fmt.Sprintf("%s: %s; it has no summary, and what it got to is shown", r.Name, r.state()))
+			out = append(out, fmt.Sprintf("%s: %s; it has no summary, and what it got to is shown",
+				r.Name, r.state()))
 		}
 		if r.tried() {
-			out = append(out, r.Name+": cache.policy auto: its numbers include the epochs in which it tried several caches")
+			out = append(out, r.Name+": cache.policy auto: its numbers include the epochs in "+
+				"which it tried several caches")
 		}
 	}
 	return out
@@ -123,14 +127,22 @@ func writePage(w io.Writer, runs []*Run, tables []table, charts []*chart.Chart) 
 		Warnings       []string
 		Style          template.CSS
 		Tables, Charts []section
-	}{Title: runsWord(runs), Verdict: verdict(runs), Warnings: warnings(runs), Style: template.CSS(chart.Style)}
+	}{
+		Title: runsWord(runs), Verdict: verdict(runs), Warnings: warnings(runs),
+		Style: template.CSS(chart.Style),
+	}
 	for _, t := range tables {
-		data.Tables = append(data.Tables, section{ID: t.id, Title: t.title, Note: t.note, Columns: t.columns, Rows: t.rows, Folded: t.allZero(), Words: t.words})
+		data.Tables = append(data.Tables, section{
+			ID: t.id, Title: t.title, Note: t.note, Columns: t.columns, Rows: t.rows,
+			Folded: t.allZero(), Words: t.words,
+		})
 	}
 	for _, c := range charts {
 		columns, rows := c.Table()
 		// The SVG is made here, with every name in it escaped.
-		data.Charts = append(data.Charts, section{ID: c.ID, Title: c.Title, Note: c.Note, SVG: template.HTML(c.SVG()), Columns: columns, Rows: rows})
+		data.Charts = append(data.Charts,
+			section{ID: c.ID, Title: c.Title, Note: c.Note, SVG: template.HTML(c.SVG()),
+				Columns: columns, Rows: rows})
 	}
 	return page.Execute(w, data)
 }

@@ -87,9 +87,11 @@ func best(runs []*Run) string {
 	case !known:
 		return ""
 	case all && high == low:
-		return fmt.Sprintf("All runs have the same test %s, %s.", visible(first.metric()), percent(high, true))
+		return fmt.Sprintf("All runs have the same test %s, %s.", visible(first.metric()),
+			percent(high, true))
 	}
-	return fmt.Sprintf("Best test %s: %s, %s; the worst, %s, has %s.", visible(first.metric()), first.Name,
+	return fmt.Sprintf("Best test %s: %s, %s; the worst, %s, has %s.", visible(first.metric()),
+		first.Name,
 		percent(high, true), last.Name, percent(low, all))
 }
 
@@ -147,11 +149,16 @@ func settings(runs []*Run) table {
 		name string
 		of   func(r *Run) string
 	}{
-		{"data", func(r *Run) string { v, _ := r.setting("data.parts"); return visible(filepath.Base(v)) }},
+		{"data", func(r *Run) string {
+			v, _ := r.setting("data.parts")
+			return visible(filepath.Base(v))
+		}},
 		{"graph", graphOf},
 		{"model", modelOf},
 		{"minibatch", minibatchOf},
-		{"optimiser", func(r *Run) string { return r.words("train.optimizer", "lr ", "train.lr", "seed ", "train.seed") }},
+		{"optimiser", func(r *Run) string {
+			return r.words("train.optimizer", "lr ", "train.lr", "seed ", "train.seed")
+		}},
 		{"cache", (*Run).policyName},
 		{"ranks", placeOf},
 		{"device", func(r *Run) string { return visible(r.Summary.text("device")) }},
@@ -266,8 +273,8 @@ func confusions(runs []*Run) (all []table) {
 		t := table{
 			id: fmt.Sprintf("classes-%d", i+1), title: "Classes of the test vertices: " + r.Name,
 			columns: []string{"class", "vertices", "recall", "precision"},
-			note: "Recall: share of the class's vertices that were found. Precision: share of those taken for the class " +
-				"that are of it. Then: what they were taken for.",
+			note: "Recall: share of the class's vertices that were found. Precision: share of those " +
+				"taken for the class that are of it. Then: what they were taken for.",
 		}
 		if len(runs) == 1 {
 			t.title = "Classes of the test vertices"
@@ -332,7 +339,8 @@ func confusionOf(r *Run) (m [][]float64) {
 	return m
 }
 
-// allZero reports whether no figure of the table is other than zero or absent, so that it says nothing.
+// allZero reports whether no figure of the table is other than zero or absent, so that it says
+// nothing.
 func (t *table) allZero() bool {
 	for _, row := range t.rows {
 		for _, cell := range row[1:] {

@@ -24,11 +24,14 @@ func TestVerdict(t *testing.T) {
 	}{
 		{"one run", majority(0.21), []string{
 			"Test accuracy 71.00 % with the weights of epoch 2 of 2, 50.0 points above the majority class.",
-			"An epoch took 2.500 s, of which training waited 20.00 % for minibatches; 1 000 feature rows crossed between nodes.",
+			"An epoch took 2.500 s, of which training waited 20.00 % for minibatches; " +
+				"1 000 feature rows crossed between nodes.",
 		}},
 		{"one that learnt nothing", majority(0.75), []string{
-			"Test accuracy 71.00 % with the weights of epoch 2 of 2: no better than the majority class, 75.00 %.",
-			"An epoch took 2.500 s, of which training waited 20.00 % for minibatches; 1 000 feature rows crossed between nodes.",
+			"Test accuracy 71.00 % with the weights of epoch 2 of 2: no better than the " +
+				"majority class, 75.00 %.",
+			"An epoch took 2.500 s, of which training waited 20.00 % for minibatches; " +
+				"1 000 feature rows crossed between nodes.",
 		}},
 		{"equal runs", fixture(t, "base", "vip"), []string{
 			"All runs have the same test accuracy, 71.00 %.",
@@ -55,7 +58,9 @@ func TestConfusionTables(t *testing.T) {
 	}
 	runs[0].Summary["confusion"] = []any{[]any{3.0, 1.0}, []any{0.0, 0.0}}
 	got := confusions(runs)
-	want := [][]string{{"0", "4", "75.00 %", "100.00 %", "3", "1"}, {"1", "0", "–", "0.00 %", "0", "0"}}
+	want := [][]string{
+		{"0", "4", "75.00 %", "100.00 %", "3", "1"}, {"1", "0", "–", "0.00 %", "0", "0"},
+	}
 	if d := cmp.Diff(want, plainText(got[0].rows)); d != "" {
 		t.Error(d)
 	}

@@ -209,7 +209,8 @@ func readCheckpoint(path string, sound func(state []byte) error) (*Checkpoint, e
 	}
 	if about.Format != CheckpointFormat {
 		return nil, fmt.Errorf("%s: %w: written in format %d by halognn %s; "+
-			"this version reads format %d", path, errFormat, about.Format, about.Version, CheckpointFormat)
+			"this version reads format %d", path, errFormat, about.Format, about.Version,
+			CheckpointFormat)
 	}
 	if sound != nil {
 		if err := sound(c.State); err != nil {
@@ -219,7 +220,7 @@ func readCheckpoint(path string, sound func(state []byte) error) (*Checkpoint, e
 	for name, want := range about.Files {
 		file := filepath.Join(path, name)
 		if filepath.Dir(file) != filepath.Clean(path) {
-			return nil, fmt.Errorf("%s: %q is no file of a checkpoint: it was altered",
+			return nil, fmt.Errorf("%s: %q is not a file of a checkpoint: it was altered",
 				filepath.Join(path, StateFile), name)
 		}
 		info, err := os.Stat(file)
@@ -336,7 +337,8 @@ func namesIn(dir string, wanted func(name string) bool) ([]string, error) {
 // removeScraps deletes what was being written or deleted when a run died.
 func removeScraps(run string) error {
 	dir := filepath.Join(run, CheckpointsDir)
-	names, err := namesIn(dir, func(name string) bool { return strings.HasPrefix(name, scrapPrefix) })
+	names, err := namesIn(dir,
+		func(name string) bool { return strings.HasPrefix(name, scrapPrefix) })
 	for _, name := range names {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, name)))
 	}

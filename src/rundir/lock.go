@@ -82,8 +82,8 @@ func LockRun(dir string, wait func(why string)) (*Lock, error) {
 				"wait for that one to end; if there is no such job, remove %s",
 				dir, ErrInUse, describeHolder(text), l.path)
 		}
-		// Another process may come to the same conclusion at this moment; the one whose lock is taken
-		// away sees it when it asks Held.
+		// Another process may come to the same conclusion at this moment; the one whose lock is
+		// taken away sees it when it asks Held.
 		if err := os.Remove(l.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("locking the run directory: %w", err)
 		}

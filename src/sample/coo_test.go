@@ -5,9 +5,10 @@ import (
 	"halognn/src/mem"
 )
 
-// coo is the sampler that the fused one is measured against, as FastSample (section 3.2) describes it: a hop is drawn as pairs
-// (source, destination), the ids of both are compacted, and the pairs are converted to CSC. It makes the same keyed draws, reuses
-// its arrays and takes either vertex map, so that what is compared is the formats and passes.
+// coo is the sampler that the fused one is measured against, as FastSample (section 3.2) describes
+// it: a hop is drawn as pairs (source, destination), the ids of both are compacted, and the pairs
+// are converted to CSC. It makes the same keyed draws, reuses its arrays and takes either vertex
+// map, so that what is compared is the formats and passes.
 type coo struct {
 	topology *Topology
 	fanouts  []int
@@ -65,7 +66,8 @@ func (c *coo) sample(mb *Minibatch, seeds []graph.VertexID, key Key) {
 		// Convert to CSC: count, add up, scatter.
 		b := &mb.Blocks[len(c.fanouts)-1-h]
 		b.NumDst, b.NumSrc = n, total
-		b.Indptr, b.Indices, c.next = mem.Grow(b.Indptr, n+1), mem.Grow(b.Indices, edges), mem.Grow(c.next, n)
+		b.Indptr, b.Indices, c.next = mem.Grow(b.Indptr, n+1), mem.Grow(b.Indices, edges),
+			mem.Grow(c.next, n)
 		clear(b.Indptr)
 		for _, d := range c.dstRow {
 			b.Indptr[d+1]++

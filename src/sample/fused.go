@@ -8,9 +8,9 @@ import (
 	"halognn/src/mem"
 )
 
-// Fused is the sampler of kind Neighbour: draws go straight into a block's columns and are renumbered
-// there (FastSample, Mostafa et al. 2023, Algorithm 1). Beyond Sampler it makes the draws of single
-// hops for vertices whose rows are held here: see Draw.
+// Fused is the sampler of kind Neighbour: draws go straight into a block's columns and are
+// renumbered there (FastSample, Mostafa et al. 2023, Algorithm 1). Beyond Sampler it makes the
+// draws of single hops for vertices whose rows are held here: see Draw.
 type Fused struct {
 	topology Topology
 	options  Options
@@ -79,11 +79,14 @@ func (s *Fused) SampleEval(mb *Minibatch, seeds []graph.VertexID, key Key) error
 }
 
 func (s *Fused) sampleBy(spec Spec, mb *Minibatch, seeds []graph.VertexID, key Key) error {
-	if rows, vertices := s.topology.Graph.NumVertices(), len(s.topology.Original); rows != vertices {
-		return fmt.Errorf("sample: the topology holds %d of %d rows, so no hop can be drawn here alone; use Draw on the ranks that hold them", rows, vertices)
+	if rows, vertices := s.topology.Graph.NumVertices(),
+		len(s.topology.Original); rows != vertices {
+		return fmt.Errorf("sample: the topology holds %d of %d rows, so no hop can be drawn here "+
+			"alone; use Draw on the ranks that hold them", rows, vertices)
 	}
 	if limit := s.options.MaxSeeds; limit > 0 && len(seeds) > limit {
-		return fmt.Errorf("sample: %d seeds, but the sampler was made for at most %d; raise MaxSeeds", len(seeds), limit)
+		return fmt.Errorf("sample: %d seeds, but the sampler was made for at most %d; raise "+
+			"MaxSeeds", len(seeds), limit)
 	}
 	s.mb = mb
 	return s.contain(func() error { return s.sample(spec.Fanouts, seeds, key) })
@@ -112,7 +115,8 @@ func (s *Fused) start(seeds []graph.VertexID) error {
 	vertices := len(s.topology.Original)
 	for _, v := range seeds {
 		if uint(v) >= uint(vertices) {
-			return seedError("seed %d: %w (the graph has %d vertices)", v, graph.ErrVertexRange, vertices)
+			return seedError("seed %d: %w (the graph has %d vertices)", v, graph.ErrVertexRange,
+				vertices)
 		}
 	}
 	mb := s.mb
@@ -125,7 +129,8 @@ func (s *Fused) start(seeds []graph.VertexID) error {
 		for int(rows[i]) == i {
 			i++
 		}
-		return seedError("seed %d is given twice; the seeds of a minibatch must be distinct", seeds[i])
+		return seedError("seed %d is given twice; the seeds of a minibatch must be distinct",
+			seeds[i])
 	}
 	mb.Frontier = mb.Frontier[:len(seeds)]
 	s.gatherOriginal(0, len(seeds))
@@ -140,7 +145,8 @@ func (s *Fused) gatherOriginal(lo, hi int) {
 	}
 }
 
-// expand makes the block whose destinations are the frontier so far, and appends to the frontier the vertices it finds.
+// expand makes the block whose destinations are the frontier so far, and appends to the frontier
+// the vertices it finds.
 func (s *Fused) expand(block *graph.Block, fanout int, key uint64) error {
 	mb, n := s.mb, len(s.mb.Frontier)
 	block.Indptr = mem.Grow(block.Indptr, n+1)
@@ -174,12 +180,14 @@ func (s *Fused) expand(block *graph.Block, fanout int, key uint64) error {
 // checkEdges refuses a hop of more edges than a block can have.
 func (s *Fused) checkEdges(edges, vertices int) error {
 	if limit := s.options.maxEdges; edges > limit {
-		return fmt.Errorf("%w: %d from %d vertices, but a block has at most %d; use a smaller batch or fanout", errEdges, edges, vertices, limit)
+		return fmt.Errorf("%w: %d from %d vertices, but a block has at most %d; use a smaller "+
+			"batch or fanout", errEdges, edges, vertices, limit)
 	}
 	return nil
 }
 
-// renumberAlone draws the hop and renumbers it, chunk by chunk, and returns the length of the frontier, n before.
+// renumberAlone draws the hop and renumbers it, chunk by chunk, and returns the length of the
+// frontier, n before.
 func (s *Fused) renumberAlone(n int) int {
 	h, total := &s.hop, n
 	for lo, hi := 0, 0; lo < n; lo = hi {
@@ -193,9 +201,9 @@ func (s *Fused) renumberAlone(n int) int {
 	return total
 }
 
-// Drawn is the neighbours that a list of vertices drew: those of vertex i are Neighbours[Indptr[i]:Indptr[i+1]], by their id
-// in the whole graph, in the order a block has them. The arrays lie outside the Go heap and are reused; the
-// zero value is ready for use.
+// Drawn is the neighbours that a list of vertices drew: those of vertex i are
+// Neighbours[Indptr[i]:Indptr[i+1]], by their id in the whole graph, in the order a block has them.
+// The arrays lie outside the Go heap and are reused; the zero value is ready for use.
 type Drawn struct {
 	Indptr     []int64          // [V+1]
 	Neighbours []graph.VertexID // [E]
@@ -208,22 +216,28 @@ func (d *Drawn) Free() {
 	*d = Drawn{}
 }
 
-// Draw makes the draws of hop h (1 is next to the seeds) for vertices whose rows the topology holds: the same that Sample makes
-// for them under this key, wherever that runs. With a partitioned topology the owners of a frontier's vertices call it, and
-// the rank that asked renumbers what comes back, and must check that: an entry of Indices that is no vertex is handed out as
-// it is. A vertex that is not held is graph.ErrVertexRange; one may be given twice. Row pointers that break the rules are a
-// graph.LayoutError.
+// Draw makes the draws of hop h (1 is next to the seeds) for vertices whose rows the topology
+// holds: the same that Sample makes for them under this key, wherever that runs. With a partitioned
+// topology the owners of a frontier's vertices call it, and the rank that asked renumbers what
+// comes back, and must check that: an entry of Indices that is not a vertex is handed out as it is. A
+// vertex that is not held is graph.ErrVertexRange; one may be given twice. Row pointers that break
+// the rules are a graph.LayoutError.
 func (s *Fused) Draw(d *Drawn, vertices []graph.VertexID, h int, key Key) error {
 	if h < 1 || h > len(s.options.Fanouts) {
-		return fmt.Errorf("sample: there is no hop %d; hops count from 1 to %d", h, len(s.options.Fanouts))
+		return fmt.Errorf("sample: there is no hop %d; hops count from 1 to %d", h,
+			len(s.options.Fanouts))
 	}
 	first, rows := int(s.topology.First), s.topology.Graph.NumVertices()
 	for _, v := range vertices {
 		if int(v) < first || int(v) >= first+rows {
-			return fmt.Errorf("sample: draw for vertex %d: %w (rows %d to %d are held here)", v, graph.ErrVertexRange, first, first+rows-1)
+			return fmt.Errorf("sample: draw for vertex %d: %w (rows %d to %d are held here)", v,
+				graph.ErrVertexRange, first, first+rows-1)
 		}
 	}
-	return s.contain(func() error { return s.drawHop(d, vertices, s.options.Fanouts[h-1], key.hop(h)) })
+	return s.contain(func() error {
+		return s.drawHop(d, vertices, s.options.Fanouts[h-1],
+			key.hop(h))
+	})
 }
 
 func (s *Fused) drawHop(d *Drawn, vertices []graph.VertexID, fanout int, key uint64) error {

@@ -43,7 +43,8 @@ func (s *Shards) Damage(err error) error {
 		return nil
 	}
 	if panicked != nil { // without the stack
-		return fmt.Errorf("%w; the work on them ended with: %v; "+more, faults, panicked.Value, s.Dir)
+		return fmt.Errorf("%w; the work on them ended with: %v; "+more, faults, panicked.Value,
+			s.Dir)
 	}
 	return fmt.Errorf("%w; the work on them ended with: %w; "+more, faults, err, s.Dir)
 }

@@ -14,11 +14,13 @@ import (
 
 // Options says from where files are mapped. The zero value maps them where they are.
 type Options struct {
-	// CopyTopology reads the topology once into shared memory per node (topology.load: copy), for file systems where
-	// faulting page by page is slow. Call UnlinkShared when all ranks of the node have opened.
+	// CopyTopology reads the topology once into shared memory per node (topology.load: copy), for
+	// file systems where faulting page by page is slow. Call UnlinkShared when all ranks of the
+	// node have opened.
 	CopyTopology bool
-	// Stage is a node-local directory that files are copied to before they are mapped, by whichever process of the node comes first. They stay
-	// there, and a later run finds them. Empty means no staging.
+	// Stage is a node-local directory that files are copied to before they are mapped, by whichever
+	// process of the node comes first. They stay there, and a later run finds them. Empty means no
+	// staging.
 	Stage string
 	// SharedMemory is where CopyTopology copies to; empty means /dev/shm.
 	SharedMemory string
@@ -27,8 +29,8 @@ type Options struct {
 // topologyFiles are what CopyTopology copies.
 var topologyFiles = []string{"indptr.npy", "indices.npy", "original_id.npy"}
 
-// Shards is an open PARTS directory. Its slices are views of mapped files: valid until Close, not to be written. It is for
-// concurrent use but for Close.
+// Shards is an open PARTS directory. Its slices are views of mapped files: valid until Close, not
+// to be written. It is for concurrent use but for Close.
 type Shards struct {
 	Meta
 	Dir                string
@@ -52,8 +54,8 @@ func (s *splitView) of(part int) []graph.VertexID {
 	return s.ids[s.offsets[part]:s.offsets[part+1]]
 }
 
-// Open maps what all ranks read: topology, labels and splits. It checks that all files are there, with the size, type and
-// shape that meta.json says; Verify checks what is in them.
+// Open maps what all ranks read: topology, labels and splits. It checks that all files are there,
+// with the size, type and shape that meta.json says; Verify checks what is in them.
 func Open(dir string, o Options) (*Shards, error) {
 	meta, identity, err := readMeta(dir)
 	if err != nil {
@@ -86,9 +88,11 @@ func (s *Shards) checkSizes() error {
 
 func (s *Shards) mapFiles() error {
 	faults := []error{
-		mapInto(s, "indptr.npy", &s.topology.Graph.Indptr), mapInto(s, "indices.npy", &s.topology.Graph.Indices),
+		mapInto(s, "indptr.npy", &s.topology.Graph.Indptr),
+		mapInto(s, "indices.npy", &s.topology.Graph.Indices),
 		mapInto(s, "original_id.npy", &s.topology.Original),
-		mapInto(s, "train.npy", &s.train.ids), mapInto(s, "valid.npy", &s.valid.ids), mapInto(s, "test.npy", &s.test.ids),
+		mapInto(s, "train.npy", &s.train.ids), mapInto(s, "valid.npy", &s.valid.ids),
+		mapInto(s, "test.npy", &s.test.ids),
 	}
 	if s.Task == dataset.Multilabel {
 		faults = append(faults, mapInto(s, "labels.npy", &s.targets))
@@ -138,7 +142,9 @@ func (s *Shards) open(name string) (*npy.File, error) {
 	}
 	want := s.Files[name]
 	if err := f.Check(want.DType, want.Shape...); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w; meta.json describes another file: partition again", f.Path(), err), f.Close())
+		return nil,
+			errors.Join(fmt.Errorf("%s: %w; meta.json describes another file: partition again",
+				f.Path(), err), f.Close())
 	}
 	return f, nil
 }
@@ -161,10 +167,12 @@ func (s *Shards) Valid(part int) []graph.VertexID { return s.valid.of(part) }
 // Test returns the test vertices of a part, by original id.
 func (s *Shards) Test(part int) []graph.VertexID { return s.test.of(part) }
 
-// Identity returns a hash of meta.json, which holds the hashes of all files: ranks compare it before the first step.
+// Identity returns a hash of meta.json, which holds the hashes of all files: ranks compare it
+// before the first step.
 func (s *Shards) Identity() string { return s.identity }
 
-// MappedBytes returns the bytes that Open mapped: topology, original ids, labels and splits. Ranks of a node share them.
+// MappedBytes returns the bytes that Open mapped: topology, original ids, labels and splits. Ranks
+// of a node share them.
 func (s *Shards) MappedBytes() int64 { return s.mapped }
 
 // Part is the mapped feature rows of one part.
@@ -184,7 +192,8 @@ func (s *Shards) OpenPart(part int) (*Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Part{First: graph.VertexID(s.Offsets[part]), Rows: f.Shape[0], Features: f.Data, file: f}, nil
+	return &Part{First: graph.VertexID(s.Offsets[part]), Rows: f.Shape[0], Features: f.Data,
+		file: f}, nil
 }
 
 // Close ends the mapping.

@@ -28,8 +28,8 @@ func (s *Shards) stageRoot(name string) string {
 	return filepath.Join(root, fmt.Sprintf("halognn-%d-%s", os.Getuid(), s.identity))
 }
 
-// path returns where a file is read: its copy in Options.Stage, if there is one, or the file itself. A copy in shared memory
-// has lost its name by the time anybody asks.
+// path returns where a file is read: its copy in Options.Stage, if there is one, or the file
+// itself. A copy in shared memory has lost its name by the time anybody asks.
 func (s *Shards) path(name string) string {
 	if root := s.stageRoot(name); root != "" {
 		if copied := filepath.Join(root, name); exists(copied) {
@@ -44,9 +44,9 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// stage maps the copy of a file in root, which it makes if it is not there. Processes of a node may do so at the same
-// time: a lock lets one of them copy while the others wait. Mapping happens under the lock too, so that UnlinkShared cannot take the
-// copy away in between.
+// stage maps the copy of a file in root, which it makes if it is not there. Processes of a node may
+// do so at the same time: a lock lets one of them copy while the others wait. Mapping happens under
+// the lock too, so that UnlinkShared cannot take the copy away in between.
 func (s *Shards) stage(root, name string) (*npy.File, error) {
 	path := filepath.Join(root, name)
 	unlock, err := claim(root, path)
@@ -69,7 +69,8 @@ func (s *Shards) stage(root, name string) (*npy.File, error) {
 	return npy.Open(path)
 }
 
-// claimTries bounds how often the UnlinkShared of other processes may take the directory away under claim.
+// claimTries bounds how often the UnlinkShared of other processes may take the directory away under
+// claim.
 const claimTries = 1000
 
 // claim makes the directories of path and takes its lock.
@@ -89,14 +90,16 @@ func ownedByUs(dir string) error {
 	if err != nil {
 		return err
 	}
-	if stat, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok || int(stat.Uid) != os.Getuid() {
+	if stat, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok ||
+		int(stat.Uid) != os.Getuid() {
 		return fmt.Errorf("%s belongs to another user; remove it or stage elsewhere", dir)
 	}
 	return nil
 }
 
-// lock waits for the lock beside path and returns the function that gives it back. UnlinkShared may have removed the file
-// that was waited for, and another process may have made a new one: only the lock on the file that has the name counts.
+// lock waits for the lock beside path and returns the function that gives it back. UnlinkShared may
+// have removed the file that was waited for, and another process may have made a new one: only the
+// lock on the file that has the name counts.
 func lock(path string) (unlock func(), err error) {
 	for {
 		f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
@@ -140,7 +143,8 @@ func copyFile(src, dst string, want npy.Info) error {
 	sum := xxhash.New()
 	_, err = io.CopyBuffer(io.MultiWriter(out, sum), struct{ io.Reader }{in}, make([]byte, 4<<20))
 	if err := errors.Join(err, out.Close()); err != nil {
-		return fmt.Errorf("copying %s to %s: %w; set topology.load to map, or run.stage_dir to a directory with %d bytes free",
+		return fmt.Errorf("copying %s to %s: %w; set topology.load to map, or run.stage_dir to a "+
+			"directory with %d bytes free",
 			src, filepath.Dir(dst), err, want.Bytes)
 	}
 	if got := fmt.Sprintf("%016x", sum.Sum64()); got != want.XXH64 {
@@ -149,9 +153,10 @@ func copyFile(src, dst string, want npy.Info) error {
 	return os.Rename(out.Name(), dst)
 }
 
-// UnlinkShared removes the names of the topology copied into shared memory (CopyTopology). Mappings stay valid, and the memory is freed
-// when the last process ends, however it ends. Call it when all ranks of the node have opened: one that opens later makes a
-// copy of its own. Any number of processes may call it.
+// UnlinkShared removes the names of the topology copied into shared memory (CopyTopology). Mappings
+// stay valid, and the memory is freed when the last process ends, however it ends. Call it when all
+// ranks of the node have opened: one that opens later makes a copy of its own. Any number of
+// processes may call it.
 func (s *Shards) UnlinkShared() error {
 	if !s.options.CopyTopology {
 		return nil

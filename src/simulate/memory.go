@@ -2,7 +2,8 @@ package simulate
 
 import "halognn/src/policy"
 
-// used is what the samples of a rank have come to, as far as memory depends on it; the largest of any rank.
+// used is how large the samples of a rank grew, as far as memory depends on it; the largest of
+// any rank.
 type used struct {
 	sampler   int64 // bytes of a sampler and its minibatch
 	minibatch int64 // remote vertices of one
@@ -15,7 +16,7 @@ func (u *used) atLeast(o used) {
 // What a process holds whatever it simulates: measured on a small graph.
 const programBytes = 32 << 20
 
-// bytes is the formula of docs/simulate.md for the largest resident set.
+// bytes is the formula of docs/guide/tuning-the-cache.md for the largest resident set.
 func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 	n, edges := s.shards.Vertices, s.shards.Topology().Graph.NumEdges()
 	mapped := 4*edges + 12*n
@@ -28,7 +29,8 @@ func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 	}
 	steps := int64(s.o.Epochs) * int64(s.job.Steps())
 	counts := int64(together+1) * steps * (8 + 32*int64(len(s.policies)*len(capacity)))
-	return programBytes + mapped + 16*seeds + counts + int64(together)*s.rankBytes(each, u, capacity)
+	return programBytes + mapped + 16*seeds + counts +
+		int64(together)*s.rankBytes(each, u, capacity)
 }
 
 // rankBytes is a rank's share: its accesses, the policies that decide step by step, and what is

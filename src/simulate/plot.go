@@ -17,8 +17,9 @@ import (
 func (r *Result) WriteSVG(w io.Writer) error {
 	sizes, of := r.Options.sizes()
 	c := &chart.Curves{
-		Heading: fmt.Sprintf("fanouts %v, batch %d, %d ranks", r.Options.Sample.Fanouts, r.Options.Batch, r.Options.Ranks),
-		X:       "cache size: " + of, Y: "remote rows per epoch", LogY: true, Band: r.band(),
+		Heading: fmt.Sprintf("fanouts %v, batch %d, %d ranks", r.Options.Sample.Fanouts,
+			r.Options.Batch, r.Options.Ranks),
+		X: "cache size: " + of, Y: "remote rows per epoch", LogY: true, Band: r.band(),
 	}
 	for i, size := range sizes {
 		c.At, c.AtLabels = append(c.At, float64(i)), append(c.AtLabels, fmt.Sprintf("%g", size))
@@ -31,7 +32,8 @@ func (r *Result) WriteSVG(w io.Writer) error {
 		})
 	}
 	title := fmt.Sprintf("Remote rows per epoch by %s of the cache: %s", of, c.Heading)
-	_, err := io.WriteString(w, chart.New("simulate", title, "", c).File("a plot of halognn simulate"))
+	_, err := io.WriteString(w,
+		chart.New("simulate", title, "", c).File("a plot of halognn simulate"))
 	return err
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // reader describes the minibatches of a rank as training does.
-func (s *Simulation) reader(rank, workers int) *access.Reader {
+func (s *Simulation) reader(rank, workers int) *access.Workload {
 	r := s.job.Workload(rank, workers)
 	if s.o.LastShort { // a stream for each rank
 		own := &r.Sources[0]
@@ -86,11 +86,11 @@ func (s *Simulation) planWindows(m *access.Graph) error {
 }
 
 // widen makes the windows as wide as one rank should see.
-func (s *Simulation) widen(m *access.Graph, r *access.Reader, capacity []int, inclusion []float32) error {
+func (s *Simulation) widen(m *access.Graph, r *access.Workload, capacity []int, inclusion []float32) error {
 	for i, p := range s.policies {
 		for size, rows := range capacity {
 			w, err := p.Plan(&policy.Setup{
-				Graph: m, Reader: r, Settings: &s.o.Cache, Capacity: rows,
+				Graph: m, Workload: r, Settings: &s.o.Cache, Capacity: rows,
 			}, inclusion, s.o.Epochs*s.job.Items())
 			if err != nil {
 				return err

@@ -81,7 +81,7 @@ func (r *Result) rounds(header func(name string) []string) [][]string {
 			first := round * interval / r.Minibatches // steps, where a round falls into one
 			for step := first; step < max(first+1, (round+1)*interval/r.Minibatches); step++ {
 				remote += r.Each[step]
-				fetched += r.Traces[p][i][step].Fetched
+				fetched += r.Traces[p][i][step].Fetched()
 			}
 			row = append(row, fmt.Sprintf("%.4f", 1-share(fetched, remote, 1)))
 		}
@@ -124,9 +124,9 @@ func (r *Result) WriteCSV(w io.Writer) error {
 				line[11] = strconv.Itoa(r.Windows[p][i])
 			}
 			if done := r.Traces[p][i]; done != nil {
-				var sum Decided
+				var sum trace.Counters
 				for _, d := range done {
-					sum.add(d)
+					sum.Add(d)
 				}
 				line[12], line[13], line[14] = count(sum.Early), count(sum.Evictions), count(sum.Replacements)
 			}
@@ -149,10 +149,10 @@ func (r *Result) WriteStepsCSV(w io.Writer) error {
 			alpha, halo := r.size(i)
 			for step, d := range done {
 				line := []string{name, alpha, halo}
-				for _, n := range []int64{int64(step/r.Steps + 1), int64(step % r.Steps), r.Each[step], d.Fetched, d.Early, d.Evictions, d.Replacements} {
+				for _, n := range []int64{int64(step/r.Steps + 1), int64(step % r.Steps), r.Each[step], d.Fetched(), d.Early, d.Evictions, d.Replacements} {
 					line = append(line, strconv.FormatInt(n, 10))
 				}
-				line = append(line, number(1-share(d.Fetched+d.Early, r.Each[step], 1)), number(1-share(d.Fetched, r.Each[step], 1)))
+				line = append(line, number(1-share(d.Remote, r.Each[step], 1)), number(1-share(d.Fetched(), r.Each[step], 1)))
 				if err == nil {
 					err = out.Write(line)
 				}

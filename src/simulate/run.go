@@ -90,7 +90,7 @@ func (r *Result) add(o *Result) {
 			r.Filled[p][size] += o.Filled[p][size]
 			r.Predicted[p][size] += o.Predicted[p][size]
 			for i, d := range o.Traces[p][size] {
-				r.Traces[p][size][i].add(d)
+				r.Traces[p][size][i].Add(d)
 			}
 		}
 	}
@@ -141,7 +141,7 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 }
 
 // static counts the rows of all epochs and predicts those of one, for every size of a policy.
-func (c *counter) static(p *policy.Policy, m *access.Graph, r *access.Reader, inclusion []float32,
+func (c *counter) static(p *policy.Policy, m *access.Graph, r *access.Workload, inclusion []float32,
 	capacity []int, rows, filled []int64, predicted []float64,
 ) error {
 	r.Known = c.accesses
@@ -170,7 +170,7 @@ func (c *counter) static(p *policy.Policy, m *access.Graph, r *access.Reader, in
 }
 
 // predict says how many rows of an epoch a dynamic policy transfers, NaN where there is no formula.
-func (c *counter) predict(p *policy.Policy, r *access.Reader, inclusion []float32, capacity,
+func (c *counter) predict(p *policy.Policy, r *access.Workload, inclusion []float32, capacity,
 	windows []int, predicted []float64,
 ) (err error) {
 	n := c.perEpoch(r)
@@ -185,4 +185,6 @@ func (c *counter) predict(p *policy.Policy, r *access.Reader, inclusion []float3
 }
 
 // perEpoch returns how many minibatches with seeds the reader has in an epoch.
-func (c *counter) perEpoch(r *access.Reader) int { return c.stepsOf(len(r.Sources[0].Seeds)) * r.Count }
+func (c *counter) perEpoch(r *access.Workload) int {
+	return c.stepsOf(len(r.Sources[0].Seeds)) * r.Count
+}

@@ -11,7 +11,7 @@
 // are those of a training run with the same parts, ranks, nodes, minibatches, seed and cache.
 //
 // Memory beyond the mapped topology, for N vertices, W ranks simulated at a time, D dynamic policies, A sizes of at most C rows: W times
-// 20 N bytes (accesses, prediction and a ranking) and D A (4 N + 24 C), and what a window sees; docs/simulate.md has it all. Features are
+// 20 N bytes (accesses, prediction and a ranking) and D A (4 N + 24 C), and what a window sees; docs/guide/tuning-the-cache.md has it all. Features are
 // never opened.
 package simulate
 
@@ -26,6 +26,7 @@ import (
 	"halognn/src/job"
 	"halognn/src/policy"
 	"halognn/src/shard"
+	"halognn/src/trace"
 )
 
 // Policies lists every policy that can be simulated.
@@ -182,7 +183,7 @@ type Result struct {
 	Minibatches int     // of a rank in a step
 	Remote      int64   // rows of all epochs without a cache
 	Each        []int64 // [Epochs*Steps] the same, step by step
-	Bytes       int64   // the largest resident set, by the formula of docs/simulate.md
+	Bytes       int64   // the largest resident set, by the formula of docs/guide/tuning-the-cache.md
 
 	Capacity  []int       // [sizes] rows of a rank's cache, the largest of any rank
 	Windows   [][]int     // [policies][sizes] minibatches known in advance
@@ -194,23 +195,8 @@ type Result struct {
 	used used
 }
 
-// Trace is what a policy did, step by step, summed over ranks.
-type Trace []Decided // [Epochs*Steps]
-
-// Decided is the decisions of one step.
-type Decided struct {
-	Fetched      int64 // misses
-	Early        int64 // rows fetched beside the misses: replacements that were not missed, or rows fetched for a later step
-	Evictions    int64 // rows that others overwrote
-	Replacements int64 // rows that came in an eviction round
-}
-
-func (d *Decided) add(o Decided) {
-	d.Fetched += o.Fetched
-	d.Early += o.Early
-	d.Evictions += o.Evictions
-	d.Replacements += o.Replacements
-}
+// Trace is what a policy decided, step by step, summed over ranks.
+type Trace []trace.Counters // [Epochs*Steps]
 
 // PerEpoch returns the mean rows of an epoch, and their ratio to no cache: 1 if there is nothing to fetch.
 func (r *Result) PerEpoch(p, size int) (rows, ratio float64) {

@@ -10,14 +10,16 @@ import (
 	"time"
 )
 
-// Recorder writes what one rank does as Chrome trace events, which Perfetto opens: a process per rank, a track per stage, and further
-// tracks of a stage for minibatches that were in it at the same time. Every span carries epoch, step and the minibatch's number.
+// Recorder writes what one rank does as Chrome trace events, which Perfetto opens: a process per
+// rank, a track per stage, and further tracks of a stage for minibatches that were in it at the
+// same time. Every span carries epoch, step and the minibatch's number.
 //
 //	[
 //	{"name":"sample","cat":"train","ph":"X","ts":12.345,"dur":6.7,"pid":0,"tid":100,"args":{"item":3,"epoch":1,"step":3}},
 //
-// The list is not closed before Close: readers of the format take what is there, so the trace of a run that was killed is worth as much as
-// any. A nil Recorder records nothing. It may be used from many goroutines; a span costs about a microsecond and allocates nothing.
+// The list is not closed before Close: readers of the format take what is there, so the trace of a
+// run that was killed is worth as much as any. A nil Recorder records nothing. It may be used from
+// many goroutines; a span costs about a microsecond and allocates nothing.
 type Recorder struct {
 	mu     sync.Mutex
 	file   *os.File
@@ -39,7 +41,8 @@ type stageTracks struct {
 	ends []int64
 }
 
-// CreateRecorder makes DIR/rank-0003.json. All ranks give one base, the Unix time in nanoseconds that is shown as 0.
+// CreateRecorder makes DIR/rank-0003.json. All ranks give one base, the Unix time in nanoseconds
+// that is shown as 0.
 func CreateRecorder(dir string, rank int, base int64) (*Recorder, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
@@ -48,13 +51,15 @@ func CreateRecorder(dir string, rank int, base int64) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Recorder{file: f, buf: bufio.NewWriterSize(f, 1<<20), rank: rank, base: base, kind: "start", split: 1}
+	r := &Recorder{file: f, buf: bufio.NewWriterSize(f, 1<<20), rank: rank, base: base,
+		kind: "start", split: 1}
 	_, _ = fmt.Fprintf(r.buf, "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}}", rank, rank) // Flush returns its error
 	return r, nil
 }
 
-// Pass says what the next spans belong to: kind (train, evaluate), epoch, and how many minibatches make a step. Minibatches from the
-// items-th on are those of the next epochs, as far as they are foreseen; 0 if none are. No span may be recorded meanwhile.
+// Pass says what the next spans belong to: kind (train, evaluate), epoch, and how many minibatches
+// make a step. Minibatches from the items-th on are those of the next epochs, as far as they are
+// foreseen; 0 if none are. No span may be recorded meanwhile.
 func (r *Recorder) Pass(kind string, epoch, split, items int) {
 	if r != nil {
 		r.kind, r.epoch, r.split, r.items = kind, epoch, split, items
@@ -72,8 +77,9 @@ func (r *Recorder) indexOf(stage string) int {
 	return len(r.stages) - 1
 }
 
-// place returns the first track on which a span from begin to end overlaps no earlier one, and whether it is a new track. Spans arrive
-// about in the order of their ends, so the last one of a track ends last. Its end then is end.
+// place returns the first track on which a span from begin to end overlaps no earlier one, and
+// whether it is a new track. Spans arrive about in the order of their ends, so the last one of a
+// track ends last. Its end then is end.
 func (t *stageTracks) place(begin, end int64) (track int, isNew bool) {
 	for k, last := range t.ends {
 		if last <= begin {
@@ -108,7 +114,8 @@ func (r *Recorder) Span(stage string, item int, begin time.Time, took time.Durat
 	}
 	line = append(append(line, ",\n{\"name\":\""...), stage...)
 	line = append(append(line, "\",\"cat\":\""...), r.kind...)
-	line = strconv.AppendFloat(append(line, "\",\"ph\":\"X\",\"ts\":"...), float64(from)/1e3, 'f', 3, 64)
+	line = strconv.AppendFloat(append(line, "\",\"ph\":\"X\",\"ts\":"...), float64(from)/1e3, 'f',
+		3, 64)
 	line = strconv.AppendFloat(append(line, ",\"dur\":"...), float64(took)/1e3, 'f', 3, 64)
 	line = r.appendTrack(line, k, track)
 	line = strconv.AppendInt(append(line, ",\"args\":{\"item\":"...), int64(item), 10)

@@ -1,7 +1,7 @@
 package trace
 
 // The items that a rank's memory is made of, as a plan predicts them and a run counts them;
-// docs/plan.md defines each.
+// docs/guide/size-a-job.md defines each.
 const (
 	MemFeatures    = "features"
 	MemTopology    = "topology"

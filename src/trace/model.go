@@ -1,8 +1,8 @@
 package trace
 
-// Terms are what a step of a rank is made of, in seconds: the symbols of MassiveGNN's performance model
-// (section 3.3). A run measures them from its phases (docs/metrics.md), a plan predicts them from rates
-// (docs/plan.md).
+// Terms are what a step of a rank is made of, in seconds: the symbols of MassiveGNN's performance
+// model (section 3.3). A run measures them from its phases (docs/metrics.md), a plan predicts them
+// from rates (docs/guide/size-a-job.md).
 type Terms struct {
 	Sample float64 `json:"t_sample"` // t_Sampling: drawing blocks
 	Lookup float64 `json:"t_lookup"` // t_Lookup: finding out where each row lies
@@ -29,7 +29,8 @@ func TermsOf(phaseSeconds map[string]float64, steps int) Terms {
 		return seconds / float64(steps)
 	}
 	return Terms{
-		Sample: of(Sample), Lookup: of(Plan), Score: of(Score), Remote: of(Exchange, Slice), Copy: of(Gather),
+		Sample: of(Sample), Lookup: of(Plan), Score: of(Score), Remote: of(Exchange, Slice),
+		Copy:  of(Gather),
 		Train: of(Forward, Backward, Update), Sync: of(Sync),
 	}
 }
@@ -41,8 +42,8 @@ func (t *Terms) DDP() float64 { return t.Gather + t.Train + t.Sync + t.Staged }
 // beyond the copying that may go on beside them.
 func (t *Terms) Stall() float64 { return max(0, t.Remote-t.Copy) }
 
-// StepModel is what the terms make of a step, by the equations of MassiveGNN, section 3.3. Minibatches
-// go up to a GPU after they are made, which the paper does not tell apart from copying.
+// StepModel is what the terms make of a step, by the equations of MassiveGNN, section 3.3.
+// Minibatches go up to a GPU after they are made, which the paper does not tell apart from copying.
 type StepModel struct {
 	Terms
 	Base     float64 `json:"t_base"`         // (2) nothing is prepared ahead

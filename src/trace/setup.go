@@ -24,14 +24,15 @@ const (
 )
 
 var setUpNames = [NumSetUpItems]string{
-	"launch", "open", "verify", "device", "seeds", "model", "tables", "choose", "rank", "predict", "fill", "pipeline", "run",
+	"launch", "open", "verify", "device", "seeds", "model", "tables", "choose", "rank", "predict",
+	"fill", "pipeline", "run",
 }
 
 // String returns the name under which the item is reported.
 func (i SetUpItem) String() string { return setUpNames[i] }
 
-// SetUp measures what a rank does before its first step. One goroutine does all of it, so every moment belongs to one
-// item, and the items add up to the whole. A nil SetUp measures nothing.
+// SetUp measures what a rank does before its first step. One goroutine does all of it, so every
+// moment belongs to one item, and the items add up to the whole. A nil SetUp measures nothing.
 type SetUp struct {
 	begun, last time.Time
 	took        [NumSetUpItems]time.Duration
@@ -41,8 +42,8 @@ type SetUp struct {
 // NewSetUp returns the measure of a set-up that has begun at the given time.
 func NewSetUp(begun time.Time) *SetUp { return &SetUp{begun: begun, last: begun} }
 
-// Done says that the time since the last call, or since the beginning, went into item. After End it does nothing: a run
-// may open another cache later.
+// Done says that the time since the last call, or since the beginning, went into item. After End it
+// does nothing: a run may open another cache later.
 func (s *SetUp) Done(item SetUpItem) {
 	if s == nil || s.total > 0 {
 		return

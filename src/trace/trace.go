@@ -37,13 +37,15 @@ const (
 )
 
 var phaseNames = [NumPhases]string{
-	"sample", "plan", "score", "exchange", "slice", "gather", "forward", "backward", "sync", "update", "wait", "save",
+	"sample", "plan", "score", "exchange", "slice", "gather", "forward", "backward", "sync",
+	"update", "wait", "save",
 }
 
 // String returns the name under which the phase is reported.
 func (p Phase) String() string { return phaseNames[p] }
 
-// Clock adds up the time of each phase. It may be used from many goroutines. The zero Clock is ready.
+// Clock adds up the time of each phase. It may be used from many goroutines. The zero Clock is
+// ready.
 type Clock struct{ ns [NumPhases]atomic.Int64 }
 
 // Add adds d to phase p.
@@ -65,7 +67,8 @@ func (c *Clock) Take() (seconds [NumPhases]float64) {
 	return seconds
 }
 
-// Table writes rows of cells in aligned columns: the first column to the left, the rest to the right.
+// Table writes rows of cells in aligned columns: the first column to the left, the rest to the
+// right.
 func Table(w io.Writer, rows [][]string) error {
 	var width []int
 	for _, row := range rows {

@@ -23,8 +23,11 @@ func chooseMetric(asked, task string, classes int) (string, error) {
 	case asked == "" || asked == "auto":
 		return metricName(task, classes), nil
 	case (asked == MicroF1) != (task == nn.Multilabel):
-		return "", fmt.Errorf("train.metric %s does not judge %s; use auto, or %s", asked,
-			map[bool]string{true: "several labels a vertex", false: "one class a vertex"}[task == nn.Multilabel],
+		judged := "one class a vertex"
+		if task == nn.Multilabel {
+			judged = "several labels a vertex"
+		}
+		return "", fmt.Errorf("train.metric %s does not judge %s; use auto, or %s", asked, judged,
 			metricName(task, classes))
 	case asked == ROCAUC && classes != 2:
 		return "", fmt.Errorf("train.metric %s is of two classes, and the graph has %d; use auto, or %s",
@@ -147,7 +150,7 @@ func (s *score) quality(c comm.Comm, metric string) (quality, error) {
 		undefined += all[i+3]
 	}
 	if undefined > 0 {
-		return quality{}, AgreedOn(c, fmt.Errorf("the predictions for %d vertices are not finite: %w; %s", undefined, ErrDiverged, divergedCure))
+		return quality{}, comm.AgreedOn(c, fmt.Errorf("the predictions for %d vertices are not finite: %w; %s", undefined, ErrDiverged, divergedCure))
 	}
 	short, err := comm.Allgather(c, s.shortfall, float64(s.scored))
 	if err != nil {

@@ -10,16 +10,18 @@ import (
 	"halognn/src/nn"
 )
 
-// Balanced weights are those that the counts of the training seeds give, and the weights reach the loss: a
-// run with them spelled out has the same losses, one without has others.
+// Balanced weights are those that the counts of the training seeds give, and the weights reach the
+// loss: a run with them spelled out has the same losses, one without has others.
 func TestClassWeightsReachTheLoss(t *testing.T) {
 	digest := func(ranks int, change func(o *Options)) (sum *Summary) {
 		t.Helper()
 		shards, o := generated(t), sageOptions()
 		change(&o)
 		err := comm.RunWorld(ranks, func(c comm.Comm) error {
-			env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 2}
-			env.Dir = t.TempDir()
+			env := Env{
+				Comm: c, RanksPerNode: 1, Shards: shards, Device: ref.New(), Host: ref.Host{},
+				Workers: 2, Dir: t.TempDir(),
+			}
 			s, err := Run(context.Background(), env, o)
 			if c.Rank() == 0 {
 				sum = s
@@ -51,7 +53,8 @@ func TestClassWeightsReachTheLoss(t *testing.T) {
 		t.Errorf("balanced %s, spelled out %s", balanced.LossDigest, spelled.LossDigest)
 	}
 	if balanced.LossDigest == plain.LossDigest || smooth.LossDigest == plain.LossDigest {
-		t.Errorf("plain %s, balanced %s, smooth %s", plain.LossDigest, balanced.LossDigest, smooth.LossDigest)
+		t.Errorf("plain %s, balanced %s, smooth %s", plain.LossDigest, balanced.LossDigest,
+			smooth.LossDigest)
 	}
 	// The confusion matrix is that of the test set, whose right predictions lie on its diagonal.
 	tested, right := int64(0), int64(0)
@@ -68,7 +71,8 @@ func TestClassWeightsReachTheLoss(t *testing.T) {
 		want += len(shards.Test(p))
 	}
 	if int(tested) != want || float64(right)/float64(tested) != plain.TestAccuracy {
-		t.Errorf("%d of %d right in the matrix; %d tested, accuracy %g", right, tested, want, plain.TestAccuracy)
+		t.Errorf("%d of %d right in the matrix; %d tested, accuracy %g", right, tested, want,
+			plain.TestAccuracy)
 	}
 }
 
@@ -85,7 +89,8 @@ func TestChooseMetric(t *testing.T) {
 		{Accuracy, nn.Multilabel, 3, "", "does not judge several labels a vertex; use auto, or micro_f1"},
 	} {
 		got, err := chooseMetric(c.asked, c.task, c.classes)
-		if got != c.want || (err != nil) != (c.fault != "") || err != nil && !strings.Contains(err.Error(), c.fault) {
+		if got != c.want || (err != nil) != (c.fault != "") ||
+			err != nil && !strings.Contains(err.Error(), c.fault) {
 			t.Errorf("%s of %s, %d classes: %s, %v", c.asked, c.task, c.classes, got, err)
 		}
 	}

@@ -177,7 +177,8 @@ const fewPages = 8
 
 // since reports whether there was work between two beats.
 func (w work) since(last work, every time.Duration) bool {
-	return w.progress != last.progress || w.cpu-last.cpu >= every/10 || w.pages-last.pages >= fewPages
+	return w.progress != last.progress || w.cpu-last.cpu >= every/10 ||
+		w.pages-last.pages >= fewPages
 }
 
 func (w *Watchdog) work() work {

@@ -14,7 +14,6 @@ import (
 	"halognn/src/comm/mpi"
 	"halognn/src/compute/cpu"
 	"halognn/src/doctor"
-	"halognn/src/train"
 )
 
 func doctorCommand(p *process) *cobra.Command {
@@ -47,10 +46,12 @@ func doctorRank(c comm.Comm, p *process, dir string, asJSON bool) error {
 		o.Slow = slowBuild(info.Settings)
 	}
 	hash, err := programHash()
-	if err := train.Agree(c, err); err != nil {
+	if err := comm.Agree(c, err); err != nil {
 		return err
 	}
-	o.Same = [][2]string{{"version of halognn", version}, {"hash of the program", hash}, {"MPI library", mpi.Library()}, {"BLAS library", blasVersion(cpu.BLAS())}}
+	o.Same = [][2]string{{"version of halognn", version}, {"hash of the program", hash},
+		{"MPI library", mpi.Library()}, {"BLAS library", firstWords(cpu.BLAS(), 2)},
+		{"library of matrix products", firstWords(cpu.GEMM(), 2)}}
 	n, own, err := shareCPUs(c)
 	if err != nil {
 		return err
@@ -60,7 +61,7 @@ func doctorRank(c comm.Comm, p *process, dir string, asJSON bool) error {
 	}
 	o.CPUs, o.Threads = own, n
 	device, err := cpu.New(cpu.Options{Threads: n, CPUs: own})
-	if err := train.Agree(c, err); err != nil {
+	if err := comm.Agree(c, err); err != nil {
 		return err
 	}
 	defer device.Close()
@@ -86,15 +87,16 @@ func doctorRank(c comm.Comm, p *process, dir string, asJSON bool) error {
 		if errors == 1 {
 			word = "error"
 		}
-		return withCode(exitFailed, train.AgreedOn(c, fmt.Errorf("doctor: %d %s, told above: a job cannot run like this", errors, word)))
+		return withCode(exitFailed, comm.AgreedOn(c, fmt.Errorf("doctor: %d %s, told above: a job cannot run like this", errors, word)))
 	}
 	return nil
 }
 
-// blasVersion is the name and version of a BLAS: what else it says depends on the CPU.
-func blasVersion(blas string) string {
-	words := strings.Fields(blas)
-	return strings.Join(words[:min(2, len(words))], " ")
+// firstWords returns the first n words. Of what a library says of itself they are name and version;
+// the others depend on the CPU.
+func firstWords(text string, n int) string {
+	words := strings.Fields(text)
+	return strings.Join(words[:min(n, len(words))], " ")
 }
 
 // programHash returns a hash of the file that this process runs.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +20,48 @@ import (
 	"halognn/src/compute/cuda"
 	"halognn/src/partition/metis"
 )
+
+// release is the version number of the sources. This file is the one place that states it: the
+// Makefile reads it too, and a test holds CHANGELOG.md to it.
+//
+//go:embed VERSION
+var release string
+
+// commit is set by the linker; a build without the Makefile takes it from what Go recorded.
+var commit string
+
+// version is the release and the commit, as semantic versioning writes them: 0.2.0+f7dd4e4. It is
+// what runs, models, checkpoints and benchmarks note.
+var version = versionOf(release, cmp.Or(commit, recordedCommit()))
+
+// versionOf joins a release and a commit, which may be "".
+func versionOf(release, commit string) string {
+	if commit = strings.TrimSpace(commit); commit != "" {
+		commit = "+" + commit
+	}
+	return strings.TrimSpace(release) + commit
+}
+
+// recordedCommit returns the commit that Go stamped on the build, or "".
+func recordedCommit() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	revision, suffix := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value[:min(7, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			suffix = "-dirty"
+		}
+	}
+	if revision == "" {
+		return ""
+	}
+	return revision + suffix
+}
 
 func versionCommand() *cobra.Command {
 	var asJSON bool
@@ -61,6 +105,7 @@ func versions() [][2]string {
 		{"halognn", version + buildNote()},
 		{"Go", runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH},
 		{"MPI", transport + loaded("libmpi", "libmpich")},
+		{"GEMM", cpu.GEMM() + loaded("libdnnl")},
 		{"BLAS", cpu.BLAS() + loaded("libopenblas", "libblas", "libmkl_rt")},
 		{"METIS", strings.TrimPrefix(metis.Library(), "METIS ") + loaded("libmetis")},
 		{"SIMD", simd},

@@ -49,7 +49,8 @@ func (c *communicator) operation(k kind) *operation {
 }
 
 // StartAlltoallv implements comm.Comm.
-func (c *communicator) StartAlltoallv(send, recv []byte, sendRows, recvRows []int, rowBytes int) comm.Request {
+func (c *communicator) StartAlltoallv(send, recv []byte, sendRows, recvRows []int,
+	rowBytes int) comm.Request {
 	err := comm.CheckAlltoallv(c.size, send, recv, sendRows, recvRows, rowBytes)
 	if err = c.usable(err, rowBytes); err != nil {
 		return failed{err}
@@ -64,7 +65,8 @@ func (c *communicator) StartAlltoallv(send, recv []byte, sendRows, recvRows []in
 }
 
 // StartAllgatherv implements comm.Comm.
-func (c *communicator) StartAllgatherv(send, recv []byte, recvRows []int, rowBytes int) comm.Request {
+func (c *communicator) StartAllgatherv(send, recv []byte, recvRows []int,
+	rowBytes int) comm.Request {
 	err := comm.CheckAllgatherv(c.rank, c.size, send, recv, recvRows, rowBytes)
 	if err = c.usable(err, rowBytes); err != nil {
 		return failed{err}
@@ -140,7 +142,8 @@ func (c *communicator) Dup() (comm.Comm, error) { return c.derive(dup, 0, 0) }
 // Split implements comm.Comm.
 func (c *communicator) Split(color, key int) (comm.Comm, error) {
 	if color < 0 || color > math.MaxInt32 || key != int(int32(key)) {
-		return nil, c.usable(fmt.Errorf("split: color %d is not in [0, 2^31) or key %d has more than 32 bits", color, key), 1)
+		return nil, c.usable(fmt.Errorf("split: color %d is not in [0, 2^31) or key %d has more "+
+			"than 32 bits", color, key), 1)
 	}
 	return c.derive(split, color, key)
 }

@@ -166,8 +166,8 @@ func (e *engine) turn() error {
 	return nil
 }
 
-// complete ends an operation, whose request returns err. After an error some of its parts may never complete; the job
-// is over, so the operation is not used again.
+// complete ends an operation, whose request returns err. After an error some of its parts may never
+// complete; the job is over, so the operation is not used again.
 func (e *engine) complete(op *operation, err error) {
 	e.underway--
 	op.completed, op.err = true, err
@@ -181,9 +181,10 @@ func (e *engine) complete(op *operation, err error) {
 	op.done <- struct{}{}
 }
 
-// drain waits until f has returned on every rank, and completes what it has left behind: communicators being freed. It
-// returns an error if requests have not been waited for, or if some rank has not freed what this one has. Ranks meet
-// again afterwards, because launchers do not survive it well if one finalises while another aborts.
+// drain waits until f has returned on every rank, and completes what it has left behind:
+// communicators being freed. It returns an error if requests have not been waited for, or if some
+// rank has not freed what this one has. Ranks meet again afterwards, because launchers do not
+// survive it well if one finalises while another aborts.
 func (e *engine) drain(world *communicator) error {
 	if n := e.unwaited.Load(); n > 0 {
 		return fmt.Errorf("%d requests have not been waited for", n)
@@ -196,7 +197,8 @@ func (e *engine) drain(world *communicator) error {
 	defer deadline.Stop()
 	for e.underway > 0 {
 		if e.stopping.Load() {
-			return fmt.Errorf("%w: a communicator was freed here, but not on every rank", comm.ErrMismatch)
+			return fmt.Errorf("%w: a communicator was freed here, but not on every rank",
+				comm.ErrMismatch)
 		}
 		if err := e.turn(); err != nil {
 			return err

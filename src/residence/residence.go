@@ -1,0 +1,187 @@
+// Package residence says where feature rows are at hand for a rank: which it reads from memory,
+// which remote ones it keeps copies of, and which lie on its device. A run trains the same whatever
+// it says; only rows that travel, and time, follow from it.
+//
+//	Open         parts of the rank and of its node ──> Tables: mapped, read where they lie
+//	OpenDevice   the rows that are read most ──> device memory, if the device has its own
+//	Choose       counts what every policy would transfer; trials of the best ──> Auto
+//	OpenCache    policy ──┬─ static    ranked once, fetched before the first step
+//	                      ├─ group     the same, spread over the ranks of a node in shared memory
+//	                      └─ dynamic   first fill fetched; a cache.Policy decides from then on
+//	             each says how many rows a step is expected to transfer
+//	Fetcher      the exchange of rows that lie in Tables, in the cache, or elsewhere
+//
+// A Store lasts as long as a run; a Cache may be closed and another opened between two epochs.
+// Which rows are worth keeping is known to packages policy, access and cache; how rows travel, to
+// package exchange. This package opens, fills and closes.
+package residence
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"halognn/src/access"
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/exchange"
+	"halognn/src/job"
+	"halognn/src/shard"
+	"halognn/src/trace"
+)
+
+// Options are what a rank has. All ranks have the same job.
+type Options struct {
+	Comm         comm.Comm
+	RanksPerNode int // pretended; 0: as launched
+	Job          *job.Job
+	Host         compute.Host
+	Workers      int            // threads for ranking and counting
+	SetUp        *trace.SetUp   // is told what has been done; may be nil
+	Alive        func()         // called while rows are fetched in bulk; may be nil
+	Note         func(string)   // tells the user something; may be nil
+	Device       compute.Device // see OpenDevice
+	GPURows      GPURows        // likewise
+	GPUReads     string         // ReadsAuto, ReadsCopy or ReadsMapped; "" is ReadsAuto
+}
+
+// Store is the rows that a rank reads without fetching them.
+type Store struct {
+	Options
+	// Tables [P] are the rows of the own parts and of those of the ranks on the node: same-node
+	// rows are read from memory and never travel. nil for the others.
+	Tables [][]byte
+	// DeviceRows are those of all ranks, after OpenDevice; none for devices that read host memory.
+	DeviceRows []DeviceRows
+
+	first, last int // own parts [first, last)
+	closers     []func() error
+}
+
+// Open finds the ranks that share this node's memory, tells the job, and maps their parts.
+// Collective. After an error, too, the store is to be closed.
+func Open(o Options) (*Store, error) {
+	s := &Store{Options: o}
+	s.first, s.last = o.Job.Parts(o.Comm.Rank())
+	node, err := comm.NodeOf(s.Comm, s.RanksPerNode)
+	if err != nil {
+		return s, err
+	}
+	here, err := comm.Allgather(node, s.Comm.Rank())
+	if err != nil {
+		return s, err
+	}
+	if err := s.checkNode(here); err != nil {
+		return s, err
+	}
+	leaders, err := comm.Allgather(s.Comm, here[0]) // of the node of each rank
+	if err != nil {
+		return s, err
+	}
+	s.Job.SetNodes(leaders)
+	if err := node.Free(); err != nil {
+		return s, err
+	}
+	return s, comm.Agree(s.Comm, s.mapParts(here))
+}
+
+// checkNode refuses pretended nodes that span real ones, whose ranks would map each other's parts
+// over the network. Collective.
+func (s *Store) checkNode(group []int) error {
+	if s.RanksPerNode == 0 {
+		return nil
+	}
+	node, err := s.Comm.Node()
+	if err != nil {
+		return err
+	}
+	real, err := comm.Allgather(node, s.Comm.Rank())
+	if err != nil {
+		return err
+	}
+	if err := node.Free(); err != nil {
+		return err
+	}
+	for _, r := range group {
+		if !slices.Contains(real, r) {
+			err = fmt.Errorf("run.ranks_per_node is %d, but ranks %d and %d are on different nodes; "+
+				"set it to a divisor of the ranks that are launched on a node, or to 0",
+				s.RanksPerNode, group[0], group[len(group)-1])
+			break
+		}
+	}
+	return comm.Agree(s.Comm, err)
+}
+
+// mapParts opens the parts of the given ranks.
+func (s *Store) mapParts(ranks []int) error {
+	s.Tables = make([][]byte, s.shards().Parts)
+	for _, r := range ranks {
+		first, last := s.Job.Parts(r)
+		for p := first; p < last; p++ {
+			part, err := s.shards().OpenPart(p)
+			if err != nil {
+				return err
+			}
+			s.closers = append(s.closers, part.Close)
+			s.Tables[p] = part.Features
+		}
+	}
+	return nil
+}
+
+// Bytes returns the length of the mapped parts.
+func (s *Store) Bytes() (n int64) {
+	for _, table := range s.Tables {
+		n += int64(len(table))
+	}
+	return n
+}
+
+// Fetcher makes the exchange of the rows in Tables and, unless it is nil, in a cache. Collective.
+func (s *Store) Fetcher(c *Cache) (*exchange.Fetcher, error) {
+	o := s.exchangeOptions()
+	o.Tables, o.Cols, o.Type = s.Tables, s.shards().Features, s.shards().Type()
+	if c != nil {
+		o.Cache, o.Buffer = c.fixed, c.buffer()
+	}
+	return exchange.Open(s.Comm, o)
+}
+
+// FetcherOf makes the exchange of other rows, spread over the ranks like the vertices: tables [P]
+// are those of the own parts, of so many columns and that type. Collective.
+func (s *Store) FetcherOf(tables [][]byte, cols int, t compute.DType) (*exchange.Fetcher, error) {
+	o := s.exchangeOptions()
+	o.Tables, o.Cols, o.Type = tables, cols, t
+	return exchange.Open(s.Comm, o)
+}
+
+func (s *Store) exchangeOptions() exchange.Options {
+	return exchange.Options{Offsets: s.shards().Offsets, Host: s.Host}
+}
+
+// Close gives everything back, last opened first.
+func (s *Store) Close() error {
+	var err error
+	for _, f := range slices.Backward(s.closers) {
+		err = errors.Join(err, f())
+	}
+	s.closers = nil
+	return err
+}
+
+func (s *Store) shards() *shard.Shards { return s.Job.Shards }
+
+// workload describes the minibatches of this rank.
+func (s *Store) workload() *access.Workload { return s.Job.Workload(s.Comm.Rank(), s.Workers) }
+
+// graph readies the analyses of the topology.
+func (s *Store) graph() (*access.Graph, error) {
+	return access.New(&s.shards().Topology().Graph, access.Options{Workers: s.Workers})
+}
+
+func (s *Store) note(format string, args ...any) {
+	if s.Note != nil {
+		s.Note(fmt.Sprintf(format, args...))
+	}
+}
