@@ -46,6 +46,9 @@ type Config struct {
 		Seed                  int
 		EvalEvery             int
 		EvalMode              string
+		Metric                string
+		ClassWeights          string // ParseWeights reads it
+		LabelSmoothing        float64
 		Patience              int
 		Allreduce             string
 	}

@@ -159,6 +159,22 @@ func (c *Config) table() []section {
 			), SameEpoch,
 				"how the validation metric is computed", "The test metric is always computed " +
 					"with all neighbours."},
+			{"metric", oneOf(&c.Train.Metric, "auto",
+				word{"auto", "`roc_auc` with two classes, `micro_f1` with several labels a vertex, " +
+					"else `accuracy`"},
+				word{"accuracy", "the share of vertices whose class is right"},
+				word{"roc_auc", "the area under the ROC curve, of two classes"},
+				word{"micro_f1", "over all labels of all vertices, with several labels a vertex"},
+			), SameEpoch,
+				"what validation and test are judged by, and the best epoch chosen by",
+				"`summary.json` has the accuracy beside it."},
+			{"class_weights", weights(&c.Train.ClassWeights), 0,
+				"factor of the loss of each class: `none`, `balanced` (training seeds over classes " +
+					"times seeds of the class), or a number for each class",
+				"Of tasks of one class a vertex. The loss is divided by the seeds, not by their " +
+					"weights. It is computed on the host, as that of `train.label_smoothing`."},
+			{"label_smoothing", number(&c.Train.LabelSmoothing, 0, from(0).below(1)), 0,
+				"share of the target that goes to all classes alike", "Of tasks of one class a vertex."},
 			{"patience", whole(&c.Train.Patience, 0, 0), SameEpoch,
 				"validations without a better one after which training stops; 0 never stops " +
 					"early", ""},

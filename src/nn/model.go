@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"halognn/src/compute"
+	"halognn/src/mem"
 )
 
 // normEps is PyTorch's default.
@@ -19,6 +20,8 @@ type Model struct {
 	store  store
 	stages []stage
 	inputs []Input // of each layer's last forward pass
+
+	objective *objective // nil: the plain loss
 
 	none *buffer // one zero: AddScaled by it adds
 
@@ -110,6 +113,9 @@ func (m *Model) ActivationBytes() int64 {
 func (m *Model) Close() {
 	m.store.free()
 	m.Params.free()
+	if m.objective != nil {
+		mem.Free(m.objective.host)
+	}
 }
 
 // Needs says what the input layer reads: what preparing a minibatch has to gather or aggregate.

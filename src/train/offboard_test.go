@@ -81,6 +81,9 @@ func TestOffboardTrainsAlike(t *testing.T) {
 			o.Model.Kind, o.Model.Hidden, o.Model.Heads, o.Model.Slope = "gat", 6, 2, 0.2
 			o.Model.Activation = nn.ELU
 		}},
+		{"class weights, smoothed labels", 2, func(o *Options) {
+			o.Loss = LossOptions{Objective: nn.Objective{Smoothing: 0.1}, Balanced: true}
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := sageOptions()
