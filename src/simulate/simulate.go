@@ -6,13 +6,15 @@
 //	                                                  ├─ accesses [N] += 1 ─── Top(score) of every static policy, size ──> rows
 //	                                                  └─ Policy.Step of every dynamic policy, size ──────────────────────> rows, step by step
 //
-// A static cache is fixed, so what it leaves to fetch follows from how often each vertex was wanted: all accesses less those of the
-// vertices it holds. Dynamic policies decide step by step, and are those that package access makes for training. Either way the rows
-// are those of a training run with the same parts, ranks, nodes, minibatches, seed and cache.
+// The rows that a static cache leaves to fetch follow from the accesses of each vertex: all
+// accesses less those of the vertices it holds. Dynamic policies decide step by step, by the code
+// that training uses. Either way the rows equal those of a training run with the same parts, ranks,
+// nodes, minibatches, seed and cache.
 //
-// Memory beyond the mapped topology, for N vertices, W ranks simulated at a time, D dynamic policies, A sizes of at most C rows: W times
-// 20 N bytes (accesses, prediction and a ranking) and D A (4 N + 24 C), and what a window sees; docs/guide/tuning-the-cache.md has it all. Features are
-// never opened.
+// Memory beyond the mapped topology, for N vertices, W ranks simulated at a time, D dynamic
+// policies, A sizes of at most C rows: W times 20 N bytes (accesses, prediction and a ranking) and
+// D A (4 N + 24 C), and the minibatches of a window; docs/guide/tuning-the-cache.md has the full
+// formula. Features are never opened.
 package simulate
 
 import (
@@ -32,10 +34,10 @@ import (
 // Policies lists every policy that can be simulated.
 func Policies() []string { return policy.Names(nil) }
 
-// Options says what is simulated: the run, and what is counted of it.
+// Options describes the simulated run, and the policies and sizes to count.
 type Options struct {
-	// Spec is the run. Its Cache holds the settings that policies read; policy and size are those
-	// of the lists below.
+	// Spec is the run. Its Cache holds the settings that policies read; the lists below give
+	// policies and sizes.
 	job.Spec
 
 	LastShort bool // full batches and one short one, instead of the near-equal pieces of training
@@ -48,7 +50,7 @@ type Options struct {
 	Workers int // goroutines; 0: one for each CPU
 }
 
-// What is above these is a slip of the pen, and ends for want of memory where it is not refused.
+// Larger values are typing errors, and would exhaust the memory.
 const (
 	mostEpochs  = 1e6
 	mostWorkers = 1 << 12
@@ -139,11 +141,12 @@ type Simulation struct {
 	transposed bool // the graph is not symmetric
 }
 
-// ErrOptions says that nothing is wrong with the parts.
+// ErrOptions marks errors of the options, not of the parts.
 var ErrOptions = errors.New("this cannot be simulated")
 
-// New prepares the simulation of a run on the parts, which must outlive it. Errors are about the options (ErrOptions), or parts that do not
-// fit them: a number of ranks that does not divide the parts, no training seeds.
+// New prepares the simulation of a run on the parts, which must outlive it. Errors are about the
+// options (ErrOptions), or about parts that do not fit them: the number of ranks does not divide
+// the parts, or there are no training seeds.
 func New(s *shard.Shards, o Options) (*Simulation, error) {
 	if o.Ranks == 0 {
 		o.Ranks = s.Parts
@@ -188,9 +191,9 @@ type Result struct {
 	Capacity  []int       // [sizes] rows of a rank's cache, the largest of any rank
 	Windows   [][]int     // [policies][sizes] minibatches known in advance
 	Rows      [][]int64   // [policies][sizes] rows fetched in all epochs
-	Filled    [][]int64   // [policies][sizes] rows that the caches begin with, fetched before the first step
+	Filled    [][]int64   // [policies][sizes] rows fetched before the first step
 	Predicted [][]float64 // [policies][sizes] expected rows of an epoch; NaN where there is no prediction
-	Traces    [][]Trace   // [policies][sizes] what a dynamic policy did; nil for others, and for the optimum, which decides nothing
+	Traces    [][]Trace   // [policies][sizes] of dynamic policies, but for the optimum; nil for others
 
 	used used
 }
@@ -204,8 +207,8 @@ func (r *Result) PerEpoch(p, size int) (rows, ratio float64) {
 	return float64(n) / float64(r.Options.Epochs), share(n, r.Remote, 1)
 }
 
-// HitRates returns the share of remote accesses that transferred nothing, and the share that found their row at hand: MassiveGNN's
-// hit rate (eq. 8), which does not charge rows fetched beside the misses.
+// HitRates returns 1 - transferred rows / remote accesses, and the share of remote accesses found
+// in the cache: MassiveGNN's hit rate (eq. 8), which counts no rows fetched beside the misses.
 func (r *Result) HitRates(p, size int) (hit, buffer float64) {
 	fetched := r.Rows[p][size]
 	for _, d := range r.Traces[p][size] {
@@ -214,7 +217,7 @@ func (r *Result) HitRates(p, size int) (hit, buffer float64) {
 	return 1 - share(r.Rows[p][size], r.Remote, 1), 1 - share(fetched, r.Remote, 1)
 }
 
-// share returns a/b, or what it is said to be if there is nothing to have a share of.
+// share returns a/b, or the given value if b is 0.
 func share(a, b int64, ofNothing float64) float64 {
 	if b == 0 {
 		return ofNothing
