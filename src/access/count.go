@@ -11,21 +11,20 @@ import (
 	"halognn/src/sample"
 )
 
-// The epochs that the policy sim counts. Training numbers its epochs from 1 and never gets here, so
-// neither the seed order nor a draw of them is one of a run.
+// The epochs that policy sim counts. Training numbers its epochs from 1 and never reaches them, so
+// they share no seed order and no draw with a run.
 const (
 	SimulatedFirst  = 1 << 30
 	SimulatedEpochs = 2
 )
 
-// CountOptions says which minibatches are counted: those that training makes for a stream in some
-// epochs.
+// CountOptions selects the minibatches to count: those of a stream in some epochs.
 type CountOptions struct {
 	Sample  sample.Spec     // how minibatches are drawn
 	Streams *sample.Streams // the seed order of the run
 	Stream  int
 	Seed    uint64 // of the run
-	First   int    // epoch: 1 for what a run does, SimulatedFirst for what it could as well have done
+	First   int    // epoch: 1 for those of the run, SimulatedFirst for others
 	Epochs  int
 	Workers int // goroutines, each with a Sampler; 0 means 1
 }
@@ -48,9 +47,9 @@ func (o *CountOptions) check() error {
 }
 
 // Count samples the minibatches of a stream as training does, key for key, and counts how many of
-// them read each vertex: score [N]. Policy sim counts epochs that are not of the run (2 in
-// SALIENT++, section 3.2), policy oracle those of the run itself, which makes it the best static
-// cache there is.
+// them read each vertex: score [N]. Policy sim counts epochs that the run does not have (2 in
+// SALIENT++, section 3.2); policy oracle counts those of the run itself, so it is the best static
+// cache.
 //
 // Time is that of sampling Epochs x Steps minibatches on Workers goroutines. Memory 8 N bytes, 4 N
 // of it the result, and a Sampler and a minibatch a worker. Counts from 2^24 on are rounded. Errors

@@ -11,7 +11,7 @@ import (
 )
 
 // VIP estimates the probability that one minibatch reads each vertex (its vertex inclusion
-// probability), as the paper has it:
+// probability), by the paper's formula:
 //
 //	p_0(v) = min(1, batch/T) for v in train, else 0
 //	p_h(u) = 1 - product over v that may sample u of (1 - t_h(v) p_{h-1}(v)),    t_h(v) = min(1, f_h/indegree(v))
@@ -154,8 +154,8 @@ func (m *Graph) transition(fanout, v int) float64 {
 	return float64(fanout) / float64(degree)
 }
 
-// small is the argument up to which so few terms of a logarithm or exponential are as good as a
-// float32. Most probabilities lie below, and the terms cost a fraction of the functions.
+// small is the argument up to which a few terms of the series of a logarithm or exponential are as
+// exact as a float32. Most probabilities lie below, and the terms cost a fraction of the functions.
 const small = 1.0 / 32
 
 // logMiss returns log(1-p), -Inf for p = 1.
