@@ -114,7 +114,7 @@ func byLikelihood(p []float32) ([]uint64, error) {
 	order := mem.Make[uint64](n)[:0]
 	for v, x := range p {
 		if x > 0 {
-			order = append(order, uint64(^math.Float32bits(x))<<32|uint64(v)) // bits of positive floats order alike
+			order = append(order, uint64(^math.Float32bits(x))<<32|uint64(v)) // float bits order alike
 		}
 	}
 	slices.Sort(order)

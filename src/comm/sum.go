@@ -16,11 +16,11 @@ const (
 	SumFast                        // StartAllreduceSum: the last bit depends on the implementation and its algorithm
 )
 
-// MaxReproducible is the largest number of ranks for which SumAuto sums reproducibly: the messages
-// of its all-to-all shrink as the ranks become more, down to where latency is all they cost.
+// MaxReproducible is the largest number of ranks for which SumAuto sums reproducibly: with more
+// ranks the messages of its all-to-all shrink until latency dominates.
 const MaxReproducible = 64
 
-// SumOptions says how a Summer adds. The zero value is SumAuto with a plain loop.
+// SumOptions sets how a Summer adds. The zero value is SumAuto with a plain loop.
 type SumOptions struct {
 	Mode SumMode
 	Add  func(sum, x []float32) // sum[i] += x[i]; nil means AddInto. Every Summer calls it from a goroutine of its own.
@@ -41,9 +41,9 @@ func AddInto(sum, x []float32) {
 //	Start ──> all-to-all ──> add the slices in rank order ──> all-gather ──> Wait
 //	          (scatter)      slice r is added by rank r        (gather)
 //
-// The two collectives have a communicator each, so that the order on each is simply the order of
-// the Starts, and bucket i+1 travels while bucket i is added. It moves what a bandwidth-optimal
-// allreduce moves: 2n(K-1)/K floats a rank.
+// Each of the two collectives has its own communicator, on which the order is that of the Starts,
+// and bucket i+1 travels while bucket i is added. It moves 2n(K-1)/K floats a rank, as a
+// bandwidth-optimal allreduce does.
 type Summer struct {
 	scatter, gather Comm // gather is nil if sums are fast
 	add             func(sum, x []float32)
@@ -118,7 +118,8 @@ func (s *Summer) Start(buf []float32) *Sum {
 // sliceEnd returns where the slice of rank r ends in a vector of n floats.
 func sliceEnd(n, r, size int) int { return (r + 1) * n / size }
 
-// lane adds the slices that have arrived, in the order of the Starts, and sends the sums on.
+// lane adds the slices that have arrived, in the order of the Starts, and starts gathering the
+// sums.
 func (s *Summer) lane() {
 	defer close(s.stopped)
 	rank := s.scatter.Rank()
@@ -170,8 +171,8 @@ func (s *Summer) take() *Sum {
 		recvRows: make([]int, size)}
 }
 
-// Close frees the communicators and buffers. Sums that have not been waited for make it return an
-// error and leave the buffers to them. Closing twice is closing once.
+// Close frees the communicators and buffers. It returns an error and frees nothing while sums have
+// not been waited for. A second Close does nothing.
 func (s *Summer) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

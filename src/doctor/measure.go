@@ -10,14 +10,14 @@ import (
 
 const (
 	tryTime      = 100 * time.Millisecond // of a rate
-	turnTime     = 20 * time.Millisecond  // of a rank that copies while the others of its node wait
+	turnTime     = 20 * time.Millisecond  // of a rank that copies alone on its node
 	gemmRows     = 512                    // per thread; tiles of the device are 256 or 512 rows
 	gemmWidth    = 256                    // in and out: the hidden width of the default model
 	copyBytes    = 32 << 20               // from, and to: together more than a core's share of any cache
 	trafficBytes = 4 << 20                // bytes a rank sends in an all-to-all, and adds in an allreduce
 )
 
-// sustained returns the work of as many calls of f as begin within a time, divided by the time they took. The first call warms up.
+// sustained calls f repeatedly for a time and returns work per second. The first call warms up.
 func sustained(within time.Duration, work float64, f func()) float64 {
 	f()
 	begin, calls := time.Now(), 0.0
@@ -76,10 +76,10 @@ func measureRank(c, node comm.Comm, o Options, me *Rank) error {
 	return comm.Agree(c, failed)
 }
 
-// Traffic is how fast ranks reach each other; zeros for a rank that is alone.
+// Traffic holds the rates between ranks; zeros for a single rank.
 type Traffic struct {
 	Barrier   float64 // seconds
-	AllToAll  float64 // bytes/s that a rank sends to the others, while all do
+	AllToAll  float64 // bytes/s that a rank sends to the others, all at once
 	Allreduce float64 // bytes/s of the buffer that every rank adds, by the transport's own sum
 }
 

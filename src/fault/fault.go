@@ -1,11 +1,13 @@
 //go:build !faults
 
-// Package fault is where tests make things go wrong: named points in the program at which a rank dies, stops, slows down or is told that
-// something failed. Without the build tag "faults" the points are empty and cost nothing; with it, HALOGNN_FAULTS chooses.
+// Package fault injects faults for tests: named points in the program at which a rank dies, stops,
+// slows down or gets an error. Without the build tag "faults" the points are empty and cost
+// nothing; with it, HALOGNN_FAULTS chooses.
 //
 //	HALOGNN_FAULTS="sample=kill@1:2:3"     rank 1 dies when it samples for epoch 2, step 3
 //
-// Points and actions: Points, and the table in docs/faults.md. The package knows nothing of what it is called from.
+// Points and actions: Points, and the table in docs/faults.md. The package knows nothing of its
+// callers.
 package fault
 
 // Enabled reports whether faults can happen.

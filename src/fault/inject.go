@@ -22,7 +22,7 @@ type planned struct {
 	point, action     string
 	millis            int
 	rank, epoch, step int
-	done              atomic.Bool // happens once, but for slow
+	done              atomic.Bool // each happens once, except slow
 }
 
 var plan = sync.OnceValue(func() []*planned {
@@ -115,11 +115,11 @@ func At(point string, rank, epoch, step int) error {
 // mark makes the file HALOGNN_FAULT_MARK, whose time is that of the fault.
 func mark() {
 	if path := os.Getenv("HALOGNN_FAULT_MARK"); path != "" {
-		_ = os.WriteFile(path, nil, 0o666) // who waits for it sees that it is missing
+		_ = os.WriteFile(path, nil, 0o666) // a test that waits for it notices
 	}
 }
 
-// starved is set by the action memory: the next array cannot be had.
+// starved is set by the action memory: the next allocation fails.
 var starved atomic.Bool
 
 // Starved reports whether the system is to have no memory left.

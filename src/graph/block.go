@@ -80,7 +80,7 @@ func (b *Block) Transpose(t *BlockTranspose) {
 	t.Indptr[0] = 0
 }
 
-// Free gives the arrays back.
+// Free frees the arrays.
 func (t *BlockTranspose) Free() {
 	mem.Free(t.Indptr)
 	mem.Free(t.Indices)

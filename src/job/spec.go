@@ -1,7 +1,7 @@
-// Package job says what is trained on what: which minibatches each rank trains in which step, from
-// which seeds and by which draws, whose rows it reads in memory, and how many rows its cache holds.
-// Training, planning, simulation, the export of blocks and the config hold one Spec, so what is
-// simulated or planned is what is trained, by construction.
+// Package job describes a job: which minibatches each rank trains in which step, from which seeds
+// and by which draws, whose rows it reads in memory, and how many rows its cache holds. Training,
+// planning, simulation, the export of blocks and the config hold one Spec, so plans and simulations
+// describe the job that is trained, by construction.
 //
 //	Spec ────────┐
 //	parts ──> New ──> Job   ranks       vertices, node, local ranges

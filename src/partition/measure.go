@@ -11,7 +11,7 @@ import (
 	"halognn/src/mem"
 )
 
-// PartReport counts what one part has.
+// PartReport holds the counts of one part.
 type PartReport struct {
 	Vertices int64 `json:"vertices"`
 	Train    int64 `json:"train"` // training seeds
@@ -21,8 +21,8 @@ type PartReport struct {
 	Halo     int64 `json:"halo"`  // distinct remote vertices with an edge into it
 }
 
-// Report is what a partition costs. An imbalance is the largest part over the mean, 1 where there
-// is nothing.
+// Report holds the sizes, cut and halo of a partition. An imbalance is the largest part over the
+// mean; 1 if all are empty.
 type Report struct {
 	Parts           []PartReport `json:"parts"`
 	Total           PartReport   `json:"total"` // sums; a vertex in the halo of two parts counts twice
@@ -104,7 +104,7 @@ func (r *Report) summarize() {
 	r.HaloPerVertex = float64(r.Total.Halo) / float64(max(r.Total.Vertices, 1))
 }
 
-// Limits says how unbalanced a partition may be.
+// Limits are the largest imbalances allowed.
 type Limits struct {
 	Train float64 // training seeds: the part with most of them sets the number of steps
 	Edges float64 // in-edges
@@ -116,8 +116,8 @@ var DefaultLimits = Limits{Train: 1.10, Edges: 1.5}
 // ErrImbalance is wrapped by the errors of Report.Check.
 var ErrImbalance = errors.New("parts are unbalanced")
 
-// Check reports every imbalance above its limit, and what to do about it. One that whole numbers
-// force (7 seeds on 4 parts) is not a fault.
+// Check reports every imbalance above its limit, and what to do about it. An imbalance that whole
+// numbers force (7 seeds on 4 parts) is allowed.
 func (r Report) Check(l Limits) error {
 	var faults []error
 	check := func(what string, imbalance, limit float64, total int64, of func(PartReport) int64) {

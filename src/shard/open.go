@@ -12,25 +12,24 @@ import (
 	"halognn/src/sample"
 )
 
-// Options says from where files are mapped. The zero value maps them where they are.
+// Options chooses where files are mapped. The zero value maps them in place.
 type Options struct {
 	// CopyTopology reads the topology once into shared memory per node (topology.load: copy), for
 	// file systems where faulting page by page is slow. Call UnlinkShared when all ranks of the
 	// node have opened.
 	CopyTopology bool
-	// Stage is a node-local directory that files are copied to before they are mapped, by whichever
-	// process of the node comes first. They stay there, and a later run finds them. Empty means no
-	// staging.
+	// Stage is a node-local directory to which the first process of the node copies files before
+	// they are mapped. The copies stay for later runs. Empty means no staging.
 	Stage string
-	// SharedMemory is where CopyTopology copies to; empty means /dev/shm.
+	// SharedMemory is the directory to which CopyTopology copies; empty means /dev/shm.
 	SharedMemory string
 }
 
-// topologyFiles are what CopyTopology copies.
+// topologyFiles are the files that CopyTopology copies.
 var topologyFiles = []string{"indptr.npy", "indices.npy", "original_id.npy"}
 
 // Shards is an open PARTS directory. Its slices are views of mapped files: valid until Close, not
-// to be written. It is for concurrent use but for Close.
+// to be written. All methods but Close may be called concurrently.
 type Shards struct {
 	Meta
 	Dir                string
@@ -54,8 +53,8 @@ func (s *splitView) of(part int) []graph.VertexID {
 	return s.ids[s.offsets[part]:s.offsets[part+1]]
 }
 
-// Open maps what all ranks read: topology, labels and splits. It checks that all files are there,
-// with the size, type and shape that meta.json says; Verify checks what is in them.
+// Open maps the files that all ranks read: topology, labels and splits. It checks that all files
+// exist with the size, type and shape in meta.json; Verify checks their content.
 func Open(dir string, o Options) (*Shards, error) {
 	meta, identity, err := readMeta(dir)
 	if err != nil {
@@ -128,7 +127,7 @@ func mapInto[T npy.Element](s *Shards, name string, view *[]T) error {
 	return err
 }
 
-// open maps one file, staged if the options say so, and holds it against meta.json.
+// open maps one file, staged if the options say so, and compares it with meta.json.
 func (s *Shards) open(name string) (*npy.File, error) {
 	var f *npy.File
 	var err error

@@ -14,7 +14,7 @@ import (
 )
 
 // Verify reads everything: the hash of every file, the rules of the CSC, original ids, label ranges
-// and splits. It reports the first fault of each. A file that shrinks meanwhile is an error, not a
+// and splits. It reports the first error of each. A file that shrinks meanwhile is an error, not a
 // crash.
 func (s *Shards) Verify() error {
 	return mem.Guard(func() error {
@@ -22,9 +22,9 @@ func (s *Shards) Verify() error {
 	})
 }
 
-// VerifyHashes reads the files of the parts [first, last) and, if shared, those that all parts have
-// in common, and compares their hashes with meta.json. Where a file has been staged, its copy is
-// what is read. The cost is one sequential read.
+// VerifyHashes reads the files of the parts [first, last) and, if shared, those common to all
+// parts, and compares their hashes with meta.json. Of a staged file it reads the copy. The cost is
+// one sequential read.
 func (s *Shards) VerifyHashes(first, last int, shared bool) error {
 	var names []string
 	for k := first; k < last; k++ {
