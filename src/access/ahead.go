@@ -29,8 +29,8 @@ func (m *Graph) Candidates(r *Workload) (Set, error) {
 	return reached, err
 }
 
-// HaloSize returns the number of vertices outside the local ranges that may be sampled from inside in one hop. Time that of Within,
-// memory 3 N/8 bytes.
+// HaloSize returns the number of vertices outside the local ranges that may be sampled from inside
+// in one hop. Time that of Within, memory 3 N/8 bytes.
 func (m *Graph) HaloSize(local []Range) (int, error) {
 	halo, err := m.Candidates(&Workload{Local: local, Hops: 1, Sample: sample.Neighbours(1, 1)})
 	defer halo.Free()
@@ -117,8 +117,9 @@ func Reuse(p []float32, local []Range) (*cache.Reuse, error) {
 	return reuse, nil
 }
 
-// waitingBytes estimates the memory of a minibatch that is sampled and planned, and waits for its turn: 24 bytes a vertex of the
-// input frontier, 16 more a vertex of each other, 4 bytes an edge of the input layer, whose rows no gradient flows to, and 12 of each other.
+// waitingBytes estimates the memory of a minibatch that is sampled and planned, and waits for its
+// turn: 24 bytes a vertex of the input frontier, 16 more a vertex of each other, 4 bytes an edge of
+// the input layer, whose rows no gradient flows to, and 12 of each other.
 func (m *Graph) waitingBytes(r *Workload, p []float32) (int64, error) {
 	fanouts, err := r.Sample.FanoutsFor("the memory of a window of minibatches")
 	if err != nil {

@@ -57,7 +57,8 @@ func (m *Graph) OwnParts(part []int32, train [][]graph.VertexID, batch int, fano
 // it if its settings are not those that the part was ordered by; otherwise the hot rows are the
 // first ones. The list lies outside the Go heap.
 //
-// Time that of Reads and of sorting the part, memory 8 bytes a vertex of the graph and 4 a row of the part.
+// Time that of Reads and of sorting the part, memory 8 bytes a vertex of the graph and 4 a row of
+// the part.
 func (m *Graph) HotRows(r *Workload, part Range, count int) ([]int32, error) {
 	if err := checkLocal(m.in.NumVertices(), []Range{part}); err != nil {
 		return nil, fmt.Errorf("access: hot rows: %w", err)

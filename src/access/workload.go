@@ -13,7 +13,9 @@ type Workload struct {
 	Local   []Range     // rows that need no fetch
 	Sources []Source    // of the seeds of its minibatches
 	Sample  sample.Spec // how they are drawn
-	Hops    int         // from the local vertices, within which degree, paths and prefetch keep rows; 0: as many as are sampled
+	// from the local vertices, within which degree, paths and prefetch keep rows; 0: as many as are
+	// sampled
+	Hops int
 
 	// The streams that sim and oracle count are First to First+Count-1.
 	Topology     *sample.Topology

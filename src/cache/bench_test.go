@@ -34,7 +34,8 @@ func benchTrace() [][]graph.VertexID {
 		trace[t] = mem.Make[graph.VertexID](benchRemote)[:0]
 		for len(trace[t]) < benchRemote {
 			x := r.Float64()
-			v := uint64(x*x*x*benchVertices) * 1_500_007 % benchVertices // prime to the vertices: a permutation
+			// prime to the vertices: a permutation
+			v := uint64(x*x*x*benchVertices) * 1_500_007 % benchVertices
 			if seen[v] != int32(t+1) {
 				seen[v] = int32(t + 1)
 				trace[t] = append(trace[t], graph.VertexID(v))

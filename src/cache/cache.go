@@ -61,7 +61,8 @@ func (blind) Window() int { return 0 }
 // Feed implements Policy.
 func (blind) Feed([]graph.VertexID) {}
 
-// Decision is the answer to one step; see the package comment. The zero value is ready; its arrays are reused from step to step.
+// Decision is the answer to one step; see the package comment. The zero value is ready; its arrays
+// are reused from step to step.
 type Decision struct {
 	Slot   []int32          // [remote] slot that holds the row, or -1
 	Early  []graph.VertexID // rows to fetch beside the misses, mostly ascending

@@ -63,13 +63,16 @@ type Lookahead struct {
 	ids        []graph.VertexID
 	next, slot []int32
 	first      []uint32 // [steps, a ring as that of bookings] position of the step's first use
-	head       uint32   // position after the last use; positions count on modulo 2^30, their place in the rings is their lower bits
+	// position after the last use; positions count on modulo 2^30, their place in the rings is their
+	// lower bits
+	head uint32
 
-	vertex       []graph.VertexID // [C] row in the slot, or unused or dropped
-	older, newer []int32          // [C+1] slots without a booked row, in a ring; that after C is the oldest
-	held         int              // slots with one
-	high         int              // most slots with one, ever
-	vacant       int              // slots that are unused or dropped
+	vertex []graph.VertexID // [C] row in the slot, or unused or dropped
+	// [C+1] slots without a booked row, in a ring; that after C is the oldest
+	older, newer []int32
+	held         int // slots with one
+	high         int // most slots with one, ever
+	vacant       int // slots that are unused or dropped
 }
 
 const (

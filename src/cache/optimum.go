@@ -18,8 +18,9 @@ type Optimum struct {
 	bookings *bookings
 	last     []int32 // [N] 1 + step of the last use, 0 for none
 	filled   bool
-	held     int              // rows that it held before the first step
-	start    []graph.VertexID // [<= C] what it held before the first step, in order of first use, if that is asked for
+	held     int // rows that it held before the first step
+	// [<= C] what it held before the first step, in order of first use, if that is asked for
+	start []graph.VertexID
 }
 
 // NewOptimum has room for capacity rows of a graph of n vertices. If filled, the cache may hold any
@@ -79,7 +80,8 @@ func Start(n, capacity int, steps iter.Seq[[]graph.VertexID]) ([]graph.VertexID,
 		return nil, fmt.Errorf("start of a look-ahead cache: %w", err)
 	}
 	defer o.Free()
-	o.start = mem.Make[graph.VertexID](capacity)[:0] // a row held from the start takes a slot of its own until its first use
+	// a row held from the start takes a slot of its own until its first use
+	o.start = mem.Make[graph.VertexID](capacity)[:0]
 	for remote := range steps {
 		o.Step(remote)
 	}

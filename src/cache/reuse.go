@@ -169,7 +169,8 @@ func PlanWindow(o WindowOptions) int {
 	}
 	w += (w + windowSlack - 1) / windowSlack
 	if o.Memory > 0 {
-		each := float64(o.StepBytes) + o.Reuse.Uses()*2*entryBytes // rings are up to twice as long as what they hold
+		// rings are up to twice as long as what they hold
+		each := float64(o.StepBytes) + o.Reuse.Uses()*2*entryBytes
 		w = int(min(float64(w), float64(o.Memory)/each))
 	}
 	return max(1, min(w, run))

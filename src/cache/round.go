@@ -60,7 +60,8 @@ func (p *Prefetch) exchange(leaving, coming []int32) {
 	}
 }
 
-// scoreBits returns the entry for a score. A score too small for float32 becomes 0, which means no score.
+// scoreBits returns the entry for a score. A score too small for float32 becomes 0, which means no
+// score.
 func scoreBits(x float64) int32 {
 	if e := int32(math.Float32bits(float32(x))); e >= smallest {
 		return e

@@ -12,7 +12,8 @@ import (
 // The helpers below are collective, block, and allocate: they serve set-up, checks before the first
 // step, and reports once an epoch.
 
-// Allgather returns the values of every rank in rank order. All ranks give the same number of values.
+// Allgather returns the values of every rank in rank order. All ranks give the same number of
+// values.
 func Allgather[T mem.Number](c Comm, values ...T) ([]T, error) {
 	all := make([]T, c.Size()*len(values))
 	if len(values) == 0 {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Agree gives every rank the same verdict: none if no rank has a fault, else that of the first rank that has one, named only if the
-// others do not share it.
+// Agree gives every rank the same verdict: none if no rank has a fault, else that of the first rank
+// that has one, named only if the others do not share it.
 func TestAgree(t *testing.T) {
 	gone := fmt.Errorf("parts: %w", fs.ErrNotExist)
 	for _, c := range []struct {

@@ -13,7 +13,8 @@ type SumMode int
 const (
 	SumAuto         SumMode = iota // SumReproducible up to MaxReproducible ranks, SumFast beyond
 	SumReproducible                // in rank order: one result for every implementation of Comm
-	SumFast                        // StartAllreduceSum: the last bit depends on the implementation and its algorithm
+	// StartAllreduceSum: the last bit depends on the implementation and its algorithm
+	SumFast
 )
 
 // MaxReproducible is the largest number of ranks for which SumAuto sums reproducibly: with more
@@ -23,7 +24,8 @@ const MaxReproducible = 64
 // SumOptions sets how a Summer adds. The zero value is SumAuto with a plain loop.
 type SumOptions struct {
 	Mode SumMode
-	Add  func(sum, x []float32) // sum[i] += x[i]; nil means AddInto. Every Summer calls it from a goroutine of its own.
+	// sum[i] += x[i]; nil means AddInto. Every Summer calls it from a goroutine of its own.
+	Add func(sum, x []float32)
 }
 
 // AddInto adds x to sum, element by element: sum[i] += x[i]. They have the same length.
@@ -58,10 +60,12 @@ type Summer struct {
 
 // Sum is a vector being added: a Request.
 type Sum struct {
-	owner              *Summer
-	buf                []float32
-	slices             []float32     // this rank's slice as every rank sent it, in rank order; the sum replaces the first
-	sendRows, recvRows []int         // floats of each rank's slice; of this rank's slice from each rank
+	owner *Summer
+	buf   []float32
+	// this rank's slice as every rank sent it, in rank order; the sum replaces the first
+	slices []float32
+	// floats of each rank's slice; of this rank's slice from each rank
+	sendRows, recvRows []int
 	ready              chan struct{} // holds a token when the lane has set moving or err
 	moving             Request       // the last collective
 	err                error

@@ -85,7 +85,8 @@ func mixed(ranks []Rank) (found []Finding) {
 
 // slowBuilds finds programs that were not built for speed.
 func slowBuilds(ranks []Rank) (found []Finding) {
-	if slow := ranks[0].Slow; len(slow) > 0 { // other ranks have the same program, or that is a finding
+	// other ranks have the same program, or that is a finding
+	if slow := ranks[0].Slow; len(slow) > 0 {
 		found = append(found,
 			warning("build it with `make`", "the program is slow: %s", strings.Join(slow, ", ")))
 	}

@@ -44,8 +44,9 @@ type Rank struct {
 	Slow    []string
 	Limits  Limits
 
-	GEMM     float64 // flop/s of a matrix product on the rank's threads, all ranks at once
-	Alone    float64 // bytes/s read and written by a copy on the rank's threads, no other rank of the node copying
+	GEMM float64 // flop/s of a matrix product on the rank's threads, all ranks at once
+	// bytes/s read and written by a copy on the rank's threads, no other rank of the node copying
+	Alone    float64
 	Together float64 // the same, all ranks at once
 
 	Disk Disk
@@ -61,9 +62,10 @@ type Limits struct {
 
 // Disk is a rank's test of a directory. Rates are 0 on ranks that did not test.
 type Disk struct {
-	Write, Read float64 // bytes/s, sync included, the cache dropped between the two where the system does that
-	Fault       string  // why it could not
-	Unseen      bool    // the rank did not see rank 0's file
+	// bytes/s, sync included, the cache dropped between the two where the system does that
+	Write, Read float64
+	Fault       string // why it could not
+	Unseen      bool   // the rank did not see rank 0's file
 }
 
 // Report is the outcome, the same on every rank.

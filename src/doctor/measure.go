@@ -9,12 +9,14 @@ import (
 )
 
 const (
-	tryTime      = 100 * time.Millisecond // of a rate
-	turnTime     = 20 * time.Millisecond  // of a rank that copies alone on its node
-	gemmRows     = 512                    // per thread; tiles of the device are 256 or 512 rows
-	gemmWidth    = 256                    // in and out: the hidden width of the default model
-	copyBytes    = 32 << 20               // from, and to: together more than a core's share of any cache
-	trafficBytes = 4 << 20                // bytes a rank sends in an all-to-all, and adds in an allreduce
+	tryTime   = 100 * time.Millisecond // of a rate
+	turnTime  = 20 * time.Millisecond  // of a rank that copies alone on its node
+	gemmRows  = 512                    // per thread; tiles of the device are 256 or 512 rows
+	gemmWidth = 256                    // in and out: the hidden width of the default model
+	// from, and to: together more than a core's share of any cache
+	copyBytes = 32 << 20
+	// bytes a rank sends in an all-to-all, and adds in an allreduce
+	trafficBytes = 4 << 20
 )
 
 // sustained calls f repeatedly for a time and returns work per second. The first call warms up.
@@ -28,7 +30,8 @@ func sustained(within time.Duration, work float64, f func()) float64 {
 	return calls * work / time.Since(begin).Seconds()
 }
 
-// measureRank fills in the rates of this rank. Collective; a device that fails is an error on every rank.
+// measureRank fills in the rates of this rank. Collective; a device that fails is an error on every
+// rank.
 func measureRank(c, node comm.Comm, o Options, me *Rank) error {
 	x, y := compute.Matrix{Rows: gemmRows * o.Threads, Cols: gemmWidth}, compute.Matrix{Rows: gemmRows * o.Threads, Cols: gemmWidth}
 	w := compute.Matrix{Rows: gemmWidth, Cols: gemmWidth}
@@ -113,7 +116,8 @@ func measureTraffic(c comm.Comm) (t Traffic, err error) {
 	return t, nil
 }
 
-// perCall returns the seconds of a collective: the least over a few tries of the longest over ranks. Collective.
+// perCall returns the seconds of a collective: the least over a few tries of the longest over
+// ranks. Collective.
 func perCall(c comm.Comm, start func() comm.Request) (float64, error) {
 	shortest := 0.0
 	for begin, try := time.Now(), 0; ; try++ {

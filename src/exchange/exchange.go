@@ -71,8 +71,8 @@ type SharedCache interface {
 
 // Options describes where rows lie. All ranks must give the same Offsets, Cols and Type.
 type Options struct {
-	// Offsets [P+1]: part k is vertices [Offsets[k], Offsets[k+1]). P is a multiple of the number of ranks K; rank r owns
-	// parts [r*P/K, (r+1)*P/K). Parts may be empty.
+	// Offsets [P+1]: part k is vertices [Offsets[k], Offsets[k+1]). P is a multiple of the number
+	// of ranks K; rank r owns parts [r*P/K, (r+1)*P/K). Parts may be empty.
 	Offsets []int64
 
 	// Tables [P] are the rows of the parts that this rank can read: its own, and those of peers
@@ -86,12 +86,13 @@ type Options struct {
 	Host  Slicer
 	Cache Cache // a fixed set of rows, for Plan; nil for none
 
-	// Buffer holds copies of rows that change from step to step, for Locate and Decide; nil for none. Keep writes it.
+	// Buffer holds copies of rows that change from step to step, for Locate and Decide; nil for
+	// none. Keep writes it.
 	Buffer []byte
 }
 
-// Exchange plans and fetches rows for one rank. Its methods may be called concurrently for different plans, as far as
-// the order of collectives on the communicator allows.
+// Exchange plans and fetches rows for one rank. Its methods may be called concurrently for
+// different plans, as far as the order of collectives on the communicator allows.
 type Exchange struct {
 	comm     comm.Comm
 	rank     int

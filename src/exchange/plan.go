@@ -13,8 +13,8 @@ import (
 // The zero value is ready for Exchange.Plan; it is reused from minibatch to minibatch, and Free
 // frees its arrays.
 type Plan struct {
-	// Rows.Of[i] is the row of the i-th vertex. Own, peer and cached rows may be read after Exchange.Plan, remote ones when
-	// the request of StartRows is complete.
+	// Rows.Of[i] is the row of the i-th vertex. Own, peer and cached rows may be read after
+	// Exchange.Plan, remote ones when the request of StartRows is complete.
 	Rows compute.Rows
 
 	// Counters of this plan; complete after StartRows.
@@ -36,9 +36,9 @@ type Plan struct {
 	received []byte  // [R, rowBytes] the rows asked for by this plan, in the order of askIDs
 }
 
-// Plan looks up every vertex of a frontier and fills p.Rows; remote rows point to where they will land. ids are distinct.
-// Its cost is one pass over ids and one over the remote ones, O(len(ids) + P + K). A vertex that the graph does not have
-// is graph.ErrVertexRange.
+// Plan looks up every vertex of a frontier and fills p.Rows; remote rows point to where they will
+// land. ids are distinct. Its cost is one pass over ids and one over the remote ones, O(len(ids) +
+// P + K). A vertex that the graph does not have is graph.ErrVertexRange.
 func (x *Exchange) Plan(p *Plan, ids []graph.VertexID) error {
 	if err := x.place(p, ids); err != nil {
 		return err

@@ -13,8 +13,8 @@ package fault
 // Enabled reports whether faults can happen.
 const Enabled = false
 
-// At is the point of that name, reached by a rank in a step of an epoch; -1 where there is none. The error is what the caller is to
-// believe has happened.
+// At is the point of that name, reached by a rank in a step of an epoch; -1 where there is none.
+// The error is what the caller is to believe has happened.
 func At(point string, rank, epoch, step int) error { return nil }
 
 // Starved reports whether the system is to have no memory left.

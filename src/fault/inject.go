@@ -17,7 +17,8 @@ import (
 // Enabled reports whether faults can happen.
 const Enabled = true
 
-// planned is one fault of HALOGNN_FAULTS: POINT=ACTION[:MILLISECONDS]@RANK:EPOCH:STEP, -1 for any rank, epoch or step.
+// planned is one fault of HALOGNN_FAULTS: POINT=ACTION[:MILLISECONDS]@RANK:EPOCH:STEP, -1 for any
+// rank, epoch or step.
 type planned struct {
 	point, action     string
 	millis            int
@@ -80,8 +81,8 @@ func (p *planned) fits(point string, rank, epoch, step int) bool {
 	return p.point == point && same(p.rank, rank) && same(p.epoch, epoch) && same(p.step, step)
 }
 
-// At is the point of that name, reached by a rank in a step of an epoch; -1 where there is none. The error is what the caller is to
-// believe has happened.
+// At is the point of that name, reached by a rank in a step of an epoch; -1 where there is none.
+// The error is what the caller is to believe has happened.
 func At(point string, rank, epoch, step int) error {
 	for _, p := range plan() {
 		if p.action == "nan" || !p.fits(point, rank, epoch, step) {

@@ -6,9 +6,10 @@ import (
 	"halognn/src/mem"
 )
 
-// Block is one hop of a sampled minibatch (an MFG): a bipartite graph from sources to destinations in CSC over
-// destinations. The destinations are the first NumDst sources, so a vertex's own row is always among the rows
-// its layer reads; new vertices follow in first-seen order, which makes the numbering canonical.
+// Block is one hop of a sampled minibatch (an MFG): a bipartite graph from sources to destinations
+// in CSC over destinations. The destinations are the first NumDst sources, so a vertex's own row is
+// always among the rows its layer reads; new vertices follow in first-seen order, which makes the
+// numbering canonical.
 //
 //	Indptr  [NumDst+1]  in-edges of destination d are Indices[Indptr[d]:Indptr[d+1]]
 //	Indices [E]         positions among the sources, in [0, NumSrc)
@@ -44,7 +45,8 @@ func (b *Block) Validate() error {
 	return nil
 }
 
-// BlockTranspose is a Block read by source: what backward needs to send gradients from destinations to sources.
+// BlockTranspose is a Block read by source: what backward needs to send gradients from destinations
+// to sources.
 //
 //	Indptr  [NumSrc+1]  out-edges of source s are Indices[Indptr[s]:Indptr[s+1]]
 //	Indices [E]         destinations, in increasing edge order of the block
@@ -55,7 +57,8 @@ type BlockTranspose struct {
 	Edges   []int32
 }
 
-// Transpose reads b by source into t, whose arrays it reuses. O(S+E), and no allocation once t has been as large.
+// Transpose reads b by source into t, whose arrays it reuses. O(S+E), and no allocation once t has
+// been as large.
 func (b *Block) Transpose(t *BlockTranspose) {
 	t.Indptr = mem.Grow(t.Indptr, b.NumSrc+1)
 	t.Indices = mem.Grow(t.Indices, b.NumEdges())

@@ -103,8 +103,8 @@ func (g *CSC) CheckRow(row VertexID, vertices int) error {
 	return checkSources(g.Indices[begin:end], begin, vertices)
 }
 
-// checkSources reports the first source that is not among the n vertices; first is the number of the
-// first edge.
+// checkSources reports the first source that is not among the n vertices; first is the number of
+// the first edge.
 func checkSources(sources []VertexID, first int64, n int) error {
 	for e, u := range sources {
 		if uint32(u) >= uint32(n) {

@@ -168,7 +168,8 @@ func compact(indptr, kept []int64, entries []VertexID) []VertexID {
 		})
 		mem.Free(entries)
 	} else {
-		for v := range n { // rows move to the left only, so in ascending order none is overwritten before it moved
+		// rows move to the left only, so in ascending order none is overwritten before it moved
+		for v := range n {
 			copy(to[kept[v]:kept[v+1]], entries[indptr[v]:])
 		}
 	}
@@ -189,7 +190,8 @@ func Relabel(g *CSC, newID []VertexID) *CSC {
 		if out.Indptr[w+1] != 0 {
 			panic(fmt.Sprintf("graph: new id %d is given twice, to vertex %d among others", w, v))
 		}
-		out.Indptr[w+1] = int64(g.InDegree(VertexID(v))) + 1 // one more, to tell a vertex without edges from a free number
+		// one more, to tell a vertex without edges from a free number
+		out.Indptr[w+1] = int64(g.InDegree(VertexID(v))) + 1
 	}
 	for w := range n {
 		out.Indptr[w+1] += out.Indptr[w] - 1

@@ -44,8 +44,9 @@ type Spec struct {
 
 	Cache policy.Settings
 
-	Ranks        int // 0: one for each part
-	RanksPerNode int // ranks that share a node's memory; 0: each is a node, unless Job.SetNodes says more
+	Ranks int // 0: one for each part
+	// ranks that share a node's memory; 0: each is a node, unless Job.SetNodes says more
+	RanksPerNode int
 }
 
 // ChunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex

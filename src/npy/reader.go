@@ -17,7 +17,8 @@ type Reader struct {
 	r    io.Reader
 	size int
 	left int // elements not read yet
-	sure int // elements that the file surely has bytes for, even packed: may be allocated before reading
+	// elements that the file surely has bytes for, even packed: may be allocated before reading
+	sure int
 	raw  []byte
 	stop func() error
 }

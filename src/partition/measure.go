@@ -30,8 +30,9 @@ type Report struct {
 	TrainImbalance  float64      `json:"train_imbalance"`
 	EvalImbalance   float64      `json:"eval_imbalance"`
 	EdgeImbalance   float64      `json:"edge_imbalance"`
-	CutFraction     float64      `json:"cut_fraction"`    // of all edges
-	HaloPerVertex   float64      `json:"halo_per_vertex"` // total halo / N: the rows a full-graph layer must fetch, per vertex
+	CutFraction     float64      `json:"cut_fraction"` // of all edges
+	// total halo / N: the rows a full-graph layer must fetch, per vertex
+	HaloPerVertex float64 `json:"halo_per_vertex"`
 }
 
 // Measure counts, for each of the parts, vertices, split vertices, edges, cut and halo.
@@ -40,7 +41,8 @@ type Report struct {
 func Measure(g *graph.CSC, part []int32, parts int, s graph.Split) Report {
 	r := Report{Parts: make([]PartReport, parts)}
 	members, offsets := byPart(part, parts)
-	seen := make([][]int32, parts) // per worker: the last part, plus one, in whose halo a vertex was found
+	// per worker: the last part, plus one, in whose halo a vertex was found
+	seen := make([][]int32, parts)
 	parallel(parts, func(worker, k int) {
 		if seen[worker] == nil {
 			seen[worker] = mem.Make[int32](len(part))

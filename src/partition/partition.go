@@ -52,8 +52,9 @@ func Run(methods map[string]Func, g *graph.CSC, w Weights, o Options) ([]int32, 
 // Weights are the vertex weights that a method balances and the edge weights that it avoids
 // cutting. The zero value balances the number of vertices and counts every edge once.
 type Weights struct {
-	Vertex [][]int32 // one array [N] of weights >= 0 per constraint; every part gets about 1/P of each array's sum
-	Edge   []int32   // [M] cost of cutting each in-edge, >= 1; nil means 1
+	// one array [N] of weights >= 0 per constraint; every part gets about 1/P of each array's sum
+	Vertex [][]int32
+	Edge   []int32 // [M] cost of cutting each in-edge, >= 1; nil means 1
 }
 
 // The constraints of TrainingWeights, as indices of Weights.Vertex.
@@ -101,10 +102,11 @@ func TrainingWeights(g *graph.CSC, s graph.Split) (Weights, error) {
 // Options sets how to partition. The zero value of a field means its default, except Parts, which
 // has none.
 type Options struct {
-	Method    string    // for Run
-	Parts     int       // 1 to N, at most MaxParts
-	Seed      uint64    // random stream; 0 is a stream like any other
-	Imbalance []float32 // per constraint, the largest part may hold this many times the mean; nil means 1.05 each
+	Method string // for Run
+	Parts  int    // 1 to N, at most MaxParts
+	Seed   uint64 // random stream; 0 is a stream like any other
+	// per constraint, the largest part may hold this many times the mean; nil means 1.05 each
+	Imbalance []float32
 }
 
 // MaxParts bounds the number of parts: numbering them takes P*P memory, 2 GiB for MaxParts.

@@ -25,7 +25,8 @@ func Random(g *graph.CSC, w Weights, o Options) ([]int32, error) {
 	rng.Shuffle(n, func(i, j int) { order[i], order[j] = order[j], order[i] })
 
 	list := Constraints(n, w, o)
-	part, next := make([]int32, n), map[uint64]int{} // next part by signature: the constraints a vertex weighs in
+	// next part by signature: the constraints a vertex weighs in
+	part, next := make([]int32, n), map[uint64]int{}
 	for _, v := range order {
 		var signature uint64
 		for c := range list {

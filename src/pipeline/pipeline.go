@@ -181,12 +181,14 @@ type Span struct {
 type Pipeline[T any] struct {
 	options     Options
 	stages      []Stage[T]
-	stations    []int    // stage numbers of those that are not local; the first one is the gate
-	collectives []int    // [C] stations that are collectives
-	chains      [][2]int // [stations+1] chain k is the local stages [lo,hi) before station k; the last one follows them all
-	slots       []slot[T]
-	pool        *ants.Pool
-	work        func() // workLoop, bound once so that submitting it allocates nothing
+	stations    []int // stage numbers of those that are not local; the first one is the gate
+	collectives []int // [C] stations that are collectives
+	// [stations+1] chain k is the local stages [lo,hi) before station k; the last one follows them
+	// all
+	chains [][2]int
+	slots  []slot[T]
+	pool   *ants.Pool
+	work   func() // workLoop, bound once so that submitting it allocates nothing
 
 	first  int // slot of item 0
 	parked int // items of the next run that are in their slots
@@ -215,9 +217,10 @@ type slot[T any] struct {
 	number  int             // the item's number in this run
 	chain   int             // the chain that runs next
 	request Request
-	begin   time.Time       // of the collective under way
-	ready   []chan struct{} // by station, to its goroutine or the lane: the chain before it is complete
-	done    chan struct{}   // to the consumer: the last chain is complete
+	begin   time.Time // of the collective under way
+	// by station, to its goroutine or the lane: the chain before it is complete
+	ready []chan struct{}
+	done  chan struct{} // to the consumer: the last chain is complete
 }
 
 // New makes a pipeline of the given stages over Depth+1+Ahead items, the slots that are recycled.

@@ -16,7 +16,8 @@ type run struct {
 	all    int // and those of the next run that are prepared in this one
 	parked int // items that the run before has prepared
 
-	goroutines sync.WaitGroup // lane, waiters, ordered stages, and pool goroutines while they work for this run
+	// lane, waiters, ordered stages, and pool goroutines while they work for this run
+	goroutines sync.WaitGroup
 
 	once   sync.Once
 	onFail func(error)   // tells the owner; may be nil
@@ -164,7 +165,8 @@ func (p *Pipeline[T]) begin(n, next int) *run {
 	}
 	p.parked = 0
 	for _, k := range p.collectives {
-		p.started[k] = make(chan *slot[T], len(p.slots)) // an item has at most one collective under way: never full
+		// an item has at most one collective under way: never full
+		p.started[k] = make(chan *slot[T], len(p.slots))
 	}
 	return r
 }
@@ -338,7 +340,8 @@ func (p *Pipeline[T]) waiter(r *run, k int) {
 func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int, *T) error) {
 	var i int
 	var s *slot[T]
-	prepareItem := func() error { prepare(s.number, s.item); return nil } // bound once: s changes, closures do not
+	// bound once: s changes, closures do not
+	prepareItem := func() error { prepare(s.number, s.item); return nil }
 	consumeItem := func() error { return consume(i, s.item) }
 	admit := func(number int) bool {
 		s = p.at(number)

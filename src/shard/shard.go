@@ -57,9 +57,10 @@ var (
 
 // Meta is meta.json: what the parts hold and where they come from.
 type Meta struct {
-	Format      int                 `json:"format"`
-	Parts       int                 `json:"parts"`
-	Offsets     []int64             `json:"offsets"` // [P+1] part k has vertices Offsets[k] to Offsets[k+1]-1
+	Format int `json:"format"`
+	Parts  int `json:"parts"`
+	// [P+1] part k has vertices Offsets[k] to Offsets[k+1]-1
+	Offsets     []int64             `json:"offsets"`
 	Vertices    int64               `json:"vertices"`
 	Edges       int64               `json:"edges"`
 	Task        string              `json:"task"` // as in dataset.Meta

@@ -51,7 +51,8 @@ func (s *Shards) stage(root, name string) (*npy.File, error) {
 	path := filepath.Join(root, name)
 	unlock, err := claim(root, path)
 	for range claimTries {
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) { // MkdirAll says the latter if it goes in between
+		// MkdirAll says the latter if it goes in between
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
 			break
 		}
 		unlock, err = claim(root, path)

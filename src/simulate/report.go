@@ -65,7 +65,8 @@ func (r *Result) Print(w io.Writer) error {
 	return nil
 }
 
-// rounds returns the buffer hit rate of a policy with rounds between eviction rounds: before the first, and after some of them.
+// rounds returns the buffer hit rate of a policy with rounds between eviction rounds: before the
+// first, and after some of them.
 func (r *Result) rounds(header func(name string) []string) [][]string {
 	p := slices.IndexFunc(r.Options.Policies, func(p string) bool { return policy.Find(p).Rounds })
 	interval := r.Options.Cache.Delta

@@ -1,5 +1,6 @@
-// Package simulate counts the feature rows that training would fetch from other ranks, for every cache policy and size at once,
-// without training and without MPI: it samples the minibatches of a run, key for key, and plans them with package exchange.
+// Package simulate counts the feature rows that training would fetch from other ranks, for every
+// cache policy and size at once, without training and without MPI: it samples the minibatches of a
+// run, key for key, and plans them with package exchange.
 //
 //	rank r:  Streams ─> Sampler ─> exchange.Locate ─> remote vertices of minibatch t, t+1, ...       each sampled once
 //	                                                  │
@@ -188,12 +189,13 @@ type Result struct {
 	Each        []int64 // [Epochs*Steps] the same, step by step
 	Bytes       int64   // the largest resident set, by the formula of docs/guide/tuning-the-cache.md
 
-	Capacity  []int       // [sizes] rows of a rank's cache, the largest of any rank
-	Windows   [][]int     // [policies][sizes] minibatches known in advance
-	Rows      [][]int64   // [policies][sizes] rows fetched in all epochs
-	Filled    [][]int64   // [policies][sizes] rows fetched before the first step
-	Predicted [][]float64 // [policies][sizes] expected rows of an epoch; NaN where there is no prediction
-	Traces    [][]Trace   // [policies][sizes] of dynamic policies, but for the optimum; nil for others
+	Capacity []int     // [sizes] rows of a rank's cache, the largest of any rank
+	Windows  [][]int   // [policies][sizes] minibatches known in advance
+	Rows     [][]int64 // [policies][sizes] rows fetched in all epochs
+	Filled   [][]int64 // [policies][sizes] rows fetched before the first step
+	// [policies][sizes] expected rows of an epoch; NaN where there is no prediction
+	Predicted [][]float64
+	Traces    [][]Trace // [policies][sizes] of dynamic policies, but for the optimum; nil for others
 
 	used used
 }
@@ -201,7 +203,8 @@ type Result struct {
 // Trace is what a policy decided, step by step, summed over ranks.
 type Trace []trace.Counters // [Epochs*Steps]
 
-// PerEpoch returns the mean rows of an epoch, and their ratio to no cache: 1 if there is nothing to fetch.
+// PerEpoch returns the mean rows of an epoch, and their ratio to no cache: 1 if there is nothing to
+// fetch.
 func (r *Result) PerEpoch(p, size int) (rows, ratio float64) {
 	n := r.Rows[p][size]
 	return float64(n) / float64(r.Options.Epochs), share(n, r.Remote, 1)

@@ -46,11 +46,12 @@ func (t *Terms) Stall() float64 { return max(0, t.Remote-t.Copy) }
 // Copies to a GPU follow the preparation of a minibatch; the paper counts them as copying.
 type StepModel struct {
 	Terms
-	Base     float64 `json:"t_base"`         // (2) nothing is prepared ahead
-	Prepare  float64 `json:"t_prepare"`      // (3) one minibatch is made
-	First    float64 `json:"t_first"`        // (4) the first step, which prepares two
-	Prefetch float64 `json:"t_prefetch"`     // (5) the next minibatch is made while one trains
-	Gain     float64 `json:"potential_gain"` // (6) T_base over t_DDP: what perfect overlap gains; 0 without training
+	Base     float64 `json:"t_base"`     // (2) nothing is prepared ahead
+	Prepare  float64 `json:"t_prepare"`  // (3) one minibatch is made
+	First    float64 `json:"t_first"`    // (4) the first step, which prepares two
+	Prefetch float64 `json:"t_prefetch"` // (5) the next minibatch is made while one trains
+	// (6) T_base over t_DDP: what perfect overlap gains; 0 without training
+	Gain float64 `json:"potential_gain"`
 }
 
 // Model applies the equations.

@@ -31,7 +31,8 @@ const (
 	Sync   // waiting for the gradient sum after backward has ended
 	Update // optimiser
 	Wait   // training waits for the next minibatch
-	Save   // training pauses for a checkpoint: agreeing, copying the state; at a stop, the write before
+	// training pauses for a checkpoint: agreeing, copying the state; at a stop, the write before
+	Save
 	NumPhases
 )
 

@@ -31,7 +31,8 @@ func longRows(c comm.Comm) error {
 
 func allgatherv(c comm.Comm) error {
 	for seed := range uint64(20) {
-		p := newPlan(c.Size(), seed) // as far as it concerns rank 0: everybody receives what is sent to it
+		// as far as it concerns rank 0: everybody receives what is sent to it
+		p := newPlan(c.Size(), seed)
 		rows := p.received(0)
 		send := make([]byte, rows[c.Rank()]*p.rowBytes)
 		for k := range rows[c.Rank()] {
