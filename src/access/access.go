@@ -153,11 +153,11 @@ func cut(g *graph.CSC) []int {
 // a mapped file is an error.
 func (m *Graph) chunks(do func(worker, lo, hi int)) error {
 	var next atomic.Int64
-	faults := make([]error, m.workers)
+	errs := make([]error, m.workers)
 	var wait sync.WaitGroup
 	for w := range m.workers {
 		wait.Go(func() {
-			faults[w] = mem.Contain(func() error {
+			errs[w] = mem.Contain(func() error {
 				for {
 					i := int(next.Add(1))
 					if i >= len(m.cuts) {
@@ -169,7 +169,7 @@ func (m *Graph) chunks(do func(worker, lo, hi int)) error {
 		})
 	}
 	wait.Wait()
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 // symmetric reports whether the edges and the reversed edges are the same multiset. It compares the

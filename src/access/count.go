@@ -29,21 +29,21 @@ type CountOptions struct {
 	Workers int // goroutines, each with a Sampler; 0 means 1
 }
 
-// check returns every fault at once.
+// check returns every error at once.
 func (o *CountOptions) check() error {
-	var faults []error
+	var errs []error
 	if o.Stream < 0 || o.Stream >= o.Streams.Streams() {
-		faults = append(faults, fmt.Errorf("stream %d of %d", o.Stream, o.Streams.Streams()))
+		errs = append(errs, fmt.Errorf("stream %d of %d", o.Stream, o.Streams.Streams()))
 	}
 	if o.Epochs < 1 {
-		faults = append(faults, fmt.Errorf("%d epochs; count at least 1", o.Epochs))
+		errs = append(errs, fmt.Errorf("%d epochs; count at least 1", o.Epochs))
 	}
 	if o.Workers < 0 {
-		faults = append(faults,
+		errs = append(errs,
 			fmt.Errorf("workers is %d; it must be at least 1, or 0 for 1", o.Workers))
 	}
 	o.Workers = max(o.Workers, 1)
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 // Count samples the minibatches of a stream as training does, key for key, and counts how many of
@@ -61,18 +61,18 @@ func Count(t *sample.Topology, o CountOptions) ([]float32, error) {
 	counts := mem.Make[uint32](len(t.Original))
 	defer mem.Free(counts)
 	var next atomic.Int64
-	faults := make([]error, o.Workers)
+	errs := make([]error, o.Workers)
 	var wait sync.WaitGroup
 	for w := range o.Workers {
 		wait.Go(func() {
-			faults[w] = mem.Contain(func() error {
+			errs[w] = mem.Contain(func() error {
 				return o.count(t, counts,
 					&next)
 			})
 		})
 	}
 	wait.Wait()
-	if err := errors.Join(faults...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("count accesses: %w", err)
 	}
 	score := mem.Make[float32](len(counts))

@@ -117,21 +117,21 @@ func (m *Graph) Inclusion(train []graph.VertexID, batch float64, fanouts []int) 
 
 // start checks the arguments of an analysis of sampling and returns p_0 of a training vertex.
 func (m *Graph) start(train []graph.VertexID, batch float64, fanouts []int) (float64, error) {
-	faults := []error{m.checkTrain(train)}
+	errs := []error{m.checkTrain(train)}
 	if !(batch > 0) {
-		faults = append(faults, fmt.Errorf("batch is %g; it must be above 0", batch))
+		errs = append(errs, fmt.Errorf("batch is %g; it must be above 0", batch))
 	}
 	if len(fanouts) == 0 {
-		faults = append(faults, errors.New("no fanouts; give one for every layer, seed hop first"))
+		errs = append(errs, errors.New("no fanouts; give one for every layer, seed hop first"))
 	}
 	for i, f := range fanouts {
 		if f < 1 && f != sample.All {
-			faults = append(faults,
+			errs = append(errs,
 				fmt.Errorf("fanouts[%d] is %d; it must be at least 1, or %d for all neighbours", i,
 					f, sample.All))
 		}
 	}
-	return min(1, batch/float64(max(len(train), 1))), errors.Join(faults...)
+	return min(1, batch/float64(max(len(train), 1))), errors.Join(errs...)
 }
 
 func (m *Graph) checkTrain(train []graph.VertexID) error {

@@ -82,18 +82,18 @@ const (
 	entryBytes = 3 * 4 // of a use in the rings
 )
 
-// NewLookahead makes a cache. All faults of the options are reported at once.
+// NewLookahead makes a cache. All errors of the options are reported at once.
 func NewLookahead(o LookaheadOptions) (*Lookahead, error) {
-	faults := []error{checkSize(o.Vertices, o.Capacity)}
+	errs := []error{checkSize(o.Vertices, o.Capacity)}
 	if o.Window < 0 || o.Window > maxWindow {
-		faults = append(faults,
+		errs = append(errs,
 			fmt.Errorf("a window of %d steps; it must be 0 to %d", o.Window, maxWindow))
 	}
 	if len(o.Initial) > o.Capacity {
-		faults = append(faults,
+		errs = append(errs,
 			fmt.Errorf("%d rows to begin with, but room for %d", len(o.Initial), o.Capacity))
 	}
-	if err := errors.Join(faults...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("look-ahead cache: %w", err)
 	}
 	l := &Lookahead{

@@ -86,17 +86,17 @@ func Place(p []float32, devices, slots int, a float64) (*Placement, error) {
 const maxDevices = math.MaxInt16
 
 func checkPlace(vertices, devices, slots int, a float64) error {
-	faults := []error{checkSize(vertices, slots)}
+	errs := []error{checkSize(vertices, slots)}
 	if devices < 1 || devices > maxDevices {
-		faults = append(faults,
+		errs = append(errs,
 			fmt.Errorf("%d devices; there must be 1 to %d", devices, maxDevices))
 	}
 	if !(a >= 0) {
-		faults = append(faults,
+		errs = append(errs,
 			fmt.Errorf("the cost of a peer's row is %v of one from outside; it must be 0 or more",
 				a))
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 // byLikelihood returns the vertices with p > 0 in the lower half of the words, most likely first,

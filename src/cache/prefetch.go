@@ -33,34 +33,34 @@ type PrefetchOptions struct {
 	Layout Layout
 }
 
-// check reports every fault.
+// check reports every error.
 func (o PrefetchOptions) check() error {
-	faults := []error{checkSize(o.Vertices, o.Capacity)}
-	fault := func(format string,
+	errs := []error{checkSize(o.Vertices, o.Capacity)}
+	reject := func(format string,
 		args ...any) {
-		faults = append(faults, fmt.Errorf(format, args...))
+		errs = append(errs, fmt.Errorf(format, args...))
 	}
 	if !(o.Gamma > 0 && o.Gamma <= 1) {
-		fault("gamma is %v; it must be above 0 and at most 1", o.Gamma)
+		reject("gamma is %v; it must be above 0 and at most 1", o.Gamma)
 	}
 	if o.Delta < 0 {
-		fault("delta is %d; it must be at least 1, or 0 to evict nothing", o.Delta)
+		reject("delta is %d; it must be at least 1, or 0 to evict nothing", o.Delta)
 	}
 	if o.Degree == nil {
-		fault("there is no Degree to break ties with")
+		reject("there is no Degree to break ties with")
 	}
 	if len(o.Initial) > o.Capacity {
-		fault("%d rows to begin with, but room for %d", len(o.Initial), o.Capacity)
+		reject("%d rows to begin with, but room for %d", len(o.Initial), o.Capacity)
 	}
 	if words := (o.Vertices + 63) / 64; o.Candidates != nil {
 		if len(o.Candidates) != words {
-			fault("%d words of candidates; %d vertices have %d", len(o.Candidates), o.Vertices,
+			reject("%d words of candidates; %d vertices have %d", len(o.Candidates), o.Vertices,
 				words)
 		} else if words > 0 && bits.Len64(o.Candidates[words-1]) > o.Vertices-64*(words-1) {
-			fault("candidates beyond the last of %d vertices", o.Vertices)
+			reject("candidates beyond the last of %d vertices", o.Vertices)
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 // Prefetch is a buffer whose rows are scored by use: every Delta steps it replaces unused rows by
@@ -107,7 +107,7 @@ type Prefetch struct {
 	digits  []uint32
 }
 
-// NewPrefetch makes a buffer. All faults of the options are reported at once.
+// NewPrefetch makes a buffer. All errors of the options are reported at once.
 func NewPrefetch(o PrefetchOptions) (*Prefetch, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("prefetch buffer: %w", err)

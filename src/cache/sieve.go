@@ -50,16 +50,16 @@ const maxCapacity = 1<<30 - 1
 
 // checkSize reports what is wrong with the sizes every policy has.
 func checkSize(vertices, capacity int) error {
-	var faults []error
+	var errs []error
 	if vertices < 0 || vertices > graph.MaxVertices {
-		faults = append(faults,
+		errs = append(errs,
 			fmt.Errorf("%d vertices; there must be 0 to %d", vertices, graph.MaxVertices))
 	}
 	if capacity < 0 || capacity > maxCapacity {
-		faults = append(faults,
+		errs = append(errs,
 			fmt.Errorf("a capacity of %d rows; it must be 0 to %d", capacity, maxCapacity))
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 // Step marks the hits and inserts the misses.

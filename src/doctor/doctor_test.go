@@ -184,18 +184,18 @@ func (gone) Sync() error { return errors.New("the device is gone") }
 
 // No rank waits for one whose device has failed.
 func TestEveryRankHearsOfADeviceThatFails(t *testing.T) {
-	faults := make([]error, 2)
+	errs := make([]error, 2)
 	_ = comm.RunWorld(2, func(c comm.Comm) error {
 		device := compute.Device(ref.New())
 		if c.Rank() == 1 {
 			device = gone{device}
 		}
-		_, faults[c.Rank()] = Examine(c,
+		_, errs[c.Rank()] = Examine(c,
 			Options{Dir: t.TempDir(), Device: device, Threads: 1, Allowed: []int{0, 1},
 				CPUs: []int{c.Rank()}})
 		return nil
 	})
-	for r, err := range faults {
+	for r, err := range errs {
 		if err == nil || !strings.Contains(err.Error(), "rank 1: the device is gone") {
 			t.Errorf("rank %d: %v", r, err)
 		}

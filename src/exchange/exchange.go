@@ -157,51 +157,51 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 // maxParts leaves table numbers for the cache and the receive buffer.
 const maxParts = 1<<16 - 2
 
-// check reports every fault of the arguments of New.
+// check reports every error of the arguments of New.
 func check(c comm.Comm, o Options) error {
-	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	var errs []error
+	reject := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if o.Cols < 1 {
-		fault("rows have %d columns; they need at least 1", o.Cols)
+		reject("rows have %d columns; they need at least 1", o.Cols)
 	}
 	if o.Cache != nil && o.Buffer != nil {
-		fault("there is a Cache and a Buffer; rows are kept in one of them")
+		reject("there is a Cache and a Buffer; rows are kept in one of them")
 	}
 	if o.Host == nil {
-		fault("there is no Host to copy rows with")
+		reject("there is no Host to copy rows with")
 	}
 	parts, k := len(o.Offsets)-1, c.Size()
 	switch {
 	case parts < 1 || parts > maxParts:
-		fault("%d parts; there must be 1 to %d", parts, maxParts)
+		reject("%d parts; there must be 1 to %d", parts, maxParts)
 	case parts%k != 0:
-		fault("%d parts cannot be shared evenly by %d ranks; use a number of ranks that divides it", parts, k)
+		reject("%d parts cannot be shared evenly by %d ranks; use a number of ranks that divides it", parts, k)
 	case o.Offsets[0] != 0:
-		fault("offsets start at %d, not 0", o.Offsets[0])
+		reject("offsets start at %d, not 0", o.Offsets[0])
 	case o.Offsets[parts] > graph.MaxVertices:
-		fault("%d vertices; at most %d are supported", o.Offsets[parts], graph.MaxVertices)
+		reject("%d vertices; at most %d are supported", o.Offsets[parts], graph.MaxVertices)
 	case len(o.Tables) != parts:
-		fault("%d tables for %d parts", len(o.Tables), parts)
+		reject("%d tables for %d parts", len(o.Tables), parts)
 	default:
-		faults = append(faults, checkTables(c.Rank(), parts/k, o)...)
+		errs = append(errs, checkTables(c.Rank(), parts/k, o)...)
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 // checkTables reports offsets that fall, and tables that are missing or do not fit their part.
-func checkTables(rank, perRank int, o Options) (faults []error) {
+func checkTables(rank, perRank int, o Options) (errs []error) {
 	for p, table := range o.Tables {
 		rows := o.Offsets[p+1] - o.Offsets[p]
 		want := rows * int64(o.Cols*o.Type.Size())
 		switch own := p/perRank == rank; {
 		case rows < 0:
-			faults = append(faults, fmt.Errorf("offsets fall from %d to %d at part %d", o.Offsets[p], o.Offsets[p+1], p))
+			errs = append(errs, fmt.Errorf("offsets fall from %d to %d at part %d", o.Offsets[p], o.Offsets[p+1], p))
 		case table == nil && own && rows > 0:
-			faults = append(faults, fmt.Errorf("rank %d owns part %d but has no table of its %d rows", rank, p, rows))
+			errs = append(errs, fmt.Errorf("rank %d owns part %d but has no table of its %d rows", rank, p, rows))
 		case table != nil && int64(len(table)) != want:
-			faults = append(faults, fmt.Errorf("the table of part %d has %d bytes; %d rows of %d %s columns are %d",
+			errs = append(errs, fmt.Errorf("the table of part %d has %d bytes; %d rows of %d %s columns are %d",
 				p, len(table), rows, o.Cols, o.Type, want))
 		}
 	}
-	return faults
+	return errs
 }

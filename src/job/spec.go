@@ -62,22 +62,22 @@ type limit struct {
 	value, least, most int
 }
 
-// Check reports every fault of the numbers that define minibatches.
+// Check reports every error of the numbers that define minibatches.
 func (s *Spec) Check() error {
-	var faults []error
-	fault := func(format string,
+	var errs []error
+	reject := func(format string,
 		args ...any) {
-		faults = append(faults, fmt.Errorf(format, args...))
+		errs = append(errs, fmt.Errorf(format, args...))
 	}
 	for _, n := range []limit{
 		{"batch", s.Batch, 1, sample.MaxBatch}, {"epochs", s.Epochs, 1, math.MaxInt32},
 		{"ranks", s.Ranks, 0, math.MaxInt32}, {"ranks per node", s.RanksPerNode, 0, math.MaxInt32},
 	} {
 		if n.value < n.least || n.value > n.most {
-			fault("%s is %d; it must be %d to %d", n.name, n.value, n.least, n.most)
+			reject("%s is %d; it must be %d to %d", n.name, n.value, n.least, n.most)
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 // Reads reports whether the model reads neighbours.

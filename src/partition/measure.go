@@ -121,7 +121,7 @@ var ErrImbalance = errors.New("parts are unbalanced")
 // Check reports every imbalance above its limit, and what to do about it. An imbalance that whole
 // numbers force (7 seeds on 4 parts) is allowed.
 func (r Report) Check(l Limits) error {
-	var faults []error
+	var errs []error
 	check := func(what string, imbalance, limit float64, total int64, of func(PartReport) int64) {
 		mean := float64(total) / float64(len(r.Parts))
 		worst := 0
@@ -131,7 +131,7 @@ func (r Report) Check(l Limits) error {
 			}
 		}
 		if imbalance > limit && of(r.Parts[worst]) > int64(math.Ceil(mean)) {
-			faults = append(faults,
+			errs = append(errs,
 				fmt.Errorf("%w: part %d has %d %s, %.2f times the mean of %.1f; the limit is %.2f",
 					ErrImbalance, worst, of(r.Parts[worst]), what, imbalance, mean, limit))
 		}
@@ -140,11 +140,11 @@ func (r Report) Check(l Limits) error {
 		func(p PartReport) int64 { return p.Train })
 	check("edges", r.EdgeImbalance, l.Edges, r.Total.Edges,
 		func(p PartReport) int64 { return p.Edges })
-	if faults != nil {
-		faults = append(faults, errors.New("use --method metis or ldg, fewer parts, another "+
+	if errs != nil {
+		errs = append(errs, errors.New("use --method metis or ldg, fewer parts, another "+
 			"--seed, or --allow-imbalance to go on with slow parts"))
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 // Of more than mostLines parts, shownParts at either end are printed.

@@ -118,47 +118,47 @@ const defaultImbalance = 1.05
 
 // Check returns every error in a request to partition g, joined. Methods call it first.
 func Check(g *graph.CSC, w Weights, o Options) error {
-	var faults []error
+	var errs []error
 	n := g.NumVertices()
 	switch {
 	case o.Parts < 1:
-		faults = append(faults, fmt.Errorf("cannot make %d parts; ask for at least 1", o.Parts))
+		errs = append(errs, fmt.Errorf("cannot make %d parts; ask for at least 1", o.Parts))
 	case o.Parts > MaxParts:
-		faults = append(faults,
+		errs = append(errs,
 			fmt.Errorf("cannot make %d parts; ask for at most %d", o.Parts, MaxParts))
 	case o.Parts > n:
-		faults = append(faults,
+		errs = append(errs,
 			fmt.Errorf("cannot make %d parts of %d vertices; ask for at most %d", o.Parts, n, n))
 	}
 	for c, weights := range w.Vertex {
 		if len(weights) != n {
-			faults = append(faults,
+			errs = append(errs,
 				fmt.Errorf("constraint %d has %d weights for %d vertices", c, len(weights), n))
 		} else if v := slices.IndexFunc(weights, negative); v >= 0 {
-			faults = append(faults,
+			errs = append(errs,
 				fmt.Errorf("constraint %d: vertex %d has weight %d; weights are 0 or more", c, v,
 					weights[v]))
 		}
 	}
 	if w.Edge != nil && int64(len(w.Edge)) != g.NumEdges() {
-		faults = append(faults,
+		errs = append(errs,
 			fmt.Errorf("%d edge weights for %d edges", len(w.Edge), g.NumEdges()))
 	} else if e := slices.IndexFunc(w.Edge, func(x int32) bool { return x < 1 }); e >= 0 {
-		faults = append(faults,
+		errs = append(errs,
 			fmt.Errorf("edge %d has weight %d; weights are 1 or more", e, w.Edge[e]))
 	}
 	if o.Imbalance != nil && len(o.Imbalance) != len(w.Vertex) {
-		faults = append(faults,
+		errs = append(errs,
 			fmt.Errorf("%d imbalances for %d constraints", len(o.Imbalance), len(w.Vertex)))
 	}
 	for c, x := range o.Imbalance {
 		if !(x >= 1) {
-			faults = append(faults,
+			errs = append(errs,
 				fmt.Errorf("imbalance %g of constraint %d is below 1, which is perfect balance", x,
 					c))
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 func negative(x int32) bool { return x < 0 }

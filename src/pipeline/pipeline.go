@@ -224,7 +224,7 @@ type slot[T any] struct {
 }
 
 // New makes a pipeline of the given stages over Depth+1+Ahead items, the slots that are recycled.
-// All faults are reported at once. Close must be called when it is no longer needed.
+// All errors are reported at once. Close must be called when it is no longer needed.
 func New[T any](items []*T, stages []Stage[T], o Options) (*Pipeline[T], error) {
 	if err := check(items, stages, o); err != nil {
 		return nil, fmt.Errorf("pipeline: %w", err)
@@ -258,32 +258,32 @@ func New[T any](items []*T, stages []Stage[T], o Options) (*Pipeline[T], error) 
 	return p, nil
 }
 
-// check reports every fault of the arguments of New.
+// check reports every error of the arguments of New.
 func check[T any](items []*T, stages []Stage[T], o Options) error {
-	var faults []error
+	var errs []error
 	if o.Depth < 0 {
-		faults = append(faults, fmt.Errorf("depth is %d; it must be 0 or more", o.Depth))
+		errs = append(errs, fmt.Errorf("depth is %d; it must be 0 or more", o.Depth))
 	} else if len(items) != o.Depth+1+o.Ahead {
-		faults = append(faults,
+		errs = append(errs,
 			fmt.Errorf("%d items for depth %d and %d ahead; give depth+1+ahead = %d", len(items),
 				o.Depth, o.Ahead, o.Depth+1+o.Ahead))
 	}
 	if o.Ahead < 0 {
-		faults = append(faults, fmt.Errorf("ahead is %d; it must be 0 or more", o.Ahead))
+		errs = append(errs, fmt.Errorf("ahead is %d; it must be 0 or more", o.Ahead))
 	}
 	if o.Workers < 0 {
-		faults = append(faults,
+		errs = append(errs,
 			fmt.Errorf("workers is %d; it must be 0 (one per CPU) or more", o.Workers))
 	}
 	for k, item := range items {
 		if item == nil {
-			faults = append(faults, fmt.Errorf("item %d is nil", k))
+			errs = append(errs, fmt.Errorf("item %d is nil", k))
 		}
 	}
 	gate := slices.IndexFunc(stages, func(s Stage[T]) bool { return s.Local == nil })
 	for i, s := range stages {
 		if s.Arrive != nil && i != gate {
-			faults = append(faults,
+			errs = append(errs,
 				fmt.Errorf("stage %q has Arrive, but is not the gate, the first that is not local",
 					s.Name))
 		}
@@ -295,13 +295,13 @@ func check[T any](items []*T, stages []Stage[T], o Options) error {
 		}
 		switch {
 		case kinds != 1:
-			faults = append(faults,
+			errs = append(errs,
 				fmt.Errorf("stage %q must have either Local, Ordered or Start", s.Name))
 		case s.Start == nil && s.Finish != nil:
-			faults = append(faults, fmt.Errorf("stage %q has Finish without Start", s.Name))
+			errs = append(errs, fmt.Errorf("stage %q has Finish without Start", s.Name))
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 // bind makes the closures that run the stages on this slot's item, so that no stage of no item

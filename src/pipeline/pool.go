@@ -23,24 +23,24 @@ func (p *Pipeline[T]) startPool() error {
 	p.pool = pool
 	var started sync.WaitGroup
 	release := make(chan struct{})
-	faults := make([]error, workers)
+	errs := make([]error, workers)
 	for w := range workers {
 		started.Add(1)
 		err := pool.Submit(func() {
 			if p.options.OnWorker != nil {
-				faults[w] = mem.Contain(func() error { return p.options.OnWorker(w) })
+				errs[w] = mem.Contain(func() error { return p.options.OnWorker(w) })
 			}
 			started.Done()
 			<-release
 		})
 		if err != nil {
 			started.Done()
-			faults[w] = err
+			errs[w] = err
 		}
 	}
 	started.Wait()
 	close(release)
-	if err := errors.Join(faults...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		p.closePool()
 		return err
 	}

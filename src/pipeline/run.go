@@ -36,9 +36,9 @@ func (r *run) fail(err error) {
 	r.once.Do(func() {
 		r.err = err
 		if r.onFail != nil {
-			fault := mem.Contain(func() error { r.onFail(err); return nil })
-			if fault != nil {
-				r.err = fmt.Errorf("%w; to end the job for it failed too: %w", err, fault)
+			failed := mem.Contain(func() error { r.onFail(err); return nil })
+			if failed != nil {
+				r.err = fmt.Errorf("%w; to end the job for it failed too: %w", err, failed)
 			}
 		}
 		close(r.end)

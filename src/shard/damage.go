@@ -36,17 +36,17 @@ func (s *Shards) Damage(err error) error {
 		return fmt.Errorf("%s: %w: %w; restore the file or partition again; "+more,
 			s.path(fileOf(bad)), ErrAltered, err, s.Dir)
 	}
-	faults := mem.Guard(func() error {
+	errs := mem.Guard(func() error {
 		return errors.Join(s.VerifyHashes(0, 0, true), s.verifyContent())
 	})
-	if faults == nil {
+	if errs == nil {
 		return nil
 	}
 	if panicked != nil { // without the stack
-		return fmt.Errorf("%w; the work on them ended with: %v; "+more, faults, panicked.Value,
+		return fmt.Errorf("%w; the work on them ended with: %v; "+more, errs, panicked.Value,
 			s.Dir)
 	}
-	return fmt.Errorf("%w; the work on them ended with: %w; "+more, faults, err, s.Dir)
+	return fmt.Errorf("%w; the work on them ended with: %w; "+more, errs, err, s.Dir)
 }
 
 // fileOf names the file of an error about the topology; both files if the error concerns no single

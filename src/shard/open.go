@@ -72,21 +72,21 @@ func Open(dir string, o Options) (*Shards, error) {
 
 // checkSizes finds missing and truncated files before a mapping does.
 func (s *Shards) checkSizes() error {
-	var faults []error
+	var errs []error
 	for name, want := range s.Files {
 		path := filepath.Join(s.Dir, name)
 		info, err := os.Stat(path)
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%w; restore the file or partition again", err))
+			errs = append(errs, fmt.Errorf("%w; restore the file or partition again", err))
 		} else if info.Size() != want.Bytes {
-			faults = append(faults, fmt.Errorf("%s: %w: %d bytes, meta.json has %d; restore the file or partition again", path, ErrAltered, info.Size(), want.Bytes))
+			errs = append(errs, fmt.Errorf("%s: %w: %d bytes, meta.json has %d; restore the file or partition again", path, ErrAltered, info.Size(), want.Bytes))
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 func (s *Shards) mapFiles() error {
-	faults := []error{
+	errs := []error{
 		mapInto(s, "indptr.npy", &s.topology.Graph.Indptr),
 		mapInto(s, "indices.npy", &s.topology.Graph.Indices),
 		mapInto(s, "original_id.npy", &s.topology.Original),
@@ -94,9 +94,9 @@ func (s *Shards) mapFiles() error {
 		mapInto(s, "test.npy", &s.test.ids),
 	}
 	if s.Task == dataset.Multilabel {
-		faults = append(faults, mapInto(s, "labels.npy", &s.targets))
+		errs = append(errs, mapInto(s, "labels.npy", &s.targets))
 	} else {
-		faults = append(faults, mapInto(s, "labels.npy", &s.labels))
+		errs = append(errs, mapInto(s, "labels.npy", &s.labels))
 	}
 	for _, list := range []*splitView{&s.train, &s.valid, &s.test} {
 		list.offsets = make([]int, s.Parts+1)
@@ -106,7 +106,7 @@ func (s *Shards) mapFiles() error {
 		s.valid.offsets[k+1] = s.valid.offsets[k] + size.Valid
 		s.test.offsets[k+1] = s.test.offsets[k] + size.Test
 	}
-	if err := errors.Join(faults...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	if p := s.topology.Graph.Indptr; p[0] != 0 || p[s.Vertices] != s.Edges {
@@ -203,10 +203,10 @@ func (p *Part) Close() error {
 
 // Close ends all mappings but those of OpenPart.
 func (s *Shards) Close() error {
-	var faults []error
+	var errs []error
 	for _, c := range s.closers {
-		faults = append(faults, c())
+		errs = append(errs, c())
 	}
 	s.closers = nil
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }

@@ -197,17 +197,17 @@ func (m *Meta) check() error {
 			return fmt.Errorf("%w: part %d has %d training, %d validation and %d test vertices of %d", ErrMismatch, k, s.Train, s.Valid, s.Test, n)
 		}
 	}
-	var faults []error
+	var errs []error
 	for name, want := range m.layout() {
 		got, ok := m.Files[name]
 		if !ok {
-			faults = append(faults, fmt.Errorf("%w: %s is missing", ErrMismatch, name))
+			errs = append(errs, fmt.Errorf("%w: %s is missing", ErrMismatch, name))
 		} else if err := (npy.Header{DType: got.DType, Shape: got.Shape}).Check(want.DType,
 			want.Shape...); err != nil {
-			faults = append(faults, fmt.Errorf("%w: %s: %w", ErrMismatch, name, err))
+			errs = append(errs, fmt.Errorf("%w: %s: %w", ErrMismatch, name, err))
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 func checkOffsets(offsets []int64, n int64) error {

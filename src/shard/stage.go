@@ -162,7 +162,7 @@ func (s *Shards) UnlinkShared() error {
 	if !s.options.CopyTopology {
 		return nil
 	}
-	var faults []error
+	var errs []error
 	root := s.stageRoot(topologyFiles[0])
 	for _, name := range topologyFiles {
 		path := filepath.Join(root, name)
@@ -170,16 +170,16 @@ func (s *Shards) UnlinkShared() error {
 		if errors.Is(err, fs.ErrNotExist) { // another process was faster
 			continue
 		} else if err != nil {
-			faults = append(faults, err)
+			errs = append(errs, err)
 			continue
 		}
 		for _, p := range []string{path, path + ".lock"} {
 			if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				faults = append(faults, err)
+				errs = append(errs, err)
 			}
 		}
 		unlock()
 	}
 	_ = os.Remove(root) // fails while another process stages in it
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }

@@ -27,12 +27,12 @@ func (s *Simulation) Run() (*Result, error) {
 		return nil, fmt.Errorf("planning windows: %w", err)
 	}
 	var sum sum
-	faults := make([]error, together)
+	errs := make([]error, together)
 	var wait sync.WaitGroup
 	for w := range together {
 		wait.Go(func() {
-			for rank := w; rank < o.Ranks && faults[w] == nil; rank += together {
-				faults[w] = mem.Contain(func() error {
+			for rank := w; rank < o.Ranks && errs[w] == nil; rank += together {
+				errs[w] = mem.Contain(func() error {
 					r, err := s.rank(rank, m, each)
 					if err == nil {
 						sum.add(rank, r)
@@ -43,7 +43,7 @@ func (s *Simulation) Run() (*Result, error) {
 		})
 	}
 	wait.Wait()
-	if err := errors.Join(faults...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("simulating: %w", err)
 	}
 	sum.Bytes = s.bytes(together, each, sum.used, sum.Capacity)

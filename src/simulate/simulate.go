@@ -57,14 +57,14 @@ const (
 	mostWorkers = 1 << 12
 )
 
-// Check reports every fault of the options themselves.
+// Check reports every error of the options themselves.
 func (o *Options) Check() error {
-	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	var errs []error
+	reject := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if len(o.Sample.Fanouts) == 0 {
-		fault("there are no fanouts; give one for each layer, seed hop first")
+		reject("there are no fanouts; give one for each layer, seed hop first")
 	} else if err := o.Sample.Check(); err != nil {
-		faults = append(faults, err)
+		errs = append(errs, err)
 	}
 	for _, n := range []struct {
 		name        string
@@ -74,38 +74,38 @@ func (o *Options) Check() error {
 		{"halo hops", o.Cache.HaloHops, math.MaxInt32}, {"workers", o.Workers, mostWorkers},
 	} {
 		if n.value < 0 || n.value > n.most {
-			fault("%s is %d; it must be 0 to %d", n.name, n.value, n.most)
+			reject("%s is %d; it must be 0 to %d", n.name, n.value, n.most)
 		}
 	}
 	if g := o.Cache.Gamma; !(g > 0 && g <= 1) {
-		fault("gamma is %g; it must be above 0 and at most 1", g)
+		reject("gamma is %g; it must be above 0 and at most 1", g)
 	}
 	if !slices.Contains(policy.Initial(), o.Cache.Initial) {
-		fault("initial is %q; a prefetch buffer is filled by %s", o.Cache.Initial, strings.Join(policy.Initial(), " or "))
+		reject("initial is %q; a prefetch buffer is filled by %s", o.Cache.Initial, strings.Join(policy.Initial(), " or "))
 	}
 	if o.LastShort && (o.GlobalBatch || o.GlobalSeeds || o.StreamPerPart) {
-		fault("last-short counts as published figures do, with a stream for each rank that has seeds and a batch of its own")
+		reject("last-short counts as published figures do, with a stream for each rank that has seeds and a batch of its own")
 	}
 	if len(o.Policies) == 0 {
-		fault("there are no policies; name some of %v", Policies())
+		reject("there are no policies; name some of %v", Policies())
 	}
 	for i, p := range o.Policies {
 		if policy.Find(p) == nil {
-			fault("policy %q is unknown; there are %v", p, Policies())
+			reject("policy %q is unknown; there are %v", p, Policies())
 		} else if slices.Contains(o.Policies[:i], p) {
-			fault("policy %s is named twice", p)
+			reject("policy %s is named twice", p)
 		}
 	}
-	return errors.Join(append([]error{o.Spec.Check()}, append(faults, o.checkSizes()...)...)...)
+	return errors.Join(append([]error{o.Spec.Check()}, append(errs, o.checkSizes()...)...)...)
 }
 
-func (o *Options) checkSizes() (faults []error) {
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+func (o *Options) checkSizes() (errs []error) {
+	reject := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if len(o.Alphas)+len(o.HaloFractions) == 0 {
-		fault("there are no alphas; give the sizes of a rank's cache as fractions of an average rank's vertices")
+		reject("there are no alphas; give the sizes of a rank's cache as fractions of an average rank's vertices")
 	}
 	if len(o.Alphas) > 0 && len(o.HaloFractions) > 0 {
-		fault("there are alphas and halo fractions; the size of a cache is one of the two")
+		reject("there are alphas and halo fractions; the size of a cache is one of the two")
 	}
 	for _, list := range []struct {
 		name  string
@@ -114,13 +114,13 @@ func (o *Options) checkSizes() (faults []error) {
 		for i, a := range list.sizes {
 			switch {
 			case !(a >= 0) || math.IsInf(a, 1):
-				fault("%s %g must be 0 or more, and finite", list.name, a)
+				reject("%s %g must be 0 or more, and finite", list.name, a)
 			case i > 0 && a <= list.sizes[i-1]:
-				fault("%s %g comes after %g; give them in ascending order", list.name, a, list.sizes[i-1])
+				reject("%s %g comes after %g; give them in ascending order", list.name, a, list.sizes[i-1])
 			}
 		}
 	}
-	return faults
+	return errs
 }
 
 // sizes returns the sizes that are simulated, and what they are fractions of.
