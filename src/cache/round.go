@@ -96,7 +96,7 @@ func (p *Prefetch) deliver(remote []graph.VertexID, coming []int32, d *Decision)
 	}
 }
 
-// Scores are selected digit by digit, counting.
+// Scores are selected digit by digit, by counting.
 const digitBits = 16
 
 const digitMask = 1<<digitBits - 1

@@ -16,7 +16,7 @@ import (
 	"halognn/src/compute/ref"
 )
 
-// places are CPUs of one NUMA domain, each a core.
+// places are CPUs of one NUMA domain, each on its own core.
 func places(ids ...int) []cpu.Place {
 	var list []cpu.Place
 	for _, c := range ids {
@@ -112,8 +112,8 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-// Ranks that differ from the first one differ from each other too: each value is told with its own
-// ranks and hosts.
+// Ranks may differ from the first one in different ways: each value is reported with its own ranks
+// and hosts.
 func TestMixedNamesEachValue(t *testing.T) {
 	ranks := healthy()
 	for r, version := range []string{"1", "3", "2", "2"} {
@@ -131,7 +131,7 @@ func TestMixedNamesEachValue(t *testing.T) {
 	}
 }
 
-// Every rank comes to the same report, in which everything was measured.
+// Every rank gets the same report, in which everything is measured.
 func TestExamine(t *testing.T) {
 	dir := t.TempDir()
 	reports := make([]*Report, 3)

@@ -147,7 +147,7 @@ func faultyArguments(c comm.Comm) error {
 	one := make([]int, n)
 	one[c.Rank()] = 1
 	both := make([]byte, 4*n)
-	errs := map[string]comm.Request{
+	failing := map[string]comm.Request{
 		"send counts too few":     c.StartAlltoallv(nil, nil, ok[:n-1], ok, 4),
 		"receive counts too many": c.StartAlltoallv(nil, nil, ok, append(ok[:n:n], 0), 4),
 		"negative count":          c.StartAlltoallv(nil, nil, bad, ok, 4),
@@ -163,7 +163,7 @@ func faultyArguments(c comm.Comm) error {
 		"gather counts too few":     c.StartAllgatherv(nil, nil, ok[:n-1], 4),
 		"gather without a row size": c.StartAllgatherv(nil, nil, ok, -4),
 	}
-	for name, request := range errs {
+	for name, request := range failing {
 		if request.Wait() == nil {
 			return fmt.Errorf("%s: no error", name)
 		}
