@@ -6,7 +6,7 @@
 //
 //	HALOGNN_FAULTS="sample=kill@1:2:3"     rank 1 dies when it samples for epoch 2, step 3
 //
-// Points and actions: Points, and the table in docs/faults.md. The package knows nothing of its
+// Points lists the points; docs/faults.md names the actions. The package knows nothing of its
 // callers.
 package fault
 
