@@ -55,6 +55,8 @@ var environment = []struct {
 			"others (`make test-fast`, the race detector)"},
 		{"HALOGNN_BIN", "path", "the program under test; otherwise it is built"},
 		{"HALOGNN_DATA", "directory", "real data sets to import; `../shared/data` otherwise"},
+		{"HALOGNN_GOLDEN", "directory", "layers and models computed by PyTorch that `src/nn` is held " +
+			"to; `../shared/golden` otherwise"},
 		{"HALOGNN_FAULTS", "`POINT=ACTION@RANK:EPOCH:STEP`", "the faults of a build with the tag " +
 			"`faults` ([faults](faults.md#how-it-is-tested))"},
 		{"HALOGNN_FAULT_MARK", "path", "a file made at the moment of the fault"},

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"halognn/src/dataset"
@@ -23,6 +24,13 @@ func TestModelsAndOptimisersLearn(t *testing.T) {
 	}{
 		{"sage", nil},
 		{"mlp", []string{"model.kind=mlp"}},
+		{"gcn", []string{"model.kind=gcn", "train.lr=0.02"}},
+		{"gcn by both ends", []string{"model.kind=gcn", "model.gcn_norm=both", "train.lr=0.02"}},
+		{"gin", []string{"model.kind=gin", "model.norm=layer"}},
+		{"gat", []string{"model.kind=gat", "model.activation=elu", "train.lr=0.02"}},
+		{"gat of averaged heads", []string{"model.kind=gat", "model.head_merge=mean", "model.heads=3", "train.lr=0.02"}},
+		{"residual", []string{"model.kind=gcn", "model.residual=true", "model.layers=3", "sample.fanouts=5,3,2", "train.lr=0.02"}},
+		{"elu", []string{"model.activation=elu"}},
 		{"one layer", []string{"model.layers=1", "sample.fanouts=5"}},
 		{"three layers", []string{"model.layers=3", "sample.fanouts=5,3,2"}},
 		{"all neighbours", []string{"sample.fanouts=-1,-1"}},
@@ -180,6 +188,18 @@ func TestModelFileHasPyGNames(t *testing.T) {
 		{[]string{"model.kind=mlp", "model.hidden=8"}, map[string][]int{
 			"lins.0.weight": {8, 16}, "lins.0.bias": {8}, "lins.1.weight": {5, 8}, "lins.1.bias": {5},
 		}},
+		{[]string{"model.kind=gcn"}, map[string][]int{
+			"convs.0.lin.weight": {16, 16}, "convs.0.bias": {16}, "convs.1.lin.weight": {5, 16}, "convs.1.bias": {5},
+		}},
+		{[]string{"model.kind=gin"}, map[string][]int{
+			"convs.0.nn.0.weight": {16, 16}, "convs.0.nn.0.bias": {16}, "convs.0.nn.2.weight": {16, 16}, "convs.0.nn.2.bias": {16},
+			"convs.1.nn.0.weight": {16, 16}, "convs.1.nn.0.bias": {16}, "convs.1.nn.2.weight": {5, 16}, "convs.1.nn.2.bias": {5},
+			"convs.0.eps": {1}, "convs.1.eps": {1},
+		}},
+		{[]string{"model.kind=gat", "model.heads=4"}, map[string][]int{
+			"convs.0.lin.weight": {16, 16}, "convs.0.att_src": {1, 4, 4}, "convs.0.att_dst": {1, 4, 4}, "convs.0.bias": {16},
+			"convs.1.lin.weight": {20, 16}, "convs.1.att_src": {1, 4, 5}, "convs.1.att_dst": {1, 4, 5}, "convs.1.bias": {5},
+		}},
 	} {
 		o := trained(t, smallParts.dir(t), 1, c.sets...)
 		tensors, _, err := nn.ReadSafetensors(filepath.Join(o.dir, "model.safetensors"))
@@ -258,5 +278,34 @@ func TestNothingToEvaluate(t *testing.T) {
 		if o := trained(t, parts, 2, "train.eval_mode="+mode); o.TestMetric != 0 || o.ValidMetric != 0 || o.Epochs != 2 {
 			t.Errorf("%s: %d epochs, valid %g, test %g", mode, o.Epochs, o.ValidMetric, o.TestMetric)
 		}
+	}
+}
+
+// Whatever prepares and computes a minibatch, each kind of model comes to the same bits.
+func TestModelsComeToTheSameNumbers(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	for _, model := range [][]string{
+		{"model.kind=gcn"}, {"model.kind=gcn", "model.gcn_norm=both"}, {"model.kind=gin"},
+		{"model.kind=gat", "model.activation=elu", "model.norm=layer"},
+		{"model.kind=gat", "model.head_merge=mean", "model.heads=3"},
+	} {
+		t.Run(strings.Join(model, " "), func(t *testing.T) {
+			t.Parallel()
+			sets := append([]string{"run.ranks_per_node=1"}, model...)
+			want := trained(t, smallParts.dir(t), 4, sets...)
+			for _, c := range [][]string{
+				{"compute.threads=3", "pipeline.workers=3"},
+				{"pipeline.depth=0"},
+				{"pipeline.depth=7", "compute.threads=2", "topology.load=copy"},
+				{"cache.policy=vip", "cache.alpha=0.2"},
+				{"cache.policy=prefetch", "cache.alpha=0.1"},
+				{"cache.policy=lookahead", "cache.alpha=0.1"},
+			} {
+				sameNumbers(t, trained(t, smallParts.dir(t), 4, append(c, sets...)...), want)
+			}
+			parts := append([]string{"sample.streams=part"}, model...)
+			sameLosses(t, trained(t, smallParts.dir(t), 2, parts...), trained(t, smallParts.dir(t), 4, parts...))
+		})
 	}
 }

@@ -85,8 +85,8 @@ func TestPackagesAreDocumented(t *testing.T) {
 }
 
 // knowsRanks are the packages that may know that other ranks exist.
-var knowsRanks = []string{"comm", "exchange", "parallel", "simulate", "plan", "train", "doctor",
-	"cmd"}
+var knowsRanks = []string{"comm", "exchange", "parallel", "residence", "simulate", "plan",
+	"train", "doctor", "cmd"}
 
 // usesC are the packages that may use cgo; with CGO_ENABLED=0 the rest must build, and mem without
 // the C library.

@@ -35,52 +35,58 @@ type Options struct {
 
 // Rank holds the facts of one rank.
 type Rank struct {
-	Host    string
-	Node    int // the lowest rank on the same node
-	Allowed []cpu.Place
-	CPUs    []cpu.Place
-	Threads int
-	Same    [][2]string
-	Slow    []string
-	Limits  Limits
+	Host    string      `json:"host"`
+	Node    int         `json:"node"` // the lowest rank on the same node
+	Allowed []cpu.Place `json:"allowed_cpus"`
+	CPUs    []cpu.Place `json:"cpus"`
+	Threads int         `json:"threads"`
+	Same    [][2]string `json:"same"`
+	Slow    []string    `json:"slow_build"`
+	Limits  Limits      `json:"limits"`
 
-	GEMM float64 // flop/s of a matrix product on the rank's threads, all ranks at once
-	// bytes/s read and written by a copy on the rank's threads, no other rank of the node copying
-	Alone    float64
-	Together float64 // the same, all ranks at once
+	// GEMM is in flop/s of a matrix product on the rank's threads, all ranks at once. Alone is in
+	// bytes/s read and written by a copy on the rank's threads, no other rank of the node copying;
+	// Together the same, all ranks at once.
+	GEMM     float64 `json:"gemm_flops_per_second"`
+	Alone    float64 `json:"copy_alone_bytes_per_second"`
+	Together float64 `json:"copy_together_bytes_per_second"`
 
-	Disk Disk
+	Disk Disk `json:"disk"`
 }
 
 // Limits are the system's limits for a process.
 type Limits struct {
-	AddressSpace uint64 // bytes (ulimit -v); 0: unlimited
-	Locked       uint64 // bytes (ulimit -l); 0: unlimited
-	SharedFree   int64  // bytes free in /dev/shm; -1: there is none
-	InfiniBand   bool   // the node has an InfiniBand or RoCE adapter
+	AddressSpace uint64 `json:"address_space_bytes"` // ulimit -v; 0: unlimited
+	Locked       uint64 `json:"locked_bytes"`        // ulimit -l; 0: unlimited
+	SharedFree   int64  `json:"shared_free_bytes"`   // in /dev/shm; -1: there is none
+	InfiniBand   bool   `json:"infiniband"`          // the node has an InfiniBand or RoCE adapter
 }
 
 // Disk is a rank's test of a directory. Rates are 0 on ranks that did not test.
 type Disk struct {
-	// bytes/s, sync included, the cache dropped between the two where the system does that
-	Write, Read float64
-	Fault       string // why it could not
-	Unseen      bool   // the rank did not see rank 0's file
+	// Write and Read include the sync; the cache is dropped between the two where the system does
+	// that.
+	Write  float64 `json:"write_bytes_per_second"`
+	Read   float64 `json:"read_bytes_per_second"`
+	Fault  string  `json:"fault"`  // why it could not
+	Unseen bool    `json:"unseen"` // the rank did not see rank 0's file
 }
 
 // Report is the outcome, the same on every rank.
 type Report struct {
-	Network, Device, Dir string
-	Ranks                []Rank
-	Traffic              Traffic
-	Findings             []Finding
+	Network  string    `json:"network"`
+	Device   string    `json:"device"`
+	Dir      string    `json:"dir"`
+	Ranks    []Rank    `json:"ranks"`
+	Traffic  Traffic   `json:"traffic"`
+	Findings []Finding `json:"findings"`
 }
 
 // Finding is a problem and its cure.
 type Finding struct {
-	Error bool // the job cannot run like this; otherwise it will be slow
-	Text  string
-	Cure  string
+	Error bool   `json:"error"` // the job cannot run like this; otherwise it will be slow
+	Text  string `json:"text"`
+	Cure  string `json:"cure"`
 }
 
 // Examine measures. Collective. An error is a failure of the communicator or of a device; all else

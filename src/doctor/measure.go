@@ -81,9 +81,11 @@ func measureRank(c, node comm.Comm, o Options, me *Rank) error {
 
 // Traffic holds the rates between ranks; zeros for a single rank.
 type Traffic struct {
-	Barrier   float64 // seconds
-	AllToAll  float64 // bytes/s that a rank sends to the others, all at once
-	Allreduce float64 // bytes/s of the buffer that every rank adds, by the transport's own sum
+	Barrier float64 `json:"barrier_seconds"`
+	// AllToAll is what a rank sends to the others, all at once.
+	AllToAll float64 `json:"all_to_all_bytes_per_second"`
+	// Allreduce is of the buffer that every rank adds, by the transport's own sum.
+	Allreduce float64 `json:"allreduce_bytes_per_second"`
 }
 
 // measureTraffic times collectives. Collective.

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -53,6 +54,17 @@ func (r *Report) Print(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, text)
 	return err
+}
+
+// WriteJSON writes the report as one object; a rate that was not measured is 0.
+func (r *Report) WriteJSON(w io.Writer) error {
+	all := *r
+	if all.Findings == nil {
+		all.Findings = []Finding{} // a list in any case
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(all)
 }
 
 // rate prints a rate in a unit, three digits or so; "-" if it was not measured.

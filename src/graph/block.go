@@ -45,6 +45,22 @@ func (b *Block) Validate() error {
 	return nil
 }
 
+// SelfEdges writes b to into, whose arrays it reuses, with an edge from every destination to itself
+// after its in-edges, for layers in which a vertex is its own neighbour. b must have no such edges, as
+// datasets have none. O(E), and no allocation once into has been as large.
+func (b *Block) SelfEdges(into *Block) {
+	into.NumSrc, into.NumDst = b.NumSrc, b.NumDst
+	into.Indptr = mem.Grow(into.Indptr, b.NumDst+1)
+	into.Indices = mem.Grow(into.Indices, b.NumEdges()+b.NumDst)
+	into.Indptr[0] = 0
+	for d := range b.NumDst {
+		at := into.Indptr[d]
+		at += int64(copy(into.Indices[at:], b.Indices[b.Indptr[d]:b.Indptr[d+1]]))
+		into.Indices[at] = int32(d)
+		into.Indptr[d+1] = at + 1
+	}
+}
+
 // BlockTranspose is a Block read by source: what backward needs to send gradients from destinations
 // to sources.
 //

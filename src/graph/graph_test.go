@@ -158,6 +158,28 @@ func TestCleanLaws(t *testing.T) {
 	}
 }
 
+func TestReciprocalCountsByDefinition(t *testing.T) {
+	for _, c := range sizes {
+		for _, o := range []CleanOptions{
+			{}, {KeepLoops: true}, {KeepDuplicates: true}, {Undirected: true},
+		} {
+			g, _ := Clean(randomGraph(t, 7, c.n, c.edges), o)
+			edges, want := edgeList(g), int64(0)
+			for e, times := range edges {
+				if u, v := e.Src(), VertexID(uint32(e)); edges[MakeEdge(v, u)] > 0 {
+					want += int64(times)
+				}
+			}
+			if got := g.Reciprocal(); got != want {
+				t.Errorf("%s, %+v: %d of %d edges, want %d", c.name, o, got, g.NumEdges(), want)
+			}
+			if o.Undirected && want != g.NumEdges() {
+				t.Errorf("%s: %d of %d edges of an undirected graph", c.name, want, g.NumEdges())
+			}
+		}
+	}
+}
+
 func TestCleanReport(t *testing.T) {
 	g, err := FromEdges(3, []VertexID{0, 0, 1, 2, 2, 1}, []VertexID{1, 1, 0, 2, 2, 2})
 	if err != nil {

@@ -206,3 +206,26 @@ func Relabel(g *CSC, newID []VertexID) *CSC {
 	})
 	return out
 }
+
+// Reciprocal counts the edges u -> v whose reverse v -> u is there too; a loop is its own.
+// Neighbour lists must be ascending, as cleaning leaves them. O(N+M), with 8 bytes a vertex.
+//
+// Destinations come in ascending order, so the search for v among the in-neighbours of u begins
+// where the search for the destination before it ended.
+func (g *CSC) Reciprocal() (count int64) {
+	next := mem.Make[int64](g.NumVertices())
+	defer mem.Free(next)
+	copy(next, g.Indptr)
+	for v := range VertexID(g.NumVertices()) {
+		for _, u := range g.InNeighbours(v) {
+			i, end := next[u], g.Indptr[u+1]
+			for i < end && g.Indices[i] < v {
+				i++
+			}
+			if next[u] = i; i < end && g.Indices[i] == v {
+				count++
+			}
+		}
+	}
+	return count
+}

@@ -64,7 +64,8 @@ func dtypeSize(dtype string) (int, error) {
 		return 0, fmt.Errorf("element type %q is unknown", dtype)
 	}
 	if dtype[1] == 'O' {
-		return 0, errors.New("it holds Python objects; save it again as an array of numbers")
+		return 0, errors.New("it holds Python objects; save it again as an array of numbers, or of " +
+			"strings: a.astype(str)")
 	}
 	n, err := strconv.Atoi(dtype[2:])
 	if err != nil || n < 1 || n > longestElement {
@@ -89,6 +90,11 @@ type Header struct {
 	DType   string // NumPy's name: "<f4", "|u1", "|S3", ...
 	Fortran bool   // columns first
 	Shape   []int  // empty for a scalar
+}
+
+// IsText reports whether the elements are strings.
+func (h Header) IsText() bool {
+	return len(h.DType) > 2 && (h.DType[1] == 'S' || h.DType[1] == 'U')
 }
 
 // Elems returns the number of elements, the product of Shape.

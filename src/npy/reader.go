@@ -195,3 +195,36 @@ func ReadAll[T Element](r *Reader) ([]T, error) {
 	}
 	return byRow, nil
 }
+
+// ReadText reads a whole array of byte strings ("|S3") or of UTF-32 strings ("<U3") in stored
+// order, and closes the reader. Zeros at the end of a string are padding.
+func ReadText(r *Reader) ([]string, error) {
+	defer r.Close()
+	if !r.IsText() {
+		return nil, fmt.Errorf("%s: %w: found %s, expected strings", r.name, ErrType, r.DType)
+	}
+	words := make([]string, 0, min(r.left, r.sure))
+	word := make([]byte, r.size)
+	for range r.left {
+		if _, err := io.ReadFull(r.r, word); err != nil {
+			return nil, fmt.Errorf("%s: %w: %d of %d strings read",
+				r.name, ErrTruncated, len(words), r.left)
+		}
+		words = append(words, decodeText(word, r.DType[1] == 'U'))
+	}
+	return words, nil
+}
+
+func decodeText(word []byte, wide bool) string {
+	if !wide {
+		return strings.TrimRight(string(word), "\x00")
+	}
+	var b strings.Builder
+	for _, r := range view[uint32](word) {
+		if r == 0 {
+			break
+		}
+		b.WriteRune(rune(r)) // what is no character becomes U+FFFD
+	}
+	return b.String()
+}

@@ -208,13 +208,18 @@ func thisProcess() holder {
 	if err == nil && unknown == nil && h.Start != "" {
 		h.Space = strings.TrimSpace(string(boot)) + " " + space
 	}
+	h.Job = BatchJob()
+	return h
+}
+
+// BatchJob returns the number of the batch job that this process belongs to, "" without one.
+func BatchJob() string {
 	for _, name := range []string{"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"} {
 		if id := os.Getenv(name); id != "" {
-			h.Job = id
-			break
+			return id
 		}
 	}
-	return h
+	return ""
 }
 
 var processBegan = time.Now()

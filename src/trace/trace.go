@@ -11,6 +11,7 @@ package trace
 import (
 	"fmt"
 	"io"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -88,7 +89,7 @@ func Table(w io.Writer, rows [][]string) error {
 				line += fmt.Sprintf("  %*s", width[i], cell)
 			}
 		}
-		if _, err := fmt.Fprintln(w, line); err != nil {
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " ")); err != nil {
 			return err
 		}
 	}
