@@ -12,7 +12,7 @@ import (
 // variable is an environment variable that the program, its scripts or its tests read or set.
 type variable struct{ name, value, meaning string }
 
-// environment are the variables by who reads them. docs/environment.md shows them.
+// environment lists the variables by reader. docs/environment.md shows them.
 var environment = []struct {
 	readers   string
 	variables []variable
@@ -107,7 +107,7 @@ func TestVariablesAreDocumented(t *testing.T) {
 }
 
 // variablesUsed returns the environment variables of this project that its files read or set, each
-// with one of these files. Constants of C that are named alike are not among them.
+// with one of these files. Constants of C with similar names do not count.
 func variablesUsed(t *testing.T) map[string]string {
 	t.Helper()
 	inStrings := regexp.MustCompile(`["\x60 ](HALOGNN_[A-Z_]+[A-Z])(?:["=]|\)? is)`)

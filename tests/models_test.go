@@ -13,7 +13,8 @@ import (
 	"halognn/src/nn"
 )
 
-// Every setting of model, optimiser and schedule trains: the loss falls and the model beats the majority class.
+// Every setting of model, optimiser and schedule trains: the loss falls and the model beats the
+// majority class.
 func TestModelsAndOptimisersLearn(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -73,7 +74,7 @@ func TestOptimisersDiffer(t *testing.T) {
 	}
 }
 
-// The baseline without the graph reads the rows of its seeds and no others: nothing moves.
+// The MLP reads only the rows of its seeds, so nothing is fetched.
 func TestMLPMovesNoRows(t *testing.T) {
 	t.Parallel()
 	o := trained(t, smallParts.dir(t), 4, "model.kind=mlp", "run.ranks_per_node=1")
@@ -118,7 +119,7 @@ func TestLearningRates(t *testing.T) {
 	}
 }
 
-// Validation takes place when it is due, the best of them chooses the model, and patience ends the run.
+// Validation runs when it is due, the best one selects the model, and patience ends the run.
 func TestEvaluationsAndPatience(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -155,7 +156,8 @@ func TestEvaluationsAndPatience(t *testing.T) {
 			if o.BestEpoch != best.Epoch || o.ValidMetric != best.ValidMetric {
 				t.Errorf("the best is epoch %d with %g, want epoch %d with %g", o.BestEpoch, o.ValidMetric, best.Epoch, best.ValidMetric)
 			}
-			if best.TestAccuracy != nil && *best.TestAccuracy != o.TestAccuracy { // the model of that epoch is the one tested at the end
+			// the model of that epoch is the one tested at the end
+			if best.TestAccuracy != nil && *best.TestAccuracy != o.TestAccuracy {
 				t.Errorf("test accuracy is %g, after the best epoch it was %g", o.TestAccuracy, *best.TestAccuracy)
 			}
 			if c.patience > 0 && (since != c.patience || o.Epochs != best.Epoch+c.patience) {
@@ -169,7 +171,8 @@ func TestEvaluationsAndPatience(t *testing.T) {
 	}
 }
 
-// model.safetensors holds what docs/formats.md says: the names that PyTorch Geometric gives, the last layer first.
+// model.safetensors holds what docs/formats.md says: the names that PyTorch Geometric gives, the
+// last layer first.
 func TestModelFileHasPyGNames(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -213,7 +216,7 @@ func TestModelFileHasPyGNames(t *testing.T) {
 	}
 }
 
-// float16 rows travel as they lie, at half the bytes, and are as good to learn from.
+// float16 rows are sent as stored, at half the bytes, and train as well.
 func TestFloat16Features(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -249,7 +252,8 @@ func TestMultilabel(t *testing.T) {
 	if o.MetricName != "micro_f1" || o.MajorityAccuracy != nil || o.TestMetric != o.TestAccuracy {
 		t.Errorf("metric %s, majority %v, test metric %g, test accuracy %g", o.MetricName, o.MajorityAccuracy, o.TestMetric, o.TestAccuracy)
 	}
-	if !(o.TestMetric > 0.8) { // more than whoever knows the community of every vertex, but not which are odd
+	// more than whoever knows the community of every vertex, but not which are odd
+	if !(o.TestMetric > 0.8) {
 
 		t.Errorf("micro-F1 is %g", o.TestMetric)
 	}
@@ -265,7 +269,7 @@ func TestTwoClassesAreRanked(t *testing.T) {
 	}
 }
 
-// Without validation or test vertices there is nothing to judge by, which is no reason not to train.
+// A graph without validation or test vertices can be trained on.
 func TestNothingToEvaluate(t *testing.T) {
 	t.Parallel()
 	data := handmade{split: func(v int) [3]bool { return [3]bool{v%2 == 0, false, false} }}.write(t, filepath.Join(t.TempDir(), "data"))

@@ -1,6 +1,5 @@
-// Package doctor measures what a job can expect of the ranks, nodes and filesystem it was given,
-// and says what is wrong with them and what to do about it. It takes a second or two, and nothing
-// of a training run but its communicator and its device.
+// Package doctor measures the ranks, nodes and filesystem of a job, and reports what is wrong with
+// them and what to do. It takes a second or two, and needs only a communicator and a device.
 //
 //	every rank   facts (host, CPUs, limits, versions) ─┐
 //	             GEMM, all at once                     │
@@ -8,8 +7,8 @@
 //	all ranks    barrier, all-to-all, allreduce        │
 //	a rank/node  write, sync, read a file in Dir      ─┘
 //
-// Rates are what is sustained for a tenth of a second, collectives the best of a few. Findings are
-// judged from the facts of all ranks by a function that measures nothing (diagnose).
+// Rates are sustained for a tenth of a second; times of collectives are the best of a few.
+// diagnose, which measures nothing, derives the findings from the facts of all ranks.
 package doctor
 
 import (
@@ -22,19 +21,19 @@ import (
 	"halognn/src/compute/cpu"
 )
 
-// Options is what a rank tells the doctor about itself.
+// Options describe a rank to the doctor.
 type Options struct {
 	Dir     string         // directory to try; it should be one that all nodes see
 	Device  compute.Device // the rank computes on it
 	Threads int            // with so many threads
 	Allowed []int          // CPUs that the launcher gave the rank
-	CPUs    []int          // those of them that it uses, if ranks share them; empty: there are fewer than ranks
+	CPUs    []int          // the ones it uses, if ranks share them; empty: fewer CPUs than ranks
 	Same    [][2]string    // name and value of what must be equal on all ranks: versions, hashes
 	Slow    []string       // what makes this build slow
 	Network string         // the transport and its thread level, for the headline
 }
 
-// Rank is what is known of one rank.
+// Rank holds the facts of one rank.
 type Rank struct {
 	Host    string      `json:"host"`
 	Node    int         `json:"node"` // the lowest rank on the same node
@@ -55,7 +54,7 @@ type Rank struct {
 	Disk Disk `json:"disk"`
 }
 
-// Limits is what the system lets a process have.
+// Limits are the system's limits for a process.
 type Limits struct {
 	AddressSpace uint64 `json:"address_space_bytes"` // ulimit -v; 0: unlimited
 	Locked       uint64 `json:"locked_bytes"`        // ulimit -l; 0: unlimited
@@ -63,14 +62,14 @@ type Limits struct {
 	InfiniBand   bool   `json:"infiniband"`          // the node has an InfiniBand or RoCE adapter
 }
 
-// Disk is how a directory served a rank. Rates are 0 on ranks that did not try.
+// Disk is a rank's test of a directory. Rates are 0 on ranks that did not test.
 type Disk struct {
 	// Write and Read include the sync; the cache is dropped between the two where the system does
 	// that.
 	Write  float64 `json:"write_bytes_per_second"`
 	Read   float64 `json:"read_bytes_per_second"`
 	Fault  string  `json:"fault"`  // why it could not
-	Unseen bool    `json:"unseen"` // what rank 0 had put there was not to be seen
+	Unseen bool    `json:"unseen"` // the rank did not see rank 0's file
 }
 
 // Report is the outcome, the same on every rank.
@@ -83,15 +82,15 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 }
 
-// Finding is something that is wrong, and what to do about it.
+// Finding is a problem and its cure.
 type Finding struct {
 	Error bool   `json:"error"` // the job cannot run like this; otherwise it will be slow
 	Text  string `json:"text"`
 	Cure  string `json:"cure"`
 }
 
-// Examine measures. Collective; an error is a failure of the communicator or of a device, what else
-// is wrong with a rank is a finding.
+// Examine measures. Collective. An error is a failure of the communicator or of a device; all else
+// is a finding.
 func Examine(c comm.Comm, o Options) (*Report, error) {
 	node, err := c.Node()
 	if err != nil {

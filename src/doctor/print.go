@@ -26,7 +26,7 @@ func (r *Report) Print(w io.Writer) error {
 			ranges(domains(rank.CPUs)), strconv.Itoa(rank.Threads),
 			rate(rank.GEMM, 1e9), rate(rank.Alone, 1e9), rate(rank.Together, 1e9),
 			rate(rank.Disk.Write, 1e6), rate(rank.Disk.Read, 1e6)}
-		if len(rank.CPUs) == 0 { // more ranks than CPUs: none is its own
+		if len(rank.CPUs) == 0 { // more ranks than CPUs: the rank has no CPU of its own
 			row[2], row[3] = "any of "+ranges(cpus(rank.Allowed)), ranges(domains(rank.Allowed))
 		}
 		rows = append(rows, row)

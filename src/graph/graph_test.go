@@ -108,7 +108,7 @@ func TestTransposeLaws(t *testing.T) {
 	}
 }
 
-// cleanReference does with a map what Clean does with sorting.
+// cleanReference is Clean by maps instead of sorting.
 func cleanReference(g *CSC, o CleanOptions) map[Edge]int {
 	given, out := edgeList(g), make(map[Edge]int)
 	for e, k := range given {
@@ -221,8 +221,8 @@ func TestBuilderIsCleanOfTheSameEdges(t *testing.T) {
 	}
 }
 
-// TestBuildMemory holds the largest moment of a build, when edges and scattered entries are both
-// there, against the law: at most three times 8 bytes an edge beyond the result.
+// TestBuildMemory checks the peak memory of a build, when both edges and scattered entries exist:
+// at most three times 8 bytes an edge beyond the result.
 func TestBuildMemory(t *testing.T) {
 	const n, edges = 1000, 300000
 	rng := rand.New(rand.NewPCG(11, 12))

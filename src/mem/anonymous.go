@@ -21,5 +21,5 @@ func allocate(size int) ([]byte, error) {
 	return b, err
 }
 
-// release takes back what allocate handed out.
+// release frees memory of allocate.
 func release(p unsafe.Pointer, size int) error { return unmap(p, uintptr(size)) }

@@ -17,13 +17,14 @@ type Reader struct {
 	r    io.Reader
 	size int
 	left int // elements not read yet
-	sure int // elements that the file has bytes for, however it is packed: room may be made for so many before they are read
+	// elements that the file surely has bytes for, even packed: may be allocated before reading
+	sure int
 	raw  []byte
 	stop func() error
 }
 
-// newReader reads the header of a .npy stream of total bytes, which it must fill exactly. name is
-// what errors call it.
+// newReader reads the header of a .npy stream, which must fill total bytes exactly. Errors call it
+// name.
 func newReader(r io.Reader, name string, total int64) (*Reader, error) {
 	h, begin, err := ReadHeader(r)
 	if err != nil {
@@ -162,8 +163,9 @@ func cast[T, S Element](dst []T, src []S) error {
 // ReadAll reads the whole array as T in C order, whatever order it is stored in, and closes the
 // reader.
 //
-// Room is made for what the file surely holds; beyond that, as far as an archive claims that little
-// inflates to much, it grows with what is read. So a count that lies costs nothing.
+// It allocates memory for the elements that the file surely holds; beyond that, as when an archive
+// claims that few bytes inflate to many, memory grows with the elements read. So a false count
+// costs nothing.
 func ReadAll[T Element](r *Reader) ([]T, error) {
 	defer r.Close()
 	data := make([]T, min(r.left, max(r.sure, 1<<16)))

@@ -19,7 +19,7 @@ type Zip struct {
 }
 
 // maxInflate is the most bytes that deflate can make of one: a member that claims more is damaged,
-// and must not be made room for.
+// and gets no memory.
 const maxInflate = 1032
 
 // OpenZip opens an .npz archive.
