@@ -45,8 +45,8 @@ type Options struct {
 	Out *graph.CSC
 }
 
-// Graph is a graph with in-neighbours and out-neighbours, for the analyses. It is read-only, so
-// several analyses may run at a time.
+// Graph is a graph with in-neighbours and out-neighbours. It is read-only, so several analyses may
+// run at a time.
 //
 // Memory beyond the graph: 8 bytes for every 2^18 edges and, where the graph is not symmetric and
 // Out is not given, 4 M + 8 N bytes for the transpose.
@@ -126,8 +126,8 @@ func (m *Graph) OutDegrees() func(v graph.VertexID) int {
 // NumVertices returns N.
 func (m *Graph) NumVertices() int { return m.in.NumVertices() }
 
-// Chunks are long enough to be cheap to hand out and short enough to balance the goroutines. Their
-// ends are multiples of 64, so that goroutines that set bits of vertices never share a word.
+// Chunks are long enough to be cheap to distribute and short enough to balance the goroutines.
+// Their ends are multiples of 64, so that goroutines that set bits of vertices never share a word.
 const (
 	chunkEdges   = 1 << 18
 	vertexWeight = 4 // a vertex costs about as much as this many edges

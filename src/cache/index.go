@@ -24,7 +24,7 @@ const denseBytes = 64
 //
 //	dense  [N]  slot+1, 0 for none
 //	table  [T]  vertex+1 << 32 | slot, 0 for none; T is a power of two and at least twice the keys; a key lies at its home, the
-//	            upper bits of vertex*golden, or behind it with no empty entry in between
+//	            upper bits of vertex*golden, or after it with no empty entry in between
 type Index struct {
 	dense []int32
 	table []uint64
@@ -204,7 +204,7 @@ func (x *Index) Remove(v graph.VertexID) {
 		if e == 0 {
 			break
 		}
-		if (at-x.home(vertexOf(e)))&last >= (at-gap)&last { // its home is not behind the gap
+		if (at-x.home(vertexOf(e)))&last >= (at-gap)&last { // its home is not after the gap
 			x.table[gap] = e
 			gap = at
 		}

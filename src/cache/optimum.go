@@ -19,7 +19,7 @@ type Optimum struct {
 	last     []int32 // [N] 1 + step of the last use, 0 for none
 	filled   bool
 	held     int // rows that it held before the first step
-	// [<= C] what it held before the first step, in order of first use, if that is asked for
+	// [<= C] what it held before the first step, in order of first use, if Start needs it
 	start []graph.VertexID
 }
 

@@ -20,7 +20,7 @@ type group struct {
 	ranks []int // world rank of each rank
 
 	mu    sync.Mutex
-	idle  sync.Cond  // a meeting has no copies under way any more
+	idle  sync.Cond  // signals that a meeting has no copies under way
 	base  uint64     // number of open[0]
 	open  []*meeting // meetings that some rank has not joined, oldest first
 	spare []*meeting

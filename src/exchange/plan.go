@@ -32,8 +32,8 @@ type Plan struct {
 	wantRows []int
 	askIDs   []int32 // [R] sent: rows of the owners, by owning part, then in frontier order
 	wantIDs  []int32 // [S] received
-	sent     []byte  // [S, rowBytes] the rows asked for here
-	received []byte  // [R, rowBytes] the rows asked for by this plan, in the order of askIDs
+	sent     []byte  // [S, rowBytes] rows that others request
+	received []byte  // [R, rowBytes] rows that this plan requests, in the order of askIDs
 }
 
 // Plan looks up every vertex of a frontier and fills p.Rows; remote rows point to where they will

@@ -13,11 +13,11 @@ package fault
 // Enabled reports whether faults can happen.
 const Enabled = false
 
-// At is the point of that name, reached by a rank in a step of an epoch; -1 where there is none.
-// The error is what the caller is to believe has happened.
+// At marks a named point that a rank reaches in a step of an epoch; -1 for no step or epoch. It
+// returns the injected error.
 func At(point string, rank, epoch, step int) error { return nil }
 
-// Starved reports whether the system is to have no memory left.
+// Starved reports whether allocations should fail.
 func Starved() bool { return false }
 
 // NaN reports whether a NaN should be injected in this step.

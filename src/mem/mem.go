@@ -1,5 +1,5 @@
-// Package mem hands out large arrays that live outside the Go heap: anonymous memory, and files
-// mapped read-only.
+// Package mem allocates large arrays outside the Go heap: anonymous memory, and files mapped
+// read-only.
 //
 //	Make[int32](n) ──> anonymous mapping ──> []int32     the collector neither scans nor counts it
 //	Map(path)      ──> page cache        ──> []byte      one physical copy for all ranks of a node

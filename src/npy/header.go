@@ -22,7 +22,7 @@ const (
 )
 
 // The three keys that a header has, in any order and spacing. Shapes written by Python 2 have an L
-// behind their numbers.
+// after their numbers.
 var (
 	descrKey   = regexp.MustCompile(`['"]descr['"]\s*:\s*['"]([^'"]*)['"]`)
 	fortranKey = regexp.MustCompile(`['"]fortran_order['"]\s*:\s*(True|False)`)

@@ -70,8 +70,8 @@ const chunkBytes = 1 << 16
 
 // Read fills dst with the next elements in stored order, converted to T, and returns how many:
 // fewer than len(dst) only at the end, with io.EOF once nothing is left. An integer that T cannot
-// hold, a fraction or NaN asked for as an integer, and a truncated stream are errors; floating
-// point numbers are rounded to T.
+// hold, a fraction or NaN read as an integer, and a truncated stream are errors; floating point
+// numbers are rounded to T.
 func Read[T Element](r *Reader, dst []T) (int, error) {
 	if r.left == 0 && len(dst) > 0 {
 		return 0, io.EOF

@@ -171,7 +171,7 @@ func (c *communicator) Abort(cause error) {
 	c.engine.fail(fmt.Errorf("rank %d: %w", c.engine.rank, cause))
 }
 
-// Free implements comm.Comm. The engine frees the communicator once every rank has asked for it.
+// Free implements comm.Comm. The engine frees the communicator once every rank has called Free.
 func (c *communicator) Free() error {
 	if c.id == 0 {
 		return errors.New("the communicator of the whole world cannot be freed")
