@@ -9,7 +9,7 @@ import (
 	"halognn/src/npy"
 )
 
-// alter changes the elements of a NumPy file, and not what meta.json says of it.
+// alter changes the elements of a NumPy file, but not its entry in meta.json.
 func alter[T npy.Element](t *testing.T, path string, change func(x []T)) {
 	t.Helper()
 	a, err := npy.Map[T](path)
@@ -40,7 +40,8 @@ func inner(change func(x []int64)) func(x []int64) {
 	return func(x []int64) { change(x[1 : len(x)-1]) }
 }
 
-// alteration is a change to files that all ranks read, which `data.verify: sizes` lets pass.
+// alteration is a change to files that all ranks read and that `data.verify: sizes` does not
+// detect.
 type alteration struct {
 	name  string
 	alter func(t *testing.T, parts string)
@@ -124,8 +125,8 @@ func TestAlteredPartsAreNamed(t *testing.T) {
 	})
 }
 
-// What is met later than in the first step: validation, labels, the final test, and the place that
-// a prediction goes to.
+// Damage that shows only after the first step: in validation, labels, the final test, and the ids
+// of predictions.
 func TestAlteredListsAndLabelsAreNamed(t *testing.T) {
 	unlessShort(t)
 	for _, c := range []struct {
@@ -184,7 +185,7 @@ func TestAlteredListsAndLabelsAreNamed(t *testing.T) {
 	}
 }
 
-// first leaves the first message of a job whose ranks fail at the same time, each for itself.
+// first keeps the first message of a job whose ranks fail at the same time, each for itself.
 func (r result) first() result {
 	const begin = "\nhalognn: "
 	text := "\n" + r.err

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A run that chooses its cache, changing it between epochs, comes to the numbers of one without; it
-// says what it chose, and uses it.
+// A run that chooses its cache, and changes it between epochs, has the numbers of a run without a
+// cache; it reports its choice and uses it.
 func TestAutoChoosesACacheAndChangesNoNumber(t *testing.T) {
 	for _, c := range []struct{ ranks, depth int }{{2, 0}, {4, 3}} {
 		t.Run(fmt.Sprintf("%d ranks, depth %d", c.ranks, c.depth), func(t *testing.T) {
@@ -21,7 +21,8 @@ func TestAutoChoosesACacheAndChangesNoNumber(t *testing.T) {
 			if auto.Cache == nil ||
 				!slices.Contains([]string{"none", "vip", "prefetch", "lookahead"},
 					auto.Cache.Policy) ||
-				!strings.HasPrefix(auto.Cache.Chosen, auto.Cache.Policy) || strings.Count(auto.Cache.Chosen, "rows a step") < 2 { // look-ahead and vip at least
+				// look-ahead and vip at least
+				!strings.HasPrefix(auto.Cache.Chosen, auto.Cache.Policy) || strings.Count(auto.Cache.Chosen, "rows a step") < 2 {
 				t.Fatalf("chosen: %+v", auto.Cache)
 			}
 			if !strings.Contains(auto.notes, "cache.policy auto chooses "+auto.Cache.Chosen) {
@@ -40,7 +41,7 @@ func TestAutoChoosesACacheAndChangesNoNumber(t *testing.T) {
 	}
 }
 
-// Where every row is read from memory there is nothing to choose.
+// On one node every row is read from memory, so nothing is chosen.
 func TestAutoOnOneNode(t *testing.T) {
 	t.Parallel()
 	o := trained(t, smallParts.dir(t), 2, "cache.policy=auto")

@@ -10,8 +10,8 @@ import (
 	"halognn/src/mem"
 )
 
-// unlessMemoryBeyond skips a test about what memory has no room for on a machine that has so many
-// bytes available.
+// unlessMemoryBeyond skips a test of too large data on a machine with so many bytes of memory
+// available.
 func unlessMemoryBeyond(t *testing.T, bytes int64) {
 	t.Helper()
 	if available, err := mem.Available(); err != nil || available > bytes {
@@ -19,8 +19,8 @@ func unlessMemoryBeyond(t *testing.T, bytes int64) {
 	}
 }
 
-// arrays writes a graph of 10 vertices as plain NumPy arrays to dir/in, for import: the user's data
-// before something happens to it.
+// arrays writes a graph of 10 vertices as plain NumPy arrays to dir/in, for import: sound data,
+// which tests then damage.
 func arrays(t *testing.T, dir string) string {
 	t.Helper()
 	in := filepath.Join(dir, "in")

@@ -15,7 +15,8 @@ func training(t *testing.T, parts, dir string, sets ...string) []string {
 		"2")
 }
 
-// configured returns the command line of a run whose config file holds text behind the base config.
+// configured returns the command line of a run whose config file is the base config followed by
+// text.
 func configured(t *testing.T, dir, text string) []string {
 	t.Helper()
 	path := filepath.Join(dir, "run.yaml")
@@ -66,7 +67,7 @@ func TestBadConfigs(t *testing.T) {
 		{"all faults at once",
 			set("train.lr=-1", "model.layers=0", "sample.batch=0", "model.kind=tree"), usage,
 			[]string{"train.lr is -1", "model.layers is 0", "sample.batch is 0",
-				`model.kind is "tree"`, "sage or mlp"}},
+				`model.kind is "tree"`, "gat or mlp"}},
 		{"a home directory", set("run.dir=~/runs/first"), usage,
 			[]string{"run.dir is ~/runs/first", "in full"}},
 		{"a fanout of 0", set("sample.fanouts=5,0"), usage,
@@ -166,7 +167,8 @@ func TestBadParts(t *testing.T) {
 				read(t, filepath.Join(parts, "part-0003", "features.npy")))
 		}), badData, []string{"part-0000/features.npy"}},
 		{"a file is another's", broken(func(t *testing.T, parts string) {
-			write(t, filepath.Join(parts, "labels.npy"), read(t, filepath.Join(parts, "original_id.npy"))) // of the same size and type
+			// of the same size and type
+			write(t, filepath.Join(parts, "labels.npy"), read(t, filepath.Join(parts, "original_id.npy")))
 		}), badData, []string{"labels.npy", "altered"}},
 		{"meta.json is of a later version", broken(func(t *testing.T, parts string) {
 			replace(t, filepath.Join(parts, "meta.json"), `"format": 1`, `"format": 7`)
@@ -230,7 +232,7 @@ func TestBadParts(t *testing.T) {
 	}
 }
 
-// runDiverged is run for what shows only while training.
+// runDiverged is run for errors that show only while training.
 func (b badInput) runDiverged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -251,7 +253,7 @@ func TestDivergence(t *testing.T) {
 			return training(t, smallParts.dir(t), dir, "train.optimizer=sgd", "train.lr=1e30",
 				"train.epochs=5")
 		}, diverged, []string{"epoch", "step", "diverged", "train.lr"}},
-		// Adam bounds what a step changes, so that the loss is absurd, and stays finite.
+		// Adam bounds the change of a step, so the loss becomes absurd but stays finite.
 		{"a learning rate far too high for Adam", func(t *testing.T, dir string) []string {
 			return training(t, smallParts.dir(t), dir, "train.lr=1e9")
 		}, diverged, []string{"epoch 1: step 1", "more than 1e+06 times", "of the first step",
@@ -274,7 +276,8 @@ func TestDivergence(t *testing.T) {
 				"checkpoint.every_steps=1")
 		}, diverged, []string{"epoch 1: step 2", "more than 1e+06 times",
 			"the last good checkpoint is ", "/checkpoints/step-00000001;"}},
-		// Nothing is predicted with the weights of the last step, for there is nothing to judge.
+		// Without validation and test vertices nothing is predicted with the weights of the last
+		// step.
 		{"at the last step, without vertices to validate or test",
 			func(t *testing.T, dir string) []string {
 				data := handmade{split: func(int) [3]bool {

@@ -52,7 +52,7 @@ func TestBlocksRefuses(t *testing.T) {
 	}
 }
 
-// What --kernels writes adds up, and the run comes to the same numbers.
+// The counts in kernels.json add up, and --kernels changes no number.
 func TestKernelsOfARun(t *testing.T) {
 	parts, dir := smallParts.dir(t), newRunDir(t)
 	plain := trained(t, parts, 2)
@@ -82,7 +82,7 @@ func TestKernelsOfARun(t *testing.T) {
 	}
 }
 
-// With several labels a vertex, the seeds' are written as they are in the dataset.
+// With several labels a vertex, the targets of the seeds equal those in the dataset.
 func TestBlocksOfManyLabels(t *testing.T) {
 	data := handmade{task: dataset.Multilabel, classes: 3}.write(t,
 		filepath.Join(t.TempDir(), "data"))

@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// A cache changes what travels, never a number: what one policy finds in its cache is what no cache
-// would have fetched.
+// A cache changes traffic, never a number: hits plus fetched rows equal the rows fetched without a
+// cache.
 func TestCachesChangeOnlyTraffic(t *testing.T) {
 	dir := smallParts.dir(t)
 	for _, ranks := range []int{2, 4} {
@@ -37,7 +37,7 @@ func TestCachesChangeOnlyTraffic(t *testing.T) {
 	}
 }
 
-// Everything fits: nothing travels after the start.
+// Everything fits: nothing is fetched after the first fill.
 func TestCacheThatHoldsAllRemoteRows(t *testing.T) {
 	got := trained(t, smallParts.dir(t), 2, "run.ranks_per_node=1", "cache.policy=oracle",
 		"cache.alpha=4")

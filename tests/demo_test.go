@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The run of `make run` means something: the model without the graph beats the majority class by
-// half, and the graph is worth 15 points on top.
+// The run of `make run` is a meaningful example: the model without the graph beats the majority
+// class by half, and the graph adds 15 points.
 func TestDemoNeedsItsGraph(t *testing.T) {
 	unlessShort(t)
 	p, dir := halognn(t), t.TempDir()

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Files, directories and tests that a page of docs names are there, so that a checklist cannot name
-// what has moved. NAME stands for what a reader chooses.
+// Files, directories and tests that a page of docs names exist, so that a checklist cannot go out
+// of date. NAME stands for a name that the reader chooses.
 func TestDocsNameWhatIsThere(t *testing.T) {
 	file := regexp.MustCompile("`((?:src|tests|kernels|jobs|inputs|profiling|docs)/[A-Za-z0-9_./-]+)`")
 	test := regexp.MustCompile("`(Test[A-Z][A-Za-z0-9]+)`")

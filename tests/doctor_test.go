@@ -28,6 +28,38 @@ func TestDoctorInProcess(t *testing.T) {
 	}
 }
 
+func TestDoctorAsJSON(t *testing.T) {
+	dir := t.TempDir()
+	r := halognn(t).must(t, "doctor", "--json", "--ranks-in-process", "2", "--dir", dir)
+	var report struct {
+		Dir   string
+		Ranks []struct {
+			Threads int
+			GEMM    float64 `json:"gemm_flops_per_second"`
+		}
+		Traffic struct {
+			Barrier float64 `json:"barrier_seconds"`
+		}
+		Findings []struct{ Text, Cure string }
+	}
+	decode(t, []byte(r.out), &report)
+	if report.Dir != dir || len(report.Ranks) != 2 ||
+		report.Ranks[1].Threads < 1 || report.Ranks[1].GEMM <= 0 ||
+		report.Traffic.Barrier <= 0 || report.Findings == nil {
+		t.Errorf("%+v", report)
+	}
+}
+
+func TestVersionAsJSON(t *testing.T) {
+	var all map[string]string
+	decode(t, []byte(halognn(t).must(t, "version", "--json").out), &all)
+	for _, name := range []string{"halognn", "go", "mpi", "blas", "metis", "simd", "cuda"} {
+		if all[name] == "" {
+			t.Errorf("no word on %s: %v", name, all)
+		}
+	}
+}
+
 func TestVersion(t *testing.T) {
 	r := halognn(t).must(t, "version")
 	for _, name := range []string{"halognn", "Go", "MPI", "BLAS", "METIS", "SIMD", "CUDA"} {

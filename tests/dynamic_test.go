@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// dynamic is how caches that decide while training runs are set in these tests: policies, sizes,
-// windows and scores, with the depths and nodes that they are crossed with. A window of 100 is
-// wider than an epoch; a delta of 3 gives rounds in it.
+// dynamic lists the settings of dynamic caches in these tests: policies, sizes, windows and scores,
+// crossed with depths and nodes. A window of 100 is wider than an epoch; a delta of 3 gives several
+// rounds in an epoch.
 var dynamic = []string{
 	"prefetch alpha=0.05 delta=3 depth=0",
 	"prefetch alpha=0.3 delta=3 depth=2",
@@ -49,9 +49,9 @@ func dynamicSets(line string) (sets []string, perNode int) {
 	return append(sets, fmt.Sprint("run.ranks_per_node=", perNode)), perNode
 }
 
-// Caches that decide step by step change no number either, whatever they know and however far ahead
-// minibatches are prepared. What they find at hand and what they miss is what was fetched without
-// them, and every row that was fetched is accounted for.
+// Dynamic caches change no number either, whatever their window and the pipeline's depth. Their
+// hits and misses add up to the rows fetched without a cache, and every fetched row is accounted
+// for.
 func TestDynamicCachesChangeOnlyTraffic(t *testing.T) {
 	for _, ranks := range []int{2, 4} {
 		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
@@ -79,7 +79,8 @@ func TestDynamicCachesChangeOnlyTraffic(t *testing.T) {
 								want.epochs[i])
 						}
 					}
-					if rows := int64(got.Cache.Capacity); got.Cache.Alpha > 0 && ranks/perNode > 1 && // 3000 vertices, 16 features
+					// 3000 vertices, 16 features
+					if rows := int64(got.Cache.Capacity); got.Cache.Alpha > 0 && ranks/perNode > 1 &&
 						(rows != min(int64(got.Cache.Alpha*3000/float64(ranks)), 3000) ||
 							got.Cache.Bytes != rows*16*4) {
 						t.Errorf("%d rows in %d bytes for alpha %g", rows, got.Cache.Bytes,
@@ -94,8 +95,7 @@ func TestDynamicCachesChangeOnlyTraffic(t *testing.T) {
 	}
 }
 
-// The rows that simulate counts for a cache that decides step by step are those that training
-// fetches.
+// The rows that simulate counts for a dynamic cache are those that training fetches.
 func TestSimulatedDynamicTrafficIsThatOfTraining(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -161,8 +161,8 @@ func TestSimulatedDynamicTrafficIsThatOfTraining(t *testing.T) {
 	}
 }
 
-// A run whose config says nothing of a cache looks ahead; where the ranks of a node share their
-// caches, it keeps a fixed one. What is set beside, and not read, is told.
+// By default a run uses lookahead; if the ranks of a node share their caches, it uses a static
+// policy. A note names keys that are set but not read.
 func TestDefaultCache(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()

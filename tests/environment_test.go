@@ -12,7 +12,7 @@ import (
 // variable is an environment variable that the program, its scripts or its tests read or set.
 type variable struct{ name, value, meaning string }
 
-// environment are the variables by who reads them. docs/environment.md shows them.
+// environment lists the variables by reader. docs/environment.md shows them.
 var environment = []struct {
 	readers   string
 	variables []variable
@@ -55,6 +55,8 @@ var environment = []struct {
 			"others (`make test-fast`, the race detector)"},
 		{"HALOGNN_BIN", "path", "the program under test; otherwise it is built"},
 		{"HALOGNN_DATA", "directory", "real data sets to import; `../shared/data` otherwise"},
+		{"HALOGNN_GOLDEN", "directory", "layers and models computed by PyTorch that `src/nn` is held " +
+			"to; `../shared/golden` otherwise"},
 		{"HALOGNN_FAULTS", "`POINT=ACTION@RANK:EPOCH:STEP`", "the faults of a build with the tag " +
 			"`faults` ([faults](faults.md#how-it-is-tested))"},
 		{"HALOGNN_FAULT_MARK", "path", "a file made at the moment of the fault"},
@@ -105,7 +107,7 @@ func TestVariablesAreDocumented(t *testing.T) {
 }
 
 // variablesUsed returns the environment variables of this project that its files read or set, each
-// with one of these files. Constants of C that are named alike are not among them.
+// with one of these files. Constants of C with similar names do not count.
 func variablesUsed(t *testing.T) map[string]string {
 	t.Helper()
 	inStrings := regexp.MustCompile(`["\x60 ](HALOGNN_[A-Z_]+[A-Z])(?:["=]|\)? is)`)

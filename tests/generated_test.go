@@ -10,8 +10,9 @@ import (
 var update = flag.Bool("update", false,
 	"write the generated sections of docs anew, as `make docs` does")
 
-// sameAsGenerated holds a section of a page to what the code makes of its table, or with -update
-// writes it. The section lies between the lines "<!-- generated: NAME -->" and "<!-- end -->".
+// sameAsGenerated compares a section of a page with the text generated from a table in the code, or
+// with -update writes it. The section lies between the lines "<!-- generated: NAME -->" and "<!--
+// end -->".
 func sameAsGenerated(t *testing.T, page, name, want string) {
 	t.Helper()
 	begin, end := "<!-- generated: "+name+" -->\n", "<!-- end -->\n"

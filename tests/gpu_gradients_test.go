@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Gradients come to the same bits through messages of MPI in device memory and through host memory.
-// The emulated device leaves its memory open, so that any MPI takes it.
+// Gradients have the same bits through MPI messages in device memory and through host memory. The
+// emulated device leaves its memory open to the host, so that any MPI can use it.
 func TestGradientsOfGPUsUnderMPI(t *testing.T) {
 	unlessShort(t)
 	var digests []string
@@ -42,7 +42,7 @@ func threeParts(t *testing.T) string {
 	return partitioned(t, smallData.dir(t), 3, "ldg", "--allow-imbalance")
 }
 
-// A way for gradients that is not possible is told once, before anything is written.
+// An impossible compute.gradients is reported once, before anything is written.
 func TestGradientsThatCannotTravelUnderMPI(t *testing.T) {
 	unlessShort(t)
 	for _, c := range []struct{ over, env, want string }{

@@ -25,8 +25,8 @@ func emulatedGPU(t *testing.T, env ...string) []string {
 	return append(env, "HALOGNN_CUDA_LIB="+path, "HALOGNN_EMULATED_TELL=1")
 }
 
-// A rank takes its GPU before MPI starts, on the thread that starts it, and where its rows lie is
-// told and written down.
+// A rank takes its GPU before MPI starts, on the thread that starts MPI, and prints and records
+// where its rows lie.
 func TestGPUIsChosenBeforeMPIUnderMPI(t *testing.T) {
 	unlessShort(t)
 	env := emulatedGPU(t)
@@ -64,7 +64,7 @@ func TestGPUIsChosenBeforeMPIUnderMPI(t *testing.T) {
 	}
 }
 
-// Ranks that a launcher gives one number all take one GPU, which is an error that says what to do.
+// If a launcher gives all ranks one local number, they take one GPU, and an error says what to do.
 func TestGPUOfAllUnderMPI(t *testing.T) {
 	unlessShort(t)
 	env := emulatedGPU(t, "HALOGNN_EMULATED_SHARED=1")
@@ -80,7 +80,7 @@ func TestGPUOfAllUnderMPI(t *testing.T) {
 	}
 }
 
-// A job for GPUs is planned where there is none: memory, bus and device have their places.
+// A job for GPUs can be planned on a machine without one: plan.json has memory, bus and device.
 func TestPlanForGPUs(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()

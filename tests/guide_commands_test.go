@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Commands of the guide that are shown and not run, in `text` blocks and in backticks, name
-// sub-commands, targets, scripts, flags and config keys that there are.
+// Commands that the guide shows without running them, in `text` blocks and in backticks, use
+// sub-commands, targets, scripts, flags and config keys that exist.
 func TestGuideShownCommands(t *testing.T) {
 	c := &shownCommands{t: t, help: map[string]string{}}
 	inline, command := regexp.MustCompile("`([^`]+)`"), regexp.MustCompile(`^\s*(halognn|make|sbatch)(\s|$)`)
@@ -38,7 +38,8 @@ func TestGuideShownCommands(t *testing.T) {
 		}
 		for _, line := range lines {
 			line, _, _ = strings.Cut(line, " #")
-			line, _, _ = strings.Cut(strings.TrimSpace(line), "  ") // what it is for stands behind, in columns
+			// what it is for stands behind, in columns
+			line, _, _ = strings.Cut(strings.TrimSpace(line), "  ")
 			if command.MatchString(line) {
 				n++
 				if fault := c.check(strings.Fields(line)); fault != "" {
@@ -57,7 +58,7 @@ type shownCommands struct {
 	help map[string]string // by sub-command
 }
 
-// helpOf returns what the program says of a sub-command; of itself, if that is "".
+// helpOf returns the help of a sub-command, or of the program if it is "".
 func (c *shownCommands) helpOf(command string) string {
 	if _, ok := c.help[command]; !ok {
 		output, err := exec.Command(halognn(c.t).path,
@@ -118,7 +119,7 @@ func (c *shownCommands) check(words []string) string {
 	return c.flags(words[0], words[1:])
 }
 
-// flags checks the flags of a sub-command, and the keys that are set.
+// flags checks the flags of a sub-command and the keys of --set.
 func (c *shownCommands) flags(command string, words []string) string {
 	for i, word := range words {
 		flag, _, _ := strings.Cut(word, "=")

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A link of a page of docs or in the root leads to a file of the repository, and to a heading of
-// it.
+// Every link of the pages in docs and in the root leads to a file of the repository and, if it
+// names one, to a heading.
 func TestDocsLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
 	for _, page := range documents(t) {

@@ -14,9 +14,8 @@ import (
 	"testing"
 )
 
-// The messages that the page on troubleshooting explains are those of the program: the pieces of
-// every heading in backticks, between which `...` stands for what differs, follow one another in
-// the strings of one function.
+// The page on troubleshooting explains messages that the program has: the pieces of every heading
+// in backticks, split at `...`, occur in order in the strings of one function.
 func TestGuideMessages(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(guide, "troubleshooting.md"))
 	if err != nil {
@@ -35,14 +34,14 @@ func TestGuideMessages(t *testing.T) {
 	}
 }
 
-// What the sources call Err... ends a run, so the page on troubleshooting has its text.
+// Every Err... value of the sources can end a run, so the page on troubleshooting has its text.
 func TestGuideHasErrors(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(guide, "troubleshooting.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	page := strings.Join(strings.Fields(string(text)), " ") // lines may end anywhere
-	// What never reaches a user: no key of the config chooses a sampler without fanouts yet.
+	// Errors that never reach a user: no key of the config chooses a sampler without fanouts yet.
 	internal := []string{"pipeline.ErrStop", "sample.ErrFanouts"}
 	found := 0
 	eachSource(t, func(file *ast.File) {
@@ -84,8 +83,8 @@ func inOrder(text string, pieces []string) bool {
 	return true
 }
 
-// literals returns the strings in the program's sources, those of each declaration as one text in
-// which every string is a line; parts of a string that are joined by + stay together.
+// literals returns the strings in the program's sources, those of each declaration as one text with
+// a string a line; strings joined by + count as one.
 func literals(t *testing.T) []string {
 	t.Helper()
 	var all []string
@@ -123,8 +122,8 @@ func eachSource(t *testing.T, f func(*ast.File)) {
 	}
 }
 
-// joined returns the text of a string, or of a sum of strings in which it leaves out what is not
-// written down; whole says that n has no other strings.
+// joined returns the text of a string literal, or of a sum without its variables; whole says that n
+// has no other strings.
 func joined(n ast.Node) (text string, whole bool) {
 	switch e := n.(type) {
 	case *ast.BasicLit:

@@ -35,7 +35,7 @@ func ids(t *testing.T, path string) []int32 {
 	return append([]int32(nil), f.Data...)
 }
 
-// accuracy is the share of the test vertices of a dataset that are predicted right.
+// accuracy returns the share of a dataset's test vertices that are predicted correctly.
 func accuracy(t *testing.T, data string, predictions []int32) float64 {
 	t.Helper()
 	labels, test := ids(t, filepath.Join(data, "labels.npy")),
@@ -52,8 +52,8 @@ func accuracy(t *testing.T, data string, predictions []int32) float64 {
 	return float64(right) / float64(len(test))
 }
 
-// Predictions come in the ids of the dataset and are as good as the run said, on any number of
-// ranks and any parts of the same dataset.
+// Predictions are in the ids of the dataset and have the accuracy of the run's summary, on any
+// number of ranks and any parts of the same dataset.
 func TestInferFull(t *testing.T) {
 	t.Parallel()
 	data := smallData.dir(t)
@@ -91,8 +91,8 @@ func TestInferFull(t *testing.T) {
 	}
 }
 
-// Sampled predictions belong to the draws of their parts, not to the ranks, and are nearly as good
-// as full ones.
+// Sampled predictions depend on the parts, not on the ranks, and are nearly as accurate as full
+// ones.
 func TestInferSampled(t *testing.T) {
 	t.Parallel()
 	o := trained(t, smallParts.dir(t), 4, "train.epochs=4", "train.lr=0.02", "sample.streams=part")
@@ -113,7 +113,7 @@ func TestInferSampled(t *testing.T) {
 				differ, len(want))
 		}
 	}
-	// With all neighbours, by fanouts of their own, they are the full ones.
+	// With eval_fanouts of all neighbours they equal the full ones.
 	full, differ, narrow := predicted(t, o.dir, 4), 0, 0
 	wide := predicted(t, o.dir, 4, "--mode", "sampled", "--set", "sample.eval_fanouts=-1,-1")
 	for v := range full {
@@ -130,8 +130,7 @@ func TestInferSampled(t *testing.T) {
 	}
 }
 
-// A signal ends infer with one message and the code of a process that died of it, and leaves no
-// file, whole or half.
+// A signal ends infer with one message and exit code 128 + n, and leaves no file.
 func TestSignalEndsInfer(t *testing.T) {
 	unlessShort(t)
 	o := trained(t, smallParts.dir(t), 2, "model.hidden=8192", "sample.batch=500")
@@ -156,7 +155,7 @@ func TestSignalEndsInfer(t *testing.T) {
 	}
 }
 
-// processorTime returns what a process has used, in ticks of 10 ms.
+// processorTime returns the processor time of a process, in ticks of 10 ms.
 func processorTime(t *testing.T, pid int) int {
 	t.Helper()
 	text := string(read(t, fmt.Sprintf("/proc/%d/stat", pid)))

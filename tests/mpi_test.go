@@ -46,7 +46,7 @@ func trainedMPI(t *testing.T, parts string, ranks int, sets ...string) *outcome 
 	return outcomeOf(t, dir, r)
 }
 
-// The transport changes no number: MPI, whichever it is, comes to the bits of the in-process ranks.
+// The transport changes no number: every MPI gives the bits of the in-process ranks.
 func TestSameNumbersUnderMPI(t *testing.T) {
 	launcher(t)
 	for _, c := range []struct {
@@ -99,7 +99,7 @@ func TestInferUnderMPI(t *testing.T) {
 	}
 }
 
-// Ranks without training seeds hang nobody.
+// Ranks without training seeds do not hang the others.
 func TestRanksWithoutSeedsUnderMPI(t *testing.T) {
 	unlessShort(t)
 	launcher(t)
@@ -121,7 +121,7 @@ func (b badInput) checkEnd(t *testing.T, dir string, r result) {
 		func() bool { return len(left(t, dir)) == 0 })
 }
 
-// What is wrong for all ranks is said once, and all end with its code.
+// An error that all ranks share is printed once, and all exit with its code.
 func TestBadInputUnderMPI(t *testing.T) {
 	unlessShort(t)
 	launcher(t)
@@ -176,7 +176,7 @@ func TestBadInputUnderMPI(t *testing.T) {
 	}
 }
 
-// odd writes a script that starts the program with more arguments on one rank.
+// odd writes a script that starts the program with extra arguments on one rank.
 func odd(t *testing.T, dir string, rank int, more ...string) string {
 	t.Helper()
 	path := filepath.Join(dir, "odd.sh")
@@ -190,7 +190,7 @@ func odd(t *testing.T, dir string, rank int, more ...string) string {
 	return path
 }
 
-// What is wrong on one rank, or differs between ranks, names the rank, and hangs nobody.
+// An error on one rank, or a difference between ranks, names the rank and hangs nobody.
 func TestRanksThatDisagreeUnderMPI(t *testing.T) {
 	unlessShort(t)
 	launcher(t)
@@ -261,7 +261,7 @@ func sets(sets ...string) func(*testing.T, string) []string {
 	}
 }
 
-// What goes wrong during the steps ends the whole job with the code of the rank that saw it.
+// An error during the steps ends the whole job with the exit code of the rank that has it.
 func TestFailureWhileTrainingUnderMPI(t *testing.T) {
 	unlessShort(t)
 	launcher(t)
@@ -296,7 +296,8 @@ func TestFailureWhileTrainingUnderMPI(t *testing.T) {
 			truncate(t, filepath.Join(parts, file), 4096)
 			r := j.waitEnd(t, 15*time.Second)
 			remove(t, filepath.Join(dir, "out"))
-			if n := strings.Count("\n"+r.err, "\nhalognn: "); n > 1 { // all ranks read the topology, and several may see it first
+			// all ranks read the topology, and several may see it first
+			if n := strings.Count("\n"+r.err, "\nhalognn: "); n > 1 {
 				first, _, _ := strings.Cut(r.err[strings.Index(r.err, "halognn: ")+1:],
 					"\nhalognn: ")
 				r.err = "h" + first
@@ -306,7 +307,7 @@ func TestFailureWhileTrainingUnderMPI(t *testing.T) {
 	}
 }
 
-// A rank that dies takes the job with it.
+// A rank that dies ends the job.
 func TestKilledRankUnderMPI(t *testing.T) {
 	unlessShort(t)
 	launcher(t)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The order of vertices inside a part is recorded with what it was made for, and changes no number:
-// draws, shuffles and sums know vertices by their original ids.
+// The order of vertices inside a part is recorded with its fanouts and batch, and changes no
+// number: draws, shuffles and sums use original ids.
 func TestOrderOfVertices(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()

@@ -1,4 +1,4 @@
-// Package tests holds what crosses packages: the architecture itself, whole runs of the program
+// Package tests holds the tests that span packages: the architecture, whole runs of the program
 // under several MPIs, and bad input. Scripts beside it run the program as its users do.
 package tests
 
@@ -16,8 +16,8 @@ import (
 )
 
 // packages is the architecture: each package of src with its level and its purpose. A package
-// imports only packages of lower levels; one inside another (comm/mpi in comm) stands on the level
-// of that. docs/design/01-packages.md shows the table.
+// imports only packages of lower levels; a nested one (comm/mpi) has the level of the outer one
+// (comm). docs/design/01-packages.md shows the table.
 var packages = []struct {
 	level         int
 	name, purpose string
@@ -85,8 +85,8 @@ func TestPackagesAreDocumented(t *testing.T) {
 }
 
 // knowsRanks are the packages that may know that other ranks exist.
-var knowsRanks = []string{"comm", "exchange", "parallel", "simulate", "plan", "train", "doctor",
-	"cmd"}
+var knowsRanks = []string{"comm", "exchange", "parallel", "residence", "simulate", "plan",
+	"train", "doctor", "cmd"}
 
 // usesC are the packages that may use cgo; with CGO_ENABLED=0 the rest must build, and mem without
 // the C library.
@@ -138,7 +138,7 @@ type goFile struct {
 	cgo, test      bool
 }
 
-// outer returns the package of the table that pkg is or lies in.
+// outer returns the package of the table that is or contains pkg.
 func outer(pkg string) string { first, _, _ := strings.Cut(pkg, "/"); return first }
 
 func goFiles(t *testing.T) []goFile {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The ranks of a node share their caches: what one of them holds, the others need not hold as well,
-// so less travels. No number changes.
+// The ranks of a node share their caches: a row that one holds the others need not hold, so fewer
+// rows are fetched. No number changes.
 func TestCachesOfANodeAreShared(t *testing.T) {
 	if _, err := os.Stat("/dev/shm"); err != nil {
 		t.Skipf("no shared memory: %v", err)
@@ -41,7 +41,8 @@ func TestCachesOfANodeAreShared(t *testing.T) {
 				t.Errorf("%d nodes, %s: %d rows from peers' caches, though none are shared", nodes,
 					policy, own.PeerCached)
 			}
-			if policy == "degree" { // what ranks of a node keep for themselves can be as good together, by luck
+			// what ranks of a node keep for themselves can be as good together, by luck
+			if policy == "degree" {
 				continue
 			}
 			switch several := nodes == 2; {

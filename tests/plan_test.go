@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// plannedJob is plan.json as far as runs are held against it.
+// plannedJob holds the values of plan.json that are compared with runs.
 type plannedJob struct {
 	MemoryRank int64 `json:"memory_per_rank"`
 	Memory     []struct {

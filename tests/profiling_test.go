@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The profiles of all ranks become one that pprof reads; a run without profiles is named.
+// merge.sh merges the profiles of all ranks into one that pprof reads, and names a run without
+// profiles.
 func TestMergedProfilesUnderMPI(t *testing.T) {
 	unlessShort(t)
 	launcher(t)
@@ -33,7 +34,7 @@ func TestMergedProfilesUnderMPI(t *testing.T) {
 	}
 }
 
-// perf.sh runs the command, and hands on its exit code, whether there is a perf or not.
+// perf.sh runs the command and returns its exit code, with or without perf.
 func TestPerfRunsTheCommand(t *testing.T) {
 	dir := t.TempDir()
 	r := start(t, []string{"OMPI_COMM_WORLD_RANK=3"}, "../profiling/perf.sh", dir, "sh", "-c",

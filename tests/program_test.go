@@ -140,7 +140,8 @@ func start(t *testing.T, env []string, name string, args ...string) *job {
 	j.Env = append(os.Environ(), env...)
 	j.Stdout, j.Stderr = &j.out, &j.err
 	j.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	j.Cancel = func() error { return syscall.Kill(-j.Process.Pid, syscall.SIGTERM) } // on which a launcher ends its ranks
+	// on which a launcher ends its ranks
+	j.Cancel = func() error { return syscall.Kill(-j.Process.Pid, syscall.SIGTERM) }
 	j.WaitDelay = 5 * time.Second
 	if err := j.Start(); err != nil {
 		t.Fatal(err)
@@ -204,7 +205,8 @@ func left(t *testing.T, word string) []int {
 	}
 	var pids []int
 	for _, f := range files {
-		text, err := os.ReadFile(f) // fails for a process that has ended meanwhile; is empty for one that awaits burial
+		// fails for a process that has ended meanwhile; is empty for one that awaits burial
+		text, err := os.ReadFile(f)
 		if err != nil || !bytes.Contains(text, []byte(word)) {
 			continue
 		}

@@ -109,7 +109,8 @@ func TestStagedFiles(t *testing.T) {
 	altered := copyOf(t, parts, dir, "altered")
 	patch(t, filepath.Join(altered, "indices.npy"), 0xff, 0xff, 0xff, 0x7f)
 	badInput{code: badData, want: []string{"indices.npy", "altered"}}.check(t, dir,
-		halognn(t).run(t, training(t, altered, dir, "topology.load=copy", "data.verify=sizes")...)) // what is copied is verified on the way
+		// what is copied is verified on the way
+		halognn(t).run(t, training(t, altered, dir, "topology.load=copy", "data.verify=sizes")...))
 	write(t, filepath.Join(stage, "file"), nil)
 	r := halognn(t).run(t,
 		training(t, parts, dir, "run.stage_dir="+filepath.Join(stage, "file"))...)

@@ -51,7 +51,8 @@ func TestSimulatedTrafficIsThatOfTraining(t *testing.T) {
 				"--seed", "7", "--policies", strings.Join(policies, ","), "--alphas", "0.05,0.3")
 			for _, policy := range policies {
 				for _, alpha := range []string{"0.05", "0.3"} {
-					if ranks != 4 && policy != "none" && (policy != "vip" || alpha != "0.3") { // one number of ranks is tried in full
+					// one number of ranks is tried in full
+					if ranks != 4 && policy != "none" && (policy != "vip" || alpha != "0.3") {
 						continue
 					}
 					run := trained(t, parts, ranks, "run.ranks_per_node=1", "train.seed=7",

@@ -33,7 +33,8 @@ func TestSummaryIsDocumented(t *testing.T) {
 	items := summary["setup"].(map[string]any)
 	sameKeys(t, "setup", items, setUp)
 	sum := 0.0
-	for _, item := range []string{"launch", "open", "verify", "device"} { // of the command, the others are the run's
+	// of the command, the others are the run's
+	for _, item := range []string{"launch", "open", "verify", "device"} {
 		if items[item].(float64) <= 0 {
 			t.Errorf("setup: %s took %v s", item, items[item])
 		}

@@ -195,7 +195,8 @@ func TestPartsOnAnyNumberOfRanks(t *testing.T) {
 						on8)
 				}
 			}
-			for i, e := range got.evals { // of 600 vertices, one whose two best classes tie may go either way
+			// of 600 vertices, one whose two best classes tie may go either way
+			for i, e := range got.evals {
 				if d := math.Abs(e.ValidMetric - want.evals[i].ValidMetric); d > 1.0/600 {
 					t.Errorf("epoch %d: sampled validation gives %g, on 8 ranks %g", e.Epoch,
 						e.ValidMetric, want.evals[i].ValidMetric)

@@ -127,7 +127,8 @@ func TestChunks(t *testing.T) {
 func TestGather(t *testing.T) {
 	r := newRandom(t)
 	const n = 30_000
-	g := fromEdges(t, n, randomEdges(r, n, 100_000)...) // the hub's row spans many blocks, and empty rows outnumber a block
+	// the hub's row spans many blocks, and empty rows outnumber a block
+	g := fromEdges(t, n, randomEdges(r, n, 100_000)...)
 	for _, zeros := range []float64{0, 0.5, 0.99} {
 		w := make([]float32, n)
 		for v := range w {
@@ -241,7 +242,8 @@ func TestMemory(t *testing.T) {
 			n/8},
 		{"vip", func() ([]float32, error) { return m.VIP(train, 1, []int{2, 2}) }, 12*n + n/8},
 	} {
-		ballast := mem.Make[byte](int(mem.PeakAllocated() - mem.Allocated())) // so that any more memory is a new peak
+		// so that any more memory is a new peak
+		ballast := mem.Make[byte](int(mem.PeakAllocated() - mem.Allocated()))
 		before := mem.Allocated()
 		score, err := c.analysis()
 		if err != nil {

@@ -66,7 +66,8 @@ func TestAheadIsWhatTrainingReads(t *testing.T) {
 	}
 }
 
-// All that a look-ahead cache should see fits the epoch; the more it holds, the farther it should see.
+// All that a look-ahead cache should see fits the epoch; the more it holds, the farther it should
+// see.
 func TestPlannedWindows(t *testing.T) {
 	m, r := reading(t, 0)
 	p := must[float32](t)(m.Reads(r))

@@ -73,7 +73,8 @@ func TestReach(t *testing.T) {
 // A vertex that can be reached at one hop but not at two stays reachable: published code replaced
 // the mask at every hop.
 func TestReachabilityIsMerged(t *testing.T) {
-	m := mustNew(t, fromEdges(t, 5, [2]int{1, 0}, [2]int{2, 0}, [2]int{3, 2}), Options{}) // 0 samples 1 and 2, 2 samples 3
+	// 0 samples 1 and 2, 2 samples 3
+	m := mustNew(t, fromEdges(t, 5, [2]int{1, 0}, [2]int{2, 0}, [2]int{3, 2}), Options{})
 	start := NewSet(5)
 	defer start.Free()
 	start.Add(0)

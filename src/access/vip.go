@@ -11,7 +11,7 @@ import (
 )
 
 // VIP estimates the probability that one minibatch reads each vertex (its vertex inclusion
-// probability), as the paper has it:
+// probability), by the paper's formula:
 //
 //	p_0(v) = min(1, batch/T) for v in train, else 0
 //	p_h(u) = 1 - product over v that may sample u of (1 - t_h(v) p_{h-1}(v)),    t_h(v) = min(1, f_h/indegree(v))
@@ -117,21 +117,21 @@ func (m *Graph) Inclusion(train []graph.VertexID, batch float64, fanouts []int) 
 
 // start checks the arguments of an analysis of sampling and returns p_0 of a training vertex.
 func (m *Graph) start(train []graph.VertexID, batch float64, fanouts []int) (float64, error) {
-	faults := []error{m.checkTrain(train)}
+	errs := []error{m.checkTrain(train)}
 	if !(batch > 0) {
-		faults = append(faults, fmt.Errorf("batch is %g; it must be above 0", batch))
+		errs = append(errs, fmt.Errorf("batch is %g; it must be above 0", batch))
 	}
 	if len(fanouts) == 0 {
-		faults = append(faults, errors.New("no fanouts; give one for every layer, seed hop first"))
+		errs = append(errs, errors.New("no fanouts; give one for every layer, seed hop first"))
 	}
 	for i, f := range fanouts {
 		if f < 1 && f != sample.All {
-			faults = append(faults,
+			errs = append(errs,
 				fmt.Errorf("fanouts[%d] is %d; it must be at least 1, or %d for all neighbours", i,
 					f, sample.All))
 		}
 	}
-	return min(1, batch/float64(max(len(train), 1))), errors.Join(faults...)
+	return min(1, batch/float64(max(len(train), 1))), errors.Join(errs...)
 }
 
 func (m *Graph) checkTrain(train []graph.VertexID) error {
@@ -154,8 +154,8 @@ func (m *Graph) transition(fanout, v int) float64 {
 	return float64(fanout) / float64(degree)
 }
 
-// small is the argument up to which so few terms of a logarithm or exponential are as good as a
-// float32. Most probabilities lie below, and the terms cost a fraction of the functions.
+// small is the argument up to which a few terms of the series of a logarithm or exponential are as
+// exact as a float32. Most probabilities lie below, and the terms cost a fraction of the functions.
 const small = 1.0 / 32
 
 // logMiss returns log(1-p), -Inf for p = 1.

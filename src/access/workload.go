@@ -8,14 +8,16 @@ import (
 	"halognn/src/sample"
 )
 
-// Workload is the minibatches of one reader, a rank or a part, as the analyses need them.
+// Workload describes the minibatches of one reader, a rank or a part, for the analyses.
 type Workload struct {
-	Local   []Range     // rows at hand without a cache
+	Local   []Range     // rows that need no fetch
 	Sources []Source    // of the seeds of its minibatches
 	Sample  sample.Spec // how they are drawn
-	Hops    int         // from the local vertices, within which degree, paths and prefetch keep rows; 0: as many as are sampled
+	// from the local vertices, within which degree, paths and prefetch keep rows; 0: as many as are
+	// sampled
+	Hops int
 
-	// What sim and oracle count: the streams are First to First+Count-1.
+	// The streams that sim and oracle count are First to First+Count-1.
 	Topology     *sample.Topology
 	Streams      *sample.Streams
 	First, Count int
@@ -27,8 +29,8 @@ type Workload struct {
 	Known []uint32
 }
 
-// Source is training vertices that minibatches draw their seeds from: those of a stream or, where
-// every stream draws from the whole graph, of all.
+// Source is a set of training vertices from which minibatches draw seeds: those of a stream or, if
+// streams draw from the whole graph, all.
 type Source struct {
 	Seeds       []graph.VertexID
 	PerBatch    float64 // mean seeds of a minibatch
@@ -63,7 +65,7 @@ func (r *Workload) Seeds() []graph.VertexID {
 	return all
 }
 
-// seedsAreLocal reports whether no minibatch of the reader has to fetch the row of a seed.
+// seedsAreLocal reports whether all seeds of the reader are local.
 func (r *Workload) seedsAreLocal() bool {
 	for _, s := range r.Sources {
 		for _, v := range s.Seeds {
@@ -75,8 +77,8 @@ func (r *Workload) seedsAreLocal() bool {
 	return true
 }
 
-// Reads returns how likely a minibatch of the reader reads each vertex, as Inclusion has it: [N],
-// the mean over the minibatches of a step. Zeros without seeds. A kind of sampling without fanouts
+// Reads returns the probability [N] that a minibatch of the reader reads each vertex, by Inclusion:
+// the mean over the minibatches of a step; zeros without seeds. A kind of sampling without fanouts
 // is sample.ErrFanouts. Time that of Inclusion for each source; memory that of Inclusion, and 4 N
 // with more than one.
 func (m *Graph) Reads(r *Workload) ([]float32, error) {
@@ -88,10 +90,10 @@ func (m *Graph) Reads(r *Workload) ([]float32, error) {
 		1/float64(max(minibatches, 1)), m.Inclusion)
 }
 
-// sum adds up an analysis over the minibatches of a step of the reader, times scale. One analysis
-// of all seeds together would take each minibatch for the whole step: with several a step, what is
-// read by most of them would all be as good as certain, and in no order. what names the result in
-// the error about a kind of sampling without fanouts.
+// sum adds up an analysis over the minibatches of a step of the reader, times scale. A single
+// analysis of all seeds would treat the step as one minibatch: vertices that most minibatches read
+// would all get a probability near 1, and no order. what names the result in the error about a kind
+// of sampling without fanouts.
 func (m *Graph) sum(
 	r *Workload, what string, scale float64,
 	analyse func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error),
@@ -130,8 +132,8 @@ func (m *Graph) sum(
 }
 
 // RankVIP ranks every vertex by VIP, summed over the minibatches of a step: [N]. VIP does not count
-// that a seed's own row is read. That is as it should be as long as those rows are local; where
-// seeds are drawn from the whole graph, Inclusion takes its place, which counts them.
+// the reads of the seeds' own rows. That is right while those rows are local; if seeds are drawn
+// from the whole graph, Inclusion, which counts them, takes its place.
 func (m *Graph) RankVIP(r *Workload) ([]float32, error) {
 	if !r.seedsAreLocal() {
 		return m.sum(r, "ranking by vip", 1, m.Inclusion)
@@ -144,8 +146,8 @@ func (m *Graph) RankInclusion(r *Workload) ([]float32, error) {
 	return m.sum(r, "ranking by inclusion", 1, m.Inclusion)
 }
 
-// Nearby ranks by an analysis of what minibatches can reach: as many hops from the seeds as are
-// sampled. Of that, r.Hops leaves the halo of so many hops.
+// Nearby ranks by an analysis of the vertices that minibatches can reach, as many hops from the
+// seeds as are sampled. r.Hops restricts it to the halo of so many hops.
 func (m *Graph) Nearby(r *Workload,
 	analyse func(train []graph.VertexID, hops int) ([]float32, error),
 ) ([]float32, error) {
@@ -195,8 +197,8 @@ func (r *Workload) Counted(first, epochs int) ([]float32, error) {
 	return sum, nil
 }
 
-// Capacity returns the rows of a cache that is alpha times as large as what each of so many readers
-// has on average of n vertices; never more than n.
+// Capacity returns the rows of a cache of alpha times the average vertices of a reader, n/readers;
+// at most n.
 func Capacity(alpha float64, n int64, readers int) int {
 	return int(min(alpha*float64(n)/float64(readers), float64(n)))
 }

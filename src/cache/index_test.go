@@ -7,7 +7,7 @@ import (
 	"halognn/src/graph"
 )
 
-// Random changes, many of them of keys whose homes are close, against a map.
+// Random changes, many of keys with neighbouring homes, compared with a map.
 func TestIndexIsAMap(t *testing.T) {
 	const n = 3000
 	for _, kind := range []IndexKind{IndexDense, IndexHash} {

@@ -45,7 +45,7 @@ func fewest(n, capacity int, trace [][]graph.VertexID, filled bool) int {
 	return slices.Min(cost)
 }
 
-// The optimum, and looking ahead over all steps, against all there is.
+// Optimum, and Lookahead over all steps, compared with an exhaustive search.
 func TestOptimumIsTheBestOfAllWays(t *testing.T) {
 	for seed := range uint64(1500) {
 		r := rand.New(rand.NewPCG(seed, 8))
@@ -97,9 +97,8 @@ func optimum(t *testing.T, n, capacity int, trace [][]graph.VertexID,
 	return transferred
 }
 
-// belady is the textbook form: after each step, of the rows at hand those stay whose next use is
-// nearest, as far as it lies within the window; the rest are dropped, or not kept in the first
-// place.
+// belady is the textbook rule: after each step the rows with the nearest next uses within the
+// window stay; the others are dropped or bypassed.
 func belady(capacity, window int, trace [][]graph.VertexID) (transferred int) {
 	held := map[graph.VertexID]bool{}
 	for t, remote := range trace {
@@ -130,8 +129,8 @@ func belady(capacity, window int, trace [][]graph.VertexID) (transferred int) {
 	return transferred
 }
 
-// What a window knows is used as well as Belady uses it; rows that stay for no known use can only
-// help.
+// With the same window Lookahead transfers no more than Belady's rule; rows without a known use can
+// only help.
 func TestWindowIsUsedAsBeladyUsesIt(t *testing.T) {
 	saved, better := 0, 0
 	for seed := range uint64(400) {
@@ -162,7 +161,7 @@ func TestWindowIsUsedAsBeladyUsesIt(t *testing.T) {
 	}
 }
 
-// Single traces may go either way; together, knowing more transfers less.
+// A wider window may cost more on a single trace; over all traces it transfers less.
 func TestWiderWindowsTransferLess(t *testing.T) {
 	windows := []int{0, 1, 2, 4, 8, 16, 32}
 	total := make([]int, len(windows))
@@ -214,7 +213,7 @@ func TestLevelFetchesEarly(t *testing.T) {
 	}
 }
 
-// Positions of uses wrap around; nothing may depend on where they are.
+// Positions of uses wrap around; the result must not depend on them.
 func TestWindowSurvivesWrapping(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 11))
 	const n, capacity, window = 80, 20, 5

@@ -45,7 +45,8 @@ func TestPlaceEnds(t *testing.T) {
 		{"spread", 3, 3, 0, [][]graph.VertexID{{8, 1, 3}, {0, 6, 4}, {7, 5, 2}}},
 		{"more room than rows", 2, 20, 0,
 			[][]graph.VertexID{{0, 1, 2, 3, 4, 5, 6, 7, 8}, {0, 1, 2, 3, 4, 5, 6, 7, 8}}},
-		{"stops at a refusal", 2, 3, 0.8, [][]graph.VertexID{{0, 1, 3}, {0, 1, 2}}}, // .6 > .8*.7, but .5 < .8*.8
+		// .6 > .8*.7, but .5 < .8*.8
+		{"stops at a refusal", 2, 3, 0.8, [][]graph.VertexID{{0, 1, 3}, {0, 1, 2}}},
 	} {
 		g := must[*Placement](t)(Place(p, c.devices, c.slots, c.a))
 		for d := range g.Devices() {

@@ -181,7 +181,8 @@ func TestPrefetchIsTheAlgorithm(t *testing.T) {
 					}
 					rounds += compare(t, o, randomTrace(r, n, 60+3*delta, 15, 2))
 				}
-				if (rounds > 0) != (delta > 0) && (gamma < 1 || rounds > 0) { // without decay a full buffer exchanges nothing
+				// without decay a full buffer exchanges nothing
+				if (rounds > 0) != (delta > 0) && (gamma < 1 || rounds > 0) {
 					t.Errorf("%d rounds exchanged rows", rounds)
 				}
 			})

@@ -24,7 +24,7 @@ func NewStatic(n int, held []graph.VertexID) (*Static, error) {
 	return s, nil
 }
 
-// fill gives held[i] the slot i, as the index is to have it.
+// fill gives held[i] slot i in the index.
 func fill(x *Index, n int, held []graph.VertexID, entry func(slot int32) int32) error {
 	for i, v := range held {
 		if uint32(v) >= uint32(n) {

@@ -8,7 +8,8 @@ import (
 	"halognn/src/graph"
 )
 
-// randomTrace draws the remote sets of so many steps: up to most distinct ones of n vertices each, low ids more often the larger skew is.
+// randomTrace draws the remote sets of so many steps: up to most distinct ones of n vertices each,
+// low ids more often the larger skew is.
 func randomTrace(r *rand.Rand, n, steps, most int, skew float64) [][]graph.VertexID {
 	trace := make([][]graph.VertexID, steps)
 	hidden := r.Perm(n) // which vertices are hot has nothing to do with their ids
@@ -48,7 +49,8 @@ func newTable(slots int, initial []graph.VertexID) *table {
 	return x
 }
 
-// execute reads the rows of a step, then writes those that stay, and reports what is wrong with the decision.
+// execute reads the rows of a step, then writes those that stay, and reports what is wrong with the
+// decision.
 func (x *table) execute(remote []graph.VertexID, d *Decision) error {
 	if len(d.Slot) != len(remote) {
 		return fmt.Errorf("%d slots for %d vertices", len(d.Slot), len(remote))

@@ -20,8 +20,8 @@ func (s *canvas) text(class, anchor string, x, y float64, words string) {
 		escape(words))
 }
 
-// marker draws a point of a curve. The shape goes with the colour, so that curves are told apart
-// without it. Shapes have about the same area. An open one shows the paper inside.
+// marker draws a point of a curve. Each colour has its shape, so that curves can be distinguished
+// without colours. Shapes have about the same area. An open one is filled with the paper's colour.
 func (s *canvas) marker(color int, open bool, x, y float64, title string) {
 	var d string
 	switch color % 4 {
@@ -41,7 +41,7 @@ func (s *canvas) marker(color int, open bool, x, y float64, title string) {
 	s.put(`<path class="marker %s" d="%s"><title>%s</title></path>`, look, d, escape(title))
 }
 
-// area draws a rectangle in a colour of the palette. Stripes leave the middle to text.
+// area draws a rectangle in a colour of the palette. Stripes leave the middle free for text.
 func (s *canvas) area(class string, color int, x, y, width, height float64, title string) {
 	s.put(`<rect class="%s %s" x="%s" y="%s" width="%s" height="%s"><title>%s</title></rect>`,
 		class, fill(color), px(x), px(y), px(width), px(height), escape(title))

@@ -6,8 +6,8 @@
 //	                    └─> Table  the same numbers as text
 //
 // Plots need no fonts, scripts or network. Their colours follow a light or dark theme and print
-// dark on white. Series never run out of looks: after the last colour the dash pattern or the
-// stripes change. The package knows nothing about runs or ranks.
+// dark on white. After the last colour the dash pattern or the stripes change. The package knows
+// nothing about runs or ranks.
 package chart
 
 import (
@@ -39,7 +39,7 @@ func (c *Chart) SVG() string { return c.element("") }
 // New returns a chart of the drawing.
 func New(id, title, note string, d Drawing) *Chart { return &Chart{id, title, note, d} }
 
-// FileHead returns the beginning of the files of an origin, which tells them from other SVG files.
+// FileHead returns the first bytes of the files of an origin, by which they are recognised.
 func FileHead(origin string) string {
 	return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!-- " + origin + " -->\n"
 }

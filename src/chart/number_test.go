@@ -23,8 +23,8 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// Ticks are round, apart and within, however near to each other the values are and whatever their
-// size.
+// Ticks are round numbers, distinct and within the scale, however close the values and whatever
+// their size.
 func TestTicksAreRoundAndWithin(t *testing.T) {
 	next := func(x float64, n int) float64 {
 		for range n {
@@ -61,7 +61,7 @@ func TestTicksAreRoundAndWithin(t *testing.T) {
 	}
 }
 
-// Text is cut where it is too wide, and only there.
+// Only text that is too wide is cut.
 func TestShorten(t *testing.T) {
 	for _, c := range []struct {
 		in   string

@@ -9,15 +9,15 @@ import (
 // curves are dashed, with another pattern each time the colours begin again, and areas are striped.
 const Palette = 9
 
-// theme is the colours of a light or dark page.
+// theme holds the colours of a light or dark page.
 type theme struct {
 	ink, quiet, faint, paper string
 	onDark                   string // text on the dark hues
 	hues                     [Palette]string
 }
 
-// The hues are those of Okabe and Ito, which people with colour vision deficiency can tell apart
-// (yellow darkened for white paper, three hues added), and lighter ones of the same hues on dark.
+// The hues are those of Okabe and Ito, which people with colour vision deficiency can distinguish
+// (yellow darkened for white paper, three hues added); lighter ones on dark.
 var (
 	light = theme{
 		ink: "#222", quiet: "#666", faint: "#d4d4d4", paper: "#fff", onDark: "#fff",
@@ -37,9 +37,9 @@ var (
 		hues: light.hues}
 )
 
-// Style is the style sheet of all plots. It has no variables: programs other than browsers do not
-// know them, and would paint everything black. They take the colours of the light theme, because
-// they do not know @media either.
+// Style is the style sheet of all plots. It uses no CSS variables, which programs other than
+// browsers ignore and paint black. Those ignore @media too, and so take the colours of the light
+// theme.
 var Style = shapes + light.rules() +
 	"@media (prefers-color-scheme: dark) {\n" + dark.rules() + "}\n" +
 	"@media print {\n" + printed.rules() + "}\n"

@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// Agree gives every rank the same verdict: none if no rank has a fault, else that of the first rank that has one, named only if the
-// others do not share it.
+// Agree gives every rank the same verdict: none if no rank has a fault, else that of the first rank
+// that has one, named only if the others do not share it.
 func TestAgree(t *testing.T) {
 	gone := fmt.Errorf("parts: %w", fs.ErrNotExist)
 	for _, c := range []struct {
-		name   string
-		faults []error // by rank
-		want   string
+		name string
+		errs []error // by rank
+		want string
 	}{
 		{"no fault", []error{nil, nil, nil}, ""},
 		{"one rank", []error{nil, nil, gone}, "rank 2: parts: file does not exist"},
@@ -26,12 +26,12 @@ func TestAgree(t *testing.T) {
 	} {
 		var mu sync.Mutex
 		var verdicts []error
-		err := RunWorld(len(c.faults), func(w Comm) error {
-			verdict := Agree(w, c.faults[w.Rank()])
+		err := RunWorld(len(c.errs), func(w Comm) error {
+			verdict := Agree(w, c.errs[w.Rank()])
 			mu.Lock()
 			defer mu.Unlock()
 			verdicts = append(verdicts, verdict)
-			if c.faults[w.Rank()] == gone && c.name != "each its own" && !errors.Is(verdict, fs.ErrNotExist) {
+			if c.errs[w.Rank()] == gone && c.name != "each its own" && !errors.Is(verdict, fs.ErrNotExist) {
 				return fmt.Errorf("rank %d can no longer tell its own fault", w.Rank())
 			}
 			if a := (*Agreed)(nil); verdict != nil && (!errors.As(verdict, &a) || a.Rank != w.Rank()) {

@@ -2,7 +2,7 @@ package comm
 
 import "fmt"
 
-// Support is what an implementation knows about something that it may or may not be able to do.
+// Support says whether an implementation has a capability: yes, no or unknown.
 type Support int
 
 const (
@@ -11,8 +11,7 @@ const (
 	Supported
 )
 
-// CheckMessage returns what is wrong with the other end of a message of rank. Implementations of
-// Comm call it.
+// CheckMessage checks the other rank of a message of rank. Implementations of Comm call it.
 func CheckMessage(rank, size, peer int) error {
 	if peer < 0 || peer >= size || peer == rank {
 		return fmt.Errorf("a message of rank %d to or from rank %d: it must be another of the %d ranks", rank, peer, size)
@@ -20,9 +19,8 @@ func CheckMessage(rank, size, peer int) error {
 	return nil
 }
 
-// Ended returns a channel that is closed when the job fails, for what waits for other ranks outside
-// of this package. Under MPI it is nil, which never is: a rank that fails takes the processes of
-// all with it.
+// Ended returns a channel that is closed when the job fails, for code outside this package that
+// waits for other ranks. Under MPI it is nil: a rank that fails ends the processes of all.
 func Ended(c Comm) <-chan struct{} {
 	if m, ok := c.(*member); ok {
 		return m.group.world.ended
@@ -66,7 +64,7 @@ func (m *member) DeviceMemory() Support {
 
 func (m *member) startMessage(buf []byte, peer int, receives bool) Request {
 	if err := CheckMessage(m.rank, m.Size(), peer); err != nil {
-		return failed{m.fault(err)}
+		return failed{m.misuse(err)}
 	}
 	mine, other, err := m.group.match(m.rank, peer, receives, buf)
 	if err != nil {
@@ -78,8 +76,8 @@ func (m *member) startMessage(buf []byte, peer int, receives bool) Request {
 	return mine
 }
 
-// match returns the end that a rank adds and, if it was there before, the other one. Then both are
-// the caller's to copy.
+// match adds a rank's end of a message and returns it with the other end, if that was there before;
+// the caller then copies.
 func (g *group) match(rank, peer int, receives bool, buf []byte) (mine, other *message, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -129,7 +127,7 @@ func (g *group) box(m *message) *[]*message {
 	return &g.mail.waiting[from*len(g.ranks)+to]
 }
 
-// lonely ends the job because the other end of a message has returned without it. g.mu is held.
+// lonely ends the job because the other rank of a message has returned without it. g.mu is held.
 func (g *group) lonely(m *message) {
 	what := "sends %d bytes to"
 	if m.receives {
@@ -151,7 +149,7 @@ func (g *group) forsake(rank int) {
 	}
 }
 
-// transfer copies a message whose two ends are there.
+// transfer copies a message whose two ends have met.
 func (g *group) transfer(mine, other *message) {
 	from, to := mine, other
 	if mine.receives {
@@ -193,7 +191,7 @@ func (m *message) Wait() error {
 		case <-g.world.ended:
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			for m.copying { // the buffer is the caller's when this returns
+			for m.copying { // the caller owns the buffer when this returns
 				g.idle.Wait()
 			}
 			return g.world.failure()

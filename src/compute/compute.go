@@ -46,6 +46,7 @@ func (m Matrix) Row(i int) []float32 { return m.Data[i*m.Cols : (i+1)*m.Cols] }
 type Kernels interface {
 	LinearKernels
 	SegmentKernels
+	AttentionKernels
 	ActivationKernels
 	NormKernels
 	LossKernels

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"halognn/src/nn"
 	"halognn/src/policy"
 )
 
@@ -22,7 +23,13 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 	bad := func(format string, args ...any) {
 		faults = append(faults, fmt.Sprintf(format, args...))
 	}
-	reads := c.Model.Kind != "mlp" // neighbours
+	kind := nn.FindKind(c.Model.Kind)
+	reads := kind == nil || kind.ReadsNeighbours
+	if m := c.Model; kind != nil && kind.HasHeads && m.HeadMerge == nn.HeadsConcat &&
+		m.Layers > 1 && m.Heads > 0 && m.Hidden%m.Heads != 0 {
+		bad("model.hidden is %d, which is not a multiple of model.heads, %d, whose rows lie side by "+
+			"side; change one of the two, or set model.head_merge=mean", m.Hidden, m.Heads)
+	}
 	for _, f := range []struct {
 		key        string
 		list       []int

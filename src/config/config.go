@@ -22,7 +22,12 @@ type Config struct {
 		Layers, Hidden int
 		Dropout        float64
 		Norm           string
+		Activation     string
+		Residual       bool
+		GCNNorm        string
 		Heads          int
+		HeadMerge      string
+		Slope          float64
 	}
 	Sample struct {
 		Fanouts, EvalFanouts       []int
@@ -41,6 +46,9 @@ type Config struct {
 		Seed                  int
 		EvalEvery             int
 		EvalMode              string
+		Metric                string
+		ClassWeights          string // ParseWeights reads it
+		LabelSmoothing        float64
 		Patience              int
 		Allreduce             string
 	}

@@ -44,6 +44,21 @@ func FuzzImportNPZ(f *testing.F)       { fuzzImport(f, fixtures["npz attributed"
 func FuzzImportArrays(f *testing.F)    { fuzzImport(f, fixtures["npy directory"]) }
 func FuzzImportMusae(f *testing.F)     { fuzzImport(f, makeMusae) }
 
+func FuzzImportTables(f *testing.F) {
+	fuzzImport(f, func(t testing.TB, dir string) (o dataset.ImportOptions) {
+		nodes("id,f,label,split\na,1,x,train\nb,2,y,val\n\"c\",3,,test\n")(t, dir, &o)
+		o.Standardize = true
+		return o
+	})
+}
+
+func FuzzImportScipy(f *testing.F) {
+	fuzzImport(f, func(t testing.TB, dir string) (o dataset.ImportOptions) {
+		scipy("csr", func(testing.TB) map[string][]byte { return nil })(t, dir, &o)
+		return o
+	})
+}
+
 func FuzzImportMat(f *testing.F) {
 	fuzzImport(f, func(t testing.TB, dir string) dataset.ImportOptions {
 		o := fixtures["mat"](t, dir)

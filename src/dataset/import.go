@@ -41,6 +41,16 @@ type ImportOptions struct {
 	Seed uint64
 	// FeatureType is Float32 or Float16; "" keeps float16 and makes everything else float32.
 	FeatureType string
+	// SplitIndex chooses one of several splits that come as columns of one array; nil: there is one.
+	SplitIndex *int
+	// Keys names arrays that are called otherwise in the source: {"x": "embedding"}. Ignore lists
+	// arrays and columns that would be refused, such as edge_type.
+	Keys   map[string]string
+	Ignore []string
+	// Standardize shifts and scales every feature column to mean 0 and variance 1 over the training
+	// vertices, or over all where there are none.
+	Standardize bool
+	Table       TableOptions // of the format csv
 	// MaxFeatureBytes limits features.npy; 0 means four fifths of the free disk space at Out.
 	// Sparse features become dense, so a small source may ask for much.
 	MaxFeatureBytes int64
@@ -53,6 +63,7 @@ type ImportReport struct {
 	Edges         int64 // stored directed edges
 	Undirected    bool
 	Cleaning      graph.CleanReport
+	Reciprocal    int64 // edges whose reverse is there too; counted if the graph stays as stored
 	Features      int
 	FeatureType   string
 	SparseEntries int64 // stored entries if the source is sparse, -1 if dense
@@ -77,6 +88,9 @@ func (r ImportReport) String() string {
 	fmt.Fprintf(&b, "%s (%s): %d vertices, %d directed edges, %s\n", r.Name, r.Format, r.Vertices,
 		r.Edges, direction)
 	fmt.Fprintf(&b, "  edges     %s\n", r.Cleaning)
+	if !r.Undirected && r.Edges > 0 {
+		b.WriteString("  reverse   " + r.reciprocal() + "\n")
+	}
 	switch {
 	case r.Features == 0:
 		b.WriteString("  features  none\n")
@@ -104,8 +118,19 @@ func (r ImportReport) String() string {
 	return b.String()
 }
 
+// reciprocal says how many edges of a graph that was left as stored have their reverse.
+func (r ImportReport) reciprocal() string {
+	if r.Reciprocal == r.Edges {
+		return "every edge has its reverse"
+	}
+	share := fmt.Sprintf("%.1f %%", 100*float64(r.Reciprocal)/float64(r.Edges))
+	return share + " of the edges have their reverse; messages pass along an edge only from source " +
+		"to destination: --undirected adds the others"
+}
+
 // importers maps a format to the function that reads it into a source.
 var importers = map[string]func(*source) error{
+	"csv":       readTables,
 	"ogb":       readOGB,
 	"saint":     readSaint,
 	"planetoid": readPlanetoid,
@@ -145,6 +170,12 @@ func (o *ImportOptions) check() error {
 		faults = append(faults,
 			fmt.Errorf("feature type %q is neither %s nor %s", o.FeatureType, Float32, Float16))
 	}
+	if o.In != "" && importers[o.Format] != nil {
+		if err := foreign(o.In, o.Format); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	faults = append(faults, o.checkTables(), o.checkKeys())
 	if o.MaxFeatureBytes < 0 {
 		faults = append(faults,
 			fmt.Errorf("a limit of %d bytes for the features", o.MaxFeatureBytes))
@@ -213,6 +244,11 @@ func (s *source) write() (ImportReport, error) {
 	if err != nil {
 		return ImportReport{}, err
 	}
+	if s.options.Standardize && s.features != nil {
+		if err := s.standardize(split.Split); err != nil {
+			return ImportReport{}, err
+		}
+	}
 	r := ImportReport{
 		Name: s.name, Format: s.options.Format, Vertices: int64(s.vertices), Edges: g.NumEdges(),
 		Undirected: undirected, Cleaning: cleaning,
@@ -220,6 +256,9 @@ func (s *source) write() (ImportReport, error) {
 		Labelled: s.labelled(),
 		Split:    split.from, Unlabelled: split.unlabelled, Train: len(split.Train),
 		Valid: len(split.Valid), Test: len(split.Test), Notes: s.notes,
+	}
+	if !undirected {
+		r.Reciprocal = g.Reciprocal()
 	}
 	if s.features != nil {
 		r.Features, r.FeatureType, r.SparseEntries = s.features.cols, s.features.stored,
@@ -248,6 +287,12 @@ func (s *source) writeFiles(w *Writer, g *graph.CSC, split graph.Split) error {
 			return err
 		}
 	}
+	if s.names != nil {
+		text := []byte(strings.Join(s.names, "\n") + "\n")
+		if err := put(w, "original_name.npy", text, len(text)); err != nil {
+			return err
+		}
+	}
 	switch w.Meta.Task {
 	case Multiclass:
 		if err := w.Labels(s.labels); err != nil {
@@ -263,6 +308,7 @@ func (s *source) writeFiles(w *Writer, g *graph.CSC, split graph.Split) error {
 		if err != nil {
 			return err
 		}
+		rows.scaling = s.scaling
 		if err := s.features.write(rows); err != nil {
 			return err
 		}
@@ -279,15 +325,19 @@ func (s *source) provenance(r *ImportReport) Provenance {
 		notes = append(notes,
 			fmt.Sprintf("%d split vertices left out because they have no label", r.Unlabelled))
 	}
+	settings := map[string]string{
+		"in":              filepath.Base(s.options.In),
+		"undirected":      strconv.FormatBool(r.Undirected),
+		"keep_loops":      strconv.FormatBool(s.options.KeepLoops),
+		"keep_duplicates": strconv.FormatBool(s.options.KeepDuplicates),
+		"split":           r.Split,
+	}
+	if s.options.Standardize {
+		settings["standardize"] = "true"
+	}
 	return Provenance{
-		Source: "import " + s.options.Format,
-		Settings: map[string]string{
-			"in":              filepath.Base(s.options.In),
-			"undirected":      strconv.FormatBool(r.Undirected),
-			"keep_loops":      strconv.FormatBool(s.options.KeepLoops),
-			"keep_duplicates": strconv.FormatBool(s.options.KeepDuplicates),
-			"split":           r.Split,
-		},
+		Source:   "import " + s.options.Format,
+		Settings: settings,
 		Cleaning: &r.Cleaning,
 		Classes:  s.classNames,
 		Notes:    notes,

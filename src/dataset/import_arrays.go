@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"halognn/src/graph"
@@ -34,6 +35,25 @@ func (d npyDir) Names() (names []string) {
 		names = append(names, strings.TrimSuffix(filepath.Base(p), ".npy"))
 	}
 	return names
+}
+
+// joined is an archive and the arrays beside it, which are asked second.
+type joined struct {
+	arrays
+	beside npyDir
+}
+
+func (j joined) Has(name string) bool { return j.arrays.Has(name) || j.beside.Has(name) }
+
+func (j joined) Names() []string {
+	return append(slices.Clone(j.arrays.Names()), j.beside.Names()...)
+}
+
+func (j joined) Reader(name string) (*npy.Reader, error) {
+	if j.arrays.Has(name) {
+		return j.arrays.Reader(name)
+	}
+	return j.beside.Reader(name)
 }
 
 // openArrays opens a directory of .npy files or an .npz archive.
@@ -159,6 +179,11 @@ func (s *source) addSides(a arraySource, key string, r *npy.Reader, n int) error
 // addCSR adds an edge r -> c for every stored entry (r, c) of a scipy CSR matrix, whatever its
 // value.
 func (s *source) addCSR(a arraySource, indptrKey, indicesKey string) error {
+	return s.addCompressed(a, indptrKey, indicesKey, false)
+}
+
+// addCompressed is addCSR or, by columns, the same of a CSC matrix.
+func (s *source) addCompressed(a arraySource, indptrKey, indicesKey string, byColumn bool) error {
 	ends, err := s.rowEnds(a, indptrKey, indicesKey)
 	if err != nil {
 		return err
@@ -174,7 +199,11 @@ func (s *source) addCSR(a arraySource, indptrKey, indicesKey string) error {
 			for ends[row+1] <= e {
 				row++
 			}
-			if err := s.addEdge(int64(row), c); err != nil {
+			u, v := int64(row), c
+			if byColumn {
+				u, v = v, u
+			}
+			if err := s.addEdge(u, v); err != nil {
 				return fmt.Errorf("%s: entry %d: %w", a.name(indicesKey), e, err)
 			}
 			e++
@@ -299,6 +328,16 @@ func (s *source) readLabels(a arraySource, key string) error {
 	defer r.Close()
 	if r.Shape[0] != s.vertices {
 		return fmt.Errorf("%s: %d rows for %d vertices", a.name(key), r.Shape[0], s.vertices)
+	}
+	if r.IsText() && (len(r.Shape) == 1 || r.Shape[1] == 1) {
+		names, err := npy.ReadText(r)
+		if err == nil {
+			err = s.nameClasses(names)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", a.name(key), err)
+		}
+		return nil
 	}
 	cols := 1
 	if len(r.Shape) == 2 {

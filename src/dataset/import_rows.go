@@ -90,6 +90,12 @@ func exists(path string) bool {
 	return err == nil
 }
 
+// isDir reports whether a directory is at path.
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
 // either returns dir/name.gz or dir/name, whichever is there; "" if neither.
 func either(dir, name string) string {
 	for _, p := range []string{filepath.Join(dir, name+".gz"), filepath.Join(dir, name)} {

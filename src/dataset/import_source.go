@@ -26,9 +26,13 @@ type source struct {
 	classes    int
 	classNames []string
 	features   *features
-	given      *splitSource // comes with the data
-	originals  []int64      // ids in the source, ascending, where they are not 0 to vertices-1
-	parts      []graphPart  // where several graphs are joined
+	scaling    *scaling                  // of the features; nil: as they are
+	given      *splitSource              // comes with the data
+	originals  []int64                   // ids in the source where they are not 0 to vertices-1
+	names      []string                  // ids in the source where some are not integers
+	places     map[string]graph.VertexID // vertex of each id of a table; without, originals ascend
+	parts      []graphPart               // where several graphs are joined
+	read       map[string]bool           // arrays that were read
 	notes      []string
 	release    []func()
 }
@@ -142,6 +146,11 @@ func (s *source) setLabel(v int, y float64) error {
 	if math.IsNaN(y) || y == -1 {
 		return nil
 	}
+	if y != math.Trunc(y) && !math.IsInf(y, 0) {
+		return fmt.Errorf("vertex %d has label %g: %w: want a class number; real-valued targets "+
+			"(regression) are not supported: cut their range into classes first, for example "+
+			"with numpy.digitize", v, y, ErrValue)
+	}
 	if most := max(s.vertices, s.classes); y != math.Trunc(y) || y < 0 || y >= float64(most) {
 		return fmt.Errorf("vertex %d has label %g: %w: want a class number, 0 to %d at most for "+
 			"%d vertices, or nan for none", v, y, ErrValue, most-1, s.vertices)
@@ -170,7 +179,7 @@ func (s *source) makeMarks(classes int, file string) error {
 func (s *source) setMark(v, c int, y float64) error {
 	if y != 0 && y != 1 {
 		return fmt.Errorf("vertex %d has label %g in column %d: %w: with several label columns "+
-			"each must be 0 or 1", v, y, c, ErrValue)
+			"each must be 0 or 1 (real-valued targets are not supported)", v, y, c, ErrValue)
 	}
 	s.marks[v*s.classes+c] = uint8(y)
 	return nil

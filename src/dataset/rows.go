@@ -17,6 +17,9 @@ type RowWriter struct {
 	next   int // vertex of the next row
 	half   []npy.Float16
 	closed bool
+
+	moments *moments // collects what is written, and nothing is written
+	scaling *scaling // applied before rounding
 }
 
 // Features begins features.npy of rows x cols; dtype is Float32, Float16 or "" for what the Meta
@@ -59,7 +62,7 @@ func (r *RowWriter) Check(first int, rows []float32) error {
 			r.cols)
 	}
 	limit := float32(math.MaxFloat32)
-	if r.w.Meta.FeatureType == Float16 {
+	if r.w.Meta.FeatureType == Float16 && r.moments == nil && r.scaling == nil {
 		limit = halfLimit
 	}
 	for i, x := range rows {
@@ -86,6 +89,15 @@ func badFeature(vertex, column int, x float32) error {
 func (r *RowWriter) WriteChecked(rows []float32) error {
 	if r.cols > 0 {
 		r.next += len(rows) / r.cols
+	}
+	switch {
+	case r.moments != nil:
+		if r.cols > 0 {
+			r.moments.add(r.next-len(rows)/r.cols, r.cols, rows)
+		}
+		return nil
+	case r.scaling != nil && r.cols > 0:
+		rows = r.scaling.of(rows)
 	}
 	if r.w.Meta.FeatureType == Float32 {
 		return npy.Write(r.out, rows)

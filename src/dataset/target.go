@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,6 +58,32 @@ func Discard(tmp string) {
 	defer begun.Unlock()
 	_ = os.RemoveAll(tmp)
 	forget(tmp)
+}
+
+// Replace puts the directory made at dir's place in the stead of what dir holds: the directory that
+// Beside returned. What dir held is removed after that.
+func Replace(made, dir string) error {
+	old, err := os.MkdirTemp(filepath.Dir(filepath.Clean(dir)), filepath.Base(dir)+".old-")
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(dir, filepath.Join(old, "it")); err != nil {
+		return errors.Join(err, os.Remove(old))
+	}
+	if err := os.Rename(made, dir); err != nil {
+		return errors.Join(err, os.Rename(filepath.Join(old, "it"), dir), os.Remove(old))
+	}
+	return os.RemoveAll(old)
+}
+
+// Beside returns where to make what is to replace the dataset or parts at dir: a path that is free.
+// It refuses to replace anything else, which was made by hand perhaps.
+func Beside(dir string) (string, error) {
+	if !exists(filepath.Join(dir, metaFile)) {
+		return "", fmt.Errorf("%s: %w and is no dataset and no parts, which alone are replaced; "+
+			"remove it or choose another one", dir, ErrExists)
+	}
+	return fmt.Sprintf("%s.new-%d", filepath.Clean(dir), os.Getpid()), nil
 }
 
 func forget(tmp string) {

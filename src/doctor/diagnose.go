@@ -15,7 +15,7 @@ const (
 	slowRank    = 0.5       // of the median rate
 )
 
-// diagnose judges the facts.
+// diagnose derives findings from the facts.
 func diagnose(ranks []Rank, dir string) []Finding {
 	var found []Finding
 	for _, check := range []func([]Rank) []Finding{mixed, slowBuilds, crowded, overlapping,
@@ -53,8 +53,8 @@ func where(ranks []Rank, list []int) string {
 	return fmt.Sprintf("%s (%s)", who(list), strings.Join(hosts, ", "))
 }
 
-// same returns what the rank has under a name that should be equal on all ranks. Another version of
-// the program may lack it.
+// same returns the rank's value of a name that should be equal on all ranks. Another version of the
+// program may lack it.
 func (r *Rank) same(name string) string {
 	for _, s := range r.Same {
 		if s[0] == name {
@@ -64,7 +64,7 @@ func (r *Rank) same(name string) string {
 	return ""
 }
 
-// mixed finds programs and libraries that differ: a finding for each other value.
+// mixed finds programs and libraries that differ: a finding for each differing value.
 func mixed(ranks []Rank) (found []Finding) {
 	for _, first := range ranks[0].Same {
 		other := map[string][]int{}
@@ -85,7 +85,8 @@ func mixed(ranks []Rank) (found []Finding) {
 
 // slowBuilds finds programs that were not built for speed.
 func slowBuilds(ranks []Rank) (found []Finding) {
-	if slow := ranks[0].Slow; len(slow) > 0 { // other ranks have the same program, or that is a finding
+	// other ranks have the same program, or that is a finding
+	if slow := ranks[0].Slow; len(slow) > 0 {
 		found = append(found,
 			warning("build it with `make`", "the program is slow: %s", strings.Join(slow, ", ")))
 	}
@@ -125,8 +126,8 @@ func crowded(ranks []Rank) (found []Finding) {
 	return found
 }
 
-// overlapping finds ranks that were bound to sets of CPUs that are neither equal, which the program
-// divides, nor apart.
+// overlapping finds ranks bound to sets of CPUs that overlap but differ; the program divides equal
+// sets.
 func overlapping(ranks []Rank) (found []Finding) {
 	for _, node := range nodes(ranks) {
 		for i, a := range node {
@@ -140,7 +141,7 @@ func overlapping(ranks []Rank) (found []Finding) {
 				found = append(found, warning("bind ranks apart: srun --cpu-bind=cores with "+
 					"--cpus-per-task, or mpirun --map-by slot:PE=N --bind-to core",
 					"wrong binding: ranks %d (CPUs %s) and %d (CPUs %s) of %s have some CPUs in common", b, ranges(other), a, ranges(mine), ranks[a].Host))
-				return found // one says it
+				return found // one finding is enough
 			}
 		}
 	}
@@ -190,13 +191,13 @@ func spanning(ranks []Rank) (found []Finding) {
 	return found
 }
 
-// slowRanks finds ranks that compute much more slowly than most, for which all will wait at every
+// slowRanks finds ranks that compute much more slowly than most: all others wait for them at every
 // step.
 func slowRanks(ranks []Rank) (found []Finding) {
 	var rates []float64
 	for _, r := range ranks {
 		if len(r.CPUs) == 0 {
-			return nil // they take turns on their CPUs, and the rates say only who had more of them
+			return nil // ranks take turns on the CPUs, so the rates show only their shares
 		}
 		rates = append(rates, r.GEMM/float64(r.Threads))
 	}
@@ -213,7 +214,7 @@ func slowRanks(ranks []Rank) (found []Finding) {
 	return found
 }
 
-// limited finds limits that are too tight; the first rank that has one says it.
+// limited finds limits that are too tight, and names the first rank with each.
 func limited(ranks []Rank) (found []Finding) {
 	first := func(tight func(Limits) bool) (Limits, string, bool) {
 		i := slices.IndexFunc(ranks, func(r Rank) bool { return tight(r.Limits) })

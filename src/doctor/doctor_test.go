@@ -16,7 +16,7 @@ import (
 	"halognn/src/compute/ref"
 )
 
-// places are CPUs of one NUMA domain, each a core.
+// places are CPUs of one NUMA domain, each on its own core.
 func places(ids ...int) []cpu.Place {
 	var list []cpu.Place
 	for _, c := range ids {
@@ -112,8 +112,8 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-// Ranks that differ from the first one differ from each other too: each value is told with its own
-// ranks and hosts.
+// Ranks may differ from the first one in different ways: each value is reported with its own ranks
+// and hosts.
 func TestMixedNamesEachValue(t *testing.T) {
 	ranks := healthy()
 	for r, version := range []string{"1", "3", "2", "2"} {
@@ -131,7 +131,7 @@ func TestMixedNamesEachValue(t *testing.T) {
 	}
 }
 
-// Every rank comes to the same report, in which everything was measured.
+// Every rank gets the same report, in which everything is measured.
 func TestExamine(t *testing.T) {
 	dir := t.TempDir()
 	reports := make([]*Report, 3)
@@ -184,18 +184,18 @@ func (gone) Sync() error { return errors.New("the device is gone") }
 
 // No rank waits for one whose device has failed.
 func TestEveryRankHearsOfADeviceThatFails(t *testing.T) {
-	faults := make([]error, 2)
+	errs := make([]error, 2)
 	_ = comm.RunWorld(2, func(c comm.Comm) error {
 		device := compute.Device(ref.New())
 		if c.Rank() == 1 {
 			device = gone{device}
 		}
-		_, faults[c.Rank()] = Examine(c,
+		_, errs[c.Rank()] = Examine(c,
 			Options{Dir: t.TempDir(), Device: device, Threads: 1, Allowed: []int{0, 1},
 				CPUs: []int{c.Rank()}})
 		return nil
 	})
-	for r, err := range faults {
+	for r, err := range errs {
 		if err == nil || !strings.Contains(err.Error(), "rank 1: the device is gone") {
 			t.Errorf("rank %d: %v", r, err)
 		}

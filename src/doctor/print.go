@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -25,7 +26,7 @@ func (r *Report) Print(w io.Writer) error {
 			ranges(domains(rank.CPUs)), strconv.Itoa(rank.Threads),
 			rate(rank.GEMM, 1e9), rate(rank.Alone, 1e9), rate(rank.Together, 1e9),
 			rate(rank.Disk.Write, 1e6), rate(rank.Disk.Read, 1e6)}
-		if len(rank.CPUs) == 0 { // more ranks than CPUs: none is its own
+		if len(rank.CPUs) == 0 { // more ranks than CPUs: the rank has no CPU of its own
 			row[2], row[3] = "any of "+ranges(cpus(rank.Allowed)), ranges(domains(rank.Allowed))
 		}
 		rows = append(rows, row)
@@ -53,6 +54,17 @@ func (r *Report) Print(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, text)
 	return err
+}
+
+// WriteJSON writes the report as one object; a rate that was not measured is 0.
+func (r *Report) WriteJSON(w io.Writer) error {
+	all := *r
+	if all.Findings == nil {
+		all.Findings = []Finding{} // a list in any case
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(all)
 }
 
 // rate prints a rate in a unit, three digits or so; "-" if it was not measured.

@@ -28,6 +28,5 @@ func limit(resource int) uint64 {
 	return l.Cur
 }
 
-// dropCache asks the system to forget the pages of a file that is on disk, so that reading it reads
-// the disk.
+// dropCache asks the system to drop a file's cached pages, so that reading it reads the disk.
 func dropCache(f *os.File) { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }

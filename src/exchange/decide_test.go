@@ -16,8 +16,8 @@ import (
 	"halognn/src/trace"
 )
 
-// whim is a cache that decides at random: what it says is at hand is, but it may fetch that all the same, fetch what nobody asked
-// for, and keep any of what it fetched.
+// whim is a cache that decides at random: what it says is at hand is, but it may fetch that all the
+// same, fetch what nobody asked for, and keep any of what it fetched.
 type whim struct {
 	rng    *rand.Rand
 	l      *layout
@@ -78,8 +78,9 @@ func (w *whim) decide(distant []graph.VertexID) *choice {
 	return c
 }
 
-// TestBufferFollowsItsDecisions runs the two halves of plans as training does: located at any time, decided in order, read and kept in order, with
-// several in flight. Every row is the right one, and so is what stays.
+// TestBufferFollowsItsDecisions runs the two halves of plans as training does: located at any time,
+// decided in order, read and kept in order, with several in flight. Every row is the right one, and
+// so is what stays.
 func TestBufferFollowsItsDecisions(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -20,8 +20,8 @@ import (
 	"halognn/src/trace"
 )
 
-// TestEveryRowArrives fetches random frontiers on random layouts and compares every row, every counter, and the bytes
-// that the transport saw.
+// TestEveryRowArrives fetches random frontiers on random layouts and compares every row, every
+// counter, and the bytes that the transport saw.
 func TestEveryRowArrives(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	for _, c := range []struct {
@@ -103,8 +103,8 @@ type minibatch struct {
 	plan Plan
 }
 
-// TestPlansInFlight runs the stages as training does: many plans at once, started in the pipeline's order, at random
-// speeds, on one communicator.
+// TestPlansInFlight runs the stages as training does: many plans at once, started in the pipeline's
+// order, at random speeds, on one communicator.
 func TestPlansInFlight(t *testing.T) {
 	const ranks, steps = 3, 20
 	seed := uint64(time.Now().UnixNano())
@@ -215,7 +215,8 @@ func TestCachedRowsAreNotFetched(t *testing.T) {
 	}
 }
 
-// TestOnePlanServesExchangesOfOtherShapes: layer-wise inference uses one plan for matrices of different widths.
+// TestOnePlanServesExchangesOfOtherShapes: layer-wise inference uses one plan for matrices of
+// different widths.
 func TestOnePlanServesExchangesOfOtherShapes(t *testing.T) {
 	const ranks = 2
 	rng := rand.New(rand.NewPCG(4, 0))
@@ -243,7 +244,8 @@ func TestOnePlanServesExchangesOfOtherShapes(t *testing.T) {
 	}
 }
 
-// TestDamagedRequestNamesBothRanks: what a peer with other parts, or damaged memory, would ask for is an error, not a crash.
+// TestDamagedRequestNamesBothRanks: what a peer with other parts, or damaged memory, would ask for
+// is an error, not a crash.
 func TestDamagedRequestNamesBothRanks(t *testing.T) {
 	l := newLayout(rand.New(rand.NewPCG(5, 0)), 2, 3, 1, 50, 4, compute.Float32)
 	rows := l.offsets[3]
@@ -408,8 +410,9 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkPlan plans a frontier of 400k vertices of a 2.4M-vertex graph on one of 4 ranks with 2 parts each; a quarter of
-// it is local. The check beside it: what writing as many references with no lookup takes.
+// BenchmarkPlan plans a frontier of 400k vertices of a 2.4M-vertex graph on one of 4 ranks with 2
+// parts each; a quarter of it is local. The check beside it: what writing as many references with
+// no lookup takes.
 func BenchmarkPlan(b *testing.B) {
 	const vertices, frontier, parts = 2_400_000, 400_000, 8
 	o := Options{Offsets: make([]int64, parts+1), Tables: make([][]byte, parts), Cols: 1, Host: slicer{}}

@@ -21,8 +21,7 @@ func Open(c comm.Comm, o Options) (*Fetcher, error) {
 	return &Fetcher{x, own}, err
 }
 
-// Fetch brings the rows of ids here, outside any pipeline: p.Rows says where each of them lies.
-// Collective.
+// Fetch fetches the rows of ids outside any pipeline: p.Rows says where each lies. Collective.
 func (f *Fetcher) Fetch(p *Plan, ids []graph.VertexID) error {
 	if err := f.Plan(p, ids); err != nil {
 		return err
@@ -42,5 +41,5 @@ func (f *Fetcher) Fetch(p *Plan, ids []graph.VertexID) error {
 	return f.StartRows(p).Wait()
 }
 
-// Close gives the communicator back. No plan may be in flight.
+// Close frees the communicator. No plan may be in flight.
 func (f *Fetcher) Close() error { return f.Comm.Free() }

@@ -21,7 +21,8 @@ type layout struct {
 	tables                  [][]byte // of all parts
 }
 
-// newLayout cuts up to vertices vertices into parts at random places; many parts are empty when there are few.
+// newLayout cuts up to vertices vertices into parts at random places; many parts are empty when
+// there are few.
 func newLayout(rng *rand.Rand, ranks, perRank, perNode, vertices, cols int, dtype compute.DType) *layout {
 	l := &layout{ranks: ranks, perRank: perRank, perNode: perNode, cols: cols, dtype: dtype}
 	parts := ranks * perRank
@@ -155,7 +156,8 @@ func (slicer) SliceRows(dst, table []byte, rowBytes int, ids []int32) {
 	}
 }
 
-// tally is a communicator that counts the bytes it is given to send, and may damage ids and counts on their way.
+// tally is a communicator that counts the bytes it is given to send, and may damage ids and counts
+// on their way.
 type tally struct {
 	comm.Comm
 	sent   [3]int64 // by call, in turn: counts, ids, rows

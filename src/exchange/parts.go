@@ -2,9 +2,10 @@ package exchange
 
 import "math/bits"
 
-// partIndex finds the part of a vertex. Vertices are cut into equal power-of-two ranges; for each it knows the part
-// of the first vertex. There are many more ranges than parts, so most lie inside one part and the search ends where it
-// begins; a vertex costs two reads of tables that stay in the first-level cache, and a branch that is rarely wrong.
+// partIndex finds the part of a vertex. Vertices are cut into equal power-of-two ranges; for each
+// it knows the part of the first vertex. There are many more ranges than parts, so most lie inside
+// one part and the search ends where it begins; a vertex costs two reads of tables that stay in the
+// first-level cache, and a branch that is rarely wrong.
 //
 //	vertices  0 ......................... N
 //	ranges    |    |    |    |    |    |         range of v = v >> shift
@@ -17,7 +18,8 @@ type partIndex struct {
 	end      []uint32 // [P] one past the last vertex of each part
 }
 
-// newPartIndex indexes the parts given by offsets [P+1], which do not fall. Empty parts are skipped by find.
+// newPartIndex indexes the parts given by offsets [P+1], which do not fall. Empty parts are skipped
+// by find.
 func newPartIndex(offsets []int64) partIndex {
 	parts := len(offsets) - 1
 	n := int(offsets[parts])

@@ -2,14 +2,15 @@ package fault
 
 // The points, in the order in which a run reaches them.
 const (
-	Start            = "start"             // when ranks have met, before anything is read
-	Shard            = "shard"             // reading parts to compare their hashes
-	Alloc            = "alloc"             // the largest arrays of a run
-	Sample           = "sample"            // on the pool, drawing blocks
-	Exchange         = "exchange"          // on the lane, before rows travel
-	Forward          = "forward"           // on the training goroutine
-	Allreduce        = "allreduce"         // waiting for the sum of gradients
-	Loss             = "loss"              // before a step: its first input row becomes NaN, and so its loss
+	Start     = "start"     // when ranks have met, before anything is read
+	Shard     = "shard"     // reading parts to compare their hashes
+	Alloc     = "alloc"     // the largest arrays of a run
+	Sample    = "sample"    // on the pool, drawing blocks
+	Exchange  = "exchange"  // on the lane, before rows travel
+	Forward   = "forward"   // on the training goroutine
+	Allreduce = "allreduce" // waiting for the sum of gradients
+	// before a step: its first input row becomes NaN, and so its loss
+	Loss             = "loss"
 	CheckpointWrite  = "checkpoint-write"  // between two files of a checkpoint
 	CheckpointRename = "checkpoint-rename" // when all are written, before they count
 	Evaluate         = "evaluate"          // before a validation

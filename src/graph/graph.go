@@ -13,7 +13,7 @@
 //	                 v=0     v=1      v=2 has none
 //
 // Columns are in-neighbours because a GNN layer pulls: vertex v reads every u with an edge u -> v.
-// The package does no I/O and knows of no ranks, devices or features.
+// The package does no I/O and knows no ranks, devices or features.
 package graph
 
 import (
@@ -48,8 +48,8 @@ func (g *CSC) NumEdges() int64 { return g.Indptr[len(g.Indptr)-1] }
 // InDegree returns the number of in-neighbours of v.
 func (g *CSC) InDegree(v VertexID) int { return int(g.Indptr[v+1] - g.Indptr[v]) }
 
-// NextChunk returns where the chunk of vertices ends that begins at lo, at end at most: its
-// vertices and their in-edges name at most budget rows, or it is a single vertex.
+// NextChunk returns the end, at most end, of the chunk of vertices that begins at lo: its vertices
+// and in-edges together number at most budget rows, or it is a single vertex.
 func (g *CSC) NextChunk(lo, end, budget int64) int64 {
 	hi := lo + 1
 	for hi < end && hi+1-lo+g.Indptr[hi+1]-g.Indptr[lo] <= budget {
@@ -62,8 +62,8 @@ func (g *CSC) NextChunk(lo, end, budget int64) int64 {
 func (g *CSC) InNeighbours(v VertexID) []VertexID { return g.Indices[g.Indptr[v]:g.Indptr[v+1]] }
 
 // Validate reports the first broken rule of the layout: Indptr starts at 0, never falls and ends at
-// len(Indices); every index is a vertex. Where an array is at fault, the error is a LayoutError.
-// One pass over both arrays.
+// len(Indices); every index is a vertex. An error in one of the arrays is a LayoutError. One pass
+// over both arrays.
 func (g *CSC) Validate() error {
 	if len(g.Indptr) == 0 {
 		return errors.New("indptr is empty; it needs one entry more than there are vertices")
@@ -87,9 +87,9 @@ func (g *CSC) Validate() error {
 	return checkSources(g.Indices, 0, n)
 }
 
-// CheckRow reports the first broken rule of one row, where the graph has so many vertices, which
-// may be more than it has rows: the row lies within Indices, its end is not before its begin, and
-// every in-neighbour is a vertex. O(in-degree).
+// CheckRow reports the first broken rule of one row: the row lies within Indices, its end is not
+// before its begin, and every in-neighbour is below the given number of vertices, which may exceed
+// the rows. O(in-degree).
 func (g *CSC) CheckRow(row VertexID, vertices int) error {
 	begin, end := g.Indptr[row], g.Indptr[row+1]
 	switch {
@@ -103,8 +103,8 @@ func (g *CSC) CheckRow(row VertexID, vertices int) error {
 	return checkSources(g.Indices[begin:end], begin, vertices)
 }
 
-// checkSources reports the first source that is not among the n vertices; first is the number of the
-// first edge.
+// checkSources reports the first source that is not among the n vertices; first is the number of
+// the first edge.
 func checkSources(sources []VertexID, first int64, n int) error {
 	for e, u := range sources {
 		if uint32(u) >= uint32(n) {

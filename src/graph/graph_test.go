@@ -108,7 +108,7 @@ func TestTransposeLaws(t *testing.T) {
 	}
 }
 
-// cleanReference does with a map what Clean does with sorting.
+// cleanReference is Clean by maps instead of sorting.
 func cleanReference(g *CSC, o CleanOptions) map[Edge]int {
 	given, out := edgeList(g), make(map[Edge]int)
 	for e, k := range given {
@@ -158,6 +158,28 @@ func TestCleanLaws(t *testing.T) {
 	}
 }
 
+func TestReciprocalCountsByDefinition(t *testing.T) {
+	for _, c := range sizes {
+		for _, o := range []CleanOptions{
+			{}, {KeepLoops: true}, {KeepDuplicates: true}, {Undirected: true},
+		} {
+			g, _ := Clean(randomGraph(t, 7, c.n, c.edges), o)
+			edges, want := edgeList(g), int64(0)
+			for e, times := range edges {
+				if u, v := e.Src(), VertexID(uint32(e)); edges[MakeEdge(v, u)] > 0 {
+					want += int64(times)
+				}
+			}
+			if got := g.Reciprocal(); got != want {
+				t.Errorf("%s, %+v: %d of %d edges, want %d", c.name, o, got, g.NumEdges(), want)
+			}
+			if o.Undirected && want != g.NumEdges() {
+				t.Errorf("%s: %d of %d edges of an undirected graph", c.name, want, g.NumEdges())
+			}
+		}
+	}
+}
+
 func TestCleanReport(t *testing.T) {
 	g, err := FromEdges(3, []VertexID{0, 0, 1, 2, 2, 1}, []VertexID{1, 1, 0, 2, 2, 2})
 	if err != nil {
@@ -199,8 +221,8 @@ func TestBuilderIsCleanOfTheSameEdges(t *testing.T) {
 	}
 }
 
-// TestBuildMemory holds the largest moment of a build, when edges and scattered entries are both
-// there, against the law: at most three times 8 bytes an edge beyond the result.
+// TestBuildMemory checks the peak memory of a build, when both edges and scattered entries exist:
+// at most three times 8 bytes an edge beyond the result.
 func TestBuildMemory(t *testing.T) {
 	const n, edges = 1000, 300000
 	rng := rand.New(rand.NewPCG(11, 12))

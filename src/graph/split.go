@@ -2,8 +2,8 @@ package graph
 
 import "fmt"
 
-// Split says which vertices are trained on, validated on and tested on. A vertex is in at most one
-// of the three lists.
+// Split lists the vertices for training, validation and test. A vertex is in at most one of the
+// three lists.
 type Split struct {
 	Train, Valid, Test []VertexID
 }

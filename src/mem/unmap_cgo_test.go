@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spy stands before the C library's munmap and writes a line for every call of an odd number of
-// pages that nothing else has.
+// spy replaces the C library's munmap and writes a line for every call with an odd number of pages
+// that nothing else maps.
 const spy = `
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -35,8 +35,8 @@ int munmap(void *p, size_t size) {
 }
 `
 
-// What arrays, mapped files and shared memory give back must pass through the C library, where MPI
-// libraries watch for it.
+// Arrays, mapped files and shared memory must be unmapped through the C library, where MPI
+// libraries see it.
 func TestMappingsEndThroughTheCLibrary(t *testing.T) {
 	size := 1237 * unix.Getpagesize()
 	if dir := os.Getenv("HALOGNN_TEST_UNMAP"); dir != "" { // the process that the spy watches
@@ -73,7 +73,7 @@ func TestMappingsEndThroughTheCLibrary(t *testing.T) {
 	}
 }
 
-// giveBack maps and unmaps once, twice, ... size bytes in all ways that the package has.
+// giveBack maps and unmaps size, 2*size, ... bytes, in each way that the package has.
 func giveBack(t *testing.T, dir string, size int) {
 	Free(Make[byte](size))
 	Free(Grow(Make[byte](2*size), 9*size))

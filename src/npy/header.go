@@ -12,18 +12,17 @@ import (
 
 const (
 	magic = "\x93NUMPY"
-	// headerAlign is NumPy's own: elements start on a cache line, so any type can be used where it
-	// lies.
+	// headerAlign is NumPy's own alignment: elements start on a cache line, so any type can be
+	// mapped in place.
 	headerAlign = 64
-	// headerBytes is the least header written: it leaves room to patch any number of rows into it
-	// afterwards.
+	// headerBytes is the smallest header written: any number of rows can be patched into it later.
 	headerBytes = 128
 	// headerLimit keeps a damaged length field from asking for gigabytes.
 	headerLimit = 1 << 20
 )
 
 // The three keys that a header has, in any order and spacing. Shapes written by Python 2 have an L
-// behind their numbers.
+// after their numbers.
 var (
 	descrKey   = regexp.MustCompile(`['"]descr['"]\s*:\s*['"]([^'"]*)['"]`)
 	fortranKey = regexp.MustCompile(`['"]fortran_order['"]\s*:\s*(True|False)`)

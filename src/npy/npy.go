@@ -8,10 +8,10 @@
 //	Create(path, "<f4", 3, 2)    rows ──> path.tmp, XXH64 ──> path     whole or not at all
 //	OpenZip(path)                member ──> Reader ──> converted to the type asked for
 //
-// Elements are little-endian numbers in C order; what the host cannot use as it lies (big-endian,
-// Python objects) is refused with the way to re-save it. The package has its own header code: the
-// published Go readers panic on damaged headers and pad them so that elements are not aligned,
-// which forbids mapping.
+// Elements are little-endian numbers in C order; other elements (big-endian, Python objects) are
+// refused with the way to re-save them. The package has its own header code: the published Go
+// readers panic on damaged headers and pad them so that elements are not aligned, which forbids
+// mapping.
 package npy
 
 import (
@@ -53,18 +53,19 @@ var dtypeOf = map[reflect.Kind]string{
 	reflect.Float64: "<f8",
 }
 
-// longestElement bounds the strings that are read. An element has a byte at least, so that a short
-// file cannot claim any number.
+// longestElement bounds the strings that are read. An element has at least one byte, so that a
+// short file cannot claim any number of elements.
 const longestElement = 1 << 16
 
 // dtypeSize returns the bytes of one element of a NumPy type, or an error that says why the type is
-// of no use here.
+// unsupported.
 func dtypeSize(dtype string) (int, error) {
 	if len(dtype) < 2 {
 		return 0, fmt.Errorf("element type %q is unknown", dtype)
 	}
 	if dtype[1] == 'O' {
-		return 0, errors.New("it holds Python objects; save it again as an array of numbers")
+		return 0, errors.New("it holds Python objects; save it again as an array of numbers, or of " +
+			"strings: a.astype(str)")
 	}
 	n, err := strconv.Atoi(dtype[2:])
 	if err != nil || n < 1 || n > longestElement {
@@ -84,11 +85,16 @@ func dtypeSize(dtype string) (int, error) {
 	return n, nil
 }
 
-// Header is what a .npy file says of itself.
+// Header is the header of a .npy file.
 type Header struct {
 	DType   string // NumPy's name: "<f4", "|u1", "|S3", ...
 	Fortran bool   // columns first
 	Shape   []int  // empty for a scalar
+}
+
+// IsText reports whether the elements are strings.
+func (h Header) IsText() bool {
+	return len(h.DType) > 2 && (h.DType[1] == 'S' || h.DType[1] == 'U')
 }
 
 // Elems returns the number of elements, the product of Shape.
@@ -101,7 +107,7 @@ func (h Header) Elems() int {
 }
 
 // Check reports whether the array has this element type and shape; -1 in shape stands for any
-// extent, no shape at all for any shape. The error says both what was wanted and what is there.
+// extent, no shape at all for any shape. The error names both expected and found.
 func (h Header) Check(dtype string, shape ...int) error {
 	fits := h.DType == dtype && (shape == nil || len(shape) == len(h.Shape))
 	for i := 0; fits && i < len(shape); i++ {

@@ -271,7 +271,8 @@ func TestZipRefusesImpossibleClaims(t *testing.T) {
 	if err := deflate.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, stored := range []int{content.Len(), 1 << 50} { // an honest size of what is stored, and one beyond the file
+	// an honest size of what is stored, and one beyond the file
+	for _, stored := range []int{content.Len(), 1 << 50} {
 		var b bytes.Buffer
 		archive := zip.NewWriter(&b)
 		w, err := archive.CreateRaw(&zip.FileHeader{Name: "ids.npy", Method: zip.Deflate,

@@ -18,7 +18,7 @@ type Info struct {
 }
 
 // Writer writes one .npy file from front to back. Nothing is seen under the file's name before
-// Close renames it into place. It does not call fsync: what a power failure tears, the hash finds.
+// Close renames it into place. It does not call fsync: the hash detects what a power failure tears.
 type Writer struct {
 	path    string
 	file    *os.File
@@ -32,8 +32,8 @@ type Writer struct {
 	info    Info
 }
 
-// Create starts a .npy file of the given element type and shape. The first extent may be -1: it is
-// then what was written.
+// Create starts a .npy file of the given element type and shape. The first extent may be -1: Close
+// then sets it to the rows written.
 func Create(path, dtype string, shape ...int) (*Writer, error) {
 	size, err := dtypeSize(dtype)
 	if err != nil {
@@ -79,7 +79,7 @@ func Write[T Element](w *Writer, data []T) error {
 func (w *Writer) Write(b []byte) (int, error) {
 	n, err := w.buf.Write(b)
 	w.written += int64(n)
-	if !w.patch { // the hash begins with the header, so an open one is hashed at the end
+	if !w.patch { // the hash begins with the header, which an open shape sets only at the end
 		_, _ = w.sum.Write(b[:n])
 	}
 	return n, err

@@ -3,7 +3,6 @@ package npy
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -20,7 +19,7 @@ type Zip struct {
 }
 
 // maxInflate is the most bytes that deflate can make of one: a member that claims more is damaged,
-// and must not be made room for.
+// and gets no memory.
 const maxInflate = 1032
 
 // OpenZip opens an .npz archive.
@@ -103,25 +102,11 @@ func (z *Zip) Int32(name string) ([]int32, []int, error) { return ZipRead[int32]
 // Int64 reads a whole array as int64.
 func (z *Zip) Int64(name string) ([]int64, []int, error) { return ZipRead[int64](z, name) }
 
-// Text reads an array of byte strings ("|S3") or one such scalar, such as the format a scipy matrix
-// is stored in.
+// Text reads an array of strings, or one such scalar, such as the format of a scipy matrix.
 func (z *Zip) Text(name string) ([]string, error) {
 	r, err := z.Reader(name)
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close()
-	if !strings.HasPrefix(r.DType, "|S") {
-		return nil, fmt.Errorf("%s: %w: found %s, expected byte strings", r.name, ErrType, r.DType)
-	}
-	words := make([]string, 0, min(r.left, r.sure))
-	word := make([]byte, r.size)
-	for range r.left {
-		if _, err := io.ReadFull(r.r, word); err != nil {
-			return nil, fmt.Errorf("%s: %w: %d of %d strings read", r.name, ErrTruncated,
-				len(words), r.left)
-		}
-		words = append(words, strings.TrimRight(string(word), "\x00"))
-	}
-	return words, nil
+	return ReadText(r)
 }

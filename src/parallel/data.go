@@ -50,7 +50,8 @@ func makeData(o Options, needs nn.Needs, first, layers int) (*dataParallel, erro
 	var err error
 	d.drawer, err = NewDrawer(DrawerOptions{
 		Topology: o.Topology,
-		Sampling: sample.Options{Spec: o.Sample, Eval: o.Eval, Workers: 1, MaxSeeds: o.MaxSeeds},
+		Sampling: sample.Options{Spec: o.Sample, Eval: o.Eval, Workers: 1, MaxSeeds: o.MaxSeeds,
+			ForwardOnly: needs.SelfEdges},
 		Samplers: o.Workers, Labels: o.Labels, Targets: o.Targets, Classes: o.Classes,
 	})
 	if err != nil {
@@ -130,7 +131,11 @@ func (d *dataParallel) sample(m *Minibatch) error {
 	if err := d.point(fault.Sample, m); err != nil {
 		return err
 	}
-	return d.drawer.Draw(m)
+	if err := d.drawer.Draw(m); err != nil {
+		return err
+	}
+	m.edges.Build(&m.Sampled, d.needs, m.Train, d.o.Topology)
+	return nil
 }
 
 // point is where tests let a training minibatch go wrong.
@@ -224,11 +229,8 @@ func (d *dataParallel) hops(m *Minibatch) {
 		n := len(m.Seeds)
 		hop := nn.Hop{Sources: n, Destinations: n, Vertices: m.Sampled.Original[:n]}
 		if len(m.Sampled.Blocks) > 0 {
-			blk, t := &m.Sampled.Blocks[l], &m.Sampled.Transposes[l]
-			hop.Sources, hop.Destinations = blk.NumSrc, blk.NumDst
-			hop.Forward = compute.Segments{Indptr: blk.Indptr, Indices: blk.Indices}
-			hop.Transposed = compute.Segments{Indptr: t.Indptr, Indices: t.Indices}
-			hop.Vertices = m.Sampled.Original[:blk.NumDst]
+			hop = m.edges.Hop(&m.Sampled, l, d.needs, m.Train)
+			hop.Vertices = m.Sampled.Original[:hop.Destinations]
 		}
 		hop.Dropout = compute.NewDropoutKey(k.Seed, k.Epoch, k.Step, k.Stream, l)
 		b.Hops[l] = hop

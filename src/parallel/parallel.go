@@ -65,12 +65,14 @@ type Minibatch struct {
 	own, mean, all []float32
 	labels         []int32
 	targets        []uint8
+	edges          LayerEdges // of a model that reads others than the sampled ones
 }
 
 // Bytes returns the memory of the arrays.
 func (m *Minibatch) Bytes() int64 {
 	numbers := cap(m.Seeds) + cap(m.own) + cap(m.mean) + cap(m.all) + cap(m.labels)
-	return m.Sampled.Bytes() + m.Fetch.Bytes() + m.Decision.Bytes() + int64(numbers)*4 + int64(cap(m.targets))
+	return m.Sampled.Bytes() + m.Fetch.Bytes() + m.Decision.Bytes() + m.edges.bytes() +
+		int64(numbers)*4 + int64(cap(m.targets))
 }
 
 // Free returns the arrays.
@@ -84,6 +86,7 @@ func (m *Minibatch) Free() {
 	mem.Free(m.all)
 	mem.Free(m.labels)
 	mem.Free(m.targets)
+	m.edges.Free()
 	*m = Minibatch{}
 }
 

@@ -15,7 +15,7 @@ import (
 	"halognn/src/npy"
 )
 
-// plainMeasure counts as the definitions read.
+// plainMeasure counts by the definitions.
 func plainMeasure(g *graph.CSC, part []int32, parts int, s graph.Split) []PartReport {
 	r := make([]PartReport, parts)
 	for k := range parts {
@@ -44,7 +44,7 @@ func plainMeasure(g *graph.CSC, part []int32, parts int, s graph.Split) []PartRe
 	return r
 }
 
-// Parts are measured on goroutines of their own, which a Guard of the caller must cover.
+// Measure reads on goroutines of its own; a Guard of the caller must cover them.
 func TestAGraphThatShrinksUnderItsMappingIsAnError(t *testing.T) {
 	const n, degree = 1000, 64
 	indptr, part := make([]int64, n+1), make([]int32, n)
@@ -103,7 +103,7 @@ func TestCheckHoldsImbalanceToItsLimits(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		r    Report
-		want []string // nil: no fault
+		want []string // nil: no error
 	}{
 		{"balanced", report(PartReport{Train: 105, Edges: 140}, PartReport{Train: 95, Edges: 60}),
 			nil},

@@ -59,7 +59,7 @@ func quotient(g *graph.CSC, w Weights, part []int32, parts int) cutMatrix {
 	return m
 }
 
-// arrange orders the parts in order by recursive bisection.
+// arrange permutes order by recursive bisection.
 func (m cutMatrix) arrange(order []int32) {
 	if len(order) < 3 {
 		return

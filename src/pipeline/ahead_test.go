@@ -137,7 +137,8 @@ func (f *foreseeing) stages(stages []Stage[batch]) []Stage[batch] {
 // the last ones as early as there are any.
 func TestForesightAtRandomSpeeds(t *testing.T) {
 	const n, ranks = 14, 3
-	shapes := [ranks]string{"LLCCLCL", "LOCCOCO", "LOCCLCL"} // two ranks decide in order before their first collective
+	// two ranks decide in order before their first collective
+	shapes := [ranks]string{"LLCCLCL", "LOCCOCO", "LOCCLCL"}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	for _, depth := range []int{0, 1, 2, 3, 10} {
@@ -347,7 +348,8 @@ func TestRunsThatDoNotGoOn(t *testing.T) {
 func runsThatDoNotGoOn(t *testing.T, shape string) {
 	stages, _ := stagesOf(shape, newWorld(t, 1), 0, func() {})
 	for k := range stages {
-		if stages[k].Ordered != nil { // what was prepared in an earlier run has the number that it had there
+		// what was prepared in an earlier run has the number that it had there
+		if stages[k].Ordered != nil {
 			stages[k].Ordered = func(*batch) error { return nil }
 		}
 	}

@@ -77,8 +77,9 @@ type model struct {
 	schedule []point    // starts in order: stage, item
 	ranks    [allRanks]struct {
 		admitted, arrived, starts int
-		passed                    []int // by station: items that have passed it, for collectives to the end
-		adding, consumed          int   // items whose gradients have been started; that are consumed
+		// by station: items that have passed it, for collectives to the end
+		passed           []int
+		adding, consumed int // items whose gradients have been started; that are consumed
 	}
 	reached map[point]bool // of the points that hold a rank up, which the scene names
 	moved   bool

@@ -168,7 +168,8 @@ func TestRanksAtRandomSpeeds(t *testing.T) {
 		for _, depth := range []int{0, 1, 2, 3, 4, 10} {
 			t.Run(fmt.Sprintf("workers=%d/depth=%d", workers, depth), func(t *testing.T) {
 				features, gradients := newWorld(t, ranks), newWorld(t, ranks)
-				shapes := [ranks]string{"LCCLCL", "OCCOCO", "LCCOCL"} // which collectives there are must agree, and no more
+				// which collectives there are must agree, and no more
+				shapes := [ranks]string{"LCCLCL", "OCCOCO", "LCCOCL"}
 				if depth%2 == 1 {
 					shapes = [ranks]string{"LLCCLCL", "OOCCOCO", "LOCCLCO"}
 				}

@@ -16,34 +16,36 @@ type run struct {
 	all    int // and those of the next run that are prepared in this one
 	parked int // items that the run before has prepared
 
-	goroutines sync.WaitGroup // lane, waiters, ordered stages, and pool goroutines while they work for this run
+	// lane, waiters, ordered stages, and pool goroutines while they work for this run
+	goroutines sync.WaitGroup
 
 	once   sync.Once
 	onFail func(error)   // tells the owner; may be nil
-	end    chan struct{} // closed when the run has failed, and the owner knows
+	end    chan struct{} // closed when the run has failed and OnFail has returned
 	err    error         // why; valid after end
 
-	room  chan struct{} // from the consumer to the gate: one more item may pass it
+	room  chan struct{} // from the consumer to the gate: one more item may pass
 	stop  chan struct{} // closed when consume has returned ErrStop
 	limit int           // items that are still finished then; valid after stop
 }
 
-// fail ends the run; the first error stays. The owner is told first: nothing here waits for a peer
-// before the peers are free. An owner that panics has not freed them, but may when Run returns.
+// fail ends the run; the first error is kept. It calls OnFail first, so that nothing here waits for
+// a peer before the peers are free. If OnFail panics they are not free, but the owner may free them
+// when Run returns.
 func (r *run) fail(err error) {
 	r.once.Do(func() {
 		r.err = err
 		if r.onFail != nil {
-			fault := mem.Contain(func() error { r.onFail(err); return nil })
-			if fault != nil {
-				r.err = fmt.Errorf("%w; to end the job for it failed too: %w", err, fault)
+			failed := mem.Contain(func() error { r.onFail(err); return nil })
+			if failed != nil {
+				r.err = fmt.Errorf("%w; to end the job for it failed too: %w", err, failed)
 			}
 		}
 		close(r.end)
 	})
 }
 
-// leave makes room for one more item beyond the gate. Without a gate nobody takes it.
+// leave makes room for one more item beyond the gate, if there is a gate.
 func (r *run) leave() {
 	select {
 	case r.room <- struct{}{}:
@@ -67,18 +69,17 @@ func (r *run) ended() bool {
 //
 // An error of a stage is wrapped with the item's number and the stage's name, a panic becomes an
 // error with its stack, and the cause of a cancelled context is wrapped as it is. Options.OnFail
-// has heard of every error that Run returns, but for those about its arguments. See the package
-// comment for how a run ends. In steady state an item costs no allocation.
+// has been called with every error that Run returns, except errors of its arguments. See the
+// package comment for how a run ends. In steady state an item costs no allocation.
 func (p *Pipeline[T]) Run(ctx context.Context, n int, prepare func(i int, item *T),
 	consume func(i int, item *T) error) error {
 	return p.RunOn(ctx, n, 0, prepare, consume)
 }
 
-// RunOn is Run for items that go on: next more follow in the next call. As many of them as
-// Options.Ahead are foreseen by the last items of this one: they are prepared as items n, n+1, ...,
-// come to the gate, Arrive, and stay in their slots. The next call finds them there as its items 0,
-// 1, ..., which it does not prepare again; it must have as many. A call that ends with an error or
-// with ErrStop leaves none.
+// RunOn is Run with next more items to follow in the next call. The last items of this call foresee
+// up to Options.Ahead of them: these are prepared as items n, n+1, ..., reach the gate, Arrive, and
+// stay in their slots. The next call takes them as its items 0, 1, ... without preparing them
+// again, and must have at least as many. A call that ends with an error or ErrStop leaves none.
 func (p *Pipeline[T]) RunOn(
 	ctx context.Context, n, next int,
 	prepare func(i int, item *T), consume func(i int, item *T) error,
@@ -164,7 +165,8 @@ func (p *Pipeline[T]) begin(n, next int) *run {
 	}
 	p.parked = 0
 	for _, k := range p.collectives {
-		p.started[k] = make(chan *slot[T], len(p.slots)) // an item has at most one collective under way: never full
+		// an item has at most one collective under way: never full
+		p.started[k] = make(chan *slot[T], len(p.slots))
 	}
 	return r
 }
@@ -233,8 +235,7 @@ func (p *Pipeline[T]) lane(r *run) {
 	}
 }
 
-// come waits until item i may enter station k. Of the gate, arrived counts the items that have come
-// to it.
+// come waits until item i may enter station k. arrived counts the items that have reached the gate.
 func (p *Pipeline[T]) come(r *run, k, i int, arrived *int) turn {
 	if k == 0 {
 		return p.foresee(r, i, arrived)
@@ -276,8 +277,8 @@ const (
 	over                // the run has failed
 )
 
-// await waits until item i is ready. A slot's token is always meant for item i: the item that had
-// the slot before has passed the station, for the lane by the schedule and for an ordered stage
+// await waits until item i is ready. The token of a slot is always that of item i: the item that
+// had the slot before has passed the station, for the lane by the schedule, for an ordered stage
 // because it takes items in order. When the run stops, items beyond its limit may have left tokens
 // too.
 func (r *run) await(ready <-chan struct{}, i int) turn {
@@ -312,10 +313,9 @@ func (r *run) beyond(i int) bool {
 	}
 }
 
-// waiter waits for the requests of the collective of station k in item order, finishes them and
-// lets the items go on. It waits for every request that was started even when the run has failed:
-// buffers belong to a request until then. By then OnFail has been called, which lets every request
-// end.
+// waiter waits for the requests of collective station k in item order, finishes them and dispatches
+// the items. It waits for every started request even when the run has failed, because a request
+// owns its buffers until then. OnFail has then been called, so every request ends.
 func (p *Pipeline[T]) waiter(r *run, k int) {
 	defer r.goroutines.Done()
 	stage := p.stations[k]
@@ -340,7 +340,8 @@ func (p *Pipeline[T]) waiter(r *run, k int) {
 func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int, *T) error) {
 	var i int
 	var s *slot[T]
-	prepareItem := func() error { prepare(s.number, s.item); return nil } // bound once: s changes, closures do not
+	// bound once: s changes, closures do not
+	prepareItem := func() error { prepare(s.number, s.item); return nil }
 	consumeItem := func() error { return consume(i, s.item) }
 	admit := func(number int) bool {
 		s = p.at(number)
@@ -375,7 +376,7 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 		}
 		p.waited, p.took = time.Since(begin), s.took
 		err := mem.Contain(consumeItem)
-		if err == nil { // what stops makes no room, so that no rank starts more than its peers
+		if err == nil { // a stop makes no room, so that no rank starts more than its peers
 			r.leave()
 		}
 		switch {

@@ -35,7 +35,8 @@ func fromEdges(t *testing.T, n int, edges ...[2]int) *graph.CSC {
 	return g
 }
 
-// randomEdges draws edges; about one in ten ends in vertex 0, a hub, and a third of the vertices have none.
+// randomEdges draws edges; about one in ten ends in vertex 0, a hub, and a third of the vertices
+// have none.
 func randomEdges(r *rand.Rand, n, edges int) [][2]int {
 	out := make([][2]int, edges)
 	for i := range out {
@@ -77,7 +78,8 @@ func ids(vertices ...int) []graph.VertexID {
 	return out
 }
 
-// distances returns by how many hops of sampling each vertex is away from start: a plain breadth-first search.
+// distances returns by how many hops of sampling each vertex is away from start: a plain
+// breadth-first search.
 func distances(g *graph.CSC, start []graph.VertexID) []int {
 	far := make([]int, g.NumVertices())
 	for v := range far {

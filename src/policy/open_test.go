@@ -83,8 +83,9 @@ func step(t *testing.T, name string, p cache.Policy, r *access.Workload, at map[
 	}
 }
 
-// Of a few seeds, deep in the part: the buffer begins with the vertices of the halo that most others may sample, as far as minibatches
-// reach. A halo of one hop fills it, though few of its vertices are one hop from a seed. A static cache by degree holds the same rows.
+// Of a few seeds, deep in the part: the buffer begins with the vertices of the halo that most
+// others may sample, as far as minibatches reach. A halo of one hop fills it, though few of its
+// vertices are one hop from a seed. A static cache by degree holds the same rows.
 func TestFirstFillIsTheBestOfTheHalo(t *testing.T) {
 	r := newRandom(t)
 	const n, part = 400, 150
@@ -149,8 +150,8 @@ func TestFirstFillIsTheBestOfTheHalo(t *testing.T) {
 	}
 }
 
-// Scores of a buffer tie most of the time. Higher out-degree stays and comes first, then the lower id, also when the transpose that the
-// degrees were read from is gone.
+// Scores of a buffer tie most of the time. Higher out-degree stays and comes first, then the lower
+// id, also when the transpose that the degrees were read from is gone.
 func TestTiesGoByOutDegree(t *testing.T) {
 	r := newRandom(t)
 	const n, part, capacity = 300, 60, 20

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -139,9 +140,37 @@ func validation(runs []*Run, metric string) *chart.Chart {
 			one.End = ", test " + fmt.Sprintf("%.1f", 100*v)
 		}
 		c.Add(one)
+		if x, y := r.training(); len(runs) <= mostTrained && metric != "roc_auc" && len(x) > 0 {
+			c.Add(chart.Curve{
+				Names: []string{r.Name + ", training"}, X: x, Y: y, Color: r.color, Dashed: true,
+			})
+		}
 	}
 	return chart.New("accuracy", "Validation", "The test metric, all neighbours and the weights "+
-		"of the best epoch, stands beside the name.", c)
+		"of the best epoch, stands beside the name. Dashed: the same of the minibatches while "+
+		"they were trained, with dropout on.", c)
+}
+
+// mostTrained is how many runs have a curve of training beside the one of validation.
+const mostTrained = 3
+
+// training is the share of right predictions of the minibatches of each epoch, in %, while they
+// were trained: rank 0's log has it of all ranks.
+func (r *Run) training() (x, y []float64) {
+	right, seeds := map[float64]float64{}, map[float64]float64{}
+	for i := range r.Steps.n {
+		epoch, _ := r.Steps.at("epoch", i)
+		share, ok := r.Steps.at("accuracy", i)
+		n, counted := r.Steps.at("seeds", i)
+		if ok && counted && n > 0 {
+			right[epoch] += share * n
+			seeds[epoch] += n
+		}
+	}
+	for _, epoch := range slices.Sorted(maps.Keys(seeds)) {
+		x, y = append(x, epoch), append(y, 100*right[epoch]/seeds[epoch])
+	}
+	return x, y
 }
 
 // policyTimes compares runs that differ in nothing but their caches.

@@ -215,7 +215,7 @@ func TestCurvesGoThroughTheData(t *testing.T) {
 		{"steps", lossSteps, []string{"vip"}, false,
 			[][][2]float64{{{1, 2}, {2, 1.5}, {3, 1.25}, {4, 0.75}}}},
 		{"validation", func(runs []*Run) *chart.Chart { return validation(runs, "accuracy") },
-			[]string{"base"}, false, [][][2]float64{{{1, 60}, {2, 70}}}},
+			[]string{"base"}, false, [][][2]float64{{{1, 60}, {2, 70}}, {{1, 50}, {2, 50}}}},
 		{"waiting", overlapChart, []string{"base"}, false, [][][2]float64{{{1, 10}, {2, 30}}}},
 		{"hit rate and the one so far", hitRates, []string{"vip"}, false, [][][2]float64{
 			{{1, 100. / 3}, {2, 100. / 3}, {3, 50}, {4, 50}},

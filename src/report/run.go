@@ -117,8 +117,12 @@ func (r *Run) setting(key string) (string, bool) {
 	return visible(fmt.Sprint(v)), true
 }
 
-// policy is the cache policy; runs of versions without caches had none.
+// policy is the cache policy; runs of versions without caches had none, and those on one node have
+// nothing to cache.
 func (r *Run) policy() string {
+	if nodes, ok := r.Summary.num("nodes"); ok && nodes == 1 {
+		return "none"
+	}
 	if p, ok := r.setting("cache.policy"); ok {
 		return p
 	}

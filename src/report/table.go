@@ -19,10 +19,11 @@ type table struct {
 	id, title, note string
 	columns         []string
 	rows            [][]string
+	words           bool // cells are words, not figures
 }
 
 func tablesOf(runs []*Run) []table {
-	tables := []table{outcomes(runs)}
+	tables := append([]table{settings(runs), outcomes(runs)}, confusions(runs)...)
 	if len(runs) > 1 {
 		tables = append(tables, differences(runs))
 	}
@@ -35,10 +36,10 @@ func tablesOf(runs []*Run) []table {
 func outcomes(runs []*Run) table {
 	t := table{
 		id: "runs", title: "Runs",
-		columns: []string{"run", "ranks", "test", "valid", "epochs", "s/epoch", "waiting",
-			"MB/rank", "loss digest"},
-		note: "test, valid: the metric at the best epoch; s/epoch: median; waiting: share of the " +
-			"epoch in which training waited for a minibatch; " +
+		columns: []string{"run", "ranks", "test", "valid", "epochs", "s/epoch", "least to most",
+			"waiting", "MB/rank", "loss digest"},
+		note: "test, valid: the metric at the best epoch; s/epoch: median, and the least to the " +
+			"most; waiting: share of the epoch in which training waited for a minibatch; " +
 			"MB/rank: largest resident set. Runs with equal loss digests had the same loss, bit " +
 			"by bit, at every step. " + chart.Absent + ": not recorded, which is not zero.",
 	}
@@ -51,7 +52,7 @@ func outcomes(runs []*Run) table {
 		ranks, known := r.ranks()
 		t.rows = append(t.rows, []string{
 			r.Name, cell(float64(ranks), known), score(r, "test_metric"), score(r, "valid_metric"),
-			strconv.Itoa(len(r.Epochs)), cell(seconds, timed),
+			strconv.Itoa(len(r.Epochs)), cell(seconds, timed), r.spread(),
 			percent(wait, waits), count(memory/1e6, measured),
 			cmp.Or(s.text("loss_digest"), chart.Absent),
 		})

@@ -16,43 +16,43 @@ import (
 	"halognn/src/policy"
 )
 
-// PolicyAuto leaves it to the run which policy it uses, and with which parameters.
+// PolicyAuto lets the run choose its policy and the policy's parameters.
 const PolicyAuto = "auto"
 
-// Auto chooses a cache. Accesses are known in advance, so what every policy would transfer is
-// counted, not guessed: on the minibatches of the first epoch, by the policies themselves. What the
-// transfers cost beside the deciding, the copying and the overlap depends on machine and network,
-// so the best few are tried, some epochs each, and the fastest stays.
+// Auto chooses a cache. Accesses are known in advance, so the policies themselves count what they
+// would transfer, on the minibatches of the first epoch. How long a step takes with those transfers
+// depends on the machine and the network, so the best few candidates are tried, some epochs each,
+// and the fastest is kept.
 //
 //	sample some minibatches ──> count rows of every candidate, sum over ranks
 //	sort, drop what transfers far too much ──> try epochs of each ──> the fastest:
 //	                                           mean step of the best epoch, slowest rank
 //
-// Everything that is compared is the same on all ranks, so all choose alike. No choice changes a
-// number: only rows, and time.
+// Ranks compare the same values, so all make the same choice. A choice changes traffic and time,
+// never a number of the training.
 //
-// The methods of a nil Auto are those of a cache that the config chooses: nothing is tried.
+// A nil Auto stands for a cache that the config chooses: its methods try nothing.
 type Auto struct {
 	store  *Store
-	from   Position // that training begins with
+	from   Position // where training begins
 	o      policy.Settings
-	trials []trial // in the order of their rows
+	trials []trial // by ascending rows
 	length int     // epochs of a trial
 	at     int     // the trial under way
-	left   int     // its epochs to come
+	left   int     // epochs that remain of it
 
 	// Of the epoch under way.
 	steps []float64 // seconds from the end of one step to that of the next
 	last  time.Time // the end of the step before
 	begun time.Time
-	part  bool // a restart has left only a part of it, or nothing, which is no trial
+	part  bool // a restart cut the epoch, so it is no trial
 
 	why  string
 	done bool
 }
 
-// Choice is what Auto has settled on, as a checkpoint keeps it: a run that is stopped and goes on
-// does not choose again, unless the room or the nodes are others.
+// Choice is the outcome of Auto, as a checkpoint keeps it: a resumed run does not choose again
+// unless the capacity or the nodes differ.
 type Choice struct {
 	Policy       string  `json:"policy"`
 	Gamma        float64 `json:"gamma,omitempty"`
@@ -64,8 +64,8 @@ type Choice struct {
 	Why          string  `json:"why"`
 }
 
-// Choice returns what Auto has settled on, or nil. That caches are of no use on one node is no
-// choice.
+// Choice returns the outcome of Auto, or nil. On a single node, where a cache is of no use, there
+// is none.
 func (a *Auto) Choice() *Choice {
 	if a == nil || !a.done || a.store.Job.Nodes() == 1 {
 		return nil
@@ -80,7 +80,7 @@ func (a *Auto) Choice() *Choice {
 	return c
 }
 
-// holds reports whether the choice was made for the cache and the nodes that there are now.
+// holds reports whether the choice was made for the present capacity and nodes.
 func (c *Choice) holds(s *Store) bool {
 	o := &s.Job.Cache
 	return c != nil && c.Alpha == o.Alpha && c.HaloFraction == o.HaloFraction &&
@@ -106,14 +106,14 @@ type trial struct {
 
 const (
 	countedSteps = 160 // minibatches that candidates are counted on, at most
-	maxRowsRatio = 2.5 // candidates that transfer so many times the rows of the best are not tried
+	maxRowsRatio = 2.5 // candidates that transfer more than this times the best's rows are not tried
 	maxTrials    = 4
-	trialSteps   = 48   // of a trial: short epochs are tried several times, for noise only ever adds
+	trialSteps   = 48   // of a trial: noise only adds time, so short epochs are repeated
 	tieTolerance = 0.02 // relative differences in time below this are noise, and fewer rows win
 )
 
-// candidates are what is counted, on so many minibatches: the variants of every policy that has
-// some. Of each policy only the best one is tried.
+// candidates returns the variants to count on so many minibatches, of every policy that has
+// variants. Only the best one of each policy is tried.
 func (s *Store) candidates(minibatches int) (all []trial) {
 	for _, name := range policy.Names(policy.Trainable) {
 		p := policy.Find(name)
@@ -130,7 +130,7 @@ func (s *Store) candidates(minibatches int) (all []trial) {
 }
 
 // Choose counts the candidates for the cache of a run that begins at a position. kept is the choice
-// of the run that goes on, or nil: if it holds, nothing is counted. Collective.
+// of a resumed run, or nil: if it holds, nothing is counted. Collective.
 func (s *Store) Choose(at Position, kept *Choice) (*Auto, error) {
 	a := &Auto{store: s, from: at, o: s.Job.Cache}
 	switch {
@@ -152,18 +152,19 @@ func (s *Store) Choose(at Position, kept *Choice) (*Auto, error) {
 	return a, nil
 }
 
-// Settings are those of the cache to train with now.
+// Settings returns the settings of the cache to train with now.
 func (a *Auto) Settings() policy.Settings { return a.o }
 
-// plan decides what is tried, and for how long: a third of the epochs at most, or the first one.
+// plan decides which candidates are tried and for how long: at most a third of the epochs, or the
+// first epoch.
 func (a *Auto) plan(all []trial, epochs, steps int) {
 	a.trials = worthTrying(all, epochs)
 	a.length = min((trialSteps+steps-1)/steps, max(1, epochs/3/len(a.trials)))
 	a.left = a.length
 }
 
-// worthTrying sorts candidates by rows and leaves the best parameters of each policy, without those
-// that are hopeless, and as many as a third of the epochs has room for.
+// worthTrying sorts candidates by rows and keeps the best variant of each policy, drops those
+// beyond maxRowsRatio, and keeps as many as a third of the epochs can try.
 func worthTrying(all []trial, epochs int) []trial {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b trial) int { return cmp.Compare(a.rows, b.rows) })
@@ -233,8 +234,8 @@ func (a *Auto) countRows(all []trial, rows []float64, minibatches int) error {
 	return nil
 }
 
-// countOne plays the accesses of a rank to a candidate and returns the rows of a minibatch in the
-// second half of them.
+// countOne plays the accesses of a rank to a candidate and returns the mean rows of a minibatch in
+// the second half of them.
 func countOne(m *access.Graph, r *access.Workload, o policy.Settings, capacity int, p []float32,
 	steps [][]graph.VertexID,
 ) (float64, error) {
@@ -252,9 +253,8 @@ func countOne(m *access.Graph, r *access.Workload, o policy.Settings, capacity i
 	return float64(total) / float64(max(1, len(steps)-half)), err
 }
 
-// Begin tells which cache an epoch is to be trained with, of which a restart has left only a part
-// if part says so: a part is no trial. It reports whether that is another cache than that of the
-// epoch before, which the caller then opens.
+// Begin chooses the cache of an epoch and reports whether it differs from that of the epoch before;
+// the caller then opens it. part says that a restart cut the epoch, which is then no trial.
 func (a *Auto) Begin(part bool) (o policy.Settings, another bool) {
 	if a == nil || a.done {
 		return o, false
@@ -278,15 +278,14 @@ func (a *Auto) Begin(part bool) (o policy.Settings, another bool) {
 	return a.o, another
 }
 
-// Time begins to time the steps of the epoch, whose cache is open.
+// Time starts timing the steps of the epoch; its cache is open.
 func (a *Auto) Time() {
 	if a != nil {
 		a.steps, a.last, a.begun = a.steps[:0], time.Time{}, time.Now()
 	}
 }
 
-// Foreseen returns how many of the epochs to come have the cache of the epoch under way for
-// certain: those of its trial.
+// Foreseen returns how many later epochs certainly keep the present cache: those of its trial.
 func (a *Auto) Foreseen(epochs int) int {
 	if a != nil && !a.done {
 		return min(epochs, a.left)
@@ -302,8 +301,8 @@ func (a *Auto) settle() int {
 	return best
 }
 
-// fastest returns the trial with the shortest step; of those that are as good as that, the one that
-// transfers least, which comes first.
+// fastest returns the trial with the shortest step; of those within tieTolerance of it, the one
+// that transfers fewest rows, which comes first.
 func fastest(trials []trial) int {
 	least := math.Inf(1)
 	for _, t := range trials {
@@ -348,7 +347,7 @@ func (a *Auto) StepEnds() {
 	a.last = now
 }
 
-// End notes what an epoch has shown. Collective.
+// End records the step time of an epoch that has ended. Collective.
 func (a *Auto) End() error {
 	if a == nil || a.done || a.part {
 		return nil
@@ -360,8 +359,8 @@ func (a *Auto) End() error {
 	return err
 }
 
-// stepSeconds returns the mean step of the epoch that has ended, without the steps in which the
-// pipeline fills, if there are enough others.
+// stepSeconds returns the mean step time of the epoch, without the steps in which the pipeline
+// fills if enough others remain.
 func (a *Auto) stepSeconds(depth int) float64 {
 	steps := a.steps
 	if len(steps) == 0 { // an epoch of a single step

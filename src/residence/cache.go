@@ -15,13 +15,13 @@ import (
 	"halognn/src/trace"
 )
 
-// Position is where training is: the epoch, from 1, and the next of this rank's minibatches in it.
+// Position is where training stands: the epoch, from 1, and this rank's next minibatch in it.
 type Position struct{ Epoch, Item int }
 
 // Cache is the remote rows that a rank keeps copies of.
 type Cache struct {
 	Settings policy.Settings
-	Expected float64 // rows that a step of all ranks is predicted to transfer; 0 where nothing is kept
+	Expected float64 // rows that a step of all ranks is predicted to transfer; 0 without a cache
 
 	fixed   fixedCache    // whose rows stay; nil for none
 	dynamic *dynamicCache // whose rows change; nil for none
@@ -31,16 +31,17 @@ type Cache struct {
 // fixedCache is a cache whose rows stay.
 type fixedCache interface {
 	exchange.Cache
-	// bytes are those of the rank's own rows, and of its index.
+	// bytes returns the bytes of the rank's own rows, and of its index.
 	bytes() (rows, index int64)
-	// memory is what package mem has allocated, and what ranks of the node share.
+	// memory returns the bytes that package mem has allocated, and those that the ranks of the node
+	// share.
 	memory() (allocated, shared trace.Memory)
 }
 
-// OpenCache makes the cache that o says for the steps from a position on: it ranks the remote
-// vertices, fetches the rows of the best, and predicts what is left to fetch. Nothing is kept by
-// policy none, for a model without neighbours, and on a single node, where nothing is remote.
-// Collective. After an error, too, the cache is to be closed.
+// OpenCache opens the cache of settings o for the steps from a position on: it ranks the remote
+// vertices, fetches the rows of the best, and predicts the rows still to be fetched. The cache is
+// empty with policy none, for a model without neighbours, and on a single node, where nothing is
+// remote. Collective. The cache must be closed even after an error.
 func (s *Store) OpenCache(o policy.Settings, at Position) (*Cache, error) {
 	c := &Cache{Settings: o}
 	if c.Policy().None() || !s.Job.Reads() || s.Job.Nodes() == 1 {
@@ -65,8 +66,8 @@ func (s *Store) OpenCache(o policy.Settings, at Position) (*Cache, error) {
 // Policy is that of the cache.
 func (c *Cache) Policy() *policy.Policy { return policy.Find(c.Settings.Policy) }
 
-// Dynamic returns what decides which rows are kept, and how many minibatches it sees in advance;
-// nil if the rows stay.
+// Dynamic returns the policy of a dynamic cache and its window in minibatches; nil for a static
+// cache.
 func (c *Cache) Dynamic() (decides cache.Policy, window int) {
 	if c.dynamic == nil {
 		return nil, 0
@@ -74,7 +75,7 @@ func (c *Cache) Dynamic() (decides cache.Policy, window int) {
 	return c.dynamic.policy, c.dynamic.window
 }
 
-// buffer is the rows that change.
+// buffer returns the table of a dynamic cache.
 func (c *Cache) buffer() []byte {
 	if c.dynamic == nil {
 		return nil
@@ -82,8 +83,8 @@ func (c *Cache) buffer() []byte {
 	return c.dynamic.rows
 }
 
-// Memory returns what the cache holds: what package mem has allocated, and what the ranks of the
-// node share.
+// Memory returns the bytes of the cache: those that package mem has allocated, and those that the
+// ranks of the node share.
 func (c *Cache) Memory() (allocated, shared trace.Memory) {
 	switch {
 	case c.fixed != nil:
@@ -100,7 +101,8 @@ func cacheMemory(rows, index int64) trace.Memory {
 	}
 }
 
-// Close gives the cache back. No minibatch may be in preparation. Collective for a cache of a node.
+// Close frees the cache. No minibatch may be in preparation. Collective if the ranks of a node
+// share the cache.
 func (c *Cache) Close() error {
 	var err error
 	for _, f := range slices.Backward(c.closers) {
@@ -175,8 +177,8 @@ func (s *Store) capacity(c *Cache, m *access.Graph) (int, error) {
 	return s.Job.Capacity(m, s.Comm.Rank(), &c.Settings)
 }
 
-// predict returns the rows that a step of all ranks is expected to fetch: SALIENT++'s model, which
-// a run is held against. Collective.
+// predict returns the rows that a step of all ranks is expected to fetch by SALIENT++'s model; runs
+// report it beside the count. Collective.
 func (s *Store) predict(m *access.Graph, held []graph.VertexID) (float64, error) {
 	rows, err := s.expectedRemote(m, held)
 	if err := comm.Agree(s.Comm, err); err != nil {
@@ -185,8 +187,8 @@ func (s *Store) predict(m *access.Graph, held []graph.VertexID) (float64, error)
 	return comm.AgreeSum(s.Comm, rows)
 }
 
-// expectedRemote returns the remote rows beside the held ones that a step of this rank is expected
-// to read.
+// expectedRemote returns the remote rows outside the cache that a step of this rank is expected to
+// read.
 func (s *Store) expectedRemote(m *access.Graph, held []graph.VertexID) (float64, error) {
 	r := s.workload()
 	p, err := m.Reads(r)
@@ -219,7 +221,7 @@ func (s *Store) fetchRows(ids []graph.VertexID, dst []byte) error {
 		if err := fetch.Fetch(&plan, ids[lo:hi]); err != nil {
 			return err
 		}
-		if s.Alive != nil { // a slow network leaves so little to compute that nothing else would show it
+		if s.Alive != nil { // on a slow network nothing else shows progress
 			s.Alive()
 		}
 		for i, ref := range plan.Rows.Of {

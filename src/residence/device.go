@@ -15,14 +15,14 @@ import (
 	"halognn/src/sample"
 )
 
-// How a device with memory of its own gets rows that are not resident.
+// How a device with its own memory gets rows that are not resident.
 const (
 	ReadsAuto   = "auto"   // the faster of the two, measured
-	ReadsCopy   = "copy"   // the host gathers them, one copy takes them up
+	ReadsCopy   = "copy"   // the host gathers them, and one copy moves them to the device
 	ReadsMapped = "mapped" // the device reads them where they lie in host memory
 )
 
-// DeviceRows is where the device of a rank finds the rows of this rank's memory.
+// DeviceRows says where a rank's device reads the rows of the rank's memory.
 type DeviceRows struct {
 	Rank     int    `json:"rank"`
 	Own      int64  `json:"own_rows"`
@@ -35,16 +35,16 @@ type DeviceRows struct {
 	Mapped float64 `json:"mapped_bytes_per_s,omitempty"`
 }
 
-// GPURows is how many feature rows of the own parts, from the hottest on, lie in the memory of a
-// device that has its own. The zero value is what fits into half of what the model leaves; the
-// other half is for activations and minibatches.
+// GPURows is how many feature rows of the rank's own parts, hottest first, are resident in device
+// memory. The zero value takes half of the memory that the model leaves; the other half is for
+// activations and minibatches.
 type GPURows struct {
 	Set      bool
 	Fraction float64 // of the rows, or
 	Bytes    int     // if Fraction is 0
 }
 
-// Of returns how many bytes of total stay on a device of which the model leaves room.
+// Of returns how many of total bytes are resident on a device on which the model leaves room bytes.
 func (g GPURows) Of(total, room int) int {
 	switch {
 	case g.Set && g.Fraction > 0:
@@ -55,9 +55,9 @@ func (g GPURows) Of(total, room int) int {
 	return room / 2
 }
 
-// OpenDevice puts the rows that are read most into the memory of a device that has its own, chooses
-// how it gets the others, and tells all ranks. The room that it finds is what the model has left.
-// Collective.
+// OpenDevice copies the rows that are read most to a device with its own memory, chooses how the
+// device gets the others, and gathers the choices of all ranks. The model must already be
+// allocated. Collective.
 func (s *Store) OpenDevice() error {
 	device := s.Device.Capabilities().Accelerator
 	var own *DeviceRows
@@ -72,8 +72,7 @@ func (s *Store) OpenDevice() error {
 	return err
 }
 
-// residentRows returns, for every table, how many of its rows lie on the device: of the own parts
-// the same share of each.
+// residentRows returns how many rows of each table are resident: the same share of each own part.
 func (s *Store) residentRows(room int) []int {
 	total := 0
 	for p := s.first; p < s.last; p++ {
@@ -87,7 +86,8 @@ func (s *Store) residentRows(room int) []int {
 	return rows
 }
 
-// openDeviceRows puts the rows that are read most on the device and chooses how it gets the others.
+// openDeviceRows copies the rows that are read most to the device and chooses how it gets the
+// others.
 func (s *Store) openDeviceRows(device compute.Accelerator) (*DeviceRows, error) {
 	count := s.residentRows(device.Room())
 	hot, order, err := s.hotRows(count)
@@ -111,8 +111,8 @@ func (s *Store) openDeviceRows(device compute.Accelerator) (*DeviceRows, error) 
 	return r, s.chooseReads(device, r)
 }
 
-// hotRows returns which rows of each part are resident, of which so many are to be; nil for a part
-// whose first rows are read most.
+// hotRows returns the resident rows of each part, as many as asked for; nil for a part whose first
+// rows are read most.
 func (s *Store) hotRows(count []int) (hot [][]int32, order string, err error) {
 	all, none := true, true
 	for p := s.first; p < s.last; p++ {
@@ -161,7 +161,8 @@ func seedRows(train []graph.VertexID, first int64, count int) []int32 {
 	return rows
 }
 
-// chooseReads lets the device read rows where they lie if that is wanted, or faster.
+// chooseReads lets the device read rows in host memory if that is configured or measured to be
+// faster.
 func (s *Store) chooseReads(device compute.Accelerator, r *DeviceRows) error {
 	r.Reads, r.Why = ReadsCopy, "as compute.gpu_reads says"
 	if s.GPUReads == ReadsCopy {
@@ -196,8 +197,8 @@ func (s *Store) chooseReads(device compute.Accelerator, r *DeviceRows) error {
 	return nil
 }
 
-// measureReads brings up the rows of some minibatches of the first epoch in both ways and takes the
-// faster one.
+// measureReads moves the rows of some minibatches of the first epoch to the device in both ways and
+// takes the faster one.
 func (s *Store) measureReads(device compute.Accelerator, r *DeviceRows) error {
 	minibatches, err := s.firstReads()
 	defer func() {
@@ -218,11 +219,11 @@ func (s *Store) measureReads(device compute.Accelerator, r *DeviceRows) error {
 	return nil
 }
 
-// measuredReads is how many minibatches are brought up to choose; the first one is not counted.
+// measuredReads is the number of minibatches that are timed; the first one is not counted.
 const measuredReads = 5
 
-// firstReads samples minibatches of the first epoch and returns where the rows lie that they read
-// of this rank's memory.
+// firstReads samples minibatches of the first epoch and returns references to the rows that they
+// read in this rank's memory.
 func (s *Store) firstReads() (all []compute.Rows, err error) {
 	var sampler sample.Sampler
 	if s.Job.Reads() {
@@ -256,7 +257,7 @@ func (s *Store) firstReads() (all []compute.Rows, err error) {
 	return all, nil
 }
 
-// inMemory returns where the rows lie of those vertices that are read from this rank's memory.
+// inMemory returns references to the rows of those vertices that this rank reads from memory.
 func (s *Store) inMemory(vertices []graph.VertexID) []compute.RowRef {
 	offsets, n := s.shards().Offsets, 0
 	refs := mem.Make[compute.RowRef](len(vertices))
@@ -270,7 +271,7 @@ func (s *Store) inMemory(vertices []graph.VertexID) []compute.RowRef {
 	return refs[:n]
 }
 
-// pinnedLimit is what a rank may pin: its share of half the memory of the node that is not in use,
+// pinnedLimit returns the bytes that a rank may pin: its share of half the node's unused memory,
 // cached files included.
 func (s *Store) pinnedLimit() (int, error) {
 	available, err := mem.Available()
@@ -278,8 +279,7 @@ func (s *Store) pinnedLimit() (int, error) {
 	return int(min(available/2, math.MaxInt)) / ranks, err
 }
 
-// gatherDeviceRows collects what the ranks have chosen; every rank has a device of the same kind.
-// Collective.
+// gatherDeviceRows gathers the choices of all ranks, whose devices are of one kind. Collective.
 func gatherDeviceRows(c comm.Comm, own *DeviceRows) ([]DeviceRows, error) {
 	if own == nil {
 		return nil, nil
@@ -300,8 +300,8 @@ func gatherDeviceRows(c comm.Comm, own *DeviceRows) ([]DeviceRows, error) {
 	return all, errors.Join(errs...)
 }
 
-// DeviceNote says in a line where the device of rank 0 finds its rows, and how many ranks have
-// chosen otherwise; empty for devices that read host memory.
+// DeviceNote describes in a line how the device of rank 0 gets its rows, and how many ranks chose
+// otherwise; empty for devices that read host memory.
 func (s *Store) DeviceNote() string {
 	if len(s.DeviceRows) == 0 {
 		return ""

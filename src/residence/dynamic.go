@@ -25,7 +25,7 @@ func (c *dynamicCache) free() error {
 	return nil
 }
 
-// openDynamic makes the policy and fetches what it begins with. Collective.
+// openDynamic makes the policy and fetches its first rows. Collective.
 func (s *Store) openDynamic(c *Cache, m *access.Graph, at Position) error {
 	kind := c.Policy()
 	setup := policy.Setup{Graph: m, Workload: s.workload(), Settings: &c.Settings}
@@ -41,7 +41,7 @@ func (s *Store) openDynamic(c *Cache, m *access.Graph, at Position) error {
 		}
 		s.SetUp.Done(trace.SetUpPredict)
 	}
-	var sampling error // of what lies ahead
+	var sampling error // while sampling the first window
 	setup.Ahead = setup.Workload.Ahead(at.Epoch, at.Item, setup.Window+1, &sampling)
 	opened, initial, err := kind.Open(&setup)
 	defer func() { mem.Free(initial) }()
@@ -61,9 +61,8 @@ func (s *Store) openDynamic(c *Cache, m *access.Graph, at Position) error {
 	return nil
 }
 
-// planWindow sets how many minibatches the policy knows in advance, which is the most that any rank
-// should see unless the config says how many, and predicts what a step of all ranks fetches.
-// Collective.
+// planWindow sets how many minibatches the policy knows in advance: as the config says, or the
+// largest plan of any rank. It predicts the rows that a step of all ranks fetches. Collective.
 func (s *Store) planWindow(kind *policy.Policy, setup *policy.Setup) (expected float64, err error) {
 	m, r, minibatches := setup.Graph, setup.Workload, s.Job.Epochs*s.Job.Items()
 	planned, waiting, rows, wanted := 1, int64(0), 0.0, setup.Settings.Window
@@ -91,7 +90,7 @@ func (s *Store) planWindow(kind *policy.Policy, setup *policy.Setup) (expected f
 			"cache.window 0 plans one of %d, within %.1f GB",
 			wanted, float64(waiting)/1e9, planned, float64(access.WindowMemory)/1e9)
 	}
-	setup.Window = min(setup.Window, minibatches) // there are no more to see
+	setup.Window = min(setup.Window, minibatches) // the run has no more
 	rows, err = kind.Expected(p, r, nil, setup.Capacity, setup.Window, minibatches)
 	if err = comm.Agree(s.Comm, err); err != nil {
 		return 0, err

@@ -15,16 +15,16 @@ import (
 	"halognn/src/trace"
 )
 
-// groupCache is the caches of a node's ranks as one table in shared memory that all of them read:
-// exchange.SharedCache.
+// groupCache is one table in shared memory that holds the caches of all ranks of a node and that
+// all of them read: exchange.SharedCache.
 //
 //	table   rank 0 of the node [S rows] | rank 1 [S rows] | ...     written once, each rank its own
 //	index   vertex ──> row of its own copy if the rank has one, else of the first rank that has one
 //
-// Who holds what is decided by cache.Place, from the score of the policy summed over the ranks of
-// the node; the score stands for how likely a row is read, up to a factor, which is exact for vip,
-// inclusion, sim and oracle. Vertices that a rank of the node owns are no candidates: those are
-// read from its part.
+// cache.Place decides which rank holds which row, from the policy's scores summed over the ranks of
+// the node. It takes the scores for access probabilities up to a factor, which is exact for vip,
+// inclusion, sim and oracle. Vertices that a rank of the node owns are no candidates: they are read
+// from its part.
 type groupCache struct {
 	index      *cache.Index
 	table      *mem.Shared
@@ -55,8 +55,8 @@ func (c *groupCache) free() error {
 	return c.table.Close()
 }
 
-// openGroup decides what the ranks of a node hold, fetches this rank's share and predicts what is
-// left to fetch. Collective.
+// openGroup places the rows over the ranks of a node, fetches this rank's share and predicts the
+// rows still to be fetched. Collective.
 func (s *Store) openGroup(c *Cache, m *access.Graph) error {
 	node, err := comm.NodeOf(s.Comm, s.RanksPerNode)
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *Store) placeGroup(
 		return nil, 0, err
 	}
 	var place *cache.Placement
-	if node.Rank() == 0 { // one of them, for it takes up to 8 bytes a vertex
+	if node.Rank() == 0 { // one rank alone, because it takes up to 8 bytes a vertex
 		place, err = cache.Place(score, node.Size(), capacity/node.Size(), c.Settings.PeerCost)
 		if err == nil {
 			slots = len(place.Held(0))
@@ -162,7 +162,7 @@ func addUp(c comm.Comm, x []float32, add func(sum, x []float32)) error {
 	return sums.Close()
 }
 
-// sharedMemory is where the memory that ranks share gets its name. Tests choose another place.
+// sharedMemory is the directory of shared memory. Tests choose another.
 var sharedMemory = "/dev/shm"
 
 // shareTable makes the table of a node's caches, slots rows of each rank, and reserves this rank's
@@ -208,7 +208,7 @@ func (s *Store) shareTable(node comm.Comm, slots int) (*mem.Shared, error) {
 	return table, err
 }
 
-// indexGroup says where the rank reads each vertex that one of the node's ranks holds.
+// indexGroup returns the row of the table at which the rank reads each vertex that the node holds.
 func (s *Store) indexGroup(held []graph.VertexID, slots, self int) *cache.Index {
 	index := cache.NewIndex(int(s.shards().Vertices), len(held), cache.IndexAuto)
 	enter := func(rank int) {

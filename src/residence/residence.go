@@ -1,6 +1,6 @@
-// Package residence says where feature rows are at hand for a rank: which it reads from memory,
-// which remote ones it keeps copies of, and which lie on its device. A run trains the same whatever
-// it says; only rows that travel, and time, follow from it.
+// Package residence decides and records where a rank finds feature rows: which it reads from
+// memory, which remote rows it caches, and which are resident on its device. It changes traffic and
+// time, never a number of the training.
 //
 //	Open         parts of the rank and of its node ──> Tables: mapped, read where they lie
 //	OpenDevice   the rows that are read most ──> device memory, if the device has its own
@@ -12,8 +12,8 @@
 //	Fetcher      the exchange of rows that lie in Tables, in the cache, or elsewhere
 //
 // A Store lasts as long as a run; a Cache may be closed and another opened between two epochs.
-// Which rows are worth keeping is known to packages policy, access and cache; how rows travel, to
-// package exchange. This package opens, fills and closes.
+// Packages policy, access and cache decide which rows are worth keeping; package exchange moves
+// rows. This package opens, fills and closes.
 package residence
 
 import (
@@ -30,16 +30,16 @@ import (
 	"halognn/src/trace"
 )
 
-// Options are what a rank has. All ranks have the same job.
+// Options describe a rank and its job. All ranks have the same job.
 type Options struct {
 	Comm         comm.Comm
 	RanksPerNode int // pretended; 0: as launched
 	Job          *job.Job
 	Host         compute.Host
 	Workers      int            // threads for ranking and counting
-	SetUp        *trace.SetUp   // is told what has been done; may be nil
+	SetUp        *trace.SetUp   // times each item of set-up; may be nil
 	Alive        func()         // called while rows are fetched in bulk; may be nil
-	Note         func(string)   // tells the user something; may be nil
+	Note         func(string)   // shows a note to the user; may be nil
 	Device       compute.Device // see OpenDevice
 	GPURows      GPURows        // likewise
 	GPUReads     string         // ReadsAuto, ReadsCopy or ReadsMapped; "" is ReadsAuto
@@ -48,18 +48,19 @@ type Options struct {
 // Store is the rows that a rank reads without fetching them.
 type Store struct {
 	Options
-	// Tables [P] are the rows of the own parts and of those of the ranks on the node: same-node
-	// rows are read from memory and never travel. nil for the others.
+	// Tables [P] are the rows of this rank's parts and of the other ranks of its node; nil for all
+	// other parts. Same-node rows are read from memory and never sent.
 	Tables [][]byte
-	// DeviceRows are those of all ranks, after OpenDevice; none for devices that read host memory.
+	// DeviceRows holds the entries of all ranks, after OpenDevice; none for devices that read host
+	// memory.
 	DeviceRows []DeviceRows
 
 	first, last int // own parts [first, last)
 	closers     []func() error
 }
 
-// Open finds the ranks that share this node's memory, tells the job, and maps their parts.
-// Collective. After an error, too, the store is to be closed.
+// Open finds the ranks that share this node's memory, records them in the job, and maps their
+// parts. Collective. The store must be closed even after an error.
 func Open(o Options) (*Store, error) {
 	s := &Store{Options: o}
 	s.first, s.last = o.Job.Parts(o.Comm.Rank())
@@ -138,7 +139,7 @@ func (s *Store) Bytes() (n int64) {
 	return n
 }
 
-// Fetcher makes the exchange of the rows in Tables and, unless it is nil, in a cache. Collective.
+// Fetcher makes the exchange of feature rows over Tables and a cache, which may be nil. Collective.
 func (s *Store) Fetcher(c *Cache) (*exchange.Fetcher, error) {
 	o := s.exchangeOptions()
 	o.Tables, o.Cols, o.Type = s.Tables, s.shards().Features, s.shards().Type()
@@ -148,8 +149,8 @@ func (s *Store) Fetcher(c *Cache) (*exchange.Fetcher, error) {
 	return exchange.Open(s.Comm, o)
 }
 
-// FetcherOf makes the exchange of other rows, spread over the ranks like the vertices: tables [P]
-// are those of the own parts, of so many columns and that type. Collective.
+// FetcherOf makes the exchange of other rows that are distributed like the vertices: tables [P]
+// hold this rank's parts, with cols columns of the given type. Collective.
 func (s *Store) FetcherOf(tables [][]byte, cols int, t compute.DType) (*exchange.Fetcher, error) {
 	o := s.exchangeOptions()
 	o.Tables, o.Cols, o.Type = tables, cols, t
@@ -160,7 +161,7 @@ func (s *Store) exchangeOptions() exchange.Options {
 	return exchange.Options{Offsets: s.shards().Offsets, Host: s.Host}
 }
 
-// Close gives everything back, last opened first.
+// Close frees everything, last opened first.
 func (s *Store) Close() error {
 	var err error
 	for _, f := range slices.Backward(s.closers) {

@@ -2,13 +2,13 @@ package residence
 
 import "halognn/src/comm"
 
-// Summary says what the cache of a run was: "cache" in summary.json.
+// Summary describes the cache of a run: "cache" in summary.json.
 type Summary struct {
 	Policy    string  `json:"policy"`
 	Alpha     float64 `json:"alpha,omitempty"`
 	Capacity  int     `json:"capacity_rows"` // largest of any rank, as are the next ones
 	Bytes     int64   `json:"bytes"`         // of the rows
-	PlanBytes int64   `json:"plan_bytes"`    // of what decides: index, scores, window
+	PlanBytes int64   `json:"plan_bytes"`    // of the policy: index, scores, window
 	Window    int     `json:"window,omitempty"`
 	HighWater int     `json:"high_water,omitempty"`
 	Gamma     float64 `json:"gamma,omitempty"`
@@ -17,8 +17,8 @@ type Summary struct {
 	Chosen    string  `json:"chosen,omitempty"` // why, by policy auto
 }
 
-// Summarise describes a cache at the end of a run; nil where none was wanted. auto is what chose
-// it, or nil. Collective.
+// Summarise describes a cache at the end of a run; nil if the config asks for none. auto is nil
+// unless it chose the cache. Collective.
 func (s *Store) Summarise(c *Cache, auto *Auto) (*Summary, error) {
 	o := c.Settings
 	if c.Policy().None() && auto == nil {

@@ -12,25 +12,24 @@ import (
 	"halognn/src/sample"
 )
 
-// Options says from where files are mapped. The zero value maps them where they are.
+// Options chooses where files are mapped. The zero value maps them in place.
 type Options struct {
 	// CopyTopology reads the topology once into shared memory per node (topology.load: copy), for
 	// file systems where faulting page by page is slow. Call UnlinkShared when all ranks of the
 	// node have opened.
 	CopyTopology bool
-	// Stage is a node-local directory that files are copied to before they are mapped, by whichever
-	// process of the node comes first. They stay there, and a later run finds them. Empty means no
-	// staging.
+	// Stage is a node-local directory to which the first process of the node copies files before
+	// they are mapped. The copies stay for later runs. Empty means no staging.
 	Stage string
-	// SharedMemory is where CopyTopology copies to; empty means /dev/shm.
+	// SharedMemory is the directory to which CopyTopology copies; empty means /dev/shm.
 	SharedMemory string
 }
 
-// topologyFiles are what CopyTopology copies.
+// topologyFiles are the files that CopyTopology copies.
 var topologyFiles = []string{"indptr.npy", "indices.npy", "original_id.npy"}
 
 // Shards is an open PARTS directory. Its slices are views of mapped files: valid until Close, not
-// to be written. It is for concurrent use but for Close.
+// to be written. All methods but Close may be called concurrently.
 type Shards struct {
 	Meta
 	Dir                string
@@ -54,8 +53,8 @@ func (s *splitView) of(part int) []graph.VertexID {
 	return s.ids[s.offsets[part]:s.offsets[part+1]]
 }
 
-// Open maps what all ranks read: topology, labels and splits. It checks that all files are there,
-// with the size, type and shape that meta.json says; Verify checks what is in them.
+// Open maps the files that all ranks read: topology, labels and splits. It checks that all files
+// exist with the size, type and shape in meta.json; Verify checks their content.
 func Open(dir string, o Options) (*Shards, error) {
 	meta, identity, err := readMeta(dir)
 	if err != nil {
@@ -73,21 +72,21 @@ func Open(dir string, o Options) (*Shards, error) {
 
 // checkSizes finds missing and truncated files before a mapping does.
 func (s *Shards) checkSizes() error {
-	var faults []error
+	var errs []error
 	for name, want := range s.Files {
 		path := filepath.Join(s.Dir, name)
 		info, err := os.Stat(path)
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%w; restore the file or partition again", err))
+			errs = append(errs, fmt.Errorf("%w; restore the file or partition again", err))
 		} else if info.Size() != want.Bytes {
-			faults = append(faults, fmt.Errorf("%s: %w: %d bytes, meta.json has %d; restore the file or partition again", path, ErrAltered, info.Size(), want.Bytes))
+			errs = append(errs, fmt.Errorf("%s: %w: %d bytes, meta.json has %d; restore the file or partition again", path, ErrAltered, info.Size(), want.Bytes))
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 func (s *Shards) mapFiles() error {
-	faults := []error{
+	errs := []error{
 		mapInto(s, "indptr.npy", &s.topology.Graph.Indptr),
 		mapInto(s, "indices.npy", &s.topology.Graph.Indices),
 		mapInto(s, "original_id.npy", &s.topology.Original),
@@ -95,9 +94,9 @@ func (s *Shards) mapFiles() error {
 		mapInto(s, "test.npy", &s.test.ids),
 	}
 	if s.Task == dataset.Multilabel {
-		faults = append(faults, mapInto(s, "labels.npy", &s.targets))
+		errs = append(errs, mapInto(s, "labels.npy", &s.targets))
 	} else {
-		faults = append(faults, mapInto(s, "labels.npy", &s.labels))
+		errs = append(errs, mapInto(s, "labels.npy", &s.labels))
 	}
 	for _, list := range []*splitView{&s.train, &s.valid, &s.test} {
 		list.offsets = make([]int, s.Parts+1)
@@ -107,7 +106,7 @@ func (s *Shards) mapFiles() error {
 		s.valid.offsets[k+1] = s.valid.offsets[k] + size.Valid
 		s.test.offsets[k+1] = s.test.offsets[k] + size.Test
 	}
-	if err := errors.Join(faults...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	if p := s.topology.Graph.Indptr; p[0] != 0 || p[s.Vertices] != s.Edges {
@@ -128,7 +127,7 @@ func mapInto[T npy.Element](s *Shards, name string, view *[]T) error {
 	return err
 }
 
-// open maps one file, staged if the options say so, and holds it against meta.json.
+// open maps one file, staged if the options say so, and compares it with meta.json.
 func (s *Shards) open(name string) (*npy.File, error) {
 	var f *npy.File
 	var err error
@@ -204,10 +203,10 @@ func (p *Part) Close() error {
 
 // Close ends all mappings but those of OpenPart.
 func (s *Shards) Close() error {
-	var faults []error
+	var errs []error
 	for _, c := range s.closers {
-		faults = append(faults, c())
+		errs = append(errs, c())
 	}
 	s.closers = nil
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }

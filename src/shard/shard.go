@@ -19,8 +19,8 @@
 //	Open(dir) ─> Topology, Labels, ...   mapped; ranks of a node share one copy
 //	          └> OpenPart(k)             the feature rows of one part
 //
-// P parts run on K ranks where K divides P: RankRange. The package starts no processes and talks to
-// none; what ranks of one node share, they share through the file system.
+// P parts run on K ranks where K divides P: RankRange. The package starts no processes and sends no
+// messages; ranks of one node share memory through the file system.
 package shard
 
 import (
@@ -47,7 +47,7 @@ const Format = 1
 
 const metaFile = "meta.json"
 
-// Errors about a directory wrap one of these where they can be told apart.
+// Errors about a directory wrap one of these if one applies.
 var (
 	ErrExists   = dataset.ErrExists
 	ErrMismatch = dataset.ErrMismatch
@@ -57,9 +57,10 @@ var (
 
 // Meta is meta.json: what the parts hold and where they come from.
 type Meta struct {
-	Format      int                 `json:"format"`
-	Parts       int                 `json:"parts"`
-	Offsets     []int64             `json:"offsets"` // [P+1] part k has vertices Offsets[k] to Offsets[k+1]-1
+	Format int `json:"format"`
+	Parts  int `json:"parts"`
+	// [P+1] part k has vertices Offsets[k] to Offsets[k+1]-1
+	Offsets     []int64             `json:"offsets"`
 	Vertices    int64               `json:"vertices"`
 	Edges       int64               `json:"edges"`
 	Task        string              `json:"task"` // as in dataset.Meta
@@ -72,7 +73,7 @@ type Meta struct {
 	Files       map[string]npy.Info `json:"files"` // by path inside the directory
 }
 
-// Origin says what was partitioned, and how.
+// Origin describes the dataset and the method of a partition.
 type Origin struct {
 	Dataset  string `json:"dataset"`  // its name
 	Identity string `json:"identity"` // dataset.Identity
@@ -90,8 +91,8 @@ const (
 	OrderVIP    = "access probability in a minibatch of the part, highest first"
 )
 
-// HotFirst reports whether a run with these settings reads the first rows of its parts most:
-// whether they were ordered for it. A run of other settings looks for its hot rows itself.
+// HotFirst reports whether the parts were ordered for a run with these settings, so that it reads
+// their first rows most. A run with other settings ranks its hot rows itself.
 func (o *Origin) HotFirst(fanouts []int, batch int) bool {
 	return o.Order == OrderVIP && o.Batch == batch && slices.Equal(o.Fanouts, fanouts)
 }
@@ -114,8 +115,8 @@ func (m *Meta) Type() compute.DType {
 // RowBytes returns the bytes of one feature row.
 func (m *Meta) RowBytes() int { return m.Features * m.Type().Size() }
 
-// RankRange returns the parts of a rank: first to last-1. If ranks does not divide the parts, the
-// error names the numbers of ranks that do.
+// RankRange returns the parts [first, last) of a rank. If ranks does not divide the parts, the
+// error lists the numbers of ranks that do.
 func (m *Meta) RankRange(rank, ranks int) (first, last int, err error) {
 	if ranks < 1 || m.Parts%ranks != 0 {
 		var fit []string
@@ -165,7 +166,7 @@ func (m *Meta) rowType() string {
 	return npy.DType[float32]()
 }
 
-// check reports what of m no PARTS directory can have.
+// check reports impossible values in m.
 func (m *Meta) check() error {
 	if m.Format != Format {
 		return fmt.Errorf("format version %d; this program reads version %d: partition again",
@@ -196,17 +197,17 @@ func (m *Meta) check() error {
 			return fmt.Errorf("%w: part %d has %d training, %d validation and %d test vertices of %d", ErrMismatch, k, s.Train, s.Valid, s.Test, n)
 		}
 	}
-	var faults []error
+	var errs []error
 	for name, want := range m.layout() {
 		got, ok := m.Files[name]
 		if !ok {
-			faults = append(faults, fmt.Errorf("%w: %s is missing", ErrMismatch, name))
+			errs = append(errs, fmt.Errorf("%w: %s is missing", ErrMismatch, name))
 		} else if err := (npy.Header{DType: got.DType, Shape: got.Shape}).Check(want.DType,
 			want.Shape...); err != nil {
-			faults = append(faults, fmt.Errorf("%w: %s: %w", ErrMismatch, name, err))
+			errs = append(errs, fmt.Errorf("%w: %s: %w", ErrMismatch, name, err))
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 func checkOffsets(offsets []int64, n int64) error {

@@ -31,7 +31,7 @@ func makeDataset(t testing.TB, rng *rand.Rand, n int, meta dataset.Meta) *datase
 	if err != nil {
 		t.Fatal(err)
 	}
-	faults := []error{w.Topology(g)}
+	errs := []error{w.Topology(g)}
 	rows, err := w.Features(n, meta.Features, meta.FeatureType)
 	if err != nil {
 		t.Fatal(err)
@@ -41,9 +41,9 @@ func makeDataset(t testing.TB, rng *rand.Rand, n int, meta dataset.Meta) *datase
 		for f := range row {
 			row[f] = rng.Float32()
 		}
-		faults = append(faults, rows.Write(row))
+		errs = append(errs, rows.Write(row))
 	}
-	faults = append(faults, rows.Close())
+	errs = append(errs, rows.Close())
 	labels, marks := make([]int32, n), make([]uint8, n*meta.Classes)
 	for i := range marks {
 		marks[i] = uint8(rng.IntN(2))
@@ -63,11 +63,11 @@ func makeDataset(t testing.TB, rng *rand.Rand, n int, meta dataset.Meta) *datase
 		}
 	}
 	if meta.Task == dataset.Multilabel {
-		faults = append(faults, w.Multilabels(marks))
+		errs = append(errs, w.Multilabels(marks))
 	} else {
-		faults = append(faults, w.Labels(labels))
+		errs = append(errs, w.Labels(labels))
 	}
-	if err := errors.Join(append(faults, w.Splits(split), w.Close())...); err != nil {
+	if err := errors.Join(append(errs, w.Splits(split), w.Close())...); err != nil {
 		t.Fatal(err)
 	}
 	ds, err := dataset.Open(dir)

@@ -14,7 +14,7 @@ import (
 )
 
 // Verify reads everything: the hash of every file, the rules of the CSC, original ids, label ranges
-// and splits. It reports the first fault of each. A file that shrinks meanwhile is an error, not a
+// and splits. It reports the first error of each. A file that shrinks meanwhile is an error, not a
 // crash.
 func (s *Shards) Verify() error {
 	return mem.Guard(func() error {
@@ -22,9 +22,9 @@ func (s *Shards) Verify() error {
 	})
 }
 
-// VerifyHashes reads the files of the parts [first, last) and, if shared, those that all parts have
-// in common, and compares their hashes with meta.json. Where a file has been staged, its copy is
-// what is read. The cost is one sequential read.
+// VerifyHashes reads the files of the parts [first, last) and, if shared, those common to all
+// parts, and compares their hashes with meta.json. Of a staged file it reads the copy. The cost is
+// one sequential read.
 func (s *Shards) VerifyHashes(first, last int, shared bool) error {
 	var names []string
 	for k := first; k < last; k++ {
@@ -40,17 +40,17 @@ func (s *Shards) VerifyHashes(first, last int, shared bool) error {
 }
 
 func (s *Shards) verifyHashes(names []string) error {
-	var faults []error
+	var errs []error
 	for _, name := range names {
 		path := s.path(name)
 		sum, err := npy.Hash(path)
 		if err != nil {
-			faults = append(faults, err)
+			errs = append(errs, err)
 		} else if want := s.Files[name].XXH64; sum != want {
-			faults = append(faults, altered(path, sum, want))
+			errs = append(errs, altered(path, sum, want))
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 func altered(path, sum, want string) error {
@@ -58,10 +58,10 @@ func altered(path, sum, want string) error {
 }
 
 func (s *Shards) verifyContent() error {
-	var faults []error
+	var errs []error
 	check := func(file string, err error) {
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w; partition again", s.path(file), err))
+			errs = append(errs, fmt.Errorf("%s: %w; partition again", s.path(file), err))
 		}
 	}
 	layout := s.topology.Graph.Validate()
@@ -72,12 +72,12 @@ func (s *Shards) verifyContent() error {
 	splits := graph.Split{Train: s.train.ids, Valid: s.valid.ids, Test: s.test.ids}
 	if err := splits.Validate(int(s.Vertices)); err != nil || original != nil {
 		check("train.npy, valid.npy, test.npy", err)
-		return errors.Join(faults...)
+		return errors.Join(errs...)
 	}
 	check("train.npy", s.checkSplit(&s.train))
 	check("valid.npy", s.checkSplit(&s.valid))
 	check("test.npy", s.checkSplit(&s.test))
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 func checkPermutation(ids []int32) error {

@@ -20,7 +20,7 @@ import (
 	"halognn/src/partition"
 )
 
-// Layout says where every vertex goes, as partition.Order returns it, and how that came about.
+// Layout holds the new id of every vertex, as partition.Order returns it, and its origin.
 type Layout struct {
 	NewID   []graph.VertexID // [N] new id of each vertex of the dataset: a permutation
 	Offsets []int64          // [P+1]
@@ -28,9 +28,9 @@ type Layout struct {
 	Origin  Origin // Dataset and Identity are filled in by Write
 }
 
-// Write writes the parts of ds to dir, which must not exist or be an empty directory. Files appear
-// under a temporary name beside it, which is renamed when all is there; on an error nothing is
-// left. Equal input gives equal bytes.
+// Write writes the parts of ds to dir, which must not exist or be an empty directory. Files are
+// written under a temporary name beside it, which is renamed when complete; an error leaves
+// nothing. Equal input gives equal bytes.
 //
 // Memory beside the mapped dataset: 4 bytes a vertex, and 2 MiB per CPU. Features are read row by
 // row in new order, so a dataset that does not fit in memory costs a random read per row.

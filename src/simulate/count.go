@@ -10,11 +10,11 @@ import (
 	"halognn/src/sample"
 )
 
-// counter is what the pass over one rank's minibatches finds.
+// counter holds the counts of one rank's minibatches.
 type counter struct {
 	*Simulation
 	rank     int
-	accesses []uint32  // [N] minibatches of all epochs that wanted the remote vertex
+	accesses []uint32  // [N] minibatches of all epochs that read the remote vertex
 	each     []int64   // [Epochs*Steps] remote vertices of the step's minibatches
 	remote   int64     // their sum
 	dynamic  []*player // caches that decide step by step
@@ -80,7 +80,7 @@ func (c *counter) count(workers int) error {
 	return nil
 }
 
-// take counts a minibatch of a step, which may be the last of all.
+// take counts one minibatch of a step; last says that no other follows.
 func (c *counter) take(step int, remote []graph.VertexID, last bool) error {
 	c.each[step] += int64(len(remote))
 	c.remote += int64(len(remote))
@@ -97,7 +97,8 @@ func (c *counter) take(step int, remote []graph.VertexID, last bool) error {
 	return nil
 }
 
-// pieces hands out the seeds of a stream's steps: the near-equal pieces of training, or full batches and one short one.
+// pieces returns the seeds of a stream's steps: the near-equal pieces of training, or full batches
+// and a short last one.
 type pieces struct {
 	streams *sample.Streams
 	batch   int // 0: near-equal
@@ -111,7 +112,7 @@ func (p *pieces) at(epoch, step, stream int) []graph.VertexID {
 		p.seeds = p.streams.Piece(epoch, step, stream, p.seeds)
 		return p.seeds
 	}
-	if p.epoch != epoch { // one after the other, the pieces are the shuffled seeds
+	if p.epoch != epoch { // the pieces in order are the shuffled seeds
 		p.order, p.epoch = p.order[:0], epoch
 		for s := range p.streams.Steps() {
 			p.seeds = p.streams.Piece(epoch, s, stream, p.seeds)

@@ -132,7 +132,8 @@ func TestRoundsAreCountedInMinibatches(t *testing.T) {
 	}
 }
 
-// No simulation holds more than the formula says, nor much less: neither static caches, nor counting them (sim), nor those that decide step by step.
+// No simulation holds more than the formula says, nor much less: neither static caches, nor
+// counting them (sim), nor those that decide step by step.
 func TestMemoryIsThatOfTheFormula(t *testing.T) {
 	s := generatedOf(t, 60000)
 	for _, c := range []struct {

@@ -17,7 +17,7 @@ type player struct {
 	perStep      int
 }
 
-// addDynamic adds the dynamic policies that are asked for.
+// addDynamic adds the requested dynamic policies.
 func (c *counter) addDynamic(m *access.Graph, r *access.Workload, capacity []int) {
 	most := 0
 	for i, p := range c.policies {
@@ -39,7 +39,7 @@ func (c *counter) addDynamic(m *access.Graph, r *access.Workload, capacity []int
 	c.recent = policy.NewHistory(most)
 }
 
-// take lets the player decide as far as it can. last: no minibatch follows.
+// take lets the player decide as many minibatches as it can. last says that no other follows.
 func (p *player) take(h *policy.History, last bool) error {
 	err := p.Advance(h, last, func(minibatch int, d *cache.Decision) {
 		decided := d.Counters()

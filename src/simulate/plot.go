@@ -11,9 +11,9 @@ import (
 )
 
 // WriteSVG draws the rows of an epoch over the sizes of the cache, on a logarithmic scale: a curve
-// for each policy, and a band between no cache and the best static one if both are there. Sizes
-// stand side by side at equal distances. Less than one row is drawn as one.
-// Source: the form of SALIENT++, Figure 2.
+// for each policy, and a band between no cache and the best static one if both were simulated.
+// Sizes are spaced equally. Less than one row is drawn as one. Source: the form of SALIENT++,
+// Figure 2.
 func (r *Result) WriteSVG(w io.Writer) error {
 	sizes, of := r.Options.sizes()
 	c := &chart.Curves{
@@ -46,7 +46,7 @@ func (r *Result) curve(p int) (rows []float64) {
 	return rows
 }
 
-// band is the area in which static caches are: between no cache and the best static one.
+// band returns the area of static caches: between no cache and the best static one.
 func (r *Result) band() *chart.Band {
 	none := slices.Index(r.Options.Policies, policy.None)
 	oracle := slices.Index(r.Options.Policies, policy.Oracle)

@@ -13,7 +13,8 @@ import (
 	"halognn/src/shard"
 )
 
-// trail is one rank's remote vertices, minibatch after minibatch, found with the plain sampler and a search for the owner.
+// trail is one rank's remote vertices, minibatch after minibatch, found with the plain sampler and
+// a search for the owner.
 type trail struct {
 	epochs  [][][]graph.VertexID // [epochs][minibatches]
 	sources []access.Source
@@ -105,7 +106,8 @@ func naive(t *testing.T, s *shard.Shards, o Options, rank int) *trail {
 	return x
 }
 
-// Every count is what looking each remote vertex up in a map of what is held comes to, however the run is set up.
+// Every count is what looking each remote vertex up in a map of what is held comes to, however the
+// run is set up.
 func TestCountsEqualANaiveRecount(t *testing.T) {
 	s := generated(t)
 	for _, c := range []struct {
@@ -226,7 +228,8 @@ func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows [][]int
 	}
 }
 
-// transferred plays one policy of one size, and returns the rows that it fetches and those that it begins with.
+// transferred plays one policy of one size, and returns the rows that it fetches and those that it
+// begins with.
 func transferred(t *testing.T, m *access.Graph, r *access.Workload, x *trail, o Options, name string, capacity, window int) (rows, begin int64) {
 	t.Helper()
 	n := len(r.Topology.Original)

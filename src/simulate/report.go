@@ -12,8 +12,8 @@ import (
 	"halognn/src/trace"
 )
 
-// Print writes the result as tables: rows an epoch, their ratio to no cache, the predicted rows of an epoch beside those counted, and
-// how the hit rate of prefetch rises, and what the first fill of the caches adds.
+// Print writes the result as tables: rows an epoch, their ratio to no cache, predicted rows an
+// epoch, the hit rate of prefetch over its rounds, and the rows of the first fill.
 func (r *Result) Print(w io.Writer) error {
 	sizes, of := r.Options.sizes()
 	header := func(name string) []string {
@@ -65,7 +65,8 @@ func (r *Result) Print(w io.Writer) error {
 	return nil
 }
 
-// rounds returns the buffer hit rate of a policy with rounds between eviction rounds: before the first, and after some of them.
+// rounds returns the buffer hit rate of a policy with rounds between eviction rounds: before the
+// first, and after some of them.
 func (r *Result) rounds(header func(name string) []string) [][]string {
 	p := slices.IndexFunc(r.Options.Policies, func(p string) bool { return policy.Find(p).Rounds })
 	interval := r.Options.Cache.Delta
@@ -78,7 +79,7 @@ func (r *Result) rounds(header func(name string) []string) [][]string {
 		row := []string{fmt.Sprintf("after %d rounds", round)}
 		for i := range r.Traces[p] {
 			var remote, fetched int64
-			first := round * interval / r.Minibatches // steps, where a round falls into one
+			first := round * interval / r.Minibatches // steps; a round may fall inside one
 			for step := first; step < max(first+1, (round+1)*interval/r.Minibatches); step++ {
 				remote += r.Each[step]
 				fetched += r.Traces[p][i][step].Fetched()
@@ -136,8 +137,8 @@ func (r *Result) WriteCSV(w io.Writer) error {
 	return csv.NewWriter(w).WriteAll(lines)
 }
 
-// WriteStepsCSV writes a line for each step of each dynamic policy and size: what a training run of the same settings has in the step
-// records of metrics.jsonl, summed over ranks.
+// WriteStepsCSV writes a line for each step of each dynamic policy and size: the values of the step
+// records in metrics.jsonl of a training run with the same settings, summed over ranks.
 func (r *Result) WriteStepsCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
 	err := out.Write([]string{

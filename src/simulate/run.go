@@ -11,8 +11,8 @@ import (
 	"halognn/src/policy"
 )
 
-// Run simulates all ranks, as many at a time as there are workers. Every minibatch is sampled once, and twice in as many epochs as policy
-// sim counts.
+// Run simulates all ranks, as many at a time as there are workers. Every minibatch is sampled once;
+// policy sim samples as many epochs again as it counts.
 func (s *Simulation) Run() (*Result, error) {
 	o := s.o
 	together := min(o.Workers, o.Ranks)
@@ -27,12 +27,12 @@ func (s *Simulation) Run() (*Result, error) {
 		return nil, fmt.Errorf("planning windows: %w", err)
 	}
 	var sum sum
-	faults := make([]error, together)
+	errs := make([]error, together)
 	var wait sync.WaitGroup
 	for w := range together {
 		wait.Go(func() {
-			for rank := w; rank < o.Ranks && faults[w] == nil; rank += together {
-				faults[w] = mem.Contain(func() error {
+			for rank := w; rank < o.Ranks && errs[w] == nil; rank += together {
+				errs[w] = mem.Contain(func() error {
 					r, err := s.rank(rank, m, each)
 					if err == nil {
 						sum.add(rank, r)
@@ -43,18 +43,19 @@ func (s *Simulation) Run() (*Result, error) {
 		})
 	}
 	wait.Wait()
-	if err := errors.Join(faults...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("simulating: %w", err)
 	}
 	sum.Bytes = s.bytes(together, each, sum.used, sum.Capacity)
 	return sum.Result, nil
 }
 
-// sum adds up ranks in their order, whenever they come, so that sums of predictions are the same every time.
+// sum adds up ranks in rank order, whatever order they finish in, so that sums of predictions have
+// the same bits every time.
 type sum struct {
 	sync.Mutex
 	*Result
-	waiting map[int]*Result // for ranks before them
+	waiting map[int]*Result // for lower ranks
 	next    int
 }
 
@@ -169,7 +170,8 @@ func (c *counter) static(p *policy.Policy, m *access.Graph, r *access.Workload, 
 	return err
 }
 
-// predict says how many rows of an epoch a dynamic policy transfers, NaN where there is no formula.
+// predict returns the rows of an epoch that a dynamic policy is expected to transfer; NaN if there
+// is no formula.
 func (c *counter) predict(p *policy.Policy, r *access.Workload, inclusion []float32, capacity,
 	windows []int, predicted []float64,
 ) (err error) {

@@ -39,7 +39,8 @@ func TestWritten(t *testing.T) {
 			t.Errorf("rounds or windows are missing in %s", table.String())
 		}
 		for _, name := range o.Policies {
-			named := regexp.MustCompile("<title>([a-z0-9]+, )*" + name + "(, [a-z0-9]+)*</title>") // of a curve
+			// of a curve
+			named := regexp.MustCompile("<title>([a-z0-9]+, )*" + name + "(, [a-z0-9]+)*</title>")
 			if !named.MatchString(svg.String()) ||
 				!strings.Contains(table.String(), "  "+name+" ") {
 				t.Errorf("%s is missing in the plot or the table", name)

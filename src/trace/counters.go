@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// Counters say what one minibatch, or many, cost a rank, or many: rows by where they came from, what
-// a cache decided about them, and what was sent. They are counted where it happens: by an exchange,
-// by the decisions of a cache, by a simulation. Rows are vertices of the frontier unless said
-// otherwise:
+// Counters count the rows, cache decisions and messages of minibatches, on one rank or several. The
+// exchange, the decisions of a cache, and the simulation count them where they occur. Rows are
+// vertices of the frontier unless said otherwise:
 //
 //	Frontier = Local + Cached + Peer + Remote - Early - Replaced
 //	sum over ranks of Remote = sum over ranks of Served
@@ -21,7 +20,7 @@ type Counters struct {
 	Cached   int64 // in the cache, among this rank's own rows
 	Peer     int64 // in parts or caches of peers, read from shared memory
 	Remote   int64 // requested from their owners, Early and Replaced ones included
-	Early    int64 // of them, those that the frontier does not read: fetched ahead of their use
+	Early    int64 // of Remote: not read by the frontier, fetched ahead of their use
 	Served   int64 // rows that this rank sent to others
 
 	PeerCached int64 // of Peer: in caches
@@ -31,16 +30,16 @@ type Counters struct {
 	IDBytes    int64 // ids sent
 	RowBytes   int64 // rows sent
 
-	Evictions    int64         // rows of the cache that others overwrote
+	Evictions    int64         // rows of the cache that were overwritten
 	Replacements int64         // rows that entered it in eviction rounds
-	Scoring      time.Duration // that the policy took
+	Scoring      time.Duration // time that the policy took
 
-	// Replaced are like Early, for a policy with eviction rounds: of Remote, those that enter the
-	// cache in one. Who counts rows does not know the policy and calls them Early; see Replacing.
+	// Replaced are rows of Remote that enter the cache in an eviction round and that the frontier
+	// does not read. The exchange does not know the policy and counts them as Early; see Replacing.
 	Replaced int64
 }
 
-// Check returns an error, which is about a bug, unless the rows of one plan for so many vertices add
+// Check returns an error, which means a bug, unless the rows of one plan for so many vertices add
 // up.
 func (c *Counters) Check(frontier int) error {
 	if c.Frontier == c.Local+c.Cached+c.Peer+c.Remote-c.Early-c.Replaced && c.Frontier == int64(frontier) {
@@ -81,8 +80,7 @@ func (c Counters) Per(n int64) Counters {
 	}
 }
 
-// Replacing returns the counters of a policy with eviction rounds: what it fetched early, it fetched
-// to replace rows.
+// Replacing returns the counters of a policy with eviction rounds: Early rows become Replaced.
 func (c Counters) Replacing() Counters {
 	c.Replaced, c.Early = c.Replaced+c.Early, 0
 	return c
@@ -91,9 +89,9 @@ func (c Counters) Replacing() Counters {
 // Fetched returns the remote rows that the frontier reads: misses of the cache.
 func (c Counters) Fetched() int64 { return c.Remote - c.Early - c.Replaced }
 
-// HitRates returns the share of accesses to remote rows that transferred nothing, which charges every
-// row that was transferred, and the share that found their row in a cache: MassiveGNN's hit rate
-// (eq. 8), which charges misses alone. Both are 0 without accesses.
+// HitRates returns 1 - transferred rows / remote accesses, and the share of remote accesses found
+// in a cache: MassiveGNN's hit rate (eq. 8), which counts misses alone. Both are 0 without
+// accesses.
 func (c Counters) HitRates() (hit, buffer float64) {
 	hits := c.Cached + c.PeerCached
 	accesses := hits + c.Fetched()

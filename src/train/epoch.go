@@ -2,11 +2,15 @@ package train
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
 	"halognn/src/comm"
+	"halognn/src/nn"
 	"halognn/src/parallel"
+	"halognn/src/policy"
+	"halognn/src/rundir"
 	"halognn/src/trace"
 )
 
@@ -108,7 +112,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*Summary, erro
 		Quality: Quality{
 			MetricName: r.metric, ValidMetric: r.best.valid.metric, ValidAccuracy: r.best.valid.accuracy,
 			BestEpoch: r.best.epoch, TestMetric: final.test.metric, TestAccuracy: final.test.accuracy,
-			MajorityAccuracy: r.majority(),
+			MajorityAccuracy: r.majority(), Confusion: final.confusion,
 		},
 		Trained: Trained{
 			Epochs: r.sums.Epochs, StepsPerEpoch: r.steps(), EpochSeconds: median(r.seconds),
@@ -127,11 +131,16 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*Summary, erro
 			Ranks: r.Comm.Size(), Parts: meta.Parts, Nodes: r.job.Nodes(), Device: r.Device.Name(),
 			Transport: r.Transport, Allreduce: r.allreduce(), Gradients: string(r.gradients.Transport()),
 			DeviceRows: r.store.DeviceRows, Version: r.Version,
+			Finished: time.Now().UTC().Format(time.RFC3339), Job: rundir.BatchJob(),
 			Graph: GraphSize{
 				Vertices: int64(meta.Vertices), Edges: meta.Edges, Features: meta.Features, Classes: meta.Classes,
 			},
 		},
 		workers: r.Workers, pretended: r.RanksPerNode > 0,
+	}
+	s.Host, _ = os.Hostname() // without one the report says less
+	if s.Nodes == 1 {         // all rows are in the node's memory, and nothing is cached
+		s.CachePolicy = policy.None
 	}
 	s.RemoteRowsPerStep = float64(s.Remote) / float64(s.StepsPerEpoch)
 	for p, t := range r.sums.PhaseSeconds {
@@ -185,20 +194,49 @@ func median(x []float64) float64 {
 	return (s[(n-1)/2] + s[n/2]) / 2
 }
 
-// majority returns the share, in the test set, of the class most frequent in training.
-func (r *run) majority() *float64 {
+// trainingClasses counts the training seeds of each class.
+func (r *run) trainingClasses() (count []int, total int) {
 	labels := r.Shards.Labels()
-	if labels == nil {
-		return nil
-	}
-	count := make([]int, r.Shards.Meta.Classes)
+	count = make([]int, r.Shards.Meta.Classes)
 	for p := range r.Shards.Meta.Parts {
 		for _, v := range r.Shards.Train(p) {
 			if labels[v] >= 0 {
 				count[labels[v]]++
+				total++
 			}
 		}
 	}
+	return count, total
+}
+
+// objective returns what the loss asks for, with the weights of balanced classes filled in. A class
+// without training seeds gets 0.
+func (r *run) objective() nn.Objective {
+	o := r.o.Loss.Objective
+	if !r.o.Loss.Balanced {
+		return o
+	}
+	o.Weights = make([]float64, r.Shards.Meta.Classes)
+	if r.Shards.Labels() == nil { // several labels a vertex, for which the model refuses weights
+		return o
+	}
+	count, total := r.trainingClasses()
+	for c, n := range count {
+		if n > 0 {
+			o.Weights[c] = float64(total) / (float64(len(count)) * float64(n))
+		}
+	}
+	return o
+}
+
+// majority returns the share, in the test set, of the class most frequent in training: what an
+// accuracy is held against, and no other metric.
+func (r *run) majority() *float64 {
+	labels := r.Shards.Labels()
+	if labels == nil || r.metric != Accuracy {
+		return nil
+	}
+	count, _ := r.trainingClasses()
 	most := 0
 	for c, n := range count {
 		if n > count[most] {

@@ -17,6 +17,8 @@ type evaluation struct {
 	mode  string // "sampled" or "full"
 	valid quality
 	test  *quality // full only
+
+	confusion [][]int64 // of the test vertices, by truth and prediction; nil: not counted
 }
 
 func (e *evaluation) record(epoch int, took time.Duration) evalRecord {
@@ -105,18 +107,51 @@ func (r *run) evaluateFull(ctx context.Context) (*evaluation, error) {
 	}
 	defer mem.Free(logits)
 	e := &evaluation{mode: "full", test: new(quality)}
-	if e.valid, err = r.judge(logits, func(p int) []graph.VertexID { return r.Shards.Valid(p) }); err != nil {
+	var valid, test score
+	if classes := r.Shards.Meta.Classes; r.Shards.Labels() != nil && classes <= mostConfused {
+		test.confusion = make([]int64, classes*classes)
+	}
+	seeds := func(p int) []graph.VertexID { return r.Shards.Valid(p) }
+	if e.valid, err = r.judge(&valid, logits, seeds); err != nil {
 		return nil, err
 	}
-	*e.test, err = r.judge(logits, func(p int) []graph.VertexID { return r.Shards.Test(p) })
+	seeds = func(p int) []graph.VertexID { return r.Shards.Test(p) }
+	if *e.test, err = r.judge(&test, logits, seeds); err != nil {
+		return nil, err
+	}
+	e.confusion, err = r.confused(test.confusion)
 	return e, err
 }
 
+// mostConfused is the most classes whose confusion is counted: its table has so many columns.
+const mostConfused = 40
+
+// confused adds up a confusion matrix over the ranks. Collective.
+func (r *run) confused(mine []int64) (sum [][]int64, err error) {
+	if mine == nil { // on every rank
+		return nil, nil
+	}
+	all, err := comm.Allgather(r.Comm, mine...)
+	if err != nil {
+		return nil, err
+	}
+	classes := r.Shards.Meta.Classes
+	for range classes {
+		sum = append(sum, make([]int64, classes))
+	}
+	for i, n := range all {
+		at := i % len(mine)
+		sum[at/classes][at%classes] += n
+	}
+	return sum, nil
+}
+
 // judge scores vertices of own parts by the logits [own, classes] of all own vertices, over all ranks.
-func (r *run) judge(logits []float32, vertices func(part int) []graph.VertexID) (quality, error) {
+func (r *run) judge(
+	sum *score, logits []float32, vertices func(part int) []graph.VertexID,
+) (quality, error) {
 	classes := r.Shards.Meta.Classes
 	first := int(r.Shards.Meta.Offsets[r.first])
-	var sum score
 	for p := r.first; p < r.last; p++ {
 		for _, v := range vertices(p) {
 			row := int(v) - first
@@ -128,7 +163,7 @@ func (r *run) judge(logits []float32, vertices func(part int) []graph.VertexID) 
 			}
 		}
 	}
-	return r.quality(&sum)
+	return r.quality(sum)
 }
 
 // quality sums a score over all ranks, and refuses predictions whose loss would be beyond the bound: those of the last update are

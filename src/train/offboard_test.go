@@ -12,6 +12,7 @@ import (
 	"halognn/src/compute/computetest"
 	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
+	"halognn/src/nn"
 	"halognn/src/policy"
 	"halognn/src/residence"
 	"halognn/src/shard"
@@ -71,6 +72,18 @@ func TestOffboardTrainsAlike(t *testing.T) {
 			o.Cache = policy.Settings{Policy: policy.Prefetch, HaloFraction: 0.3, Gamma: 0.9, Delta: 2, Initial: "degree"}
 		}},
 		{"mlp", 2, func(o *Options) { o.Model.Kind = "mlp" }},
+		{"gcn", 2, func(o *Options) { o.Model.Kind = "gcn" }},
+		{"gcn by both ends, full evaluation", 2, func(o *Options) {
+			o.Model.Kind, o.Model.GCNNorm, o.EvalFull = "gcn", nn.GCNBoth, true
+		}},
+		{"gin", 2, func(o *Options) { o.Model.Kind = "gin" }},
+		{"gat", 2, func(o *Options) {
+			o.Model.Kind, o.Model.Hidden, o.Model.Heads, o.Model.Slope = "gat", 6, 2, 0.2
+			o.Model.Activation = nn.ELU
+		}},
+		{"class weights, smoothed labels", 2, func(o *Options) {
+			o.Loss = LossOptions{Objective: nn.Objective{Smoothing: 0.1}, Balanced: true}
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := sageOptions()

@@ -36,6 +36,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/job"
+	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/residence"
 	"halognn/src/sample"
@@ -48,11 +49,19 @@ type Options struct {
 	job.Spec        // Ranks and RanksPerNode are those that Env has
 	Mode     string // one of parallel.Modes; "" is parallel.ModeData
 
-	EvalEvery  int  // epochs; 0: after the last one only
-	EvalFull   bool // evaluate with all neighbours
+	EvalEvery  int    // epochs; 0: after the last one only
+	EvalFull   bool   // evaluate with all neighbours
+	Metric     string // Accuracy, ROCAUC, MicroF1; "" or "auto": the one of the task
+	Loss       LossOptions
 	Patience   int
 	Sum        comm.SumMode
 	Checkpoint CheckpointOptions
+}
+
+// LossOptions say what the loss asks for.
+type LossOptions struct {
+	nn.Objective
+	Balanced bool // weights are training seeds / (classes * seeds of the class)
 }
 
 // Env is what a rank trains with.

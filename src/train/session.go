@@ -56,8 +56,7 @@ func newSession(env Env, o Options) *session {
 	if env.SetUp == nil {
 		env.SetUp = trace.NewSetUp(time.Now())
 	}
-	meta := env.Shards.Meta
-	return &session{Env: env, o: o, metric: metricName(meta.Task, meta.Classes)}
+	return &session{Env: env, o: o}
 }
 
 // openForward opens what passes forward need, without a cache: every row is read once. Collective.
@@ -96,6 +95,9 @@ func (s *session) openModel() error {
 		return err
 	}
 	s.closers = append(s.closers, func() error { s.job.Close(); return nil })
+	if s.metric, err = chooseMetric(s.o.Metric, s.Shards.Task, s.Shards.Classes); err != nil {
+		return err
+	}
 	s.o.Spec, s.topology = s.job.Spec, s.Shards.Topology()
 	s.first, s.last = s.job.Parts(c.Rank())
 	s.SetUp.Done(trace.SetUpSeeds)

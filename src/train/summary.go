@@ -6,6 +6,7 @@ import (
 	"io"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"halognn/src/residence"
 	"halognn/src/rundir"
@@ -39,7 +40,10 @@ type Quality struct {
 	TestAccuracy     float64  `json:"test_accuracy"`
 	ValidAccuracy    float64  `json:"valid_accuracy"`
 	MajorityAccuracy *float64 `json:"majority_accuracy,omitempty"`
-	BestEpoch        int      `json:"best_epoch"`
+	// Confusion counts the test vertices of class i that were taken for class j; of tasks of one
+	// class a vertex, up to mostConfused classes.
+	Confusion [][]int64 `json:"confusion,omitempty"`
+	BestEpoch int       `json:"best_epoch"`
 }
 
 // Trained is what was trained, and its digests.
@@ -90,6 +94,9 @@ type Machine struct {
 
 	DeviceRows []residence.DeviceRows `json:"device_rows,omitempty"` // of every rank
 	Version    string                 `json:"version"`
+	Finished   string                 `json:"finished"` // UTC, RFC 3339
+	Host       string                 `json:"host"`     // of rank 0
+	Job        string                 `json:"job"`      // of the batch system, "" without one
 	Graph      GraphSize              `json:"graph"`
 }
 
@@ -206,6 +213,11 @@ func (s *Summary) Print(w io.Writer) error {
 	}
 	if _, err := fmt.Fprintf(w, "\n%s on %s, %s, %s; %s for preparing\n", counted(s.Ranks, "rank"), nodes, s.Transport, s.Device, counted(s.workers, "thread")); err != nil {
 		return err
+	}
+	for _, row := range rows { // digits stand below each other, with their percent signs behind
+		if len(row) > 1 && !strings.HasSuffix(row[1], "%") {
+			row[1] += "  "
+		}
 	}
 	return trace.Table(w, rows)
 }

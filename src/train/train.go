@@ -153,6 +153,9 @@ func (r *run) openLocal() (err error) {
 	if err = r.openModel(); err != nil {
 		return err
 	}
+	if err = r.model.SetObjective(r.objective()); err != nil {
+		return err
+	}
 	r.streams, r.mine = r.job.Streams, r.job.Share(r.Comm.Rank())
 	if r.optimizer, err = nn.NewOptimizer(r.Device, r.model.Params, r.o.Optimizer); err != nil {
 		return err

@@ -38,9 +38,43 @@ func vacant(dir string) error {
 	return dataError(dataset.Vacant(dir))
 }
 
+// replaceable is an --out that may be replaced.
+type replaceable struct {
+	dir   string
+	force bool
+}
+
+func (r *replaceable) flags(c *cobra.Command, what string) {
+	c.Flags().StringVar(&r.dir, "out", "", "the "+what+" directory to write")
+	c.Flags().BoolVar(&r.force, "force", false,
+		"replace the "+what+" that --out holds, once the new one is complete")
+}
+
+// make calls work with the directory to write: --out, or one beside it that then replaces it.
+func (r *replaceable) make(work func(dir string) error) error {
+	err := vacant(r.dir)
+	if err == nil || !r.force {
+		if err == nil {
+			return work(r.dir)
+		}
+		if _, beside := dataset.Beside(r.dir); beside == nil {
+			err = fmt.Errorf("%w; --force replaces it", err)
+		}
+		return dataError(err)
+	}
+	made, err := dataset.Beside(r.dir)
+	if err != nil {
+		return dataError(err)
+	}
+	if err := work(made); err != nil {
+		return err
+	}
+	return dataError(dataset.Replace(made, r.dir))
+}
+
 func generateCommand(p *process) *cobra.Command {
 	var o dataset.GenerateOptions
-	var dir string
+	var to replaceable
 	c := &cobra.Command{
 		Use:   "generate --kind sbm|rmat [--preset NAME --scale S] --seed S --out DATASET",
 		Short: "Generate a graph with communities, power-law degrees, features and labels",
@@ -59,37 +93,32 @@ func generateCommand(p *process) *cobra.Command {
 					return usageError(fmt.Errorf("--%s is %s; it must be positive", name, f.Value))
 				}
 			}
-			if err := vacant(dir); err != nil {
-				return err
-			}
 			if c.Flags().Changed("homophily") && o.Homophily == 0 {
 				o.Homophily = -1 // the zero value stands for the default
 			}
-			p.discardOnSignal()
 			if term.IsTerminal(int(os.Stderr.Fd())) {
 				o.Stage = func(line string) { slog.Info(line) }
 			}
-			if err := dataset.Generate(dir, o); err != nil {
-				var system syscall.Errno
-				if errors.Is(err, dataset.ErrExists) || errors.Is(err, dataset.ErrRoom) ||
-					errors.As(err, &system) {
-					return dataError(err)
-				}
-				return usageError(err) // what is generated depends on the flags alone
+			if err := to.make(func(dir string) error {
+				p.discardOnSignal()
+				return generated(dataset.Generate(dir, o))
+			}); err != nil {
+				return err
 			}
-			d, err := dataset.Open(dir)
+			d, err := dataset.Open(to.dir)
 			if err != nil {
 				return dataError(err)
 			}
 			defer d.Close()
 			m := d.Meta
 			out(c, "%s: %d vertices, %d directed edges, %d features (%s), %d classes; %d train, "+
-				"%d valid, %d test\n", dir,
+				"%d valid, %d test\n", to.dir,
 				m.Vertices, m.Edges, m.Features, m.FeatureType, m.Classes, len(d.Split.Train),
 				len(d.Split.Valid), len(d.Split.Test))
 			return nil
 		},
 	}
+	to.flags(c, "DATASET")
 	f := c.Flags()
 	f.StringVar(&o.Kind, "kind", dataset.SBM,
 		"sbm: degree-corrected stochastic block model; rmat: recursive matrix")
@@ -106,20 +135,33 @@ func generateCommand(p *process) *cobra.Command {
 		"train/valid/test in percent (default 60/20/20, or the preset's)")
 	f.StringVar(&o.FeatureType, "feature-type", dataset.Float32, "float32 or float16")
 	f.Uint64Var(&o.Seed, "seed", 0, "random seed: equal seeds give equal graphs")
-	f.StringVar(&dir, "out", "", "the DATASET directory to write")
 	return c
+}
+
+// generated gives an error of the generator its exit code.
+func generated(err error) error {
+	var system syscall.Errno
+	if errors.Is(err, dataset.ErrExists) || errors.Is(err, dataset.ErrRoom) ||
+		errors.As(err, &system) {
+		return dataError(err)
+	}
+	return usageError(err) // what is generated depends on the flags alone
 }
 
 func importCommand(p *process) *cobra.Command {
 	var o dataset.ImportOptions
 	var undirected, directed bool
+	var to replaceable
+	var index int
 	c := &cobra.Command{
 		Use: "import --format FORMAT --in PATH --out DATASET [--undirected] [--split " +
 			"FILE|60/20/20]",
 		Short: "Import a graph from a public file format: " + strings.Join(dataset.Formats(), ", "),
 		Example: "  halognn import --format ogb --in ogbn_products --out data/products\n" +
 			"  halognn import --format npz --in amazon_electronics_computers.npz --split " +
-			"60/20/20 --seed 0 --out data/computers",
+			"60/20/20 --seed 0 --out data/computers\n" +
+			"  halognn import --format csv --in edges.csv --nodes nodes.csv --label class " +
+			"--undirected --out data/mine",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := required(c, "format", "in", "out"); err != nil {
@@ -136,22 +178,25 @@ func importCommand(p *process) *cobra.Command {
 			case directed:
 				o.Undirected = dataset.No
 			}
-			if err := vacant(o.Out); err != nil {
-				return err
+			if c.Flags().Changed("split-index") {
+				o.SplitIndex = &index
 			}
-			p.discardOnSignal()
-			report, err := dataset.Import(o)
-			if err != nil {
-				return dataError(err)
-			}
-			out(c, "%s", report)
-			return nil
+			return to.make(func(dir string) error {
+				o.Out = dir
+				p.discardOnSignal()
+				report, err := dataset.Import(o)
+				if err != nil {
+					return dataError(err)
+				}
+				out(c, "%s", report)
+				return nil
+			})
 		},
 	}
+	to.flags(c, "DATASET")
 	f := c.Flags()
 	f.StringVar(&o.Format, "format", "", "one of "+strings.Join(dataset.Formats(), ", "))
 	f.StringVar(&o.In, "in", "", "the file or directory to read")
-	f.StringVar(&o.Out, "out", "", "the DATASET directory to write")
 	f.StringVar(&o.Name, "name", "", "name of the dataset (default: what the input is called)")
 	f.BoolVar(&undirected, "undirected", false, "add the reverse of every edge (default: where "+
 		"the format stores each edge once)")
@@ -161,6 +206,27 @@ func importCommand(p *process) *cobra.Command {
 	f.StringVar(&o.Split, "split", "", "a file, or train/valid/test in percent (default: the "+
 		"split that comes with the data, else 60/20/20)")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the shuffle behind percentages")
+	f.IntVar(&index, "split-index", 0, "which split, from 0, where the data come with several")
+	f.StringToStringVar(&o.Keys, "keys", nil,
+		"npz: what arrays are called, such as x=embedding,edge_index=links")
+	f.StringSliceVar(&o.Ignore, "ignore", nil, "arrays or columns to leave out, such as edge_type")
+	f.BoolVar(&o.Standardize, "standardize", false,
+		"shift and scale feature columns to mean 0, variance 1 over the training vertices")
+	f.StringVar(&o.Table.Nodes, "nodes", "", "csv: the node table")
+	f.StringVar(&o.Table.Source, "source", "",
+		"csv: column of the edge table with the source vertex (default: source, src, from, ...)")
+	f.StringVar(&o.Table.Target, "target", "",
+		"csv: column of the edge table with the target vertex (default: target, dst, to, ...)")
+	f.StringVar(&o.Table.ID, "id", "",
+		"csv: column of the node table with the vertex id (default: id, node, ..., else the first)")
+	f.StringSliceVar(&o.Table.Labels, "label", nil, "csv: column with the class, several columns "+
+		"of 0 and 1, or a .npy file (default: label, y, class)")
+	f.StringSliceVar(&o.Table.Features, "features", nil,
+		"csv: columns with features, or a .npy file (default: all other columns)")
+	f.StringVar(&o.Table.Split, "split-column", "",
+		"csv: column with train, valid or test (default: split)")
+	f.BoolVar(&o.Table.NoHeader, "no-header", false,
+		"csv: the first row is data; columns are called 0, 1, ...")
 	f.StringVar(&o.FeatureType, "feature-type", "",
 		"float32 or float16 (default: float16 stays, all else becomes float32)")
 	f.Int64Var(&o.MaxFeatureBytes, "max-feature-bytes", 0, "refuse features that take more than "+

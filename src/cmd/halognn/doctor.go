@@ -18,23 +18,25 @@ import (
 
 func doctorCommand(p *process) *cobra.Command {
 	var dir string
+	var asJSON bool
 	c := &cobra.Command{
-		Use:   "doctor [--dir DIR]",
+		Use:   "doctor [--dir DIR] [--json]",
 		Short: "Measure the ranks, nodes and filesystem of a job, and say what is wrong; under mpirun or srun, like train",
 		Example: "  mpirun -np 4 halognn doctor --dir run\n" +
 			"  srun --nodes=2 --ntasks-per-node=2 --cpus-per-task=16 halognn doctor --dir /scratch/$USER",
 		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			return p.run(func(c comm.Comm) error { return doctorRank(c, p, dir) })
+			return p.run(func(c comm.Comm) error { return doctorRank(c, p, dir, asJSON) })
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", ".", "the directory to write a small file to and read it: where parts and runs are to lie")
+	c.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
 	p.flag(c)
 	return c
 }
 
 // doctorRank examines one rank, set up as train would set it up.
-func doctorRank(c comm.Comm, p *process, dir string) error {
+func doctorRank(c comm.Comm, p *process, dir string, asJSON bool) error {
 	o := doctor.Options{Dir: dir, Network: p.transport()}
 	if p.byMPI() {
 		o.Network += ", MPI " + mpi.Standard() + ", " + mpi.ThreadLevel()
@@ -72,7 +74,11 @@ func doctorRank(c comm.Comm, p *process, dir string) error {
 		return err
 	}
 	if c.Rank() == 0 {
-		if err := report.Print(os.Stdout); err != nil {
+		write := report.Print
+		if asJSON {
+			write = report.WriteJSON
+		}
+		if err := write(os.Stdout); err != nil {
 			return err
 		}
 	}

@@ -25,6 +25,9 @@ func trainOptions(c *config.Config) train.Options {
 			Model: nn.Config{
 				Kind: c.Model.Kind, Layers: c.Model.Layers, Hidden: c.Model.Hidden,
 				Dropout: float32(c.Model.Dropout), Norm: c.Model.Norm,
+				Activation: c.Model.Activation, Residual: c.Model.Residual,
+				GCNNorm: c.Model.GCNNorm, Heads: c.Model.Heads,
+				HeadMerge: c.Model.HeadMerge, Slope: float32(c.Model.Slope),
 			},
 			Optimizer: optimizer,
 			Schedule: nn.Schedule{
@@ -48,12 +51,21 @@ func trainOptions(c *config.Config) train.Options {
 			},
 		},
 		EvalEvery: c.Train.EvalEvery, EvalFull: c.Train.EvalMode == "full",
+		Metric: c.Train.Metric, Loss: objective(c),
 		Patience: c.Train.Patience, Sum: sumModes[c.Train.Allreduce],
 		Checkpoint: train.CheckpointOptions{
 			EverySteps: c.Checkpoint.EverySteps, EveryMinutes: c.Checkpoint.EveryMinutes,
 			Keep: c.Checkpoint.Keep,
 		},
 	}
+}
+
+// objective returns what the loss asks for. A config that was checked gives no error.
+func objective(c *config.Config) train.LossOptions {
+	weights, balanced, _ := config.ParseWeights(c.Train.ClassWeights)
+	o := train.LossOptions{Balanced: balanced}
+	o.Weights, o.Smoothing = weights, c.Train.LabelSmoothing
+	return o
 }
 
 var layouts = map[string]cache.Layout{

@@ -19,7 +19,8 @@ import (
 
 func partitionCommand(p *process) *cobra.Command {
 	var o partition.Options
-	var data, dir string
+	var data string
+	var to replaceable
 	var order hotOrder
 	var unbalanced bool
 	c := &cobra.Command{
@@ -40,11 +41,13 @@ func partitionCommand(p *process) *cobra.Command {
 				return usageError(err)
 			}
 			return dataError(mem.Guard(func() error {
-				return p.partition(c, data, dir, o, order,
-					unbalanced)
+				return to.make(func(dir string) error {
+					return p.partition(c, data, dir, o, order, unbalanced)
+				})
 			}))
 		},
 	}
+	to.flags(c, "PARTS")
 	f := c.Flags()
 	f.StringVar(&data, "data", "", "the DATASET directory")
 	f.IntVar(&o.Parts, "parts", 0, "number of parts; a run needs a number of ranks that divides it")
@@ -57,7 +60,6 @@ func partitionCommand(p *process) *cobra.Command {
 	f.Uint64Var(&o.Seed, "seed", 0, "random seed: equal seeds give equal parts")
 	f.BoolVar(&unbalanced, "allow-imbalance", false,
 		"write parts even if training seeds or edges are badly balanced")
-	f.StringVar(&dir, "out", "", "the PARTS directory to write")
 	return c
 }
 
@@ -78,9 +80,6 @@ func (p *process) partition(c *cobra.Command, data, dir string, o partition.Opti
 	if _, ok := methods[o.Method]; !ok {
 		return usageError(fmt.Errorf("--method %s is unknown; use metis, ldg, random or contiguous",
 			o.Method))
-	}
-	if err := vacant(dir); err != nil {
-		return err
 	}
 	if err := d.Verify(); err != nil { // the partitioners trust the graph
 		return dataError(err)
@@ -110,7 +109,8 @@ func (p *process) partition(c *cobra.Command, data, dir string, o partition.Opti
 	if err := shard.Write(dir, d, layout); err != nil {
 		return dataError(err)
 	}
-	out(c, "written to %s: %d parts; train on %s ranks\n", dir, o.Parts, divisors(o.Parts))
+	out(c, "written to %s: %d parts; train on %s ranks\n", c.Flag("out").Value, o.Parts,
+		divisors(o.Parts))
 	return nil
 }
 

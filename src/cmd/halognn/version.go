@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -63,11 +64,21 @@ func recordedCommit() string {
 }
 
 func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "version [--json]",
 		Short: "Print the version of the program and of the libraries that it runs with here",
 		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
+			if asJSON {
+				all := map[string]string{}
+				for _, line := range versions() {
+					all[strings.ToLower(line[0])] = line[1]
+				}
+				e := json.NewEncoder(os.Stdout)
+				e.SetIndent("", "  ")
+				return e.Encode(all)
+			}
 			for _, line := range versions() {
 				if _, err := fmt.Printf("%-8s %s\n", line[0], line[1]); err != nil {
 					return err
@@ -76,6 +87,8 @@ func versionCommand() *cobra.Command {
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print an object with a word for each")
+	return c
 }
 
 // versions lists what the program is made of, as it is loaded in this process.

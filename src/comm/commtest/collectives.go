@@ -31,7 +31,8 @@ func longRows(c comm.Comm) error {
 
 func allgatherv(c comm.Comm) error {
 	for seed := range uint64(20) {
-		p := newPlan(c.Size(), seed) // as far as it concerns rank 0: everybody receives what is sent to it
+		// as far as it concerns rank 0: everybody receives what is sent to it
+		p := newPlan(c.Size(), seed)
 		rows := p.received(0)
 		send := make([]byte, rows[c.Rank()]*p.rowBytes)
 		for k := range rows[c.Rank()] {
@@ -146,7 +147,7 @@ func faultyArguments(c comm.Comm) error {
 	one := make([]int, n)
 	one[c.Rank()] = 1
 	both := make([]byte, 4*n)
-	faults := map[string]comm.Request{
+	failing := map[string]comm.Request{
 		"send counts too few":     c.StartAlltoallv(nil, nil, ok[:n-1], ok, 4),
 		"receive counts too many": c.StartAlltoallv(nil, nil, ok, append(ok[:n:n], 0), 4),
 		"negative count":          c.StartAlltoallv(nil, nil, bad, ok, 4),
@@ -162,7 +163,7 @@ func faultyArguments(c comm.Comm) error {
 		"gather counts too few":     c.StartAllgatherv(nil, nil, ok[:n-1], 4),
 		"gather without a row size": c.StartAllgatherv(nil, nil, ok, -4),
 	}
-	for name, request := range faults {
+	for name, request := range failing {
 		if request.Wait() == nil {
 			return fmt.Errorf("%s: no error", name)
 		}

@@ -29,7 +29,7 @@ type failed struct{ err error }
 
 func (f failed) Wait() error { return f.err }
 
-// communicator describes what the C side knows as id. For the engine's goroutine.
+// communicator describes the C side's communicator id. For the engine's goroutine.
 func (e *engine) communicator(id C.int) (*communicator, error) {
 	var rank, size C.int
 	if rc := C.hgnn_comm_info(id, &rank, &size); rc != 0 {
@@ -171,7 +171,7 @@ func (c *communicator) Abort(cause error) {
 	c.engine.fail(fmt.Errorf("rank %d: %w", c.engine.rank, cause))
 }
 
-// Free implements comm.Comm. The engine frees the communicator once every rank has asked for it.
+// Free implements comm.Comm. The engine frees the communicator once every rank has called Free.
 func (c *communicator) Free() error {
 	if c.id == 0 {
 		return errors.New("the communicator of the whole world cannot be freed")
@@ -184,7 +184,7 @@ func (c *communicator) Free() error {
 	return nil
 }
 
-// usable adds what MPI demands to an error of the arguments, and names the rank.
+// usable adds MPI's own demands to a check of the arguments, and names the rank.
 func (c *communicator) usable(err error, rowBytes int) error {
 	switch {
 	case err != nil:

@@ -6,9 +6,9 @@ import "halognn/src/mem"
 //
 // A pair of ranks with more than limit/size rows exchanges them by messages of at most limit rows;
 // all other pairs take part in the collective. Both ends of a pair know its count, so they decide
-// alike without asking. What is left to the collective is at most limit rows, but where larger
-// pairs lie in between, displacements may still be beyond it: then, and on this side only, the
-// collective's rows go through a packed buffer.
+// alike without asking. The collective is left with at most limit rows, but where larger pairs lie
+// in between, displacements may still exceed it: then, and on this side only, the collective's rows
+// go through a packed buffer.
 type cut struct {
 	counts, displs []int32 // [size] of the collective, off the heap: MPI reads them until it completes
 	first          []int   // [size] first row of each rank in the caller's buffer

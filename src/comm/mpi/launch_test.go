@@ -177,7 +177,8 @@ func TestEndings(t *testing.T) {
 	}{
 		{"error", []int{abortCode}, "rank 1: disk full"},
 		{"panic", []int{abortCode}, "rank 1: panic: index out of range"},
-		{"panic elsewhere", []int{2, 9}, "panic: index out of range"}, // Go's code; the signal that the others were killed with
+		// Go's code; the signal that the others were killed with
+		{"panic elsewhere", []int{2, 9}, "panic: index out of range"},
 		{"abort elsewhere", []int{abortCode}, ""},
 		{"failure while f waits", []int{abortCode}, "rank 1: disk full"},
 		{"failures while all wait", []int{abortCode}, ": disk full"},
@@ -191,7 +192,8 @@ func TestEndings(t *testing.T) {
 		t.Run(test.ending, func(t *testing.T) {
 			begin := time.Now()
 			ranks := 3
-			if test.ending == "communicators used up" { // alone, as thousands of collectives on shared cores take long
+			// alone, as thousands of collectives on shared cores take long
+			if test.ending == "communicators used up" {
 				ranks = 1
 			}
 			out, code := mpirun(t, ranks, []string{endingVariable + "=" + test.ending})

@@ -23,8 +23,8 @@ const (
 	barrier
 	send
 	recv
-	// These block in MPI. They begin with a barrier, so that the engine blocks only once every rank
-	// has come, and what is under way elsewhere goes on meanwhile.
+	// These block in MPI. They begin with a barrier, so that the engine blocks only after every
+	// rank has arrived; until then other operations proceed.
 	dup
 	split
 	node
@@ -63,7 +63,7 @@ type operation struct {
 
 func (op *operation) name() string { return names[op.kind] }
 
-// pin keeps a buffer in place while MPI uses it. What lies outside the Go heap does not move.
+// pin keeps a buffer in place while MPI uses it. Memory outside the Go heap does not move.
 func (op *operation) pin(buf []byte) {
 	if len(buf) > 0 {
 		op.pins.Pin(unsafe.SliceData(buf))
@@ -116,7 +116,7 @@ func (op *operation) start() error {
 	return op.part(C.hgnn_barrier(op.comm.id, op.owner()))
 }
 
-// part counts an MPI operation that has been started, or tells why it has not.
+// part counts an MPI operation that has been started, or returns why it was not.
 func (op *operation) part(rc C.int) error {
 	if rc != 0 {
 		return fault(op.name(), rc)
@@ -199,14 +199,14 @@ func (op *operation) startMessage() error {
 	}
 }
 
-// Tags: messages of a pair on a communicator are matched in the order of their starts, but what
-// belongs to an all-to-all is apart from what two ranks have agreed on between themselves.
+// Tags: messages of a pair on a communicator are matched in the order of their starts, but the
+// messages of an all-to-all are kept apart from those of StartSend and StartRecv.
 const (
 	collectiveTag = iota
 	messageTag
 )
 
-// finish does what follows when all parts have completed.
+// finish runs when all parts have completed.
 func (op *operation) finish() error {
 	if op.packedIn != nil {
 		op.in.pack(op.packedIn, op.recv, op.rowBytes, true)
@@ -220,8 +220,8 @@ func (op *operation) finish() error {
 	return nil
 }
 
-// setUp makes or frees a communicator. Every rank has come, so it blocks only for as long as they
-// take to notice.
+// setUp makes or frees a communicator. Every rank has arrived, so it blocks only until all have
+// noticed.
 func (op *operation) setUp() error {
 	var made, rc C.int
 	switch op.kind {

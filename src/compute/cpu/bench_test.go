@@ -215,6 +215,44 @@ func BenchmarkSegmentMean(b *testing.B) {
 	}
 }
 
+// BenchmarkAttention sets the weighted sum over edges, head by head, and its gradients beside the copy of
+// the rows that the edges name; bytes are those read and written. The goal is a ratio of 0.7.
+func BenchmarkAttention(b *testing.B) {
+	d := open(b, Options{Threads: 1})
+	defer d.Close()
+	for _, w := range []struct{ heads, width int }{{1, 64}, {8, 8}, {4, 25}, {4, 32}, {8, 32}} {
+		cols := w.heads * w.width
+		r := newRowBench(b, cols, compute.Float32)
+		rowBytes := 4 * cols
+		copied := mem.Make[byte](benchReads * rowBytes)
+		defer mem.Free(copied)
+		s := compute.Segments{Indptr: []int64{0}, Indices: r.ids}
+		t := compute.Segments{Indptr: []int64{0}, Indices: r.ids}
+		for e := range r.ids {
+			t.Edges = append(t.Edges, int32(e))
+			if (e+1)%benchEdges == 0 {
+				s.Indptr = append(s.Indptr, int64(e+1))
+			}
+			if (e+1)%2 == 0 { // edges of a source, of which a sampled block has few
+				t.Indptr = append(t.Indptr, int64(e+1))
+			}
+		}
+		rows := randomMatrix(b, len(r.table)/rowBytes, cols)
+		alpha, dalpha := randomMatrix(b, benchReads, w.heads), randomMatrix(b, benchReads, w.heads)
+		y, z, dz := r.dst.RowsAt(0, s.Len()), randomMatrix(b, t.Len(), cols), randomMatrix(b, t.Len(), cols)
+		bound, copies := func() { copyRows(copied, r.table, rowBytes, r.ids) }, float64(2*benchReads*rowBytes)
+		numbers := 4 * benchReads * w.heads
+		b.Run(fmt.Sprintf("sum/heads=%dx%d", w.heads, w.width), func(b *testing.B) {
+			versus(b, "GB/s", float64((benchReads+s.Len())*rowBytes+numbers), func() { d.EdgeSum(y, s, alpha, rows) },
+				copies, bound)
+		})
+		b.Run(fmt.Sprintf("backward/heads=%dx%d", w.heads, w.width), func(b *testing.B) {
+			versus(b, "GB/s", float64((benchReads+2*t.Len())*rowBytes+2*numbers),
+				func() { d.EdgeSumBackward(dz, dalpha, t, alpha, z, rows) }, copies, bound)
+		})
+	}
+}
+
 // BenchmarkKernels tells what every kernel moves and multiplies a second, on one thread: at the
 // sizes of a layer, and of a row or two, where a call is all that costs (checks, tiles, the step
 // into C).

@@ -34,6 +34,9 @@ var precisions = []compute.Precision{compute.PrecisionFloat32, compute.Precision
 // Every library passes the suite of devices in every precision, and neither threads nor the SIMD
 // level of our own kernels change a bit of its products.
 func TestEngines(t *testing.T) {
+	if os.Getenv("HALOGNN_SHORT") != "" {
+		t.Skip("HALOGNN_SHORT is set: TestBackend runs the suite on the first engine")
+	}
 	for _, name := range engines(t) {
 		for _, precision := range precisions {
 			t.Run(name+" "+string(precision), func(t *testing.T) {

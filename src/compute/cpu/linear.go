@@ -219,3 +219,43 @@ func (a *columnSum) tile(d *Device, lo, hi int) {
 	rows, cols := size(dy)
 	C.halognn_column_sum(d.level, floats(d.partials(lo, dy.Cols)), rows, cols, floats(dy.Data))
 }
+
+type addScaled struct {
+	y, x  compute.Matrix
+	scale []float32
+}
+
+// AddScaled implements compute.Device.
+func (d *Device) AddScaled(y, x compute.Matrix, scale []float32) {
+	defer d.probe.Start(compute.CheckAddScaled(y, x, scale)).Done()
+	run(d, y.Rows, streamRows(y.Cols), addScaled{y, x, scale})
+}
+
+func (a *addScaled) tile(d *Device, lo, hi int) {
+	y := a.y.RowsAt(lo, hi).Data
+	C.halognn_add_scaled(d.level, floats(y), C.int64_t(len(y)), floats(a.x.RowsAt(lo, hi).Data),
+		floats(a.scale))
+}
+
+type columnDot struct{ x, y compute.Matrix }
+
+// Dot implements compute.Device.
+func (d *Device) Dot(sum []float32, x, y compute.Matrix) {
+	defer d.probe.Start(compute.CheckDot(sum, x, y)).Done()
+	chunks := chunkCount(x.Rows)
+	d.reservePartials(chunks+1, x.Cols)
+	run(d, x.Rows, compute.ChunkRows, columnDot{x, y})
+	all := d.partial[chunks*x.Cols:][:x.Cols]
+	d.addPartials(all, chunks, x.Cols, 0)
+	sum[0] = 0
+	for _, v := range all {
+		sum[0] += v
+	}
+}
+
+func (a *columnDot) tile(d *Device, lo, hi int) {
+	x := a.x.RowsAt(lo, hi)
+	rows, cols := size(x)
+	C.halognn_column_dot(d.level, floats(d.partials(lo, x.Cols)), rows, cols, floats(x.Data),
+		floats(a.y.RowsAt(lo, hi).Data))
+}

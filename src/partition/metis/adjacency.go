@@ -35,7 +35,7 @@ func checkSize(what string, count, limit int64) error {
 		"or a libmetis built with IDXTYPEWIDTH 64", ErrTooLarge, count, what, limit)
 }
 
-// adjacency is an undirected graph as METIS wants it: every edge at both ends, no loops, no
+// adjacency is an undirected graph in METIS's layout: every edge at both ends, no loops, no
 // duplicates. The weight of an edge is the sum over both directions and all duplicates, which is
 // what cutting it costs.
 //
@@ -43,7 +43,7 @@ func checkSize(what string, count, limit int64) error {
 //	adjncy [A]    A <= 2M
 //	adjwgt [A]    >= 1
 //
-// The arrays lie outside the Go heap; free gives them back.
+// The arrays lie outside the Go heap until free.
 type adjacency[I index] struct {
 	xadj, adjncy, adjwgt []I
 }
@@ -117,9 +117,9 @@ func undirected[I index](g *graph.CSC, edge []int32, limit int64) (adjacency[I],
 	return a, nil
 }
 
-// divisor returns by what to divide count weights of this total, each then rounded down but at
-// least 1, so that their sum is below limit: 1 unless METIS's sums would overflow. count must be
-// below limit.
+// divisor returns the divisor of count weights with this total that keeps their sum below limit,
+// each quotient rounded down but at least 1. It is 1 unless METIS's sums would overflow. count must
+// be below limit.
 func divisor(total, count, limit int64) int64 {
 	if total < limit {
 		return 1
@@ -127,7 +127,7 @@ func divisor(total, count, limit int64) int64 {
 	return total/(limit-count) + 1
 }
 
-// directed is a graph by in-edges or by out-edges, with optional edge weights.
+// directed is a graph stored by in-edges or by out-edges, with optional edge weights.
 type directed struct {
 	indptr  []int64
 	indices []graph.VertexID

@@ -7,9 +7,9 @@ package metis
 #include <metis.h>
 #include <signal.h>
 
-// METIS takes SIGTERM and SIGABRT for its own error handling and gives them back with signal(2),
-// which loses the flags of Go's handlers; so they are kept here. A SIGTERM while METIS runs still
-// goes to METIS, which ends the process.
+// METIS handles SIGTERM and SIGABRT itself and restores the old handlers with signal(2), which
+// loses the flags of Go's handlers; so they are saved here. A SIGTERM while METIS runs still goes
+// to METIS, which ends the process.
 static int kway(idx_t n, idx_t constraints, idx_t *xadj, idx_t *adjncy, idx_t *vwgt, idx_t *adjwgt,
 	idx_t parts,
 		real_t *imbalance, idx_t seed, idx_t *part) {
@@ -49,8 +49,8 @@ func Library() string {
 		C.METIS_VER_SUBMINOR, C.IDXTYPEWIDTH)
 }
 
-// KWay partitions with METIS_PartGraphKway and repairs and renumbers the result; it is a
-// partition.Func. Edges weigh what both their directions sum to.
+// KWay partitions with METIS_PartGraphKway, and repairs and renumbers the result; it is a
+// partition.Func. The weight of an edge is the sum over both directions.
 //
 // Memory beside g: 45 to 60 bytes per entry of the undirected adjacency at the peak, the more the
 // more skewed the degrees are. A block model of 2.4M vertices and 121.5M entries took 5.6 GB and
@@ -117,8 +117,8 @@ func kway[I index](g *graph.CSC, w partition.Weights, o partition.Options) ([]in
 
 func pointer[I index](s []I) *C.idx_t { return (*C.idx_t)(unsafe.Pointer(unsafe.SliceData(s))) }
 
-// interleave lays the weights out vertex by vertex, as METIS wants them, scaled where their sum
-// would overflow.
+// interleave arranges the weights vertex by vertex, for METIS, scaled where their sum would
+// overflow.
 //
 //	weights [N][C]   imbalance [C]
 func interleave[I index](n int, list []partition.Constraint) (weights []I, imbalance []C.real_t) {
