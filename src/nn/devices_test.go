@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"halognn/src/compute"
@@ -37,6 +38,9 @@ func onEveryDevice(t *testing.T, test func(t *testing.T, dev compute.Device)) {
 	for _, b := range backends {
 		t.Run(b.name, func(t *testing.T) {
 			dev, err := b.open(t)
+			if err != nil && strings.Contains(err.Error(), "built without cgo") {
+				t.Skip(err)
+			}
 			if err != nil {
 				t.Fatal(err)
 			}

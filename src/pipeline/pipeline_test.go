@@ -408,7 +408,8 @@ func TestTimesOfEveryStage(t *testing.T) {
 	observe := func(s Span) {
 		mu.Lock()
 		defer mu.Unlock()
-		if s.Begin.IsZero() || s.Item != len(spans[s.Stage]) && s.Stage != "L0" && s.Stage != "L4" {
+		local := strings.HasPrefix(s.Stage, "L") // two workers may end two items in any order
+		if s.Begin.IsZero() || !local && s.Item != len(spans[s.Stage]) {
 			t.Errorf("span %+v, after %d of this stage", s, len(spans[s.Stage]))
 		}
 		if spans[s.Stage] == nil {
