@@ -69,6 +69,7 @@ type CacheUse struct {
 // Times is where the time of an epoch goes.
 type Times struct {
 	WaitFraction float64            `json:"wait_fraction"`
+	BusyFraction float64            `json:"busy_fraction"` // median of the epochs that this process trained
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
 	TimeModel    TimeModel          `json:"time_model"`
 
@@ -130,6 +131,7 @@ type epochRecord struct {
 	Loss         float64 `json:"loss"`
 	LR           float64 `json:"lr"`
 	WaitFraction float64 `json:"wait_fraction"`
+	BusyFraction float64 `json:"busy_fraction"`
 
 	Startup         float64 `json:"startup_seconds"` // mean over ranks
 	StartupFraction float64 `json:"startup_fraction"`
