@@ -88,6 +88,7 @@ func TestGlobalBatchesAreTheSameOnAnyRanks(t *testing.T) {
 // Ranks without training seeds take part with weight 0: nothing hangs, and all ranks train the
 // model of those that have some.
 func TestRanksWithoutSeeds(t *testing.T) {
+	unlessShort(t)
 	t.Parallel()
 	data := handmade{split: func(v int) [3]bool {
 		return [3]bool{v < 50, v%2 == 0 && v >= 50,
