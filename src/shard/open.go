@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"halognn/src/dataset"
 	"halognn/src/graph"
@@ -22,7 +23,13 @@ type Options struct {
 	Stage string
 	// SharedMemory is where CopyTopology copies to; empty means /dev/shm.
 	SharedMemory string
+	// Rank and Ranks of a partitioned topology: of indptr.npy, indices.npy and labels.npy only the rows of this rank's vertices
+	// can be read; touching others is an error. CopyTopology and Stage then read them into memory of the process. Ranks 0 opens all.
+	Rank, Ranks int
 }
+
+// windowed are the files of which a rank of a partitioned topology opens its own rows.
+var windowed = []string{"indptr.npy", "indices.npy", "labels.npy"}
 
 // topologyFiles are what CopyTopology copies.
 var topologyFiles = []string{"indptr.npy", "indices.npy", "original_id.npy"}
@@ -37,6 +44,7 @@ type Shards struct {
 	topology           sample.Topology
 	labels             []int32
 	targets            []uint8
+	first, last        int64 // vertices whose rows of the windowed files can be read
 	train, valid, test splitView
 	mapped             int64
 	closers            []func() error
@@ -62,7 +70,14 @@ func Open(dir string, o Options) (*Shards, error) {
 	if o.SharedMemory == "" {
 		o.SharedMemory = "/dev/shm"
 	}
-	s := &Shards{Meta: *meta, Dir: dir, identity: identity, options: o}
+	s := &Shards{Meta: *meta, Dir: dir, identity: identity, options: o, last: meta.Vertices}
+	if o.Ranks > 0 {
+		first, last, err := s.RankRange(o.Rank, o.Ranks)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", dir, err)
+		}
+		s.first, s.last = s.Offsets[first], s.Offsets[last]
+	}
 	if err := errors.Join(s.checkSizes(), s.mapFiles()); err != nil {
 		return nil, errors.Join(err, s.Close(), s.UnlinkShared())
 	}
@@ -86,14 +101,13 @@ func (s *Shards) checkSizes() error {
 
 func (s *Shards) mapFiles() error {
 	faults := []error{
-		mapInto(s, "indptr.npy", &s.topology.Graph.Indptr), mapInto(s, "indices.npy", &s.topology.Graph.Indices),
-		mapInto(s, "original_id.npy", &s.topology.Original),
+		s.mapTopology(), mapInto(s, "original_id.npy", &s.topology.Original),
 		mapInto(s, "train.npy", &s.train.ids), mapInto(s, "valid.npy", &s.valid.ids), mapInto(s, "test.npy", &s.test.ids),
 	}
 	if s.Task == dataset.Multilabel {
-		faults = append(faults, mapInto(s, "labels.npy", &s.targets))
+		faults = append(faults, mapRows(s, "labels.npy", &s.targets, s.first, s.last))
 	} else {
-		faults = append(faults, mapInto(s, "labels.npy", &s.labels))
+		faults = append(faults, mapRows(s, "labels.npy", &s.labels, s.first, s.last))
 	}
 	for _, list := range []*splitView{&s.train, &s.valid, &s.test} {
 		list.offsets = make([]int, s.Parts+1)
@@ -103,34 +117,54 @@ func (s *Shards) mapFiles() error {
 		s.valid.offsets[k+1] = s.valid.offsets[k] + size.Valid
 		s.test.offsets[k+1] = s.test.offsets[k] + size.Test
 	}
-	if err := errors.Join(faults...); err != nil {
+	return errors.Join(faults...)
+}
+
+// mapTopology maps the row pointers and neighbours of the vertices first to last-1.
+func (s *Shards) mapTopology() error {
+	var rows []int64
+	if err := mapRows(s, "indptr.npy", &rows, s.first, s.last+1); err != nil {
 		return err
 	}
-	if p := s.topology.Graph.Indptr; p[0] != 0 || p[s.Vertices] != s.Edges {
-		return fmt.Errorf("%s: %w: indptr runs from %d to %d, but there are %d edges; partition again",
-			filepath.Join(s.Dir, "indptr.npy"), ErrMismatch, p[0], p[s.Vertices], s.Edges)
+	rows = rows[s.first : s.last+1]
+	begin, end := rows[0], rows[len(rows)-1]
+	if begin < 0 || end < begin || end > s.Edges ||
+		s.first == 0 && begin != 0 || s.last == s.Vertices && end != s.Edges {
+		return fmt.Errorf("%s: %w: indptr runs from %d to %d for vertices %d to %d of %d, but there are %d edges; partition again",
+			filepath.Join(s.Dir, "indptr.npy"), ErrMismatch, begin, end, s.first, s.last-1, s.Vertices, s.Edges)
 	}
-	return nil
+	s.topology.Graph.Indptr, s.topology.First = rows, graph.VertexID(s.first)
+	return mapRows(s, "indices.npy", &s.topology.Graph.Indices, begin, end)
 }
 
 func mapInto[T npy.Element](s *Shards, name string, view *[]T) error {
-	f, err := s.open(name)
+	return mapRows(s, name, view, 0, int64(s.Files[name].Shape[0]))
+}
+
+// mapRows maps a file, of which the rows [first, last) will be read.
+func mapRows[T npy.Element](s *Shards, name string, view *[]T, first, last int64) error {
+	f, err := s.open(name, first, last)
 	if err != nil {
 		return err
 	}
 	s.closers = append(s.closers, f.Close)
-	s.mapped += s.Files[name].Bytes
+	s.mapped += f.Mapped()
 	*view, err = npy.As[T](f)
 	return err
 }
 
-// open maps one file, staged if the options say so, and holds it against meta.json.
-func (s *Shards) open(name string) (*npy.File, error) {
+// open maps rows of one file, staged if the options say so, and holds it against meta.json.
+func (s *Shards) open(name string, first, last int64) (*npy.File, error) {
 	var f *npy.File
 	var err error
-	if root := s.stageRoot(name); root != "" {
+	part := s.options.Ranks > 0 && slices.Contains(windowed, name)
+	switch root := s.stageRoot(name); {
+	case part:
+		copied := s.options.CopyTopology || s.options.Stage != ""
+		f, err = npy.OpenWindow(filepath.Join(s.Dir, name), int(first), int(last), copied)
+	case root != "":
 		f, err = s.stage(root, name)
-	} else {
+	default:
 		f, err = npy.Open(filepath.Join(s.Dir, name))
 	}
 	if err != nil {
@@ -143,10 +177,11 @@ func (s *Shards) open(name string) (*npy.File, error) {
 	return f, nil
 }
 
-// Topology returns the relabelled CSC of the whole graph and the original ids, for the sampler.
+// Topology returns the relabelled CSC and the original ids, for the sampler: of the whole graph, or the rows of Options.Rank.
 func (s *Shards) Topology() *sample.Topology { return &s.topology }
 
-// Labels returns the class of each vertex [N], -1 = none; nil for multi-label tasks.
+// Labels returns the class of each vertex [N], -1 = none; nil for multi-label tasks. With Options.Ranks only those of the
+// rank's own vertices can be read, as of Targets.
 func (s *Shards) Labels() []int32 { return s.labels }
 
 // Targets returns the label marks [N*Classes] of 0 and 1 of multi-label tasks; nil otherwise.
@@ -164,7 +199,8 @@ func (s *Shards) Test(part int) []graph.VertexID { return s.test.of(part) }
 // Identity returns a hash of meta.json, which holds the hashes of all files: ranks compare it before the first step.
 func (s *Shards) Identity() string { return s.identity }
 
-// MappedBytes returns the bytes that Open mapped: topology, original ids, labels and splits. Ranks of a node share them.
+// MappedBytes returns the bytes that Open mapped: topology, original ids, labels and splits. Ranks of a node share them, but
+// for what Options.Rank has of its own.
 func (s *Shards) MappedBytes() int64 { return s.mapped }
 
 // Part is the mapped feature rows of one part.
@@ -180,7 +216,7 @@ func (s *Shards) OpenPart(part int) (*Part, error) {
 	if part < 0 || part >= s.Parts {
 		return nil, fmt.Errorf("%s has no part %d; it has %d parts", s.Dir, part, s.Parts)
 	}
-	f, err := s.open(featuresFile(part))
+	f, err := s.open(featuresFile(part), 0, 0)
 	if err != nil {
 		return nil, err
 	}
