@@ -11,7 +11,7 @@
 //
 // A minibatch is a pure function of (graph, Spec, seeds, Key): every vertex draws from a random stream of its own, named
 // by the key, the hop and its original id. So threads, pipeline depth, vertex order, part and rank change no draw, and
-// whoever holds a vertex's row can draw for it (Fused.Draw).
+// whoever holds a vertex's row can draw for it (Remote).
 //
 // A Spec says which neighbours are drawn, and New makes its Sampler. Fused is the sampler of kind Neighbour; Reference is the same,
 // written to be read, and gives the same bits. Streams is the order of the seeds, and
