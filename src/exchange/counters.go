@@ -20,10 +20,32 @@ type Counters struct {
 
 	PeerCached int64 // of Peer: in caches
 
-	Rounds     int64 // collectives started: counts, ids and rows are one each
+	Rounds     int64 // collectives started: counts, ids and rows are one each, and those of Sampling
 	CountBytes int64 // counts sent, one for each rank
 	IDBytes    int64 // ids sent
 	RowBytes   int64 // rows sent
+
+	Sampling Sampling // of drawing the minibatch; of the others Rounds alone has it
+}
+
+// Sampling says what drawing one minibatch, or many, from a partitioned topology has cost.
+//
+//	sum over ranks of Asked = sum over ranks of Answered
+type Sampling struct {
+	Asked    int64 // vertices, over all hops, that other ranks were asked to draw for
+	Answered int64 // vertices that this rank drew for others
+	Drawn    int64 // neighbours that came back
+	Rounds   int64 // collectives started: counts, ids, sizes and neighbours are one each
+	Bytes    int64 // sent in them
+}
+
+// Add adds o to s.
+func (s *Sampling) Add(o Sampling) {
+	s.Asked += o.Asked
+	s.Answered += o.Answered
+	s.Drawn += o.Drawn
+	s.Rounds += o.Rounds
+	s.Bytes += o.Bytes
 }
 
 // Check returns an error, which is about a bug, unless the rows of one plan for so many vertices add
@@ -50,4 +72,5 @@ func (c *Counters) Add(o Counters) {
 	c.CountBytes += o.CountBytes
 	c.IDBytes += o.IDBytes
 	c.RowBytes += o.RowBytes
+	c.Sampling.Add(o.Sampling)
 }

@@ -6,6 +6,8 @@ const (
 	Shard            = "shard"             // reading parts to compare their hashes
 	Alloc            = "alloc"             // the largest arrays of a run
 	Sample           = "sample"            // on the pool, drawing blocks
+	Ask              = "ask"               // on the lane, before the ids of a frontier travel; partitioned topology alone
+	Reply            = "reply"             // on the lane, before the neighbours do; likewise
 	Exchange         = "exchange"          // on the lane, before rows travel
 	Forward          = "forward"           // on the training goroutine
 	Allreduce        = "allreduce"         // waiting for the sum of gradients
@@ -20,5 +22,5 @@ const (
 
 // Points lists them all.
 func Points() []string {
-	return []string{Start, Shard, Alloc, Sample, Exchange, Forward, Allreduce, Loss, CheckpointWrite, CheckpointRename, Evaluate, Metrics, Finish, Results}
+	return []string{Start, Shard, Alloc, Sample, Ask, Reply, Exchange, Forward, Allreduce, Loss, CheckpointWrite, CheckpointRename, Evaluate, Metrics, Finish, Results}
 }

@@ -29,7 +29,7 @@ func TermsOf(phaseSeconds map[string]float64, steps int) Terms {
 		return seconds / float64(steps)
 	}
 	return Terms{
-		Sample: of(Sample), Lookup: of(Plan), Score: of(Score), Remote: of(Exchange, Slice), Copy: of(Gather),
+		Sample: of(Sample, Ask), Lookup: of(Plan), Score: of(Score), Remote: of(Exchange, Slice), Copy: of(Gather),
 		Train: of(Forward, Backward, Update), Sync: of(Sync),
 	}
 }

@@ -21,6 +21,7 @@ type Phase int
 // The phases in the order of a step.
 const (
 	Sample   Phase = iota // drawing blocks
+	Ask                   // partitioned topology: asking owners for neighbours, from start to completion
 	Plan                  // finding out where each row lies
 	Score                 // the policy of a cache that changes: decisions, scores, what it is told
 	Exchange              // ids out, rows back, from start to completion
@@ -36,7 +37,7 @@ const (
 )
 
 var phaseNames = [NumPhases]string{
-	"sample", "plan", "score", "exchange", "slice", "gather", "forward", "backward", "sync", "update", "wait", "save",
+	"sample", "ask", "plan", "score", "exchange", "slice", "gather", "forward", "backward", "sync", "update", "wait", "save",
 }
 
 // String returns the name under which the phase is reported.

@@ -90,6 +90,8 @@ type checkpointCounters struct {
 	CountBytes int64 `json:"CountBytes"`
 	IDBytes    int64 `json:"IDBytes"`
 	RowBytes   int64 `json:"RowBytes"`
+
+	Sampling exchange.Sampling `json:"Sampling,omitzero"`
 }
 
 func checkpointRowsOf(t tally) checkpointRows {
