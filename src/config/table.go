@@ -153,7 +153,7 @@ func (c *Config) table() []section {
 		{name: "cache", doc: cacheDoc, keys: []*Key{
 			{"policy", oneOf(&c.Cache.Policy, policy.Lookahead, policies()...), free,
 				"which remote rows a rank keeps",
-				"With `cache.placement: group` the default is `vip`."},
+				"With `cache.placement: group` the default is `vip`, with `topology.kind: partitioned` `sieve`."},
 			{"alpha", number(&c.Cache.Alpha, 0.1, from(0)), free,
 				"capacity: the rows of a rank's cache over the vertices of an average rank", ""},
 			{"halo_fraction", number(&c.Cache.HaloFraction, 0, from(0).upTo(1)), free,
@@ -216,11 +216,14 @@ func (c *Config) table() []section {
 		}},
 
 		{name: "topology", keys: []*Key{
-			{"kind", oneOf(&c.Topology.Kind, "replicated",
-				word{"replicated", "every rank sees the whole topology, of which the ranks of a " +
+			{"kind", oneOf(&c.Topology.Kind, TopologyReplicated,
+				word{TopologyReplicated, "every rank sees the whole topology, of which the ranks of a " +
 					"node share one copy; features are partitioned"},
-			).later("partitioned"), 0,
-				"where the topology lies", ""},
+				word{TopologyPartitioned, "every rank holds the in-edges of its own vertices, and asks " +
+					"the owners of others for their draws: two rounds for each hop after the first " +
+					"([when](guide/topology.md))"},
+			), free,
+				"where the topology lies", "No number of the training changes."},
 			{"load", oneOf(&c.Topology.Load, "map",
 				word{"map", "through the page cache"},
 				word{"copy", "once into shared memory per node, for filesystems on which page " +
@@ -324,6 +327,9 @@ func (c *Config) table() []section {
 const (
 	PlacementOwn   = policy.PlacementOwn
 	PlacementGroup = policy.PlacementGroup
+
+	TopologyReplicated  = "replicated"
+	TopologyPartitioned = "partitioned"
 
 	ReadsAuto   = "auto"
 	ReadsCopy   = "copy"

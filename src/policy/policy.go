@@ -57,6 +57,9 @@ type Policy struct {
 	// Reads are the keys of the config's section cache that only some policies read: these do.
 	Reads []string
 
+	// Whole says why each rank needs the whole topology to use the policy; "" if it does not.
+	Whole string
+
 	// Hindsight policies know all accesses before the first step. They can be simulated only.
 	Hindsight bool
 	// Rounds: fetched rows that were not missed are replacements of an eviction round.
@@ -77,15 +80,24 @@ type Variant struct {
 
 // Setup is what a policy is opened with.
 type Setup struct {
-	Graph    *access.Graph
+	Graph    *access.Graph // nil for a policy that need not have it whole, where no rank does
 	Reader   *access.Reader
 	Settings *Settings
 	Capacity int // rows
+	Vertices int // of the graph, where Graph is nil
 
 	// Of policies that know minibatches in advance: how many, and the remote vertices of the first
 	// Window+1, in frontier order.
 	Window int
 	Ahead  iter.Seq[[]graph.VertexID]
+}
+
+// vertices returns how many the graph has.
+func (s *Setup) vertices() int {
+	if s.Graph == nil {
+		return s.Vertices
+	}
+	return s.Graph.NumVertices()
 }
 
 // Size is what the memory of a policy follows from.

@@ -66,7 +66,7 @@ func init() {
 // static describes a policy that keeps the vertices with the highest scores.
 func static(name, doc string, rank ranking) *Policy {
 	return &Policy{
-		Name: name, Doc: doc, Rank: rank,
+		Name: name, Doc: doc, Rank: rank, Whole: "it ranks the vertices of the whole graph",
 		Bytes:   func(s Size) int64 { return cache.IndexBytes(int(s.Vertices), int(s.Rows)) },
 		Scratch: func(n, _ int64, _ *Settings) int64 { return 8*n + n/2 },
 	}

@@ -119,7 +119,7 @@ func TestTablesHoldWhatWasComputedByHand(t *testing.T) {
 			{"T_base / t_DDP (eq. 6)", "1.750", "1.750"},
 		}},
 		{"phases", []string{"old"}, phases, [][]string{{
-			"old", "2.500", "0.2500", "–", "–", "0.5000", "–", "–", "0.2500", "0.5000", "–", "–", "1.250", "–",
+			"old", "2.500", "0.2500", "–", "–", "–", "0.5000", "–", "–", "0.2500", "0.5000", "–", "–", "1.250", "–",
 		}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -26,6 +26,7 @@ type Options struct {
 	// Rank and Ranks of a partitioned topology: of indptr.npy, indices.npy and labels.npy only the rows of this rank's vertices
 	// can be read; touching others is an error. CopyTopology and Stage then read them into memory of the process. Ranks 0 opens all.
 	Rank, Ranks int
+	AllLabels   bool // of all vertices nevertheless, for seeds of other ranks
 }
 
 // windowed are the files of which a rank of a partitioned topology opens its own rows.
@@ -157,7 +158,8 @@ func mapRows[T npy.Element](s *Shards, name string, view *[]T, first, last int64
 func (s *Shards) open(name string, first, last int64) (*npy.File, error) {
 	var f *npy.File
 	var err error
-	part := s.options.Ranks > 0 && slices.Contains(windowed, name)
+	part := s.options.Ranks > 0 && slices.Contains(windowed, name) &&
+		!(s.options.AllLabels && name == "labels.npy")
 	switch root := s.stageRoot(name); {
 	case part:
 		copied := s.options.CopyTopology || s.options.Stage != ""

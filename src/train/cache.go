@@ -36,6 +36,9 @@ func (s *session) openCache() (exchange.Cache, error) {
 	if s.policy().None() || !s.job.Reads() || s.nodes == 1 {
 		return nil, nil
 	}
+	if s.o.Partitioned {
+		return s.openApart()
+	}
 	m, err := access.New(&s.topology.Graph, access.Options{Workers: s.Workers})
 	if err = Agree(s.Comm, err); err != nil {
 		return nil, err

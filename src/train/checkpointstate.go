@@ -36,6 +36,7 @@ type checkpointSums struct {
 	Evictions    int64   `json:"evictions"`
 	Replacements int64   `json:"replacements"`
 	ScoreSeconds float64 `json:"score_seconds"`
+	Drawing
 }
 
 // sumsOf copies the sums that run.add has put into a summary.
@@ -48,6 +49,7 @@ func sumsOf(s *Summary) checkpointSums {
 		Local: s.Local, CacheHits: s.CacheHits, Peer: s.Peer, PeerCached: s.PeerCached,
 		Fetched: s.Fetched, Replacement: s.Replacement, Early: s.Early, Remote: s.Remote,
 		Evictions: s.Evictions, Replacements: s.Replacements, ScoreSeconds: s.ScoreSeconds,
+		Drawing: s.Drawing,
 	}
 }
 
@@ -61,6 +63,7 @@ func (c *checkpointSums) summary() Summary {
 			Local: c.Local, CacheHits: c.CacheHits, Peer: c.Peer, PeerCached: c.PeerCached,
 			Fetched: c.Fetched, Replacement: c.Replacement, Early: c.Early, Remote: c.Remote,
 			Evictions: c.Evictions, Replacements: c.Replacements, ScoreSeconds: c.ScoreSeconds,
+			Drawing: c.Drawing,
 		},
 	}
 	s.TimeModel.FirstStep, s.RoundsPerStep = c.FirstStep, c.Rounds

@@ -41,6 +41,7 @@ func (s *session) rowsOf(t tally) Rows {
 		Local: t.Local, CacheHits: t.Cached, Peer: t.Peer, PeerCached: t.PeerCached, Fetched: t.Remote - t.Early,
 		Remote: t.Remote, RemoteBytes: t.Remote * int64(s.Shards.Meta.RowBytes()),
 		Evictions: t.Evictions, Replacements: t.Replacements, ScoreSeconds: float64(t.Scoring) / 1e9,
+		Drawing: Drawing{t.Sampling.Asked, t.Sampling.Drawn, t.Sampling.Bytes},
 	}
 	if s.policy().Rounds {
 		r.Replacement = t.Early
@@ -75,7 +76,9 @@ func (c *dynamicCache) free() {
 
 // openDynamic makes the policy and fetches what it begins with. Collective.
 func (s *session) openDynamic(m *access.Graph) (*dynamicCache, error) {
-	setup := policy.Setup{Graph: m, Reader: s.reader(), Settings: &s.o.Cache}
+	setup := policy.Setup{
+		Graph: m, Reader: s.reader(), Settings: &s.o.Cache, Vertices: int(s.Shards.Vertices),
+	}
 	var err error
 	setup.Capacity, err = s.cacheCapacity(m)
 	if err = Agree(s.Comm, err); err != nil {

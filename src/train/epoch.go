@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"halognn/src/comm"
+	"halognn/src/graph"
 	"halognn/src/parallel"
 	"halognn/src/trace"
 )
@@ -21,6 +22,10 @@ func (r *run) endEpoch(took time.Duration) error {
 	if total.Remote != total.Served || total.RowBytes != rows.RemoteBytes {
 		return fmt.Errorf("traffic does not add up: %d rows asked for, %d served, %d bytes sent instead of %d; this is a bug in halognn",
 			total.Remote, total.Served, total.RowBytes, rows.RemoteBytes)
+	}
+	if s := total.Sampling; s.Asked != s.Answered {
+		return fmt.Errorf("sampling does not add up: %d vertices asked for, %d answered; this is a bug in halognn",
+			s.Asked, s.Answered)
 	}
 	if err := all.sameRounds(); err != nil {
 		return err
@@ -88,6 +93,7 @@ func (r *run) add(e *epochRecord) {
 	s.Evictions += e.Evictions
 	s.Replacements += e.Replacements
 	s.ScoreSeconds += e.ScoreSeconds
+	s.Drawing.add(e.Drawing)
 }
 
 // summarise completes the summary after the final test. Collective.
@@ -114,6 +120,7 @@ func (r *run) summarise(final *evaluation) error {
 	s.Replacement, s.Early = s.Replacement/n, s.Early/n
 	s.Fetched = s.Remote - s.Replacement - s.Early
 	s.Evictions, s.Replacements, s.ScoreSeconds = s.Evictions/n, s.Replacements/n, s.ScoreSeconds/float64(n)
+	s.Drawing = Drawing{s.Asked / n, s.Drawn / n, s.SampleBytes / n}
 	s.RemoteBytes = s.Remote * int64(meta.RowBytes()) // the identity of every epoch, whatever the division dropped
 	s.HitRate, s.BufferHitRate = s.rates()
 	if s.Cache, err = r.summariseCache(); err != nil {
@@ -124,7 +131,9 @@ func (r *run) summarise(final *evaluation) error {
 	s.MetricName = r.metric
 	s.ValidMetric, s.ValidAccuracy, s.BestEpoch = r.best.valid.metric, r.best.valid.accuracy, r.best.epoch
 	s.TestMetric, s.TestAccuracy = final.test.metric, final.test.accuracy
-	s.MajorityAccuracy = r.majority()
+	if s.MajorityAccuracy, err = r.majority(); err != nil {
+		return err
+	}
 	s.StepsPerEpoch, s.EpochSeconds = r.steps(), median(r.seconds)
 	s.LossDigest, s.BlocksDigest = fmt.Sprintf("%016x", r.losses.Sum64()), fmt.Sprintf("%016x", digests)
 	s.EdgesDigest = r.edgesDigest(edges)
@@ -171,37 +180,40 @@ func median(x []float64) float64 {
 	return (s[(n-1)/2] + s[n/2]) / 2
 }
 
-// majority returns the share, in the test set, of the class most frequent in training.
-func (r *run) majority() *float64 {
-	labels := r.Shards.Labels()
+// majority returns the share, in the test set, of the class most frequent in training; nil where
+// vertices have several labels. Each rank counts its own parts, whose labels are all that it may hold.
+// Collective.
+func (r *run) majority() (*float64, error) {
+	labels, classes := r.Shards.Labels(), r.Shards.Meta.Classes
 	if labels == nil {
-		return nil
+		return nil, nil
 	}
-	count := make([]int, r.Shards.Meta.Classes)
-	for p := range r.Shards.Meta.Parts {
-		for _, v := range r.Shards.Train(p) {
-			if labels[v] >= 0 {
-				count[labels[v]]++
+	own := make([]int, 2*classes) // by class: training vertices, then test vertices
+	for p := r.first; p < r.last; p++ {
+		for k, vertices := range [][]graph.VertexID{r.Shards.Train(p), r.Shards.Test(p)} {
+			for _, v := range vertices {
+				if labels[v] >= 0 {
+					own[k*classes+int(labels[v])]++
+				}
 			}
 		}
 	}
-	most := 0
-	for c, n := range count {
-		if n > count[most] {
+	all, err := comm.Allgather(r.Comm, own...)
+	if err != nil {
+		return nil, err
+	}
+	count := make([]int, 2*classes)
+	for i, n := range all {
+		count[i%len(count)] += n
+	}
+	train, test := count[:classes], count[classes:]
+	most, n := 0, 0
+	for c := range classes {
+		if train[c] > train[most] {
 			most = c
 		}
+		n += test[c]
 	}
-	right, n := 0, 0
-	for p := range r.Shards.Meta.Parts {
-		for _, v := range r.Shards.Test(p) {
-			if labels[v] >= 0 {
-				n++
-			}
-			if labels[v] == int32(most) {
-				right++
-			}
-		}
-	}
-	share := float64(right) / float64(max(1, n))
-	return &share
+	share := float64(test[most]) / float64(max(1, n))
+	return &share, nil
 }

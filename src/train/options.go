@@ -37,6 +37,10 @@ type Options struct {
 	job.Spec        // Ranks and RanksPerNode are those that Env has
 	Mode     string // one of parallel.Modes; "" is parallel.ModeData
 
+	// Partitioned: each rank holds the in-edges and labels of its own vertices alone, as Env.Shards have
+	// been opened (shard.Options.Ranks).
+	Partitioned bool
+
 	EvalEvery  int  // epochs; 0: after the last one only
 	EvalFull   bool // evaluate with all neighbours
 	Patience   int

@@ -171,6 +171,7 @@ func (s *session) openRows() (err error) {
 	o := s.strategyOptions()
 	o.Sample, o.Eval, o.MaxSeeds = s.o.Sample, s.o.Eval, s.streams.MaxPiece()
 	o.Cols, o.Resident, o.Gradients, o.Depth = meta.Features, true, s.gradients, s.o.Depth
+	o.SeedsElsewhere = s.o.GlobalSeeds
 	o.Labels, o.Targets, o.Classes = s.Shards.Labels(), s.Shards.Targets(), meta.Classes
 	if c := s.dynamic; c != nil {
 		kept, o.Policy, o.Ahead = c.rows, c.policy, c.window
@@ -194,9 +195,15 @@ func (s *session) openRows() (err error) {
 
 // strategyOptions are what the strategies of training and of inference have in common.
 func (s *session) strategyOptions() parallel.Options {
-	return parallel.Options{
+	o := parallel.Options{
 		Comm: s.Comm, Topology: s.topology, Host: s.Host, Device: s.Device, Model: s.model, Workers: s.Workers,
 	}
+	if s.o.Partitioned {
+		for r := range s.Comm.Size() + 1 {
+			o.Rows = append(o.Rows, s.Shards.Offsets[r*s.perRank])
+		}
+	}
+	return o
 }
 
 // newPipe prepares minibatches for a strategy.

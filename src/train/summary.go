@@ -88,6 +88,21 @@ type Rows struct {
 	Evictions    int64   `json:"evictions"`
 	Replacements int64   `json:"replacements"`
 	ScoreSeconds float64 `json:"score_seconds"`
+
+	Drawing
+}
+
+// Drawing is what sampling a partitioned topology has cost, per epoch, summed over ranks.
+type Drawing struct {
+	Asked       int64 `json:"asked_vertices"`
+	Drawn       int64 `json:"drawn_neighbours"`
+	SampleBytes int64 `json:"sampling_bytes"`
+}
+
+func (d *Drawing) add(o Drawing) {
+	d.Asked += o.Asked
+	d.Drawn += o.Drawn
+	d.SampleBytes += o.SampleBytes
 }
 
 // GraphSize is the size of the trained graph.

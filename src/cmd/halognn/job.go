@@ -44,9 +44,11 @@ func openJob(c comm.Comm, p *process, path string, sets []string, setUp *trace.S
 	}
 	setUp.Done(trace.SetUpLaunch)
 	j := &rankJob{process: p, comm: c, config: cfg}
-	shards, err := shard.Open(cfg.Data.Parts, shard.Options{
-		CopyTopology: cfg.Topology.Load == "copy", Stage: cfg.Run.StageDir,
-	})
+	o := shard.Options{CopyTopology: cfg.Topology.Load == "copy", Stage: cfg.Run.StageDir}
+	if cfg.Topology.Kind == config.TopologyPartitioned {
+		o.Rank, o.Ranks, o.AllLabels = c.Rank(), c.Size(), cfg.Sample.Seeds == "global"
+	}
+	shards, err := shard.Open(cfg.Data.Parts, o)
 	if agreed := train.Agree(c, err); agreed != nil {
 		if shards != nil {
 			agreed = errors.Join(agreed, shards.UnlinkShared())

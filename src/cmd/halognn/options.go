@@ -18,7 +18,7 @@ func trainOptions(c *config.Config) train.Options {
 	optimizer := nn.DefaultOptimizer(c.Train.Optimizer)
 	optimizer.Momentum, optimizer.WeightDecay = c.Train.Momentum, c.Train.WeightDecay
 	return train.Options{
-		Mode: c.Parallel.Mode,
+		Mode: c.Parallel.Mode, Partitioned: c.Topology.Kind == config.TopologyPartitioned,
 		Spec: job.Spec{
 			Model: nn.Config{
 				Kind: c.Model.Kind, Layers: c.Model.Layers, Hidden: c.Model.Hidden,

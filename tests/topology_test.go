@@ -1,0 +1,95 @@
+package tests
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+// Where the topology lies changes no number: ranks that hold the in-edges of their own vertices alone
+// come to the bits of ranks that hold all, in training, evaluation and the final test, on any number of
+// ranks. What a rank does not hold cannot be read: its pages are not there (shard.Options.Rank).
+func TestPartitionedTopologyChangesNoNumber(t *testing.T) {
+	t.Parallel()
+	parts := smallParts.dir(t)
+	multilabel := partitioned(t, handmade{task: "multilabel"}.write(t, filepath.Join(t.TempDir(), "data")), 4, "ldg", "--allow-imbalance")
+	for _, c := range []struct {
+		parts string
+		ranks int
+		sets  []string
+	}{
+		{parts, 1, []string{"cache.policy=none"}},
+		{parts, 2, []string{"cache.policy=sieve", "run.ranks_per_node=1"}},
+		{parts, 4, []string{"cache.policy=none", "run.ranks_per_node=1", "pipeline.depth=6", "pipeline.workers=3"}},
+		{parts, 8, []string{"cache.policy=sieve", "run.ranks_per_node=2", "pipeline.depth=0"}},
+		{parts, 4, []string{"cache.policy=none", "sample.streams=part", "sample.seeds=global", "train.eval_mode=full", "topology.load=copy"}},
+		{parts, 2, []string{"cache.policy=none", "model.layers=1", "sample.fanouts=4"}},
+		{parts, 2, []string{"cache.policy=none", "model.layers=3", "sample.fanouts=300,2,1", "sample.eval_fanouts=2,2,2"}},
+		{parts, 2, []string{"cache.policy=none", "model.kind=mlp"}},
+		{multilabel, 4, []string{"cache.policy=sieve", "run.ranks_per_node=1", "run.stage_dir=" + t.TempDir()}},
+	} {
+		t.Run(fmt.Sprint(c.ranks, " ranks ", c.sets), func(t *testing.T) {
+			t.Parallel()
+			want := trained(t, c.parts, c.ranks, c.sets...)
+			got := trained(t, c.parts, c.ranks, append(c.sets, "topology.kind=partitioned")...)
+			sameNumbers(t, got, want)
+			for i, e := range want.epochs {
+				one, other := got.epochs[i].rows, e.rows
+				if one != other {
+					t.Errorf("epoch %d: moved %+v, replicated %+v", e.Epoch, one, other)
+				}
+			}
+			for _, mode := range []string{"full", "sampled"} {
+				infer := func(run string) []byte {
+					path := filepath.Join(t.TempDir(), "predictions.npy")
+					halognn(t).must(t, "infer", "--run", run, "--out", path, "--ranks-in-process", strconv.Itoa(c.ranks), "--mode", mode)
+					return read(t, path)
+				}
+				if !bytes.Equal(infer(got.dir), infer(want.dir)) {
+					t.Errorf("infer --mode %s: other predictions", mode)
+				}
+			}
+		})
+	}
+}
+
+// A hop that asks has four collectives, two of which tell how long the others are: with seeds of its
+// own a minibatch of L hops has 4(L-1), with those of all ranks 4L; published figures count half.
+func TestRoundsOfAPartitionedTopology(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		ranks int
+		seeds string
+		want  float64
+	}{{1, "local", 3}, {2, "local", 3 + 4}, {4, "local", 3 + 4}, {4, "global", 3 + 8}} {
+		got := trained(t, smallParts.dir(t), c.ranks, "topology.kind=partitioned", "sample.seeds="+c.seeds, "cache.policy=none")
+		if got.RoundsPerStep != c.want || (c.ranks == 1) != (got.Asked == 0) || got.Drawn > 5*got.Asked {
+			t.Errorf("%d ranks, seeds %s: %g rounds a step, want %g; %d vertices asked for, %d neighbours",
+				c.ranks, c.seeds, got.RoundsPerStep, c.want, got.Asked, got.Drawn)
+		}
+		if least := 4*got.Asked + 4*got.Drawn; got.SampleBytes < least {
+			t.Errorf("%d ranks: %d bytes of sampling, at least %d are ids", c.ranks, got.SampleBytes, least)
+		}
+	}
+}
+
+// Under either MPI too; and a run that begins on one topology goes on on the other.
+func TestPartitionedTopologyUnderMPI(t *testing.T) {
+	launcher(t)
+	parts := smallParts.dir(t)
+	for _, c := range []struct {
+		ranks int
+		sets  []string
+	}{
+		{2, []string{"cache.policy=none"}},
+		{4, []string{"cache.policy=sieve", "run.ranks_per_node=1", "pipeline.depth=4", "pipeline.workers=2"}},
+		{4, []string{"cache.policy=none", "run.ranks_per_node=2", "pipeline.depth=0", "sample.seeds=global", "train.eval_mode=full"}},
+	} {
+		t.Run(fmt.Sprint(c.ranks, " ranks ", c.sets), func(t *testing.T) {
+			want := trained(t, parts, c.ranks, c.sets...)
+			sameNumbers(t, trainedMPI(t, parts, c.ranks, append(c.sets, "topology.kind=partitioned")...), want)
+		})
+	}
+}
