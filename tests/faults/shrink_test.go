@@ -43,6 +43,9 @@ func (l *lab) drawShrink(random *rand.Rand, mpi bool) shrink {
 		file:  pick("indices.npy", "indices.npy", "indptr.npy", "features"),
 		after: time.Duration(random.IntN(400)) * time.Millisecond,
 	}
+	if s.topology = "replicated"; s.policy == "none" {
+		s.topology = pick("replicated", "partitioned")
+	}
 	if random.IntN(4) == 0 {
 		s.ranks = 4
 	}
@@ -67,6 +70,7 @@ func (l *lab) command(s shrink, parts, run string) *exec.Cmd {
 		"compute.device=" + s.device, "cache.policy=" + s.policy, "cache.alpha=0.05",
 		fmt.Sprint("sample.batch=", s.batch), fmt.Sprint("run.ranks_per_node=", s.perNode),
 		fmt.Sprint("pipeline.depth=", s.depth), fmt.Sprint("pipeline.workers=", s.workers),
+		"topology.kind=" + s.topology,
 	} {
 		args = append(args, "--set", set)
 	}
