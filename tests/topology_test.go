@@ -3,6 +3,7 @@ package tests
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -71,6 +72,48 @@ func TestRoundsOfAPartitionedTopology(t *testing.T) {
 		}
 		if least := 4*got.Asked + 4*got.Drawn; got.SampleBytes < least {
 			t.Errorf("%d ranks: %d bytes of sampling, at least %d are ids", c.ranks, got.SampleBytes, least)
+		}
+	}
+}
+
+// What sampling costs is planned as it is counted: where a plan has looked at every minibatch of an
+// epoch, to the vertex and the byte.
+func TestRoundsAreAsPlanned(t *testing.T) {
+	t.Parallel()
+	for _, ranks := range []int{1, 2, 4, 8} {
+		for _, seeds := range []string{"local", "global"} {
+			sets := []string{
+				"topology.kind=partitioned", "cache.policy=none", "sample.seeds=" + seeds, "train.epochs=1", "sample.batch_scope=global",
+				"sample.batch=450", "sample.fanouts=5,300,2", "model.layers=3", "run.ranks_per_node=1",
+			}
+			args := []string{"--ranks", strconv.Itoa(ranks)}
+			for _, s := range sets {
+				args = append(args, "--set", s)
+			}
+			plan, run := planned(t, smallParts.dir(t), args...), trained(t, smallParts.dir(t), ranks, sets...)
+			if 32%run.StepsPerEpoch != 0 || float64(plan.Collective) != run.RoundsPerStep {
+				t.Errorf("%d ranks, seeds %s: %d steps; %d collectives a step are planned, %g are counted",
+					ranks, seeds, run.StepsPerEpoch, plan.Collective, run.RoundsPerStep)
+			}
+			if (plan.Rounds == nil) != (ranks == 1) {
+				t.Fatalf("%d ranks: rounds %+v", ranks, plan.Rounds)
+			} else if ranks == 1 {
+				continue
+			}
+			steps := float64(run.StepsPerEpoch)
+			for _, c := range []struct {
+				what    string
+				planned float64
+				counted int64
+			}{
+				{"vertices asked for", plan.Rounds.Asked, run.Asked},
+				{"neighbours", plan.Rounds.Drawn, run.Drawn},
+				{"bytes", plan.Rounds.Bytes, run.SampleBytes},
+			} {
+				if math.Abs(c.planned*steps-float64(c.counted)) > 0.5 {
+					t.Errorf("%d ranks, seeds %s: %g %s are planned, %d counted", ranks, seeds, c.planned*steps, c.what, c.counted)
+				}
+			}
 		}
 	}
 }

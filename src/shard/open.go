@@ -47,7 +47,7 @@ type Shards struct {
 	targets            []uint8
 	first, last        int64 // vertices whose rows of the windowed files can be read
 	train, valid, test splitView
-	mapped             int64
+	mapped, mappedRows int64
 	closers            []func() error
 }
 
@@ -150,6 +150,9 @@ func mapRows[T npy.Element](s *Shards, name string, view *[]T, first, last int64
 	}
 	s.closers = append(s.closers, f.Close)
 	s.mapped += f.Mapped()
+	if slices.Contains(windowed, name) {
+		s.mappedRows += f.Mapped()
+	}
 	*view, err = npy.As[T](f)
 	return err
 }
@@ -201,9 +204,9 @@ func (s *Shards) Test(part int) []graph.VertexID { return s.test.of(part) }
 // Identity returns a hash of meta.json, which holds the hashes of all files: ranks compare it before the first step.
 func (s *Shards) Identity() string { return s.identity }
 
-// MappedBytes returns the bytes that Open mapped: topology, original ids, labels and splits. Ranks of a node share them, but
-// for what Options.Rank has of its own.
-func (s *Shards) MappedBytes() int64 { return s.mapped }
+// MappedBytes returns the bytes that Open mapped: rows are row pointers, neighbours and labels, of all vertices or of those of
+// Options.Rank; common are original ids and splits, which all ranks have whole.
+func (s *Shards) MappedBytes() (rows, common int64) { return s.mappedRows, s.mapped - s.mappedRows }
 
 // Part is the mapped feature rows of one part.
 type Part struct {

@@ -4,13 +4,14 @@ package trace
 // (section 3.3). A run measures them from its phases (docs/metrics.md), a plan predicts them from rates
 // (docs/plan.md).
 type Terms struct {
-	Sample float64 `json:"t_sample"` // t_Sampling: drawing blocks
-	Lookup float64 `json:"t_lookup"` // t_Lookup: finding out where each row lies
-	Score  float64 `json:"t_score"`  // t_Scoring: what the policy decides, and its scores
-	Remote float64 `json:"t_remote"` // t_RPC: from asking for remote rows to having them
-	Copy   float64 `json:"t_copy"`   // t_Copy: collecting and aggregating input rows
-	Train  float64 `json:"t_train"`  // of t_DDP: forward, backward, update
-	Sync   float64 `json:"t_sync"`   // of t_DDP: the sum of the gradients
+	Sample float64 `json:"t_sample"`        // t_Sampling: drawing blocks
+	Ask    float64 `json:"t_ask"` // the rounds of sampling a partitioned topology
+	Lookup float64 `json:"t_lookup"`        // t_Lookup: finding out where each row lies
+	Score  float64 `json:"t_score"`         // t_Scoring: what the policy decides, and its scores
+	Remote float64 `json:"t_remote"`        // t_RPC: from asking for remote rows to having them
+	Copy   float64 `json:"t_copy"`          // t_Copy: collecting and aggregating input rows
+	Train  float64 `json:"t_train"`         // of t_DDP: forward, backward, update
+	Sync   float64 `json:"t_sync"`          // of t_DDP: the sum of the gradients
 
 	// Where a GPU trains; a plan alone knows them.
 	Up     float64 `json:"t_up,omitempty"`     // minibatches on the bus
@@ -29,7 +30,7 @@ func TermsOf(phaseSeconds map[string]float64, steps int) Terms {
 		return seconds / float64(steps)
 	}
 	return Terms{
-		Sample: of(Sample, Ask), Lookup: of(Plan), Score: of(Score), Remote: of(Exchange, Slice), Copy: of(Gather),
+		Sample: of(Sample), Ask: of(Ask), Lookup: of(Plan), Score: of(Score), Remote: of(Exchange, Slice), Copy: of(Gather),
 		Train: of(Forward, Backward, Update), Sync: of(Sync),
 	}
 }
@@ -56,8 +57,8 @@ type StepModel struct {
 func (t Terms) Model() StepModel {
 	m := StepModel{Terms: t}
 	ddp := t.DDP()
-	m.Base = t.Sample + max(t.Remote, t.Copy) + t.Up + ddp
-	m.Prepare = t.Sample + t.Lookup + max(t.Score, t.Remote, t.Copy) + t.Up
+	m.Base = t.Sample + t.Ask + max(t.Remote, t.Copy) + t.Up + ddp
+	m.Prepare = t.Sample + t.Ask + t.Lookup + max(t.Score, t.Remote, t.Copy) + t.Up
 	m.First = m.Prepare + max(m.Prepare, ddp)
 	m.Prefetch = max(m.Prepare, ddp)
 	if ddp > 0 {

@@ -47,7 +47,8 @@ func (r *run) memory() trace.Memory {
 	if c, ok := r.cached.(*groupCache); ok { // the caches of the node, in memory of its own
 		counted[trace.MemCacheRows] = int64(len(c.Table()))
 	}
-	counted[trace.MemTopology], counted[trace.MemHeap], counted[trace.MemRuntime] = r.Shards.MappedBytes(), mem.HeapBytes(), r.runtime
+	counted[trace.MemTopology], counted[trace.MemIDs] = r.Shards.MappedBytes()
+	counted[trace.MemHeap], counted[trace.MemRuntime] = mem.HeapBytes(), r.runtime
 	for _, table := range r.tables {
 		counted[trace.MemFeatures] += int64(len(table))
 	}

@@ -34,12 +34,8 @@ import (
 
 // Options say what is trained and how. All ranks must have the same.
 type Options struct {
-	job.Spec        // Ranks and RanksPerNode are those that Env has
+	job.Spec        // Ranks and RanksPerNode are those that Env has; Partitioned is how Shards were opened
 	Mode     string // one of parallel.Modes; "" is parallel.ModeData
-
-	// Partitioned: each rank holds the in-edges and labels of its own vertices alone, as Env.Shards have
-	// been opened (shard.Options.Ranks).
-	Partitioned bool
 
 	EvalEvery  int  // epochs; 0: after the last one only
 	EvalFull   bool // evaluate with all neighbours

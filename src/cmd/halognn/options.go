@@ -18,7 +18,7 @@ func trainOptions(c *config.Config) train.Options {
 	optimizer := nn.DefaultOptimizer(c.Train.Optimizer)
 	optimizer.Momentum, optimizer.WeightDecay = c.Train.Momentum, c.Train.WeightDecay
 	return train.Options{
-		Mode: c.Parallel.Mode, Partitioned: c.Topology.Kind == config.TopologyPartitioned,
+		Mode: c.Parallel.Mode,
 		Spec: job.Spec{
 			Model: nn.Config{
 				Kind: c.Model.Kind, Layers: c.Model.Layers, Hidden: c.Model.Hidden,
@@ -37,6 +37,7 @@ func trainOptions(c *config.Config) train.Options {
 			GlobalSeeds:   c.Sample.Seeds == "global",
 			StreamPerPart: c.Sample.Streams == "part",
 			Seed:          uint64(c.Train.Seed), Epochs: c.Train.Epochs, Depth: c.Pipeline.Depth,
+			Partitioned: c.Topology.Kind == config.TopologyPartitioned,
 			Cache: policy.Settings{
 				Policy: c.Cache.Policy, Alpha: c.Cache.Alpha, HaloFraction: c.Cache.HaloFraction,
 				HaloHops: c.Cache.HaloHops, Placement: c.Cache.Placement, PeerCost: c.Cache.PeerCost,
