@@ -21,7 +21,7 @@ var level = map[string]int{
 	"graph": 1, "comm": 1, "compute": 1, "pipeline": 1, "trace": 1, "chart": 1, "rundir": 1,
 	"dataset": 2, "partition": 2, "shard": 3, "sample": 2, "cache": 2, "access": 3, "nn": 2,
 	"watch": 2, "policy": 4, "exchange": 4, "job": 5, "config": 5, "parallel": 5,
-	"report": 6, "simulate": 6, "plan": 6, "train": 7, "doctor": 7, "cmd": 8,
+	"report": 6, "simulate": 6, "ranking": 6, "plan": 6, "train": 7, "doctor": 7, "cmd": 8,
 }
 
 // knowsRanks are the rooms that may know that other ranks exist.

@@ -6,7 +6,10 @@ import (
 	"math"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
+
+	"halognn/src/policy"
 )
 
 // Where the topology lies changes no number: ranks that hold the in-edges of their own vertices alone
@@ -53,6 +56,38 @@ func TestPartitionedTopologyChangesNoNumber(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Static caches read a ranking that was written before, and come to the rows and the predictions of
+// those that rank the whole graph; without it the message says which command writes it.
+func TestStaticCachesOfAPartitionedTopology(t *testing.T) {
+	t.Parallel()
+	parts := copyOf(t, smallParts.dir(t), t.TempDir(), "parts")
+	policies := policy.Names(func(p *policy.Policy) bool { return p.Rank != nil })
+	sets := []string{"run.ranks_per_node=1", "cache.alpha=0.2"}
+	args := []string{"analyze", parts, "--config", baseFile.dir(t), "--ranks", "4", "--policies", strings.Join(policies, ",")}
+	apart := []string{"topology.kind=partitioned"}
+	refused := halognn(t).run(t, append(trainArgs(t, parts, newRunDir(t), append(append(apart, sets...), "cache.policy=vip")...), "--ranks-in-process", "4")...)
+	if refused.code != 3 || !strings.Contains(refused.err, "halognn analyze --config FILE --ranks 4 --ranks-per-node 1 --policies vip --alpha 0.2") {
+		t.Errorf("without a ranking: %v", refused)
+	}
+	halognn(t).must(t, args...)
+	for _, p := range policies {
+		cached := append(sets, "cache.policy="+p)
+		want, got := trained(t, parts, 4, cached...), trained(t, parts, 4, append(cached, apart...)...)
+		sameNumbers(t, got, want)
+		if got.Remote != want.Remote || got.ExpectedRowsPerStep != want.ExpectedRowsPerStep || got.Cache.Capacity != want.Cache.Capacity {
+			t.Errorf("%s: %d rows fetched, %g a step expected, %d kept; on the whole graph %d, %g, %d", p,
+				got.Remote, got.ExpectedRowsPerStep, got.Cache.Capacity, want.Remote, want.ExpectedRowsPerStep, want.Cache.Capacity)
+		}
+	}
+	for _, c := range []struct{ flag, value, says string }{
+		{"--policies", "sieve", `"sieve" ranks no vertices`}, {"--ranks", "3", "8 parts, 3 ranks"}, {"--alpha", "-1", "--alpha is -1"},
+	} {
+		if r := halognn(t).run(t, append(args, c.flag, c.value)...); r.code == 0 || !strings.Contains(r.err, c.says) {
+			t.Errorf("%s %s: %v", c.flag, c.value, r)
+		}
 	}
 }
 

@@ -61,6 +61,10 @@ func (c *Config) partitioned() (faults []string) {
 		bad("cache.policy %s cannot be had, because %s; choose cache.policy=%s", c.Cache.Policy, why,
 			OrList(alone()))
 	}
+	if c.Cache.Placement == PlacementGroup {
+		bad("cache.placement %s cannot be had, because the ranks of a node rank the vertices of the whole graph "+
+			"together; choose cache.placement=%s", PlacementGroup, PlacementOwn)
+	}
 	if c.Cache.HaloFraction > 0 {
 		bad("cache.halo_fraction cannot be had, because the halo is found in the whole graph; set cache.alpha")
 	}

@@ -66,7 +66,7 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"nothing given", "", nil, []string{"data.parts is missing", "run.dir is missing"}},
 		{"lookahead on a partitioned topology", minimal + "topology: {kind: partitioned}\ncache: {policy: lookahead}\n", nil, []string{
 			"topology.kind is partitioned, with which cache.policy lookahead cannot be had, because it samples minibatches ahead",
-			"choose cache.policy=none or sieve, or topology.kind=replicated",
+			"choose cache.policy=none, degree, halo1, wpr, paths, sim, vip, inclusion, oracle or sieve, or topology.kind=replicated",
 		}},
 		{"auto on a partitioned topology", minimal + "topology: {kind: partitioned}\ncache: {policy: auto}\n", nil, []string{"cache.policy auto cannot be had"}},
 		{"a halo of a partitioned topology", minimal + "topology: {kind: partitioned}\ncache: {halo_fraction: 0.5}\n", nil, []string{"cache.halo_fraction cannot be had"}},

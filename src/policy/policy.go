@@ -57,7 +57,11 @@ type Policy struct {
 	// Reads are the keys of the config's section cache that only some policies read: these do.
 	Reads []string
 
-	// Whole says why each rank needs the whole topology to use the policy; "" if it does not.
+	// Counts: the ranking depends on the seed and the epochs of the run.
+	Counts bool
+
+	// Whole says why each rank needs the whole topology to use the policy; "" if it does not, or
+	// if its ranking can be written before (package ranking).
 	Whole string
 
 	// Hindsight policies know all accesses before the first step. They can be simulated only.

@@ -57,6 +57,7 @@ var (
 func init() {
 	degree.Reads, paths.Reads = []string{"halo_hops"}, []string{"halo_hops"}
 	vip.Variants = asIs(VIP)
+	sim.Counts, oracle.Counts = true, true
 	sim.Scratch = func(n, sampler int64, _ *Settings) int64 { return 8*n + sampler }
 	vip.Scratch = func(n, _ int64, _ *Settings) int64 { return 12*n + n/8 }
 	inclusion.Scratch = func(n, _ int64, _ *Settings) int64 { return 8*n + n/8 }
@@ -66,7 +67,7 @@ func init() {
 // static describes a policy that keeps the vertices with the highest scores.
 func static(name, doc string, rank ranking) *Policy {
 	return &Policy{
-		Name: name, Doc: doc, Rank: rank, Whole: "it ranks the vertices of the whole graph",
+		Name: name, Doc: doc, Rank: rank,
 		Bytes:   func(s Size) int64 { return cache.IndexBytes(int(s.Vertices), int(s.Rows)) },
 		Scratch: func(n, _ int64, _ *Settings) int64 { return 8*n + n/2 },
 	}

@@ -83,6 +83,9 @@ func (s *session) hotRows(count []int) (hot [][]int32, order string, err error) 
 		}
 		return hot, "training vertices, which are all that the model reads", nil
 	}
+	if s.o.Partitioned {
+		return nil, "the first rows: no rank sees the whole topology, by which others would be found", nil
+	}
 	m, err := access.New(&s.topology.Graph, access.Options{Workers: s.Workers})
 	if err != nil {
 		return nil, "", err
@@ -110,6 +113,10 @@ func seedRows(train []graph.VertexID, first int64, count int) []int32 {
 func (s *session) chooseReads(device compute.Accelerator, r *DeviceRows) error {
 	r.Reads, r.Why = ReadsCopy, "as compute.gpu_reads says"
 	if s.GPUReads == ReadsCopy {
+		return nil
+	}
+	if s.o.Partitioned && s.GPUReads == ReadsAuto {
+		r.Why = "not measured: a partitioned topology draws no minibatch on one rank"
 		return nil
 	}
 	limit, err := s.pinnedLimit()

@@ -74,7 +74,7 @@ func main() {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError(fmt.Errorf("%s; see `%s --help`", flagFault(err), c.CommandPath()))
 	})
-	root.AddCommand(generateCommand(p), importCommand(p), partitionCommand(p), simulateCommand(), planCommand(), blocksCommand(), configCommand(), trainCommand(p), inferCommand(p), reportCommand(), checkCommand(), versionCommand(), doctorCommand(p))
+	root.AddCommand(generateCommand(p), importCommand(p), partitionCommand(p), simulateCommand(), analyzeCommand(), planCommand(), blocksCommand(), configCommand(), trainCommand(p), inferCommand(p), reportCommand(), checkCommand(), versionCommand(), doctorCommand(p))
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		help.Args = func(_ *cobra.Command, args []string) error {
