@@ -32,11 +32,12 @@ func TestPartitionedTopologyChangesNoNumber(t *testing.T) {
 		{parts, 2, []string{"cache.policy=none", "model.layers=1", "sample.fanouts=4"}},
 		{parts, 2, []string{"cache.policy=none", "model.layers=3", "sample.fanouts=300,2,1", "sample.eval_fanouts=2,2,2"}},
 		{parts, 2, []string{"cache.policy=none", "model.kind=mlp"}},
+		{parts, 4, []string{"cache.policy=none", "model.layers=3", "sample.fanouts=4,3,2", "sample.kernel=coo"}},
 		{multilabel, 4, []string{"cache.policy=sieve", "run.ranks_per_node=1", "run.stage_dir=" + t.TempDir()}},
 	} {
 		t.Run(fmt.Sprint(c.ranks, " ranks ", c.sets), func(t *testing.T) {
 			t.Parallel()
-			want := trained(t, c.parts, c.ranks, c.sets...)
+			want := trained(t, c.parts, c.ranks, append(c.sets, "sample.kernel=fused")...)
 			got := trained(t, c.parts, c.ranks, append(c.sets, "topology.kind=partitioned")...)
 			sameNumbers(t, got, want)
 			for i, e := range want.epochs {

@@ -97,6 +97,12 @@ func (c *Config) table() []section {
 			), 0,
 				"which ranks or parts have a stream: a sequence of minibatches with seeds and " +
 					"random draws of its own", ""},
+			{"kernel", oneOf(&c.Sample.Kernel, "fused",
+				word{"fused", "draws go straight into the columns of a block and are renumbered there"},
+				word{KernelCOO, "draws are written as pairs, whose ids are compacted, and converted to " +
+					"CSC: what the other is measured against (FastSample)"},
+			), free,
+				"how the sampler makes blocks", "The blocks are the same."},
 		}},
 
 		{name: "train", keys: []*Key{
@@ -327,6 +333,8 @@ func (c *Config) table() []section {
 const (
 	PlacementOwn   = policy.PlacementOwn
 	PlacementGroup = policy.PlacementGroup
+
+	KernelCOO = "coo"
 
 	TopologyReplicated  = "replicated"
 	TopologyPartitioned = "partitioned"

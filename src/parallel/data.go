@@ -51,7 +51,7 @@ func makeData(o Options, needs nn.Needs, first, layers int) (*dataParallel, erro
 	d.staging = newStagingPool(&o)
 	draw := DrawerOptions{
 		Topology: o.Topology,
-		Sampling: sample.Options{Spec: o.Sample, Eval: o.Eval, Workers: 1, MaxSeeds: o.MaxSeeds},
+		Sampling: sample.Options{Spec: o.Sample, Eval: o.Eval, Workers: 1, MaxSeeds: o.MaxSeeds, Kernel: o.Kernel},
 		Samplers: o.Workers, Labels: o.Labels, Targets: o.Targets, Classes: o.Classes,
 	}
 	if o.Rows != nil && o.Sample.Hops() > 0 {

@@ -263,6 +263,7 @@ func (p *planner) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
 	}
 	s, err := sample.New(p.shards.Topology(), sample.Options{
 		Spec: sample.Neighbours(sample.All), Workers: 1, MaxSeeds: c.vertices, ForwardOnly: true, Map: p.vertexMap(),
+		Kernel: p.job.Kernel,
 	})
 	if err != nil {
 		return c, err

@@ -323,7 +323,7 @@ func (p *planner) note(out *Plan) {
 func (p *planner) samplerOptions() sample.Options {
 	return sample.Options{
 		Spec: p.job.Sample, Eval: p.job.Eval,
-		Workers: 1, MaxSeeds: p.layout.Streams.MaxPiece(), Map: p.vertexMap(),
+		Workers: 1, MaxSeeds: p.layout.Streams.MaxPiece(), Map: p.vertexMap(), Kernel: p.job.Kernel,
 	}
 }
 

@@ -18,6 +18,7 @@ type Fused struct {
 	wait     sync.WaitGroup
 	phase    func(s *Fused, w int) // what all workers are doing
 
+	pairs  *pairs // of KernelCOO; nil: KernelFused
 	hop    hop
 	mb     *Minibatch // the minibatch in progress
 	rows   []int32    // columns of its block in progress, the memory of hop.drawn
@@ -27,6 +28,9 @@ type Fused struct {
 // newFused makes a Fused of checked options.
 func newFused(t *Topology, o Options) (Sampler, error) {
 	s := &Fused{topology: *t, options: o}
+	if o.Kernel == KernelCOO {
+		s.pairs = new(pairs)
+	}
 	s.workers = make([]worker, o.Workers)
 	for i := range s.workers {
 		s.workers[i] = newWorker(s, i)
@@ -49,6 +53,7 @@ func (s *Fused) Free() {
 	s.vertices.free()
 	s.hop.free()
 	mem.Free(s.values)
+	s.pairs.free()
 	for i := range s.workers {
 		s.workers[i].free()
 	}
@@ -57,7 +62,7 @@ func (s *Fused) Free() {
 
 // Bytes implements Sampler.
 func (s *Fused) Bytes() int64 {
-	n := s.vertices.bytes() + s.hop.bytes() + int64(cap(s.values))*4
+	n := s.vertices.bytes() + s.hop.bytes() + s.pairs.bytes() + int64(cap(s.values))*4
 	for i := range s.workers {
 		n += s.workers[i].bytes()
 	}
@@ -139,6 +144,9 @@ func (s *Fused) gatherOriginal(lo, hi int) {
 
 // expand makes the block whose destinations are the frontier so far, and appends to the frontier the vertices it finds.
 func (s *Fused) expand(block *graph.Block, fanout int, key uint64) error {
+	if s.pairs != nil {
+		return s.expandPairs(block, fanout, key)
+	}
 	mb, n := s.mb, len(s.mb.Frontier)
 	block.Indptr = mem.Grow(block.Indptr, n+1)
 	s.hop.start(&s.topology, mb.Frontier, mb.Original, block.Indptr, fanout, key)

@@ -86,6 +86,7 @@ func TestFusedIsReference(t *testing.T) {
 		for _, o := range []Options{
 			{}, {Map: MapHash}, {MaxSeeds: 64}, {Map: MapHash, MaxSeeds: 64},
 			{Workers: 2, minParallel: 1}, {Workers: 8, minParallel: 1}, {Workers: 3, minParallel: 1, MaxSeeds: 64},
+			{Kernel: KernelCOO}, {Kernel: KernelCOO, Map: MapHash, MaxSeeds: 64, Workers: 2},
 			{Workers: 2, minParallel: 1, Map: MapHash}, {Workers: 8, minParallel: 1, Map: MapHash}, {Workers: 2, minParallel: 300},
 		} {
 			o.Fanouts = fanouts
@@ -438,7 +439,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 0))
 	topology := randomTopology(r, 500)
 	seeds := someSeeds(r, 500, 64)
-	for _, o := range []Options{{}, {Map: MapHash}, {Workers: 2, minParallel: 1}, {Workers: 2, minParallel: 1, Map: MapHash}} {
+	for _, o := range []Options{{}, {Map: MapHash}, {Workers: 2, minParallel: 1}, {Workers: 2, minParallel: 1, Map: MapHash}, {Kernel: KernelCOO}} {
 		o.Fanouts = []int{15, 70, 5}
 		before := mem.Allocated()
 		made, err := New(topology, o)

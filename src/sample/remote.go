@@ -282,7 +282,11 @@ func (s *Fused) answer(a *Answer, ids []graph.VertexID, count []int, word []uint
 	at := 0
 	for from, n := range count {
 		s.hop.key = word[from]
-		s.workers[0].drawChunks(&s.hop, at, at+n)
+		if s.pairs != nil {
+			s.drawVertices(at, at+n, nil)
+		} else {
+			s.workers[0].drawChunks(&s.hop, at, at+n)
+		}
 		a.Edges[from] = int(a.indptr[at+n] - a.indptr[at])
 		at += n
 	}
@@ -330,6 +334,11 @@ func (s *Fused) extend(block *graph.Block, a *Asking) error {
 			return &graph.LayoutError{Array: graph.Indices, Reason: fmt.Errorf(
 				"an edge comes from vertex %d: %w (the graph has %d vertices)", v, graph.ErrVertexRange, len(s.topology.Original))}
 		}
+	}
+	if s.pairs != nil {
+		s.extendPairs(block)
+		mb.Seeds = mb.Frontier[:len(mb.Seeds)]
+		return nil
 	}
 	mb.Frontier = mem.Grow(mb.Frontier, min(n+len(drawn), len(s.topology.Original))+1)
 	s.vertices.reset()

@@ -144,7 +144,7 @@ func TestRemoteIsReference(t *testing.T) {
 		offsets = append(offsets, int64(n))
 		eval := Neighbours(fanouts...)
 		eval.Fanouts[0] = 2 + round
-		for _, o := range []Options{{}, {Map: MapDense}, {MaxSeeds: 40}} {
+		for _, o := range []Options{{}, {Map: MapDense}, {MaxSeeds: 40}, {Kernel: KernelCOO}} {
 			o.Fanouts, o.Eval = append([]int(nil), fanouts...), eval
 			c := newCluster(t, whole, offsets, o)
 			mbs := make([]Minibatch, ranks)

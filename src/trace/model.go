@@ -4,14 +4,14 @@ package trace
 // (section 3.3). A run measures them from its phases (docs/metrics.md), a plan predicts them from rates
 // (docs/plan.md).
 type Terms struct {
-	Sample float64 `json:"t_sample"`        // t_Sampling: drawing blocks
-	Ask    float64 `json:"t_ask"` // the rounds of sampling a partitioned topology
-	Lookup float64 `json:"t_lookup"`        // t_Lookup: finding out where each row lies
-	Score  float64 `json:"t_score"`         // t_Scoring: what the policy decides, and its scores
-	Remote float64 `json:"t_remote"`        // t_RPC: from asking for remote rows to having them
-	Copy   float64 `json:"t_copy"`          // t_Copy: collecting and aggregating input rows
-	Train  float64 `json:"t_train"`         // of t_DDP: forward, backward, update
-	Sync   float64 `json:"t_sync"`          // of t_DDP: the sum of the gradients
+	Sample float64 `json:"t_sample"` // t_Sampling: drawing blocks
+	Ask    float64 `json:"t_ask"`    // the rounds of sampling a partitioned topology
+	Lookup float64 `json:"t_lookup"` // t_Lookup: finding out where each row lies
+	Score  float64 `json:"t_score"`  // t_Scoring: what the policy decides, and its scores
+	Remote float64 `json:"t_remote"` // t_RPC: from asking for remote rows to having them
+	Copy   float64 `json:"t_copy"`   // t_Copy: collecting and aggregating input rows
+	Train  float64 `json:"t_train"`  // of t_DDP: forward, backward, update
+	Sync   float64 `json:"t_sync"`   // of t_DDP: the sum of the gradients
 
 	// Where a GPU trains; a plan alone knows them.
 	Up     float64 `json:"t_up,omitempty"`     // minibatches on the bus

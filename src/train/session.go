@@ -197,6 +197,7 @@ func (s *session) openRows() (err error) {
 func (s *session) strategyOptions() parallel.Options {
 	o := parallel.Options{
 		Comm: s.Comm, Topology: s.topology, Host: s.Host, Device: s.Device, Model: s.model, Workers: s.Workers,
+		Kernel: s.o.Kernel,
 	}
 	if s.o.Partitioned {
 		for r := range s.Comm.Size() + 1 {
