@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -108,6 +109,25 @@ func TestRoundsOfAPartitionedTopology(t *testing.T) {
 		}
 		if least := 4*got.Asked + 4*got.Drawn; got.SampleBytes < least {
 			t.Errorf("%d ranks: %d bytes of sampling, at least %d are ids", c.ranks, got.SampleBytes, least)
+		}
+	}
+}
+
+// A simulation counts what a run asks, to the byte.
+func TestAskedVerticesAreAsSimulated(t *testing.T) {
+	t.Parallel()
+	for _, seeds := range []string{"local", "global"} {
+		run := trained(t, smallParts.dir(t), 4, "topology.kind=partitioned", "cache.policy=none", "sample.seeds="+seeds)
+		out := halognn(t).must(t, "simulate", "--parts", smallParts.dir(t), "--ranks", "4", "--fanouts", "5,3", "--batch", "96", "--epochs", "2",
+			"--seeds", seeds, "--policies", "none", "--alphas", "0.1", "--out", filepath.Join(t.TempDir(), "simulated")).out
+		for what, n := range map[string]int64{
+			"vertices asked for": run.Asked, "neighbours returned": run.Drawn, "sampling bytes": run.SampleBytes,
+			"more collectives of a rank": int64(run.RoundsPerStep-3) * int64(run.StepsPerEpoch),
+		} {
+			m := regexp.MustCompile(what + ` +([0-9]+)`).FindStringSubmatch(out)
+			if m == nil || m[1] != strconv.FormatInt(n, 10) {
+				t.Errorf("seeds %s: %s %q are simulated, %d counted", seeds, what, m, n)
+			}
 		}
 	}
 }

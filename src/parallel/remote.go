@@ -196,11 +196,6 @@ func (d *remoteDrawer) group(m *Minibatch, s *sample.Remote, h int) {
 	m.draws.asking.Ask(&d.parts, d.ranks, d.rank, m.Sampled.Frontier, m.Key.Word(h), s.Fanout(h, m.Train))
 }
 
-const (
-	askBytes    = 16 // of a count and a word
-	vertexBytes = 4
-)
-
 // startAsk tells every rank how many of its vertices the minibatch asks for, and under which word;
 // the ids follow.
 func (d *remoteDrawer) startAsk(m *Minibatch, c comm.Comm) (request, error) {
@@ -219,8 +214,8 @@ func (d *remoteDrawer) startAsk(m *Minibatch, c comm.Comm) (request, error) {
 	}
 	r.Asked += int64(len(r.asking.IDs))
 	r.Rounds++
-	r.Bytes += int64(d.ranks) * askBytes
-	r.half = c.StartAlltoallv(mem.Bytes(r.asks), mem.Bytes(r.asked), d.ones, d.ones, askBytes)
+	r.Bytes += int64(d.ranks) * sample.AskBytes
+	r.half = c.StartAlltoallv(mem.Bytes(r.asks), mem.Bytes(r.asked), d.ones, d.ones, sample.AskBytes)
 	return (*askRound)(r), nil
 }
 
@@ -254,9 +249,9 @@ func (r *askRound) Wait() error {
 	r.wantIDs = mem.Grow(r.wantIDs[:0], total)
 	r.Answered += int64(total)
 	r.Rounds++
-	r.Bytes += int64(len(r.asking.IDs)) * vertexBytes
+	r.Bytes += int64(len(r.asking.IDs)) * sample.VertexBytes
 	return r.comm.StartAlltoallv(
-		mem.Bytes(r.asking.IDs), mem.Bytes(r.wantIDs), r.asking.Count, r.wanted, vertexBytes).Wait()
+		mem.Bytes(r.asking.IDs), mem.Bytes(r.wantIDs), r.asking.Count, r.wanted, sample.VertexBytes).Wait()
 }
 
 // answer draws for whoever asks, and for the minibatch's own vertices.
@@ -294,9 +289,9 @@ func (r *replyRound) Wait() error {
 	r.asking.Room(r.edges)
 	r.Drawn += int64(len(r.asking.Neighbours))
 	r.Rounds++
-	r.Bytes += int64(len(r.answer.Neighbours)) * vertexBytes
+	r.Bytes += int64(len(r.answer.Neighbours)) * sample.VertexBytes
 	return r.comm.StartAlltoallv(mem.Bytes(r.answer.Neighbours), mem.Bytes(r.asking.Neighbours),
-		r.answer.Edges, r.edges, vertexBytes).Wait()
+		r.answer.Edges, r.edges, sample.VertexBytes).Wait()
 }
 
 // extend numbers what has come back, and asks for the next hop.

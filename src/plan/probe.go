@@ -31,9 +31,9 @@ type rankPlan struct {
 // shape is the size of a minibatch.
 type shape struct {
 	seeds  int
-	hops   []hopShape // layer 0 first
-	remote int        // vertices of the input frontier outside the node
-	asks   []asking   // of its hops, where the topology is partitioned
+	hops   []hopShape     // layer 0 first
+	remote int            // vertices of the input frontier outside the node
+	asks   []sample.Asked // of its hops, where the topology is partitioned
 }
 
 type hopShape struct{ sources, destinations, edges int }
@@ -60,10 +60,10 @@ func (s *shape) atLeast(o *shape) {
 		s.hops = make([]hopShape, len(o.hops))
 	}
 	if s.asks == nil && o.asks != nil {
-		s.asks = make([]asking, len(o.asks))
+		s.asks = make([]sample.Asked, len(o.asks))
 	}
 	for l, a := range o.asks {
-		s.asks[l] = asking{max(s.asks[l].asked, a.asked), max(s.asks[l].drawn, a.drawn)}
+		s.asks[l].Vertices, s.asks[l].Neighbours = max(s.asks[l].Vertices, a.Vertices), max(s.asks[l].Neighbours, a.Neighbours)
 	}
 	for l, h := range o.hops {
 		s.hops[l] = hopShape{max(s.hops[l].sources, h.sources), max(s.hops[l].destinations, h.destinations), max(s.hops[l].edges, h.edges)}

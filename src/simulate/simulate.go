@@ -182,6 +182,7 @@ type Result struct {
 	Minibatches int     // of a rank in a step
 	Remote      int64   // rows of all epochs without a cache
 	Each        []int64 // [Epochs*Steps] the same, step by step
+	Asked       Asked   // what sampling would cost in all epochs with topology.kind partitioned
 	Bytes       int64   // the largest resident set, by the formula of docs/simulate.md
 
 	Capacity  []int       // [sizes] rows of a rank's cache, the largest of any rank
@@ -192,6 +193,16 @@ type Result struct {
 	Traces    [][]Trace   // [policies][sizes] what a dynamic policy did; nil for others, and for the optimum, which decides nothing
 
 	used used
+}
+
+// Asked is what minibatches ask of the owners of their vertices where each rank holds the edges of its
+// own alone.
+type Asked struct{ Vertices, Neighbours, Bytes int64 }
+
+func (a *Asked) add(o Asked) {
+	a.Vertices += o.Vertices
+	a.Neighbours += o.Neighbours
+	a.Bytes += o.Bytes
 }
 
 // Trace is what a policy did, step by step, summed over ranks.
