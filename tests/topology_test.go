@@ -13,9 +13,10 @@ import (
 	"halognn/src/policy"
 )
 
-// Where the topology lies changes no number: ranks that hold the in-edges of their own vertices alone
-// come to the bits of ranks that hold all, in training, evaluation and the final test, on any number of
-// ranks. What a rank does not hold cannot be read: its pages are not there (shard.Options.Rank).
+// Where the topology lies changes no number: ranks that hold the in-edges of their own vertices
+// alone come to the bits of ranks that hold all, in training, evaluation and the final test, on any
+// number of ranks. What a rank does not hold cannot be read: its pages are not there
+// (shard.Options.Rank).
 func TestPartitionedTopologyChangesNoNumber(t *testing.T) {
 	t.Parallel()
 	parts := smallParts.dir(t)
@@ -93,8 +94,9 @@ func TestStaticCachesOfAPartitionedTopology(t *testing.T) {
 	}
 }
 
-// A hop that asks has four collectives, two of which tell how long the others are: with seeds of its
-// own a minibatch of L hops has 4(L-1), with those of all ranks 4L; published figures count half.
+// A hop that asks has four collectives, two of which tell how long the others are: with seeds of
+// its own a minibatch of L hops has 4(L-1), with those of all ranks 4L; published figures count
+// half.
 func TestRoundsOfAPartitionedTopology(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

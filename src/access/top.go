@@ -10,8 +10,9 @@ import (
 	"halognn/src/mem"
 )
 
-// Expected returns the expected number of rows outside the local ranges that a step reads and that are not cached: the sum of p,
-// such as Inclusion gives it, over remote vertices less that over the cached ones, which are remote and distinct. O(N).
+// Expected returns the expected number of rows outside the local ranges that a step reads and that
+// are not cached: the sum of p, such as Inclusion gives it, over remote vertices less that over the
+// cached ones, which are remote and distinct. O(N).
 func Expected(p []float32, local []Range, cached []graph.VertexID) (float64, error) {
 	if err := checkLocal(len(p), local); err != nil {
 		return 0, fmt.Errorf("access: expected rows: %w", err)
@@ -27,14 +28,15 @@ func Expected(p []float32, local []Range, cached []graph.VertexID) (float64, err
 	return max(sum, 0), nil
 }
 
-// Top returns the vertices outside the local ranges with the highest scores, at most capacity of them, in ascending order: the
-// best static cache of that many rows, by that score. Ties go to the higher out-degree, then to the lower id. Vertices that score
-// 0 are never needed and left out, so there may be fewer.
+// Top returns the vertices outside the local ranges with the highest scores, at most capacity of
+// them, in ascending order: the best static cache of that many rows, by that score. Ties go to the
+// higher out-degree, then to the lower id. Vertices that score 0 are never needed and left out, so
+// there may be fewer.
 //
 //	score [N]  >= 0
 //
-// It finds the least score to be kept by its digits (radix selection), sorting nothing: time O(N), memory 512 KiB and the
-// result, which lies outside the Go heap.
+// It finds the least score to be kept by its digits (radix selection), sorting nothing: time O(N),
+// memory 512 KiB and the result, which lies outside the Go heap.
 func (m *Graph) Top(score []float32, local []Range, capacity int) ([]graph.VertexID, error) {
 	n := m.in.NumVertices()
 	if len(score) != n {
@@ -76,15 +78,16 @@ func (m *Graph) Top(score []float32, local []Range, capacity int) ([]graph.Verte
 	return top, nil
 }
 
-// BestFirst sorts vertices by score, the highest first; ties as Top has them. So Top of any capacity is
-// the first of Top of a larger one.
+// BestFirst sorts vertices by score, the highest first; ties as Top has them. So Top of any
+// capacity is the first of Top of a larger one.
 func (m *Graph) BestFirst(vertices []graph.VertexID, score []float32) {
 	slices.SortFunc(vertices, func(a, b graph.VertexID) int {
 		return cmp.Or(cmp.Compare(m.key(score[b], b), m.key(score[a], a)), cmp.Compare(a, b))
 	})
 }
 
-// key orders vertices by score, then by out-degree. The bits of floats that are not negative order as they do.
+// key orders vertices by score, then by out-degree. The bits of floats that are not negative order
+// as they do.
 func (m *Graph) key(score float32, v graph.VertexID) uint64 {
 	return uint64(math.Float32bits(score))<<32 | uint64(min(m.degree(v), math.MaxUint32))
 }
@@ -94,8 +97,9 @@ const (
 	digitBits = 16
 )
 
-// selectKey returns the least of the highest count keys, the number of keys above it, and how many of those equal to it belong to
-// the count. One pass over the candidates a digit, from the highest; each keeps to the keys that begin as the one it looks for.
+// selectKey returns the least of the highest count keys, the number of keys above it, and how many
+// of those equal to it belong to the count. One pass over the candidates a digit, from the highest;
+// each keeps to the keys that begin as the one it looks for.
 func selectKey(candidates func(yield func(v graph.VertexID, key uint64)), count int) (least uint64, above, ties int) {
 	if count == 0 {
 		return math.MaxUint64, 0, 0

@@ -2,7 +2,8 @@ package exchange
 
 import "fmt"
 
-// Counters say what one plan, or many, cost. Rows are vertices of the frontier unless said otherwise:
+// Counters say what one plan, or many, cost. Rows are vertices of the frontier unless said
+// otherwise:
 //
 //	Frontier = Local + Cached + Peer + Remote - Early
 //	sum over ranks of Remote = sum over ranks of Served
@@ -48,8 +49,8 @@ func (s *Sampling) Add(o Sampling) {
 	s.Bytes += o.Bytes
 }
 
-// Check returns an error, which is about a bug, unless the rows of one plan for so many vertices add
-// up.
+// Check returns an error, which is about a bug, unless the rows of one plan for so many vertices
+// add up.
 func (c *Counters) Check(frontier int) error {
 	if c.Frontier == c.Local+c.Cached+c.Peer+c.Remote-c.Early && c.Frontier == int64(frontier) {
 		return nil

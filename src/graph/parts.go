@@ -18,7 +18,8 @@ type PartIndex struct {
 	end      []uint32 // [P] one past the last vertex of each part
 }
 
-// NewPartIndex indexes the parts given by offsets [P+1], which do not fall. Empty parts are skipped by Find.
+// NewPartIndex indexes the parts given by offsets [P+1], which do not fall. Empty parts are skipped
+// by Find.
 func NewPartIndex(offsets []int64) PartIndex {
 	parts := len(offsets) - 1
 	n := int(offsets[parts])

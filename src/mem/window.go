@@ -14,8 +14,8 @@ import (
 var ErrWindow = errors.New("the byte lies outside the part of the file that this rank holds")
 
 // MapWindow maps the bytes [lo, hi) of a file where they would lie if the whole were mapped: Bytes
-// is as long as the file, so offsets stay what they are, but of the rest it has the addresses alone,
-// no memory, and reading it is an error of Guard. Pages at both ends are mapped whole.
+// is as long as the file, so offsets stay what they are, but of the rest it has the addresses
+// alone, no memory, and reading it is an error of Guard. Pages at both ends are mapped whole.
 //
 //	file     |-----------------|=========|--------------|
 //	Bytes    | no access       | pages   | no access    |
@@ -33,7 +33,8 @@ func MapWindow(path string, lo, hi int64, copied bool) (*File, error) {
 		return nil, err
 	}
 	if lo < 0 || hi < lo || hi > info.Size() {
-		return nil, fmt.Errorf("%s: bytes %d to %d of %d cannot be mapped", path, lo, hi, info.Size())
+		return nil, fmt.Errorf("%s: bytes %d to %d of %d cannot be mapped",
+			path, lo, hi, info.Size())
 	}
 	m := &File{path: path}
 	if info.Size() > 0 {

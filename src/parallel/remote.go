@@ -13,19 +13,19 @@ import (
 	"halognn/src/trace"
 )
 
-// remoteDrawer draws minibatches where every rank holds the in-edges of its own vertices alone. A hop
-// whose frontier others own takes two rounds, each a collective of the pipeline:
+// remoteDrawer draws minibatches where every rank holds the in-edges of its own vertices alone. A
+// hop whose frontier others own takes two rounds, each a collective of the pipeline:
 //
 //	local     collective                 local      collective                   local
-//	sample ──> ask 2 ──────────────────> answer 2 ──> reply 2 ─────────────────> extend 2 ──> ask 3 ...
+//	sample ──> ask 2 ──────────────────> answer 2 ──> reply 2 ─────────────────> extend 2 ──> ask 3
 //	seeds,     counts and words, ids     draws for    sizes, neighbours          block,
 //	hop 1      to the owners             the askers   back                       next frontier
 //
-// A round sends what it knows the length of, counts or sizes, and then what these are of. The second
-// half is started by whoever waits for the first: the pipeline has one waiter for each collective, who
-// takes the minibatches in order, and every round has a communicator of its own, so all ranks start
-// the same there in the same order. To the pipeline it is one collective, whose end waits for nothing
-// but its start on all ranks.
+// A round sends what it knows the length of, counts or sizes, and then what these are of. The
+// second half is started by whoever waits for the first: the pipeline has one waiter for each
+// collective, who takes the minibatches in order, and every round has a communicator of its own, so
+// all ranks start the same there in the same order. To the pipeline it is one collective, whose end
+// waits for nothing but its start on all ranks.
 //
 // The key of a minibatch stays with its rank: owners are sent the word that names the draws, and so
 // make those that the rank would make itself.
@@ -173,7 +173,8 @@ func (d *remoteDrawer) sample(m *Minibatch) error {
 			if n := len(m.draws.asking.IDs); n > 0 {
 				return fmt.Errorf("%d seeds belong to other ranks; this is a bug in halognn", n)
 			}
-			if err := errors.Join(s.Draw(&m.draws.asking), s.Extend(&m.Sampled, h, &m.draws.asking)); err != nil {
+			err := errors.Join(s.Draw(&m.draws.asking), s.Extend(&m.Sampled, h, &m.draws.asking))
+			if err != nil {
 				return err
 			}
 		}
@@ -193,7 +194,8 @@ func (d *remoteDrawer) next(m *Minibatch, s *sample.Remote, h int) {
 }
 
 func (d *remoteDrawer) group(m *Minibatch, s *sample.Remote, h int) {
-	m.draws.asking.Ask(&d.parts, d.ranks, d.rank, m.Sampled.Frontier, m.Key.Word(h), s.Fanout(h, m.Train))
+	m.draws.asking.Ask(&d.parts, d.ranks, d.rank, m.Sampled.Frontier,
+		m.Key.Word(h), s.Fanout(h, m.Train))
 }
 
 // startAsk tells every rank how many of its vertices the minibatch asks for, and under which word;
@@ -215,7 +217,8 @@ func (d *remoteDrawer) startAsk(m *Minibatch, c comm.Comm) (request, error) {
 	r.Asked += int64(len(r.asking.IDs))
 	r.Rounds++
 	r.Bytes += int64(d.ranks) * sample.AskBytes
-	r.half = c.StartAlltoallv(mem.Bytes(r.asks), mem.Bytes(r.asked), d.ones, d.ones, sample.AskBytes)
+	r.half = c.StartAlltoallv(
+		mem.Bytes(r.asks), mem.Bytes(r.asked), d.ones, d.ones, sample.AskBytes)
 	return (*askRound)(r), nil
 }
 
@@ -240,8 +243,8 @@ func (r *askRound) Wait() error {
 	for k := range r.wanted {
 		n := r.asked[2*k]
 		if n < 0 || n > most {
-			return fmt.Errorf("rank %d asks for the neighbours of %d vertices of rank %d, which has fewer; "+
-				"the two see different parts or memory is damaged", k, n, r.d.rank)
+			return fmt.Errorf("rank %d asks for the neighbours of %d vertices of rank %d, which has "+
+				"fewer; the two see different parts or memory is damaged", k, n, r.d.rank)
 		}
 		r.wanted[k], r.words[k] = int(n), uint64(r.asked[2*k+1])
 		total += int(n)
@@ -251,7 +254,8 @@ func (r *askRound) Wait() error {
 	r.Rounds++
 	r.Bytes += int64(len(r.asking.IDs)) * sample.VertexBytes
 	return r.comm.StartAlltoallv(
-		mem.Bytes(r.asking.IDs), mem.Bytes(r.wantIDs), r.asking.Count, r.wanted, sample.VertexBytes).Wait()
+		mem.Bytes(r.asking.IDs), mem.Bytes(r.wantIDs), r.asking.Count, r.wanted,
+		sample.VertexBytes).Wait()
 }
 
 // answer draws for whoever asks, and for the minibatch's own vertices.
@@ -307,7 +311,8 @@ func (d *remoteDrawer) extend(m *Minibatch, h int) error {
 
 // bytes returns the memory of the arrays.
 func (r *remoteDraws) bytes() int64 {
-	return r.asking.Bytes() + r.answer.Bytes() + int64(cap(r.asks)+cap(r.asked))*8 + int64(cap(r.wantIDs))*4
+	return r.asking.Bytes() + r.answer.Bytes() +
+		int64(cap(r.asks)+cap(r.asked))*8 + int64(cap(r.wantIDs))*4
 }
 
 // free returns the arrays.

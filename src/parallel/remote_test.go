@@ -15,8 +15,8 @@ import (
 	"halognn/src/sample"
 )
 
-// partitioned is the part of the topology that rank c holds, and the first vertices of all ranks. The
-// edges of others are not in it.
+// partitioned is the part of the topology that rank c holds, and the first vertices of all ranks.
+// The edges of others are not in it.
 func (w *world) partitioned(c comm.Comm) (*sample.Topology, []int64) {
 	each := (len(w.offsets) - 1) / c.Size()
 	var rows []int64
@@ -68,8 +68,8 @@ func (w *world) ownSeeds(c comm.Comm, each int) func(int, *Minibatch) {
 }
 
 // On a topology of which no rank holds the edges of another, minibatches, gradients and losses have
-// the bits of the topology that all hold, at any depth, with several minibatches a step; and rounds,
-// vertices and neighbours add up.
+// the bits of the topology that all hold, at any depth, with several minibatches a step; and
+// rounds, vertices and neighbours add up.
 func TestPartitionedHasTheBitsOfReplicated(t *testing.T) {
 	const n = 5
 	w := newWorld(t, 4)

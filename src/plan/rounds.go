@@ -5,8 +5,8 @@ import (
 	"halognn/src/sample"
 )
 
-// Rounds is what sampling a partitioned topology costs in a step: what package parallel counts, summed
-// over the ranks.
+// Rounds is what sampling a partitioned topology costs in a step: what package parallel counts,
+// summed over the ranks.
 type Rounds struct {
 	Asked float64 `json:"asked_vertices"`   // vertices that ranks ask others to draw for
 	Drawn float64 `json:"drawn_neighbours"` // neighbours that come back
@@ -27,7 +27,8 @@ func (p *planner) asks(r *rankPlan, mb *sample.Minibatch) []sample.Asked {
 		return nil
 	}
 	first, last := p.layout.Vertices(r.rank)
-	return mb.Asks(p.job.Sample.Fanouts, p.job.Ranks, p.job.GlobalSeeds, graph.VertexID(first), graph.VertexID(last))
+	return mb.Asks(p.job.Sample.Fanouts, p.job.Ranks, p.job.GlobalSeeds,
+		graph.VertexID(first), graph.VertexID(last))
 }
 
 // askingHops returns how many hops of a minibatch ask other ranks.
@@ -59,23 +60,24 @@ func (p *planner) rounds() *Rounds {
 	return &all
 }
 
-// askingBytes is what a minibatch holds between the rounds, for the largest hop: sample.Asking and, as
-// others ask as much, sample.Answer.
+// askingBytes is what a minibatch holds between the rounds, for the largest hop: sample.Asking and,
+// as others ask as much, sample.Answer.
 func (p *planner) askingBytes(s *shape) int64 {
 	most := int64(0)
 	for l, a := range s.asks {
 		h, width := s.hops[l], int64(sample.SizeBytes(p.job.Sample.Fanouts[len(s.asks)-1-l]))
-		asked, drawn, own := int64(a.Vertices), int64(a.Neighbours), int64(h.destinations-a.Vertices)
+		asked, drawn := int64(a.Vertices), int64(a.Neighbours)
+		own := int64(h.destinations) - asked
 		answer := func(vertices, edges int64) int64 { return vertices*(8+4+width) + 4*edges }
-		bytes := 8*int64(h.destinations) + asked*width + 4*drawn + answer(own, int64(h.edges)-drawn) +
-			4*asked + answer(asked, drawn)
+		bytes := 8*int64(h.destinations) + asked*width + 4*drawn +
+			answer(own, int64(h.edges)-drawn) + 4*asked + answer(asked, drawn)
 		most = max(most, bytes)
 	}
 	return most
 }
 
-// topologyBytes returns the bytes of the edges and labels that a rank maps, and of what all ranks of a
-// node have in common.
+// topologyBytes returns the bytes of the edges and labels that a rank maps, and of what all ranks
+// of a node have in common.
 func (p *planner) topologyBytes(rank int) (rows, common int64) {
 	rows, common = p.shards.MappedBytes()
 	if !p.job.Partitioned {

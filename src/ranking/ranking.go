@@ -101,9 +101,11 @@ func idsFile(rank int) string   { return fmt.Sprintf("rank-%04d.npy", rank) }
 func readsFile(rank int) string { return fmt.Sprintf("rank-%04d-reads.npy", rank) }
 
 // Write ranks for every rank of a job by a static policy, as far as a cache of alpha reaches, and
-// returns the directory. One that is there is written anew. Time and memory are those of the policy's
-// ranking, for one rank after the other; the graph is mapped.
-func Write(j *job.Job, p *policy.Policy, m *access.Graph, alpha float64, workers int) (string, error) {
+// returns the directory. One that is there is written anew. Time and memory are those of the
+// policy's ranking, for one rank after the other; the graph is mapped.
+func Write(
+	j *job.Job, p *policy.Policy, m *access.Graph, alpha float64, workers int,
+) (string, error) {
 	meta := Meta{Format: format, For: of(j, p)}
 	path := meta.For.path(j.Shards.Dir)
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
@@ -191,7 +193,7 @@ func Open(j *job.Job, p *policy.Policy) (*Ranking, error) {
 		err = json.Unmarshal(text, &r.Meta)
 	}
 	if err == nil && (r.Format != format || len(r.Ranks) != j.Ranks) {
-		err = fmt.Errorf("format %d, %d ranks; this program reads format %d, and the job has %d ranks",
+		err = fmt.Errorf("format %d, %d ranks; this program reads format %d, the job has %d ranks",
 			r.Format, len(r.Ranks), format, j.Ranks)
 	}
 	if err != nil {
@@ -200,14 +202,14 @@ func Open(j *job.Job, p *policy.Policy) (*Ranking, error) {
 	return r, nil
 }
 
-// Hold returns the vertices that a rank's cache of so many rows holds, ascending, outside the Go heap,
-// and the remote rows that a minibatch is expected to read beside them. A ranking that ends before is
-// ErrMissing.
+// Hold returns the vertices that a rank's cache of so many rows holds, ascending, outside the Go
+// heap, and the remote rows that a minibatch is expected to read beside them. A ranking that ends
+// before is ErrMissing.
 func (r *Ranking) Hold(rank, capacity int) (held []graph.VertexID, left float64, err error) {
 	of := r.Ranks[rank]
 	if capacity > of.Vertices && !of.All {
-		return nil, 0, fmt.Errorf("%w: %s ranks %d vertices for rank %d, but its cache holds %d", ErrMissing,
-			r.path, of.Vertices, rank, capacity)
+		return nil, 0, fmt.Errorf("%w: %s ranks %d vertices for rank %d, but its cache holds %d",
+			ErrMissing, r.path, of.Vertices, rank, capacity)
 	}
 	n := min(capacity, of.Vertices)
 	ids := make([]int32, n)

@@ -2,8 +2,8 @@ package sample
 
 import "halognn/src/graph"
 
-// Asked is what hops ask of other ranks where no rank holds the rows of all vertices (Remote), counted
-// on minibatches that were sampled where one does.
+// Asked is what hops ask of other ranks where no rank holds the rows of all vertices (Remote),
+// counted on minibatches that were sampled where one does.
 type Asked struct {
 	Vertices   int // whose owners are asked
 	Neighbours int // that come back
@@ -16,8 +16,8 @@ const AskBytes = 16
 // VertexBytes is a vertex in a message.
 const VertexBytes = 4
 
-// AskingHops returns how many of a minibatch's hops ask other ranks. Those next to the seeds only do if
-// seeds may be vertices of any rank.
+// AskingHops returns how many of a minibatch's hops ask other ranks. Those next to the seeds only
+// do if seeds may be vertices of any rank.
 func AskingHops(hops, ranks int, elsewhere bool) int {
 	if ranks == 1 || hops == 0 {
 		return 0
@@ -28,9 +28,11 @@ func AskingHops(hops, ranks int, elsewhere bool) int {
 	return hops
 }
 
-// Asks returns what each block of a minibatch, input layer first, asks in a job of so many ranks, of
-// which the one whose minibatch it is has the vertices [first, end). O(V).
-func (m *Minibatch) Asks(fanouts []int, ranks int, elsewhere bool, first, end graph.VertexID) []Asked {
+// Asks returns what each block of a minibatch, input layer first, asks in a job of so many ranks,
+// of which the one whose minibatch it is has the vertices [first, end). O(V).
+func (m *Minibatch) Asks(
+	fanouts []int, ranks int, elsewhere bool, first, end graph.VertexID,
+) []Asked {
 	asks := make([]Asked, len(m.Blocks))
 	for l := range AskingHops(len(m.Blocks), ranks, elsewhere) {
 		b, a := &m.Blocks[l], &asks[l]

@@ -12,10 +12,10 @@ type Kernel int
 const (
 	// KernelFused draws straight into the columns of a block and renumbers there.
 	KernelFused Kernel = iota
-	// KernelCOO is what the fused one is measured against, as FastSample (section 3.2) describes it: a
-	// hop is drawn as pairs (source, destination), the ids of both are compacted, and the pairs are
-	// converted to CSC. It makes the same keyed draws and takes either vertex map, so that what is
-	// compared is formats and passes. One goroutine makes a minibatch.
+	// KernelCOO is what the fused one is measured against, as FastSample (section 3.2) describes
+	// it: a hop is drawn as pairs (source, destination), the ids of both are compacted, and the
+	// pairs are converted to CSC. It makes the same keyed draws and takes either vertex map, so
+	// that what is compared is formats and passes. One goroutine makes a minibatch.
 	KernelCOO
 )
 
@@ -102,7 +102,8 @@ func (s *Fused) convert(block *graph.Block) {
 	}
 }
 
-// extendPairs makes the pairs of a hop whose draws have come from several ranks: block has them as rows.
+// extendPairs makes the pairs of a hop whose draws have come from several ranks: block has them as
+// rows.
 func (s *Fused) extendPairs(block *graph.Block) {
 	p, drawn := s.pairs, asVertices(block.Indices)
 	p.src, p.dst = mem.Grow(p.src, len(drawn)), mem.Grow(p.dst, len(drawn))
@@ -119,7 +120,8 @@ func (p *pairs) bytes() int64 {
 	if p == nil {
 		return 0
 	}
-	return int64(cap(p.src)+cap(p.dst)+cap(p.srcRow)+cap(p.dstRow))*4 + int64(cap(p.ends)+cap(p.next))*8
+	return int64(cap(p.src)+cap(p.dst)+cap(p.srcRow)+cap(p.dstRow))*4 +
+		int64(cap(p.ends)+cap(p.next))*8
 }
 
 func (p *pairs) free() {

@@ -8,8 +8,9 @@ import (
 	"halognn/src/mem"
 )
 
-// Fused is the sampler of kind Neighbour: draws go straight into a block's columns and are renumbered
-// there (FastSample, Mostafa et al. 2023, Algorithm 1). Remote does the same for rows of several ranks.
+// Fused is the sampler of kind Neighbour: draws go straight into a block's columns and are
+// renumbered there (FastSample, Mostafa et al. 2023, Algorithm 1). Remote does the same for rows of
+// several ranks.
 type Fused struct {
 	topology Topology
 	options  Options
@@ -142,7 +143,8 @@ func (s *Fused) gatherOriginal(lo, hi int) {
 	}
 }
 
-// expand makes the block whose destinations are the frontier so far, and appends to the frontier the vertices it finds.
+// expand makes the block whose destinations are the frontier so far, and appends to the frontier
+// the vertices it finds.
 func (s *Fused) expand(block *graph.Block, fanout int, key uint64) error {
 	if s.pairs != nil {
 		return s.expandPairs(block, fanout, key)
@@ -184,7 +186,8 @@ func (s *Fused) checkEdges(edges, vertices int) error {
 	return nil
 }
 
-// renumberAlone draws the hop and renumbers it, chunk by chunk, and returns the length of the frontier, n before.
+// renumberAlone draws the hop and renumbers it, chunk by chunk, and returns the length of the
+// frontier, n before.
 func (s *Fused) renumberAlone(n int) int {
 	h, total := &s.hop, n
 	for lo, hi := 0, 0; lo < n; lo = hi {

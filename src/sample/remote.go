@@ -20,9 +20,9 @@ import (
 //	Extend   block, next frontier <── neighbours ──
 //	End      transposes
 //
-// Remote sends nothing: who calls it moves IDs, Sizes and Neighbours. What a minibatch is between two
-// calls lies in its Minibatch and Asking, so each call may be of another Remote. One goroutine at a
-// time uses one. Beside the rows it holds it takes memory for the largest frontier so far.
+// Remote sends nothing: who calls it moves IDs, Sizes and Neighbours. What a minibatch is between
+// two calls lies in its Minibatch and Asking, so each call may be of another Remote. One goroutine
+// at a time uses one. Beside the rows it holds it takes memory for the largest frontier so far.
 type Remote struct{ fused *Fused }
 
 // NewRemote makes a Remote over rows of consecutive vertices. Workers is ignored: minibatches are
@@ -74,7 +74,8 @@ func (k Key) Word(h int) uint64 { return k.hop(h) }
 func (r *Remote) Begin(mb *Minibatch, seeds []graph.VertexID, hops int) error {
 	s := r.fused
 	if limit := s.options.MaxSeeds; limit > 0 && len(seeds) > limit {
-		return fmt.Errorf("sample: %d seeds, but the sampler was made for at most %d; raise MaxSeeds", len(seeds), limit)
+		return fmt.Errorf("sample: %d seeds, but the sampler was made for at most %d; raise MaxSeeds",
+			len(seeds), limit)
 	}
 	s.mb = mb
 	return s.contain(func() error {
@@ -93,7 +94,8 @@ type Asking struct {
 	Word   uint64 // names the draws
 	Fanout int
 
-	// What goes to the owners, and what comes back. The rows of the asker itself are not among them.
+	// What goes to the owners, and what comes back. The rows of the asker itself are not among
+	// them.
 	Count      []int            // [K] vertices asked of each rank
 	IDs        []graph.VertexID // [V] by rank, then in frontier order
 	Sizes      []byte           // [V] neighbours of each, in SizeBytes(Fanout) bytes
@@ -111,8 +113,11 @@ type Asking struct {
 // cursor is how far the answer of one rank has been read.
 type cursor struct{ vertex, edge int }
 
-// Ask groups a frontier by owner; rank is the asker's own. parts are the vertices of each rank. O(n+K).
-func (a *Asking) Ask(parts *graph.PartIndex, ranks, rank int, frontier []graph.VertexID, word uint64, fanout int) {
+// Ask groups a frontier by owner; rank is the asker's own. parts are the vertices of each rank.
+// O(n+K).
+func (a *Asking) Ask(
+	parts *graph.PartIndex, ranks, rank int, frontier []graph.VertexID, word uint64, fanout int,
+) {
 	a.Word, a.Fanout, a.rank = word, fanout, rank
 	if len(a.Count) != ranks {
 		a.Count, a.next = make([]int, ranks), make([]cursor, ranks)
@@ -179,8 +184,8 @@ func (a *Asking) Room(edges []int) {
 	a.Neighbours = mem.Grow(a.Neighbours, total)
 }
 
-// Edges sets edges [K] to the neighbours that each rank returns, by Sizes. A size that no draw has is
-// an error that names the rank.
+// Edges sets edges [K] to the neighbours that each rank returns, by Sizes. A size that no draw has
+// is an error that names the rank.
 func (a *Asking) Edges(edges []int) error {
 	width, i := SizeBytes(a.Fanout), 0
 	for o, n := range a.Count {
@@ -188,7 +193,8 @@ func (a *Asking) Edges(edges []int) error {
 		for range n {
 			k := size(a.Sizes, width, i)
 			if k < 0 || a.Fanout != All && k > a.Fanout {
-				return fmt.Errorf("sample: rank %d returned %d neighbours of vertex %d, with a fanout of %d; %s", o, k, a.IDs[i], a.Fanout, sameParts)
+				return fmt.Errorf("sample: rank %d returned %d neighbours of vertex %d, with a fanout of "+
+					"%d; %s", o, k, a.IDs[i], a.Fanout, sameParts)
 			}
 			sum += k
 			i++
@@ -198,7 +204,8 @@ func (a *Asking) Edges(edges []int) error {
 	return nil
 }
 
-const sameParts = "the ranks see different parts or memory is damaged: give all ranks the same parts and check those"
+const sameParts = "the ranks see different parts or memory is damaged: give all ranks the same " +
+	"parts and check those"
 
 // Free returns the arrays.
 func (a *Asking) Free() {
@@ -241,17 +248,19 @@ func (a *Answer) Bytes() int64 {
 	return int64(cap(a.Sizes)) + int64(cap(a.Neighbours)+cap(a.original))*4 + int64(cap(a.indptr))*8
 }
 
-// Answer draws for vertices whose rows are held here: count[r] of ids are asked by rank r, for draws
-// that word[r] names. A vertex that is not held is graph.ErrVertexRange.
-func (r *Remote) Answer(a *Answer, ids []graph.VertexID, count []int, word []uint64, fanout int) error {
+// Answer draws for vertices whose rows are held here: count[r] of ids are asked by rank r, for
+// draws that word[r] names. A vertex that is not held is graph.ErrVertexRange.
+func (r *Remote) Answer(
+	a *Answer, ids []graph.VertexID, count []int, word []uint64, fanout int,
+) error {
 	s := r.fused
 	first, rows := int(s.topology.First), s.topology.Graph.NumVertices()
 	at := 0
 	for from, n := range count {
 		for _, v := range ids[at : at+n] {
 			if int(v) < first || int(v) >= first+rows {
-				return fmt.Errorf("sample: rank %d asks for neighbours of vertex %d: %w (rows %d to %d are held here); %s",
-					from, v, graph.ErrVertexRange, first, first+rows-1, sameParts)
+				return fmt.Errorf("sample: rank %d asks for neighbours of vertex %d: %w (rows %d to %d are "+
+					"held here); %s", from, v, graph.ErrVertexRange, first, first+rows-1, sameParts)
 			}
 		}
 		at += n
@@ -259,7 +268,9 @@ func (r *Remote) Answer(a *Answer, ids []graph.VertexID, count []int, word []uin
 	return s.contain(func() error { return s.answer(a, ids, count, word, fanout) })
 }
 
-func (s *Fused) answer(a *Answer, ids []graph.VertexID, count []int, word []uint64, fanout int) error {
+func (s *Fused) answer(
+	a *Answer, ids []graph.VertexID, count []int, word []uint64, fanout int,
+) error {
 	n := len(ids)
 	a.original = mem.Grow(a.original, n)
 	for i, v := range ids {
@@ -332,7 +343,8 @@ func (s *Fused) extend(block *graph.Block, a *Asking) error {
 	for _, v := range drawn {
 		if uint(v) >= uint(len(s.topology.Original)) {
 			return &graph.LayoutError{Array: graph.Indices, Reason: fmt.Errorf(
-				"an edge comes from vertex %d: %w (the graph has %d vertices)", v, graph.ErrVertexRange, len(s.topology.Original))}
+				"an edge comes from vertex %d: %w (the graph has %d vertices)",
+				v, graph.ErrVertexRange, len(s.topology.Original))}
 		}
 	}
 	if s.pairs != nil {
@@ -353,7 +365,8 @@ func (s *Fused) extend(block *graph.Block, a *Asking) error {
 	return nil
 }
 
-// join puts the neighbours of the frontier's vertices, from wherever they have come, into its order.
+// join puts the neighbours of the frontier's vertices, from wherever they have come, into its
+// order.
 func (s *Fused) join(block *graph.Block, a *Asking) error {
 	width, mine := SizeBytes(a.Fanout), a.mine.indptr
 	a.rewind()

@@ -49,7 +49,8 @@ func (c *cluster) free() {
 	}
 }
 
-// sample draws a minibatch for each rank, all in lock-step, as a pipeline would: seeds[k] under keys[k].
+// sample draws a minibatch for each rank, all in lock-step, as a pipeline would: seeds[k] under
+// keys[k].
 func (c *cluster) sample(mbs []Minibatch, seeds [][]graph.VertexID, keys []Key, hops int, train bool) error {
 	ranks := len(c.remotes)
 	for k, r := range c.remotes {
@@ -128,8 +129,9 @@ func (c *cluster) deliver(k int) error {
 	return nil
 }
 
-// Ranks that hold the rows of their own vertices alone make the minibatches that one makes that holds
-// all, bit for bit: whatever parts they have, wherever their seeds lie, whichever map numbers.
+// Ranks that hold the rows of their own vertices alone make the minibatches that one makes that
+// holds all, bit for bit: whatever parts they have, wherever their seeds lie, whichever map
+// numbers.
 func TestRemoteIsReference(t *testing.T) {
 	r := rand.New(rand.NewPCG(21, 0))
 	for round := range 24 {

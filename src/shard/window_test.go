@@ -16,7 +16,8 @@ import (
 )
 
 // A rank of a partitioned topology reads its own rows where the whole file would have them, and
-// nothing else: the other ranges of its files may hold anything, and touching their pages is an error.
+// nothing else: the other ranges of its files may hold anything, and touching their pages is an
+// error.
 func TestRankOpensItsOwnRows(t *testing.T) {
 	for _, task := range []string{dataset.Multiclass, dataset.Multilabel} {
 		ds := makeDataset(t, rand.New(rand.NewPCG(1, 4)), 20000, dataset.Meta{

@@ -12,13 +12,13 @@ import (
 	"halognn/src/trace"
 )
 
-// openApart opens a cache where no rank sees the whole topology: a static one whose ranking has been
-// written before, or one that needs nothing of the graph. Collective.
+// openApart opens a cache where no rank sees the whole topology: a static one whose ranking has
+// been written before, or one that needs nothing of the graph. Collective.
 func (s *session) openApart() (exchange.Cache, error) {
 	p := s.policy()
 	if p.Whole != "" || s.o.Cache.HaloFraction > 0 {
-		return nil, AgreedOn(s.Comm, fmt.Errorf("cache.policy %s cannot be had where no rank sees the "+
-			"whole topology: %s", p.Name, p.Whole))
+		return nil, AgreedOn(s.Comm, fmt.Errorf("cache.policy %s cannot be had where no rank "+
+			"sees the whole topology: %s", p.Name, p.Whole))
 	}
 	if !p.Static() {
 		var err error
@@ -43,8 +43,8 @@ func (s *session) openApart() (exchange.Cache, error) {
 	return c, nil
 }
 
-// ranked reads what a static policy keeps on this rank, and the rows that a minibatch is expected to
-// fetch beside it.
+// ranked reads what a static policy keeps on this rank, and the rows that a minibatch is expected
+// to fetch beside it.
 func (s *session) ranked() (held []graph.VertexID, left float64, err error) {
 	r, err := ranking.Open(s.job, s.policy())
 	if err == nil {
@@ -54,8 +54,9 @@ func (s *session) ranked() (held []graph.VertexID, left float64, err error) {
 		}
 	}
 	if errors.Is(err, ranking.ErrMissing) {
-		err = fmt.Errorf("%w; where no rank sees the whole topology it takes a ranking that was written "+
-			"before: halognn analyze --config FILE --ranks %d --ranks-per-node %d --policies %s --alpha %g",
+		err = fmt.Errorf("%w; where no rank sees the whole topology it takes a ranking that was "+
+			"written before: halognn analyze --config FILE --ranks %d --ranks-per-node %d "+
+			"--policies %s --alpha %g",
 			err, s.Comm.Size(), s.Comm.Size()/s.nodes, s.o.Cache.Policy, s.o.Cache.Alpha)
 	}
 	return held, left, err

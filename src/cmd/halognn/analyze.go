@@ -26,12 +26,14 @@ type analyzeFlags struct {
 func analyzeCommand() *cobra.Command {
 	var o analyzeFlags
 	c := &cobra.Command{
-		Use:   "analyze [PARTS] --config FILE.yaml [--set key.path=value ...] [--ranks K] [--policies vip,degree,...]",
-		Short: "Rank the vertices for static caches once, so that no rank of a run needs the whole graph",
-		Long: "Rank, for every rank of a run, the vertices of the others as static cache policies do, and write them into " +
-			"PARTS/analysis, best first. A run with topology.kind partitioned reads them; so may any number of runs with " +
-			"the same parts, ranks, fanouts and batch. One process does it, with the graph mapped.",
-		Example: "  halognn analyze parts/products-4 --config inputs/products.yaml --policies vip,degree,oracle",
+		Use: "analyze [PARTS] --config FILE.yaml [--set key.path=value ...] [--ranks K] " +
+			"[--policies vip,degree,...]",
+		Short: "Rank the vertices for static caches once, for runs that have no rank with all edges",
+		Long: "Rank, for every rank of a run, the vertices of the others as static cache policies do, " +
+			"and write them into PARTS/analysis, best first. A run with topology.kind partitioned reads " +
+			"them; so may any number of runs with the same parts, ranks, fanouts and batch. One process " +
+			"does it, with the graph mapped.",
+		Example: "  halognn analyze parts/products-4 --config inputs/products.yaml --policies vip,oracle",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := required(c, "config"); err != nil {
@@ -43,9 +45,12 @@ func analyzeCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&o.config, "config", "", "YAML file of the run")
 	f.StringArrayVar(&o.sets, "set", nil, "override a key, as sample.batch=512; repeatable")
-	f.IntVar(&o.ranks, "ranks", 0, "ranks of the run: a divisor of the parts (default: one for each part)")
-	f.IntVar(&o.perNode, "ranks-per-node", 0, "ranks that share a node's memory (default: run.ranks_per_node, or 1)")
-	f.StringSliceVar(&o.policies, "policies", []string{policy.VIP}, "static policies of cache.policy")
+	f.IntVar(&o.ranks, "ranks", 0,
+		"ranks of the run: a divisor of the parts (default: one for each part)")
+	f.IntVar(&o.perNode, "ranks-per-node", 0,
+		"ranks that share a node's memory (default: run.ranks_per_node, or 1)")
+	f.StringSliceVar(&o.policies, "policies", []string{policy.VIP},
+		"static policies of cache.policy")
 	f.Float64Var(&o.alpha, "alpha", 1, "largest cache.alpha of the runs")
 	return c
 }
@@ -55,12 +60,14 @@ func (o *analyzeFlags) check() error {
 	var faults []error
 	for _, name := range o.policies {
 		if p := policy.Find(name); p == nil || p.Rank == nil {
-			faults = append(faults, fmt.Errorf("--policies: %q ranks no vertices; there are %s", name, config.OrList(
-				policy.Names(func(p *policy.Policy) bool { return p.Rank != nil }))))
+			ranking := policy.Names(func(p *policy.Policy) bool { return p.Rank != nil })
+			faults = append(faults, fmt.Errorf("--policies: %q ranks no vertices; there are %s",
+				name, config.OrList(ranking)))
 		}
 	}
 	if o.ranks < 0 || o.perNode < 0 {
-		faults = append(faults, fmt.Errorf("--ranks is %d, --ranks-per-node %d; they must be at least 1", o.ranks, o.perNode))
+		faults = append(faults, fmt.Errorf(
+			"--ranks is %d, --ranks-per-node %d; they must be at least 1", o.ranks, o.perNode))
 	}
 	if !(o.alpha >= 0) || o.alpha > 1e6 {
 		faults = append(faults, fmt.Errorf("--alpha is %g; it must be 0 to 1e6", o.alpha))
@@ -100,7 +107,8 @@ func analyze(command *cobra.Command, o analyzeFlags, args []string) error {
 		}
 		defer j.Close()
 		if !j.Reads() {
-			return usageError(fmt.Errorf("a model of kind %s reads no neighbours, so it has no use for a cache", spec.Model.Kind))
+			return usageError(fmt.Errorf(
+				"a model of kind %s reads no neighbours, so it has no use for a cache", spec.Model.Kind))
 		}
 		m, err := access.New(&s.Topology().Graph, access.Options{})
 		if err != nil {
