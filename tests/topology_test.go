@@ -176,7 +176,36 @@ func TestRoundsAreAsPlanned(t *testing.T) {
 	}
 }
 
-// Under either MPI too; and a run that begins on one topology goes on on the other.
+// A run that begins on one topology goes on on the other, to the bits of one that was not interrupted;
+// and its trace has the rounds, stage by stage.
+func TestRunsGoOnOnAnotherTopology(t *testing.T) {
+	t.Parallel()
+	parts := smallParts.dir(t)
+	sets := []string{"cache.policy=none", "run.ranks_per_node=1", "model.layers=3", "sample.fanouts=4,3,2"}
+	want := trained(t, parts, 2, append(sets, "train.epochs=3")...)
+	run := newRunDir(t)
+	begin := trainArgs(t, parts, run, append(sets, "train.epochs=1", "topology.kind=partitioned")...)
+	halognn(t).must(t, append(begin, "--ranks-in-process", "2", "--trace")...)
+	for _, c := range []struct{ epochs, kind string }{{"2", "replicated"}, {"3", "partitioned"}} {
+		r := halognn(t).must(t, "train", "--resume", run, "--set", "train.epochs="+c.epochs,
+			"--set", "topology.kind="+c.kind, "--ranks-in-process", "2")
+		if c.epochs == "3" {
+			got := outcomeOf(t, run, r)
+			if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest || got.BlocksDigest != want.BlocksDigest {
+				t.Errorf("goes on to losses %s, weights %s, blocks %s; want %s, %s, %s", got.LossDigest,
+					got.WeightsDigest, got.BlocksDigest, want.LossDigest, want.WeightsDigest, want.BlocksDigest)
+			}
+		}
+	}
+	spans := string(read(t, filepath.Join(run, "trace", "rank-0001.json")))
+	for _, stage := range []string{"ask 2", "answer 2", "reply 2", "extend 2", "ask 3", "answer 3", "reply 3", "extend 3"} {
+		if !strings.Contains(spans, `"`+stage+`"`) {
+			t.Errorf("the trace has no stage %q", stage)
+		}
+	}
+}
+
+// Under either MPI too.
 func TestPartitionedTopologyUnderMPI(t *testing.T) {
 	launcher(t)
 	parts := smallParts.dir(t)
