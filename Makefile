@@ -11,10 +11,12 @@ export HALOGNN_ROOT := $(CURDIR)
 ENV   := source ./env.sh
 QUIET := HALOGNN_QUIET=1 source ./env.sh
 RUN   ?= run/demo
-GOFILES := go.mod go.sum $(shell find src -name '*.go' -not -name '*_test.go' 2>/dev/null)
+GOFILES := go.mod go.sum src/cmd/halognn/VERSION $(shell find src -name '*.go' -not -name '*_test.go' 2>/dev/null)
 KERNELS := $(shell find kernels/cpu kernels/include kernels/Makefile -type f 2>/dev/null)
-VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -X main.version=$(VERSION)
+RELEASE := $(shell cat src/cmd/halognn/VERSION)
+COMMIT  := $(shell git describe --always --exclude '*' --dirty 2>/dev/null)
+VERSION := $(RELEASE)$(addprefix +,$(COMMIT))
+LDFLAGS := -X main.commit=$(COMMIT)
 
 .PHONY: help
 help: ## list the targets
@@ -27,6 +29,10 @@ run: deps build ## first success: generate a graph, partition it 4 ways, train o
 .PHONY: test
 test: deps deps-test build build/libhalognn_cuda_emulated.so ## everything: lint, unit tests, plain build, race detector, sanitizers, MPI (Open MPI and MPICH)
 	@tests/all.sh
+
+.PHONY: test-fast
+test-fast: build ## while you work, in 3 minutes: formatting, vet, unit tests, smoke tests of the program
+	@tests/all.sh fast
 
 .PHONY: build
 build: bin/halognn ## the program, bin/halognn
@@ -60,19 +66,24 @@ PREFIX ?= /usr/local
 INTO    = $(DESTDIR)$(abspath $(PREFIX))
 
 .PHONY: install
-install: build ## the program, job scripts, inputs, docs and a module file below PREFIX (/usr/local); DESTDIR comes before it
+install: build ## the program, man pages, completion, job scripts, inputs, docs and a module file below PREFIX (/usr/local); DESTDIR comes before it
 	@install -d $(INTO)/bin $(INTO)/share/halognn/profiling $(INTO)/share/modulefiles/halognn
 	@install -m 755 bin/halognn $(INTO)/bin/halognn
-	@cp -R env.sh jobs inputs docs README.md LICENSE $(INTO)/share/halognn/
+	@cp -R env.sh jobs inputs docs README.md CHANGELOG.md LICENSE $(INTO)/share/halognn/
 	@install -m 755 $(filter-out %/bench.sh %/bench_gpu.sh %/sanitize_gpu.sh, $(wildcard profiling/*.sh profiling/*.py)) $(INTO)/share/halognn/profiling/
 	@ln -sfn ../../bin $(INTO)/share/halognn/bin
+	@install -d $(INTO)/share/man/man1 && bin/halognn man $(INTO)/share/man/man1
+	@install -d $(addprefix $(INTO)/share/, bash-completion/completions zsh/site-functions fish/vendor_completions.d)
+	@bin/halognn completion bash >$(INTO)/share/bash-completion/completions/halognn
+	@bin/halognn completion zsh >$(INTO)/share/zsh/site-functions/_halognn
+	@bin/halognn completion fish >$(INTO)/share/fish/vendor_completions.d/halognn.fish
 	@if [ -f build/libhalognn_cuda.so ]; then install -d $(INTO)/lib; install -m 755 build/libhalognn_cuda.so $(INTO)/lib/; fi
-	@sed -e 's|@PREFIX@|$(abspath $(PREFIX))|g' -e 's|@VERSION@|$(VERSION)|g' jobs/modulefile.in >$(INTO)/share/modulefiles/halognn/$(VERSION)
+	@sed -e 's|@PREFIX@|$(abspath $(PREFIX))|g' -e 's|@VERSION@|$(VERSION)|g' jobs/modulefile.in >$(INTO)/share/modulefiles/halognn/$(RELEASE)
 	@rm $(INTO)/share/halognn/jobs/modulefile.in
 	@echo "installed below $(INTO); with modules: module use $(abspath $(PREFIX))/share/modulefiles; module load halognn"
 
 .PHONY: bench
-bench: build ## the benchmarks of docs/performance.md, each beside the machine's own limit
+bench: build ## the benchmarks of docs/results/performance.md, each beside the machine's own limit
 	@$(QUIET); profiling/bench.sh
 
 .PHONY: faults-nightly
@@ -88,9 +99,10 @@ shrink-nightly: deps deps-test build ## 2000 files that shrink under running job
 	@for mpi in openmpi mpich; do tests/shrink.sh $$mpi 1000 $${SEED:-$$(date +%Y%m%d)}; done
 
 .PHONY: docs
-docs: build ## write docs/config.md from the table of config keys
+docs: build ## write docs/config.md, and the sections of other pages that are made from tables in the code
 	@bin/halognn config --markdown >build/config.md
 	@mv build/config.md docs/config.md
+	@$(QUIET); go test -count=1 -run 'AreDocumented$$' ./tests -update
 
 .PHONY: fuzz
 fuzz: deps build ## every reader of files fuzzed, TIME=6m each; TARGET= a part of a target's name for some only

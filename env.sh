@@ -1,12 +1,13 @@
 # shellcheck shell=sh disable=SC2086,SC2254  # flags and patterns are meant to be split and matched
-# env.sh: finds MPI, BLAS, METIS, hwloc and CUDA, exports the flags that build halognn against them, and says what it found.
+# env.sh: finds MPI, BLAS, oneDNN, METIS, hwloc and CUDA, exports the flags that build halognn against them, and says what it found.
 #
 #   . ./env.sh                       from bash or sh, in the repository root (the Makefile and the job scripts do this)
 #   HALOGNN_MPICC=mpicc.mpich        another MPI compiler (Cray: cc); its mpirun is taken from beside it
 #   HALOGNN_MODULES="gcc openmpi"    environment modules to load first, on machines that have them
 #   HALOGNN_QUIET=1                  say nothing
 #
-# It changes nothing but the environment. What is missing is listed in HALOGNN_MISSING, as Debian package names.
+# It changes nothing but the environment. What is missing is listed in HALOGNN_MISSING, as Debian package names; what the
+# program runs faster with, in HALOGNN_OPTIONAL.
 
 halognn_say() { [ -n "${HALOGNN_QUIET:-}" ] || printf 'env.sh: %-6s %s\n' "$1" "$2" >&2; }
 
@@ -15,7 +16,7 @@ HALOGNN_ROOT=${HALOGNN_ROOT:-$PWD}
 if [ ! -f "$HALOGNN_ROOT/env.sh" ]; then
   halognn_say error "$HALOGNN_ROOT is not the repository root: cd there, or set HALOGNN_ROOT"
 fi
-export HALOGNN_ROOT HALOGNN_MISSING=''
+export HALOGNN_ROOT HALOGNN_MISSING='' HALOGNN_OPTIONAL=''
 
 if [ -n "${HALOGNN_MODULES:-}" ] && command -v module >/dev/null 2>&1; then
   for halognn_m in $HALOGNN_MODULES; do module load "$halognn_m" || halognn_say error "module load $halognn_m failed"; done
@@ -61,6 +62,14 @@ else
   HALOGNN_BLAS_LIBS=-lopenblas
   HALOGNN_MISSING="$HALOGNN_MISSING libopenblas-dev"
   halognn_say BLAS "not found (no pkg-config openblas, no cblas.h)"
+fi
+
+# oneDNN is loaded at run time, from where the loader looks or HALOGNN_ONEDNN_LIB says; without it OpenBLAS multiplies.
+halognn_onednn=${HALOGNN_ONEDNN_LIB:-$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | sed -n 's|.*libdnnl\.so\.[23] .*=> ||p' | head -1)}
+if [ -n "$halognn_onednn" ]; then halognn_say oneDNN "$halognn_onednn"
+else
+  halognn_say oneDNN "not found (OpenBLAS multiplies matrices)"
+  case $(uname -m) in x86_64) HALOGNN_OPTIONAL="$HALOGNN_OPTIONAL libdnnl-dev" ;; esac
 fi
 
 # METIS

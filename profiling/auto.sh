@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# auto.sh PARTS...: does cache.policy auto find what a hand finds? Trains the same minibatches with every cache setting that a user would try, and with
-# auto, on each of the given parts; prints one table for each, and says how far auto is from the fastest.
+# auto.sh PARTS...: does cache.policy auto find the fastest cache? Trains the same minibatches with
+# every cache setting that a user would try, and with auto, on each of the given parts; prints one
+# table for each, and says how far auto is from the fastest.
 #
 #   on a cluster, in an allocation          LAUNCH="srun -n 4" profiling/auto.sh parts/computers-4 parts/fb100-4 parts/sbm-4
 #   on one machine with limited links       LAUNCH="netlab -n 4 -r %r --" RATES=200mbit profiling/auto.sh parts/computers-4 parts/fb100-4 parts/sbm-4
@@ -13,13 +14,14 @@
 #   CONFIG   what is trained                                         [inputs/slow-network.yaml]
 #   SETS     more settings, as "sample.batch=64 model.hidden=32"     [none]
 #   REPEAT   runs of each                                            [2]
-#   WAYS     names of the settings that are run beside auto          [all]
+#   WAYS     names of the settings to compare with auto               [all]
 #   EPOCHS   auto tries caches in the first third of them            [12]
 #   ALPHA, DEPTH                                                     [0.2, 4]
 #   OUT      where runs and tables go                                [run/auto]
 #
-# An epoch's time is the median over the second half of the epochs of all runs, when auto has made up its mind; what trying cost is the column beside it, the
-# sum of all epochs of a run. The check fails if auto takes more than 5 % longer than the fastest, or if any loss differs.
+# An epoch's time is the median over the second half of the epochs of all runs, when auto has
+# chosen; the column beside it, the sum of all epochs of a run, shows the cost of the trials. The
+# check fails if auto takes more than 5 % longer than the fastest, or if any loss differs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case ${1:--h} in -h | --help) sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "profiling/$(basename "$0")"; exit $(($# == 0 ? 2 : 0)) ;; esac
@@ -59,7 +61,8 @@ train() { # train RATE PARTS DIR KEY=VALUE...: one run
 
 number() { sed -n "s/^ *\"$2\": \"\{0,1\}\([0-9a-z.+-]*\)\"\{0,1\},*$/\1/p" "$1/summary.json" | head -1; }
 
-# seconds DIR...: median over the second half of the epochs of the runs, and the sum of all epochs of a run
+# seconds DIR...: median over the second half of the epochs of the runs, and the sum of all epochs
+# of a run
 seconds() {
   local dir
   for dir in "$@"; do sed -n 's/^{"kind":"epoch".*"seconds":\([0-9.e+-]*\).*/\1/p' "$dir/metrics.jsonl" | tail -n +$((epochs / 2 + 1)); done | sort -g | awk '

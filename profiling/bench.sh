@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# bench.sh [COUNT]: the benchmarks of docs/performance.md. Every figure comes with the machine's own limit, measured in the same run;
-# compare ratios, not times. Raw results go to build/bench.txt, for `benchstat old.txt new.txt`.
-# BENCH_VERTICES=240000 makes the sampler's graph smaller than the 2.4 million vertices and 120 million edges of the goal.
+# bench.sh [COUNT]: the benchmarks of docs/results/performance.md. Every figure comes with the
+# machine's own limit, measured in the same run; compare ratios, not times. Raw results go to
+# build/bench.txt, for `benchstat old.txt new.txt`. BENCH_VERTICES=240000 makes the sampler's graph
+# smaller than the 2.4 million vertices and 120 million edges of the goal.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 HALOGNN_QUIET=1 source ./env.sh

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# bench_gpu.sh: on a GPU, kernels beside the bandwidth of a copy and the best product of cuBLAS in the same run; training, its epochs and each
-# kernel of a step beside the step's roofline; and the same model on the same minibatches in PyTorch and PyTorch Geometric, where
-# they are installed. `make bench-gpu` builds what it needs. What did not run is said in a line each.
+# bench_gpu.sh: on a GPU, kernels beside the bandwidth of a copy and the best product of cuBLAS in
+# the same run; training, its epochs and each kernel of a step beside the step's roofline; and the
+# same model on the same minibatches in PyTorch and PyTorch Geometric, where they are installed.
+# `make bench-gpu` builds what it needs. A line names each thing that did not run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 HALOGNN_QUIET=1 source ./env.sh

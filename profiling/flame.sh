@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# flame.sh RUN [cpu|heap|block|mutex] [PORT]: the profiles of all ranks of a run as one flame graph, in the browser.
-# On a cluster: ssh -L 8080:localhost:8080 LOGIN, then http://localhost:8080/ui/flamegraph. Ctrl-C ends it.
+# flame.sh RUN [cpu|heap|block|mutex] [PORT]: the profiles of all ranks of a run as one flame graph,
+# in the browser. On a cluster: ssh -L 8080:localhost:8080 LOGIN, then
+# http://localhost:8080/ui/flamegraph. Ctrl-C ends it.
 set -euo pipefail
 run=${1:?usage: flame.sh RUN [cpu|heap|block|mutex] [PORT]} kind=${2:-cpu} port=${3:-8080}
 "$(dirname "$0")/merge.sh" "$run" "$kind"

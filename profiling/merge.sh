@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# merge.sh RUN [cpu|heap|block|mutex]: one pprof profile of all ranks of a run that was trained with --profile, RUN/profile/KIND.pprof.
-# It is the sum over ranks, and over the parts of a run that was resumed; a single rank's is what it was made from, RUN/profile/rank-RRRR/
-# or RUN/profile-2/rank-RRRR/.
+# merge.sh RUN [cpu|heap|block|mutex]: one pprof profile of all ranks of a run that was trained with
+# --profile, RUN/profile/KIND.pprof. It is the sum over ranks, and over the parts of a run that was
+# resumed; those of single ranks are in RUN/profile/rank-RRRR/ and
+# RUN/profile-2/rank-RRRR/.
 set -euo pipefail
 usage="usage: merge.sh RUN [cpu|heap|block|mutex]"
 run=${1:?$usage} kind=${2:-cpu}

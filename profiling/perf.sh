@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# perf.sh DIR COMMAND...: runs the command, a rank, under `perf record`, where Go, C kernels, BLAS and MPI show up in one profile:
+# perf.sh DIR COMMAND...: runs the command, a rank, under `perf record`, which shows Go, C
+# kernels, BLAS and MPI in one profile:
 #
 #   mpirun -np 4 profiling/perf.sh run/perf bin/halognn train --config inputs/demo.yaml
 #   perf report -i run/perf/rank-0000.data

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# sanitize_gpu.sh: compute-sanitizer (memory and leaks, uninitialised reads, synchronisation) over the suite of compute/cuda, in which arrays are
-# allocations of their own. No kernel uses shared memory, so there is nothing for racecheck. Needs a GPU.
+# sanitize_gpu.sh: compute-sanitizer (memory and leaks, uninitialised reads, synchronisation) over
+# the suite of compute/cuda, in which arrays are allocations of their own. No kernel uses shared
+# memory, so there is nothing for racecheck. Needs a GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 HALOGNN_QUIET=1 source ./env.sh

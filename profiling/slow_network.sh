@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# slow_network.sh PARTS [OUT]: what remote rows cost, and what overlap and caches win back. Trains the same model on the same minibatches under
-# each way of getting rows, and prints one table per link speed: SALIENT++, Table 1 (full replication, partitioned, + pipeline, + cache),
-# MassiveGNN, Figure 6 (baseline, prefetch, + eviction), and the look-ahead cache. All must have one loss_digest: that is the check.
+# slow_network.sh PARTS [OUT]: what remote rows cost, and what overlap and caches win back. Trains
+# the same model on the same minibatches under each way of getting rows, and prints one table per
+# link speed: SALIENT++, Table 1 (full replication, partitioned, + pipeline, + cache), MassiveGNN,
+# Figure 6 (baseline, prefetch, + eviction), and the look-ahead cache. All must have one
+# loss_digest: that is the check.
 #
 #   on a cluster, in an allocation          LAUNCH="srun -n 4" profiling/slow_network.sh parts/products-4
 #   on one machine with limited links       LAUNCH="netlab -n 4 -r %r --" RATES="1gbit 200mbit" profiling/slow_network.sh parts/products-4
@@ -15,7 +17,8 @@
 #   REPEAT   runs of each; the fastest counts                        [2]
 #   ALPHA, DEPTH, GAMMA, DELTA                                       [0.2, 4, 0.995, 16]
 #
-# The first epoch, which fills pools and pipes, counts like the others: the time is the median over epochs.
+# The first epoch, which fills pools and pipes, counts like the others: the time is the median over
+# epochs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case ${1:--h} in -h | --help) sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "profiling/$(basename "$0")"; exit $(($# == 0 ? 2 : 0)) ;; esac

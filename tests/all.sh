@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# all.sh: everything that `make test` promises, in the order of "fails fastest". Each step prints its time; what cannot run here
-# says so. The last line counts.
+# all.sh: everything that `make test` promises, in the order of "fails fastest". Each step prints its
+# time; what cannot run here says so. The last line counts. `all.sh fast` runs what `make test-fast`
+# promises.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 HALOGNN_QUIET=1 source ./env.sh
@@ -17,27 +18,40 @@ step() { # step NAME COMMAND...
     *) failed=$((failed + 1)); printf -- '-- %s: FAILED, %d s\n' "$name" $((SECONDS - begin)) ;;
   esac
 }
+summary() { printf '\n%d passed, %d failed, %d skipped\n' $passed $failed $skipped; [ $failed = 0 ]; }
 leave_out() { skipped=$((skipped + 1)); printf '\n== %s: not run: %s\n' "$1" "$2"; }
 
 formatted() { local bad; bad=$(gofmt -l src tests); [ -z "$bad" ] || { echo "gofmt: $bad"; return 1; }; }
-plain_build() { CGO_ENABLED=0 go build ./... && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test -timeout 40m ./...; }
+plain_build() ( # the program itself only by its smoke tests: the step "unit tests" has them all
+  export CGO_ENABLED=0
+  go build ./... && go vet ./... && HALOGNN_SHORT=1 go test -timeout 40m ./src/... ./tests
+)
 sanitized() { make --silent --no-print-directory -C kernels BUILD="$PWD/build/sanitize" SANITIZE=1 test; }
 faults() { go test -tags faults -count=1 ./src/fault && go test -v -tags faults -run TestFaults -count=1 -timeout 30m ./tests/faults -args -faults "${HALOGNN_FAULT_COUNT:-50}"; }
 shell_lint() { shellcheck env.sh && shellcheck -x tests/*.sh tests/*/*.sh profiling/*.sh jobs/*.sh jobs/*.sbatch .ci/run; }
 
 step "gofmt" formatted
 step "go vet" go vet ./...
+if [ "${1:-}" = fast ]; then
+  export HALOGNN_SHORT=1
+  step "unit tests, and smoke tests of the program" go test -skip '^TestEndings$' ./src/... ./tests
+  summary
+  exit
+fi
 step "staticcheck" go tool staticcheck ./...
 if command -v shellcheck >/dev/null 2>&1; then step "shellcheck" shell_lint; else leave_out "shellcheck" "it is not installed"; fi
 step "C kernels under ASan and UBSan, every SIMD level" sanitized
-step "unit tests" go test -timeout 40m ./...
+# What is named UnderMPI runs below under each MPI that is here; without them, under the one that is.
+here=()
+for mpi in openmpi mpich; do ! command -v mpicc.$mpi >/dev/null 2>&1 || here+=("$mpi"); done
+step "unit tests" go test -timeout 40m ${here:+-skip UnderMPI} ./...
 step "CUDA: kernels by nvcc, and on a GPU or an emulated device" tests/cuda.sh
 data=${HALOGNN_DATA:-../shared/data}
 [ -d "$data" ] || leave_out "imports of real data sets" "there is no $data; set HALOGNN_DATA to the directory that holds them"
 step "plain Go: build and tests with CGO_ENABLED=0" plain_build
 step "race detector, in-process ranks" env HALOGNN_SHORT=1 go test -race -timeout 40m ./src/...
 for mpi in openmpi mpich; do
-  if command -v mpicc.$mpi >/dev/null 2>&1; then
+  if [[ " ${here[*]} " = *" $mpi "* ]]; then
     step "under mpirun: $mpi" tests/mpi.sh $mpi
   else
     leave_out "under mpirun: $mpi" "mpicc.$mpi is not installed"
@@ -57,5 +71,4 @@ if reason=$(tests/slurm/cluster.sh true 2>&1) || [ $? != 69 ]; then
 else
   leave_out "Slurm" "$reason"
 fi
-printf '\n%d passed, %d failed, %d skipped\n' $passed $failed $skipped
-[ $failed = 0 ]
+summary

@@ -9,7 +9,7 @@ import (
 	"halognn/src/npy"
 )
 
-// alter changes the elements of a NumPy file, and not what meta.json says of it.
+// alter changes the elements of a NumPy file, but not its entry in meta.json.
 func alter[T npy.Element](t *testing.T, path string, change func(x []T)) {
 	t.Helper()
 	a, err := npy.Map[T](path)
@@ -40,7 +40,8 @@ func inner(change func(x []int64)) func(x []int64) {
 	return func(x []int64) { change(x[1 : len(x)-1]) }
 }
 
-// alteration is a change to files that all ranks read, which `data.verify: sizes` lets pass.
+// alteration is a change to files that all ranks read and that `data.verify: sizes` does not
+// detect.
 type alteration struct {
 	name  string
 	alter func(t *testing.T, parts string)
@@ -50,10 +51,12 @@ type alteration struct {
 var alterations = []alteration{
 	{"sources below 0", func(t *testing.T, parts string) {
 		alter(t, filepath.Join(parts, "indices.npy"), every[int32](7, -1))
-	}, []string{"parts/indices.npy: altered", "in-neighbours of vertex", "comes from vertex -1: vertex out"}},
+	}, []string{"parts/indices.npy: altered", "in-neighbours of vertex",
+		"comes from vertex -1: vertex out"}},
 	{"sources beyond the last vertex", func(t *testing.T, parts string) {
 		alter(t, filepath.Join(parts, "indices.npy"), every[int32](7, 3000))
-	}, []string{"parts/indices.npy: altered", "in-neighbours of vertex", "comes from vertex 3000: vertex out"}},
+	}, []string{"parts/indices.npy: altered", "in-neighbours of vertex",
+		"comes from vertex 3000: vertex out"}},
 	{"row pointers far away", func(t *testing.T, parts string) {
 		alter(t, filepath.Join(parts, "indptr.npy"), inner(every[int64](7, 1<<62)))
 	}, []string{"parts/indptr.npy: altered", "indptr"}},
@@ -89,7 +92,8 @@ func TestAlteredPartsAreNamed(t *testing.T) {
 			return append(append(args, "--out", filepath.Join(dir, "out")), sized(parts)...)
 		},
 		"simulate": func(parts, dir string) []string {
-			return []string{"simulate", "--parts", parts, "--ranks", "2", "--fanouts", "5,3", "--batch", "96",
+			return []string{"simulate", "--parts", parts, "--ranks", "2", "--fanouts", "5,3",
+				"--batch", "96",
 				"--alphas", "0.1", "--epochs", "1", "--out", filepath.Join(dir, "out")}
 		},
 		"plan": func(parts, dir string) []string {
@@ -98,7 +102,8 @@ func TestAlteredPartsAreNamed(t *testing.T) {
 	}
 	for _, policy := range []string{"none", "vip", "sim", "prefetch", "lookahead", "auto"} {
 		commands["train, cache "+policy] = func(parts, dir string) []string {
-			return training(t, parts, dir, "data.verify=sizes", "cache.policy="+policy, "run.ranks_per_node=1")
+			return training(t, parts, dir, "data.verify=sizes", "cache.policy="+policy,
+				"run.ranks_per_node=1")
 		}
 	}
 	t.Run("group", func(t *testing.T) {
@@ -120,8 +125,8 @@ func TestAlteredPartsAreNamed(t *testing.T) {
 	})
 }
 
-// What is met later than in the first step: validation, labels, the final test, and the place that
-// a prediction goes to.
+// Damage that shows only after the first step: in validation, labels, the final test, and the ids
+// of predictions.
 func TestAlteredListsAndLabelsAreNamed(t *testing.T) {
 	unlessShort(t)
 	for _, c := range []struct {
@@ -130,9 +135,10 @@ func TestAlteredListsAndLabelsAreNamed(t *testing.T) {
 		data handmade
 		alteration
 	}{
-		{"labels of training seeds", nil, handmade{}, alteration{alter: func(t *testing.T, parts string) {
-			alter(t, filepath.Join(parts, "labels.npy"), every[int32](1, 99))
-		}, want: []string{"parts/labels.npy: altered", "label of vertex 0 is 99", "label 99"}}},
+		{"labels of training seeds", nil, handmade{},
+			alteration{alter: func(t *testing.T, parts string) {
+				alter(t, filepath.Join(parts, "labels.npy"), every[int32](1, 99))
+			}, want: []string{"parts/labels.npy: altered", "label of vertex 0 is 99", "label 99"}}},
 		{"labels of validated vertices", nil, handmade{classes: 2}, alteration{alter: func(
 			t *testing.T, parts string,
 		) {
@@ -150,17 +156,19 @@ func TestAlteredListsAndLabelsAreNamed(t *testing.T) {
 		{"validated vertices", nil, handmade{}, alteration{alter: func(t *testing.T, parts string) {
 			alter(t, filepath.Join(parts, "valid.npy"), every[int32](1, -1))
 		}, want: []string{"parts/valid.npy: altered", "seed -1: vertex out of range"}}},
-		{"validated vertices of a mlp", []string{"model.kind=mlp"}, handmade{}, alteration{alter: func(
-			t *testing.T, parts string,
-		) {
-			alter(t, filepath.Join(parts, "valid.npy"), every[int32](1, 4000))
-		}, want: []string{"parts/valid.npy: altered", "[4000]"}}},
+		{"validated vertices of a mlp", []string{"model.kind=mlp"}, handmade{},
+			alteration{alter: func(
+				t *testing.T, parts string,
+			) {
+				alter(t, filepath.Join(parts, "valid.npy"), every[int32](1, 4000))
+			}, want: []string{"parts/valid.npy: altered", "[4000]"}}},
 		{"tested vertices", nil, handmade{}, alteration{alter: func(t *testing.T, parts string) {
 			alter(t, filepath.Join(parts, "test.npy"), every[int32](1, 1<<31-1))
 		}, want: []string{"parts/test.npy: altered", "vertex 2147483647"}}},
-		{"training seeds given twice", nil, handmade{}, alteration{alter: func(t *testing.T, parts string) {
-			alter(t, filepath.Join(parts, "train.npy"), every[int32](1, 5))
-		}, want: []string{"parts/train.npy: altered", "seed 5 is given twice"}}},
+		{"training seeds given twice", nil, handmade{},
+			alteration{alter: func(t *testing.T, parts string) {
+				alter(t, filepath.Join(parts, "train.npy"), every[int32](1, 5))
+			}, want: []string{"parts/train.npy: altered", "seed 5 is given twice"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -168,14 +176,16 @@ func TestAlteredListsAndLabelsAreNamed(t *testing.T) {
 			data := c.data.write(t, filepath.Join(dir, "data"))
 			parts := copyOf(t, partitioned(t, data, 2, "random", "--allow-imbalance"), dir, "parts")
 			c.alter(t, parts)
-			r := halognn(t).run(t, training(t, parts, dir, append(c.set, "data.verify=sizes", "sample.batch=20")...)...)
+			r := halognn(t).run(t,
+				training(t, parts, dir,
+					append(c.set, "data.verify=sizes", "sample.batch=20")...)...)
 			remove(t, filepath.Join(dir, "out"))
 			badInput{code: badData, want: append(c.want, "halognn check "+parts)}.check(t, dir, r)
 		})
 	}
 }
 
-// first leaves the first message of a job whose ranks fail at the same time, each for itself.
+// first keeps the first message of a job whose ranks fail at the same time, each for itself.
 func (r result) first() result {
 	const begin = "\nhalognn: "
 	text := "\n" + r.err
@@ -187,13 +197,15 @@ func (r result) first() result {
 }
 
 func TestAlteredPartsAreNamedUnderMPI(t *testing.T) {
+	unlessShort(t)
 	launcher(t)
 	for _, a := range alterations {
 		t.Run(a.name, func(t *testing.T) {
 			dir := t.TempDir()
 			parts := copyOf(t, smallParts.dir(t), dir, "parts")
 			a.alter(t, parts)
-			args := trainArgs(t, parts, filepath.Join(dir, "out"), "data.verify=sizes", "run.ranks_per_node=1")
+			args := trainArgs(t, parts, filepath.Join(dir, "out"), "data.verify=sizes",
+				"run.ranks_per_node=1")
 			r := startMPI(t, 2, halognn(t).path, args...).wait(t)
 			remove(t, filepath.Join(dir, "out"))
 			badInput{code: badData, want: a.want}.checkEnd(t, dir, r.first())

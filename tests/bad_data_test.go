@@ -10,7 +10,8 @@ import (
 	"halognn/src/mem"
 )
 
-// unlessMemoryBeyond skips a test about what memory has no room for on a machine that has so many bytes available.
+// unlessMemoryBeyond skips a test of too large data on a machine with so many bytes of memory
+// available.
 func unlessMemoryBeyond(t *testing.T, bytes int64) {
 	t.Helper()
 	if available, err := mem.Available(); err != nil || available > bytes {
@@ -18,7 +19,8 @@ func unlessMemoryBeyond(t *testing.T, bytes int64) {
 	}
 }
 
-// arrays writes a graph of 10 vertices as plain NumPy arrays to dir/in, for import: the user's data before something happens to it.
+// arrays writes a graph of 10 vertices as plain NumPy arrays to dir/in, for import: sound data,
+// which tests then damage.
 func arrays(t *testing.T, dir string) string {
 	t.Helper()
 	in := filepath.Join(dir, "in")
@@ -36,11 +38,13 @@ func arrays(t *testing.T, dir string) string {
 }
 
 func importing(in, dir string, flags ...string) []string {
-	return append([]string{"import", "--format", "npz", "--in", in, "--out", filepath.Join(dir, "out")}, flags...)
+	return append([]string{"import", "--format", "npz", "--in", in, "--out",
+		filepath.Join(dir, "out")}, flags...)
 }
 
 func partitioning(data, dir string, flags ...string) []string {
-	return append([]string{"partition", "--data", data, "--parts", "4", "--method", "ldg", "--out", filepath.Join(dir, "out")}, flags...)
+	return append([]string{"partition", "--data", data, "--parts", "4", "--method", "ldg", "--out",
+		filepath.Join(dir, "out")}, flags...)
 }
 
 func TestBadImports(t *testing.T) {
@@ -82,12 +86,13 @@ func TestBadImports(t *testing.T) {
 			save(t, filepath.Join(in, "y.npy"), []int64{0, 1, 0, 1, -7, 1, 0, 1, 0, 1}, 10)
 			return importing(in, dir)
 		}, badData, []string{"y", "-7", "4"}},
-		{"an edge to a vertex that no memory has room for", func(t *testing.T, dir string) []string {
-			in := filepath.Join(dir, "in")
-			save(t, filepath.Join(in, "edge_index.npy"), []int64{0, 1, 1, 1<<31 - 2}, 2, 2)
-			unlessMemoryBeyond(t, 40<<30)
-			return importing(in, dir)
-		}, badData, []string{"/in: there is no room for it", "2147483647 vertices", "GiB"}},
+		{"an edge to a vertex that no memory has room for",
+			func(t *testing.T, dir string) []string {
+				in := filepath.Join(dir, "in")
+				save(t, filepath.Join(in, "edge_index.npy"), []int64{0, 1, 1, 1<<31 - 2}, 2, 2)
+				unlessMemoryBeyond(t, 40<<30)
+				return importing(in, dir)
+			}, badData, []string{"/in: there is no room for it", "2147483647 vertices", "GiB"}},
 		{"label columns that no memory has room for", func(t *testing.T, dir string) []string {
 			raw := filepath.Join(dir, "in", "raw")
 			for name, text := range map[string]string{
@@ -99,8 +104,10 @@ func TestBadImports(t *testing.T) {
 				}
 				write(t, filepath.Join(raw, name), []byte(text))
 			}
-			return []string{"import", "--format", "ogb", "--in", filepath.Join(dir, "in"), "--out", filepath.Join(dir, "out")}
-		}, badData, []string{"/raw/node-label.csv", "there is no room for it", "10000 label columns"}},
+			return []string{"import", "--format", "ogb", "--in", filepath.Join(dir, "in"), "--out",
+				filepath.Join(dir, "out")}
+		}, badData, []string{"/raw/node-label.csv", "there is no room for it",
+			"10000 label columns"}},
 		{"labels of other vertices", func(t *testing.T, dir string) []string {
 			in := arrays(t, dir)
 			save(t, filepath.Join(in, "y.npy"), []int64{0, 1, 0}, 3)
@@ -131,15 +138,18 @@ func TestBadImports(t *testing.T) {
 		}, badData, []string{"in", "not empty", "choose another"}},
 		{"a target below a file", func(t *testing.T, dir string) []string {
 			in := arrays(t, dir)
-			return []string{"import", "--format", "npz", "--in", in, "--out", filepath.Join(in, "x.npy", "out")}
+			return []string{"import", "--format", "npz", "--in", in, "--out",
+				filepath.Join(in, "x.npy", "out")}
 		}, badData, []string{"x.npy"}},
 		{"a malformed edge list", func(t *testing.T, dir string) []string {
 			in := filepath.Join(dir, "edges.txt")
 			write(t, in, []byte("# two vertices a line\n1 2\n2 x\n"))
-			return []string{"import", "--format", "edgelist", "--in", in, "--out", filepath.Join(dir, "out")}
+			return []string{"import", "--format", "edgelist", "--in", in, "--out",
+				filepath.Join(dir, "out")}
 		}, badData, []string{"edges.txt", "3", "x"}},
 		{"an unknown format", func(t *testing.T, dir string) []string {
-			return []string{"import", "--format", "dgl", "--in", arrays(t, dir), "--out", filepath.Join(dir, "out")}
+			return []string{"import", "--format", "dgl", "--in", arrays(t, dir), "--out",
+				filepath.Join(dir, "out")}
 		}, usage, []string{"dgl", "npz"}},
 		{"an unknown kind", func(t *testing.T, dir string) []string {
 			return []string{"generate", "--kind", "ring", "--out", filepath.Join(dir, "out")}
@@ -147,7 +157,10 @@ func TestBadImports(t *testing.T) {
 		{"an unknown preset", func(t *testing.T, dir string) []string {
 			return []string{"generate", "--preset", "cora", "--out", filepath.Join(dir, "out")}
 		}, usage, []string{"cora", "arxiv"}},
-		{"a missing flag", func(t *testing.T, dir string) []string { return []string{"import", "--format", "npz"} },
+		{"a missing flag", func(t *testing.T,
+			dir string) []string {
+			return []string{"import", "--format", "npz"}
+		},
 			usage, []string{"--in is missing", "--out is missing"}},
 	} {
 		t.Run(c.name, c.run)
@@ -156,9 +169,15 @@ func TestBadImports(t *testing.T) {
 
 func TestBadDatasets(t *testing.T) {
 	unlessShort(t)
-	small := func(t *testing.T, dir string) string { return copyOf(t, smallData.dir(t), dir, "data") }
+	small := func(t *testing.T,
+		dir string) string {
+		return copyOf(t, smallData.dir(t), dir, "data")
+	}
 	for _, c := range []badInput{
-		{"none", func(t *testing.T, dir string) []string { return partitioning(filepath.Join(dir, "none"), dir) },
+		{"none", func(t *testing.T,
+			dir string) []string {
+			return partitioning(filepath.Join(dir, "none"), dir)
+		},
 			badData, []string{"none", "halognn generate"}},
 		{"a file is missing", func(t *testing.T, dir string) []string {
 			data := small(t, dir)
@@ -211,33 +230,58 @@ func TestBadDatasets(t *testing.T) {
 			return []string{"check", data}
 		}, badData, []string{"features.npy", "NaN", "2999"}},
 		{"more parts than vertices", func(t *testing.T, dir string) []string {
-			return partitioning(handmade{vertices: 10}.write(t, filepath.Join(dir, "data")), dir, "--parts", "11")
+			return partitioning(handmade{vertices: 10}.write(t, filepath.Join(dir, "data")), dir,
+				"--parts", "11")
 		}, badData, []string{"11 parts", "10 vertices"}},
-		{"no parts", func(t *testing.T, dir string) []string { return partitioning(smallData.dir(t), dir, "--parts", "0") },
+		{"no parts", func(t *testing.T,
+			dir string) []string {
+			return partitioning(smallData.dir(t), dir, "--parts", "0")
+		},
 			usage, []string{"0"}},
-		{"parts that are no number", func(t *testing.T, dir string) []string { return partitioning(smallData.dir(t), dir, "--parts", "four") },
+		{"parts that are no number",
+			func(t *testing.T, dir string) []string {
+				return partitioning(smallData.dir(t), dir,
+					"--parts", "four")
+			},
 			usage, []string{"--parts", "four", "--help"}},
 		{"an unknown method", func(t *testing.T, dir string) []string {
 			return partitioning(smallData.dir(t), dir, "--method", "kahip")
 		},
 			usage, []string{"kahip", "metis, ldg"}},
-		{"an order that needs settings", func(t *testing.T, dir string) []string { return partitioning(smallData.dir(t), dir, "--order", "vip") },
+		{"an order that needs settings",
+			func(t *testing.T, dir string) []string {
+				return partitioning(smallData.dir(t), dir,
+					"--order", "vip")
+			},
 			usage, []string{"--order vip needs --fanouts and --batch"}},
-		{"an unknown order", func(t *testing.T, dir string) []string { return partitioning(smallData.dir(t), dir, "--order", "hot") },
+		{"an unknown order", func(t *testing.T,
+			dir string) []string {
+			return partitioning(smallData.dir(t), dir, "--order", "hot")
+		},
 			usage, []string{"hot", "vip", "degree"}},
 		{"seeds in one part", func(t *testing.T, dir string) []string {
-			data := handmade{split: func(v int) [3]bool { return [3]bool{v < 100, v >= 100, false} }}.write(t, filepath.Join(dir, "data"))
+			data := handmade{split: func(v int) [3]bool {
+				return [3]bool{v < 100, v >= 100,
+					false}
+			}}.write(t, filepath.Join(dir, "data"))
 			return partitioning(data, dir, "--method", "contiguous")
 		}, badData, []string{"part 0", "100 training seeds", "--allow-imbalance"}},
 		{"a target that holds something", func(t *testing.T, dir string) []string {
 			data := small(t, dir)
-			return []string{"partition", "--data", data, "--parts", "2", "--method", "random", "--out", data}
+			return []string{"partition", "--data", data, "--parts", "2", "--method", "random",
+				"--out", data}
 		}, badData, []string{"data", "not empty", "choose another"}},
-		{"check of nothing", func(t *testing.T, dir string) []string { return []string{"check", filepath.Join(dir, "none")} },
+		{"check of nothing", func(t *testing.T,
+			dir string) []string {
+			return []string{"check", filepath.Join(dir, "none")}
+		},
 			badData, []string{"none", "no such file"}},
-		{"check of an empty directory", func(t *testing.T, dir string) []string { return []string{"check", dir} },
+		{"check of an empty directory",
+			func(t *testing.T, dir string) []string { return []string{"check", dir} },
 			badData, []string{"neither a dataset or parts", "nor a run"}},
-		{"check without a path", func(t *testing.T, dir string) []string { return []string{"check"} }, usage, []string{"one path"}},
+		{"check without a path",
+			func(t *testing.T, dir string) []string { return []string{"check"} }, usage,
+			[]string{"one path"}},
 	} {
 		t.Run(c.name, c.run)
 	}

@@ -17,12 +17,14 @@ const (
 	diverged = 4
 )
 
-// badInput is a command that must fail in order: with its exit code, one message, and nothing written.
+// badInput is a command that must fail in order: with its exit code, one message, and nothing
+// written.
 type badInput struct {
 	name string
-	args func(t *testing.T, dir string) []string // prepares what is bad below dir; the command would write to dir/out
+	// makes the bad input below dir; the command would write to dir/out
+	args func(t *testing.T, dir string) []string
 	code int
-	want []string // what the message must say: the file, key or rank at fault, and what to do
+	want []string // what the message must contain: the file, key or rank, and the cure
 }
 
 func (b badInput) run(t *testing.T) {
@@ -62,7 +64,7 @@ func copyOf(t *testing.T, from, dir, name string) string {
 	return to
 }
 
-// remove takes a file away, and truncate all but its first bytes.
+// remove deletes a file; truncate keeps only its first bytes.
 func remove(t *testing.T, path string) {
 	t.Helper()
 	if err := os.RemoveAll(path); err != nil {

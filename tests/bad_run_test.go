@@ -11,66 +11,103 @@ import (
 // training returns the command line of a run on parts that would write to dir/out.
 func training(t *testing.T, parts, dir string, sets ...string) []string {
 	t.Helper()
-	return append(trainArgs(t, parts, filepath.Join(dir, "out"), sets...), "--ranks-in-process", "2")
+	return append(trainArgs(t, parts, filepath.Join(dir, "out"), sets...), "--ranks-in-process",
+		"2")
 }
 
-// configured returns the command line of a run whose config file holds text behind the base config.
+// configured returns the command line of a run whose config file is the base config followed by
+// text.
 func configured(t *testing.T, dir, text string) []string {
 	t.Helper()
 	path := filepath.Join(dir, "run.yaml")
 	write(t, path, []byte(baseConfig+text))
-	return []string{"train", "--config", path, "--set", "run.dir=" + filepath.Join(dir, "out"), "--ranks-in-process", "2"}
+	return []string{"train", "--config", path, "--set", "run.dir=" + filepath.Join(dir, "out"),
+		"--ranks-in-process", "2"}
 }
 
 func TestBadConfigs(t *testing.T) {
 	unlessShort(t)
 	set := func(sets ...string) func(*testing.T, string) []string {
-		return func(t *testing.T, dir string) []string { return training(t, smallParts.dir(t), dir, sets...) }
+		return func(t *testing.T,
+			dir string) []string {
+			return training(t, smallParts.dir(t), dir, sets...)
+		}
 	}
 	file := func(text string) func(*testing.T, string) []string {
 		return func(t *testing.T, dir string) []string { return configured(t, dir, text) }
 	}
 	for _, c := range []badInput{
 		{"no file", func(t *testing.T, dir string) []string {
-			return []string{"train", "--config", filepath.Join(dir, "none.yaml"), "--ranks-in-process", "2"}
+			return []string{"train", "--config", filepath.Join(dir, "none.yaml"),
+				"--ranks-in-process", "2"}
 		}, usage, []string{"none.yaml", "no such file"}},
-		{"no --config", func(*testing.T, string) []string { return []string{"train", "--ranks-in-process", "2"} },
+		{"no --config", func(*testing.T,
+			string) []string {
+			return []string{"train", "--ranks-in-process", "2"}
+		},
 			usage, []string{"--config is missing", "inputs/"}},
 		{"not YAML", file("data: [\n"), usage, []string{"run.yaml", "not valid YAML"}},
-		{"an unknown key", file("data:\n  part: p\n"), usage, []string{"run.yaml", "line 9", "data.part", "did you mean data.parts?"}},
-		{"an unknown section", file("trian: {lr: 1}\n"), usage, []string{"line 8", "trian", "config.md"}},
-		{"a wrong type", file("topology: {load: map}\ncache: {delta: often}\n"), usage, []string{"line 9", "cache.delta", "often", "whole number"}},
-		{"a value for a section", file("cache: none\n"), usage, []string{"line 8", "cache is a section"}},
-		{"a list for a number", file("cache: {delta: [1, 2]}\n"), usage, []string{"line 8", "cache.delta is a list"}},
+		{"an unknown key", file("data:\n  part: p\n"), usage,
+			[]string{"run.yaml", "line 9", "data.part", "did you mean data.parts?"}},
+		{"an unknown section", file("trian: {lr: 1}\n"), usage,
+			[]string{"line 8", "trian", "config.md"}},
+		{"a wrong type", file("topology: {load: map}\ncache: {delta: often}\n"), usage,
+			[]string{"line 9", "cache.delta", "often", "whole number"}},
+		{"a value for a section", file("cache: none\n"), usage,
+			[]string{"line 8", "cache is a section"}},
+		{"a list for a number", file("cache: {delta: [1, 2]}\n"), usage,
+			[]string{"line 8", "cache.delta is a list"}},
 		{"no parts named", file(""), usage, []string{"data.parts is missing", "halognn partition"}},
-		{"an unknown key on the command line", set("train.learning_rate=0.1"), usage, []string{"--set train.learning_rate=0.1", "unknown key"}},
-		{"a wrong type on the command line", set("train.lr=fast"), usage, []string{"--set train.lr=fast", "must be a number"}},
-		{"a setting without a value", set("train.lr"), usage, []string{"--set train.lr", "key.path=value"}},
-		{"all faults at once", set("train.lr=-1", "model.layers=0", "sample.batch=0", "model.kind=tree"), usage,
-			[]string{"train.lr is -1", "model.layers is 0", "sample.batch is 0", `model.kind is "tree"`, "sage or mlp"}},
-		{"a home directory", set("run.dir=~/runs/first"), usage, []string{"run.dir is ~/runs/first", "in full"}},
-		{"a fanout of 0", set("sample.fanouts=5,0"), usage, []string{"sample.fanouts[1] is 0", "at least 1"}},
-		{"a fanout of more than all vertices", set("sample.fanouts=5,3000000000"), usage, []string{"sample.fanouts[1] is 3000000000", "at most 2147483647"}},
-		{"hops without end", set("cache.halo_hops=9000000000000000000"), usage, []string{"cache.halo_hops is 9000000000000000000", "0 to 64"}},
-		{"a drop of the learning rate that never comes", set("train.step_epochs=9000000000000000000"), usage, []string{"train.step_epochs", "1 to 1000000000"}},
-		{"fanouts that are no numbers", set("sample.fanouts=5,many"), usage, []string{"sample.fanouts", "5,many", "15,10,5"}},
-		{"more fanouts than layers", set("sample.fanouts=5,5,5"), usage, []string{"sample.fanouts has 3", "model.layers is 2", "one fanout per layer"}},
-		{"fewer fanouts than layers", set("model.layers=4"), usage, []string{"sample.fanouts has 2", "model.layers is 4"}},
+		{"an unknown key on the command line", set("train.learning_rate=0.1"), usage,
+			[]string{"--set train.learning_rate=0.1", "unknown key"}},
+		{"a wrong type on the command line", set("train.lr=fast"), usage,
+			[]string{"--set train.lr=fast", "must be a number"}},
+		{"a setting without a value", set("train.lr"), usage,
+			[]string{"--set train.lr", "key.path=value"}},
+		{"all faults at once",
+			set("train.lr=-1", "model.layers=0", "sample.batch=0", "model.kind=tree"), usage,
+			[]string{"train.lr is -1", "model.layers is 0", "sample.batch is 0",
+				`model.kind is "tree"`, "gat or mlp"}},
+		{"a home directory", set("run.dir=~/runs/first"), usage,
+			[]string{"run.dir is ~/runs/first", "in full"}},
+		{"a fanout of 0", set("sample.fanouts=5,0"), usage,
+			[]string{"sample.fanouts[1] is 0", "at least 1"}},
+		{"a fanout of more than all vertices", set("sample.fanouts=5,3000000000"), usage,
+			[]string{"sample.fanouts[1] is 3000000000", "at most 2147483647"}},
+		{"hops without end", set("cache.halo_hops=9000000000000000000"), usage,
+			[]string{"cache.halo_hops is 9000000000000000000", "0 to 64"}},
+		{"a drop of the learning rate that never comes",
+			set("train.step_epochs=9000000000000000000"), usage,
+			[]string{"train.step_epochs", "1 to 1000000000"}},
+		{"fanouts that are no numbers", set("sample.fanouts=5,many"), usage,
+			[]string{"sample.fanouts", "5,many", "15,10,5"}},
+		{"more fanouts than layers", set("sample.fanouts=5,5,5"), usage,
+			[]string{"sample.fanouts has 3", "model.layers is 2", "one fanout per layer"}},
+		{"fewer fanouts than layers", set("model.layers=4"), usage,
+			[]string{"sample.fanouts has 2", "model.layers is 4"}},
 		{"a dropout of 1", set("model.dropout=1"), usage, []string{"model.dropout is 1", "[0, 1)"}},
 		{"a learning rate of NaN", set("train.lr=nan"), usage, []string{"train.lr"}},
 		{"an infinite learning rate", set("train.lr=inf"), usage, []string{"train.lr"}},
-		{"a step factor above 1", set("train.schedule=step", "train.step_factor=2"), usage, []string{"step", "2"}},
-		{"a feature of a later version", set("parallel.mode=split"), usage, []string{"parallel.mode", "split", "not in this version"}},
-		{"an unknown SIMD level", set("compute.simd=neon"), usage, []string{"compute.simd", "neon", "avx2"}},
+		{"a step factor above 1", set("train.schedule=step", "train.step_factor=2"), usage,
+			[]string{"step", "2"}},
+		{"a feature of a later version", set("parallel.mode=split"), usage,
+			[]string{"parallel.mode", "split", "not in this version"}},
+		{"an unknown SIMD level", set("compute.simd=neon"), usage,
+			[]string{"compute.simd", "neon", "avx2"}},
 		{"a flag of a later version", func(t *testing.T, dir string) []string {
 			return append(training(t, smallParts.dir(t), dir), "--restart", dir)
 		}, usage, []string{"--restart", "halognn train --help"}},
 		{"a negative number of ranks", func(t *testing.T, dir string) []string {
 			return append(training(t, smallParts.dir(t), dir), "--ranks-in-process", "-2")
 		}, usage, []string{"--ranks-in-process is -2"}},
-		{"a surplus argument", func(t *testing.T, dir string) []string { return append(training(t, smallParts.dir(t), dir), "more") },
+		{"a surplus argument",
+			func(t *testing.T, dir string) []string {
+				return append(training(t, smallParts.dir(t),
+					dir), "more")
+			},
 			usage, []string{"more", "halognn train --help"}},
-		{"an unknown command", func(*testing.T, string) []string { return []string{"trian"} }, usage, []string{"trian", "train"}},
+		{"an unknown command", func(*testing.T, string) []string { return []string{"trian"} },
+			usage, []string{"trian", "train"}},
 	} {
 		t.Run(c.name, c.run)
 	}
@@ -78,7 +115,8 @@ func TestBadConfigs(t *testing.T) {
 
 func TestBadParts(t *testing.T) {
 	// broken copies the small parts, breaks them, and trains on them.
-	broken := func(breaking func(t *testing.T, parts string), sets ...string) func(*testing.T, string) []string {
+	broken := func(breaking func(t *testing.T, parts string), sets ...string) func(*testing.T,
+		string) []string {
 		return func(t *testing.T, dir string) []string {
 			parts := copyOf(t, smallParts.dir(t), dir, "parts")
 			breaking(t, parts)
@@ -86,32 +124,60 @@ func TestBadParts(t *testing.T) {
 		}
 	}
 	for _, c := range []badInput{
-		{"none", func(t *testing.T, dir string) []string { return training(t, filepath.Join(dir, "none"), dir) },
+		{"none", func(t *testing.T,
+			dir string) []string {
+			return training(t, filepath.Join(dir, "none"), dir)
+		},
 			badData, []string{"none", "halognn partition"}},
-		{"a dataset", func(t *testing.T, dir string) []string { return training(t, smallData.dir(t), dir) },
+		{"a dataset", func(t *testing.T,
+			dir string) []string {
+			return training(t, smallData.dir(t), dir)
+		},
 			badData, []string{"small/meta.json", "parts"}},
-		{"a file is missing", broken(func(t *testing.T, parts string) { remove(t, filepath.Join(parts, "indices.npy")) }),
+		{"a file is missing",
+			broken(func(t *testing.T,
+				parts string) {
+				remove(t, filepath.Join(parts, "indices.npy"))
+			}),
 			badData, []string{"indices.npy", "no such file", "partition again"}},
-		{"a part is missing", broken(func(t *testing.T, parts string) { remove(t, filepath.Join(parts, "part-0005")) }),
+		{"a part is missing",
+			broken(func(t *testing.T,
+				parts string) {
+				remove(t, filepath.Join(parts, "part-0005"))
+			}),
 			badData, []string{"part-0005/features.npy", "no such file"}},
-		{"a part is truncated", broken(func(t *testing.T, parts string) { truncate(t, filepath.Join(parts, "part-0003", "features.npy"), 5000) }),
+		{"a part is truncated",
+			broken(func(t *testing.T,
+				parts string) {
+				truncate(t, filepath.Join(parts, "part-0003", "features.npy"), 5000)
+			}),
 			badData, []string{"part-0003/features.npy", "5000", "restore the file"}},
-		{"a part is altered", broken(func(t *testing.T, parts string) { patch(t, filepath.Join(parts, "part-0007", "features.npy"), 9) }),
+		{"a part is altered",
+			broken(func(t *testing.T,
+				parts string) {
+				patch(t, filepath.Join(parts, "part-0007", "features.npy"), 9)
+			}),
 			badData, []string{"rank 1", "part-0007/features.npy", "altered", "restore the file"}},
 		{"the topology is altered", broken(func(t *testing.T, parts string) {
 			patch(t, filepath.Join(parts, "indices.npy"), 0xff, 0xff, 0xff, 0x7f)
 		}),
 			badData, []string{"rank 0", "indices.npy", "altered"}},
 		{"parts swapped", broken(func(t *testing.T, parts string) {
-			write(t, filepath.Join(parts, "part-0000", "features.npy"), read(t, filepath.Join(parts, "part-0003", "features.npy")))
+			write(t, filepath.Join(parts, "part-0000", "features.npy"),
+				read(t, filepath.Join(parts, "part-0003", "features.npy")))
 		}), badData, []string{"part-0000/features.npy"}},
 		{"a file is another's", broken(func(t *testing.T, parts string) {
-			write(t, filepath.Join(parts, "labels.npy"), read(t, filepath.Join(parts, "original_id.npy"))) // of the same size and type
+			// of the same size and type
+			write(t, filepath.Join(parts, "labels.npy"), read(t, filepath.Join(parts, "original_id.npy")))
 		}), badData, []string{"labels.npy", "altered"}},
 		{"meta.json is of a later version", broken(func(t *testing.T, parts string) {
 			replace(t, filepath.Join(parts, "meta.json"), `"format": 1`, `"format": 7`)
 		}), badData, []string{"meta.json", "7"}},
-		{"meta.json is cut off", broken(func(t *testing.T, parts string) { truncate(t, filepath.Join(parts, "meta.json"), 200) }),
+		{"meta.json is cut off",
+			broken(func(t *testing.T,
+				parts string) {
+				truncate(t, filepath.Join(parts, "meta.json"), 200)
+			}),
 			badData, []string{"meta.json"}},
 		{"meta.json claims classes beyond reason", broken(func(t *testing.T, parts string) {
 			replace(t, filepath.Join(parts, "meta.json"), `"classes": 5,`, `"classes": 2000000000,`)
@@ -122,7 +188,8 @@ func TestBadParts(t *testing.T) {
 		{"a header claims more than the file has", broken(func(t *testing.T, parts string) {
 			path := filepath.Join(parts, "indices.npy")
 			header := string(read(t, path)[:128])
-			replace(t, path, header, strings.Replace(header, "'shape': (", "'shape': (9", 1)[:127]+"\n")
+			replace(t, path, header,
+				strings.Replace(header, "'shape': (", "'shape': (9", 1)[:127]+"\n")
 		}), badData, []string{"parts/indices.npy", "truncated", "expected"}},
 		{"not a multiple of the ranks", func(t *testing.T, dir string) []string {
 			return append(training(t, smallParts.dir(t), dir), "--ranks-in-process", "3")
@@ -131,13 +198,17 @@ func TestBadParts(t *testing.T) {
 			return append(training(t, smallParts.dir(t), dir), "--ranks-in-process", "16")
 		}, badData, []string{"8 parts", "16 ranks"}},
 		{"no training seed", func(t *testing.T, dir string) []string {
-			data := handmade{split: func(v int) [3]bool { return [3]bool{false, v%2 == 0, v%2 == 1} }}.write(t, filepath.Join(dir, "data"))
+			data := handmade{split: func(v int) [3]bool {
+				return [3]bool{false, v%2 == 0,
+					v%2 == 1}
+			}}.write(t, filepath.Join(dir, "data"))
 			return training(t, partitioned(t, data, 2, "random"), dir)
 		}, badData, []string{"parts", "training seed", "split"}},
 		{"no labels", func(t *testing.T, dir string) []string {
 			write(t, filepath.Join(dir, "edges.txt"), []byte("1 2\n2 3\n3 4\n4 1\n"))
 			data := filepath.Join(dir, "data")
-			halognn(t).must(t, "import", "--format", "edgelist", "--in", filepath.Join(dir, "edges.txt"), "--out", data)
+			halognn(t).must(t, "import", "--format", "edgelist", "--in",
+				filepath.Join(dir, "edges.txt"), "--out", data)
 			return training(t, partitioned(t, data, 2, "random"), dir)
 		}, badData, []string{"parts", "no labels"}},
 		{"NaN features, and nobody checked", broken(func(t *testing.T, parts string) {
@@ -161,13 +232,14 @@ func TestBadParts(t *testing.T) {
 	}
 }
 
-// runDiverged is run for what shows only while training.
+// runDiverged is run for errors that show only while training.
 func (b badInput) runDiverged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	r := halognn(t).run(t, b.args(t, dir)...)
 	for _, name := range []string{"summary.json", "model.safetensors"} {
-		if found, err := filepath.Glob(filepath.Join(dir, "out", name)); err != nil || len(found) > 0 {
+		if found, err := filepath.Glob(filepath.Join(dir, "out", name)); err != nil ||
+			len(found) > 0 {
 			t.Errorf("a run that failed left %v (%v)", found, err)
 		}
 	}
@@ -178,30 +250,48 @@ func (b badInput) runDiverged(t *testing.T) {
 func TestDivergence(t *testing.T) {
 	for _, c := range []badInput{
 		{"a learning rate far too high", func(t *testing.T, dir string) []string {
-			return training(t, smallParts.dir(t), dir, "train.optimizer=sgd", "train.lr=1e30", "train.epochs=5")
+			return training(t, smallParts.dir(t), dir, "train.optimizer=sgd", "train.lr=1e30",
+				"train.epochs=5")
 		}, diverged, []string{"epoch", "step", "diverged", "train.lr"}},
-		// Adam bounds what a step changes, so that the loss is absurd, and stays finite.
+		// Adam bounds the change of a step, so the loss becomes absurd but stays finite.
 		{"a learning rate far too high for Adam", func(t *testing.T, dir string) []string {
 			return training(t, smallParts.dir(t), dir, "train.lr=1e9")
-		}, diverged, []string{"epoch 1: step 1", "more than 1e+06 times", "of the first step", "diverged", "there is no checkpoint", "train.lr"}},
-		{"a learning rate far too high for Adam, at the last step", func(t *testing.T, dir string) []string {
-			return training(t, smallParts.dir(t), dir, "train.lr=1e9", "train.epochs=1", "sample.batch=10000")
-		}, diverged, []string{"evaluation after epoch 1", "mean loss of the predictions", "more than 1e+06 times", "diverged", "train.lr"}},
-		{"a learning rate far too high for Adam, several labels", func(t *testing.T, dir string) []string {
-			data := handmade{task: dataset.Multilabel}.write(t, filepath.Join(dir, "data"))
-			return training(t, partitioned(t, data, 2, "random", "--allow-imbalance"), dir, "train.lr=1e9", "train.epochs=1", "sample.batch=10000")
-		}, diverged, []string{"evaluation after epoch 1", "mean loss of the predictions", "diverged"}},
+		}, diverged, []string{"epoch 1: step 1", "more than 1e+06 times", "of the first step",
+			"diverged", "there is no checkpoint", "train.lr"}},
+		{"a learning rate far too high for Adam, at the last step",
+			func(t *testing.T, dir string) []string {
+				return training(t, smallParts.dir(t), dir, "train.lr=1e9", "train.epochs=1",
+					"sample.batch=10000")
+			}, diverged, []string{"evaluation after epoch 1", "mean loss of the predictions",
+				"more than 1e+06 times", "diverged", "train.lr"}},
+		{"a learning rate far too high for Adam, several labels",
+			func(t *testing.T, dir string) []string {
+				data := handmade{task: dataset.Multilabel}.write(t, filepath.Join(dir, "data"))
+				return training(t, partitioned(t, data, 2, "random", "--allow-imbalance"), dir,
+					"train.lr=1e9", "train.epochs=1", "sample.batch=10000")
+			}, diverged, []string{"evaluation after epoch 1", "mean loss of the predictions",
+				"diverged"}},
 		{"checkpoints of weights that diverged", func(t *testing.T, dir string) []string {
-			return training(t, smallParts.dir(t), dir, "train.optimizer=sgd", "train.lr=100", "checkpoint.every_steps=1")
-		}, diverged, []string{"epoch 1: step 2", "more than 1e+06 times", "the last good checkpoint is ", "/checkpoints/step-00000001;"}},
-		// Nothing is predicted with the weights of the last step, for there is nothing to judge.
-		{"at the last step, without vertices to validate or test", func(t *testing.T, dir string) []string {
-			data := handmade{split: func(int) [3]bool { return [3]bool{true, false, false} }}.write(t, filepath.Join(dir, "data"))
-			return training(t, partitioned(t, data, 2, "random", "--allow-imbalance"), dir, "train.optimizer=sgd", "train.lr=1e300", "train.epochs=1", "sample.batch=10000")
-		}, diverged, []string{"epoch 1", "the weights are not finite", "diverged", "outgrew float32", "train.lr"}},
+			return training(t, smallParts.dir(t), dir, "train.optimizer=sgd", "train.lr=100",
+				"checkpoint.every_steps=1")
+		}, diverged, []string{"epoch 1: step 2", "more than 1e+06 times",
+			"the last good checkpoint is ", "/checkpoints/step-00000001;"}},
+		// Without validation and test vertices nothing is predicted with the weights of the last
+		// step.
+		{"at the last step, without vertices to validate or test",
+			func(t *testing.T, dir string) []string {
+				data := handmade{split: func(int) [3]bool {
+					return [3]bool{true, false,
+						false}
+				}}.write(t, filepath.Join(dir, "data"))
+				return training(t, partitioned(t, data, 2, "random", "--allow-imbalance"), dir,
+					"train.optimizer=sgd", "train.lr=1e300", "train.epochs=1", "sample.batch=10000")
+			}, diverged, []string{"epoch 1", "the weights are not finite", "diverged",
+				"outgrew float32", "train.lr"}},
 		// With one step, no later loss shows what the update did.
 		{"at the last step", func(t *testing.T, dir string) []string {
-			return training(t, smallParts.dir(t), dir, "train.optimizer=sgd", "train.lr=1e38", "train.epochs=1", "sample.batch=10000")
+			return training(t, smallParts.dir(t), dir, "train.optimizer=sgd", "train.lr=1e38",
+				"train.epochs=1", "sample.batch=10000")
 		}, diverged, []string{"epoch 1", "predictions", "diverged", "train.lr"}},
 	} {
 		t.Run(c.name, c.runDiverged)
@@ -212,7 +302,8 @@ func TestBadRunDirs(t *testing.T) {
 	done := trained(t, smallParts.dir(t), 2)
 	was := string(read(t, filepath.Join(done.dir, "config.yaml")))
 	inferring := func(t *testing.T, run, dir string, flags ...string) []string {
-		return append([]string{"infer", "--run", run, "--out", filepath.Join(dir, "out.npy"), "--ranks-in-process", "2"}, flags...)
+		return append([]string{"infer", "--run", run, "--out", filepath.Join(dir, "out.npy"),
+			"--ranks-in-process", "2"}, flags...)
 	}
 	t.Run("group", func(t *testing.T) {
 		for _, c := range []badInput{
@@ -221,9 +312,14 @@ func TestBadRunDirs(t *testing.T) {
 			}, usage, []string{done.dir, "already holds a run", "choose another run.dir"}},
 			{"it cannot be written", func(t *testing.T, dir string) []string {
 				write(t, filepath.Join(dir, "file"), nil)
-				return training(t, smallParts.dir(t), dir, "run.dir="+filepath.Join(dir, "file", "run"))
+				return training(t, smallParts.dir(t), dir,
+					"run.dir="+filepath.Join(dir, "file", "run"))
 			}, usage, []string{"run directory", "file", "not a directory"}},
-			{"infer: there is none", func(t *testing.T, dir string) []string { return inferring(t, filepath.Join(dir, "none"), dir) },
+			{"infer: there is none",
+				func(t *testing.T, dir string) []string {
+					return inferring(t,
+						filepath.Join(dir, "none"), dir)
+				},
 				badData, []string{"none holds no run", "no such file"}},
 			{"infer: the run has not finished", func(t *testing.T, dir string) []string {
 				run := copyOf(t, done.dir, dir, "run")
@@ -239,17 +335,24 @@ func TestBadRunDirs(t *testing.T) {
 				return inferring(t, done.dir, dir, "--set", "model.hidden=8")
 			}, badData, []string{"convs.", "16", "8"}},
 			{"infer: the parts are of another graph", func(t *testing.T, dir string) []string {
-				data := handmade{task: dataset.Multilabel, classes: 3}.write(t, filepath.Join(dir, "data"))
-				return inferring(t, done.dir, dir, "--set", "data.parts="+partitioned(t, data, 2, "random", "--allow-imbalance"))
+				data := handmade{task: dataset.Multilabel, classes: 3}.write(t,
+					filepath.Join(dir, "data"))
+				return inferring(t, done.dir, dir, "--set",
+					"data.parts="+partitioned(t, data, 2, "random", "--allow-imbalance"))
 			}, badData, []string{"was trained on 16 and 5"}},
-			{"infer: an unknown mode", func(t *testing.T, dir string) []string { return inferring(t, done.dir, dir, "--mode", "half") },
+			{"infer: an unknown mode",
+				func(t *testing.T, dir string) []string {
+					return inferring(t, done.dir, dir,
+						"--mode", "half")
+				},
 				usage, []string{"half", "sampled"}},
 			{"infer: predictions cannot be written", func(t *testing.T, dir string) []string {
 				return inferring(t, done.dir, dir, "--out", filepath.Join(dir, "none", "out.npy"))
 			}, badData, []string{"predictions", "none"}},
-			{"infer: predictions in the stead of a directory", func(t *testing.T, dir string) []string {
-				return inferring(t, done.dir, dir, "--out", t.TempDir())
-			}, badData, []string{"predictions", "no regular file"}},
+			{"infer: predictions in the stead of a directory",
+				func(t *testing.T, dir string) []string {
+					return inferring(t, done.dir, dir, "--out", t.TempDir())
+				}, badData, []string{"predictions", "no regular file"}},
 			{"check: the run has not finished", func(t *testing.T, dir string) []string {
 				run := copyOf(t, done.dir, dir, "run")
 				remove(t, filepath.Join(run, "summary.json"))

@@ -12,24 +12,28 @@ import (
 	"halognn/src/train"
 )
 
-// The minibatches that blocks writes are those that train trains on, on the same parts with the same config.
+// The minibatches that blocks writes are those that train trains on, on the same parts with the
+// same config.
 func TestBlocksOfTheProgram(t *testing.T) {
 	parts, dir := smallParts.dir(t), filepath.Join(t.TempDir(), "blocks")
 	run := trained(t, parts, 2)
-	args := []string{"blocks", "--config", baseFile.dir(t), "--set", "data.parts=" + parts, "--ranks", "2", "--out", dir}
+	args := []string{"blocks", "--config", baseFile.dir(t), "--set", "data.parts=" + parts,
+		"--ranks", "2", "--out", dir}
 	r := halognn(t).must(t, args...)
 	var b train.Blocks
 	decode(t, read(t, filepath.Join(dir, train.BlocksFile)), &b)
 	if b.BlocksDigest != run.BlocksDigest || !strings.Contains(r.out, b.BlocksDigest) {
 		t.Errorf("blocks wrote %s, train trained %s: %v", b.BlocksDigest, run.BlocksDigest, r)
 	}
-	if again := halognn(t).run(t, args...); again.code != 3 || !strings.Contains(again.message(t), "not empty") {
+	if again := halognn(t).run(t, args...); again.code != 3 ||
+		!strings.Contains(again.message(t), "not empty") {
 		t.Errorf("a second time: %v", again)
 	}
 }
 
 func TestBlocksRefuses(t *testing.T) {
-	args := []string{"blocks", "--config", baseFile.dir(t), "--set", "data.parts=" + smallParts.dir(t), "--out", filepath.Join(t.TempDir(), "blocks")}
+	args := []string{"blocks", "--config", baseFile.dir(t), "--set", "data.parts=" +
+		smallParts.dir(t), "--out", filepath.Join(t.TempDir(), "blocks")}
 	for _, c := range []struct {
 		name, says string
 		code       int
@@ -41,17 +45,19 @@ func TestBlocksRefuses(t *testing.T) {
 		{"steps", "--steps", 2, []string{"--steps", "-1"}},
 		{"config", "sample.batch", 2, []string{"--set", "sample.batch=0"}},
 	} {
-		if r := halognn(t).run(t, append(args, c.more...)...); r.code != c.code || !strings.Contains(r.message(t), c.says) {
+		if r := halognn(t).run(t, append(args, c.more...)...); r.code != c.code ||
+			!strings.Contains(r.message(t), c.says) {
 			t.Errorf("%s: %v", c.name, r)
 		}
 	}
 }
 
-// What --kernels writes adds up, and the run comes to the same numbers.
+// The counts in kernels.json add up, and --kernels changes no number.
 func TestKernelsOfARun(t *testing.T) {
 	parts, dir := smallParts.dir(t), newRunDir(t)
 	plain := trained(t, parts, 2)
-	r := halognn(t).must(t, append(trainArgs(t, parts, dir), "--ranks-in-process", "2", "--kernels")...)
+	r := halognn(t).must(t,
+		append(trainArgs(t, parts, dir), "--ranks-in-process", "2", "--kernels")...)
 	metered := outcomeOf(t, dir, r)
 	if metered.WeightsDigest != plain.WeightsDigest || metered.LossDigest != plain.LossDigest {
 		t.Error("a metered run came to other numbers")
@@ -67,7 +73,8 @@ func TestKernelsOfARun(t *testing.T) {
 		floor += one.Floor
 	}
 	near := func(a, b float64) bool { return a > 0.999*b && a < 1.001*b }
-	if !(near(busy, k.Busy) && near(floor, k.Floor) && k.Busy < k.Seconds && near(k.Idle, 1-k.Busy/k.Seconds) && k.Copy > 0 && k.Product > 0) {
+	if !(near(busy, k.Busy) && near(floor, k.Floor) && k.Busy < k.Seconds &&
+		near(k.Idle, 1-k.Busy/k.Seconds) && k.Copy > 0 && k.Product > 0) {
 		t.Errorf("%+v does not add up", k)
 	}
 	if !strings.Contains(r.out, "no kernel ran in") {
@@ -75,16 +82,19 @@ func TestKernelsOfARun(t *testing.T) {
 	}
 }
 
-// With several labels a vertex, the seeds' are written as they are in the dataset.
+// With several labels a vertex, the targets of the seeds equal those in the dataset.
 func TestBlocksOfManyLabels(t *testing.T) {
-	data := handmade{task: dataset.Multilabel, classes: 3}.write(t, filepath.Join(t.TempDir(), "data"))
+	data := handmade{task: dataset.Multilabel, classes: 3}.write(t,
+		filepath.Join(t.TempDir(), "data"))
 	dir := filepath.Join(t.TempDir(), "blocks")
-	halognn(t).must(t, "blocks", "--config", baseFile.dir(t), "--set", "data.parts="+partitioned(t, data, 2, "random"), "--steps", "1", "--out", dir)
+	halognn(t).must(t, "blocks", "--config", baseFile.dir(t), "--set",
+		"data.parts="+partitioned(t, data, 2, "random"), "--steps", "1", "--out", dir)
 	var b train.Blocks
 	decode(t, read(t, filepath.Join(dir, train.BlocksFile)), &b)
 	whole := numbers[uint8](t, filepath.Join(data, "labels.npy"))
 	for _, m := range b.Minibatches {
-		frontier, targets := numbers[int32](t, filepath.Join(dir, m.Dir, "frontier.npy")), numbers[uint8](t, filepath.Join(dir, m.Dir, "targets.npy"))
+		frontier, targets := numbers[int32](t, filepath.Join(dir, m.Dir, "frontier.npy")),
+			numbers[uint8](t, filepath.Join(dir, m.Dir, "targets.npy"))
 		if len(targets) != 3*m.Seeds || m.Seeds == 0 {
 			t.Fatalf("%d targets for %d seeds", len(targets), m.Seeds)
 		}

@@ -4,35 +4,43 @@ import (
 	"testing"
 )
 
-// A cache changes what travels, never a number: what one policy finds in its cache is what no cache would have fetched.
+// A cache changes traffic, never a number: hits plus fetched rows equal the rows fetched without a
+// cache.
 func TestCachesChangeOnlyTraffic(t *testing.T) {
 	dir := smallParts.dir(t)
 	for _, ranks := range []int{2, 4} {
 		want := trained(t, dir, ranks, "run.ranks_per_node=1")
 		if want.Remote == 0 || want.CacheHits != 0 {
-			t.Fatalf("%d ranks without a cache: %d remote rows, %d hits", ranks, want.Remote, want.CacheHits)
+			t.Fatalf("%d ranks without a cache: %d remote rows, %d hits", ranks, want.Remote,
+				want.CacheHits)
 		}
 		fetched := map[string]int64{}
-		for _, policy := range []string{"degree", "halo1", "wpr", "paths", "sim", "vip", "inclusion", "oracle"} {
-			got := trained(t, dir, ranks, "run.ranks_per_node=1", "cache.policy="+policy, "cache.alpha=0.2")
+		for _, policy := range []string{"degree", "halo1", "wpr", "paths", "sim", "vip",
+			"inclusion", "oracle"} {
+			got := trained(t, dir, ranks, "run.ranks_per_node=1", "cache.policy="+policy,
+				"cache.alpha=0.2")
 			sameNumbers(t, got, want)
 			// Both are means over epochs, rounded down.
-			if sum := got.CacheHits + got.Remote; got.CacheHits == 0 || sum > want.Remote || sum < want.Remote-1 {
-				t.Errorf("%d ranks, %s: %d hits and %d rows fetched, want %d together", ranks, policy, got.CacheHits, got.Remote, want.Remote)
+			if sum := got.CacheHits + got.Remote; got.CacheHits == 0 || sum > want.Remote ||
+				sum < want.Remote-1 {
+				t.Errorf("%d ranks, %s: %d hits and %d rows fetched, want %d together", ranks,
+					policy, got.CacheHits, got.Remote, want.Remote)
 			}
 			fetched[policy] = got.Remote
 		}
 		for policy, rows := range fetched { // the best static cache there is
 			if rows < fetched["oracle"] {
-				t.Errorf("%d ranks: %s fetches %d rows, fewer than the oracle's %d", ranks, policy, rows, fetched["oracle"])
+				t.Errorf("%d ranks: %s fetches %d rows, fewer than the oracle's %d", ranks, policy,
+					rows, fetched["oracle"])
 			}
 		}
 	}
 }
 
-// Everything fits: nothing travels after the start.
+// Everything fits: nothing is fetched after the first fill.
 func TestCacheThatHoldsAllRemoteRows(t *testing.T) {
-	got := trained(t, smallParts.dir(t), 2, "run.ranks_per_node=1", "cache.policy=oracle", "cache.alpha=4")
+	got := trained(t, smallParts.dir(t), 2, "run.ranks_per_node=1", "cache.policy=oracle",
+		"cache.alpha=4")
 	if got.Remote != 0 || got.HitRate != 1 {
 		t.Errorf("%d rows fetched, hit rate %v", got.Remote, got.HitRate)
 	}

@@ -10,7 +10,8 @@ import (
 func TestPrintedConfigTrains(t *testing.T) {
 	p, dir := halognn(t), t.TempDir()
 	sets := []string{
-		"--set", "data.parts=" + smallParts.dir(t), "--set", "run.dir=" + filepath.Join(dir, "run"), "--set", "train.epochs=1",
+		"--set", "data.parts=" + smallParts.dir(t), "--set", "run.dir=" + filepath.Join(dir, "run"),
+		"--set", "train.epochs=1",
 		"--set", "model.layers=2", "--set", "sample.fanouts=3,2",
 	}
 	printed := p.must(t, append([]string{"config"}, sets...)...).out
@@ -20,7 +21,8 @@ func TestPrintedConfigTrains(t *testing.T) {
 		t.Errorf("printed again it is another one:\n%s", again)
 	}
 	p.must(t, "train", "--config", path, "--ranks-in-process", "2")
-	if of := p.must(t, "config", "--config", filepath.Join(dir, "run", "config.yaml")).out; of != printed {
+	if of := p.must(t, "config", "--config",
+		filepath.Join(dir, "run", "config.yaml")).out; of != printed {
 		t.Errorf("the run's config is another one:\n%s", of)
 	}
 	if page := p.must(t, "config", "--markdown").out; page != string(read(t, "../docs/config.md")) {
@@ -30,7 +32,10 @@ func TestPrintedConfigTrains(t *testing.T) {
 
 func TestBadConfigCommands(t *testing.T) {
 	for _, c := range []badInput{
-		{"an unknown key", func(*testing.T, string) []string { return []string{"config", "--set", "train.lrr=1"} },
+		{"an unknown key", func(*testing.T,
+			string) []string {
+			return []string{"config", "--set", "train.lrr=1"}
+		},
 			usage, []string{"unknown key train.lrr", "did you mean train.lr?"}},
 		{"out of range", func(*testing.T, string) []string {
 			return []string{"config", "--set", "train.lr=0", "--set", "model.hidden=0"}
@@ -45,7 +50,10 @@ func TestBadConfigCommands(t *testing.T) {
 			write(t, path, []byte("run: {dir: d}\n"))
 			return []string{"config", "--config", path}
 		}, usage, []string{"data.parts is missing", "halognn partition"}},
-		{"a page of a file", func(*testing.T, string) []string { return []string{"config", "--markdown", "--set", "train.lr=1"} },
+		{"a page of a file", func(*testing.T,
+			string) []string {
+			return []string{"config", "--markdown", "--set", "train.lr=1"}
+		},
 			usage, []string{"--markdown", "leave out"}},
 	} {
 		t.Run(c.name, c.run)

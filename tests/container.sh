@@ -7,7 +7,7 @@ file=docs/containers/Containerfile def=docs/containers/halognn.def
 
 # What both must have, brought to one form: images, commands, environment.
 steps() { # shellcheck disable=SC2016
-  sed -e 's/#.*//' -e 's/{{ \(VERSION\) }}/$\1/' -e 's/^ *export /ENV /' -e 's/^ *exec halognn.*/ENTRYPOINT/' \
+  sed -e 's/#.*//' -e 's/{{ \(COMMIT\) }}/$\1/' -e 's/^ *export /ENV /' -e 's/^ *exec halognn.*/ENTRYPOINT/' \
     -e 's/^ENTRYPOINT.*/ENTRYPOINT/' -e 's/^FROM docker.io\/library\/\([^ ]*\).*/From: \1/' -e 's/^RUN //' -e 's/^ *//' "$1" |
     grep -E '^(From:|ENV|ENTRYPOINT|apt-get|tests/install.sh)'
 }
@@ -31,13 +31,13 @@ for image in $(steps $file | sed -n 's/^From: //p'); do
 done
 case $builder in
   buildah)
-    buildah build -f $file --build-arg VERSION=test -t halognn-test .
+    buildah build -f $file --build-arg COMMIT=test -t halognn-test .
     box=$(buildah from halognn-test)
     trap 'buildah rm "$box" >/dev/null' EXIT
     buildah run "$box" halognn version
     ;;
   *)
-    $builder build -f $file --build-arg VERSION=test -t halognn-test .
+    $builder build -f $file --build-arg COMMIT=test -t halognn-test .
     $builder run --rm halognn-test version
     ;;
 esac

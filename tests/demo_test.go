@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The run of `make run` means something: the model without the graph beats the majority class by half, and the graph is
-// worth 15 points on top.
+// The run of `make run` is a meaningful example: the model without the graph beats the majority
+// class by half, and the graph adds 15 points.
 func TestDemoNeedsItsGraph(t *testing.T) {
 	unlessShort(t)
 	p, dir := halognn(t), t.TempDir()
@@ -14,19 +14,24 @@ func TestDemoNeedsItsGraph(t *testing.T) {
 		t.Skip("built without cgo: the plain kernels would take minutes")
 	}
 	data, parts := filepath.Join(dir, "data"), filepath.Join(dir, "parts")
-	p.must(t, "generate", "--kind", "sbm", "--preset", "arxiv", "--scale", "0.3", "--seed", "1", "--out", data)
-	p.must(t, "partition", "--data", data, "--parts", "4", "--method", "metis", "--seed", "1", "--out", parts)
+	p.must(t, "generate", "--kind", "sbm", "--preset", "arxiv", "--scale", "0.3", "--seed", "1",
+		"--out", data)
+	p.must(t, "partition", "--data", data, "--parts", "4", "--method", "metis", "--seed", "1",
+		"--out", parts)
 	train := func(kind string) *outcome {
 		run := filepath.Join(dir, kind)
-		r := p.must(t, "train", "--config", "../inputs/demo.yaml", "--set", "data.parts="+parts, "--set", "run.dir="+run,
+		r := p.must(t, "train", "--config", "../inputs/demo.yaml", "--set", "data.parts="+parts,
+			"--set", "run.dir="+run,
 			"--set", "model.kind="+kind, "--ranks-in-process", "4")
 		return outcomeOf(t, run, r)
 	}
 	sage, mlp := train("sage"), train("mlp")
 	if mlp.TestAccuracy < 1.5*(*mlp.MajorityAccuracy) {
-		t.Errorf("the MLP reaches %.4f, below 1.5 times the majority class's %.4f", mlp.TestAccuracy, *mlp.MajorityAccuracy)
+		t.Errorf("the MLP reaches %.4f, below 1.5 times the majority class's %.4f",
+			mlp.TestAccuracy, *mlp.MajorityAccuracy)
 	}
 	if sage.TestAccuracy < mlp.TestAccuracy+0.15 {
-		t.Errorf("GraphSAGE reaches %.4f, the MLP %.4f: less than 15 points between them", sage.TestAccuracy, mlp.TestAccuracy)
+		t.Errorf("GraphSAGE reaches %.4f, the MLP %.4f: less than 15 points between them",
+			sage.TestAccuracy, mlp.TestAccuracy)
 	}
 }

@@ -7,9 +7,11 @@ import (
 
 // doctor under MPI: a row for every rank, one message and exit code 1 for what is an error.
 func TestDoctorUnderMPI(t *testing.T) {
+	unlessShort(t)
 	launcher(t)
 	r := startMPI(t, 2, halognn(t).path, "doctor", "--dir", t.TempDir()).wait(t)
-	if r.code != 0 || !strings.Contains(r.out, "2 ranks on 1 nodes") || !strings.Contains(r.out, "MPI_THREAD_") || !strings.Contains(r.out, "all-to-all") {
+	if r.code != 0 || !strings.Contains(r.out, "2 ranks on 1 nodes") ||
+		!strings.Contains(r.out, "MPI_THREAD_") || !strings.Contains(r.out, "all-to-all") {
 		t.Error(r)
 	}
 	r = startMPI(t, 2, halognn(t).path, "doctor", "--dir", t.TempDir()+"/none").wait(t)
@@ -23,6 +25,38 @@ func TestDoctorInProcess(t *testing.T) {
 	r := halognn(t).must(t, "doctor", "--ranks-in-process", "2", "--dir", t.TempDir())
 	if !strings.Contains(r.out, "2 ranks on 1 nodes, in process") {
 		t.Error(r)
+	}
+}
+
+func TestDoctorAsJSON(t *testing.T) {
+	dir := t.TempDir()
+	r := halognn(t).must(t, "doctor", "--json", "--ranks-in-process", "2", "--dir", dir)
+	var report struct {
+		Dir   string
+		Ranks []struct {
+			Threads int
+			GEMM    float64 `json:"gemm_flops_per_second"`
+		}
+		Traffic struct {
+			Barrier float64 `json:"barrier_seconds"`
+		}
+		Findings []struct{ Text, Cure string }
+	}
+	decode(t, []byte(r.out), &report)
+	if report.Dir != dir || len(report.Ranks) != 2 ||
+		report.Ranks[1].Threads < 1 || report.Ranks[1].GEMM <= 0 ||
+		report.Traffic.Barrier <= 0 || report.Findings == nil {
+		t.Errorf("%+v", report)
+	}
+}
+
+func TestVersionAsJSON(t *testing.T) {
+	var all map[string]string
+	decode(t, []byte(halognn(t).must(t, "version", "--json").out), &all)
+	for _, name := range []string{"halognn", "go", "mpi", "blas", "metis", "simd", "cuda"} {
+		if all[name] == "" {
+			t.Errorf("no word on %s: %v", name, all)
+		}
 	}
 }
 

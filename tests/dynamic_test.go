@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// dynamic is how caches that decide while training runs are set in these tests: policies, sizes, windows and scores, with the depths
-// and nodes that they are crossed with. A window of 100 is wider than an epoch; a delta of 3 gives rounds in it.
+// dynamic lists the settings of dynamic caches in these tests: policies, sizes, windows and scores,
+// crossed with depths and nodes. A window of 100 is wider than an epoch; a delta of 3 gives several
+// rounds in an epoch.
 var dynamic = []string{
 	"prefetch alpha=0.05 delta=3 depth=0",
 	"prefetch alpha=0.3 delta=3 depth=2",
@@ -48,15 +49,17 @@ func dynamicSets(line string) (sets []string, perNode int) {
 	return append(sets, fmt.Sprint("run.ranks_per_node=", perNode)), perNode
 }
 
-// Caches that decide step by step change no number either, whatever they know and however far ahead minibatches are prepared. What
-// they find at hand and what they miss is what was fetched without them, and every row that was fetched is accounted for.
+// Dynamic caches change no number either, whatever their window and the pipeline's depth. Their
+// hits and misses add up to the rows fetched without a cache, and every fetched row is accounted
+// for.
 func TestDynamicCachesChangeOnlyTraffic(t *testing.T) {
 	for _, ranks := range []int{2, 4} {
 		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
 			t.Parallel()
 			none := map[int]*outcome{}
 			for _, perNode := range []int{1, 2} {
-				none[perNode] = trained(t, smallParts.dir(t), ranks, "cache.policy=none", fmt.Sprint("run.ranks_per_node=", perNode))
+				none[perNode] = trained(t, smallParts.dir(t), ranks, "cache.policy=none",
+					fmt.Sprint("run.ranks_per_node=", perNode))
 			}
 			for i, line := range dynamic {
 				if ranks == 2 && i%2 == 1 || raceDetector && i%3 > 0 { // fewer, and still every policy
@@ -69,14 +72,19 @@ func TestDynamicCachesChangeOnlyTraffic(t *testing.T) {
 					got := trained(t, smallParts.dir(t), ranks, sets...)
 					sameNumbers(t, got, want)
 					for i, e := range got.epochs {
-						if need := want.epochs[i].Remote; e.CacheHits+e.Fetched != need || e.Remote != e.Fetched+e.Replacement+e.Early ||
+						if need := want.epochs[i].Remote; e.CacheHits+e.Fetched != need ||
+							e.Remote != e.Fetched+e.Replacement+e.Early ||
 							e.Local != want.epochs[i].Local || e.Peer != want.epochs[i].Peer {
-							t.Errorf("epoch %d: %+v; without a cache %+v", e.Epoch, e, want.epochs[i])
+							t.Errorf("epoch %d: %+v; without a cache %+v", e.Epoch, e,
+								want.epochs[i])
 						}
 					}
-					if rows := int64(got.Cache.Capacity); got.Cache.Alpha > 0 && ranks/perNode > 1 && // 3000 vertices, 16 features
-						(rows != min(int64(got.Cache.Alpha*3000/float64(ranks)), 3000) || got.Cache.Bytes != rows*16*4) {
-						t.Errorf("%d rows in %d bytes for alpha %g", rows, got.Cache.Bytes, got.Cache.Alpha)
+					// 3000 vertices, 16 features
+					if rows := int64(got.Cache.Capacity); got.Cache.Alpha > 0 && ranks/perNode > 1 &&
+						(rows != min(int64(got.Cache.Alpha*3000/float64(ranks)), 3000) ||
+							got.Cache.Bytes != rows*16*4) {
+						t.Errorf("%d rows in %d bytes for alpha %g", rows, got.Cache.Bytes,
+							got.Cache.Alpha)
 					}
 					if strings.Contains(line, "alpha=2 ") && got.HitRate < 0.4 { // room for every remote row
 						t.Errorf("hit rate %g", got.HitRate)
@@ -87,13 +95,14 @@ func TestDynamicCachesChangeOnlyTraffic(t *testing.T) {
 	}
 }
 
-// The rows that simulate counts for a cache that decides step by step are those that training fetches.
+// The rows that simulate counts for a dynamic cache are those that training fetches.
 func TestSimulatedDynamicTrafficIsThatOfTraining(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
 	parts := smallParts.dir(t)
 	args := func(policies string, more ...string) []string {
-		return append([]string{"--parts", parts, "--ranks", "4", "--fanouts", "5,3", "--batch", "96", "--epochs", "2", "--seed", "7",
+		return append([]string{"--parts", parts, "--ranks", "4", "--fanouts", "5,3", "--batch",
+			"96", "--epochs", "2", "--seed", "7",
 			"--policies", policies, "--alphas", "0.05,0.3"}, more...)
 	}
 	for _, c := range []struct {
@@ -102,21 +111,29 @@ func TestSimulatedDynamicTrafficIsThatOfTraining(t *testing.T) {
 		sets   []string
 	}{
 		{"prefetch", []string{"--delta", "3"}, []string{"cache.delta=3"}},
-		{"prefetch", []string{"--delta", "1", "--gamma", "0.9"}, []string{"cache.delta=1", "cache.gamma=0.9"}},
+		{"prefetch", []string{"--delta", "1", "--gamma", "0.9"},
+			[]string{"cache.delta=1", "cache.gamma=0.9"}},
 		{"prefetch", []string{"--evict=false"}, []string{"cache.evict=false"}},
-		{"prefetch", []string{"--delta", "2", "--initial", "vip", "--halo-hops", "1"}, []string{"cache.delta=2", "cache.initial=vip", "cache.halo_hops=1"}},
+		{"prefetch", []string{"--delta", "2", "--initial", "vip", "--halo-hops", "1"},
+			[]string{"cache.delta=2", "cache.initial=vip", "cache.halo_hops=1"}},
 		{"sieve", nil, nil},
 		{"sieve", []string{"--ranks-per-node", "2"}, []string{"run.ranks_per_node=2"}},
 		{"lookahead", nil, nil},
-		{"lookahead", []string{"--window", "1", "--level"}, []string{"cache.window=1", "cache.level=true"}},
+		{"lookahead", []string{"--window", "1", "--level"},
+			[]string{"cache.window=1", "cache.level=true"}},
 		{"lookahead", []string{"--window", "100"}, []string{"cache.window=100"}},
-		{"lookahead", []string{"--streams", "part", "--window", "3"}, []string{"sample.streams=part", "cache.window=3"}},
+		{"lookahead", []string{"--streams", "part", "--window", "3"},
+			[]string{"sample.streams=part", "cache.window=3"}},
 		{"lookahead", []string{"--seeds", "global"}, []string{"sample.seeds=global"}},
-		{"lookahead", []string{"--batch-scope", "global"}, []string{"sample.batch_scope=global", "train.eval_every=1"}},
-		{"prefetch", []string{"--evict=false", "--initial", "inclusion", "--streams", "part"}, []string{"cache.evict=false", "cache.initial=inclusion", "sample.streams=part"}},
+		{"lookahead", []string{"--batch-scope", "global"},
+			[]string{"sample.batch_scope=global", "train.eval_every=1"}},
+		{"prefetch", []string{"--evict=false", "--initial", "inclusion", "--streams", "part"},
+			[]string{"cache.evict=false", "cache.initial=inclusion", "sample.streams=part"}},
 		{"vip", []string{"--seeds", "global"}, []string{"sample.seeds=global"}},
-		{"inclusion", []string{"--seeds", "global", "--streams", "part"}, []string{"sample.seeds=global", "sample.streams=part"}},
-		{"vip", []string{"--streams", "part", "--ranks-per-node", "2"}, []string{"sample.streams=part", "run.ranks_per_node=2"}},
+		{"inclusion", []string{"--seeds", "global", "--streams", "part"},
+			[]string{"sample.seeds=global", "sample.streams=part"}},
+		{"vip", []string{"--streams", "part", "--ranks-per-node", "2"},
+			[]string{"sample.streams=part", "run.ranks_per_node=2"}},
 	} {
 		t.Run(fmt.Sprint(c.policy, " ", c.sets), func(t *testing.T) {
 			t.Parallel()
@@ -126,14 +143,17 @@ func TestSimulatedDynamicTrafficIsThatOfTraining(t *testing.T) {
 					if depth == "0" && alpha == "0.05" { // once is enough
 						continue
 					}
-					run := trained(t, parts, 4, append([]string{"run.ranks_per_node=1", "train.seed=7", "cache.policy=" + c.policy,
-						"cache.alpha=" + alpha, "pipeline.depth=" + depth}, c.sets...)...)
+					run := trained(t, parts, 4,
+						append([]string{"run.ranks_per_node=1", "train.seed=7", "cache.policy=" +
+							c.policy,
+							"cache.alpha=" + alpha, "pipeline.depth=" + depth}, c.sets...)...)
 					var want int64
 					for _, e := range run.epochs {
 						want += e.Remote
 					}
 					if rows := got[c.policy+" "+alpha]; rows != want || want == 0 {
-						t.Errorf("alpha %s, depth %s: %d rows simulated, %d fetched by training", alpha, depth, rows, want)
+						t.Errorf("alpha %s, depth %s: %d rows simulated, %d fetched by training",
+							alpha, depth, rows, want)
 					}
 				}
 			}
@@ -141,8 +161,8 @@ func TestSimulatedDynamicTrafficIsThatOfTraining(t *testing.T) {
 	}
 }
 
-// A run whose config says nothing of a cache looks ahead; where the ranks of a node share their
-// caches, it keeps a fixed one. What is set beside, and not read, is told.
+// By default a run uses lookahead; if the ranks of a node share their caches, it uses a static
+// policy. A note names keys that are set but not read.
 func TestDefaultCache(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -177,7 +197,8 @@ func TestDefaultCache(t *testing.T) {
 	if shared.CachePolicy != "vip" || shared.Cache == nil || shared.Cache.Policy != "vip" {
 		t.Errorf("a cache of the ranks of a node has policy %s", shared.CachePolicy)
 	}
-	simulated := halognn(t).must(t, "simulate", "--parts", parts, "--fanouts", "5,3", "--batch", "96",
+	simulated := halognn(t).must(t, "simulate", "--parts", parts, "--fanouts", "5,3", "--batch",
+		"96",
 		"--epochs", "1", "--policies", "none,vip", "--gamma", "0.9", "--out", t.TempDir())
 	want = "note: --gamma is for prefetch, which --policies does not name"
 	if !strings.Contains(simulated.err, want) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// long makes a run of many short steps that would take minutes.
+// long returns settings for a run of many short steps that would take minutes.
 var long = []string{"train.epochs=100000", "sample.batch=2"}
 
 // underWay waits until a run has finished its first epoch.
@@ -20,10 +20,10 @@ func underWay(t *testing.T, dir string) {
 	})
 }
 
-// A mapped file that loses its tail while it is trained on ends the run with a word about the file.
-// With cgo, kernels in C read the features on the cpu device; Go reads them on ref, and the
-// topology on both. Both ranks read the topology, and fail at about the same time: src/train has a
-// test in which they do for certain, and TestShrinks truncates many files.
+// A mapped file that shrinks during training ends the run with an error that names the file. With
+// cgo, kernels in C read the features on the cpu device; Go reads them on ref, and the topology on
+// both. Both ranks read the topology, and fail at about the same time: src/train has a test in
+// which they do for certain, and TestShrinks truncates many files.
 func TestFileShrinksWhileTraining(t *testing.T) {
 	for _, device := range []string{"ref", "cpu"} {
 		for _, c := range []struct {
@@ -51,7 +51,8 @@ func TestFileShrinksWhileTraining(t *testing.T) {
 	}
 }
 
-// waitEnd waits for a job that is about to end by itself, and fails the test if it takes longer than patience.
+// waitEnd waits for a job that is about to end by itself, and fails the test if it takes longer
+// than patience.
 func (j *job) waitEnd(t *testing.T, patience time.Duration) result {
 	t.Helper()
 	begin := time.Now()

@@ -5,13 +5,13 @@
 set -u -o pipefail
 cd "$(dirname "$0")/.." || exit 1
 HALOGNN_QUIET=1 . ./env.sh
-time=${1:-6m} pattern=${2:-} found=0
+time=${1:-6m} pattern=${2:-} found=0 targets=0
 ulimit -v $((24 << 20)) # KiB: what blows up beyond the bounds of the targets must not take the machine with it
 # shellcheck disable=SC2013 # names of files and functions have no blanks
 for file in $(grep -rl --include='*_test.go' '^func Fuzz' src | sort); do
   # shellcheck disable=SC2013
   for target in $(sed -n 's/^func \(Fuzz[A-Za-z]*\)(.*/\1/p' "$file" | grep -- "$pattern"); do
-    log=$(mktemp) begin=$SECONDS outcome=ok
+    log=$(mktemp) begin=$SECONDS outcome=ok targets=$((targets + 1))
     # Minimising inputs that are merely interesting would take most of the time. A worker that the end of the time interrupts is
     # reported as "context deadline exceeded", which is no finding (go.dev/issue/75804).
     go test "./$(dirname "$file")" -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 20x -parallel 1 >"$log" 2>&1 ||
@@ -22,4 +22,5 @@ for file in $(grep -rl --include='*_test.go' '^func Fuzz' src | sort); do
     rm -f "$log"
   done
 done
+[ $targets != 0 ] || { echo "fuzz.sh: no target's name has $pattern in it" >&2; exit 2; }
 exit $found

@@ -6,16 +6,19 @@ import (
 	"testing"
 )
 
-// Gradients come to the same bits through messages of MPI in device memory and through host memory. The emulated device leaves its memory open,
-// so that any MPI takes it.
+// Gradients have the same bits through MPI messages in device memory and through host memory. The
+// emulated device leaves its memory open to the host, so that any MPI can use it.
 func TestGradientsOfGPUsUnderMPI(t *testing.T) {
 	unlessShort(t)
 	var digests []string
 	for _, over := range []string{"staged", "mpi"} {
 		dir := newRunDir(t)
-		args := trainArgs(t, smallParts.dir(t), dir, "compute.device=cuda", "compute.gpu_reads=copy", "compute.gradients="+over, "train.epochs=1")
+		args := trainArgs(t, smallParts.dir(t), dir, "compute.device=cuda",
+			"compute.gpu_reads=copy", "compute.gradients="+over, "train.epochs=1")
 		env := emulatedGPU(t, "HALOGNN_EMULATED_OPEN=1", "HALOGNN_MPI_CUDA=1")
-		r := start(t, env, launcher(t), append([]string{"-np", "3", halognn(t).path}, append(args, "--set", "data.parts="+threeParts(t))...)...).wait(t)
+		r := start(t, env, launcher(t),
+			append([]string{"-np", "3", halognn(t).path},
+				append(args, "--set", "data.parts="+threeParts(t))...)...).wait(t)
 		if r.code != 0 {
 			t.Fatal(r)
 		}
@@ -30,7 +33,8 @@ func TestGradientsOfGPUsUnderMPI(t *testing.T) {
 		digests = append(digests, s.Digest)
 	}
 	if digests[0] != digests[1] {
-		t.Errorf("weights_digest is %s through host memory, %s by messages in device memory", digests[0], digests[1])
+		t.Errorf("weights_digest is %s through host memory, %s by messages in device memory",
+			digests[0], digests[1])
 	}
 }
 
@@ -38,17 +42,21 @@ func threeParts(t *testing.T) string {
 	return partitioned(t, smallData.dir(t), 3, "ldg", "--allow-imbalance")
 }
 
-// A way for gradients that is not possible is told once, before anything is written.
+// An impossible compute.gradients is reported once, before anything is written.
 func TestGradientsThatCannotTravelUnderMPI(t *testing.T) {
 	unlessShort(t)
 	for _, c := range []struct{ over, env, want string }{
 		{"mpi", "HALOGNN_MPI_CUDA=0", "says that it does not take device memory"},
-		{"nccl", "HALOGNN_NCCL_LIB=/nowhere/libnccl.so.2", "NCCL cannot be loaded: /nowhere/libnccl.so.2"},
+		{"nccl", "HALOGNN_NCCL_LIB=/nowhere/libnccl.so.2",
+			"NCCL cannot be loaded: /nowhere/libnccl.so.2"},
 	} {
 		dir := newRunDir(t)
-		args := trainArgs(t, smallParts.dir(t), dir, "compute.device=cuda", "compute.gradients="+c.over)
-		r := start(t, emulatedGPU(t, c.env), launcher(t), append([]string{"-np", "2", halognn(t).path}, args...)...).wait(t)
-		if r.code != 2 || strings.Count(r.err, c.want) != 1 || !strings.Contains(r.err, "compute.gradients: "+c.over) {
+		args := trainArgs(t, smallParts.dir(t), dir, "compute.device=cuda",
+			"compute.gradients="+c.over)
+		r := start(t, emulatedGPU(t, c.env), launcher(t),
+			append([]string{"-np", "2", halognn(t).path}, args...)...).wait(t)
+		if r.code != 2 || strings.Count(r.err, c.want) != 1 ||
+			!strings.Contains(r.err, "compute.gradients: "+c.over) {
 			t.Errorf("%s: %v", c.over, r)
 		}
 	}

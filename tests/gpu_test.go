@@ -25,18 +25,22 @@ func emulatedGPU(t *testing.T, env ...string) []string {
 	return append(env, "HALOGNN_CUDA_LIB="+path, "HALOGNN_EMULATED_TELL=1")
 }
 
-// A rank takes its GPU before MPI starts, on the thread that starts it, and where its rows lie is told and written down.
+// A rank takes its GPU before MPI starts, on the thread that starts MPI, and prints and records
+// where its rows lie.
 func TestGPUIsChosenBeforeMPIUnderMPI(t *testing.T) {
 	unlessShort(t)
 	env := emulatedGPU(t)
 	const ranks = 2
 	p, dir := halognn(t), newRunDir(t)
-	args := trainArgs(t, smallParts.dir(t), dir, "compute.device=cuda", "compute.gpu_rows=0.5", "train.epochs=1")
-	r := start(t, env, launcher(t), append([]string{"-np", strconv.Itoa(ranks), p.path}, args...)...).wait(t)
+	args := trainArgs(t, smallParts.dir(t), dir, "compute.device=cuda", "compute.gpu_rows=0.5",
+		"train.epochs=1")
+	r := start(t, env, launcher(t),
+		append([]string{"-np", strconv.Itoa(ranks), p.path}, args...)...).wait(t)
 	if r.code != 0 {
 		t.Fatal(r)
 	}
-	for _, want := range []string{"device 0 is set before MPI starts, on the main thread", "device 1 is set before MPI starts, on the main thread"} {
+	for _, want := range []string{"device 0 is set before MPI starts, on the main thread",
+		"device 1 is set before MPI starts, on the main thread"} {
 		if !strings.Contains(r.err, want) {
 			t.Errorf("it does not say %q: %v", want, r)
 		}
@@ -54,32 +58,41 @@ func TestGPUIsChosenBeforeMPIUnderMPI(t *testing.T) {
 	if err := json.Unmarshal(read(t, filepath.Join(dir, "summary.json")), &summary); err != nil {
 		t.Fatal(err)
 	}
-	if len(summary.Rows) != ranks || summary.Rows[1].Resident == 0 || summary.Rows[1].Own <= summary.Rows[1].Resident || summary.Rows[1].Reads == "" {
+	if len(summary.Rows) != ranks || summary.Rows[1].Resident == 0 ||
+		summary.Rows[1].Own <= summary.Rows[1].Resident || summary.Rows[1].Reads == "" {
 		t.Errorf("summary.json: device_rows %+v", summary.Rows)
 	}
 }
 
-// Ranks that a launcher gives one number all take one GPU, which is an error that says what to do.
+// If a launcher gives all ranks one local number, they take one GPU, and an error says what to do.
 func TestGPUOfAllUnderMPI(t *testing.T) {
 	unlessShort(t)
 	env := emulatedGPU(t, "HALOGNN_EMULATED_SHARED=1")
 	p, dir := halognn(t), newRunDir(t)
 	args := trainArgs(t, smallParts.dir(t), dir, "compute.device=cuda")
-	r := start(t, env, launcher(t), append([]string{"-np", "2", "env", "OMPI_COMM_WORLD_LOCAL_RANK=0", p.path}, args...)...).wait(t)
-	if r.code != 2 || strings.Count(r.err, "2 of the 2 ranks of this node have chosen one GPU") != 1 || !strings.Contains(r.err, "--gpus-per-task=1") {
+	r := start(t, env, launcher(t),
+		append([]string{"-np", "2", "env", "OMPI_COMM_WORLD_LOCAL_RANK=0", p.path},
+			args...)...).wait(t)
+	if r.code != 2 || strings.Count(r.err,
+		"2 of the 2 ranks of this node have chosen one GPU") != 1 ||
+		!strings.Contains(r.err, "--gpus-per-task=1") {
 		t.Error(r)
 	}
 }
 
-// A job for GPUs is planned where there is none: memory, bus and device have their places.
+// A job for GPUs can be planned on a machine without one: plan.json has memory, bus and device.
 func TestPlanForGPUs(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "plan")
-	args := []string{"plan", "--parts", smallParts.dir(t), "--config", baseFile.dir(t), "--set", "compute.device=cuda", "--set", "compute.gpu_rows=0.5",
-		"--ranks-per-node", "4", "--gpus", "2", "--gpu-memory", "0.1", "--rows", "1e6", "--flops", "1e12", "--bus", "20", "--out", dir}
-	r := start(t, []string{"HALOGNN_CUDA_LIB=" + filepath.Join(dir, "none.so")}, halognn(t).path, args...).wait(t)
-	if r.code != 0 || !strings.Contains(r.out, "memory of a GPU") || !strings.Contains(r.out, "there is no GPU here") {
+	args := []string{"plan", "--parts", smallParts.dir(t), "--config", baseFile.dir(t), "--set",
+		"compute.device=cuda", "--set", "compute.gpu_rows=0.5",
+		"--ranks-per-node", "4", "--gpus", "2", "--gpu-memory", "0.1", "--rows", "1e6", "--flops",
+		"1e12", "--bus", "20", "--out", dir}
+	r := start(t, []string{"HALOGNN_CUDA_LIB=" + filepath.Join(dir, "none.so")}, halognn(t).path,
+		args...).wait(t)
+	if r.code != 0 || !strings.Contains(r.out, "memory of a GPU") ||
+		!strings.Contains(r.out, "there is no GPU here") {
 		t.Fatal(r)
 	}
 	var p struct {

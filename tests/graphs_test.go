@@ -10,12 +10,14 @@ import (
 	"halognn/src/graph"
 )
 
-// handmade is a small graph for what generate cannot make. Vertices form as many communities as there are classes, each a range
-// of ids; edges mostly stay in one, and features say, with noise, which it is. The zero value of a field is a default.
+// handmade is a small graph that generate cannot make. Vertices form one community for each class,
+// a range of ids; most edges stay inside a community, and noisy features tell which it is. The zero
+// value of a field is a default.
 type handmade struct {
-	vertices int                 // default 400
-	classes  int                 // default 4
-	task     string              // default multiclass; for multilabel, odd vertices have the next class too
+	vertices int // default 400
+	classes  int // default 4
+	// default multiclass; for multilabel, odd vertices have the next class too
+	task     string
 	split    func(v int) [3]bool // train, valid, test; default 3 of 5, 1 of 5, 1 of 5
 	isolated bool                // no edges
 }
@@ -125,11 +127,12 @@ func (h handmade) splits(w *dataset.Writer) error {
 	return w.Splits(graph.Split{Train: lists[0], Valid: lists[1], Test: lists[2]})
 }
 
-// partitioned cuts the dataset into parts with the program and returns where they are.
+// partitioned runs `halognn partition` on the dataset and returns the PARTS directory.
 func partitioned(t *testing.T, data string, parts int, method string, flags ...string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "parts")
-	args := []string{"partition", "--data", data, "--parts", strconv.Itoa(parts), "--method", method, "--out", dir}
+	args := []string{"partition", "--data", data, "--parts", strconv.Itoa(parts), "--method",
+		method, "--out", dir}
 	halognn(t).must(t, append(args, flags...)...)
 	return dir
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Commands of the guide that are shown and not run, in `text` blocks and in backticks, name sub-commands, targets, scripts, flags and
-// config keys that there are.
+// Commands that the guide shows without running them, in `text` blocks and in backticks, use
+// sub-commands, targets, scripts, flags and config keys that exist.
 func TestGuideShownCommands(t *testing.T) {
 	c := &shownCommands{t: t, help: map[string]string{}}
 	inline, command := regexp.MustCompile("`([^`]+)`"), regexp.MustCompile(`^\s*(halognn|make|sbatch)(\s|$)`)
@@ -38,7 +38,8 @@ func TestGuideShownCommands(t *testing.T) {
 		}
 		for _, line := range lines {
 			line, _, _ = strings.Cut(line, " #")
-			line, _, _ = strings.Cut(strings.TrimSpace(line), "  ") // what it is for stands behind, in columns
+			// what it is for stands behind, in columns
+			line, _, _ = strings.Cut(strings.TrimSpace(line), "  ")
 			if command.MatchString(line) {
 				n++
 				if fault := c.check(strings.Fields(line)); fault != "" {
@@ -57,10 +58,11 @@ type shownCommands struct {
 	help map[string]string // by sub-command
 }
 
-// helpOf returns what the program says of a sub-command; of itself, if that is "".
+// helpOf returns the help of a sub-command, or of the program if it is "".
 func (c *shownCommands) helpOf(command string) string {
 	if _, ok := c.help[command]; !ok {
-		output, err := exec.Command(halognn(c.t).path, append(strings.Fields(command), "--help")...).CombinedOutput()
+		output, err := exec.Command(halognn(c.t).path,
+			append(strings.Fields(command), "--help")...).CombinedOutput()
 		if err != nil {
 			c.t.Fatalf("halognn %s --help: %v", command, err)
 		}
@@ -69,7 +71,8 @@ func (c *shownCommands) helpOf(command string) string {
 	return c.help[command]
 }
 
-// check returns what is wrong with a command, or "". Options of sbatch are checked where it is installed and has a configuration.
+// check returns what is wrong with a command, or "". Options of sbatch are checked where it is
+// installed and has a configuration.
 func (c *shownCommands) check(words []string) string {
 	program, words := words[0], words[1:]
 	if len(words) == 0 {
@@ -116,19 +119,21 @@ func (c *shownCommands) check(words []string) string {
 	return c.flags(words[0], words[1:])
 }
 
-// flags checks the flags of a sub-command, and the keys that are set.
+// flags checks the flags of a sub-command and the keys of --set.
 func (c *shownCommands) flags(command string, words []string) string {
 	for i, word := range words {
 		flag, _, _ := strings.Cut(word, "=")
 		if !strings.HasPrefix(flag, "--") {
 			continue
 		}
-		if !regexp.MustCompile("(?m)" + regexp.QuoteMeta(flag) + `(\s|$)`).MatchString(c.helpOf(command)) {
+		if !regexp.MustCompile("(?m)" + regexp.QuoteMeta(flag) +
+			`(\s|$)`).MatchString(c.helpOf(command)) {
 			return "halognn " + command + " has no " + flag
 		}
 		if flag == "--set" && i+1 < len(words) {
 			key, _, _ := strings.Cut(words[i+1], "=")
-			if keys, err := os.ReadFile("../docs/config.md"); err != nil || !strings.Contains(string(keys), "`"+key+"`") {
+			if keys, err := os.ReadFile("../docs/config.md"); err != nil ||
+				!strings.Contains(string(keys), "`"+key+"`") {
 				return "docs/config.md has no key " + key
 			}
 		}

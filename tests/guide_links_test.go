@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,20 +8,11 @@ import (
 	"testing"
 )
 
-// A link of README.md or of a page in docs leads to a file of the repository, and to a heading of it.
+// Every link of the pages in docs and in the root leads to a file of the repository and, if it
+// names one, to a heading.
 func TestDocsLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
-	all := []string{"../README.md"}
-	err := filepath.WalkDir("../docs", func(path string, _ fs.DirEntry, err error) error {
-		if strings.HasSuffix(path, ".md") {
-			all = append(all, path)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, page := range all {
+	for _, page := range documents(t) {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)

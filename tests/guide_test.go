@@ -17,7 +17,7 @@ import (
 // guide is where the pages of the user guide are.
 const guide = "../docs/guide"
 
-// block is a fenced block of a page: what stands behind the three backticks, and the text.
+// block is a fenced block of a page: the word after the three backticks, and the text.
 type block struct {
 	info, text string
 	line       int // of the page, where the text begins
@@ -61,12 +61,13 @@ func pages(t *testing.T) []string {
 	return files
 }
 
-// The fences that the guide may use; a mistyped one would not be run and not be missed.
+// The fences that the guide may use; a mistyped one would silently not run.
 var fences = []string{"sh", "sh slurm", "sh numpy", "sh torch", "text", "yaml", "python"}
 
-// The commands of the user guide work, page by page, in a directory that looks like the repository root after `make build`.
-// Blocks marked `sh` run here, those marked `sh slurm` on a Slurm, those marked `sh numpy` and `sh torch` where Python has what
-// they import. All other blocks are shown and not run.
+// The commands of the user guide work, page by page, in a directory that looks like the repository
+// root after `make build`. Blocks marked `sh` run here, those marked `sh slurm` on a Slurm, those
+// marked `sh numpy` and `sh torch` where Python has what they import. All other blocks are shown
+// and not run.
 func TestGuide(t *testing.T) {
 	unlessShort(t)
 	mpirun := launcher(t)
@@ -93,7 +94,7 @@ func TestGuide(t *testing.T) {
 	}
 }
 
-// whyNot returns why a block cannot run here, "" if it can, and whether it is one to be shown and not run.
+// whyNot returns why a block cannot run here, "" if it can, and whether it is only shown.
 func whyNot(info string) (reason string, shown bool) {
 	python := func(modules string) string {
 		if err := exec.Command("python3", "-c", "import "+modules).Run(); err != nil {
@@ -142,7 +143,7 @@ func guideRoot(t *testing.T, mpirun string) string {
 	for _, name := range []string{"env.sh", "go.mod", "go.sum", "inputs", "jobs", "kernels", "profiling", "src", "tests"} {
 		link(filepath.Join("..", name), name)
 	}
-	// A launcher finds its own files beside the name it is called by, so it is called and not linked.
+	// A launcher finds its own files beside its path, so a script calls it; a link would not work.
 	wrap := func(name, command string) {
 		t.Helper()
 		path, err := exec.LookPath(command)
@@ -162,7 +163,7 @@ func guideRoot(t *testing.T, mpirun string) string {
 	return root
 }
 
-// runBlock runs the commands of a block as a reader would paste them, and stops at the first that fails.
+// runBlock runs the commands of a block as a reader would paste them, up to the first that fails.
 func runBlock(root, text string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*limit)
 	defer cancel()

@@ -18,7 +18,8 @@ import (
 func predicted(t *testing.T, run string, ranks int, flags ...string) []int32 {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), fmt.Sprintf("predictions-%d.npy", ranks))
-	args := []string{"infer", "--run", run, "--out", path, "--ranks-in-process", strconv.Itoa(ranks)}
+	args := []string{"infer", "--run", run, "--out", path, "--ranks-in-process",
+		strconv.Itoa(ranks)}
 	halognn(t).must(t, append(args, flags...)...)
 	return ids(t, path)
 }
@@ -34,10 +35,11 @@ func ids(t *testing.T, path string) []int32 {
 	return append([]int32(nil), f.Data...)
 }
 
-// accuracy is the share of the test vertices of a dataset that are predicted right.
+// accuracy returns the share of a dataset's test vertices that are predicted correctly.
 func accuracy(t *testing.T, data string, predictions []int32) float64 {
 	t.Helper()
-	labels, test := ids(t, filepath.Join(data, "labels.npy")), ids(t, filepath.Join(data, "test.npy"))
+	labels, test := ids(t, filepath.Join(data, "labels.npy")),
+		ids(t, filepath.Join(data, "test.npy"))
 	if len(predictions) != len(labels) {
 		t.Fatalf("%d predictions for %d vertices", len(predictions), len(labels))
 	}
@@ -50,14 +52,16 @@ func accuracy(t *testing.T, data string, predictions []int32) float64 {
 	return float64(right) / float64(len(test))
 }
 
-// Predictions come in the ids of the dataset and are as good as the run said, on any number of ranks and any parts of the same dataset.
+// Predictions are in the ids of the dataset and have the accuracy of the run's summary, on any
+// number of ranks and any parts of the same dataset.
 func TestInferFull(t *testing.T) {
 	t.Parallel()
 	data := smallData.dir(t)
 	o := trained(t, smallParts.dir(t), 4, "train.epochs=4", "train.lr=0.02")
 	want := predicted(t, o.dir, 4)
 	if got := accuracy(t, data, want); got != o.TestAccuracy {
-		t.Errorf("the predictions get %g of the test vertices right, summary.json says %g", got, o.TestAccuracy)
+		t.Errorf("the predictions get %g of the test vertices right, summary.json says %g", got,
+			o.TestAccuracy)
 	}
 	others := partitioned(t, data, 3, "random")
 	for _, c := range []struct {
@@ -68,7 +72,8 @@ func TestInferFull(t *testing.T) {
 		{"1 rank", 1, nil},
 		{"2 ranks", 2, nil},
 		{"8 ranks", 8, nil},
-		{"every rank a node, deep pipeline", 4, []string{"--set", "run.ranks_per_node=1", "--set", "pipeline.depth=5"}},
+		{"every rank a node, deep pipeline", 4,
+			[]string{"--set", "run.ranks_per_node=1", "--set", "pipeline.depth=5"}},
 		{"other parts", 3, []string{"--set", "data.parts=" + others}},
 	} {
 		got, differ := predicted(t, o.dir, c.ranks, c.flags...), 0
@@ -77,20 +82,24 @@ func TestInferFull(t *testing.T) {
 				differ++
 			}
 		}
-		// Rows of a product may round differently by their place in a tile, which could turn a vertex whose two best classes tie.
+		// Rows of a product may round differently by their place in a tile, which could turn a
+		// vertex whose two best classes tie.
 		if differ > 1 {
-			t.Errorf("%s: %d of %d predictions differ from those on 4 ranks", c.name, differ, len(want))
+			t.Errorf("%s: %d of %d predictions differ from those on 4 ranks", c.name, differ,
+				len(want))
 		}
 	}
 }
 
-// Sampled predictions belong to the draws of their parts, not to the ranks, and are nearly as good as full ones.
+// Sampled predictions depend on the parts, not on the ranks, and are nearly as accurate as full
+// ones.
 func TestInferSampled(t *testing.T) {
 	t.Parallel()
 	o := trained(t, smallParts.dir(t), 4, "train.epochs=4", "train.lr=0.02", "sample.streams=part")
 	want := predicted(t, o.dir, 4, "--mode", "sampled")
 	if got := accuracy(t, smallData.dir(t), want); got < o.TestAccuracy-0.1 {
-		t.Errorf("sampled predictions get %g of the test vertices right, full ones %g", got, o.TestAccuracy)
+		t.Errorf("sampled predictions get %g of the test vertices right, full ones %g", got,
+			o.TestAccuracy)
 	}
 	for _, ranks := range []int{1, 8} {
 		got, differ := predicted(t, o.dir, ranks, "--mode", "sampled"), 0
@@ -100,10 +109,11 @@ func TestInferSampled(t *testing.T) {
 			}
 		}
 		if differ > 1 {
-			t.Errorf("%d ranks: %d of %d sampled predictions differ from those on 4 ranks", ranks, differ, len(want))
+			t.Errorf("%d ranks: %d of %d sampled predictions differ from those on 4 ranks", ranks,
+				differ, len(want))
 		}
 	}
-	// With all neighbours, by fanouts of their own, they are the full ones.
+	// With eval_fanouts of all neighbours they equal the full ones.
 	full, differ, narrow := predicted(t, o.dir, 4), 0, 0
 	wide := predicted(t, o.dir, 4, "--mode", "sampled", "--set", "sample.eval_fanouts=-1,-1")
 	for v := range full {
@@ -115,24 +125,28 @@ func TestInferSampled(t *testing.T) {
 		}
 	}
 	if differ > 1 || narrow < 10 {
-		t.Errorf("of full predictions %d differ from those sampled with all neighbours, %d from those with a few", differ, narrow)
+		t.Errorf("of full predictions %d differ from those sampled with all neighbours, %d from "+
+			"those with a few", differ, narrow)
 	}
 }
 
-// A signal ends infer with one message and the code of a process that died of it, and leaves no file, whole or half.
+// A signal ends infer with one message and exit code 128 + n, and leaves no file.
 func TestSignalEndsInfer(t *testing.T) {
 	unlessShort(t)
 	o := trained(t, smallParts.dir(t), 2, "model.hidden=8192", "sample.batch=500")
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		dir := t.TempDir()
-		j := start(t, nil, halognn(t).path, "infer", "--run", o.dir, "--out", filepath.Join(dir, "predictions.npy"), "--ranks-in-process", "2",
+		j := start(t, nil, halognn(t).path, "infer", "--run", o.dir, "--out",
+			filepath.Join(dir, "predictions.npy"), "--ranks-in-process", "2",
 			"--set", "compute.device=ref")
-		eventually(t, limit/2, "predicting", func() bool { return processorTime(t, j.Process.Pid) > 50 })
+		eventually(t, limit/2, "predicting",
+			func() bool { return processorTime(t, j.Process.Pid) > 50 })
 		if err := j.Process.Signal(s); err != nil {
 			t.Fatal(err)
 		}
 		r := j.waitEnd(t, 10*time.Second)
-		if m := r.message(t); r.code != 128+int(s) || !strings.Contains(m, "ended by a signal ("+s.String()+")") {
+		if m := r.message(t); r.code != 128+int(s) ||
+			!strings.Contains(m, "ended by a signal ("+s.String()+")") {
 			t.Errorf("%v: %v", s, r)
 		}
 		if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
@@ -141,7 +155,7 @@ func TestSignalEndsInfer(t *testing.T) {
 	}
 }
 
-// processorTime returns what a process has used, in ticks of 10 ms.
+// processorTime returns the processor time of a process, in ticks of 10 ms.
 func processorTime(t *testing.T, pid int) int {
 	t.Helper()
 	text := string(read(t, fmt.Sprintf("/proc/%d/stat", pid)))
@@ -157,8 +171,10 @@ func TestInferMLP(t *testing.T) {
 	t.Parallel()
 	o := trained(t, smallParts.dir(t), 2, "model.kind=mlp", "train.eval_mode=full")
 	for _, mode := range []string{"full", "sampled"} { // the same for a model that reads no neighbours
-		if got := accuracy(t, smallData.dir(t), predicted(t, o.dir, 2, "--mode", mode)); got != o.TestAccuracy {
-			t.Errorf("%s: %g of the test vertices right, summary.json says %g", mode, got, o.TestAccuracy)
+		if got := accuracy(t, smallData.dir(t),
+			predicted(t, o.dir, 2, "--mode", mode)); got != o.TestAccuracy {
+			t.Errorf("%s: %g of the test vertices right, summary.json says %g", mode, got,
+				o.TestAccuracy)
 		}
 	}
 }
@@ -166,7 +182,8 @@ func TestInferMLP(t *testing.T) {
 func TestInferMultilabel(t *testing.T) {
 	t.Parallel()
 	data := handmade{task: dataset.Multilabel}.write(t, filepath.Join(t.TempDir(), "data"))
-	o := trained(t, partitioned(t, data, 4, "contiguous", "--allow-imbalance"), 4, "train.epochs=10", "sample.batch=20")
+	o := trained(t, partitioned(t, data, 4, "contiguous", "--allow-imbalance"), 4,
+		"train.epochs=10", "sample.batch=20")
 	path := filepath.Join(t.TempDir(), "predictions.npy")
 	halognn(t).must(t, "infer", "--run", o.dir, "--out", path, "--ranks-in-process", "2")
 	predictions, err := npy.Map[uint8](path, 400, 4)

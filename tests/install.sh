@@ -20,9 +20,16 @@ if [ "$need" = test ]; then # the second MPI and the Slurm of the test suite; wi
   PATH=$PATH:/usr/sbin command -v slurmctld >/dev/null 2>&1 || missing+=(slurm-wlm)
 fi
 [ "$need" != test ] || tests/install_cuda.sh
-[ ${#missing[@]} -gt 0 ] || exit 0
+# shellcheck disable=SC2206
+optional=($HALOGNN_OPTIONAL)
+[ ${#missing[@]} -gt 0 ] || [ ${#optional[@]} -gt 0 ] || exit 0
+can_install() { command -v apt-get >/dev/null 2>&1 && { [ "$(id -u)" = 0 ] || command -v sudo >/dev/null 2>&1; }; }
+if [ ${#missing[@]} -eq 0 ] && ! can_install; then
+  echo "install.sh: not there, and the program runs slower without: ${optional[*]}" >&2
+  exit 0
+fi
 
-echo "install.sh: missing: ${missing[*]}" >&2
+echo "install.sh: missing: ${missing[*]} ${optional[*]}" >&2
 leave_out() { echo "install.sh: $1; the tests that need them will be left out" >&2; exit 0; }
 if ! command -v apt-get >/dev/null 2>&1; then
   [ "$need" = run ] || leave_out "no apt-get here"
@@ -43,4 +50,8 @@ if [ "$(id -u)" != 0 ]; then
 fi
 export DEBIAN_FRONTEND=noninteractive
 $sudo apt-get update -qq
-$sudo env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+install() { $sudo env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "$@" >/dev/null; }
+[ ${#missing[@]} -eq 0 ] || install "${missing[@]}"
+for package in "${optional[@]}"; do
+  install "$package" || echo "install.sh: no $package: the program runs slower without" >&2
+done

@@ -12,6 +12,10 @@ diff <(list "$scratch/stage/opt/halognn") <(list "$scratch/prefix") || { echo "i
 for script in jobs/*.sbatch jobs/resumable.sh env.sh inputs/demo.yaml bin/halognn docs/config.md profiling/merge.sh; do
   [ -e "$scratch/prefix/share/halognn/$script" ] || { echo "installed.sh: $script is missing" >&2; exit 1; }
 done
+for page in man/man1/halognn-train.1 bash-completion/completions/halognn zsh/site-functions/_halognn fish/vendor_completions.d/halognn.fish; do
+  [ -s "$scratch/prefix/share/$page" ] || { echo "installed.sh: share/$page is missing" >&2; exit 1; }
+done
+bash -n "$scratch/prefix/share/bash-completion/completions/halognn"
 module=("$scratch"/prefix/share/modulefiles/halognn/*)
 if ! grep -q "prepend-path PATH $scratch/prefix/bin" "${module[0]}" || grep '@' "${module[0]}"; then
   echo "installed.sh: ${module[0]} is not filled in" >&2; exit 1
@@ -25,4 +29,8 @@ fi
 cd "$scratch"
 export HALOGNN_ROOT=$scratch/prefix/share/halognn HALOGNN_QUIET=1
 source "$HALOGNN_ROOT/env.sh" # as job scripts do, where there are no kernels
-"$HALOGNN_ROOT/bin/halognn" version
+release=$(basename "${module[0]}")
+"$HALOGNN_ROOT/bin/halognn" version | tee version.txt
+for states in version.txt "${module[0]}"; do
+  grep -q " $release+" "$states" || { echo "installed.sh: $states does not state version $release" >&2; exit 1; }
+done

@@ -6,13 +6,15 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"halognn/src/dataset"
 	"halognn/src/nn"
 )
 
-// Every setting of model, optimiser and schedule trains: the loss falls and the model beats the majority class.
+// Every setting of model, optimiser and schedule trains: the loss falls and the model beats the
+// majority class.
 func TestModelsAndOptimisersLearn(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -22,6 +24,13 @@ func TestModelsAndOptimisersLearn(t *testing.T) {
 	}{
 		{"sage", nil},
 		{"mlp", []string{"model.kind=mlp"}},
+		{"gcn", []string{"model.kind=gcn", "train.lr=0.02"}},
+		{"gcn by both ends", []string{"model.kind=gcn", "model.gcn_norm=both", "train.lr=0.02"}},
+		{"gin", []string{"model.kind=gin", "model.norm=layer"}},
+		{"gat", []string{"model.kind=gat", "model.activation=elu", "train.lr=0.02"}},
+		{"gat of averaged heads", []string{"model.kind=gat", "model.head_merge=mean", "model.heads=3", "train.lr=0.02"}},
+		{"residual", []string{"model.kind=gcn", "model.residual=true", "model.layers=3", "sample.fanouts=5,3,2", "train.lr=0.02"}},
+		{"elu", []string{"model.activation=elu"}},
 		{"one layer", []string{"model.layers=1", "sample.fanouts=5"}},
 		{"three layers", []string{"model.layers=3", "sample.fanouts=5,3,2"}},
 		{"all neighbours", []string{"sample.fanouts=-1,-1"}},
@@ -65,7 +74,7 @@ func TestOptimisersDiffer(t *testing.T) {
 	}
 }
 
-// The baseline without the graph reads the rows of its seeds and no others: nothing moves.
+// The MLP reads only the rows of its seeds, so nothing is fetched.
 func TestMLPMovesNoRows(t *testing.T) {
 	t.Parallel()
 	o := trained(t, smallParts.dir(t), 4, "model.kind=mlp", "run.ranks_per_node=1")
@@ -110,7 +119,7 @@ func TestLearningRates(t *testing.T) {
 	}
 }
 
-// Validation takes place when it is due, the best of them chooses the model, and patience ends the run.
+// Validation runs when it is due, the best one selects the model, and patience ends the run.
 func TestEvaluationsAndPatience(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -147,7 +156,8 @@ func TestEvaluationsAndPatience(t *testing.T) {
 			if o.BestEpoch != best.Epoch || o.ValidMetric != best.ValidMetric {
 				t.Errorf("the best is epoch %d with %g, want epoch %d with %g", o.BestEpoch, o.ValidMetric, best.Epoch, best.ValidMetric)
 			}
-			if best.TestAccuracy != nil && *best.TestAccuracy != o.TestAccuracy { // the model of that epoch is the one tested at the end
+			// the model of that epoch is the one tested at the end
+			if best.TestAccuracy != nil && *best.TestAccuracy != o.TestAccuracy {
 				t.Errorf("test accuracy is %g, after the best epoch it was %g", o.TestAccuracy, *best.TestAccuracy)
 			}
 			if c.patience > 0 && (since != c.patience || o.Epochs != best.Epoch+c.patience) {
@@ -161,7 +171,8 @@ func TestEvaluationsAndPatience(t *testing.T) {
 	}
 }
 
-// model.safetensors holds what docs/formats.md says: the names that PyTorch Geometric gives, the last layer first.
+// model.safetensors holds what docs/formats.md says: the names that PyTorch Geometric gives, the
+// last layer first.
 func TestModelFileHasPyGNames(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -176,6 +187,18 @@ func TestModelFileHasPyGNames(t *testing.T) {
 		}},
 		{[]string{"model.kind=mlp", "model.hidden=8"}, map[string][]int{
 			"lins.0.weight": {8, 16}, "lins.0.bias": {8}, "lins.1.weight": {5, 8}, "lins.1.bias": {5},
+		}},
+		{[]string{"model.kind=gcn"}, map[string][]int{
+			"convs.0.lin.weight": {16, 16}, "convs.0.bias": {16}, "convs.1.lin.weight": {5, 16}, "convs.1.bias": {5},
+		}},
+		{[]string{"model.kind=gin"}, map[string][]int{
+			"convs.0.nn.0.weight": {16, 16}, "convs.0.nn.0.bias": {16}, "convs.0.nn.2.weight": {16, 16}, "convs.0.nn.2.bias": {16},
+			"convs.1.nn.0.weight": {16, 16}, "convs.1.nn.0.bias": {16}, "convs.1.nn.2.weight": {5, 16}, "convs.1.nn.2.bias": {5},
+			"convs.0.eps": {1}, "convs.1.eps": {1},
+		}},
+		{[]string{"model.kind=gat", "model.heads=4"}, map[string][]int{
+			"convs.0.lin.weight": {16, 16}, "convs.0.att_src": {1, 4, 4}, "convs.0.att_dst": {1, 4, 4}, "convs.0.bias": {16},
+			"convs.1.lin.weight": {20, 16}, "convs.1.att_src": {1, 4, 5}, "convs.1.att_dst": {1, 4, 5}, "convs.1.bias": {5},
 		}},
 	} {
 		o := trained(t, smallParts.dir(t), 1, c.sets...)
@@ -193,7 +216,7 @@ func TestModelFileHasPyGNames(t *testing.T) {
 	}
 }
 
-// float16 rows travel as they lie, at half the bytes, and are as good to learn from.
+// float16 rows are sent as stored, at half the bytes, and train as well.
 func TestFloat16Features(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -229,7 +252,8 @@ func TestMultilabel(t *testing.T) {
 	if o.MetricName != "micro_f1" || o.MajorityAccuracy != nil || o.TestMetric != o.TestAccuracy {
 		t.Errorf("metric %s, majority %v, test metric %g, test accuracy %g", o.MetricName, o.MajorityAccuracy, o.TestMetric, o.TestAccuracy)
 	}
-	if !(o.TestMetric > 0.8) { // more than whoever knows the community of every vertex, but not which are odd
+	// more than whoever knows the community of every vertex, but not which are odd
+	if !(o.TestMetric > 0.8) {
 
 		t.Errorf("micro-F1 is %g", o.TestMetric)
 	}
@@ -245,7 +269,7 @@ func TestTwoClassesAreRanked(t *testing.T) {
 	}
 }
 
-// Without validation or test vertices there is nothing to judge by, which is no reason not to train.
+// A graph without validation or test vertices can be trained on.
 func TestNothingToEvaluate(t *testing.T) {
 	t.Parallel()
 	data := handmade{split: func(v int) [3]bool { return [3]bool{v%2 == 0, false, false} }}.write(t, filepath.Join(t.TempDir(), "data"))
@@ -254,5 +278,34 @@ func TestNothingToEvaluate(t *testing.T) {
 		if o := trained(t, parts, 2, "train.eval_mode="+mode); o.TestMetric != 0 || o.ValidMetric != 0 || o.Epochs != 2 {
 			t.Errorf("%s: %d epochs, valid %g, test %g", mode, o.Epochs, o.ValidMetric, o.TestMetric)
 		}
+	}
+}
+
+// Whatever prepares and computes a minibatch, each kind of model comes to the same bits.
+func TestModelsComeToTheSameNumbers(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	for _, model := range [][]string{
+		{"model.kind=gcn"}, {"model.kind=gcn", "model.gcn_norm=both"}, {"model.kind=gin"},
+		{"model.kind=gat", "model.activation=elu", "model.norm=layer"},
+		{"model.kind=gat", "model.head_merge=mean", "model.heads=3"},
+	} {
+		t.Run(strings.Join(model, " "), func(t *testing.T) {
+			t.Parallel()
+			sets := append([]string{"run.ranks_per_node=1"}, model...)
+			want := trained(t, smallParts.dir(t), 4, sets...)
+			for _, c := range [][]string{
+				{"compute.threads=3", "pipeline.workers=3"},
+				{"pipeline.depth=0"},
+				{"pipeline.depth=7", "compute.threads=2", "topology.load=copy"},
+				{"cache.policy=vip", "cache.alpha=0.2"},
+				{"cache.policy=prefetch", "cache.alpha=0.1"},
+				{"cache.policy=lookahead", "cache.alpha=0.1"},
+			} {
+				sameNumbers(t, trained(t, smallParts.dir(t), 4, append(c, sets...)...), want)
+			}
+			parts := append([]string{"sample.streams=part"}, model...)
+			sameLosses(t, trained(t, smallParts.dir(t), 2, parts...), trained(t, smallParts.dir(t), 4, parts...))
+		})
 	}
 }

@@ -31,7 +31,8 @@ func launcher(t *testing.T) string {
 // startMPI starts a program on ranks of MPI.
 func startMPI(t *testing.T, ranks int, name string, args ...string) *job {
 	t.Helper()
-	return start(t, nil, launcher(t), append([]string{"-np", strconv.Itoa(ranks), name}, args...)...)
+	return start(t, nil, launcher(t),
+		append([]string{"-np", strconv.Itoa(ranks), name}, args...)...)
 }
 
 // trainedMPI is trained on ranks of MPI.
@@ -45,7 +46,7 @@ func trainedMPI(t *testing.T, parts string, ranks int, sets ...string) *outcome 
 	return outcomeOf(t, dir, r)
 }
 
-// The transport changes no number: MPI, whichever it is, comes to the bits of the in-process ranks.
+// The transport changes no number: every MPI gives the bits of the in-process ranks.
 func TestSameNumbersUnderMPI(t *testing.T) {
 	launcher(t)
 	for _, c := range []struct {
@@ -57,7 +58,8 @@ func TestSameNumbersUnderMPI(t *testing.T) {
 		{4, nil},
 		{2, []string{"pipeline.depth=1", "compute.threads=2"}},
 		{4, []string{"run.ranks_per_node=1", "pipeline.depth=10", "pipeline.workers=2"}},
-		{4, []string{"run.ranks_per_node=1", "pipeline.depth=4", "pipeline.workers=8", "compute.threads=3"}},
+		{4, []string{"run.ranks_per_node=1", "pipeline.depth=4", "pipeline.workers=8",
+			"compute.threads=3"}},
 		{4, []string{"run.ranks_per_node=2", "topology.load=copy", "pipeline.depth=0"}},
 		{3, []string{"sample.streams=part", "sample.seeds=global", "train.eval_mode=full"}},
 	} {
@@ -70,11 +72,13 @@ func TestSameNumbersUnderMPI(t *testing.T) {
 			sameNumbers(t, got, want)
 			for i, e := range want.epochs {
 				if got.epochs[i].rows != e.rows {
-					t.Errorf("epoch %d: moved %+v, in process %+v", e.Epoch, got.epochs[i].rows, e.rows)
+					t.Errorf("epoch %d: moved %+v, in process %+v", e.Epoch, got.epochs[i].rows,
+						e.rows)
 				}
 			}
 			if got.Transport == want.Transport || got.Ranks != c.ranks {
-				t.Errorf("%d ranks on %q, in process on %q", got.Ranks, got.Transport, want.Transport)
+				t.Errorf("%d ranks on %q, in process on %q", got.Ranks, got.Transport,
+					want.Transport)
 			}
 		})
 	}
@@ -85,7 +89,8 @@ func TestInferUnderMPI(t *testing.T) {
 	o := trained(t, smallParts.dir(t), 4)
 	for _, mode := range []string{"full", "sampled"} {
 		path := filepath.Join(t.TempDir(), "predictions.npy")
-		if r := startMPI(t, 4, halognn(t).path, "infer", "--run", o.dir, "--mode", mode, "--out", path).wait(t); r.code != 0 {
+		if r := startMPI(t, 4, halognn(t).path, "infer", "--run", o.dir, "--mode", mode, "--out",
+			path).wait(t); r.code != 0 {
 			t.Fatal(r)
 		}
 		if !slices.Equal(ids(t, path), predicted(t, o.dir, 4, "--mode", mode)) {
@@ -94,23 +99,31 @@ func TestInferUnderMPI(t *testing.T) {
 	}
 }
 
-// Ranks without training seeds hang nobody.
+// Ranks without training seeds do not hang the others.
 func TestRanksWithoutSeedsUnderMPI(t *testing.T) {
+	unlessShort(t)
 	launcher(t)
-	data := handmade{split: func(v int) [3]bool { return [3]bool{v < 50, v%2 == 0 && v >= 50, v%2 == 1 && v >= 50} }}.write(t, filepath.Join(t.TempDir(), "data"))
+	data := handmade{split: func(v int) [3]bool {
+		return [3]bool{v < 50, v%2 == 0 && v >= 50,
+			v%2 == 1 && v >= 50}
+	}}.write(t, filepath.Join(t.TempDir(), "data"))
 	parts := partitioned(t, data, 4, "contiguous", "--allow-imbalance")
-	sameNumbers(t, trainedMPI(t, parts, 4, "sample.batch=20"), trained(t, parts, 4, "sample.batch=20"))
+	sameNumbers(t, trainedMPI(t, parts, 4, "sample.batch=20"),
+		trained(t, parts, 4, "sample.batch=20"))
 }
 
-// checkEnd holds the end of a job under MPI to that of a bad input, and makes sure that no rank is left.
+// checkEnd holds the end of a job under MPI to that of a bad input, and makes sure that no rank is
+// left.
 func (b badInput) checkEnd(t *testing.T, dir string, r result) {
 	t.Helper()
 	b.check(t, dir, r)
-	eventually(t, 5*time.Second, "the end of all ranks", func() bool { return len(left(t, dir)) == 0 })
+	eventually(t, 5*time.Second, "the end of all ranks",
+		func() bool { return len(left(t, dir)) == 0 })
 }
 
-// What is wrong for all ranks is said once, and all end with its code.
+// An error that all ranks share is printed once, and all exit with its code.
 func TestBadInputUnderMPI(t *testing.T) {
+	unlessShort(t)
 	launcher(t)
 	mpi := func(sets ...string) func(*testing.T, string) []string {
 		return func(t *testing.T, dir string) []string {
@@ -121,14 +134,22 @@ func TestBadInputUnderMPI(t *testing.T) {
 		ranks int
 		badInput
 	}{
-		{4, badInput{"an unknown key", mpi("train.speed=1"), usage, []string{"unknown key train.speed"}}},
-		{2, badInput{"an unknown flag", func(t *testing.T, dir string) []string { return append(mpi()(t, dir), "--restart", dir) },
+		{4, badInput{"an unknown key", mpi("train.speed=1"), usage,
+			[]string{"unknown key train.speed"}}},
+		{2, badInput{"an unknown flag",
+			func(t *testing.T, dir string) []string {
+				return append(mpi()(t, dir), "--restart",
+					dir)
+			},
 			usage, []string{"--restart"}}},
-		{2, badInput{"ranks in every process of a launcher", func(t *testing.T, dir string) []string {
-			return append(mpi()(t, dir), "--ranks-in-process", "2")
-		}, usage, []string{"--ranks-in-process 2", "leave out one"}}},
-		{4, badInput{"no parts", mpi("data.parts=/none"), badData, []string{"/none", "halognn partition"}}},
-		{3, badInput{"parts not a multiple of ranks", mpi(), badData, []string{"8 parts", "3 ranks"}}},
+		{2, badInput{"ranks in every process of a launcher",
+			func(t *testing.T, dir string) []string {
+				return append(mpi()(t, dir), "--ranks-in-process", "2")
+			}, usage, []string{"--ranks-in-process 2", "leave out one"}}},
+		{4, badInput{"no parts", mpi("data.parts=/none"), badData,
+			[]string{"/none", "halognn partition"}}},
+		{3, badInput{"parts not a multiple of ranks", mpi(), badData,
+			[]string{"8 parts", "3 ranks"}}},
 		{4, badInput{"an altered part", func(t *testing.T, dir string) []string {
 			parts := copyOf(t, smallParts.dir(t), dir, "parts")
 			patch(t, filepath.Join(parts, "part-0005", "features.npy"), 1, 2, 3)
@@ -137,13 +158,15 @@ func TestBadInputUnderMPI(t *testing.T) {
 		{2, badInput{"no labels", func(t *testing.T, dir string) []string {
 			write(t, filepath.Join(dir, "edges.txt"), []byte("1 2\n2 3\n3 4\n4 1\n"))
 			data := filepath.Join(dir, "data")
-			halognn(t).must(t, "import", "--format", "edgelist", "--in", filepath.Join(dir, "edges.txt"), "--out", data)
+			halognn(t).must(t, "import", "--format", "edgelist", "--in",
+				filepath.Join(dir, "edges.txt"), "--out", data)
 			return mpi("data.parts="+partitioned(t, data, 2, "random"))(t, dir)
 		}, badData, []string{"no labels"}}},
 		{3, badInput{"a run directory below a file", func(t *testing.T, dir string) []string {
 			write(t, filepath.Join(dir, "file"), nil)
 			data := handmade{}.write(t, filepath.Join(dir, "data"))
-			return mpi("data.parts="+partitioned(t, data, 3, "random", "--allow-imbalance"), "run.dir="+filepath.Join(dir, "file", "run"))(t, dir)
+			return mpi("data.parts="+partitioned(t, data, 3, "random", "--allow-imbalance"),
+				"run.dir="+filepath.Join(dir, "file", "run"))(t, dir)
 		}, usage, []string{"run directory", "not a directory"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -153,20 +176,23 @@ func TestBadInputUnderMPI(t *testing.T) {
 	}
 }
 
-// odd writes a script that starts the program with more arguments on one rank.
+// odd writes a script that starts the program with extra arguments on one rank.
 func odd(t *testing.T, dir string, rank int, more ...string) string {
 	t.Helper()
 	path := filepath.Join(dir, "odd.sh")
-	script := fmt.Sprintf("#!/bin/sh\nrank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}\n[ -n \"$rank\" ] || exit 99\n"+
-		"if [ \"$rank\" = %d ]; then set -- \"$@\" %s; fi\nexec '%s' \"$@\"\n", rank, strings.Join(more, " "), halognn(t).path)
+	script := fmt.Sprintf("#!/bin/sh\nrank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}\n[ -n \"$rank\" ] "+
+		"|| exit 99\n"+
+		"if [ \"$rank\" = %d ]; then set -- \"$@\" %s; fi\nexec '%s' \"$@\"\n", rank,
+		strings.Join(more, " "), halognn(t).path)
 	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return path
 }
 
-// What is wrong on one rank, or differs between ranks, names the rank, and hangs nobody.
+// An error on one rank, or a difference between ranks, names the rank and hangs nobody.
 func TestRanksThatDisagreeUnderMPI(t *testing.T) {
+	unlessShort(t)
 	launcher(t)
 	for _, c := range []struct {
 		name  string
@@ -176,21 +202,32 @@ func TestRanksThatDisagreeUnderMPI(t *testing.T) {
 		want  []string
 	}{
 		{"other parts of the same graph", 2, func(t *testing.T, dir string) []string {
-			return []string{"--set", "data.parts=" + partitioned(t, smallData.dir(t), 8, "random", "--seed", "5")}
+			return []string{"--set", "data.parts=" +
+				partitioned(t, smallData.dir(t), 8, "random", "--seed", "5")}
 		}, badData, []string{"rank 1", "rank 0", "disagree"}},
-		{"other parts under the same name", 2, func(t *testing.T, dir string) []string { return nil }, badData, []string{"rank 1", "identity of the parts"}},
-		{"another learning rate", 4, func(*testing.T, string) []string { return []string{"--set", "train.lr=0.5"} },
+		{"other parts under the same name", 2,
+			func(t *testing.T, dir string) []string { return nil }, badData,
+			[]string{"rank 1", "identity of the parts"}},
+		{"another learning rate", 4,
+			func(*testing.T, string) []string { return []string{"--set", "train.lr=0.5"} },
 			badData, []string{"rank 1", "rank 0", "disagree", "lr: 0.5"}},
-		{"a bad config", 3, func(*testing.T, string) []string { return []string{"--set", "train.lr=-2"} },
+		{"a bad config", 3, func(*testing.T,
+			string) []string {
+			return []string{"--set", "train.lr=-2"}
+		},
 			usage, []string{"rank 1", "train.lr is -2"}},
-		{"no parts", 4, func(*testing.T, string) []string { return []string{"--set", "data.parts=/none"} },
+		{"no parts", 4, func(*testing.T,
+			string) []string {
+			return []string{"--set", "data.parts=/none"}
+		},
 			badData, []string{"rank 1", "/none", "halognn partition"}},
 		{"a damaged copy", 2, func(t *testing.T, dir string) []string {
 			parts := copyOf(t, smallParts.dir(t), dir, "parts")
 			truncate(t, filepath.Join(parts, "train.npy"), 200)
 			return []string{"--set", "data.parts=" + parts}
 		}, badData, []string{"rank 1", "train.npy", "200"}},
-		{"a device that is not there", 2, func(*testing.T, string) []string { return []string{"--set", "compute.device=tpu"} },
+		{"a device that is not there", 2,
+			func(*testing.T, string) []string { return []string{"--set", "compute.device=tpu"} },
 			usage, []string{"rank 1", "compute.device", "tpu"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -204,8 +241,11 @@ func TestRanksThatDisagreeUnderMPI(t *testing.T) {
 				if err := os.Mkdir(elsewhere, 0o777); err != nil {
 					t.Fatal(err)
 				}
-				halognn(t).must(t, "partition", "--data", other, "--parts", "8", "--method", "random", "--allow-imbalance", "--out", filepath.Join(elsewhere, parts))
-				replace(t, script, "exec ", fmt.Sprintf("cd '%s'; [ \"$rank\" = 1 ] && cd '%s'\nexec ", filepath.Dir(smallParts.dir(t)), elsewhere))
+				halognn(t).must(t, "partition", "--data", other, "--parts", "8", "--method",
+					"random", "--allow-imbalance", "--out", filepath.Join(elsewhere, parts))
+				replace(t, script, "exec ",
+					fmt.Sprintf("cd '%s'; [ \"$rank\" = 1 ] && cd '%s'\nexec ",
+						filepath.Dir(smallParts.dir(t)), elsewhere))
 			}
 			args := trainArgs(t, parts, filepath.Join(dir, "out"))
 			r := startMPI(t, c.ranks, script, args...).wait(t)
@@ -221,16 +261,21 @@ func sets(sets ...string) func(*testing.T, string) []string {
 	}
 }
 
-// What goes wrong during the steps ends the whole job with the code of the rank that saw it.
+// An error during the steps ends the whole job with the exit code of the rank that has it.
 func TestFailureWhileTrainingUnderMPI(t *testing.T) {
+	unlessShort(t)
 	launcher(t)
 	for name, c := range map[string]badInput{
-		"divergence":           {want: []string{"step", "train.lr"}, args: sets("train.optimizer=sgd", "train.lr=1e30", "train.epochs=5")},
-		"a loss that explodes": {want: []string{"epoch 1: step 1", "more than 1e+06 times", "train.lr"}, args: sets("train.lr=1e9")},
-		"predictions that explode": {want: []string{"evaluation after epoch 1", "mean loss of the predictions"},
+		"divergence": {want: []string{"step", "train.lr"},
+			args: sets("train.optimizer=sgd", "train.lr=1e30", "train.epochs=5")},
+		"a loss that explodes": {want: []string{"epoch 1: step 1", "more than 1e+06 times",
+			"train.lr"}, args: sets("train.lr=1e9")},
+		"predictions that explode": {want: []string{"evaluation after epoch 1",
+			"mean loss of the predictions"},
 			args: sets("train.lr=1e9", "train.epochs=1", "sample.batch=10000")},
 		"weights that explode": {want: []string{"epoch 1: the weights are not finite"},
-			args: sets("train.optimizer=sgd", "train.lr=1e300", "train.epochs=1", "sample.batch=10000")},
+			args: sets("train.optimizer=sgd", "train.lr=1e300", "train.epochs=1",
+				"sample.batch=10000")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -244,13 +289,17 @@ func TestFailureWhileTrainingUnderMPI(t *testing.T) {
 		t.Run(file+" shrinks", func(t *testing.T) {
 			dir := t.TempDir()
 			parts := copyOf(t, smallParts.dir(t), dir, "parts")
-			j := startMPI(t, 4, halognn(t).path, trainArgs(t, parts, filepath.Join(dir, "out"), append(long, "run.ranks_per_node=1")...)...)
+			j := startMPI(t, 4, halognn(t).path,
+				trainArgs(t, parts, filepath.Join(dir, "out"),
+					append(long, "run.ranks_per_node=1")...)...)
 			underWay(t, filepath.Join(dir, "out"))
 			truncate(t, filepath.Join(parts, file), 4096)
 			r := j.waitEnd(t, 15*time.Second)
 			remove(t, filepath.Join(dir, "out"))
-			if n := strings.Count("\n"+r.err, "\nhalognn: "); n > 1 { // all ranks read the topology, and several may see it first
-				first, _, _ := strings.Cut(r.err[strings.Index(r.err, "halognn: ")+1:], "\nhalognn: ")
+			// all ranks read the topology, and several may see it first
+			if n := strings.Count("\n"+r.err, "\nhalognn: "); n > 1 {
+				first, _, _ := strings.Cut(r.err[strings.Index(r.err, "halognn: ")+1:],
+					"\nhalognn: ")
 				r.err = "h" + first
 			}
 			badInput{code: failed, want: []string{"rank", file, "shrank"}}.checkEnd(t, dir, r)
@@ -258,8 +307,9 @@ func TestFailureWhileTrainingUnderMPI(t *testing.T) {
 	}
 }
 
-// A rank that dies takes the job with it.
+// A rank that dies ends the job.
 func TestKilledRankUnderMPI(t *testing.T) {
+	unlessShort(t)
 	launcher(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("finding the ranks needs Linux's /proc")
@@ -283,5 +333,6 @@ func TestKilledRankUnderMPI(t *testing.T) {
 	if r := j.waitEnd(t, 15*time.Second); r.code == 0 {
 		t.Errorf("a job that lost a rank ended well: %v", r)
 	}
-	eventually(t, 5*time.Second, "the end of all ranks", func() bool { return len(left(t, dir)) == 0 })
+	eventually(t, 5*time.Second, "the end of all ranks",
+		func() bool { return len(left(t, dir)) == 0 })
 }

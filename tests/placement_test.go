@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// The ranks of a node share their caches: what one of them holds, the others need not hold as well, so less travels. No number changes.
+// The ranks of a node share their caches: a row that one holds the others need not hold, so fewer
+// rows are fetched. No number changes.
 func TestCachesOfANodeAreShared(t *testing.T) {
 	if _, err := os.Stat("/dev/shm"); err != nil {
 		t.Skipf("no shared memory: %v", err)
@@ -17,31 +18,43 @@ func TestCachesOfANodeAreShared(t *testing.T) {
 		none := trained(t, dir, 4, node)
 		for _, policy := range []string{"vip", "degree", "oracle"} {
 			run := func(placement string, sets ...string) *outcome {
-				got := trained(t, dir, 4, append(sets, node, "cache.policy="+policy, "cache.alpha=0.2", "cache.placement="+placement)...)
+				got := trained(t, dir, 4,
+					append(sets, node, "cache.policy="+policy, "cache.alpha=0.2",
+						"cache.placement="+placement)...)
 				sameNumbers(t, got, none)
 				for i, e := range got.epochs {
 					owned := e.Peer - e.PeerCached // by peers
-					if found := e.CacheHits + e.PeerCached; found+e.Remote != none.epochs[i].Remote || owned != none.epochs[i].Peer {
-						t.Errorf("%d nodes, %s, %s, epoch %d: %d rows found, %d fetched, %d owned by peers, want %d together and %d", nodes, policy,
-							placement, e.Epoch, found, e.Remote, owned, none.epochs[i].Remote, none.epochs[i].Peer)
+					if found := e.CacheHits +
+						e.PeerCached; found+e.Remote != none.epochs[i].Remote ||
+						owned != none.epochs[i].Peer {
+						t.Errorf("%d nodes, %s, %s, epoch %d: %d rows found, %d fetched, %d "+
+							"owned by peers, want %d together and %d", nodes, policy,
+							placement, e.Epoch, found, e.Remote, owned, none.epochs[i].Remote,
+							none.epochs[i].Peer)
 					}
 				}
 				return got
 			}
-			own, group, same := run("own"), run("group", "cache.peer_cost=0"), run("group", "cache.peer_cost=1")
+			own, group, same := run("own"), run("group", "cache.peer_cost=0"),
+				run("group", "cache.peer_cost=1")
 			if own.PeerCached != 0 {
-				t.Errorf("%d nodes, %s: %d rows from peers' caches, though none are shared", nodes, policy, own.PeerCached)
+				t.Errorf("%d nodes, %s: %d rows from peers' caches, though none are shared", nodes,
+					policy, own.PeerCached)
 			}
-			if policy == "degree" { // what ranks of a node keep for themselves can be as good together, by luck
+			// what ranks of a node keep for themselves can be as good together, by luck
+			if policy == "degree" {
 				continue
 			}
 			switch several := nodes == 2; {
 			case several && (group.PeerCached == 0 || group.Remote >= own.Remote):
-				t.Errorf("%s: %d rows from peers' caches, %d fetched; %d without sharing", policy, group.PeerCached, group.Remote, own.Remote)
+				t.Errorf("%s: %d rows from peers' caches, %d fetched; %d without sharing", policy,
+					group.PeerCached, group.Remote, own.Remote)
 			case several && same.PeerCached != 0: // all hold the same
 				t.Errorf("%s: replicated, but %d rows from peers' caches", policy, same.PeerCached)
-			case !several && (group.PeerCached != 0 || group.Remote != own.Remote || same.Remote != own.Remote):
-				t.Errorf("%d nodes, %s: %d and %d fetched, %d without sharing", nodes, policy, group.Remote, same.Remote, own.Remote)
+			case !several && (group.PeerCached != 0 || group.Remote != own.Remote ||
+				same.Remote != own.Remote):
+				t.Errorf("%d nodes, %s: %d and %d fetched, %d without sharing", nodes, policy,
+					group.Remote, same.Remote, own.Remote)
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"halognn/src/plan"
 )
 
-// plannedJob is plan.json as far as runs are held against it.
+// plannedJob holds the values of plan.json that are compared with runs.
 type plannedJob struct {
 	Collective int          `json:"rounds_per_step"`
 	Rounds     *plan.Rounds `json:"rounds"`
@@ -30,14 +30,16 @@ type plannedJob struct {
 func planned(t *testing.T, parts string, args ...string) *plannedJob {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "plan")
-	halognn(t).must(t, append([]string{"plan", "--parts", parts, "--config", baseFile.dir(t), "--rows", "1e6", "--flops", "1e9", "--out", dir}, args...)...)
+	halognn(t).must(t, append([]string{"plan", "--parts", parts, "--config", baseFile.dir(t),
+		"--rows", "1e6", "--flops", "1e9", "--out", dir}, args...)...)
 	p := new(plannedJob)
 	decode(t, read(t, filepath.Join(dir, "plan.json")), p)
 	return p
 }
 
-// On ranks that are nodes of their own, the resident set of a rank is within 5 % of what was planned, and so are the remote rows of a
-// step. The graph is large enough for its data to outweigh the libraries.
+// On ranks that are nodes of their own, the resident set of a rank is within 5 % of what was
+// planned, and so are the remote rows of a step. The graph is large enough for its data to outweigh
+// the libraries.
 func TestRunsTakeWhatWasPlanned(t *testing.T) {
 	launcher(t)
 	unlessShort(t)
@@ -46,7 +48,8 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 	}
 	const ranks = 2
 	data := filepath.Join(t.TempDir(), "data")
-	halognn(t).must(t, "generate", "--kind", "sbm", "--vertices", "60000", "--degree", "24", "--features", "128", "--classes", "10", "--seed", "1", "--out", data)
+	halognn(t).must(t, "generate", "--kind", "sbm", "--vertices", "60000", "--degree", "24",
+		"--features", "128", "--classes", "10", "--seed", "1", "--out", data)
 	parts := partitioned(t, data, ranks, "metis", "--allow-imbalance")
 	for _, c := range []struct {
 		name string
@@ -56,11 +59,15 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 		{"vip, wide", []string{"cache.policy=vip", "cache.alpha=0.2", "model.hidden=96"}},
 		{"look-ahead", []string{"cache.policy=lookahead", "cache.alpha=0.2"}},
 		{"partitioned", []string{"cache.policy=none", "topology.kind=partitioned"}},
-		{"evaluation with more neighbours", []string{"cache.policy=none", "sample.batch=256", "sample.eval_fanouts=20,20,20"}},
-		{"that beside a look-ahead", []string{"cache.policy=lookahead", "cache.alpha=0.2", "sample.batch=256", "sample.eval_fanouts=20,20,20"}},
+		{"evaluation with more neighbours",
+			[]string{"cache.policy=none", "sample.batch=256", "sample.eval_fanouts=20,20,20"}},
+		{"that beside a look-ahead",
+			[]string{"cache.policy=lookahead", "cache.alpha=0.2", "sample.batch=256",
+				"sample.eval_fanouts=20,20,20"}},
 	} {
 		sets := append([]string{
-			"run.ranks_per_node=1", "model.layers=3", "model.hidden=64", "sample.fanouts=10,8,5", "sample.batch=1024", "train.epochs=1", "pipeline.workers=1",
+			"run.ranks_per_node=1", "model.layers=3", "model.hidden=64", "sample.fanouts=10,8,5",
+			"sample.batch=1024", "train.epochs=1", "pipeline.workers=1",
 			"compute.threads=1", "pipeline.depth=2",
 		}, c.sets...)
 		args := []string{"--ranks", strconv.Itoa(ranks)}
@@ -73,14 +80,18 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 			Memory map[string]int64 `json:"memory"`
 			Rows   float64          `json:"remote_rows_per_step"`
 		}
-		if err := json.Unmarshal(read(t, filepath.Join(run.dir, "summary.json")), &summary); err != nil {
+		if err := json.Unmarshal(read(t, filepath.Join(run.dir, "summary.json")),
+			&summary); err != nil {
 			t.Fatal(err)
 		}
 		if ratio := float64(plan.MemoryRank) / float64(summary.Peak); math.Abs(ratio-1) > 0.05 {
-			t.Errorf("%s: %d bytes are planned, %d resident, a ratio of %.3f; planned %v, counted %v", c.name, plan.MemoryRank, summary.Peak, ratio, plan.Memory, summary.Memory)
+			t.Errorf("%s: %d bytes are planned, %d resident, a ratio of %.3f; planned %v, "+
+				"counted %v", c.name, plan.MemoryRank, summary.Peak, ratio, plan.Memory,
+				summary.Memory)
 		}
 		if ratio := plan.Traffic.Rows / summary.Rows; math.Abs(ratio-1) > 0.05 {
-			t.Errorf("%s: %.1f rows a step are planned, %.1f fetched", c.name, plan.Traffic.Rows, summary.Rows)
+			t.Errorf("%s: %.1f rows a step are planned, %.1f fetched", c.name, plan.Traffic.Rows,
+				summary.Rows)
 		}
 		for _, item := range plan.Memory {
 			if _, counted := summary.Memory[item.Name]; !counted {
@@ -95,7 +106,8 @@ func TestPlansOfMoreRanksThanParts(t *testing.T) {
 	few := planned(t, smallParts.dir(t), "--ranks", "8")
 	many := planned(t, smallParts.dir(t), "--ranks", "64", "--ranks-per-node", "4")
 	if few.Traffic.Rows <= 0 || many.Traffic.Rows <= few.Traffic.Rows {
-		t.Errorf("64 ranks fetch %.0f rows a step, 8 ranks %.0f", many.Traffic.Rows, few.Traffic.Rows)
+		t.Errorf("64 ranks fetch %.0f rows a step, 8 ranks %.0f", many.Traffic.Rows,
+			few.Traffic.Rows)
 	}
 }
 
@@ -107,22 +119,34 @@ func TestBadPlansAreRefused(t *testing.T) {
 		code          int
 		args          []string
 	}{
-		{"no parts named", "data.parts is missing", 2, []string{"--config", config, "--set", "data.parts="}},
+		{"no parts named", "data.parts is missing", 2,
+			[]string{"--config", config, "--set", "data.parts="}},
 		{"no config named", "--config is missing", 2, []string{"--parts", parts}},
-		{"no such parts", "holds no parts", 3, []string{"--parts", filepath.Join(t.TempDir(), "none"), "--config", config}},
-		{"ranks that do not fit", "12 ranks on 8 parts", 3, []string{"--parts", parts, "--config", config, "--ranks", "12"}},
-		{"no ranks", "--ranks is 0", 2, []string{"--parts", parts, "--config", config, "--ranks", "0"}},
-		{"a rate below zero", "--network is -1", 2, []string{"--parts", parts, "--config", config, "--network", "-1"}},
-		{"an endless network", "--network is +Inf", 2, []string{"--parts", parts, "--config", config, "--network", "inf"}},
-		{"no network", "--network is NaN", 2, []string{"--parts", parts, "--config", config, "--network", "nan"}},
-		{"more memory than a number says", "--memory is 1e+12", 2, []string{"--parts", parts, "--config", config, "--memory", "1e12"}},
-		{"more ranks than vertices", "ranks: 4611686018427387904; it must be 1 to", 2, []string{"--parts", parts, "--config", config, "--ranks", "4611686018427387904"}},
-		{"an unknown key", "cache.alfa", 2, []string{"--parts", parts, "--config", config, "--set", "cache.alfa=1"}},
-		{"a directory in use", "not empty", 3, []string{"--parts", parts, "--config", config, "--out", parts}},
+		{"no such parts", "holds no parts", 3,
+			[]string{"--parts", filepath.Join(t.TempDir(), "none"), "--config", config}},
+		{"ranks that do not fit", "12 ranks on 8 parts", 3,
+			[]string{"--parts", parts, "--config", config, "--ranks", "12"}},
+		{"no ranks", "--ranks is 0", 2,
+			[]string{"--parts", parts, "--config", config, "--ranks", "0"}},
+		{"a rate below zero", "--network is -1", 2,
+			[]string{"--parts", parts, "--config", config, "--network", "-1"}},
+		{"an endless network", "--network is +Inf", 2,
+			[]string{"--parts", parts, "--config", config, "--network", "inf"}},
+		{"no network", "--network is NaN", 2,
+			[]string{"--parts", parts, "--config", config, "--network", "nan"}},
+		{"more memory than a number says", "--memory is 1e+12", 2,
+			[]string{"--parts", parts, "--config", config, "--memory", "1e12"}},
+		{"more ranks than vertices", "ranks: 4611686018427387904; it must be 1 to", 2,
+			[]string{"--parts", parts, "--config", config, "--ranks", "4611686018427387904"}},
+		{"an unknown key", "cache.alfa", 2,
+			[]string{"--parts", parts, "--config", config, "--set", "cache.alfa=1"}},
+		{"a directory in use", "not empty", 3,
+			[]string{"--parts", parts, "--config", config, "--out", parts}},
 	} {
 		r := halognn(t).run(t, append([]string{"plan"}, c.args...)...)
 		if r.code != c.code || !strings.Contains(r.message(t), c.message) {
-			t.Errorf("%s: it should end with code %d and speak of %q: %v", c.name, c.code, c.message, r)
+			t.Errorf("%s: it should end with code %d and speak of %q: %v", c.name, c.code,
+				c.message, r)
 		}
 	}
 }

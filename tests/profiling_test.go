@@ -8,11 +8,14 @@ import (
 	"testing"
 )
 
-// The profiles of all ranks become one that pprof reads; a run without profiles is named.
+// merge.sh merges the profiles of all ranks into one that pprof reads, and names a run without
+// profiles.
 func TestMergedProfilesUnderMPI(t *testing.T) {
+	unlessShort(t)
 	launcher(t)
 	parts, dir := smallParts.dir(t), newRunDir(t)
-	r := startMPI(t, 2, halognn(t).path, append(trainArgs(t, parts, dir), "--profile", "heap")...).wait(t)
+	r := startMPI(t, 2, halognn(t).path,
+		append(trainArgs(t, parts, dir), "--profile", "heap")...).wait(t)
 	if r.code != 0 {
 		t.Fatal(r)
 	}
@@ -21,18 +24,21 @@ func TestMergedProfilesUnderMPI(t *testing.T) {
 		t.Fatal(r)
 	}
 	merged := filepath.Join(dir, "profile", "heap.pprof")
-	if text, err := exec.Command("go", "tool", "pprof", "-top", merged).CombinedOutput(); err != nil || !strings.Contains(string(text), "flat%") {
+	if text, err := exec.Command("go", "tool", "pprof", "-top",
+		merged).CombinedOutput(); err != nil || !strings.Contains(string(text), "flat%") {
 		t.Errorf("%v: %s", err, text)
 	}
-	if r := start(t, nil, "../profiling/merge.sh", dir, "cpu").wait(t); r.code != 3 || !strings.Contains(r.err, "train with --profile cpu") {
+	if r := start(t, nil, "../profiling/merge.sh", dir, "cpu").wait(t); r.code != 3 ||
+		!strings.Contains(r.err, "train with --profile cpu") {
 		t.Error(r)
 	}
 }
 
-// perf.sh runs the command, and hands on its exit code, whether there is a perf or not.
+// perf.sh runs the command and returns its exit code, with or without perf.
 func TestPerfRunsTheCommand(t *testing.T) {
 	dir := t.TempDir()
-	r := start(t, []string{"OMPI_COMM_WORLD_RANK=3"}, "../profiling/perf.sh", dir, "sh", "-c", "echo done; exit 7").wait(t)
+	r := start(t, []string{"OMPI_COMM_WORLD_RANK=3"}, "../profiling/perf.sh", dir, "sh", "-c",
+		"echo done; exit 7").wait(t)
 	if r.code != 7 || !strings.Contains(r.out, "done") {
 		t.Error(r)
 	}

@@ -19,7 +19,8 @@ import (
 	"time"
 )
 
-// limit is how long a command may take before it counts as hanging. The commands of these tests take well under a second.
+// limit is how long a command may take before it counts as hanging. The commands of these tests
+// take well under a second.
 const limit = 60 * time.Second
 
 // scratch holds what all tests share: the program and the datasets.
@@ -38,8 +39,9 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// program is the halognn binary under test: the file that HALOGNN_BIN names, or one built from the sources beside the tests with
-// the settings of the environment, under the race detector if the tests are.
+// program is the halognn binary under test: the file that HALOGNN_BIN names, or one built from the
+// sources beside the tests with the settings of the environment, under the race detector if the
+// tests are.
 type program struct {
 	path string
 	cgo  bool // has MPI, METIS and kernels in C
@@ -56,7 +58,8 @@ var built = sync.OnceValues(func() (*program, error) {
 		if raceDetector {
 			args = append(args, "-race")
 		}
-		if text, err := exec.Command("go", append(args, "halognn/src/cmd/halognn")...).CombinedOutput(); err != nil {
+		if text, err := exec.Command("go",
+			append(args, "halognn/src/cmd/halognn")...).CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("building the program: %w\n%s", err, text)
 		}
 	}
@@ -70,8 +73,9 @@ var built = sync.OnceValues(func() (*program, error) {
 	return p, nil
 })
 
-// noteSources looks at the sources and flags that the program is built from: go test caches the results of a test by the files
-// and variables that it looked at, and cannot know what a command that it starts reads.
+// noteSources looks at the sources and flags that the program is built from: go test caches the
+// results of a test by the files and variables that it looked at, and cannot know what a command
+// that it starts reads.
 func noteSources() error {
 	for _, name := range []string{"CGO_ENABLED", "CGO_CFLAGS", "CGO_LDFLAGS"} {
 		_ = os.Getenv(name)
@@ -84,8 +88,8 @@ func noteSources() error {
 	})
 }
 
-// unlessShort skips a test about something else than how ranks and goroutines work together, which is what HALOGNN_SHORT leaves
-// for the race detector.
+// unlessShort skips a test that is not part of the smoke tests: with HALOGNN_SHORT those are left
+// that a change is most likely to break, for `make test-fast` and for the build without cgo.
 func unlessShort(t *testing.T) {
 	t.Helper()
 	if os.Getenv("HALOGNN_SHORT") != "" {
@@ -136,7 +140,8 @@ func start(t *testing.T, env []string, name string, args ...string) *job {
 	j.Env = append(os.Environ(), env...)
 	j.Stdout, j.Stderr = &j.out, &j.err
 	j.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	j.Cancel = func() error { return syscall.Kill(-j.Process.Pid, syscall.SIGTERM) } // on which a launcher ends its ranks
+	// on which a launcher ends its ranks
+	j.Cancel = func() error { return syscall.Kill(-j.Process.Pid, syscall.SIGTERM) }
 	j.WaitDelay = 5 * time.Second
 	if err := j.Start(); err != nil {
 		t.Fatal(err)
@@ -149,7 +154,8 @@ func start(t *testing.T, env []string, name string, args ...string) *job {
 func (j *job) wait(t *testing.T) result {
 	t.Helper()
 	err := j.Wait()
-	r := result{strings.Join(j.Args, " "), j.ProcessState.ExitCode(), j.out.String(), j.err.String()}
+	r := result{strings.Join(j.Args, " "), j.ProcessState.ExitCode(), j.out.String(),
+		j.err.String()}
 	if j.ctx.Err() != nil {
 		t.Fatalf("still running after %v: %v", limit, r)
 	}
@@ -169,7 +175,8 @@ func (p *program) must(t *testing.T, args ...string) result {
 	return r
 }
 
-// message returns the one error message of a command that failed, and fails the test if there are several or none.
+// message returns the one error message of a command that failed, and fails the test if there are
+// several or none.
 func (r result) message(t *testing.T) string {
 	t.Helper()
 	const begin = "halognn: "
@@ -177,7 +184,8 @@ func (r result) message(t *testing.T) string {
 	first := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, begin) })
 	n := strings.Count("\n"+r.err, "\n"+begin)
 	if n != 1 || strings.Contains(r.out, begin) {
-		t.Errorf("%d error messages on standard error, want 1 (and none on standard output): %v", n, r)
+		t.Errorf("%d error messages on standard error, want 1 (and none on standard output): %v", n,
+			r)
 	}
 	if first < 0 {
 		return ""
@@ -197,7 +205,8 @@ func left(t *testing.T, word string) []int {
 	}
 	var pids []int
 	for _, f := range files {
-		text, err := os.ReadFile(f) // fails for a process that has ended meanwhile; is empty for one that awaits burial
+		// fails for a process that has ended meanwhile; is empty for one that awaits burial
+		text, err := os.ReadFile(f)
 		if err != nil || !bytes.Contains(text, []byte(word)) {
 			continue
 		}

@@ -11,14 +11,19 @@ import (
 	"halognn/src/shard"
 )
 
-// A run can be repeated from what it left: its config, with defaults and settings filled in, gives the same numbers.
+// A run can be repeated from what it left: its config, with defaults and settings filled in, gives
+// the same numbers.
 func TestConfigOfARunRepeatsIt(t *testing.T) {
 	t.Parallel()
-	want, again := trained(t, smallParts.dir(t), 2, "train.lr=0.02", "sample.fanouts=4,-1"), newRunDir(t)
+	want, again := trained(t, smallParts.dir(t), 2, "train.lr=0.02", "sample.fanouts=4,-1"),
+		newRunDir(t)
 	config := filepath.Join(want.dir, "config.yaml")
-	r := halognn(t).must(t, "train", "--config", config, "--set", "run.dir="+again, "--ranks-in-process", "2")
+	r := halognn(t).must(t, "train", "--config", config, "--set", "run.dir="+again,
+		"--ranks-in-process", "2")
 	sameNumbers(t, outcomeOf(t, again, r), want)
-	if a, b := read(t, config), read(t, filepath.Join(again, "config.yaml")); !bytes.Equal(bytes.ReplaceAll(b, []byte(again), []byte(want.dir)), a) {
+	if a, b := read(t, config),
+		read(t, filepath.Join(again, "config.yaml")); !bytes.Equal(bytes.ReplaceAll(b,
+		[]byte(again), []byte(want.dir)), a) {
 		t.Errorf("the config changed on its way through a run:\n%s", b)
 	}
 }
@@ -35,7 +40,8 @@ func TestFilesRepeat(t *testing.T) {
 		halognn(t).must(t, append(args, "--out", out)...)
 		return string(read(t, filepath.Join(out, "meta.json")))
 	}
-	generate := []string{"generate", "--vertices", "500", "--degree", "6", "--features", "4", "--seed"}
+	generate := []string{"generate", "--vertices", "500", "--degree", "6", "--features", "4",
+		"--seed"}
 	first := meta("a", append(generate, "1")...)
 	if again := meta("b", append(generate, "1")...); again != first {
 		t.Error("a dataset generated again differs")
@@ -44,7 +50,8 @@ func TestFilesRepeat(t *testing.T) {
 		t.Error("another seed gives the same dataset")
 	}
 	for _, method := range methods {
-		cut := []string{"partition", "--data", filepath.Join(dir, "a"), "--parts", "4", "--method", method, "--allow-imbalance", "--seed"}
+		cut := []string{"partition", "--data", filepath.Join(dir, "a"), "--parts", "4", "--method",
+			method, "--allow-imbalance", "--seed"}
 		first := meta(method+"-a", append(cut, "1")...)
 		if again := meta(method+"-b", append(cut, "1")...); again != first {
 			t.Errorf("%s: parts made again differ", method)
@@ -52,7 +59,8 @@ func TestFilesRepeat(t *testing.T) {
 		if method == "ldg" { // which takes the vertices as they come
 			continue
 		}
-		if other := meta(method+"-c", append(cut, "2")...); strings.Split(other, `"files"`)[1] == strings.Split(first, `"files"`)[1] {
+		if other := meta(method+"-c", append(cut, "2")...); strings.Split(other,
+			`"files"`)[1] == strings.Split(first, `"files"`)[1] {
 			t.Errorf("%s: another seed gives the same parts", method)
 		}
 	}
@@ -61,14 +69,17 @@ func TestFilesRepeat(t *testing.T) {
 func TestCheckKnowsWhatIsWhole(t *testing.T) {
 	t.Parallel()
 	run := trained(t, smallParts.dir(t), 2).dir
-	for path, what := range map[string]string{smallData.dir(t): "dataset of 3000 vertices", smallParts.dir(t): "8 parts of 3000 vertices", run: "run"} {
-		if r := halognn(t).must(t, "check", path); !strings.Contains(r.out, what) || !strings.Contains(r.out, "ok") {
+	for path, what := range map[string]string{smallData.dir(t): "dataset of 3000 vertices",
+		smallParts.dir(t): "8 parts of 3000 vertices", run: "run"} {
+		if r := halognn(t).must(t, "check", path); !strings.Contains(r.out, what) ||
+			!strings.Contains(r.out, "ok") {
 			t.Errorf("check of %s says %q, want %q", path, r.out, what)
 		}
 	}
 }
 
-// Files that are staged, or copied to shared memory, give the same numbers; the stage is used again, shared memory given back.
+// Files that are staged, or copied to shared memory, give the same numbers; the stage is used
+// again, shared memory given back.
 func TestStagedFiles(t *testing.T) {
 	t.Parallel()
 	parts := partitioned(t, smallData.dir(t), 4, "random", "--seed", "9") // of an identity of its own
@@ -88,7 +99,8 @@ func TestStagedFiles(t *testing.T) {
 	if err != nil || len(staged) != 4 {
 		t.Errorf("staged parts: %v (%v)", staged, err)
 	}
-	sameNumbers(t, trained(t, parts, 4, "topology.load=copy", "run.stage_dir="+stage), trained(t, parts, 4))
+	sameNumbers(t, trained(t, parts, 4, "topology.load=copy", "run.stage_dir="+stage),
+		trained(t, parts, 4))
 	if _, err := os.Stat(filepath.Join("/dev/shm", copies)); !os.IsNotExist(err) {
 		t.Errorf("the topology is still in shared memory (%v)", err)
 	}
@@ -97,8 +109,11 @@ func TestStagedFiles(t *testing.T) {
 	altered := copyOf(t, parts, dir, "altered")
 	patch(t, filepath.Join(altered, "indices.npy"), 0xff, 0xff, 0xff, 0x7f)
 	badInput{code: badData, want: []string{"indices.npy", "altered"}}.check(t, dir,
-		halognn(t).run(t, training(t, altered, dir, "topology.load=copy", "data.verify=sizes")...)) // what is copied is verified on the way
+		// what is copied is verified on the way
+		halognn(t).run(t, training(t, altered, dir, "topology.load=copy", "data.verify=sizes")...))
 	write(t, filepath.Join(stage, "file"), nil)
-	r := halognn(t).run(t, training(t, parts, dir, "run.stage_dir="+filepath.Join(stage, "file"))...)
-	badInput{code: badData, want: []string{filepath.Join(stage, "file"), "not a directory"}}.check(t, dir, r)
+	r := halognn(t).run(t,
+		training(t, parts, dir, "run.stage_dir="+filepath.Join(stage, "file"))...)
+	badInput{code: badData,
+		want: []string{filepath.Join(stage, "file"), "not a directory"}}.check(t, dir, r)
 }

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// A report of real runs draws what the records of this version have, finds the run without a cache as the baseline, and its CSV files
-// repeat the summaries.
+// A report of real runs draws what the records of this version have, finds the run without a cache
+// as the baseline, and its CSV files repeat the summaries.
 func TestReportOfRealRuns(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -21,7 +21,8 @@ func TestReportOfRealRuns(t *testing.T) {
 	var runs []*outcome
 	var dirs []string
 	for _, policy := range []string{"none", "prefetch"} {
-		run := trained(t, parts, 2, "run.ranks_per_node=1", "cache.policy="+policy, "cache.alpha=0.2", "cache.delta=2")
+		run := trained(t, parts, 2, "run.ranks_per_node=1", "cache.policy="+policy,
+			"cache.alpha=0.2", "cache.delta=2")
 		runs, dirs = append(runs, run), append(dirs, run.dir)
 	}
 	out := filepath.Join(t.TempDir(), "report")
@@ -29,12 +30,15 @@ func TestReportOfRealRuns(t *testing.T) {
 	if !strings.Contains(r.out, filepath.Join(out, "report.html")) {
 		t.Errorf("nothing says where the page is:\n%s", r.out)
 	}
-	for _, plot := range []string{"loss", "accuracy", "policies", "phases", "model", "overlap", "hits", "transferred", "tiers", "ranks", "memory"} {
+	for _, plot := range []string{"loss", "accuracy", "policies", "phases", "model", "overlap",
+		"hits", "transferred", "tiers", "ranks", "memory"} {
 		if _, err := os.Stat(filepath.Join(out, "plots", plot+".svg")); err != nil {
-			t.Errorf("the plot %s is not there: the records have other keys than the report looks for", plot)
+			t.Errorf("the plot %s is not there: the records have other keys than the report "+
+				"looks for", plot)
 		}
 	}
-	if page := string(read(t, filepath.Join(out, "report.html"))); strings.Contains(page, "kind not recorded") || !strings.Contains(page, "evictions/epoch") {
+	if page := string(read(t, filepath.Join(out, "report.html"))); strings.Contains(page,
+		"kind not recorded") || !strings.Contains(page, "evictions/epoch") {
 		t.Error("the page does not know the keys of this version")
 	}
 	lines, err := csv.NewReader(bytes.NewReader(read(t, filepath.Join(out, "runs.csv")))).ReadAll()
@@ -44,7 +48,8 @@ func TestReportOfRealRuns(t *testing.T) {
 	for i, run := range runs {
 		for k, key := range lines[0] {
 			want, held := map[string]string{
-				"remote_rows": strconv.FormatInt(run.Remote, 10), "loss_digest": run.LossDigest, "ranks": "2", "state": "finished",
+				"remote_rows": strconv.FormatInt(run.Remote, 10), "loss_digest": run.LossDigest,
+				"ranks": "2", "state": "finished",
 			}[key]
 			if got := lines[i+1][k]; held && got != want {
 				t.Errorf("runs.csv: %s of run %d is %s, expected %s", key, i, got, want)
@@ -56,8 +61,10 @@ func TestReportOfRealRuns(t *testing.T) {
 		t.Fatal("the report has not found the run without a cache as the baseline")
 	}
 	got, err := strconv.ParseFloat(left[1], 64)
-	if want := 100 * float64(runs[1].Remote) / float64(runs[0].Remote); err != nil || math.Abs(got-want) > 0.1 {
-		t.Errorf("the report says that %s %% of the rows of the run without a cache are left, expected %.2f", left[1], want)
+	if want := 100 * float64(runs[1].Remote) / float64(runs[0].Remote); err != nil ||
+		math.Abs(got-want) > 0.1 {
+		t.Errorf("the report says that %s %% of the rows of the run without a cache are left, "+
+			"expected %.2f", left[1], want)
 	}
 }
 

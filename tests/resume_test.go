@@ -46,8 +46,10 @@ func newest(t *testing.T, dir string) (path string, epoch int) {
 	return path, file.State.Epoch
 }
 
-// goesOn resumes a run that was stopped, with other plumbing, to the end of the next epoch, and holds it to a run without interruption.
-func goesOn(t *testing.T, dir string, ranks int, resume func(args ...string) result, sets ...string) {
+// goesOn resumes a run that was stopped, with other plumbing, to the end of the next epoch, and
+// holds it to a run without interruption.
+func goesOn(t *testing.T, dir string, ranks int, resume func(args ...string) result,
+	sets ...string) {
 	t.Helper()
 	_, epoch := newest(t, dir)
 	last := "train.epochs=" + strconv.Itoa(epoch+1)
@@ -62,7 +64,8 @@ func goesOn(t *testing.T, dir string, ranks int, resume func(args ...string) res
 	got := outcomeOf(t, dir, r)
 	sameNumbers(t, got, trained(t, smallParts.dir(t), ranks, last))
 	for i, s := range got.steps { // in order, and none twice
-		if want := [2]int{1 + i/got.StepsPerEpoch, i % got.StepsPerEpoch}; [2]int{s.Epoch, s.Step} != want {
+		if want := [2]int{1 + i/got.StepsPerEpoch, i % got.StepsPerEpoch}; [2]int{s.Epoch,
+			s.Step} != want {
 			t.Fatalf("line %d of the steps is %d of epoch %d, want %v", i, s.Step, s.Epoch, want)
 		}
 	}
@@ -71,7 +74,8 @@ func goesOn(t *testing.T, dir string, ranks int, resume func(args ...string) res
 	}
 }
 
-// Each signal that asks a run to stop ends it with its state saved, and the run goes on from there to the same bits.
+// Each signal that asks a run to stop ends it with its state saved, and the run goes on from there
+// to the same bits.
 func TestSignalsStopARunThatGoesOn(t *testing.T) {
 	unlessShort(t)
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1} {
@@ -79,7 +83,8 @@ func TestSignalsStopARunThatGoesOn(t *testing.T) {
 			t.Parallel()
 			dir, p := newRunDir(t), halognn(t)
 			ranks := []string{"--ranks-in-process", "2"}
-			j := start(t, nil, p.path, append(trainArgs(t, smallParts.dir(t), dir, endless), ranks...)...)
+			j := start(t, nil, p.path,
+				append(trainArgs(t, smallParts.dir(t), dir, endless), ranks...)...)
 			underWay(t, dir)
 			if err := j.Process.Signal(s); err != nil {
 				t.Fatal(err)
@@ -88,13 +93,18 @@ func TestSignalsStopARunThatGoesOn(t *testing.T) {
 			if m := r.message(t); r.code != requeue || !strings.Contains(m, "--resume "+dir) {
 				t.Fatalf("want code %d and how to go on: %v", requeue, r)
 			}
-			goesOn(t, dir, 2, func(args ...string) result { return p.run(t, append(args, ranks...)...) }, "pipeline.depth=5")
+			goesOn(t, dir, 2, func(args ...string) result {
+				return p.run(t,
+					append(args, ranks...)...)
+			}, "pipeline.depth=5")
 		})
 	}
 }
 
-// Under a launcher the signal reaches the ranks; all stop at one step, and the job ends with their code.
+// Under a launcher the signal reaches the ranks; all stop at one step, and the job ends with their
+// code.
 func TestSignalsStopARunThatGoesOnUnderMPI(t *testing.T) {
+	unlessShort(t)
 	version, err := exec.Command(launcher(t), "--version").CombinedOutput()
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +115,8 @@ func TestSignalsStopARunThatGoesOnUnderMPI(t *testing.T) {
 		signal syscall.Signal
 		sets   []string // of the second half
 	}{
-		{2, syscall.SIGUSR1, []string{"pipeline.depth=0", "run.ranks_per_node=1", "cache.policy=vip"}},
+		{2, syscall.SIGUSR1, []string{"pipeline.depth=0", "run.ranks_per_node=1",
+			"cache.policy=vip"}},
 		{4, syscall.SIGUSR1, []string{"pipeline.depth=4", "run.ranks_per_node=2"}},
 		{4, syscall.SIGTERM, nil},
 	} {
@@ -117,13 +128,20 @@ func TestSignalsStopARunThatGoesOnUnderMPI(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := j.waitEnd(t, 20*time.Second)
-			// MPICH's mpirun forwards every signal, and one time in ten ends with 0 itself. Open MPI's takes SIGTERM for itself: it ends with
-			// 1, having given the ranks a second to save.
-			if r.code != requeue && !(hydra && r.code == 0) && !(!hydra && c.signal == syscall.SIGTERM && r.code == failed) {
+			// MPICH's mpirun forwards every signal, and one time in ten ends with 0 itself. Open
+			// MPI's takes SIGTERM for itself: it ends with 1, having given the ranks a second to
+			// save.
+			if r.code != requeue && !(hydra && r.code == 0) &&
+				!(!hydra && c.signal == syscall.SIGTERM && r.code == failed) {
 				t.Fatalf("want code %d: %v", requeue, r)
 			}
-			eventually(t, 5*time.Second, "the end of all ranks", func() bool { return len(left(t, dir)) == 0 })
-			goesOn(t, dir, c.ranks, func(args ...string) result { return startMPI(t, c.ranks, p.path, args...).wait(t) }, c.sets...)
+			eventually(t, 5*time.Second, "the end of all ranks",
+				func() bool { return len(left(t, dir)) == 0 })
+			goesOn(t, dir, c.ranks,
+				func(args ...string) result {
+					return startMPI(t, c.ranks, p.path,
+						args...).wait(t)
+				}, c.sets...)
 		})
 	}
 
@@ -187,6 +205,7 @@ func ranksOf(t *testing.T, dir string, ranks int) []int {
 // A rank has stopped and will never vote to save: the second signal ends the job all the same,
 // whether it is sent to another rank or to the launcher, and no process is left.
 func TestSecondSignalEndsAStuckJobUnderMPI(t *testing.T) {
+	unlessShort(t)
 	launcher(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("finding the ranks needs Linux's /proc")
@@ -225,12 +244,14 @@ func TestSecondSignalEndsAStuckJobUnderMPI(t *testing.T) {
 			if r.code == requeue || !c.toLauncher && r.code != 128+int(c.second) {
 				t.Errorf("want code %d: %v", 128+int(c.second), r)
 			}
-			eventually(t, 5*time.Second, "the end of all ranks", func() bool { return len(left(t, dir)) == 0 })
+			eventually(t, 5*time.Second, "the end of all ranks",
+				func() bool { return len(left(t, dir)) == 0 })
 		})
 	}
 }
 
-// Two jobs do not work on one run: the second is refused while the first lives, and begins at once when it has died.
+// Two jobs do not work on one run: the second is refused while the first lives, and begins at once
+// when it has died.
 func TestOneJobWorksOnARun(t *testing.T) {
 	unlessShort(t)
 	dir, p := newRunDir(t), halognn(t)
@@ -238,7 +259,8 @@ func TestOneJobWorksOnARun(t *testing.T) {
 	j := start(t, nil, p.path, args...)
 	underWay(t, dir)
 	resume := []string{"train", "--resume", dir, "--ranks-in-process", "2"}
-	if r := p.run(t, resume...); r.code != usage || !strings.Contains(r.message(t), fmt.Sprintf("in use by process %d", j.Process.Pid)) {
+	if r := p.run(t, resume...); r.code != usage ||
+		!strings.Contains(r.message(t), fmt.Sprintf("in use by process %d", j.Process.Pid)) {
 		t.Errorf("a second job: %v", r)
 	}
 	if err := j.Process.Kill(); err != nil {
@@ -256,7 +278,8 @@ func TestOneJobWorksOnARun(t *testing.T) {
 func stopped(t *testing.T) string {
 	t.Helper()
 	dir := newRunDir(t)
-	j := start(t, nil, halognn(t).path, append(trainArgs(t, smallParts.dir(t), dir, endless), "--ranks-in-process", "2")...)
+	j := start(t, nil, halognn(t).path,
+		append(trainArgs(t, smallParts.dir(t), dir, endless), "--ranks-in-process", "2")...)
 	underWay(t, dir)
 	if err := j.Process.Signal(syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
@@ -279,15 +302,24 @@ func TestResumeRefuses(t *testing.T) {
 		code int
 		want []string
 	}{
-		{"other numbers", []string{"--resume", dir, "--set", "train.lr=0.5", "--set", "model.hidden=8"}, usage,
-			[]string{"train.lr is 0.5, the run began with 0.01", "model.hidden is 8, the run began with 16"}},
-		{"an unknown key", []string{"--resume", dir, "--set", "train.speed=1"}, usage, []string{"unknown key train.speed"}},
-		{"other parts", []string{"--resume", dir, "--set", "data.parts=" + other}, badData, []string{"other parts", "data.parts"}},
-		{"other ranks", []string{"--resume", dir, "--ranks-in-process", "4"}, badData, []string{"start 2 ranks"}},
-		{"fewer epochs", []string{"--resume", dir, "--set", "train.epochs=" + strconv.Itoa(epoch-1)}, usage, []string{"begun already"}},
+		{"other numbers", []string{"--resume", dir, "--set", "train.lr=0.5", "--set",
+			"model.hidden=8"}, usage,
+			[]string{"train.lr is 0.5, the run began with 0.01",
+				"model.hidden is 8, the run began with 16"}},
+		{"an unknown key", []string{"--resume", dir, "--set", "train.speed=1"}, usage,
+			[]string{"unknown key train.speed"}},
+		{"other parts", []string{"--resume", dir, "--set", "data.parts=" + other}, badData,
+			[]string{"other parts", "data.parts"}},
+		{"other ranks", []string{"--resume", dir, "--ranks-in-process", "4"}, badData,
+			[]string{"start 2 ranks"}},
+		{"fewer epochs", []string{"--resume", dir, "--set", "train.epochs=" +
+			strconv.Itoa(epoch-1)}, usage, []string{"begun already"}},
 		{"no run", []string{"--resume", filepath.Dir(dir)}, badData, []string{"holds no run"}},
-		{"a config of its own that differs", []string{"--resume", dir, "--config", baseFile.dir(t), "--set", "data.parts=" + smallParts.dir(t),
-			"--set", "model.norm=layer"}, usage, []string{"model.norm is layer, the run began with none"}},
+		{"a config of its own that differs",
+			[]string{"--resume", dir, "--config", baseFile.dir(t), "--set", "data.parts=" +
+				smallParts.dir(t),
+				"--set", "model.norm=layer"}, usage,
+			[]string{"model.norm is layer, the run began with none"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			args := c.args
@@ -305,11 +337,13 @@ func TestResumeRefuses(t *testing.T) {
 	}
 }
 
-// A job script need not know which try it is: the same command begins a run, goes on with it, and finds it finished.
+// A job script need not know which try it is: the same command begins a run, goes on with it, and
+// finds it finished.
 func TestOneCommandBeginsGoesOnAndEnds(t *testing.T) {
 	unlessShort(t)
 	dir := newRunDir(t)
-	args := append(trainArgs(t, smallParts.dir(t), "elsewhere"), "--resume", dir, "--ranks-in-process", "2")
+	args := append(trainArgs(t, smallParts.dir(t), "elsewhere"), "--resume", dir,
+		"--ranks-in-process", "2")
 	first := outcomeOf(t, dir, halognn(t).must(t, args...))
 	sameNumbers(t, first, trained(t, smallParts.dir(t), 2))
 	if r := halognn(t).must(t, args...); !strings.Contains(r.out, "has finished") {
@@ -320,12 +354,14 @@ func TestOneCommandBeginsGoesOnAndEnds(t *testing.T) {
 	}
 	path, _ := newest(t, dir)
 	patch(t, filepath.Join(path, "model.safetensors"), 1, 2, 3)
-	if r := halognn(t).run(t, "check", dir); r.code != badData || !strings.Contains(r.message(t), "model.safetensors") {
+	if r := halognn(t).run(t, "check", dir); r.code != badData ||
+		!strings.Contains(r.message(t), "model.safetensors") {
 		t.Errorf("a damaged checkpoint: %v", r)
 	}
 }
 
-// A full disk ends the run with a word about the checkpoint, leaves no half one, and the run goes on when there is room again.
+// A full disk ends the run with a word about the checkpoint, leaves no half one, and the run goes
+// on when there is room again.
 func TestFullDisk(t *testing.T) {
 	unlessShort(t)
 	dir, p := newRunDir(t), halognn(t)
@@ -338,15 +374,19 @@ dir=$1/run; shift
 ls -A "$dir/checkpoints" >&2
 "$0" check "$dir" >&2
 exit $code`
-	args := append([]string{"-rm", "sh", "-c", script, p.path, dir, p.path}, trainArgs(t, smallParts.dir(t), "later", endless)...)
-	if err := exec.Command("unshare", "-rm", "sh", "-c", `mount -t tmpfs none "$0"`, dir).Run(); err != nil {
+	args := append([]string{"-rm", "sh", "-c", script, p.path, dir, p.path},
+		trainArgs(t, smallParts.dir(t), "later", endless)...)
+	if err := exec.Command("unshare", "-rm", "sh", "-c", `mount -t tmpfs none "$0"`,
+		dir).Run(); err != nil {
 		t.Skipf("a small disk needs unshare and the right to mount a tmpfs in a namespace: %v", err)
 	}
 	r := start(t, nil, "unshare", append(args, "--ranks-in-process", "2")...).wait(t)
-	if r.code != failed || !strings.Contains(r.err, "halognn: rank 0: ") || !strings.Contains(r.err, "no space left on device") {
+	if r.code != failed || !strings.Contains(r.err, "halognn: rank 0: ") ||
+		!strings.Contains(r.err, "no space left on device") {
 		t.Fatal(r)
 	}
-	if !strings.Contains(r.err, "step-0") || strings.Contains(r.err, "\n.step-0") || strings.Contains(r.err, "XXH64") {
+	if !strings.Contains(r.err, "step-0") || strings.Contains(r.err, "\n.step-0") ||
+		strings.Contains(r.err, "XXH64") {
 		t.Errorf("want whole checkpoints and no half one: %v", r)
 	}
 }
@@ -365,7 +405,8 @@ func TestStateIsReadable(t *testing.T) {
 	if err := json.Unmarshal(read(t, filepath.Join(path, "state.json")), &file); err != nil {
 		t.Fatal(err)
 	}
-	if s := file.State; s.Format != 1 || s.Parts == "" || s.Config["train.lr"] != "0.01" || len(s.Files) < 3 {
+	if s := file.State; s.Format != 1 || s.Parts == "" || s.Config["train.lr"] != "0.01" ||
+		len(s.Files) < 3 {
 		t.Errorf("state.json says %+v", s)
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// plumbing is what may change time and traffic, but never a number (docs/design/07-reproducible-numbers.md).
+// plumbing is what may change time and traffic, but never a number
+// (docs/design/07-reproducible-numbers.md).
 var plumbing = []string{
 	"pipeline.depth=0", "pipeline.depth=1", "pipeline.depth=4", "pipeline.depth=10",
 	"pipeline.workers=2", "pipeline.workers=8",
@@ -45,21 +46,24 @@ func sameNumbers(t *testing.T, got, want *outcome) {
 		}
 	}
 	if got.ValidMetric != want.ValidMetric || got.TestMetric != want.TestMetric {
-		t.Errorf("valid and test metric are %v, %v, want %v, %v", got.ValidMetric, got.TestMetric, want.ValidMetric, want.TestMetric)
+		t.Errorf("valid and test metric are %v, %v, want %v, %v", got.ValidMetric, got.TestMetric,
+			want.ValidMetric, want.TestMetric)
 	}
 	if len(got.steps) != len(want.steps) {
 		t.Fatalf("%d steps, want %d", len(got.steps), len(want.steps))
 	}
 	for i := range want.steps {
 		if g, w := got.steps[i], want.steps[i]; g.LossBits != w.LossBits {
-			t.Errorf("epoch %d, step %d: the loss is %s (%g), want %s (%g)", w.Epoch, w.Step, g.LossBits, g.Loss, w.LossBits, w.Loss)
+			t.Errorf("epoch %d, step %d: the loss is %s (%g), want %s (%g)", w.Epoch, w.Step,
+				g.LossBits, g.Loss, w.LossBits, w.Loss)
 			return
 		}
 	}
 }
 
-// Devices and SIMD levels add in orders of their own, so they agree but for rounding: a product of 16 terms is off by up to 16
-// roundings of 2^-24, 1e-6 of its terms, which passes through two layers and a handful of steps.
+// Devices and SIMD levels add in orders of their own, so they agree but for rounding: a product of
+// 16 terms is off by up to 16 roundings of 2^-24, 1e-6 of its terms, which passes through two
+// layers and a handful of steps.
 func TestDevicesAgree(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -72,7 +76,9 @@ func TestDevicesAgree(t *testing.T) {
 	for _, level := range levels {
 		t.Run(level, func(t *testing.T) {
 			all := append(slices.Clone(sets), "compute.device=cpu", "compute.simd="+level)
-			r := halognn(t).run(t, append(trainArgs(t, smallParts.dir(t), newRunDir(t), all...), "--ranks-in-process", "2")...)
+			r := halognn(t).run(t,
+				append(trainArgs(t, smallParts.dir(t), newRunDir(t), all...), "--ranks-in-process",
+					"2")...)
 			if r.code == usage && strings.Contains(r.message(t), level) {
 				t.Skipf("this CPU has no %s: %s", level, r.message(t))
 			}
@@ -81,7 +87,8 @@ func TestDevicesAgree(t *testing.T) {
 				t.Errorf("blocks_digest is %s, on ref %s", got.BlocksDigest, want.BlocksDigest)
 			}
 			sameLosses(t, got, want)
-			sameNumbers(t, trained(t, smallParts.dir(t), 2, append(all, "compute.threads=3", "pipeline.workers=4")...), got)
+			sameNumbers(t, trained(t, smallParts.dir(t), 2,
+				append(all, "compute.threads=3", "pipeline.workers=4")...), got)
 		})
 	}
 }
@@ -114,7 +121,8 @@ func TestDigestsTellRunsApart(t *testing.T) {
 			{"weights_digest", got.WeightsDigest, base.WeightsDigest, other.weights},
 		} {
 			if (d.got != d.base) != d.differ {
-				t.Errorf("%s: %s differs: %t, want %t", other.set, d.name, d.got != d.base, d.differ)
+				t.Errorf("%s: %s differs: %t, want %t", other.set, d.name, d.got != d.base,
+					d.differ)
 			}
 		}
 	}

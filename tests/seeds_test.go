@@ -13,8 +13,8 @@ import (
 	"halognn/src/shard"
 )
 
-// What sample.batch counts, and from where seeds are drawn: an epoch has the documented steps, trains every seed once, and
-// its global minibatches differ by one seed at most.
+// What sample.batch counts, and from where seeds are drawn: an epoch has the documented steps,
+// trains every seed once, and its global minibatches differ by one seed at most.
 func TestBatchScopes(t *testing.T) {
 	t.Parallel()
 	parts := smallParts.dir(t)
@@ -50,10 +50,12 @@ func TestBatchScopes(t *testing.T) {
 	} {
 		t.Run(c.scope+" "+c.seeds+" "+c.streams, func(t *testing.T) {
 			t.Parallel()
-			got := trained(t, parts, ranks, "sample.batch_scope="+c.scope, "sample.seeds="+c.seeds, "sample.streams="+c.streams,
+			got := trained(t, parts, ranks, "sample.batch_scope="+c.scope, "sample.seeds="+c.seeds,
+				"sample.streams="+c.streams,
 				fmt.Sprintf("sample.batch=%d", batch))
 			if got.StepsPerEpoch != c.steps || len(got.steps) != 2*c.steps {
-				t.Fatalf("%d steps an epoch, %d in all, want %d and %d", got.StepsPerEpoch, len(got.steps), c.steps, 2*c.steps)
+				t.Fatalf("%d steps an epoch, %d in all, want %d and %d", got.StepsPerEpoch,
+					len(got.steps), c.steps, 2*c.steps)
 			}
 			trainedSeeds, least, most := 0, math.MaxInt, 0
 			for _, step := range got.steps {
@@ -70,11 +72,12 @@ func TestBatchScopes(t *testing.T) {
 	}
 }
 
-// Seeds drawn globally, and batches counted globally, make training independent of the ranks, but for the draws of neighbours,
-// which belong to the stream.
+// Seeds drawn globally, and batches counted globally, make training independent of the ranks, but
+// for the draws of neighbours, which belong to the stream.
 func TestGlobalBatchesAreTheSameOnAnyRanks(t *testing.T) {
 	t.Parallel()
-	sets := []string{"sample.batch_scope=global", "sample.seeds=global", "sample.fanouts=-1,-1", "train.optimizer=sgd", "train.lr=0.1",
+	sets := []string{"sample.batch_scope=global", "sample.seeds=global", "sample.fanouts=-1,-1",
+		"train.optimizer=sgd", "train.lr=0.1",
 		"sample.batch=300", "model.dropout=0"}
 	want := trained(t, smallParts.dir(t), 1, sets...)
 	for _, ranks := range []int{2, 8} {
@@ -82,10 +85,14 @@ func TestGlobalBatchesAreTheSameOnAnyRanks(t *testing.T) {
 	}
 }
 
-// Ranks without training seeds take part with weight 0: nothing hangs, and all ranks train the model of those that have some.
+// Ranks without training seeds take part with weight 0: nothing hangs, and all ranks train the
+// model of those that have some.
 func TestRanksWithoutSeeds(t *testing.T) {
 	t.Parallel()
-	data := handmade{split: func(v int) [3]bool { return [3]bool{v < 50, v%2 == 0 && v >= 50, v%2 == 1 && v >= 50} }}.write(t, t.TempDir()+"/data")
+	data := handmade{split: func(v int) [3]bool {
+		return [3]bool{v < 50, v%2 == 0 && v >= 50,
+			v%2 == 1 && v >= 50}
+	}}.write(t, t.TempDir()+"/data")
 	parts := partitioned(t, data, 8, "contiguous", "--allow-imbalance")
 	sets := []string{"sample.batch=20", "train.optimizer=sgd", "train.lr=0.1"}
 	alone := trained(t, parts, 1, append(sets, "sample.streams=part")...)
@@ -98,8 +105,10 @@ func TestRanksWithoutSeeds(t *testing.T) {
 		if got.steps[0].Seeds != 17 && got.steps[0].Seeds != 16 {
 			t.Errorf("%d ranks: a step has %d seeds, want a third of 50", ranks, got.steps[0].Seeds)
 		}
-		// A stream for each rank, and seeds from everywhere: the ranks without seeds of their own now get some.
-		for _, more := range []string{"sample.streams=rank", "sample.seeds=global", "sample.batch_scope=global"} {
+		// A stream for each rank, and seeds from everywhere: the ranks without seeds of their own
+		// now get some.
+		for _, more := range []string{"sample.streams=rank", "sample.seeds=global",
+			"sample.batch_scope=global"} {
 			trained(t, parts, ranks, append(sets, more)...)
 		}
 	}
@@ -108,12 +117,17 @@ func TestRanksWithoutSeeds(t *testing.T) {
 // More ranks than seeds: some have an empty piece at every step, and others at some.
 func TestFewerSeedsThanRanks(t *testing.T) {
 	t.Parallel()
-	data := handmade{split: func(v int) [3]bool { return [3]bool{v == 7 || v == 300, v%100 == 1, v%100 == 2} }}.write(t, t.TempDir()+"/data")
+	data := handmade{split: func(v int) [3]bool {
+		return [3]bool{v == 7 || v == 300, v%100 == 1,
+			v%100 == 2}
+	}}.write(t, t.TempDir()+"/data")
 	parts := partitioned(t, data, 8, "contiguous", "--allow-imbalance")
 	for _, seeds := range []string{"local", "global"} {
-		got := trained(t, parts, 8, "sample.seeds="+seeds, "sample.batch=1", "sample.batch_scope=global", "train.eval_mode=full")
+		got := trained(t, parts, 8, "sample.seeds="+seeds, "sample.batch=1",
+			"sample.batch_scope=global", "train.eval_mode=full")
 		if got.StepsPerEpoch != 2 || got.steps[0].Seeds != 1 {
-			t.Errorf("%s seeds: %d steps an epoch, the first with %d seeds, want 2 of 1", seeds, got.StepsPerEpoch, got.steps[0].Seeds)
+			t.Errorf("%s seeds: %d steps an epoch, the first with %d seeds, want 2 of 1", seeds,
+				got.StepsPerEpoch, got.steps[0].Seeds)
 		}
 		big := trained(t, parts, 8, "sample.seeds="+seeds, "sample.batch=1000")
 		if !strings.Contains(big.notes, "note: batch 1000 is larger than") {
@@ -138,14 +152,17 @@ func TestEmptyParts(t *testing.T) {
 			part[v] = int32(1 + v/200*2) // parts 1 and 3 of 4
 		}
 		parts := fmt.Sprintf("%s/parts-%t", dir, isolated)
-		err = shard.Write(parts, d, shard.Layout{NewID: same, Offsets: []int64{0, 0, 200, 200, 400}, Report: partition.Measure(d.Graph, part, 4, d.Split)})
+		err = shard.Write(parts, d,
+			shard.Layout{NewID: same, Offsets: []int64{0, 0, 200, 200, 400},
+				Report: partition.Measure(d.Graph, part, 4, d.Split)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
-		sets := []string{"sample.streams=part", "train.optimizer=sgd", "train.lr=0.1", "train.eval_mode=full", "run.ranks_per_node=1"}
+		sets := []string{"sample.streams=part", "train.optimizer=sgd", "train.lr=0.1",
+			"train.eval_mode=full", "run.ranks_per_node=1"}
 		want := trained(t, parts, 1, sets...)
 		for _, ranks := range []int{2, 4} {
 			sameLosses(t, trained(t, parts, ranks, sets...), want)

@@ -17,7 +17,8 @@ func simulated(t *testing.T, args ...string) map[string]int64 {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "out")
 	r := halognn(t).must(t, append([]string{"simulate", "--out", dir}, args...)...)
-	lines, err := csv.NewReader(bytes.NewReader(read(t, filepath.Join(dir, "simulate.csv")))).ReadAll()
+	lines, err := csv.NewReader(bytes.NewReader(read(t,
+		filepath.Join(dir, "simulate.csv")))).ReadAll()
 	if err != nil || len(lines) < 2 {
 		t.Fatalf("simulate.csv has %d lines (%v): %v", len(lines), err, r)
 	}
@@ -40,25 +41,30 @@ func simulated(t *testing.T, args ...string) map[string]int64 {
 func TestSimulatedTrafficIsThatOfTraining(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
-	parts, policies := smallParts.dir(t), []string{"none", "degree", "halo1", "wpr", "paths", "sim", "vip", "inclusion", "oracle"}
+	parts, policies := smallParts.dir(t),
+		[]string{"none", "degree", "halo1", "wpr", "paths", "sim", "vip", "inclusion", "oracle"}
 	for _, ranks := range []int{2, 4, 8} {
 		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
 			t.Parallel()
-			got := simulated(t, "--parts", parts, "--ranks", strconv.Itoa(ranks), "--fanouts", "5,3", "--batch", "96", "--epochs", "2",
+			got := simulated(t, "--parts", parts, "--ranks", strconv.Itoa(ranks), "--fanouts",
+				"5,3", "--batch", "96", "--epochs", "2",
 				"--seed", "7", "--policies", strings.Join(policies, ","), "--alphas", "0.05,0.3")
 			for _, policy := range policies {
 				for _, alpha := range []string{"0.05", "0.3"} {
-					if ranks != 4 && policy != "none" && (policy != "vip" || alpha != "0.3") { // one number of ranks is tried in full
+					// one number of ranks is tried in full
+					if ranks != 4 && policy != "none" && (policy != "vip" || alpha != "0.3") {
 						continue
 					}
-					run := trained(t, parts, ranks, "run.ranks_per_node=1", "train.seed=7", "train.eval_every=0",
+					run := trained(t, parts, ranks, "run.ranks_per_node=1", "train.seed=7",
+						"train.eval_every=0",
 						"cache.policy="+policy, "cache.alpha="+alpha)
 					var want int64
 					for _, e := range run.epochs {
 						want += e.Remote
 					}
 					if rows, there := got[policy+" "+alpha]; !there || rows != want || want == 0 {
-						t.Errorf("%s, alpha %s: %d rows simulated, %d fetched by training", policy, alpha, rows, want)
+						t.Errorf("%s, alpha %s: %d rows simulated, %d fetched by training", policy,
+							alpha, rows, want)
 					}
 				}
 			}
@@ -70,21 +76,26 @@ func TestBadSimulations(t *testing.T) {
 	unlessShort(t)
 	args := func(more ...string) func(t *testing.T, dir string) []string {
 		return func(t *testing.T, dir string) []string {
-			return append([]string{"simulate", "--parts", smallParts.dir(t), "--out", filepath.Join(dir, "out")}, more...)
+			return append([]string{"simulate", "--parts", smallParts.dir(t), "--out",
+				filepath.Join(dir, "out")}, more...)
 		}
 	}
 	for _, b := range []badInput{
-		{"nothing", func(*testing.T, string) []string { return []string{"simulate"} }, usage, []string{"--parts", "--out"}},
+		{"nothing", func(*testing.T, string) []string { return []string{"simulate"} }, usage,
+			[]string{"--parts", "--out"}},
 		{"policy", args("--policies", "none,lru"), usage, []string{`"lru"`, "vip"}},
 		{"alphas", args("--alphas", "0.2,-1"), usage, []string{"-1", "0 or more"}},
 		{"fanouts", args("--fanouts", "5,x"), usage, []string{"fanouts", "--help"}},
-		{"batch and epochs", args("--batch", "0", "--epochs", "0"), usage, []string{"batch is 0", "epochs is 0"}},
+		{"batch and epochs", args("--batch", "0", "--epochs", "0"), usage,
+			[]string{"batch is 0", "epochs is 0"}},
 		{"no ranks", args("--ranks", "0"), usage, []string{"--ranks is 0"}},
-		{"more than can be", args("--epochs", "9223372036854775807", "--workers", "9223372036854775807", "--batch", "9223372036854775807"), usage,
+		{"more than can be", args("--epochs", "9223372036854775807", "--workers",
+			"9223372036854775807", "--batch", "9223372036854775807"), usage,
 			[]string{"epochs is 9223372036854775807", "workers is", "batch is"}},
 		{"ranks", args("--ranks", "3"), badData, []string{"8 parts, 3 ranks"}},
 		{"no parts", func(_ *testing.T, dir string) []string {
-			return []string{"simulate", "--parts", filepath.Join(dir, "none"), "--out", filepath.Join(dir, "out")}
+			return []string{"simulate", "--parts", filepath.Join(dir, "none"), "--out",
+				filepath.Join(dir, "out")}
 		}, badData, []string{"none"}},
 	} {
 		t.Run(b.name, b.run)

@@ -22,7 +22,9 @@ func TestSummaryIsDocumented(t *testing.T) {
 		t.Fatal("docs/metrics.md has other sections than this test looks for")
 	}
 	var summary map[string]any
-	if err := json.Unmarshal(read(t, filepath.Join(trained(t, smallParts.dir(t), 2).dir, "summary.json")), &summary); err != nil {
+	if err := json.Unmarshal(read(t,
+		filepath.Join(trained(t, smallParts.dir(t), 2).dir, "summary.json")),
+		&summary); err != nil {
 		t.Fatal(err)
 	}
 	sameKeys(t, "summary.json", summary, section)
@@ -31,7 +33,8 @@ func TestSummaryIsDocumented(t *testing.T) {
 	items := summary["setup"].(map[string]any)
 	sameKeys(t, "setup", items, setUp)
 	sum := 0.0
-	for _, item := range []string{"launch", "open", "verify", "device"} { // of the command, the others are the run's
+	// of the command, the others are the run's
+	for _, item := range []string{"launch", "open", "verify", "device"} {
 		if items[item].(float64) <= 0 {
 			t.Errorf("setup: %s took %v s", item, items[item])
 		}
@@ -48,7 +51,8 @@ func TestSummaryIsDocumented(t *testing.T) {
 func sameKeys(t *testing.T, what string, object map[string]any, table string) {
 	t.Helper()
 	documented, optional := map[string]bool{}, map[string]bool{}
-	for _, row := range regexp.MustCompile(`(?m)^\|([^|]*)\|(.*)$`).FindAllStringSubmatch(table, -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\|([^|]*)\|(.*)$`).FindAllStringSubmatch(table,
+		-1) {
 		for _, key := range regexp.MustCompile("`([a-z_0-9]+)`").FindAllStringSubmatch(row[1], -1) {
 			documented[key[1]] = true
 			optional[key[1]] = strings.Contains(row[2], "only with")

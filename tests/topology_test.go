@@ -20,7 +20,9 @@ import (
 func TestPartitionedTopologyChangesNoNumber(t *testing.T) {
 	t.Parallel()
 	parts := smallParts.dir(t)
-	multilabel := partitioned(t, handmade{task: "multilabel"}.write(t, filepath.Join(t.TempDir(), "data")), 4, "ldg", "--allow-imbalance")
+	multilabel := partitioned(t,
+		handmade{task: "multilabel"}.write(t, filepath.Join(t.TempDir(), "data")), 4, "ldg",
+		"--allow-imbalance")
 	for _, c := range []struct {
 		parts string
 		ranks int
@@ -28,14 +30,27 @@ func TestPartitionedTopologyChangesNoNumber(t *testing.T) {
 	}{
 		{parts, 1, []string{"cache.policy=none"}},
 		{parts, 2, []string{"cache.policy=sieve", "run.ranks_per_node=1"}},
-		{parts, 4, []string{"cache.policy=none", "run.ranks_per_node=1", "pipeline.depth=6", "pipeline.workers=3"}},
+		{parts, 4, []string{"cache.policy=none", "run.ranks_per_node=1", "pipeline.depth=6",
+			"pipeline.workers=3"}},
 		{parts, 8, []string{"cache.policy=sieve", "run.ranks_per_node=2", "pipeline.depth=0"}},
-		{parts, 4, []string{"cache.policy=none", "sample.streams=part", "sample.seeds=global", "train.eval_mode=full", "topology.load=copy"}},
+		{parts, 4, []string{"cache.policy=none", "sample.streams=part", "sample.seeds=global",
+			"train.eval_mode=full", "topology.load=copy"}},
 		{parts, 2, []string{"cache.policy=none", "model.layers=1", "sample.fanouts=4"}},
-		{parts, 2, []string{"cache.policy=none", "model.layers=3", "sample.fanouts=300,2,1", "sample.eval_fanouts=2,2,2"}},
+		{parts, 2, []string{"cache.policy=none", "model.layers=3", "sample.fanouts=300,2,1",
+			"sample.eval_fanouts=2,2,2"}},
 		{parts, 2, []string{"cache.policy=none", "model.kind=mlp"}},
-		{parts, 4, []string{"cache.policy=none", "model.layers=3", "sample.fanouts=4,3,2", "sample.kernel=coo"}},
-		{multilabel, 4, []string{"cache.policy=sieve", "run.ranks_per_node=1", "run.stage_dir=" + t.TempDir()}},
+		{parts, 4, []string{"cache.policy=none", "model.layers=3", "sample.fanouts=4,3,2",
+			"sample.kernel=coo"}},
+		{parts, 2, []string{"cache.policy=none", "model.kind=gcn"}},
+		{parts, 4, []string{"cache.policy=none", "model.kind=gcn", "model.gcn_norm=both",
+			"run.ranks_per_node=1",
+			"train.eval_mode=full"}},
+		{parts, 2, []string{"cache.policy=sieve", "model.kind=gin", "run.ranks_per_node=1",
+			"train.class_weights=balanced"}},
+		{parts, 4, []string{"cache.policy=none", "model.kind=gat", "sample.seeds=global",
+			"run.ranks_per_node=2"}},
+		{multilabel, 4, []string{"cache.policy=sieve", "run.ranks_per_node=1", "run.stage_dir=" +
+			t.TempDir()}},
 	} {
 		t.Run(fmt.Sprint(c.ranks, " ranks ", c.sets), func(t *testing.T) {
 			t.Parallel()
@@ -51,7 +66,8 @@ func TestPartitionedTopologyChangesNoNumber(t *testing.T) {
 			for _, mode := range []string{"full", "sampled"} {
 				infer := func(run string) []byte {
 					path := filepath.Join(t.TempDir(), "predictions.npy")
-					halognn(t).must(t, "infer", "--run", run, "--out", path, "--ranks-in-process", strconv.Itoa(c.ranks), "--mode", mode)
+					halognn(t).must(t, "infer", "--run", run, "--out", path, "--ranks-in-process",
+						strconv.Itoa(c.ranks), "--mode", mode)
 					return read(t, path)
 				}
 				if !bytes.Equal(infer(got.dir), infer(want.dir)) {
@@ -69,26 +85,35 @@ func TestStaticCachesOfAPartitionedTopology(t *testing.T) {
 	parts := copyOf(t, smallParts.dir(t), t.TempDir(), "parts")
 	policies := policy.Names(func(p *policy.Policy) bool { return p.Rank != nil })
 	sets := []string{"run.ranks_per_node=1", "cache.alpha=0.2"}
-	args := []string{"analyze", parts, "--config", baseFile.dir(t), "--ranks", "4", "--policies", strings.Join(policies, ",")}
+	args := []string{"analyze", parts, "--config", baseFile.dir(t), "--ranks", "4", "--policies",
+		strings.Join(policies, ",")}
 	apart := []string{"topology.kind=partitioned"}
-	refused := halognn(t).run(t, append(trainArgs(t, parts, newRunDir(t), append(append(apart, sets...), "cache.policy=vip")...), "--ranks-in-process", "4")...)
-	if refused.code != 3 || !strings.Contains(refused.err, "halognn analyze --config FILE --ranks 4 --ranks-per-node 1 --policies vip --alpha 0.2") {
+	refused := halognn(t).run(t,
+		append(trainArgs(t, parts, newRunDir(t),
+			append(append(apart, sets...), "cache.policy=vip")...), "--ranks-in-process", "4")...)
+	if refused.code != 3 || !strings.Contains(refused.err, "halognn analyze --config FILE "+
+		"--ranks 4 --ranks-per-node 1 --policies vip --alpha 0.2") {
 		t.Errorf("without a ranking: %v", refused)
 	}
 	halognn(t).must(t, args...)
 	for _, p := range policies {
 		cached := append(sets, "cache.policy="+p)
-		want, got := trained(t, parts, 4, cached...), trained(t, parts, 4, append(cached, apart...)...)
+		want, got := trained(t, parts, 4, cached...),
+			trained(t, parts, 4, append(cached, apart...)...)
 		sameNumbers(t, got, want)
-		if got.Remote != want.Remote || got.ExpectedRowsPerStep != want.ExpectedRowsPerStep || got.Cache.Capacity != want.Cache.Capacity {
+		if got.Remote != want.Remote || got.ExpectedRowsPerStep != want.ExpectedRowsPerStep ||
+			got.Cache.Capacity != want.Cache.Capacity {
 			t.Errorf("%s: %d rows fetched, %g a step expected, %d kept; on the whole graph %d, %g, %d", p,
-				got.Remote, got.ExpectedRowsPerStep, got.Cache.Capacity, want.Remote, want.ExpectedRowsPerStep, want.Cache.Capacity)
+				got.Remote, got.ExpectedRowsPerStep, got.Cache.Capacity, want.Remote,
+				want.ExpectedRowsPerStep, want.Cache.Capacity)
 		}
 	}
 	for _, c := range []struct{ flag, value, says string }{
-		{"--policies", "sieve", `"sieve" ranks no vertices`}, {"--ranks", "3", "8 parts, 3 ranks"}, {"--alpha", "-1", "--alpha is -1"},
+		{"--policies", "sieve", `"sieve" ranks no vertices`}, {"--ranks", "3", "8 parts, 3 ranks"},
+		{"--alpha", "-1", "--alpha is -1"},
 	} {
-		if r := halognn(t).run(t, append(args, c.flag, c.value)...); r.code == 0 || !strings.Contains(r.err, c.says) {
+		if r := halognn(t).run(t, append(args, c.flag, c.value)...); r.code == 0 ||
+			!strings.Contains(r.err, c.says) {
 			t.Errorf("%s %s: %v", c.flag, c.value, r)
 		}
 	}
@@ -104,13 +129,17 @@ func TestRoundsOfAPartitionedTopology(t *testing.T) {
 		seeds string
 		want  float64
 	}{{1, "local", 3}, {2, "local", 3 + 4}, {4, "local", 3 + 4}, {4, "global", 3 + 8}} {
-		got := trained(t, smallParts.dir(t), c.ranks, "topology.kind=partitioned", "sample.seeds="+c.seeds, "cache.policy=none")
-		if got.RoundsPerStep != c.want || (c.ranks == 1) != (got.Asked == 0) || got.Drawn > 5*got.Asked {
-			t.Errorf("%d ranks, seeds %s: %g rounds a step, want %g; %d vertices asked for, %d neighbours",
+		got := trained(t, smallParts.dir(t), c.ranks, "topology.kind=partitioned",
+			"sample.seeds="+c.seeds, "cache.policy=none")
+		if got.RoundsPerStep != c.want || (c.ranks == 1) != (got.Asked == 0) ||
+			got.Drawn > 5*got.Asked {
+			t.Errorf("%d ranks, seeds %s: %g rounds a step, want %g; %d vertices asked for, %d "+
+				"neighbours",
 				c.ranks, c.seeds, got.RoundsPerStep, c.want, got.Asked, got.Drawn)
 		}
-		if least := 4*got.Asked + 4*got.Drawn; got.SampleBytes < least {
-			t.Errorf("%d ranks: %d bytes of sampling, at least %d are ids", c.ranks, got.SampleBytes, least)
+		if least := 4*got.Asked + 4*got.Drawn; got.SamplingBytes < least {
+			t.Errorf("%d ranks: %d bytes of sampling, at least %d are ids", c.ranks,
+				got.SamplingBytes, least)
 		}
 	}
 }
@@ -119,11 +148,15 @@ func TestRoundsOfAPartitionedTopology(t *testing.T) {
 func TestAskedVerticesAreAsSimulated(t *testing.T) {
 	t.Parallel()
 	for _, seeds := range []string{"local", "global"} {
-		run := trained(t, smallParts.dir(t), 4, "topology.kind=partitioned", "cache.policy=none", "sample.seeds="+seeds)
-		out := halognn(t).must(t, "simulate", "--parts", smallParts.dir(t), "--ranks", "4", "--fanouts", "5,3", "--batch", "96", "--epochs", "2",
-			"--seeds", seeds, "--policies", "none", "--alphas", "0.1", "--out", filepath.Join(t.TempDir(), "simulated")).out
+		run := trained(t, smallParts.dir(t), 4, "topology.kind=partitioned", "cache.policy=none",
+			"sample.seeds="+seeds)
+		out := halognn(t).must(t, "simulate", "--parts", smallParts.dir(t), "--ranks", "4",
+			"--fanouts", "5,3", "--batch", "96", "--epochs", "2",
+			"--seeds", seeds, "--policies", "none", "--alphas", "0.1", "--out",
+			filepath.Join(t.TempDir(), "simulated")).out
 		for what, n := range map[string]int64{
-			"vertices asked for": run.Asked, "neighbours returned": run.Drawn, "sampling bytes": run.SampleBytes,
+			"vertices asked for": run.Asked, "neighbours returned": run.Drawn,
+			"sampling bytes":             run.SamplingBytes,
 			"more collectives of a rank": int64(run.RoundsPerStep-3) * int64(run.StepsPerEpoch),
 		} {
 			m := regexp.MustCompile(what + ` +([0-9]+)`).FindStringSubmatch(out)
@@ -141,16 +174,20 @@ func TestRoundsAreAsPlanned(t *testing.T) {
 	for _, ranks := range []int{1, 2, 4, 8} {
 		for _, seeds := range []string{"local", "global"} {
 			sets := []string{
-				"topology.kind=partitioned", "cache.policy=none", "sample.seeds=" + seeds, "train.epochs=1", "sample.batch_scope=global",
-				"sample.batch=450", "sample.fanouts=5,300,2", "model.layers=3", "run.ranks_per_node=1",
+				"topology.kind=partitioned", "cache.policy=none", "sample.seeds=" + seeds,
+				"train.epochs=1", "sample.batch_scope=global",
+				"sample.batch=450", "sample.fanouts=5,300,2", "model.layers=3",
+				"run.ranks_per_node=1",
 			}
 			args := []string{"--ranks", strconv.Itoa(ranks)}
 			for _, s := range sets {
 				args = append(args, "--set", s)
 			}
-			plan, run := planned(t, smallParts.dir(t), args...), trained(t, smallParts.dir(t), ranks, sets...)
+			plan, run := planned(t, smallParts.dir(t), args...),
+				trained(t, smallParts.dir(t), ranks, sets...)
 			if 32%run.StepsPerEpoch != 0 || float64(plan.Collective) != run.RoundsPerStep {
-				t.Errorf("%d ranks, seeds %s: %d steps; %d collectives a step are planned, %g are counted",
+				t.Errorf("%d ranks, seeds %s: %d steps; %d collectives a step are planned, %g "+
+					"are counted",
 					ranks, seeds, run.StepsPerEpoch, plan.Collective, run.RoundsPerStep)
 			}
 			if (plan.Rounds == nil) != (ranks == 1) {
@@ -166,39 +203,46 @@ func TestRoundsAreAsPlanned(t *testing.T) {
 			}{
 				{"vertices asked for", plan.Rounds.Asked, run.Asked},
 				{"neighbours", plan.Rounds.Drawn, run.Drawn},
-				{"bytes", plan.Rounds.Bytes, run.SampleBytes},
+				{"bytes", plan.Rounds.Bytes, run.SamplingBytes},
 			} {
 				if math.Abs(c.planned*steps-float64(c.counted)) > 0.5 {
-					t.Errorf("%d ranks, seeds %s: %g %s are planned, %d counted", ranks, seeds, c.planned*steps, c.what, c.counted)
+					t.Errorf("%d ranks, seeds %s: %g %s are planned, %d counted", ranks, seeds,
+						c.planned*steps, c.what, c.counted)
 				}
 			}
 		}
 	}
 }
 
-// A run that begins on one topology goes on on the other, to the bits of one that was not interrupted;
-// and its trace has the rounds, stage by stage.
+// A run that begins on one topology goes on on the other, to the bits of one that was not
+// interrupted; and its trace has the rounds, stage by stage.
 func TestRunsGoOnOnAnotherTopology(t *testing.T) {
 	t.Parallel()
 	parts := smallParts.dir(t)
-	sets := []string{"cache.policy=none", "run.ranks_per_node=1", "model.layers=3", "sample.fanouts=4,3,2"}
+	sets := []string{"cache.policy=none", "run.ranks_per_node=1", "model.layers=3",
+		"sample.fanouts=4,3,2"}
 	want := trained(t, parts, 2, append(sets, "train.epochs=3")...)
 	run := newRunDir(t)
-	begin := trainArgs(t, parts, run, append(sets, "train.epochs=1", "topology.kind=partitioned")...)
+	begin := trainArgs(t, parts, run,
+		append(sets, "train.epochs=1", "topology.kind=partitioned")...)
 	halognn(t).must(t, append(begin, "--ranks-in-process", "2", "--trace")...)
 	for _, c := range []struct{ epochs, kind string }{{"2", "replicated"}, {"3", "partitioned"}} {
 		r := halognn(t).must(t, "train", "--resume", run, "--set", "train.epochs="+c.epochs,
 			"--set", "topology.kind="+c.kind, "--ranks-in-process", "2")
 		if c.epochs == "3" {
 			got := outcomeOf(t, run, r)
-			if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest || got.BlocksDigest != want.BlocksDigest {
-				t.Errorf("goes on to losses %s, weights %s, blocks %s; want %s, %s, %s", got.LossDigest,
-					got.WeightsDigest, got.BlocksDigest, want.LossDigest, want.WeightsDigest, want.BlocksDigest)
+			if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest ||
+				got.BlocksDigest != want.BlocksDigest {
+				t.Errorf("goes on to losses %s, weights %s, blocks %s; want %s, %s, %s",
+					got.LossDigest,
+					got.WeightsDigest, got.BlocksDigest, want.LossDigest, want.WeightsDigest,
+					want.BlocksDigest)
 			}
 		}
 	}
 	spans := string(read(t, filepath.Join(run, "trace", "rank-0001.json")))
-	for _, stage := range []string{"ask 2", "answer 2", "reply 2", "extend 2", "ask 3", "answer 3", "reply 3", "extend 3"} {
+	for _, stage := range []string{"ask 2", "answer 2", "reply 2", "extend 2", "ask 3", "answer 3",
+		"reply 3", "extend 3"} {
 		if !strings.Contains(spans, `"`+stage+`"`) {
 			t.Errorf("the trace has no stage %q", stage)
 		}
@@ -214,12 +258,15 @@ func TestPartitionedTopologyUnderMPI(t *testing.T) {
 		sets  []string
 	}{
 		{2, []string{"cache.policy=none"}},
-		{4, []string{"cache.policy=sieve", "run.ranks_per_node=1", "pipeline.depth=4", "pipeline.workers=2"}},
-		{4, []string{"cache.policy=none", "run.ranks_per_node=2", "pipeline.depth=0", "sample.seeds=global", "train.eval_mode=full"}},
+		{4, []string{"cache.policy=sieve", "run.ranks_per_node=1", "pipeline.depth=4",
+			"pipeline.workers=2"}},
+		{4, []string{"cache.policy=none", "run.ranks_per_node=2", "pipeline.depth=0",
+			"sample.seeds=global", "train.eval_mode=full"}},
 	} {
 		t.Run(fmt.Sprint(c.ranks, " ranks ", c.sets), func(t *testing.T) {
 			want := trained(t, parts, c.ranks, c.sets...)
-			sameNumbers(t, trainedMPI(t, parts, c.ranks, append(c.sets, "topology.kind=partitioned")...), want)
+			sameNumbers(t, trainedMPI(t, parts, c.ranks,
+				append(c.sets, "topology.kind=partitioned")...), want)
 		})
 	}
 }

@@ -8,17 +8,20 @@ import (
 	"testing"
 )
 
-// A trace has a span of every stage for every minibatch of every epoch, on each rank, and changes no number.
+// A trace has a span of every stage for every minibatch of every epoch, on each rank, and changes
+// no number.
 func TestTraceHoldsEveryMinibatch(t *testing.T) {
 	unlessShort(t)
 	p, parts, dir := halognn(t), smallParts.dir(t), newRunDir(t)
 	plain := trained(t, parts, 2, "run.ranks_per_node=1")
-	args := append(trainArgs(t, parts, dir, "run.ranks_per_node=1"), "--ranks-in-process", "2", "--trace")
+	args := append(trainArgs(t, parts, dir, "run.ranks_per_node=1"), "--ranks-in-process", "2",
+		"--trace")
 	traced := outcomeOf(t, dir, p.must(t, args...))
 	if traced.LossDigest != plain.LossDigest {
 		t.Errorf("loss digest %s with a trace, %s without", traced.LossDigest, plain.LossDigest)
 	}
-	stages := []string{"sample", "plan", "counts", "ids", "slice", "rows", "assemble", "wait", "forward", "backward", "sync", "update"}
+	stages := []string{"sample", "plan", "counts", "ids", "slice", "rows", "assemble", "wait",
+		"forward", "backward", "sync", "update"}
 	for rank := range 2 {
 		text, err := os.ReadFile(filepath.Join(dir, "trace", fmt.Sprintf("rank-%04d.json", rank)))
 		if err != nil {
@@ -43,7 +46,8 @@ func TestTraceHoldsEveryMinibatch(t *testing.T) {
 				t.Fatalf("rank %d: %+v", rank, e)
 			}
 			if e.Ts < busy[e.Tid] {
-				t.Fatalf("rank %d: %+v begins before the span ahead of it on its track has ended, at %g", rank, e, busy[e.Tid])
+				t.Fatalf("rank %d: %+v begins before the span ahead of it on its track has "+
+					"ended, at %g", rank, e, busy[e.Tid])
 			}
 			busy[e.Tid] = e.Ts + e.Dur - 0.002 // times are written to a nanosecond
 		}

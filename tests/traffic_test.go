@@ -10,8 +10,9 @@ import (
 	"halognn/src/shard"
 )
 
-// traffic is a run's cases of who is on which node, and the rows that must move, found again from the parts with the plain sampler:
-// every minibatch of an epoch, and for each vertex of its frontier whether the rank, its node, or another node owns it.
+// traffic is a run's cases of who is on which node, and the rows that must move, found again from
+// the parts with the plain sampler: every minibatch of an epoch, and for each vertex of its
+// frontier whether the rank, its node, or another node owns it.
 type traffic struct {
 	name         string
 	ranks        int
@@ -45,7 +46,8 @@ func (c traffic) expect(t *testing.T, parts string) []minibatch {
 			seeds[k] = append(seeds[k], s.Train(p)...)
 		}
 	}
-	order, err := sample.NewStreams(seeds, sample.StreamOptions{Batch: 96, Seed: 1, Original: s.Topology().Original})
+	order, err := sample.NewStreams(seeds,
+		sample.StreamOptions{Batch: 96, Seed: 1, Original: s.Topology().Original})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +70,8 @@ func (c traffic) expect(t *testing.T, parts string) []minibatch {
 				m := minibatch{epoch: epoch, step: step, rank: stream * c.ranks / streams}
 				piece := order.Piece(epoch, step, stream, nil)
 				m.seeds = len(piece)
-				drawn := sample.Reference(s.Topology(), []int{5, 3}, piece, sample.Key{Seed: 1, Epoch: epoch, Step: step, Stream: stream})
+				drawn := sample.Reference(s.Topology(), []int{5, 3}, piece,
+					sample.Key{Seed: 1, Epoch: epoch, Step: step, Stream: stream})
 				for _, v := range drawn.Frontier {
 					switch r := owner(v); {
 					case r == m.rank:
@@ -134,7 +137,8 @@ func (c traffic) check(t *testing.T, parts string, got *outcome) {
 		}
 	}
 	if len(got.epochs) != 2 || len(got.steps) != len(steps) {
-		t.Fatalf("%d epochs of %d steps in all, want 2 of %d", len(got.epochs), len(got.steps), len(steps))
+		t.Fatalf("%d epochs of %d steps in all, want 2 of %d", len(got.epochs), len(got.steps),
+			len(steps))
 	}
 	for _, e := range got.epochs {
 		if e.rows != *epochs[e.Epoch] {
@@ -163,16 +167,19 @@ func (c traffic) check(t *testing.T, parts string, got *outcome) {
 	}
 }
 
-// With a stream for each part, the same minibatches are trained on any number of ranks: the blocks are the same, and losses
-// agree but for the order in which float32 sums are made. A loss is a mean of positive terms: summed over parts in two orders it
-// differs by at most about 8 additions' rounding, 8 * 2^-24 = 5e-7 of it. So do gradients, relative to their terms, and with
-// plain SGD weights take over that error times the learning rate, which over a handful of steps leaves losses within a few times
-// that. (Adam would divide a gradient near zero, rounding error and all, by its own size.)
+// With a stream for each part, the same minibatches are trained on any number of ranks: the blocks
+// are the same, and losses agree but for the order in which float32 sums are made. A loss is a mean
+// of positive terms: summed over parts in two orders it differs by at most about 8 additions'
+// rounding, 8 * 2^-24 = 5e-7 of it. So do gradients, relative to their terms, and with plain SGD
+// weights take over that error times the learning rate, which over a handful of steps leaves losses
+// within a few times that. (Adam would divide a gradient near zero, rounding error and all, by its
+// own size.)
 const rounding = 2e-6
 
 func TestPartsOnAnyNumberOfRanks(t *testing.T) {
 	t.Parallel()
-	sets := []string{"sample.streams=part", "sample.batch=80", "train.optimizer=sgd", "train.lr=0.1"}
+	sets := []string{"sample.streams=part", "sample.batch=80", "train.optimizer=sgd",
+		"train.lr=0.1"}
 	want := trained(t, smallParts.dir(t), 8, sets...)
 	for _, ranks := range []int{4, 2, 1} {
 		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
@@ -184,12 +191,15 @@ func TestPartsOnAnyNumberOfRanks(t *testing.T) {
 			sameLosses(t, got, want)
 			for i, e := range got.epochs {
 				if frontier, on8 := e.frontier(), want.epochs[i].frontier(); frontier != on8 {
-					t.Errorf("epoch %d: frontiers have %d rows, on 8 ranks %d", e.Epoch, frontier, on8)
+					t.Errorf("epoch %d: frontiers have %d rows, on 8 ranks %d", e.Epoch, frontier,
+						on8)
 				}
 			}
-			for i, e := range got.evals { // of 600 vertices, one whose two best classes tie may go either way
+			// of 600 vertices, one whose two best classes tie may go either way
+			for i, e := range got.evals {
 				if d := math.Abs(e.ValidMetric - want.evals[i].ValidMetric); d > 1.0/600 {
-					t.Errorf("epoch %d: sampled validation gives %g, on 8 ranks %g", e.Epoch, e.ValidMetric, want.evals[i].ValidMetric)
+					t.Errorf("epoch %d: sampled validation gives %g, on 8 ranks %g", e.Epoch,
+						e.ValidMetric, want.evals[i].ValidMetric)
 				}
 			}
 		})
@@ -211,7 +221,8 @@ func sameLosses(t *testing.T, got, want *outcome) {
 		off := math.Abs(g.Loss-w.Loss) / w.Loss
 		worst = max(worst, off)
 		if !(off <= rounding) {
-			t.Errorf("epoch %d, step %d: the loss is %g, want %g within %g of it", w.Epoch, w.Step, g.Loss, w.Loss, rounding)
+			t.Errorf("epoch %d, step %d: the loss is %g, want %g within %g of it", w.Epoch, w.Step,
+				g.Loss, w.Loss, rounding)
 		}
 	}
 	t.Logf("losses differ by %.1e of their value at most", worst)

@@ -13,7 +13,8 @@ import (
 	"halognn/src/train"
 )
 
-// baseConfig is what every run of these tests starts from: small enough that a run takes a fraction of a second.
+// baseConfig is what every run of these tests starts from: small enough that a run takes a fraction
+// of a second.
 const baseConfig = `
 model: {layers: 2, hidden: 16}
 sample: {fanouts: [5, 3], batch: 96}
@@ -44,7 +45,8 @@ func (f *fixture) dir(t *testing.T) string {
 var (
 	// smallData is a graph with communities: 3000 vertices, 5 classes, 1800 training seeds.
 	smallData = &fixture{name: "small", make: func(t *testing.T, dir string) {
-		halognn(t).must(t, "generate", "--kind", "sbm", "--vertices", "3000", "--degree", "10", "--features", "16",
+		halognn(t).must(t, "generate", "--kind", "sbm", "--vertices", "3000", "--degree", "10",
+			"--features", "16",
 			"--classes", "5", "--seed", "1", "--out", dir)
 	}}
 	// smallParts is smallData in 8 parts.
@@ -53,9 +55,11 @@ var (
 		if halognn(t).cgo {
 			method = "metis"
 		}
-		halognn(t).must(t, "partition", "--data", smallData.dir(t), "--parts", "8", "--method", method, "--seed", "1", "--out", dir)
+		halognn(t).must(t, "partition", "--data", smallData.dir(t), "--parts", "8", "--method",
+			method, "--seed", "1", "--out", dir)
 	}}
-	baseFile = &fixture{name: "base.yaml", make: func(t *testing.T, path string) { write(t, path, []byte(baseConfig)) }}
+	baseFile = &fixture{name: "base.yaml",
+		make: func(t *testing.T, path string) { write(t, path, []byte(baseConfig)) }}
 )
 
 func write(t *testing.T, path string, data []byte) {
@@ -74,10 +78,12 @@ func read(t *testing.T, path string) []byte {
 	return data
 }
 
-// trainArgs returns the command line of a run of the base config on the parts, without a cache, changed by sets.
+// trainArgs returns the command line of a run of the base config on the parts, without a cache,
+// changed by sets.
 func trainArgs(t *testing.T, parts, dir string, sets ...string) []string {
 	t.Helper()
-	args := []string{"train", "--config", baseFile.dir(t), "--set", "data.parts=" + parts, "--set", "run.dir=" + dir, "--set", "cache.policy=none"}
+	args := []string{"train", "--config", baseFile.dir(t), "--set", "data.parts=" + parts, "--set",
+		"run.dir=" + dir, "--set", "cache.policy=none"}
 	for _, s := range sets {
 		args = append(args, "--set", s)
 	}
@@ -133,7 +139,8 @@ type outcome struct {
 func trained(t *testing.T, parts string, ranks int, sets ...string) *outcome {
 	t.Helper()
 	p, dir := halognn(t), newRunDir(t)
-	r := p.must(t, append(trainArgs(t, parts, dir, sets...), "--ranks-in-process", strconv.Itoa(ranks))...)
+	r := p.must(t, append(trainArgs(t, parts, dir, sets...), "--ranks-in-process",
+		strconv.Itoa(ranks))...)
 	return outcomeOf(t, dir, r)
 }
 

@@ -17,3 +17,15 @@ void LEVEL(column_sum)(float *sum, int64_t rows, int64_t cols, const float *x) {
 void LEVEL(add_into)(float *sum, int64_t n, const float *x) {
     INDEPENDENT for (int64_t i = 0; i < n; i++) sum[i] += x[i];
 }
+
+void LEVEL(add_scaled)(float *y, int64_t n, const float *x, const float *scale) {
+    const float s = 1 + *scale;
+    INDEPENDENT for (int64_t i = 0; i < n; i++) y[i] += s * x[i];
+}
+
+void LEVEL(column_dot)(float *sum, int64_t rows, int64_t cols, const float *x, const float *y) {
+    memset(sum, 0, (size_t)cols * sizeof *sum);
+    for (int64_t r = 0; r < rows; r++, x += cols, y += cols) {
+        INDEPENDENT for (int64_t j = 0; j < cols; j++) sum[j] += x[j] * y[j];
+    }
+}

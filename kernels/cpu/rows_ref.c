@@ -19,3 +19,15 @@ void add_into_ref(float *sum, int64_t n, const float *x) {
     for (int64_t i = 0; i < n; i++)
         sum[i] += x[i];
 }
+
+void add_scaled_ref(float *y, int64_t n, const float *x, const float *scale) {
+    for (int64_t i = 0; i < n; i++)
+        y[i] += (1 + *scale) * x[i];
+}
+
+void column_dot_ref(float *sum, int64_t rows, int64_t cols, const float *x, const float *y) {
+    memset(sum, 0, (size_t)cols * sizeof *sum);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t j = 0; j < cols; j++)
+            sum[j] += x[r * cols + j] * y[r * cols + j];
+}

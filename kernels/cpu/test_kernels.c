@@ -109,7 +109,7 @@ typedef struct {
     const shape *s;
     int64_t edges, cells; /* cells = segments * cols */
     int64_t *indptr, *t_indptr;
-    int32_t *indices, *t_indices, *ids;
+    int32_t *indices, *t_indices, *t_edges, *ids;
     float *h, *x, *dy, *gamma, *beta, *weights;
     uint16_t *half;
     uint64_t *refs;
@@ -128,6 +128,7 @@ static void build_edges(input *in) {
     in->indices = must_alloc((size_t)in->edges * 4);
     in->t_indptr = calloc((size_t)s->sources + 2, 8);
     in->t_indices = must_alloc((size_t)in->edges * 4);
+    in->t_edges = must_alloc((size_t)in->edges * 4);
     for (int64_t e = 0; e < in->edges; e++) {
         in->indices[e] = (int32_t)below(s->sources);
         in->t_indptr[in->indices[e] + 2]++;
@@ -135,8 +136,11 @@ static void build_edges(input *in) {
     for (int64_t i = 1; i < s->sources; i++)
         in->t_indptr[i + 1] += in->t_indptr[i];
     for (int64_t d = 0; d < s->segments; d++)
-        for (int64_t e = in->indptr[d]; e < in->indptr[d + 1]; e++)
-            in->t_indices[in->t_indptr[in->indices[e] + 1]++] = (int32_t)d;
+        for (int64_t e = in->indptr[d]; e < in->indptr[d + 1]; e++) {
+            const int64_t at = in->t_indptr[in->indices[e] + 1]++;
+            in->t_indices[at] = (int32_t)d;
+            in->t_edges[at] = (int32_t)e;
+        }
 }
 
 static input build(const shape *s) {
@@ -173,7 +177,7 @@ static input build(const shape *s) {
 static void release(input *in) {
     void *all[] = {in->indptr, in->t_indptr, in->indices, in->t_indices, in->ids,  in->h,
                    in->x,      in->dy,       in->gamma,   in->beta,      in->half, in->refs,
-                   in->weights};
+                   in->weights, in->t_edges};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }
@@ -267,6 +271,124 @@ static outputs relu_backward(const halognn_cpu *k, const input *in) {
     return o;
 }
 
+static outputs add_scaled(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->cells, in->x);
+    halognn_add_scaled(k, o.at[0], in->cells, in->dy, in->gamma);
+    return o;
+}
+
+static outputs column_dot(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->s->cols, NULL);
+    halognn_column_dot(k, o.at[0], in->s->segments, in->s->cols, in->x, in->dy);
+    return o;
+}
+
+static outputs elu(const halognn_cpu *k, const input *in, uint32_t threshold, int backward) {
+    const outputs o = one(in->cells, in->x);
+    const float scale = threshold ? 4.0f / 3 : 1;
+    int32_t *vertices = must_alloc((size_t)in->s->segments * 4);
+    for (int64_t r = 0; r < in->s->segments; r++)
+        vertices[r] = (int32_t)(r * 48611 % 2147483647);
+    if (backward)
+        halognn_elu_backward(k, o.at[0], in->s->segments, in->s->cols, in->dy, threshold, scale, 77, vertices);
+    else
+        halognn_elu(k, o.at[0], in->s->segments, in->s->cols, threshold, scale, 77, vertices);
+    free(vertices);
+    return o;
+}
+static outputs elu_plain(const halognn_cpu *k, const input *in) { return elu(k, in, 0, 0); }
+static outputs elu_dropout(const halognn_cpu *k, const input *in) { return elu(k, in, 0x40000000, 0); }
+static outputs elu_backward_plain(const halognn_cpu *k, const input *in) { return elu(k, in, 0, 1); }
+static outputs elu_backward_dropout(const halognn_cpu *k, const input *in) { return elu(k, in, 0x40000000, 1); }
+
+/* The heads of a shape: each way in which heads and vectors can lie to each other. */
+static int64_t heads_of(const shape *s) {
+    static const int64_t tried[] = {8, 5, 4, 3, 7, 2};
+    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++)
+        if (s->cols % tried[i] == 0)
+            return tried[i];
+    return 1;
+}
+
+/* Arrays of n numbers of either sign, and attention weights, all between 0 and 1. */
+static float *weights_of(int64_t n) {
+    float *p = floats(n);
+    for (int64_t i = 0; i < n; i++)
+        p[i] = fabsf(p[i]);
+    return p;
+}
+
+typedef enum { DOT, DOT_BACKWARD, SOFTMAX, SOFTMAX_BACKWARD, COLLECT, SUM, SUM_BACKWARD, MEAN, MEAN_BACKWARD } attention_kernel;
+
+static outputs attention(const halognn_cpu *k, const input *in, attention_kernel which, int64_t heads) {
+    const shape *s = in->s;
+    const int64_t width = s->cols / heads, stored = s->sources * s->cols, numbers = in->edges * heads;
+    const uint64_t before = state; /* both levels get the same numbers */
+    float *src = floats(s->sources * heads), *dst = floats(s->segments * heads), *alpha = weights_of(numbers);
+    float *de = floats(numbers);
+    outputs o = {0};
+    switch (which) {
+    case DOT:
+        o = one(s->sources * heads, NULL);
+        halognn_head_dot(k, o.at[0], s->sources, heads, width, in->h, in->gamma);
+        break;
+    case DOT_BACKWARD:
+        o = (outputs){.at = {guarded(stored, in->h), guarded(s->cols, NULL)}, .len = {stored, s->cols}};
+        halognn_head_dot_backward(k, o.at[0], o.at[1], s->sources, heads, width, src, in->h, in->gamma);
+        break;
+    case SOFTMAX:
+        o = one(numbers, NULL);
+        halognn_edge_softmax(k, o.at[0], s->segments, heads, in->indptr, in->indices, src, dst, 0.2f);
+        break;
+    case SOFTMAX_BACKWARD:
+        o = (outputs){.at = {guarded(numbers, de), guarded(s->segments * heads, NULL)},
+                      .len = {numbers, s->segments * heads}};
+        halognn_edge_softmax_backward(k, o.at[0], o.at[1], s->segments, heads, in->indptr, in->indices, alpha, src, dst,
+                                      0.2f);
+        break;
+    case COLLECT:
+        o = one(s->sources * heads, NULL);
+        halognn_edge_collect(k, o.at[0], s->sources, heads, in->t_indptr, in->t_edges, de);
+        break;
+    case SUM:
+        o = one(in->cells, NULL);
+        halognn_edge_sum(k, o.at[0], s->segments, heads, width, in->indptr, in->indices, alpha, in->h);
+        break;
+    case SUM_BACKWARD:
+        o = (outputs){.at = {guarded(stored, NULL), guarded(numbers, NULL)}, .len = {stored, numbers}};
+        halognn_edge_sum_backward(k, o.at[0], o.at[1], s->sources, heads, width, in->t_indptr, in->t_indices, in->t_edges,
+                                  alpha, in->h, in->dy);
+        break;
+    case MEAN:
+        o = one(s->sources * width, NULL);
+        halognn_head_mean(k, o.at[0], s->sources, heads, width, in->h);
+        break;
+    case MEAN_BACKWARD:
+        o = one(stored, NULL);
+        halognn_head_mean_backward(k, o.at[0], s->sources, heads, width, in->h);
+        break;
+    }
+    state = before;
+    free(src);
+    free(dst);
+    free(alpha);
+    free(de);
+    return o;
+}
+
+#define ATTENTION(name, which)                                                                                       \
+    static outputs name(const halognn_cpu *k, const input *in) { return attention(k, in, which, heads_of(in->s)); } \
+    static outputs name##_one(const halognn_cpu *k, const input *in) { return attention(k, in, which, 1); }
+ATTENTION(head_dot, DOT)
+ATTENTION(head_dot_backward, DOT_BACKWARD)
+ATTENTION(edge_softmax, SOFTMAX)
+ATTENTION(edge_softmax_backward, SOFTMAX_BACKWARD)
+ATTENTION(edge_collect, COLLECT)
+ATTENTION(edge_sum, SUM)
+ATTENTION(edge_sum_backward, SUM_BACKWARD)
+ATTENTION(head_mean, MEAN)
+ATTENTION(head_mean_backward, MEAN_BACKWARD)
+
 static outputs layer_norm(const halognn_cpu *k, const input *in) {
     const int64_t rows = in->s->segments;
     const outputs o = {.at = {guarded(in->cells, NULL), guarded(rows, NULL), guarded(rows, NULL)},
@@ -330,6 +452,30 @@ static const struct {
     {"relu", relu, 0},
     {"relu_dropout", relu_dropout, 0},
     {"relu_backward", relu_backward, 0},
+    {"add_scaled", add_scaled, 0},
+    {"column_dot", column_dot, 0},
+    {"elu", elu_plain, 0},
+    {"elu dropout", elu_dropout, 0},
+    {"elu_backward", elu_backward_plain, 0},
+    {"elu_backward dropout", elu_backward_dropout, 0},
+    {"head_dot", head_dot, 0},
+    {"head_dot one head", head_dot_one, 0},
+    {"head_dot_backward", head_dot_backward, 0},
+    {"head_dot_backward one head", head_dot_backward_one, 0},
+    {"edge_softmax", edge_softmax, 0},
+    {"edge_softmax one head", edge_softmax_one, 0},
+    {"edge_softmax_backward", edge_softmax_backward, 0},
+    {"edge_softmax_backward one head", edge_softmax_backward_one, 0},
+    {"edge_collect", edge_collect, 0},
+    {"edge_collect one head", edge_collect_one, 0},
+    {"edge_sum", edge_sum, 0},
+    {"edge_sum one head", edge_sum_one, 0},
+    {"edge_sum_backward", edge_sum_backward, 0},
+    {"edge_sum_backward one head", edge_sum_backward_one, 0},
+    {"head_mean", head_mean, 0},
+    {"head_mean one head", head_mean_one, 0},
+    {"head_mean_backward", head_mean_backward, 0},
+    {"head_mean_backward one head", head_mean_backward_one, 0},
     {"layer_norm", layer_norm, LAYER_NORM_TOLERANCE},
     {"layer_norm_backward", layer_norm_backward, LAYER_NORM_TOLERANCE},
     {"adam", adam, 0},

@@ -22,6 +22,24 @@ __global__ void add_into_kernel(float *sum, int64_t n, const float *x) {
     if (i < n) sum[i] += x[i];
 }
 
+__global__ void add_scaled_kernel(float *y, int64_t n, const float *x, const float *scale) {
+    const int64_t i = item();
+    if (i < n) y[i] += (1 + *scale) * x[i];
+}
+
+__global__ void chunk_dots(float *partial, int64_t rows, int64_t cols, const float *x, const float *y) {
+    const int64_t j = item(), chunk = blockIdx.y;
+    if (j < cols) partial[chunk * cols + j] = sum_in_order(chunk, rows, [=](int64_t r) { return x[r * cols + j] * y[r * cols + j]; });
+}
+
+// One thread adds the columns, which are few.
+__global__ void add_columns(float *sum, int64_t cols, const float *columns) {
+    float s = 0;
+    if (item() > 0) return;
+    for (int64_t j = 0; j < cols; j++) s += columns[j];
+    *sum = s;
+}
+
 // sum is among the slices that it is the sum of: number rank.
 __global__ void add_slices_kernel(float *sum, int64_t n, const float *slices, int rank, int ranks) {
     const int64_t i = item();
@@ -55,6 +73,18 @@ int halognn_cuda_add_into(halognn_cuda *c, float *sum, int64_t n, const float *x
 
 int halognn_cuda_add_slices(halognn_cuda *c, int stream, float *sum, int64_t n, const float *slices, int rank, int ranks) {
     return n ? LAUNCH_ON(c, stream, add_slices_kernel, blocks(n), sum, n, slices, rank, ranks) : 0;
+}
+
+int halognn_cuda_add_scaled(halognn_cuda *c, float *y, int64_t n, const float *x, const float *scale) {
+    return n ? LAUNCH(c, add_scaled_kernel, blocks(n), y, n, x, scale) : 0;
+}
+
+int halognn_cuda_dot(halognn_cuda *c, float *sum, int64_t rows, int64_t cols, const float *x, const float *y, float *scratch) {
+    if (rows > 0 && cols > 0)
+        if (int e = LAUNCH(c, chunk_dots, blocks(cols, BLOCK, static_cast<unsigned>(chunks(rows))), scratch, rows, cols, x, y)) return e;
+    float *columns = scratch + chunks(rows) * cols;
+    if (int e = add_partials(c, columns, cols, scratch, chunks(rows))) return e;
+    return LAUNCH(c, add_columns, blocks(1), sum, cols, columns);
 }
 
 }  // extern "C"

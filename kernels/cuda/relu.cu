@@ -1,5 +1,6 @@
-// Bias, ReLU and dropout. Where the row or column of an element counts, a thread takes neighbours
+// Bias, ReLU, ELU and dropout. Where the row or column of an element counts, a thread takes neighbours
 // of one row: to divide and to hash for each would take longer than memory does.
+#include "exp.cuh"
 #include "rows.cuh"
 
 namespace halognn {
@@ -62,6 +63,29 @@ __global__ void relu_backward_kernel(float *dy, int64_t n, const float *y, float
     if (i < n) dy[i] = y[i] > 0 ? dy[i] * scale : 0;
 }
 
+// A warp takes a strip of a row.
+__global__ void elu_kernel(float *y, int64_t rows, int64_t cols, uint32_t threshold, float scale, uint64_t key, const int32_t *vertices) {
+    const place p = my_place(WARP, 1);
+    if (p.row >= rows || p.col >= cols) return;
+    float *to = y + p.row * cols + p.col;
+    const float v = (*to > 0 ? *to : exact_exp(*to) - 1.0f) * scale;
+    *to = threshold > 0 && bits(row_bits(key, vertices[p.row]), static_cast<uint32_t>(p.col)) < threshold ? 0 : v;
+}
+
+__global__ void elu_backward_kernel(float *dy, int64_t rows, int64_t cols, const float *y, uint32_t threshold, float scale, uint64_t key,
+                                    const int32_t *vertices) {
+    const place p = my_place(WARP, 1);
+    if (p.row >= rows || p.col >= cols) return;
+    const int64_t i = p.row * cols + p.col;
+    const float v = dy[i] * (y[i] > 0 ? scale : y[i] + scale);
+    dy[i] = threshold > 0 && bits(row_bits(key, vertices[p.row]), static_cast<uint32_t>(p.col)) < threshold ? 0 : v;
+}
+
+// rows_of_warps returns the grid of my_place(WARP, 1).
+inline dim3 rows_of_warps(int64_t rows, int64_t cols) {
+    return blocks(rows, BLOCK / WARP, static_cast<unsigned>(ceil_div(cols, WARP)));
+}
+
 template <int N>
 int bias_n(halognn_cuda *c, float *y, int64_t rows, int64_t cols, const float *b) {
     return LAUNCH(c, bias_kernel<N>, grid_of(rows, cols, N), y, rows, cols, lanes(cols, N), b);
@@ -96,6 +120,18 @@ int halognn_cuda_relu_dropout(halognn_cuda *c, float *y, int64_t rows, int64_t c
 
 int halognn_cuda_relu_backward(halognn_cuda *c, float *dy, int64_t n, const float *y, float scale) {
     return n ? LAUNCH(c, relu_backward_kernel, blocks(n), dy, n, y, scale) : 0;
+}
+
+int halognn_cuda_elu(halognn_cuda *c, float *y, int64_t rows, int64_t cols, uint32_t threshold, float scale, uint64_t key,
+                     const int32_t *vertices) {
+    if (rows == 0 || cols == 0) return 0;
+    return LAUNCH(c, elu_kernel, rows_of_warps(rows, cols), y, rows, cols, threshold, scale, key, vertices);
+}
+
+int halognn_cuda_elu_backward(halognn_cuda *c, float *dy, int64_t rows, int64_t cols, const float *y, uint32_t threshold, float scale,
+                              uint64_t key, const int32_t *vertices) {
+    if (rows == 0 || cols == 0) return 0;
+    return LAUNCH(c, elu_backward_kernel, rows_of_warps(rows, cols), dy, rows, cols, y, threshold, scale, key, vertices);
 }
 
 }  // extern "C"

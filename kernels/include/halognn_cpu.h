@@ -71,4 +71,17 @@ double halognn_softmax_ce(float *dlogits, int64_t rows, int64_t cols, const floa
 double halognn_sigmoid_bce(float *dlogits, int64_t n, const float *logits, const uint8_t *targets,
                            float scale, int64_t counts[3]);
 
+/* What the processor does at best: loops of independent multiply-adds on registers, one for every
+ * set of instructions and precision of factors (sums are float32). */
+typedef struct {
+    const char *isa;       /* "AVX2", "AVX-512", "AVX512-BF16", "AMX-BF16", "NEON" */
+    const char *precision; /* "float32" or "bf16" */
+} halognn_peak;
+
+/* Loop i, from 0 on; NULL if there is none. */
+const halognn_peak *halognn_peak_of(int i);
+/* Runs so many rounds of loop i on the calling thread and returns the operations done, a
+ * multiplication and an addition counted as two; 0 if this machine lacks the instructions. */
+int64_t halognn_peak_run(int i, int64_t rounds);
+
 #endif

@@ -1,5 +1,5 @@
-// Command overlap reads traces of `halognn train --trace` and says how much of the preparation of minibatches lay inside the training of
-// earlier ones. It fails if that is less than asked for.
+// Command overlap reads traces of `halognn train --trace` and says how much of the preparation of
+// minibatches lay inside the training of earlier ones. It fails if that is less than asked for.
 //
 //	go run ./profiling/overlap [-least 0.5] RUN/trace/rank-*.json
 //
@@ -107,7 +107,8 @@ func measure(spans []span) overlap {
 }
 
 func main() {
-	least := flag.Float64("least", 0, "fail if less than this share of the preparation lies inside the training of earlier minibatches")
+	least := flag.Float64("least", 0, "fail if less than this share of the preparation lies "+
+		"inside the training of earlier minibatches")
 	flag.Parse()
 	if err := run(flag.Args(), *least); err != nil {
 		fmt.Fprintln(os.Stderr, "overlap:", err)
@@ -117,7 +118,8 @@ func main() {
 
 func run(paths []string, least float64) error {
 	if len(paths) == 0 {
-		return errors.New("no traces; give the files that `halognn train --trace` wrote: RUN/trace/rank-*.json")
+		return errors.New("no traces; give the files that `halognn train --trace` wrote: " +
+			"RUN/trace/rank-*.json")
 	}
 	var faults []error
 	for _, path := range paths {
@@ -126,10 +128,13 @@ func run(paths []string, least float64) error {
 			return err
 		}
 		o := measure(spans)
-		fmt.Printf("rank %d: %.1f %% of %.3f s of preparation inside the training of earlier minibatches; %d of %d minibatches overlapped\n",
+		fmt.Printf("rank %d: %.1f %% of %.3f s of preparation inside the training of earlier "+
+			"minibatches; %d of %d minibatches overlapped\n",
 			o.rank, 100*o.share(), o.whole/1e6, o.overlapped, o.items)
 		if o.items == 0 || o.share() < least {
-			faults = append(faults, fmt.Errorf("%s: a share of %.3f, less than %g: preparation did not overlap training", path, o.share(), least))
+			faults = append(faults,
+				fmt.Errorf("%s: a share of %.3f, less than %g: preparation did not overlap "+
+					"training", path, o.share(), least))
 		}
 	}
 	return errors.Join(faults...)

@@ -20,15 +20,22 @@ func TestMeasure(t *testing.T) {
 		inside, whole     float64
 		overlapped, items int
 	}{
-		{"by turns", []span{spanOf("sample", 0, 1, 0, 10), spanOf("forward", 0, 1, 10, 10), spanOf("sample", 1, 1, 20, 10)}, 0, 10, 0, 1},
-		{"half", []span{spanOf("forward", 0, 1, 0, 10), spanOf("backward", 0, 1, 10, 5), spanOf("sample", 1, 1, 5, 20)}, 10, 20, 1, 1},
-		{"an item does not overlap itself", []span{spanOf("forward", 1, 1, 0, 10), spanOf("sample", 1, 1, 0, 10)}, 0, 10, 0, 1},
-		{"nor another epoch", []span{spanOf("forward", 0, 1, 0, 10), spanOf("sample", 1, 2, 0, 10)}, 0, 10, 0, 1},
-		{"waiting is no preparation", []span{spanOf("forward", 0, 1, 0, 10), spanOf("wait", 1, 1, 0, 10)}, 0, 0, 0, 0},
-		{"nor is a checkpoint", []span{spanOf("forward", 0, 1, 0, 10), spanOf("save", 1, 1, 0, 10)}, 0, 0, 0, 0},
+		{"by turns", []span{spanOf("sample", 0, 1, 0, 10), spanOf("forward", 0, 1, 10, 10),
+			spanOf("sample", 1, 1, 20, 10)}, 0, 10, 0, 1},
+		{"half", []span{spanOf("forward", 0, 1, 0, 10), spanOf("backward", 0, 1, 10, 5),
+			spanOf("sample", 1, 1, 5, 20)}, 10, 20, 1, 1},
+		{"an item does not overlap itself",
+			[]span{spanOf("forward", 1, 1, 0, 10), spanOf("sample", 1, 1, 0, 10)}, 0, 10, 0, 1},
+		{"nor another epoch", []span{spanOf("forward", 0, 1, 0, 10), spanOf("sample", 1, 2, 0, 10)},
+			0, 10, 0, 1},
+		{"waiting is no preparation",
+			[]span{spanOf("forward", 0, 1, 0, 10), spanOf("wait", 1, 1, 0, 10)}, 0, 0, 0, 0},
+		{"nor is a checkpoint", []span{spanOf("forward", 0, 1, 0, 10), spanOf("save", 1, 1, 0, 10)},
+			0, 0, 0, 0},
 	} {
 		o := measure(c.spans)
-		if math.Abs(o.inside-c.inside) > 1e-9 || o.whole != c.whole || o.overlapped != c.overlapped || o.items != c.items {
+		if math.Abs(o.inside-c.inside) > 1e-9 || o.whole != c.whole ||
+			o.overlapped != c.overlapped || o.items != c.items {
 			t.Errorf("%s: %+v, want %+v", c.name, o, c)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package access says how often each vertex will be read by the minibatches of one part (or one rank, which owns several
-// parts): analytically, by rules of thumb, and by counting.
+// Package access estimates how often the minibatches of one part, or of one rank with several
+// parts, read each vertex: analytically, by heuristics, and by counting.
 //
 //	              in-neighbours of v: what v samples            T  training vertices of the part
 //	Graph  ──┬──  out-neighbours of u: what samples u           f  fanouts, seed hop first
@@ -8,17 +8,18 @@
 //	Sampler ── Count: sim, oracle ───────────────────┴─> score [N] ──Top──> the rows to keep
 //	                                                         └─────Expected──> remote rows a step
 //
-// Every analysis asks of each vertex u who may sample it, hop by hop, so it walks out-neighbours:
+// Every analysis asks, hop by hop, which vertices may sample each vertex u, so it walks
+// out-neighbours:
 //
 //	hop h      w  [N]   what each vertex passes on           random reads, 4 bytes an edge
 //	           │
 //	           └─ sum over the out-neighbours v of u of w[v] ──> next w[u]
 //
-// The walk is cut into chunks of about equal numbers of edges that goroutines share. What it computes depends on the
-// graph alone: not on goroutines or timing.
+// The walk is cut into chunks of about equal numbers of edges that goroutines share. The result
+// depends on the graph alone, not on goroutines or timing.
 //
-// Scores lie outside the Go heap; their receiver gives them back with mem.Free. The package does no I/O and knows of no
-// ranks: what is local is a list of ranges of vertices.
+// Scores lie outside the Go heap; the caller frees them with mem.Free. The package does no I/O and
+// knows no ranks: local vertices are a list of ranges.
 package access
 
 import (
@@ -34,20 +35,21 @@ import (
 	"halognn/src/random"
 )
 
-// Options says how a Graph is walked.
+// Options sets how a Graph is walked.
 type Options struct {
 	Workers int // goroutines; 0 means one per CPU
 
-	// Out holds the out-neighbours if they are at hand already: the transpose of the graph, or the graph itself where it is
-	// symmetric. When nil, New finds out whether the graph is symmetric and transposes it if it is not.
+	// Out holds the out-neighbours if the caller has them: the transpose of the graph, or the graph
+	// itself if it is symmetric. If nil, New tests the graph for symmetry and transposes it if it
+	// is not symmetric.
 	Out *graph.CSC
 }
 
-// Graph is a graph as the analyses walk it: with the vertices that each vertex samples, and those that sample it. It is
-// read only, so several analyses may run at a time.
+// Graph is a graph with in-neighbours and out-neighbours. It is read-only, so several analyses may
+// run at a time.
 //
-// Memory beyond the graph: 8 bytes for every 2^18 edges and, where the graph is not symmetric and Out is not given,
-// 4 M + 8 N bytes for the transpose.
+// Memory beyond the graph: 8 bytes for every 2^18 edges and, where the graph is not symmetric and
+// Out is not given, 4 M + 8 N bytes for the transpose.
 type Graph struct {
 	in, out    *graph.CSC
 	transposed bool // out is ours
@@ -55,17 +57,21 @@ type Graph struct {
 	cuts       []int // chunk i is the vertices cuts[i] to cuts[i+1]-1
 }
 
-// New prepares g, whose arrays must outlive the Graph; they may be mapped. Finding out whether g is symmetric is one
-// sequential pass over the edges.
+// New prepares g, whose arrays must outlive the Graph; they may be mapped. The test for symmetry is
+// one sequential pass over the edges.
 func New(g *graph.CSC, o Options) (*Graph, error) {
 	if len(g.Indptr) == 0 {
-		return nil, errors.New("access: indptr is empty; it needs one entry more than there are vertices")
+		return nil, errors.New("access: indptr is empty; it needs one entry more than there are " +
+			"vertices")
 	}
 	if o.Workers < 0 {
-		return nil, fmt.Errorf("access: workers is %d; it must be at least 1, or 0 for one per CPU", o.Workers)
+		return nil, fmt.Errorf("access: workers is %d; it must be at least 1, or 0 for one per CPU",
+			o.Workers)
 	}
-	if o.Out != nil && (len(o.Out.Indptr) != len(g.Indptr) || len(o.Out.Indices) != len(g.Indices)) {
-		return nil, fmt.Errorf("access: %d vertices and %d edges, but %d and %d in the out-neighbours; they must be the transpose",
+	if o.Out != nil && (len(o.Out.Indptr) != len(g.Indptr) ||
+		len(o.Out.Indices) != len(g.Indices)) {
+		return nil, fmt.Errorf("access: %d vertices and %d edges, but %d and %d in the "+
+			"out-neighbours; they must be the transpose",
 			len(g.Indptr)-1, len(g.Indices), len(o.Out.Indptr)-1, len(o.Out.Indices))
 	}
 	m := &Graph{in: g, out: o.Out, workers: o.Workers}
@@ -92,7 +98,7 @@ func New(g *graph.CSC, o Options) (*Graph, error) {
 	return m, nil
 }
 
-// Free gives back the transpose, if New made one.
+// Free frees the transpose, if New made one.
 func (m *Graph) Free() {
 	if m.transposed {
 		m.out.Free()
@@ -103,14 +109,15 @@ func (m *Graph) Free() {
 // Transposed reports whether New had to transpose the graph, because it is not symmetric.
 func (m *Graph) Transposed() bool { return m.transposed }
 
-// degree returns the out-degree of v: how many vertices may sample it, parallel edges counted. Of vertices with equal scores, caches keep
-// the one of higher degree, then of lower id. The in-degree is how many v samples, which says nothing about how often v is read; the two
-// are equal where the graph is symmetric, as are those of the papers. PaGraph (Lin et al., SoCC 2020), whose policy degree is, ranks by
+// degree returns the out-degree of v: how many vertices may sample it, parallel edges counted.
+// Caches break ties between scores by higher degree, then lower id. The in-degree, how many
+// vertices v may sample, says nothing about how often v is read; on the symmetric graphs of the
+// papers the two are equal. PaGraph (Lin et al., SoCC 2020), the source of policy degree, ranks by
 // out-degree.
 func (m *Graph) degree(v graph.VertexID) int { return m.out.InDegree(v) }
 
-// OutDegrees returns what gives the out-degree of a vertex: how many vertices may sample it. It
-// reads the graph that New was given, and the transpose, if New made one, until Free.
+// OutDegrees returns a function that gives the out-degree of a vertex: how many vertices may sample
+// it. It reads the graph, or the transpose that New made, and is valid until Free.
 func (m *Graph) OutDegrees() func(v graph.VertexID) int {
 	out := m.out
 	return func(v graph.VertexID) int { return out.InDegree(v) }
@@ -119,8 +126,8 @@ func (m *Graph) OutDegrees() func(v graph.VertexID) int {
 // NumVertices returns N.
 func (m *Graph) NumVertices() int { return m.in.NumVertices() }
 
-// Chunks are long enough to make handing them out cheap and short enough to balance the goroutines. Their ends are
-// multiples of 64, so that those who set bits of different vertices never share a word.
+// Chunks are long enough to be cheap to distribute and short enough to balance the goroutines.
+// Their ends are multiples of 64, so that goroutines that set bits of vertices never share a word.
 const (
 	chunkEdges   = 1 << 18
 	vertexWeight = 4 // a vertex costs about as much as this many edges
@@ -134,22 +141,23 @@ func cut(g *graph.CSC) []int {
 	cuts := []int{0}
 	for last := 0; last < n; {
 		goal := weight(last) + chunkEdges
-		words := sort.Search((n-last)/wordBits, func(i int) bool { return weight(last+(i+1)*wordBits) >= goal }) + 1
+		words := sort.Search((n-last)/wordBits,
+			func(i int) bool { return weight(last+(i+1)*wordBits) >= goal }) + 1
 		last = min(last+words*wordBits, n)
 		cuts = append(cuts, last)
 	}
 	return cuts
 }
 
-// chunks runs do on all chunks, shared among the goroutines; worker says which of them it is. A fault in a mapped file
-// is returned.
+// chunks runs do on all chunks, shared among the goroutines; worker numbers them. A failed read of
+// a mapped file is an error.
 func (m *Graph) chunks(do func(worker, lo, hi int)) error {
 	var next atomic.Int64
-	faults := make([]error, m.workers)
+	errs := make([]error, m.workers)
 	var wait sync.WaitGroup
 	for w := range m.workers {
 		wait.Go(func() {
-			faults[w] = mem.Contain(func() error {
+			errs[w] = mem.Contain(func() error {
 				for {
 					i := int(next.Add(1))
 					if i >= len(m.cuts) {
@@ -161,18 +169,19 @@ func (m *Graph) chunks(do func(worker, lo, hi int)) error {
 		})
 	}
 	wait.Wait()
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
-// symmetric reports whether every edge is there in both directions, equally often: whether the edges and the reversed
-// edges are the same multiset. It compares the sums of their hashes; different multisets have equal sums once in 2^64.
+// symmetric reports whether the edges and the reversed edges are the same multiset. It compares the
+// sums of their hashes; different multisets have equal sums once in 2^64.
 func (m *Graph) symmetric() (bool, error) {
 	var difference atomic.Uint64
 	err := m.chunks(func(_, lo, hi int) {
 		sum := uint64(0)
 		for v := lo; v < hi; v++ {
 			for _, u := range m.in.InNeighbours(graph.VertexID(v)) {
-				sum += hash(graph.MakeEdge(u, graph.VertexID(v))) - hash(graph.MakeEdge(graph.VertexID(v), u))
+				sum += hash(graph.MakeEdge(u,
+					graph.VertexID(v))) - hash(graph.MakeEdge(graph.VertexID(v), u))
 			}
 		}
 		difference.Add(sum)

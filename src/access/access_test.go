@@ -35,7 +35,8 @@ func fromEdges(t *testing.T, n int, edges ...[2]int) *graph.CSC {
 	return g
 }
 
-// randomEdges draws edges; about one in ten ends in vertex 0, a hub, and a third of the vertices have none.
+// randomEdges draws edges; about one in ten ends in vertex 0, a hub, and a third of the vertices
+// have none.
 func randomEdges(r *rand.Rand, n, edges int) [][2]int {
 	out := make([][2]int, edges)
 	for i := range out {
@@ -121,12 +122,13 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// Sums are those of a plain loop, and the same bits for every number of workers; values that are mostly zero take another way
-// to the same sums.
+// Sums are those of a plain loop, and the same bits for every number of workers; values that are
+// mostly zero take another way to the same sums.
 func TestGather(t *testing.T) {
 	r := newRandom(t)
 	const n = 30_000
-	g := fromEdges(t, n, randomEdges(r, n, 100_000)...) // the hub's row spans many blocks, and empty rows outnumber a block
+	// the hub's row spans many blocks, and empty rows outnumber a block
+	g := fromEdges(t, n, randomEdges(r, n, 100_000)...)
 	for _, zeros := range []float64{0, 0.5, 0.99} {
 		w := make([]float32, n)
 		for v := range w {
@@ -153,7 +155,8 @@ func TestGather(t *testing.T) {
 					want += float64(w[v])
 				}
 				if seen[u] != 1 || math.Abs(got[u]-want) > 1e-9*math.Abs(want) {
-					t.Fatalf("%g zero, %d workers: vertex %d got %g, %d times, want %g once", zeros, workers, u, got[u], seen[u], want)
+					t.Fatalf("%g zero, %d workers: vertex %d got %g, %d times, want %g once", zeros,
+						workers, u, got[u], seen[u], want)
 				}
 			}
 			if first == nil {
@@ -177,25 +180,39 @@ func TestErrors(t *testing.T) {
 		want string
 		is   error
 	}{
-		{"empty indptr", of(New(&graph.CSC{}, Options{})), "access: indptr is empty; it needs one entry more than there are vertices", nil},
-		{"workers", of(New(g, Options{Workers: -1})), "access: workers is -1; it must be at least 1, or 0 for one per CPU", nil},
+		{"empty indptr", of(New(&graph.CSC{}, Options{})),
+			"access: indptr is empty; it needs one entry more than there are vertices", nil},
+		{"workers", of(New(g, Options{Workers: -1})),
+			"access: workers is -1; it must be at least 1, or 0 for one per CPU", nil},
 		{"another graph's transpose", of(New(g, Options{Out: &graph.CSC{Indptr: []int64{0, 0}}})),
-			"access: 4 vertices and 2 edges, but 1 and 0 in the out-neighbours; they must be the transpose", nil},
-		{"training vertex", of(m.VIP(ids(1, 4), 1, []int{1})), "access: VIP: training vertex 4: vertex out of range (the graph has 4 vertices)", graph.ErrVertexRange},
+			"access: 4 vertices and 2 edges, but 1 and 0 in the out-neighbours; they must be the " +
+				"transpose", nil},
+		{"training vertex", of(m.VIP(ids(1, 4), 1, []int{1})), "access: VIP: training vertex 4: " +
+			"vertex out of range (the graph has 4 vertices)", graph.ErrVertexRange},
 		{"several faults", of(m.Inclusion(ids(1), 0, []int{2, 0})),
-			"access: inclusion: batch is 0; it must be above 0\nfanouts[1] is 0; it must be at least 1, or -1 for all neighbours", nil},
+			"access: inclusion: batch is 0; it must be above 0\nfanouts[1] is 0; it must be at " +
+				"least 1, or -1 for all neighbours", nil},
 		{"no fanouts", of(m.VIP(ids(1), math.NaN(), nil)),
-			"access: VIP: batch is NaN; it must be above 0\nno fanouts; give one for every layer, seed hop first", nil},
+			"access: VIP: batch is NaN; it must be above 0\nno fanouts; give one for every " +
+				"layer, seed hop first", nil},
 		{"no hops", of(m.Paths(ids(1), 0)), "access: paths: 0 hops; at least 1 is needed", nil},
-		{"negative vertex", of(m.PageRank(ids(-1))), "access: PageRank: training vertex -1: vertex out of range (the graph has 4 vertices)", graph.ErrVertexRange},
-		{"degree", of(m.Degree(ids(9), 1)), "access: degree: training vertex 9: vertex out of range (the graph has 4 vertices)", graph.ErrVertexRange},
+		{"negative vertex", of(m.PageRank(ids(-1))), "access: PageRank: training vertex -1: " +
+			"vertex out of range (the graph has 4 vertices)", graph.ErrVertexRange},
+		{"degree", of(m.Degree(ids(9), 1)), "access: degree: training vertex 9: vertex out of " +
+			"range (the graph has 4 vertices)", graph.ErrVertexRange},
 		{"overlapping ranges", of(m.Halo([]Range{{0, 2}, {1, 3}}, 1)),
-			"access: halo: local vertices 1 to 2: vertex out of range (ranges must ascend, not overlap, and end at 4)", graph.ErrVertexRange},
+			"access: halo: local vertices 1 to 2: vertex out of range (ranges must ascend, not " +
+				"overlap, and end at 4)", graph.ErrVertexRange},
 		{"range beyond the graph", of(m.Top(score, []Range{{3, 5}}, 1)),
-			"access: top: local vertices 3 to 4: vertex out of range (ranges must ascend, not overlap, and end at 4)", graph.ErrVertexRange},
-		{"scores of another graph", of(m.Top(score[:3], nil, 1)), "access: 3 scores for 4 vertices", nil},
-		{"capacity", of(m.Top(score, nil, -1)), "access: top: capacity is -1; it must be at least 0", nil},
-		{"cached vertex", of(Expected(score, nil, ids(4))), "access: expected rows: cached vertex 4: vertex out of range (there are 4)", graph.ErrVertexRange},
+			"access: top: local vertices 3 to 4: vertex out of range (ranges must ascend, not " +
+				"overlap, and end at 4)", graph.ErrVertexRange},
+		{"scores of another graph", of(m.Top(score[:3], nil, 1)), "access: 3 scores for 4 vertices",
+			nil},
+		{"capacity", of(m.Top(score, nil, -1)),
+			"access: top: capacity is -1; it must be at least 0", nil},
+		{"cached vertex", of(Expected(score, nil, ids(4))),
+			"access: expected rows: cached vertex 4: vertex out of range (there are 4)",
+			graph.ErrVertexRange},
 	} {
 		if fmt.Sprint(c.err) != c.want {
 			t.Errorf("%s: error %q, want %q", c.name, c.err, c.want)
@@ -221,17 +238,20 @@ func TestMemory(t *testing.T) {
 		{"halo", func() ([]float32, error) { return m.Halo([]Range{{0, n / 2}}, 1) }, 4*n + n/4},
 		{"pagerank", func() ([]float32, error) { return m.PageRank(train) }, 8*n + n/8},
 		{"paths", func() ([]float32, error) { return m.Paths(train, 3) }, 8*n + n/8},
-		{"inclusion", func() ([]float32, error) { return m.Inclusion(train, 1, []int{2, 2}) }, 8*n + n/8},
+		{"inclusion", func() ([]float32, error) { return m.Inclusion(train, 1, []int{2, 2}) }, 8*n +
+			n/8},
 		{"vip", func() ([]float32, error) { return m.VIP(train, 1, []int{2, 2}) }, 12*n + n/8},
 	} {
-		ballast := mem.Make[byte](int(mem.PeakAllocated() - mem.Allocated())) // so that any more memory is a new peak
+		// so that any more memory is a new peak
+		ballast := mem.Make[byte](int(mem.PeakAllocated() - mem.Allocated()))
 		before := mem.Allocated()
 		score, err := c.analysis()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if held := mem.Allocated() - before; held != 4*n {
-			t.Errorf("%s: %d bytes are held afterwards, want the result alone, %d", c.name, held, 4*n)
+			t.Errorf("%s: %d bytes are held afterwards, want the result alone, %d", c.name, held,
+				4*n)
 		}
 		if peak := mem.PeakAllocated() - before; peak != c.bytes {
 			t.Errorf("%s: took %d bytes, want %d", c.name, peak, c.bytes)

@@ -9,7 +9,7 @@ import (
 )
 
 // reading is a reader of the first half of a graph: two streams, a quarter each.
-func reading(t *testing.T, hops int) (*Graph, *Reader) {
+func reading(t *testing.T, hops int) (*Graph, *Workload) {
 	t.Helper()
 	r := newRandom(t)
 	const n = 400
@@ -27,7 +27,7 @@ func reading(t *testing.T, hops int) (*Graph, *Reader) {
 		t.Fatal(err)
 	}
 	t.Cleanup(streams.Free)
-	return mustNew(t, g, Options{}), &Reader{
+	return mustNew(t, g, Options{}), &Workload{
 		Local: []Range{{0, n / 4}, {n / 4, n / 2}}, Sources: Sources(streams, 0, 2), Sample: sample.Neighbours(3, 2), Hops: hops,
 		Topology: &sample.Topology{Graph: *g, Original: original}, Streams: streams, First: 0, Count: 2, Seed: 3, Epochs: 1, Workers: 2,
 	}
@@ -66,7 +66,8 @@ func TestAheadIsWhatTrainingReads(t *testing.T) {
 	}
 }
 
-// All that a look-ahead cache should see fits the epoch; the more it holds, the farther it should see.
+// All that a look-ahead cache should see fits the epoch; the more it holds, the farther it should
+// see.
 func TestPlannedWindows(t *testing.T) {
 	m, r := reading(t, 0)
 	p := must[float32](t)(m.Reads(r))

@@ -18,11 +18,13 @@ import (
 )
 
 var (
-	benchVertices = flag.Int("bench.vertices", 2_400_000, "vertices of the benchmark graph; the goal is set at the size of a graph at hand")
-	benchDegree   = flag.Int("bench.degree", 16, "mean degree of the benchmark graph")
+	benchVertices = flag.Int("bench.vertices", 2_400_000, "vertices of the benchmark graph; the "+
+		"goal is set at the size of a graph at hand")
+	benchDegree = flag.Int("bench.degree", 16, "mean degree of the benchmark graph")
 )
 
-// benchGraph has no locality at all: every in-neighbour is anywhere, so that the caches help least. Degrees vary by a factor of 16.
+// benchGraph has no locality at all: every in-neighbour is anywhere, so that the caches help least.
+// Degrees vary by a factor of 16.
 var benchGraph = sync.OnceValue(func() *graph.CSC {
 	n := *benchVertices
 	r := rand.New(rand.NewPCG(1, 2))
@@ -38,8 +40,9 @@ var benchGraph = sync.OnceValue(func() *graph.CSC {
 	return g
 })
 
-// readRate measures the machine's limit: independent random 4-byte reads of an array, per second. Positions are computed, so
-// that nothing but the reads themselves misses the cache; as many are in flight as the processor can keep.
+// readRate measures the machine's limit: independent random 4-byte reads of an array, per second.
+// Positions are computed, so that nothing but the reads themselves misses the cache; as many are in
+// flight as the processor can keep.
 func readRate(array []float32, start int) float64 {
 	const reads = 1 << 22
 	n, s, sum := uint64(len(array)), uint64(start), float32(0)
@@ -57,7 +60,8 @@ func readRate(array []float32, start int) float64 {
 
 var sink float32
 
-// cpuTime is what the calling thread has computed so far: unlike the time of day it leaves out what other programs on the machine take.
+// cpuTime is what the calling thread has computed so far: unlike the time of day it leaves out what
+// other programs on the machine take.
 func cpuTime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
@@ -71,8 +75,9 @@ func median(x []float64) float64 {
 	return x[len(x)/2]
 }
 
-// BenchmarkVIP reports edges gathered per second and core over all hops, the random reads per second the machine makes of an array
-// of N floats, taken in between, and their ratio; the goal is edges/read >= 0.8.
+// BenchmarkVIP reports edges gathered per second and core over all hops, the random reads per
+// second the machine makes of an array of N floats, taken in between, and their ratio; the goal is
+// edges/read >= 0.8.
 func BenchmarkVIP(b *testing.B) {
 	g := benchGraph()
 	n := g.NumVertices()
@@ -91,7 +96,8 @@ func BenchmarkVIP(b *testing.B) {
 		for _, v := range rand.New(rand.NewPCG(1, 3)).Perm(n)[:int(share*float64(n))] {
 			train = append(train, graph.VertexID(v))
 		}
-		for name, analysis := range map[string]func([]graph.VertexID, float64, []int) ([]float32, error){"vip": m.VIP, "inclusion": m.Inclusion} {
+		for name, analysis := range map[string]func([]graph.VertexID, float64, []int) ([]float32,
+			error){"vip": m.VIP, "inclusion": m.Inclusion} {
 			b.Run(fmt.Sprintf("analysis=%s/train=%g", name, share), func(b *testing.B) {
 				runtime.LockOSThread()
 				defer runtime.UnlockOSThread()

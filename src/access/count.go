@@ -11,46 +11,49 @@ import (
 	"halognn/src/sample"
 )
 
-// The epochs that the policy sim counts. Training numbers its epochs from 1 and never gets here, so neither the seed order
-// nor a draw of them is one of a run.
+// The epochs that policy sim counts. Training numbers its epochs from 1 and never reaches them, so
+// they share no seed order and no draw with a run.
 const (
 	SimulatedFirst  = 1 << 30
 	SimulatedEpochs = 2
 )
 
-// CountOptions says which minibatches are counted: those that training makes for a stream in some epochs.
+// CountOptions selects the minibatches to count: those of a stream in some epochs.
 type CountOptions struct {
 	Sample  sample.Spec     // how minibatches are drawn
 	Streams *sample.Streams // the seed order of the run
 	Stream  int
 	Seed    uint64 // of the run
-	First   int    // epoch: 1 for what a run does, SimulatedFirst for what it could as well have done
+	First   int    // epoch: 1 for those of the run, SimulatedFirst for others
 	Epochs  int
 	Workers int // goroutines, each with a Sampler; 0 means 1
 }
 
-// check returns every fault at once.
+// check returns every error at once.
 func (o *CountOptions) check() error {
-	var faults []error
+	var errs []error
 	if o.Stream < 0 || o.Stream >= o.Streams.Streams() {
-		faults = append(faults, fmt.Errorf("stream %d of %d", o.Stream, o.Streams.Streams()))
+		errs = append(errs, fmt.Errorf("stream %d of %d", o.Stream, o.Streams.Streams()))
 	}
 	if o.Epochs < 1 {
-		faults = append(faults, fmt.Errorf("%d epochs; count at least 1", o.Epochs))
+		errs = append(errs, fmt.Errorf("%d epochs; count at least 1", o.Epochs))
 	}
 	if o.Workers < 0 {
-		faults = append(faults, fmt.Errorf("workers is %d; it must be at least 1, or 0 for 1", o.Workers))
+		errs = append(errs,
+			fmt.Errorf("workers is %d; it must be at least 1, or 0 for 1", o.Workers))
 	}
 	o.Workers = max(o.Workers, 1)
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
-// Count samples the minibatches of a stream as training does, key for key, and counts how many of them read each vertex:
-// score [N]. Policy sim counts epochs that are not of the run (2 in SALIENT++, section 3.2), policy oracle those of the run itself, which
-// makes it the best static cache there is.
+// Count samples the minibatches of a stream as training does, key for key, and counts how many of
+// them read each vertex: score [N]. Policy sim counts epochs that the run does not have (2 in
+// SALIENT++, section 3.2); policy oracle counts those of the run itself, so it is the best static
+// cache.
 //
-// Time is that of sampling Epochs x Steps minibatches on Workers goroutines. Memory 8 N bytes, 4 N of it the result, and a Sampler and a
-// minibatch a worker. Counts from 2^24 on are rounded. Errors are those of sample.Sampler.
+// Time is that of sampling Epochs x Steps minibatches on Workers goroutines. Memory 8 N bytes, 4 N
+// of it the result, and a Sampler and a minibatch a worker. Counts from 2^24 on are rounded. Errors
+// are those of sample.Sampler.
 func Count(t *sample.Topology, o CountOptions) ([]float32, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("count accesses: %w", err)
@@ -58,13 +61,18 @@ func Count(t *sample.Topology, o CountOptions) ([]float32, error) {
 	counts := mem.Make[uint32](len(t.Original))
 	defer mem.Free(counts)
 	var next atomic.Int64
-	faults := make([]error, o.Workers)
+	errs := make([]error, o.Workers)
 	var wait sync.WaitGroup
 	for w := range o.Workers {
-		wait.Go(func() { faults[w] = mem.Contain(func() error { return o.count(t, counts, &next) }) })
+		wait.Go(func() {
+			errs[w] = mem.Contain(func() error {
+				return o.count(t, counts,
+					&next)
+			})
+		})
 	}
 	wait.Wait()
-	if err := errors.Join(faults...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("count accesses: %w", err)
 	}
 	score := mem.Make[float32](len(counts))
@@ -76,7 +84,8 @@ func Count(t *sample.Topology, o CountOptions) ([]float32, error) {
 
 // count takes one minibatch after the other until none is left.
 func (o *CountOptions) count(t *sample.Topology, counts []uint32, next *atomic.Int64) error {
-	s, err := sample.New(t, sample.Options{Spec: o.Sample, MaxSeeds: o.Streams.MaxPiece(), ForwardOnly: true})
+	s, err := sample.New(t,
+		sample.Options{Spec: o.Sample, MaxSeeds: o.Streams.MaxPiece(), ForwardOnly: true})
 	if err != nil {
 		return err
 	}

@@ -31,19 +31,22 @@ func newGenerated(t *testing.T, parts int, o dataset.GenerateOptions) *generated
 		t.Fatal(err)
 	}
 	defer ds.Close()
-	part, err := partition.LDG(ds.Graph, partition.Weights{}, partition.Options{Parts: parts, Seed: 1})
+	part, err := partition.LDG(ds.Graph, partition.Weights{},
+		partition.Options{Parts: parts, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	newID, offsets := partition.Order(part, parts, partition.InDegrees(ds.Graph))
 	g := graph.Relabel(ds.Graph, newID)
 	t.Cleanup(g.Free)
-	out := &generated{Graph: mustNew(t, g, Options{}), topology: &sample.Topology{Graph: *g, Original: make([]int32, len(newID))}}
+	out := &generated{Graph: mustNew(t, g, Options{}),
+		topology: &sample.Topology{Graph: *g, Original: make([]int32, len(newID))}}
 	for old, v := range newID {
 		out.topology.Original[v] = int32(old)
 	}
 	for k := range parts {
-		out.parts = append(out.parts, Range{graph.VertexID(offsets[k]), graph.VertexID(offsets[k+1])})
+		out.parts = append(out.parts,
+			Range{graph.VertexID(offsets[k]), graph.VertexID(offsets[k+1])})
 		out.train = append(out.train, nil)
 	}
 	for _, v := range ds.Split.Train {
@@ -62,8 +65,10 @@ func (g *generated) streams(t *testing.T, batch int) *sample.Streams {
 	return s
 }
 
-// perStep is the mean number of remote rows a step reads that are not cached, by the counts of so many steps.
-func (g *generated) perStep(t *testing.T, counts []float32, part, steps int, cached []graph.VertexID) float64 {
+// perStep is the mean number of remote rows a step reads that are not cached, by the counts of so
+// many steps.
+func (g *generated) perStep(t *testing.T, counts []float32, part, steps int,
+	cached []graph.VertexID) float64 {
 	t.Helper()
 	rows, err := Expected(counts, g.parts[part:part+1], cached)
 	if err != nil {
@@ -76,12 +81,14 @@ func (g *generated) perStep(t *testing.T, counts []float32, part, steps int, cac
 func TestCountsAreThoseOfTheReference(t *testing.T) {
 	g := newGenerated(t, 3, dataset.GenerateOptions{Vertices: 600, Degree: 8, Features: 1, Seed: 1})
 	streams := g.streams(t, 16)
-	o := CountOptions{Sample: sample.Neighbours(3, 2), Streams: streams, Stream: 1, Seed: 5, First: 2, Epochs: 3}
+	o := CountOptions{Sample: sample.Neighbours(3, 2), Streams: streams, Stream: 1, Seed: 5,
+		First: 2, Epochs: 3}
 	want := make([]float32, 600)
 	for epoch := 2; epoch <= 4; epoch++ {
 		for step := range streams.Steps() {
 			seeds := streams.Piece(epoch, step, 1, nil)
-			mb := sample.Reference(g.topology, o.Sample.Fanouts, seeds, sample.Key{Seed: 5, Epoch: epoch, Step: step, Stream: 1})
+			mb := sample.Reference(g.topology, o.Sample.Fanouts, seeds,
+				sample.Key{Seed: 5, Epoch: epoch, Step: step, Stream: 1})
 			for _, v := range mb.Frontier {
 				want[v]++
 			}
@@ -105,9 +112,11 @@ func TestCountErrors(t *testing.T) {
 		name, want string
 		o          CountOptions
 	}{
-		{"several", "count accesses: stream 2 of 2\n0 epochs; count at least 1\nworkers is -1; it must be at least 1, or 0 for 1",
+		{"several", "count accesses: stream 2 of 2\n0 epochs; count at least 1\nworkers is -1; " +
+			"it must be at least 1, or 0 for 1",
 			CountOptions{Sample: sample.Neighbours(1), Stream: 2, Workers: -1}},
-		{"of the sampler", "count accesses: sample: fanouts[0] is 0; it must be at least 1, or -1 for all neighbours",
+		{"of the sampler", "count accesses: sample: fanouts[0] is 0; it must be at least 1, or " +
+			"-1 for all neighbours",
 			CountOptions{Sample: sample.Neighbours(0), Epochs: 1}},
 	} {
 		c.o.Streams = g.streams(t, 10)
@@ -121,10 +130,12 @@ func TestCountErrors(t *testing.T) {
 	}
 }
 
-// What the analysis predicts is what simulation measures, with and without a cache, within 5%, for every part; Inclusion at any
-// fanouts, VIP where they fall from hop to hop. What VIP caches misses at most 5% more than what the oracle caches.
+// What the analysis predicts is what simulation measures, with and without a cache, within 5%, for
+// every part; Inclusion at any fanouts, VIP where they fall from hop to hop. What VIP caches misses
+// at most 5% more than what the oracle caches.
 func TestPredictionsAreThoseOfSimulation(t *testing.T) {
-	g := newGenerated(t, 4, dataset.GenerateOptions{Vertices: 8000, Degree: 30, Features: 1, Seed: 2, Split: "8/2/90"})
+	g := newGenerated(t, 4,
+		dataset.GenerateOptions{Vertices: 8000, Degree: 30, Features: 1, Seed: 2, Split: "8/2/90"})
 	const batch, epochs = 24, 8
 	streams := g.streams(t, batch)
 	steps := epochs * streams.Steps()
@@ -132,7 +143,8 @@ func TestPredictionsAreThoseOfSimulation(t *testing.T) {
 		for part := range g.parts {
 			mean := float64(len(g.train[part])) / float64(streams.Steps())
 			counts := must[float32](t)(Count(g.topology, CountOptions{
-				Sample: sample.Neighbours(fanouts...), Streams: streams, Stream: part, Seed: 5, First: 1, Epochs: epochs, Workers: 2}))
+				Sample: sample.Neighbours(fanouts...), Streams: streams, Stream: part, Seed: 5,
+				First: 1, Epochs: epochs, Workers: 2}))
 			vip := must[float32](t)(g.VIP(g.train[part], mean, fanouts))
 			inclusion := must[float32](t)(g.Inclusion(g.train[part], mean, fanouts))
 			for _, alpha := range []float64{0, 0.2} {
@@ -142,17 +154,24 @@ func TestPredictionsAreThoseOfSimulation(t *testing.T) {
 				best := must[graph.VertexID](t)(g.Top(counts, local, capacity))
 				measured := g.perStep(t, counts, part, steps, cached)
 				oracle := g.perStep(t, counts, part, steps, best)
-				byVIP, byInclusion := g.perStep(t, vip, part, 1, cached), g.perStep(t, inclusion, part, 1, cached)
-				t.Logf("fanouts %v, part %d, alpha %g: %.0f remote rows a step; Inclusion is off by %+.1f%%, VIP by %+.1f%%; VIP's cache misses %+.1f%% more than the oracle's",
-					fanouts, part, alpha, measured, 100*(byInclusion/measured-1), 100*(byVIP/measured-1), 100*(measured/oracle-1))
+				byVIP, byInclusion := g.perStep(t, vip, part, 1, cached),
+					g.perStep(t, inclusion, part, 1, cached)
+				t.Logf("fanouts %v, part %d, alpha %g: %.0f remote rows a step; Inclusion is off "+
+					"by %+.1f%%, VIP by %+.1f%%; VIP's cache misses %+.1f%% more than the oracle's",
+					fanouts, part, alpha, measured, 100*(byInclusion/measured-1),
+					100*(byVIP/measured-1), 100*(measured/oracle-1))
 				if off := byInclusion/measured - 1; off < -0.05 || off > 0.05 {
-					t.Errorf("fanouts %v, part %d, alpha %g: Inclusion predicts %.1f rows, measured are %.1f", fanouts, part, alpha, byInclusion, measured)
+					t.Errorf("fanouts %v, part %d, alpha %g: Inclusion predicts %.1f rows, "+
+						"measured are %.1f", fanouts, part, alpha, byInclusion, measured)
 				}
-				if off := byVIP/measured - 1; fanouts[0] > fanouts[1] && (off < -0.05 || off > 0.05) {
-					t.Errorf("fanouts %v, part %d, alpha %g: VIP predicts %.1f rows, measured are %.1f", fanouts, part, alpha, byVIP, measured)
+				if off := byVIP/measured - 1; fanouts[0] > fanouts[1] &&
+					(off < -0.05 || off > 0.05) {
+					t.Errorf("fanouts %v, part %d, alpha %g: VIP predicts %.1f rows, measured "+
+						"are %.1f", fanouts, part, alpha, byVIP, measured)
 				}
 				if measured > 1.05*oracle {
-					t.Errorf("fanouts %v, part %d, alpha %g: VIP's cache misses %.1f rows, the oracle's %.1f", fanouts, part, alpha, measured, oracle)
+					t.Errorf("fanouts %v, part %d, alpha %g: VIP's cache misses %.1f rows, the "+
+						"oracle's %.1f", fanouts, part, alpha, measured, oracle)
 				}
 			}
 		}
@@ -161,7 +180,8 @@ func TestPredictionsAreThoseOfSimulation(t *testing.T) {
 
 // Every part has a ranking of its own: published code took that of part 0 for all.
 func TestRankingsArePartWise(t *testing.T) {
-	g := newGenerated(t, 4, dataset.GenerateOptions{Vertices: 4000, Degree: 16, Features: 1, Seed: 3})
+	g := newGenerated(t, 4,
+		dataset.GenerateOptions{Vertices: 4000, Degree: 16, Features: 1, Seed: 3})
 	fanouts := []int{10, 5}
 	streams := g.streams(t, 32)
 	scores := make([][]float32, len(g.parts))
@@ -169,14 +189,18 @@ func TestRankingsArePartWise(t *testing.T) {
 		scores[k] = must[float32](t)(g.VIP(g.train[k], 32, fanouts))
 	}
 	for part := range g.parts {
-		counts := must[float32](t)(Count(g.topology, CountOptions{Sample: sample.Neighbours(fanouts...), Streams: streams, Stream: part, First: 1, Epochs: 2}))
+		counts := must[float32](t)(Count(g.topology,
+			CountOptions{Sample: sample.Neighbours(fanouts...), Streams: streams, Stream: part,
+				First: 1, Epochs: 2}))
 		misses := func(ranking int) float64 {
-			return g.perStep(t, counts, part, 2*streams.Steps(), must[graph.VertexID](t)(g.Top(scores[ranking], g.parts[part:part+1], 300)))
+			return g.perStep(t, counts, part, 2*streams.Steps(),
+				must[graph.VertexID](t)(g.Top(scores[ranking], g.parts[part:part+1], 300)))
 		}
 		own := misses(part)
 		for other := range g.parts {
 			if m := misses(other); other != part && m <= own {
-				t.Errorf("part %d misses %.1f rows a step with its own ranking and %.1f with that of part %d", part, own, m, other)
+				t.Errorf("part %d misses %.1f rows a step with its own ranking and %.1f with "+
+					"that of part %d", part, own, m, other)
 			}
 		}
 	}

@@ -6,7 +6,8 @@ import (
 	"halognn/src/graph"
 )
 
-// blockEdges is the number of edges gathered before they are summed: their values stay in the first-level cache.
+// blockEdges is the number of edges gathered before they are summed: their values fit the
+// first-level cache.
 const blockEdges = 2048
 
 // scratch is what one goroutine needs to gather.
@@ -15,16 +16,18 @@ type scratch struct {
 	sums   [blockEdges]float64
 }
 
-// sparseShare is the share of values other than zero, 1 in so many, below which asking a bit whether to read a value costs less
-// than reading it: the bits fit a cache where the values do not.
+// sparseShare: if fewer than 1 in so many values differ from zero, testing a bit before reading a
+// value costs less than reading it, because the bits fit a cache and the values do not.
 const sparseShare = 16
 
-// gather sums w over the out-neighbours of every vertex, parallel edges as often as they are there, and hands the sums over
-// in runs: sums[i] is that of vertex first+i. finish runs on several goroutines at a time, on different vertices.
+// gather sums w over the out-neighbours of every vertex, counting parallel edges, and passes the
+// sums to finish in runs: sums[i] is that of vertex first+i. finish runs on several goroutines at a
+// time, on different vertices.
 //
-// Gathering comes before summing, block by block: a loop without branches that depend on the graph keeps as many reads of
-// w in flight as the processor can, where a loop over the rows would stop at the end of every one of them. While few
-// vertices pass anything on, as in the first hops from few training vertices, the others are not read; that changes no sum.
+// A block is gathered before it is summed: a loop without branches that depend on the graph keeps
+// the most reads of w in flight, where a loop over rows would stall at the end of each row. While
+// few values differ from zero, as in the first hops from few training vertices, the zeros are not
+// read; that changes no sum.
 func (m *Graph) gather(w []float32, finish func(first int, sums []float64)) error {
 	active := NewSet(len(w))
 	defer active.Free()
@@ -47,10 +50,14 @@ func (m *Graph) gather(w []float32, finish func(first int, sums []float64)) erro
 		load = func(values, w []float32, at []graph.VertexID) { loadActive(values, w, at, active) }
 	}
 	scratches := make([]scratch, m.workers)
-	return m.chunks(func(worker, lo, hi int) { m.gatherChunk(&scratches[worker], w, lo, hi, load, finish) })
+	return m.chunks(func(worker, lo,
+		hi int) {
+		m.gatherChunk(&scratches[worker], w, lo, hi, load, finish)
+	})
 }
 
-func (m *Graph) gatherChunk(s *scratch, w []float32, lo, hi int, load func(values, w []float32, at []graph.VertexID), finish func(first int, sums []float64)) {
+func (m *Graph) gatherChunk(s *scratch, w []float32, lo, hi int,
+	load func(values, w []float32, at []graph.VertexID), finish func(first int, sums []float64)) {
 	ends := m.out.Indptr[1 : hi+1]
 	last := m.out.Indptr[hi]
 	sum := 0.0 // of the row in progress, which may span blocks
@@ -94,7 +101,7 @@ func loadActive(values, w []float32, at []graph.VertexID, active Set) {
 	}
 }
 
-// total adds in four strands, for the processor to add them at a time.
+// total adds in four independent strands, which the processor overlaps.
 func total(x []float32) float64 {
 	var a, b, c, d float64
 	for ; len(x) >= 4; x = x[4:] {

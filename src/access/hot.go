@@ -9,16 +9,17 @@ import (
 	"halognn/src/mem"
 )
 
-// OwnParts returns how likely each vertex is read by a minibatch of the part that it lies in: what vertices of a part are ordered by so that the
-// hottest come first.
+// OwnParts returns the probability that a minibatch of its own part reads each vertex: the score
+// that orders the vertices of a part, hottest first.
 //
 //	part   [N]  part of each vertex
 //	train  [P]  training vertices of each part
 //	batch       seeds of a part's minibatch; parts share the steps of an epoch, as many as the one with most seeds has
 //	result [N]
 //
-// Every part is analysed by itself, with Inclusion: rows of a part are read for its own seeds too. A part without training vertices
-// has zeros. Time P times that of Inclusion, memory 12 N + N/8 bytes, 4 N of it the result.
+// Every part is analysed by itself, with Inclusion, which counts the seeds' own rows. A part
+// without training vertices has zeros. Time P times that of Inclusion, memory 12 N + N/8 bytes, 4 N
+// of it the result.
 func (m *Graph) OwnParts(part []int32, train [][]graph.VertexID, batch int, fanouts []int) ([]float32, error) {
 	n := m.in.NumVertices()
 	if len(part) != n {
@@ -51,12 +52,14 @@ func (m *Graph) OwnParts(part []int32, train [][]graph.VertexID, batch int, fano
 	return heat, nil
 }
 
-// HotRows returns the rows of a part that a minibatch of the reader is likeliest to read, at most count, as row numbers in the part,
-// hottest first; ties by out-degree, then lower row. It is the index of hot rows of a run whose settings are not those that the part was
-// ordered by; otherwise those are its first rows. The list lies outside the Go heap.
+// HotRows returns the rows of a part that a minibatch of the reader is likeliest to read, at most
+// count, as row numbers in the part, hottest first; ties by out-degree, then lower row. A run needs
+// it if its settings are not those that the part was ordered by; otherwise the hot rows are the
+// first ones. The list lies outside the Go heap.
 //
-// Time that of Reads and of sorting the part, memory 8 bytes a vertex of the graph and 4 a row of the part.
-func (m *Graph) HotRows(r *Reader, part Range, count int) ([]int32, error) {
+// Time that of Reads and of sorting the part, memory 8 bytes a vertex of the graph and 4 a row of
+// the part.
+func (m *Graph) HotRows(r *Workload, part Range, count int) ([]int32, error) {
 	if err := checkLocal(m.in.NumVertices(), []Range{part}); err != nil {
 		return nil, fmt.Errorf("access: hot rows: %w", err)
 	}

@@ -35,7 +35,8 @@ func TestOwnPartsAreAnalysedByThemselves(t *testing.T) {
 		}
 		for v := range part {
 			if int(part[v]) == k && heat[v] != want[v] {
-				t.Fatalf("vertex %d of part %d: %g, by its own minibatches %g", v, k, heat[v], want[v])
+				t.Fatalf("vertex %d of part %d: %g, by its own minibatches %g", v, k, heat[v],
+					want[v])
 			}
 			if part[v] == 1 && heat[v] != first[v] {
 				differ++
@@ -58,7 +59,8 @@ func TestOwnPartsAreAnalysedByThemselves(t *testing.T) {
 
 func second(_ any, err error) error { return err }
 
-// The index of hot rows is the part in order of what its reader reads; one without seeds has the order of degrees.
+// The index of hot rows is the part in order of what its reader reads; one without seeds has the
+// order of degrees.
 func TestHotRows(t *testing.T) {
 	m, r := reading(t, 0)
 	p := must[float32](t)(m.Reads(r))
@@ -79,7 +81,8 @@ func TestHotRows(t *testing.T) {
 		}
 		for v := part.First; v < part.End; v++ {
 			if p[v] > coldest && len(rows) > 0 && !slices.Contains(rows, int32(v-part.First)) {
-				t.Errorf("row %d is read with %g and not among the hottest %d, of which one has %g", v-part.First, p[v], count, coldest)
+				t.Errorf("row %d is read with %g and not among the hottest %d, of which one has %g",
+					v-part.First, p[v], count, coldest)
 			}
 		}
 	}

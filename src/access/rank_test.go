@@ -10,7 +10,8 @@ import (
 	"halognn/src/graph"
 )
 
-// distances returns by how many hops of sampling each vertex is away from start: a plain breadth-first search.
+// distances returns by how many hops of sampling each vertex is away from start: a plain
+// breadth-first search.
 func distances(g *graph.CSC, start []graph.VertexID) []int {
 	far := make([]int, g.NumVertices())
 	for v := range far {
@@ -62,19 +63,23 @@ func TestReach(t *testing.T) {
 				wantHalo = 1
 			}
 			if degree[v] != wantDegree || halo[v] != wantHalo {
-				t.Fatalf("%d hops: vertex %d has degree score %g and halo score %g, want %g and %g", hops, v, degree[v], halo[v], wantDegree, wantHalo)
+				t.Fatalf("%d hops: vertex %d has degree score %g and halo score %g, want %g and %g",
+					hops, v, degree[v], halo[v], wantDegree, wantHalo)
 			}
 		}
 	}
 }
 
-// A vertex that can be reached at one hop but not at two stays reachable: published code replaced the mask at every hop.
+// A vertex that can be reached at one hop but not at two stays reachable: published code replaced
+// the mask at every hop.
 func TestReachabilityIsMerged(t *testing.T) {
-	m := mustNew(t, fromEdges(t, 5, [2]int{1, 0}, [2]int{2, 0}, [2]int{3, 2}), Options{}) // 0 samples 1 and 2, 2 samples 3
+	// 0 samples 1 and 2, 2 samples 3
+	m := mustNew(t, fromEdges(t, 5, [2]int{1, 0}, [2]int{2, 0}, [2]int{3, 2}), Options{})
 	start := NewSet(5)
 	defer start.Free()
 	start.Add(0)
-	for hops, want := range [][]graph.VertexID{ids(0), ids(0, 1, 2), ids(0, 1, 2, 3), ids(0, 1, 2, 3)} {
+	for hops, want := range [][]graph.VertexID{ids(0), ids(0, 1, 2), ids(0, 1, 2, 3),
+		ids(0, 1, 2, 3)} {
 		reached, err := m.Within(start, hops)
 		if err != nil {
 			t.Fatal(err)
@@ -93,12 +98,16 @@ func TestReachabilityIsMerged(t *testing.T) {
 
 // The policy degree caches the vertices of high degree, not those of low degree.
 func TestHigherDegreeRanksFirst(t *testing.T) {
-	// Vertex 0 trains; 1, 2 and 3 are remote, sampled by 1, 3 and 2 vertices; 4 has the highest degree but is out of reach.
-	m := mustNew(t, fromEdges(t, 9, [2]int{1, 0}, [2]int{2, 0}, [2]int{3, 0}, [2]int{2, 5}, [2]int{2, 6}, [2]int{3, 5},
+	// Vertex 0 trains; 1, 2 and 3 are remote, sampled by 1, 3 and 2 vertices; 4 has the highest
+	// degree but is out of reach.
+	m := mustNew(t, fromEdges(t, 9, [2]int{1, 0}, [2]int{2, 0}, [2]int{3, 0}, [2]int{2, 5},
+		[2]int{2, 6}, [2]int{3, 5},
 		[2]int{4, 5}, [2]int{4, 6}, [2]int{4, 7}, [2]int{4, 8}), Options{})
 	score := must[float32](t)(m.Degree(ids(0), 2))
-	for capacity, want := range [][]graph.VertexID{{}, ids(2), ids(2, 3), ids(1, 2, 3), ids(1, 2, 3)} {
-		if got := must[graph.VertexID](t)(m.Top(score, []Range{{0, 1}}, capacity)); !slices.Equal(got, want) {
+	for capacity, want := range [][]graph.VertexID{{}, ids(2), ids(2, 3), ids(1, 2, 3),
+		ids(1, 2, 3)} {
+		if got := must[graph.VertexID](t)(m.Top(score, []Range{{0, 1}},
+			capacity)); !slices.Equal(got, want) {
 			t.Errorf("capacity %d: %d, want %d", capacity, got, want)
 		}
 	}
@@ -164,7 +173,8 @@ func TestPathsDoNotOverflow(t *testing.T) {
 	}
 }
 
-// Top is the head of a sort by score, out-degree and id, for scores with many ties and for all capacities.
+// Top is the head of a sort by score, out-degree and id, for scores with many ties and for all
+// capacities.
 func TestTopIsHeadOfSort(t *testing.T) {
 	r := newRandom(t)
 	const n = 500
@@ -190,15 +200,21 @@ func TestTopIsHeadOfSort(t *testing.T) {
 		var sorted []graph.VertexID
 		for v := range score {
 			score[v] = c.score()
-			isLocal := slices.ContainsFunc(c.local, func(l Range) bool { return graph.VertexID(v) >= l.First && graph.VertexID(v) < l.End })
+			isLocal := slices.ContainsFunc(c.local,
+				func(l Range) bool {
+					return graph.VertexID(v) >= l.First &&
+						graph.VertexID(v) < l.End
+				})
 			if score[v] > 0 && !isLocal {
 				sorted = append(sorted, graph.VertexID(v))
 			}
 		}
 		slices.SortFunc(sorted, func(a, b graph.VertexID) int {
-			return cmp.Or(cmp.Compare(score[b], score[a]), cmp.Compare(m.out.InDegree(b), m.out.InDegree(a)), cmp.Compare(a, b))
+			return cmp.Or(cmp.Compare(score[b], score[a]),
+				cmp.Compare(m.out.InDegree(b), m.out.InDegree(a)), cmp.Compare(a, b))
 		})
-		for _, capacity := range []int{0, 1, 2, 17, 100, 299, 300, len(sorted), len(sorted) + 1, 10 * n} {
+		for _, capacity := range []int{0, 1, 2, 17, 100, 299, 300, len(sorted), len(sorted) + 1,
+			10 * n} {
 			want := slices.Clone(sorted[:min(capacity, len(sorted))])
 			slices.Sort(want)
 			got, err := m.Top(score, c.local, capacity)
@@ -247,8 +263,10 @@ func TestSelectKey(t *testing.T) {
 				yield(graph.VertexID(i), k)
 			}
 		}, count)
-		if want := sorted[count-1]; least != want || above != slices.Index(sorted, want) || above+ties != count {
-			t.Errorf("%d of %d: key %x with %d above and %d ties, want %x", count, len(keys), least, above, ties, want)
+		if want := sorted[count-1]; least != want || above != slices.Index(sorted, want) ||
+			above+ties != count {
+			t.Errorf("%d of %d: key %x with %d above and %d ties, want %x", count, len(keys), least,
+				above, ties, want)
 		}
 	}
 }

@@ -17,7 +17,7 @@ type Set []uint64
 // NewSet returns the empty set over n vertices, N/8 bytes outside the Go heap.
 func NewSet(n int) Set { return mem.Make[uint64]((n + wordBits - 1) / wordBits) }
 
-// Free gives back its memory.
+// Free frees its memory.
 func (s Set) Free() { mem.Free(s) }
 
 // Add puts v into the set.
@@ -52,7 +52,8 @@ func (s Set) Len() int {
 	return n
 }
 
-// remoteRanges calls yield for what lies outside the local ranges, which ascend and do not overlap.
+// remoteRanges calls yield for the ranges outside the local ranges, which ascend and do not
+// overlap.
 func remoteRanges(n int, local []Range, yield func(lo, hi int)) {
 	lo := 0
 	for _, r := range local {
@@ -67,18 +68,19 @@ func checkLocal(n int, local []Range) error {
 	lo := graph.VertexID(0)
 	for _, r := range local {
 		if r.First < lo || r.End < r.First || int(r.End) > n {
-			return fmt.Errorf("local vertices %d to %d: %w (ranges must ascend, not overlap, and end at %d)", r.First, r.End-1, graph.ErrVertexRange, n)
+			return fmt.Errorf("local vertices %d to %d: %w (ranges must ascend, not overlap, and "+
+				"end at %d)", r.First, r.End-1, graph.ErrVertexRange, n)
 		}
 		lo = r.End
 	}
 	return nil
 }
 
-// Within returns the vertices that sampling reaches from start in at most hops hops, start among them; what was reached at fewer
-// hops stays. hops = 0 copies start.
+// Within returns the vertices that sampling reaches from start in at most hops hops, start
+// included. hops = 0 copies start.
 //
-// Time at most O(hops (M+N)) shared among the workers; a vertex stops looking at the first neighbour that may sample it. Memory N/4
-// bytes, N/8 of it the result.
+// Time at most O(hops (M+N)) shared among the workers; a vertex stops looking at the first
+// neighbour that may sample it. Memory N/4 bytes, N/8 of it the result.
 func (m *Graph) Within(start Set, hops int) (Set, error) {
 	reached, next := NewSet(m.in.NumVertices()), NewSet(m.in.NumVertices())
 	defer func() { next.Free() }()
@@ -110,8 +112,9 @@ func (m *Graph) sampledBy(u graph.VertexID, set Set) bool {
 	return false
 }
 
-// Degree scores the vertices within hops of the training vertices by their out-degree: by how many vertices may sample them. The
-// others score 0. The result is [N]; where the graph is symmetric, in-degree and out-degree are the same.
+// Degree scores the vertices within hops of the training vertices by their out-degree: the number
+// of vertices that may sample them. The others score 0. The result is [N]; where the graph is
+// symmetric, in-degree and out-degree are the same.
 //
 // Time that of Within. Memory 4 N + N/4 bytes, 4 N of it the result.
 // Source: policy "deg." of SALIENT++, section 3.2, after PaGraph (Lin et al., SoCC 2020).
@@ -137,8 +140,8 @@ func (m *Graph) Degree(train []graph.VertexID, hops int) ([]float32, error) {
 	})
 }
 
-// Halo scores 1 the vertices outside the local ranges that sampling reaches from inside in at most hops hops, and 0 the others:
-// result [N]. One hop is the policy halo1.
+// Halo scores 1 the vertices outside the local ranges that sampling reaches from inside in at most
+// hops hops, and 0 the others: result [N]. One hop is the policy halo1.
 //
 // Time that of Within. Memory 4 N + N/4 bytes, 4 N of it the result.
 // Source: policy "1-hop" of SALIENT++, section 3.2.

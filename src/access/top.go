@@ -10,9 +10,9 @@ import (
 	"halognn/src/mem"
 )
 
-// Expected returns the expected number of rows outside the local ranges that a step reads and that
-// are not cached: the sum of p, such as Inclusion gives it, over remote vertices less that over the
-// cached ones, which are remote and distinct. O(N).
+// Expected returns the expected number of remote rows that a step reads and that are not cached:
+// the sum of p (of Inclusion) over the remote vertices, less that over the cached ones, which are
+// remote and distinct. O(N).
 func Expected(p []float32, local []Range, cached []graph.VertexID) (float64, error) {
 	if err := checkLocal(len(p), local); err != nil {
 		return 0, fmt.Errorf("access: expected rows: %w", err)
@@ -21,17 +21,17 @@ func Expected(p []float32, local []Range, cached []graph.VertexID) (float64, err
 	remoteRanges(len(p), local, func(lo, hi int) { sum += total(p[lo:hi]) })
 	for _, v := range cached {
 		if uint(v) >= uint(len(p)) {
-			return 0, fmt.Errorf("access: expected rows: cached vertex %d: %w (there are %d)", v, graph.ErrVertexRange, len(p))
+			return 0, fmt.Errorf("access: expected rows: cached vertex %d: %w (there are %d)", v,
+				graph.ErrVertexRange, len(p))
 		}
 		sum -= float64(p[v])
 	}
 	return max(sum, 0), nil
 }
 
-// Top returns the vertices outside the local ranges with the highest scores, at most capacity of
-// them, in ascending order: the best static cache of that many rows, by that score. Ties go to the
-// higher out-degree, then to the lower id. Vertices that score 0 are never needed and left out, so
-// there may be fewer.
+// Top returns the remote vertices with the highest scores, at most capacity of them, in ascending
+// order: the best static cache of that size by that score. Ties go to the higher out-degree, then
+// to the lower id. Vertices that score 0 are never read and left out, so there may be fewer.
 //
 //	score [N]  >= 0
 //
@@ -78,7 +78,7 @@ func (m *Graph) Top(score []float32, local []Range, capacity int) ([]graph.Verte
 	return top, nil
 }
 
-// BestFirst sorts vertices by score, the highest first; ties as Top has them. So Top of any
+// BestFirst sorts vertices by score, the highest first, with the ties of Top. So Top of any
 // capacity is the first of Top of a larger one.
 func (m *Graph) BestFirst(vertices []graph.VertexID, score []float32) {
 	slices.SortFunc(vertices, func(a, b graph.VertexID) int {
@@ -97,10 +97,11 @@ const (
 	digitBits = 16
 )
 
-// selectKey returns the least of the highest count keys, the number of keys above it, and how many
-// of those equal to it belong to the count. One pass over the candidates a digit, from the highest;
-// each keeps to the keys that begin as the one it looks for.
-func selectKey(candidates func(yield func(v graph.VertexID, key uint64)), count int) (least uint64, above, ties int) {
+// selectKey returns the least of the count highest keys, the number of keys above it, and how many
+// keys equal to it belong to the count. It makes one pass a digit, from the highest, over the keys
+// that share the digits found so far.
+func selectKey(candidates func(yield func(v graph.VertexID, key uint64)), count int) (least uint64,
+	above, ties int) {
 	if count == 0 {
 		return math.MaxUint64, 0, 0
 	}

@@ -10,7 +10,8 @@ import (
 	"halognn/src/sample"
 )
 
-// VIP estimates the probability that one minibatch reads each vertex (its vertex inclusion probability), as the paper has it:
+// VIP estimates the probability that one minibatch reads each vertex (its vertex inclusion
+// probability), by the paper's formula:
 //
 //	p_0(v) = min(1, batch/T) for v in train, else 0
 //	p_h(u) = 1 - product over v that may sample u of (1 - t_h(v) p_{h-1}(v)),    t_h(v) = min(1, f_h/indegree(v))
@@ -20,11 +21,12 @@ import (
 //	batch      mean seeds of a step: T/S where S steps share them evenly
 //	fanouts    seed hop first; sample.All draws every neighbour
 //
-// It is exact where each vertex is reached by at most one sampling path and only the vertices found last draw at a hop. Where
-// paths meet, their independence is assumed; parallel edges are paths of their own. Being a seed (hop 0) is not counted.
+// It is exact where each vertex is reached by at most one sampling path and only the vertices found
+// last draw at a hop. Where paths meet, their independence is assumed; parallel edges are paths of
+// their own. Being a seed (hop 0) is not counted.
 //
-// Products are sums of logarithms. Time O(L (M+N)) shared among the workers, dominated by a random 4-byte read an edge and hop.
-// Memory 12 N + N/8 bytes, 4 N of it the result.
+// Products are sums of logarithms. Time O(L (M+N)) shared among the workers, dominated by a random
+// 4-byte read an edge and hop. Memory 12 N + N/8 bytes, 4 N of it the result.
 //
 // Source: SALIENT++ (Kaler et al., MLSys 2023), Proposition 1.
 func (m *Graph) VIP(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error) {
@@ -63,18 +65,20 @@ func (m *Graph) VIP(train []graph.VertexID, batch float64, fanouts []int) ([]flo
 	return p, nil
 }
 
-// Inclusion is VIP for package sample, whose frontiers keep their destinations, as those of other systems do: a vertex draws not
-// only in the hop after the one that found it, but in every later hop too. With q_h(v) the probability that v is in the frontier after hop
-// h, and a_h(v) that v is there and has drawn one given neighbour:
+// Inclusion is VIP for package sample, whose frontiers keep their destinations, as those of other
+// systems do: a vertex draws not only in the hop after the one that found it, but in every later
+// hop too. With q_h(v) the probability that v is in the frontier after hop h, and a_h(v) that v is
+// there and has drawn one given neighbour:
 //
 //	q_0(v) = min(1, batch/T) for v in train, else 0;    a_0(v) = 0
 //	a_h(v) = a_{h-1}(v) + t_h(v) (q_{h-1}(v) - a_{h-1}(v))
 //	q_h(u) = 1 - (1 - q_0(u)) product over v that may sample u of (1 - a_h(v))
 //
-// The result is q_L [N]; seeds count. It is exact where each vertex is reached by at most one path of edges from the seeds, and
-// elsewhere assumes independence as VIP does. Arguments and time are those of VIP; memory is 8 N + N/8 bytes, 4 N of it the result. The two rank
-// vertices alike, but sums of VIP come out low where fanouts do not fall from hop to hop: by 11 to 16% at 5,5,5 on block models, where
-// these are within 4%. So this is the one to predict volumes with.
+// The result is q_L [N]; seeds count. It is exact where each vertex is reached by at most one path
+// of edges from the seeds, and elsewhere assumes independence as VIP does. Arguments and time are
+// those of VIP; memory is 8 N + N/8 bytes, 4 N of it the result. The two rank vertices alike, but
+// sums of VIP come out low where fanouts do not fall from hop to hop: by 11 to 16% at 5,5,5 on
+// block models, where these are within 4%. So this is the one to predict volumes with.
 func (m *Graph) Inclusion(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error) {
 	p0, err := m.start(train, batch, fanouts)
 	if err != nil {
@@ -113,26 +117,29 @@ func (m *Graph) Inclusion(train []graph.VertexID, batch float64, fanouts []int) 
 
 // start checks the arguments of an analysis of sampling and returns p_0 of a training vertex.
 func (m *Graph) start(train []graph.VertexID, batch float64, fanouts []int) (float64, error) {
-	faults := []error{m.checkTrain(train)}
+	errs := []error{m.checkTrain(train)}
 	if !(batch > 0) {
-		faults = append(faults, fmt.Errorf("batch is %g; it must be above 0", batch))
+		errs = append(errs, fmt.Errorf("batch is %g; it must be above 0", batch))
 	}
 	if len(fanouts) == 0 {
-		faults = append(faults, errors.New("no fanouts; give one for every layer, seed hop first"))
+		errs = append(errs, errors.New("no fanouts; give one for every layer, seed hop first"))
 	}
 	for i, f := range fanouts {
 		if f < 1 && f != sample.All {
-			faults = append(faults, fmt.Errorf("fanouts[%d] is %d; it must be at least 1, or %d for all neighbours", i, f, sample.All))
+			errs = append(errs,
+				fmt.Errorf("fanouts[%d] is %d; it must be at least 1, or %d for all neighbours", i,
+					f, sample.All))
 		}
 	}
-	return min(1, batch/float64(max(len(train), 1))), errors.Join(faults...)
+	return min(1, batch/float64(max(len(train), 1))), errors.Join(errs...)
 }
 
 func (m *Graph) checkTrain(train []graph.VertexID) error {
 	n := m.in.NumVertices()
 	for _, v := range train {
 		if uint(v) >= uint(n) {
-			return fmt.Errorf("training vertex %d: %w (the graph has %d vertices)", v, graph.ErrVertexRange, n)
+			return fmt.Errorf("training vertex %d: %w (the graph has %d vertices)", v,
+				graph.ErrVertexRange, n)
 		}
 	}
 	return nil
@@ -147,8 +154,8 @@ func (m *Graph) transition(fanout, v int) float64 {
 	return float64(fanout) / float64(degree)
 }
 
-// small is the argument up to which so few terms of a logarithm or exponential are as good as a float32. Most probabilities lie
-// below, and the terms cost a fraction of the functions.
+// small is the argument up to which a few terms of the series of a logarithm or exponential are as
+// exact as a float32. Most probabilities lie below, and the terms cost a fraction of the functions.
 const small = 1.0 / 32
 
 // logMiss returns log(1-p), -Inf for p = 1.

@@ -10,9 +10,10 @@ import (
 	"halognn/src/sample"
 )
 
-// enumerate returns the exact probability that each vertex is read, by trying every outcome: every set of batch seeds, and every set
-// of draws of every vertex. With keep, frontiers keep their destinations, which draw again at every hop, as in package sample; without,
-// only the vertices found at a hop draw at the next, and seeds do not count: the process of the paper's formula.
+// enumerate returns the exact probability that each vertex is read, by trying every outcome: every
+// set of batch seeds, and every set of draws of every vertex. With keep, frontiers keep their
+// destinations, which draw again at every hop, as in package sample; without, only the vertices
+// found at a hop draw at the next, and seeds do not count: the process of the paper's formula.
 func enumerate(g *graph.CSC, train []graph.VertexID, batch int, fanouts []int, keep bool) []float64 {
 	p := make([]float64, g.NumVertices())
 	var hop func(h int, frontier, read []bool, weight float64)
@@ -68,7 +69,8 @@ func enumerate(g *graph.CSC, train []graph.VertexID, batch int, fanouts []int, k
 	return p
 }
 
-// subsets yields every set of min(k,n) of n things, all of them for sample.All, with the probability of each.
+// subsets yields every set of min(k,n) of n things, all of them for sample.All, with the
+// probability of each.
 func subsets(n, k int, yield func(chosen []int, share float64)) {
 	if k == sample.All || k > n {
 		k = n
@@ -93,8 +95,8 @@ func subsets(n, k int, yield func(chosen []int, share float64)) {
 	choose(0)
 }
 
-// randomForest is a directed graph in which every vertex may be sampled by at most one other, its parent, under random names, and
-// some of the roots.
+// randomForest is a directed graph in which every vertex may be sampled by at most one other, its
+// parent, under random names, and some of the roots.
 func randomForest(t *testing.T, r *rand.Rand, n int) (*graph.CSC, []graph.VertexID) {
 	name := r.Perm(n)
 	trees := 2 + r.IntN(3)
@@ -111,7 +113,8 @@ func randomForest(t *testing.T, r *rand.Rand, n int) (*graph.CSC, []graph.Vertex
 	return fromEdges(t, n, edges...), ids(name[:trees]...)
 }
 
-// Where no two sampling paths meet, both models are exact, and so the direction of the edges is right.
+// Where no two sampling paths meet, both models are exact, and so the direction of the edges is
+// right.
 func TestExactOnForests(t *testing.T) {
 	r := newRandom(t)
 	for range 40 {
@@ -140,8 +143,8 @@ func TestExactOnForests(t *testing.T) {
 	}
 }
 
-// Two seeds of which one is drawn, both with vertex 2 as only neighbour: it is always read, but the model takes the seeds for
-// independent.
+// Two seeds of which one is drawn, both with vertex 2 as only neighbour: it is always read, but the
+// model takes the seeds for independent.
 func TestPathsThatMeetAreTakenForIndependent(t *testing.T) {
 	g := fromEdges(t, 3, [2]int{2, 0}, [2]int{2, 1})
 	m := mustNew(t, g, Options{})
@@ -160,8 +163,8 @@ func TestPathsThatMeetAreTakenForIndependent(t *testing.T) {
 	}
 }
 
-// On any graph the results are the formulas, multiplied out edge by edge. Random digraphs have loops, parallel edges, and
-// factors of exactly 0 (a certain vertex that draws all its neighbours).
+// On any graph the results are the formulas, multiplied out edge by edge. Random digraphs have
+// loops, parallel edges, and factors of exactly 0 (a certain vertex that draws all its neighbours).
 func TestEqualsFormula(t *testing.T) {
 	r := newRandom(t)
 	for _, c := range []struct {
@@ -203,7 +206,8 @@ func equal(t *testing.T, name string, got []float32, want []float64) {
 	}
 }
 
-// formulas multiplies the two models out as their comments have them, over the in-edges of the vertices that draw.
+// formulas multiplies the two models out as their comments have them, over the in-edges of the
+// vertices that draw.
 func formulas(g *graph.CSC, train []graph.VertexID, batch float64, fanouts []int) (vip, inclusion []float64) {
 	n := g.NumVertices()
 	vector := func() []float64 { return make([]float64, n) }
@@ -245,7 +249,8 @@ func formulas(g *graph.CSC, train []graph.VertexID, batch float64, fanouts []int
 	return vip, q
 }
 
-// A batch larger than the training set reads every training vertex in every step; unclamped it gave NaN.
+// A batch larger than the training set reads every training vertex in every step; unclamped it gave
+// NaN.
 func TestBatchBeyondTrainingSet(t *testing.T) {
 	g := fromEdges(t, 5, [2]int{2, 0}, [2]int{3, 0}, [2]int{4, 1})
 	m := mustNew(t, g, Options{})
@@ -258,7 +263,8 @@ func TestBatchBeyondTrainingSet(t *testing.T) {
 	}
 }
 
-// The short cuts for small arguments keep the accuracy of a float32, and the edges of the range hold.
+// The short cuts for small arguments keep the accuracy of a float32, and the edges of the range
+// hold.
 func TestLogarithms(t *testing.T) {
 	r := newRandom(t)
 	for range 100_000 {
@@ -275,15 +281,17 @@ func TestLogarithms(t *testing.T) {
 	}
 }
 
-// A rank that trains the minibatches of several parts in a step reads a row as often as they do together. Each part's minibatch is
-// enumerated by itself; one minibatch of the seeds of all parts would read every row at most once.
+// A rank that trains the minibatches of several parts in a step reads a row as often as they do
+// together. Each part's minibatch is enumerated by itself; one minibatch of the seeds of all parts
+// would read every row at most once.
 func TestReadsOfSeveralParts(t *testing.T) {
 	r := newRandom(t)
 	more := 0
 	for range 20 {
 		g, roots := randomForest(t, r, 12)
 		m := mustNew(t, g, Options{})
-		reader := &Reader{Local: []Range{{0, 12}}, Sample: sample.Neighbours(2, sample.All)} // seeds are local
+		// seeds are local
+		reader := &Workload{Local: []Range{{0, 12}}, Sample: sample.Neighbours(2, sample.All)}
 		n, minibatches := g.NumVertices(), 0
 		vip, reads := make([]float64, n), make([]float64, n) // of a step
 		for i, source := range []Source{{roots[:1], 1, 2}, {roots[1:], 1, 1}, {nil, 0, 1}} {
@@ -313,7 +321,7 @@ func TestReadsOfSeveralParts(t *testing.T) {
 	}
 	m := mustNew(t, fromEdges(t, 4, [2]int{1, 0}), Options{})
 	for name, x := range map[string][]float32{
-		"reads": must[float32](t)(m.Reads(&Reader{Sample: sample.Neighbours(2)})), "vip": must[float32](t)(m.RankVIP(&Reader{Sample: sample.Neighbours(2)})),
+		"reads": must[float32](t)(m.Reads(&Workload{Sample: sample.Neighbours(2)})), "vip": must[float32](t)(m.RankVIP(&Workload{Sample: sample.Neighbours(2)})),
 	} {
 		if len(x) != 4 || x[1] != 0 {
 			t.Errorf("%s without seeds: %g", name, x)
@@ -340,7 +348,7 @@ func TestSources(t *testing.T) {
 		defer streams.Free()
 		for first := range seeds {
 			for count := 1; first+count <= len(seeds); count++ {
-				reader := &Reader{Sources: Sources(streams, first, count)}
+				reader := &Workload{Sources: Sources(streams, first, count)}
 				minibatches, perStep, drawn := 0, 0.0, map[graph.VertexID]bool{}
 				for _, s := range reader.Sources {
 					minibatches += s.Minibatches
@@ -370,8 +378,9 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// Where minibatches start from remote seeds too, vip counts that those rows are read, as enumeration of the sampler does; seeds that are
-// local are in no need of it, and nothing changes for them.
+// Where minibatches start from remote seeds too, vip counts that those rows are read, as
+// enumeration of the sampler does; seeds that are local are in no need of it, and nothing changes
+// for them.
 func TestRemoteSeedsAreRead(t *testing.T) {
 	r := newRandom(t)
 	for range 20 {
@@ -379,7 +388,7 @@ func TestRemoteSeedsAreRead(t *testing.T) {
 		m := mustNew(t, g, Options{})
 		batch := 1 + r.IntN(len(roots)-1)
 		own := int(roots[0]) // all that is local
-		reader := &Reader{
+		reader := &Workload{
 			Local: []Range{{roots[0], roots[0] + 1}}, Sample: sample.Neighbours(2, 1), Sources: []Source{{roots, float64(batch), 1}},
 		}
 		vip, inclusion := must[float32](t)(m.RankVIP(reader)), must[float32](t)(m.RankInclusion(reader))

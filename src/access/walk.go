@@ -14,32 +14,35 @@ const (
 	PageRankDamping    = 0.85
 )
 
-// PageRank scores vertices by the weighted reverse PageRank of the policy wpr: walkers start at the training vertices, step from
-// a vertex to one of its in-neighbours (against the edges, as sampling goes), and with probability 1-d start anew.
+// PageRank scores vertices by the weighted reverse PageRank of the policy wpr: walkers start at the
+// training vertices, step from a vertex to one of its in-neighbours (against the edges, as sampling
+// goes), and with probability 1-d restart.
 //
 //	r_0(v)     = 1/T for v in train, else 0
 //	r_{i+1}(u) = (1-d) r_0(u) + d * sum over v that may sample u of r_i(v) / indegree(v)        d = 0.85, i < 5
 //
-// The result is r_5 [N]. "Weighted" is the start at the training vertices instead of anywhere. A walker at a vertex without
-// in-neighbours is lost. Fanouts and batch play no part, which is what VIP adds.
+// The result is r_5 [N]. "Weighted" means that walkers start at the training vertices instead of
+// anywhere. A walker at a vertex without in-neighbours is lost. Unlike VIP it ignores fanouts and
+// batch.
 //
-// Time is that of 5 hops of VIP, memory 8 N + N/8 bytes, 4 N of it the result.
-// Source: policy "wPR" of SALIENT++, section 3.2, after Min et al., Large Graph Convolutional Network Training with GPU-Oriented Data
-// Communication Architecture (2021).
+// Time is that of 5 hops of VIP, memory 8 N + N/8 bytes, 4 N of it the result. Source: policy "wPR"
+// of SALIENT++, section 3.2, after Min et al., Large Graph Convolutional Network Training with
+// GPU-Oriented Data Communication Architecture (2021).
 func (m *Graph) PageRank(train []graph.VertexID) ([]float32, error) {
 	share := 1 / float64(max(len(train), 1))
-	r, err := m.walk(train, PageRankIterations, share, share*(1-PageRankDamping), func(v int) float64 {
-		return PageRankDamping / float64(max(m.in.InDegree(graph.VertexID(v)), 1))
-	})
+	r, err := m.walk(train, PageRankIterations, share, share*(1-PageRankDamping),
+		func(v int) float64 {
+			return PageRankDamping / float64(max(m.in.InDegree(graph.VertexID(v)), 1))
+		})
 	if err != nil {
 		return nil, fmt.Errorf("access: PageRank: %w", err)
 	}
 	return r, nil
 }
 
-// Paths counts the paths of at most hops edges that lead from the training vertices to each vertex the way sampling goes; a
-// training vertex has one of length 0, and a path may pass a vertex twice. The result [N] is rounded to float32 at every hop and
-// ends at the largest of them.
+// Paths counts the paths of at most hops edges that lead from the training vertices to each vertex
+// the way sampling goes; a training vertex has one of length 0, and a path may pass a vertex twice.
+// The result [N] is rounded to float32 at every hop and ends at the largest of them.
 //
 // Time is that of so many hops of VIP, memory 8 N + N/8 bytes, 4 N of it the result.
 // Source: policy "#paths" of SALIENT++, section 3.2.
@@ -55,7 +58,8 @@ func (m *Graph) Paths(train []graph.VertexID, hops int) ([]float32, error) {
 //
 //	x_0 = start at the training vertices, else 0
 //	x_{i+1}(u) = (restart at the training vertices, else 0) + sum over v that may sample u of weight(v) x_i(v)
-func (m *Graph) walk(train []graph.VertexID, steps int, start, restart float64, weight func(v int) float64) ([]float32, error) {
+func (m *Graph) walk(train []graph.VertexID, steps int, start, restart float64,
+	weight func(v int) float64) ([]float32, error) {
 	if err := m.checkTrain(train); err != nil {
 		return nil, err
 	}

@@ -23,8 +23,8 @@ const (
 	benchSteps    = 40
 )
 
-// benchTrace draws distinct vertices; each vertex is read with a probability that falls as the square of its rank, and where hot ones lie
-// has nothing to do with their ids: the worst case for the caches of the processor.
+// benchTrace draws distinct vertices; the probability of a vertex falls with the square of its
+// rank, and ranks are independent of ids: the worst case for the processor's caches.
 func benchTrace() [][]graph.VertexID {
 	r := rand.New(rand.NewPCG(1, 2))
 	seen := make([]int32, benchVertices)
@@ -33,7 +33,8 @@ func benchTrace() [][]graph.VertexID {
 		trace[t] = mem.Make[graph.VertexID](benchRemote)[:0]
 		for len(trace[t]) < benchRemote {
 			x := r.Float64()
-			v := uint64(x*x*x*benchVertices) * 1_500_007 % benchVertices // prime to the vertices: a permutation
+			// prime to the vertices: a permutation
+			v := uint64(x*x*x*benchVertices) * 1_500_007 % benchVertices
 			if seen[v] != int32(t+1) {
 				seen[v] = int32(t + 1)
 				trace[t] = append(trace[t], graph.VertexID(v))
@@ -52,8 +53,9 @@ func hottest(capacity int) []graph.VertexID {
 	return list
 }
 
-// readRate measures the machine's limit: independent random 4-byte reads of an array, per second. Positions are computed, so
-// that nothing but the reads themselves misses the cache; as many are in flight as the processor can keep.
+// readRate measures the machine's limit: independent random 4-byte reads of an array, per second.
+// Positions are computed, so that only the reads themselves miss the cache; the processor keeps as
+// many in flight as it can.
 func readRate(array []int32, start int) float64 {
 	const reads = 1 << 19
 	n, s, sum := uint64(len(array)), uint64(start)*golden, int32(0)
@@ -70,7 +72,8 @@ func readRate(array []int32, start int) float64 {
 
 var sink int32
 
-// cpuTime is what the calling thread has computed so far: unlike the time of day it leaves out what other programs on the machine take.
+// cpuTime returns the processor time of the calling thread, which other programs on the machine do
+// not affect.
 func cpuTime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
@@ -84,9 +87,9 @@ func median(x []float64) float64 {
 	return x[len(x)/2]
 }
 
-// measure runs step, which handles n vertices, and reports nanoseconds a vertex, the mean of the steps; and the median of the rate of
-// vertices over the machine's rate of reads from an array of 4 bytes a vertex of the graph, taken between the steps: whatever else
-// runs on the machine slows both.
+// measure runs step, which handles n vertices, and reports nanoseconds a vertex, the mean of the
+// steps; and the median of the rate of vertices over the machine's rate of reads from an array of 4
+// bytes a vertex of the graph, taken between the steps, so that other programs slow both.
 func measure(b *testing.B, n int, step func(i int)) {
 	array := mem.Make[int32](benchVertices)
 	defer mem.Free(array)
@@ -135,29 +138,34 @@ func BenchmarkLookup(b *testing.B) {
 	}
 }
 
-// BenchmarkStep is the whole decision of a step: looking up, scoring, choosing. For a buffer, a round every 64 steps is among them, or
-// every 16.
+// BenchmarkStep measures the whole decision of a step: looking up, scoring, choosing; for a buffer
+// with a round every 64 steps, or every 16.
 func BenchmarkStep(b *testing.B) {
 	trace := benchTrace()
 	degree := func(v graph.VertexID) int { return int(v) % 1000 }
 	prefetch := func(layout Layout, delta int) func() (Policy, error) {
 		return func() (Policy, error) {
 			return NewPrefetch(PrefetchOptions{
-				Vertices: benchVertices, Capacity: benchCapacity, Initial: hottest(2 * benchCapacity)[benchCapacity:],
-				Gamma: 0.95, Delta: delta, Degree: degree, Layout: layout,
+				Vertices: benchVertices, Capacity: benchCapacity,
+				Initial: hottest(2 * benchCapacity)[benchCapacity:],
+				Gamma:   0.95, Delta: delta, Degree: degree, Layout: layout,
 			})
 		}
 	}
 	lookahead := func(window int, kind IndexKind) func() (Policy, error) {
 		return func() (Policy, error) {
-			return NewLookahead(LookaheadOptions{Vertices: benchVertices, Capacity: benchCapacity, Window: window, Index: kind})
+			return NewLookahead(LookaheadOptions{Vertices: benchVertices, Capacity: benchCapacity,
+				Window: window, Index: kind})
 		}
 	}
 	for _, c := range []struct {
 		name string
 		make func() (Policy, error)
 	}{
-		{"static", func() (Policy, error) { return NewStatic(benchVertices, hottest(benchCapacity)) }},
+		{"static", func() (Policy,
+			error) {
+			return NewStatic(benchVertices, hottest(benchCapacity))
+		}},
 		{"prefetch/layout=dense/delta=0", prefetch(LayoutDense, 0)},
 		{"prefetch/layout=dense/delta=64", prefetch(LayoutDense, 64)},
 		{"prefetch/layout=dense/delta=16", prefetch(LayoutDense, 16)},
@@ -195,7 +203,7 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// BenchmarkOptimum is the offline floor, a vertex at a time.
+// BenchmarkOptimum measures the offline optimum, by vertex.
 func BenchmarkOptimum(b *testing.B) {
 	trace := benchTrace()
 	o := must[*Optimum](b)(NewOptimum(benchVertices, benchCapacity, false))

@@ -2,18 +2,20 @@ package cache
 
 import "halognn/src/mem"
 
-// bookings says whether a row can be kept from one step to another. A use and the next use of a vertex are an interval; keeping
-// the row between them takes one slot for that long, and a slot whose row is used at a step is free for another from that step on.
-// Steps are told in order, and so are the ends of intervals: then giving each the slot that has been free for the shortest
-// time, if there is one, keeps as many as can be kept at all (interval scheduling on identical machines).
+// bookings decides whether a row can be kept from one step to another. A use and the next use of a
+// vertex form an interval. Keeping the row over the interval takes one slot, which is free again
+// from the step of the later use on. Intervals arrive in the order of their ends. So giving each
+// the slot that has been free for the shortest time, if any is free, keeps as many intervals as
+// possible (interval scheduling on identical machines).
 //
-// Only numbers of slots are booked; which slot it is turns out when the row comes.
+// Bookings count slots; which slot a row gets is decided when the row arrives.
 //
 //	free [ring]   of step s: slots whose last booking ends at s; of step base: those that are free by then
 //	below [ring]  of step s without such slots: a step before s to look at next
 //
-// Source: Faigle and Nawijn (1995), Carlisle and Lloyd (1995). Evicting the row with the farthest next use and bypassing the
-// cache with rows that are used farther off than all others (Belady 1966) keeps equally many, but must revise its decisions.
+// Source: Faigle and Nawijn (1995), Carlisle and Lloyd (1995). Belady's rule (1966), which evicts
+// the row with the farthest next use and bypasses the cache with rows used farther off than all
+// others, keeps equally many but must revise its decisions.
 type bookings struct {
 	free  []int32
 	below []int32
@@ -21,7 +23,8 @@ type bookings struct {
 	end   int // steps from here on have not been opened
 }
 
-// newBookings has slots free at step 0 and room for so many steps at a time; it grows with need.
+// newBookings returns bookings with so many slots free at step 0 and room for so many open steps;
+// it grows when needed.
 func newBookings(slots, steps int) *bookings {
 	size := powerOfTwo(steps)
 	b := &bookings{free: mem.Make[int32](size), below: mem.Make[int32](size)}
@@ -52,7 +55,7 @@ func (b *bookings) grow() {
 	old.release()
 }
 
-// book keeps a row from one step to a later one, the last that was opened, if there is a slot for it.
+// book keeps a row from a step to the last opened one and reports whether a slot was free for it.
 func (b *bookings) book(from, to int) bool {
 	s := b.latest(from)
 	if b.free[s&b.mask()] == 0 {
@@ -63,8 +66,9 @@ func (b *bookings) book(from, to int) bool {
 	return true
 }
 
-// latest returns the latest step up to from at which slots became free, or base. No slot becomes free at a step that
-// intervals have begun at, but base, so what it found out stays true: it is kept in below.
+// latest returns the latest step up to from at which slots became free, or base. Except at base, no
+// slot becomes free at a step at which intervals have begun, so the answer stays true and is kept
+// in below.
 func (b *bookings) latest(from int) int {
 	mask := b.mask()
 	s := from
@@ -79,7 +83,7 @@ func (b *bookings) latest(from int) int {
 	return s
 }
 
-// pass closes the step base: no interval begins there any more. The step after it must be open.
+// pass closes the step base: no later interval begins there. The step after it must be open.
 func (b *bookings) pass() {
 	b.free[(b.base+1)&b.mask()] += b.free[b.base&b.mask()]
 	b.base++

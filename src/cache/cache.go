@@ -1,5 +1,6 @@
-// Package cache decides which remote feature rows a rank has at hand. It holds no rows and moves none: it is told, step by
-// step, which remote vertices a minibatch reads, and answers with slots of a table that somebody else keeps.
+// Package cache decides which remote feature rows a rank caches. It holds and moves no rows: step
+// by step it is given the remote vertices that a minibatch reads, and answers with slots of a table
+// that the caller keeps.
 //
 //	step t   remote   v0  v1  v2  v3  v4 ...      distinct vertices, in frontier order
 //	                   │ Policy.Step
@@ -8,8 +9,9 @@
 //	         Early                         3   4  fetched in the same exchange, numbered on
 //	         Insert    1 ─> slot 7,  3 ─> slot 0  fetched rows that stay
 //
-// Slots are those before the step: all rows of step t are read before the inserts of step t are written, and these before any
-// row of step t+1 is read. So an insert may overwrite a row that the same step still reads.
+// Slots describe the table before the step: all rows of step t are read, then the inserts of step t
+// are written, then rows of step t+1 are read. So an insert may overwrite a row that the same step
+// reads.
 //
 //	policy     knows                               keeps
 //	Static     nothing                             a fixed set
@@ -18,31 +20,33 @@
 //	Lookahead  the past and the next Window steps  what is read again, shortest wait first
 //	Optimum    everything                          (only counts: the floor for all of these)
 //
-// Place divides rows among devices that read each other, which is decided once, before the first step.
+// Place divides rows among devices that read each other, once, before the first step.
 //
-// Decisions are pure functions of the accesses and the options, never of time or threads: a simulation and a training run
-// make the same ones. All arrays lie outside the Go heap; in steady state a step allocates nothing. The package knows of no
-// ranks, transports or feature types, and not how often a vertex will be read.
+// Decisions are pure functions of the accesses and the options, so a simulation and a training run
+// decide alike. All arrays lie outside the Go heap; in steady state a step allocates nothing. The
+// package knows no ranks, transports, feature types or access probabilities.
 package cache
 
 import (
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/trace"
 )
 
-// Policy decides, once a step and in step order, what is at hand. It is used by one goroutine at a time.
+// Policy decides, once a step and in step order, which rows are cached. One goroutine at a time
+// uses it.
 type Policy interface {
 	// Window returns how many minibatches the policy knows in advance.
 	Window() int
-	// Feed tells the policy the remote vertices of the next minibatch that it has not been told of:
-	// before Step is called for a minibatch, Window more have been fed, as far as there are any.
-	// A policy with no window takes no notice.
+	// Feed gives the policy the remote vertices of the next unfed minibatch. Before Step is called
+	// for a minibatch, the Window minibatches after it have been fed, as far as they exist. A
+	// policy without a window ignores it.
 	Feed(remote []graph.VertexID)
 	// Step decides for the remote vertices of the next step, which are distinct. d is overwritten.
 	Step(remote []graph.VertexID, d *Decision)
-	// Slots returns the rows that the table must have room for.
+	// Slots returns the number of rows of the table.
 	Slots() int
-	// Bytes returns the memory of the policy's own arrays; the rows are not among them.
+	// Bytes returns the memory of the policy's own arrays, without the rows.
 	Bytes() int64
 	// Free gives the arrays back.
 	Free()
@@ -57,21 +61,28 @@ func (blind) Window() int { return 0 }
 // Feed implements Policy.
 func (blind) Feed([]graph.VertexID) {}
 
-// Decision is the answer to one step; see the package comment. The zero value is ready; its arrays are reused from step to step.
+// Decision is the answer to one step; see the package comment. The zero value is ready; its arrays
+// are reused from step to step.
 type Decision struct {
 	Slot   []int32          // [remote] slot that holds the row, or -1
-	Early  []graph.VertexID // rows to fetch beside the misses, in ascending order unless the policy says otherwise
+	Early  []graph.VertexID // rows to fetch beside the misses, mostly ascending
 	Insert []Insert         // at most one a slot
 
 	Misses       int // entries of Slot that are -1
-	Evictions    int // rows that others overwrite
-	Replacements int // rows that enter in an eviction round; those that are no misses of the step are in Early
+	Evictions    int // rows that are overwritten
+	Replacements int // rows that enter in an eviction round; in Early unless missed
 }
 
-// Transferred returns the rows that cross the network for this step.
-func (d *Decision) Transferred() int { return d.Misses + len(d.Early) }
+// Counters returns the counts of the decision: hits, rows fetched for this step, and rows exchanged
+// in the cache.
+func (d *Decision) Counters() trace.Counters {
+	return trace.Counters{
+		Cached: int64(len(d.Slot) - d.Misses), Remote: int64(d.Misses + len(d.Early)), Early: int64(len(d.Early)),
+		Evictions: int64(d.Evictions), Replacements: int64(d.Replacements),
+	}
+}
 
-// begin empties d for a step of n remote vertices and at most early and inserts entries of these lists.
+// begin empties d for a step of n remote vertices, with room for early and inserts entries.
 func (d *Decision) begin(n, early, inserts int) {
 	d.Slot = mem.Grow(d.Slot[:0], n)
 	d.Early = mem.Grow(d.Early[:0], early)[:0]
@@ -95,7 +106,8 @@ func (d *Decision) Free() {
 	*d = Decision{}
 }
 
-// Insert says that a fetched row is to be copied to a slot. It is a number, so that arrays of it can lie outside the heap.
+// Insert copies a fetched row to a slot. It is a number, so that arrays of it can lie outside the
+// heap.
 type Insert uint64
 
 func makeInsert(from int, slot int32) Insert { return Insert(from)<<32 | Insert(uint32(slot)) }

@@ -16,14 +16,15 @@ const (
 	IndexHash                   // 16 to 32 bytes a key; open addressing
 )
 
-// denseBytes is what a dense index may cost for every key it was made for: little beside a feature row of hundreds of bytes.
+// denseBytes is the most that a dense index may cost for each key: little beside a feature row of
+// hundreds of bytes.
 const denseBytes = 64
 
 // Index maps vertices to slots, or other numbers of 31 bits.
 //
 //	dense  [N]  slot+1, 0 for none
 //	table  [T]  vertex+1 << 32 | slot, 0 for none; T is a power of two and at least twice the keys; a key lies at its home, the
-//	            upper bits of vertex*golden, or behind it with no empty entry in between
+//	            upper bits of vertex*golden, or after it with no empty entry in between
 type Index struct {
 	dense []int32
 	table []uint64
@@ -47,7 +48,8 @@ func IndexBytes(vertices, keys int) int64 {
 	return 8 << tableBits(keys)
 }
 
-// NewIndex makes an empty index for a graph of the given vertices and, for now, so many keys; a hash grows with need.
+// NewIndex makes an empty index for a graph of the given vertices and, for now, so many keys; a
+// hash grows with need.
 func NewIndex(vertices, keys int, kind IndexKind) *Index {
 	if kind.dense(vertices, keys) {
 		return &Index{dense: mem.Make[int32](max(vertices, 1))}
@@ -76,7 +78,7 @@ func (x *Index) home(v graph.VertexID) uint64 { return uint64(v) * golden >> (x.
 
 func vertexOf(e uint64) graph.VertexID { return graph.VertexID(e>>32 - 1) }
 
-// find returns where v lies in the table, or where it would be put.
+// find returns the position of v in the table, or the position at which to insert it.
 func (x *Index) find(v graph.VertexID) uint64 {
 	table, key := x.table, uint64(v)+1
 	last := uint64(len(table) - 1)
@@ -102,12 +104,12 @@ func (x *Index) Get(v graph.VertexID) int32 {
 	return int32(e)
 }
 
-// lookupBlock is how many keys are looked up before anything is done with what is found: a branch that goes the unexpected way throws
-// away the reads begun after it, so all of them are made first.
+// lookupBlock is the number of keys that are read before any result is used: a mispredicted branch
+// discards the reads begun after it.
 const lookupBlock = 256
 
-// Lookup sets slots[i] to the slot of ids[i], or -1, and returns how many are -1. It is the fast way for many vertices: reads
-// of memory overlap.
+// Lookup sets slots[i] to the slot of ids[i], or -1, and returns how many are -1. For many vertices
+// it is faster than Get, because its memory reads overlap.
 func (x *Index) Lookup(ids []graph.VertexID, slots []int32) (misses int) {
 	if x.dense == nil {
 		for len(ids) > 0 {
@@ -127,7 +129,8 @@ func (x *Index) Lookup(ids []graph.VertexID, slots []int32) (misses int) {
 	return misses
 }
 
-// lookup is Lookup in the hash, for a block. It reads what lies at the homes of all, then goes on where that is another key.
+// lookup is Lookup in the hash, for a block. It reads the entries at the homes of all keys first,
+// then probes on for keys that are not at home.
 func (x *Index) lookup(ids []graph.VertexID, slots []int32) (misses int) {
 	var home [lookupBlock]uint64
 	table := x.table
@@ -151,7 +154,7 @@ func (x *Index) lookup(ids []graph.VertexID, slots []int32) (misses int) {
 	return misses
 }
 
-// touch reads array at the given places into the cache of the processor. What it returns means nothing.
+// touch reads array at the given positions into the processor's cache. Its result has no meaning.
 //
 //go:noinline
 func touch[E, T ~int32](array []E, at []T) (any E) {
@@ -182,8 +185,8 @@ func (x *Index) put(v graph.VertexID, slot int32) {
 	x.table[at] = (uint64(v)+1)<<32 | uint64(slot)
 }
 
-// Remove forgets v, if it is there. In the hash, later keys move up into the gap, so that none becomes unreachable and the table
-// never fills with marks of what was removed.
+// Remove deletes v, if present. In the hash, later keys move up into the gap, so that all stay
+// reachable and no tombstones are needed.
 func (x *Index) Remove(v graph.VertexID) {
 	if x.dense != nil {
 		x.dense[v] = 0
@@ -201,7 +204,7 @@ func (x *Index) Remove(v graph.VertexID) {
 		if e == 0 {
 			break
 		}
-		if (at-x.home(vertexOf(e)))&last >= (at-gap)&last { // its home is not behind the gap
+		if (at-x.home(vertexOf(e)))&last >= (at-gap)&last { // its home is not after the gap
 			x.table[gap] = e
 			gap = at
 		}

@@ -7,7 +7,7 @@ import (
 	"halognn/src/graph"
 )
 
-// Random changes, many of them of keys whose homes are close, against a map.
+// Random changes, many of keys with neighbouring homes, compared with a map.
 func TestIndexIsAMap(t *testing.T) {
 	const n = 3000
 	for _, kind := range []IndexKind{IndexDense, IndexHash} {
@@ -38,7 +38,8 @@ func TestIndexIsAMap(t *testing.T) {
 				}
 				misses := x.Lookup(ids, slots)
 				if misses != n-len(want) {
-					t.Fatalf("kind %d, seed %d: %d misses with %d of %d keys", kind, seed, misses, len(want), n)
+					t.Fatalf("kind %d, seed %d: %d misses with %d of %d keys", kind, seed, misses,
+						len(want), n)
 				}
 				for v, got := range slots {
 					w, ok := want[graph.VertexID(v)]
@@ -46,7 +47,8 @@ func TestIndexIsAMap(t *testing.T) {
 						w = -1
 					}
 					if got != w || x.Get(graph.VertexID(v)) != w {
-						t.Fatalf("kind %d, seed %d: vertex %d has %d and %d, want %d", kind, seed, v, got, x.Get(graph.VertexID(v)), w)
+						t.Fatalf("kind %d, seed %d: vertex %d has %d and %d, want %d", kind, seed,
+							v, got, x.Get(graph.VertexID(v)), w)
 					}
 				}
 			}

@@ -10,47 +10,50 @@ import (
 	"halognn/src/mem"
 )
 
-// LookaheadOptions says how far a look-ahead cache sees.
+// LookaheadOptions sets the size and window of a look-ahead cache.
 type LookaheadOptions struct {
 	Vertices int // of the graph
 	Capacity int // rows
-	Window   int // steps known in advance; 0 knows none. An epoch and more is allowed, and plans the epoch
+	Window   int // steps known in advance; may exceed an epoch
 
-	// Initial is what the cache holds at the start, fetched before the first step: entry i in slot i. What Start returns for the first
-	// Window+1 steps makes it as good as an Optimum that may hold what it likes.
+	// Initial lists the rows that the cache holds at the start, fetched before the first step:
+	// entry i in slot i. With the result of Start for the first Window+1 steps the cache equals a
+	// filled Optimum.
 	Initial []graph.VertexID
 
-	// Level fetches rows a step early where the next step has more misses than this one, half the difference of them, into slots
-	// that no row is kept in for a use. It changes when rows are transferred, and lets fewer of unknown use stay.
+	// Level evens out misses: where the next step has more than this one, it fetches half the
+	// difference a step early, into slots without a booked row. Fewer rows without a known use can
+	// then stay.
 	Level bool
 
 	Index IndexKind
 }
 
-// Lookahead keeps what it knows to be used again. Sampling is a pure function of its key, so the accesses of the next Window steps
-// can be sampled before they are due; Feed takes them.
+// Lookahead keeps rows that it knows will be used again. Sampling is a pure function of its key, so
+// the accesses of the next Window steps can be sampled before they are due; Feed takes them.
 //
 //	         served │ window of fed steps                        fed next
 //	steps   .. t-1  │  t       t+1      t+2   ...  t+Window    │
 //	uses            │  a b c   d a e    c d
 //	                │  └─────────┘                               an interval: keep a from t to t+1?
 //
-// A row that is used at two steps within the window, and not in between, is kept between them if there is a slot; all
-// other rows are fetched when they are used and not kept (bypass). Which intervals get the slots is decided when the later use is
-// fed, so that as many rows as possible are kept, and never revised; see bookings. With a window over all steps the
-// transfers are those of Optimum.
+// A row that is used at two steps within the window, and not in between, is kept between them if a
+// slot is free; all other rows are fetched when used and not kept (bypass). When the later use is
+// fed, its interval gets a slot or not, for good; as many rows as possible are kept (see bookings).
+// With a window over all steps the transfers equal those of Optimum.
 //
-// Slots that no booked row needs hold rows whose next use is not known, as long as that lasts: those that were there when their use
-// ended, and, in slots never filled, misses. If a use turns up in time they are booked as well. They give way oldest first.
+// Slots without a booked row keep rows whose next use is not known: rows left after their last
+// known use and, in slots never filled, misses. If such a row gets a known use in time, it is
+// booked. The oldest of them are replaced first.
 //
 //	ids  [R]   ring of the uses in the window, step after step
 //	next [R]   use that the row is kept for, or ^step of this use while none is known, or declined
 //	slot [R]   slot that holds the row when the step comes, or -1
 //	index      vertex -> its last use in the window (position << 1), or the slot where it stays for no known use (slot << 1 | 1)
 //
-// Time is O(1) a use. Memory: 12 bytes a use in the window, up to twice that for the ring is a power of two; 12 bytes a slot; 8 to 16
-// bytes a step of the window; the index. LookaheadBytes predicts it.
-// Source: Belady (1966), with bypass, over a window.
+// Time is O(1) a use. Memory: 12 bytes a use in the window, up to twice that because the ring's
+// length is a power of two; 12 bytes a slot; 8 to 16 bytes a step of the window; the index.
+// LookaheadBytes predicts it. Source: Belady (1966), with bypass, over a window.
 type Lookahead struct {
 	index    *Index
 	bookings *bookings
@@ -60,13 +63,16 @@ type Lookahead struct {
 	ids        []graph.VertexID
 	next, slot []int32
 	first      []uint32 // [steps, a ring as that of bookings] position of the step's first use
-	head       uint32   // position after the last use; positions count on modulo 2^30, their place in the rings is their lower bits
+	// position after the last use; positions count on modulo 2^30, their place in the rings is their
+	// lower bits
+	head uint32
 
-	vertex       []graph.VertexID // [C] row in the slot, or unused or dropped
-	older, newer []int32          // [C+1] slots without a booked row, in a ring; that after C is the oldest
-	held         int              // slots with one
-	high         int              // most slots with one, ever
-	vacant       int              // slots that are unused or dropped
+	vertex []graph.VertexID // [C] row in the slot, or unused or dropped
+	// [C+1] slots without a booked row, in a ring; that after C is the oldest
+	older, newer []int32
+	held         int // slots with one
+	high         int // most slots with one, ever
+	vacant       int // slots that are unused or dropped
 }
 
 const (
@@ -76,22 +82,26 @@ const (
 	entryBytes = 3 * 4 // of a use in the rings
 )
 
-// NewLookahead makes a cache. All faults of the options are reported at once.
+// NewLookahead makes a cache. All errors of the options are reported at once.
 func NewLookahead(o LookaheadOptions) (*Lookahead, error) {
-	faults := []error{checkSize(o.Vertices, o.Capacity)}
+	errs := []error{checkSize(o.Vertices, o.Capacity)}
 	if o.Window < 0 || o.Window > maxWindow {
-		faults = append(faults, fmt.Errorf("a window of %d steps; it must be 0 to %d", o.Window, maxWindow))
+		errs = append(errs,
+			fmt.Errorf("a window of %d steps; it must be 0 to %d", o.Window, maxWindow))
 	}
 	if len(o.Initial) > o.Capacity {
-		faults = append(faults, fmt.Errorf("%d rows to begin with, but room for %d", len(o.Initial), o.Capacity))
+		errs = append(errs,
+			fmt.Errorf("%d rows to begin with, but room for %d", len(o.Initial), o.Capacity))
 	}
-	if err := errors.Join(faults...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("look-ahead cache: %w", err)
 	}
 	l := &Lookahead{
-		index: NewIndex(o.Vertices, o.Capacity, o.Index), bookings: newBookings(o.Capacity, o.Window+2),
-		window: o.Window, level: o.Level,
-		vertex: mem.Make[graph.VertexID](o.Capacity), older: mem.Make[int32](o.Capacity + 1), newer: mem.Make[int32](o.Capacity + 1),
+		index:    NewIndex(o.Vertices, o.Capacity, o.Index),
+		bookings: newBookings(o.Capacity, o.Window+2),
+		window:   o.Window, level: o.Level,
+		vertex: mem.Make[graph.VertexID](o.Capacity), older: mem.Make[int32](o.Capacity + 1),
+		newer: mem.Make[int32](o.Capacity + 1),
 	}
 	l.first = mem.Make[uint32](len(l.bookings.free))
 	end := int32(o.Capacity)
@@ -99,7 +109,8 @@ func NewLookahead(o LookaheadOptions) (*Lookahead, error) {
 	for slot := end - 1; slot >= int32(len(o.Initial)); slot-- {
 		l.vacate(slot, unused)
 	}
-	if err := fill(l.index, o.Vertices, o.Initial, func(slot int32) int32 { return slot<<1 | 1 }); err != nil {
+	if err := fill(l.index, o.Vertices, o.Initial,
+		func(slot int32) int32 { return slot<<1 | 1 }); err != nil {
 		l.Free()
 		return nil, fmt.Errorf("look-ahead cache: %w", err)
 	}
@@ -113,8 +124,8 @@ func NewLookahead(o LookaheadOptions) (*Lookahead, error) {
 // Window returns the steps known in advance.
 func (l *Lookahead) Window() int { return l.window }
 
-// HighWater returns the most rows that were held for a known use at any time, rows fetched early among them. It is at most the
-// capacity; where it is less, a wider window finds more to keep.
+// HighWater returns the largest number of rows held for a known use at any time, early rows
+// included. If it is below the capacity, a wider window would keep more.
 func (l *Lookahead) HighWater() int { return l.high }
 
 // Slots returns the capacity.
@@ -122,11 +133,13 @@ func (l *Lookahead) Slots() int { return len(l.vertex) }
 
 // Bytes returns the memory of the plan: window, bookings, index and slots.
 func (l *Lookahead) Bytes() int64 {
-	return l.index.Bytes() + l.bookings.bytes() + int64(len(l.first))*4 + int64(len(l.ids))*entryBytes +
+	return l.index.Bytes() + l.bookings.bytes() + int64(len(l.first))*4 +
+		int64(len(l.ids))*entryBytes +
 		int64(len(l.vertex))*4 + int64(len(l.older))*8
 }
 
-// LookaheadBytes returns what Bytes of a dense index will be if no window of Window+1 steps has more than that many uses.
+// LookaheadBytes predicts Bytes for a dense index, if no Window+1 successive steps have more than
+// so many uses.
 func LookaheadBytes(o LookaheadOptions, uses int) int64 {
 	steps, ring := powerOfTwo(o.Window+2), powerOfTwo(uses)
 	return int64(o.Vertices)*4 + int64(steps)*12 + int64(ring)*entryBytes + int64(o.Capacity)*12 + 8
@@ -149,16 +162,16 @@ func (l *Lookahead) Free() {
 	*l = Lookahead{index: &Index{}, bookings: &bookings{}}
 }
 
-// link puts a slot among those without a booked row, as the newest.
+// link adds a slot to the list of slots without a booked row, as the newest.
 func (l *Lookahead) link(slot int32) { l.linkAfter(l.older[len(l.vertex)], slot) }
 
-// In place of a vertex, of slots whose row is not wanted.
+// Values in place of a vertex, for slots whose row may be replaced at once.
 const (
 	unused  = graph.VertexID(-1) // never filled
 	dropped = graph.VertexID(-2)
 )
 
-// vacate makes a slot that is not linked the oldest, so that slots without a row that is wanted come first.
+// vacate links a slot as the oldest, so that slots with a useless row are taken first.
 func (l *Lookahead) vacate(slot int32, because graph.VertexID) {
 	l.vertex[slot] = because
 	l.vacant++

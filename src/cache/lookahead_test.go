@@ -11,8 +11,9 @@ import (
 	"halognn/src/mem"
 )
 
-// fewest tries every way to run a cache on a trace of few vertices and returns the fewest rows it can transfer. After a step it
-// may hold any rows that it had, fetched for the step, or fetches early, up to its capacity.
+// fewest tries every way to run a cache on a trace of few vertices and returns the fewest rows it
+// can transfer. After a step it may hold any rows that it had, fetched for the step, or fetches
+// early, up to its capacity.
 func fewest(n, capacity int, trace [][]graph.VertexID, filled bool) int {
 	const never = 1 << 20
 	cost := make([]int, 1<<n) // by set of rows held before the step
@@ -44,7 +45,7 @@ func fewest(n, capacity int, trace [][]graph.VertexID, filled bool) int {
 	return slices.Min(cost)
 }
 
-// The optimum, and looking ahead over all steps, against all there is.
+// Optimum, and Lookahead over all steps, compared with an exhaustive search.
 func TestOptimumIsTheBestOfAllWays(t *testing.T) {
 	for seed := range uint64(1500) {
 		r := rand.New(rand.NewPCG(seed, 8))
@@ -62,17 +63,21 @@ func TestOptimumIsTheBestOfAllWays(t *testing.T) {
 			best.Step(step)
 		}
 		if best.Filled() != len(start) {
-			t.Fatalf("seed %d: capacity %d, trace %v: %d rows held at the start, which are %v", seed, capacity, trace, best.Filled(), start)
+			t.Fatalf("seed %d: capacity %d, trace %v: %d rows held at the start, which are %v",
+				seed, capacity, trace, best.Filled(), start)
 		}
 		best.Free()
 		for _, level := range []bool{false, true} {
 			for _, initial := range [][]graph.VertexID{nil, start} {
 				l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{
-					Vertices: n, Capacity: capacity, Window: len(trace), Level: level, Initial: initial,
+					Vertices: n, Capacity: capacity, Window: len(trace), Level: level,
+					Initial: initial,
 				}))
-				got, want := run(t, l, initial, trace, nil).transferred, fewest(n, capacity, trace, initial != nil)
+				got, want := run(t, l, initial, trace, nil).transferred,
+					fewest(n, capacity, trace, initial != nil)
 				if got != want {
-					t.Fatalf("seed %d: capacity %d, level %t, trace %v, holding %v: looking ahead transfers %d, the fewest are %d",
+					t.Fatalf("seed %d: capacity %d, level %t, trace %v, holding %v: looking "+
+						"ahead transfers %d, the fewest are %d",
 						seed, capacity, level, trace, initial, got, want)
 				}
 				l.Free()
@@ -82,7 +87,8 @@ func TestOptimumIsTheBestOfAllWays(t *testing.T) {
 	}
 }
 
-func optimum(t *testing.T, n, capacity int, trace [][]graph.VertexID, filled bool) (transferred int) {
+func optimum(t *testing.T, n, capacity int, trace [][]graph.VertexID,
+	filled bool) (transferred int) {
 	o := must[*Optimum](t)(NewOptimum(n, capacity, filled))
 	defer o.Free()
 	for _, step := range trace {
@@ -91,8 +97,8 @@ func optimum(t *testing.T, n, capacity int, trace [][]graph.VertexID, filled boo
 	return transferred
 }
 
-// belady is the textbook form: after each step, of the rows at hand those stay whose next use is nearest, as far as it lies within
-// the window; the rest are dropped, or not kept in the first place.
+// belady is the textbook rule: after each step the rows with the nearest next uses within the
+// window stay; the others are dropped or bypassed.
 func belady(capacity, window int, trace [][]graph.VertexID) (transferred int) {
 	held := map[graph.VertexID]bool{}
 	for t, remote := range trace {
@@ -123,7 +129,8 @@ func belady(capacity, window int, trace [][]graph.VertexID) (transferred int) {
 	return transferred
 }
 
-// What a window knows is used as well as Belady uses it; rows that stay for no known use can only help.
+// With the same window Lookahead transfers no more than Belady's rule; rows without a known use can
+// only help.
 func TestWindowIsUsedAsBeladyUsesIt(t *testing.T) {
 	saved, better := 0, 0
 	for seed := range uint64(400) {
@@ -131,10 +138,12 @@ func TestWindowIsUsedAsBeladyUsesIt(t *testing.T) {
 		n, capacity := 2+r.IntN(60), r.IntN(15)
 		trace := randomTrace(r, n, 1+r.IntN(80), r.IntN(min(n, 20)), float64(r.IntN(3)))
 		for _, window := range []int{0, 1, 2, 3, 7, 20, len(trace)} {
-			l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{Vertices: n, Capacity: capacity, Window: window}))
+			l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{Vertices: n, Capacity: capacity,
+				Window: window}))
 			got, want := run(t, l, nil, trace, nil).transferred, belady(capacity, window, trace)
 			if got > want || window == len(trace) && got != want {
-				t.Fatalf("seed %d: capacity %d, window %d: %d transfers, Belady has %d", seed, capacity, window, got, want)
+				t.Fatalf("seed %d: capacity %d, window %d: %d transfers, Belady has %d", seed,
+					capacity, window, got, want)
 			}
 			if l.HighWater() > capacity {
 				t.Fatalf("seed %d: %d rows held, capacity %d", seed, l.HighWater(), capacity)
@@ -152,7 +161,7 @@ func TestWindowIsUsedAsBeladyUsesIt(t *testing.T) {
 	}
 }
 
-// Single traces may go either way; together, knowing more transfers less.
+// A wider window may cost more on a single trace; over all traces it transfers less.
 func TestWiderWindowsTransferLess(t *testing.T) {
 	windows := []int{0, 1, 2, 4, 8, 16, 32}
 	total := make([]int, len(windows))
@@ -161,7 +170,8 @@ func TestWiderWindowsTransferLess(t *testing.T) {
 		const n, capacity = 400, 60
 		trace := randomTrace(r, n, 60, 60, 1)
 		for i, window := range windows {
-			l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{Vertices: n, Capacity: capacity, Window: window}))
+			l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{Vertices: n, Capacity: capacity,
+				Window: window}))
 			total[i] += run(t, l, nil, trace, nil).transferred
 			l.Free()
 		}
@@ -183,14 +193,16 @@ func TestLevelFetchesEarly(t *testing.T) {
 		{1, 1, []string{"1+1", "4+0", "1+1", "2+0"}},
 		{5, 2, []string{"1+2", "3+0", "1+1", "2+0"}},
 	} {
-		l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{Vertices: 10, Capacity: c.capacity, Window: 1, Level: true}))
+		l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{Vertices: 10, Capacity: c.capacity,
+			Window: 1, Level: true}))
 		var d Decision
 		feed := feeder(l, trace)
 		for step, remote := range trace {
 			feed(step)
 			l.Step(remote, &d)
 			if got := fmt.Sprintf("%d+%d", d.Misses, len(d.Early)); got != c.want[step] {
-				t.Errorf("capacity %d, step %d: misses and early rows %s, want %s", c.capacity, step, got, c.want[step])
+				t.Errorf("capacity %d, step %d: misses and early rows %s, want %s", c.capacity,
+					step, got, c.want[step])
 			}
 		}
 		if l.HighWater() != c.high {
@@ -201,20 +213,22 @@ func TestLevelFetchesEarly(t *testing.T) {
 	}
 }
 
-// Positions of uses wrap around; nothing may depend on where they are.
+// Positions of uses wrap around; the result must not depend on them.
 func TestWindowSurvivesWrapping(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 11))
 	const n, capacity, window = 80, 20, 5
 	trace := randomTrace(r, n, 200, 30, 1)
 	var want *table
 	for _, start := range []uint32{0, positions - 1000, 1<<32 - 1000} {
-		l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{Vertices: n, Capacity: capacity, Window: window}))
+		l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{Vertices: n, Capacity: capacity,
+			Window: window}))
 		l.head = start
 		got := run(t, l, nil, trace, nil)
 		if want == nil {
 			want = got
 		} else if got.transferred != want.transferred || !slices.Equal(got.row, want.row) {
-			t.Errorf("from position %d: %d transfers, want %d", start, got.transferred, want.transferred)
+			t.Errorf("from position %d: %d transfers, want %d", start, got.transferred,
+				want.transferred)
 		}
 		l.Free()
 	}
@@ -226,13 +240,23 @@ func TestLookaheadPanicsOnMisuse(t *testing.T) {
 		name string
 		use  func(l *Lookahead, d *Decision)
 	}{
-		{"fed too far", func(l *Lookahead, _ *Decision) { l.Feed(step); l.Feed(step); l.Feed(step) }},
+		{"fed too far", func(l *Lookahead,
+			_ *Decision) {
+			l.Feed(step)
+			l.Feed(step)
+			l.Feed(step)
+		}},
 		{"not fed", func(l *Lookahead, d *Decision) { l.Step(step, d) }},
-		{"other vertices", func(l *Lookahead, d *Decision) { l.Feed(step); l.Step([]graph.VertexID{1, 3}, d) }},
+		{"other vertices", func(l *Lookahead,
+			d *Decision) {
+			l.Feed(step)
+			l.Step([]graph.VertexID{1, 3}, d)
+		}},
 		{"other number", func(l *Lookahead, d *Decision) { l.Feed(step); l.Step(step[:1], d) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{Vertices: 5, Capacity: 2, Window: 1}))
+			l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{Vertices: 5, Capacity: 2,
+				Window: 1}))
 			var d Decision
 			defer func() {
 				if recover() == nil {

@@ -8,31 +8,35 @@ import (
 	"halognn/src/mem"
 )
 
-// Optimum counts the rows that the best possible cache would transfer: one that knows all accesses in advance, keeps whole
-// rows, and may fetch a row without keeping it (Belady with bypass). No policy transfers fewer. It makes no decisions, for it
-// learns the accesses in order: the count after any step is the optimum for the steps so far.
+// Optimum counts the rows that the best possible cache transfers: one that knows all accesses in
+// advance, keeps whole rows, and may fetch a row without keeping it (Belady with bypass). It only
+// counts, because it is given the accesses in order: the count after any step is the optimum for
+// the steps so far.
 //
 // Time O(1) a vertex; memory 4 bytes a vertex of the graph and 8 to 16 a step.
 type Optimum struct {
 	bookings *bookings
 	last     []int32 // [N] 1 + step of the last use, 0 for none
 	filled   bool
-	held     int              // rows that it held before the first step
-	start    []graph.VertexID // [<= C] what it held before the first step, in order of first use, if that is asked for
+	held     int // rows that it held before the first step
+	// [<= C] what it held before the first step, in order of first use, if Start needs it
+	start []graph.VertexID
 }
 
-// NewOptimum has room for capacity rows of a graph of n vertices. If filled, the cache may hold whichever rows it likes before
-// the first step, without their being counted, as Static and Prefetch may.
+// NewOptimum has room for capacity rows of a graph of n vertices. If filled, the cache may hold any
+// rows before the first step, uncounted, as Static and Prefetch do.
 func NewOptimum(n, capacity int, filled bool) (*Optimum, error) {
 	if err := checkSize(n, capacity); err != nil {
 		return nil, fmt.Errorf("optimum: %w", err)
 	}
-	return &Optimum{bookings: newBookings(capacity, 1<<10), last: mem.Make[int32](n), filled: filled}, nil
+	return &Optimum{bookings: newBookings(capacity, 1<<10), last: mem.Make[int32](n),
+		filled: filled}, nil
 }
 
-// Step adds a step and returns by how many rows its remote vertices, which are distinct, make the transfers grow.
+// Step adds a step with distinct remote vertices and returns by how many rows the total transfers
+// grow.
 func (o *Optimum) Step(remote []graph.VertexID) (transferred int) {
-	step := o.bookings.open() // from 1: rows that are there before the first step are so from step 0
+	step := o.bookings.open() // from 1: rows of the first fill are held from step 0
 	for len(remote) > 0 {
 		n := min(len(remote), lookupBlock)
 		transferred += o.add(step, remote[:n])
@@ -63,19 +67,21 @@ func (o *Optimum) add(step int, ids []graph.VertexID) (transferred int) {
 	return transferred
 }
 
-// Filled returns how many rows it held before the first step, which Step does not count: rows that are kept until their first use.
+// Filled returns the rows held before the first step, which Step does not count: rows that are kept
+// until their first use.
 func (o *Optimum) Filled() int { return o.held }
 
-// Start returns the rows that a look-ahead cache had best hold before the first step, if it sees only the given steps: those that
-// the best possible cache would hold, in order of their first use, at most capacity of n. The list lies outside the Go heap; the caller
-// gives it back with mem.Free.
+// Start returns the best rows for a look-ahead cache to hold before the first step, given only
+// these steps: those that the best possible cache would hold, in order of first use, at most
+// capacity. The caller frees the list with mem.Free.
 func Start(n, capacity int, steps iter.Seq[[]graph.VertexID]) ([]graph.VertexID, error) {
 	o, err := NewOptimum(n, capacity, true)
 	if err != nil {
 		return nil, fmt.Errorf("start of a look-ahead cache: %w", err)
 	}
 	defer o.Free()
-	o.start = mem.Make[graph.VertexID](capacity)[:0] // a row held from the start takes a slot of its own until its first use
+	// a row held from the start takes a slot of its own until its first use
+	o.start = mem.Make[graph.VertexID](capacity)[:0]
 	for remote := range steps {
 		o.Step(remote)
 	}

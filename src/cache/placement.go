@@ -11,8 +11,8 @@ import (
 	"halognn/src/mem"
 )
 
-// Placement says which rows each device of a group holds: a group is devices that read each other faster than anything
-// else, such as GPUs on one fabric or the ranks of a node.
+// Placement says which rows each device of a group holds. The devices of a group read each other
+// faster than anything else, such as GPUs on one fabric or the ranks of a node.
 type Placement struct {
 	vertices int
 	held     [][]graph.VertexID // [devices][<= slots]
@@ -25,19 +25,21 @@ type Placement struct {
 //	a       cost of a row of a peer / cost of a row from outside the group: 0 spreads the rows as widely as possible, 1 gives all devices
 //	        the same
 //
-// Every device starts with the hottest rows. Then the next vertices are offered, in the order of p, in exchange for rows that several
-// devices hold, the least likely first:
+// Every device starts with the likeliest rows. Then the next vertices, by descending p, replace
+// rows that several devices hold, the least likely first:
 //
 //	round 0     slot S-1 of all devices holds the same vertex. The devices, least gained first, are offered a vertex each
 //	            for it, all but the last, which keeps it.
 //	round 1     the same with slot S-2, and so on.
 //
-// A device takes the offer if p(new) > a * p(old); the first refusal ends it, for all that follow are worse.
+// A device takes the offer if p(new) > a * p(old). The first refusal ends the placement, because
+// all later offers are worse.
 //
-// Time is one sort of the vertices with p > 0, then O(1) for each that is placed. Ties in p go to the lower id, ties in what
-// was gained to the lower device.
-// Source: data placement (Song and Jiang, ICS 2022), algorithm 1. As printed, it would pass over the vertex that falls on the device
-// which keeps its row; the worked example of section 3.2 offers it to the next one, and so does this.
+// Time is one sort of the vertices with p > 0, then O(1) for each that is placed. Ties in p go to
+// the lower id, ties in what was gained to the lower device. Source: data placement (Song and
+// Jiang, ICS 2022), algorithm 1. As printed, the algorithm skips the vertex whose turn falls on the
+// device that keeps its row; the worked example of section 3.2 offers it to the next device, and so
+// does this.
 func Place(p []float32, devices, slots int, a float64) (*Placement, error) {
 	if err := checkPlace(len(p), devices, slots, a); err != nil {
 		return nil, fmt.Errorf("placement: %w", err)
@@ -80,21 +82,25 @@ func Place(p []float32, devices, slots int, a float64) (*Placement, error) {
 	return g, nil
 }
 
-// maxDevices is what the arrays of Lookup can name.
+// maxDevices is the largest number of devices that the arrays of Lookup can name.
 const maxDevices = math.MaxInt16
 
 func checkPlace(vertices, devices, slots int, a float64) error {
-	faults := []error{checkSize(vertices, slots)}
+	errs := []error{checkSize(vertices, slots)}
 	if devices < 1 || devices > maxDevices {
-		faults = append(faults, fmt.Errorf("%d devices; there must be 1 to %d", devices, maxDevices))
+		errs = append(errs,
+			fmt.Errorf("%d devices; there must be 1 to %d", devices, maxDevices))
 	}
 	if !(a >= 0) {
-		faults = append(faults, fmt.Errorf("the cost of a peer's row is %v of one from outside; it must be 0 or more", a))
+		errs = append(errs,
+			fmt.Errorf("the cost of a peer's row is %v of one from outside; it must be 0 or more",
+				a))
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
-// byLikelihood returns the vertices with p > 0 in the lower half of the words, most likely first, ties by lower id.
+// byLikelihood returns the vertices with p > 0 in the lower half of the words, most likely first,
+// ties by lower id.
 func byLikelihood(p []float32) ([]uint64, error) {
 	n := 0
 	for v, x := range p {
@@ -108,7 +114,7 @@ func byLikelihood(p []float32) ([]uint64, error) {
 	order := mem.Make[uint64](n)[:0]
 	for v, x := range p {
 		if x > 0 {
-			order = append(order, uint64(^math.Float32bits(x))<<32|uint64(v)) // the bits of numbers above 0 order as they do
+			order = append(order, uint64(^math.Float32bits(x))<<32|uint64(v)) // float bits order alike
 		}
 	}
 	slices.Sort(order)
@@ -118,11 +124,13 @@ func byLikelihood(p []float32) ([]uint64, error) {
 // Devices returns how many devices the rows are divided among.
 func (g *Placement) Devices() int { return len(g.held) }
 
-// Held returns what a device holds: a vertex for each slot, as a view. Fewer than asked for if there are not as many vertices.
+// Held returns what a device holds: a vertex for each slot, as a view. Fewer than the slots if
+// there are not enough vertices.
 func (g *Placement) Held(device int) []graph.VertexID { return g.held[device] }
 
-// Lookup returns where a device reads each vertex [N]: its own copy if it has one, else that of the first device that has; -1 if
-// no device has. The arrays are outside the Go heap; the caller gives them back with mem.Free. Time O(N + devices * slots).
+// Lookup returns where a device reads each vertex [N]: its own copy, else that of the first device
+// with one; -1 if no device has it. The caller frees the arrays with mem.Free. Time O(N + devices *
+// slots).
 func (g *Placement) Lookup(self int) (device []int16, slot []int32) {
 	device, slot = mem.Make[int16](g.vertices), mem.Make[int32](g.vertices)
 	for v := range device {

@@ -40,10 +40,13 @@ func TestPlaceEnds(t *testing.T) {
 		{"replicate", 3, 3, 1, [][]graph.VertexID{{0, 1, 2}, {0, 1, 2}, {0, 1, 2}}},
 		{"one device", 1, 3, 0, [][]graph.VertexID{{0, 1, 2}}},
 		{"no room", 2, 0, 0, [][]graph.VertexID{{}, {}}},
-		// Gained after round 0: .6, .5 and 0, so that device 1 keeps vertex 1; after round 1: .6, .8 and .4, so that device 2 keeps vertex 0.
+		// Gained after round 0: .6, .5 and 0, so that device 1 keeps vertex 1; after round 1: .6,
+		// .8 and .4, so that device 2 keeps vertex 0.
 		{"spread", 3, 3, 0, [][]graph.VertexID{{8, 1, 3}, {0, 6, 4}, {7, 5, 2}}},
-		{"more room than rows", 2, 20, 0, [][]graph.VertexID{{0, 1, 2, 3, 4, 5, 6, 7, 8}, {0, 1, 2, 3, 4, 5, 6, 7, 8}}},
-		{"stops at a refusal", 2, 3, 0.8, [][]graph.VertexID{{0, 1, 3}, {0, 1, 2}}}, // .6 > .8*.7, but .5 < .8*.8
+		{"more room than rows", 2, 20, 0,
+			[][]graph.VertexID{{0, 1, 2, 3, 4, 5, 6, 7, 8}, {0, 1, 2, 3, 4, 5, 6, 7, 8}}},
+		// .6 > .8*.7, but .5 < .8*.8
+		{"stops at a refusal", 2, 3, 0.8, [][]graph.VertexID{{0, 1, 3}, {0, 1, 2}}},
 	} {
 		g := must[*Placement](t)(Place(p, c.devices, c.slots, c.a))
 		for d := range g.Devices() {
@@ -61,7 +64,8 @@ func TestPlaceEnds(t *testing.T) {
 	}
 }
 
-// cost is what a step is expected to cost all devices: nothing for an own row, a for a peer's, 1 for any other.
+// cost is what a step is expected to cost all devices: nothing for an own row, a for a peer's, 1
+// for any other.
 func cost(g *Placement, p []float32, a float64) (sum float64) {
 	for self := range g.Devices() {
 		device, slot := g.Lookup(self)
@@ -79,8 +83,9 @@ func cost(g *Placement, p []float32, a float64) (sum float64) {
 	return sum
 }
 
-// Laws on random likelihoods: devices are full, no row lies twice on one, look-ups lead to the row and prefer the own copy, the rows held
-// are the hottest ones, and placing by a costs no more than replicating.
+// Laws on random likelihoods: devices are full, no row lies twice on one, look-ups lead to the row
+// and prefer the own copy, the rows held are the hottest ones, and placing by a costs no more than
+// replicating.
 func TestPlaceLaws(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 12))
@@ -99,7 +104,8 @@ func TestPlaceLaws(t *testing.T) {
 		copies := make([]int, len(p))
 		for d := range devices {
 			if len(g.Held(d)) != min(slots, positive) {
-				t.Fatalf("seed %d: device %d holds %d rows, not %d", seed, d, len(g.Held(d)), min(slots, positive))
+				t.Fatalf("seed %d: device %d holds %d rows, not %d", seed, d, len(g.Held(d)),
+					min(slots, positive))
 			}
 			seen := map[graph.VertexID]bool{}
 			for _, v := range g.Held(d) {
@@ -119,17 +125,20 @@ func TestPlaceLaws(t *testing.T) {
 			}
 		}
 		if hottest > coldest {
-			t.Errorf("seed %d: a row of likelihood %v is held but one of %v is not", seed, coldest, hottest)
+			t.Errorf("seed %d: a row of likelihood %v is held but one of %v is not", seed, coldest,
+				hottest)
 		}
 		for self := range devices {
 			device, slot := g.Lookup(self)
 			for v, n := range copies {
 				d := device[v]
 				if (d < 0) != (n == 0) || d >= 0 && g.Held(int(d))[slot[v]] != graph.VertexID(v) {
-					t.Fatalf("seed %d: device %d is led to device %d, slot %d for vertex %d", seed, self, d, slot[v], v)
+					t.Fatalf("seed %d: device %d is led to device %d, slot %d for vertex %d", seed,
+						self, d, slot[v], v)
 				}
 				if own := slices.Contains(g.Held(self), graph.VertexID(v)); own && int(d) != self {
-					t.Fatalf("seed %d: device %d is led to %d for its own vertex %d", seed, self, d, v)
+					t.Fatalf("seed %d: device %d is led to %d for its own vertex %d", seed, self, d,
+						v)
 				}
 			}
 			mem.Free(device)

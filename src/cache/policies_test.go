@@ -27,21 +27,25 @@ func makers(t testing.TB, n, capacity, steps int, initial []graph.VertexID) []ma
 	}
 	for _, delta := range []int{0, 1, 4} {
 		for _, layout := range []Layout{LayoutDense, LayoutCompact} {
-			list = append(list, maker{fmt.Sprintf("prefetch delta=%d layout=%d", delta, layout), initial, func() Policy {
-				return must[*Prefetch](t)(NewPrefetch(PrefetchOptions{
-					Vertices: n, Capacity: capacity, Initial: initial, Gamma: 0.95, Delta: delta, Degree: degreeOf, Layout: layout,
-				}))
-			}})
+			list = append(list, maker{fmt.Sprintf("prefetch delta=%d layout=%d", delta, layout),
+				initial, func() Policy {
+					return must[*Prefetch](t)(NewPrefetch(PrefetchOptions{
+						Vertices: n, Capacity: capacity, Initial: initial, Gamma: 0.95, Delta: delta,
+						Degree: degreeOf, Layout: layout,
+					}))
+				}})
 		}
 	}
 	for _, window := range []int{0, 1, 2, 5, steps} {
 		for _, kind := range []IndexKind{IndexDense, IndexHash} {
 			for _, level := range []bool{false, true} {
-				list = append(list, maker{fmt.Sprintf("lookahead window=%d level=%t index=%d", window, level, kind), nil, func() Policy {
-					return must[*Lookahead](t)(NewLookahead(LookaheadOptions{
-						Vertices: n, Capacity: capacity, Window: window, Level: level, Index: kind,
-					}))
-				}})
+				list = append(list,
+					maker{fmt.Sprintf("lookahead window=%d level=%t index=%d", window, level, kind),
+						nil, func() Policy {
+							return must[*Lookahead](t)(NewLookahead(LookaheadOptions{
+								Vertices: n, Capacity: capacity, Window: window, Level: level, Index: kind,
+							}))
+						}})
 			}
 		}
 	}
@@ -51,8 +55,9 @@ func makers(t testing.TB, n, capacity, steps int, initial []graph.VertexID) []ma
 // degreeOf gives vertices degrees with many ties, some above 2^16.
 func degreeOf(v graph.VertexID) int { return int(v) % 5 * 40_000 }
 
-// Every policy on random traces, executed on a table: a slot holds the row it is said to hold, hits and misses are the remote
-// vertices, rows are fetched once a step, no row lies in two slots, and nothing beats the optimum.
+// Every policy on random traces, executed on a table: a slot holds the row it is said to hold, hits
+// and misses are the remote vertices, rows are fetched once a step, no row lies in two slots, and
+// nothing beats the optimum.
 func TestPoliciesAreExecutable(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -87,7 +92,8 @@ func TestPoliciesAreExecutable(t *testing.T) {
 					t.Errorf("no cache transfers %d of %d remote rows", x.transferred, remote)
 				}
 				if _, early := p.(*Lookahead); early && x.transferred > remote {
-					t.Errorf("looking ahead transfers %d rows where %d are read", x.transferred, remote)
+					t.Errorf("looking ahead transfers %d rows where %d are read", x.transferred,
+						remote)
 				}
 			})
 			p.Free()
@@ -108,24 +114,42 @@ func TestBadOptions(t *testing.T) {
 		err  error
 		want string
 	}{
-		{"static: vertex too large", second(NewStatic(5, []graph.VertexID{1, 5})), "vertex out of range"},
-		{"static: twice", second(NewStatic(5, []graph.VertexID{1, 2, 1})), "vertex 1 twice: entries 0 and 2"},
+		{"static: vertex too large", second(NewStatic(5, []graph.VertexID{1, 5})),
+			"vertex out of range"},
+		{"static: twice", second(NewStatic(5, []graph.VertexID{1, 2, 1})),
+			"vertex 1 twice: entries 0 and 2"},
 		{"sieve: negative", second(NewSieve(5, -1)), "capacity of -1"},
 		{"optimum: negative", second(NewOptimum(-5, 1, true)), "-5 vertices"},
-		{"look-ahead: window", second(NewLookahead(LookaheadOptions{Vertices: 5, Capacity: -2, Window: -1})), "window of -1"},
-		{"look-ahead: all faults", second(NewLookahead(LookaheadOptions{Vertices: 5, Capacity: -2, Window: -1})), "capacity of -2"},
+		{"look-ahead: window",
+			second(NewLookahead(LookaheadOptions{Vertices: 5, Capacity: -2, Window: -1})),
+			"window of -1"},
+		{"look-ahead: all faults",
+			second(NewLookahead(LookaheadOptions{Vertices: 5, Capacity: -2, Window: -1})),
+			"capacity of -2"},
 		{"prefetch: gamma 0", prefetch(func(o *PrefetchOptions) { o.Gamma = 0 }), "gamma is 0"},
-		{"prefetch: gamma above 1", prefetch(func(o *PrefetchOptions) { o.Gamma = 1.1 }), "gamma is 1.1"},
+		{"prefetch: gamma above 1", prefetch(func(o *PrefetchOptions) { o.Gamma = 1.1 }),
+			"gamma is 1.1"},
 		{"prefetch: delta", prefetch(func(o *PrefetchOptions) { o.Delta = -1 }), "delta is -1"},
 		{"prefetch: degree", prefetch(func(o *PrefetchOptions) { o.Degree = nil }), "no Degree"},
-		{"prefetch: too much", prefetch(func(o *PrefetchOptions) { o.Initial = make([]graph.VertexID, 4) }), "4 rows to begin with"},
-		{"prefetch: twice", prefetch(func(o *PrefetchOptions) { o.Initial = []graph.VertexID{7, 7} }), "vertex 7 is twice"},
+		{"prefetch: too much",
+			prefetch(func(o *PrefetchOptions) { o.Initial = make([]graph.VertexID, 4) }),
+			"4 rows to begin with"},
+		{"prefetch: twice", prefetch(func(o *PrefetchOptions) {
+			o.Initial = []graph.VertexID{7,
+				7}
+		}), "vertex 7 is twice"},
 		{"prefetch: no candidate", prefetch(func(o *PrefetchOptions) {
 			o.Initial, o.Candidates = []graph.VertexID{7}, []uint64{1, 1}
-		}), "no candidate"},
-		{"prefetch: range", prefetch(func(o *PrefetchOptions) { o.Initial = []graph.VertexID{100} }), "vertex out of range"},
-		{"prefetch: words", prefetch(func(o *PrefetchOptions) { o.Candidates = []uint64{1} }), "1 words of candidates; 100 vertices have 2"},
-		{"prefetch: beyond", prefetch(func(o *PrefetchOptions) { o.Candidates = []uint64{0, 1 << 36} }), "beyond the last of 100"},
+		}), "not a candidate"},
+		{"prefetch: range",
+			prefetch(func(o *PrefetchOptions) { o.Initial = []graph.VertexID{100} }),
+			"vertex out of range"},
+		{"prefetch: words", prefetch(func(o *PrefetchOptions) { o.Candidates = []uint64{1} }),
+			"1 words of candidates; 100 vertices have 2"},
+		{"prefetch: beyond", prefetch(func(o *PrefetchOptions) {
+			o.Candidates = []uint64{0,
+				1 << 36}
+		}), "beyond the last of 100"},
 		{"place: no device", second(Place([]float32{1}, 0, 1, 0.5)), "0 devices"},
 		{"place: slots", second(Place([]float32{1}, 1, -1, 0.5)), "capacity of -1"},
 		{"place: cost", second(Place([]float32{1}, 1, 1, -1)), "-1"},

@@ -10,21 +10,22 @@ import (
 	"halognn/src/mem"
 )
 
-// PrefetchOptions says how a prefetch buffer is run.
+// PrefetchOptions sets the size and rounds of a prefetch buffer.
 type PrefetchOptions struct {
 	Vertices int // of the graph
 	Capacity int // rows
 
-	// Initial is what the buffer holds at the start, fetched before the first step: entry i in slot i. Candidates, at most Capacity.
-	// Slots it leaves empty are filled by the first rounds.
+	// Initial lists the rows that the buffer holds at the start, fetched before the first step:
+	// entry i in slot i. They are candidates, at most Capacity. The first rounds fill the remaining
+	// slots.
 	Initial []graph.VertexID
 
-	// Candidates are the vertices that may be buffered, such as the halo within some hops: vertex v if bit v%64 of word v/64 is
-	// set. nil for all. It is read by NewPrefetch only.
+	// Candidates are the vertices that may be buffered, such as the halo within some hops: vertex v
+	// if bit v%64 of word v/64 is set. nil for all. It is read by NewPrefetch only.
 	Candidates []uint64
 
-	Gamma float64 // decay of a step in which a buffered row is not used, in (0, 1]; 1: no row decays, so none may leave
-	Delta int     // steps from one eviction round to the next; 0 for none ever
+	Gamma float64 // decay of a buffered row in a step without use, in (0, 1]; 1: none decays or leaves
+	Delta int     // steps between eviction rounds; 0: no rounds
 
 	// Degree breaks ties between equal scores: higher is better.
 	Degree func(graph.VertexID) int
@@ -32,61 +33,66 @@ type PrefetchOptions struct {
 	Layout Layout
 }
 
-// check reports every fault.
+// check reports every error.
 func (o PrefetchOptions) check() error {
-	faults := []error{checkSize(o.Vertices, o.Capacity)}
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	errs := []error{checkSize(o.Vertices, o.Capacity)}
+	reject := func(format string,
+		args ...any) {
+		errs = append(errs, fmt.Errorf(format, args...))
+	}
 	if !(o.Gamma > 0 && o.Gamma <= 1) {
-		fault("gamma is %v; it must be above 0 and at most 1", o.Gamma)
+		reject("gamma is %v; it must be above 0 and at most 1", o.Gamma)
 	}
 	if o.Delta < 0 {
-		fault("delta is %d; it must be at least 1, or 0 to evict nothing", o.Delta)
+		reject("delta is %d; it must be at least 1, or 0 to evict nothing", o.Delta)
 	}
 	if o.Degree == nil {
-		fault("there is no Degree to break ties with")
+		reject("there is no Degree to break ties with")
 	}
 	if len(o.Initial) > o.Capacity {
-		fault("%d rows to begin with, but room for %d", len(o.Initial), o.Capacity)
+		reject("%d rows to begin with, but room for %d", len(o.Initial), o.Capacity)
 	}
 	if words := (o.Vertices + 63) / 64; o.Candidates != nil {
 		if len(o.Candidates) != words {
-			fault("%d words of candidates; %d vertices have %d", len(o.Candidates), o.Vertices, words)
+			reject("%d words of candidates; %d vertices have %d", len(o.Candidates), o.Vertices,
+				words)
 		} else if words > 0 && bits.Len64(o.Candidates[words-1]) > o.Vertices-64*(words-1) {
-			fault("candidates beyond the last of %d vertices", o.Vertices)
+			reject("candidates beyond the last of %d vertices", o.Vertices)
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
-// Prefetch is a buffer whose rows are scored by use: every Delta steps, rows that went unused are exchanged for the vertices
-// that were missed most.
+// Prefetch is a buffer whose rows are scored by use: every Delta steps it replaces unused rows by
+// the vertices that were missed most.
 //
 //	S_E of a buffered vertex   1 at the start; times Gamma in every step that does not use it
 //	S_A of any other           0 at the start; plus 1 for every miss
 //
-// A round is part of the step in which it is due, after that step's hits and misses have been scored. Slots with S_E <= Gamma^Delta
-// may go, lowest S_E first; vertices with the highest S_A > 0 come, ties by higher degree, then lower id (among slots the other way
-// round); as many as the shorter list has. The vertex that goes takes its S_E along as its S_A, the one that comes its S_A as its
-// S_E. Rows that come are fetched with the misses of the step, unless they are among those.
+// A round is part of the step in which it is due, after that step's hits and misses have been
+// scored. Slots with S_E <= Gamma^Delta may leave, lowest S_E first; vertices with the highest S_A
+// > 0 enter, ties by higher degree, then lower id (the reverse among slots); as many as the shorter
+// list has. A vertex that leaves keeps its S_E as its S_A, one that enters keeps its S_A as its
+// S_E. Entering rows that the step does not miss are fetched with its misses.
 //
-// With Gamma = 1 nothing decays, so nothing leaves: rounds fill empty slots only. (The comparison as such would let every row leave that
-// came with S_E <= 1, however often it was used.)
+// With Gamma = 1 nothing decays, so nothing leaves: rounds fill empty slots only. (The comparison
+// alone would let every row leave that entered with S_E <= 1, however often it was used.)
 //
-// Nothing is done for a row that is not used: S_E is kept as a logarithm and a step from which it has decayed, which a use
-// moves on by one.
+// A step costs nothing for rows that it does not use: S_E is kept as a logarithm and the step since
+// which it has decayed, which a use moves on by one.
 //
 //	log S_E(t) = start - (t - since) * -log Gamma
 //
-// Time O(len(remote)) a step, and O(Capacity + candidates) a round. Memory: the scoreboard, 24 bytes a slot and 256 KiB. S_A is
-// a float32: counts above 2^24 stay there.
-// Source: MassiveGNN (Sarkar et al., CLUSTER 2024), algorithm 2 and section 3.2. Differences: a miss counts in every step, also
-// when a round is due; the threshold includes what equals it, but for Gamma = 1; scores are swapped as the text says, of which
-// algorithm 2 shows half.
+// Time O(len(remote)) a step, and O(Capacity + candidates) a round. Memory: the scoreboard, 24
+// bytes a slot and 256 KiB. S_A is a float32: it stops growing at 2^24. Source: MassiveGNN (Sarkar
+// et al., CLUSTER 2024), algorithm 2 and section 3.2. Differences: a miss counts also in a step
+// with a round; the threshold itself may leave, except with Gamma = 1; scores are swapped as the
+// text says, of which algorithm 2 shows half.
 type Prefetch struct {
 	blind
 	board  *scoreboard
 	vertex []graph.VertexID // [C]
-	start  []float64        // [C] log S_E when the row came
+	start  []float64        // [C] log S_E when the row entered
 	since  []int32          // [C] step from which S_E has decayed
 	filled int              // slots that hold a row
 	degree func(graph.VertexID) int
@@ -101,16 +107,18 @@ type Prefetch struct {
 	digits  []uint32
 }
 
-// NewPrefetch makes a buffer. All faults of the options are reported at once.
+// NewPrefetch makes a buffer. All errors of the options are reported at once.
 func NewPrefetch(o PrefetchOptions) (*Prefetch, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("prefetch buffer: %w", err)
 	}
 	p := &Prefetch{
 		board:  newScoreboard(o.Vertices, o.Candidates, o.Layout),
-		vertex: mem.Make[graph.VertexID](o.Capacity), start: mem.Make[float64](o.Capacity), since: mem.Make[int32](o.Capacity),
+		vertex: mem.Make[graph.VertexID](o.Capacity), start: mem.Make[float64](o.Capacity),
+		since:  mem.Make[int32](o.Capacity),
 		filled: len(o.Initial), degree: o.Degree, lambda: -math.Log(o.Gamma), delta: o.Delta,
-		leaving: mem.Make[int32](o.Capacity), coming: mem.Make[int32](o.Capacity), digits: mem.Make[uint32](1 << digitBits),
+		leaving: mem.Make[int32](o.Capacity), coming: mem.Make[int32](o.Capacity),
+		digits: mem.Make[uint32](1 << digitBits),
 	}
 	if err := p.fill(o.Vertices, o.Initial); err != nil {
 		p.Free()
@@ -123,13 +131,15 @@ func NewPrefetch(o PrefetchOptions) (*Prefetch, error) {
 func (p *Prefetch) fill(vertices int, initial []graph.VertexID) error {
 	for i, v := range initial {
 		if uint32(v) >= uint32(vertices) {
-			return fmt.Errorf("entry %d to begin with is vertex %d: %w (the graph has %d vertices)", i, v, graph.ErrVertexRange, vertices)
+			return fmt.Errorf("entry %d to begin with is vertex %d: %w (the graph has %d vertices)",
+				i, v, graph.ErrVertexRange, vertices)
 		}
 		switch e := &p.board.entry[p.board.at(v)]; {
 		case *e < 0:
-			return fmt.Errorf("vertex %d is twice among those to begin with: entries %d and %d", v, *e&slotMask, i)
+			return fmt.Errorf("vertex %d is twice among those to begin with: entries %d and %d", v,
+				*e&slotMask, i)
 		case *e == unscored:
-			return fmt.Errorf("entry %d to begin with is vertex %d, which is no candidate", i, v)
+			return fmt.Errorf("entry %d to begin with is vertex %d, which is not a candidate", i, v)
 		default:
 			*e = buffered | int32(i)
 		}
@@ -138,7 +148,7 @@ func (p *Prefetch) fill(vertices int, initial []graph.VertexID) error {
 	return nil
 }
 
-// Step looks the vertices up, scores them, and every Delta steps exchanges rows.
+// Step looks up and scores the vertices, and every Delta steps exchanges rows.
 func (p *Prefetch) Step(remote []graph.VertexID, d *Decision) {
 	d.begin(len(remote), 0, 0)
 	d.Misses = p.board.count(remote, d.Slot, p.since)
@@ -148,16 +158,17 @@ func (p *Prefetch) Step(remote []graph.VertexID, d *Decision) {
 	}
 }
 
-// score returns the logarithm of the S_E of a slot. (The conversion keeps compilers from fusing the operations, which would
-// give other bits on other machines.)
+// score returns the logarithm of the S_E of a slot. (The conversion stops compilers from fusing the
+// operations, which would change bits between machines.)
 func (p *Prefetch) score(slot int32) float64 {
 	return p.start[slot] - float64(float64(p.step-int(p.since[slot]))*p.lambda)
 }
 
-// ulps of S_E, as differences of its logarithm, within which the threshold counts as reached.
+// The tolerance of the threshold, as a difference of logarithms: some ulps of S_E.
 const ulps = 4 * 0x1p-52
 
-// mayLeave reports whether S_E has decayed to Gamma^Delta or below. A row that came with S_E = 1 and has not been used for Delta steps is there exactly.
+// mayLeave reports whether S_E has decayed to Gamma^Delta or below. A row that entered with S_E = 1
+// and was not used for Delta steps is exactly at the threshold.
 func (p *Prefetch) mayLeave(slot int32) bool {
 	if p.lambda == 0 {
 		return false

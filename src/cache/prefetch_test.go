@@ -18,7 +18,8 @@ var (
 	deltas = []int{1, 16, 32, 64, 128, 256, 512, 1024}
 )
 
-// plain is the buffer written down from the algorithm: maps, every score touched in every step, sorts.
+// plain is the buffer written down from the algorithm: maps, every score touched in every step,
+// sorts.
 type plain struct {
 	gamma     float64
 	delta     int
@@ -78,10 +79,12 @@ func (p *plain) advance(remote []graph.VertexID) (hits, come []graph.VertexID) {
 		}
 	}
 	slices.SortFunc(leave, func(v, u graph.VertexID) int {
-		return cmp.Or(cmp.Compare(p.evicting[v], p.evicting[u]), cmp.Compare(degreeOf(v), degreeOf(u)), cmp.Compare(u, v))
+		return cmp.Or(cmp.Compare(p.evicting[v], p.evicting[u]),
+			cmp.Compare(degreeOf(v), degreeOf(u)), cmp.Compare(u, v))
 	})
 	slices.SortFunc(come, func(v, u graph.VertexID) int {
-		return cmp.Or(cmp.Compare(p.access[u], p.access[v]), cmp.Compare(degreeOf(u), degreeOf(v)), cmp.Compare(v, u))
+		return cmp.Or(cmp.Compare(p.access[u], p.access[v]), cmp.Compare(degreeOf(u), degreeOf(v)),
+			cmp.Compare(v, u))
 	})
 	empty := p.capacity - len(p.evicting)
 	come = come[:min(len(come), empty+len(leave))]
@@ -121,18 +124,22 @@ func compare(t *testing.T, o PrefetchOptions, trace [][]graph.VertexID) (rounds 
 			if err := tables[i].execute(remote, d); err != nil {
 				t.Fatalf("layout %d, step %d: %v", i, step, err)
 			}
-			if have := slices.Sorted(maps.Keys(want.evicting)); !slices.Equal(held(tables[i]), have) {
+			if have := slices.Sorted(maps.Keys(want.evicting)); !slices.Equal(held(tables[i]),
+				have) {
 				t.Fatalf("layout %d, step %d: holds %v, want %v", i, step, held(tables[i]), have)
 			}
-			if d.Misses != len(remote)-len(hits) || d.Replacements != len(come) || len(come) > 0 && d.Evictions != want.evictions {
+			if d.Misses != len(remote)-len(hits) || d.Replacements != len(come) || len(come) > 0 &&
+				d.Evictions != want.evictions {
 				t.Fatalf("layout %d, step %d: %d misses, %d evictions, %d replacements; want %d, %d, %d",
-					i, step, d.Misses, d.Evictions, d.Replacements, len(remote)-len(hits), want.evictions, len(come))
+					i, step, d.Misses, d.Evictions, d.Replacements, len(remote)-len(hits),
+					want.evictions, len(come))
 			}
 			if !slices.IsSorted(d.Early) {
 				t.Fatalf("layout %d, step %d: early rows %v are not in order", i, step, d.Early)
 			}
 		}
-		if !slices.Equal(decisions[0].Insert, decisions[1].Insert) || !slices.Equal(decisions[0].Slot, decisions[1].Slot) {
+		if !slices.Equal(decisions[0].Insert, decisions[1].Insert) ||
+			!slices.Equal(decisions[0].Slot, decisions[1].Slot) {
 			t.Fatalf("step %d: the layouts decide differently", step)
 		}
 	}
@@ -143,7 +150,8 @@ func compare(t *testing.T, o PrefetchOptions, trace [][]graph.VertexID) (rounds 
 }
 
 func held(x *table) []graph.VertexID {
-	have := slices.DeleteFunc(slices.Clone(x.row), func(v graph.VertexID) bool { return v == nothing })
+	have := slices.DeleteFunc(slices.Clone(x.row),
+		func(v graph.VertexID) bool { return v == nothing })
 	slices.Sort(have)
 	return have
 }
@@ -156,7 +164,8 @@ func TestPrefetchIsTheAlgorithm(t *testing.T) {
 				for seed := range uint64(2) {
 					r := rand.New(rand.NewPCG(seed, uint64(delta)))
 					const n = 90
-					o := PrefetchOptions{Vertices: n, Capacity: r.IntN(20), Gamma: gamma, Delta: delta, Degree: degreeOf}
+					o := PrefetchOptions{Vertices: n, Capacity: r.IntN(20), Gamma: gamma,
+						Delta: delta, Degree: degreeOf}
 					if seed%2 == 1 {
 						o.Candidates = make([]uint64, (n+63)/64)
 					}
@@ -172,7 +181,8 @@ func TestPrefetchIsTheAlgorithm(t *testing.T) {
 					}
 					rounds += compare(t, o, randomTrace(r, n, 60+3*delta, 15, 2))
 				}
-				if (rounds > 0) != (delta > 0) && (gamma < 1 || rounds > 0) { // without decay a full buffer exchanges nothing
+				// without decay a full buffer exchanges nothing
+				if (rounds > 0) != (delta > 0) && (gamma < 1 || rounds > 0) {
 					t.Errorf("%d rounds exchanged rows", rounds)
 				}
 			})
@@ -180,13 +190,15 @@ func TestPrefetchIsTheAlgorithm(t *testing.T) {
 	}
 }
 
-// MassiveGNN, equation 1. A row not used for exactly Delta steps may leave, one used once may not. With a threshold that was rounded
-// to three decimals, nothing ever left at gamma 0.95 and Delta >= 256.
+// MassiveGNN, equation 1. A row not used for exactly Delta steps may leave, one used once may not.
+// With a threshold that was rounded to three decimals, nothing ever left at gamma 0.95 and Delta >=
+// 256.
 func TestUnusedForDeltaStepsQualifies(t *testing.T) {
 	for _, gamma := range append([]float64{1 - 1e-9, 1e-3}, gammas...) {
 		for _, delta := range deltas {
 			p := must[*Prefetch](t)(NewPrefetch(PrefetchOptions{
-				Vertices: 10, Capacity: 2, Initial: []graph.VertexID{0, 1}, Gamma: gamma, Delta: delta, Degree: degreeOf,
+				Vertices: 10, Capacity: 2, Initial: []graph.VertexID{0, 1}, Gamma: gamma,
+				Delta: delta, Degree: degreeOf,
 			}))
 			var d Decision
 			for step := range delta {
@@ -201,7 +213,8 @@ func TestUnusedForDeltaStepsQualifies(t *testing.T) {
 				want = 0
 			}
 			if d.Evictions != want || d.Replacements != want || len(d.Early) != 0 {
-				t.Errorf("gamma %v, Delta %d: %d evictions, %d replacements, %d rows fetched for them; want %d, %d, 0",
+				t.Errorf("gamma %v, Delta %d: %d evictions, %d replacements, %d rows fetched for "+
+					"them; want %d, %d, 0",
 					gamma, delta, d.Evictions, d.Replacements, len(d.Early), want, want)
 			}
 			d.Free()
@@ -213,13 +226,15 @@ func TestUnusedForDeltaStepsQualifies(t *testing.T) {
 // Without decay, rounds fill what is empty, and then the buffer keeps what it has.
 func TestGammaOneEvictsNothing(t *testing.T) {
 	p := must[*Prefetch](t)(NewPrefetch(PrefetchOptions{
-		Vertices: 8, Capacity: 4, Initial: []graph.VertexID{0, 1}, Gamma: 1, Delta: 2, Degree: degreeOf,
+		Vertices: 8, Capacity: 4, Initial: []graph.VertexID{0, 1}, Gamma: 1, Delta: 2,
+		Degree: degreeOf,
 	}))
 	defer p.Free()
 	var d Decision
 	defer d.Free()
 	holds := newTable(4, []graph.VertexID{0, 1})
-	for step, remote := range [][]graph.VertexID{{5}, {5, 6}, {7}, {7}, {7, 4}, {7, 4}, {2, 3}, {2, 3}} {
+	for step, remote := range [][]graph.VertexID{{5}, {5, 6}, {7}, {7}, {7, 4}, {7, 4}, {2, 3},
+		{2, 3}} {
 		p.Step(remote, &d)
 		if err := holds.execute(remote, &d); err != nil {
 			t.Fatal(err)
@@ -229,15 +244,18 @@ func TestGammaOneEvictsNothing(t *testing.T) {
 			want = []graph.VertexID{0, 1, 5, 6}
 		}
 		if d.Evictions != 0 || !slices.Equal(held(holds), want) {
-			t.Errorf("step %d: %d evictions; it holds %v, want %v", step+1, d.Evictions, held(holds), want)
+			t.Errorf("step %d: %d evictions; it holds %v, want %v", step+1, d.Evictions,
+				held(holds), want)
 		}
 	}
 }
 
-// A row that came with S_E above 1 takes longer, as the paper has it: until S_E has fallen to gamma^Delta.
+// A row that came with S_E above 1 takes longer, as the paper has it: until S_E has fallen to
+// gamma^Delta.
 func TestNewcomersTakeTheirCountAlong(t *testing.T) {
 	p := must[*Prefetch](t)(NewPrefetch(PrefetchOptions{
-		Vertices: 4, Capacity: 1, Initial: []graph.VertexID{0}, Gamma: 0.5, Delta: 4, Degree: degreeOf,
+		Vertices: 4, Capacity: 1, Initial: []graph.VertexID{0}, Gamma: 0.5, Delta: 4,
+		Degree: degreeOf,
 	}))
 	defer p.Free()
 	var d Decision
@@ -250,8 +268,10 @@ func TestNewcomersTakeTheirCountAlong(t *testing.T) {
 		}
 		p.Step(remote, &d)
 		switch {
-		case step == 4 && (d.Replacements != 1 || p.vertex[0] != 1 || math.Abs(p.score(0)-math.Log(4)) > 1e-15):
-			t.Fatalf("step 4: vertex %d with log S_E %v, want 1 with %v", p.vertex[0], p.score(0), math.Log(4))
+		case step == 4 && (d.Replacements != 1 || p.vertex[0] != 1 ||
+			math.Abs(p.score(0)-math.Log(4)) > 1e-15):
+			t.Fatalf("step 4: vertex %d with log S_E %v, want 1 with %v", p.vertex[0], p.score(0),
+				math.Log(4))
 		case step > 4 && d.Evictions > 0:
 			left = step
 		}
@@ -271,15 +291,20 @@ func TestSelectFirst(t *testing.T) {
 		for i := range items {
 			items[i], key[i] = int32(i), r.IntN(1+r.IntN(20))
 		}
-		before := func(a, b int32) bool { return cmp.Or(cmp.Compare(key[a], key[b]), cmp.Compare(a, b)) < 0 }
+		before := func(a, b int32) bool {
+			return cmp.Or(cmp.Compare(key[a], key[b]),
+				cmp.Compare(a, b)) < 0
+		}
 		want := slices.Clone(items)
-		slices.SortFunc(want, func(a, b int32) int { return cmp.Or(cmp.Compare(key[a], key[b]), cmp.Compare(a, b)) })
+		slices.SortFunc(want,
+			func(a, b int32) int { return cmp.Or(cmp.Compare(key[a], key[b]), cmp.Compare(a, b)) })
 		k := r.IntN(n + 1)
 		selectFirst(items, k, before)
 		slices.Sort(items[:k])
 		slices.Sort(want[:k])
 		if !slices.Equal(items[:k], want[:k]) {
-			t.Fatalf("seed %d: the first %d of %v are %v, want %v", seed, k, key, items[:k], want[:k])
+			t.Fatalf("seed %d: the first %d of %v are %v, want %v", seed, k, key, items[:k],
+				want[:k])
 		}
 	}
 }

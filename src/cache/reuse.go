@@ -5,17 +5,19 @@ import (
 	"sort"
 )
 
-// Reuse says how soon remote rows are read again: the vertices that a minibatch may read, counted by how likely it reads them. It
-// predicts what a cache that looks ahead keeps, without sampling.
+// Reuse models how soon remote rows are read again: a histogram of vertices by the probability that
+// a minibatch reads them. It predicts the rows that a look-ahead cache keeps, without sampling.
 //
-// A vertex that a minibatch reads with probability p, independently of the others, is read again after l minibatches with probability
-// p (1-p)^(l-1). Keeping the row until then takes one slot l minibatches long and saves one transfer, so the best use of a cache
-// is to keep the rows with the shortest ways: all up to some length T, which is what Belady does where many rows are read at a time.
+// A vertex that a minibatch reads with probability p, independently of the others, is read again
+// after l minibatches with probability p (1-p)^(l-1). Keeping the row until then takes one slot for
+// l minibatches and saves one transfer, so a cache should keep the shortest intervals: all up to
+// some length T. Belady's rule does the same if many rows are read at a time.
 //
 //	held(W) = sum of 1 - (1-p)^W (1 + W p)     rows that are between two uses at most W apart, at any moment
 //	kept(W) = sum of p (1 - (1-p)^W)           reads of a minibatch that come at most W after the last one of the vertex
 //
-// So T is where held reaches the capacity, and a window of T minibatches knows all that is worth keeping.
+// So T is where held reaches the capacity, and a window of T minibatches knows all intervals worth
+// keeping.
 //
 //	count [bins]   vertices by p, 128 bins an octave
 //	sum   [bins]   their p, added up
@@ -30,12 +32,12 @@ const (
 	reuseBins  = 0x3F800000>>reuseShift + 1
 )
 
-// NewReuse has no vertices yet.
+// NewReuse returns an empty histogram.
 func NewReuse() *Reuse {
 	return &Reuse{count: make([]float64, reuseBins), sum: make([]float64, reuseBins)}
 }
 
-// Add counts vertices, such as those from one local range to the next: p in [0, 1] is how likely a minibatch reads each. O(len(p)).
+// Add counts vertices: p in [0, 1] is the probability that a minibatch reads each. O(len(p)).
 func (r *Reuse) Add(p []float32) {
 	for _, x := range p {
 		bin := min(math.Float32bits(x)>>reuseShift, reuseBins-1)
@@ -53,24 +55,24 @@ func (r *Reuse) Uses() float64 {
 	return uses
 }
 
-// beyond returns the reads of a minibatch that come more than reach after the last one of the row:
-// all but kept; see Reuse.
+// beyond returns the reads of a minibatch that come more than reach minibatches after the last one
+// of the row: all but kept; see Reuse.
 func (r *Reuse) beyond(reach int) (reads float64) {
 	r.each(func(n, p float64) { reads += n * p * unread(p, reach) })
 	return reads
 }
 
-// Fetched predicts how many rows of a minibatch a cache of so many rows that sees so far ahead
-// transfers, on average over a run of so many minibatches.
+// Fetched predicts the rows that a cache of this capacity and window transfers for a minibatch, on
+// average over a run of so many minibatches.
 //
-// Where the window knows too few uses to fill the cache, rows stay in the rest of it for no known
-// use, and the one used longest ago gives way. If that is A minibatches ago, the cache holds
+// Where the window knows too few uses to fill the cache, rows without a known use fill the rest,
+// and the one used longest ago is replaced first. If that is A minibatches ago, the cache holds
 //
 //	occupied(A) = sum of 1 - (1-p)^(A+W) (1 + W p)
 //
 // rows: those used less than A ago and not in the window, and those used in the window and at most
-// A+W apart. So A is where that reaches the capacity, and a read is a hit up to A+W after the last
-// one, and in the first W+1 minibatches, whose rows the cache begins with.
+// A+W apart. So A is where that reaches the capacity. A read is a hit up to A+W minibatches after
+// the last one, and in the first W+1 minibatches, whose rows the first fill holds.
 func (r *Reuse) Fetched(capacity, window, run int) float64 {
 	room := float64(capacity)
 	if full := r.fills(capacity, window); full < window || r.occupied(0, window) >= room {
@@ -86,7 +88,7 @@ func (r *Reuse) Fetched(capacity, window, run int) float64 {
 		r.missed(known, age-1+window, run), r.missed(known, age+window, run))
 }
 
-// between returns what lies between x and y as far as at lies between from and to.
+// between interpolates from x to y as at goes from from to to.
 func between(at, from, to, x, y float64) float64 {
 	if to <= from {
 		return y
@@ -94,14 +96,15 @@ func between(at, from, to, x, y float64) float64 {
 	return x + (y-x)*min(1, max(0, (at-from)/(to-from)))
 }
 
-// occupied is the rows of a cache in which rows of no known use stay until that age; see Fetched.
+// occupied returns the rows of a cache in which rows without a known use stay up to that age; see
+// Fetched.
 func (r *Reuse) occupied(age, window int) (rows float64) {
 	r.each(func(n, p float64) { rows += n * (1 - unread(p, age+window)*(1+float64(window)*p)) })
 	return rows
 }
 
-// missed returns the mean reads of a minibatch that come more than reach after the last one of the
-// row. Nothing is missed in the first minibatches, known of a run.
+// missed returns the mean reads of a minibatch that come more than reach minibatches after the last
+// one of the row. The first known minibatches of a run miss nothing.
 func (r *Reuse) missed(known, reach, run int) (reads float64) {
 	r.each(func(n, p float64) {
 		// Read for the first time, before reach is over.
@@ -111,7 +114,7 @@ func (r *Reuse) missed(known, reach, run int) (reads float64) {
 	return reads
 }
 
-// unread returns the chance that so many minibatches do not read a vertex.
+// unread returns the probability that so many minibatches do not read a vertex.
 func unread(p float64, minibatches int) float64 {
 	if minibatches <= 0 {
 		return 1 // also where p is 1
@@ -135,25 +138,26 @@ func (r *Reuse) fills(capacity, limit int) int {
 	})
 }
 
-// WindowOptions are what a window is planned from. They follow from the graph and the settings of a run, never from the machine, so that all
-// ranks, and a simulation, can come to the same one.
+// WindowOptions are the inputs of a planned window. They follow from the graph and the settings,
+// never from the machine, so that all ranks, and a simulation, plan the same window.
 type WindowOptions struct {
 	Capacity int    // rows
 	Steps    int    // minibatches of a rank in an epoch
-	Epochs   int    // of the run; there is no more to know
+	Epochs   int    // of the run
 	Reuse    *Reuse // of the remote vertices
 
-	// A minibatch that is known but not yet trained stays in memory. At most Memory bytes are spent on those of the window, of StepBytes
-	// each, and on looking ahead itself; 0 for no bound.
+	// A minibatch that is known but not yet trained stays in memory. At most Memory bytes are spent
+	// on those of the window, of StepBytes each, and on looking ahead itself; 0 for no bound.
 	Memory, StepBytes int64
 }
 
-// windowSlack widens a planned window beyond the mean, for steps are not all alike.
+// windowSlack widens a planned window beyond the mean, because steps differ.
 const windowSlack = 4 // a quarter
 
-// PlanWindow returns how many steps ahead a Lookahead has to see to be as good as one that sees everything: the narrowest window that
-// knows enough uses to fill the cache, and a quarter more, as far as the memory goes; at least 1. Where nothing fills the cache it is an
-// epoch, which is enough to begin with the right rows: none has to leave.
+// PlanWindow returns the steps that a Lookahead must know to be as good as one that knows all: the
+// narrowest window with enough uses to fill the cache, and a quarter more, within the memory; at
+// least 1. If no window fills the cache it is an epoch: no row has to leave, and an epoch is enough
+// to choose the first rows.
 func PlanWindow(o WindowOptions) int {
 	if o.Reuse.Uses() == 0 {
 		return 1
@@ -165,7 +169,8 @@ func PlanWindow(o WindowOptions) int {
 	}
 	w += (w + windowSlack - 1) / windowSlack
 	if o.Memory > 0 {
-		each := float64(o.StepBytes) + o.Reuse.Uses()*2*entryBytes // rings are up to twice as long as what they hold
+		// rings are up to twice as long as what they hold
+		each := float64(o.StepBytes) + o.Reuse.Uses()*2*entryBytes
 		w = int(min(float64(w), float64(o.Memory)/each))
 	}
 	return max(1, min(w, run))

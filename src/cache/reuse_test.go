@@ -10,7 +10,8 @@ import (
 	"halognn/src/mem"
 )
 
-// independent draws steps in which every vertex is read with its own probability, whatever the others do: what Reuse assumes.
+// independent draws steps in which every vertex is read with its own probability, whatever the
+// others do: what Reuse assumes.
 func independent(r *rand.Rand, p []float32, steps int) [][]graph.VertexID {
 	trace := make([][]graph.VertexID, steps)
 	for t := range trace {
@@ -23,9 +24,11 @@ func independent(r *rand.Rand, p []float32, steps int) [][]graph.VertexID {
 	return trace
 }
 
-// steady runs a look-ahead cache over the trace and returns the rows a step transfers in the second half.
+// steady runs a look-ahead cache over the trace and returns the rows a step transfers in the second
+// half.
 func steady(t *testing.T, n, capacity, window int, trace [][]graph.VertexID) float64 {
-	l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{Vertices: n, Capacity: capacity, Window: window}))
+	l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{Vertices: n, Capacity: capacity,
+		Window: window}))
 	defer l.Free()
 	half := len(trace) / 2
 	before := 0
@@ -68,12 +71,15 @@ func TestReuseIsWhatLookingAheadFinds(t *testing.T) {
 		window := PlanWindow(WindowOptions{Capacity: capacity, Steps: steps, Reuse: reuse})
 		planned, best := steady(t, n, capacity, window, trace), steady(t, n, capacity, steps, trace)
 		predicted := reuse.Fetched(capacity, window, math.MaxInt32) // without a beginning
-		t.Logf("capacity %d: window %d transfers %.1f rows a step, predicted %.1f; all steps known: %.1f", capacity, window, planned, predicted, best)
+		t.Logf("capacity %d: window %d transfers %.1f rows a step, predicted %.1f; all steps "+
+			"known: %.1f", capacity, window, planned, predicted, best)
 		if planned > 1.01*best {
-			t.Errorf("capacity %d: window %d transfers %.1f rows a step, one of all steps %.1f", capacity, window, planned, best)
+			t.Errorf("capacity %d: window %d transfers %.1f rows a step, one of all steps %.1f",
+				capacity, window, planned, best)
 		}
 		if math.Abs(predicted-best) > 0.01*best+1 {
-			t.Errorf("capacity %d: %.1f rows a step predicted, the best is %.1f", capacity, predicted, best)
+			t.Errorf("capacity %d: %.1f rows a step predicted, the best is %.1f", capacity,
+				predicted, best)
 		}
 	}
 }
@@ -138,12 +144,14 @@ func TestPlanWindow(t *testing.T) {
 	} {
 		reuse := NewReuse()
 		reuse.Add(c.p)
-		if got := PlanWindow(WindowOptions{Capacity: c.capacity, Steps: c.steps, Epochs: 3, Reuse: reuse, Memory: c.memory, StepBytes: 100}); got != c.want {
+		if got := PlanWindow(WindowOptions{Capacity: c.capacity, Steps: c.steps, Epochs: 3,
+			Reuse: reuse, Memory: c.memory, StepBytes: 100}); got != c.want {
 			t.Errorf("%s: window %d, want %d", c.name, got, c.want)
 		}
 		for _, window := range []int{0, 1, 5, 1000} {
 			if f := reuse.Fetched(c.capacity, window, 3*c.steps); !(f >= 0 && f <= reuse.Uses()) {
-				t.Errorf("%s: window %d is predicted to fetch %g of %g uses", c.name, window, f, reuse.Uses())
+				t.Errorf("%s: window %d is predicted to fetch %g of %g uses", c.name, window, f,
+					reuse.Uses())
 			}
 		}
 	}
@@ -152,9 +160,11 @@ func TestPlanWindow(t *testing.T) {
 // A start that does not fit is refused; one of another run costs transfers, nothing else.
 func TestInitialRowsOfALookahead(t *testing.T) {
 	for name, o := range map[string]LookaheadOptions{
-		"look-ahead cache: 3 rows to begin with, but room for 2":                                                                  {Vertices: 5, Capacity: 2, Initial: []graph.VertexID{0, 1, 2}},
-		"look-ahead cache: it holds vertex 3 twice: entries 0 and 1":                                                              {Vertices: 5, Capacity: 2, Initial: []graph.VertexID{3, 3}},
-		"look-ahead cache: entry 1 of what it holds is vertex 5: " + graph.ErrVertexRange.Error() + " (the graph has 5 vertices)": {Vertices: 5, Capacity: 2, Initial: []graph.VertexID{3, 5}},
+		"look-ahead cache: 3 rows to begin with, but room for 2":     {Vertices: 5, Capacity: 2, Initial: []graph.VertexID{0, 1, 2}},
+		"look-ahead cache: it holds vertex 3 twice: entries 0 and 1": {Vertices: 5, Capacity: 2, Initial: []graph.VertexID{3, 3}},
+		"look-ahead cache: entry 1 of what it holds is vertex 5: " + graph.ErrVertexRange.Error() +
+			" (the graph has 5 vertices)": {Vertices: 5, Capacity: 2,
+			Initial: []graph.VertexID{3, 5}},
 	} {
 		if _, err := NewLookahead(o); err == nil || err.Error() != name {
 			t.Errorf("error %v, want %s", err, name)
@@ -172,11 +182,13 @@ func TestInitialRowsOfALookahead(t *testing.T) {
 			initial = append(initial, graph.VertexID(v))
 		}
 		window := r.IntN(len(trace) + 1)
-		l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{Vertices: n, Capacity: capacity, Window: window, Initial: initial}))
+		l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{Vertices: n, Capacity: capacity,
+			Window: window, Initial: initial}))
 		if l.HighWater() > capacity {
 			t.Fatalf("seed %d: %d rows held, capacity %d", seed, l.HighWater(), capacity)
 		}
-		if got, least := run(t, l, initial, trace, nil).transferred, optimum(t, n, capacity, trace, true); got < least {
+		if got, least := run(t, l, initial, trace, nil).transferred,
+			optimum(t, n, capacity, trace, true); got < least {
 			t.Fatalf("seed %d: %d transfers, the fewest are %d", seed, got, least)
 		}
 		before := mem.Allocated()

@@ -7,7 +7,7 @@ import (
 	"halognn/src/mem"
 )
 
-// round exchanges rows that may leave for better ones.
+// round is an eviction round: it replaces rows that may leave by better ones.
 func (p *Prefetch) round(remote []graph.VertexID, d *Decision) {
 	leaving := p.leaving[:0]
 	for slot := range int32(p.filled) {
@@ -39,10 +39,10 @@ func (p *Prefetch) leavesBefore(a, b int32) bool {
 	return v > u
 }
 
-// pending marks, in place of since, a slot whose new row has not been told where to come from.
+// pending marks, in place of since, a slot whose new row has no source yet.
 const pending = -1
 
-// exchange fills the slots that leave, and then empty ones, with those that come.
+// exchange fills the slots that leave, and then empty ones, with the entering vertices.
 func (p *Prefetch) exchange(leaving, coming []int32) {
 	entry := p.board.entry
 	for i, at := range coming {
@@ -60,7 +60,8 @@ func (p *Prefetch) exchange(leaving, coming []int32) {
 	}
 }
 
-// scoreBits returns the entry for a score. One so small that float32 has no room for it is none.
+// scoreBits returns the entry for a score. A score too small for float32 becomes 0, which means no
+// score.
 func scoreBits(x float64) int32 {
 	if e := int32(math.Float32bits(float32(x))); e >= smallest {
 		return e
@@ -68,7 +69,8 @@ func scoreBits(x float64) int32 {
 	return 0
 }
 
-// deliver tells each row that comes whether it is a miss of the step or fetched beside those.
+// deliver finds the source of each entering row: a miss of the step, or a row fetched beside the
+// misses.
 func (p *Prefetch) deliver(remote []graph.VertexID, coming []int32, d *Decision) {
 	d.Early = mem.Grow(d.Early, len(coming))[:0]
 	d.Insert = mem.Grow(d.Insert, len(coming))[:0]
@@ -94,19 +96,19 @@ func (p *Prefetch) deliver(remote []graph.VertexID, coming []int32, d *Decision)
 	}
 }
 
-// Scores are selected digit by digit, counting.
+// Scores are selected digit by digit, by counting.
 const digitBits = 16
 
 const digitMask = 1<<digitBits - 1
 
-// best returns the entries with the k highest scores above 0, or all if there are fewer, in ascending order. It passes
-// over the entries a fixed number of times and sorts nothing.
+// best returns the entries with the k highest scores above 0, or all if there are fewer, in
+// ascending order. It makes a fixed number of passes over the entries and sorts nothing.
 func (p *Prefetch) best(k int) []int32 {
 	entries := p.board.candidates()
 	count := p.digits
 	clear(count)
 	for _, e := range entries {
-		count[uint32(e)>>digitBits]++ // buffered and unscored entries too: their digits are higher than those of scores
+		count[uint32(e)>>digitBits]++ // buffered and unscored entries exceed all scores
 	}
 	high, rest := fromTop(count[:infinity>>digitBits], 1, k)
 	clear(count)
@@ -139,8 +141,8 @@ func (p *Prefetch) best(k int) []int32 {
 	return coming
 }
 
-// lastDegree returns the lowest degree among the k vertices of highest degree that have the score, and how many of those with just
-// that degree are among them.
+// lastDegree returns the lowest degree among the k vertices of highest degree that have the score,
+// and how many of those with just that degree are among them.
 func (p *Prefetch) lastDegree(score int32, k int) (degree, ties int) {
 	entries, count := p.board.candidates(), p.digits
 	clear(count)
@@ -163,8 +165,9 @@ func (p *Prefetch) lastDegree(score int32, k int) (degree, ties int) {
 	return high<<digitBits | low, ties
 }
 
-// fromTop returns the digit that the k-th largest of the counted numbers has, and how many of those with that digit are among
-// the k largest. It does not look below lowest: if there are fewer than k numbers from there on, it returns that and all there are.
+// fromTop returns the digit of the k-th largest of the counted numbers, and how many numbers with
+// that digit are among the k largest. It stops at lowest: if fewer than k numbers have at least
+// that digit, it returns lowest and the count there.
 func fromTop(count []uint32, lowest, k int) (digit, rest int) {
 	for digit = len(count) - 1; digit > lowest && int(count[digit]) < k; digit-- {
 		k -= int(count[digit])

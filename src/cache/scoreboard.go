@@ -17,9 +17,10 @@ const (
 	LayoutCompact               // 8 bytes a candidate and a quarter of a byte a vertex
 )
 
-// scoreboard holds one entry for every vertex that may be buffered: its access score S_A, or where it is buffered. S_A is
-// negative for buffered vertices in the paper; here the sign says so and the rest is the slot, so the scoreboard is the index
-// of the buffer as well, and looking up and scoring a vertex is one access to memory.
+// scoreboard holds one entry for every vertex that may be buffered: its access score S_A, or where
+// it is buffered. In the paper S_A is negative for buffered vertices; here the sign marks them and
+// the other bits are the slot. So the scoreboard is also the index of the buffer, and looking up
+// and scoring a vertex is one memory access.
 //
 //	entry < 0    buffered, in slot entry & slotMask
 //	entry >= 0   not buffered; the bits of S_A as float32, which order like the numbers; unscored, a NaN, for vertices that are
@@ -41,10 +42,11 @@ const (
 	buffered = math.MinInt32
 	unscored = 0x7FC00000 // quiet NaN
 	infinity = 0x7F800000 // scores are below
-	smallest = 0x00800000 // normal float32; what is less is no score
+	smallest = 0x00800000 // normal float32; a smaller value is not a score
 )
 
-// newScoreboard makes one for n vertices of which those with a bit in candidates may be buffered; nil means all.
+// newScoreboard makes a scoreboard for n vertices, of which those with a bit in candidates may be
+// buffered; nil means all.
 func newScoreboard(n int, candidates []uint64, layout Layout) *scoreboard {
 	h := n
 	if candidates != nil {
@@ -57,7 +59,8 @@ func newScoreboard(n int, candidates []uint64, layout Layout) *scoreboard {
 	if layout == LayoutDense || layout == LayoutAuto && 4*n <= 8*h+16*words {
 		return newDenseBoard(n, candidates)
 	}
-	s := &scoreboard{entry: mem.Make[int32](h + 1), vertex: mem.Make[graph.VertexID](h), rank: mem.Make[uint64](2 * words)}
+	s := &scoreboard{entry: mem.Make[int32](h + 1), vertex: mem.Make[graph.VertexID](h),
+		rank: mem.Make[uint64](2 * words)}
 	i := 0
 	for w := range words {
 		set := ^uint64(0)
@@ -119,8 +122,8 @@ func (s *scoreboard) candidates() []int32 {
 	return s.entry[:len(s.vertex)]
 }
 
-// count looks up the vertices and scores the misses: S_A += 1. slots[i] is set to the slot of ids[i], or -1; uses [C] counts up
-// for every hit. It returns the number of misses.
+// count looks up the vertices and scores the misses: S_A += 1. slots[i] is set to the slot of
+// ids[i], or -1; uses [C] counts up for every hit. It returns the number of misses.
 func (s *scoreboard) count(ids []graph.VertexID, slots, uses []int32) (misses int) {
 	var at [lookupBlock]int32
 	for len(ids) > 0 {
@@ -138,9 +141,10 @@ func (s *scoreboard) count(ids []graph.VertexID, slots, uses []int32) (misses in
 	return misses
 }
 
-// countAt is count for entries at known positions, a block of them. All are read once before any is written: a processor that cannot
-// tell whether a read follows a write to the same place makes it wait for that. Hits and misses alternate at random, so there is no
-// branch on which it is; hits are listed first and counted after, when all places to count at are known.
+// countAt is count for entries at known positions, a block of them. All entries are read before any
+// is written, because a processor delays a read that may depend on an earlier write. Hits and
+// misses alternate at random, so no branch depends on them: hits are listed first and counted
+// afterwards.
 func countAt[T ~int32](entry []int32, at []T, slots, uses []int32) (misses int) {
 	touch(entry, at)
 	var hits [lookupBlock + 1]int32

@@ -1,7 +1,8 @@
 package cache
 
-// selectFirst reorders items so that the k that come first by before, a strict total order, are items[:k], in any order. Expected
-// time O(len(items)): quickselect with the median of three as the pivot, so that the same items in the same order always end up alike.
+// selectFirst reorders items so that items[:k] are the first k by before, a strict total order, in
+// any order. Expected time O(len(items)): quickselect with the median of three as the pivot, so
+// that the same items in the same order always end up alike.
 func selectFirst(items []int32, k int, before func(a, b int32) bool) {
 	for lo, hi := 0, len(items)-1; k > lo && k <= hi; {
 		mid := lo + (hi-lo)/2

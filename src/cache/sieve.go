@@ -8,15 +8,16 @@ import (
 	"halognn/src/mem"
 )
 
-// Sieve is the general-purpose cache that dynamic policies are held against: first in, first out, but what was read since the
-// hand last came by stays.
+// Sieve is the general-purpose cache that dynamic policies are compared with: first in, first out,
+// except that a row read since the hand last passed stays.
 //
 //	head (newest) ─ v7 ─ v3* ─ v9 ─ v1* ─ v4 ─ tail (oldest)      * visited
 //	                           ^hand, going towards the head: clears marks, evicts the first vertex without one
 //
-// A step marks its hits, then inserts its misses in order, each at the head, evicting for it when all slots are taken. A
-// miss that a later one of the same step evicts again is not inserted. Memory: the index and 17 bytes a slot.
-// Source: SIEVE (Zhang et al., NSDI 2024), algorithm 1, by steps instead of by reads.
+// A step marks its hits, then inserts its misses in order, each at the head, evicting for it when
+// all slots are taken. A miss that a later one of the same step evicts again is not inserted.
+// Memory: the index and 17 bytes a slot. Source: SIEVE (Zhang et al., NSDI 2024), algorithm 1, by
+// steps instead of by reads.
 type Sieve struct {
 	blind
 	index   *Index
@@ -38,24 +39,27 @@ func NewSieve(n, capacity int) (*Sieve, error) {
 	}
 	return &Sieve{
 		index: NewIndex(n, capacity, IndexAuto), vertex: mem.Make[graph.VertexID](capacity),
-		newer: mem.Make[int32](capacity), older: mem.Make[int32](capacity), insert: mem.Make[int32](capacity),
+		newer: mem.Make[int32](capacity), older: mem.Make[int32](capacity),
+		insert:  mem.Make[int32](capacity),
 		visited: mem.Make[uint8](capacity), head: -1, tail: -1, hand: -1,
 	}, nil
 }
 
-// maxCapacity keeps slots apart from other numbers that share a word with them.
+// maxCapacity leaves room for other bits in a word that holds a slot.
 const maxCapacity = 1<<30 - 1
 
 // checkSize reports what is wrong with the sizes every policy has.
 func checkSize(vertices, capacity int) error {
-	var faults []error
+	var errs []error
 	if vertices < 0 || vertices > graph.MaxVertices {
-		faults = append(faults, fmt.Errorf("%d vertices; there must be 0 to %d", vertices, graph.MaxVertices))
+		errs = append(errs,
+			fmt.Errorf("%d vertices; there must be 0 to %d", vertices, graph.MaxVertices))
 	}
 	if capacity < 0 || capacity > maxCapacity {
-		faults = append(faults, fmt.Errorf("a capacity of %d rows; it must be 0 to %d", capacity, maxCapacity))
+		errs = append(errs,
+			fmt.Errorf("a capacity of %d rows; it must be 0 to %d", capacity, maxCapacity))
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 // Step marks the hits and inserts the misses.
@@ -99,7 +103,7 @@ func (s *Sieve) admit(v graph.VertexID, miss int, d *Decision) {
 		s.tail = slot
 	}
 	s.head = slot
-	if at := s.insert[slot]; at > 0 { // what this step brought here has left already
+	if at := s.insert[slot]; at > 0 { // this step's insert is already evicted
 		d.Insert[at-1] = makeInsert(miss, slot)
 		return
 	}
@@ -107,7 +111,7 @@ func (s *Sieve) admit(v graph.VertexID, miss int, d *Decision) {
 	s.insert[slot] = int32(len(d.Insert))
 }
 
-// evict moves the hand to a vertex that is not marked, takes that out and returns its slot.
+// evict moves the hand to an unmarked vertex, removes it and returns its slot.
 func (s *Sieve) evict() int32 {
 	slot := s.hand
 	if slot < 0 {

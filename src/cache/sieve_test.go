@@ -56,13 +56,14 @@ func TestSieveIsTheAlgorithm(t *testing.T) {
 		n := 1 + r.IntN(60)
 		want := &plainSieve{capacity: r.IntN(20), visited: map[graph.VertexID]bool{}, hand: -1}
 		s := must[*Sieve](t)(NewSieve(n, want.capacity))
-		run(t, s, nil, randomTrace(r, n, 80, r.IntN(25)+1, float64(r.IntN(3))), func(step int, remote []graph.VertexID, x *table) {
-			want.advance(remote)
-			have := slices.Sorted(slices.Values(want.list))
-			if !slices.Equal(held(x), have) {
-				t.Fatalf("seed %d, step %d: holds %v, want %v", seed, step, held(x), have)
-			}
-		})
+		run(t, s, nil, randomTrace(r, n, 80, r.IntN(25)+1, float64(r.IntN(3))),
+			func(step int, remote []graph.VertexID, x *table) {
+				want.advance(remote)
+				have := slices.Sorted(slices.Values(want.list))
+				if !slices.Equal(held(x), have) {
+					t.Fatalf("seed %d, step %d: holds %v, want %v", seed, step, held(x), have)
+				}
+			})
 		s.Free()
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"halognn/src/graph"
 )
 
-// Static is a fixed set of rows, fetched before the first step. An empty one is no cache.
+// Static is a fixed set of rows, fetched before the first step. An empty set means no cache.
 type Static struct {
 	blind
 	index *Index
@@ -24,14 +24,16 @@ func NewStatic(n int, held []graph.VertexID) (*Static, error) {
 	return s, nil
 }
 
-// fill gives held[i] the slot i, as the index is to have it.
+// fill gives held[i] slot i in the index.
 func fill(x *Index, n int, held []graph.VertexID, entry func(slot int32) int32) error {
 	for i, v := range held {
 		if uint32(v) >= uint32(n) {
-			return fmt.Errorf("entry %d of what it holds is vertex %d: %w (the graph has %d vertices)", i, v, graph.ErrVertexRange, n)
+			return fmt.Errorf("entry %d of what it holds is vertex %d: %w (the graph has %d "+
+				"vertices)", i, v, graph.ErrVertexRange, n)
 		}
 		if x.Get(v) >= 0 {
-			return fmt.Errorf("it holds vertex %d twice: entries %d and %d", v, slices.Index(held, v), i)
+			return fmt.Errorf("it holds vertex %d twice: entries %d and %d", v,
+				slices.Index(held, v), i)
 		}
 		x.Set(v, entry(int32(i)))
 	}

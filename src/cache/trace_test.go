@@ -8,7 +8,8 @@ import (
 	"halognn/src/graph"
 )
 
-// randomTrace draws the remote sets of so many steps: up to most distinct ones of n vertices each, low ids more often the larger skew is.
+// randomTrace draws the remote sets of so many steps: up to most distinct ones of n vertices each,
+// low ids more often the larger skew is.
 func randomTrace(r *rand.Rand, n, steps, most int, skew float64) [][]graph.VertexID {
 	trace := make([][]graph.VertexID, steps)
 	hidden := r.Perm(n) // which vertices are hot has nothing to do with their ids
@@ -48,7 +49,8 @@ func newTable(slots int, initial []graph.VertexID) *table {
 	return x
 }
 
-// execute reads the rows of a step, then writes those that stay, and reports what is wrong with the decision.
+// execute reads the rows of a step, then writes those that stay, and reports what is wrong with the
+// decision.
 func (x *table) execute(remote []graph.VertexID, d *Decision) error {
 	if len(d.Slot) != len(remote) {
 		return fmt.Errorf("%d slots for %d vertices", len(d.Slot), len(remote))
@@ -87,7 +89,7 @@ func (x *table) execute(remote []graph.VertexID, d *Decision) error {
 		x.row[i.Slot()] = fetched[i.From()]
 	}
 	x.misses += d.Misses
-	x.transferred += d.Transferred()
+	x.transferred += int(d.Counters().Remote)
 	if evictions != d.Evictions {
 		return fmt.Errorf("%d rows are overwritten, but %d are said to be evicted", evictions, d.Evictions)
 	}

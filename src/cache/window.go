@@ -7,9 +7,9 @@ import (
 	"halognn/src/mem"
 )
 
-// Feed tells the remote vertices of the next step that has not been fed. Every step is fed once, in order and before it is due, and
-// at most Window steps before: a step is fed Window steps ahead as long as there are that many to come. It panics if one is
-// fed earlier, for decisions depend on what was known.
+// Feed gives the remote vertices of the next unfed step. Every step is fed once, in order, before
+// it is due and at most Window steps before. It panics if a step is fed earlier, because decisions
+// depend on the known steps.
 func (l *Lookahead) Feed(remote []graph.VertexID) {
 	b := l.bookings
 	if ahead := b.end - 1 - b.base; ahead > l.window {
@@ -25,14 +25,14 @@ func (l *Lookahead) Feed(remote []graph.VertexID) {
 	}
 }
 
-// enter is Feed for a block of the remote vertices. What it is going to change is read before, all of it, so that the misses of the
-// processor's caches overlap.
+// enter is Feed for a block of the remote vertices. It first reads everything that it will change,
+// so that the processor's cache misses overlap.
 func (l *Lookahead) enter(step int, remote []graph.VertexID) {
 	var known, last [lookupBlock]int32
 	l.index.Lookup(remote, known[:])
 	mask := uint32(len(l.ids) - 1)
 	for i, k := range known[:len(remote)] {
-		last[i] = k >> 1 & int32(mask) // what that is of another number means nothing, and does no harm
+		last[i] = k >> 1 & int32(mask) // meaningless but harmless for other entries
 	}
 	touch(l.next, last[:len(remote)])
 	for i, v := range remote {
@@ -55,8 +55,8 @@ func (l *Lookahead) enter(step int, remote []graph.VertexID) {
 	}
 }
 
-// claim books a row that has stayed in its slot for no known use, now that there is one, and returns the slot; or -1 if the slot will
-// be needed before.
+// claim books a row that stayed in its slot without a known use and now has one, and returns the
+// slot; or -1 if the slot is needed before that use.
 func (l *Lookahead) claim(slot int32, step int) int32 {
 	l.unlink(slot)
 	if !l.bookings.book(l.bookings.base, step) {
@@ -93,7 +93,8 @@ func (l *Lookahead) reserve(n int) {
 		return
 	}
 	if need > positions {
-		panic(fmt.Sprintf("cache: a window of %d steps has %d uses; at most %d are supported; use a smaller one", l.window, need, positions))
+		panic(fmt.Sprintf("cache: a window of %d steps has %d uses; at most %d are supported; "+
+			"use a smaller one", l.window, need, positions))
 	}
 	l.ids = regrow(l.ids, tail, l.head, need)
 	l.next = regrow(l.next, tail, l.head, need)
@@ -110,7 +111,7 @@ func regrow[T mem.Number](old []T, tail, head uint32, n int) []T {
 	return ring
 }
 
-// Step serves the step that is due. remote is what was fed for it; it panics if it is not.
+// Step serves the step that is due. It panics unless remote is the list that was fed for it.
 func (l *Lookahead) Step(remote []graph.VertexID, d *Decision) {
 	step := l.bookings.base + 1
 	if step == l.bookings.end {
@@ -118,7 +119,8 @@ func (l *Lookahead) Step(remote []graph.VertexID, d *Decision) {
 	}
 	first, n := l.uses(step)
 	if n != len(remote) {
-		panic(fmt.Sprintf("cache: a step with %d remote vertices, but %d were fed for it", len(remote), n))
+		panic(fmt.Sprintf("cache: a step with %d remote vertices, but %d were fed for it",
+			len(remote), n))
 	}
 	d.begin(n, 0, min(n, len(l.vertex)))
 	l.serve(first, remote, d)
@@ -130,13 +132,14 @@ func (l *Lookahead) Step(remote []graph.VertexID, d *Decision) {
 	l.bookings.pass()
 }
 
-// serve answers from the slots and gives up those whose row has no booked use after this one.
+// serve answers from the slots and releases those whose row has no booked use after this step.
 func (l *Lookahead) serve(first uint32, remote []graph.VertexID, d *Decision) {
 	mask := uint32(len(l.ids) - 1)
 	for i, v := range remote {
 		at := (first + uint32(i)) & mask
 		if l.ids[at] != v {
-			panic(fmt.Sprintf("cache: remote vertex %d of a step is %d, but %d was fed for it", i, v, l.ids[at]))
+			panic(fmt.Sprintf("cache: remote vertex %d of a step is %d, but %d was fed for it", i,
+				v, l.ids[at]))
 		}
 		slot, next := l.slot[at], l.next[at]
 		d.Slot[i] = slot
@@ -156,7 +159,7 @@ func (l *Lookahead) serve(first uint32, remote []graph.VertexID, d *Decision) {
 	}
 }
 
-// keep gives slots to the misses that are booked. There are enough: no more rows are booked from this step on than there are slots.
+// keep gives slots to the booked misses. There are enough, because bookings never exceed the slots.
 func (l *Lookahead) keep(first uint32, d *Decision) {
 	mask := uint32(len(l.ids) - 1)
 	miss, held := 0, 0
@@ -174,8 +177,9 @@ func (l *Lookahead) keep(first uint32, d *Decision) {
 	l.hold(held)
 }
 
-// fetchEarly fetches rows that the next step misses, if it misses more than this one. Slots without a booked row suffice for
-// them: none is asked for after this, and what is booked from the next step on is booked without them.
+// fetchEarly fetches rows that the next step misses, if it misses more than this one. It uses slots
+// without a booked row: this step needs no more of them, and bookings from the next step on do not
+// count them.
 func (l *Lookahead) fetchEarly(step int, d *Decision) {
 	if step == l.bookings.end {
 		return
@@ -199,7 +203,7 @@ func (l *Lookahead) fetchEarly(step int, d *Decision) {
 	l.hold(len(d.Early))
 }
 
-// stay lets misses without a known use have the slots that have no row at all, and forgets the others.
+// stay gives empty slots to misses without a known use, and drops the other misses.
 func (l *Lookahead) stay(first uint32, d *Decision) {
 	mask := uint32(len(l.ids) - 1)
 	miss := 0

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Bars are horizontal, because names of runs are long. Each is pieces laid end to end, or a dot for
+// Bars are horizontal, because names of runs are long. Each bar is a row of pieces, or a dot for
 // each rank.
 type Bars struct {
 	X      string // meaning of lengths, with the unit
@@ -14,7 +14,7 @@ type Bars struct {
 	bars   []Bar
 }
 
-// Piece is what a part of every bar stands for.
+// Piece is one component of every bar.
 type Piece struct {
 	Name  string
 	Color int
@@ -25,7 +25,7 @@ type Bar struct {
 	Name   string
 	Values []float64 // of each piece; NaN where none was recorded
 	Tick   float64   // 0 or NaN for none
-	End    string    // text behind the end
+	End    string    // text after the end
 	Dots   []float64 // instead of pieces
 	Joined bool      // belongs to the bar above
 }
@@ -101,7 +101,7 @@ func (b *Bars) size() (width, height float64) {
 	return plotWidth, legend*legendRow + 10 + b.rowsHeight() + plotBottom
 }
 
-// Length is how far a bar reaches: the sum of its pieces, or the largest dot.
+// Length is the length of a bar: the sum of its pieces, or the largest dot.
 func (one *Bar) Length() float64 {
 	sum := 0.0
 	for _, v := range one.Values {

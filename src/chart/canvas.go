@@ -11,15 +11,17 @@ type canvas struct{ b strings.Builder }
 func (s *canvas) put(format string, args ...any) { fmt.Fprintf(&s.b, format, args...) }
 
 func (s *canvas) line(class string, x1, y1, x2, y2 float64) {
-	s.put(`<line class="%s" x1="%s" y1="%s" x2="%s" y2="%s"/>`, class, px(x1), px(y1), px(x2), px(y2))
+	s.put(`<line class="%s" x1="%s" y1="%s" x2="%s" y2="%s"/>`, class, px(x1), px(y1), px(x2),
+		px(y2))
 }
 
 func (s *canvas) text(class, anchor string, x, y float64, words string) {
-	s.put(`<text class="%s" x="%s" y="%s" text-anchor="%s">%s</text>`, class, px(x), px(y), anchor, escape(words))
+	s.put(`<text class="%s" x="%s" y="%s" text-anchor="%s">%s</text>`, class, px(x), px(y), anchor,
+		escape(words))
 }
 
-// marker draws a point of a curve. The shape goes with the colour, so that curves are told apart
-// without it. Shapes have about the same area. An open one shows the paper inside.
+// marker draws a point of a curve. Each colour has its shape, so that curves can be distinguished
+// without colours. Shapes have about the same area. An open one is filled with the paper's colour.
 func (s *canvas) marker(color int, open bool, x, y float64, title string) {
 	var d string
 	switch color % 4 {
@@ -39,7 +41,7 @@ func (s *canvas) marker(color int, open bool, x, y float64, title string) {
 	s.put(`<path class="marker %s" d="%s"><title>%s</title></path>`, look, d, escape(title))
 }
 
-// area draws a rectangle in a colour of the palette. Stripes leave the middle to text.
+// area draws a rectangle in a colour of the palette. Stripes leave the middle free for text.
 func (s *canvas) area(class string, color int, x, y, width, height float64, title string) {
 	s.put(`<rect class="%s %s" x="%s" y="%s" width="%s" height="%s"><title>%s</title></rect>`,
 		class, fill(color), px(x), px(y), px(width), px(height), escape(title))

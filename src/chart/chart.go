@@ -5,9 +5,9 @@
 //	Bars ────┘          ├─> File   a file of its own
 //	                    └─> Table  the same numbers as text
 //
-// Plots need no fonts, scripts or network. Their colours follow a light or dark theme and print dark
-// on white. Series never run out of looks: after the last colour the dash pattern or the stripes
-// change. The package knows nothing about runs or ranks.
+// Plots need no fonts, scripts or network. Their colours follow a light or dark theme and print
+// dark on white. After the last colour the dash pattern or the stripes change. The package knows
+// nothing about runs or ranks.
 package chart
 
 import (
@@ -39,14 +39,15 @@ func (c *Chart) SVG() string { return c.element("") }
 // New returns a chart of the drawing.
 func New(id, title, note string, d Drawing) *Chart { return &Chart{id, title, note, d} }
 
-// FileHead returns the beginning of the files of an origin, which tells them from other SVG files.
+// FileHead returns the first bytes of the files of an origin, by which they are recognised.
 func FileHead(origin string) string {
 	return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!-- " + origin + " -->\n"
 }
 
 // File returns the chart as an SVG file of its own. The origin must fit into a comment of XML.
 func (c *Chart) File(origin string) string {
-	return FileHead(origin) + c.element("<style>"+Style+`</style><rect class="paper" width="100%" height="100%"/>`)
+	return FileHead(origin) +
+		c.element("<style>"+Style+`</style><rect class="paper" width="100%" height="100%"/>`)
 }
 
 func (c *Chart) element(head string) string {

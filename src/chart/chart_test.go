@@ -131,7 +131,8 @@ func TestFileStandsAlone(t *testing.T) {
 	}
 	svg := parse(t, text)
 	if svg.attr("aria-label") != "a title" || svg.Children[0].XMLName.Local != "style" {
-		t.Errorf("the file says %q and begins with %s", svg.attr("aria-label"), svg.Children[0].XMLName.Local)
+		t.Errorf("the file says %q and begins with %s", svg.attr("aria-label"),
+			svg.Children[0].XMLName.Local)
 	}
 	plain, _, _ := strings.Cut(svg.Children[0].Text, "@media")
 	for _, hue := range append(light.hues[:], light.ink, light.paper) {
@@ -139,7 +140,8 @@ func TestFileStandsAlone(t *testing.T) {
 			t.Errorf("colour %s stands below @media only", hue)
 		}
 	}
-	if len(svg.find("heading")) != 1 || len(svg.find("band")) != 1 || !strings.Contains(text, ">none<") {
+	if len(svg.find("heading")) != 1 || len(svg.find("band")) != 1 ||
+		!strings.Contains(text, ">none<") {
 		t.Error("the heading, the band or the labels of x are missing")
 	}
 	if _, rows := c.Table(); len(rows) != 3 || rows[2][0] != "all" || rows[1][0] != "1" {

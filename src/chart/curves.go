@@ -20,11 +20,11 @@ type Curves struct {
 	curves     []Curve
 }
 
-// Curve is one series. Series with equal points are one curve with several names: runs that differ
-// only in how rows are moved have the same loss, and drawing one over the other would hide that.
+// Curve is one series. Series with equal points share one curve with several names: runs that
+// differ only in the cache have the same loss, and one drawn over the other would hide that.
 type Curve struct {
 	Names  []string
-	End    string    // behind the names
+	End    string    // after the names
 	X, Y   []float64 // of the same length
 	Color  int       // of the palette
 	Open   bool      // its points are drawn as open shapes
@@ -62,7 +62,8 @@ func (c *Curves) Add(one Curve) {
 
 // same reports whether the two are drawn as one curve with two names.
 func (k *Curve) same(other *Curve) bool {
-	return k.End == other.End && !k.Free && !other.Free && k.Open == other.Open && len(other.Marks) == 0 &&
+	return k.End == other.End && !k.Free && !other.Free && k.Open == other.Open &&
+		len(other.Marks) == 0 &&
 		slices.Equal(k.X, other.X) && slices.Equal(k.Y, other.Y)
 }
 
@@ -228,8 +229,8 @@ func (k *Curve) drawMarks(s *canvas, x scale, bottom float64) {
 	}
 }
 
-// labels writes the names at the ends of the curves, apart from each other, with a leader where a
-// name is away from its curve.
+// labels writes the names at the ends of the curves without overlap, with a leader line where a
+// name is moved away from its curve.
 func (c *Curves) labels(s *canvas, x, y scale, right, bottom float64) {
 	order := make([]int, len(c.curves))
 	at := make([]float64, len(c.curves))
@@ -259,7 +260,8 @@ func (c *Curves) labels(s *canvas, x, y scale, right, bottom float64) {
 			class = "name"
 		}
 		s.put(`<text class="%s" x="%s" y="%s">%s<title>%s</title></text>`,
-			class, px(right+10), px(place[i]+4), escape(k.label()), escape(strings.Join(k.Names, ", ")))
+			class, px(right+10), px(place[i]+4), escape(k.label()),
+			escape(strings.Join(k.Names, ", ")))
 	}
 }
 
@@ -287,7 +289,7 @@ func (c *Curves) Table() (columns []string, rows [][]string) {
 	return columns, rows
 }
 
-// xLabel is what stands below x on the axis, or else the number.
+// xLabel returns the label of x on the axis, or the number if there is none.
 func (c *Curves) xLabel(v float64) string {
 	if i := slices.Index(c.At, v); i >= 0 && c.AtLabels != nil {
 		return c.AtLabels[i]

@@ -10,8 +10,8 @@ import (
 // Absent stands for a number that was not recorded, which is not zero.
 const Absent = "–"
 
-// Number formats a number for people: counts whole, with thousands apart, others to four digits.
-// NaN is Absent.
+// Number formats a number for people: counts as whole numbers with thousands separated, others to
+// four digits. NaN is Absent.
 func Number(x float64) string {
 	a := math.Abs(x)
 	switch {
@@ -53,7 +53,7 @@ func shortTo(v float64, digits int) string {
 	return s + unit
 }
 
-// tickLabels formats the numbers of an axis with as many digits as tell them apart.
+// tickLabels formats the numbers of an axis with enough digits to distinguish them.
 func tickLabels(ticks []float64) []string {
 	for digits := 3; ; digits++ {
 		labels := make([]string, len(ticks))

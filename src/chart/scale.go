@@ -9,8 +9,8 @@ type scale struct {
 	log      bool
 }
 
-// newScale covers lo to hi. If they are so close that the digits of tick labels would not tell them
-// apart, it covers something around them. On a logarithmic scale both must be above 0.
+// newScale covers lo to hi, or a wider range if tick labels could not distinguish them. On a
+// logarithmic scale both must be above 0.
 func newScale(lo, hi, from, to float64, log bool) scale {
 	const least, nothing = 1e-5, 1e-300
 	size := max(math.Abs(lo), math.Abs(hi))

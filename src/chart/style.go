@@ -9,34 +9,37 @@ import (
 // curves are dashed, with another pattern each time the colours begin again, and areas are striped.
 const Palette = 9
 
-// theme is the colours of a light or dark page.
+// theme holds the colours of a light or dark page.
 type theme struct {
 	ink, quiet, faint, paper string
 	onDark                   string // text on the dark hues
 	hues                     [Palette]string
 }
 
-// The hues are those of Okabe and Ito, which people with colour vision deficiency can tell apart
-// (yellow darkened for white paper, three hues added), and lighter ones of the same hues on dark.
+// The hues are those of Okabe and Ito, which people with colour vision deficiency can distinguish
+// (yellow darkened for white paper, three hues added); lighter ones on dark.
 var (
 	light = theme{
 		ink: "#222", quiet: "#666", faint: "#d4d4d4", paper: "#fff", onDark: "#fff",
 		hues: [Palette]string{
-			"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#c79100", "#56b4e9", "#8a8a8a", "#5b4fa3", "#8c2d04",
+			"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#c79100", "#56b4e9", "#8a8a8a", "#5b4fa3",
+			"#8c2d04",
 		},
 	}
 	dark = theme{
 		ink: "#ddd", quiet: "#a0a0a0", faint: "#3a3d42", paper: "#16181c", onDark: "#111",
 		hues: [Palette]string{
-			"#4aa8e0", "#ff8a4c", "#2fd0a0", "#eba3c9", "#e0b84a", "#a6dcff", "#a9a9a9", "#a99df0", "#d9795a",
+			"#4aa8e0", "#ff8a4c", "#2fd0a0", "#eba3c9", "#e0b84a", "#a6dcff", "#a9a9a9", "#a99df0",
+			"#d9795a",
 		},
 	}
-	printed = theme{ink: "#000", quiet: "#444", faint: "#ccc", paper: "#fff", onDark: "#fff", hues: light.hues}
+	printed = theme{ink: "#000", quiet: "#444", faint: "#ccc", paper: "#fff", onDark: "#fff",
+		hues: light.hues}
 )
 
-// Style is the style sheet of all plots. It has no variables: programs other than browsers do not
-// know them, and would paint everything black. They take the colours of the light theme, because
-// they do not know @media either.
+// Style is the style sheet of all plots. It uses no CSS variables, which programs other than
+// browsers ignore and paint black. Those ignore @media too, and so take the colours of the light
+// theme.
 var Style = shapes + light.rules() +
 	"@media (prefers-color-scheme: dark) {\n" + dark.rules() + "}\n" +
 	"@media print {\n" + printed.rules() + "}\n"
@@ -61,7 +64,8 @@ func (t *theme) rules() string {
 	var b strings.Builder
 	rule := func(format string, args ...any) { fmt.Fprintf(&b, "svg "+format+"\n", args...) }
 	rule("text { fill: %s; } svg text.quiet { fill: %s; stroke: %s; }", t.ink, t.quiet, t.paper)
-	rule(".paper { fill: %s; } svg .grid { stroke: %s; } svg .band { fill: %s; }", t.paper, t.faint, t.faint)
+	rule(".paper { fill: %s; } svg .grid { stroke: %s; } svg .band { fill: %s; }", t.paper, t.faint,
+		t.faint)
 	rule(".axis, svg .tick, svg .free { stroke: %s; } svg .leader { stroke: %s; }", t.ink, t.quiet)
 	rule(".area, svg .stripe, svg .dot { stroke: %s; }", t.paper)
 	for i, hue := range t.hues {
@@ -69,7 +73,8 @@ func (t *theme) rules() string {
 		if i == 0 || i == 7 || i == 8 {
 			on = t.onDark
 		}
-		rule(".f%d { fill: %s; } svg .s%d { stroke: %s; } svg text.on%d { fill: %s; }", i, hue, i, hue, i, on)
+		rule(".f%d { fill: %s; } svg .s%d { stroke: %s; } svg text.on%d { fill: %s; }", i, hue, i,
+			hue, i, on)
 	}
 	rule(".open { fill: %s; }", t.paper)
 	return b.String()

@@ -16,7 +16,7 @@ func textWidth(s string) float64 {
 	return letter*float64(narrow) + wideLetter*float64(wide)
 }
 
-// shorten cuts text to the width of n letters in the middle, where names differ least.
+// shorten cuts out the middle of text, where names differ least, to the width of n letters.
 func shorten(s string, n int) string {
 	most := letter * float64(n)
 	if textWidth(s) <= most {

@@ -9,10 +9,11 @@ import (
 	"halognn/src/mem"
 )
 
-// The helpers below are collective, block, and allocate: they are for setting up, for checks before the first step, and
-// for what is said once an epoch.
+// The helpers below are collective, block, and allocate: they serve set-up, checks before the first
+// step, and reports once an epoch.
 
-// Allgather returns the values of every rank in rank order. All ranks give the same number of values.
+// Allgather returns the values of every rank in rank order. All ranks give the same number of
+// values.
 func Allgather[T mem.Number](c Comm, values ...T) ([]T, error) {
 	all := make([]T, c.Size()*len(values))
 	if len(values) == 0 {
@@ -79,17 +80,38 @@ func AgreeSum[T mem.Number](c Comm, value T) (T, error) {
 	return total, err
 }
 
-// FirstFault returns the error of the first rank that brings one, on every rank, and nil if none does: what may fail on one rank goes
-// through it before the next collective, so that no rank waits for one that has given up. The rank itself gets its own error; others get its
-// text, and the rank is named unless all say the same. err is a fault of the agreement itself.
-func FirstFault(c Comm, mine error) (fault, err error) {
+// Agreed is an error that every rank returned from the same collective: no rank waits for another,
+// so the job may end in order, and one rank prints the error.
+type Agreed struct {
+	Rank int // of the caller
+	Err  error
+}
+
+func (e *Agreed) Error() string { return e.Err.Error() }
+func (e *Agreed) Unwrap() error { return e.Err }
+
+// AgreedOn marks an error that every rank is known to return.
+func AgreedOn(c Comm, err error) error { return &Agreed{Rank: c.Rank(), Err: err} }
+
+// IsAgreed reports whether every rank has err.
+func IsAgreed(err error) bool {
+	a := (*Agreed)(nil)
+	return errors.As(err, &a)
+}
+
+// Agree returns nil if no rank passes an error. Otherwise it returns on every rank an Agreed about
+// the first rank that does. A step that may fail on one rank calls it before the next collective,
+// so that no rank waits for one that has given up. The failing rank gets its own error, others its
+// text; the rank is named unless all texts are equal. If communication fails, the error is not an
+// Agreed.
+func Agree(c Comm, mine error) error {
 	text := ""
 	if mine != nil {
 		text = mine.Error()
 	}
 	all, err := AllgatherBytes(c, []byte(text))
 	if err != nil {
-		return nil, err
+		return errors.Join(mine, err)
 	}
 	first, same := -1, true
 	for r, t := range all {
@@ -99,20 +121,20 @@ func FirstFault(c Comm, mine error) (fault, err error) {
 		same = same && string(t) == string(all[0])
 	}
 	if first < 0 {
-		return nil, nil
+		return nil
 	}
 	if string(all[first]) != text {
 		mine = errors.New(string(all[first]))
 	}
-	if !same { // a fault that all ranks share needs no rank
+	if !same { // an error that all ranks share needs no rank
 		mine = fmt.Errorf("rank %d: %w", first, mine)
 	}
-	return mine, nil
+	return AgreedOn(c, mine)
 }
 
-// AllEqual returns an error that wraps ErrMismatch, on every rank the same, unless all ranks gave the same value. It
-// names the first rank that differs from rank 0, and the first line in which it does. what says what is compared: "config",
-// "shard identity".
+// AllEqual returns the same error, which wraps ErrMismatch, on every rank unless all ranks gave the
+// same value. It names the first rank that differs from rank 0, and the first line that differs.
+// what names the compared value: "config", "shard identity".
 func AllEqual(c Comm, what, value string) error {
 	all, err := AllgatherBytes(c, []byte(value))
 	if err != nil {
@@ -140,8 +162,8 @@ func difference(a, b string) (string, string) {
 	return "", ""
 }
 
-// NodeOf returns the communicator of the ranks on this rank's node: Node's, or, if ranksPerNode > 0, that of the
-// ranksPerNode consecutive ranks that are to pretend to be one.
+// NodeOf returns the communicator of the ranks on this rank's node: that of Node or, if
+// ranksPerNode > 0, of the ranksPerNode consecutive ranks that form a pretended node.
 func NodeOf(c Comm, ranksPerNode int) (Comm, error) {
 	if ranksPerNode > 0 {
 		return c.Split(c.Rank()/ranksPerNode, c.Rank())

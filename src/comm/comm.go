@@ -1,14 +1,15 @@
-// Package comm is the contract between ranks: a handful of non-blocking collectives on communicators, an
-// in-process world whose ranks are goroutines, and the reproducible allreduce built on the contract alone.
-// Package comm/mpi implements the same contract on MPI; comm/commtest is one suite for both.
+// Package comm is the contract between ranks: a handful of non-blocking collectives on
+// communicators, an in-process world whose ranks are goroutines, and the reproducible allreduce
+// built on the contract alone. Package comm/mpi implements the same contract on MPI; comm/commtest
+// is one suite for both.
 //
 //	rank r           request = c.StartAlltoallv(send, recv, ...)      (returns at once)
 //	  lane   ──────────────┐
 //	  engine ──────────────┴─ MPI_Ialltoallv ── test ── test ── done ─┐
 //	  waiter ─────────────────────────────── request.Wait() ──────────┴─ buffers may be used again
 //
-// On one communicator all ranks must start the same operations in the same order; on different communicators
-// the order is free. The package knows nothing about graphs, features or training.
+// On one communicator all ranks must start the same operations in the same order; on different
+// communicators the order is free. The package knows nothing about graphs, features or training.
 package comm
 
 import (
@@ -16,81 +17,90 @@ import (
 	"fmt"
 )
 
-// ErrAborted is wrapped by every error that a wait returns because another rank failed or the world was shut down.
+// ErrAborted is wrapped by every error that a wait returns because another rank failed or the world
+// was shut down.
 var ErrAborted = errors.New("another rank ended the job")
 
-// ErrMismatch is wrapped by errors that say that ranks disagree: about the operation they are in, a count, a setting.
+// ErrMismatch is wrapped by errors about ranks that disagree: on the operation, a count, a setting.
 var ErrMismatch = errors.New("the ranks disagree")
 
-// Request is an operation under way. The buffers of the operation belong to it until Wait returns; whoever gives up a
-// computation waits for its requests before freeing their buffers.
+// Request is a pending operation. It owns its buffers until Wait returns: to give up a computation,
+// wait for its requests before freeing their buffers.
 type Request interface {
-	// Wait blocks until the operation is complete on this rank. It may be called once, from any goroutine.
+	// Wait blocks until the operation is complete on this rank. It may be called once, from any
+	// goroutine.
 	Wait() error
 }
 
-// Comm is one rank's handle of a communicator. Start methods may be called from any goroutine, but the calls on one
-// communicator must come in the same order on every rank. Requests on several communicators progress independently.
+// Comm is one rank's handle of a communicator. Start methods may be called from any goroutine, but
+// the calls on one communicator must come in the same order on every rank. Requests on several
+// communicators progress independently.
 //
-// Counts are rows of rowBytes bytes: MPI counts are 32-bit, and bytes overflow them at 2 GiB. An implementation
-// splits what exceeds its limit; callers need not know. Slices of counts are copied: they may be changed as soon as
-// Start returns. A send buffer must not overlap its receive buffer. Buffers may be longer than the counts say.
+// Counts are rows of rowBytes bytes: MPI counts are 32-bit, and bytes overflow them at 2 GiB. An
+// implementation splits counts above its limit. Slices of counts are copied: they may be changed as
+// soon as Start returns. A send buffer must not overlap its receive buffer. Buffers may be longer
+// than the counts say.
 //
-// Start never fails: faults of its arguments come out of Wait.
+// Start never fails: Wait returns errors of its arguments.
 type Comm interface {
 	Rank() int
 	Size() int
 
-	// StartAlltoallv sends sendRows[r] rows to every rank r and receives recvRows[r] from it. send and recv hold the
-	// rows in rank order without gaps. Every rank's sendRows[j] must equal rank j's recvRows for it.
+	// StartAlltoallv sends sendRows[r] rows to every rank r and receives recvRows[r] from it. send
+	// and recv hold the rows in rank order without gaps. Every rank's sendRows[j] must equal rank
+	// j's recvRows for it.
 	StartAlltoallv(send, recv []byte, sendRows, recvRows []int, rowBytes int) Request
 
-	// StartAllgatherv sends this rank's rows to all; recv receives recvRows[r] rows of every rank r, in rank order.
+	// StartAllgatherv sends this rank's rows to all; recv receives recvRows[r] rows of every rank
+	// r, in rank order.
 	StartAllgatherv(send, recv []byte, recvRows []int, rowBytes int) Request
 
-	// StartAllreduceSum adds buf over all ranks in place, in an order of the implementation's choice: fast, but sums
-	// may differ in the last bit between implementations and rank counts. A Summer with SumReproducible is the other
-	// choice.
+	// StartAllreduceSum adds buf over all ranks in place, in an order that the implementation
+	// chooses: fast, but sums may differ in the last bit between implementations and rank counts. A
+	// Summer with SumReproducible gives the same bits everywhere.
 	StartAllreduceSum(buf []float32) Request
 
 	// StartBarrier completes when every rank has started it.
 	StartBarrier() Request
 
-	// StartSend sends buf to another rank, and StartRecv receives len(buf) bytes from one. Both ends must give the same
-	// length: MPI notices only a message that is too long. Messages from one rank to another are matched in the order in
-	// which each of the two starts them, whatever other ranks and collectives do. What collectives can do they do better:
-	// messages are for buffers that collectives cannot take.
+	// StartSend sends buf to another rank, and StartRecv receives len(buf) bytes from one. Both
+	// ends must give the same length: MPI notices only a message that is too long. Messages from
+	// one rank to another are matched in the order in which each of the two starts them, whatever
+	// other ranks and collectives do. Prefer collectives: messages are for buffers that collectives
+	// cannot take.
 	StartSend(buf []byte, to int) Request
 	StartRecv(buf []byte, from int) Request
 
-	// DeviceMemory tells whether buffers of messages may lie in the memory of a GPU. Those of collectives may not.
+	// DeviceMemory reports whether buffers of messages may lie in the memory of a GPU. Buffers of
+	// collectives may not.
 	DeviceMemory() Support
 
 	// Dup returns a new communicator with the same ranks. Collective; blocks.
 	Dup() (Comm, error)
 
-	// Split returns the communicator of the ranks that gave the same color >= 0, ordered by key, then rank. Collective;
-	// blocks. Like Dup and Node it is for setting up: calls on different communicators must come in one order too.
+	// Split returns the communicator of the ranks that gave the same color >= 0, ordered by key,
+	// then rank. Collective; blocks. Like Dup and Node it serves set-up: all ranks must call it in
+	// the same order across communicators too.
 	Split(color, key int) (Comm, error)
 
 	// Node returns the communicator of the ranks that share this rank's memory. Collective; blocks.
 	Node() (Comm, error)
 
-	// Abort ends the job, because this rank has failed with cause, which it names the rank in. It
-	// returns at once and may be called from any goroutine, whatever is under way. In process every
-	// request of every rank, under way or to come, on whatever communicator, then comes to an error
-	// that wraps ErrAborted and the cause; its buffers are left alone as soon as Wait returns.
-	// Under MPI requests may come to nothing, because the processes are about to end. The first
-	// call of a job counts.
+	// Abort ends the job because this rank has failed with cause; the error names the rank. It
+	// returns at once and may be called from any goroutine. In process, every present and later
+	// request of every rank, on any communicator, then ends with an error that wraps ErrAborted and
+	// the cause; when Wait returns, its buffers are no longer in use. Under MPI requests may never
+	// end, because the processes are about to. Only the first call of a job counts.
 	Abort(cause error)
 
-	// Free releases a communicator made by Dup, Split or Node whose requests have all been waited for. Every rank must
-	// call it, but it returns at once, so that it may be deferred in a rank that fails.
+	// Free releases a communicator made by Dup, Split or Node whose requests have all been waited
+	// for. Every rank must call it, but it returns at once, so that it may be deferred in a rank
+	// that fails.
 	Free() error
 }
 
-// CheckAlltoallv returns what is wrong with the arguments of an all-to-all among size ranks as one rank sees them; nil
-// if nothing is. Implementations of Comm call it.
+// CheckAlltoallv checks one rank's arguments of an all-to-all among size ranks. Implementations of
+// Comm call it.
 func CheckAlltoallv(size int, send, recv []byte, sendRows, recvRows []int, rowBytes int) error {
 	if rowBytes <= 0 {
 		return fmt.Errorf("alltoallv: rows of %d bytes", rowBytes)
@@ -122,7 +132,7 @@ func CheckAllgatherv(rank, size int, send, recv []byte, recvRows []int, rowBytes
 	return nil
 }
 
-// same tells the overlap that is cheap to tell.
+// same detects the overlap that is cheap to detect.
 func same(a, b []byte) bool { return len(a) > 0 && len(b) > 0 && &a[0] == &b[0] }
 
 func checkRows(what string, size int, buf []byte, rows []int, rowBytes int) error {

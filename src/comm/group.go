@@ -5,25 +5,26 @@ import (
 	"sync"
 )
 
-// group is a communicator of the in-process world. The k-th operation that each rank starts on it meets in one slot:
+// group is a communicator of the in-process world. The k-th operations of all ranks on it form one
+// meeting:
 //
-//	open  ┌ slot 7: ranks 0, 2 have joined ┐ ┌ slot 8: rank 2 ┐        next = [8 7 9]
+//	open  ┌ meeting 7: ranks 0, 2 joined   ┐ ┌ meeting 8: 2   ┐        next = [8 7 9]
 //	      └ posts [0] [1] [2]              ┘ └ posts ...      ┘
 //
-// A rank that joins exchanges rows with those that joined before it, so the copying is shared out among the ranks and
-// nothing runs in the background. A slot is complete when all have joined and copied; it is recycled when all have
-// waited, so that steady state allocates nothing.
+// A rank that joins exchanges rows with those that joined before it, so the ranks share the copying
+// and nothing runs in the background. A meeting is complete when all have joined and copied; it is
+// recycled when all have waited, so steady state allocates nothing.
 type group struct {
 	world *World
 	id    int   // 0 is the world
 	ranks []int // world rank of each rank
 
 	mu    sync.Mutex
-	idle  sync.Cond // a slot has no copies under way any more
-	base  uint64    // number of open[0]
-	open  []*slot   // slots that some rank has not joined, oldest first
-	spare []*slot
-	next  []uint64 // per rank, the number of the slot it joins next
+	idle  sync.Cond  // signals that a meeting has no copies under way
+	base  uint64     // number of open[0]
+	open  []*meeting // meetings that some rank has not joined, oldest first
+	spare []*meeting
+	next  []uint64 // per rank, the number of the meeting it joins next
 	left  []bool   // per rank: its function has returned
 	gone  int      // ranks that left
 	freed []bool   // per rank: it has called Free
@@ -31,8 +32,8 @@ type group struct {
 	mail  mailboxes
 }
 
-// slot is one operation of a group.
-type slot struct {
+// meeting is one operation of a group, which all its ranks join.
+type meeting struct {
 	group   *group
 	number  uint64
 	posts   []post
@@ -42,7 +43,7 @@ type slot struct {
 	waited  int
 }
 
-// call is what a rank asks for. Which fields count depends on the kind.
+// call holds a rank's arguments; the kind decides which fields it uses.
 type call struct {
 	kind               string
 	rowBytes           int
@@ -52,13 +53,13 @@ type call struct {
 	color, key         int
 }
 
-// post is one rank's share of a slot, and the request it gets.
+// post is one rank's share of a meeting, and its request.
 type post struct {
 	call
-	slot           *slot
+	meeting        *meeting
 	rank           int
 	sendAt, recvAt []int         // [size+1] first row of each rank in send and recv
-	made           *member       // what Dup, Split and Node return
+	made           *member       // the result of Dup, Split and Node
 	done           chan struct{} // holds one token when the operation is complete
 	pending        bool          // not waited for
 }
@@ -74,14 +75,15 @@ type failed struct{ err error }
 
 func (f failed) Wait() error { return f.err }
 
-// start begins rank's next operation: it exchanges rows with the ranks that came before, and completes the operation if
-// this rank is the last. If the sides do not fit together it ends the job.
+// start begins rank's next operation: it exchanges rows with the ranks that came before, and
+// completes the operation if this rank is the last. If the sides do not fit together it ends the
+// job.
 func (g *group) start(rank int, c call) (*post, error) {
 	p, earlier, err := g.join(rank, c)
 	if err != nil {
 		return nil, err
 	}
-	s := p.slot
+	s := p.meeting
 	err = s.meet(p, earlier)
 	g.mu.Lock()
 	s.copied++
@@ -107,13 +109,15 @@ func (g *group) start(rank int, c call) (*post, error) {
 	return p, nil
 }
 
-// join enters rank into the slot of its next operation and returns the ranks that joined before it. It returns an error
-// if the job has failed or must fail now; else the caller is counted as copying.
+// join enters rank into the meeting of its next operation and returns the ranks that joined before
+// it. It returns an error if the job has failed or must fail now; otherwise it counts the caller as
+// copying.
 func (g *group) join(rank int, c call) (p *post, earlier []int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.freed[rank] {
-		return nil, nil, fmt.Errorf("rank %d starts %s on communicator %d, which it has freed", rank, c.kind, g.id)
+		return nil, nil, fmt.Errorf("rank %d starts %s on communicator %d, which it has freed",
+			rank, c.kind, g.id)
 	}
 	number := g.next[rank]
 	g.next[rank]++
@@ -128,12 +132,12 @@ func (g *group) join(rank int, c call) (p *post, earlier []int, err error) {
 	if g.gone > 0 {
 		g.checkLeft(s, p)
 	}
-	if err := g.world.failure(); err != nil { // others may have given their buffers up: copy nothing any more
+	if err := g.world.failure(); err != nil { // others may have freed their buffers: copy nothing
 		return nil, nil, err
 	}
 	earlier = s.joined
 	s.joined = append(s.joined, rank)
-	if len(s.joined) == len(g.ranks) { // ranks join their slots in order, so slots fill up in order
+	if len(s.joined) == len(g.ranks) { // ranks join meetings in order, so meetings fill up in order
 		g.open = append(g.open[:0], g.open[1:]...)
 		g.base++
 	}
@@ -141,8 +145,8 @@ func (g *group) join(rank int, c call) (p *post, earlier []int, err error) {
 	return p, earlier, nil
 }
 
-// take returns an empty slot.
-func (g *group) take(number uint64) *slot {
+// take returns an empty meeting.
+func (g *group) take(number uint64) *meeting {
 	if last := len(g.spare) - 1; last >= 0 {
 		s := g.spare[last]
 		g.spare = g.spare[:last]
@@ -150,9 +154,9 @@ func (g *group) take(number uint64) *slot {
 		return s
 	}
 	n := len(g.ranks)
-	s := &slot{group: g, number: number, posts: make([]post, n), joined: make([]int, 0, n)}
+	s := &meeting{group: g, number: number, posts: make([]post, n), joined: make([]int, 0, n)}
 	for r := range s.posts {
-		s.posts[r] = post{slot: s, rank: r, done: make(chan struct{}, 1),
+		s.posts[r] = post{meeting: s, rank: r, done: make(chan struct{}, 1),
 			sendAt: make([]int, n+1), recvAt: make([]int, n+1)}
 	}
 	return s
@@ -167,7 +171,7 @@ func (p *post) Wait() error {
 	return nil
 }
 
-// claim takes a request that is waited for, once.
+// claim marks a request as waited for, once.
 func (g *group) claim(pending *bool) {
 	g.mu.Lock()
 	was := *pending
@@ -178,10 +182,10 @@ func (g *group) claim(pending *bool) {
 	}
 }
 
-// settle blocks until the operation is complete. After a failed job it still waits for copies in or out of the
-// buffers, which belong to the caller when it returns.
+// settle blocks until the operation is complete. Even after a failure it waits for copies in or out
+// of the buffers, which belong to the caller when it returns.
 func (p *post) settle() error {
-	g := p.slot.group
+	g := p.meeting.group
 	g.claim(&p.pending)
 	select {
 	case <-p.done:
@@ -194,16 +198,16 @@ func (p *post) settle() error {
 	case <-g.world.ended:
 	}
 	g.mu.Lock()
-	for p.slot.copying > 0 {
+	for p.meeting.copying > 0 {
 		g.idle.Wait()
 	}
 	g.mu.Unlock()
 	return g.world.failure()
 }
 
-// release recycles the slot once every rank has waited.
+// release recycles the meeting once every rank has waited.
 func (p *post) release() {
-	s, g := p.slot, p.slot.group
+	s, g := p.meeting, p.meeting.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p.call, p.made = call{}, nil
@@ -212,7 +216,8 @@ func (p *post) release() {
 	}
 }
 
-// leave records that a world rank has returned; if others wait for it in a slot it never joined, the job is over.
+// leave records that a world rank has returned; if others wait for it in a meeting that it never
+// joined, the job fails.
 func (g *group) leave(worldRank int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -231,11 +236,13 @@ func (g *group) leave(worldRank int) {
 	}
 }
 
-// checkLeft ends the job if a rank that p's operation needs has returned without joining it. g.mu is held.
-func (g *group) checkLeft(s *slot, p *post) {
+// checkLeft ends the job if a rank that p's operation needs has returned without joining it. g.mu
+// is held.
+func (g *group) checkLeft(s *meeting, p *post) {
 	for r := range g.left {
 		if g.left[r] && g.next[r] <= s.number {
-			g.world.Abort(fmt.Errorf("%w: rank %d is in %s, but rank %d has returned without it (operation %d of communicator %d)",
+			g.world.Abort(fmt.Errorf("%w: rank %d is in %s, but rank %d has returned without it "+
+				"(operation %d of communicator %d)",
 				ErrMismatch, p.rank, p.kind, r, s.number, g.id))
 			return
 		}

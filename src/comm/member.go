@@ -11,20 +11,22 @@ func (m *member) Size() int { return len(m.group.ranks) }
 // StartAlltoallv implements Comm.
 func (m *member) StartAlltoallv(send, recv []byte, sendRows, recvRows []int, rowBytes int) Request {
 	if err := CheckAlltoallv(m.Size(), send, recv, sendRows, recvRows, rowBytes); err != nil {
-		return failed{m.fault(err)}
+		return failed{m.misuse(err)}
 	}
-	return m.start(call{kind: "alltoallv", rowBytes: rowBytes, send: send, recv: recv, sendRows: sendRows, recvRows: recvRows})
+	return m.start(call{kind: "alltoallv", rowBytes: rowBytes, send: send, recv: recv,
+		sendRows: sendRows, recvRows: recvRows})
 }
 
 // StartAllgatherv implements Comm.
 func (m *member) StartAllgatherv(send, recv []byte, recvRows []int, rowBytes int) Request {
 	if err := CheckAllgatherv(m.rank, m.Size(), send, recv, recvRows, rowBytes); err != nil {
-		return failed{m.fault(err)}
+		return failed{m.misuse(err)}
 	}
-	return m.start(call{kind: "allgatherv", rowBytes: rowBytes, send: send, recv: recv, recvRows: recvRows})
+	return m.start(call{kind: "allgatherv", rowBytes: rowBytes, send: send, recv: recv,
+		recvRows: recvRows})
 }
 
-// StartAllreduceSum implements Comm. The last rank to come adds all buffers, in rank order.
+// StartAllreduceSum implements Comm. The last rank to join adds all buffers, in rank order.
 func (m *member) StartAllreduceSum(buf []float32) Request {
 	return m.start(call{kind: "allreduce", sum: buf})
 }
@@ -46,7 +48,7 @@ func (m *member) Dup() (Comm, error) { return m.split(call{kind: "dup", key: m.r
 // Split implements Comm.
 func (m *member) Split(color, key int) (Comm, error) {
 	if color < 0 {
-		return nil, m.fault(fmt.Errorf("split: color %d is negative", color))
+		return nil, m.misuse(fmt.Errorf("split: color %d is negative", color))
 	}
 	return m.split(call{kind: "split", color: color, key: key})
 }
@@ -96,8 +98,8 @@ func (m *member) Free() error {
 	return nil
 }
 
-// fault names the rank and communicator in an error of the arguments.
-func (m *member) fault(err error) error {
+// misuse names the rank and communicator in an error of the arguments.
+func (m *member) misuse(err error) error {
 	return fmt.Errorf("rank %d of communicator %d: %w", m.rank, m.group.id, err)
 }
 
@@ -110,11 +112,12 @@ func offsets(at, rows []int) {
 }
 
 // meet checks p against the ranks that joined before it, and copies what they send each other.
-func (s *slot) meet(p *post, earlier []int) error {
+func (s *meeting) meet(p *post, earlier []int) error {
 	for _, r := range earlier {
 		q := &s.posts[r]
 		if q.kind != p.kind || q.rowBytes != p.rowBytes || len(q.sum) != len(p.sum) {
-			return s.mismatch("rank %d started %s, rank %d %s", r, q.describe(), p.rank, p.describe())
+			return s.mismatch("rank %d started %s, rank %d %s", r, q.describe(), p.rank,
+				p.describe())
 		}
 		if err := s.deliver(p, q); err != nil {
 			return err
@@ -127,7 +130,7 @@ func (s *slot) meet(p *post, earlier []int) error {
 }
 
 // deliver copies the rows that from sends to to.
-func (s *slot) deliver(from, to *post) error {
+func (s *meeting) deliver(from, to *post) error {
 	var rows []byte
 	var sent int
 	switch from.kind {
@@ -149,8 +152,9 @@ func (s *slot) deliver(from, to *post) error {
 	return nil
 }
 
-func (s *slot) mismatch(format string, args ...any) error {
-	return fmt.Errorf("%w: %s (operation %d of communicator %d)", ErrMismatch, fmt.Sprintf(format, args...), s.number, s.group.id)
+func (s *meeting) mismatch(format string, args ...any) error {
+	return fmt.Errorf("%w: %s (operation %d of communicator %d)", ErrMismatch,
+		fmt.Sprintf(format, args...), s.number, s.group.id)
 }
 
 func (p *post) describe() string {
@@ -163,8 +167,8 @@ func (p *post) describe() string {
 	return p.kind
 }
 
-// finish does what needs all ranks: the last one to have copied calls it.
-func (s *slot) finish() {
+// finish does the work that needs all ranks; the last one to have copied calls it.
+func (s *meeting) finish() {
 	switch s.posts[0].kind {
 	case "allreduce":
 		total := s.posts[0].sum
@@ -180,7 +184,7 @@ func (s *slot) finish() {
 }
 
 // split makes the communicators of a Dup, Split or Node.
-func (s *slot) split() {
+func (s *meeting) split() {
 	order := make([]int, len(s.posts))
 	for r := range order {
 		order[r] = r

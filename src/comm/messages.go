@@ -2,7 +2,7 @@ package comm
 
 import "fmt"
 
-// Support is what an implementation knows about something that it may or may not be able to do.
+// Support says whether an implementation has a capability: yes, no or unknown.
 type Support int
 
 const (
@@ -11,7 +11,7 @@ const (
 	Supported
 )
 
-// CheckMessage returns what is wrong with the other end of a message of rank. Implementations of Comm call it.
+// CheckMessage checks the other rank of a message of rank. Implementations of Comm call it.
 func CheckMessage(rank, size, peer int) error {
 	if peer < 0 || peer >= size || peer == rank {
 		return fmt.Errorf("a message of rank %d to or from rank %d: it must be another of the %d ranks", rank, peer, size)
@@ -19,8 +19,8 @@ func CheckMessage(rank, size, peer int) error {
 	return nil
 }
 
-// Ended returns a channel that is closed when the job fails, for what waits for other ranks outside of this package. Under MPI it is nil,
-// which never is: a rank that fails takes the processes of all with it.
+// Ended returns a channel that is closed when the job fails, for code outside this package that
+// waits for other ranks. Under MPI it is nil: a rank that fails ends the processes of all.
 func Ended(c Comm) <-chan struct{} {
 	if m, ok := c.(*member); ok {
 		return m.group.world.ended
@@ -28,7 +28,8 @@ func Ended(c Comm) <-chan struct{} {
 	return nil
 }
 
-// message is one end of a message in process, and the request for it. The end that comes second copies.
+// message is one end of a message in process, and the request for it. The end that comes second
+// copies.
 type message struct {
 	group    *group
 	rank     int
@@ -40,8 +41,8 @@ type message struct {
 	pending  bool // not waited for
 }
 
-// mailboxes hold the ends of messages that wait for the other end: those from rank r to rank q are in [r*size+q], in order, either all
-// sent or all to be received.
+// mailboxes hold the ends of messages that wait for the other end: those from rank r to rank q are
+// in [r*size+q], in order, either all sent or all to be received.
 type mailboxes struct {
 	waiting [][]*message
 	spare   []*message
@@ -63,7 +64,7 @@ func (m *member) DeviceMemory() Support {
 
 func (m *member) startMessage(buf []byte, peer int, receives bool) Request {
 	if err := CheckMessage(m.rank, m.Size(), peer); err != nil {
-		return failed{m.fault(err)}
+		return failed{m.misuse(err)}
 	}
 	mine, other, err := m.group.match(m.rank, peer, receives, buf)
 	if err != nil {
@@ -75,12 +76,15 @@ func (m *member) startMessage(buf []byte, peer int, receives bool) Request {
 	return mine
 }
 
-// match returns the end that a rank adds and, if it was there before, the other one. Then both are the caller's to copy.
+// match adds a rank's end of a message and returns it with the other end, if that was there before;
+// the caller then copies.
 func (g *group) match(rank, peer int, receives bool, buf []byte) (mine, other *message, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.freed[rank] {
-		return nil, nil, fmt.Errorf("rank %d starts a message on communicator %d, which it has freed", rank, g.id)
+		return nil, nil,
+			fmt.Errorf("rank %d starts a message on communicator %d, which it has freed", rank,
+				g.id)
 	}
 	if err := g.world.failure(); err != nil { // the other rank may have given its buffer up
 		return nil, nil, err
@@ -123,13 +127,14 @@ func (g *group) box(m *message) *[]*message {
 	return &g.mail.waiting[from*len(g.ranks)+to]
 }
 
-// lonely ends the job because the other end of a message has returned without it. g.mu is held.
+// lonely ends the job because the other rank of a message has returned without it. g.mu is held.
 func (g *group) lonely(m *message) {
 	what := "sends %d bytes to"
 	if m.receives {
 		what = "waits for %d bytes of"
 	}
-	g.world.Abort(fmt.Errorf("%w: rank %d "+what+" rank %d, which has returned without them (communicator %d)",
+	g.world.Abort(fmt.Errorf("%w: rank %d "+what+" rank %d, which has returned without them "+
+		"(communicator %d)",
 		ErrMismatch, m.rank, len(m.buf), m.peer, g.id))
 }
 
@@ -144,7 +149,7 @@ func (g *group) forsake(rank int) {
 	}
 }
 
-// transfer copies a message whose two ends are there.
+// transfer copies a message whose two ends have met.
 func (g *group) transfer(mine, other *message) {
 	from, to := mine, other
 	if mine.receives {
@@ -153,7 +158,8 @@ func (g *group) transfer(mine, other *message) {
 	var err error
 	switch {
 	case len(from.buf) != len(to.buf):
-		err = fmt.Errorf("%w: rank %d sends rank %d a message of %d bytes, but rank %d expects %d (communicator %d)",
+		err = fmt.Errorf("%w: rank %d sends rank %d a message of %d bytes, but rank %d expects "+
+			"%d (communicator %d)",
 			ErrMismatch, from.rank, to.rank, len(from.buf), to.rank, len(to.buf), g.id)
 	case g.world.Copy != nil:
 		err = g.world.Copy(to.buf, from.buf)
@@ -185,7 +191,7 @@ func (m *message) Wait() error {
 		case <-g.world.ended:
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			for m.copying { // the buffer is the caller's when this returns
+			for m.copying { // the caller owns the buffer when this returns
 				g.idle.Wait()
 			}
 			return g.world.failure()

@@ -13,17 +13,19 @@ type SumMode int
 const (
 	SumAuto         SumMode = iota // SumReproducible up to MaxReproducible ranks, SumFast beyond
 	SumReproducible                // in rank order: one result for every implementation of Comm
-	SumFast                        // StartAllreduceSum: the last bit depends on the implementation and its algorithm
+	// StartAllreduceSum: the last bit depends on the implementation and its algorithm
+	SumFast
 )
 
-// MaxReproducible is the largest number of ranks for which SumAuto sums reproducibly: the messages of its all-to-all
-// shrink as the ranks become more, down to where latency is all they cost.
+// MaxReproducible is the largest number of ranks for which SumAuto sums reproducibly: with more
+// ranks the messages of its all-to-all shrink until latency dominates.
 const MaxReproducible = 64
 
-// SumOptions says how a Summer adds. The zero value is SumAuto with a plain loop.
+// SumOptions sets how a Summer adds. The zero value is SumAuto with a plain loop.
 type SumOptions struct {
 	Mode SumMode
-	Add  func(sum, x []float32) // sum[i] += x[i]; nil means AddInto. Every Summer calls it from a goroutine of its own.
+	// sum[i] += x[i]; nil means AddInto. Every Summer calls it from a goroutine of its own.
+	Add func(sum, x []float32)
 }
 
 // AddInto adds x to sum, element by element: sum[i] += x[i]. They have the same length.
@@ -34,15 +36,16 @@ func AddInto(sum, x []float32) {
 	}
 }
 
-// Summer adds vectors over all ranks, several at a time, bit-identically on all ranks and over every implementation of
-// Comm (docs/design/07-reproducible-numbers.md). A vector goes through
+// Summer adds vectors over all ranks, several at a time, bit-identically on all ranks and over
+// every implementation of Comm (docs/design/07-reproducible-numbers.md). A vector goes through
 //
 //	           caller       lane of this rank                      caller
 //	Start ──> all-to-all ──> add the slices in rank order ──> all-gather ──> Wait
 //	          (scatter)      slice r is added by rank r        (gather)
 //
-// The two collectives have a communicator each, so that the order on each is simply the order of the Starts, and bucket
-// i+1 travels while bucket i is added. It moves what a bandwidth-optimal allreduce moves: 2n(K-1)/K floats a rank.
+// Each of the two collectives has its own communicator, on which the order is that of the Starts,
+// and bucket i+1 travels while bucket i is added. It moves 2n(K-1)/K floats a rank, as a
+// bandwidth-optimal allreduce does.
 type Summer struct {
 	scatter, gather Comm // gather is nil if sums are fast
 	add             func(sum, x []float32)
@@ -57,10 +60,12 @@ type Summer struct {
 
 // Sum is a vector being added: a Request.
 type Sum struct {
-	owner              *Summer
-	buf                []float32
-	slices             []float32     // this rank's slice as every rank sent it, in rank order; the sum replaces the first
-	sendRows, recvRows []int         // floats of each rank's slice; of this rank's slice from each rank
+	owner *Summer
+	buf   []float32
+	// this rank's slice as every rank sent it, in rank order; the sum replaces the first
+	slices []float32
+	// floats of each rank's slice; of this rank's slice from each rank
+	sendRows, recvRows []int
 	ready              chan struct{} // holds a token when the lane has set moving or err
 	moving             Request       // the last collective
 	err                error
@@ -90,8 +95,9 @@ func NewSummer(c Comm, o SumOptions) (*Summer, error) {
 // Reproducible reports whether sums are added in rank order.
 func (s *Summer) Reproducible() bool { return s.gather != nil }
 
-// Start begins to replace buf by its sum over all ranks. Every rank starts vectors of the same lengths in the same order;
-// starts of one Summer must not overlap. buf belongs to the Sum until its Wait returns.
+// Start begins to replace buf by its sum over all ranks. Every rank starts vectors of the same
+// lengths in the same order; starts of one Summer must not overlap. buf belongs to the Sum until
+// its Wait returns.
 func (s *Summer) Start(buf []float32) *Sum {
 	sum := s.take()
 	sum.buf = buf
@@ -107,7 +113,8 @@ func (s *Summer) Start(buf []float32) *Sum {
 		sum.recvRows[r] = own
 	}
 	sum.slices = mem.Grow(sum.slices, own*size)
-	sum.moving = s.scatter.StartAlltoallv(mem.Bytes(buf), mem.Bytes(sum.slices), sum.sendRows, sum.recvRows, 4)
+	sum.moving = s.scatter.StartAlltoallv(mem.Bytes(buf), mem.Bytes(sum.slices), sum.sendRows,
+		sum.recvRows, 4)
 	s.queue <- sum
 	return sum
 }
@@ -115,7 +122,8 @@ func (s *Summer) Start(buf []float32) *Sum {
 // sliceEnd returns where the slice of rank r ends in a vector of n floats.
 func sliceEnd(n, r, size int) int { return (r + 1) * n / size }
 
-// lane adds the slices that have arrived, in the order of the Starts, and sends the sums on.
+// lane adds the slices that have arrived, in the order of the Starts, and starts gathering the
+// sums.
 func (s *Summer) lane() {
 	defer close(s.stopped)
 	rank := s.scatter.Rank()
@@ -126,13 +134,15 @@ func (s *Summer) lane() {
 			for r := 1; r < len(sum.recvRows); r++ {
 				s.add(total, sum.slices[r*own:(r+1)*own])
 			}
-			sum.moving = s.gather.StartAllgatherv(mem.Bytes(total), mem.Bytes(sum.buf), sum.sendRows, 4)
+			sum.moving = s.gather.StartAllgatherv(mem.Bytes(total), mem.Bytes(sum.buf),
+				sum.sendRows, 4)
 		}
 		sum.ready <- struct{}{}
 	}
 }
 
-// Wait blocks until the vector is the sum over all ranks. It may be called once, from any goroutine.
+// Wait blocks until the vector is the sum over all ranks. It may be called once, from any
+// goroutine.
 func (sum *Sum) Wait() error {
 	<-sum.ready
 	err := sum.err
@@ -161,11 +171,12 @@ func (s *Summer) take() *Sum {
 		return sum
 	}
 	size := s.scatter.Size()
-	return &Sum{owner: s, ready: make(chan struct{}, 1), sendRows: make([]int, size), recvRows: make([]int, size)}
+	return &Sum{owner: s, ready: make(chan struct{}, 1), sendRows: make([]int, size),
+		recvRows: make([]int, size)}
 }
 
-// Close frees the communicators and buffers. Sums that have not been waited for make it return an error and leave the
-// buffers to them. Closing twice is closing once.
+// Close frees the communicators and buffers. It returns an error and frees nothing while sums have
+// not been waited for. A second Close does nothing.
 func (s *Summer) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +185,8 @@ func (s *Summer) Close() error {
 	}
 	s.closed = true
 	if s.pending > 0 {
-		return fmt.Errorf("closing a gradient sum with %d vectors under way: wait for them first", s.pending)
+		return fmt.Errorf("closing a gradient sum with %d vectors under way: wait for them first",
+			s.pending)
 	}
 	if !s.Reproducible() {
 		return s.scatter.Free()

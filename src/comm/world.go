@@ -9,20 +9,22 @@ import (
 	"halognn/src/mem"
 )
 
-// World is a job whose ranks are goroutines of this process: the same contract as MPI without MPI, for tests,
-// debuggers and laptops. It is stricter than MPI: operations or counts that do not fit together, and a rank that
-// leaves while others wait for it, end the job with an error that names both sides.
+// World is a job whose ranks are goroutines of this process: the same contract as MPI without MPI,
+// for tests, debuggers and laptops. It is stricter than MPI: operations or counts that do not
+// match, and a rank that returns while others wait for it, end the job with an error that names
+// both sides.
 type World struct {
-	// NodeSize is the number of consecutive ranks that pretend to share a node, which Node then returns; 0 means all
-	// ranks. To be set before the first Node.
+	// NodeSize is the number of consecutive ranks that pretend to share a node, which Node then
+	// returns; 0 means all ranks. To be set before the first Node.
 	NodeSize int
 
-	// Copy copies the bytes of a message between two ranks; nil is the built-in copy. One that knows device memory lets messages lie in it,
-	// as an MPI does that knows CUDA. To be set before the first message.
+	// Copy copies the bytes of a message between two ranks; nil is the built-in copy. A Copy that
+	// handles device memory allows messages there, as a CUDA-aware MPI does. To be set before the
+	// first message.
 	Copy func(dst, src []byte) error
 
-	// Patience is how long Run waits for ranks to return when the job has failed; 0 is for ever. To
-	// be set before Run.
+	// Patience is how long Run waits for ranks to return after the job has failed; 0 means for
+	// ever. To be set before Run.
 	Patience time.Duration
 
 	root  *group
@@ -30,7 +32,7 @@ type World struct {
 
 	mu     sync.Mutex // taken after a group's mutex, never before
 	cause  error      // why the job failed; nil while it has not
-	wake   error      // what waits return then: ErrAborted and the cause
+	wake   error      // the error of waits then: ErrAborted and the cause
 	groups []*group   // communicators not yet freed
 	serial int        // names the next communicator
 }
@@ -52,7 +54,8 @@ func NewWorld(n int) *World {
 // Rank returns rank r's handle of the communicator of all ranks.
 func (w *World) Rank(r int) Comm { return &member{group: w.root, rank: r} }
 
-// Abort ends the job: every wait of every rank returns an error that wraps ErrAborted and cause. The first call counts.
+// Abort ends the job: every wait of every rank returns an error that wraps ErrAborted and cause.
+// The first call counts.
 func (w *World) Abort(cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -62,7 +65,7 @@ func (w *World) Abort(cause error) {
 	}
 }
 
-// failure returns what a wait of a failed job returns; nil while the job has not failed.
+// failure returns the error that waits of a failed job return; nil while the job has not failed.
 func (w *World) failure() error {
 	select {
 	case <-w.ended:
@@ -79,8 +82,8 @@ func RunWorld(n int, f func(Comm) error) error { return NewWorld(n).Run(f) }
 
 // Run runs f once per rank, each in a goroutine of its own, and returns when all have returned. The
 // first rank that calls Abort, returns an error, panics or exits ends the job for all; Run returns
-// its error with the rank named. Then it does not wait longer than Patience for the others, which
-// may be at work on something that no request ends.
+// its error with the rank named. Then it waits at most Patience for the others, which may be busy
+// with work that no request ends.
 func (w *World) Run(f func(Comm) error) error {
 	var ranks sync.WaitGroup
 	for r := range w.root.ranks {
@@ -122,7 +125,7 @@ func (w *World) late(returned <-chan struct{}) <-chan struct{} {
 	return over
 }
 
-// RunRank calls f and gives done its error, also if f panics or ends its goroutine.
+// RunRank calls f and passes its error to done, even if f panics or ends its goroutine.
 func RunRank(f func() error, done func(error)) {
 	err := errors.New("the goroutine exited before it was done (was t.FailNow called in it?)")
 	defer func() { done(err) }()
@@ -132,7 +135,7 @@ func RunRank(f func() error, done func(error)) {
 // leave records that world rank r has returned, and ends the job if others wait for it.
 func (w *World) leave(r int) {
 	w.mu.Lock()
-	groups := append([]*group(nil), w.groups...) // none that is made later can include r
+	groups := append([]*group(nil), w.groups...) // no later group can include r
 	w.mu.Unlock()
 	for _, g := range groups {
 		g.leave(r)
@@ -141,7 +144,8 @@ func (w *World) leave(r int) {
 
 func (w *World) newGroup(ranks []int) *group {
 	n := len(ranks)
-	g := &group{world: w, ranks: ranks, next: make([]uint64, n), left: make([]bool, n), freed: make([]bool, n)}
+	g := &group{world: w, ranks: ranks, next: make([]uint64, n), left: make([]bool, n),
+		freed: make([]bool, n)}
 	g.idle.L = &g.mu
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -36,8 +36,8 @@ func mustEnd(t *testing.T, n int, f func(comm.Comm) error) error {
 	}
 }
 
-// TestFailures ends the world in every way there is. The others wait for the failing rank; all must get ErrAborted, and
-// the error of the world must name the failing rank and the cause.
+// TestFailures ends the world in every way there is. The others wait for the failing rank; all must
+// get ErrAborted, and the error of the world must name the failing rank and the cause.
 func TestFailures(t *testing.T) {
 	wait := func(c comm.Comm) error {
 		err := c.StartBarrier().Wait()
@@ -52,11 +52,16 @@ func TestFailures(t *testing.T) {
 		want string
 	}{
 		{"error", func(comm.Comm) error { return errors.New("disk full") }, "rank 1: disk full"},
-		{"panic", func(comm.Comm) error { panic("index out of range") }, "rank 1: panic: index out of range"},
-		{"exit", func(comm.Comm) error { runtime.Goexit(); return nil }, "rank 1: the goroutine exited"},
+		{"panic", func(comm.Comm) error { panic("index out of range") },
+			"rank 1: panic: index out of range"},
+		{"exit", func(comm.Comm) error { runtime.Goexit(); return nil },
+			"rank 1: the goroutine exited"},
 		{"leaves", func(comm.Comm) error { return nil }, "rank 1 has returned without it"},
-		{"leaves late", func(comm.Comm) error { time.Sleep(5 * time.Millisecond); return nil }, "rank 1 has returned without it"},
-		{"fails in a dup", func(c comm.Comm) error { _ = c.StartBarrier(); return errors.New("late") }, "rank 1: late"},
+		{"leaves late", func(comm.Comm) error { time.Sleep(5 * time.Millisecond); return nil },
+			"rank 1 has returned without it"},
+		{"fails in a dup",
+			func(c comm.Comm) error { _ = c.StartBarrier(); return errors.New("late") },
+			"rank 1: late"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := mustEnd(t, 4, func(c comm.Comm) error {
@@ -64,7 +69,8 @@ func TestFailures(t *testing.T) {
 					return test.fail(c)
 				}
 				if strings.Contains(test.name, "dup") {
-					if err := c.StartBarrier().Wait(); err != nil && !errors.Is(err, comm.ErrAborted) {
+					if err := c.StartBarrier().Wait(); err != nil &&
+						!errors.Is(err, comm.ErrAborted) {
 						return err
 					}
 					_, err := c.Dup()
@@ -156,13 +162,20 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestMismatches starts operations that do not fit together. MPI would hang or corrupt; here both sides are named.
+// TestMismatches starts operations that do not fit together. MPI would hang or corrupt; here both
+// sides are named.
 func TestMismatches(t *testing.T) {
 	rows := func(n int) []int { return []int{n, n, n} }
 	start := map[string]func(c comm.Comm) comm.Request{
-		"barrier":  func(c comm.Comm) comm.Request { return c.StartBarrier() },
-		"sum of 3": func(c comm.Comm) comm.Request { return c.StartAllreduceSum(make([]float32, 3)) },
-		"sum of 4": func(c comm.Comm) comm.Request { return c.StartAllreduceSum(make([]float32, 4)) },
+		"barrier": func(c comm.Comm) comm.Request { return c.StartBarrier() },
+		"sum of 3": func(c comm.Comm) comm.Request {
+			return c.StartAllreduceSum(make([]float32,
+				3))
+		},
+		"sum of 4": func(c comm.Comm) comm.Request {
+			return c.StartAllreduceSum(make([]float32,
+				4))
+		},
 		"2 to each": func(c comm.Comm) comm.Request {
 			return c.StartAlltoallv(make([]byte, 24), make([]byte, 24), rows(2), rows(2), 4)
 		},
@@ -184,7 +197,8 @@ func TestMismatches(t *testing.T) {
 		want      []string
 	}{
 		{"barrier", "sum of 3", []string{"barrier", "allreduce of 3 floats", "rank 2"}},
-		{"sum of 4", "sum of 3", []string{"allreduce of 4 floats", "allreduce of 3 floats", "rank 2"}},
+		{"sum of 4", "sum of 3",
+			[]string{"allreduce of 4 floats", "allreduce of 3 floats", "rank 2"}},
 		{"2 to each", "3 to each", []string{"rows in alltoallv", "expects", "rank 2"}},
 		{"2 to each", "2 wide rows", []string{"rows of 4 bytes", "rows of 8 bytes", "rank 2"}},
 		{"gather of 1", "gather of 2", []string{"rows in allgatherv", "expects", "rank 2"}},
@@ -250,17 +264,23 @@ func TestBuffersAreTheCallersAfterAnAbort(t *testing.T) {
 	}
 }
 
-// Messages that do not fit together, or that the other rank never takes, end the world with both sides named.
+// Messages that do not fit together, or that the other rank never takes, end the world with both
+// sides named.
 func TestMessageFailures(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		odd  func(c comm.Comm) error // rank 1; rank 0 waits for 8 bytes of it
 		want []string
 	}{
-		{"another length", func(c comm.Comm) error { return c.StartSend(make([]byte, 9), 0).Wait() },
+		{"another length", func(c comm.Comm) error {
+			return c.StartSend(make([]byte, 9),
+				0).Wait()
+		},
 			[]string{"rank 1 sends rank 0 a message of 9 bytes", "rank 0 expects 8"}},
-		{"left", func(comm.Comm) error { return nil }, []string{"rank 0 waits for 8 bytes of rank 1, which has returned"}},
-		{"failed", func(comm.Comm) error { return errors.New("disk full") }, []string{"rank 1: disk full"}},
+		{"left", func(comm.Comm) error { return nil },
+			[]string{"rank 0 waits for 8 bytes of rank 1, which has returned"}},
+		{"failed", func(comm.Comm) error { return errors.New("disk full") },
+			[]string{"rank 1: disk full"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := mustEnd(t, 2, func(c comm.Comm) error {
@@ -327,7 +347,8 @@ func TestNodeSizeGroupsRanks(t *testing.T) {
 			return err
 		}
 		if want := min(2, 5-c.Rank()/2*2); node.Size() != want {
-			return fmt.Errorf("rank %d shares its node with %d ranks, want %d", c.Rank(), node.Size(), want)
+			return fmt.Errorf("rank %d shares its node with %d ranks, want %d", c.Rank(),
+				node.Size(), want)
 		}
 		return nil
 	})

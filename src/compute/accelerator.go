@@ -67,6 +67,7 @@ type Inputs struct {
 	Own, Mean, Sources bool
 
 	Segments []Segments
+	Weights  [][]float32 // of edges
 	Vertices [][]int32
 	Labels   []int32
 	Targets  []uint8

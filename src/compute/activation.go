@@ -8,16 +8,39 @@ type ActivationKernels interface {
 	ReLU(y Matrix, p float32, key DropoutKey, vertices []int32)
 	// ReLUBackward sets dy = dy/(1-p) where y > 0, else 0, in place; y is the output of ReLU.
 	ReLUBackward(dy, y Matrix, p float32)
+	// ELU sets y = y > 0 ? y : exp(y)-1 in place, and then drops as ReLU does.
+	ELU(y Matrix, p float32, key DropoutKey, vertices []int32)
+	// ELUBackward sets dy to the gradient of what ELU read, in place; y is its output, p, key and
+	// vertices are as they were: that an element is 0 does not say whether it was dropped.
+	ELUBackward(dy, y Matrix, p float32, key DropoutKey, vertices []int32)
 }
 
 // CheckReLU checks the arguments of ReLU.
 func CheckReLU(y Matrix, p float32, vertices []int32) Call {
-	if p == 0 {
-		checkRows("ReLU", y)
-	} else {
-		checkRows("ReLU", y, len(vertices))
-	}
+	checkDropout("ReLU", y, p, vertices)
 	return Call{Kernel: "ReLU", Bytes: 2 * y.bytes()}
+}
+
+// checkDropout demands a vertex for each row where elements are dropped.
+func checkDropout(kernel string, y Matrix, p float32, vertices []int32) {
+	if p == 0 {
+		checkRows(kernel, y)
+	} else {
+		checkRows(kernel, y, len(vertices))
+	}
+}
+
+// CheckELU checks the arguments of ELU.
+func CheckELU(y Matrix, p float32, vertices []int32) Call {
+	checkDropout("ELU", y, p, vertices)
+	return Call{Kernel: "ELU", Bytes: 2 * y.bytes()}
+}
+
+// CheckELUBackward checks the arguments of ELUBackward.
+func CheckELUBackward(dy, y Matrix, p float32, vertices []int32) Call {
+	checkSame("ELUBackward", dy, y)
+	checkDropout("ELUBackward", y, p, vertices)
+	return Call{Kernel: "ELUBackward", Bytes: 3 * y.bytes()}
 }
 
 // CheckReLUBackward checks the arguments of ReLUBackward.

@@ -45,6 +45,7 @@ func (m Matrix) Row(i int) []float32 { return m.Data[i*m.Cols : (i+1)*m.Cols] }
 type Kernels interface {
 	LinearKernels
 	SegmentKernels
+	AttentionKernels
 	ActivationKernels
 	NormKernels
 	LossKernels
@@ -82,6 +83,15 @@ type Capabilities struct {
 	Accelerator  Accelerator      // it has memory of its own
 	Peer         PeerDevice       // it sends slices to the devices of other ranks
 	NewStopwatch func() Stopwatch // its kernels run beside the host, and it can time them
+	Peaks        func() []Peak    // what its arithmetic units do at best, measured
+}
+
+// Peak is what a device's units do at best, on independent multiply-adds with nothing to wait for.
+type Peak struct {
+	ISA       string  `json:"isa"`                  // the instructions, such as "AVX-512"
+	Precision string  `json:"precision"`            // of the factors: float32 or bf16
+	One       float64 `json:"one_flops_per_second"` // on one thread
+	All       float64 `json:"all_flops_per_second"` // on all threads of the device
 }
 
 // CapabilitiesOf returns the capabilities of d, none if d is nil.

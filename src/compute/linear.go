@@ -13,6 +13,11 @@ type LinearKernels interface {
 	AddBias(y Matrix, b []float32)
 	// ColumnSum sets db [O] to the sum of the rows of dy [R,O], in chunks.
 	ColumnSum(db []float32, dy Matrix)
+
+	// AddScaled sets y += (1+scale[0]) x:  y, x [R,O], scale [1].
+	AddScaled(y, x Matrix, scale []float32)
+	// Dot sets sum[0] to the sum of x[r,j]*y[r,j], rows in chunks, by columns:  x, y [R,O], sum [1].
+	Dot(sum []float32, x, y Matrix)
 }
 
 // CheckMatMul checks the arguments of MatMul.
@@ -50,4 +55,18 @@ func CheckAddBias(y Matrix, b []float32) Call {
 func CheckColumnSum(db []float32, dy Matrix) Call {
 	checkColumns("ColumnSum", dy, len(db))
 	return Call{Kernel: "ColumnSum", Bytes: dy.bytes() + floatBytes*len(db)}
+}
+
+// CheckAddScaled checks the arguments of AddScaled.
+func CheckAddScaled(y, x Matrix, scale []float32) Call {
+	checkSame("AddScaled", y, x)
+	CheckLengths("AddScaled", 1, len(scale))
+	return Call{Kernel: "AddScaled", Bytes: 3 * y.bytes()}
+}
+
+// CheckDot checks the arguments of Dot.
+func CheckDot(sum []float32, x, y Matrix) Call {
+	checkSame("Dot", x, y)
+	CheckLengths("Dot", 1, len(sum))
+	return Call{Kernel: "Dot", Bytes: 2 * x.bytes()}
 }

@@ -7,12 +7,16 @@ import "fmt"
 type Segments struct {
 	Indptr  []int64 // [D+1]
 	Indices []int32 // [E]
+
+	// Edges [E], of a transpose: each edge's position in the forward segments. Only kernels that have
+	// numbers for edges read it; nil where none are called.
+	Edges []int32
 }
 
 // Len returns the number of segments, D.
 func (s Segments) Len() int { return len(s.Indptr) - 1 }
 
-// bytes returns the size of the segments themselves.
+// bytes returns the size of the segments themselves, without Edges, which few kernels read.
 func (s Segments) bytes() int { return 8*len(s.Indptr) + 4*len(s.Indices) }
 
 // SegmentKernels reduce rows over the segments of a block, and their gradients.

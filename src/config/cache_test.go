@@ -43,11 +43,13 @@ func TestKeysThatThePolicyDoesNotRead(t *testing.T) {
 	for _, tc := range []struct{ sets, want string }{ // keys below cache, and beginnings of notes
 		{"", ""},
 		{"gamma=0.995 delta=64", ""}, // what they are anyway
-		{"gamma=0.9 delta=16", "gamma is 0.9, but cache.policy is lookahead, which does not read it; " +
-			"prefetch does|delta is 16, but cache.policy is lookahead"},
+		{"gamma=0.9 delta=16",
+			"gamma is 0.9, but cache.policy is lookahead, which does not read it; " +
+				"prefetch does|delta is 16, but cache.policy is lookahead"},
 		{"policy=prefetch gamma=0.9 delta=16 evict=false initial=vip scores=dense halo_hops=1", ""},
-		{"policy=prefetch window=3", "window is 3, but cache.policy is prefetch, which does not read it; " +
-			"lookahead or auto does"},
+		{"policy=prefetch window=3",
+			"window is 3, but cache.policy is prefetch, which does not read it; " +
+				"lookahead or auto does"},
 		{"window=3 level=true", ""},
 		{"policy=auto window=3 evict=false", "evict is false, but cache.policy is auto"},
 		{"policy=vip halo_hops=1", "halo_hops is 1, but cache.policy is vip"},
@@ -87,7 +89,8 @@ func TestKeysThatThePolicyDoesNotRead(t *testing.T) {
 
 func TestDefaultsOfWhatIsPrinted(t *testing.T) {
 	for set, want := range map[string]string{
-		"cache.alpha=0.2": "lookahead", "cache.placement=group": "vip", "cache.policy=sieve": "sieve",
+		"cache.alpha=0.2": "lookahead", "cache.placement=group": "vip",
+		"cache.policy=sieve": "sieve",
 	} {
 		c, err := WithDefaults([]string{set})
 		if err != nil || c.Cache.Policy != want {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"halognn/src/nn"
 	"halognn/src/policy"
 )
 
@@ -22,7 +23,13 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 	bad := func(format string, args ...any) {
 		faults = append(faults, fmt.Sprintf(format, args...))
 	}
-	reads := c.Model.Kind != "mlp" // neighbours
+	kind := nn.FindKind(c.Model.Kind)
+	reads := kind == nil || kind.ReadsNeighbours
+	if m := c.Model; kind != nil && kind.HasHeads && m.HeadMerge == nn.HeadsConcat &&
+		m.Layers > 1 && m.Heads > 0 && m.Hidden%m.Heads != 0 {
+		bad("model.hidden is %d, which is not a multiple of model.heads, %d, whose rows lie side by "+
+			"side; change one of the two, or set model.head_merge=mean", m.Hidden, m.Heads)
+	}
 	for _, f := range []struct {
 		key        string
 		list       []int
@@ -48,8 +55,9 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 // partitioned returns what a run cannot have if no rank sees the whole topology.
 func (c *Config) partitioned() (faults []string) {
 	bad := func(format string, args ...any) {
-		faults = append(faults, fmt.Sprintf("topology.kind is %s, with which ", TopologyPartitioned)+
-			fmt.Sprintf(format, args...)+", or topology.kind="+TopologyReplicated)
+		faults = append(faults,
+			fmt.Sprintf("topology.kind is %s, with which ", TopologyPartitioned)+
+				fmt.Sprintf(format, args...)+", or topology.kind="+TopologyReplicated)
 	}
 	why := ""
 	if p := policy.Find(c.Cache.Policy); p != nil {
@@ -58,15 +66,16 @@ func (c *Config) partitioned() (faults []string) {
 		why = "it samples minibatches ahead of time, to count what each cache would transfer"
 	}
 	if why != "" {
-		bad("cache.policy %s cannot be had, because %s; choose cache.policy=%s", c.Cache.Policy, why,
-			OrList(alone()))
+		bad("cache.policy %s cannot be had, because %s; choose cache.policy=%s", c.Cache.Policy,
+			why, OrList(alone()))
 	}
 	if c.Cache.Placement == PlacementGroup {
-		bad("cache.placement %s cannot be had, because the ranks of a node rank the vertices of the whole graph "+
-			"together; choose cache.placement=%s", PlacementGroup, PlacementOwn)
+		bad("cache.placement %s cannot be had, because the ranks of a node rank the vertices of "+
+			"the whole graph together; choose cache.placement=%s", PlacementGroup, PlacementOwn)
 	}
 	if c.Cache.HaloFraction > 0 {
-		bad("cache.halo_fraction cannot be had, because the halo is found in the whole graph; set cache.alpha")
+		bad("cache.halo_fraction cannot be had, because the halo is found in the whole graph; " +
+			"set cache.alpha")
 	}
 	return faults
 }

@@ -22,7 +22,12 @@ type Config struct {
 		Layers, Hidden int
 		Dropout        float64
 		Norm           string
+		Activation     string
+		Residual       bool
+		GCNNorm        string
 		Heads          int
+		HeadMerge      string
+		Slope          float64
 	}
 	Sample struct {
 		Fanouts, EvalFanouts       []int
@@ -42,6 +47,9 @@ type Config struct {
 		Seed                  int
 		EvalEvery             int
 		EvalMode              string
+		Metric                string
+		ClassWeights          string // ParseWeights reads it
+		LabelSmoothing        float64
 		Patience              int
 		Allreduce             string
 	}
@@ -73,6 +81,7 @@ type Config struct {
 		GPURows   string // ParseRows reads it
 		GPUReads  string
 		Gradients string
+		GEMM      string
 		SIMD      string
 	}
 	Checkpoint struct {

@@ -64,14 +64,21 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 			"sample.eval_fanouts[2] is 2147483648", "sample.eval_fanouts has 4 entries but model.layers is 3",
 		}},
 		{"nothing given", "", nil, []string{"data.parts is missing", "run.dir is missing"}},
-		{"lookahead on a partitioned topology", minimal + "topology: {kind: partitioned}\ncache: {policy: lookahead}\n", nil, []string{
-			"topology.kind is partitioned, with which cache.policy lookahead cannot be had, because it samples minibatches ahead",
-			"choose cache.policy=none, degree, halo1, wpr, paths, sim, vip, inclusion, oracle or sieve, or topology.kind=replicated",
+		{"lookahead on a partitioned topology", minimal +
+			"topology: {kind: partitioned}\ncache: {policy: lookahead}\n", nil, []string{
+			"topology.kind is partitioned, with which cache.policy lookahead cannot be had, " +
+				"because it samples minibatches ahead",
+			"choose cache.policy=none, degree, halo1, wpr, paths, sim, vip, inclusion, oracle or " +
+				"sieve, or topology.kind=replicated",
 		}},
-		{"auto on a partitioned topology", minimal + "topology: {kind: partitioned}\ncache: {policy: auto}\n", nil, []string{"cache.policy auto cannot be had"}},
-		{"a halo of a partitioned topology", minimal + "topology: {kind: partitioned}\ncache: {halo_fraction: 0.5}\n", nil, []string{"cache.halo_fraction cannot be had"}},
+		{"auto on a partitioned topology", minimal +
+			"topology: {kind: partitioned}\ncache: {policy: auto}\n", nil,
+			[]string{"cache.policy auto cannot be had"}},
+		{"a halo of a partitioned topology", minimal +
+			"topology: {kind: partitioned}\ncache: {halo_fraction: 0.5}\n", nil,
+			[]string{"cache.halo_fraction cannot be had"}},
 		{"not in this version", minimal + "parallel:\n  mode: split\n", nil, []string{`parallel.mode: "split" is not in this version; use data`}},
-		{"no such word", minimal + "model:\n  kind: transformer\n", nil, []string{`model.kind is "transformer"; it must be sage or mlp`}},
+		{"no such word", minimal + "model:\n  kind: transformer\n", nil, []string{`model.kind is "transformer"; it must be sage, gcn, gin, gat or mlp`}},
 		{"set without value", minimal, []string{"train.lr"}, []string{"--set train.lr: it must be key.path=value"}},
 		{"set of an unknown key", minimal, []string{"trian.lr=1"}, []string{"--set trian.lr=1: unknown key trian.lr; did you mean train.lr?"}},
 		{"not YAML", "data: [", nil, []string{"not valid YAML"}},
@@ -80,10 +87,14 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"dropout out of range", minimal + "model:\n  dropout: 1\n", nil, []string{"model.dropout is 1; it must be in [0, 1)"}},
 		{"more than any graph or machine has", minimal + "sample: {batch: 9223372036854775807}\ntrain: {epochs: 2000000000}\npipeline: {workers: 100000, depth: 70000}\nmodel: {hidden: 3000000000, layers: 2000000000}\n", []string{"compute.threads=5000"},
 			[]string{"sample.batch is 9223372036854775807; it must be 1 to 2147483647", "train.epochs is 2000000000", "pipeline.workers is 100000", "pipeline.depth is 70000", "compute.threads is 5000", "model.hidden is 3000000000", "model.layers is 2000000000"}},
+		{"heads that do not divide", minimal, []string{"model.kind=gat", "model.heads=3"},
+			[]string{"model.hidden is 256, which is not a multiple of model.heads, 3", "model.head_merge=mean"}},
+		{"a slope that turns scores", minimal, []string{"model.kind=gat", "model.slope=-1"},
+			[]string{"model.slope is -1; it must be in [0, 1]"}},
 		{"a range with its meaning", minimal, []string{"cache.gamma=0", "run.stall_seconds=-1"},
 			[]string{"cache.gamma is 0; it must be in (0, 1]: prefetch: decay of", "run.stall_seconds is -1; it must be in [0, 1e+06]: seconds without"}},
 		{"group and a dynamic policy", minimal, []string{"cache.placement=group", "cache.policy=sieve"},
-			[]string{"cache.placement is group", "cache.policy sieve", "degree, halo1, wpr, paths, sim, vip, inclusion or oracle", "cache.placement=own"}},
+			[]string{"cache.placement is group", "cache.policy sieve", "choose a static cache.policy (degree, ", "cache.placement=own"}},
 		{"no fanouts", minimal + "sample: {fanouts: []}\n", nil, []string{"sample.fanouts has 0 entries"}},
 		{"neither true nor false", minimal, []string{"cache.evict=maybe"}, []string{`--set cache.evict=maybe: cache.evict is "maybe"; it must be true or false`}},
 		{"device rows", minimal, []string{"compute.gpu_rows=many"}, []string{`compute.gpu_rows: "many" is not auto`}},
@@ -219,7 +230,8 @@ func TestChanges(t *testing.T) {
 	err := now.Changes(began)
 	for _, want := range []string{
 		"  train.lr is 0.5, the run began with 0.003", "  model.heads is 3, the run began with 2",
-		"may change data.*, sample.kernel, train.epochs, cache.*, pipeline.*, topology.*, compute.threads,",
+		"may change data.*, sample.kernel, train.epochs, cache.*, pipeline.*, topology.*, " +
+			"compute.threads,",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %q", err, want)

@@ -43,6 +43,14 @@ func Has(name string, traits Traits) bool {
 	return k != nil && k.Traits&traits == traits
 }
 
+// Names returns the names of all keys.
+func Names() (names []string) {
+	for _, k := range new(Config).keys() {
+		names = append(names, k.Name)
+	}
+	return names
+}
+
 // Words returns the words that a key of a few words takes; nil for other keys.
 func Words(name string) []string {
 	if k := find(new(Config).keys(), name); k != nil {
@@ -332,4 +340,43 @@ func (f *fanoutList) fault(name, _ string) string {
 		}
 	}
 	return strings.Join(faults, "\n")
+}
+
+// weightList is the weights of classes: a word, or a number for each.
+type weightList struct{ bound[string] }
+
+func weights(field *string) *weightList { return &weightList{bound[string]{field, "none"}} }
+
+func (w *weightList) parse(text string) bool {
+	text = strings.TrimSpace(strings.Trim(strings.TrimSpace(text), "[]"))
+	if _, _, err := ParseWeights(text); err != nil {
+		return false
+	}
+	*w.field = strings.ReplaceAll(text, " ", "")
+	return true
+}
+
+func (w *weightList) kind() string {
+	return "none, balanced or numbers from 0, as 1,2.5"
+}
+func (w *weightList) limits() string           { return "a number for each class" }
+func (w *weightList) yaml() string             { return *w.field }
+func (w *weightList) fault(_, _ string) string { return "" }
+
+// ParseWeights reads train.class_weights: none, balanced, or a number for each class.
+func ParseWeights(text string) (list []float64, balanced bool, err error) {
+	switch text {
+	case "", "none":
+		return nil, false, nil
+	case "balanced":
+		return nil, true, nil
+	}
+	for word := range strings.SplitSeq(text, ",") {
+		x, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
+		if err != nil || !(x >= 0) || math.IsInf(x, 0) {
+			return nil, false, fmt.Errorf("%q is no weight; want a number from 0", word)
+		}
+		list = append(list, x)
+	}
+	return list, false, nil
 }

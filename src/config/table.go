@@ -1,6 +1,7 @@
 package config
 
 import (
+	"halognn/src/nn"
 	"halognn/src/policy"
 	"halognn/src/sample"
 )
@@ -10,6 +11,7 @@ const (
 	mostEpochs = 1e9 // below the epochs that access counts with
 	mostLayers = 64
 	mostHidden = 1 << 16
+	mostHeads  = 1 << 10
 	mostDepth  = 1 << 16
 	MaxThreads = 1 << 12
 )
@@ -44,12 +46,8 @@ func (c *Config) table() []section {
 		}},
 
 		{name: "model", keys: []*Key{
-			{"kind", oneOf(&c.Model.Kind, "sage",
-				word{"sage", "GraphSAGE with mean aggregation"},
-				word{"mlp", "the same layers without the neighbour terms, as the baseline " +
-					"without the graph"},
-			).later("gcn", "gin", "gat"), 0,
-				"the layers of the model", ""},
+			{"kind", oneOf(&c.Model.Kind, "sage", modelKinds()...), 0,
+				"the layers of the model", "[The models](models.md) says how each is defined."},
 			{"layers", whole(&c.Model.Layers, 3, 1).upTo(mostLayers), 0,
 				"number of layers", ""},
 			{"hidden", whole(&c.Model.Hidden, 256, 1).upTo(mostHidden), 0,
@@ -62,8 +60,30 @@ func (c *Config) table() []section {
 				word{"layer", "LayerNorm before each hidden activation"},
 			).later("batch"), 0,
 				"normalisation of the hidden layers", ""},
-			{"heads", whole(&c.Model.Heads, 2, 1), 0,
-				"number of attention heads", "Only attention models read it."},
+			{"activation", oneOf(&c.Model.Activation, "relu",
+				word{"relu", ""},
+				word{"elu", "`exp(x) - 1` below 0"},
+			), 0,
+				"activation of the hidden layers", ""},
+			{"residual", boolean(&c.Model.Residual, false), 0,
+				"add a vertex's own hidden row before the activation",
+				"Not in the first and the last layer, whose rows are of other widths."},
+			{"gcn_norm", oneOf(&c.Model.GCNNorm, "right",
+				word{"right", "the mean over a vertex and its sampled neighbours"},
+				word{"both", "the symmetric normalisation by the degrees of the whole graph; " +
+					"what is sampled is scaled to estimate the sum over all neighbours"},
+			), 0,
+				"how `gcn` weighs an edge", "Other models ignore it."},
+			{"heads", whole(&c.Model.Heads, 2, 1).upTo(mostHeads), 0,
+				"number of attention heads", "Only `gat` reads it."},
+			{"head_merge", oneOf(&c.Model.HeadMerge, "concat",
+				word{"concat", "side by side: `model.heads` divides `model.hidden`"},
+				word{"mean", "their mean: each head is `model.hidden` wide"},
+			), 0,
+				"how heads make a hidden row", "Those of the last layer are averaged. Only " +
+					"`gat` reads it."},
+			{"slope", number(&c.Model.Slope, 0.2, from(0).upTo(1)), 0,
+				"what LeakyReLU multiplies attention scores below 0 by", "Only `gat` reads it."},
 		}},
 
 		{name: "sample", keys: []*Key{
@@ -98,9 +118,10 @@ func (c *Config) table() []section {
 				"which ranks or parts have a stream: a sequence of minibatches with seeds and " +
 					"random draws of its own", ""},
 			{"kernel", oneOf(&c.Sample.Kernel, "fused",
-				word{"fused", "draws go straight into the columns of a block and are renumbered there"},
-				word{KernelCOO, "draws are written as pairs, whose ids are compacted, and converted to " +
-					"CSC: what the other is measured against (FastSample)"},
+				word{"fused",
+					"draws go straight into the columns of a block and are renumbered there"},
+				word{KernelCOO, "draws are written as pairs, whose ids are compacted, and " +
+					"converted to CSC: what the other is compared with (FastSample)"},
 			), free,
 				"how the sampler makes blocks", "The blocks are the same."},
 		}},
@@ -145,6 +166,22 @@ func (c *Config) table() []section {
 			), SameEpoch,
 				"how the validation metric is computed", "The test metric is always computed " +
 					"with all neighbours."},
+			{"metric", oneOf(&c.Train.Metric, "auto",
+				word{"auto", "`roc_auc` with two classes, `micro_f1` with several labels a vertex, " +
+					"else `accuracy`"},
+				word{"accuracy", "the share of vertices whose class is right"},
+				word{"roc_auc", "the area under the ROC curve, of two classes"},
+				word{"micro_f1", "over all labels of all vertices, with several labels a vertex"},
+			), SameEpoch,
+				"what validation and test are judged by, and the best epoch chosen by",
+				"`summary.json` has the accuracy beside it."},
+			{"class_weights", weights(&c.Train.ClassWeights), 0,
+				"factor of the loss of each class: `none`, `balanced` (training seeds over classes " +
+					"times seeds of the class), or a number for each class",
+				"Of tasks of one class a vertex. The loss is divided by the seeds, not by their " +
+					"weights. It is computed on the host, as that of `train.label_smoothing`."},
+			{"label_smoothing", number(&c.Train.LabelSmoothing, 0, from(0).below(1)), 0,
+				"share of the target that goes to all classes alike", "Of tasks of one class a vertex."},
 			{"patience", whole(&c.Train.Patience, 0, 0), SameEpoch,
 				"validations without a better one after which training stops; 0 never stops " +
 					"early", ""},
@@ -159,7 +196,8 @@ func (c *Config) table() []section {
 		{name: "cache", doc: cacheDoc, keys: []*Key{
 			{"policy", oneOf(&c.Cache.Policy, policy.Lookahead, policies()...), free,
 				"which remote rows a rank keeps",
-				"With `cache.placement: group` the default is `vip`, with `topology.kind: partitioned` `sieve`."},
+				"With `cache.placement: group` the default is `vip`, with `topology.kind: " +
+					"partitioned` `sieve`."},
 			{"alpha", number(&c.Cache.Alpha, 0.1, from(0)), free,
 				"capacity: the rows of a rank's cache over the vertices of an average rank", ""},
 			{"halo_fraction", number(&c.Cache.HaloFraction, 0, from(0).upTo(1)), free,
@@ -223,11 +261,12 @@ func (c *Config) table() []section {
 
 		{name: "topology", keys: []*Key{
 			{"kind", oneOf(&c.Topology.Kind, TopologyReplicated,
-				word{TopologyReplicated, "every rank sees the whole topology, of which the ranks of a " +
-					"node share one copy; features are partitioned"},
-				word{TopologyPartitioned, "every rank holds the in-edges of its own vertices, and asks " +
-					"the owners of others for their draws: two rounds for each hop after the first " +
-					"([when](guide/topology.md))"},
+				word{TopologyReplicated, "every rank sees the whole topology, of which the ranks " +
+					"of a node share one copy; features are partitioned"},
+				word{TopologyPartitioned,
+					"every rank holds the in-edges of its own vertices, and " +
+						"asks the owners of others for their draws: two rounds for each hop after " +
+						"the first ([when](guide/topology.md))"},
 			), free,
 				"where the topology lies", "No number of the training changes."},
 			{"load", oneOf(&c.Topology.Load, "map",
@@ -247,7 +286,7 @@ func (c *Config) table() []section {
 
 		{name: "compute", keys: []*Key{
 			{"device", oneOf(&c.Compute.Device, "cpu",
-				word{"cpu", "OpenBLAS and SIMD kernels"},
+				word{"cpu", "oneDNN or OpenBLAS, and SIMD kernels"},
 				word{"cuda", "a GPU for each rank, with `libhalognn_cuda.so` of `make cuda`, " +
 					"which is loaded at run time"},
 				word{"ref", "plain Go, to read and to debug"},
@@ -280,6 +319,17 @@ func (c *Config) table() []section {
 				"`cuda`: how gradients are added over ranks ([gpu.md](gpu.md#gradients))",
 				"The sums are the same, except that with `train.allreduce: mpi` NCCL adds in an " +
 					"order of its own."},
+			{"gemm", oneOf(&c.Compute.GEMM, "auto",
+				word{"auto", "what `HALOGNN_GEMM` names, or else oneDNN if it can be loaded (on x86-64), " +
+					"or else OpenBLAS"},
+				word{"onednn", "oneDNN 2 or 3 (`libdnnl.so`, or the file that `HALOGNN_ONEDNN_LIB` names), " +
+					"loaded at run time"},
+				word{"openblas", "the BLAS that the program is linked with"},
+				word{"go", "gonum's plain Go, to compare with"},
+			), SameEpoch,
+				"`cpu`: the library of matrix products",
+				"Results differ in the last bits between libraries; `device` in `summary.json` names the " +
+					"one that was used."},
 			{"simd", oneOf(&c.Compute.SIMD, "auto",
 				word{"auto", "the best that the CPU has"},
 				word{"scalar", ""}, word{"avx2", ""}, word{"avx512", ""},
@@ -377,3 +427,11 @@ are on one node, rows are read from memory, and there is no cache.`
 
 const checkpointDoc = `What is saved, and how a run goes on: [checkpoints.md](checkpoints.md). The
 state is also saved when a signal asks the run to stop, and at the end of training.`
+
+// modelKinds are the words of model.kind.
+func modelKinds() (words []word) {
+	for _, k := range nn.Kinds() {
+		words = append(words, word{k.Name, k.Brief})
+	}
+	return words
+}

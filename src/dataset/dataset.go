@@ -1,5 +1,5 @@
-// Package dataset keeps graphs with features, labels and splits on disk: it writes, opens and verifies DATASET directories, imports
-// foreign formats into them and generates synthetic ones.
+// Package dataset keeps graphs with features, labels and splits on disk: it writes, opens and
+// verifies DATASET directories, imports foreign formats into them and generates synthetic ones.
 //
 //	DATASET/  meta.json      what it is, where it comes from, and size, shape and XXH64 of every file
 //	          indptr.npy     int64 [N+1]   in-edges of v are indices[indptr[v]:indptr[v+1]]
@@ -11,8 +11,8 @@
 //	Create ─> Topology, Features, Labels, Splits ─> Close      a temporary directory, renamed when whole
 //	Open   ─> mapped views ─> Verify
 //
-// All files are there even where they hold nothing (no features: [N, 0]; no labels: all -1), so a reader needs no special cases.
-// The package knows of no parts and no ranks.
+// All files are there even where they hold nothing (no features: [N, 0]; no labels: all -1), so a
+// reader needs no special cases. The package knows of no parts and no ranks.
 package dataset
 
 import (
@@ -68,7 +68,8 @@ type Meta struct {
 	Files       map[string]npy.Info `json:"files"` // by file name
 }
 
-// Provenance says how a dataset came about. It holds no times and no machine names: equal input gives equal files.
+// Provenance says how a dataset came about. It holds no times and no machine names: equal input
+// gives equal files.
 type Provenance struct {
 	Source   string             `json:"source"`            // the format imported, or the generator
 	Settings map[string]string  `json:"settings"`          // options that shaped the result, as given
@@ -97,7 +98,8 @@ func (m *Meta) RowBytes() int {
 func (m *Meta) check() error {
 	var faults []error
 	if m.Format != Format {
-		faults = append(faults, fmt.Errorf("format version %d; this program reads version %d", m.Format, Format))
+		faults = append(faults,
+			fmt.Errorf("format version %d; this program reads version %d", m.Format, Format))
 	}
 	switch m.Task {
 	case Multiclass, Multilabel:
@@ -106,13 +108,18 @@ func (m *Meta) check() error {
 		}
 	case NoTask:
 	default:
-		faults = append(faults, fmt.Errorf("task %q is none of %s, %s, %s", m.Task, Multiclass, Multilabel, NoTask))
+		faults = append(faults,
+			fmt.Errorf("task %q is not one of %s, %s, %s", m.Task, Multiclass, Multilabel, NoTask))
 	}
 	if m.FeatureType != Float32 && m.FeatureType != Float16 {
-		faults = append(faults, fmt.Errorf("feature type %q is neither %s nor %s", m.FeatureType, Float32, Float16))
+		faults = append(faults,
+			fmt.Errorf("feature type %q is neither %s nor %s", m.FeatureType, Float32, Float16))
 	}
-	if m.Features < 0 || m.Features > graph.MaxVertices || m.Vertices < 0 || m.Vertices > graph.MaxVertices || m.Edges < 0 {
-		faults = append(faults, fmt.Errorf("%d vertices, %d edges, %d features are no possible counts", m.Vertices, m.Edges, m.Features))
+	if m.Features < 0 || m.Features > graph.MaxVertices || m.Vertices < 0 ||
+		m.Vertices > graph.MaxVertices || m.Edges < 0 {
+		faults = append(faults,
+			fmt.Errorf("%d vertices, %d edges, %d features are impossible counts", m.Vertices,
+				m.Edges, m.Features))
 	}
 	if err := CheckClasses(m.Task, m.Classes, m.Vertices); err != nil {
 		faults = append(faults, err)
@@ -120,14 +127,16 @@ func (m *Meta) check() error {
 	return errors.Join(faults...)
 }
 
-// mostClasses is how many classes a graph may have whatever its size: the output of a model is as wide.
+// mostClasses is how many classes a graph may have whatever its size: the output of a model is as
+// wide.
 const mostClasses = 1 << 16
 
-// CheckClasses refuses numbers of classes that no graph has. With several labels a vertex, labels.npy has a column for each; with
-// one label, nothing else holds the number, from which the size of a model follows.
+// CheckClasses refuses numbers of classes that no graph has. With several labels a vertex,
+// labels.npy has a column for each; with one label, nothing else holds the number, from which the
+// size of a model follows.
 func CheckClasses(task string, classes int, vertices int64) error {
 	if classes < 0 || task != Multilabel && int64(classes) > max(vertices, mostClasses) {
-		return fmt.Errorf("%d classes of %d vertices are no possible count", classes, vertices)
+		return fmt.Errorf("%d classes of %d vertices are an impossible count", classes, vertices)
 	}
 	return nil
 }
@@ -153,7 +162,8 @@ func readMeta(dir string) (*Meta, string, error) {
 	path := filepath.Join(dir, metaFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, "", fmt.Errorf("%s is no dataset: %w; make one with `halognn generate` or `halognn import`", dir, err)
+		return nil, "", fmt.Errorf("%s is not a dataset: %w; make one with `halognn generate` or "+
+			"`halognn import`", dir, err)
 	} else if err != nil {
 		return nil, "", err
 	}

@@ -21,7 +21,8 @@ func tiny(t *testing.T, dir, featureType string) *Writer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := Create(dir, Meta{Name: "tiny", Task: Multiclass, Features: 2, Classes: 3, FeatureType: featureType})
+	w, err := Create(dir, Meta{Name: "tiny", Task: Multiclass, Features: 2, Classes: 3,
+		FeatureType: featureType})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +39,8 @@ func tiny(t *testing.T, dir, featureType string) *Writer {
 		}
 	}
 	err = errors.Join(rows.Close(), w.Labels([]int32{0, 2, 1, -1, 0}),
-		w.Splits(graph.Split{Train: []graph.VertexID{4, 0}, Valid: []graph.VertexID{1}, Test: []graph.VertexID{2}}))
+		w.Splits(graph.Split{Train: []graph.VertexID{4, 0}, Valid: []graph.VertexID{1},
+			Test: []graph.VertexID{2}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,8 +70,11 @@ func TestWriteOpenVerify(t *testing.T) {
 		if row[0] != 3 || row[1] != want || len(d.FeatureBytes()) != 5*d.Meta.RowBytes() {
 			t.Errorf("%s: features of vertex 3 are %v", featureType, row)
 		}
-		if !slices.Equal(d.Split.Train, []graph.VertexID{0, 4}) || !slices.Equal(d.Labels, []int32{0, 2, 1, -1, 0}) || !slices.Equal(d.Graph.InNeighbours(2), []graph.VertexID{4}) {
-			t.Errorf("%s: read back train %v, labels %v, in-neighbours %v", featureType, d.Split.Train, d.Labels, d.Graph.InNeighbours(2))
+		if !slices.Equal(d.Split.Train, []graph.VertexID{0, 4}) ||
+			!slices.Equal(d.Labels, []int32{0, 2, 1, -1, 0}) ||
+			!slices.Equal(d.Graph.InNeighbours(2), []graph.VertexID{4}) {
+			t.Errorf("%s: read back train %v, labels %v, in-neighbours %v", featureType,
+				d.Split.Train, d.Labels, d.Graph.InNeighbours(2))
 		}
 		if entries, _ := os.ReadDir(filepath.Dir(dir)); len(entries) != 1 {
 			t.Errorf("left beside the dataset: %v", entries)
@@ -92,7 +97,8 @@ func TestWhatIsLeftOutIsEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if err := d.Verify(); err != nil || !slices.Equal(d.Labels, []int32{-1, -1, -1}) || d.Meta.RowBytes() != 0 {
+	if err := d.Verify(); err != nil || !slices.Equal(d.Labels, []int32{-1, -1, -1}) ||
+		d.Meta.RowBytes() != 0 {
 		t.Errorf("labels %v, %v", d.Labels, err)
 	}
 }
@@ -104,7 +110,8 @@ func TestMultilabel(t *testing.T) {
 		t.Fatal(err)
 	}
 	g, _ := graph.FromEdges(2, nil, nil)
-	if err := errors.Join(w.Topology(g), w.Multilabels([]uint8{1, 0, 1, 1}), w.Close()); err != nil {
+	if err := errors.Join(w.Topology(g), w.Multilabels([]uint8{1, 0, 1, 1}),
+		w.Close()); err != nil {
 		t.Fatal(err)
 	}
 	d, err := Open(dir)
@@ -112,7 +119,8 @@ func TestMultilabel(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if err := d.Verify(); err != nil || !slices.Equal(d.Multilabels, []uint8{1, 0, 1, 1}) || d.Labels != nil {
+	if err := d.Verify(); err != nil || !slices.Equal(d.Multilabels, []uint8{1, 0, 1, 1}) ||
+		d.Labels != nil {
 		t.Errorf("%v, %v", d.Multilabels, err)
 	}
 }
@@ -124,35 +132,58 @@ func TestWriterRefuses(t *testing.T) {
 		do   func(w *Writer) error
 		want string
 	}{
-		{"label too large", func(w *Writer) error { return w.Labels([]int32{0, 0, 3, 0, 0}) }, "label of vertex 2 is 3"},
-		{"label below -1", func(w *Writer) error { return w.Labels([]int32{-2, 0, 0, 0, 0}) }, "label of vertex 0 is -2"},
-		{"too few labels", func(w *Writer) error { return w.Labels(nil) }, "0 labels for 5 vertices"},
-		{"bad mark", func(w *Writer) error { return w.Multilabels(slices.Repeat([]uint8{2}, 15)) }, "class 0 is 2"},
-		{"split out of range", func(w *Writer) error { return w.Splits(graph.Split{Test: []graph.VertexID{5}}) }, "test split, entry 0: vertex 5"},
+		{"label too large", func(w *Writer) error { return w.Labels([]int32{0, 0, 3, 0, 0}) },
+			"label of vertex 2 is 3"},
+		{"label below -1", func(w *Writer) error { return w.Labels([]int32{-2, 0, 0, 0, 0}) },
+			"label of vertex 0 is -2"},
+		{"too few labels", func(w *Writer) error { return w.Labels(nil) },
+			"0 labels for 5 vertices"},
+		{"bad mark", func(w *Writer) error { return w.Multilabels(slices.Repeat([]uint8{2}, 15)) },
+			"class 0 is 2"},
+		{"split out of range",
+			func(w *Writer) error { return w.Splits(graph.Split{Test: []graph.VertexID{5}}) },
+			"test split, entry 0: vertex 5"},
 		{"overlap", func(w *Writer) error {
 			return w.Splits(graph.Split{Train: []graph.VertexID{1}, Test: []graph.VertexID{1}})
 		}, "listed twice"},
 		{"seed without label", func(w *Writer) error {
 			return errors.Join(w.Splits(graph.Split{Train: []graph.VertexID{1}}), w.Close())
 		}, "vertex 1 is in a split but has no label"},
-		{"twice", func(w *Writer) error { return errors.Join(w.Splits(graph.Split{}), w.Splits(graph.Split{})) }, "written twice"},
-		{"rows for other vertices", func(w *Writer) error { _, err := w.Features(4, 2, ""); return err }, "4 feature rows for 5 vertices"},
+		{"twice", func(w *Writer) error {
+			return errors.Join(w.Splits(graph.Split{}),
+				w.Splits(graph.Split{}))
+		}, "written twice"},
+		{"rows for other vertices",
+			func(w *Writer) error { _, err := w.Features(4, 2, ""); return err },
+			"4 feature rows for 5 vertices"},
 		{"NaN", func(w *Writer) error {
 			r, _ := w.Features(5, 2, Float32)
 			return r.Write([]float32{0, 0, 0, nan})
 		}, "vertex 1, column 1 is NaN"},
 		{"infinity in a later row", func(w *Writer) error {
 			r, _ := w.Features(5, 2, Float32)
-			return errors.Join(r.Write(make([]float32, 6)), r.Write([]float32{float32(math.Inf(-1)), 0}))
+			return errors.Join(r.Write(make([]float32, 6)),
+				r.Write([]float32{float32(math.Inf(-1)), 0}))
 		}, "vertex 3, column 0 is -Inf"},
 		{"beyond float16", func(w *Writer) error {
 			r, _ := w.Features(5, 2, Float16)
 			return r.Write([]float32{70000, 0})
 		}, "float16 ends at 65504"},
-		{"half a row", func(w *Writer) error { r, _ := w.Features(5, 2, ""); return r.Write([]float32{0}) }, "no whole number of rows"},
-		{"rows missing", func(w *Writer) error { r, _ := w.Features(5, 2, ""); return r.Close() }, "0 bytes of elements written"},
-		{"rows not closed", func(w *Writer) error { _, err := w.Features(5, 2, ""); return errors.Join(err, w.Close()) }, "rows were not closed"},
-		{"type", func(w *Writer) error { _, err := w.Features(5, 2, "float8"); return err }, "float8"},
+		{"half a row", func(w *Writer) error {
+			r,
+				_ := w.Features(5, 2, "")
+			return r.Write([]float32{0})
+		}, "not a whole number of rows"},
+		{"rows missing", func(w *Writer) error { r, _ := w.Features(5, 2, ""); return r.Close() },
+			"0 bytes of elements written"},
+		{"rows not closed", func(w *Writer) error {
+			_,
+				err := w.Features(5, 2, "")
+			return errors.Join(err, w.Close())
+		},
+			"rows were not closed"},
+		{"type", func(w *Writer) error { _, err := w.Features(5, 2, "float8"); return err },
+			"float8"},
 	} {
 		parent := t.TempDir()
 		w, err := Create(filepath.Join(parent, "d"), Meta{Task: Multiclass, Classes: 3})
@@ -178,7 +209,8 @@ func TestCreateKeepsWhatIsThere(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "mine"), nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Create(dir, Meta{}); !errors.Is(err, ErrExists) || !strings.Contains(err.Error(), "not empty") {
+	if _, err := Create(dir, Meta{}); !errors.Is(err, ErrExists) ||
+		!strings.Contains(err.Error(), "not empty") {
 		t.Errorf("a filled directory: %v", err)
 	}
 	if _, err := Create(filepath.Join(dir, "mine"), Meta{}); !errors.Is(err, ErrExists) {
@@ -225,17 +257,21 @@ func TestDamageIsNamed(t *testing.T) {
 		want       []string
 	}{
 		{"flipped bit", "features.npy", last(1), []string{"features.npy", "XXH64"}},
-		{"NaN", "features.npy", last(0, 0, 0xc0, 0x7f), []string{"features.npy: features: vertex 4, column 1 is NaN"}},
+		{"NaN", "features.npy", last(0, 0, 0xc0, 0x7f),
+			[]string{"features.npy: features: vertex 4, column 1 is NaN"}},
 		{"label", "labels.npy", last(9, 0, 0, 0), []string{"labels.npy: label of vertex 4 is 9"}},
-		{"source", "indices.npy", last(5, 0, 0, 0), []string{"indices.npy: edge 2 comes from vertex 5"}},
+		{"source", "indices.npy", last(5, 0, 0, 0),
+			[]string{"indices.npy: edge 2 comes from vertex 5"}},
 		{"indptr", "indptr.npy", last(7), []string{"indptr.npy", "runs from 0 to"}},
 		{"split", "test.npy", last(4, 0, 0, 0), []string{"test.npy", "vertex 4 is listed twice"}},
-		{"truncated", "features.npy", cut, []string{"features.npy", "truncated", "found 164 bytes, expected 168"}},
+		{"truncated", "features.npy", cut,
+			[]string{"features.npy", "truncated", "found 164 bytes, expected 168"}},
 		{"missing", "labels.npy", func([]byte) []byte { return nil }, []string{"labels.npy"}},
 		{"another array", "train.npy", func(b []byte) []byte {
 			return bytes.Replace(b, []byte("'<i4'"), []byte("'<f4'"), 1)
 		}, []string{"train.npy", "found <f4 [2], expected <i4 [2]"}},
-		{"no meta", metaFile, func([]byte) []byte { return nil }, []string{"is no dataset", "halognn generate"}},
+		{"no meta", metaFile, func([]byte) []byte { return nil },
+			[]string{"is not a dataset", "halognn generate"}},
 		{"meta of another format", metaFile, func(b []byte) []byte {
 			return bytes.Replace(b, []byte(`"format": 1`), []byte(`"format": 9`), 1)
 		}, []string{metaFile, "version 9"}},
@@ -254,7 +290,8 @@ func TestDamageIsNamed(t *testing.T) {
 }
 
 func TestParseFractions(t *testing.T) {
-	for _, bad := range []string{"", "60/40", "60/20/30", "a/b/c", "-1/50/51", "60/20/20/0", "NaN/1/1"} {
+	for _, bad := range []string{"", "60/40", "60/20/30", "a/b/c", "-1/50/51", "60/20/20/0",
+		"NaN/1/1"} {
 		if f, err := ParseFractions(bad); !errors.Is(err, ErrValue) {
 			t.Errorf("%q: %v, %v", bad, f, err)
 		}
@@ -267,8 +304,10 @@ func TestSplitLaws(t *testing.T) {
 		n                  int
 		train, valid, test int
 	}{
-		{"all", "60/20/20", 101, 60, 20, 21}, {"exact", "60/20/20", 10, 6, 2, 2}, {"some", "8/2/10", 1000, 80, 20, 100},
-		{"none", "60/20/20", 0, 0, 0, 0}, {"one", "50/25/25", 1, 0, 0, 1}, {"no test", "90/10/0", 10, 9, 1, 0},
+		{"all", "60/20/20", 101, 60, 20, 21}, {"exact", "60/20/20", 10, 6, 2, 2},
+		{"some", "8/2/10", 1000, 80, 20, 100},
+		{"none", "60/20/20", 0, 0, 0, 0}, {"one", "50/25/25", 1, 0, 0, 1},
+		{"no test", "90/10/0", 10, 9, 1, 0},
 	} {
 		f, err := ParseFractions(c.shares)
 		if err != nil {
@@ -286,7 +325,8 @@ func TestSplitLaws(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		again, other := f.Split(vertices, 7), f.Split(vertices, 8)
-		if !slices.Equal(again.Train, s.Train) || c.train > 1 && slices.Equal(other.Train, s.Train) {
+		if !slices.Equal(again.Train, s.Train) || c.train > 1 &&
+			slices.Equal(other.Train, s.Train) {
 			t.Errorf("%s: the split does not follow its seed", c.name)
 		}
 	}
@@ -303,7 +343,8 @@ func TestStreamsAreUniform(t *testing.T) {
 		mean += s.float()
 		count[s.intn(7)]++
 	}
-	if m, v := sum/draws, squares/draws; math.Abs(m) > 0.02 || math.Abs(v-1) > 0.03 || math.Abs(mean/draws-0.5) > 0.01 {
+	if m, v := sum/draws, squares/draws; math.Abs(m) > 0.02 || math.Abs(v-1) > 0.03 ||
+		math.Abs(mean/draws-0.5) > 0.01 {
 		t.Errorf("noise has mean %g and variance %g, floats have mean %g", m, v, mean/draws)
 	}
 	for i, k := range count {

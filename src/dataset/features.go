@@ -8,12 +8,14 @@ import (
 	"sync/atomic"
 )
 
-// What a vertex shows is its class's centroid plus noise of variance 1 a column. But a vertex is a decoy with this
-// probability: it shows the centroid of a class drawn by size instead. So no model that looks at one vertex alone gets
-// more than about 1 - decoys right, however well it learns, while neighbours, mostly of the same class, outvote the decoys.
+// What a vertex shows is its class's centroid plus noise of variance 1 a column. But a vertex is a
+// decoy with this probability: it shows the centroid of a class drawn by size instead. So no model
+// that looks at one vertex alone gets more than about 1 - decoys right, however well it learns,
+// while neighbours, mostly of the same class, outvote the decoys.
 const (
 	decoys = 0.42
-	// reach is the length of a centroid, in units of the noise: near enough for classes to overlap a little.
+	// reach is the length of a centroid, in units of the noise: near enough for classes to overlap
+	// a little.
 	reach = 6
 )
 
@@ -89,7 +91,8 @@ func draw[T float32 | float64](s *stream, upTo []T) int {
 // workers is the number of goroutines of parallel.
 func workers() int { return runtime.GOMAXPROCS(0) }
 
-// parallel runs f over [0,n) in pieces, on all CPUs. What f does for an index must not depend on the piece or the worker it comes in.
+// parallel runs f over [0,n) in pieces, on all CPUs. What f does for an index must not depend on
+// the piece or the worker it comes in.
 func parallel(n, piece int, f func(worker, lo, hi int)) {
 	var next atomic.Int64
 	var wg sync.WaitGroup

@@ -44,6 +44,21 @@ func FuzzImportNPZ(f *testing.F)       { fuzzImport(f, fixtures["npz attributed"
 func FuzzImportArrays(f *testing.F)    { fuzzImport(f, fixtures["npy directory"]) }
 func FuzzImportMusae(f *testing.F)     { fuzzImport(f, makeMusae) }
 
+func FuzzImportTables(f *testing.F) {
+	fuzzImport(f, func(t testing.TB, dir string) (o dataset.ImportOptions) {
+		nodes("id,f,label,split\na,1,x,train\nb,2,y,val\n\"c\",3,,test\n")(t, dir, &o)
+		o.Standardize = true
+		return o
+	})
+}
+
+func FuzzImportScipy(f *testing.F) {
+	fuzzImport(f, func(t testing.TB, dir string) (o dataset.ImportOptions) {
+		scipy("csr", func(testing.TB) map[string][]byte { return nil })(t, dir, &o)
+		return o
+	})
+}
+
 func FuzzImportMat(f *testing.F) {
 	fuzzImport(f, func(t testing.TB, dir string) dataset.ImportOptions {
 		o := fixtures["mat"](t, dir)
@@ -59,7 +74,8 @@ func FuzzImportFacebook(f *testing.F) {
 			n := 2 + i
 			a := mattest.Matrix{Name: "A", Rows: n, Cols: n, Sparse: true}
 			a.Entries = []mattest.Entry{{Row: 1, Col: 0, Value: 1}, {Row: 0, Col: 1, Value: 1}}
-			info := mattest.Matrix{Name: "local_info", Rows: n, Cols: 7, Values: make([]float64, 7*n)}
+			info := mattest.Matrix{Name: "local_info", Rows: n, Cols: 7,
+				Values: make([]float64, 7*n)}
 			info.Values[5*n] = 2005 // a year
 			write(t, filepath.Join(dir, name), mattest.File(mattest.Form{}, a, info))
 		}
@@ -105,7 +121,8 @@ func fuzzImport(f *testing.F, make func(t testing.TB, dir string) dataset.Import
 			if _, err = dataset.Import(o); err == nil {
 				err = verified(o.Out)
 				if err != nil {
-					t.Errorf("%s %s: the import is no sound dataset: %v", filepath.Base(p.path), p.member, err)
+					t.Errorf("%s %s: the import is no sound dataset: %v", filepath.Base(p.path),
+						p.member, err)
 				}
 				return
 			}
@@ -206,7 +223,8 @@ func FuzzDataset(f *testing.F) {
 		write(t, p.path, content)
 		memtest.Bounded(t, fuzzHeap, func() {
 			same := bytes.Equal(p.content, content)
-			if name := filepath.Base(p.path); verified(o.Out) == nil && !same && name != "meta.json" {
+			if name := filepath.Base(p.path); verified(o.Out) == nil && !same &&
+				name != "meta.json" {
 				t.Errorf("%s was replaced, and is said to be sound", name)
 			}
 		})

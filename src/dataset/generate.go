@@ -19,7 +19,8 @@ const (
 	RMAT = "rmat" // recursive matrix: skewed degrees; labels that the edges know nothing of
 )
 
-// GenerateOptions says which graph to make. A zero field takes the preset's value or, without a preset, the default in brackets.
+// GenerateOptions says which graph to make. A zero field takes the preset's value or, without a
+// preset, the default in brackets.
 type GenerateOptions struct {
 	Kind        string  // SBM or RMAT [SBM]
 	Preset      string  // sizes of a known graph, see Presets; other fields override it
@@ -38,13 +39,17 @@ type GenerateOptions struct {
 	Stage func(line string) // is told what is done next; nil: nobody is
 }
 
-// presets are the sizes of published graphs, as symmetric graphs: what is generated has their vertices, degree, features,
-// classes and split, not their edges.
+// presets are the sizes of published graphs, as symmetric graphs: what is generated has their
+// vertices, degree, features, classes and split, not their edges.
 var presets = map[string]GenerateOptions{
-	"arxiv":      {Vertices: 169343, Degree: 13.7, Features: 128, Classes: 40, Homophily: 0.65, Skew: 0.8, Split: "54/18/28"},
-	"products":   {Vertices: 2400000, Degree: 50, Features: 100, Classes: 47, Homophily: 0.8, Skew: 1, Split: "8/2/90"},
-	"reddit":     {Vertices: 232965, Degree: 492, Features: 602, Classes: 41, Homophily: 0.75, Skew: 0.8, Split: "66/10/24"},
-	"papers100M": {Vertices: 111059956, Degree: 29.1, Features: 128, Classes: 172, Homophily: 0.65, Skew: 0.8, Labelled: 0.014, Split: "78/8/14"},
+	"arxiv": {Vertices: 169343, Degree: 13.7, Features: 128, Classes: 40, Homophily: 0.65,
+		Skew: 0.8, Split: "54/18/28"},
+	"products": {Vertices: 2400000, Degree: 50, Features: 100, Classes: 47, Homophily: 0.8,
+		Skew: 1, Split: "8/2/90"},
+	"reddit": {Vertices: 232965, Degree: 492, Features: 602, Classes: 41, Homophily: 0.75,
+		Skew: 0.8, Split: "66/10/24"},
+	"papers100M": {Vertices: 111059956, Degree: 29.1, Features: 128, Classes: 172, Homophily: 0.65,
+		Skew: 0.8, Labelled: 0.014, Split: "78/8/14"},
 }
 
 // Presets lists the names of the presets, which are graphs that papers report on.
@@ -53,7 +58,10 @@ func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
 // resolve fills in preset and defaults and reports every fault.
 func (o GenerateOptions) resolve() (GenerateOptions, error) {
 	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	fault := func(format string,
+		args ...any) {
+		faults = append(faults, fmt.Errorf(format, args...))
+	}
 	preset, known := presets[o.Preset]
 	if o.Preset != "" && !known {
 		fault("preset %q is unknown; there are %s", o.Preset, strings.Join(Presets(), ", "))
@@ -87,13 +95,15 @@ func (o GenerateOptions) resolve() (GenerateOptions, error) {
 		fault("%d vertices; there must be 2 to %d", o.Vertices, graph.MaxVertices)
 	}
 	if o.Classes < 1 || o.Classes > o.Vertices {
-		fault("%d classes for %d vertices; there must be at least one, and a vertex for each", o.Classes, o.Vertices)
+		fault("%d classes for %d vertices; there must be at least one, and a vertex for each",
+			o.Classes, o.Vertices)
 	}
 	if o.Features < 1 {
 		fault("%d features; there must be at least one", o.Features)
 	}
 	if !(o.Degree > 0 && o.Degree <= float64(o.Vertices)/4) {
-		fault("degree %g; it must be positive and at most a quarter of the %d vertices", o.Degree, o.Vertices)
+		fault("degree %g; it must be positive and at most a quarter of the %d vertices", o.Degree,
+			o.Vertices)
 	}
 	if !(o.Homophily <= 1) {
 		fault("homophily %g; it is a share of edges, at most 1", o.Homophily)
@@ -118,9 +128,10 @@ func first[T comparable](values ...T) T {
 	return zero
 }
 
-// Generate writes a synthetic dataset to dir. It depends on the options alone: not on the number of CPUs, all of which it uses.
-// Memory: about 8 bytes a stored edge and 24 a vertex while the graph is built; features are streamed. The products preset, 2.4
-// million vertices and 120 million stored edges, takes 1 GiB and about 40 CPU seconds.
+// Generate writes a synthetic dataset to dir. It depends on the options alone: not on the number of
+// CPUs, all of which it uses. Memory: about 8 bytes a stored edge and 24 a vertex while the graph
+// is built; features are streamed. The products preset, 2.4 million vertices and 120 million stored
+// edges, takes 1 GiB and about 40 CPU seconds.
 func Generate(dir string, o GenerateOptions) error {
 	o, err := o.resolve()
 	if err != nil {
@@ -145,8 +156,9 @@ func Generate(dir string, o GenerateOptions) error {
 func (o GenerateOptions) meta() Meta {
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 	settings := map[string]string{
-		"vertices": strconv.Itoa(o.Vertices), "degree": number(o.Degree), "skew": number(o.Skew), "labelled": number(o.Labelled),
-		"split": o.Split, "seed": strconv.FormatUint(o.Seed, 10),
+		"vertices": strconv.Itoa(o.Vertices), "degree": number(o.Degree), "skew": number(o.Skew),
+		"labelled": number(o.Labelled),
+		"split":    o.Split, "seed": strconv.FormatUint(o.Seed, 10),
 	}
 	if o.Kind == SBM {
 		settings["homophily"] = number(o.Homophily)
@@ -155,8 +167,9 @@ func (o GenerateOptions) meta() Meta {
 		settings["preset"], settings["scale"] = o.Preset, number(o.Scale)
 	}
 	return Meta{
-		Name: first(o.Preset, o.Kind), Task: Multiclass, Features: o.Features, Classes: o.Classes, FeatureType: o.FeatureType,
-		Provenance: Provenance{Source: "generated " + o.Kind, Settings: settings},
+		Name: first(o.Preset, o.Kind), Task: Multiclass, Features: o.Features, Classes: o.Classes,
+		FeatureType: o.FeatureType,
+		Provenance:  Provenance{Source: "generated " + o.Kind, Settings: settings},
 	}
 }
 

@@ -30,7 +30,8 @@ func generate(t *testing.T, o GenerateOptions) *Dataset {
 func TestGenerateDependsOnOptionsAlone(t *testing.T) {
 	for _, o := range []GenerateOptions{
 		{Vertices: 5000, Degree: 8, Features: 9, Classes: 5, Seed: 3},
-		{Kind: RMAT, Vertices: 5000, Degree: 8, Features: 3, Classes: 5, Seed: 3, Labelled: 0.5, FeatureType: Float16},
+		{Kind: RMAT, Vertices: 5000, Degree: 8, Features: 3, Classes: 5, Seed: 3, Labelled: 0.5,
+			FeatureType: Float16},
 	} {
 		live := mem.Allocated()
 		var want string
@@ -63,10 +64,14 @@ func TestGeneratedGraphsAreValid(t *testing.T) {
 		{"tiny", GenerateOptions{Vertices: 8, Degree: 1, Features: 1, Classes: 8}},
 		{"one class", GenerateOptions{Vertices: 500, Degree: 5, Features: 3, Classes: 1}},
 		{"dense", GenerateOptions{Vertices: 400, Degree: 100, Features: 3, Classes: 4}},
-		{"only inside classes", GenerateOptions{Vertices: 3000, Features: 3, Classes: 4, Homophily: 1}},
-		{"no homophily", GenerateOptions{Vertices: 3000, Features: 3, Classes: 4, Homophily: -1, Skew: -1}},
+		{"only inside classes",
+			GenerateOptions{Vertices: 3000, Features: 3, Classes: 4, Homophily: 1}},
+		{"no homophily", GenerateOptions{Vertices: 3000, Features: 3, Classes: 4, Homophily: -1,
+			Skew: -1}},
 		{"rmat", GenerateOptions{Kind: RMAT, Vertices: 3000, Features: 3, Classes: 4}},
-		{"few labels, float16", GenerateOptions{Vertices: 3000, Features: 3, Classes: 4, Labelled: 0.1, FeatureType: Float16, Split: "8/2/90"}},
+		{"few labels, float16",
+			GenerateOptions{Vertices: 3000, Features: 3, Classes: 4, Labelled: 0.1,
+				FeatureType: Float16, Split: "8/2/90"}},
 	} {
 		d := generate(t, c.o)
 		if err := d.Verify(); err != nil {
@@ -86,15 +91,18 @@ func TestGeneratedGraphsAreValid(t *testing.T) {
 		if got := len(d.Split.Train) + len(d.Split.Valid) + len(d.Split.Test); got != labelled {
 			t.Errorf("%s: %d vertices in splits, %d have labels", c.name, got, labelled)
 		}
-		if share := first(c.o.Labelled, 1); math.Abs(float64(labelled)-share*float64(d.Meta.Vertices)) > 100 {
+		if share := first(c.o.Labelled,
+			1); math.Abs(float64(labelled)-share*float64(d.Meta.Vertices)) > 100 {
 			t.Errorf("%s: %d of %d vertices have labels", c.name, labelled, d.Meta.Vertices)
 		}
 	}
 }
 
-// TestBlockModelHasWhatWasAskedFor holds degree, homophily, class sizes and the tail of the degrees against the options.
+// TestBlockModelHasWhatWasAskedFor holds degree, homophily, class sizes and the tail of the degrees
+// against the options.
 func TestBlockModelHasWhatWasAskedFor(t *testing.T) {
-	o := GenerateOptions{Vertices: 30000, Degree: 24, Features: 2, Classes: 10, Homophily: 0.7, Skew: 0.8, Seed: 5}
+	o := GenerateOptions{Vertices: 30000, Degree: 24, Features: 2, Classes: 10, Homophily: 0.7,
+		Skew: 0.8, Seed: 5}
 	d := generate(t, o)
 	size := make([]float64, o.Classes)
 	inside, largest := 0, 0
@@ -124,7 +132,8 @@ func TestBlockModelHasWhatWasAskedFor(t *testing.T) {
 	}
 }
 
-// TestBlockModelHasSmallCuts cuts the ring of communities into four equal arcs, as a good partitioner would.
+// TestBlockModelHasSmallCuts cuts the ring of communities into four equal arcs, as a good
+// partitioner would.
 func TestBlockModelHasSmallCuts(t *testing.T) {
 	o, err := GenerateOptions{Vertices: 60000, Degree: 15, Features: 1, Seed: 2}.resolve()
 	if err != nil {
@@ -152,12 +161,13 @@ func TestBlockModelHasSmallCuts(t *testing.T) {
 		}
 	}
 	if share := float64(cut) / float64(g.NumEdges()); share < 0.02 || share > 0.2 {
-		t.Errorf("four arcs cut %.3f of the edges, want a few per cent up to 0.2 (any four parts: 0.75)", share)
+		t.Errorf("four arcs cut %.3f of the edges, want a few per cent up to 0.2 (any four "+
+			"parts: 0.75)", share)
 	}
 }
 
-// TestAccuracyMeansSomething classifies by the nearest class mean: the features alone must be well above guessing the largest class,
-// and far below what one look at the neighbours adds.
+// TestAccuracyMeansSomething classifies by the nearest class mean: the features alone must be well
+// above guessing the largest class, and far below what one look at the neighbours adds.
 func TestAccuracyMeansSomething(t *testing.T) {
 	for _, o := range []GenerateOptions{
 		{Vertices: 5000, Seed: 1},
@@ -183,14 +193,17 @@ func TestAccuracyMeansSomething(t *testing.T) {
 			size[y]++
 		}
 		guess, alone, with := size[0]/float64(n), nearestMean(d, raw), nearestMean(d, mean)
-		t.Logf("%d classes: largest class %.3f, features alone %.3f, mean of neighbours %.3f", d.Meta.Classes, guess, alone, with)
+		t.Logf("%d classes: largest class %.3f, features alone %.3f, mean of neighbours %.3f",
+			d.Meta.Classes, guess, alone, with)
 		if alone < 1.5*guess || with < alone+0.1 {
-			t.Errorf("%+v: largest class %.3f, features alone %.3f, mean of neighbours %.3f", o, guess, alone, with)
+			t.Errorf("%+v: largest class %.3f, features alone %.3f, mean of neighbours %.3f", o,
+				guess, alone, with)
 		}
 	}
 }
 
-// nearestMean trains and tests a nearest-class-mean classifier on the rows x and returns its accuracy.
+// nearestMean trains and tests a nearest-class-mean classifier on the rows x and returns its
+// accuracy.
 func nearestMean(d *Dataset, x []float32) float64 {
 	f := d.Meta.Features
 	centre, count := make([]float64, d.Meta.Classes*f), make([]float64, d.Meta.Classes)
@@ -233,7 +246,8 @@ func TestRMATIsSkewedAndShuffled(t *testing.T) {
 		t.Errorf("largest degree %d", largest)
 	}
 	if share := low / float64(d.Meta.Edges); share > 0.15 {
-		t.Errorf("the first tenth of the vertices has %.2f of the edges: numbers tell degrees", share)
+		t.Errorf("the first tenth of the vertices has %.2f of the edges: numbers tell degrees",
+			share)
 	}
 }
 
@@ -243,11 +257,16 @@ func TestGenerateReportsEveryFault(t *testing.T) {
 		o    GenerateOptions
 		want []string
 	}{
-		{"preset", GenerateOptions{Preset: "cora"}, []string{`"cora" is unknown; there are arxiv, papers100M, products, reddit`}},
-		{"many", GenerateOptions{Kind: "er", Vertices: 10, Classes: 11, Degree: -1, Features: -1, Homophily: 2, Split: "1/2", Labelled: 3},
-			[]string{`kind "er"`, "11 classes for 10 vertices", "degree -1", "-1 features", "homophily 2", `split "1/2"`, "labelled share 3"}},
-		{"too dense", GenerateOptions{Vertices: 100, Degree: 30}, []string{"at most a quarter of the 100 vertices"}},
-		{"scaled away", GenerateOptions{Preset: "arxiv", Scale: 1e-7}, []string{"1 vertices", "40 classes for 1 vertices"}},
+		{"preset", GenerateOptions{Preset: "cora"},
+			[]string{`"cora" is unknown; there are arxiv, papers100M, products, reddit`}},
+		{"many", GenerateOptions{Kind: "er", Vertices: 10, Classes: 11, Degree: -1, Features: -1,
+			Homophily: 2, Split: "1/2", Labelled: 3},
+			[]string{`kind "er"`, "11 classes for 10 vertices", "degree -1", "-1 features",
+				"homophily 2", `split "1/2"`, "labelled share 3"}},
+		{"too dense", GenerateOptions{Vertices: 100, Degree: 30},
+			[]string{"at most a quarter of the 100 vertices"}},
+		{"scaled away", GenerateOptions{Preset: "arxiv", Scale: 1e-7},
+			[]string{"1 vertices", "40 classes for 1 vertices"}},
 		{"negative scale", GenerateOptions{Preset: "arxiv", Scale: -1}, []string{"scale -1"}},
 		{"feature type", GenerateOptions{FeatureType: "int8"}, []string{"int8"}},
 	} {
@@ -266,7 +285,8 @@ func TestGenerateReportsEveryFault(t *testing.T) {
 
 func TestPresets(t *testing.T) {
 	o, err := GenerateOptions{Preset: "products"}.resolve()
-	if err != nil || o.Vertices != 2400000 || float64(o.Vertices)*o.Degree != 120e6 || o.Features != 100 || o.Classes != 47 {
+	if err != nil || o.Vertices != 2400000 || float64(o.Vertices)*o.Degree != 120e6 ||
+		o.Features != 100 || o.Classes != 47 {
 		t.Errorf("products: %+v, %v", o, err)
 	}
 	o, err = GenerateOptions{Preset: "products", Scale: 0.1, Features: 16}.resolve()

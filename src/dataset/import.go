@@ -27,20 +27,32 @@ type ImportOptions struct {
 	In     string // the file or directory to read
 	Out    string // the DATASET directory to write; it must not exist, or be empty
 	Name   string // of the dataset; "" means what In is called
-	// Undirected adds the reverse of every edge. AsFormat does so for the formats that store each edge once: ogb, planetoid, musae,
-	// gemsec, and npz in the attributed-graph layout.
+	// Undirected adds the reverse of every edge. AsFormat does so for the formats that store each
+	// edge once: ogb, planetoid, musae, gemsec, and npz in the attributed-graph layout.
 	Undirected     Choice
 	KeepLoops      bool
 	KeepDuplicates bool
-	// Split is a file or directory (see splitFile), percentages such as "60/20/20", or, where the format joins several graphs, their
-	// names: "DE,FR/RU/ES". "" means the split that comes with the data, else 60/20/20 of the labelled vertices.
+	// Split is a file or directory (see splitFile), percentages such as "60/20/20", or, where the
+	// format joins several graphs, their names: "DE,FR/RU/ES". "" means the split that comes with
+	// the data, else 60/20/20 of the labelled vertices.
 	Split string
-	// Seed of the shuffle behind percentages: the split is the one that numpy.random.RandomState(Seed).permutation gives.
+	// Seed of the shuffle behind percentages: the split is the one that
+	// numpy.random.RandomState(Seed).permutation gives.
 	Seed uint64
 	// FeatureType is Float32 or Float16; "" keeps float16 and makes everything else float32.
 	FeatureType string
-	// MaxFeatureBytes limits features.npy; 0 means four fifths of the free disk space at Out. Sparse features become dense, so a small
-	// source may ask for much.
+	// SplitIndex chooses one of several splits that come as columns of one array; nil: there is one.
+	SplitIndex *int
+	// Keys names arrays that are called otherwise in the source: {"x": "embedding"}. Ignore lists
+	// arrays and columns that would be refused, such as edge_type.
+	Keys   map[string]string
+	Ignore []string
+	// Standardize shifts and scales every feature column to mean 0 and variance 1 over the training
+	// vertices, or over all where there are none.
+	Standardize bool
+	Table       TableOptions // of the format csv
+	// MaxFeatureBytes limits features.npy; 0 means four fifths of the free disk space at Out.
+	// Sparse features become dense, so a small source may ask for much.
 	MaxFeatureBytes int64
 }
 
@@ -51,6 +63,7 @@ type ImportReport struct {
 	Edges         int64 // stored directed edges
 	Undirected    bool
 	Cleaning      graph.CleanReport
+	Reciprocal    int64 // edges whose reverse is there too; counted if the graph stays as stored
 	Features      int
 	FeatureType   string
 	SparseEntries int64 // stored entries if the source is sparse, -1 if dense
@@ -72,24 +85,32 @@ func (r ImportReport) String() string {
 	if r.Undirected {
 		direction = "made undirected"
 	}
-	fmt.Fprintf(&b, "%s (%s): %d vertices, %d directed edges, %s\n", r.Name, r.Format, r.Vertices, r.Edges, direction)
+	fmt.Fprintf(&b, "%s (%s): %d vertices, %d directed edges, %s\n", r.Name, r.Format, r.Vertices,
+		r.Edges, direction)
 	fmt.Fprintf(&b, "  edges     %s\n", r.Cleaning)
+	if !r.Undirected && r.Edges > 0 {
+		b.WriteString("  reverse   " + r.reciprocal() + "\n")
+	}
 	switch {
 	case r.Features == 0:
 		b.WriteString("  features  none\n")
 	case r.SparseEntries >= 0:
-		fmt.Fprintf(&b, "  features  %d columns of %s, dense from %d sparse entries\n", r.Features, r.FeatureType, r.SparseEntries)
+		fmt.Fprintf(&b, "  features  %d columns of %s, dense from %d sparse entries\n", r.Features,
+			r.FeatureType, r.SparseEntries)
 	default:
 		fmt.Fprintf(&b, "  features  %d columns of %s\n", r.Features, r.FeatureType)
 	}
 	if r.Task == NoTask {
 		b.WriteString("  labels    none\n")
 	} else {
-		fmt.Fprintf(&b, "  labels    %s, %d classes, %d vertices labelled\n", r.Task, r.Classes, r.Labelled)
+		fmt.Fprintf(&b, "  labels    %s, %d classes, %d vertices labelled\n", r.Task, r.Classes,
+			r.Labelled)
 	}
-	fmt.Fprintf(&b, "  split     %d train, %d valid, %d test: %s\n", r.Train, r.Valid, r.Test, r.Split)
+	fmt.Fprintf(&b, "  split     %d train, %d valid, %d test: %s\n", r.Train, r.Valid, r.Test,
+		r.Split)
 	if r.Unlabelled > 0 {
-		fmt.Fprintf(&b, "  split     %d vertices left out because they have no label\n", r.Unlabelled)
+		fmt.Fprintf(&b, "  split     %d vertices left out because they have no label\n",
+			r.Unlabelled)
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "  note      %s\n", n)
@@ -97,8 +118,19 @@ func (r ImportReport) String() string {
 	return b.String()
 }
 
+// reciprocal says how many edges of a graph that was left as stored have their reverse.
+func (r ImportReport) reciprocal() string {
+	if r.Reciprocal == r.Edges {
+		return "every edge has its reverse"
+	}
+	share := fmt.Sprintf("%.1f %%", 100*float64(r.Reciprocal)/float64(r.Edges))
+	return share + " of the edges have their reverse; messages pass along an edge only from source " +
+		"to destination: --undirected adds the others"
+}
+
 // importers maps a format to the function that reads it into a source.
 var importers = map[string]func(*source) error{
+	"csv":       readTables,
 	"ogb":       readOGB,
 	"saint":     readSaint,
 	"planetoid": readPlanetoid,
@@ -122,7 +154,9 @@ func Formats() []string {
 func (o *ImportOptions) check() error {
 	var faults []error
 	if importers[o.Format] == nil {
-		faults = append(faults, fmt.Errorf("format %q is unknown; choose one of %s", o.Format, strings.Join(Formats(), ", ")))
+		faults = append(faults,
+			fmt.Errorf("format %q is unknown; choose one of %s", o.Format,
+				strings.Join(Formats(), ", ")))
 	}
 	if o.In == "" {
 		faults = append(faults, errors.New("no input is named"))
@@ -133,23 +167,33 @@ func (o *ImportOptions) check() error {
 		faults = append(faults, err)
 	}
 	if o.FeatureType != "" && o.FeatureType != Float32 && o.FeatureType != Float16 {
-		faults = append(faults, fmt.Errorf("feature type %q is neither %s nor %s", o.FeatureType, Float32, Float16))
+		faults = append(faults,
+			fmt.Errorf("feature type %q is neither %s nor %s", o.FeatureType, Float32, Float16))
 	}
+	if o.In != "" && importers[o.Format] != nil {
+		if err := foreign(o.In, o.Format); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	faults = append(faults, o.checkTables(), o.checkKeys())
 	if o.MaxFeatureBytes < 0 {
-		faults = append(faults, fmt.Errorf("a limit of %d bytes for the features", o.MaxFeatureBytes))
+		faults = append(faults,
+			fmt.Errorf("a limit of %d bytes for the features", o.MaxFeatureBytes))
 	}
 	return errors.Join(faults...)
 }
 
-// Import reads a graph in a foreign format and writes it as a DATASET directory: symmetrised where wanted, without self-loops and
-// repeated edges, with features, labels and split. On an error nothing is left at Out.
+// Import reads a graph in a foreign format and writes it as a DATASET directory: symmetrised where
+// wanted, without self-loops and repeated edges, with features, labels and split. On an error
+// nothing is left at Out.
 //
-// Memory beyond the result's 4 bytes an edge and 8 a vertex: at most 16 bytes for each edge read, half of it only while reverse edges
-// are added and repeats dropped (graph.Builder). Features are streamed or held sparse, but for dense ones in MATLAB files, which end
-// at 4 GiB.
+// Memory beyond the result's 4 bytes an edge and 8 a vertex: at most 16 bytes for each edge read,
+// half of it only while reverse edges are added and repeats dropped (graph.Builder). Features are
+// streamed or held sparse, but for dense ones in MATLAB files, which end at 4 GiB.
 //
-// Errors name file and line, byte or array, and wrap graph.ErrVertexRange for edges to vertices that are not there, ErrValue for
-// labels and features out of range, ErrExists for an Out that is taken, ErrRoom for counts that memory has no room for.
+// Errors name file and line, byte or array, and wrap graph.ErrVertexRange for edges to vertices
+// that are not there, ErrValue for labels and features out of range, ErrExists for an Out that is
+// taken, ErrRoom for counts that memory has no room for.
 func Import(o ImportOptions) (ImportReport, error) {
 	if err := o.check(); err != nil {
 		return ImportReport{}, err
@@ -177,7 +221,9 @@ func baseName(path string) string {
 // write makes the dataset of what was read.
 func (s *source) write() (ImportReport, error) {
 	if s.vertices == 0 || s.vertices == unknown && s.edges.NumEdges() == 0 {
-		return ImportReport{}, fmt.Errorf("%s: %w: there are no vertices; is it the right file, and the right --format?", s.options.In, ErrValue)
+		return ImportReport{},
+			fmt.Errorf("%s: %w: there are no vertices; is it the right file, and the right "+
+				"--format?", s.options.In, ErrValue)
 	}
 	if s.vertices == unknown {
 		if err := s.setVertices(s.largest+1, s.options.In); err != nil {
@@ -186,7 +232,8 @@ func (s *source) write() (ImportReport, error) {
 	}
 	undirected := s.options.Undirected == Yes || s.options.Undirected == AsFormat && s.undirected
 	g, cleaning, err := s.edges.Build(s.vertices, graph.CleanOptions{
-		Undirected: undirected, KeepLoops: s.options.KeepLoops, KeepDuplicates: s.options.KeepDuplicates,
+		Undirected: undirected, KeepLoops: s.options.KeepLoops,
+		KeepDuplicates: s.options.KeepDuplicates,
 	})
 	if err != nil {
 		return ImportReport{}, err
@@ -197,15 +244,29 @@ func (s *source) write() (ImportReport, error) {
 	if err != nil {
 		return ImportReport{}, err
 	}
+	if s.options.Standardize && s.features != nil {
+		if err := s.standardize(split.Split); err != nil {
+			return ImportReport{}, err
+		}
+	}
 	r := ImportReport{
-		Name: s.name, Format: s.options.Format, Vertices: int64(s.vertices), Edges: g.NumEdges(), Undirected: undirected, Cleaning: cleaning,
-		FeatureType: Float32, SparseEntries: -1, Task: s.task(), Classes: s.classes, Labelled: s.labelled(),
-		Split: split.from, Unlabelled: split.unlabelled, Train: len(split.Train), Valid: len(split.Valid), Test: len(split.Test), Notes: s.notes,
+		Name: s.name, Format: s.options.Format, Vertices: int64(s.vertices), Edges: g.NumEdges(),
+		Undirected: undirected, Cleaning: cleaning,
+		FeatureType: Float32, SparseEntries: -1, Task: s.task(), Classes: s.classes,
+		Labelled: s.labelled(),
+		Split:    split.from, Unlabelled: split.unlabelled, Train: len(split.Train),
+		Valid: len(split.Valid), Test: len(split.Test), Notes: s.notes,
+	}
+	if !undirected {
+		r.Reciprocal = g.Reciprocal()
 	}
 	if s.features != nil {
-		r.Features, r.FeatureType, r.SparseEntries = s.features.cols, s.features.stored, s.features.entries
+		r.Features, r.FeatureType, r.SparseEntries = s.features.cols, s.features.stored,
+			s.features.entries
 	}
-	w, err := Create(s.options.Out, Meta{Name: s.name, Task: r.Task, Classes: r.Classes, FeatureType: r.FeatureType, Provenance: s.provenance(&r)})
+	w, err := Create(s.options.Out,
+		Meta{Name: s.name, Task: r.Task, Classes: r.Classes, FeatureType: r.FeatureType,
+			Provenance: s.provenance(&r)})
 	if err != nil {
 		return ImportReport{}, err
 	}
@@ -226,6 +287,12 @@ func (s *source) writeFiles(w *Writer, g *graph.CSC, split graph.Split) error {
 			return err
 		}
 	}
+	if s.names != nil {
+		text := []byte(strings.Join(s.names, "\n") + "\n")
+		if err := put(w, "original_name.npy", text, len(text)); err != nil {
+			return err
+		}
+	}
 	switch w.Meta.Task {
 	case Multiclass:
 		if err := w.Labels(s.labels); err != nil {
@@ -241,6 +308,7 @@ func (s *source) writeFiles(w *Writer, g *graph.CSC, split graph.Split) error {
 		if err != nil {
 			return err
 		}
+		rows.scaling = s.scaling
 		if err := s.features.write(rows); err != nil {
 			return err
 		}
@@ -254,17 +322,22 @@ func (s *source) writeFiles(w *Writer, g *graph.CSC, split graph.Split) error {
 func (s *source) provenance(r *ImportReport) Provenance {
 	notes := slices.Clone(s.notes)
 	if r.Unlabelled > 0 {
-		notes = append(notes, fmt.Sprintf("%d split vertices left out because they have no label", r.Unlabelled))
+		notes = append(notes,
+			fmt.Sprintf("%d split vertices left out because they have no label", r.Unlabelled))
+	}
+	settings := map[string]string{
+		"in":              filepath.Base(s.options.In),
+		"undirected":      strconv.FormatBool(r.Undirected),
+		"keep_loops":      strconv.FormatBool(s.options.KeepLoops),
+		"keep_duplicates": strconv.FormatBool(s.options.KeepDuplicates),
+		"split":           r.Split,
+	}
+	if s.options.Standardize {
+		settings["standardize"] = "true"
 	}
 	return Provenance{
-		Source: "import " + s.options.Format,
-		Settings: map[string]string{
-			"in":              filepath.Base(s.options.In),
-			"undirected":      strconv.FormatBool(r.Undirected),
-			"keep_loops":      strconv.FormatBool(s.options.KeepLoops),
-			"keep_duplicates": strconv.FormatBool(s.options.KeepDuplicates),
-			"split":           r.Split,
-		},
+		Source:   "import " + s.options.Format,
+		Settings: settings,
 		Cleaning: &r.Cleaning,
 		Classes:  s.classNames,
 		Notes:    notes,

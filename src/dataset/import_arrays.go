@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"halognn/src/graph"
@@ -34,6 +35,25 @@ func (d npyDir) Names() (names []string) {
 		names = append(names, strings.TrimSuffix(filepath.Base(p), ".npy"))
 	}
 	return names
+}
+
+// joined is an archive and the arrays beside it, which are asked second.
+type joined struct {
+	arrays
+	beside npyDir
+}
+
+func (j joined) Has(name string) bool { return j.arrays.Has(name) || j.beside.Has(name) }
+
+func (j joined) Names() []string {
+	return append(slices.Clone(j.arrays.Names()), j.beside.Names()...)
+}
+
+func (j joined) Reader(name string) (*npy.Reader, error) {
+	if j.arrays.Has(name) {
+		return j.arrays.Reader(name)
+	}
+	return j.beside.Reader(name)
 }
 
 // openArrays opens a directory of .npy files or an .npz archive.
@@ -78,7 +98,8 @@ func (a arraySource) open(key string, dims ...int) (*npy.Reader, error) {
 		}
 	}
 	_ = r.Close()
-	return nil, fmt.Errorf("%s: shape %s, want %v dimensions", a.name(key), npy.ShapeString(r.Shape), dims)
+	return nil, fmt.Errorf("%s: shape %s, want %v dimensions", a.name(key),
+		npy.ShapeString(r.Shape), dims)
 }
 
 // all reads a whole array of one dimension (or two, one of them 1).
@@ -89,7 +110,8 @@ func all[T npy.Element](a arraySource, key string) ([]T, error) {
 	}
 	if len(r.Shape) == 2 && r.Shape[0] != 1 && r.Shape[1] != 1 {
 		_ = r.Close()
-		return nil, fmt.Errorf("%s: shape %s, want one dimension", a.name(key), npy.ShapeString(r.Shape))
+		return nil, fmt.Errorf("%s: shape %s, want one dimension", a.name(key),
+			npy.ShapeString(r.Shape))
 	}
 	return npy.ReadAll[T](r)
 }
@@ -103,7 +125,8 @@ func (s *source) addPairs(a arraySource, key string) error {
 	defer r.Close()
 	wide := r.Shape[0] == 2 // as PyG and OGB have it; [2, 2] is read so too
 	if !wide && r.Shape[1] != 2 {
-		return fmt.Errorf("%s: shape %s, want [2, edges] or [edges, 2]", a.name(key), npy.ShapeString(r.Shape))
+		return fmt.Errorf("%s: shape %s, want [2, edges] or [edges, 2]", a.name(key),
+			npy.ShapeString(r.Shape))
 	}
 	n := r.Elems() / 2
 	if wide != r.Fortran { // one whole side comes before the other: the first waits in memory
@@ -131,7 +154,8 @@ func (s *source) addSides(a arraySource, key string, r *npy.Reader, n int) error
 	if err := eachChunk(r, n, func(part []int64) error {
 		for _, u := range part {
 			if u < 0 || u >= graph.MaxVertices {
-				return fmt.Errorf("%s: edge %d: %w", a.name(key), i, vertexRange(u, graph.MaxVertices))
+				return fmt.Errorf("%s: edge %d: %w", a.name(key), i,
+					vertexRange(u, graph.MaxVertices))
 			}
 			sources[i] = int32(u)
 			i++
@@ -152,8 +176,14 @@ func (s *source) addSides(a arraySource, key string, r *npy.Reader, n int) error
 	})
 }
 
-// addCSR adds an edge r -> c for every stored entry (r, c) of a scipy CSR matrix, whatever its value.
+// addCSR adds an edge r -> c for every stored entry (r, c) of a scipy CSR matrix, whatever its
+// value.
 func (s *source) addCSR(a arraySource, indptrKey, indicesKey string) error {
+	return s.addCompressed(a, indptrKey, indicesKey, false)
+}
+
+// addCompressed is addCSR or, by columns, the same of a CSC matrix.
+func (s *source) addCompressed(a arraySource, indptrKey, indicesKey string, byColumn bool) error {
 	ends, err := s.rowEnds(a, indptrKey, indicesKey)
 	if err != nil {
 		return err
@@ -169,7 +199,11 @@ func (s *source) addCSR(a arraySource, indptrKey, indicesKey string) error {
 			for ends[row+1] <= e {
 				row++
 			}
-			if err := s.addEdge(int64(row), c); err != nil {
+			u, v := int64(row), c
+			if byColumn {
+				u, v = v, u
+			}
+			if err := s.addEdge(u, v); err != nil {
 				return fmt.Errorf("%s: entry %d: %w", a.name(indicesKey), e, err)
 			}
 			e++
@@ -190,15 +224,18 @@ func (s *source) rowEnds(a arraySource, indptrKey, indicesKey string) ([]int64, 
 	}
 	defer r.Close()
 	if len(ends) != s.vertices+1 {
-		return nil, fmt.Errorf("%s: %d row offsets, want one more than the %d vertices", a.name(indptrKey), len(ends), s.vertices)
+		return nil, fmt.Errorf("%s: %d row offsets, want one more than the %d vertices",
+			a.name(indptrKey), len(ends), s.vertices)
 	}
 	for v := range s.vertices {
 		if ends[v+1] < ends[v] {
-			return nil, fmt.Errorf("%s: falls from %d to %d at row %d", a.name(indptrKey), ends[v], ends[v+1], v)
+			return nil, fmt.Errorf("%s: falls from %d to %d at row %d", a.name(indptrKey), ends[v],
+				ends[v+1], v)
 		}
 	}
 	if ends[0] != 0 || ends[s.vertices] != int64(r.Elems()) {
-		return nil, fmt.Errorf("%s: runs from %d to %d, but %s has %d entries", a.name(indptrKey), ends[0], ends[s.vertices], indicesKey, r.Elems())
+		return nil, fmt.Errorf("%s: runs from %d to %d, but %s has %d entries", a.name(indptrKey),
+			ends[0], ends[s.vertices], indicesKey, r.Elems())
 	}
 	return ends, nil
 }
@@ -209,8 +246,10 @@ func (s *source) setCSRFeatures(a arraySource, prefix string) error {
 	if err != nil {
 		return err
 	}
-	if len(shape) != 2 || shape[0] != int64(s.vertices) || shape[1] < 0 || shape[1] > graph.MaxVertices {
-		return fmt.Errorf("%s: %v, want a row for each of the %d vertices", a.name(prefix+"_shape"), shape, s.vertices)
+	if len(shape) != 2 || shape[0] != int64(s.vertices) || shape[1] < 0 ||
+		shape[1] > graph.MaxVertices {
+		return fmt.Errorf("%s: %v, want a row for each of the %d vertices", a.name(prefix+"_shape"),
+			shape, s.vertices)
 	}
 	ends, err := s.rowEnds(a, prefix+"_indptr", prefix+"_indices")
 	if err != nil {
@@ -226,14 +265,17 @@ func (s *source) setCSRFeatures(a arraySource, prefix string) error {
 	}
 	for k, c := range columns {
 		if c < 0 || int64(c) >= shape[1] {
-			return fmt.Errorf("%s: entry %d is column %d of %d: %w", a.name(prefix+"_indices"), k, c, shape[1], ErrValue)
+			return fmt.Errorf("%s: entry %d is column %d of %d: %w", a.name(prefix+"_indices"), k,
+				c, shape[1], ErrValue)
 		}
 	}
 	if len(values) != len(columns) {
-		return fmt.Errorf("%s: %d values for %d entries", a.name(prefix+"_data"), len(values), len(columns))
+		return fmt.Errorf("%s: %d values for %d entries", a.name(prefix+"_data"), len(values),
+			len(columns))
 	}
 	m := &sparseRows{ends: ends, columns: columns, values: values, sum: true}
-	return s.setFeatures(a.name(prefix+"_data"), int(shape[1]), Float32, int64(len(columns)), m.write)
+	return s.setFeatures(a.name(prefix+"_data"), int(shape[1]), Float32, int64(len(columns)),
+		m.write)
 }
 
 // setDenseFeatures notes an array [vertices, columns] of features, to be streamed.
@@ -250,7 +292,8 @@ func (s *source) setDenseFeatures(a arraySource, key string) error {
 		return fmt.Errorf("%s: %d rows for %d vertices", a.name(key), h.Shape[0], s.vertices)
 	}
 	if h.Fortran && h.Shape[0] > 1 && h.Shape[1] > 1 {
-		return fmt.Errorf("%s: it is stored by columns; save it again with numpy.ascontiguousarray", a.name(key))
+		return fmt.Errorf("%s: it is stored by columns; save it again with numpy.ascontiguousarray",
+			a.name(key))
 	}
 	stored := Float32
 	if strings.HasSuffix(h.DType, "f2") {
@@ -286,12 +329,23 @@ func (s *source) readLabels(a arraySource, key string) error {
 	if r.Shape[0] != s.vertices {
 		return fmt.Errorf("%s: %d rows for %d vertices", a.name(key), r.Shape[0], s.vertices)
 	}
+	if r.IsText() && (len(r.Shape) == 1 || r.Shape[1] == 1) {
+		names, err := npy.ReadText(r)
+		if err == nil {
+			err = s.nameClasses(names)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", a.name(key), err)
+		}
+		return nil
+	}
 	cols := 1
 	if len(r.Shape) == 2 {
 		cols = r.Shape[1]
 	}
 	if cols > 1 && r.Fortran {
-		return fmt.Errorf("%s: it is stored by columns; save it again with numpy.ascontiguousarray", a.name(key))
+		return fmt.Errorf("%s: it is stored by columns; save it again with numpy.ascontiguousarray",
+			a.name(key))
 	}
 	if cols != 1 {
 		if err := s.makeMarks(cols, a.name(key)); err != nil {

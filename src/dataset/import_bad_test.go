@@ -56,7 +56,8 @@ func rezip(t *testing.T, path, member string, content []byte) {
 	archive(t, path, members)
 }
 
-// Bad input ends with one message that names the file and the place and says what is wrong, and with nothing written.
+// Bad input ends with one message that names the file and the place and says what is wrong, and
+// with nothing written.
 func TestImportBadInput(t *testing.T) {
 	nan := float32(math.NaN())
 	for _, c := range []struct {
@@ -66,46 +67,77 @@ func TestImportBadInput(t *testing.T) {
 		wants   []string
 		is      error
 	}{
-		{"unknown format", "ogb", func(_ *testing.T, _ string, o *dataset.ImportOptions) { o.Format = "dgl" }, []string{`"dgl" is unknown`, "edgelist, gemsec, mat"}, nil},
-		{"all faults of the options at once", "ogb", func(_ *testing.T, _ string, o *dataset.ImportOptions) {
-			o.Format, o.In, o.FeatureType = "x", "", "int8"
-		},
+		{"unknown format", "ogb",
+			func(_ *testing.T, _ string, o *dataset.ImportOptions) { o.Format = "dgl" },
+			[]string{`"dgl" is unknown`, "edgelist, gemsec, mat"}, nil},
+		{"all faults of the options at once", "ogb",
+			func(_ *testing.T, _ string, o *dataset.ImportOptions) {
+				o.Format, o.In, o.FeatureType = "x", "", "int8"
+			},
 			[]string{`format "x"`, "no input", `"int8"`}, nil},
-		{"no such input", "ogb", func(_ *testing.T, dir string, o *dataset.ImportOptions) { o.In = filepath.Join(dir, "nowhere") }, []string{"nowhere", "want the raw folder"}, nil},
+		{"no such input", "ogb",
+			func(_ *testing.T, dir string,
+				o *dataset.ImportOptions) {
+				o.In = filepath.Join(dir, "nowhere")
+			},
+			[]string{"nowhere", "want the raw folder"}, nil},
 
 		{"truncated gzip", "ogb", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			path := filepath.Join(dir, "raw", "edge.csv.gz")
 			write(t, path, cut(t, path))
 		}, []string{"edge.csv.gz: truncated after line"}, nil},
-		{"three columns of edges", "ogb", ogbFile("raw/edge.csv.gz", "0,1\n1,2,3\n"), []string{"edge.csv.gz: line 2: 3 columns, want 2"}, nil},
-		{"an edge to nowhere", "ogb", ogbFile("raw/edge.csv.gz", "0,1\n1,6\n"), []string{"edge.csv.gz: line 2", "vertex 6", "0 to 5"}, graph.ErrVertexRange},
-		{"a negative vertex", "ogb", ogbFile("raw/edge.csv.gz", "-1,1\n"), []string{"line 1", "vertex -1"}, graph.ErrVertexRange},
-		{"edges missing", "ogb", ogbFile("raw/edge.csv.gz", "0,1\n"), []string{"edge.csv.gz: 1 edges, but num-edge-list says 8"}, nil},
-		{"two graphs", "ogb", ogbFile("raw/num-node-list.csv.gz", "3\n3\n"), []string{"num-node-list.csv.gz: line 2: a second graph"}, nil},
-		{"a label that is no class", "ogb", ogbFile("raw/node-label.csv.gz", "0\n1\n2.5\n0\n0\n0\n"), []string{"node-label.csv.gz: line 3", "label 2.5"}, dataset.ErrValue},
-		{"a label out of range", "ogb", ogbFile("raw/node-label.csv.gz", "0\n1\n2\n0\n0\n1000\n"), []string{"node-label.csv.gz: line 6", "label 1000"}, dataset.ErrValue},
-		{"too few labels", "ogb", ogbFile("raw/node-label.csv.gz", "0\n1\n"), []string{"node-label.csv.gz: 2 rows for 6 vertices"}, nil},
-		{"too many labels", "ogb", ogbFile("raw/node-label.csv.gz", strings.Repeat("0\n", 7)), []string{"node-label.csv.gz: line 7: more rows"}, nil},
-		{"NaN feature", "ogb", ogbFile("raw/node-feat.csv.gz", "1,2,3\n1,nan,3\n"), []string{"node-feat.csv.gz: line 2", "vertex 1, column 1 is NaN"}, dataset.ErrValue},
-		{"ragged features", "ogb", ogbFile("raw/node-feat.csv.gz", "1,2,3\n1,2\n"), []string{"node-feat.csv.gz: line 2: 2 columns, want 3"}, nil},
-		{"too few feature rows", "ogb", ogbFile("raw/node-feat.csv.gz", "1,2,3\n"), []string{"node-feat.csv.gz: 1 rows for 6 vertices"}, nil},
+		{"three columns of edges", "ogb", ogbFile("raw/edge.csv.gz", "0,1\n1,2,3\n"),
+			[]string{"edge.csv.gz: line 2: 3 columns, want 2"}, nil},
+		{"an edge to nowhere", "ogb", ogbFile("raw/edge.csv.gz", "0,1\n1,6\n"),
+			[]string{"edge.csv.gz: line 2", "vertex 6", "0 to 5"}, graph.ErrVertexRange},
+		{"a negative vertex", "ogb", ogbFile("raw/edge.csv.gz", "-1,1\n"),
+			[]string{"line 1", "vertex -1"}, graph.ErrVertexRange},
+		{"edges missing", "ogb", ogbFile("raw/edge.csv.gz", "0,1\n"),
+			[]string{"edge.csv.gz: 1 edges, but num-edge-list says 8"}, nil},
+		{"two graphs", "ogb", ogbFile("raw/num-node-list.csv.gz", "3\n3\n"),
+			[]string{"num-node-list.csv.gz: line 2: a second graph"}, nil},
+		{"a label that is no class", "ogb",
+			ogbFile("raw/node-label.csv.gz", "0\n1\n2.5\n0\n0\n0\n"),
+			[]string{"node-label.csv.gz: line 3", "label 2.5"}, dataset.ErrValue},
+		{"a label out of range", "ogb", ogbFile("raw/node-label.csv.gz", "0\n1\n2\n0\n0\n1000\n"),
+			[]string{"node-label.csv.gz: line 6", "label 1000"}, dataset.ErrValue},
+		{"too few labels", "ogb", ogbFile("raw/node-label.csv.gz", "0\n1\n"),
+			[]string{"node-label.csv.gz: 2 rows for 6 vertices"}, nil},
+		{"too many labels", "ogb", ogbFile("raw/node-label.csv.gz", strings.Repeat("0\n", 7)),
+			[]string{"node-label.csv.gz: line 7: more rows"}, nil},
+		{"NaN feature", "ogb", ogbFile("raw/node-feat.csv.gz", "1,2,3\n1,nan,3\n"),
+			[]string{"node-feat.csv.gz: line 2", "vertex 1, column 1 is NaN"}, dataset.ErrValue},
+		{"ragged features", "ogb", ogbFile("raw/node-feat.csv.gz", "1,2,3\n1,2\n"),
+			[]string{"node-feat.csv.gz: line 2: 2 columns, want 3"}, nil},
+		{"too few feature rows", "ogb", ogbFile("raw/node-feat.csv.gz", "1,2,3\n"),
+			[]string{"node-feat.csv.gz: 1 rows for 6 vertices"}, nil},
 		{"beyond float16", "ogb", func(t *testing.T, dir string, o *dataset.ImportOptions) {
 			write(t, filepath.Join(dir, "raw", "node-feat.csv.gz"), zipped("70000\n"))
 			o.FeatureType = dataset.Float16
 		}, []string{"float16 ends at 65504"}, dataset.ErrValue},
-		{"a split vertex that is not there", "ogb", ogbFile("split/time/test.csv.gz", "99\n"), []string{"test.csv.gz: line 1: vertex 99"}, graph.ErrVertexRange},
-		{"overlapping splits", "ogb", ogbFile("split/time/test.csv.gz", "1\n"), []string{"time", "vertex 1 is listed twice"}, nil},
-		{"two splits", "ogb", ogbFile("split/random/train.csv.gz", "1\n"), []string{"2 splits; choose one"}, nil},
-		{"a split that is nothing", "ogb", func(_ *testing.T, _ string, o *dataset.ImportOptions) { o.Split = "60/30" }, []string{`split "60/30"`, "60/20/20"}, nil},
-		{"shares beyond 100", "ogb", func(_ *testing.T, _ string, o *dataset.ImportOptions) { o.Split = "60/30/20" }, []string{`split "60/30/20"`}, nil},
+		{"a split vertex that is not there", "ogb", ogbFile("split/time/test.csv.gz", "99\n"),
+			[]string{"test.csv.gz: line 1: vertex 99"}, graph.ErrVertexRange},
+		{"overlapping splits", "ogb", ogbFile("split/time/test.csv.gz", "1\n"),
+			[]string{"time", "vertex 1 is listed twice"}, nil},
+		{"two splits", "ogb", ogbFile("split/random/train.csv.gz", "1\n"),
+			[]string{"2 splits; choose one"}, nil},
+		{"a split that is nothing", "ogb",
+			func(_ *testing.T, _ string, o *dataset.ImportOptions) { o.Split = "60/30" },
+			[]string{`split "60/30"`, "60/20/20"}, nil},
+		{"shares beyond 100", "ogb",
+			func(_ *testing.T, _ string, o *dataset.ImportOptions) { o.Split = "60/30/20" },
+			[]string{`split "60/30/20"`}, nil},
 
-		{"edges missing in the archive", "ogb binary", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			rezip(t, filepath.Join(dir, "raw", "data.npz"), "num_edges_list", array(t, []int64{9}, 1))
-		}, []string{"data.npz: num_edges_list: [9]", "8 edges"}, nil},
-		{"truncated archive", "ogb binary", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			path := filepath.Join(dir, "raw", "data.npz")
-			write(t, path, cut(t, path))
-		}, []string{"data.npz"}, nil},
+		{"edges missing in the archive", "ogb binary",
+			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+				rezip(t, filepath.Join(dir, "raw", "data.npz"), "num_edges_list",
+					array(t, []int64{9}, 1))
+			}, []string{"data.npz: num_edges_list: [9]", "8 edges"}, nil},
+		{"truncated archive", "ogb binary",
+			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+				path := filepath.Join(dir, "raw", "data.npz")
+				write(t, path, cut(t, path))
+			}, []string{"data.npz"}, nil},
 		{"array missing", "ogb binary", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			rezip(t, filepath.Join(dir, "raw", "data.npz"), "edge_index", nil)
 		}, []string{`data.npz: no array "edge_index"`}, nil},
@@ -122,104 +154,146 @@ func TestImportBadInput(t *testing.T) {
 			path := filepath.Join(dir, "class_map.json")
 			write(t, path, cut(t, path))
 		}, []string{"class_map.json: truncated after byte"}, nil},
-		{"a class of a vertex that is not there", "saint", saintFile("class_map.json", `{"0": 1, "6": 0}`), []string{`class_map.json: byte`, `key "6"`, "0 to 5"}, dataset.ErrValue},
-		{"a vertex twice", "saint", saintFile("class_map.json", `{"0": 1, "0": 0}`), []string{`key "0"`, "twice"}, dataset.ErrValue},
-		{"a class and a list", "saint", saintFile("class_map.json", `{"0": 1, "1": [0, 1]}`), []string{`key "1"`, "others a list"}, dataset.ErrValue},
-		{"a mark of 2", "saint", saintFile("class_map.json", `{"0": [0, 2]}`), []string{`key "0"`, "must be 0 or 1"}, dataset.ErrValue},
-		{"null for a class", "saint", saintFile("class_map.json", `{"0": null}`), []string{`key "0"`, "null"}, dataset.ErrValue},
-		{"null for a mark", "saint", saintFile("class_map.json", `{"0": [0, 1], "1": [0, null]}`), []string{`key "1"`, "null"}, dataset.ErrValue},
-		{"null for a vertex", "saint", saintFile("role.json", `{"tr": [0, null]}`), []string{"role.json", `key "tr"`, "null"}, dataset.ErrValue},
-		{"an unknown role", "saint", saintFile("role.json", `{"tr": [0], "xx": [1]}`), []string{"role.json", `key "xx"`, "want tr, va and te"}, nil},
-		{"a role of words", "saint", saintFile("role.json", `{"tr": ["a"]}`), []string{"role.json", `key "tr"`}, nil},
+		{"a class of a vertex that is not there", "saint",
+			saintFile("class_map.json", `{"0": 1, "6": 0}`),
+			[]string{`class_map.json: byte`, `key "6"`, "0 to 5"}, dataset.ErrValue},
+		{"a vertex twice", "saint", saintFile("class_map.json", `{"0": 1, "0": 0}`),
+			[]string{`key "0"`, "twice"}, dataset.ErrValue},
+		{"a class and a list", "saint", saintFile("class_map.json", `{"0": 1, "1": [0, 1]}`),
+			[]string{`key "1"`, "others a list"}, dataset.ErrValue},
+		{"a mark of 2", "saint", saintFile("class_map.json", `{"0": [0, 2]}`),
+			[]string{`key "0"`, "must be 0 or 1"}, dataset.ErrValue},
+		{"null for a class", "saint", saintFile("class_map.json", `{"0": null}`),
+			[]string{`key "0"`, "null"}, dataset.ErrValue},
+		{"null for a mark", "saint", saintFile("class_map.json", `{"0": [0, 1], "1": [0, null]}`),
+			[]string{`key "1"`, "null"}, dataset.ErrValue},
+		{"null for a vertex", "saint", saintFile("role.json", `{"tr": [0, null]}`),
+			[]string{"role.json", `key "tr"`, "null"}, dataset.ErrValue},
+		{"an unknown role", "saint", saintFile("role.json", `{"tr": [0], "xx": [1]}`),
+			[]string{"role.json", `key "xx"`, "want tr, va and te"}, nil},
+		{"a role of words", "saint", saintFile("role.json", `{"tr": ["a"]}`),
+			[]string{"role.json", `key "tr"`}, nil},
 		{"falling offsets", "saint", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			rezip(t, filepath.Join(dir, "adj_full.npz"), "indptr", array(t, []int64{0, 5, 4, 8, 9, 10, 16}, 7))
+			rezip(t, filepath.Join(dir, "adj_full.npz"), "indptr",
+				array(t, []int64{0, 5, 4, 8, 9, 10, 16}, 7))
 		}, []string{"adj_full.npz: indptr: falls from 5 to 4"}, nil},
 		{"not square", "saint", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			rezip(t, filepath.Join(dir, "adj_full.npz"), "shape", array(t, []int64{6, 7}, 2))
 		}, []string{"adj_full.npz: shape: [6 7]", "square"}, nil},
 
 		{"forbidden global", "planetoid", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			write(t, filepath.Join(dir, "ind.tiny.tx"), pickletest.Global("posix", "system", "true"))
+			write(t, filepath.Join(dir, "ind.tiny.tx"),
+				pickletest.Global("posix", "system", "true"))
 		}, []string{"ind.tiny.tx: byte 2", `"posix.system" is refused`}, nil},
 		{"truncated pickle", "planetoid", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			path := filepath.Join(dir, "ind.tiny.allx")
 			write(t, path, cut(t, path))
 		}, []string{"ind.tiny.allx: byte", "truncated"}, nil},
-		{"files of two sets", "planetoid", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			write(t, filepath.Join(dir, "ind.tiny.ty"), pickletest.OneHot(3, []int{1, 1}))
-		}, []string{"do not fit together", "ty 2"}, nil},
-		{"a test id among the training rows", "planetoid", planetoidIndex("3\n"), []string{"ind.tiny.test.index: line 1: test vertex 3"}, dataset.ErrValue},
-		{"an absurd test id", "planetoid", planetoidIndex("2000000000\n"), []string{"largest id is 2000000000"}, dataset.ErrValue},
-		{"a neighbour that is not there", "planetoid", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			write(t, filepath.Join(dir, "ind.tiny.graph"), pickletest.Lists([][]int{{1}, {17}}))
-		}, []string{"ind.tiny.graph: list of vertex 1", "vertex 17"}, graph.ErrVertexRange},
+		{"files of two sets", "planetoid",
+			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+				write(t, filepath.Join(dir, "ind.tiny.ty"), pickletest.OneHot(3, []int{1, 1}))
+			}, []string{"do not fit together", "ty 2"}, nil},
+		{"a test id among the training rows", "planetoid", planetoidIndex("3\n"),
+			[]string{"ind.tiny.test.index: line 1: test vertex 3"}, dataset.ErrValue},
+		{"an absurd test id", "planetoid", planetoidIndex("2000000000\n"),
+			[]string{"largest id is 2000000000"}, dataset.ErrValue},
+		{"a neighbour that is not there", "planetoid",
+			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+				write(t, filepath.Join(dir, "ind.tiny.graph"), pickletest.Lists([][]int{{1}, {17}}))
+			}, []string{"ind.tiny.graph: list of vertex 1", "vertex 17"}, graph.ErrVertexRange},
 
-		{"sparse features too large", "npz attributed", func(t *testing.T, dir string, o *dataset.ImportOptions) {
-			rezip(t, filepath.Join(dir, "graph.npz"), "attr_shape", array(t, []int64{6, 1 << 30}, 2))
-			o.MaxFeatureBytes = 1 << 30
-		}, []string{"attr_data", "24 GiB", "7 sparse entries", "limit of 1 GiB", "use float16"}, nil},
-		{"a feature column outside", "npz attributed", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			rezip(t, filepath.Join(dir, "graph.npz"), "attr_shape", array(t, []int64{6, 2}, 2))
-		}, []string{"attr_indices: entry 0 is column 2 of 2"}, dataset.ErrValue},
-		{"a label of minus two", "npz attributed", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			rezip(t, filepath.Join(dir, "graph.npz"), "labels", array(t, []int64{0, 0, 0, -2, 0, 0}, 6))
-		}, []string{"graph.npz: labels: vertex 3 has label -2"}, dataset.ErrValue},
-		{"an edge to nowhere in an array", "npz plain", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			rezip(t, filepath.Join(dir, "plain.npz"), "edge_index", array(t, []int64{0, 1, 1, 6}, 2, 2))
-		}, []string{"plain.npz: edge_index: edge 1", "vertex 6"}, graph.ErrVertexRange},
-		{"a shape that is no edge list", "npz plain", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			rezip(t, filepath.Join(dir, "plain.npz"), "edge_index", array(t, []int64{0, 1, 1, 6, 7, 8, 9, 9, 9}, 3, 3))
-		}, []string{"edge_index: shape [3 3], want [2, edges]"}, nil},
+		{"sparse features too large", "npz attributed",
+			func(t *testing.T, dir string, o *dataset.ImportOptions) {
+				rezip(t, filepath.Join(dir, "graph.npz"), "attr_shape",
+					array(t, []int64{6, 1 << 30}, 2))
+				o.MaxFeatureBytes = 1 << 30
+			}, []string{"attr_data", "24 GiB", "7 sparse entries", "limit of 1 GiB", "use float16"},
+			nil},
+		{"a feature column outside", "npz attributed",
+			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+				rezip(t, filepath.Join(dir, "graph.npz"), "attr_shape", array(t, []int64{6, 2}, 2))
+			}, []string{"attr_indices: entry 0 is column 2 of 2"}, dataset.ErrValue},
+		{"a label of minus two", "npz attributed",
+			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+				rezip(t, filepath.Join(dir, "graph.npz"), "labels",
+					array(t, []int64{0, 0, 0, -2, 0, 0}, 6))
+			}, []string{"graph.npz: labels: vertex 3 has label -2"}, dataset.ErrValue},
+		{"an edge to nowhere in an array", "npz plain",
+			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+				rezip(t, filepath.Join(dir, "plain.npz"), "edge_index",
+					array(t, []int64{0, 1, 1, 6}, 2, 2))
+			}, []string{"plain.npz: edge_index: edge 1", "vertex 6"}, graph.ErrVertexRange},
+		{"a shape that is no edge list", "npz plain",
+			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+				rezip(t, filepath.Join(dir, "plain.npz"), "edge_index",
+					array(t, []int64{0, 1, 1, 6, 7, 8, 9, 9, 9}, 3, 3))
+			}, []string{"edge_index: shape [3 3], want [2, edges]"}, nil},
 		{"a short mask", "npz plain", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			rezip(t, filepath.Join(dir, "plain.npz"), "test_mask", array(t, []uint8{1}, 1))
 		}, []string{"test_mask: 1 marks for 6 vertices"}, nil},
 		{"no edges at all", "npz plain", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			rezip(t, filepath.Join(dir, "plain.npz"), "edge_index", nil)
 		}, []string{"plain.npz: neither edge_index nor adj_indptr"}, nil},
-		{"a split table with a stranger", "npy directory", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			write(t, filepath.Join(dir, "part.csv"), []byte("0,train\n1,dev\n"))
-		}, []string{"part.csv: line 2", `"1,dev"`}, dataset.ErrValue},
+		{"a split table with a stranger", "npy directory",
+			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+				write(t, filepath.Join(dir, "part.csv"), []byte("0,train\n1,dev\n"))
+			}, []string{"part.csv: line 2", `"1,dev"`}, dataset.ErrValue},
 
 		{"no MATLAB file", "mat", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			write(t, filepath.Join(dir, "tiny.mat"), bytes.Repeat([]byte("x"), 200))
 		}, []string{"tiny.mat", "byte order mark"}, nil},
-		{"labels of another graph", "mat", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			m := tinyMatrices()
-			m[2].Rows, m[2].Values = 2, []float64{1, 2}
-			write(t, filepath.Join(dir, "tiny.mat"), mattest.File(mattest.Form{}, m...))
-		}, []string{"tiny.mat", "Label (double 2 x 1)", "6 vertices"}, nil},
+		{"labels of another graph", "mat",
+			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+				m := tinyMatrices()
+				m[2].Rows, m[2].Values = 2, []float64{1, 2}
+				write(t, filepath.Join(dir, "tiny.mat"), mattest.File(mattest.Form{}, m...))
+			}, []string{"tiny.mat", "Label (double 2 x 1)", "6 vertices"}, nil},
 		{"NaN attribute", "mat", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			m := tinyMatrices()
 			m[1].Entries[0].Value = math.NaN()
-			write(t, filepath.Join(dir, "tiny.mat"), mattest.File(mattest.Form{Compress: true}, m...))
+			write(t, filepath.Join(dir, "tiny.mat"),
+				mattest.File(mattest.Form{Compress: true}, m...))
 		}, []string{"tiny.mat: Attributes", "is NaN"}, dataset.ErrValue},
-		{"split codes of another graph", "mat", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			write(t, filepath.Join(dir, "split.npy"), array(t, []int8{0, 1}, 2))
-		}, []string{"split.npy: 2 codes for 6 vertices"}, nil},
+		{"split codes of another graph", "mat",
+			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+				write(t, filepath.Join(dir, "split.npy"), array(t, []int8{0, 1}, 2))
+			}, []string{"split.npy: 2 codes for 6 vertices"}, nil},
 
-		{"more feature columns than there can be", "ogb", func(t *testing.T, dir string, o *dataset.ImportOptions) {
-			*o = dataset.ImportOptions{Format: "npz", In: filepath.Join(dir, "wide.npz"), Out: o.Out}
-			archive(t, o.In, map[string][]byte{"edge_index": array(t, []int64{}, 2, 0), "x": array(t, []float32{}, 0, 1<<40)})
-		}, []string{"wide.npz: x", "1099511627776 feature columns"}, nil},
+		{"more feature columns than there can be", "ogb",
+			func(t *testing.T, dir string, o *dataset.ImportOptions) {
+				*o = dataset.ImportOptions{Format: "npz", In: filepath.Join(dir, "wide.npz"),
+					Out: o.Out}
+				archive(t, o.In, map[string][]byte{"edge_index": array(t, []int64{}, 2, 0),
+					"x": array(t, []float32{}, 0, 1<<40)})
+			}, []string{"wide.npz: x", "1099511627776 feature columns"}, nil},
 
-		{"an edge into the next graph", "musae", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			write(t, filepath.Join(dir, "BB", "musae_BB_edges.csv"), []byte("from,to\n0,1\n0,2\n"))
-		}, []string{"musae_BB_edges.csv: line 3", "vertex 2", "0 to 1"}, graph.ErrVertexRange},
-		{"a graph with two labels for a vertex", "musae", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			write(t, filepath.Join(dir, "BB", "musae_BB_target.csv"), []byte("id,mature,new_id\n5,True,0\n6,False,0\n"))
-		}, []string{"musae_BB_target.csv: line 3: vertex 0", "one label a vertex"}, dataset.ErrValue},
+		{"an edge into the next graph", "musae",
+			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+				write(t, filepath.Join(dir, "BB", "musae_BB_edges.csv"), []byte("from,to\n0,1\n0,2\n"))
+			}, []string{"musae_BB_edges.csv: line 3", "vertex 2", "0 to 1"}, graph.ErrVertexRange},
+		{"a graph with two labels for a vertex", "musae",
+			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+				write(t, filepath.Join(dir, "BB", "musae_BB_target.csv"),
+					[]byte("id,mature,new_id\n5,True,0\n6,False,0\n"))
+			}, []string{"musae_BB_target.csv: line 3: vertex 0", "one label a vertex"},
+			dataset.ErrValue},
 		{"a negative feature", "musae", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			write(t, filepath.Join(dir, "BB", "musae_BB_features.json"), []byte(`{"0": [-1]}`))
 		}, []string{"musae_BB_features.json: byte", `key "0"`}, dataset.ErrValue},
 		{"null for a feature", "musae", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			write(t, filepath.Join(dir, "BB", "musae_BB_features.json"), []byte(`{"0": [3], "1": [null]}`))
+			write(t, filepath.Join(dir, "BB", "musae_BB_features.json"),
+				[]byte(`{"0": [3], "1": [null]}`))
 		}, []string{"musae_BB_features.json: byte", `key "1"`, "null"}, dataset.ErrValue},
-		{"a directory of two edge lists", "ogb", func(t *testing.T, dir string, o *dataset.ImportOptions) {
-			*o = dataset.ImportOptions{Format: "edgelist", In: filepath.Join(dir, "lists"), Out: o.Out}
-			write(t, filepath.Join(o.In, "a.txt"), []byte("0 1\n"))
-			write(t, filepath.Join(o.In, "b.txt"), []byte("0 1\n"))
-		}, []string{"lists: the directory holds 2 files", "name the one to read"}, nil},
-		{"an unknown graph in the split", "musae", func(_ *testing.T, _ string, o *dataset.ImportOptions) { o.Split = "AA/CC/BB" }, []string{`no graph "CC"`, "of AA, BB"}, nil},
+		{"a directory of two edge lists", "ogb",
+			func(t *testing.T, dir string, o *dataset.ImportOptions) {
+				*o = dataset.ImportOptions{Format: "edgelist", In: filepath.Join(dir, "lists"),
+					Out: o.Out}
+				write(t, filepath.Join(o.In, "a.txt"), []byte("0 1\n"))
+				write(t, filepath.Join(o.In, "b.txt"), []byte("0 1\n"))
+			}, []string{"lists: the directory holds 2 files", "name the one to read"}, nil},
+		{"an unknown graph in the split", "musae",
+			func(_ *testing.T, _ string, o *dataset.ImportOptions) { o.Split = "AA/CC/BB" },
+			[]string{`no graph "CC"`, "of AA, BB"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fixture := fixtures[c.fixture]
@@ -249,8 +323,8 @@ func TestImportBadInput(t *testing.T) {
 	}
 }
 
-// Counts that a file claims are held against the machine's memory, and against the file where it must hold as much, before memory
-// is asked for.
+// Counts that a file claims are held against the machine's memory, and against the file where it
+// must hold as much, before memory is asked for.
 func TestImportRefusesCountsBeyondReason(t *testing.T) {
 	const available = 100 << 20
 	dataset.SetMemory(t, available)
@@ -268,7 +342,8 @@ func TestImportRefusesCountsBeyondReason(t *testing.T) {
 		is    error
 	}{
 		{"vertices of a list", ogbFile("raw/num-node-list.csv.gz", "2000000000\n"),
-			[]string{"raw/node-feat.csv.gz", "too few for a row for each of the 2000000000 vertices"}, nil},
+			[]string{"raw/node-feat.csv.gz",
+				"too few for a row for each of the 2000000000 vertices"}, nil},
 		{"vertices of a list alone", func(t *testing.T, dir string, o *dataset.ImportOptions) {
 			ogbFile("raw/num-node-list.csv.gz", "2000000000\n")(t, dir, o)
 			for _, name := range []string{"node-feat.csv.gz", "node-label.csv.gz"} {
@@ -276,22 +351,32 @@ func TestImportRefusesCountsBeyondReason(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-		}, []string{"raw/num-node-list.csv.gz", "2000000000 vertices take about 44.7 GiB", "100 MiB is available"}, dataset.ErrRoom},
+		}, []string{"raw/num-node-list.csv.gz", "2000000000 vertices take about 44.7 GiB",
+			"100 MiB is available"}, dataset.ErrRoom},
 		{"label columns", func(t *testing.T, dir string, o *dataset.ImportOptions) {
 			ogbFile("raw/num-node-list.csv.gz", "100000\n")(t, dir, o)
 			ogbFile("raw/node-feat.csv.gz", strings.Repeat("0.1,0.2\n", 100000))(t, dir, o)
-			write(t, filepath.Join(dir, "raw", "node-label.csv.gz"), []byte(strings.Repeat("1,", 5000)+strings.Repeat("1\n", 100000)))
-		}, []string{"raw/node-label.csv.gz", "5001 label columns for 100000 vertices"}, dataset.ErrRoom},
-		{"an edge to a vertex far away", far(map[string][]byte{"edge_index": array(t, []int64{0, 1, 1, n}, 2, 2)}),
+			write(t, filepath.Join(dir, "raw", "node-label.csv.gz"),
+				[]byte(strings.Repeat("1,", 5000)+strings.Repeat("1\n", 100000)))
+		}, []string{"raw/node-label.csv.gz", "5001 label columns for 100000 vertices"},
+			dataset.ErrRoom},
+		{"an edge to a vertex far away",
+			far(map[string][]byte{"edge_index": array(t, []int64{0, 1, 1, n}, 2, 2)}),
 			[]string{"far.npz", "2147483647 vertices"}, dataset.ErrRoom},
 		{"vertices of a shape", far(map[string][]byte{
-			"adj_shape": array(t, []int64{n, n}, 2), "adj_indptr": array(t, []int64{0, 1}, 2), "adj_indices": array(t, []int64{0}, 1),
+			"adj_shape": array(t, []int64{n, n}, 2), "adj_indptr": array(t, []int64{0, 1}, 2),
+			"adj_indices": array(t, []int64{0}, 1),
 		}), []string{"far.npz: adj_shape", "2147483646 vertices"}, dataset.ErrRoom},
-		{"edges of an archive", far(map[string][]byte{"edge_index": array(t, make([]int64, 2*30_000_000), 2, 30_000_000)}),
+		{"edges of an archive",
+			far(map[string][]byte{"edge_index": array(t, make([]int64, 2*30_000_000), 2,
+				30_000_000)}),
 			[]string{"far.npz: edge_index", "30000000 edges"}, dataset.ErrRoom},
 		{"columns of a sparse matrix", func(t *testing.T, dir string, o *dataset.ImportOptions) {
-			*o = dataset.ImportOptions{Format: "mat", In: filepath.Join(dir, "wide.mat"), Out: o.Out}
-			content := mattest.File(mattest.Form{}, mattest.Matrix{Name: "A", Rows: 3, Cols: 3, Sparse: true, Entries: []mattest.Entry{{Row: 1, Col: 0, Value: 1}}})
+			*o = dataset.ImportOptions{Format: "mat", In: filepath.Join(dir, "wide.mat"),
+				Out: o.Out}
+			content := mattest.File(mattest.Form{},
+				mattest.Matrix{Name: "A", Rows: 3, Cols: 3, Sparse: true,
+					Entries: []mattest.Entry{{Row: 1, Col: 0, Value: 1}}})
 			copy(content[128+8+16+8:], []byte{0xf0, 0xff, 0xff, 0x7f, 0xf0, 0xff, 0xff, 0x7f})
 			write(t, o.In, content)
 		}, []string{"wide.mat: byte 128", "2147483632 columns"}, mat.ErrFormat},

@@ -21,16 +21,19 @@ func realData(t *testing.T, name string) string {
 	}
 	dir := filepath.Join(root, name)
 	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("real data set %s is not at %s: set HALOGNN_DATA to the directory that holds it", name, dir)
+		t.Skipf("real data set %s is not at %s: set HALOGNN_DATA to the directory that holds it",
+			name, dir)
 	}
 	return dir
 }
 
-// skipLarge skips what takes minutes under the race detector; the small sets and the synthetic ones cover the same code.
+// skipLarge skips what takes minutes under the race detector; the small sets and the synthetic ones
+// cover the same code.
 func skipLarge(t *testing.T, large bool) {
 	t.Helper()
 	if raceDetector && large {
-		t.Skip("large real data set: skipped under the race detector, where it takes minutes; run go test without -race")
+		t.Skip("large real data set: skipped under the race detector, where it takes minutes; " +
+			"run go test without -race")
 	}
 }
 
@@ -69,7 +72,8 @@ func load[T npy.Element](t *testing.T, dir, name string) []T {
 	return data
 }
 
-// The import of every public format equals the independently made copy of the same graph in plain arrays.
+// The import of every public format equals the independently made copy of the same graph in plain
+// arrays.
 func TestImportEqualsNeutralCopy(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -110,8 +114,10 @@ func compareNeutral(t *testing.T, d *dataset.Dataset, dir string) {
 		t.Fatal(err)
 	}
 	m := d.Meta
-	if int(m.Vertices) != meta.Nodes || m.Edges != 2*meta.Edges || m.Classes != meta.Classes || m.Features != meta.Dim {
-		t.Fatalf("got %d vertices, %d edges, %d classes, %d features; want %+v", m.Vertices, m.Edges, m.Classes, m.Features, meta)
+	if int(m.Vertices) != meta.Nodes || m.Edges != 2*meta.Edges || m.Classes != meta.Classes ||
+		m.Features != meta.Dim {
+		t.Fatalf("got %d vertices, %d edges, %d classes, %d features; want %+v", m.Vertices,
+			m.Edges, m.Classes, m.Features, meta)
 	}
 	if !slices.Equal(m.Provenance.Classes, meta.ClassNames) {
 		t.Errorf("class names %q", m.Provenance.Classes)
@@ -186,19 +192,23 @@ func compareSparse(t *testing.T, d *dataset.Dataset, dir string) {
 	}
 }
 
-// The five Facebook networks come in the OGB layout and as the original MATLAB files; both imports give the same dataset.
+// The five Facebook networks come in the OGB layout and as the original MATLAB files; both imports
+// give the same dataset.
 func TestFacebookFromOGBEqualsFacebookFromMat(t *testing.T) {
 	skipLarge(t, true)
 	dir := realData(t, "fb100-5")
 	a, r := imported(t, dataset.ImportOptions{Format: "ogb", In: filepath.Join(dir, "ogb")})
 	b, _ := imported(t, dataset.ImportOptions{Format: "mat", In: filepath.Join(dir, "mat")})
-	if a.Meta.Vertices != 113505 || a.Meta.Edges != 2*3936326 || r.Cleaning.Reversed != 3936326 || r.Labelled != 113505-19970 {
+	if a.Meta.Vertices != 113505 || a.Meta.Edges != 2*3936326 || r.Cleaning.Reversed != 3936326 ||
+		r.Labelled != 113505-19970 {
 		t.Errorf("ogb: %+v", r)
 	}
 	if len(a.Split.Train) != 56121 || len(a.Split.Valid) != 18707 || len(a.Split.Test) != 18707 {
-		t.Errorf("ogb: splits of %d, %d, %d", len(a.Split.Train), len(a.Split.Valid), len(a.Split.Test))
+		t.Errorf("ogb: splits of %d, %d, %d", len(a.Split.Train), len(a.Split.Valid),
+			len(a.Split.Test))
 	}
-	for _, name := range []string{"indptr.npy", "indices.npy", "labels.npy", "features.npy", "train.npy", "valid.npy", "test.npy"} {
+	for _, name := range []string{"indptr.npy", "indices.npy", "labels.npy", "features.npy",
+		"train.npy", "valid.npy", "test.npy"} {
 		if x, y := a.Meta.Files[name].XXH64, b.Meta.Files[name].XXH64; x != y {
 			t.Errorf("%s: %s from ogb, %s from mat", name, x, y)
 		}
@@ -209,7 +219,8 @@ func TestImportCornell5(t *testing.T) {
 	skipLarge(t, true)
 	dir := realData(t, "cornell5-saint")
 	d, r := imported(t, dataset.ImportOptions{Format: "saint", In: dir})
-	if d.Meta.Vertices != 15374 || d.Meta.Edges != 1303452 || d.Meta.Features != 242 || r.Cleaning.Before != 1303452 {
+	if d.Meta.Vertices != 15374 || d.Meta.Edges != 1303452 || d.Meta.Features != 242 ||
+		r.Cleaning.Before != 1303452 {
 		t.Errorf("%+v", r)
 	}
 	if len(d.Split.Train) != 9224 || len(d.Split.Valid) != 3074 || len(d.Split.Test) != 3076 {
@@ -229,8 +240,10 @@ func TestImportCornell5(t *testing.T) {
 
 func TestImportCondMat(t *testing.T) {
 	dir := realData(t, "snap-ca-condmat")
-	d, r := imported(t, dataset.ImportOptions{Format: "edgelist", In: filepath.Join(dir, "CA-CondMat.txt")})
-	if d.Meta.Vertices != 23133 || d.Meta.Edges != 2*93439 || d.Meta.Task != dataset.NoTask || r.Cleaning.Before != 186936 || r.Cleaning.Loops != 58 {
+	d, r := imported(t, dataset.ImportOptions{Format: "edgelist",
+		In: filepath.Join(dir, "CA-CondMat.txt")})
+	if d.Meta.Vertices != 23133 || d.Meta.Edges != 2*93439 || d.Meta.Task != dataset.NoTask ||
+		r.Cleaning.Before != 186936 || r.Cleaning.Loops != 58 {
 		t.Errorf("%+v", r)
 	}
 	ids := load[int64](t, d.Dir, "original_id.npy")
@@ -244,8 +257,10 @@ func TestImportAmazonWithSplitFile(t *testing.T) {
 	skipLarge(t, true)
 	dir := realData(t, "amazon-computers")
 	in := filepath.Join(dir, "amazon_electronics_computers.npz")
-	for _, file := range []string{filepath.Join(dir, "amazon-computer_split.npz"), filepath.Join(dir, "neutral", "split.npy")} {
-		d, _ := imported(t, dataset.ImportOptions{Format: "npz", In: in, Split: file, FeatureType: dataset.Float16})
+	for _, file := range []string{filepath.Join(dir, "amazon-computer_split.npz"),
+		filepath.Join(dir, "neutral", "split.npy")} {
+		d, _ := imported(t, dataset.ImportOptions{Format: "npz", In: in, Split: file,
+			FeatureType: dataset.Float16})
 		compareSplit(t, d.Split, load[int8](t, filepath.Join(dir, "neutral"), "split.npy"))
 		if d.Meta.FeatureType != dataset.Float16 {
 			t.Errorf("features are %s", d.Meta.FeatureType)

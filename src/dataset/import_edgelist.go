@@ -11,11 +11,13 @@ import (
 	"halognn/src/graph"
 )
 
-// readEdgeList reads a SNAP edge list: rows "from to", apart by blanks, tabs or commas, comments with # or %, plain or gzip. Ids may be any
-// integers; vertices are numbered in the order of their ids, and original_id.npy keeps the ids where the two differ. In is the file, or
-// a directory that holds no other.
+// readEdgeList reads a SNAP edge list: rows "from to", apart by blanks, tabs or commas, comments
+// with # or %, plain or gzip. Ids may be any integers; vertices are numbered in the order of their
+// ids, and original_id.npy keeps the ids where the two differ. In is the file, or a directory that
+// holds no other.
 //
-// The file is read twice, first for the ids: so that no more than 8 bytes an edge and 16 an id are held, whatever the ids are.
+// The file is read twice, first for the ids: so that no more than 8 bytes an edge and 16 an id are
+// held, whatever the ids are.
 func readEdgeList(s *source) error {
 	path, err := onlyFile(s.options.In)
 	if err != nil {
@@ -36,7 +38,8 @@ func readEdgeList(s *source) error {
 	}
 	if n := len(x.ids); n > 0 && (x.ids[0] != 0 || x.ids[n-1] != int64(n)-1) {
 		s.originals = x.ids
-		s.notes = append(s.notes, fmt.Sprintf("%d ids between %d and %d were renumbered in their order; original_id.npy has them", n, x.ids[0], x.ids[n-1]))
+		s.notes = append(s.notes, fmt.Sprintf("%d ids between %d and %d were renumbered in their "+
+			"order; original_id.npy has them", n, x.ids[0], x.ids[n-1]))
 	}
 	return eachEdge(path, func(r *table.Reader, u, v int64) error {
 		from, ok1 := x.find(u)
@@ -66,7 +69,8 @@ func onlyFile(path string) (string, error) {
 		}
 	}
 	if len(files) != 1 {
-		return "", fmt.Errorf("%s: the directory holds %d files; name the one to read", path, len(files))
+		return "", fmt.Errorf("%s: the directory holds %d files; name the one to read", path,
+			len(files))
 	}
 	return filepath.Join(path, files[0]), nil
 }
@@ -79,7 +83,8 @@ func eachEdge(path string, visit func(r *table.Reader, u, v int64) error) error 
 			case isHeader(r):
 				err = fmt.Errorf("%w; remove the header line, or begin it with #", err)
 			case r.Columns() != 2:
-				err = fmt.Errorf("%w: an edge is two vertex ids; cut other columns off, such as weights, which are not kept", err)
+				err = fmt.Errorf("%w: an edge is two vertex ids; cut other columns off, such as "+
+					"weights, which are not kept", err)
 			default:
 				err = fmt.Errorf("%w of 64 bits; renumber the vertices", err)
 			}
@@ -89,8 +94,8 @@ func eachEdge(path string, visit func(r *table.Reader, u, v int64) error) error 
 	})
 }
 
-// distinct collects the different numbers of a long stream in memory proportional to how many there are: the list is sorted and
-// freed of repeats whenever it is twice as long as after the last time.
+// distinct collects the different numbers of a long stream in memory proportional to how many there
+// are: the list is sorted and freed of repeats whenever it is twice as long as after the last time.
 type distinct struct {
 	list  []int64
 	limit int
@@ -112,8 +117,9 @@ func (d *distinct) sorted() []int64 {
 	return d.list
 }
 
-// index finds numbers in an ascending list. The range of the numbers is cut into about as many equal buckets as there are numbers;
-// bucket b begins at starts[b], so a search looks at one bucket only.
+// index finds numbers in an ascending list. The range of the numbers is cut into about as many
+// equal buckets as there are numbers; bucket b begins at starts[b], so a search looks at one bucket
+// only.
 type index struct {
 	ids    []int64
 	starts []int32

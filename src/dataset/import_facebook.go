@@ -20,20 +20,23 @@ const (
 	facebookColumns
 )
 
-// Codes of majors, minors and dorms have no meaning common to schools, so they are hashed, school by school, into this many columns.
+// Codes of majors, minors and dorms have no meaning common to schools, so they are hashed, school
+// by school, into this many columns.
 const (
 	majorColumns = 80
 	minorColumns = 64
 	dormColumns  = 96
 )
 
-// The class of a user is the graduation year, firstYear to firstYear+facebookYears-1; others have no label.
+// The class of a user is the graduation year, firstYear to firstYear+facebookYears-1; others have
+// no label.
 const (
 	firstYear     = 2004
 	facebookYears = 6
 )
 
-// facebook describes Facebook100 schools (Traud, Mucha, Porter, arXiv:1102.2166) as vertex features, all 0 or 1:
+// facebook describes Facebook100 schools (Traud, Mucha, Porter, arXiv:1102.2166) as vertex
+// features, all 0 or 1:
 //
 //	status 1..6 | gender 1..2 | school, if several | major: (code*schools + school) mod 80 | minor: ... mod 64 | dorm: ... mod 96
 type facebook struct {
@@ -61,7 +64,8 @@ func (f facebook) features(school int, info [facebookColumns]int, yield func(col
 		yield(at + school)
 		at += f.schools
 	}
-	for _, c := range [...]struct{ column, size int }{{facebookMajor, majorColumns}, {facebookMinor, minorColumns}, {facebookDorm, dormColumns}} {
+	for _, c := range [...]struct{ column, size int }{{facebookMajor, majorColumns},
+		{facebookMinor, minorColumns}, {facebookDorm, dormColumns}} {
 		if x := info[c.column]; x > 0 {
 			yield(at + (x*f.schools+school)%c.size)
 		}
@@ -82,13 +86,16 @@ func (s *source) readFacebook(paths []string, files []*mat.File) error {
 		if sc.graph == nil {
 			return fmt.Errorf("%s: no variable A", paths[i])
 		}
-		if n := sc.graph.Rows; n != sc.graph.Cols || sc.info.Rows != n || sc.info.Cols != facebookColumns {
-			return fmt.Errorf("%s: %s and %s, want [N, N] and [N, %d]", paths[i], sc.graph, sc.info, facebookColumns)
+		if n := sc.graph.Rows; n != sc.graph.Cols || sc.info.Rows != n ||
+			sc.info.Cols != facebookColumns {
+			return fmt.Errorf("%s: %s and %s, want [N, N] and [N, %d]", paths[i], sc.graph, sc.info,
+				facebookColumns)
 		}
 		total += int64(sc.graph.Rows)
 		schools = append(schools, sc)
 	}
-	slices.SortStableFunc(schools, func(a, b school) int { return cmp.Compare(b.graph.Rows, a.graph.Rows) })
+	slices.SortStableFunc(schools,
+		func(a, b school) int { return cmp.Compare(b.graph.Rows, a.graph.Rows) })
 	if err := s.setVertices(total, s.options.In); err != nil {
 		return err
 	}
@@ -129,31 +136,33 @@ func (s *source) readFacebook(paths []string, files []*mat.File) error {
 
 func (s *source) setFacebookFeatures(infos [][]float64) error {
 	f := facebook{schools: len(infos)}
-	m, err := fillSparse(s.vertices, f.cols(), func(yield func(row, col int, value float64) error) error {
-		for i, info := range infos {
-			n := s.parts[i].count
-			for v := range n {
-				var user [facebookColumns]int
-				for c := range user {
-					x := info[c*n+v]
-					if !(x >= 0 && x < 1<<31) || x != float64(int(x)) {
-						return fmt.Errorf("local_info of user %d of %s, column %d, is %g: %w: want codes from 0", v, s.parts[i].name, c+1, x, ErrValue)
+	m, err := fillSparse(s.vertices, f.cols(),
+		func(yield func(row, col int, value float64) error) error {
+			for i, info := range infos {
+				n := s.parts[i].count
+				for v := range n {
+					var user [facebookColumns]int
+					for c := range user {
+						x := info[c*n+v]
+						if !(x >= 0 && x < 1<<31) || x != float64(int(x)) {
+							return fmt.Errorf("local_info of user %d of %s, column %d, is %g: %w: "+
+								"want codes from 0", v, s.parts[i].name, c+1, x, ErrValue)
+						}
+						user[c] = int(x)
 					}
-					user[c] = int(x)
-				}
-				var err error
-				f.features(i, user, func(col int) {
-					if err == nil {
-						err = yield(s.parts[i].first+v, col, 1)
+					var err error
+					f.features(i, user, func(col int) {
+						if err == nil {
+							err = yield(s.parts[i].first+v, col, 1)
+						}
+					})
+					if err != nil {
+						return err
 					}
-				})
-				if err != nil {
-					return err
 				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.options.In, err)
 	}
@@ -166,6 +175,7 @@ func (s *source) noteParts() {
 		return
 	}
 	for _, p := range s.parts {
-		s.notes = append(s.notes, fmt.Sprintf("graph %s: vertices %d to %d", p.name, p.first, p.first+p.count-1))
+		s.notes = append(s.notes,
+			fmt.Sprintf("graph %s: vertices %d to %d", p.name, p.first, p.first+p.count-1))
 	}
 }

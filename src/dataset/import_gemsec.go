@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// readGemsec reads a GEMSEC graph: XX_edges.csv, each edge once, and XX_genres.json, {"vertex": ["name", ...]}: any number of labels a
-// vertex. Classes are the names in byte order. In is the directory, or the path up to the name (dir/XX) if it holds several.
+// readGemsec reads a GEMSEC graph: XX_edges.csv, each edge once, and XX_genres.json, {"vertex":
+// ["name", ...]}: any number of labels a vertex. Classes are the names in byte order. In is the
+// directory, or the path up to the name (dir/XX) if it holds several.
 func readGemsec(s *source) error {
 	s.undirected = true
 	prefix, err := gemsecPrefix(s.options.In)
@@ -69,11 +70,13 @@ func gemsecPrefix(in string) (string, error) {
 	found, _ := filepath.Glob(filepath.Join(in, "*_edges.csv")) // the pattern is sound
 	switch len(found) {
 	case 0:
-		return "", fmt.Errorf("%s: no file XX_edges.csv is there; name the directory of a GEMSEC data set, or its files up to XX", in)
+		return "", fmt.Errorf("%s: no file XX_edges.csv is there; name the directory of a GEMSEC "+
+			"data set, or its files up to XX", in)
 	case 1:
 		return strings.TrimSuffix(found[0], "_edges.csv"), nil
 	}
-	return "", fmt.Errorf("%s: %d graphs; choose one, such as --in %s", in, len(found), strings.TrimSuffix(found[0], "_edges.csv"))
+	return "", fmt.Errorf("%s: %d graphs; choose one, such as --in %s", in, len(found),
+		strings.TrimSuffix(found[0], "_edges.csv"))
 }
 
 func eachGenres(path string, visit func(key string, genres []string) error) error {

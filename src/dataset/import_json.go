@@ -10,8 +10,8 @@ import (
 	"strconv"
 )
 
-// eachMember calls visit with every key of the object in a JSON file; visit must decode exactly the value. It streams: one value is
-// held at a time. Errors name the file, the byte and the key.
+// eachMember calls visit with every key of the object in a JSON file; visit must decode exactly the
+// value. It streams: one value is held at a time. Errors name the file, the byte and the key.
 func eachMember(path string, visit func(key string, d *json.Decoder) error) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -21,7 +21,8 @@ func eachMember(path string, visit func(key string, d *json.Decoder) error) erro
 	d := json.NewDecoder(f)
 	fail := func(err error) error {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return fmt.Errorf("%s: truncated after byte %d; fetch the file again", path, d.InputOffset())
+			return fmt.Errorf("%s: truncated after byte %d; fetch the file again", path,
+				d.InputOffset())
 		}
 		return fmt.Errorf("%s: byte %d: %w", path, d.InputOffset(), err)
 	}
@@ -48,8 +49,8 @@ func eachMember(path string, visit func(key string, d *json.Decoder) error) erro
 	return nil
 }
 
-// decodeNumbers decodes a value that is a number or a list of numbers. It refuses null, for which encoding/json keeps what was
-// in the list before.
+// decodeNumbers decodes a value that is a number or a list of numbers. It refuses null, for which
+// encoding/json keeps what was in the list before.
 func decodeNumbers(d *json.Decoder, raw *json.RawMessage, into any) error {
 	if err := d.Decode(raw); err != nil {
 		return err

@@ -42,7 +42,8 @@ func readMat(s *source) error {
 	case len(files) == 1:
 		return s.readAttributedMat(paths[0], files[0])
 	}
-	return fmt.Errorf("%s: %d .mat files, %d of them from Facebook100 (with local_info); want one file, or a directory of Facebook100 only", s.options.In, len(files), facebook)
+	return fmt.Errorf("%s: %d .mat files, %d of them from Facebook100 (with local_info); want "+
+		"one file, or a directory of Facebook100 only", s.options.In, len(files), facebook)
 }
 
 // lookup returns the first of the named variables that is there.
@@ -62,7 +63,8 @@ func (s *source) readAttributedMat(path string, f *mat.File) error {
 		for i := range f.Variables {
 			have[i] = f.Variables[i].String()
 		}
-		return fmt.Errorf("%s: no variable Network or A; it holds %s", path, strings.Join(have, ", "))
+		return fmt.Errorf("%s: no variable Network or A; it holds %s", path,
+			strings.Join(have, ", "))
 	}
 	if network.Rows != network.Cols {
 		return fmt.Errorf("%s: %s, want a square matrix", path, network)
@@ -97,7 +99,10 @@ func (s *source) addNetwork(path string, v *mat.Variable, first int64) error {
 // eachEntry yields the entries of a sparse matrix, or all of a dense one.
 func eachEntry(v *mat.Variable, yield func(row, col int, value float64) error) error {
 	if v.Sparse {
-		return v.Entries(func(row, col int32, x float64) error { return yield(int(row), int(col), x) })
+		return v.Entries(func(row, col int32,
+			x float64) error {
+			return yield(int(row), int(col), x)
+		})
 	}
 	values, err := v.Dense()
 	if err != nil {
@@ -117,7 +122,11 @@ func (s *source) setMatFeatures(path string, v *mat.Variable) error {
 	}
 	file := path + ": " + v.Name
 	if v.Sparse {
-		m, err := fillSparse(v.Rows, v.Cols, func(yield func(row, col int, value float64) error) error { return eachEntry(v, yield) })
+		m, err := fillSparse(v.Rows, v.Cols,
+			func(yield func(row, col int, value float64) error) error {
+				return eachEntry(v,
+					yield)
+			})
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
@@ -141,7 +150,8 @@ func (s *source) setMatFeatures(path string, v *mat.Variable) error {
 	})
 }
 
-// readMatLabels takes one label a vertex, counted from 1 as MATLAB does or from 0, or a matrix of marks.
+// readMatLabels takes one label a vertex, counted from 1 as MATLAB does or from 0, or a matrix of
+// marks.
 func (s *source) readMatLabels(path string, v *mat.Variable) error {
 	fail := func(err error) error {
 		if err != nil {
@@ -168,7 +178,7 @@ func (s *source) readMatLabels(path string, v *mat.Variable) error {
 	}
 	least := math.Inf(1)
 	for _, y := range labels {
-		if y >= 0 { // not NaN or -1, which are no labels
+		if y >= 0 { // NaN and -1 mean no label
 			least = min(least, y)
 		}
 	}

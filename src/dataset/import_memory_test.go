@@ -14,8 +14,8 @@ import (
 	"halognn/src/dataset"
 )
 
-// Importing E edges needs at most 3 x 8 x E bytes beyond the result. The import runs in a process of its own, whose peak resident memory
-// the system knows.
+// Importing E edges needs at most 3 x 8 x E bytes beyond the result. The import runs in a process
+// of its own, whose peak resident memory the system knows.
 func TestImportMemory(t *testing.T) {
 	if raceDetector {
 		t.Skip("memory is measured without the race detector, which multiplies it")
@@ -24,14 +24,16 @@ func TestImportMemory(t *testing.T) {
 	if format := os.Getenv("IMPORT_FORMAT"); format != "" { // the process that is measured
 		before := peak(t)
 		r, err := dataset.Import(dataset.ImportOptions{
-			Format: format, In: os.Getenv("IMPORT_IN"), Out: os.Getenv("IMPORT_OUT"), Undirected: dataset.Yes,
+			Format: format, In: os.Getenv("IMPORT_IN"), Out: os.Getenv("IMPORT_OUT"),
+			Undirected: dataset.Yes,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		result := 8*r.Vertices + 4*r.Edges
 		beyond := peak(t) - before - result
-		fmt.Printf("%s: peak %d MiB beyond the result of %d MiB, %.1f bytes an edge\n", format, beyond>>20, result>>20, float64(beyond)/edges)
+		fmt.Printf("%s: peak %d MiB beyond the result of %d MiB, %.1f bytes an edge\n", format,
+			beyond>>20, result>>20, float64(beyond)/edges)
 		if r.Cleaning.Before != edges || beyond > 3*8*edges {
 			t.Errorf("%d edges needed %d bytes beyond the result", r.Cleaning.Before, beyond)
 		}
@@ -51,7 +53,8 @@ func TestImportMemory(t *testing.T) {
 	write(t, filepath.Join(dir, "arrays", "edge_index.npy"), array(t, pairs, 2, edges))
 	for format, in := range map[string]string{"edgelist": "edges.txt", "npz": "arrays"} {
 		cmd := exec.Command(os.Args[0], "-test.run", "^TestImportMemory$")
-		cmd.Env = append(os.Environ(), "IMPORT_FORMAT="+format, "IMPORT_IN="+filepath.Join(dir, in), "IMPORT_OUT="+filepath.Join(dir, "out-"+format))
+		cmd.Env = append(os.Environ(), "IMPORT_FORMAT="+format, "IMPORT_IN="+filepath.Join(dir, in),
+			"IMPORT_OUT="+filepath.Join(dir, "out-"+format))
 		out, err := cmd.CombinedOutput()
 		t.Logf("%s", bytes.TrimSpace(out))
 		if err != nil {

@@ -13,26 +13,27 @@ import (
 	"strings"
 )
 
-// musaeGraph is one graph of a MUSAE collection, by its files musae_NAME_{edges.csv,features.json,target.csv}.
+// musaeGraph is one graph of a MUSAE collection, by its files.
 type musaeGraph struct {
-	name, dir string
+	name, edges, features, target string
 }
 
-func (g musaeGraph) path(part string) string {
-	return filepath.Join(g.dir, "musae_"+g.name+"_"+part)
-}
-
-// twitchSplit is the inductive task on the six Twitch countries: train on three, validate on one, test on two.
+// twitchSplit is the inductive task on the six Twitch countries: train on three, validate on one,
+// test on two.
 const twitchSplit = "DE,FR,ES/RU/ENGB,PTBR"
 
-// readMusae joins the graphs in a directory, or in its subdirectories. They are numbered in the order in which Split names them, else
-// by name; the six Twitch countries have twitchSplit unless Split says otherwise. Feature lists and labels must mean the same in
-// all of them.
+// readMusae joins the graphs in a directory, or in its subdirectories. They are numbered in the
+// order in which Split names them, else by name; the six Twitch countries have twitchSplit unless
+// Split says otherwise. Feature lists and labels must mean the same in all of them.
+//
+// Files of the older collection have no musae_ before XX, and may lie in directories edges,
+// features and target beside each other.
 //
 //	musae_XX_edges.csv      from,to                         each edge once
 //	musae_XX_features.json  {"vertex": [column, ...]}       0/1; repeats mean nothing
-//	musae_XX_target.csv     id,...,mature,...,new_id        the vertex is new_id, or id where that is missing; the label is mature, ml_target
-//	                                                        or page_type
+//	musae_XX_target.csv     id,...,mature,...,new_id        the vertex is new_id, or id where that is
+//	                                                        missing; the label is mature, ml_target,
+//	                                                        page_type or target
 func readMusae(s *source) error {
 	s.undirected = true
 	graphs, err := findMusae(s.options.In)
@@ -43,7 +44,7 @@ func readMusae(s *source) error {
 	targets := make([][]string, len(graphs))
 	total := 0
 	for i, g := range graphs {
-		if targets[i], err = readTargets(g.path("target.csv")); err != nil {
+		if targets[i], err = readTargets(g.target); err != nil {
 			return err
 		}
 		s.parts = append(s.parts, graphPart{g.name, total, len(targets[i])})
@@ -61,7 +62,7 @@ func readMusae(s *source) error {
 	for i, g := range graphs {
 		p := s.parts[i]
 		s.vertices = p.first + p.count // so that an id beyond this graph is not taken for one of the next
-		if err := s.readPairs(g.path("edges.csv"), int64(p.first)); err != nil {
+		if err := s.readPairs(g.edges, int64(p.first)); err != nil {
 			return err
 		}
 	}
@@ -72,21 +73,53 @@ func readMusae(s *source) error {
 	return err
 }
 
-func findMusae(dir string) (graphs []musaeGraph, err error) {
-	for _, pattern := range []string{"musae_*_edges.csv", filepath.Join("*", "musae_*_edges.csv")} {
-		found, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is sound
+func findMusae(in string) (graphs []musaeGraph, err error) {
+	patterns := []string{filepath.Join(in, "*_edges.csv"), filepath.Join(in, "*", "*_edges.csv")}
+	if !isDir(in) { // one of several, by its path up to XX
+		patterns = []string{in + "_edges.csv"}
+	}
+	for _, pattern := range patterns {
+		found, _ := filepath.Glob(pattern) // the pattern is sound
 		for _, path := range found {
-			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "musae_"), "_edges.csv")
-			graphs = append(graphs, musaeGraph{name, filepath.Dir(path)})
+			g, err := musaeFiles(path)
+			if err != nil {
+				return nil, err
+			}
+			graphs = append(graphs, g)
 		}
 	}
 	if len(graphs) == 0 {
-		return nil, fmt.Errorf("%s: no file musae_*_edges.csv is there, nor in a directory below", dir)
+		return nil, fmt.Errorf("%s: no file *_edges.csv is there, nor in a directory below", in)
 	}
 	return graphs, nil
 }
 
-// orderMusae sorts the graphs by their place in the split, then by name, and notes whether they are the Twitch countries.
+// musaeFiles finds the features and the targets that belong to a table of edges.
+func musaeFiles(edges string) (musaeGraph, error) {
+	dir, stem := filepath.Dir(edges), strings.TrimSuffix(filepath.Base(edges), "_edges.csv")
+	g := musaeGraph{name: strings.TrimPrefix(stem, "musae_"), edges: edges}
+	var err error
+	g.features, err = firstFile(stem+"_features.json", dir, filepath.Join(dir, "..", "features"))
+	if err != nil {
+		return g, err
+	}
+	g.target, err = firstFile(stem+"_target.csv", dir, filepath.Join(dir, "..", "target"))
+	return g, err
+}
+
+// firstFile returns the path of the file in the first directory that has it.
+func firstFile(name string, dirs ...string) (string, error) {
+	for _, dir := range dirs {
+		if path := filepath.Join(dir, name); exists(path) {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s: no file %s is there, which belongs to the edges; a graph without "+
+		"features and labels is imported by --format csv", dirs[0], name)
+}
+
+// orderMusae sorts the graphs by their place in the split, then by name, and notes whether they are
+// the Twitch countries.
 func (s *source) orderMusae(graphs []musaeGraph) {
 	names := func(split string) []string {
 		return strings.FieldsFunc(split, func(r rune) bool { return r == ',' || r == '/' })
@@ -133,13 +166,14 @@ func readTargets(path string) ([]string, error) {
 	if id < 0 {
 		id = slices.Index(header, "id")
 	}
-	for _, name := range []string{"mature", "ml_target", "page_type"} {
+	for _, name := range []string{"mature", "ml_target", "page_type", "target"} {
 		if label < 0 {
 			label = slices.Index(header, name)
 		}
 	}
 	if id < 0 || label < 0 {
-		return nil, fmt.Errorf("%s: columns %s; want new_id or id, and mature, ml_target or page_type", path, strings.Join(header, ","))
+		return nil, fmt.Errorf("%s: columns %s; want new_id or id, and mature, ml_target, "+
+			"page_type or target", path, strings.Join(header, ","))
 	}
 	byVertex := map[int]string{}
 	for {
@@ -153,24 +187,28 @@ func readTargets(path string) ([]string, error) {
 		line, _ := r.FieldPos(id)
 		v, err := strconv.Atoi(row[id])
 		if err != nil || v < 0 {
-			return nil, fmt.Errorf("%s: line %d: vertex %q: %w: want vertex ids from 0", path, line, row[id], ErrValue)
+			return nil, fmt.Errorf("%s: line %d: vertex %q: %w: want vertex ids from 0", path, line,
+				row[id], ErrValue)
 		}
 		if y, twice := byVertex[v]; twice && y != row[label] { // the Twitch files repeat a few vertices, with the same label
-			return nil, fmt.Errorf("%s: line %d: vertex %d is %q here and %q before: %w: want one label a vertex", path, line, v, row[label], y, ErrValue)
+			return nil, fmt.Errorf("%s: line %d: vertex %d is %q here and %q before: %w: want "+
+				"one label a vertex", path, line, v, row[label], y, ErrValue)
 		}
 		byVertex[v] = row[label]
 	}
 	labels := make([]string, len(byVertex))
 	for v, y := range byVertex {
 		if v >= len(labels) {
-			return nil, fmt.Errorf("%s: %d rows, but there is a vertex %d: %w: want a row for each vertex", path, len(labels), v, ErrValue)
+			return nil, fmt.Errorf("%s: %d rows, but there is a vertex %d: %w: want a row for "+
+				"each vertex", path, len(labels), v, ErrValue)
 		}
 		labels[v] = y
 	}
 	return labels, nil
 }
 
-// setTargets numbers the classes: False and True are 0 and 1, integers are themselves, other names are numbered in their order.
+// setTargets numbers the classes: False and True are 0 and 1, integers are themselves, other names
+// are numbered in their order.
 func (s *source) setTargets(graphs []musaeGraph, targets [][]string) error {
 	class := map[string]float64{"False": 0, "True": 1}
 	var names []string
@@ -196,7 +234,7 @@ func (s *source) setTargets(graphs []musaeGraph, targets [][]string) error {
 	for i, t := range targets {
 		for v, y := range t {
 			if err := s.setLabel(s.parts[i].first+v, class[y]); err != nil {
-				return fmt.Errorf("%s: %q: %w", graphs[i].path("target.csv"), y, err)
+				return fmt.Errorf("%s: %q: %w", graphs[i].target, y, err)
 			}
 		}
 	}
@@ -207,31 +245,32 @@ func (s *source) setMusaeFeatures(graphs []musaeGraph) error {
 	cols := 0
 	var list []int
 	var raw json.RawMessage
-	m, err := fillSparse(s.vertices, 1<<31-1, func(yield func(row, col int, value float64) error) error {
-		for i, g := range graphs {
-			p := s.parts[i]
-			seen := make([]bool, p.count)
-			if err := eachMember(g.path("features.json"), func(key string, d *json.Decoder) error {
-				v, err := vertexKey(key, p.count, seen)
-				if err != nil {
-					return err
-				}
-				if err := decodeNumbers(d, &raw, &list); err != nil {
-					return err
-				}
-				for _, c := range list {
-					cols = max(cols, c+1)
-					if err := yield(p.first+v, c, 1); err != nil {
+	m, err := fillSparse(s.vertices, 1<<31-1,
+		func(yield func(row, col int, value float64) error) error {
+			for i, g := range graphs {
+				p := s.parts[i]
+				seen := make([]bool, p.count)
+				if err := eachMember(g.features, func(key string, d *json.Decoder) error {
+					v, err := vertexKey(key, p.count, seen)
+					if err != nil {
 						return err
 					}
+					if err := decodeNumbers(d, &raw, &list); err != nil {
+						return err
+					}
+					for _, c := range list {
+						cols = max(cols, c+1)
+						if err := yield(p.first+v, c, 1); err != nil {
+							return err
+						}
+					}
+					return nil
+				}); err != nil {
+					return err
 				}
-				return nil
-			}); err != nil {
-				return err
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 	if err != nil {
 		return err
 	}

@@ -5,16 +5,24 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+
+	"halognn/src/graph"
+	"halognn/src/npy"
 )
 
-// readNPZ reads an .npz archive or a directory of .npy files, in one of two layouts.
+// readNPZ reads an .npz archive or a directory of .npy files, in one of three layouts.
 //
 //	attributed graph   adj_indptr, adj_indices, adj_shape (scipy CSR); attr_data, attr_indices, attr_indptr, attr_shape or attr_matrix;
 //	                   labels [N]. Made undirected, as is usual for these graphs.
 //	plain              edge_index [2, E]; x [N, F]; y [N] or [N, C]; train_idx, valid_idx, test_idx or train_mask, ...
+//	scipy              a sparse matrix by scipy.sparse.save_npz in place of edge_index
 //
-// A directory that holds several archives must have one with the graph and at most one with the split: arrays train, valid, test.
+// The arrays of the last two have other names too: see aliases. A directory that holds several
+// archives must have one with the graph and at most one with the split: arrays train, valid, test.
+// Beside .npy files an archive may hold the scipy matrix.
 func readNPZ(s *source) error {
 	path, err := s.graphArchive()
 	if err != nil {
@@ -26,28 +34,61 @@ func readNPZ(s *source) error {
 	}
 	s.release = append(s.release, func() { _ = set.Close() }) // features are streamed later
 	a := arraySource{set, path}
+	// The matrix of a directory: its .npy files are the rest.
+	if in := s.options.In; path != in && isScipy(a) {
+		a = arraySource{joined{set, npyDir(in)}, in}
+	}
+	if err := s.refuseKeys(a); err != nil {
+		return err
+	}
 	if a.Has("adj_indptr") {
 		err = s.readAttributed(a)
 	} else {
 		err = s.readPlain(a)
 	}
-	if err != nil || s.options.Split != "" || s.given != nil {
-		return err
+	ids := s.find(a, "ids")
+	if err == nil {
+		err = s.noteUnread(a)
 	}
-	p := &splitSource{from: filepath.Base(path), path: path, read: true}
-	found, err := s.splitArrays(a, p)
-	if found {
-		s.given = p
+	if err == nil && s.options.Split == "" && s.given == nil {
+		p := &splitSource{from: filepath.Base(a.path), path: a.path, read: true}
+		var found bool
+		if found, err = s.splitArrays(a, p); found {
+			s.given = p
+		}
+	}
+	if err == nil && ids != "" {
+		err = s.readIDs(a, ids)
 	}
 	return err
+}
+
+// readCount takes the number of vertices, which features and labels must then have.
+func (s *source) readCount(a arraySource, key string) error {
+	r, err := a.open(key, 0, 1)
+	if err != nil {
+		return err
+	}
+	n, err := npy.ReadAll[int64](r)
+	if err != nil {
+		return err
+	}
+	if len(n) != 1 {
+		return fmt.Errorf("%s: %d numbers, want one", a.name(key), len(n))
+	}
+	return s.setVertices(n[0], a.name(key))
 }
 
 // graphArchive finds the archive of the graph, and notes that of the split if it lies beside it.
 func (s *source) graphArchive() (string, error) {
 	in := s.options.In
 	info, err := os.Stat(in)
-	if err != nil || !info.IsDir() || (npyDir(in)).Has("edge_index") || (npyDir(in)).Has("adj_indptr") {
+	if err != nil || !info.IsDir() {
 		return in, err
+	}
+	here := arraySource{npyDir(in), in}
+	if s.find(here, "edge_index") != "" || here.Has("adj_indptr") || here.Has("indptr") {
+		return in, nil
 	}
 	archives, _ := filepath.Glob(filepath.Join(in, "*.npz")) // the pattern is sound
 	var graphs, splits []string
@@ -58,7 +99,7 @@ func (s *source) graphArchive() (string, error) {
 		}
 		a := arraySource{set, path}
 		switch {
-		case a.first("adj_indptr", "edge_index") != "":
+		case a.Has("adj_indptr") || s.find(a, "edge_index") != "" || isScipy(a):
 			graphs = append(graphs, path)
 		case a.Has("train") && a.Has("test"):
 			splits = append(splits, path)
@@ -68,8 +109,10 @@ func (s *source) graphArchive() (string, error) {
 		}
 	}
 	if len(graphs) != 1 || len(splits) > 1 {
-		return "", fmt.Errorf("%s: %d archives with a graph (adj_indptr or edge_index) and %d with a split (train, test); "+
-			"want one, and at most one: name the file with --in, and the split with --split", in, len(graphs), len(splits))
+		return "", fmt.Errorf("%s: %d archives with a graph (edge_index, adj_indptr or a scipy "+
+			"matrix) and %d with a split (train, test); "+
+			"want one, and at most one: name the file with --in, and the split with --split", in,
+			len(graphs), len(splits))
 	}
 	if len(splits) == 1 {
 		s.given = &splitSource{from: filepath.Base(splits[0]), path: splits[0]}
@@ -111,10 +154,16 @@ func (s *source) readAttributed(a arraySource) error {
 }
 
 func (s *source) readPlain(a arraySource) error {
-	if !a.Has("edge_index") {
-		return fmt.Errorf("%s: neither edge_index nor adj_indptr is there; it holds %s", a.path, strings.Join(a.Names(), ", "))
+	edges := s.find(a, "edge_index")
+	if edges == "" && !isScipy(a) {
+		return noEdges(a)
 	}
-	x, y := a.first("x", "features", "feats", "node_feat"), a.first("y", "labels", "label", "node_label")
+	if n := s.find(a, "num_nodes"); n != "" {
+		if err := s.readCount(a, n); err != nil {
+			return err
+		}
+	}
+	x, y := s.find(a, "x"), s.find(a, "y")
 	for _, key := range []string{x, y} { // the first of them says how many vertices there are
 		if key == "" || s.vertices != unknown {
 			continue
@@ -123,7 +172,8 @@ func (s *source) readPlain(a arraySource) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(s.setVertices(int64(r.Shape[0]), a.name(key)), r.Close()); err != nil {
+		if err := errors.Join(s.setVertices(int64(r.Shape[0]), a.name(key)),
+			r.Close()); err != nil {
 			return err
 		}
 	}
@@ -132,11 +182,71 @@ func (s *source) readPlain(a arraySource) error {
 			return err
 		}
 	}
-	if err := s.addPairs(a, "edge_index"); err != nil {
+	var err error
+	if edges != "" {
+		err = s.addPairs(a, edges)
+	} else {
+		err = s.addScipy(a)
+	}
+	if err == nil && y != "" {
+		err = s.readLabels(a, y)
+	}
+	return err
+}
+
+// readIDs keeps the ids that the vertices have in the source, integers or words. The edges and the
+// split of the archive name vertices by their rows all the same, --split by their ids.
+func (s *source) readIDs(a arraySource, key string) error {
+	r, err := a.open(key, 1)
+	if err != nil {
 		return err
 	}
-	if y != "" {
-		return s.readLabels(a, y)
+	var ids []string
+	if r.IsText() {
+		ids, err = npy.ReadText(r)
+	} else {
+		var numbers []int64
+		if numbers, err = npy.ReadAll[int64](r); err == nil {
+			for _, x := range numbers {
+				ids = append(ids, strconv.FormatInt(x, 10))
+			}
+		}
 	}
+	if err != nil {
+		return err
+	}
+	if len(ids) != s.vertices {
+		return fmt.Errorf("%s: %d ids for %d vertices", a.name(key), len(ids), s.vertices)
+	}
+	s.places = make(map[string]graph.VertexID, len(ids))
+	for v, id := range ids {
+		if _, twice := s.places[id]; twice || strings.ContainsRune(id, '\n') {
+			return fmt.Errorf("%s: vertex %d is %.60q: %w: want an id that no other has, on one line",
+				a.name(key), v, id, ErrValue)
+		}
+		s.places[id] = graph.VertexID(v)
+	}
+	s.keepIDs(ids)
 	return nil
+}
+
+// noEdges says what is there in place of edges, and what to do about it.
+func noEdges(a arraySource) error {
+	has := func(part string) bool {
+		return slices.ContainsFunc(a.Names(), func(n string) bool { return strings.Contains(n, part) })
+	}
+	holds := "it holds " + strings.Join(a.Names(), ", ")
+	switch {
+	case has("edge_index") || has("__"):
+		return fmt.Errorf("%s: %w: edges of several types: heterogeneous graphs are not supported; "+
+			"join what is one kind of vertex and edge into edge_index; %s", a.path, ErrValue, holds)
+	case a.first("adj", "A", "adjacency") != "":
+		return fmt.Errorf("%s: %w: a dense adjacency matrix; save its edges instead: "+
+			"edge_index=numpy.argwhere(adj).T; %s", a.path, ErrValue, holds)
+	case a.first("row", "col", "src", "dst", "source", "target") != "":
+		return fmt.Errorf("%s: %w: the two ends of the edges are two arrays; save them as one: "+
+			"edge_index=numpy.stack([src, dst]); %s", a.path, ErrValue, holds)
+	}
+	return fmt.Errorf("%s: neither edge_index nor adj_indptr is there; %s; "+
+		"--keys edge_index=NAME says what the edges are called", a.path, holds)
 }

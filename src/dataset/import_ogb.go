@@ -32,7 +32,8 @@ func readOGB(s *source) error {
 	case either(raw, "edge.csv") != "":
 		err = s.readOGBText(raw)
 	default:
-		err = fmt.Errorf("%s: neither edge.csv.gz nor data.npz is there; want the raw folder of an OGB node property data set, or the folder around it", raw)
+		err = fmt.Errorf("%s: neither edge.csv.gz nor data.npz is there; want the raw folder of "+
+			"an OGB node property data set, or the folder around it", raw)
 	}
 	if err != nil {
 		return err
@@ -52,7 +53,8 @@ func (s *source) readOGBBinary(raw, path string) error {
 		return err
 	}
 	if len(nodes) != 1 {
-		return fmt.Errorf("%s: %d graphs; want a node property data set, which is one graph", a.name("num_nodes_list"), len(nodes))
+		return fmt.Errorf("%s: %d graphs; want a node property data set, which is one graph",
+			a.name("num_nodes_list"), len(nodes))
 	}
 	if err := s.setVertices(nodes[0], a.name("num_nodes_list")); err != nil {
 		return err
@@ -71,7 +73,8 @@ func (s *source) readOGBBinary(raw, path string) error {
 			return err
 		}
 		if len(edges) != 1 || edges[0] != s.edges.NumEdges() {
-			return fmt.Errorf("%s: %v, but edge_index has %d edges; fetch the data again", a.name("num_edges_list"), edges, s.edges.NumEdges())
+			return fmt.Errorf("%s: %v, but edge_index has %d edges; fetch the data again",
+				a.name("num_edges_list"), edges, s.edges.NumEdges())
 		}
 	}
 	labels := filepath.Join(raw, "node-label.npz")
@@ -114,7 +117,8 @@ func (s *source) readOGBText(raw string) error {
 	case err != nil:
 		return err
 	case edges != s.edges.NumEdges():
-		return fmt.Errorf("%s: %d edges, but num-edge-list says %d; fetch the data again", path, s.edges.NumEdges(), edges)
+		return fmt.Errorf("%s: %d edges, but num-edge-list says %d; fetch the data again", path,
+			s.edges.NumEdges(), edges)
 	}
 	if path := either(raw, "node-label.csv"); path != "" {
 		return s.readTableLabels(path)
@@ -122,7 +126,8 @@ func (s *source) readOGBText(raw string) error {
 	return nil
 }
 
-// haveRows refuses a table that is too short for a row for each of n vertices, however well it is compressed; "" is none.
+// haveRows refuses a table that is too short for a row for each of n vertices, however well it is
+// compressed; "" if there is no such file.
 func haveRows(path string, n int64) error {
 	if path == "" {
 		return nil
@@ -133,7 +138,8 @@ func haveRows(path string, n int64) error {
 	}
 	const leastRow, mostInflate = 2, 1032 // a digit and the end of the line; what deflate makes of a byte at most
 	if most := info.Size() * mostInflate / leastRow; n > most+1 {
-		return fmt.Errorf("%s: %d bytes, too few for a row for each of the %d vertices that num-node-list says; fetch the data again", path, info.Size(), n)
+		return fmt.Errorf("%s: %d bytes, too few for a row for each of the %d vertices that "+
+			"num-node-list says; fetch the data again", path, info.Size(), n)
 	}
 	return nil
 }
@@ -142,7 +148,8 @@ func haveRows(path string, n int64) error {
 func onlyNumber(dir, name string) (int64, error) {
 	path := either(dir, name)
 	if path == "" {
-		return 0, fmt.Errorf("%s: neither %s.gz nor %s is there: %w", dir, name, name, os.ErrNotExist)
+		return 0, fmt.Errorf("%s: neither %s.gz nor %s is there: %w", dir, name, name,
+			os.ErrNotExist)
 	}
 	var x [1]int64
 	rows := 0
@@ -196,7 +203,8 @@ func (s *source) setTableFeatures(path string) error {
 	})
 }
 
-// readTableLabels takes labels from a table with a row for each vertex: one class or nan, or several columns of 0 and 1.
+// readTableLabels takes labels from a table with a row for each vertex: one class or nan, or
+// several columns of 0 and 1.
 func (s *source) readTableLabels(path string) error {
 	var row []float64
 	n := 0
@@ -248,5 +256,6 @@ func (s *source) findOGBSplit() error {
 		s.given = &splitSource{path: dir, from: "split/" + filepath.Base(dir)}
 		return nil
 	}
-	return fmt.Errorf("%s: %d splits; choose one by its folder, such as --split %s", filepath.Join(s.options.In, "split"), len(found), filepath.Dir(found[0]))
+	return fmt.Errorf("%s: %d splits; choose one by its folder, such as --split %s",
+		filepath.Join(s.options.In, "split"), len(found), filepath.Dir(found[0]))
 }

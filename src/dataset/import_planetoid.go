@@ -11,8 +11,9 @@ import (
 	"halognn/src/graph"
 )
 
-// planetoid is what the files ind.NAME.* hold. Vertices 0 to len(allx)-1 have their row in allx and ally, vertex tests[i] has row i
-// of tx and ty, and an id between those that is in neither exists, with its edges, but has no features and no label.
+// planetoid is what the files ind.NAME.* hold. Vertices 0 to len(allx)-1 have their row in allx and
+// ally, vertex tests[i] has row i of tx and ty, and an id between those that is in neither exists,
+// with its edges, but has no features and no label.
 type planetoid struct {
 	prefix        string // path up to the last dot
 	allx, tx      *pickle.CSR
@@ -24,11 +25,12 @@ type planetoid struct {
 	validVertices int
 }
 
-// planetoidValid is the size of the validation set by convention: the ids after the training vertices.
+// planetoidValid is the size of the validation set by convention: the ids after the training
+// vertices.
 const planetoidValid = 500
 
-// readPlanetoid reads ind.NAME.{y,allx,ally,tx,ty,graph,test.index}. In is the directory, or the path up to the name
-// (dir/ind.NAME) if it holds several.
+// readPlanetoid reads ind.NAME.{y,allx,ally,tx,ty,graph,test.index}. In is the directory, or the
+// path up to the name (dir/ind.NAME) if it holds several.
 func readPlanetoid(s *source) error {
 	s.undirected = true
 	prefix, err := planetoidPrefix(s.options.In)
@@ -44,7 +46,9 @@ func readPlanetoid(s *source) error {
 	}
 	s.vertices = p.vertices
 	if p.unlisted > 0 {
-		s.notes = append(s.notes, fmt.Sprintf("%d vertices are not in test.index: they have no features and no label", p.unlisted))
+		s.notes = append(s.notes,
+			fmt.Sprintf("%d vertices are not in test.index: they have no features and no label",
+				p.unlisted))
 	}
 	if err := s.addLists(prefix + ".graph"); err != nil {
 		return err
@@ -70,11 +74,13 @@ func planetoidPrefix(in string) (string, error) {
 	found, _ := filepath.Glob(filepath.Join(in, "ind.*.graph")) // the pattern is sound
 	switch len(found) {
 	case 0:
-		return "", fmt.Errorf("%s: no file ind.NAME.graph is there; name the directory of a Planetoid data set, or its files up to ind.NAME", in)
+		return "", fmt.Errorf("%s: no file ind.NAME.graph is there; name the directory of a "+
+			"Planetoid data set, or its files up to ind.NAME", in)
 	case 1:
 		return strings.TrimSuffix(found[0], ".graph"), nil
 	}
-	return "", fmt.Errorf("%s: %d data sets; choose one, such as --in %s", in, len(found), strings.TrimSuffix(found[0], ".graph"))
+	return "", fmt.Errorf("%s: %d data sets; choose one, such as --in %s", in, len(found),
+		strings.TrimSuffix(found[0], ".graph"))
 }
 
 // unpickle reads one of the files and names it in errors.
@@ -117,7 +123,8 @@ func (p *planetoid) load() (err error) {
 			return err
 		}
 		if id[0] < int64(p.allx.Rows) || id[0] >= graph.MaxVertices {
-			return r.Errorf("test vertex %d: %w: test ids begin at %d, the rows of allx", id[0], ErrValue, p.allx.Rows)
+			return r.Errorf("test vertex %d: %w: test ids begin at %d, the rows of allx", id[0],
+				ErrValue, p.allx.Rows)
 		}
 		p.tests = append(p.tests, id[0])
 		return nil
@@ -128,12 +135,15 @@ func (p *planetoid) load() (err error) {
 }
 
 func (p *planetoid) check(index string) error {
-	if p.allx.Rows != p.ally.Rows || p.tx.Rows != p.ty.Rows || p.tx.Rows != len(p.tests) || p.training > p.allx.Rows {
-		return fmt.Errorf("%s.*: the files do not fit together: allx has %d rows and ally %d, tx %d and ty %d, test.index %d, y %d; take all from one data set",
+	if p.allx.Rows != p.ally.Rows || p.tx.Rows != p.ty.Rows || p.tx.Rows != len(p.tests) ||
+		p.training > p.allx.Rows {
+		return fmt.Errorf("%s.*: the files do not fit together: allx has %d rows and ally %d, tx "+
+			"%d and ty %d, test.index %d, y %d; take all from one data set",
 			p.prefix, p.allx.Rows, p.ally.Rows, p.tx.Rows, p.ty.Rows, len(p.tests), p.training)
 	}
 	if p.allx.Cols != p.tx.Cols || p.ally.Cols != p.ty.Cols {
-		return fmt.Errorf("%s.*: the files do not fit together: allx has %d columns and tx %d, ally %d and ty %d; take all from one data set",
+		return fmt.Errorf("%s.*: the files do not fit together: allx has %d columns and tx %d, "+
+			"ally %d and ty %d; take all from one data set",
 			p.prefix, p.allx.Cols, p.tx.Cols, p.ally.Cols, p.ty.Cols)
 	}
 	seen := make(map[int64]bool, len(p.tests))
@@ -149,7 +159,8 @@ func (p *planetoid) check(index string) error {
 	p.vertices = int(last) + 1
 	p.unlisted = p.vertices - p.allx.Rows - len(p.tests)
 	if p.unlisted > p.allx.Rows+len(p.tests) {
-		return fmt.Errorf("%s: the largest id is %d, but only %d vertices have features: %w", index, last, p.allx.Rows+len(p.tests), ErrValue)
+		return fmt.Errorf("%s: the largest id is %d, but only %d vertices have features: %w", index,
+			last, p.allx.Rows+len(p.tests), ErrValue)
 	}
 	p.validVertices = min(planetoidValid, p.allx.Rows-p.training)
 	return nil
@@ -172,7 +183,7 @@ func (s *source) addLists(path string) error {
 	return nil
 }
 
-// setOneHot takes the labels from ally and ty; a row of zeros is no label.
+// setOneHot takes the labels from ally and ty; a row of zeros means no label.
 func (s *source) setOneHot(p *planetoid) error {
 	for _, m := range []struct {
 		name  string
@@ -185,7 +196,8 @@ func (s *source) setOneHot(p *planetoid) error {
 					continue
 				}
 				if y != 1 || class >= 0 {
-					return fmt.Errorf("%s.%s: row %d: %w: want at most one 1 among zeros", p.prefix, m.name, r, ErrValue)
+					return fmt.Errorf("%s.%s: row %d: %w: want at most one 1 among zeros", p.prefix,
+						m.name, r, ErrValue)
 				}
 				class = c
 			}
@@ -222,7 +234,8 @@ func (p *planetoid) entries(yield func(row, col int, value float64) error) error
 }
 
 func (p *planetoid) split() *splitSource {
-	split := &splitSource{from: "the rows of x, the 500 ids after them, test.index", path: p.prefix + ".test.index", read: true}
+	split := &splitSource{from: "the rows of x, the 500 ids after them, test.index",
+		path: p.prefix + ".test.index", read: true}
 	for v := range p.training + p.validVertices {
 		if v < p.training {
 			split.Train = append(split.Train, graph.VertexID(v))

@@ -28,7 +28,8 @@ func eachRow(path string, sep table.Separator, visit func(r *table.Reader) error
 	}
 }
 
-// readPairs adds the edges of a table of two columns, source and destination. One header line is passed over.
+// readPairs adds the edges of a table of two columns, source and destination. One header line is
+// passed over.
 func (s *source) readPairs(path string, first int64) error {
 	var edge [2]int64
 	return eachRow(path, table.Comma, func(r *table.Reader) error {
@@ -39,7 +40,8 @@ func (s *source) readPairs(path string, first int64) error {
 			return err
 		}
 		// A vertex id is checked against its own graph before it moves behind those joined before.
-		if limit := int64(s.vertices) - first; edge[0] >= limit || edge[1] >= limit || edge[0] < 0 || edge[1] < 0 {
+		if limit := int64(s.vertices) - first; edge[0] >= limit || edge[1] >= limit ||
+			edge[0] < 0 || edge[1] < 0 {
 			return r.Errorf("%w", vertexRange(firstOutside(edge, limit), limit))
 		}
 		return s.addEdge(first+edge[0], first+edge[1])
@@ -86,6 +88,12 @@ func eachChunk[T npy.Element](r *npy.Reader, n int, visit func(part []T) error) 
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
+}
+
+// isDir reports whether a directory is at path.
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // either returns dir/name.gz or dir/name, whichever is there; "" if neither.

@@ -52,7 +52,8 @@ func (s *source) readSaintGraph(z *npy.Zip, a arraySource) error {
 			return err
 		}
 		if len(format) != 1 || format[0] != "csr" {
-			return fmt.Errorf("%s: %q, want csr; save the matrix again with scipy.sparse.save_npz(file, a.tocsr())", a.name("format"), format)
+			return fmt.Errorf("%s: %q, want csr; save the matrix again with "+
+				"scipy.sparse.save_npz(file, a.tocsr())", a.name("format"), format)
 		}
 	}
 	shape, err := all[int64](a, "shape")
@@ -68,8 +69,8 @@ func (s *source) readSaintGraph(z *npy.Zip, a arraySource) error {
 	return s.addCSR(a, "indptr", "indices")
 }
 
-// readClassMap reads class_map.json. The first value decides between one class and a list of marks. A vertex that is not
-// in the map has no label; with lists, it must be there.
+// readClassMap reads class_map.json. The first value decides between one class and a list of marks.
+// A vertex that is not in the map has no label; with lists, it must be there.
 func (s *source) readClassMap(path string) error {
 	seen := make([]bool, s.vertices)
 	var raw json.RawMessage
@@ -103,7 +104,8 @@ func (s *source) readClassMap(path string) error {
 			}
 		}
 		if len(list) != s.classes {
-			return fmt.Errorf("%w: %d marks, but the vertex before has %d", ErrValue, len(list), s.classes)
+			return fmt.Errorf("%w: %d marks, but the vertex before has %d", ErrValue, len(list),
+				s.classes)
 		}
 		for c, y := range list {
 			if err := s.setMark(v, c, y); err != nil {
@@ -113,7 +115,8 @@ func (s *source) readClassMap(path string) error {
 		return nil
 	})
 	if err == nil && s.marks != nil && count < s.vertices {
-		err = fmt.Errorf("%s: label lists for %d of %d vertices; give the others a list of zeros", path, count, s.vertices)
+		err = fmt.Errorf("%s: label lists for %d of %d vertices; give the others a list of zeros",
+			path, count, s.vertices)
 	}
 	return err
 }

@@ -12,7 +12,8 @@ import (
 // unknown is the vertex count of a source whose files do not say it: the largest id decides.
 const unknown = -1
 
-// source is what a reader makes of foreign files: everything but the features in memory, off the heap where large.
+// source is what a reader makes of foreign files: everything but the features in memory, off the
+// heap where large.
 type source struct {
 	options    ImportOptions
 	name       string
@@ -25,9 +26,13 @@ type source struct {
 	classes    int
 	classNames []string
 	features   *features
-	given      *splitSource // comes with the data
-	originals  []int64      // ids in the source, ascending, where they are not 0 to vertices-1
-	parts      []graphPart  // where several graphs are joined
+	scaling    *scaling                  // of the features; nil: as they are
+	given      *splitSource              // comes with the data
+	originals  []int64                   // ids in the source where they are not 0 to vertices-1
+	names      []string                  // ids in the source where some are not integers
+	places     map[string]graph.VertexID // vertex of each id of a table; without, originals ascend
+	parts      []graphPart               // where several graphs are joined
+	read       map[string]bool           // arrays that were read
 	notes      []string
 	release    []func()
 }
@@ -77,7 +82,8 @@ func (s *source) labelled() (n int64) {
 	return n
 }
 
-// vertexBytes is the memory that an import holds for each vertex at most, beside edges: indptr twice, label, split.
+// vertexBytes is the memory that an import holds for each vertex at most, beside edges: indptr
+// twice, label, split.
 const vertexBytes = 24
 
 // setVertices fixes the vertex count.
@@ -92,14 +98,16 @@ func (s *source) setVertices(n int64, file string) error {
 // available is the memory that an import may take. Tests make it small.
 var available = mem.Available
 
-// room refuses a count that a file claims, before memory is asked for, if the machine has none for so many bytes.
+// room refuses a count that a file claims, before memory is asked for, if the machine has none for
+// so many bytes.
 func room(file, what string, bytes int64) error {
 	have, err := available()
 	if err != nil {
 		return err
 	}
 	if bytes > have {
-		return fmt.Errorf("%s: %w: %s take about %s of memory, and %s is available; import on a larger machine or, if the number is wrong, fetch the file again",
+		return fmt.Errorf("%s: %w: %s take about %s of memory, and %s is available; import on a "+
+			"larger machine or, if the number is wrong, fetch the file again",
 			file, ErrRoom, what, size(float64(bytes)), size(float64(have)))
 	}
 	return nil
@@ -123,7 +131,8 @@ func (s *source) addEdge(u, v int64) error {
 }
 
 func vertexRange(v, limit int64) error {
-	return fmt.Errorf("an edge names vertex %d: %w: ids must be 0 to %d; files of two versions may be mixed, or ids begin at 1", v, graph.ErrVertexRange, limit-1)
+	return fmt.Errorf("an edge names vertex %d: %w: ids must be 0 to %d; files of two versions "+
+		"may be mixed, or ids begin at 1", v, graph.ErrVertexRange, limit-1)
 }
 
 // setLabel gives vertex v the class y: an integer from 0, NaN or -1 for none.
@@ -137,8 +146,14 @@ func (s *source) setLabel(v int, y float64) error {
 	if math.IsNaN(y) || y == -1 {
 		return nil
 	}
+	if y != math.Trunc(y) && !math.IsInf(y, 0) {
+		return fmt.Errorf("vertex %d has label %g: %w: want a class number; real-valued targets "+
+			"(regression) are not supported: cut their range into classes first, for example "+
+			"with numpy.digitize", v, y, ErrValue)
+	}
 	if most := max(s.vertices, s.classes); y != math.Trunc(y) || y < 0 || y >= float64(most) {
-		return fmt.Errorf("vertex %d has label %g: %w: want a class number, 0 to %d at most for %d vertices, or nan for none", v, y, ErrValue, most-1, s.vertices)
+		return fmt.Errorf("vertex %d has label %g: %w: want a class number, 0 to %d at most for "+
+			"%d vertices, or nan for none", v, y, ErrValue, most-1, s.vertices)
 	}
 	s.labels[v] = int32(y)
 	s.classes = max(s.classes, int(y)+1)
@@ -148,10 +163,12 @@ func (s *source) setLabel(v int, y float64) error {
 // makeMarks prepares for several labels a vertex.
 func (s *source) makeMarks(classes int, file string) error {
 	if classes < 1 || int64(classes)*int64(s.vertices) > 1<<40 {
-		return fmt.Errorf("%s: %d label columns for %d vertices: %w", file, classes, s.vertices, ErrValue)
+		return fmt.Errorf("%s: %d label columns for %d vertices: %w", file, classes, s.vertices,
+			ErrValue)
 	}
 	marks := int64(s.vertices) * int64(classes)
-	if err := room(file, fmt.Sprintf("%d label columns for %d vertices", classes, s.vertices), marks); err != nil {
+	if err := room(file, fmt.Sprintf("%d label columns for %d vertices", classes, s.vertices),
+		marks); err != nil {
 		return err
 	}
 	s.classes, s.marks = classes, mem.Make[uint8](int(marks))
@@ -161,14 +178,17 @@ func (s *source) makeMarks(classes int, file string) error {
 // setMark sets column c of vertex v to y, 0 or 1.
 func (s *source) setMark(v, c int, y float64) error {
 	if y != 0 && y != 1 {
-		return fmt.Errorf("vertex %d has label %g in column %d: %w: with several label columns each must be 0 or 1", v, y, c, ErrValue)
+		return fmt.Errorf("vertex %d has label %g in column %d: %w: with several label columns "+
+			"each must be 0 or 1 (real-valued targets are not supported)", v, y, c, ErrValue)
 	}
 	s.marks[v*s.classes+c] = uint8(y)
 	return nil
 }
 
-// setFeatures notes the features to write, or refuses them because of their size. entries is -1 if they are dense.
-func (s *source) setFeatures(file string, cols int, stored string, entries int64, write func(*RowWriter) error) error {
+// setFeatures notes the features to write, or refuses them because of their size. entries is -1 if
+// they are dense.
+func (s *source) setFeatures(file string, cols int, stored string, entries int64,
+	write func(*RowWriter) error) error {
 	if s.options.FeatureType != "" {
 		stored = s.options.FeatureType
 	}
@@ -180,7 +200,8 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 		return fmt.Errorf("%s: %w", file, err)
 	}}
 	if cols > graph.MaxVertices { // without rows they take no space, and no row of them could be held
-		return fmt.Errorf("%s: %d feature columns; at most %d are supported", file, cols, graph.MaxVertices)
+		return fmt.Errorf("%s: %d feature columns; at most %d are supported", file, cols,
+			graph.MaxVertices)
 	}
 	m := Meta{FeatureType: stored, Features: cols}
 	bytes := float64(m.RowBytes()) * float64(s.vertices) // may be beyond int64
@@ -193,7 +214,8 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 		if entries >= 0 {
 			from = fmt.Sprintf(" (%d sparse entries stored dense)", entries)
 		}
-		return fmt.Errorf("%s: the features would take %s as %s, [%d, %d]%s, above the limit of %s, which is %s; "+
+		return fmt.Errorf("%s: the features would take %s as %s, [%d, %d]%s, above the limit of "+
+			"%s, which is %s; "+
 			"use float16, raise the limit, choose another disk, or reduce the columns first",
 			file, size(bytes), stored, s.vertices, cols, from, size(float64(limit)), origin)
 	}

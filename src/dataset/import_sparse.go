@@ -6,8 +6,8 @@ import (
 	"halognn/src/mem"
 )
 
-// sparseRows are features by rows: row v has values[k], or 1 if values is nil, in column columns[k] for
-// k in ends[v]:ends[v+1].
+// sparseRows are features by rows: row v has values[k], or 1 if values is nil, in column columns[k]
+// for k in ends[v]:ends[v+1].
 type sparseRows struct {
 	ends    []int64
 	columns []int32
@@ -21,14 +21,16 @@ func (m *sparseRows) free() {
 	mem.Free(m.values)
 }
 
-// fillSparse makes rows of entries that each yields in any order, the same ones both times it runs: first it counts them.
-// Entries of one row keep their order.
-func fillSparse(rows, cols int, each func(yield func(row, col int, value float64) error) error) (*sparseRows, error) {
+// fillSparse makes rows of entries that each yields in any order, the same ones both times it runs:
+// first it counts them. Entries of one row keep their order.
+func fillSparse(rows, cols int,
+	each func(yield func(row, col int, value float64) error) error) (*sparseRows, error) {
 	m := &sparseRows{ends: mem.Make[int64](rows + 1), sum: true}
 	ones := true
 	err := each(func(row, col int, value float64) error {
 		if row < 0 || row >= rows || col < 0 || col >= cols {
-			return fmt.Errorf("feature entry at [%d, %d]: %w: the matrix is [%d, %d]", row, col, ErrValue, rows, cols)
+			return fmt.Errorf("feature entry at [%d, %d]: %w: the matrix is [%d, %d]", row, col,
+				ErrValue, rows, cols)
 		}
 		ones = ones && value == 1
 		m.ends[row]++

@@ -98,8 +98,9 @@ func parseShares(text string) (shares [3]float64, ok bool) {
 	return shares, sum > 0 && sum <= 100+1e-6
 }
 
-// shuffled splits the labelled vertices, or all if there are no labels: shuffled, the first share trains, the next
-// validates, both rounded down, and the last tests, with what rounding left over if the shares make 100.
+// shuffled splits the labelled vertices, or all if there are no labels: shuffled, the first share
+// trains, the next validates, both rounded down, and the last tests, with what rounding left over
+// if the shares make 100.
 func (s *source) shuffled(shares [3]float64) *splitSource {
 	var ids []graph.VertexID
 	for v := range s.vertices {
@@ -114,14 +115,16 @@ func (s *source) shuffled(shares [3]float64) *splitSource {
 		test = len(ids) - train - valid
 	}
 	return &splitSource{
-		Split: graph.Split{Train: ids[:train], Valid: ids[train : train+valid], Test: ids[train+valid : train+valid+test]},
-		from:  fmt.Sprintf("shuffled %g/%g/%g with seed %d", shares[0], shares[1], shares[2], s.options.Seed), read: true,
+		Split: graph.Split{Train: ids[:train], Valid: ids[train : train+valid],
+			Test: ids[train+valid : train+valid+test]},
+		from: fmt.Sprintf("shuffled %g/%g/%g with seed %d", shares[0], shares[1], shares[2],
+			s.options.Seed), read: true,
 	}
 }
 
-// permute shuffles ids as numpy.random.RandomState(seed).permutation does, so that a split made there can be made here: an
-// MT19937 generator, and the Fisher-Yates shuffle with draws that are masked and rejected. A seed beyond 32 bits
-// is RandomState([seed % 2**32, seed >> 32]).
+// permute shuffles ids as numpy.random.RandomState(seed).permutation does, so that a split made
+// there can be made here: an MT19937 generator, and the Fisher-Yates shuffle with draws that are
+// masked and rejected. A seed beyond 32 bits is RandomState([seed % 2**32, seed >> 32]).
 func permute(ids []graph.VertexID, seed uint64) {
 	rng := prng.NewMT19937()
 	if seed>>32 == 0 {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"halognn/src/dataset/table"
@@ -41,7 +42,8 @@ func (s *source) splitFile(p *splitSource) error {
 		defer a.Close()
 		found, err := s.splitArrays(arraySource{a, p.path}, p)
 		if err == nil && !found {
-			err = fmt.Errorf("%s: no arrays train, valid and test (or *_idx, *_mask); it holds %s", p.path, strings.Join(a.Names(), ", "))
+			err = fmt.Errorf("%s: no arrays train, valid and test (or *_idx, *_mask); it holds %s",
+				p.path, strings.Join(a.Names(), ", "))
 		}
 		return err
 	case ext == ".npy":
@@ -71,6 +73,9 @@ func (s *source) idTable(dir, name string, list *[]graph.VertexID) error {
 
 // vertexOf maps an id of the source to a vertex.
 func (s *source) vertexOf(id int64) (graph.VertexID, error) {
+	if s.places != nil {
+		return s.vertexNamed(strconv.FormatInt(id, 10))
+	}
 	v := id
 	if s.originals != nil {
 		i, ok := slices.BinarySearch(s.originals, id)
@@ -80,32 +85,47 @@ func (s *source) vertexOf(id int64) (graph.VertexID, error) {
 		v = int64(i)
 	}
 	if v < 0 || v >= int64(s.vertices) {
-		return 0, fmt.Errorf("vertex %d: %w (the graph has %d vertices)", id, graph.ErrVertexRange, s.vertices)
+		return 0, fmt.Errorf("vertex %d: %w (the graph has %d vertices)", id, graph.ErrVertexRange,
+			s.vertices)
 	}
 	return graph.VertexID(v), nil
 }
 
+// vertexNamed maps an id of the source, as text, to a vertex.
+func (s *source) vertexNamed(id string) (graph.VertexID, error) {
+	if s.places != nil {
+		v, ok := s.places[id]
+		if !ok {
+			return 0, fmt.Errorf("vertex %.60q: %w: no row of the tables names it", id, graph.ErrVertexRange)
+		}
+		return v, nil
+	}
+	x, ok := table.ParseInt([]byte(id))
+	if !ok {
+		return 0, fmt.Errorf("vertex %.60q: %w: want a vertex id, an integer", id, ErrValue)
+	}
+	return s.vertexOf(x)
+}
+
 // splitArrays fills in the lists that a has, by any of their names; found is false if it has none.
 func (s *source) splitArrays(a arraySource, p *splitSource) (found bool, err error) {
-	for i, names := range [3][]string{{"train"}, {"valid", "val"}, {"test"}} {
-		for _, n := range names {
-			if key := a.first(n, n+"_idx", n+"_index"); key != "" {
-				found = true
-				err = s.splitIDs(a, key, p.lists()[i])
-			} else if key := a.first(n + "_mask"); key != "" {
-				found = true
-				err = s.splitMask(a, key, p.lists()[i])
-			}
-			if err != nil {
-				return found, err
-			}
+	for i, part := range [3]string{"train", "valid", "test"} {
+		if key := s.find(a, part); key != "" {
+			found = true
+			err = s.splitIDs(a, key, p.lists()[i])
+		} else if key := s.find(a, part+"_mask"); key != "" {
+			found = true
+			err = s.splitMask(a, key, p.lists()[i])
+		}
+		if err != nil {
+			return found, err
 		}
 	}
 	return found, nil
 }
 
 func (s *source) splitIDs(a arraySource, key string, list *[]graph.VertexID) error {
-	ids, err := all[int64](a, key)
+	ids, err := s.oneOfSplits(a, key, nil)
 	if err != nil {
 		return err
 	}
@@ -120,7 +140,7 @@ func (s *source) splitIDs(a arraySource, key string, list *[]graph.VertexID) err
 }
 
 func (s *source) splitMask(a arraySource, key string, list *[]graph.VertexID) error {
-	mask, err := all[uint8](a, key)
+	mask, err := s.oneOfSplits(a, key, &s.vertices)
 	if err != nil {
 		return err
 	}
@@ -133,6 +153,52 @@ func (s *source) splitMask(a arraySource, key string, list *[]graph.VertexID) er
 		}
 	}
 	return nil
+}
+
+// oneOfSplits reads a list or mask or, where an array has several as its rows or columns, the one
+// that SplitIndex names. A split's extent is given where it is known, which tells rows and columns
+// apart.
+func (s *source) oneOfSplits(a arraySource, key string, extent *int) ([]int64, error) {
+	r, err := a.open(key, 1, 2)
+	if err != nil {
+		return nil, err
+	}
+	shape := r.Shape
+	values, err := npy.ReadAll[int64](r)
+	if err != nil {
+		return nil, err
+	}
+	splits, step, length := 1, 1, len(values)
+	if len(shape) == 2 && shape[0] != 1 && shape[1] != 1 {
+		splits, length = shape[0], shape[1]
+		if extent != nil && shape[0] == *extent && shape[1] != *extent {
+			// [vertices, splits], as PyTorch Geometric has it
+			splits, length, step = shape[1], shape[0], shape[1]
+		}
+	}
+	k := 0
+	if s.options.SplitIndex != nil {
+		k = *s.options.SplitIndex
+	} else if splits > 1 {
+		return nil, fmt.Errorf("%s: shape %s holds %d splits; choose one with --split-index 0 to %d",
+			a.name(key), npy.ShapeString(shape), splits, splits-1)
+	}
+	if k < 0 || k >= splits {
+		return nil, fmt.Errorf("%s: there is no split %d: %d is there, counted from 0; change "+
+			"--split-index", a.name(key), k, splits)
+	}
+	if splits == 1 {
+		return values, nil
+	}
+	begin := k * length
+	if step > 1 {
+		begin = k
+	}
+	one := make([]int64, length)
+	for i := range one {
+		one[i] = values[begin+i*step]
+	}
+	return one, nil
 }
 
 // splitCodes reads one code a vertex.
@@ -156,24 +222,25 @@ func (s *source) splitCodes(p *splitSource) error {
 	return nil
 }
 
-var partNames = map[string]int{"0": 0, "train": 0, "1": 1, "valid": 1, "val": 1, "validation": 1, "2": 2, "test": 2}
+var partNames = map[string]int{"0": 0, "train": 0, "1": 1, "valid": 1, "val": 1, "validation": 1,
+	"2": 2, "test": 2}
 
 func (s *source) splitTable(p *splitSource) error {
 	var fields [][]byte
 	return eachRow(p.path, table.Comma, func(r *table.Reader) error {
 		fields = r.Fields(fields[:0])
-		if r.Line() == 1 && isHeader(r) {
+		_, isPart := partNames[strings.ToLower(string(fields[len(fields)-1]))]
+		if r.Line() == 1 && !isPart && isHeader(r) {
 			return nil
 		}
 		if len(fields) != 2 {
 			return r.Errorf("%d columns, want 2: vertex and train, valid or test", len(fields))
 		}
-		id, isID := table.ParseInt(fields[0])
 		part, isPart := partNames[strings.ToLower(string(fields[1]))]
-		if !isID || !isPart {
+		if !isPart {
 			return r.Errorf("%.60q: %w: want a vertex and train, valid or test", r.Row(), ErrValue)
 		}
-		v, err := s.vertexOf(id)
+		v, err := s.vertexNamed(string(fields[0]))
 		if err != nil {
 			return r.Errorf("%w", err)
 		}

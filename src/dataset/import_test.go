@@ -20,8 +20,8 @@ import (
 	"halognn/src/npy"
 )
 
-// The same small graph is written in every format: a square 0-1-2-3, an edge 4-5, a self-loop and repeats. Vertex 4 has no label and
-// no features, as in citeseer.
+// The same small graph is written in every format: a square 0-1-2-3, an edge 4-5, a self-loop and
+// repeats. Vertex 4 has no label and no features, as in citeseer.
 //
 //	0 --- 1
 //	|     |     4 --- 5
@@ -32,7 +32,8 @@ var (
 	tinyFeatures = [][]float32{{0, 0, 1}, {2, 0.5, 0}, {0, 1, 0}, {1, 0, -3}, {0, 0, 0}, {0, 0, 4}}
 	tinyIndptr   = []int64{0, 2, 4, 6, 8, 9, 10}
 	tinyIndices  = []graph.VertexID{1, 3, 0, 2, 1, 3, 0, 2, 5, 4}
-	tinySplit    = graph.Split{Train: []graph.VertexID{0, 1}, Valid: []graph.VertexID{2, 3}, Test: []graph.VertexID{5}}
+	tinySplit    = graph.Split{Train: []graph.VertexID{0, 1}, Valid: []graph.VertexID{2, 3},
+		Test: []graph.VertexID{5}}
 )
 
 func write(t testing.TB, path string, content []byte) {
@@ -141,7 +142,8 @@ var fixtures = map[string]func(t testing.TB, dir string) dataset.ImportOptions{
 		write(t, filepath.Join(raw, "num-node-list.csv.gz"), zipped("6\n"))
 		write(t, filepath.Join(raw, "num-edge-list.csv.gz"), zipped("8\n"))
 		write(t, filepath.Join(raw, "node-feat.csv.gz"), zipped(lines(tinyFeatures)))
-		write(t, filepath.Join(raw, "node-label.csv.gz"), zipped(strings.Replace(lines(tinyLabels), "-1", "nan", 1)))
+		write(t, filepath.Join(raw, "node-label.csv.gz"),
+			zipped(strings.Replace(lines(tinyLabels), "-1", "nan", 1)))
 		split := filepath.Join(dir, "split", "time")
 		write(t, filepath.Join(split, "train.csv.gz"), zipped("1\n0\n"))
 		write(t, filepath.Join(split, "valid.csv.gz"), zipped("2\n3\n"))
@@ -150,11 +152,13 @@ var fixtures = map[string]func(t testing.TB, dir string) dataset.ImportOptions{
 	},
 	"ogb binary": func(t testing.TB, dir string) dataset.ImportOptions {
 		archive(t, filepath.Join(dir, "raw", "data.npz"), map[string][]byte{
-			"edge_index": array(t, columns(), 2, 8), "node_feat": array(t, half(tinyFeatures), 6, 3),
+			"edge_index":     array(t, columns(), 2, 8),
+			"node_feat":      array(t, half(tinyFeatures), 6, 3),
 			"num_nodes_list": array(t, []int64{6}, 1), "num_edges_list": array(t, []int64{8}, 1),
 		})
 		labels := []float32{0, 1, 2, 0, float32(math.NaN()), 1}
-		archive(t, filepath.Join(dir, "raw", "node-label.npz"), map[string][]byte{"node_label": array(t, labels, 6, 1)})
+		archive(t, filepath.Join(dir, "raw", "node-label.npz"),
+			map[string][]byte{"node_label": array(t, labels, 6, 1)})
 		split := filepath.Join(dir, "split", "time")
 		write(t, filepath.Join(split, "train.csv"), []byte("0\n1\n"))
 		write(t, filepath.Join(split, "valid.csv"), []byte("2\n3\n"))
@@ -164,10 +168,12 @@ var fixtures = map[string]func(t testing.TB, dir string) dataset.ImportOptions{
 	"saint": func(t testing.TB, dir string) dataset.ImportOptions {
 		indptr, indices := csr(true)
 		archive(t, filepath.Join(dir, "adj_full.npz"), map[string][]byte{
-			"indptr": array(t, indptr, 7), "indices": array(t, indices, len(indices)), "shape": array(t, []int64{6, 6}, 2),
+			"indptr": array(t, indptr, 7), "indices": array(t, indices, len(indices)),
+			"shape": array(t, []int64{6, 6}, 2),
 		})
 		write(t, filepath.Join(dir, "feats.npy"), array(t, slices.Concat(tinyFeatures...), 6, 3))
-		write(t, filepath.Join(dir, "class_map.json"), []byte(`{"0": 0, "5": 1, "1": 1, "2": 2, "3": 0}`))
+		write(t, filepath.Join(dir, "class_map.json"),
+			[]byte(`{"0": 0, "5": 1, "1": 1, "2": 2, "3": 0}`))
 		write(t, filepath.Join(dir, "role.json"), []byte(`{"tr": [1, 0], "va": [2, 3], "te": [5]}`))
 		return dataset.ImportOptions{Format: "saint", In: dir}
 	},
@@ -199,20 +205,26 @@ var fixtures = map[string]func(t testing.TB, dir string) dataset.ImportOptions{
 		indptr, indices := csr(false)
 		ends, cols, values := sparseFeatures()
 		archive(t, filepath.Join(dir, "graph.npz"), map[string][]byte{
-			"adj_indptr": array(t, indptr, 7), "adj_indices": array(t, indices, 8), "adj_shape": array(t, []int64{6, 6}, 2),
-			"attr_indptr": array(t, ends, 7), "attr_indices": array(t, cols, len(cols)), "attr_data": array(t, values, len(values)),
+			"adj_indptr": array(t, indptr, 7), "adj_indices": array(t, indices, 8),
+			"adj_shape":   array(t, []int64{6, 6}, 2),
+			"attr_indptr": array(t, ends, 7), "attr_indices": array(t, cols, len(cols)),
+			"attr_data":  array(t, values, len(values)),
 			"attr_shape": array(t, []int64{6, 3}, 2), "labels": array(t, tinyLabels, 6),
 		})
 		archive(t, filepath.Join(dir, "split.npz"), map[string][]byte{
-			"train": array(t, []int64{0, 1}, 2), "valid": array(t, []int64{3, 2}, 2), "test": array(t, []int32{5}, 1),
+			"train": array(t, []int64{0, 1}, 2), "valid": array(t, []int64{3, 2}, 2),
+			"test": array(t, []int32{5}, 1),
 		})
 		return dataset.ImportOptions{Format: "npz", In: dir}
 	},
 	"npz plain": func(t testing.TB, dir string) dataset.ImportOptions {
 		path := filepath.Join(dir, "plain.npz")
 		archive(t, path, map[string][]byte{
-			"edge_index": array(t, columns(), 2, 8), "x": array(t, wide(tinyFeatures), 6, 3), "y": array(t, tinyLabels, 6),
-			"train_mask": array(t, []uint8{1, 1, 0, 0, 0, 0}, 6), "val_mask": array(t, []uint8{0, 0, 1, 1, 0, 0}, 6), "test_mask": array(t, []uint8{0, 0, 0, 0, 0, 1}, 6),
+			"edge_index": array(t, columns(), 2, 8), "x": array(t, wide(tinyFeatures), 6, 3),
+			"y":          array(t, tinyLabels, 6),
+			"train_mask": array(t, []uint8{1, 1, 0, 0, 0, 0}, 6),
+			"val_mask":   array(t, []uint8{0, 0, 1, 1, 0, 0}, 6),
+			"test_mask":  array(t, []uint8{0, 0, 0, 0, 0, 1}, 6),
 		})
 		return dataset.ImportOptions{Format: "npz", In: path, Undirected: dataset.Yes}
 	},
@@ -224,14 +236,17 @@ var fixtures = map[string]func(t testing.TB, dir string) dataset.ImportOptions{
 		write(t, filepath.Join(dir, "edge_index.npy"), array(t, pairs, 8, 2))
 		write(t, filepath.Join(dir, "x.npy"), array(t, slices.Concat(tinyFeatures...), 6, 3))
 		write(t, filepath.Join(dir, "y.npy"), array(t, tinyLabels, 6))
-		write(t, filepath.Join(dir, "part.csv"), []byte("vertex,part\n0,train\n1,0\n2,val\n3,valid\n5,test\n"))
-		return dataset.ImportOptions{Format: "npz", In: dir, Undirected: dataset.Yes, Split: filepath.Join(dir, "part.csv")}
+		write(t, filepath.Join(dir, "part.csv"),
+			[]byte("vertex,part\n0,train\n1,0\n2,val\n3,valid\n5,test\n"))
+		return dataset.ImportOptions{Format: "npz", In: dir, Undirected: dataset.Yes,
+			Split: filepath.Join(dir, "part.csv")}
 	},
 	"mat": func(t testing.TB, dir string) dataset.ImportOptions {
 		path := filepath.Join(dir, "tiny.mat")
 		write(t, path, mattest.File(mattest.Form{Compress: true}, tinyMatrices()...))
 		write(t, filepath.Join(dir, "split.npy"), array(t, []int8{0, 0, 1, 1, -1, 2}, 6))
-		return dataset.ImportOptions{Format: "mat", In: path, Undirected: dataset.Yes, Split: filepath.Join(dir, "split.npy")}
+		return dataset.ImportOptions{Format: "mat", In: path, Undirected: dataset.Yes,
+			Split: filepath.Join(dir, "split.npy")}
 	},
 }
 
@@ -241,14 +256,16 @@ func tinyMatrices() []mattest.Matrix {
 	for c := range 6 {
 		for _, e := range tinyEdges[:7] {
 			if int(e[1]) == c {
-				network.Entries = append(network.Entries, mattest.Entry{Row: int(e[0]), Col: c, Value: 1})
+				network.Entries = append(network.Entries,
+					mattest.Entry{Row: int(e[0]), Col: c, Value: 1})
 			}
 		}
 	}
 	for c := range 3 {
 		for v, row := range tinyFeatures {
 			if row[c] != 0 {
-				attributes.Entries = append(attributes.Entries, mattest.Entry{Row: v, Col: c, Value: float64(row[c])})
+				attributes.Entries = append(attributes.Entries,
+					mattest.Entry{Row: v, Col: c, Value: float64(row[c])})
 			}
 		}
 	}
@@ -280,24 +297,42 @@ func TestOneGraphInEveryFormat(t *testing.T) {
 	for name, fixture := range fixtures {
 		t.Run(name, func(t *testing.T) {
 			d, r := imported(t, fixture(t, t.TempDir()))
-			if !slices.Equal(d.Graph.Indptr, tinyIndptr) || !slices.Equal(d.Graph.Indices, tinyIndices) {
+			if !slices.Equal(d.Graph.Indptr, tinyIndptr) ||
+				!slices.Equal(d.Graph.Indices, tinyIndices) {
 				t.Errorf("graph %v %v", d.Graph.Indptr, d.Graph.Indices)
 			}
-			if want := []int32{0, 1, 2, 0, -1, 1}; !slices.Equal(d.Labels, want) || d.Meta.Classes != 3 || r.Labelled != 5 {
+			if want := []int32{0, 1, 2, 0, -1, 1}; !slices.Equal(d.Labels, want) ||
+				d.Meta.Classes != 3 || r.Labelled != 5 {
 				t.Errorf("labels %v of %d classes, want %v", d.Labels, d.Meta.Classes, want)
 			}
-			if got := load[float32](t, d.Dir, "features.npy"); !slices.Equal(got, slices.Concat(tinyFeatures...)) {
+			if got := load[float32](t, d.Dir, "features.npy"); !slices.Equal(got,
+				slices.Concat(tinyFeatures...)) {
 				t.Errorf("features %v", got)
 			}
 			for i, got := range [][]graph.VertexID{d.Split.Train, d.Split.Valid, d.Split.Test} {
-				if want := [][]graph.VertexID{tinySplit.Train, tinySplit.Valid, tinySplit.Test}[i]; !slices.Equal(got, want) {
+				if want := [][]graph.VertexID{tinySplit.Train, tinySplit.Valid,
+					tinySplit.Test}[i]; !slices.Equal(got, want) {
 					t.Errorf("split %d is %v, want %v", i, got, want)
 				}
 			}
-			if c := r.Cleaning; c.After != 10 || c.Loops == 0 || c.After != c.Before-c.Loops-c.Duplicates+c.Reversed {
+			if c := r.Cleaning; c.After != 10 || c.Loops == 0 ||
+				c.After != c.Before-c.Loops-c.Duplicates+c.Reversed {
 				t.Errorf("cleaning: %s", c)
 			}
 		})
+	}
+}
+
+// Every format has a section in docs/formats.md.
+func TestFormatsAreDescribed(t *testing.T) {
+	page, err := os.ReadFile("../../docs/formats.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, format := range dataset.Formats() {
+		if !strings.Contains(string(page), "\n## "+format+"\n") {
+			t.Errorf("docs/formats.md has no section %q", format)
+		}
 	}
 }
 
@@ -313,7 +348,8 @@ func TestImportVariants(t *testing.T) {
 			o.Undirected, o.KeepLoops, o.KeepDuplicates = dataset.No, true, true
 			return o
 		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if want := []graph.VertexID{1, 0, 0, 1, 2, 3, 0, 5}; !slices.Equal(d.Graph.Indices, want) || r.Undirected {
+			if want := []graph.VertexID{1, 0, 0, 1, 2, 3, 0, 5}; !slices.Equal(d.Graph.Indices,
+				want) || r.Undirected {
 				t.Errorf("in-neighbours %v, want %v", d.Graph.Indices, want)
 			}
 			if r.Unlabelled != 1 { // vertex 4 is listed in test.csv.gz
@@ -322,16 +358,19 @@ func TestImportVariants(t *testing.T) {
 		}},
 		{"several label columns", func(t testing.TB, dir string) dataset.ImportOptions {
 			o := fixtures["ogb"](t, dir)
-			write(t, filepath.Join(dir, "raw", "node-label.csv.gz"), zipped("1,0\n0,1\n1,1\n0,0\n1,0\n0,1\n"))
+			write(t, filepath.Join(dir, "raw", "node-label.csv.gz"),
+				zipped("1,0\n0,1\n1,1\n0,0\n1,0\n0,1\n"))
 			return o
 		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if r.Task != dataset.Multilabel || !slices.Equal(d.Multilabels, []uint8{1, 0, 0, 1, 1, 1, 0, 0, 1, 0, 0, 1}) {
+			if r.Task != dataset.Multilabel ||
+				!slices.Equal(d.Multilabels, []uint8{1, 0, 0, 1, 1, 1, 0, 0, 1, 0, 0, 1}) {
 				t.Errorf("%s %v", r.Task, d.Multilabels)
 			}
 		}},
 		{"saint with label lists", func(t testing.TB, dir string) dataset.ImportOptions {
 			o := fixtures["saint"](t, dir)
-			write(t, filepath.Join(dir, "class_map.json"), []byte(`{"0": [1,0], "5": [0,1], "1": [1,1], "2": [0,0], "3": [0,1], "4": [1,0]}`))
+			write(t, filepath.Join(dir, "class_map.json"),
+				[]byte(`{"0": [1,0], "5": [0,1], "1": [1,1], "2": [0,0], "3": [0,1], "4": [1,0]}`))
 			return o
 		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
 			if !slices.Equal(d.Multilabels, []uint8{1, 0, 1, 1, 0, 0, 0, 1, 1, 0, 0, 1}) {
@@ -343,7 +382,8 @@ func TestImportVariants(t *testing.T) {
 			o.FeatureType = ""
 			return o
 		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if got := load[npy.Float16](t, d.Dir, "features.npy"); !slices.Equal(got, half(tinyFeatures)) {
+			if got := load[npy.Float16](t, d.Dir, "features.npy"); !slices.Equal(got,
+				half(tinyFeatures)) {
 				t.Errorf("%s %v", r.FeatureType, got)
 			}
 		}},
@@ -354,13 +394,16 @@ func TestImportVariants(t *testing.T) {
 			write(t, split, []byte("5,train\n-7,test\n"))
 			return dataset.ImportOptions{Format: "edgelist", In: path, Split: split}
 		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if !slices.Equal(d.Graph.Indptr, []int64{0, 0, 1, 2}) || !slices.Equal(d.Graph.Indices, []graph.VertexID{2, 0}) {
+			if !slices.Equal(d.Graph.Indptr, []int64{0, 0, 1, 2}) ||
+				!slices.Equal(d.Graph.Indices, []graph.VertexID{2, 0}) {
 				t.Errorf("graph %v %v", d.Graph.Indptr, d.Graph.Indices)
 			}
-			if ids := load[int64](t, d.Dir, "original_id.npy"); !slices.Equal(ids, []int64{-7, 5, 1000000000000}) {
+			if ids := load[int64](t, d.Dir, "original_id.npy"); !slices.Equal(ids,
+				[]int64{-7, 5, 1000000000000}) {
 				t.Errorf("original ids %v", ids)
 			}
-			if !slices.Equal(d.Split.Train, []graph.VertexID{1}) || !slices.Equal(d.Split.Test, []graph.VertexID{0}) {
+			if !slices.Equal(d.Split.Train, []graph.VertexID{1}) ||
+				!slices.Equal(d.Split.Test, []graph.VertexID{0}) {
 				t.Errorf("split %v", d.Split)
 			}
 		}},
@@ -368,56 +411,73 @@ func TestImportVariants(t *testing.T) {
 			write(t, filepath.Join(dir, "e.txt"), []byte("0 1\n1 2\n"))
 			return dataset.ImportOptions{Format: "edgelist", In: dir}
 		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if !slices.Equal(d.Graph.Indptr, []int64{0, 0, 1, 2}) || !slices.Equal(d.Graph.Indices, []graph.VertexID{0, 1}) {
+			if !slices.Equal(d.Graph.Indptr, []int64{0, 0, 1, 2}) ||
+				!slices.Equal(d.Graph.Indices, []graph.VertexID{0, 1}) {
 				t.Errorf("graph %v %v", d.Graph.Indptr, d.Graph.Indices)
 			}
 		}},
-		{"musae, two graphs", makeMusae, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if !slices.Equal(d.Graph.Indices, []graph.VertexID{1, 0, 4, 4, 2, 3}) || !slices.Equal(d.Labels, []int32{1, 0, 0, 0, 1}) {
-				t.Errorf("edges %v, labels %v", d.Graph.Indices, d.Labels)
-			}
-			if got := load[float32](t, d.Dir, "features.npy"); !slices.Equal(got, []float32{0, 1, 0, 0, 0, 1, 1, 0, 0, 0}) {
-				t.Errorf("features %v", got)
-			}
-			if !slices.Equal(d.Split.Train, []graph.VertexID{0, 1}) || !slices.Equal(d.Split.Test, []graph.VertexID{2, 3, 4}) {
-				t.Errorf("split %v", d.Split)
-			}
-		}},
+		{"musae, two graphs", makeMusae,
+			func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
+				if !slices.Equal(d.Graph.Indices, []graph.VertexID{1, 0, 4, 4, 2, 3}) ||
+					!slices.Equal(d.Labels, []int32{1, 0, 0, 0, 1}) {
+					t.Errorf("edges %v, labels %v", d.Graph.Indices, d.Labels)
+				}
+				if got := load[float32](t, d.Dir, "features.npy"); !slices.Equal(got,
+					[]float32{0, 1, 0, 0, 0, 1, 1, 0, 0, 0}) {
+					t.Errorf("features %v", got)
+				}
+				if !slices.Equal(d.Split.Train, []graph.VertexID{0, 1}) ||
+					!slices.Equal(d.Split.Test, []graph.VertexID{2, 3, 4}) {
+					t.Errorf("split %v", d.Split)
+				}
+			}},
 		{"gemsec", func(t testing.TB, dir string) dataset.ImportOptions {
 			write(t, filepath.Join(dir, "XX_edges.csv"), []byte("node_1,node_2\n0,1\n2,1\n"))
-			write(t, filepath.Join(dir, "XX_genres.json"), []byte(`{"0": ["Rock", "Blues"], "2": ["Rock"], "1": ["Éire"]}`))
+			write(t, filepath.Join(dir, "XX_genres.json"),
+				[]byte(`{"0": ["Rock", "Blues"], "2": ["Rock"], "1": ["Éire"]}`))
 			return dataset.ImportOptions{Format: "gemsec", In: dir, Split: "34/33/33"}
 		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if !slices.Equal(d.Multilabels, []uint8{1, 1, 0, 0, 0, 1, 0, 1, 0}) || !slices.Equal(d.Meta.Provenance.Classes, []string{"Blues", "Rock", "Éire"}) {
+			if !slices.Equal(d.Multilabels, []uint8{1, 1, 0, 0, 0, 1, 0, 1, 0}) ||
+				!slices.Equal(d.Meta.Provenance.Classes, []string{"Blues", "Rock", "Éire"}) {
 				t.Errorf("labels %v of %q", d.Multilabels, d.Meta.Provenance.Classes)
 			}
 			if r.Train != 1 || r.Valid != 0 || r.Test != 2 {
 				t.Errorf("split %d %d %d", r.Train, r.Valid, r.Test)
 			}
 		}},
-		{"facebook schools, the larger first", func(t testing.TB, dir string) dataset.ImportOptions {
-			school := func(name string, users int, info ...float64) {
-				a := mattest.Matrix{Name: "A", Rows: users, Cols: users, Sparse: true, Entries: []mattest.Entry{{Row: 1, Col: 0, Value: 1}, {Row: 0, Col: 1, Value: 1}}}
-				write(t, filepath.Join(dir, name), mattest.File(mattest.Form{}, a, mattest.Matrix{Name: "local_info", Rows: users, Cols: 7, Values: info}))
-			}
-			school("A1.mat", 2, 1, 0 /* status */, 2, 1, 0, 0, 0, 0, 0, 0, 2004, 2010, 0, 0)
-			school("B2.mat", 3, 6, 7, 1, 0, 0, 0, 100, 0, 0, 0, 0, 0, 0, 0, 0, 2009, 0, 2005, 0, 0, 0)
-			return dataset.ImportOptions{Format: "mat", In: dir}
-		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if !slices.Equal(d.Labels, []int32{5, -1, 1, 0, -1}) || d.Meta.Features != 250 || !slices.Equal(d.Graph.Indices, []graph.VertexID{1, 0, 4, 3}) {
-				t.Errorf("labels %v, %d features, edges %v", d.Labels, d.Meta.Features, d.Graph.Indices)
-			}
-			var ones []int
-			for i, x := range load[float32](t, d.Dir, "features.npy") {
-				if x == 1 {
-					ones = append(ones, i)
+		{"facebook schools, the larger first",
+			func(t testing.TB, dir string) dataset.ImportOptions {
+				school := func(name string, users int, info ...float64) {
+					a := mattest.Matrix{Name: "A", Rows: users, Cols: users, Sparse: true,
+						Entries: []mattest.Entry{{Row: 1, Col: 0, Value: 1},
+							{Row: 0, Col: 1, Value: 1}}}
+					write(t, filepath.Join(dir, name),
+						mattest.File(mattest.Form{}, a,
+							mattest.Matrix{Name: "local_info", Rows: users, Cols: 7, Values: info}))
 				}
-			}
-			// B2: status 6, major 100*2+0 mod 80; status 7 is none; A1: status 1, gender 2; gender 1.
-			if want := []int{5, 8, 10 + 40, 250 + 8, 500, 508, 750, 757, 759, 1006, 1009}; !slices.Equal(ones, want) {
-				t.Errorf("features at %v, want %v", ones, want)
-			}
-		}},
+				school("A1.mat", 2, 1, 0 /* status */, 2, 1, 0, 0, 0, 0, 0, 0, 2004, 2010, 0, 0)
+				school("B2.mat", 3, 6, 7, 1, 0, 0, 0, 100, 0, 0, 0, 0, 0, 0, 0, 0, 2009, 0, 2005, 0, 0,
+					0)
+				return dataset.ImportOptions{Format: "mat", In: dir}
+			}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
+				if !slices.Equal(d.Labels, []int32{5, -1, 1, 0, -1}) || d.Meta.Features != 250 ||
+					!slices.Equal(d.Graph.Indices, []graph.VertexID{1, 0, 4, 3}) {
+					t.Errorf("labels %v, %d features, edges %v", d.Labels, d.Meta.Features,
+						d.Graph.Indices)
+				}
+				var ones []int
+				for i, x := range load[float32](t, d.Dir, "features.npy") {
+					if x == 1 {
+						ones = append(ones, i)
+					}
+				}
+				// B2: status 6, major 100*2+0 mod 80; status 7 is none; A1: status 1, gender 2; gender
+				// 1.
+				if want := []int{5, 8, 10 + 40, 250 + 8, 500, 508, 750, 757, 759, 1006,
+					1009}; !slices.Equal(ones, want) {
+					t.Errorf("features at %v, want %v", ones, want)
+				}
+			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d, r := imported(t, c.make(t, t.TempDir()))
@@ -428,8 +488,10 @@ func TestImportVariants(t *testing.T) {
 
 func makeMusae(t testing.TB, dir string) dataset.ImportOptions {
 	for name, files := range map[string][3]string{
-		"AA": {"from,to\n0,2\n1,2\n", `{"2": [], "0": [1, 1], "1": [0]}`, "id,mature,new_id\n77,False,1\n78,False,0\n79,True,2\n"},
-		"BB": {"from,to\n0,1\n", `{"0": [1], "1": []}`, "id,mature,new_id\n5,True,0\n6,False,1\n5,True,0\n"},
+		"AA": {"from,to\n0,2\n1,2\n", `{"2": [], "0": [1, 1], "1": [0]}`,
+			"id,mature,new_id\n77,False,1\n78,False,0\n79,True,2\n"},
+		"BB": {"from,to\n0,1\n", `{"0": [1], "1": []}`,
+			"id,mature,new_id\n5,True,0\n6,False,1\n5,True,0\n"},
 	} {
 		write(t, filepath.Join(dir, name, "musae_"+name+"_edges.csv"), []byte(files[0]))
 		write(t, filepath.Join(dir, name, "musae_"+name+"_features.json"), []byte(files[1]))

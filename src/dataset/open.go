@@ -9,7 +9,8 @@ import (
 	"halognn/src/npy"
 )
 
-// Dataset is an open DATASET directory. Its slices are views of mapped files: valid until Close, not to be written.
+// Dataset is an open DATASET directory. Its slices are views of mapped files: valid until Close,
+// not to be written.
 type Dataset struct {
 	Dir         string
 	Meta        Meta
@@ -22,8 +23,8 @@ type Dataset struct {
 	closers     []func() error
 }
 
-// Open maps a dataset. It checks that the files are there with the size, type and shape that meta.json says, which costs
-// nothing; Verify checks what is in them.
+// Open maps a dataset. It checks that the files are there with the size, type and shape that
+// meta.json says, which costs nothing; Verify checks what is in them.
 func Open(dir string) (*Dataset, error) {
 	meta, identity, err := readMeta(dir)
 	if err != nil {
@@ -61,7 +62,8 @@ func (d *Dataset) mapFiles() error {
 	}
 	if n := d.Meta.Vertices; d.Graph.Indptr[0] != 0 || d.Graph.Indptr[n] != d.Meta.Edges {
 		return fmt.Errorf("%s: %w: indptr runs from %d to %d, but there are %d edges",
-			filepath.Join(d.Dir, "indptr.npy"), ErrMismatch, d.Graph.Indptr[0], d.Graph.Indptr[n], d.Meta.Edges)
+			filepath.Join(d.Dir, "indptr.npy"), ErrMismatch, d.Graph.Indptr[0], d.Graph.Indptr[n],
+			d.Meta.Edges)
 	}
 	return nil
 }
@@ -89,11 +91,12 @@ func mapInto[T npy.Element](d *Dataset, name string, view *[]T) error {
 	return err
 }
 
-// FeatureBytes returns the feature rows as they lie in the file: row v is [v*RowBytes, (v+1)*RowBytes), little-endian elements of
-// Meta.FeatureType.
+// FeatureBytes returns the feature rows as they lie in the file: row v is [v*RowBytes,
+// (v+1)*RowBytes), little-endian elements of Meta.FeatureType.
 func (d *Dataset) FeatureBytes() []byte { return d.features.Data }
 
-// Identity returns a hash of meta.json, which holds the hashes of all files: equal identities are equal datasets.
+// Identity returns a hash of meta.json, which holds the hashes of all files: equal identities are
+// equal datasets.
 func (d *Dataset) Identity() string { return d.identity }
 
 // Close ends all mappings.

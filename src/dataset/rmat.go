@@ -7,16 +7,18 @@ import (
 	"halognn/src/mem"
 )
 
-// The quadrants of Graph500 in percent, as running sums: both ends low, the first, the second, and up to 100 none.
+// The quadrants of Graph500 in percent, as running sums: both ends low, the first, the second, and
+// up to 100 none.
 const (
 	rmatA   = 57
 	rmatAB  = 57 + 19
 	rmatABC = 57 + 19 + 19
 )
 
-// drawRMAT draws Vertices*Degree/2 edges of a recursive matrix (Chakrabarti, Zhan, Faloutsos, SDM 2004): every bit of both ends is decided by
-// one draw among the quadrants. Ends beyond the last vertex are drawn again. Vertices are renumbered at random, so that
-// numbers say nothing of degrees.
+// drawRMAT draws Vertices*Degree/2 edges of a recursive matrix (Chakrabarti, Zhan, Faloutsos, SDM
+// 2004): every bit of both ends is decided by one draw among the quadrants. Ends beyond the last
+// vertex are drawn again. Vertices are renumbered at random, so that numbers say nothing of
+// degrees.
 func (o GenerateOptions) drawRMAT(b *graph.Builder) {
 	levels := bits.Len(uint(o.Vertices - 1))
 	id := shuffledIDs(o.Vertices, o.Seed)

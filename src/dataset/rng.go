@@ -7,8 +7,9 @@ import (
 	"halognn/src/random"
 )
 
-// stream is a random.Stream. Everything random here draws from a stream keyed by its purpose, never from shared state, so results do
-// not depend on threads or order. It uses integer arithmetic and exact scaling only: equal on every machine.
+// stream is a random.Stream. Everything random here draws from a stream keyed by its purpose, never
+// from shared state, so results do not depend on threads or order. It uses integer arithmetic and
+// exact scaling only: equal on every machine.
 type stream random.Stream
 
 // newStream returns the stream of a key: a seed and what is drawn.
@@ -22,7 +23,8 @@ func newStream(seed uint64, key ...uint64) stream {
 
 func (s *stream) next() uint64 { return (*random.Stream)(s).Next() }
 
-// intn returns a number in [0,n), by the high half of a product: the bias, below n/2^64, is nowhere to be seen.
+// intn returns a number in [0,n), by the high half of a product: the bias, below n/2^64, is nowhere
+// to be seen.
 func (s *stream) intn(n int) int {
 	hi, _ := bits.Mul64(s.next(), uint64(n))
 	return int(hi)
@@ -31,7 +33,8 @@ func (s *stream) intn(n int) int {
 // float returns a number in [0,1).
 func (s *stream) float() float64 { return float64(s.next()>>11) * 0x1p-53 }
 
-// noise returns a nearly normal number of mean 0 and variance 1: the sum of four uniform ones, which ends at ±3.46.
+// noise returns a nearly normal number of mean 0 and variance 1: the sum of four uniform ones,
+// which ends at ±3.46.
 func (s *stream) noise() float32 {
 	x := s.next()
 	sum := int32(x&0xffff) + int32(x>>16&0xffff) + int32(x>>32&0xffff) + int32(x>>48) - 2*0xffff

@@ -14,8 +14,9 @@ import (
 // ErrRoom says that a graph fits neither the disk nor the memory that it is made with.
 var ErrRoom = errors.New("there is no room for it")
 
-// room refuses a graph that will not fit before hours are spent on it. The bytes on disk are those of the files, but for repeated edges, which
-// are dropped; those in memory are the edges, as drawn and as sorted, and what is held for each vertex: see Generate.
+// room refuses a graph that will not fit before hours are spent on it. The bytes on disk are those
+// of the files, but for repeated edges, which are dropped; those in memory are the edges, as drawn
+// and as sorted, and what is held for each vertex: see Generate.
 func (o GenerateOptions) room(dir string) error {
 	n, edges := float64(o.Vertices), float64(o.Vertices)*o.Degree
 	m := o.meta()
@@ -25,15 +26,19 @@ func (o GenerateOptions) room(dir string) error {
 		return err
 	}
 	if disk > float64(free) {
-		return fmt.Errorf("%w: %d vertices with %.0f edges and %d features (%s) take about %s, and %s has %s free; choose another disk, float16, or fewer vertices (--scale)",
-			ErrRoom, o.Vertices, edges, o.Features, o.FeatureType, size(disk), where, size(float64(free)))
+		return fmt.Errorf("%w: %d vertices with %.0f edges and %d features (%s) take about %s, "+
+			"and %s has %s free; choose another disk, float16, or fewer vertices (--scale)",
+			ErrRoom, o.Vertices, edges, o.Features, o.FeatureType, size(disk), where,
+			size(float64(free)))
 	}
 	available, err := mem.Available()
 	if err != nil {
 		return err
 	}
 	if memory > float64(available) {
-		return fmt.Errorf("%w: %d vertices with %.0f edges take about %s of memory while they are made, and %s is available; choose a larger machine, fewer vertices (--scale) or a smaller degree",
+		return fmt.Errorf("%w: %d vertices with %.0f edges take about %s of memory while they "+
+			"are made, and %s is available; choose a larger machine, fewer vertices (--scale) or "+
+			"a smaller degree",
 			ErrRoom, o.Vertices, edges, size(memory), size(float64(available)))
 	}
 	return nil

@@ -8,7 +8,8 @@ import (
 	"halognn/src/npy"
 )
 
-// RowWriter streams feature rows in vertex order, rounding them to float16 (to nearest, ties to even) where the dataset asks for it.
+// RowWriter streams feature rows in vertex order, rounding them to float16 (to nearest, ties to
+// even) where the dataset asks for it.
 type RowWriter struct {
 	w      *Writer
 	out    *npy.Writer
@@ -16,13 +17,17 @@ type RowWriter struct {
 	next   int // vertex of the next row
 	half   []npy.Float16
 	closed bool
+
+	moments *moments // collects what is written, and nothing is written
+	scaling *scaling // applied before rounding
 }
 
-// Features begins features.npy of rows x cols; dtype is Float32, Float16 or "" for what the Meta says. Rows follow through the RowWriter,
-// which must be closed before the Writer.
+// Features begins features.npy of rows x cols; dtype is Float32, Float16 or "" for what the Meta
+// says. Rows follow through the RowWriter, which must be closed before the Writer.
 func (w *Writer) Features(rows, cols int, dtype string) (*RowWriter, error) {
 	if int64(rows) != w.Meta.Vertices {
-		return nil, fmt.Errorf("%w: %d feature rows for %d vertices", ErrMismatch, rows, w.Meta.Vertices)
+		return nil, fmt.Errorf("%w: %d feature rows for %d vertices", ErrMismatch, rows,
+			w.Meta.Vertices)
 	}
 	if dtype != "" {
 		w.Meta.FeatureType = dtype
@@ -39,7 +44,8 @@ func (w *Writer) Features(rows, cols int, dtype string) (*RowWriter, error) {
 	return w.rows, nil
 }
 
-// Write appends one or several whole rows. NaN, infinity, and what float16 cannot hold are errors that name vertex and column.
+// Write appends one or several whole rows. NaN, infinity, and what float16 cannot hold are errors
+// that name vertex and column.
 func (r *RowWriter) Write(rows []float32) error {
 	if err := r.Check(r.next, rows); err != nil {
 		return err
@@ -47,14 +53,16 @@ func (r *RowWriter) Write(rows []float32) error {
 	return r.WriteChecked(rows)
 }
 
-// Check reports the first value of whole rows, those of vertices from first on, that Write would refuse. It does not depend on
-// what was written, so that several goroutines may check what one then hands to WriteChecked.
+// Check reports the first value of whole rows, those of vertices from first on, that Write would
+// refuse. It does not depend on what was written, so that several goroutines may check what one
+// then hands to WriteChecked.
 func (r *RowWriter) Check(first int, rows []float32) error {
 	if r.cols == 0 && len(rows) > 0 || r.cols > 0 && len(rows)%r.cols != 0 {
-		return fmt.Errorf("%w: %d values are no whole number of rows of %d", ErrMismatch, len(rows), r.cols)
+		return fmt.Errorf("%w: %d values are not a whole number of rows of %d", ErrMismatch, len(rows),
+			r.cols)
 	}
 	limit := float32(math.MaxFloat32)
-	if r.w.Meta.FeatureType == Float16 {
+	if r.w.Meta.FeatureType == Float16 && r.moments == nil && r.scaling == nil {
 		limit = halfLimit
 	}
 	for i, x := range rows {
@@ -70,15 +78,26 @@ const halfLimit = 65519.996
 
 func badFeature(vertex, column int, x float32) error {
 	if x > halfLimit && x <= math.MaxFloat32 || x < -halfLimit && x >= -math.MaxFloat32 {
-		return fmt.Errorf("features: vertex %d, column %d is %g: %w: float16 ends at 65504; use float32 or scale the column", vertex, column, x, ErrValue)
+		return fmt.Errorf("features: vertex %d, column %d is %g: %w: float16 ends at 65504; use "+
+			"float32 or scale the column", vertex, column, x, ErrValue)
 	}
-	return fmt.Errorf("features: vertex %d, column %d is %g: %w; repair or remove it in the source", vertex, column, x, ErrValue)
+	return fmt.Errorf("features: vertex %d, column %d is %g: %w; repair or remove it in the source",
+		vertex, column, x, ErrValue)
 }
 
 // WriteChecked is Write for rows that passed Check.
 func (r *RowWriter) WriteChecked(rows []float32) error {
 	if r.cols > 0 {
 		r.next += len(rows) / r.cols
+	}
+	switch {
+	case r.moments != nil:
+		if r.cols > 0 {
+			r.moments.add(r.next-len(rows)/r.cols, r.cols, rows)
+		}
+		return nil
+	case r.scaling != nil && r.cols > 0:
+		rows = r.scaling.of(rows)
 	}
 	if r.w.Meta.FeatureType == Float32 {
 		return npy.Write(r.out, rows)

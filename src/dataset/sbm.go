@@ -9,19 +9,22 @@ import (
 	"halognn/src/mem"
 )
 
-// blockModel is a degree-corrected stochastic block model (Karrer and Newman, Physical Review E 83, 2011) whose blocks are communities on a ring:
+// blockModel is a degree-corrected stochastic block model (Karrer and Newman, Physical Review E 83,
+// 2011) whose blocks are communities on a ring:
 //
 //	class       2 2 2 2 0 0 0 0 0 1 1 0 0 0 2 2 2 ...     runs of communities, in random order
 //	community   0 1 2 3 4 5 6 7 ...                       each some multiples of the degree in size
 //	place       0.........N-1                             vertices by community; id[place] is the vertex number
 //
-// A vertex draws half of its edges itself, each in two steps. First a community: with probability Homophily one of its own
-// class, mostly its own or one near it among the class's; else one of another class near it on the ring, or any. Then a vertex
-// there, by weight. Nearness is what makes the graph like a grown one: a partitioner finds cuts of a few per cent, because only edges
-// to just any community cross a cut that follows the ring, and yet three hops lead everywhere.
+// A vertex draws half of its edges itself, each in two steps. First a community: with probability
+// Homophily one of its own class, mostly its own or one near it among the class's; else one of
+// another class near it on the ring, or any. Then a vertex there, by weight. Nearness is what makes
+// the graph like a grown one: a partitioner finds cuts of a few per cent, because only edges to
+// just any community cross a cut that follows the ring, and yet three hops lead everywhere.
 //
-// Degrees follow a power law. Weights are degrees cut off at weightLimit, and the neighbourhood of a hub widens with its degree:
-// otherwise a hub would draw the same few vertices of its community over and over.
+// Degrees follow a power law. Weights are degrees cut off at weightLimit, and the neighbourhood of
+// a hub widens with its degree: otherwise a hub would draw the same few vertices of its community
+// over and over.
 //
 // A few vertices are strays: they live in a community of another class. No model can tell them all.
 type blockModel struct {
@@ -52,8 +55,10 @@ const (
 
 func newBlockModel(o GenerateOptions) *blockModel {
 	strays := (1 - o.Homophily) / 4
-	m := &blockModel{o: o, strays: strays, inClass: math.Min(1, o.Homophily/((1-strays)*(1-strays))),
-		degree: newPowerLaw(o.Degree*(1+repeats), math.Min(degreeSpan*o.Degree, float64(o.Vertices)/4))}
+	m := &blockModel{o: o, strays: strays,
+		inClass: math.Min(1, o.Homophily/((1-strays)*(1-strays))),
+		degree: newPowerLaw(o.Degree*(1+repeats),
+			math.Min(degreeSpan*o.Degree, float64(o.Vertices)/4))}
 	m.layCommunities()
 	m.weightLimit = communityDegree * o.Degree / 4 // a quarter of a mean community: so many neighbours it has room for
 	m.id = shuffledIDs(o.Vertices, o.Seed)
@@ -78,7 +83,8 @@ func (m *blockModel) free() {
 	mem.Free(m.id)
 }
 
-// layCommunities decides how many communities each class has, how large they are and where on the ring they lie.
+// layCommunities decides how many communities each class has, how large they are and where on the
+// ring they lie.
 func (m *blockModel) layCommunities() {
 	o, s := m.o, newStream(m.o.Seed, keyCommunity)
 	sizes := apportion(o.Vertices-o.Classes, o.classShares()) // one vertex is sure for every class
@@ -103,7 +109,8 @@ func (m *blockModel) layCommunities() {
 			parts = parts[n:]
 		}
 	}
-	slices.SortStableFunc(runs, func(a, b run) int { return cmp.Compare(math.Mod(a.at, 1), math.Mod(b.at, 1)) })
+	slices.SortStableFunc(runs,
+		func(a, b run) int { return cmp.Compare(math.Mod(a.at, 1), math.Mod(b.at, 1)) })
 	m.peers = make([][]int32, o.Classes)
 	m.begin = []int{0}
 	for _, r := range runs {
@@ -194,7 +201,8 @@ func (m *blockModel) pickCommunity(s *stream, k int, spread float64) int {
 	return draw(s, m.communities)
 }
 
-// step draws how far to go along the ring: |step| >= d with probability (1+d/spread)^-2, in either direction.
+// step draws how far to go along the ring: |step| >= d with probability (1+d/spread)^-2, in either
+// direction.
 func step(s *stream, spread float64) int {
 	x := s.next()
 	u := (float64(x>>11) + 1) * 0x1p-53
@@ -213,7 +221,8 @@ func wrap(i, n int) int {
 	return i
 }
 
-// powerLaw is the distribution of expected degrees: density falling with degreeExponent between low and high.
+// powerLaw is the distribution of expected degrees: density falling with degreeExponent between low
+// and high.
 type powerLaw struct{ low, high float64 }
 
 // newPowerLaw returns the law of this mean that ends at high.
@@ -232,7 +241,8 @@ func newPowerLaw(mean, high float64) powerLaw {
 
 func (p powerLaw) mean() float64 {
 	const a = degreeExponent - 1
-	return a / (a - 1) * (math.Pow(p.low, 1-a) - math.Pow(p.high, 1-a)) / (math.Pow(p.low, -a) - math.Pow(p.high, -a))
+	return a / (a - 1) * (math.Pow(p.low, 1-a) - math.Pow(p.high, 1-a)) / (math.Pow(p.low,
+		-a) - math.Pow(p.high, -a))
 }
 
 // at returns the degree below which the share x of all vertices lies.

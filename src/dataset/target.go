@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +15,8 @@ var begun struct {
 	dirs []string
 }
 
-// Begin makes a temporary directory beside dir, which must not exist or be empty. Finish or Discard ends it.
+// Begin makes a temporary directory beside dir, which must not exist or be empty. Finish or Discard
+// ends it.
 func Begin(dir string) (tmp string, err error) {
 	if err := Vacant(dir); err != nil {
 		return "", err
@@ -58,12 +60,39 @@ func Discard(tmp string) {
 	forget(tmp)
 }
 
+// Replace puts the directory made at dir's place in the stead of what dir holds: the directory that
+// Beside returned. What dir held is removed after that.
+func Replace(made, dir string) error {
+	old, err := os.MkdirTemp(filepath.Dir(filepath.Clean(dir)), filepath.Base(dir)+".old-")
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(dir, filepath.Join(old, "it")); err != nil {
+		return errors.Join(err, os.Remove(old))
+	}
+	if err := os.Rename(made, dir); err != nil {
+		return errors.Join(err, os.Rename(filepath.Join(old, "it"), dir), os.Remove(old))
+	}
+	return os.RemoveAll(old)
+}
+
+// Beside returns where to make what is to replace the dataset or parts at dir: a path that is free.
+// It refuses to replace anything else, which was made by hand perhaps.
+func Beside(dir string) (string, error) {
+	if !exists(filepath.Join(dir, metaFile)) {
+		return "", fmt.Errorf("%s: %w and is no dataset and no parts, which alone are replaced; "+
+			"remove it or choose another one", dir, ErrExists)
+	}
+	return fmt.Sprintf("%s.new-%d", filepath.Clean(dir), os.Getpid()), nil
+}
+
 func forget(tmp string) {
 	begun.dirs = slices.DeleteFunc(begun.dirs, func(d string) bool { return d == tmp })
 }
 
-// DiscardAll removes all temporary directories of a process that is about to end. It keeps Begin, Finish and Discard waiting from then on, so
-// that what fails for want of its files ends with no word of its own.
+// DiscardAll removes all temporary directories of a process that is about to end. It keeps Begin,
+// Finish and Discard waiting from then on, so that what fails for want of its files ends with no
+// word of its own.
 func DiscardAll() {
 	begun.Lock()
 	for _, tmp := range begun.dirs {

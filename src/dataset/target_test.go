@@ -45,7 +45,8 @@ func TestEdgeListFaultsNameTheCure(t *testing.T) {
 			if err := os.WriteFile(in, []byte(c.text), 0o666); err != nil {
 				t.Fatal(err)
 			}
-			_, err := Import(ImportOptions{Format: "edgelist", In: in, Out: filepath.Join(t.TempDir(), "out")})
+			_, err := Import(ImportOptions{Format: "edgelist", In: in,
+				Out: filepath.Join(t.TempDir(), "out")})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}

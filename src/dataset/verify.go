@@ -13,8 +13,9 @@ import (
 	"halognn/src/npy"
 )
 
-// Verify reads everything: hashes, the rules of the CSC, label ranges, NaN and infinity in the features, splits in range and
-// disjoint. It reports every file's first fault. A file that shrinks meanwhile is an error, not a crash.
+// Verify reads everything: hashes, the rules of the CSC, label ranges, NaN and infinity in the
+// features, splits in range and disjoint. It reports every file's first fault. A file that shrinks
+// meanwhile is an error, not a crash.
 func (d *Dataset) Verify() error {
 	return mem.Guard(func() error {
 		var faults []error
@@ -24,7 +25,8 @@ func (d *Dataset) Verify() error {
 			if err != nil {
 				faults = append(faults, err)
 			} else if want := d.Meta.Files[name].XXH64; sum != want {
-				faults = append(faults, fmt.Errorf("%s: %w: its XXH64 is %s, meta.json has %s; restore it or make the dataset again", path, ErrAltered, sum, want))
+				faults = append(faults, fmt.Errorf("%s: %w: its XXH64 is %s, meta.json has %s; "+
+					"restore it or make the dataset again", path, ErrAltered, sum, want))
 			}
 		}
 		return errors.Join(append(faults, d.verifyContent())...)
@@ -52,7 +54,8 @@ func (d *Dataset) verifyContent() error {
 	if splits == nil && d.Meta.Task == Multiclass {
 		splits = checkSplitLabels(d.Split, d.Labels)
 	}
-	return errors.Join(append(faults, name("train.npy, valid.npy, test.npy", splits), name("features.npy", d.checkFeatures()))...)
+	return errors.Join(append(faults, name("train.npy, valid.npy, test.npy", splits),
+		name("features.npy", d.checkFeatures()))...)
 }
 
 // checkFeatures reports the first value that is NaN or infinite.
@@ -62,7 +65,8 @@ func (d *Dataset) checkFeatures() error {
 		if err != nil {
 			return err
 		}
-		if i := slices.IndexFunc(half, func(h npy.Float16) bool { return h&0x7c00 == 0x7c00 }); i >= 0 {
+		if i := slices.IndexFunc(half,
+			func(h npy.Float16) bool { return h&0x7c00 == 0x7c00 }); i >= 0 {
 			return badFeature(i/d.Meta.Features, i%d.Meta.Features, half[i].Float32())
 		}
 		return nil
@@ -71,7 +75,8 @@ func (d *Dataset) checkFeatures() error {
 	if err != nil {
 		return err
 	}
-	if i := slices.IndexFunc(rows, func(x float32) bool { return !(x <= math.MaxFloat32 && x >= -math.MaxFloat32) }); i >= 0 {
+	if i := slices.IndexFunc(rows,
+		func(x float32) bool { return !(x <= math.MaxFloat32 && x >= -math.MaxFloat32) }); i >= 0 {
 		return badFeature(i/d.Meta.Features, i%d.Meta.Features, rows[i])
 	}
 	return nil
@@ -81,7 +86,8 @@ func (d *Dataset) checkFeatures() error {
 func checkLabels(labels []int32, classes int) error {
 	for v, y := range labels {
 		if y < -1 || int(y) >= classes {
-			return fmt.Errorf("label of vertex %d is %d: %w: it must be in [0, %d), or -1 for none", v, y, ErrValue, classes)
+			return fmt.Errorf("label of vertex %d is %d: %w: it must be in [0, %d), or -1 for none",
+				v, y, ErrValue, classes)
 		}
 	}
 	return nil
@@ -91,7 +97,8 @@ func checkLabels(labels []int32, classes int) error {
 func checkMarks(marks []uint8, classes int) error {
 	for i, y := range marks {
 		if y > 1 {
-			return fmt.Errorf("label of vertex %d, class %d is %d: %w: it must be 0 or 1", i/classes, i%classes, y, ErrValue)
+			return fmt.Errorf("label of vertex %d, class %d is %d: %w: it must be 0 or 1",
+				i/classes, i%classes, y, ErrValue)
 		}
 	}
 	return nil

@@ -12,8 +12,9 @@ import (
 	"halognn/src/npy"
 )
 
-// Writer writes a DATASET directory under a temporary name beside its target. Call Topology first, then Features, Labels or
-// Multilabels and Splits in any order, each at most once, and Close; what is left out becomes empty. Not for concurrent use.
+// Writer writes a DATASET directory under a temporary name beside its target. Call Topology first,
+// then Features, Labels or Multilabels and Splits in any order, each at most once, and Close; what
+// is left out becomes empty. Not for concurrent use.
 type Writer struct {
 	Meta   Meta // Vertices and Edges are set by Topology; the rest may be changed until Features or Labels uses it
 	dir    string
@@ -23,8 +24,8 @@ type Writer struct {
 	rows   *RowWriter
 }
 
-// Create begins a dataset at dir, which must not exist or be an empty directory. Of m it takes Name, Task, Features,
-// Classes, FeatureType (default Float32) and Provenance.
+// Create begins a dataset at dir, which must not exist or be an empty directory. Of m it takes
+// Name, Task, Features, Classes, FeatureType (default Float32) and Provenance.
 func Create(dir string, m Meta) (*Writer, error) {
 	tmp, err := Begin(dir)
 	if err != nil {
@@ -37,8 +38,8 @@ func Create(dir string, m Meta) (*Writer, error) {
 	return &Writer{Meta: m, dir: dir, tmp: tmp}, nil
 }
 
-// Vacant reports why no directory may be written at dir: something is there that is not an empty directory. The error wraps
-// ErrExists.
+// Vacant reports why no directory may be written at dir: something is there that is not an empty
+// directory. The error wraps ErrExists.
 func Vacant(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -47,7 +48,8 @@ func Vacant(dir string) error {
 	case err != nil:
 		return fmt.Errorf("%s: %w and is not a directory; choose another one", dir, ErrExists)
 	case len(entries) > 0:
-		return fmt.Errorf("%s: %w and is not empty; remove it or choose another one", dir, ErrExists)
+		return fmt.Errorf("%s: %w and is not empty; remove it or choose another one", dir,
+			ErrExists)
 	}
 	return nil
 }
@@ -74,10 +76,12 @@ func (w *Writer) Topology(g *graph.CSC) error {
 	return put(w, "indices.npy", g.Indices, len(g.Indices))
 }
 
-// Labels writes one class a vertex, -1 for none, for the tasks Multiclass and NoTask. Close reads labels once more.
+// Labels writes one class a vertex, -1 for none, for the tasks Multiclass and NoTask. Close reads
+// labels once more.
 func (w *Writer) Labels(labels []int32) error {
 	if int64(len(labels)) != w.Meta.Vertices {
-		return fmt.Errorf("%w: %d labels for %d vertices", ErrMismatch, len(labels), w.Meta.Vertices)
+		return fmt.Errorf("%w: %d labels for %d vertices", ErrMismatch, len(labels),
+			w.Meta.Vertices)
 	}
 	if err := checkLabels(labels, w.Meta.Classes); err != nil {
 		return err
@@ -89,7 +93,8 @@ func (w *Writer) Labels(labels []int32) error {
 // Multilabels writes the label matrix [N, Classes], row-major, of 0 and 1, for the task Multilabel.
 func (w *Writer) Multilabels(labels []uint8) error {
 	if want := w.Meta.Vertices * int64(w.Meta.Classes); int64(len(labels)) != want {
-		return fmt.Errorf("%w: %d label marks, but %d vertices of %d classes have %d", ErrMismatch, len(labels), w.Meta.Vertices, w.Meta.Classes, want)
+		return fmt.Errorf("%w: %d label marks, but %d vertices of %d classes have %d", ErrMismatch,
+			len(labels), w.Meta.Vertices, w.Meta.Classes, want)
 	}
 	if err := checkMarks(labels, w.Meta.Classes); err != nil {
 		return err
@@ -107,15 +112,16 @@ func (w *Writer) Splits(s graph.Split) error {
 		name string
 		ids  []graph.VertexID
 	}{{"train.npy", s.Train}, {"valid.npy", s.Valid}, {"test.npy", s.Test}} {
-		if err := put(w, list.name, slices.Sorted(slices.Values(list.ids)), len(list.ids)); err != nil {
+		if err := put(w, list.name, slices.Sorted(slices.Values(list.ids)),
+			len(list.ids)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Close writes what was left out as empty and meta.json, and renames the directory into place. On an error nothing
-// is left behind.
+// Close writes what was left out as empty and meta.json, and renames the directory into place. On
+// an error nothing is left behind.
 func (w *Writer) Close() error {
 	err := w.finish()
 	if err != nil {
@@ -186,7 +192,8 @@ func (m *Meta) checkFiles() error {
 			faults = append(faults, fmt.Errorf("%w: %s is missing", ErrMismatch, name))
 			continue
 		}
-		if err := (npy.Header{DType: got.DType, Shape: got.Shape}).Check(want.DType, want.Shape...); err != nil {
+		if err := (npy.Header{DType: got.DType, Shape: got.Shape}).Check(want.DType,
+			want.Shape...); err != nil {
 			faults = append(faults, fmt.Errorf("%w: %s: %w", ErrMismatch, name, err))
 		}
 	}

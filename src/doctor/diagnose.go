@@ -15,10 +15,11 @@ const (
 	slowRank    = 0.5       // of the median rate
 )
 
-// diagnose judges the facts.
+// diagnose derives findings from the facts.
 func diagnose(ranks []Rank, dir string) []Finding {
 	var found []Finding
-	for _, check := range []func([]Rank) []Finding{mixed, slowBuilds, crowded, overlapping, sharedCores, spanning, slowRanks, limited} {
+	for _, check := range []func([]Rank) []Finding{mixed, slowBuilds, crowded, overlapping,
+		sharedCores, spanning, slowRanks, limited} {
 		found = append(found, check(ranks)...)
 	}
 	return append(found, filesystem(ranks, dir)...)
@@ -36,7 +37,8 @@ func who(list []int) string {
 	return "ranks " + ranges(list)
 }
 
-// where is who with the hosts: "ranks 2-3 (node1)", "ranks 2-5 (node1, node2)", of many hosts the first.
+// where is who with the hosts: "ranks 2-3 (node1)", "ranks 2-5 (node1, node2)", of many hosts the
+// first.
 func where(ranks []Rank, list []int) string {
 	const most = 3
 	var hosts []string
@@ -51,7 +53,8 @@ func where(ranks []Rank, list []int) string {
 	return fmt.Sprintf("%s (%s)", who(list), strings.Join(hosts, ", "))
 }
 
-// same returns what the rank has under a name that should be equal on all ranks. Another version of the program may lack it.
+// same returns the rank's value of a name that should be equal on all ranks. Another version of the
+// program may lack it.
 func (r *Rank) same(name string) string {
 	for _, s := range r.Same {
 		if s[0] == name {
@@ -61,7 +64,7 @@ func (r *Rank) same(name string) string {
 	return ""
 }
 
-// mixed finds programs and libraries that differ: a finding for each other value.
+// mixed finds programs and libraries that differ: a finding for each differing value.
 func mixed(ranks []Rank) (found []Finding) {
 	for _, first := range ranks[0].Same {
 		other := map[string][]int{}
@@ -72,7 +75,8 @@ func mixed(ranks []Rank) (found []Finding) {
 		}
 		for _, v := range slices.Sorted(maps.Keys(other)) {
 			found = append(found, Finding{true,
-				fmt.Sprintf("%s: %s of %q, rank 0 (%s) of %q", first[0], where(ranks, other[v]), v, ranks[0].Host, first[1]),
+				fmt.Sprintf("%s: %s of %q, rank 0 (%s) of %q", first[0], where(ranks, other[v]), v,
+					ranks[0].Host, first[1]),
 				"start one program, and load the same modules, on every node"})
 		}
 	}
@@ -81,8 +85,10 @@ func mixed(ranks []Rank) (found []Finding) {
 
 // slowBuilds finds programs that were not built for speed.
 func slowBuilds(ranks []Rank) (found []Finding) {
-	if slow := ranks[0].Slow; len(slow) > 0 { // other ranks have the same program, or that is a finding
-		found = append(found, warning("build it with `make`", "the program is slow: %s", strings.Join(slow, ", ")))
+	// other ranks have the same program, or that is a finding
+	if slow := ranks[0].Slow; len(slow) > 0 {
+		found = append(found,
+			warning("build it with `make`", "the program is slow: %s", strings.Join(slow, ", ")))
 	}
 	return found
 }
@@ -110,25 +116,32 @@ func crowded(ranks []Rank) (found []Finding) {
 			}
 		}
 		if len(cpus) < len(node) {
-			found = append(found, warning(fmt.Sprintf("start at most %d ranks a node (--ntasks-per-node=%[1]d, or mpirun --npernode %[1]d), or give the job more CPUs", len(cpus)),
-				"oversubscribed: %d ranks on the %d CPUs of %s", len(node), len(cpus), ranks[node[0]].Host))
+			found = append(found, warning(fmt.Sprintf("start at most %d ranks a node "+
+				"(--ntasks-per-node=%[1]d, or mpirun --npernode %[1]d), or give the job more CPUs",
+				len(cpus)),
+				"oversubscribed: %d ranks on the %d CPUs of %s", len(node), len(cpus),
+				ranks[node[0]].Host))
 		}
 	}
 	return found
 }
 
-// overlapping finds ranks that were bound to sets of CPUs that are neither equal, which the program divides, nor apart.
+// overlapping finds ranks bound to sets of CPUs that overlap but differ; the program divides equal
+// sets.
 func overlapping(ranks []Rank) (found []Finding) {
 	for _, node := range nodes(ranks) {
 		for i, a := range node {
 			for _, b := range node[:i] {
 				mine, other := cpus(ranks[a].Allowed), cpus(ranks[b].Allowed)
-				if slices.Equal(mine, other) || !slices.ContainsFunc(mine, func(c int) bool { return slices.Contains(other, c) }) {
+				if slices.Equal(mine, other) ||
+					!slices.ContainsFunc(mine,
+						func(c int) bool { return slices.Contains(other, c) }) {
 					continue
 				}
-				found = append(found, warning("bind ranks apart: srun --cpu-bind=cores with --cpus-per-task, or mpirun --map-by slot:PE=N --bind-to core",
+				found = append(found, warning("bind ranks apart: srun --cpu-bind=cores with "+
+					"--cpus-per-task, or mpirun --map-by slot:PE=N --bind-to core",
 					"wrong binding: ranks %d (CPUs %s) and %d (CPUs %s) of %s have some CPUs in common", b, ranges(other), a, ranges(mine), ranks[a].Host))
-				return found // one says it
+				return found // one finding is enough
 			}
 		}
 	}
@@ -142,8 +155,11 @@ func sharedCores(ranks []Rank) (found []Finding) {
 		for _, r := range node {
 			for _, p := range ranks[r].CPUs {
 				first, taken := owner[p.Core]
-				if taken && first != r && !slices.ContainsFunc(ranks[first].CPUs, func(q cpu.Place) bool { return q.CPU == p.CPU }) {
-					found = append(found, warning("bind ranks to whole cores: srun --hint=nomultithread, or mpirun --bind-to core",
+				if taken && first != r &&
+					!slices.ContainsFunc(ranks[first].CPUs,
+						func(q cpu.Place) bool { return q.CPU == p.CPU }) {
+					found = append(found, warning("bind ranks to whole cores: srun "+
+						"--hint=nomultithread, or mpirun --bind-to core",
 						"wrong binding: ranks %d and %d of %s compute on two hyperthreads of one core", first, r, ranks[r].Host))
 					return found
 				}
@@ -166,18 +182,22 @@ func spanning(ranks []Rank) (found []Finding) {
 	}
 	if len(wide) > 0 {
 		first := ranks[wide[0]]
-		found = append(found, warning("start one rank per NUMA domain, or several: mpirun --map-by ppr:1:numa --bind-to numa, or srun --cpu-bind=ldoms with "+
-			"--ntasks-per-node=DOMAINS", "wrong binding: the CPUs of %s span NUMA domains (%s on %s)", who(wide), ranges(domains(first.CPUs)), first.Host))
+		found = append(found, warning("start one rank per NUMA domain, or several: mpirun "+
+			"--map-by ppr:1:numa --bind-to numa, or srun --cpu-bind=ldoms with "+
+			"--ntasks-per-node=DOMAINS",
+			"wrong binding: the CPUs of %s span NUMA domains (%s on %s)", who(wide),
+			ranges(domains(first.CPUs)), first.Host))
 	}
 	return found
 }
 
-// slowRanks finds ranks that compute much more slowly than most, for which all will wait at every step.
+// slowRanks finds ranks that compute much more slowly than most: all others wait for them at every
+// step.
 func slowRanks(ranks []Rank) (found []Finding) {
 	var rates []float64
 	for _, r := range ranks {
 		if len(r.CPUs) == 0 {
-			return nil // they take turns on their CPUs, and the rates say only who had more of them
+			return nil // ranks take turns on the CPUs, so the rates show only their shares
 		}
 		rates = append(rates, r.GEMM/float64(r.Threads))
 	}
@@ -185,14 +205,16 @@ func slowRanks(ranks []Rank) (found []Finding) {
 	median := sorted[len(sorted)/2]
 	for r, rate := range rates {
 		if rate < slowRank*median {
-			found = append(found, warning("look for other work on its cores (top), throttling, or another kind of CPU; leave the node out with --exclude",
-				"rank %d (%s) multiplies matrices at %.1f GFLOP/s a thread, the median rank at %.1f; all wait for it at every step", r, ranks[r].Host, rate/1e9, median/1e9))
+			found = append(found, warning("look for other work on its cores (top), throttling, "+
+				"or another kind of CPU; leave the node out with --exclude",
+				"rank %d (%s) multiplies matrices at %.1f GFLOP/s a thread, the median rank at "+
+					"%.1f; all wait for it at every step", r, ranks[r].Host, rate/1e9, median/1e9))
 		}
 	}
 	return found
 }
 
-// limited finds limits that are too tight; the first rank that has one says it.
+// limited finds limits that are too tight, and names the first rank with each.
 func limited(ranks []Rank) (found []Finding) {
 	first := func(tight func(Limits) bool) (Limits, string, bool) {
 		i := slices.IndexFunc(ranks, func(r Rank) bool { return tight(r.Limits) })
@@ -203,15 +225,26 @@ func limited(ranks []Rank) (found []Finding) {
 	}
 	if l, host, tight := first(func(l Limits) bool { return l.AddressSpace > 0 }); tight {
 		found = append(found, warning("ulimit -v unlimited; limit resident memory instead (--mem)",
-			"the address space is limited to %s on %s (ulimit -v): maps of files and Go's reserve count in full", size(l.AddressSpace), host))
+			"the address space is limited to %s on %s (ulimit -v): maps of files and Go's "+
+				"reserve count in full", size(l.AddressSpace), host))
 	}
-	if l, host, tight := first(func(l Limits) bool { return l.InfiniBand && l.Locked > 0 && l.Locked < leastLocked }); tight {
-		found = append(found, warning("ulimit -l unlimited in the environment of the launcher (Slurm: LimitMEMLOCK=infinity in slurmd's unit)",
-			"only %s may be locked on %s (ulimit -l): InfiniBand cannot register buffers and MPI falls back to TCP", size(l.Locked), host))
+	if l, host, tight := first(func(l Limits) bool {
+		return l.InfiniBand && l.Locked > 0 &&
+			l.Locked < leastLocked
+	}); tight {
+		found = append(found, warning("ulimit -l unlimited in the environment of the launcher "+
+			"(Slurm: LimitMEMLOCK=infinity in slurmd's unit)",
+			"only %s may be locked on %s (ulimit -l): InfiniBand cannot register buffers and MPI "+
+				"falls back to TCP", size(l.Locked), host))
 	}
-	if l, host, tight := first(func(l Limits) bool { return l.SharedFree >= 0 && l.SharedFree < leastShared }); tight {
-		found = append(found, warning("enlarge it (containers: --shm-size=1g) or remove what is left in it",
-			"/dev/shm of %s has %s free: MPI moves data between ranks of a node through it, and topology.load: copy lies there", host, size(uint64(l.SharedFree))))
+	if l, host, tight := first(func(l Limits) bool {
+		return l.SharedFree >= 0 &&
+			l.SharedFree < leastShared
+	}); tight {
+		found = append(found,
+			warning("enlarge it (containers: --shm-size=1g) or remove what is left in it",
+				"/dev/shm of %s has %s free: MPI moves data between ranks of a node through it, and "+
+					"topology.load: copy lies there", host, size(uint64(l.SharedFree))))
 	}
 	return found
 }
@@ -220,8 +253,10 @@ func limited(ranks []Rank) (found []Finding) {
 func filesystem(ranks []Rank, dir string) (found []Finding) {
 	for r, rank := range ranks {
 		if rank.Disk.Fault != "" {
-			return append(found, Finding{true, fmt.Sprintf("rank %d (%s) cannot use the directory %s: %s", r, rank.Host, dir, rank.Disk.Fault),
-				"name a directory that all nodes can write to: --dir"})
+			return append(found,
+				Finding{true, fmt.Sprintf("rank %d (%s) cannot use the directory %s: %s", r,
+					rank.Host, dir, rank.Disk.Fault),
+					"name a directory that all nodes can write to: --dir"})
 		}
 	}
 	var blind []int
@@ -231,8 +266,10 @@ func filesystem(ranks []Rank, dir string) (found []Finding) {
 		}
 	}
 	if len(blind) > 0 {
-		found = append(found, Finding{true, fmt.Sprintf("%s cannot see in %s what rank 0 (%s) wrote: the nodes do not share it", where(ranks, blind), dir, ranks[0].Host),
-			"keep parts and run directories on a shared filesystem, and name it: --dir"})
+		found = append(found,
+			Finding{true, fmt.Sprintf("%s cannot see in %s what rank 0 (%s) wrote: the nodes do "+
+				"not share it", where(ranks, blind), dir, ranks[0].Host),
+				"keep parts and run directories on a shared filesystem, and name it: --dir"})
 	}
 	return found
 }

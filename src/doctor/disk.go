@@ -10,7 +10,8 @@ import (
 
 const fileBytes = 8 << 20
 
-// tryDisk lets one rank of every node write and read a file in dir, and all ranks look for what rank 0 put there. Collective.
+// tryDisk lets one rank of every node write and read a file in dir, and all ranks look for rank 0's
+// file. Collective.
 func tryDisk(c comm.Comm, leader bool, dir string) (Disk, error) {
 	var d Disk
 	if leader {

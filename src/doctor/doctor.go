@@ -1,5 +1,5 @@
-// Package doctor measures what a job can expect of the ranks, nodes and filesystem it was given, and says what is wrong with
-// them and what to do about it. It takes a second or two, and nothing of a training run but its communicator and its device.
+// Package doctor measures the ranks, nodes and filesystem of a job, and reports what is wrong with
+// them and what to do. It takes a second or two, and needs only a communicator and a device.
 //
 //	every rank   facts (host, CPUs, limits, versions) ─┐
 //	             GEMM, all at once                     │
@@ -7,8 +7,8 @@
 //	all ranks    barrier, all-to-all, allreduce        │
 //	a rank/node  write, sync, read a file in Dir      ─┘
 //
-// Rates are what is sustained for a tenth of a second, collectives the best of a few. Findings are judged from the facts of all ranks
-// by a function that measures nothing (diagnose).
+// Rates are sustained for a tenth of a second; times of collectives are the best of a few.
+// diagnose, which measures nothing, derives the findings from the facts of all ranks.
 package doctor
 
 import (
@@ -21,67 +21,76 @@ import (
 	"halognn/src/compute/cpu"
 )
 
-// Options is what a rank tells the doctor about itself.
+// Options describe a rank to the doctor.
 type Options struct {
 	Dir     string         // directory to try; it should be one that all nodes see
 	Device  compute.Device // the rank computes on it
 	Threads int            // with so many threads
 	Allowed []int          // CPUs that the launcher gave the rank
-	CPUs    []int          // those of them that it uses, if ranks share them; empty: there are fewer than ranks
+	CPUs    []int          // the ones it uses, if ranks share them; empty: fewer CPUs than ranks
 	Same    [][2]string    // name and value of what must be equal on all ranks: versions, hashes
 	Slow    []string       // what makes this build slow
 	Network string         // the transport and its thread level, for the headline
 }
 
-// Rank is what is known of one rank.
+// Rank holds the facts of one rank.
 type Rank struct {
-	Host    string
-	Node    int // the lowest rank on the same node
-	Allowed []cpu.Place
-	CPUs    []cpu.Place
-	Threads int
-	Same    [][2]string
-	Slow    []string
-	Limits  Limits
+	Host    string      `json:"host"`
+	Node    int         `json:"node"` // the lowest rank on the same node
+	Allowed []cpu.Place `json:"allowed_cpus"`
+	CPUs    []cpu.Place `json:"cpus"`
+	Threads int         `json:"threads"`
+	Same    [][2]string `json:"same"`
+	Slow    []string    `json:"slow_build"`
+	Limits  Limits      `json:"limits"`
 
-	GEMM     float64 // flop/s of a matrix product on the rank's threads, all ranks at once
-	Alone    float64 // bytes/s read and written by a copy on the rank's threads, no other rank of the node copying
-	Together float64 // the same, all ranks at once
+	// GEMM is in flop/s of a matrix product on the rank's threads, all ranks at once. Alone is in
+	// bytes/s read and written by a copy on the rank's threads, no other rank of the node copying;
+	// Together the same, all ranks at once.
+	GEMM     float64 `json:"gemm_flops_per_second"`
+	Alone    float64 `json:"copy_alone_bytes_per_second"`
+	Together float64 `json:"copy_together_bytes_per_second"`
 
-	Disk Disk
+	Disk Disk `json:"disk"`
 }
 
-// Limits is what the system lets a process have.
+// Limits are the system's limits for a process.
 type Limits struct {
-	AddressSpace uint64 // bytes (ulimit -v); 0: unlimited
-	Locked       uint64 // bytes (ulimit -l); 0: unlimited
-	SharedFree   int64  // bytes free in /dev/shm; -1: there is none
-	InfiniBand   bool   // the node has an InfiniBand or RoCE adapter
+	AddressSpace uint64 `json:"address_space_bytes"` // ulimit -v; 0: unlimited
+	Locked       uint64 `json:"locked_bytes"`        // ulimit -l; 0: unlimited
+	SharedFree   int64  `json:"shared_free_bytes"`   // in /dev/shm; -1: there is none
+	InfiniBand   bool   `json:"infiniband"`          // the node has an InfiniBand or RoCE adapter
 }
 
-// Disk is how a directory served a rank. Rates are 0 on ranks that did not try.
+// Disk is a rank's test of a directory. Rates are 0 on ranks that did not test.
 type Disk struct {
-	Write, Read float64 // bytes/s, sync included, the cache dropped between the two where the system does that
-	Fault       string  // why it could not
-	Unseen      bool    // what rank 0 had put there was not to be seen
+	// Write and Read include the sync; the cache is dropped between the two where the system does
+	// that.
+	Write  float64 `json:"write_bytes_per_second"`
+	Read   float64 `json:"read_bytes_per_second"`
+	Fault  string  `json:"fault"`  // why it could not
+	Unseen bool    `json:"unseen"` // the rank did not see rank 0's file
 }
 
 // Report is the outcome, the same on every rank.
 type Report struct {
-	Network, Device, Dir string
-	Ranks                []Rank
-	Traffic              Traffic
-	Findings             []Finding
+	Network  string    `json:"network"`
+	Device   string    `json:"device"`
+	Dir      string    `json:"dir"`
+	Ranks    []Rank    `json:"ranks"`
+	Traffic  Traffic   `json:"traffic"`
+	Findings []Finding `json:"findings"`
 }
 
-// Finding is something that is wrong, and what to do about it.
+// Finding is a problem and its cure.
 type Finding struct {
-	Error bool // the job cannot run like this; otherwise it will be slow
-	Text  string
-	Cure  string
+	Error bool   `json:"error"` // the job cannot run like this; otherwise it will be slow
+	Text  string `json:"text"`
+	Cure  string `json:"cure"`
 }
 
-// Examine measures. Collective; an error is a failure of the communicator or of a device, what else is wrong with a rank is a finding.
+// Examine measures. Collective. An error is a failure of the communicator or of a device; all else
+// is a finding.
 func Examine(c comm.Comm, o Options) (*Report, error) {
 	node, err := c.Node()
 	if err != nil {
@@ -89,7 +98,8 @@ func Examine(c comm.Comm, o Options) (*Report, error) {
 	}
 	defer node.Free()
 	me := Rank{
-		Allowed: cpu.Places(o.Allowed), CPUs: cpu.Places(o.CPUs), Threads: o.Threads, Same: o.Same, Slow: o.Slow, Limits: limits(),
+		Allowed: cpu.Places(o.Allowed), CPUs: cpu.Places(o.CPUs), Threads: o.Threads, Same: o.Same,
+		Slow: o.Slow, Limits: limits(),
 	}
 	me.Host, _ = os.Hostname() // a name for the table; the communicator says which ranks share a node
 	ranks, err := comm.Allgather(node, c.Rank())

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"errors"
 	"time"
 
 	"halognn/src/comm"
@@ -10,15 +9,17 @@ import (
 )
 
 const (
-	tryTime      = 100 * time.Millisecond // of a rate
-	turnTime     = 20 * time.Millisecond  // of a rank that copies while the others of its node wait
-	gemmRows     = 512                    // per thread; tiles of the device are 256 or 512 rows
-	gemmWidth    = 256                    // in and out: the hidden width of the default model
-	copyBytes    = 32 << 20               // from, and to: together more than a core's share of any cache
-	trafficBytes = 4 << 20                // bytes a rank sends in an all-to-all, and adds in an allreduce
+	tryTime   = 100 * time.Millisecond // of a rate
+	turnTime  = 20 * time.Millisecond  // of a rank that copies alone on its node
+	gemmRows  = 512                    // per thread; tiles of the device are 256 or 512 rows
+	gemmWidth = 256                    // in and out: the hidden width of the default model
+	// from, and to: together more than a core's share of any cache
+	copyBytes = 32 << 20
+	// bytes a rank sends in an all-to-all, and adds in an allreduce
+	trafficBytes = 4 << 20
 )
 
-// sustained returns the work of as many calls of f as begin within a time, divided by the time they took. The first call warms up.
+// sustained calls f repeatedly for a time and returns work per second. The first call warms up.
 func sustained(within time.Duration, work float64, f func()) float64 {
 	f()
 	begin, calls := time.Now(), 0.0
@@ -29,7 +30,8 @@ func sustained(within time.Duration, work float64, f func()) float64 {
 	return calls * work / time.Since(begin).Seconds()
 }
 
-// measureRank fills in the rates of this rank. Collective; a device that fails is an error on every rank.
+// measureRank fills in the rates of this rank. Collective; a device that fails is an error on every
+// rank.
 func measureRank(c, node comm.Comm, o Options, me *Rank) error {
 	x, y := compute.Matrix{Rows: gemmRows * o.Threads, Cols: gemmWidth}, compute.Matrix{Rows: gemmRows * o.Threads, Cols: gemmWidth}
 	w := compute.Matrix{Rows: gemmWidth, Cols: gemmWidth}
@@ -74,15 +76,16 @@ func measureRank(c, node comm.Comm, o Options, me *Rank) error {
 		return err
 	}
 	me.Together = sustained(tryTime, 2*copyBytes, copies)
-	fault, err := comm.FirstFault(c, failed)
-	return errors.Join(fault, err)
+	return comm.Agree(c, failed)
 }
 
-// Traffic is how fast ranks reach each other; zeros for a rank that is alone.
+// Traffic holds the rates between ranks; zeros for a single rank.
 type Traffic struct {
-	Barrier   float64 // seconds
-	AllToAll  float64 // bytes/s that a rank sends to the others, while all do
-	Allreduce float64 // bytes/s of the buffer that every rank adds, by the transport's own sum
+	Barrier float64 `json:"barrier_seconds"`
+	// AllToAll is what a rank sends to the others, all at once.
+	AllToAll float64 `json:"all_to_all_bytes_per_second"`
+	// Allreduce is of the buffer that every rank adds, by the transport's own sum.
+	Allreduce float64 `json:"allreduce_bytes_per_second"`
 }
 
 // measureTraffic times collectives. Collective.
@@ -115,7 +118,8 @@ func measureTraffic(c comm.Comm) (t Traffic, err error) {
 	return t, nil
 }
 
-// perCall returns the seconds of a collective: the least over a few tries of the longest over ranks. Collective.
+// perCall returns the seconds of a collective: the least over a few tries of the longest over
+// ranks. Collective.
 func perCall(c comm.Comm, start func() comm.Request) (float64, error) {
 	shortest := 0.0
 	for begin, try := time.Now(), 0; ; try++ {

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -12,27 +13,33 @@ import (
 
 // Print writes the report: one table, then the findings, each with its cure.
 func (r *Report) Print(w io.Writer) error {
-	if _, err := fmt.Fprintf(w, "%d ranks on %d nodes, %s\nrank 0: %s\n\n", len(r.Ranks), len(nodes(r.Ranks)), r.Network, r.Device); err != nil {
+	if _, err := fmt.Fprintf(w, "%d ranks on %d nodes, %s\nrank 0: %s\n\n", len(r.Ranks),
+		len(nodes(r.Ranks)), r.Network, r.Device); err != nil {
 		return err
 	}
-	rows := [][]string{{"rank", "node", "CPUs", "NUMA", "threads", "GEMM GFLOP/s", "copy GB/s alone", "together", "write MB/s", "read MB/s"}}
+	rows := [][]string{{"rank", "node", "CPUs", "NUMA", "threads", "GEMM GFLOP/s",
+		"copy GB/s alone", "together", "write MB/s", "read MB/s"}}
 	var gemm, together float64
 	for i, rank := range r.Ranks {
 		gemm, together = gemm+rank.GEMM, together+rank.Together
-		row := []string{strconv.Itoa(i), rank.Host, ranges(cpus(rank.CPUs)), ranges(domains(rank.CPUs)), strconv.Itoa(rank.Threads),
-			rate(rank.GEMM, 1e9), rate(rank.Alone, 1e9), rate(rank.Together, 1e9), rate(rank.Disk.Write, 1e6), rate(rank.Disk.Read, 1e6)}
-		if len(rank.CPUs) == 0 { // more ranks than CPUs: none is its own
+		row := []string{strconv.Itoa(i), rank.Host, ranges(cpus(rank.CPUs)),
+			ranges(domains(rank.CPUs)), strconv.Itoa(rank.Threads),
+			rate(rank.GEMM, 1e9), rate(rank.Alone, 1e9), rate(rank.Together, 1e9),
+			rate(rank.Disk.Write, 1e6), rate(rank.Disk.Read, 1e6)}
+		if len(rank.CPUs) == 0 { // more ranks than CPUs: the rank has no CPU of its own
 			row[2], row[3] = "any of "+ranges(cpus(rank.Allowed)), ranges(domains(rank.Allowed))
 		}
 		rows = append(rows, row)
 	}
-	rows = append(rows, []string{"all", "", "", "", "", rate(gemm, 1e9), "", rate(together, 1e9), "", ""})
+	rows = append(rows, []string{"all", "", "", "", "", rate(gemm, 1e9), "", rate(together, 1e9),
+		"", ""})
 	if err := trace.Table(w, rows); err != nil {
 		return err
 	}
 	text := ""
 	if t := r.Traffic; len(r.Ranks) > 1 {
-		text = fmt.Sprintf("\nbarrier %.1f us; all-to-all, each rank sends %s GB/s; allreduce of %d MiB, %s GB/s\n",
+		text = fmt.Sprintf("\nbarrier %.1f us; all-to-all, each rank sends %s GB/s; allreduce of "+
+			"%d MiB, %s GB/s\n",
 			1e6*t.Barrier, rate(t.AllToAll, 1e9), trafficBytes>>20, rate(t.Allreduce, 1e9))
 	}
 	if len(r.Findings) == 0 {
@@ -47,6 +54,17 @@ func (r *Report) Print(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, text)
 	return err
+}
+
+// WriteJSON writes the report as one object; a rate that was not measured is 0.
+func (r *Report) WriteJSON(w io.Writer) error {
+	all := *r
+	if all.Findings == nil {
+		all.Findings = []Finding{} // a list in any case
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(all)
 }
 
 // rate prints a rate in a unit, three digits or so; "-" if it was not measured.

@@ -9,7 +9,8 @@ import (
 
 // limits reads what the system grants this process.
 func limits() Limits {
-	l := Limits{AddressSpace: limit(unix.RLIMIT_AS), Locked: limit(unix.RLIMIT_MEMLOCK), SharedFree: -1}
+	l := Limits{AddressSpace: limit(unix.RLIMIT_AS), Locked: limit(unix.RLIMIT_MEMLOCK),
+		SharedFree: -1}
 	var fs unix.Statfs_t
 	if unix.Statfs("/dev/shm", &fs) == nil {
 		l.SharedFree = int64(fs.Bavail) * fs.Bsize
@@ -27,5 +28,5 @@ func limit(resource int) uint64 {
 	return l.Cur
 }
 
-// dropCache asks the system to forget the pages of a file that is on disk, so that reading it reads the disk.
+// dropCache asks the system to drop a file's cached pages, so that reading it reads the disk.
 func dropCache(f *os.File) { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }

@@ -13,10 +13,11 @@ import (
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/pipeline"
+	"halognn/src/trace"
 )
 
-// whim is a cache that decides at random: what it says is at hand is, but it may fetch that all the same, fetch what nobody asked
-// for, and keep any of what it fetched.
+// whim is a cache that decides at random: what it says is at hand is, but it may fetch that all the
+// same, fetch what nobody asked for, and keep any of what it fetched.
 type whim struct {
 	rng    *rand.Rand
 	l      *layout
@@ -77,8 +78,9 @@ func (w *whim) decide(distant []graph.VertexID) *choice {
 	return c
 }
 
-// TestBufferFollowsItsDecisions runs the two halves of plans as training does: located at any time, decided in order, read and kept in order, with
-// several in flight. Every row is the right one, and so is what stays.
+// TestBufferFollowsItsDecisions runs the two halves of plans as training does: located at any time,
+// decided in order, read and kept in order, with several in flight. Every row is the right one, and
+// so is what stays.
 func TestBufferFollowsItsDecisions(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -98,14 +100,14 @@ func TestBufferFollowsItsDecisions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			l := newLayout(rand.New(rand.NewPCG(seed, 0)), c.ranks, c.perRank, c.perNode, c.vertices, 5, c.dtype)
 			before := mem.Allocated()
-			totals := make([]Counters, c.ranks)
+			totals := make([]trace.Counters, c.ranks)
 			err := comm.RunWorld(c.ranks, func(world comm.Comm) error {
 				return follow(world, l, newWhim(rand.New(rand.NewPCG(seed, uint64(world.Rank()+1))), l, world.Rank(), c.slots), c.depth, &totals[world.Rank()])
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			var sum Counters
+			var sum trace.Counters
 			for _, x := range totals {
 				sum.Add(x)
 			}
@@ -128,7 +130,7 @@ type decided struct {
 	*choice
 }
 
-func follow(world comm.Comm, l *layout, w *whim, depth int, total *Counters) error {
+func follow(world comm.Comm, l *layout, w *whim, depth int, total *trace.Counters) error {
 	o := l.options(w.rank)
 	o.Buffer = mem.Make[byte](max(1, len(w.held)) * l.cols * l.dtype.Size())
 	defer mem.Free(o.Buffer)
@@ -150,7 +152,7 @@ func follow(world comm.Comm, l *layout, w *whim, depth int, total *Counters) err
 				if len(m.ids)%7 == 0 { // as evaluation does: the buffer is neither read nor changed
 					x.Decide(&m.plan, nil, nil)
 				} else {
-					m.choice = w.decide(m.plan.Distant)
+					m.choice = w.decide(m.plan.RemoteIDs)
 					x.Decide(&m.plan, m.slot, m.early)
 				}
 				return x.StartCounts(&m.plan), nil

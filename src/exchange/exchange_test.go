@@ -16,10 +16,11 @@ import (
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/pipeline"
+	"halognn/src/trace"
 )
 
-// TestEveryRowArrives fetches random frontiers on random layouts and compares every row, every counter, and the bytes
-// that the transport saw.
+// TestEveryRowArrives fetches random frontiers on random layouts and compares every row, every
+// counter, and the bytes that the transport saw.
 func TestEveryRowArrives(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	for _, c := range []struct {
@@ -43,7 +44,7 @@ func TestEveryRowArrives(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Logf("seed %d", seed)
 			l := newLayout(rand.New(rand.NewPCG(seed, 0)), c.ranks, c.perRank, c.perNode, c.vertices, c.cols, c.dtype)
-			totals := make([]Counters, c.ranks)
+			totals := make([]trace.Counters, c.ranks)
 			err := comm.RunWorld(c.ranks, func(world comm.Comm) error {
 				rank := world.Rank()
 				rng := rand.New(rand.NewPCG(seed, uint64(rank)+1))
@@ -81,7 +82,7 @@ func TestEveryRowArrives(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var sum Counters
+			var sum trace.Counters
 			for _, c := range totals {
 				sum.Add(c)
 			}
@@ -101,8 +102,8 @@ type minibatch struct {
 	plan Plan
 }
 
-// TestPlansInFlight runs the stages as training does: many plans at once, started in the pipeline's order, at random
-// speeds, on one communicator.
+// TestPlansInFlight runs the stages as training does: many plans at once, started in the pipeline's
+// order, at random speeds, on one communicator.
 func TestPlansInFlight(t *testing.T) {
 	const ranks, steps = 3, 20
 	seed := uint64(time.Now().UnixNano())
@@ -213,7 +214,8 @@ func TestCachedRowsAreNotFetched(t *testing.T) {
 	}
 }
 
-// TestOnePlanServesExchangesOfOtherShapes: layer-wise inference uses one plan for matrices of different widths.
+// TestOnePlanServesExchangesOfOtherShapes: layer-wise inference uses one plan for matrices of
+// different widths.
 func TestOnePlanServesExchangesOfOtherShapes(t *testing.T) {
 	const ranks = 2
 	rng := rand.New(rand.NewPCG(4, 0))
@@ -241,7 +243,8 @@ func TestOnePlanServesExchangesOfOtherShapes(t *testing.T) {
 	}
 }
 
-// TestDamagedRequestNamesBothRanks: what a peer with other parts, or damaged memory, would ask for is an error, not a crash.
+// TestDamagedRequestNamesBothRanks: what a peer with other parts, or damaged memory, would ask for
+// is an error, not a crash.
 func TestDamagedRequestNamesBothRanks(t *testing.T) {
 	l := newLayout(rand.New(rand.NewPCG(5, 0)), 2, 3, 1, 50, 4, compute.Float32)
 	rows := l.offsets[3]
@@ -382,8 +385,9 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkPlan plans a frontier of 400k vertices of a 2.4M-vertex graph on one of 4 ranks with 2 parts each; a quarter of
-// it is local. The check beside it: what writing as many references with no lookup takes.
+// BenchmarkPlan plans a frontier of 400k vertices of a 2.4M-vertex graph on one of 4 ranks with 2
+// parts each; a quarter of it is local. The check beside it: what writing as many references with
+// no lookup takes.
 func BenchmarkPlan(b *testing.B) {
 	const vertices, frontier, parts = 2_400_000, 400_000, 8
 	o := Options{Offsets: make([]int64, parts+1), Tables: make([][]byte, parts), Cols: 1, Host: slicer{}}

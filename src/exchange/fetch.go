@@ -12,17 +12,17 @@ const (
 	idBytes    = 4 // of an entry of Plan.askIDs
 )
 
-// StartCounts tells every rank how many of its rows p wants. All ranks start the collectives of their plans in the same
-// order, whether or not a plan wants rows.
+// StartCounts sends every rank the number of its rows that p requests. All ranks start the
+// collectives of their plans in the same order, even for a plan that requests no rows.
 func (x *Exchange) StartCounts(p *Plan) comm.Request {
 	p.Rounds++
 	p.CountBytes = int64(len(p.asked)) * countBytes
 	return x.comm.StartAlltoallv(mem.Bytes(p.asked), mem.Bytes(p.wanted), x.ones, x.ones, countBytes)
 }
 
-// FinishCounts makes room for the ids of the rows that others want from this rank; to be called when the request of
-// StartCounts is complete. A frontier's vertices are distinct, so nobody can want more rows than there are: a
-// larger count is an error that names both ranks.
+// FinishCounts makes room for the ids of the rows that others request from this rank. Call it when
+// the request of StartCounts is complete. A frontier's vertices are distinct, so no rank can
+// request more rows than there are: a larger count is an error that names both ranks.
 func (x *Exchange) FinishCounts(p *Plan) error {
 	served := 0
 	for r, n := range p.wanted {
@@ -40,15 +40,16 @@ func (x *Exchange) FinishCounts(p *Plan) error {
 
 const cure = "the two see different parts or memory is damaged: give all ranks the same parts and check those"
 
-// StartIDs tells every rank which rows p wants.
+// StartIDs sends every rank the rows that p requests from it.
 func (x *Exchange) StartIDs(p *Plan) comm.Request {
 	p.Rounds++
 	p.IDBytes = int64(len(p.askIDs)) * idBytes
 	return x.comm.StartAlltoallv(mem.Bytes(p.askIDs), mem.Bytes(p.wantIDs), p.askRows, p.wantRows, idBytes)
 }
 
-// SliceRows copies together the rows that others want, in the order in which they asked; to be called when the request
-// of StartIDs is complete. An id that is none of this rank's rows is an error that names both ranks.
+// SliceRows copies the rows that others request into one buffer, in the order of the requests. Call
+// it when the request of StartIDs is complete. An id outside this rank's rows is an error that
+// names both ranks.
 func (x *Exchange) SliceRows(p *Plan) error {
 	ids, dst := p.wantIDs, p.sent
 	for r, n := range p.wantRows {
@@ -66,8 +67,9 @@ func (x *Exchange) SliceRows(p *Plan) error {
 	return nil
 }
 
-// toPart turns the leading ids that lie in one own part from rows of the rank into rows of the part, and returns their
-// number. Ranks ask part by part, so runs are long; any other order would only give shorter ones.
+// toPart converts the leading ids that lie in one part from rows of the rank to rows of the part,
+// and returns their number. Requests come part by part, so runs are long; another order would only
+// make them shorter.
 func (x *Exchange) toPart(part int, ids []int32) int {
 	first := x.firsts[part]
 	rows := x.parts.End(part) - uint32(x.first) - uint32(first)
@@ -80,8 +82,8 @@ func (x *Exchange) toPart(part int, ids []int32) int {
 	return len(ids)
 }
 
-// StartRows sends the rows that others want and receives p's, in place. When its request is complete, all of p.Rows
-// may be read.
+// StartRows sends the requested rows and receives those of p in place. When its request is
+// complete, all of p.Rows may be read.
 func (x *Exchange) StartRows(p *Plan) comm.Request {
 	p.Rounds++
 	p.RowBytes = int64(len(p.sent))

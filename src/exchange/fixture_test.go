@@ -9,6 +9,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/graph"
+	"halognn/src/trace"
 )
 
 // layout is a matrix spread over ranks, made at random.
@@ -20,7 +21,8 @@ type layout struct {
 	tables                  [][]byte // of all parts
 }
 
-// newLayout cuts up to vertices vertices into parts at random places; many parts are empty when there are few.
+// newLayout cuts up to vertices vertices into parts at random places; many parts are empty when
+// there are few.
 func newLayout(rng *rand.Rand, ranks, perRank, perNode, vertices, cols int, dtype compute.DType) *layout {
 	l := &layout{ranks: ranks, perRank: perRank, perNode: perNode, cols: cols, dtype: dtype}
 	parts := ranks * perRank
@@ -90,7 +92,7 @@ func (l *layout) frontier(rng *rand.Rand, share float64, keep func(graph.VertexI
 // check compares every row of p with the row of its vertex, and the counters with a count by hand.
 func (l *layout) check(p *Plan, rank int, ids []graph.VertexID, cached func(graph.VertexID) bool) error {
 	rowBytes := l.cols * l.dtype.Size()
-	want := Counters{Frontier: int64(len(ids))}
+	want := trace.Counters{Frontier: int64(len(ids))}
 	if len(p.Rows.Of) != len(ids) || p.Rows.Cols != l.cols || p.Rows.Type != l.dtype {
 		return fmt.Errorf("%d rows of %d %s for %d vertices", len(p.Rows.Of), p.Rows.Cols, p.Rows.Type, len(ids))
 	}
@@ -154,7 +156,8 @@ func (slicer) SliceRows(dst, table []byte, rowBytes int, ids []int32) {
 	}
 }
 
-// tally is a communicator that counts the bytes it is given to send, and may damage ids and counts on their way.
+// tally is a communicator that counts the bytes it is given to send, and may damage ids and counts
+// on their way.
 type tally struct {
 	comm.Comm
 	sent   [3]int64 // by call, in turn: counts, ids, rows

@@ -6,20 +6,22 @@ import (
 	"halognn/src/compute"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/trace"
 )
 
-// Plan says where the rows of one frontier lie, and holds what travels to bring the remote ones here. The zero value is
-// ready for Exchange.Plan; it is reused from minibatch to minibatch, and Free gives its arrays back.
+// Plan says where the rows of one frontier lie, and holds the messages that fetch the remote ones.
+// The zero value is ready for Exchange.Plan; it is reused from minibatch to minibatch, and Free
+// frees its arrays.
 type Plan struct {
-	// Rows.Of[i] is the row of the i-th vertex. Own, peer and cached rows may be read after Exchange.Plan, remote ones when
-	// the request of StartRows is complete.
+	// Rows.Of[i] is the row of the i-th vertex. Own, peer and cached rows may be read after
+	// Exchange.Plan, remote ones when the request of StartRows is complete.
 	Rows compute.Rows
 
-	// Counters of this plan: complete when StartRows has returned.
-	Counters
+	// Counters of this plan; complete after StartRows.
+	trace.Counters
 
-	// Distant lists the remote vertices of the frontier, cached or not; set by Locate.
-	Distant []graph.VertexID
+	// RemoteIDs lists the remote vertices of the frontier, cached or not; set by Locate.
+	RemoteIDs []graph.VertexID
 
 	missing  []int32 // positions in the frontier of vertices whose rows are fetched
 	early    []int32 // rows of the receive buffer in which rows land that the frontier does not read
@@ -30,13 +32,13 @@ type Plan struct {
 	wantRows []int
 	askIDs   []int32 // [R] sent: rows of the owners, by owning part, then in frontier order
 	wantIDs  []int32 // [S] received
-	sent     []byte  // [S, rowBytes] the rows asked for here
-	received []byte  // [R, rowBytes] the rows asked for by this plan, in the order of askIDs
+	sent     []byte  // [S, rowBytes] rows that others request
+	received []byte  // [R, rowBytes] rows that this plan requests, in the order of askIDs
 }
 
-// Plan looks up every vertex of a frontier and fills p.Rows; remote rows point to where they will land. ids are distinct.
-// Its cost is one pass over ids and one over the remote ones, O(len(ids) + P + K). A vertex that the graph does not have
-// is graph.ErrVertexRange.
+// Plan looks up every vertex of a frontier and fills p.Rows; remote rows point to where they will
+// land. ids are distinct. Its cost is one pass over ids and one over the remote ones, O(len(ids) +
+// P + K). A vertex that the graph does not have is graph.ErrVertexRange.
 func (x *Exchange) Plan(p *Plan, ids []graph.VertexID) error {
 	if err := x.place(p, ids); err != nil {
 		return err
@@ -45,22 +47,22 @@ func (x *Exchange) Plan(p *Plan, ids []graph.VertexID) error {
 	return nil
 }
 
-// Locate is the first half of Plan for a cache that changes: it finds out which vertices of a frontier are remote, and lists
-// them in p.Distant, in frontier order. It may run for many plans at once; Decide must follow.
+// Locate is the first half of Plan for a dynamic cache: it lists the remote vertices of a frontier
+// in p.RemoteIDs, in frontier order. It may run for many plans at once; Decide must follow.
 func (x *Exchange) Locate(p *Plan, ids []graph.VertexID) error {
 	if err := x.place(p, ids); err != nil {
 		return err
 	}
-	p.Distant = mem.Grow(p.Distant[:0], len(p.missing))
+	p.RemoteIDs = mem.Grow(p.RemoteIDs[:0], len(p.missing))
 	for k, i := range p.missing {
-		p.Distant[k] = ids[i]
+		p.RemoteIDs[k] = ids[i]
 	}
 	return nil
 }
 
-// Decide is the second half: row k of p.Distant is read from row slot[k] of Options.Buffer or, if that is negative, fetched; the rows
-// of early are fetched with them. An empty slot fetches all. It may run for many plans at once: what the slots depend on is the
-// caller's affair.
+// Decide is the second half: the row of p.RemoteIDs[k] is read from row slot[k] of Options.Buffer
+// or, if that is negative, fetched; the rows of early are fetched too. An empty slot list fetches
+// all. It may run for many plans at once; the caller answers for the order of decisions.
 func (x *Exchange) Decide(p *Plan, slot []int32, early []graph.VertexID) {
 	if len(slot) > 0 {
 		left, table := 0, len(x.base)
@@ -79,8 +81,8 @@ func (x *Exchange) Decide(p *Plan, slot []int32, early []graph.VertexID) {
 	x.ask(p, early)
 }
 
-// Landed returns the row of the receive buffer, which is table P+1 of p.Rows, that holds the n-th row fetched: the rows missed in frontier
-// order, then those of early.
+// Landed returns the row of the receive buffer (table P+1 of p.Rows) that holds the n-th fetched
+// row: misses in frontier order, then early rows.
 func (p *Plan) Landed(n int) int {
 	if n < len(p.missing) {
 		return p.Rows.Of[p.missing[n]].Row()
@@ -88,8 +90,8 @@ func (p *Plan) Landed(n int) int {
 	return int(p.early[n-len(p.missing)])
 }
 
-// Keep copies the n-th row fetched to a slot of Options.Buffer, when the request of StartRows is complete and all rows that the
-// plan reads from the buffer have been read.
+// Keep copies the n-th fetched row to a slot of Options.Buffer. Call it when the request of
+// StartRows is complete and the plan has read all its rows of the buffer.
 func (x *Exchange) Keep(p *Plan, n, slot int) {
 	from := p.Landed(n) * x.rowBytes
 	copy(x.tables[len(x.base)][slot*x.rowBytes:(slot+1)*x.rowBytes], p.received[from:from+x.rowBytes])
@@ -102,7 +104,7 @@ func (x *Exchange) place(p *Plan, ids []graph.VertexID) error {
 	if err != nil {
 		return err
 	}
-	p.Counters = Counters{Frontier: int64(len(ids))}
+	p.Counters = trace.Counters{Frontier: int64(len(ids))}
 	if x.cache != nil {
 		remote = x.lookUp(p, ids, remote)
 	}
@@ -118,7 +120,7 @@ func (x *Exchange) place(p *Plan, ids []graph.VertexID) error {
 	return nil
 }
 
-// ask makes room for the rows that are fetched and groups them by owner.
+// ask makes room for the rows to fetch and groups them by owner.
 func (x *Exchange) ask(p *Plan, early []graph.VertexID) {
 	n := len(p.missing) + len(early)
 	p.Remote, p.Early = int64(n), int64(len(early))
@@ -134,13 +136,14 @@ func (x *Exchange) ask(p *Plan, early []graph.VertexID) {
 	x.group(p, early)
 }
 
-// Lend gives the plan the arrays that rows travel in, and takes those it had; for plans that wait long for Decide.
+// Lend exchanges the plan's send and receive buffers for b, so that plans that wait long for Decide
+// need none.
 func (p *Plan) Lend(b *Buffers) {
 	p.sent, b.Sent = b.Sent, p.sent
 	p.received, b.Received = b.Received, p.received
 }
 
-// Buffers are the largest arrays of a plan.
+// Buffers are the send and receive buffers of rows, the largest arrays of a plan.
 type Buffers struct{ Sent, Received []byte }
 
 // Bytes returns their memory.
@@ -168,12 +171,12 @@ func (x *Exchange) size(p *Plan, n int) {
 	p.missing = mem.Grow(p.missing[:0], n)
 }
 
-// locate sets every vertex's reference as if all parts could be read here, counts the vertices of each part, and lists
-// the positions of remote ones; it returns their number. Local and remote vertices alternate at random, so the list
-// is written without a branch on which it is.
+// locate sets every vertex's reference as if all parts could be read here, counts the vertices of
+// each part, and lists the positions of remote ones; it returns their number. Local and remote
+// vertices alternate at random, so the list is written without a branch.
 func (x *Exchange) locate(p *Plan, ids []graph.VertexID) (int, error) {
 	clear(p.part)
-	of, missing, count := p.Rows.Of[:len(ids)], p.missing, p.part // locals, lest every store makes the loop read x and p anew
+	of, missing, count := p.Rows.Of[:len(ids)], p.missing, p.part // locals: no reload after a store
 	index, base, remote := x.parts, x.base, x.remote
 	m := 0
 	for i, v := range ids {
@@ -190,8 +193,8 @@ func (x *Exchange) locate(p *Plan, ids []graph.VertexID) (int, error) {
 	return m, nil
 }
 
-// lookUp points the remote vertices that the cache holds to their cached rows, and returns how many are left. This is the
-// one place where a cache takes part.
+// lookUp points the remote vertices that the cache holds to their cached rows, and returns the
+// number of misses. Nothing else here uses the cache.
 func (x *Exchange) lookUp(p *Plan, ids []graph.VertexID, remote int) int {
 	table := len(x.base)
 	left, own := 0, 0
@@ -213,9 +216,9 @@ func (x *Exchange) lookUp(p *Plan, ids []graph.VertexID, remote int) int {
 	return left
 }
 
-// group sorts the remote vertices by owning part with one counting pass, in frontier order within a part, and
-// points each to the row of the receive buffer at which its owner's answer will land.
-// Early rows, whose parts are in p.early, follow in their order, and p.early then says where they land.
+// group sorts the remote vertices by owning part with one counting pass, in frontier order within a
+// part, and points each to its row of the receive buffer. Early rows, whose parts are in p.early,
+// follow in order; p.early then holds their rows of the receive buffer.
 func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 	next := 0
 	for r := range x.ranks {
@@ -248,14 +251,14 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 
 // Bytes returns the memory of the plan's arrays.
 func (p *Plan) Bytes() int64 {
-	ids := cap(p.Distant) + cap(p.missing) + cap(p.early) + cap(p.askIDs) + cap(p.wantIDs)
+	ids := cap(p.RemoteIDs) + cap(p.missing) + cap(p.early) + cap(p.askIDs) + cap(p.wantIDs)
 	return int64(cap(p.Rows.Of)+cap(p.asked)+cap(p.wanted))*8 + int64(ids)*4 + int64(cap(p.sent)+cap(p.received))
 }
 
 // Free gives the plan's arrays back. None of its requests may be under way.
 func (p *Plan) Free() {
 	mem.Free(p.Rows.Of)
-	mem.Free(p.Distant)
+	mem.Free(p.RemoteIDs)
 	mem.Free(p.missing)
 	mem.Free(p.early)
 	mem.Free(p.asked)

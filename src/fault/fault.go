@@ -1,22 +1,24 @@
 //go:build !faults
 
-// Package fault is where tests make things go wrong: named points in the program at which a rank dies, stops, slows down or is told that
-// something failed. Without the build tag "faults" the points are empty and cost nothing; with it, HALOGNN_FAULTS chooses.
+// Package fault injects faults for tests: named points in the program at which a rank dies, stops,
+// slows down or gets an error. Without the build tag "faults" the points are empty and cost
+// nothing; with it, HALOGNN_FAULTS chooses.
 //
 //	HALOGNN_FAULTS="sample=kill@1:2:3"     rank 1 dies when it samples for epoch 2, step 3
 //
-// Points and actions: Points, and the table in docs/faults.md. The package knows nothing of what it is called from.
+// Points lists the points; docs/faults.md names the actions. The package knows nothing of its
+// callers.
 package fault
 
 // Enabled reports whether faults can happen.
 const Enabled = false
 
-// At is the point of that name, reached by a rank in a step of an epoch; -1 where there is none. The error is what the caller is to
-// believe has happened.
+// At marks a named point that a rank reaches in a step of an epoch; -1 for no step or epoch. It
+// returns the injected error.
 func At(point string, rank, epoch, step int) error { return nil }
 
-// Starved reports whether the system is to have no memory left.
+// Starved reports whether allocations should fail.
 func Starved() bool { return false }
 
-// NaN reports whether a number of the step is to be none.
+// NaN reports whether a NaN should be injected in this step.
 func NaN(point string, rank, epoch, step int) bool { return false }

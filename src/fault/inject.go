@@ -17,12 +17,13 @@ import (
 // Enabled reports whether faults can happen.
 const Enabled = true
 
-// planned is one fault of HALOGNN_FAULTS: POINT=ACTION[:MILLISECONDS]@RANK:EPOCH:STEP, -1 for any rank, epoch or step.
+// planned is one fault of HALOGNN_FAULTS: POINT=ACTION[:MILLISECONDS]@RANK:EPOCH:STEP, -1 for any
+// rank, epoch or step.
 type planned struct {
 	point, action     string
 	millis            int
 	rank, epoch, step int
-	done              atomic.Bool // happens once, but for slow
+	done              atomic.Bool // each happens once, except slow
 }
 
 var plan = sync.OnceValue(func() []*planned {
@@ -80,8 +81,8 @@ func (p *planned) fits(point string, rank, epoch, step int) bool {
 	return p.point == point && same(p.rank, rank) && same(p.epoch, epoch) && same(p.step, step)
 }
 
-// At is the point of that name, reached by a rank in a step of an epoch; -1 where there is none. The error is what the caller is to
-// believe has happened.
+// At marks a named point that a rank reaches in a step of an epoch; -1 for no step or epoch. It
+// returns the injected error.
 func At(point string, rank, epoch, step int) error {
 	for _, p := range plan() {
 		if p.action == "nan" || !p.fits(point, rank, epoch, step) {
@@ -112,20 +113,20 @@ func At(point string, rank, epoch, step int) error {
 	return nil
 }
 
-// mark makes the file HALOGNN_FAULT_MARK, whose time is that of the fault.
+// mark makes the file HALOGNN_FAULT_MARK, whose modification time is that of the fault.
 func mark() {
 	if path := os.Getenv("HALOGNN_FAULT_MARK"); path != "" {
-		_ = os.WriteFile(path, nil, 0o666) // who waits for it sees that it is missing
+		_ = os.WriteFile(path, nil, 0o666) // a test that waits for it notices
 	}
 }
 
-// starved is set by the action memory: the next array cannot be had.
+// starved is set by the action memory: the next allocation fails.
 var starved atomic.Bool
 
-// Starved reports whether the system is to have no memory left.
+// Starved reports whether allocations should fail.
 func Starved() bool { return starved.Swap(false) }
 
-// NaN reports whether a number of the step is to be none.
+// NaN reports whether a NaN should be injected in this step.
 func NaN(point string, rank, epoch, step int) bool {
 	for _, p := range plan() {
 		if p.action == "nan" && p.fits(point, rank, epoch, step) && !p.done.Swap(true) {

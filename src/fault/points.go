@@ -2,16 +2,18 @@ package fault
 
 // The points, in the order in which a run reaches them.
 const (
-	Start            = "start"             // when ranks have met, before anything is read
-	Shard            = "shard"             // reading parts to compare their hashes
-	Alloc            = "alloc"             // the largest arrays of a run
-	Sample           = "sample"            // on the pool, drawing blocks
-	Ask              = "ask"               // on the lane, before the ids of a frontier travel; partitioned topology alone
-	Reply            = "reply"             // on the lane, before the neighbours do; likewise
-	Exchange         = "exchange"          // on the lane, before rows travel
-	Forward          = "forward"           // on the training goroutine
-	Allreduce        = "allreduce"         // waiting for the sum of gradients
-	Loss             = "loss"              // before a step: its first input row becomes NaN, and so its loss
+	Start  = "start"  // when ranks have met, before anything is read
+	Shard  = "shard"  // reading parts to compare their hashes
+	Alloc  = "alloc"  // the largest arrays of a run
+	Sample = "sample" // on the pool, drawing blocks
+	// on the lane, before the ids of a frontier travel; with a partitioned topology only
+	Ask       = "ask"
+	Reply     = "reply"     // on the lane, before the neighbours travel; likewise
+	Exchange  = "exchange"  // on the lane, before rows travel
+	Forward   = "forward"   // on the training goroutine
+	Allreduce = "allreduce" // waiting for the sum of gradients
+	// before a step: its first input row becomes NaN, and so its loss
+	Loss             = "loss"
 	CheckpointWrite  = "checkpoint-write"  // between two files of a checkpoint
 	CheckpointRename = "checkpoint-rename" // when all are written, before they count
 	Evaluate         = "evaluate"          // before a validation
@@ -22,5 +24,6 @@ const (
 
 // Points lists them all.
 func Points() []string {
-	return []string{Start, Shard, Alloc, Sample, Ask, Reply, Exchange, Forward, Allreduce, Loss, CheckpointWrite, CheckpointRename, Evaluate, Metrics, Finish, Results}
+	return []string{Start, Shard, Alloc, Sample, Ask, Reply, Exchange, Forward, Allreduce, Loss,
+		CheckpointWrite, CheckpointRename, Evaluate, Metrics, Finish, Results}
 }

@@ -6,9 +6,10 @@ import (
 	"halognn/src/mem"
 )
 
-// Block is one hop of a sampled minibatch (an MFG): a bipartite graph from sources to destinations in CSC over
-// destinations. The destinations are the first NumDst sources, so a vertex's own row is always among the rows
-// its layer reads; new vertices follow in first-seen order, which makes the numbering canonical.
+// Block is one hop of a sampled minibatch (an MFG): a bipartite graph from sources to destinations
+// in CSC over destinations. The destinations are the first NumDst sources, so a vertex's own row is
+// always among the rows its layer reads; new vertices follow in first-seen order, which makes the
+// numbering canonical.
 //
 //	Indptr  [NumDst+1]  in-edges of destination d are Indices[Indptr[d]:Indptr[d+1]]
 //	Indices [E]         positions among the sources, in [0, NumSrc)
@@ -44,7 +45,24 @@ func (b *Block) Validate() error {
 	return nil
 }
 
-// BlockTranspose is a Block read by source: what backward needs to send gradients from destinations to sources.
+// SelfEdges writes b to into, whose arrays it reuses, with an edge from every destination to itself
+// after its in-edges, for layers in which a vertex is its own neighbour. b must have no such edges, as
+// datasets have none. O(E), and no allocation once into has been as large.
+func (b *Block) SelfEdges(into *Block) {
+	into.NumSrc, into.NumDst = b.NumSrc, b.NumDst
+	into.Indptr = mem.Grow(into.Indptr, b.NumDst+1)
+	into.Indices = mem.Grow(into.Indices, b.NumEdges()+b.NumDst)
+	into.Indptr[0] = 0
+	for d := range b.NumDst {
+		at := into.Indptr[d]
+		at += int64(copy(into.Indices[at:], b.Indices[b.Indptr[d]:b.Indptr[d+1]]))
+		into.Indices[at] = int32(d)
+		into.Indptr[d+1] = at + 1
+	}
+}
+
+// BlockTranspose is a Block read by source: what backward needs to send gradients from destinations
+// to sources.
 //
 //	Indptr  [NumSrc+1]  out-edges of source s are Indices[Indptr[s]:Indptr[s+1]]
 //	Indices [E]         destinations, in increasing edge order of the block
@@ -55,7 +73,8 @@ type BlockTranspose struct {
 	Edges   []int32
 }
 
-// Transpose reads b by source into t, whose arrays it reuses. O(S+E), and no allocation once t has been as large.
+// Transpose reads b by source into t, whose arrays it reuses. O(S+E), and no allocation once t has
+// been as large.
 func (b *Block) Transpose(t *BlockTranspose) {
 	t.Indptr = mem.Grow(t.Indptr, b.NumSrc+1)
 	t.Indices = mem.Grow(t.Indices, b.NumEdges())
@@ -80,7 +99,7 @@ func (b *Block) Transpose(t *BlockTranspose) {
 	t.Indptr[0] = 0
 }
 
-// Free gives the arrays back.
+// Free frees the arrays.
 func (t *BlockTranspose) Free() {
 	mem.Free(t.Indptr)
 	mem.Free(t.Indices)

@@ -18,7 +18,8 @@ func (e Edge) Src() VertexID { return VertexID(e >> 32) }
 // Dst returns the vertex the edge enters.
 func (e Edge) Dst() VertexID { return VertexID(uint32(e)) }
 
-// The first chunk of a Builder is small and each further one twice as long, up to 64 MiB: little is reserved in vain.
+// The first chunk of a Builder is small and each further one twice as long, up to 64 MiB, so that
+// little memory goes unused.
 const (
 	firstChunk   = 1 << 12
 	largestChunk = 1 << 23
@@ -28,8 +29,9 @@ const (
 //
 //	Add ──> chunks of packed edges, 8 bytes each, off the heap ──Build──> count by destination, scatter, sort rows, drop
 //
-// Building from E edges needs at most 8 E bytes for the chunks and, with CleanOptions.Undirected, 8 E for both directions of
-// every edge, beyond the result. The zero value is ready for use, by one goroutine at a time: several give each its own and Merge.
+// Building from E edges needs at most 8 E bytes for the chunks and, with CleanOptions.Undirected, 8
+// E for both directions of every edge, beyond the result. The zero value is ready for use by one
+// goroutine at a time: several goroutines fill one Builder each and Merge them.
 type Builder struct {
 	chunks [][]Edge
 	last   []Edge // the chunk that Add fills
@@ -45,7 +47,7 @@ func (b *Builder) Add(src, dst VertexID) {
 	b.last = append(b.last, MakeEdge(src, dst))
 }
 
-// seal puts the last chunk to the others.
+// seal appends the last chunk to the full ones.
 func (b *Builder) seal() {
 	if cap(b.last) > 0 {
 		b.chunks = append(b.chunks, b.last)
@@ -86,9 +88,9 @@ func (b *Builder) each(yield func([]Edge)) {
 	yield(b.last)
 }
 
-// Build makes a graph of n vertices of the edges added, cleans it as Clean does, and leaves the builder empty. A negative n
-// stands for one more than the largest vertex seen. Neighbour lists are in ascending order, whatever the order of Add.
-// An edge that names another vertex gives ErrVertexRange.
+// Build makes a graph of n vertices of the edges added, cleans it as Clean does, and leaves the
+// builder empty. A negative n means one more than the largest vertex seen. Neighbour lists are in
+// ascending order, whatever the order of Add. A vertex outside [0, n) is ErrVertexRange.
 func (b *Builder) Build(n int, o CleanOptions) (*CSC, CleanReport, error) {
 	defer b.Free()
 	top := Edge(0) // the largest vertex number, as unsigned, so that a negative one stands out
@@ -104,14 +106,16 @@ func (b *Builder) Build(n int, o CleanOptions) (*CSC, CleanReport, error) {
 		}
 	}
 	if n > MaxVertices || b.NumEdges() > 0 && int(top) >= n {
-		return nil, CleanReport{}, fmt.Errorf("an edge names vertex %d: %w (the graph has %d vertices)", VertexID(top), ErrVertexRange, n)
+		return nil, CleanReport{},
+			fmt.Errorf("an edge names vertex %d: %w (the graph has %d vertices)", VertexID(top),
+				ErrVertexRange, n)
 	}
 	g, report := clean(n, b.each, b.Free, o)
 	return g, report, nil
 }
 
-// FromEdges makes a graph of n vertices of the edges src[i] -> dst[i]. In-neighbours keep the order of the edges.
-// An edge that names another vertex gives ErrVertexRange.
+// FromEdges makes a graph of n vertices of the edges src[i] -> dst[i]. In-neighbours keep the order
+// of the edges. A vertex outside [0, n) is ErrVertexRange.
 func FromEdges(n int, src, dst []VertexID) (*CSC, error) {
 	if len(src) != len(dst) {
 		return nil, fmt.Errorf("%d sources but %d destinations", len(src), len(dst))
@@ -119,7 +123,8 @@ func FromEdges(n int, src, dst []VertexID) (*CSC, error) {
 	for i := range src {
 		for _, v := range [2]VertexID{src[i], dst[i]} {
 			if uint32(v) >= uint32(n) {
-				return nil, fmt.Errorf("edge %d names vertex %d: %w (the graph has %d vertices)", i, v, ErrVertexRange, n)
+				return nil, fmt.Errorf("edge %d names vertex %d: %w (the graph has %d vertices)", i,
+					v, ErrVertexRange, n)
 			}
 		}
 	}

@@ -13,7 +13,7 @@
 //	                 v=0     v=1      v=2 has none
 //
 // Columns are in-neighbours because a GNN layer pulls: vertex v reads every u with an edge u -> v.
-// The package does no I/O and knows of no ranks, devices or features.
+// The package does no I/O and knows no ranks, devices or features.
 package graph
 
 import (
@@ -22,7 +22,8 @@ import (
 )
 
 // VertexID names a vertex of the whole graph. Rows of one part, one block or one buffer are plain
-// int32 or int, so the compiler keeps global and local numbers apart. Graphs have fewer than 2^31 vertices.
+// int32 or int, so the compiler keeps global and local numbers apart. Graphs have fewer than 2^31
+// vertices.
 type VertexID int32
 
 // MaxVertices is the largest vertex count a VertexID can name.
@@ -31,8 +32,8 @@ const MaxVertices = 1<<31 - 1
 // ErrVertexRange is wrapped by errors about a vertex that the graph does not have.
 var ErrVertexRange = errors.New("vertex out of range")
 
-// CSC is a directed graph by in-neighbours; see the package comment for the layout. The arrays may be
-// memory-mapped and must then not be written.
+// CSC is a directed graph by in-neighbours; see the package comment for the layout. The arrays may
+// be memory-mapped and must then not be written.
 type CSC struct {
 	Indptr  []int64
 	Indices []VertexID
@@ -47,8 +48,8 @@ func (g *CSC) NumEdges() int64 { return g.Indptr[len(g.Indptr)-1] }
 // InDegree returns the number of in-neighbours of v.
 func (g *CSC) InDegree(v VertexID) int { return int(g.Indptr[v+1] - g.Indptr[v]) }
 
-// NextChunk returns where the chunk of vertices ends that begins at lo, at end at most: its vertices
-// and their in-edges name at most budget rows, or it is a single vertex.
+// NextChunk returns the end, at most end, of the chunk of vertices that begins at lo: its vertices
+// and in-edges together number at most budget rows, or it is a single vertex.
 func (g *CSC) NextChunk(lo, end, budget int64) int64 {
 	hi := lo + 1
 	for hi < end && hi+1-lo+g.Indptr[hi+1]-g.Indptr[lo] <= budget {
@@ -61,7 +62,8 @@ func (g *CSC) NextChunk(lo, end, budget int64) int64 {
 func (g *CSC) InNeighbours(v VertexID) []VertexID { return g.Indices[g.Indptr[v]:g.Indptr[v+1]] }
 
 // Validate reports the first broken rule of the layout: Indptr starts at 0, never falls and ends at
-// len(Indices); every index is a vertex. Where an array is at fault, the error is a LayoutError. One pass over both arrays.
+// len(Indices); every index is a vertex. An error in one of the arrays is a LayoutError. One pass
+// over both arrays.
 func (g *CSC) Validate() error {
 	if len(g.Indptr) == 0 {
 		return errors.New("indptr is empty; it needs one entry more than there are vertices")
@@ -75,7 +77,8 @@ func (g *CSC) Validate() error {
 	}
 	for v := range n {
 		if g.Indptr[v+1] < g.Indptr[v] {
-			return layoutError(Indptr, "indptr falls from %d to %d at vertex %d", g.Indptr[v], g.Indptr[v+1], v)
+			return layoutError(Indptr, "indptr falls from %d to %d at vertex %d", g.Indptr[v],
+				g.Indptr[v+1], v)
 		}
 	}
 	if got := int64(len(g.Indices)); g.Indptr[n] != got {
@@ -84,24 +87,30 @@ func (g *CSC) Validate() error {
 	return checkSources(g.Indices, 0, n)
 }
 
-// CheckRow reports the first broken rule of one row, where the graph has so many vertices, which may be more than it has
-// rows: the row lies within Indices, its end is not before its begin, and every in-neighbour is a vertex. O(in-degree).
+// CheckRow reports the first broken rule of one row: the row lies within Indices, its end is not
+// before its begin, and every in-neighbour is below the given number of vertices, which may exceed
+// the rows. O(in-degree).
 func (g *CSC) CheckRow(row VertexID, vertices int) error {
 	begin, end := g.Indptr[row], g.Indptr[row+1]
 	switch {
 	case end < begin:
 		return layoutError(Indptr, "indptr falls from %d to %d at row %d", begin, end, row)
 	case begin < 0 || end > int64(len(g.Indices)):
-		return layoutError(Indptr, "indptr places row %d at edges %d to %d, but there are %d indices", row, begin, end, len(g.Indices))
+		return layoutError(Indptr,
+			"indptr places row %d at edges %d to %d, but there are %d indices", row, begin, end,
+			len(g.Indices))
 	}
 	return checkSources(g.Indices[begin:end], begin, vertices)
 }
 
-// checkSources reports the first source that is none of n vertices; first is the number of the first edge.
+// checkSources reports the first source that is not among the n vertices; first is the number of
+// the first edge.
 func checkSources(sources []VertexID, first int64, n int) error {
 	for e, u := range sources {
 		if uint32(u) >= uint32(n) {
-			return layoutError(Indices, "edge %d comes from vertex %d: %w (the graph has %d vertices)", first+int64(e), u, ErrVertexRange, n)
+			return layoutError(Indices,
+				"edge %d comes from vertex %d: %w (the graph has %d vertices)", first+int64(e), u,
+				ErrVertexRange, n)
 		}
 	}
 	return nil

@@ -31,7 +31,8 @@ func randomGraph(t *testing.T, seed uint64, n, edges int) *CSC {
 var sizes = []struct {
 	name     string
 	n, edges int
-}{{"no edges", 5, 0}, {"one vertex", 1, 3}, {"two vertices", 2, 9}, {"dense", 30, 2000}, {"wide", 3000, 9000}, {"sparse", 5000, 2000}}
+}{{"no edges", 5, 0}, {"one vertex", 1, 3}, {"two vertices", 2, 9}, {"dense", 30, 2000},
+	{"wide", 3000, 9000}, {"sparse", 5000, 2000}}
 
 func edgeList(g *CSC) map[Edge]int {
 	count := make(map[Edge]int)
@@ -101,12 +102,13 @@ func TestTransposeLaws(t *testing.T) {
 		}
 		sorted, _ := Clean(g, CleanOptions{KeepLoops: true, KeepDuplicates: true})
 		if twice := tr.Transpose(); !reflect.DeepEqual(twice, sorted) {
-			t.Errorf("%s (seed %d): transposing twice is not the identity on a sorted graph", s.name, seed)
+			t.Errorf("%s (seed %d): transposing twice is not the identity on a sorted graph",
+				s.name, seed)
 		}
 	}
 }
 
-// cleanReference does with a map what Clean does with sorting.
+// cleanReference is Clean by maps instead of sorting.
 func cleanReference(g *CSC, o CleanOptions) map[Edge]int {
 	given, out := edgeList(g), make(map[Edge]int)
 	for e, k := range given {
@@ -128,7 +130,8 @@ func TestCleanLaws(t *testing.T) {
 	for seed, s := range sizes {
 		g := randomGraph(t, uint64(seed), s.n, s.edges)
 		for bits := range 8 {
-			o := CleanOptions{Undirected: bits&1 != 0, KeepLoops: bits&2 != 0, KeepDuplicates: bits&4 != 0}
+			o := CleanOptions{Undirected: bits&1 != 0, KeepLoops: bits&2 != 0,
+				KeepDuplicates: bits&4 != 0}
 			c, r := Clean(g, o)
 			if err := c.Validate(); err != nil {
 				t.Fatalf("%s %+v: %v", s.name, o, err)
@@ -141,7 +144,8 @@ func TestCleanLaws(t *testing.T) {
 					t.Fatalf("%s %+v: list of %d is not sorted", s.name, o, v)
 				}
 			}
-			if r.Before != g.NumEdges() || r.After != c.NumEdges() || r.After != r.Before-r.Loops-r.Duplicates+r.Reversed {
+			if r.Before != g.NumEdges() || r.After != c.NumEdges() ||
+				r.After != r.Before-r.Loops-r.Duplicates+r.Reversed {
 				t.Errorf("%s %+v: the report does not add up: %v", s.name, o, r)
 			}
 			if again, r2 := Clean(c, o); !reflect.DeepEqual(again, c) || r2.Before != r2.After {
@@ -149,6 +153,28 @@ func TestCleanLaws(t *testing.T) {
 			}
 			if tr := c.Transpose(); o.Undirected && !reflect.DeepEqual(tr, c) {
 				t.Errorf("%s %+v: not symmetric", s.name, o)
+			}
+		}
+	}
+}
+
+func TestReciprocalCountsByDefinition(t *testing.T) {
+	for _, c := range sizes {
+		for _, o := range []CleanOptions{
+			{}, {KeepLoops: true}, {KeepDuplicates: true}, {Undirected: true},
+		} {
+			g, _ := Clean(randomGraph(t, 7, c.n, c.edges), o)
+			edges, want := edgeList(g), int64(0)
+			for e, times := range edges {
+				if u, v := e.Src(), VertexID(uint32(e)); edges[MakeEdge(v, u)] > 0 {
+					want += int64(times)
+				}
+			}
+			if got := g.Reciprocal(); got != want {
+				t.Errorf("%s, %+v: %d of %d edges, want %d", c.name, o, got, g.NumEdges(), want)
+			}
+			if o.Undirected && want != g.NumEdges() {
+				t.Errorf("%s: %d of %d edges of an undirected graph", c.name, want, g.NumEdges())
 			}
 		}
 	}
@@ -183,7 +209,8 @@ func TestBuilderIsCleanOfTheSameEdges(t *testing.T) {
 			}
 			got, report, err := b.Build(s.n, CleanOptions{Undirected: true})
 			if err != nil || report != wantReport || !reflect.DeepEqual(got, want) {
-				t.Errorf("%s, %d CPUs (seed %d): got another graph, %v, %v", s.name, procs, seed, report, err)
+				t.Errorf("%s, %d CPUs (seed %d): got another graph, %v, %v", s.name, procs, seed,
+					report, err)
 			}
 			got.Free()
 			if leak := mem.Allocated() - live; leak != 0 {
@@ -194,8 +221,8 @@ func TestBuilderIsCleanOfTheSameEdges(t *testing.T) {
 	}
 }
 
-// TestBuildMemory holds the largest moment of a build, when edges and scattered entries are both there, against the law: at most
-// three times 8 bytes an edge beyond the result.
+// TestBuildMemory checks the peak memory of a build, when both edges and scattered entries exist:
+// at most three times 8 bytes an edge beyond the result.
 func TestBuildMemory(t *testing.T) {
 	const n, edges = 1000, 300000
 	rng := rand.New(rand.NewPCG(11, 12))
@@ -208,7 +235,8 @@ func TestBuildMemory(t *testing.T) {
 		var peak int64
 		g, _ := clean(n, b.each, func() { peak = mem.Allocated() - before; b.Free() }, o)
 		if beyond := peak - 8*int64(len(g.Indptr)) - 4*g.NumEdges(); beyond > 3*8*edges {
-			t.Errorf("%+v: %d bytes beyond the result, %.1f an edge", o, beyond, float64(beyond)/edges)
+			t.Errorf("%+v: %d bytes beyond the result, %.1f an edge", o, beyond,
+				float64(beyond)/edges)
 		}
 		g.Free()
 	}
@@ -275,12 +303,14 @@ func TestBlockTranspose(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var tr BlockTranspose
 	defer tr.Free()
-	for _, b := range []*Block{randomBlock(rng, 50, 80, 9), randomBlock(rng, 4, 4, 0), randomBlock(rng, 1, 900, 400), {Indptr: []int64{0}}} {
+	for _, b := range []*Block{randomBlock(rng, 50, 80, 9), randomBlock(rng, 4, 4, 0),
+		randomBlock(rng, 1, 900, 400), {Indptr: []int64{0}}} {
 		if err := b.Validate(); err != nil {
 			t.Fatal(err)
 		}
 		b.Transpose(&tr)
-		if len(tr.Indptr) != b.NumSrc+1 || tr.Indptr[0] != 0 || tr.Indptr[b.NumSrc] != int64(b.NumEdges()) {
+		if len(tr.Indptr) != b.NumSrc+1 || tr.Indptr[0] != 0 ||
+			tr.Indptr[b.NumSrc] != int64(b.NumEdges()) {
 			t.Fatalf("indptr %v", tr.Indptr)
 		}
 		for s := range b.NumSrc {
@@ -291,7 +321,8 @@ func TestBlockTranspose(t *testing.T) {
 			for i, e := range edges {
 				d := tr.Indices[tr.Indptr[s]+int64(i)]
 				if b.Indices[e] != int32(s) || int64(e) < b.Indptr[d] || int64(e) >= b.Indptr[d+1] {
-					t.Errorf("source %d claims edge %d to %d, which the block does not have", s, e, d)
+					t.Errorf("source %d claims edge %d to %d, which the block does not have", s, e,
+						d)
 				}
 			}
 		}
@@ -304,7 +335,8 @@ func TestBlockTransposeAllocatesNothing(t *testing.T) {
 	defer tr.Free()
 	b.Transpose(&tr)
 	live := mem.Allocated()
-	if n := testing.AllocsPerRun(10, func() { b.Transpose(&tr) }); n != 0 || mem.Allocated() != live {
+	if n := testing.AllocsPerRun(10, func() { b.Transpose(&tr) }); n != 0 ||
+		mem.Allocated() != live {
 		t.Errorf("%g heap allocations, %d bytes more off the heap", n, mem.Allocated()-live)
 	}
 }
@@ -318,7 +350,8 @@ func TestSplitValidate(t *testing.T) {
 		{"good", Split{Train: []VertexID{4, 0}, Valid: []VertexID{1}}, ""},
 		{"out of range", Split{Valid: []VertexID{1, 70}}, "valid split, entry 1: vertex 70"},
 		{"negative", Split{Test: []VertexID{-1}}, "vertex -1"},
-		{"overlap", Split{Train: []VertexID{69}, Test: []VertexID{2, 69}}, "test split, entry 1: vertex 69 is listed twice"},
+		{"overlap", Split{Train: []VertexID{69}, Test: []VertexID{2, 69}},
+			"test split, entry 1: vertex 69 is listed twice"},
 		{"repeat", Split{Train: []VertexID{3, 3}}, "listed twice"},
 	} {
 		err := c.s.Validate(70)
@@ -336,7 +369,8 @@ func TestValidateFindsEachFault(t *testing.T) {
 	}{
 		{"empty", CSC{}, "indptr is empty"},
 		{"begin", CSC{Indptr: []int64{1, 1}}, "indptr[0] is 1"},
-		{"falls", CSC{Indptr: []int64{0, 2, 1}, Indices: []VertexID{0}}, "falls from 2 to 1 at vertex 1"},
+		{"falls", CSC{Indptr: []int64{0, 2, 1}, Indices: []VertexID{0}},
+			"falls from 2 to 1 at vertex 1"},
 		{"end", CSC{Indptr: []int64{0, 2}, Indices: []VertexID{0}}, "ends at 2 but there are 1"},
 		{"range", CSC{Indptr: []int64{0, 1}, Indices: []VertexID{1}}, "edge 0 comes from vertex 1"},
 	} {

@@ -7,18 +7,19 @@ import (
 	"halognn/src/mem"
 )
 
-// edgeSource hands out all edges, in batches and always in the same order. Several goroutines walk it at a time.
+// edgeSource yields all edges in batches, always in the same order. Several goroutines may walk it
+// at a time.
 type edgeSource func(yield func([]Edge))
 
-// batchEdges is the batch of sources that pack their edges on the fly.
+// batchEdges is the batch size of sources that pack their edges on the fly.
 const batchEdges = 4096
 
-// countingSort sorts edges by destination, keeping their order within one: indptr [n+1], indices [edges]. With both,
-// every edge that is no loop also enters its source; indices then hold tagged sources (see tag) and no vertex may
-// be larger than the tag leaves room for, which VertexID ensures.
+// countingSort sorts edges by destination, keeping their order within one: indptr [n+1], indices
+// [edges]. With both, every edge except loops also counts as an in-edge of its source; indices then
+// hold tagged sources (see tag), for which VertexID leaves a bit.
 //
-// Every worker walks all edges and serves the destinations of its own range: sequential reading is cheap, needs no
-// atomics, and the outcome is that of one worker.
+// Every worker walks all edges and handles the destinations of its own range: sequential reading is
+// cheap, needs no atomics, and gives the result of one worker.
 func countingSort(n int, edges edgeSource, both bool) ([]int64, []VertexID) {
 	indptr := mem.Make[int64](n + 1)
 	forRanges(n, func(v int) int64 { return int64(v) }, func(lo, hi int) {
@@ -39,7 +40,8 @@ func countingSort(n int, edges edgeSource, both bool) ([]int64, []VertexID) {
 		indptr[v+1] += indptr[v]
 	}
 	indices := mem.Make[VertexID](int(indptr[n]))
-	// indptr[v] serves as the write position of v and ends as the begin of v+1: one shift restores it.
+	// indptr[v] serves as the write position of v and ends as the begin of v+1: one shift restores
+	// it.
 	forRanges(n, func(v int) int64 { return indptr[v] + int64(v) }, func(lo, hi int) {
 		width := uint32(hi - lo)
 		edges(func(batch []Edge) {
@@ -65,8 +67,8 @@ func countingSort(n int, edges edgeSource, both bool) ([]int64, []VertexID) {
 	return indptr, indices
 }
 
-// tag marks whether an entry came from an edge as given or from one that was turned round. Tagged entries sort by
-// vertex, given ones first.
+// tag marks whether an entry comes from an edge as given or from a reversed one. Tagged entries
+// sort by vertex, given ones first.
 func tag(v uint32, reversed bool) uint32 {
 	if reversed {
 		return v<<1 | 1
@@ -74,11 +76,12 @@ func tag(v uint32, reversed bool) uint32 {
 	return v << 1
 }
 
-// maxWorkers bounds the walks over the edges in countingSort; beyond it they would only contend for memory bandwidth.
+// maxWorkers bounds the walks over the edges in countingSort; beyond it they would only contend for
+// memory bandwidth.
 const maxWorkers = 16
 
-// forRanges cuts [0,n) into one range per CPU, of about equal weight, and runs f on all of them at a time. weight is the
-// running sum: weight(v) is that of [0,v).
+// forRanges cuts [0,n) into one range per CPU, of about equal weight, and runs f on all of them at
+// a time. weight is the running sum: weight(v) is that of [0,v).
 func forRanges(n int, weight func(v int) int64, f func(lo, hi int)) {
 	workers := min(runtime.GOMAXPROCS(0), maxWorkers, n/1024+1)
 	cut := make([]int, workers+1)

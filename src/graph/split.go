@@ -2,12 +2,14 @@ package graph
 
 import "fmt"
 
-// Split says which vertices are trained on, validated on and tested on. A vertex is in at most one of the three lists.
+// Split lists the vertices for training, validation and test. A vertex is in at most one of the
+// three lists.
 type Split struct {
 	Train, Valid, Test []VertexID
 }
 
-// Validate reports the first vertex that does not exist among n or is listed twice. It takes n bits of memory.
+// Validate reports the first vertex that does not exist among n or is listed twice. It takes n bits
+// of memory.
 func (s Split) Validate(n int) error {
 	seen := make([]uint64, (n+63)/64)
 	for _, list := range []struct {
@@ -16,11 +18,13 @@ func (s Split) Validate(n int) error {
 	}{{"train", s.Train}, {"valid", s.Valid}, {"test", s.Test}} {
 		for i, v := range list.ids {
 			if uint32(v) >= uint32(n) {
-				return fmt.Errorf("%s split, entry %d: vertex %d: %w (the graph has %d vertices)", list.name, i, v, ErrVertexRange, n)
+				return fmt.Errorf("%s split, entry %d: vertex %d: %w (the graph has %d vertices)",
+					list.name, i, v, ErrVertexRange, n)
 			}
 			bit := uint64(1) << (v % 64)
 			if seen[v/64]&bit != 0 {
-				return fmt.Errorf("%s split, entry %d: vertex %d is listed twice; the splits must not overlap", list.name, i, v)
+				return fmt.Errorf("%s split, entry %d: vertex %d is listed twice; the splits "+
+					"must not overlap", list.name, i, v)
 			}
 			seen[v/64] |= bit
 		}

@@ -9,14 +9,15 @@ import (
 	"halognn/src/mem"
 )
 
-// Free gives back the arrays of a graph that this package made. A graph whose arrays are mapped is closed by its file.
+// Free frees the arrays of a graph that this package made. Mapped arrays are closed with their
+// file.
 func (g *CSC) Free() {
 	mem.Free(g.Indptr)
 	mem.Free(g.Indices)
 	g.Indptr, g.Indices = nil, nil
 }
 
-// edges hands out the edges of g by destination; transposed turns each round.
+// edges yields the edges of g by destination; transposed reverses each.
 func (g *CSC) edges(transposed bool) edgeSource {
 	return func(yield func([]Edge)) {
 		batch := make([]Edge, 0, batchEdges)
@@ -36,21 +37,23 @@ func (g *CSC) edges(transposed bool) edgeSource {
 	}
 }
 
-// Transpose turns every edge round: the in-neighbours of v become the out-neighbours of v, in ascending order.
-// O(N+M), the result is new memory.
+// Transpose reverses every edge: the in-neighbours of v become the out-neighbours of v, in
+// ascending order. O(N+M); the result is new memory.
 func (g *CSC) Transpose() *CSC {
 	indptr, indices := countingSort(g.NumVertices(), g.edges(true), false)
 	return &CSC{Indptr: indptr, Indices: indices}
 }
 
-// CleanOptions says what cleaning does besides sorting. The zero value drops loops and duplicates and keeps directions.
+// CleanOptions sets what cleaning does besides sorting. The zero value drops loops and duplicates
+// and keeps directions.
 type CleanOptions struct {
 	Undirected     bool // add the reverse of every edge that lacks it
 	KeepLoops      bool // keep edges from a vertex to itself
 	KeepDuplicates bool // keep repeated edges
 }
 
-// CleanReport says what cleaning did: After = Before - Loops - Duplicates + Reversed.
+// CleanReport counts the edges that cleaning changed: After = Before - Loops - Duplicates +
+// Reversed.
 type CleanReport struct {
 	Before     int64 `json:"before"`     // stored directed edges
 	After      int64 `json:"after"`      // likewise, of the result
@@ -59,20 +62,22 @@ type CleanReport struct {
 	Reversed   int64 `json:"reversed"`   // edges added because only their reverse was there
 }
 
-// String says it in one line.
+// String prints the report in one line.
 func (r CleanReport) String() string {
-	return fmt.Sprintf("%d edges in, %d out: %d self-loops and %d duplicates dropped, %d reverse edges added",
+	return fmt.Sprintf("%d edges in, %d out: %d self-loops and %d duplicates dropped, %d reverse "+
+		"edges added",
 		r.Before, r.After, r.Loops, r.Duplicates, r.Reversed)
 }
 
-// Clean returns g with every neighbour list in ascending order, without loops and duplicates, and symmetric, as o says. With
-// KeepDuplicates and Undirected an edge and its reverse end up equally often, as often as the more frequent of the two was. Cleaning
-// twice changes nothing. O(M log degree); the result is new memory.
+// Clean returns g with every neighbour list in ascending order, without loops and duplicates, and
+// symmetric, as o says. With KeepDuplicates and Undirected an edge and its reverse end up equally
+// often, as often as the more frequent of the two was. Cleaning twice changes nothing. O(M log
+// degree); the result is new memory.
 func Clean(g *CSC, o CleanOptions) (*CSC, CleanReport) {
 	return clean(g.NumVertices(), g.edges(false), func() {}, o)
 }
 
-// clean calls release when it needs the edges no more.
+// clean calls release when it no longer needs the edges.
 func clean(n int, edges edgeSource, release func(), o CleanOptions) (*CSC, CleanReport) {
 	indptr, entries := countingSort(n, edges, o.Undirected)
 	release()
@@ -99,12 +104,13 @@ func clean(n int, edges edgeSource, release func(), o CleanOptions) (*CSC, Clean
 	return &CSC{Indptr: indptr, Indices: entries}, total
 }
 
-// unsigned views entries as what tagged ones are: their top bit may be set.
+// unsigned views entries as unsigned numbers, because the top bit of a tagged entry may be set.
 func unsigned(entries []VertexID) []uint32 {
 	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(entries))), len(entries))
 }
 
-// cleanRow moves what stays of the sorted row of v to its front, untagged, and returns how many that is.
+// cleanRow moves the entries to keep to the front of the sorted row of v, untagged, and returns
+// their number.
 func cleanRow(v VertexID, row []VertexID, o CleanOptions, r *CleanReport) int {
 	out := 0
 	for i := 0; i < len(row); {
@@ -143,8 +149,9 @@ func cleanRow(v VertexID, row []VertexID, o CleanOptions, r *CleanReport) int {
 	return out
 }
 
-// compact closes the gaps that cleaning left behind the rows: kept[v+1] entries of row v stay. If little was dropped it does so in
-// place, else in new memory, so that what was dropped is given back.
+// compact closes the gaps that cleaning left after the rows: kept[v+1] entries of row v stay. It
+// works in place if few entries were dropped, otherwise in new memory, so that the unused memory is
+// freed.
 func compact(indptr, kept []int64, entries []VertexID) []VertexID {
 	n := len(indptr) - 1
 	for v := range n {
@@ -161,7 +168,8 @@ func compact(indptr, kept []int64, entries []VertexID) []VertexID {
 		})
 		mem.Free(entries)
 	} else {
-		for v := range n { // rows move to the left only, so in ascending order none is overwritten before it moved
+		// rows move to the left only, so in ascending order none is overwritten before it moved
+		for v := range n {
 			copy(to[kept[v]:kept[v+1]], entries[indptr[v]:])
 		}
 	}
@@ -169,8 +177,9 @@ func compact(indptr, kept []int64, entries []VertexID) []VertexID {
 	return to[:stay]
 }
 
-// Relabel gives vertex v the number newID[v], a permutation. The neighbour list of newID[v] is the list of v with its entries
-// renamed, in the same order, so that draws by position find the same vertices. O(N+M); the result is new memory.
+// Relabel gives vertex v the number newID[v], a permutation. The neighbour list of newID[v] is the
+// list of v with its entries renamed, in the same order, so that draws by position find the same
+// vertices. O(N+M); the result is new memory.
 func Relabel(g *CSC, newID []VertexID) *CSC {
 	n := g.NumVertices()
 	if len(newID) != n {
@@ -181,7 +190,8 @@ func Relabel(g *CSC, newID []VertexID) *CSC {
 		if out.Indptr[w+1] != 0 {
 			panic(fmt.Sprintf("graph: new id %d is given twice, to vertex %d among others", w, v))
 		}
-		out.Indptr[w+1] = int64(g.InDegree(VertexID(v))) + 1 // one more, to tell a vertex without edges from a free number
+		// one more, to tell a vertex without edges from a free number
+		out.Indptr[w+1] = int64(g.InDegree(VertexID(v))) + 1
 	}
 	for w := range n {
 		out.Indptr[w+1] += out.Indptr[w] - 1
@@ -195,4 +205,27 @@ func Relabel(g *CSC, newID []VertexID) *CSC {
 		}
 	})
 	return out
+}
+
+// Reciprocal counts the edges u -> v whose reverse v -> u is there too; a loop is its own.
+// Neighbour lists must be ascending, as cleaning leaves them. O(N+M), with 8 bytes a vertex.
+//
+// Destinations come in ascending order, so the search for v among the in-neighbours of u begins
+// where the search for the destination before it ended.
+func (g *CSC) Reciprocal() (count int64) {
+	next := mem.Make[int64](g.NumVertices())
+	defer mem.Free(next)
+	copy(next, g.Indptr)
+	for v := range VertexID(g.NumVertices()) {
+		for _, u := range g.InNeighbours(v) {
+			i, end := next[u], g.Indptr[u+1]
+			for i < end && g.Indices[i] < v {
+				i++
+			}
+			if next[u] = i; i < end && g.Indices[i] == v {
+				count++
+			}
+		}
+	}
+	return count
 }

@@ -1,13 +1,14 @@
-// Package interrupt is how a user, a launcher or a batch system stops the process: the first signal
-// asks, the second one ends the process at once, whatever its goroutines do.
+// Package interrupt handles the signals by which a user, a launcher or a batch system stops the
+// process: the first signal asks, the second one ends the process at once, whatever its goroutines
+// do.
 //
 //	signal ──> handler ── second ──> exit with 128 + n
 //	              └────── first ───> Go's handler ──> channel ──> whoever brings the work to an orderly end
 //
 // The orderly end may never come: a rank may wait for one that has stopped, a goroutine for a disk
-// that does not answer. Go itself may be stuck then, for a page fault that does not end cannot be
-// preempted, and the next garbage collection waits for it. So builds with cgo look at a signal in
-// the handler, which needs no goroutine; others look in a goroutine.
+// that does not answer. Go itself may be stuck: a page fault that does not end cannot be preempted,
+// and the next garbage collection waits for it. So builds with cgo count signals in the handler,
+// which needs no goroutine; others count them in a goroutine.
 package interrupt
 
 import (
@@ -17,9 +18,9 @@ import (
 	"time"
 )
 
-// SamePress is how long after the first signal another one is still the same request: a terminal
-// sends one to every process in the foreground, and a launcher that is among them, or a batch
-// system, forwards its own.
+// SamePress is how long after the first signal another one counts as the same request: a terminal
+// signals every process in the foreground, and a launcher among them, or a batch system, forwards
+// its own signal.
 const SamePress = 500 * time.Millisecond
 
 // First returns a channel that carries the first of the signals. From SamePress after it on, any of

@@ -11,9 +11,9 @@ import (
 	"halognn/src/shard"
 )
 
-// Job is a Spec on parts. K ranks on P parts run as they will if K divides P: rank r has P/K
-// consecutive parts. If P divides K, each part is cut into K/P pieces of equal length and its seeds
-// likewise, which only plans do: no run trains on pieces.
+// Job is a Spec on parts. With K ranks on P parts, if K divides P, rank r has P/K consecutive
+// parts, as in a run. If P divides K, each part and its seeds are cut into K/P pieces of equal
+// length; only plans do this.
 type Job struct {
 	Spec
 	Shards  *shard.Shards
@@ -25,8 +25,8 @@ type Job struct {
 	share []sample.Share
 }
 
-// New gives the ranks of a job their vertices, seeds and streams. The shards must outlive it.
-// Errors: parts that the ranks do not divide, no training seeds.
+// New divides vertices, seeds and streams among the ranks of a job. The shards must outlive it.
+// Errors: the ranks do not divide the parts; there are no training seeds.
 func New(s *shard.Shards, spec Spec) (*Job, error) {
 	if spec.Ranks == 0 {
 		spec.Ranks = s.Parts
@@ -107,7 +107,7 @@ func (j *Job) cutParts() (streams [][]graph.VertexID) {
 // Close gives the memory back.
 func (j *Job) Close() { j.Streams.Free() }
 
-// SetNodes says on which node each rank is, as the ranks of a run have found out.
+// SetNodes sets the node of each rank, as a run has detected it.
 func (j *Job) SetNodes(nodeOf []int) { j.node = slices.Clone(nodeOf) }
 
 // Nodes returns the number of nodes.
@@ -117,7 +117,7 @@ func (j *Job) Nodes() int {
 	return len(slices.Compact(nodes))
 }
 
-// Neighbours returns the ranks of a rank's node, itself among them, ascending.
+// Neighbours returns the ranks of a rank's node, itself included, ascending.
 func (j *Job) Neighbours(rank int) []int {
 	var ranks []int
 	for r, n := range j.node {
@@ -137,7 +137,7 @@ func (j *Job) Parts(rank int) (first, last int) {
 // Vertices returns the vertices [first, last) of a rank.
 func (j *Job) Vertices(rank int) (first, last int64) { return j.first[rank], j.first[rank+1] }
 
-// Local returns the vertices whose rows a rank reads in memory: its own and those of its node.
+// Local returns the vertices whose rows a rank reads in memory: those of all ranks of its node.
 func (j *Job) Local(rank int) []access.Range {
 	var local []access.Range
 	for _, r := range j.Neighbours(rank) {
@@ -157,15 +157,15 @@ func (j *Job) Steps() int { return j.Streams.Steps() }
 // Share returns the streams that a rank trains.
 func (j *Job) Share(rank int) sample.Share { return j.share[rank] }
 
-// Minibatches returns how many minibatches a rank trains in a step: one a stream of its share, which
-// is as large for every rank.
+// Minibatches returns how many minibatches a rank trains in a step: one for each stream of its
+// share, the same number on every rank.
 func (j *Job) Minibatches() int { return j.share[0].Count }
 
 // Items returns how many minibatches a rank trains in an epoch.
 func (j *Job) Items() int { return j.Steps() * j.Minibatches() }
 
-// Key names the random draws of item i of a rank's epoch, from 1. The minibatches of a step follow
-// each other; items beyond the epoch are those of the next ones.
+// Key names the random draws of item i of a rank's epoch, from 1. The minibatches of a step are
+// consecutive items; items beyond the epoch belong to later epochs.
 func (j *Job) Key(rank, epoch, item int) sample.Key {
 	items := j.Items()
 	step, stream := j.share[rank].Item(item % items)
@@ -178,9 +178,9 @@ func (j *Job) Seeds(k sample.Key, dst []graph.VertexID) []graph.VertexID {
 }
 
 // Workload describes the minibatches of a rank to package access.
-func (j *Job) Workload(rank, workers int) *access.Reader {
+func (j *Job) Workload(rank, workers int) *access.Workload {
 	share := j.share[rank]
-	return &access.Reader{
+	return &access.Workload{
 		Local: j.Local(rank), Sources: access.Sources(j.Streams, share.First, share.Count),
 		Sample: j.Sample, Hops: j.Cache.HaloHops, Topology: j.Shards.Topology(), Streams: j.Streams,
 		First: share.First, Count: share.Count, Seed: j.Seed, Epochs: j.Epochs, Workers: workers,

@@ -1,7 +1,7 @@
-// Package job says what is trained on what: which minibatches each rank trains in which step, from
-// which seeds and by which draws, whose rows it reads in memory, and how many rows its cache holds.
-// Training, planning, simulation, the export of blocks and the config hold one Spec, so what is
-// simulated or planned is what is trained, by construction.
+// Package job describes a job: which minibatches each rank trains in which step, from which seeds
+// and by which draws, whose rows it reads in memory, and how many rows its cache holds. Training,
+// planning, simulation, the export of blocks and the config hold one Spec, so plans and simulations
+// describe the job that is trained, by construction.
 //
 //	Spec ────────┐
 //	parts ──> New ──> Job   ranks       vertices, node, local ranges
@@ -48,8 +48,9 @@ type Spec struct {
 
 	Cache policy.Settings
 
-	Ranks        int // 0: one for each part
-	RanksPerNode int // ranks that share a node's memory; 0: each is a node, unless Job.SetNodes says more
+	Ranks int // 0: one for each part
+	// ranks that share a node's memory; 0: each is a node, unless Job.SetNodes says more
+	RanksPerNode int
 }
 
 // ChunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex
@@ -65,19 +66,22 @@ type limit struct {
 	value, least, most int
 }
 
-// Check reports every fault of the numbers that define minibatches.
+// Check reports every error of the numbers that define minibatches.
 func (s *Spec) Check() error {
-	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	var errs []error
+	reject := func(format string,
+		args ...any) {
+		errs = append(errs, fmt.Errorf(format, args...))
+	}
 	for _, n := range []limit{
 		{"batch", s.Batch, 1, sample.MaxBatch}, {"epochs", s.Epochs, 1, math.MaxInt32},
 		{"ranks", s.Ranks, 0, math.MaxInt32}, {"ranks per node", s.RanksPerNode, 0, math.MaxInt32},
 	} {
 		if n.value < n.least || n.value > n.most {
-			fault("%s is %d; it must be %d to %d", n.name, n.value, n.least, n.most)
+			reject("%s is %d; it must be %d to %d", n.name, n.value, n.least, n.most)
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 // Reads reports whether the model reads neighbours.

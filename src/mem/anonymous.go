@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hugeBytes is the size from which transparent huge pages are asked for: they cut the TLB misses of random access.
+// hugeBytes is the size from which mappings request transparent huge pages, which cut the TLB
+// misses of random access.
 const hugeBytes = 2 << 20
 
 // allocate maps zeroed memory.
@@ -20,5 +21,5 @@ func allocate(size int) ([]byte, error) {
 	return b, err
 }
 
-// release takes back what allocate handed out.
+// release frees memory of allocate.
 func release(p unsafe.Pointer, size int) error { return unmap(p, uintptr(size)) }

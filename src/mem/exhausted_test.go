@@ -17,8 +17,10 @@ func TestGuardReturnsThatMemoryIsUsedUp(t *testing.T) {
 		run        func() error
 	}{
 		{"here", wanted, ask},
-		{"on a goroutine of Parallel", wanted, func() error { Parallel(2, func(int) { _ = ask() }); return nil }},
-		{"more than can be counted", "needs 9223372036854775807 bytes more", func() error { Make[float64](1 << 61); return nil }},
+		{"on a goroutine of Parallel", wanted,
+			func() error { Parallel(2, func(int) { _ = ask() }); return nil }},
+		{"more than can be counted", "needs 9223372036854775807 bytes more",
+			func() error { Make[float64](1 << 61); return nil }},
 	} {
 		err := Guard(c.run)
 		if !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), c.want) {

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// File is a file mapped read-only and shared: all processes of a node that map it share one physical copy.
+// File is a file mapped read-only and shared: all processes of a node that map it share one
+// physical copy.
 type File struct {
 	path   string
 	data   []byte
@@ -83,15 +84,18 @@ func (m *File) unmap() error {
 	return unmapPages(data)
 }
 
-// badRead is what the runtime, and the C kernels' callers, panic with where memory cannot be read.
+// badRead is the panic of the runtime, and of the C kernels' callers, on memory that cannot be
+// read.
 type badRead interface {
 	runtime.Error
 	Addr() uintptr
 }
 
-// Guard runs f and turns a fault while reading a mapped file into an error that names the file, and the panic of Make into an error. Without it, a file that
-// shrinks under its mapping, or a disk that fails, ends the process. It covers Go code of the calling goroutine and of those that
-// Parallel starts, and C code that panics with such a fault when it returns, as the row kernels of compute/cpu do.
+// Guard runs f and turns a failed read of a mapped file into an error that names the file, and a
+// panic of Make into an error. Without it, a file that shrinks while it is mapped, or a disk that
+// fails, ends the process. It covers Go code of the calling goroutine and of those that Parallel
+// starts, and C code that panics with such a fault when it returns, as the row kernels of
+// compute/cpu do.
 func Guard(f func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(old)
@@ -125,7 +129,8 @@ func faultError(addr uintptr) error {
 		if addr >= begin && addr < begin+uintptr(pages(len(m.data))) {
 			at := int(addr - begin)
 			if at < m.window[0] || at >= pages(m.window[1]) {
-				return fmt.Errorf("%s: reading byte %d of %d: %w, bytes %d to %d; this is a bug in halognn",
+				return fmt.Errorf("%s: reading byte %d of %d: %w, bytes %d to %d; this is a bug "+
+					"in halognn",
 					m.path, at, len(m.data), ErrWindow, m.window[0], m.window[1])
 			}
 			return fmt.Errorf("%s: reading byte %d of %d: %w; restore the file and run again",
@@ -135,8 +140,8 @@ func faultError(addr uintptr) error {
 	return nil
 }
 
-// CheckSizes reports the first mapped file that is shorter on disk than its mapping. It costs one stat a file. A file that
-// was deleted keeps its content for those who have it mapped, so it is no fault.
+// CheckSizes reports the first mapped file that is shorter on disk than its mapping. It costs one
+// stat a file. A deleted file keeps its content while it is mapped, so it is no error.
 func CheckSizes() error {
 	mapped.Lock()
 	defer mapped.Unlock()

@@ -4,7 +4,8 @@ package mem
 
 import "unsafe"
 
-// The race detector does not see mapped memory: races on it would go unnoticed. Its builds take the Go heap instead.
+// The race detector does not see mapped memory, so builds with it take these arrays from the Go
+// heap.
 
 // allocate makes zeroed memory, aligned as the widest Number needs.
 func allocate(size int) ([]byte, error) {

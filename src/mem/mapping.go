@@ -6,8 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapPages maps size > 0 bytes of a file, or anonymous memory with fd -1. unmapPages takes them
-// back.
+// mapPages maps size > 0 bytes of a file, or anonymous memory with fd -1. unmapPages unmaps them.
 func mapPages(fd, size, protection, flags int) ([]byte, error) {
 	p, err := unix.MmapPtr(fd, 0, nil, uintptr(size), protection, flags)
 	if err != nil {

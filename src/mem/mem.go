@@ -1,11 +1,12 @@
-// Package mem hands out large arrays that live outside the Go heap: anonymous memory, and files mapped read-only.
+// Package mem allocates large arrays outside the Go heap: anonymous memory, and files mapped
+// read-only.
 //
 //	Make[int32](n) ──> anonymous mapping ──> []int32     the collector neither scans nor counts it
 //	Map(path)      ──> page cache        ──> []byte      one physical copy for all ranks of a node
 //
-// An array has one owner, who frees it; touching a slice of freed memory faults. Memory the collector cannot see must
-// hold no Go pointers, so elements are numbers only. It is Linux's mmap underneath; the package knows nothing of what
-// the arrays mean.
+// An array has one owner, who frees it; touching a slice of freed memory faults. Memory that the
+// collector does not see must hold no Go pointers, so elements are numbers only. It uses Linux's
+// mmap; the package does not know what the arrays mean.
 package mem
 
 import (
@@ -24,22 +25,24 @@ type Number interface {
 	~int8 | ~int16 | ~int32 | ~int64 | ~int | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float32 | ~float64
 }
 
-// Bytes returns the memory of s as bytes, without copying: what files and messages take.
+// Bytes returns the memory of s as bytes, without copying, for files and messages.
 func Bytes[T Number](s []T) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))),
+		len(s)*int(unsafe.Sizeof(*new(T))))
 }
 
 var live, peak atomic.Int64
 
-// Allocated returns the bytes of anonymous memory that Make and Grow have handed out and Free has not taken back.
+// Allocated returns the bytes of anonymous memory that Make and Grow have allocated and Free has
+// not freed.
 func Allocated() int64 { return live.Load() }
 
 // PeakAllocated returns the largest value Allocated has had.
 func PeakAllocated() int64 { return peak.Load() }
 
-// Make returns n zeroed elements outside the Go heap; nil for n = 0. It panics if n is negative, and if the system has no
-// memory left, or no address space has so much, with an error that wraps ErrMemory, which Guard returns: nothing useful can
-// be done without the array.
+// Make returns n zeroed elements outside the Go heap; nil for n = 0. It panics if n is negative. If
+// the system has no memory left, or n exceeds any address space, it panics with an error that wraps
+// ErrMemory and that Guard returns: nothing useful can be done without the array.
 func Make[T Number](n int) []T {
 	if n == 0 {
 		return nil
@@ -69,14 +72,14 @@ func makeBytes(n, elem int) []byte {
 	return b[:n*elem]
 }
 
-// pages rounds up to whole pages, which is what the system hands out and takes back.
+// pages rounds up to whole pages, the system's unit of memory.
 func pages(bytes int) int {
 	p := unix.Getpagesize()
 	return (bytes + p - 1) / p * p
 }
 
-// Free gives back an array of Make or Grow. The slice must start where the array starts and have its full capacity;
-// nil is fine.
+// Free frees an array of Make or Grow. The slice must start where the array starts and have its
+// full capacity; nil is allowed.
 func Free[T Number](s []T) {
 	if cap(s) == 0 {
 		return
@@ -88,9 +91,9 @@ func Free[T Number](s []T) {
 	live.Add(int64(-size))
 }
 
-// Grow returns an array of n elements that begins with the elements of s, which it frees if it has to move; what lies
-// beyond the old length is undefined. An eighth more than asked for is reserved, so that a buffer that follows a
-// slowly growing need moves rarely and, in steady state, never.
+// Grow returns an array of n elements that begins with the elements of s, which it frees if it has
+// to move; elements beyond the old length are undefined. It reserves an eighth more than n, so that
+// a slowly growing buffer moves rarely and, in steady state, never.
 func Grow[T Number](s []T, n int) []T {
 	if n <= cap(s) {
 		return s[:n]

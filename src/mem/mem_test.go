@@ -109,12 +109,18 @@ func TestGuardLeavesOtherPanicsAlone(t *testing.T) {
 func TestContainMakesPanicsErrors(t *testing.T) {
 	boom := errors.New("boom")
 	for name, run := range map[string]func() error{
-		"here":                       func() error { panic(boom) },
-		"on a goroutine of Parallel": func() error { Parallel(2, func(int) { panic(boom) }); return nil },
+		"here": func() error { panic(boom) },
+		"on a goroutine of Parallel": func() error {
+			Parallel(2,
+				func(int) { panic(boom) })
+			return nil
+		},
 	} {
 		err := Contain(run)
 		var p *Panic
-		if !errors.As(err, &p) || !errors.Is(err, boom) || strings.Count(err.Error(), "panic: boom") != 1 || !strings.Contains(err.Error(), "mem_test.go") {
+		if !errors.As(err, &p) || !errors.Is(err, boom) ||
+			strings.Count(err.Error(), "panic: boom") != 1 ||
+			!strings.Contains(err.Error(), "mem_test.go") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -11,13 +11,15 @@ import (
 // ErrMemory is wrapped by the errors about arrays for which the system has no memory left.
 var ErrMemory = errors.New("the system has no memory left")
 
-// exhausted is what Make panics with.
+// exhausted is the error with which Make panics.
 func exhausted(size int, cause error) error {
-	return fmt.Errorf("%s needs %d bytes more, beside the %d in use here, and %w (%w); use more ranks or nodes, or a smaller batch, model.hidden, cache or pipeline depth",
+	return fmt.Errorf("%s needs %d bytes more, beside the %d in use here, and %w (%w); use more "+
+		"ranks or nodes, or a smaller batch, model.hidden, cache or pipeline depth",
 		asking(), size, live.Load(), ErrMemory, cause)
 }
 
-// asking returns the function outside this package that wants memory, as "sample.(*Sampler).expand".
+// asking returns the function outside this package that requests memory, as
+// "sample.(*Sampler).expand".
 func asking() string {
 	var pcs [16]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])

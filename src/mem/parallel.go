@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// Parallel calls f(0) to f(n-1), each on a goroutine of its own, and returns when all have. A panic, which
-// a Guard around the call could not see on another goroutine, goes on on the calling one, where it can.
+// Parallel calls f(0) to f(n-1), each on a goroutine of its own, and returns when all have. It
+// re-raises a panic of f on the calling goroutine, where a Guard around the call sees it.
 func Parallel(n int, f func(worker int)) {
 	var group sync.WaitGroup
 	var met atomic.Pointer[any]

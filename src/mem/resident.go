@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// PeakRSS returns the largest resident set this process has had, in bytes: VmHWM. Pages of mapped files count as far as
-// they were read.
+// PeakRSS returns the largest resident set this process has had, in bytes: VmHWM. Pages of mapped
+// files count as far as they were read.
 func PeakRSS() (int64, error) { return kilobytes("/proc/self/status", "VmHWM:") }
 
 // RSS returns the resident set of this process, in bytes: VmRSS.
 func RSS() (int64, error) { return kilobytes("/proc/self/status", "VmRSS:") }
 
-// Available returns the bytes of this machine's memory that nobody needs: MemAvailable, cached files included.
+// Available returns the unused bytes of this machine's memory: MemAvailable, cached files included.
 func Available() (int64, error) { return kilobytes("/proc/meminfo", "MemAvailable:") }
 
 // kilobytes returns a line of a file that counts kilobytes, as bytes.
@@ -37,9 +37,11 @@ func kilobytes(path, field string) (int64, error) {
 	return 0, fmt.Errorf("memory: %s does not name %s", path, field)
 }
 
-// HeapBytes returns the memory the Go runtime holds now, less what it has given back.
+// HeapBytes returns the memory that the Go runtime holds now, without what it has returned to the
+// system.
 func HeapBytes() int64 {
-	m := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	m := []metrics.Sample{{Name: "/memory/classes/total:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(m)
 	return int64(m[0].Value.Uint64() - m[1].Value.Uint64())
 }

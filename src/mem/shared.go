@@ -8,27 +8,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Shared is memory that several processes of a node map and write: a file in a file system that lies in memory, whose name is
-// needed only until all have mapped it.
+// Shared is memory that several processes of a node map and write: a file of a memory file system,
+// whose name is needed only until all have mapped it.
 //
 //	one process   CreateShared(dir, bytes) ── Path ──┐
 //	the others                  OpenShared(path) <───┘     when all have: Unlink
 //	each          Reserve its share, write it
 //
-// The memory goes back to the system when the name and all mappings are gone.
+// The memory is freed when the name and all mappings are gone.
 type Shared struct {
 	file *os.File
 	data []byte
 }
 
-// CreateShared makes shared memory of so many bytes, zeroed, under a new name in dir; none are taken from the system yet.
+// CreateShared makes zeroed shared memory of so many bytes under a new name in dir; it takes no
+// pages yet.
 func CreateShared(dir string, bytes int) (*Shared, error) {
 	f, err := os.CreateTemp(dir, "halognn-*")
 	if err != nil {
 		return nil, fmt.Errorf("shared memory: %w", err)
 	}
 	if err := f.Truncate(int64(bytes)); err != nil {
-		return nil, errors.Join(fmt.Errorf("shared memory of %d bytes: %w", bytes, err), f.Close(), os.Remove(f.Name()))
+		return nil, errors.Join(fmt.Errorf("shared memory of %d bytes: %w", bytes, err), f.Close(),
+			os.Remove(f.Name()))
 	}
 	s, err := mapShared(f, bytes)
 	if err != nil {
@@ -37,7 +39,7 @@ func CreateShared(dir string, bytes int) (*Shared, error) {
 	return s, err
 }
 
-// OpenShared maps what another process made with CreateShared.
+// OpenShared maps memory that another process made with CreateShared.
 func OpenShared(path string) (*Shared, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -58,7 +60,8 @@ func mapShared(f *os.File, bytes int) (*Shared, error) {
 	var err error
 	s.data, err = mapPages(int(f.Fd()), bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("mapping %d bytes of shared memory: %w", bytes, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("mapping %d bytes of shared memory: %w", bytes, err),
+			f.Close())
 	}
 	return s, nil
 }
@@ -72,8 +75,9 @@ func (s *Shared) Unlink() error { return os.Remove(s.file.Name()) }
 // Bytes returns the memory, valid until Close.
 func (s *Shared) Bytes() []byte { return s.data }
 
-// Reserve takes the memory of bytes [lo,hi) from the system, from the NUMA node of the caller where there are several. Writing
-// what was not reserved would end the process, without a word, where shared memory is used up; this is an error instead.
+// Reserve takes the pages of bytes [lo,hi) from the system, on the caller's NUMA node. Writing an
+// unreserved page would kill the process without a message if shared memory is used up; Reserve
+// returns an error instead.
 func (s *Shared) Reserve(lo, hi int) error {
 	if lo == hi {
 		return nil
@@ -84,7 +88,8 @@ func (s *Shared) Reserve(lo, hi int) error {
 			return nil
 		}
 		if err != unix.EINTR { // a large share takes long enough for a signal to come
-			return fmt.Errorf("reserving %d bytes of shared memory in %s: %w", hi-lo, s.file.Name(), err)
+			return fmt.Errorf("reserving %d bytes of shared memory in %s: %w", hi-lo, s.file.Name(),
+				err)
 		}
 	}
 }

@@ -66,7 +66,8 @@ func TestSharedMemoryThatCannotBe(t *testing.T) {
 	if err := unix.Statfs("/dev/shm", &room); err != nil || room.Blocks == 0 {
 		t.Skipf("there is no /dev/shm with an end that could be met (%v)", err)
 	}
-	bytes := int(room.Blocks)*int(room.Bsize) + 1<<20 // more than there will ever be, so none of it is taken
+	// more than there will ever be, so none of it is taken
+	bytes := int(room.Blocks)*int(room.Bsize) + 1<<20
 	large, err := CreateShared("/dev/shm", bytes)
 	if err != nil {
 		t.Fatal(err)

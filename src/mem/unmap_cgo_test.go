@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spy stands before the C library's munmap and writes a line for every call of an odd number of
-// pages that nothing else has.
+// spy replaces the C library's munmap and writes a line for every call with an odd number of pages
+// that nothing else maps.
 const spy = `
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -35,8 +35,8 @@ int munmap(void *p, size_t size) {
 }
 `
 
-// What arrays, mapped files and shared memory give back must pass through the C library, where MPI
-// libraries watch for it.
+// Arrays, mapped files and shared memory must be unmapped through the C library, where MPI
+// libraries see it.
 func TestMappingsEndThroughTheCLibrary(t *testing.T) {
 	size := 1237 * unix.Getpagesize()
 	if dir := os.Getenv("HALOGNN_TEST_UNMAP"); dir != "" { // the process that the spy watches
@@ -53,7 +53,8 @@ func TestMappingsEndThroughTheCLibrary(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := fmt.Sprintf("-DPAGE=%d", unix.Getpagesize())
-	build := exec.Command(cc[0], append(cc[1:], "-shared", "-fPIC", page, "-o", library, source, "-ldl")...)
+	build := exec.Command(cc[0],
+		append(cc[1:], "-shared", "-fPIC", page, "-o", library, source, "-ldl")...)
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", build, err, text)
 	}
@@ -63,14 +64,16 @@ func TestMappingsEndThroughTheCLibrary(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	for i, what := range []string{"an array", "an array that grew", "a mapped file", "shared memory"} {
+	for i, what := range []string{"an array", "an array that grew", "a mapped file",
+		"shared memory"} {
 		if n := strings.Count(string(text), fmt.Sprintf("munmap of %d\n", i+1)); n != 1 {
-			t.Errorf("%s: munmap of the C library was called %d times, want once:\n%s", what, n, text)
+			t.Errorf("%s: munmap of the C library was called %d times, want once:\n%s", what, n,
+				text)
 		}
 	}
 }
 
-// giveBack maps and unmaps once, twice, ... size bytes in all ways that the package has.
+// giveBack maps and unmaps size, 2*size, ... bytes, in each way that the package has.
 func giveBack(t *testing.T, dir string, size int) {
 	Free(Make[byte](size))
 	Free(Grow(Make[byte](2*size), 9*size))

@@ -8,6 +8,5 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unmap gives a mapping back. Without cgo there is no C library, and no MPI that would have to
-// know.
+// unmap ends a mapping. Without cgo there is no C library, and no MPI that must be told.
 func unmap(p unsafe.Pointer, size uintptr) error { return unix.MunmapPtr(p, size) }

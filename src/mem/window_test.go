@@ -24,17 +24,21 @@ func TestMapWindow(t *testing.T) {
 	n := int64(len(content))
 	for _, copied := range []bool{false, true} {
 		for _, w := range [][2]int64{
-			{0, 0}, {0, n}, {0, 1}, {n - 1, n}, {n, n}, {int64(2*page + 5), int64(4*page - 3)}, {int64(page), int64(2 * page)},
+			{0, 0}, {0, n}, {0, 1}, {n - 1, n}, {n, n}, {int64(2*page + 5), int64(4*page - 3)},
+			{int64(page), int64(2 * page)},
 		} {
 			f, err := MapWindow(path, w[0], w[1], copied)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if lo, hi := f.Window(); int64(lo) > w[0] && w[1] > w[0] || int64(hi) < w[1] && w[1] > w[0] || hi-lo > int(w[1]-w[0])+2*page {
+			if lo, hi := f.Window(); int64(lo) > w[0] && w[1] > w[0] || int64(hi) < w[1] &&
+				w[1] > w[0] || hi-lo > int(w[1]-w[0])+2*page {
 				t.Errorf("window %d to %d: bytes %d to %d are mapped", w[0], w[1], lo, hi)
 			}
-			if len(f.Bytes()) != len(content) || !bytes.Equal(f.Bytes()[w[0]:w[1]], content[w[0]:w[1]]) {
-				t.Errorf("window %d to %d, copied %t: %d bytes, or other ones", w[0], w[1], copied, len(f.Bytes()))
+			if len(f.Bytes()) != len(content) ||
+				!bytes.Equal(f.Bytes()[w[0]:w[1]], content[w[0]:w[1]]) {
+				t.Errorf("window %d to %d, copied %t: %d bytes, or other ones", w[0], w[1], copied,
+					len(f.Bytes()))
 			}
 			lo, hi := f.Window()
 			for _, at := range []int{0, lo - 1, hi, len(content) - 1} {

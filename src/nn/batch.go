@@ -64,9 +64,12 @@ func (m *Model) Loss(b *Batch, logits compute.Matrix) (Stats, compute.Matrix) {
 		dlogits = m.grad[(len(m.stages)-1)%2].matrix(logits.Rows, logits.Cols)
 	}
 	var s Stats
-	if m.Config.Task == Multilabel {
+	switch {
+	case m.objective != nil && b.Train:
+		s = m.objective.loss(m.dev, dlogits, logits, b.Labels, b.GlobalSeeds)
+	case m.Config.Task == Multilabel:
 		s = BinaryCrossEntropy(m.dev, dlogits, logits, b.Targets, b.GlobalSeeds)
-	} else {
+	default:
 		s = CrossEntropy(m.dev, dlogits, logits, b.Labels, b.GlobalSeeds)
 	}
 	if b.Train {

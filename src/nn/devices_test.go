@@ -3,29 +3,44 @@ package nn
 import (
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"halognn/src/compute"
+	"halognn/src/compute/computetest"
+	"halognn/src/compute/cpu"
+	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
+	"halognn/src/graph"
 	"halognn/src/npy"
 )
 
 // backend is a device that the suite runs on.
 type backend struct {
 	name string
-	open func() (compute.Device, error)
+	open func(t *testing.T) (compute.Device, error)
 }
 
-// backends are all devices of this build; files with build tags add to them.
-var backends = []backend{{"ref", func() (compute.Device, error) { return ref.New(), nil }}}
+// backends are all devices; tests on one without a library are skipped.
+var backends = []backend{
+	{"ref", func(*testing.T) (compute.Device, error) { return ref.New(), nil }},
+	{"cpu", func(*testing.T) (compute.Device, error) { return cpu.New(cpu.Options{Threads: 2}) }},
+	{"cuda", func(t *testing.T) (compute.Device, error) {
+		return cuda.Open(cuda.Options{Memory: 16 << 20, Library: computetest.CUDALibrary(t, "../..")})
+	}},
+}
 
 // onEveryDevice runs the test once for each backend.
 func onEveryDevice(t *testing.T, test func(t *testing.T, dev compute.Device)) {
 	for _, b := range backends {
 		t.Run(b.name, func(t *testing.T) {
-			dev, err := b.open()
+			dev, err := b.open(t)
+			if err != nil && strings.Contains(err.Error(), "built without cgo") {
+				t.Skip(err)
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,18 +102,41 @@ func forward(t testing.TB, m *Model, b *Batch) compute.Matrix {
 
 // transpose reverses the edges of a hop: destinations by source, in edge order.
 func transpose(s compute.Segments, sources int) compute.Segments {
-	lists := make([][]int32, sources)
+	lists, edges := make([][]int32, sources), make([][]int32, sources)
 	for d := range s.Len() {
-		for _, i := range s.Indices[s.Indptr[d]:s.Indptr[d+1]] {
-			lists[i] = append(lists[i], int32(d))
+		for e := s.Indptr[d]; e < s.Indptr[d+1]; e++ {
+			i := s.Indices[e]
+			lists[i], edges[i] = append(lists[i], int32(d)), append(edges[i], int32(e))
 		}
 	}
 	t := compute.Segments{Indptr: make([]int64, 1, sources+1)}
-	for _, list := range lists {
-		t.Indices = append(t.Indices, list...)
+	for i, list := range lists {
+		t.Indices, t.Edges = append(t.Indices, list...), append(t.Edges, edges[i]...)
 		t.Indptr = append(t.Indptr, int64(len(t.Indices)))
 	}
 	return t
+}
+
+// fit makes a hop what a model needs of it: with edges from the destinations to themselves, with
+// weights for the edges, which are random.
+func fit(h Hop, needs Needs, rng *rand.Rand) Hop {
+	if needs.SelfEdges {
+		b := graph.Block{NumSrc: h.Sources, NumDst: h.Destinations, Indptr: h.Forward.Indptr,
+			Indices: h.Forward.Indices}
+		var with graph.Block
+		b.SelfEdges(&with)
+		h.Forward = compute.Segments{Indptr: with.Indptr, Indices: with.Indices}
+		h.Transposed = transpose(h.Forward, h.Sources)
+	}
+	if needs.Weights {
+		for range h.Forward.Indices {
+			h.Weights = append(h.Weights, rng.Float32())
+		}
+		for _, e := range h.Transposed.Edges {
+			h.TransposedWeights = append(h.TransposedWeights, h.Weights[e])
+		}
+	}
+	return h
 }
 
 // randomHops draws hops whose last one has seeds destinations. Every destination has 0 to 5 in-neighbours; a third of the
@@ -174,9 +212,22 @@ type golden struct {
 	*npy.Zip
 }
 
+// openGolden opens an archive of testdata, or of the directory that HALOGNN_GOLDEN names; a test
+// whose archive is in neither is skipped.
 func openGolden(t *testing.T, name string) golden {
 	t.Helper()
-	z, err := npy.OpenZip(filepath.Join("testdata", name+".npz"))
+	path := filepath.Join("testdata", name+".npz")
+	if _, err := os.Stat(path); err != nil {
+		dir := os.Getenv("HALOGNN_GOLDEN")
+		if dir == "" {
+			dir = filepath.Join("..", "..", "..", "shared", "golden")
+		}
+		path = filepath.Join(dir, name+".npz")
+		if _, err := os.Stat(path); err != nil {
+			t.Skipf("%v; HALOGNN_GOLDEN names the directory of the archives", err)
+		}
+	}
+	z, err := npy.OpenZip(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,40 +14,141 @@ import (
 // one, rows in chunks), which costs about the same again in an unlucky place: tolerances are within ten times
 // PyTorch's.
 const (
-	layerForward   = 1e-6 // PyTorch 1e-7: sage_mean and sage_mean_wide, softmax, sigmoid, layernorm
-	layerBackward  = 2e-6 // PyTorch 2e-7 (db), wide 3e-7 (dW_neigh)
-	modelForward   = 1e-6 // PyTorch 1e-7: three layers
-	modelBackward  = 3e-6 // PyTorch 3e-7
-	runLosses      = 2e-6 // PyTorch 1e-7 to 3e-7
-	runFirstStep   = 5e-7 // PyTorch 5e-8 to 8e-8, absolute
-	runTenthStep   = 1e-6 // PyTorch 1e-7, AdamW 5e-7, absolute
-	runMoments     = 5e-6 // no number from PyTorch: moments are sums of gradients (3e-7) and of their squares (twice that)
-	sigmoidForward = 1e-7 // PyTorch 7e-9, extreme 2e-8
+	layerForward     = 1e-6 // PyTorch 1e-7: sage_mean and sage_mean_wide, softmax, sigmoid, layernorm
+	layerBackward    = 2e-6 // PyTorch 2e-7 (db), wide 3e-7 (dW_neigh)
+	ginBackward      = 6e-6 // PyTorch 2e-7 (dW2), wide 6e-7 (deps)
+	gatBackward      = 8e-6 // PyTorch 8e-7 (da_dst), wide mean 1e-6
+	modelForward     = 1e-6 // PyTorch 1e-7: three layers
+	modelBackward    = 3e-6 // PyTorch 3e-7
+	ginModelBackward = 3e-5 // PyTorch 3e-6
+	gatModelBackward = 5e-6 // PyTorch 5e-7, with ELU 1e-6
+	runLosses        = 2e-6 // PyTorch 1e-7 to 3e-7
+	runFirstStep     = 5e-7 // PyTorch 5e-8 to 8e-8, absolute
+	runTenthStep     = 1e-6 // PyTorch 1e-7, AdamW 5e-7, absolute
+	runMoments       = 5e-6 // no number from PyTorch: moments are sums of gradients (3e-7) and of their squares (twice that)
+	sigmoidForward   = 1e-7 // PyTorch 7e-9, extreme 2e-8
 )
 
+// arrays names the array of each parameter of a layer, by what follows the layer in its name.
+var arrays = map[string]map[string]string{
+	"sage": {"lin_l.weight": "W_neigh", "lin_l.bias": "b", "lin_r.weight": "W_self"},
+	"gcn":  {"lin.weight": "W", "bias": "b"},
+	"gin":  {"nn.0.weight": "W1", "nn.0.bias": "b1", "nn.2.weight": "W2", "nn.2.bias": "b2", "eps": "eps"},
+	"gat":  {"lin.weight": "W", "att_src": "a_src", "att_dst": "a_dst", "bias": "b"},
+}
+
+// layerArray maps convs.1.lin.weight to W.
+func layerArray(kind, param string) string {
+	var l int
+	var rest string
+	if _, err := fmt.Sscanf(param, "convs.%d.%s", &l, &rest); err != nil {
+		panic(param)
+	}
+	return arrays[kind][rest]
+}
+
+// hiddenLayer is the first of two layers, of widths in and out, without what follows it.
+func hiddenLayer(t *testing.T, dev compute.Device, c Config) *Model {
+	c.Layers, c.Norm, c.Task = 1, NormNone, Multiclass
+	if c.HeadMerge == HeadsConcat { // the last layer's heads are averaged
+		c.Layers, c.Hidden = 2, c.Out
+	}
+	return newModel(t, dev, c, 0)
+}
+
 func TestGoldenLayer(t *testing.T) {
-	array := map[string]string{"convs.0.lin_l.weight": "W_neigh", "convs.0.lin_l.bias": "b", "convs.0.lin_r.weight": "W_self"}
-	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
-		for _, name := range []string{"sage_mean", "sage_mean_wide"} {
-			g := openGolden(t, name)
-			_, x := g.want("X")
-			_, y := g.want("Y")
-			m := newModel(t, dev, Config{Kind: "sage", Layers: 1, In: x[1], Out: y[1], Norm: NormNone, Task: Multiclass}, 0)
-			g.setParams(m, func(p string) string { return array[p] })
-			in := &Input{Hop: g.hop(""), X: g.rows(dev, "X"), Train: true, Gradient: true}
-			out, err := m.ForwardLayer(0, in)
-			if err != nil {
-				t.Fatal(err)
-			}
-			g.compare(dev, "Y", out.Data, layerForward)
-			g.compare(dev, "agg", m.stages[0].Layer.(*sage).agg.Data, layerForward)
-			dx := m.BackwardLayer(0, in, g.rows(dev, "dY"))
-			g.compare(dev, "dX", dx.Data, layerBackward)
-			for _, p := range m.Params.List {
-				g.compare(dev, "d"+array[p.Name], p.of(m.Params.Grads), layerBackward)
-			}
+	for _, c := range []struct {
+		file      string
+		config    Config
+		backwards float64
+	}{
+		{"sage_mean", Config{Kind: "sage"}, layerBackward},
+		{"gcn", Config{Kind: "gcn"}, layerBackward},
+		{"gin", Config{Kind: "gin"}, ginBackward},
+		{"gat_concat", Config{Kind: "gat", Heads: 3, HeadMerge: HeadsConcat, Slope: 0.2}, gatBackward},
+		{"gat_mean", Config{Kind: "gat", Heads: 3, HeadMerge: HeadsMean, Slope: 0.2}, gatBackward},
+	} {
+		for _, file := range []string{c.file, c.file + "_wide"} {
+			t.Run(file, func(t *testing.T) {
+				onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+					goldenLayer(t, dev, file, c.config, c.backwards)
+				})
+			})
 		}
-	})
+	}
+}
+
+func goldenLayer(t *testing.T, dev compute.Device, file string, c Config, backward float64) {
+	g := openGolden(t, file)
+	_, x := g.want("X")
+	_, y := g.want("Y")
+	c.In, c.Out = x[1], y[1]
+	m := hiddenLayer(t, dev, c)
+	layer := m.stages[0].Layer
+	if c.Kind == "gin" { // whose hidden rows are narrower or wider than the result in the archive
+		_, hidden := g.want("hidden")
+		layer = resize(t, m, hidden[1])
+	}
+	array := func(p string) string { return layerArray(c.Kind, p) }
+	g.setParams(m, array)
+	in := &Input{Hop: fit(g.hop(""), m.Needs(), nil), X: g.rows(dev, "X"), Train: true, Gradient: true}
+	if err := layer.Reserve(in); err != nil {
+		t.Fatal(err)
+	}
+	out, dx := upload(t, dev, y[0], y[1], nil), upload(t, dev, x[0], x[1], nil)
+	layer.Forward(out, in)
+	g.compare(dev, "Y", out.Data, layerForward)
+	switch l := layer.(type) {
+	case *sage:
+		g.compare(dev, "agg", l.agg.Data, layerForward)
+	case *gcn:
+		g.compare(dev, "agg", l.agg.Data, layerForward)
+	case *gin:
+		g.compare(dev, "agg", l.aggregate.data[:in.Destinations*l.in], layerForward)
+		g.compare(dev, "hidden", l.hidden.data[:in.Destinations*l.mid], layerForward)
+	case *gat:
+		g.compareEdges(dev, in, "alpha", l.alpha.data, l.heads)
+	}
+	layer.Backward(dx, g.rows(dev, "dY"), in)
+	g.compare(dev, "dX", dx.Data, backward)
+	for _, p := range m.Params.List {
+		if strings.HasPrefix(p.Name, "convs.0.") {
+			g.compare(dev, "d"+array(p.Name), p.of(m.Params.Grads), backward)
+		}
+	}
+}
+
+// resize gives the first layer of a GIN hidden rows of another width, and the model parameters for them.
+func resize(t *testing.T, m *Model, mid int) Layer {
+	l := m.stages[0].Layer.(*gin)
+	l.mid = mid
+	p, err := newParams(m.dev, [][]Param{l.Params()}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Params.free()
+	m.Params = p
+	m.bind()
+	return l
+}
+
+// compareEdges holds numbers of edges to the archive's, where those of the edges from a destination to
+// itself are arrays of their own.
+func (g golden) compareEdges(dev compute.Device, in *Input, name string, got []float32, heads int) {
+	g.t.Helper()
+	edges, own := []float32{}, []float32{}
+	s, all := in.Hop.Forward, download(dev, got[:len(in.Hop.Forward.Indices)*heads])
+	for d := range s.Len() {
+		last := int(s.Indptr[d+1]) - 1
+		edges = append(edges, all[int(s.Indptr[d])*heads:last*heads]...)
+		own = append(own, all[last*heads:(last+1)*heads]...)
+	}
+	for array, x := range map[string][]float32{name: edges, name + "_self": own} {
+		want, _ := g.want(array)
+		if d := deviation(x, want); !(d <= layerForward) {
+			g.t.Errorf("%s deviates by %.2g, tolerance %.2g", array, d, layerForward)
+		}
+	}
 }
 
 func TestGoldenLosses(t *testing.T) {
@@ -98,101 +199,128 @@ func TestGoldenLayerNorm(t *testing.T) {
 	})
 }
 
-// modelArray maps convs.1.lin_l.weight to l1_W_neigh.
-func modelArray(param string) string {
+// modelArray maps convs.1.lin_l.weight of a model to l1_W_neigh.
+func modelArray(m *Model, param string) string {
 	var l int
-	var rest string
-	if _, err := fmt.Sscanf(param, "convs.%d.%s", &l, &rest); err != nil {
+	if _, err := fmt.Sscanf(param, "convs.%d.", &l); err != nil {
 		panic(param)
 	}
-	return fmt.Sprintf("l%d_", l) + map[string]string{"lin_l.weight": "W_neigh", "lin_l.bias": "b", "lin_r.weight": "W_self"}[rest]
+	return fmt.Sprintf("l%d_%s", l, layerArray(m.Config.Kind, param))
 }
 
-// goldenModel returns the three-layer model with its initial parameters, and its minibatch.
-func goldenModel(t *testing.T, dev compute.Device) (golden, *Model, *Batch) {
-	g := openGolden(t, "model_sage3")
-	b := &Batch{Hops: []Hop{g.hop("b0_"), g.hop("b1_"), g.hop("b2_")}, X: g.rows(dev, "X"), Labels: g.int32s("labels"),
-		Train: true, InputGradient: true}
+// goldenModels are the models of the archives, and how near to their gradients float32 comes.
+var goldenModels = []struct {
+	file       string
+	config     Config
+	backward   float64
+	optimizers []string
+}{
+	{"model_sage3", Config{Kind: "sage", Layers: 3, Hidden: 12}, modelBackward, []string{"adam", "adamw", "adam_l2", "sgd"}},
+	{"model_gcn3", Config{Kind: "gcn", Layers: 3, Hidden: 12}, modelBackward, []string{"adam", "adamw", "sgd"}},
+	{"model_gin3", Config{Kind: "gin", Layers: 3, Hidden: 12}, ginModelBackward, []string{"adam", "adamw", "sgd"}},
+	{"model_gat2", Config{Kind: "gat", Layers: 2, Hidden: 16, Heads: 2, Slope: 0.2}, gatModelBackward,
+		[]string{"adam", "adamw", "sgd"}},
+	{"model_gat2_elu", Config{Kind: "gat", Layers: 2, Hidden: 16, Heads: 2, Slope: 0.2, Activation: ELU},
+		gatModelBackward, []string{"adam"}},
+}
+
+// goldenModel returns a model with its initial parameters, and its minibatch.
+func goldenModel(t *testing.T, dev compute.Device, file string, c Config) (golden, *Model, *Batch) {
+	g := openGolden(t, file)
+	c.In, c.Out, c.Norm, c.Task = 16, 5, NormNone, Multiclass
+	m := newModel(t, dev, c, 0)
+	b := &Batch{X: g.rows(dev, "X"), Labels: g.int32s("labels"), Train: true, InputGradient: true}
+	for l := range c.Layers {
+		b.Hops = append(b.Hops, fit(g.hop(fmt.Sprintf("b%d_", l)), m.Needs(), nil))
+	}
 	b.GlobalSeeds = len(b.Labels)
-	m := newModel(t, dev, Config{Kind: "sage", Layers: 3, In: 16, Hidden: 12, Out: 5, Norm: NormNone, Task: Multiclass}, 0)
-	g.setParams(m, modelArray)
+	g.setParams(m, func(p string) string { return modelArray(m, p) })
 	return g, m, b
 }
 
 func TestGoldenModel(t *testing.T) {
-	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
-		g, m, b := goldenModel(t, dev)
-		logits := forward(t, m, b)
-		g.compare(dev, "h1", m.inputs[1].X.Data, modelForward)
-		g.compare(dev, "h2", m.inputs[2].X.Data, modelForward)
-		g.compare(dev, "logits", logits.Data, modelForward)
-		stats, dlogits := m.Loss(b, logits)
-		if want := g.scalar("loss"); !(math.Abs(stats.Loss-want) <= modelForward*want) {
-			t.Errorf("loss %.9g, want %.9g", stats.Loss, want)
-		}
-		g.compare(dev, "dX", m.Backward(dlogits, nil).Data, modelBackward)
-		for _, p := range m.Params.List {
-			g.compare(dev, "d_"+modelArray(p.Name), p.of(m.Params.Grads), modelBackward)
-		}
-	})
+	for _, c := range goldenModels {
+		t.Run(c.file, func(t *testing.T) {
+			onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+				g, m, b := goldenModel(t, dev, c.file, c.config)
+				logits := forward(t, m, b)
+				for l := 1; l < m.Config.Layers; l++ {
+					g.compare(dev, fmt.Sprintf("h%d", l), m.inputs[l].X.Data, modelForward)
+				}
+				g.compare(dev, "logits", logits.Data, modelForward)
+				stats, dlogits := m.Loss(b, logits)
+				if want := g.scalar("loss"); !(math.Abs(stats.Loss-want) <= modelForward*want) {
+					t.Errorf("loss %.9g, want %.9g", stats.Loss, want)
+				}
+				g.compare(dev, "dX", m.Backward(dlogits, nil).Data, c.backward)
+				for _, p := range m.Params.List {
+					g.compare(dev, "d_"+modelArray(m, p.Name), p.of(m.Params.Grads), c.backward)
+				}
+			})
+		})
+	}
 }
 
 func TestGoldenOptimizers(t *testing.T) {
-	slotArray := map[string]string{"m": "m_", "v": "v_", "momentum": "buf_"}
-	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
-		for _, c := range []struct{ file, kind string }{
-			{"model_sage3_adam", Adam}, {"model_sage3_adamw", AdamW}, {"model_sage3_adam_l2", Adam}, {"model_sage3_sgd", SGD},
-		} {
-			t.Run(c.file, func(t *testing.T) {
-				_, m, b := goldenModel(t, dev)
-				g := openGolden(t, c.file)
-				options := OptimizerOptions{Kind: c.kind, WeightDecay: g.scalar("weight_decay")}
-				if c.kind == SGD {
-					options.Momentum = g.scalar("momentum")
-				} else {
-					betas, _ := g.want("betas")
-					options.Beta1, options.Beta2, options.Eps = betas[0], betas[1], g.scalar("eps")
-				}
-				o, err := NewOptimizer(dev, m.Params, options)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer o.Close()
-				schedule := Schedule{Kind: ScheduleConstant, Base: g.scalar("lr")}
-				losses, _ := g.want("losses")
-				for step, want := range losses {
-					stats, dlogits := m.Loss(b, forward(t, m, b))
-					if !(math.Abs(stats.Loss-want) <= runLosses*want) {
-						t.Errorf("loss before step %d is %.9g, want %.9g", step+1, stats.Loss, want)
-					}
-					if step == 10 {
-						break
-					}
-					m.Backward(dlogits, nil)
-					o.Update(schedule.LR(step, 10))
-					if step == 0 {
-						g.compareParams(dev, m, "p1_", runFirstStep)
-					}
-				}
-				g.compareParams(dev, m, "p10_", runTenthStep)
-				for _, slot := range o.Slots() {
-					for _, p := range m.Params.List {
-						g.compare(dev, slotArray[slot.Name]+modelArray(p.Name), p.of(slot.Data), runMoments)
-					}
-				}
+	for _, c := range goldenModels {
+		for _, optimizer := range c.optimizers {
+			t.Run(c.file+"_"+optimizer, func(t *testing.T) {
+				onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+					_, m, b := goldenModel(t, dev, c.file, c.config)
+					goldenRun(t, dev, openGolden(t, c.file+"_"+optimizer), m, b, optimizer)
+				})
 			})
 		}
-	})
+	}
+}
+
+// goldenRun takes ten steps.
+func goldenRun(t *testing.T, dev compute.Device, g golden, m *Model, b *Batch, optimizer string) {
+	slotArray := map[string]string{"m": "m_", "v": "v_", "momentum": "buf_"}
+	options := OptimizerOptions{Kind: strings.TrimSuffix(optimizer, "_l2"), WeightDecay: g.scalar("weight_decay")}
+	if options.Kind == SGD {
+		options.Momentum = g.scalar("momentum")
+	} else {
+		betas, _ := g.want("betas")
+		options.Beta1, options.Beta2, options.Eps = betas[0], betas[1], g.scalar("eps")
+	}
+	o, err := NewOptimizer(dev, m.Params, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	schedule := Schedule{Kind: ScheduleConstant, Base: g.scalar("lr")}
+	losses, _ := g.want("losses")
+	for step, want := range losses {
+		stats, dlogits := m.Loss(b, forward(t, m, b))
+		if !(math.Abs(stats.Loss-want) <= runLosses*want) {
+			t.Errorf("loss before step %d is %.9g, want %.9g", step+1, stats.Loss, want)
+		}
+		if step == 10 {
+			break
+		}
+		m.Backward(dlogits, nil)
+		o.Update(schedule.LR(step, 10))
+		if step == 0 {
+			g.compareParams(dev, m, "p1_", runFirstStep)
+		}
+	}
+	g.compareParams(dev, m, "p10_", runTenthStep)
+	for _, slot := range o.Slots() {
+		for _, p := range m.Params.List {
+			g.compare(dev, slotArray[slot.Name]+modelArray(m, p.Name), p.of(slot.Data), runMoments)
+		}
+	}
 }
 
 // compareParams holds all parameters to the archive's, with an absolute tolerance.
 func (g golden) compareParams(dev compute.Device, m *Model, prefix string, tolerance float64) {
 	g.t.Helper()
 	for _, p := range m.Params.List {
-		want, _ := g.want(prefix + modelArray(p.Name))
+		want, _ := g.want(prefix + modelArray(m, p.Name))
 		for i, got := range download(dev, p.of(m.Params.Values)) {
 			if d := math.Abs(float64(got) - want[i]); !(d <= tolerance) {
-				g.t.Errorf("%s%s[%d] is off by %.2g, tolerance %.2g", prefix, modelArray(p.Name), i, d, tolerance)
+				g.t.Errorf("%s%s[%d] is off by %.2g, tolerance %.2g", prefix, modelArray(m, p.Name), i, d, tolerance)
 				break
 			}
 		}

@@ -16,10 +16,14 @@ const gradientTolerance = 5e-6
 // this rank.
 func randomBatch(t testing.TB, dev compute.Device, rng *rand.Rand, c Config, seeds int) (*Batch, []float32) {
 	b := &Batch{Train: true, InputGradient: true, GlobalSeeds: seeds + 3}
-	if c.Kind == "mlp" {
-		b.Hops = seedHops(c.Layers, seeds)
-	} else {
+	if c.ReadsNeighbours() {
 		b.Hops = randomHops(rng, c.Layers, seeds)
+		needs := c.Needs()
+		for l := range b.Hops {
+			b.Hops[l] = fit(b.Hops[l], needs, rng)
+		}
+	} else {
+		b.Hops = seedHops(c.Layers, seeds)
 	}
 	rows := randomRows(rng, b.Hops[0].Sources*c.In)
 	b.X = upload(t, dev, b.Hops[0].Sources, c.In, rows)
@@ -44,6 +48,20 @@ var architectures = []struct {
 	{"sage, dropout", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3, Dropout: 0.4, Norm: NormNone, Task: Multiclass}},
 	{"sage, norm, dropout, multilabel",
 		Config{Kind: "sage", Layers: 2, In: 5, Hidden: 7, Out: 3, Dropout: 0.25, Norm: NormLayer, Task: Multilabel}},
+	{"gcn", Config{Kind: "gcn", Layers: 3, In: 5, Hidden: 4, Out: 3, Dropout: 0.3, Norm: NormLayer, Task: Multiclass}},
+	{"gcn, both ends", Config{Kind: "gcn", Layers: 2, In: 5, Hidden: 4, Out: 3, GCNNorm: GCNBoth, Norm: NormNone, Task: Multiclass}},
+	{"gin", Config{Kind: "gin", Layers: 2, In: 5, Hidden: 7, Out: 3, Dropout: 0.3, Norm: NormNone, Task: Multiclass}},
+	{"gin, one layer", Config{Kind: "gin", Layers: 1, In: 5, Out: 3, Norm: NormNone, Task: Multilabel}},
+	{"gat", Config{Kind: "gat", Layers: 3, In: 5, Hidden: 6, Out: 3, Heads: 2, Slope: 0.2, Norm: NormLayer, Dropout: 0.3,
+		Activation: ELU, Task: Multiclass}},
+	{"gat, means", Config{Kind: "gat", Layers: 2, In: 5, Hidden: 4, Out: 3, Heads: 3, HeadMerge: HeadsMean, Slope: 0.1,
+		Norm: NormNone, Task: Multiclass}},
+	{"gat, one layer of one head", Config{Kind: "gat", Layers: 1, In: 5, Out: 3, Heads: 1, Slope: 0.2, Norm: NormNone, Task: Multiclass}},
+	{"gat, residual", Config{Kind: "gat", Layers: 3, In: 5, Hidden: 6, Out: 3, Heads: 3, Slope: 0.2, Norm: NormLayer, Dropout: 0.2,
+		Residual: true, Task: Multiclass}},
+	{"gcn, residual", Config{Kind: "gcn", Layers: 4, In: 5, Hidden: 4, Out: 3, Norm: NormNone, Residual: true, Task: Multiclass}},
+	{"mlp, residual", Config{Kind: "mlp", Layers: 3, In: 5, Hidden: 4, Out: 3, Norm: NormLayer, Residual: true, Task: Multiclass}},
+	{"sage, elu", Config{Kind: "sage", Layers: 2, In: 5, Hidden: 4, Out: 3, Dropout: 0.4, Activation: ELU, Norm: NormNone, Task: Multiclass}},
 	{"mlp", Config{Kind: "mlp", Layers: 3, In: 5, Hidden: 4, Out: 3, Norm: NormNone, Task: Multiclass}},
 	{"mlp, norm, dropout",
 		Config{Kind: "mlp", Layers: 2, In: 5, Hidden: 7, Out: 3, Dropout: 0.25, Norm: NormLayer, Task: Multiclass}},

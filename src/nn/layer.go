@@ -8,16 +8,27 @@ type Needs struct {
 	Own     bool // the row of every destination (Input.Own)
 	Mean    bool // the mean over the in-neighbours of every destination (Input.Mean)
 	Sources bool // the rows of all sources (Input.X), because aggregation depends on parameters
+
+	// Of the hops of all layers:
+	SelfEdges  bool // each destination's segment ends with an edge from itself
+	Transposed bool // Hop.Transposed of the input layer too, and Edges of all
+	Weights    bool // Hop.Weights and TransposedWeights, by degrees of the whole graph
 }
 
 // Hop is the topology one layer works on. The destinations are the first sources.
 type Hop struct {
 	Sources, Destinations int
 	Forward               compute.Segments   // in-neighbours by destination; not read where Input.Mean is given
-	Transposed            compute.Segments   // destinations by source; read by backward if Input.Gradient
+	Transposed            compute.Segments   // destinations by source; read by backward if Input.Gradient or Needs.Transposed
+	Weights               []float32          // [E] of the edges of Forward, host memory; nil unless Needs.Weights
+	TransposedWeights     []float32          // [E] of those of Transposed
+	Edges                 int                // of Forward: what Reserve goes by where Forward is not given
 	Vertices              []int32            // [Destinations] original ids: they key the dropout bits; nil if nothing is dropped
 	Dropout               compute.DropoutKey // names this layer's dropout bits of this minibatch
 }
+
+// edges returns the number of edges.
+func (h *Hop) edges() int { return max(h.Edges, len(h.Forward.Indices)) }
 
 // Input is what one layer reads of a minibatch: either the rows of all sources, or Own and Mean as far as it needs them.
 type Input struct {
@@ -50,6 +61,9 @@ type Layer interface {
 	// Reserve makes room for a forward pass over in and, if in.Train, a backward one. It fails only for want of device
 	// memory; Forward and Backward then cannot.
 	Reserve(in *Input) error
+	// Flops counts the multiplications and additions of matrix products that Forward and Backward make
+	// of a hop, whose counts it reads; gradient is Input.Gradient.
+	Flops(h *Hop, gradient bool) int
 	// Forward sets y [Destinations, out].
 	Forward(y compute.Matrix, in *Input)
 	// Backward sets the gradients of the parameters from dy [Destinations, out] and, if in.Gradient, dx [Sources, in]. Forward

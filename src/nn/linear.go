@@ -40,6 +40,19 @@ func (d *linear) Reserve(in *Input) error {
 	return nil
 }
 
+func (d *linear) Flops(h *Hop, gradient bool) int {
+	return 2 * passes(gradient) * h.Destinations * d.in * d.out
+}
+
+// passes returns how often a product of one size is made: forward, for the gradient of the weights, and
+// for that of the input.
+func passes(gradient bool) int {
+	if gradient {
+		return 3
+	}
+	return 2
+}
+
 func (d *linear) Forward(y compute.Matrix, in *Input) {
 	d.dev.MatMul(y, in.own(), d.w, false)
 	d.dev.AddBias(y, d.bias)

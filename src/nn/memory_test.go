@@ -48,7 +48,8 @@ func TestMemoryGrowsWithSlack(t *testing.T) {
 				calls = meter.calls
 				b, _ := randomBatch(t, dev, rng, a.Config, seeds)
 				pass(t, dev, m, b)
-				if seeds == 9 && meter.calls != calls {
+				// Attention has numbers for edges, of which fewer seeds may have more.
+				if seeds == 9 && meter.calls != calls && !FindKind(a.Kind).HasHeads {
 					t.Errorf("%s: a smaller minibatch allocated", a.name)
 				}
 			}
@@ -71,7 +72,7 @@ func TestReserve(t *testing.T) {
 			m := newModel(t, meter, a.Config, 1)
 			b, _ := randomBatch(t, dev, rand.New(rand.NewPCG(1, 0)), a.Config, 7)
 			for l, h := range b.Hops {
-				size := &Input{Hop: Hop{Sources: h.Sources, Destinations: h.Destinations}, Train: true, Gradient: true}
+				size := &Input{Hop: Hop{Sources: h.Sources, Destinations: h.Destinations, Edges: len(h.Forward.Indices)}, Train: true, Gradient: true}
 				if err := m.Reserve(l, size); err != nil {
 					t.Fatal(err)
 				}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"halognn/src/compute"
+	"halognn/src/mem"
 )
 
 // normEps is PyTorch's default.
@@ -20,6 +21,10 @@ type Model struct {
 	stages []stage
 	inputs []Input // of each layer's last forward pass
 
+	objective *objective // nil: the plain loss
+
+	none *buffer // one zero: AddScaled by it adds
+
 	// grad holds the gradients with respect to layer outputs: layer l's lies in grad[l%2], from where its backward makes the
 	// one of layer l-1 in the other.
 	grad [2]*buffer
@@ -31,7 +36,10 @@ type stage struct {
 	in, out int
 	y       *buffer // [D,out] output, after normalisation, activation and dropout
 	norm    *norm   // nil if there is none
-	relu    bool    // false in the last layer
+	hidden  bool    // normalised, activated, dropped: not the last layer
+
+	residual bool    // the destinations' own rows are added before the activation
+	dsum     *buffer // [D,out] gradient below the norm, while that of the sum is still to be read
 }
 
 // norm is a LayerNorm and what its backward reads.
@@ -49,12 +57,13 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 		return nil, err
 	}
 	m := &Model{Config: c, dev: dev, store: store{dev: dev}, inputs: make([]Input, c.Layers)}
-	m.grad = [2]*buffer{m.store.buffer(), m.store.buffer()}
+	m.grad, m.none = [2]*buffer{m.store.buffer(), m.store.buffer()}, m.store.buffer()
 	declared := make([][]Param, c.Layers)
 	for l := range c.Layers {
-		s := stage{Layer: kinds[c.Kind](&m.store, c, l), y: m.store.buffer(), relu: l < c.Layers-1}
+		s := stage{Layer: FindKind(c.Kind).layer(&m.store, c, l), y: m.store.buffer(), hidden: l < c.Layers-1}
 		s.in, s.out = c.Widths(l)
-		if s.relu && c.Norm == NormLayer {
+		s.residual, s.dsum = c.Residual && s.hidden && l > 0, m.store.buffer()
+		if s.hidden && c.Norm == NormLayer {
 			s.norm = &norm{x: m.store.buffer(), mean: m.store.buffer(), rstd: m.store.buffer()}
 			declared[l] = append(declared[l],
 				constant(fmt.Sprintf("norms.%d.weight", l), s.out, 1), constant(fmt.Sprintf("norms.%d.bias", l), s.out, 0))
@@ -104,10 +113,13 @@ func (m *Model) ActivationBytes() int64 {
 func (m *Model) Close() {
 	m.store.free()
 	m.Params.free()
+	if m.objective != nil {
+		mem.Free(m.objective.host)
+	}
 }
 
 // Needs says what the input layer reads: what preparing a minibatch has to gather or aggregate.
-func (m *Model) Needs() Needs { return m.stages[0].Needs() }
+func (m *Model) Needs() Needs { return m.Config.Needs() }
 
 // Reserve makes room for layer l to pass over an input of the size of in; of in it reads the counts, the flags and
 // whether Mean is given. ForwardLayer calls it; called beforehand with the largest sizes to come, it keeps memory from
@@ -117,6 +129,12 @@ func (m *Model) Reserve(l int, in *Input) error {
 	err := errors.Join(s.y.reserve(rows*s.out), s.Layer.Reserve(in))
 	if s.norm != nil {
 		err = errors.Join(err, s.norm.x.reserve(rows*s.out), s.norm.mean.reserve(rows), s.norm.rstd.reserve(rows))
+	}
+	if s.residual {
+		err = errors.Join(err, m.none.reserve(1))
+		if s.norm != nil && in.Train {
+			err = errors.Join(err, s.dsum.reserve(rows*s.out))
+		}
 	}
 	if in.Train && l == len(m.stages)-1 {
 		err = errors.Join(err, m.grad[l%2].reserve(rows*s.out))
@@ -146,10 +164,31 @@ func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 		s.Layer.Forward(x, in)
 		m.dev.LayerNorm(y, x, n.gamma, n.beta, n.mean.data[:y.Rows], n.rstd.data[:y.Rows], normEps)
 	}
-	if s.relu {
-		m.dev.ReLU(y, m.dropped(in), in.Dropout, in.Vertices)
+	if s.residual {
+		m.dev.AddScaled(y, in.own(), m.none.data[:1])
+	}
+	if s.hidden {
+		m.activate(y, in)
 	}
 	return y, nil
+}
+
+// activate applies activation and dropout to the output of a hidden layer.
+func (m *Model) activate(y compute.Matrix, in *Input) {
+	if m.Config.Activation == ELU {
+		m.dev.ELU(y, m.dropped(in), in.Dropout, in.Vertices)
+	} else {
+		m.dev.ReLU(y, m.dropped(in), in.Dropout, in.Vertices)
+	}
+}
+
+// activateBackward turns the gradient with respect to y, what activate made, into that of what it read.
+func (m *Model) activateBackward(dy, y compute.Matrix, in *Input) {
+	if m.Config.Activation == ELU {
+		m.dev.ELUBackward(dy, y, m.dropped(in), in.Dropout, in.Vertices)
+	} else {
+		m.dev.ReLUBackward(dy, y, m.dropped(in))
+	}
 }
 
 // dropped returns the probability of dropping an activation.
@@ -167,16 +206,23 @@ func (m *Model) dropped(in *Input) float32 {
 // ForwardLayer ran before, on the same input with in.Train.
 func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.Matrix) {
 	s := &m.stages[l]
-	if s.relu {
-		m.dev.ReLUBackward(dy, s.y.matrix(dy.Rows, s.out), m.dropped(in))
+	if s.hidden {
+		m.activateBackward(dy, s.y.matrix(dy.Rows, s.out), in)
 	}
+	sum := dy // the gradient of what the activation read
 	if n := s.norm; n != nil {
 		x := n.x.matrix(dy.Rows, s.out)
-		m.dev.LayerNormBackward(dy, n.dgamma, n.dbeta, dy, x, n.gamma, n.mean.data[:dy.Rows], n.rstd.data[:dy.Rows])
+		if s.residual {
+			dy = s.dsum.matrix(dy.Rows, s.out)
+		}
+		m.dev.LayerNormBackward(dy, n.dgamma, n.dbeta, sum, x, n.gamma, n.mean.data[:dy.Rows], n.rstd.data[:dy.Rows])
 	}
 	if in.Gradient {
 		dx = m.grad[(l+1)%2].matrix(in.Sources, s.in)
 	}
 	s.Layer.Backward(dx, dy, in)
+	if s.residual && in.Gradient {
+		m.dev.AddScaled(dx.RowsAt(0, in.Destinations), sum, m.none.data[:1])
+	}
 	return dx
 }

@@ -6,7 +6,7 @@
 //	                       D0 = S1               S(L-1) = D(L-2)        │
 //	dX (if asked) <─ 0 ── dy <──── layer 1 ──<── ... <─ layer L-1 ──── dlogits
 //
-//	one layer, forward:   conv ──> [LayerNorm] ──> ReLU ──> dropout       (the last layer is its conv alone)
+//	one layer, forward:   conv ──> [LayerNorm] ──> ReLU or ELU ──> dropout       (the last layer is its conv alone)
 //
 // Layers are offered one by one (ForwardLayer, BackwardLayer), so that a strategy that splits a minibatch over ranks can
 // exchange rows between two of them; Forward and Backward run them all. Parameters and gradients are two flat arrays in
@@ -27,7 +27,6 @@ package nn
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -44,25 +43,46 @@ const (
 	NormLayer = "layer" // LayerNorm over the columns of a row, eps 1e-5: PyTorch Geometric's LayerNorm(mode="node")
 )
 
-// kinds are the models on offer, each by what makes its layer l, of widths c.Widths(l). A new kind is a line here and a
-// file with its Layer.
-var kinds = map[string]func(s *store, c Config, l int) Layer{
-	"sage": newSAGE,
-	"mlp":  newLinear,
-}
+// The activations between two layers.
+const (
+	ReLU = "relu"
+	ELU  = "elu"
+)
+
+// How GCN weighs an edge.
+const (
+	GCNRight = "right" // by the destination's edges of the hop: a mean
+	GCNBoth  = "both"  // by the degrees of both ends in the whole graph
+)
+
+// How hidden rows are made of heads; the last layer's are always averaged.
+const (
+	HeadsConcat = "concat" // side by side: Config.Heads divides Config.Hidden
+	HeadsMean   = "mean"   // their mean: each head is as wide as the hidden rows
+)
 
 // Config is the architecture of a model.
 type Config struct {
-	Kind            string  // "sage": GraphSAGE with mean aggregation; "mlp": the same without neighbours
+	Kind            string  // of the table kinds
 	Layers          int     // convolutions, >= 1
 	In, Hidden, Out int     // width of features, of hidden rows (unused by one layer), of logits
 	Dropout         float32 // probability in [0,1) of dropping an activation, in every layer but the last
 	Norm            string  // NormNone or NormLayer, in every layer but the last
+	Activation      string  // ReLU or ELU, in every layer but the last; empty: ReLU
+	Residual        bool    // adds a vertex's own row to the sum before the activation, where both are hidden rows
 	Task            string  // Multiclass or Multilabel
+
+	GCNNorm   string  // of kind gcn: GCNRight or GCNBoth; empty: GCNRight
+	Heads     int     // of kind gat, >= 1
+	HeadMerge string  // of kind gat: HeadsConcat or HeadsMean; empty: HeadsConcat
+	Slope     float32 // of kind gat: what LeakyReLU multiplies scores below 0 by, in [0,1]
 }
 
 // ReadsNeighbours reports whether the model reads more than the rows of its seeds.
-func (c Config) ReadsNeighbours() bool { return c.Kind != "mlp" }
+func (c Config) ReadsNeighbours() bool {
+	k := FindKind(c.Kind)
+	return k == nil || k.ReadsNeighbours
+}
 
 // Widths returns the width of the rows that layer l reads and of those it gives.
 func (c Config) Widths(l int) (in, out int) {
@@ -76,6 +96,21 @@ func (c Config) Widths(l int) (in, out int) {
 	return in, out
 }
 
+// layer makes layer l alone, without memory: to ask it what it needs.
+func (c Config) layer(l int) Layer { return FindKind(c.Kind).layer(new(store), c, l) }
+
+// Needs says what the input layer reads, as Model.Needs does. c is checked. Any layer may run as the
+// input layer, in layer-wise inference, and then adds own rows.
+func (c Config) Needs() Needs {
+	n := c.layer(0).Needs()
+	n.Own = n.Own || c.Residual && !n.Sources
+	return n
+}
+
+// Flops counts the operations of the matrix products of a training step in layer l, on a hop of which
+// the counts are read. c is checked.
+func (c Config) Flops(l int, h *Hop) int { return c.layer(l).Flops(h, l > 0) }
+
 // Check returns all faults of c, joined.
 func (c Config) Check() error {
 	var faults []error
@@ -84,14 +119,26 @@ func (c Config) Check() error {
 			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
-	known := strings.Join(slices.Sorted(maps.Keys(kinds)), ", ")
-	fault(kinds[c.Kind] == nil, "model kind %q is not one of: %s", c.Kind, known)
+	k := FindKind(c.Kind)
+	fault(k == nil, "model kind %q is not one of: %s", c.Kind, strings.Join(kindNames(), ", "))
 	fault(c.Layers < 1, "model has %d layers; it needs at least 1", c.Layers)
 	fault(c.In < 1, "model input width is %d; the dataset needs at least 1 feature", c.In)
 	fault(c.Layers > 1 && c.Hidden < 1, "model hidden width is %d; it must be at least 1", c.Hidden)
 	fault(c.Out < 1, "model output width is %d; the dataset needs at least 1 class", c.Out)
 	fault(!(c.Dropout >= 0 && c.Dropout < 1), "model dropout is %g; it must be at least 0 and below 1", c.Dropout)
 	fault(c.Norm != NormNone && c.Norm != NormLayer, "model norm %q is not one of: %s, %s", c.Norm, NormNone, NormLayer)
+	fault(!oneOf(c.Activation, "", ReLU, ELU), "model activation %q is not one of: %s, %s", c.Activation, ReLU, ELU)
+	fault(!oneOf(c.GCNNorm, "", GCNRight, GCNBoth), "model gcn_norm %q is not one of: %s, %s", c.GCNNorm, GCNRight, GCNBoth)
+	if k != nil && k.HasHeads {
+		fault(c.Heads < 1, "model has %d heads; it needs at least 1", c.Heads)
+		fault(!oneOf(c.HeadMerge, "", HeadsConcat, HeadsMean), "model head_merge %q is not one of: %s, %s", c.HeadMerge, HeadsConcat, HeadsMean)
+		fault(c.Heads >= 1 && c.Layers > 1 && c.HeadMerge != HeadsMean && c.Hidden%c.Heads != 0,
+			"model hidden width %d is not a multiple of its %d heads, whose rows lie side by side; change one of the two, or set head_merge to %s",
+			c.Hidden, c.Heads, HeadsMean)
+		fault(!(c.Slope >= 0 && c.Slope <= 1), "model slope is %g; it must be 0 to 1", c.Slope)
+	}
 	fault(c.Task != Multiclass && c.Task != Multilabel, "task %q is not one of: %s, %s", c.Task, Multiclass, Multilabel)
 	return errors.Join(faults...)
 }
+
+func oneOf(word string, words ...string) bool { return slices.Contains(words, word) }

@@ -49,12 +49,24 @@ func (o *oracle) loss(x []float64) float64 {
 	for l, h := range o.batch.Hops {
 		in, out := o.config.Widths(l)
 		var y []float64
-		if o.config.Kind == "sage" {
+		switch o.config.Kind {
+		case "sage":
 			y = o.linear(meanRows(h, x, in), in, out, fmt.Sprintf("convs.%d.lin_l.", l))
 			for i, v := range o.linear(x[:h.Destinations*in], in, out, fmt.Sprintf("convs.%d.lin_r.", l)) {
 				y[i] += v
 			}
-		} else {
+		case "gcn":
+			rows := meanRows(h, x, in)
+			if o.config.GCNNorm == GCNBoth {
+				rows = sumRows(h, x, in, func(e int) float64 { return float64(h.Weights[e]) })
+			}
+			y = o.linear(rows, in, out, fmt.Sprintf("convs.%d.lin.", l))
+			o.add(y, out, fmt.Sprintf("convs.%d.bias", l))
+		case "gin":
+			y = o.gin(h, x, in, out, fmt.Sprintf("convs.%d.", l))
+		case "gat":
+			y = o.gat(h, x, in, out, l)
+		default:
 			y = o.linear(x, in, out, fmt.Sprintf("lins.%d.", l))
 		}
 		if l < o.config.Layers-1 {
@@ -62,7 +74,15 @@ func (o *oracle) loss(x []float64) float64 {
 				o.normalise(y, out, fmt.Sprintf("norms.%d.", l))
 			}
 			for i := range y {
-				y[i] = max(y[i], 0) * float64(o.masks[l][i])
+				if o.config.Residual && l > 0 {
+					y[i] += x[i]
+				}
+				if o.config.Activation == ELU && y[i] < 0 {
+					y[i] = math.Exp(y[i]) - 1
+				} else if o.config.Activation != ELU {
+					y[i] = max(y[i], 0)
+				}
+				y[i] *= float64(o.masks[l][i])
 			}
 		}
 		x = y
@@ -89,17 +109,82 @@ func (o *oracle) linear(x []float64, in, out int, prefix string) []float64 {
 	return y
 }
 
-func meanRows(h Hop, x []float64, width int) []float64 {
-	mean := make([]float64, h.Destinations*width)
+// add adds a bias to every row.
+func (o *oracle) add(y []float64, width int, name string) {
+	for i := range y {
+		y[i] += o.params[name][i%width]
+	}
+}
+
+// sumRows sums the rows of sources over the edges of each destination, weighed.
+func sumRows(h Hop, x []float64, width int, weight func(e int) float64) []float64 {
+	sums := make([]float64, h.Destinations*width)
 	for d := range h.Destinations {
-		list := h.Forward.Indices[h.Forward.Indptr[d]:h.Forward.Indptr[d+1]]
-		for _, i := range list {
+		for e := int(h.Forward.Indptr[d]); e < int(h.Forward.Indptr[d+1]); e++ {
 			for k := range width {
-				mean[d*width+k] += x[int(i)*width+k] / float64(len(list))
+				sums[d*width+k] += x[int(h.Forward.Indices[e])*width+k] * weight(e)
 			}
 		}
 	}
+	return sums
+}
+
+func meanRows(h Hop, x []float64, width int) []float64 {
+	mean := sumRows(h, x, width, func(int) float64 { return 1 })
+	for i := range mean {
+		d := i / width
+		mean[i] /= math.Max(1, float64(h.Forward.Indptr[d+1]-h.Forward.Indptr[d]))
+	}
 	return mean
+}
+
+func (o *oracle) gin(h Hop, x []float64, in, out int, prefix string) []float64 {
+	sums := sumRows(h, x, in, func(int) float64 { return 1 })
+	for i := range sums {
+		sums[i] += (1 + o.params[prefix+"eps"][0]) * x[i]
+	}
+	hidden := o.linear(sums, in, len(o.params[prefix+"nn.0.bias"]), prefix+"nn.0.")
+	for i := range hidden {
+		hidden[i] = max(hidden[i], 0)
+	}
+	return o.linear(hidden, len(o.params[prefix+"nn.0.bias"]), out, prefix+"nn.2.")
+}
+
+func (o *oracle) gat(h Hop, x []float64, in, out, l int) []float64 {
+	prefix, heads := fmt.Sprintf("convs.%d.", l), o.config.Heads
+	wide := len(o.params[prefix+"att_src"])
+	width := wide / heads
+	z := o.linear(x, in, wide, prefix+"lin.")
+	y := make([]float64, h.Destinations*out)
+	for d := range h.Destinations {
+		lo, hi := int(h.Forward.Indptr[d]), int(h.Forward.Indptr[d+1])
+		for head := range heads {
+			score, total := make([]float64, hi-lo), 0.0
+			for e := lo; e < hi; e++ {
+				v, s := 0.0, int(h.Forward.Indices[e])
+				for j := head * width; j < (head+1)*width; j++ {
+					v += o.params[prefix+"att_src"][j]*z[s*wide+j] + o.params[prefix+"att_dst"][j]*z[d*wide+j]
+				}
+				if v < 0 {
+					v *= float64(o.config.Slope)
+				}
+				score[e-lo] = math.Exp(v)
+				total += score[e-lo]
+			}
+			for e := lo; e < hi; e++ {
+				for j := range width {
+					v := score[e-lo] / total * z[int(h.Forward.Indices[e])*wide+head*width+j]
+					if out == wide {
+						y[d*out+head*width+j] += v
+					} else {
+						y[d*out+j] += v / float64(heads)
+					}
+				}
+			}
+		}
+	}
+	o.add(y, out, prefix+"bias")
+	return y
 }
 
 func (o *oracle) normalise(y []float64, width int, prefix string) {

@@ -113,11 +113,24 @@ func TestConfigFaults(t *testing.T) {
 		t.Error(err)
 	}
 	err := Config{Kind: "gnn", Layers: 0, Dropout: 1, Norm: "batch", Task: "none"}.Check()
-	for _, fault := range []string{`kind "gnn" is not one of: mlp, sage`, "0 layers", "input width is 0", "output width is 0",
+	for _, fault := range []string{`kind "gnn" is not one of: sage, gcn, gin, gat, mlp`, "0 layers", "input width is 0", "output width is 0",
 		"dropout is 1", `norm "batch" is not one of: none, layer`, `task "none"`} {
 		if err == nil || !strings.Contains(err.Error(), fault) {
 			t.Errorf("got %v, want %q in it", err, fault)
 		}
+	}
+	heads := Config{Kind: "gat", Layers: 2, In: 3, Hidden: 5, Out: 2, Heads: 2, Norm: NormNone, Task: Multiclass,
+		Activation: "gelu", GCNNorm: "left", HeadMerge: "sum", Slope: 2}
+	err = heads.Check()
+	for _, fault := range []string{"hidden width 5 is not a multiple of its 2 heads", `activation "gelu" is not one of: relu, elu`,
+		`gcn_norm "left" is not one of: right, both`, `head_merge "sum" is not one of: concat, mean`, "slope is 2"} {
+		if err == nil || !strings.Contains(err.Error(), fault) {
+			t.Errorf("got %v, want %q in it", err, fault)
+		}
+	}
+	heads.Heads = 0
+	if err := heads.Check(); err == nil || !strings.Contains(err.Error(), "model has 0 heads") {
+		t.Errorf("no heads: %v", err)
 	}
 	err = OptimizerOptions{Kind: "rmsprop", Momentum: 1, Beta2: -1, WeightDecay: -1}.Check()
 	for _, fault := range []string{`optimizer "rmsprop" is not one of: sgd, adam, adamw`,

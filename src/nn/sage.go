@@ -59,6 +59,10 @@ func (s *sage) Reserve(in *Input) error {
 	return s.dmean.reserve(in.Destinations * s.in)
 }
 
+func (s *sage) Flops(h *Hop, gradient bool) int {
+	return 2 * passes(gradient) * 2 * h.Destinations * s.in * s.out
+}
+
 func (s *sage) Forward(y compute.Matrix, in *Input) {
 	s.agg = in.Mean
 	if in.Mean.Cols == 0 {

@@ -42,6 +42,22 @@ func (b *buffer) reserve(n int) error {
 	return nil
 }
 
+// sized is a buffer and how many elements it needs.
+type sized struct {
+	*buffer
+	n int
+}
+
+// reserveAll makes room in several buffers, and stops at the first that gets none.
+func reserveAll(buffers ...sized) error {
+	for _, b := range buffers {
+		if err := b.reserve(b.n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // matrix returns the first rows*cols elements as a matrix.
 func (b *buffer) matrix(rows, cols int) compute.Matrix {
 	return compute.Matrix{Rows: rows, Cols: cols, Data: b.data[:rows*cols]}

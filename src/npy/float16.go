@@ -5,14 +5,15 @@ import "math"
 // Float16 is an IEEE 754 binary16 number by its bits.
 type Float16 uint16
 
-// ToFloat16 rounds to the nearest Float16, ties to even; what is too large becomes infinite, and a NaN stays one.
+// ToFloat16 rounds to the nearest Float16, ties to even; too large numbers become infinite, and a
+// NaN stays a NaN.
 func ToFloat16(x float32) Float16 {
 	b := math.Float32bits(x)
 	sign, abs := Float16(b>>16)&0x8000, b&0x7fffffff
 	switch {
 	case abs > 0x7f800000: // NaN, kept quiet
 		return sign | 0x7e00 | Float16(abs>>13&0x1ff)
-	case abs >= 0x477ff000: // half way between the largest number, 65504, and the next one that is not there
+	case abs >= 0x477ff000: // half way from the largest number, 65504, to 2^16
 		return sign | 0x7c00
 	case abs >= 0x38800000: // normal: rebias the exponent, round off 13 bits; a carry runs into the exponent, as it should
 		return sign | Float16((abs-0x38000000+0xfff+abs>>13&1)>>13)

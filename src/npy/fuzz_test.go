@@ -19,7 +19,8 @@ func sound(f *testing.F) (all [][]byte) {
 	f.Helper()
 	for _, h := range []Header{
 		{DType: "<i8", Shape: []int{3}}, {DType: "<f4", Shape: []int{2, 2}, Fortran: true},
-		{DType: "|u1", Shape: []int{}}, {DType: "|S3", Shape: []int{1}}, {DType: "<f2", Shape: []int{0, 5}},
+		{DType: "|u1", Shape: []int{}}, {DType: "|S3", Shape: []int{1}},
+		{DType: "<f2", Shape: []int{0, 5}},
 	} {
 		size, err := dtypeSize(h.DType)
 		if err != nil {
@@ -90,7 +91,8 @@ func FuzzZip(f *testing.F) {
 		var b bytes.Buffer
 		z := zip.NewWriter(&b)
 		for i, a := range sound(f) {
-			w, err := z.CreateHeader(&zip.FileHeader{Name: string(rune('a'+i)) + ".npy", Method: method})
+			w, err := z.CreateHeader(&zip.FileHeader{Name: string(rune('a'+i)) + ".npy",
+				Method: method})
 			if err != nil {
 				f.Fatal(err)
 			}

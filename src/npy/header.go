@@ -12,22 +12,25 @@ import (
 
 const (
 	magic = "\x93NUMPY"
-	// headerAlign is NumPy's own: elements start on a cache line, so any type can be used where it lies.
+	// headerAlign is NumPy's own alignment: elements start on a cache line, so any type can be
+	// mapped in place.
 	headerAlign = 64
-	// headerBytes is the least header written: it leaves room to patch any number of rows into it afterwards.
+	// headerBytes is the smallest header written: any number of rows can be patched into it later.
 	headerBytes = 128
 	// headerLimit keeps a damaged length field from asking for gigabytes.
 	headerLimit = 1 << 20
 )
 
-// The three keys that a header has, in any order and spacing. Shapes written by Python 2 have an L behind their numbers.
+// The three keys that a header has, in any order and spacing. Shapes written by Python 2 have an L
+// after their numbers.
 var (
 	descrKey   = regexp.MustCompile(`['"]descr['"]\s*:\s*['"]([^'"]*)['"]`)
 	fortranKey = regexp.MustCompile(`['"]fortran_order['"]\s*:\s*(True|False)`)
 	shapeKey   = regexp.MustCompile(`['"]shape['"]\s*:\s*\(([^)]*)\)`)
 )
 
-// ReadHeader reads the header of a .npy stream and returns it with its size in bytes, which is where the elements begin.
+// ReadHeader reads the header of a .npy stream and returns it with its size in bytes, which is
+// where the elements begin.
 func ReadHeader(r io.Reader) (Header, int, error) {
 	var fixed [12]byte
 	if _, err := io.ReadFull(r, fixed[:10]); err != nil {
@@ -59,9 +62,11 @@ func ReadHeader(r io.Reader) (Header, int, error) {
 }
 
 func parseHeader(text string) (Header, error) {
-	descr, fortran, shape := descrKey.FindStringSubmatch(text), fortranKey.FindStringSubmatch(text), shapeKey.FindStringSubmatch(text)
+	descr, fortran, shape := descrKey.FindStringSubmatch(text), fortranKey.FindStringSubmatch(text),
+		shapeKey.FindStringSubmatch(text)
 	if descr == nil || fortran == nil || shape == nil {
-		return Header{}, fmt.Errorf("%w: cannot use the header %.80q (only arrays of one plain type are read)", ErrFormat, text)
+		return Header{}, fmt.Errorf("%w: cannot use the header %.80q (only arrays of one plain "+
+			"type are read)", ErrFormat, text)
 	}
 	h := Header{DType: descr[1], Fortran: fortran[1] == "True", Shape: []int{}}
 	size, err := dtypeSize(h.DType)
@@ -77,7 +82,8 @@ func parseHeader(text string) (Header, error) {
 		d, err := strconv.ParseUint(s, 10, 62)
 		hi, lo := bits.Mul64(max(total, 1), max(d, 1)) // an extent of 0 must not hide an absurd one
 		if err != nil || hi != 0 || lo >= 1<<62 {
-			return Header{}, fmt.Errorf("%w: the shape (%s) is not a possible one", ErrFormat, shape[1])
+			return Header{}, fmt.Errorf("%w: the shape (%s) is not a possible one", ErrFormat,
+				shape[1])
 		}
 		total = lo
 		h.Shape = append(h.Shape, int(d))
@@ -85,8 +91,8 @@ func parseHeader(text string) (Header, error) {
 	return h, nil
 }
 
-// checkSize reports whether a file of total bytes, whose elements begin at begin, holds exactly the elements of h, and
-// returns the size of one.
+// checkSize reports whether a file of total bytes, whose elements begin at begin, holds exactly the
+// elements of h, and returns the size of one.
 func (h Header) checkSize(begin int, total int64) (elem int, err error) {
 	if elem, err = dtypeSize(h.DType); err != nil {
 		return 0, err
@@ -94,9 +100,11 @@ func (h Header) checkSize(begin int, total int64) (elem int, err error) {
 	want := int64(begin) + int64(h.Elems())*int64(elem)
 	switch {
 	case total < want:
-		err = fmt.Errorf("%w: found %d bytes, expected %d for %s %s; copy or make it again", ErrTruncated, total, want, h.DType, ShapeString(h.Shape))
+		err = fmt.Errorf("%w: found %d bytes, expected %d for %s %s; copy or make it again",
+			ErrTruncated, total, want, h.DType, ShapeString(h.Shape))
 	case total > want:
-		err = fmt.Errorf("%w: found %d bytes, expected %d for %s %s", ErrFormat, total, want, h.DType, ShapeString(h.Shape))
+		err = fmt.Errorf("%w: found %d bytes, expected %d for %s %s", ErrFormat, total, want,
+			h.DType, ShapeString(h.Shape))
 	}
 	return elem, err
 }
@@ -115,7 +123,8 @@ func (h Header) format() []byte {
 	if h.Fortran {
 		order = "True"
 	}
-	text := fmt.Sprintf("{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }", h.DType, order, shape)
+	text := fmt.Sprintf("{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }", h.DType, order,
+		shape)
 	total := max(headerBytes, (10+len(text)+1+headerAlign-1)/headerAlign*headerAlign)
 	b := make([]byte, 0, total)
 	b = append(b, magic...)

@@ -31,9 +31,9 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// OpenWindow maps the rows [first, last) of a .npy file where they would lie if the whole were mapped:
-// Data is as long as in Open, and only these rows may be read (mem.MapWindow). copied reads them into
-// memory of the process.
+// OpenWindow maps the rows [first, last) of a .npy file where they would lie if the whole were
+// mapped: Data is as long as in Open, and only these rows may be read (mem.MapWindow). copied reads
+// them into memory of the process.
 func OpenWindow(path string, first, last int, copied bool) (*File, error) {
 	f, err := openWindow(path, int64(first), int64(last), copied)
 	if err != nil {
@@ -99,19 +99,22 @@ func (f *File) Path() string { return f.file.Path() }
 // Close ends the mapping.
 func (f *File) Close() error { return f.file.Close() }
 
-// As returns the elements of f as a []T, without copying, after checking type and shape as Header.Check does.
+// As returns the elements of f as a []T, without copying, after checking type and shape as
+// Header.Check does.
 func As[T Element](f *File, shape ...int) ([]T, error) {
 	if err := f.Check(DType[T](), shape...); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path(), err)
 	}
 	if f.Fortran && len(f.Shape) > 1 {
-		return nil, fmt.Errorf("%s: %w: it is in Fortran order; save it again with numpy.ascontiguousarray", f.Path(), ErrType)
+		return nil, fmt.Errorf("%s: %w: it is in Fortran order; save it again with "+
+			"numpy.ascontiguousarray", f.Path(), ErrType)
 	}
 	if len(f.Data) == 0 {
 		return nil, nil
 	}
 	if uintptr(unsafe.Pointer(unsafe.SliceData(f.Data)))%unsafe.Sizeof(*new(T)) != 0 {
-		return nil, fmt.Errorf("%s: %w: its elements are not aligned; save it again with numpy.save", f.Path(), ErrFormat)
+		return nil, fmt.Errorf("%s: %w: its elements are not aligned; save it again with "+
+			"numpy.save", f.Path(), ErrFormat)
 	}
 	return view[T](f.Data), nil
 }
@@ -123,8 +126,9 @@ type Array[T Element] struct {
 	file  *File
 }
 
-// Map maps a .npy file as a []T without copying. shape is what the file must have: -1 stands for any extent, no shape at all
-// for any shape. The error names the file, and what was expected and found.
+// Map maps a .npy file as a []T without copying. shape is what the file must have: -1 stands for
+// any extent, no shape at all for any shape. The error names the file, and what was expected and
+// found.
 func Map[T Element](path string, shape ...int) (*Array[T], error) {
 	f, err := Open(path)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package npy reads and writes NumPy arrays: .npy files (versions 1 to 3), mapped without copying or streamed, and the
-// members of .npz archives.
+// Package npy reads and writes NumPy arrays: .npy files (versions 1 to 3), mapped without copying
+// or streamed, and the members of .npz archives.
 //
 //	"\x93NUMPY" | 1 0 | header bytes | {'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }  \n | elements
 //	└── padded with blanks so that the elements begin at a multiple of 64 ─────────────────────────────┘
@@ -8,9 +8,10 @@
 //	Create(path, "<f4", 3, 2)    rows ──> path.tmp, XXH64 ──> path     whole or not at all
 //	OpenZip(path)                member ──> Reader ──> converted to the type asked for
 //
-// Elements are little-endian numbers in C order; what the host cannot use as it lies (big-endian, Python objects) is
-// refused with the way to re-save it. The package has its own header code: the published Go readers panic on
-// damaged headers and pad them so that elements are not aligned, which forbids mapping.
+// Elements are little-endian numbers in C order; other elements (big-endian, Python objects) are
+// refused with the way to re-save them. The package has its own header code: the published Go
+// readers panic on damaged headers and pad them so that elements are not aligned, which forbids
+// mapping.
 package npy
 
 import (
@@ -46,27 +47,33 @@ func DType[T Element]() string {
 }
 
 var dtypeOf = map[reflect.Kind]string{
-	reflect.Int8: "|i1", reflect.Uint8: "|u1", reflect.Int16: "<i2", reflect.Uint16: "<u2", reflect.Int32: "<i4",
-	reflect.Uint32: "<u4", reflect.Int64: "<i8", reflect.Uint64: "<u8", reflect.Float32: "<f4", reflect.Float64: "<f8",
+	reflect.Int8: "|i1", reflect.Uint8: "|u1", reflect.Int16: "<i2", reflect.Uint16: "<u2",
+	reflect.Int32:  "<i4",
+	reflect.Uint32: "<u4", reflect.Int64: "<i8", reflect.Uint64: "<u8", reflect.Float32: "<f4",
+	reflect.Float64: "<f8",
 }
 
-// longestElement bounds the strings that are read. An element has a byte at least, so that a short file cannot claim any number.
+// longestElement bounds the strings that are read. An element has at least one byte, so that a
+// short file cannot claim any number of elements.
 const longestElement = 1 << 16
 
-// dtypeSize returns the bytes of one element of a NumPy type, or an error that says why the type is of no use here.
+// dtypeSize returns the bytes of one element of a NumPy type, or an error that says why the type is
+// unsupported.
 func dtypeSize(dtype string) (int, error) {
 	if len(dtype) < 2 {
 		return 0, fmt.Errorf("element type %q is unknown", dtype)
 	}
 	if dtype[1] == 'O' {
-		return 0, errors.New("it holds Python objects; save it again as an array of numbers")
+		return 0, errors.New("it holds Python objects; save it again as an array of numbers, or of " +
+			"strings: a.astype(str)")
 	}
 	n, err := strconv.Atoi(dtype[2:])
 	if err != nil || n < 1 || n > longestElement {
 		return 0, fmt.Errorf("element type %q is not a plain type", dtype)
 	}
 	if dtype[0] == '>' {
-		return 0, fmt.Errorf("element type %q is big-endian; save it again with x.astype(x.dtype.newbyteorder('<'))", dtype)
+		return 0, fmt.Errorf("element type %q is big-endian; save it again with "+
+			"x.astype(x.dtype.newbyteorder('<'))", dtype)
 	}
 	switch dtype[1] {
 	case 'U':
@@ -78,11 +85,16 @@ func dtypeSize(dtype string) (int, error) {
 	return n, nil
 }
 
-// Header is what a .npy file says of itself.
+// Header is the header of a .npy file.
 type Header struct {
 	DType   string // NumPy's name: "<f4", "|u1", "|S3", ...
 	Fortran bool   // columns first
 	Shape   []int  // empty for a scalar
+}
+
+// IsText reports whether the elements are strings.
+func (h Header) IsText() bool {
+	return len(h.DType) > 2 && (h.DType[1] == 'S' || h.DType[1] == 'U')
 }
 
 // Elems returns the number of elements, the product of Shape.
@@ -94,8 +106,8 @@ func (h Header) Elems() int {
 	return n
 }
 
-// Check reports whether the array has this element type and shape; -1 in shape stands for any extent, no shape at all for
-// any shape. The error says both what was wanted and what is there.
+// Check reports whether the array has this element type and shape; -1 in shape stands for any
+// extent, no shape at all for any shape. The error names both expected and found.
 func (h Header) Check(dtype string, shape ...int) error {
 	fits := h.DType == dtype && (shape == nil || len(shape) == len(h.Shape))
 	for i := 0; fits && i < len(shape); i++ {
@@ -104,10 +116,12 @@ func (h Header) Check(dtype string, shape ...int) error {
 	if fits {
 		return nil
 	}
-	return fmt.Errorf("%w: found %s %s, expected %s %s", ErrType, h.DType, ShapeString(h.Shape), dtype, ShapeString(shape))
+	return fmt.Errorf("%w: found %s %s, expected %s %s", ErrType, h.DType, ShapeString(h.Shape),
+		dtype, ShapeString(shape))
 }
 
-// ShapeString writes a shape as "[3 2]", with "?" for an extent that is not known and "of any shape" for nil.
+// ShapeString writes a shape as "[3 2]", with "?" for an extent that is not known and "of any
+// shape" for nil.
 func ShapeString(shape []int) string {
 	if shape == nil {
 		return "of any shape"
@@ -127,5 +141,6 @@ func Bytes[T Element](s []T) []byte { return mem.Bytes(s) }
 
 // view is the inverse of Bytes; b must be aligned for T.
 func view[T Element](b []byte) []T {
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(*new(T))))
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))),
+		len(b)/int(unsafe.Sizeof(*new(T))))
 }

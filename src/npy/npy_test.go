@@ -57,24 +57,36 @@ func TestRefusals(t *testing.T) {
 		want string
 	}{
 		{"missing", float("testdata/none.npy"), "none.npy"},
-		{"truncated", float(edit(func(b []byte) []byte { return b[:len(b)-3] })), "found 149 bytes, expected 152"},
-		{"truncated header", float(edit(func(b []byte) []byte { return b[:40] })), "truncated in its header"},
-		{"too long", float(edit(func(b []byte) []byte { return append(b, 0) })), "found 153 bytes, expected 152"},
-		{"elements of no bytes", float(replace("'<f4', 'fortran_order': False, 'shape': (3, 2), }              ", "'|S0', 'fortran_order': False, 'shape': (3, 999999999999999), }")), "not a plain type"},
+		{"truncated", float(edit(func(b []byte) []byte { return b[:len(b)-3] })),
+			"found 149 bytes, expected 152"},
+		{"truncated header", float(edit(func(b []byte) []byte { return b[:40] })),
+			"truncated in its header"},
+		{"too long", float(edit(func(b []byte) []byte { return append(b, 0) })),
+			"found 153 bytes, expected 152"},
+		{"elements of no bytes",
+			float(replace("'<f4', 'fortran_order': False, 'shape': (3, 2), }              ",
+				"'|S0', 'fortran_order': False, 'shape': (3, 999999999999999), }")),
+			"not a plain type"},
 		{"empty file", float(edit(func([]byte) []byte { return nil })), "not a NumPy array file"},
-		{"not npy", float(edit(func(b []byte) []byte { b[0] = 'x'; return b })), "not a NumPy array file"},
+		{"not npy", float(edit(func(b []byte) []byte { b[0] = 'x'; return b })),
+			"not a NumPy array file"},
 		{"version", float(edit(func(b []byte) []byte { b[6] = 9; return b })), "version 9"},
 		{"no shape", float(replace("'shape'", "'shade'")), "cannot use the header"},
-		{"absurd shape", float(replace("(3, 2), }          ", "(0, 9999999999999999999), }")), "not a possible one"},
+		{"absurd shape", float(replace("(3, 2), }          ", "(0, 9999999999999999999), }")),
+			"not a possible one"},
 		{"negative shape", float(replace("(3, 2)", "(-3,2)")), "not a possible one"},
 		{"big-endian", float("testdata/big_endian.npy"), "big-endian"},
 		{"objects", float("testdata/objects.npy"), "Python objects"},
 		{"fortran", float("testdata/fortran.npy"), "Fortran order"},
-		{"type", func() error { _, err := Map[int32]("testdata/c.npy", 3, 2); return err }(), "found <f4 [3 2], expected <i4 [3 2]"},
-		{"shape", func() error { _, err := Map[float32]("testdata/c.npy", -1, 7); return err }(), "found <f4 [3 2], expected <f4 [? 7]"},
-		{"rank", func() error { _, err := Map[float32]("testdata/c.npy", 6); return err }(), "expected <f4 [6]"},
+		{"type", func() error { _, err := Map[int32]("testdata/c.npy", 3, 2); return err }(),
+			"found <f4 [3 2], expected <i4 [3 2]"},
+		{"shape", func() error { _, err := Map[float32]("testdata/c.npy", -1, 7); return err }(),
+			"found <f4 [3 2], expected <f4 [? 7]"},
+		{"rank", func() error { _, err := Map[float32]("testdata/c.npy", 6); return err }(),
+			"expected <f4 [6]"},
 	} {
-		if c.err == nil || !strings.Contains(c.err.Error(), c.want) || !strings.Contains(c.err.Error(), ".npy") {
+		if c.err == nil || !strings.Contains(c.err.Error(), c.want) ||
+			!strings.Contains(c.err.Error(), ".npy") {
 			t.Errorf("%s: error %v, want the file and %q", c.name, c.err, c.want)
 		}
 	}
@@ -107,7 +119,8 @@ func TestWriter(t *testing.T) {
 		if !bytes.Equal(got, want) {
 			t.Errorf("rows=%d: file differs from NumPy's", rows)
 		}
-		if sum, err := Hash(path); err != nil || sum != w.Info().XXH64 || w.Info().Bytes != int64(len(got)) {
+		if sum, err := Hash(path); err != nil || sum != w.Info().XXH64 ||
+			w.Info().Bytes != int64(len(got)) {
 			t.Errorf("rows=%d: info %+v, hash %s, %v", rows, w.Info(), sum, err)
 		}
 		w.Abort() // after Close: no effect
@@ -126,7 +139,7 @@ func TestWriterLeavesNothingHalfWritten(t *testing.T) {
 	}{
 		{"too few", []int{3, 2}, 5, "20 bytes of elements written, but shape [3 2] of <f4 has 24"},
 		{"too many", []int{3}, 4, "16 bytes"},
-		{"half a row", []int{-1, 2}, 3, "no whole number of rows"},
+		{"half a row", []int{-1, 2}, 3, "not a whole number of rows"},
 	} {
 		dir := t.TempDir()
 		_, err := WriteFile(filepath.Join(dir, "x.npy"), make([]float32, c.elems), c.shape...)
@@ -140,10 +153,12 @@ func TestWriterLeavesNothingHalfWritten(t *testing.T) {
 }
 
 func TestHeaderHasNumPysForm(t *testing.T) {
-	for _, shape := range [][]int{{}, {7}, {3, 2}, {1000, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}} {
+	for _, shape := range [][]int{{}, {7}, {3, 2},
+		{1000, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}} {
 		b := Header{DType: "<i8", Shape: shape}.format()
 		h, begin, err := ReadHeader(bytes.NewReader(b))
-		if err != nil || begin != len(b) || begin%headerAlign != 0 || !slices.Equal(h.Shape, shape) || h.DType != "<i8" {
+		if err != nil || begin != len(b) || begin%headerAlign != 0 ||
+			!slices.Equal(h.Shape, shape) || h.DType != "<i8" {
 			t.Errorf("%v: %q parsed as %+v, %d, %v", shape, b, h, begin, err)
 		}
 	}
@@ -192,7 +207,8 @@ func TestZip(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer z.Close()
-	if x, shape, err := z.Float32("x"); err != nil || !slices.Equal(x, golden) || !slices.Equal(shape, []int{3, 2}) {
+	if x, shape, err := z.Float32("x"); err != nil || !slices.Equal(x, golden) ||
+		!slices.Equal(shape, []int{3, 2}) {
 		t.Errorf("x: %v %v %v", x, shape, err)
 	}
 	if x, _, err := z.Float64("half"); err != nil || x[5] != 1.25 {
@@ -207,7 +223,8 @@ func TestZip(t *testing.T) {
 	if words, err := z.Text("format"); err != nil || !slices.Equal(words, []string{"csr"}) {
 		t.Errorf("format: %v %v", words, err)
 	}
-	if _, _, err := z.Int64("nosuch"); err == nil || !strings.Contains(err.Error(), "it holds x, ids") {
+	if _, _, err := z.Int64("nosuch"); err == nil ||
+		!strings.Contains(err.Error(), "it holds x, ids") {
 		t.Errorf("missing array: %v", err)
 	}
 	if _, _, err := z.Int32("x"); err == nil || !strings.Contains(err.Error(), "0.25") {
@@ -254,7 +271,8 @@ func TestZipRefusesImpossibleClaims(t *testing.T) {
 	if err := deflate.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, stored := range []int{content.Len(), 1 << 50} { // an honest size of what is stored, and one beyond the file
+	// an honest size of what is stored, and one beyond the file
+	for _, stored := range []int{content.Len(), 1 << 50} {
 		var b bytes.Buffer
 		archive := zip.NewWriter(&b)
 		w, err := archive.CreateRaw(&zip.FileHeader{Name: "ids.npy", Method: zip.Deflate,
@@ -276,7 +294,8 @@ func TestZipRefusesImpossibleClaims(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := z.Int64("ids"); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "ids") {
+		if _, _, err := z.Int64("ids"); !errors.Is(err, ErrFormat) ||
+			!strings.Contains(err.Error(), "ids") {
 			t.Errorf("%d bytes said to be stored: %v", stored, err)
 		}
 		if err := z.Close(); err != nil {
@@ -302,7 +321,8 @@ func TestReadingMakesRoomForWhatIsThere(t *testing.T) {
 	}
 	archive := zip.NewWriter(&b)
 	w, err := archive.CreateRaw(&zip.FileHeader{Name: "x.npy", Method: zip.Deflate,
-		CompressedSize64: uint64(content.Len()), UncompressedSize64: uint64(len(header)) + elements})
+		CompressedSize64: uint64(content.Len()), UncompressedSize64: uint64(len(header)) +
+			elements})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,7 +358,8 @@ func TestReadAllTurnsFortranOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if x, err := ReadAll[float64](r); err != nil || !slices.Equal(x, []float64{0, 0.25, 0.5, 0.75, 1, 1.25}) {
+	if x, err := ReadAll[float64](r); err != nil ||
+		!slices.Equal(x, []float64{0, 0.25, 0.5, 0.75, 1, 1.25}) {
 		t.Errorf("%v %v", x, err)
 	}
 }

@@ -17,12 +17,14 @@ type Reader struct {
 	r    io.Reader
 	size int
 	left int // elements not read yet
-	sure int // elements that the file has bytes for, however it is packed: room may be made for so many before they are read
+	// elements that the file surely has bytes for, even packed: may be allocated before reading
+	sure int
 	raw  []byte
 	stop func() error
 }
 
-// newReader reads the header of a .npy stream of total bytes, which it must fill exactly. name is what errors call it.
+// newReader reads the header of a .npy stream, which must fill total bytes exactly. Errors call it
+// name.
 func newReader(r io.Reader, name string, total int64) (*Reader, error) {
 	h, begin, err := ReadHeader(r)
 	if err != nil {
@@ -33,7 +35,8 @@ func newReader(r io.Reader, name string, total int64) (*Reader, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	n := h.Elems()
-	return &Reader{Header: h, name: name, r: r, size: size, left: n, sure: n, stop: func() error { return nil }}, nil
+	return &Reader{Header: h, name: name, r: r, size: size, left: n, sure: n,
+		stop: func() error { return nil }}, nil
 }
 
 // OpenReader streams a .npy file; unlike Map it converts and costs no address space.
@@ -65,9 +68,10 @@ func (r *Reader) Left() int { return r.left }
 // chunkBytes bounds the bytes converted at a time, so that they stay in a near cache.
 const chunkBytes = 1 << 16
 
-// Read fills dst with the next elements in stored order, converted to T, and returns how many: fewer than len(dst) only
-// at the end, with io.EOF once nothing is left. An integer that T cannot hold, a fraction or NaN asked for as an integer, and a
-// truncated stream are errors; floating point numbers are rounded to T.
+// Read fills dst with the next elements in stored order, converted to T, and returns how many:
+// fewer than len(dst) only at the end, with io.EOF once nothing is left. An integer that T cannot
+// hold, a fraction or NaN read as an integer, and a truncated stream are errors; floating point
+// numbers are rounded to T.
 func Read[T Element](r *Reader, dst []T) (int, error) {
 	if r.left == 0 && len(dst) > 0 {
 		return 0, io.EOF
@@ -79,7 +83,8 @@ func Read[T Element](r *Reader, dst []T) (int, error) {
 		raw := r.raw[:n*r.size]
 		if _, err := io.ReadFull(r.r, raw); err != nil {
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				err = fmt.Errorf("%w: %d of %d elements are missing", ErrTruncated, r.left, r.Elems())
+				err = fmt.Errorf("%w: %d of %d elements are missing", ErrTruncated, r.left,
+					r.Elems())
 			}
 			return done, fmt.Errorf("%s: %w", r.name, err)
 		}
@@ -145,7 +150,8 @@ func cast[T, S Element](dst []T, src []S) error {
 	isFloat := strings.Contains(DType[T](), "f")
 	for i, s := range src {
 		t := T(s)
-		// The range test guards what Go leaves open: converting a float that the integer cannot hold.
+		// The range test guards what Go leaves open: converting a float that the integer cannot
+		// hold.
 		if !isFloat && (S(t) != s || (t < 0) != (s < 0) || math.Abs(float64(s)) >= 0x1p63) {
 			return fmt.Errorf("%w: %v cannot be read as %s", ErrType, s, DType[T]())
 		}
@@ -154,10 +160,12 @@ func cast[T, S Element](dst []T, src []S) error {
 	return nil
 }
 
-// ReadAll reads the whole array as T in C order, whatever order it is stored in, and closes the reader.
+// ReadAll reads the whole array as T in C order, whatever order it is stored in, and closes the
+// reader.
 //
-// Room is made for what the file surely holds; beyond that, as far as an archive claims that little inflates to much, it grows
-// with what is read. So a count that lies costs nothing.
+// It allocates memory for the elements that the file surely holds; beyond that, as when an archive
+// claims that few bytes inflate to many, memory grows with the elements read. So a false count
+// costs nothing.
 func ReadAll[T Element](r *Reader) ([]T, error) {
 	defer r.Close()
 	data := make([]T, min(r.left, max(r.sure, 1<<16)))
@@ -175,7 +183,8 @@ func ReadAll[T Element](r *Reader) ([]T, error) {
 		return data, nil
 	}
 	if len(r.Shape) > 2 {
-		return nil, fmt.Errorf("%s: %w: Fortran order with %d dimensions; save it again with numpy.ascontiguousarray", r.name, ErrType, len(r.Shape))
+		return nil, fmt.Errorf("%s: %w: Fortran order with %d dimensions; save it again with "+
+			"numpy.ascontiguousarray", r.name, ErrType, len(r.Shape))
 	}
 	rows, cols := r.Shape[0], r.Shape[1]
 	byRow := make([]T, len(data))
@@ -185,4 +194,37 @@ func ReadAll[T Element](r *Reader) ([]T, error) {
 		}
 	}
 	return byRow, nil
+}
+
+// ReadText reads a whole array of byte strings ("|S3") or of UTF-32 strings ("<U3") in stored
+// order, and closes the reader. Zeros at the end of a string are padding.
+func ReadText(r *Reader) ([]string, error) {
+	defer r.Close()
+	if !r.IsText() {
+		return nil, fmt.Errorf("%s: %w: found %s, expected strings", r.name, ErrType, r.DType)
+	}
+	words := make([]string, 0, min(r.left, r.sure))
+	word := make([]byte, r.size)
+	for range r.left {
+		if _, err := io.ReadFull(r.r, word); err != nil {
+			return nil, fmt.Errorf("%s: %w: %d of %d strings read",
+				r.name, ErrTruncated, len(words), r.left)
+		}
+		words = append(words, decodeText(word, r.DType[1] == 'U'))
+	}
+	return words, nil
+}
+
+func decodeText(word []byte, wide bool) string {
+	if !wide {
+		return strings.TrimRight(string(word), "\x00")
+	}
+	var b strings.Builder
+	for _, r := range view[uint32](word) {
+		if r == 0 {
+			break
+		}
+		b.WriteRune(rune(r)) // what is no character becomes U+FFFD
+	}
+	return b.String()
 }

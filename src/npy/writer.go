@@ -17,8 +17,8 @@ type Info struct {
 	Shape []int  `json:"shape"`
 }
 
-// Writer writes one .npy file from front to back. Nothing is seen under the file's name before Close renames it into
-// place. It does not call fsync: what a power failure tears, the hash finds.
+// Writer writes one .npy file from front to back. Nothing is seen under the file's name before
+// Close renames it into place. It does not call fsync: the hash detects what a power failure tears.
 type Writer struct {
 	path    string
 	file    *os.File
@@ -32,16 +32,20 @@ type Writer struct {
 	info    Info
 }
 
-// Create starts a .npy file of the given element type and shape. The first extent may be -1: it is then what was written.
+// Create starts a .npy file of the given element type and shape. The first extent may be -1: Close
+// then sets it to the rows written.
 func Create(path, dtype string, shape ...int) (*Writer, error) {
 	size, err := dtypeSize(dtype)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	w := &Writer{path: path, sum: xxhash.New(), size: size, header: Header{DType: dtype, Shape: append([]int{}, shape...)}}
+	w := &Writer{path: path, sum: xxhash.New(), size: size,
+		header: Header{DType: dtype, Shape: append([]int{}, shape...)}}
 	for i, d := range shape {
 		if d < 0 && i > 0 {
-			return nil, fmt.Errorf("%s: cannot write shape %s: only the first extent may be left open", path, ShapeString(shape))
+			return nil,
+				fmt.Errorf("%s: cannot write shape %s: only the first extent may be left open",
+					path, ShapeString(shape))
 		}
 	}
 	if len(shape) > 0 && shape[0] < 0 {
@@ -64,7 +68,8 @@ func Create(path, dtype string, shape ...int) (*Writer, error) {
 // Write appends elements; T must be the type given to Create.
 func Write[T Element](w *Writer, data []T) error {
 	if DType[T]() != w.header.DType {
-		return fmt.Errorf("%s: %w: writing %s into an array of %s", w.path, ErrType, DType[T](), w.header.DType)
+		return fmt.Errorf("%s: %w: writing %s into an array of %s", w.path, ErrType, DType[T](),
+			w.header.DType)
 	}
 	_, err := w.Write(Bytes(data))
 	return err
@@ -74,14 +79,14 @@ func Write[T Element](w *Writer, data []T) error {
 func (w *Writer) Write(b []byte) (int, error) {
 	n, err := w.buf.Write(b)
 	w.written += int64(n)
-	if !w.patch { // the hash begins with the header, so an open one is hashed at the end
+	if !w.patch { // the hash begins with the header, which an open shape sets only at the end
 		_, _ = w.sum.Write(b[:n])
 	}
 	return n, err
 }
 
-// Close completes the file and renames it into place. If the elements written do not fill the shape, or writing fails, the
-// file is removed and the error says so.
+// Close completes the file and renames it into place. If the elements written do not fill the
+// shape, or writing fails, the file is removed and the error says so.
 func (w *Writer) Close() error {
 	err := w.finish()
 	if err != nil {
@@ -101,7 +106,8 @@ func (w *Writer) finish() error {
 		}
 	}
 	if want := int64(w.header.Elems()) * int64(w.size); w.written != want {
-		return fmt.Errorf("%d bytes of elements written, but shape %s of %s has %d", w.written, ShapeString(w.header.Shape), w.header.DType, want)
+		return fmt.Errorf("%d bytes of elements written, but shape %s of %s has %d", w.written,
+			ShapeString(w.header.Shape), w.header.DType, want)
 	}
 	if err := w.file.Close(); err != nil {
 		return err
@@ -109,7 +115,8 @@ func (w *Writer) finish() error {
 	if err := os.Rename(w.path+".tmp", w.path); err != nil {
 		return err
 	}
-	w.info = Info{Bytes: w.head + w.written, XXH64: hex(w.sum), DType: w.header.DType, Shape: w.header.Shape}
+	w.info = Info{Bytes: w.head + w.written, XXH64: hex(w.sum), DType: w.header.DType,
+		Shape: w.header.Shape}
 	return nil
 }
 
@@ -121,7 +128,7 @@ func (w *Writer) patchRows() error {
 	}
 	if row > 0 {
 		if w.written%row != 0 {
-			return fmt.Errorf("%d bytes written are no whole number of rows of %d", w.written, row)
+			return fmt.Errorf("%d bytes written are not a whole number of rows of %d", w.written, row)
 		}
 		w.header.Shape[0] = int(w.written / row)
 	}

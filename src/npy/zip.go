@@ -3,7 +3,6 @@ package npy
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -19,7 +18,8 @@ type Zip struct {
 	names   []string
 }
 
-// maxInflate is the most bytes that deflate can make of one: a member that claims more is damaged, and must not be made room for.
+// maxInflate is the most bytes that deflate can make of one: a member that claims more is damaged,
+// and gets no memory.
 const maxInflate = 1032
 
 // OpenZip opens an .npz archive.
@@ -36,7 +36,8 @@ func OpenZip(path string) (*Zip, error) {
 		_ = archive.Close()
 		return nil, err
 	}
-	z := &Zip{path: path, size: uint64(info.Size()), archive: archive, members: make(map[string]*zip.File)}
+	z := &Zip{path: path, size: uint64(info.Size()), archive: archive,
+		members: make(map[string]*zip.File)}
 	for _, f := range archive.File {
 		name := strings.TrimSuffix(f.Name, ".npy")
 		z.members[name] = f
@@ -58,10 +59,12 @@ func (z *Zip) Has(name string) bool { return z.members[name] != nil }
 func (z *Zip) Reader(name string) (*Reader, error) {
 	f := z.members[name]
 	if f == nil {
-		return nil, fmt.Errorf("%s: no array %q; it holds %s", z.path, name, strings.Join(z.names, ", "))
+		return nil, fmt.Errorf("%s: no array %q; it holds %s", z.path, name,
+			strings.Join(z.names, ", "))
 	}
 	if stored := min(f.CompressedSize64, z.size); f.UncompressedSize64/maxInflate > stored {
-		return nil, fmt.Errorf("%s: %s: %w: %d bytes cannot hold the %d it claims; fetch the file again", z.path, name, ErrFormat, stored, f.UncompressedSize64)
+		return nil, fmt.Errorf("%s: %s: %w: %d bytes cannot hold the %d it claims; fetch the "+
+			"file again", z.path, name, ErrFormat, stored, f.UncompressedSize64)
 	}
 	stream, err := f.Open()
 	if err != nil {
@@ -99,23 +102,11 @@ func (z *Zip) Int32(name string) ([]int32, []int, error) { return ZipRead[int32]
 // Int64 reads a whole array as int64.
 func (z *Zip) Int64(name string) ([]int64, []int, error) { return ZipRead[int64](z, name) }
 
-// Text reads an array of byte strings ("|S3") or one such scalar, such as the format a scipy matrix is stored in.
+// Text reads an array of strings, or one such scalar, such as the format of a scipy matrix.
 func (z *Zip) Text(name string) ([]string, error) {
 	r, err := z.Reader(name)
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close()
-	if !strings.HasPrefix(r.DType, "|S") {
-		return nil, fmt.Errorf("%s: %w: found %s, expected byte strings", r.name, ErrType, r.DType)
-	}
-	words := make([]string, 0, min(r.left, r.sure))
-	word := make([]byte, r.size)
-	for range r.left {
-		if _, err := io.ReadFull(r.r, word); err != nil {
-			return nil, fmt.Errorf("%s: %w: %d of %d strings read", r.name, ErrTruncated, len(words), r.left)
-		}
-		words = append(words, strings.TrimRight(string(word), "\x00"))
-	}
-	return words, nil
+	return ReadText(r)
 }

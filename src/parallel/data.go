@@ -51,23 +51,33 @@ func makeData(o Options, needs nn.Needs, first, layers int) (*dataParallel, erro
 	d.staging = newStagingPool(&o)
 	draw := DrawerOptions{
 		Topology: o.Topology,
-		Sampling: sample.Options{Spec: o.Sample, Eval: o.Eval, Workers: 1, MaxSeeds: o.MaxSeeds, Kernel: o.Kernel},
+		Sampling: sample.Options{Spec: o.Sample, Eval: o.Eval, Workers: 1, MaxSeeds: o.MaxSeeds,
+			Kernel: o.Kernel, ForwardOnly: needs.SelfEdges},
 		Samplers: o.Workers, Labels: o.Labels, Targets: o.Targets, Classes: o.Classes,
 	}
 	if o.Rows != nil && o.Sample.Hops() > 0 {
 		if o.Ahead > 0 {
-			return nil, errors.New("a policy that looks ahead needs the frontiers of later minibatches, " +
-				"which are known only after rounds between ranks where the topology is partitioned")
+			return nil, errors.New("a policy that looks ahead needs the frontiers of later " +
+				"minibatches, which are known only after rounds between ranks where the topology " +
+				"is partitioned")
 		}
-		r, err := newRemoteDrawer(o.Comm, o.Rows, o.SeedsElsewhere, draw, d.beginSample)
-		d.drawing = r
-		return d, err
+		if needs.Weights && o.Topology.Rows == nil {
+			return nil, errors.New("the model weighs edges by the degrees of all vertices, whose " +
+				"row pointers this rank does not hold")
+		}
+		remote, err := newRemoteDrawer(o.Comm, o.Rows, o.SeedsElsewhere, draw, d.beginSample,
+			d.endSample)
+		if err != nil {
+			return nil, err
+		}
+		d.drawing = remote
+		return d, nil
 	}
 	whole, err := NewDrawer(draw)
 	if err != nil {
 		return nil, err
 	}
-	d.drawing = alone{whole, d.beginSample}
+	d.drawing = alone{whole, d.beginSample, d.endSample}
 	return d, nil
 }
 
@@ -96,17 +106,19 @@ func (d *dataParallel) Memory() (allocated, pinned trace.Memory) {
 		d.buffers <- b
 	}
 	allocated = trace.Memory{
-		{Name: trace.MemSamplers, Bytes: d.drawing.Bytes()}, {Name: trace.MemMinibatches, Bytes: idle},
+		{Name: trace.MemSamplers, Bytes: d.drawing.Bytes()},
+		{Name: trace.MemMinibatches, Bytes: idle},
 	}
 	return allocated, trace.Memory{{Name: trace.MemMinibatches, Bytes: d.staging.pinnedBytes()}}
 }
 
 // Counters implements Strategy.
-func (d *dataParallel) Counters(m *Minibatch) (exchange.Counters, error) {
+func (d *dataParallel) Counters(m *Minibatch) (trace.Counters, error) {
 	c := m.Fetch.Counters
+	c.Evictions, c.Replacements = int64(m.Decision.Evictions), int64(m.Decision.Replacements)
 	c.Sampling = m.draws.Sampling
 	c.Rounds += c.Sampling.Rounds
-	return c, m.Fetch.Check(len(m.Sampled.Frontier))
+	return c, c.Check(len(m.Sampled.Frontier))
 }
 
 // Stages implements Strategy.
@@ -139,8 +151,13 @@ func (d *dataParallel) Stages() []Stage {
 	return append(stages, ordered(trace.Gather, "assemble", nil, d.assembleAndKeep))
 }
 
-// beginSample is the first that happens to a minibatch.
+// beginSample is what happens to a minibatch first.
 func (d *dataParallel) beginSample(m *Minibatch) error { return d.point(fault.Sample, m) }
+
+// endSample makes what the model needs beside the blocks, which are there.
+func (d *dataParallel) endSample(m *Minibatch) {
+	m.edges.Build(&m.Sampled, d.needs, m.Train, d.o.Topology)
+}
 
 // point is where tests let a training minibatch go wrong.
 func (d *dataParallel) point(name string, m *Minibatch) error {
@@ -161,7 +178,7 @@ func (d *dataParallel) arrive() func(*Minibatch) error {
 // feed tells a policy that looks ahead what a later minibatch reads.
 func (d *dataParallel) feed(m *Minibatch) error {
 	if m.Train {
-		d.o.Policy.Feed(m.Fetch.Distant)
+		d.o.Policy.Feed(m.Fetch.RemoteIDs)
 	}
 	return nil
 }
@@ -170,7 +187,7 @@ func (d *dataParallel) feed(m *Minibatch) error {
 // before.
 func (d *dataParallel) decide(m *Minibatch) error {
 	if m.Train {
-		d.o.Policy.Step(m.Fetch.Distant, &m.Decision)
+		d.o.Policy.Step(m.Fetch.RemoteIDs, &m.Decision)
 	} else {
 		m.Decision.Clear()
 	}
@@ -241,11 +258,8 @@ func (d *dataParallel) hops(m *Minibatch) {
 		n := len(m.Seeds)
 		hop := nn.Hop{Sources: n, Destinations: n, Vertices: m.Sampled.Original[:n]}
 		if len(m.Sampled.Blocks) > 0 {
-			blk, t := &m.Sampled.Blocks[l], &m.Sampled.Transposes[l]
-			hop.Sources, hop.Destinations = blk.NumSrc, blk.NumDst
-			hop.Forward = compute.Segments{Indptr: blk.Indptr, Indices: blk.Indices}
-			hop.Transposed = compute.Segments{Indptr: t.Indptr, Indices: t.Indices}
-			hop.Vertices = m.Sampled.Original[:blk.NumDst]
+			hop = m.edges.Hop(&m.Sampled, l, d.needs, m.Train)
+			hop.Vertices = m.Sampled.Original[:hop.Destinations]
 		}
 		hop.Dropout = compute.NewDropoutKey(k.Seed, k.Epoch, k.Step, k.Stream, l)
 		b.Hops[l] = hop

@@ -21,15 +21,16 @@ func seedsOf(stream, n int) []graph.VertexID {
 	return seeds
 }
 
-// A minibatch that went through all stages holds what the plain sampler draws and what lies in the feature matrix, whoever owns
-// the rows.
+// A minibatch that went through all stages holds what the plain sampler draws and what lies in the
+// feature matrix, whoever owns the rows.
 func TestBatchIsWhatItsKeySays(t *testing.T) {
 	fanouts := []int{4, 3}
 	for _, ranks := range []int{1, 2, 4} {
 		for _, dtype := range []compute.DType{compute.Float32, compute.Float16} {
 			w := newWorld(t, 4)
 			err := comm.RunWorld(ranks, func(c comm.Comm) error {
-				d, err := w.data(c, dtype, Options{Sample: sample.Neighbours(fanouts...), Labels: w.labels}, everything, 2)
+				d, err := w.data(c, dtype,
+					Options{Sample: sample.Neighbours(fanouts...), Labels: w.labels}, everything, 2)
 				if err != nil {
 					return err
 				}
@@ -69,8 +70,10 @@ func (w *world) check(m *Minibatch, fanouts []int) error {
 	}
 	for l := range fanouts {
 		h, blk := b.Hops[l], &want.Blocks[l]
-		if h.Sources != blk.NumSrc || h.Destinations != blk.NumDst || !slices.Equal(h.Vertices, want.Original[:blk.NumDst]) {
-			return fmt.Errorf("hop %d: %d sources, %d destinations, want %d, %d", l, h.Sources, h.Destinations, blk.NumSrc, blk.NumDst)
+		if h.Sources != blk.NumSrc || h.Destinations != blk.NumDst ||
+			!slices.Equal(h.Vertices, want.Original[:blk.NumDst]) {
+			return fmt.Errorf("hop %d: %d sources, %d destinations, want %d, %d", l, h.Sources,
+				h.Destinations, blk.NumSrc, blk.NumDst)
 		}
 		if k := m.Key; h.Dropout != compute.NewDropoutKey(k.Seed, k.Epoch, k.Step, k.Stream, l) {
 			return fmt.Errorf("hop %d: another dropout key", l)
@@ -84,7 +87,8 @@ func (w *world) check(m *Minibatch, fanouts []int) error {
 	input := &want.Blocks[0]
 	for i := range input.NumDst {
 		if got := b.Own.Row(i); !slices.Equal(got, w.row(want.Frontier[i])) {
-			return fmt.Errorf("own row of destination %d: %v, want %v", i, got, w.row(want.Frontier[i]))
+			return fmt.Errorf("own row of destination %d: %v, want %v", i, got,
+				w.row(want.Frontier[i]))
 		}
 		mean := make([]float32, cols) // of eighths: exact but for the division
 		edges := input.Indices[input.Indptr[i]:input.Indptr[i+1]]
@@ -95,7 +99,8 @@ func (w *world) check(m *Minibatch, fanouts []int) error {
 		}
 		for j, got := range b.Mean.Row(i) {
 			if n := float32(max(1, len(edges))); got < mean[j]/n-1e-6 || got > mean[j]/n+1e-6 {
-				return fmt.Errorf("mean of destination %d, column %d: %g, want %g", i, j, got, mean[j]/n)
+				return fmt.Errorf("mean of destination %d, column %d: %g, want %g", i, j, got,
+					mean[j]/n)
 			}
 		}
 	}
@@ -111,7 +116,8 @@ func (w *world) check(m *Minibatch, fanouts []int) error {
 func TestSeedsOnly(t *testing.T) {
 	w := newWorld(t, 3)
 	err := comm.RunWorld(3, func(c comm.Comm) error {
-		d, err := w.data(c, compute.Float32, Options{Targets: w.targets, Classes: classes}, nn.Needs{Own: true}, 3)
+		d, err := w.data(c, compute.Float32, Options{Targets: w.targets, Classes: classes},
+			nn.Needs{Own: true}, 3)
 		if err != nil {
 			return err
 		}
@@ -123,17 +129,23 @@ func TestSeedsOnly(t *testing.T) {
 			return err
 		}
 		b := &m.Batch
-		if n := len(m.Seeds); b.X.Rows != 0 || b.Mean.Rows != 0 || b.Own.Rows != n || len(b.Targets) != n*classes || b.Labels != nil {
-			return fmt.Errorf("%d rows of sources, %d of means, %d own ones, %d marks for %d seeds", b.X.Rows, b.Mean.Rows, b.Own.Rows, len(b.Targets), n)
+		if n := len(m.Seeds); b.X.Rows != 0 || b.Mean.Rows != 0 || b.Own.Rows != n ||
+			len(b.Targets) != n*classes || b.Labels != nil {
+			return fmt.Errorf("%d rows of sources, %d of means, %d own ones, %d marks for %d seeds",
+				b.X.Rows, b.Mean.Rows, b.Own.Rows, len(b.Targets), n)
 		}
 		for i, v := range m.Seeds {
-			if !slices.Equal(b.Own.Row(i), w.row(v)) || !slices.Equal(b.Targets[i*classes:(i+1)*classes], w.targets[int(v)*classes:(int(v)+1)*classes]) {
+			if !slices.Equal(b.Own.Row(i), w.row(v)) ||
+				!slices.Equal(b.Targets[i*classes:(i+1)*classes],
+					w.targets[int(v)*classes:(int(v)+1)*classes]) {
 				return fmt.Errorf("seed %d has another's row or marks", i)
 			}
 		}
 		for l, h := range b.Hops {
-			if h.Sources != len(m.Seeds) || h.Destinations != len(m.Seeds) || len(h.Vertices) != len(m.Seeds) {
-				return fmt.Errorf("hop %d: %d sources, %d destinations", l, h.Sources, h.Destinations)
+			if h.Sources != len(m.Seeds) || h.Destinations != len(m.Seeds) ||
+				len(h.Vertices) != len(m.Seeds) {
+				return fmt.Errorf("hop %d: %d sources, %d destinations", l, h.Sources,
+					h.Destinations)
 			}
 		}
 		return nil
@@ -147,7 +159,8 @@ func TestSeedsOnly(t *testing.T) {
 func TestDigest(t *testing.T) {
 	w := newWorld(t, 1)
 	err := comm.RunWorld(1, func(c comm.Comm) error {
-		d, err := w.data(c, compute.Float32, Options{Sample: sample.Neighbours(4, 3), Labels: w.labels}, everything, 2)
+		d, err := w.data(c, compute.Float32,
+			Options{Sample: sample.Neighbours(4, 3), Labels: w.labels}, everything, 2)
 		if err != nil {
 			return err
 		}
@@ -192,7 +205,8 @@ func TestPreparingAllocatesNothing(t *testing.T) {
 	}
 	w := newWorld(t, 2)
 	err := comm.RunWorld(1, func(c comm.Comm) error {
-		d, err := w.data(c, compute.Float32, Options{Sample: sample.Neighbours(4, 3), Labels: w.labels}, everything, 2)
+		d, err := w.data(c, compute.Float32,
+			Options{Sample: sample.Neighbours(4, 3), Labels: w.labels}, everything, 2)
 		if err != nil {
 			return err
 		}

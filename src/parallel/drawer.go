@@ -53,10 +53,11 @@ type drawing interface {
 	close() error
 }
 
-// alone is the drawing of a rank that holds the whole topology. begin comes first.
+// alone is the drawing of a rank that holds the whole topology, between begin and end.
 type alone struct {
 	*Drawer
 	begin func(*Minibatch) error
+	end   func(*Minibatch)
 }
 
 func (a alone) stages() []Stage {
@@ -64,7 +65,11 @@ func (a alone) stages() []Stage {
 		if err := a.begin(m); err != nil {
 			return err
 		}
-		return a.Draw(m)
+		if err := a.Draw(m); err != nil {
+			return err
+		}
+		a.end(m)
+		return nil
 	})}
 }
 

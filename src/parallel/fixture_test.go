@@ -36,7 +36,8 @@ func newWorld(t *testing.T, parts int) *world {
 	random := rand.New(rand.NewPCG(7, 11))
 	var src, dst []graph.VertexID
 	for range 1500 {
-		src, dst = append(src, graph.VertexID(random.IntN(vertices))), append(dst, graph.VertexID(random.IntN(vertices-20)))
+		src, dst = append(src, graph.VertexID(random.IntN(vertices))),
+			append(dst, graph.VertexID(random.IntN(vertices-20)))
 	}
 	g, err := graph.FromEdges(vertices, src, dst) // the last 20 have no in-edges
 	if err != nil {
@@ -78,20 +79,23 @@ func (w *world) tables(rank, perRank int, dtype compute.DType) [][]byte {
 	return tables
 }
 
-// data makes the strategy for rank c, which sees its own rows, and those that a cache keeps in buffer,
-// for a model of so many layers. Collective.
-func (w *world) data(c comm.Comm, dtype compute.DType, o Options, needs nn.Needs, layers int, buffer ...byte) (*dataParallel, error) {
+// data makes the strategy for rank c, which sees its own rows, and those that a cache keeps in
+// buffer, for a model of so many layers. Collective.
+func (w *world) data(c comm.Comm, dtype compute.DType, o Options, needs nn.Needs, layers int,
+	buffer ...byte) (*dataParallel, error) {
 	own, err := c.Dup()
 	if err != nil {
 		return nil, err
 	}
 	x, err := exchange.New(own, exchange.Options{
-		Offsets: w.offsets, Tables: w.tables(c.Rank(), (len(w.offsets)-1)/c.Size(), dtype), Cols: cols, Type: dtype, Host: ref.Host{}, Buffer: buffer,
+		Offsets: w.offsets, Tables: w.tables(c.Rank(), (len(w.offsets)-1)/c.Size(), dtype),
+		Cols: cols, Type: dtype, Host: ref.Host{}, Buffer: buffer,
 	})
 	if err != nil {
 		return nil, err
 	}
-	o.Comm, o.Topology, o.Exchange, o.Host, o.Cols, o.Workers, o.MaxSeeds = c, &w.topology, x, ref.Host{}, cols, 1, 64
+	o.Comm, o.Topology, o.Exchange, o.Host, o.Cols, o.Workers, o.MaxSeeds = c, &w.topology, x,
+		ref.Host{}, cols, 1, 64
 	return makeData(o, needs, 0, layers)
 }
 

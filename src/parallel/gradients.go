@@ -32,7 +32,7 @@ type Gradients struct {
 type reducer interface {
 	hold(first bool) error     // keeps the gradients of a minibatch, added to those that are held unless it is the first
 	start(l int, holding bool) // begins the sum of a bucket, with what is held of it
-	wait() error               // for all sums; faults of start come out here
+	wait() error               // for all sums, or up to the first fault; those of start come out here
 	reproducible() bool        // whether sums are added in rank order
 	close() error
 }
@@ -44,7 +44,8 @@ type GradientOptions struct {
 	Transport Transport      // of those in device memory; "" is TransportAuto
 }
 
-// NewGradients makes the sum over the ranks of c for parameters p. Collective. An error that wraps ErrTransport is the same on every rank.
+// NewGradients makes the sum over the ranks of c for parameters p. Collective. An
+// error that wraps ErrTransport is a comm.Agreed.
 func NewGradients(c comm.Comm, p *nn.Params, layers int, o GradientOptions) (*Gradients, error) {
 	if o.Add == nil {
 		o.Add = comm.AddInto
@@ -82,9 +83,14 @@ func (g *Gradients) Hold() {
 // Start begins the sum of layer l's bucket; backward of the layer has ended. Every rank starts the layers in the same order.
 func (g *Gradients) Start(l int) { g.reducer.start(l, g.holding) }
 
-// Wait returns when every bucket that was started is the sum over all minibatches of the step.
+// Wait returns when every bucket that was started is the sum over all minibatches of the step. Its
+// error ends the job: it comes before anything else is waited for, which may take a peer that waits
+// for this rank, so other sums may still be under way.
 func (g *Gradients) Wait() error {
-	err := errors.Join(g.err, g.reducer.wait())
+	err := g.err
+	if err == nil {
+		err = g.reducer.wait()
+	}
 	g.err, g.holding = nil, false
 	if err != nil {
 		return fmt.Errorf("summing gradients: %w", err)
@@ -125,12 +131,18 @@ func (h *onHost) start(l int, holding bool) {
 	h.flight = append(h.flight, h.summer.Start(bucket))
 }
 
-func (h *onHost) wait() (err error) {
-	for _, sum := range h.flight {
-		err = errors.Join(err, sum.Wait())
+func (h *onHost) wait() error { return waitFor(&h.flight) }
+
+// waitFor waits for sums in their order, up to the first that has failed, and forgets them.
+func waitFor(flight *[]*comm.Sum) error {
+	sums := *flight
+	*flight = sums[:0]
+	for _, sum := range sums {
+		if err := sum.Wait(); err != nil {
+			return err
+		}
 	}
-	h.flight = h.flight[:0]
-	return err
+	return nil
 }
 
 func (h *onHost) reproducible() bool { return h.summer.Reproducible() }

@@ -1,9 +1,11 @@
 package parallel
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"halognn/src/comm"
 	"halognn/src/compute"
@@ -20,7 +22,9 @@ type exam struct {
 const examSteps, examLayers = 3, 3
 
 func examModel(device compute.Device) (*nn.Model, error) {
-	return nn.NewModel(device, nn.Config{Kind: "sage", Layers: examLayers, In: 6, Hidden: 8, Out: 4, Norm: "layer", Task: nn.Multiclass}, 1)
+	return nn.NewModel(device,
+		nn.Config{Kind: "sage", Layers: examLayers, In: 6, Hidden: 8, Out: 4, Norm: "layer",
+			Task: nn.Multiclass}, 1)
 }
 
 func newExam(t *testing.T, ranks, minibatches int) *exam {
@@ -46,7 +50,8 @@ func newExam(t *testing.T, ranks, minibatches int) *exam {
 	return e
 }
 
-// sum adds element i as documented: the earlier minibatches of a rank, in order, to its last one; then rank after rank.
+// sum adds element i as documented: the earlier minibatches of a rank, in order, to its last one;
+// then rank after rank.
 func (e *exam) sum(step, i int) float32 {
 	of := func(rank int) float32 {
 		last := e.minibatches - 1
@@ -106,7 +111,8 @@ func (e *exam) steps(c comm.Comm, p *nn.Params, device compute.Device, g *Gradie
 			covered += hi - lo
 			for i := lo; i < hi; i++ {
 				if want := e.sum(step, i); got[i] != want {
-					return fmt.Errorf("step %d, layer %d, element %d: %g, want %g", step, l, i, got[i], want)
+					return fmt.Errorf("step %d, layer %d, element %d: %g, want %g", step, l, i,
+						got[i], want)
 				}
 			}
 		}
@@ -117,16 +123,114 @@ func (e *exam) steps(c comm.Comm, p *nn.Params, device compute.Device, g *Gradie
 	return nil
 }
 
-// The gradients of a step are the sum over its minibatches on this rank and then over the ranks, in rank order: the same bits on
-// every rank, in every bucket, step after step.
+// The gradients of a step are the sum over its minibatches on this rank and then over the ranks, in
+// rank order: the same bits on every rank, in every bucket, step after step.
 func TestGradientsAreSummedOverMinibatchesAndRanks(t *testing.T) {
 	for _, ranks := range []int{1, 2, 3} {
 		for _, minibatches := range []int{1, 2, 4} {
 			e := newExam(t, ranks, minibatches)
-			o := GradientOptions{SumOptions: comm.SumOptions{Mode: comm.SumReproducible}, Device: ref.New()}
-			if err := comm.RunWorld(ranks, func(c comm.Comm) error { return e.take(c, o) }); err != nil {
+			o := GradientOptions{SumOptions: comm.SumOptions{Mode: comm.SumReproducible},
+				Device: ref.New()}
+			if err := comm.RunWorld(ranks,
+				func(c comm.Comm) error { return e.take(c, o) }); err != nil {
 				t.Errorf("%d ranks, %d minibatches a step: %v", ranks, minibatches, err)
 			}
+		}
+	}
+}
+
+// script is a communicator whose requests end as they are told to, or never.
+type script struct {
+	comm.Comm
+	ends []error // of its requests, in the order of their starts; beyond, they never end
+}
+
+func (s *script) Rank() int               { return 0 }
+func (s *script) Size() int               { return 2 }
+func (s *script) Dup() (comm.Comm, error) { return s, nil }
+
+func (s *script) StartAllreduceSum([]float32) comm.Request {
+	if len(s.ends) == 0 {
+		return scripted{}
+	}
+	end := s.ends[0]
+	s.ends = s.ends[1:]
+	return scripted{end: &end}
+}
+
+type scripted struct{ end *error }
+
+func (s scripted) Wait() error {
+	if s.end == nil {
+		select {}
+	}
+	return *s.end
+}
+
+// scriptedGPU is a device that brings nothing to the host but an error.
+type scriptedGPU struct{ compute.Accelerator }
+
+func (scriptedGPU) StartDownload(_, _ []float32, _ compute.Event) {}
+
+// event is one whose Wait returns an error.
+type event struct {
+	compute.Event
+	err error
+}
+
+func (e event) Wait() error { return e.err }
+
+// A rank that cannot sum a step's gradients says so before it waits for those of its peers, which
+// may wait for it in turn.
+func TestGradientsThatFailWaitForNoPeer(t *testing.T) {
+	broken := errors.New("broken")
+	m, err := examModel(ref.New())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	p := m.Params
+	summer := func(ends ...error) *comm.Summer {
+		s, err := comm.NewSummer(&script{ends: ends}, comm.SumOptions{Mode: comm.SumFast})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	onStage := func(s *comm.Summer, events ...error) *staged {
+		r := &staged{kept: kept{device: scriptedGPU{}, params: p}, summer: s}
+		r.host = make([]float32, p.Len())
+		for _, err := range events {
+			r.events = append(r.events, event{err: err})
+		}
+		return r
+	}
+	for _, c := range []struct {
+		name    string
+		reducer reducer
+		held    error
+	}{
+		{"on the host, the second bucket", &onHost{params: p, summer: summer(nil, broken)}, nil},
+		{"on the host, what is held", &onHost{params: p, summer: summer()}, broken},
+		{"staged, the first bucket", onStage(summer(broken), nil, nil, nil), nil},
+		{"staged, the first to come down", onStage(summer(), nil, nil, broken), nil},
+		{"staged, the last to come down", onStage(summer(nil), broken, nil, nil), nil},
+	} {
+		g := &Gradients{reducer: c.reducer, err: c.held}
+		waited := make(chan error, 1)
+		go func() {
+			for l := examLayers - 1; l >= 0; l-- {
+				g.Start(l)
+			}
+			waited <- g.Wait()
+		}()
+		select {
+		case err := <-waited:
+			if !errors.Is(err, broken) {
+				t.Errorf("%s: Wait returned %v", c.name, err)
+			}
+		case <-time.After(2 * time.Second):
+			t.Errorf("%s: Wait waits for a peer", c.name)
 		}
 	}
 }

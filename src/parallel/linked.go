@@ -16,7 +16,8 @@ import (
 //	lane                  └ bucket 2: slices to their owners | added in rank order | sums to all
 //	                                     └ bucket 1: ...        └ bucket 0: ...
 //
-// So the sums have the bits of comm.Summer's. The lane is a goroutine: queueing may have to wait, and training does not.
+// So the sums have the bits of comm.Summer's. The lane is a goroutine: queueing may have to wait,
+// and training does not.
 type linked struct {
 	kept
 	device  compute.PeerDevice
@@ -39,7 +40,8 @@ type sliceTransport interface {
 	Cut()         // one alone
 }
 
-// bucket is a layer's gradients, cut into slices. [r] in the arrays is what goes to rank r, or comes from it.
+// bucket is a layer's gradients, cut into slices. [r] in the arrays is what goes to rank r, or
+// comes from it.
 type bucket struct {
 	all, own          []float32   // the gradients; this rank's slice of them
 	slices            []float32   // this rank's slice, of every rank
@@ -49,9 +51,12 @@ type bucket struct {
 }
 
 // newLinked makes the sum over a sliceTransport, which it closes in the end unless this fails.
-func newLinked(p *nn.Params, layers, rank, ranks int, device compute.PeerDevice, c sliceTransport) (*linked, error) {
-	s := &linked{kept: kept{device: device, params: p}, device: device, slicer: c, rank: rank, buckets: make([]bucket, layers),
-		layer: make(chan int, layers), queued: make(chan error, layers), flight: make([]int, 0, layers)}
+func newLinked(p *nn.Params, layers, rank, ranks int, device compute.PeerDevice,
+	c sliceTransport) (*linked, error) {
+	s := &linked{kept: kept{device: device, params: p}, device: device, slicer: c, rank: rank,
+		buckets: make([]bucket, layers),
+		layer:   make(chan int, layers), queued: make(chan error, layers),
+		flight: make([]int, 0, layers)}
 	total := 0
 	for l := range s.buckets {
 		total += s.buckets[l].cut(p, l, rank, ranks)
@@ -76,7 +81,8 @@ func newLinked(p *nn.Params, layers, rank, ranks int, device compute.PeerDevice,
 	return s, nil
 }
 
-// cut finds the slices of layer l's gradients and returns how much room those of the other ranks need.
+// cut finds the slices of layer l's gradients and returns how much room those of the other ranks
+// need.
 func (b *bucket) cut(p *nn.Params, l, rank, ranks int) int {
 	lo, hi := p.Bucket(l)
 	b.all = p.Grads[lo:hi]
@@ -93,7 +99,8 @@ func (b *bucket) cut(p *nn.Params, l, rank, ranks int) int {
 	return len(b.own) * ranks
 }
 
-// place takes the room for the slices of the other ranks from the front of memory, and returns the rest.
+// place takes the room for the slices of the other ranks from the front of memory, and returns the
+// rest.
 func (b *bucket) place(memory []float32, ranks int) []float32 {
 	n := len(b.own)
 	b.slices = memory[:n*ranks]
@@ -112,7 +119,8 @@ func (s *linked) start(l int, holding bool) {
 	s.layer <- l
 }
 
-// lane adds buckets in the order in which they were started, which is that of all ranks. After a fault it adds no more.
+// lane adds buckets in the order in which they were started, which is that of all ranks. After a
+// fault it adds no more.
 func (s *linked) lane() {
 	var b *bucket
 	add := func() error { return s.add(b) }
@@ -182,8 +190,8 @@ func (s *linked) free() error {
 	return errors.Join(append(errs, s.kept.close())...)
 }
 
-// messages carry slices by an MPI that knows device memory. It does not know what is queued on a device, so an exchange begins when all
-// before it is done, and has ended when it returns.
+// messages carry slices by an MPI that knows device memory. It does not know what is queued on a
+// device, so an exchange begins when all before it is done, and has ended when it returns.
 type messages struct {
 	device   compute.PeerDevice
 	comm     comm.Comm
@@ -204,7 +212,8 @@ func newMessages(c comm.Comm, device compute.PeerDevice) (*messages, error) {
 	return m, nil
 }
 
-// Exchange implements sliceTransport. Ranks begin with different ones, so that not all send to the same.
+// Exchange implements sliceTransport. Ranks begin with different ones, so that not all send to the
+// same.
 func (m *messages) Exchange(send, recv [][]float32) error {
 	m.device.RecordComm(m.before)
 	if err := m.before.Wait(); err != nil {

@@ -21,12 +21,14 @@ import (
 // The emulated library is its own NCCL.
 func cudaLibrary(t *testing.T) string { return computetest.CUDALibrary(t, "../..") }
 
-// withNCCL lets the emulated library be its own NCCL; on GPUs, tests need an NCCL that is installed, and a GPU for each rank.
+// withNCCL lets the emulated library be its own NCCL, and then skips nothing; on GPUs, tests need
+// an NCCL that is installed, and a GPU for each rank.
 func withNCCL(t *testing.T) string {
 	t.Helper()
-	path := cudaLibrary(t)
+	path, leaveOut := cudaLibrary(t), t.Skip
 	if strings.Contains(path, "emulated") {
 		t.Setenv("HALOGNN_NCCL_LIB", path)
+		leaveOut = t.Fatal
 	}
 	d, err := cuda.Open(cuda.Options{Memory: 1 << 20, Library: path})
 	if err != nil {
@@ -35,30 +37,37 @@ func withNCCL(t *testing.T) string {
 	_, err = d.FindLinks()
 	devices, counted := cuda.Devices()
 	if err := errors.Join(err, counted, d.Close()); err != nil {
-		t.Skip(err)
+		leaveOut(err)
 	}
 	if devices < 4 {
-		t.Skipf("4 GPUs are needed, this machine has %d", devices)
+		leaveOut(fmt.Sprintf("4 GPUs are needed, this machine has %d", devices))
 	}
 	return path
 }
 
-// onGPUs runs f on ranks that are goroutines, each with a device of its own, in a world whose messages may lie in device memory.
+// errClosing is wrapped by the errors of closing devices.
+var errClosing = errors.New("closing a device")
+
+// onGPUs runs f on ranks that are goroutines, each with a device of its own, in a world whose
+// messages may lie in device memory. It returns what the job ends with, and what any rank's device
+// is closed with.
 func onGPUs(path string, ranks int, f func(c comm.Comm, d compute.PeerDevice) error) error {
 	w := comm.NewWorld(ranks)
 	w.Copy = cuda.CopyNow
-	return w.Run(func(c comm.Comm) (err error) {
+	closed := make([]error, ranks)
+	err := w.Run(func(c comm.Comm) error {
 		d, err := cuda.Open(cuda.Options{Device: c.Rank(), Memory: 1 << 20, Library: path})
 		if err != nil {
 			return err
 		}
 		defer func() {
-			if e := d.Close(); err == nil {
-				err = e
+			if err := d.Close(); err != nil {
+				closed[c.Rank()] = fmt.Errorf("%w, of rank %d: %w", errClosing, c.Rank(), err)
 			}
 		}()
 		return f(c, d)
 	})
+	return errors.Join(err, errors.Join(closed...))
 }
 
 // Gradients in device memory have the bits of those on the host, however they travel.
@@ -69,17 +78,21 @@ func TestGradientsOnGPUs(t *testing.T) {
 			for _, minibatches := range []int{1, 3} {
 				e := newExam(t, ranks, minibatches)
 				err := onGPUs(path, ranks, func(c comm.Comm, d compute.PeerDevice) error {
-					return e.take(c, GradientOptions{SumOptions: comm.SumOptions{Mode: comm.SumReproducible}, Device: d, Transport: transport})
+					return e.take(c,
+						GradientOptions{SumOptions: comm.SumOptions{Mode: comm.SumReproducible},
+							Device: d, Transport: transport})
 				})
 				if err != nil {
-					t.Errorf("%s, %d ranks, %d minibatches a step: %v", transport, ranks, minibatches, err)
+					t.Errorf("%s, %d ranks, %d minibatches a step: %v", transport, ranks,
+						minibatches, err)
 				}
 			}
 		}
 	}
 }
 
-// Where the order of ranks need not be kept, NCCL adds, and says so; messages and pinned memory keep it or leave it to MPI.
+// Where the order of ranks need not be kept, NCCL adds, and says so; messages and pinned memory
+// keep it or leave it to MPI.
 func TestFastGradientsOnGPUs(t *testing.T) {
 	path := withNCCL(t)
 	const ranks = 3
@@ -90,11 +103,14 @@ func TestFastGradientsOnGPUs(t *testing.T) {
 			return err
 		}
 		defer m.Close()
-		g, err := NewGradients(c, m.Params, examLayers, GradientOptions{SumOptions: comm.SumOptions{Mode: comm.SumFast}, Device: d, Transport: TransportNCCL})
+		g, err := NewGradients(c, m.Params, examLayers,
+			GradientOptions{SumOptions: comm.SumOptions{Mode: comm.SumFast}, Device: d,
+				Transport: TransportNCCL})
 		if err != nil {
 			return err
 		}
-		if g.Reproducible() || g.Transport() != TransportNCCL || !strings.Contains(g.Note(), "by NCCL ") {
+		if g.Reproducible() || g.Transport() != TransportNCCL ||
+			!strings.Contains(g.Note(), "by NCCL ") {
 			return fmt.Errorf("reproducible %t, %s, %q", g.Reproducible(), g.Transport(), g.Note())
 		}
 		d.Upload(m.Params.Grads, e.grads[[3]int{0, c.Rank(), 0}])
@@ -132,7 +148,8 @@ func TestGradientsOnGPUsAllocateNothing(t *testing.T) {
 				return err
 			}
 			defer m.Close()
-			g, err := NewGradients(c, m.Params, examLayers, GradientOptions{Device: d, Transport: transport})
+			g, err := NewGradients(c, m.Params, examLayers,
+				GradientOptions{Device: d, Transport: transport})
 			if err != nil {
 				return err
 			}
@@ -177,13 +194,22 @@ func TestTransportsThatAreNotPossible(t *testing.T) {
 		copy       bool
 		want, note string // an error; or what is chosen, with a note
 	}{
-		{"nccl is missing", TransportNCCL, [2]int{0, 1}, "/nowhere/libnccl.so.2", true, "compute.gradients: nccl wants it: compute/cuda: NCCL cannot be loaded: /nowhere/libnccl.so.2", ""},
-		{"nccl on one device", TransportNCCL, [2]int{1, 1}, path, true, "ranks 0 and 1 share a GPU", ""},
-		{"mpi that knows no device memory", TransportMPI, [2]int{0, 1}, path, false, "one process that cannot copy device memory", ""},
-		{"auto takes messages in one process", TransportAuto, [2]int{0, 1}, path, true, "mpi", "not by nccl: ranks are goroutines of one process"},
-		{"auto without anything", TransportAuto, [2]int{0, 1}, "/nowhere/libnccl.so.2", false, "staged", "not by mpi: ranks are goroutines"},
-		{"auto on one device", "", [2]int{0, 0}, path, true, "mpi", "not by nccl: ranks are goroutines"},
-		{"nccl fails on one rank", TransportNCCL, [2]int{0, 1}, path, true, "nccl wants it: rank 1: compute/cuda: opening NCCL: NCCL: unhandled system error: emulated: no network", ""},
+		{"nccl is missing", TransportNCCL, [2]int{0, 1}, "/nowhere/libnccl.so.2", true,
+			"compute.gradients: nccl wants it: compute/cuda: NCCL cannot be loaded: " +
+				"/nowhere/libnccl.so.2", ""},
+		{"nccl on one device", TransportNCCL, [2]int{1, 1}, path, true, "ranks 0 and 1 share a GPU",
+			""},
+		{"mpi that knows no device memory", TransportMPI, [2]int{0, 1}, path, false,
+			"one process that cannot copy device memory", ""},
+		{"auto takes messages in one process", TransportAuto, [2]int{0, 1}, path, true, "mpi",
+			"not by nccl: ranks are goroutines of one process"},
+		{"auto without anything", TransportAuto, [2]int{0, 1}, "/nowhere/libnccl.so.2", false,
+			"staged", "not by mpi: ranks are goroutines"},
+		{"auto on one device", "", [2]int{0, 0}, path, true, "mpi",
+			"not by nccl: ranks are goroutines"},
+		{"nccl fails on one rank", TransportNCCL, [2]int{0, 1}, path, true, "nccl wants it: rank " +
+			"1: compute/cuda: opening NCCL: NCCL: unhandled system error: emulated: no network",
+			""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv("HALOGNN_NCCL_LIB", c.nccl)
@@ -199,7 +225,8 @@ func TestTransportsThatAreNotPossible(t *testing.T) {
 			}
 			said := [2]string{}
 			err := w.Run(func(cm comm.Comm) error {
-				d, err := cuda.Open(cuda.Options{Device: c.devices[cm.Rank()], Memory: 1 << 20, Library: path})
+				d, err := cuda.Open(cuda.Options{Device: c.devices[cm.Rank()], Memory: 1 << 20,
+					Library: path})
 				if err != nil {
 					return err
 				}
@@ -207,7 +234,8 @@ func TestTransportsThatAreNotPossible(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				g, err := NewGradients(cm, m.Params, examLayers, GradientOptions{Device: d, Transport: c.transport})
+				g, err := NewGradients(cm, m.Params, examLayers,
+					GradientOptions{Device: d, Transport: c.transport})
 				if err == nil {
 					said[cm.Rank()] = string(g.Transport())
 					if !strings.Contains(g.Note(), c.note) {
@@ -247,16 +275,26 @@ func TestAgainst(t *testing.T) {
 	}{
 		{"all is well", TransportNCCL, false, func(*capabilities) {}, ""},
 		{"all is well", TransportMPI, false, func(*capabilities) {}, ""},
-		{"no nccl on one rank", TransportNCCL, true, func(c *capabilities) { c.NCCL, c.Fault = "", "it is gone" }, "rank 1: it is gone"},
-		{"two versions", TransportNCCL, true, func(c *capabilities) { c.NCCL = "2.20.3" }, "rank 1 has NCCL 2.20.3, rank 0 NCCL 2.18.5"},
-		{"one device", TransportNCCL, true, func(c *capabilities) { c.Device = "a" }, "ranks 0 and 1 share a GPU"},
-		{"another kind of device", TransportMPI, true, func(c *capabilities) { c.Device = "" }, "rank 1 cannot be linked"},
-		{"one process", TransportNCCL, false, func(c *capabilities) { c.Shared = true }, "one process"},
+		{"no nccl on one rank", TransportNCCL, true,
+			func(c *capabilities) { c.NCCL, c.Fault = "", "it is gone" }, "rank 1: it is gone"},
+		{"two versions", TransportNCCL, true, func(c *capabilities) { c.NCCL = "2.20.3" },
+			"rank 1 has NCCL 2.20.3, rank 0 NCCL 2.18.5"},
+		{"one device", TransportNCCL, true, func(c *capabilities) { c.Device = "a" },
+			"ranks 0 and 1 share a GPU"},
+		{"another kind of device", TransportMPI, true, func(c *capabilities) { c.Device = "" },
+			"rank 1 cannot be linked"},
+		{"one process", TransportNCCL, false, func(c *capabilities) { c.Shared = true },
+			"one process"},
 		{"one process, forced", TransportNCCL, true, func(c *capabilities) { c.Shared = true }, ""},
-		{"an mpi that says no", TransportMPI, true, func(c *capabilities) { c.MPI = comm.Unsupported }, "the MPI of rank 1 says that it does not take device memory"},
-		{"an mpi that says nothing", TransportMPI, false, func(c *capabilities) { c.MPI = comm.Unknown }, "does not say whether"},
-		{"an mpi that says nothing, forced", TransportMPI, true, func(c *capabilities) { c.MPI = comm.Unknown }, ""},
-		{"staged always works", TransportStaged, false, func(c *capabilities) { *c = capabilities{} }, ""},
+		{"an mpi that says no", TransportMPI, true,
+			func(c *capabilities) { c.MPI = comm.Unsupported },
+			"the MPI of rank 1 says that it does not take device memory"},
+		{"an mpi that says nothing", TransportMPI, false,
+			func(c *capabilities) { c.MPI = comm.Unknown }, "does not say whether"},
+		{"an mpi that says nothing, forced", TransportMPI, true,
+			func(c *capabilities) { c.MPI = comm.Unknown }, ""},
+		{"staged always works", TransportStaged, false,
+			func(c *capabilities) { *c = capabilities{} }, ""},
 	} {
 		first := rank(func(c *capabilities) { c.Device = "a" })
 		got := unsupportedReason(c.transport, []capabilities{first, rank(c.set)}, c.forced)
@@ -266,7 +304,8 @@ func TestAgainst(t *testing.T) {
 	}
 }
 
-// A rank that fails while others wait for its slices ends their waiting, and their devices can be closed.
+// A rank that fails while others wait for its slices ends their waiting, and their devices can be
+// closed.
 func TestARankFailsWhileGradientsTravel(t *testing.T) {
 	path := withNCCL(t)
 	for _, transport := range []Transport{TransportNCCL, TransportMPI} {
@@ -278,7 +317,8 @@ func TestARankFailsWhileGradientsTravel(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				g, err := NewGradients(c, m.Params, examLayers, GradientOptions{Device: d, Transport: transport})
+				g, err := NewGradients(c, m.Params, examLayers,
+					GradientOptions{Device: d, Transport: transport})
 				if err != nil {
 					return err
 				}
@@ -296,7 +336,8 @@ func TestARankFailsWhileGradientsTravel(t *testing.T) {
 		}()
 		select {
 		case err := <-ended:
-			if !errors.Is(err, full) || !strings.Contains(err.Error(), "rank 1") {
+			if !errors.Is(err, full) || !strings.Contains(err.Error(), "rank 1") ||
+				errors.Is(err, errClosing) {
 				t.Errorf("%s: the job ended with %v", transport, err)
 			}
 		case <-time.After(30 * time.Second):
@@ -313,7 +354,8 @@ func TestGradientsInHostMemory(t *testing.T) {
 			return err
 		}
 		defer m.Close()
-		g, err := NewGradients(c, m.Params, examLayers, GradientOptions{Device: ref.New(), Transport: TransportNCCL})
+		g, err := NewGradients(c, m.Params, examLayers,
+			GradientOptions{Device: ref.New(), Transport: TransportNCCL})
 		if err != nil {
 			return err
 		}

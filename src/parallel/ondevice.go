@@ -8,7 +8,8 @@ import (
 	"halognn/src/nn"
 )
 
-// kept holds gradients in the memory of a device that has its own. Where one rank is alone, they stay there.
+// kept holds gradients in the memory of a device that has its own. Where one rank is alone, they
+// stay there.
 type kept struct {
 	device compute.Accelerator
 	params *nn.Params
@@ -44,8 +45,9 @@ func (k *kept) close() error {
 	return nil
 }
 
-// staged adds gradients on the host, in pinned memory: a bucket comes down when backward of its layer is done on the device, beside the
-// layers below, and its sum goes up before the optimiser reads it.
+// staged adds gradients on the host, in pinned memory: a bucket comes down when backward of its
+// layer is done on the device, beside the layers below, and its sum goes up before the optimiser
+// reads it.
 //
 //	device   backward 2 ─ backward 1 ─ backward 0 ─                          ─ update
 //	copies              └ down 2     └ down 1     └ down 0    up 2, up 1, up 0 ┘
@@ -87,11 +89,17 @@ func (s *staged) start(l int, holding bool) {
 	}
 }
 
-// startDownloaded begins the sum of the oldest bucket that is on its way from the device.
+// startDownloaded begins the sum of the oldest bucket that is on its way from the device. After a
+// fault it begins no more.
 func (s *staged) startDownloaded() {
 	l := s.coming[0]
 	s.coming = s.coming[:copy(s.coming, s.coming[1:])]
-	s.err = errors.Join(s.err, s.events[l].Wait())
+	if s.err == nil {
+		s.err = s.events[l].Wait()
+	}
+	if s.err != nil {
+		return
+	}
 	lo, hi := s.params.Bucket(l)
 	s.flight = append(s.flight, s.summer.Start(s.host[lo:hi]))
 }
@@ -101,10 +109,9 @@ func (s *staged) wait() error {
 		s.startDownloaded()
 	}
 	err := s.err
-	for _, sum := range s.flight {
-		err = errors.Join(err, sum.Wait())
+	if s.err = nil; err == nil {
+		err = waitFor(&s.flight)
 	}
-	s.flight, s.err = s.flight[:0], nil
 	if err == nil {
 		s.device.StartUpload(s.params.Grads, s.host)
 	}

@@ -17,8 +17,8 @@
 //	backward, last layer first ── bucket ready ──> Gradients.Start ── slices all-to-all ── add in rank order
 //	                                                                  ── all-gather ──> Wait
 //
-// On a topology of which every rank holds the rows of its own vertices, sampling takes two rounds a hop
-// between ranks (remoteDrawer); all that follows is the same.
+// On a topology of which every rank holds the rows of its own vertices, sampling takes two rounds a
+// hop between ranks (remoteDrawer); all that follows is the same.
 //
 // With a cache that changes, what it holds depends on the minibatches before. So decisions are made in
 // order, and so are the reads and writes of its buffer: all rows of one minibatch are read, then those
@@ -69,12 +69,14 @@ type Minibatch struct {
 	own, mean, all []float32
 	labels         []int32
 	targets        []uint8
+	edges          LayerEdges // of a model that reads others than the sampled ones
 }
 
 // Bytes returns the memory of the arrays.
 func (m *Minibatch) Bytes() int64 {
 	numbers := cap(m.Seeds) + cap(m.own) + cap(m.mean) + cap(m.all) + cap(m.labels)
-	return m.Sampled.Bytes() + m.draws.bytes() + m.Fetch.Bytes() + m.Decision.Bytes() + int64(numbers)*4 + int64(cap(m.targets))
+	return m.Sampled.Bytes() + m.draws.bytes() + m.Fetch.Bytes() + m.Decision.Bytes() +
+		m.edges.bytes() + int64(numbers)*4 + int64(cap(m.targets))
 }
 
 // Free returns the arrays.
@@ -89,6 +91,7 @@ func (m *Minibatch) Free() {
 	mem.Free(m.all)
 	mem.Free(m.labels)
 	mem.Free(m.targets)
+	m.edges.Free()
 	*m = Minibatch{}
 }
 

@@ -54,7 +54,8 @@ func (p *Pipe) Run(
 
 // RunOn is Run for minibatches that go on, as pipeline.RunOn is.
 func (p *Pipe) RunOn(
-	ctx context.Context, n, next int, admit func(int, *Minibatch), consume func(int, *Minibatch) error,
+	ctx context.Context, n, next int, admit func(int, *Minibatch),
+	consume func(int, *Minibatch) error,
 ) error {
 	return p.pipe.RunOn(ctx, n, next, admit, func(i int, m *Minibatch) error {
 		err := consume(i, m)

@@ -27,14 +27,17 @@ var changing = []struct {
 	{"sieve", 0, func(c int) (cache.Policy, error) { return cache.NewSieve(vertices, c) }},
 	{"prefetch", 0, func(c int) (cache.Policy, error) {
 		return cache.NewPrefetch(cache.PrefetchOptions{
-			Vertices: vertices, Capacity: c, Gamma: 0.9, Delta: 2, Degree: func(v graph.VertexID) int { return int(v) % 5 },
+			Vertices: vertices, Capacity: c, Gamma: 0.9, Delta: 2,
+			Degree: func(v graph.VertexID) int { return int(v) % 5 },
 		})
 	}},
 	{"lookahead", 3, func(c int) (cache.Policy, error) {
-		return cache.NewLookahead(cache.LookaheadOptions{Vertices: vertices, Capacity: c, Window: 3})
+		return cache.NewLookahead(cache.LookaheadOptions{Vertices: vertices, Capacity: c,
+			Window: 3})
 	}},
 	{"lookahead, levelled", 5, func(c int) (cache.Policy, error) {
-		return cache.NewLookahead(cache.LookaheadOptions{Vertices: vertices, Capacity: c, Window: 5, Level: true})
+		return cache.NewLookahead(cache.LookaheadOptions{Vertices: vertices, Capacity: c, Window: 5,
+			Level: true})
 	}},
 }
 
@@ -56,7 +59,8 @@ func (w *world) pipe(c comm.Comm, kind, depth int) (*piped, error) {
 	}
 	p := &piped{policy: policy, rows: mem.Make[byte](policy.Slots() * cols * 4)}
 	p.data, err = w.data(c, compute.Float32, Options{
-		Sample: sample.Neighbours(4, 3), Labels: w.labels, Policy: policy, Ahead: k.ahead, Depth: depth,
+		Sample: sample.Neighbours(4, 3), Labels: w.labels, Policy: policy, Ahead: k.ahead,
+		Depth: depth,
 	}, everything, 2, p.rows...)
 	if err != nil {
 		return nil, err
@@ -72,8 +76,9 @@ func (p *piped) free() {
 	mem.Free(p.rows)
 }
 
-// Whatever a cache decides, a minibatch holds what the plain sampler draws and what lies in the feature matrix: rows that are read from the
-// cache, fetched, and overwritten while others are in flight. Minibatches that are not trained pass between epochs.
+// Whatever a cache decides, a minibatch holds what the plain sampler draws and what lies in the
+// feature matrix: rows that are read from the cache, fetched, and overwritten while others are in
+// flight. Minibatches that are not trained pass between epochs.
 func TestBatchesFromACacheThatChanges(t *testing.T) {
 	w := newWorld(t, 4)
 	before := mem.Allocated()
@@ -98,7 +103,8 @@ func TestBatchesFromACacheThatChanges(t *testing.T) {
 							early += m.Fetch.Early
 						}
 						if !train && m.Fetch.Cached+m.Fetch.Early > 0 {
-							return fmt.Errorf("a minibatch that is not trained reads %d rows of the cache and changes it", m.Fetch.Cached)
+							return fmt.Errorf("a minibatch that is not trained reads %d rows of "+
+								"the cache and changes it", m.Fetch.Cached)
 						}
 						return w.check(m, []int{4, 3})
 					})
@@ -114,7 +120,8 @@ func TestBatchesFromACacheThatChanges(t *testing.T) {
 			if hits == 0 {
 				t.Errorf("%s, depth %d: nothing was read from the cache", k.name, depth)
 			}
-			t.Logf("%s, depth %d: %d rows from the cache, %d fetched besides misses", k.name, depth, hits, early)
+			t.Logf("%s, depth %d: %d rows from the cache, %d fetched besides misses", k.name, depth,
+				hits, early)
 		}
 	}
 	if after := mem.Allocated(); after != before {
@@ -144,7 +151,8 @@ func TestDecidingAllocatesNothing(t *testing.T) {
 			}
 			run := func(n int) func() {
 				return func() {
-					if e := p.Run(context.Background(), n, admit, func(int, *Minibatch) error { return nil }); e != nil {
+					if e := p.Run(context.Background(), n, admit,
+						func(int, *Minibatch) error { return nil }); e != nil {
 						err = e
 					}
 				}
@@ -169,7 +177,8 @@ func TestDecidingAllocatesNothing(t *testing.T) {
 		return (many - few) / 60, err
 	}
 	for kind, k := range changing {
-		// The runtime allocates where goroutines queue up, on a busy machine more than on an idle one; what the program allocates it does every time.
+		// The runtime allocates where goroutines queue up, on a busy machine more than on an idle
+		// one; what the program allocates it does every time.
 		least := math.Inf(1)
 		for range 4 {
 			perItem, err := measure(kind)
@@ -201,7 +210,8 @@ func (s slow) Step(remote []graph.VertexID, d *cache.Decision) {
 	s.Policy.Step(remote, d)
 }
 
-// What the policy takes is a phase of its own, with what it is told ahead of time; a minibatch that is not trained takes none of it.
+// What the policy takes is a phase of its own, with what it is told ahead of time; a minibatch that
+// is not trained takes none of it.
 func TestTimeOfThePolicyStandsAlone(t *testing.T) {
 	w := newWorld(t, 4)
 	err := comm.RunWorld(2, func(c comm.Comm) error {
@@ -221,7 +231,8 @@ func TestTimeOfThePolicyStandsAlone(t *testing.T) {
 			err := p.Run(context.Background(), 6, admit, func(i int, _ *Minibatch) error {
 				took := p.Took()
 				if got := took[trace.Score] >= feeding+scoring; got != train {
-					return fmt.Errorf("trained: %t, but the policy took %v", train, took[trace.Score])
+					return fmt.Errorf("trained: %t, but the policy took %v", train,
+						took[trace.Score])
 				}
 				for k := range took {
 					if i == 0 || took[k] < least[k] {
@@ -235,7 +246,8 @@ func TestTimeOfThePolicyStandsAlone(t *testing.T) {
 			}
 			for _, k := range []trace.Phase{trace.Sample, trace.Plan, trace.Slice, trace.Gather} {
 				if least[k] <= 0 || least[k] >= scoring {
-					return fmt.Errorf("%s took %v at least; the policy's %v are not part of it", k, least[k], scoring)
+					return fmt.Errorf("%s took %v at least; the policy's %v are not part of it", k,
+						least[k], scoring)
 				}
 			}
 		}

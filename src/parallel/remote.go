@@ -3,9 +3,9 @@ package parallel
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"halognn/src/comm"
-	"halognn/src/exchange"
 	"halognn/src/fault"
 	"halognn/src/graph"
 	"halognn/src/mem"
@@ -21,11 +21,14 @@ import (
 //	seeds,     counts and words, ids     draws for    sizes, neighbours          block,
 //	hop 1      to the owners             the askers   back                       next frontier
 //
-// A round sends what it knows the length of, counts or sizes, and then what these are of. The
-// second half is started by whoever waits for the first: the pipeline has one waiter for each
-// collective, who takes the minibatches in order, and every round has a communicator of its own, so
-// all ranks start the same there in the same order. To the pipeline it is one collective, whose end
-// waits for nothing but its start on all ranks.
+// A round first sends arrays of known length, counts or sizes, and then the arrays whose lengths
+// these are. Whoever waits for the first half starts the second: to the pipeline a round is one
+// collective, whose end waits for nothing but its start on all ranks.
+//
+// Every round has a communicator of its own, on which all ranks start first and second halves in
+// turn, minibatch by minibatch. The schedule sees to that: within a tick the older minibatch goes
+// first, so (i+1, c) starts after (i, c+1), which needs the end of (i, c), its second half included.
+// A round is never the last collective of a minibatch, to which this would not apply.
 //
 // The key of a minibatch stays with its rank: owners are sent the word that names the draws, and so
 // make those that the rank would make itself.
@@ -37,12 +40,13 @@ type remoteDrawer struct {
 	ask, reply  []comm.Comm     // by hop, from first
 	ones        []int           // [K] one count for every rank
 	samplers    chan *sample.Remote
-	begin       func(*Minibatch) error
+	begin       func(*Minibatch) error // before a minibatch is drawn
+	end         func(*Minibatch)       // when it is
 }
 
 // remoteDraws is what a minibatch carries from round to round. Arrays are reused by the next hop.
 type remoteDraws struct {
-	exchange.Sampling
+	trace.Sampling
 	asking sample.Asking
 	answer sample.Answer
 
@@ -59,11 +63,12 @@ type remoteDraws struct {
 // newRemoteDrawer makes the samplers and communicators. rows [K+1] are the first vertices of each
 // rank; elsewhere says that seeds may be vertices of any rank. Collective.
 func newRemoteDrawer(
-	c comm.Comm, rows []int64, elsewhere bool, o DrawerOptions, begin func(*Minibatch) error,
+	c comm.Comm, rows []int64, elsewhere bool, o DrawerOptions,
+	begin func(*Minibatch) error, end func(*Minibatch),
 ) (*remoteDrawer, error) {
 	d := &remoteDrawer{
 		o: o, rank: c.Rank(), ranks: c.Size(), parts: graph.NewPartIndex(rows), first: 2,
-		samplers: make(chan *sample.Remote, o.Samplers), begin: begin,
+		samplers: make(chan *sample.Remote, o.Samplers), begin: begin, end: end,
 	}
 	if elsewhere {
 		d.first = 1
@@ -111,8 +116,8 @@ func (d *remoteDrawer) close() error {
 		s.Free()
 	}
 	var errs []error
-	for i := range d.reply {
-		errs = append(errs, d.ask[i].Free(), d.reply[i].Free())
+	for _, c := range slices.Concat(d.ask, d.reply) {
+		errs = append(errs, c.Free())
 	}
 	return errors.Join(errs...)
 }
@@ -161,7 +166,7 @@ func (d *remoteDrawer) sample(m *Minibatch) error {
 	if err := d.begin(m); err != nil {
 		return err
 	}
-	m.Scored, m.draws.Sampling = m.Seeds, exchange.Sampling{}
+	m.Scored, m.draws.Sampling = m.Seeds, trace.Sampling{}
 	alone := d.hops() - d.rounds()
 	return d.with(func(s *sample.Remote) error {
 		if err := s.Begin(&m.Sampled, m.Seeds, d.hops()); err != nil {
@@ -191,6 +196,7 @@ func (d *remoteDrawer) next(m *Minibatch, s *sample.Remote, h int) {
 	}
 	s.End(&m.Sampled)
 	m.Digest, m.Edges = m.Sampled.Digest(), m.Sampled.EdgesDigest(m.Key)
+	d.end(m)
 }
 
 func (d *remoteDrawer) group(m *Minibatch, s *sample.Remote, h int) {
@@ -243,8 +249,8 @@ func (r *askRound) Wait() error {
 	for k := range r.wanted {
 		n := r.asked[2*k]
 		if n < 0 || n > most {
-			return fmt.Errorf("rank %d asks for the neighbours of %d vertices of rank %d, which has "+
-				"fewer; the two see different parts or memory is damaged", k, n, r.d.rank)
+			return fmt.Errorf("rank %d asks for the neighbours of %d vertices of rank %d, which "+
+				"has fewer; the two see different parts or memory is damaged", k, n, r.d.rank)
 		}
 		r.wanted[k], r.words[k] = int(n), uint64(r.asked[2*k+1])
 		total += int(n)

@@ -8,11 +8,11 @@ import (
 	"testing"
 
 	"halognn/src/comm"
-	"halognn/src/exchange"
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/pipeline"
 	"halognn/src/sample"
+	"halognn/src/trace"
 )
 
 // partitioned is the part of the topology that rank c holds, and the first vertices of all ranks.
@@ -90,7 +90,8 @@ func TestPartitionedHasTheBitsOfReplicated(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					if !slices.Equal(got.digests, plain.digests) || !slices.Equal(got.edges, plain.edges) {
+					if !slices.Equal(got.digests, plain.digests) ||
+						!slices.Equal(got.edges, plain.edges) {
 						return fmt.Errorf("other blocks than those of the whole topology")
 					}
 					for k := range plain.bits {
@@ -101,7 +102,8 @@ func TestPartitionedHasTheBitsOfReplicated(t *testing.T) {
 					return got.addUp(c, plain, elsewhere)
 				})
 				if err != nil {
-					t.Errorf("%d ranks, depth %d, seeds elsewhere %t: %v", ranks, depth, elsewhere, err)
+					t.Errorf("%d ranks, depth %d, seeds elsewhere %t: %v", ranks, depth, elsewhere,
+						err)
 				}
 			}
 		}
@@ -115,12 +117,13 @@ func TestPartitionedHasTheBitsOfReplicated(t *testing.T) {
 type traces struct {
 	digests, edges []uint64
 	bits           [][]uint32
-	counters       exchange.Counters
+	counters       trace.Counters
 }
 
 // traced trains n steps of two minibatches.
 func (w *world) traced(
-	c comm.Comm, make func(*dataParallel, comm.Comm) (Strategy, error), admit func(int, *Minibatch), n, depth int,
+	c comm.Comm, make func(*dataParallel, comm.Comm) (Strategy, error), admit func(int, *Minibatch),
+	n, depth int,
 ) (*traces, error) {
 	l, err := w.learn(c, make)
 	if err != nil {
@@ -161,10 +164,12 @@ func (t *traces) addUp(c comm.Comm, plain *traces, elsewhere bool) error {
 	if c.Size() == 1 {
 		hops = 0
 	}
-	if minibatches := int64(len(t.digests)); s.Rounds != 4*hops*minibatches || got.Rounds != want.Rounds+s.Rounds {
-		return fmt.Errorf("%d rounds to sample %d minibatches of %d hops, %d in all", s.Rounds, minibatches, hops, got.Rounds)
+	if minibatches := int64(len(t.digests)); s.Rounds != 4*hops*minibatches ||
+		got.Rounds != want.Rounds+s.Rounds {
+		return fmt.Errorf("%d rounds to sample %d minibatches of %d hops, %d in all", s.Rounds,
+			minibatches, hops, got.Rounds)
 	}
-	got.Sampling, got.Rounds = exchange.Sampling{}, want.Rounds
+	got.Sampling, got.Rounds = trace.Sampling{}, want.Rounds
 	if got != want {
 		return fmt.Errorf("rows %+v, want %+v", got, want)
 	}
@@ -177,7 +182,8 @@ func (t *traces) addUp(c comm.Comm, plain *traces, elsewhere bool) error {
 		asked, answered, drawn = asked+all[3*r], answered+all[3*r+1], drawn+all[3*r+2]
 	}
 	if asked != answered || drawn > 4*asked || c.Size() > 1 && drawn == 0 {
-		return fmt.Errorf("%d vertices asked for, %d answered, with %d neighbours", asked, answered, drawn)
+		return fmt.Errorf("%d vertices asked for, %d answered, with %d neighbours", asked, answered,
+			drawn)
 	}
 	return nil
 }
@@ -187,13 +193,18 @@ func TestPartitionedRefuses(t *testing.T) {
 	w := newWorld(t, 2)
 	err := comm.RunWorld(2, func(c comm.Comm) error {
 		topology, rows := w.partitioned(c)
-		o := Options{Comm: c, Topology: topology, Rows: rows, Sample: sample.Neighbours(2), Workers: 1, Ahead: 3}
-		if _, err := makeData(o, everything, 0, 1); err == nil || !strings.Contains(err.Error(), "looks ahead") {
+		o := Options{Comm: c, Topology: topology, Rows: rows, Sample: sample.Neighbours(2),
+			Workers: 1, Ahead: 3}
+		if _, err := makeData(o, everything, 0, 1); err == nil ||
+			!strings.Contains(err.Error(), "looks ahead") {
 			return fmt.Errorf("a policy that looks ahead: %v", err)
 		}
 		o.Ahead, o.Sample.Kind = 0, "guess"
-		_, err := newRemoteDrawer(c, rows, false, DrawerOptions{Topology: topology, Samplers: 1, Sampling: sample.Options{Spec: o.Sample}}, nil)
-		if err == nil || !strings.Contains(err.Error(), "sample.kind guess needs the whole topology") {
+		_, err := newRemoteDrawer(c, rows, false,
+			DrawerOptions{Topology: topology, Samplers: 1,
+				Sampling: sample.Options{Spec: o.Sample}}, nil, nil)
+		if err == nil || !strings.Contains(err.Error(),
+			"sample.kind guess needs the whole topology") {
 			return fmt.Errorf("another kind of sampling: %v", err)
 		}
 		return nil
@@ -222,5 +233,28 @@ func TestPartitionedSeedsAreOwn(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// On the communicator of a round, halves of two minibatches start in the same order on all ranks
+// because the schedule starts a collective of the next minibatch after the one that follows it in
+// this minibatch, which needs its end.
+func TestScheduleSetsRoundsApart(t *testing.T) {
+	for _, collectives := range []int{5, 7, 9, 11} {
+		for _, depth := range []int{0, 1, 3, 4, 5, 8, 20} {
+			type start struct{ item, collective int }
+			at := map[start]int{}
+			for i, c := range pipeline.Schedule(9, collectives, depth) {
+				at[start{i, c}] = len(at)
+			}
+			for i := range 8 {
+				for c := range collectives - 1 {
+					if at[start{i + 1, c}] < at[start{i, c + 1}] {
+						t.Errorf("%d collectives, depth %d: item %d starts collective %d before item %d "+
+							"starts %d", collectives, depth, i+1, c, i, c+1)
+					}
+				}
+			}
+		}
 	}
 }

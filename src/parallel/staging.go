@@ -82,15 +82,18 @@ func (p *stagingPool) send(m *Minibatch, needs nn.Needs) error {
 	*in = compute.Inputs{
 		Rows: m.Fetch.Rows, Input: b.Hops[0].Forward, Destinations: b.Hops[0].Destinations,
 		Own: needs.Own, Mean: needs.Mean, Sources: needs.Sources, Labels: b.Labels, Targets: b.Targets,
-		Segments: in.Segments[:0], Vertices: in.Vertices[:0],
+		Segments: in.Segments[:0], Vertices: in.Vertices[:0], Weights: in.Weights[:0],
 	}
 	for l := range b.Hops {
 		h := &b.Hops[l]
 		if l > 0 || !needs.Mean { // with Mean the input layer's means are among the inputs, and nobody else reads its segments
 			in.Segments = append(in.Segments, h.Forward)
 		}
-		if m.Train && l > 0 {
+		if m.Train && (l > 0 || needs.Transposed) {
 			in.Segments = append(in.Segments, h.Transposed)
+		}
+		if needs.Weights {
+			in.Weights = append(in.Weights, h.Weights, h.TransposedWeights)
 		}
 		if m.Train {
 			in.Vertices = append(in.Vertices, h.Vertices)

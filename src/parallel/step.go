@@ -12,7 +12,7 @@ import (
 
 // What the steps of all strategies begin and end with.
 
-// spoil is where tests put a number that is none into the input of a training minibatch.
+// spoil is where tests put a NaN into the input of a training minibatch.
 func spoil(m *Minibatch, device compute.Device, rank int) {
 	if fault.NaN(fault.Loss, rank, m.Key.Epoch, m.Key.Step) && len(m.Batch.Own.Data) > 0 {
 		device.Upload(m.Batch.Own.Data[:1], []float32{float32(math.NaN())})

@@ -47,7 +47,7 @@ type Strategy interface {
 
 	// Counters returns what a minibatch has cost this rank, in rows and in collectives: complete
 	// after Step. It is an error, and a bug, if rows do not add up.
-	Counters(m *Minibatch) (exchange.Counters, error)
+	Counters(m *Minibatch) (trace.Counters, error)
 
 	// Memory returns what the strategy holds now beside the minibatches: what package mem has
 	// allocated, and what is pinned for a device. No stage may be running.
@@ -111,9 +111,9 @@ type Options struct {
 	MaxSeeds int         // of one minibatch
 	Kernel   sample.Kernel
 
-	// Rows [K+1], of a partitioned topology: rank r holds the in-edges of vertices Rows[r] to Rows[r+1]-1
-	// alone, in Topology. nil where every rank holds all. SeedsElsewhere: seeds may be vertices of other
-	// ranks.
+	// Rows [K+1], of a partitioned topology: rank r holds the in-edges of vertices Rows[r] to
+	// Rows[r+1]-1 alone, in Topology. nil where every rank holds all. SeedsElsewhere: seeds may be
+	// vertices of other ranks.
 	Rows           []int64
 	SeedsElsewhere bool
 

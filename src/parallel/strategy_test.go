@@ -12,7 +12,6 @@ import (
 	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
-	"halognn/src/exchange"
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/nn"
@@ -471,7 +470,7 @@ func TestUnknownMode(t *testing.T) {
 func TestCountersOfAMinibatch(t *testing.T) {
 	d := &dataParallel{}
 	var m Minibatch
-	m.Fetch.Counters = exchange.Counters{Frontier: 2, Local: 1, Remote: 1, Rounds: 3}
+	m.Fetch.Counters = trace.Counters{Frontier: 2, Local: 1, Remote: 1, Rounds: 3}
 	m.Sampled.Frontier = make([]graph.VertexID, 2)
 	if c, err := d.Counters(&m); err != nil || c.Rounds != 3 {
 		t.Errorf("%+v, %v", c, err)

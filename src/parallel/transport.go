@@ -33,7 +33,8 @@ func Transports() []string {
 	return []string{string(TransportAuto), string(TransportNCCL), string(TransportMPI), string(TransportStaged)}
 }
 
-// ErrTransport is wrapped by the error of NewGradients that says, the same on every rank, why gradients cannot be added as they should.
+// ErrTransport is wrapped by the error of NewGradients, a comm.Agreed, that says why gradients cannot
+// be added as they should.
 var ErrTransport = errors.New("gradients cannot be added")
 
 // linkPatience is how long ranks wait for each other to come to NCCL, which takes seconds for thousands of them.
@@ -62,25 +63,23 @@ func newOnDevice(c comm.Comm, p *nn.Params, layers int, device compute.Accelerat
 	}
 	var passed []string // over, and why
 	for _, t := range candidates {
-		fault := error(nil)
-		if why := unsupportedReason(t, all, forced); why != "" {
-			fault = errors.New(why)
-		}
 		var r reducer
-		if fault == nil {
-			r, fault, err = open(t, c, p, layers, device, linkable, o)
+		if why := unsupportedReason(t, all, forced); why != "" {
+			err = comm.AgreedOn(c, errors.New(why)) // all has the same on every rank
+		} else {
+			r, err = open(t, c, p, layers, device, linkable, o)
 		}
 		switch {
-		case err != nil:
-			return nil, err
-		case fault == nil:
+		case err == nil:
 			return &Gradients{reducer: r, transport: t, note: note(t, all, passed)}, nil
+		case !comm.IsAgreed(err):
+			return nil, err
 		case forced:
-			return nil, fmt.Errorf("%w as compute.gradients: %s wants it: %w", ErrTransport, t, fault)
+			return nil, fmt.Errorf("%w as compute.gradients: %s wants it: %w", ErrTransport, t, err)
 		}
-		passed = append(passed, fmt.Sprintf("not by %s: %v", t, fault))
+		passed = append(passed, fmt.Sprintf("not by %s: %v", t, err))
 	}
-	return nil, fmt.Errorf("%w: %s", ErrTransport, strings.Join(passed, "; "))
+	return nil, comm.AgreedOn(c, fmt.Errorf("%w: %s", ErrTransport, strings.Join(passed, "; ")))
 }
 
 // gather tells every rank what every rank's device can do. Collective.
@@ -157,77 +156,93 @@ func unsupportedByMPI(all []capabilities, forced bool) string {
 	return ""
 }
 
-// open makes the reducer of a transport: fault is why not, the same on every rank, err a failure of the job. Collective.
-func open(t Transport, c comm.Comm, p *nn.Params, layers int, device compute.Accelerator, linkable compute.PeerDevice, o GradientOptions) (r reducer, fault, err error) {
+// open makes the reducer of a transport. Why there can be none is a comm.Agreed; another error ends
+// the job. Collective.
+func open(t Transport, c comm.Comm, p *nn.Params, layers int, device compute.Accelerator,
+	linkable compute.PeerDevice, o GradientOptions,
+) (reducer, error) {
 	if t == TransportStaged {
 		return openStaged(c, p, layers, device, o.SumOptions)
 	}
 	var over sliceTransport
 	var sum func([]float32) error
 	if t == TransportNCCL {
-		links, fault, err := openLinks(c, linkable)
-		if fault != nil || err != nil {
-			return nil, fault, err
+		links, err := openLinks(c, linkable)
+		if err != nil {
+			return nil, err
 		}
 		if over = links; o.Mode == comm.SumFast || o.Mode == comm.SumAuto && c.Size() > comm.MaxReproducible {
 			sum = links.Sum
 		}
-	} else if over, err = newMessages(c, linkable); err != nil {
-		return nil, nil, err
+	} else {
+		messages, err := newMessages(c, linkable)
+		if err != nil {
+			return nil, err
+		}
+		over = messages
 	}
 	made, mine := newLinked(p, layers, c.Rank(), c.Size(), linkable, over)
-	if fault, err = comm.FirstFault(c, mine); err != nil || fault != nil {
+	if err := comm.Agree(c, mine); err != nil {
 		over.Cut()
 		if made != nil {
-			err = errors.Join(err, made.free())
+			return nil, ended(err, made.free())
 		}
-		return nil, fault, err
+		return nil, err
 	}
 	made.sum = sum
-	return made, nil, nil
+	return made, nil
 }
 
-func openStaged(c comm.Comm, p *nn.Params, layers int, device compute.Accelerator, o comm.SumOptions) (reducer, error, error) {
+// ended returns the error of a transport that the ranks have given up. A failure to give back what
+// this rank had opened for it is this rank's alone: with one, the error is no longer agreed on.
+func ended(err, cleanup error) error {
+	if cleanup != nil {
+		return fmt.Errorf("%v; giving back what was opened: %w", err, cleanup)
+	}
+	return err
+}
+
+func openStaged(c comm.Comm, p *nn.Params, layers int, device compute.Accelerator, o comm.SumOptions) (reducer, error) {
 	s, mine := newStaged(p, layers, device)
-	fault, err := comm.FirstFault(c, mine)
-	if err == nil && fault == nil {
+	err := comm.Agree(c, mine)
+	if err == nil {
 		s.summer, err = comm.NewSummer(c, o)
 	}
-	if err == nil && fault == nil {
-		return s, nil, nil
+	if err == nil {
+		return s, nil
 	}
 	if s != nil {
-		err = errors.Join(err, s.free())
+		return nil, ended(err, s.free())
 	}
-	return nil, fault, err
+	return nil, err
 }
 
 // openLinks opens NCCL on every rank or on none. Collective.
-func openLinks(c comm.Comm, device compute.PeerDevice) (links compute.Links, fault, err error) {
+func openLinks(c comm.Comm, device compute.PeerDevice) (compute.Links, error) {
 	var id []byte
 	var mine error
 	if c.Rank() == 0 {
 		id, mine = device.NewLinkID()
 	}
-	if fault, err = comm.FirstFault(c, mine); err != nil || fault != nil {
-		return nil, fault, err
+	if err := comm.Agree(c, mine); err != nil {
+		return nil, err
 	}
 	ids, err := comm.AllgatherBytes(c, id)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	links, mine = device.Link(compute.LinkOptions{ID: ids[0], Rank: c.Rank(), Ranks: c.Size(), Patience: linkPatience, Ended: comm.Ended(c)})
+	links, mine := device.Link(compute.LinkOptions{ID: ids[0], Rank: c.Rank(), Ranks: c.Size(), Patience: linkPatience, Ended: comm.Ended(c)})
 	cause := mine
 	if errors.Is(mine, compute.ErrAlone) {
 		cause = nil
 	}
-	if fault, err = comm.FirstFault(c, cause); err == nil && fault == nil {
-		fault, err = comm.FirstFault(c, mine)
+	if err = comm.Agree(c, cause); err == nil {
+		err = comm.Agree(c, mine)
 	}
-	if (err != nil || fault != nil) && mine == nil {
+	if err != nil && mine == nil {
 		links.Cut()
 	}
-	return links, fault, err
+	return links, err
 }
 
 // note says what was chosen, and what was not and why.

@@ -11,7 +11,7 @@ import (
 	"halognn/src/mem"
 )
 
-// PartReport counts what one part has.
+// PartReport holds the counts of one part.
 type PartReport struct {
 	Vertices int64 `json:"vertices"`
 	Train    int64 `json:"train"` // training seeds
@@ -21,7 +21,8 @@ type PartReport struct {
 	Halo     int64 `json:"halo"`  // distinct remote vertices with an edge into it
 }
 
-// Report is what a partition costs. An imbalance is the largest part over the mean, 1 where there is nothing.
+// Report holds the sizes, cut and halo of a partition. An imbalance is the largest part over the
+// mean; 1 if all are empty.
 type Report struct {
 	Parts           []PartReport `json:"parts"`
 	Total           PartReport   `json:"total"` // sums; a vertex in the halo of two parts counts twice
@@ -29,8 +30,9 @@ type Report struct {
 	TrainImbalance  float64      `json:"train_imbalance"`
 	EvalImbalance   float64      `json:"eval_imbalance"`
 	EdgeImbalance   float64      `json:"edge_imbalance"`
-	CutFraction     float64      `json:"cut_fraction"`    // of all edges
-	HaloPerVertex   float64      `json:"halo_per_vertex"` // total halo / N: the rows a full-graph layer must fetch, per vertex
+	CutFraction     float64      `json:"cut_fraction"` // of all edges
+	// total halo / N: the rows a full-graph layer must fetch, per vertex
+	HaloPerVertex float64 `json:"halo_per_vertex"`
 }
 
 // Measure counts, for each of the parts, vertices, split vertices, edges, cut and halo.
@@ -39,7 +41,8 @@ type Report struct {
 func Measure(g *graph.CSC, part []int32, parts int, s graph.Split) Report {
 	r := Report{Parts: make([]PartReport, parts)}
 	members, offsets := byPart(part, parts)
-	seen := make([][]int32, parts) // per worker: the last part, plus one, in whose halo a vertex was found
+	// per worker: the last part, plus one, in whose halo a vertex was found
+	seen := make([][]int32, parts)
 	parallel(parts, func(worker, k int) {
 		if seen[worker] == nil {
 			seen[worker] = mem.Make[int32](len(part))
@@ -103,7 +106,7 @@ func (r *Report) summarize() {
 	r.HaloPerVertex = float64(r.Total.Halo) / float64(max(r.Total.Vertices, 1))
 }
 
-// Limits says how unbalanced a partition may be.
+// Limits are the largest imbalances allowed.
 type Limits struct {
 	Train float64 // training seeds: the part with most of them sets the number of steps
 	Edges float64 // in-edges
@@ -115,10 +118,10 @@ var DefaultLimits = Limits{Train: 1.10, Edges: 1.5}
 // ErrImbalance is wrapped by the errors of Report.Check.
 var ErrImbalance = errors.New("parts are unbalanced")
 
-// Check reports every imbalance above its limit, and what to do about it. One that whole numbers force (7 seeds on 4 parts)
-// is no fault.
+// Check reports every imbalance above its limit, and what to do about it. An imbalance that whole
+// numbers force (7 seeds on 4 parts) is allowed.
 func (r Report) Check(l Limits) error {
-	var faults []error
+	var errs []error
 	check := func(what string, imbalance, limit float64, total int64, of func(PartReport) int64) {
 		mean := float64(total) / float64(len(r.Parts))
 		worst := 0
@@ -128,16 +131,20 @@ func (r Report) Check(l Limits) error {
 			}
 		}
 		if imbalance > limit && of(r.Parts[worst]) > int64(math.Ceil(mean)) {
-			faults = append(faults, fmt.Errorf("%w: part %d has %d %s, %.2f times the mean of %.1f; the limit is %.2f",
-				ErrImbalance, worst, of(r.Parts[worst]), what, imbalance, mean, limit))
+			errs = append(errs,
+				fmt.Errorf("%w: part %d has %d %s, %.2f times the mean of %.1f; the limit is %.2f",
+					ErrImbalance, worst, of(r.Parts[worst]), what, imbalance, mean, limit))
 		}
 	}
-	check("training seeds", r.TrainImbalance, l.Train, r.Total.Train, func(p PartReport) int64 { return p.Train })
-	check("edges", r.EdgeImbalance, l.Edges, r.Total.Edges, func(p PartReport) int64 { return p.Edges })
-	if faults != nil {
-		faults = append(faults, errors.New("use --method metis or ldg, fewer parts, another --seed, or --allow-imbalance to go on with slow parts"))
+	check("training seeds", r.TrainImbalance, l.Train, r.Total.Train,
+		func(p PartReport) int64 { return p.Train })
+	check("edges", r.EdgeImbalance, l.Edges, r.Total.Edges,
+		func(p PartReport) int64 { return p.Edges })
+	if errs != nil {
+		errs = append(errs, errors.New("use --method metis or ldg, fewer parts, another "+
+			"--seed, or --allow-imbalance to go on with slow parts"))
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 // Of more than mostLines parts, shownParts at either end are printed.
@@ -148,7 +155,8 @@ func (r Report) String() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	line := func(name string, p PartReport) {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t\n", name, p.Vertices, p.Train, p.Eval, p.Edges, p.Cut, p.Halo)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t\n", name, p.Vertices, p.Train, p.Eval, p.Edges,
+			p.Cut, p.Halo)
 	}
 	fmt.Fprintln(w, "part\tvertices\ttrain\tvalid+test\tedges\tcut\thalo\t")
 	for k, p := range r.Parts {
@@ -160,7 +168,8 @@ func (r Report) String() string {
 		}
 	}
 	line("all", r.Total)
-	fmt.Fprintf(w, "largest/mean\t%.3f\t%.3f\t%.3f\t%.3f\t\t\t\n", r.VertexImbalance, r.TrainImbalance, r.EvalImbalance, r.EdgeImbalance)
+	fmt.Fprintf(w, "largest/mean\t%.3f\t%.3f\t%.3f\t%.3f\t\t\t\n", r.VertexImbalance,
+		r.TrainImbalance, r.EvalImbalance, r.EdgeImbalance)
 	fmt.Fprintf(w, "share\t\t\t\t\t%.1f%%\t%.1f%%\t\n", 100*r.CutFraction, 100*r.HaloPerVertex)
 	w.Flush()
 	return b.String()

@@ -15,7 +15,7 @@ import (
 	"halognn/src/npy"
 )
 
-// plainMeasure counts as the definitions read.
+// plainMeasure counts by the definitions.
 func plainMeasure(g *graph.CSC, part []int32, parts int, s graph.Split) []PartReport {
 	r := make([]PartReport, parts)
 	for k := range parts {
@@ -44,7 +44,7 @@ func plainMeasure(g *graph.CSC, part []int32, parts int, s graph.Split) []PartRe
 	return r
 }
 
-// Parts are measured on goroutines of their own, which a Guard of the caller must cover.
+// Measure reads on goroutines of its own; a Guard of the caller must cover them.
 func TestAGraphThatShrinksUnderItsMappingIsAnError(t *testing.T) {
 	const n, degree = 1000, 64
 	indptr, part := make([]int64, n+1), make([]int32, n)
@@ -87,7 +87,8 @@ func TestMeasureCountsWhatItsFieldsSay(t *testing.T) {
 			t.Errorf("seed %d:\n got %v\nwant %v", seed, r.Parts, want)
 		}
 		if r.Total.Vertices != int64(n) || r.Total.Edges != g.NumEdges() {
-			t.Errorf("seed %d: totals %+v of %d vertices and %d edges", seed, r.Total, n, g.NumEdges())
+			t.Errorf("seed %d: totals %+v of %d vertices and %d edges", seed, r.Total, n,
+				g.NumEdges())
 		}
 	}
 }
@@ -102,13 +103,18 @@ func TestCheckHoldsImbalanceToItsLimits(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		r    Report
-		want []string // nil: no fault
+		want []string // nil: no error
 	}{
-		{"balanced", report(PartReport{Train: 105, Edges: 140}, PartReport{Train: 95, Edges: 60}), nil},
+		{"balanced", report(PartReport{Train: 105, Edges: 140}, PartReport{Train: 95, Edges: 60}),
+			nil},
 		{"seeds", report(PartReport{Train: 89}, PartReport{Train: 111}), []string{"part 1 has 111 training seeds, 1.11 times the mean of 100.0; the limit is 1.10", "--allow-imbalance"}},
-		{"edges", report(PartReport{Edges: 151}, PartReport{Edges: 49}), []string{"part 0 has 151 edges, 1.51 times", "--allow-imbalance"}},
-		{"both", report(PartReport{Train: 9, Edges: 1}, PartReport{Train: 1, Edges: 9}), []string{"part 0 has 9 training seeds", "part 1 has 9 edges"}},
-		{"whole numbers force it", report(PartReport{Train: 2}, PartReport{Train: 2}, PartReport{Train: 2}, PartReport{Train: 1}), nil},
+		{"edges", report(PartReport{Edges: 151}, PartReport{Edges: 49}),
+			[]string{"part 0 has 151 edges, 1.51 times", "--allow-imbalance"}},
+		{"both", report(PartReport{Train: 9, Edges: 1}, PartReport{Train: 1, Edges: 9}),
+			[]string{"part 0 has 9 training seeds", "part 1 has 9 edges"}},
+		{"whole numbers force it",
+			report(PartReport{Train: 2}, PartReport{Train: 2}, PartReport{Train: 2},
+				PartReport{Train: 1}), nil},
 		{"nothing to balance", report(PartReport{}, PartReport{}), nil},
 	} {
 		err := c.r.Check(DefaultLimits)
@@ -124,7 +130,8 @@ func TestCheckHoldsImbalanceToItsLimits(t *testing.T) {
 }
 
 func TestReportReadsAsATableAndAsJSON(t *testing.T) {
-	r := Measure(edges(t, 4, [2]int{0, 1}, [2]int{2, 1}, [2]int{3, 1}, [2]int{0, 2}), []int32{0, 0, 1, 1}, 2,
+	r := Measure(edges(t, 4, [2]int{0, 1}, [2]int{2, 1}, [2]int{3, 1}, [2]int{0, 2}),
+		[]int32{0, 0, 1, 1}, 2,
 		graph.Split{Train: []graph.VertexID{0, 2}, Test: []graph.VertexID{3}})
 	want := `          part  vertices  train  valid+test  edges    cut   halo
              0         2      1           0      3      2      2

@@ -7,8 +7,8 @@ import (
 	"halognn/src/graph"
 )
 
-// Order numbers the vertices so that parts are contiguous and, inside a part, hot vertices come first: higher score before
-// lower, ties by old id.
+// Order numbers the vertices so that parts are contiguous and, inside a part, hot vertices come
+// first: higher score before lower, ties by old id.
 //
 //	part    [N]    in [0, parts)
 //	score   [N]    such as InDegrees(g), or access probabilities
@@ -16,7 +16,8 @@ import (
 //	offsets [P+1]  part k holds the new ids offsets[k] to offsets[k+1]-1
 //
 // Time O(N log N) on all CPUs, memory O(N).
-func Order[S cmp.Ordered](part []int32, parts int, score []S) (newID []graph.VertexID, offsets []int64) {
+func Order[S cmp.Ordered](part []int32, parts int, score []S) (newID []graph.VertexID,
+	offsets []int64) {
 	members, offsets := byPart(part, parts)
 	newID = make([]graph.VertexID, len(part))
 	parallel(parts, func(_, k int) {

@@ -17,7 +17,8 @@ func parallel(n int, do func(worker, i int)) {
 	})
 }
 
-// byPart lists the vertices part by part, in increasing order: those of k are members[offsets[k]:offsets[k+1]].
+// byPart lists the vertices part by part, in increasing order: those of k are
+// members[offsets[k]:offsets[k+1]].
 func byPart(part []int32, parts int) (members []int32, offsets []int64) {
 	offsets = make([]int64, parts+1)
 	for _, k := range part {

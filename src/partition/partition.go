@@ -1,5 +1,5 @@
-// Package partition gives every vertex a part, numbers the parts, orders the vertices inside them, and measures what
-// that will cost.
+// Package partition assigns every vertex to a part, numbers the parts, orders the vertices inside
+// them, and measures balance, cut and halo.
 //
 //	graph, weights ──> method ──> part [N]  ──> Measure ──> Report, Check     is it balanced, what does it cut?
 //	                    |             └───────> Order   ──> newID, offsets    parts contiguous, hot vertices first
@@ -8,13 +8,13 @@
 //	                    ├ LDG         streams over the graph a few times, memory O(N)
 //	                    └ metis.KWay  multilevel k-way: the best cut, memory about 50 bytes an edge (needs cgo)
 //
-// A part is balanced in several things at once, the constraints: with TrainingWeights these are vertices (feature
-// memory), training seeds (steps), validation and test vertices (evaluation), and in-edges (sampling, full-graph
-// inference). Parts are numbered so that runs of consecutive parts are close, because P parts run on K ranks, where K
-// divides P, with P/K consecutive parts each.
+// A part is balanced in several things at once, the constraints: with TrainingWeights these are
+// vertices (feature memory), training seeds (steps), validation and test vertices (evaluation), and
+// in-edges (sampling, full-graph inference). Parts are numbered so that runs of consecutive parts
+// are close, because P parts run on K ranks, where K divides P, with P/K consecutive parts each.
 //
-// Edges are looked at from their destination, as a CSC stores them: the halo of a part is the set of remote vertices with an
-// edge into it, the cut counts edges whose ends lie in different parts. The package does no I/O and knows of no ranks.
+// The halo of a part is the set of remote vertices with an edge into it; the cut counts edges whose
+// ends lie in different parts. The package does no I/O and knows no ranks.
 package partition
 
 import (
@@ -28,11 +28,12 @@ import (
 	"halognn/src/graph"
 )
 
-// Func assigns every vertex of g a part in [0, o.Parts): the result has N entries. It is a pure function of its
-// arguments, and leaves no part empty.
+// Func assigns every vertex of g a part in [0, o.Parts): the result has N entries. It is a pure
+// function of its arguments, and leaves no part empty.
 type Func func(g *graph.CSC, w Weights, o Options) ([]int32, error)
 
-// Methods returns the methods of this package by name. The caller may add others, such as metis.KWay.
+// Methods returns the methods of this package by name. The caller may add others, such as
+// metis.KWay.
 func Methods() map[string]Func {
 	return map[string]Func{"random": Random, "contiguous": Contiguous, "ldg": LDG}
 }
@@ -42,16 +43,18 @@ func Run(methods map[string]Func, g *graph.CSC, w Weights, o Options) ([]int32, 
 	method, ok := methods[o.Method]
 	if !ok {
 		known := slices.Sorted(maps.Keys(methods))
-		return nil, fmt.Errorf("partitioning method %q is unknown; choose one of %s", o.Method, strings.Join(known, ", "))
+		return nil, fmt.Errorf("partitioning method %q is unknown; choose one of %s", o.Method,
+			strings.Join(known, ", "))
 	}
 	return method(g, w, o)
 }
 
-// Weights says what a method balances and what it avoids cutting. The zero value balances the number of vertices and
-// counts every edge once.
+// Weights are the vertex weights that a method balances and the edge weights that it avoids
+// cutting. The zero value balances the number of vertices and counts every edge once.
 type Weights struct {
-	Vertex [][]int32 // one array [N] of weights >= 0 per constraint; every part gets about 1/P of each array's sum
-	Edge   []int32   // [M] cost of cutting each in-edge, >= 1; nil means 1
+	// one array [N] of weights >= 0 per constraint; every part gets about 1/P of each array's sum
+	Vertex [][]int32
+	Edge   []int32 // [M] cost of cutting each in-edge, >= 1; nil means 1
 }
 
 // The constraints of TrainingWeights, as indices of Weights.Vertex.
@@ -63,7 +66,7 @@ const (
 	numConstraints
 )
 
-// TrainingWeights returns the four constraints that distributed training wants balanced: vertices, training seeds,
+// TrainingWeights returns the four constraints of distributed training: vertices, training seeds,
 // validation + test vertices, in-edges. Memory 16 bytes a vertex.
 func TrainingWeights(g *graph.CSC, s graph.Split) (Weights, error) {
 	n := g.NumVertices()
@@ -74,7 +77,8 @@ func TrainingWeights(g *graph.CSC, s graph.Split) (Weights, error) {
 	for v := range n {
 		degree := g.InDegree(graph.VertexID(v))
 		if degree > math.MaxInt32 {
-			return Weights{}, fmt.Errorf("vertex %d has %d in-edges; partitioning supports fewer than 2^31 a vertex", v, degree)
+			return Weights{}, fmt.Errorf("vertex %d has %d in-edges; partitioning supports fewer "+
+				"than 2^31 a vertex", v, degree)
 		}
 		w.Vertex[Vertices][v], w.Vertex[InEdges][v] = 1, int32(degree)
 	}
@@ -82,10 +86,12 @@ func TrainingWeights(g *graph.CSC, s graph.Split) (Weights, error) {
 		constraint int
 		name       string
 		ids        []graph.VertexID
-	}{{TrainSeeds, "train", s.Train}, {EvalVertices, "valid", s.Valid}, {EvalVertices, "test", s.Test}} {
+	}{{TrainSeeds, "train", s.Train}, {EvalVertices, "valid", s.Valid},
+		{EvalVertices, "test", s.Test}} {
 		for _, v := range part.ids {
 			if v < 0 || int(v) >= n {
-				return Weights{}, fmt.Errorf("%s split: vertex %d: %w (the graph has %d vertices)", part.name, v, graph.ErrVertexRange, n)
+				return Weights{}, fmt.Errorf("%s split: vertex %d: %w (the graph has %d vertices)",
+					part.name, v, graph.ErrVertexRange, n)
 			}
 			w.Vertex[part.constraint][v] = 1
 		}
@@ -93,59 +99,71 @@ func TrainingWeights(g *graph.CSC, s graph.Split) (Weights, error) {
 	return w, nil
 }
 
-// Options says how to partition. The zero value of a field means its default, except Parts, which has none.
+// Options sets how to partition. The zero value of a field means its default, except Parts, which
+// has none.
 type Options struct {
-	Method    string    // for Run
-	Parts     int       // 1 to N, at most MaxParts
-	Seed      uint64    // random stream; 0 is a stream like any other
-	Imbalance []float32 // per constraint, the largest part may hold this many times the mean; nil means 1.05 each
+	Method string // for Run
+	Parts  int    // 1 to N, at most MaxParts
+	Seed   uint64 // random stream; 0 is a stream like any other
+	// per constraint, the largest part may hold this many times the mean; nil means 1.05 each
+	Imbalance []float32
 }
 
-// MaxParts bounds the parts: numbering them takes P*P memory, 2 GiB for this many.
+// MaxParts bounds the number of parts: numbering them takes P*P memory, 2 GiB for MaxParts.
 const MaxParts = 1 << 14
 
-// defaultImbalance leaves a margin to the limits of DefaultLimits: what is cut less because of looser balance does not
-// pay for the wait of the ranks that have less to do.
+// defaultImbalance leaves a margin to DefaultLimits: the smaller cut of a looser balance does not
+// make up for ranks that wait for the fullest part.
 const defaultImbalance = 1.05
 
-// Check returns every fault of a request to partition g, or nil. Methods call it first.
+// Check returns every error in a request to partition g, joined. Methods call it first.
 func Check(g *graph.CSC, w Weights, o Options) error {
-	var faults []error
+	var errs []error
 	n := g.NumVertices()
 	switch {
 	case o.Parts < 1:
-		faults = append(faults, fmt.Errorf("cannot make %d parts; ask for at least 1", o.Parts))
+		errs = append(errs, fmt.Errorf("cannot make %d parts; ask for at least 1", o.Parts))
 	case o.Parts > MaxParts:
-		faults = append(faults, fmt.Errorf("cannot make %d parts; ask for at most %d", o.Parts, MaxParts))
+		errs = append(errs,
+			fmt.Errorf("cannot make %d parts; ask for at most %d", o.Parts, MaxParts))
 	case o.Parts > n:
-		faults = append(faults, fmt.Errorf("cannot make %d parts of %d vertices; ask for at most %d", o.Parts, n, n))
+		errs = append(errs,
+			fmt.Errorf("cannot make %d parts of %d vertices; ask for at most %d", o.Parts, n, n))
 	}
 	for c, weights := range w.Vertex {
 		if len(weights) != n {
-			faults = append(faults, fmt.Errorf("constraint %d has %d weights for %d vertices", c, len(weights), n))
+			errs = append(errs,
+				fmt.Errorf("constraint %d has %d weights for %d vertices", c, len(weights), n))
 		} else if v := slices.IndexFunc(weights, negative); v >= 0 {
-			faults = append(faults, fmt.Errorf("constraint %d: vertex %d has weight %d; weights are 0 or more", c, v, weights[v]))
+			errs = append(errs,
+				fmt.Errorf("constraint %d: vertex %d has weight %d; weights are 0 or more", c, v,
+					weights[v]))
 		}
 	}
 	if w.Edge != nil && int64(len(w.Edge)) != g.NumEdges() {
-		faults = append(faults, fmt.Errorf("%d edge weights for %d edges", len(w.Edge), g.NumEdges()))
+		errs = append(errs,
+			fmt.Errorf("%d edge weights for %d edges", len(w.Edge), g.NumEdges()))
 	} else if e := slices.IndexFunc(w.Edge, func(x int32) bool { return x < 1 }); e >= 0 {
-		faults = append(faults, fmt.Errorf("edge %d has weight %d; weights are 1 or more", e, w.Edge[e]))
+		errs = append(errs,
+			fmt.Errorf("edge %d has weight %d; weights are 1 or more", e, w.Edge[e]))
 	}
 	if o.Imbalance != nil && len(o.Imbalance) != len(w.Vertex) {
-		faults = append(faults, fmt.Errorf("%d imbalances for %d constraints", len(o.Imbalance), len(w.Vertex)))
+		errs = append(errs,
+			fmt.Errorf("%d imbalances for %d constraints", len(o.Imbalance), len(w.Vertex)))
 	}
 	for c, x := range o.Imbalance {
 		if !(x >= 1) {
-			faults = append(faults, fmt.Errorf("imbalance %g of constraint %d is below 1, which is perfect balance", x, c))
+			errs = append(errs,
+				fmt.Errorf("imbalance %g of constraint %d is below 1, which is perfect balance", x,
+					c))
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 func negative(x int32) bool { return x < 0 }
 
-// Constraint is one thing to balance, as methods see it.
+// Constraint is one quantity to balance.
 type Constraint struct {
 	Weights []int32 // [N], not all zero
 	Total   int64   // their sum
@@ -153,9 +171,9 @@ type Constraint struct {
 	Limit   int64   // what one part may hold
 }
 
-// Constraints returns what w and o ask n vertices to be balanced in. Weights that are all zero are left out, since nothing
-// can be unbalanced in them; if none is left, vertices are counted. A limit is the allowed multiple of the mean, but never
-// below what whole numbers allow: the mean rounded up.
+// Constraints returns the constraints of w and o on n vertices. Weights that are all zero are left
+// out; if none remains, vertices are counted. A limit is the allowed multiple of the mean, but at
+// least the mean rounded up, because counts are whole numbers.
 func Constraints(n int, w Weights, o Options) []Constraint {
 	var list []Constraint
 	add := func(weights []int32, imbalance float64) {
@@ -165,7 +183,8 @@ func Constraints(n int, w Weights, o Options) []Constraint {
 		}
 		if total > 0 {
 			mean := float64(total) / float64(o.Parts)
-			list = append(list, Constraint{weights, total, mean, int64(max(imbalance*mean, math.Ceil(mean)))})
+			list = append(list, Constraint{weights, total, mean,
+				int64(max(imbalance*mean, math.Ceil(mean)))})
 		}
 	}
 	for c, weights := range w.Vertex {
@@ -181,7 +200,7 @@ func Constraints(n int, w Weights, o Options) []Constraint {
 	return list
 }
 
-// load is the state of a balanced assignment: what every part holds of every constraint.
+// load is the state of a balanced assignment: the weight of every constraint in every part.
 type load struct {
 	constraints []Constraint
 	sum         []int64 // part k holds sum[k*C+c] of constraint c of C
@@ -206,8 +225,8 @@ func (l *load) add(v, part int, times int64) {
 	}
 }
 
-// fullness is the largest share of its limit that a constraint v weighs in reaches in part once v is in it; above 1, it
-// is over a limit.
+// fullness is the largest share of a limit that part reaches with v in it, over the constraints in
+// which v weighs; above 1 it exceeds the limit.
 func (l *load) fullness(v, part int) float64 {
 	sum, worst := l.of(part), 0.0
 	for i := range l.constraints {

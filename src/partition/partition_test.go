@@ -25,7 +25,8 @@ func edges(t testing.TB, n int, pairs ...[2]int) *graph.CSC {
 	return g
 }
 
-// random returns a directed graph of n vertices and m edges with heavy-tailed degrees, loops and duplicates, and a split.
+// random returns a directed graph of n vertices and m edges with heavy-tailed degrees, loops and
+// duplicates, and a split.
 func random(t testing.TB, rng *rand.Rand, n, m int) (*graph.CSC, graph.Split) {
 	pairs := make([][2]int, m)
 	for i := range pairs {
@@ -46,8 +47,8 @@ func random(t testing.TB, rng *rand.Rand, n, m int) (*graph.CSC, graph.Split) {
 	return edges(t, n, pairs...), s
 }
 
-// clusters returns an undirected graph of equal clusters of 40 vertices: dense inside, and with bridges between clusters
-// a and b as often as bridges says.
+// clusters returns an undirected graph of equal clusters of 40 vertices: dense inside, and with
+// bridges between clusters a and b as often as bridges says.
 func clusters(t testing.TB, rng *rand.Rand, count int, bridges func(a, b int) int) *graph.CSC {
 	const size = 40
 	var pairs [][2]int
@@ -111,7 +112,8 @@ func TestMethodsGiveEveryVertexAPartAndEveryPartAVertex(t *testing.T) {
 					size[k]++
 				}
 				if len(part) != n || slices.Min(size) == 0 {
-					t.Errorf("%s, %s: %d vertices in %d parts of sizes %v", c.name, name, len(part), parts, size)
+					t.Errorf("%s, %s: %d vertices in %d parts of sizes %v", c.name, name, len(part),
+						parts, size)
 				}
 			}
 		}
@@ -133,11 +135,13 @@ func TestMethodsAreDeterministicAndBalanced(t *testing.T) {
 					t.Fatal(err)
 				}
 				if again, _ := Run(Methods(), g, w, o); !reflect.DeepEqual(part, again) {
-					t.Errorf("seed %d: %s into %d parts differs between two calls", seed, name, parts)
+					t.Errorf("seed %d: %s into %d parts differs between two calls", seed, name,
+						parts)
 				}
 				for c, weights := range w.Vertex {
 					if x := imbalance(weights, part, parts); x > 1.10 {
-						t.Errorf("seed %d: %s into %d parts: constraint %d has imbalance %.3f", seed, name, parts, c, x)
+						t.Errorf("seed %d: %s into %d parts: constraint %d has imbalance %.3f",
+							seed, name, parts, c, x)
 					}
 				}
 			}
@@ -175,7 +179,8 @@ func TestLDGFindsClusters(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := Measure(g, part, 4, graph.Split{}); r.CutFraction > 0.10 {
-		t.Errorf("cut %.3f; the planted one is %.3f, a random one 0.75", r.CutFraction, 16.*12/2*2/(16*400+16*15/2*2))
+		t.Errorf("cut %.3f; the planted one is %.3f, a random one 0.75", r.CutFraction,
+			16.*12/2*2/(16*400+16*15/2*2))
 	}
 }
 
@@ -215,18 +220,26 @@ func TestCheckNamesEveryFault(t *testing.T) {
 		want string
 	}{
 		{"no parts", Weights{}, Options{}, "cannot make 0 parts"},
-		{"more parts than vertices", Weights{}, Options{Parts: 4}, "cannot make 4 parts of 3 vertices; ask for at most 3"},
-		{"absurdly many parts", Weights{}, Options{Parts: 1 << 20}, "cannot make 1048576 parts; ask for at most 16384"},
-		{"short weights", Weights{Vertex: [][]int32{{1, 1}}}, Options{Parts: 2}, "constraint 0 has 2 weights for 3 vertices"},
-		{"negative weight", Weights{Vertex: [][]int32{{1, -1, 1}}}, Options{Parts: 2}, "vertex 1 has weight -1"},
-		{"short edge weights", Weights{Edge: []int32{1}}, Options{Parts: 2}, "1 edge weights for 2 edges"},
+		{"more parts than vertices", Weights{}, Options{Parts: 4},
+			"cannot make 4 parts of 3 vertices; ask for at most 3"},
+		{"absurdly many parts", Weights{}, Options{Parts: 1 << 20},
+			"cannot make 1048576 parts; ask for at most 16384"},
+		{"short weights", Weights{Vertex: [][]int32{{1, 1}}}, Options{Parts: 2},
+			"constraint 0 has 2 weights for 3 vertices"},
+		{"negative weight", Weights{Vertex: [][]int32{{1, -1, 1}}}, Options{Parts: 2},
+			"vertex 1 has weight -1"},
+		{"short edge weights", Weights{Edge: []int32{1}}, Options{Parts: 2},
+			"1 edge weights for 2 edges"},
 		{"edge weight 0", Weights{Edge: []int32{1, 0}}, Options{Parts: 2}, "edge 1 has weight 0"},
-		{"imbalance without constraint", Weights{}, Options{Parts: 2, Imbalance: []float32{1.1}}, "1 imbalances for 0 constraints"},
-		{"imbalance below 1", Weights{Vertex: [][]int32{{1, 1, 1}}}, Options{Parts: 2, Imbalance: []float32{0.9}}, "imbalance 0.9 of constraint 0"},
+		{"imbalance without constraint", Weights{}, Options{Parts: 2, Imbalance: []float32{1.1}},
+			"1 imbalances for 0 constraints"},
+		{"imbalance below 1", Weights{Vertex: [][]int32{{1, 1, 1}}},
+			Options{Parts: 2, Imbalance: []float32{0.9}}, "imbalance 0.9 of constraint 0"},
 	} {
 		for name := range Methods() {
 			c.o.Method = name
-			if _, err := Run(Methods(), g, c.w, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := Run(Methods(), g, c.w, c.o); err == nil ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s, %s: got %v, want %q", c.name, name, err, c.want)
 			}
 		}
@@ -239,8 +252,11 @@ func TestCheckNamesEveryFault(t *testing.T) {
 
 func TestTrainingWeights(t *testing.T) {
 	g := edges(t, 3, [2]int{0, 1}, [2]int{2, 1})
-	w, err := TrainingWeights(g, graph.Split{Train: []graph.VertexID{2}, Valid: []graph.VertexID{0}, Test: []graph.VertexID{1}})
-	if want := [][]int32{{1, 1, 1}, {0, 0, 1}, {1, 1, 0}, {0, 2, 0}}; err != nil || !reflect.DeepEqual(w.Vertex, want) {
+	w, err := TrainingWeights(g,
+		graph.Split{Train: []graph.VertexID{2}, Valid: []graph.VertexID{0},
+			Test: []graph.VertexID{1}})
+	if want := [][]int32{{1, 1, 1}, {0, 0, 1}, {1, 1, 0}, {0, 2, 0}}; err != nil ||
+		!reflect.DeepEqual(w.Vertex, want) {
 		t.Errorf("got %v, %v, want %v", w.Vertex, err, want)
 	}
 	if _, err := TrainingWeights(g, graph.Split{Valid: []graph.VertexID{3}}); err == nil {

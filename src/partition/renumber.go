@@ -2,10 +2,11 @@ package partition
 
 import "halognn/src/graph"
 
-// Renumber renumbers the parts so that runs of consecutive ones are close, and returns part. The quotient graph, whose
-// vertices are the parts and whose edge weights are the cut between two of them, is bisected recursively into halves
-// (thirds, fifths, ... where the count is not even) of equal size with a small cut; the leaves, left to right, are the
-// new order. So the groups of P/K consecutive parts that K ranks own have a small cut too.
+// Renumber renumbers the parts so that runs of consecutive ones are close, and returns part. The
+// quotient graph, whose vertices are the parts and whose edge weights are the cut between two of
+// them, is bisected recursively into halves (thirds, fifths, ... where the count is not even) of
+// equal size with a small cut; the leaves, left to right, are the new order. So the groups of P/K
+// consecutive parts that K ranks own have a small cut too.
 //
 // Time O(M + P^2 log P), memory O(N + P^2).
 func Renumber(g *graph.CSC, w Weights, part []int32, parts int) []int32 {
@@ -25,7 +26,8 @@ func Renumber(g *graph.CSC, w Weights, part []int32, parts int) []int32 {
 	return part
 }
 
-// cutMatrix is the quotient graph: the weight of the edges between parts a and b, both directions, at a*parts+b.
+// cutMatrix is the quotient graph: the weight of the edges between parts a and b, both directions,
+// at a*parts+b.
 type cutMatrix struct {
 	parts  int
 	weight []int64
@@ -57,7 +59,7 @@ func quotient(g *graph.CSC, w Weights, part []int32, parts int) cutMatrix {
 	return m
 }
 
-// arrange orders the parts in order by recursive bisection.
+// arrange permutes order by recursive bisection.
 func (m cutMatrix) arrange(order []int32) {
 	if len(order) < 3 {
 		return
@@ -78,8 +80,9 @@ func smallestFactor(n int) int {
 	return n
 }
 
-// bisect permutes set so that its first left parts have a small cut to the others: they are grown greedily from the
-// first part, then improved by the best swaps as long as one helps (Kernighan and Lin, 1970).
+// bisect permutes set so that its first left parts have a small cut to the others: they are grown
+// greedily from the first part, then improved by the best swaps as long as one helps (Kernighan and
+// Lin, 1970).
 func (m cutMatrix) bisect(set []int32, left int) {
 	pull := make([]int64, m.parts) // weight to the left side minus weight to the right side, by part
 	for _, a := range set {

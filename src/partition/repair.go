@@ -11,13 +11,14 @@ import (
 // repairRounds bounds Repair; real graphs need one to five rounds.
 const repairRounds = 50
 
-// Repair moves vertices out of parts that exceed a limit of o, each to the part where it relieves most for the least loss of
-// cut, until every limit holds or no single move helps; then it returns how many moves it made. It also gives every
-// empty part a vertex. Multilevel and streaming methods miss limits by a few percent when there are several of them,
-// so a few moves suffice.
+// Repair moves vertices out of parts that exceed a limit of o, each to the part with the least loss
+// of cut per relief, until every limit holds or no single move helps, and returns the number of
+// moves. It also gives every empty part a vertex. Multilevel and streaming methods miss several
+// limits by a few percent, so a few moves suffice.
 //
-// What is relieved is the sum, over parts and constraints, of what lies above the limit in units of the mean: it falls
-// with each move, so two parts that exceed limits in different constraints trade vertices instead of blocking each other.
+// Relief is the decrease of the total excess: the sum, over parts and constraints, of the weight
+// above the limit in units of the mean. It falls with each move, so two parts that exceed limits in
+// different constraints trade vertices instead of blocking each other.
 //
 // Time O(M + N*P) a round, memory O(N).
 func Repair(g *graph.CSC, w Weights, o Options, part []int32) int {
@@ -67,7 +68,8 @@ type move struct {
 }
 
 // bestMove returns the cheapest move of v that relieves.
-func bestMove(g *graph.CSC, w Weights, l *load, near *neighbours, part []int32, v int) (move, bool) {
+func bestMove(g *graph.CSC, w Weights, l *load, near *neighbours, part []int32, v int) (move,
+	bool) {
 	near.count(g, w.Edge, part, v)
 	from := int(part[v])
 	best := move{price: math.Inf(1), v: int32(v), to: -1}
@@ -86,7 +88,7 @@ func bestMove(g *graph.CSC, w Weights, l *load, near *neighbours, part []int32, 
 	return best, best.to >= 0
 }
 
-// excess reports whether part exceeds a limit in a constraint that v weighs in.
+// excess reports whether part exceeds the limit of a constraint in which v weighs.
 func (l *load) excess(v, part int) bool {
 	sum := l.of(part)
 	for i := range l.constraints {
@@ -97,7 +99,7 @@ func (l *load) excess(v, part int) bool {
 	return false
 }
 
-// relief returns how much less lies above limits, in means, if v moves.
+// relief returns the decrease of the total excess, in means, if v moves.
 func (l *load) relief(v, from, to int) float64 {
 	a, b, total := l.of(from), l.of(to), 0.0
 	for i := range l.constraints {
@@ -120,7 +122,8 @@ func fillEmpty(g *graph.CSC, l *load, part []int32, size []int) int {
 		largest := slices.Index(size, slices.Max(size))
 		pick := -1
 		for v, p := range part {
-			if int(p) == largest && (pick < 0 || g.InDegree(graph.VertexID(v)) < g.InDegree(graph.VertexID(pick))) {
+			if int(p) == largest &&
+				(pick < 0 || g.InDegree(graph.VertexID(v)) < g.InDegree(graph.VertexID(pick))) {
 				pick = v
 			}
 		}
@@ -134,7 +137,7 @@ func fillEmpty(g *graph.CSC, l *load, part []int32, size []int) int {
 	return moves
 }
 
-// neighbours sums the in-edges of one vertex by the part they come from.
+// neighbours sums the in-edges of one vertex by the part of their source.
 type neighbours struct {
 	weight []int64 // [P]
 	parts  []int32 // those with weight > 0, in first-seen order

@@ -33,7 +33,8 @@ func TestRepairBringsEverythingWithinLimits(t *testing.T) {
 				}
 			}
 			if moves := Repair(g, w, o, part); moves != 0 {
-				t.Errorf("seed %d, %s: a repaired partition is changed by %d moves", seed, name, moves)
+				t.Errorf("seed %d, %s: a repaired partition is changed by %d moves", seed, name,
+					moves)
 			}
 		}
 	}
@@ -116,7 +117,8 @@ func TestOrderKeepsPartsContiguousAndHotVerticesFirst(t *testing.T) {
 	if want := []int64{0, 3, 6, 6}; !reflect.DeepEqual(offsets, want) {
 		t.Errorf("offsets %v, want %v", offsets, want)
 	}
-	if got := InDegrees(edges(t, 3, [2]int{0, 1}, [2]int{2, 1})); !reflect.DeepEqual(got, []int64{0, 2, 0}) {
+	if got := InDegrees(edges(t, 3, [2]int{0, 1}, [2]int{2, 1})); !reflect.DeepEqual(got,
+		[]int64{0, 2, 0}) {
 		t.Errorf("in-degrees %v", got)
 	}
 }

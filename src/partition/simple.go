@@ -6,9 +6,10 @@ import (
 	"halognn/src/graph"
 )
 
-// Random deals shuffled vertices to the parts, those alike in the constraints they weigh in together, so that counts (of
-// vertices, of training seeds) differ by a few at most; heavy tails (of in-edges) are then repaired. Its cut, about
-// 1 - 1/P of the edges, is the worst that a sensible partition has: a baseline.
+// Random deals shuffled vertices to the parts in turn, one deal for each set of constraints in
+// which vertices weigh, so that counts (of vertices, of training seeds) differ by a few at most;
+// Repair then fixes heavy tails (of in-edges). Its cut, about 1 - 1/P of the edges, is the baseline
+// for the other methods.
 //
 // Time O(N + M), memory O(N).
 func Random(g *graph.CSC, w Weights, o Options) ([]int32, error) {
@@ -24,7 +25,8 @@ func Random(g *graph.CSC, w Weights, o Options) ([]int32, error) {
 	rng.Shuffle(n, func(i, j int) { order[i], order[j] = order[j], order[i] })
 
 	list := Constraints(n, w, o)
-	part, next := make([]int32, n), map[uint64]int{} // next part by signature: the constraints a vertex weighs in
+	// next part by signature: the constraints a vertex weighs in
+	part, next := make([]int32, n), map[uint64]int{}
 	for _, v := range order {
 		var signature uint64
 		for c := range list {
@@ -40,8 +42,9 @@ func Random(g *graph.CSC, w Weights, o Options) ([]int32, error) {
 	return part, nil
 }
 
-// Contiguous cuts the vertex ids into P ranges of equal size (within one), in order: the partition for ids that already
-// follow the structure, such as a crawl order. It balances vertices only, whatever the weights.
+// Contiguous cuts the vertex ids into P ranges of equal size (within one), in order, for ids that
+// already follow the structure, such as a crawl order. It balances vertices only, whatever the
+// weights.
 //
 // Time and memory O(N).
 func Contiguous(g *graph.CSC, w Weights, o Options) ([]int32, error) {

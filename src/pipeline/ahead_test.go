@@ -16,15 +16,18 @@ func gate[T any](ordered bool, arrive, pass func(*T) error) Stage[T] {
 	if ordered {
 		return Stage[T]{Name: "gate", Arrive: arrive, Ordered: pass}
 	}
-	return Stage[T]{Name: "gate", Arrive: arrive, Start: func(it *T) (Request, error) { return finished{}, pass(it) }}
+	return Stage[T]{Name: "gate", Arrive: arrive,
+		Start: func(it *T) (Request, error) { return finished{}, pass(it) }}
 }
 
-// Whatever depth, foresight, pool and kind of gate: items arrive in order, each finds at the gate that the items ahead of it have
-// arrived, and never more than depth+1 items are between the gate and the end of their consumption.
+// Whatever depth, foresight, pool and kind of gate: items arrive in order, each finds at the gate
+// that the items ahead of it have arrived, and never more than depth+1 items are between the gate
+// and the end of their consumption.
 func TestForesight(t *testing.T) {
 	type item struct{ number int }
 	for k, c := range slices.Repeat([]struct{ n, depth, ahead, workers int }{
-		{20, 0, 0, 1}, {20, 0, 3, 1}, {20, 2, 0, 2}, {20, 2, 1, 2}, {20, 3, 7, 4}, {5, 4, 30, 2}, {1, 1, 4, 1}, {0, 1, 4, 1},
+		{20, 0, 0, 1}, {20, 0, 3, 1}, {20, 2, 0, 2}, {20, 2, 1, 2}, {20, 3, 7, 4}, {5, 4, 30, 2},
+		{1, 1, 4, 1}, {0, 1, 4, 1},
 	}, 3) {
 		ordered, collectives := k%3 > 0, k%3 < 2 // with an ordered gate also without any collective
 		name := fmt.Sprintf("%+v, ordered gate %t, collectives %t", c, ordered, collectives)
@@ -45,14 +48,17 @@ func TestForesight(t *testing.T) {
 					return fmt.Errorf("item %d passes when %d have arrived", it.number, got)
 				}
 				if between := started.Add(1) - consumed.Load(); between > int64(c.depth+1) {
-					return fmt.Errorf("%d items between gate and end at item %d", between, it.number)
+					return fmt.Errorf("%d items between gate and end at item %d", between,
+						it.number)
 				}
 				return nil
 			}),
 			{Name: "local again", Local: func(*item) error { return nil }},
 		}
 		if collectives {
-			stages = append(stages, Stage[item]{Name: "second", Start: func(*item) (Request, error) { return finished{}, nil }})
+			stages = append(stages,
+				Stage[item]{Name: "second",
+					Start: func(*item) (Request, error) { return finished{}, nil }})
 		}
 		p, err := New(items, stages, Options{Depth: c.depth, Ahead: c.ahead, Workers: c.workers})
 		if err != nil {
@@ -62,13 +68,14 @@ func TestForesight(t *testing.T) {
 			arrived.Store(0)
 			started.Store(0)
 			consumed.Store(0)
-			err = p.Run(context.Background(), c.n, func(i int, it *item) { it.number = i }, func(i int, it *item) error {
-				if it.number != i {
-					return fmt.Errorf("item %d consumed as %d", it.number, i)
-				}
-				consumed.Add(1)
-				return nil
-			})
+			err = p.Run(context.Background(), c.n, func(i int, it *item) { it.number = i },
+				func(i int, it *item) error {
+					if it.number != i {
+						return fmt.Errorf("item %d consumed as %d", it.number, i)
+					}
+					consumed.Add(1)
+					return nil
+				})
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -88,8 +95,8 @@ func slotsFor(depth, ahead int) []*batch {
 	return items
 }
 
-// foreseeing adds to the gate of stages an Arrive that notes which items have been seen, and a check that who passes it finds what
-// Ahead promises.
+// foreseeing adds to the gate of stages an Arrive that notes which items have been seen, and a
+// check that who passes it finds what Ahead promises.
 type foreseeing struct {
 	t        *testing.T
 	n, ahead int
@@ -112,7 +119,8 @@ func (f *foreseeing) stages(stages []Stage[batch]) []Stage[batch] {
 			f.t.Errorf("item %d passes when %d have arrived, want %d", b.number, f.arrived, want)
 		}
 		if c := int(f.consumed.Load()); c < b.number-f.depth {
-			f.t.Errorf("item %d passes when %d have been consumed; the depth is %d", b.number, c, f.depth)
+			f.t.Errorf("item %d passes when %d have been consumed; the depth is %d", b.number, c,
+				f.depth)
 		}
 	}
 	if pass := s.Ordered; pass != nil {
@@ -124,11 +132,13 @@ func (f *foreseeing) stages(stages []Stage[batch]) []Stage[batch] {
 	return stages
 }
 
-// TestForesightAtRandomSpeeds: ranks at random speeds, each with a window of its own, start the schedule of their common depth; every item is known Ahead
-// items before it starts, in order, and the last ones as early as there are any.
+// TestForesightAtRandomSpeeds: ranks at random speeds, each with a window of its own, start the
+// schedule of their common depth; every item is known Ahead items before it starts, in order, and
+// the last ones as early as there are any.
 func TestForesightAtRandomSpeeds(t *testing.T) {
 	const n, ranks = 14, 3
-	shapes := [ranks]string{"LLCCLCL", "LOCCOCO", "LOCCLCL"} // two ranks decide in order before their first collective
+	// two ranks decide in order before their first collective
+	shapes := [ranks]string{"LLCCLCL", "LOCCOCO", "LOCCLCL"}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	for _, depth := range []int{0, 1, 2, 3, 10} {
@@ -139,25 +149,31 @@ func TestForesightAtRandomSpeeds(t *testing.T) {
 					pause := randomPause(seed, uint64(rank))
 					stages, passed := stagesOf(shapes[rank], features, rank, pause)
 					var consumed atomic.Int32
-					f := &foreseeing{t: t, n: n, ahead: windows[rank], consumed: &consumed, depth: depth}
-					p := mustNew(t, slotsFor(depth, f.ahead), f.stages(stages), Options{Depth: depth, Ahead: f.ahead, Workers: 1 + rank})
+					f := &foreseeing{t: t, n: n, ahead: windows[rank], consumed: &consumed,
+						depth: depth}
+					p := mustNew(t, slotsFor(depth, f.ahead), f.stages(stages),
+						Options{Depth: depth, Ahead: f.ahead, Workers: 1 + rank})
 					defer p.Close()
 					for range 2 {
 						f.arrived = 0
 						consumed.Store(0)
-						err := p.Run(context.Background(), n, prepareBatch, func(i int, b *batch) error {
-							if b.number != i || !slices.Equal(b.passed, passed) {
-								t.Errorf("rank %d: item %d after stages %v; want %d after %v", rank, b.number, b.passed, i, passed)
-							}
-							pause()
-							if err := gradients.start(rank, fmt.Sprint("gradients ", i)).Wait(); err != nil {
-								return err
-							}
-							consumed.Add(1)
-							return nil
-						})
+						err := p.Run(context.Background(), n, prepareBatch,
+							func(i int, b *batch) error {
+								if b.number != i || !slices.Equal(b.passed, passed) {
+									t.Errorf("rank %d: item %d after stages %v; want %d after %v", rank,
+										b.number, b.passed, i, passed)
+								}
+								pause()
+								if err := gradients.start(rank,
+									fmt.Sprint("gradients ", i)).Wait(); err != nil {
+									return err
+								}
+								consumed.Add(1)
+								return nil
+							})
 						if err != nil || consumed.Load() != n {
-							t.Errorf("rank %d consumed %d of %d items: %v", rank, consumed.Load(), n, err)
+							t.Errorf("rank %d consumed %d of %d items: %v", rank, consumed.Load(),
+								n, err)
 						}
 					}
 				}
@@ -177,8 +193,8 @@ func TestForesightAtRandomSpeeds(t *testing.T) {
 	}
 }
 
-// TestStopDoesNotWaitForWhatIsForeseen: ranks that stop finish the items that may have started a collective somewhere, which the depth
-// bounds, and not those that have only been looked at.
+// TestStopDoesNotWaitForWhatIsForeseen: ranks that stop finish the items that may have started a
+// collective somewhere, which the depth bounds, and not those that have only been looked at.
 func TestStopDoesNotWaitForWhatIsForeseen(t *testing.T) {
 	const ranks, n, last = 3, 40, 6
 	for _, depth := range []int{0, 1, 4} {
@@ -189,17 +205,19 @@ func TestStopDoesNotWaitForWhatIsForeseen(t *testing.T) {
 					shape := []string{"LLCLCC", "LOCLCC", "OLCOCC"}[rank]
 					stages, _ := stagesOf(shape, w, rank, randomPause(3, uint64(rank)))
 					ahead := ahead + rank
-					p := mustNew(t, slotsFor(depth, ahead), stages, Options{Depth: depth, Ahead: ahead, Workers: 2})
+					p := mustNew(t, slotsFor(depth, ahead), stages,
+						Options{Depth: depth, Ahead: ahead, Workers: 2})
 					defer p.Close()
 					for range 2 {
 						consumed := 0
-						err := p.Run(context.Background(), n, prepareBatch, func(i int, _ *batch) error {
-							consumed++
-							if i == last {
-								return ErrStop
-							}
-							return nil
-						})
+						err := p.Run(context.Background(), n, prepareBatch,
+							func(i int, _ *batch) error {
+								consumed++
+								if i == last {
+									return ErrStop
+								}
+								return nil
+							})
 						if err != nil || consumed != last+1 {
 							t.Errorf("rank %d consumed %d items: %v", rank, consumed, err)
 						}
@@ -234,22 +252,25 @@ func TestArriveThatFails(t *testing.T) {
 	defer p.Close()
 	watchdog(t, func() {
 		consumed := 0
-		err := p.Run(context.Background(), 20, prepareBatch, func(int, *batch) error { consumed++; return nil })
+		err := p.Run(context.Background(), 20, prepareBatch,
+			func(int, *batch) error { consumed++; return nil })
 		if !errors.Is(err, errBoom) || err.Error() != "item 7: stage C1: boom" || consumed > 4 {
 			t.Errorf("%d items consumed, then %v", consumed, err)
 		}
 	})
 }
 
-// Runs that go on where the last one ended see into each other: all items are prepared once and arrive once, in order, and each starts
-// when the Ahead items after it have arrived, whichever run those belong to.
+// Runs that go on where the last one ended see into each other: all items are prepared once and
+// arrive once, in order, and each starts when the Ahead items after it have arrived, whichever run
+// those belong to.
 func TestRunsThatGoOn(t *testing.T) {
 	type item struct{ number int } // counted over all runs
 	for k, c := range slices.Repeat([]struct {
 		runs         []int
 		depth, ahead int
 	}{
-		{[]int{20, 20, 20}, 2, 3}, {[]int{7, 7, 7, 7}, 0, 7}, {[]int{5, 8, 3, 9}, 4, 2}, {[]int{6, 6}, 2, 0}, {[]int{1, 1, 1, 1}, 3, 1},
+		{[]int{20, 20, 20}, 2, 3}, {[]int{7, 7, 7, 7}, 0, 7}, {[]int{5, 8, 3, 9}, 4, 2},
+		{[]int{6, 6}, 2, 0}, {[]int{1, 1, 1, 1}, 3, 1},
 		{[]int{4, 0, 4}, 1, 2}, {[]int{3, 3, 3, 3}, 2, 10},
 	}, 2) {
 		ordered := k%2 > 0 // the number of cases is odd, so each has both kinds of gate
@@ -274,7 +295,8 @@ func TestRunsThatGoOn(t *testing.T) {
 					return nil
 				}, func(it *item) error {
 					if want := min(seen, it.number+c.ahead+1); arrived < want {
-						return fmt.Errorf("item %d passes when %d have arrived, want %d", it.number, arrived, want)
+						return fmt.Errorf("item %d passes when %d have arrived, want %d", it.number,
+							arrived, want)
 					}
 					return nil
 				}),
@@ -315,7 +337,8 @@ func TestRunsThatGoOn(t *testing.T) {
 	}
 }
 
-// What a run has prepared for the next one, that must take; a run that stops or fails has prepared nothing.
+// What a run has prepared for the next one, that must take; a run that stops or fails has prepared
+// nothing.
 func TestRunsThatDoNotGoOn(t *testing.T) {
 	for _, shape := range []string{"LCC", "LOLCC", "LO"} {
 		t.Run(shape, func(t *testing.T) { runsThatDoNotGoOn(t, shape) })
@@ -325,7 +348,8 @@ func TestRunsThatDoNotGoOn(t *testing.T) {
 func runsThatDoNotGoOn(t *testing.T, shape string) {
 	stages, _ := stagesOf(shape, newWorld(t, 1), 0, func() {})
 	for k := range stages {
-		if stages[k].Ordered != nil { // what was prepared in an earlier run has the number that it had there
+		// what was prepared in an earlier run has the number that it had there
+		if stages[k].Ordered != nil {
 			stages[k].Ordered = func(*batch) error { return nil }
 		}
 	}
@@ -334,7 +358,8 @@ func runsThatDoNotGoOn(t *testing.T, shape string) {
 	prepared := 0
 	run := func(n, next int, consume func(i int, b *batch) error) error {
 		prepared = 0
-		return p.RunOn(context.Background(), n, next, func(i int, b *batch) { prepared++; prepareBatch(i, b) }, consume)
+		return p.RunOn(context.Background(), n, next,
+			func(i int, b *batch) { prepared++; prepareBatch(i, b) }, consume)
 	}
 	fine := func(int, *batch) error { return nil }
 	watchdog(t, func() {

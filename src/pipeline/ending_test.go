@@ -22,8 +22,8 @@ type failing struct{ err error }
 
 func (f failing) Wait() error { return f.err }
 
-// TestFirstErrorEndsTheRun breaks item 7 at every place where it can break. The run ends, the error names item and place, no
-// goroutine is left, and the pipeline can run again.
+// TestFirstErrorEndsTheRun breaks item 7 at every place where it can break. The run ends, the error
+// names item and place, no goroutine is left, and the pipeline can run again.
 func TestFirstErrorEndsTheRun(t *testing.T) {
 	const bad = 7
 	for _, c := range []struct{ place, want string }{
@@ -84,7 +84,8 @@ func TestFirstErrorEndsTheRun(t *testing.T) {
 					if !errors.Is(err, errBoom) || !strings.HasPrefix(err.Error(), c.want) {
 						t.Errorf("Run returned %q, want %q", err, c.want)
 					}
-					if strings.Contains(c.place, "panic") && !strings.Contains(err.Error(), "ending_test.go") {
+					if strings.Contains(c.place, "panic") &&
+						!strings.Contains(err.Error(), "ending_test.go") {
 						t.Errorf("no stack in %q", err)
 					}
 					if consumed > bad+1 {
@@ -92,8 +93,10 @@ func TestFirstErrorEndsTheRun(t *testing.T) {
 					}
 					goroutinesReturnTo(t, with)
 					broken, consumed = false, 0
-					if err := p.Run(context.Background(), 20, prepare, consume); err != nil || consumed != 20 {
-						t.Errorf("the run after the failed one consumed %d items: %v", consumed, err)
+					if err := p.Run(context.Background(), 20, prepare, consume); err != nil ||
+						consumed != 20 {
+						t.Errorf("the run after the failed one consumed %d items: %v", consumed,
+							err)
 					}
 				})
 				p.Close()
@@ -132,8 +135,8 @@ func TestCancelEndsTheRunWithItsCause(t *testing.T) {
 	}
 }
 
-// TestStopLeavesCollectivesInStep: ranks that stop at one item have started the same collectives, so that the next run on
-// the same communicator fits.
+// TestStopLeavesCollectivesInStep: ranks that stop at one item have started the same collectives,
+// so that the next run on the same communicator fits.
 func TestStopLeavesCollectivesInStep(t *testing.T) {
 	const ranks, n, last = 3, 30, 8
 	for _, depth := range []int{0, 1, 3, 10} {
@@ -145,16 +148,18 @@ func TestStopLeavesCollectivesInStep(t *testing.T) {
 				defer p.Close()
 				for range 2 {
 					consumed := 0
-					err := p.Run(context.Background(), n, prepareBatch, func(i int, _ *batch) error {
-						consumed++
-						if err := gradients.start(rank, fmt.Sprint("gradients ", i)).Wait(); err != nil {
-							return err
-						}
-						if i == last {
-							return ErrStop
-						}
-						return nil
-					})
+					err := p.Run(context.Background(), n, prepareBatch,
+						func(i int, _ *batch) error {
+							consumed++
+							if err := gradients.start(rank,
+								fmt.Sprint("gradients ", i)).Wait(); err != nil {
+								return err
+							}
+							if i == last {
+								return ErrStop
+							}
+							return nil
+						})
 					if err != nil || consumed != last+1 {
 						t.Errorf("rank %d consumed %d items: %v", rank, consumed, err)
 					}
@@ -200,12 +205,13 @@ func TestFailedRankFreesItsPeers(t *testing.T) {
 					o := Options{Depth: depth, Workers: 2, OnFail: abort}
 					p := mustNew(t, newBatches(depth), stages, o)
 					defer p.Close()
-					failures[rank] = p.Run(context.Background(), n, prepareBatch, func(i int, _ *batch) error {
-						if place == "consume" && rank == 1 && i == bad {
-							return errBoom
-						}
-						return gradients.start(rank, fmt.Sprint("gradients ", i)).Wait()
-					})
+					failures[rank] = p.Run(context.Background(), n, prepareBatch,
+						func(i int, _ *batch) error {
+							if place == "consume" && rank == 1 && i == bad {
+								return errBoom
+							}
+							return gradients.start(rank, fmt.Sprint("gradients ", i)).Wait()
+						})
 				}
 				watchdog(t, func() {
 					var all sync.WaitGroup
@@ -225,6 +231,37 @@ func TestFailedRankFreesItsPeers(t *testing.T) {
 	}
 }
 
+// TestOnFailPanics: an owner that fails to free the peers fails itself, and the run ends all the
+// same, whichever goroutine it was that called.
+func TestOnFailPanics(t *testing.T) {
+	for _, place := range []string{"L0", "C1", "L2"} {
+		before := runtime.NumGoroutine()
+		at := func(name string) func(*batch) error {
+			return func(b *batch) error {
+				if place == name && b.number == 3 {
+					return errBoom
+				}
+				return nil
+			}
+		}
+		stages := []Stage[batch]{
+			{Name: "L0", Local: at("L0")},
+			{Name: "C1", Start: func(b *batch) (Request, error) { return failing{at("C1")(b)}, nil }},
+			{Name: "L2", Local: at("L2")},
+		}
+		o := Options{Depth: 1, Workers: 1, OnFail: func(error) { panic("the owner's own fault") }}
+		p := mustNew(t, newBatches(1), stages, o)
+		watchdog(t, func() {
+			err := p.Run(context.Background(), 9, prepareBatch, func(int, *batch) error { return nil })
+			if !errors.Is(err, errBoom) || !strings.Contains(err.Error(), "the owner's own fault") {
+				t.Errorf("%s: Run returned %v", place, err)
+			}
+		})
+		p.Close()
+		goroutinesReturnTo(t, before)
+	}
+}
+
 func TestSecondRunIsRefused(t *testing.T) {
 	p := mustNew(t, newBatches(1), nil, Options{Depth: 1, Workers: 1})
 	defer p.Close()
@@ -234,12 +271,14 @@ func TestSecondRunIsRefused(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "during another Run") {
 		t.Errorf("a Run inside a Run returned %v", err)
 	}
-	if err := p.Run(context.Background(), -1, prepareBatch, nil); err == nil || !strings.Contains(err.Error(), "-1 items") {
+	if err := p.Run(context.Background(), -1, prepareBatch, nil); err == nil ||
+		!strings.Contains(err.Error(), "-1 items") {
 		t.Errorf("Run of -1 items returned %v", err)
 	}
 }
 
-// TestGoexitInConsumeLeavesNothingBehind: testing.T.FailNow in consume must not leave the lane waiting.
+// TestGoexitInConsumeLeavesNothingBehind: testing.T.FailNow in consume must not leave the lane
+// waiting.
 func TestGoexitInConsumeLeavesNothingBehind(t *testing.T) {
 	before := runtime.NumGoroutine()
 	stages, _ := stagesOf("LCL", newWorld(t, 1), 0, func() {})
@@ -272,11 +311,13 @@ func TestFaultInMappedFileIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	sum := 0
-	stage := Stage[batch]{Name: "read", Local: func(*batch) error { sum += int(file.Bytes()[1<<15]); return nil }}
+	stage := Stage[batch]{Name: "read",
+		Local: func(*batch) error { sum += int(file.Bytes()[1<<15]); return nil }}
 	p := mustNew(t, newBatches(1), []Stage[batch]{stage}, Options{Depth: 1, Workers: 1})
 	defer p.Close()
 	err = p.Run(context.Background(), 3, prepareBatch, func(int, *batch) error { return nil })
-	if !errors.Is(err, mem.ErrShrank) || !strings.Contains(err.Error(), "item 0: stage read: "+path) {
+	if !errors.Is(err, mem.ErrShrank) ||
+		!strings.Contains(err.Error(), "item 0: stage read: "+path) {
 		t.Errorf("Run returned %v (sum %d)", err, sum)
 	}
 }

@@ -31,8 +31,8 @@ var errPeer = errors.New("the peer's own error")
 
 // point is a place on the way of an item.
 type point struct {
-	// Of a local or ordered stage; "start C2", "wait C2" and "finish C2" of a collective; "prepare", "arrive",
-	// "consume", "cancel".
+	// Of a local or ordered stage; "start C2", "wait C2" and "finish C2" of a collective;
+	// "prepare", "arrive", "consume", "cancel".
 	name string
 	item int
 }
@@ -77,8 +77,9 @@ type model struct {
 	schedule []point    // starts in order: stage, item
 	ranks    [allRanks]struct {
 		admitted, arrived, starts int
-		passed                    []int // by station: items that have passed it, for collectives to the end
-		adding, consumed          int   // items whose gradients have been started; that are consumed
+		// by station: items that have passed it, for collectives to the end
+		passed           []int
+		adding, consumed int // items whose gradients have been started; that are consumed
 	}
 	reached map[point]bool // of the points that hold a rank up, which the scene names
 	moved   bool
@@ -319,7 +320,8 @@ func (a *actors) stages(rank int) (stages []Stage[batch]) {
 				return nil, err
 			}
 			op := a.w.start(rank, operationName(b.number, name))
-			return held{op, func() error { return a.pass(rank, point{"wait " + name, b.number}) }}, nil
+			return held{op, func() error { return a.pass(rank, point{"wait " + name, b.number}) }},
+				nil
 		}
 		stages = append(stages, s)
 	}
@@ -441,7 +443,8 @@ func failuresFreeThePeers(t *testing.T, shape string) {
 	}
 	t.Logf("%d failures, %d of them while the peer waited for the culprit", all, knots)
 	collectives := strings.Count(shape, "C")
-	if want := len(shape) - collectives + 3*collectives + 4; len(places) != want || !short && knots < 1000 {
+	if want := len(shape) - collectives + 3*collectives + 4; len(places) != want || !short &&
+		knots < 1000 {
 		t.Errorf("%d failures, %d knots, at %v, want all %d places", all, knots, places, want)
 	}
 }
@@ -450,7 +453,8 @@ func failuresFreeThePeers(t *testing.T, shape string) {
 func TestFailureThatFreesNobodyLasts(t *testing.T) {
 	for k := range 6 * len(failShapes) {
 		shape, depth := failShapes[k%len(failShapes)], k/len(failShapes)
-		all := slices.DeleteFunc(scenes(shape, depth, 2), func(s scene) bool { return !s.consuming })
+		all := slices.DeleteFunc(scenes(shape, depth, 2),
+			func(s scene) bool { return !s.consuming })
 		for k := 0; k < len(all); k += 1 + len(all)/8 {
 			s := all[k]
 			watchdog(t, func() {
@@ -505,7 +509,10 @@ func TestRanksThatFailAnywhere(t *testing.T) {
 					continue
 				}
 				if ordered := s.Ordered; ordered != nil {
-					s.Ordered = func(b *batch) error { return errors.Join(fails[rank](), ordered(b)) }
+					s.Ordered = func(b *batch) error {
+						return errors.Join(fails[rank](),
+							ordered(b))
+					}
 					continue
 				}
 				start, finish := s.Start, s.Finish
@@ -521,13 +528,14 @@ func TestRanksThatFailAnywhere(t *testing.T) {
 			p := mustNew(t, slotsFor(depth, ahead), stages, o)
 			defer p.Close()
 			for range 2 {
-				failures[rank] = p.Run(context.Background(), n, prepareBatch, func(i int, _ *batch) error {
-					pause()
-					if err := fails[rank](); err != nil {
-						return err
-					}
-					return gradients.start(rank, fmt.Sprint("gradients ", i)).Wait()
-				})
+				failures[rank] = p.Run(context.Background(), n, prepareBatch,
+					func(i int, _ *batch) error {
+						pause()
+						if err := fails[rank](); err != nil {
+							return err
+						}
+						return gradients.start(rank, fmt.Sprint("gradients ", i)).Wait()
+					})
 				if failures[rank] != nil {
 					return
 				}

@@ -11,40 +11,39 @@
 //	   │           back to back      collectives   collective                                  done
 //	   └─ slot of item i becomes that of item i+Depth+1 <── consume(i), caller of Run <──────────┘
 //
-// The stages that are not local are stations. A chain is the local stages before a station, or those
+// A station is a stage that is not local. A chain is the run of local stages before a station, or
 // after the last one.
 //
 // # Slots
 //
-// Items live in Depth+1 recycled slots, which they take by turns; item i is admitted when item
-// i-Depth-1 has been consumed. While one item is consumed, the other Depth are being prepared. Depth
-// 0 is the synchronous program.
+// Items take turns in Depth+1 recycled slots; item i is admitted when item i-Depth-1 has been
+// consumed. While one item is consumed, the other Depth are being prepared. Depth 0 is the
+// synchronous program.
 //
 // # Foresight
 //
-// What an item does at its first station, the gate, may depend on items that come later, as far as
-// the chain before it has run (a look-ahead cache). With Ahead > 0 there are Depth+1+Ahead slots, and
-// item i passes the gate when item i+Ahead has come to it; never before item i-Depth-1 has been
-// consumed, so that Depth+1 items at most are beyond the gate. Item i+Ahead is admitted when item
-// i-Depth-1 has been consumed: foresight waits for nothing that the schedule does not wait for
-// anyway. The last items of a run see into the next one if that goes on where it ends (RunOn).
+// The work of an item at its first station, the gate, may depend on later items whose first chain
+// has run (a look-ahead cache). With Ahead > 0 there are Depth+1+Ahead slots, and item i passes the
+// gate when item i+Ahead has reached it, but not before item i-Depth-1 has been consumed: at most
+// Depth+1 items are beyond the gate. Item i+Ahead is admitted when item i-Depth-1 has been
+// consumed, so foresight adds no wait to those of the schedule. The last items of a run foresee the
+// first ones of the next run if that continues it (RunOn).
 //
 // # Schedule
 //
 // Let C be the number of collective stages. Item i starts collective c at tick i*g + c, within one
 // tick the older item first, with g = C if Depth is 0, else the smallest g for which Depth*g >= C
 // (see Schedule). Depth >= C gives g = 1: one start of every collective a tick. The order is a pure
-// function of (n, C, Depth), and one goroutine, the lane, makes all starts, waiting for its item
-// wherever that takes; so ranks that agree on these three numbers issue the same sequence, however
-// fast each of them is and however its pool is scheduled. Local and ordered stages take no tick.
-// Ranks may differ in them.
+// function of (n, C, Depth), and one goroutine, the lane, makes all starts and waits until the item
+// is ready. So ranks that agree on these three numbers issue the same sequence, whatever their
+// speed and pool. Local and ordered stages take no tick. Ranks may differ in them.
 //
 // # No deadlock
 //
-// This is about runs in which no rank fails; about the others see Endings. Segment c of an item is
-// its local and ordered stages between the ends of collectives c-1 and c. The last one, segment C,
-// ends with the consumption of the item, which may hold collectives of its own. Give the start and
-// the end of collective c of item i the time i*g + c, and its segment c the time i*g + c - 1/2.
+// This section covers runs in which no rank fails; Endings covers the others. Segment c of an item
+// is its local and ordered stages between the ends of collectives c-1 and c. The last one, segment
+// C, ends with the consumption of the item, which may hold collectives of its own. Give the start
+// and the end of collective c of item i the time i*g + c, and its segment c the time i*g + c - 1/2.
 // Everything a rank waits for, here or on a peer, is then earlier; or at the same time and of an
 // older item; or at the same time, of the same item, and before it in the list of stages:
 //
@@ -61,26 +60,26 @@
 //     the first chains of items up to i+Ahead. Those wait for the admission of their items alone,
 //     which is the consumption of items up to i-Depth-1 again.
 //
-// Such an order has no cycles. An ordered stage stands half a tick before the collective that it
-// precedes, however many there are, and so takes no slot of the schedule. Pool size does not enter: a
-// local stage on the pool waits for nothing, and ordered stages are not on the pool. Depth*g >= C
-// says more: item i+1 is complete before the lane needs item i+1+Depth, so the next item can be ready
-// while its predecessor is still being consumed.
+// Such an order has no cycles. Ordered stages stand half a tick before the collective that follows
+// them, so they take no tick of the schedule. Pool size does not matter: a local stage on the pool
+// waits for nothing, and ordered stages are not on the pool. Depth*g >= C says more: item i+1 is
+// complete before the lane needs item i+1+Depth, so the next item can be ready while its
+// predecessor is still being consumed.
 //
 // # Endings
 //
 // An error of a stage, of prepare or of consume, a panic in any of them, or a cancelled context
-// fails the run. The first one is told to the owner (Options.OnFail), who frees the peers: it aborts
-// the communicators, so that every request of every rank, under way or to come, ends soon, with an
-// error or with the process. Only then does this rank stop starting things, wait for the requests
-// that it has under way, because their buffers belong to them, and return.
+// fails the run. The run passes the first error to its owner (Options.OnFail), who frees the peers:
+// it aborts the communicators, so that every request of every rank, now or later, ends soon, with
+// an error or with the process. Only then does this rank stop starting work, wait for its pending
+// requests, which own their buffers, and return.
 //
-// The order matters. Requests under way do not end by themselves as long as the peers live: when a
-// rank fails, the items that it has not consumed are never consumed, and a peer that consumes one
-// of them waits for it. If that peer has failed too, it never starts what this rank has under way.
-// Each would wait for the other before it tells anyone. So the invariant is: a failing rank frees
-// its peers before it waits for anything. It holds because the goroutine that meets an error calls
-// OnFail as its next act, and OnFail waits for no rank. Given it, every wait of the run ends:
+// The order matters. Pending requests do not end by themselves while the peers live: a failed rank
+// consumes no further item, and a peer that consumes one waits for it. If that peer has failed too,
+// it never starts what this rank waits for. Each would wait for the other before it tells anyone.
+// So the invariant is: a failing rank frees its peers before it waits for anything. It holds
+// because the goroutine that meets an error calls OnFail next, and OnFail waits for no rank. Then
+// every wait of the run ends:
 //
 //   - goroutines that meet an error meanwhile wait for that call alone;
 //   - a waiter waits for requests, which end because this rank, or one that failed before, has
@@ -91,13 +90,11 @@
 //     come;
 //   - local and ordered stages end by themselves, as in a run that does not fail.
 //
-// A peer that has not failed itself learns of it by a request that ends with an error, in a waiter
-// or in consume, and fails its own run by that; its OnFail finds the job aborted. Every such error
-// is later than the abort that it comes from. So if the first abort says why the job ends, that is
-// a cause and no consequence.
+// A peer that has not failed itself gets an error from a request, in a waiter or in consume, and
+// fails its own run by it; its OnFail finds the job aborted. Every such error comes after the abort
+// that caused it. So the first abort names a cause, not a consequence.
 //
-// To stop all ranks at one step without harm, see ErrStop: that is no failure, and OnFail is not
-// called.
+// ErrStop stops all ranks at one step: a stop is not a failure, and OnFail is not called.
 package pipeline
 
 import (
@@ -112,58 +109,61 @@ import (
 	"github.com/panjf2000/ants/v2"
 )
 
-// ErrStop, returned by consume, ends a run early without an error. The Depth items after it, which
-// are all that may have passed the gate on any rank, are finished but not consumed, and no other is;
-// so ranks that all stop at the same item have started the same collectives and may go on using
-// them, whatever their foresight.
+// ErrStop, returned by consume, ends a run early without an error. The Depth items after it, all
+// that may have passed the gate on any rank, are finished but not consumed, and no others. So ranks
+// that stop at the same item have started the same collectives, whatever their foresight, and may
+// use the communicators again.
 var ErrStop = errors.New("stop after this item")
 
-// Request is a collective under way. Wait is called once and returns when it is complete on this rank.
+// Request is a collective under way. Wait is called once and returns when it is complete on this
+// rank.
 type Request interface{ Wait() error }
 
 // Stage is one step of preparing an item: either Local, or Ordered, or Start and optionally Finish.
 type Stage[T any] struct {
 	Name string // in errors and spans
 
-	// Local runs on the pool; different items in any order and at the same time, the stages of one
-	// item in order. It waits for nothing.
+	// Local runs on the pool: different items in any order and at the same time, the stages of one
+	// item in order. It must wait for nothing.
 	Local func(*T) error
 
-	// Ordered runs on a goroutine of the stage, items in order. It waits for nothing either, and no
+	// Ordered runs on the stage's own goroutine, items in order. It must wait for nothing, and no
 	// other rank takes part.
 	Ordered func(*T) error
 
 	// Start begins a collective and returns at once. The lane calls it, in the order of Schedule.
 	Start func(*T) (Request, error)
-	// Finish runs after the request is complete, items in order, on a goroutine of the stage. nil does nothing.
+	// Finish runs after the request is complete, items in order, on a goroutine of the stage. nil
+	// does nothing.
 	Finish func(*T) error
 
-	// Arrive, of the gate only, is called when an item has come to it: items in order, on the
-	// goroutine that calls Ordered or Start, and for Options.Ahead items more before that is called
-	// for one of them. nil does nothing.
+	// Arrive, of the gate only, is called when an item has reached it: items in order, on the
+	// goroutine that calls Ordered or Start, and Options.Ahead items ahead of that call. nil does
+	// nothing.
 	Arrive func(*T) error
 }
 
-// Options says how wide and how far ahead items are prepared.
+// Options sets how many items are prepared at a time, and by whom.
 type Options struct {
-	Depth   int // items between the gate and their turn to be consumed; 0 prepares and consumes by turns
+	Depth   int // items beyond the gate that wait to be consumed; 0 prepares and consumes in turn
 	Workers int // goroutines for local stages; 0 means one per CPU
 
-	// Ahead is how many items beyond the one that passes the gate must have come to it, or be the
-	// last ones of the run. They take as many slots more; see Foresight in the package comment.
+	// Ahead is how many later items must have reached the gate before an item passes it, as far as
+	// the run has them. Each takes one more slot; see Foresight in the package comment.
 	Ahead int
 
-	// OnWorker is called once on every pool goroutine, with its number, before New returns: the place to lock it to
-	// a thread and pin that. nil does nothing.
+	// OnWorker is called once on every pool goroutine, with its number, before New returns, to lock
+	// it to a thread and pin the thread. nil does nothing.
 	OnWorker func(worker int) error
 
 	// OnFail is called once by a run that fails, with the error that Run will return, before the
-	// run waits for anything: the place to free ranks that wait for this one, by aborting the
-	// communicators. It must wait for no rank. It is called on any goroutine, and has returned
+	// run waits for anything. It must free ranks that wait for this one, by aborting the
+	// communicators, and must wait for no rank. It is called on any goroutine, and has returned
 	// before Run does. nil does nothing, which is right for a pipeline without collectives.
 	OnFail func(error)
 
-	// Observe is called after every stage of every item, from several goroutines at once. nil does nothing.
+	// Observe is called after every stage of every item, from several goroutines at once. nil does
+	// nothing.
 	Observe func(Span)
 }
 
@@ -176,16 +176,19 @@ type Span struct {
 	Took  time.Duration
 }
 
-// Pipeline runs items of type T through stages. Run may be called many times, one at a time; pool and slots are kept.
+// Pipeline runs items of type T through stages. Run may be called many times, one at a time; pool
+// and slots are kept.
 type Pipeline[T any] struct {
 	options     Options
 	stages      []Stage[T]
-	stations    []int    // stage numbers of those that are not local; the first one is the gate
-	collectives []int    // [C] stations that are collectives
-	chains      [][2]int // [stations+1] chain k is the local stages [lo,hi) before station k; the last one follows them all
-	slots       []slot[T]
-	pool        *ants.Pool
-	work        func() // workLoop, bound once so that submitting it allocates nothing
+	stations    []int // stage numbers of those that are not local; the first one is the gate
+	collectives []int // [C] stations that are collectives
+	// [stations+1] chain k is the local stages [lo,hi) before station k; the last one follows them
+	// all
+	chains [][2]int
+	slots  []slot[T]
+	pool   *ants.Pool
+	work   func() // workLoop, bound once so that submitting it allocates nothing
 
 	first  int // slot of item 0
 	parked int // items of the next run that are in their slots
@@ -202,7 +205,8 @@ type Pipeline[T any] struct {
 	took   []time.Duration // [stages] of that item
 }
 
-// slot is the place of one item in flight. It is handed from goroutine to goroutine and has one owner at a time.
+// slot is the place of one item in flight. It is handed from goroutine to goroutine and has one
+// owner at a time.
 type slot[T any] struct {
 	item    *T
 	call    []func() error  // by stage: Local, Ordered or Start of this item, bound once
@@ -213,13 +217,14 @@ type slot[T any] struct {
 	number  int             // the item's number in this run
 	chain   int             // the chain that runs next
 	request Request
-	begin   time.Time       // of the collective under way
-	ready   []chan struct{} // by station, to its goroutine or the lane: the chain before it is complete
-	done    chan struct{}   // to the consumer: the last chain is complete
+	begin   time.Time // of the collective under way
+	// by station, to its goroutine or the lane: the chain before it is complete
+	ready []chan struct{}
+	done  chan struct{} // to the consumer: the last chain is complete
 }
 
-// New makes a pipeline of the given stages over Depth+1+Ahead items, the slots that are recycled. All faults are reported at
-// once. Close must be called when it is no longer needed.
+// New makes a pipeline of the given stages over Depth+1+Ahead items, the slots that are recycled.
+// All errors are reported at once. Close must be called when it is no longer needed.
 func New[T any](items []*T, stages []Stage[T], o Options) (*Pipeline[T], error) {
 	if err := check(items, stages, o); err != nil {
 		return nil, fmt.Errorf("pipeline: %w", err)
@@ -227,7 +232,8 @@ func New[T any](items []*T, stages []Stage[T], o Options) (*Pipeline[T], error) 
 	if o.Workers == 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
-	p := &Pipeline[T]{options: o, stages: stages, slots: make([]slot[T], len(items)), pending: make(byAge[T], 0, len(items))}
+	p := &Pipeline[T]{options: o, stages: stages, slots: make([]slot[T], len(items)),
+		pending: make(byAge[T], 0, len(items))}
 	chain := 0 // first stage of the chain being cut
 	for i, stage := range stages {
 		if stage.Local != nil {
@@ -252,29 +258,34 @@ func New[T any](items []*T, stages []Stage[T], o Options) (*Pipeline[T], error) 
 	return p, nil
 }
 
-// check reports every fault of the arguments of New.
+// check reports every error of the arguments of New.
 func check[T any](items []*T, stages []Stage[T], o Options) error {
-	var faults []error
+	var errs []error
 	if o.Depth < 0 {
-		faults = append(faults, fmt.Errorf("depth is %d; it must be 0 or more", o.Depth))
+		errs = append(errs, fmt.Errorf("depth is %d; it must be 0 or more", o.Depth))
 	} else if len(items) != o.Depth+1+o.Ahead {
-		faults = append(faults, fmt.Errorf("%d items for depth %d and %d ahead; give depth+1+ahead = %d", len(items), o.Depth, o.Ahead, o.Depth+1+o.Ahead))
+		errs = append(errs,
+			fmt.Errorf("%d items for depth %d and %d ahead; give depth+1+ahead = %d", len(items),
+				o.Depth, o.Ahead, o.Depth+1+o.Ahead))
 	}
 	if o.Ahead < 0 {
-		faults = append(faults, fmt.Errorf("ahead is %d; it must be 0 or more", o.Ahead))
+		errs = append(errs, fmt.Errorf("ahead is %d; it must be 0 or more", o.Ahead))
 	}
 	if o.Workers < 0 {
-		faults = append(faults, fmt.Errorf("workers is %d; it must be 0 (one per CPU) or more", o.Workers))
+		errs = append(errs,
+			fmt.Errorf("workers is %d; it must be 0 (one per CPU) or more", o.Workers))
 	}
 	for k, item := range items {
 		if item == nil {
-			faults = append(faults, fmt.Errorf("item %d is nil", k))
+			errs = append(errs, fmt.Errorf("item %d is nil", k))
 		}
 	}
 	gate := slices.IndexFunc(stages, func(s Stage[T]) bool { return s.Local == nil })
 	for i, s := range stages {
 		if s.Arrive != nil && i != gate {
-			faults = append(faults, fmt.Errorf("stage %q has Arrive, but is not the gate, the first that is not local", s.Name))
+			errs = append(errs,
+				fmt.Errorf("stage %q has Arrive, but is not the gate, the first that is not local",
+					s.Name))
 		}
 		kinds := 0
 		for _, given := range []bool{s.Local != nil, s.Ordered != nil, s.Start != nil} {
@@ -284,15 +295,17 @@ func check[T any](items []*T, stages []Stage[T], o Options) error {
 		}
 		switch {
 		case kinds != 1:
-			faults = append(faults, fmt.Errorf("stage %q must have either Local, Ordered or Start", s.Name))
+			errs = append(errs,
+				fmt.Errorf("stage %q must have either Local, Ordered or Start", s.Name))
 		case s.Start == nil && s.Finish != nil:
-			faults = append(faults, fmt.Errorf("stage %q has Finish without Start", s.Name))
+			errs = append(errs, fmt.Errorf("stage %q has Finish without Start", s.Name))
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
-// bind makes the closures that run the stages on this slot's item, so that no stage of no item needs a new one.
+// bind makes the closures that run the stages on this slot's item, so that no stage of no item
+// needs a new one.
 func (s *slot[T]) bind(item *T, stages []Stage[T]) {
 	s.item = item
 	s.call = make([]func() error, len(stages))

@@ -33,9 +33,10 @@ func newBatches(depth int) []*batch {
 	return items
 }
 
-// stagesOf makes one stage per letter of shape, L local, O ordered, C collective on w. An ordered stage fails unless items come
-// to it in order. pause is called where a stage may take time.
-func stagesOf(shape string, w *world, rank int, pause func()) (stages []Stage[batch], passed []string) {
+// stagesOf makes one stage per letter of shape, L local, O ordered, C collective on w. An ordered
+// stage fails unless items come to it in order. pause is called where a stage may take time.
+func stagesOf(shape string, w *world, rank int, pause func()) (stages []Stage[batch],
+	passed []string) {
 	for k, letter := range shape {
 		name := fmt.Sprintf("%c%d", letter, k)
 		pass := func(b *batch) error {
@@ -59,7 +60,10 @@ func stagesOf(shape string, w *world, rank int, pause func()) (stages []Stage[ba
 				return pass(b)
 			}})
 		default:
-			start := func(b *batch) (Request, error) { return w.start(rank, operationName(b.number, name)), nil }
+			start := func(b *batch) (Request,
+				error) {
+				return w.start(rank, operationName(b.number, name)), nil
+			}
 			stages = append(stages, Stage[batch]{Name: name, Start: start, Finish: pass})
 		}
 		passed = append(passed, name)
@@ -92,7 +96,8 @@ func mustNew[T any](t testing.TB, items []*T, stages []Stage[T], o Options) *Pip
 	return p
 }
 
-// watchdog ends the tests with all stacks when f hangs: a deadlock is the fault these tests look for.
+// watchdog ends the tests with all stacks when f hangs: a deadlock is the fault these tests look
+// for.
 func watchdog(t *testing.T, f func()) {
 	t.Helper()
 	timer := time.AfterFunc(time.Minute, func() {
@@ -118,7 +123,8 @@ func goroutinesReturnTo(t *testing.T, n int) {
 
 func TestEveryShapeOfStagesKeepsOrder(t *testing.T) {
 	before := runtime.NumGoroutine()
-	for _, shape := range []string{"", "L", "C", "LL", "CC", "LC", "CL", "LCL", "CLC", "CCCC", "LLCCLL", "LCCLCL",
+	for _, shape := range []string{"", "L", "C", "LL", "CC", "LC", "CL", "LCL", "CLC", "CCCC",
+		"LLCCLL", "LCCLCL",
 		"O", "OO", "LO", "OL", "OC", "CO", "LOLCLO", "OCOCO", "LOLCCLOL"} {
 		for _, depth := range []int{0, 1, 2, 3, 7} {
 			t.Run(fmt.Sprintf("%s/depth=%d", shape, depth), func(t *testing.T) {
@@ -129,13 +135,15 @@ func TestEveryShapeOfStagesKeepsOrder(t *testing.T) {
 				for _, n := range []int{0, 1, 2, 20, 3} { // one pipeline, many runs
 					w.ops, w.next[0] = nil, 0
 					next := 0
-					err := p.Run(context.Background(), n, prepareBatch, func(i int, b *batch) error {
-						if i != next || b.number != i || !slices.Equal(b.passed, passed) {
-							t.Errorf("got item %d as %d after stages %v; want %d after %v", b.number, i, b.passed, next, passed)
-						}
-						next++
-						return nil
-					})
+					err := p.Run(context.Background(), n, prepareBatch,
+						func(i int, b *batch) error {
+							if i != next || b.number != i || !slices.Equal(b.passed, passed) {
+								t.Errorf("got item %d as %d after stages %v; want %d after %v",
+									b.number, i, b.passed, next, passed)
+							}
+							next++
+							return nil
+						})
 					if err != nil || next != n {
 						t.Errorf("consumed %d of %d items: %v", next, n, err)
 					}
@@ -149,8 +157,9 @@ func TestEveryShapeOfStagesKeepsOrder(t *testing.T) {
 	goroutinesReturnTo(t, before)
 }
 
-// TestRanksAtRandomSpeeds is the argument of the package comment put to work: whatever the speeds, pool sizes and
-// depths, with collectives in consume as well, nothing hangs and all ranks start the schedule.
+// TestRanksAtRandomSpeeds is the argument of the package comment put to work: whatever the speeds,
+// pool sizes and depths, with collectives in consume as well, nothing hangs and all ranks start the
+// schedule.
 func TestRanksAtRandomSpeeds(t *testing.T) {
 	const n, ranks = 12, 3
 	seed := uint64(time.Now().UnixNano())
@@ -159,24 +168,28 @@ func TestRanksAtRandomSpeeds(t *testing.T) {
 		for _, depth := range []int{0, 1, 2, 3, 4, 10} {
 			t.Run(fmt.Sprintf("workers=%d/depth=%d", workers, depth), func(t *testing.T) {
 				features, gradients := newWorld(t, ranks), newWorld(t, ranks)
-				shapes := [ranks]string{"LCCLCL", "OCCOCO", "LCCOCL"} // which collectives there are must agree, and no more
+				// which collectives there are must agree, and no more
+				shapes := [ranks]string{"LCCLCL", "OCCOCO", "LCCOCL"}
 				if depth%2 == 1 {
 					shapes = [ranks]string{"LLCCLCL", "OOCCOCO", "LOCCLCO"}
 				}
 				rank := func(rank int) {
 					pause := randomPause(seed, uint64(rank))
 					stages, passed := stagesOf(shapes[rank], features, rank, pause)
-					p := mustNew(t, newBatches(depth), stages, Options{Depth: depth, Workers: workers})
+					p := mustNew(t, newBatches(depth), stages,
+						Options{Depth: depth, Workers: workers})
 					defer p.Close()
 					next := 0
-					err := p.Run(context.Background(), n, prepareBatch, func(i int, b *batch) error {
-						if b.number != next || !slices.Equal(b.passed, passed) {
-							t.Errorf("rank %d: item %d after stages %v; want %d after %v", rank, b.number, b.passed, next, passed)
-						}
-						next++
-						pause()
-						return gradients.start(rank, fmt.Sprint("gradients ", i)).Wait()
-					})
+					err := p.Run(context.Background(), n, prepareBatch,
+						func(i int, b *batch) error {
+							if b.number != next || !slices.Equal(b.passed, passed) {
+								t.Errorf("rank %d: item %d after stages %v; want %d after %v", rank,
+									b.number, b.passed, next, passed)
+							}
+							next++
+							pause()
+							return gradients.start(rank, fmt.Sprint("gradients ", i)).Wait()
+						})
 					if err != nil || next != n {
 						t.Errorf("rank %d consumed %d of %d items: %v", rank, next, n, err)
 					}
@@ -196,7 +209,8 @@ func TestRanksAtRandomSpeeds(t *testing.T) {
 	}
 }
 
-// randomPause returns a function that sleeps for 0 to 300 µs, mostly not at all; safe for concurrent use.
+// randomPause returns a function that sleeps for 0 to 300 µs, mostly not at all; safe for
+// concurrent use.
 func randomPause(seed, stream uint64) func() {
 	var mu sync.Mutex
 	rng := rand.New(rand.NewPCG(seed, stream))
@@ -210,8 +224,8 @@ func randomPause(seed, stream uint64) func() {
 	}
 }
 
-// TestNextItemIsCompleteDuringConsume: with depth 1 and more, item i+1 passes its last stage while item i is consumed, and
-// no more than Depth+1 items are ever in flight.
+// TestNextItemIsCompleteDuringConsume: with depth 1 and more, item i+1 passes its last stage while
+// item i is consumed, and no more than Depth+1 items are ever in flight.
 func TestNextItemIsCompleteDuringConsume(t *testing.T) {
 	const n = 20
 	for _, shape := range []string{"L", "C", "O", "LCLCLCL", "CCCC", "LOLCOCOL"} {
@@ -222,20 +236,25 @@ func TestNextItemIsCompleteDuringConsume(t *testing.T) {
 					complete[i] = make(chan struct{})
 				}
 				stages, _ := stagesOf(shape, newWorld(t, 1), 0, func() {})
-				stages = append(stages, Stage[batch]{Name: "last", Local: func(b *batch) error { close(complete[b.number]); return nil }})
+				stages = append(stages,
+					Stage[batch]{Name: "last",
+						Local: func(b *batch) error { close(complete[b.number]); return nil }})
 				p := mustNew(t, newBatches(depth), stages, Options{Depth: depth, Workers: 1})
 				defer p.Close()
 				admitted := 0
 				watchdog(t, func() {
-					err := p.Run(context.Background(), n, func(i int, b *batch) { admitted++; prepareBatch(i, b) }, func(i int, b *batch) error {
-						if want := min(n, i+depth+1); admitted != want {
-							t.Errorf("consuming item %d, %d items are admitted, want %d", i, admitted, want)
-						}
-						if i+1 < n {
-							<-complete[i+1]
-						}
-						return nil
-					})
+					err := p.Run(context.Background(), n,
+						func(i int, b *batch) { admitted++; prepareBatch(i, b) },
+						func(i int, b *batch) error {
+							if want := min(n, i+depth+1); admitted != want {
+								t.Errorf("consuming item %d, %d items are admitted, want %d", i,
+									admitted, want)
+							}
+							if i+1 < n {
+								<-complete[i+1]
+							}
+							return nil
+						})
 					if err != nil {
 						t.Error(err)
 					}
@@ -266,7 +285,8 @@ func TestPoolIsAsWideAsAsked(t *testing.T) {
 		}}
 		p := mustNew(t, newBatches(7), []Stage[batch]{stage}, Options{Depth: 7, Workers: workers})
 		watchdog(t, func() {
-			if err := p.Run(context.Background(), 30, prepareBatch, func(int, *batch) error { return nil }); err != nil {
+			if err := p.Run(context.Background(), 30, prepareBatch,
+				func(int, *batch) error { return nil }); err != nil {
 				t.Error(err)
 			}
 		})
@@ -296,7 +316,8 @@ func TestOldestPendingItemIsTakenFirst(t *testing.T) {
 func TestOnWorkerSeesEveryGoroutineOnce(t *testing.T) {
 	const workers = 6
 	var calls [workers]atomic.Int32
-	p := mustNew(t, newBatches(0), nil, Options{Workers: workers, OnWorker: func(w int) error { calls[w].Add(1); return nil }})
+	p := mustNew(t, newBatches(0), nil,
+		Options{Workers: workers, OnWorker: func(w int) error { calls[w].Add(1); return nil }})
 	p.Close()
 	for w := range calls {
 		if n := calls[w].Load(); n != 1 {
@@ -304,8 +325,13 @@ func TestOnWorkerSeesEveryGoroutineOnce(t *testing.T) {
 		}
 	}
 	before := runtime.NumGoroutine()
-	_, err := New(newBatches(0), nil, Options{Workers: 2, OnWorker: func(w int) error { return fmt.Errorf("core %d is not ours", w) }})
-	if err == nil || !strings.Contains(err.Error(), "core 0 is not ours") || !strings.Contains(err.Error(), "core 1 is not ours") {
+	_, err := New(newBatches(0), nil,
+		Options{Workers: 2, OnWorker: func(w int) error {
+			return fmt.Errorf("core %d is not ours",
+				w)
+		}})
+	if err == nil || !strings.Contains(err.Error(), "core 0 is not ours") ||
+		!strings.Contains(err.Error(), "core 1 is not ours") {
 		t.Errorf("New returned %v", err)
 	}
 	goroutinesReturnTo(t, before)
@@ -313,21 +339,27 @@ func TestOnWorkerSeesEveryGoroutineOnce(t *testing.T) {
 
 func TestNewReportsAllFaults(t *testing.T) {
 	local := func(*batch) error { return nil }
-	_, err := New([]*batch{nil}, []Stage[batch]{{Name: "empty"}, {Name: "odd", Local: local, Finish: local}, {Name: "gate", Ordered: local, Arrive: local},
-		{Name: "both", Local: local, Ordered: local}, {Name: "late", Ordered: local, Arrive: local}}, Options{Depth: 2, Workers: -1})
-	for _, want := range []string{"give depth+1+ahead = 3", "workers is -1", "item 0 is nil", `"empty" must have`, `"odd" has Finish`,
+	_, err := New([]*batch{nil},
+		[]Stage[batch]{{Name: "empty"}, {Name: "odd", Local: local, Finish: local},
+			{Name: "gate", Ordered: local, Arrive: local},
+			{Name: "both", Local: local, Ordered: local},
+			{Name: "late", Ordered: local, Arrive: local}}, Options{Depth: 2, Workers: -1})
+	for _, want := range []string{"give depth+1+ahead = 3", "workers is -1", "item 0 is nil",
+		`"empty" must have`, `"odd" has Finish`,
 		`"both" must have`, `"late" has Arrive, but is not the gate`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\ndoes not say %q", err, want)
 		}
 	}
-	if _, err := New(newBatches(0), nil, Options{Depth: -1}); err == nil || !strings.Contains(err.Error(), "depth is -1") {
+	if _, err := New(newBatches(0), nil, Options{Depth: -1}); err == nil ||
+		!strings.Contains(err.Error(), "depth is -1") {
 		t.Errorf("depth -1: %v", err)
 	}
 }
 
-// The consumer knows how long it was blocked before each item: long before the first, whose stages all take their time, and not after
-// it has slept while the others were prepared. Every stage of every item has its span.
+// The consumer knows how long it was blocked before each item: long before the first, whose stages
+// all take their time, and not after it has slept while the others were prepared. Every stage of
+// every item has its span.
 func TestWaitsAndSpans(t *testing.T) {
 	const n, nap = 6, 10 * time.Millisecond
 	var mu sync.Mutex
@@ -367,7 +399,8 @@ func TestWaitsAndSpans(t *testing.T) {
 	}
 }
 
-// Every stage of every item has one span, and the consumer is told the same times, with what Arrive took besides.
+// Every stage of every item has one span, and the consumer is told the same times, with what Arrive
+// took besides.
 func TestTimesOfEveryStage(t *testing.T) {
 	const n, nap = 9, 200 * time.Microsecond
 	var mu sync.Mutex
@@ -375,7 +408,8 @@ func TestTimesOfEveryStage(t *testing.T) {
 	observe := func(s Span) {
 		mu.Lock()
 		defer mu.Unlock()
-		if s.Begin.IsZero() || s.Item != len(spans[s.Stage]) && s.Stage != "L0" && s.Stage != "L4" {
+		local := strings.HasPrefix(s.Stage, "L") // two workers may end two items in any order
+		if s.Begin.IsZero() || !local && s.Item != len(spans[s.Stage]) {
 			t.Errorf("span %+v, after %d of this stage", s, len(spans[s.Stage]))
 		}
 		if spans[s.Stage] == nil {
@@ -389,7 +423,8 @@ func TestTimesOfEveryStage(t *testing.T) {
 	for _, shape := range []string{"LCLO", "LOLCL", "LCOCL"} {
 		stages, passed := stagesOf(shape, newWorld(t, 1), 0, func() { time.Sleep(nap) })
 		stages[1].Arrive = func(*batch) error { time.Sleep(nap); return nil }
-		p := mustNew(t, slotsFor(2, 3), stages, Options{Depth: 2, Ahead: 3, Workers: 2, Observe: observe})
+		p := mustNew(t, slotsFor(2, 3), stages,
+			Options{Depth: 2, Ahead: 3, Workers: 2, Observe: observe})
 		for range 2 {
 			clear(spans)
 			err := p.Run(context.Background(), n, prepareBatch, func(i int, _ *batch) error {
@@ -404,7 +439,8 @@ func TestTimesOfEveryStage(t *testing.T) {
 						want += nap
 					}
 					if took < nap || took < want || k != 1 && took != want {
-						t.Errorf("%s: stage %s of item %d took %v, by its span %v", shape, passed[k], i, took, want)
+						t.Errorf("%s: stage %s of item %d took %v, by its span %v", shape,
+							passed[k], i, took, want)
 					}
 				}
 				return nil
@@ -431,21 +467,24 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	local := func(b *batch) error { b.number++; return nil }
 	start := func(*batch) (Request, error) { return finished{}, nil }
 	stages := []Stage[batch]{
-		{Name: "a", Local: local}, {Name: "o", Ordered: local, Arrive: local}, {Name: "b", Start: start, Finish: local},
+		{Name: "a", Local: local}, {Name: "o", Ordered: local, Arrive: local},
+		{Name: "b", Start: start, Finish: local},
 		{Name: "c", Start: start}, {Name: "p", Ordered: local}, {Name: "d", Local: local},
 	}
 	for _, depth := range []int{0, 3} {
 		p := mustNew(t, newBatches(depth), stages, Options{Depth: depth, Workers: 2})
 		allocations := func(n int) float64 {
 			return testing.AllocsPerRun(3, func() {
-				if err := p.Run(context.Background(), n, prepareBatch, func(int, *batch) error { return nil }); err != nil {
+				if err := p.Run(context.Background(), n, prepareBatch,
+					func(int, *batch) error { return nil }); err != nil {
 					t.Fatal(err)
 				}
 			})
 		}
 		few, many := allocations(10), allocations(1010)
 		if perItem := (many - few) / 1000; perItem > 0.02 {
-			t.Errorf("depth %d: %g allocations an item (%g for 10 items, %g for 1010)", depth, perItem, few, many)
+			t.Errorf("depth %d: %g allocations an item (%g for 10 items, %g for 1010)", depth,
+				perItem, few, many)
 		}
 		p.Close()
 	}
@@ -481,10 +520,13 @@ func TestScheduleIsSortedByTickThenAge(t *testing.T) {
 					t.Errorf("n=%d C=%d depth=%d:\n got %v\nwant %v", n, c, depth, got, want)
 				}
 				for i := range n { // what freedom from deadlock and overlap stand on
-					if next := i + depth + 1; c > 0 && next < n && at[start{0, i, c - 1}] > at[start{0, next, 0}] {
-						t.Errorf("n=%d C=%d depth=%d: item %d starts before item %d is complete, whose slot it needs", n, c, depth, next, i)
+					if next := i + depth + 1; c > 0 && next < n &&
+						at[start{0, i, c - 1}] > at[start{0, next, 0}] {
+						t.Errorf("n=%d C=%d depth=%d: item %d starts before item %d is complete, "+
+							"whose slot it needs", n, c, depth, next, i)
 					}
-					if next := i + depth; c > 0 && depth > 0 && next < n && next > i && at[start{0, i, c - 1}] > at[start{0, next, 0}] {
+					if next := i + depth; c > 0 && depth > 0 && next < n && next > i &&
+						at[start{0, i, c - 1}] > at[start{0, next, 0}] {
 						t.Errorf("n=%d C=%d depth=%d: item %d is not complete before item %d starts", n, c, depth, i, next)
 					}
 				}

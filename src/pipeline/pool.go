@@ -12,8 +12,8 @@ import (
 	"halognn/src/mem"
 )
 
-// startPool starts all goroutines of the pool and lets OnWorker see each. They are held until all have started, since the
-// pool would otherwise give the next task to one that is free again.
+// startPool starts all goroutines of the pool and calls OnWorker on each. They wait until all have
+// started, because the pool would otherwise give the next task to a goroutine that is free again.
 func (p *Pipeline[T]) startPool() error {
 	workers := p.options.Workers
 	pool, err := ants.NewPool(workers, ants.WithDisablePurge(true))
@@ -23,24 +23,24 @@ func (p *Pipeline[T]) startPool() error {
 	p.pool = pool
 	var started sync.WaitGroup
 	release := make(chan struct{})
-	faults := make([]error, workers)
+	errs := make([]error, workers)
 	for w := range workers {
 		started.Add(1)
 		err := pool.Submit(func() {
 			if p.options.OnWorker != nil {
-				faults[w] = mem.Contain(func() error { return p.options.OnWorker(w) })
+				errs[w] = mem.Contain(func() error { return p.options.OnWorker(w) })
 			}
 			started.Done()
 			<-release
 		})
 		if err != nil {
 			started.Done()
-			faults[w] = err
+			errs[w] = err
 		}
 	}
 	started.Wait()
 	close(release)
-	if err := errors.Join(faults...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		p.closePool()
 		return err
 	}
@@ -52,8 +52,8 @@ func (p *Pipeline[T]) closePool() {
 	_ = p.pool.ReleaseContext(context.Background())
 }
 
-// submit hands the slot's next chain to the pool. It does not wait for a free goroutine: if all are busy, the first
-// one to finish a chain takes the oldest item that is pending.
+// submit hands the slot's next chain to the pool. It does not wait for a free goroutine: if all are
+// busy, the first one to finish a chain takes the oldest item that is pending.
 func (p *Pipeline[T]) submit(s *slot[T]) {
 	p.mu.Lock()
 	heap.Push(&p.pending, s)
@@ -75,7 +75,7 @@ func (p *Pipeline[T]) submit(s *slot[T]) {
 	}
 }
 
-// byAge is a heap of items, the oldest first. As many as there are slots may be in it, thousands with a wide window.
+// byAge is a heap of items, the oldest first. It may hold all slots, thousands with a wide window.
 type byAge[T any] []*slot[T]
 
 func (h byAge[T]) Len() int           { return len(h) }
@@ -90,8 +90,8 @@ func (h *byAge[T]) Pop() any {
 	return s
 }
 
-// take removes the oldest pending item; nil, and one active goroutine fewer, if there is none. The oldest is what
-// stations and consumer need first.
+// take removes the oldest pending item, which stations and consumer need first. If none is pending
+// it returns nil and counts one active goroutine less.
 func (p *Pipeline[T]) take() *slot[T] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,8 +138,8 @@ func (p *Pipeline[T]) dispatch(s *slot[T]) {
 	p.chainDone(s)
 }
 
-// chainDone hands the slot to the next station or, after the last chain, to the consumer. Neither send blocks: a slot
-// has one owner, and both channels hold one token.
+// chainDone hands the slot to the next station or, after the last chain, to the consumer. Neither
+// send blocks: a slot has one owner, and both channels hold one token.
 func (p *Pipeline[T]) chainDone(s *slot[T]) {
 	k := s.chain
 	s.chain++

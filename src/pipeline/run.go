@@ -16,31 +16,36 @@ type run struct {
 	all    int // and those of the next run that are prepared in this one
 	parked int // items that the run before has prepared
 
-	goroutines sync.WaitGroup // lane, waiters, ordered stages, and pool goroutines while they work for this run
+	// lane, waiters, ordered stages, and pool goroutines while they work for this run
+	goroutines sync.WaitGroup
 
 	once   sync.Once
 	onFail func(error)   // tells the owner; may be nil
-	end    chan struct{} // closed when the run has failed, and the owner knows
+	end    chan struct{} // closed when the run has failed and OnFail has returned
 	err    error         // why; valid after end
 
-	room  chan struct{} // from the consumer to the gate: one more item may pass it
+	room  chan struct{} // from the consumer to the gate: one more item may pass
 	stop  chan struct{} // closed when consume has returned ErrStop
 	limit int           // items that are still finished then; valid after stop
 }
 
-// fail ends the run; the first error stays. The owner is told first: nothing here waits for a peer
-// before the peers are free.
+// fail ends the run; the first error is kept. It calls OnFail first, so that nothing here waits for
+// a peer before the peers are free. If OnFail panics they are not free, but the owner may free them
+// when Run returns.
 func (r *run) fail(err error) {
 	r.once.Do(func() {
 		r.err = err
 		if r.onFail != nil {
-			r.onFail(err)
+			failed := mem.Contain(func() error { r.onFail(err); return nil })
+			if failed != nil {
+				r.err = fmt.Errorf("%w; to end the job for it failed too: %w", err, failed)
+			}
 		}
 		close(r.end)
 	})
 }
 
-// leave makes room for one more item beyond the gate. Without a gate nobody takes it.
+// leave makes room for one more item beyond the gate, if there is a gate.
 func (r *run) leave() {
 	select {
 	case r.room <- struct{}{}:
@@ -57,23 +62,24 @@ func (r *run) ended() bool {
 	}
 }
 
-// Run sends items 0 to n-1 through the stages and to consume, in order, on the calling goroutine. prepare(i, item) is
-// called in order on the same goroutine when item i gets its slot, which still holds an older item's buffers; it
-// should only say what the item is and leave the work to a local stage. Ranks that share collectives must give the
-// same n.
+// Run sends items 0 to n-1 through the stages and to consume, in order, on the calling goroutine.
+// prepare(i, item) is called in order on the same goroutine when item i gets its slot, which still
+// holds an older item's buffers; it should only say what the item is and leave the work to a local
+// stage. Ranks that share collectives must give the same n.
 //
 // An error of a stage is wrapped with the item's number and the stage's name, a panic becomes an
 // error with its stack, and the cause of a cancelled context is wrapped as it is. Options.OnFail
-// has heard of every error that Run returns, but for those about its arguments. See the package
-// comment for how a run ends. In steady state an item costs no allocation.
-func (p *Pipeline[T]) Run(ctx context.Context, n int, prepare func(i int, item *T), consume func(i int, item *T) error) error {
+// has been called with every error that Run returns, except errors of its arguments. See the
+// package comment for how a run ends. In steady state an item costs no allocation.
+func (p *Pipeline[T]) Run(ctx context.Context, n int, prepare func(i int, item *T),
+	consume func(i int, item *T) error) error {
 	return p.RunOn(ctx, n, 0, prepare, consume)
 }
 
-// RunOn is Run for items that go on: next more follow in the next call. As many of them as Options.Ahead are foreseen by the last items
-// of this one: they are prepared as items n, n+1, ..., come to the gate, Arrive, and stay in their
-// slots. The next call finds them there as its items 0, 1, ..., which it does not prepare again; it must have as many. A call that ends with an
-// error or with ErrStop leaves none.
+// RunOn is Run with next more items to follow in the next call. The last items of this call foresee
+// up to Options.Ahead of them: these are prepared as items n, n+1, ..., reach the gate, Arrive, and
+// stay in their slots. The next call takes them as its items 0, 1, ... without preparing them
+// again, and must have at least as many. A call that ends with an error or ErrStop leaves none.
 func (p *Pipeline[T]) RunOn(
 	ctx context.Context, n, next int,
 	prepare func(i int, item *T), consume func(i int, item *T) error,
@@ -89,7 +95,8 @@ func (p *Pipeline[T]) RunOn(
 	}
 	defer p.running.Store(false)
 	if n+next < p.parked {
-		return fmt.Errorf("pipeline: %d items after a run that has prepared %d for this one", n+next, p.parked)
+		return fmt.Errorf("pipeline: %d items after a run that has prepared %d for this one",
+			n+next, p.parked)
 	}
 	if n == 0 && ctx.Err() == nil {
 		return nil // what is parked stays
@@ -134,7 +141,8 @@ func cancelled(ctx context.Context) error {
 	return fmt.Errorf("pipeline cancelled: %w", context.Cause(ctx))
 }
 
-// begin makes the state of a run. Channels are new, because those of a failed run may hold tokens; those of parked items hold none.
+// begin makes the state of a run. Channels are new, because those of a failed run may hold tokens;
+// those of parked items hold none.
 func (p *Pipeline[T]) begin(n, next int) *run {
 	r := &run{
 		n: n, all: n + next, parked: p.parked, onFail: p.options.OnFail,
@@ -157,7 +165,8 @@ func (p *Pipeline[T]) begin(n, next int) *run {
 	}
 	p.parked = 0
 	for _, k := range p.collectives {
-		p.started[k] = make(chan *slot[T], len(p.slots)) // an item has at most one collective under way: never full
+		// an item has at most one collective under way: never full
+		p.started[k] = make(chan *slot[T], len(p.slots))
 	}
 	return r
 }
@@ -226,7 +235,7 @@ func (p *Pipeline[T]) lane(r *run) {
 	}
 }
 
-// come waits until item i may enter station k. Of the gate, arrived counts the items that have come to it.
+// come waits until item i may enter station k. arrived counts the items that have reached the gate.
 func (p *Pipeline[T]) come(r *run, k, i int, arrived *int) turn {
 	if k == 0 {
 		return p.foresee(r, i, arrived)
@@ -234,7 +243,8 @@ func (p *Pipeline[T]) come(r *run, k, i int, arrived *int) turn {
 	return r.await(p.at(i).ready[k], i)
 }
 
-// foresee waits until item i may pass the gate: items up to i+Ahead have arrived, and there is room for it.
+// foresee waits until item i may pass the gate: items up to i+Ahead have arrived, and there is room
+// for it.
 func (p *Pipeline[T]) foresee(r *run, i int, arrived *int) turn {
 	for *arrived <= min(r.all-1, i+p.options.Ahead) {
 		s := p.at(*arrived)
@@ -267,8 +277,10 @@ const (
 	over                // the run has failed
 )
 
-// await waits until item i is ready. A slot's token is always meant for item i: the item that had the slot before has
-// passed the station, for the lane by the schedule and for an ordered stage because it takes items in order. When the run stops, items beyond its limit may have left tokens too.
+// await waits until item i is ready. The token of a slot is always that of item i: the item that
+// had the slot before has passed the station, for the lane by the schedule, for an ordered stage
+// because it takes items in order. When the run stops, items beyond its limit may have left tokens
+// too.
 func (r *run) await(ready <-chan struct{}, i int) turn {
 	select {
 	case <-ready:
@@ -301,9 +313,9 @@ func (r *run) beyond(i int) bool {
 	}
 }
 
-// waiter waits for the requests of the collective of station k in item order, finishes them and lets the items go
-// on. It waits for every request that was started even when the run has failed: buffers belong to a
-// request until then. By then OnFail has been called, which lets every request end.
+// waiter waits for the requests of collective station k in item order, finishes them and dispatches
+// the items. It waits for every started request even when the run has failed, because a request
+// owns its buffers until then. OnFail has then been called, so every request ends.
 func (p *Pipeline[T]) waiter(r *run, k int) {
 	defer r.goroutines.Done()
 	stage := p.stations[k]
@@ -328,7 +340,8 @@ func (p *Pipeline[T]) waiter(r *run, k int) {
 func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int, *T) error) {
 	var i int
 	var s *slot[T]
-	prepareItem := func() error { prepare(s.number, s.item); return nil } // bound once: s changes, closures do not
+	// bound once: s changes, closures do not
+	prepareItem := func() error { prepare(s.number, s.item); return nil }
 	consumeItem := func() error { return consume(i, s.item) }
 	admit := func(number int) bool {
 		s = p.at(number)
@@ -363,7 +376,7 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 		}
 		p.waited, p.took = time.Since(begin), s.took
 		err := mem.Contain(consumeItem)
-		if err == nil { // what stops makes no room, so that no rank starts more than its peers
+		if err == nil { // a stop makes no room, so that no rank starts more than its peers
 			r.leave()
 		}
 		switch {

@@ -2,8 +2,8 @@ package pipeline
 
 import "iter"
 
-// Schedule yields the (item, collective) pairs of n items in the order in which every rank starts them: item i starts
-// collective c at tick i*g + c, and within a tick the older item comes first.
+// Schedule yields the (item, collective) pairs of n items in the order in which every rank starts
+// them: item i starts collective c at tick i*g + c, and within a tick the older item comes first.
 //
 //	C = 3, Depth 3 (g = 1)        C = 3, Depth 2 (g = 2)          C = 3, Depth 0 or 1 (g = 3)
 //	tick  0  1  2  3  4           tick  0  1  2  3  4  5  6       tick  0  1  2  3  4  5
@@ -30,8 +30,9 @@ func Schedule(n, collectives, depth int) iter.Seq2[int, int] {
 	}
 }
 
-// gap returns g, the ticks between two items, for at least one collective: the smallest with depth*g >= collectives,
-// so that an item is complete before the item depth later starts (package comment, No deadlock).
+// gap returns g, the ticks between two items, for at least one collective: the smallest with
+// depth*g >= collectives, so that an item is complete before the item depth later starts (package
+// comment, No deadlock).
 func gap(collectives, depth int) int {
 	if depth == 0 {
 		return collectives

@@ -8,9 +8,10 @@ import (
 	"testing"
 )
 
-// world is a communicator of n ranks in this process: the k-th operation of every rank is one collective, complete
-// when all ranks have started it. Operations carry a name, and ranks that start different ones under one number
-// are reported: with MPI they would exchange the wrong data or hang.
+// world is a communicator of n ranks in this process: the k-th operation of every rank is one
+// collective, complete when all ranks have started it. Operations carry a name, and ranks that
+// start different ones under one number are reported: with MPI they would exchange the wrong data
+// or hang.
 type world struct {
 	t     *testing.T
 	ranks int
@@ -50,7 +51,8 @@ func (w *world) start(rank int, name string) *operation {
 	k := w.next[rank]
 	w.next[rank]++
 	if k == len(w.ops) {
-		w.ops = append(w.ops, &operation{name: name, missing: w.ranks, done: make(chan struct{}), world: w})
+		w.ops = append(w.ops,
+			&operation{name: name, missing: w.ranks, done: make(chan struct{}), world: w})
 	}
 	op := w.ops[k]
 	if op.name != name {

@@ -82,9 +82,15 @@ func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatch
 	frontier, destinations, edges := float64(s.frontier()), float64(s.hops[0].destinations), float64(s.hops[0].edges)
 	rowBytes, width := float64(p.shards.RowBytes()), float64(p.job.Model.In)*4
 	x := minibatchOnDevice{blocks: p.blockBytes(s), rows: max(0, frontier-resident)}
-	apart := x.rows*rowBytes + 8*frontier
-	made := destinations * width
-	x.read = destinations * (rowBytes + width)
+	apart, made := x.rows*rowBytes+8*frontier, 0.0
+	if needs.Own {
+		made += destinations * width
+		x.read += destinations * (rowBytes + width)
+	}
+	if needs.Sources {
+		made += frontier * width
+		x.read += frontier * (rowBytes + width)
+	}
 	if needs.Mean {
 		apart += 8*(destinations+1) + 4*edges
 		made += destinations * width
@@ -104,10 +110,24 @@ func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatch
 // blockBytes is what besides input rows goes up: blocks and transposes of all but the input layer, vertices, labels or targets.
 func (p *planner) blockBytes(s *shape) float64 {
 	bytes := 0
+	needs := p.job.Model.Needs()
 	for l, h := range s.hops {
 		bytes += 4 * h.destinations
-		if l > 0 && p.job.Reads() {
-			bytes += 8*(h.destinations+1) + 8*(h.sources+1) + 8*h.edges
+		if !p.job.Reads() {
+			continue
+		}
+		edges := p.layerEdges(h)
+		if l > 0 || !needs.Mean {
+			bytes += 8*(h.destinations+1) + 4*edges
+		}
+		if l > 0 || needs.Transposed {
+			bytes += 8*(h.sources+1) + 4*edges
+		}
+		if needs.Transposed { // and the positions of its edges
+			bytes += 4 * edges
+		}
+		if needs.Weights {
+			bytes += 8 * edges
 		}
 	}
 	return float64(bytes + s.seeds*p.truthBytes())
@@ -165,8 +185,12 @@ func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown
 			if err != nil {
 				return 0, 0, err
 			}
-			chunk = max(chunk, c.bytes+2*int64(c.vertices)*int64(in)*4)
-			grown = max(grown, int64(max(0, c.vertices-slot.hops[l].destinations))*model.layers[l])
+			chunk = max(chunk, c.bytes+c.inputRows(model.needs)*int64(in)*4)
+			more, err := p.grownBytes(l, &c, slot.hops[l])
+			if err != nil {
+				return 0, 0, err
+			}
+			grown = max(grown, more)
 		}
 	}
 	return chunk, grown, nil

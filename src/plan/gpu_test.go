@@ -11,7 +11,8 @@ import (
 	"halognn/src/trace"
 )
 
-var givenGPU = Options{Rates: Rates{Sample: 1e7, Lookups: 1e8, Rows: 1e7, Flops: 1e12, Network: 1e9, Device: 1e12, Bus: 1e10}, Host: ref.Host{}}
+var givenGPU = Options{Rates: Rates{Sample: 1e7, Lookups: 1e8, Rows: 1e7, Flops: 1e12, Network: 1e9,
+	Device: 1e12, Bus: 1e10}, Host: ref.Host{}}
 
 // The items of a GPU: rows as far as they are to stay, what the model has, what comes up.
 func TestDeviceMemory(t *testing.T) {
@@ -27,24 +28,32 @@ func TestDeviceMemory(t *testing.T) {
 	if d.Size != 1e9 || d.Resident > most || d.Resident < most/2 || d.Hits <= 0 || d.Hits > 1 {
 		t.Errorf("all rows have room: %+v, parts of up to %d rows", d, most)
 	}
-	if d.Items.Of(trace.MemParameters) < 4*4*1000 || d.Items.Of(trace.MemActivations) == 0 || d.Items.Of(trace.MemMinibatches) == 0 || d.Items.Of(InputRows) == 0 || d.Items.Of(trace.MemEvaluation) < 0 {
+	if d.Items.Of(trace.MemParameters) < 4*4*1000 || d.Items.Of(trace.MemActivations) == 0 ||
+		d.Items.Of(trace.MemMinibatches) == 0 || d.Items.Of(InputRows) == 0 ||
+		d.Items.Of(trace.MemEvaluation) < 0 {
 		t.Errorf("items %+v", d.Items)
 	}
-	if p.Memory.Of(trace.MemActivations) != 0 || p.Memory.Of(trace.MemParameters) >= planned(t, s, planJob(), given).Memory.Of(trace.MemParameters) {
+	if p.Memory.Of(trace.MemActivations) != 0 ||
+		p.Memory.Of(trace.MemParameters) >= planned(t, s, planJob(),
+			given).Memory.Of(trace.MemParameters) {
 		t.Errorf("the host holds what the device has: %+v", p.Memory)
 	}
 
-	// Half of the rows hold more than half of the reads, for they are the likeliest; the others go up.
+	// Half of the rows hold more than half of the reads, for they are the likeliest; the others go
+	// up.
 	all := p.Times.Up
 	j.GPU.Resident = func(total, _ int) int { return total / 2 }
 	half := planned(t, s, j, givenGPU)
-	if share := half.Device.Hits / d.Hits; share < 0.5 || share >= 1 || half.Device.Resident > most/2+1 {
+	if share := half.Device.Hits / d.Hits; share < 0.5 || share >= 1 ||
+		half.Device.Resident > most/2+1 {
 		t.Errorf("half of the rows take %.2f of the reads that all take: %+v", share, half.Device)
 	}
 	j.GPU.Resident = func(int, int) int { return 0 }
 	none := planned(t, s, j, givenGPU)
-	if none.Device.Resident != 0 || none.Device.Hits != 0 || !(all <= half.Times.Up && half.Times.Up <= none.Times.Up && all < none.Times.Up) {
-		t.Errorf("bus: %g s with all rows resident, %g with half of them, %g with none", all, half.Times.Up, none.Times.Up)
+	if none.Device.Resident != 0 || none.Device.Hits != 0 ||
+		!(all <= half.Times.Up && half.Times.Up <= none.Times.Up && all < none.Times.Up) {
+		t.Errorf("bus: %g s with all rows resident, %g with half of them, %g with none", all,
+			half.Times.Up, none.Times.Up)
 	}
 }
 
@@ -56,11 +65,14 @@ func TestSharedDevice(t *testing.T) {
 	own := planned(t, s, j, givenGPU)
 	j.GPU.PerNode = 2
 	shared := planned(t, s, j, givenGPU)
-	if own.Device.Size != 2e6 || shared.Device.Size != 1e6 || math.Abs(shared.Times.Train/own.Times.Train-2) > 1e-9 {
-		t.Errorf("alone %+v in %+v; two on one GPU %+v in %+v", own.Times, own.Device, shared.Times, shared.Device)
+	if own.Device.Size != 2e6 || shared.Device.Size != 1e6 ||
+		math.Abs(shared.Times.Train/own.Times.Train-2) > 1e-9 {
+		t.Errorf("alone %+v in %+v; two on one GPU %+v in %+v", own.Times, own.Device, shared.Times,
+			shared.Device)
 	}
 	j.GPU.Memory = 1e5
-	if small := planned(t, s, j, givenGPU); !strings.Contains(strings.Join(small.Notes, "\n"), "the GPU is too small") {
+	if small := planned(t, s, j, givenGPU); !strings.Contains(strings.Join(small.Notes, "\n"),
+		"the GPU is too small") {
 		t.Errorf("notes %q", small.Notes)
 	}
 }
@@ -76,37 +88,45 @@ func TestWhatBindsOnAGPU(t *testing.T) {
 		gpu   *GPU
 		set   func(r *Rates)
 	}{
-		{"bus", none, func(r *Rates) { r.Bus = 1e6 }}, {"training", none, func(r *Rates) { r.Flops = 1e8 }}, {"network", none, func(r *Rates) { r.Network = 1e6 }},
-		{"preparing", none, func(r *Rates) { r.Sample = 1e4 }}, {"training", all, func(r *Rates) { r.Device = 1e6 }},
+		{"bus", none, func(r *Rates) { r.Bus = 1e6 }},
+		{"training", none, func(r *Rates) { r.Flops = 1e8 }},
+		{"network", none, func(r *Rates) { r.Network = 1e6 }},
+		{"preparing", none, func(r *Rates) { r.Sample = 1e4 }},
+		{"training", all, func(r *Rates) { r.Device = 1e6 }},
 	} {
 		o := givenGPU
 		c.set(&o.Rates)
 		j.GPU = c.gpu
-		if x := planned(t, s, j, o).Times; c.binds != x.Binds || c.gpu == all && x.Gather < x.Train {
+		if x := planned(t, s, j, o).Times; c.binds != x.Binds || c.gpu == all &&
+			x.Gather < x.Train {
 			t.Errorf("%s binds, want %s: %+v", x.Binds, c.binds, x)
 		}
 	}
 }
 
-// Without a GPU rates are assumed and said to be; with one they are measured. The device of this test computes in host memory.
+// Without a GPU rates are assumed and said to be; with one they are measured. The device of this
+// test computes in host memory.
 func TestRatesOfAGPU(t *testing.T) {
 	s := generated(t, 2)
 	j := planJob()
 	j.GPU = new(GPU)
 	p := planned(t, s, j, Options{Rates: Rates{Sample: 1e7, Network: 1e9}, Host: ref.Host{}})
-	if r := p.Rates; r.Device != AssumedGPUCopy || r.Bus != AssumedBus || r.Flops != AssumedGPUFlops || p.Device.Size != AssumedGPUMemory {
+	if r := p.Rates; r.Device != AssumedGPUCopy || r.Bus != AssumedBus ||
+		r.Flops != AssumedGPUFlops || p.Device.Size != AssumedGPUMemory {
 		t.Errorf("rates %+v", r)
 	}
 	var text bytes.Buffer
 	if err := p.Print(&text); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"there is no GPU here", "memory of a GPU", "t_up", "GB/s of the bus"} {
+	for _, want := range []string{"there is no GPU here", "memory of a GPU", "t_up",
+		"GB/s of the bus"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the plan does not say %q:\n%s", want, &text)
 		}
 	}
-	p = planned(t, s, j, Options{Rates: Rates{Sample: 1e7, Network: 1e9, Flops: 1e9}, Host: ref.Host{}, Device: &offboard{Device: ref.New()}})
+	p = planned(t, s, j, Options{Rates: Rates{Sample: 1e7, Network: 1e9, Flops: 1e9},
+		Host: ref.Host{}, Device: &offboard{Device: ref.New()}})
 	if r := p.Rates; r.assumedGPU || !(r.Device > 0 && r.Bus > 0 && r.Flops > 0) {
 		t.Errorf("rates %+v", r)
 	}

@@ -76,7 +76,6 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	}
 	if j.GPU != nil {
 		m[len(m)-1].Bytes = 0
-		model.layers = make([]int64, len(model.layers))
 	}
 	evaluation, err := p.evaluationBytes(r, model)
 	if err != nil {
@@ -103,19 +102,41 @@ func (p *planner) seedBytes(r *rankPlan) int64 {
 // waitingBytes is a minibatch that is sampled and knows where its rows lie.
 func (p *planner) waitingBytes(s *shape, t *Traffic) int64 {
 	bytes := int64(s.frontier())*(4+4+8) + int64(s.remote)*4 // ids, original ids, references; remote positions
+	needs := p.job.Model.Needs()
 	for l, h := range s.hops {
 		if !p.job.Reads() {
 			break
 		}
-		bytes += 8*int64(h.destinations+1) + 4*int64(h.edges)
-		if l > 0 { // and the transpose
-			bytes += 8*int64(h.sources+1) + 8*int64(h.edges)
+		edges := int64(h.edges)
+		bytes += 8*int64(h.destinations+1) + 4*edges
+		if needs.SelfEdges { // and the same with an edge more for each destination
+			edges = int64(p.layerEdges(h))
+			bytes += 8*int64(h.destinations+1) + 4*edges
+		}
+		if l > 0 || needs.Transposed { // and the transpose
+			bytes += 8*int64(h.sources+1) + 8*edges
+		}
+		if needs.Weights {
+			bytes += 8 * edges
 		}
 	}
 	if t.dynamic() {
 		bytes += int64(s.remote) * (4 + 4) // remote ids, slots
 	}
 	return bytes + p.askingBytes(s)
+}
+
+// layerEdges returns the edges that a layer reads of a hop.
+func (p *planner) layerEdges(h hopShape) int {
+	if p.job.Model.Needs().SelfEdges {
+		return h.edges + h.destinations
+	}
+	return h.edges
+}
+
+// hop returns the counts of a hop as a layer reads it.
+func (p *planner) hop(h hopShape) nn.Hop {
+	return nn.Hop{Sources: h.sources, Destinations: h.destinations, Edges: p.layerEdges(h)}
 }
 
 // inputRows is room for the rows that the model reads.
@@ -155,7 +176,6 @@ type modelBytes struct {
 	parameters, activations int64
 	onDevice                int64 // of the parameters, what the device has of them
 	needs                   nn.Needs
-	layers                  []int64 // bytes of a destination's row in each layer's output
 }
 
 func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
@@ -179,18 +199,16 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	out.parameters = dev.live + int64(copies)*int64(m.Params.Len())*4
 	before := dev.live
 	for l, h := range r.most.hops {
-		in := nn.Input{Hop: nn.Hop{Sources: h.sources, Destinations: h.destinations}, Train: true, Gradient: l > 0}
+		in := nn.Input{Hop: p.hop(h), Train: true, Gradient: l > 0}
 		if l == 0 && out.needs.Mean {
 			in.Mean = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
 		}
 		if err := m.Reserve(l, &in); err != nil {
 			return nil, err
 		}
-		_, width := j.Model.Widths(l)
-		out.layers = append(out.layers, int64(width)*4)
 	}
 	for l, h := range r.judged.hops { // forward alone
-		in := nn.Input{Hop: nn.Hop{Sources: h.sources, Destinations: h.destinations}}
+		in := nn.Input{Hop: p.hop(h)}
 		if l == 0 && out.needs.Mean {
 			in.Mean = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
 		}
@@ -239,8 +257,14 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 			if err != nil {
 				return 0, err
 			}
-			chunks = max(chunks, int64(j.Depth+1)*(c.bytes+2*int64(c.remote)*int64(rowBytes+4)+2*int64(c.vertices)*int64(in)*4)+
-				int64(j.Workers)*c.sampler+int64(max(0, c.vertices-slot.hops[l].destinations))*model.layers[l])
+			grown := int64(0)
+			if j.GPU == nil {
+				if grown, err = p.grownBytes(l, &c, slot.hops[l]); err != nil {
+					return 0, err
+				}
+			}
+			rows := 2*int64(c.remote)*int64(rowBytes+4) + c.inputRows(model.needs)*int64(in)*4
+			chunks = max(chunks, int64(j.Depth+1)*(c.bytes+rows)+int64(j.Workers)*c.sampler+grown)
 		}
 		most = max(most, layers+chunks)
 	}
@@ -250,8 +274,48 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 // chunk is the size of a chunk of layer-wise inference.
 type chunk struct {
 	vertices, remote int
+	hop              hopShape
 	bytes            int64 // sampled and planned, without rows
 	sampler          int64
+}
+
+// inputRows returns how many rows of its input a layer is handed for a chunk.
+func (c *chunk) inputRows(needs nn.Needs) (rows int64) {
+	if needs.Own {
+		rows += int64(c.vertices)
+	}
+	if needs.Mean {
+		rows += int64(c.vertices)
+	}
+	if needs.Sources {
+		rows += int64(c.hop.sources)
+	}
+	return rows
+}
+
+// grownBytes is what layer l takes for a chunk beyond what it has for minibatches.
+func (p *planner) grownBytes(l int, c *chunk, minibatch hopShape) (int64, error) {
+	bytes := func(h hopShape) (int64, error) {
+		dev := new(counter)
+		m, err := nn.NewModel(dev, p.job.Model, 0)
+		if err != nil {
+			return 0, err
+		}
+		defer m.Close()
+		before := dev.live
+		in := nn.Input{Hop: p.hop(h)}
+		if m.Needs().Mean {
+			in.Mean.Cols = p.job.Model.In
+		}
+		err = m.Reserve(l, &in)
+		return dev.live - before, err
+	}
+	chunk, err := bytes(c.hop)
+	if err != nil {
+		return 0, err
+	}
+	there, err := bytes(minibatch)
+	return max(0, chunk-there), err
 }
 
 // chunk samples vertices [lo, hi) with all neighbours.
@@ -259,10 +323,12 @@ func (p *planner) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
 	c.vertices = int(bounds[1] - bounds[0])
 	if !p.job.Reads() || c.vertices == 0 {
 		c.bytes = int64(c.vertices) * (4 + 4 + 8)
+		c.hop = hopShape{sources: c.vertices, destinations: c.vertices}
 		return c, nil
 	}
 	s, err := sample.New(p.shards.Topology(), sample.Options{
-		Spec: sample.Neighbours(sample.All), Workers: 1, MaxSeeds: c.vertices, ForwardOnly: true, Map: p.vertexMap(),
+		Spec: sample.Neighbours(sample.All), Workers: 1, MaxSeeds: c.vertices, ForwardOnly: true,
+		Map:    p.vertexMap(),
 		Kernel: p.job.Kernel,
 	})
 	if err != nil {
@@ -279,7 +345,7 @@ func (p *planner) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
 		return c, err
 	}
 	of := shapeOf(&mb, r.reader.Local)
-	c.remote, c.sampler = of.remote, s.Bytes()
+	c.remote, c.sampler, c.hop = of.remote, s.Bytes(), of.hops[0]
 	c.bytes = p.waitingBytes(&of, &Traffic{})
 	return c, nil
 }

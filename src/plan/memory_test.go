@@ -7,8 +7,10 @@ import (
 	"halognn/src/access"
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
+	"halognn/src/graph"
 	"halognn/src/job"
 	"halognn/src/nn"
+	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/trace"
@@ -16,8 +18,19 @@ import (
 
 // What is predicted of a minibatch and of the model's activations is what they take, as far as it is written.
 func TestMinibatchBytes(t *testing.T) {
+	for _, model := range []nn.Config{
+		{Kind: "sage"}, {Kind: "gcn"}, {Kind: "gcn", GCNNorm: nn.GCNBoth}, {Kind: "gin"},
+		{Kind: "gat", Heads: 2, Slope: 0.2},
+	} {
+		j := planJob()
+		model.Layers, model.Hidden, model.Norm, model.Dropout = 3, 16, "layer", 0.5
+		j.Model = model
+		t.Run(model.Kind+model.GCNNorm, func(t *testing.T) { testMemory(t, j) })
+	}
+}
+
+func testMemory(t *testing.T, j Job) {
 	s := generated(t, 4)
-	j := planJob()
 	if err := j.fill(s); err != nil {
 		t.Fatal(err)
 	}
@@ -39,16 +52,31 @@ func TestMinibatchBytes(t *testing.T) {
 	r := l.Workload(0, 1)
 	size := shapeOf(&mb, r.Local)
 	p := &planner{job: &j, shards: s, layout: l, options: &Options{}}
+	needs := j.Model.Needs()
 
 	want := int64(len(mb.Frontier))*(4+4+8) + int64(size.remote)*4
 	for i := range mb.Blocks {
 		b, tr := &mb.Blocks[i], &mb.Transposes[i]
+		if needs.SelfEdges {
+			tr = new(graph.BlockTranspose)
+		}
 		want += int64(len(b.Indptr)+len(tr.Indptr))*8 + int64(len(b.Indices)+len(tr.Indices)+len(tr.Edges))*4
+	}
+	var edges parallel.LayerEdges
+	defer edges.Free()
+	edges.Build(&mb, needs, true, s.Topology())
+	for l := range mb.Blocks {
+		if !needs.SelfEdges {
+			break
+		}
+		h := edges.Hop(&mb, l, needs, true)
+		want += int64(len(h.Forward.Indptr)+len(h.Transposed.Indptr)+len(h.Weights)) * 8 // weights in both orders
+		want += int64(len(h.Forward.Indices)+2*len(h.Transposed.Indices)) * 4
 	}
 	if got := p.waitingBytes(&size, &Traffic{}); got != want {
 		t.Errorf("a sampled minibatch is said to take %d bytes, and takes %d", got, want)
 	}
-	if cap := mb.Bytes(); cap < want-int64(len(mb.Frontier))*8-int64(size.remote)*4 {
+	if cap := mb.Bytes(); !needs.SelfEdges && cap < want-int64(len(mb.Frontier))*8-int64(size.remote)*4 {
 		t.Errorf("Bytes says %d of arrays with %d in use", cap, want)
 	}
 
@@ -64,15 +92,16 @@ func TestMinibatchBytes(t *testing.T) {
 	defer m.Close()
 	batch := nn.Batch{GlobalSeeds: 1, Train: true, Labels: make([]int32, size.seeds)}
 	d := mb.Blocks[0].NumDst
-	batch.Own = compute.Matrix{Rows: d, Cols: s.Features, Data: make([]float32, d*s.Features)}
-	batch.Mean = batch.Own
-	for i := range mb.Blocks {
-		b, tr := &mb.Blocks[i], &mb.Transposes[i]
-		batch.Hops = append(batch.Hops, nn.Hop{
-			Sources: b.NumSrc, Destinations: b.NumDst, Vertices: mb.Original[:b.NumDst],
-			Forward:    compute.Segments{Indptr: b.Indptr, Indices: b.Indices},
-			Transposed: compute.Segments{Indptr: tr.Indptr, Indices: tr.Indices},
-		})
+	if n := len(mb.Frontier); needs.Sources {
+		batch.X = compute.Matrix{Rows: n, Cols: s.Features, Data: make([]float32, n*s.Features)}
+	} else {
+		batch.Own = compute.Matrix{Rows: d, Cols: s.Features, Data: make([]float32, d*s.Features)}
+		batch.Mean = batch.Own
+	}
+	for l := range mb.Blocks {
+		h := edges.Hop(&mb, l, needs, true)
+		h.Vertices = mb.Original[:h.Destinations]
+		batch.Hops = append(batch.Hops, h)
 	}
 	logits, err := m.Forward(&batch)
 	if err != nil {

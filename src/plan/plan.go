@@ -10,7 +10,7 @@
 // A job of K ranks on P parts is planned as it will run if K divides P. If P divides K, each part is cut into K/P pieces of equal length and
 // its seeds likewise: an estimate from above, for a partition into K parts would keep more neighbours together.
 //
-// docs/plan.md has the formulas. The package moves no rows and starts no ranks.
+// docs/guide/size-a-job.md has the formulas. The package moves no rows and starts no ranks.
 package plan
 
 import (
@@ -50,7 +50,7 @@ type Options struct {
 	Analyse int   // ranks looked at, evenly spread; 0: up to 8
 }
 
-// check reports rates that are none.
+// check rejects rates that are negative, NaN or infinite.
 func (o *Options) check() error {
 	r := &o.Rates
 	for _, x := range []float64{r.Sample, r.Lookups, r.Rows, r.Flops, r.Network, r.Device, r.Bus} {
@@ -139,7 +139,7 @@ type Plan struct {
 
 	Minibatch  Minibatch     `json:"minibatch"`
 	Traffic    Traffic       `json:"traffic"`
-	Collective int           `json:"rounds_per_step"` // collectives that a rank starts for its minibatches
+	Collective int           `json:"rounds_per_step"` // collectives that a rank starts
 	Rounds     *Rounds       `json:"rounds,omitempty"`
 	Memory     trace.Memory  `json:"memory"`
 	MemoryRank int64         `json:"memory_per_rank"`

@@ -123,7 +123,7 @@ func predicted(t *testing.T, s *shard.Shards, j Job) Traffic {
 
 // trail is the remote vertices of a rank's minibatches in two epochs, one after the other: drawn by the plain sampler, looked for part by part.
 // It has nothing of a planner.
-func trail(t *testing.T, s *shard.Shards, j Job, rank int) (remote [][]graph.VertexID, r *access.Reader) {
+func trail(t *testing.T, s *shard.Shards, j Job, rank int) (remote [][]graph.VertexID, r *access.Workload) {
 	t.Helper()
 	per := s.Parts / j.Ranks
 	var seeds [][]graph.VertexID // of each stream
@@ -147,7 +147,7 @@ func trail(t *testing.T, s *shard.Shards, j Job, rank int) (remote [][]graph.Ver
 	t.Cleanup(streams.Free)
 	each, node := len(seeds)/j.Ranks, rank/j.RanksPerNode*j.RanksPerNode
 	first, end := s.Offsets[node*per], s.Offsets[(node+j.RanksPerNode)*per]
-	r = &access.Reader{
+	r = &access.Workload{
 		Local:  []access.Range{{First: graph.VertexID(first), End: graph.VertexID(end)}},
 		Sample: j.Sample, Topology: s.Topology(), Streams: streams, First: rank * each, Count: each, Seed: j.Seed, Epochs: 2,
 	}
@@ -205,7 +205,7 @@ func counted(t *testing.T, s *shard.Shards, j Job, window int) float64 {
 				l.Feed(remote[fed])
 			}
 			decides.Step(distant, &d)
-			rows += d.Transferred()
+			rows += int(d.Counters().Remote)
 		}
 		d.Free()
 		decides.Free()
@@ -215,7 +215,7 @@ func counted(t *testing.T, s *shard.Shards, j Job, window int) float64 {
 }
 
 // policyOf makes a cache of any policy.
-func policyOf(t *testing.T, m *access.Graph, r *access.Reader, o policy.Settings, capacity, window int, remote [][]graph.VertexID) (decides cache.Policy, held []graph.VertexID) {
+func policyOf(t *testing.T, m *access.Graph, r *access.Workload, o policy.Settings, capacity, window int, remote [][]graph.VertexID) (decides cache.Policy, held []graph.VertexID) {
 	t.Helper()
 	kind := policy.Find(o.Policy)
 	var err error
@@ -225,7 +225,7 @@ func policyOf(t *testing.T, m *access.Graph, r *access.Reader, o policy.Settings
 		}
 	} else {
 		decides, held, err = kind.Open(&policy.Setup{
-			Graph: m, Reader: r, Settings: &o, Capacity: capacity, Window: window,
+			Graph: m, Workload: r, Settings: &o, Capacity: capacity, Window: window,
 			Ahead: slices.Values(remote[:min(window+1, len(remote))]),
 		})
 	}

@@ -15,7 +15,7 @@ type accesses struct {
 }
 
 // record samples n minibatches of the first epoch on, and keeps their remote vertices, 4 bytes each.
-func record(r *access.Reader, n int) (*accesses, error) {
+func record(r *access.Workload, n int) (*accesses, error) {
 	a := new(accesses)
 	var fault error
 	for remote := range r.Ahead(1, 0, n, &fault) {
@@ -58,7 +58,7 @@ func (a *accesses) play(kind *policy.Policy, setup policy.Setup) (played, error)
 	h, player := policy.NewHistory(setup.Window), policy.NewPlayer(kind, setup)
 	defer h.Free()
 	defer player.Free()
-	count := func(_ int, d *cache.Decision) { rows += d.Transferred() }
+	count := func(_ int, d *cache.Decision) { rows += int(d.Counters().Remote) }
 	for i := range steps {
 		h.Add(a.step(i))
 		if err := player.Advance(h, i == steps-1, count); err != nil {

@@ -14,7 +14,7 @@ import (
 // rankPlan is what is known about one rank.
 type rankPlan struct {
 	rank   int
-	reader *access.Reader
+	reader *access.Workload
 	read   []float32 // [N] how likely a minibatch reads each vertex
 	remote float64   // of them outside the node, on average
 	factor float64   // vertices outside the node in the probes / as many as remote says
@@ -63,7 +63,8 @@ func (s *shape) atLeast(o *shape) {
 		s.asks = make([]sample.Asked, len(o.asks))
 	}
 	for l, a := range o.asks {
-		s.asks[l].Vertices, s.asks[l].Neighbours = max(s.asks[l].Vertices, a.Vertices), max(s.asks[l].Neighbours, a.Neighbours)
+		s.asks[l].Vertices, s.asks[l].Neighbours = max(s.asks[l].Vertices, a.Vertices),
+			max(s.asks[l].Neighbours, a.Neighbours)
 	}
 	for l, h := range o.hops {
 		s.hops[l] = hopShape{max(s.hops[l].sources, h.sources), max(s.hops[l].destinations, h.destinations), max(s.hops[l].edges, h.edges)}

@@ -11,6 +11,7 @@ import (
 	"halognn/src/exchange"
 	"halognn/src/mem"
 	"halognn/src/nn"
+	"halognn/src/parallel"
 	"halognn/src/sample"
 )
 
@@ -215,24 +216,31 @@ func (c *calibration) flops() (float64, error) {
 		return 0, err
 	}
 	defer optimizer.Close()
-	d := c.destinations()
-	input, err := dev.Alloc(max(1, d*c.shards.Features))
+	d, needs := c.destinations(), m.Needs()
+	rows := d
+	if needs.Sources {
+		rows = len(c.mb.Frontier)
+	}
+	input, err := dev.Alloc(max(1, rows*c.shards.Features))
 	if err != nil {
 		return 0, err
 	}
 	defer dev.Free(input)
-	zeros := c.matrix(d, input[:d*c.shards.Features])
-	batch := nn.Batch{Own: zeros, Mean: zeros, GlobalSeeds: max(1, c.shape.seeds), Train: true}
+	batch := nn.Batch{GlobalSeeds: max(1, c.shape.seeds), Train: true}
+	if zeros := c.matrix(rows, input[:rows*c.shards.Features]); needs.Sources {
+		batch.X = zeros
+	} else {
+		batch.Own, batch.Mean = zeros, zeros
+	}
+	var edges parallel.LayerEdges
+	defer edges.Free()
+	edges.Build(&c.mb, needs, true, c.shards.Topology())
 	batch.Labels, batch.Targets = make([]int32, c.shape.seeds), make([]uint8, c.shape.seeds*j.Model.Out)
 	for l := range j.Model.Layers {
 		hop := nn.Hop{Sources: d, Destinations: d, Vertices: make([]int32, d)}
 		if len(c.mb.Blocks) > 0 {
-			b, t := &c.mb.Blocks[l], &c.mb.Transposes[l]
-			hop = nn.Hop{
-				Sources: b.NumSrc, Destinations: b.NumDst, Vertices: c.mb.Original[:b.NumDst],
-				Forward:    compute.Segments{Indptr: b.Indptr, Indices: b.Indices},
-				Transposed: compute.Segments{Indptr: t.Indptr, Indices: t.Indices},
-			}
+			hop = edges.Hop(&c.mb, l, needs, true)
+			hop.Vertices = c.mb.Original[:hop.Destinations]
 		}
 		batch.Hops = append(batch.Hops, hop)
 	}
@@ -249,21 +257,12 @@ func (c *calibration) flops() (float64, error) {
 	return rate(c.products(&c.shape), seconds), err
 }
 
-// products counts the operations of a step's matrix products: each weight of a layer multiplies every destination forward, for its own gradient, and, but
-// in the input layer, for that of its input.
+// products counts the operations of a step's matrix products.
 func (p *planner) products(s *shape) float64 {
-	sum := 0.0
+	sum := 0
 	for l, h := range s.hops {
-		in, out := p.job.Model.Widths(l)
-		products := 2.0 // own and neighbours
-		if !p.job.Reads() {
-			products = 1
-		}
-		passes := 3.0
-		if l == 0 {
-			passes = 2
-		}
-		sum += 2 * passes * products * float64(h.destinations) * float64(in) * float64(out)
+		hop := p.hop(h)
+		sum += p.job.Model.Flops(l, &hop)
 	}
-	return sum
+	return float64(sum)
 }

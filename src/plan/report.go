@@ -11,7 +11,7 @@ import (
 	"halognn/src/trace"
 )
 
-// WriteJSON writes the plan as plan.json; docs/plan.md defines its keys.
+// WriteJSON writes the plan as plan.json; docs/guide/size-a-job.md defines its keys.
 func (p *Plan) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
@@ -24,7 +24,8 @@ func (p *Plan) Print(w io.Writer) error {
 		_, err := fmt.Fprintf(w, format, args...)
 		return err
 	}
-	if err := say("%s: %d ranks, %d a node, %d steps an epoch, %.0f seeds a minibatch\n\n", p.Parts, p.Ranks, p.RanksPerNode, p.Steps, p.Minibatch.Seeds); err != nil {
+	if err := say("%s: %d ranks, %d a node, %d steps an epoch, %.0f seeds a minibatch\n\n", p.Parts,
+		p.Ranks, p.RanksPerNode, p.Steps, p.Minibatch.Seeds); err != nil {
 		return err
 	}
 	tables := [][][]string{p.memoryTable(), p.trafficTable(), p.timeTable()}
@@ -71,9 +72,12 @@ func (p *Plan) lacks() string {
 	if p.MemoryHas == 0 || p.MemoryNode <= p.MemoryHas {
 		return ""
 	}
-	items := slices.SortedFunc(slices.Values(p.Memory), func(a, b trace.MemoryItem) int { return cmp.Compare(b.Bytes, a.Bytes) })
-	text := fmt.Sprintf("DOES NOT FIT: a node needs %s MB and has %s; most is %s (%s MB) and %s (%s MB) of a rank",
-		megabytes(p.MemoryNode), megabytes(p.MemoryHas), items[0].Name, megabytes(items[0].Bytes), items[1].Name, megabytes(items[1].Bytes))
+	items := slices.SortedFunc(slices.Values(p.Memory),
+		func(a, b trace.MemoryItem) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	text := fmt.Sprintf("DOES NOT FIT: a node needs %s MB and has %s; most is %s (%s MB) and %s "+
+		"(%s MB) of a rank",
+		megabytes(p.MemoryNode), megabytes(p.MemoryHas), items[0].Name, megabytes(items[0].Bytes),
+		items[1].Name, megabytes(items[1].Bytes))
 	cure := "; cut the graph into more parts and start more ranks"
 	if p.RanksPerNode > 1 {
 		cure = "; start fewer ranks a node"
@@ -93,7 +97,8 @@ func (p *Plan) memoryTable() [][]string {
 		}
 		rows = append(rows, []string{name, megabytes(i.Bytes)})
 	}
-	return append(rows, []string{"together", megabytes(p.MemoryRank)}, []string{fmt.Sprintf("a node of %d", p.RanksPerNode), megabytes(p.MemoryNode)})
+	return append(rows, []string{"together", megabytes(p.MemoryRank)},
+		[]string{fmt.Sprintf("a node of %d", p.RanksPerNode), megabytes(p.MemoryNode)})
 }
 
 func (p *Plan) deviceTable() [][]string {
@@ -106,7 +111,8 @@ func (p *Plan) deviceTable() [][]string {
 		}
 		rows = append(rows, []string{name, megabytes(i.Bytes)})
 	}
-	return append(rows, []string{"together", megabytes(d.Items.Sum())}, []string{"there are", megabytes(d.Size)})
+	return append(rows, []string{"together", megabytes(d.Items.Sum())},
+		[]string{"there are", megabytes(d.Size)})
 }
 
 func (p *Plan) trafficTable() [][]string {
@@ -168,14 +174,16 @@ func (p *Plan) timeTable() [][]string {
 }
 
 func (p *Plan) sizeTable() [][]string {
-	rows := [][]string{{"cache", "alpha", "MB a rank", "remote rows", "hit rate", "t_remote s", "step s", "binds", "fits"}}
+	rows := [][]string{{"cache", "alpha", "MB a rank", "remote rows", "hit rate", "t_remote s",
+		"step s", "binds", "fits"}}
 	for _, x := range p.Curve {
 		fits := "yes"
 		if !x.Fits {
 			fits = "no"
 		}
 		rows = append(rows, []string{
-			x.Policy, fmt.Sprintf("%g", x.Alpha), megabytes(x.Bytes), fmt.Sprintf("%.0f", x.Rows), fmt.Sprintf("%.2f %%", 100*x.HitRate),
+			x.Policy, fmt.Sprintf("%g", x.Alpha), megabytes(x.Bytes), fmt.Sprintf("%.0f", x.Rows),
+			fmt.Sprintf("%.2f %%", 100*x.HitRate),
 			fmt.Sprintf("%.3g", x.Remote), fmt.Sprintf("%.3g", x.Step), x.Binds, fits,
 		})
 	}

@@ -85,6 +85,12 @@ func (p *planner) topologyBytes(rank int) (rows, common int64) {
 	}
 	first, last := p.layout.Vertices(rank)
 	g, n := &p.shards.Topology().Graph, last-first
-	rows = 8*(n+1) + 4*(g.Indptr[last]-g.Indptr[first])
-	return rows + n*int64(p.truthBytes()), common
+	pointers, labels := 8*(n+1), n*int64(p.truthBytes())
+	if p.job.Model.Needs().Weights { // by degrees of all vertices
+		pointers, common = 0, common+8*(p.shards.Vertices+1)
+	}
+	if p.job.GlobalSeeds {
+		labels, common = 0, common+p.shards.Vertices*int64(p.truthBytes())
+	}
+	return pointers + 4*(g.Indptr[last]-g.Indptr[first]) + labels, common
 }

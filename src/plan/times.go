@@ -8,8 +8,8 @@ import (
 	"halognn/src/trace"
 )
 
-// Times are the seconds of a step of one rank, the slowest where they differ: MassiveGNN's model, and what
-// a deeper pipeline makes of its terms.
+// Times are the seconds of a step of one rank, the slowest where they differ: MassiveGNN's model,
+// and what a deeper pipeline makes of its terms.
 type Times struct {
 	trace.StepModel
 	Pipeline float64 `json:"t_pipeline"` // every stage works on a minibatch of its own: depth 2 and more
@@ -28,8 +28,10 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 	flops := p.most(func(r *rankPlan) float64 { return r.mean(func(s *shape) float64 { return p.products(s) }) })
 	var x Times
 	x.Terms = trace.Terms{
-		Sample: each * edges / r.Sample, Lookup: each * frontier / r.Lookups, Score: each * t.deciding, Copy: each * gathered / r.Rows,
-		Train: each * flops / r.Flops, Remote: t.Busiest * float64(p.shards.RowBytes()+idBytes) / r.Network,
+		Sample: each * edges / r.Sample, Lookup: each * frontier / r.Lookups,
+		Score: each * t.deciding, Copy: each * gathered / r.Rows,
+		Train:  each * flops / r.Flops,
+		Remote: t.Busiest * float64(p.shards.RowBytes()+idBytes) / r.Network,
 	}
 	if rounds := p.rounds(); rounds != nil {
 		x.Ask = rounds.busiest * float64(p.job.RanksPerNode) / r.Network
@@ -60,7 +62,8 @@ func (x *Times) combine(j *Job) {
 		name    string
 		seconds float64
 	}{
-		{"training", train}, {"bus", x.Up + x.Staged}, {"network", x.Ask + x.Remote + x.Sync}, {"preparing", pool / float64(j.Workers)}, {"processors", cpu},
+		{"training", train}, {"bus", x.Up + x.Staged}, {"network", x.Ask + x.Remote + x.Sync},
+		{"preparing", pool / float64(j.Workers)}, {"processors", cpu},
 	}
 	x.Pipeline, x.Binds = 0, ""
 	for _, t := range terms {
@@ -122,9 +125,11 @@ type Suggestion struct {
 }
 
 // alphas are the sizes that are tried, up to all that the other ranks own.
-var alphas = []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100}
+var alphas = []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 7, 10, 15,
+	20, 30, 50, 70, 100}
 
-// sizes predicts caches from small to large, with the job's policy or, if it has none, with vip, and suggests one.
+// sizes predicts caches from small to large, with the job's policy or, if it has none, with vip,
+// and suggests one.
 func (p *planner) sizes(out *Plan) error {
 	if out.Traffic.Reads == 0 {
 		return nil
@@ -144,7 +149,8 @@ func (p *planner) sizes(out *Plan) error {
 	var rows []int
 	for _, alpha := range alphas {
 		if alpha <= float64(p.job.Ranks-1) { // that is all there is
-			tried, rows = append(tried, alpha), append(rows, access.Capacity(alpha, p.shards.Vertices, p.job.Ranks))
+			tried, rows = append(tried, alpha),
+				append(rows, access.Capacity(alpha, p.shards.Vertices, p.job.Ranks))
 		}
 	}
 	all, err := p.traffics(&c, func(*rankPlan) ([]int, error) { return rows, nil })
@@ -155,7 +161,8 @@ func (p *planner) sizes(out *Plan) error {
 		t := &all[i]
 		x := p.times(t, &out.Rates)
 		point := Point{
-			Policy: c.Policy, Alpha: alpha, Rows: t.Rows, HitRate: t.HitRate, Remote: x.Remote, Step: x.Step, Binds: x.Binds,
+			Policy: c.Policy, Alpha: alpha, Rows: t.Rows, HitRate: t.HitRate, Remote: x.Remote,
+			Step: x.Step, Binds: x.Binds,
 			Bytes: int64(t.held)*int64(p.shards.RowBytes()) + t.planBytes + int64(t.Window)*waiting,
 		}
 		point.Fits = p.options.Memory == 0 || rest+ranks*point.Bytes <= p.options.Memory
@@ -170,14 +177,17 @@ func (p *planner) sizes(out *Plan) error {
 	return nil
 }
 
-// near is how much longer than without remote rows a step may take before the network counts as binding.
+// near is how much longer than without remote rows a step may take before the network counts as
+// binding.
 const near = 1.02
 
-// suggest returns the smallest cache that hides the network, or the fastest that fits. bare is a step without one.
+// suggest returns the smallest cache that hides the network, or the fastest that fits. bare is a
+// step without one.
 func (p *planner) suggest(out *Plan, bare *Times) *Suggestion {
 	goal := bare.hidden(p.job) * near
 	if bare.Step <= goal {
-		return &Suggestion{policy.None, 0, fmt.Sprintf("without a cache the remote rows take %.3g s of a step of %.3g s and are hidden by %s", bare.Remote, bare.Step, bare.Binds)}
+		return &Suggestion{policy.None, 0, fmt.Sprintf("without a cache the remote rows take "+
+			"%.3g s of a step of %.3g s and are hidden by %s", bare.Remote, bare.Step, bare.Binds)}
 	}
 	var best *Point
 	for i := range out.Curve {
@@ -186,7 +196,9 @@ func (p *planner) suggest(out *Plan, bare *Times) *Suggestion {
 			continue
 		}
 		if pt.Step <= goal {
-			return &Suggestion{pt.Policy, pt.Alpha, fmt.Sprintf("the smallest with which the network (%.3g s) does not bind: a step takes %.3g s instead of %.3g s", pt.Remote, pt.Step, bare.Step)}
+			return &Suggestion{pt.Policy, pt.Alpha, fmt.Sprintf("the smallest with which the "+
+				"network (%.3g s) does not bind: a step takes %.3g s instead of %.3g s", pt.Remote,
+				pt.Step, bare.Step)}
 		}
 		if best == nil || pt.Step < best.Step/near {
 			best = pt
@@ -195,5 +207,7 @@ func (p *planner) suggest(out *Plan, bare *Times) *Suggestion {
 	if best == nil {
 		return &Suggestion{policy.None, 0, "no cache fits the memory of a node"}
 	}
-	return &Suggestion{best.Policy, best.Alpha, fmt.Sprintf("the smallest of the fastest that fit: a step takes %.3g s instead of %.3g s, and %s binds", best.Step, bare.Step, best.Binds)}
+	return &Suggestion{best.Policy, best.Alpha, fmt.Sprintf("the smallest of the fastest that "+
+		"fit: a step takes %.3g s instead of %.3g s, and %s binds", best.Step, bare.Step,
+		best.Binds)}
 }

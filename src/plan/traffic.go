@@ -197,7 +197,7 @@ func (p *planner) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.S
 	}
 	minibatches := p.layout.Items() * p.job.Epochs
 	return &fetched{free: func() {}, at: func(capacity int) (fetch, error) {
-		setup := policy.Setup{Graph: p.graph, Reader: r.reader, Settings: c, Capacity: capacity}
+		setup := policy.Setup{Graph: p.graph, Workload: r.reader, Settings: c, Capacity: capacity}
 		window, err := kind.Plan(&setup, r.read, minibatches)
 		bytes := kind.Bytes(policy.Size{
 			Vertices: p.shards.Vertices, Rows: int64(capacity), Window: int64(window), Uses: reuse.Uses(),
@@ -216,7 +216,7 @@ func (p *planner) fetchedByPlay(r *rankPlan, kind *policy.Policy, c *policy.Sett
 	}
 	return &fetched{free: t.free, at: func(capacity int) (fetch, error) {
 		got, err := t.play(kind, policy.Setup{
-			Graph: p.graph, Reader: r.reader, Settings: c, Capacity: capacity,
+			Graph: p.graph, Workload: r.reader, Settings: c, Capacity: capacity,
 		})
 		return fetch{got.rows, capacity, 0, len(t.ends), got.seconds, got.bytes}, err
 	}}, nil

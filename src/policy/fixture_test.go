@@ -35,7 +35,8 @@ func fromEdges(t *testing.T, n int, edges ...[2]int) *graph.CSC {
 	return g
 }
 
-// randomEdges draws edges; about one in ten ends in vertex 0, a hub, and a third of the vertices have none.
+// randomEdges draws edges; about one in ten ends in vertex 0, a hub, and a third of the vertices
+// have none.
 func randomEdges(r *rand.Rand, n, edges int) [][2]int {
 	out := make([][2]int, edges)
 	for i := range out {
@@ -77,7 +78,8 @@ func ids(vertices ...int) []graph.VertexID {
 	return out
 }
 
-// distances returns by how many hops of sampling each vertex is away from start: a plain breadth-first search.
+// distances returns by how many hops of sampling each vertex is away from start: a plain
+// breadth-first search.
 func distances(g *graph.CSC, start []graph.VertexID) []int {
 	far := make([]int, g.NumVertices())
 	for v := range far {
@@ -99,7 +101,7 @@ func distances(g *graph.CSC, start []graph.VertexID) []int {
 }
 
 // reading is a reader of the first half of a graph: two streams, a quarter each.
-func reading(t *testing.T, hops int) (*access.Graph, *access.Reader) {
+func reading(t *testing.T, hops int) (*access.Graph, *access.Workload) {
 	t.Helper()
 	r := newRandom(t)
 	const n = 400
@@ -117,13 +119,13 @@ func reading(t *testing.T, hops int) (*access.Graph, *access.Reader) {
 		t.Fatal(err)
 	}
 	t.Cleanup(streams.Free)
-	return mustNew(t, g, access.Options{}), &access.Reader{
+	return mustNew(t, g, access.Options{}), &access.Workload{
 		Local: []access.Range{{First: 0, End: n / 4}, {First: n / 4, End: n / 2}}, Sources: access.Sources(streams, 0, 2), Sample: sample.Neighbours(3, 2), Hops: hops,
 		Topology: &sample.Topology{Graph: *g, Original: original}, Streams: streams, First: 0, Count: 2, Seed: 3, Epochs: 1, Workers: 2,
 	}
 }
 
 // local reports whether v lies in the local ranges of r.
-func local(r *access.Reader, v graph.VertexID) bool {
+func local(r *access.Workload, v graph.VertexID) bool {
 	return slices.ContainsFunc(r.Local, func(l access.Range) bool { return v >= l.First && v < l.End })
 }

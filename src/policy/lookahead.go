@@ -13,8 +13,8 @@ var lookahead = &Policy{
 	Name: Lookahead, Doc: "dynamic; minibatches are sampled ahead of time, and rows that will " +
 		"be read again soonest are kept. It transfers [as few rows as any cache " +
 		"could](results/default-policy.md)",
-	Whole: "it samples minibatches ahead of time, and their frontiers are known after rounds between " +
-		"ranks only",
+	Whole: "it samples minibatches ahead of time, and their frontiers are known only after " +
+		"rounds between ranks",
 	Open: func(s *Setup) (cache.Policy, []graph.VertexID, error) {
 		n := s.Graph.NumVertices()
 		start, err := cache.Start(n, s.Capacity, s.Ahead)
@@ -27,7 +27,7 @@ var lookahead = &Policy{
 		return p, start, err
 	},
 	Window: func(s *Setup, p []float32) (int, error) {
-		return s.Graph.PlanWindow(s.Reader, p, s.Capacity)
+		return s.Graph.PlanWindow(s.Workload, p, s.Capacity)
 	},
 	Predict: func(reuse *cache.Reuse, capacity, window, minibatches int) float64 {
 		return reuse.Fetched(capacity, window, minibatches)

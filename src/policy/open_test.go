@@ -39,7 +39,7 @@ func TestNewPolicy(t *testing.T) {
 			name := fmt.Sprintf("%s by %q, %d hops", c.o.Policy, c.o.Initial, hops)
 			var fault error
 			p, held, err := Find(c.o.Policy).Open(&Setup{
-				Graph: m, Reader: r, Settings: &c.o, Capacity: capacity, Window: c.window,
+				Graph: m, Workload: r, Settings: &c.o, Capacity: capacity, Window: c.window,
 				Ahead: r.Ahead(1, 0, c.window+1, &fault),
 			})
 			if err != nil || fault != nil {
@@ -63,7 +63,7 @@ func TestNewPolicy(t *testing.T) {
 }
 
 // step asks for the first decision, which must find what the policy begins with.
-func step(t *testing.T, name string, p cache.Policy, r *access.Reader, at map[graph.VertexID]int32) {
+func step(t *testing.T, name string, p cache.Policy, r *access.Workload, at map[graph.VertexID]int32) {
 	t.Helper()
 	var fault error
 	var first []graph.VertexID
@@ -83,8 +83,9 @@ func step(t *testing.T, name string, p cache.Policy, r *access.Reader, at map[gr
 	}
 }
 
-// Of a few seeds, deep in the part: the buffer begins with the vertices of the halo that most others may sample, as far as minibatches
-// reach. A halo of one hop fills it, though few of its vertices are one hop from a seed. A static cache by degree holds the same rows.
+// Of a few seeds, deep in the part: the buffer begins with the vertices of the halo that most
+// others may sample, as far as minibatches reach. A halo of one hop fills it, though few of its
+// vertices are one hop from a seed. A static cache by degree holds the same rows.
 func TestFirstFillIsTheBestOfTheHalo(t *testing.T) {
 	r := newRandom(t)
 	const n, part = 400, 150
@@ -116,12 +117,12 @@ func TestFirstFillIsTheBestOfTheHalo(t *testing.T) {
 			}
 		}
 		slices.SortStableFunc(best, func(a, b graph.VertexID) int { return outDegrees[b] - outDegrees[a] })
-		reader := &access.Reader{Local: []access.Range{{First: 0, End: part}}, Sources: []access.Source{{Seeds: seeds, PerBatch: 2, Minibatches: 1}}, Sample: sample.Neighbours(2, 2, 2), Hops: hops}
+		reader := &access.Workload{Local: []access.Range{{First: 0, End: part}}, Sources: []access.Source{{Seeds: seeds, PerBatch: 2, Minibatches: 1}}, Sample: sample.Neighbours(2, 2, 2), Hops: hops}
 		for _, capacity := range []int{1, 10, max(len(best)-1, 0), len(best), n} {
 			want := slices.Clone(best[:min(capacity, len(best))])
 			slices.Sort(want)
 			p, held, err := Find(Prefetch).Open(&Setup{
-				Graph: m, Reader: reader, Capacity: capacity,
+				Graph: m, Workload: reader, Capacity: capacity,
 				Settings: &Settings{Evict: true, Gamma: 0.9, Delta: 2, Initial: Degree},
 			})
 			if err != nil {
@@ -149,8 +150,8 @@ func TestFirstFillIsTheBestOfTheHalo(t *testing.T) {
 	}
 }
 
-// Scores of a buffer tie most of the time. Higher out-degree stays and comes first, then the lower id, also when the transpose that the
-// degrees were read from is gone.
+// Scores of a buffer tie most of the time. Higher out-degree stays and comes first, then the lower
+// id, also when the transpose that the degrees were read from is gone.
 func TestTiesGoByOutDegree(t *testing.T) {
 	r := newRandom(t)
 	const n, part, capacity = 300, 60, 20
@@ -165,7 +166,7 @@ func TestTiesGoByOutDegree(t *testing.T) {
 		return sorted
 	}
 	out := func(v graph.VertexID) int { return outDegrees[v] }
-	reader := &access.Reader{Local: []access.Range{{First: 0, End: part}}, Sources: []access.Source{{Seeds: ids(1, 2, 3, 4, 5, 6, 7, 8), PerBatch: 2, Minibatches: 1}}, Sample: sample.Neighbours(3, 3, 3)}
+	reader := &access.Workload{Local: []access.Range{{First: 0, End: part}}, Sources: []access.Source{{Seeds: ids(1, 2, 3, 4, 5, 6, 7, 8), PerBatch: 2, Minibatches: 1}}, Sample: sample.Neighbours(3, 3, 3)}
 	for _, layout := range []cache.Layout{cache.LayoutDense, cache.LayoutCompact} {
 		for _, missed := range []int{7, 60} { // fewer than there is room for, and more
 			before := mem.Allocated()
@@ -174,7 +175,7 @@ func TestTiesGoByOutDegree(t *testing.T) {
 				t.Fatal(err)
 			}
 			p, held, err := Find(Prefetch).Open(&Setup{
-				Graph: m, Reader: reader, Capacity: capacity,
+				Graph: m, Workload: reader, Capacity: capacity,
 				Settings: &Settings{Evict: true, Gamma: 0.5, Delta: 1, Initial: Degree, Layout: layout},
 			})
 			if err != nil || len(held) != capacity {

@@ -8,8 +8,8 @@ import (
 // Optimum is the name of the offline optimum.
 const Optimum = "optimum"
 
-// optimum is the offline optimum, which holds what it likes before the first step: the floor of all
-// policies that move whole rows.
+// optimum is the offline optimum with a free first fill: no policy that moves whole rows transfers
+// fewer.
 var optimum = &Policy{
 	Name: Optimum, Doc: "the offline optimum: the fewest rows that any cache of whole rows can " +
 		"transfer",
@@ -25,7 +25,7 @@ var optimum = &Policy{
 	Hindsight: true,
 }
 
-// counts makes a policy of an optimum: it says how many rows are missed, not which.
+// counts makes a policy of an optimum: it knows the number of misses, not the rows.
 type counts struct{ *cache.Optimum }
 
 func (c counts) Step(remote []graph.VertexID, d *cache.Decision) {

@@ -9,14 +9,14 @@ import (
 	"halognn/src/mem"
 )
 
-// History keeps the remote vertices of the last minibatches of a reader, for policies that know
-// some in advance to decide about older ones. Players of one reader share it.
+// History keeps the remote vertices of a reader's last minibatches, so that a policy may decide
+// about one when it knows later ones. Players of one reader share it.
 type History struct {
 	remote [][]graph.VertexID // a ring; minibatch i is at i modulo its length
 	n      int                // minibatches so far
 }
 
-// NewHistory keeps the minibatches that a window of so many needs: one more.
+// NewHistory keeps window+1 minibatches.
 func NewHistory(window int) *History {
 	return &History{remote: make([][]graph.VertexID, window+1)}
 }
@@ -32,7 +32,7 @@ func (h *History) Add(remote []graph.VertexID) {
 // of returns a minibatch that is still kept.
 func (h *History) of(i int) []graph.VertexID { return h.remote[i%len(h.remote)] }
 
-// Free gives the memory back.
+// Free frees the memory.
 func (h *History) Free() {
 	for _, remote := range h.remote {
 		mem.Free(remote)
@@ -40,12 +40,12 @@ func (h *History) Free() {
 }
 
 // Player drives a policy over the minibatches of a reader as training does: it opens the policy
-// when its window is known, feeds it what lies ahead, and lets it decide in order.
+// when the first window is known, feeds it later minibatches, and lets it decide in order.
 type Player struct {
 	policy *Policy
 	setup  Setup
 	cache  cache.Policy // nil until it may be opened
-	fed    int          // minibatches that it has been told of
+	fed    int          // minibatches fed so far
 	next   int          // the one that is due
 	held   int          // rows before the first step
 	took   time.Duration
@@ -61,8 +61,8 @@ func (p *Player) Name() string { return p.policy.Name }
 // Window returns how many minibatches must be known before one is decided.
 func (p *Player) Window() int { return p.setup.Window }
 
-// Advance decides as many minibatches as the history allows, and calls each with the number of each
-// and the decision, which is overwritten by the next. last: no minibatch follows.
+// Advance decides as many minibatches as the history allows, and calls each with the minibatch's
+// number and the decision, which the next call overwrites. last says that no minibatch follows.
 func (p *Player) Advance(h *History, last bool, each func(minibatch int, d *cache.Decision)) error {
 	if p.cache == nil {
 		if h.n <= p.setup.Window && !last {
@@ -95,11 +95,11 @@ func (p *Player) Advance(h *History, last bool, each func(minibatch int, d *cach
 	return nil
 }
 
-// Took returns the time that the policy took to be told and to decide.
+// Took returns the time that the policy took to be fed and to decide.
 func (p *Player) Took() time.Duration { return p.took }
 
-// Filled returns how many rows the policy held before the first step. One that decides with
-// hindsight learns it on the way.
+// Filled returns how many rows the policy held before the first step; with hindsight, as far as it
+// is known by now.
 func (p *Player) Filled() int {
 	if f, learns := p.cache.(interface{ Filled() int }); learns {
 		return f.Filled()

@@ -1,14 +1,14 @@
-// Package policy is the table of cache policies: the ways in which a rank chooses the remote rows
-// that it keeps. Training, planning, simulation, plots and the config read the table and know no
-// policy by name, so a policy is one file and one line.
+// Package policy is the table of cache policies, by which a rank chooses the remote rows to keep.
+// Training, planning, simulation, plots and the config read the table and know no policy by name,
+// so a policy is one file and one line.
 //
 //	static    Rank scores every vertex; the rows with the highest scores are fetched before the
 //	          first step and stay
 //	dynamic   Open makes a cache.Policy, which decides step by step; Player drives it over the
 //	          remote vertices of successive minibatches, as training does
 //
-// Where the scores come from is package access; how decisions are made step by step is package
-// cache. This package says which of them belong to a name, what they take, and what they promise.
+// Package access computes scores; package cache makes decisions step by step. This package binds
+// them to names, with their memory and their predictions.
 package policy
 
 import (
@@ -23,38 +23,37 @@ import (
 	"halognn/src/mem"
 )
 
-// Policy describes a cache policy. A static one has Rank, a dynamic one Open; the one without a
-// cache has neither.
+// Policy describes a cache policy. A static one has Rank, a dynamic one Open, and none has neither.
 type Policy struct {
 	Name string // in cache.policy, --policies, tables and plots
 	Doc  string // what it keeps: a clause of docs/config.md
 
 	// Rank scores every vertex, [N] outside the Go heap: higher is better to keep, 0 is never kept.
-	Rank func(m *access.Graph, r *access.Reader) ([]float32, error)
+	Rank func(m *access.Graph, r *access.Workload) ([]float32, error)
 
 	// Open makes the policy of a reader and says which rows it holds before the first step: entry i
 	// in slot i, outside the Go heap.
 	Open func(s *Setup) (cache.Policy, []graph.VertexID, error)
 
-	// Window plans how many minibatches a dynamic policy knows in advance; nil for none. p is how
-	// likely a minibatch reads each vertex, [N].
+	// Window plans how many minibatches a dynamic policy knows in advance; nil for none. p [N] is
+	// the probability that a minibatch reads each vertex.
 	Window func(s *Setup, p []float32) (int, error)
 
-	// Predict returns the rows that a minibatch is expected to transfer; nil where there is no
-	// formula. A static policy needs none: what it leaves follows from what it keeps.
+	// Predict returns the rows that a minibatch is expected to transfer; nil if there is no
+	// formula. A static policy needs none: its transfers follow from the rows it keeps.
 	Predict func(reuse *cache.Reuse, capacity, window, minibatches int) float64
 
-	// Bytes is the memory of what decides: index, scores, window. The rows are not among it.
+	// Bytes returns the memory of index, scores and window, without the rows.
 	Bytes func(s Size) int64
-	// Scratch is the memory that Rank, or filling before the first step, takes of n vertices; a
-	// sampler and its minibatch take sampler bytes.
+	// Scratch returns the temporary memory of Rank, or of the first fill, for n vertices; a sampler
+	// and its minibatch take sampler bytes.
 	Scratch func(n, sampler int64, o *Settings) int64
 
 	// Variants are the settings that cache.policy auto counts over so many minibatches; nil leaves
 	// the policy out of auto's candidates.
 	Variants func(minibatches int) []Variant
 
-	// Reads are the keys of the config's section cache that only some policies read: these do.
+	// Reads lists the keys of the config's section cache that this policy reads and others do not.
 	Reads []string
 
 	// Counts: the ranking depends on the seed and the epochs of the run.
@@ -70,22 +69,22 @@ type Policy struct {
 	Rounds bool
 }
 
-// Static reports whether the rows that are kept stay the same.
+// Static reports whether the policy keeps a fixed set of rows.
 func (p *Policy) Static() bool { return p.Open == nil }
 
-// None reports whether nothing is kept.
+// None reports whether the policy keeps no rows.
 func (p *Policy) None() bool { return p.Open == nil && p.Rank == nil }
 
-// Variant is a policy with settings that are tried.
+// Variant is a policy with settings to try.
 type Variant struct {
 	Name string // for messages
 	Set  func(o *Settings)
 }
 
-// Setup is what a policy is opened with.
+// Setup holds the arguments of Open.
 type Setup struct {
-	Graph    *access.Graph // nil for a policy that need not have it whole, where no rank does
-	Reader   *access.Reader
+	Graph    *access.Graph // nil where no rank sees the whole graph
+	Workload *access.Workload
 	Settings *Settings
 	Capacity int // rows
 	Vertices int // of the graph, where Graph is nil
@@ -96,7 +95,7 @@ type Setup struct {
 	Ahead  iter.Seq[[]graph.VertexID]
 }
 
-// vertices returns how many the graph has.
+// vertices returns the number of vertices of the graph.
 func (s *Setup) vertices() int {
 	if s.Graph == nil {
 		return s.Vertices
@@ -104,7 +103,7 @@ func (s *Setup) vertices() int {
 	return s.Graph.NumVertices()
 }
 
-// Size is what the memory of a policy follows from.
+// Size determines the memory of a policy.
 type Size struct {
 	Vertices int64
 	Rows     int64   // capacity
@@ -123,8 +122,8 @@ func init() { // not where table is declared: prefetch looks its first fill up i
 	}
 }
 
-// Register adds a policy to the table and returns what takes it out again. A name that the table
-// has, or a policy that is both static and dynamic, is a mistake of the programmer: it panics.
+// Register adds a policy to the table and returns the function that removes it. It panics if the
+// name is taken or the policy is both static and dynamic.
 func Register(p *Policy) (remove func()) {
 	if Find(p.Name) != nil || p.Rank != nil && p.Open != nil {
 		panic(fmt.Sprintf("policy: %q is in the table already, or both static and dynamic", p.Name))
@@ -143,7 +142,7 @@ func Find(name string) *Policy {
 	return nil
 }
 
-// Names lists the policies that keep says, all for nil, in the order of the table.
+// Names lists the policies for which keep is true, all if it is nil, in the order of the table.
 func Names(keep func(p *Policy) bool) []string {
 	var names []string
 	for _, p := range table {
@@ -162,7 +161,7 @@ func Static(p *Policy) bool { return p.Static() }
 
 // Hold returns the rows that a static policy keeps, ascending, outside the Go heap; nil for one
 // that keeps nothing.
-func (p *Policy) Hold(m *access.Graph, r *access.Reader, capacity int) ([]graph.VertexID, error) {
+func (p *Policy) Hold(m *access.Graph, r *access.Workload, capacity int) ([]graph.VertexID, error) {
 	if p.Rank == nil {
 		return nil, nil
 	}
@@ -174,13 +173,13 @@ func (p *Policy) Hold(m *access.Graph, r *access.Reader, capacity int) ([]graph.
 	return m.Top(score, r.Local, capacity)
 }
 
-// Decide makes what decides for any policy, static ones too, and says which rows it holds before
-// the first step.
+// Decide opens any policy, static or dynamic, and returns the rows that it holds before the first
+// step.
 func (p *Policy) Decide(s *Setup) (cache.Policy, []graph.VertexID, error) {
 	if p.Open != nil {
 		return p.Open(s)
 	}
-	held, err := p.Hold(s.Graph, s.Reader, s.Capacity)
+	held, err := p.Hold(s.Graph, s.Workload, s.Capacity)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -188,8 +187,8 @@ func (p *Policy) Decide(s *Setup) (cache.Policy, []graph.VertexID, error) {
 	return c, held, err
 }
 
-// Plan returns the window of a policy over a run of so many minibatches: the one that is set, or
-// the one that it plans; none is wider than the run.
+// Plan returns the window of a policy over a run of so many minibatches: the configured one, or the
+// planned one; at most the run.
 func (p *Policy) Plan(s *Setup, inclusion []float32, minibatches int) (int, error) {
 	if p.Window == nil {
 		return 0, nil
@@ -201,10 +200,10 @@ func (p *Policy) Plan(s *Setup, inclusion []float32, minibatches int) (int, erro
 	return min(w, minibatches), err
 }
 
-// Expected returns the rows that a minibatch of the reader is expected to transfer, NaN where there
-// is no formula. held are the rows of a static policy, inclusion how likely a minibatch reads each
-// vertex.
-func (p *Policy) Expected(inclusion []float32, r *access.Reader, held []graph.VertexID, capacity,
+// Expected returns the rows that a minibatch of the reader is expected to transfer; NaN if there is
+// no formula. held are the rows of a static policy, inclusion the probability that a minibatch
+// reads each vertex.
+func (p *Policy) Expected(inclusion []float32, r *access.Workload, held []graph.VertexID, capacity,
 	window, minibatches int,
 ) (float64, error) {
 	if p.Static() {

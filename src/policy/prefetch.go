@@ -37,22 +37,22 @@ var prefetch = &Policy{
 // Initial are the static policies that a prefetch buffer can be filled by.
 func Initial() []string { return []string{Degree, VIP, Inclusion} }
 
-// openPrefetch makes a buffer that begins with the best of the candidates that minibatches can
-// reach. Others are never read, and would only wait for the first round.
+// openPrefetch makes a buffer that begins with the best candidates that minibatches can reach.
+// Other candidates are never read.
 func openPrefetch(s *Setup) (cache.Policy, []graph.VertexID, error) {
 	m, o := s.Graph, s.Settings
-	score, err := Find(o.Initial).Rank(m, s.Reader)
+	score, err := Find(o.Initial).Rank(m, s.Workload)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer mem.Free(score)
-	candidates, err := m.Candidates(s.Reader)
+	candidates, err := m.Candidates(s.Workload)
 	defer candidates.Free()
 	if err != nil {
 		return nil, nil, err
 	}
 	candidates.Mask(score)
-	held, err := m.Top(score, s.Reader.Local, s.Capacity)
+	held, err := m.Top(score, s.Workload.Local, s.Capacity)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -75,7 +75,7 @@ func (o *Settings) interval() int {
 	return o.Delta
 }
 
-// newBuffer makes the buffer, with degrees that outlive the analyses.
+// newBuffer makes the buffer with its own copy of the degrees where the analyses end before it.
 func newBuffer(m *access.Graph, o cache.PrefetchOptions) (cache.Policy, error) {
 	if !m.Transposed() {
 		o.Degree = m.OutDegrees()
@@ -95,8 +95,8 @@ func newBuffer(m *access.Graph, o cache.PrefetchOptions) (cache.Policy, error) {
 	return &directed{p, degrees}, nil
 }
 
-// directed is a buffer on a graph that is not symmetric, with the degrees that break its ties: the
-// transpose, which has them too, ends with the analyses.
+// directed is a buffer on a graph that is not symmetric. It keeps the degrees that break ties,
+// because the transpose is freed with the analyses.
 type directed struct {
 	*cache.Prefetch
 	degrees []int32 // [N]
@@ -111,8 +111,8 @@ func (d *directed) Free() {
 	mem.Free(d.degrees)
 }
 
-// prefetchVariants are decays and intervals. Intervals are short enough for two rounds in the half
-// that counts: a buffer that never evicts is a static cache.
+// prefetchVariants are decays and intervals to try. Intervals allow two rounds in the counted half:
+// a buffer that never evicts is a static cache.
 func prefetchVariants(minibatches int) []Variant {
 	var all []Variant
 	for _, gamma := range []float64{0.95, 0.995} {

@@ -2,15 +2,15 @@ package policy
 
 import "halognn/src/cache"
 
-// Settings say what is cached, and how much. The zero value of a field that its policy reads is not
-// a default, except where it says so.
+// Settings choose the policy and size of a cache. The zero value of a field that the policy reads
+// is no default, unless its comment says so.
 type Settings struct {
 	Policy       string  // a name of the table
 	Alpha        float64 // capacity as a fraction of an average rank's vertices, unless
 	HaloFraction float64 // it is above 0: capacity as a fraction of the rank's 1-hop halo
 	HaloHops     int     // depth that degree, paths and prefetch consider; 0: one for each layer
 	Placement    string  // PlacementOwn or PlacementGroup
-	PeerCost     float64 // PlacementGroup: a peer's row costs this, of one from another node
+	PeerCost     float64 // PlacementGroup: cost of a peer's row relative to one from another node
 
 	Window  int     // lookahead: minibatches known in advance; 0: planned
 	Level   bool    // lookahead: fetch early where the next minibatch has more misses
@@ -21,7 +21,7 @@ type Settings struct {
 	Layout  cache.Layout
 }
 
-// Where the rows of a static cache lie.
+// How the rows of a static cache are placed.
 const (
 	PlacementOwn   = "own"   // every rank keeps what is best for itself
 	PlacementGroup = "group" // the ranks of a node divide the rows and read each other's

@@ -19,7 +19,7 @@ const (
 )
 
 // ranking scores every vertex: Policy.Rank.
-type ranking = func(m *access.Graph, r *access.Reader) ([]float32, error)
+type ranking = func(m *access.Graph, r *access.Workload) ([]float32, error)
 
 // The static policies of SALIENT++, section 3.2, and inclusion. Each is one analysis of package
 // access.
@@ -31,15 +31,15 @@ var (
 	}
 	degree = static(Degree, "static; the vertices with most out-edges within the model's hops of the "+
 		"training seeds",
-		func(m *access.Graph, r *access.Reader) ([]float32, error) { return m.Nearby(r, m.Degree) })
+		func(m *access.Graph, r *access.Workload) ([]float32, error) { return m.Nearby(r, m.Degree) })
 	halo1 = static(Halo1, "static; the 1-hop halo",
-		func(m *access.Graph, r *access.Reader) ([]float32, error) { return m.Halo(r.Local, 1) })
+		func(m *access.Graph, r *access.Workload) ([]float32, error) { return m.Halo(r.Local, 1) })
 	wpr = static(WPR, "static; by weighted reverse PageRank",
-		func(m *access.Graph, r *access.Reader) ([]float32, error) { return m.PageRank(r.Seeds()) })
+		func(m *access.Graph, r *access.Workload) ([]float32, error) { return m.PageRank(r.Seeds()) })
 	paths = static(Paths, "static; by the number of paths from the training seeds",
-		func(m *access.Graph, r *access.Reader) ([]float32, error) { return m.Nearby(r, m.Paths) })
+		func(m *access.Graph, r *access.Workload) ([]float32, error) { return m.Nearby(r, m.Paths) })
 	sim = static(Sim, "static; by counts over 2 simulated epochs",
-		func(_ *access.Graph, r *access.Reader) ([]float32, error) {
+		func(_ *access.Graph, r *access.Workload) ([]float32, error) {
 			return r.Counted(access.SimulatedFirst, access.SimulatedEpochs)
 		})
 	vip = static(VIP, "static; by SALIENT++'s access probability, summed over the minibatches of "+
@@ -51,7 +51,7 @@ var (
 		"was reached, seeds included", (*access.Graph).RankInclusion)
 	oracle = static(Oracle, "static; by counts over the very epochs of the run, the best that a "+
 		"static cache can do, at the price of sampling them twice",
-		func(_ *access.Graph, r *access.Reader) ([]float32, error) { return r.Counted(1, r.Epochs) })
+		func(_ *access.Graph, r *access.Workload) ([]float32, error) { return r.Counted(1, r.Epochs) })
 )
 
 func init() {

@@ -26,7 +26,7 @@ func TestScoreByName(t *testing.T) {
 	t.Cleanup(streams.Free)
 	parts := []access.Range{{First: 0, End: graph.VertexID(s.Offsets[1])}}
 	fanouts := []int{4, 3}
-	r := access.Reader{
+	r := access.Workload{
 		Local: parts, Sources: []access.Source{{Seeds: s.Train(0), PerBatch: 12, Minibatches: 1}}, Sample: sample.Neighbours(fanouts...),
 		Topology: topology, Streams: streams, First: 0, Count: 2, Seed: 5, Epochs: 3, Workers: 2,
 	}
@@ -58,6 +58,10 @@ func TestScoreByName(t *testing.T) {
 		got, err := Find(name).Rank(g, &r)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if want[name] == nil {
+			t.Errorf("%s: say in want which analysis it names", name)
+			continue
 		}
 		same, err := want[name]()
 		if err != nil {

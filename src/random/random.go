@@ -1,5 +1,5 @@
-// Package random makes random words that are pure functions of a key: what is drawn depends neither on
-// threads nor on order, and can be drawn again.
+// Package random makes random words that are pure functions of a key: what is drawn depends neither
+// on threads nor on order, and can be drawn again.
 //
 //	Mix(key)                         one word
 //	Stream(key): Next(), Next(), ... the words Mix(key + Golden), Mix(key + 2 Golden), ...
@@ -8,8 +8,8 @@
 // Integer arithmetic only: words are equal on every machine. Not for secrets.
 package random
 
-// Golden is 2^64 divided by the golden ratio, an odd number: its multiples are spread evenly over the
-// words. It is the step between the words of a stream.
+// Golden is 2^64 divided by the golden ratio, an odd number: its multiples are spread evenly over
+// the words. It is the step between the words of a stream.
 const Golden = 0x9E3779B97F4A7C15
 
 // Mix is the finaliser of SplitMix64: a bijection in which every input bit moves every output bit.

@@ -139,7 +139,7 @@ func Write(
 
 // write ranks for one rank.
 func write(
-	dir string, rank int, p *policy.Policy, m *access.Graph, r *access.Reader, capacity int,
+	dir string, rank int, p *policy.Policy, m *access.Graph, r *access.Workload, capacity int,
 ) (of Rank, err error) {
 	score, err := p.Rank(m, r)
 	if err != nil {

@@ -23,7 +23,8 @@ import (
 func newJob(t *testing.T, s *shard.Shards, change func(*job.Spec)) *job.Job {
 	t.Helper()
 	spec := job.Spec{
-		Model: nn.Config{Kind: "sage", Layers: 2, Hidden: 4}, Sample: sample.Neighbours(4, 3), Batch: 32, Seed: 5, Epochs: 2,
+		Model: nn.Config{Kind: "sage", Layers: 2, Hidden: 4}, Sample: sample.Neighbours(4, 3),
+		Batch: 32, Seed: 5, Epochs: 2,
 		RanksPerNode: 1, Cache: policy.Settings{Alpha: 0.5},
 	}
 	if change != nil {
@@ -40,7 +41,9 @@ func newJob(t *testing.T, s *shard.Shards, change func(*job.Spec)) *job.Job {
 // A ranking holds, at every capacity that it reaches, what its policy holds with the graph at hand,
 // and expects as many rows beside it.
 func TestRankingIsThePolicy(t *testing.T) {
-	s := shardtest.Open(t, dataset.GenerateOptions{Kind: dataset.SBM, Vertices: 900, Degree: 8, Features: 2, Classes: 3, Seed: 3}, shardtest.Options{Parts: 4})
+	s := shardtest.Open(t,
+		dataset.GenerateOptions{Kind: dataset.SBM, Vertices: 900, Degree: 8, Features: 2,
+			Classes: 3, Seed: 3}, shardtest.Options{Parts: 4})
 	m, err := access.New(&s.Topology().Graph, access.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -85,10 +88,12 @@ func TestRankingIsThePolicy(t *testing.T) {
 					}
 					got, expected, err := r.Hold(rank, capacity)
 					if err != nil || !slices.Equal(got, want) {
-						t.Errorf("%s, %s, rank %d, capacity %d: %d vertices, want %d (%v)", c.name, name, rank, capacity, len(got), len(want), err)
+						t.Errorf("%s, %s, rank %d, capacity %d: %d vertices, want %d (%v)", c.name,
+							name, rank, capacity, len(got), len(want), err)
 					}
 					if math.Abs(expected-left) > 1e-6*(1+left) {
-						t.Errorf("%s, %s, rank %d, capacity %d: expects %g rows, want %g", c.name, name, rank, capacity, expected, left)
+						t.Errorf("%s, %s, rank %d, capacity %d: expects %g rows, want %g", c.name,
+							name, rank, capacity, expected, left)
 					}
 					mem.Free(got)
 					mem.Free(want)
@@ -101,7 +106,9 @@ func TestRankingIsThePolicy(t *testing.T) {
 
 // Only the ranking of the very job is found, and only as far as it goes; a damaged one is named.
 func TestRankingsOfOtherJobs(t *testing.T) {
-	s := shardtest.Open(t, dataset.GenerateOptions{Kind: dataset.SBM, Vertices: 600, Degree: 8, Features: 2, Classes: 3, Seed: 3}, shardtest.Options{Parts: 2})
+	s := shardtest.Open(t,
+		dataset.GenerateOptions{Kind: dataset.SBM, Vertices: 600, Degree: 8, Features: 2,
+			Classes: 3, Seed: 3}, shardtest.Options{Parts: 2})
 	m, err := access.New(&s.Topology().Graph, access.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +129,8 @@ func TestRankingsOfOtherJobs(t *testing.T) {
 		vip, oracle bool // is found
 	}{
 		{"the same", nil, true, true},
-		{"what no ranking depends on", func(s *job.Spec) { s.Cache.Alpha, s.Depth, s.Model.Hidden = 0.05, 9, 8 }, true, true},
+		{"what no ranking depends on",
+			func(s *job.Spec) { s.Cache.Alpha, s.Depth, s.Model.Hidden = 0.05, 9, 8 }, true, true},
 		{"another seed", func(s *job.Spec) { s.Seed = 6 }, true, false},
 		{"other epochs", func(s *job.Spec) { s.Epochs = 3 }, true, false},
 		{"other fanouts", func(s *job.Spec) { s.Sample = sample.Neighbours(4, 4) }, false, false},
@@ -149,19 +157,22 @@ func TestRankingsOfOtherJobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := r.Hold(0, 31); !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "ranks 30 vertices for rank 0, but its cache holds 31") {
+	if _, _, err := r.Hold(0, 31); !errors.Is(err, ErrMissing) ||
+		!strings.Contains(err.Error(), "ranks 30 vertices for rank 0, but its cache holds 31") {
 		t.Errorf("more than is ranked: %v", err)
 	}
 	if err := os.Truncate(filepath.Join(path, "rank-0001.npy"), 150); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := r.Hold(1, 30); err == nil || !strings.Contains(err.Error(), "rank-0001.npy") || !strings.Contains(err.Error(), "halognn analyze") {
+	if _, _, err := r.Hold(1, 30); err == nil || !strings.Contains(err.Error(), "rank-0001.npy") ||
+		!strings.Contains(err.Error(), "halognn analyze") {
 		t.Errorf("a truncated file: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(path, metaFile), []byte("{}"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(j, vip); err == nil || errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), path) {
+	if _, err := Open(j, vip); err == nil || errors.Is(err, ErrMissing) ||
+		!strings.Contains(err.Error(), path) {
 		t.Errorf("an empty meta.json: %v", err)
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// measure, run inside the page, notes in its title every text of a plot that leaves the plot, and every two names that overlap.
+// measure, run inside the page, notes in its title every text of a plot that leaves the plot, and
+// every two names that overlap.
 const measure = `<script>
 const faults = [];
 for (const svg of document.querySelectorAll('svg')) {
@@ -32,7 +33,8 @@ for (const svg of document.querySelectorAll('svg')) {
 document.title = 'measured ' + document.querySelectorAll('svg').length + ' plots: ' + faults.join('; ');
 </script></body>`
 
-// A real browser shows the page in light and dark, prints it, and finds all text of the plots inside them and apart.
+// A real browser shows the page in light and dark, prints it, and finds all text of the plots
+// inside them and apart.
 func TestInABrowser(t *testing.T) {
 	chromium := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -42,7 +44,8 @@ func TestInABrowser(t *testing.T) {
 		}
 	}
 	if chromium == "" {
-		t.Skip("no chromium here: the page was not looked at in a browser (apt-get install chromium)")
+		t.Skip("no chromium here: the page was not looked at in a browser (apt-get install " +
+			"chromium)")
 	}
 	if testing.Short() {
 		t.Skip("-short: a browser takes seconds")
@@ -73,8 +76,10 @@ func TestInABrowser(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		flags = append([]string{
-			"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--no-first-run",
-			"--hide-scrollbars", "--window-size=1000,900", "--user-data-dir=" + filepath.Join(dir, "profile"),
+			"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+			"--disable-background-networking", "--no-first-run",
+			"--hide-scrollbars", "--window-size=1000,900", "--user-data-dir=" +
+				filepath.Join(dir, "profile"),
 		}, flags...)
 		c := exec.CommandContext(ctx, chromium, append(flags, "file://"+file)...)
 		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that its helpers end with it
@@ -93,7 +98,8 @@ func TestInABrowser(t *testing.T) {
 	for _, theme := range []struct {
 		flag string
 		dark bool
-	}{{"--blink-settings=preferredColorScheme=1", false}, {"--blink-settings=preferredColorScheme=0", true}} {
+	}{{"--blink-settings=preferredColorScheme=1", false},
+		{"--blink-settings=preferredColorScheme=0", true}} {
 		browse(page, theme.flag, "--screenshot="+shot)
 		if light := brightness(t, shot); light < 0.3 != theme.dark {
 			t.Errorf("%s: the page's ground has brightness %.2f", theme.flag, light)
@@ -109,11 +115,13 @@ func TestInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	measured := filepath.Join(dir, "measured.html")
-	if err := os.WriteFile(measured, []byte(strings.Replace(string(text), "</body>", measure, 1)), 0o666); err != nil {
+	if err := os.WriteFile(measured, []byte(strings.Replace(string(text), "</body>", measure, 1)),
+		0o666); err != nil {
 		t.Fatal(err)
 	}
 	title := regexp.MustCompile(`<title>(measured [^<]*)</title>`).FindStringSubmatch(browse(measured, "--dump-dom"))
-	if want := fmt.Sprintf("measured %d plots: ", len(chartsOf(runs))); title == nil || title[1] != want {
+	if want := fmt.Sprintf("measured %d plots: ", len(chartsOf(runs))); title == nil ||
+		title[1] != want {
 		t.Errorf("the browser says %q, expected %q", title, want)
 	}
 }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -23,7 +24,8 @@ func chartsOf(runs []*Run) (all []*chart.Chart) {
 	for i, g := range compared {
 		all = append(all, part(policyTimes(g), i, len(compared), names[i]))
 	}
-	all = append(all, scalingChart(runs), phaseBars(runs), modelBars(runs), overlapChart(runs), hitRates(runs), transferred(runs), predicted(runs),
+	all = append(all, scalingChart(runs), phaseBars(runs), modelBars(runs), overlapChart(runs),
+		hitRates(runs), transferred(runs), predicted(runs),
 		tierBars(runs), rankDots(runs), memoryBars(runs))
 	return slices.DeleteFunc(all, func(c *chart.Chart) bool { return c.Empty() })
 }
@@ -53,7 +55,8 @@ func lossEpochs(runs []*Run) *chart.Chart {
 		x, y := series(r.Epochs, func(e record) (float64, bool) { return e.num("loss") })
 		c.Add(chart.Curve{Names: []string{r.Name}, X: x, Y: y, Color: r.color})
 	}
-	return chart.New("loss", "Training loss", "Dropout is on. Runs with equal points are one curve.", c)
+	return chart.New("loss", "Training loss",
+		"Dropout is on. Runs with equal points are one curve.", c)
 }
 
 // mostPoints is how many points a curve over steps has.
@@ -68,8 +71,8 @@ func bins(runs []*Run) int {
 	return max(1, (n+mostPoints-1)/mostPoints)
 }
 
-// binned returns the means sum(part)/sum(whole) of every size steps, over the steps from the beginning of the run. Steps that lack
-// one of the two are left out.
+// binned returns the means sum(part)/sum(whole) of every size steps, over the steps from the
+// beginning of the run. Steps that lack one of the two are left out.
 func (r *Run) binned(size int, of func(i int) (part, whole float64, ok bool)) (x, y []float64) {
 	place := r.places()
 	part, whole, n := 0.0, 0.0, 0
@@ -137,8 +140,37 @@ func validation(runs []*Run, metric string) *chart.Chart {
 			one.End = ", test " + fmt.Sprintf("%.1f", 100*v)
 		}
 		c.Add(one)
+		if x, y := r.training(); len(runs) <= mostTrained && metric != "roc_auc" && len(x) > 0 {
+			c.Add(chart.Curve{
+				Names: []string{r.Name + ", training"}, X: x, Y: y, Color: r.color, Dashed: true,
+			})
+		}
 	}
-	return chart.New("accuracy", "Validation", "The test metric, all neighbours and the weights of the best epoch, stands beside the name.", c)
+	return chart.New("accuracy", "Validation", "The test metric, all neighbours and the weights "+
+		"of the best epoch, stands beside the name. Dashed: the same of the minibatches while "+
+		"they were trained, with dropout on.", c)
+}
+
+// mostTrained is how many runs have a curve of training beside the one of validation.
+const mostTrained = 3
+
+// training is the share of right predictions of the minibatches of each epoch, in %, while they
+// were trained: rank 0's log has it of all ranks.
+func (r *Run) training() (x, y []float64) {
+	right, seeds := map[float64]float64{}, map[float64]float64{}
+	for i := range r.Steps.n {
+		epoch, _ := r.Steps.at("epoch", i)
+		share, ok := r.Steps.at("accuracy", i)
+		n, counted := r.Steps.at("seeds", i)
+		if ok && counted && n > 0 {
+			right[epoch] += share * n
+			seeds[epoch] += n
+		}
+	}
+	for _, epoch := range slices.Sorted(maps.Keys(seeds)) {
+		x, y = append(x, epoch), append(y, 100*right[epoch]/seeds[epoch])
+	}
+	return x, y
 }
 
 // policyTimes compares runs that differ in nothing but their caches.
@@ -148,7 +180,8 @@ func policyTimes(runs []*Run) *chart.Chart {
 		seen[r.policy()]++
 	}
 	b := &chart.Bars{X: "s per epoch, median", Pieces: []chart.Piece{
-		{Name: "training", Color: 0}, {Name: "waiting for minibatches", Color: 1}, {Name: "of both, waiting not recorded", Color: 6},
+		{Name: "training", Color: 0}, {Name: "waiting for minibatches", Color: 1},
+		{Name: "of both, waiting not recorded", Color: 6},
 	}}
 	for _, r := range runs {
 		seconds, _ := r.seconds()
@@ -156,14 +189,17 @@ func policyTimes(runs []*Run) *chart.Chart {
 		if seen[r.policy()] > 1 {
 			name += ": " + r.Name
 		}
-		one := chart.Bar{Name: name, Values: []float64{math.NaN(), math.NaN(), seconds}, End: chart.Short(seconds) + " s"}
+		one := chart.Bar{Name: name, Values: []float64{math.NaN(), math.NaN(), seconds},
+			End: chart.Short(seconds) + " s"}
 		if wait, waits := mean(r.Epochs, "wait_fraction"); waits {
 			one.Values = []float64{seconds * (1 - wait), seconds * wait, math.NaN()}
 		}
 		b.Add(one)
 	}
 	return chart.New(
-		"policies", "Epoch time by cache policy", "Runs of otherwise the same settings on as many ranks. Waiting is the share of the epoch in which training waited for the next minibatch.", b,
+		"policies", "Epoch time by cache policy", "Runs of otherwise the same settings on as "+
+			"many ranks. Waiting is the share of the epoch in which training waited for the next "+
+			"minibatch.", b,
 	)
 }
 
@@ -175,12 +211,14 @@ func scalingChart(runs []*Run) *chart.Chart {
 		if name == "" {
 			name = "measured"
 		}
-		measured, ideal := chart.Curve{Names: []string{name}, Color: i}, chart.Curve{Names: []string{"ideal"}, Free: true, Dashed: true}
+		measured, ideal := chart.Curve{Names: []string{name}, Color: i},
+			chart.Curve{Names: []string{"ideal"}, Free: true, Dashed: true}
 		for k, p := range s.points {
 			ranks := float64(p.ranks)
 			measured.X, measured.Y = append(measured.X, ranks), append(measured.Y, p.seconds)
 			measured.Points = append(measured.Points, fmt.Sprintf("%.0f %%", 100*s.efficiency(k)))
-			ideal.X, ideal.Y = append(ideal.X, ranks), append(ideal.Y, s.points[0].seconds*float64(s.points[0].ranks)/ranks)
+			ideal.X, ideal.Y = append(ideal.X, ranks),
+				append(ideal.Y, s.points[0].seconds*float64(s.points[0].ranks)/ranks)
 			if !slices.Contains(c.At, ranks) {
 				c.At = append(c.At, ranks)
 			}
@@ -188,18 +226,22 @@ func scalingChart(runs []*Run) *chart.Chart {
 		c.Add(ideal)
 		c.Add(measured)
 	}
-	return chart.New("scaling", "Strong scaling", "Both axes are logarithmic. At the points: efficiency, the share of the ideal speed-up over the fewest ranks.", c)
+	return chart.New("scaling", "Strong scaling", "Both axes are logarithmic. At the points: "+
+		"efficiency, the share of the ideal speed-up over the fewest ranks.", c)
 }
 
 // phaseColors keep preparation apart from training, and waiting from both.
 var phaseColors = map[string]int{
-	"sample": 4, "ask": 13, "plan": 8, "score": 17, "exchange": 2, "slice": 12, "gather": 3, "forward": 5, "backward": 0, "sync": 7, "update": 6, "wait": 1, "save": 9,
+	"sample": 4, "ask": 13, "plan": 8, "score": 17, "exchange": 2, "slice": 12, "gather": 3,
+	"forward": 5, "backward": 0, "sync": 7, "update": 6, "wait": 1, "save": 9,
 }
 
-// trainingPhases run one after the other on the training goroutine, and add up to the epoch; the others run beside them.
+// trainingPhases run one after the other on the training goroutine, and add up to the epoch; the
+// others run beside them.
 var trainingPhases = []string{"forward", "backward", "sync", "update", "wait", "save"}
 
-// phaseBars shows preparation beside training: what of it training did not wait for was hidden. Source: the form of MassiveGNN, Figure 9.
+// phaseBars shows preparation beside training: what of it training did not wait for was hidden.
+// Source: the form of MassiveGNN, Figure 9.
 func phaseBars(runs []*Run) *chart.Chart {
 	b := &chart.Bars{X: "s per epoch, mean of ranks", Tick: "the epoch"}
 	for _, p := range phaseNames {
@@ -225,8 +267,10 @@ func phaseBars(runs []*Run) *chart.Chart {
 		b.Add(chart.Bar{Name: "prepared beside it", Values: prepare, Tick: seconds, Joined: true})
 	}
 	return chart.New(
-		"phases", "Phases of an epoch", "Two bars: training, phase after phase, with what it waited for; and the preparation of minibatches that went on beside it. "+
-			"Preparation that made nobody wait was hidden. It runs on several goroutines and may add up to more than the epoch.", b,
+		"phases", "Phases of an epoch", "Two bars: training, phase after phase, with what it "+
+			"waited for; and the preparation of minibatches that went on beside it. "+
+			"Preparation that made nobody wait was hidden. It runs on several goroutines and may "+
+			"add up to more than the epoch.", b,
 	)
 }
 
@@ -238,14 +282,18 @@ func overlapChart(runs []*Run) *chart.Chart {
 			return 100 * w, ok
 		})
 		wait, _ := mean(r.Epochs, "wait_fraction") // of no epoch: no curve
-		c.Add(chart.Curve{Names: []string{r.Name}, End: fmt.Sprintf(": %.1f", 100*(1-wait)), X: x, Y: y, Color: r.color})
+		c.Add(chart.Curve{Names: []string{r.Name}, End: fmt.Sprintf(": %.1f", 100*(1-wait)), X: x,
+			Y: y, Color: r.color})
 	}
-	return chart.New("overlap", "Waiting and overlap efficiency", "Overlap efficiency is the rest: the share of the epoch, in %, in which training did not wait for a minibatch. Its mean stands beside the name.", c)
+	return chart.New("overlap", "Waiting and overlap efficiency", "Overlap efficiency is the "+
+		"rest: the share of the epoch, in %, in which training did not wait for a minibatch. Its "+
+		"mean stands beside the name.", c)
 }
 
 // memoryBars draws what memory is made of, and what was resident.
 func memoryBars(runs []*Run) *chart.Chart {
-	b := &chart.Bars{X: "MB, the rank with the largest resident set", Tick: "largest resident set that the system has seen"}
+	b := &chart.Bars{X: "MB, the rank with the largest resident set",
+		Tick: "largest resident set that the system has seen"}
 	names := map[string]bool{}
 	for _, r := range runs {
 		for k := range r.Summary.object("memory") {
@@ -273,5 +321,6 @@ func memoryBars(runs []*Run) *chart.Chart {
 		one.End = chart.Short(one.Length()) + " MB"
 		b.Add(one)
 	}
-	return chart.New("memory", "Memory of a rank", "The pieces are counted where they are allocated or mapped; see docs/metrics.md.", b)
+	return chart.New("memory", "Memory of a rank", "The pieces are counted where they are "+
+		"allocated or mapped; see docs/metrics.md.", b)
 }

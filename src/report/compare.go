@@ -11,8 +11,8 @@ import (
 	"halognn/src/config"
 )
 
-// differing returns the config keys in which the runs differ, in order, but for those that but picks,
-// and those without influence on the result.
+// differing returns the config keys in which the runs differ, in order, but for those that but
+// picks, and those without influence on the result.
 func differing(runs []*Run, but func(key string) bool) []string {
 	keys := map[string]bool{}
 	for _, r := range runs {
@@ -39,9 +39,11 @@ func cacheKey(key string) bool  { return strings.HasPrefix(key, "cache.") }
 func batchKey(key string) bool  { return strings.HasPrefix(key, "sample.batch") }
 func sameEpoch(key string) bool { return config.Has(key, config.SameEpoch) }
 
-// alike is true for runs on the same graph whose configs differ in no keys but those that but picks.
+// alike is true for runs on the same graph whose configs differ in no keys but those that but
+// picks.
 func alike(a, b *Run, but func(key string) bool) bool {
-	if a.Summary != nil && b.Summary != nil && fmt.Sprint(a.Summary["graph"]) != fmt.Sprint(b.Summary["graph"]) {
+	if a.Summary != nil && b.Summary != nil &&
+		fmt.Sprint(a.Summary["graph"]) != fmt.Sprint(b.Summary["graph"]) {
 		return false
 	}
 	return len(differing([]*Run{a, b}, but)) == 0
@@ -59,7 +61,8 @@ func groups(runs []*Run, same func(a, b *Run) bool) (all [][]*Run) {
 	return all
 }
 
-// groupNames names groups by the settings in which their first runs differ; a single one has no name.
+// groupNames names groups by the settings in which their first runs differ; a single one has no
+// name.
 func groupNames(all [][]*Run, but func(key string) bool) []string {
 	names := make([]string, len(all))
 	if len(all) < 2 {
@@ -91,14 +94,16 @@ func baseline(r *Run, runs []*Run) *Run {
 	ranks, _ := r.ranks()
 	for _, b := range runs {
 		n, _ := b.ranks()
-		if b != r && b.policy() == "none" && n == ranks && len(b.Epochs) > 0 && len(differing([]*Run{r, b}, sameEpoch)) == 0 {
+		if b != r && b.policy() == "none" && n == ranks && len(b.Epochs) > 0 &&
+			len(differing([]*Run{r, b}, sameEpoch)) == 0 {
 			return b
 		}
 	}
 	return nil
 }
 
-// study is a strong-scaling study: runs of the same settings on different numbers of ranks, fewest first.
+// study is a strong-scaling study: runs of the same settings on different numbers of ranks, fewest
+// first.
 type study struct {
 	name   string // what tells it from other studies; empty if there is one only
 	points []point
@@ -119,8 +124,9 @@ func (s *study) efficiency(i int) float64 {
 	return s.speedup(i) * float64(s.points[0].ranks) / float64(s.points[i].ranks)
 }
 
-// sameWork is true for runs that differ in ranks only: the same graph and parts, the same pretended nodes, and as many threads a rank.
-// A minibatch is the same if its size is, or the seeds of a step.
+// sameWork is true for runs that differ in ranks only: the same graph and parts, the same pretended
+// nodes, and as many threads a rank. A minibatch is the same if its size is, or the seeds of a
+// step.
 func sameWork(a, b *Run) bool {
 	if alike(a, b, noKey) {
 		return true
@@ -130,18 +136,21 @@ func sameWork(a, b *Run) bool {
 	return alike(a, b, batchKey) && knownA && knownB && seedsA == seedsB
 }
 
-// timed is true for runs that are points of a study: finished, on one number of ranks from begin to end, with epochs that took time.
+// timed is true for runs that are points of a study: finished, on one number of ranks from begin to
+// end, with epochs that took time.
 func timed(r *Run) bool {
 	ranks, known := r.ranks()
 	seconds, _ := r.seconds()
-	moved := slices.ContainsFunc(r.Epochs, func(e record) bool { n := len(e.list("ranks")); return n > 0 && n != ranks })
+	moved := slices.ContainsFunc(r.Epochs,
+		func(e record) bool { n := len(e.list("ranks")); return n > 0 && n != ranks })
 	return r.Summary != nil && known && ranks > 0 && seconds > 0 && !moved
 }
 
 // studies finds the scaling studies among the runs.
 func studies(runs []*Run) (out []study) {
 	var all [][]*Run
-	for _, g := range groups(slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { return !timed(r) }), sameWork) {
+	for _, g := range groups(slices.DeleteFunc(slices.Clone(runs),
+		func(r *Run) bool { return !timed(r) }), sameWork) {
 		first, _ := g[0].ranks()
 		if slices.ContainsFunc(g, func(r *Run) bool { n, _ := r.ranks(); return n != first }) {
 			all = append(all, g)
@@ -171,8 +180,8 @@ func studies(runs []*Run) (out []study) {
 	return out
 }
 
-// byMetric divides runs by what they validate by: other metrics are of other tasks, and so are the losses. A run that has not finished
-// does not know, and goes with those on its parts.
+// byMetric divides runs by what they validate by: other metrics are of other tasks, and so are the
+// losses. A run that has not finished does not know, and goes with those on its parts.
 func byMetric(runs []*Run) (all [][]*Run, names []string) {
 	of := map[string]string{} // parts
 	for _, r := range runs {
@@ -191,9 +200,11 @@ func byMetric(runs []*Run) (all [][]*Run, names []string) {
 	return all, names
 }
 
-// policyGroups finds the runs of different cache policies that differ in nothing else, and names each group.
+// policyGroups finds the runs of different cache policies that differ in nothing else, and names
+// each group.
 func policyGroups(runs []*Run) (all [][]*Run, names []string) {
-	ranked := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { s, _ := r.seconds(); return s <= 0 })
+	ranked := slices.DeleteFunc(slices.Clone(runs),
+		func(r *Run) bool { s, _ := r.seconds(); return s <= 0 })
 	all = groups(ranked, func(a, b *Run) bool {
 		ranksA, _ := a.ranks()
 		ranksB, _ := b.ranks()

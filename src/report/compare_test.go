@@ -24,17 +24,21 @@ func TestAStudyIsOfEqualWork(t *testing.T) {
 	}{
 		{"as it is", func(*Run) {}, true},
 		{"another place, and louder", func(r *Run) {
-			r.Config["run.dir"], r.Config["run.progress"], r.Config["run.stall_seconds"] = "x", "bar", 9
+			r.Config["run.dir"], r.Config["run.progress"], r.Config["run.stall_seconds"] = "x",
+				"bar", 9
 		}, true},
-		{"half the minibatch a rank, the same for all", func(r *Run) { r.Config["sample.batch"] = 32 }, true},
-		{"another minibatch", func(r *Run) { r.Config["sample.batch"], r.Steps.of["seeds"][0] = 32, 64 }, false},
+		{"half the minibatch a rank, the same for all",
+			func(r *Run) { r.Config["sample.batch"] = 32 }, true},
+		{"another minibatch",
+			func(r *Run) { r.Config["sample.batch"], r.Steps.of["seeds"][0] = 32, 64 }, false},
 		{"pretended nodes", func(r *Run) { r.Config["run.ranks_per_node"] = 2 }, false},
 		{"other parts", func(r *Run) { r.Config["data.parts"] = "parts-8" }, false},
 		{"parts staged", func(r *Run) { r.Config["run.stage_dir"] = "/scratch" }, false},
 		{"workers", func(r *Run) { r.Config["pipeline.workers"] = 4 }, false},
 		{"threads", func(r *Run) { r.Config["compute.threads"] = 4 }, false},
 		{"checkpoints", func(r *Run) { r.Config["checkpoint.every_steps"] = 1 }, false},
-		{"another graph", func(r *Run) { r.Summary["graph"] = map[string]any{"vertices": 7.0} }, false},
+		{"another graph", func(r *Run) { r.Summary["graph"] = map[string]any{"vertices": 7.0} },
+			false},
 		{"not finished", func(r *Run) { r.Summary = nil }, false},
 		{"no ranks", func(r *Run) {
 			r.Summary["ranks"] = 0.0
@@ -47,15 +51,18 @@ func TestAStudyIsOfEqualWork(t *testing.T) {
 				e["seconds"] = 0.0
 			}
 		}, false},
-		{"moved to other ranks on its way", func(r *Run) { r.Epochs[0]["ranks"] = []any{map[string]any{}} }, false},
+		{"moved to other ranks on its way",
+			func(r *Run) { r.Epochs[0]["ranks"] = []any{map[string]any{}} }, false},
 	} {
 		runs := fixture(t, "base", "wide")
 		c.wide(runs[1])
 		all := studies(runs)
-		if (len(all) == 1) != c.study || slices.Contains(ids(chartsOf(runs)), "scaling") != c.study {
+		if (len(all) == 1) != c.study ||
+			slices.Contains(ids(chartsOf(runs)), "scaling") != c.study {
 			t.Errorf("%s: %d studies", c.name, len(all))
 		}
-		if text := scalingChart(runs).SVG(); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
+		if text := scalingChart(runs).SVG(); strings.Contains(text, "NaN") ||
+			strings.Contains(text, "Inf") {
 			t.Errorf("%s: the plot has points nowhere", c.name)
 		}
 	}
@@ -70,27 +77,33 @@ func TestPoliciesAreComparedOnEqualWork(t *testing.T) {
 	}
 	runs[4].Config["train.lr"], runs[5].Config["train.lr"] = 0.5, 0.7
 	all, names := policyGroups(runs)
-	if len(all) != 2 || !slices.Equal(all[0], []*Run{runs[0], runs[1]}) || !slices.Equal(all[1], []*Run{runs[2], runs[3]}) {
+	if len(all) != 2 || !slices.Equal(all[0], []*Run{runs[0], runs[1]}) ||
+		!slices.Equal(all[1], []*Run{runs[2], runs[3]}) {
 		t.Errorf("groups %v", names)
 	}
-	if got := ids(chartsOf(runs)); !slices.Contains(got, "policies-1") || !slices.Contains(got, "policies-2") {
+	if got := ids(chartsOf(runs)); !slices.Contains(got, "policies-1") ||
+		!slices.Contains(got, "policies-2") {
 		t.Errorf("plots %q", got)
 	}
 	unknown := fixture(t, "base", "vip")
 	for _, e := range unknown[1].Epochs {
 		delete(e, "wait_fraction")
 	}
-	if text := policyTimes(unknown).SVG(); strings.Contains(text, "vip, training: ") || !strings.Contains(text, "vip, of both, waiting not recorded: 1.500") {
+	if text := policyTimes(unknown).SVG(); strings.Contains(text, "vip, training: ") ||
+		!strings.Contains(text, "vip, of both, waiting not recorded: 1.500") {
 		t.Error("waiting that was not recorded is taken for none")
 	}
 }
 
-// What runs of other tasks validate by, and their losses, are other things: each has an axis of its own. A killed run belongs to its parts.
+// What runs of other tasks validate by, and their losses, are other things: each has an axis of its
+// own. A killed run belongs to its parts.
 func TestMetricsDoNotShareAnAxis(t *testing.T) {
 	runs := fixture(t, "base", "vip", "killed", "old")
-	runs[1].Summary["metric_name"], runs[1].Config["data.parts"], runs[3].Config["data.parts"] = "micro_f1", "yelp", "other"
+	runs[1].Summary["metric_name"], runs[1].Config["data.parts"],
+		runs[3].Config["data.parts"] = "micro_f1", "yelp", "other"
 	all, names := byMetric(runs)
-	if want := []string{"accuracy", "micro_f1", "metric not recorded, other"}; !slices.Equal(names, want) {
+	if want := []string{"accuracy", "micro_f1", "metric not recorded, other"}; !slices.Equal(names,
+		want) {
 		t.Fatalf("%q, expected %q", names, want)
 	}
 	if !slices.Equal(all[0], []*Run{runs[0], runs[2]}) {
@@ -102,10 +115,12 @@ func TestMetricsDoNotShareAnAxis(t *testing.T) {
 			t.Errorf("no plot %s among %q", id, got)
 		}
 	}
-	if text := validation(all[1], names[1]).SVG(); !strings.Contains(text, "validation micro_f1, %") {
+	if text := validation(all[1], names[1]).SVG(); !strings.Contains(text,
+		"validation micro_f1, %") {
 		t.Error("the axis does not say what it measures")
 	}
-	if rows := plainText(outcomes(runs).rows); rows[0][2] != "71.00 % accuracy" || rows[1][2] != "71.00 % micro_f1" || rows[2][2] != chart.Absent {
+	if rows := plainText(outcomes(runs).rows); rows[0][2] != "71.00 % accuracy" ||
+		rows[1][2] != "71.00 % micro_f1" || rows[2][2] != chart.Absent {
 		t.Errorf("the table says %q", rows)
 	}
 }

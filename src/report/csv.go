@@ -7,7 +7,8 @@ import (
 	"strconv"
 )
 
-// plain formats a value of a record for a program to read; what is absent or no single value is empty.
+// plain formats a value of a record for a program to read; what is absent or no single value is
+// empty.
 func plain(v any) string {
 	switch v := v.(type) {
 	case float64:

@@ -22,7 +22,8 @@ func FuzzRun(f *testing.F) {
 		if err := os.MkdirAll(run, 0o777); err != nil {
 			t.Fatal(err)
 		}
-		files := map[string][]byte{"metrics.jsonl": metrics, "summary.json": summary, "config.yaml": config}
+		files := map[string][]byte{"metrics.jsonl": metrics, "summary.json": summary,
+			"config.yaml": config}
 		for name, content := range files {
 			if err := os.WriteFile(filepath.Join(run, name), content, 0o666); err != nil {
 				t.Fatal(err)

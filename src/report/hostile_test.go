@@ -16,7 +16,9 @@ import (
 // Whatever a name is made of, what is shown of it is text of one line that obeys nothing.
 func TestVisible(t *testing.T) {
 	for in, want := range map[string]string{
-		"run é 世界": "run é 世界", "a\x1b[31mb": `a\x1b[31mb`, "a\nb\tc\r": `a\nb\tc\r`, "\xff\x00": `\xff\x00`, "x\u202egnp": `x\u202egnp`, "'\"\\": "'\"\\", "\ufffe": `\ufffe`,
+		"run é 世界": "run é 世界", "a\x1b[31mb": `a\x1b[31mb`, "a\nb\tc\r": `a\nb\tc\r`,
+		"\xff\x00": `\xff\x00`, "x\u202egnp": `x\u202egnp`, "'\"\\": "'\"\\",
+		"\ufffe": `\ufffe`,
 	} {
 		if got := visible(in); got != want {
 			t.Errorf("visible(%q) is %q, expected %q", in, got, want)
@@ -36,7 +38,8 @@ func TestVisible(t *testing.T) {
 
 func TestMarkdownShowsTextAsItIs(t *testing.T) {
 	for in, want := range map[string]string{
-		"a_b 1": "a_b 1", "_a_": `\_a\_`, "a|b": "a&#124;b", `a\|b`: `a\\&#124;b`, "<b>&amp;": "&#60;b&#62;&#38;amp;", "*x* `y` [z](u)": "\\*x\\* \\`y\\` \\[z\\](u)",
+		"a_b 1": "a_b 1", "_a_": `\_a\_`, "a|b": "a&#124;b", `a\|b`: `a\\&#124;b`,
+		"<b>&amp;": "&#60;b&#62;&#38;amp;", "*x* `y` [z](u)": "\\*x\\* \\`y\\` \\[z\\](u)",
 	} {
 		if got := markdown(in); got != want {
 			t.Errorf("markdown(%q) is %q, expected %q", in, got, want)
@@ -44,7 +47,8 @@ func TestMarkdownShowsTextAsItIs(t *testing.T) {
 	}
 }
 
-// Names of directories, settings and what records hold reach a page, tables, plots and a terminal as text, and break none of them.
+// Names of directories, settings and what records hold reach a page, tables, plots and a terminal
+// as text, and break none of them.
 func TestHostileNames(t *testing.T) {
 	hostile := filepath.Join(t.TempDir(), "a|b\n\x1b[2J\x01<img src=x>\u202e`_*"+strings.Repeat("世", 40))
 	if err := os.CopyFS(hostile, os.DirFS("testdata/vip")); err != nil {

@@ -32,9 +32,12 @@ const mostTurned = 8
 // timeModel is the model of a step beside the steps that were measured.
 func timeModel(runs []*Run) table {
 	t := table{
-		id: "model", title: "Seconds of a step: MassiveGNN's model and the measurement", columns: []string{"run"},
-		note: "The terms are phases of the run, for each step. Measured: means over the epochs, of rank 0; the first step ends where " +
-			"the second begins. Without preparing ahead a step has t_lookup and t_score besides T_base, and copies after it has fetched. " +
+		id: "model", title: "Seconds of a step: MassiveGNN's model and the measurement",
+		columns: []string{"run"},
+		note: "The terms are phases of the run, for each step. Measured: means over the epochs, " +
+			"of rank 0; the first step ends where " +
+			"the second begins. Without preparing ahead a step has t_lookup and t_score besides " +
+			"T_base, and copies after it has fetched. " +
 			"A pipeline deeper than 1 may be faster than T_prefetch.",
 	}
 	for _, term := range modelTerms {
@@ -58,7 +61,8 @@ func timeModel(runs []*Run) table {
 	return t
 }
 
-// modelBars draws the steps that were measured, and what the model makes of their terms at the run's depth.
+// modelBars draws the steps that were measured, and what the model makes of their terms at the
+// run's depth.
 func modelBars(runs []*Run) *chart.Chart {
 	b := &chart.Bars{
 		X: "s, a step", Tick: "the model: T_base at depth 0, T_prefetch otherwise",
@@ -79,11 +83,13 @@ func modelBars(runs []*Run) *chart.Chart {
 		if !known || !modelled {
 			model = math.NaN()
 		}
-		b.Add(chart.Bar{Name: r.Name, Values: []float64{step}, Tick: model, End: chart.Short(step) + " s"})
+		b.Add(chart.Bar{Name: r.Name, Values: []float64{step}, Tick: model, End: chart.Short(step) +
+			" s"})
 	}
 	return chart.New(
 		"model", "Seconds of a step, measured and by the model",
-		"MassiveGNN's model (equations 2 and 5) of the phases that the run measured. The table has its terms.", b,
+		"MassiveGNN's model (equations 2 and 5) of the phases that the run measured. The table "+
+			"has its terms.", b,
 	)
 }
 
@@ -91,10 +97,13 @@ func modelBars(runs []*Run) *chart.Chart {
 func overheads(runs []*Run) table {
 	t := table{
 		id: "overheads", title: "What is not training",
-		columns: []string{"run", "waiting", "start-up, s/epoch", "of the epoch", "communication stall, s/epoch", "of the epoch", "set-up, s"},
-		note: "Waiting: share of the epoch in which training waited for a minibatch; of it start-up: for the first one of " +
+		columns: []string{"run", "waiting", "start-up, s/epoch", "of the epoch",
+			"communication stall, s/epoch", "of the epoch", "set-up, s"},
+		note: "Waiting: share of the epoch in which training waited for a minibatch; of it " +
+			"start-up: for the first one of " +
 			"an epoch. Communication stall: MassiveGNN's equation 9, what " +
-			"remote rows take beyond the copying beside them; what of it training did wait for is part of waiting. Set-up: all that came before " +
+			"remote rows take beyond the copying beside them; what of it training did wait for " +
+			"is part of waiting. Set-up: all that came before " +
 			"the first step.",
 	}
 	for _, r := range runs {
@@ -108,7 +117,8 @@ func overheads(runs []*Run) table {
 			continue
 		}
 		t.rows = append(t.rows, []string{
-			r.Name, percent(wait, waits), cell(startup, starts), percent(started, known), cell(stall, stalls), percent(share, shares),
+			r.Name, percent(wait, waits), cell(startup, starts), percent(started, known),
+			cell(stall, stalls), percent(share, shares),
 			cell(prepared, sets),
 		})
 	}
@@ -118,8 +128,10 @@ func overheads(runs []*Run) table {
 // setUp is what the runs did before their first step.
 func setUp(runs []*Run) table {
 	t := table{
-		id: "setup", title: "Seconds before the first step, mean over ranks", columns: []string{"run"},
-		note: "From the beginning of the command; of a run that went on, of its last start. Cache: rank, predict and fill, beside the " +
+		id: "setup", title: "Seconds before the first step, mean over ranks",
+		columns: []string{"run"},
+		note: "From the beginning of the command; of a run that went on, of its last start. " +
+			"Cache: rank, predict and fill, beside the " +
 			"epochs together (MassiveGNN, Figure 8: its initialisation cost).",
 	}
 	for i := range trace.NumSetUpItems {
@@ -144,7 +156,8 @@ func setUp(runs []*Run) table {
 		}
 		epoch, timed := mean(r.Epochs, "seconds")
 		trained := epoch * float64(len(r.Epochs))
-		t.rows = append(t.rows, append(row, cell(total, known), percent(cache/trained, timed && trained > 0)))
+		t.rows = append(t.rows,
+			append(row, cell(total, known), percent(cache/trained, timed && trained > 0)))
 	}
 	if n := len(t.rows); n > 0 && n <= mostTurned {
 		t.turn()

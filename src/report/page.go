@@ -21,7 +21,11 @@ var page = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 @media (prefers-color-scheme: dark) { :root { --text: #ddd; --back: #16181c; --rule: #3a3d42; --soft: #a0a0a0; --stripe: #1e2126; } }
 body { font: 15px/1.45 system-ui, sans-serif; color: var(--text); background: var(--back); max-width: 66rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; overflow-wrap: anywhere; } h2 { font-size: 1.1rem; margin: 2.2rem 0 .5rem; }
-nav { font-size: .9rem; } nav a { margin-right: .9rem; white-space: nowrap; } a { color: inherit; }
+p.verdict { font-size: 1.05rem; margin: .3rem 0; overflow-wrap: anywhere; } a { color: inherit; }
+nav { font-size: .9rem; margin: 1rem 0; } nav p { margin: .15rem 0; } nav a { margin-right: .9rem; white-space: nowrap; }
+section { min-width: 0; } section.words th, section.words td { text-align: left; white-space: normal; vertical-align: top; max-width: 22rem; overflow-wrap: anywhere; }
+section.words td:first-child { min-width: 5rem; } div.plots { display: grid; grid-template-columns: minmax(0, 1fr); column-gap: 2.5rem; }
+@media screen and (min-width: 84rem) { body { max-width: 96rem; } div.tables { display: flex; flex-wrap: wrap; column-gap: 3rem; } div.tables section { max-width: 100%; } p.note { max-width: 44rem; } div.plots { grid-template-columns: repeat(2, minmax(0, 1fr)); } }
 p.note { color: var(--soft); margin: .4rem 0; font-size: .9rem; }
 p.warning { border-left: 4px solid #d55e00; padding-left: .6rem; overflow-wrap: anywhere; }
 div.wide { overflow-x: auto; }
@@ -39,19 +43,27 @@ details { font-size: .9rem; color: var(--soft); } details div { max-height: 24re
 </head>
 <body>
 <h1>halognn report: {{.Title}}</h1>
-<nav>{{range .Charts}}<a href="#plot-{{.ID}}">{{.Title}}</a> {{end}}</nav>
+{{range .Verdict}}<p class="verdict">{{.}}</p>
+{{end}}
+<nav>
+<p>Tables: {{range .Tables}}<a href="#{{.ID}}">{{.Title}}</a> {{end}}</p>
+{{if .Charts}}<p>Plots: {{range .Charts}}<a href="#plot-{{.ID}}">{{.Title}}</a> {{end}}</p>{{end}}
+</nav>
 {{range .Warnings}}<p class="warning">{{.}}</p>
 {{end}}
 {{define "table"}}<div class="wide"><table>
 <thead><tr>{{range .Columns}}<th>{{.}}</th>{{end}}</tr></thead>
 <tbody>{{range .Rows}}<tr>{{range .}}<td>{{.}}</td>{{end}}</tr>
 {{end}}</tbody></table></div>{{end}}
-{{range .Tables}}<section id="{{.ID}}">
+<div class="tables">
+{{range .Tables}}<section id="{{.ID}}"{{if .Words}} class="words"{{end}}>
 <h2>{{.Title}}</h2>
-{{template "table" .}}
-<p class="note">{{.Note}}</p>
+{{if .Folded}}<details><summary>nothing but zeros</summary>{{template "table" .}}</details>{{else}}{{template "table" .}}{{end}}
+{{if .Note}}<p class="note">{{.Note}}</p>{{end}}
 </section>
 {{end}}
+</div>
+<div class="plots">
 {{range .Charts}}<section id="plot-{{.ID}}">
 <h2>{{.Title}}</h2>
 <figure>{{.SVG}}</figure>
@@ -59,6 +71,7 @@ details { font-size: .9rem; color: var(--soft); } details div { max-height: 24re
 <details><summary>in figures</summary>{{template "table" .}}</details>
 </section>
 {{end}}
+</div>
 </body>
 </html>
 `))
@@ -66,6 +79,8 @@ details { font-size: .9rem; color: var(--soft); } details div { max-height: 24re
 // section is a table or a plot of the page.
 type section struct {
 	ID, Title, Note string
+	Folded          bool // a table of zeros
+	Words           bool // cells are words, not figures
 	SVG             template.HTML
 	Columns         []string
 	Rows            [][]string
@@ -81,21 +96,25 @@ func runsWord(runs []*Run) string {
 // mostDamages is how many faults of a run are named; the rest are counted.
 const mostDamages = 5
 
-// warnings says what the reader must know before the numbers: what could not be read, what has not finished, and what is of several caches.
+// warnings says what the reader must know before the numbers: what could not be read, what has not
+// finished, and what is of several caches.
 func warnings(runs []*Run) (out []string) {
 	for _, r := range runs {
 		for i, fault := range r.Damaged {
 			if i == mostDamages {
-				out = append(out, fmt.Sprintf("%s: %d more that could not be read", r.Name, len(r.Damaged)-i))
+				out = append(out, fmt.Sprintf("%s: %d more that could not be read", r.Name,
+					len(r.Damaged)-i))
 				break
 			}
 			out = append(out, r.Name+": left out: "+fault)
 		}
 		if r.Summary == nil {
-			out = append(out, fmt.Sprintf("%s: %s; it has no summary, and what it got to is shown", r.Name, r.state()))
+			out = append(out, fmt.Sprintf("%s: %s; it has no summary, and what it got to is shown",
+				r.Name, r.state()))
 		}
 		if r.tried() {
-			out = append(out, r.Name+": cache.policy auto: its numbers include the epochs in which it tried several caches")
+			out = append(out, r.Name+": cache.policy auto: its numbers include the epochs in "+
+				"which it tried several caches")
 		}
 	}
 	return out
@@ -104,17 +123,26 @@ func warnings(runs []*Run) (out []string) {
 func writePage(w io.Writer, runs []*Run, tables []table, charts []*chart.Chart) error {
 	data := struct {
 		Title          string
+		Verdict        []string
 		Warnings       []string
 		Style          template.CSS
 		Tables, Charts []section
-	}{Title: runsWord(runs), Warnings: warnings(runs), Style: template.CSS(chart.Style)}
+	}{
+		Title: runsWord(runs), Verdict: verdict(runs), Warnings: warnings(runs),
+		Style: template.CSS(chart.Style),
+	}
 	for _, t := range tables {
-		data.Tables = append(data.Tables, section{ID: t.id, Title: t.title, Note: t.note, Columns: t.columns, Rows: t.rows})
+		data.Tables = append(data.Tables, section{
+			ID: t.id, Title: t.title, Note: t.note, Columns: t.columns, Rows: t.rows,
+			Folded: t.allZero(), Words: t.words,
+		})
 	}
 	for _, c := range charts {
 		columns, rows := c.Table()
 		// The SVG is made here, with every name in it escaped.
-		data.Charts = append(data.Charts, section{ID: c.ID, Title: c.Title, Note: c.Note, SVG: template.HTML(c.SVG()), Columns: columns, Rows: rows})
+		data.Charts = append(data.Charts,
+			section{ID: c.ID, Title: c.Title, Note: c.Note, SVG: template.HTML(c.SVG()),
+				Columns: columns, Rows: rows})
 	}
 	return page.Execute(w, data)
 }

@@ -62,13 +62,15 @@ func parse(t *testing.T, text string) *element {
 	return &root
 }
 
-// Names of directories are anything; the page is well-formed all the same, and asks nothing of the network.
+// Names of directories are anything; the page is well-formed all the same, and asks nothing of the
+// network.
 func TestPageIsWellFormedAndStandsAlone(t *testing.T) {
 	hostile := filepath.Join(t.TempDir(), `<b onclick="x">&amp; "q' | ]]>`)
 	if err := os.CopyFS(hostile, os.DirFS("testdata/vip")); err != nil {
 		t.Fatal(err)
 	}
-	runs, err := Load([]string{"testdata/base", "testdata/wide", "testdata/killed", "testdata/old", hostile})
+	runs, err := Load([]string{"testdata/base", "testdata/wide", "testdata/killed", "testdata/old",
+		hostile})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,12 +94,14 @@ func TestPageIsWellFormedAndStandsAlone(t *testing.T) {
 			}
 		}
 		for _, a := range e.Attrs {
-			if ref := a.Name.Local == "href" || a.Name.Local == "src"; ref && !strings.HasPrefix(a.Value, "#") || strings.Contains(a.Value, "url(") {
+			if ref := a.Name.Local == "href" || a.Name.Local == "src"; ref &&
+				!strings.HasPrefix(a.Value, "#") || strings.Contains(a.Value, "url(") {
 				t.Errorf("%s refers to %q", e.XMLName.Local, a.Value)
 			}
 		}
 	})
-	if bare := strings.ReplaceAll(string(text), "http://www.w3.org/2000/svg", ""); strings.Contains(bare, "://") || strings.Contains(bare, "@import") {
+	if bare := strings.ReplaceAll(string(text), "http://www.w3.org/2000/svg",
+		""); strings.Contains(bare, "://") || strings.Contains(bare, "@import") {
 		t.Error("the page refers to something outside")
 	}
 	files, err := filepath.Glob(filepath.Join(dir, PlotsDir, "*.svg"))
@@ -111,7 +115,8 @@ func TestPageIsWellFormedAndStandsAlone(t *testing.T) {
 		}
 		parse(t, string(text))
 	}
-	for _, words := range []string{"killed: not finished", "prefers-color-scheme: dark", "@media print"} {
+	for _, words := range []string{"killed: not finished", "prefers-color-scheme: dark",
+		"@media print"} {
 		if !strings.Contains(string(text), words) {
 			t.Errorf("the page does not say %q", words)
 		}
@@ -168,7 +173,8 @@ func axes(t *testing.T, svg *element, log bool) (x, y axis) {
 // points reads a curve back from its path.
 func points(t *testing.T, path *element, x, y axis) (out [][2]float64) {
 	t.Helper()
-	for _, one := range strings.FieldsFunc(path.attr("d"), func(r rune) bool { return r == 'M' || r == 'L' }) {
+	for _, one := range strings.FieldsFunc(path.attr("d"),
+		func(r rune) bool { return r == 'M' || r == 'L' }) {
 		var at [2]float64
 		if _, err := fmt.Sscan(one, &at[0], &at[1]); err != nil {
 			t.Fatal(err)
@@ -202,16 +208,22 @@ func TestCurvesGoThroughTheData(t *testing.T) {
 		log  bool
 		want [][][2]float64
 	}{
-		{"loss; equal ones are one curve", lossEpochs, []string{"base", "vip"}, false, [][][2]float64{{{1, 1.75}, {2, 1}}}},
-		{"loss", lossEpochs, []string{"base", "old"}, false, [][][2]float64{{{1, 1.75}, {2, 1}}, {{1, 2}}}},
-		{"steps", lossSteps, []string{"vip"}, false, [][][2]float64{{{1, 2}, {2, 1.5}, {3, 1.25}, {4, 0.75}}}},
-		{"validation", func(runs []*Run) *chart.Chart { return validation(runs, "accuracy") }, []string{"base"}, false, [][][2]float64{{{1, 60}, {2, 70}}}},
+		{"loss; equal ones are one curve", lossEpochs, []string{"base", "vip"}, false,
+			[][][2]float64{{{1, 1.75}, {2, 1}}}},
+		{"loss", lossEpochs, []string{"base", "old"}, false,
+			[][][2]float64{{{1, 1.75}, {2, 1}}, {{1, 2}}}},
+		{"steps", lossSteps, []string{"vip"}, false,
+			[][][2]float64{{{1, 2}, {2, 1.5}, {3, 1.25}, {4, 0.75}}}},
+		{"validation", func(runs []*Run) *chart.Chart { return validation(runs, "accuracy") },
+			[]string{"base"}, false, [][][2]float64{{{1, 60}, {2, 70}}, {{1, 50}, {2, 50}}}},
 		{"waiting", overlapChart, []string{"base"}, false, [][][2]float64{{{1, 10}, {2, 30}}}},
 		{"hit rate and the one so far", hitRates, []string{"vip"}, false, [][][2]float64{
-			{{1, 100. / 3}, {2, 100. / 3}, {3, 50}, {4, 50}}, {{1, 100. / 3}, {2, 100. / 3}, {3, 37.5}, {4, 40}},
+			{{1, 100. / 3}, {2, 100. / 3}, {3, 50}, {4, 50}},
+			{{1, 100. / 3}, {2, 100. / 3}, {3, 37.5}, {4, 40}},
 		}},
 		{"scaling, ideal first", scalingChart, []string{"base", "wide"}, true, [][][2]float64{
-			{{math.Log(2), math.Log(2.5)}, {math.Log(4), math.Log(1.25)}}, {{math.Log(2), math.Log(2.5)}, {math.Log(4), math.Log(1.5625)}},
+			{{math.Log(2), math.Log(2.5)}, {math.Log(4), math.Log(1.25)}},
+			{{math.Log(2), math.Log(2.5)}, {math.Log(4), math.Log(1.5625)}},
 		}},
 	} {
 		svg := parse(t, c.of(fixture(t, c.runs...)).SVG())
@@ -257,13 +269,14 @@ func TestBarsAreAsLongAsTheData(t *testing.T) {
 	if sum["base"] != 5200 || sum["vip"] != 5150 || sum["old"] != 5200 {
 		t.Errorf("bars add up to %v", sum)
 	}
-	if text := tierBars(fixture(t, "old")).SVG(); !strings.Contains(text, unknownTier) || strings.Contains(text, "own cache: 0") {
+	if text := tierBars(fixture(t, "old")).SVG(); !strings.Contains(text, unknownTier) ||
+		strings.Contains(text, "own cache: 0") {
 		t.Error("an old run's transferred rows are not shown, or what it did not count is")
 	}
 }
 
-// A step that was measured stands beside what the model makes of it at the run's depth: equation 2 for base, which
-// prepares nothing ahead, equation 5 for vip.
+// A step that was measured stands beside what the model makes of it at the run's depth: equation 2
+// for base, which prepares nothing ahead, equation 5 for vip.
 func TestModelStandsBesideTheMeasurement(t *testing.T) {
 	_, rows := modelBars(fixture(t, "base", "old", "vip")).Table()
 	want := [][]string{{"base", "1", "0.8750"}, {"vip", "0.7500", "0.6875"}}

@@ -16,7 +16,8 @@ import (
 // record is one JSON object.
 type record map[string]any
 
-// most bounds the numbers that are taken for such: sums and means of them are finite. No count, time or loss comes near.
+// most bounds the numbers that are taken for such: sums and means of them are finite. No count,
+// time or loss comes near.
 const most = 1e100
 
 // numberOf returns a value of a record as a number, and whether it is one.
@@ -50,7 +51,8 @@ func (r record) list(key string) (out []record) {
 	return out
 }
 
-// columns are the numbers of n records, a column a key, NaN where a record lacks it: 8 bytes a number, for runs of millions of steps.
+// columns are the numbers of n records, a column a key, NaN where a record lacks it: 8 bytes a
+// number, for runs of millions of steps.
 type columns struct {
 	n  int
 	of map[string][]float64
@@ -86,7 +88,8 @@ func (c *columns) at(key string, i int) (float64, bool) {
 func (c *columns) keys() []string { return slices.Sorted(maps.Keys(c.of)) }
 
 // must are the numbers without which a record of the kind means nothing.
-var must = map[string][]string{"step": {"epoch", "step", "loss"}, "epoch": {"epoch", "seconds"}, "eval": {"epoch"}}
+var must = map[string][]string{"step": {"epoch", "step", "loss"}, "epoch": {"epoch", "seconds"},
+	"eval": {"epoch"}}
 
 // longestLine bounds the memory that a damaged file can take.
 const longestLine = 16 << 20
@@ -95,7 +98,7 @@ const longestLine = 16 << 20
 func (r *Run) readMetrics(path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		r.damage("%s: there is none", path)
+		r.damage("%s: the file is missing", path)
 		return nil
 	}
 	if err != nil {
@@ -128,7 +131,8 @@ func (r *Run) damage(format string, args ...any) {
 	r.Damaged = append(r.Damaged, visible(fmt.Sprintf(format, args...)))
 }
 
-// readLine returns a line, and whether it has an end. Of one that is longer than any record it returns the beginning.
+// readLine returns a line, and whether it has an end. Of one that is longer than any record it
+// returns the beginning.
 func readLine(r *bufio.Reader) (line []byte, whole bool, err error) {
 	for {
 		piece, err := r.ReadSlice('\n')

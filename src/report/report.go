@@ -4,9 +4,10 @@
 //	RUN/summary.json   ──┼─> Load ─> Run ─┤      └────────────────┐
 //	RUN/metrics.jsonl  ──┘                └─> charts ─> plots/*.svg ──> report.html
 //
-// A run that has not finished, or was killed, has no summary and perhaps half a last line. What is there is reported; what is not
-// is marked as absent, never taken for zero. The page needs nothing but itself: no network, no scripts, no fonts. Its plots are
-// SVG elements of package chart, whose colours follow a dark theme; the page prints dark on white.
+// A run that has not finished, or was killed, has no summary and perhaps half a last line. What is
+// there is reported; what is not is marked as absent, never taken for zero. The page needs nothing
+// but itself: no network, no scripts, no fonts. Its plots are SVG elements of package chart, whose
+// colours follow a dark theme; the page prints dark on white.
 //
 // The package reads files and knows no ranks, graphs or models.
 package report
@@ -39,8 +40,8 @@ const (
 	PlotsDir     = "plots"
 )
 
-// Write reports the runs into directory dir, which is made if need be. Files of an earlier report there are replaced, and its
-// plots removed; other files stay.
+// Write reports the runs into directory dir, which is made if need be. Files of an earlier report
+// there are replaced, and its plots removed; other files stay.
 func Write(runs []*Run, dir string) error {
 	if len(runs) == 0 {
 		return errors.New("report: no runs")
@@ -60,12 +61,17 @@ func Write(runs []*Run, dir string) error {
 		faults = append(faults, err)
 	}
 	write(PageFile, func(w io.Writer) error { return writePage(w, runs, tables, charts) })
-	write(MarkdownFile, func(w io.Writer) error { writeMarkdown(w, runs, tables, charts); return nil })
+	write(MarkdownFile, func(w io.Writer) error {
+		writeMarkdown(w, runs, tables,
+			charts)
+		return nil
+	})
 	write(RunsFile, func(w io.Writer) error { return writeRuns(w, runs) })
 	write(EpochsFile, func(w io.Writer) error { return writeEpochs(w, runs) })
 	write(StepsFile, func(w io.Writer) error { return writeSteps(w, runs) })
 	for _, c := range charts {
-		write(filepath.Join(PlotsDir, c.ID+".svg"), func(w io.Writer) error { _, err := io.WriteString(w, c.File(origin)); return err })
+		write(filepath.Join(PlotsDir, c.ID+".svg"),
+			func(w io.Writer) error { _, err := io.WriteString(w, c.File(origin)); return err })
 	}
 	if err := errors.Join(append(faults, removeOthers(plots, charts))...); err != nil {
 		return fmt.Errorf("report: %w", err)
@@ -73,7 +79,7 @@ func Write(runs []*Run, dir string) error {
 	return nil
 }
 
-// removeOthers removes the plots of earlier reports that are none of the charts.
+// removeOthers removes the plots of earlier reports that are not among the charts.
 func removeOthers(dir string, charts []*chart.Chart) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -81,7 +87,8 @@ func removeOthers(dir string, charts []*chart.Chart) error {
 	}
 	for _, e := range entries {
 		id, isPlot := strings.CutSuffix(e.Name(), ".svg")
-		if !isPlot || !e.Type().IsRegular() || slices.ContainsFunc(charts, func(c *chart.Chart) bool { return c.ID == id }) {
+		if !isPlot || !e.Type().IsRegular() ||
+			slices.ContainsFunc(charts, func(c *chart.Chart) bool { return c.ID == id }) {
 			continue
 		}
 		if path := filepath.Join(dir, e.Name()); ours(path) {

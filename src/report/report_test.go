@@ -14,8 +14,9 @@ import (
 	"halognn/src/chart"
 )
 
-// The runs of testdata are small enough that what is expected here was computed by hand: base without a cache, vip with one, killed
-// in its second epoch with damaged records, old of a version without caches, wide as base on twice the ranks.
+// The runs of testdata are small enough that what is expected here was computed by hand: base
+// without a cache, vip with one, killed in its second epoch with damaged records, old of a version
+// without caches, wide as base on twice the ranks.
 func fixture(t *testing.T, names ...string) []*Run {
 	t.Helper()
 	var dirs []string
@@ -48,10 +49,10 @@ func TestTablesHoldWhatWasComputedByHand(t *testing.T) {
 		want [][]string
 	}{
 		{"outcomes", four, outcomes, [][]string{
-			{"base", "2", "71.00 %", "70.00 %", "2", "2.500", "20.00 %", "120", "0123456789abcdef"},
-			{"vip", "2", "71.00 %", "70.00 %", "2", "1.500", "20.00 %", "123", "0123456789abcdef"},
-			{"killed", "2", "–", "–", "1", "1.500", "25.00 %", "–", "–"},
-			{"old", "–", "–", "–", "1", "2.500", "50.00 %", "–", "–"},
+			{"base", "2", "71.00 %", "70.00 %", "2", "2.500", "2 to 3", "20.00 %", "120", "0123456789abcdef"},
+			{"vip", "2", "71.00 %", "70.00 %", "2", "1.500", "1 to 2", "20.00 %", "123", "0123456789abcdef"},
+			{"killed", "2", "–", "–", "1", "1.500", "–", "25.00 %", "–", "–"},
+			{"old", "–", "–", "–", "1", "2.500", "–", "50.00 %", "–", "–"},
 		}},
 		{"traffic, with what old runs do not have", four, traffic, [][]string{
 			{"base", "4 000", "150", "50", "0", "1 000", "0", "0", "1 000", "0.4000", "3"},
@@ -67,8 +68,10 @@ func TestTablesHoldWhatWasComputedByHand(t *testing.T) {
 			{"vip", "600", "1 000", "60.00 %", "base"},
 			{"killed", "650", "1 000", "65.00 %", "base"},
 		}},
-		{"against own accesses", []string{"killed"}, baselines, [][]string{{"killed", "650", "1 050", "61.90 %", "its own remote accesses"}}},
-		{"other ranks are no baseline", []string{"vip", "wide"}, baselines, [][]string{{"vip", "600", "1 000", "60.00 %", "its own remote accesses"}}},
+		{"against own accesses", []string{"killed"}, baselines,
+			[][]string{{"killed", "650", "1 050", "61.90 %", "its own remote accesses"}}},
+		{"other ranks are no baseline", []string{"vip", "wide"}, baselines,
+			[][]string{{"vip", "600", "1 000", "60.00 %", "its own remote accesses"}}},
 		{"scaling", []string{"wide", "vip", "base"}, scaling, [][]string{
 			{"base", "2", "2.500", "1.00", "100.00 %", "128"},
 			{"wide", "4", "1.562", "1.60", "80.00 %", "128"},
@@ -79,7 +82,9 @@ func TestTablesHoldWhatWasComputedByHand(t *testing.T) {
 			{"vip", "0.2", "vip", "2", "1.500", "600", "40.00 %", "71.00 %"},
 			{"old", "–", "–", "–", "2.500", "1 200", "–", "–"},
 		}},
-		{"balance", []string{"base", "old"}, balance, [][]string{{"base", "2", "400", "500", "600", "0", "10.00 %", "20.00 %", "30.00 %", "0"}}},
+		{"balance", []string{"base", "old"}, balance,
+			[][]string{{"base", "2", "400", "500", "600", "0", "10.00 %", "20.00 %", "30.00 %",
+				"0"}}},
 		{"what is not training", four, overheads, [][]string{
 			{"base", "20.00 %", "0.1250", "5.00 %", "0.3750", "15.00 %", "–"},
 			{"vip", "20.00 %", "–", "–", "0", "0.00 %", "1.250"},
@@ -119,7 +124,9 @@ func TestTablesHoldWhatWasComputedByHand(t *testing.T) {
 			{"T_base / t_DDP (eq. 6)", "1.750", "1.750"},
 		}},
 		{"phases", []string{"old"}, phases, [][]string{{
-			"old", "2.500", "0.2500", "–", "–", "–", "0.5000", "–", "–", "0.2500", "0.5000", "–", "–", "1.250", "–",
+			"old", "2.500", "0.2500", "–", "–", "–", "0.5000", "–", "–", "0.2500", "0.5000", "–",
+			"–",
+			"1.250", "–",
 		}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -148,13 +155,15 @@ func TestDamagedRecordsAreNamedAndLeftOut(t *testing.T) {
 	if !slices.Equal(at, want) {
 		t.Errorf("damaged: %q, expected %q", at, want)
 	}
-	for _, words := range []string{`without a number "loss"`, `unknown kind "weather"`, "cut short"} {
+	for _, words := range []string{`without a number "loss"`, `unknown kind "weather"`,
+		"cut short"} {
 		if !strings.Contains(strings.Join(r.Damaged, "\n"), words) {
 			t.Errorf("nothing says %q: %q", words, r.Damaged)
 		}
 	}
 	if r.Steps.n != 3 || len(r.Epochs) != 1 || r.state() != "not finished: epoch 2, step 0" {
-		t.Errorf("%d steps, %d epochs, %s; expected 3, 1 and epoch 2, step 0", r.Steps.n, len(r.Epochs), r.state())
+		t.Errorf("%d steps, %d epochs, %s; expected 3, 1 and epoch 2, step 0", r.Steps.n,
+			len(r.Epochs), r.state())
 	}
 }
 
@@ -176,12 +185,19 @@ func TestLoadWhatIsHardlyThere(t *testing.T) {
 	}{
 		{"no run", nil, "holds no run", ""},
 		{"a config that is none", map[string]string{"config.yaml": "a: [b"}, "config.yaml", ""},
-		{"killed before the first step", map[string]string{"config.yaml": "train:\n  lr: 1\n"}, "", "metrics.jsonl: there is none"},
+		{"killed before the first step", map[string]string{"config.yaml": "train:\n  lr: 1\n"}, "",
+			"metrics.jsonl: the file is missing"},
 		{"an empty log", map[string]string{"config.yaml": "", "metrics.jsonl": ""}, "", ""},
-		{"half a summary", map[string]string{"config.yaml": "", "metrics.jsonl": "", "summary.json": `{"ranks": 4, "test`}, "", "summary.json: "},
-		{"a summary that is a list", map[string]string{"config.yaml": "", "metrics.jsonl": "", "summary.json": `[1]`}, "", "summary.json: "},
-		{"no text", map[string]string{"config.yaml": "", "metrics.jsonl": "\x00\xff\n" + strings.Repeat("x", longestLine+9)}, "", "line 1: "},
-		{"numbers as text", map[string]string{"config.yaml": "", "metrics.jsonl": `{"kind":"epoch","epoch":"1","seconds":1}` + "\n"}, "", `without a number "epoch"`},
+		{"half a summary", map[string]string{"config.yaml": "", "metrics.jsonl": "",
+			"summary.json": `{"ranks": 4, "test`}, "", "summary.json: "},
+		{"a summary that is a list",
+			map[string]string{"config.yaml": "", "metrics.jsonl": "", "summary.json": `[1]`}, "",
+			"summary.json: "},
+		{"no text", map[string]string{"config.yaml": "", "metrics.jsonl": "\x00\xff\n" +
+			strings.Repeat("x", longestLine+9)}, "", "line 1: "},
+		{"numbers as text", map[string]string{"config.yaml": "",
+			"metrics.jsonl": `{"kind":"epoch","epoch":"1","seconds":1}` + "\n"}, "",
+			`without a number "epoch"`},
 		{"an epoch and no step", map[string]string{"config.yaml": "", "metrics.jsonl": `{"kind":"epoch","epoch":1,"seconds":1,"ranks":[null,3],"phase_seconds":7}` + "\n"}, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -195,7 +211,8 @@ func TestLoadWhatIsHardlyThere(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := strings.Join(runs[0].Damaged, "\n"); !strings.Contains(got, c.damaged) || c.damaged == "" && got != "" {
+			if got := strings.Join(runs[0].Damaged, "\n"); !strings.Contains(got, c.damaged) ||
+				c.damaged == "" && got != "" {
 				t.Errorf("damaged: %q, expected %q", got, c.damaged)
 			}
 			if err := Write(append(runs, fixture(t, "vip", "old")...), t.TempDir()); err != nil {
@@ -270,18 +287,21 @@ func TestCSVHoldsTheRecords(t *testing.T) {
 	if len(steps) != 4+3+1 {
 		t.Errorf("%d steps, expected 8", len(steps))
 	}
-	if got := steps[5]; got["run"] != "killed" || got["loss"] != "1.5" || got["replacement_rows"] != "10" {
+	if got := steps[5]; got["run"] != "killed" || got["loss"] != "1.5" ||
+		got["replacement_rows"] != "10" {
 		t.Errorf("the second step of killed is %v", got)
 	}
 	if got, ok := steps[7]["cache_hits"]; !ok || got != "" {
 		t.Errorf("old has cache_hits %q, expected nothing", got)
 	}
 	_, epochs := read(EpochsFile)
-	if len(epochs) != 2+1+1 || epochs[1]["phase_seconds.exchange"] != "0.5" || epochs[1]["eval.valid_metric"] != "0.7" || epochs[2]["eval.valid_metric"] != "" {
+	if len(epochs) != 2+1+1 || epochs[1]["phase_seconds.exchange"] != "0.5" ||
+		epochs[1]["eval.valid_metric"] != "0.7" || epochs[2]["eval.valid_metric"] != "" {
 		t.Errorf("epochs are %v", epochs)
 	}
 	_, all := read(RunsFile)
-	if len(all) != 3 || all[0]["cache.capacity_rows"] != "100" || all[0]["cache.policy"] != "vip" || all[1]["state"] != "not finished: epoch 2, step 0" || all[2]["test_metric"] != "" {
+	if len(all) != 3 || all[0]["cache.capacity_rows"] != "100" || all[0]["cache.policy"] != "vip" ||
+		all[1]["state"] != "not finished: epoch 2, step 0" || all[2]["test_metric"] != "" {
 		t.Errorf("runs are %v", all)
 	}
 }
@@ -308,7 +328,9 @@ func TestWriteAgain(t *testing.T) {
 func TestWriteLeavesOtherFiles(t *testing.T) {
 	dir := t.TempDir()
 	plots := filepath.Join(dir, PlotsDir)
-	others := map[string]string{"poster.svg": "<svg/>", "long.svg": "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" + strings.Repeat(" ", 500), "empty.svg": "", "notes.txt": chart.FileHead(origin)}
+	others := map[string]string{"poster.svg": "<svg/>",
+		"long.svg":  "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" + strings.Repeat(" ", 500),
+		"empty.svg": "", "notes.txt": chart.FileHead(origin)}
 	if err := os.MkdirAll(filepath.Join(plots, "directory.svg"), 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +348,8 @@ func TestWriteLeavesOtherFiles(t *testing.T) {
 		}
 	}
 	for name, want := range others {
-		if text, err := os.ReadFile(filepath.Join(plots, name)); err != nil || string(text) != want {
+		if text, err := os.ReadFile(filepath.Join(plots, name)); err != nil ||
+			string(text) != want {
 			t.Errorf("%s holds %q, %v; expected %q", name, text, err, want)
 		}
 	}
@@ -363,7 +386,8 @@ func TestPageAndTextHoldTheSameNumbers(t *testing.T) {
 		{"a step, measured", "1", "0.7500"},
 		{"the first step, measured", "1.500", chart.Absent},
 	} {
-		if cells := "<td>" + strings.Join(row, "</td><td>") + "</td>"; !strings.Contains(string(page), cells) {
+		if cells := "<td>" + strings.Join(row, "</td><td>") +
+			"</td>"; !strings.Contains(string(page), cells) {
 			t.Errorf("the page lacks %s", cells)
 		}
 		if cells := "| " + strings.Join(row, " | ") + " |"; !strings.Contains(string(text), cells) {

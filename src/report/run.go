@@ -29,8 +29,9 @@ type Run struct {
 	color int // of its curves, by its place among the runs
 }
 
-// Load reads run directories. What is no run directory is an error; all of them are reported at once. A damaged record is left out
-// and noted in Run.Damaged, because runs that crashed are reported too.
+// Load reads run directories. A path that is not a run directory is an error; all of them are reported at
+// once. A damaged record is left out and noted in Run.Damaged, because runs that crashed are
+// reported too.
 func Load(dirs []string) ([]*Run, error) {
 	var runs []*Run
 	var faults []error
@@ -52,7 +53,8 @@ func Load(dirs []string) ([]*Run, error) {
 func load(dir string) (*Run, error) {
 	text, err := os.ReadFile(filepath.Join(dir, rundir.ConfigFile))
 	if err != nil {
-		return nil, fmt.Errorf("%s holds no run: %w; give the run.dir of a `halognn train`", dir, err)
+		return nil, fmt.Errorf("%s holds no run: %w; give the run.dir of a `halognn train`", dir,
+			err)
 	}
 	r := &Run{Dir: dir, Config: map[string]any{}}
 	var config map[string]any
@@ -85,7 +87,8 @@ func flatten(prefix string, from map[string]any, to map[string]any) {
 	}
 }
 
-// name gives runs the last elements of their paths, as many as tell them apart. Paths that are equal keep them whole.
+// name gives runs the last elements of their paths, as many as tell them apart. Paths that are
+// equal keep them whole.
 func name(runs []*Run) {
 	for n, longest := 1, 1; n <= longest; n++ {
 		seen := map[string]bool{}
@@ -114,15 +117,20 @@ func (r *Run) setting(key string) (string, bool) {
 	return visible(fmt.Sprint(v)), true
 }
 
-// policy is the cache policy; runs of versions without caches had none.
+// policy is the cache policy; runs of versions without caches had none, and those on one node have
+// nothing to cache.
 func (r *Run) policy() string {
+	if nodes, ok := r.Summary.num("nodes"); ok && nodes == 1 {
+		return "none"
+	}
 	if p, ok := r.setting("cache.policy"); ok {
 		return p
 	}
 	return "none"
 }
 
-// tried is true for runs of cache.policy auto: their means include the epochs in which other caches were tried.
+// tried is true for runs of cache.policy auto: their means include the epochs in which other caches
+// were tried.
 func (r *Run) tried() bool { return r.policy() == "auto" }
 
 // policyName is the cache policy, with what auto has chosen.
@@ -214,7 +222,8 @@ func meanOf(records []record, object string) map[string]float64 {
 	return out
 }
 
-// accesses is how many rows owned outside the node were read, per epoch: what is fetched without a cache.
+// accesses is how many rows owned outside the node were read, per epoch: what is fetched without a
+// cache.
 func accesses(epochs []record) (float64, bool) {
 	hits, cached := mean(epochs, "cache_hits")
 	peer, _ := mean(epochs, "peer_cache_rows") // only where caches are shared

@@ -19,23 +19,29 @@ type table struct {
 	id, title, note string
 	columns         []string
 	rows            [][]string
+	words           bool // cells are words, not figures
 }
 
 func tablesOf(runs []*Run) []table {
-	tables := []table{outcomes(runs)}
+	tables := append([]table{settings(runs), outcomes(runs)}, confusions(runs)...)
 	if len(runs) > 1 {
 		tables = append(tables, differences(runs))
 	}
-	tables = append(tables, scaling(runs), phases(runs), overheads(runs), timeModel(runs), setUp(runs), traffic(runs), caches(runs), baselines(runs), balance(runs))
+	tables = append(tables, scaling(runs), phases(runs), overheads(runs), timeModel(runs),
+		setUp(runs), traffic(runs), caches(runs), baselines(runs), balance(runs))
 	return slices.DeleteFunc(tables, func(t table) bool { return len(t.rows) == 0 })
 }
 
 // outcomes is what every run came to.
 func outcomes(runs []*Run) table {
 	t := table{
-		id: "runs", title: "Runs", columns: []string{"run", "ranks", "test", "valid", "epochs", "s/epoch", "waiting", "MB/rank", "loss digest"},
-		note: "test, valid: the metric at the best epoch; s/epoch: median; waiting: share of the epoch in which training waited for a minibatch; " +
-			"MB/rank: largest resident set. Runs with equal loss digests had the same loss, bit by bit, at every step. " + chart.Absent + ": not recorded, which is not zero.",
+		id: "runs", title: "Runs",
+		columns: []string{"run", "ranks", "test", "valid", "epochs", "s/epoch", "least to most",
+			"waiting", "MB/rank", "loss digest"},
+		note: "test, valid: the metric at the best epoch; s/epoch: median, and the least to the " +
+			"most; waiting: share of the epoch in which training waited for a minibatch; " +
+			"MB/rank: largest resident set. Runs with equal loss digests had the same loss, bit " +
+			"by bit, at every step. " + chart.Absent + ": not recorded, which is not zero.",
 	}
 	score := scores(runs)
 	for _, r := range runs {
@@ -45,8 +51,10 @@ func outcomes(runs []*Run) table {
 		memory, measured := s.num("peak_rss_bytes")
 		ranks, known := r.ranks()
 		t.rows = append(t.rows, []string{
-			r.Name, cell(float64(ranks), known), score(r, "test_metric"), score(r, "valid_metric"), strconv.Itoa(len(r.Epochs)), cell(seconds, timed),
-			percent(wait, waits), count(memory/1e6, measured), cmp.Or(s.text("loss_digest"), chart.Absent),
+			r.Name, cell(float64(ranks), known), score(r, "test_metric"), score(r, "valid_metric"),
+			strconv.Itoa(len(r.Epochs)), cell(seconds, timed), r.spread(),
+			percent(wait, waits), count(memory/1e6, measured),
+			cmp.Or(s.text("loss_digest"), chart.Absent),
 		})
 	}
 	return t
@@ -70,13 +78,16 @@ func scores(runs []*Run) func(r *Run, key string) string {
 	}
 }
 
-// differences shows only the keys in which the configs differ, and what came of them: a column a key, or a column a run if that is
-// narrower.
+// differences shows only the keys in which the configs differ, and what came of them: a column a
+// key, or a column a run if that is narrower.
 func differences(runs []*Run) table {
 	keys := differing(runs, noKey)
 	t := table{
-		id: "differences", title: "What differs in the configs", columns: append(append([]string{"run"}, keys...), "ranks", "s/epoch", "transferred/epoch", "hit rate", "test"),
-		note: "All other settings are the same. " + chart.Absent + ": the run's version had no such key.",
+		id: "differences", title: "What differs in the configs",
+		columns: append(append([]string{"run"}, keys...), "ranks", "s/epoch",
+			"transferred/epoch", "hit rate", "test"),
+		note: "All other settings are the same. " + chart.Absent +
+			": the run's version had no such key.",
 	}
 	score := scores(runs)
 	for _, r := range runs {
@@ -92,7 +103,9 @@ func differences(runs []*Run) table {
 		seconds, timed := r.seconds()
 		remote, counted := mean(r.Epochs, "remote_rows")
 		hit, rated := r.hitRate()
-		t.rows = append(t.rows, append(row, cell(float64(ranks), known), cell(seconds, timed), count(remote, counted), percent(hit, rated), score(r, "test_metric")))
+		t.rows = append(t.rows,
+			append(row, cell(float64(ranks), known), cell(seconds, timed), count(remote, counted),
+				percent(hit, rated), score(r, "test_metric")))
 	}
 	if len(t.columns) > 10 && len(runs) < 10 {
 		t.turn()
@@ -115,7 +128,8 @@ func (t *table) turn() {
 func traffic(runs []*Run) table {
 	t := table{
 		id: "traffic", title: "Feature rows per epoch, all ranks", columns: []string{"run"},
-		note: "Transferred: the three kinds before it together. Rounds/step: collectives that every rank started " +
+		note: "Transferred: the three kinds before it together. Rounds/step: collectives that " +
+			"every rank started " +
 			"for its minibatches of a step, counted.",
 	}
 	for _, tier := range tiers {
@@ -130,7 +144,8 @@ func traffic(runs []*Run) table {
 		remote, counted := mean(r.Epochs, "remote_rows")
 		bytes, sized := mean(r.Epochs, "remote_bytes")
 		rounds, known := r.Summary.num("rounds_per_step")
-		t.rows = append(t.rows, append(row, count(remote, counted), cell(bytes/1e6, sized), cell(rounds, known)))
+		t.rows = append(t.rows,
+			append(row, count(remote, counted), cell(bytes/1e6, sized), cell(rounds, known)))
 	}
 	return t
 }
@@ -138,9 +153,13 @@ func traffic(runs []*Run) table {
 // caches is what the caches of the runs were and did.
 func caches(runs []*Run) table {
 	t := table{
-		id: "caches", title: "Caches", columns: []string{"run", "policy", "rows", "MB", "hit rate", "buffer hit rate", "evictions/epoch", "deciding, s/epoch", "transferred/step", "predicted/step"},
-		note: "Rows, MB: of the rank with the largest cache, MB with what decides. Hit rate: 1 - transferred / remote accesses; the buffer hit rate does not charge rows " +
-			"fetched to be kept. Deciding: summed over ranks, beside training. Predicted: before the first step, from access probabilities.",
+		id: "caches", title: "Caches",
+		columns: []string{"run", "policy", "rows", "MB", "hit rate", "buffer hit rate",
+			"evictions/epoch", "deciding, s/epoch", "transferred/step", "predicted/step"},
+		note: "Rows, MB: of the rank with the largest cache, MB with what decides. Hit rate: 1 - " +
+			"transferred / remote accesses; the buffer hit rate does not charge rows " +
+			"fetched to be kept. Deciding: summed over ranks, beside training. Predicted: before " +
+			"the first step, from access probabilities.",
 	}
 	for _, r := range runs {
 		if r.policy() == "none" {
@@ -157,8 +176,10 @@ func caches(runs []*Run) table {
 		step, stepped := r.Summary.num("remote_rows_per_step")
 		expected, predicted := r.Summary.num("expected_remote_rows_per_step")
 		t.rows = append(t.rows, []string{
-			r.Name, r.policyName(), count(rows, sized), cell((bytes+plan)/1e6, sized), percent(hit, rated), percent(buffer, buffered),
-			count(evictions, evicts), cell(score, scored), count(step, stepped), count(expected, predicted && !r.tried()),
+			r.Name, r.policyName(), count(rows, sized), cell((bytes+plan)/1e6, sized),
+			percent(hit, rated), percent(buffer, buffered),
+			count(evictions, evicts), cell(score, scored), count(step, stepped),
+			count(expected, predicted && !r.tried()),
 		})
 	}
 	return t
@@ -167,8 +188,9 @@ func caches(runs []*Run) table {
 // scaling is the studies in figures.
 func scaling(runs []*Run) table {
 	t := table{
-		id: "scaling", title: "Strong scaling", columns: []string{"runs", "ranks", "s/epoch", "speed-up", "efficiency", "seeds/step"},
-		note: "Against the fewest ranks.",
+		id: "scaling", title: "Strong scaling",
+		columns: []string{"runs", "ranks", "s/epoch", "speed-up", "efficiency", "seeds/step"},
+		note:    "Against the fewest ranks.",
 	}
 	all, steady := studies(runs), true
 	for _, s := range all {
@@ -179,13 +201,15 @@ func scaling(runs []*Run) table {
 			}
 			steady = steady && p.seeds == s.points[0].seeds
 			t.rows = append(t.rows, []string{
-				strings.Join(names, ", "), strconv.Itoa(p.ranks), chart.Number(p.seconds), fmt.Sprintf("%.2f", s.speedup(i)), percent(s.efficiency(i), true),
+				strings.Join(names, ", "), strconv.Itoa(p.ranks), chart.Number(p.seconds),
+				fmt.Sprintf("%.2f", s.speedup(i)), percent(s.efficiency(i), true),
 				cell(p.seeds, p.seeds > 0),
 			})
 		}
 	}
 	if !steady {
-		t.note += " Steps have different numbers of seeds, so more ranks do fewer, larger steps: sample.batch_scope: global keeps the minibatch the same."
+		t.note += " Steps have different numbers of seeds, so more ranks do fewer, larger steps: " +
+			"sample.batch_scope: global keeps the minibatch the same."
 	}
 	return t
 }
@@ -194,8 +218,9 @@ func scaling(runs []*Run) table {
 func balance(runs []*Run) table {
 	t := table{
 		id: "balance", title: "Balance of the ranks, mean per epoch",
-		columns: []string{"run", "ranks", "rows: least", "mean", "most", "by rank", "waiting: least", "mean", "most", "of rank"},
-		note:    "Rows: transferred. Ranks wait for each other at every step.",
+		columns: []string{"run", "ranks", "rows: least", "mean", "most", "by rank",
+			"waiting: least", "mean", "most", "of rank"},
+		note: "Rows: transferred. Ranks wait for each other at every step.",
 	}
 	for _, r := range runs {
 		row := []string{r.Name}
@@ -215,7 +240,8 @@ func balance(runs []*Run) table {
 			} else {
 				row = append(row, strconv.Itoa(len(all)))
 			}
-			row = append(row, show(slices.Min(all), true), show(sum/float64(len(all)), true), show(most, true), strconv.Itoa(slices.Index(all, most)))
+			row = append(row, show(slices.Min(all), true), show(sum/float64(len(all)), true),
+				show(most, true), strconv.Itoa(slices.Index(all, most)))
 		}
 		if row != nil {
 			t.rows = append(t.rows, row)
@@ -233,8 +259,10 @@ var phaseNames = func() (names []string) {
 
 func phases(runs []*Run) table {
 	t := table{
-		id: "seconds", title: "Seconds per epoch by phase, mean over ranks", columns: append([]string{"run", "epoch"}, phaseNames...),
-		note: "Epoch: mean. Phases run beside each other, so they add up to more; what could not be hidden is wait.",
+		id: "seconds", title: "Seconds per epoch by phase, mean over ranks",
+		columns: append([]string{"run", "epoch"}, phaseNames...),
+		note: "Epoch: mean. Phases run beside each other, so they add up to more; what could not " +
+			"be hidden is wait.",
 	}
 	for _, r := range runs {
 		if len(r.Epochs) == 0 {
@@ -254,7 +282,8 @@ func phases(runs []*Run) table {
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// Print writes for a terminal what could not be read, and the tables that answer the first questions.
+// Print writes for a terminal what could not be read, and the tables that answer the first
+// questions.
 func Print(w io.Writer, runs []*Run) error {
 	for _, fault := range warnings(runs) {
 		if _, err := fmt.Fprintln(w, fault); err != nil {
@@ -262,7 +291,8 @@ func Print(w io.Writer, runs []*Run) error {
 		}
 	}
 	for _, t := range tablesOf(runs) {
-		if !slices.Contains([]string{"runs", "differences", "scaling", "overheads", "model", "caches"}, t.id) {
+		if !slices.Contains([]string{"runs", "differences", "scaling", "overheads", "model",
+			"caches"}, t.id) {
 			continue
 		}
 		if _, err := fmt.Fprintf(w, "\n%s\n", t.title); err != nil {

@@ -57,7 +57,8 @@ var tiers = []struct {
 // transferredTiers is where the transferred ones begin.
 const transferredTiers = 4
 
-// tier returns the mean of a tier per epoch, NaN if it is not recorded; rows from a peer's cache are not counted twice.
+// tier returns the mean of a tier per epoch, NaN if it is not recorded; rows from a peer's cache
+// are not counted twice.
 func tier(epochs []record, i int) float64 {
 	x, ok := mean(epochs, tiers[i].key)
 	if !ok {
@@ -98,7 +99,8 @@ func tierBars(runs []*Run) *chart.Chart {
 	for _, row := range rowsOf(runs) {
 		b.Add(chart.Bar{Name: row.name, Values: tierValues(row.epochs, 0)})
 	}
-	return chart.New("tiers", "Where feature rows come from", "Nearest first. The last three crossed the network.", b)
+	return chart.New("tiers", "Where feature rows come from",
+		"Nearest first. The last three crossed the network.", b)
 }
 
 // compared is what a run transferred beside its baseline.
@@ -124,10 +126,11 @@ func compare(row rowOf, runs []*Run) (c compared, ok bool) {
 	return c, true
 }
 
-// transferred draws the rows of each run beside those of a run without a cache or, if there is none, of its own remote accesses.
-// Source: the form of MassiveGNN, Figure 11.
+// transferred draws the rows of each run beside those of a run without a cache or, if there is
+// none, of its own remote accesses. Source: the form of MassiveGNN, Figure 11.
 func transferred(runs []*Run) *chart.Chart {
-	b := &chart.Bars{X: "rows transferred per epoch, all ranks", Pieces: tierPieces(transferredTiers)}
+	b := &chart.Bars{X: "rows transferred per epoch, all ranks",
+		Pieces: tierPieces(transferredTiers)}
 	for _, row := range rowsOf(runs) {
 		c, ok := compare(row, runs)
 		one := chart.Bar{Name: row.name, Values: tierValues(row.epochs, transferredTiers)}
@@ -135,32 +138,40 @@ func transferred(runs []*Run) *chart.Chart {
 			one.End = chart.Short(c.rows)
 		}
 		if c.known && c.base > 0 {
-			one.Tick, b.Tick = c.base, "baseline: a run without a cache, or the run's own remote accesses"
+			one.Tick, b.Tick = c.base,
+				"baseline: a run without a cache, or the run's own remote accesses"
 			one.End += fmt.Sprintf(" (%.0f %%)", 100*c.rows/c.base)
 		}
 		b.Add(one)
 	}
-	return chart.New("transferred", "Rows transferred, against the baseline", "In brackets: the share of the baseline that is left. The table of baselines says which run it is.", b)
+	return chart.New("transferred", "Rows transferred, against the baseline", "In brackets: the "+
+		"share of the baseline that is left. The table of baselines says which run it is.", b)
 }
 
 // baselines is transferred in figures, with the name of each baseline.
 func baselines(runs []*Run) table {
 	t := table{
-		id: "baselines", title: "Rows transferred per epoch, against the baseline", columns: []string{"run", "transferred", "baseline", "left", "baseline is"},
-		note: "Baseline: the run without a cache of otherwise the same settings. Without such a run: the rows owned outside the node that the run read, which is the same number.",
+		id: "baselines", title: "Rows transferred per epoch, against the baseline",
+		columns: []string{"run", "transferred", "baseline", "left", "baseline is"},
+		note: "Baseline: the run without a cache of otherwise the same settings. Without such a " +
+			"run: the rows owned outside the node that the run read, which is the same number.",
 	}
 	for _, r := range runs {
 		if c, ok := compare(rowOf{r.Name, r, r.Epochs}, runs); ok && r.policy() != "none" {
-			t.rows = append(t.rows, []string{r.Name, count(c.rows, true), count(c.base, c.known), percent(c.rows/c.base, c.known && c.base > 0), c.against})
+			t.rows = append(t.rows,
+				[]string{r.Name, count(c.rows, true), count(c.base, c.known),
+					percent(c.rows/c.base, c.known && c.base > 0), c.against})
 		}
 	}
 	return t
 }
 
-// predicted draws what a step was expected to transfer beside what it did. Runs that tried several caches are left out: their steps
-// were of all of these, and the prediction is of the last.
+// predicted draws what a step was expected to transfer beside what it did. Runs that tried several
+// caches are left out: their steps were of all of these, and the prediction is of the last.
 func predicted(runs []*Run) *chart.Chart {
-	b := &chart.Bars{X: "rows transferred per step, all ranks", Tick: "predicted before the first step", Pieces: []chart.Piece{{Name: "measured", Color: 0}}}
+	b := &chart.Bars{X: "rows transferred per step, all ranks",
+		Tick:   "predicted before the first step",
+		Pieces: []chart.Piece{{Name: "measured", Color: 0}}}
 	note := "The prediction is made of access probabilities, less the rows that the cache holds."
 	if slices.ContainsFunc(runs, (*Run).tried) {
 		note += " Runs of cache.policy auto are left out: their steps had several caches."
@@ -169,15 +180,19 @@ func predicted(runs []*Run) *chart.Chart {
 		expected, has := r.Summary.num("expected_remote_rows_per_step")
 		rows, counted := r.Summary.num("remote_rows_per_step")
 		if has && counted && expected > 0 && !r.tried() {
-			b.Add(chart.Bar{Name: r.Name, Values: []float64{rows}, Tick: expected, End: fmt.Sprintf("%s, %+.1f %%", chart.Short(rows), math.Round(1000*(rows/expected-1))/10+0)})
+			b.Add(chart.Bar{Name: r.Name, Values: []float64{rows}, Tick: expected,
+				End: fmt.Sprintf("%s, %+.1f %%", chart.Short(rows),
+					math.Round(1000*(rows/expected-1))/10+0)})
 		}
 	}
 	return chart.New("predicted", "Rows per step, predicted and measured", note, b)
 }
 
-// hitRates draws the buffer hit rate over steps with marks where rows were evicted. Source: the form of MassiveGNN, Figure 10.
+// hitRates draws the buffer hit rate over steps with marks where rows were evicted. Source: the
+// form of MassiveGNN, Figure 10.
 func hitRates(runs []*Run) *chart.Chart {
-	c := &chart.Curves{X: "steps done", Y: "remote accesses found in a cache, % (rank 0)", Zero: true}
+	c := &chart.Curves{X: "steps done", Y: "remote accesses found in a cache, % (rank 0)",
+		Zero: true}
 	size := bins(runs)
 	for _, r := range runs {
 		of := func(k int) (hits, all float64, ok bool) {
@@ -197,7 +212,8 @@ func hitRates(runs []*Run) *chart.Chart {
 		}
 		c.Add(one)
 		var hits, seen float64
-		total := chart.Curve{Names: []string{r.Name + ", so far"}, X: x, Color: r.color, Dashed: true}
+		total := chart.Curve{Names: []string{r.Name + ", so far"}, X: x, Color: r.color,
+			Dashed: true}
 		if len(runs) == 1 {
 			place := r.places()
 			for k := range place {
@@ -212,13 +228,16 @@ func hitRates(runs []*Run) *chart.Chart {
 		}
 	}
 	return chart.New(
-		"hits", "Hit rate over steps", meansOf(size)+" This is the buffer hit rate, which does not charge rows fetched to be kept. "+
-			"Marks above the axis: steps at which rows were evicted; curves that evict at most steps have none.", c,
+		"hits", "Hit rate over steps",
+		meansOf(size)+" This is the buffer hit rate, which does not charge rows fetched to "+
+			"be kept. "+
+			"Marks above the axis: steps at which rows were evicted; curves that evict at most "+
+			"steps have none.", c,
 	)
 }
 
-// evictions returns the steps at which rows were evicted. Where that is most steps, as with SIEVE, marks would say nothing: it returns
-// none, and true.
+// evictions returns the steps at which rows were evicted. Where that is most steps, as with SIEVE,
+// marks would say nothing: it returns none, and true.
 func (r *Run) evictions() (marks []float64, all bool) {
 	place := r.places()
 	for k := range r.Steps.n {
@@ -232,8 +251,8 @@ func (r *Run) evictions() (marks []float64, all bool) {
 	return marks, false
 }
 
-// rankMeans returns the mean of a number over the epochs, for every rank; nil if it is not recorded. A run may go on on another number
-// of ranks: its epochs on as many as at the end count.
+// rankMeans returns the mean of a number over the epochs, for every rank; nil if it is not
+// recorded. A run may go on on another number of ranks: its epochs on as many as at the end count.
 func (r *Run) rankMeans(key string) (out []float64) {
 	n, ranks := 0, 0
 	for _, e := range slices.Backward(r.Epochs) {
@@ -274,7 +293,9 @@ func rankDots(runs []*Run) *chart.Chart {
 		for _, v := range dots {
 			sum += v
 		}
-		b.Add(chart.Bar{Name: r.Name, Dots: dots, End: fmt.Sprintf("max / mean %.2f", slices.Max(dots)*float64(len(dots))/sum)})
+		b.Add(chart.Bar{Name: r.Name, Dots: dots,
+			End: fmt.Sprintf("max / mean %.2f", slices.Max(dots)*float64(len(dots))/sum)})
 	}
-	return chart.New("ranks", "Traffic of each rank", "A dot is a rank. Ranks wait for each other at every step, so the rightmost one sets the pace.", b)
+	return chart.New("ranks", "Traffic of each rank", "A dot is a rank. Ranks wait for each "+
+		"other at every step, so the rightmost one sets the pace.", b)
 }

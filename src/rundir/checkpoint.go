@@ -26,9 +26,9 @@ import (
 //	    best.safetensors                  weights of the best validation so far, if there was one
 //	    state.json                        everything else, and size and XXH64 of the other files
 //
-// It is written under a name that begins with a dot, synced, and renamed: what has its name is
-// complete. The writer chooses the files and what the state says, but for three keys of the state:
-// "format" (CheckpointFormat), "version" (of the program) and "files" (FileSums).
+// It is written under a name that begins with a dot, synced, and renamed, so a directory under its
+// final name is complete. The writer chooses the files and the state, except three keys of the
+// state: "format" (CheckpointFormat), "version" (of the program) and "files" (FileSums).
 const (
 	CheckpointFormat = 1 // of state.json and what it describes
 
@@ -42,29 +42,29 @@ const (
 	damagedPrefix = "damaged-" // set aside on restart
 )
 
-// Checkpoint is a checkpoint in memory, and what was found when it was looked for. Its fields are
+// Checkpoint is a checkpoint in memory, with the findings of the search for it. Its fields are
 // exported so that it can be sent to other processes.
 type Checkpoint struct {
-	Path     string            // empty: the run was ended before it had saved anything
+	Path     string            // empty: the run ended before its first checkpoint
 	State    []byte            // compact JSON
 	Files    map[string][]byte // by name, without state.json
 	Damaged  []string          // newer checkpoints that cannot be used, and why
 	Finished bool              // the run has a summary
 }
 
-// File is one file of a checkpoint to be.
+// File is one file of a checkpoint to write.
 type File struct {
 	Name  string
 	Write func(io.Writer) error
 }
 
-// FileSum is what state.json knows of another file of the checkpoint.
+// FileSum is the size and hash of another file of the checkpoint in state.json.
 type FileSum struct {
 	Bytes int64  `json:"bytes"`
 	XXH64 string `json:"xxh64"`
 }
 
-// FileSums are those of all other files, by name.
+// FileSums holds the FileSum of every other file, by name.
 type FileSums map[string]FileSum
 
 // sealed is state.json: the state, and the XXH64 of its compact JSON.
@@ -82,8 +82,8 @@ func CheckpointPath(run string, updates int, end bool) string {
 	return filepath.Join(run, CheckpointsDir, name)
 }
 
-// WriteCheckpoint makes the directory path, whole or not at all: the files, and then state.json of
-// what state returns for their sums.
+// WriteCheckpoint makes the directory path, whole or not at all: the files, then state.json, whose
+// content state returns from their sums.
 func WriteCheckpoint(path string, files []File, state func(FileSums) any) (err error) {
 	dir, name := filepath.Split(path)
 	tmp := filepath.Join(dir, scrapPrefix+name)
@@ -122,7 +122,7 @@ func WriteCheckpoint(path string, files []File, state func(FileSums) any) (err e
 	return errors.Join(syncDir(dir), syncDir(filepath.Dir(dir)))
 }
 
-// writeSummed writes a file, syncs it, and returns its sum as it was written.
+// writeSummed writes and syncs a file, and returns its FileSum.
 func writeSummed(path string, write func(io.Writer) error) (FileSum, error) {
 	if err := fault.At(fault.CheckpointWrite, 0, -1, -1); err != nil {
 		return FileSum{}, fmt.Errorf("%s: %w", path, err)
@@ -147,7 +147,7 @@ func (c *counter) Write(p []byte) (int, error) { *c += counter(len(p)); return l
 
 func sumText(sum uint64) string { return fmt.Sprintf("%016x", sum) }
 
-// syncDir makes the names in a directory last.
+// syncDir syncs the names in a directory.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -189,7 +189,7 @@ func altered(is, was string) error {
 // errFormat says that a checkpoint is sound but of another format.
 var errFormat = errors.New("unknown format")
 
-// readCheckpoint reads a checkpoint and compares every sum. sound is as NewestCheckpoint has it.
+// readCheckpoint reads a checkpoint and compares every sum. sound is that of NewestCheckpoint.
 func readCheckpoint(path string, sound func(state []byte) error) (*Checkpoint, error) {
 	text, err := os.ReadFile(filepath.Join(path, StateFile))
 	if err != nil {
@@ -209,7 +209,8 @@ func readCheckpoint(path string, sound func(state []byte) error) (*Checkpoint, e
 	}
 	if about.Format != CheckpointFormat {
 		return nil, fmt.Errorf("%s: %w: written in format %d by halognn %s; "+
-			"this version reads format %d", path, errFormat, about.Format, about.Version, CheckpointFormat)
+			"this version reads format %d", path, errFormat, about.Format, about.Version,
+			CheckpointFormat)
 	}
 	if sound != nil {
 		if err := sound(c.State); err != nil {
@@ -219,7 +220,7 @@ func readCheckpoint(path string, sound func(state []byte) error) (*Checkpoint, e
 	for name, want := range about.Files {
 		file := filepath.Join(path, name)
 		if filepath.Dir(file) != filepath.Clean(path) {
-			return nil, fmt.Errorf("%s: %q is no file of a checkpoint: it was altered",
+			return nil, fmt.Errorf("%s: %q is not a file of a checkpoint: it was altered",
 				filepath.Join(path, StateFile), name)
 		}
 		info, err := os.Stat(file)
@@ -243,8 +244,8 @@ func readCheckpoint(path string, sound func(state []byte) error) (*Checkpoint, e
 }
 
 // NewestCheckpoint reads the checkpoints of a run from the newest to the first that is sound. Its
-// Path is empty if the run has none at all, and is not finished. sound looks at what a state says,
-// and returns why it is damaged although its seal is whole; nil looks at nothing.
+// Path is empty if an unfinished run has no checkpoint. sound checks the content of a state whose
+// seal is whole, and returns what is wrong; nil checks nothing.
 func NewestCheckpoint(run string, sound func(state []byte) error) (*Checkpoint, error) {
 	finished := true
 	if _, err := os.Stat(filepath.Join(run, SummaryFile)); errors.Is(err, fs.ErrNotExist) {
@@ -280,8 +281,8 @@ func NewestCheckpoint(run string, sound func(state []byte) error) (*Checkpoint, 
 	return new(Checkpoint), nil
 }
 
-// VerifyCheckpoints reads all checkpoints of a run and returns what is damaged, joined. sound is as
-// NewestCheckpoint has it.
+// VerifyCheckpoints reads all checkpoints of a run and returns the errors of the damaged ones,
+// joined. sound is that of NewestCheckpoint.
 func VerifyCheckpoints(run string, sound func(state []byte) error) error {
 	dir := filepath.Join(run, CheckpointsDir)
 	names, err := checkpointNames(dir)
@@ -300,7 +301,7 @@ func Prune(run string, keep int) error {
 		return err
 	}
 	for _, name := range names[:max(0, len(names)-keep)] {
-		// What is half deleted must not look like a checkpoint.
+		// A half-deleted directory must not look like a checkpoint.
 		scrap := filepath.Join(dir, scrapPrefix+name)
 		if err := os.Rename(filepath.Join(dir, name), scrap); err != nil {
 			return err
@@ -312,8 +313,8 @@ func Prune(run string, keep int) error {
 	return nil
 }
 
-// checkpointNames lists the checkpoints in a directory, oldest first. A directory that is not there
-// holds none.
+// checkpointNames lists the checkpoints in a directory, oldest first; none if the directory does
+// not exist.
 func checkpointNames(dir string) ([]string, error) {
 	return namesIn(dir, func(name string) bool { return strings.HasPrefix(name, stepPrefix) })
 }
@@ -333,18 +334,19 @@ func namesIn(dir string, wanted func(name string) bool) ([]string, error) {
 	return names, err
 }
 
-// removeScraps deletes what was being written or deleted when a run died.
+// removeScraps deletes directories that were being written or deleted when a run died.
 func removeScraps(run string) error {
 	dir := filepath.Join(run, CheckpointsDir)
-	names, err := namesIn(dir, func(name string) bool { return strings.HasPrefix(name, scrapPrefix) })
+	names, err := namesIn(dir,
+		func(name string) bool { return strings.HasPrefix(name, scrapPrefix) })
 	for _, name := range names {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, name)))
 	}
 	return err
 }
 
-// setAside renames the checkpoints that are newer than the named one, so that they count for
-// nothing.
+// setAside renames the checkpoints that are newer than the named one, so that they are no longer
+// found.
 func setAside(run, used string) error {
 	dir := filepath.Join(run, CheckpointsDir)
 	names, err := checkpointNames(dir)

@@ -54,7 +54,8 @@ func TestPrune(t *testing.T) {
 	run := t.TempDir()
 	dir := filepath.Join(run, CheckpointsDir)
 	for _, name := range []string{
-		"step-00000009", "step-00000010", "step-00000010-end", "step-00000011", "damaged-step-00000012",
+		"step-00000009", "step-00000010", "step-00000010-end", "step-00000011",
+		"damaged-step-00000012",
 	} {
 		if err := os.MkdirAll(filepath.Join(dir, name, "deep"), 0o777); err != nil {
 			t.Fatal(err)
@@ -117,13 +118,18 @@ func TestFilesOfNoCheckpointAreRefused(t *testing.T) {
 		sum  FileSum
 		want string
 	}{
-		{"a file elsewhere", "../../elsewhere", FileSum{}, `"../../elsewhere" is no file of a checkpoint`},
+		{"a file elsewhere", "../../elsewhere", FileSum{},
+			`"../../elsewhere" is not a file of a checkpoint`},
 		{"a device", "zero", FileSum{}, "zero has 0 bytes"},
 		{"a longer file", "a", FileSum{Bytes: 1 << 40}, "a has 5 bytes, not the 1099511627776"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := CheckpointPath(t.TempDir(), 1, false)
-			first := File{"a", func(w io.Writer) error { _, err := io.WriteString(w, "first"); return err }}
+			first := File{"a", func(w io.Writer) error {
+				_,
+					err := io.WriteString(w, "first")
+				return err
+			}}
 			if err := WriteCheckpoint(path, []File{first}, stateOf(CheckpointFormat)); err != nil {
 				t.Fatal(err)
 			}
@@ -139,7 +145,8 @@ func TestFilesOfNoCheckpointAreRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err = readCheckpoint(path, nil); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err = readCheckpoint(path, nil); err == nil ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})

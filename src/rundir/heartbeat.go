@@ -9,34 +9,35 @@ import (
 	"time"
 )
 
-// Heartbeat is the file in which ranks say, while a run lasts, how far they are: a page of the file
-// for each, so that every rank writes its own and can read all.
+// Heartbeat is the file in which ranks report their progress during a run: every rank writes its
+// own page and can read all.
 //
 //	page 0   rank 0:  beats  age (ms since it was last at work)  epoch  step  place
 //	page 1   rank 1   ...
 //
-// A file and not messages: a rank that has stopped answers none, its last line remains, and MPI may
-// be what is stuck. No page has two writers, because NFS clients write back whole pages.
+// It is a file, not messages, because a stopped rank answers no message but leaves its last line,
+// and because MPI itself may be stuck. No page has two writers, because NFS clients write back
+// whole pages.
 type Heartbeat struct {
 	path  string
 	ranks int
 }
 
-// Beat is the line of one rank. The zero Beat is that of a rank that has not begun.
+// Beat is the line of one rank; the zero Beat is that of a rank that has not begun.
 type Beat struct {
 	Count       uint64
 	Age         time.Duration // since the rank was last at work; whole milliseconds are kept
 	Epoch, Step int64
-	Place       int64 // in the step, as its writer counts places
+	Place       int64 // in the step; the writer defines the numbers
 }
 
 const (
 	beatPage  = 4096
 	beatBytes = 96
-	claimed   = ".stalled" // suffix of the file that the first rank to see a stall makes: one tells
+	claimed   = ".stalled" // suffix of the file of the first rank that sees a stall and reports it
 )
 
-// HeartbeatOf is the heartbeat of so many ranks in a run directory.
+// HeartbeatOf returns the heartbeat of so many ranks in a run directory.
 func HeartbeatOf(dir string, ranks int) Heartbeat {
 	return Heartbeat{filepath.Join(dir, HeartbeatFile), ranks}
 }
@@ -44,7 +45,7 @@ func HeartbeatOf(dir string, ranks int) Heartbeat {
 // Ranks returns the number of ranks.
 func (h Heartbeat) Ranks() int { return h.ranks }
 
-// Create makes the file, whole, so that a disk that fills up later stops no beat.
+// Create makes the file in full size, so that a disk that fills up later stops no beat.
 func (h Heartbeat) Create() error {
 	_ = os.Remove(h.path + claimed) // of an earlier start
 	return os.WriteFile(h.path, make([]byte, h.ranks*beatPage), 0o666)
@@ -84,7 +85,7 @@ func (h Heartbeat) Read() []Beat {
 	return all
 }
 
-// Claim reports whether this rank is the first to want to tell of a stall.
+// Claim reports whether this rank is the first to report a stall.
 func (h Heartbeat) Claim() bool {
 	f, err := os.OpenFile(h.path+claimed, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 	if err == nil {

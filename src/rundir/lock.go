@@ -17,8 +17,8 @@ import (
 // ErrInUse says that another job works on a run directory.
 var ErrInUse = errors.New("the run directory is in use")
 
-// How often the holder of a lock shows that it lives, and how long another process watches for
-// that. Tests make them short.
+// How often the holder of a lock beats, and how long another process watches for a beat. Tests make
+// them short.
 var (
 	lockBeat = 5 * time.Second
 	lockWait = 20 * time.Second
@@ -28,13 +28,13 @@ var (
 //
 //	00000000000000000042 {"host":"n17","pid":4711,...}      beats, who
 //
-// It is a file that only one process can make, and no flock, which does not reach other nodes on
-// every filesystem. Processes that die leave it behind. Whether its holder lives is seen at once
-// where its process number means something, and elsewhere by its beats.
+// It is a file that only one process can create; flock does not reach other nodes on every
+// filesystem. Processes that die leave it behind. On the same node the process number shows at once
+// whether the holder lives; elsewhere its beats do.
 //
-// Its beats are not those of the Heartbeat: they say to other jobs that a process exists, from
-// before the first file is read and however long it waits, and by a count alone; those say to the
-// ranks of this job whether a rank gets on with its work, once training has begun.
+// Its beats differ from those of Heartbeat: they show other jobs that a process exists, from before
+// it reads the first file and however long it waits. Those show the ranks of this job, once
+// training has begun, whether a rank makes progress.
 type Lock struct {
 	path string
 	who  []byte
@@ -42,7 +42,7 @@ type Lock struct {
 	done sync.WaitGroup
 }
 
-// holder is who holds a lock.
+// holder identifies the process that holds a lock.
 type holder struct {
 	Host  string    `json:"host"`
 	PID   int       `json:"pid"`
@@ -54,8 +54,8 @@ type holder struct {
 
 const countBytes = 21 // the count of beats and a blank
 
-// LockRun takes a run directory, which must exist. If another process has it, and lives, that is
-// ErrInUse; wait is called before it takes time to find that out.
+// LockRun locks a run directory, which must exist. It returns ErrInUse if a living process holds
+// it; it calls wait before it watches that process for a while.
 func LockRun(dir string, wait func(why string)) (*Lock, error) {
 	l := &Lock{path: filepath.Join(dir, LockFile), quit: make(chan struct{})}
 	var err error
@@ -82,8 +82,8 @@ func LockRun(dir string, wait func(why string)) (*Lock, error) {
 				"wait for that one to end; if there is no such job, remove %s",
 				dir, ErrInUse, describeHolder(text), l.path)
 		}
-		// Another process may come to the same conclusion at this moment; the one whose lock is taken
-		// away sees it when it asks Held.
+		// Another process may decide the same at this moment; the one whose lock is replaced sees
+		// it in Held.
 		if err := os.Remove(l.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("locking the run directory: %w", err)
 		}
@@ -105,7 +105,7 @@ func (l *Lock) create() error {
 func (l *Lock) text(beats uint64) []byte { return fmt.Appendf(nil, "%020d %s\n", beats, l.who) }
 
 // overwrite replaces bytes of a file that exists. It is opened and closed each time, because NFS
-// promises no more than that what was written before a close is seen after an open.
+// only promises that writes before a close are seen after an open.
 func overwrite(path string, data []byte, at int64) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -129,11 +129,11 @@ func (l *Lock) beat() {
 		if l.Held() != nil {
 			return
 		}
-		_ = overwrite(l.path, l.text(beats)[:countBytes], 0) // one beat that is lost does no harm
+		_ = overwrite(l.path, l.text(beats)[:countBytes], 0) // a lost beat does no harm
 	}
 }
 
-// Held returns an error if the run directory is not this process's any more. A nil Lock is held.
+// Held returns an error if this process no longer holds the lock. A nil Lock is always held.
 func (l *Lock) Held() error {
 	if l == nil {
 		return nil
@@ -148,14 +148,14 @@ func (l *Lock) Held() error {
 		"or the file was removed), so this job writes nothing more: %w", l.path, ErrInUse)
 }
 
-// Release gives the run directory back. A nil Lock has nothing to give.
+// Release unlocks the run directory. A nil Lock does nothing.
 func (l *Lock) Release() error {
 	if l == nil {
 		return nil
 	}
 	close(l.quit)
 	l.done.Wait()
-	if l.Held() != nil { // it is another's
+	if l.Held() != nil { // another process holds it
 		return nil
 	}
 	return os.Remove(l.path)
@@ -198,7 +198,7 @@ func describeHolder(text []byte) string {
 	return fmt.Sprintf("%sprocess %d on %s since %s", job, h.PID, h.Host, since)
 }
 
-// thisProcess describes the caller. What cannot be found out stays empty, and beats decide.
+// thisProcess describes the caller. A field that cannot be read stays empty; then beats decide.
 func thisProcess() holder {
 	host, _ := os.Hostname()
 	h := holder{Host: host, PID: os.Getpid(), Since: processBegan}
@@ -208,25 +208,30 @@ func thisProcess() holder {
 	if err == nil && unknown == nil && h.Start != "" {
 		h.Space = strings.TrimSpace(string(boot)) + " " + space
 	}
+	h.Job = BatchJob()
+	return h
+}
+
+// BatchJob returns the number of the batch job that this process belongs to, "" without one.
+func BatchJob() string {
 	for _, name := range []string{"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"} {
 		if id := os.Getenv(name); id != "" {
-			h.Job = id
-			break
+			return id
 		}
 	}
-	return h
+	return ""
 }
 
 var processBegan = time.Now()
 
 // startOf returns when the process of that number began, in ticks since the boot; empty if there is
-// none, or no more than its exit code.
+// none or it is a zombie.
 func startOf(pid int) string {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return ""
 	}
-	const state, start = 0, 19 // of the fields behind the name, which may hold blanks and brackets
+	const state, start = 0, 19 // of the fields after the name, which may hold blanks and brackets
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	if len(fields) <= start || fields[state] == "Z" || fields[state] == "X" {
 		return ""

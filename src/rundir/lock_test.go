@@ -47,7 +47,8 @@ func TestLock(t *testing.T) {
 		{name: "free"},
 		{name: "held by a process that lives", holder: func(*holder) {}, refuse: "process"},
 		{name: "held by a process that is dead", holder: func(h *holder) { h.PID = 1 << 30 }},
-		{name: "held by one whose number is another's now", holder: func(h *holder) { h.Start = "1" }},
+		{name: "held by one whose number is another's now",
+			holder: func(h *holder) { h.Start = "1" }},
 		{
 			name: "held elsewhere, alive", holder: elsewhere, beats: true,
 			refuse: "job 4711, process", waits: true,

@@ -25,13 +25,13 @@ type Log struct {
 	err  error
 }
 
-// Position is where training stands between two steps.
+// Position is a place between two steps of training.
 type Position struct {
 	Epoch int // from 1
 	Step  int // the next one, from 0; as many as an epoch has if only its evaluation is left
 }
 
-// Begin deletes what an earlier start has left half written, and makes or empties metrics.jsonl.
+// Begin deletes half-written files of an earlier start, and makes or empties metrics.jsonl.
 func Begin(dir string) (*Log, error) {
 	if err := removeScraps(dir); err != nil {
 		return nil, err
@@ -43,10 +43,10 @@ func Begin(dir string) (*Log, error) {
 	return newLog(f), nil
 }
 
-// Continue readies dir for a run that goes on from the checkpoint at path, made at that position.
-// It deletes what is half written and the summary, which does not say any more what the run comes
-// to; it sets newer checkpoints aside, which are damaged; and it opens metrics.jsonl behind the
-// records of the steps that the checkpoint holds, so that no step is in it twice.
+// Continue prepares dir for a run that resumes from the checkpoint at path, made at that position.
+// It deletes half-written files and the summary, which is out of date; it sets aside newer
+// checkpoints, which are damaged; and it opens metrics.jsonl after the records of the steps that
+// the checkpoint holds, so that no step is in it twice.
 func Continue(dir, path string, at Position) (*Log, error) {
 	if err := removeScraps(dir); err != nil {
 		return nil, err
@@ -74,9 +74,9 @@ func (p Position) follows(record []byte) bool {
 	return of.Epoch < p.Epoch || of.Epoch == p.Epoch && of.Step != nil && *of.Step < p.Step
 }
 
-// continueLog opens the log at path for further records, after dropping the lines that keep does
-// not want, and a last line that was cut short. The file is replaced whole or not at all. One that
-// is missing counts as empty.
+// continueLog opens the log at path for more records, after dropping the lines for which keep is
+// false and a truncated last line. The file is replaced whole or not at all. A missing file counts
+// as empty.
 func continueLog(path string, keep func(line []byte) bool) (*Log, error) {
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -114,7 +114,7 @@ func (l *Log) Write(record any) {
 	}
 }
 
-// Flush makes what was written visible to readers of the file.
+// Flush makes the records visible to readers of the file.
 func (l *Log) Flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,8 +127,8 @@ func (l *Log) Flush() {
 	}
 }
 
-// Sync returns when what was written is on disk, and the first error of the log's life. Records
-// may be written meanwhile.
+// Sync returns when the records are on disk, with the first error of the log's life. Records may be
+// written meanwhile.
 func (l *Log) Sync() error {
 	l.Flush()
 	err := l.file.Sync()

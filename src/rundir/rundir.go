@@ -1,5 +1,5 @@
-// Package rundir is the run directory on disk: the names in it, who may write to it, and how its
-// files are written so that whatever dies at whatever moment leaves files that are whole.
+// Package rundir is the run directory on disk: its names, its lock, and the writing of its files,
+// which leaves whole files whatever dies at whatever moment.
 //
 //	RUN/config.yaml, summary.json, model.safetensors   replaced by renaming: Create, WriteFile
 //	    metrics.jsonl                                  grows; cut behind a checkpoint: Log
@@ -8,8 +8,8 @@
 //	    heartbeat                                      how far each rank is: Heartbeat
 //	    trace/, profile/, kernels.json                 on request
 //
-// The package knows bytes, names, JSON and checksums. What a state or a record means, train knows;
-// it takes care that only rank 0 writes, but for its own line of the heartbeat.
+// The package knows bytes, names, JSON and checksums. Package train knows the meaning of states and
+// records, and lets only rank 0 write, except each rank's line of the heartbeat.
 package rundir
 
 import (
@@ -61,8 +61,7 @@ func ReplaceConfig(dir string, config []byte) error {
 	return WriteFile(filepath.Join(dir, ConfigFile), config)
 }
 
-// Begun reports whether a run has begun in dir: it holds one, or what a job left that ended before
-// its run began.
+// Begun reports whether dir holds a run, or the remains of a job that ended before its run began.
 func Begun(dir string) bool {
 	begun := func(name string) bool {
 		_, err := os.Lstat(filepath.Join(dir, name))
@@ -71,8 +70,8 @@ func Begun(dir string) bool {
 	return slices.ContainsFunc([]string{ConfigFile, CheckpointsDir, LockFile}, begun)
 }
 
-// PartSuffix returns what to put behind TraceDir and ProfileDir so that a run that goes on
-// overwrites nothing of its earlier parts: nothing, or "-2", "-3" and so on.
+// PartSuffix returns the suffix of TraceDir and ProfileDir with which a resumed run overwrites
+// nothing: empty, "-2", "-3" and so on.
 func PartSuffix(dir string) string {
 	suffix := ""
 	for n := 2; ; n++ {

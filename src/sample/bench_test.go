@@ -20,12 +20,14 @@ import (
 )
 
 var (
-	benchVertices = flag.Int("bench.vertices", 240_000, "vertices of the benchmark graph; the goal is set at 2400000")
-	benchDegree   = flag.Int("bench.degree", 50, "mean in-degree of the benchmark graph")
+	benchVertices = flag.Int("bench.vertices", 240_000,
+		"vertices of the benchmark graph; the goal is set at 2400000")
+	benchDegree = flag.Int("bench.degree", 50, "mean in-degree of the benchmark graph")
 )
 
-// benchTopology is a power-law graph with communities: in-degrees fall as d^-2.3 up to 1/100 of N, seven in ten neighbours are near
-// in the numbering, the others anywhere, low numbers more often: what a partitioned graph with hot vertices first looks like.
+// benchTopology is a power-law graph with communities: in-degrees fall as d^-2.3 up to 1/100 of N,
+// seven in ten neighbours are near in the numbering, the others anywhere, low numbers more often:
+// what a partitioned graph with hot vertices first looks like.
 var benchTopology = sync.OnceValue(func() *Topology {
 	n, mean := *benchVertices, float64(*benchDegree)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -58,8 +60,9 @@ var benchTopology = sync.OnceValue(func() *Topology {
 	return &Topology{Graph: g, Original: original}
 })
 
-// readRate measures the machine's limit: independent random 4-byte reads of an array, per second. Positions are computed, so
-// that nothing but the reads themselves misses the cache; as many are in flight as the processor can keep.
+// readRate measures the machine's limit: independent random 4-byte reads of an array, per second.
+// Positions are computed, so that nothing but the reads themselves misses the cache; as many are in
+// flight as the processor can keep.
 func readRate(array []graph.VertexID, start int) float64 {
 	const reads = 1 << 20
 	n, s, sum := uint64(len(array)), stream(random.Mix(uint64(start))), graph.VertexID(0)
@@ -81,7 +84,8 @@ const benchBatch = 1024
 
 var benchFanouts = []int{15, 10, 5}
 
-// cpuTime is what the calling thread has computed so far: unlike the time of day it leaves out what other programs on the machine take.
+// cpuTime is what the calling thread has computed so far: unlike the time of day it leaves out what
+// other programs on the machine take.
 func cpuTime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
@@ -90,10 +94,12 @@ func cpuTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// measure runs sample over minibatches of its own seeds. It reports edges per second, the machine's reads per second taken
-// between the minibatches, and their ratio, each the median: whatever else runs on the machine slows both. One worker is
-// measured by the time of its thread, several by the time of day.
-func measure(b *testing.B, workers int, sample func(mb *Minibatch, seeds []graph.VertexID, key Key) error) {
+// measure runs sample over minibatches of its own seeds. It reports edges per second, the machine's
+// reads per second taken between the minibatches, and their ratio, each the median: whatever else
+// runs on the machine slows both. One worker is measured by the time of its thread, several by the
+// time of day.
+func measure(b *testing.B, workers int,
+	sample func(mb *Minibatch, seeds []graph.VertexID, key Key) error) {
 	t := benchTopology()
 	r := rand.New(rand.NewPCG(3, 4))
 	batches := make([][]graph.VertexID, 8)
@@ -148,7 +154,8 @@ func median(x []float64) float64 {
 	return x[len(x)/2]
 }
 
-// BenchmarkSample: the goals, at -bench.vertices=2400000 with one worker, are edges/read >= 1/3 and twice the Medges/s of coo.
+// BenchmarkSample: the goals, at -bench.vertices=2400000 with one worker, are edges/read >= 1/3 and
+// twice the Medges/s of coo.
 func BenchmarkSample(b *testing.B) {
 	fused := func(o Options) func(b *testing.B) {
 		return func(b *testing.B) {
@@ -158,10 +165,14 @@ func BenchmarkSample(b *testing.B) {
 		}
 	}
 	b.Run("sampler=fused/map=dense/workers=1/transposes=no", fused(Options{ForwardOnly: true}))
-	b.Run("sampler=coo/map=dense/workers=1/transposes=no", fused(Options{ForwardOnly: true, Kernel: KernelCOO}))
-	b.Run("sampler=fused/map=hash/workers=1/transposes=no", fused(Options{ForwardOnly: true, Map: MapHash}))
-	b.Run("sampler=coo/map=hash/workers=1/transposes=no", fused(Options{ForwardOnly: true, Kernel: KernelCOO, Map: MapHash}))
+	b.Run("sampler=coo/map=dense/workers=1/transposes=no",
+		fused(Options{ForwardOnly: true, Kernel: KernelCOO}))
+	b.Run("sampler=fused/map=hash/workers=1/transposes=no",
+		fused(Options{ForwardOnly: true, Map: MapHash}))
+	b.Run("sampler=coo/map=hash/workers=1/transposes=no",
+		fused(Options{ForwardOnly: true, Kernel: KernelCOO, Map: MapHash}))
 	for _, workers := range []int{1, 2, 4} {
-		b.Run(fmt.Sprintf("sampler=fused/map=dense/workers=%d/transposes=yes", workers), fused(Options{Workers: workers}))
+		b.Run(fmt.Sprintf("sampler=fused/map=dense/workers=%d/transposes=yes", workers),
+			fused(Options{Workers: workers}))
 	}
 }

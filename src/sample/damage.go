@@ -16,7 +16,7 @@ func (e *SeedError) Unwrap() error { return e.Reason }
 func seedError(format string, args ...any) error { return &SeedError{fmt.Errorf(format, args...)} }
 
 // errEdges is a hop of more edges than a block can number: a batch too large, or row pointers that
-// are none.
+// are not ascending.
 var errEdges = errors.New("too many edges")
 
 // contain runs a call that draws. The hot loops do not look at what they read from the topology:
@@ -37,7 +37,7 @@ func (s *Fused) explain(err error) error {
 	if p := (*mem.Panic)(nil); !errors.As(err, &p) && !errors.Is(err, errEdges) {
 		return err
 	}
-	s.vertices.forget() // what was written for a vertex that is none
+	s.vertices.forget() // drops what was written for an invalid vertex
 	if damage := mem.Guard(s.checkRows); damage != nil {
 		return fmt.Errorf("sample: %w", damage)
 	}

@@ -8,9 +8,9 @@ import (
 	"halognn/src/random"
 )
 
-// Digest is the XXH64 of the blocks (row pointers and columns, input layer first) and of the original
-// ids of the frontier in order: equal for equal minibatches, however the vertices of the graph are
-// numbered. Transposes follow from the blocks and are left out. 0 for an empty frontier.
+// Digest is the XXH64 of the blocks (row pointers and columns, input layer first) and of the
+// original ids of the frontier in order: equal for equal minibatches, however the vertices of the
+// graph are numbered. Transposes follow from the blocks and are left out. 0 for an empty frontier.
 func (m *Minibatch) Digest() uint64 {
 	if len(m.Original) == 0 {
 		return 0

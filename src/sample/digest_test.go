@@ -33,7 +33,8 @@ func TestEdgesDigestDoesNotDependOnNumbering(t *testing.T) {
 
 // rankBlock is the block of every ranks-th destination, in an order and with a numbering drawn at
 // random.
-func rankBlock(r *rand.Rand, b *graph.Block, original []int32, rank, ranks int) (*graph.Block, []int32) {
+func rankBlock(r *rand.Rand, b *graph.Block, original []int32, rank, ranks int) (*graph.Block,
+	[]int32) {
 	var mine []int
 	for d := rank; d < b.NumDst; d += ranks {
 		mine = append(mine, d)
@@ -85,15 +86,22 @@ func TestEdgesDigestTellsEdgesApart(t *testing.T) {
 	add("another stream", *b, original, 1, Key{1, 1, 1, 2})
 	add("another source", *b, []int32{10, 20, 31, 40}, 1, key)
 	add("another destination", *b, []int32{11, 20, 30, 40}, 1, key)
-	add("sources exchanged", graph.Block{NumDst: 2, NumSrc: 4, Indptr: b.Indptr, Indices: []int32{2, 1, 3}}, original, 1, key)
-	add("an edge more", graph.Block{NumDst: 2, NumSrc: 4, Indptr: []int64{0, 2, 4}, Indices: []int32{2, 3, 1, 1}}, original, 1, key)
-	add("an edge less", graph.Block{NumDst: 2, NumSrc: 4, Indptr: []int64{0, 2, 2}, Indices: []int32{2, 3}}, original, 1, key)
-	add("an edge turned round", graph.Block{NumDst: 2, NumSrc: 4, Indptr: []int64{0, 2, 2}, Indices: []int32{2, 3}}, []int32{20, 10, 30, 40}, 1, key)
+	add("sources exchanged",
+		graph.Block{NumDst: 2, NumSrc: 4, Indptr: b.Indptr, Indices: []int32{2, 1, 3}}, original, 1,
+		key)
+	add("an edge more", graph.Block{NumDst: 2, NumSrc: 4, Indptr: []int64{0, 2, 4},
+		Indices: []int32{2, 3, 1, 1}}, original, 1, key)
+	add("an edge less", graph.Block{NumDst: 2, NumSrc: 4, Indptr: []int64{0, 2, 2},
+		Indices: []int32{2, 3}}, original, 1, key)
+	add("an edge turned round",
+		graph.Block{NumDst: 2, NumSrc: 4, Indptr: []int64{0, 2, 2}, Indices: []int32{2, 3}},
+		[]int32{20, 10, 30, 40}, 1, key)
 	add("no edge", graph.Block{NumDst: 2, NumSrc: 2, Indptr: []int64{0, 0, 0}}, original, 1, key)
 }
 
 func BenchmarkEdgesDigest(b *testing.B) {
-	s := mustNew(b, benchTopology(), Options{Spec: Neighbours(benchFanouts...), MaxSeeds: benchBatch})
+	s := mustNew(b, benchTopology(),
+		Options{Spec: Neighbours(benchFanouts...), MaxSeeds: benchBatch})
 	var mb Minibatch
 	defer mb.Free()
 	seeds := someSeeds(rand.New(rand.NewPCG(1, 7)), *benchVertices, benchBatch)
@@ -109,7 +117,8 @@ func BenchmarkEdgesDigest(b *testing.B) {
 			for b.Loop() {
 				sum += c.digest()
 			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(mb.NumEdges()), "ns/edge")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(mb.NumEdges()),
+				"ns/edge")
 			_ = sum
 		})
 	}

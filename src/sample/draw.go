@@ -34,8 +34,9 @@ func vertexStream(hop uint64, original int32) stream {
 
 func (s *stream) next() uint64 { return (*random.Stream)(s).Next() }
 
-// below returns a number in [0,n), each exactly as likely as the others, n >= 1. It multiplies instead of dividing and redraws
-// the few words that would favour some numbers (Lemire, Fast Random Integer Generation in an Interval, 2019).
+// below returns a number in [0,n), each exactly as likely as the others, n >= 1. It multiplies
+// instead of dividing and redraws the few words that would favour some numbers (Lemire, Fast Random
+// Integer Generation in an Interval, 2019).
 func (s *stream) below(n uint64) uint64 {
 	hi, lo := bits.Mul64(s.next(), n)
 	if lo < n {
@@ -49,10 +50,10 @@ func (s *stream) below(n uint64) uint64 {
 // maskFanout is the largest fanout at which a 64-bit mask still tells most draws from those before.
 const maskFanout = 64
 
-// choose sets pos to len(pos) distinct numbers of [begin, begin+degree), every subset equally likely, in the order drawn:
-// Floyd's algorithm. For j = degree-len(pos) .. degree-1 it draws from [0,j], j included, and takes j itself where the number
-// drawn is taken already. len(pos) < degree. Apart from the random words it reads no memory but pos: draws of many
-// vertices overlap.
+// choose sets pos to len(pos) distinct numbers of [begin, begin+degree), every subset equally
+// likely, in the order drawn: Floyd's algorithm. For j = degree-len(pos) .. degree-1 it draws from
+// [0,j], j included, and takes j itself where the number drawn is taken already. len(pos) < degree.
+// Apart from the random words it reads no memory but pos: draws of many vertices overlap.
 func (p *picks) choose(pos []int64, begin, degree int64, s stream) {
 	switch {
 	case degree <= 64:
@@ -82,7 +83,8 @@ func chooseMask(pos []int64, begin, degree int64, s stream) {
 	}
 }
 
-// chooseScan looks through the numbers taken, but only when a mask of their lowest six bits says there may be an equal one.
+// chooseScan looks through the numbers taken, but only when a mask of their lowest six bits says
+// there may be an equal one.
 func chooseScan(pos []int64, begin, degree int64, s stream) {
 	var taken uint64
 	j := uint64(degree) - uint64(len(pos))
@@ -115,9 +117,10 @@ func (s *stream) redraw(hi, lo, n uint64) uint64 {
 	return hi
 }
 
-// picks is the set of numbers taken where the fanout is too large to look through them: open addressing, at most half
-// full. An entry is stamp<<32 | number, and an entry of an older stamp is empty, so that nothing is cleared between vertices.
-// The zero value is ready for use; the table is made for the largest draw so far, not for a fanout that no vertex reaches.
+// picks is the set of numbers taken where the fanout is too large to look through them: open
+// addressing, at most half full. An entry is stamp<<32 | number, and an entry of an older stamp is
+// empty, so that nothing is cleared between vertices. The zero value is ready for use; the table is
+// made for the largest draw so far, not for a fanout that no vertex reaches.
 type picks struct {
 	table []uint64
 	stamp uint32

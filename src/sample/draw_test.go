@@ -9,12 +9,14 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// rare is the probability below which a test takes a result for wrong. The seeds are fixed: a test that passes goes on passing.
+// rare is the probability below which a test takes a result for wrong. The seeds are fixed: a test
+// that passes goes on passing.
 const rare = 1e-5
 
-// inclusion draws many times and returns the probability that a correct sampler gives inclusion counts as uneven as these, or
-// worse. The counts of a draw add up to fanout, so the statistic has one degree of freedom less than there are neighbours:
-// X2 = (degree-1)/degree * sum of (count - mean)^2 / (draws * p * (1-p)).
+// inclusion draws many times and returns the probability that a correct sampler gives inclusion
+// counts as uneven as these, or worse. The counts of a draw add up to fanout, so the statistic has
+// one degree of freedom less than there are neighbours: X2 = (degree-1)/degree * sum of (count -
+// mean)^2 / (draws * p * (1-p)).
 func inclusion(degree, fanout, draws int, choose func(pos []int64, s stream)) float64 {
 	counts := make([]int, degree)
 	pos := make([]int64, fanout)
@@ -36,10 +38,12 @@ func inclusion(degree, fanout, draws int, choose func(pos []int64, s stream)) fl
 
 func TestInclusionIsUniform(t *testing.T) {
 	for _, c := range []struct{ degree, fanout int }{
-		{2, 1}, {3, 2}, {20, 5}, {64, 63}, {65, 1}, {65, 64}, {66, 65}, {100, 10}, {1000, 15}, {300, 100}, {130, 120},
+		{2, 1}, {3, 2}, {20, 5}, {64, 63}, {65, 1}, {65, 64}, {66, 65}, {100, 10}, {1000, 15},
+		{300, 100}, {130, 120},
 	} {
 		var set picks
-		p := inclusion(c.degree, c.fanout, 10000, func(pos []int64, s stream) { set.choose(pos, 0, int64(c.degree), s) })
+		p := inclusion(c.degree, c.fanout, 10000,
+			func(pos []int64, s stream) { set.choose(pos, 0, int64(c.degree), s) })
 		if p < rare {
 			t.Errorf("degree %d, fanout %d: inclusion frequencies this uneven have probability %.2g", c.degree, c.fanout, p)
 		}
@@ -60,7 +64,8 @@ func TestInclusionSeesFloydOffByOne(t *testing.T) {
 			}
 		})
 		if p > rare {
-			t.Errorf("degree %d, fanout %d: the wrong sampler passes with probability %.2g", c.degree, c.fanout, p)
+			t.Errorf("degree %d, fanout %d: the wrong sampler passes with probability %.2g",
+				c.degree, c.fanout, p)
 		}
 	}
 }
@@ -94,15 +99,16 @@ func TestChooseIsDistinctAndInRange(t *testing.T) {
 			pos := make([]int64, fanout)
 			set.choose(pos, 1000, int64(degree), stream(degree))
 			slices.Sort(pos)
-			if pos[0] < 1000 || pos[fanout-1] >= int64(1000+degree) || len(slices.Compact(pos)) != fanout {
+			if pos[0] < 1000 || pos[fanout-1] >= int64(1000+degree) ||
+				len(slices.Compact(pos)) != fanout {
 				t.Fatalf("degree %d, fanout %d: drew %v", degree, fanout, pos)
 			}
 		}
 	}
 }
 
-// Where the range does not divide 2^64 some words must be redrawn. With n = 3*2^62 that is every fourth, and without it
-// every third number would come up twice as often.
+// Where the range does not divide 2^64 some words must be redrawn. With n = 3*2^62 that is every
+// fourth, and without it every third number would come up twice as often.
 func TestBelowIsExact(t *testing.T) {
 	const n, draws = 3 << 62, 30000
 	var counts [3]float64

@@ -19,11 +19,12 @@ type Fused struct {
 	wait     sync.WaitGroup
 	phase    func(s *Fused, w int) // what all workers are doing
 
-	pairs  *pairs // of KernelCOO; nil: KernelFused
-	hop    hop
-	mb     *Minibatch // the minibatch in progress
-	rows   []int32    // columns of its block in progress, the memory of hop.drawn
-	values []uint32   // [edges of the hop] what the vertex map said of each edge; parallel renumbering only
+	pairs *pairs // of KernelCOO; nil: KernelFused
+	hop   hop
+	mb    *Minibatch // the minibatch in progress
+	rows  []int32    // columns of its block in progress, the memory of hop.drawn
+	// [edges of the hop] what the vertex map said of each edge; parallel renumbering only
+	values []uint32
 }
 
 // newFused makes a Fused of checked options.
@@ -82,11 +83,14 @@ func (s *Fused) SampleEval(mb *Minibatch, seeds []graph.VertexID, key Key) error
 }
 
 func (s *Fused) sampleBy(spec Spec, mb *Minibatch, seeds []graph.VertexID, key Key) error {
-	if rows, vertices := s.topology.Graph.NumVertices(), len(s.topology.Original); rows != vertices {
-		return fmt.Errorf("sample: the topology holds %d of %d rows, so no hop can be drawn here alone; use a Remote", rows, vertices)
+	if rows, vertices := s.topology.Graph.NumVertices(),
+		len(s.topology.Original); rows != vertices {
+		return fmt.Errorf("sample: the topology holds %d of %d rows, so no hop can be drawn here "+
+			"alone; use a Remote", rows, vertices)
 	}
 	if limit := s.options.MaxSeeds; limit > 0 && len(seeds) > limit {
-		return fmt.Errorf("sample: %d seeds, but the sampler was made for at most %d; raise MaxSeeds", len(seeds), limit)
+		return fmt.Errorf("sample: %d seeds, but the sampler was made for at most %d; raise "+
+			"MaxSeeds", len(seeds), limit)
 	}
 	s.mb = mb
 	return s.contain(func() error { return s.sample(spec.Fanouts, seeds, key) })
@@ -115,7 +119,8 @@ func (s *Fused) start(seeds []graph.VertexID) error {
 	vertices := len(s.topology.Original)
 	for _, v := range seeds {
 		if uint(v) >= uint(vertices) {
-			return seedError("seed %d: %w (the graph has %d vertices)", v, graph.ErrVertexRange, vertices)
+			return seedError("seed %d: %w (the graph has %d vertices)", v, graph.ErrVertexRange,
+				vertices)
 		}
 	}
 	mb := s.mb
@@ -128,7 +133,8 @@ func (s *Fused) start(seeds []graph.VertexID) error {
 		for int(rows[i]) == i {
 			i++
 		}
-		return seedError("seed %d is given twice; the seeds of a minibatch must be distinct", seeds[i])
+		return seedError("seed %d is given twice; the seeds of a minibatch must be distinct",
+			seeds[i])
 	}
 	mb.Frontier = mb.Frontier[:len(seeds)]
 	s.gatherOriginal(0, len(seeds))
@@ -181,7 +187,8 @@ func (s *Fused) expand(block *graph.Block, fanout int, key uint64) error {
 // checkEdges refuses a hop of more edges than a block can have.
 func (s *Fused) checkEdges(edges, vertices int) error {
 	if limit := s.options.maxEdges; edges > limit {
-		return fmt.Errorf("%w: %d from %d vertices, but a block has at most %d; use a smaller batch or fanout", errEdges, edges, vertices, limit)
+		return fmt.Errorf("%w: %d from %d vertices, but a block has at most %d; use a smaller "+
+			"batch or fanout", errEdges, edges, vertices, limit)
 	}
 	return nil
 }

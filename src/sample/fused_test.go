@@ -15,8 +15,8 @@ import (
 	"halognn/src/mem"
 )
 
-// randomTopology has n vertices: isolated ones, some with few in-neighbours and hubs with more than a mask has bits. Original ids
-// are a permutation.
+// randomTopology has n vertices: isolated ones, some with few in-neighbours and hubs with more than
+// a mask has bits. Original ids are a permutation.
 func randomTopology(r *rand.Rand, n int) *Topology {
 	g := graph.CSC{Indptr: []int64{0}}
 	for range n {
@@ -55,18 +55,22 @@ func mustNew(t testing.TB, topology *Topology, o Options) *Fused {
 
 // difference says where two minibatches part, or is empty.
 func difference(got, want *Minibatch) string {
-	if !slices.Equal(got.Seeds, want.Seeds) || !slices.Equal(got.Frontier, want.Frontier) || !slices.Equal(got.Original, want.Original) {
-		return fmt.Sprintf("seeds %v, frontier %v, original %v; want %v, %v, %v", got.Seeds, got.Frontier, got.Original, want.Seeds, want.Frontier, want.Original)
+	if !slices.Equal(got.Seeds, want.Seeds) || !slices.Equal(got.Frontier, want.Frontier) ||
+		!slices.Equal(got.Original, want.Original) {
+		return fmt.Sprintf("seeds %v, frontier %v, original %v; want %v, %v, %v", got.Seeds,
+			got.Frontier, got.Original, want.Seeds, want.Frontier, want.Original)
 	}
 	if len(got.Blocks) != len(want.Blocks) {
 		return fmt.Sprintf("%d blocks, want %d", len(got.Blocks), len(want.Blocks))
 	}
 	for l := range got.Blocks {
 		g, w := got.Blocks[l], want.Blocks[l]
-		if g.NumSrc != w.NumSrc || g.NumDst != w.NumDst || !slices.Equal(g.Indptr, w.Indptr) || !slices.Equal(g.Indices, w.Indices) {
+		if g.NumSrc != w.NumSrc || g.NumDst != w.NumDst || !slices.Equal(g.Indptr, w.Indptr) ||
+			!slices.Equal(g.Indices, w.Indices) {
 			return fmt.Sprintf("block %d is %v, want %v", l, g, w)
 		}
-		if gt, wt := got.Transposes[l], want.Transposes[l]; !slices.Equal(gt.Indptr, wt.Indptr) || !slices.Equal(gt.Indices, wt.Indices) || !slices.Equal(gt.Edges, wt.Edges) {
+		if gt, wt := got.Transposes[l], want.Transposes[l]; !slices.Equal(gt.Indptr, wt.Indptr) ||
+			!slices.Equal(gt.Indices, wt.Indices) || !slices.Equal(gt.Edges, wt.Edges) {
 			return fmt.Sprintf("transpose %d is %v, want %v", l, gt, wt)
 		}
 	}
@@ -85,9 +89,11 @@ func TestFusedIsReference(t *testing.T) {
 		fanouts := [][]int{{1}, {15, 10, 5}, {All, 2}, {3, All}, {70, 4}, {64, 1, 100}}[round%6]
 		for _, o := range []Options{
 			{}, {Map: MapHash}, {MaxSeeds: 64}, {Map: MapHash, MaxSeeds: 64},
-			{Workers: 2, minParallel: 1}, {Workers: 8, minParallel: 1}, {Workers: 3, minParallel: 1, MaxSeeds: 64},
+			{Workers: 2, minParallel: 1}, {Workers: 8, minParallel: 1},
+			{Workers: 3, minParallel: 1, MaxSeeds: 64},
 			{Kernel: KernelCOO}, {Kernel: KernelCOO, Map: MapHash, MaxSeeds: 64, Workers: 2},
-			{Workers: 2, minParallel: 1, Map: MapHash}, {Workers: 8, minParallel: 1, Map: MapHash}, {Workers: 2, minParallel: 300},
+			{Workers: 2, minParallel: 1, Map: MapHash}, {Workers: 8, minParallel: 1, Map: MapHash},
+			{Workers: 2, minParallel: 300},
 		} {
 			o.Fanouts = fanouts
 			s := mustNew(t, topology, o)
@@ -109,14 +115,17 @@ func TestFusedIsReference(t *testing.T) {
 	}
 }
 
-// A sampler draws by the fanouts of evaluation what one that has no others draws, in turns with its own, whatever its map: also
-// where they reach so much farther that values of the map would not have fitted.
+// A sampler draws by the fanouts of evaluation what one that has no others draws, in turns with its
+// own, whatever its map: also where they reach so much farther that values of the map would not
+// have fitted.
 func TestFanoutsOfEvaluation(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 0))
-	for _, c := range [][2][]int{{{2, 1}, {20, 20}}, {{5, 3}, {All, All}}, {{15, 10}, {1, 2}}, {{4, 3}, nil}} {
+	for _, c := range [][2][]int{{{2, 1}, {20, 20}}, {{5, 3}, {All, All}}, {{15, 10}, {1, 2}},
+		{{4, 3}, nil}} {
 		topology := randomTopology(r, 250)
 		for _, o := range []Options{
-			{MaxSeeds: 8}, {MaxSeeds: 8, Map: MapHash}, {MaxSeeds: 8, Workers: 3, minParallel: 1}, {},
+			{MaxSeeds: 8}, {MaxSeeds: 8, Map: MapHash}, {MaxSeeds: 8, Workers: 3, minParallel: 1},
+			{},
 		} {
 			o.Spec, o.Eval = Neighbours(c[0]...), Neighbours(c[1]...)
 			evaluated := c[1]
@@ -180,7 +189,8 @@ func TestLaws(t *testing.T) {
 			t.Fatalf("block %d: %v", l, err)
 		}
 		if l > 0 && mb.Blocks[l-1].NumDst != b.NumSrc {
-			t.Errorf("block %d has %d destinations, but block %d has %d sources", l-1, mb.Blocks[l-1].NumDst, l, b.NumSrc)
+			t.Errorf("block %d has %d destinations, but block %d has %d sources", l-1,
+				mb.Blocks[l-1].NumDst, l, b.NumSrc)
 		}
 		for d := range b.NumDst {
 			row := topology.Graph.InNeighbours(mb.Frontier[d])
@@ -192,8 +202,10 @@ func TestLaws(t *testing.T) {
 				}
 				drawn[u] = true
 			}
-			if want := min(len(row), fanouts[len(fanouts)-1-l]); len(drawn) != want || b.Indptr[d+1]-b.Indptr[d] != int64(want) {
-				t.Errorf("block %d: vertex %d of degree %d draws %d distinct neighbours, want %d", l, mb.Frontier[d], len(row), len(drawn), want)
+			if want := min(len(row), fanouts[len(fanouts)-1-l]); len(drawn) != want ||
+				b.Indptr[d+1]-b.Indptr[d] != int64(want) {
+				t.Errorf("block %d: vertex %d of degree %d draws %d distinct neighbours, want %d",
+					l, mb.Frontier[d], len(row), len(drawn), want)
 			}
 		}
 	}
@@ -226,7 +238,8 @@ func TestRelabellingChangesNothing(t *testing.T) {
 	var x, y Minibatch
 	defer x.Free()
 	defer y.Free()
-	if err := errors.Join(mustNew(t, a, o).Sample(&x, seeds, Key{Step: 4}), mustNew(t, b, o).Sample(&y, moved, Key{Step: 4})); err != nil {
+	if err := errors.Join(mustNew(t, a, o).Sample(&x, seeds, Key{Step: 4}),
+		mustNew(t, b, o).Sample(&y, moved, Key{Step: 4})); err != nil {
 		t.Fatal(err)
 	}
 	if x.Digest() != y.Digest() {
@@ -234,7 +247,8 @@ func TestRelabellingChangesNothing(t *testing.T) {
 	}
 	for i, v := range x.Frontier {
 		if y.Frontier[i] != newID[v] {
-			t.Fatalf("frontier[%d] is %d, after relabelling %d, want %d", i, v, y.Frontier[i], newID[v])
+			t.Fatalf("frontier[%d] is %d, after relabelling %d, want %d", i, v, y.Frontier[i],
+				newID[v])
 		}
 	}
 }
@@ -244,8 +258,10 @@ func TestVersionsWrap(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 0))
 	topology := randomTopology(r, 120)
 	for _, o := range []Options{
-		{Map: MapDense, valueBits: 30}, {Map: MapDense, valueBits: 31}, {Map: MapHash, valueBits: 31},
-		{Map: MapDense, valueBits: 30, Workers: 2, minParallel: 1}, {Map: MapHash, valueBits: 31, Workers: 2, minParallel: 1},
+		{Map: MapDense, valueBits: 30}, {Map: MapDense, valueBits: 31},
+		{Map: MapHash, valueBits: 31},
+		{Map: MapDense, valueBits: 30, Workers: 2, minParallel: 1},
+		{Map: MapHash, valueBits: 31, Workers: 2, minParallel: 1},
 		{Map: MapDense, valueBits: 7, Workers: 2, minParallel: 1}, // too few values for edge positions: one worker renumbers
 	} {
 		o.Fanouts = []int{4, 3}
@@ -269,13 +285,15 @@ func TestEmptyAndIsolated(t *testing.T) {
 	topology := &Topology{Graph: graph.CSC{Indptr: []int64{0, 0, 0, 0}}, Original: []int32{0, 1, 2}}
 	for _, seeds := range [][]graph.VertexID{nil, {1}, {2, 0}} {
 		for _, workers := range []int{1, 2} {
-			s := mustNew(t, topology, Options{Spec: Neighbours(5, All), Workers: workers, minParallel: -1})
+			s := mustNew(t, topology,
+				Options{Spec: Neighbours(5, All), Workers: workers, minParallel: -1})
 			var mb Minibatch
 			if err := s.Sample(&mb, seeds, Key{}); err != nil {
 				t.Fatal(err)
 			}
 			for l := range mb.Blocks {
-				if b := &mb.Blocks[l]; b.Validate() != nil || b.NumSrc != len(seeds) || b.NumEdges() != 0 {
+				if b := &mb.Blocks[l]; b.Validate() != nil || b.NumSrc != len(seeds) ||
+					b.NumEdges() != 0 {
 					t.Errorf("seeds %v, workers %d: block %d is %+v", seeds, workers, l, *b)
 				}
 			}
@@ -301,19 +319,29 @@ func TestErrors(t *testing.T) {
 	}{
 		{"no fanouts", Options{}, nil, "no fanouts"},
 		{"zero fanout", Options{Spec: Neighbours(15, 0)}, nil, "fanouts[1] is 0"},
-		{"unknown kind", Options{Spec: Spec{Kind: "luck", Fanouts: []int{1}}, Workers: -1}, nil, `sample.kind "luck" is unknown; there is [neighbour]`},
-		{"a zero fanout of evaluation", Options{Spec: Neighbours(1, 1), Eval: Neighbours(2, 0)}, nil, "evaluation: fanouts[1] is 0"},
-		{"too few fanouts of evaluation", Options{Spec: Neighbours(1, 1), Eval: Neighbours(2)}, nil, "2 hops and 1 for evaluation"},
+		{"unknown kind", Options{Spec: Spec{Kind: "luck", Fanouts: []int{1}}, Workers: -1}, nil,
+			`sample.kind "luck" is unknown; there is [neighbour]`},
+		{"a zero fanout of evaluation", Options{Spec: Neighbours(1, 1), Eval: Neighbours(2, 0)},
+			nil, "evaluation: fanouts[1] is 0"},
+		{"too few fanouts of evaluation", Options{Spec: Neighbours(1, 1), Eval: Neighbours(2)}, nil,
+			"2 hops and 1 for evaluation"},
 		{"negative fanout", Options{Spec: Neighbours(-2)}, nil, "fanouts[0] is -2"},
 		{"all faults at once", Options{Spec: Neighbours(0), Workers: -1}, nil, "workers is -1"},
 		{"negative max seeds", Options{Spec: Neighbours(1), MaxSeeds: -1}, nil, "max seeds is -1"},
 		{"unknown map", Options{Spec: Neighbours(1), Map: 9}, nil, "map 9"},
-		{"seed too large", Options{Spec: Neighbours(1)}, []graph.VertexID{3, 50}, "seed 50: vertex out of range"},
-		{"negative seed", Options{Spec: Neighbours(1)}, []graph.VertexID{-1}, "seed -1: vertex out of range"},
-		{"seed twice", Options{Spec: Neighbours(1)}, []graph.VertexID{3, 4, 7, 4}, "seed 4 is given twice"},
-		{"seed twice, hash", Options{Spec: Neighbours(1), Map: MapHash}, []graph.VertexID{3, 3}, "seed 3 is given twice"},
-		{"too many edges", Options{Spec: Neighbours(All), maxEdges: int(topology.Graph.NumEdges()) - 1}, everyVertex, "use a smaller batch or fanout"},
-		{"too many seeds", Options{Spec: Neighbours(1), MaxSeeds: 2}, []graph.VertexID{1, 2, 3}, "raise MaxSeeds"},
+		{"seed too large", Options{Spec: Neighbours(1)}, []graph.VertexID{3, 50},
+			"seed 50: vertex out of range"},
+		{"negative seed", Options{Spec: Neighbours(1)}, []graph.VertexID{-1},
+			"seed -1: vertex out of range"},
+		{"seed twice", Options{Spec: Neighbours(1)}, []graph.VertexID{3, 4, 7, 4},
+			"seed 4 is given twice"},
+		{"seed twice, hash", Options{Spec: Neighbours(1), Map: MapHash}, []graph.VertexID{3, 3},
+			"seed 3 is given twice"},
+		{"too many edges", Options{Spec: Neighbours(All),
+			maxEdges: int(topology.Graph.NumEdges()) - 1}, everyVertex,
+			"use a smaller batch or fanout"},
+		{"too many seeds", Options{Spec: Neighbours(1), MaxSeeds: 2}, []graph.VertexID{1, 2, 3},
+			"raise MaxSeeds"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var mb Minibatch
@@ -329,17 +357,20 @@ func TestErrors(t *testing.T) {
 			if s != nil { // usable after a bad call
 				want := Reference(topology, c.o.Fanouts, []graph.VertexID{4, 3}, Key{})
 				defer want.Free()
-				if err := s.Sample(&mb, want.Seeds, Key{}); err != nil || difference(&mb, want) != "" {
+				if err := s.Sample(&mb, want.Seeds, Key{}); err != nil ||
+					difference(&mb, want) != "" {
 					t.Errorf("after the error: %v %s", err, difference(&mb, want))
 				}
 			}
 		})
 	}
 	for name, bad := range map[string]*Topology{
-		"no indptr":               {},
-		"more rows than vertices": {Graph: graph.CSC{Indptr: []int64{0, 0, 0}}, Original: []int32{0}},
-		"window beyond the end":   {Graph: graph.CSC{Indptr: []int64{0, 0}}, First: 1, Original: []int32{0}},
-		"too few indices":         {Graph: graph.CSC{Indptr: []int64{0, 3}}, Original: []int32{0}},
+		"no indptr": {},
+		"more rows than vertices": {Graph: graph.CSC{Indptr: []int64{0, 0, 0}},
+			Original: []int32{0}},
+		"window beyond the end": {Graph: graph.CSC{Indptr: []int64{0, 0}}, First: 1,
+			Original: []int32{0}},
+		"too few indices": {Graph: graph.CSC{Indptr: []int64{0, 3}}, Original: []int32{0}},
 	} {
 		if _, err := New(bad, Options{Spec: Neighbours(1)}); err == nil {
 			t.Errorf("%s: no error", name)
@@ -347,8 +378,9 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Arrays that break the rules of a CSC end in an error that names the array and the vertex, whoever meets it: one worker or
-// several, either vertex map, Sample or Draw. Nothing reads outside the arrays, and the sampler can be used again.
+// Arrays that break the rules of a CSC end in an error that names the array and the vertex, whoever
+// meets it: one worker or several, either vertex map, Sample or Draw. Nothing reads outside the
+// arrays, and the sampler can be used again.
 func TestDamagedTopologyIsNamed(t *testing.T) {
 	const n = 120
 	whole := randomTopology(rand.New(rand.NewPCG(11, 0)), n)
@@ -367,66 +399,81 @@ func TestDamagedTopologyIsNamed(t *testing.T) {
 				g.Indices[e] = -1
 			}
 		}},
-		{"a source beyond the last vertex", graph.Indices, "comes from vertex 120", func(g *graph.CSC) {
-			for e := row; e < g.Indptr[busy+1]; e++ {
-				g.Indices[e] = n
-			}
-		}},
+		{"a source beyond the last vertex", graph.Indices, "comes from vertex 120",
+			func(g *graph.CSC) {
+				for e := row; e < g.Indptr[busy+1]; e++ {
+					g.Indices[e] = n
+				}
+			}},
 		{"the largest id", graph.Indices, "comes from vertex 2147483647", func(g *graph.CSC) {
 			for e := row; e < g.Indptr[busy+1]; e++ {
 				g.Indices[e] = 1<<31 - 1
 			}
 		}},
-		{"a row that ends before it begins", graph.Indptr, "indptr falls", func(g *graph.CSC) { g.Indptr[busy] = edges }},
-		{"a row that begins below 0", graph.Indptr, "at edges -5 to", func(g *graph.CSC) { g.Indptr[busy] = -5 }},
-		{"a row that ends beyond the edges", graph.Indptr, "there are", func(g *graph.CSC) { g.Indptr[busy+1] = 1 << 40 }},
-		{"a row of more edges than a block can have", graph.Indptr, "there are", func(g *graph.CSC) { g.Indptr[busy+1] = 1 << 62 }},
+		{"a row that ends before it begins", graph.Indptr, "indptr falls",
+			func(g *graph.CSC) { g.Indptr[busy] = edges }},
+		{"a row that begins below 0", graph.Indptr, "at edges -5 to",
+			func(g *graph.CSC) { g.Indptr[busy] = -5 }},
+		{"a row that ends beyond the edges", graph.Indptr, "there are",
+			func(g *graph.CSC) { g.Indptr[busy+1] = 1 << 40 }},
+		{"a row of more edges than a block can have", graph.Indptr, "there are",
+			func(g *graph.CSC) { g.Indptr[busy+1] = 1 << 62 }},
 	} {
 		for _, o := range []Options{
-			{}, {Map: MapHash}, {Workers: 3, minParallel: 1}, {Workers: 3, minParallel: 1, Map: MapHash},
+			{}, {Map: MapHash}, {Workers: 3, minParallel: 1},
+			{Workers: 3, minParallel: 1, Map: MapHash},
 		} {
 			for _, fanouts := range [][]int{{5, 3}, {All, 2}, {All, All}} {
-				t.Run(fmt.Sprintf("%s, map %d, %d workers, %v", c.name, o.Map, o.Workers, fanouts), func(t *testing.T) {
-					topology := &Topology{Original: whole.Original, Graph: graph.CSC{
-						Indptr: slices.Clone(whole.Graph.Indptr), Indices: slices.Clone(whole.Graph.Indices),
-					}}
-					c.damage(&topology.Graph)
-					o.Fanouts = fanouts
-					s := mustNew(t, topology, o)
-					check := func(err error) {
-						t.Helper()
-						var bad *graph.LayoutError
-						if !errors.As(err, &bad) || bad.Array != c.array || !strings.Contains(err.Error(), c.want) {
-							t.Errorf("%v; want %q, of %s", err, c.want, c.array)
+				t.Run(fmt.Sprintf("%s, map %d, %d workers, %v", c.name, o.Map, o.Workers, fanouts),
+					func(t *testing.T) {
+						topology := &Topology{Original: whole.Original, Graph: graph.CSC{
+							Indptr:  slices.Clone(whole.Graph.Indptr),
+							Indices: slices.Clone(whole.Graph.Indices),
+						}}
+						c.damage(&topology.Graph)
+						o.Fanouts = fanouts
+						s := mustNew(t, topology, o)
+						check := func(err error) {
+							t.Helper()
+							var bad *graph.LayoutError
+							if !errors.As(err, &bad) || bad.Array != c.array ||
+								!strings.Contains(err.Error(), c.want) {
+								t.Errorf("%v; want %q, of %s", err, c.want, c.array)
+							}
+							if !strings.Contains(fmt.Sprint(err), fmt.Sprint("vertex ", busy, ":")) &&
+								!strings.Contains(fmt.Sprint(err), fmt.Sprint("vertex ", busy-1, ":")) {
+								t.Errorf("%v; want it to name vertex %d, or the one before, which "+
+									"shares a row pointer", err, busy)
+							}
 						}
-						if !strings.Contains(fmt.Sprint(err), fmt.Sprint("vertex ", busy, ":")) && !strings.Contains(fmt.Sprint(err), fmt.Sprint("vertex ", busy-1, ":")) {
-							t.Errorf("%v; want it to name vertex %d, or the one before, which shares a row pointer", err, busy)
+						var mb Minibatch
+						defer mb.Free()
+						check(s.Sample(&mb, []graph.VertexID{busy, 0, busy + 1}, Key{Step: 3}))
+						var a Answer
+						defer a.Free()
+						err := (&Remote{s}).Answer(&a, []graph.VertexID{busy, 0}, []int{2},
+							[]uint64{3},
+							fanouts[0])
+						if c.array == graph.Indptr {
+							check(err)
 						}
-					}
-					var mb Minibatch
-					defer mb.Free()
-					check(s.Sample(&mb, []graph.VertexID{busy, 0, busy + 1}, Key{Step: 3}))
-					var a Answer
-					defer a.Free()
-					err := (&Remote{s}).Answer(&a, []graph.VertexID{busy, 0}, []int{2}, []uint64{3}, fanouts[0])
-					if c.array == graph.Indptr {
-						check(err)
-					}
 
-					copy(topology.Graph.Indptr, whole.Graph.Indptr)
-					copy(topology.Graph.Indices, whole.Graph.Indices)
-					want := Reference(topology, fanouts, []graph.VertexID{busy, 4}, Key{})
-					defer want.Free()
-					if err := s.Sample(&mb, want.Seeds, Key{}); err != nil || difference(&mb, want) != "" {
-						t.Errorf("with the topology restored: %v %s", err, difference(&mb, want))
-					}
-				})
+						copy(topology.Graph.Indptr, whole.Graph.Indptr)
+						copy(topology.Graph.Indices, whole.Graph.Indices)
+						want := Reference(topology, fanouts, []graph.VertexID{busy, 4}, Key{})
+						defer want.Free()
+						if err := s.Sample(&mb, want.Seeds, Key{}); err != nil ||
+							difference(&mb, want) != "" {
+							t.Errorf("with the topology restored: %v %s", err, difference(&mb, want))
+						}
+					})
 			}
 		}
 	}
 }
 
-// A panic that the topology does not explain is a fault of the program: it stays one, with its stack.
+// A panic that the topology does not explain is a fault of the program: it stays one, with its
+// stack.
 func TestPanicOfASoundTopologyStays(t *testing.T) {
 	s := mustNew(t, randomTopology(rand.New(rand.NewPCG(12, 0)), 50), Options{Spec: Neighbours(3)})
 	err := s.contain(func() error { panic("ours") })
@@ -439,7 +486,8 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 0))
 	topology := randomTopology(r, 500)
 	seeds := someSeeds(r, 500, 64)
-	for _, o := range []Options{{}, {Map: MapHash}, {Workers: 2, minParallel: 1}, {Workers: 2, minParallel: 1, Map: MapHash}, {Kernel: KernelCOO}} {
+	for _, o := range []Options{{}, {Map: MapHash}, {Workers: 2, minParallel: 1},
+		{Workers: 2, minParallel: 1, Map: MapHash}, {Kernel: KernelCOO}} {
 		o.Fanouts = []int{15, 70, 5}
 		before := mem.Allocated()
 		made, err := New(topology, o)
@@ -460,7 +508,8 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		}
 		held := mem.Allocated()
 		if allocs := testing.AllocsPerRun(20, run); allocs != 0 || mem.Allocated() != held {
-			t.Errorf("%+v: %v heap allocations a minibatch, %d bytes of mappings more", o, allocs, mem.Allocated()-held)
+			t.Errorf("%+v: %v heap allocations a minibatch, %d bytes of mappings more", o, allocs,
+				mem.Allocated()-held)
 		}
 		mb.Free()
 		if held := mem.Allocated() - before; max(held-s.Bytes(), s.Bytes()-held) > 1<<16 { // pages, and sets on the heap
@@ -473,14 +522,15 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A topology file that loses its tail while it is mapped ends the call, not the process, whichever goroutine reads it.
-// A fanout beyond every degree is one way to ask for all neighbours.
+// A topology file that loses its tail while it is mapped ends the call, not the process, whichever
+// goroutine reads it. A fanout beyond every degree is one way to ask for all neighbours.
 func TestFanoutsOutOfReachCostNothing(t *testing.T) {
 	topology := randomTopology(rand.New(rand.NewPCG(11, 0)), 50)
 	seeds := []graph.VertexID{4, 3}
 	want := Reference(topology, []int{All, All}, seeds, Key{})
 	defer want.Free()
-	s, err := New(topology, Options{Spec: Neighbours(graph.MaxVertices, graph.MaxVertices), Workers: 2, minParallel: 1})
+	s, err := New(topology,
+		Options{Spec: Neighbours(graph.MaxVertices, graph.MaxVertices), Workers: 2, minParallel: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -521,7 +571,8 @@ func TestShrunkTopologyFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		var mb Minibatch
-		if err := s.Sample(&mb, seeds, Key{}); !errors.Is(err, mem.ErrShrank) || !strings.Contains(err.Error(), path) {
+		if err := s.Sample(&mb, seeds, Key{}); !errors.Is(err, mem.ErrShrank) ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("%d workers: %v", workers, err)
 		}
 		mb.Free()
@@ -536,7 +587,8 @@ func TestSamplersSideBySide(t *testing.T) {
 	digests := make([]uint64, 4)
 	t.Run("group", func(t *testing.T) {
 		for i := range digests {
-			s := mustNew(t, topology, Options{Spec: Neighbours(10, 5), Workers: 1 + i%2, minParallel: 1})
+			s := mustNew(t, topology,
+				Options{Spec: Neighbours(10, 5), Workers: 1 + i%2, minParallel: 1})
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
 				t.Parallel()
 				var mb Minibatch

@@ -9,8 +9,9 @@ import (
 	"halognn/src/random"
 )
 
-// hash is an open-addressing table, at most half full: an entry is version | vertex (31 bits) | value (shift bits). It grows with
-// the largest minibatch seen, and since the frontier lists its content, growing is filling it anew.
+// hash is an open-addressing table, at most half full: an entry is version | vertex (31 bits) |
+// value (shift bits). It grows with the largest minibatch seen, and since the frontier lists its
+// content, growing is filling it anew.
 type hash struct {
 	table   []uint64
 	shift   int
@@ -148,7 +149,8 @@ func (m *hash) resolve(ids []graph.VertexID, values []uint32, first int) int {
 	return won
 }
 
-// settle inserts or overwrites. It reads past entries that others settle, hence the atomic loads and stores.
+// settle inserts or overwrites. It reads past entries that others settle, hence the atomic loads
+// and stores.
 func (m *hash) settle(vertices []graph.VertexID, first int) {
 	m.touchShared(vertices)
 	last, tag := uint64(len(m.table)-1), m.tag()

@@ -8,13 +8,13 @@ import (
 	"halognn/src/mem"
 )
 
-// chunkEdges is how many edges are drawn, gathered and renumbered before the next: few enough that what one pass hands to the
-// next stays in the L1 cache, many enough that the loops start rarely.
+// chunkEdges is how many edges are drawn, gathered and renumbered before the next: few enough that
+// what one pass hands to the next stays in the L1 cache, many enough that the loops start rarely.
 const chunkEdges = 2048
 
-// hop is one hop being drawn. The work is split into passes over many vertices whose iterations do not depend on each
-// other, so that the processor overlaps their cache misses: a pass that follows one vertex from row pointer to neighbours
-// waits for each in turn.
+// hop is one hop being drawn. The work is split into passes over many vertices whose iterations do
+// not depend on each other, so that the processor overlaps their cache misses: a pass that follows
+// one vertex from row pointer to neighbours waits for each in turn.
 //
 //	locate   Indptr[v], Indptr[v+1]       random reads of the row pointers
 //	draw     positions                    arithmetic only
@@ -36,7 +36,8 @@ type hop struct {
 	drawn  []graph.VertexID // [indptr[n]] and the neighbours drawn
 }
 
-func (h *hop) start(t *Topology, vertices []graph.VertexID, original []int32, indptr []int64, fanout int, key uint64) {
+func (h *hop) start(t *Topology, vertices []graph.VertexID, original []int32, indptr []int64,
+	fanout int, key uint64) {
 	h.topology, h.vertices, h.original, h.indptr, h.key = t, vertices, original, indptr, key
 	h.fanout, h.chunk = int64(fanout), max(chunkEdges/max(fanout, 1), 1)
 	if fanout == All {
@@ -54,8 +55,8 @@ func (h *hop) free() {
 
 func (h *hop) bytes() int64 { return int64(cap(h.begin)+cap(h.degree)) * 8 }
 
-// locate finds the rows of destinations [lo,hi), sets indptr[lo+1:hi+1] to the running number of their edges, counted from 0, and
-// returns that number.
+// locate finds the rows of destinations [lo,hi), sets indptr[lo+1:hi+1] to the running number of
+// their edges, counted from 0, and returns that number.
 func (h *hop) locate(lo, hi int) int64 {
 	begin, degree, ends := h.begin[lo:hi], h.degree[lo:hi], h.indptr[lo+1:hi+1]
 	rows, first := h.topology.Graph.Indptr, h.topology.First
@@ -77,7 +78,8 @@ type drawer struct {
 
 func newDrawer() drawer { return drawer{pos: mem.Make[int64](chunkEdges)} }
 
-// draw sets drawn[indptr[lo]:indptr[hi]] to the neighbours drawn by destinations [lo,hi), at most h.chunk of them.
+// draw sets drawn[indptr[lo]:indptr[hi]] to the neighbours drawn by destinations [lo,hi), at most
+// h.chunk of them.
 func (d *drawer) draw(h *hop, lo, hi int) {
 	indices := h.topology.Graph.Indices
 	if h.fanout == math.MaxInt64 {
@@ -116,7 +118,8 @@ func (d *drawer) free() { mem.Free(d.pos) }
 
 func (d *drawer) bytes() int64 { return int64(cap(d.pos)+len(d.picks.table)) * 8 }
 
-// asVertices is the memory of rows as vertex ids: a block's columns hold the neighbours drawn until they are renumbered in place.
+// asVertices is the memory of rows as vertex ids: a block's columns hold the neighbours drawn until
+// they are renumbered in place.
 func asVertices(rows []int32) []graph.VertexID {
 	return unsafe.Slice((*graph.VertexID)(unsafe.SliceData(rows)), len(rows))
 }

@@ -49,12 +49,16 @@ func (o *Options) evaluated() Spec {
 // check fills in defaults and returns every fault at once, but for those of Spec.
 func (o *Options) check() error {
 	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	fault := func(format string,
+		args ...any) {
+		faults = append(faults, fmt.Errorf(format, args...))
+	}
 	if o.Eval.Hops() > 0 {
 		if err := o.Eval.Check(); err != nil {
 			fault("evaluation: %w", err)
 		} else if n := o.Eval.Hops(); n != o.Hops() {
-			fault("%d hops and %d for evaluation; there must be as many, or none for evaluation", o.Hops(), n)
+			fault("%d hops and %d for evaluation; there must be as many, or none for evaluation",
+				o.Hops(), n)
 		}
 	}
 	if o.Workers < 0 {
@@ -90,15 +94,17 @@ func (t *Topology) check() error {
 	begin, end := t.Graph.Indptr[0], t.Graph.Indptr[rows]
 	switch {
 	case t.First < 0 || int(t.First)+rows > vertices:
-		return fmt.Errorf("topology: it holds rows %d to %d, but there are original ids for %d vertices", t.First, int(t.First)+rows, vertices)
+		return fmt.Errorf("topology: it holds rows %d to %d, but there are original ids for %d "+
+			"vertices", t.First, int(t.First)+rows, vertices)
 	case begin < 0 || end < begin || end > int64(len(t.Graph.Indices)):
-		return fmt.Errorf("topology: indptr runs from %d to %d, but there are %d indices", begin, end, len(t.Graph.Indices))
+		return fmt.Errorf("topology: indptr runs from %d to %d, but there are %d indices", begin,
+			end, len(t.Graph.Indices))
 	}
 	return nil
 }
 
-// mapBits is the number of bits that hold every value the vertex map will be given, at most 31: local numbers, and for
-// parallel renumbering also frontier length + edge position.
+// mapBits is the number of bits that hold every value the vertex map will be given, at most 31:
+// local numbers, and for parallel renumbering also frontier length + edge position.
 func (o *Options) mapBits(vertices int, edges int64) int {
 	return max(o.bitsOf(o.Fanouts, vertices, edges), o.bitsOf(o.Eval.Fanouts, vertices, edges))
 }

@@ -7,11 +7,12 @@ import (
 	"halognn/src/mem"
 )
 
-// Several workers share a hop by ranges: of destinations while drawing, of edges while renumbering. Every result of a
-// range lies in a place of its own, and where a range begins follows from counts added in range order, so the number of
-// workers shows in the time alone.
+// Several workers share a hop by ranges: of destinations while drawing, of edges while renumbering.
+// Every result of a range lies in a place of its own, and where a range begins follows from counts
+// added in range order, so the number of workers shows in the time alone.
 
-// worker is one of the goroutines that share a minibatch. It lives for one phase; its scratch memory stays.
+// worker is one of the goroutines that share a minibatch. It lives for one phase; its scratch
+// memory stays.
 type worker struct {
 	drawer
 	run   func() // does the phase and reports to Fused.wait; made once, so that starting it allocates nothing
@@ -26,7 +27,8 @@ func newWorker(s *Fused, i int) worker {
 	}}
 }
 
-// all runs phase on every worker and waits. A fault in a mapped file is returned, whichever worker met it.
+// all runs phase on every worker and waits. A fault in a mapped file is returned, whichever worker
+// met it.
 func (s *Fused) all(phase func(s *Fused, w int)) error {
 	s.phase = phase
 	s.wait.Add(len(s.workers))
@@ -43,7 +45,8 @@ func (s *Fused) all(phase func(s *Fused, w int)) error {
 	return nil
 }
 
-// addCounts replaces the count of every range by start + the counts of the ranges before it, and returns start + all counts.
+// addCounts replaces the count of every range by start + the counts of the ranges before it, and
+// returns start + all counts.
 func (s *Fused) addCounts(start int) int {
 	for i := range s.workers {
 		w := &s.workers[i]
@@ -66,7 +69,10 @@ func (s *Fused) split(n, w int) (lo, hi int) {
 func (s *Fused) splitByEdges(w int) (lo, hi int) {
 	ends := s.hop.indptr[1:]
 	from, to := s.split(len(s.hop.drawn), w)
-	cut := func(edge int) int { return sort.Search(len(ends), func(i int) bool { return ends[i] > int64(edge) }) }
+	cut := func(edge int) int {
+		return sort.Search(len(ends),
+			func(i int) bool { return ends[i] > int64(edge) })
+	}
 	return cut(from), cut(to)
 }
 
@@ -98,13 +104,15 @@ func (s *Fused) shiftRange(w int) {
 	}
 }
 
-// renumberShared does what renumberAlone does, on all workers: it draws, lets every edge claim its vertex, counts the claims won in each
-// range, numbers the winners in edge order, and gives the other edges the number of the winner.
+// renumberShared does what renumberAlone does, on all workers: it draws, lets every edge claim its
+// vertex, counts the claims won in each range, numbers the winners in edge order, and gives the
+// other edges the number of the winner.
 func (s *Fused) renumberShared(n int) (int, error) {
 	edges := len(s.hop.drawn)
 	s.values = mem.Grow(s.values, edges)
 	s.vertices.reserve(s.hop.vertices, edges)
-	for _, phase := range [...]func(*Fused, int){(*Fused).drawRange, (*Fused).claimRange, (*Fused).resolveRange} {
+	for _, phase := range [...]func(*Fused, int){(*Fused).drawRange, (*Fused).claimRange,
+		(*Fused).resolveRange} {
 		if err := s.all(phase); err != nil {
 			return 0, err
 		}
@@ -125,16 +133,18 @@ func (s *Fused) drawRange(w int) {
 func (s *Fused) claimRange(w int) {
 	lo, hi := s.split(len(s.hop.drawn), w)
 	first := len(s.hop.vertices) + lo
-	blocks(s.hop.drawn[lo:hi], func(ids []graph.VertexID, at int) { s.vertices.claim(ids, first+at) })
+	blocks(s.hop.drawn[lo:hi],
+		func(ids []graph.VertexID, at int) { s.vertices.claim(ids, first+at) })
 }
 
 func (s *Fused) resolveRange(w int) {
 	lo, hi := s.split(len(s.hop.drawn), w)
-	s.workers[w].count = s.vertices.resolve(s.hop.drawn[lo:hi], s.values[lo:hi], len(s.hop.vertices)+lo)
+	s.workers[w].count = s.vertices.resolve(s.hop.drawn[lo:hi], s.values[lo:hi],
+		len(s.hop.vertices)+lo)
 }
 
-// appendRange appends the vertices whose claim its range won. Nobody reads the map any more in this hop, so it can already be
-// told their numbers.
+// appendRange appends the vertices whose claim its range won. Nobody reads the map any more in this
+// hop, so it can already be told their numbers.
 func (s *Fused) appendRange(w int) {
 	lo, hi := s.split(len(s.hop.drawn), w)
 	n, from := len(s.hop.vertices), s.workers[w].count
@@ -146,11 +156,13 @@ func (s *Fused) appendRange(w int) {
 			total++
 		}
 	}
-	blocks(s.mb.Frontier[from:total], func(vertices []graph.VertexID, at int) { s.vertices.settle(vertices, from+at) })
+	blocks(s.mb.Frontier[from:total],
+		func(vertices []graph.VertexID, at int) { s.vertices.settle(vertices, from+at) })
 	s.gatherOriginal(from, total)
 }
 
-// linkRange gives the edges that won no claim their rows: a local number, or the row of the edge that won.
+// linkRange gives the edges that won no claim their rows: a local number, or the row of the edge
+// that won.
 func (s *Fused) linkRange(w int) {
 	lo, hi := s.split(len(s.hop.drawn), w)
 	n := len(s.hop.vertices)

@@ -5,11 +5,13 @@ import (
 	"halognn/src/mem"
 )
 
-// Reference samples a minibatch of kind Neighbour with plain maps and loops: it says what Fused must
-// give, bit for bit. t holds all rows; seeds are distinct vertices of it. The caller frees the result.
+// Reference samples a minibatch of kind Neighbour with plain maps and loops: it says what Fused
+// must give, bit for bit. t holds all rows; seeds are distinct vertices of it. The caller frees the
+// result.
 func Reference(t *Topology, fanouts []int, seeds []graph.VertexID, key Key) *Minibatch {
 	layers := len(fanouts)
-	m := &Minibatch{Blocks: make([]graph.Block, layers), Transposes: make([]graph.BlockTranspose, layers)}
+	m := &Minibatch{Blocks: make([]graph.Block, layers),
+		Transposes: make([]graph.BlockTranspose, layers)}
 	local := make(map[graph.VertexID]int32)
 	var frontier []graph.VertexID
 	number := func(v graph.VertexID) int32 {
@@ -32,7 +34,8 @@ func Reference(t *Topology, fanouts []int, seeds []graph.VertexID, key Key) *Min
 			indptr = append(indptr, int64(len(indices)))
 		}
 		l := layers - 1 - h
-		m.Blocks[l] = graph.Block{NumSrc: len(frontier), NumDst: len(destinations), Indptr: keep(indptr), Indices: keep(indices)}
+		m.Blocks[l] = graph.Block{NumSrc: len(frontier), NumDst: len(destinations),
+			Indptr: keep(indptr), Indices: keep(indices)}
 		if l > 0 {
 			m.Blocks[l].Transpose(&m.Transposes[l])
 		}
@@ -46,7 +49,8 @@ func Reference(t *Topology, fanouts []int, seeds []graph.VertexID, key Key) *Min
 	return m
 }
 
-// referenceDraw returns the in-neighbours that v draws: all in stored order, or Floyd's choice in the order drawn.
+// referenceDraw returns the in-neighbours that v draws: all in stored order, or Floyd's choice in
+// the order drawn.
 func referenceDraw(t *Topology, v graph.VertexID, fanout int, hop uint64) []graph.VertexID {
 	row := t.Graph.InNeighbours(v - t.First)
 	if fanout == All || len(row) <= fanout {

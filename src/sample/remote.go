@@ -74,8 +74,8 @@ func (k Key) Word(h int) uint64 { return k.hop(h) }
 func (r *Remote) Begin(mb *Minibatch, seeds []graph.VertexID, hops int) error {
 	s := r.fused
 	if limit := s.options.MaxSeeds; limit > 0 && len(seeds) > limit {
-		return fmt.Errorf("sample: %d seeds, but the sampler was made for at most %d; raise MaxSeeds",
-			len(seeds), limit)
+		return fmt.Errorf("sample: %d seeds, but the sampler was made for at most %d; raise "+
+			"MaxSeeds", len(seeds), limit)
 	}
 	s.mb = mb
 	return s.contain(func() error {
@@ -193,8 +193,8 @@ func (a *Asking) Edges(edges []int) error {
 		for range n {
 			k := size(a.Sizes, width, i)
 			if k < 0 || a.Fanout != All && k > a.Fanout {
-				return fmt.Errorf("sample: rank %d returned %d neighbours of vertex %d, with a fanout of "+
-					"%d; %s", o, k, a.IDs[i], a.Fanout, sameParts)
+				return fmt.Errorf("sample: rank %d returned %d neighbours of vertex %d, with a "+
+					"fanout of %d; %s", o, k, a.IDs[i], a.Fanout, sameParts)
 			}
 			sum += k
 			i++
@@ -259,8 +259,9 @@ func (r *Remote) Answer(
 	for from, n := range count {
 		for _, v := range ids[at : at+n] {
 			if int(v) < first || int(v) >= first+rows {
-				return fmt.Errorf("sample: rank %d asks for neighbours of vertex %d: %w (rows %d to %d are "+
-					"held here); %s", from, v, graph.ErrVertexRange, first, first+rows-1, sameParts)
+				return fmt.Errorf("sample: rank %d asks for neighbours of vertex %d: %w (rows %d "+
+					"to %d are held here); %s", from, v, graph.ErrVertexRange, first, first+rows-1,
+					sameParts)
 			}
 		}
 		at += n

@@ -30,7 +30,8 @@ func newCluster(t *testing.T, whole *Topology, offsets []int64, o Options) *clus
 			Indptr:  whole.Graph.Indptr[first : last+1],
 			Indices: whole.Graph.Indices[:whole.Graph.Indptr[last]:whole.Graph.Indptr[last]],
 		}
-		r, err := NewRemote(&Topology{Graph: g, First: graph.VertexID(first), Original: whole.Original}, o)
+		r, err := NewRemote(&Topology{Graph: g, First: graph.VertexID(first),
+			Original: whole.Original}, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +52,8 @@ func (c *cluster) free() {
 
 // sample draws a minibatch for each rank, all in lock-step, as a pipeline would: seeds[k] under
 // keys[k].
-func (c *cluster) sample(mbs []Minibatch, seeds [][]graph.VertexID, keys []Key, hops int, train bool) error {
+func (c *cluster) sample(mbs []Minibatch, seeds [][]graph.VertexID, keys []Key, hops int,
+	train bool) error {
 	ranks := len(c.remotes)
 	for k, r := range c.remotes {
 		if err := r.Begin(&mbs[k], seeds[k], hops); err != nil {
@@ -74,7 +76,8 @@ func (c *cluster) sample(mbs []Minibatch, seeds [][]graph.VertexID, keys []Key, 
 				count[k] = a.Count[owner]
 				ids = append(ids, a.IDs[at:at+count[k]]...)
 			}
-			if err := r.Answer(&c.answers[owner], ids, count, c.words, c.asking[owner].Fanout); err != nil {
+			if err := r.Answer(&c.answers[owner], ids, count, c.words,
+				c.asking[owner].Fanout); err != nil {
 				return err
 			}
 			if err := r.Draw(&c.asking[owner]); err != nil {
@@ -185,8 +188,10 @@ func TestRemoteRefuses(t *testing.T) {
 	whole := randomTopology(r, 100)
 	c := newCluster(t, whole, []int64{0, 40, 100}, Options{Spec: Neighbours(3, 2)})
 	defer c.free()
-	err := c.remotes[0].Answer(&c.answers[0], []graph.VertexID{5, 60}, []int{1, 1}, []uint64{1, 2}, 3)
-	if !errors.Is(err, graph.ErrVertexRange) || !strings.Contains(err.Error(), "rank 1 asks for neighbours of vertex 60") {
+	err := c.remotes[0].Answer(&c.answers[0], []graph.VertexID{5, 60}, []int{1, 1}, []uint64{1, 2},
+		3)
+	if !errors.Is(err, graph.ErrVertexRange) ||
+		!strings.Contains(err.Error(), "rank 1 asks for neighbours of vertex 60") {
 		t.Errorf("a vertex of another rank: %v", err)
 	}
 	var mb Minibatch
@@ -206,7 +211,8 @@ func TestRemoteRefuses(t *testing.T) {
 	a.Room(nil)
 	a.Sizes[0] = 4
 	edges := make([]int, 2)
-	if err := a.Edges(edges); err == nil || !strings.Contains(err.Error(), "rank 1 returned 4 neighbours of vertex 50") {
+	if err := a.Edges(edges); err == nil ||
+		!strings.Contains(err.Error(), "rank 1 returned 4 neighbours of vertex 50") {
 		t.Errorf("more neighbours than asked for: %v", err)
 	}
 	a.Sizes[0] = 1
@@ -248,7 +254,8 @@ func TestRemoteAllocatesNothing(t *testing.T) {
 	}
 	held := mem.Allocated()
 	if allocs := testing.AllocsPerRun(20, run); allocs != 0 || mem.Allocated() != held {
-		t.Errorf("%v heap allocations a minibatch, %d bytes of mappings more", allocs, mem.Allocated()-held)
+		t.Errorf("%v heap allocations a minibatch, %d bytes of mappings more", allocs,
+			mem.Allocated()-held)
 	}
 	want := mbs[0].Bytes() + c.asking[0].Bytes() + c.remotes[0].Bytes()
 	if held := mem.Allocated() - before; max(held-want, want-held) > 1<<17 {

@@ -1,5 +1,5 @@
-// Package sample draws minibatches from a graph: from a list of seeds it cuts one block a layer, and it decides which seeds
-// every step of an epoch has.
+// Package sample draws minibatches from a graph: from a list of seeds it cuts one block a layer,
+// and it decides which seeds every step of an epoch has.
 //
 //	seeds ─ hop 1 ─> frontier ─ hop 2 ─> frontier ─ hop 3 ─> input frontier
 //	           \                  \                  \
@@ -9,13 +9,15 @@
 //	          seeds     new at     new at                           the sources of a block are a prefix of it,
 //	                    hop 1      hop 2                            because destinations come first
 //
-// A minibatch is a pure function of (graph, Spec, seeds, Key): every vertex draws from a random stream of its own, named
-// by the key, the hop and its original id. So threads, pipeline depth, vertex order, part and rank change no draw, and
-// whoever holds a vertex's row can draw for it (Remote).
+// A minibatch is a pure function of (graph, Spec, seeds, Key): every vertex draws from a random
+// stream of its own, named by the key, the hop and its original id. So threads, pipeline depth,
+// vertex order, part and rank change no draw, and whoever holds a vertex's row can draw for it
+// (Remote).
 //
-// A Spec says which neighbours are drawn, and New makes its Sampler. Fused is the sampler of kind Neighbour; Reference is the same,
-// written to be read, and gives the same bits. Streams is the order of the seeds, and
-// Share says which of them are whose. The package does no I/O and sends nothing: ranks and streams are numbers.
+// A Spec says which neighbours are drawn, and New makes its Sampler. Fused is the sampler of kind
+// Neighbour; Reference is the same, written to be read, and gives the same bits. Streams is the
+// order of the seeds, and Share says which of them are whose. The package does no I/O and sends
+// nothing: ranks and streams are numbers.
 package sample
 
 import (
@@ -34,23 +36,37 @@ type Key struct {
 // All is the fanout that takes every in-neighbour.
 const All = -1
 
-// Topology is the graph as one rank sees it: all rows, or the consecutive rows of the vertices it holds.
+// Topology is the graph as one rank sees it: all rows, or the consecutive rows of the vertices it
+// holds.
 //
 //	Graph.Indptr   [H+1]  rows of vertices First..First+H-1: in-neighbours of v are
 //	                      Graph.Indices[Graph.Indptr[v-First] : Graph.Indptr[v-First+1]]
 //	Graph.Indices         source vertices by their id in the whole graph
 //	Original       [N]    original id of every vertex of the whole graph, in [0,2^31)
+//	Rows           [N+1]  row pointers of the whole graph, where Graph is a part of it and Degree
+//	                      is asked of any vertex; nil otherwise
 //
-// A rank that holds part of the rows may hand in a window of the whole graph's Indptr, so Indptr[0] need not be 0.
-// The arrays may be memory-mapped; a file that shrinks under its mapping ends in an error of the call that reads it.
+// A rank that holds part of the rows may hand in a window of the whole graph's Indptr, so Indptr[0]
+// need not be 0. The arrays may be memory-mapped; a file that shrinks under its mapping ends in an
+// error of the call that reads it.
 type Topology struct {
 	Graph    graph.CSC
 	First    graph.VertexID
 	Original []int32
+	Rows     []int64
 }
 
-// Minibatch is what one call of Sample makes. Its arrays lie outside the Go heap, belong to it, and are reused by the next
-// Sample into it; the zero value is ready for use.
+// Degree returns the in-degree of a vertex whose row pointer is held.
+func (t *Topology) Degree(v graph.VertexID) int64 {
+	if t.Rows != nil {
+		return t.Rows[v+1] - t.Rows[v]
+	}
+	v -= t.First
+	return t.Graph.Indptr[v+1] - t.Graph.Indptr[v]
+}
+
+// Minibatch is what one call of Sample makes. Its arrays lie outside the Go heap, belong to it, and
+// are reused by the next Sample into it; the zero value is ready for use.
 //
 //	Blocks[l]      layer l: Blocks[0] is the input layer (the last hop), the destinations of Blocks[L-1] are the seeds
 //	Frontier [S]   the input frontier: the sources of Blocks[l] are Frontier[:Blocks[l].NumSrc]
@@ -84,7 +100,8 @@ func (m *Minibatch) Bytes() int64 {
 	n := int64(cap(m.Frontier)+cap(m.Original)) * 4
 	for l := range m.Blocks {
 		b, t := &m.Blocks[l], &m.Transposes[l]
-		n += int64(cap(b.Indptr)+cap(t.Indptr))*8 + int64(cap(b.Indices)+cap(t.Indices)+cap(t.Edges))*4
+		n += int64(cap(b.Indptr)+cap(t.Indptr))*8 +
+			int64(cap(b.Indices)+cap(t.Indices)+cap(t.Edges))*4
 	}
 	return n
 }

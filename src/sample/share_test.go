@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Every stream belongs to one group, all ranks of a group have the same streams, and the items of an
-// epoch go through them step by step.
+// Every stream belongs to one group, all ranks of a group have the same streams, and the items of
+// an epoch go through them step by step.
 func TestEveryStreamIsDealtOutOnce(t *testing.T) {
 	const steps = 3
 	for _, c := range []struct{ streams, ranks, size int }{
@@ -22,22 +22,26 @@ func TestEveryStreamIsDealtOutOnce(t *testing.T) {
 				t.Fatalf("%+v: rank %d: %v", c, rank, err)
 			}
 			if s.Group*c.size+s.Member != rank || s.Member >= c.size || s.Size != c.size {
-				t.Errorf("%+v: rank %d is member %d of group %d of %d", c, rank, s.Member, s.Group, s.Size)
+				t.Errorf("%+v: rank %d is member %d of group %d of %d", c, rank, s.Member, s.Group,
+					s.Size)
 			}
 			seen := map[[2]int]bool{}
 			for i := range steps * s.Count {
 				step, stream := s.Item(i)
 				seen[[2]int{step, stream}] = true
 				if owner[stream] >= 0 && owner[stream] != s.Group {
-					t.Errorf("%+v: stream %d belongs to groups %d and %d", c, stream, owner[stream], s.Group)
+					t.Errorf("%+v: stream %d belongs to groups %d and %d", c, stream, owner[stream],
+						s.Group)
 				}
 				owner[stream] = s.Group
 				if next, _ := s.Item(i + 1); s.Last(i) != (next == step+1) {
-					t.Errorf("%+v: rank %d: item %d is of step %d, the next one of step %d", c, rank, i, step, next)
+					t.Errorf("%+v: rank %d: item %d is of step %d, the next one of step %d", c,
+						rank, i, step, next)
 				}
 			}
 			if len(seen) != steps*s.Count {
-				t.Errorf("%+v: rank %d has %d different items of %d", c, rank, len(seen), steps*s.Count)
+				t.Errorf("%+v: rank %d has %d different items of %d", c, rank, len(seen),
+					steps*s.Count)
 			}
 		}
 		for k, g := range owner {
@@ -60,7 +64,8 @@ func TestStreamsThatCannotBeDealtOut(t *testing.T) {
 		{4, 4, 0, 0, "4 ranks are not groups of 0"},
 		{4, 4, 1, 4, "rank 4 of 4"},
 	} {
-		if _, err := ShareOf(c.streams, c.ranks, c.size, c.rank); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := ShareOf(c.streams, c.ranks, c.size, c.rank); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

@@ -55,7 +55,8 @@ type method struct {
 }
 
 var methods = map[Kind]method{
-	Neighbour: {fanouts: true, hops: func(s Spec) int { return len(s.Fanouts) }, check: checkFanouts, make: newFused},
+	Neighbour: {fanouts: true, hops: func(s Spec) int { return len(s.Fanouts) },
+		check: checkFanouts, make: newFused},
 }
 
 // kind returns the kind, whose default is Neighbour.
@@ -79,7 +80,8 @@ func (s Spec) Hops() int {
 func (s Spec) Check() error {
 	m, known := methods[s.kind()]
 	if !known {
-		return fmt.Errorf("sample.kind %q is unknown; there is %v", s.Kind, slices.Sorted(maps.Keys(methods)))
+		return fmt.Errorf("sample.kind %q is unknown; there is %v", s.Kind,
+			slices.Sorted(maps.Keys(methods)))
 	}
 	return m.check(s)
 }
@@ -91,7 +93,8 @@ var ErrFanouts = errors.New("it samples without fanouts")
 // that is, for the error about a kind that has none.
 func (s Spec) FanoutsFor(need string) ([]int, error) {
 	if !methods[s.kind()].fanouts {
-		return nil, fmt.Errorf("%s cannot be had with sample.kind %s: %w; choose another, or sample.kind %s",
+		return nil, fmt.Errorf("%s cannot be had with sample.kind %s: %w; choose another, or "+
+			"sample.kind %s",
 			need, s.kind(), ErrFanouts, Neighbour)
 	}
 	return s.Fanouts, nil
@@ -105,7 +108,8 @@ func checkFanouts(s Spec) error {
 	for i, f := range s.Fanouts {
 		if f < 1 && f != All || f > graph.MaxVertices {
 			faults = append(faults,
-				fmt.Errorf("fanouts[%d] is %d; it must be at least 1, or %d for all neighbours", i, f, All))
+				fmt.Errorf("fanouts[%d] is %d; it must be at least 1, or %d for all neighbours", i,
+					f, All))
 		}
 	}
 	return errors.Join(faults...)

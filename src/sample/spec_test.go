@@ -39,7 +39,8 @@ func TestKindWithoutFanouts(t *testing.T) {
 		t.Errorf("made %v, %v, with %d hops", s, err, spec.Hops())
 	}
 	_, err = spec.FanoutsFor("cache.policy vip")
-	if !errors.Is(err, ErrFanouts) || !strings.Contains(err.Error(), "cache.policy vip cannot be had with sample.kind layers") {
+	if !errors.Is(err, ErrFanouts) ||
+		!strings.Contains(err.Error(), "cache.policy vip cannot be had with sample.kind layers") {
 		t.Errorf("asked for fanouts: %v", err)
 	}
 }

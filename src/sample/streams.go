@@ -32,16 +32,18 @@ const (
 // MaxBatch is the most seeds that a batch may ask for: more than any graph has.
 const MaxBatch = graph.MaxVertices
 
-// StreamOptions says how the seeds of an epoch are cut. Zero values are the defaults, except Batch, which has none.
+// StreamOptions says how the seeds of an epoch are cut. Zero values are the defaults, except Batch,
+// which has none.
 type StreamOptions struct {
 	Batch int
 	Scope BatchScope
 	Seeds SeedScope
 	Seed  uint64 // of the run
 
-	// Original is the original id of every vertex of the graph. When given, seeds are put in order of it before they are
-	// shuffled (within each stream, or over all of them for SeedsGlobal), so that no result depends on how vertices are
-	// numbered, nor, for SeedsGlobal, on the partition. When nil they are shuffled in the order given.
+	// Original is the original id of every vertex of the graph. When given, seeds are put in order
+	// of it before they are shuffled (within each stream, or over all of them for SeedsGlobal), so
+	// that no result depends on how vertices are numbered, nor, for SeedsGlobal, on the partition.
+	// When nil they are shuffled in the order given.
 	Original []int32
 }
 
@@ -54,17 +56,21 @@ type StreamOptions struct {
 //	stream 1   | 3  | 4  | 4  |     n[1] = 11
 //	global       7    7    7
 //
-// Steps: S = max over k of ceil(n[k]/B) for ScopeRank; S = ceil(n/B) for ScopeGlobal, whatever K is.
+// Steps: S = max over k of ceil(n[k]/B) for ScopeRank; S = ceil(n/B) for ScopeGlobal, whatever K
+// is.
 //
-// SeedsLocal: stream k shuffles its seeds by (seed, epoch, k) and cuts them into S pieces in order. Pieces of a stream
-// differ by at most one seed: n[k] mod S of them have one more. These follow on, cyclically, where those of stream k-1 end,
-// so that the global minibatches also differ by at most one, and for ScopeGlobal none exceeds B.
+// SeedsLocal: stream k shuffles its seeds by (seed, epoch, k) and cuts them into S pieces in order.
+// Pieces of a stream differ by at most one seed: n[k] mod S of them have one more. These follow on,
+// cyclically, where those of stream k-1 end, so that the global minibatches also differ by at most
+// one, and for ScopeGlobal none exceeds B.
 //
-// SeedsGlobal: all seeds are shuffled by (seed, epoch), cut into S near-equal global minibatches, and each of those into
-// K near-equal pieces, in stream order; n[k] only counts with n (ScopeRank: as if every stream had n/K, so S = ceil(n/(K*B))).
+// SeedsGlobal: all seeds are shuffled by (seed, epoch), cut into S near-equal global minibatches,
+// and each of those into K near-equal pieces, in stream order; n[k] only counts with n (ScopeRank:
+// as if every stream had n/K, so S = ceil(n/(K*B))).
 //
-// No stream runs dry while others go on; a stream with fewer seeds than steps has empty pieces, and takes part with weight 0.
-// All of it is computed without communication, and safe for concurrent use.
+// No stream runs dry while others go on; a stream with fewer seeds than steps has empty pieces, and
+// takes part with weight 0. All of it is computed without communication, and safe for concurrent
+// use.
 type Streams struct {
 	options   StreamOptions
 	available int // seeds the batch size cuts into steps
@@ -75,16 +81,18 @@ type Streams struct {
 	orders    []order          // [K], or one for SeedsGlobal
 }
 
-// order is the seeds of one stream, shuffled. It keeps two epochs, for a pipeline that prepares the next one already.
+// order is the seeds of one stream, shuffled. It keeps two epochs, for a pipeline that prepares the
+// next one already.
 type order struct {
 	sync.Mutex
 	slots [2]struct {
-		tag   int // the epoch + 1, so that zero is none
+		tag   int // the epoch + 1, so that zero means none
 		seeds []graph.VertexID
 	}
 }
 
-// NewStreams copies the seeds of all streams; every rank gives the same. It is an error if none has any.
+// NewStreams copies the seeds of all streams; every rank gives the same. It is an error if none has
+// any.
 func NewStreams(seedsPerStream [][]graph.VertexID, o StreamOptions) (*Streams, error) {
 	s := &Streams{options: o, offsets: []int{0}}
 	n, most := 0, 0
@@ -117,7 +125,10 @@ func NewStreams(seedsPerStream [][]graph.VertexID, o StreamOptions) (*Streams, e
 		s.orders = s.orders[:1]
 	}
 	if o.Original != nil {
-		byOriginal := func(a, b graph.VertexID) int { return cmp.Compare(o.Original[a], o.Original[b]) }
+		byOriginal := func(a,
+			b graph.VertexID) int {
+			return cmp.Compare(o.Original[a], o.Original[b])
+		}
 		for k := range s.orders {
 			slices.SortFunc(s.shuffled(k), byOriginal)
 		}
@@ -129,7 +140,10 @@ func NewStreams(seedsPerStream [][]graph.VertexID, o StreamOptions) (*Streams, e
 // check returns every fault at once.
 func (o *StreamOptions) check(seedsPerStream [][]graph.VertexID, n int) error {
 	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	fault := func(format string,
+		args ...any) {
+		faults = append(faults, fmt.Errorf(format, args...))
+	}
 	if o.Batch < 1 || o.Batch > MaxBatch {
 		fault("batch is %d; it must be 1 to %d", o.Batch, MaxBatch)
 	}
@@ -143,7 +157,8 @@ func (o *StreamOptions) check(seedsPerStream [][]graph.VertexID, n int) error {
 	case len(seedsPerStream) == 0:
 		fault("there are no streams")
 	case n == 0:
-		fault("none of %d streams has a training seed; check the training split of the data set", len(seedsPerStream))
+		fault("none of %d streams has a training seed; check the training split of the data set",
+			len(seedsPerStream))
 	}
 	limit := graph.MaxVertices
 	if o.Original != nil {
@@ -152,7 +167,9 @@ func (o *StreamOptions) check(seedsPerStream [][]graph.VertexID, n int) error {
 	for k, seeds := range seedsPerStream {
 		for _, v := range seeds {
 			if v < 0 || int(v) >= limit {
-				faults = append(faults, seedError("stream %d: seed %d: %w (the graph has %d vertices)", k, v, graph.ErrVertexRange, limit))
+				faults = append(faults,
+					seedError("stream %d: seed %d: %w (the graph has %d vertices)", k, v,
+						graph.ErrVertexRange, limit))
 				break
 			}
 		}
@@ -193,11 +210,13 @@ func (s *Streams) Warning() string {
 	if s.options.Batch <= s.available {
 		return ""
 	}
-	return fmt.Sprintf("batch %d is larger than the %d training seeds it is cut from: every epoch is a single step", s.options.Batch, s.available)
+	return fmt.Sprintf("batch %d is larger than the %d training seeds it is cut from: every "+
+		"epoch is a single step", s.options.Batch, s.available)
 }
 
-// Piece returns the seeds of a stream at a step of an epoch, in dst's memory where they fit. The first call for an epoch
-// shuffles the stream's seeds, O(n[k]), or all n for SeedsGlobal; the others copy the piece.
+// Piece returns the seeds of a stream at a step of an epoch, in dst's memory where they fit. The
+// first call for an epoch shuffles the stream's seeds, O(n[k]), or all n for SeedsGlobal; the
+// others copy the piece.
 func (s *Streams) Piece(epoch, step, stream int, dst []graph.VertexID) []graph.VertexID {
 	lo, hi := s.bounds(step, stream)
 	k := stream
@@ -218,7 +237,8 @@ func (s *Streams) Piece(epoch, step, stream int, dst []graph.VertexID) []graph.V
 	return append(dst[:0], slot.seeds[lo:hi]...)
 }
 
-// Source returns what a stream draws its seeds from, and how many it has at a step on average. The seeds are not the caller's.
+// Source returns what a stream draws its seeds from, and how many it has at a step on average. The
+// seeds are not the caller's.
 func (s *Streams) Source(stream int) (seeds []graph.VertexID, perStep float64) {
 	if s.options.Seeds == SeedsGlobal {
 		return s.all, float64(len(s.all)) / float64(s.steps*s.Streams())
@@ -244,7 +264,8 @@ func shuffle(seeds []graph.VertexID, key uint64) {
 	}
 }
 
-// PieceLen returns the number of seeds of a stream at a step, the same in every epoch: its weight in the gradient.
+// PieceLen returns the number of seeds of a stream at a step, the same in every epoch: its weight
+// in the gradient.
 func (s *Streams) PieceLen(step, stream int) int {
 	lo, hi := s.bounds(step, stream)
 	return hi - lo
@@ -280,7 +301,8 @@ func (s *Streams) bounds(step, stream int) (lo, hi int) {
 	}
 	n := s.offsets[stream+1] - s.offsets[stream]
 	size, larger := n/s.steps, n%s.steps
-	// before is the number of larger pieces at steps below t: they lie at steps first, first+1, ... modulo the steps.
+	// before is the number of larger pieces at steps below t: they lie at steps first, first+1, ...
+	// modulo the steps.
 	before := func(t int) int {
 		first := s.larger[stream]
 		wrapped := max(first+larger-s.steps, 0)

@@ -83,13 +83,15 @@ func TestStreamLaws(t *testing.T) {
 		}
 		own := lists(lengths...)
 		for _, o := range []StreamOptions{
-			{}, {Scope: ScopeGlobal}, {Seeds: SeedsGlobal}, {Scope: ScopeGlobal, Seeds: SeedsGlobal},
+			{}, {Scope: ScopeGlobal}, {Seeds: SeedsGlobal},
+			{Scope: ScopeGlobal, Seeds: SeedsGlobal},
 		} {
 			o.Batch, o.Seed = 1+r.IntN(30), uint64(round)
 			s := mustStreams(t, own, o)
 			fail := func(format string, args ...any) {
 				t.Helper()
-				t.Fatalf("seed %d, streams %v, %+v, %d steps: %s", seed, lengths, o, s.Steps(), fmt.Sprintf(format, args...))
+				t.Fatalf("seed %d, streams %v, %+v, %d steps: %s", seed, lengths, o, s.Steps(),
+					fmt.Sprintf(format, args...))
 			}
 			var all []graph.VertexID
 			global := make([]int, s.Steps())
@@ -98,14 +100,16 @@ func TestStreamLaws(t *testing.T) {
 			for step, pieces := range epoch(s, 5) {
 				for k, piece := range pieces {
 					if len(piece) != s.PieceLen(step, k) || len(piece) > s.MaxPiece() {
-						fail("piece of stream %d at step %d has %d seeds; PieceLen is %d, MaxPiece %d", k, step, len(piece), s.PieceLen(step, k), s.MaxPiece())
+						fail("piece of stream %d at step %d has %d seeds; PieceLen is %d, "+
+							"MaxPiece %d", k, step, len(piece), s.PieceLen(step, k), s.MaxPiece())
 					}
 					sizes[k] = append(sizes[k], len(piece))
 					streams[k] = append(streams[k], piece...)
 					global[step] += len(piece)
 				}
 				if global[step] != s.GlobalSeeds(step) {
-					fail("step %d has %d seeds, GlobalSeeds says %d", step, global[step], s.GlobalSeeds(step))
+					fail("step %d has %d seeds, GlobalSeeds says %d", step, global[step],
+						s.GlobalSeeds(step))
 				}
 			}
 			for k := range streams {
@@ -113,7 +117,8 @@ func TestStreamLaws(t *testing.T) {
 					fail("pieces of stream %d have %v seeds", k, sizes[k])
 				}
 				if o.Scope == ScopeRank && slices.Max(sizes[k]) > o.Batch {
-					fail("stream %d has a piece of %d seeds, batch %d", k, slices.Max(sizes[k]), o.Batch)
+					fail("stream %d has a piece of %d seeds, batch %d", k, slices.Max(sizes[k]),
+						o.Batch)
 				}
 				all = append(all, streams[k]...)
 				slices.Sort(streams[k])
@@ -125,7 +130,8 @@ func TestStreamLaws(t *testing.T) {
 			if !slices.Equal(all, slices.Concat(own...)) {
 				fail("an epoch passes over %v", all)
 			}
-			if slices.Max(global)-slices.Min(global) > 1 || o.Scope == ScopeGlobal && slices.Max(global) > o.Batch {
+			if slices.Max(global)-slices.Min(global) > 1 || o.Scope == ScopeGlobal &&
+				slices.Max(global) > o.Batch {
 				fail("global minibatches of %v seeds", global)
 			}
 		}
@@ -150,7 +156,8 @@ func TestShufflesDifferAndRepeat(t *testing.T) {
 			t.Errorf("scope %d: seeds 1 and 2 have one order", scope)
 		}
 		p := epoch(a, 0)
-		if o.Seeds == SeedsLocal && p[0][0][0]+100 == p[0][1][0] && p[0][0][1]+100 == p[0][1][1] && p[0][0][2]+100 == p[0][1][2] {
+		if o.Seeds == SeedsLocal && p[0][0][0]+100 == p[0][1][0] && p[0][0][1]+100 == p[0][1][1] &&
+			p[0][0][2]+100 == p[0][1][2] {
 			t.Error("two streams have one order")
 		}
 	}
@@ -173,7 +180,8 @@ func TestShuffleIsUniform(t *testing.T) {
 	}
 }
 
-// With original ids given, numbering the vertices anew changes nothing, and neither does the partition if seeds are global.
+// With original ids given, numbering the vertices anew changes nothing, and neither does the
+// partition if seeds are global.
 func TestSeedOrderFollowsOriginalIDs(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 0))
 	const n = 60
@@ -213,7 +221,8 @@ func TestSeedOrderFollowsOriginalIDs(t *testing.T) {
 			t.Errorf("scope %d: renumbering changes the pieces to %v from %v", scope, got, want)
 		}
 		o.Original = identity
-		if got := byOriginal(mustStreams(t, lists(60), o), identity); scope == SeedsGlobal && !slices.Equal(got, want) {
+		if got := byOriginal(mustStreams(t, lists(60), o), identity); scope == SeedsGlobal &&
+			!slices.Equal(got, want) {
 			t.Errorf("one stream has %v, three have %v", got, want)
 		}
 	}
@@ -228,14 +237,19 @@ func TestStreamFaults(t *testing.T) {
 	}{
 		{"no batch", lists(3), StreamOptions{}, "batch is 0"},
 		{"no streams", nil, StreamOptions{Batch: 1}, "no streams"},
-		{"no seed anywhere", lists(0, 0), StreamOptions{Batch: 1}, "none of 2 streams has a training seed"},
+		{"no seed anywhere", lists(0, 0), StreamOptions{Batch: 1},
+			"none of 2 streams has a training seed"},
 		{"unknown batch scope", lists(3), StreamOptions{Batch: 1, Scope: 7}, "batch scope 7"},
 		{"unknown seed scope", lists(3), StreamOptions{Batch: 1, Seeds: 7}, "seed scope 7"},
-		{"seed without an original id", lists(2, 3), StreamOptions{Batch: 1, Original: []int32{0, 1, 2, 3}}, "stream 1: seed 4: vertex out of range"},
-		{"negative seed", [][]graph.VertexID{{-1}}, StreamOptions{Batch: 1}, "seed -1: vertex out of range"},
+		{"seed without an original id", lists(2, 3),
+			StreamOptions{Batch: 1, Original: []int32{0, 1, 2, 3}},
+			"stream 1: seed 4: vertex out of range"},
+		{"negative seed", [][]graph.VertexID{{-1}}, StreamOptions{Batch: 1},
+			"seed -1: vertex out of range"},
 		{"all at once", lists(0), StreamOptions{Scope: 7}, "batch scope 7"},
 	} {
-		if _, err := NewStreams(c.seeds, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := NewStreams(c.seeds, c.o); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
 		}
 	}
@@ -246,11 +260,14 @@ func TestStreamFaults(t *testing.T) {
 	}{
 		{[]int{3, 5}, StreamOptions{Batch: 5}, ""},
 		{[]int{3, 5}, StreamOptions{Batch: 6}, "batch 6 is larger than the 5 training seeds"},
-		{[]int{3, 5}, StreamOptions{Batch: 5, Seeds: SeedsGlobal}, "batch 5 is larger than the 4 training seeds"},
+		{[]int{3, 5}, StreamOptions{Batch: 5, Seeds: SeedsGlobal},
+			"batch 5 is larger than the 4 training seeds"},
 		{[]int{3, 5}, StreamOptions{Batch: 8, Scope: ScopeGlobal}, ""},
-		{[]int{3, 5}, StreamOptions{Batch: 9, Scope: ScopeGlobal}, "batch 9 is larger than the 8 training seeds"},
+		{[]int{3, 5}, StreamOptions{Batch: 9, Scope: ScopeGlobal},
+			"batch 9 is larger than the 8 training seeds"},
 	} {
-		if got := mustStreams(t, lists(c.lengths...), c.o).Warning(); !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
+		if got := mustStreams(t, lists(c.lengths...), c.o).Warning(); !strings.HasPrefix(got,
+			c.want) || c.want == "" && got != "" {
 			t.Errorf("%v, %+v: warning %q, want %q", c.lengths, c.o, got, c.want)
 		}
 	}

@@ -7,30 +7,36 @@ import (
 	"halognn/src/mem"
 )
 
-// vertexMap gives the vertices of one minibatch their local numbers. It has two implementations with identical results.
-// Entries carry the version of the minibatch that wrote them, so forgetting all of them is counting the version up.
+// vertexMap gives the vertices of one minibatch their local numbers. It has two implementations
+// with identical results. Entries carry the version of the minibatch that wrote them, so forgetting
+// all of them is counting the version up.
 //
-// One worker numbers in one pass. Several go through four passes with a barrier after each, so that "first
-// seen" means the first edge and not the first thread: claim keeps for every vertex the smaller of its value and the
-// offered one, where a vertex of the frontier has its local number and a new one frontier length + edge position, which
-// is always more; resolve reads the winners back; the caller numbers them in edge order; settle stores the numbers.
+// One worker numbers in one pass. Several go through four passes with a barrier after each, so that
+// "first seen" means the first edge and not the first thread: claim keeps for every vertex the
+// smaller of its value and the offered one, where a vertex of the frontier has its local number and
+// a new one frontier length + edge position, which is always more; resolve reads the winners back;
+// the caller numbers them in edge order; settle stores the numbers.
 type vertexMap interface {
 	// reset forgets everything.
 	reset()
-	// forget is reset where entries may hold anything, as after vertices that are none.
+	// forget is reset where entries may hold anything, as after invalid vertices.
 	forget()
 	// reserve makes room for more vertices beside those of the frontier.
 	reserve(frontier []graph.VertexID, more int)
-	// touch reads the entries of ids into the cache. What it returns means nothing; it keeps the reads from being optimised away.
+	// touch reads the entries of ids into the cache. What it returns means nothing; it keeps the
+	// reads from being optimised away.
 	touch(ids []graph.VertexID) uint64
-	// number sets rows[i] to the local number of ids[i]; unseen vertices are appended to frontier[:n] in the order seen. It
-	// returns the new n. rows may be the memory of ids; frontier has room for one entry beyond the last new one.
+	// number sets rows[i] to the local number of ids[i]; unseen vertices are appended to
+	// frontier[:n] in the order seen. It returns the new n. rows may be the memory of ids; frontier
+	// has room for one entry beyond the last new one.
 	number(ids []graph.VertexID, rows []int32, frontier []graph.VertexID, n int) int
 	// claim offers value first+i for ids[i], a block of them. Callable from many goroutines.
 	claim(ids []graph.VertexID, first int)
-	// resolve sets values[i] to the value of ids[i] and returns how many claims it finds to have won: values[i] == first+i.
+	// resolve sets values[i] to the value of ids[i] and returns how many claims it finds to have
+	// won: values[i] == first+i.
 	resolve(ids []graph.VertexID, values []uint32, first int) int
-	// settle sets the value of vertices[i], a block of them, to first+i. Callable from many goroutines on disjoint vertices.
+	// settle sets the value of vertices[i], a block of them, to first+i. Callable from many
+	// goroutines on disjoint vertices.
 	settle(vertices []graph.VertexID, first int)
 	// capacity is the number of values an entry can tell apart.
 	capacity() int
@@ -38,13 +44,15 @@ type vertexMap interface {
 	free()
 }
 
-// touchBlock is how many vertices are looked up before anything is done with the entries. Numbering writes where the number of
-// the vertex before tells, so the misses of the cache would follow one another; reading a block of entries first lets
-// them overlap, and its cache lines are still there when numbering comes to them.
+// touchBlock is how many vertices are looked up before anything is done with the entries. Numbering
+// writes where the number of the vertex before tells, so the misses of the cache would follow one
+// another; reading a block of entries first lets them overlap, and its cache lines are still there
+// when numbering comes to them.
 const touchBlock = 512
 
 // renumber is vertexMap.number for any number of ids.
-func renumber(m vertexMap, ids []graph.VertexID, rows []int32, frontier []graph.VertexID, n int) int {
+func renumber(m vertexMap, ids []graph.VertexID, rows []int32, frontier []graph.VertexID,
+	n int) int {
 	for len(ids) > 0 {
 		block := min(len(ids), touchBlock)
 		m.touch(ids[:block])
@@ -95,9 +103,9 @@ func (m *dense) touch(ids []graph.VertexID) (any uint64) {
 	return any
 }
 
-// number has no branch that depends on the data, for whether a vertex is new cannot be predicted: it always stores to the
-// table and to frontier[n], and moves n on where the vertex was new. Versions only grow, so an entry is of this minibatch if it
-// is not less than the tag.
+// number has no branch that depends on the data, for whether a vertex is new cannot be predicted:
+// it always stores to the table and to frontier[n], and moves n on where the vertex was new.
+// Versions only grow, so an entry is of this minibatch if it is not less than the tag.
 func (m *dense) number(ids []graph.VertexID, rows []int32, frontier []graph.VertexID, n int) int {
 	table, tag := m.table, m.version<<m.shift
 	rows = rows[:len(ids)]
@@ -127,7 +135,8 @@ func (m *dense) claim(ids []graph.VertexID, first int) {
 		offer := tag | uint32(first+i)
 		for {
 			entry := atomic.LoadUint32(&table[v])
-			if entry >= tag && entry <= offer || atomic.CompareAndSwapUint32(&table[v], entry, offer) {
+			if entry >= tag && entry <= offer ||
+				atomic.CompareAndSwapUint32(&table[v], entry, offer) {
 				break
 			}
 		}

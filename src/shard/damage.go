@@ -9,17 +9,17 @@ import (
 	"halognn/src/sample"
 )
 
-// Damage returns an error about the files, if err may come of them: the work on open shards ended
-// with it, and nobody had compared the files with their hashes, or they have changed since. nil:
-// the files are not to blame, or err is not of a kind that they cause.
+// Damage returns an error about the files if they may have caused err, with which work on open
+// shards ended: their hashes were not compared, or they have changed since. nil: the files are
+// sound, or cannot cause this kind of error.
 //
 //	err                        what is read
 //	graph.LayoutError          nothing: it names the array
 //	mem.Panic, SeedError       what the parts have in common: hashes, content; a minute for 50 GB
 //
-// A file that has become shorter reads as zeros behind its end, up to a page; that is
-// mem.ErrShrank, as where it cannot be read at all. Feature rows are not looked at: whatever
-// numbers they hold, they make nothing fail but the loss.
+// A file that has become shorter reads as zeros from its end to the end of the page; that is
+// mem.ErrShrank, as is a read beyond the page. Feature rows are not checked: feature values can
+// spoil the loss but cannot cause a panic.
 func (s *Shards) Damage(err error) error {
 	const more = "`halognn check %s` examines all files, " +
 		"and data.verify: hashes compares them before the first step"
@@ -36,20 +36,21 @@ func (s *Shards) Damage(err error) error {
 		return fmt.Errorf("%s: %w: %w; restore the file or partition again; "+more,
 			s.path(fileOf(bad)), ErrAltered, err, s.Dir)
 	}
-	faults := mem.Guard(func() error {
+	errs := mem.Guard(func() error {
 		return errors.Join(s.VerifyHashes(0, 0, true), s.verifyAllContent())
 	})
-	if faults == nil {
+	if errs == nil {
 		return nil
 	}
 	if panicked != nil { // without the stack
-		return fmt.Errorf("%w; the work on them ended with: %v; "+more, faults, panicked.Value, s.Dir)
+		return fmt.Errorf("%w; the work on them ended with: %v; "+more, errs, panicked.Value,
+			s.Dir)
 	}
-	return fmt.Errorf("%w; the work on them ended with: %w; "+more, faults, err, s.Dir)
+	return fmt.Errorf("%w; the work on them ended with: %w; "+more, errs, err, s.Dir)
 }
 
-// verifyAllContent is verifyContent of whole files, where this rank has opened its own rows only: the
-// work has failed, so they may be read.
+// verifyAllContent is verifyContent of whole files where this rank has opened its own rows only:
+// the work has failed, so they may be read.
 func (s *Shards) verifyAllContent() error {
 	if s.options.Ranks == 0 {
 		return s.verifyContent()
@@ -61,7 +62,8 @@ func (s *Shards) verifyAllContent() error {
 	return errors.Join(all.verifyContent(), all.Close())
 }
 
-// fileOf names the file of an error about the topology; both, if it is about no single array.
+// fileOf names the file of an error about the topology; both files if the error concerns no single
+// array.
 func fileOf(err error) string {
 	if bad := (*graph.LayoutError)(nil); errors.As(err, &bad) {
 		return bad.Array + ".npy"

@@ -33,7 +33,8 @@ func alter[T npy.Element](t *testing.T, dir, name string, change func(x []T)) {
 
 // sampling draws a minibatch of every training seed, as a run does that did not compare the files.
 func sampling(s *Shards) error {
-	sampler, err := sample.New(s.Topology(), sample.Options{Spec: sample.Neighbours(sample.All, sample.All)})
+	sampler, err := sample.New(s.Topology(),
+		sample.Options{Spec: sample.Neighbours(sample.All, sample.All)})
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,8 @@ func TestDamageNamesTheFile(t *testing.T) {
 	}{
 		{"an edge from nowhere", func(t *testing.T, dir string) {
 			alter(t, dir, "indices.npy", func(x []int32) { x[3] = -9 })
-		}, sampling, []string{"/indices.npy: altered", "vertex -9", "halognn check ", "data.verify: hashes"}},
+		}, sampling, []string{"/indices.npy: altered", "vertex -9", "halognn check ",
+			"data.verify: hashes"}},
 		{"row pointers that fall", func(t *testing.T, dir string) {
 			alter(t, dir, "indptr.npy", func(x []int64) { x[5], x[20] = x[20], x[5] })
 		}, sampling, []string{"/indptr.npy: altered", "indptr", "partition again"}},
@@ -95,13 +97,15 @@ func TestDamageNamesTheFile(t *testing.T) {
 			}
 		}, func(s *Shards) error {
 			return mem.Contain(func() error { s.Topology().Graph.InNeighbours(4); return nil })
-		}, []string{"/indptr.npy: indptr falls from 1125899906842624", "slice bounds out of range"}},
-		{"a file that shrank within its last page", func(*testing.T, string) {}, func(s *Shards) error {
-			if err := os.Truncate(filepath.Join(s.Dir, "indices.npy"), 140); err != nil {
-				return err
-			}
-			return &graph.LayoutError{Array: graph.Indices, Reason: errors.New("zeros")}
-		}, []string{"/indices.npy: 140 bytes on disk", mem.ErrShrank.Error()}},
+		}, []string{"/indptr.npy: indptr falls from 1125899906842624",
+			"slice bounds out of range"}},
+		{"a file that shrank within its last page", func(*testing.T, string) {},
+			func(s *Shards) error {
+				if err := os.Truncate(filepath.Join(s.Dir, "indices.npy"), 140); err != nil {
+					return err
+				}
+				return &graph.LayoutError{Array: graph.Indices, Reason: errors.New("zeros")}
+			}, []string{"/indices.npy: 140 bytes on disk", mem.ErrShrank.Error()}},
 		{"a panic of ours", func(*testing.T, string) {}, func(*Shards) error {
 			return mem.Contain(func() error { panic("ours") })
 		}, nil},

@@ -13,30 +13,40 @@ import (
 	"halognn/src/sample"
 )
 
-// Options says from where files are mapped. The zero value maps them where they are.
+// Options chooses where files are mapped. The zero value maps them in place.
 type Options struct {
-	// CopyTopology reads the topology once into shared memory per node (topology.load: copy), for file systems where
-	// faulting page by page is slow. Call UnlinkShared when all ranks of the node have opened.
+	// CopyTopology reads the topology once into shared memory per node (topology.load: copy), for
+	// file systems where faulting page by page is slow. Call UnlinkShared when all ranks of the
+	// node have opened.
 	CopyTopology bool
-	// Stage is a node-local directory that files are copied to before they are mapped, by whichever process of the node comes first. They stay
-	// there, and a later run finds them. Empty means no staging.
+	// Stage is a node-local directory to which the first process of the node copies files before
+	// they are mapped. The copies stay for later runs. Empty means no staging.
 	Stage string
-	// SharedMemory is where CopyTopology copies to; empty means /dev/shm.
+	// SharedMemory is the directory to which CopyTopology copies; empty means /dev/shm.
 	SharedMemory string
-	// Rank and Ranks of a partitioned topology: of indptr.npy, indices.npy and labels.npy only the rows of this rank's vertices
-	// can be read; touching others is an error. CopyTopology and Stage then read them into memory of the process. Ranks 0 opens all.
+	// Rank and Ranks of a partitioned topology: of indptr.npy, indices.npy and labels.npy only the
+	// rows of this rank's vertices can be read; touching others is an error. CopyTopology and Stage
+	// then read them into memory of the process. Ranks 0 opens all.
 	Rank, Ranks int
-	AllLabels   bool // of all vertices nevertheless, for seeds of other ranks
+	AllLabels   bool // labels of all vertices nevertheless, for seeds of other ranks
+	AllRows     bool // all of indptr.npy nevertheless, for a model that reads degrees of any vertex
 }
 
-// windowed are the files of which a rank of a partitioned topology opens its own rows.
-var windowed = []string{"indptr.npy", "indices.npy", "labels.npy"}
+// perVertex are the files with rows that a rank needs of its own vertices only.
+var perVertex = []string{"indptr.npy", "indices.npy", "labels.npy"}
 
-// topologyFiles are what CopyTopology copies.
+// windowed reports whether only the rows of Options.Rank are opened of a file.
+func (s *Shards) windowed(name string) bool {
+	o := &s.options
+	whole := o.AllLabels && name == "labels.npy" || o.AllRows && name == "indptr.npy"
+	return o.Ranks > 0 && !whole && slices.Contains(perVertex, name)
+}
+
+// topologyFiles are the files that CopyTopology copies.
 var topologyFiles = []string{"indptr.npy", "indices.npy", "original_id.npy"}
 
-// Shards is an open PARTS directory. Its slices are views of mapped files: valid until Close, not to be written. It is for
-// concurrent use but for Close.
+// Shards is an open PARTS directory. Its slices are views of mapped files: valid until Close, not
+// to be written. All methods but Close may be called concurrently.
 type Shards struct {
 	Meta
 	Dir                string
@@ -61,8 +71,8 @@ func (s *splitView) of(part int) []graph.VertexID {
 	return s.ids[s.offsets[part]:s.offsets[part+1]]
 }
 
-// Open maps what all ranks read: topology, labels and splits. It checks that all files are there, with the size, type and
-// shape that meta.json says; Verify checks what is in them.
+// Open maps the files that all ranks read: topology, labels and splits. It checks that all files
+// exist with the size, type and shape in meta.json; Verify checks their content.
 func Open(dir string, o Options) (*Shards, error) {
 	meta, identity, err := readMeta(dir)
 	if err != nil {
@@ -87,28 +97,29 @@ func Open(dir string, o Options) (*Shards, error) {
 
 // checkSizes finds missing and truncated files before a mapping does.
 func (s *Shards) checkSizes() error {
-	var faults []error
+	var errs []error
 	for name, want := range s.Files {
 		path := filepath.Join(s.Dir, name)
 		info, err := os.Stat(path)
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%w; restore the file or partition again", err))
+			errs = append(errs, fmt.Errorf("%w; restore the file or partition again", err))
 		} else if info.Size() != want.Bytes {
-			faults = append(faults, fmt.Errorf("%s: %w: %d bytes, meta.json has %d; restore the file or partition again", path, ErrAltered, info.Size(), want.Bytes))
+			errs = append(errs, fmt.Errorf("%s: %w: %d bytes, meta.json has %d; restore the file or partition again", path, ErrAltered, info.Size(), want.Bytes))
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 func (s *Shards) mapFiles() error {
-	faults := []error{
+	errs := []error{
 		s.mapTopology(), mapInto(s, "original_id.npy", &s.topology.Original),
-		mapInto(s, "train.npy", &s.train.ids), mapInto(s, "valid.npy", &s.valid.ids), mapInto(s, "test.npy", &s.test.ids),
+		mapInto(s, "train.npy", &s.train.ids), mapInto(s, "valid.npy", &s.valid.ids),
+		mapInto(s, "test.npy", &s.test.ids),
 	}
 	if s.Task == dataset.Multilabel {
-		faults = append(faults, mapRows(s, "labels.npy", &s.targets, s.first, s.last))
+		errs = append(errs, mapRows(s, "labels.npy", &s.targets, s.first, s.last))
 	} else {
-		faults = append(faults, mapRows(s, "labels.npy", &s.labels, s.first, s.last))
+		errs = append(errs, mapRows(s, "labels.npy", &s.labels, s.first, s.last))
 	}
 	for _, list := range []*splitView{&s.train, &s.valid, &s.test} {
 		list.offsets = make([]int, s.Parts+1)
@@ -118,7 +129,7 @@ func (s *Shards) mapFiles() error {
 		s.valid.offsets[k+1] = s.valid.offsets[k] + size.Valid
 		s.test.offsets[k+1] = s.test.offsets[k] + size.Test
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 // mapTopology maps the row pointers and neighbours of the vertices first to last-1.
@@ -127,12 +138,17 @@ func (s *Shards) mapTopology() error {
 	if err := mapRows(s, "indptr.npy", &rows, s.first, s.last+1); err != nil {
 		return err
 	}
+	if s.options.AllRows {
+		s.topology.Rows = rows
+	}
 	rows = rows[s.first : s.last+1]
 	begin, end := rows[0], rows[len(rows)-1]
 	if begin < 0 || end < begin || end > s.Edges ||
 		s.first == 0 && begin != 0 || s.last == s.Vertices && end != s.Edges {
-		return fmt.Errorf("%s: %w: indptr runs from %d to %d for vertices %d to %d of %d, but there are %d edges; partition again",
-			filepath.Join(s.Dir, "indptr.npy"), ErrMismatch, begin, end, s.first, s.last-1, s.Vertices, s.Edges)
+		return fmt.Errorf("%s: %w: indptr runs from %d to %d for vertices %d to %d of %d, but "+
+			"there are %d edges; partition again",
+			filepath.Join(s.Dir, "indptr.npy"), ErrMismatch, begin, end, s.first, s.last-1,
+			s.Vertices, s.Edges)
 	}
 	s.topology.Graph.Indptr, s.topology.First = rows, graph.VertexID(s.first)
 	return mapRows(s, "indices.npy", &s.topology.Graph.Indices, begin, end)
@@ -150,21 +166,19 @@ func mapRows[T npy.Element](s *Shards, name string, view *[]T, first, last int64
 	}
 	s.closers = append(s.closers, f.Close)
 	s.mapped += f.Mapped()
-	if slices.Contains(windowed, name) {
+	if s.options.Ranks == 0 && slices.Contains(perVertex, name) || s.windowed(name) {
 		s.mappedRows += f.Mapped()
 	}
 	*view, err = npy.As[T](f)
 	return err
 }
 
-// open maps rows of one file, staged if the options say so, and holds it against meta.json.
+// open maps rows of one file, staged if the options say so, and compares it with meta.json.
 func (s *Shards) open(name string, first, last int64) (*npy.File, error) {
 	var f *npy.File
 	var err error
-	part := s.options.Ranks > 0 && slices.Contains(windowed, name) &&
-		!(s.options.AllLabels && name == "labels.npy")
 	switch root := s.stageRoot(name); {
-	case part:
+	case s.windowed(name):
 		copied := s.options.CopyTopology || s.options.Stage != ""
 		f, err = npy.OpenWindow(filepath.Join(s.Dir, name), int(first), int(last), copied)
 	case root != "":
@@ -177,16 +191,19 @@ func (s *Shards) open(name string, first, last int64) (*npy.File, error) {
 	}
 	want := s.Files[name]
 	if err := f.Check(want.DType, want.Shape...); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w; meta.json describes another file: partition again", f.Path(), err), f.Close())
+		return nil,
+			errors.Join(fmt.Errorf("%s: %w; meta.json describes another file: partition again",
+				f.Path(), err), f.Close())
 	}
 	return f, nil
 }
 
-// Topology returns the relabelled CSC and the original ids, for the sampler: of the whole graph, or the rows of Options.Rank.
+// Topology returns the relabelled CSC and the original ids, for the sampler: of the whole graph, or
+// the rows of Options.Rank.
 func (s *Shards) Topology() *sample.Topology { return &s.topology }
 
-// Labels returns the class of each vertex [N], -1 = none; nil for multi-label tasks. With Options.Ranks only those of the
-// rank's own vertices can be read, as of Targets.
+// Labels returns the class of each vertex [N], -1 = none; nil for multi-label tasks. With
+// Options.Ranks only those of the rank's own vertices can be read, as of Targets.
 func (s *Shards) Labels() []int32 { return s.labels }
 
 // Targets returns the label marks [N*Classes] of 0 and 1 of multi-label tasks; nil otherwise.
@@ -201,11 +218,13 @@ func (s *Shards) Valid(part int) []graph.VertexID { return s.valid.of(part) }
 // Test returns the test vertices of a part, by original id.
 func (s *Shards) Test(part int) []graph.VertexID { return s.test.of(part) }
 
-// Identity returns a hash of meta.json, which holds the hashes of all files: ranks compare it before the first step.
+// Identity returns a hash of meta.json, which holds the hashes of all files: ranks compare it
+// before the first step.
 func (s *Shards) Identity() string { return s.identity }
 
-// MappedBytes returns the bytes that Open mapped: rows are row pointers, neighbours and labels, of all vertices or of those of
-// Options.Rank; common are original ids and splits, which all ranks have whole.
+// MappedBytes returns the bytes that Open mapped: rows are row pointers, neighbours and labels, of
+// all vertices or of those of Options.Rank; common are original ids, splits and whatever else all
+// ranks of a partitioned topology have whole.
 func (s *Shards) MappedBytes() (rows, common int64) { return s.mappedRows, s.mapped - s.mappedRows }
 
 // Part is the mapped feature rows of one part.
@@ -225,7 +244,8 @@ func (s *Shards) OpenPart(part int) (*Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Part{First: graph.VertexID(s.Offsets[part]), Rows: f.Shape[0], Features: f.Data, file: f}, nil
+	return &Part{First: graph.VertexID(s.Offsets[part]), Rows: f.Shape[0], Features: f.Data,
+		file: f}, nil
 }
 
 // Close ends the mapping.
@@ -236,10 +256,10 @@ func (p *Part) Close() error {
 
 // Close ends all mappings but those of OpenPart.
 func (s *Shards) Close() error {
-	var faults []error
+	var errs []error
 	for _, c := range s.closers {
-		faults = append(faults, c())
+		errs = append(errs, c())
 	}
 	s.closers = nil
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }

@@ -1,4 +1,5 @@
-// Package shard keeps a partitioned dataset on disk: it writes, opens, stages and verifies PARTS directories.
+// Package shard keeps a partitioned dataset on disk: it writes, opens, stages and verifies PARTS
+// directories.
 //
 //	PARTS/  meta.json        parts, offsets, origin, partition report, and size, shape and XXH64 of every file
 //	        indptr.npy       int64 [N+1]  in-edges of v are indices[indptr[v]:indptr[v+1]]; vertices have new ids,
@@ -9,16 +10,17 @@
 //	        part-0000/features.npy        float32 or float16 [offsets[1]-offsets[0], F]
 //	        part-0001/features.npy        ...
 //
-// Parts are contiguous: part k has the vertices offsets[k] to offsets[k+1]-1, hot ones first. So its in-edges are a range of
-// rows of the same two files that hold the whole topology, and an owner is found by searching the offsets. Splits are in original
-// order so that shuffles of them do not depend on the order of the vertices.
+// Parts are contiguous: part k has the vertices offsets[k] to offsets[k+1]-1, hot ones first. So
+// its in-edges are a range of rows of the same two files that hold the whole topology, and an owner
+// is found by searching the offsets. Splits are in original order so that shuffles of them do not
+// depend on the order of the vertices.
 //
 //	Write(dir, dataset, layout)          a temporary directory, renamed when whole
 //	Open(dir) ─> Topology, Labels, ...   mapped; ranks of a node share one copy
 //	          └> OpenPart(k)             the feature rows of one part
 //
-// P parts run on K ranks where K divides P: RankRange. The package starts no processes and talks to none; what ranks of one node
-// share, they share through the file system.
+// P parts run on K ranks where K divides P: RankRange. The package starts no processes and sends no
+// messages; ranks of one node share memory through the file system.
 package shard
 
 import (
@@ -45,7 +47,7 @@ const Format = 1
 
 const metaFile = "meta.json"
 
-// Errors about a directory wrap one of these where they can be told apart.
+// Errors about a directory wrap one of these if one applies.
 var (
 	ErrExists   = dataset.ErrExists
 	ErrMismatch = dataset.ErrMismatch
@@ -55,9 +57,10 @@ var (
 
 // Meta is meta.json: what the parts hold and where they come from.
 type Meta struct {
-	Format      int                 `json:"format"`
-	Parts       int                 `json:"parts"`
-	Offsets     []int64             `json:"offsets"` // [P+1] part k has vertices Offsets[k] to Offsets[k+1]-1
+	Format int `json:"format"`
+	Parts  int `json:"parts"`
+	// [P+1] part k has vertices Offsets[k] to Offsets[k+1]-1
+	Offsets     []int64             `json:"offsets"`
 	Vertices    int64               `json:"vertices"`
 	Edges       int64               `json:"edges"`
 	Task        string              `json:"task"` // as in dataset.Meta
@@ -70,7 +73,7 @@ type Meta struct {
 	Files       map[string]npy.Info `json:"files"` // by path inside the directory
 }
 
-// Origin says what was partitioned, and how.
+// Origin describes the dataset and the method of a partition.
 type Origin struct {
 	Dataset  string `json:"dataset"`  // its name
 	Identity string `json:"identity"` // dataset.Identity
@@ -88,8 +91,8 @@ const (
 	OrderVIP    = "access probability in a minibatch of the part, highest first"
 )
 
-// HotFirst reports whether a run with these settings reads the first rows of its parts most: whether they were ordered for it. A run of
-// other settings looks for its hot rows itself.
+// HotFirst reports whether the parts were ordered for a run with these settings, so that it reads
+// their first rows most. A run with other settings ranks its hot rows itself.
 func (o *Origin) HotFirst(fanouts []int, batch int) bool {
 	return o.Order == OrderVIP && o.Batch == batch && slices.Equal(o.Fanouts, fanouts)
 }
@@ -112,8 +115,8 @@ func (m *Meta) Type() compute.DType {
 // RowBytes returns the bytes of one feature row.
 func (m *Meta) RowBytes() int { return m.Features * m.Type().Size() }
 
-// RankRange returns the parts of a rank: first to last-1. If ranks does not divide the parts, the error names the numbers of
-// ranks that do.
+// RankRange returns the parts [first, last) of a rank. If ranks does not divide the parts, the
+// error lists the numbers of ranks that do.
 func (m *Meta) RankRange(rank, ranks int) (first, last int, err error) {
 	if ranks < 1 || m.Parts%ranks != 0 {
 		var fit []string
@@ -122,7 +125,8 @@ func (m *Meta) RankRange(rank, ranks int) (first, last int, err error) {
 				fit = append(fit, strconv.Itoa(k))
 			}
 		}
-		return 0, 0, fmt.Errorf("%w: %d parts, %d ranks; run on %s ranks, or partition again with --parts %d",
+		return 0, 0, fmt.Errorf("%w: %d parts, %d ranks; run on %s ranks, or partition again "+
+			"with --parts %d",
 			ErrRanks, m.Parts, ranks, strings.Join(fit, ", "), max(ranks, 1))
 	}
 	each := m.Parts / ranks
@@ -140,14 +144,17 @@ func (m *Meta) layout() map[string]npy.Info {
 	}
 	ints := func(n int) npy.Info { return npy.Info{DType: "<i4", Shape: []int{n}} }
 	files := map[string]npy.Info{
-		"indptr.npy": {DType: "<i8", Shape: []int{n + 1}}, "indices.npy": ints(int(m.Edges)), "original_id.npy": ints(n),
-		"labels.npy": ints(n), "train.npy": ints(sum.Train), "valid.npy": ints(sum.Valid), "test.npy": ints(sum.Test),
+		"indptr.npy": {DType: "<i8", Shape: []int{n + 1}}, "indices.npy": ints(int(m.Edges)),
+		"original_id.npy": ints(n),
+		"labels.npy":      ints(n), "train.npy": ints(sum.Train), "valid.npy": ints(sum.Valid),
+		"test.npy": ints(sum.Test),
 	}
 	if m.Task == dataset.Multilabel {
 		files["labels.npy"] = npy.Info{DType: "|u1", Shape: []int{n, m.Classes}}
 	}
 	for k := range m.Parts {
-		files[featuresFile(k)] = npy.Info{DType: m.rowType(), Shape: []int{int(m.Offsets[k+1] - m.Offsets[k]), m.Features}}
+		files[featuresFile(k)] = npy.Info{DType: m.rowType(),
+			Shape: []int{int(m.Offsets[k+1] - m.Offsets[k]), m.Features}}
 	}
 	return files
 }
@@ -159,16 +166,19 @@ func (m *Meta) rowType() string {
 	return npy.DType[float32]()
 }
 
-// check reports what of m no PARTS directory can have.
+// check reports impossible values in m.
 func (m *Meta) check() error {
 	if m.Format != Format {
-		return fmt.Errorf("format version %d; this program reads version %d: partition again", m.Format, Format)
+		return fmt.Errorf("format version %d; this program reads version %d: partition again",
+			m.Format, Format)
 	}
 	if m.Parts < 1 || len(m.Offsets) != m.Parts+1 || len(m.Splits) != m.Parts {
-		return fmt.Errorf("%w: %d parts with %d offsets and %d split sizes", ErrMismatch, m.Parts, len(m.Offsets), len(m.Splits))
+		return fmt.Errorf("%w: %d parts with %d offsets and %d split sizes", ErrMismatch, m.Parts,
+			len(m.Offsets), len(m.Splits))
 	}
 	if m.Features < 0 || m.Features > graph.MaxVertices || m.Edges < 0 {
-		return fmt.Errorf("%w: %d features, %d edges are no possible counts", ErrMismatch, m.Features, m.Edges)
+		return fmt.Errorf("%w: %d features, %d edges are impossible counts", ErrMismatch,
+			m.Features, m.Edges)
 	}
 	if err := dataset.CheckClasses(m.Task, m.Classes, m.Vertices); err != nil {
 		return fmt.Errorf("%w: %w", ErrMismatch, err)
@@ -177,34 +187,39 @@ func (m *Meta) check() error {
 		return err
 	}
 	if m.Vertices > graph.MaxVertices {
-		return fmt.Errorf("%w: %d vertices; at most %d are supported", ErrMismatch, m.Vertices, graph.MaxVertices)
+		return fmt.Errorf("%w: %d vertices; at most %d are supported", ErrMismatch, m.Vertices,
+			graph.MaxVertices)
 	}
 	for k, s := range m.Splits {
 		n := int(m.Offsets[k+1] - m.Offsets[k])
-		if min(s.Train, s.Valid, s.Test) < 0 || max(s.Train, s.Valid, s.Test) > n || s.Train+s.Valid+s.Test > n {
+		if min(s.Train, s.Valid, s.Test) < 0 || max(s.Train, s.Valid, s.Test) > n ||
+			s.Train+s.Valid+s.Test > n {
 			return fmt.Errorf("%w: part %d has %d training, %d validation and %d test vertices of %d", ErrMismatch, k, s.Train, s.Valid, s.Test, n)
 		}
 	}
-	var faults []error
+	var errs []error
 	for name, want := range m.layout() {
 		got, ok := m.Files[name]
 		if !ok {
-			faults = append(faults, fmt.Errorf("%w: %s is missing", ErrMismatch, name))
-		} else if err := (npy.Header{DType: got.DType, Shape: got.Shape}).Check(want.DType, want.Shape...); err != nil {
-			faults = append(faults, fmt.Errorf("%w: %s: %w", ErrMismatch, name, err))
+			errs = append(errs, fmt.Errorf("%w: %s is missing", ErrMismatch, name))
+		} else if err := (npy.Header{DType: got.DType, Shape: got.Shape}).Check(want.DType,
+			want.Shape...); err != nil {
+			errs = append(errs, fmt.Errorf("%w: %s: %w", ErrMismatch, name, err))
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 func checkOffsets(offsets []int64, n int64) error {
 	parts := len(offsets) - 1
 	if offsets[0] != 0 || offsets[parts] != n {
-		return fmt.Errorf("%w: offsets run from %d to %d for %d vertices", ErrMismatch, offsets[0], offsets[parts], n)
+		return fmt.Errorf("%w: offsets run from %d to %d for %d vertices", ErrMismatch, offsets[0],
+			offsets[parts], n)
 	}
 	for k := range parts {
 		if offsets[k+1] < offsets[k] {
-			return fmt.Errorf("%w: offsets fall from %d to %d at part %d", ErrMismatch, offsets[k], offsets[k+1], k)
+			return fmt.Errorf("%w: offsets fall from %d to %d at part %d", ErrMismatch, offsets[k],
+				offsets[k+1], k)
 		}
 	}
 	return nil
@@ -215,7 +230,8 @@ func readMeta(dir string) (*Meta, string, error) {
 	path := filepath.Join(dir, metaFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, "", fmt.Errorf("%s holds no parts: %w; make them with `halognn partition`", dir, err)
+		return nil, "", fmt.Errorf("%s holds no parts: %w; make them with `halognn partition`", dir,
+			err)
 	} else if err != nil {
 		return nil, "", err
 	}
@@ -224,7 +240,8 @@ func readMeta(dir string) (*Meta, string, error) {
 		return nil, "", fmt.Errorf("%s: %w; partition again", path, err)
 	}
 	if m.Parts == 0 && m.Offsets == nil {
-		return nil, "", fmt.Errorf("%s describes a dataset, not parts; make parts of it with `halognn partition --data %s`", path, dir)
+		return nil, "", fmt.Errorf("%s describes a dataset, not parts; make parts of it with "+
+			"`halognn partition --data %s`", path, dir)
 	}
 	if err := m.check(); err != nil {
 		return nil, "", fmt.Errorf("%s: %w", path, err)

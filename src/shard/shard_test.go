@@ -31,7 +31,7 @@ func makeDataset(t testing.TB, rng *rand.Rand, n int, meta dataset.Meta) *datase
 	if err != nil {
 		t.Fatal(err)
 	}
-	faults := []error{w.Topology(g)}
+	errs := []error{w.Topology(g)}
 	rows, err := w.Features(n, meta.Features, meta.FeatureType)
 	if err != nil {
 		t.Fatal(err)
@@ -41,9 +41,9 @@ func makeDataset(t testing.TB, rng *rand.Rand, n int, meta dataset.Meta) *datase
 		for f := range row {
 			row[f] = rng.Float32()
 		}
-		faults = append(faults, rows.Write(row))
+		errs = append(errs, rows.Write(row))
 	}
-	faults = append(faults, rows.Close())
+	errs = append(errs, rows.Close())
 	labels, marks := make([]int32, n), make([]uint8, n*meta.Classes)
 	for i := range marks {
 		marks[i] = uint8(rng.IntN(2))
@@ -63,11 +63,11 @@ func makeDataset(t testing.TB, rng *rand.Rand, n int, meta dataset.Meta) *datase
 		}
 	}
 	if meta.Task == dataset.Multilabel {
-		faults = append(faults, w.Multilabels(marks))
+		errs = append(errs, w.Multilabels(marks))
 	} else {
-		faults = append(faults, w.Labels(labels))
+		errs = append(errs, w.Labels(labels))
 	}
-	if err := errors.Join(append(faults, w.Splits(split), w.Close())...); err != nil {
+	if err := errors.Join(append(errs, w.Splits(split), w.Close())...); err != nil {
 		t.Fatal(err)
 	}
 	ds, err := dataset.Open(dir)
@@ -79,17 +79,20 @@ func makeDataset(t testing.TB, rng *rand.Rand, n int, meta dataset.Meta) *datase
 }
 
 func small(t *testing.T) *dataset.Dataset {
-	return makeDataset(t, rand.New(rand.NewPCG(1, 1)), 40, dataset.Meta{Name: "small", Task: dataset.Multiclass, Features: 3, Classes: 4})
+	return makeDataset(t, rand.New(rand.NewPCG(1, 1)), 40,
+		dataset.Meta{Name: "small", Task: dataset.Multiclass, Features: 3, Classes: 4})
 }
 
 // layout partitions at random into the given number of parts.
 func layout(t testing.TB, ds *dataset.Dataset, parts int) (Layout, []int32) {
 	t.Helper()
-	part, err := partition.Random(ds.Graph, partition.Weights{}, partition.Options{Parts: parts, Seed: 3})
+	part, err := partition.Random(ds.Graph, partition.Weights{},
+		partition.Options{Parts: parts, Seed: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := Layout{Report: partition.Measure(ds.Graph, part, parts, ds.Split), Origin: Origin{Method: "random", Seed: 3, Order: "degree"}}
+	l := Layout{Report: partition.Measure(ds.Graph, part, parts, ds.Split),
+		Origin: Origin{Method: "random", Seed: 3, Order: "degree"}}
 	l.NewID, l.Offsets = partition.Order(part, parts, partition.InDegrees(ds.Graph))
 	return l, part
 }
@@ -120,9 +123,11 @@ func TestPartsHoldTheDatasetUnderNewIDs(t *testing.T) {
 		meta     dataset.Meta
 	}{
 		{200, 4, dataset.Meta{Name: "classes", Task: dataset.Multiclass, Features: 5, Classes: 3}},
-		{150, 7, dataset.Meta{Name: "marks", Task: dataset.Multilabel, Features: 8, Classes: 6, FeatureType: dataset.Float16}},
+		{150, 7, dataset.Meta{Name: "marks", Task: dataset.Multilabel, Features: 8, Classes: 6,
+			FeatureType: dataset.Float16}},
 		{30, 1, dataset.Meta{Name: "one part", Task: dataset.Multiclass, Features: 1, Classes: 2}},
-		{20, 20, dataset.Meta{Name: "a part each", Task: dataset.Multiclass, Features: 2, Classes: 2}},
+		{20, 20, dataset.Meta{Name: "a part each", Task: dataset.Multiclass, Features: 2,
+			Classes: 2}},
 		{50, 3, dataset.Meta{Name: "no features", Task: dataset.Multiclass, Classes: 2}},
 	} {
 		t.Run(c.meta.Name, func(t *testing.T) {
@@ -150,8 +155,10 @@ func compare(t *testing.T, s *Shards, ds *dataset.Dataset, l Layout, part []int3
 	t.Helper()
 	top := s.Topology()
 	for v, id := range l.NewID {
-		if top.Original[id] != int32(v) || int64(id) < s.Offsets[part[v]] || int64(id) >= s.Offsets[part[v]+1] {
-			t.Fatalf("vertex %d of part %d became %d, whose original id is %d", v, part[v], id, top.Original[id])
+		if top.Original[id] != int32(v) || int64(id) < s.Offsets[part[v]] ||
+			int64(id) >= s.Offsets[part[v]+1] {
+			t.Fatalf("vertex %d of part %d became %d, whose original id is %d", v, part[v], id,
+				top.Original[id])
 		}
 		want := slices.Clone(ds.Graph.InNeighbours(graph.VertexID(v)))
 		for i := range want {
@@ -162,7 +169,8 @@ func compare(t *testing.T, s *Shards, ds *dataset.Dataset, l Layout, part []int3
 		}
 		if s.Task == dataset.Multilabel {
 			c := s.Classes
-			if got := s.Targets()[int(id)*c : (int(id)+1)*c]; !bytes.Equal(got, ds.Multilabels[v*c:(v+1)*c]) {
+			if got := s.Targets()[int(id)*c : (int(id)+1)*c]; !bytes.Equal(got,
+				ds.Multilabels[v*c:(v+1)*c]) {
 				t.Fatalf("vertex %d has marks %v", v, got)
 			}
 		} else if s.Labels()[id] != ds.Labels[v] {
@@ -191,7 +199,8 @@ func compare(t *testing.T, s *Shards, ds *dataset.Dataset, l Layout, part []int3
 	}
 }
 
-func compareSplit(t *testing.T, name string, got, all, newID []graph.VertexID, part []int32, k int32) {
+func compareSplit(t *testing.T, name string, got, all, newID []graph.VertexID, part []int32,
+	k int32) {
 	t.Helper()
 	var want []graph.VertexID
 	for _, v := range slices.Sorted(slices.Values(all)) {
@@ -206,9 +215,11 @@ func compareSplit(t *testing.T, name string, got, all, newID []graph.VertexID, p
 
 func TestEqualInputGivesEqualIdentity(t *testing.T) {
 	ds := small(t)
-	a, b, c := open(t, write(t, ds, 4), Options{}), open(t, write(t, ds, 4), Options{}), open(t, write(t, ds, 5), Options{})
+	a, b, c := open(t, write(t, ds, 4), Options{}), open(t, write(t, ds, 4), Options{}),
+		open(t, write(t, ds, 5), Options{})
 	if a.Identity() != b.Identity() || a.Identity() == c.Identity() {
-		t.Errorf("identities %s, %s of equal parts, %s of others", a.Identity(), b.Identity(), c.Identity())
+		t.Errorf("identities %s, %s of equal parts, %s of others", a.Identity(), b.Identity(),
+			c.Identity())
 	}
 }
 

@@ -28,8 +28,8 @@ func (s *Shards) stageRoot(name string) string {
 	return filepath.Join(root, fmt.Sprintf("halognn-%d-%s", os.Getuid(), s.identity))
 }
 
-// path returns where a file is read: its copy in Options.Stage, if there is one, or the file itself. A copy in shared memory
-// has lost its name by the time anybody asks.
+// path returns the path at which a file is read: its copy in Options.Stage, if there is one, or the
+// file itself. A copy in shared memory has already lost its name.
 func (s *Shards) path(name string) string {
 	if root := s.stageRoot(name); root != "" {
 		if copied := filepath.Join(root, name); exists(copied) {
@@ -44,14 +44,15 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// stage maps the copy of a file in root, which it makes if it is not there. Processes of a node may do so at the same
-// time: a lock lets one of them copy while the others wait. Mapping happens under the lock too, so that UnlinkShared cannot take the
-// copy away in between.
+// stage maps the copy of a file in root, and makes the copy if it is missing. If several processes
+// of a node do so at once, a lock lets one copy while the others wait. It maps under the lock too,
+// so that UnlinkShared cannot remove the copy in between.
 func (s *Shards) stage(root, name string) (*npy.File, error) {
 	path := filepath.Join(root, name)
 	unlock, err := claim(root, path)
 	for range claimTries {
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) { // MkdirAll says the latter if it goes in between
+		// MkdirAll says the latter if it goes in between
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
 			break
 		}
 		unlock, err = claim(root, path)
@@ -69,7 +70,8 @@ func (s *Shards) stage(root, name string) (*npy.File, error) {
 	return npy.Open(path)
 }
 
-// claimTries bounds how often the UnlinkShared of other processes may take the directory away under claim.
+// claimTries bounds how often the UnlinkShared of other processes may remove the directory during
+// claim.
 const claimTries = 1000
 
 // claim makes the directories of path and takes its lock.
@@ -83,20 +85,22 @@ func claim(root, path string) (unlock func(), err error) {
 	return lock(path)
 }
 
-// ownedByUs guards against a directory of our name that somebody else put into a shared place.
+// ownedByUs rejects a directory of our name that another user put into a shared place.
 func ownedByUs(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return err
 	}
-	if stat, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok || int(stat.Uid) != os.Getuid() {
+	if stat, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok ||
+		int(stat.Uid) != os.Getuid() {
 		return fmt.Errorf("%s belongs to another user; remove it or stage elsewhere", dir)
 	}
 	return nil
 }
 
-// lock waits for the lock beside path and returns the function that gives it back. UnlinkShared may have removed the file
-// that was waited for, and another process may have made a new one: only the lock on the file that has the name counts.
+// lock waits for the lock beside path and returns the function that releases it. While it waited,
+// UnlinkShared may have removed the file and another process may have made a new one: only a lock
+// on the file that now has the name counts.
 func lock(path string) (unlock func(), err error) {
 	for {
 		f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
@@ -116,7 +120,7 @@ func lock(path string) (unlock func(), err error) {
 		locked, err1 := f.Stat()
 		named, err2 := os.Stat(f.Name())
 		if err1 == nil && err2 == nil && os.SameFile(locked, named) {
-			return func() { _ = f.Close() }, nil // closing gives the lock back
+			return func() { _ = f.Close() }, nil // closing releases the lock
 		}
 		_ = f.Close()
 		if err := errors.Join(err1, err2); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -140,7 +144,8 @@ func copyFile(src, dst string, want npy.Info) error {
 	sum := xxhash.New()
 	_, err = io.CopyBuffer(io.MultiWriter(out, sum), struct{ io.Reader }{in}, make([]byte, 4<<20))
 	if err := errors.Join(err, out.Close()); err != nil {
-		return fmt.Errorf("copying %s to %s: %w; set topology.load to map, or run.stage_dir to a directory with %d bytes free",
+		return fmt.Errorf("copying %s to %s: %w; set topology.load to map, or run.stage_dir to a "+
+			"directory with %d bytes free",
 			src, filepath.Dir(dst), err, want.Bytes)
 	}
 	if got := fmt.Sprintf("%016x", sum.Sum64()); got != want.XXH64 {
@@ -149,14 +154,15 @@ func copyFile(src, dst string, want npy.Info) error {
 	return os.Rename(out.Name(), dst)
 }
 
-// UnlinkShared removes the names of the topology copied into shared memory (CopyTopology). Mappings stay valid, and the memory is freed
-// when the last process ends, however it ends. Call it when all ranks of the node have opened: one that opens later makes a
-// copy of its own. Any number of processes may call it.
+// UnlinkShared removes the names of the topology copied into shared memory (CopyTopology). Mappings
+// stay valid, and the memory is freed when the last process ends, however it ends. Call it when all
+// ranks of the node have opened: a rank that opens later makes its own copy. Any number of
+// processes may call it.
 func (s *Shards) UnlinkShared() error {
 	if !s.options.CopyTopology {
 		return nil
 	}
-	var faults []error
+	var errs []error
 	root := s.stageRoot(topologyFiles[0])
 	for _, name := range topologyFiles {
 		path := filepath.Join(root, name)
@@ -164,16 +170,16 @@ func (s *Shards) UnlinkShared() error {
 		if errors.Is(err, fs.ErrNotExist) { // another process was faster
 			continue
 		} else if err != nil {
-			faults = append(faults, err)
+			errs = append(errs, err)
 			continue
 		}
 		for _, p := range []string{path, path + ".lock"} {
 			if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				faults = append(faults, err)
+				errs = append(errs, err)
 			}
 		}
 		unlock()
 	}
 	_ = os.Remove(root) // fails while another process stages in it
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }

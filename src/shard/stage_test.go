@@ -30,7 +30,8 @@ func TestStagedPartsReadLikeTheSource(t *testing.T) {
 	group.Wait()
 	s := open(t, dir, Options{Stage: stage})
 	for name := range s.Files { // what is staged is not read from the source again
-		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, s.Files[name].Bytes), 0o666); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, s.Files[name].Bytes),
+			0o666); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -44,10 +45,12 @@ func TestStagingRefusesAnAlteredSource(t *testing.T) {
 	ds := small(t)
 	dir, stage := write(t, ds, 4), t.TempDir()
 	s := open(t, dir, Options{})
-	if err := os.WriteFile(filepath.Join(dir, "labels.npy"), make([]byte, s.Files["labels.npy"].Bytes), 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "labels.npy"),
+		make([]byte, s.Files["labels.npy"].Bytes), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(dir, Options{Stage: stage}); !errors.Is(err, ErrAltered) || !strings.Contains(err.Error(), "labels.npy") {
+	if _, err := Open(dir, Options{Stage: stage}); !errors.Is(err, ErrAltered) ||
+		!strings.Contains(err.Error(), "labels.npy") {
 		t.Errorf("got %v", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(stage, "*", "labels.npy*[^k]")); len(left) > 0 {
@@ -93,7 +96,8 @@ func TestCopiesComeAndGo(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if err := errors.Join(s.Topology().Graph.Validate(), s.UnlinkShared(), s.Close()); err != nil {
+				if err := errors.Join(s.Topology().Graph.Validate(), s.UnlinkShared(),
+					s.Close()); err != nil {
 					t.Error(err)
 				}
 			}

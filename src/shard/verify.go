@@ -13,17 +13,18 @@ import (
 	"halognn/src/npy"
 )
 
-// Verify reads everything: the hash of every file, the rules of the CSC, original ids, label ranges and splits. It reports the first fault
-// of each. A file that shrinks meanwhile is an error, not a crash.
+// Verify reads everything: the hash of every file, the rules of the CSC, original ids, label ranges
+// and splits. It reports the first error of each. A file that shrinks meanwhile is an error, not a
+// crash.
 func (s *Shards) Verify() error {
 	return mem.Guard(func() error {
 		return errors.Join(s.verifyHashes(slices.Sorted(maps.Keys(s.Files))), s.verifyContent())
 	})
 }
 
-// VerifyHashes reads the files of the parts [first, last) and, if shared, those that all parts have in common, and
-// compares their hashes with meta.json. Where a file has been staged, its copy is what is read. The cost is one sequential
-// read.
+// VerifyHashes reads the files of the parts [first, last) and, if shared, those common to all
+// parts, and compares their hashes with meta.json. Of a staged file it reads the copy. The cost is
+// one sequential read.
 func (s *Shards) VerifyHashes(first, last int, shared bool) error {
 	var names []string
 	for k := first; k < last; k++ {
@@ -39,17 +40,17 @@ func (s *Shards) VerifyHashes(first, last int, shared bool) error {
 }
 
 func (s *Shards) verifyHashes(names []string) error {
-	var faults []error
+	var errs []error
 	for _, name := range names {
 		path := s.path(name)
 		sum, err := npy.Hash(path)
 		if err != nil {
-			faults = append(faults, err)
+			errs = append(errs, err)
 		} else if want := s.Files[name].XXH64; sum != want {
-			faults = append(faults, altered(path, sum, want))
+			errs = append(errs, altered(path, sum, want))
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 func altered(path, sum, want string) error {
@@ -57,10 +58,10 @@ func altered(path, sum, want string) error {
 }
 
 func (s *Shards) verifyContent() error {
-	var faults []error
+	var errs []error
 	check := func(file string, err error) {
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w; partition again", s.path(file), err))
+			errs = append(errs, fmt.Errorf("%s: %w; partition again", s.path(file), err))
 		}
 	}
 	layout := s.topology.Graph.Validate()
@@ -71,23 +72,25 @@ func (s *Shards) verifyContent() error {
 	splits := graph.Split{Train: s.train.ids, Valid: s.valid.ids, Test: s.test.ids}
 	if err := splits.Validate(int(s.Vertices)); err != nil || original != nil {
 		check("train.npy, valid.npy, test.npy", err)
-		return errors.Join(faults...)
+		return errors.Join(errs...)
 	}
 	check("train.npy", s.checkSplit(&s.train))
 	check("valid.npy", s.checkSplit(&s.valid))
 	check("test.npy", s.checkSplit(&s.test))
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 func checkPermutation(ids []int32) error {
 	seen := make([]uint64, (len(ids)+63)/64)
 	for v, id := range ids {
 		if id < 0 || int(id) >= len(ids) {
-			return fmt.Errorf("vertex %d: original id %d: %w (%d vertices)", v, id, graph.ErrVertexRange, len(ids))
+			return fmt.Errorf("vertex %d: original id %d: %w (%d vertices)", v, id,
+				graph.ErrVertexRange, len(ids))
 		}
 		bit := uint64(1) << (id % 64)
 		if seen[id/64]&bit != 0 {
-			return fmt.Errorf("%w: vertex %d: original id %d is taken by another vertex", ErrMismatch, v, id)
+			return fmt.Errorf("%w: vertex %d: original id %d is taken by another vertex",
+				ErrMismatch, v, id)
 		}
 		seen[id/64] |= bit
 	}
@@ -97,16 +100,19 @@ func checkPermutation(ids []int32) error {
 func (s *Shards) checkLabels() error {
 	for v, y := range s.labels {
 		if y < -1 || int(y) >= s.Classes {
-			return fmt.Errorf("%w: label of vertex %d is %d, with %d classes", dataset.ErrValue, v, y, s.Classes)
+			return fmt.Errorf("%w: label of vertex %d is %d, with %d classes", dataset.ErrValue, v,
+				y, s.Classes)
 		}
 	}
 	if i := slices.IndexFunc(s.targets, func(y uint8) bool { return y > 1 }); i >= 0 {
-		return fmt.Errorf("%w: label of vertex %d, class %d is %d, neither 0 nor 1", dataset.ErrValue, i/s.Classes, i%s.Classes, s.targets[i])
+		return fmt.Errorf("%w: label of vertex %d, class %d is %d, neither 0 nor 1",
+			dataset.ErrValue, i/s.Classes, i%s.Classes, s.targets[i])
 	}
 	return nil
 }
 
-// checkSplit reports a vertex that lies outside its part, out of original order, or has no label though the task needs one.
+// checkSplit reports a vertex that lies outside its part, out of original order, or has no label
+// though the task needs one.
 func (s *Shards) checkSplit(list *splitView) error {
 	original := s.topology.Original
 	for k := range s.Parts {
@@ -114,9 +120,11 @@ func (s *Shards) checkSplit(list *splitView) error {
 		for i, v := range ids {
 			switch {
 			case int64(v) < s.Offsets[k] || int64(v) >= s.Offsets[k+1]:
-				return fmt.Errorf("%w: vertex %d is listed in part %d, which has vertices %d to %d", ErrMismatch, v, k, s.Offsets[k], s.Offsets[k+1]-1)
+				return fmt.Errorf("%w: vertex %d is listed in part %d, which has vertices %d to %d",
+					ErrMismatch, v, k, s.Offsets[k], s.Offsets[k+1]-1)
 			case i > 0 && original[ids[i-1]] >= original[v]:
-				return fmt.Errorf("%w: part %d: vertex %d is out of the order of original ids", ErrMismatch, k, v)
+				return fmt.Errorf("%w: part %d: vertex %d is out of the order of original ids",
+					ErrMismatch, k, v)
 			case s.Task == dataset.Multiclass && s.labels[v] < 0:
 				return fmt.Errorf("%w: vertex %d has no label", dataset.ErrValue, v)
 			}

@@ -32,7 +32,8 @@ func TestRankOpensItsOwnRows(t *testing.T) {
 				rowsOf := whole.topology.Graph.Indptr
 				spoil(t, damaged, "indices.npy", 4, rowsOf[first], rowsOf[last])
 				spoil(t, damaged, "indptr.npy", 8, first, last+1)
-				spoil(t, damaged, "labels.npy", int64(whole.Files["labels.npy"].Bytes)/whole.Vertices, first, last)
+				spoil(t, damaged, "labels.npy",
+					int64(whole.Files["labels.npy"].Bytes)/whole.Vertices, first, last)
 				for _, o := range []Options{
 					{Rank: rank, Ranks: ranks},
 					{Rank: rank, Ranks: ranks, CopyTopology: true, SharedMemory: t.TempDir()},
@@ -40,15 +41,19 @@ func TestRankOpensItsOwnRows(t *testing.T) {
 				} {
 					s := open(t, damaged, o)
 					g, w := &s.Topology().Graph, &whole.topology.Graph
-					if s.Topology().First != graph.VertexID(first) || g.NumVertices() != int(last-first) {
-						t.Fatalf("rank %d of %d holds %d rows from %d", rank, ranks, g.NumVertices(), s.Topology().First)
+					if s.Topology().First != graph.VertexID(first) ||
+						g.NumVertices() != int(last-first) {
+						t.Fatalf("rank %d of %d holds %d rows from %d", rank, ranks,
+							g.NumVertices(), s.Topology().First)
 					}
 					for v := first; v < last; v++ {
-						if !slices.Equal(g.InNeighbours(graph.VertexID(v-first)), w.InNeighbours(graph.VertexID(v))) {
+						if !slices.Equal(g.InNeighbours(graph.VertexID(v-first)),
+							w.InNeighbours(graph.VertexID(v))) {
 							t.Fatalf("rank %d of %d: other neighbours of vertex %d", rank, ranks, v)
 						}
 						if task == dataset.Multiclass && s.Labels()[v] != whole.Labels()[v] ||
-							task == dataset.Multilabel && s.Targets()[3*v+2] != whole.Targets()[3*v+2] {
+							task == dataset.Multilabel &&
+								s.Targets()[3*v+2] != whole.Targets()[3*v+2] {
 							t.Fatalf("rank %d of %d: another label of vertex %d", rank, ranks, v)
 						}
 					}
@@ -62,7 +67,8 @@ func TestRankOpensItsOwnRows(t *testing.T) {
 						}
 						return nil
 					})
-					if (ranks > 1) != errors.Is(err, mem.ErrWindow) || ranks > 1 && !strings.Contains(err.Error(), "indices.npy") {
+					if (ranks > 1) != errors.Is(err, mem.ErrWindow) || ranks > 1 &&
+						!strings.Contains(err.Error(), "indices.npy") {
 						t.Errorf("rank %d of %d reads all neighbours: %v", rank, ranks, err)
 					}
 					rows, common := s.MappedBytes()
@@ -71,8 +77,10 @@ func TestRankOpensItsOwnRows(t *testing.T) {
 					if task == dataset.Multilabel {
 						own += (last - first) * (3 - 4)
 					}
-					if rows < own || rows > own+6*int64(os.Getpagesize()) || rows > allRows || common != allCommon {
-						t.Errorf("rank %d of %d maps %d and %d bytes of %d and %d; its rows are %d", rank, ranks, rows, common, allRows, allCommon, own)
+					if rows < own || rows > own+6*int64(os.Getpagesize()) || rows > allRows ||
+						common != allCommon {
+						t.Errorf("rank %d of %d maps %d and %d bytes of %d and %d; its rows are %d",
+							rank, ranks, rows, common, allRows, allCommon, own)
 					}
 				}
 			}

@@ -20,7 +20,7 @@ import (
 	"halognn/src/partition"
 )
 
-// Layout says where every vertex goes, as partition.Order returns it, and how that came about.
+// Layout holds the new id of every vertex, as partition.Order returns it, and its origin.
 type Layout struct {
 	NewID   []graph.VertexID // [N] new id of each vertex of the dataset: a permutation
 	Offsets []int64          // [P+1]
@@ -28,11 +28,12 @@ type Layout struct {
 	Origin  Origin // Dataset and Identity are filled in by Write
 }
 
-// Write writes the parts of ds to dir, which must not exist or be an empty directory. Files appear under a temporary name
-// beside it, which is renamed when all is there; on an error nothing is left. Equal input gives equal bytes.
+// Write writes the parts of ds to dir, which must not exist or be an empty directory. Files are
+// written under a temporary name beside it, which is renamed when complete; an error leaves
+// nothing. Equal input gives equal bytes.
 //
-// Memory beside the mapped dataset: 4 bytes a vertex, and 2 MiB per CPU. Features are read row by row in new order, so a dataset that
-// does not fit in memory costs a random read per row.
+// Memory beside the mapped dataset: 4 bytes a vertex, and 2 MiB per CPU. Features are read row by
+// row in new order, so a dataset that does not fit in memory costs a random read per row.
 func Write(dir string, ds *dataset.Dataset, l Layout) error {
 	tmp, err := dataset.Begin(dir)
 	if err != nil {
@@ -61,8 +62,10 @@ type writer struct {
 func (w *writer) write() error {
 	m := &w.ds.Meta
 	w.meta = Meta{
-		Format: Format, Parts: len(w.l.Offsets) - 1, Offsets: w.l.Offsets, Vertices: m.Vertices, Edges: m.Edges, Task: m.Task, Classes: m.Classes,
-		Features: m.Features, FeatureType: m.FeatureType, Origin: w.l.Origin, Report: w.l.Report, Files: make(map[string]npy.Info),
+		Format: Format, Parts: len(w.l.Offsets) - 1, Offsets: w.l.Offsets, Vertices: m.Vertices,
+		Edges: m.Edges, Task: m.Task, Classes: m.Classes,
+		Features: m.Features, FeatureType: m.FeatureType, Origin: w.l.Origin, Report: w.l.Report,
+		Files: make(map[string]npy.Info),
 	}
 	w.meta.Origin.Dataset, w.meta.Origin.Identity = m.Name, w.ds.Identity()
 	if err := w.invert(); err != nil {
@@ -98,7 +101,8 @@ func (w *writer) write() error {
 func (w *writer) invert() error {
 	n := w.meta.Vertices
 	if w.meta.Parts < 1 || int64(len(w.l.NewID)) != n {
-		return fmt.Errorf("%w: a layout of %d parts and %d vertices for a dataset of %d", ErrMismatch, w.meta.Parts, len(w.l.NewID), n)
+		return fmt.Errorf("%w: a layout of %d parts and %d vertices for a dataset of %d",
+			ErrMismatch, w.meta.Parts, len(w.l.NewID), n)
 	}
 	if err := checkOffsets(w.l.Offsets, n); err != nil {
 		return err
@@ -110,7 +114,8 @@ func (w *writer) invert() error {
 	for v, id := range w.l.NewID {
 		if id < 0 || int64(id) >= n || w.original[id] >= 0 {
 			mem.Free(w.original)
-			return fmt.Errorf("%w: new id %d of vertex %d is out of range or given twice", ErrMismatch, id, v)
+			return fmt.Errorf("%w: new id %d of vertex %d is out of range or given twice",
+				ErrMismatch, id, v)
 		}
 		w.original[id] = int32(v)
 	}
@@ -198,7 +203,8 @@ func (w *writer) indices() error {
 		for _, u := range g.InNeighbours(graph.VertexID(v)) {
 			if uint32(u) >= n {
 				out.out.Abort()
-				return fmt.Errorf("%w: vertex %d of the dataset has the in-neighbour %d of %d; run `halognn check` on it", graph.ErrVertexRange, v, u, n)
+				return fmt.Errorf("%w: vertex %d of the dataset has the in-neighbour %d of %d; "+
+					"run `halognn check` on it", graph.ErrVertexRange, v, u, n)
 			}
 			out.add(w.l.NewID[u])
 		}
@@ -244,13 +250,15 @@ func (w *writer) splits() error {
 		ids := make([]graph.VertexID, len(list.ids))
 		for i, v := range list.ids {
 			if v < 0 || int(v) >= len(w.l.NewID) {
-				return fmt.Errorf("%s: vertex %d: %w; run `halognn check` on the dataset", list.name, v, graph.ErrVertexRange)
+				return fmt.Errorf("%s: vertex %d: %w; run `halognn check` on the dataset",
+					list.name, v, graph.ErrVertexRange)
 			}
 			ids[i] = w.l.NewID[v]
 			*list.size(&w.meta.Splits[w.partOf(ids[i])])++
 		}
 		slices.SortFunc(ids, func(a, b graph.VertexID) int {
-			return cmp.Or(cmp.Compare(w.partOf(a), w.partOf(b)), cmp.Compare(w.original[a], w.original[b]))
+			return cmp.Or(cmp.Compare(w.partOf(a), w.partOf(b)),
+				cmp.Compare(w.original[a], w.original[b]))
 		})
 		if err := put(w, list.name, ids, len(ids)); err != nil {
 			return err
@@ -270,7 +278,8 @@ func (w *writer) features(part int) error {
 		return err
 	}
 	first, last := w.meta.Offsets[part], w.meta.Offsets[part+1]
-	out, err := npy.Create(filepath.Join(w.dir, name), w.meta.rowType(), int(last-first), w.meta.Features)
+	out, err := npy.Create(filepath.Join(w.dir, name), w.meta.rowType(), int(last-first),
+		w.meta.Features)
 	if err != nil {
 		return err
 	}

@@ -10,11 +10,11 @@ import (
 	"halognn/src/sample"
 )
 
-// counter is what the pass over one rank's minibatches finds.
+// counter holds the counts of one rank's minibatches.
 type counter struct {
 	*Simulation
 	rank     int
-	accesses []uint32  // [N] minibatches of all epochs that wanted the remote vertex
+	accesses []uint32  // [N] minibatches of all epochs that read the remote vertex
 	each     []int64   // [Epochs*Steps] remote vertices of the step's minibatches
 	remote   int64     // their sum
 	asked    Asked     // what they would ask
@@ -72,7 +72,7 @@ func (c *counter) count(workers int) error {
 			}
 			if err == nil {
 				c.ask(&mb)
-				err = c.take((epoch-1)*steps+key.Step, plan.Distant, epoch == c.o.Epochs && item+1 == steps*perStep)
+				err = c.take((epoch-1)*steps+key.Step, plan.RemoteIDs, epoch == c.o.Epochs && item+1 == steps*perStep)
 			}
 			if err != nil {
 				return fmt.Errorf("rank %d, epoch %d, step %d: %w", c.rank, epoch, key.Step, err)
@@ -82,14 +82,16 @@ func (c *counter) count(workers int) error {
 	return nil
 }
 
-// ask counts what a minibatch would ask of other ranks if each held the edges of its own vertices alone.
+// ask counts what a minibatch would ask of other ranks if each held the edges of its own vertices
+// alone.
 func (c *counter) ask(mb *sample.Minibatch) {
 	first, end := c.job.Vertices(c.rank)
-	asked := sample.Sum(mb.Asks(c.job.Sample.Fanouts, c.job.Ranks, c.job.GlobalSeeds, graph.VertexID(first), graph.VertexID(end)))
+	asked := sample.Sum(mb.Asks(c.job.Sample.Fanouts, c.job.Ranks, c.job.GlobalSeeds,
+		graph.VertexID(first), graph.VertexID(end)))
 	c.asked.add(Asked{int64(asked.Vertices), int64(asked.Neighbours), int64(asked.Bytes)})
 }
 
-// take counts a minibatch of a step, which may be the last of all.
+// take counts one minibatch of a step; last says that no other follows.
 func (c *counter) take(step int, remote []graph.VertexID, last bool) error {
 	c.each[step] += int64(len(remote))
 	c.remote += int64(len(remote))
@@ -106,7 +108,8 @@ func (c *counter) take(step int, remote []graph.VertexID, last bool) error {
 	return nil
 }
 
-// pieces hands out the seeds of a stream's steps: the near-equal pieces of training, or full batches and one short one.
+// pieces returns the seeds of a stream's steps: the near-equal pieces of training, or full batches
+// and a short last one.
 type pieces struct {
 	streams *sample.Streams
 	batch   int // 0: near-equal
@@ -120,7 +123,7 @@ func (p *pieces) at(epoch, step, stream int) []graph.VertexID {
 		p.seeds = p.streams.Piece(epoch, step, stream, p.seeds)
 		return p.seeds
 	}
-	if p.epoch != epoch { // one after the other, the pieces are the shuffled seeds
+	if p.epoch != epoch { // the pieces in order are the shuffled seeds
 		p.order, p.epoch = p.order[:0], epoch
 		for s := range p.streams.Steps() {
 			p.seeds = p.streams.Piece(epoch, s, stream, p.seeds)

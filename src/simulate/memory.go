@@ -2,7 +2,8 @@ package simulate
 
 import "halognn/src/policy"
 
-// used is what the samples of a rank have come to, as far as memory depends on it; the largest of any rank.
+// used holds the largest sizes of a rank's samples, from which memory follows; the largest of any
+// rank.
 type used struct {
 	sampler   int64 // bytes of a sampler and its minibatch
 	minibatch int64 // remote vertices of one
@@ -12,10 +13,10 @@ func (u *used) atLeast(o used) {
 	u.sampler, u.minibatch = max(u.sampler, o.sampler), max(u.minibatch, o.minibatch)
 }
 
-// What a process holds whatever it simulates: measured on a small graph.
+// The memory of a process apart from the simulation: measured on a small graph.
 const programBytes = 32 << 20
 
-// bytes is the formula of docs/simulate.md for the largest resident set.
+// bytes is the formula of docs/guide/tuning-the-cache.md for the largest resident set.
 func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 	n, edges := s.shards.Vertices, s.shards.Topology().Graph.NumEdges()
 	mapped := 4*edges + 12*n
@@ -28,11 +29,12 @@ func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 	}
 	steps := int64(s.o.Epochs) * int64(s.job.Steps())
 	counts := int64(together+1) * steps * (8 + 32*int64(len(s.policies)*len(capacity)))
-	return programBytes + mapped + 16*seeds + counts + int64(together)*s.rankBytes(each, u, capacity)
+	return programBytes + mapped + 16*seeds + counts +
+		int64(together)*s.rankBytes(each, u, capacity)
 }
 
-// rankBytes is a rank's share: its accesses, the policies that decide step by step, and what is
-// largest of sampling, of opening a policy meanwhile, and of predicting and ranking afterwards.
+// rankBytes returns a rank's share: its accesses, its dynamic policies, and the largest of
+// sampling, of opening a policy meanwhile, and of predicting and ranking afterwards.
 func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 	n := s.shards.Vertices
 	bytes, sampling, ranking, window := 4*n, u.sampler, 8*n+n/8+s.summing(), 0
@@ -58,8 +60,8 @@ func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 	return bytes + 4*u.minibatch*int64(window+1) + max(sampling, ranking)
 }
 
-// summing is what analyses of one minibatch take to be added up over those of a step, where their
-// seeds differ.
+// summing returns the bytes needed to add up the analyses of a step's minibatches if their seeds
+// differ.
 func (s *Simulation) summing() int64 {
 	if s.job.Minibatches() > 1 && !s.o.GlobalSeeds {
 		return 4 * s.shards.Vertices

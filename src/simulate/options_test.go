@@ -11,6 +11,7 @@ import (
 	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/policy"
+	"halognn/src/trace"
 )
 
 // What holds for any graph: no static cache beats the oracle, nothing beats the optimum, and more
@@ -113,7 +114,7 @@ func TestRoundsAreCountedInMinibatches(t *testing.T) {
 			Traces: [][]Trace{{nil}},
 		}
 		for step := range int64(8) { // the hit rate of a step is a tenth of its number
-			r.Each, r.Traces[0][0] = append(r.Each, 10), append(r.Traces[0][0], Decided{Fetched: 10 - step})
+			r.Each, r.Traces[0][0] = append(r.Each, 10), append(r.Traces[0][0], trace.Counters{Remote: 10 - step})
 		}
 		table := r.rounds(func(string) []string { return nil })
 		var rows []string
@@ -131,7 +132,8 @@ func TestRoundsAreCountedInMinibatches(t *testing.T) {
 	}
 }
 
-// No simulation holds more than the formula says, nor much less: neither static caches, nor counting them (sim), nor those that decide step by step.
+// No simulation holds more than the formula says, nor much less: neither static caches, nor
+// counting them (sim), nor those that decide step by step.
 func TestMemoryIsThatOfTheFormula(t *testing.T) {
 	s := generatedOf(t, 60000)
 	for _, c := range []struct {

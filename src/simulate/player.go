@@ -17,8 +17,8 @@ type player struct {
 	perStep      int
 }
 
-// addDynamic adds the dynamic policies that are asked for.
-func (c *counter) addDynamic(m *access.Graph, r *access.Reader, capacity []int) {
+// addDynamic adds the requested dynamic policies.
+func (c *counter) addDynamic(m *access.Graph, r *access.Workload, capacity []int) {
 	most := 0
 	for i, p := range c.policies {
 		if p.Static() {
@@ -27,7 +27,7 @@ func (c *counter) addDynamic(m *access.Graph, r *access.Reader, capacity []int) 
 		for size, rows := range capacity {
 			d := &player{policy: i, size: size, perStep: c.job.Minibatches()}
 			d.Player = policy.NewPlayer(p, policy.Setup{
-				Graph: m, Reader: r, Settings: &c.o.Cache, Capacity: rows, Window: c.windows[i][size],
+				Graph: m, Workload: r, Settings: &c.o.Cache, Capacity: rows, Window: c.windows[i][size],
 			})
 			if !p.Hindsight {
 				d.trace = make(Trace, c.o.Epochs*c.job.Steps())
@@ -39,17 +39,14 @@ func (c *counter) addDynamic(m *access.Graph, r *access.Reader, capacity []int) 
 	c.recent = policy.NewHistory(most)
 }
 
-// take lets the player decide as far as it can. last: no minibatch follows.
+// take lets the player decide as many minibatches as it can. last says that no other follows.
 func (p *player) take(h *policy.History, last bool) error {
 	err := p.Advance(h, last, func(minibatch int, d *cache.Decision) {
-		p.rows += int64(d.Transferred())
-		if p.trace == nil {
-			return
+		decided := d.Counters()
+		p.rows += decided.Remote
+		if p.trace != nil {
+			p.trace[minibatch/p.perStep].Add(decided)
 		}
-		p.trace[minibatch/p.perStep].add(Decided{
-			Fetched: int64(d.Misses), Early: int64(len(d.Early)),
-			Evictions: int64(d.Evictions), Replacements: int64(d.Replacements),
-		})
 	})
 	if err != nil {
 		return fmt.Errorf("policy %s: %w", p.Name(), err)

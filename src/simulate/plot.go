@@ -11,14 +11,15 @@ import (
 )
 
 // WriteSVG draws the rows of an epoch over the sizes of the cache, on a logarithmic scale: a curve
-// for each policy, and a band between no cache and the best static one if both are there. Sizes
-// stand side by side at equal distances. Less than one row is drawn as one.
-// Source: the form of SALIENT++, Figure 2.
+// for each policy, and a band between no cache and the best static one if both were simulated.
+// Sizes are spaced equally. Less than one row is drawn as one. Source: the form of SALIENT++,
+// Figure 2.
 func (r *Result) WriteSVG(w io.Writer) error {
 	sizes, of := r.Options.sizes()
 	c := &chart.Curves{
-		Heading: fmt.Sprintf("fanouts %v, batch %d, %d ranks", r.Options.Sample.Fanouts, r.Options.Batch, r.Options.Ranks),
-		X:       "cache size: " + of, Y: "remote rows per epoch", LogY: true, Band: r.band(),
+		Heading: fmt.Sprintf("fanouts %v, batch %d, %d ranks", r.Options.Sample.Fanouts,
+			r.Options.Batch, r.Options.Ranks),
+		X: "cache size: " + of, Y: "remote rows per epoch", LogY: true, Band: r.band(),
 	}
 	for i, size := range sizes {
 		c.At, c.AtLabels = append(c.At, float64(i)), append(c.AtLabels, fmt.Sprintf("%g", size))
@@ -31,7 +32,8 @@ func (r *Result) WriteSVG(w io.Writer) error {
 		})
 	}
 	title := fmt.Sprintf("Remote rows per epoch by %s of the cache: %s", of, c.Heading)
-	_, err := io.WriteString(w, chart.New("simulate", title, "", c).File("a plot of halognn simulate"))
+	_, err := io.WriteString(w,
+		chart.New("simulate", title, "", c).File("a plot of halognn simulate"))
 	return err
 }
 
@@ -44,7 +46,7 @@ func (r *Result) curve(p int) (rows []float64) {
 	return rows
 }
 
-// band is the area in which static caches are: between no cache and the best static one.
+// band returns the area of static caches: between no cache and the best static one.
 func (r *Result) band() *chart.Band {
 	none := slices.Index(r.Options.Policies, policy.None)
 	oracle := slices.Index(r.Options.Policies, policy.Oracle)

@@ -11,7 +11,7 @@ import (
 )
 
 // reader describes the minibatches of a rank as training does.
-func (s *Simulation) reader(rank, workers int) *access.Reader {
+func (s *Simulation) reader(rank, workers int) *access.Workload {
 	r := s.job.Workload(rank, workers)
 	if s.o.LastShort { // a stream for each rank
 		own := &r.Sources[0]
@@ -20,7 +20,7 @@ func (s *Simulation) reader(rank, workers int) *access.Reader {
 	return r
 }
 
-// stepsOf returns the steps of an epoch in which a rank with so many seeds has some.
+// stepsOf returns the number of steps of an epoch in which a rank with so many seeds has any.
 func (s *Simulation) stepsOf(seeds int) int {
 	if !s.o.LastShort {
 		return s.job.Steps()
@@ -28,7 +28,7 @@ func (s *Simulation) stepsOf(seeds int) int {
 	return max(1, (seeds+s.o.Batch-1)/s.o.Batch)
 }
 
-// capacities returns the rows of a rank's cache, by size.
+// capacities returns the capacity of a rank's cache in rows, by size.
 func (s *Simulation) capacities(m *access.Graph, rank int) ([]int, error) {
 	var rows []int
 	for _, size := range s.settings() {
@@ -41,7 +41,7 @@ func (s *Simulation) capacities(m *access.Graph, rank int) ([]int, error) {
 	return rows, nil
 }
 
-// settings returns those of the cache, by size.
+// settings returns the settings of the cache, by size.
 func (s *Simulation) settings() (all []policy.Settings) {
 	for _, a := range s.o.Alphas {
 		o := s.o.Cache
@@ -56,8 +56,8 @@ func (s *Simulation) settings() (all []policy.Settings) {
 	return all
 }
 
-// planWindows sets the windows of policies that know minibatches in advance: what is asked for, or
-// the most that any rank should see. No window is wider than the run.
+// planWindows sets the windows of policies that know minibatches in advance: as configured, or the
+// largest plan of any rank. No window is wider than the run.
 func (s *Simulation) planWindows(m *access.Graph) error {
 	sizes, _ := s.o.sizes()
 	sees := false
@@ -85,12 +85,12 @@ func (s *Simulation) planWindows(m *access.Graph) error {
 	return nil
 }
 
-// widen makes the windows as wide as one rank should see.
-func (s *Simulation) widen(m *access.Graph, r *access.Reader, capacity []int, inclusion []float32) error {
+// widen raises the windows to the plan of one rank.
+func (s *Simulation) widen(m *access.Graph, r *access.Workload, capacity []int, inclusion []float32) error {
 	for i, p := range s.policies {
 		for size, rows := range capacity {
 			w, err := p.Plan(&policy.Setup{
-				Graph: m, Reader: r, Settings: &s.o.Cache, Capacity: rows,
+				Graph: m, Workload: r, Settings: &s.o.Cache, Capacity: rows,
 			}, inclusion, s.o.Epochs*s.job.Items())
 			if err != nil {
 				return err
@@ -101,8 +101,8 @@ func (s *Simulation) widen(m *access.Graph, r *access.Reader, capacity []int, in
 	return nil
 }
 
-// exchange returns the rank's exchange, which plans and fetches nothing. Its rows are of two bytes that nobody ever reads or writes, so they
-// take addresses but no memory.
+// exchange returns the rank's exchange, which plans but never fetches. Its rows have two bytes that
+// are never read or written, so they take addresses but no memory.
 func (s *Simulation) exchange(rank int) (*exchange.Exchange, func(), error) {
 	offsets, width := s.shards.Offsets, int64(compute.Float16.Size())
 	var parts []int

@@ -13,7 +13,8 @@ import (
 	"halognn/src/shard"
 )
 
-// trail is one rank's remote vertices, minibatch after minibatch, found with the plain sampler and a search for the owner.
+// trail is one rank's remote vertices, minibatch after minibatch, found with the plain sampler and
+// a search for the owner.
 type trail struct {
 	epochs  [][][]graph.VertexID // [epochs][minibatches]
 	sources []access.Source
@@ -105,7 +106,8 @@ func naive(t *testing.T, s *shard.Shards, o Options, rank int) *trail {
 	return x
 }
 
-// Every count is what looking each remote vertex up in a map of what is held comes to, however the run is set up.
+// Every count is what looking each remote vertex up in a map of what is held comes to, however the
+// run is set up.
 func TestCountsEqualANaiveRecount(t *testing.T) {
 	s := generated(t)
 	for _, c := range []struct {
@@ -172,7 +174,7 @@ func checkTraces(t *testing.T, r *Result) {
 			}
 			var rows int64
 			for _, d := range done {
-				rows += d.Fetched + d.Early
+				rows += d.Remote
 			}
 			if done != nil && rows != r.Rows[p][i] {
 				t.Errorf("%s: the steps transfer %d rows, all together %d", name, rows, r.Rows[p][i])
@@ -190,7 +192,7 @@ func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows [][]int
 		t.Fatal(err)
 	}
 	defer m.Free()
-	reader := &access.Reader{
+	reader := &access.Workload{
 		Local: x.local, Sources: x.sources, Sample: o.Sample, Hops: o.Cache.HaloHops, Topology: s.Topology(),
 		Streams: x.streams, First: rank * x.perStep, Count: x.perStep, Seed: o.Seed, Epochs: o.Epochs,
 	}
@@ -226,15 +228,16 @@ func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows [][]int
 	}
 }
 
-// transferred plays one policy of one size, and returns the rows that it fetches and those that it begins with.
-func transferred(t *testing.T, m *access.Graph, r *access.Reader, x *trail, o Options, name string, capacity, window int) (rows, begin int64) {
+// transferred plays one policy of one size, and returns the rows that it fetches and those that it
+// begins with.
+func transferred(t *testing.T, m *access.Graph, r *access.Workload, x *trail, o Options, name string, capacity, window int) (rows, begin int64) {
 	t.Helper()
 	n := len(r.Topology.Original)
 	switch name {
 	case policy.Sieve, policy.Prefetch, policy.Lookahead:
 		items := x.all()
 		p, held, err := policy.Find(name).Open(&policy.Setup{
-			Graph: m, Reader: r, Settings: &o.Cache, Capacity: capacity, Window: window,
+			Graph: m, Workload: r, Settings: &o.Cache, Capacity: capacity, Window: window,
 			Ahead: slices.Values(items[:min(window+1, len(items))]),
 		})
 		if err != nil {
@@ -251,7 +254,7 @@ func transferred(t *testing.T, m *access.Graph, r *access.Reader, x *trail, o Op
 				l.Feed(items[fed])
 			}
 			p.Step(remote, &d)
-			rows += int64(d.Transferred())
+			rows += d.Counters().Remote
 		}
 		return rows, begin
 	case policy.Optimum:

@@ -13,24 +13,28 @@ import (
 	"halognn/src/trace"
 )
 
-// partitioned is what sampling costs where each rank holds the edges of its own vertices alone: a table
-// of an epoch, without lines if no rank asks another.
+// partitioned is what sampling costs where each rank holds the edges of its own vertices alone: a
+// table of an epoch, without lines if no rank asks another.
 func (r *Result) partitioned() [][]string {
 	rows := [][]string{{"topology.kind partitioned, all ranks", "per epoch"}}
 	if r.Asked.Vertices == 0 {
 		return rows
 	}
-	each := func(n int64) string { return fmt.Sprintf("%.1f", float64(n)/float64(r.Options.Epochs)) }
+	each := func(n int64) string {
+		return fmt.Sprintf("%.1f", float64(n)/float64(r.Options.Epochs))
+	}
 	hops := sample.AskingHops(r.Options.Sample.Hops(), r.Options.Ranks, r.Options.GlobalSeeds)
 	return append(rows, [][]string{
-		{"vertices asked for", each(r.Asked.Vertices)}, {"neighbours returned", each(r.Asked.Neighbours)},
+		{"vertices asked for", each(r.Asked.Vertices)},
+		{"neighbours returned", each(r.Asked.Neighbours)},
 		{"sampling bytes", each(r.Asked.Bytes)},
 		{"more collectives of a rank", strconv.Itoa(4 * hops * r.Minibatches * r.Steps)},
 	}...)
 }
 
-// Print writes the result as tables: rows an epoch, their ratio to no cache, the predicted rows of an epoch beside those counted, and
-// how the hit rate of prefetch rises, and what the first fill of the caches adds.
+// Print writes the result as tables: rows an epoch, their ratio to no cache, predicted rows an
+// epoch, the hit rate of prefetch over its rounds, the rows of the first fill, and what sampling a
+// partitioned topology would cost.
 func (r *Result) Print(w io.Writer) error {
 	sizes, of := r.Options.sizes()
 	header := func(name string) []string {
@@ -82,7 +86,8 @@ func (r *Result) Print(w io.Writer) error {
 	return nil
 }
 
-// rounds returns the buffer hit rate of a policy with rounds between eviction rounds: before the first, and after some of them.
+// rounds returns the buffer hit rate of a policy with rounds between eviction rounds: before the
+// first, and after some of them.
 func (r *Result) rounds(header func(name string) []string) [][]string {
 	p := slices.IndexFunc(r.Options.Policies, func(p string) bool { return policy.Find(p).Rounds })
 	interval := r.Options.Cache.Delta
@@ -95,10 +100,10 @@ func (r *Result) rounds(header func(name string) []string) [][]string {
 		row := []string{fmt.Sprintf("after %d rounds", round)}
 		for i := range r.Traces[p] {
 			var remote, fetched int64
-			first := round * interval / r.Minibatches // steps, where a round falls into one
+			first := round * interval / r.Minibatches // steps; a round may fall inside one
 			for step := first; step < max(first+1, (round+1)*interval/r.Minibatches); step++ {
 				remote += r.Each[step]
-				fetched += r.Traces[p][i][step].Fetched
+				fetched += r.Traces[p][i][step].Fetched()
 			}
 			row = append(row, fmt.Sprintf("%.4f", 1-share(fetched, remote, 1)))
 		}
@@ -141,9 +146,9 @@ func (r *Result) WriteCSV(w io.Writer) error {
 				line[11] = strconv.Itoa(r.Windows[p][i])
 			}
 			if done := r.Traces[p][i]; done != nil {
-				var sum Decided
+				var sum trace.Counters
 				for _, d := range done {
-					sum.add(d)
+					sum.Add(d)
 				}
 				line[12], line[13], line[14] = count(sum.Early), count(sum.Evictions), count(sum.Replacements)
 			}
@@ -153,8 +158,8 @@ func (r *Result) WriteCSV(w io.Writer) error {
 	return csv.NewWriter(w).WriteAll(lines)
 }
 
-// WriteStepsCSV writes a line for each step of each dynamic policy and size: what a training run of the same settings has in the step
-// records of metrics.jsonl, summed over ranks.
+// WriteStepsCSV writes a line for each step of each dynamic policy and size: the values of the step
+// records in metrics.jsonl of a training run with the same settings, summed over ranks.
 func (r *Result) WriteStepsCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
 	err := out.Write([]string{
@@ -166,10 +171,10 @@ func (r *Result) WriteStepsCSV(w io.Writer) error {
 			alpha, halo := r.size(i)
 			for step, d := range done {
 				line := []string{name, alpha, halo}
-				for _, n := range []int64{int64(step/r.Steps + 1), int64(step % r.Steps), r.Each[step], d.Fetched, d.Early, d.Evictions, d.Replacements} {
+				for _, n := range []int64{int64(step/r.Steps + 1), int64(step % r.Steps), r.Each[step], d.Fetched(), d.Early, d.Evictions, d.Replacements} {
 					line = append(line, strconv.FormatInt(n, 10))
 				}
-				line = append(line, number(1-share(d.Fetched+d.Early, r.Each[step], 1)), number(1-share(d.Fetched, r.Each[step], 1)))
+				line = append(line, number(1-share(d.Remote, r.Each[step], 1)), number(1-share(d.Fetched(), r.Each[step], 1)))
 				if err == nil {
 					err = out.Write(line)
 				}

@@ -11,8 +11,8 @@ import (
 	"halognn/src/policy"
 )
 
-// Run simulates all ranks, as many at a time as there are workers. Every minibatch is sampled once, and twice in as many epochs as policy
-// sim counts.
+// Run simulates all ranks, as many at a time as there are workers. Every minibatch is sampled once;
+// policy sim samples as many epochs again as it counts.
 func (s *Simulation) Run() (*Result, error) {
 	o := s.o
 	together := min(o.Workers, o.Ranks)
@@ -27,12 +27,12 @@ func (s *Simulation) Run() (*Result, error) {
 		return nil, fmt.Errorf("planning windows: %w", err)
 	}
 	var sum sum
-	faults := make([]error, together)
+	errs := make([]error, together)
 	var wait sync.WaitGroup
 	for w := range together {
 		wait.Go(func() {
-			for rank := w; rank < o.Ranks && faults[w] == nil; rank += together {
-				faults[w] = mem.Contain(func() error {
+			for rank := w; rank < o.Ranks && errs[w] == nil; rank += together {
+				errs[w] = mem.Contain(func() error {
 					r, err := s.rank(rank, m, each)
 					if err == nil {
 						sum.add(rank, r)
@@ -43,18 +43,19 @@ func (s *Simulation) Run() (*Result, error) {
 		})
 	}
 	wait.Wait()
-	if err := errors.Join(faults...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("simulating: %w", err)
 	}
 	sum.Bytes = s.bytes(together, each, sum.used, sum.Capacity)
 	return sum.Result, nil
 }
 
-// sum adds up ranks in their order, whenever they come, so that sums of predictions are the same every time.
+// sum adds up ranks in rank order, whatever order they finish in, so that sums of predictions have
+// the same bits every time.
 type sum struct {
 	sync.Mutex
 	*Result
-	waiting map[int]*Result // for ranks before them
+	waiting map[int]*Result // for lower ranks
 	next    int
 }
 
@@ -91,7 +92,7 @@ func (r *Result) add(o *Result) {
 			r.Filled[p][size] += o.Filled[p][size]
 			r.Predicted[p][size] += o.Predicted[p][size]
 			for i, d := range o.Traces[p][size] {
-				r.Traces[p][size][i].add(d)
+				r.Traces[p][size][i].Add(d)
 			}
 		}
 	}
@@ -142,7 +143,7 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 }
 
 // static counts the rows of all epochs and predicts those of one, for every size of a policy.
-func (c *counter) static(p *policy.Policy, m *access.Graph, r *access.Reader, inclusion []float32,
+func (c *counter) static(p *policy.Policy, m *access.Graph, r *access.Workload, inclusion []float32,
 	capacity []int, rows, filled []int64, predicted []float64,
 ) error {
 	r.Known = c.accesses
@@ -170,8 +171,9 @@ func (c *counter) static(p *policy.Policy, m *access.Graph, r *access.Reader, in
 	return err
 }
 
-// predict says how many rows of an epoch a dynamic policy transfers, NaN where there is no formula.
-func (c *counter) predict(p *policy.Policy, r *access.Reader, inclusion []float32, capacity,
+// predict returns the rows of an epoch that a dynamic policy is expected to transfer; NaN if there
+// is no formula.
+func (c *counter) predict(p *policy.Policy, r *access.Workload, inclusion []float32, capacity,
 	windows []int, predicted []float64,
 ) (err error) {
 	n := c.perEpoch(r)
@@ -186,4 +188,6 @@ func (c *counter) predict(p *policy.Policy, r *access.Reader, inclusion []float3
 }
 
 // perEpoch returns how many minibatches with seeds the reader has in an epoch.
-func (c *counter) perEpoch(r *access.Reader) int { return c.stepsOf(len(r.Sources[0].Seeds)) * r.Count }
+func (c *counter) perEpoch(r *access.Workload) int {
+	return c.stepsOf(len(r.Sources[0].Seeds)) * r.Count
+}

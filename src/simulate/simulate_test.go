@@ -27,9 +27,11 @@ func generatedOf(t *testing.T, vertices int) *shard.Shards {
 }
 
 // ordered is generated with the vertices of a part in order of a score.
-func ordered(t *testing.T, vertices int, score func(testing.TB, *dataset.Dataset, []int32) []float32) *shard.Shards {
+func ordered(t *testing.T, vertices int,
+	score func(testing.TB, *dataset.Dataset, []int32) []float32) *shard.Shards {
 	t.Helper()
-	graph := dataset.GenerateOptions{Vertices: vertices, Degree: 6, Features: 2, Classes: 4, Seed: 1}
+	graph := dataset.GenerateOptions{Vertices: vertices, Degree: 6, Features: 2, Classes: 4,
+		Seed: 1}
 	return shardtest.Open(t, graph, shardtest.Options{Parts: 6, Order: score})
 }
 
@@ -57,7 +59,8 @@ func simulated(t *testing.T, s *shard.Shards, o Options) *Result {
 	return r
 }
 
-// Parts that were ordered for a run begin, each of them, with what the run's minibatches of that very part read most.
+// Parts that were ordered for a run begin, each of them, with what the run's minibatches of that
+// very part read most.
 func TestPartsOrderedForARun(t *testing.T) {
 	o := options()
 	s := ordered(t, 600, func(t testing.TB, d *dataset.Dataset, part []int32) []float32 {
@@ -94,15 +97,16 @@ func TestPartsOrderedForARun(t *testing.T) {
 		}
 		for v := s.Offsets[k] + 1; v < s.Offsets[k+1]; v++ {
 			if p[v] > p[v-1]+1e-6 {
-				t.Errorf("part %d: row %d is read with %g, the one before with %g", k, v-s.Offsets[k], p[v], p[v-1])
+				t.Errorf("part %d: row %d is read with %g, the one before with %g", k,
+					v-s.Offsets[k], p[v], p[v-1])
 			}
 		}
 		mem.Free(p)
 	}
 }
 
-// A planned window is as good as seeing everything, also where the run has many epochs; without evictions, a buffer is the
-// static cache that it is filled by.
+// A planned window is as good as seeing everything, also where the run has many epochs; without
+// evictions, a buffer is the static cache that it is filled by.
 func TestPlannedWindowIsTheOptimum(t *testing.T) {
 	s := generated(t)
 	o := options()
@@ -112,12 +116,16 @@ func TestPlannedWindowIsTheOptimum(t *testing.T) {
 	at := func(name string) []int64 { return r.Rows[slices.Index(o.Policies, name)] }
 	for i, alpha := range o.Alphas {
 		got, best := at(policy.Lookahead)[i], at(policy.Optimum)[i]
-		t.Logf("alpha %g: a window of %d of %d steps transfers %d rows, the optimum %d, the static oracle %d", alpha, r.Windows[slices.Index(o.Policies, policy.Lookahead)][i], r.Steps, got, best, at(policy.Oracle)[i])
+		t.Logf("alpha %g: a window of %d of %d steps transfers %d rows, the optimum %d, the "+
+			"static oracle %d", alpha, r.Windows[slices.Index(o.Policies, policy.Lookahead)][i],
+			r.Steps, got, best, at(policy.Oracle)[i])
 		if float64(got) > 1.01*float64(best) {
-			t.Errorf("alpha %g: a window of %d steps transfers %d rows, the optimum %d", alpha, r.Windows[slices.Index(o.Policies, policy.Lookahead)][i], got, best)
+			t.Errorf("alpha %g: a window of %d steps transfers %d rows, the optimum %d", alpha,
+				r.Windows[slices.Index(o.Policies, policy.Lookahead)][i], got, best)
 		}
 		if at(policy.Prefetch)[i] != at(policy.Degree)[i] {
-			t.Errorf("alpha %g: a buffer that evicts nothing transfers %d rows, a static cache %d", alpha, at(policy.Prefetch)[i], at(policy.Degree)[i])
+			t.Errorf("alpha %g: a buffer that evicts nothing transfers %d rows, a static cache %d",
+				alpha, at(policy.Prefetch)[i], at(policy.Degree)[i])
 		}
 	}
 }

@@ -16,26 +16,33 @@ func TestWritten(t *testing.T) {
 		o.Alphas = alphas
 		r := simulated(t, s, o)
 		var csv, steps, svg, table bytes.Buffer
-		for _, err := range []error{r.WriteCSV(&csv), r.WriteStepsCSV(&steps), r.WriteSVG(&svg), r.Print(&table)} {
+		for _, err := range []error{r.WriteCSV(&csv), r.WriteStepsCSV(&steps), r.WriteSVG(&svg),
+			r.Print(&table)} {
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		if !strings.Contains(svg.String(), `aria-label="Remote rows`) || xml.Unmarshal(svg.Bytes(), new(struct{})) != nil {
+		if !strings.Contains(svg.String(), `aria-label="Remote rows`) ||
+			xml.Unmarshal(svg.Bytes(), new(struct{})) != nil {
 			t.Errorf("simulate.svg begins with %.300s", &svg)
 		}
 		if lines := strings.Count(csv.String(), "\n"); lines != 1+len(o.Policies)*len(alphas) {
-			t.Errorf("%d lines of CSV for %d policies and %d sizes", lines, len(o.Policies), len(alphas))
+			t.Errorf("%d lines of CSV for %d policies and %d sizes", lines, len(o.Policies),
+				len(alphas))
 		}
 		if lines := strings.Count(steps.String(), "\n"); lines != 1+3*len(alphas)*len(r.Each) {
-			t.Errorf("%d lines of steps for 3 policies, %d sizes and %d steps", lines, len(alphas), len(r.Each))
+			t.Errorf("%d lines of steps for 3 policies, %d sizes and %d steps", lines, len(alphas),
+				len(r.Each))
 		}
-		if !strings.Contains(table.String(), "after 0 rounds") || !strings.Contains(table.String(), "window of lookahead") {
+		if !strings.Contains(table.String(), "after 0 rounds") ||
+			!strings.Contains(table.String(), "window of lookahead") {
 			t.Errorf("rounds or windows are missing in %s", table.String())
 		}
 		for _, name := range o.Policies {
-			named := regexp.MustCompile("<title>([a-z0-9]+, )*" + name + "(, [a-z0-9]+)*</title>") // of a curve
-			if !named.MatchString(svg.String()) || !strings.Contains(table.String(), "  "+name+" ") {
+			// of a curve
+			named := regexp.MustCompile("<title>([a-z0-9]+, )*" + name + "(, [a-z0-9]+)*</title>")
+			if !named.MatchString(svg.String()) ||
+				!strings.Contains(table.String(), "  "+name+" ") {
 				t.Errorf("%s is missing in the plot or the table", name)
 			}
 		}

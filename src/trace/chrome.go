@@ -10,14 +10,16 @@ import (
 	"time"
 )
 
-// Recorder writes what one rank does as Chrome trace events, which Perfetto opens: a process per rank, a track per stage, and further
-// tracks of a stage for minibatches that were in it at the same time. Every span carries epoch, step and the minibatch's number.
+// Recorder writes what one rank does as Chrome trace events, which Perfetto opens: a process per
+// rank, a track per stage, and more tracks of a stage if several minibatches were in it at once.
+// Every span carries epoch, step and the minibatch's number.
 //
 //	[
 //	{"name":"sample","cat":"train","ph":"X","ts":12.345,"dur":6.7,"pid":0,"tid":100,"args":{"item":3,"epoch":1,"step":3}},
 //
-// The list is not closed before Close: readers of the format take what is there, so the trace of a run that was killed is worth as much as
-// any. A nil Recorder records nothing. It may be used from many goroutines; a span costs about a microsecond and allocates nothing.
+// Only Close ends the list, but readers of the format accept a list without its end, so the trace
+// of a killed run is usable. A nil Recorder records nothing. It may be used from many goroutines; a
+// span costs about a microsecond and allocates nothing.
 type Recorder struct {
 	mu     sync.Mutex
 	file   *os.File
@@ -39,7 +41,8 @@ type stageTracks struct {
 	ends []int64
 }
 
-// CreateRecorder makes DIR/rank-0003.json. All ranks give one base, the Unix time in nanoseconds that is shown as 0.
+// CreateRecorder makes DIR/rank-0003.json. All ranks give one base, the Unix time in nanoseconds
+// that is shown as 0.
 func CreateRecorder(dir string, rank int, base int64) (*Recorder, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
@@ -48,20 +51,23 @@ func CreateRecorder(dir string, rank int, base int64) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Recorder{file: f, buf: bufio.NewWriterSize(f, 1<<20), rank: rank, base: base, kind: "start", split: 1}
-	_, _ = fmt.Fprintf(r.buf, "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}}", rank, rank) // Flush returns its error
+	r := &Recorder{file: f, buf: bufio.NewWriterSize(f, 1<<20), rank: rank, base: base,
+		kind: "start", split: 1}
+	// Flush returns its error
+	_, _ = fmt.Fprintf(r.buf, "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}}", rank, rank)
 	return r, nil
 }
 
-// Pass says what the next spans belong to: kind (train, evaluate), epoch, and how many minibatches make a step. Minibatches from the
-// items-th on are those of the next epochs, as far as they are foreseen; 0 if none are. No span may be recorded meanwhile.
+// Pass sets the labels of the next spans: kind (train, evaluate), epoch, and the minibatches of a
+// step. Minibatches from number items on belong to the next epochs (foresight); items is 0 without
+// foresight. No span may be recorded meanwhile.
 func (r *Recorder) Pass(kind string, epoch, split, items int) {
 	if r != nil {
 		r.kind, r.epoch, r.split, r.items = kind, epoch, split, items
 	}
 }
 
-// indexOf finds a stage among the dozen there are.
+// indexOf finds a stage among the few.
 func (r *Recorder) indexOf(stage string) int {
 	for i := range r.stages {
 		if r.stages[i].name == stage {
@@ -72,8 +78,9 @@ func (r *Recorder) indexOf(stage string) int {
 	return len(r.stages) - 1
 }
 
-// place returns the first track on which a span from begin to end overlaps no earlier one, and whether it is a new track. Spans arrive
-// about in the order of their ends, so the last one of a track ends last. Its end then is end.
+// place returns the first track on which a span from begin to end overlaps no earlier one, and
+// whether it is a new track. Spans arrive about in the order of their ends, so the last one of a
+// track ends last. place sets that end to end.
 func (t *stageTracks) place(begin, end int64) (track int, isNew bool) {
 	for k, last := range t.ends {
 		if last <= begin {
@@ -85,7 +92,7 @@ func (t *stageTracks) place(begin, end int64) (track int, isNew bool) {
 	return len(t.ends) - 1, true
 }
 
-// trackStride is how far the track numbers of two stages are apart.
+// trackStride is the distance between the track numbers of two stages.
 const trackStride = 1000
 
 // Span records that stage worked on minibatch item from begin, for so long.
@@ -108,7 +115,8 @@ func (r *Recorder) Span(stage string, item int, begin time.Time, took time.Durat
 	}
 	line = append(append(line, ",\n{\"name\":\""...), stage...)
 	line = append(append(line, "\",\"cat\":\""...), r.kind...)
-	line = strconv.AppendFloat(append(line, "\",\"ph\":\"X\",\"ts\":"...), float64(from)/1e3, 'f', 3, 64)
+	line = strconv.AppendFloat(append(line, "\",\"ph\":\"X\",\"ts\":"...), float64(from)/1e3, 'f',
+		3, 64)
 	line = strconv.AppendFloat(append(line, ",\"dur\":"...), float64(took)/1e3, 'f', 3, 64)
 	line = r.appendTrack(line, k, track)
 	line = strconv.AppendInt(append(line, ",\"args\":{\"item\":"...), int64(item), 10)
@@ -117,7 +125,7 @@ func (r *Recorder) Span(stage string, item int, begin time.Time, took time.Durat
 	r.write(append(line, "}}"...))
 }
 
-// write keeps the buffer for the next line, and the first error for Close.
+// write reuses the buffer for the next line, and keeps the first error for Close.
 func (r *Recorder) write(line []byte) {
 	r.line = line
 	if _, err := r.buf.Write(line); r.err == nil {
@@ -130,7 +138,7 @@ func (r *Recorder) appendTrack(line []byte, stage, track int) []byte {
 	return strconv.AppendInt(append(line, ",\"tid\":"...), int64((stage+1)*trackStride+track), 10)
 }
 
-// appendTrackName tells the viewer what a track is.
+// appendTrackName appends the event that names a track.
 func (r *Recorder) appendTrackName(line []byte, stage, track int) []byte {
 	line = append(line, ",\n{\"name\":\"thread_name\",\"ph\":\"M\""...)
 	line = r.appendTrack(line, stage, track)
@@ -141,7 +149,7 @@ func (r *Recorder) appendTrackName(line []byte, stage, track int) []byte {
 	return append(line, "\"}}"...)
 }
 
-// Flush makes what was recorded visible to readers of the file.
+// Flush makes the spans visible to readers of the file.
 func (r *Recorder) Flush() {
 	if r == nil {
 		return

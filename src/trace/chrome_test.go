@@ -44,7 +44,8 @@ func record(t *testing.T, base time.Time, spans func(*Recorder)) []event {
 	return events
 }
 
-// Spans of one stage that overlap get tracks of their own, those that do not share one; every track is named once.
+// Spans of one stage that overlap get tracks of their own, those that do not share one; every track
+// is named once.
 func TestSpansThatOverlapGetTracksOfTheirOwn(t *testing.T) {
 	base := time.Unix(1000, 0)
 	at := func(ms int) time.Time { return base.Add(time.Duration(ms) * time.Millisecond) }
@@ -77,7 +78,8 @@ func TestSpansThatOverlapGetTracksOfTheirOwn(t *testing.T) {
 			}
 		}
 	}
-	if tracks[0] != tracks[2] || tracks[0] == tracks[1] || named[tracks[0]] != "sample" || named[tracks[1]] != "sample 2" {
+	if tracks[0] != tracks[2] || tracks[0] == tracks[1] || named[tracks[0]] != "sample" ||
+		named[tracks[1]] != "sample 2" {
 		t.Errorf("items are on tracks %v, named %v", tracks, named)
 	}
 }
@@ -93,7 +95,8 @@ func TestStepsOfSeveralMinibatches(t *testing.T) {
 	}
 }
 
-// What a killed run leaves is a list without an end; closing the bracket must be all that is missing.
+// What a killed run leaves is a list without an end; closing the bracket must be all that is
+// missing.
 func TestATraceWithoutEndIsReadable(t *testing.T) {
 	dir := t.TempDir()
 	r, err := CreateRecorder(dir, 0, 0)
@@ -131,7 +134,12 @@ func TestSpansAllocateNothing(t *testing.T) {
 	}
 	begin := time.Now()
 	r.Span("sample", 0, begin, time.Millisecond)
-	if n := testing.AllocsPerRun(100, func() { r.Span("sample", 1, begin.Add(time.Second), time.Millisecond); begin = begin.Add(time.Second) }); n != 0 {
+	if n := testing.AllocsPerRun(100,
+		func() {
+			r.Span("sample", 1, begin.Add(time.Second),
+				time.Millisecond)
+			begin = begin.Add(time.Second)
+		}); n != 0 {
 		t.Errorf("%g allocations a span", n)
 	}
 	if err := r.Close(); err != nil {
@@ -166,10 +174,12 @@ func TestSpansOfTheNextEpoch(t *testing.T) {
 	var got []string
 	for _, e := range events {
 		if e.Ph == "X" {
-			got = append(got, fmt.Sprintf("epoch %d, step %d, item %d", e.Args.Epoch, e.Args.Step, e.Args.Item))
+			got = append(got, fmt.Sprintf("epoch %d, step %d, item %d", e.Args.Epoch, e.Args.Step,
+				e.Args.Item))
 		}
 	}
-	if want := []string{"epoch 2, step 2, item 5", "epoch 3, step 1, item 3", "epoch 4, step 0, item 0"}; !slices.Equal(got, want) {
+	if want := []string{"epoch 2, step 2, item 5", "epoch 3, step 1, item 3",
+		"epoch 4, step 0, item 0"}; !slices.Equal(got, want) {
 		t.Errorf("spans %q, want %q", got, want)
 	}
 }

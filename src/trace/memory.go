@@ -1,7 +1,7 @@
 package trace
 
-// The items that a rank's memory is made of, as a plan predicts them and a run counts them;
-// docs/plan.md defines each.
+// The items of a rank's memory, which a plan predicts and a run counts; docs/guide/size-a-job.md
+// defines each.
 const (
 	MemFeatures    = "features"
 	MemTopology    = "topology"
@@ -32,11 +32,10 @@ type MemoryItem struct {
 	Shared bool   `json:"one_copy_per_node,omitempty"`
 }
 
-// Memory is the items of a rank.
+// Memory holds the items of a rank.
 type Memory []MemoryItem
 
-// Sum returns the resident set of a rank. What it shares with others counts in full, as the system
-// counts it.
+// Sum returns the resident set of a rank. Shared memory counts in full, as in the system's figure.
 func (m Memory) Sum() (sum int64) {
 	for _, i := range m {
 		sum += i.Bytes
@@ -44,7 +43,7 @@ func (m Memory) Sum() (sum int64) {
 	return sum
 }
 
-// Node returns the memory of a node with so many ranks: what they share counts once.
+// Node returns the memory of a node with so many ranks: shared memory counts once.
 func (m Memory) Node(ranks int) (sum int64) {
 	for _, i := range m {
 		if i.Shared {

@@ -2,13 +2,13 @@ package trace
 
 import "time"
 
-// SetUpItem is a part of what a rank does before its first step; docs/metrics.md defines each.
+// SetUpItem is a part of a rank's work before its first step; docs/metrics.md defines each.
 type SetUpItem int
 
-// The items in the order in which they come first.
+// The items in the order in which they first occur.
 const (
 	SetUpLaunch   SetUpItem = iota // joining the other ranks, reading the config
-	SetUpOpen                      // opening the parts, and copying what is to be copied
+	SetUpOpen                      // opening the parts, copying them if configured
 	SetUpVerify                    // hashes of the parts
 	SetUpDevice                    // threads and device, and feature rows that lie in its memory
 	SetUpSeeds                     // dividing the training seeds
@@ -16,7 +16,7 @@ const (
 	SetUpTables                    // mapping the feature rows of the node
 	SetUpChoose                    // cache.policy auto: counting candidates
 	SetUpRank                      // cache: ranking vertices, making the policy
-	SetUpPredict                   // cache: predicting what is left to fetch
+	SetUpPredict                   // cache: predicting the rows still to fetch
 	SetUpFill                      // cache: fetching the first rows
 	SetUpPipeline                  // exchange, samplers, pipeline
 	SetUpRun                       // run directory, checkpoint, logs, watchdog
@@ -24,25 +24,26 @@ const (
 )
 
 var setUpNames = [NumSetUpItems]string{
-	"launch", "open", "verify", "device", "seeds", "model", "tables", "choose", "rank", "predict", "fill", "pipeline", "run",
+	"launch", "open", "verify", "device", "seeds", "model", "tables", "choose", "rank", "predict",
+	"fill", "pipeline", "run",
 }
 
 // String returns the name under which the item is reported.
 func (i SetUpItem) String() string { return setUpNames[i] }
 
-// SetUp measures what a rank does before its first step. One goroutine does all of it, so every moment belongs to one
-// item, and the items add up to the whole. A nil SetUp measures nothing.
+// SetUp times a rank's work before its first step. One goroutine does all of it, so every moment
+// belongs to one item, and the items add up to the whole. A nil SetUp measures nothing.
 type SetUp struct {
 	begun, last time.Time
 	took        [NumSetUpItems]time.Duration
 	total       time.Duration // 0 while it lasts
 }
 
-// NewSetUp returns the measure of a set-up that has begun at the given time.
+// NewSetUp returns the timer of a set-up that began at the given time.
 func NewSetUp(begun time.Time) *SetUp { return &SetUp{begun: begun, last: begun} }
 
-// Done says that the time since the last call, or since the beginning, went into item. After End it does nothing: a run
-// may open another cache later.
+// Done adds the time since the last call, or since the beginning, to item. After End it does
+// nothing: a run may open another cache later.
 func (s *SetUp) Done(item SetUpItem) {
 	if s == nil || s.total > 0 {
 		return

@@ -25,7 +25,8 @@ func TestSetUpItemsAddUp(t *testing.T) {
 	if math.Abs(sum-total) > 1e-3 || total < (ago+3*nap).Seconds() {
 		t.Errorf("items add up to %g s, the whole is %g s", sum, total)
 	}
-	for item, least := range map[SetUpItem]time.Duration{SetUpLaunch: ago, SetUpRank: 2 * nap, SetUpFill: nap} {
+	for item, least := range map[SetUpItem]time.Duration{SetUpLaunch: ago, SetUpRank: 2 * nap,
+		SetUpFill: nap} {
 		if items[item] < least.Seconds() {
 			t.Errorf("%s took %g s, at least %v went by", item, items[item], least)
 		}

@@ -1,16 +1,17 @@
-// Package trace measures where a rank's time goes, has the model of what a step takes, and shows
-// both: sums per phase, spans for Perfetto, tables for the terminal.
+// Package trace measures where a rank's time goes, models the time of a step, and prints both: sums
+// per phase, spans for Perfetto, tables for the terminal.
 //
 //	pool, lane, training ──┬─ Clock.Add(phase, ns) ──> totals of the rank ──> records, Table
 //	                       └─ Recorder.Span ─────────> trace/rank-0003.json
 //
-// Phases of different goroutines overlap, so they do not add up to the epoch: what training could
-// not hide is Wait. The package knows no ranks, graphs or devices.
+// Phases of different goroutines overlap, so they do not add up to the epoch: the time that is not
+// hidden is Wait. The package knows no ranks, graphs or devices.
 package trace
 
 import (
 	"fmt"
 	"io"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -21,29 +22,32 @@ type Phase int
 // The phases in the order of a step.
 const (
 	Sample   Phase = iota // drawing blocks
-	Ask                   // partitioned topology: asking owners for neighbours, from start to completion
-	Plan                  // finding out where each row lies
-	Score                 // the policy of a cache that changes: decisions, scores, what it is told
+	Ask                   // asking owners for neighbours: from start to completion of the rounds
+	Plan                  // locating each row
+	Score                 // the policy of a dynamic cache: decisions, scores, feeding its window
 	Exchange              // ids out, rows back, from start to completion
-	Slice                 // copying together the rows that others have asked for
-	Gather                // collecting and aggregating one's own
+	Slice                 // copying the rows that other ranks requested into one buffer
+	Gather                // collecting and aggregating the input rows
 	Forward
 	Backward
 	Sync   // waiting for the gradient sum after backward has ended
 	Update // optimiser
 	Wait   // training waits for the next minibatch
-	Save   // training stands still for a checkpoint: agreeing, copying the state; at a stop, waiting for the write before
+	// training pauses for a checkpoint: agreeing, copying the state; at a stop, the write before
+	Save
 	NumPhases
 )
 
 var phaseNames = [NumPhases]string{
-	"sample", "ask", "plan", "score", "exchange", "slice", "gather", "forward", "backward", "sync", "update", "wait", "save",
+	"sample", "ask", "plan", "score", "exchange", "slice", "gather", "forward", "backward", "sync",
+	"update", "wait", "save",
 }
 
 // String returns the name under which the phase is reported.
 func (p Phase) String() string { return phaseNames[p] }
 
-// Clock adds up the time of each phase. It may be used from many goroutines. The zero Clock is ready.
+// Clock adds up the time of each phase. It may be used from many goroutines. The zero Clock is
+// ready.
 type Clock struct{ ns [NumPhases]atomic.Int64 }
 
 // Add adds d to phase p.
@@ -65,7 +69,8 @@ func (c *Clock) Take() (seconds [NumPhases]float64) {
 	return seconds
 }
 
-// Table writes rows of cells in aligned columns: the first column to the left, the rest to the right.
+// Table writes rows of cells in aligned columns: the first column to the left, the rest to the
+// right.
 func Table(w io.Writer, rows [][]string) error {
 	var width []int
 	for _, row := range rows {
@@ -85,7 +90,7 @@ func Table(w io.Writer, rows [][]string) error {
 				line += fmt.Sprintf("  %*s", width[i], cell)
 			}
 		}
-		if _, err := fmt.Fprintln(w, line); err != nil {
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " ")); err != nil {
 			return err
 		}
 	}

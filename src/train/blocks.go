@@ -2,17 +2,20 @@ package train
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
-	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/npy"
 	"halognn/src/parallel"
 	"halognn/src/rundir"
 	"halognn/src/sample"
+	"halognn/src/shard"
 )
 
 // Names in a directory of minibatches; docs/formats.md describes it.
@@ -77,33 +80,57 @@ type BlocksLayer struct {
 	Edges        int `json:"edges"`
 }
 
-// WriteBlocks writes into dir, which is new or empty, the initial weights and the minibatches that a run of so many ranks with these
-// options trains on: those of its first steps, of which 0 are all. Of env it reads Shards, Device, Workers and Version. One process does
-// it; nothing is trained. blocks.json comes last: a directory without it is not complete.
-func WriteBlocks(env Env, o Options, ranks, steps int, dir string) (*Blocks, error) {
-	env.Comm = comm.NewWorld(ranks).Rank(0) // which says how seeds are divided, and nothing else
-	meta := env.Shards.Meta
-	o.Model.In, o.Model.Out, o.Model.Task = meta.Features, meta.Classes, meta.Task
+// Export says which minibatches are written, of which run.
+type Export struct {
+	Shards  *shard.Shards
+	Device  compute.Device // that the weights are made on
+	Workers int
+	Version string // of the program
+
+	Ranks int    // of the run
+	Steps int    // its first ones; 0: all
+	Dir   string // that is written into: new or empty
+}
+
+// WriteBlocks writes the initial weights and the minibatches that a run with these options trains
+// on. One process does it; nothing is trained. blocks.json comes last: a directory without it is not
+// complete.
+func WriteBlocks(e Export, o Options) (*Blocks, error) {
 	if !o.Reads() {
 		return nil, fmt.Errorf("a model of kind %s reads no neighbours, so its minibatches have no blocks", o.Model.Kind)
 	}
-	w := blocksWriter{session: &session{Env: env, o: o}, dir: dir}
+	w := blocksWriter{Export: e}
 	defer w.free()
-	if err := w.openLocal(); err != nil {
+	if err := w.open(o.Spec); err != nil {
 		return nil, err
 	}
-	err := mem.Guard(func() error { return w.write(steps) })
+	err := mem.Guard(w.write)
 	return &w.blocks, err
 }
 
 // blocksWriter writes one minibatch after the other.
 type blocksWriter struct {
-	*session
-	dir    string
-	blocks Blocks
-	digest uint64
+	Export
+	job    *job.Job
+	model  *nn.Model
 	drawer *parallel.Drawer
 	m      parallel.Minibatch
+	blocks Blocks
+	digest uint64
+}
+
+func (w *blocksWriter) open(spec job.Spec) (err error) {
+	if _, _, err := w.Shards.RankRange(0, w.Ranks); err != nil {
+		return err
+	}
+	spec.Ranks, spec.RanksPerNode = w.Ranks, 0
+	if w.job, err = newJob(w.Shards, spec); err != nil {
+		return err
+	}
+	if w.model, err = nn.NewModel(w.Device, w.job.Model, w.job.Seed); err != nil {
+		return err
+	}
+	return errors.Join(w.job.Optimizer.Check(), w.job.Schedule.Check())
 }
 
 func (w *blocksWriter) free() {
@@ -111,35 +138,41 @@ func (w *blocksWriter) free() {
 	if w.drawer != nil {
 		w.drawer.Close()
 	}
-	_ = w.close() // nothing but memory
+	if w.model != nil {
+		w.model.Close()
+	}
+	if w.job != nil {
+		w.job.Close()
+	}
 }
 
-func (w *blocksWriter) write(steps int) error {
-	o := &w.o
+func (w *blocksWriter) write() error {
+	j := w.job
 	var err error
 	if w.drawer, err = parallel.NewDrawer(parallel.DrawerOptions{
-		Topology: w.topology, Samplers: 1, Sampling: sample.Options{
-			Spec: o.Sample, Workers: max(1, w.Workers), MaxSeeds: w.streams.MaxPiece(), ForwardOnly: true,
+		Topology: w.Shards.Topology(), Samplers: 1, Sampling: sample.Options{
+			Spec: j.Sample, Workers: max(1, w.Workers), MaxSeeds: j.Streams.MaxPiece(), ForwardOnly: true,
 		},
-		Labels: w.Shards.Labels(), Targets: w.Shards.Targets(), Classes: o.Model.Out,
+		Labels: w.Shards.Labels(), Targets: w.Shards.Targets(), Classes: j.Model.Out,
 	}); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(w.dir, 0o777); err != nil {
+	if err := os.MkdirAll(w.Dir, 0o777); err != nil {
 		return err
 	}
-	all := o.Epochs * w.steps()
-	if steps == 0 || steps > all {
-		steps = all
+	each := j.Steps()
+	steps := j.Epochs * each
+	if w.Steps > 0 {
+		steps = min(steps, w.Steps)
 	}
 	for i := range steps {
-		for stream := range w.streams.Streams() {
-			if err := w.minibatch(1+i/w.steps(), i%w.steps(), stream); err != nil {
+		for stream := range j.Streams.Streams() {
+			if err := w.minibatch(1+i/each, i%each, stream); err != nil {
 				return err
 			}
 		}
 	}
-	if err := nn.WriteSafetensors(filepath.Join(w.dir, InitialFile), w.model.Params.Tensors(w.model.Params.Values), nil); err != nil {
+	if err := nn.WriteSafetensors(filepath.Join(w.Dir, InitialFile), w.model.Params.Tensors(w.model.Params.Values), nil); err != nil {
 		return err
 	}
 	w.describe()
@@ -147,13 +180,13 @@ func (w *blocksWriter) write(steps int) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", BlocksFile, err)
 	}
-	return rundir.WriteFile(filepath.Join(w.dir, BlocksFile), append(text, '\n'))
+	return rundir.WriteFile(filepath.Join(w.Dir, BlocksFile), append(text, '\n'))
 }
 
 func (w *blocksWriter) describe() {
-	b, m, p := &w.blocks, w.o.Model, w.o.Optimizer
+	b, m, p := &w.blocks, w.job.Model, w.job.Optimizer
 	b.Format, b.Version, b.Parts = 1, w.Version, w.Shards.Identity()
-	b.Ranks, b.Epochs, b.StepsPerEpoch = w.Comm.Size(), w.o.Epochs, w.steps()
+	b.Ranks, b.Epochs, b.StepsPerEpoch = w.Ranks, w.job.Epochs, w.job.Steps()
 	b.Model = BlocksModel{Kind: m.Kind, Layers: m.Layers, In: m.In, Hidden: m.Hidden, Out: m.Out, Norm: m.Norm, Dropout: m.Dropout, Task: m.Task}
 	b.Optimizer = BlocksOptimizer(p)
 	b.BlocksDigest = fmt.Sprintf("%016x", w.digest)
@@ -161,20 +194,20 @@ func (w *blocksWriter) describe() {
 
 // minibatch writes what a stream trains at a step, the seeds, draws and learning rate being those of run.admit and run.update.
 func (w *blocksWriter) minibatch(epoch, step, stream int) error {
-	m := &w.m
+	m, j := &w.m, w.job
 	m.Train = true
-	m.Key = sample.Key{Seed: w.o.Seed, Epoch: epoch, Step: step, Stream: stream}
-	m.Seeds = w.streams.Piece(epoch, step, stream, mem.Grow(m.Seeds, w.streams.MaxPiece()))
+	m.Key = sample.Key{Seed: j.Seed, Epoch: epoch, Step: step, Stream: stream}
+	m.Seeds = j.Seeds(m.Key, mem.Grow(m.Seeds, j.Streams.MaxPiece()))
 	if err := w.drawer.Draw(m); err != nil {
 		return fmt.Errorf("epoch %d, step %d: %w", epoch, step, err)
 	}
 	w.digest += m.Digest
 	item := BlocksItem{
 		Dir: fmt.Sprintf("%06d", len(w.blocks.Minibatches)), Epoch: epoch, Step: step, Stream: stream,
-		Seeds: len(m.Seeds), GlobalSeeds: w.streams.GlobalSeeds(step), LR: w.o.Schedule.LR((epoch-1)*w.steps()+step, w.o.Epochs*w.steps()),
+		Seeds: len(m.Seeds), GlobalSeeds: j.Streams.GlobalSeeds(step), LR: j.Schedule.LR((epoch-1)*j.Steps()+step, j.Epochs*j.Steps()),
 		Digest: fmt.Sprintf("%016x", m.Digest),
 	}
-	dir := filepath.Join(w.dir, item.Dir)
+	dir := filepath.Join(w.Dir, item.Dir)
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		return err
 	}
@@ -195,7 +228,7 @@ func (w *blocksWriter) minibatch(epoch, step, stream int) error {
 	if w.Shards.Labels() != nil {
 		return writeArray(dir, "labels", m.Batch.Labels, len(m.Seeds))
 	}
-	return writeArray(dir, "targets", m.Batch.Targets, len(m.Seeds), w.o.Model.Out)
+	return writeArray(dir, "targets", m.Batch.Targets, len(m.Seeds), w.job.Model.Out)
 }
 
 func writeArray[T npy.Element](dir, name string, data []T, shape ...int) error {

@@ -22,7 +22,9 @@ import (
 func writtenBlocks(t *testing.T, shards *shard.Shards, o Options, ranks, steps int) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "blocks")
-	if _, err := WriteBlocks(Env{Shards: shards, Device: ref.New(), Workers: 2}, o, ranks, steps, dir); err != nil {
+	if _, err := WriteBlocks(Export{
+		Shards: shards, Device: ref.New(), Workers: 2, Ranks: ranks, Steps: steps, Dir: dir,
+	}, o); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -186,7 +188,7 @@ func TestBlocksThatCannotBe(t *testing.T) {
 	} {
 		o := sageOptions()
 		c.set(&o)
-		_, err := WriteBlocks(Env{Shards: shards, Device: ref.New()}, o, c.ranks, 0, t.TempDir())
+		_, err := WriteBlocks(Export{Shards: shards, Device: ref.New(), Ranks: c.ranks, Dir: t.TempDir()}, o)
 		if err == nil || !strings.Contains(err.Error(), c.message) {
 			t.Errorf("%s: %v", c.name, err)
 		}

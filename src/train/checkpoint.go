@@ -14,6 +14,7 @@ import (
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/pipeline"
+	"halognn/src/residence"
 	"halognn/src/rundir"
 	"halognn/src/trace"
 	"halognn/src/watch"
@@ -33,35 +34,55 @@ var ErrStopped = errors.New("stopped by a signal")
 // checkpointState is state.json: where a run stands between two steps. Sums over ranks are whole-run figures, so that a run may go on
 // with another number of ranks.
 type checkpointState struct {
-	Format  int               `json:"format"`
+	Format int `json:"format"`
+	checkpointOrigin
+	checkpointPlace
+	checkpointBest
+
+	Cache *residence.Choice `json:"cache,omitempty"` // that cache.policy auto has made
+
+	EpochSeconds []float64      `json:"epoch_seconds"`
+	Sums         checkpointSums `json:"sums"`
+
+	// FirstLoss is that of the run, by which later ones are judged; older versions lack it.
+	FirstLoss *float64 `json:"first_loss,omitempty"`
+
+	checkpointUnderWay
+
+	Files rundir.FileSums `json:"files"`
+}
+
+// checkpointOrigin is the run that made a checkpoint.
+type checkpointOrigin struct {
 	Version string            `json:"version"` // of the program
 	Parts   string            `json:"parts"`   // identity of the shards
 	Config  map[string]string `json:"config"`
 	Device  string            `json:"device"`
 	Ranks   int               `json:"ranks"`
 	Streams int               `json:"streams"`
+}
 
+// checkpointPlace is where it stands, and the digests of what was trained until then.
+type checkpointPlace struct {
 	Epoch          int    `json:"epoch"` // of the next step, from 1
-	Step           int    `json:"step"`  // next, from 0; as many as an epoch has if only its evaluation is left
+	Step           int    `json:"step"`  // next, from 0; all of them if only the evaluation is left
 	StepsPerEpoch  int    `json:"steps_per_epoch"`
 	OptimizerSteps int    `json:"optimizer_steps"`
 	LossDigest     []byte `json:"loss_digest_state"`
 	BlocksDigest   string `json:"blocks_digest"` // sum over ranks, as is
 	EdgesDigest    string `json:"edges_digest,omitempty"`
+}
 
+// checkpointBest is the best validation so far.
+type checkpointBest struct {
 	BestEpoch    int     `json:"best_epoch"`
 	BestMetric   float64 `json:"best_metric"`
 	BestAccuracy float64 `json:"best_accuracy"`
 	Since        int     `json:"validations_since"`
+}
 
-	Cache *choice `json:"cache,omitempty"` // that cache.policy auto has made
-
-	EpochSeconds []float64      `json:"epoch_seconds"`
-	Sums         checkpointSums `json:"sums"`
-
-	FirstLoss *float64 `json:"first_loss,omitempty"` // of the run, by which later ones are judged; checkpoints of older versions lack it
-
-	// Of the epoch under way.
+// checkpointUnderWay is the epoch under way.
+type checkpointUnderWay struct {
 	Loss    float64            `json:"loss"` // weighted by seeds
 	Seeds   int                `json:"seeds"`
 	Seconds float64            `json:"seconds"`
@@ -69,12 +90,10 @@ type checkpointState struct {
 	Waiting float64            `json:"wait_seconds"`       // mean over ranks, as
 	Startup float64            `json:"startup_seconds"`
 	Phases  map[string]float64 `json:"phases"` // these, by name
-	Rows    checkpointRows     `json:"rows"`   // sum over ranks
+	Rows    checkpointCounters `json:"rows"`   // sum over ranks
 	Each    []rankShare        `json:"each_rank"`
 
 	OldPhases []float64 `json:"phase_seconds,omitempty"` // see phases
-
-	Files rundir.FileSums `json:"files"`
 }
 
 // rankShare is one rank's part in the epoch under way.
@@ -97,9 +116,9 @@ func (s *checkpointState) earlier(rank, ranks int) rankShare {
 type share struct {
 	Blocks  uint64
 	Edges   uint64
-	Rows    tally // rank 0's has those carried over a restart
-	Remote  int64 // rows of this rank
-	Rounds  int64 // that this rank has started, since the restart if there was one in the epoch
+	Rows    trace.Counters // rank 0's has those carried over a restart
+	Remote  int64          // rows of this rank
+	Rounds  int64          // that this rank has started, since the restart if there was one in the epoch
 	Seconds float64
 	Waiting float64
 	Startup float64
@@ -201,7 +220,7 @@ func (r *run) save(epoch, step int, end bool) error {
 // gatherShares returns what the ranks have done in the epoch under way, which has taken so long. Collective.
 func (r *run) gatherShares(took time.Duration) (s shares, err error) {
 	rows := r.rows
-	rows.add(r.carried)
+	rows.Add(r.carried)
 	own := share{
 		Blocks: r.blocks, Edges: r.edges, Rows: rows, Remote: r.rows.Remote + r.earlier, Rounds: r.rows.Rounds,
 		Seconds: took.Seconds(), Waiting: r.waiting.Seconds(), Startup: r.startup.Seconds(), Phases: r.clock.Seconds(),
@@ -222,7 +241,7 @@ func (r *run) gatherShares(took time.Duration) (s shares, err error) {
 		s.each = append(s.each, one)
 		s.Blocks += one.Blocks
 		s.Edges += one.Edges
-		s.Rows.add(one.Rows)
+		s.Rows.Add(one.Rows)
 		s.Remote += one.Remote
 		s.Waiting += one.Waiting
 		s.Startup += one.Startup
@@ -241,18 +260,27 @@ func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 	}
 	ranks := float64(r.Comm.Size())
 	s := &checkpointState{
-		Format: rundir.CheckpointFormat, Version: r.Version, Parts: r.Shards.Identity(), Config: r.Config, Device: r.Device.Name(),
-		Ranks: r.Comm.Size(), Streams: r.streams.Streams(),
-		Epoch: epoch, Step: step, StepsPerEpoch: r.steps(), OptimizerSteps: r.optimizer.Steps(),
-		LossDigest: digest, BlocksDigest: fmt.Sprintf("%016x", all.Blocks), EdgesDigest: r.edgesDigest(all.Edges),
-		BestEpoch: r.best.epoch, BestMetric: r.best.valid.metric, BestAccuracy: r.best.valid.accuracy, Since: r.best.since,
-		EpochSeconds: append([]float64(nil), r.seconds...), Sums: sumsOf(&r.sum),
+		Format: rundir.CheckpointFormat,
+		checkpointOrigin: checkpointOrigin{
+			Version: r.Version, Parts: r.Shards.Identity(), Config: r.Config, Device: r.Device.Name(),
+			Ranks: r.Comm.Size(), Streams: r.streams.Streams(),
+		},
+		checkpointPlace: checkpointPlace{
+			Epoch: epoch, Step: step, StepsPerEpoch: r.steps(), OptimizerSteps: r.optimizer.Steps(),
+			LossDigest: digest, BlocksDigest: fmt.Sprintf("%016x", all.Blocks),
+			EdgesDigest: r.edgesDigest(all.Edges),
+		},
+		checkpointBest: checkpointBest{
+			BestEpoch: r.best.epoch, BestMetric: r.best.valid.metric, BestAccuracy: r.best.valid.accuracy,
+			Since: r.best.since,
+		},
+		EpochSeconds: append([]float64(nil), r.seconds...), Sums: sumsOf(&r.sums),
 	}
-	s.Cache, s.FirstLoss = r.choice(), r.bound.first
+	s.Cache, s.FirstLoss = r.auto.Choice(), r.bound.first
 	if epoch == r.epoch {
 		s.Loss, s.Seeds, s.Seconds, s.First = r.loss, r.seeds, all.each[0].Seconds, r.firstStep
 		s.Waiting, s.Startup = all.Waiting/ranks, all.Startup/ranks
-		s.Rows = checkpointRowsOf(all.Rows)
+		s.Rows = checkpointCounters(all.Rows)
 		s.Phases = map[string]float64{}
 		for p, t := range all.Phases {
 			s.Phases[trace.Phase(p).String()] = t / ranks
@@ -309,9 +337,9 @@ func (r *run) stop() error {
 		if f, ok := r.model.Params.WeightsFault(); ok {
 			what = f.What
 		}
-		return AgreedOn(r.Comm, fmt.Errorf("%w, but there was nothing to save: %w: the first that was not finite is %s%s", ErrStopped, ErrDiverged,
+		return comm.AgreedOn(r.Comm, fmt.Errorf("%w, but there was nothing to save: %w: the first that was not finite is %s%s", ErrStopped, ErrDiverged,
 			what, r.saver.good(r.optimizer.Steps())))
 	}
-	return AgreedOn(r.Comm, fmt.Errorf("%w after %d steps; the state is saved: go on with `halognn train --resume %s`",
+	return comm.AgreedOn(r.Comm, fmt.Errorf("%w after %d steps; the state is saved: go on with `halognn train --resume %s`",
 		ErrStopped, r.optimizer.Steps(), r.Dir))
 }

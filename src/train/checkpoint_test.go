@@ -1,7 +1,6 @@
 package train
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -11,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/cespare/xxhash/v2"
 
 	"halognn/src/comm"
 	"halognn/src/compute"
@@ -229,9 +226,8 @@ func BenchmarkSave(b *testing.B) {
 	o := resumable()
 	o.Model.Hidden = 512
 	dir := b.TempDir()
-	err := onRanks(shards, 1, o, func(_ context.Context, s *session) error {
-		s.Dir = dir
-		r := &run{session: s, losses: xxhash.New(), epoch: 1}
+	err := onOneRank(shards, o, func(r *run) error {
+		r.Dir, r.epoch = dir, 1
 		log, err := rundir.Begin(dir)
 		if err != nil {
 			return err

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"time"
 
-	"halognn/src/exchange"
+	"halognn/src/trace"
 )
 
 // What a checkpoint keeps has types of its own, so that a change of summary.json, of the counters
@@ -36,73 +37,62 @@ type checkpointSums struct {
 	Evictions    int64   `json:"evictions"`
 	Replacements int64   `json:"replacements"`
 	ScoreSeconds float64 `json:"score_seconds"`
-	Drawing
+
+	Asked         int64 `json:"asked_vertices"`
+	Drawn         int64 `json:"drawn_neighbours"`
+	SamplingBytes int64 `json:"sampling_bytes"`
 }
 
-// sumsOf copies the sums that run.add has put into a summary.
-func sumsOf(s *Summary) checkpointSums {
+// sumsOf gives sums their keys.
+func sumsOf(s *sums) checkpointSums {
+	c := s.Rows
 	return checkpointSums{
-		Epochs: s.Epochs, TrainLoss: s.TrainLoss,
-		WaitFraction: s.WaitFraction, PhaseSeconds: maps.Clone(s.PhaseSeconds),
-		FirstStep: s.TimeModel.FirstStep, Rounds: s.RoundsPerStep,
-		Startup: s.StartupSeconds, StartupShare: s.StartupFraction,
-		Local: s.Local, CacheHits: s.CacheHits, Peer: s.Peer, PeerCached: s.PeerCached,
-		Fetched: s.Fetched, Replacement: s.Replacement, Early: s.Early, Remote: s.Remote,
-		Evictions: s.Evictions, Replacements: s.Replacements, ScoreSeconds: s.ScoreSeconds,
-		Drawing: s.Drawing,
+		Epochs: s.Epochs, TrainLoss: s.TrainLoss, WaitFraction: s.WaitFraction,
+		PhaseSeconds: maps.Clone(s.PhaseSeconds), FirstStep: s.FirstStep,
+		Startup: s.Startup, StartupShare: s.StartupShare, Rounds: s.Rounds,
+		Local: c.Local, CacheHits: c.Cached, Peer: c.Peer, PeerCached: c.PeerCached,
+		Fetched: c.Fetched(), Replacement: c.Replaced, Early: c.Early, Remote: c.Remote,
+		Evictions: c.Evictions, Replacements: c.Replacements, ScoreSeconds: c.Scoring.Seconds(),
+		Asked: c.Sampling.Asked, Drawn: c.Sampling.Drawn, SamplingBytes: c.Sampling.Bytes,
 	}
 }
 
-// summary is the inverse of sumsOf.
-func (c *checkpointSums) summary() Summary {
-	s := Summary{
-		Epochs: c.Epochs, TrainLoss: c.TrainLoss,
-		StartupSeconds: c.Startup, StartupFraction: c.StartupShare,
-		WaitFraction: c.WaitFraction, PhaseSeconds: maps.Clone(c.PhaseSeconds),
-		Rows: Rows{
-			Local: c.Local, CacheHits: c.CacheHits, Peer: c.Peer, PeerCached: c.PeerCached,
-			Fetched: c.Fetched, Replacement: c.Replacement, Early: c.Early, Remote: c.Remote,
-			Evictions: c.Evictions, Replacements: c.Replacements, ScoreSeconds: c.ScoreSeconds,
-			Drawing: c.Drawing,
+// sums is the inverse of sumsOf, for all that a summary is computed from.
+func (c *checkpointSums) sums() sums {
+	return sums{
+		Epochs: c.Epochs, TrainLoss: c.TrainLoss, WaitFraction: c.WaitFraction,
+		PhaseSeconds: maps.Clone(c.PhaseSeconds), FirstStep: c.FirstStep,
+		Startup: c.Startup, StartupShare: c.StartupShare, Rounds: c.Rounds,
+		Rows: trace.Counters{
+			Local: c.Local, Cached: c.CacheHits, Peer: c.Peer, PeerCached: c.PeerCached,
+			Replaced: c.Replacement, Early: c.Early, Remote: c.Remote,
+			Evictions: c.Evictions, Replacements: c.Replacements, Scoring: duration(c.ScoreSeconds),
+			Sampling: trace.Sampling{Asked: c.Asked, Drawn: c.Drawn, Bytes: c.SamplingBytes},
 		},
 	}
-	s.TimeModel.FirstStep, s.RoundsPerStep = c.FirstStep, c.Rounds
-	return s
 }
 
-// checkpointRows are a tally.
-type checkpointRows struct {
-	checkpointCounters
-	Evictions    int64 `json:"Evictions"`
-	Replacements int64 `json:"Replacements"`
-	Scoring      int64 `json:"Scoring"`
-}
-
-// checkpointCounters are exchange.Counters. A field that is new there must be given a key here: the
+// checkpointCounters are trace.Counters. A field that is new there must be given a key here: the
 // conversions do not compile before.
 type checkpointCounters struct {
-	Frontier   int64 `json:"Frontier"`
-	Local      int64 `json:"Local"`
-	Cached     int64 `json:"Cached"`
-	Peer       int64 `json:"Peer"`
-	Remote     int64 `json:"Remote"`
-	Early      int64 `json:"Early"`
-	Served     int64 `json:"Served"`
-	PeerCached int64 `json:"PeerCached"`
-	Rounds     int64 `json:"Rounds"`
-	CountBytes int64 `json:"CountBytes"`
-	IDBytes    int64 `json:"IDBytes"`
-	RowBytes   int64 `json:"RowBytes"`
-
-	Sampling exchange.Sampling `json:"Sampling,omitzero"`
-}
-
-func checkpointRowsOf(t tally) checkpointRows {
-	return checkpointRows{checkpointCounters(t.Counters), t.Evictions, t.Replacements, t.Scoring}
-}
-
-func (c checkpointRows) tally() tally {
-	return tally{exchange.Counters(c.checkpointCounters), c.Evictions, c.Replacements, c.Scoring}
+	Frontier     int64         `json:"Frontier"`
+	Local        int64         `json:"Local"`
+	Cached       int64         `json:"Cached"`
+	Peer         int64         `json:"Peer"`
+	Remote       int64         `json:"Remote"`
+	Early        int64         `json:"Early"` // those that are Replaced among them, in older versions
+	Served       int64         `json:"Served"`
+	PeerCached   int64         `json:"PeerCached"`
+	Rounds       int64         `json:"Rounds"`
+	CountBytes   int64         `json:"CountBytes"`
+	IDBytes      int64         `json:"IDBytes"`
+	RowBytes     int64         `json:"RowBytes"`
+	Evictions    int64         `json:"Evictions"`
+	Replacements int64         `json:"Replacements"`
+	Scoring      time.Duration `json:"Scoring"`
+	Replaced     int64         `json:"Replaced"`
+	// Its fields are keys too, under the names that they have in Go.
+	Sampling trace.Sampling `json:"Sampling,omitzero"`
 }
 
 // oldPhases names the elements of "phase_seconds", a list in checkpoints of versions before phases

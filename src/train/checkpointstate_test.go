@@ -1,7 +1,6 @@
 package train
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"os"
@@ -66,14 +65,14 @@ func TestOldCheckpointGoesOn(t *testing.T) {
 			return err
 		}
 		s := ck.state
-		sum := s.Sums.summary()
+		sum := s.Sums.sums()
 		if s.Epoch != 2 || s.Step != 5 {
 			t.Errorf("it stands at epoch %d, step %d", s.Epoch, s.Step)
 		}
-		if sum.Epochs != 1 || sum.Local != 2174 || sum.PhaseSeconds["sync"] != 0.0017084740000000002 {
+		if sum.Epochs != 1 || sum.Rows.Local != 2174 || sum.PhaseSeconds["sync"] != 0.0017084740000000002 {
 			t.Errorf("sums of the first epoch: %+v", s.Sums)
 		}
-		if rows := s.Rows.tally(); rows.Frontier != 1395 || rows.IDBytes != 960 || rows.Evictions != 0 {
+		if rows := s.Rows; rows.Frontier != 1395 || rows.IDBytes != 960 || rows.Evictions != 0 {
 			t.Errorf("rows of the epoch under way: %+v", rows)
 		}
 		if p := s.phases(); len(p) != 10 || p["sample"] != 0.00008463 || p["wait"] != 0.000282073 {
@@ -128,28 +127,27 @@ func TestCheckpointKeepsAllSums(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err := onRanks(generated(t), 1, sageOptions(), func(_ context.Context, s *session) error {
-		r := &run{session: s}
-		var e epochRecord
-		filled(reflect.ValueOf(&e).Elem(), new(int))
-		e.PhaseSeconds = map[string]float64{"sample": 1.5, "wait": 2.5}
-		r.add(&e)
-		r.add(&e)
-		var back checkpointSums
-		reread(sumsOf(&r.sum), &back)
-		if got := back.summary(); !reflect.DeepEqual(got, r.sum) {
-			t.Errorf("of the sums\n%+v\na checkpoint keeps\n%+v", r.sum, got)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	var rows tally
+	var want sums
+	var e epochRecord
+	filled(reflect.ValueOf(&e).Elem(), new(int))
+	e.PhaseSeconds = map[string]float64{"sample": 1.5, "wait": 2.5}
+	var rows trace.Counters
 	filled(reflect.ValueOf(&rows).Elem(), new(int))
-	var back checkpointRows
-	reread(checkpointRowsOf(rows), &back)
-	if back.tally() != rows {
+	want.add(&e, rows)
+	want.add(&e, rows)
+	want.Rounds = 3
+	var kept checkpointSums
+	reread(sumsOf(&want), &kept)
+	// What no summary is computed from is not kept.
+	c := &want.Rows
+	c.Frontier, c.Served, c.Rounds, c.CountBytes, c.IDBytes, c.RowBytes = 0, 0, 0, 0, 0, 0
+	c.Sampling.Answered, c.Sampling.Rounds = 0, 0
+	if got := kept.sums(); !reflect.DeepEqual(got, want) {
+		t.Errorf("of the sums\n%+v\na checkpoint keeps\n%+v", want, got)
+	}
+	var back checkpointCounters
+	reread(checkpointCounters(rows), &back)
+	if trace.Counters(back) != rows {
 		t.Errorf("of the rows %+v a checkpoint keeps %+v", rows, back)
 	}
 	for i, name := range oldPhases {
@@ -183,7 +181,8 @@ func TestStateOfNoRunIsRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &checkpointState{
-				Format: rundir.CheckpointFormat, Epoch: 1, Step: 1, StepsPerEpoch: 9, OptimizerSteps: 1,
+				Format:          rundir.CheckpointFormat,
+				checkpointPlace: checkpointPlace{Epoch: 1, Step: 1, StepsPerEpoch: 9, OptimizerSteps: 1},
 			}
 			c.spoil(s)
 			run := t.TempDir()

@@ -45,7 +45,7 @@ const divergedCure = "lower train.lr, add warm-up, or check the features' scale"
 // any rank, and where one can go on from. Collective.
 func (r *run) diverge() error {
 	if r.outgrown {
-		return AgreedOn(r.Comm, fmt.Errorf("%w%s; %s", r.diverged, r.lastGood(), divergedCure))
+		return comm.AgreedOn(r.Comm, fmt.Errorf("%w%s; %s", r.diverged, r.lastGood(), divergedCure))
 	}
 	mine := ""
 	if r.fault != nil {
@@ -66,7 +66,7 @@ func (r *run) diverge() error {
 	if rank >= 0 {
 		where = fmt.Sprintf("the first that was not finite is %s (rank %d)", what, rank)
 	}
-	return AgreedOn(r.Comm, fmt.Errorf("%w: %s%s; %s", r.diverged, where, r.lastGood(), divergedCure))
+	return comm.AgreedOn(r.Comm, fmt.Errorf("%w: %s%s; %s", r.diverged, where, r.lastGood(), divergedCure))
 }
 
 // lastGood says where a run that has diverged can go on from: rank 0 knows.
@@ -92,7 +92,7 @@ func (r *run) checkWeights() error {
 	if f, own := r.model.Params.WeightsFault(); own {
 		what = f.What
 	}
-	return AgreedOn(r.Comm, fmt.Errorf(
+	return comm.AgreedOn(r.Comm, fmt.Errorf(
 		"the weights are not finite: %w: the first that was not finite is %s%s; %s",
 		ErrDiverged, what, r.lastGood(), divergedCure))
 }
@@ -106,5 +106,5 @@ func (r *run) predictionsDiverged(err error) error {
 	if f, ok := r.model.Params.WeightsFault(); ok {
 		what = ": the first that was not finite is " + f.What
 	}
-	return AgreedOn(r.Comm, fmt.Errorf("%w%s%s", err, what, r.lastGood()))
+	return comm.AgreedOn(r.Comm, fmt.Errorf("%w%s%s", err, what, r.lastGood()))
 }

@@ -2,12 +2,15 @@ package train
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
 	"halognn/src/comm"
 	"halognn/src/graph"
 	"halognn/src/parallel"
+	"halognn/src/policy"
+	"halognn/src/rundir"
 	"halognn/src/trace"
 )
 
@@ -18,13 +21,14 @@ func (r *run) endEpoch(took time.Duration) error {
 		return err
 	}
 	total := all.Rows
-	rows := r.rowsOf(total)
+	rows := rowsOf(total, r.Shards.RowBytes())
 	if total.Remote != total.Served || total.RowBytes != rows.RemoteBytes {
 		return fmt.Errorf("traffic does not add up: %d rows asked for, %d served, %d bytes sent instead of %d; this is a bug in halognn",
 			total.Remote, total.Served, total.RowBytes, rows.RemoteBytes)
 	}
 	if s := total.Sampling; s.Asked != s.Answered {
-		return fmt.Errorf("sampling does not add up: %d vertices asked for, %d answered; this is a bug in halognn",
+		return fmt.Errorf("sampling does not add up: %d vertices asked for, %d answered; this is "+
+			"a bug in halognn",
 			s.Asked, s.Answered)
 	}
 	if err := all.sameRounds(); err != nil {
@@ -48,7 +52,8 @@ func (r *run) endEpoch(took time.Duration) error {
 		rec.StartupFraction += one.Startup / one.Seconds / ranks
 	}
 	r.onlyStep(&rec)
-	r.add(&rec)
+	r.sums.add(&rec, total)
+	r.sums.Rounds = float64(rec.Rounds) / float64(r.steps())
 	if r.log != nil {
 		r.log.Write(rec)
 	}
@@ -66,111 +71,129 @@ func (s *shares) sameRounds() error {
 	return nil
 }
 
-// add puts an epoch into the summary's sums, which summarise turns into means.
-func (r *run) add(e *epochRecord) {
-	s := &r.sum
+// sums are over the epochs that are complete, and over ranks; of times, means over ranks. A summary
+// is computed from them.
+type sums struct {
+	Epochs    int
+	TrainLoss float64 // of the last one
+	Rounds    float64 // likewise, of each rank in a step
+
+	WaitFraction          float64
+	PhaseSeconds          map[string]float64
+	FirstStep             float64
+	Startup, StartupShare float64
+	Rows                  trace.Counters
+}
+
+// add adds an epoch, whose rows are those of all ranks.
+func (s *sums) add(e *epochRecord, rows trace.Counters) {
 	s.Epochs++
 	s.TrainLoss = e.Loss
-	s.RoundsPerStep = float64(e.Rounds) / float64(r.steps())
 	s.WaitFraction += e.WaitFraction
-	s.StartupSeconds += e.Startup
-	s.StartupFraction += e.StartupFraction
+	s.Startup += e.Startup
+	s.StartupShare += e.StartupFraction
 	if s.PhaseSeconds == nil {
 		s.PhaseSeconds = map[string]float64{}
 	}
 	for p, t := range e.PhaseSeconds {
 		s.PhaseSeconds[p] += t
 	}
-	s.TimeModel.FirstStep += e.FirstStep
-	s.Local += e.Local
-	s.CacheHits += e.CacheHits
-	s.Peer += e.Peer
-	s.PeerCached += e.PeerCached
-	s.Fetched += e.Fetched
-	s.Replacement += e.Replacement
-	s.Early += e.Early
-	s.Remote += e.Remote
-	s.Evictions += e.Evictions
-	s.Replacements += e.Replacements
-	s.ScoreSeconds += e.ScoreSeconds
-	s.Drawing.add(e.Drawing)
+	s.FirstStep += e.FirstStep
+	s.Rows.Add(rows)
 }
 
-// summarise completes the summary after the final test. Collective.
-func (r *run) summarise(final *evaluation) error {
-	s, meta := &r.sum, r.Shards.Meta
+// summarise computes the summary after the final test. Collective.
+func (r *run) summarise(final *evaluation, weightsDigest string) (*Summary, error) {
+	meta, n := r.Shards.Meta, float64(r.sums.Epochs)
 	digests, err := comm.AgreeSum(r.Comm, r.blocks)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	edges, err := comm.AgreeSum(r.Comm, r.edges)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	n := int64(s.Epochs)
-	s.WaitFraction /= float64(n)
-	s.StartupSeconds /= float64(n)
-	s.StartupFraction /= float64(n)
-	for p := range s.PhaseSeconds {
-		s.PhaseSeconds[p] /= float64(n)
+	majority, err := r.majority()
+	if err != nil {
+		return nil, err
 	}
-	r.completeModel(n)
-	s.Local, s.CacheHits, s.Peer, s.Remote = s.Local/n, s.CacheHits/n, s.Peer/n, s.Remote/n
-	s.PeerCached /= n
-	s.Replacement, s.Early = s.Replacement/n, s.Early/n
-	s.Fetched = s.Remote - s.Replacement - s.Early
-	s.Evictions, s.Replacements, s.ScoreSeconds = s.Evictions/n, s.Replacements/n, s.ScoreSeconds/float64(n)
-	s.Drawing = Drawing{s.Asked / n, s.Drawn / n, s.SampleBytes / n}
-	s.RemoteBytes = s.Remote * int64(meta.RowBytes()) // the identity of every epoch, whatever the division dropped
-	s.HitRate, s.BufferHitRate = s.rates()
-	if s.Cache, err = r.summariseCache(); err != nil {
-		return err
+	s := &Summary{
+		Quality: Quality{
+			MetricName: r.metric, ValidMetric: r.best.valid.metric, ValidAccuracy: r.best.valid.accuracy,
+			BestEpoch: r.best.epoch, TestMetric: final.test.metric, TestAccuracy: final.test.accuracy,
+			MajorityAccuracy: majority, Confusion: final.confusion,
+		},
+		Trained: Trained{
+			Epochs: r.sums.Epochs, StepsPerEpoch: r.steps(), EpochSeconds: median(r.seconds),
+			TrainLoss: r.sums.TrainLoss, LossDigest: fmt.Sprintf("%016x", r.losses.Sum64()),
+			WeightsDigest: weightsDigest, BlocksDigest: fmt.Sprintf("%016x", digests),
+			EdgesDigest: r.edgesDigest(edges),
+		},
+		Rows:          rowsOf(r.sums.Rows.Per(int64(r.sums.Epochs)), meta.RowBytes()),
+		RoundsPerStep: r.sums.Rounds,
+		CacheUse:      CacheUse{CachePolicy: r.cache.Settings.Policy, ExpectedRowsPerStep: r.cache.Expected},
+		Times: Times{
+			WaitFraction: r.sums.WaitFraction / n, PhaseSeconds: map[string]float64{},
+			StartupSeconds: r.sums.Startup / n, StartupFraction: r.sums.StartupShare / n,
+		},
+		Machine: Machine{
+			Ranks: r.Comm.Size(), Parts: meta.Parts, Nodes: r.job.Nodes(), Device: r.Device.Name(),
+			Transport: r.Transport, Allreduce: r.allreduce(), Gradients: string(r.gradients.Transport()),
+			DeviceRows: r.store.DeviceRows, Version: r.Version,
+			Finished: time.Now().UTC().Format(time.RFC3339), Job: rundir.BatchJob(),
+			Graph: GraphSize{
+				Vertices: int64(meta.Vertices), Edges: meta.Edges, Features: meta.Features, Classes: meta.Classes,
+			},
+		},
+		workers: r.Workers, pretended: r.RanksPerNode > 0,
 	}
-	s.CachePolicy, s.ExpectedRowsPerStep = r.o.Cache.Policy, r.expected
-	s.RemoteRowsPerStep = float64(s.Remote) / float64(r.steps())
-	s.MetricName = r.metric
-	s.ValidMetric, s.ValidAccuracy, s.BestEpoch = r.best.valid.metric, r.best.valid.accuracy, r.best.epoch
-	s.TestMetric, s.TestAccuracy = final.test.metric, final.test.accuracy
-	if s.MajorityAccuracy, err = r.majority(); err != nil {
-		return err
+	s.Host, _ = os.Hostname() // without one the report says less
+	if s.Nodes == 1 {         // all rows are in the node's memory, and nothing is cached
+		s.CachePolicy = policy.None
 	}
-	s.StepsPerEpoch, s.EpochSeconds = r.steps(), median(r.seconds)
-	s.LossDigest, s.BlocksDigest = fmt.Sprintf("%016x", r.losses.Sum64()), fmt.Sprintf("%016x", digests)
-	s.EdgesDigest = r.edgesDigest(edges)
-	s.Ranks, s.Parts, s.Nodes = r.Comm.Size(), meta.Parts, r.nodes
-	s.Device, s.Transport, s.Version = r.Device.Name(), r.Transport, r.Version
-	s.workers, s.pretended = r.Workers, r.RanksPerNode > 0
-	s.DeviceRows, s.Allreduce, s.Gradients = r.deviceRows, "mpi", string(r.gradients.Transport())
+	s.RemoteRowsPerStep = float64(s.Remote) / float64(s.StepsPerEpoch)
+	for p, t := range r.sums.PhaseSeconds {
+		s.PhaseSeconds[p] = t / n
+	}
+	r.timeModel(s)
+	if s.Cache, err = r.store.Summarise(r.cache, r.auto); err != nil {
+		return nil, err
+	}
+	if s.SetUp, s.SetUpSeconds, err = r.summariseSetUp(); err != nil {
+		return nil, err
+	}
+	s.PeakRSSBytes, s.Memory, err = r.summariseMemory()
+	return s, err
+}
+
+// allreduce names the sum of the gradients.
+func (r *run) allreduce() string {
 	switch {
 	case r.gradients.Reproducible():
-		s.Allreduce = "reproducible"
+		return "reproducible"
 	case r.gradients.Transport() == parallel.TransportNCCL:
-		s.Allreduce = "nccl"
+		return "nccl"
 	}
-	s.Graph = GraphSize{Vertices: int64(meta.Vertices), Edges: meta.Edges, Features: meta.Features, Classes: meta.Classes}
-	if err := r.summariseSetUp(); err != nil {
-		return err
-	}
-	return r.summariseMemory()
+	return "mpi"
 }
 
 // summariseSetUp averages what came before the first step over the ranks. Collective.
-func (r *run) summariseSetUp() error {
-	items, total := r.SetUp.Seconds()
-	all, err := comm.Allgather(r.Comm, append(items[:], total)...)
+func (r *run) summariseSetUp() (items map[string]float64, total float64, err error) {
+	own, took := r.SetUp.Seconds()
+	all, err := comm.Allgather(r.Comm, append(own[:], took)...)
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
-	s, ranks := &r.sum, float64(r.Comm.Size())
-	s.SetUp, s.SetUpSeconds = map[string]float64{}, 0
+	ranks := float64(r.Comm.Size())
+	items = map[string]float64{}
 	for len(all) > 0 {
 		for i := range trace.NumSetUpItems {
-			s.SetUp[i.String()] += all[i] / ranks
+			items[i.String()] += all[i] / ranks
 		}
-		s.SetUpSeconds += all[trace.NumSetUpItems] / ranks
+		total += all[trace.NumSetUpItems] / ranks
 		all = all[trace.NumSetUpItems+1:]
 	}
-	return nil
+	return items, total, nil
 }
 
 // median returns the middle value, the mean of the middle two if there are two.
@@ -180,21 +203,15 @@ func median(x []float64) float64 {
 	return (s[(n-1)/2] + s[n/2]) / 2
 }
 
-// majority returns the share, in the test set, of the class most frequent in training; nil where
-// vertices have several labels. Each rank counts its own parts, whose labels are all that it may hold.
-// Collective.
-func (r *run) majority() (*float64, error) {
-	labels, classes := r.Shards.Labels(), r.Shards.Meta.Classes
-	if labels == nil {
-		return nil, nil
-	}
-	own := make([]int, 2*classes) // by class: training vertices, then test vertices
+// classes counts the vertices of each class in a split. Each rank counts its own parts: a
+// partitioned topology leaves it no other labels. Collective.
+func (r *run) classes(split func(part int) []graph.VertexID) ([]int, error) {
+	labels := r.Shards.Labels()
+	own := make([]int, r.Shards.Meta.Classes)
 	for p := r.first; p < r.last; p++ {
-		for k, vertices := range [][]graph.VertexID{r.Shards.Train(p), r.Shards.Test(p)} {
-			for _, v := range vertices {
-				if labels[v] >= 0 {
-					own[k*classes+int(labels[v])]++
-				}
+		for _, v := range split(p) {
+			if labels[v] >= 0 {
+				own[labels[v]]++
 			}
 		}
 	}
@@ -202,13 +219,63 @@ func (r *run) majority() (*float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	count := make([]int, 2*classes)
+	count := make([]int, len(own))
 	for i, n := range all {
 		count[i%len(count)] += n
 	}
-	train, test := count[:classes], count[classes:]
+	return count, nil
+}
+
+// setObjective tells the model what the loss asks for, with the weights of balanced classes filled
+// in. A class without training seeds gets 0. Collective.
+func (r *run) setObjective() error {
+	o := r.o.Loss.Objective
+	if r.o.Loss.Balanced {
+		o.Weights = make([]float64, r.Shards.Meta.Classes)
+		if r.Shards.Labels() != nil { // else several labels a vertex: the model refuses weights
+			if err := r.balance(o.Weights); err != nil {
+				return err
+			}
+		}
+	}
+	return comm.Agree(r.Comm, r.model.SetObjective(o))
+}
+
+// balance sets the weight of each class to the inverse of its share of the training seeds.
+// Collective.
+func (r *run) balance(weights []float64) error {
+	count, err := r.classes(r.Shards.Train)
+	if err != nil {
+		return err
+	}
+	total := 0
+	for _, n := range count {
+		total += n
+	}
+	for c, n := range count {
+		if n > 0 {
+			weights[c] = float64(total) / (float64(len(count)) * float64(n))
+		}
+	}
+	return nil
+}
+
+// majority returns the share, in the test set, of the class most frequent in training: what an
+// accuracy is held against, and no other metric. Collective.
+func (r *run) majority() (*float64, error) {
+	if r.Shards.Labels() == nil || r.metric != Accuracy {
+		return nil, nil
+	}
+	train, err := r.classes(r.Shards.Train)
+	if err != nil {
+		return nil, err
+	}
+	test, err := r.classes(r.Shards.Test)
+	if err != nil {
+		return nil, err
+	}
 	most, n := 0, 0
-	for c := range classes {
+	for c := range train {
 		if train[c] > train[most] {
 			most = c
 		}

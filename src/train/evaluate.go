@@ -17,6 +17,8 @@ type evaluation struct {
 	mode  string // "sampled" or "full"
 	valid quality
 	test  *quality // full only
+
+	confusion [][]int64 // of the test vertices, by truth and prediction; nil: not counted
 }
 
 func (e *evaluation) record(epoch int, took time.Duration) evalRecord {
@@ -31,20 +33,20 @@ func (e *evaluation) record(epoch int, took time.Duration) evalRecord {
 }
 
 // evaluate judges the model as it is on the validation vertices. Collective.
-func (s *session) evaluate(ctx context.Context, epoch int) (*evaluation, error) {
-	if s.o.EvalFull {
-		return s.evaluateFull(ctx)
+func (r *run) evaluate(ctx context.Context, epoch int) (*evaluation, error) {
+	if r.o.EvalFull {
+		return r.evaluateFull(ctx)
 	}
 	var valid score
-	seeds := func(part int) []graph.VertexID { return s.Shards.Valid(part) }
-	err := s.sampled(ctx, epoch, seeds, func(m *parallel.Minibatch, logits compute.Matrix) error {
-		valid.add(s.metric, logits, m.Batch.Labels, m.Batch.Targets)
+	seeds := func(part int) []graph.VertexID { return r.Shards.Valid(part) }
+	err := r.sampled(ctx, epoch, seeds, func(m *parallel.Minibatch, logits compute.Matrix) error {
+		valid.add(r.metric, logits, m.Batch.Labels, m.Batch.Targets)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	q, err := s.quality(&valid)
+	q, err := r.quality(&valid)
 	return &evaluation{mode: "sampled", valid: q}, err
 }
 
@@ -63,7 +65,7 @@ func (s *session) sampled(ctx context.Context, epoch int, seeds func(part int) [
 	if err != nil {
 		return err
 	}
-	size := s.streams.MaxPiece()
+	size := s.job.Streams.MaxPiece()
 	chunks := (most + size - 1) / size
 	var host []float32
 	defer func() { mem.Free(host) }()
@@ -87,59 +89,92 @@ func (s *session) sampled(ctx context.Context, epoch int, seeds func(part int) [
 		return each(m, compute.Matrix{Rows: logits.Rows, Cols: logits.Cols, Data: host})
 	}
 	if s.pipe.Ahead() == 0 {
-		return s.pipe.Run(ctx, s.perRank*chunks, admit, judge)
+		return s.pipe.Run(ctx, (s.last-s.first)*chunks, admit, judge)
 	}
 	pipe, err := s.newPipe(s.strategy, 0)
 	if err != nil {
 		return err
 	}
 	defer pipe.Close()
-	return pipe.Run(ctx, s.perRank*chunks, admit, judge)
+	return pipe.Run(ctx, (s.last-s.first)*chunks, admit, judge)
 }
 
 // evaluateFull judges the model on validation and test vertices with all neighbours. Collective.
-func (s *session) evaluateFull(ctx context.Context) (*evaluation, error) {
-	logits, err := s.inferAll(ctx)
+func (r *run) evaluateFull(ctx context.Context) (*evaluation, error) {
+	logits, err := r.inferAll(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer mem.Free(logits)
 	e := &evaluation{mode: "full", test: new(quality)}
-	if e.valid, err = s.judge(logits, func(p int) []graph.VertexID { return s.Shards.Valid(p) }); err != nil {
+	var valid, test score
+	if classes := r.Shards.Meta.Classes; r.Shards.Labels() != nil && classes <= mostConfused {
+		test.confusion = make([]int64, classes*classes)
+	}
+	seeds := func(p int) []graph.VertexID { return r.Shards.Valid(p) }
+	if e.valid, err = r.judge(&valid, logits, seeds); err != nil {
 		return nil, err
 	}
-	*e.test, err = s.judge(logits, func(p int) []graph.VertexID { return s.Shards.Test(p) })
+	seeds = func(p int) []graph.VertexID { return r.Shards.Test(p) }
+	if *e.test, err = r.judge(&test, logits, seeds); err != nil {
+		return nil, err
+	}
+	e.confusion, err = r.confused(test.confusion)
 	return e, err
 }
 
+// mostConfused is the most classes whose confusion is counted: its table has so many columns.
+const mostConfused = 40
+
+// confused adds up a confusion matrix over the ranks. Collective.
+func (r *run) confused(mine []int64) (sum [][]int64, err error) {
+	if mine == nil { // on every rank
+		return nil, nil
+	}
+	all, err := comm.Allgather(r.Comm, mine...)
+	if err != nil {
+		return nil, err
+	}
+	classes := r.Shards.Meta.Classes
+	for range classes {
+		sum = append(sum, make([]int64, classes))
+	}
+	for i, n := range all {
+		at := i % len(mine)
+		sum[at/classes][at%classes] += n
+	}
+	return sum, nil
+}
+
 // judge scores vertices of own parts by the logits [own, classes] of all own vertices, over all ranks.
-func (s *session) judge(logits []float32, vertices func(part int) []graph.VertexID) (quality, error) {
-	classes := s.Shards.Meta.Classes
-	first := int(s.Shards.Meta.Offsets[s.first])
-	var sum score
-	for p := s.first; p < s.last; p++ {
+func (r *run) judge(
+	sum *score, logits []float32, vertices func(part int) []graph.VertexID,
+) (quality, error) {
+	classes := r.Shards.Meta.Classes
+	first := int(r.Shards.Meta.Offsets[r.first])
+	for p := r.first; p < r.last; p++ {
 		for _, v := range vertices(p) {
 			row := int(v) - first
 			one := compute.Matrix{Rows: 1, Cols: classes, Data: logits[row*classes : (row+1)*classes]}
-			if targets := s.Shards.Targets(); targets != nil {
-				sum.add(s.metric, one, nil, targets[int(v)*classes:(int(v)+1)*classes])
+			if targets := r.Shards.Targets(); targets != nil {
+				sum.add(r.metric, one, nil, targets[int(v)*classes:(int(v)+1)*classes])
 			} else {
-				sum.add(s.metric, one, s.Shards.Labels()[v:v+1], nil)
+				sum.add(r.metric, one, r.Shards.Labels()[v:v+1], nil)
 			}
 		}
 	}
-	return s.quality(&sum)
+	return r.quality(sum)
 }
 
 // quality sums a score over all ranks, and refuses predictions whose loss would be beyond the bound: those of the last update are
 // judged by no other loss. Collective.
-func (s *session) quality(sum *score) (quality, error) {
-	q, err := sum.quality(s.Comm, s.metric)
+func (r *run) quality(sum *score) (quality, error) {
+	q, err := sum.quality(r.Comm, r.metric)
 	if err != nil {
 		return q, err
 	}
-	if err := s.bound.check("the mean loss of the predictions", q.shortfall); err != nil {
-		return q, AgreedOn(s.Comm, fmt.Errorf("%w; %s", err, divergedCure))
+	if err := r.bound.check("the mean loss of the predictions", q.shortfall); err != nil {
+		return q, comm.AgreedOn(r.Comm, fmt.Errorf("%w; %s", err, divergedCure))
 	}
 	return q, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"halognn/src/comm"
 	"halognn/src/fault"
 	"halognn/src/nn"
 	"halognn/src/rundir"
@@ -31,8 +32,8 @@ func (r *run) finish(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	r.sum.WeightsDigest = weights
-	if err := r.summarise(scores); err != nil {
+	var err error
+	if r.summary, err = r.summarise(scores, weights); err != nil {
 		return err
 	}
 	if r.log == nil {
@@ -59,12 +60,12 @@ func (r *run) results() error {
 	if err := r.log.Sync(); err != nil {
 		return err
 	}
-	return r.sum.write(r.Dir)
+	return r.summary.write(r.Dir)
 }
 
 // written tells every rank how writing the results has ended on rank 0. Collective.
 func (r *run) written(err error) error {
-	if err = Agree(r.Comm, err); err != nil {
+	if err = comm.Agree(r.Comm, err); err != nil {
 		return fmt.Errorf("%w; --resume goes on from the newest checkpoint: %w", ErrResults, err)
 	}
 	return nil
@@ -83,7 +84,9 @@ func (r *run) modelMetadata(epoch int) map[string]string {
 	c := r.o.Model
 	return map[string]string{
 		"kind": c.Kind, "layers": fmt.Sprint(c.Layers), "in": fmt.Sprint(c.In), "hidden": fmt.Sprint(c.Hidden), "out": fmt.Sprint(c.Out),
-		"norm": c.Norm, "task": c.Task, "fanouts": fmt.Sprint(r.o.Sample.Fanouts), "epoch": fmt.Sprint(epoch), "version": r.Version,
+		"norm": c.Norm, "activation": c.Activation, "residual": fmt.Sprint(c.Residual), "gcn_norm": c.GCNNorm,
+		"heads": fmt.Sprint(c.Heads), "head_merge": c.HeadMerge, "slope": fmt.Sprint(c.Slope),
+		"task": c.Task, "fanouts": fmt.Sprint(r.o.Sample.Fanouts), "epoch": fmt.Sprint(epoch), "version": r.Version,
 	}
 }
 

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -52,10 +53,10 @@ func Run(ctx context.Context, env Env, o Options) (*Summary, error) {
 	return t.Run(ctx, nil)
 }
 
-// onRanks opens a session on every rank, each a node of its own, and calls f.
+// onRanks opens a session for passes forward on every rank, each a node of its own, and calls f.
 func onRanks(shards *shard.Shards, ranks int, o Options, f func(ctx context.Context, s *session) error) error {
 	return comm.RunWorld(ranks, func(c comm.Comm) error {
-		s, err := open(Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 2}, o)
+		s, err := openForward(Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 2}, o)
 		if err != nil {
 			return err
 		}
@@ -63,5 +64,16 @@ func onRanks(shards *shard.Shards, ranks int, o Options, f func(ctx context.Cont
 			return fmt.Errorf("%d ranks: %w", ranks, err)
 		}
 		return s.close()
+	})
+}
+
+// onOneRank opens a training on a single rank and calls f.
+func onOneRank(shards *shard.Shards, o Options, f func(r *run) error) error {
+	return comm.RunWorld(1, func(c comm.Comm) error {
+		t, err := Open(Env{Comm: c, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 2}, o)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f(t.run), t.run.close())
 	})
 }

@@ -14,11 +14,21 @@ import (
 // on from.
 func FuzzCheckpointState(f *testing.F) {
 	for _, s := range []*checkpointState{
-		{Format: rundir.CheckpointFormat, Epoch: 1, Step: 1, StepsPerEpoch: 9, OptimizerSteps: 1},
 		{
-			Format: rundir.CheckpointFormat, Epoch: 3, Step: 2, StepsPerEpoch: 5, OptimizerSteps: 12,
-			Ranks: 2, Streams: 4, EpochSeconds: []float64{1, 2}, Config: map[string]string{"train.lr": "0.1"},
-			Each: []rankShare{{Remote: 3, Waiting: 0.5}, {Remote: 4}}, Phases: map[string]float64{"sample": 1},
+			Format:          rundir.CheckpointFormat,
+			checkpointPlace: checkpointPlace{Epoch: 1, Step: 1, StepsPerEpoch: 9, OptimizerSteps: 1},
+		},
+		{
+			Format:          rundir.CheckpointFormat,
+			checkpointPlace: checkpointPlace{Epoch: 3, Step: 2, StepsPerEpoch: 5, OptimizerSteps: 12},
+			checkpointOrigin: checkpointOrigin{
+				Ranks: 2, Streams: 4, Config: map[string]string{"train.lr": "0.1"},
+			},
+			EpochSeconds: []float64{1, 2},
+			checkpointUnderWay: checkpointUnderWay{
+				Each:   []rankShare{{Remote: 3, Waiting: 0.5}, {Remote: 4}},
+				Phases: map[string]float64{"sample": 1},
+			},
 			Files: rundir.FileSums{rundir.ModelFile: {Bytes: 10, XXH64: "00"}},
 		},
 	} {

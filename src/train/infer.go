@@ -26,7 +26,7 @@ var chunkBytes = job.ChunkBytes
 // Memory: two layers' rows of the own vertices, and what depth+1 chunks read. Source: layer-wise inference as in
 // GraphSAGE's and DGL's full-neighbour evaluation.
 func (s *session) inferAll(ctx context.Context) ([]float32, error) {
-	tables, cols, dtype := s.tables, s.Shards.Meta.Features, s.Shards.Meta.Type()
+	tables, cols, dtype := s.store.Tables, s.Shards.Meta.Features, s.Shards.Meta.Type()
 	var rows []float32
 	for l := range s.o.Model.Layers {
 		var next []float32
@@ -67,7 +67,7 @@ func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols i
 	if err != nil {
 		return nil, err
 	}
-	fetch, err := s.newFetcher(tables, cols, dtype, nil, nil)
+	fetch, err := s.store.FetcherOf(tables, cols, dtype)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols i
 		mem.Free(out)
 		return nil, err
 	}
-	return out, fetch.close()
+	return out, fetch.Close()
 }
 
 // chunks cuts the own vertices so that the vertices of a chunk and their in-edges name at most chunkBytes of rows. It

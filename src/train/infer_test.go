@@ -50,10 +50,32 @@ func forward(t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor) []
 	for l := range c.Layers {
 		next := make([][]float64, len(h))
 		for v := range h {
-			if c.Kind == "mlp" {
+			name := fmt.Sprintf("convs.%d.", l)
+			switch c.Kind {
+			case "mlp":
 				next[v] = add(linear(fmt.Sprintf("lins.%d.weight", l), h[v]), vector(fmt.Sprintf("lins.%d.bias", l)))
-			} else {
-				name := fmt.Sprintf("convs.%d.", l)
+			case "gcn":
+				next[v] = add(linear(name+"lin.weight", gcnSum(s, h, v, c.GCNNorm == nn.GCNBoth)), vector(name+"bias"))
+			case "gin":
+				sum := weighted(s, h, v, func(u int) float64 {
+					if u == v {
+						return 1 + vector(name + "eps")[0]
+					}
+					return 1
+				})
+				hidden := add(linear(name+"nn.0.weight", sum), vector(name+"nn.0.bias"))
+				for i, x := range hidden {
+					hidden[i] = max(0, x)
+				}
+				next[v] = add(linear(name+"nn.2.weight", hidden), vector(name+"nn.2.bias"))
+			case "gat":
+				z := map[int][]float64{v: linear(name+"lin.weight", h[v])}
+				for _, u := range s.Topology().Graph.InNeighbours(graph.VertexID(v)) {
+					z[int(u)] = linear(name+"lin.weight", h[u])
+				}
+				y := attend(s, z, v, c, vector(name+"att_src"), vector(name+"att_dst"), l == c.Layers-1)
+				next[v] = add(y, vector(name+"bias"))
+			default:
 				y := add(linear(name+"lin_l.weight", mean(s, h, v)), vector(name+"lin_l.bias"))
 				next[v] = add(y, linear(name+"lin_r.weight", h[v]))
 			}
@@ -61,8 +83,13 @@ func forward(t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor) []
 				if c.Norm == "layer" {
 					normalise(next[v], vector(fmt.Sprintf("norms.%d.weight", l)), vector(fmt.Sprintf("norms.%d.bias", l)))
 				}
+				if c.Residual && l > 0 {
+					add(next[v], h[v])
+				}
 				for i, x := range next[v] {
-					next[v][i] = max(0, x)
+					if next[v][i] = max(0, x); x < 0 && c.Activation == nn.ELU {
+						next[v][i] = math.Exp(x) - 1
+					}
 				}
 			}
 		}
@@ -106,6 +133,71 @@ func mean(s *shard.Shards, h [][]float64, v int) []float64 {
 	return sum
 }
 
+// weighted sums the rows of a vertex and its neighbours.
+func weighted(s *shard.Shards, h [][]float64, v int, weight func(u int) float64) []float64 {
+	sum := make([]float64, len(h[v]))
+	for j, x := range h[v] {
+		sum[j] = weight(v) * x
+	}
+	for _, u := range s.Topology().Graph.InNeighbours(graph.VertexID(v)) {
+		for j, x := range h[u] {
+			sum[j] += weight(int(u)) * x
+		}
+	}
+	return sum
+}
+
+func gcnSum(s *shard.Shards, h [][]float64, v int, both bool) []float64 {
+	degree := func(u int) float64 {
+		return 1 + float64(len(s.Topology().Graph.InNeighbours(graph.VertexID(u))))
+	}
+	return weighted(s, h, v, func(u int) float64 {
+		if both {
+			return 1 / math.Sqrt(degree(u)*degree(v))
+		}
+		return 1 / degree(v)
+	})
+}
+
+// attend is GAT for vertex v, of the transformed rows z of it and its neighbours.
+func attend(s *shard.Shards, z map[int][]float64, v int, c nn.Config, src, dst []float64, last bool) []float64 {
+	wide := len(src)
+	width := wide / c.Heads
+	y := make([]float64, wide)
+	edges := []int{v}
+	for _, u := range s.Topology().Graph.InNeighbours(graph.VertexID(v)) {
+		edges = append(edges, int(u))
+	}
+	for head := range c.Heads {
+		total := 0.0
+		alpha := make([]float64, len(edges))
+		for e, u := range edges {
+			score := 0.0
+			for j := head * width; j < (head+1)*width; j++ {
+				score += src[j]*z[u][j] + dst[j]*z[v][j]
+			}
+			if score < 0 {
+				score *= float64(c.Slope)
+			}
+			alpha[e] = math.Exp(score)
+			total += alpha[e]
+		}
+		for e, u := range edges {
+			for j := head * width; j < (head+1)*width; j++ {
+				y[j] += alpha[e] / total * z[u][j]
+			}
+		}
+	}
+	if !last && c.HeadMerge != nn.HeadsMean {
+		return y
+	}
+	mean := make([]float64, width)
+	for j, x := range y {
+		mean[j%width] += x / float64(c.Heads)
+	}
+	return mean
+}
+
 // normalise is LayerNorm as PyTorch has it.
 func normalise(x, gamma, beta []float64) {
 	var mean, variance float64
@@ -134,6 +226,13 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 		{"in many chunks", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "none"}, 2000},
 		{"vertex by vertex", nn.Config{Kind: "sage", Layers: 2, Hidden: 5, Norm: "none"}, 1},
 		{"normalised", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "layer"}, 2000},
+		{"gcn", nn.Config{Kind: "gcn", Layers: 3, Hidden: 5, Norm: "none"}, 2000},
+		{"gcn by both ends", nn.Config{Kind: "gcn", Layers: 2, Hidden: 5, Norm: "layer", GCNNorm: nn.GCNBoth}, 2000},
+		{"gin", nn.Config{Kind: "gin", Layers: 2, Hidden: 5, Norm: "layer"}, 2000},
+		{"gat", nn.Config{Kind: "gat", Layers: 3, Hidden: 6, Norm: "none", Heads: 2, Slope: 0.2, Activation: nn.ELU}, 2000},
+		{"gat, residual", nn.Config{Kind: "gat", Layers: 3, Hidden: 6, Norm: "layer", Heads: 3, Slope: 0.2, Residual: true}, 2000},
+		{"gcn, residual", nn.Config{Kind: "gcn", Layers: 3, Hidden: 5, Norm: "layer", Residual: true}, 2000},
+		{"gat, means", nn.Config{Kind: "gat", Layers: 2, Hidden: 5, Norm: "none", Heads: 3, HeadMerge: nn.HeadsMean, Slope: 0.2}, 1},
 		{"mlp", nn.Config{Kind: "mlp", Layers: 3, Hidden: 5, Norm: "layer"}, 2000},
 	} {
 		chunkBytes = c.bytes

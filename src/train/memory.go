@@ -24,14 +24,9 @@ func (r *run) memory() trace.Memory {
 	for _, item := range allocated {
 		counted[item.Name] += item.Bytes
 	}
-	switch c := r.cached.(type) {
-	case *staticCache:
-		counted[trace.MemCacheRows], counted[trace.MemCacheIndex] = int64(len(c.rows)), c.index.Bytes()
-	case *groupCache:
-		counted[trace.MemCacheIndex] = c.index.Bytes()
-	}
-	if d := r.dynamic; d != nil {
-		counted[trace.MemCacheRows], counted[trace.MemCacheIndex] = int64(len(d.rows)), d.policy.Bytes()
+	cached, shared := r.cache.Memory()
+	for _, item := range cached {
+		counted[item.Name] += item.Bytes
 	}
 	rest := mem.PeakAllocated() // what came and went
 	for _, bytes := range counted {
@@ -44,14 +39,12 @@ func (r *run) memory() trace.Memory {
 	if r.gradients.Transport() == parallel.TransportStaged {
 		counted[trace.MemParameters] += parameters
 	}
-	if c, ok := r.cached.(*groupCache); ok { // the caches of the node, in memory of its own
-		counted[trace.MemCacheRows] = int64(len(c.Table()))
+	for _, item := range shared { // the caches of the node, in memory of its own
+		counted[item.Name] += item.Bytes
 	}
 	counted[trace.MemTopology], counted[trace.MemIDs] = r.Shards.MappedBytes()
 	counted[trace.MemHeap], counted[trace.MemRuntime] = mem.HeapBytes(), r.runtime
-	for _, table := range r.tables {
-		counted[trace.MemFeatures] += int64(len(table))
-	}
+	counted[trace.MemFeatures] = r.store.Bytes()
 	var m trace.Memory
 	for _, name := range trace.MemoryItems {
 		m = append(m, trace.MemoryItem{Name: name, Bytes: counted[name]})
@@ -60,10 +53,10 @@ func (r *run) memory() trace.Memory {
 }
 
 // summariseMemory reports the largest resident set, and what the memory of that rank is made of. Collective.
-func (r *run) summariseMemory() error {
+func (r *run) summariseMemory() (most int64, of map[string]int64, err error) {
 	peak, err := mem.PeakRSS()
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
 	values := []int64{peak}
 	for _, item := range r.memory() {
@@ -71,18 +64,17 @@ func (r *run) summariseMemory() error {
 	}
 	all, err := comm.Allgather(r.Comm, values...)
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
-	s := &r.sum
 	for at := 0; at < len(all); at += len(values) {
-		if all[at] > s.PeakRSSBytes {
-			s.PeakRSSBytes, s.Memory = all[at], map[string]int64{}
+		if all[at] > most {
+			most, of = all[at], map[string]int64{}
 			for i, name := range trace.MemoryItems {
-				s.Memory[name] = all[at+1+i]
+				of[name] = all[at+1+i]
 			}
 		}
 	}
-	return nil
+	return most, of, nil
 }
 
 // residentBeforeData returns what is resident without data and without the Go heap, which is counted at the end.

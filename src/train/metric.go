@@ -17,6 +17,25 @@ const (
 	MicroF1  = "micro_f1"
 )
 
+// chooseMetric returns the metric that is asked for, if it judges the task.
+func chooseMetric(asked, task string, classes int) (string, error) {
+	switch {
+	case asked == "" || asked == "auto":
+		return metricName(task, classes), nil
+	case (asked == MicroF1) != (task == nn.Multilabel):
+		judged := "one class a vertex"
+		if task == nn.Multilabel {
+			judged = "several labels a vertex"
+		}
+		return "", fmt.Errorf("train.metric %s does not judge %s; use auto, or %s", asked, judged,
+			metricName(task, classes))
+	case asked == ROCAUC && classes != 2:
+		return "", fmt.Errorf("train.metric %s is of two classes, and the graph has %d; use auto, or %s",
+			asked, classes, Accuracy)
+	}
+	return asked, nil
+}
+
 // metricName returns the metric of a task: two classes are judged by the ranking of their scores, because the share of
 // the classes may differ between the splits.
 func metricName(task string, classes int) string {
@@ -35,6 +54,7 @@ type score struct {
 	undefined int64     // vertices some logit of which is no number
 	scored    int64     // vertices that were judged
 	shortfall float64   // sum over them of how far their logits fall short of the truth
+	confusion []int64   // [classes, classes] by truth and prediction; nil: not counted
 	logit     []float32 // ROC-AUC only: how much likelier class 1 is than class 0
 	label     []int32
 }
@@ -60,6 +80,9 @@ func (s *score) add(metric string, logits compute.Matrix, labels []int32, target
 		best := argmax(z)
 		s.scored++
 		s.shortfall += float64(z[best]) - float64(z[labels[i]])
+		if s.confusion != nil {
+			s.confusion[int(labels[i])*len(z)+int(best)]++
+		}
 		if best == labels[i] {
 			s.counts.TruePositive++
 		} else {
@@ -127,7 +150,7 @@ func (s *score) quality(c comm.Comm, metric string) (quality, error) {
 		undefined += all[i+3]
 	}
 	if undefined > 0 {
-		return quality{}, AgreedOn(c, fmt.Errorf("the predictions for %d vertices are not finite: %w; %s", undefined, ErrDiverged, divergedCure))
+		return quality{}, comm.AgreedOn(c, fmt.Errorf("the predictions for %d vertices are not finite: %w; %s", undefined, ErrDiverged, divergedCure))
 	}
 	short, err := comm.Allgather(c, s.shortfall, float64(s.scored))
 	if err != nil {

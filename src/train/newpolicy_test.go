@@ -18,7 +18,7 @@ func TestAPolicyIsOneRow(t *testing.T) {
 	const name = "leastdegree"
 	remove := policy.Register(&policy.Policy{
 		Name: name, Doc: "static; the vertices with fewest out-edges",
-		Rank: func(m *access.Graph, r *access.Reader) ([]float32, error) {
+		Rank: func(m *access.Graph, r *access.Workload) ([]float32, error) {
 			score, err := m.Degree(r.Seeds(), r.Sample.Hops())
 			for v, x := range score {
 				if x > 0 {

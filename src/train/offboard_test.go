@@ -12,21 +12,17 @@ import (
 	"halognn/src/compute/computetest"
 	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
+	"halognn/src/nn"
 	"halognn/src/policy"
+	"halognn/src/residence"
 	"halognn/src/shard"
 	"halognn/src/trace"
 )
 
-// cudaLibrary returns the library that CUDA is tested on, and makes it the one that is found.
-func cudaLibrary(t *testing.T) string {
-	t.Helper()
-	path := computetest.CUDALibrary(t, "../..")
-	t.Setenv("HALOGNN_CUDA_LIB", path)
-	return path
-}
+func cudaLibrary(t *testing.T) string { return computetest.CUDALibrary(t, "../..") }
 
 // trainedOn trains on ranks that are nodes of their own.
-func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows GPURows, reads string, open func(rank int) (compute.Device, error)) *Summary {
+func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows residence.GPURows, reads string, open func(rank int) (compute.Device, error)) *Summary {
 	t.Helper()
 	var sum *Summary
 	dir := t.TempDir()
@@ -76,20 +72,32 @@ func TestOffboardTrainsAlike(t *testing.T) {
 			o.Cache = policy.Settings{Policy: policy.Prefetch, HaloFraction: 0.3, Gamma: 0.9, Delta: 2, Initial: "degree"}
 		}},
 		{"mlp", 2, func(o *Options) { o.Model.Kind = "mlp" }},
+		{"gcn", 2, func(o *Options) { o.Model.Kind = "gcn" }},
+		{"gcn by both ends, full evaluation", 2, func(o *Options) {
+			o.Model.Kind, o.Model.GCNNorm, o.EvalFull = "gcn", nn.GCNBoth, true
+		}},
+		{"gin", 2, func(o *Options) { o.Model.Kind = "gin" }},
+		{"gat", 2, func(o *Options) {
+			o.Model.Kind, o.Model.Hidden, o.Model.Heads, o.Model.Slope = "gat", 6, 2, 0.2
+			o.Model.Activation = nn.ELU
+		}},
+		{"class weights, smoothed labels", 2, func(o *Options) {
+			o.Loss = LossOptions{Objective: nn.Objective{Smoothing: 0.1}, Balanced: true}
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := sageOptions()
 			c.set(&o)
-			want := trainedOn(t, shards, c.ranks, o, GPURows{}, "", host)
-			first := trainedOn(t, shards, c.ranks, o, GPURows{Set: true}, ReadsCopy, gpu)
+			want := trainedOn(t, shards, c.ranks, o, residence.GPURows{}, "", host)
+			first := trainedOn(t, shards, c.ranks, o, residence.GPURows{Set: true}, residence.ReadsCopy, gpu)
 			if d := math.Abs(first.TrainLoss - want.TrainLoss); !(d <= 1e-5*want.TrainLoss) {
 				t.Errorf("the loss is %v, on the host %v", first.TrainLoss, want.TrainLoss)
 			}
 			for _, v := range []struct {
-				rows  GPURows
+				rows  residence.GPURows
 				reads string
 			}{
-				{GPURows{}, ReadsAuto}, {GPURows{Set: true, Fraction: 0.4}, ReadsAuto}, {GPURows{Set: true, Fraction: 0.4}, ReadsMapped},
+				{residence.GPURows{}, residence.ReadsAuto}, {residence.GPURows{Set: true, Fraction: 0.4}, residence.ReadsAuto}, {residence.GPURows{Set: true, Fraction: 0.4}, residence.ReadsMapped},
 			} {
 				got := trainedOn(t, shards, c.ranks, o, v.rows, v.reads, gpu)
 				if got.LossDigest != first.LossDigest || got.WeightsDigest != first.WeightsDigest {
@@ -112,10 +120,10 @@ func checkDeviceRows(t *testing.T, s *Summary, ranks int, reads string) {
 	}
 	for r, d := range s.DeviceRows {
 		some := d.Resident < d.Own
-		if d.Rank != r || d.Own == 0 || d.Order == "" || d.Why == "" || reads == ReadsMapped && some && d.Reads != ReadsMapped {
+		if d.Rank != r || d.Own == 0 || d.Order == "" || d.Why == "" || reads == residence.ReadsMapped && some && d.Reads != residence.ReadsMapped {
 			t.Errorf("reads %s: %+v", reads, d)
 		}
-		if measured := d.Copied > 0 && d.Mapped > 0; measured != (reads == ReadsAuto && some) {
+		if measured := d.Copied > 0 && d.Mapped > 0; measured != (reads == residence.ReadsAuto && some) {
 			t.Errorf("reads %s: %+v", reads, d)
 		}
 	}

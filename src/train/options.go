@@ -1,19 +1,29 @@
-// Package train runs a model over epochs: it opens this rank's parts, drives the pipeline of a
-// strategy, computes and updates, evaluates, infers, and writes what a run comes to.
+// Package train runs a model over epochs. It is a loop and its state: which minibatches, from which
+// seeds, is job's; where rows are at hand, residence's; how the ranks share a step, parallel's; what
+// lies on disk, rundir's; and who notices that nothing moves, watch's.
 //
-//	Open   shards ──> session: topology, tables, streams, model, optimiser, one pipeline
+//	session   job, model ──> rows at hand ──> strategy, pipe        what a pass forward needs
+//	run       a session, with optimiser, gradient sum, digests      what training needs besides
+//
+//	Open   session, optimiser, gradient sum; cache of the config, or the one that auto tries first
 //	       checkpoint, if any ──> weights, moments, digests, sums            nothing is written yet
 //
-//	Run    ├─ epoch: seeds of every step ──> pipeline ──> forward, loss, backward, gradient sum,
+//	Run    ├─ epoch: seeds of every step ──> pipe ──> forward, loss, backward, gradient sum,
 //	       │         update ──> a vote on saving and stopping, which came with the sum
-//	       ├─ evaluate: validation seeds through the same pipeline, or layer by layer
-//	       └─ finish: test of the best weights on all vertices, layer by layer
+//	       ├─ evaluate: validation seeds through the same pipe, or layer by layer
+//	       └─ finish: test of the best weights on all vertices, layer by layer; what it came to
 //
-//	Infer  layer l of all own vertices, chunk by chunk; remote rows of layer l-1 by the same exchange
+//	Infer  a session and given weights: minibatches of all vertices, or layer by layer
+//	       layer l of all own vertices, chunk by chunk; remote rows of layer l-1 by the same exchange
 //	       [own, F] ──> [own, H] ──> ... ──> [own, C]                  two layers in memory at a time
+//
+//	WriteBlocks   job, initial weights ──> the minibatches of a run, for other programs; one process
 //
 //	rank 0 ──> rundir: metrics.jsonl, checkpoints, model.safetensors, summary.json
 //	all ranks ──> watch: RUN/heartbeat
+//
+// A file is a part of the story: session, train (Open, Run, the epoch), step, evaluate, infer and
+// predict, checkpoint, saver and resume, diverge, epoch and summary, finish.
 //
 // Every rank runs the same code; what must agree (config, shards, numbers of steps) is compared
 // before the first step.
@@ -26,7 +36,9 @@ import (
 	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/job"
+	"halognn/src/nn"
 	"halognn/src/parallel"
+	"halognn/src/residence"
 	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/trace"
@@ -34,14 +46,22 @@ import (
 
 // Options say what is trained and how. All ranks must have the same.
 type Options struct {
-	job.Spec        // Ranks and RanksPerNode are those that Env has; Partitioned is how Shards were opened
+	job.Spec        // Ranks, RanksPerNode are Env's; Partitioned says how its Shards were opened
 	Mode     string // one of parallel.Modes; "" is parallel.ModeData
 
-	EvalEvery  int  // epochs; 0: after the last one only
-	EvalFull   bool // evaluate with all neighbours
+	EvalEvery  int    // epochs; 0: after the last one only
+	EvalFull   bool   // evaluate with all neighbours
+	Metric     string // Accuracy, ROCAUC, MicroF1; "" or "auto": the one of the task
+	Loss       LossOptions
 	Patience   int
 	Sum        comm.SumMode
 	Checkpoint CheckpointOptions
+}
+
+// LossOptions say what the loss asks for.
+type LossOptions struct {
+	nn.Objective
+	Balanced bool // weights are training seeds / (classes * seeds of the class)
 }
 
 // Env is what a rank trains with.
@@ -51,9 +71,9 @@ type Env struct {
 	Shards       *shard.Shards
 	Device       compute.Device
 	Host         compute.Host
-	GPURows      GPURows
+	GPURows      residence.GPURows
 	Gradients    parallel.Transport     // of gradients in device memory; "" is the best that works
-	GPUReads     string                 // ReadsAuto, ReadsCopy or ReadsMapped; "" is ReadsAuto
+	GPUReads     string                 // residence.ReadsAuto, ReadsCopy or ReadsMapped; "" is ReadsAuto
 	Workers      int                    // pool goroutines
 	OnWorker     func(worker int) error // pins a pool goroutine; may be nil
 	Dir          string                 // the run directory; only rank 0 writes
@@ -74,7 +94,7 @@ type Env struct {
 
 // Progress is told how far a run is.
 type Progress interface {
-	Epoch(epoch, steps int)                // begins, from 1
+	Epoch(epoch, first, steps int)         // begins, from 1, at step first of steps
 	Step(loss float64)                     // one more step is done
 	Evaluated(epoch int, line string)      // a validation is done
 	Note(ctx context.Context, line string) // something a user should know

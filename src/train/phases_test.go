@@ -6,6 +6,7 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/policy"
+	"halognn/src/residence"
 	"halognn/src/trace"
 )
 
@@ -47,8 +48,14 @@ func TestPhasesOfARun(t *testing.T) {
 
 // A run that goes on in the middle of an epoch has the phases of its first part, by their names.
 func TestPhasesGoOn(t *testing.T) {
-	state := &checkpointState{Epoch: 3, Step: 1, Phases: map[string]float64{"slice": 1.5, "save": 0.25}}
-	r := &run{session: &session{Env: Env{Comm: comm.NewWorld(1).Rank(0), Resume: &Checkpoint{state: state}}}}
+	state := &checkpointState{
+		checkpointPlace:    checkpointPlace{Epoch: 3, Step: 1},
+		checkpointUnderWay: checkpointUnderWay{Phases: map[string]float64{"slice": 1.5, "save": 0.25}},
+	}
+	r := &run{session: &session{
+		Env:   Env{Comm: comm.NewWorld(1).Rank(0), Resume: &Checkpoint{state: state}},
+		cache: &residence.Cache{Settings: policy.Settings{Policy: policy.None}},
+	}}
 	r.beginEpoch(3)
 	for p, took := range r.clock.Seconds() {
 		if name := trace.Phase(p).String(); took != state.Phases[name] {

@@ -16,7 +16,6 @@ import (
 	"halognn/src/nn"
 	"halognn/src/npy"
 	"halognn/src/parallel"
-	"halognn/src/policy"
 )
 
 // Inference says what is predicted, and where it goes.
@@ -33,11 +32,10 @@ func Infer(ctx context.Context, env Env, o Options, weights []nn.Tensor, what In
 	if env.Comm.Rank() == 0 {
 		err = writable(what.Path)
 	}
-	if err := Agree(env.Comm, err); err != nil {
+	if err := comm.Agree(env.Comm, err); err != nil {
 		return err
 	}
-	o.Cache.Policy = policy.None // every row is read once
-	s, err := open(env, o)
+	s, err := openForward(env, o)
 	if err != nil {
 		return err
 	}
@@ -48,7 +46,7 @@ func Infer(ctx context.Context, env Env, o Options, weights []nn.Tensor, what In
 }
 
 func (s *session) infer(ctx context.Context, weights []nn.Tensor, what Inference) error {
-	err := Agree(s.Comm, s.model.Params.SetTensors(s.model.Params.Values, weights))
+	err := comm.Agree(s.Comm, s.model.Params.SetTensors(s.model.Params.Values, weights))
 	if err != nil {
 		return err
 	}
@@ -67,7 +65,7 @@ func (s *session) infer(ctx context.Context, weights []nn.Tensor, what Inference
 		return err
 	}
 	if undefined > 0 {
-		return AgreedOn(s.Comm, fmt.Errorf("the predictions for %d vertices are not finite: %w; check the features of these vertices and the model's weights, which --logits shows", undefined, ErrDiverged))
+		return comm.AgreedOn(s.Comm, fmt.Errorf("the predictions for %d vertices are not finite: %w; check the features of these vertices and the model's weights, which --logits shows", undefined, ErrDiverged))
 	}
 	return s.gather(ctx, p, what.Path)
 }
@@ -155,7 +153,7 @@ const gatherRows = 1 << 20
 // gather brings all predictions to rank 0, round by round so that little memory is in flight, and writes them. Collective.
 func (s *session) gather(ctx context.Context, p *predictions, path string) error {
 	offsets, ranks, me := s.Shards.Meta.Offsets, s.Comm.Size(), s.Comm.Rank()
-	bound := func(r int) int { return int(offsets[r*s.perRank]) }
+	bound := func(r int) int { return int(offsets[r*(s.last-s.first)]) }
 	rounds := 0
 	for r := range ranks {
 		rounds = max(rounds, (bound(r+1)-bound(r)+gatherRows-1)/gatherRows)
@@ -199,7 +197,7 @@ func (s *session) gather(ctx context.Context, p *predictions, path string) error
 			return err // this rank's alone
 		}
 	}
-	return Agree(s.Comm, err)
+	return comm.Agree(s.Comm, err)
 }
 
 // writable says what keeps predictions from being written to path, which is better known before they are computed. The file will be

@@ -34,7 +34,7 @@ func OpenCheckpoint(c comm.Comm, run string) (*Checkpoint, error) {
 	if c.Rank() == 0 {
 		found, err = rundir.NewestCheckpoint(run, SoundState)
 	}
-	if err := Agree(c, err); err != nil {
+	if err := comm.Agree(c, err); err != nil {
 		return nil, err
 	}
 	var wire bytes.Buffer
@@ -56,7 +56,7 @@ func OpenCheckpoint(c comm.Comm, run string) (*Checkpoint, error) {
 	}
 	state := new(checkpointState)
 	if err := json.Unmarshal(found.State, state); err != nil { // all ranks have the same text
-		return nil, AgreedOn(c, fmt.Errorf("%s: %w", filepath.Join(found.Path, rundir.StateFile), err))
+		return nil, comm.AgreedOn(c, fmt.Errorf("%s: %w", filepath.Join(found.Path, rundir.StateFile), err))
 	}
 	return &Checkpoint{
 		state: state, path: found.Path, damaged: found.Damaged, finished: found.Finished, files: found.Files,
@@ -128,7 +128,7 @@ func (r *run) restore(c *Checkpoint) error {
 	}
 	r.optimizer.SetSteps(s.OptimizerSteps)
 	r.best.epoch, r.best.valid, r.best.since = s.BestEpoch, quality{metric: s.BestMetric, accuracy: s.BestAccuracy}, s.Since
-	r.seconds, r.sum = s.EpochSeconds, s.Sums.summary()
+	r.seconds, r.sums = s.EpochSeconds, s.Sums.sums()
 	r.bound.first = s.FirstLoss
 	r.epoch = s.Epoch - 1
 	return nil
@@ -172,8 +172,7 @@ func (r *run) restoreArrays(c *Checkpoint) error {
 // beginEpoch sets what is counted over an epoch to zero or, in the epoch in which a run goes on, to what it was. It returns the
 // first step to take.
 func (r *run) beginEpoch(epoch int) (first int) {
-	r.epoch, r.loss, r.seeds, r.rows, r.waiting, r.startup, r.begun = epoch, 0, 0, tally{}, 0, 0, time.Now()
-	r.carried, r.earlier, r.firstStep = tally{}, 0, 0
+	r.underWay = underWay{epoch: epoch, begun: time.Now()}
 	r.clock.Take()
 	if r.Resume == nil || r.Resume.state.Epoch != epoch {
 		return 0
@@ -181,7 +180,7 @@ func (r *run) beginEpoch(epoch int) (first int) {
 	s := r.Resume.state
 	r.loss, r.seeds, r.firstStep = s.Loss, s.Seeds, s.First
 	if r.Comm.Rank() == 0 {
-		r.carried = s.Rows.tally()
+		r.carried = r.named(trace.Counters(s.Rows))
 	}
 	own := s.earlier(r.Comm.Rank(), r.Comm.Size())
 	r.earlier, r.waiting, r.startup = own.Remote, duration(own.Waiting), duration(own.Startup)

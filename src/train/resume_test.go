@@ -16,10 +16,10 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/compute/ref"
-	"halognn/src/exchange"
 	"halognn/src/policy"
 	"halognn/src/rundir"
 	"halognn/src/shard"
+	"halognn/src/trace"
 )
 
 // stopAfter is a Progress that asks a run to stop after so many steps. The run does so one step later or two: the rank that is asked may
@@ -197,10 +197,10 @@ func TestResumeKeepsTheRowsOfEachRank(t *testing.T) {
 	if got := j.rowsOfRanks(t); len(want) != 4 || want[3] == 0 || !slices.Equal(got, want) {
 		t.Errorf("remote rows of the ranks are %v, without interruption %v", got, want)
 	}
-	rows := tally{Counters: exchange.Counters{Remote: 100}}
-	s := checkpointState{
-		Rows: checkpointRowsOf(rows), Each: []rankShare{{30, 1, 0.5}, {70, 3, 1.5}}, Waiting: 2, Startup: 1,
-	}
+	rows := trace.Counters{Remote: 100}
+	s := checkpointState{checkpointUnderWay: checkpointUnderWay{
+		Rows: checkpointCounters(rows), Each: []rankShare{{30, 1, 0.5}, {70, 3, 1.5}}, Waiting: 2, Startup: 1,
+	}}
 	for _, c := range []struct {
 		rank, ranks int
 		want        rankShare
@@ -413,7 +413,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 				}
 			}
 			_, err := j.start(o, 0)
-			if a := (*Agreed)(nil); !errors.As(err, &a) || !strings.Contains(err.Error(), "no checkpoint") || strings.Count(err.Error(), "step-") < 2 {
+			if !comm.IsAgreed(err) || !strings.Contains(err.Error(), "no checkpoint") || strings.Count(err.Error(), "step-") < 2 {
 				t.Errorf("the run ended with %v", err)
 			}
 		})

@@ -18,8 +18,8 @@ import (
 // heard is a Progress that remembers.
 type heard struct{ lines []string }
 
-func (h *heard) Epoch(epoch, steps int) {
-	h.lines = append(h.lines, fmt.Sprint("epoch ", epoch, " of ", steps))
+func (h *heard) Epoch(epoch, first, steps int) {
+	h.lines = append(h.lines, fmt.Sprint("epoch ", epoch, " of ", steps-first))
 }
 func (h *heard) Step(float64) { h.lines = append(h.lines, "step") }
 func (h *heard) Evaluated(epoch int, line string) {
@@ -77,7 +77,7 @@ func TestOpenWritesNothing(t *testing.T) {
 			if err != nil {
 				return nil
 			}
-			if err := training.End(AgreedOn(w, refused)); !errors.Is(err, refused) {
+			if err := training.End(comm.AgreedOn(w, refused)); !errors.Is(err, refused) {
 				t.Errorf("%s: it ended with %v", c.name, err)
 			}
 			return nil
@@ -109,7 +109,7 @@ func TestDivergenceIsAgreedOnAndLogged(t *testing.T) {
 			o := sageOptions()
 			o.Optimizer, o.Schedule.Base, o.Batch, o.Epochs = nn.DefaultOptimizer("sgd"), c.lr, c.batch, 1
 			_, err := Run(context.Background(), Env{Comm: w, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1, Dir: dir}, o)
-			if a := (*Agreed)(nil); !errors.As(err, &a) || !errors.Is(err, ErrDiverged) || !strings.Contains(err.Error(), c.message) {
+			if !comm.IsAgreed(err) || !errors.Is(err, ErrDiverged) || !strings.Contains(err.Error(), c.message) {
 				return fmt.Errorf("%s: ended with %v", c.name, err)
 			}
 			return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"halognn/src/policy"
+	"halognn/src/residence"
 	"halognn/src/rundir"
 )
 
@@ -29,7 +30,7 @@ func TestSetUpIsItemised(t *testing.T) {
 		{"a cache of a node", policy.VIP, 2, policy.PlacementGroup, []string{"rank", "predict", "fill"}},
 		{"a buffer", policy.Prefetch, 1, policy.PlacementOwn, []string{"rank", "fill"}},
 		{"looking ahead", policy.Lookahead, 1, policy.PlacementOwn, []string{"rank", "predict", "fill"}},
-		{"auto", PolicyAuto, 1, policy.PlacementOwn, []string{"choose"}},
+		{"auto", residence.PolicyAuto, 1, policy.PlacementOwn, []string{"choose"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := resumable()
@@ -63,11 +64,11 @@ func TestSetUpIsItemised(t *testing.T) {
 				if always := !slices.Contains(may, item); always && took <= 0 {
 					t.Errorf("%s took %g s", item, took)
 				}
-				if want := slices.Contains(c.took, item); slices.Contains(may, item) && c.policy != PolicyAuto && (took > 0) != want {
+				if want := slices.Contains(c.took, item); slices.Contains(may, item) && c.policy != residence.PolicyAuto && (took > 0) != want {
 					t.Errorf("%s took %g s", item, took)
 				}
 			}
-			if c.policy == PolicyAuto && s.Items["choose"] <= 0 {
+			if c.policy == residence.PolicyAuto && s.Items["choose"] <= 0 {
 				t.Error("nothing was chosen")
 			}
 			if math.Abs(sum-s.Total) > 1e-3 || s.Total <= 0 || s.Total >= whole {

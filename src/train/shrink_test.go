@@ -182,3 +182,29 @@ func TestFilesShrinkWhileTraining(t *testing.T) {
 		}
 	}
 }
+
+// An error that cannot even be explained ends the job like any other.
+func TestErrorThatCannotBeExplained(t *testing.T) {
+	shards := generatedOf(t, 6, 3000)
+	o := sageOptions()
+	o.Epochs, o.EvalEvery = 1000, 0
+	ctx, cancel := context.WithCancelCause(context.Background())
+	err := orHang("an error that cannot be explained", func() error {
+		return comm.RunWorld(2, func(c comm.Comm) error {
+			env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: ref.New(), Host: ref.Host{}}
+			env.Workers, env.Dir = 2, t.TempDir()
+			ctx := ctx
+			if c.Rank() == 0 {
+				env.Progress = &atStep{step: 5, call: func() { cancel(errBroken) }}
+				env.Explain = func(error) error { panic("this file is too strange") }
+			} else {
+				ctx = context.Background()
+			}
+			_, err := Run(ctx, env, o)
+			return err
+		})
+	})
+	if !errors.Is(err, errBroken) || !strings.HasPrefix(err.Error(), "rank 0: epoch 1: ") {
+		t.Errorf("the job ended with %v", err)
+	}
+}

@@ -31,7 +31,7 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 	step, stream := r.mine.Item(i)
 	last := r.mine.Last(i)
 	if stream == r.mine.First {
-		r.stepRows, r.stepWaiting = tally{}, 0
+		r.step.rows, r.step.waiting = trace.Counters{}, 0
 		if step == 1 {
 			r.secondStep()
 		}
@@ -40,8 +40,8 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 	if i == r.skipped {
 		r.startup += r.pipe.Waited()
 	}
-	r.stepWaiting += r.pipe.Waited()
-	r.item, r.step = i, step
+	r.step.waiting += r.pipe.Waited()
+	r.step.item, r.step.number = i, step
 	r.watch.At(r.epoch, step, watch.Place(trace.Forward))
 	if err := fault.At(fault.Forward, r.Comm.Rank(), r.epoch, step); err != nil {
 		return fmt.Errorf("step %d: %w", step, err)
@@ -72,18 +72,18 @@ type stepPhases struct{ *run }
 
 // Begin implements parallel.Phases.
 func (s stepPhases) Begin(p trace.Phase) {
-	s.began = time.Now()
-	s.watch.At(s.epoch, s.step, watch.Place(p))
+	s.step.began = time.Now()
+	s.watch.At(s.epoch, s.step.number, watch.Place(p))
 }
 
 // End implements parallel.Phases.
-func (s stepPhases) End(p trace.Phase) { s.mark(p, s.began) }
+func (s stepPhases) End(p trace.Phase) { s.mark(p, s.step.began) }
 
 // mark notes the time since begin under a phase of the minibatch that is trained.
 func (r *run) mark(p trace.Phase, begin time.Time) {
 	took := time.Since(begin)
 	r.clock.Add(p, took)
-	r.spans.Span(p.String(), r.item, begin, took)
+	r.spans.Span(p.String(), r.step.item, begin, took)
 	r.watch.Alive()
 }
 
@@ -97,12 +97,21 @@ func (r *run) count(m *parallel.Minibatch) error {
 	for p, t := range took {
 		r.clock.Add(trace.Phase(p), t)
 	}
-	t := tallyOf(c, &m.Decision, took[trace.Score])
-	r.rows.add(t)
-	r.stepRows.add(t)
+	c.Scoring = took[trace.Score]
+	c = r.named(c)
+	r.rows.Add(c)
+	r.step.rows.Add(c)
 	r.blocks += m.Digest
 	r.edges += m.Edges
 	return nil
+}
+
+// named calls rows that were fetched early what they are to the policy.
+func (r *run) named(c trace.Counters) trace.Counters {
+	if r.cache.Policy().Rounds {
+		return c.Replacing()
+	}
+	return c
 }
 
 // update makes the optimiser's step, with the gradients and the loss of all ranks.
@@ -126,7 +135,7 @@ func (r *run) update(step int, stats nn.Stats, m *parallel.Minibatch) error {
 	}
 	r.mark(trace.Update, begin)
 	r.record(step, lr, stats, m)
-	r.auto.stepEnds()
+	r.auto.StepEnds()
 	r.watch.At(r.epoch, step, watch.Place(trace.Wait))
 	return r.obey(step)
 }
@@ -144,8 +153,8 @@ func (r *run) record(step int, lr float64, stats nn.Stats, m *parallel.Minibatch
 	}
 	r.log.Write(stepRecord{
 		Kind: "step", Epoch: r.epoch, Step: step, Loss: stats.Loss, LossBits: fmt.Sprintf("%08x", bits), LR: lr,
-		Seeds: m.GlobalSeeds, Accuracy: r.share(stats.Counts), WaitSeconds: r.stepWaiting.Seconds(),
-		Rounds: r.stepRows.Rounds, Rows: r.rowsOf(r.stepRows),
+		Seeds: m.GlobalSeeds, Accuracy: r.share(stats.Counts), WaitSeconds: r.step.waiting.Seconds(),
+		Rounds: r.step.rows.Rounds, Rows: rowsOf(r.step.rows, r.Shards.RowBytes()),
 	})
 	if r.Progress != nil {
 		r.Progress.Step(stats.Loss)

@@ -6,21 +6,48 @@ import (
 	"io"
 	"path/filepath"
 	"strconv"
+	"strings"
 
+	"halognn/src/residence"
 	"halognn/src/rundir"
 	"halognn/src/trace"
 )
 
 // Summary is what a run comes to: summary.json. docs/metrics.md defines every field.
 type Summary struct {
+	Quality
+	Trained
+
+	Rows
+	RoundsPerStep float64 `json:"rounds_per_step"` // of the last epoch
+
+	CacheUse
+	Times
+
+	PeakRSSBytes int64            `json:"peak_rss_bytes"`
+	Memory       map[string]int64 `json:"memory"`
+
+	Machine
+	workers   int  // that prepare minibatches, of rank 0
+	pretended bool // the nodes are run.ranks_per_node's
+}
+
+// Quality is what the trained model is worth.
+type Quality struct {
 	MetricName       string   `json:"metric_name"`
 	TestMetric       float64  `json:"test_metric"`
 	ValidMetric      float64  `json:"valid_metric"`
 	TestAccuracy     float64  `json:"test_accuracy"`
 	ValidAccuracy    float64  `json:"valid_accuracy"`
 	MajorityAccuracy *float64 `json:"majority_accuracy,omitempty"`
-	BestEpoch        int      `json:"best_epoch"`
+	// Confusion counts the test vertices of class i that were taken for class j; of tasks of one
+	// class a vertex, up to mostConfused classes.
+	Confusion [][]int64 `json:"confusion,omitempty"`
+	BestEpoch int       `json:"best_epoch"`
+}
 
+// Trained is what was trained, and its digests.
+type Trained struct {
 	Epochs        int     `json:"epochs"`
 	StepsPerEpoch int     `json:"steps_per_epoch"`
 	EpochSeconds  float64 `json:"epoch_seconds"`
@@ -29,15 +56,18 @@ type Summary struct {
 	WeightsDigest string  `json:"weights_digest"`
 	BlocksDigest  string  `json:"blocks_digest"`
 	EdgesDigest   string  `json:"edges_digest,omitempty"`
+}
 
-	Rows
-	RoundsPerStep float64 `json:"rounds_per_step"` // of the last epoch
+// CacheUse is what a cache did.
+type CacheUse struct {
+	CachePolicy         string             `json:"cache_policy"`
+	Cache               *residence.Summary `json:"cache,omitempty"`
+	RemoteRowsPerStep   float64            `json:"remote_rows_per_step"`
+	ExpectedRowsPerStep float64            `json:"expected_remote_rows_per_step,omitempty"`
+}
 
-	CachePolicy         string        `json:"cache_policy"`
-	Cache               *CacheSummary `json:"cache,omitempty"`
-	RemoteRowsPerStep   float64       `json:"remote_rows_per_step"`
-	ExpectedRowsPerStep float64       `json:"expected_remote_rows_per_step,omitempty"`
-
+// Times is where the time of an epoch goes.
+type Times struct {
 	WaitFraction float64            `json:"wait_fraction"`
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
 	TimeModel    TimeModel          `json:"time_model"`
@@ -50,10 +80,10 @@ type Summary struct {
 
 	StartupSeconds  float64 `json:"startup_seconds"` // per epoch, mean over ranks
 	StartupFraction float64 `json:"startup_fraction"`
+}
 
-	PeakRSSBytes int64            `json:"peak_rss_bytes"`
-	Memory       map[string]int64 `json:"memory"`
-
+// Machine is what was trained on what.
+type Machine struct {
 	Ranks     int    `json:"ranks"`
 	Parts     int    `json:"parts"`
 	Nodes     int    `json:"nodes"`
@@ -62,47 +92,12 @@ type Summary struct {
 	Allreduce string `json:"allreduce"`
 	Gradients string `json:"gradients"`
 
-	DeviceRows []DeviceRows `json:"device_rows,omitempty"` // of every rank
-	Version    string       `json:"version"`
-	Graph      GraphSize    `json:"graph"`
-
-	workers   int  // that prepare minibatches, of rank 0
-	pretended bool // the nodes are run.ranks_per_node's
-}
-
-// Rows counts feature rows by where they came from, per epoch, summed over ranks.
-type Rows struct {
-	Local       int64 `json:"local_rows"`
-	CacheHits   int64 `json:"cache_hits"`
-	Peer        int64 `json:"peer_rows"`
-	PeerCached  int64 `json:"peer_cache_rows"`
-	Fetched     int64 `json:"fetched_rows"`
-	Replacement int64 `json:"replacement_rows"`
-	Early       int64 `json:"early_rows"`
-	Remote      int64 `json:"remote_rows"` // the sum of the three above
-	RemoteBytes int64 `json:"remote_bytes"`
-
-	HitRate       float64 `json:"hit_rate"`
-	BufferHitRate float64 `json:"buffer_hit_rate"`
-
-	Evictions    int64   `json:"evictions"`
-	Replacements int64   `json:"replacements"`
-	ScoreSeconds float64 `json:"score_seconds"`
-
-	Drawing
-}
-
-// Drawing is what sampling a partitioned topology has cost, per epoch, summed over ranks.
-type Drawing struct {
-	Asked       int64 `json:"asked_vertices"`
-	Drawn       int64 `json:"drawn_neighbours"`
-	SampleBytes int64 `json:"sampling_bytes"`
-}
-
-func (d *Drawing) add(o Drawing) {
-	d.Asked += o.Asked
-	d.Drawn += o.Drawn
-	d.SampleBytes += o.SampleBytes
+	DeviceRows []residence.DeviceRows `json:"device_rows,omitempty"` // of every rank
+	Version    string                 `json:"version"`
+	Finished   string                 `json:"finished"` // UTC, RFC 3339
+	Host       string                 `json:"host"`     // of rank 0
+	Job        string                 `json:"job"`      // of the batch system, "" without one
+	Graph      GraphSize              `json:"graph"`
 }
 
 // GraphSize is the size of the trained graph.
@@ -218,6 +213,11 @@ func (s *Summary) Print(w io.Writer) error {
 	}
 	if _, err := fmt.Fprintf(w, "\n%s on %s, %s, %s; %s for preparing\n", counted(s.Ranks, "rank"), nodes, s.Transport, s.Device, counted(s.workers, "thread")); err != nil {
 		return err
+	}
+	for _, row := range rows { // digits stand below each other, with their percent signs behind
+		if len(row) > 1 && !strings.HasSuffix(row[1], "%") {
+			row[1] += "  "
+		}
 	}
 	return trace.Table(w, rows)
 }

@@ -12,6 +12,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/compute/cpu"
 	"halognn/src/compute/cuda"
+	"halognn/src/residence"
 )
 
 // lossesHeard is a Progress that keeps the loss of every step.
@@ -45,7 +46,7 @@ func TestTenStepsBesideTheCPU(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: host, Workers: 1, Dir: dir, GPUReads: ReadsAuto}
+			env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: host, Workers: 1, Dir: dir, GPUReads: residence.ReadsAuto}
 			if c.Rank() == 0 {
 				env.Progress = told
 			}

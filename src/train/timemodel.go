@@ -28,16 +28,16 @@ func (r *run) onlyStep(rec *epochRecord) {
 	}
 }
 
-// completeModel turns the sums over n epochs into the model. The phases are means already.
-func (r *run) completeModel(n int64) {
-	s, steps := &r.sum, float64(r.steps())
+// timeModel adds the model, whose phases the summary has as means already.
+func (r *run) timeModel(s *Summary) {
+	n, steps := float64(r.sums.Epochs), float64(r.steps())
 	m := &s.TimeModel
 	m.StepModel, m.Depth = trace.TermsOf(s.PhaseSeconds, r.steps()).Model(), r.o.Depth
 	epoch := 0.0
 	for _, seconds := range r.seconds {
-		epoch += seconds / float64(n)
+		epoch += seconds / n
 	}
-	m.FirstStep /= float64(n)
+	m.FirstStep = r.sums.FirstStep / n
 	m.Step = m.FirstStep
 	if steps > 1 {
 		m.Step = (epoch - s.PhaseSeconds[trace.Save.String()] - m.FirstStep) / (steps - 1)

@@ -13,7 +13,9 @@ import (
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/parallel"
+	"halognn/src/residence"
 	"halognn/src/rundir"
+	"halognn/src/sample"
 	"halognn/src/trace"
 	"halognn/src/watch"
 )
@@ -21,39 +23,65 @@ import (
 // run is the state of a training run.
 type run struct {
 	*session
-	losses  *xxhash.Digest // of every step's loss bits
-	blocks  uint64         // sum of this rank's minibatch digests
-	edges   uint64         // and of those of their edges
-	seconds []float64      // of every epoch
+	streams   *sample.Streams
+	mine      sample.Share // those that this rank trains
+	optimizer *nn.Optimizer
+	gradients *parallel.Gradients
+	auto      *residence.Auto // nil unless the run chooses its cache
+
+	digests
 	best    best
-	sum     Summary
+	seconds []float64    // of every epoch
+	sums    sums         // over the epochs that are complete
+	summary *Summary     // when the run is over
 	lock    *rundir.Lock // rank 0: of Env.Dir; nil for none
 	saver   *saver       // rank 0
 	stopped bool         // the ranks have voted to stop
-	noEdges bool         // the checkpoint to go on from has no digest of edges
+	runtime int64        // bytes resident before any data was opened: program, MPI, BLAS
+	clock   trace.Clock
 
-	// Of the epoch under way.
+	underWay
+	step stepUnderWay
+	divergence
+}
+
+// digests say what has been trained, and how it came out.
+type digests struct {
+	losses  *xxhash.Digest // of every step's loss bits
+	blocks  uint64         // sum of this rank's minibatch digests
+	edges   uint64         // and of those of their edges
+	noEdges bool           // the checkpoint to go on from has no digest of edges
+}
+
+// underWay is the state of the epoch under way.
+type underWay struct {
 	epoch   int
 	loss    float64 // sum over steps of the global loss, weighted by seeds
 	seeds   int
-	rows    tally // of this rank; since the restart, if there was one in the epoch
+	rows    trace.Counters // of this rank; since the restart, if there was one in the epoch
 	waiting time.Duration
-	startup time.Duration // of that, before the first minibatch, and before the first one after a restart
-	carried tally         // rank 0: those of all ranks before it
-	earlier int64         // remote ones of this rank before it
-	begun   time.Time     // earlier than it was by the time that the epoch took before a restart
+	startup time.Duration  // of that, before the first minibatch, also after a restart
+	carried trace.Counters // rank 0: those of all ranks before it
+	earlier int64          // remote ones of this rank before it
+	begun   time.Time      // earlier than it was by the time that the epoch took before a restart
 
 	firstStep float64 // seconds until the second one began
+}
 
-	// Of the step under way, which may have several minibatches.
-	item, step  int
-	began       time.Time // of the phase under way
-	stepRows    tally
-	stepWaiting time.Duration
+// stepUnderWay is the state of the step under way, which may have several minibatches.
+type stepUnderWay struct {
+	item, number int
+	began        time.Time // of the phase under way
+	rows         trace.Counters
+	waiting      time.Duration
+}
 
-	diverged error     // the loss is not a number any more, or
+// divergence is what a run ends with whose loss is not a number any more, or far too large.
+type divergence struct {
+	diverged error
 	outgrown bool      // it is far too large
 	fault    *nn.Fault // where this rank's share of it stopped being a number
+	bound    lossBound
 }
 
 // best is the model of the best validation so far.
@@ -71,15 +99,78 @@ type Training struct{ run *run }
 // and devices is found here, and nothing is written. Collective. On an error other ranks may still
 // be waiting, unless it was agreed on by all (see Agreed): the caller then ends the job.
 func Open(env Env, o Options) (*Training, error) {
-	s, err := open(env, o)
-	if err != nil {
-		return nil, err
-	}
-	r := &run{session: s, losses: xxhash.New()}
-	if err := r.ready(); err != nil {
+	r := &run{session: newSession(env, o), digests: digests{losses: xxhash.New()}}
+	if err := r.open(); err != nil {
 		return nil, r.endedBy(err)
 	}
 	return &Training{r}, nil
+}
+
+// open prepares everything that does not depend on the epoch, in the order in which what has been
+// opened limits what follows: rows get the device memory that model and gradients leave. Collective.
+func (r *run) open() error {
+	var err error
+	if r.runtime, err = residentBeforeData(); err != nil {
+		return err
+	}
+	// What fails on one rank fails on all, here, so that no rank waits for another that has given up.
+	if err = comm.Agree(r.Comm, r.openLocal()); err != nil {
+		return err
+	}
+	if err = r.setObjective(); err != nil {
+		return err
+	}
+	if err = r.openStore(); err != nil {
+		return err
+	}
+	if r.gradients, err = parallel.NewGradients(r.Comm, r.model.Params, r.o.Model.Layers, parallel.GradientOptions{
+		SumOptions: comm.SumOptions{Mode: r.o.Sum, Add: r.Host.AddInto}, Device: r.Device, Transport: r.Gradients,
+	}); err != nil {
+		return err
+	}
+	r.closers = append(r.closers, r.gradients.Close)
+	r.SetUp.Done(trace.SetUpModel)
+	if err = r.openDevice(); err != nil {
+		return err
+	}
+	settings := r.o.Cache
+	if settings.Policy == residence.PolicyAuto {
+		var kept *residence.Choice
+		if r.Resume != nil {
+			kept = r.Resume.state.Cache
+		}
+		if r.auto, err = r.store.Choose(r.beginning(), kept); err != nil {
+			return err
+		}
+		settings = r.auto.Settings()
+		r.SetUp.Done(trace.SetUpChoose)
+	}
+	if err = r.openRows(settings, r.beginning(), r.gradients); err != nil {
+		return err
+	}
+	return r.ready()
+}
+
+// openLocal does what needs no other rank.
+func (r *run) openLocal() (err error) {
+	if err = r.openModel(); err != nil {
+		return err
+	}
+	r.streams, r.mine = r.job.Streams, r.job.Share(r.Comm.Rank())
+	if r.optimizer, err = nn.NewOptimizer(r.Device, r.model.Params, r.o.Optimizer); err != nil {
+		return err
+	}
+	r.closers = append(r.closers, func() error { r.optimizer.Close(); return nil })
+	r.SetUp.Done(trace.SetUpModel)
+	return r.o.Schedule.Check()
+}
+
+// beginning returns where training begins.
+func (r *run) beginning() residence.Position {
+	if r.Resume != nil {
+		return residence.Position{Epoch: r.Resume.state.Epoch, Item: r.Resume.state.Step * r.minibatches()}
+	}
+	return residence.Position{Epoch: 1}
 }
 
 // ready makes the state of the first step or, of a run that goes on, of the next one.
@@ -90,7 +181,7 @@ func (r *run) ready() error {
 		return nil
 	}
 	if err := r.restore(r.Resume); err != nil { // all ranks have read the same
-		return AgreedOn(r.Comm, err)
+		return comm.AgreedOn(r.Comm, err)
 	}
 	return nil
 }
@@ -109,7 +200,7 @@ func (t *Training) Run(ctx context.Context, lock *rundir.Lock) (*Summary, error)
 	if err := r.run(ctx); err != nil {
 		return nil, r.endedBy(err)
 	}
-	return &r.sum, r.close()
+	return r.summary, r.close()
 }
 
 func (r *run) run(ctx context.Context) error {
@@ -119,13 +210,13 @@ func (r *run) run(ctx context.Context) error {
 	r.SetUp.End(trace.SetUpRun)
 	for epoch := r.epoch + 1; epoch <= r.o.Epochs && !r.patienceOut(); epoch++ {
 		if err := r.during(fmt.Sprintf("epoch %d", epoch), func() error {
-			if err := r.beginTrial(ctx, epoch); err != nil {
+			if err := r.chooseCache(epoch); err != nil {
 				return err
 			}
 			if err := r.trainEpoch(ctx, epoch); err != nil {
 				return err
 			}
-			return r.endTrial()
+			return r.auto.End()
 		}); err != nil {
 			return err
 		}
@@ -147,7 +238,7 @@ func (r *run) start(ctx context.Context) error {
 	if r.Comm.Rank() == 0 {
 		r.log, err = r.openLog()
 	}
-	if err := Agree(r.Comm, err); err != nil {
+	if err := comm.Agree(r.Comm, err); err != nil {
 		return err
 	}
 	r.closers = append(r.closers, r.closeLog)
@@ -170,7 +261,9 @@ func (r *run) start(ctx context.Context) error {
 	if !r.gradients.Reproducible() {
 		r.Progress.Note(ctx, "gradients are summed in an order that the MPI library or NCCL chooses: the last bits of the loss may differ between libraries and numbers of ranks")
 	}
-	r.tellDeviceRows(ctx)
+	if line := r.store.DeviceNote(); line != "" {
+		r.tell(line)
+	}
 	if r.Resume != nil {
 		r.tellResumed(r.Resume)
 	}
@@ -187,10 +280,26 @@ func (r *run) startTrace() error {
 		return err
 	}
 	r.spans, err = trace.CreateRecorder(filepath.Join(r.Dir, r.Trace), r.Comm.Rank(), base)
-	if err = Agree(r.Comm, err); err != nil {
+	if err = comm.Agree(r.Comm, err); err != nil {
 		return fmt.Errorf("--trace: %w", err)
 	}
 	r.closers = append(r.closers, r.spans.Close)
+	return nil
+}
+
+// chooseCache opens another cache for an epoch if one is to be tried, or has been chosen. Collective.
+func (r *run) chooseCache(epoch int) error {
+	part := r.Resume != nil && r.Resume.state.Epoch == epoch && r.Resume.state.Step > 0
+	if settings, another := r.auto.Begin(part); another {
+		r.watch.At(epoch, 0, watch.CacheSwitch)
+		if err := r.closeRows(); err != nil {
+			return err
+		}
+		if err := r.openRows(settings, residence.Position{Epoch: epoch}, r.gradients); err != nil {
+			return err
+		}
+	}
+	r.auto.Time()
 	return nil
 }
 
@@ -201,12 +310,12 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	}
 	first := r.beginEpoch(epoch)
 	if r.Progress != nil {
-		r.Progress.Epoch(epoch, r.steps()-first)
+		r.Progress.Epoch(epoch, first, r.steps())
 	}
 	r.spans.Pass("train", epoch, r.minibatches(), r.steps()*r.minibatches())
 	r.skipped = first * r.minibatches()
 	items := r.steps() * r.minibatches()
-	foreseen := r.auto.sameCache(r.o.Epochs-epoch) * items // a look-ahead cache sees into the next epochs
+	foreseen := r.auto.Foreseen(r.o.Epochs-epoch) * items // a look-ahead cache sees into the next epochs
 	r.onSteps(true)
 	err := r.pipe.RunOn(ctx, items-r.skipped, foreseen,
 		func(i int, m *parallel.Minibatch) { r.admit(r.skipped+i, m) },
@@ -228,6 +337,10 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	}
 	return r.endEpoch(took)
 }
+
+// steps returns the optimiser updates of an epoch, and minibatches the minibatches that this rank trains for each.
+func (r *run) steps() int       { return r.job.Steps() }
+func (r *run) minibatches() int { return r.job.Minibatches() }
 
 func (r *run) onSteps(begin bool) {
 	if r.OnSteps != nil {

@@ -15,6 +15,7 @@ import (
 	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
 	"halognn/src/parallel"
+	"halognn/src/residence"
 	"halognn/src/shard"
 )
 
@@ -37,7 +38,7 @@ func trainedOver(t *testing.T, shards *shard.Shards, library string, ranks int, 
 		if err != nil {
 			return err
 		}
-		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{}, Workers: 2, Dir: dir, GPUReads: ReadsCopy, Gradients: over}
+		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{}, Workers: 2, Dir: dir, GPUReads: residence.ReadsCopy, Gradients: over}
 		if c.Rank() == 0 {
 			env.Progress = told
 		}
@@ -112,14 +113,14 @@ func (d *breakingGPU) SoftmaxCrossEntropy(
 	return d.breaking.SoftmaxCrossEntropy(dlogits, logits, labels, scale)
 }
 
-// Sums of gradients that will never end, between GPUs or through the hosts, hold nobody up either.
+// Sums of gradients that will never end, between GPUs or through the hosts, hold nobody up either,
+// and nothing of them stays on the GPUs.
 func TestTwoRanksWithGPUsFailAtOnce(t *testing.T) {
 	library := cudaLibrary(t)
 	if strings.Contains(library, "emulated") {
 		t.Setenv("HALOGNN_NCCL_LIB", library) // it is its own
 	}
-	n, err := cuda.Devices()
-	if err != nil || n < 2 {
+	if n, err := cuda.Devices(); err != nil || n < 2 {
 		t.Skipf("2 GPUs are needed, this machine has %d, %v", n, err)
 	}
 	original := generatedOf(t, 6, 3000).Dir
@@ -129,13 +130,17 @@ func TestTwoRanksWithGPUsFailAtOnce(t *testing.T) {
 				w := comm.NewWorld(2)
 				w.Copy = cuda.CopyNow
 				failTwice(t, w, original, depth, func(rank, steps int, env *Env) error {
-					// The last GPUs: sums that nobody ends stay queued on them, in the way of later tests.
-					options := cuda.Options{Device: n - 2 + rank, Memory: 2 << 20, Library: library}
+					options := cuda.Options{Device: rank, Memory: 2 << 20, Library: library}
 					d, err := cuda.Open(options)
 					if err != nil {
 						return err
 					}
-					env.Device, env.GPUReads = d, ReadsCopy
+					t.Cleanup(func() { // when all ranks have returned
+						if err := d.Close(); err != nil {
+							t.Errorf("closing the GPU of rank %d: %v", rank, err)
+						}
+					})
+					env.Device, env.GPUReads = d, residence.ReadsCopy
 					env.Gradients = parallel.Transport(over)
 					if rank == 1 {
 						env.Device = &breakingGPU{PeerDevice: d, breaking: breaking{Device: d, left: steps}}
@@ -159,9 +164,9 @@ func TestATransportThatIsNotPossible(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{}, Workers: 2, Dir: t.TempDir(), GPUReads: ReadsCopy, Gradients: parallel.TransportNCCL}
+		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{}, Workers: 2, Dir: t.TempDir(), GPUReads: residence.ReadsCopy, Gradients: parallel.TransportNCCL}
 		_, err = Run(context.Background(), env, sageOptions())
-		if a := (*Agreed)(nil); errors.As(err, &a) && errors.Is(err, parallel.ErrTransport) {
+		if comm.IsAgreed(err) && errors.Is(err, parallel.ErrTransport) {
 			mu.Lock()
 			agreed++
 			mu.Unlock()

@@ -1,4 +1,4 @@
-// Package watch ends a run in which no rank is at work any more.
+// Package watch ends a run in which no rank makes progress.
 //
 //	stages, phases, chunks ── Prepared, At, Alive ──> Watchdog ── a line a beat ──> RUN/heartbeat
 //	                                                     │                               │
@@ -12,8 +12,8 @@
 //     messages, or
 //   - pages of mapped files have come from disk.
 //
-// So a rank that is slow keeps all others waiting, and is not mistaken for one that hangs. The
-// package talks to other ranks through the file alone, because MPI may be what is stuck.
+// So a slow rank, for which all others wait, is not mistaken for one that hangs. The package
+// communicates with other ranks through the file alone, because MPI itself may be stuck.
 package watch
 
 import (
@@ -33,15 +33,15 @@ import (
 
 type beat = rundir.Beat
 
-// ErrStalled is wrapped by the errors about runs in which no rank makes progress any more.
+// ErrStalled is wrapped by the errors about runs in which no rank makes progress.
 var ErrStalled = errors.New("the run has stalled")
 
-// Options say what is watched.
+// Options describe the watched rank.
 type Options struct {
 	Beats   rundir.Heartbeat // its file must exist
 	Rank    int              // of the caller, below Beats.Ranks()
 	Limit   time.Duration    // without progress on any rank, after which Stalled is called
-	Polls   bool             // the main thread polls for messages: its time is no work
+	Polls   bool             // the main thread polls for messages: its time does not count as work
 	Stalled func(error)      // ends the job, whatever the other ranks do
 }
 
@@ -70,12 +70,12 @@ const (
 	CacheSwitch       // to another cache, with cache.policy auto
 )
 
-// monitors is how many ranks read the lines of the others at most: enough that one is left, few
+// monitors is how many ranks, at most, read the lines of the others: enough that one survives, few
 // enough for the filesystem.
 const monitors = 8
 
-// beatsBetweenScans lie between two scans: every rank that is alive has beaten meanwhile, however
-// busy its node.
+// beatsBetweenScans is the number of beats between two scans: meanwhile every living rank has
+// beaten, however busy its node.
 const beatsBetweenScans = 4
 
 // Start writes the rank's first line and begins to watch.
@@ -165,19 +165,20 @@ func (w *Watchdog) watch() {
 	}
 }
 
-// work is what shows whether a rank is at work.
+// work holds the counts that show whether a rank is at work.
 type work struct {
 	progress uint64
 	cpu      time.Duration
 	pages    int64
 }
 
-// fewPages come from disk in a process that only waits.
+// fewPages is how many pages a process that only waits reads from disk.
 const fewPages = 8
 
 // since reports whether there was work between two beats.
 func (w work) since(last work, every time.Duration) bool {
-	return w.progress != last.progress || w.cpu-last.cpu >= every/10 || w.pages-last.pages >= fewPages
+	return w.progress != last.progress || w.cpu-last.cpu >= every/10 ||
+		w.pages-last.pages >= fewPages
 }
 
 func (w *Watchdog) work() work {
@@ -192,8 +193,7 @@ func (w *Watchdog) work() work {
 	return now
 }
 
-// mainThread returns the processor time of the main thread, by the number that Linux gives the
-// clock of a thread.
+// mainThread returns the processor time of the main thread, by Linux's clock id of a thread.
 func mainThread() time.Duration {
 	const perThread, scheduler = 4, 2
 	var t unix.Timespec
@@ -203,7 +203,7 @@ func mainThread() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// scans are what a rank reads of the others while it is not at work itself.
+// scans holds the lines of the other ranks that a rank has read while it was not at work itself.
 type scans struct {
 	rank         int
 	limit, every time.Duration // every: from one beat to the next
@@ -211,8 +211,8 @@ type scans struct {
 	at           time.Time
 }
 
-// scan reads the beats of all ranks if it is time to, and diagnoses by them and those of the scan
-// before.
+// scan reads the beats of all ranks when it is due, and diagnoses from them and those of the
+// previous scan.
 func (s *scans) scan(own beat, at time.Time, read func() []beat) (
 	silent, behind []int, stalled bool,
 ) {
@@ -231,9 +231,9 @@ func (s *scans) scan(own beat, at time.Time, read func() []beat) (
 	return diagnose(s.rank, s.limit, own, before, s.seen)
 }
 
-// diagnose decides from two scans, some beats apart, by a rank that has not been at work for the
-// limit. A rank whose count has not changed is silent: it has stopped, or its node has. If there is
-// none, the job waits for the ranks that are not ahead of this one.
+// diagnose decides from two scans, some beats apart, of a rank that has not been at work for the
+// limit. A rank whose count has not changed is silent: it has stopped, or its node has. If no rank
+// is silent, the job waits for the ranks that are not ahead of this one.
 func diagnose(rank int, limit time.Duration, own beat, before, now []beat) (
 	silent, behind []int, stalled bool,
 ) {
@@ -261,7 +261,7 @@ func earlier(a, b beat) bool {
 
 // end ends the job, unless another rank does.
 func (w *Watchdog) end(own beat, all []beat, silent, behind []int) {
-	if !w.o.Beats.Claim() { // then this one is about to be ended, unless the other fails to
+	if !w.o.Beats.Claim() { // another rank is about to end the job, unless it fails
 		select {
 		case <-w.quit:
 			return
@@ -271,13 +271,13 @@ func (w *Watchdog) end(own beat, all []beat, silent, behind []int) {
 	w.o.Stalled(w.describe(own, all, silent, behind))
 }
 
-// waitsFor says what a rank waits for in the places where it waits.
+// waitsFor names what a rank waits for, in places where it waits.
 var waitsFor = map[Place]string{
 	Place(trace.Wait): "waiting for the next minibatch, whose rows come from other ranks",
 	Place(trace.Sync): "waiting for the sum of gradients of all ranks",
 }
 
-// where says in words where a rank is.
+// where describes in words where a rank is.
 func where(b beat) string {
 	switch p := Place(b.Place); {
 	case b.Epoch == 0:

@@ -209,7 +209,8 @@ func TestOneRankTells(t *testing.T) {
 	if len(told) > 0 {
 		t.Errorf("a second rank tells: %v", <-told)
 	}
-	if _, err := os.Stat(filepath.Join(dir, rundir.HeartbeatFile)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, rundir.HeartbeatFile)); !errors.Is(err,
+		os.ErrNotExist) {
 		t.Errorf("the heartbeat is left: %v", err)
 	}
 }

@@ -1,11 +1,13 @@
 //go:build faults
 
-// Package faults kills, stops, starves and deceives ranks of a training job under mpirun, and holds every job to the same outcome: it ends soon,
-// with one message, leaves no process and no half file behind, and the next start comes to the bits of a run in which nothing happened.
+// Package faults kills, stops, starves and deceives ranks of a training job under mpirun, and holds
+// every job to the same outcome: it ends soon, with one message, leaves no process and no half file
+// behind, and the next start comes to the bits of a run in which nothing happened.
 //
 //	go test -tags faults ./tests/faults -faults 50 -seed 1
 //
-// Every kind of fault comes once at each of its points; the rest are drawn at random from the seed, which is printed.
+// Every kind of fault comes once at each of its points; the rest are drawn at random from the seed,
+// which is printed.
 package faults
 
 import (
@@ -48,7 +50,8 @@ run: {progress: lines, ranks_per_node: 1, stall_seconds: 3}
 checkpoint: {every_steps: 3}
 `
 
-// unhurried makes steps long enough for a checkpoint every few of them to be written in time, as in any run worth saving.
+// unhurried makes steps long enough for a checkpoint every few of them to be written in time, as in
+// any run worth saving.
 const unhurried = "forward=slow:25@-1:-1:-1"
 
 // kind is one way for a job to go wrong.
@@ -72,21 +75,40 @@ var (
 )
 
 var kinds = []kind{
-	{name: "kill -9", points: slices.Concat(working, []string{fault.CheckpointWrite, fault.CheckpointRename, fault.Evaluate, fault.Metrics, fault.Finish, fault.Results}), action: "kill", codes: killed, within: death, starts: true},
-	{name: "kill -9", points: []string{fault.Start, fault.Shard}, action: "kill", codes: killed, within: death},
-	{name: "SIGSTOP", points: append([]string{fault.Evaluate, fault.Finish}, working...), action: "stop", codes: []int{5}, says: `no sign of life from rank R,`, within: stall + death, starts: true},
-	{name: "I/O error", points: working, action: "fail", codes: []int{1}, says: "injected at", within: death, starts: true},
-	{name: "I/O error", points: []string{fault.Shard}, action: "fail", codes: []int{3}, says: "rank R: injected at", within: death},
-	{name: "full disk", points: []string{fault.CheckpointWrite, fault.CheckpointRename, fault.Metrics, fault.Results}, action: "full", codes: []int{1}, says: "no space left", within: death, starts: true},
-	{name: "disk that fills up", action: "fill", codes: []int{1}, says: "no space left", within: death, starts: true},
-	{name: "no memory", points: []string{fault.Alloc}, action: "memory", codes: []int{1}, says: `rank R: .*needs \d+ bytes more, .*cannot allocate memory`, within: death},
-	{name: "no memory", points: []string{fault.Forward}, action: "memory", codes: []int{1}, says: `rank R: .*needs \d+ bytes more, .*cannot allocate memory`, within: death, starts: true},
-	{name: "NaN", points: []string{fault.Loss}, action: "nan", codes: []int{4}, says: "the first that was not finite is .*rank R", within: death, starts: true},
-	{name: "slow rank", points: []string{fault.Forward, fault.Allreduce}, action: "slow:60", codes: []int{0}, within: time.Minute, starts: true},
-	{name: "truncated shard", action: "truncate", codes: []int{3}, says: `features.*npy`, within: healthy},
-	{name: "altered shard", action: "alter", codes: []int{3}, says: `features.*npy`, within: healthy},
-	{name: "file shrinks under a run", action: "shrink", codes: []int{1}, says: `features.*npy.*shrank`, within: death, starts: true, each: true},
-	{name: "file is overwritten under a run", action: "overwrite", codes: []int{3}, says: `indices.npy: altered`, within: death, starts: true, each: true},
+	{name: "kill -9", points: slices.Concat(working,
+		[]string{fault.CheckpointWrite, fault.CheckpointRename, fault.Evaluate, fault.Metrics,
+			fault.Finish, fault.Results}), action: "kill", codes: killed, within: death, starts: true},
+	{name: "kill -9", points: []string{fault.Start, fault.Shard}, action: "kill", codes: killed,
+		within: death},
+	{name: "SIGSTOP", points: append([]string{fault.Evaluate, fault.Finish}, working...),
+		action: "stop", codes: []int{5}, says: `no sign of life from rank R,`, within: stall +
+			death, starts: true},
+	{name: "I/O error", points: working, action: "fail", codes: []int{1}, says: "injected at",
+		within: death, starts: true},
+	{name: "I/O error", points: []string{fault.Shard}, action: "fail", codes: []int{3},
+		says: "rank R: injected at", within: death},
+	{name: "full disk", points: []string{fault.CheckpointWrite, fault.CheckpointRename,
+		fault.Metrics, fault.Results}, action: "full", codes: []int{1}, says: "no space left",
+		within: death, starts: true},
+	{name: "disk that fills up", action: "fill", codes: []int{1}, says: "no space left",
+		within: death, starts: true},
+	{name: "no memory", points: []string{fault.Alloc}, action: "memory", codes: []int{1},
+		says: `rank R: .*needs \d+ bytes more, .*cannot allocate memory`, within: death},
+	{name: "no memory", points: []string{fault.Forward}, action: "memory", codes: []int{1},
+		says: `rank R: .*needs \d+ bytes more, .*cannot allocate memory`, within: death,
+		starts: true},
+	{name: "NaN", points: []string{fault.Loss}, action: "nan", codes: []int{4},
+		says: "the first that was not finite is .*rank R", within: death, starts: true},
+	{name: "slow rank", points: []string{fault.Forward, fault.Allreduce}, action: "slow:60",
+		codes: []int{0}, within: time.Minute, starts: true},
+	{name: "truncated shard", action: "truncate", codes: []int{3}, says: `features.*npy`,
+		within: healthy},
+	{name: "altered shard", action: "alter", codes: []int{3}, says: `features.*npy`,
+		within: healthy},
+	{name: "file shrinks under a run", action: "shrink", codes: []int{1},
+		says: `features.*npy.*shrank`, within: death, starts: true, each: true},
+	{name: "file is overwritten under a run", action: "overwrite", codes: []int{3},
+		says: `indices.npy: altered`, within: death, starts: true, each: true},
 }
 
 // killed is what launchers make of a rank's death by SIGKILL.
@@ -109,7 +131,8 @@ func (i injection) String() string {
 	if i.point == "" {
 		return fmt.Sprintf("%s, %d ranks%s", i.name, i.ranks, where)
 	}
-	return fmt.Sprintf("%s at %s, rank %d of %d, epoch %d, step %d%s", i.name, i.point, i.rank, i.ranks, i.epoch, i.step, where)
+	return fmt.Sprintf("%s at %s, rank %d of %d, epoch %d, step %d%s", i.name, i.point, i.rank,
+		i.ranks, i.epoch, i.step, where)
 }
 
 // spec is the injection as HALOGNN_FAULTS has it. Some points know no epoch or step.
@@ -120,7 +143,8 @@ func (i injection) spec() string {
 		return ""
 	case fault.Evaluate:
 		epoch = i.epoch
-	case fault.Sample, fault.Ask, fault.Reply, fault.Exchange, fault.Forward, fault.Allreduce, fault.Loss:
+	case fault.Sample, fault.Ask, fault.Reply, fault.Exchange, fault.Forward, fault.Allreduce,
+		fault.Loss:
 		epoch, step = i.epoch, i.step
 	}
 	return fmt.Sprintf("%s=%s@%d:%d:%d", i.point, i.action, i.rank, epoch, step)
@@ -133,7 +157,8 @@ func (l *lab) place(random *rand.Rand, k kind, point string) injection {
 		i.ranks = 4
 	}
 	i.rank, i.epoch = random.IntN(i.ranks), 1+random.IntN(epochs)
-	if slices.Contains([]string{fault.CheckpointWrite, fault.CheckpointRename, fault.Metrics, fault.Results}, point) {
+	if slices.Contains([]string{fault.CheckpointWrite, fault.CheckpointRename, fault.Metrics,
+		fault.Results}, point) {
 		i.rank = 0 // it alone writes
 	}
 	i.step = random.IntN(l.steps[i.ranks])
@@ -144,7 +169,8 @@ func (l *lab) place(random *rand.Rand, k kind, point string) injection {
 // injections returns every kind at every point of it, and then random ones.
 func (l *lab) injections() (all []injection) {
 	random := rand.New(rand.NewPCG(*seed, 99))
-	kinds := slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool { return k.action == "fill" && l.disk == "" })
+	kinds := slices.DeleteFunc(slices.Clone(kinds),
+		func(k kind) bool { return k.action == "fill" && l.disk == "" })
 	for _, k := range kinds {
 		for _, p := range k.points {
 			all = append(all, l.place(random, k, p))
@@ -161,12 +187,14 @@ func (l *lab) injections() (all []injection) {
 		}
 		all = append(all, l.place(random, k, point))
 	}
-	return slices.DeleteFunc(all, func(i injection) bool { return !strings.Contains(i.String(), *only) })
+	return slices.DeleteFunc(all,
+		func(i injection) bool { return !strings.Contains(i.String(), *only) })
 }
 
 func TestFaults(t *testing.T) {
 	l := newLab(t)
-	fmt.Printf("seed %d; %d and %d steps an epoch on 2 and 4 ranks\n", *seed, l.steps[2], l.steps[4])
+	fmt.Printf("seed %d; %d and %d steps an epoch on 2 and 4 ranks\n", *seed, l.steps[2],
+		l.steps[4])
 	good, mostLost := 0, 0
 	all := l.injections()
 	injected, required := map[string]int{}, map[string]int{}
@@ -187,13 +215,16 @@ func TestFaults(t *testing.T) {
 			word = "NOT as required"
 			t.Errorf("%v:\n  %s\n%s", i, strings.Join(o.faults, "\n  "), o.text)
 		}
-		fmt.Printf("%3d  code %3d  %5.1f s after it  %-15s  %v\n", n+1, o.code, o.took.Seconds(), word, i)
-		if err := errors.Join(os.RemoveAll(run), os.RemoveAll(filepath.Join(l.dir, name+"-parts"))); err != nil {
+		fmt.Printf("%3d  code %3d  %5.1f s after it  %-15s  %v\n", n+1, o.code, o.took.Seconds(),
+			word, i)
+		if err := errors.Join(os.RemoveAll(run),
+			os.RemoveAll(filepath.Join(l.dir, name+"-parts"))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(injected)) {
 		fmt.Printf("%-34s %3d of %3d as required\n", name, required[name], injected[name])
 	}
-	fmt.Printf("%d faults injected, %d with the required outcome; at most %d steps lost\n", len(all), good, mostLost)
+	fmt.Printf("%d faults injected, %d with the required outcome; at most %d steps lost\n",
+		len(all), good, mostLost)
 }

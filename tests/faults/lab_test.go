@@ -49,8 +49,10 @@ func (l *lab) start(ranks int, faults string, during func(), args ...string) job
 	if err := os.Remove(l.mark); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		l.Fatal(err)
 	}
-	c := exec.Command(l.launcher, append([]string{"-np", strconv.Itoa(ranks), l.program, "train"}, args...)...)
-	c.Env = append(os.Environ(), "HALOGNN_FAULTS="+strings.Trim(faults+","+unhurried, ","), "HALOGNN_FAULT_MARK="+l.mark)
+	c := exec.Command(l.launcher,
+		append([]string{"-np", strconv.Itoa(ranks), l.program, "train"}, args...)...)
+	c.Env = append(os.Environ(), "HALOGNN_FAULTS="+strings.Trim(faults+","+unhurried, ","),
+		"HALOGNN_FAULT_MARK="+l.mark)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
@@ -61,7 +63,8 @@ func (l *lab) start(ranks int, faults string, during func(), args ...string) job
 	if during != nil {
 		during()
 	}
-	hung := time.AfterFunc(2*time.Minute, func() { _ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) })
+	hung := time.AfterFunc(2*time.Minute,
+		func() { _ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) })
 	err := c.Wait()
 	if !hung.Stop() {
 		l.Errorf("%s: the job did not end in two minutes", faults)
@@ -82,12 +85,15 @@ func newLab(t *testing.T) *lab {
 	if launcher == "" {
 		t.Skip("HALOGNN_MPIRUN is not set: no MPI was found when env.sh was sourced, or it was not")
 	}
-	l := &lab{T: t, dir: t.TempDir(), launcher: launcher, digest: map[int]string{}, steps: map[int]int{}}
+	l := &lab{T: t, dir: t.TempDir(), launcher: launcher, digest: map[int]string{},
+		steps: map[int]int{}}
 	l.program, l.mark = filepath.Join(l.dir, "halognn-faults"), filepath.Join(l.dir, "mark")
 	l.must("go", "build", "-tags", "faults", "-o", l.program, "halognn/src/cmd/halognn")
 	data := filepath.Join(l.dir, "data")
-	l.must(l.program, "generate", "--kind", "sbm", "--vertices", "1200", "--degree", "8", "--features", "8", "--classes", "4", "--seed", "1", "--out", data)
-	l.must(l.program, "partition", "--data", data, "--parts", "4", "--method", "ldg", "--seed", "1", "--out", l.parts())
+	l.must(l.program, "generate", "--kind", "sbm", "--vertices", "1200", "--degree", "8",
+		"--features", "8", "--classes", "4", "--seed", "1", "--out", data)
+	l.must(l.program, "partition", "--data", data, "--parts", "4", "--method", "ldg", "--seed", "1",
+		"--out", l.parts())
 	if err := os.WriteFile(filepath.Join(l.dir, "config.yaml"), []byte(config), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +115,8 @@ func (l *lab) mount() {
 		l.Fatal(err)
 	}
 	if err := syscall.Mount("none", disk, "tmpfs", 0, "size=4m"); err != nil {
-		fmt.Printf("left out: a disk that is really full, since none of a few megabytes can be mounted (%v); run as root\n", err)
+		fmt.Printf("left out: a disk that is really full, since none of a few megabytes can be "+
+			"mounted (%v); run as root\n", err)
 		return
 	}
 	l.Cleanup(func() {
@@ -123,7 +130,8 @@ func (l *lab) mount() {
 func (l *lab) parts() string { return filepath.Join(l.dir, "parts") }
 
 func (l *lab) args(parts, run string) []string {
-	return []string{"--config", filepath.Join(l.dir, "config.yaml"), "--set", "data.parts=" + parts, "--set", "run.dir=" + run}
+	return []string{"--config", filepath.Join(l.dir, "config.yaml"), "--set", "data.parts=" + parts,
+		"--set", "run.dir=" + run}
 }
 
 func (l *lab) summary(run string) (digest string, steps int) {
@@ -161,7 +169,8 @@ func (l *lab) processes(run string) (ids []string) {
 		ids = nil
 		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, path := range lines {
-			if text, err := os.ReadFile(path); err == nil && bytes.Contains(text, []byte("run.dir="+run+"\x00")) {
+			if text, err := os.ReadFile(path); err == nil &&
+				bytes.Contains(text, []byte("run.dir="+run+"\x00")) {
 				ids = append(ids, filepath.Base(filepath.Dir(path)))
 			}
 		}
@@ -204,7 +213,8 @@ func (l *lab) alter(file string) {
 	}
 }
 
-// overwrite puts vertices that there are not into an array of them, in place: the file does not shrink for a moment.
+// overwrite puts vertices that there are not into an array of them, in place: the file does not
+// shrink for a moment.
 func (l *lab) overwrite(file string) {
 	const header = 128
 	f, err := os.OpenFile(file, os.O_RDWR, 0)

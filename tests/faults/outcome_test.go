@@ -31,17 +31,20 @@ func (o *outcome) bad(format string, args ...any) {
 	o.faults = append(o.faults, fmt.Sprintf(format, args...))
 }
 
-// outside are the faults that are made from outside: what is done before the job to its copy of the parts or, while it runs slowly and has a
-// checkpoint, to them or to the run.
+// outside are the faults that are made from outside: what is done before the job to its copy of the
+// parts or, while it runs slowly and has a checkpoint, to them or to the run.
 var outside = map[string]struct {
 	before func(l *lab, parts string)
 	during func(l *lab, parts, run string)
 }{
-	"truncate":  {before: func(l *lab, parts string) { l.truncate(l.featuresOf(parts), 2) }},
-	"alter":     {before: func(l *lab, parts string) { l.alter(l.featuresOf(parts)) }},
-	"shrink":    {during: func(l *lab, parts, _ string) { l.truncate(l.featuresOf(parts), 3) }},
-	"overwrite": {during: func(l *lab, parts, _ string) { l.overwrite(filepath.Join(parts, "indices.npy")) }},
-	"fill":      {during: func(l *lab, _, run string) { l.fill(filler(run)) }},
+	"truncate": {before: func(l *lab, parts string) { l.truncate(l.featuresOf(parts), 2) }},
+	"alter":    {before: func(l *lab, parts string) { l.alter(l.featuresOf(parts)) }},
+	"shrink":   {during: func(l *lab, parts, _ string) { l.truncate(l.featuresOf(parts), 3) }},
+	"overwrite": {during: func(l *lab, parts,
+		_ string) {
+		l.overwrite(filepath.Join(parts, "indices.npy"))
+	}},
+	"fill": {during: func(l *lab, _, run string) { l.fill(filler(run)) }},
 }
 
 // inject makes one fault happen.
@@ -135,7 +138,8 @@ func (o *outcome) compare(l *lab, i injection, run, when string) {
 func (l *lab) again(o *outcome, i injection, run, resume string) {
 	args := l.args(l.parts(), run)
 	if resume != "" && len(l.checkpoints(run)) > 0 {
-		if out, _ := exec.Command(l.program, "check", run).CombinedOutput(); bytes.Count(out, []byte("\n")) != 1 || !bytes.Contains(out, []byte("the run has not finished")) {
+		if out, _ := exec.Command(l.program, "check", run).CombinedOutput(); bytes.Count(out,
+			[]byte("\n")) != 1 || !bytes.Contains(out, []byte("the run has not finished")) {
 			o.bad("halognn check finds more than that the run has not finished: %s", out)
 		}
 		args = []string{"--resume", run, "--set", "data.parts=" + l.parts()}
@@ -170,7 +174,8 @@ func (l *lab) lost(i injection, run string) int {
 	return max(0, done-newest)
 }
 
-// trained returns how many steps the log of a run says were trained, of which an epoch has perEpoch.
+// trained returns how many steps the log of a run says were trained, of which an epoch has
+// perEpoch.
 func (l *lab) trained(run string, perEpoch int) (steps int) {
 	text, err := os.ReadFile(filepath.Join(run, "metrics.jsonl"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -191,7 +196,9 @@ func (l *lab) trained(run string, perEpoch int) (steps int) {
 // halfFiles lists what should have been renamed or removed.
 func (l *lab) halfFiles(run string) (names []string) {
 	_ = filepath.WalkDir(run, func(path string, d fs.DirEntry, err error) error {
-		if base := filepath.Base(path); err == nil && path != run && (strings.HasPrefix(base, ".") || strings.Contains(base, "tmp") || strings.HasPrefix(base, "heartbeat") || base == "lock") {
+		if base := filepath.Base(path); err == nil && path != run &&
+			(strings.HasPrefix(base, ".") || strings.Contains(base, "tmp") ||
+				strings.HasPrefix(base, "heartbeat") || base == "lock") {
 			names = append(names, path)
 		}
 		return nil

@@ -19,7 +19,8 @@ import (
 	"time"
 )
 
-var shrinks = flag.Int("shrinks", 20, "how many files to truncate, half of them under ranks in one process")
+var shrinks = flag.Int("shrinks", 20,
+	"how many files to truncate, half of them under ranks in one process")
 
 // shrink is a file of the parts that loses its tail under a running job.
 type shrink struct {
@@ -28,6 +29,7 @@ type shrink struct {
 	batch, workers int
 	perNode        int // 0: as launched
 	device, policy string
+	topology       string
 	file           string
 	page           int64         // the first that is lost
 	after          time.Duration // the beginning of the log
@@ -66,7 +68,8 @@ const pageBytes = 4096
 func (l *lab) command(s shrink, parts, run string) *exec.Cmd {
 	args := append([]string{"train"}, l.args(parts, run)...)
 	for _, set := range []string{
-		"train.epochs=100000", "train.eval_every=3", "checkpoint.every_steps=50", "run.stall_seconds=0",
+		"train.epochs=100000", "train.eval_every=3", "checkpoint.every_steps=50",
+		"run.stall_seconds=0",
 		"compute.device=" + s.device, "cache.policy=" + s.policy, "cache.alpha=0.05",
 		fmt.Sprint("sample.batch=", s.batch), fmt.Sprint("run.ranks_per_node=", s.perNode),
 		fmt.Sprint("pipeline.depth=", s.depth), fmt.Sprint("pipeline.workers=", s.workers),
@@ -77,7 +80,8 @@ func (l *lab) command(s shrink, parts, run string) *exec.Cmd {
 	if !s.mpi {
 		return exec.Command(l.program, append(args, "--ranks-in-process", strconv.Itoa(s.ranks))...)
 	}
-	return exec.Command(l.launcher, append([]string{"-np", strconv.Itoa(s.ranks), l.program}, args...)...)
+	return exec.Command(l.launcher,
+		append([]string{"-np", strconv.Itoa(s.ranks), l.program}, args...)...)
 }
 
 // truncated runs a job, truncates the file and returns what is wrong with the job's end.
@@ -101,7 +105,10 @@ func (l *lab) truncated(s shrink, run string) (took time.Duration, faults []stri
 	if err := os.Truncate(filepath.Join(parts, s.file), s.page*pageBytes); err != nil {
 		l.Fatal(err)
 	}
-	bad := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	bad := func(format string,
+		args ...any) {
+		faults = append(faults, fmt.Sprintf(format, args...))
+	}
 	var err error
 	select {
 	case err = <-ended:
@@ -137,7 +144,8 @@ func (l *lab) truncated(s shrink, run string) (took time.Duration, faults []stri
 	if faults != nil {
 		bad("%s", out.String())
 	}
-	if err := errors.Join(os.RemoveAll(run), os.RemoveAll(parts)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := errors.Join(os.RemoveAll(run), os.RemoveAll(parts)); err != nil &&
+		!errors.Is(err, fs.ErrNotExist) {
 		l.Fatal(err)
 	}
 	return took, faults
@@ -152,8 +160,8 @@ func (l *lab) signal(run string, s syscall.Signal) {
 	}
 }
 
-// Files shrink under running jobs, in one process and under mpirun: each job ends, and says which file
-// it was. One that hangs is reported with all its stacks.
+// Files shrink under running jobs, in one process and under mpirun: each job ends, and says which
+// file it was. One that hangs is reported with all its stacks.
 func TestShrinks(t *testing.T) {
 	l := newLab(t)
 	random := rand.New(rand.NewPCG(*seed, 17))
@@ -187,7 +195,8 @@ func TestTwoRanksFailAtOnce(t *testing.T) {
 		run := filepath.Join(l.dir, fmt.Sprint("twice-", depth))
 		faults := fmt.Sprintf("sample=fail@0:1:%d,forward=slow:300@1:1:%d,forward=fail@1:1:%d",
 			step+depth, step, step)
-		args := append(l.args(l.parts(), run), "--set", "sample.batch=8", "--set", "run.stall_seconds=0",
+		args := append(l.args(l.parts(), run), "--set", "sample.batch=8", "--set",
+			"run.stall_seconds=0",
 			"--set", fmt.Sprint("pipeline.depth=", depth))
 		j := l.start(2, faults, nil, args...)
 		said := messages(j.text)
@@ -195,7 +204,8 @@ func TestTwoRanksFailAtOnce(t *testing.T) {
 			t.Errorf("depth %d: code %d after %v:\n%s", depth, j.code, took, j.text)
 		}
 		for _, text := range said {
-			if !strings.Contains(text, ": epoch 1: item ") || !strings.Contains(text, "injected at") {
+			if !strings.Contains(text, ": epoch 1: item ") ||
+				!strings.Contains(text, "injected at") {
 				t.Errorf("depth %d: %s", depth, text)
 			}
 		}

@@ -62,7 +62,8 @@ func run(programs []string) error {
 	if len(builds) == 2 {
 		cases = append(cases, crossing(before)...)
 	}
-	cases = slices.DeleteFunc(cases, func(c gridCase) bool { return !strings.Contains(c.name, *match) })
+	cases = slices.DeleteFunc(cases,
+		func(c gridCase) bool { return !strings.Contains(c.name, *match) })
 	differ := make([]bool, len(cases))
 	text := make([]string, len(cases))
 	each(len(cases), func(i int) {
@@ -140,8 +141,10 @@ func (b *build) prepare() error {
 			"--classes", "5", "--seed", "1", "--out", b.path("data")},
 		{"generate", "--kind", "sbm", "--vertices", "900", "--degree", "9", "--features", "8",
 			"--classes", "2", "--seed", "2", "--out", b.path("data-two")},
-		{"partition", "--data", b.path("data"), "--parts", "4", "--method", "ldg", "--out", b.path("parts")},
-		{"partition", "--data", b.path("data-two"), "--parts", "4", "--method", "random", "--out", b.path("two")},
+		{"partition", "--data", b.path("data"), "--parts", "4", "--method", "ldg", "--out",
+			b.path("parts")},
+		{"partition", "--data", b.path("data-two"), "--parts", "4", "--method", "random", "--out",
+			b.path("two")},
 	} {
 		if out, err := b.run(args...); err != nil {
 			return fmt.Errorf("%s %s: %w\n%s", b.program, strings.Join(args, " "), err, out)
@@ -171,7 +174,8 @@ type gridCase struct {
 
 // policies are those of cache.policy with the settings they are tried with.
 var policies = []string{
-	"none", "degree", "halo1", "wpr", "paths", "sim", "vip", "oracle", "prefetch", "sieve", "lookahead",
+	"none", "degree", "halo1", "wpr", "paths", "sim", "vip", "oracle", "prefetch", "sieve",
+	"lookahead",
 }
 
 func grid() []gridCase {
@@ -182,7 +186,8 @@ func grid() []gridCase {
 			transport = "mpi"
 		}
 		name := fmt.Sprintf("train %d ranks %s %s", ranks, transport, strings.Join(sets, " "))
-		all = append(all, gridCase{name, func(b *build) string { return b.train(ranks, mpi, sets) }})
+		all = append(all, gridCase{name,
+			func(b *build) string { return b.train(ranks, mpi, sets) }})
 	}
 	apart := "run.ranks_per_node=1"
 	for _, p := range policies {
@@ -203,13 +208,16 @@ func grid() []gridCase {
 		}
 	}
 	for _, sets := range [][]string{
-		{"model.kind=mlp"}, {"model.norm=layer", "train.optimizer=adamw", "train.weight_decay=0.01"},
+		{"model.kind=mlp"}, {"model.norm=layer", "train.optimizer=adamw",
+			"train.weight_decay=0.01"},
 		{"train.optimizer=sgd", "train.schedule=cosine", "train.warmup_steps=3"},
-		{"train.schedule=step", "train.step_epochs=1"}, {"train.eval_mode=full", "train.patience=1"},
+		{"train.schedule=step", "train.step_epochs=1"},
+		{"train.eval_mode=full", "train.patience=1"},
 		{"train.eval_every=0"}, {"compute.device=ref"}, {"compute.threads=2", "pipeline.workers=3"},
 		{"topology.load=copy"}, {"sample.fanouts=-1,3"}, {"model.layers=3", "sample.fanouts=4,3,2"},
 		{"cache.policy=vip", "cache.placement=group", "run.ranks_per_node=2"},
-		{"cache.policy=degree", "cache.placement=group", "cache.peer_cost=0.5", "run.ranks_per_node=2"},
+		{"cache.policy=degree", "cache.placement=group", "cache.peer_cost=0.5",
+			"run.ranks_per_node=2"},
 		{"cache.policy=prefetch", "cache.initial=vip", "cache.scores=compact", apart},
 		{"cache.policy=prefetch", "cache.evict=false", apart},
 		{"cache.policy=prefetch", "cache.halo_hops=1", "cache.halo_fraction=0.3", apart},
@@ -282,7 +290,8 @@ type sum struct {
 }
 
 func (b *build) args(command, dir string, sets []string) []string {
-	args := []string{command, "--config", b.path("config.yaml"), "--set", "data.parts=" + b.path("parts")}
+	args := []string{command, "--config", b.path("config.yaml"), "--set", "data.parts=" +
+		b.path("parts")}
 	if dir != "" {
 		args = append(args, "--set", "run.dir="+dir)
 	}
@@ -416,7 +425,8 @@ func (b *build) simulate(args []string) string {
 	if err != nil {
 		return err.Error()
 	}
-	all := append([]string{"simulate", "--parts", b.path("parts"), "--fanouts", "5,5", "--batch", "50",
+	all := append([]string{"simulate", "--parts", b.path("parts"), "--fanouts", "5,5", "--batch",
+		"50",
 		"--delta", "4", "--gamma", "0.9", "--alphas", "0.1,0.3", "--epochs", "2",
 		"--policies", strings.Join(policies, ",") + ",optimum", "--out", dir}, args...)
 	if slices.Contains(args, "--last-short") {
@@ -444,7 +454,8 @@ func (b *build) plan(policy string) string {
 		return err.Error()
 	}
 	args := append(b.args("plan", "", []string{"cache.policy=" + policy, "pipeline.workers=1"}),
-		"--ranks-per-node", "1", "--cores", "1", "--flops", "1e9", "--rows", "1e6", "--network", "1",
+		"--ranks-per-node", "1", "--cores", "1", "--flops", "1e9", "--rows", "1e6", "--network",
+		"1",
 		"--memory", "4", "--out", dir)
 	if out, err := b.run(args...); err != nil {
 		return fmt.Sprintf("%v: %s", err, out)
@@ -472,7 +483,8 @@ func (b *build) blocks() string {
 	if err != nil {
 		return err.Error()
 	}
-	if out, err := b.run(append(b.args("blocks", "", nil), "--out", dir, "--steps", "5")...); err != nil {
+	if out, err := b.run(append(b.args("blocks", "", nil), "--out", dir, "--steps",
+		"5")...); err != nil {
 		return fmt.Sprintf("%v: %s", err, out)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "blocks.json"))

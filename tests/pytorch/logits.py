@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""logits.py RUN DATASET LOGITS.npy: loads RUN/model.safetensors into a plain PyTorch GraphSAGE, computes the logits of all vertices
-of DATASET, and holds those of `halognn infer --logits` against them: |difference| <= 1e-5 * max(1, |logit|).
+"""logits.py RUN DATASET LOGITS.npy: loads RUN/model.safetensors into plain PyTorch modules, computes the logits of all vertices of
+DATASET, and holds those of `halognn infer --logits` against them: |difference| <= 1e-5 * max(1, |logit|).
 
-With PyTorch Geometric the model is torch_geometric.nn.GraphSAGE and load_state_dict takes the same names; this file needs torch and numpy alone.
+The modules have the names of PyTorch Geometric's, whose models take the same tensors; this file needs torch and numpy alone.
 """
 import json
 import sys
@@ -41,28 +41,97 @@ class SAGEConv(torch.nn.Module):
         return self.lin_l(mean) + self.lin_r(x)
 
 
-class GraphSAGE(torch.nn.Module):
-    def __init__(self, cols, hidden, layers, out, norm):
+def with_self(x, source, target):
+    """Adds an edge from each vertex to itself."""
+    own = torch.arange(len(x))
+    return torch.cat([source, own]), torch.cat([target, own])
+
+
+class GCNConv(torch.nn.Module):
+    """GCNConv as it comes for gcn_norm "both"; for "right" a mean, which is normalize=False with edge weights."""
+
+    def __init__(self, cols, out, norm):
         super().__init__()
-        width = [cols] + [hidden] * (layers - 1) + [out]
-        self.convs = torch.nn.ModuleList(SAGEConv(a, b) for a, b in zip(width, width[1:]))
-        if norm == "layer":
-            self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(w) for w in width[1:-1])
+        self.lin = torch.nn.Linear(cols, out, bias=False)
+        self.bias = torch.nn.Parameter(torch.zeros(out))
         self.norm = norm
 
     def forward(self, x, source, target):
+        source, target = with_self(x, source, target)
+        degree = torch.zeros(len(x), dtype=x.dtype).index_add_(0, target, torch.ones(len(target), dtype=x.dtype))
+        weight = 1 / degree[target] if self.norm == "right" else (degree[source] * degree[target]) ** -0.5
+        return self.lin(torch.zeros_like(x).index_add_(0, target, x[source] * weight[:, None])) + self.bias
+
+
+class GINConv(torch.nn.Module):
+    """GINConv(Sequential(Linear, ReLU, Linear), train_eps=True)."""
+
+    def __init__(self, cols, hidden, out):
+        super().__init__()
+        self.nn = torch.nn.Sequential(torch.nn.Linear(cols, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, out))
+        self.eps = torch.nn.Parameter(torch.zeros(1))
+
+    def forward(self, x, source, target):
+        return self.nn(((1 + self.eps) * x).index_add(0, target, x[source]))
+
+
+class GATConv(torch.nn.Module):
+    """GATConv(heads=heads, concat=concat, negative_slope=slope)."""
+
+    def __init__(self, cols, out, heads, concat, slope):
+        super().__init__()
+        self.lin = torch.nn.Linear(cols, heads * out, bias=False)
+        self.att_src = torch.nn.Parameter(torch.zeros(1, heads, out))
+        self.att_dst = torch.nn.Parameter(torch.zeros(1, heads, out))
+        self.bias = torch.nn.Parameter(torch.zeros(heads * out if concat else out))
+        self.heads, self.out, self.concat, self.slope = heads, out, concat, slope
+
+    def forward(self, x, source, target):
+        source, target = with_self(x, source, target)
+        z = self.lin(x).view(-1, self.heads, self.out)
+        score = (z * self.att_src).sum(-1)[source] + (z * self.att_dst).sum(-1)[target]
+        e = torch.exp(torch.nn.functional.leaky_relu(score, self.slope))
+        total = torch.zeros(len(x), self.heads, dtype=x.dtype).index_add_(0, target, e)
+        y = torch.zeros_like(z).index_add_(0, target, z[source] * (e / total[target])[:, :, None])
+        return (y.flatten(1) if self.concat else y.mean(1)) + self.bias
+
+
+class Model(torch.nn.Module):
+    def __init__(self, meta):
+        super().__init__()
+        hidden, layers = int(meta["hidden"]), int(meta["layers"])
+        width = [int(meta["in"])] + [hidden] * (layers - 1) + [int(meta["out"])]
+
+        def conv(cols, out, last):
+            if meta["kind"] == "sage":
+                return SAGEConv(cols, out)
+            if meta["kind"] == "gcn":
+                return GCNConv(cols, out, meta["gcn_norm"])
+            if meta["kind"] == "gin":
+                return GINConv(cols, hidden if layers > 1 else out, out)
+            concat, heads = meta["head_merge"] == "concat" and not last, int(meta["heads"])
+            return GATConv(cols, out // heads if concat else out, heads, concat, float(meta["slope"]))
+
+        self.convs = torch.nn.ModuleList(conv(a, b, i + 2 == len(width)) for i, (a, b) in enumerate(zip(width, width[1:])))
+        if meta["norm"] == "layer":
+            self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(w) for w in width[1:-1])
+        self.norm = meta["norm"]
+        self.residual = meta["residual"] == "true"
+        self.activation = {"relu": torch.relu, "elu": torch.nn.functional.elu}[meta["activation"]]
+
+    def forward(self, x, source, target):
         for i, conv in enumerate(self.convs):
-            x = conv(x, source, target)
+            own, x = x, conv(x, source, target)
             if i + 1 < len(self.convs):
-                x = torch.relu(self.norms[i](x) if self.norm == "layer" else x)
+                x = self.norms[i](x) if self.norm == "layer" else x
+                x = self.activation(x + own if self.residual and i > 0 else x)
         return x
 
 
 def main():
     run, data, path = sys.argv[1:]
     tensors, meta = load(f"{run}/model.safetensors")
-    assert meta["kind"] == "sage", meta
-    model = GraphSAGE(int(meta["in"]), int(meta["hidden"]), int(meta["layers"]), int(meta["out"]), meta["norm"])
+    model = Model(meta)
     model.load_state_dict(tensors)  # strict: every name must be there, and none beside
     model.eval()
     indptr, indices = np.load(f"{data}/indptr.npy"), np.load(f"{data}/indices.npy")

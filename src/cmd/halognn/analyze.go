@@ -28,13 +28,14 @@ func analyzeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "analyze [PARTS] --config FILE.yaml [--set key.path=value ...] [--ranks K] " +
 			"[--policies vip,degree,...]",
-		Short: "Rank the vertices for static caches once, for runs that have no rank with all edges",
-		Long: "Rank, for every rank of a run, the vertices of the others as static cache policies do, " +
-			"and write them into PARTS/analysis, best first. A run with topology.kind partitioned reads " +
-			"them; so may any number of runs with the same parts, ranks, fanouts and batch. One process " +
-			"does it, with the graph mapped.",
-		Example: "  halognn analyze parts/products-4 --config inputs/products.yaml --policies vip,oracle",
-		Args:    cobra.MaximumNArgs(1),
+		Short: "Rank the vertices for static caches, for runs in which no rank has all edges",
+		Long: "Rank, for every rank of a run, the vertices of the others as static cache " +
+			"policies do, and write them into PARTS/analysis, best first. Runs with topology.kind " +
+			"partitioned read them: any number of runs with the same parts, ranks, fanouts and " +
+			"batch. One process does it, with the graph mapped.",
+		Example: "  halognn analyze parts/products-4 --config inputs/products.yaml " +
+			"--policies vip,oracle",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := required(c, "config"); err != nil {
 				return err
@@ -108,7 +109,8 @@ func analyze(command *cobra.Command, o analyzeFlags, args []string) error {
 		defer j.Close()
 		if !j.Reads() {
 			return usageError(fmt.Errorf(
-				"a model of kind %s reads no neighbours, so it has no use for a cache", spec.Model.Kind))
+				"a model of kind %s reads no neighbours, so it has no use for a cache",
+				spec.Model.Kind))
 		}
 		m, err := access.New(&s.Topology().Graph, access.Options{})
 		if err != nil {

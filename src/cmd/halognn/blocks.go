@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 
@@ -9,6 +8,7 @@ import (
 
 	"halognn/src/compute/ref"
 	"halognn/src/config"
+	"halognn/src/nn"
 	"halognn/src/shard"
 	"halognn/src/train"
 )
@@ -56,8 +56,8 @@ func runBlocks(command *cobra.Command, o blocksFlags) error {
 	if err != nil {
 		return usageError(err)
 	}
-	if c.Model.Kind == "mlp" {
-		return usageError(errors.New("model.kind is mlp, which reads no neighbours, so its minibatches have no blocks; set it to sage"))
+	if !nn.FindKind(c.Model.Kind).ReadsNeighbours {
+		return usageError(fmt.Errorf("model.kind is %s, which reads no neighbours, so its minibatches have no blocks; set it to sage", c.Model.Kind))
 	}
 	s, err := shard.Open(c.Data.Parts, shard.Options{})
 	if err != nil {
@@ -70,10 +70,13 @@ func runBlocks(command *cobra.Command, o blocksFlags) error {
 	if o.ranks == 0 {
 		o.ranks = s.Parts
 	}
-	env := train.Env{Shards: s, Device: ref.New(), Workers: runtime.GOMAXPROCS(0), Version: version}
+	export := train.Export{
+		Shards: s, Device: ref.New(), Workers: runtime.GOMAXPROCS(0), Version: version,
+		Ranks: o.ranks, Steps: o.steps, Dir: o.out,
+	}
 	var b *train.Blocks
 	err = workOn(s, func() (err error) {
-		b, err = train.WriteBlocks(env, trainOptions(c), o.ranks, o.steps, o.out)
+		b, err = train.WriteBlocks(export, trainOptions(c))
 		return err
 	})
 	if err != nil {

@@ -39,24 +39,29 @@ func check(dir string) (what string, err error) {
 		defer d.Close()
 		return fmt.Sprintf("dataset of %d vertices", d.Meta.Vertices), d.Verify()
 	}
-	return "", fmt.Errorf("%s holds neither a dataset or parts (meta.json) nor a run (%s)", dir, rundir.ConfigFile)
+	return "", fmt.Errorf("%s holds neither a dataset or parts (meta.json) nor a run (%s)", dir,
+		rundir.ConfigFile)
 }
 
-// isParts reports whether the directory's meta.json is that of parts: they have offsets, a dataset has none.
+// isParts reports whether the directory's meta.json is that of parts: they have offsets, a dataset
+// has none.
 func isParts(dir string) bool {
 	var meta struct{ Offsets []int64 }
 	text, err := os.ReadFile(filepath.Join(dir, "meta.json"))
 	return err == nil && json.Unmarshal(text, &meta) == nil && len(meta.Offsets) > 0
 }
 
-// checkRun verifies that a run is complete: config, checkpoints, summary, and a model whose weights can be read.
+// checkRun verifies that a run is complete: config, checkpoints, summary, and a model whose weights
+// can be read.
 func checkRun(dir string) error {
 	_, configErr := config.Load(filepath.Join(dir, rundir.ConfigFile), nil)
 	var s train.Summary
 	text, err := os.ReadFile(filepath.Join(dir, rundir.SummaryFile))
 	configErr = errors.Join(configErr, rundir.VerifyCheckpoints(dir, train.SoundState))
 	if errors.Is(err, os.ErrNotExist) {
-		return errors.Join(configErr, fmt.Errorf("%w: the run has not finished; go on with `halognn train --resume %s`", err, dir))
+		return errors.Join(configErr,
+			fmt.Errorf("%w: the run has not finished; go on with `halognn train --resume %s`", err,
+				dir))
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &s)

@@ -15,15 +15,18 @@ func configCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config [--config FILE.yaml] [--set key.path=value ...]",
 		Short: "Print all keys of the run config with their defaults and meaning, as YAML",
-		Long: "Print all keys of the run config as YAML that train takes, with a comment for each: with their\n" +
+		Long: "Print all keys of the run config as YAML that train takes, with a comment for " +
+			"each: with their\n" +
 			"defaults, or, with --config, as that file sets them.",
-		Example: "  halognn config >run.yaml                    (then set data.parts and run.dir)\n" +
+		Example: "  halognn config >run.yaml                    (then set data.parts and " +
+			"run.dir)\n" +
 			"  halognn config --config inputs/demo.yaml",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if markdown {
 				if path != "" || sets != nil {
-					return usageError(errors.New("--markdown prints the page about all keys; leave out --config and --set"))
+					return usageError(errors.New("--markdown prints the page about all keys; " +
+						"leave out --config and --set"))
 				}
 				out(c, "%s", config.Markdown())
 				return nil

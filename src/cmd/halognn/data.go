@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -15,7 +16,10 @@ import (
 )
 
 // out is printed by commands to standard output.
-func out(c *cobra.Command, format string, args ...any) { fmt.Fprintf(c.OutOrStdout(), format, args...) }
+func out(c *cobra.Command, format string,
+	args ...any) {
+	fmt.Fprintf(c.OutOrStdout(), format, args...)
+}
 
 // required reports the flags of a command that must be given and are not.
 func required(c *cobra.Command, names ...string) error {
@@ -28,81 +32,136 @@ func required(c *cobra.Command, names ...string) error {
 	return usageError(errors.Join(faults...))
 }
 
-// vacant refuses an --out that holds something before the work begins; what writes there looks again.
+// vacant refuses an --out that holds something before the work begins; what writes there looks
+// again.
 func vacant(dir string) error {
 	return dataError(dataset.Vacant(dir))
 }
 
+// replaceable is an --out that may be replaced.
+type replaceable struct {
+	dir   string
+	force bool
+}
+
+func (r *replaceable) flags(c *cobra.Command, what string) {
+	c.Flags().StringVar(&r.dir, "out", "", "the "+what+" directory to write")
+	c.Flags().BoolVar(&r.force, "force", false,
+		"replace the "+what+" that --out holds, once the new one is complete")
+}
+
+// make calls work with the directory to write: --out, or one beside it that then replaces it.
+func (r *replaceable) make(work func(dir string) error) error {
+	err := vacant(r.dir)
+	if err == nil || !r.force {
+		if err == nil {
+			return work(r.dir)
+		}
+		if _, beside := dataset.Beside(r.dir); beside == nil {
+			err = fmt.Errorf("%w; --force replaces it", err)
+		}
+		return dataError(err)
+	}
+	made, err := dataset.Beside(r.dir)
+	if err != nil {
+		return dataError(err)
+	}
+	if err := work(made); err != nil {
+		return err
+	}
+	return dataError(dataset.Replace(made, r.dir))
+}
+
 func generateCommand(p *process) *cobra.Command {
 	var o dataset.GenerateOptions
-	var dir string
+	var to replaceable
 	c := &cobra.Command{
 		Use:   "generate --kind sbm|rmat [--preset NAME --scale S] --seed S --out DATASET",
 		Short: "Generate a graph with communities, power-law degrees, features and labels",
-		Example: "  halognn generate --kind sbm --preset arxiv --scale 0.1 --seed 1 --out data/arxiv\n" +
-			"  halognn generate --kind rmat --vertices 1000000 --degree 20 --features 64 --classes 10 --seed 1 --out data/rmat",
+		Example: "  halognn generate --kind sbm --preset arxiv --scale 0.1 --seed 1 --out " +
+			"data/arxiv\n" +
+			"  halognn generate --kind rmat --vertices 1000000 --degree 20 --features 64 " +
+			"--classes 10 --seed 1 --out data/rmat",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := required(c, "out"); err != nil {
 				return err
 			}
 			for _, name := range []string{"scale", "vertices", "degree", "classes"} { // zero stands for the default
-				if f := c.Flag(name); f.Changed && (f.Value.String() == "0" || strings.HasPrefix(f.Value.String(), "-")) {
+				if f := c.Flag(name); f.Changed &&
+					(f.Value.String() == "0" || strings.HasPrefix(f.Value.String(), "-")) {
 					return usageError(fmt.Errorf("--%s is %s; it must be positive", name, f.Value))
 				}
-			}
-			if err := vacant(dir); err != nil {
-				return err
 			}
 			if c.Flags().Changed("homophily") && o.Homophily == 0 {
 				o.Homophily = -1 // the zero value stands for the default
 			}
-			p.discardOnSignal()
 			if term.IsTerminal(int(os.Stderr.Fd())) {
-				o.Stage = func(line string) { fmt.Fprintf(os.Stderr, "note: %s\n", line) }
+				o.Stage = func(line string) { slog.Info(line) }
 			}
-			if err := dataset.Generate(dir, o); err != nil {
-				var system syscall.Errno
-				if errors.Is(err, dataset.ErrExists) || errors.Is(err, dataset.ErrRoom) || errors.As(err, &system) {
-					return dataError(err)
-				}
-				return usageError(err) // what is generated depends on the flags alone
+			if err := to.make(func(dir string) error {
+				p.discardOnSignal()
+				return generated(dataset.Generate(dir, o))
+			}); err != nil {
+				return err
 			}
-			d, err := dataset.Open(dir)
+			d, err := dataset.Open(to.dir)
 			if err != nil {
 				return dataError(err)
 			}
 			defer d.Close()
 			m := d.Meta
-			out(c, "%s: %d vertices, %d directed edges, %d features (%s), %d classes; %d train, %d valid, %d test\n", dir,
-				m.Vertices, m.Edges, m.Features, m.FeatureType, m.Classes, len(d.Split.Train), len(d.Split.Valid), len(d.Split.Test))
+			out(c, "%s: %d vertices, %d directed edges, %d features (%s), %d classes; %d train, "+
+				"%d valid, %d test\n", to.dir,
+				m.Vertices, m.Edges, m.Features, m.FeatureType, m.Classes, len(d.Split.Train),
+				len(d.Split.Valid), len(d.Split.Test))
 			return nil
 		},
 	}
+	to.flags(c, "DATASET")
 	f := c.Flags()
-	f.StringVar(&o.Kind, "kind", dataset.SBM, "sbm: degree-corrected stochastic block model; rmat: recursive matrix")
-	f.StringVar(&o.Preset, "preset", "", "sizes of a known graph: "+strings.Join(dataset.Presets(), ", "))
+	f.StringVar(&o.Kind, "kind", dataset.SBM,
+		"sbm: degree-corrected stochastic block model; rmat: recursive matrix")
+	f.StringVar(&o.Preset, "preset", "",
+		"sizes of a known graph: "+strings.Join(dataset.Presets(), ", "))
 	f.Float64Var(&o.Scale, "scale", 1, "multiplies the vertices of the preset")
 	f.IntVar(&o.Vertices, "vertices", 0, "vertices (default 10000, or the preset's)")
 	f.Float64Var(&o.Degree, "degree", 0, "mean degree (default 20, or the preset's)")
 	f.IntVar(&o.Features, "features", 0, "feature columns (default 64, or the preset's)")
 	f.IntVar(&o.Classes, "classes", 0, "classes (default 16, or the preset's)")
-	f.Float64Var(&o.Homophily, "homophily", 0, "share of edges that stay inside a class (default 0.8, or the preset's)")
-	f.StringVar(&o.Split, "split", "", "train/valid/test in percent (default 60/20/20, or the preset's)")
+	f.Float64Var(&o.Homophily, "homophily", 0,
+		"share of edges that stay inside a class (default 0.8, or the preset's)")
+	f.StringVar(&o.Split, "split", "",
+		"train/valid/test in percent (default 60/20/20, or the preset's)")
 	f.StringVar(&o.FeatureType, "feature-type", dataset.Float32, "float32 or float16")
 	f.Uint64Var(&o.Seed, "seed", 0, "random seed: equal seeds give equal graphs")
-	f.StringVar(&dir, "out", "", "the DATASET directory to write")
 	return c
+}
+
+// generated gives an error of the generator its exit code.
+func generated(err error) error {
+	var system syscall.Errno
+	if errors.Is(err, dataset.ErrExists) || errors.Is(err, dataset.ErrRoom) ||
+		errors.As(err, &system) {
+		return dataError(err)
+	}
+	return usageError(err) // what is generated depends on the flags alone
 }
 
 func importCommand(p *process) *cobra.Command {
 	var o dataset.ImportOptions
 	var undirected, directed bool
+	var to replaceable
+	var index int
 	c := &cobra.Command{
-		Use:   "import --format FORMAT --in PATH --out DATASET [--undirected] [--split FILE|60/20/20]",
+		Use: "import --format FORMAT --in PATH --out DATASET [--undirected] [--split " +
+			"FILE|60/20/20]",
 		Short: "Import a graph from a public file format: " + strings.Join(dataset.Formats(), ", "),
 		Example: "  halognn import --format ogb --in ogbn_products --out data/products\n" +
-			"  halognn import --format npz --in amazon_electronics_computers.npz --split 60/20/20 --seed 0 --out data/computers",
+			"  halognn import --format npz --in amazon_electronics_computers.npz --split " +
+			"60/20/20 --seed 0 --out data/computers\n" +
+			"  halognn import --format csv --in edges.csv --nodes nodes.csv --label class " +
+			"--undirected --out data/mine",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := required(c, "format", "in", "out"); err != nil {
@@ -110,7 +169,8 @@ func importCommand(p *process) *cobra.Command {
 			}
 			switch {
 			case !slices.Contains(dataset.Formats(), o.Format):
-				return usageError(fmt.Errorf("--format %s is unknown; use one of %s", o.Format, strings.Join(dataset.Formats(), ", ")))
+				return usageError(fmt.Errorf("--format %s is unknown; use one of %s", o.Format,
+					strings.Join(dataset.Formats(), ", ")))
 			case undirected && directed:
 				return usageError(errors.New("--undirected and --directed exclude each other"))
 			case undirected:
@@ -118,30 +178,58 @@ func importCommand(p *process) *cobra.Command {
 			case directed:
 				o.Undirected = dataset.No
 			}
-			if err := vacant(o.Out); err != nil {
-				return err
+			if c.Flags().Changed("split-index") {
+				o.SplitIndex = &index
 			}
-			p.discardOnSignal()
-			report, err := dataset.Import(o)
-			if err != nil {
-				return dataError(err)
-			}
-			out(c, "%s", report)
-			return nil
+			return to.make(func(dir string) error {
+				o.Out = dir
+				p.discardOnSignal()
+				report, err := dataset.Import(o)
+				if err != nil {
+					return dataError(err)
+				}
+				out(c, "%s", report)
+				return nil
+			})
 		},
 	}
+	to.flags(c, "DATASET")
 	f := c.Flags()
 	f.StringVar(&o.Format, "format", "", "one of "+strings.Join(dataset.Formats(), ", "))
 	f.StringVar(&o.In, "in", "", "the file or directory to read")
-	f.StringVar(&o.Out, "out", "", "the DATASET directory to write")
 	f.StringVar(&o.Name, "name", "", "name of the dataset (default: what the input is called)")
-	f.BoolVar(&undirected, "undirected", false, "add the reverse of every edge (default: where the format stores each edge once)")
+	f.BoolVar(&undirected, "undirected", false, "add the reverse of every edge (default: where "+
+		"the format stores each edge once)")
 	f.BoolVar(&directed, "directed", false, "keep edges as stored")
 	f.BoolVar(&o.KeepLoops, "keep-loops", false, "keep edges from a vertex to itself")
 	f.BoolVar(&o.KeepDuplicates, "keep-duplicates", false, "keep repeated edges")
-	f.StringVar(&o.Split, "split", "", "a file, or train/valid/test in percent (default: the split that comes with the data, else 60/20/20)")
+	f.StringVar(&o.Split, "split", "", "a file, or train/valid/test in percent (default: the "+
+		"split that comes with the data, else 60/20/20)")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the shuffle behind percentages")
-	f.StringVar(&o.FeatureType, "feature-type", "", "float32 or float16 (default: float16 stays, all else becomes float32)")
-	f.Int64Var(&o.MaxFeatureBytes, "max-feature-bytes", 0, "refuse features that take more than this (default: four fifths of the free disk)")
+	f.IntVar(&index, "split-index", 0, "which split, from 0, where the data come with several")
+	f.StringToStringVar(&o.Keys, "keys", nil,
+		"npz: what arrays are called, such as x=embedding,edge_index=links")
+	f.StringSliceVar(&o.Ignore, "ignore", nil, "arrays or columns to leave out, such as edge_type")
+	f.BoolVar(&o.Standardize, "standardize", false,
+		"shift and scale feature columns to mean 0, variance 1 over the training vertices")
+	f.StringVar(&o.Table.Nodes, "nodes", "", "csv: the node table")
+	f.StringVar(&o.Table.Source, "source", "",
+		"csv: column of the edge table with the source vertex (default: source, src, from, ...)")
+	f.StringVar(&o.Table.Target, "target", "",
+		"csv: column of the edge table with the target vertex (default: target, dst, to, ...)")
+	f.StringVar(&o.Table.ID, "id", "",
+		"csv: column of the node table with the vertex id (default: id, node, ..., else the first)")
+	f.StringSliceVar(&o.Table.Labels, "label", nil, "csv: column with the class, several columns "+
+		"of 0 and 1, or a .npy file (default: label, y, class)")
+	f.StringSliceVar(&o.Table.Features, "features", nil,
+		"csv: columns with features, or a .npy file (default: all other columns)")
+	f.StringVar(&o.Table.Split, "split-column", "",
+		"csv: column with train, valid or test (default: split)")
+	f.BoolVar(&o.Table.NoHeader, "no-header", false,
+		"csv: the first row is data; columns are called 0, 1, ...")
+	f.StringVar(&o.FeatureType, "feature-type", "",
+		"float32 or float16 (default: float16 stays, all else becomes float32)")
+	f.Int64Var(&o.MaxFeatureBytes, "max-feature-bytes", 0, "refuse features that take more than "+
+		"this (default: four fifths of the free disk)")
 	return c
 }

@@ -14,28 +14,29 @@ import (
 	"halognn/src/comm/mpi"
 	"halognn/src/compute/cpu"
 	"halognn/src/doctor"
-	"halognn/src/train"
 )
 
 func doctorCommand(p *process) *cobra.Command {
 	var dir string
+	var asJSON bool
 	c := &cobra.Command{
-		Use:   "doctor [--dir DIR]",
+		Use:   "doctor [--dir DIR] [--json]",
 		Short: "Measure the ranks, nodes and filesystem of a job, and say what is wrong; under mpirun or srun, like train",
 		Example: "  mpirun -np 4 halognn doctor --dir run\n" +
 			"  srun --nodes=2 --ntasks-per-node=2 --cpus-per-task=16 halognn doctor --dir /scratch/$USER",
 		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			return p.run(func(c comm.Comm) error { return doctorRank(c, p, dir) })
+			return p.run(func(c comm.Comm) error { return doctorRank(c, p, dir, asJSON) })
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", ".", "the directory to write a small file to and read it: where parts and runs are to lie")
+	c.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
 	p.flag(c)
 	return c
 }
 
 // doctorRank examines one rank, set up as train would set it up.
-func doctorRank(c comm.Comm, p *process, dir string) error {
+func doctorRank(c comm.Comm, p *process, dir string, asJSON bool) error {
 	o := doctor.Options{Dir: dir, Network: p.transport()}
 	if p.byMPI() {
 		o.Network += ", MPI " + mpi.Standard() + ", " + mpi.ThreadLevel()
@@ -45,10 +46,12 @@ func doctorRank(c comm.Comm, p *process, dir string) error {
 		o.Slow = slowBuild(info.Settings)
 	}
 	hash, err := programHash()
-	if err := train.Agree(c, err); err != nil {
+	if err := comm.Agree(c, err); err != nil {
 		return err
 	}
-	o.Same = [][2]string{{"version of halognn", version}, {"hash of the program", hash}, {"MPI library", mpi.Library()}, {"BLAS library", blasVersion(cpu.BLAS())}}
+	o.Same = [][2]string{{"version of halognn", version}, {"hash of the program", hash},
+		{"MPI library", mpi.Library()}, {"BLAS library", firstWords(cpu.BLAS(), 2)},
+		{"library of matrix products", firstWords(cpu.GEMM(), 2)}}
 	n, own, err := shareCPUs(c)
 	if err != nil {
 		return err
@@ -58,7 +61,7 @@ func doctorRank(c comm.Comm, p *process, dir string) error {
 	}
 	o.CPUs, o.Threads = own, n
 	device, err := cpu.New(cpu.Options{Threads: n, CPUs: own})
-	if err := train.Agree(c, err); err != nil {
+	if err := comm.Agree(c, err); err != nil {
 		return err
 	}
 	defer device.Close()
@@ -71,7 +74,11 @@ func doctorRank(c comm.Comm, p *process, dir string) error {
 		return err
 	}
 	if c.Rank() == 0 {
-		if err := report.Print(os.Stdout); err != nil {
+		write := report.Print
+		if asJSON {
+			write = report.WriteJSON
+		}
+		if err := write(os.Stdout); err != nil {
 			return err
 		}
 	}
@@ -80,15 +87,16 @@ func doctorRank(c comm.Comm, p *process, dir string) error {
 		if errors == 1 {
 			word = "error"
 		}
-		return withCode(exitFailed, train.AgreedOn(c, fmt.Errorf("doctor: %d %s, told above: a job cannot run like this", errors, word)))
+		return withCode(exitFailed, comm.AgreedOn(c, fmt.Errorf("doctor: %d %s, told above: a job cannot run like this", errors, word)))
 	}
 	return nil
 }
 
-// blasVersion is the name and version of a BLAS: what else it says depends on the CPU.
-func blasVersion(blas string) string {
-	words := strings.Fields(blas)
-	return strings.Join(words[:min(2, len(words))], " ")
+// firstWords returns the first n words. Of what a library says of itself they are name and version;
+// the others depend on the CPU.
+func firstWords(text string, n int) string {
+	words := strings.Fields(text)
+	return strings.Join(words[:min(n, len(words))], " ")
 }
 
 // programHash returns a hash of the file that this process runs.

@@ -7,8 +7,9 @@ import (
 	"halognn/src/config"
 )
 
-// chooseGPU takes the GPU of this process, if the config wants one and the launcher says which rank of its node this is. It is called on the thread
-// that will start MPI. What goes wrong goes wrong again when all ranks can agree on it.
+// chooseGPU takes the GPU of this process, if the config wants one and the launcher says which rank
+// of its node this is. It is called on the thread that will start MPI. What goes wrong goes wrong
+// again when all ranks can agree on it.
 func (p *process) chooseGPU(path string, sets []string) {
 	c, err := config.Load(path, sets)
 	if err != nil || c.Compute.Device != "cuda" {
@@ -27,8 +28,8 @@ type gpu struct {
 	err                   error
 }
 
-// placeGPU finds a GPU for every rank: the one that it has chosen, or else, as for ranks that are goroutines of one process, one after the
-// other. Collective.
+// placeGPU finds a GPU for every rank: the one that it has chosen, or else, as for ranks that are
+// goroutines of one process, one after the other. Collective.
 func (p *process) placeGPU(c comm.Comm) (g gpu, err error) {
 	node, err := c.Node()
 	if err != nil {

@@ -61,7 +61,7 @@ func inferRank(
 	if err != nil {
 		err = fmt.Errorf("%s holds no run: %w", run, err)
 	}
-	if err := train.Agree(c, err); err != nil {
+	if err := comm.Agree(c, err); err != nil {
 		return dataError(err)
 	}
 	j, err := openJob(c, p, config, sets, nil)
@@ -78,20 +78,20 @@ func inferRank(
 	if errors.Is(err, os.ErrNotExist) {
 		err = fmt.Errorf("%w: the run has not finished; go on with `halognn train --resume %s`", err, run)
 	}
-	if err := train.Agree(c, err); err != nil {
+	if err := comm.Agree(c, err); err != nil {
 		return dataError(err)
 	}
 	if c.Rank() == 0 {
 		err = vacantFile(what.Path)
 	}
-	if err := train.Agree(c, err); err != nil {
+	if err := comm.Agree(c, err); err != nil {
 		return dataError(err)
 	}
-	if err := train.Agree(c, fitting(run, j.env.Shards.Meta)); err != nil {
+	if err := comm.Agree(c, fitting(run, j.env.Shards.Meta)); err != nil {
 		return dataError(err)
 	}
 	err = workOn(j.env.Shards, func() error { return train.Infer(ctx, j.env, trainOptions(j.config), weights, what) })
-	if a := (*train.Agreed)(nil); errors.As(err, &a) {
+	if comm.IsAgreed(err) {
 		return dataError(err)
 	}
 	if err == nil && c.Rank() == 0 {

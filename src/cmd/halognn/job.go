@@ -39,17 +39,19 @@ func openJob(c comm.Comm, p *process, path string, sets []string, setUp *trace.S
 	if err == nil {
 		err = fault.At(fault.Start, c.Rank(), -1, -1)
 	}
-	if err := train.Agree(c, err); err != nil {
+	if err := comm.Agree(c, err); err != nil {
 		return nil, usageError(err)
 	}
 	setUp.Done(trace.SetUpLaunch)
 	j := &rankJob{process: p, comm: c, config: cfg}
 	o := shard.Options{CopyTopology: cfg.Topology.Load == "copy", Stage: cfg.Run.StageDir}
 	if cfg.Topology.Kind == config.TopologyPartitioned {
-		o.Rank, o.Ranks, o.AllLabels = c.Rank(), c.Size(), cfg.Sample.Seeds == "global"
+		o.Rank, o.Ranks = c.Rank(), c.Size()
+		o.AllLabels, o.AllRows = cfg.Sample.Seeds == "global",
+			trainOptions(cfg).Model.Needs().Weights
 	}
 	shards, err := shard.Open(cfg.Data.Parts, o)
-	if agreed := train.Agree(c, err); agreed != nil {
+	if agreed := comm.Agree(c, err); agreed != nil {
 		if shards != nil {
 			agreed = errors.Join(agreed, shards.UnlinkShared())
 		}
@@ -63,14 +65,14 @@ func openJob(c comm.Comm, p *process, path string, sets []string, setUp *trace.S
 	} {
 		if err := comm.AllEqual(c, same[0], same[1]); err != nil {
 			if errors.Is(err, comm.ErrMismatch) {
-				err = dataError(train.AgreedOn(c, fmt.Errorf("%w; start every rank with the same program, config and parts", err)))
+				err = dataError(comm.AgreedOn(c, fmt.Errorf("%w; start every rank with the same program, config and parts", err)))
 			}
 			return nil, err
 		}
 	}
 	setUp.Done(trace.SetUpOpen)
 	if cfg.Data.Verify == "hashes" {
-		if err := train.Agree(c, verifyOwn(c, shards)); err != nil {
+		if err := comm.Agree(c, verifyOwn(c, shards)); err != nil {
 			return nil, dataError(err)
 		}
 	}
@@ -108,8 +110,10 @@ func (j *rankJob) openDevice(shards *shard.Shards) error {
 	}
 	threads, workers := threads(cfg, cpus)
 	computeCPUs, poolCPUs, shared := cpu.PlanCores(allowed, threads, workers)
-	device, host, err := openDevice(cfg.Compute.Device, cpu.Options{Threads: threads, CPUs: computeCPUs, SIMD: simd(cfg)}, where)
-	if err := train.Agree(c, err); err != nil {
+	options := cpuOptions(cfg)
+	options.Threads, options.CPUs = threads, computeCPUs
+	device, host, err := openDevice(cfg.Compute.Device, options, where)
+	if err := comm.Agree(c, err); err != nil {
 		return usageError(err)
 	}
 	rows, err := gpuRows(cfg)
@@ -134,7 +138,7 @@ func (j *rankJob) openDevice(shards *shard.Shards) error {
 		}
 	}
 	if c.Rank() == 0 {
-		j.env.Progress = newProgress(cfg.Run.Progress, cfg.Train.Epochs)
+		j.env.Progress = newProgress(j.process.log, cfg.Run.Progress, cfg.Train.Epochs)
 	}
 	return nil
 }
@@ -142,7 +146,7 @@ func (j *rankJob) openDevice(shards *shard.Shards) error {
 // release gives the device back if the job ends in order. Otherwise goroutines of this rank or of
 // others may still use its memory, and the process is about to end.
 func (j *rankJob) release(err error) {
-	if agreed := (*train.Agreed)(nil); err == nil || errors.As(err, &agreed) {
+	if err == nil || comm.IsAgreed(err) {
 		_ = j.close()
 	}
 }

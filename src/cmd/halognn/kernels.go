@@ -17,7 +17,8 @@ import (
 // rateElements are what a device is measured on: more than its caches hold.
 const rateElements = 64 << 20
 
-// kernelWatch meters the device of a rank over the steps of all epochs but the first, in which memory grows, unless that is the only one.
+// kernelWatch meters the device of a rank over the steps of all epochs but the first, in which
+// memory grows, unless that is the only one.
 type kernelWatch struct {
 	meter  *meter.Meter
 	device compute.Device
@@ -47,7 +48,8 @@ func (w *kernelWatch) onSteps(begin bool) {
 // close gives back what watching took, and tells what went wrong in it.
 func (w *kernelWatch) close() error { return errors.Join(w.err, w.meter.Free()) }
 
-// report measures what the device does at best, after the run, and writes and prints what was counted beside it.
+// report measures what the device does at best, after the run, and writes and prints what was
+// counted beside it.
 func (w *kernelWatch) report(out io.Writer, dir string) error {
 	rates, err := meter.MeasureRates(w.device, rateElements)
 	if err != nil {
@@ -58,7 +60,8 @@ func (w *kernelWatch) report(out io.Writer, dir string) error {
 	if err != nil {
 		return fmt.Errorf("--kernels: %w", err)
 	}
-	if err := rundir.WriteFile(filepath.Join(dir, rundir.KernelsFile), append(text, '\n')); err != nil {
+	if err := rundir.WriteFile(filepath.Join(dir, rundir.KernelsFile),
+		append(text, '\n')); err != nil {
 		return err
 	}
 	return printKernels(out, &r)
@@ -74,22 +77,33 @@ func printKernels(out io.Writer, r *meter.Report) error {
 		return strconv.FormatFloat(amount/seconds, 'f', digits, 64)
 	}
 	line := func(name, calls string, seconds, floor float64, rates ...string) []string {
-		return append([]string{name, calls, fmt.Sprintf("%.3f", 1e3*seconds/steps), fmt.Sprintf("%.3f", 1e3*floor/steps), per(1, 100*floor, seconds)},
+		return append([]string{name, calls, fmt.Sprintf("%.3f", 1e3*seconds/steps),
+			fmt.Sprintf("%.3f", 1e3*floor/steps), per(1, 100*floor, seconds)},
 			rates...)
 	}
-	rows := [][]string{{"kernels of rank 0, a step", "calls", "ms", "at least, ms", "share, %", "GB/s", "TFLOP/s"}}
+	rows := [][]string{{"kernels of rank 0, a step", "calls", "ms", "at least, ms", "share, %",
+		"GB/s", "TFLOP/s"}}
 	for _, k := range r.Kernels {
-		rows = append(rows, line(k.Name, fmt.Sprintf("%.1f", float64(k.Calls)/steps), k.Seconds, k.Floor,
+		rows = append(rows, line(k.Name, fmt.Sprintf("%.1f", float64(k.Calls)/steps), k.Seconds,
+			k.Floor,
 			per(1, float64(k.Bytes)/1e9, k.Seconds), per(3, float64(k.Flops)/1e12, k.Seconds)))
 	}
-	rows = append(rows, line("all kernels", "", r.Busy, r.Floor), line("the step", "", r.Seconds, r.Floor))
+	rows = append(rows, line("all kernels", "", r.Busy, r.Floor),
+		line("the step", "", r.Seconds, r.Floor))
 	if _, err := fmt.Fprintln(out); err != nil {
 		return err
 	}
 	if err := trace.Table(out, rows); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "\n  no kernel ran in %.1f %% of %d steps' time; the device copies %.1f GB/s (read and written) and multiplies %.3f TFLOP/s\n",
+	for _, p := range r.Peaks {
+		if _, err := fmt.Fprintf(out, "\n  peak of %s, %s: %.3f TFLOP/s on one thread, %.3f on all",
+			p.ISA, p.Precision, p.One/1e12, p.All/1e12); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(out, "\n  no kernel ran in %.1f %% of %d steps' time; the device "+
+		"copies %.1f GB/s (read and written) and multiplies %.3f TFLOP/s\n",
 		100*r.Idle, r.Steps, r.Copy/1e9, r.Product/1e12)
 	return err
 }

@@ -3,7 +3,7 @@
 //	halognn generate | import ──> DATASET ── partition ──> PARTS ── mpirun halognn train ──> RUN ── infer ──> predictions.npy
 //	                                  └──────────── check ───┴──────────────────────────────┘
 //
-// It wires the rooms below it: flags and config in, exit codes out. It is the only place that prints an error, once, and
+// It wires the packages below it: flags and config in, exit codes out. It is the only place that prints an error, once, and
 // that aborts MPI. docs/exit-codes.md lists the codes.
 package main
 
@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"strings"
@@ -19,9 +20,6 @@ import (
 
 	"halognn/src/mem"
 )
-
-// version is set by the linker: `git describe`.
-var version = "unknown"
 
 // Exit codes: docs/exit-codes.md.
 const (
@@ -64,8 +62,14 @@ func main() {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.PersistentFlags().BoolVar(&p.log.quiet, "quiet", false, "say nothing while working; errors and results remain")
+	root.PersistentFlags().StringVar(&p.log.format, "log-format", "text", "of what is said while working: text or json (a record a line)")
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
+		log, err := p.log.logger(os.Stderr)
+		slog.SetDefault(log)
+		if err != nil {
+			return usageError(err)
+		}
 		if launched() && !underLauncher(c) {
 			return usageError(fmt.Errorf("%s is one process's work; run it without mpirun or srun", c.Name()))
 		}
@@ -74,7 +78,15 @@ func main() {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError(fmt.Errorf("%s; see `%s --help`", flagFault(err), c.CommandPath()))
 	})
-	root.AddCommand(generateCommand(p), importCommand(p), partitionCommand(p), simulateCommand(), analyzeCommand(), planCommand(), blocksCommand(), configCommand(), trainCommand(p), inferCommand(p), reportCommand(), checkCommand(), versionCommand(), doctorCommand(p))
+	root.AddCommand(generateCommand(p), importCommand(p), partitionCommand(p), simulateCommand(),
+		analyzeCommand(), planCommand(), blocksCommand(), configCommand(), trainCommand(p),
+		inferCommand(p), reportCommand(), checkCommand(), versionCommand(), doctorCommand(p),
+		manCommand())
+	must(root.RegisterFlagCompletionFunc("log-format",
+		cobra.FixedCompletions(logFormats, cobra.ShellCompDirectiveNoFileComp)))
+	for _, c := range root.Commands() {
+		complete(c)
+	}
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		help.Args = func(_ *cobra.Command, args []string) error {
@@ -95,19 +107,19 @@ func main() {
 	}
 }
 
-// noArguments refuses what is no flag.
+// noArguments rejects positional arguments.
 func noArguments(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	if c.Flags().Lookup("config") != nil && strings.Contains(args[0], ".y") {
-		return usageError(fmt.Errorf("%q is no flag; give a config by --config %s", args[0], args[0]))
+		return usageError(fmt.Errorf("%q is not a flag; give a config by --config %s", args[0], args[0]))
 	}
-	return usageError(fmt.Errorf("%q is no flag; see `%s --help`", args[0], c.CommandPath()))
+	return usageError(fmt.Errorf("%q is not a flag; see `%s --help`", args[0], c.CommandPath()))
 }
 
-// flagFault says what is wanted of a flag's value that is no number, and not which function of Go
-// was asked.
+// flagFault says what a flag takes whose value could not be parsed, where Go names the function
+// that failed.
 func flagFault(err error) string {
 	var number *strconv.NumError
 	if !errors.As(err, &number) {
@@ -122,6 +134,3 @@ func flagFault(err error) string {
 	}
 	return text + "want " + cmp.Or(want, "a whole number")
 }
-
-// say prints the error.
-func say(err error) { fmt.Fprintf(os.Stderr, "halognn: %v\n", err) }

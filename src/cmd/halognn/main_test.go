@@ -11,7 +11,8 @@ import (
 func TestFaultsOfFlags(t *testing.T) {
 	for _, c := range []struct{ flag, want string }{
 		{"--n=x", `invalid argument "x" for "--n" flag: want a whole number`},
-		{"--n=99999999999999999999", `invalid argument "99999999999999999999" for "--n" flag: the number is too large`},
+		{"--n=99999999999999999999",
+			`invalid argument "99999999999999999999" for "--n" flag: the number is too large`},
 		{"--u=-1", `invalid argument "-1" for "--u" flag: want a whole number from 0 on`},
 		{"--x=y", `invalid argument "y" for "--x" flag: want a number`},
 		{"--all=1,y", `invalid argument "1,y" for "--all" flag: want a whole number`},
@@ -21,7 +22,11 @@ func TestFaultsOfFlags(t *testing.T) {
 	} {
 		got := ""
 		command := &cobra.Command{RunE: func(*cobra.Command, []string) error { return nil }}
-		command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { got = flagFault(err); return err })
+		command.SetFlagErrorFunc(func(_ *cobra.Command,
+			err error) error {
+			got = flagFault(err)
+			return err
+		})
 		command.SetArgs([]string{c.flag})
 		command.SetErr(io.Discard)
 		command.SetOut(io.Discard)

@@ -4,11 +4,13 @@ import (
 	"halognn/src/cache"
 	"halognn/src/comm"
 	"halognn/src/compute"
+	"halognn/src/compute/cpu"
 	"halognn/src/config"
 	"halognn/src/job"
 	"halognn/src/nn"
 	"halognn/src/plan"
 	"halognn/src/policy"
+	"halognn/src/residence"
 	"halognn/src/sample"
 	"halognn/src/train"
 )
@@ -23,6 +25,9 @@ func trainOptions(c *config.Config) train.Options {
 			Model: nn.Config{
 				Kind: c.Model.Kind, Layers: c.Model.Layers, Hidden: c.Model.Hidden,
 				Dropout: float32(c.Model.Dropout), Norm: c.Model.Norm,
+				Activation: c.Model.Activation, Residual: c.Model.Residual,
+				GCNNorm: c.Model.GCNNorm, Heads: c.Model.Heads,
+				HeadMerge: c.Model.HeadMerge, Slope: float32(c.Model.Slope),
 			},
 			Optimizer: optimizer,
 			Schedule: nn.Schedule{
@@ -48,6 +53,7 @@ func trainOptions(c *config.Config) train.Options {
 			},
 		},
 		EvalEvery: c.Train.EvalEvery, EvalFull: c.Train.EvalMode == "full",
+		Metric: c.Train.Metric, Loss: objective(c),
 		Patience: c.Train.Patience, Sum: sumModes[c.Train.Allreduce],
 		Checkpoint: train.CheckpointOptions{
 			EverySteps: c.Checkpoint.EverySteps, EveryMinutes: c.Checkpoint.EveryMinutes,
@@ -56,11 +62,20 @@ func trainOptions(c *config.Config) train.Options {
 	}
 }
 
+// objective returns what the loss asks for. A config that was checked gives no error.
+func objective(c *config.Config) train.LossOptions {
+	weights, balanced, _ := config.ParseWeights(c.Train.ClassWeights)
+	o := train.LossOptions{Balanced: balanced}
+	o.Weights, o.Smoothing = weights, c.Train.LabelSmoothing
+	return o
+}
+
 var layouts = map[string]cache.Layout{
 	"auto": cache.LayoutAuto, "dense": cache.LayoutDense, "compact": cache.LayoutCompact,
 }
 
-var kernels = map[string]sample.Kernel{"fused": sample.KernelFused, config.KernelCOO: sample.KernelCOO}
+var kernels = map[string]sample.Kernel{"fused": sample.KernelFused,
+	config.KernelCOO: sample.KernelCOO}
 
 var sumModes = map[string]comm.SumMode{
 	"auto": comm.SumAuto, "reproducible": comm.SumReproducible, "mpi": comm.SumFast,
@@ -86,7 +101,7 @@ func planGPU(c *config.Config, perNode int, gigabytes float64, here compute.Devi
 	}
 	g := &plan.GPU{
 		PerNode: perNode, Memory: int64(gigabytes * 1e9), Resident: rows.Of,
-		Mapped: c.Compute.GPUReads == train.ReadsMapped,
+		Mapped: c.Compute.GPUReads == residence.ReadsMapped,
 	}
 	if d := compute.CapabilitiesOf(here).Accelerator; d != nil && g.Memory == 0 {
 		g.Memory = int64(d.Room())
@@ -95,9 +110,9 @@ func planGPU(c *config.Config, perNode int, gigabytes float64, here compute.Devi
 }
 
 // gpuRows returns how many rows lie in device memory. A config that was checked gives no error.
-func gpuRows(c *config.Config) (train.GPURows, error) {
+func gpuRows(c *config.Config) (residence.GPURows, error) {
 	share, err := config.ParseShare(c.Compute.GPURows)
-	return train.GPURows(share), err
+	return residence.GPURows(share), err
 }
 
 // threads returns how many compute threads and pool workers a rank gets of its CPUs: as many as the
@@ -120,10 +135,13 @@ func threads(c *config.Config, cpus int) (compute, workers int) {
 	return compute, workers
 }
 
-// simd returns the level that the config forces, or nothing.
-func simd(c *config.Config) string {
-	if c.Compute.SIMD == "auto" {
-		return ""
+// cpuOptions returns what the config says of the CPU backend.
+func cpuOptions(c *config.Config) cpu.Options {
+	forced := func(word string) string {
+		if word == "auto" {
+			return ""
+		}
+		return word
 	}
-	return c.Compute.SIMD
+	return cpu.Options{SIMD: forced(c.Compute.SIMD), GEMM: forced(c.Compute.GEMM)}
 }

@@ -8,7 +8,7 @@ import (
 	"halognn/src/config"
 	"halognn/src/parallel"
 	"halognn/src/policy"
-	"halognn/src/train"
+	"halognn/src/residence"
 )
 
 func TestCoresOfARank(t *testing.T) {
@@ -29,7 +29,7 @@ func TestWordsOfTheConfig(t *testing.T) {
 	for key, want := range map[string][]string{
 		"compute.gradients": parallel.Transports(),
 		"parallel.mode":     parallel.Modes(),
-		"compute.gpu_reads": {train.ReadsAuto, train.ReadsCopy, train.ReadsMapped},
+		"compute.gpu_reads": {residence.ReadsAuto, residence.ReadsCopy, residence.ReadsMapped},
 		"cache.placement":   {policy.PlacementOwn, policy.PlacementGroup},
 		"cache.scores":      slices.Collect(maps.Keys(layouts)),
 		"sample.kernel":     slices.Collect(maps.Keys(kernels)),

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"halognn/src/comm"
 	"halognn/src/dataset"
 	"halognn/src/rundir"
 	"halognn/src/shard"
@@ -30,7 +31,7 @@ func (j *rankJob) vacantRunDir() error {
 			err = fmt.Errorf("run directory: %w", err)
 		}
 	}
-	return usageError(train.Agree(j.comm, err))
+	return usageError(comm.Agree(j.comm, err))
 }
 
 // fitting returns why the model of a run is not for these parts.

@@ -19,14 +19,17 @@ import (
 
 func partitionCommand(p *process) *cobra.Command {
 	var o partition.Options
-	var data, dir string
+	var data string
+	var to replaceable
 	var order hotOrder
 	var unbalanced bool
 	c := &cobra.Command{
-		Use:     "partition --data DATASET --parts P --method metis|ldg|random|contiguous [--order degree|vip --fanouts 15,10,5 --batch 1024] [--seed S] --out PARTS",
-		Short:   "Cut a dataset into parts, one or more for each rank of a later run",
-		Example: "  halognn partition --data data/arxiv --parts 8 --method metis --out parts/arxiv-8",
-		Args:    noArguments,
+		Use: "partition --data DATASET --parts P --method metis|ldg|random|contiguous " +
+			"[--order degree|vip --fanouts 15,10,5 --batch 1024] [--seed S] --out PARTS",
+		Short: "Cut a dataset into parts, one or more for each rank of a later run",
+		Example: "  halognn partition --data data/arxiv --parts 8 --method metis --out " +
+			"parts/arxiv-8",
+		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := required(c, "data", "parts", "out"); err != nil {
 				return err
@@ -37,26 +40,35 @@ func partitionCommand(p *process) *cobra.Command {
 			if err := order.check(c); err != nil {
 				return usageError(err)
 			}
-			return dataError(mem.Guard(func() error { return p.partition(c, data, dir, o, order, unbalanced) }))
+			return dataError(mem.Guard(func() error {
+				return to.make(func(dir string) error {
+					return p.partition(c, data, dir, o, order, unbalanced)
+				})
+			}))
 		},
 	}
+	to.flags(c, "PARTS")
 	f := c.Flags()
 	f.StringVar(&data, "data", "", "the DATASET directory")
 	f.IntVar(&o.Parts, "parts", 0, "number of parts; a run needs a number of ranks that divides it")
-	f.StringVar(&o.Method, "method", "metis", "metis: best cut, most memory; ldg: streaming; random; contiguous")
-	f.StringVar(&order.by, "order", "degree", "vertices inside a part, hottest first: by in-degree, or by how likely a minibatch reads them (vip)")
+	f.StringVar(&o.Method, "method", "metis",
+		"metis: best cut, most memory; ldg: streaming; random; contiguous")
+	f.StringVar(&order.by, "order", "degree", "vertices inside a part, hottest first: by "+
+		"in-degree, or by how likely a minibatch reads them (vip)")
 	f.IntSliceVar(&order.fanouts, "fanouts", nil, "--order vip: sample.fanouts of the runs to come")
 	f.IntVar(&order.batch, "batch", 0, "--order vip: sample.batch of the runs to come")
 	f.Uint64Var(&o.Seed, "seed", 0, "random seed: equal seeds give equal parts")
-	f.BoolVar(&unbalanced, "allow-imbalance", false, "write parts even if training seeds or edges are badly balanced")
-	f.StringVar(&dir, "out", "", "the PARTS directory to write")
+	f.BoolVar(&unbalanced, "allow-imbalance", false,
+		"write parts even if training seeds or edges are badly balanced")
 	return c
 }
 
 // partition makes parts of a dataset.
-func (p *process) partition(c *cobra.Command, data, dir string, o partition.Options, order hotOrder, unbalanced bool) error {
+func (p *process) partition(c *cobra.Command, data, dir string, o partition.Options, order hotOrder,
+	unbalanced bool) error {
 	if isParts(data) {
-		return dataError(fmt.Errorf("--data %s: these are parts, not a dataset; give the DATASET that they were cut from", data))
+		return dataError(fmt.Errorf("--data %s: these are parts, not a dataset; give the DATASET "+
+			"that they were cut from", data))
 	}
 	d, err := dataset.Open(data)
 	if err != nil {
@@ -66,10 +78,8 @@ func (p *process) partition(c *cobra.Command, data, dir string, o partition.Opti
 	methods := partition.Methods()
 	methods["metis"] = metis.KWay
 	if _, ok := methods[o.Method]; !ok {
-		return usageError(fmt.Errorf("--method %s is unknown; use metis, ldg, random or contiguous", o.Method))
-	}
-	if err := vacant(dir); err != nil {
-		return err
+		return usageError(fmt.Errorf("--method %s is unknown; use metis, ldg, random or contiguous",
+			o.Method))
 	}
 	if err := d.Verify(); err != nil { // the partitioners trust the graph
 		return dataError(err)
@@ -99,7 +109,8 @@ func (p *process) partition(c *cobra.Command, data, dir string, o partition.Opti
 	if err := shard.Write(dir, d, layout); err != nil {
 		return dataError(err)
 	}
-	out(c, "written to %s: %d parts; train on %s ranks\n", dir, o.Parts, divisors(o.Parts))
+	out(c, "written to %s: %d parts; train on %s ranks\n", c.Flag("out").Value, o.Parts,
+		divisors(o.Parts))
 	return nil
 }
 
@@ -120,17 +131,23 @@ func (h *hotOrder) check(c *cobra.Command) error {
 	case "vip":
 		var faults []error
 		if len(h.fanouts) == 0 && !c.Flags().Changed("batch") {
-			return errors.New("--order vip needs --fanouts and --batch, as in sample.fanouts and sample.batch of the runs to come")
+			return errors.New("--order vip needs --fanouts and --batch, as in sample.fanouts and " +
+				"sample.batch of the runs to come")
 		}
 		if len(h.fanouts) == 0 {
-			faults = append(faults, errors.New("--order vip needs --fanouts, as in sample.fanouts of the runs to come"))
+			faults = append(faults,
+				errors.New("--order vip needs --fanouts, as in sample.fanouts of the runs to come"))
 		}
 		if h.batch < 1 {
-			faults = append(faults, fmt.Errorf("--order vip needs --batch, as in sample.batch of the runs to come; it is %d", h.batch))
+			faults = append(faults,
+				fmt.Errorf("--order vip needs --batch, as in sample.batch of the runs to come; "+
+					"it is %d", h.batch))
 		}
 		for i, f := range h.fanouts {
 			if f < 1 && f != sample.All {
-				faults = append(faults, fmt.Errorf("fanout %d is %d; it must be at least 1, or %d for all neighbours", i+1, f, sample.All))
+				faults = append(faults,
+					fmt.Errorf("fanout %d is %d; it must be at least 1, or %d for all neighbours",
+						i+1, f, sample.All))
 			}
 		}
 		return errors.Join(faults...)
@@ -184,7 +201,8 @@ func checkCommand() *cobra.Command {
 		Short: "Verify a DATASET, PARTS or run directory: checksums, shapes, invariants",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError(errors.New("check takes one path: a DATASET, PARTS or run directory"))
+				return usageError(errors.New("check takes one path: a DATASET, PARTS or run " +
+					"directory"))
 			}
 			return nil
 		},

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"halognn/src/compute/cpu"
 	"halognn/src/config"
 	"halognn/src/plan"
 	"halognn/src/shard"
@@ -125,7 +124,9 @@ func runPlan(command *cobra.Command, o planFlags) error {
 	}
 	options.Rates.Device, options.Rates.Bus = o.gpuBandwidth*1e9, o.bus*1e9
 	wantsGPU := c.Compute.Device == "cuda"
-	device, host, err := openDevice(c.Compute.Device, cpu.Options{Threads: job.Threads, SIMD: simd(c)}, gpu{sharing: 1})
+	onCPU := cpuOptions(c)
+	onCPU.Threads = job.Threads
+	device, host, err := openDevice(c.Compute.Device, onCPU, gpu{sharing: 1})
 	if err != nil && (!wantsGPU || host == nil) { // a job for GPUs is planned without one
 		return usageError(err)
 	}

@@ -20,12 +20,14 @@ import (
 
 // process is what this process is to its job. There is one.
 type process struct {
+	log        logFlags
 	goroutines int // ranks that run as goroutines of it; 0: the ranks are MPI's
 
 	gpu   *cuda.Choice // the GPU that it took before MPI started; nil for none
 	gpuBy string       // the variable by which the launcher told which rank of its node it is
 
 	inMPI   atomic.Bool  // it has become a rank of MPI, and others may wait for it
+	rank    atomic.Int64 // of this process, once it is in MPI
 	failing atomic.Int64 // the exit code of the first call of fail, and 1; 0 before
 }
 
@@ -52,13 +54,16 @@ func (p *process) run(f func(c comm.Comm) error) error {
 	}
 	var agreed error // as rank 0 of this process has it
 	rank := func(c comm.Comm) error {
+		if ranks == 0 {
+			p.rank.Store(int64(c.Rank()))
+		}
 		err := f(c)
-		if a := (*train.Agreed)(nil); errors.As(err, &a) {
+		if a := (*comm.Agreed)(nil); errors.As(err, &a) {
 			if ranks == 0 || c.Rank() == 0 {
 				agreed = err
 			}
 			if a.Rank == 0 {
-				say(err) // while no rank can have ended: on the first exit code a launcher kills the others
+				p.say(err) // while no rank can have ended: on the first exit code a launcher kills the others
 			}
 			return nil // in order: MPI is finalised
 		}
@@ -73,7 +78,8 @@ func (p *process) run(f func(c comm.Comm) error) error {
 		return agreed
 	}
 	p.inMPI.Store(true)
-	return errors.Join(mpi.Run(rank), agreed)
+	err := mpi.Run(rank) // sets agreed
+	return errors.Join(err, agreed)
 }
 
 // patience is how long a process waits, once one of its ranks has failed, for the others to return:
@@ -87,7 +93,7 @@ func (p *process) onAllRanks(command *cobra.Command, err error) error {
 		return err
 	}
 	p.goroutines = 0
-	return p.run(func(c comm.Comm) error { return usageError(train.Agree(c, err)) })
+	return p.run(func(c comm.Comm) error { return usageError(comm.Agree(c, err)) })
 }
 
 // underLauncher reports whether the command is the work of many ranks.
@@ -130,12 +136,12 @@ func (p *process) fail(err error) {
 	if errors.Is(err, watch.ErrStalled) {
 		code = exitStalled
 	}
-	if agreed := (*train.Agreed)(nil); errors.As(err, &agreed) {
+	if comm.IsAgreed(err) {
 		os.Exit(code)
 	}
 	first := p.failing.CompareAndSwap(0, int64(code)+1)
 	if first {
-		say(err)
+		p.say(withCode(code, err))
 	}
 	switch {
 	case p.inMPI.Load():

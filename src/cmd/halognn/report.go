@@ -19,7 +19,8 @@ func reportCommand() *cobra.Command {
 			"  halognn report runs/scaling-* --out runs/scaling-report",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError(fmt.Errorf("no runs: name the run.dir of one `halognn train`, or of several to compare them"))
+				return usageError(fmt.Errorf("no runs: name the run.dir of one `halognn train`, " +
+					"or of several to compare them"))
 			}
 			return nil
 		},
@@ -37,10 +38,12 @@ func reportCommand() *cobra.Command {
 			if err := report.Print(os.Stdout, runs); err != nil {
 				return err
 			}
-			fmt.Printf("\nwritten to %s: open %s in a browser\n", out, filepath.Join(out, report.PageFile))
+			fmt.Printf("\nwritten to %s: open %s in a browser\n", out,
+				filepath.Join(out, report.PageFile))
 			return nil
 		},
 	}
-	c.Flags().StringVar(&out, "out", "", "the directory to write: report.html, report.md, CSV files, plots")
+	c.Flags().StringVar(&out, "out", "",
+		"the directory to write: report.html, report.md, CSV files, plots")
 	return c
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -25,7 +26,7 @@ func resumeFrom(c comm.Comm, run, path string) (config string, fresh bool, err e
 			err = fmt.Errorf("--resume %s holds no run: %w; with --config a run begins there", run, err)
 		}
 	}
-	if err := train.Agree(c, err); err != nil {
+	if err := comm.Agree(c, err); err != nil {
 		return "", false, dataError(err)
 	}
 	begins, err := comm.AgreeAny(c, fresh)
@@ -41,16 +42,16 @@ func (j *rankJob) openResumed() (done bool, err error) {
 	ck, err := train.OpenCheckpoint(j.comm, run)
 	if err != nil || ck == nil {
 		if ck == nil && err == nil && j.comm.Rank() == 0 {
-			fmt.Fprintf(os.Stderr, "note: %s holds no checkpoint: the run begins again\n", run)
+			slog.Info(run+" holds no checkpoint: the run begins again", "rank", 0)
 		}
 		return false, dataError(err)
 	}
 	if err := j.config.Changes(ck.Config()); err != nil { // the same on every rank
-		return false, usageError(train.AgreedOn(j.comm, fmt.Errorf("--resume %s: %w", run, err)))
+		return false, usageError(comm.AgreedOn(j.comm, fmt.Errorf("--resume %s: %w", run, err)))
 	}
 	epochs := j.config.Train.Epochs
 	if epochs < ck.Begun() {
-		return false, usageError(train.AgreedOn(j.comm, fmt.Errorf("--resume %s: train.epochs is %d, but %d were begun already", run, epochs, ck.Begun())))
+		return false, usageError(comm.AgreedOn(j.comm, fmt.Errorf("--resume %s: train.epochs is %d, but %d were begun already", run, epochs, ck.Begun())))
 	}
 	if ck.Finished(epochs, j.config.Train.Patience) {
 		if j.comm.Rank() == 0 {
@@ -66,9 +67,9 @@ func (j *rankJob) openResumed() (done bool, err error) {
 func (j *rankJob) lock() error {
 	var err error
 	if j.comm.Rank() == 0 {
-		j.held, err = rundir.LockRun(j.config.Run.Dir, func(why string) { fmt.Fprintf(os.Stderr, "note: %s\n", why) })
+		j.held, err = rundir.LockRun(j.config.Run.Dir, func(why string) { slog.Info(why, "rank", 0) })
 	}
-	return usageError(train.Agree(j.comm, err))
+	return usageError(comm.Agree(j.comm, err))
 }
 
 // unlock lets other jobs in again. A lock that cannot be removed is that of a process that has ended: the next job takes it.
@@ -104,7 +105,7 @@ func (j *rankJob) beginRunDir(vacant, resumed bool) error {
 				err = fmt.Errorf("run directory: %w", err)
 			}
 		}
-		if err := usageError(train.Agree(j.comm, err)); err != nil {
+		if err := usageError(comm.Agree(j.comm, err)); err != nil {
 			return err
 		}
 		if err := j.lock(); err != nil {
@@ -119,5 +120,5 @@ func (j *rankJob) beginRunDir(vacant, resumed bool) error {
 			err = rundir.Create(j.config.Run.Dir, text)
 		}
 	}
-	return usageError(train.Agree(j.comm, err))
+	return usageError(comm.Agree(j.comm, err))
 }

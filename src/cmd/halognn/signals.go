@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"syscall"
@@ -12,7 +13,8 @@ import (
 	"halognn/src/interrupt"
 )
 
-// stopSignals ask a run to save its state and end: Slurm's --signal, the end of a time limit, Ctrl-C.
+// stopSignals ask a run to save its state and end: Slurm's --signal, the end of a time limit,
+// Ctrl-C.
 var stopSignals = []os.Signal{syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGINT}
 
 // stopOnSignals returns a channel that the first of them closes. The second one ends the process.
@@ -30,8 +32,8 @@ var stopOnSignals = sync.OnceValue(func() <-chan struct{} {
 func tellStopping(stop <-chan struct{}, ended <-chan struct{}) {
 	select {
 	case <-stop:
-		fmt.Fprintln(os.Stderr, "note: asked to stop by a signal: finishing the step and saving the state; "+
-			"a second one ends at once, without saving")
+		slog.Info("asked to stop by a signal: finishing the step and saving the state; "+
+			"a second one ends at once, without saving", "rank", 0)
 	case <-ended:
 	}
 }
@@ -63,7 +65,8 @@ func endedBy(s os.Signal) error {
 	return withCode(128+int(s.(syscall.Signal)), err)
 }
 
-// lagging returns a context that ends somewhat after ctx: launchers send signals to all ranks, and one of them is enough to end the job and to tell why.
+// lagging returns a context that ends somewhat after ctx: launchers send signals to all ranks, and
+// one of them is enough to end the job and to tell why.
 func lagging(ctx context.Context, by time.Duration) context.Context {
 	late, cancel := context.WithCancelCause(context.Background())
 	context.AfterFunc(ctx, func() {

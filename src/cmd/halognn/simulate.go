@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,8 +25,10 @@ func simulateCommand() *cobra.Command {
 	var parts, dir string
 	run := config.Default() // of which flags set the keys of the same names
 	c := &cobra.Command{
-		Use:     "simulate --parts PARTS --fanouts 15,10,5 --batch 1024 --policies none,vip,oracle --alphas 0.05,0.1,0.2 --epochs 5 [--seed S] --out DIR",
-		Short:   "Count the rows that training would fetch, for every cache policy and size, without training",
+		Use: "simulate --parts PARTS --fanouts 15,10,5 --batch 1024 --policies " +
+			"none,vip,oracle --alphas 0.05,0.1,0.2 --epochs 5 [--seed S] --out DIR",
+		Short: "Count the rows that training would fetch, for every cache policy and size, " +
+			"without training",
 		Example: "  halognn simulate --parts parts/products-4 --out runs/traffic",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -54,8 +57,8 @@ func simulateCommand() *cobra.Command {
 				by := config.Readers("cache." + strings.ReplaceAll(flag, "-", "_"))
 				reads := func(policy string) bool { return slices.Contains(by, policy) }
 				if c.Flags().Changed(flag) && !slices.ContainsFunc(o.Policies, reads) {
-					fmt.Fprintf(c.ErrOrStderr(), "note: --%s is for %s, which --policies does not "+
-						"name\n", flag, config.OrList(by))
+					slog.Info(fmt.Sprintf("--%s is for %s, which --policies does not name",
+						flag, config.OrList(by)))
 				}
 			}
 			return runSimulate(c, parts, dir, o)
@@ -63,32 +66,49 @@ func simulateCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&parts, "parts", "", "the PARTS directory")
-	f.IntSliceVar(&o.Sample.Fanouts, "fanouts", run.Sample.Fanouts, "neighbours drawn per vertex and hop, seed hop first; -1 for all")
+	f.IntSliceVar(&o.Sample.Fanouts, "fanouts", run.Sample.Fanouts,
+		"neighbours drawn per vertex and hop, seed hop first; -1 for all")
 	f.IntVar(&o.Batch, "batch", run.Sample.Batch, "seeds of a rank's minibatch")
-	f.StringVar(&run.Sample.BatchScope, "batch-scope", run.Sample.BatchScope, "what --batch counts: the seeds of each stream (rank), or of all together (global)")
-	f.StringVar(&run.Sample.Seeds, "seeds", run.Sample.Seeds, "where streams draw seeds from: local (their own parts) or global (the whole graph)")
-	f.StringVar(&run.Sample.Streams, "streams", run.Sample.Streams, "a stream of minibatches for each rank or for each part")
-	f.StringSliceVar(&o.Policies, "policies", simulate.Policies(), "some of "+strings.Join(simulate.Policies(), ", "))
-	f.Float64SliceVar(&o.Alphas, "alphas", []float64{0.05, 0.1, 0.2, 0.5, 1}, "cache sizes, as fractions of an average rank's vertices, ascending")
-	f.Float64SliceVar(&o.HaloFractions, "halo-fractions", nil, "cache sizes, as fractions of a rank's 1-hop halo, instead of --alphas")
-	f.IntVar(&o.Cache.HaloHops, "halo-hops", 0, "degree, paths, prefetch: hops from a rank's vertices within which remote ones are kept (default: one for each fanout)")
+	f.StringVar(&run.Sample.BatchScope, "batch-scope", run.Sample.BatchScope, "what --batch "+
+		"counts: the seeds of each stream (rank), or of all together (global)")
+	f.StringVar(&run.Sample.Seeds, "seeds", run.Sample.Seeds, "where streams draw seeds from: "+
+		"local (their own parts) or global (the whole graph)")
+	f.StringVar(&run.Sample.Streams, "streams", run.Sample.Streams,
+		"a stream of minibatches for each rank or for each part")
+	f.StringSliceVar(&o.Policies, "policies", simulate.Policies(),
+		"some of "+strings.Join(simulate.Policies(), ", "))
+	f.Float64SliceVar(&o.Alphas, "alphas", []float64{0.05, 0.1, 0.2, 0.5, 1},
+		"cache sizes, as fractions of an average rank's vertices, ascending")
+	f.Float64SliceVar(&o.HaloFractions, "halo-fractions", nil,
+		"cache sizes, as fractions of a rank's 1-hop halo, instead of --alphas")
+	f.IntVar(&o.Cache.HaloHops, "halo-hops", 0, "degree, paths, prefetch: hops from a rank's "+
+		"vertices within which remote ones are kept (default: one for each fanout)")
 	f.IntVar(&o.Epochs, "epochs", 5, "epochs to count")
 	f.Uint64Var(&o.Seed, "seed", uint64(run.Train.Seed), "train.seed of the run that is simulated")
 	f.IntVar(&o.Ranks, "ranks", 0, "ranks (default: one for each part)")
-	f.IntVar(&o.RanksPerNode, "ranks-per-node", 1, "ranks of a node, which read each other's rows in memory")
-	f.BoolVar(&o.LastShort, "last-short", false, "full batches and a short last one, as published figures count; training cuts near-equal ones")
-	f.Float64Var(&o.Cache.Gamma, "gamma", run.Cache.Gamma, "prefetch: decay of a row's score in a step that does not use it; 1: no decay and no eviction")
-	f.IntVar(&o.Cache.Delta, "delta", run.Cache.Delta, "prefetch: minibatches between two evictions")
-	f.BoolVar(&o.Cache.Evict, "evict", run.Cache.Evict, "prefetch: exchange rows; false keeps what it begins with")
-	f.StringVar(&o.Cache.Initial, "initial", run.Cache.Initial, "prefetch: what it is filled by, "+config.OrList(config.Words("cache.initial")))
-	f.IntVar(&o.Cache.Window, "window", 0, "lookahead: minibatches known in advance (default: planned as in training)")
-	f.BoolVar(&o.Cache.Level, "level", false, "lookahead: fetch early where the next minibatch has more misses")
+	f.IntVar(&o.RanksPerNode, "ranks-per-node", 1,
+		"ranks of a node, which read each other's rows in memory")
+	f.BoolVar(&o.LastShort, "last-short", false, "full batches and a short last one, as "+
+		"published figures count; training cuts near-equal ones")
+	f.Float64Var(&o.Cache.Gamma, "gamma", run.Cache.Gamma, "prefetch: decay of a row's score in "+
+		"a step that does not use it; 1: no decay and no eviction")
+	f.IntVar(&o.Cache.Delta, "delta", run.Cache.Delta,
+		"prefetch: minibatches between two evictions")
+	f.BoolVar(&o.Cache.Evict, "evict", run.Cache.Evict,
+		"prefetch: exchange rows; false keeps what it begins with")
+	f.StringVar(&o.Cache.Initial, "initial", run.Cache.Initial,
+		"prefetch: what it is filled by, "+config.OrList(config.Words("cache.initial")))
+	f.IntVar(&o.Cache.Window, "window", 0,
+		"lookahead: minibatches known in advance (default: planned as in training)")
+	f.BoolVar(&o.Cache.Level, "level", false,
+		"lookahead: fetch early where the next minibatch has more misses")
 	f.IntVar(&o.Workers, "workers", 0, "goroutines (default: one for each CPU)")
-	f.StringVar(&dir, "out", "", "the directory to write simulate.csv, steps.csv and simulate.svg to")
+	f.StringVar(&dir, "out", "",
+		"the directory to write simulate.csv, steps.csv and simulate.svg to")
 	return c
 }
 
-// flagWord refuses a flag that has none of the words of a key.
+// flagWord rejects a flag whose value is not among the words of a key.
 func flagWord(flag, value, key string) error {
 	if words := config.Words(key); !slices.Contains(words, value) {
 		return fmt.Errorf("--%s is %q; it must be %s", flag, value, config.OrList(words))
@@ -129,7 +149,8 @@ func runSimulate(c *cobra.Command, parts, dir string, o simulate.Options) error 
 		return dataError(err)
 	}
 	out(c, "%s: %d ranks, %d steps an epoch, %d epochs, fanouts %v, batch %d, seed %d\n",
-		parts, r.Options.Ranks, r.Steps, r.Options.Epochs, r.Options.Sample.Fanouts, r.Options.Batch, r.Options.Seed)
+		parts, r.Options.Ranks, r.Steps, r.Options.Epochs, r.Options.Sample.Fanouts,
+		r.Options.Batch, r.Options.Seed)
 	if err := r.Print(c.OutOrStdout()); err != nil {
 		return err
 	}
@@ -137,7 +158,8 @@ func runSimulate(c *cobra.Command, parts, dir string, o simulate.Options) error 
 	if err != nil {
 		return err
 	}
-	out(c, "\n%d MB resident at most, %d MB by the formula of docs/simulate.md\nwritten to %s\n", peak/1e6, r.Bytes/1e6, dir)
+	out(c, "\n%d MB resident at most, %d MB by the formula of "+
+		"docs/guide/tuning-the-cache.md\nwritten to %s\n", peak/1e6, r.Bytes/1e6, dir)
 	return nil
 }
 
@@ -154,7 +176,8 @@ func writeSimulation(dir string, r *simulate.Result) error {
 		if err := file.write(&text); err != nil {
 			return fmt.Errorf("%s: %w", file.name, err)
 		}
-		if err := renameio.WriteFile(filepath.Join(dir, file.name), text.Bytes(), 0o666); err != nil {
+		if err := renameio.WriteFile(filepath.Join(dir, file.name), text.Bytes(),
+			0o666); err != nil {
 			return err
 		}
 	}

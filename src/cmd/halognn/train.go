@@ -148,7 +148,7 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 		}
 		profiles := filepath.Join(j.config.Run.Dir, rundir.ProfileDir+part)
 		stop, err = startProfile(o.profile, profiles, c.Rank(), p)
-		if err := usageError(train.Agree(c, err)); err != nil {
+		if err := usageError(comm.Agree(c, err)); err != nil {
 			return t.End(err)
 		}
 		summary, err = t.Run(context.Background(), j.held)
@@ -160,7 +160,7 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 	if errors.Is(err, parallel.ErrTransport) {
 		return usageError(err)
 	}
-	if a := (*train.Agreed)(nil); errors.As(err, &a) && !errors.Is(err, train.ErrResults) {
+	if comm.IsAgreed(err) && !errors.Is(err, train.ErrResults) {
 		return dataError(err) // what all ranks can agree on before the steps is about files
 	}
 	if err != nil {

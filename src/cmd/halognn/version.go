@@ -1,6 +1,9 @@
 package main
 
 import (
+	"cmp"
+	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -18,12 +21,64 @@ import (
 	"halognn/src/partition/metis"
 )
 
+// release is the version number of the sources. This file is the one place that states it: the
+// Makefile reads it too, and a test holds CHANGELOG.md to it.
+//
+//go:embed VERSION
+var release string
+
+// commit is set by the linker; a build without the Makefile takes it from what Go recorded.
+var commit string
+
+// version is the release and the commit, as semantic versioning writes them: 0.2.0+f7dd4e4. It is
+// what runs, models, checkpoints and benchmarks note.
+var version = versionOf(release, cmp.Or(commit, recordedCommit()))
+
+// versionOf joins a release and a commit, which may be "".
+func versionOf(release, commit string) string {
+	if commit = strings.TrimSpace(commit); commit != "" {
+		commit = "+" + commit
+	}
+	return strings.TrimSpace(release) + commit
+}
+
+// recordedCommit returns the commit that Go stamped on the build, or "".
+func recordedCommit() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	revision, suffix := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value[:min(7, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			suffix = "-dirty"
+		}
+	}
+	if revision == "" {
+		return ""
+	}
+	return revision + suffix
+}
+
 func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "version [--json]",
 		Short: "Print the version of the program and of the libraries that it runs with here",
 		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
+			if asJSON {
+				all := map[string]string{}
+				for _, line := range versions() {
+					all[strings.ToLower(line[0])] = line[1]
+				}
+				e := json.NewEncoder(os.Stdout)
+				e.SetIndent("", "  ")
+				return e.Encode(all)
+			}
 			for _, line := range versions() {
 				if _, err := fmt.Printf("%-8s %s\n", line[0], line[1]); err != nil {
 					return err
@@ -32,6 +87,8 @@ func versionCommand() *cobra.Command {
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print an object with a word for each")
+	return c
 }
 
 // versions lists what the program is made of, as it is loaded in this process.
@@ -48,6 +105,7 @@ func versions() [][2]string {
 		{"halognn", version + buildNote()},
 		{"Go", runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH},
 		{"MPI", transport + loaded("libmpi", "libmpich")},
+		{"GEMM", cpu.GEMM() + loaded("libdnnl")},
 		{"BLAS", cpu.BLAS() + loaded("libopenblas", "libblas", "libmkl_rt")},
 		{"METIS", strings.TrimPrefix(metis.Library(), "METIS ") + loaded("libmetis")},
 		{"SIMD", simd},

@@ -33,11 +33,13 @@ func TestCUDADriver(t *testing.T) {
 	if got := cudaDriver(file); got != "driver: none found" {
 		t.Errorf("without a driver: %q", got)
 	}
-	text := "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\nGCC version: 12\n"
+	text := "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC " +
+		"2024\nGCC version: 12\n"
 	if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := cudaDriver(file), "driver: NVIDIA UNIX x86_64 Kernel Module 550.54.15 Tue Mar 5 22:23:56 UTC 2024"; got != want {
+	if got, want := cudaDriver(file), "driver: NVIDIA UNIX x86_64 Kernel Module 550.54.15 Tue "+
+		"Mar 5 22:23:56 UTC 2024"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -45,5 +47,29 @@ func TestCUDADriver(t *testing.T) {
 func TestLoadedFindsNothingThatIsNotThere(t *testing.T) {
 	if got := loaded("libnosuchlibrary"); got != "" {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestVersionOf(t *testing.T) {
+	for _, c := range []struct{ release, commit, want string }{
+		{"1.2.3\n", "", "1.2.3"},
+		{"1.2.3\n", "abc1234", "1.2.3+abc1234"},
+		{"1.2.3", "abc1234-dirty", "1.2.3+abc1234-dirty"},
+	} {
+		if got := versionOf(c.release, c.commit); got != c.want {
+			t.Errorf("versionOf(%q, %q) = %q, want %q", c.release, c.commit, got, c.want)
+		}
+	}
+}
+
+// The first version that CHANGELOG.md describes is that of the program.
+func TestChangelogBeginsWithThisRelease(t *testing.T) {
+	text, err := os.ReadFile("../../../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, entry, _ := strings.Cut(string(text), "\n## ")
+	if got, _, _ := strings.Cut(entry, "\n"); got != strings.TrimSpace(release) {
+		t.Errorf("CHANGELOG.md begins with %q, VERSION states %q", got, release)
 	}
 }

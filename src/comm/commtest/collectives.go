@@ -31,7 +31,8 @@ func longRows(c comm.Comm) error {
 
 func allgatherv(c comm.Comm) error {
 	for seed := range uint64(20) {
-		p := newPlan(c.Size(), seed) // as far as it concerns rank 0: everybody receives what is sent to it
+		// as far as it concerns rank 0: everybody receives what is sent to it
+		p := newPlan(c.Size(), seed)
 		rows := p.received(0)
 		send := make([]byte, rows[c.Rank()]*p.rowBytes)
 		for k := range rows[c.Rank()] {
@@ -60,7 +61,8 @@ func allreduce(c comm.Comm) error {
 		}
 		for i, got := range buf {
 			if want := float32(c.Size()*(c.Size()-1)/2 + c.Size()*i); got != want {
-				return fmt.Errorf("%d floats: sum[%d] is %g on rank %d, want %g", n, i, got, c.Rank(), want)
+				return fmt.Errorf("%d floats: sum[%d] is %g on rank %d, want %g", n, i, got,
+					c.Rank(), want)
 			}
 		}
 	}
@@ -76,8 +78,9 @@ func barrier(c comm.Comm) error {
 	return nil
 }
 
-// manyInFlight starts communicator after communicator, in another order on every rank, and waits from the last to the
-// first: requests on one communicator are ordered, communicators are independent.
+// manyInFlight starts communicator after communicator, in another order on every rank, and waits
+// from the last to the first: requests on one communicator are ordered, communicators are
+// independent.
 func manyInFlight(c comm.Comm) error {
 	const comms, depth = 4, 6
 	var on [comms]comm.Comm
@@ -144,13 +147,15 @@ func faultyArguments(c comm.Comm) error {
 	one := make([]int, n)
 	one[c.Rank()] = 1
 	both := make([]byte, 4*n)
-	faults := map[string]comm.Request{
-		"send counts too few":       c.StartAlltoallv(nil, nil, ok[:n-1], ok, 4),
-		"receive counts too many":   c.StartAlltoallv(nil, nil, ok, append(ok[:n:n], 0), 4),
-		"negative count":            c.StartAlltoallv(nil, nil, bad, ok, 4),
-		"no row size":               c.StartAlltoallv(nil, nil, ok, ok, 0),
-		"send buffer short":         c.StartAlltoallv(make([]byte, 3), make([]byte, 4), one, one, 4),
-		"receive buffer short":      c.StartAlltoallv(make([]byte, 4), make([]byte, 3), one, one, 4),
+	failing := map[string]comm.Request{
+		"send counts too few":     c.StartAlltoallv(nil, nil, ok[:n-1], ok, 4),
+		"receive counts too many": c.StartAlltoallv(nil, nil, ok, append(ok[:n:n], 0), 4),
+		"negative count":          c.StartAlltoallv(nil, nil, bad, ok, 4),
+		"no row size":             c.StartAlltoallv(nil, nil, ok, ok, 0),
+		"send buffer short": c.StartAlltoallv(make([]byte, 3), make([]byte, 4), one, one,
+			4),
+		"receive buffer short": c.StartAlltoallv(make([]byte, 4), make([]byte, 3), one, one,
+			4),
 		"in place":                  c.StartAlltoallv(both, both, one, one, 4),
 		"gather in place":           c.StartAllgatherv(both, both, one, 4),
 		"gather buffer short":       c.StartAllgatherv(make([]byte, 4), make([]byte, 3), one, 4),
@@ -158,7 +163,7 @@ func faultyArguments(c comm.Comm) error {
 		"gather counts too few":     c.StartAllgatherv(nil, nil, ok[:n-1], 4),
 		"gather without a row size": c.StartAllgatherv(nil, nil, ok, -4),
 	}
-	for name, request := range faults {
+	for name, request := range failing {
 		if request.Wait() == nil {
 			return fmt.Errorf("%s: no error", name)
 		}

@@ -1,10 +1,11 @@
-// Package commtest is the suite that every implementation of package comm's contract passes: in process under go test,
-// and under mpirun.
+// Package commtest is the suite that every implementation of package comm's contract passes: in
+// process under go test, and under mpirun.
 //
 //	every rank      case.Run(c) ──> builds the same random plan from the case's seed: who sends how many rows to whom
 //	                            ──> fills its own rows, runs the operation, compares all it received with the plan
 //
-// A case is a function of a communicator that returns an error, because under MPI the ranks have no testing.T in common.
+// A case is a function of a communicator that returns an error, because under MPI the ranks have no
+// testing.T in common.
 package commtest
 
 import (
@@ -51,7 +52,8 @@ func Cases() []Case {
 	}
 }
 
-// Run runs every case as a subtest. run calls its argument on every rank this process has, and returns the error.
+// Run runs every case as a subtest. run calls its argument on every rank this process has, and
+// returns the error.
 func Run(t *testing.T, run func(f func(comm.Comm) error) error) {
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -99,7 +101,8 @@ func (p plan) received(rank int) []int {
 // fill writes row k of those that from sends to to.
 func (p plan) fill(row []byte, from, to, k int) {
 	var word [8]byte
-	binary.LittleEndian.PutUint64(word[:], p.seed*0x9e3779b97f4a7c15+uint64(from)<<40+uint64(to)<<24+uint64(k))
+	binary.LittleEndian.PutUint64(word[:],
+		p.seed*0x9e3779b97f4a7c15+uint64(from)<<40+uint64(to)<<24+uint64(k))
 	for i := range row {
 		row[i] = word[i%8] + byte(i/8)
 	}
@@ -123,8 +126,10 @@ func (p plan) checkReceived(rank int, got []byte) error {
 		for k := range n {
 			p.fill(want, from, rank, k)
 			if string(got[:p.rowBytes]) != string(want) {
-				return fmt.Errorf("seed %d, rows of %d bytes: rank %d got row %d of rank %d wrong: %v, want %v",
-					p.seed, p.rowBytes, rank, k, from, got[:min(p.rowBytes, 16)], want[:min(p.rowBytes, 16)])
+				return fmt.Errorf("seed %d, rows of %d bytes: rank %d got row %d of rank %d "+
+					"wrong: %v, want %v",
+					p.seed, p.rowBytes, rank, k, from, got[:min(p.rowBytes, 16)],
+					want[:min(p.rowBytes, 16)])
 			}
 			got = got[p.rowBytes:]
 		}

@@ -17,7 +17,8 @@ func dup(c comm.Comm) error {
 	}
 	defer made.Free()
 	if made.Rank() != c.Rank() || made.Size() != c.Size() {
-		return fmt.Errorf("rank %d of %d became rank %d of %d", c.Rank(), c.Size(), made.Rank(), made.Size())
+		return fmt.Errorf("rank %d of %d became rank %d of %d", c.Rank(), c.Size(), made.Rank(),
+			made.Size())
 	}
 	// The same operation on both, started in opposite order on odd ranks: nothing may cross over.
 	first, second := c, made
@@ -48,7 +49,8 @@ func split(c comm.Comm) error {
 	if got, err := ranksOf(made, c); err != nil || !slices.Equal(got, want) {
 		return fmt.Errorf("split of rank %d has ranks %v (%v), want %v", c.Rank(), got, err, want)
 	}
-	if err := startExchange(made, newPlan(made.Size(), 6000+uint64(c.Rank()%3))).finish(); err != nil {
+	if err := startExchange(made,
+		newPlan(made.Size(), 6000+uint64(c.Rank()%3))).finish(); err != nil {
 		return err
 	}
 	// A communicator of a communicator.
@@ -83,7 +85,8 @@ func node(c comm.Comm) error {
 	defer pretended.Free()
 	first := c.Rank() / 2 * 2
 	if pretended.Rank() != c.Rank()-first || pretended.Size() != min(2, c.Size()-first) {
-		return fmt.Errorf("nodes of two: rank %d is rank %d of %d", c.Rank(), pretended.Rank(), pretended.Size())
+		return fmt.Errorf("nodes of two: rank %d is rank %d of %d", c.Rank(), pretended.Rank(),
+			pretended.Size())
 	}
 	return nil
 }

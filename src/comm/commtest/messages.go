@@ -9,7 +9,8 @@ import (
 	"halognn/src/comm"
 )
 
-// letter returns the bytes of the i-th message from one rank to another: lengths differ, and some have none.
+// letter returns the bytes of the i-th message from one rank to another: lengths differ, and some
+// have none.
 func letter(from, to, i int) []byte {
 	rng := rand.New(rand.NewPCG(uint64(from)<<32|uint64(to), uint64(i)))
 	text := make([]byte, []int{0, 1, 4, 100, 3000, 70_001}[rng.IntN(6)])
@@ -19,8 +20,9 @@ func letter(from, to, i int) []byte {
 	return text
 }
 
-// messages sends several from every rank to every other, all under way at once and waited for in another order than they were started,
-// beside collectives of the same communicator, whose large pairs are messages of MPI too.
+// messages sends several from every rank to every other, all under way at once and waited for in
+// another order than they were started, beside collectives of the same communicator, whose large
+// pairs are messages of MPI too.
 func messages(c comm.Comm) error {
 	const each = 5
 	type way struct{ from, to, i int }
@@ -58,7 +60,8 @@ func messages(c comm.Comm) error {
 	}
 	for w, got := range arrived {
 		if !bytes.Equal(got, letter(w.from, w.to, w.i)) {
-			return fmt.Errorf("message %d from rank %d came to rank %d with other bytes", w.i, w.from, w.to)
+			return fmt.Errorf("message %d from rank %d came to rank %d with other bytes", w.i,
+				w.from, w.to)
 		}
 	}
 	return second.finish()
@@ -93,7 +96,8 @@ func messagesApart(c comm.Comm) error {
 func faultyMessages(c comm.Comm) error {
 	for _, peer := range []int{-1, c.Rank(), c.Size()} {
 		if c.StartSend(nil, peer).Wait() == nil || c.StartRecv(nil, peer).Wait() == nil {
-			return fmt.Errorf("rank %d could exchange a message with rank %d of %d", c.Rank(), peer, c.Size())
+			return fmt.Errorf("rank %d could exchange a message with rank %d of %d", c.Rank(), peer,
+				c.Size())
 		}
 	}
 	made, err := c.Dup()

@@ -65,7 +65,8 @@ func reproducibleSum(c comm.Comm) error {
 	return s.Close()
 }
 
-// fastSum allows what reordering size additions can change: size rounding errors of the sum of magnitudes.
+// fastSum allows what reordering size additions can change: size rounding errors of the sum of
+// magnitudes.
 func fastSum(c comm.Comm) error {
 	s, err := comm.NewSummer(c, comm.SumOptions{Mode: comm.SumFast})
 	if err != nil {
@@ -145,14 +146,15 @@ func agreement(c comm.Comm) error {
 		value = "one: 1\n  two: 3\nthree: 3\n"
 	}
 	err := comm.AllEqual(c, "config", value)
-	if want := fmt.Sprintf(`config of rank %d is "two: 3", of rank 0 "two: 2"`, c.Size()-1); err == nil || !strings.Contains(err.Error(), want) {
+	if want := fmt.Sprintf(`config of rank %d is "two: 3", of rank 0 "two: 2"`,
+		c.Size()-1); err == nil || !strings.Contains(err.Error(), want) {
 		return fmt.Errorf("config that differs gave the error %v, want %q", err, want)
 	}
 	return nil
 }
 
-// noAllocations runs what a training step does, over and over. AllocsPerRun counts for the whole process, so in process
-// the other ranks are counted too.
+// noAllocations runs what a training step does, over and over. AllocsPerRun counts for the whole
+// process, so in process the other ranks are counted too.
 func noAllocations(c comm.Comm) error {
 	summer, err := comm.NewSummer(c, comm.SumOptions{Mode: comm.SumReproducible})
 	if err != nil {

@@ -45,12 +45,14 @@ func BenchmarkAlltoallv(b *testing.B) {
 			needRanks(b)
 			const rowBytes = 400
 			counts := slices.Repeat([]int{rows}, world.Size())
-			send, recv := mem.Make[byte](world.Size()*rows*rowBytes), mem.Make[byte](world.Size()*rows*rowBytes)
+			send, recv := mem.Make[byte](world.Size()*rows*rowBytes),
+				mem.Make[byte](world.Size()*rows*rowBytes)
 			defer mem.Free(send)
 			defer mem.Free(recv)
 			b.SetBytes(int64(len(send)))
 			for b.Loop() {
-				if err := world.StartAlltoallv(send, recv, counts, counts, rowBytes).Wait(); err != nil {
+				if err := world.StartAlltoallv(send, recv, counts, counts,
+					rowBytes).Wait(); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -58,7 +60,8 @@ func BenchmarkAlltoallv(b *testing.B) {
 	}
 }
 
-// BenchmarkWaiting makes rank 0 come 5 ms late to every barrier. busy is the share of a core that a waiting rank burns.
+// BenchmarkWaiting makes rank 0 come 5 ms late to every barrier. busy is the share of a core that a
+// waiting rank burns.
 func BenchmarkWaiting(b *testing.B) {
 	needRanks(b)
 	begin, used := time.Now(), cpu()

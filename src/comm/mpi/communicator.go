@@ -29,7 +29,7 @@ type failed struct{ err error }
 
 func (f failed) Wait() error { return f.err }
 
-// communicator describes what the C side knows as id. For the engine's goroutine.
+// communicator describes the C side's communicator id. For the engine's goroutine.
 func (e *engine) communicator(id C.int) (*communicator, error) {
 	var rank, size C.int
 	if rc := C.hgnn_comm_info(id, &rank, &size); rc != 0 {
@@ -49,7 +49,8 @@ func (c *communicator) operation(k kind) *operation {
 }
 
 // StartAlltoallv implements comm.Comm.
-func (c *communicator) StartAlltoallv(send, recv []byte, sendRows, recvRows []int, rowBytes int) comm.Request {
+func (c *communicator) StartAlltoallv(send, recv []byte, sendRows, recvRows []int,
+	rowBytes int) comm.Request {
 	err := comm.CheckAlltoallv(c.size, send, recv, sendRows, recvRows, rowBytes)
 	if err = c.usable(err, rowBytes); err != nil {
 		return failed{err}
@@ -64,7 +65,8 @@ func (c *communicator) StartAlltoallv(send, recv []byte, sendRows, recvRows []in
 }
 
 // StartAllgatherv implements comm.Comm.
-func (c *communicator) StartAllgatherv(send, recv []byte, recvRows []int, rowBytes int) comm.Request {
+func (c *communicator) StartAllgatherv(send, recv []byte, recvRows []int,
+	rowBytes int) comm.Request {
 	err := comm.CheckAllgatherv(c.rank, c.size, send, recv, recvRows, rowBytes)
 	if err = c.usable(err, rowBytes); err != nil {
 		return failed{err}
@@ -140,7 +142,8 @@ func (c *communicator) Dup() (comm.Comm, error) { return c.derive(dup, 0, 0) }
 // Split implements comm.Comm.
 func (c *communicator) Split(color, key int) (comm.Comm, error) {
 	if color < 0 || color > math.MaxInt32 || key != int(int32(key)) {
-		return nil, c.usable(fmt.Errorf("split: color %d is not in [0, 2^31) or key %d has more than 32 bits", color, key), 1)
+		return nil, c.usable(fmt.Errorf("split: color %d is not in [0, 2^31) or key %d has more "+
+			"than 32 bits", color, key), 1)
 	}
 	return c.derive(split, color, key)
 }
@@ -168,7 +171,7 @@ func (c *communicator) Abort(cause error) {
 	c.engine.fail(fmt.Errorf("rank %d: %w", c.engine.rank, cause))
 }
 
-// Free implements comm.Comm. The engine frees the communicator once every rank has asked for it.
+// Free implements comm.Comm. The engine frees the communicator once every rank has called Free.
 func (c *communicator) Free() error {
 	if c.id == 0 {
 		return errors.New("the communicator of the whole world cannot be freed")
@@ -181,7 +184,7 @@ func (c *communicator) Free() error {
 	return nil
 }
 
-// usable adds what MPI demands to an error of the arguments, and names the rank.
+// usable adds MPI's own demands to a check of the arguments, and names the rank.
 func (c *communicator) usable(err error, rowBytes int) error {
 	switch {
 	case err != nil:

@@ -4,10 +4,11 @@ import "halognn/src/mem"
 
 // cut is one side of an all-to-all under the limit of MPI's 32-bit counts and displacements.
 //
-// A pair of ranks with more than limit/size rows exchanges them by messages of at most limit rows; all other pairs
-// take part in the collective. Both ends of a pair know its count, so they decide alike without asking. What is left
-// to the collective is at most limit rows, but where larger pairs lie in between, displacements may still be beyond
-// it: then, and on this side only, the collective's rows go through a packed buffer.
+// A pair of ranks with more than limit/size rows exchanges them by messages of at most limit rows;
+// all other pairs take part in the collective. Both ends of a pair know its count, so they decide
+// alike without asking. The collective is left with at most limit rows, but where larger pairs lie
+// in between, displacements may still exceed it: then, and on this side only, the collective's rows
+// go through a packed buffer.
 type cut struct {
 	counts, displs []int32 // [size] of the collective, off the heap: MPI reads them until it completes
 	first          []int   // [size] first row of each rank in the caller's buffer
@@ -50,8 +51,8 @@ func (c *cut) plan(rows []int, limit int) {
 	}
 }
 
-// planGather plans an all-gather: one collective, or messages for all rows if they are more than limit in all. Every
-// rank gives the same rows, so every rank gets the same plan.
+// planGather plans an all-gather: one collective, or messages for all rows if they are more than
+// limit in all. Every rank gives the same rows, so every rank gets the same plan.
 func (c *cut) planGather(rows []int, limit int) {
 	size := len(rows)
 	c.counts, c.displs = mem.Grow(c.counts, size), mem.Grow(c.displs, size)

@@ -22,7 +22,7 @@ import (
 // maxCount is the largest count and displacement given to MPI. Tests lower it, on all ranks alike.
 var maxCount = math.MaxInt32
 
-// patience is how long ranks that have all finished wait for each other to free a communicator.
+// patience is how long finished ranks wait for each other to free a communicator.
 var patience = 10 * time.Second
 
 // engine owns MPI. Its methods below the line are for its own goroutine.
@@ -39,14 +39,14 @@ type engine struct {
 	unwaited atomic.Int64 // requests handed out, not waited for
 
 	rank     int          // in the world
-	taken    []*operation // what queue was; swapped with it
+	taken    []*operation // the queue being served; swapped with queue
 	underway int          // operations started and not completed
 	unfreed  error        // why communicators could not be freed
 }
 
 func newEngine() *engine { return &engine{} }
 
-// take returns an operation without content.
+// take returns an empty operation.
 func (e *engine) take() *operation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -60,7 +60,7 @@ func (e *engine) take() *operation {
 	return op
 }
 
-// give takes an operation back whose buffers nobody uses any more.
+// give recycles an operation whose buffers are no longer in use.
 func (e *engine) give(op *operation) {
 	op.reset()
 	e.mu.Lock()
@@ -86,7 +86,7 @@ func (e *engine) stop() {
 	C.hgnn_wake()
 }
 
-// fail makes serve return err, whatever is under way. The first error stays.
+// fail makes serve return err, whatever is under way. The first error is kept.
 func (e *engine) fail(err error) {
 	e.failed.CompareAndSwap(nil, &err)
 	C.hgnn_wake()
@@ -100,7 +100,8 @@ func (e *engine) abort(code int) {
 
 // ---- the engine's goroutine, on the main thread
 
-// serve starts what is handed over and completes what MPI has completed, until stop or fail.
+// serve starts the operations that are handed over and ends those that MPI has completed, until
+// stop or fail.
 func (e *engine) serve() error {
 	for {
 		if err := e.failed.Load(); err != nil {
@@ -115,8 +116,8 @@ func (e *engine) serve() error {
 	}
 }
 
-// linger goes on for some time after serve has returned an error: what the goroutines of this rank
-// wait for, they may still get, and can end in order.
+// linger serves a little longer after serve has returned an error, so that goroutines of this rank
+// may still get what they wait for and end in order.
 func (e *engine) linger(d time.Duration) {
 	var over atomic.Bool
 	time.AfterFunc(d, func() {
@@ -130,7 +131,8 @@ func (e *engine) linger(d time.Duration) {
 	}
 }
 
-// turn starts what has been handed over, then sleeps until there is news and delivers it.
+// turn starts the operations that have been handed over, sleeps until something completes, and
+// delivers it.
 func (e *engine) turn() error {
 	if code := e.aborting.Load(); code != 0 {
 		C.hgnn_abort(C.int(code - 1))
@@ -156,7 +158,7 @@ func (e *engine) turn() error {
 		op := all[d.owner]
 		op.parts--
 		switch {
-		case op.completed: // it failed before this part of it was done
+		case op.completed: // it failed before this part completed
 		case d.code != 0:
 			e.complete(op, fault(op.name(), d.code))
 		case op.parts == 0:
@@ -166,8 +168,8 @@ func (e *engine) turn() error {
 	return nil
 }
 
-// complete ends an operation, whose request returns err. After an error some of its parts may never complete; the job
-// is over, so the operation is not used again.
+// complete ends an operation, whose request returns err. After an error some of its parts may never
+// complete; the job is over, so the operation is not used again.
 func (e *engine) complete(op *operation, err error) {
 	e.underway--
 	op.completed, op.err = true, err
@@ -181,9 +183,10 @@ func (e *engine) complete(op *operation, err error) {
 	op.done <- struct{}{}
 }
 
-// drain waits until f has returned on every rank, and completes what it has left behind: communicators being freed. It
-// returns an error if requests have not been waited for, or if some rank has not freed what this one has. Ranks meet
-// again afterwards, because launchers do not survive it well if one finalises while another aborts.
+// drain waits until f has returned on every rank, and completes the freeing of communicators. It
+// returns an error if a request was not waited for, or if another rank has not freed a communicator
+// that this one has. Ranks meet again afterwards, because launchers handle it badly if one rank
+// finalises while another aborts.
 func (e *engine) drain(world *communicator) error {
 	if n := e.unwaited.Load(); n > 0 {
 		return fmt.Errorf("%d requests have not been waited for", n)
@@ -196,7 +199,8 @@ func (e *engine) drain(world *communicator) error {
 	defer deadline.Stop()
 	for e.underway > 0 {
 		if e.stopping.Load() {
-			return fmt.Errorf("%w: a communicator was freed here, but not on every rank", comm.ErrMismatch)
+			return fmt.Errorf("%w: a communicator was freed here, but not on every rank",
+				comm.ErrMismatch)
 		}
 		if err := e.turn(); err != nil {
 			return err

@@ -25,8 +25,14 @@ const (
 
 // endings are functions of a rank, for jobs that must end at once and whole.
 var endings = map[string]func(comm.Comm) error{
-	"error": func(c comm.Comm) error { return failAlone(c, func() error { return errors.New("disk full") }) },
-	"panic": func(c comm.Comm) error { return failAlone(c, func() error { panic("index out of range") }) },
+	"error": func(c comm.Comm) error {
+		return failAlone(c,
+			func() error { return errors.New("disk full") })
+	},
+	"panic": func(c comm.Comm) error {
+		return failAlone(c,
+			func() error { panic("index out of range") })
+	},
 	"panic elsewhere": func(c comm.Comm) error {
 		return failAlone(c, func() error {
 			go panic("index out of range")
@@ -125,9 +131,12 @@ func mpirun(t *testing.T, n int, env []string, args ...string) (string, int) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, append([]string{"-np", strconv.Itoa(n), os.Args[0]}, args...)...)
-	// Settings of Open MPI, which others ignore: more ranks than cores, and containers whose user is root.
-	cmd.Env = append(os.Environ(), "OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_mpi_yield_when_idle=1",
+	cmd := exec.CommandContext(ctx, path,
+		append([]string{"-np", strconv.Itoa(n), os.Args[0]}, args...)...)
+	// Settings of Open MPI, which others ignore: more ranks than cores, and containers whose user
+	// is root.
+	cmd.Env = append(os.Environ(), "OMPI_MCA_rmaps_base_oversubscribe=1",
+		"OMPI_MCA_mpi_yield_when_idle=1",
 		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 	cmd.Env = append(cmd.Env, env...)
 	var out bytes.Buffer
@@ -149,7 +158,8 @@ func TestUnderMPI(t *testing.T) {
 	t.Log(Library())
 	for _, n := range []int{1, 2, 4} {
 		t.Run(fmt.Sprintf("ranks=%d", n), func(t *testing.T) {
-			if out, code := mpirun(t, n, nil, "-test.v"); code != 0 || strings.Count(out, "PASS: TestSuite ") != n {
+			if out, code := mpirun(t, n, nil, "-test.v"); code != 0 ||
+				strings.Count(out, "PASS: TestSuite ") != n {
 				t.Errorf("exit code %d:\n%s", code, out)
 			}
 		})
@@ -167,7 +177,8 @@ func TestEndings(t *testing.T) {
 	}{
 		{"error", []int{abortCode}, "rank 1: disk full"},
 		{"panic", []int{abortCode}, "rank 1: panic: index out of range"},
-		{"panic elsewhere", []int{2, 9}, "panic: index out of range"}, // Go's code; the signal that the others were killed with
+		// Go's code; the signal that the others were killed with
+		{"panic elsewhere", []int{2, 9}, "panic: index out of range"},
 		{"abort elsewhere", []int{abortCode}, ""},
 		{"failure while f waits", []int{abortCode}, "rank 1: disk full"},
 		{"failures while all wait", []int{abortCode}, ": disk full"},
@@ -181,12 +192,14 @@ func TestEndings(t *testing.T) {
 		t.Run(test.ending, func(t *testing.T) {
 			begin := time.Now()
 			ranks := 3
-			if test.ending == "communicators used up" { // alone, as thousands of collectives on shared cores take long
+			// alone, as thousands of collectives on shared cores take long
+			if test.ending == "communicators used up" {
 				ranks = 1
 			}
 			out, code := mpirun(t, ranks, []string{endingVariable + "=" + test.ending})
 			if !slices.Contains(test.codes, code) {
-				t.Errorf("exit code %d after %v, want one of %v:\n%s", code, time.Since(begin), test.codes, out)
+				t.Errorf("exit code %d after %v, want one of %v:\n%s", code, time.Since(begin),
+					test.codes, out)
 			}
 			if !strings.Contains(out, test.want) {
 				t.Errorf("%q is not in the output:\n%s", test.want, out)

@@ -1,7 +1,8 @@
 //go:build cgo
 
-// Package mpi implements package comm's contract on MPI, by a thin binding to the standard C calls; it builds against
-// Open MPI, MPICH and their relatives, with the flags of env.sh (CGO_CFLAGS, CGO_LDFLAGS).
+// Package mpi implements package comm's contract on MPI, by a thin binding to the standard C calls;
+// it builds against Open MPI, MPICH and their relatives, with the flags of env.sh (CGO_CFLAGS,
+// CGO_LDFLAGS).
 //
 //	main goroutine, main OS thread        any goroutine
 //	Run ─ MPI_Init_thread(FUNNELED)
@@ -10,16 +11,18 @@
 //	   │             └─ completed ──────> request.Wait() returns
 //	   └─ MPI_Finalize, if f returned nil
 //
-// All MPI calls are made by the engine, because MPI_THREAD_FUNNELED is what every MPI has. Its thread tests what is
-// under way, yields, and rests for longer the longer nothing completes, so that ranks that share cores do not starve
-// each other. The polling is done in C: the shortest rest of a Go timer is a millisecond, and Gosched on a locked thread
-// costs two thread switches.
+// All MPI calls are made by the engine, because MPI_THREAD_FUNNELED is what every MPI has. Its
+// thread tests pending operations, yields, and rests for longer the longer nothing completes, so
+// that ranks that share cores do not starve each other. The polling is done in C: the shortest rest
+// of a Go timer is a millisecond, and Gosched on a locked thread costs two thread switches.
 //
-// Counts are rows of a row datatype, and what exceeds MPI's 32-bit counts is cut (see cut). MPI's handles stay in C.
+// Counts are rows of a row datatype; larger counts than MPI's 32 bits are cut (see cut). MPI's
+// handles stay in C.
 //
-// Buffers on the Go heap are pinned while they are under way, but large ones belong off it (package mem): MPI libraries
-// that cache registrations of memory learn from libc alone that memory was given back, and Go's collector does not go
-// through libc. Device memory must not be given to it but in messages (StartSend, StartRecv), by an MPI that knows CUDA.
+// Buffers on the Go heap are pinned while in use, but large ones belong off it (package mem): MPI
+// libraries that cache memory registrations learn only from libc that memory was freed, and Go's
+// collector does not go through libc. Device memory may be used in messages alone (StartSend,
+// StartRecv), with a CUDA-aware MPI.
 package mpi
 
 /*
@@ -60,14 +63,15 @@ const (
 	finished // MPI is finalised, or never began
 )
 
-// Run initialises MPI, calls f with the communicator of all ranks in a goroutine of its own, and finalises MPI. It must
-// be called from the main goroutine, once. It raises GOMAXPROCS by one: the engine needs a processor of Go's whenever it
-// comes back from C, and if goroutines compute on all of them it gets one only when some time slice of 10 ms ends.
+// Run initialises MPI, calls f with the communicator of all ranks in a goroutine of its own, and
+// finalises MPI. It must be called from the main goroutine, once. It raises GOMAXPROCS by one: the
+// engine needs a processor of Go's whenever it comes back from C, and if goroutines compute on all
+// of them it gets one only when some time slice of 10 ms ends.
 //
 // If f returns an error, panics or leaves requests unfinished, or if this rank calls Abort of a
 // communicator, Run returns that error, with the rank named, without finalising: other ranks may be
-// waiting, so the caller prints the error and calls Abort. It does not wait for f, nor for requests
-// under way: what they wait for may be a rank that waits for this one.
+// waiting, so the caller prints the error and calls Abort. It does not wait for f or for pending
+// requests: they may wait for a rank that waits for this one.
 func Run(f func(world comm.Comm) error) error {
 	if !phase.CompareAndSwap(unused, serving) {
 		return errors.New("mpi.Run: called twice in one process")
@@ -91,7 +95,8 @@ func Run(f func(world comm.Comm) error) error {
 
 func (e *engine) run(f func(comm.Comm) error) error {
 	if C.hgnn_funneled() == 0 {
-		return fmt.Errorf("%s was built without thread support (MPI_THREAD_FUNNELED); use another build of it", Library())
+		return fmt.Errorf("%s was built without thread support (MPI_THREAD_FUNNELED); use "+
+			"another build of it", Library())
 	}
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
 	world, err := e.communicator(0)
@@ -115,16 +120,19 @@ func (e *engine) run(f func(comm.Comm) error) error {
 	return e.drain(world)
 }
 
-// checkLauncher finds ranks that were started by another MPI's launcher: each takes itself for a world of one.
+// checkLauncher detects that another MPI's launcher started the ranks: each then sees a world of
+// one.
 func checkLauncher(size int) error {
-	for _, name := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"} { // the first set one tells
+	// the first set one tells
+	for _, name := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"} {
 		n, err := strconv.Atoi(os.Getenv(name))
 		if err != nil {
 			continue
 		}
 		if n > 1 && size == 1 {
 			return fmt.Errorf("the launcher started %d ranks (%s), but %s sees only itself: "+
-				"launch with the mpirun that belongs to it (srun: another --mpi=)", n, name, Library())
+				"launch with the mpirun that belongs to it (srun: another --mpi=)", n, name,
+				Library())
 		}
 		return nil
 	}
@@ -141,10 +149,11 @@ var library = sync.OnceValue(func() string { // Run asks first, from the thread 
 	return strings.Join(strings.Fields(name), " ")
 })
 
-// deviceMemory is what the library says about messages in device memory.
+// deviceMemory is the library's answer about messages in device memory.
 var deviceMemory comm.Support
 
-// askDeviceMemory asks the library, or HALOGNN_MPI_CUDA (1 or 0), which knows better: some say no although what they run on can.
+// askDeviceMemory asks the library. HALOGNN_MPI_CUDA (1 or 0) overrides it, because some libraries
+// say no although their transport can.
 func askDeviceMemory() comm.Support {
 	said := int(C.hgnn_device_memory())
 	if n, err := strconv.Atoi(os.Getenv("HALOGNN_MPI_CUDA")); err == nil {
@@ -166,14 +175,15 @@ func Standard() string {
 	return fmt.Sprintf("%d.%d", version, subversion)
 }
 
-// ThreadLevel returns the level of thread support that the library gave when MPI_THREAD_FUNNELED was asked for. Within Run only.
+// ThreadLevel returns the thread support that the library granted when MPI_THREAD_FUNNELED was
+// requested. Within Run only.
 func ThreadLevel() string { return C.GoString(C.hgnn_thread_level()) }
 
 // Abort ends the whole job with an exit code: MPI_Abort. It does not return, whatever state MPI is
-// in, and may be called from any goroutine. Print what there is to say first.
+// in, and may be called from any goroutine. Print the error first.
 func Abort(code int) {
-	// MPI_Abort waits for the launcher; if that does not answer, or the engine is stuck in a blocking call, leaving
-	// without MPI_Finalize is what tells it.
+	// MPI_Abort waits for the launcher. If that does not answer, or the engine is stuck in a
+	// blocking call, exiting without MPI_Finalize tells the launcher.
 	time.AfterFunc(forwarding+5*time.Second, func() { os.Exit(code) })
 	switch p := phase.Load(); {
 	case p == stopped && C.hgnn_on_main_thread() != 0:
@@ -188,7 +198,8 @@ func Abort(code int) {
 	os.Exit(code)
 }
 
-// forwarding is the time that launchers get to pass on what a rank has printed: MPICH's drops it when the job is aborted.
+// forwarding is the time that launchers get to pass on a rank's output: MPICH's drops it when the
+// job is aborted.
 const forwarding = 200 * time.Millisecond
 
 // fault turns an MPI error code into an error.

@@ -15,11 +15,15 @@ import (
 	"halognn/src/comm/commtest"
 )
 
-// Launched by mpirun, the test program is a rank and runs the suite (`mpirun -np 4 mpi.test -test.v`). Launched by
-// `go test`, it does what needs no MPI and launches itself: see launch_test.go.
+// Launched by mpirun, the test program is a rank and runs the suite (`mpirun -np 4 mpi.test
+// -test.v`). Launched by `go test`, it does what needs no MPI and launches itself: see
+// launch_test.go.
 var world comm.Comm
 
-func launched() bool { return os.Getenv("OMPI_COMM_WORLD_SIZE") != "" || os.Getenv("PMI_SIZE") != "" }
+func launched() bool {
+	return os.Getenv("OMPI_COMM_WORLD_SIZE") != "" ||
+		os.Getenv("PMI_SIZE") != ""
+}
 
 func TestMain(m *testing.M) {
 	if !launched() {
@@ -47,7 +51,8 @@ func needRank(t *testing.T) {
 	}
 }
 
-// onRank runs a case on this rank. A failure ends the job at once: the other ranks cannot go on without this one.
+// onRank runs a case on this rank. A failure ends the job at once: the other ranks cannot go on
+// without this one.
 func onRank(f func(comm.Comm) error) error {
 	if err := f(world); err != nil {
 		fmt.Fprintf(os.Stderr, "rank %d of %d: %v\n", world.Rank(), world.Size(), err)
@@ -68,7 +73,8 @@ func TestSuite(t *testing.T) {
 func TestGoKeepsItsSignals(t *testing.T) {
 	needRank(t)
 	defer func() {
-		if err, ok := recover().(runtime.Error); !ok || !strings.Contains(err.Error(), "nil pointer") {
+		if err, ok := recover().(runtime.Error); !ok ||
+			!strings.Contains(err.Error(), "nil pointer") {
 			t.Errorf("a nil pointer gave %v", err)
 		}
 	}()

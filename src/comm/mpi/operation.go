@@ -23,19 +23,21 @@ const (
 	barrier
 	send
 	recv
-	// These block in MPI. They begin with a barrier, so that the engine blocks only once every rank has come, and
-	// what is under way elsewhere goes on meanwhile.
+	// These block in MPI. They begin with a barrier, so that the engine blocks only after every
+	// rank has arrived; until then other operations proceed.
 	dup
 	split
 	node
 	free
 )
 
-var names = [...]string{"MPI_Ialltoallv", "MPI_Iallgatherv", "MPI_Iallreduce", "MPI_Ibarrier", "MPI_Isend", "MPI_Irecv",
+var names = [...]string{"MPI_Ialltoallv", "MPI_Iallgatherv", "MPI_Iallreduce", "MPI_Ibarrier",
+	"MPI_Isend", "MPI_Irecv",
 	"MPI_Comm_dup", "MPI_Comm_split", "MPI_Comm_split_type", "MPI_Comm_free"}
 
-// operation is a request: one call of the contract, which may be several of MPI. The caller's goroutine prepares it,
-// the engine starts and finishes it, the waiter's takes the result and gives it back for reuse.
+// operation is a request: one call of the contract, which may be several of MPI. The caller's
+// goroutine prepares it, the engine starts and finishes it, the waiter's takes the result and gives
+// it back for reuse.
 type operation struct {
 	engine *engine
 	number int           // its owner number on the C side
@@ -61,7 +63,7 @@ type operation struct {
 
 func (op *operation) name() string { return names[op.kind] }
 
-// pin keeps a buffer in place while MPI uses it. What lies outside the Go heap does not move.
+// pin keeps a buffer in place while MPI uses it. Memory outside the Go heap does not move.
 func (op *operation) pin(buf []byte) {
 	if len(buf) > 0 {
 		op.pins.Pin(unsafe.SliceData(buf))
@@ -102,7 +104,8 @@ func (op *operation) start() error {
 	case allreduce:
 		for at := 0; ; at += maxCount {
 			n := min(maxCount, len(op.sum)-at)
-			if err := op.part(C.hgnn_allreduce(op.comm.id, (*C.float)(unsafe.SliceData(op.sum[at:])), C.int(n), op.owner())); err != nil {
+			if err := op.part(C.hgnn_allreduce(op.comm.id,
+				(*C.float)(unsafe.SliceData(op.sum[at:])), C.int(n), op.owner())); err != nil {
 				return err
 			}
 			if at+n == len(op.sum) {
@@ -113,7 +116,7 @@ func (op *operation) start() error {
 	return op.part(C.hgnn_barrier(op.comm.id, op.owner()))
 }
 
-// part counts an MPI operation that has been started, or tells why it has not.
+// part counts an MPI operation that has been started, or returns why it was not.
 func (op *operation) part(rc C.int) error {
 	if rc != 0 {
 		return fault(op.name(), rc)
@@ -128,13 +131,15 @@ func (op *operation) startAlltoallv() error {
 	rowBytes := C.int(op.rowBytes)
 	for _, m := range op.in.messages {
 		rows := op.recv[m.first*op.rowBytes:]
-		if err := op.part(C.hgnn_recv(op.comm.id, pointer(rows), C.int(m.rows), rowBytes, C.int(m.peer), collectiveTag, op.owner())); err != nil {
+		if err := op.part(C.hgnn_recv(op.comm.id, pointer(rows), C.int(m.rows), rowBytes,
+			C.int(m.peer), collectiveTag, op.owner())); err != nil {
 			return err
 		}
 	}
 	for _, m := range op.out.messages {
 		rows := op.send[m.first*op.rowBytes:]
-		if err := op.part(C.hgnn_send(op.comm.id, pointer(rows), C.int(m.rows), rowBytes, C.int(m.peer), collectiveTag, op.owner())); err != nil {
+		if err := op.part(C.hgnn_send(op.comm.id, pointer(rows), C.int(m.rows), rowBytes,
+			C.int(m.peer), collectiveTag, op.owner())); err != nil {
 			return err
 		}
 	}
@@ -148,28 +153,32 @@ func (op *operation) startAlltoallv() error {
 		op.packedIn = mem.Make[byte](op.in.packed * op.rowBytes)
 		recv = op.packedIn
 	}
-	return op.part(C.hgnn_alltoallv(op.comm.id, pointer(send), counts(op.out.counts), counts(op.out.displs),
+	return op.part(C.hgnn_alltoallv(op.comm.id, pointer(send), counts(op.out.counts),
+		counts(op.out.displs),
 		pointer(recv), counts(op.in.counts), counts(op.in.displs), rowBytes, op.owner()))
 }
 
-// startAllgatherv uses one collective, or, since all ranks know all counts and so see alike that they exceed the limit,
-// broadcasts of at most that many rows.
+// startAllgatherv uses one collective, or, since all ranks know all counts and so see alike that
+// they exceed the limit, broadcasts of at most that many rows.
 func (op *operation) startAllgatherv() error {
 	rowBytes, rank := C.int(op.rowBytes), op.comm.rank
 	if len(op.in.messages) == 0 {
-		return op.part(C.hgnn_allgatherv(op.comm.id, pointer(op.send), C.int(op.in.counts[rank]), pointer(op.recv),
+		return op.part(C.hgnn_allgatherv(op.comm.id, pointer(op.send), C.int(op.in.counts[rank]),
+			pointer(op.recv),
 			counts(op.in.counts), counts(op.in.displs), rowBytes, op.owner()))
 	}
 	for _, m := range op.in.messages {
 		rows := op.recv[m.first*op.rowBytes:]
-		if err := op.part(C.hgnn_bcast(op.comm.id, pointer(rows), C.int(m.rows), rowBytes, C.int(m.peer), op.owner())); err != nil {
+		if err := op.part(C.hgnn_bcast(op.comm.id, pointer(rows), C.int(m.rows), rowBytes,
+			C.int(m.peer), op.owner())); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// startMessage sends op.send or receives op.recv, by messages of at most maxCount bytes: both ends cut alike.
+// startMessage sends op.send or receives op.recv, by messages of at most maxCount bytes: both ends
+// cut alike.
 func (op *operation) startMessage() error {
 	start, buf := func(p unsafe.Pointer, n int) C.int {
 		return C.hgnn_send(op.comm.id, p, C.int(n), 1, C.int(op.peer), messageTag, op.owner())
@@ -190,14 +199,14 @@ func (op *operation) startMessage() error {
 	}
 }
 
-// Tags: messages of a pair on a communicator are matched in the order of their starts, but what belongs to an all-to-all is apart from what
-// two ranks have agreed on between themselves.
+// Tags: messages of a pair on a communicator are matched in the order of their starts, but the
+// messages of an all-to-all are kept apart from those of StartSend and StartRecv.
 const (
 	collectiveTag = iota
 	messageTag
 )
 
-// finish does what follows when all parts have completed.
+// finish runs when all parts have completed.
 func (op *operation) finish() error {
 	if op.packedIn != nil {
 		op.in.pack(op.packedIn, op.recv, op.rowBytes, true)
@@ -211,7 +220,8 @@ func (op *operation) finish() error {
 	return nil
 }
 
-// setUp makes or frees a communicator. Every rank has come, so it blocks only for as long as they take to notice.
+// setUp makes or frees a communicator. Every rank has arrived, so it blocks only until all have
+// noticed.
 func (op *operation) setUp() error {
 	var made, rc C.int
 	switch op.kind {

@@ -90,7 +90,7 @@ type family struct {
 }
 
 var families = []family{
-	linearTests, segmentTests, activationTests, normTests, lossTests, optimizerTests,
+	linearTests, segmentTests, attentionTests, activationTests, normTests, lossTests, optimizerTests,
 }
 
 func cases() (all []testCase) {

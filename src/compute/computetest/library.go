@@ -7,7 +7,8 @@ import (
 )
 
 // CUDALibrary returns the library that CUDA is tested on: a real one where HALOGNN_CUDA_LIB names
-// it, otherwise the emulated one that was built below root, the top of the repository.
+// it, otherwise the emulated one that was built below root, the top of the repository. Until the
+// test ends, that is the one that cuda.Find finds: a process loads only one.
 func CUDALibrary(t testing.TB, root string) string {
 	t.Helper()
 	if path := os.Getenv("HALOGNN_CUDA_LIB"); path != "" {
@@ -20,5 +21,6 @@ func CUDALibrary(t testing.TB, root string) string {
 	if _, err := os.Stat(path); err != nil {
 		t.Skipf("%v: `make -C kernels emulated` builds the emulated CUDA library", err)
 	}
+	t.Setenv("HALOGNN_CUDA_LIB", path)
 	return path
 }

@@ -25,6 +25,8 @@ var linearTests = family{
 			{"one output", 33, 20, 1}, {"odd", 17, 37, 19}, {"a chunk", 512, 16, 8},
 			{"a chunk and a row", 513, 33, 47}, {"several tiles of rows", 1030, 20, 9},
 			{"several tiles of weights", 40, 130, 140},
+			{"gradient transposed", 600, 37, 32}, {"weights transposed", 4100, 33, 18},
+			{"both, and waves of chunks", 9000, 5, 16},
 		} {
 			for _, add := range []bool{false, true} {
 				all = append(all, testCase{fmt.Sprintf("product/%s/add=%t", s.name, add),
@@ -34,6 +36,8 @@ var linearTests = family{
 		for _, s := range rowShapes {
 			all = append(all, testCase{"bias/" + s.name,
 				func(b *bench) []result { return biases(b, s.rows, s.cols) }})
+			all = append(all, testCase{"dot/" + s.name,
+				func(b *bench) []result { return dots(b, s.rows, s.cols) }})
 		}
 		return all
 	},
@@ -50,12 +54,16 @@ var linearTests = family{
 					b.zeros(3, 4), false)
 			}},
 			{"bias too short", func() { b.dev.AddBias(b.zeros(2, 3), b.zeros(1, 2).Data) }},
+			{"two scales", func() { b.dev.AddScaled(b.zeros(2, 3), b.zeros(2, 3), b.zeros(1, 2).Data) }},
+			{"a product of unequal shapes", func() {
+				b.dev.Dot(b.zeros(1, 1).Data, b.zeros(2, 3), b.zeros(3, 2))
+			}},
 		}
 	},
 	calls: func(l *Layer) []Call {
 		in, out, w := l.Destinations*l.In, l.Destinations*l.Out, l.In*l.Out
 		mx, my, mw := l.matrix(l.Destinations, l.In), l.matrix(l.Destinations, l.Out), l.matrix(l.Out, l.In)
-		bias := l.array(l.Out)
+		bias, other := l.array(l.Out), l.matrix(l.Destinations, l.Out)
 		return []Call{
 			{"MatMul", func() { l.dev.MatMul(my, mx, mw, false) }, 4 * (in + w + out), 2 * in * l.Out},
 			{"MatMul added", func() { l.dev.MatMul(my, mx, mw, true) }, 4 * (in + w + 2*out),
@@ -66,6 +74,8 @@ var linearTests = family{
 				2 * in * l.Out},
 			{"AddBias", func() { l.dev.AddBias(my, bias) }, 4 * (2*out + l.Out), 0},
 			{"ColumnSum", func() { l.dev.ColumnSum(bias, my) }, 4 * (out + l.Out), 0},
+			{"AddScaled", func() { l.dev.AddScaled(my, other, bias[:1]) }, 12 * out, 0},
+			{"Dot", func() { l.dev.Dot(bias[:1], my, other) }, 8 * out, 0},
 		}
 	},
 }
@@ -134,6 +144,27 @@ func biases(b *bench, rows, cols int) []result {
 			for i := range rows {
 				s.add(float64(y[i*cols+j]))
 			}
+			return s
+		}),
+	}
+}
+
+func dots(b *bench, rows, cols int) []result {
+	x, y, scale := b.normal(rows*cols), b.normal(rows*cols), b.normal(1)
+	mx, my, total := b.matrix(rows, cols, x), b.matrix(rows, cols, y), b.dirty(1)
+	b.dev.Dot(total, mx, my)
+	b.dev.AddScaled(my, mx, b.array(scale))
+	return []result{
+		grid("Dot", b.get(total), 1, 1, rows*cols, func(int, int) (s sum) {
+			for i := range x {
+				s.add(float64(x[i]) * float64(y[i]))
+			}
+			return s
+		}),
+		grid("AddScaled", b.get(my.Data), rows, cols, 3, func(i, j int) (s sum) {
+			s.add(float64(y[i*cols+j]))
+			s.add(float64(x[i*cols+j]))
+			s.add(float64(scale[0]) * float64(x[i*cols+j]))
 			return s
 		}),
 	}

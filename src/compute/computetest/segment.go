@@ -88,15 +88,16 @@ func (b *bench) segments(n, sources, degree int) compute.Segments {
 
 // transpose returns, for each source, the segments that refer to it, in edge order.
 func transpose(s compute.Segments, sources int) compute.Segments {
-	by := make([][]int32, sources)
+	by, edges := make([][]int32, sources), make([][]int32, sources)
 	for d := range s.Len() {
-		for _, i := range s.Indices[s.Indptr[d]:s.Indptr[d+1]] {
-			by[i] = append(by[i], int32(d))
+		for e := s.Indptr[d]; e < s.Indptr[d+1]; e++ {
+			i := s.Indices[e]
+			by[i], edges[i] = append(by[i], int32(d)), append(edges[i], int32(e))
 		}
 	}
 	t := compute.Segments{Indptr: []int64{0}}
-	for _, segments := range by {
-		t.Indices = append(t.Indices, segments...)
+	for i, segments := range by {
+		t.Indices, t.Edges = append(t.Indices, segments...), append(t.Edges, edges[i]...)
 		t.Indptr = append(t.Indptr, int64(len(t.Indices)))
 	}
 	return t

@@ -37,8 +37,7 @@ func (a *reluDropout) tile(d *Device, lo, hi int) {
 	y := a.y.RowsAt(lo, hi)
 	rows, cols := size(y)
 	C.halognn_relu_dropout(d.level, floats(y.Data), rows, cols, C.uint32_t(a.threshold),
-		C.float(a.scale), C.uint64_t(a.key.K1)<<32|C.uint64_t(a.key.K0),
-		int32s(a.vertices[lo:hi]))
+		C.float(a.scale), keyOf(a.key), int32s(a.vertices[lo:hi]))
 }
 
 type reluBackward struct {
@@ -56,3 +55,54 @@ func (a *reluBackward) tile(d *Device, lo, hi int) {
 	dy, y := a.dy.RowsAt(lo, hi).Data, a.y.RowsAt(lo, hi).Data
 	C.halognn_relu_backward(d.level, floats(dy), C.int64_t(len(dy)), floats(y), C.float(a.scale))
 }
+
+type elu struct {
+	y         compute.Matrix
+	threshold uint32
+	scale     float32
+	key       compute.DropoutKey
+	vertices  []int32
+}
+
+// ELU implements compute.Device.
+func (d *Device) ELU(y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
+	defer d.probe.Start(compute.CheckELU(y, p, vertices)).Done()
+	run(d, y.Rows, streamRows(y.Cols),
+		elu{y, compute.DropoutThreshold(p), compute.DropoutScale(p), key, vertices})
+}
+
+func (a *elu) tile(d *Device, lo, hi int) {
+	y := a.y.RowsAt(lo, hi)
+	rows, cols := size(y)
+	C.halognn_elu(d.level, floats(y.Data), rows, cols, C.uint32_t(a.threshold), C.float(a.scale),
+		keyOf(a.key), a.verticesAt(lo, hi))
+}
+
+// verticesAt returns those of some rows; NULL if nothing is dropped.
+func (a *elu) verticesAt(lo, hi int) *C.int32_t {
+	if a.threshold == 0 {
+		return nil
+	}
+	return int32s(a.vertices[lo:hi])
+}
+
+type eluBackward struct {
+	elu
+	dy compute.Matrix
+}
+
+// ELUBackward implements compute.Device.
+func (d *Device) ELUBackward(dy, y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
+	defer d.probe.Start(compute.CheckELUBackward(dy, y, p, vertices)).Done()
+	run(d, y.Rows, streamRows(y.Cols),
+		eluBackward{elu{y, compute.DropoutThreshold(p), compute.DropoutScale(p), key, vertices}, dy})
+}
+
+func (a *eluBackward) tile(d *Device, lo, hi int) {
+	y := a.y.RowsAt(lo, hi)
+	rows, cols := size(y)
+	C.halognn_elu_backward(d.level, floats(a.dy.RowsAt(lo, hi).Data), rows, cols, floats(y.Data),
+		C.uint32_t(a.threshold), C.float(a.scale), keyOf(a.key), a.verticesAt(lo, hi))
+}
+
+func keyOf(k compute.DropoutKey) C.uint64_t { return C.uint64_t(k.K1)<<32 | C.uint64_t(k.K0) }

@@ -3,52 +3,100 @@
 package cpu
 
 /*
+#include <stdlib.h>
+
 // Only OpenBLAS has these; weak, so that any library with the CBLAS interface links.
 extern void openblas_set_num_threads(int n) __attribute__((weak));
 extern char *openblas_get_config(void) __attribute__((weak));
 extern char *openblas_get_corename(void) __attribute__((weak));
+extern void gotoblas_dynamic_quit(void) __attribute__((weak));
+extern void gotoblas_dynamic_init(void) __attribute__((weak));
 
 static void blas_threads(int n) { if (openblas_set_num_threads) openblas_set_num_threads(n); }
 static const char *blas_config(void) { return openblas_get_config ? openblas_get_config() : ""; }
 static const char *blas_core(void) { return openblas_get_corename ? openblas_get_corename() : ""; }
+
+// What a library of all kernels does when it is loaded: it takes those of OPENBLAS_CORETYPE.
+static void blas_choose(const char *core) {
+    if (!gotoblas_dynamic_quit || !gotoblas_dynamic_init) return;
+    setenv("OPENBLAS_CORETYPE", core, 1);
+    gotoblas_dynamic_quit();
+    gotoblas_dynamic_init();
+}
 */
 import "C"
 
 import (
+	"os"
+	"slices"
 	"strings"
 	"sync"
+	"unsafe"
 
-	"gonum.org/v1/gonum/blas/blas32"
+	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/netlib/blas/netlib"
 )
 
-// useBLAS makes the linked BLAS the engine of blas32. It is called from threads that tile the work
-// already, so it must not start its own.
+// openBLAS is the engine of the linked BLAS.
+type openBLAS struct{ of netlib.Implementation }
+
+// Sgemm implements engine.
+func (e openBLAS) Sgemm(tA, tB blas.Transpose, m, n, k int, a []float32, lda int, b []float32, ldb int,
+	beta float32, c []float32, ldc int) {
+	e.of.Sgemm(tA, tB, m, n, k, 1, a, lda, b, ldb, beta, c, ldc)
+}
+
+// withAVX512 are OpenBLAS's names of the kernels that use AVX-512.
+var withAVX512 = []string{"SkylakeX", "Cooperlake", "SapphireRapids"}
+
+// useBLAS prepares the linked BLAS. It is called from threads that tile the work already, so it
+// must not start its own. An OpenBLAS that is older than the processor takes AVX2 kernels for it;
+// where the processor has AVX-512 and nobody chose, it is told to take those.
 var useBLAS = sync.OnceFunc(func() {
-	blas32.Use(netlib.Implementation{})
 	setBLASThreads(1)
+	if os.Getenv("OPENBLAS_CORETYPE") == "" {
+		raiseBLASCore()
+	}
 })
+
+func raiseBLASCore() {
+	_, err := openLevel("avx512")
+	if err == nil && strings.HasPrefix(blasConfig(), "OpenBLAS") &&
+		!slices.Contains(withAVX512, blasCore()) {
+		chooseBLASCore("SKYLAKEX")
+	}
+}
+
+// chooseBLASCore makes OpenBLAS take the kernels for a processor, if it has those of several.
+func chooseBLASCore(name string) {
+	core := C.CString(name)
+	C.blas_choose(core)
+	C.free(unsafe.Pointer(core))
+}
 
 func setBLASThreads(n int) { C.blas_threads(C.int(n)) }
 
 // blasConfig asks once: OpenBLAS writes the answer into one buffer, whoever asks.
 var blasConfig = sync.OnceValue(func() string { return C.GoString(C.blas_config()) })
 
+func blasCore() string { return C.GoString(C.blas_core()) }
+
 // BLAS describes the linked library of matrix products: what it was built as, and the kernels it
-// chose for this machine.
+// runs on this machine.
 func BLAS() string {
+	useBLAS()
 	config := strings.Join(strings.Fields(blasConfig()), " ")
 	if config == "" {
 		return "a library with the CBLAS interface, which does not tell its name"
 	}
-	return config + ", kernels for " + C.GoString(C.blas_core())
+	return config + ", kernels for " + blasCore()
 }
 
-// blasName returns library, version and the kernels it chose, such as "OpenBLAS 0.3.21 SkylakeX".
+// blasName returns library, version and the kernels it runs, such as "OpenBLAS 0.3.21 SkylakeX".
 func blasName() string {
 	words := strings.Fields(blasConfig())
 	if len(words) < 2 {
 		return "BLAS"
 	}
-	return words[0] + " " + words[1] + " " + C.GoString(C.blas_core())
+	return words[0] + " " + words[1] + " " + blasCore()
 }

@@ -17,6 +17,7 @@ var _ compute.Device = (*Device)(nil)
 // Device implements compute.Device on the cores of this machine.
 type Device struct {
 	level level
+	gemm  engine
 	pool  *pool
 	name  string
 	cpus  []int
@@ -27,6 +28,7 @@ type Device struct {
 	runTile           func(tile int) // d.tile; made once, so that a kernel call allocates nothing
 	calls             []arguments    // a place for the arguments of every kernel called so far
 
+	turned  []float32 // a transposed matrix of weights, or of their gradients
 	partial []float32 // sums of single chunks, before they are added
 	losses  []chunkLoss
 	bad     atomic.Bool // a tile found an index that names no row
@@ -41,8 +43,11 @@ func New(o Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	useBLAS()
-	d := &Device{level: k, cpus: o.CPUs}
+	gemm, gemmName, err := openEngine(o.GEMM)
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{level: k, gemm: gemm, cpus: o.CPUs}
 	d.runTile = d.tile
 	d.pool, err = newPool(o.Threads, func(thread int) error {
 		if len(o.CPUs) == 0 {
@@ -57,7 +62,7 @@ func New(o Options) (*Device, error) {
 	if len(o.CPUs) > 0 {
 		pinned = fmt.Sprintf(" on CPUs %v", o.CPUs)
 	}
-	d.name = fmt.Sprintf("cpu: %s kernels, %s, %d threads%s", levelName(k), blasName(), o.Threads, pinned)
+	d.name = fmt.Sprintf("cpu: %s kernels, %s, %d threads%s", levelName(k), gemmName, o.Threads, pinned)
 	return d, nil
 }
 
@@ -113,7 +118,7 @@ func (d *Device) Download(dst, src []float32) {
 func (d *Device) Sync() error { return nil }
 
 // Capabilities implements compute.Device.
-func (d *Device) Capabilities() compute.Capabilities { return compute.Capabilities{} }
+func (d *Device) Capabilities() compute.Capabilities { return compute.Capabilities{Peaks: d.peaks} }
 
 // Watch implements compute.Device.
 func (d *Device) Watch(p *compute.Probe) { d.probe = p }
@@ -126,6 +131,7 @@ func (d *Device) Close() error {
 	d.pool.close()
 	d.pool = nil
 	mem.Free(d.partial)
-	d.partial = nil
+	mem.Free(d.turned)
+	d.partial, d.turned = nil, nil
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package cpu is the compute backend for the cores of one machine: matrix products by BLAS (gonum's
-// blas32 with the linked library as its engine), everything irregular by the C kernels of
+// Package cpu is the compute backend for the cores of one machine: matrix products by oneDNN, which
+// is loaded at run time, or else by the linked OpenBLAS, everything irregular by the C kernels of
 // kernels/cpu, at the SIMD level the machine has.
 //
 //	kernel call ──> tiles of rows ──> calling goroutine + pinned workers ──> C kernel or single-threaded sgemm per tile
@@ -24,6 +24,7 @@ import (
 type Options struct {
 	Threads int    // threads that compute, the calling one among them; 0: one for each of CPUs, or else each CPU allowed
 	CPUs    []int  // pin thread i to CPUs[i]; empty: do not pin. The caller's own thread is pinned by Enter
+	GEMM    string // library of products: onednn, openblas, go; empty: HALOGNN_GEMM, or else the best
 	SIMD    string // level of the C kernels: scalar, avx2, avx512; empty: HALOGNN_SIMD, or else the best
 }
 

@@ -7,23 +7,19 @@ import "C"
 
 import (
 	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas32"
 
 	"halognn/src/compute"
+	"halognn/src/mem"
 )
 
 // productRows returns the height of a tile of y = x wᵀ and of dx = dy w: lower where there are few
-// rows to share. BLAS packs w anew for every tile, which takes about 32/productRows of its time.
+// rows to share. The library packs w anew for every tile, which takes about 32/productRows of its
+// time.
 func productRows(rows int) int {
 	if rows < 8192 {
 		return 256
 	}
 	return 512
-}
-
-// general returns m as BLAS sees it.
-func general(m compute.Matrix) blas32.General {
-	return blas32.General{Rows: m.Rows, Cols: m.Cols, Stride: max(1, m.Cols), Data: m.Data}
 }
 
 func beta(add bool) float32 {
@@ -33,20 +29,52 @@ func beta(add bool) float32 {
 	return 0
 }
 
+// turnRows is from how many rows on the weights of y = x wᵀ are transposed before: the library packs
+// a plain w faster than a transposed one, for every tile, and turning it takes as long as some
+// hundred rows.
+const turnRows = 4096
+
 type matMul struct {
-	y, x, w compute.Matrix
-	add     bool
+	y, x   compute.Matrix
+	w      []float32 // [O,F], or its transpose
+	turned bool
+	add    bool
 }
 
 // MatMul implements compute.Device.
 func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMul(y, x, w, add)).Done()
-	run(d, y.Rows, productRows(y.Rows), matMul{y, x, w, add})
+	call := matMul{y, x, w.Data, y.Rows >= turnRows, add}
+	if call.turned {
+		d.turned = mem.Grow(d.turned, w.Rows*w.Cols)
+		turn(d.turned, w.Data, w.Rows, w.Cols)
+		call.w = d.turned
+	}
+	run(d, y.Rows, productRows(y.Rows), call)
 }
 
-func (a *matMul) tile(_ *Device, lo, hi int) {
-	blas32.Gemm(blas.NoTrans, blas.Trans, 1, general(a.x.RowsAt(lo, hi)), general(a.w), beta(a.add),
-		general(a.y.RowsAt(lo, hi)))
+func (a *matMul) tile(d *Device, lo, hi int) {
+	t, stride := blas.Transpose(blas.Trans), a.x.Cols
+	if a.turned {
+		t, stride = blas.NoTrans, a.y.Cols
+	}
+	d.gemm.Sgemm(blas.NoTrans, t, hi-lo, a.y.Cols, a.x.Cols, a.x.RowsAt(lo, hi).Data, a.x.Cols,
+		a.w, stride, beta(a.add), a.y.RowsAt(lo, hi).Data, a.y.Cols)
+}
+
+// turn sets dst to the transpose of src [rows,cols], in blocks that stay in the nearest cache.
+func turn(dst, src []float32, rows, cols int) {
+	const block = 16
+	for r0 := 0; r0 < rows; r0 += block {
+		for c0 := 0; c0 < cols; c0 += block {
+			for c := c0; c < min(c0+block, cols); c++ {
+				out := dst[c*rows:][:rows]
+				for r := r0; r < min(r0+block, rows); r++ {
+					out[r] = src[r*cols+c]
+				}
+			}
+		}
+	}
 }
 
 type matMulInput struct {
@@ -60,20 +88,22 @@ func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 	run(d, dx.Rows, productRows(dx.Rows), matMulInput{dx, dy, w, add})
 }
 
-func (a *matMulInput) tile(_ *Device, lo, hi int) {
-	blas32.Gemm(blas.NoTrans, blas.NoTrans, 1, general(a.dy.RowsAt(lo, hi)), general(a.w),
-		beta(a.add), general(a.dx.RowsAt(lo, hi)))
+func (a *matMulInput) tile(d *Device, lo, hi int) {
+	d.gemm.Sgemm(blas.NoTrans, blas.NoTrans, hi-lo, a.dx.Cols, a.dy.Cols, a.dy.RowsAt(lo, hi).Data,
+		a.dy.Cols, a.w.Data, a.w.Cols, beta(a.add), a.dx.RowsAt(lo, hi).Data, a.dx.Cols)
 }
 
 const (
 	// weightWave is how many chunks are in progress before their sums are added: what bounds the
 	// scratch memory, to 32 times dw.
 	weightWave = 32
-	// fewChunks is below how many chunks each is cut into columns of dw besides, so that there are
-	// tiles to share.
+	// fewChunks is below how many chunks each is cut into columns of the product besides, so that
+	// there are tiles to share.
 	fewChunks = 16
 	// weightColumns is the width of such a tile.
 	weightColumns = 128
+	// vectorWidth is what the libraries fill up the rows of a product to.
+	vectorWidth = 16
 )
 
 // MatMulWeights implements compute.Device: dw = (rows 0..511) + (rows 512..1023) + ..., by waves of
@@ -81,52 +111,57 @@ const (
 func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 	defer d.probe.Start(compute.CheckMatMulWeights(dw, dy, x)).Done()
 	chunks, size := chunkCount(dy.Rows), dw.Rows*dw.Cols
-	width := dw.Cols
-	if chunks < fewChunks {
-		width = min(width, weightColumns)
+	call, sum := matMulWeights{left: dy, right: x}, dw.Data[:size]
+	turned := dw.Cols%vectorWidth != 0 && dw.Rows%vectorWidth == 0
+	if turned { // xᵀ dy has rows of full vectors
+		d.turned = mem.Grow(d.turned, size)
+		call.left, call.right, sum = x, dy, d.turned[:size]
 	}
+	call.width = call.right.Cols
+	if chunks < fewChunks {
+		call.width = min(call.width, weightColumns)
+	}
+	call.across = (call.right.Cols + call.width - 1) / call.width
 	d.reservePartials(min(chunks, weightWave), size)
-	clear(dw.Data[:size])
+	clear(sum)
+	left, right := call.left, call.right
 	for first := 0; first < chunks; first += weightWave {
 		lo, hi := first*compute.ChunkRows, min((first+weightWave)*compute.ChunkRows, dy.Rows)
-		across := (dw.Cols + width - 1) / width
-		run(d, chunkCount(hi-lo)*across, 1,
-			matMulWeights{dw, dy.RowsAt(lo, hi), x.RowsAt(lo, hi), width, across})
-		run(d, size, tileElements/2, addChunks{dw, chunkCount(hi - lo)})
+		call.left, call.right = left.RowsAt(lo, hi), right.RowsAt(lo, hi)
+		run(d, chunkCount(hi-lo)*call.across, 1, call)
+		run(d, size, tileElements/2, addChunks{sum, chunkCount(hi - lo)})
+	}
+	if turned {
+		turn(dw.Data, sum, dw.Cols, dw.Rows)
 	}
 }
 
-// matMulWeights sums the chunks of a wave, each by columns: row i of the call is columns
-// [i%across*width, ...) of chunk i/across.
+// matMulWeights sums the chunks of a wave of leftᵀ right, each by columns: row i of the call is
+// columns [i%across*width, ...) of chunk i/across.
 type matMulWeights struct {
-	dw, dy, x     compute.Matrix
+	left, right   compute.Matrix
 	width, across int
 }
 
 func (a *matMulWeights) tile(d *Device, i, _ int) {
+	rows, cols := a.left.Cols, a.right.Cols
 	chunk, j := i/a.across, i%a.across*a.width
 	lo := chunk * compute.ChunkRows
-	hi, width := min(lo+compute.ChunkRows, a.dy.Rows), min(a.width, a.dw.Cols-j)
-	sum := compute.Matrix{Rows: a.dw.Rows, Cols: a.dw.Cols, Data: d.partial[chunk*a.dw.Rows*a.dw.Cols:]}
-	blas32.Gemm(blas.Trans, blas.NoTrans, 1, general(a.dy.RowsAt(lo, hi)),
-		columns(a.x.RowsAt(lo, hi), j, width), 0, columns(sum, j, width))
+	hi, width := min(lo+compute.ChunkRows, a.left.Rows), min(a.width, cols-j)
+	d.gemm.Sgemm(blas.Trans, blas.NoTrans, rows, width, hi-lo, a.left.RowsAt(lo, hi).Data, rows,
+		a.right.RowsAt(lo, hi).Data[j:], cols, 0, d.partial[chunk*rows*cols+j:], cols)
 }
 
-// columns returns n columns of m, from column j, as BLAS sees them.
-func columns(m compute.Matrix, j, n int) blas32.General {
-	return blas32.General{Rows: m.Rows, Cols: n, Stride: m.Cols, Data: m.Data[j:]}
-}
-
-// addChunks adds the sums of a wave's chunks, in order, to dw.
+// addChunks adds the sums of a wave's chunks, in order, to sum.
 type addChunks struct {
-	dw     compute.Matrix
+	sum    []float32
 	chunks int
 }
 
 func (a *addChunks) tile(d *Device, lo, hi int) {
-	size := a.dw.Rows * a.dw.Cols
+	size := len(a.sum)
 	for c := range a.chunks {
-		addInto(d.level, a.dw.Data[lo:hi], d.partial[c*size+lo:c*size+hi])
+		addInto(d.level, a.sum[lo:hi], d.partial[c*size+lo:c*size+hi])
 	}
 }
 
@@ -166,4 +201,44 @@ func (a *columnSum) tile(d *Device, lo, hi int) {
 	dy := a.dy.RowsAt(lo, hi)
 	rows, cols := size(dy)
 	C.halognn_column_sum(d.level, floats(d.partials(lo, dy.Cols)), rows, cols, floats(dy.Data))
+}
+
+type addScaled struct {
+	y, x  compute.Matrix
+	scale []float32
+}
+
+// AddScaled implements compute.Device.
+func (d *Device) AddScaled(y, x compute.Matrix, scale []float32) {
+	defer d.probe.Start(compute.CheckAddScaled(y, x, scale)).Done()
+	run(d, y.Rows, streamRows(y.Cols), addScaled{y, x, scale})
+}
+
+func (a *addScaled) tile(d *Device, lo, hi int) {
+	y := a.y.RowsAt(lo, hi).Data
+	C.halognn_add_scaled(d.level, floats(y), C.int64_t(len(y)), floats(a.x.RowsAt(lo, hi).Data),
+		floats(a.scale))
+}
+
+type columnDot struct{ x, y compute.Matrix }
+
+// Dot implements compute.Device.
+func (d *Device) Dot(sum []float32, x, y compute.Matrix) {
+	defer d.probe.Start(compute.CheckDot(sum, x, y)).Done()
+	chunks := chunkCount(x.Rows)
+	d.reservePartials(chunks+1, x.Cols)
+	run(d, x.Rows, compute.ChunkRows, columnDot{x, y})
+	all := d.partial[chunks*x.Cols:][:x.Cols]
+	d.addPartials(all, chunks, x.Cols, 0)
+	sum[0] = 0
+	for _, v := range all {
+		sum[0] += v
+	}
+}
+
+func (a *columnDot) tile(d *Device, lo, hi int) {
+	x := a.x.RowsAt(lo, hi)
+	rows, cols := size(x)
+	C.halognn_column_dot(d.level, floats(d.partials(lo, x.Cols)), rows, cols, floats(x.Data),
+		floats(a.y.RowsAt(lo, hi).Data))
 }

@@ -30,6 +30,9 @@ func NewHost(simd string) (*Host, error) {
 // BLAS describes the library of matrix products.
 func BLAS() string { return "none (built without cgo): gonum's own" }
 
+// GEMM names the library of matrix products.
+func GEMM() string { return "plain Go (built without cgo)" }
+
 // SIMD returns the level of the kernels.
 func SIMD() (string, error) { return "none (built without cgo): plain Go", nil }
 

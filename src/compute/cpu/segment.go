@@ -94,7 +94,7 @@ func (a *segmentSum) tile(d *Device, lo, hi int) {
 
 // part returns segments [lo,hi) of s.
 func part(s compute.Segments, lo, hi int) compute.Segments {
-	return compute.Segments{Indptr: s.Indptr[lo : hi+1], Indices: s.Indices}
+	return compute.Segments{Indptr: s.Indptr[lo : hi+1], Indices: s.Indices, Edges: s.Edges}
 }
 
 // inRange reports whether the indices of the segments name rows of a matrix of that many; if not,
@@ -112,6 +112,9 @@ func (d *Device) panicIfBad(kernel string, s compute.Segments, rows int) {
 		return
 	}
 	at := int(s.Indptr[0])
+	if checkIDs(s.Indices[at:s.Indptr[s.Len()]], rows) < 0 {
+		panicBadEdge(kernel, s)
+	}
 	at += checkIDs(s.Indices[at:s.Indptr[s.Len()]], rows)
 	panic(fmt.Sprintf("compute: %s: index %d is %d, but there are %d rows", kernel, at, s.Indices[at],
 		rows))

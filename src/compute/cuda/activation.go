@@ -27,3 +27,31 @@ func (d *Device) ReLUBackward(dy, y compute.Matrix, p float32) {
 	must("ReLUBackward", C.gpu_relu_backward(d.c, float(dy.Data), C.int64_t(y.Rows*y.Cols),
 		float(y.Data), C.float(compute.DropoutScale(p))))
 }
+
+// ELU implements compute.Device.
+func (d *Device) ELU(y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
+	defer d.probe.Start(compute.CheckELU(y, p, vertices)).Done()
+	rows, cols := size(y)
+	threshold, scale, bits, of := d.dropout(p, key, vertices)
+	must("ELU", C.gpu_elu(d.c, float(y.Data), rows, cols, threshold, scale, bits, of))
+}
+
+// ELUBackward implements compute.Device.
+func (d *Device) ELUBackward(dy, y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
+	defer d.probe.Start(compute.CheckELUBackward(dy, y, p, vertices)).Done()
+	rows, cols := size(y)
+	threshold, scale, bits, of := d.dropout(p, key, vertices)
+	must("ELUBackward", C.gpu_elu_backward(d.c, float(dy.Data), rows, cols, float(y.Data), threshold,
+		scale, bits, of))
+}
+
+// dropout returns what kernels know of dropout; vertices are on the device unless nothing is dropped.
+func (d *Device) dropout(p float32, key compute.DropoutKey, vertices []int32) (threshold C.uint32_t,
+	scale C.float, bits C.uint64_t, of *C.int32_t) {
+	if p > 0 {
+		d.arrays(len(vertices) * 4)
+		of = (*C.int32_t)(onDevice(d, vertices))
+	}
+	return C.uint32_t(compute.DropoutThreshold(p)), C.float(compute.DropoutScale(p)),
+		C.uint64_t(key.K1)<<32 | C.uint64_t(key.K0), of
+}

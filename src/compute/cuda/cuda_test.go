@@ -57,7 +57,7 @@ func TestRepeats(t *testing.T) {
 	computetest.SameNumbers(t, map[string]func() compute.Device{"as late as it may": at(0), "at random": at(5)})
 	if runtime.GOARCH == "amd64" { // others fuse multiplications and additions of Go
 		computetest.SameNumbers(t, map[string]func() compute.Device{"cuda": at(0), "reference": func() compute.Device { return ref.New() }},
-			"product", "layernorm", "softmax", "sigmoid")
+			"product", "layernorm", "softmax", "sigmoid", "attention", "heads", "elu")
 	}
 	leaksNothing(t)
 }

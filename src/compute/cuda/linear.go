@@ -45,3 +45,18 @@ func (d *Device) ColumnSum(db []float32, dy compute.Matrix) {
 	must("ColumnSum", C.gpu_column_sum(d.c, float(db), rows, cols, float(dy.Data),
 		d.partial(dy.Rows, dy.Cols)))
 }
+
+// AddScaled implements compute.Device.
+func (d *Device) AddScaled(y, x compute.Matrix, scale []float32) {
+	defer d.probe.Start(compute.CheckAddScaled(y, x, scale)).Done()
+	must("AddScaled", C.gpu_add_scaled(d.c, float(y.Data), C.int64_t(y.Rows*y.Cols), float(x.Data),
+		float(scale)))
+}
+
+// Dot implements compute.Device.
+func (d *Device) Dot(sum []float32, x, y compute.Matrix) {
+	defer d.probe.Start(compute.CheckDot(sum, x, y)).Done()
+	rows, cols := size(x)
+	must("Dot", C.gpu_dot(d.c, float(sum), rows, cols, float(x.Data), float(y.Data),
+		d.partial(x.Rows+compute.ChunkRows, x.Cols)))
+}

@@ -99,7 +99,7 @@ func (b *stagingBuffer) take(bytes int) int {
 }
 
 // array adds a host array to the layout and returns where it begins.
-func array[T int32 | int64 | uint8](b *stagingBuffer, x []T) int {
+func array[T int32 | int64 | uint8 | float32](b *stagingBuffer, x []T) int {
 	if len(x) == 0 {
 		return b.end
 	}
@@ -158,6 +158,10 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 	for _, s := range in.Segments {
 		array(b, s.Indptr)
 		array(b, s.Indices)
+		array(b, s.Edges)
+	}
+	for _, w := range in.Weights {
+		array(b, w)
 	}
 	for _, v := range in.Vertices {
 		array(b, v)

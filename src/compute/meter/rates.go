@@ -11,15 +11,17 @@ import (
 // Rates are what a device does at best.
 type Rates struct {
 	Copy    float64 `json:"copy_bytes_per_second"`    // read and written by a copy
-	Product float64 `json:"product_flops_per_second"` // of a matrix product in float32
+	Product float64 `json:"product_flops_per_second"` // in float32: the units' peak, or else of a matrix product
+
+	Peaks []compute.Peak `json:"peaks,omitempty"` // of all instruction sets, where a device can measure them
 }
 
 // width of the matrices that rates are measured on.
 const width = 512
 
 // MeasureRates copies so many elements (on a device that reads host memory: adds a bias to them in
-// place) and multiplies matrices of as many rows as take a few milliseconds; the fastest of some
-// tries counts. It takes twice that memory, or what the device has left.
+// place). A device that can runs independent multiply-adds; any other multiplies matrices of as many
+// rows as take a few milliseconds. The fastest of some tries counts. It takes twice that memory, or what the device has left.
 func MeasureRates(d compute.Device, elements int) (Rates, error) {
 	const float = 4 // bytes
 	accelerator := d.Capabilities().Accelerator
@@ -51,6 +53,17 @@ func MeasureRates(d compute.Device, elements int) (Rates, error) {
 		return Rates{}, err
 	}
 	r := Rates{Copy: 2 * float * float64(len(y)) / each}
+	if peaks := d.Capabilities().Peaks; peaks != nil {
+		r.Peaks = peaks()
+		for _, p := range r.Peaks {
+			if p.Precision == "float32" {
+				r.Product = max(r.Product, p.All)
+			}
+		}
+		if r.Product > 0 {
+			return r, nil
+		}
+	}
 	for n := min(rows, 64); ; n = min(rows, 2*n) {
 		each, err := fastest(d, func() { d.MatMul(matrix(y, n), matrix(x, n), w, false) })
 		if err != nil {

@@ -1,6 +1,10 @@
 package ref
 
-import "halognn/src/compute"
+import (
+	"math"
+
+	"halognn/src/compute"
+)
 
 // ReLU implements compute.Device.
 func (d *Device) ReLU(y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
@@ -35,6 +39,52 @@ func (d *Device) ReLUBackward(dy, y compute.Matrix, p float32) {
 			dy.Data[i] *= scale
 		} else {
 			dy.Data[i] = 0
+		}
+	}
+}
+
+// ELU implements compute.Device.
+func (d *Device) ELU(y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
+	defer d.probe.Start(compute.CheckELU(y, p, vertices)).Done()
+	scale := compute.DropoutScale(p)
+	for r := range y.Rows {
+		row := y.Row(r)
+		for j, v := range row {
+			if !(v > 0) {
+				v = float32(math.Exp(float64(v))) - 1
+			}
+			row[j] = v * scale
+		}
+	}
+	drop(y, p, key, vertices)
+}
+
+// ELUBackward implements compute.Device.
+func (d *Device) ELUBackward(dy, y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
+	defer d.probe.Start(compute.CheckELUBackward(dy, y, p, vertices)).Done()
+	scale := compute.DropoutScale(p)
+	for i, v := range y.Data[:y.Rows*y.Cols] {
+		if v > 0 {
+			dy.Data[i] *= scale
+		} else {
+			dy.Data[i] *= v + scale
+		}
+	}
+	drop(dy, p, key, vertices)
+}
+
+// drop sets the elements to 0 that dropout drops.
+func drop(y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
+	if p == 0 {
+		return
+	}
+	threshold := compute.DropoutThreshold(p)
+	for r := range y.Rows {
+		bits := key.Row(vertices[r])
+		for j := range y.Row(r) {
+			if bits.Bits(j) < threshold {
+				y.Row(r)[j] = 0
+			}
 		}
 	}
 }

@@ -74,3 +74,30 @@ func (d *Device) ColumnSum(db []float32, dy compute.Matrix) {
 		addInto(db, sum)
 	})
 }
+
+// AddScaled implements compute.Device.
+func (d *Device) AddScaled(y, x compute.Matrix, scale []float32) {
+	defer d.probe.Start(compute.CheckAddScaled(y, x, scale)).Done()
+	for i, v := range x.Data[:x.Rows*x.Cols] {
+		y.Data[i] += (1 + scale[0]) * v
+	}
+}
+
+// Dot implements compute.Device.
+func (d *Device) Dot(sum []float32, x, y compute.Matrix) {
+	defer d.probe.Start(compute.CheckDot(sum, x, y)).Done()
+	all := make([]float32, x.Cols)
+	chunks(x.Rows, func(lo, hi int) {
+		part := d.scratch(x.Cols)
+		for r := lo; r < hi; r++ {
+			for j, v := range x.Row(r) {
+				part[j] += v * y.Row(r)[j]
+			}
+		}
+		addInto(all, part)
+	})
+	sum[0] = 0
+	for _, v := range all {
+		sum[0] += v
+	}
+}

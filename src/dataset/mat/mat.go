@@ -1,14 +1,16 @@
-// Package mat reads numeric and sparse matrices from MATLAB 5 files (.mat, versions 5 to 7), where graph collections such
-// as Facebook100 and BlogCatalog keep an adjacency matrix, attributes and labels.
+// Package mat reads numeric and sparse matrices from MATLAB 5 files (.mat, versions 5 to 7), where
+// graph collections such as Facebook100 and BlogCatalog keep an adjacency matrix, attributes and
+// labels.
 //
 //	header 128 bytes | element | element | ...
 //	element:  type 14 (matrix) or 15 (zlib-compressed matrix), size
 //	matrix:   flags | dimensions | name | numbers                     dense, column-major
 //	          flags | dimensions | name | ir [nnz] | jc [cols+1] | numbers [nnz]     sparse, by columns
 //
-// Every part has a tag (type, size) of 8 bytes; data of up to 4 bytes may lie inside the tag. Numbers are stored in the
-// smallest type that holds them, whatever the class of the matrix. Complex matrices, cells, structs and text are
-// listed but not read. Source: "MAT-File Format", The MathWorks, level 5.
+// Every part has a tag (type, size) of 8 bytes; data of up to 4 bytes may lie inside the tag.
+// Numbers are stored in the smallest type that holds them, whatever the class of the matrix.
+// Complex matrices, cells, structs and text are listed but not read. Source: "MAT-File Format", The
+// MathWorks, level 5.
 package mat
 
 import (
@@ -56,7 +58,8 @@ type Variable struct {
 	compressed bool
 }
 
-// Open reads the header and the head of every variable. Compressed variables are inflated only as far as needed.
+// Open reads the header and the head of every variable. Compressed variables are inflated only as
+// far as needed.
 func Open(path string) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -76,7 +79,8 @@ func Open(path string) (*File, error) {
 	return m, nil
 }
 
-// NewFile is Open for size bytes that lie elsewhere than in a file of their own; name is what errors call them.
+// NewFile is Open for size bytes that lie elsewhere than in a file of their own; name is what
+// errors call them.
 func NewFile(r io.ReaderAt, size int64, name string) (*File, error) {
 	m := &File{path: name, r: r, size: size, stop: func() error { return nil }}
 	if err := m.scan(); err != nil {
@@ -109,19 +113,23 @@ func (m *File) scan() error {
 	case "MI":
 		m.order = binary.BigEndian
 	default:
-		return fmt.Errorf("%w: no byte order mark at byte 126; want a file written by MATLAB's save -v7 or scipy.io.savemat", ErrFormat)
+		return fmt.Errorf("%w: no byte order mark at byte 126; want a file written by MATLAB's "+
+			"save -v7 or scipy.io.savemat", ErrFormat)
 	}
 	if v := m.order.Uint16(head[124:]); v != 0x0100 {
-		return fmt.Errorf("%w: version 0x%04x (0x0200 is MATLAB 7.3, which is HDF5); save it again with save -v7", ErrFormat, v)
+		return fmt.Errorf("%w: version 0x%04x (0x0200 is MATLAB 7.3, which is HDF5); save it "+
+			"again with save -v7", ErrFormat, v)
 	}
 	for at := int64(headerBytes); at < m.size; {
 		var tag [8]byte
 		if _, err := m.r.ReadAt(tag[:], at); err != nil {
-			return fmt.Errorf("%w: byte %d: truncated in the tag of an element; fetch it again", ErrFormat, at)
+			return fmt.Errorf("%w: byte %d: truncated in the tag of an element; fetch it again",
+				ErrFormat, at)
 		}
 		typ, size := m.order.Uint32(tag[:]), int64(m.order.Uint32(tag[4:]))
 		if at+8+size > m.size {
-			return fmt.Errorf("%w: byte %d: truncated: an element of %d bytes with %d left; fetch it again", ErrFormat, at, size, m.size-at-8)
+			return fmt.Errorf("%w: byte %d: truncated: an element of %d bytes with %d left; "+
+				"fetch it again", ErrFormat, at, size, m.size-at-8)
 		}
 		if typ == typeMatrix || typ == typeCompressed {
 			v := Variable{file: m, at: at + 8, size: size, compressed: typ == typeCompressed}
@@ -172,8 +180,8 @@ func (v *Variable) Dense() ([]float64, error) {
 	return out, nil
 }
 
-// Entries calls visit for every stored entry of a sparse matrix, column by column, rows ascending as stored. It holds 4 bytes an
-// entry and 8 a column while it runs. An error of visit ends it.
+// Entries calls visit for every stored entry of a sparse matrix, column by column, rows ascending
+// as stored. It holds 4 bytes an entry and 8 a column while it runs. An error of visit ends it.
 func (v *Variable) Entries(visit func(row, col int32, value float64) error) error {
 	s, err := v.begin(true)
 	if err != nil {
@@ -245,8 +253,10 @@ func (v *Variable) columns(s *stream, stored int64) (ends []int64, err error) {
 	}
 	return ends, s.each(typ, count, func(x float64) error {
 		i := len(ends)
-		if !(x >= 0 && x <= float64(stored)) || (i == 0 && x != 0) || (i > 0 && int64(x) < ends[i-1]) {
-			return fmt.Errorf("%w: column offset %d is %g, with %d entries stored", ErrFormat, i, x, stored)
+		if !(x >= 0 && x <= float64(stored)) || (i == 0 && x != 0) ||
+			(i > 0 && int64(x) < ends[i-1]) {
+			return fmt.Errorf("%w: column offset %d is %g, with %d entries stored", ErrFormat, i, x,
+				stored)
 		}
 		ends = append(ends, int64(x))
 		return nil

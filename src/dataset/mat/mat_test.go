@@ -16,7 +16,8 @@ import (
 
 var (
 	sparse = mattest.Matrix{Name: "Network", Rows: 4, Cols: 3, Sparse: true,
-		Entries: []mattest.Entry{{Row: 1, Col: 0, Value: 1}, {Row: 3, Col: 0, Value: 2.5}, {Row: 0, Col: 2, Value: -7}}}
+		Entries: []mattest.Entry{{Row: 1, Col: 0, Value: 1}, {Row: 3, Col: 0, Value: 2.5},
+			{Row: 0, Col: 2, Value: -7}}}
 	labels = mattest.Matrix{Name: "Label", Rows: 3, Cols: 1, Values: []float64{1, 2, 1}}
 	wide   = mattest.Matrix{Name: "X", Rows: 2, Cols: 2, Values: []float64{0.5, 1, -1, 300}}
 )
@@ -96,17 +97,24 @@ func TestBadFiles(t *testing.T) {
 		{"cut in a tag", good[:131], "truncated"},
 		{"checksum", flipped, "at its end"},
 		{"entry outside", mattest.File(mattest.Form{}, outside), "lies in row 3"},
-		{"dense", mattest.File(mattest.Form{}, mattest.Matrix{Name: "Network", Rows: 1, Cols: 1, Values: []float64{3}}), "it is double"},
+		{"dense", mattest.File(mattest.Form{},
+			mattest.Matrix{Name: "Network", Rows: 1, Cols: 1, Values: []float64{3}}),
+			"it is double"},
 		{"complex", patched(128+8+8+1, 0x08), "it is complex"},
 		{"a struct", patched(128+8+8, 2), "it is a struct"},
-		{"a size beyond the element", patched(128+8+16+4, 0xff, 0xff, 0xff, 0), "that holds at most"},
+		{"a size beyond the element", patched(128+8+16+4, 0xff, 0xff, 0xff, 0),
+			"that holds at most"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f, err := open(t, c.content)
 			if err == nil {
-				err = f.Lookup("Network").Entries(func(row, col int32, x float64) error { return nil })
+				err = f.Lookup("Network").Entries(func(row, col int32,
+					x float64) error {
+					return nil
+				})
 			}
-			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "test.mat") {
+			if err == nil || !strings.Contains(err.Error(), c.want) ||
+				!strings.Contains(err.Error(), "test.mat") {
 				t.Errorf("got %v, want an error with %q and the file", err, c.want)
 			}
 			if !errors.Is(err, mat.ErrFormat) {
@@ -122,7 +130,10 @@ func TestVisitEndsEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := errors.New("enough")
-	if err := f.Lookup("Network").Entries(func(int32, int32, float64) error { return stop }); !errors.Is(err, stop) {
+	if err := f.Lookup("Network").Entries(func(int32, int32,
+		float64) error {
+		return stop
+	}); !errors.Is(err, stop) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -29,11 +29,14 @@ const (
 )
 
 var typeSize = map[uint32]int64{
-	miInt8: 1, miUint8: 1, miInt16: 2, miUint16: 2, miInt32: 4, miUint32: 4, miSingle: 4, miDouble: 8, miInt64: 8, miUint64: 8,
+	miInt8: 1, miUint8: 1, miInt16: 2, miUint16: 2, miInt32: 4, miUint32: 4, miSingle: 4,
+	miDouble: 8, miInt64: 8, miUint64: 8,
 }
 
-var classNames = [...]string{1: "cell", 2: "struct", 3: "object", 4: "char", 5: "sparse", 6: "double", 7: "single",
-	8: "int8", 9: "uint8", 10: "int16", 11: "uint16", 12: "int32", 13: "uint32", 14: "int64", 15: "uint64"}
+var classNames = [...]string{1: "cell", 2: "struct", 3: "object", 4: "char", 5: "sparse",
+	6: "double", 7: "single",
+	8: "int8", 9: "uint8", 10: "int16", 11: "uint16", 12: "int32", 13: "uint32", 14: "int64",
+	15: "uint64"}
 
 // open starts reading the element and takes flags, dimensions and name from its head.
 func (v *Variable) open() (*stream, error) {
@@ -46,7 +49,8 @@ func (v *Variable) open() (*stream, error) {
 		}
 		s.r, s.most = z, v.size*maxInflate
 		if typ, _, err := s.tag(); err != nil || typ != typeMatrix {
-			return nil, errors.Join(fmt.Errorf("%w: a compressed element that holds no matrix", ErrFormat), err)
+			return nil, errors.Join(fmt.Errorf("%w: a compressed element that holds no matrix",
+				ErrFormat), err)
 		}
 		s.pad = 0
 	}
@@ -107,12 +111,14 @@ func (s *stream) read(b []byte) error {
 	n := copy(b, s.inline)
 	s.inline = s.inline[n:]
 	if _, err := io.ReadFull(s.r, b[n:]); err != nil {
-		return fmt.Errorf("%w: its data end early or are damaged (%w); fetch it again", ErrFormat, err)
+		return fmt.Errorf("%w: its data end early or are damaged (%w); fetch it again", ErrFormat,
+			err)
 	}
 	return nil
 }
 
-// tag skips the padding of the previous part and reads the next tag: type, and bytes of data that follow.
+// tag skips the padding of the previous part and reads the next tag: type, and bytes of data that
+// follow.
 func (s *stream) tag() (typ uint32, size int64, err error) {
 	var b [8]byte
 	if err := s.read(b[:s.pad]); err != nil {
@@ -131,7 +137,8 @@ func (s *stream) tag() (typ uint32, size int64, err error) {
 		return typ, size, nil
 	}
 	if size > s.most {
-		return 0, 0, fmt.Errorf("%w: a part of %d bytes in an element that holds at most %d", ErrFormat, size, s.most)
+		return 0, 0, fmt.Errorf("%w: a part of %d bytes in an element that holds at most %d",
+			ErrFormat, size, s.most)
 	}
 	s.pad = -size & 7
 	return typ, size, nil
@@ -144,13 +151,15 @@ func (s *stream) small(most int64, types ...uint32) ([]byte, error) {
 		return nil, err
 	}
 	if !slices.Contains(types, typ) || size > most {
-		return nil, fmt.Errorf("%w: a part of type %d and %d bytes in the head of a matrix", ErrFormat, typ, size)
+		return nil, fmt.Errorf("%w: a part of type %d and %d bytes in the head of a matrix",
+			ErrFormat, typ, size)
 	}
 	b := make([]byte, size)
 	return b, s.read(b)
 }
 
-// numbers reads the tag of a part that holds numbers, of one of the given types or any: their type and count.
+// numbers reads the tag of a part that holds numbers, of one of the given types or any: their type
+// and count.
 func (s *stream) numbers(types ...uint32) (typ uint32, count int64, err error) {
 	typ, size, err := s.tag()
 	if err != nil {
@@ -158,7 +167,8 @@ func (s *stream) numbers(types ...uint32) (typ uint32, count int64, err error) {
 	}
 	width := typeSize[typ]
 	if width == 0 || size%width != 0 || (len(types) > 0 && !slices.Contains(types, typ)) {
-		return 0, 0, fmt.Errorf("%w: a part of type %d and %d bytes where numbers belong", ErrFormat, typ, size)
+		return 0, 0, fmt.Errorf("%w: a part of type %d and %d bytes where numbers belong",
+			ErrFormat, typ, size)
 	}
 	return typ, size / width, nil
 }

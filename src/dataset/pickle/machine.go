@@ -37,7 +37,8 @@ type machine struct {
 	memo  map[uint32]any
 }
 
-// fault is how the machine's helpers end a load: load turns it into an error with the opcode's offset.
+// fault is how the machine's helpers end a load: load turns it into an error with the opcode's
+// offset.
 type fault struct{ text string }
 
 func fail(format string, args ...any) { panic(fault{fmt.Sprintf(format, args...)}) }
@@ -69,7 +70,8 @@ func (m *machine) step(op byte) {
 	switch op {
 	case opProto:
 		if p := m.take(1)[0]; p > 2 {
-			fail("pickle protocol %d; Planetoid files are protocol 2: dump them again with protocol=2", p)
+			fail("pickle protocol %d; Planetoid files are protocol 2: dump them again with "+
+				"protocol=2", p)
 		}
 	case opMark:
 		m.marks = append(m.marks, len(m.stack))
@@ -132,7 +134,8 @@ func (m *machine) step(op byte) {
 		state := m.pop()
 		build(m.top(), state)
 	default:
-		fail("opcode 0x%02x, which no Planetoid file uses; the file is damaged or of another kind", op)
+		fail("opcode 0x%02x, which no Planetoid file uses; the file is damaged or of another kind",
+			op)
 	}
 }
 
@@ -242,7 +245,8 @@ func (m *machine) global() global {
 	name := parts[0] + "." + parts[1]
 	g, ok := knownGlobals[name]
 	if !ok {
-		fail("the global %q is refused: no Planetoid file needs it, and a pickle that names it could run code elsewhere; get the file from a source you trust", name)
+		fail("the global %q is refused: no Planetoid file needs it, and a pickle that names it "+
+			"could run code elsewhere; get the file from a source you trust", name)
 	}
 	return g
 }

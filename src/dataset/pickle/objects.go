@@ -6,7 +6,8 @@ import (
 	"math"
 )
 
-// The globals that may appear, under the names that the library versions of the last fifteen years gave them.
+// The globals that may appear, under the names that the library versions of the last fifteen years
+// gave them.
 const (
 	globalCSR         global = "csr_matrix"
 	globalReconstruct global = "_reconstruct"
@@ -224,7 +225,8 @@ func (s *sparse) csr() (*CSR, error) {
 	shape, _ := s.field("_shape").(tuple)
 	rows, isRows := at(shape, 0).(int64)
 	cols, isCols := at(shape, 1).(int64)
-	if len(shape) != 2 || !isRows || !isCols || rows < 0 || cols < 0 || rows > math.MaxInt32 || cols > math.MaxInt32 {
+	if len(shape) != 2 || !isRows || !isCols || rows < 0 || cols < 0 || rows > math.MaxInt32 ||
+		cols > math.MaxInt32 {
 		return nil, fmt.Errorf("csr_matrix without a usable shape")
 	}
 	parts := map[string]*array{}
@@ -251,13 +253,16 @@ func (s *sparse) csr() (*CSR, error) {
 
 func (m *CSR) check() error {
 	nnz := int64(len(m.Indices))
-	if len(m.Indptr) != m.Rows+1 || len(m.Values) != len(m.Indices) || m.Indptr[0] != 0 || m.Indptr[m.Rows] != nnz {
-		return fmt.Errorf("csr_matrix of %d rows: %d row offsets, %d columns and %d values do not fit together",
+	if len(m.Indptr) != m.Rows+1 || len(m.Values) != len(m.Indices) || m.Indptr[0] != 0 ||
+		m.Indptr[m.Rows] != nnz {
+		return fmt.Errorf("csr_matrix of %d rows: %d row offsets, %d columns and %d values do "+
+			"not fit together",
 			m.Rows, len(m.Indptr), len(m.Indices), len(m.Values))
 	}
 	for r := range m.Rows {
 		if m.Indptr[r+1] < m.Indptr[r] {
-			return fmt.Errorf("csr_matrix: row %d ends at entry %d, before its begin at %d", r, m.Indptr[r+1], m.Indptr[r])
+			return fmt.Errorf("csr_matrix: row %d ends at entry %d, before its begin at %d", r,
+				m.Indptr[r+1], m.Indptr[r])
 		}
 	}
 	for i, c := range m.Indices {

@@ -1,19 +1,20 @@
-// Package pickle reads the three kinds of object that the pickles of Planetoid data sets (ind.cora.x, ind.cora.graph, ...)
-// hold, and nothing else. It executes nothing: the few classes it knows are plain Go structs, and any other name in
-// the file is refused before it could mean something.
+// Package pickle reads the three kinds of object that the pickles of Planetoid data sets
+// (ind.cora.x, ind.cora.graph, ...) hold, and nothing else. It executes nothing: the few classes it
+// knows are plain Go structs, and any other name in the file is refused before it could mean
+// something.
 //
 //	ind.NAME.{x,tx,allx}   scipy.sparse.csr_matrix          ──> ReadCSR    CSR
 //	ind.NAME.{y,ty,ally}   two-dimensional numpy.ndarray    ──> ReadArray  Array
 //	ind.NAME.graph         defaultdict(list), id -> ids     ──> ReadLists  Lists
 //
-// The files are protocol 2, as Python 2 wrote them. The reader allocates memory in proportion to the bytes of its input,
-// whatever sizes the input claims.
+// The files are protocol 2, as Python 2 wrote them. The reader allocates memory in proportion to
+// the bytes of its input, whatever sizes the input claims.
 package pickle
 
 import "fmt"
 
-// CSR is a sparse matrix by rows: row r has Values[k] at column Indices[k] for k in Indptr[r]:Indptr[r+1].
-// Its columns lie in [0, Cols), in the order of the file.
+// CSR is a sparse matrix by rows: row r has Values[k] at column Indices[k] for k in
+// Indptr[r]:Indptr[r+1]. Its columns lie in [0, Cols), in the order of the file.
 type CSR struct {
 	Rows, Cols int
 	Indptr     []int64   // [Rows+1]
@@ -34,7 +35,8 @@ type Lists struct {
 	Values  []int64
 }
 
-// ReadCSR reads a pickled scipy.sparse.csr_matrix of numbers. Errors name the byte, or the part of the matrix, at fault.
+// ReadCSR reads a pickled scipy.sparse.csr_matrix of numbers. Errors name the byte, or the part of
+// the matrix, at fault.
 func ReadCSR(data []byte) (*CSR, error) {
 	v, err := load(data)
 	if err != nil {
@@ -67,7 +69,8 @@ func ReadArray(data []byte) (*Array, error) {
 	return &Array{Rows: a.shape[0], Cols: a.shape[1], Values: values}, nil
 }
 
-// ReadLists reads a pickled dict, or collections.defaultdict(list), from integers to lists of integers.
+// ReadLists reads a pickled dict, or collections.defaultdict(list), from integers to lists of
+// integers.
 func ReadLists(data []byte) (*Lists, error) {
 	v, err := load(data)
 	if err != nil {
@@ -81,21 +84,25 @@ func ReadLists(data []byte) (*Lists, error) {
 	for i, k := range d.keys {
 		key, ok := k.(int64)
 		if !ok {
-			return nil, fmt.Errorf("entry %d of the dict has %s as its key, want an integer", i, kind(k))
+			return nil, fmt.Errorf("entry %d of the dict has %s as its key, want an integer", i,
+				kind(k))
 		}
 		l, ok := d.values[i].(*list)
 		if !ok {
-			return nil, fmt.Errorf("key %d of the dict has %s as its value, want a list", key, kind(d.values[i]))
+			return nil, fmt.Errorf("key %d of the dict has %s as its value, want a list", key,
+				kind(d.values[i]))
 		}
-		// Every list item takes a byte of the file at least, unless one list stands under many keys: a small hostile
-		// file could grow without bound that way.
+		// Every list item takes a byte of the file at least, unless one list stands under many
+		// keys: a small hostile file could grow without bound that way.
 		if len(out.Values)+len(l.items) > len(data) {
-			return nil, fmt.Errorf("key %d: the lists have more items than the file has bytes, so lists are shared between keys; want a list of its own for each key", key)
+			return nil, fmt.Errorf("key %d: the lists have more items than the file has bytes, "+
+				"so lists are shared between keys; want a list of its own for each key", key)
 		}
 		for j, item := range l.items {
 			x, ok := item.(int64)
 			if !ok {
-				return nil, fmt.Errorf("item %d of the list of key %d is %s, want an integer", j, key, kind(item))
+				return nil, fmt.Errorf("item %d of the list of key %d is %s, want an integer", j,
+					key, kind(item))
 			}
 			out.Values = append(out.Values, x)
 		}

@@ -11,12 +11,15 @@ import (
 )
 
 func TestReadCSR(t *testing.T) {
-	m, err := pickle.ReadCSR(pickletest.CSR(5, [][]pickletest.Entry{{{Col: 4, Value: 2.5}, {Col: 0, Value: -1}}, nil, {{Col: 2, Value: 1}}}))
+	m, err := pickle.ReadCSR(pickletest.CSR(5,
+		[][]pickletest.Entry{{{Col: 4, Value: 2.5}, {Col: 0, Value: -1}}, nil,
+			{{Col: 2, Value: 1}}}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if m.Rows != 3 || m.Cols != 5 || !slices.Equal(m.Indptr, []int64{0, 2, 2, 3}) ||
-		!slices.Equal(m.Indices, []int64{4, 0, 2}) || !slices.Equal(m.Values, []float64{2.5, -1, 1}) {
+		!slices.Equal(m.Indices, []int64{4, 0, 2}) ||
+		!slices.Equal(m.Values, []float64{2.5, -1, 1}) {
 		t.Errorf("got %+v", m)
 	}
 }
@@ -26,7 +29,8 @@ func TestReadArray(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.Rows != 4 || a.Cols != 3 || !slices.Equal(a.Values, []float64{0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0}) {
+	if a.Rows != 4 || a.Cols != 3 ||
+		!slices.Equal(a.Values, []float64{0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0}) {
 		t.Errorf("got %+v", a)
 	}
 }
@@ -36,7 +40,8 @@ func TestReadLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(l.Keys, []int64{0, 1, 2}) || !slices.Equal(l.Offsets, []int64{0, 2, 2, 3}) || !slices.Equal(l.Values, []int64{1, 70000, 0}) {
+	if !slices.Equal(l.Keys, []int64{0, 1, 2}) || !slices.Equal(l.Offsets, []int64{0, 2, 2, 3}) ||
+		!slices.Equal(l.Values, []int64{1, 70000, 0}) {
 		t.Errorf("got %+v", l)
 	}
 }
@@ -61,9 +66,12 @@ func TestBadPickles(t *testing.T) {
 		want string
 	}{
 		{"empty", nil, "truncated"},
-		{"forbidden global", pickletest.Global("os", "system", "echo gotcha"), `"os.system" is refused`},
-		{"forbidden builtin", pickletest.Global("__builtin__", "eval", "1"), `"__builtin__.eval" is refused`},
-		{"known global called otherwise", pickletest.Global("numpy", "dtype", "O8"), "in a way no Planetoid file does"},
+		{"forbidden global", pickletest.Global("os", "system", "echo gotcha"),
+			`"os.system" is refused`},
+		{"forbidden builtin", pickletest.Global("__builtin__", "eval", "1"),
+			`"__builtin__.eval" is refused`},
+		{"known global called otherwise", pickletest.Global("numpy", "dtype", "O8"),
+			"in a way no Planetoid file does"},
 		{"object dtype", bytes.Replace(csr, []byte("U\x02i4"), []byte("U\x02O8"), 1), `dtype "O8"`},
 		{"protocol 4", []byte("\x80\x04."), "protocol 4"},
 		{"unknown opcode", []byte("\x80\x02F1.0\n."), "opcode 0x46"},
@@ -73,10 +81,16 @@ func TestBadPickles(t *testing.T) {
 		{"pop below a mark", []byte("\x80\x02}(K\x01u"), "without a value"},
 		{"memo never stored", []byte("\x80\x02h\x09."), "never stored"},
 		{"mark missing", []byte("\x80\x02t."), "mark is missing"},
-		{"column outside", pickletest.CSR(1, [][]pickletest.Entry{{{Col: 3, Value: 1}}}), "column 3 of 1"},
-		{"rows and offsets differ", bytes.Replace(csr, []byte("_shapeJ\x01"), []byte("_shapeJ\x02"), 1), "do not fit together"},
-		{"array shorter than its shape", bytes.Replace(csr, []byte("(K\x01J\x02"), []byte("(K\x01J\x03"), 1), "shape [3] with 8 bytes"},
-		{"class never built", []byte("\x80\x02cscipy.sparse.csr\ncsr_matrix\n)\x81."), "without a usable shape"},
+		{"column outside", pickletest.CSR(1, [][]pickletest.Entry{{{Col: 3, Value: 1}}}),
+			"column 3 of 1"},
+		{"rows and offsets differ",
+			bytes.Replace(csr, []byte("_shapeJ\x01"), []byte("_shapeJ\x02"), 1),
+			"do not fit together"},
+		{"array shorter than its shape",
+			bytes.Replace(csr, []byte("(K\x01J\x02"), []byte("(K\x01J\x03"), 1),
+			"shape [3] with 8 bytes"},
+		{"class never built", []byte("\x80\x02cscipy.sparse.csr\ncsr_matrix\n)\x81."),
+			"without a usable shape"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := pickle.ReadCSR(c.data)

@@ -4,7 +4,8 @@ import (
 	"strconv"
 )
 
-// ParseInt reads a decimal integer with an optional sign; ok is false for anything else and for what int64 cannot hold.
+// ParseInt reads a decimal integer with an optional sign; ok is false for anything else and for
+// what int64 cannot hold.
 func ParseInt(b []byte) (x int64, ok bool) {
 	digits := b
 	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {
@@ -30,11 +31,13 @@ func ParseInt(b []byte) (x int64, ok bool) {
 }
 
 // pow10 holds the powers of ten that float64 represents exactly.
-var pow10 = [...]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17,
+var pow10 = [...]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13,
+	1e14, 1e15, 1e16, 1e17,
 	1e18, 1e19, 1e20, 1e21, 1e22}
 
-// ParseFloat reads a decimal number, nan or inf, correctly rounded. Where digits and exponent are exact in float64, which is
-// nearly always, one multiplication or division does it (Clinger, PLDI 1990); strconv does the rest.
+// ParseFloat reads a decimal number, nan or inf, correctly rounded. Where digits and exponent are
+// exact in float64, which is nearly always, one multiplication or division does it (Clinger, PLDI
+// 1990); strconv does the rest.
 func ParseFloat(b []byte) (x float64, ok bool) {
 	i := 0
 	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {

@@ -1,12 +1,13 @@
-// Package table reads rows of numbers from text files of any size, plain or gzip: the CSV files of OGB, MUSAE and
-// GEMSEC, and SNAP edge lists.
+// Package table reads rows of numbers from text files of any size, plain or gzip: the CSV files of
+// OGB, MUSAE and GEMSEC, and SNAP edge lists.
 //
 //	"847,2057\r\n" ── Next ──> a row ── Ints(dst [2]) ──> 847, 2057
 //	                                 ── Floats(dst)        Fields()
 //
-// One buffer holds the row at hand, however long the file is. Blank lines, comment lines, CR before LF, a byte order mark and
-// blanks round a field are passed over. Every error names file and line. It exists because encoding/csv allocates a string a field
-// and strconv needs one: this package reads several times as many numbers a second.
+// One buffer holds the current row, however long the file is. Blank lines, comment lines, CR before
+// LF, a byte order mark and blanks round a field are passed over. Every error names file and line.
+// It exists because encoding/csv allocates a string a field and strconv needs one: this package
+// reads several times as many numbers a second.
 package table
 
 import (
@@ -19,7 +20,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// longestRow bounds the buffer: a file without line ends is no table.
+// longestRow bounds the buffer: a file without line ends is not a table.
 const longestRow = 1 << 28
 
 // Separator says how the fields of a row are told apart.
@@ -83,8 +84,8 @@ func (r *Reader) detect() error {
 // Close closes the file.
 func (r *Reader) Close() error { return r.file.Close() }
 
-// Next goes to the next row, past blank lines and lines that begin with # or %; false means the end. A file that ends early, or whose
-// checksum is wrong, is an error.
+// Next goes to the next row, past blank lines and lines that begin with # or %; false means the
+// end. A file that ends early, or whose checksum is wrong, is an error.
 func (r *Reader) Next() (bool, error) {
 	for {
 		line, err := r.readLine()
@@ -128,7 +129,8 @@ func (r *Reader) fill() error {
 	r.next, r.end = 0, r.end-r.next
 	if r.end == len(r.buf) {
 		if len(r.buf) >= longestRow {
-			return fmt.Errorf("%s: line %d is longer than %d MiB; want a text table", r.path, r.line+1, longestRow>>20)
+			return fmt.Errorf("%s: line %d is longer than %d MiB; want a text table", r.path,
+				r.line+1, longestRow>>20)
 		}
 		r.buf = append(r.buf, make([]byte, len(r.buf))...)
 	}
@@ -146,18 +148,18 @@ func (r *Reader) fill() error {
 	return fmt.Errorf("%s: damaged after line %d: %w; fetch the file again", r.path, r.line, err)
 }
 
-// Row returns the row at hand, without blanks at its ends. It is valid until Next.
+// Row returns the current row, without blanks at its ends. It is valid until Next.
 func (r *Reader) Row() []byte { return r.row }
 
-// Line returns the line number of the row at hand, from 1.
+// Line returns the line number of the current row, from 1.
 func (r *Reader) Line() int { return r.line }
 
-// Errorf makes an error about the row at hand, which names file and line.
+// Errorf makes an error about the current row, which names file and line.
 func (r *Reader) Errorf(format string, args ...any) error {
 	return fmt.Errorf("%s: line %d: %w", r.path, r.line, fmt.Errorf(format, args...))
 }
 
-// Fields splits the row at hand, as views valid until Next, into dst, which it returns lengthened.
+// Fields splits the current row, as views valid until Next, into dst, which it returns lengthened.
 func (r *Reader) Fields(dst [][]byte) [][]byte {
 	for at := 0; at >= 0; {
 		var f []byte
@@ -167,7 +169,8 @@ func (r *Reader) Fields(dst [][]byte) [][]byte {
 	return dst
 }
 
-// field returns the field that begins at byte at of the row, and where the next one begins, -1 if it was the last.
+// field returns the field that begins at byte at of the row, and where the next one begins, -1 if
+// it was the last.
 func (r *Reader) field(at int) (f []byte, next int) {
 	row := r.row
 	if r.sep == Comma {
@@ -200,7 +203,7 @@ func (r *Reader) field(at int) (f []byte, next int) {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == ',' }
 
-// Columns returns the number of fields of the row at hand.
+// Columns returns the number of fields of the current row.
 func (r *Reader) Columns() int {
 	n := 0
 	for at := 0; at >= 0; n++ {
@@ -209,13 +212,15 @@ func (r *Reader) Columns() int {
 	return n
 }
 
-// Ints reads the row at hand, which must have exactly len(dst) fields, all of them integers.
+// Ints reads the current row, which must have exactly len(dst) fields, all of them integers.
 func (r *Reader) Ints(dst []int64) error { return fields(r, dst, ParseInt, "an integer") }
 
-// Floats reads the row at hand, which must have exactly len(dst) fields, all of them numbers; nan and inf are numbers too.
+// Floats reads the current row, which must have exactly len(dst) fields, all of them numbers; nan
+// and inf are numbers too.
 func (r *Reader) Floats(dst []float64) error { return fields(r, dst, ParseFloat, "a number") }
 
-// fields reads the row at hand, which must have exactly len(dst) fields, all of which parse understands.
+// fields reads the current row, which must have exactly len(dst) fields, all of which parse
+// understands.
 func fields[T any](r *Reader, dst []T, parse func([]byte) (T, bool), kind string) error {
 	at := 0
 	for i := range dst {

@@ -62,11 +62,14 @@ func TestRows(t *testing.T) {
 		{"plain", []byte("1,2\n-3,123456789012345678\n"), table.Comma},
 		{"no end of the last line", []byte("1,2\n-3,123456789012345678"), table.Comma},
 		{"CRLF", []byte("1,2\r\n-3,123456789012345678\r\n"), table.Comma},
-		{"blanks and empty lines", []byte(" 1 , 2 \n\n  \n-3,\t123456789012345678\n\n"), table.Comma},
+		{"blanks and empty lines", []byte(" 1 , 2 \n\n  \n-3,\t123456789012345678\n\n"),
+			table.Comma},
 		{"byte order mark", []byte("\xef\xbb\xbf1,2\n-3,123456789012345678\n"), table.Comma},
 		{"gzip", zipped("1,2\n-3,123456789012345678\n"), table.Comma},
-		{"gzip in two members", append(zipped("1,2\n-3,1234567"), zipped("89012345678\n")...), table.Comma},
-		{"edge list", []byte("# a comment\n1\t2\r\n% another\n-3   \t123456789012345678"), table.Blank},
+		{"gzip in two members", append(zipped("1,2\n-3,1234567"), zipped("89012345678\n")...),
+			table.Comma},
+		{"edge list", []byte("# a comment\n1\t2\r\n% another\n-3   \t123456789012345678"),
+			table.Blank},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := readInts(open(t, c.content, c.sep))
@@ -135,16 +138,19 @@ func TestNumbersAgreeWithStrconv(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	texts := []string{"0", "-0", "1", ".5", "5.", "-.25", "1e5", "1E-5", "1e+22", "1e23", "123456789012345678901", "9007199254740993",
+	texts := []string{"0", "-0", "1", ".5", "5.", "-.25", "1e5", "1E-5", "1e+22", "1e23",
+		"123456789012345678901", "9007199254740993",
 		"0.1", "1e-400", "nan", "NaN", "-inf", "3.4028235e38", "0.000000000000000000000000001"}
 	for range 20000 {
 		x := math.Float64frombits(rng.Uint64())
-		texts = append(texts, strconv.FormatFloat(x, "efg"[rng.IntN(3)], rng.IntN(20)-1, 64), strconv.FormatFloat(rng.NormFloat64(), 'g', rng.IntN(12), 64))
+		texts = append(texts, strconv.FormatFloat(x, "efg"[rng.IntN(3)], rng.IntN(20)-1, 64),
+			strconv.FormatFloat(rng.NormFloat64(), 'g', rng.IntN(12), 64))
 	}
 	for _, s := range texts {
 		want, err := strconv.ParseFloat(s, 64)
 		got, ok := table.ParseFloat([]byte(s))
-		if ok != (err == nil) || ok && math.Float64bits(got) != math.Float64bits(want) && !(math.IsNaN(got) && math.IsNaN(want)) {
+		if ok != (err == nil) || ok && math.Float64bits(got) != math.Float64bits(want) &&
+			!(math.IsNaN(got) && math.IsNaN(want)) {
 			t.Fatalf("%s: got %v, %t; strconv says %v, %v", s, got, ok, want, err)
 		}
 	}
@@ -155,7 +161,8 @@ func TestNumbersAgreeWithStrconv(t *testing.T) {
 			t.Fatalf("%s: got %d, %t", s, got, ok)
 		}
 	}
-	for _, s := range []string{"", "-", "+", "1x", "0x10", "1_000", "e5", ".", "--1", "1e", "1e5.5", "٣"} {
+	for _, s := range []string{"", "-", "+", "1x", "0x10", "1_000", "e5", ".", "--1", "1e", "1e5.5",
+		"٣"} {
 		if x, ok := table.ParseFloat([]byte(s)); ok {
 			t.Errorf("ParseFloat(%q) is %v, want a refusal", s, x)
 		}

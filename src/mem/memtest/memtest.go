@@ -20,7 +20,8 @@ const patience = 30 * time.Second
 // the stacks of all goroutines.
 func Bounded(t testing.TB, heap uint64, call func()) {
 	t.Helper()
-	hang := time.AfterFunc(patience, func() { panic(fmt.Sprintf("still running after %v", patience)) })
+	hang := time.AfterFunc(patience,
+		func() { panic(fmt.Sprintf("still running after %v", patience)) })
 	defer hang.Stop()
 	var before, after runtime.MemStats
 	held := mem.Allocated()

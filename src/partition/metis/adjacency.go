@@ -30,18 +30,20 @@ func checkSize(what string, count, limit int64) error {
 	if count < limit {
 		return nil
 	}
-	return fmt.Errorf("%w: %d %s, but its indices end at %d; use the streaming partitioner (--method ldg), which needs O(N) memory, "+
+	return fmt.Errorf("%w: %d %s, but its indices end at %d; use the streaming partitioner "+
+		"(--method ldg), which needs O(N) memory, "+
 		"or a libmetis built with IDXTYPEWIDTH 64", ErrTooLarge, count, what, limit)
 }
 
-// adjacency is an undirected graph as METIS wants it: every edge at both ends, no loops, no duplicates. The weight of an
-// edge is the sum over both directions and all duplicates, which is what cutting it costs.
+// adjacency is an undirected graph in METIS's layout: every edge at both ends, no loops, no
+// duplicates. The weight of an edge is the sum over both directions and all duplicates, which is
+// what cutting it costs.
 //
 //	xadj   [N+1]  neighbours of v are adjncy[xadj[v]:xadj[v+1]]
 //	adjncy [A]    A <= 2M
 //	adjwgt [A]    >= 1
 //
-// The arrays lie outside the Go heap; free gives them back.
+// The arrays lie outside the Go heap until free.
 type adjacency[I index] struct {
 	xadj, adjncy, adjwgt []I
 }
@@ -52,8 +54,9 @@ func (a *adjacency[I]) free() {
 	mem.Free(a.adjwgt)
 }
 
-// undirected builds the adjacency of g, or fails if it has limit entries or more. Beside the result it needs 4 bytes an
-// edge (8 with edge weights) and 4 or 8 bytes a vertex and CPU while it runs. Time O(N + M).
+// undirected builds the adjacency of g, or fails if it has limit entries or more. Beside the result
+// it needs 4 bytes an edge (8 with edge weights) and 4 or 8 bytes a vertex and CPU while it runs.
+// Time O(N + M).
 func undirected[I index](g *graph.CSC, edge []int32, limit int64) (adjacency[I], error) {
 	n := g.NumVertices()
 	if err := checkSize("vertices", int64(n), limit); err != nil {
@@ -79,7 +82,8 @@ func undirected[I index](g *graph.CSC, edge []int32, limit int64) (adjacency[I],
 	for v := range n {
 		ptr[v+1] += ptr[v]
 	}
-	if err := checkSize("adjacency entries (each edge counts at both ends)", ptr[n], limit); err != nil {
+	if err := checkSize("adjacency entries (each edge counts at both ends)", ptr[n],
+		limit); err != nil {
 		return adjacency[I]{}, err
 	}
 	a := adjacency[I]{mem.Make[I](n + 1), mem.Make[I](int(ptr[n])), mem.Make[I](int(ptr[n]))}
@@ -96,8 +100,8 @@ func undirected[I index](g *graph.CSC, edge []int32, limit int64) (adjacency[I],
 				if int(u) == v {
 					continue
 				}
-				// slot[u] is the last entry of u, plus one. Vertices come in increasing order, so it
-				// belongs to v exactly if it lies beyond begin.
+				// slot[u] is the last entry of u, plus one. Vertices come in increasing order, so
+				// it belongs to v exactly if it lies beyond begin.
 				if slot[u] <= begin {
 					a.adjncy[next] = I(u)
 					next++
@@ -113,8 +117,9 @@ func undirected[I index](g *graph.CSC, edge []int32, limit int64) (adjacency[I],
 	return a, nil
 }
 
-// divisor returns by what to divide count weights of this total, each then rounded down but at least 1, so that their sum is
-// below limit: 1 unless METIS's sums would overflow. count must be below limit.
+// divisor returns the divisor of count weights with this total that keeps their sum below limit,
+// each quotient rounded down but at least 1. It is 1 unless METIS's sums would overflow. count must
+// be below limit.
 func divisor(total, count, limit int64) int64 {
 	if total < limit {
 		return 1
@@ -122,7 +127,7 @@ func divisor(total, count, limit int64) int64 {
 	return total/(limit-count) + 1
 }
 
-// directed is a graph by in-edges or by out-edges, with optional edge weights.
+// directed is a graph stored by in-edges or by out-edges, with optional edge weights.
 type directed struct {
 	indptr  []int64
 	indices []graph.VertexID
@@ -152,7 +157,8 @@ func (d directed) totalWeight() int64 {
 // transpose returns the same edges seen from their other ends, by counting sort.
 func (d directed) transpose() directed {
 	n := len(d.indptr) - 1
-	t := directed{mem.Make[int64](n + 1), mem.Make[graph.VertexID](len(d.indices)), mem.Make[int32](len(d.weights))}
+	t := directed{mem.Make[int64](n + 1), mem.Make[graph.VertexID](len(d.indices)),
+		mem.Make[int32](len(d.weights))}
 	for _, u := range d.indices {
 		t.indptr[u+1]++
 	}
@@ -181,7 +187,8 @@ func (d directed) free() {
 	mem.Free(d.weights)
 }
 
-// overVertices calls do for every vertex on all CPUs. Each worker sees increasing vertices and has an array [n] of its own, zero at the start.
+// overVertices calls do for every vertex on all CPUs. Each worker sees increasing vertices and has
+// an array [n] of its own, zero at the start.
 func overVertices[I index](n int, do func(v int, own []I)) {
 	const chunk = 4096
 	var next atomic.Int64

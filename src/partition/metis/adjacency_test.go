@@ -74,8 +74,10 @@ func compareAdjacency[I index](t *testing.T, seed uint64, g *graph.CSC, weights 
 	for v := range n {
 		list := a.adjncy[a.xadj[v]:a.xadj[v+1]]
 		for i, u := range list {
-			if got := a.adjwgt[int(a.xadj[v])+i]; got != want[[2]int{v, int(u)}] || slices.Contains(list[:i], u) {
-				t.Fatalf("seed %d: vertex %d has neighbours %v; weight to %d is %d, want %d", seed, v, list, u, got, want[[2]int{v, int(u)}])
+			if got := a.adjwgt[int(a.xadj[v])+i]; got != want[[2]int{v, int(u)}] ||
+				slices.Contains(list[:i], u) {
+				t.Fatalf("seed %d: vertex %d has neighbours %v; weight to %d is %d, want %d", seed,
+					v, list, u, got, want[[2]int{v, int(u)}])
 			}
 		}
 	}
@@ -92,7 +94,8 @@ func TestUndirectedRefusesWhatIndicesCannotHold(t *testing.T) {
 		want  string
 	}{{"vertices", 4, "4 vertices"}, {"edges", 6, "6 adjacency entries"}} {
 		_, err := undirected[int32](g, nil, c.limit)
-		if !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "--method ldg") {
+		if !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), "--method ldg") {
 			t.Errorf("%s: got %v", c.name, err)
 		}
 	}
@@ -125,7 +128,8 @@ func TestDivisorKeepsSumsBelowTheLimit(t *testing.T) {
 			sum += max(x/d, 1)
 		}
 		if sum > limit {
-			t.Errorf("seed %d: %d weights of total %d divided by %d sum to %d, the limit is %d", seed, len(weights), total, d, sum, limit)
+			t.Errorf("seed %d: %d weights of total %d divided by %d sum to %d, the limit is %d",
+				seed, len(weights), total, d, sum, limit)
 		}
 	}
 }

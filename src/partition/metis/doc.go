@@ -3,10 +3,10 @@
 //	CSC in-edges ──> undirected, no loops, no duplicates ──> METIS_PartGraphKway ──> repaired, renumbered part [N]
 //	                 xadj [N+1], adjncy [A], adjwgt [A]       k-way, C constraints
 //
-// METIS itself balances several constraints at once, but may miss their limits by much when there are several, and may
-// leave parts empty; partition.Repair mends both. It needs cgo and libmetis 5; without cgo, KWay returns an error. The
-// index width of libmetis is read from its header.
+// METIS balances several constraints at once, but may miss their limits by much and may leave parts
+// empty; partition.Repair fixes both. It needs cgo and libmetis 5; without cgo, KWay returns an
+// error. The index width of libmetis is read from its header.
 //
-// Source: Karypis and Kumar, Multilevel k-way partitioning scheme for irregular graphs, JPDC 1998; Multilevel
-// algorithms for multi-constraint graph partitioning, SC 1998.
+// Source: Karypis and Kumar, Multilevel k-way partitioning scheme for irregular graphs, JPDC 1998;
+// Multilevel algorithms for multi-constraint graph partitioning, SC 1998.
 package metis

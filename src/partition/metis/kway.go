@@ -7,9 +7,11 @@ package metis
 #include <metis.h>
 #include <signal.h>
 
-// METIS takes SIGTERM and SIGABRT for its own error handling and gives them back with signal(2), which loses the flags
-// of Go's handlers; so they are kept here. A SIGTERM while METIS runs still goes to METIS, which ends the process.
-static int kway(idx_t n, idx_t constraints, idx_t *xadj, idx_t *adjncy, idx_t *vwgt, idx_t *adjwgt, idx_t parts,
+// METIS handles SIGTERM and SIGABRT itself and restores the old handlers with signal(2), which
+// loses the flags of Go's handlers; so they are saved here. A SIGTERM while METIS runs still goes
+// to METIS, which ends the process.
+static int kway(idx_t n, idx_t constraints, idx_t *xadj, idx_t *adjncy, idx_t *vwgt, idx_t *adjwgt,
+	idx_t parts,
 		real_t *imbalance, idx_t seed, idx_t *part) {
 	idx_t options[METIS_NOPTIONS], cut;
 	METIS_SetDefaultOptions(options);
@@ -18,7 +20,8 @@ static int kway(idx_t n, idx_t constraints, idx_t *xadj, idx_t *adjncy, idx_t *v
 	struct sigaction term, abrt;
 	sigaction(SIGTERM, NULL, &term);
 	sigaction(SIGABRT, NULL, &abrt);
-	int code = METIS_PartGraphKway(&n, &constraints, xadj, adjncy, vwgt, NULL, adjwgt, &parts, NULL, imbalance,
+	int code = METIS_PartGraphKway(&n, &constraints, xadj, adjncy, vwgt, NULL, adjwgt, &parts, NULL,
+		imbalance,
 			options, &cut, part);
 	sigaction(SIGTERM, &term, NULL);
 	sigaction(SIGABRT, &abrt, NULL);
@@ -42,15 +45,16 @@ var calling sync.Mutex
 
 // Library describes libmetis: the version and the width of its indices, as its header says.
 func Library() string {
-	return fmt.Sprintf("METIS %d.%d.%d, %d-bit indices", C.METIS_VER_MAJOR, C.METIS_VER_MINOR, C.METIS_VER_SUBMINOR, C.IDXTYPEWIDTH)
+	return fmt.Sprintf("METIS %d.%d.%d, %d-bit indices", C.METIS_VER_MAJOR, C.METIS_VER_MINOR,
+		C.METIS_VER_SUBMINOR, C.IDXTYPEWIDTH)
 }
 
-// KWay partitions with METIS_PartGraphKway and repairs and renumbers the result; it is a partition.Func. Edges weigh what
-// both their directions sum to.
+// KWay partitions with METIS_PartGraphKway, and repairs and renumbers the result; it is a
+// partition.Func. The weight of an edge is the sum over both directions.
 //
-// Memory beside g: 45 to 60 bytes per entry of the undirected adjacency at the peak, the more the more skewed the degrees are. A
-// block model of 2.4M vertices and 121.5M entries took 5.6 GB and two and a half minutes of one CPU. A graph that
-// libmetis cannot index is ErrTooLarge.
+// Memory beside g: 45 to 60 bytes per entry of the undirected adjacency at the peak, the more the
+// more skewed the degrees are. A block model of 2.4M vertices and 121.5M entries took 5.6 GB and
+// two and a half minutes of one CPU. A graph that libmetis cannot index is ErrTooLarge.
 func KWay(g *graph.CSC, w partition.Weights, o partition.Options) ([]int32, error) {
 	if err := partition.Check(g, w, o); err != nil {
 		return nil, err
@@ -80,7 +84,8 @@ func kway[I index](g *graph.CSC, w partition.Weights, o partition.Options) ([]in
 	}
 	defer a.free()
 	constraints := partition.Constraints(n, w, o)
-	if err := checkSize("vertex weights", int64(n)*int64(len(constraints)), maxIndex[I]()); err != nil {
+	if err := checkSize("vertex weights", int64(n)*int64(len(constraints)),
+		maxIndex[I]()); err != nil {
 		return nil, err
 	}
 	weights, imbalance := interleave[I](n, constraints)
@@ -89,15 +94,19 @@ func kway[I index](g *graph.CSC, w partition.Weights, o partition.Options) ([]in
 	defer mem.Free(result)
 
 	calling.Lock()
-	code := C.kway(C.idx_t(n), C.idx_t(len(imbalance)), pointer(a.xadj), pointer(a.adjncy), pointer(weights),
-		pointer(a.adjwgt), C.idx_t(o.Parts), (*C.real_t)(unsafe.SliceData(imbalance)), C.idx_t(o.Seed&(1<<31-1)), pointer(result))
+	code := C.kway(C.idx_t(n), C.idx_t(len(imbalance)), pointer(a.xadj), pointer(a.adjncy),
+		pointer(weights),
+		pointer(a.adjwgt), C.idx_t(o.Parts), (*C.real_t)(unsafe.SliceData(imbalance)),
+		C.idx_t(o.Seed&(1<<31-1)), pointer(result))
 	calling.Unlock()
 	switch code {
 	case C.METIS_OK:
 	case C.METIS_ERROR_MEMORY:
-		return nil, fmt.Errorf("METIS has not enough memory for %d vertices and %d edges; use the streaming partitioner (--method ldg) or a larger machine", n, g.NumEdges())
+		return nil, fmt.Errorf("METIS has not enough memory for %d vertices and %d edges; use "+
+			"the streaming partitioner (--method ldg) or a larger machine", n, g.NumEdges())
 	default:
-		return nil, fmt.Errorf("METIS failed with code %d on %d vertices, %d edges, %d parts; use the streaming partitioner (--method ldg)", code, n, g.NumEdges(), o.Parts)
+		return nil, fmt.Errorf("METIS failed with code %d on %d vertices, %d edges, %d parts; "+
+			"use the streaming partitioner (--method ldg)", code, n, g.NumEdges(), o.Parts)
 	}
 	part := make([]int32, n)
 	for v, k := range result {
@@ -108,7 +117,8 @@ func kway[I index](g *graph.CSC, w partition.Weights, o partition.Options) ([]in
 
 func pointer[I index](s []I) *C.idx_t { return (*C.idx_t)(unsafe.Pointer(unsafe.SliceData(s))) }
 
-// interleave lays the weights out vertex by vertex, as METIS wants them, scaled where their sum would overflow.
+// interleave arranges the weights vertex by vertex, for METIS, scaled where their sum would
+// overflow.
 //
 //	weights [N][C]   imbalance [C]
 func interleave[I index](n int, list []partition.Constraint) (weights []I, imbalance []C.real_t) {

@@ -23,7 +23,8 @@ func TestKWayGivesEveryPartAVertexOnTheSmallestGraphs(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		n := 1 + rng.IntN(30)
 		g := random(t, rng, n, rng.IntN(4*n))
-		w, err := partition.TrainingWeights(g, graph.Split{Train: []graph.VertexID{graph.VertexID(rng.IntN(n))}})
+		w, err := partition.TrainingWeights(g,
+			graph.Split{Train: []graph.VertexID{graph.VertexID(rng.IntN(n))}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,12 +88,14 @@ func TestSIGTERMIsStillGosAfterKWay(t *testing.T) {
 	}
 }
 
-// The limits that the command line checks hold on real graphs, and METIS cuts less than random by a wide margin.
+// The limits that the command line checks hold on real graphs, and METIS cuts less than random by a
+// wide margin.
 func TestRealGraphsMeetTheLimits(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		parts []int
-	}{{"cora", []int{4, 8, 32}}, {"citeseer", []int{4, 16}}, {"amazon-computers", []int{4}}, {"twitch", []int{4}}} {
+	}{{"cora", []int{4, 8, 32}}, {"citeseer", []int{4, 16}}, {"amazon-computers", []int{4}},
+		{"twitch", []int{4}}} {
 		g, split, err := load(c.name)
 		if errors.Is(err, os.ErrNotExist) {
 			t.Skipf("the real graphs are not there: %v", err)
@@ -109,7 +112,8 @@ func TestRealGraphsMeetTheLimits(t *testing.T) {
 		for _, parts := range c.parts {
 			cut := map[string]float64{}
 			for _, name := range []string{"metis", "ldg", "random"} {
-				part, err := partition.Run(methods, g, w, partition.Options{Method: name, Parts: parts})
+				part, err := partition.Run(methods, g, w,
+					partition.Options{Method: name, Parts: parts})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -11,7 +11,8 @@ import (
 )
 
 func TestWithoutCgoTheErrorNamesTheWayOut(t *testing.T) {
-	_, err := KWay(&graph.CSC{Indptr: []int64{0, 0}}, partition.Weights{}, partition.Options{Parts: 1})
+	_, err := KWay(&graph.CSC{Indptr: []int64{0, 0}}, partition.Weights{},
+		partition.Options{Parts: 1})
 	if err == nil || !strings.Contains(err.Error(), "--method ldg") {
 		t.Errorf("got %v", err)
 	}

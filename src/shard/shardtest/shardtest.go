@@ -1,5 +1,5 @@
-// Package shardtest makes parts for the tests of packages that read them: a generated graph, cut by
-// LDG, written below the test's directory and opened until its end.
+// Package shardtest makes parts for tests: a generated graph, cut by LDG, written below the test's
+// directory and open until the test ends.
 package shardtest
 
 import (
@@ -11,12 +11,12 @@ import (
 	"halognn/src/shard"
 )
 
-// Options say how a graph is cut.
+// Options choose how the graph is partitioned.
 type Options struct {
 	Parts int // from 1
 
-	// Order ranks the vertices of a part: the highest come first. part [N] is the part of every
-	// vertex. nil ranks by in-degree, as `halognn partition` does.
+	// Order scores the vertices, and the highest come first in their part. part [N] is the part of
+	// every vertex. nil scores by in-degree, as `halognn partition` does.
 	Order func(t testing.TB, d *dataset.Dataset, part []int32) []float32
 }
 

@@ -1,5 +1,5 @@
-// Package mattest writes the MATLAB 5 files that package mat reads, so that tests of both the reader and the importer
-// can make their own small files.
+// Package mattest writes the MATLAB 5 files that package mat reads, so that tests of both the
+// reader and the importer can make their own small files.
 package mattest
 
 import (
@@ -15,8 +15,9 @@ type Form struct {
 	Order    binary.AppendByteOrder // nil means little-endian
 }
 
-// Matrix is one variable. Entries makes it sparse: they must come column by column. Otherwise Values, column-major,
-// are stored as uint8 when all of them fit, else as doubles, the way MATLAB chooses.
+// Matrix is one variable. Entries makes it sparse: they must come column by column. Otherwise
+// Values, column-major, are stored as uint8 when all of them fit, else as doubles, the way MATLAB
+// chooses.
 type Matrix struct {
 	Name       string
 	Rows, Cols int
@@ -36,7 +37,8 @@ func File(form Form, matrices ...Matrix) []byte {
 	if form.Order == nil {
 		form.Order = binary.LittleEndian
 	}
-	b := append([]byte("MATLAB 5.0 MAT-file, written by a test"), bytes.Repeat([]byte(" "), 128)...)[:124]
+	b := append([]byte("MATLAB 5.0 MAT-file, written by a test"),
+		bytes.Repeat([]byte(" "), 128)...)[:124]
 	mark := uint16('M')<<8 | 'I'
 	b = form.Order.AppendUint16(form.Order.AppendUint16(b, 0x0100), mark)
 	for _, m := range matrices {

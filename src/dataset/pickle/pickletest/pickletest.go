@@ -1,5 +1,6 @@
-// Package pickletest writes the pickles that package pickle reads, byte for byte as Python 2 did for the Planetoid data
-// sets, so that tests of both the reader and the importer can make their own small files.
+// Package pickletest writes the pickles that package pickle reads, byte for byte as Python 2 did
+// for the Planetoid data sets, so that tests of both the reader and the importer can make their own
+// small files.
 package pickletest
 
 import (
@@ -15,7 +16,8 @@ func Global(module, name, arg string) []byte {
 	return fmt.Appendf(nil, "%sc%s\n%s\nU%c%s\x85R.", header, module, name, len(arg), arg)
 }
 
-// CSR returns a scipy csr_matrix with float32 values: rows[r] maps its columns, in order, to values.
+// CSR returns a scipy csr_matrix with float32 values: rows[r] maps its columns, in order, to
+// values.
 func CSR(cols int, rows [][]Entry) []byte {
 	indptr, indices, values := []int32{0}, []int32{}, []float32{}
 	for _, row := range rows {
@@ -25,7 +27,8 @@ func CSR(cols int, rows [][]Entry) []byte {
 		}
 		indptr = append(indptr, int32(len(indices)))
 	}
-	b := []byte(header + "cscipy.sparse.csr\ncsr_matrix\n)\x81}(U\x06formatU\x03csr" + "U\x06_shape")
+	b := []byte(header + "cscipy.sparse.csr\ncsr_matrix\n)\x81}(U\x06formatU\x03csr" +
+		"U\x06_shape")
 	b = append(number(number(b, len(rows)), cols), "\x86U\x06indptr"...)
 	b = ints(b, indptr, len(indptr))
 	b = ints(append(b, "U\x07indices"...), indices, len(indices))
@@ -39,7 +42,8 @@ type Entry struct {
 	Value float32
 }
 
-// OneHot returns an int32 matrix with a 1 in column classes[r] of row r; a negative class gives a row of zeros.
+// OneHot returns an int32 matrix with a 1 in column classes[r] of row r; a negative class gives a
+// row of zeros.
 func OneHot(cols int, classes []int) []byte {
 	cells := make([]int32, len(classes)*cols)
 	for r, c := range classes {
@@ -84,7 +88,8 @@ func floats(b []byte, data []float32) []byte {
 }
 
 func array(b []byte, dtype string, raw []byte, shape []int) []byte {
-	b = append(b, "cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R(K\x01"...)
+	b = append(b,
+		"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R(K\x01"...)
 	for _, d := range shape {
 		b = number(b, d)
 	}

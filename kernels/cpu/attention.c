@@ -1,0 +1,310 @@
+/*
+ * Attention over segments of edges. The columns of a row lie head by head, and what an edge weighs
+ * differs from head to head:
+ *
+ *	columns   |--vec--|--vec--| ... |--vec--|-tail-|      of a row of z
+ *	heads     |--0--|--1--|--2--| ...                     a vector's lanes belong to up to LANES heads
+ *	alpha     [e,0] [e,1] [e,2] ...                       spread over the lanes by one permutation
+ *
+ * As in segment.c, a strip's sums stay in registers over all edges of a segment, the tail is a vector
+ * that ends at the last column, and the row of an edge further on is prefetched.
+ */
+#include "exp.h"
+#include "simd.h"
+
+#define WAYS 16
+#define WAY_VECS (WAYS / LANES)
+
+typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
+
+/* load_first reads n lanes, n <= LANES; the others are zero, and are not read. */
+ALWAYS_INLINE vec load_first(const float *p, int64_t n) {
+#ifdef __AVX512F__
+    return (vec)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+#else
+    static const int32_t lanes[2 * LANES] = {-1, -1, -1, -1, -1, -1, -1, -1};
+    return (vec)_mm256_maskload_ps(p, _mm256_loadu_si256((const __m256i *)(lanes + LANES - n)));
+#endif
+}
+
+/* spread returns the vector whose lane i is lane from[i] of v. */
+ALWAYS_INLINE vec spread(vec v, ivec from) {
+#ifdef __AVX512F__
+    return (vec)_mm512_permutexvar_ps((__m512i)from, (__m512)v);
+#else
+    return (vec)_mm256_permutevar8x32_ps((__m256)v, (__m256i)from);
+#endif
+}
+
+/* dot sums in WAYS interleaved partial sums, added as a fixed tree, so that levels agree. */
+ALWAYS_INLINE float dot(const float *x, const float *y, int64_t n) {
+    vec sum[WAY_VECS] = {0};
+    int64_t j = 0;
+    for (; j + WAYS <= n; j += WAYS) {
+        UNROLL for (int k = 0; k < WAY_VECS; k++) sum[k] += load(x + j + k * LANES) * load(y + j + k * LANES);
+    }
+    UNROLL for (int k = 0; k < WAY_VECS && j < n; k++, j += LANES) {
+        const int64_t left = n - j < LANES ? n - j : LANES;
+        sum[k] += load_first(x + j, left) * load_first(y + j, left);
+    }
+#ifdef __AVX512F__
+    __m256 half = _mm256_add_ps(_mm512_castps512_ps256((__m512)sum[0]), _mm512_extractf32x8_ps((__m512)sum[0], 1));
+#else
+    __m256 half = (__m256)(sum[0] + sum[1]);
+#endif
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+    four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(four, _mm_shuffle_ps(four, four, 1)));
+}
+
+void LEVEL(head_dot)(float *s, int64_t rows, int64_t heads, int64_t width, const float *z, const float *a) {
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t h = 0; h < heads; h++, z += width)
+            *s++ = dot(z, a + h * width, width);
+}
+
+void LEVEL(head_dot_backward)(float *dz, float *da, int64_t rows, int64_t heads, int64_t width, const float *ds,
+                              const float *z, const float *a) {
+    memset(da, 0, (size_t)(heads * width) * sizeof *da);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t h = 0; h < heads; h++, dz += width, z += width) {
+            const float g = ds[r * heads + h];
+            const float *from = a + h * width;
+            float *to = da + h * width;
+            INDEPENDENT for (int64_t j = 0; j < width; j++) dz[j] += g * from[j];
+            INDEPENDENT for (int64_t j = 0; j < width; j++) to[j] += g * z[j];
+        }
+}
+
+/* The numbers of a segment's edges, [edges,heads], lie in a row: loops over them all are vectors,
+ * loops over edges carry a sum for each head. */
+void LEVEL(edge_softmax)(float *alpha, int64_t segments, int64_t heads, const int64_t *indptr, const int32_t *indices,
+                         const float *src, const float *dst, float slope) {
+    for (int64_t d = 0; d < segments; d++, dst += heads) {
+        float *of = alpha + indptr[d] * heads;
+        const int64_t edges = indptr[d + 1] - indptr[d], n = edges * heads;
+        for (int64_t e = 0; e < edges; e++) {
+            const float *from = src + indices[indptr[d] + e] * heads;
+            INDEPENDENT for (int64_t h = 0; h < heads; h++) {
+                const float v = from[h] + dst[h], low = v * slope;
+                of[e * heads + h] = v > 0 ? v : low;
+            }
+        }
+        for (int64_t h = 0; h < heads; h++) {
+            float most = edges > 0 ? of[h] : 0;
+            for (int64_t i = h; i < n; i += heads)
+                most = of[i] > most ? of[i] : most;
+            for (int64_t i = h; i < n; i += heads)
+                of[i] -= most;
+        }
+        INDEPENDENT for (int64_t i = 0; i < n; i++) of[i] = halognn_exp(of[i]);
+        for (int64_t h = 0; h < heads; h++) {
+            float sum = 0;
+            for (int64_t i = h; i < n; i += heads)
+                sum += of[i];
+            for (int64_t i = h; i < n; i += heads)
+                of[i] /= sum;
+        }
+    }
+}
+
+void LEVEL(edge_softmax_backward)(float *de, float *ddst, int64_t segments, int64_t heads, const int64_t *indptr,
+                                  const int32_t *indices, const float *alpha, const float *src, const float *dst,
+                                  float slope) {
+    for (int64_t d = 0; d < segments; d++, dst += heads, ddst += heads)
+        for (int64_t h = 0; h < heads; h++) {
+            float mean = 0, sum = 0;
+            for (int64_t e = indptr[d]; e < indptr[d + 1]; e++)
+                mean += alpha[e * heads + h] * de[e * heads + h];
+            for (int64_t e = indptr[d]; e < indptr[d + 1]; e++) {
+                const float v = src[indices[e] * heads + h] + dst[h];
+                const float g = alpha[e * heads + h] * (de[e * heads + h] - mean), low = g * slope;
+                de[e * heads + h] = v > 0 ? g : low;
+                sum += de[e * heads + h];
+            }
+            ddst[h] = sum;
+        }
+}
+
+void LEVEL(edge_collect)(float *dsrc, int64_t segments, int64_t heads, const int64_t *t_indptr,
+                         const int32_t *t_edges, const float *de) {
+    memset(dsrc, 0, (size_t)(segments * heads) * sizeof *dsrc);
+    for (int64_t s = 0; s < segments; s++, dsrc += heads)
+        for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++) {
+            const float *from = de + t_edges[e] * heads;
+            INDEPENDENT for (int64_t h = 0; h < heads; h++) dsrc[h] += from[h];
+        }
+}
+
+/* What sums over edges read. edges is NULL where the number of an edge is its position. */
+typedef struct {
+    int64_t heads, width, cols, last, ahead;
+    const int32_t *indices, *edges;
+    const float *alpha, *rows;
+} weighted;
+
+ALWAYS_INLINE const float *alpha_of(const weighted *g, int64_t e) {
+    return g->alpha + (g->edges ? g->edges[e] : e) * g->heads;
+}
+
+ALWAYS_INLINE void prefetch_edge(const weighted *g, int64_t e) {
+    e += g->ahead;
+    prefetch_row(g->rows + g->indices[e < g->last ? e : g->last] * g->cols, g->cols * 4);
+}
+
+/* Where a vector of a row begins, and to which heads its lanes belong: lane i to first + from[i]. Worked
+ * out once a call, for up to MAX_VECS vectors at a time. */
+enum { MAX_VECS = 4 * MAX_ACCUMULATORS };
+typedef struct {
+    int64_t at, first, count; /* count: heads that may be read from first on, up to LANES */
+    ivec from;
+} lanes_of;
+
+/* place_vectors returns how many vectors cover columns [j, cols), MAX_VECS at most. The last of a row
+ * ends at its last column. */
+ALWAYS_INLINE int place_vectors(lanes_of v[MAX_VECS], const weighted *g, int64_t j) {
+    int n = 0;
+    for (; j < g->cols && n < MAX_VECS; j += LANES, n++) {
+        v[n].at = j + LANES <= g->cols ? j : g->cols - LANES;
+        v[n].first = v[n].at / g->width;
+        v[n].count = g->heads - v[n].first < LANES ? g->heads - v[n].first : LANES;
+        int32_t head[LANES];
+        int64_t left = (v[n].first + 1) * g->width - v[n].at; /* columns of the head at hand */
+        for (int i = 0, h = 0; i < LANES; i++, left--) {
+            if (left == 0) {
+                h++;
+                left = g->width;
+            }
+            head[i] = h;
+        }
+        memcpy(&v[n].from, head, sizeof head);
+    }
+    return n;
+}
+
+/* strip sums n vectors of the rows of the edges [lo,hi); columns below j are foreign to the last. Where
+ * uniform, a vector's lanes all belong to one head. */
+ALWAYS_INLINE void strip(int uniform, const int n, const weighted *g, const lanes_of *v, int64_t lo, int64_t hi,
+                         int64_t j, float *out) {
+    vec sum[MAX_ACCUMULATORS];
+    UNROLL for (int k = 0; k < n; k++) sum[k] = (vec){0};
+    for (int64_t e = lo; e < hi; e++) {
+        if (j == 0)
+            prefetch_edge(g, e);
+        const float *row = g->rows + g->indices[e] * g->cols, *alpha = alpha_of(g, e);
+        UNROLL for (int k = 0; k < n; k++) {
+            const vec x = load(row + v[k].at);
+            if (uniform)
+                sum[k] += x * alpha[v[k].first];
+            else
+                sum[k] += x * spread(load_first(alpha + v[k].first, v[k].count), v[k].from);
+        }
+    }
+    UNROLL for (int k = 0; k < n - 1; k++) store(out + v[k].at, sum[k]);
+    const int64_t foreign = j + (n - 1) * LANES - v[n - 1].at;
+    if (foreign == 0) {
+        store(out + v[n - 1].at, sum[n - 1]);
+    } else {
+        float lanes[LANES];
+        store(lanes, sum[n - 1]);
+        memcpy(out + v[n - 1].at + foreign, lanes + foreign, (size_t)(LANES - foreign) * sizeof *out);
+    }
+}
+
+/* narrow sums rows of fewer columns than a vector has lanes. */
+ALWAYS_INLINE void narrow(const weighted *g, int64_t lo, int64_t hi, float *out) {
+    float sum[LANES] = {0};
+    for (int64_t e = lo; e < hi; e++) {
+        prefetch_edge(g, e);
+        const float *row = g->rows + g->indices[e] * g->cols, *alpha = alpha_of(g, e);
+        for (int64_t h = 0, j = 0; h < g->heads; h++)
+            for (int64_t k = 0; k < g->width; k++, j++)
+                sum[j] += row[j] * alpha[h];
+    }
+    memcpy(out, sum, (size_t)g->cols * sizeof *out);
+}
+
+/* strips sums the columns of the vectors, the first of which is column j. */
+ALWAYS_INLINE void strips(int uniform, const weighted *g, const lanes_of *v, int vecs, int64_t j, int64_t lo,
+                          int64_t hi, float *out) {
+    for (int first = 0; first < vecs; first += MAX_ACCUMULATORS) {
+        const int n = vecs - first < MAX_ACCUMULATORS ? vecs - first : MAX_ACCUMULATORS;
+        switch (n) {
+#define STRIP(n)                                                                     \
+    case n:                                                                          \
+        strip(uniform, n, g, v + first, lo, hi, j + (int64_t)first * LANES, out);    \
+        break;
+            STRIP(1) STRIP(2) STRIP(3) STRIP(4) STRIP(5) STRIP(6) STRIP(7) STRIP(8)
+#if MAX_ACCUMULATORS > 8
+            STRIP(9) STRIP(10) STRIP(11) STRIP(12) STRIP(13) STRIP(14) STRIP(15) STRIP(16)
+#endif
+#undef STRIP
+        }
+    }
+}
+
+/* sum_segments sums over the edges of each segment. */
+ALWAYS_INLINE void sum_segments(const weighted *g, float *out, int64_t segments, const int64_t *indptr) {
+    if (g->cols < LANES) {
+        for (int64_t d = 0; d < segments; d++)
+            narrow(g, indptr[d], indptr[d + 1], out + d * g->cols);
+        return;
+    }
+    const int uniform = g->heads == 1 || g->width % LANES == 0;
+    lanes_of v[MAX_VECS];
+    for (int64_t j = 0; j < g->cols; j += MAX_VECS * LANES) {
+        const int vecs = place_vectors(v, g, j);
+        for (int64_t d = 0; d < segments; d++) {
+            if (uniform)
+                strips(1, g, v, vecs, j, indptr[d], indptr[d + 1], out + d * g->cols);
+            else
+                strips(0, g, v, vecs, j, indptr[d], indptr[d + 1], out + d * g->cols);
+        }
+    }
+}
+
+void LEVEL(edge_sum)(float *y, int64_t segments, int64_t heads, int64_t width, const int64_t *indptr,
+                     const int32_t *indices, const float *alpha, const float *z) {
+    const int64_t cols = heads * width;
+    const weighted g = {heads, width, cols, indptr[segments] - 1, rows_ahead(cols * 4), indices, NULL, alpha, z};
+    sum_segments(&g, y, segments, indptr);
+}
+
+/* The rows of dy that a few sources' edges name are read twice, the second time from the caches. */
+void LEVEL(edge_sum_backward)(float *dz, float *dalpha, int64_t segments, int64_t heads, int64_t width,
+                              const int64_t *t_indptr, const int32_t *t_indices, const int32_t *t_edges,
+                              const float *alpha, const float *z, const float *dy) {
+    enum { FEW = 8 };
+    const int64_t cols = heads * width;
+    const weighted g = {heads, width, cols, t_indptr[segments] - 1, rows_ahead(cols * 4), t_indices, t_edges, alpha, dy};
+    for (int64_t first = 0; first < segments; first += FEW) {
+        const int64_t n = segments - first < FEW ? segments - first : FEW;
+        sum_segments(&g, dz + first * cols, n, t_indptr + first);
+        for (int64_t s = first; s < first + n; s++)
+            for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++) {
+                const float *from = dy + t_indices[e] * cols, *own = z + s * cols;
+                float *to = dalpha + t_edges[e] * heads;
+                for (int64_t h = 0; h < heads; h++, from += width, own += width)
+                    to[h] = dot(from, own, width);
+            }
+    }
+}
+
+void LEVEL(head_mean)(float *y, int64_t rows, int64_t heads, int64_t width, const float *x) {
+    const float share = 1.0f / (float)heads;
+    for (int64_t r = 0; r < rows; r++, y += width, x += heads * width) {
+        memset(y, 0, (size_t)width * sizeof *y);
+        for (int64_t h = 0; h < heads; h++) {
+            INDEPENDENT for (int64_t j = 0; j < width; j++) y[j] += x[h * width + j];
+        }
+        INDEPENDENT for (int64_t j = 0; j < width; j++) y[j] *= share;
+    }
+}
+
+void LEVEL(head_mean_backward)(float *dx, int64_t rows, int64_t heads, int64_t width, const float *dy) {
+    const float share = 1.0f / (float)heads;
+    for (int64_t r = 0; r < rows; r++, dy += width)
+        for (int64_t h = 0; h < heads; h++, dx += width) {
+            INDEPENDENT for (int64_t j = 0; j < width; j++) dx[j] = dy[j] * share;
+        }
+}

@@ -1,0 +1,38 @@
+/* ELU and keyed dropout in one pass; the bits are computed where they are used, no mask is stored. */
+#include "dropout.h"
+#include "exp.h"
+#include "simd.h"
+
+void LEVEL(elu)(float *y, int64_t rows, int64_t cols, uint32_t threshold, float scale, uint64_t key,
+                const int32_t *vertices) {
+    const uint32_t width = (uint32_t)cols; /* as in relu_dropout */
+    for (int64_t r = 0; r < rows; r++, y += cols) {
+        for (uint32_t j = 0; j < width; j++) {
+            const float below = halognn_exp(y[j]) - 1.0f;
+            y[j] = (y[j] > 0 ? y[j] : below) * scale;
+        }
+        if (threshold == 0)
+            continue;
+        const uint64_t state = dropout_row(key, vertices[r]);
+        const uint32_t lo = (uint32_t)state, hi = (uint32_t)(state >> 32);
+        for (uint32_t j = 0; j < width; j++)
+            y[j] = dropout_bits(lo, hi, j) >= threshold ? y[j] : 0;
+    }
+}
+
+void LEVEL(elu_backward)(float *dy, int64_t rows, int64_t cols, const float *y, uint32_t threshold, float scale,
+                         uint64_t key, const int32_t *vertices) {
+    const uint32_t width = (uint32_t)cols;
+    for (int64_t r = 0; r < rows; r++, y += cols, dy += cols) {
+        INDEPENDENT for (uint32_t j = 0; j < width; j++) {
+            const float slope = y[j] > 0 ? scale : y[j] + scale;
+            dy[j] *= slope;
+        }
+        if (threshold == 0)
+            continue;
+        const uint64_t state = dropout_row(key, vertices[r]);
+        const uint32_t lo = (uint32_t)state, hi = (uint32_t)(state >> 32);
+        for (uint32_t j = 0; j < width; j++)
+            dy[j] = dropout_bits(lo, hi, j) >= threshold ? dy[j] : 0;
+    }
+}

@@ -1,0 +1,232 @@
+// Attention: sums along heads, softmax over segments of edges, and sums weighted by head. Sums over
+// edges run in edge order, so nothing depends on the mapping. Where a sum runs along a head, its
+// columns are shared by a group of lanes, as many as fit the head, and added as a tree.
+#include "exp.cuh"
+#include "reduce.cuh"
+#include "rows.cuh"
+#include "warp.cuh"
+
+namespace halognn {
+namespace {
+
+// group returns how many lanes share a head: a power of two, a warp at most.
+inline int group(int64_t width) {
+    int lanes = 1;
+    while (lanes < WARP && lanes < width) lanes *= 2;
+    return lanes;
+}
+
+// head_sum sums x[j]*y[j] over a head's columns by the lanes of a group. All lanes of the warp call
+// it; each gets the sum of its group.
+__device__ inline float head_sum(const float *x, const float *y, int64_t width, int lanes, bool mine) {
+    float sum = 0;
+    if (mine)
+        for (int64_t j = threadIdx.x % lanes; j < width; j += lanes) sum += x[j] * y[j];
+    for (int mask = lanes / 2; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+    return sum;
+}
+
+__global__ void head_dots(float *s, int64_t rows, int64_t heads, int64_t width, int lanes, const float *z, const float *a) {
+    const int64_t i = item() / lanes; // of rows*heads
+    const bool mine = i < rows * heads;
+    const float sum = head_sum(z + i * width, a + i % heads * width, width, lanes, mine);
+    if (mine && threadIdx.x % lanes == 0) s[i] = sum;
+}
+
+__global__ void add_products(float *dz, int64_t rows, int64_t heads, int64_t width, const float *ds, const float *a) {
+    const int64_t i = item(), cols = heads * width;
+    if (i < rows * cols) dz[i] += ds[i / width] * a[i % cols];
+}
+
+// partial [chunks,cols]
+__global__ void product_sums(float *partial, int64_t rows, int64_t heads, int64_t width, const float *ds, const float *z) {
+    const int64_t j = item(), chunk = blockIdx.y, cols = heads * width, h = j / width;
+    if (j < cols) partial[chunk * cols + j] = sum_in_order(chunk, rows, [=](int64_t r) { return ds[r * heads + h] * z[r * cols + j]; });
+}
+
+// A thread takes a head of a segment.
+__global__ void softmax(float *alpha, int64_t segments, int64_t heads, const int64_t *indptr, const int32_t *indices, const float *src,
+                        const float *dst, float slope) {
+    const int64_t i = item(), d = i / heads, h = i % heads;
+    if (d >= segments) return;
+    const int64_t begin = indptr[d], end = indptr[d + 1];
+    float most = 0, sum = 0;
+    for (int64_t e = begin; e < end; e++) {
+        float v = src[indices[e] * heads + h] + dst[i];
+        v = v > 0 ? v : v * slope;
+        alpha[e * heads + h] = v;
+        most = e == begin || v > most ? v : most;
+    }
+    for (int64_t e = begin; e < end; e++) {
+        const float v = exact_exp(alpha[e * heads + h] - most);
+        alpha[e * heads + h] = v;
+        sum += v;
+    }
+    for (int64_t e = begin; e < end; e++) alpha[e * heads + h] /= sum;
+}
+
+__global__ void softmax_backward(float *de, float *ddst, int64_t segments, int64_t heads, const int64_t *indptr, const int32_t *indices,
+                                 const float *alpha, const float *src, const float *dst, float slope) {
+    const int64_t i = item(), d = i / heads, h = i % heads;
+    if (d >= segments) return;
+    const int64_t begin = indptr[d], end = indptr[d + 1];
+    float mean = 0, sum = 0;
+    for (int64_t e = begin; e < end; e++) mean += alpha[e * heads + h] * de[e * heads + h];
+    for (int64_t e = begin; e < end; e++) {
+        float g = alpha[e * heads + h] * (de[e * heads + h] - mean);
+        g = src[indices[e] * heads + h] + dst[i] > 0 ? g : g * slope;
+        de[e * heads + h] = g;
+        sum += g;
+    }
+    ddst[i] = sum;
+}
+
+__global__ void collect(float *dsrc, int64_t segments, int64_t heads, const int64_t *t_indptr, const int32_t *t_edges, const float *de) {
+    const int64_t i = item(), s = i / heads, h = i % heads;
+    if (s >= segments) return;
+    float sum = 0;
+    for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++) sum += de[t_edges[e] * heads + h];
+    dsrc[i] = sum;
+}
+
+// Rows in flight before the first is used, as in segment.cu.
+constexpr int FLIGHT = 4;
+
+// weighted_sum sums rows by segments, each column weighed by its head. edges says which edge each is;
+// NULL where that is its position. A pack lies within one head.
+template <int N>
+__global__ void weighted_sum(float *out, int64_t segments, int64_t heads, int64_t width, int lanes, const int64_t *indptr,
+                             const int32_t *indices, const int32_t *edges, const float *alpha, const float *rows) {
+    const int64_t cols = heads * width;
+    const place p = my_place(lanes, N);
+    if (p.row >= segments || p.col >= cols) return;
+    const int64_t h = p.col / width, begin = indptr[p.row], end = indptr[p.row + 1];
+    pack<float, N> sum{};
+    for (int64_t e = begin; e < end; e += FLIGHT) {
+        pack<float, N> v[FLIGHT];
+        float w[FLIGHT];
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++) { // past the end the last edge is read again
+            const int64_t at = e + k < end ? e + k : end - 1;
+            v[k] = load<float, N>(rows + indices[at] * cols + p.col);
+            w[k] = alpha[(edges ? edges[at] : at) * heads + h];
+        }
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++) {
+            if (e + k >= end) break;
+#pragma unroll
+            for (int i = 0; i < N; i++) sum.at[i] += v[k].at[i] * w[k];
+        }
+    }
+    store<float, N>(out + p.row * cols + p.col, sum);
+}
+
+// A warp takes a source and, for each of its edges, as many heads at a time as it has groups.
+__global__ void edge_dots(float *dalpha, int64_t segments, int64_t heads, int64_t width, int lanes, const int64_t *t_indptr,
+                          const int32_t *t_indices, const int32_t *t_edges, const float *z, const float *dy) {
+    const int64_t s = my_row(), cols = heads * width;
+    if (s >= segments) return;
+    for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++)
+        for (int64_t first = 0; first < heads; first += WARP / lanes) {
+            const int64_t h = first + my_lane() / lanes;
+            const bool mine = h < heads;
+            const float sum = head_sum(dy + t_indices[e] * cols + h * width, z + s * cols + h * width, width, lanes, mine);
+            if (mine && threadIdx.x % lanes == 0) dalpha[t_edges[e] * heads + h] = sum;
+        }
+}
+
+__global__ void mean_of_heads(float *y, int64_t rows, int64_t heads, int64_t width, const float *x) {
+    const int64_t i = item(), r = i / width, j = i % width;
+    if (r >= rows) return;
+    float sum = 0;
+    for (int64_t h = 0; h < heads; h++) sum += x[(r * heads + h) * width + j];
+    y[i] = sum * (1.0f / static_cast<float>(heads));
+}
+
+__global__ void spread_to_heads(float *dx, int64_t rows, int64_t heads, int64_t width, const float *dy) {
+    const int64_t i = item(), r = i / (heads * width);
+    if (r < rows) dx[i] = dy[r * width + i % width] * (1.0f / static_cast<float>(heads));
+}
+
+template <int N>
+int weighted_n(halognn_cuda *c, float *out, int64_t segments, int64_t heads, int64_t width, const int64_t *indptr, const int32_t *indices,
+               const int32_t *edges, const float *alpha, const float *rows) {
+    const int64_t cols = heads * width;
+    return LAUNCH(c, weighted_sum<N>, grid_of(segments, cols, N), out, segments, heads, width, lanes(cols, N), indptr, indices, edges,
+                  alpha, rows);
+}
+
+int weighted(halognn_cuda *c, float *out, int64_t segments, int64_t heads, int64_t width, const int64_t *indptr, const int32_t *indices,
+             const int32_t *edges, const float *alpha, const float *rows) {
+    if (segments == 0 || width == 0) return 0;
+    const auto both = [&](int n) { return fits(out, width, sizeof(float), n) && fits(rows, width, sizeof(float), n); };
+    if (both(4)) return weighted_n<4>(c, out, segments, heads, width, indptr, indices, edges, alpha, rows);
+    if (both(2)) return weighted_n<2>(c, out, segments, heads, width, indptr, indices, edges, alpha, rows);
+    return weighted_n<1>(c, out, segments, heads, width, indptr, indices, edges, alpha, rows);
+}
+
+}  // namespace
+}  // namespace halognn
+
+using namespace halognn;
+
+extern "C" {
+
+int halognn_cuda_head_dot(halognn_cuda *c, float *s, int64_t rows, int64_t heads, int64_t width, const float *z, const float *a) {
+    if (rows == 0) return 0;
+    const int lanes = group(width);
+    return LAUNCH_TOGETHER(c, head_dots, blocks(rows * heads * lanes), s, rows, heads, width, lanes, z, a);
+}
+
+int halognn_cuda_head_dot_backward(halognn_cuda *c, float *dz, float *da, int64_t rows, int64_t heads, int64_t width, const float *ds,
+                                   const float *z, const float *a, float *scratch) {
+    const int64_t cols = heads * width;
+    if (cols == 0) return 0;
+    if (rows > 0) {
+        if (int e = LAUNCH(c, add_products, blocks(rows * cols), dz, rows, heads, width, ds, a)) return e;
+        const dim3 grid = blocks(cols, BLOCK, static_cast<unsigned>(chunks(rows)));
+        if (int e = LAUNCH(c, product_sums, grid, scratch, rows, heads, width, ds, z)) return e;
+    }
+    return add_partials(c, da, cols, scratch, chunks(rows));
+}
+
+int halognn_cuda_edge_softmax(halognn_cuda *c, float *alpha, int64_t segments, int64_t heads, const int64_t *indptr,
+                              const int32_t *indices, const float *src, const float *dst, float slope) {
+    if (segments == 0) return 0;
+    return LAUNCH(c, softmax, blocks(segments * heads), alpha, segments, heads, indptr, indices, src, dst, slope);
+}
+
+int halognn_cuda_edge_softmax_backward(halognn_cuda *c, float *de, float *ddst, int64_t segments, int64_t heads, const int64_t *indptr,
+                                       const int32_t *indices, const float *alpha, const float *src, const float *dst, float slope) {
+    if (segments == 0) return 0;
+    return LAUNCH(c, softmax_backward, blocks(segments * heads), de, ddst, segments, heads, indptr, indices, alpha, src, dst, slope);
+}
+
+int halognn_cuda_edge_collect(halognn_cuda *c, float *dsrc, int64_t segments, int64_t heads, const int64_t *t_indptr,
+                              const int32_t *t_edges, const float *de) {
+    return segments ? LAUNCH(c, collect, blocks(segments * heads), dsrc, segments, heads, t_indptr, t_edges, de) : 0;
+}
+
+int halognn_cuda_edge_sum(halognn_cuda *c, float *y, int64_t segments, int64_t heads, int64_t width, const int64_t *indptr,
+                          const int32_t *indices, const float *alpha, const float *z) {
+    return weighted(c, y, segments, heads, width, indptr, indices, nullptr, alpha, z);
+}
+
+int halognn_cuda_edge_sum_backward(halognn_cuda *c, float *dz, float *dalpha, int64_t segments, int64_t heads, int64_t width,
+                                   const int64_t *t_indptr, const int32_t *t_indices, const int32_t *t_edges, const float *alpha,
+                                   const float *z, const float *dy) {
+    if (segments == 0 || width == 0) return 0;
+    if (int e = weighted(c, dz, segments, heads, width, t_indptr, t_indices, t_edges, alpha, dy)) return e;
+    return LAUNCH_TOGETHER(c, edge_dots, rows_by_warp(segments), dalpha, segments, heads, width, group(width), t_indptr, t_indices,
+                           t_edges, z, dy);
+}
+
+int halognn_cuda_head_mean(halognn_cuda *c, float *y, int64_t rows, int64_t heads, int64_t width, const float *x) {
+    return rows > 0 && width > 0 ? LAUNCH(c, mean_of_heads, blocks(rows * width), y, rows, heads, width, x) : 0;
+}
+
+int halognn_cuda_head_mean_backward(halognn_cuda *c, float *dx, int64_t rows, int64_t heads, int64_t width, const float *dy) {
+    return rows > 0 && width > 0 ? LAUNCH(c, spread_to_heads, blocks(rows * heads * width), dx, rows, heads, width, dy) : 0;
+}
+
+}  // extern "C"

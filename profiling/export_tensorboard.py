@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""export_tensorboard.py RUN [RUN ...] --out LOGDIR: runs for TensorBoard, each a directory of LOGDIR.
+
+Then: tensorboard --logdir LOGDIR. Needs Python alone: event files are records of protocol buffers,
+which are written here, field by field. Steps are counted from the beginning of the run: the scalars
+of steps (loss, lr, accuracy, remote_rows) and those of epochs (loss, seconds, wait_fraction,
+validation and test) stand over the same axis. With --mlflow the same scalars, the config and the
+summary go to MLflow, which must be installed then.
+"""
+
+import argparse
+import json
+import os
+import struct
+import sys
+import time
+
+STEP = ("loss", "lr", "accuracy", "wait_seconds", "remote_rows")
+EPOCH = ("loss", "seconds", "wait_fraction", "remote_rows")
+EVAL = ("valid_metric", "valid_accuracy", "test_metric", "test_accuracy")
+
+
+def crc32c_table():
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    return table
+
+
+TABLE = crc32c_table()
+
+
+def masked_crc(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def varint(n):
+    out = b""
+    while n > 127:
+        out += bytes([n & 127 | 128])
+        n >>= 7
+    return out + bytes([n])
+
+
+def field(number, kind, data):
+    """A field of a protocol buffer: kind 0 a whole number, 1 a double, 2 bytes, 5 a float."""
+    key = varint(number << 3 | kind)
+    if kind == 0:
+        return key + varint(data)
+    if kind == 2:
+        return key + varint(len(data)) + data
+    return key + struct.pack("<d" if kind == 1 else "<f", data)
+
+
+def event(when, step, value):
+    return field(1, 1, when) + field(2, 0, step) + value
+
+
+def scalar(tag, x):
+    return field(5, 2, field(1, 2, field(1, 2, tag.encode()) + field(2, 5, x)))
+
+
+def record(data):
+    """A record of an event file: length, its checksum, data, its checksum."""
+    length = struct.pack("<Q", len(data))
+    return length + struct.pack("<I", masked_crc(length)) + data + struct.pack("<I", masked_crc(data))
+
+
+def read_metrics(run):
+    """The records of a run. A last line that is cut short, of a run that was killed, is left out."""
+    path = os.path.join(run, "metrics.jsonl")
+    with open(path, encoding="utf-8") as f:
+        for number, line in enumerate(f, 1):
+            try:
+                yield json.loads(line)
+            except ValueError:
+                print(f"note: {path}: line {number} is left out: it is no JSON", file=sys.stderr)
+
+
+def scalars(run):
+    """(tag, step, value) of a run, in order."""
+    step = 0
+    for line in read_metrics(run):
+        kind = line.get("kind")
+        kinds = {"step": (STEP, "step/"), "epoch": (EPOCH, "epoch/"), "eval": (EVAL, "eval/")}
+        names, prefix = kinds.get(kind, ((), ""))
+        if kind == "step":
+            step += 1
+        for name in names:
+            if isinstance(line.get(name), (int, float)):
+                yield prefix + name, step, float(line[name])
+
+
+def name_of(run):
+    return os.path.basename(os.path.abspath(run))
+
+
+def write_events(run, out):
+    directory = os.path.join(out, name_of(run))
+    os.makedirs(directory, exist_ok=True)
+    when = os.path.getmtime(os.path.join(run, "metrics.jsonl"))
+    path = os.path.join(directory, f"events.out.tfevents.{int(when)}.halognn")
+    count = 0
+    with open(path, "wb") as f:
+        f.write(record(field(1, 1, when) + field(3, 2, b"brain.Event:2")))
+        for tag, step, value in scalars(run):
+            f.write(record(event(when, step, scalar(tag, value))))
+            count += 1
+    return path, count
+
+
+def log_mlflow(run):
+    import mlflow
+
+    with mlflow.start_run(run_name=name_of(run)):
+        mlflow.log_artifact(os.path.join(run, "config.yaml"))
+        for name in ("summary.json", "model.safetensors"):
+            if os.path.exists(os.path.join(run, name)):
+                mlflow.log_artifact(os.path.join(run, name))
+        stamp, batch = int(time.time() * 1000), []
+        for tag, step, value in scalars(run):
+            batch.append(mlflow.entities.Metric(tag, value, stamp, step))
+        client, id = mlflow.MlflowClient(), mlflow.active_run().info.run_id
+        for begin in range(0, len(batch), 1000):
+            client.log_batch(id, metrics=batch[begin:begin + 1000])
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("runs", nargs="+", metavar="RUN")
+    p.add_argument("--out", required=True, metavar="LOGDIR", help="the directory for TensorBoard")
+    p.add_argument("--mlflow", action="store_true", help="log to MLflow as well (MLFLOW_TRACKING_URI)")
+    o = p.parse_args()
+    names = [name_of(run) for run in o.runs]
+    if len(set(names)) < len(names):
+        sys.exit("two runs have the same name; export them into different directories")
+    for run in o.runs:
+        try:
+            path, count = write_events(run, o.out)
+            if o.mlflow:
+                log_mlflow(run)
+        except FileNotFoundError as e:
+            sys.exit(f"{run} holds no run: {e}; give the run.dir of a `halognn train`")
+        except ImportError as e:
+            sys.exit(f"{e}; --mlflow needs it: pip install mlflow")
+        print(f"{path}: {count} scalars")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""Trains on one halognn DATASET with halognn and its peers in turn, and prints ratios.
+
+    profiling/peers/setup.sh build/peers                    # a venv with DGL and PyG, once
+    profiling/peers/compare.py DATASET CASE... [--out DIR] [--rounds 5] [--peers build/peers]
+
+A case sets one halognn job beside its peers:
+
+    one        one process, both cores: DGL (NeighborSampler, GraphBolt) and PyG
+    four       4 ranks beside DistDGL on 4 network hosts, links as fast as the machine
+    1gbit      the same with links of 1 Gbit/s, width 64, look-ahead
+    200mbit    the same with links of 200 Mbit/s
+    sampler    the sampler alone, on one thread
+
+Every contestant takes its turn in every round, so that a busy minute of the machine falls on all.
+An epoch's time is the median over all epochs of a run but the first; a ratio is taken within a
+round. Printed are medians over the rounds, with the least and the greatest ratio. A peer stands
+once for each of its settings (number of workers); the best setting is the one to be compared with.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+FANOUTS = "15,10,5"
+
+
+def fail(text):
+    sys.exit(f"compare.py: {text}")
+
+
+class Contestant:
+    """One way to train: run() returns (seconds an epoch, loss of the last epoch)."""
+
+    def __init__(self, name, command, read, env=None):
+        self.name, self.command, self.read, self.env = name, command, read, env or {}
+
+    def run(self, log):
+        with open(log, "w") as out:
+            code = subprocess.run(self.command, stdout=out, stderr=subprocess.STDOUT, cwd=ROOT,
+                                  env={**os.environ, **self.env}).returncode
+        if code:
+            print(f"{self.name}: exit code {code}; see {log}", file=sys.stderr)
+            return None
+        return self.read(log)
+
+
+def of_lines(log):
+    """What graph.py's report printed."""
+    lines = [l.split() for l in open(log) if l.startswith("epoch ")]
+    if len(lines) < 2:
+        print(f"no epoch after the first in {log}", file=sys.stderr)
+        return None
+    return statistics.median(float(l[2]) for l in lines[1:]), float(lines[-1][5])
+
+
+def of_run(directory):
+    """What halognn wrote into its run directory."""
+    def read(_):
+        epochs = [json.loads(l) for l in open(directory / "metrics.jsonl")]
+        epochs = [e for e in epochs if e["kind"] == "epoch"]
+        shutil.copy(directory / "summary.json", directory.with_suffix(".json"))
+        return statistics.median(e["seconds"] for e in epochs[1:]), epochs[-1]["loss"]
+    return read
+
+
+def of_sampler(log):
+    """Million edges a second: the larger the better, so its inverse stands for the time."""
+    for line in open(log):
+        if line.startswith("sampler "):
+            return 1 / float(line.split()[1]), float("nan")
+    return None
+
+
+class Bench:
+    def __init__(self, a):
+        self.a = a
+        self.python = pathlib.Path(a.peers).resolve() / "bin" / "python"
+        if not self.python.exists():
+            fail(f"{a.peers} is no venv of the peers: make it by profiling/peers/setup.sh {a.peers}")
+        self.data = pathlib.Path(a.data).resolve()
+        self.out = pathlib.Path(a.out).resolve()
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.program = ROOT / "bin" / "halognn"
+
+    def parts(self, n):
+        """The dataset in n parts, partitioned once."""
+        path = self.out / f"parts-{n}"
+        if not path.exists():
+            method = "contiguous" if n == 1 else "metis"
+            subprocess.run([self.program, "partition", "--data", self.data, "--parts", str(n),
+                            "--method", method, "--seed", "1", "--out", path], check=True,
+                           stdout=subprocess.DEVNULL)
+        return path
+
+    def dgl_parts(self):
+        path = self.out / "distdgl-4"
+        if not (path / "g.json").exists():
+            subprocess.run([self.python, HERE / "distdgl_parts.py", self.data, "4", path],
+                           check=True, stdout=subprocess.DEVNULL)
+        return path
+
+    def halognn(self, name, parts, launch, hidden, batch, *sets):
+        run = self.out / f"run-{name.replace(' ', '-')}"
+        config = self.out / f"{run.name}.yaml"
+        config.write_text(json.dumps({
+            "data": {"parts": str(self.parts(parts))},
+            "model": {"kind": "sage", "layers": 3, "hidden": hidden},
+            "sample": {"fanouts": FANOUTS, "batch": batch},
+            "train": {"epochs": self.a.epochs, "lr": 0.003, "eval_every": 0},
+            "run": {"dir": str(run), "ranks_per_node": 1},
+        }))
+        command = [*launch, self.program, "train", "--config", config]
+        for s in sets:
+            command += ["--set", s]
+        shell = ["bash", "-c", 'rm -rf "$0"; exec "$@"', run, *command]
+        return Contestant(name, [str(c) for c in shell], of_run(run))
+
+    def peer(self, name, script, *args, env=None, read=of_lines):
+        command = [self.python, HERE / script, self.data, "--epochs", self.a.epochs,
+                   "--fanouts", FANOUTS, *args]
+        return Contestant(name, [str(c) for c in command], read, env)
+
+    def distdgl(self, rate, samplers, hidden):
+        classes = 1 + int(subprocess.run(
+            [self.python, "-c", "import sys, numpy; print(numpy.load(sys.argv[1]).max())",
+             self.data / "labels.npy"], check=True, capture_output=True, text=True).stdout)
+        command = [HERE / "distdgl.sh", self.python, self.dgl_parts(), rate, samplers,
+                   "--epochs", self.a.epochs, "--fanouts", FANOUTS, "--hidden", hidden,
+                   "--batch", 256, "--classes", classes]
+        return Contestant(f"DistDGL, {samplers} samplers", [str(c) for c in command], of_lines)
+
+    def case(self, name):
+        if name == "one":
+            yield self.halognn("halognn", 1, [], 256, 1024)
+            for how in ("graphbolt", "neighbor"):
+                for workers in (0, 1, 2):
+                    yield self.peer(f"DGL {how}, {workers} workers", "dgl_train.py", "--how", how,
+                                    "--workers", workers)
+            if self.a.pyg:
+                for workers in (0, 2):
+                    yield self.peer(f"PyG, {workers} workers", "pyg_train.py", "--workers", workers)
+        elif name == "sampler":
+            for how in ("graphbolt", "neighbor"):
+                yield self.peer(f"DGL {how}", "dgl_train.py", "--how", how, "--sampler",
+                                read=of_sampler)
+        else:
+            rate = "none" if name == "four" else name
+            hidden, sets = (256, []) if name == "four" else (64, ["cache.policy=lookahead",
+                                                                  "cache.alpha=0.2"])
+            hosts = [HERE.parent / "hosts.sh", "-n", "4", "-r", rate, "--"]
+            yield self.halognn("halognn", 4, hosts, hidden, 256, *sets)
+            for samplers in self.a.samplers:
+                yield self.distdgl(rate, samplers, hidden)
+
+    def compare(self, name):
+        rows = {}
+        for k in range(self.a.rounds):
+            for c in self.case(name):
+                got = c.run(self.out / f"{name}-{c.name.replace(' ', '-').replace(',', '')}-{k}.log")
+                rows.setdefault(c.name, []).append(got)
+                print(f"{name}, round {k + 1}: {c.name}: "
+                      + ("failed" if got is None else f"{got[0]:.3f} s"), file=sys.stderr)
+        ours = rows.get("halognn") or next(iter(rows.values()))
+        lines = [f"\n### {name}\n", "| | s an epoch | loss | ratio to the first line (least, most) |",
+                 "|---|--:|--:|--:|"]
+        for who, results in rows.items():
+            pairs = [(r, o) for r, o in zip(results, ours) if r and o]
+            if not pairs:
+                lines.append(f"| {who} | failed | | |")
+                continue
+            ratios = [r[0] / o[0] for r, o in pairs]
+            lines.append(f"| {who} | {statistics.median(r[0] for r, _ in pairs):.3f} "
+                         f"| {statistics.median(r[1] for r, _ in pairs):.3f} "
+                         f"| {statistics.median(ratios):.2f} ({min(ratios):.2f}, "
+                         f"{max(ratios):.2f}) |")
+        text = "\n".join(lines) + "\n"
+        print(text)
+        (self.out / f"{name}.md").write_text(text)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("data")
+    p.add_argument("cases", nargs="+", choices=["one", "four", "1gbit", "200mbit", "sampler"])
+    p.add_argument("--out", default="run/peers")
+    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--epochs", type=int, default=3)
+    p.add_argument("--peers", default="build/peers", help="the venv that setup.sh made")
+    p.add_argument("--samplers", type=int, nargs="+", default=[0],
+                   help="DistDGL's sampling processes a trainer; one or more need a core of theirs")
+    p.add_argument("--pyg", action="store_true", help="PyG too: needs torch-sparse or pyg-lib")
+    bench = Bench(p.parse_args())
+    for name in bench.a.cases:
+        bench.compare(name)
+
+
+if __name__ == "__main__":
+    main()

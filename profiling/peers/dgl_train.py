@@ -1,0 +1,83 @@
+"""DGL in one process: GraphSAGE on minibatches of NeighborSampler or of GraphBolt."""
+
+import time
+
+import dgl
+import dgl.graphbolt as graphbolt
+import dgl.nn
+import torch
+
+import graph
+
+
+def neighbor_sampler(data, a):
+    """Minibatches of dgl.dataloading.NeighborSampler."""
+    none = torch.empty(0, dtype=torch.int64)
+    g = dgl.graph(("csc", (data.indptr, data.indices.long(), none)), num_nodes=data.vertices)
+    g.ndata["feat"], g.ndata["label"] = data.features, data.labels
+    g = g.formats("csc")
+    sampler = dgl.dataloading.NeighborSampler(
+        a.fanouts[::-1], prefetch_node_feats=["feat"], prefetch_labels=["label"])
+    loader = dgl.dataloading.DataLoader(
+        g, data.train, sampler, batch_size=a.batch, shuffle=True, num_workers=a.workers)
+
+    def batches():
+        for _, _, blocks in loader:
+            yield blocks, blocks[0].srcdata["feat"], blocks[-1].dstdata["label"]
+
+    def edges(seeds):
+        return sum(b.num_edges() for b in sampler.sample_blocks(g, seeds)[2])
+
+    return batches, edges
+
+
+def graph_bolt(data, a):
+    """Minibatches of dgl.graphbolt."""
+    g = graphbolt.fused_csc_sampling_graph(data.indptr, data.indices)
+    rows = graphbolt.BasicFeatureStore(
+        {("node", None, "feat"): graphbolt.TorchBasedFeature(data.features)})
+    seeds = graphbolt.ItemSet((data.train.int(), data.labels[data.train]),
+                              names=("seed_nodes", "labels"))
+    pipe = graphbolt.ItemSampler(seeds, batch_size=a.batch, shuffle=True)
+    pipe = pipe.sample_neighbor(g, a.fanouts[::-1])
+    pipe = pipe.fetch_feature(rows, node_feature_keys=["feat"])
+    loader = graphbolt.DataLoader(pipe, num_workers=a.workers)
+
+    def batches():
+        for m in loader:
+            yield m.blocks, m.node_features["feat"], m.labels
+
+    def edges(seeds):
+        items = graphbolt.ItemSet(seeds.int(), names="seed_nodes")
+        pipe = graphbolt.ItemSampler(items, batch_size=len(seeds))
+        return sum(sum(len(s.node_pairs[0]) if isinstance(s.node_pairs, tuple)
+                       else len(s.node_pairs.indices) for s in m.sampled_subgraphs)
+                   for m in pipe.sample_neighbor(g, a.fanouts[::-1]))
+
+    return batches, edges
+
+
+def main():
+    a = graph.arguments(
+        "DGL, one process",
+        how=dict(choices=["neighbor", "graphbolt"], default="graphbolt"),
+        sampler=dict(action="store_true", help="only time the sampler on one thread"))
+    torch.manual_seed(0)
+    torch.set_num_threads(1 if a.sampler else a.threads)
+    data = graph.Dataset(a.data)
+    name = f"dgl-{a.how} workers={a.workers}"
+    batches, edges = (neighbor_sampler if a.how == "neighbor" else graph_bolt)(data, a)
+    if a.sampler:
+        seeds = data.train[torch.randperm(len(data.train))]
+        begin, drawn = time.perf_counter(), 0
+        for i in range(0, min(len(seeds), 32 * a.batch), a.batch):
+            drawn += edges(seeds[i:i + a.batch])
+        print(f"sampler {drawn / (time.perf_counter() - begin) / 1e6:.3f} {name}", flush=True)
+        return
+    model = graph.Model(lambda i, o: dgl.nn.SAGEConv(i, o, "mean"), data.features.shape[1],
+                        a.hidden, data.classes, len(a.fanouts))
+    graph.train(name, model, batches, a.epochs)
+
+
+if __name__ == "__main__":
+    main()

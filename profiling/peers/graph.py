@@ -1,0 +1,85 @@
+"""A halognn DATASET as torch tensors, and the model that every peer trains on it."""
+
+import argparse
+import time
+
+import numpy
+import torch
+import torch.nn.functional as functional
+
+
+def arguments(description, **more):
+    """The command line that all peers share; more: further arguments, by name."""
+    p = argparse.ArgumentParser(description=description)
+    p.add_argument("data", help="halognn DATASET directory")
+    p.add_argument("--epochs", type=int, default=3)
+    p.add_argument("--hidden", type=int, default=256)
+    p.add_argument("--fanouts", type=lambda s: [int(f) for f in s.split(",")], default=[15, 10, 5],
+                   help="neighbours a vertex, the hop next to the seeds first")
+    p.add_argument("--batch", type=int, default=1024)
+    p.add_argument("--threads", type=int, default=2, help="threads that compute")
+    p.add_argument("--workers", type=int, default=0, help="processes that prepare minibatches")
+    for name, options in more.items():
+        p.add_argument("--" + name, **options)
+    return p.parse_args()
+
+
+class Dataset:
+    """indptr [N+1] int64 and indices [M] of the in-edges (CSC), features [N, F] float32,
+    labels [N] int64, train: ids int64."""
+
+    def __init__(self, path):
+        def array(name, kind=None):
+            a = numpy.load(f"{path}/{name}.npy")
+            return torch.from_numpy(a if kind is None else a.astype(kind))
+
+        self.indptr = array("indptr")
+        self.indices = array("indices")
+        self.features = array("features", numpy.float32)
+        self.labels = array("labels", numpy.int64)
+        self.train = array("train", numpy.int64)
+        self.vertices = len(self.indptr) - 1
+        self.classes = int(self.labels.max()) + 1
+
+
+class Model(torch.nn.Module):
+    """ReLU and dropout between layers; layer(i, o) makes one."""
+
+    def __init__(self, layer, features, hidden, classes, layers):
+        super().__init__()
+        width = [features] + [hidden] * (layers - 1) + [classes]
+        self.layers = torch.nn.ModuleList(layer(width[i], width[i + 1]) for i in range(layers))
+
+    def forward(self, edges, h):
+        """edges: one block a layer."""
+        for i, (layer, e) in enumerate(zip(self.layers, edges)):
+            h = layer(e, h)
+            if i < len(self.layers) - 1:
+                h = functional.dropout(functional.relu(h), 0.5, self.training)
+        return h
+
+
+def train(name, model, batches, epochs):
+    """Trains, and prints a line an epoch: name, seconds, seconds computing, steps, mean loss.
+
+    batches() yields (edges, rows, labels of the seeds) for one epoch.
+    """
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
+    model.train()
+    for epoch in range(1, epochs + 1):
+        begin, computing, steps, total = time.perf_counter(), 0.0, 0, 0.0
+        for edges, rows, labels in batches():
+            start = time.perf_counter()
+            loss = functional.cross_entropy(model(edges, rows)[: len(labels)], labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            computing += time.perf_counter() - start
+            steps += 1
+            total += loss.item()
+        report(name, epoch, time.perf_counter() - begin, computing, steps, total / steps)
+
+
+def report(name, epoch, seconds, computing, steps, loss):
+    """The line that compare.py reads."""
+    print(f"epoch {epoch} {seconds:.3f} {computing:.3f} {steps} {loss:.4f} {name}", flush=True)

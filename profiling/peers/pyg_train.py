@@ -1,0 +1,67 @@
+"""PyTorch Geometric in one process: GraphSAGE on minibatches of NeighborLoader.
+
+It samples by pyg-lib or torch-sparse, whichever is installed. Layers are trimmed to what the seeds
+need where the loader counts the vertices of each hop (pyg-lib does, torch-sparse does not).
+"""
+
+import torch
+from torch_geometric.data import Data
+from torch_geometric.loader import NeighborLoader
+from torch_geometric.nn import SAGEConv
+from torch_geometric.utils import trim_to_layer
+
+import graph
+
+
+class Convolution(torch.nn.Module):
+    """SAGEConv that takes a block as graph.Model hands it on."""
+
+    def __init__(self, i, o):
+        super().__init__()
+        self.convolution = SAGEConv(i, o)
+
+    def forward(self, block, h):
+        layer, edges, vertices, per_hop = block
+        if vertices is not None:
+            h, edges, _ = trim_to_layer(layer, vertices, per_hop, h, edges)
+            block[1] = edges
+        return self.convolution(h, edges)
+
+
+def main():
+    a = graph.arguments("PyTorch Geometric, one process")
+    torch.manual_seed(0)
+    torch.set_num_threads(a.threads)
+    data = graph.Dataset(a.data)
+    degree = data.indptr[1:] - data.indptr[:-1]
+    to = torch.repeat_interleave(torch.arange(data.vertices), degree)
+    g = Data(x=data.features, y=data.labels, edge_index=torch.stack([data.indices.long(), to]))
+    loader = NeighborLoader(g, num_neighbors=a.fanouts, input_nodes=data.train, shuffle=True,
+                            batch_size=a.batch, num_workers=a.workers)
+
+    def batches():
+        for b in loader:
+            vertices = getattr(b, "num_sampled_nodes", None)
+            per_hop = getattr(b, "num_sampled_edges", None)
+            shared = [0, b.edge_index, vertices, per_hop]
+            yield Layers(shared, len(a.fanouts)), b.x, b.y[: b.batch_size]
+
+    model = graph.Model(Convolution, data.features.shape[1], a.hidden, data.classes,
+                        len(a.fanouts))
+    graph.train(f"pyg workers={a.workers}", model, batches, a.epochs)
+
+
+class Layers:
+    """The block of each layer in turn: one list, whose edges a layer trims for the next."""
+
+    def __init__(self, shared, layers):
+        self.shared, self.layers = shared, layers
+
+    def __iter__(self):
+        for layer in range(self.layers):
+            self.shared[0] = layer
+            yield self.shared
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""Graphs of other libraries as arrays of NumPy."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+MASKS = ("train_mask", "val_mask", "test_mask")
+
+
+@dataclass
+class Graph:
+    """A graph with features, labels and a split.
+
+    edge_index: integers [2, E], sources and destinations, 0 to num_nodes-1
+    x: numbers [N, F], or None
+    y: [N] of classes (numbers, -1 for none, or words) or [N, C] of 0 and 1, or None
+    masks: {"train_mask": bool [N] or [N, splits], "val_mask": ..., "test_mask": ...}
+    ids: [N] of integers or words, the ids of the vertices in the source, or None
+    more: other arrays of the source, by name: `halognn import` says which it does not read, and
+        refuses those without which the graph would be another, such as edge_type
+    """
+
+    edge_index: np.ndarray
+    num_nodes: int
+    x: np.ndarray = None
+    y: np.ndarray = None
+    masks: dict = field(default_factory=dict)
+    ids: np.ndarray = None
+    more: dict = field(default_factory=dict)
+
+    def arrays(self):
+        """The arrays by the names that `halognn import --format npz` knows."""
+        arrays = dict(self.more, edge_index=self.edge_index, num_nodes=np.int64(self.num_nodes))
+        for name, array in (("x", self.x), ("y", self.y), ("ids", self.ids), *self.masks.items()):
+            if array is not None:
+                arrays[name] = array
+        return arrays
+
+
+def numpy_of(array, name="the array"):
+    """A tensor or sequence as a NumPy array in C order."""
+    layout = str(getattr(array, "layout", ""))
+    if getattr(array, "is_sparse", False) or layout.startswith("torch.sparse"):
+        raise ValueError(f"{name} is sparse; sparse features are not supported: {name}.to_dense() "
+                         "makes it dense")
+    if hasattr(array, "detach"):
+        array = array.detach().cpu()
+        if str(array.dtype) == "torch.bfloat16":  # NumPy has no such type
+            array = array.float()
+        array = array.numpy()
+    if hasattr(array, "toarray"):
+        raise ValueError(f"{name} is sparse; sparse features are not supported: {name}.toarray() "
+                         "makes it dense")
+    array = np.ascontiguousarray(array)
+    if array.dtype == object:
+        array = array.astype(str)
+    return array
+
+
+def from_pyg(data):
+    """A torch_geometric.data.Data object."""
+    if hasattr(data, "node_types") and hasattr(data, "edge_types"):
+        raise ValueError(
+            "this is a HeteroData object: heterogeneous graphs are not supported; "
+            "data.to_homogeneous() joins the types if their features have one width")
+    if getattr(data, "ptr", None) is not None and getattr(data, "num_graphs", 1) > 1:
+        raise ValueError("this is a batch of graphs: graph-level tasks are not supported; give one "
+                         "Data object")
+    if getattr(data, "edge_index", None) is None:
+        if getattr(data, "adj_t", None) is not None:
+            raise ValueError("the edges are in adj_t; leave "
+                             "torch_geometric.transforms.ToSparseTensor out, so that they are in edge_index")
+        raise ValueError("the Data object has no edge_index")
+    graph = Graph(numpy_of(data.edge_index, "edge_index"), int(data.num_nodes))
+    for name in data.keys() if callable(data.keys) else data.keys:
+        value = data[name]
+        if value is None or name in ("edge_index", "num_nodes"):
+            continue
+        if name in ("x", "y"):
+            setattr(graph, name, numpy_of(value, name))
+        elif name in MASKS:
+            graph.masks[name] = numpy_of(value, name)
+        elif hasattr(value, "detach") or isinstance(value, np.ndarray):
+            graph.more[name] = numpy_of(value, name)
+    return graph
+
+
+def from_dgl(g, features="feat", labels="label"):
+    """A homogeneous DGLGraph; features and labels are names in g.ndata."""
+    if not g.is_homogeneous:
+        raise ValueError("the graph has several types of vertices or edges: heterogeneous graphs "
+                         "are not supported; dgl.to_homogeneous(g, ndata=[...]) joins them")
+    source, target = g.edges(order="eid")
+    graph = Graph(np.stack([numpy_of(source), numpy_of(target)]), g.num_nodes())
+    for name, value in g.ndata.items():
+        if name == features:
+            graph.x = numpy_of(value, name)
+        elif name == labels:
+            graph.y = numpy_of(value, name)
+        elif name in MASKS:
+            graph.masks[name] = numpy_of(value, name)
+        elif not name.startswith("_"):
+            graph.more[name] = numpy_of(value, name)
+    for name, value in g.edata.items():
+        if not name.startswith("_"):
+            name_here = "edge_weight" if name in ("w", "weight") else "edge_" + name
+            graph.more[name_here] = numpy_of(value, name)
+    return graph
+
+
+def from_scipy(adjacency, x=None, y=None, train_mask=None, val_mask=None, test_mask=None):
+    """A square scipy.sparse matrix: an entry in row r and column c is an edge r -> c."""
+    rows, columns = adjacency.shape
+    if rows != columns:
+        raise ValueError(f"the matrix is {rows} x {columns}; want a row and a column for each "
+                         "vertex")
+    entries = adjacency.tocoo()
+    graph = Graph(np.stack([entries.row, entries.col]).astype(np.int64), rows)
+    graph.x = None if x is None else numpy_of(x, "x")
+    graph.y = None if y is None else numpy_of(y, "y")
+    masks = zip(MASKS, (train_mask, val_mask, test_mask))
+    graph.masks = {name: numpy_of(mask, name) for name, mask in masks if mask is not None}
+    if entries.nnz and np.any(entries.data != entries.data[0]):
+        graph.more["edge_weight"] = np.asarray(entries.data)
+    return graph
+
+
+def from_networkx(g, features=(), label=None):
+    """A networkx graph; features and label are names of vertex attributes.
+
+    Vertices are numbered in the order of g.nodes, whose words or integers are kept as ids. An edge
+    of an undirected graph is stored in both directions. Multiple edges become one when the dataset
+    is written.
+    """
+    nodes = list(g.nodes)
+    place = {node: i for i, node in enumerate(nodes)}
+    edges = np.array([(place[u], place[v]) for u, v in g.edges()], dtype=np.int64).reshape(-1, 2)
+    if not g.is_directed():
+        edges = np.concatenate([edges, edges[:, ::-1]])
+    graph = Graph(np.ascontiguousarray(edges.T), len(nodes))
+    numbered = all(type(n) is int for n in nodes)
+    graph.ids = np.array(nodes if numbered else [str(n) for n in nodes])
+    if len(set(graph.ids.tolist())) < len(nodes):
+        raise ValueError("two vertices have the same text as their name; networkx.relabel_nodes "
+                         "gives them others")
+
+    def column(name):
+        values = [g.nodes[n].get(name) for n in nodes]
+        missing = [n for n, value in zip(nodes, values) if value is None]
+        if missing:
+            raise ValueError(f"vertex {missing[0]!r} has no attribute {name!r}")
+        return values
+
+    if features:
+        parts = [np.asarray(column(name), dtype=np.float32).reshape(len(nodes), -1)
+                 for name in features]
+        graph.x = np.ascontiguousarray(np.concatenate(parts, axis=1))
+    if label is not None:
+        graph.y = numpy_of(column(label), label)
+    weighted = any("weight" in attributes for _, _, attributes in g.edges(data=True))
+    if weighted:
+        weight = np.array([a.get("weight", 1) for _, _, a in g.edges(data=True)], dtype=np.float64)
+        graph.more["edge_weight"] = weight if g.is_directed() else np.concatenate([weight, weight])
+    return graph

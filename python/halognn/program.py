@@ -1,0 +1,170 @@
+"""Runs the program."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+from .graph import Graph, from_dgl, from_networkx, from_pyg
+from .run import Run, read_run
+
+
+class HalognnError(RuntimeError):
+    """The program ended with an error; code is its exit code (docs/exit-codes.md)."""
+
+    def __init__(self, message, code):
+        super().__init__(message)
+        self.code = code
+
+
+def program():
+    """The path of the program: $HALOGNN, or halognn on PATH."""
+    path = os.environ.get("HALOGNN") or shutil.which("halognn")
+    if not path or not shutil.which(path):
+        raise FileNotFoundError(
+            f"the program {path or 'halognn'} is not there; build it (make build) and set HALOGNN "
+            "to the path of bin/halognn, or put it on PATH")
+    return path
+
+
+def call(arguments, launcher=(), progress=False):
+    """Run the program and return its standard output; with progress, pass its other words on."""
+    command = [*launcher, program(), *map(str, arguments)]
+    errors = []
+    # A file takes standard output, so that the program never waits for it to be read.
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+        with subprocess.Popen(command, stdout=output, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                for line in process.stderr:
+                    errors.append(line.removeprefix("halognn: "))
+                    if progress:
+                        sys.stderr.write(line)
+            except BaseException:
+                process.terminate()
+                raise
+        if process.returncode:
+            code = process.returncode
+            raise HalognnError(
+                "".join(errors).strip() or f"{command[0]} ended with code {code}", code)
+        output.seek(0)
+        return output.read()
+
+
+def flags(options):
+    """{"split_index": 3, "force": True} as --split-index=3 --force; False and None are left out."""
+    words = []
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            words.append(flag)
+        elif isinstance(value, (list, tuple)):
+            words.append(f"{flag}={','.join(map(str, value))}")
+        elif value is not None and value is not False:
+            words.append(f"{flag}={value}")
+    return words
+
+
+def graph_of(graph):
+    """A Graph, from one of the libraries by the module of its class."""
+    if isinstance(graph, Graph):
+        return graph
+    module = type(graph).__module__.split(".")[0]
+    makers = {"torch_geometric": from_pyg, "dgl": from_dgl, "networkx": from_networkx}
+    if module not in makers:
+        raise TypeError(f"a {type(graph).__name__} of {module} is no graph known here; give "
+                        "halognn.Graph(edge_index, num_nodes, x, y), or a graph of PyTorch Geometric, DGL or NetworkX")
+    return makers[module](graph)
+
+
+def write_dataset(directory, graph, undirected=False, **options):
+    """Write a graph as a DATASET directory and return the report of the import.
+
+    graph: a Graph, or one of PyTorch Geometric, DGL or NetworkX
+    undirected: add the reverse of every edge that lacks it
+    options: flags of `halognn import`: split="60/20/20", seed=0, split_index=0, standardize=True,
+        feature_type="float16", ignore=["edge_type"], name="mine", force=True
+    """
+    with tempfile.TemporaryDirectory(prefix="halognn-") as tmp:
+        for name, array in graph_of(graph).arrays().items():
+            np.save(os.path.join(tmp, name + ".npy"), array, allow_pickle=False)
+        options.setdefault("name", os.path.basename(os.path.abspath(directory)))
+        direction = "--undirected" if undirected else "--directed"
+        return call(["import", "--format", "npz", "--in", tmp, "--out", directory, direction,
+                     *flags(options)])
+
+
+def partition(directory, dataset, parts, method="metis", **options):
+    """Cut a DATASET into a PARTS directory and return the report.
+
+    options: flags of `halognn partition`: order, fanouts, batch, seed, force
+    """
+    return call(["partition", "--data", dataset, "--parts", parts, "--method", method,
+                 "--out", directory, *flags(options)])
+
+
+def launched(ranks, launcher):
+    if launcher is None:
+        launcher = ["mpirun", "-np", str(ranks)] if ranks > 1 else []
+    return [launcher] if isinstance(launcher, str) else list(launcher)
+
+
+def kind_of(directory):
+    try:
+        with open(os.path.join(directory, "meta.json"), encoding="utf-8") as f:
+            return "parts" if "parts" in json.load(f) else "dataset"
+    except FileNotFoundError:
+        return None
+
+
+def train(parts, run, ranks=1, config=None, launcher=None, progress=True, **settings):
+    """Train on a PARTS directory into a run directory, and read the run.
+
+    ranks: a divisor of the number of parts; more than one are started by `mpirun -np RANKS`
+    launcher: other words before the program, such as ["srun", "-n", "8"]
+    config: a run config (YAML); settings win over it
+    settings: keys of the config with __ for the point: train__epochs=10, model__hidden=128, or in a
+        dict: **{"train.epochs": 10}
+    progress: pass the program's progress on to standard error
+    """
+    if kind_of(parts) == "dataset":
+        raise ValueError(f"{parts} is a dataset; halognn.partition(directory, dataset, parts) cuts "
+                         "it into parts")
+    words = {"data.parts": parts, "run.dir": run}
+    words.update({name.replace("__", "."): value for name, value in settings.items()})
+    with tempfile.TemporaryDirectory(prefix="halognn-") as tmp:
+        if config is None:
+            config = os.path.join(tmp, "config.yaml")
+            with open(config, "w", encoding="utf-8") as f:
+                f.write("{}\n")
+        arguments = ["train", "--config", config]
+        for name, value in words.items():
+            if isinstance(value, bool):
+                value = str(value).lower()
+            elif isinstance(value, (list, tuple)):
+                value = ",".join(map(str, value))
+            arguments += ["--set", f"{name}={value}"]
+        call(arguments, launched(ranks, launcher), progress)
+    return read_run(run)
+
+
+def infer(run, out=None, ranks=1, launcher=None, parts=None, **options):
+    """Predict every vertex with the model of a run; rows are in the ids of the DATASET.
+
+    run: a Run or its directory
+    out: the .npy file to keep; None: a temporary one
+    parts: another PARTS directory than the run's
+    options: flags of `halognn infer`: logits=True, mode="sampled"
+    Returns the array that --out holds.
+    """
+    directory = run.directory if isinstance(run, Run) else run
+    with tempfile.TemporaryDirectory(prefix="halognn-") as tmp:
+        path = out or os.path.join(tmp, "predictions.npy")
+        arguments = ["infer", "--run", directory, "--out", path, *flags(options)]
+        if parts is not None:
+            arguments += ["--set", f"data.parts={parts}"]
+        call(arguments, launched(ranks, launcher))
+        return np.load(path)

@@ -1,0 +1,239 @@
+"""Tests of the package. They need the program (HALOGNN=bin/halognn) and NumPy; a library that is
+not installed is the reason of a skip."""
+
+import importlib
+import os
+import tempfile
+import unittest
+
+import numpy as np
+
+import halognn
+
+
+def library(name):
+    try:
+        return importlib.import_module(name)
+    except Exception as error:  # a broken installation fails in many ways
+        raise unittest.SkipTest(f"{name} cannot be imported: {error}") from None
+
+
+def random_graph(seed=1, n=300, edges=1500, width=6, classes=4):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, classes, n)
+    x = rng.normal(size=(n, width)).astype(np.float32) + np.eye(classes, width, dtype=np.float32)[y]
+    return rng.integers(0, n, (2, edges)), x, y
+
+
+def edges_of(dataset):
+    """The edges of a DATASET as a set of pairs."""
+    indptr, indices = (
+        np.load(os.path.join(dataset, f"{name}.npy")) for name in ("indptr", "indices"))
+    targets = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    return set(zip(indices.tolist(), targets.tolist()))
+
+
+def pairs(edge_index):
+    """The edges of [2, E] as import keeps them: without loops."""
+    return {(u, v) for u, v in np.asarray(edge_index).T.tolist() if u != v}
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        tmp = tempfile.TemporaryDirectory()
+        self.addCleanup(tmp.cleanup)
+        self.dir = tmp.name
+
+    def at(self, name):
+        return os.path.join(self.dir, name)
+
+    def array(self, dataset, name):
+        return np.load(os.path.join(self.at(dataset), f"{name}.npy"))
+
+
+class TestDatasets(Case):
+    def test_graph_is_written_as_it_is(self):
+        edge_index, x, y = random_graph()
+        parts = ("train", "val", "test")
+        masks = {f"{part}_mask": np.arange(300) % 3 == i for i, part in enumerate(parts)}
+        report = halognn.write_dataset(self.at("d"), halognn.Graph(edge_index, 300, x, y, masks))
+        self.assertIn("300 vertices", report)
+        self.assertEqual(edges_of(self.at("d")), pairs(edge_index))
+        np.testing.assert_array_equal(self.array("d", "features"), x)
+        np.testing.assert_array_equal(self.array("d", "labels"), y)
+        np.testing.assert_array_equal(self.array("d", "valid"), np.arange(1, 300, 3))
+        np.testing.assert_array_equal(halognn.source_ids(self.at("d")), np.arange(300))
+
+    def test_undirected_and_words(self):
+        graph = halognn.Graph(np.array([[0, 1], [1, 2]]), 4, y=np.array(["b", "a", "b", "b"]),
+                              ids=np.array(["zoe", "bob", "al", "eve é"]))
+        halognn.write_dataset(self.at("d"), graph, undirected=True)
+        self.assertEqual(edges_of(self.at("d")), {(0, 1), (1, 0), (1, 2), (2, 1)})
+        self.assertEqual(self.array("d", "labels").tolist(), [1, 0, 1, 1])
+        self.assertEqual(halognn.source_ids(self.at("d")).tolist(), ["zoe", "bob", "al", "eve é"])
+
+    def test_isolated_vertices_stay_without_features(self):
+        halognn.write_dataset(self.at("d"), halognn.Graph(np.array([[0], [1]]), 5))
+        self.assertEqual(len(self.array("d", "indptr")), 6)
+
+    def test_refusals_are_those_of_the_import(self):
+        edges = np.array([[0, 1], [1, 2]])
+        graph = halognn.Graph(edges, 3, y=np.array([0.5, 1.5, 2]))
+        with self.assertRaisesRegex(halognn.HalognnError, "regression") as caught:
+            halognn.write_dataset(self.at("d"), graph)
+        self.assertEqual(caught.exception.code, 3)
+        graph = halognn.Graph(edges, 3, more={"edge_type": np.array([0, 1])})
+        with self.assertRaisesRegex(halognn.HalognnError, "heterogeneous graphs are not supported"):
+            halognn.write_dataset(self.at("d"), graph)
+        report = halognn.write_dataset(self.at("d"), graph, ignore=["edge_type"])
+        self.assertIn("array edge_type is not read", report)
+        with self.assertRaisesRegex(halognn.HalognnError, "the target exists"):
+            halognn.write_dataset(self.at("d"), halognn.Graph(edges, 3))
+        halognn.write_dataset(self.at("d"), halognn.Graph(edges, 3), force=True)
+        with self.assertRaisesRegex(TypeError, "a dict of builtins"):
+            halognn.write_dataset(self.at("e"), {})
+
+    def test_the_program_is_missing(self):
+        before = os.environ.get("HALOGNN")
+        os.environ["HALOGNN"] = self.at("nowhere")
+        try:
+            with self.assertRaisesRegex(FileNotFoundError, "set HALOGNN"):
+                halognn.write_dataset(self.at("d"), halognn.Graph(np.array([[0], [1]]), 2))
+        finally:
+            os.environ.pop("HALOGNN") if before is None else os.environ.update(HALOGNN=before)
+
+
+class TestRuns(Case):
+    def trained(self, **settings):
+        edge_index, x, y = random_graph()
+        halognn.write_dataset(self.at("d"), halognn.Graph(edge_index, 300, x, y), undirected=True)
+        halognn.partition(self.at("p"), self.at("d"), 2, method="ldg")
+        settings = {"train.epochs": 2, "sample.batch": 32, "sample.fanouts": [5, 5],
+                    "model.layers": 2, **settings}
+        return halognn.train(self.at("p"), self.at("r"), progress=False, **settings)
+
+    def test_train_read_and_infer(self):
+        run = self.trained(model__hidden=16)
+        self.assertEqual(run.model["hidden"], "16")
+        self.assertEqual(run.weights["convs.0.lin_l.weight"].shape, (16, 6))
+        self.assertEqual(run.column("loss", "step").dtype, np.float64)
+        classes = halognn.infer(run)
+        logits = halognn.infer(run.directory, self.at("l.npy"), logits=True)
+        self.assertEqual(logits.shape, (300, 4))
+        np.testing.assert_array_equal(classes, logits.argmax(1))
+        again = halognn.read_run(self.at("r"))
+        self.assertEqual(again.summary, run.summary)
+        with self.assertRaisesRegex(KeyError, "kinds are"):
+            run.column("nothing")
+
+    def test_errors_say_what_to_do(self):
+        with self.assertRaisesRegex(FileNotFoundError, "has not finished"):
+            halognn.read_run(self.dir)
+        halognn.write_dataset(self.at("d"), halognn.Graph(np.array([[0], [1]]), 2))
+        with self.assertRaisesRegex(ValueError, "halognn.partition"):
+            halognn.train(self.at("d"), self.at("r"))
+        with self.assertRaisesRegex(halognn.HalognnError, "make them with"):
+            halognn.train(self.at("nothing"), self.at("r"), progress=False)
+
+    def test_logits_are_those_of_pytorch_geometric(self):
+        torch, pyg = library("torch"), library("torch_geometric.nn")
+        run = self.trained()
+        sizes = [int(run.model[key]) for key in ("in", "hidden", "layers", "out")]
+        model = pyg.GraphSAGE(*sizes)
+        model.load_state_dict({name: torch.from_numpy(w) for name, w in run.weights.items()})
+        model.eval()
+        edge_index = np.array(sorted(edges_of(self.at("d")))).T
+        with torch.no_grad():
+            x = torch.from_numpy(self.array("d", "features"))
+            want = model(x, torch.from_numpy(edge_index))
+        np.testing.assert_allclose(halognn.infer(run, logits=True), want.numpy(), atol=1e-5)
+
+
+class TestPyG(Case):
+    def setUp(self):
+        super().setUp()
+        self.torch, self.pyg = library("torch"), library("torch_geometric.data")
+        edge_index, x, y = random_graph()
+        self.data = self.pyg.Data(x=self.torch.from_numpy(x), y=self.torch.from_numpy(y),
+                                  edge_index=self.torch.from_numpy(edge_index))
+
+    def test_data(self):
+        utils = library("torch_geometric.utils")
+        masks = self.torch.from_numpy(np.arange(900).reshape(300, 3) % 7 == 0)
+        self.data.train_mask = self.data.val_mask = self.data.test_mask = masks
+        self.data.val_mask = ~masks & (masks.roll(1, 0))
+        self.data.test_mask = self.torch.zeros_like(masks)
+        self.data.edge_weight = self.torch.rand(1500)
+        with self.assertRaisesRegex(halognn.HalognnError, "--split-index 0 to 2"):
+            halognn.write_dataset(self.at("d"), self.data)
+        report = halognn.write_dataset(self.at("d"), self.data, undirected=True, split_index=1)
+        self.assertIn("edge_weight is ignored", report)
+        want = utils.to_undirected(utils.remove_self_loops(self.data.edge_index)[0])
+        self.assertEqual(edges_of(self.at("d")), pairs(want))
+        np.testing.assert_array_equal(self.array("d", "train"), np.flatnonzero(masks[:, 1].numpy()))
+
+    def test_refusals(self):
+        hetero = self.pyg.HeteroData()
+        hetero["paper"].x = self.torch.zeros(3, 2)
+        hetero["paper", "cites", "paper"].edge_index = self.torch.zeros(2, 1, dtype=self.torch.long)
+        with self.assertRaisesRegex(ValueError, "heterogeneous graphs are not supported"):
+            halognn.from_pyg(hetero)
+        with self.assertRaisesRegex(ValueError, "graph-level tasks are not supported"):
+            halognn.from_pyg(self.pyg.Batch.from_data_list([self.data, self.data]))
+        self.data.x = self.data.x.to_sparse()
+        with self.assertRaisesRegex(ValueError, "to_dense"):
+            halognn.from_pyg(self.data)
+        with self.assertRaisesRegex(ValueError, "no edge_index"):
+            halognn.from_pyg(self.pyg.Data(x=self.torch.zeros(3, 2)))
+
+
+class TestDGL(Case):
+    def test_graph(self):
+        torch, dgl = library("torch"), library("dgl")
+        edge_index, x, y = random_graph()
+        source, target = (torch.from_numpy(ends) for ends in edge_index)
+        g = dgl.graph((source, target), num_nodes=300)
+        g.ndata["feat"], g.ndata["label"] = torch.from_numpy(x), torch.from_numpy(y)
+        g.ndata["train_mask"] = torch.arange(300) < 100
+        g.edata["w"] = torch.rand(1500)
+        report = halognn.write_dataset(self.at("d"), g)
+        self.assertIn("edge_weight is ignored", report)
+        self.assertEqual(edges_of(self.at("d")), pairs(edge_index))
+        np.testing.assert_array_equal(self.array("d", "features"), x)
+        np.testing.assert_array_equal(self.array("d", "train"), np.arange(100))
+        hetero = dgl.heterograph({("a", "to", "b"): ([0], [0]), ("b", "of", "a"): ([0], [0])})
+        with self.assertRaisesRegex(ValueError, "heterogeneous graphs are not supported"):
+            halognn.from_dgl(hetero)
+
+
+class TestOthers(Case):
+    def test_scipy(self):
+        sparse = library("scipy.sparse")
+        matrix = sparse.csr_matrix(([1.0, 2.0], ([0, 2], [1, 0])), shape=(4, 4))
+        report = halognn.write_dataset(self.at("d"), halognn.from_scipy(matrix, y=[0, 1, 0, 1]))
+        self.assertEqual(edges_of(self.at("d")), {(0, 1), (2, 0)})
+        self.assertIn("edge_weight is ignored", report)
+        with self.assertRaisesRegex(ValueError, "3 x 4"):
+            halognn.from_scipy(sparse.csr_matrix((3, 4)))
+        with self.assertRaisesRegex(ValueError, "toarray"):
+            halognn.from_scipy(matrix, x=matrix)
+
+    def test_networkx(self):
+        networkx = library("networkx")
+        g = networkx.karate_club_graph()
+        for node in g:
+            g.nodes[node]["degree"] = g.degree(node)
+        graph = halognn.from_networkx(
+            networkx.relabel_nodes(g, {0: "boss"}), features=["degree"], label="club")
+        halognn.write_dataset(self.at("d"), graph)
+        both = {pair for u, v in g.edges for pair in ((u, v), (v, u))}
+        ids = [0 if name == "boss" else int(name) for name in halognn.source_ids(self.at("d"))]
+        self.assertEqual({(ids[u], ids[v]) for u, v in edges_of(self.at("d"))}, both)
+        self.assertEqual(self.array("d", "features")[:, 0].tolist(), [g.degree(n) for n in ids])
+        self.assertEqual(len(set(self.array("d", "labels").tolist())), 2)
+        with self.assertRaisesRegex(ValueError, "no attribute 'age'"):
+            halognn.from_networkx(g, features=["age"])
+
+
+if __name__ == "__main__":
+    unittest.main()

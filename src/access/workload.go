@@ -1,0 +1,204 @@
+package access
+
+import (
+	"fmt"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/sample"
+)
+
+// Workload describes the minibatches of one reader, a rank or a part, for the analyses.
+type Workload struct {
+	Local   []Range     // rows that need no fetch
+	Sources []Source    // of the seeds of its minibatches
+	Sample  sample.Spec // how they are drawn
+	// from the local vertices, within which degree, paths and prefetch keep rows; 0: as many as are
+	// sampled
+	Hops int
+
+	// The streams that sim and oracle count are First to First+Count-1.
+	Topology     *sample.Topology
+	Streams      *sample.Streams
+	First, Count int
+	Seed         uint64 // of the run
+	Epochs       int    // of the run
+	Workers      int
+
+	// Known [N] are the accesses of the run's epochs, where they have been counted already.
+	Known []uint32
+}
+
+// Source is a set of training vertices from which minibatches draw seeds: those of a stream or, if
+// streams draw from the whole graph, all.
+type Source struct {
+	Seeds       []graph.VertexID
+	PerBatch    float64 // mean seeds of a minibatch
+	Minibatches int     // of a step of the reader, that draw from here
+}
+
+// Sources returns those of the streams first to first+count-1. The seeds are those of the streams,
+// not copied.
+func Sources(s *sample.Streams, first, count int) []Source {
+	var all []Source
+	for k := first; k < first+count; k++ {
+		seeds, perStep := s.Source(k)
+		if n := len(all); n > 0 && len(seeds) > 0 && len(all[n-1].Seeds) > 0 &&
+			&seeds[0] == &all[n-1].Seeds[0] {
+			all[n-1].Minibatches++
+			continue
+		}
+		all = append(all, Source{Seeds: seeds, PerBatch: perStep, Minibatches: 1})
+	}
+	return all
+}
+
+// Seeds returns the training vertices that minibatches of the reader start from.
+func (r *Workload) Seeds() []graph.VertexID {
+	if len(r.Sources) == 1 {
+		return r.Sources[0].Seeds
+	}
+	var all []graph.VertexID
+	for _, s := range r.Sources {
+		all = append(all, s.Seeds...)
+	}
+	return all
+}
+
+// seedsAreLocal reports whether all seeds of the reader are local.
+func (r *Workload) seedsAreLocal() bool {
+	for _, s := range r.Sources {
+		for _, v := range s.Seeds {
+			if !within(r.Local, v) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Reads returns the probability [N] that a minibatch of the reader reads each vertex, by Inclusion:
+// the mean over the minibatches of a step; zeros without seeds. A kind of sampling without fanouts
+// is sample.ErrFanouts. Time that of Inclusion for each source; memory that of Inclusion, and 4 N
+// with more than one.
+func (m *Graph) Reads(r *Workload) ([]float32, error) {
+	minibatches := 0
+	for _, s := range r.Sources {
+		minibatches += s.Minibatches
+	}
+	return m.sum(r, "the probability that a minibatch reads a vertex",
+		1/float64(max(minibatches, 1)), m.Inclusion)
+}
+
+// sum adds up an analysis over the minibatches of a step of the reader, times scale. A single
+// analysis of all seeds would treat the step as one minibatch: vertices that most minibatches read
+// would all get a probability near 1, and no order. what names the result in the error about a kind
+// of sampling without fanouts.
+func (m *Graph) sum(
+	r *Workload, what string, scale float64,
+	analyse func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error),
+) ([]float32, error) {
+	fanouts, err := r.Sample.FanoutsFor(what)
+	if err != nil {
+		return nil, fmt.Errorf("access: %w", err)
+	}
+	var sum []float32
+	for _, s := range r.Sources {
+		if len(s.Seeds) == 0 {
+			continue
+		}
+		score, err := analyse(s.Seeds, s.PerBatch, fanouts)
+		if err != nil {
+			mem.Free(sum)
+			return nil, err
+		}
+		factor := float32(scale * float64(s.Minibatches))
+		if sum == nil {
+			for v := range score {
+				score[v] *= factor
+			}
+			sum = score
+			continue
+		}
+		for v, x := range score {
+			sum[v] += factor * x
+		}
+		mem.Free(score)
+	}
+	if sum == nil {
+		sum = mem.Make[float32](m.in.NumVertices())
+	}
+	return sum, nil
+}
+
+// RankVIP ranks every vertex by VIP, summed over the minibatches of a step: [N]. VIP does not count
+// the reads of the seeds' own rows. That is right while those rows are local; if seeds are drawn
+// from the whole graph, Inclusion, which counts them, takes its place.
+func (m *Graph) RankVIP(r *Workload) ([]float32, error) {
+	if !r.seedsAreLocal() {
+		return m.sum(r, "ranking by vip", 1, m.Inclusion)
+	}
+	return m.sum(r, "ranking by vip", 1, m.VIP)
+}
+
+// RankInclusion ranks every vertex by Inclusion, summed over the minibatches of a step: [N].
+func (m *Graph) RankInclusion(r *Workload) ([]float32, error) {
+	return m.sum(r, "ranking by inclusion", 1, m.Inclusion)
+}
+
+// Nearby ranks by an analysis of the vertices that minibatches can reach, as many hops from the
+// seeds as are sampled. r.Hops restricts it to the halo of so many hops.
+func (m *Graph) Nearby(r *Workload,
+	analyse func(train []graph.VertexID, hops int) ([]float32, error),
+) ([]float32, error) {
+	score, err := analyse(r.Seeds(), r.Sample.Hops())
+	if err != nil {
+		return nil, err
+	}
+	halo, err := m.Candidates(r)
+	defer halo.Free()
+	if err != nil {
+		mem.Free(score)
+		return nil, err
+	}
+	halo.Mask(score)
+	return score, nil
+}
+
+// Counted samples epochs as training does and counts the accesses of all streams of the reader:
+// [N].
+func (r *Workload) Counted(first, epochs int) ([]float32, error) {
+	if r.Known != nil && first == 1 && epochs == r.Epochs {
+		score := mem.Make[float32](len(r.Known))
+		for v, n := range r.Known {
+			score[v] = float32(n)
+		}
+		return score, nil
+	}
+	var sum []float32
+	for i := range r.Count {
+		score, err := Count(r.Topology, CountOptions{
+			Sample: r.Sample, Streams: r.Streams, Stream: r.First + i, Seed: r.Seed,
+			First: first, Epochs: epochs, Workers: r.Workers,
+		})
+		if err != nil {
+			mem.Free(sum)
+			return nil, err
+		}
+		if sum == nil {
+			sum = score
+			continue
+		}
+		for v, x := range score {
+			sum[v] += x
+		}
+		mem.Free(score)
+	}
+	return sum, nil
+}
+
+// Capacity returns the rows of a cache of alpha times the average vertices of a reader, n/readers;
+// at most n.
+func Capacity(alpha float64, n int64, readers int) int {
+	return int(min(alpha*float64(n)/float64(readers), float64(n)))
+}

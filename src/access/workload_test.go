@@ -1,0 +1,68 @@
+package access
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"halognn/src/dataset"
+	"halognn/src/mem"
+	"halognn/src/sample"
+)
+
+func TestCapacity(t *testing.T) {
+	for _, c := range []struct {
+		alpha   float64
+		n       int64
+		readers int
+		want    int
+	}{{0, 100, 4, 0}, {0.1, 1000, 4, 25}, {0.1, 999, 4, 24}, {1, 1000, 4, 250}, {4, 1000, 4, 1000},
+		{1e300, 1000, 4, 1000}} {
+		if got := Capacity(c.alpha, c.n, c.readers); got != c.want {
+			t.Errorf("alpha %g of %d vertices among %d: %d rows, want %d", c.alpha, c.n, c.readers,
+				got, c.want)
+		}
+	}
+}
+
+// What is computed from fanouts refuses a kind of sampling that has none, by its name.
+func TestWithoutFanouts(t *testing.T) {
+	g := newGenerated(t, 2, dataset.GenerateOptions{Vertices: 60, Degree: 4, Seed: 3})
+	r := &Workload{
+		Local: g.parts[:1], Sources: []Source{{g.train[0], 5, 1}},
+		Sample: sample.Spec{Kind: "layers"}, Hops: 2,
+		Topology: g.topology, Streams: g.streams(t, 16), Count: 1, Epochs: 1,
+	}
+	p := mem.Make[float32](60)
+	defer mem.Free(p)
+	for name, f := range map[string]func() error{
+		"ranking by vip":  func() error { _, err := g.RankVIP(r); return err },
+		"the probability": func() error { _, err := g.Reads(r); return err },
+		"the memory of a window": func() error {
+			_,
+				err := g.PlanWindow(r, p, 10)
+			return err
+		},
+		"the memory of a window of mi": func() error {
+			_,
+				err := g.WindowBytes(r, p, 3)
+			return err
+		},
+	} {
+		err := f()
+		if !errors.Is(err, sample.ErrFanouts) || !strings.Contains(err.Error(), name) ||
+			!strings.Contains(err.Error(), "sample.kind layers") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, rank := range map[string]func() ([]float32, error){ // these look at the graph alone
+		"halo": func() ([]float32, error) { return g.Halo(r.Local, 1) },
+		"wpr":  func() ([]float32, error) { return g.PageRank(r.Seeds()) },
+	} {
+		score, err := rank()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		mem.Free(score)
+	}
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"halognn/src/config"
+	"halognn/src/dataset"
+	"halognn/src/partition"
+	"halognn/src/simulate"
+)
+
+// complete lets the shell complete the values of a command's flags, those that it knows of by name.
+// Values of other flags are files.
+func complete(c *cobra.Command) {
+	for name, values := range map[string][]string{
+		"kind":         {dataset.SBM, dataset.RMAT},
+		"preset":       dataset.Presets(),
+		"format":       dataset.Formats(),
+		"feature-type": {dataset.Float32, dataset.Float16},
+		"method":       append(slices.Sorted(maps.Keys(partition.Methods())), "metis"),
+		"order":        {"degree", "vip"},
+		"mode":         {"full", "sampled"},
+		"profile":      slices.Sorted(maps.Keys(profileKinds)),
+		"batch-scope":  config.Words("sample.batch_scope"),
+		"seeds":        config.Words("sample.seeds"),
+		"streams":      config.Words("sample.streams"),
+		"initial":      config.Words("cache.initial"),
+	} {
+		if c.Flags().Lookup(name) != nil {
+			must(c.RegisterFlagCompletionFunc(name,
+				cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
+		}
+	}
+	for name, completion := range map[string]cobra.CompletionFunc{
+		"set": completeSet, "policies": completeList(simulate.Policies()),
+	} {
+		if c.Flags().Lookup(name) != nil {
+			must(c.RegisterFlagCompletionFunc(name, completion))
+		}
+	}
+	for _, name := range []string{"data", "parts", "run", "resume", "out", "dir"} {
+		if f := c.Flags().Lookup(name); f != nil && f.Value.Type() == "string" {
+			must(c.MarkFlagDirname(name))
+		}
+	}
+}
+
+// must is for registrations, which fail only for a flag that is not there or has a completion.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// completeSet completes --set: the key with its "=", then the words that it takes.
+func completeSet(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion,
+	cobra.ShellCompDirective) {
+	var all []cobra.Completion
+	key, _, hasValue := strings.Cut(typed, "=")
+	if !hasValue {
+		for _, name := range config.Names() {
+			all = append(all, name+"=")
+		}
+		return all, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+	for _, word := range config.Words(key) {
+		all = append(all, key+"="+word)
+	}
+	if all == nil { // a number or a path
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return all, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeList completes the last of several words, which commas set apart.
+func completeList(words []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion,
+		cobra.ShellCompDirective) {
+		before := typed[:strings.LastIndexByte(typed, ',')+1]
+		var all []cobra.Completion
+		for _, word := range words {
+			all = append(all, before+word)
+		}
+		return all, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+)
+
+// What is said while the program works goes through log/slog to standard error:
+//
+//	error     what ends the program, with the exit code     text: "halognn: ..."
+//	info      a note, something a user should know          text: "note: ..."
+//	progress  a line for every epoch                        text: the line alone
+//
+// Records of a job carry the rank and, while it trains, epoch and step. The text for people leaves
+// them out: notes are rank 0's, and messages name rank and step where these matter. Results go to
+// standard output and are not logged.
+const levelProgress = slog.LevelInfo - 1
+
+// logFormats are the values of --log-format.
+var logFormats = []string{"text", "json"}
+
+// logFlags say how loudly and in which form the program speaks.
+type logFlags struct {
+	format string
+	quiet  bool
+}
+
+// logger returns a logger by the flags; of an unknown format it is one for text, and an error.
+func (l logFlags) logger(w io.Writer) (*slog.Logger, error) {
+	least := levelProgress
+	if l.quiet {
+		least = slog.LevelError
+	}
+	switch l.format {
+	case "text":
+		return slog.New(&plainText{w: w, least: least}), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w,
+			&slog.HandlerOptions{Level: least, ReplaceAttr: nameProgress})), nil
+	}
+	plain := slog.New(&plainText{w: w, least: least})
+	return plain, fmt.Errorf("--log-format %s is unknown; use %s", l.format,
+		strings.Join(logFormats, " or "))
+}
+
+// nameProgress gives the level of progress its name.
+func nameProgress(_ []string, a slog.Attr) slog.Attr {
+	if level, ok := a.Value.Any().(slog.Level); ok && a.Key == slog.LevelKey &&
+		level == levelProgress {
+		return slog.String(slog.LevelKey, "PROGRESS")
+	}
+	return a
+}
+
+// plainText writes messages for people, one at a time, without their attributes.
+type plainText struct {
+	mu    sync.Mutex
+	w     io.Writer
+	least slog.Level
+}
+
+func (p *plainText) Enabled(_ context.Context, level slog.Level) bool { return level >= p.least }
+
+func (p *plainText) Handle(_ context.Context, r slog.Record) error {
+	prefix := "note: "
+	switch {
+	case r.Level >= slog.LevelError:
+		prefix = "halognn: "
+	case r.Level < slog.LevelInfo:
+		prefix = ""
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, err := io.WriteString(p.w, prefix+r.Message+"\n")
+	return err
+}
+
+func (p *plainText) WithAttrs([]slog.Attr) slog.Handler { return p }
+func (p *plainText) WithGroup(string) slog.Handler      { return p }
+
+// say tells the error that ends the program.
+func (p *process) say(err error) {
+	attributes := []any{"code", codeOf(err)}
+	if p.inMPI.Load() {
+		attributes = append(attributes, "rank", p.rank.Load())
+	}
+	slog.Error(err.Error(), attributes...)
+}
+
+// codeOf returns the exit code of a command that ends with err.
+func codeOf(err error) int {
+	var has *exitError
+	if errors.As(err, &has) {
+		return has.code
+	}
+	return exitFailed
+}
+
+func init() {
+	plain, _ := logFlags{format: "text"}.logger(os.Stderr)
+	slog.SetDefault(plain) // until the flags have been read
+}

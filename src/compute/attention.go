@@ -1,0 +1,139 @@
+package compute
+
+import "fmt"
+
+// AttentionKernels are what graph attention layers are made of. The columns of z, a, y are cut into
+// heads of equal width: head h of H has columns [h*C, (h+1)*C). Arrays of edges are matrices [E,H]
+// with a row for each edge of the forward segments, in edge order. The gradients run over the
+// transposed segments, whose Edges say which row is which edge's.
+//
+//	z [S,H*C] ─ HeadDot ─> src [S,H], dst [D,H] ─ EdgeSoftmax ─> alpha [E,H] ─┐
+//	      └───────────────────────────────────────────────────────────────── EdgeSum ─> y [D,H*C]
+//
+// Source: GAT (Velickovic et al., ICLR 2018), as GATConv of PyTorch Geometric has it.
+type AttentionKernels interface {
+	// HeadDot sets s[r,h] to the sum over the columns j of head h of z[r,j]*a[j]:  s [R,H],
+	// z [R,H*C], a [H*C].
+	HeadDot(s, z Matrix, a []float32)
+	// HeadDotBackward is its gradient: dz[r,j] += ds[r,h]*a[j], and da[j] becomes the sum over the
+	// rows of ds[r,h]*z[r,j], in chunks.
+	HeadDotBackward(dz Matrix, da []float32, ds, z Matrix, a []float32)
+	// EdgeSoftmax sets alpha[e,h] to the softmax over the edges of a segment of LeakyReLU(src[i,h] +
+	// dst[d,h]), i = s.Indices[e], d the segment of e:  alpha [E,H], src [S,H], dst [D,H]. LeakyReLU
+	// multiplies by slope what is not above 0.
+	EdgeSoftmax(alpha Matrix, s Segments, src, dst Matrix, slope float32)
+	// EdgeSoftmaxBackward sets dsrc [S,H] and ddst [D,H] from dalpha [E,H], which it overwrites; the
+	// rest is as EdgeSoftmax had and made it. dsrc may have more rows than transposed segments, which
+	// become zero.
+	EdgeSoftmaxBackward(dsrc, ddst, dalpha Matrix, s, transposed Segments, alpha, src, dst Matrix,
+		slope float32)
+	// EdgeSum sets y[d,j] to the sum over the edges e of segment d of alpha[e,h]*z[i,j], i =
+	// s.Indices[e], h the head of column j:  y [D,H*C], alpha [E,H], z [S,H*C].
+	EdgeSum(y Matrix, s Segments, alpha, z Matrix)
+	// EdgeSumBackward is its gradient: dz [S,H*C] and dalpha [E,H] from dy [D,H*C]. dz may have more
+	// rows than transposed segments, which become zero; z has as many as dz.
+	EdgeSumBackward(dz, dalpha Matrix, transposed Segments, alpha, z, dy Matrix)
+	// HeadMean sets y [R,C] to the mean over the heads of x [R,H*C].
+	HeadMean(y, x Matrix)
+	// HeadMeanBackward sets dx [R,H*C] from dy [R,C].
+	HeadMeanBackward(dx, dy Matrix)
+}
+
+// CheckHeadDot checks the arguments of HeadDot.
+func CheckHeadDot(s, z Matrix, a []float32) Call {
+	checkHeads("HeadDot", s, z)
+	checkColumns("HeadDot", z, len(a))
+	return Call{Kernel: "HeadDot", Bytes: z.bytes() + s.bytes() + floatBytes*len(a)}
+}
+
+// CheckHeadDotBackward checks the arguments of HeadDotBackward.
+func CheckHeadDotBackward(dz Matrix, da []float32, ds, z Matrix, a []float32) Call {
+	checkHeads("HeadDotBackward", ds, z)
+	checkSame("HeadDotBackward", dz, z)
+	checkColumns("HeadDotBackward", z, len(a), len(da))
+	return Call{Kernel: "HeadDotBackward", Bytes: 3*z.bytes() + ds.bytes() + 2*floatBytes*len(a)}
+}
+
+// CheckEdgeSoftmax checks the arguments of EdgeSoftmax.
+func CheckEdgeSoftmax(alpha Matrix, s Segments, src, dst Matrix) Call {
+	checkScores("EdgeSoftmax", alpha, s, src, dst)
+	return Call{Kernel: "EdgeSoftmax", Bytes: s.bytes() + 2*alpha.bytes() + dst.bytes()}
+}
+
+// CheckEdgeSoftmaxBackward checks the arguments of EdgeSoftmaxBackward.
+func CheckEdgeSoftmaxBackward(dsrc, ddst, dalpha Matrix, s, transposed Segments,
+	alpha, src, dst Matrix) Call {
+	const kernel = "EdgeSoftmaxBackward"
+	checkScores(kernel, alpha, s, src, dst)
+	checkSame(kernel, dsrc, src)
+	checkSame(kernel, ddst, dst)
+	checkSame(kernel, dalpha, alpha)
+	checkTransposed(kernel, transposed, dalpha, dsrc)
+	// Scores, alpha and dalpha are read, dalpha is written, and read again by source.
+	return Call{Kernel: kernel, Bytes: s.bytes() + 8*len(transposed.Indptr) +
+		4*len(transposed.Edges) + 5*alpha.bytes() + 2*dst.bytes() + dsrc.bytes()}
+}
+
+// CheckEdgeSum checks the arguments of EdgeSum.
+func CheckEdgeSum(y Matrix, s Segments, alpha, z Matrix) Call {
+	const kernel = "EdgeSum"
+	checkReduction(kernel, y, s)
+	checkColumns(kernel, z, y.Cols)
+	checkHeads(kernel, Matrix{Cols: alpha.Cols}, Matrix{Cols: y.Cols})
+	checkRows(kernel, alpha, len(s.Indices))
+	return Call{Kernel: kernel, Bytes: s.gatherBytes(y) + alpha.bytes() + y.bytes()}
+}
+
+// CheckEdgeSumBackward checks the arguments of EdgeSumBackward.
+func CheckEdgeSumBackward(dz, dalpha Matrix, transposed Segments, alpha, z, dy Matrix) Call {
+	const kernel = "EdgeSumBackward"
+	checkSame(kernel, dz, z)
+	checkSame(kernel, dalpha, alpha)
+	checkColumns(kernel, dy, dz.Cols)
+	checkHeads(kernel, Matrix{Cols: alpha.Cols}, Matrix{Cols: dz.Cols})
+	checkTransposed(kernel, transposed, dalpha, dz)
+	return Call{Kernel: kernel, Bytes: transposed.gatherBytes(dz) + 4*len(transposed.Edges) +
+		2*alpha.bytes() + 2*dz.bytes()}
+}
+
+// CheckHeadMean checks the arguments of HeadMean.
+func CheckHeadMean(y, x Matrix) Call {
+	checkHeads("HeadMean", Matrix{Rows: x.Rows, Cols: y.Cols}, x)
+	checkRows("HeadMean", y, x.Rows)
+	return Call{Kernel: "HeadMean", Bytes: x.bytes() + y.bytes()}
+}
+
+// CheckHeadMeanBackward checks the arguments of HeadMeanBackward.
+func CheckHeadMeanBackward(dx, dy Matrix) Call {
+	c := CheckHeadMean(dy, dx)
+	c.Kernel = "HeadMeanBackward"
+	return c
+}
+
+// checkHeads holds numbers by head [R,H] and rows of heads [R,H*C] together; it also serves to hold
+// the width of a head to what it divides.
+func checkHeads(kernel string, s, z Matrix) {
+	if s.Rows != z.Rows || s.Cols < 1 || z.Cols%s.Cols != 0 || len(s.Data) > 0 && !s.holds() {
+		panic(fmt.Sprintf("compute: %s: rows %v are not cut into heads by %v", kernel, z, s))
+	}
+}
+
+// checkScores holds what EdgeSoftmax reads and makes together.
+func checkScores(kernel string, alpha Matrix, s Segments, src, dst Matrix) {
+	checkReduction(kernel, dst, s)
+	checkRows(kernel, alpha, len(s.Indices))
+	if alpha.Cols != src.Cols || src.Cols != dst.Cols || !src.holds() {
+		panic(fmt.Sprintf("compute: %s: alpha %v, src %v and dst %v differ in heads", kernel, alpha, src,
+			dst))
+	}
+}
+
+// checkTransposed holds transposed segments, the edges that they name, and the rows of their sources
+// together.
+func checkTransposed(kernel string, t Segments, edges, sources Matrix) {
+	checkSegments(kernel, t)
+	if len(t.Edges) != len(t.Indices) || edges.Rows != len(t.Edges) || t.Len() > sources.Rows {
+		panic(fmt.Sprintf("compute: %s: %d transposed segments of %d indices with %d positions, for edges "+
+			"%v and sources %v", kernel, t.Len(), len(t.Indices), len(t.Edges), edges, sources))
+	}
+}

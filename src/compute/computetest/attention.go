@@ -1,0 +1,239 @@
+package computetest
+
+import (
+	"math"
+
+	"halognn/src/compute"
+)
+
+// attentionShapes are those of segments, by heads of a width: narrower than a vector, across vectors,
+// as wide as vectors, more heads than a vector has lanes.
+var attentionShapes = []struct {
+	name                                    string
+	segments, sources, degree, heads, width int // degree -1: one segment has all sources
+}{
+	{"no segments", 0, 3, 2, 2, 4}, {"no edges", 4, 4, 0, 2, 4}, {"one of everything", 1, 1, 1, 1, 1},
+	{"narrower than a vector", 9, 33, 4, 3, 2}, {"one head", 16, 64, 5, 1, 37},
+	{"heads across vectors", 16, 64, 5, 3, 17}, {"eight by eight", 70, 200, 10, 8, 8},
+	{"whole vectors", 65, 80, 6, 4, 32}, {"hub", 7, 1000, -1, 2, 16}, {"many heads", 13, 50, 6, 40, 3},
+	{"wide", 5, 30, 3, 2, 301}, {"chunks of rows", 5, 1100, 3, 2, 9},
+}
+
+const slope = 0.2
+
+var attentionTests = family{
+	cases: func() (all []testCase) {
+		for _, s := range attentionShapes {
+			all = append(all, testCase{"attention/" + s.name, func(b *bench) []result {
+				return attention(b, b.segments(s.segments, s.sources, s.degree), s.sources, s.heads, s.width)
+			}}, testCase{"heads/" + s.name, func(b *bench) []result {
+				return heads(b, s.sources, s.heads, s.width)
+			}})
+		}
+		return all
+	},
+	misuse: func(b *bench) []wrong {
+		s := compute.Segments{Indptr: []int64{0, 1, 3}, Indices: []int32{0, 3, 1}}
+		t := compute.Segments{Indptr: []int64{0, 1, 2, 3}, Indices: []int32{0, 1, 1}, Edges: []int32{0, 2, 1}}
+		far := t
+		far.Edges = []int32{0, 3, 1}
+		bare := t
+		bare.Edges = nil
+		return []wrong{
+			{"heads that do not divide", func() { b.dev.HeadDot(b.zeros(3, 3), b.zeros(3, 4), make([]float32, 4)) }},
+			{"an edge from no source", func() {
+				b.dev.EdgeSoftmax(b.zeros(3, 2), s, b.zeros(3, 2), b.zeros(2, 2), slope)
+			}},
+			{"a row of alpha too few", func() { b.dev.EdgeSum(b.zeros(2, 4), s, b.zeros(2, 2), b.zeros(4, 4)) }},
+			{"an edge beyond the rows that are weighed", func() {
+				b.dev.EdgeSum(b.zeros(2, 4), s, b.zeros(3, 2), b.zeros(3, 4))
+			}},
+			{"no positions of edges", func() {
+				b.dev.EdgeSumBackward(b.zeros(3, 4), b.zeros(3, 2), bare, b.zeros(3, 2), b.zeros(3, 4), b.zeros(2, 4))
+			}},
+			{"a position beyond the edges", func() {
+				b.dev.EdgeSumBackward(b.zeros(3, 4), b.zeros(3, 2), far, b.zeros(3, 2), b.zeros(3, 4), b.zeros(2, 4))
+			}},
+			{"a mean of part of a head", func() { b.dev.HeadMean(b.zeros(2, 3), b.zeros(2, 4)) }},
+		}
+	},
+	calls: func(l *Layer) []Call {
+		heads := 1
+		for _, n := range []int{8, 4, 2} {
+			if l.In%n == 0 {
+				heads = n
+				break
+			}
+		}
+		edges, wide, rows := l.Destinations*l.Degree, l.Sources*l.In, l.Destinations*l.In
+		forward, transposed := 8*(l.Destinations+1)+4*edges, 8*(l.Sources+1)+4*edges
+		numbers := edges * heads
+		z, dz, y := l.matrix(l.Sources, l.In), l.matrix(l.Sources, l.In), l.matrix(l.Destinations, l.In)
+		src, dst := l.matrix(l.Sources, heads), l.matrix(l.Destinations, heads)
+		dsrc, ddst := l.matrix(l.Sources, heads), l.matrix(l.Destinations, heads)
+		alpha, dalpha := l.matrix(edges, heads), l.matrix(edges, heads)
+		a, da, mean := l.array(l.In), l.array(l.In), l.matrix(l.Destinations, l.In/heads)
+		return []Call{
+			{"HeadDot", func() { l.dev.HeadDot(src, z, a) }, 4 * (wide + l.Sources*heads + l.In), 0},
+			{"HeadDotBackward", func() { l.dev.HeadDotBackward(dz, da, src, z, a) },
+				4 * (3*wide + l.Sources*heads + 2*l.In), 0},
+			{"EdgeSoftmax", func() { l.dev.EdgeSoftmax(alpha, l.Forward, src, dst, slope) },
+				forward + 4*(2*numbers+l.Destinations*heads), 0},
+			{"EdgeSoftmaxBackward", func() {
+				l.dev.EdgeSoftmaxBackward(dsrc, ddst, dalpha, l.Forward, l.Transposed, alpha, src, dst, slope)
+			}, forward + transposed + 4*(5*numbers+2*l.Destinations*heads+l.Sources*heads), 0},
+			{"EdgeSum", func() { l.dev.EdgeSum(y, l.Forward, alpha, z) },
+				forward + 4*(edges*l.In+numbers+rows), 0},
+			{"EdgeSumBackward", func() { l.dev.EdgeSumBackward(dz, dalpha, l.Transposed, alpha, z, y) },
+				transposed + 4*(edges+edges*l.In+2*numbers+2*wide), 0},
+			{"HeadMean", func() { l.dev.HeadMean(mean, y) }, 4 * (rows + rows/heads), 0},
+			{"HeadMeanBackward", func() { l.dev.HeadMeanBackward(y, mean) }, 4 * (rows + rows/heads), 0},
+		}
+	},
+}
+
+// attention runs softmax and weighted sum and their gradients, and holds each to float64 arithmetic on
+// what it was given.
+func attention(b *bench, s compute.Segments, sources, heads, width int) []result {
+	const spare = 2 // rows that no edge can refer to
+	edges, cols, segments := len(s.Indices), heads*width, s.Len()
+	src, dst := b.normal((sources+spare)*heads), b.normal(segments*heads)
+	z, dy := b.normal((sources+spare)*cols), b.normal(segments*cols)
+	t := transpose(s, sources)
+	msrc, mdst := b.matrix(sources+spare, heads, src), b.matrix(segments, heads, dst)
+	mz, mdy := b.matrix(sources+spare, cols, z), b.matrix(segments, cols, dy)
+	dirty := func(rows, cols int) compute.Matrix {
+		return compute.Matrix{Rows: rows, Cols: cols, Data: b.dirty(rows * cols)}
+	}
+	malpha, y := dirty(edges, heads), dirty(segments, cols)
+	dz, mdalpha := dirty(sources+spare, cols), dirty(edges, heads)
+	dsrc, ddst := dirty(sources+spare, heads), dirty(segments, heads)
+
+	b.dev.EdgeSoftmax(malpha, s, msrc, mdst, slope)
+	b.dev.EdgeSum(y, s, malpha, mz)
+	b.dev.EdgeSumBackward(dz, mdalpha, t, malpha, mz, mdy)
+	alpha, dalpha := b.get(malpha.Data), b.get(mdalpha.Data)
+	b.dev.EdgeSoftmaxBackward(dsrc, ddst, mdalpha, s, t, malpha, msrc, mdst, slope)
+	de := b.get(mdalpha.Data)
+
+	of := make([]int, edges) // each edge's segment
+	longest := 1
+	for d := range segments {
+		longest = max(longest, int(s.Indptr[d+1]-s.Indptr[d]))
+		for e := s.Indptr[d]; e < s.Indptr[d+1]; e++ {
+			of[e] = d
+		}
+	}
+	score := func(e, h int) float64 {
+		v := float64(src[int(s.Indices[e])*heads+h] + dst[of[e]*heads+h])
+		return math.Max(v, 0) + float64(float32(slope))*math.Min(v, 0)
+	}
+	segment := func(e int) (lo, hi int) { return int(s.Indptr[of[e]]), int(s.Indptr[of[e]+1]) }
+	at := func(e, h int) float64 { return float64(alpha[e*heads+h]) }
+	gradient := func(e, h int) (g sum) {
+		lo, hi := segment(e)
+		g.add(at(e, h) * float64(dalpha[e*heads+h]))
+		for k := lo; k < hi; k++ {
+			g.add(-at(e, h) * at(k, h) * float64(dalpha[k*heads+h]))
+		}
+		if score(e, h) < 0 {
+			g.value *= slope
+		}
+		return g
+	}
+	collected := func(edges []int32, h int) (g sum) {
+		for _, e := range edges {
+			g.add(float64(de[int(e)*heads+h]))
+		}
+		return g
+	}
+	return []result{
+		// exp turns the rounding of a score into a relative error, and has one of its own.
+		grid("EdgeSoftmax", alpha, edges, heads, longest+80, func(e, h int) (v sum) {
+			lo, hi := segment(e)
+			total := 0.0
+			for k := lo; k < hi; k++ {
+				total += math.Exp(score(k, h) - score(e, h))
+			}
+			v.add(1 / total)
+			return v
+		}),
+		grid("EdgeSum", b.get(y.Data), segments, cols, longest, func(d, j int) (v sum) {
+			for e := s.Indptr[d]; e < s.Indptr[d+1]; e++ {
+				v.add(at(int(e), j/width) * float64(z[int(s.Indices[e])*cols+j]))
+			}
+			return v
+		}),
+		grid("EdgeSumBackward, rows", b.get(dz.Data), sources+spare, cols, edges, func(i, j int) (v sum) {
+			for k := 0; i < sources && k < int(t.Indptr[i+1]-t.Indptr[i]); k++ {
+				k := int(t.Indptr[i]) + k
+				v.add(at(int(t.Edges[k]), j/width) * float64(dy[int(t.Indices[k])*cols+j]))
+			}
+			return v
+		}),
+		grid("EdgeSumBackward, edges", dalpha, edges, heads, width, func(e, h int) (v sum) {
+			for j := h * width; j < (h+1)*width; j++ {
+				v.add(float64(dy[of[e]*cols+j]) * float64(z[int(s.Indices[e])*cols+j]))
+			}
+			return v
+		}),
+		grid("EdgeSoftmaxBackward, edges", de, edges, heads, longest+2, gradient),
+		grid("EdgeSoftmaxBackward, destinations", b.get(ddst.Data), segments, heads, longest, func(d, h int) (v sum) {
+			for e := s.Indptr[d]; e < s.Indptr[d+1]; e++ {
+				v.add(float64(de[int(e)*heads+h]))
+			}
+			return v
+		}),
+		grid("EdgeSoftmaxBackward, sources", b.get(dsrc.Data), sources+spare, heads, edges, func(i, h int) sum {
+			if i >= sources {
+				return sum{}
+			}
+			return collected(t.Edges[t.Indptr[i]:t.Indptr[i+1]], h)
+		}),
+	}
+}
+
+// heads runs what works on rows of heads, without edges.
+func heads(b *bench, rows, heads, width int) []result {
+	cols := heads * width
+	z, a, ds, dz := b.normal(rows*cols), b.normal(cols), b.normal(rows*heads), b.normal(rows*cols)
+	dm := b.normal(rows * width)
+	mz, ma, mds, mdz := b.matrix(rows, cols, z), b.array(a), b.matrix(rows, heads, ds), b.matrix(rows, cols, dz)
+	s := compute.Matrix{Rows: rows, Cols: heads, Data: b.dirty(rows * heads)}
+	da := b.dirty(cols)
+	mean := compute.Matrix{Rows: rows, Cols: width, Data: b.dirty(rows * width)}
+	dx := compute.Matrix{Rows: rows, Cols: cols, Data: b.dirty(rows * cols)}
+	b.dev.HeadDot(s, mz, ma)
+	b.dev.HeadDotBackward(mdz, da, mds, mz, ma)
+	b.dev.HeadMean(mean, mz)
+	b.dev.HeadMeanBackward(dx, b.matrix(rows, width, dm))
+	return []result{
+		grid("HeadDot", b.get(s.Data), rows, heads, width, func(r, h int) (v sum) {
+			for j := h * width; j < (h+1)*width; j++ {
+				v.add(float64(z[r*cols+j]) * float64(a[j]))
+			}
+			return v
+		}),
+		grid("HeadDotBackward, rows", b.get(mdz.Data), rows, cols, 2, func(r, j int) (v sum) {
+			v.add(float64(dz[r*cols+j]))
+			v.add(float64(ds[r*heads+j/width]) * float64(a[j]))
+			return v
+		}),
+		grid("HeadDotBackward, vector", b.get(da), 1, cols, rows, func(_, j int) (v sum) {
+			for r := range rows {
+				v.add(float64(ds[r*heads+j/width]) * float64(z[r*cols+j]))
+			}
+			return v
+		}),
+		grid("HeadMean", b.get(mean.Data), rows, width, heads+1, func(r, j int) (v sum) {
+			for h := range heads {
+				v.add(float64(z[r*cols+h*width+j]) / float64(heads))
+			}
+			return v
+		}),
+		grid("HeadMeanBackward", b.get(dx.Data), rows, cols, 1, func(r, j int) (v sum) {
+			v.add(float64(dm[r*width+j%width]) / float64(heads))
+			return v
+		}),
+	}
+}

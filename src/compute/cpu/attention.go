@@ -1,0 +1,210 @@
+//go:build cgo
+
+package cpu
+
+// #include "halognn_cpu.h"
+import "C"
+
+import (
+	"fmt"
+
+	"halognn/src/compute"
+)
+
+// heads returns the number of heads of an array by head, and the width of one in z, as C takes them.
+func heads(s, z compute.Matrix) (n, width C.int64_t) {
+	return C.int64_t(s.Cols), C.int64_t(z.Cols / s.Cols)
+}
+
+type headDot struct {
+	s, z compute.Matrix
+	a    []float32
+}
+
+// HeadDot implements compute.Device.
+func (d *Device) HeadDot(s, z compute.Matrix, a []float32) {
+	defer d.probe.Start(compute.CheckHeadDot(s, z, a)).Done()
+	run(d, z.Rows, streamRows(z.Cols), headDot{s, z, a})
+}
+
+func (a *headDot) tile(d *Device, lo, hi int) {
+	n, width := heads(a.s, a.z)
+	C.halognn_head_dot(d.level, floats(a.s.RowsAt(lo, hi).Data), C.int64_t(hi-lo), n, width,
+		floats(a.z.RowsAt(lo, hi).Data), floats(a.a))
+}
+
+type headDotBackward struct {
+	dz, ds, z compute.Matrix
+	a         []float32
+}
+
+// HeadDotBackward implements compute.Device.
+func (d *Device) HeadDotBackward(dz compute.Matrix, da []float32, ds, z compute.Matrix, a []float32) {
+	defer d.probe.Start(compute.CheckHeadDotBackward(dz, da, ds, z, a)).Done()
+	chunks := chunkCount(z.Rows)
+	d.reservePartials(chunks, z.Cols)
+	run(d, z.Rows, compute.ChunkRows, headDotBackward{dz, ds, z, a})
+	d.addPartials(da, chunks, z.Cols, 0)
+}
+
+func (a *headDotBackward) tile(d *Device, lo, hi int) {
+	n, width := heads(a.ds, a.z)
+	C.halognn_head_dot_backward(d.level, floats(a.dz.RowsAt(lo, hi).Data),
+		floats(d.partials(lo, a.z.Cols)), C.int64_t(hi-lo), n, width, floats(a.ds.RowsAt(lo, hi).Data),
+		floats(a.z.RowsAt(lo, hi).Data), floats(a.a))
+}
+
+type edgeSoftmax struct {
+	alpha    compute.Matrix
+	s        compute.Segments
+	src, dst compute.Matrix
+	slope    float32
+}
+
+// EdgeSoftmax implements compute.Device.
+func (d *Device) EdgeSoftmax(alpha compute.Matrix, s compute.Segments, src, dst compute.Matrix,
+	slope float32) {
+	defer d.probe.Start(compute.CheckEdgeSoftmax(alpha, s, src, dst)).Done()
+	run(d, s.Len(), segmentRows, edgeSoftmax{alpha, s, src, dst, slope})
+	d.panicIfBad("EdgeSoftmax", s, src.Rows)
+}
+
+func (a *edgeSoftmax) tile(d *Device, lo, hi int) {
+	if s := part(a.s, lo, hi); d.inRange(s, a.src.Rows) {
+		rows, n := size(a.dst.RowsAt(lo, hi))
+		C.halognn_edge_softmax(d.level, floats(a.alpha.Data), rows, n, int64s(s.Indptr),
+			int32s(s.Indices), floats(a.src.Data), floats(a.dst.RowsAt(lo, hi).Data), C.float(a.slope))
+	}
+}
+
+type edgeSoftmaxBackward struct {
+	ddst, dalpha    compute.Matrix
+	s               compute.Segments
+	alpha, src, dst compute.Matrix
+	slope           float32
+}
+
+// EdgeSoftmaxBackward implements compute.Device.
+func (d *Device) EdgeSoftmaxBackward(dsrc, ddst, dalpha compute.Matrix, s, transposed compute.Segments,
+	alpha, src, dst compute.Matrix, slope float32) {
+	defer d.probe.Start(compute.CheckEdgeSoftmaxBackward(dsrc, ddst, dalpha, s, transposed, alpha, src,
+		dst)).Done()
+	run(d, s.Len(), segmentRows, edgeSoftmaxBackward{ddst, dalpha, s, alpha, src, dst, slope})
+	d.panicIfBad("EdgeSoftmaxBackward", s, src.Rows)
+	referred := transposed.Len()
+	run(d, referred, segmentRows, edgeCollect{dsrc.RowsAt(0, referred), dalpha, transposed})
+	d.panicIfBad("EdgeSoftmaxBackward", transposed, s.Len())
+	clear(dsrc.RowsAt(referred, dsrc.Rows).Data)
+}
+
+func (a *edgeSoftmaxBackward) tile(d *Device, lo, hi int) {
+	if s := part(a.s, lo, hi); d.inRange(s, a.src.Rows) {
+		ddst, dst := a.ddst.RowsAt(lo, hi), a.dst.RowsAt(lo, hi)
+		rows, n := size(dst)
+		C.halognn_edge_softmax_backward(d.level, floats(a.dalpha.Data), floats(ddst.Data), rows, n,
+			int64s(s.Indptr), int32s(s.Indices), floats(a.alpha.Data), floats(a.src.Data),
+			floats(dst.Data), C.float(a.slope))
+	}
+}
+
+// edgeCollect sums the numbers of the edges of each source.
+type edgeCollect struct {
+	dsrc, de   compute.Matrix
+	transposed compute.Segments
+}
+
+func (a *edgeCollect) tile(d *Device, lo, hi int) {
+	if s := part(a.transposed, lo, hi); d.edgesInRange(s) {
+		rows, n := size(a.dsrc.RowsAt(lo, hi))
+		C.halognn_edge_collect(d.level, floats(a.dsrc.RowsAt(lo, hi).Data), rows, n, int64s(s.Indptr),
+			int32s(s.Edges), floats(a.de.Data))
+	}
+}
+
+type edgeSum struct {
+	y        compute.Matrix
+	s        compute.Segments
+	alpha, z compute.Matrix
+}
+
+// EdgeSum implements compute.Device.
+func (d *Device) EdgeSum(y compute.Matrix, s compute.Segments, alpha, z compute.Matrix) {
+	defer d.probe.Start(compute.CheckEdgeSum(y, s, alpha, z)).Done()
+	run(d, y.Rows, segmentRows, edgeSum{y, s, alpha, z})
+	d.panicIfBad("EdgeSum", s, z.Rows)
+}
+
+func (a *edgeSum) tile(d *Device, lo, hi int) {
+	if s := part(a.s, lo, hi); d.inRange(s, a.z.Rows) {
+		n, width := heads(a.alpha, a.z)
+		C.halognn_edge_sum(d.level, floats(a.y.RowsAt(lo, hi).Data), C.int64_t(hi-lo), n, width,
+			int64s(s.Indptr), int32s(s.Indices), floats(a.alpha.Data), floats(a.z.Data))
+	}
+}
+
+type edgeSumBackward struct {
+	dz, dalpha   compute.Matrix
+	transposed   compute.Segments
+	alpha, z, dy compute.Matrix
+}
+
+// EdgeSumBackward implements compute.Device.
+func (d *Device) EdgeSumBackward(dz, dalpha compute.Matrix, transposed compute.Segments,
+	alpha, z, dy compute.Matrix) {
+	defer d.probe.Start(compute.CheckEdgeSumBackward(dz, dalpha, transposed, alpha, z, dy)).Done()
+	referred := transposed.Len()
+	run(d, referred, segmentRows, edgeSumBackward{dz, dalpha, transposed, alpha, z, dy})
+	d.panicIfBad("EdgeSumBackward", transposed, dy.Rows)
+	clear(dz.RowsAt(referred, dz.Rows).Data)
+}
+
+func (a *edgeSumBackward) tile(d *Device, lo, hi int) {
+	if s := part(a.transposed, lo, hi); d.inRange(s, a.dy.Rows) && d.edgesInRange(s) {
+		n, width := heads(a.alpha, a.z)
+		C.halognn_edge_sum_backward(d.level, floats(a.dz.RowsAt(lo, hi).Data),
+			floats(a.dalpha.Data), C.int64_t(hi-lo), n, width, int64s(s.Indptr), int32s(s.Indices),
+			int32s(s.Edges), floats(a.alpha.Data), floats(a.z.RowsAt(lo, hi).Data), floats(a.dy.Data))
+	}
+}
+
+type headMean struct{ y, x compute.Matrix }
+
+// HeadMean implements compute.Device.
+func (d *Device) HeadMean(y, x compute.Matrix) {
+	defer d.probe.Start(compute.CheckHeadMean(y, x)).Done()
+	run(d, y.Rows, streamRows(x.Cols), headMean{y, x})
+}
+
+func (a *headMean) tile(d *Device, lo, hi int) {
+	C.halognn_head_mean(d.level, floats(a.y.RowsAt(lo, hi).Data), C.int64_t(hi-lo),
+		C.int64_t(a.x.Cols/a.y.Cols), C.int64_t(a.y.Cols), floats(a.x.RowsAt(lo, hi).Data))
+}
+
+type headMeanBackward struct{ dx, dy compute.Matrix }
+
+// HeadMeanBackward implements compute.Device.
+func (d *Device) HeadMeanBackward(dx, dy compute.Matrix) {
+	defer d.probe.Start(compute.CheckHeadMeanBackward(dx, dy)).Done()
+	run(d, dx.Rows, streamRows(dx.Cols), headMeanBackward{dx, dy})
+}
+
+func (a *headMeanBackward) tile(d *Device, lo, hi int) {
+	C.halognn_head_mean_backward(d.level, floats(a.dx.RowsAt(lo, hi).Data), C.int64_t(hi-lo),
+		C.int64_t(a.dx.Cols/a.dy.Cols), C.int64_t(a.dy.Cols), floats(a.dy.RowsAt(lo, hi).Data))
+}
+
+// edgesInRange is inRange for the positions of the edges of transposed segments.
+func (d *Device) edgesInRange(s compute.Segments) bool {
+	ok := checkIDs(s.Edges[s.Indptr[0]:s.Indptr[s.Len()]], len(s.Edges)) < 0
+	if !ok {
+		d.bad.Store(true)
+	}
+	return ok
+}
+
+// panicBadEdge panics because edgesInRange was false.
+func panicBadEdge(kernel string, s compute.Segments) {
+	at := checkIDs(s.Edges, len(s.Edges))
+	panic(fmt.Sprintf("compute: %s: position %d of an edge is %d, but there are %d edges", kernel, at,
+		s.Edges[at], len(s.Edges)))
+}

@@ -1,0 +1,63 @@
+//go:build cgo
+
+package cpu
+
+import (
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/gonum"
+)
+
+// engine is a library of matrix products.
+type engine interface {
+	// Sgemm sets c [m,n] = op(a) [m,k] op(b) [k,n] + beta c, row-major with the given strides, on the
+	// calling thread. With beta 0 it does not matter what c was.
+	Sgemm(tA, tB blas.Transpose, m, n, k int, a []float32, lda int, b []float32, ldb int,
+		beta float32, c []float32, ldc int)
+}
+
+// openEngine returns the library that is asked for, and its name with version and kernels. Nothing
+// is oneDNN where that is preferred and can be loaded, or else OpenBLAS.
+func openEngine(name string) (engine, string, error) {
+	name, err := gemmName(name)
+	if err != nil {
+		return nil, "", err
+	}
+	if name == GEMMGo {
+		return plainGo{}, "gonum", nil
+	}
+	if name == GEMMOneDNN || name == "" && prefersOneDNN {
+		loaded, err := loadOneDNN()
+		if err == nil {
+			return oneDNN{}, loaded, nil
+		}
+		if name == GEMMOneDNN {
+			return nil, "", err
+		}
+	}
+	useBLAS()
+	return openBLAS{}, blasName(), nil
+}
+
+// GEMM names the library of matrix products that an empty Options.GEMM chooses here, and says why,
+// if that is not the fastest one.
+func GEMM() string {
+	e, name, err := openEngine("")
+	if err != nil {
+		return err.Error()
+	}
+	if _, fallback := e.(openBLAS); fallback && prefersOneDNN {
+		if _, err := loadOneDNN(); err != nil {
+			return name + " (" + err.Error() + ")"
+		}
+	}
+	return name
+}
+
+// plainGo is the engine of gonum's own code.
+type plainGo struct{ of gonum.Implementation }
+
+// Sgemm implements engine.
+func (e plainGo) Sgemm(tA, tB blas.Transpose, m, n, k int, a []float32, lda int, b []float32, ldb int,
+	beta float32, c []float32, ldc int) {
+	e.of.Sgemm(tA, tB, m, n, k, 1, a, lda, b, ldb, beta, c, ldc)
+}

@@ -1,0 +1,39 @@
+package cpu
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+)
+
+// The libraries of matrix products, as Options.GEMM and HALOGNN_GEMM name them.
+const (
+	GEMMOneDNN   = "onednn"
+	GEMMOpenBLAS = "openblas"
+	GEMMGo       = "go"
+)
+
+// gemmWords are those libraries, the preferred one first.
+var gemmWords = []string{GEMMOneDNN, GEMMOpenBLAS, GEMMGo}
+
+// gemmName returns the library that is asked for: by name, or else by HALOGNN_GEMM; nothing leaves
+// the choice to the program.
+func gemmName(name string) (string, error) {
+	if name == "" {
+		name = os.Getenv("HALOGNN_GEMM")
+	}
+	if name == "auto" {
+		name = ""
+	}
+	for _, known := range append([]string{""}, gemmWords...) {
+		if name == known {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("compute/cpu: unknown library of matrix products %q; HALOGNN_GEMM and "+
+		"compute.gemm are auto, %s", name, strings.Join(gemmWords, ", "))
+}
+
+// prefersOneDNN says whether oneDNN is the first choice: where it was measured to be the fastest.
+const prefersOneDNN = runtime.GOARCH == "amd64"

@@ -1,0 +1,166 @@
+//go:build cgo
+
+package cpu
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"halognn/src/compute"
+	"halognn/src/compute/computetest"
+)
+
+// engines returns the libraries of matrix products of this machine, and says which it lacks.
+func engines(t testing.TB) []string {
+	var have []string
+	for _, name := range gemmWords {
+		if _, _, err := openEngine(name); err != nil {
+			t.Logf("not tested: %v", err)
+		} else {
+			have = append(have, name)
+		}
+	}
+	return have
+}
+
+// Every library passes the suite of devices, and neither threads nor the SIMD level of our own
+// kernels change a bit of its products.
+func TestEngines(t *testing.T) {
+	if os.Getenv("HALOGNN_SHORT") != "" {
+		t.Skip("HALOGNN_SHORT is set: TestBackend runs the suite on the first engine")
+	}
+	for _, name := range engines(t) {
+		t.Run(name, func(t *testing.T) {
+			open := func(threads int) func() compute.Device {
+				return func() compute.Device { return open(t, Options{Threads: threads, GEMM: name}) }
+			}
+			computetest.Run(t, open(2), openHost(t, ""))
+			devices := make(map[string]func() compute.Device)
+			for _, threads := range []int{1, 2, 3} {
+				devices[fmt.Sprintf("%d threads", threads)] = open(threads)
+			}
+			computetest.SameNumbers(t, devices)
+		})
+	}
+}
+
+// products calls the three products on some shapes, whose row counts differ from call to call.
+func products(d *Device, rows []int) {
+	const f, o = 100, 47
+	matrix := func(r, c int) compute.Matrix {
+		m := compute.Matrix{Rows: r, Cols: c, Data: make([]float32, r*c)}
+		for i := range m.Data {
+			m.Data[i] = rand.Float32()
+		}
+		return m
+	}
+	w := matrix(o, f)
+	for i, r := range rows {
+		x, y := matrix(r, f), matrix(r, o)
+		d.MatMul(y, x, w, i%2 == 0)
+		d.MatMulInput(x, y, w, i%2 == 1)
+		d.MatMulWeights(w, y, x)
+	}
+}
+
+// A library computes on the threads that call it: it starts none. A process of its own asks OpenMP
+// for teams of 16, so that a team shows among the threads that Go itself starts now and then.
+func TestEnginesStartNoThreads(t *testing.T) {
+	const team = 16
+	if os.Getenv("OMP_NUM_THREADS") != strconv.Itoa(team) {
+		again := exec.Command(os.Args[0], "-test.run=^TestEnginesStartNoThreads$", "-test.v")
+		again.Env = append(os.Environ(), fmt.Sprintf("OMP_NUM_THREADS=%d", team))
+		if out, err := again.CombinedOutput(); err != nil {
+			t.Errorf("%v:\n%s", err, out)
+		}
+		return
+	}
+	count := func() int {
+		tasks, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			t.Skip(err)
+		}
+		return len(tasks)
+	}
+	before := count()
+	for _, name := range engines(t) {
+		d := open(t, Options{Threads: 2, GEMM: name})
+		products(d, []int{3000, 1, 4000, 517, 20000})
+		if after := count(); after > before+team/2 {
+			t.Errorf("%s: %d threads before the products, %d after", name, before, after)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// oneDNN generates its code once: in a steady state, whatever the row counts, nothing is created.
+// Code needs executable memory, of which the process has the same pages before and after.
+func TestSteadyStateGeneratesNoCode(t *testing.T) {
+	if _, err := loadOneDNN(); err != nil {
+		t.Skip(err)
+	}
+	executable := func() (pages []string) {
+		maps, err := os.ReadFile("/proc/self/maps")
+		if err != nil {
+			t.Skip(err)
+		}
+		for line := range strings.Lines(string(maps)) {
+			if fields := strings.Fields(line); strings.Contains(fields[1], "x") {
+				pages = append(pages, fields[0])
+			}
+		}
+		return pages
+	}
+	d := open(t, Options{Threads: 2, GEMM: GEMMOneDNN})
+	defer d.Close()
+	products(d, []int{3000, 512, 17})
+	before := executable()
+	products(d, []int{1, 2, 33, 511, 513, 1023, 4001, 8191, 8192, 10007})
+	if after := executable(); strings.Join(after, " ") != strings.Join(before, " ") {
+		t.Errorf("executable memory before: %v, after: %v", before, after)
+	}
+}
+
+func TestChoiceOfEngine(t *testing.T) {
+	for _, c := range []struct{ option, variable, want string }{
+		{"go", "", "gonum"}, {"", "go", "gonum"}, {"openblas", "go", blasName()}, {"auto", "openblas", ""},
+	} {
+		t.Setenv("HALOGNN_GEMM", c.variable)
+		d := open(t, Options{Threads: 1, GEMM: c.option})
+		if !strings.Contains(d.Name(), c.want) {
+			t.Errorf("compute.gemm %q and HALOGNN_GEMM=%q give %q", c.option, c.variable, d.Name())
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := New(Options{Threads: 1, GEMM: "mkl"}); err == nil || !strings.Contains(err.Error(), `"mkl"`) {
+		t.Errorf("an unknown library gives %v", err)
+	}
+}
+
+// Where the processor has AVX-512, OpenBLAS does not stay with lesser kernels.
+func TestOpenBLASTakesAVX512(t *testing.T) {
+	if _, err := openLevel("avx512"); err != nil {
+		t.Skip(err)
+	}
+	useBLAS()
+	was := blasCore()
+	if chooseBLASCore("HASWELL"); blasCore() != "Haswell" {
+		t.Skipf("the kernels of this BLAS cannot be chosen: %s", blasCore())
+	}
+	if raiseBLASCore(); blasCore() != "SkylakeX" {
+		t.Errorf("OpenBLAS runs kernels for %s", blasCore())
+	}
+	chooseBLASCore(strings.ToUpper(was))
+	if raiseBLASCore(); blasCore() != was {
+		t.Errorf("OpenBLAS chose %s and runs kernels for %s", was, blasCore())
+	}
+}

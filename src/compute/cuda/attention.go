@@ -1,0 +1,104 @@
+//go:build cgo
+
+package cuda
+
+// #include "library.h"
+import "C"
+
+import "halognn/src/compute"
+
+// heads returns the number of heads of an array by head, and the width of one in z, as C takes them.
+func heads(s, z compute.Matrix) (n, width C.int64_t) {
+	return C.int64_t(s.Cols), C.int64_t(z.Cols / s.Cols)
+}
+
+// HeadDot implements compute.Device.
+func (d *Device) HeadDot(s, z compute.Matrix, a []float32) {
+	defer d.probe.Start(compute.CheckHeadDot(s, z, a)).Done()
+	n, width := heads(s, z)
+	must("HeadDot", C.gpu_head_dot(d.c, float(s.Data), C.int64_t(z.Rows), n, width, float(z.Data),
+		float(a)))
+}
+
+// HeadDotBackward implements compute.Device.
+func (d *Device) HeadDotBackward(dz compute.Matrix, da []float32, ds, z compute.Matrix, a []float32) {
+	defer d.probe.Start(compute.CheckHeadDotBackward(dz, da, ds, z, a)).Done()
+	n, width := heads(ds, z)
+	must("HeadDotBackward", C.gpu_head_dot_backward(d.c, float(dz.Data), float(da), C.int64_t(z.Rows),
+		n, width, float(ds.Data), float(z.Data), float(a), d.partial(z.Rows, z.Cols)))
+}
+
+// EdgeSoftmax implements compute.Device.
+func (d *Device) EdgeSoftmax(alpha compute.Matrix, s compute.Segments, src, dst compute.Matrix,
+	slope float32) {
+	defer d.probe.Start(compute.CheckEdgeSoftmax(alpha, s, src, dst)).Done()
+	d.arrays(len(s.Indptr)*8 + len(s.Indices)*4)
+	indptr, indices := d.indptr(s.Indptr), d.indices("EdgeSoftmax", s, src.Rows)
+	rows, n := size(dst)
+	must("EdgeSoftmax", C.gpu_edge_softmax(d.c, float(alpha.Data), rows, n, indptr, indices,
+		float(src.Data), float(dst.Data), C.float(slope)))
+}
+
+// EdgeSoftmaxBackward implements compute.Device.
+func (d *Device) EdgeSoftmaxBackward(dsrc, ddst, dalpha compute.Matrix, s, transposed compute.Segments,
+	alpha, src, dst compute.Matrix, slope float32) {
+	const kernel = "EdgeSoftmaxBackward"
+	defer d.probe.Start(compute.CheckEdgeSoftmaxBackward(dsrc, ddst, dalpha, s, transposed, alpha, src,
+		dst)).Done()
+	d.arrays(len(s.Indptr)*8 + len(s.Indices)*4 + len(transposed.Indptr)*8 + len(transposed.Edges)*4)
+	indptr, indices := d.indptr(s.Indptr), d.indices(kernel, s, src.Rows)
+	rows, n := size(dst)
+	must(kernel, C.gpu_edge_softmax_backward(d.c, float(dalpha.Data), float(ddst.Data), rows, n, indptr,
+		indices, float(alpha.Data), float(src.Data), float(dst.Data), C.float(slope)))
+	from, edges := d.indptr(transposed.Indptr), d.edges(kernel, transposed)
+	must(kernel, C.gpu_edge_collect(d.c, float(dsrc.Data), C.int64_t(transposed.Len()), n, from, edges,
+		float(dalpha.Data)))
+	d.zero(dsrc.RowsAt(transposed.Len(), dsrc.Rows).Data)
+}
+
+// EdgeSum implements compute.Device.
+func (d *Device) EdgeSum(y compute.Matrix, s compute.Segments, alpha, z compute.Matrix) {
+	defer d.probe.Start(compute.CheckEdgeSum(y, s, alpha, z)).Done()
+	d.arrays(len(s.Indptr)*8 + len(s.Indices)*4)
+	indptr, indices := d.indptr(s.Indptr), d.indices("EdgeSum", s, z.Rows)
+	n, width := heads(alpha, z)
+	must("EdgeSum", C.gpu_edge_sum(d.c, float(y.Data), C.int64_t(y.Rows), n, width, indptr, indices,
+		float(alpha.Data), float(z.Data)))
+}
+
+// EdgeSumBackward implements compute.Device.
+func (d *Device) EdgeSumBackward(dz, dalpha compute.Matrix, transposed compute.Segments,
+	alpha, z, dy compute.Matrix) {
+	const kernel = "EdgeSumBackward"
+	defer d.probe.Start(compute.CheckEdgeSumBackward(dz, dalpha, transposed, alpha, z, dy)).Done()
+	d.arrays(len(transposed.Indptr)*8 + len(transposed.Indices)*4 + len(transposed.Edges)*4)
+	indptr, indices := d.indptr(transposed.Indptr), d.indices(kernel, transposed, dy.Rows)
+	edges := d.edges(kernel, transposed)
+	n, width := heads(alpha, z)
+	must(kernel, C.gpu_edge_sum_backward(d.c, float(dz.Data), float(dalpha.Data),
+		C.int64_t(transposed.Len()), n, width, indptr, indices, edges, float(alpha.Data), float(z.Data),
+		float(dy.Data)))
+	d.zero(dz.RowsAt(transposed.Len(), dz.Rows).Data)
+}
+
+// HeadMean implements compute.Device.
+func (d *Device) HeadMean(y, x compute.Matrix) {
+	defer d.probe.Start(compute.CheckHeadMean(y, x)).Done()
+	rows, width := size(y)
+	must("HeadMean", C.gpu_head_mean(d.c, float(y.Data), rows, C.int64_t(x.Cols/max(1, y.Cols)), width,
+		float(x.Data)))
+}
+
+// HeadMeanBackward implements compute.Device.
+func (d *Device) HeadMeanBackward(dx, dy compute.Matrix) {
+	defer d.probe.Start(compute.CheckHeadMeanBackward(dx, dy)).Done()
+	rows, width := size(dy)
+	must("HeadMeanBackward", C.gpu_head_mean_backward(d.c, float(dx.Data), rows,
+		C.int64_t(dx.Cols/max(1, dy.Cols)), width, float(dy.Data)))
+}
+
+// edges returns where the positions of transposed edges lie on the device. It panics unless each is
+// that of an edge.
+func (d *Device) edges(kernel string, s compute.Segments) *C.int32_t {
+	return d.indices(kernel, compute.Segments{Indptr: s.Indptr, Indices: s.Edges}, len(s.Edges))
+}

@@ -1,0 +1,167 @@
+package ref
+
+import (
+	"math"
+
+	"halognn/src/compute"
+)
+
+// HeadDot implements compute.Device.
+func (d *Device) HeadDot(s, z compute.Matrix, a []float32) {
+	defer d.probe.Start(compute.CheckHeadDot(s, z, a)).Done()
+	width := z.Cols / s.Cols
+	for r := range s.Rows {
+		for h := range s.Cols {
+			s.Row(r)[h] = dot(z.Row(r)[h*width:(h+1)*width], a[h*width:])
+		}
+	}
+}
+
+func dot(x, y []float32) (sum float32) {
+	for j, v := range x {
+		sum += v * y[j]
+	}
+	return sum
+}
+
+// HeadDotBackward implements compute.Device.
+func (d *Device) HeadDotBackward(dz compute.Matrix, da []float32, ds, z compute.Matrix, a []float32) {
+	defer d.probe.Start(compute.CheckHeadDotBackward(dz, da, ds, z, a)).Done()
+	width := z.Cols / ds.Cols
+	clear(da)
+	chunks(z.Rows, func(lo, hi int) {
+		sum := d.scratch(z.Cols)
+		for r := lo; r < hi; r++ {
+			for j := range z.Cols {
+				g := ds.Row(r)[j/width]
+				sum[j] += g * z.Row(r)[j]
+				dz.Row(r)[j] += g * a[j]
+			}
+		}
+		addInto(da, sum)
+	})
+}
+
+func leaky(v, slope float32) float32 {
+	if v > 0 {
+		return v
+	}
+	return v * slope
+}
+
+// EdgeSoftmax implements compute.Device. The largest score is subtracted first, so that no exponential
+// overflows.
+func (d *Device) EdgeSoftmax(alpha compute.Matrix, s compute.Segments, src, dst compute.Matrix,
+	slope float32) {
+	defer d.probe.Start(compute.CheckEdgeSoftmax(alpha, s, src, dst)).Done()
+	for t := range s.Len() {
+		lo, hi := int(s.Indptr[t]), int(s.Indptr[t+1])
+		for h := range alpha.Cols {
+			most, sum := float32(math.Inf(-1)), float32(0)
+			for e := lo; e < hi; e++ {
+				v := leaky(src.Row(int(s.Indices[e]))[h]+dst.Row(t)[h], slope)
+				alpha.Row(e)[h], most = v, max(most, v)
+			}
+			for e := lo; e < hi; e++ {
+				v := float32(math.Exp(float64(alpha.Row(e)[h] - most)))
+				alpha.Row(e)[h] = v
+				sum += v
+			}
+			for e := lo; e < hi; e++ {
+				alpha.Row(e)[h] /= sum
+			}
+		}
+	}
+}
+
+// EdgeSoftmaxBackward implements compute.Device.
+func (d *Device) EdgeSoftmaxBackward(dsrc, ddst, dalpha compute.Matrix, s, transposed compute.Segments,
+	alpha, src, dst compute.Matrix, slope float32) {
+	defer d.probe.Start(compute.CheckEdgeSoftmaxBackward(dsrc, ddst, dalpha, s, transposed, alpha, src,
+		dst)).Done()
+	for t := range s.Len() {
+		lo, hi := int(s.Indptr[t]), int(s.Indptr[t+1])
+		for h := range alpha.Cols {
+			var mean, sum float32
+			for e := lo; e < hi; e++ {
+				mean += alpha.Row(e)[h] * dalpha.Row(e)[h]
+			}
+			for e := lo; e < hi; e++ {
+				g := alpha.Row(e)[h] * (dalpha.Row(e)[h] - mean)
+				if !(src.Row(int(s.Indices[e]))[h]+dst.Row(t)[h] > 0) {
+					g *= slope
+				}
+				dalpha.Row(e)[h] = g
+				sum += g
+			}
+			ddst.Row(t)[h] = sum
+		}
+	}
+	clear(dsrc.Data[:dsrc.Rows*dsrc.Cols])
+	for i := range transposed.Len() {
+		for _, e := range transposed.Edges[transposed.Indptr[i]:transposed.Indptr[i+1]] {
+			addInto(dsrc.Row(i), dalpha.Row(int(e)))
+		}
+	}
+}
+
+// EdgeSum implements compute.Device.
+func (d *Device) EdgeSum(y compute.Matrix, s compute.Segments, alpha, z compute.Matrix) {
+	defer d.probe.Start(compute.CheckEdgeSum(y, s, alpha, z)).Done()
+	width := z.Cols / alpha.Cols
+	for t := range s.Len() {
+		row := y.Row(t)
+		clear(row)
+		for e := int(s.Indptr[t]); e < int(s.Indptr[t+1]); e++ {
+			for j, v := range z.Row(int(s.Indices[e])) {
+				row[j] += v * alpha.Row(e)[j/width]
+			}
+		}
+	}
+}
+
+// EdgeSumBackward implements compute.Device.
+func (d *Device) EdgeSumBackward(dz, dalpha compute.Matrix, transposed compute.Segments,
+	alpha, z, dy compute.Matrix) {
+	defer d.probe.Start(compute.CheckEdgeSumBackward(dz, dalpha, transposed, alpha, z, dy)).Done()
+	width := z.Cols / alpha.Cols
+	clear(dz.Data[:dz.Rows*dz.Cols])
+	for i := range transposed.Len() {
+		for k := transposed.Indptr[i]; k < transposed.Indptr[i+1]; k++ {
+			e, g := int(transposed.Edges[k]), dy.Row(int(transposed.Indices[k]))
+			for j, v := range g {
+				dz.Row(i)[j] += v * alpha.Row(e)[j/width]
+			}
+			for h := range alpha.Cols {
+				dalpha.Row(e)[h] = dot(g[h*width:(h+1)*width], z.Row(i)[h*width:])
+			}
+		}
+	}
+}
+
+// HeadMean implements compute.Device.
+func (d *Device) HeadMean(y, x compute.Matrix) {
+	defer d.probe.Start(compute.CheckHeadMean(y, x)).Done()
+	heads := x.Cols / max(1, y.Cols)
+	for r := range y.Rows {
+		row := y.Row(r)
+		clear(row)
+		for h := range heads {
+			addInto(row, x.Row(r)[h*y.Cols:(h+1)*y.Cols])
+		}
+		for j := range row {
+			row[j] *= 1 / float32(heads)
+		}
+	}
+}
+
+// HeadMeanBackward implements compute.Device.
+func (d *Device) HeadMeanBackward(dx, dy compute.Matrix) {
+	defer d.probe.Start(compute.CheckHeadMeanBackward(dx, dy)).Done()
+	heads := dx.Cols / max(1, dy.Cols)
+	for r := range dx.Rows {
+		for j := range dx.Cols {
+			dx.Row(r)[j] = dy.Row(r)[j%dy.Cols] * (1 / float32(heads))
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package dataset
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"halognn/src/dataset/table"
+)
+
+// nameClasses takes the label of every vertex as text; "", nan, none and null are none, and so is
+// -1 among integers. The integers 0 to C-1 are themselves; other integers are numbered in their
+// order, and other words in byte order, and classNames has them.
+func (s *source) nameClasses(labels []string) error {
+	if len(labels) != s.vertices {
+		return fmt.Errorf("%d labels for %d vertices", len(labels), s.vertices)
+	}
+	class, labelled, integers, err := distinctLabels(labels)
+	if err != nil {
+		return err
+	}
+	names := make([]string, 0, len(class))
+	for name := range class {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if integers {
+			x, _ := strconv.ParseInt(a, 10, 64)
+			y, _ := strconv.ParseInt(b, 10, 64)
+			return cmp.Compare(x, y)
+		}
+		return strings.Compare(a, b)
+	})
+	if len(names) > 100 && 2*len(names) > labelled {
+		return fmt.Errorf(
+			"%d different labels, such as %.40q, on %d labelled vertices: %w: these are ids or "+
+				"measurements, not classes",
+			len(names),
+			names[0],
+			labelled,
+			ErrValue,
+		)
+	}
+	for i, name := range names {
+		class[name] = i
+	}
+	if n := len(names); n > 0 && !(integers && names[0] == "0" && names[n-1] == strconv.Itoa(n-1)) {
+		s.classNames = names
+	}
+	for v, y := range labels {
+		c, ok := class[strings.TrimSpace(y)]
+		if !ok {
+			c = -1
+		}
+		s.classes = max(s.classes, len(names))
+		if err := s.setLabel(v, float64(c)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// distinctLabels collects the labels; integers says that all of them are. Numbers that are not
+// integers are refused.
+func distinctLabels(
+	labels []string,
+) (class map[string]int, labelled int, integers bool, err error) {
+	class, integers = map[string]int{}, true
+	numbers, fraction, at := true, "", 0
+	for v, y := range labels {
+		y = strings.TrimSpace(y)
+		if noLabel(y) {
+			continue
+		}
+		labelled++
+		if _, known := class[y]; known {
+			continue
+		}
+		class[y] = 0
+		if x, err := strconv.ParseInt(y, 10, 64); err == nil && strconv.FormatInt(x, 10) == y {
+			continue
+		}
+		integers = false
+		x, ok := table.ParseFloat([]byte(y))
+		numbers = numbers && ok
+		if ok && fraction == "" && x != math.Trunc(x) {
+			fraction, at = y, v
+		}
+	}
+	if numbers && !integers {
+		if fraction == "" { // 1.0, 2.0: classes that were written as numbers with a point
+			return wholeNumbers(labels)
+		}
+		return nil, 0, false, fmt.Errorf(
+			"vertex %d has label %s: %w: real-valued targets (regression) are not "+
+				"supported: cut their range into classes first, for example with pandas.qcut",
+			at,
+			fraction,
+			ErrValue,
+		)
+	}
+	if integers {
+		delete(class, "-1")
+	}
+	return class, labelled, integers, nil
+}
+
+// wholeNumbers rewrites labels such as 1.0 as integers, and collects them.
+func wholeNumbers(labels []string) (class map[string]int, labelled int, integers bool, err error) {
+	for v, y := range labels {
+		if x, ok := table.ParseFloat([]byte(strings.TrimSpace(y))); ok && !math.IsNaN(x) {
+			if math.Abs(x) >= 1<<53 {
+				return nil, 0, false, fmt.Errorf(
+					"vertex %d has label %s: %w: want a class number or name",
+					v,
+					y,
+					ErrValue,
+				)
+			}
+			labels[v] = strconv.FormatInt(int64(x), 10)
+		}
+	}
+	return distinctLabels(labels)
+}
+
+// noLabel reports whether a label says that there is none.
+func noLabel(y string) bool {
+	switch strings.ToLower(y) {
+	case "", "nan", "none", "null", "na", "n/a":
+		return true
+	}
+	return false
+}

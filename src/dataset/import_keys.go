@@ -1,0 +1,288 @@
+package dataset
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"halognn/src/npy"
+)
+
+// aliases are the names under which data sets have what an import reads. The first is the one that
+// --keys uses.
+var aliases = map[string][]string{
+	"edge_index": {"edge_index", "edges", "edge_list"},
+	"x":          {"x", "features", "feats", "feat", "node_feat", "node_feats", "node_features"},
+	"y":          {"y", "labels", "label", "node_label", "node_labels"},
+	"ids":        {"ids"},
+	"num_nodes":  {"num_nodes", "num_vertices"},
+	"train":      {"train", "train_idx", "train_index", "idx_train"},
+	"valid": {
+		"valid",
+		"valid_idx",
+		"valid_index",
+		"idx_valid",
+		"val",
+		"val_idx",
+		"val_index",
+		"idx_val",
+	},
+	"test":       {"test", "test_idx", "test_index", "idx_test"},
+	"train_mask": {"train_mask", "train_masks"},
+	"valid_mask": {"valid_mask", "valid_masks", "val_mask", "val_masks"},
+	"test_mask":  {"test_mask", "test_masks"},
+}
+
+// weights are the names of numbers that edges carry. Every importer asks ignoredWeights about what
+// it does not read, so this is the one place where edge weights are named.
+var weights = []string{
+	"edge_weight", "edge_weights", "weight", "weights", "edge_attr", "edge_attrs", "edge_feat",
+	"edge_feats", "edge_features", "edge_time", "edge_times", "timestamp", "timestamps",
+}
+
+// noWeights is why they are ignored.
+const noWeights = "no layer reads weights or features of edges, so every edge counts alike"
+
+// ignoredWeights returns what to say of an array or column that is one of weights, "" if it is not.
+func ignoredWeights(name string) string {
+	if !slices.Contains(weights, strings.ToLower(name)) {
+		return ""
+	}
+	return name + " is ignored: " + noWeights
+}
+
+const (
+	edgeTypes = "edges of several types: heterogeneous graphs are not supported; every edge would " +
+		"count alike"
+	vertexTypes = "vertices of several types: heterogeneous graphs are not supported; all " +
+		"would share one kind of feature row and label"
+	linkTask = "link prediction is not supported: what is learnt is a label of each vertex"
+	manyTask = "many graphs with a label each: graph-level tasks are not supported; what is " +
+		"learnt is a label of each vertex of one graph"
+	temporal  = "a graph that changes with time is not supported; save the edges of one moment"
+	hyperTask = "hyperedges are not supported; save an edge for each pair of vertices, or a vertex " +
+		"for each hyperedge"
+)
+
+// refused are arrays and columns that say that a graph means more than an import would keep.
+// --ignore imports the rest.
+var refused = map[string]string{
+	"edge_type": edgeTypes, "edge_types": edgeTypes, "etype": edgeTypes, "etypes": edgeTypes,
+	"edge_reltype": edgeTypes, "relation": edgeTypes, "relations": edgeTypes, "rel": edgeTypes,
+	"rel_type": edgeTypes, "edge_index_dict": edgeTypes,
+	"node_type": vertexTypes, "node_types": vertexTypes, "ntype": vertexTypes, "ntypes": vertexTypes,
+	"x_dict": vertexTypes, "num_nodes_dict": vertexTypes, "node_species": vertexTypes,
+	"edge_label": linkTask, "edge_labels": linkTask, "edge_label_index": linkTask,
+	"neg_edge_index":       linkTask,
+	"neg_edge_label_index": linkTask, "pos_edge_label_index": linkTask, "train_edge_index": linkTask,
+	"train_pos_edge_index": linkTask, "train_edges": linkTask,
+	"graph_label": manyTask, "graph_labels": manyTask, "graph_indicator": manyTask, "batch": manyTask,
+	"ptr": manyTask, "num_graphs": manyTask,
+	"snapshots": temporal, "hyperedge_index": hyperTask,
+}
+
+// refusal returns why an array or column is refused, nil if it is not.
+func (s *source) refusal(where, name string) error {
+	why := refused[strings.ToLower(name)]
+	if why == "" || slices.Contains(s.options.Ignore, name) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w: %s; --ignore %s imports the rest", where, ErrValue, why, name)
+}
+
+func (s *source) refuseKeys(a arraySource) error {
+	for _, name := range a.Names() {
+		if err := s.refusal(a.name(name), name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// find returns the name under which a has what is meant, "" if it has not. A name from the options
+// comes before the usual ones.
+func (s *source) find(a arraySource, meaning string) string {
+	if key, ok := s.options.Keys[meaning]; ok {
+		if !a.Has(key) {
+			return ""
+		}
+		return s.used(key)
+	}
+	for _, key := range aliases[meaning] {
+		if a.Has(key) && !slices.Contains(s.options.Ignore, key) {
+			return s.used(key)
+		}
+	}
+	return ""
+}
+
+func (s *source) used(key string) string {
+	if s.read == nil {
+		s.read = map[string]bool{}
+	}
+	s.read[key] = true
+	return key
+}
+
+// noteUnread checks that every key that was asked for was there, and notes the arrays that were not
+// read.
+func (s *source) noteUnread(a arraySource) error {
+	for _, meaning := range slices.Sorted(maps.Keys(s.options.Keys)) {
+		if key := s.options.Keys[meaning]; !a.Has(key) {
+			return fmt.Errorf("%s: no array %q, which --keys names for %s; it holds %s",
+				a.path, key, meaning, strings.Join(a.Names(), ", "))
+		}
+	}
+	if a.Has("adj_indptr") || isScipy(a) {
+		for _, key := range []string{"adj_data", "data"} {
+			if a.Has(key) {
+				if err := s.noteWeights(a, key); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for _, name := range a.Names() {
+		if s.read[name] || structural(name) || s.isSplitKey(name) {
+			continue
+		}
+		if note := ignoredWeights(name); note != "" {
+			s.notes = append(s.notes, note)
+		} else {
+			s.notes = append(s.notes, "array "+name+" is not read")
+		}
+	}
+	return nil
+}
+
+// noteWeights says that the values of an adjacency matrix are dropped, if they are not all equal.
+func (s *source) noteWeights(a arraySource, key string) error {
+	r, err := a.open(key, 1)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	first, differ, begun := 0.0, false, false
+	err = eachChunk(r, r.Left(), func(part []float64) error {
+		for _, x := range part {
+			if !begun {
+				first, begun = x, true
+			}
+			differ = differ || x != first
+		}
+		return nil
+	})
+	if err == nil && differ {
+		s.notes = append(s.notes, "the values of "+key+" are ignored: "+noWeights)
+	}
+	return err
+}
+
+// structural reports whether a name belongs to a sparse matrix.
+func structural(name string) bool {
+	name = strings.TrimPrefix(strings.TrimPrefix(name, "adj_"), "attr_")
+	switch name {
+	case "indptr", "indices", "data", "shape", "format", "row", "col", "matrix", "_is_array":
+		return true
+	}
+	return name == "labels"
+}
+
+var splitMeanings = []string{"train", "valid", "test", "train_mask", "valid_mask", "test_mask"}
+
+// isSplitKey reports whether a name is one of a split, which is read later or replaced by --split.
+func (s *source) isSplitKey(name string) bool {
+	for _, meaning := range splitMeanings {
+		if slices.Contains(aliases[meaning], name) || s.options.Keys[meaning] == name {
+			return true
+		}
+	}
+	return false
+}
+
+// checkKeys reports keys that mean nothing.
+func (o *ImportOptions) checkKeys() error {
+	if len(o.Keys) > 0 && o.Format != "npz" {
+		return fmt.Errorf("keys name arrays of the format npz, not of %s", o.Format)
+	}
+	for _, meaning := range slices.Sorted(maps.Keys(o.Keys)) {
+		if aliases[meaning] == nil {
+			return fmt.Errorf("key %q means nothing here; it may be one of %s",
+				meaning, strings.Join(slices.Sorted(maps.Keys(aliases)), ", "))
+		}
+	}
+	return nil
+}
+
+const pickled = "a Python pickle, which could run code; load it in Python and save its arrays " +
+	"with numpy.savez"
+
+// foreignKinds are files that other programs write, and what to do with them.
+var foreignKinds = map[string]string{
+	".pt":  "a PyTorch file; in Python, halognn.write_dataset(DIR, data) writes a dataset",
+	".pth": "a PyTorch file; in Python, halognn.write_dataset(DIR, data) writes a dataset",
+	".bin": "a DGL or other binary file; in Python, halognn.write_dataset(DIR, g) writes a " +
+		"dataset",
+	".dgl":     "a DGL file; in Python, halognn.write_dataset(DIR, g) writes a dataset",
+	".pkl":     pickled,
+	".pickle":  pickled,
+	".gml":     "a NetworkX format; in Python, halognn.write_dataset(DIR, g) writes a dataset",
+	".graphml": "a NetworkX format; in Python, halognn.write_dataset(DIR, g) writes a dataset",
+	".gexf":    "a NetworkX format; in Python, halognn.write_dataset(DIR, g) writes a dataset",
+	".parquet": "a Parquet file; save it as CSV: pandas.read_parquet(f).to_csv(g, index=False)",
+	".feather": "a Feather file; save it as CSV: pandas.read_feather(f).to_csv(g, index=False)",
+	".xlsx":    "a spreadsheet; save it as CSV (UTF-8)",
+	".h5":      "an HDF5 file; save its arrays with numpy.savez",
+	".hdf5":    "an HDF5 file; save its arrays with numpy.savez",
+	".nt":      "RDF triples, whose edges have types: heterogeneous graphs are not supported",
+	".ttl":     "RDF triples, whose edges have types: heterogeneous graphs are not supported",
+	".zip":     "an archive; unpack it and name what is in it",
+	".tar":     "an archive; unpack it and name what is in it",
+	".tgz":     "an archive; unpack it and name what is in it",
+}
+
+// suited are the extensions that one format reads and no other does.
+var suited = map[string]string{".npz": "npz", ".mat": "mat"}
+
+// foreign refuses an input by its name, if that says that no importer, or another one, reads it.
+func foreign(path, format string) error {
+	base := strings.TrimSuffix(strings.ToLower(path), ".gz")
+	ext := filepath.Ext(base)
+	if isDir(path) {
+		return nil
+	}
+	if what := foreignKinds[ext]; what != "" {
+		return fmt.Errorf("%s: %w: %s", path, ErrValue, what)
+	}
+	if want := suited[ext]; want != "" && want != format {
+		return fmt.Errorf(
+			"%s: %w: format %s does not read %s files; use --format %s",
+			path,
+			ErrValue,
+			format,
+			ext,
+			want,
+		)
+	}
+	if (ext == ".csv" || ext == ".tsv") && (format == "npz" || format == "mat") {
+		return fmt.Errorf("%s: %w: a text table; use --format csv", path, ErrValue)
+	}
+	if ext == ".npy" && format != "npz" {
+		return fmt.Errorf(
+			"%s: %w: one array; name the directory that holds edge_index.npy and the others, "+
+				"with --format npz",
+			path,
+			ErrValue,
+		)
+	}
+	if ext == ".npy" {
+		return fmt.Errorf(
+			"%s: %w: one array; name the directory that holds edge_index.npy and the others",
+			path,
+			npy.ErrFormat,
+		)
+	}
+	return nil
+}

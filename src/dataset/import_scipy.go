@@ -1,0 +1,82 @@
+package dataset
+
+import (
+	"fmt"
+
+	"halognn/src/npy"
+)
+
+// isScipy reports whether a holds a sparse matrix as scipy.sparse.save_npz writes it.
+func isScipy(a arraySource) bool {
+	return a.Has("shape") && a.Has("data") &&
+		(a.Has("indptr") && a.Has("indices") || a.Has("row") && a.Has("col"))
+}
+
+// addScipy adds an edge r -> c for every stored entry (r, c) of a square scipy matrix: CSR, CSC or
+// COO.
+func (s *source) addScipy(a arraySource) error {
+	format := "csr"
+	if a.Has("format") {
+		r, err := a.open("format", 0, 1)
+		if err != nil {
+			return err
+		}
+		words, err := npy.ReadText(r)
+		if err != nil {
+			return err
+		}
+		if len(words) != 1 {
+			return fmt.Errorf("%s: %d words, want one", a.name("format"), len(words))
+		}
+		format = words[0]
+	}
+	shape, err := all[int64](a, "shape")
+	if err != nil {
+		return err
+	}
+	if len(shape) != 2 || shape[0] != shape[1] {
+		return fmt.Errorf("%s: %v, want a square matrix: a row and a column for each vertex",
+			a.name("shape"), shape)
+	}
+	if s.vertices == unknown {
+		err = s.setVertices(shape[0], a.name("shape"))
+	} else if shape[0] != int64(s.vertices) {
+		err = fmt.Errorf("%s: %v for the %d vertices that the other arrays have",
+			a.name("shape"), shape, s.vertices)
+	}
+	if err != nil {
+		return err
+	}
+	switch format {
+	case "csr", "csc":
+		return s.addCompressed(a, "indptr", "indices", format == "csc")
+	case "coo":
+		return s.addCOO(a, "row", "col")
+	}
+	return fmt.Errorf(
+		"%s: %q, want csr, csc or coo; save it again: scipy.sparse.save_npz(file, a.tocsr())",
+		a.name("format"),
+		format,
+	)
+}
+
+// addCOO adds the edges of two arrays of one length.
+func (s *source) addCOO(a arraySource, from, to string) error {
+	rows, err := all[int64](a, from)
+	if err != nil {
+		return err
+	}
+	cols, err := all[int64](a, to)
+	if err != nil {
+		return err
+	}
+	if len(rows) != len(cols) {
+		return fmt.Errorf("%s: %d entries, but %s has %d", a.name(from), len(rows), to, len(cols))
+	}
+	for e, u := range rows {
+		if err := s.addEdge(u, cols[e]); err != nil {
+			return fmt.Errorf("%s: entry %d: %w", a.name(from), e, err)
+		}
+	}
+	return nil
+}

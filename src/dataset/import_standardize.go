@@ -1,0 +1,81 @@
+package dataset
+
+import (
+	"fmt"
+	"math"
+
+	"halognn/src/graph"
+)
+
+// moments are means and sums of squared distances from them, a column each, of the rows of some
+// vertices. Updated by Welford's method, which loses no digits where the mean is large.
+type moments struct {
+	counts []bool // which vertices count; nil: all
+	n      float64
+	mean   []float64
+	square []float64
+}
+
+func (m *moments) add(first, cols int, rows []float32) {
+	for begin := 0; begin < len(rows); begin += cols {
+		if m.counts != nil && !m.counts[first+begin/cols] {
+			continue
+		}
+		m.n++
+		for c, x := range rows[begin : begin+cols] {
+			d := float64(x) - m.mean[c]
+			m.mean[c] += d / m.n
+			m.square[c] += d * (float64(x) - m.mean[c])
+		}
+	}
+}
+
+// scaling turns x of column c into (x - shift[c]) * factor[c].
+type scaling struct {
+	shift, factor []float64
+	row           []float32
+}
+
+func (f *scaling) of(rows []float32) []float32 {
+	f.row = append(f.row[:0], rows...)
+	for i, x := range rows {
+		c := i % len(f.shift)
+		f.row[i] = float32((float64(x) - f.shift[c]) * f.factor[c])
+	}
+	return f.row
+}
+
+// standardize reads the features once to find the scaling that is applied when they are written.
+// Columns that do not vary are shifted only.
+func (s *source) standardize(split graph.Split) error {
+	cols := s.features.cols
+	m := &moments{mean: make([]float64, cols), square: make([]float64, cols)}
+	over := fmt.Sprintf("all %d vertices", s.vertices)
+	if len(split.Train) > 0 {
+		m.counts = make([]bool, s.vertices)
+		for _, v := range split.Train {
+			m.counts[v] = true
+		}
+		over = fmt.Sprintf("the %d training vertices", len(split.Train))
+	}
+	reader := &RowWriter{w: &Writer{Meta: Meta{FeatureType: Float32}}, cols: cols, moments: m}
+	if err := s.features.write(reader); err != nil {
+		return err
+	}
+	constant := 0
+	s.scaling = &scaling{shift: m.mean, factor: make([]float64, cols)}
+	for c, sum := range m.square {
+		s.scaling.factor[c] = 1
+		if deviation := math.Sqrt(sum / m.n); deviation > 0 {
+			s.scaling.factor[c] = 1 / deviation
+		} else {
+			constant++
+		}
+	}
+	note := "features standardized: mean 0 and variance 1 over " + over
+	if constant > 0 {
+		note += fmt.Sprintf("; %d columns do not vary there and were only shifted", constant)
+	}
+	s.notes = append(s.notes, note)
+	return nil
+}

@@ -1,0 +1,90 @@
+package nn
+
+import (
+	"fmt"
+
+	"halognn/src/compute"
+)
+
+// gcn is the layer of GCN (Kipf and Welling, ICLR 2017): a vertex is one of its own neighbours.
+//
+//	right   agg_i = mean of x_j over the sampled in-neighbours j of i, and of x_i       agg [D,in]
+//	both    agg_i = sum of w_ij x_j, by the degrees of the whole graph (Needs.Weights)
+//	        y_i   = agg_i Wᵀ + b                                                         y   [D,out]
+//
+// Both aggregate along the edges of the hop, among which is one from each destination to itself. On
+// full neighbourhoods "both" is GCNConv of PyTorch Geometric as it comes.
+type gcn struct {
+	dev              compute.Device
+	name             string
+	in, out          int
+	weighted         bool
+	w, dw            compute.Matrix // [out,in]
+	bias, dbias      []float32
+	aggregate, dmean *buffer        // [D,in]
+	agg              compute.Matrix // of the last Forward
+}
+
+func newGCN(s *store, c Config, l int) Layer {
+	in, out := c.Widths(l)
+	return &gcn{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, out: out,
+		weighted: c.GCNNorm == GCNBoth, aggregate: s.buffer(), dmean: s.buffer()}
+}
+
+func (g *gcn) Params() []Param {
+	return []Param{glorot(g.name+".lin.weight", g.out, g.in), constant(g.name+".bias", g.out, 0)}
+}
+
+func (g *gcn) Bind(values, grads [][]float32) {
+	g.w, g.dw = matrix(values[0], g.out, g.in), matrix(grads[0], g.out, g.in)
+	g.bias, g.dbias = values[1], grads[1]
+}
+
+func (g *gcn) Needs() Needs {
+	return Needs{Mean: !g.weighted, Sources: g.weighted, SelfEdges: true, Weights: g.weighted}
+}
+
+func (g *gcn) Reserve(in *Input) error {
+	if in.Mean.Cols == 0 {
+		if err := g.aggregate.reserve(in.Destinations * g.in); err != nil {
+			return err
+		}
+	}
+	if !in.Gradient {
+		return nil
+	}
+	return g.dmean.reserve(in.Destinations * g.in)
+}
+
+func (g *gcn) Flops(h *Hop, gradient bool) int {
+	return 2 * passes(gradient) * h.Destinations * g.in * g.out
+}
+
+func (g *gcn) Forward(y compute.Matrix, in *Input) {
+	g.agg = in.Mean
+	if in.Mean.Cols == 0 {
+		g.agg = g.aggregate.matrix(in.Destinations, g.in)
+		if g.weighted {
+			g.dev.SegmentSum(g.agg, in.Hop.Forward, in.Weights, in.X, false)
+		} else {
+			g.dev.SegmentMean(g.agg, in.Hop.Forward, in.X)
+		}
+	}
+	g.dev.MatMul(y, g.agg, g.w, false)
+	g.dev.AddBias(y, g.bias)
+}
+
+func (g *gcn) Backward(dx, dy compute.Matrix, in *Input) {
+	g.dev.MatMulWeights(g.dw, dy, g.agg)
+	g.dev.ColumnSum(g.dbias, dy)
+	if !in.Gradient {
+		return
+	}
+	dmean := g.dmean.matrix(in.Destinations, g.in)
+	g.dev.MatMulInput(dmean, dy, g.w, false)
+	if g.weighted {
+		g.dev.SegmentSum(dx, in.Transposed, in.TransposedWeights, dmean, false)
+	} else {
+		g.dev.SegmentMeanBackward(dx, in.Hop.Forward, in.Transposed, dmean, false)
+	}
+}

@@ -1,0 +1,94 @@
+package nn
+
+import (
+	"fmt"
+
+	"halognn/src/compute"
+)
+
+// gin is the layer of GIN (Xu et al., ICLR 2019), as GINConv(Sequential(Linear, ReLU, Linear),
+// train_eps=True) of PyTorch Geometric has it; the hidden rows are as wide as the result:
+//
+//	agg_i    = (1 + eps) x_i + sum of x_j over the sampled in-neighbours j of i      agg    [D,in]
+//	hidden_i = relu(agg_i W1ᵀ + b1)                                                  hidden [D,mid]
+//	y_i      = hidden_i W2ᵀ + b2                                                     y      [D,out]
+type gin struct {
+	dev                             compute.Device
+	name                            string
+	in, mid, out                    int
+	w1, dw1, w2, dw2                compute.Matrix // [mid,in], [out,mid]
+	b1, db1, b2, db2, eps, deps     []float32
+	aggregate, dagg, hidden, dinner *buffer
+}
+
+func newGIN(s *store, c Config, l int) Layer {
+	in, out := c.Widths(l)
+	mid := out
+	if c.Layers > 1 {
+		mid = c.Hidden
+	}
+	return &gin{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, mid: mid, out: out,
+		aggregate: s.buffer(), dagg: s.buffer(), hidden: s.buffer(), dinner: s.buffer()}
+}
+
+func (g *gin) Params() []Param {
+	return []Param{
+		weight(g.name+".nn.0.weight", g.mid, g.in), bias(g.name+".nn.0.bias", g.mid, g.in),
+		weight(g.name+".nn.2.weight", g.out, g.mid), bias(g.name+".nn.2.bias", g.out, g.mid),
+		constant(g.name+".eps", 1, 0),
+	}
+}
+
+func (g *gin) Bind(values, grads [][]float32) {
+	g.w1, g.dw1 = matrix(values[0], g.mid, g.in), matrix(grads[0], g.mid, g.in)
+	g.w2, g.dw2 = matrix(values[2], g.out, g.mid), matrix(grads[2], g.out, g.mid)
+	g.b1, g.db1, g.b2, g.db2 = values[1], grads[1], values[3], grads[3]
+	g.eps, g.deps = values[4], grads[4]
+}
+
+func (g *gin) Needs() Needs { return Needs{Sources: true} }
+
+func (g *gin) Reserve(in *Input) error {
+	d := in.Destinations
+	if err := reserveAll(sized{g.aggregate, d * g.in}, sized{g.hidden, d * g.mid}); err != nil {
+		return err
+	}
+	if !in.Train {
+		return nil
+	}
+	return reserveAll(sized{g.dagg, d * g.in}, sized{g.dinner, d * g.mid})
+}
+
+// Flops counts the gradient of the aggregates always: that of eps follows from it.
+func (g *gin) Flops(h *Hop, _ bool) int {
+	return 2 * passes(true) * h.Destinations * (g.in*g.mid + g.mid*g.out)
+}
+
+func (g *gin) Forward(y compute.Matrix, in *Input) {
+	agg, hidden := g.aggregate.matrix(in.Destinations, g.in), g.hidden.matrix(in.Destinations, g.mid)
+	g.dev.SegmentSum(agg, in.Hop.Forward, nil, in.X, false)
+	g.dev.AddScaled(agg, in.own(), g.eps)
+	g.dev.MatMul(hidden, agg, g.w1, false)
+	g.dev.AddBias(hidden, g.b1)
+	g.dev.ReLU(hidden, 0, compute.DropoutKey{}, nil)
+	g.dev.MatMul(y, hidden, g.w2, false)
+	g.dev.AddBias(y, g.b2)
+}
+
+func (g *gin) Backward(dx, dy compute.Matrix, in *Input) {
+	agg, hidden := g.aggregate.matrix(in.Destinations, g.in), g.hidden.matrix(in.Destinations, g.mid)
+	dagg, dinner := g.dagg.matrix(in.Destinations, g.in), g.dinner.matrix(in.Destinations, g.mid)
+	g.dev.MatMulWeights(g.dw2, dy, hidden)
+	g.dev.ColumnSum(g.db2, dy)
+	g.dev.MatMulInput(dinner, dy, g.w2, false)
+	g.dev.ReLUBackward(dinner, hidden, 0)
+	g.dev.MatMulWeights(g.dw1, dinner, agg)
+	g.dev.ColumnSum(g.db1, dinner)
+	g.dev.MatMulInput(dagg, dinner, g.w1, false)
+	g.dev.Dot(g.deps, dagg, in.own())
+	if !in.Gradient {
+		return
+	}
+	g.dev.SegmentSum(dx.RowsAt(0, in.Transposed.Len()), in.Transposed, nil, dagg, false)
+	g.dev.AddScaled(dx.RowsAt(0, in.Destinations), dagg, g.eps)
+}

@@ -1,0 +1,53 @@
+package nn
+
+import (
+	"math"
+	"slices"
+)
+
+// Kind is a kind of model. A new one is a row of the table and a file with its Layer.
+type Kind struct {
+	Name, Brief     string
+	ReadsNeighbours bool // more than the rows of its seeds
+	HasHeads        bool // Config.Heads, HeadMerge and Slope mean something
+
+	layer func(s *store, c Config, l int) Layer // layer l, of widths c.Widths(l)
+}
+
+var kinds = []Kind{
+	{"sage", "GraphSAGE with mean aggregation", true, false, newSAGE},
+	{"gcn", "GCN: one weight for a vertex and its neighbours (`model.gcn_norm`)", true, false, newGCN},
+	{"gin", "GIN: the sum of the neighbours and of 1+eps times the vertex, eps learned, through two " +
+		"linear maps", true, false, newGIN},
+	{"gat", "GAT: attention (`model.heads`), with an edge from each vertex to itself", true, true,
+		newGAT},
+	{"mlp", "the same layers without the neighbour terms, as the baseline without the graph", false,
+		false, newLinear},
+}
+
+// Kinds returns all kinds of models.
+func Kinds() []Kind { return slices.Clone(kinds) }
+
+// FindKind returns the kind of a name, or nil.
+func FindKind(name string) *Kind {
+	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &kinds[i]
+}
+
+func kindNames() (names []string) {
+	for _, k := range kinds {
+		names = append(names, k.Name)
+	}
+	return names
+}
+
+// glorot declares a parameter drawn uniformly from +-sqrt(6/(a+b)): the default of PyTorch Geometric
+// for layers that transform before they aggregate, a and b their last two extents.
+func glorot(name string, shape ...int) Param {
+	n := len(shape)
+	return Param{Name: name, Shape: shape,
+		bound: float32(math.Sqrt(6 / float64(shape[n-1]+shape[n-2])))}
+}

@@ -1,0 +1,133 @@
+package nn
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"halognn/src/compute"
+	"halognn/src/mem"
+)
+
+// Objective changes what the loss of a multiclass task asks for. The zero value is the plain
+// cross-entropy.
+type Objective struct {
+	// Weights[c] multiplies the terms of class c; nil: all are 1. Unlike PyTorch's mean the loss is
+	// divided by the number of seeds, not by their weights, so that ranks need not know each other's.
+	Weights []float64
+	// Smoothing is the share of a vertex's target that goes to all classes alike, 0 <= Smoothing < 1
+	// (Szegedy et al., CVPR 2016).
+	Smoothing float64
+}
+
+// plain reports whether o changes nothing.
+func (o Objective) plain() bool { return o.Weights == nil && o.Smoothing == 0 }
+
+// check returns all faults of o for a model of config c.
+func (o Objective) check(c Config) error {
+	if o.plain() {
+		return nil
+	}
+	var faults []error
+	if c.Task != Multiclass {
+		faults = append(faults, errors.New("class weights and label smoothing are for tasks of "+
+			"one class a vertex, not for several labels; set train.class_weights none and train.label_smoothing 0"))
+	}
+	if o.Weights != nil && len(o.Weights) != c.Out {
+		faults = append(faults, fmt.Errorf("train.class_weights has %d weights for %d classes; give "+
+			"one for each, or balanced", len(o.Weights), c.Out))
+	}
+	for class, w := range o.Weights {
+		if !(w >= 0) || math.IsInf(w, 0) {
+			faults = append(faults, fmt.Errorf(
+				"train.class_weights: class %d has %g; want numbers from 0", class, w))
+		}
+	}
+	if !(o.Smoothing >= 0 && o.Smoothing < 1) {
+		faults = append(faults, fmt.Errorf("train.label_smoothing is %g; want 0 to below 1", o.Smoothing))
+	}
+	return errors.Join(faults...)
+}
+
+// SetObjective makes Loss train for o. Validation and inference have no loss to change.
+func (m *Model) SetObjective(o Objective) error {
+	if err := o.check(m.Config); err != nil {
+		return err
+	}
+	m.objective = nil
+	if !o.plain() {
+		m.objective = &objective{Objective: o}
+	}
+	return nil
+}
+
+// objective computes the loss on the host, whatever the device: its logits are few (seeds x
+// classes) beside everything else of a step, and one plain loop is the reference and the only
+// implementation.
+type objective struct {
+	Objective
+	host []float32 // logits, then their gradient
+}
+
+// loss is CrossEntropy with the targets t_c of o in place of one class, and their sum T:
+//
+//	sum_r ( T log sum_c exp(z_rc) - sum_c t_c z_rc ) / globalSeeds
+//	t_c = weight_c ((1 - smoothing) [c = label] + smoothing / C)
+//
+// dlogits becomes its gradient T softmax(z) - t. Rows are added in order, so that the result
+// depends on no number of threads. Time O(rows C), memory rows C floats of the host. Waits for the
+// device.
+func (o *objective) loss(
+	dev compute.Device, dlogits, logits compute.Matrix, labels []int32, globalSeeds int,
+) Stats {
+	n, scale := len(logits.Data), float64(share(globalSeeds))
+	o.host = mem.Grow(o.host, n)
+	host := compute.Matrix{Rows: logits.Rows, Cols: logits.Cols, Data: o.host[:n]}
+	dev.Download(host.Data, logits.Data)
+	sum, correct := 0.0, int64(0)
+	for r := range host.Rows {
+		z := host.Row(r)
+		row, best := o.row(z, labels[r], scale)
+		sum += row
+		if best == labels[r] {
+			correct++
+		}
+	}
+	dev.Upload(dlogits.Data, host.Data)
+	wrong := int64(logits.Rows) - correct
+	counts := Counts{TruePositive: correct, FalsePositive: wrong, FalseNegative: wrong}
+	return Stats{Loss: sum * scale, Counts: counts}
+}
+
+// row returns the loss of a row and its largest logit's place, and turns z into scale times the
+// gradient.
+func (o *objective) row(z []float32, label int32, scale float64) (loss float64, best int32) {
+	for c, x := range z {
+		if x > z[best] {
+			best = int32(c)
+		}
+	}
+	largest, total, targets, fit := float64(z[best]), 0.0, 0.0, 0.0
+	for c, x := range z {
+		t := o.target(c, int(label), len(z))
+		total += math.Exp(float64(x) - largest)
+		targets += t
+		fit += t * (float64(x) - largest)
+	}
+	for c, x := range z {
+		p := math.Exp(float64(x)-largest) / total
+		z[c] = float32((targets*p - o.target(c, int(label), len(z))) * scale)
+	}
+	return targets*math.Log(total) - fit, best
+}
+
+func (o *objective) target(class, label, classes int) float64 {
+	t := o.Smoothing / float64(classes)
+	if class == label {
+		t += 1 - o.Smoothing
+	}
+	if o.Weights != nil {
+		t *= o.Weights[class]
+	}
+	return t
+}

@@ -1,0 +1,353 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"halognn/src/chart"
+)
+
+// verdict answers the first questions in sentences: how good the model is, and what an epoch takes.
+func verdict(runs []*Run) (sentences []string) {
+	finished := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { return r.Summary == nil })
+	switch {
+	case len(finished) == 0:
+		return []string{"No run has finished."}
+	case len(finished) == 1:
+		sentences = append(sentences, judged(finished[0]), paced(finished[0]))
+	default:
+		sentences = append(sentences, best(finished), fastest(finished))
+	}
+	if n := len(runs) - len(finished); n > 0 {
+		sentences = append(sentences, fmt.Sprintf("%d of %d runs have not finished.", n, len(runs)))
+	}
+	return slices.DeleteFunc(sentences, func(s string) bool { return s == "" })
+}
+
+// judged says what the model of a run is worth.
+func judged(r *Run) string {
+	test, ok := r.Summary.num("test_metric")
+	if !ok {
+		return ""
+	}
+	s := fmt.Sprintf("Test %s %s", cmp.Or(visible(r.metric()), "metric"), percent(test, true))
+	if epoch, known := r.Summary.num("best_epoch"); known {
+		s += fmt.Sprintf(" with the weights of epoch %g of %d", epoch, len(r.Epochs))
+	}
+	majority, known := r.Summary.num("majority_accuracy")
+	if !known || r.metric() != "accuracy" {
+		return s + "."
+	}
+	gain := 100 * (test - majority)
+	if gain <= 0 {
+		return s + fmt.Sprintf(": no better than the majority class, %s.", percent(majority, true))
+	}
+	return s + fmt.Sprintf(", %.1f points above the majority class.", gain)
+}
+
+// paced says what an epoch of a run took, and what it waited for.
+func paced(r *Run) string {
+	seconds, ok := r.seconds()
+	if !ok {
+		return ""
+	}
+	s := fmt.Sprintf("An epoch took %s s", chart.Number(seconds))
+	if wait, waits := mean(r.Epochs, "wait_fraction"); waits {
+		s += fmt.Sprintf(", of which training waited %s for minibatches", percent(wait, true))
+	}
+	if remote, counted := mean(r.Epochs, "remote_rows"); counted && remote > 0 {
+		s += fmt.Sprintf("; %s feature rows crossed between nodes", count(remote, true))
+	}
+	return s + "."
+}
+
+// best names the run with the highest metric, if all runs have the same one.
+func best(runs []*Run) string {
+	for _, r := range runs[1:] {
+		if r.metric() != runs[0].metric() {
+			return ""
+		}
+	}
+	test := func(r *Run) float64 {
+		if x, ok := r.Summary.num("test_metric"); ok {
+			return x
+		}
+		return math.Inf(-1)
+	}
+	order := slices.Clone(runs)
+	slices.SortStableFunc(order, func(a, b *Run) int { return cmp.Compare(test(b), test(a)) })
+	first, last := order[0], order[len(order)-1]
+	high, known := first.Summary.num("test_metric")
+	low, all := last.Summary.num("test_metric")
+	switch {
+	case !known:
+		return ""
+	case all && high == low:
+		return fmt.Sprintf("All runs have the same test %s, %s.", visible(first.metric()),
+			percent(high, true))
+	}
+	return fmt.Sprintf("Best test %s: %s, %s; the worst, %s, has %s.", visible(first.metric()),
+		first.Name,
+		percent(high, true), last.Name, percent(low, all))
+}
+
+// fastest names the run with the shortest epochs.
+func fastest(runs []*Run) string {
+	var measured []*Run
+	for _, r := range runs {
+		if _, ok := r.seconds(); ok {
+			measured = append(measured, r)
+		}
+	}
+	if len(measured) < 2 {
+		return ""
+	}
+	slices.SortStableFunc(measured, func(a, b *Run) int {
+		x, _ := a.seconds()
+		y, _ := b.seconds()
+		return cmp.Compare(x, y)
+	})
+	first, last := measured[0], measured[len(measured)-1]
+	low, _ := first.seconds()
+	high, _ := last.seconds()
+	s := fmt.Sprintf("Fastest epochs: %s, %s s", first.Name, chart.Number(low))
+	if low > 0 {
+		s += fmt.Sprintf(", %.1f times as fast as %s", high/low, last.Name)
+	}
+	return s + "."
+}
+
+// spread is the least and the most of the times of an epoch.
+func (r *Run) spread() string {
+	least, most, n := math.Inf(1), math.Inf(-1), 0
+	for _, e := range r.Epochs {
+		if x, ok := e.num("seconds"); ok {
+			least, most, n = min(least, x), max(most, x), n+1
+		}
+	}
+	if n < 2 {
+		return chart.Absent
+	}
+	return chart.Number(least) + " to " + chart.Number(most)
+}
+
+// mostCards is how many runs "What was run" has a column for.
+const mostCards = 6
+
+// settings is what was run: data, model, place and time, a column a run.
+func settings(runs []*Run) table {
+	t := table{id: "settings", title: "What was run", columns: []string{""}, words: true}
+	shown := runs[:min(len(runs), mostCards)]
+	if len(shown) < len(runs) {
+		t.note = fmt.Sprintf("The first %d of %d runs.", len(shown), len(runs))
+	}
+	lines := []struct {
+		name string
+		of   func(r *Run) string
+	}{
+		{"data", func(r *Run) string {
+			v, _ := r.setting("data.parts")
+			return visible(filepath.Base(v))
+		}},
+		{"graph", graphOf},
+		{"model", modelOf},
+		{"minibatch", minibatchOf},
+		{"optimiser", func(r *Run) string {
+			return r.words("train.optimizer", "lr ", "train.lr", "seed ", "train.seed")
+		}},
+		{"cache", (*Run).policyName},
+		{"ranks", placeOf},
+		{"device", func(r *Run) string { return visible(r.Summary.text("device")) }},
+		{"finished", finishOf},
+		{"version", func(r *Run) string { return visible(r.Summary.text("version")) }},
+	}
+	for _, r := range shown {
+		t.columns = append(t.columns, r.Name)
+	}
+	for _, line := range lines {
+		row, known := []string{line.name}, false
+		for _, r := range shown {
+			text := strings.TrimSpace(line.of(r))
+			known = known || text != "" && text != "."
+			row = append(row, cmp.Or(text, chart.Absent))
+		}
+		if known {
+			t.rows = append(t.rows, row)
+		}
+	}
+	return t
+}
+
+// words joins settings by commas. What ends in a blank is a word before the next setting.
+func (r *Run) words(keys ...string) string {
+	var all []string
+	before := ""
+	for _, k := range keys {
+		if strings.HasSuffix(k, " ") {
+			before = k
+			continue
+		}
+		if v, ok := r.setting(k); ok {
+			all = append(all, before+v)
+		}
+		before = ""
+	}
+	return strings.Join(all, ", ")
+}
+
+func graphOf(r *Run) string {
+	g := r.Summary.object("graph")
+	var all []string
+	for _, key := range []string{"vertices", "edges", "features", "classes"} {
+		if x, ok := g.num(key); ok {
+			all = append(all, count(x, true)+" "+key)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+func modelOf(r *Run) string {
+	kind, _ := r.setting("model.kind")
+	layers, _ := r.setting("model.layers")
+	hidden, known := r.setting("model.hidden")
+	if !known {
+		return kind
+	}
+	return fmt.Sprintf("%s, %s layers of %s", kind, layers, hidden)
+}
+
+func minibatchOf(r *Run) string {
+	fanouts, known := r.setting("sample.fanouts")
+	s := r.words("sample.batch")
+	if s != "" {
+		s += " seeds a " + cmp.Or(r.words("sample.batch_scope"), "rank")
+	}
+	if known {
+		s += ", fanouts " + strings.ReplaceAll(strings.Trim(fanouts, "[]"), " ", ", ")
+	}
+	return s
+}
+
+func placeOf(r *Run) string {
+	ranks, known := r.ranks()
+	if !known {
+		return ""
+	}
+	s := fmt.Sprint(ranks)
+	if nodes, ok := r.Summary.num("nodes"); ok {
+		s += fmt.Sprintf(" on %g nodes", nodes)
+		if nodes == 1 {
+			s = strings.TrimSuffix(s, "s")
+		}
+	}
+	if host := r.Summary.text("host"); host != "" {
+		s += ", " + visible(host)
+	}
+	if job := r.Summary.text("job"); job != "" {
+		s += ", job " + visible(job)
+	}
+	return s
+}
+
+func finishOf(r *Run) string {
+	if at := r.Summary.text("finished"); at != "" {
+		return visible(strings.Replace(strings.TrimSuffix(at, "Z"), "T", " ", 1)) + " UTC"
+	}
+	return ""
+}
+
+// mostMatrix is the most classes whose confusion is shown pair by pair.
+const mostMatrix = 12
+
+// confusions are the test vertices of each class and what they were taken for, a table a run.
+func confusions(runs []*Run) (all []table) {
+	for i, r := range runs[:min(len(runs), mostCards)] {
+		m := confusionOf(r)
+		if m == nil {
+			continue
+		}
+		t := table{
+			id: fmt.Sprintf("classes-%d", i+1), title: "Classes of the test vertices: " + r.Name,
+			columns: []string{"class", "vertices", "recall", "precision"},
+			note: "Recall: share of the class's vertices that were found. Precision: share of those " +
+				"taken for the class that are of it. Then: what they were taken for.",
+		}
+		if len(runs) == 1 {
+			t.title = "Classes of the test vertices"
+		}
+		if len(m) <= mostMatrix {
+			for j := range m {
+				t.columns = append(t.columns, fmt.Sprintf("as %d", j))
+			}
+		} else {
+			t.columns = append(t.columns, "most often taken for")
+		}
+		for c, row := range m {
+			t.rows = append(t.rows, classRow(m, c, row))
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+func classRow(m [][]float64, c int, row []float64) []string {
+	of, as, worst := 0.0, 0.0, -1
+	for j, n := range row {
+		of += n
+		as += m[j][c]
+		if j != c && n > 0 && (worst < 0 || n > row[worst]) {
+			worst = j
+		}
+	}
+	cells := []string{
+		fmt.Sprint(c), count(of, true), percent(row[c]/of, of > 0), percent(row[c]/as, as > 0),
+	}
+	if len(m) > mostMatrix {
+		if worst < 0 {
+			return append(cells, chart.Absent)
+		}
+		return append(cells, fmt.Sprintf("%d (%s)", worst, percent(row[worst]/of, true)))
+	}
+	for _, n := range row {
+		cells = append(cells, count(n, true))
+	}
+	return cells
+}
+
+// confusionOf reads the matrix of a summary; nil if there is none, or it is damaged.
+func confusionOf(r *Run) (m [][]float64) {
+	rows, _ := r.Summary["confusion"].([]any)
+	for _, row := range rows {
+		cells, _ := row.([]any)
+		if len(cells) != len(rows) {
+			return nil
+		}
+		line := make([]float64, len(cells))
+		for j, x := range cells {
+			n, ok := x.(float64)
+			if !ok || n < 0 {
+				return nil
+			}
+			line[j] = n
+		}
+		m = append(m, line)
+	}
+	return m
+}
+
+// allZero reports whether no figure of the table is other than zero or absent, so that it says
+// nothing.
+func (t *table) allZero() bool {
+	for _, row := range t.rows {
+		for _, cell := range row[1:] {
+			if strings.ContainsAny(cell, "123456789") {
+				return false
+			}
+		}
+	}
+	return true
+}

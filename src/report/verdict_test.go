@@ -1,0 +1,116 @@
+package report
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// The sentences above the page are those that the figures of the fixtures give.
+func TestVerdict(t *testing.T) {
+	majority := func(share float64) []*Run {
+		runs := fixture(t, "base")
+		runs[0].Summary["majority_accuracy"] = share
+		return runs
+	}
+	worse := fixture(t, "base", "vip")
+	worse[1].Summary["test_metric"] = 0.5
+	for _, c := range []struct {
+		name string
+		runs []*Run
+		want []string
+	}{
+		{"one run", majority(0.21), []string{
+			"Test accuracy 71.00 % with the weights of epoch 2 of 2, 50.0 points above the majority class.",
+			"An epoch took 2.500 s, of which training waited 20.00 % for minibatches; " +
+				"1 000 feature rows crossed between nodes.",
+		}},
+		{"one that learnt nothing", majority(0.75), []string{
+			"Test accuracy 71.00 % with the weights of epoch 2 of 2: no better than the " +
+				"majority class, 75.00 %.",
+			"An epoch took 2.500 s, of which training waited 20.00 % for minibatches; " +
+				"1 000 feature rows crossed between nodes.",
+		}},
+		{"equal runs", fixture(t, "base", "vip"), []string{
+			"All runs have the same test accuracy, 71.00 %.",
+			"Fastest epochs: vip, 1.500 s, 1.7 times as fast as base.",
+		}},
+		{"unequal runs, one of which was killed", append(worse, fixture(t, "killed")...), []string{
+			"Best test accuracy: base, 71.00 %; the worst, vip, has 50.00 %.",
+			"Fastest epochs: vip, 1.500 s, 1.7 times as fast as base.",
+			"1 of 3 runs have not finished.",
+		}},
+		{"nothing finished", fixture(t, "killed"), []string{"No run has finished."}},
+	} {
+		got := plainText([][]string{verdict(c.runs)})[0]
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s: expected -, got +\n%s", c.name, d)
+		}
+	}
+}
+
+func TestConfusionTables(t *testing.T) {
+	runs := fixture(t, "base")
+	if confusions(runs) != nil {
+		t.Error("a table without a matrix")
+	}
+	runs[0].Summary["confusion"] = []any{[]any{3.0, 1.0}, []any{0.0, 0.0}}
+	got := confusions(runs)
+	want := [][]string{
+		{"0", "4", "75.00 %", "100.00 %", "3", "1"}, {"1", "0", "–", "0.00 %", "0", "0"},
+	}
+	if d := cmp.Diff(want, plainText(got[0].rows)); d != "" {
+		t.Error(d)
+	}
+	var wide []any
+	for i := range 13 {
+		row := slices.Repeat([]any{0.0}, 13)
+		row[i] = 3.0
+		wide = append(wide, row)
+	}
+	wide[4].([]any)[7] = 1.0
+	runs[0].Summary["confusion"] = wide
+	rows := plainText(confusions(runs)[0].rows)
+	if d := cmp.Diff([]string{"4", "4", "75.00 %", "100.00 %", "7 (25.00 %)"}, rows[4]); d != "" {
+		t.Error(d)
+	}
+	for _, damaged := range []any{"x", []any{[]any{1.0}, []any{2.0}}, []any{[]any{-1.0}}, []any{1.0}} {
+		if runs[0].Summary["confusion"] = damaged; confusions(runs) != nil {
+			t.Errorf("a table of %v", damaged)
+		}
+	}
+}
+
+// What was run says what the config and the summary say, and nothing where they say nothing.
+func TestSettings(t *testing.T) {
+	runs := fixture(t, "base")
+	runs[0].Summary["host"], runs[0].Summary["job"] = "n<1>", "77"
+	runs[0].Summary["finished"] = "2026-01-02T03:04:05Z"
+	s := settings(runs)
+	text := ""
+	for _, row := range s.rows {
+		text += strings.Join(row, ": ") + "\n"
+	}
+	want := "data: parts\ngraph: 1\u202f000 vertices, 9\u202f000 edges, 100 features, 10 classes\n" +
+		"minibatch: 64 seeds a rank, fanouts 10, 5\noptimiser: lr 0.01\ncache: none\n" +
+		"ranks: 2 on 2 nodes, n<1>, job 77\nfinished: 2026-01-02 03:04:05 UTC\nversion: v1\n"
+	if d := cmp.Diff(want, text); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestFoldedTables(t *testing.T) {
+	for _, c := range []struct {
+		rows [][]string
+		want bool
+	}{
+		{[][]string{{"run1", "0", "0.00 %", "–", "none"}}, true},
+		{[][]string{{"run", "0"}, {"run", "0.001"}}, false},
+	} {
+		if got := (&table{rows: c.rows}).allZero(); got != c.want {
+			t.Errorf("%v: %v", c.rows, got)
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package residence
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"halognn/src/access"
+	"halognn/src/cache"
+	"halognn/src/comm"
+	"halognn/src/exchange"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/policy"
+	"halognn/src/trace"
+)
+
+// Position is where training stands: the epoch, from 1, and this rank's next minibatch in it.
+type Position struct{ Epoch, Item int }
+
+// Cache is the remote rows that a rank keeps copies of.
+type Cache struct {
+	Settings policy.Settings
+	Expected float64 // rows that a step of all ranks is predicted to transfer; 0 without a cache
+
+	fixed   fixedCache    // whose rows stay; nil for none
+	dynamic *dynamicCache // whose rows change; nil for none
+	closers []func() error
+}
+
+// fixedCache is a cache whose rows stay.
+type fixedCache interface {
+	exchange.Cache
+	// bytes returns the bytes of the rank's own rows, and of its index.
+	bytes() (rows, index int64)
+	// memory returns the bytes that package mem has allocated, and those that the ranks of the node
+	// share.
+	memory() (allocated, shared trace.Memory)
+}
+
+// OpenCache opens the cache of settings o for the steps from a position on: it ranks the remote
+// vertices, fetches the rows of the best, and predicts the rows still to be fetched. The cache is
+// empty with policy none, for a model without neighbours, and on a single node, where nothing is
+// remote. Collective. The cache must be closed even after an error.
+func (s *Store) OpenCache(o policy.Settings, at Position) (*Cache, error) {
+	c := &Cache{Settings: o}
+	if c.Policy().None() || !s.Job.Reads() || s.Job.Nodes() == 1 {
+		return c, nil
+	}
+	if s.Job.Partitioned {
+		return c, s.openPartitioned(c, at)
+	}
+	m, err := s.graph()
+	if err = comm.Agree(s.Comm, err); err != nil {
+		return c, err
+	}
+	defer m.Free()
+	switch {
+	case !c.Policy().Static():
+		err = s.openDynamic(c, m, at)
+	case o.Placement == policy.PlacementGroup:
+		err = s.openGroup(c, m)
+	default:
+		err = s.openStatic(c, m)
+	}
+	return c, err
+}
+
+// Policy is that of the cache.
+func (c *Cache) Policy() *policy.Policy { return policy.Find(c.Settings.Policy) }
+
+// Dynamic returns the policy of a dynamic cache and its window in minibatches; nil for a static
+// cache.
+func (c *Cache) Dynamic() (decides cache.Policy, window int) {
+	if c.dynamic == nil {
+		return nil, 0
+	}
+	return c.dynamic.policy, c.dynamic.window
+}
+
+// buffer returns the table of a dynamic cache.
+func (c *Cache) buffer() []byte {
+	if c.dynamic == nil {
+		return nil
+	}
+	return c.dynamic.rows
+}
+
+// Memory returns the bytes of the cache: those that package mem has allocated, and those that the
+// ranks of the node share.
+func (c *Cache) Memory() (allocated, shared trace.Memory) {
+	switch {
+	case c.fixed != nil:
+		return c.fixed.memory()
+	case c.dynamic != nil:
+		return cacheMemory(int64(len(c.dynamic.rows)), c.dynamic.policy.Bytes()), nil
+	}
+	return nil, nil
+}
+
+func cacheMemory(rows, index int64) trace.Memory {
+	return trace.Memory{
+		{Name: trace.MemCacheRows, Bytes: rows}, {Name: trace.MemCacheIndex, Bytes: index},
+	}
+}
+
+// Close frees the cache. No minibatch may be in preparation. Collective if the ranks of a node
+// share the cache.
+func (c *Cache) Close() error {
+	var err error
+	for _, f := range slices.Backward(c.closers) {
+		err = errors.Join(err, f())
+	}
+	c.closers = nil
+	return err
+}
+
+// staticCache holds copies of a fixed set of remote rows: exchange.Cache.
+type staticCache struct {
+	index *cache.Index
+	rows  []byte
+}
+
+// Row implements exchange.Cache.
+func (c *staticCache) Row(v graph.VertexID) int { return int(c.index.Get(v)) }
+
+// Table implements exchange.Cache.
+func (c *staticCache) Table() []byte { return c.rows }
+
+func (c *staticCache) bytes() (rows, index int64) { return int64(len(c.rows)), c.index.Bytes() }
+
+func (c *staticCache) memory() (allocated, shared trace.Memory) {
+	return cacheMemory(c.bytes()), nil
+}
+
+func (c *staticCache) free() error {
+	c.index.Free()
+	mem.Free(c.rows)
+	return nil
+}
+
+// openStatic ranks the remote vertices and fetches the rows of the best. Collective.
+func (s *Store) openStatic(c *Cache, m *access.Graph) error {
+	held, err := s.rankVertices(c, m)
+	if err = comm.Agree(s.Comm, err); err != nil {
+		return fmt.Errorf("cache: %w", err)
+	}
+	defer mem.Free(held)
+	s.SetUp.Done(trace.SetUpRank)
+	if c.Expected, err = s.predict(m, held); err != nil {
+		return err
+	}
+	s.SetUp.Done(trace.SetUpPredict)
+	return s.fillStatic(c, held)
+}
+
+// fillStatic fetches the rows of the vertices that a static cache holds. Collective.
+func (s *Store) fillStatic(c *Cache, held []graph.VertexID) error {
+	fixed := &staticCache{
+		index: cache.NewIndex(int(s.shards().Vertices), len(held), cache.IndexAuto),
+		rows:  mem.Make[byte](len(held) * s.shards().RowBytes()),
+	}
+	c.fixed, c.closers = fixed, append(c.closers, fixed.free)
+	for i, v := range held {
+		fixed.index.Set(v, int32(i))
+	}
+	if err := s.fetchRows(held, fixed.rows); err != nil {
+		return fmt.Errorf("filling the cache: %w", err)
+	}
+	s.SetUp.Done(trace.SetUpFill)
+	return nil
+}
+
+// rankVertices returns the remote vertices to keep, in ascending order.
+func (s *Store) rankVertices(c *Cache, m *access.Graph) ([]graph.VertexID, error) {
+	capacity, err := s.capacity(c, m)
+	if err != nil {
+		return nil, err
+	}
+	return c.Policy().Hold(m, s.workload(), capacity)
+}
+
+// capacity returns the rows that a rank's cache holds.
+func (s *Store) capacity(c *Cache, m *access.Graph) (int, error) {
+	return s.Job.Capacity(m, s.Comm.Rank(), &c.Settings)
+}
+
+// predict returns the rows that a step of all ranks is expected to fetch by SALIENT++'s model; runs
+// report it beside the count. Collective.
+func (s *Store) predict(m *access.Graph, held []graph.VertexID) (float64, error) {
+	rows, err := s.expectedRemote(m, held)
+	if err := comm.Agree(s.Comm, err); err != nil {
+		return 0, fmt.Errorf("predicting traffic: %w", err)
+	}
+	return comm.AgreeSum(s.Comm, rows)
+}
+
+// expectedRemote returns the remote rows outside the cache that a step of this rank is expected to
+// read.
+func (s *Store) expectedRemote(m *access.Graph, held []graph.VertexID) (float64, error) {
+	r := s.workload()
+	p, err := m.Reads(r)
+	if err != nil {
+		return 0, err
+	}
+	defer mem.Free(p)
+	rows, err := access.Expected(p, r.Local, held)
+	return rows * float64(r.Count), err
+}
+
+// fillRows is how many rows of a cache are fetched at a time.
+const fillRows = 1 << 16
+
+// fetchRows fetches the rows of the given vertices, in bulk, into dst. Collective.
+func (s *Store) fetchRows(ids []graph.VertexID, dst []byte) error {
+	fetch, err := s.Fetcher(nil)
+	if err != nil {
+		return err
+	}
+	rounds, err := comm.AgreeMax(s.Comm, (len(ids)+fillRows-1)/fillRows)
+	if err != nil {
+		return err
+	}
+	rowBytes := s.shards().RowBytes()
+	var plan exchange.Plan
+	defer plan.Free()
+	for round := range rounds {
+		lo, hi := min(len(ids), round*fillRows), min(len(ids), (round+1)*fillRows)
+		if err := fetch.Fetch(&plan, ids[lo:hi]); err != nil {
+			return err
+		}
+		if s.Alive != nil { // on a slow network nothing else shows progress
+			s.Alive()
+		}
+		for i, ref := range plan.Rows.Of {
+			table := plan.Rows.Tables[ref.Table()]
+			copy(dst[(lo+i)*rowBytes:(lo+i+1)*rowBytes], table[ref.Row()*rowBytes:])
+		}
+	}
+	return fetch.Close()
+}

@@ -1,0 +1,329 @@
+package residence
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"sort"
+
+	"halognn/src/access"
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/sample"
+)
+
+// How a device with its own memory gets rows that are not resident.
+const (
+	ReadsAuto   = "auto"   // the faster of the two, measured
+	ReadsCopy   = "copy"   // the host gathers them, and one copy moves them to the device
+	ReadsMapped = "mapped" // the device reads them where they lie in host memory
+)
+
+// DeviceRows says where a rank's device reads the rows of the rank's memory.
+type DeviceRows struct {
+	Rank     int    `json:"rank"`
+	Own      int64  `json:"own_rows"`
+	Resident int64  `json:"resident_rows"`
+	Order    string `json:"order"` // why these are resident
+	Reads    string `json:"reads"` // ReadsCopy or ReadsMapped
+	Why      string `json:"why"`
+
+	Copied float64 `json:"copied_bytes_per_s,omitempty"` // measured, before the choice
+	Mapped float64 `json:"mapped_bytes_per_s,omitempty"`
+}
+
+// GPURows is how many feature rows of the rank's own parts, hottest first, are resident in device
+// memory. The zero value takes half of the memory that the model leaves; the other half is for
+// activations and minibatches.
+type GPURows struct {
+	Set      bool
+	Fraction float64 // of the rows, or
+	Bytes    int     // if Fraction is 0
+}
+
+// Of returns how many of total bytes are resident on a device on which the model leaves room bytes.
+func (g GPURows) Of(total, room int) int {
+	switch {
+	case g.Set && g.Fraction > 0:
+		return int(g.Fraction * float64(total))
+	case g.Set:
+		return g.Bytes
+	}
+	return room / 2
+}
+
+// OpenDevice copies the rows that are read most to a device with its own memory, chooses how the
+// device gets the others, and gathers the choices of all ranks. The model must already be
+// allocated. Collective.
+func (s *Store) OpenDevice() error {
+	device := s.Device.Capabilities().Accelerator
+	var own *DeviceRows
+	var err error
+	if device != nil {
+		own, err = s.openDeviceRows(device)
+	}
+	if err = comm.Agree(s.Comm, err); err != nil {
+		return err
+	}
+	s.DeviceRows, err = gatherDeviceRows(s.Comm, own)
+	return err
+}
+
+// residentRows returns how many rows of each table are resident: the same share of each own part.
+func (s *Store) residentRows(room int) []int {
+	total := 0
+	for p := s.first; p < s.last; p++ {
+		total += len(s.Tables[p])
+	}
+	share := min(1, float64(s.GPURows.Of(total, room))/float64(max(1, total)))
+	rows := make([]int, len(s.Tables))
+	for p := s.first; p < s.last; p++ {
+		rows[p] = int(share * float64(len(s.Tables[p])/s.shards().RowBytes()))
+	}
+	return rows
+}
+
+// openDeviceRows copies the rows that are read most to the device and chooses how it gets the
+// others.
+func (s *Store) openDeviceRows(device compute.Accelerator) (*DeviceRows, error) {
+	count := s.residentRows(device.Room())
+	hot, order, err := s.hotRows(count)
+	defer func() {
+		for _, rows := range hot {
+			mem.Free(rows)
+		}
+	}()
+	if err != nil {
+		return nil, fmt.Errorf("compute.gpu_rows: %w", err)
+	}
+	if err := device.Resident(s.Tables, count, hot, s.shards().RowBytes()); err != nil {
+		return nil, err
+	}
+	r := &DeviceRows{Rank: s.Comm.Rank(), Order: order}
+	for p := s.first; p < s.last; p++ {
+		r.Own += s.shards().Offsets[p+1] - s.shards().Offsets[p]
+		r.Resident += int64(count[p])
+	}
+	s.closers = append(s.closers, device.UnmapRows)
+	return r, s.chooseReads(device, r)
+}
+
+// hotRows returns the resident rows of each part, as many as asked for; nil for a part whose first
+// rows are read most.
+func (s *Store) hotRows(count []int) (hot [][]int32, order string, err error) {
+	all, none := true, true
+	for p := s.first; p < s.last; p++ {
+		all = all && int64(count[p]) == s.shards().Offsets[p+1]-s.shards().Offsets[p]
+		none = none && count[p] == 0
+	}
+	switch {
+	case none:
+		return nil, "none", nil
+	case all:
+		return nil, "all", nil
+	case s.shards().Origin.HotFirst(s.Job.Sample.Fanouts, s.Job.Batch):
+		return nil, "the first rows: the parts are ordered by access probability with these fanouts " +
+			"and this batch", nil
+	}
+	hot = make([][]int32, len(s.Tables))
+	if !s.Job.Reads() {
+		for p := s.first; p < s.last; p++ {
+			hot[p] = seedRows(s.shards().Train(p), s.shards().Offsets[p], count[p])
+			count[p] = len(hot[p])
+		}
+		return hot, "training vertices, which are all that the model reads", nil
+	}
+	if s.Job.Partitioned {
+		return nil, "the first rows: no rank sees the topology by which to choose others", nil
+	}
+	m, err := s.graph()
+	if err != nil {
+		return nil, "", err
+	}
+	defer m.Free()
+	for p := s.first; p < s.last; p++ {
+		first, end := s.shards().Offsets[p], s.shards().Offsets[p+1]
+		part := access.Range{First: graph.VertexID(first), End: graph.VertexID(end)}
+		if hot[p], err = m.HotRows(s.workload(), part, count[p]); err != nil {
+			return hot, "", err
+		}
+	}
+	return hot, "by access probability with these fanouts and this batch, for which the parts are " +
+		"not ordered", nil
+}
+
+// seedRows returns the rows of the first training vertices of a part that begins at vertex first.
+func seedRows(train []graph.VertexID, first int64, count int) []int32 {
+	rows := mem.Make[int32](min(count, len(train)))
+	for i := range rows {
+		rows[i] = int32(int64(train[i]) - first)
+	}
+	return rows
+}
+
+// chooseReads lets the device read rows in host memory if that is configured or measured to be
+// faster.
+func (s *Store) chooseReads(device compute.Accelerator, r *DeviceRows) error {
+	r.Reads, r.Why = ReadsCopy, "as compute.gpu_reads says"
+	if s.GPUReads == ReadsCopy {
+		return nil
+	}
+	if s.Job.Partitioned && s.GPUReads != ReadsMapped {
+		r.Why = "not measured: a partitioned topology draws no minibatch on one rank"
+		return nil
+	}
+	limit, err := s.pinnedLimit()
+	if err != nil {
+		r.Why = err.Error()
+		return nil
+	}
+	bytes, kept := device.MapRows(limit)
+	switch {
+	case bytes == 0 && kept == nil:
+		r.Why = "all rows of this memory are resident"
+		return nil
+	case bytes == 0:
+		r.Why = kept.Error()
+		return nil
+	}
+	r.Reads = ReadsMapped
+	if s.GPUReads != ReadsMapped {
+		if err := s.measureReads(device, r); err != nil {
+			return err
+		}
+	}
+	if kept != nil {
+		r.Why += "; not of all: " + kept.Error()
+	}
+	if r.Reads == ReadsCopy {
+		return device.UnmapRows()
+	}
+	return nil
+}
+
+// measureReads moves the rows of some minibatches of the first epoch to the device in both ways and
+// takes the faster one.
+func (s *Store) measureReads(device compute.Accelerator, r *DeviceRows) error {
+	minibatches, err := s.firstReads()
+	defer func() {
+		for _, m := range minibatches {
+			mem.Free(m.Of)
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	if r.Copied, r.Mapped, err = device.RowRates(minibatches); err != nil {
+		return fmt.Errorf("measuring how rows come to the device: %w", err)
+	}
+	if r.Copied >= r.Mapped {
+		r.Reads = ReadsCopy
+	}
+	r.Why = fmt.Sprintf("measured: %.3g GB/s copied, %.3g GB/s mapped", r.Copied/1e9, r.Mapped/1e9)
+	return nil
+}
+
+// measuredReads is the number of minibatches that are timed; the first one is not counted.
+const measuredReads = 5
+
+// firstReads samples minibatches of the first epoch and returns references to the rows that they
+// read in this rank's memory.
+func (s *Store) firstReads() (all []compute.Rows, err error) {
+	var sampler sample.Sampler
+	if s.Job.Reads() {
+		sampler, err = sample.New(s.shards().Topology(), sample.Options{
+			Spec: s.Job.Sample, MaxSeeds: s.Job.Streams.MaxPiece(), ForwardOnly: true,
+		})
+		if err != nil {
+			return nil, err
+		}
+		defer sampler.Free()
+	}
+	var mb sample.Minibatch
+	defer mb.Free()
+	stream := s.Job.Share(s.Comm.Rank()).First
+	for i := range measuredReads {
+		key := sample.Key{
+			Seed: s.Job.Seed, Epoch: 1 + i/s.Job.Steps(), Step: i % s.Job.Steps(), Stream: stream,
+		}
+		seeds := s.Job.Seeds(key, nil)
+		frontier := seeds
+		if sampler != nil {
+			if err := sampler.Sample(&mb, seeds, key); err != nil {
+				return all, err
+			}
+			frontier = mb.Frontier
+		}
+		all = append(all, compute.Rows{
+			Cols: s.shards().Features, Type: s.shards().Type(), Tables: s.Tables, Of: s.inMemory(frontier),
+		})
+	}
+	return all, nil
+}
+
+// inMemory returns references to the rows of those vertices that this rank reads from memory.
+func (s *Store) inMemory(vertices []graph.VertexID) []compute.RowRef {
+	offsets, n := s.shards().Offsets, 0
+	refs := mem.Make[compute.RowRef](len(vertices))
+	for _, v := range vertices {
+		p := sort.Search(len(offsets)-1, func(p int) bool { return offsets[p+1] > int64(v) })
+		if s.Tables[p] != nil {
+			refs[n] = compute.MakeRowRef(p, int(int64(v)-offsets[p]))
+			n++
+		}
+	}
+	return refs[:n]
+}
+
+// pinnedLimit returns the bytes that a rank may pin: its share of half the node's unused memory,
+// cached files included.
+func (s *Store) pinnedLimit() (int, error) {
+	available, err := mem.Available()
+	ranks := (s.Comm.Size() + s.Job.Nodes() - 1) / s.Job.Nodes()
+	return int(min(available/2, math.MaxInt)) / ranks, err
+}
+
+// gatherDeviceRows gathers the choices of all ranks, whose devices are of one kind. Collective.
+func gatherDeviceRows(c comm.Comm, own *DeviceRows) ([]DeviceRows, error) {
+	if own == nil {
+		return nil, nil
+	}
+	text, err := json.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := comm.AllgatherBytes(c, text)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]DeviceRows, len(texts))
+	var errs []error
+	for r, text := range texts {
+		errs = append(errs, json.Unmarshal(text, &all[r]))
+	}
+	return all, errors.Join(errs...)
+}
+
+// DeviceNote describes in a line how the device of rank 0 gets its rows, and how many ranks chose
+// otherwise; empty for devices that read host memory.
+func (s *Store) DeviceNote() string {
+	if len(s.DeviceRows) == 0 {
+		return ""
+	}
+	first, others := s.DeviceRows[0], 0
+	for _, d := range s.DeviceRows {
+		if d.Reads != first.Reads {
+			others++
+		}
+	}
+	text := fmt.Sprintf("device memory holds %d of %d rows (%s); the others: %s (%s)",
+		first.Resident, first.Own, first.Order, first.Reads, first.Why)
+	if others > 0 {
+		text += fmt.Sprintf("; %d of %d ranks have chosen otherwise: summary.json",
+			others, len(s.DeviceRows))
+	}
+	return text
+}

@@ -1,0 +1,114 @@
+package residence
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+
+	"halognn/src/access"
+	"halognn/src/comm"
+	"halognn/src/graph"
+	"halognn/src/job"
+	"halognn/src/mem"
+	"halognn/src/shard"
+)
+
+// The rows that are resident are those that the minibatches read: nearly as many reads find theirs
+// as could, and more than find it among the first rows of parts that are ordered by in-degree.
+func TestHotRowsAreThoseThatAreRead(t *testing.T) {
+	shards := generated(t, 2)
+	o := sage()
+	o.Sample.Fanouts, o.Batch, o.Epochs = []int{2, 1, 1}, 2, 30
+	err := onRanks(comm.NewWorld(2), 1, shards, o, func(s *Store) error {
+		reads, err := access.Count(shards.Topology(), access.CountOptions{
+			Sample: o.Sample, Streams: s.Job.Streams, Stream: s.Comm.Rank(),
+			Seed: o.Seed, First: 1, Epochs: o.Epochs,
+		})
+		if err != nil {
+			return err
+		}
+		defer mem.Free(reads)
+		first, end := shards.Offsets[s.first], shards.Offsets[s.last]
+		own := reads[first:end]
+		count := make([]int, shards.Parts)
+		count[s.first] = len(own) / 4
+		hot, order, err := s.hotRows(count)
+		if err != nil {
+			return err
+		}
+		defer mem.Free(hot[s.first])
+		sum := func(rows []int32) (n float32) {
+			for _, row := range rows {
+				n += own[row]
+			}
+			return n
+		}
+		prefix := make([]int32, len(own))
+		for i := range prefix {
+			prefix[i] = int32(i)
+		}
+		best := slices.SortedFunc(slices.Values(prefix), func(a, b int32) int { return cmp.Compare(own[b], own[a]) })
+		n := count[s.first]
+		found, could, without := sum(hot[s.first]), sum(best[:n]), sum(prefix[:n])
+		if len(hot[s.first]) != n || found < 0.9*could || found <= without {
+			t.Errorf("rank %d: %d rows, %s, find %v reads; %v could be found, %v by the first rows",
+				s.Comm.Rank(), len(hot[s.first]), order, found, could, without)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Parts that are ordered for the run keep their first rows; a model without neighbours its training
+// vertices.
+func TestHotRowsNeedNoIndex(t *testing.T) {
+	shards := generated(t, 2)
+	o := sage()
+	origin := shards.Origin
+	defer func() { shards.Origin = origin }()
+	check := func(name string, o job.Spec, share int, want func(s *Store, rows []int32) error) {
+		err := onRanks(comm.NewWorld(1), 1, shards, o, func(s *Store) error {
+			count := make([]int, shards.Parts)
+			for p := range count {
+				count[p] = int(shards.Offsets[p+1]-shards.Offsets[p]) * share / 4
+			}
+			hot, order, err := s.hotRows(count)
+			if err != nil || order == "" {
+				return fmt.Errorf("order %q, %w", order, err)
+			}
+			var rows []int32
+			if hot != nil {
+				rows = hot[1]
+				defer mem.Free(hot[0])
+				defer mem.Free(hot[1])
+			}
+			return want(s, rows)
+		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	prefix := func(_ *Store, rows []int32) error {
+		if rows != nil {
+			return fmt.Errorf("rows %v are named", rows)
+		}
+		return nil
+	}
+	check("all", o, 4, prefix)
+	check("none", o, 0, prefix)
+	mlp := o
+	mlp.Model.Kind = "mlp"
+	check("mlp", mlp, 1, func(s *Store, rows []int32) error {
+		for _, row := range rows {
+			if v := graph.VertexID(shards.Offsets[1] + int64(row)); !slices.Contains(shards.Train(1), v) {
+				return fmt.Errorf("row %d is resident, which is no training vertex", row)
+			}
+		}
+		return nil
+	})
+	shards.Origin = shard.Origin{Order: shard.OrderVIP, Fanouts: o.Sample.Fanouts, Batch: o.Batch}
+	check("ordered for it", o, 1, prefix)
+}

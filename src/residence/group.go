@@ -1,0 +1,238 @@
+package residence
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"halognn/src/access"
+	"halognn/src/cache"
+	"halognn/src/comm"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/npy"
+	"halognn/src/trace"
+)
+
+// groupCache is one table in shared memory that holds the caches of all ranks of a node and that
+// all of them read: exchange.SharedCache.
+//
+//	table   rank 0 of the node [S rows] | rank 1 [S rows] | ...     written once, each rank its own
+//	index   vertex ──> row of its own copy if the rank has one, else of the first rank that has one
+//
+// cache.Place decides which rank holds which row, from the policy's scores summed over the ranks of
+// the node. It takes the scores for access probabilities up to a factor, which is exact for vip,
+// inclusion, sim and oracle. Vertices that a rank of the node owns are no candidates: they are read
+// from its part.
+type groupCache struct {
+	index      *cache.Index
+	table      *mem.Shared
+	ranks      int // of the node
+	first, end int // own rows
+}
+
+// Row implements exchange.Cache.
+func (c *groupCache) Row(v graph.VertexID) int { return int(c.index.Get(v)) }
+
+// Table implements exchange.Cache.
+func (c *groupCache) Table() []byte { return c.table.Bytes() }
+
+// Own implements exchange.SharedCache.
+func (c *groupCache) Own() (first, end int) { return c.first, c.end }
+
+func (c *groupCache) bytes() (rows, index int64) {
+	return int64(len(c.Table()) / c.ranks), c.index.Bytes()
+}
+
+func (c *groupCache) memory() (allocated, shared trace.Memory) {
+	return trace.Memory{{Name: trace.MemCacheIndex, Bytes: c.index.Bytes()}},
+		trace.Memory{{Name: trace.MemCacheRows, Bytes: int64(len(c.Table()))}}
+}
+
+func (c *groupCache) free() error {
+	c.index.Free()
+	return c.table.Close()
+}
+
+// openGroup places the rows over the ranks of a node, fetches this rank's share and predicts the
+// rows still to be fetched. Collective.
+func (s *Store) openGroup(c *Cache, m *access.Graph) error {
+	node, err := comm.NodeOf(s.Comm, s.RanksPerNode)
+	if err != nil {
+		return err
+	}
+	defer node.Free()
+	held, slots, err := s.placeGroup(c, m, node)
+	if err != nil {
+		return fmt.Errorf("placing a cache over the ranks of a node: %w", err)
+	}
+	defer mem.Free(held)
+	g := &groupCache{ranks: node.Size(), first: node.Rank() * slots, end: (node.Rank() + 1) * slots}
+	if g.table, err = s.shareTable(node, slots); err != nil {
+		return err
+	}
+	g.index = s.indexGroup(held, slots, node.Rank())
+	c.fixed, c.closers = g, append(c.closers, g.free)
+	s.SetUp.Done(trace.SetUpRank)
+
+	union := g.union(held)
+	defer mem.Free(union)
+	if c.Expected, err = s.predict(m, union); err != nil {
+		return err
+	}
+	s.SetUp.Done(trace.SetUpPredict)
+	rowBytes := s.shards().RowBytes()
+	own := g.Table()[g.first*rowBytes : g.end*rowBytes]
+	if err := s.fetchRows(held[g.first:g.end], own); err != nil {
+		return fmt.Errorf("filling the cache: %w", err)
+	}
+	err = node.StartBarrier().Wait() // before anyone reads a peer's rows
+	s.SetUp.Done(trace.SetUpFill)
+	return err
+}
+
+// placeGroup returns the vertices whose rows the ranks of the node hold, slots of each, rank after
+// rank: the same on all of them. Collective.
+func (s *Store) placeGroup(
+	c *Cache, m *access.Graph, node comm.Comm,
+) (held []graph.VertexID, slots int, err error) {
+	capacity, err := s.capacity(c, m)
+	var score []float32
+	if err == nil {
+		score, err = c.Policy().Rank(m, s.workload())
+	}
+	defer func() { mem.Free(score) }()
+	if err = comm.Agree(s.Comm, err); err != nil {
+		return nil, 0, err
+	}
+	for _, r := range s.Job.Local(s.Comm.Rank()) {
+		clear(score[r.First:r.End])
+	}
+	if capacity, err = comm.AgreeSum(node, capacity); err != nil {
+		return nil, 0, err
+	}
+	if err := addUp(node, score, s.Host.AddInto); err != nil {
+		return nil, 0, err
+	}
+	var place *cache.Placement
+	if node.Rank() == 0 { // one rank alone, because it takes up to 8 bytes a vertex
+		place, err = cache.Place(score, node.Size(), capacity/node.Size(), c.Settings.PeerCost)
+		if err == nil {
+			slots = len(place.Held(0))
+			defer place.Free()
+		}
+	}
+	if err = comm.Agree(s.Comm, err); err != nil {
+		return nil, 0, err
+	}
+	if slots, err = comm.AgreeMax(node, slots); err != nil {
+		return nil, 0, err
+	}
+	var mine []graph.VertexID
+	if place != nil {
+		mine = mem.Make[graph.VertexID](slots * node.Size())
+		defer mem.Free(mine)
+		for d := range node.Size() {
+			copy(mine[d*slots:], place.Held(d))
+		}
+	}
+	held = mem.Make[graph.VertexID](slots * node.Size())
+	counts := make([]int, node.Size())
+	counts[0] = len(held)
+	return held, slots, node.StartAllgatherv(npy.Bytes(mine), npy.Bytes(held), counts, 4).Wait()
+}
+
+// addUpElements is how many elements are summed at a time, so that little memory is in flight.
+const addUpElements = 1 << 20
+
+// addUp sums x over the ranks of c, with the same bits on all of them. Collective.
+func addUp(c comm.Comm, x []float32, add func(sum, x []float32)) error {
+	sums, err := comm.NewSummer(c, comm.SumOptions{Mode: comm.SumReproducible, Add: add})
+	if err != nil {
+		return err
+	}
+	for len(x) > 0 {
+		n := min(len(x), addUpElements)
+		if err := sums.Start(x[:n]).Wait(); err != nil {
+			return err
+		}
+		x = x[n:]
+	}
+	return sums.Close()
+}
+
+// sharedMemory is the directory of shared memory. Tests choose another.
+var sharedMemory = "/dev/shm"
+
+// shareTable makes the table of a node's caches, slots rows of each rank, and reserves this rank's
+// share. Collective.
+func (s *Store) shareTable(node comm.Comm, slots int) (*mem.Shared, error) {
+	share := slots * s.shards().RowBytes()
+	var table *mem.Shared
+	var path string
+	var err error
+	if node.Rank() == 0 {
+		if table, err = mem.CreateShared(sharedMemory, node.Size()*share); err == nil {
+			path = table.Path()
+		}
+	}
+	paths, failed := comm.AllgatherBytes(node, []byte(path))
+	if failed != nil {
+		if table != nil {
+			failed = errors.Join(failed, table.Unlink(), table.Close())
+		}
+		return nil, failed
+	}
+	if node.Rank() > 0 && len(paths[0]) > 0 {
+		table, err = mem.OpenShared(string(paths[0]))
+	}
+	if err == nil && table != nil {
+		err = table.Reserve(node.Rank()*share, (node.Rank()+1)*share)
+	}
+	switch {
+	case errors.Is(err, unix.ENOSPC):
+		err = fmt.Errorf("%w; the caches of a node take %d bytes there: enlarge it (docker: --shm-size), "+
+			"or set cache.placement=own", err, node.Size()*share)
+	case err != nil:
+		err = fmt.Errorf("%w; the caches of a node, %d bytes, are to lie there: make it usable, "+
+			"or set cache.placement=own", err, node.Size()*share)
+	}
+	err = comm.Agree(s.Comm, err)
+	if node.Rank() == 0 && table != nil { // all have mapped it, or never will
+		err = errors.Join(err, table.Unlink())
+	}
+	if err != nil && table != nil {
+		return nil, errors.Join(err, table.Close())
+	}
+	return table, err
+}
+
+// indexGroup returns the row of the table at which the rank reads each vertex that the node holds.
+func (s *Store) indexGroup(held []graph.VertexID, slots, self int) *cache.Index {
+	index := cache.NewIndex(int(s.shards().Vertices), len(held), cache.IndexAuto)
+	enter := func(rank int) {
+		for row := rank * slots; row < (rank+1)*slots; row++ {
+			index.Set(held[row], int32(row))
+		}
+	}
+	if slots == 0 {
+		return index
+	}
+	for rank := len(held)/slots - 1; rank >= 0; rank-- {
+		enter(rank)
+	}
+	enter(self)
+	return index
+}
+
+// union returns the held vertices, each once.
+func (c *groupCache) union(held []graph.VertexID) []graph.VertexID {
+	all := mem.Make[graph.VertexID](len(held))[:0]
+	for row, v := range held {
+		if int(c.index.Get(v)) == row {
+			all = append(all, v)
+		}
+	}
+	return all
+}

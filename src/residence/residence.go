@@ -1,0 +1,192 @@
+// Package residence decides and records where a rank finds feature rows: which it reads from
+// memory, which remote rows it caches, and which are resident on its device. It changes traffic and
+// time, never a number of the training.
+//
+//	Open         parts of the rank and of its node ──> Tables: mapped, read where they lie
+//	OpenDevice   the rows that are read most ──> device memory, if the device has its own
+//	Choose       counts what every policy would transfer; trials of the best ──> Auto
+//	OpenCache    policy ──┬─ static    ranked once, fetched before the first step
+//	                      ├─ group     the same, spread over the ranks of a node in shared memory
+//	                      └─ dynamic   first fill fetched; a cache.Policy decides from then on
+//	             each says how many rows a step is expected to transfer. Where no rank sees the
+//	             whole topology, a ranking is read that was written before
+//	Fetcher      the exchange of rows that lie in Tables, in the cache, or elsewhere
+//
+// A Store lasts as long as a run; a Cache may be closed and another opened between two epochs.
+// Packages policy, access and cache decide which rows are worth keeping; package exchange moves
+// rows. This package opens, fills and closes.
+package residence
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"halognn/src/access"
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/exchange"
+	"halognn/src/job"
+	"halognn/src/shard"
+	"halognn/src/trace"
+)
+
+// Options describe a rank and its job. All ranks have the same job.
+type Options struct {
+	Comm         comm.Comm
+	RanksPerNode int // pretended; 0: as launched
+	Job          *job.Job
+	Host         compute.Host
+	Workers      int            // threads for ranking and counting
+	SetUp        *trace.SetUp   // times each item of set-up; may be nil
+	Alive        func()         // called while rows are fetched in bulk; may be nil
+	Note         func(string)   // shows a note to the user; may be nil
+	Device       compute.Device // see OpenDevice
+	GPURows      GPURows        // likewise
+	GPUReads     string         // ReadsAuto, ReadsCopy or ReadsMapped; "" is ReadsAuto
+}
+
+// Store is the rows that a rank reads without fetching them.
+type Store struct {
+	Options
+	// Tables [P] are the rows of this rank's parts and of the other ranks of its node; nil for all
+	// other parts. Same-node rows are read from memory and never sent.
+	Tables [][]byte
+	// DeviceRows holds the entries of all ranks, after OpenDevice; none for devices that read host
+	// memory.
+	DeviceRows []DeviceRows
+
+	first, last int // own parts [first, last)
+	closers     []func() error
+}
+
+// Open finds the ranks that share this node's memory, records them in the job, and maps their
+// parts. Collective. The store must be closed even after an error.
+func Open(o Options) (*Store, error) {
+	s := &Store{Options: o}
+	s.first, s.last = o.Job.Parts(o.Comm.Rank())
+	node, err := comm.NodeOf(s.Comm, s.RanksPerNode)
+	if err != nil {
+		return s, err
+	}
+	here, err := comm.Allgather(node, s.Comm.Rank())
+	if err != nil {
+		return s, err
+	}
+	if err := s.checkNode(here); err != nil {
+		return s, err
+	}
+	leaders, err := comm.Allgather(s.Comm, here[0]) // of the node of each rank
+	if err != nil {
+		return s, err
+	}
+	s.Job.SetNodes(leaders)
+	if err := node.Free(); err != nil {
+		return s, err
+	}
+	return s, comm.Agree(s.Comm, s.mapParts(here))
+}
+
+// checkNode refuses pretended nodes that span real ones, whose ranks would map each other's parts
+// over the network. Collective.
+func (s *Store) checkNode(group []int) error {
+	if s.RanksPerNode == 0 {
+		return nil
+	}
+	node, err := s.Comm.Node()
+	if err != nil {
+		return err
+	}
+	real, err := comm.Allgather(node, s.Comm.Rank())
+	if err != nil {
+		return err
+	}
+	if err := node.Free(); err != nil {
+		return err
+	}
+	for _, r := range group {
+		if !slices.Contains(real, r) {
+			err = fmt.Errorf("run.ranks_per_node is %d, but ranks %d and %d are on different nodes; "+
+				"set it to a divisor of the ranks that are launched on a node, or to 0",
+				s.RanksPerNode, group[0], group[len(group)-1])
+			break
+		}
+	}
+	return comm.Agree(s.Comm, err)
+}
+
+// mapParts opens the parts of the given ranks.
+func (s *Store) mapParts(ranks []int) error {
+	s.Tables = make([][]byte, s.shards().Parts)
+	for _, r := range ranks {
+		first, last := s.Job.Parts(r)
+		for p := first; p < last; p++ {
+			part, err := s.shards().OpenPart(p)
+			if err != nil {
+				return err
+			}
+			s.closers = append(s.closers, part.Close)
+			s.Tables[p] = part.Features
+		}
+	}
+	return nil
+}
+
+// Bytes returns the length of the mapped parts.
+func (s *Store) Bytes() (n int64) {
+	for _, table := range s.Tables {
+		n += int64(len(table))
+	}
+	return n
+}
+
+// Fetcher makes the exchange of feature rows over Tables and a cache, which may be nil. Collective.
+func (s *Store) Fetcher(c *Cache) (*exchange.Fetcher, error) {
+	o := s.exchangeOptions()
+	o.Tables, o.Cols, o.Type = s.Tables, s.shards().Features, s.shards().Type()
+	if c != nil {
+		o.Cache, o.Buffer = c.fixed, c.buffer()
+	}
+	return exchange.Open(s.Comm, o)
+}
+
+// FetcherOf makes the exchange of other rows that are distributed like the vertices: tables [P]
+// hold this rank's parts, with cols columns of the given type. Collective.
+func (s *Store) FetcherOf(tables [][]byte, cols int, t compute.DType) (*exchange.Fetcher, error) {
+	o := s.exchangeOptions()
+	o.Tables, o.Cols, o.Type = tables, cols, t
+	return exchange.Open(s.Comm, o)
+}
+
+func (s *Store) exchangeOptions() exchange.Options {
+	return exchange.Options{Offsets: s.shards().Offsets, Host: s.Host}
+}
+
+// Close frees everything, last opened first.
+func (s *Store) Close() error {
+	var err error
+	for _, f := range slices.Backward(s.closers) {
+		err = errors.Join(err, f())
+	}
+	s.closers = nil
+	return err
+}
+
+func (s *Store) shards() *shard.Shards { return s.Job.Shards }
+
+// workload describes the minibatches of this rank.
+func (s *Store) workload() *access.Workload { return s.Job.Workload(s.Comm.Rank(), s.Workers) }
+
+// graph readies the analyses of the topology, which a rank must see whole.
+func (s *Store) graph() (*access.Graph, error) {
+	if s.Job.Partitioned {
+		return nil, errors.New("an analysis needs the whole topology; this rank has a part of it")
+	}
+	return access.New(&s.shards().Topology().Graph, access.Options{Workers: s.Workers})
+}
+
+func (s *Store) note(format string, args ...any) {
+	if s.Note != nil {
+		s.Note(fmt.Sprintf(format, args...))
+	}
+}

@@ -1,0 +1,97 @@
+package train
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"halognn/src/comm"
+	"halognn/src/compute/ref"
+	"halognn/src/nn"
+)
+
+// Balanced weights are those that the counts of the training seeds give, and the weights reach the
+// loss: a run with them spelled out has the same losses, one without has others.
+func TestClassWeightsReachTheLoss(t *testing.T) {
+	digest := func(ranks int, change func(o *Options)) (sum *Summary) {
+		t.Helper()
+		shards, o := generated(t), sageOptions()
+		change(&o)
+		err := comm.RunWorld(ranks, func(c comm.Comm) error {
+			env := Env{
+				Comm: c, RanksPerNode: 1, Shards: shards, Device: ref.New(), Host: ref.Host{},
+				Workers: 2, Dir: t.TempDir(),
+			}
+			s, err := Run(context.Background(), env, o)
+			if c.Rank() == 0 {
+				sum = s
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum
+	}
+	shards := generated(t)
+	count, total := make([]float64, 4), 0.0
+	for p := range shards.Meta.Parts {
+		for _, v := range shards.Train(p) {
+			count[shards.Labels()[v]]++
+			total++
+		}
+	}
+	weights := make([]float64, 4)
+	for c, n := range count {
+		weights[c] = total / (4 * n)
+	}
+	plain := digest(2, func(*Options) {})
+	balanced := digest(2, func(o *Options) { o.Loss.Balanced = true })
+	spelled := digest(2, func(o *Options) { o.Loss.Weights = weights })
+	smooth := digest(2, func(o *Options) { o.Loss.Smoothing = 0.1 })
+	if balanced.LossDigest != spelled.LossDigest {
+		t.Errorf("balanced %s, spelled out %s", balanced.LossDigest, spelled.LossDigest)
+	}
+	if balanced.LossDigest == plain.LossDigest || smooth.LossDigest == plain.LossDigest {
+		t.Errorf("plain %s, balanced %s, smooth %s", plain.LossDigest, balanced.LossDigest,
+			smooth.LossDigest)
+	}
+	// The confusion matrix is that of the test set, whose right predictions lie on its diagonal.
+	tested, right := int64(0), int64(0)
+	for i, row := range plain.Confusion {
+		for j, n := range row {
+			tested += n
+			if i == j {
+				right += n
+			}
+		}
+	}
+	want := 0
+	for p := range shards.Meta.Parts {
+		want += len(shards.Test(p))
+	}
+	if int(tested) != want || float64(right)/float64(tested) != plain.TestAccuracy {
+		t.Errorf("%d of %d right in the matrix; %d tested, accuracy %g", right, tested, want,
+			plain.TestAccuracy)
+	}
+}
+
+func TestChooseMetric(t *testing.T) {
+	for _, c := range []struct {
+		asked, task string
+		classes     int
+		want, fault string
+	}{
+		{"auto", nn.Multiclass, 2, ROCAUC, ""}, {"", nn.Multilabel, 5, MicroF1, ""},
+		{Accuracy, nn.Multiclass, 2, Accuracy, ""}, {ROCAUC, nn.Multiclass, 2, ROCAUC, ""},
+		{ROCAUC, nn.Multiclass, 3, "", "is of two classes, and the graph has 3"},
+		{MicroF1, nn.Multiclass, 3, "", "does not judge one class a vertex; use auto, or accuracy"},
+		{Accuracy, nn.Multilabel, 3, "", "does not judge several labels a vertex; use auto, or micro_f1"},
+	} {
+		got, err := chooseMetric(c.asked, c.task, c.classes)
+		if got != c.want || (err != nil) != (c.fault != "") ||
+			err != nil && !strings.Contains(err.Error(), c.fault) {
+			t.Errorf("%s of %s, %d classes: %s, %v", c.asked, c.task, c.classes, got, err)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+// Package tests holds the tests that span packages: the architecture, whole runs of the program
+// under several MPIs, and bad input. Scripts beside it run the program as its users do.
+package tests
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// packages is the architecture: each package of src with its level and its purpose. A package
+// imports only packages of lower levels; a nested one (comm/mpi) has the level of the outer one
+// (comm). docs/design/01-packages.md shows the table.
+var packages = []struct {
+	level         int
+	name, purpose string
+}{
+	{-2, "fault", "points at which tests make things go wrong; empty in the product"},
+	{-2, "interrupt", "signals that stop the process: the first asks, the second ends it"},
+	{-1, "mem", "arrays outside the Go heap, mapped files"},
+	{-1, "random", "random words that are pure functions of a key"},
+	{0, "npy", "NumPy files: map, stream, write"},
+	{1, "graph", "CSC, blocks, vertex ids, splits: build, clean, transpose, relabel"},
+	{1, "comm", "the contract between ranks, ranks as goroutines, the reproducible sum; " +
+		"`comm/mpi` is the MPI binding"},
+	{1, "compute", "what a device can do; `compute/ref` in plain Go, `compute/cpu` with BLAS and " +
+		"C kernels, `compute/cuda` on a GPU; `compute/meter` watches any of them"},
+	{1, "pipeline", "items prepared wide and finished in order; knows no graphs"},
+	{1, "trace", "time per phase, the time model of a step, the items of memory, spans, tables"},
+	{1, "chart", "curves and bars as SVG"},
+	{1, "rundir", "the run directory on disk: names, lock, heartbeat file, checkpoint files, the " +
+		"log of steps"},
+	{2, "dataset", "foreign formats in, generators, the DATASET directory"},
+	{2, "partition", "vertex to part; `partition/metis` is the METIS binding"},
+	{2, "sample", "seeds to blocks, the seed order of an epoch"},
+	{2, "nn", "layers, losses, parameters, optimisers, schedules"},
+	{2, "cache", "which remote rows are at hand: static sets, prefetch buffer, SIEVE, " +
+		"look-ahead, placement"},
+	{2, "watch", "ends a run in which no rank is at work"},
+	{3, "shard", "the PARTS directory; `shard/shardtest` makes one for tests"},
+	{3, "access", "how often each vertex will be read: VIP and the other rankings"},
+	{4, "policy", "the table of cache policies, and the one player that drives them over " +
+		"minibatches"},
+	{4, "exchange", "where the rows of a frontier lie, and fetching the rest"},
+	{5, "job", "what is trained on what: streams, keys, workloads, capacities; train, plan, " +
+		"simulate and blocks hold one"},
+	{5, "config", "the table of settings: YAML in, checked settings and their documentation out"},
+	{5, "parallel", "how ranks share one step: strategies, and the pipe that prepares " +
+		"minibatches for them"},
+	{6, "ranking", "what static caches hold, ranked once and written: for runs of which no rank " +
+		"sees the whole graph"},
+	{7, "residence", "where feature rows are at hand: mapped parts, caches and filling them, " +
+		"device rows, the choice of `cache.policy: auto`"},
+	{6, "report", "run directories to tables, plots and one page"},
+	{6, "simulate", "what every cache policy would fetch, counted without training"},
+	{6, "plan", "what a job will cost: memory, traffic, time; predicted before it runs"},
+	{8, "train",
+		"epochs, evaluation, inference; what goes into a checkpoint and how it comes back"},
+	{7, "doctor", "what a job can expect of its ranks, nodes and filesystem, and what is wrong " +
+		"with them"},
+	{9, "cmd", "command line, wiring, exit codes"},
+}
+
+// levels returns the level of each package.
+func levels() map[string]int {
+	all := map[string]int{}
+	for _, p := range packages {
+		all[p.name] = p.level
+	}
+	return all
+}
+
+func TestPackagesAreDocumented(t *testing.T) {
+	var table strings.Builder
+	table.WriteString("| level | package | purpose |\n|---|---|---|\n")
+	for _, p := range packages {
+		fmt.Fprintf(&table, "| %d | `%s` | %s |\n", p.level, p.name, p.purpose)
+	}
+	sameAsGenerated(t, "../docs/design/01-packages.md", "packages", table.String())
+}
+
+// knowsRanks are the packages that may know that other ranks exist.
+var knowsRanks = []string{"comm", "exchange", "parallel", "residence", "simulate", "plan",
+	"train", "doctor", "cmd"}
+
+// usesC are the packages that may use cgo; with CGO_ENABLED=0 the rest must build, and mem without
+// the C library.
+var usesC = []string{"mem", "interrupt", "comm/mpi", "compute/cpu", "compute/cuda",
+	"partition/metis"}
+
+func TestImportsGoDown(t *testing.T) {
+	level := levels()
+	for _, f := range goFiles(t) {
+		for _, imported := range f.imports {
+			from, to := outer(f.pkg), outer(imported)
+			switch {
+			case from == to: // inside one package the compiler's ban on cycles is enough
+			case level[to] >= level[from]:
+				t.Errorf("%s: %s (level %d) imports %s (level %d); imports go down", f.path, from,
+					level[from], to, level[to])
+			case to == "comm" && !slices.Contains(knowsRanks, from):
+				t.Errorf("%s: %s must not know that other ranks exist", f.path, from)
+			}
+			for _, r := range []string{from, to} {
+				if _, known := level[r]; !known {
+					t.Errorf("%s: package %s is not in the table", f.path, r)
+				}
+			}
+		}
+		if f.cgo && !slices.Contains(usesC, f.pkg) {
+			t.Errorf("%s: package %s uses cgo", f.path, f.pkg)
+		}
+	}
+}
+
+func TestEveryPackageSaysWhatItIs(t *testing.T) {
+	documented := map[string]bool{}
+	for _, f := range goFiles(t) {
+		if !f.test {
+			documented[f.pkg] = documented[f.pkg] || f.doc != ""
+		}
+	}
+	for pkg, ok := range documented {
+		if !ok {
+			t.Errorf("package %s has no doc comment", pkg)
+		}
+	}
+}
+
+type goFile struct {
+	path, pkg, doc string // pkg below src
+	imports        []string
+	cgo, test      bool
+}
+
+// outer returns the package of the table that is or contains pkg.
+func outer(pkg string) string { first, _, _ := strings.Cut(pkg, "/"); return first }
+
+func goFiles(t *testing.T) []goFile {
+	t.Helper()
+	const src = "../src"
+	var files []goFile
+	err := filepath.WalkDir(src, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), path, nil,
+			parser.ImportsOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		pkg, err := filepath.Rel(src, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		f := goFile{path: path, pkg: filepath.ToSlash(pkg), doc: parsed.Doc.Text(),
+			test: strings.HasSuffix(path, "_test.go")}
+		for _, i := range parsed.Imports {
+			name, err := strconv.Unquote(i.Path.Value)
+			if err != nil {
+				return err
+			}
+			if name == "C" {
+				f.cgo = true
+			}
+			if inner, ours := strings.CutPrefix(name, "halognn/src/"); ours {
+				f.imports = append(f.imports, inner)
+			}
+		}
+		files = append(files, f)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		wd, _ := os.Getwd()
+		t.Fatalf("no Go files below %s from %s", src, wd)
+	}
+	return files
+}

@@ -1,0 +1,41 @@
+package tests
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The tests of the Python package, by PYTHON or python3. What a library that is not there leaves
+// out is said; without NumPy that is everything.
+func TestPythonPackage(t *testing.T) {
+	python := os.Getenv("PYTHON")
+	if python == "" {
+		python = "python3"
+	}
+	if said, err := exec.Command(python, "-c", "import numpy").CombinedOutput(); err != nil {
+		lines := strings.Split(strings.TrimSpace(string(said)), "\n")
+		t.Skipf("%s cannot import numpy (%v: %s); set PYTHON to one that can", python, err,
+			lines[len(lines)-1])
+	}
+	dir, err := filepath.Abs("../python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(python, "-B", "-m", "unittest", "discover", "-v", "-s",
+		filepath.Join(dir, "tests"))
+	c.Env = append(os.Environ(), "HALOGNN="+halognn(t).path, "PYTHONPATH="+dir)
+	said, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	if ran := regexp.MustCompile(`Ran ([1-9]\d*) tests`).Find(said); ran == nil {
+		t.Fatalf("no tests ran:\n%s", said)
+	}
+	for _, skip := range regexp.MustCompile(`(?m)^.*skipped.*$`).FindAllString(string(said), -1) {
+		t.Log(skip)
+	}
+}
