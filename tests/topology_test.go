@@ -270,3 +270,28 @@ func TestPartitionedTopologyUnderMPI(t *testing.T) {
 		})
 	}
 }
+
+// With a GPU the ranks draw on the host as before, and all numbers are those of the replicated
+// topology on that device.
+func TestPartitionedTopologyOnGPUs(t *testing.T) {
+	t.Parallel()
+	env := emulatedGPU(t)
+	var digests []string
+	for _, kind := range []string{"replicated", "partitioned"} {
+		dir := newRunDir(t)
+		args := trainArgs(t, smallParts.dir(t), dir, "compute.device=cuda", "compute.gpu_rows=0.5",
+			"cache.policy=none", "model.kind=gcn", "model.gcn_norm=both", "topology.kind="+kind)
+		r := start(t, env, halognn(t).path, append(args, "--ranks-in-process", "2")...).wait(t)
+		if r.code != 0 {
+			t.Fatal(r)
+		}
+		s := outcomeOf(t, dir, r)
+		digests = append(digests, s.LossDigest+s.WeightsDigest)
+		if kind == "partitioned" && (s.Asked == 0 || s.DeviceRows[0].Resident == 0) {
+			t.Errorf("%d vertices asked for, %+v", s.Asked, s.DeviceRows)
+		}
+	}
+	if digests[0] != digests[1] {
+		t.Errorf("losses and weights %s, replicated %s", digests[1], digests[0])
+	}
+}

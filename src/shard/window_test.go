@@ -127,3 +127,49 @@ func copyDir(t *testing.T, dir string) string {
 	}
 	return to
 }
+
+// Row pointers or labels of all vertices are opened for those that ask for them; edges of others are
+// not there all the same.
+func TestRankOpensWhatItsModelReads(t *testing.T) {
+	ds := makeDataset(t, rand.New(rand.NewPCG(1, 5)), 20000, dataset.Meta{
+		Name: "wide", Task: dataset.Multiclass, Features: 1, Classes: 3,
+	})
+	dir := write(t, ds, 2)
+	whole := open(t, dir, Options{})
+	allRows, allCommon := whole.MappedBytes()
+	for _, o := range []Options{{AllRows: true}, {AllLabels: true}} {
+		o.Rank, o.Ranks = 1, 2
+		s := open(t, dir, o)
+		first := whole.Offsets[1]
+		topology := s.Topology()
+		err := mem.Guard(func() error {
+			if o.AllLabels && !slices.Equal(s.Labels(), whole.Labels()) {
+				return errors.New("other labels")
+			}
+			for v := graph.VertexID(0); o.AllRows && int64(v) < whole.Vertices; v++ {
+				if topology.Degree(v) != whole.Topology().Degree(v) {
+					return errors.New("another degree")
+				}
+			}
+			return nil
+		})
+		if err != nil || (topology.Rows != nil) != o.AllRows {
+			t.Errorf("%+v: %v", o, err)
+		}
+		if v := graph.VertexID(first); topology.Degree(v) != whole.Topology().Degree(v) {
+			t.Errorf("%+v: another degree of the first own vertex", o)
+		}
+		err = mem.Guard(func() error {
+			if topology.Graph.Indices[0] == -1 {
+				return errors.New("an edge")
+			}
+			return nil
+		})
+		if !errors.Is(err, mem.ErrWindow) {
+			t.Errorf("%+v: an edge of another rank: %v", o, err)
+		}
+		if rows, common := s.MappedBytes(); rows > allRows*2/3 || common <= allCommon {
+			t.Errorf("%+v: %d and %d bytes of %d and %d", o, rows, common, allRows, allCommon)
+		}
+	}
+}
