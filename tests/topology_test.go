@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"halognn/src/policy"
+	"halognn/src/sample"
+	"halognn/src/trace"
 )
 
 // Where the topology lies changes no number: ranks that hold the in-edges of their own vertices
@@ -18,6 +20,7 @@ import (
 // number of ranks. What a rank does not hold cannot be read: its pages are not there
 // (shard.Options.Rank).
 func TestPartitionedTopologyChangesNoNumber(t *testing.T) {
+	unlessShort(t)
 	t.Parallel()
 	parts := smallParts.dir(t)
 	multilabel := partitioned(t,
@@ -81,6 +84,7 @@ func TestPartitionedTopologyChangesNoNumber(t *testing.T) {
 // Static caches read a ranking that was written before, and come to the rows and the predictions of
 // those that rank the whole graph; without it the message says which command writes it.
 func TestStaticCachesOfAPartitionedTopology(t *testing.T) {
+	unlessShort(t)
 	t.Parallel()
 	parts := copyOf(t, smallParts.dir(t), t.TempDir(), "parts")
 	policies := policy.Names(func(p *policy.Policy) bool { return p.Rank != nil })
@@ -123,6 +127,7 @@ func TestStaticCachesOfAPartitionedTopology(t *testing.T) {
 // its own a minibatch of L hops has 4(L-1), with those of all ranks 4L; published figures count
 // half.
 func TestRoundsOfAPartitionedTopology(t *testing.T) {
+	unlessShort(t)
 	t.Parallel()
 	for _, c := range []struct {
 		ranks int
@@ -146,6 +151,7 @@ func TestRoundsOfAPartitionedTopology(t *testing.T) {
 
 // A simulation counts what a run asks, to the byte.
 func TestAskedVerticesAreAsSimulated(t *testing.T) {
+	unlessShort(t)
 	t.Parallel()
 	for _, seeds := range []string{"local", "global"} {
 		run := trained(t, smallParts.dir(t), 4, "topology.kind=partitioned", "cache.policy=none",
@@ -170,6 +176,7 @@ func TestAskedVerticesAreAsSimulated(t *testing.T) {
 // What sampling costs is planned as it is counted: where a plan has looked at every minibatch of an
 // epoch, to the vertex and the byte.
 func TestRoundsAreAsPlanned(t *testing.T) {
+	unlessShort(t)
 	t.Parallel()
 	for _, ranks := range []int{1, 2, 4, 8} {
 		for _, seeds := range []string{"local", "global"} {
@@ -214,9 +221,43 @@ func TestRoundsAreAsPlanned(t *testing.T) {
 	}
 }
 
+// The parts of 512 ranks are planned too: a hop sends every rank a count and a word, whether or not
+// it asks, and a rank holds about a 512th of the edges.
+func TestRoundsOf512RanksArePlanned(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	const ranks = 512
+	args := []string{"--ranks", strconv.Itoa(ranks), "--set", "cache.policy=none", "--set",
+		"sample.batch=1", "--set"}
+	apart := planned(t, smallParts.dir(t), append(args, "topology.kind=partitioned")...)
+	whole := planned(t, smallParts.dir(t), append(args, "topology.kind=replicated")...)
+	least := float64(ranks*ranks*sample.AskBytes) +
+		apart.Rounds.Asked*(sample.VertexBytes+1) + apart.Rounds.Drawn*sample.VertexBytes
+	if apart.Rounds.Asked <= 0 || math.Abs(apart.Rounds.Bytes-least) > 0.5 ||
+		apart.Collective != 3+4 {
+		t.Errorf("planned are %+v and %d collectives", apart.Rounds, apart.Collective)
+	}
+	if whole.Rounds != nil || whole.Collective != 3 {
+		t.Errorf("with a replicated topology %+v and %d collectives", whole.Rounds,
+			whole.Collective)
+	}
+	bytes := func(p *plannedJob) int64 {
+		for _, item := range p.Memory {
+			if item.Name == trace.MemTopology {
+				return item.Bytes
+			}
+		}
+		return 0
+	}
+	if own, all := bytes(apart), bytes(whole); own < all/ranks/4 || own > 4*all/ranks {
+		t.Errorf("a rank holds %d bytes of a topology of %d", own, all)
+	}
+}
+
 // A run that begins on one topology goes on on the other, to the bits of one that was not
 // interrupted; and its trace has the rounds, stage by stage.
 func TestRunsGoOnOnAnotherTopology(t *testing.T) {
+	unlessShort(t)
 	t.Parallel()
 	parts := smallParts.dir(t)
 	sets := []string{"cache.policy=none", "run.ranks_per_node=1", "model.layers=3",
@@ -274,6 +315,7 @@ func TestPartitionedTopologyUnderMPI(t *testing.T) {
 // With a GPU the ranks draw on the host as before, and all numbers are those of the replicated
 // topology on that device.
 func TestPartitionedTopologyOnGPUs(t *testing.T) {
+	unlessShort(t)
 	t.Parallel()
 	env := emulatedGPU(t)
 	var digests []string

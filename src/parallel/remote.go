@@ -27,8 +27,8 @@ import (
 //
 // Every round has a communicator of its own, on which all ranks start first and second halves in
 // turn, minibatch by minibatch. The schedule sees to that: within a tick the older minibatch goes
-// first, so (i+1, c) starts after (i, c+1), which needs the end of (i, c), its second half included.
-// A round is never the last collective of a minibatch, to which this would not apply.
+// first, so (i+1, c) starts after (i, c+1), which needs the end of (i, c), its second half
+// included. A round is never the last collective of a minibatch, to which this would not apply.
 //
 // The key of a minibatch stays with its rank: owners are sent the word that names the draws, and so
 // make those that the rank would make itself.

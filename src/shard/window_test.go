@@ -128,8 +128,8 @@ func copyDir(t *testing.T, dir string) string {
 	return to
 }
 
-// Row pointers or labels of all vertices are opened for those that ask for them; edges of others are
-// not there all the same.
+// Row pointers or labels of all vertices are opened for those that ask for them; edges of others
+// are not there all the same.
 func TestRankOpensWhatItsModelReads(t *testing.T) {
 	ds := makeDataset(t, rand.New(rand.NewPCG(1, 5)), 20000, dataset.Meta{
 		Name: "wide", Task: dataset.Multiclass, Features: 1, Classes: 3,
