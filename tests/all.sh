@@ -18,6 +18,30 @@ step() { # step NAME COMMAND...
     *) failed=$((failed + 1)); printf -- '-- %s: FAILED, %d s\n' "$name" $((SECONDS - begin)) ;;
   esac
 }
+# beside COMMAND...: runs steps that mostly wait beside those that compute; join waits for them, and prints and counts them.
+# They have a process group of their own, which ends with this script.
+beside() {
+  said=$(mktemp) || exit
+  set -m
+  ( # shellcheck disable=SC2030
+    passed=0 failed=0 skipped=0
+    "$@"
+    echo "$passed $failed $skipped" >"$said.counts"
+  ) >"$said" 2>&1 &
+  behind=$!
+  set +m
+  trap 'kill -TERM -- -$behind 2>/dev/null; rm -f "$said" "$said.counts"' EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
+}
+join() {
+  local p=0 f=1 s=0
+  wait "$behind"
+  cat "$said"
+  [ ! -s "$said.counts" ] || read -r p f s <"$said.counts"
+  # shellcheck disable=SC2031
+  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+}
 summary() { printf '\n%d passed, %d failed, %d skipped\n' $passed $failed $skipped; [ $failed = 0 ]; }
 leave_out() { skipped=$((skipped + 1)); printf '\n== %s: not run: %s\n' "$1" "$2"; }
 
@@ -28,6 +52,27 @@ plain_build() ( # the program itself only by its smoke tests: the step "unit tes
 )
 sanitized() { make --silent --no-print-directory -C kernels BUILD="$PWD/build/sanitize" SANITIZE=1 test; }
 faults() { go test -tags faults -count=1 ./src/fault && go test -v -tags faults -run TestFaults -count=1 -timeout 30m ./tests/faults -args -faults "${HALOGNN_FAULT_COUNT:-50}"; }
+# What goroutines share is what the race detector is for; these compute on one, or in a browser, and are the slowest.
+alone='^(TestCountsEqualANaiveRecount|TestGradientsAgreeWithFiniteDifferences|TestRowsAreThoseOfTheMinibatches|TestWhatBindsOnAGPU'
+alone+='|TestWhatFitsANode|TestMemoryOfEvaluationWithItsOwnFanouts|TestAutoTriesWindowsOfManyEpochs|TestInABrowser)$'
+races() {
+  local packages
+  mapfile -t packages < <(go list ./src/... | grep -v compute/ref)
+  HALOGNN_SHORT=1 go test -race -timeout 40m -skip "$alone" "${packages[@]}"
+}
+waiting() {
+  if [ -n "$HALOGNN_MPIRUN" ]; then
+    step "faults injected" faults
+  else
+    leave_out "faults injected" "no mpirun was found"
+  fi
+  if reason=$(tests/slurm/cluster.sh true 2>&1) || [ $? != 69 ]; then
+    step "Slurm: every job script, a stop and a resumption" tests/slurm/cluster.sh tests/slurm/jobs.sh
+    step "the user guide on Slurm" env GUIDE=slurm tests/slurm/cluster.sh go test -count=1 -run 'TestGuide/slurm' ./tests
+  else
+    leave_out "Slurm" "$reason"
+  fi
+}
 shell_lint() { shellcheck env.sh && shellcheck -x tests/*.sh tests/*/*.sh profiling/*.sh jobs/*.sh jobs/*.sbatch .ci/run; }
 
 step "gofmt" formatted
@@ -48,8 +93,10 @@ step "unit tests" go test -timeout 40m ${here:+-skip UnderMPI} ./...
 step "CUDA: kernels by nvcc, and on a GPU or an emulated device" tests/cuda.sh
 data=${HALOGNN_DATA:-../shared/data}
 [ -d "$data" ] || leave_out "imports of real data sets" "there is no $data; set HALOGNN_DATA to the directory that holds them"
+beside waiting
 step "plain Go: build and tests with CGO_ENABLED=0" plain_build
-step "race detector, in-process ranks" env HALOGNN_SHORT=1 go test -race -timeout 40m ./src/...
+step "race detector, in-process ranks" races
+join
 for mpi in openmpi mpich; do
   if [[ " ${here[*]} " = *" $mpi "* ]]; then
     step "under mpirun: $mpi" tests/mpi.sh $mpi
@@ -58,17 +105,6 @@ for mpi in openmpi mpich; do
   fi
 done
 step "a trained model in PyTorch" tests/pytorch.sh
-if [ -n "$HALOGNN_MPIRUN" ]; then
-  step "faults injected" faults
-else
-  leave_out "faults injected" "no mpirun was found"
-fi
 step "make install" tests/installed.sh
 step "container recipes" tests/container.sh
-if reason=$(tests/slurm/cluster.sh true 2>&1) || [ $? != 69 ]; then
-  step "Slurm: every job script, a stop and a resumption" tests/slurm/cluster.sh tests/slurm/jobs.sh
-  step "the user guide on Slurm" env GUIDE=slurm tests/slurm/cluster.sh go test -count=1 -run 'TestGuide/slurm' ./tests
-else
-  leave_out "Slurm" "$reason"
-fi
 summary

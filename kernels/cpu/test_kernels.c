@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bf16.h"
 #include "half.h"
 #include "halognn_cpu.h"
 
@@ -249,6 +250,34 @@ static outputs add_into(const halognn_cpu *k, const input *in) {
     return o;
 }
 
+/* Columns from the second on, in rows a little longer. */
+static outputs to_bf16(const halognn_cpu *k, const input *in) {
+    const int64_t width = in->s->cols + 3;
+    const outputs o = one((in->s->segments * width + 1) / 2, NULL);
+    halognn_to_bf16(k, (uint16_t *)o.at[0], width, in->s->segments, in->s->cols - 1, in->x + 1,
+                    in->s->cols);
+    return o;
+}
+
+static outputs to_bf16_packed(const halognn_cpu *k, const input *in) {
+    const outputs o = one((in->cells + 1) / 2, NULL);
+    halognn_to_bf16(k, (uint16_t *)o.at[0], in->s->cols, in->s->segments, in->s->cols, in->x, in->s->cols);
+    return o;
+}
+
+static outputs round_bf16_packed(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->cells, NULL);
+    halognn_round_bf16(k, o.at[0], in->s->cols, in->s->segments, in->s->cols, in->x, in->s->cols);
+    return o;
+}
+
+static outputs round_bf16(const halognn_cpu *k, const input *in) {
+    const int64_t width = in->s->cols + 3;
+    const outputs o = one(in->s->segments * width, NULL);
+    halognn_round_bf16(k, o.at[0], width, in->s->segments, in->s->cols - 1, in->x + 1, in->s->cols);
+    return o;
+}
+
 static outputs relu(const halognn_cpu *k, const input *in) {
     const outputs o = one(in->cells, in->x);
     halognn_relu(k, o.at[0], in->cells);
@@ -448,6 +477,10 @@ static const struct {
     {"segment_mean_backward add", mean_backward_add, 0},
     {"add_bias", add_bias, 0},
     {"column_sum", column_sum, 0},
+    {"to_bf16", to_bf16, 0},
+    {"to_bf16, packed", to_bf16_packed, 0},
+    {"round_bf16", round_bf16, 0},
+    {"round_bf16, packed", round_bf16_packed, 0},
     {"add_into", add_into, 0},
     {"relu", relu, 0},
     {"relu_dropout", relu_dropout, 0},
@@ -524,6 +557,24 @@ static void test_half(void) {
     }
 }
 
+/* Every bfloat16, and what lies between it and the next one: the nearer of the two, halfway the one
+ * whose last bit is 0. The largest is followed by 2^128, which infinity stands for. */
+static void test_bf16(void) {
+    static const uint32_t between[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
+    for (uint32_t upper = 0; upper < 0x10000; upper++) {
+        for (size_t i = 0; i < sizeof between / sizeof *between; i++) {
+            const uint32_t bits = upper << 16 | between[i];
+            const int up = between[i] > 0x8000 || (between[i] == 0x8000 && upper % 2 == 1);
+            float x, rounded;
+            memcpy(&x, &bits, 4);
+            rounded = halognn_bf16_float(x);
+            const uint16_t got = halognn_bf16(x);
+            check(isnan(x) ? isnan(rounded) : got == (uint16_t)(upper + up), "rounding to bfloat16");
+            check(halognn_bf16_bits(x) >> 16 == got, "bfloat16 and its float32");
+        }
+    }
+}
+
 static void test_checks(void) {
     const int32_t ids[] = {0, 4, 2, -1, 9};
     const halognn_table tables[] = {{ids, 3}, {ids, 0}};
@@ -543,6 +594,7 @@ int main(void) {
     static const char *const levels[] = {"avx2", "avx512"};
     const halognn_cpu *plain = halognn_cpu_open("scalar");
     test_half();
+    test_bf16();
     test_checks();
     test_all_are_tested();
     for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {

@@ -1,5 +1,7 @@
 // Matrix products by cuBLAS, which is column-major: a row-major [a,b] is its [b,a], so every
 // product is computed transposed.
+#include <cstring>
+
 #include "reduce.cuh"
 
 namespace halognn {
@@ -12,6 +14,72 @@ cublasHandle_t blas(halognn_cuda *c) { return on(c), c->blas; }
 
 const float one = 1, zero = 0;
 
+// gemm multiplies a batch of float32, or, with stride 0, one product.
+int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const float *a, int lda, int64_t stride_a,
+         const float *b, int ldb, int64_t stride_b, const float *beta, float *to, int64_t stride, int64_t count) {
+    if (stride == 0) return status(cublasSgemm(blas(c), ta, tb, m, n, k, &one, a, lda, b, ldb, beta, to, m));
+    return status(cublasSgemmStridedBatched(blas(c), ta, tb, m, n, k, &one, a, lda, stride_a, b, ldb, stride_b, beta, to, m, stride,
+                                            static_cast<int>(count)));
+}
+
+// The same of bfloat16. Pedantic arithmetic, which float32 wants, would keep it from the tensor
+// cores; what must not happen there is that parts of a sum are added in bfloat16.
+int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const uint16_t *a, int lda, int64_t stride_a,
+         const uint16_t *b, int ldb, int64_t stride_b, const float *beta, float *to, int64_t stride, int64_t count) {
+    const auto mode = static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+    if (int e = status(cublasSetMathMode(blas(c), mode))) return e;
+    return status(cublasGemmStridedBatchedEx(blas(c), ta, tb, m, n, k, &one, a, CUDA_R_16BF, lda, stride_a, b, CUDA_R_16BF, ldb, stride_b, beta,
+                                             to, CUDA_R_32F, m, stride, static_cast<int>(count), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+}
+
+template <typename T>
+int matmul(halognn_cuda *c, float *y, const T *x, const T *w, int r, int f, int o, int add) {
+    return gemm(c, CUBLAS_OP_T, CUBLAS_OP_N, o, r, f, w, f, 0, x, f, 0, add ? &one : &zero, y, 0, 1);
+}
+
+template <typename T>
+int matmul_input(halognn_cuda *c, float *x, const T *y, const T *w, int r, int f, int o, int add) {
+    return gemm(c, CUBLAS_OP_N, CUBLAS_OP_N, f, r, o, w, f, 0, y, o, 0, add ? &one : &zero, x, 0, 1);
+}
+
+// Every chunk of rows is a product of its own: one batch, which fills the device better than a
+// single product of small [o,f] and large r would, and the rows that are left.
+template <typename T>
+int matmul_weights(halognn_cuda *c, float *w, const T *y, const T *x, int64_t r, int f, int o, float *scratch) {
+    const int64_t whole = r / CHUNK, rest = r - whole * CHUNK, n = static_cast<int64_t>(o) * f;
+    if (whole > 0)
+        if (int e = gemm(c, CUBLAS_OP_N, CUBLAS_OP_T, f, o, static_cast<int>(CHUNK), x, f, CHUNK * f, y, o, CHUNK * o, &zero, scratch, n, whole))
+            return e;
+    if (rest > 0)
+        if (int e = gemm(c, CUBLAS_OP_N, CUBLAS_OP_T, f, o, static_cast<int>(rest), x + whole * CHUNK * f, f, 0, y + whole * CHUNK * o, o, 0,
+                         &zero, scratch + whole * n, 0, 1))
+            return e;
+    return add_partials(c, w, n, scratch, chunks(r));
+}
+
+// To nearest, ties to even; NaN stays NaN.
+__global__ void round_kernel(uint16_t *dst, int64_t n, const float *x) {
+    const int64_t i = item();
+    if (i >= n) return;
+    uint32_t bits;
+    memcpy(&bits, x + i, sizeof bits);
+    bits = x[i] != x[i] ? bits | 0x400000 : bits + 0x7fff + (bits >> 16 & 1);
+    dst[i] = static_cast<uint16_t>(bits >> 16);
+}
+
+// pair is the factors of a product, rounded.
+struct pair {
+    uint16_t *first, *second;
+    int code;
+};
+
+pair round_both(halognn_cuda *c, uint16_t *rounded, const float *x, int64_t n, const float *y, int64_t m) {
+    uint16_t *second = rounded + ceil_div(n, HALOGNN_BF16_ALIGN) * HALOGNN_BF16_ALIGN;
+    int e = LAUNCH(c, round_kernel, blocks(n), rounded, n, x);
+    if (e == 0) e = LAUNCH(c, round_kernel, blocks(m), second, m, y);
+    return {rounded, second, e};
+}
+
 }  // namespace
 }  // namespace halognn
 
@@ -19,35 +87,33 @@ using namespace halognn;
 
 extern "C" {
 
-int halognn_cuda_matmul(halognn_cuda *c, float *y, const float *x, const float *w, int64_t r, int64_t f, int64_t o, int add) {
+int halognn_cuda_matmul(halognn_cuda *c, float *y, const float *x, const float *w, int64_t r, int64_t f, int64_t o, int add,
+                        uint16_t *rounded) {
     if (r == 0 || o == 0) return 0;
     if (f == 0) return add ? 0 : halognn_cuda_zero(c, HALOGNN_COMPUTE, y, r * o * 4);
-    return status(cublasSgemm(blas(c), CUBLAS_OP_T, CUBLAS_OP_N, static_cast<int>(o), static_cast<int>(r), static_cast<int>(f), &one, w,
-                              static_cast<int>(f), x, static_cast<int>(f), add ? &one : &zero, y, static_cast<int>(o)));
+    const int ri = static_cast<int>(r), fi = static_cast<int>(f), oi = static_cast<int>(o);
+    if (rounded == nullptr) return matmul(c, y, x, w, ri, fi, oi, add);
+    const pair p = round_both(c, rounded, x, r * f, w, o * f);
+    return p.code ? p.code : matmul(c, y, p.first, p.second, ri, fi, oi, add);
 }
 
-int halognn_cuda_matmul_input(halognn_cuda *c, float *x, const float *y, const float *w, int64_t r, int64_t f, int64_t o, int add) {
+int halognn_cuda_matmul_input(halognn_cuda *c, float *x, const float *y, const float *w, int64_t r, int64_t f, int64_t o, int add,
+                              uint16_t *rounded) {
     if (r == 0 || f == 0) return 0;
     if (o == 0) return add ? 0 : halognn_cuda_zero(c, HALOGNN_COMPUTE, x, r * f * 4);
-    return status(cublasSgemm(blas(c), CUBLAS_OP_N, CUBLAS_OP_N, static_cast<int>(f), static_cast<int>(r), static_cast<int>(o), &one, w,
-                              static_cast<int>(f), y, static_cast<int>(o), add ? &one : &zero, x, static_cast<int>(f)));
+    const int ri = static_cast<int>(r), fi = static_cast<int>(f), oi = static_cast<int>(o);
+    if (rounded == nullptr) return matmul_input(c, x, y, w, ri, fi, oi, add);
+    const pair p = round_both(c, rounded, y, r * o, w, o * f);
+    return p.code ? p.code : matmul_input(c, x, p.first, p.second, ri, fi, oi, add);
 }
 
-// Every chunk of rows is a product of its own: one batch, which fills the device better than a
-// single product of small [o,f] and large r would, and the rows that are left.
-int halognn_cuda_matmul_weights(halognn_cuda *c, float *w, const float *y, const float *x, int64_t r, int64_t f, int64_t o, float *scratch) {
+int halognn_cuda_matmul_weights(halognn_cuda *c, float *w, const float *y, const float *x, int64_t r, int64_t f, int64_t o, float *scratch,
+                                uint16_t *rounded) {
     if (o == 0 || f == 0) return 0;
-    const int64_t whole = r / CHUNK, rest = r - whole * CHUNK, n = o * f;
     const int fi = static_cast<int>(f), oi = static_cast<int>(o);
-    if (whole > 0)
-        if (int e = status(cublasSgemmStridedBatched(blas(c), CUBLAS_OP_N, CUBLAS_OP_T, fi, oi, static_cast<int>(CHUNK), &one, x, fi,
-                                                     CHUNK * f, y, oi, CHUNK * o, &zero, scratch, fi, n, static_cast<int>(whole))))
-            return e;
-    if (rest > 0)
-        if (int e = status(cublasSgemm(blas(c), CUBLAS_OP_N, CUBLAS_OP_T, fi, oi, static_cast<int>(rest), &one, x + whole * CHUNK * f, fi,
-                                       y + whole * CHUNK * o, oi, &zero, scratch + whole * n, fi)))
-            return e;
-    return add_partials(c, w, n, scratch, chunks(r));
+    if (rounded == nullptr || r == 0) return matmul_weights(c, w, y, x, r, fi, oi, scratch);
+    const pair p = round_both(c, rounded, y, r * o, x, r * f);
+    return p.code ? p.code : matmul_weights(c, w, p.first, p.second, r, fi, oi, scratch);
 }
 
 }  // extern "C"

@@ -12,7 +12,8 @@
 // shapes that fit, and what a call must move and compute. Its Check function tests the shapes and
 // returns that cost, which devices report to a Probe.
 //
-// Matrices are row-major float32 without padding. The numbers that a backend computes do not depend
+// Matrices are row-major float32 without padding; matrix products may round them first
+// (Precision). The numbers that a backend computes do not depend
 // on its number of threads: sums over rows are made in chunks of ChunkRows rows added in chunk
 // order, sums over edges in edge order, and the tiles of a matrix product do not depend on the
 // thread count (docs/design/07-reproducible-numbers.md). No layer knows which device it runs on.
@@ -80,6 +81,7 @@ type Device interface {
 // Capabilities are what a Device can do beyond computing on host memory; nil where it cannot. A
 // device that embeds or wraps another passes on its capabilities.
 type Capabilities struct {
+	Precision    Precision        // of the factors of its matrix products
 	Accelerator  Accelerator      // it has memory of its own
 	Peer         PeerDevice       // it sends slices to the devices of other ranks
 	NewStopwatch func() Stopwatch // its kernels run beside the host, and it can time them
@@ -88,10 +90,10 @@ type Capabilities struct {
 
 // Peak is what a device's units do at best, on independent multiply-adds with nothing to wait for.
 type Peak struct {
-	ISA       string  `json:"isa"`                  // the instructions, such as "AVX-512"
-	Precision string  `json:"precision"`            // of the factors: float32 or bf16
-	One       float64 `json:"one_flops_per_second"` // on one thread
-	All       float64 `json:"all_flops_per_second"` // on all threads of the device
+	ISA       string    `json:"isa"`                  // the instructions, such as "AVX-512"
+	Precision Precision `json:"precision"`            // of the factors
+	One       float64   `json:"one_flops_per_second"` // on one thread
+	All       float64   `json:"all_flops_per_second"` // on all threads of the device
 }
 
 // CapabilitiesOf returns the capabilities of d, none if d is nil.

@@ -82,6 +82,7 @@ type Config struct {
 		GPUReads  string
 		Gradients string
 		GEMM      string
+		Precision string
 		SIMD      string
 	}
 	Checkpoint struct {

@@ -330,6 +330,16 @@ func (c *Config) table() []section {
 				"`cpu`: the library of matrix products",
 				"Results differ in the last bits between libraries; `device` in `summary.json` names the " +
 					"one that was used."},
+			{"precision", oneOf(&c.Compute.Precision, "float32",
+				word{"float32", ""},
+				word{"bf16", "each factor is rounded to bfloat16, to nearest and ties to even; sums, " +
+					"weights, gradients over ranks, what the optimizer keeps, sums over edges, norms " +
+					"and losses stay float32"},
+			), SameEpoch,
+				"the precision of the factors of matrix products",
+				"`cuda` multiplies bf16 by tensor cores. On `cpu`, bf16 is faster with oneDNN on a processor with AVX512-BF16 or AMX. " +
+					"Elsewhere float32 multiplies the rounded factors: the same definition, and slower than " +
+					"`float32`; `device` in `summary.json` says so."},
 			{"simd", oneOf(&c.Compute.SIMD, "auto",
 				word{"auto", "the best that the CPU has"},
 				word{"scalar", ""}, word{"avx2", ""}, word{"avx512", ""},

@@ -250,7 +250,7 @@ func TestScheduleSetsRoundsApart(t *testing.T) {
 			for i := range 8 {
 				for c := range collectives - 1 {
 					if at[start{i + 1, c}] < at[start{i, c + 1}] {
-						t.Errorf("%d collectives, depth %d: item %d starts collective %d before " +
+						t.Errorf("%d collectives, depth %d: item %d starts collective %d before "+
 							"item %d "+
 							"starts %d", collectives, depth, i+1, c, i, c+1)
 					}

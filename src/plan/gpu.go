@@ -16,6 +16,7 @@ type GPU struct {
 	PerNode  int                       // 0: one for each rank; fewer are shared
 	Memory   int64                     // bytes of one, less what is left to the driver; 0: assumed
 	Resident func(total, room int) int // bytes of total that stay on the device, of so many that the model leaves; nil: half of them
+	Rounded  bool                      // it keeps rounded copies of the factors of a product
 	Mapped   bool                      // the device reads the other rows of the rank's memory itself
 }
 
@@ -31,6 +32,7 @@ const (
 const (
 	ResidentRows = "resident_rows"
 	InputRows    = "input_rows"
+	Factors      = "rounded_factors"
 )
 
 // DeviceMemory is what the largest rank puts on its GPU. Sum may exceed Size: the job does not fit then.
@@ -159,6 +161,7 @@ func (p *planner) deviceMemory() (*DeviceMemory, error) {
 			{Name: trace.MemActivations, Bytes: model.activations},
 			{Name: trace.MemMinibatches, Bytes: int64(p.job.Depth+1) * each},
 			{Name: InputRows, Bytes: p.inputRows(slot, model.needs)},
+			{Name: Factors, Bytes: p.roundedBytes(r)},
 			{Name: trace.MemEvaluation, Bytes: grown + int64(p.job.Depth+1)*max(0, chunk-each)},
 		}}
 		if frontier := r.mean(func(s *shape) float64 { return float64(s.frontier()) }); frontier > 0 {
@@ -169,6 +172,20 @@ func (p *planner) deviceMemory() (*DeviceMemory, error) {
 		}
 	}
 	return most, nil
+}
+
+// roundedBytes are those of the copies of the factors of the largest product, 2 bytes an element: the
+// two of a weight gradient, or weights and the wider side.
+func (p *planner) roundedBytes(r *rankPlan) (most int64) {
+	if !p.job.GPU.Rounded {
+		return 0
+	}
+	for l, h := range r.slot().hops {
+		in, out := p.job.Model.Widths(l)
+		rows := h.destinations
+		most = max(most, 2*int64(max(rows*(in+out), rows*max(in, out)+in*out)))
+	}
+	return most
 }
 
 // deviceEvaluation is what layer by layer over all vertices needs besides: a chunk's inputs, and activations that grow.

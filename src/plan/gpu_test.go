@@ -39,6 +39,14 @@ func TestDeviceMemory(t *testing.T) {
 		t.Errorf("the host holds what the device has: %+v", p.Memory)
 	}
 
+	// Rounded factors: of the layer with most rows, those of its weight gradient at least.
+	j.GPU.Rounded = true
+	in, out := j.Model.Widths(0)
+	if got := planned(t, s, j, givenGPU).Device.Items.Of(Factors); d.Items.Of(Factors) != 0 ||
+		got < int64(2*j.Batch*(in+out)) {
+		t.Errorf("%d bytes of rounded factors in bf16, %d in float32", got, d.Items.Of(Factors))
+	}
+
 	// Half of the rows hold more than half of the reads, for they are the likeliest; the others go
 	// up.
 	all := p.Times.Up

@@ -1,5 +1,7 @@
-// The two products of cuBLAS that are used, column-major, written down.
+// The products of cuBLAS that are used, column-major, written down.
 #include "cublas_v2.h"
+
+#include <cstring>
 
 struct emulated_blas {
     cudaStream_t stream;
@@ -23,22 +25,33 @@ cublasStatus_t cublasSetWorkspace(cublasHandle_t, void *p, size_t bytes) {
 }
 cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t) { return CUBLAS_STATUS_SUCCESS; }
 
+// What a factor is in float32.
+static float value(float x) { return x; }
+static float value(uint16_t bfloat16) {
+    const uint32_t bits = static_cast<uint32_t>(bfloat16) << 16;
+    float x;
+    std::memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 // one product: c[i + j ldc] = alpha * sum over l of a(i,l) b(l,j) + beta c
-static void product(bool ta, bool tb, int m, int n, int k, float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
-                    float *c, int64_t ldc) {
+template <typename T>
+static void product(bool ta, bool tb, int m, int n, int k, float alpha, const T *a, int64_t lda, const T *b, int64_t ldb, float beta, float *c,
+                    int64_t ldc) {
     for (int j = 0; j < n; j++) {
         for (int i = 0; i < m; i++) {
             float sum = 0;
-            for (int l = 0; l < k; l++) sum += (ta ? a[l + i * lda] : a[i + l * lda]) * (tb ? b[j + l * ldb] : b[l + j * ldb]);
+            for (int l = 0; l < k; l++) sum += value(ta ? a[l + i * lda] : a[i + l * lda]) * value(tb ? b[j + l * ldb] : b[l + j * ldb]);
             float *to = c + i + j * ldc;
             *to = beta == 0 ? alpha * sum : alpha * sum + beta * *to;
         }
     }
 }
 
-cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const float *alpha,
-                                         const float *a, int lda, long long stride_a, const float *b, int ldb, long long stride_b,
-                                         const float *beta, float *c, int ldc, long long stride_c, int count) {
+template <typename T>
+static cublasStatus_t batch(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const float *alpha, const T *a,
+                            int lda, long long stride_a, const T *b, int ldb, long long stride_b, const float *beta, float *c, int ldc,
+                            long long stride_c, int count) {
     const bool t_a = ta == CUBLAS_OP_T, t_b = tb == CUBLAS_OP_T;
     if (m < 0 || n < 0 || k < 0 || lda < (t_a ? k : m) || ldb < (t_b ? n : k) || ldc < m || lda < 1 || ldb < 1 || ldc < 1)
         return CUBLAS_STATUS_INVALID_VALUE;
@@ -48,4 +61,19 @@ cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t h, cublasOperation_t ta,
             product(t_a, t_b, m, n, k, alpha_now, a + i * stride_a, lda, b + i * stride_b, ldb, beta_now, c + i * stride_c, ldc);
     });
     return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const float *alpha,
+                                         const float *a, int lda, long long stride_a, const float *b, int ldb, long long stride_b,
+                                         const float *beta, float *c, int ldc, long long stride_c, int count) {
+    return batch(h, ta, tb, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc, stride_c, count);
+}
+
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
+                                          const void *alpha, const void *a, cudaDataType_t type_a, int lda, long long stride_a, const void *b,
+                                          cudaDataType_t type_b, int ldb, long long stride_b, const void *beta, void *c, cudaDataType_t type_c,
+                                          int ldc, long long stride_c, int count, cublasComputeType_t compute, cublasGemmAlgo_t) {
+    if (type_a != CUDA_R_16BF || type_b != CUDA_R_16BF || type_c != CUDA_R_32F || compute != CUBLAS_COMPUTE_32F) return CUBLAS_STATUS_INVALID_VALUE;
+    return batch(h, ta, tb, m, n, k, static_cast<const float *>(alpha), static_cast<const uint16_t *>(a), lda, stride_a,
+                 static_cast<const uint16_t *>(b), ldb, stride_b, static_cast<const float *>(beta), static_cast<float *>(c), ldc, stride_c, count);
 }

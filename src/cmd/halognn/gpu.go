@@ -63,11 +63,11 @@ func (p *process) placeGPU(c comm.Comm) (g gpu, err error) {
 }
 
 // openGPU opens the GPU of a rank; the memory of one that several share is divided.
-func openGPU(g gpu) (compute.Device, error) {
+func openGPU(g gpu, p compute.Precision) (compute.Device, error) {
 	if g.err != nil {
 		return nil, g.err
 	}
-	d, err := cuda.Open(cuda.Options{Device: g.device, Sharing: g.sharing, Free: g.free})
+	d, err := cuda.Open(cuda.Options{Device: g.device, Sharing: g.sharing, Free: g.free, Precision: p})
 	if err != nil { // not a nil pointer in an interface
 		return nil, err
 	}

@@ -227,14 +227,14 @@ func pinner(cpus []int, shared bool) func(worker int) error {
 // openDevice opens the device of the config's name.
 func openDevice(name string, o cpu.Options, where gpu) (compute.Device, compute.Host, error) {
 	if name == "ref" {
-		return ref.New(), ref.Host{}, nil
+		return ref.WithPrecision(o.Precision), ref.Host{}, nil
 	}
 	host, err := cpu.NewHost(o.SIMD)
 	if err != nil {
 		return nil, nil, err
 	}
 	if name == "cuda" {
-		device, err := openGPU(where)
+		device, err := openGPU(where, o.Precision)
 		return device, host, err
 	}
 	device, err := cpu.New(o)

@@ -101,7 +101,8 @@ func planGPU(c *config.Config, perNode int, gigabytes float64, here compute.Devi
 	}
 	g := &plan.GPU{
 		PerNode: perNode, Memory: int64(gigabytes * 1e9), Resident: rows.Of,
-		Mapped: c.Compute.GPUReads == residence.ReadsMapped,
+		Mapped:  c.Compute.GPUReads == residence.ReadsMapped,
+		Rounded: c.Compute.Precision == string(compute.PrecisionBF16),
 	}
 	if d := compute.CapabilitiesOf(here).Accelerator; d != nil && g.Memory == 0 {
 		g.Memory = int64(d.Room())
@@ -143,5 +144,6 @@ func cpuOptions(c *config.Config) cpu.Options {
 		}
 		return word
 	}
-	return cpu.Options{SIMD: forced(c.Compute.SIMD), GEMM: forced(c.Compute.GEMM)}
+	return cpu.Options{SIMD: forced(c.Compute.SIMD), GEMM: forced(c.Compute.GEMM),
+		Precision: compute.Precision(c.Compute.Precision)}
 }

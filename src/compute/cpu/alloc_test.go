@@ -11,14 +11,16 @@ import (
 
 // No kernel call allocates once the scratch arrays have grown.
 func TestKernelsAllocateNothing(t *testing.T) {
-	d := open(t, Options{Threads: 2})
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	computetest.AllocateNothing(t, computetest.NewLayer(t, d, computetest.Sizes{
-		Destinations: 1200, Sources: 1500, Degree: 2, In: 40, Out: 24, Classes: 9}))
+	for _, precision := range precisions {
+		d := open(t, Options{Threads: 2, Precision: precision})
+		t.Cleanup(func() {
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		computetest.AllocateNothing(t, computetest.NewLayer(t, d, computetest.Sizes{
+			Destinations: 1200, Sources: 1500, Degree: 2, In: 40, Out: 24, Classes: 9}))
+	}
 }
 
 // Nor does a call of the host's kernels.

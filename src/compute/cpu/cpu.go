@@ -16,12 +16,13 @@ var _ compute.Device = (*Device)(nil)
 
 // Device implements compute.Device on the cores of this machine.
 type Device struct {
-	level level
-	gemm  engine
-	pool  *pool
-	name  string
-	cpus  []int
-	probe *compute.Probe
+	level    level
+	gemm     engine
+	rounding rounding // nil if factors of products are not rounded
+	pool     *pool
+	name     string
+	cpus     []int
+	probe    *compute.Probe
 
 	call              arguments // the kernel call in progress, computed in tiles
 	rows, rowsPerTile int
@@ -48,6 +49,11 @@ func New(o Options) (*Device, error) {
 		return nil, err
 	}
 	d := &Device{level: k, gemm: gemm, cpus: o.CPUs}
+	if o.Precision == compute.PrecisionBF16 {
+		_, products := ofBF16(gemm)
+		gemmName += ", " + products
+		d.rounding = newRounding(gemm, k, o.Threads)
+	}
 	d.runTile = d.tile
 	d.pool, err = newPool(o.Threads, func(thread int) error {
 		if len(o.CPUs) == 0 {
@@ -118,7 +124,13 @@ func (d *Device) Download(dst, src []float32) {
 func (d *Device) Sync() error { return nil }
 
 // Capabilities implements compute.Device.
-func (d *Device) Capabilities() compute.Capabilities { return compute.Capabilities{Peaks: d.peaks} }
+func (d *Device) Capabilities() compute.Capabilities {
+	c := compute.Capabilities{Precision: compute.PrecisionFloat32, Peaks: d.peaks}
+	if d.rounding != nil {
+		c.Precision = compute.PrecisionBF16
+	}
+	return c
+}
 
 // Watch implements compute.Device.
 func (d *Device) Watch(p *compute.Probe) { d.probe = p }
@@ -130,6 +142,9 @@ func (d *Device) Close() error {
 	}
 	d.pool.close()
 	d.pool = nil
+	if d.rounding != nil {
+		d.rounding.free()
+	}
 	mem.Free(d.partial)
 	mem.Free(d.turned)
 	d.partial, d.turned = nil, nil

@@ -9,6 +9,9 @@
 //	sums over rows          one partial sum a chunk of 512 rows, then the partials in chunk order
 //	segments                tiles of segments; one accumulator an output, edges in order
 //
+// With Options.Precision bf16 the factors of products are rounded on their way, and oneDNN multiplies
+// them by AVX512-BF16 or AMX; without these, float32 products of the same numbers.
+//
 // Tiles depend on shapes alone, so numbers do not depend on the number of threads. The package also
 // knows which cores the launcher has given this process (AllowedCPUs) and divides them between
 // training and preparation (PlanCores). Without cgo it is the plain Go backend under the same
@@ -18,20 +21,29 @@ package cpu
 import (
 	"fmt"
 	"slices"
+
+	"halognn/src/compute"
 )
 
 // Options says how a device runs. The zero value uses every CPU the process may run on, unpinned.
 type Options struct {
-	Threads int    // threads that compute, the calling one among them; 0: one for each of CPUs, or else each CPU allowed
-	CPUs    []int  // pin thread i to CPUs[i]; empty: do not pin. The caller's own thread is pinned by Enter
-	GEMM    string // library of products: onednn, openblas, go; empty: HALOGNN_GEMM, or else the best
-	SIMD    string // level of the C kernels: scalar, avx2, avx512; empty: HALOGNN_SIMD, or else the best
+	Threads   int               // threads that compute, the calling one among them; 0: one for each of CPUs, or else each CPU allowed
+	CPUs      []int             // pin thread i to CPUs[i]; empty: do not pin. The caller's own thread is pinned by Enter
+	GEMM      string            // library of products: onednn, openblas, go; empty: HALOGNN_GEMM, or else the best
+	Precision compute.Precision // of the factors of products; empty: float32
+	SIMD      string            // level of the C kernels: scalar, avx2, avx512; empty: HALOGNN_SIMD, or else the best
 }
 
 // check fills in the default and reports what does not fit.
 func (o *Options) check() error {
 	o.CPUs = slices.Clone(o.CPUs)
+	if o.Precision == "" {
+		o.Precision = compute.PrecisionFloat32
+	}
 	switch {
+	case o.Precision != compute.PrecisionFloat32 && o.Precision != compute.PrecisionBF16:
+		return fmt.Errorf("compute/cpu: products of %s factors; a CPU has %s and %s", o.Precision,
+			compute.PrecisionFloat32, compute.PrecisionBF16)
 	case o.Threads < 0:
 		return fmt.Errorf("compute/cpu: %d threads; use 0 for one per CPU", o.Threads)
 	case o.Threads == 0 && len(o.CPUs) > 0:

@@ -38,13 +38,15 @@ func openEngine(name string) (engine, string, error) {
 	return openBLAS{}, blasName(), nil
 }
 
-// GEMM names the library of matrix products that an empty Options.GEMM chooses here, and says why,
-// if that is not the fastest one.
+// GEMM names the library of matrix products that an empty Options.GEMM chooses here, how it
+// multiplies bfloat16, and says why, if it is not the fastest one.
 func GEMM() string {
 	e, name, err := openEngine("")
 	if err != nil {
 		return err.Error()
 	}
+	_, products := ofBF16(e)
+	name += ", " + products
 	if _, fallback := e.(openBLAS); fallback && prefersOneDNN {
 		if _, err := loadOneDNN(); err != nil {
 			return name + " (" + err.Error() + ")"

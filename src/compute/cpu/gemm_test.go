@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,24 +29,52 @@ func engines(t testing.TB) []string {
 	return have
 }
 
-// Every library passes the suite of devices, and neither threads nor the SIMD level of our own
-// kernels change a bit of its products.
+var precisions = []compute.Precision{compute.PrecisionFloat32, compute.PrecisionBF16}
+
+// Every library passes the suite of devices in every precision, and neither threads nor the SIMD
+// level of our own kernels change a bit of its products.
 func TestEngines(t *testing.T) {
 	if os.Getenv("HALOGNN_SHORT") != "" {
 		t.Skip("HALOGNN_SHORT is set: TestBackend runs the suite on the first engine")
 	}
 	for _, name := range engines(t) {
-		t.Run(name, func(t *testing.T) {
-			open := func(threads int) func() compute.Device {
-				return func() compute.Device { return open(t, Options{Threads: threads, GEMM: name}) }
-			}
-			computetest.Run(t, open(2), openHost(t, ""))
-			devices := make(map[string]func() compute.Device)
-			for _, threads := range []int{1, 2, 3} {
-				devices[fmt.Sprintf("%d threads", threads)] = open(threads)
-			}
-			computetest.SameNumbers(t, devices)
-		})
+		for _, precision := range precisions {
+			t.Run(name+" "+string(precision), func(t *testing.T) {
+				open := func(threads int) func() compute.Device {
+					return func() compute.Device {
+						return open(t, Options{Threads: threads, GEMM: name, Precision: precision})
+					}
+				}
+				computetest.Run(t, open(2), openHost(t, ""))
+				devices := make(map[string]func() compute.Device)
+				for _, threads := range []int{1, 2, 3} {
+					devices[fmt.Sprintf("%d threads", threads)] = open(threads)
+				}
+				computetest.SameNumbers(t, devices)
+			})
+		}
+	}
+}
+
+// The device says which products it computes, and how.
+func TestNameOfPrecision(t *testing.T) {
+	for _, c := range []struct {
+		gemm string
+		want string
+	}{{GEMMGo, "gonum, bf16 products in float32 (slow)"}, {GEMMOneDNN, "bf16 products"}} {
+		if !slices.Contains(engines(t), c.gemm) {
+			continue
+		}
+		d := open(t, Options{Threads: 1, GEMM: c.gemm, Precision: compute.PrecisionBF16})
+		if !strings.Contains(d.Name(), c.want) || d.Capabilities().Precision != compute.PrecisionBF16 {
+			t.Errorf("%s: %q of precision %s", c.gemm, d.Name(), d.Capabilities().Precision)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := New(Options{Threads: 1, Precision: "fp8"}); err == nil || !strings.Contains(err.Error(), "fp8") {
+		t.Errorf("an unknown precision gives %v", err)
 	}
 }
 
@@ -87,15 +116,17 @@ func TestEnginesStartNoThreads(t *testing.T) {
 		}
 		return len(tasks)
 	}
-	before := count()
 	for _, name := range engines(t) {
-		d := open(t, Options{Threads: 2, GEMM: name})
-		products(d, []int{3000, 1, 4000, 517, 20000})
-		if after := count(); after > before+team/2 {
-			t.Errorf("%s: %d threads before the products, %d after", name, before, after)
-		}
-		if err := d.Close(); err != nil {
-			t.Error(err)
+		for _, precision := range precisions {
+			before := count()
+			d := open(t, Options{Threads: 2, GEMM: name, Precision: precision})
+			products(d, []int{3000, 1, 4000, 517, 20000})
+			if after := count(); after > before+team/2 {
+				t.Errorf("%s %s: %d threads before the products, %d after", name, precision, before, after)
+			}
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }
@@ -118,13 +149,17 @@ func TestSteadyStateGeneratesNoCode(t *testing.T) {
 		}
 		return pages
 	}
-	d := open(t, Options{Threads: 2, GEMM: GEMMOneDNN})
-	defer d.Close()
-	products(d, []int{3000, 512, 17})
-	before := executable()
-	products(d, []int{1, 2, 33, 511, 513, 1023, 4001, 8191, 8192, 10007})
-	if after := executable(); strings.Join(after, " ") != strings.Join(before, " ") {
-		t.Errorf("executable memory before: %v, after: %v", before, after)
+	for _, precision := range precisions {
+		d := open(t, Options{Threads: 2, GEMM: GEMMOneDNN, Precision: precision})
+		products(d, []int{3000, 512, 17})
+		before := executable()
+		products(d, []int{1, 2, 33, 511, 513, 1023, 4001, 8191, 8192, 10007})
+		if after := executable(); strings.Join(after, " ") != strings.Join(before, " ") {
+			t.Errorf("%s: executable memory before: %v, after: %v", precision, before, after)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -63,10 +63,11 @@ var catchFaults = sync.OnceValue(func() error {
 
 // Arguments as C takes them.
 
-func floats(x []float32) *C.float { return (*C.float)(unsafe.SliceData(x)) }
-func int32s(x []int32) *C.int32_t { return (*C.int32_t)(unsafe.SliceData(x)) }
-func int64s(x []int64) *C.int64_t { return (*C.int64_t)(unsafe.SliceData(x)) }
-func bytes(x []byte) *C.uint8_t   { return (*C.uint8_t)(unsafe.SliceData(x)) }
+func floats(x []float32) *C.float   { return (*C.float)(unsafe.SliceData(x)) }
+func halves(x []uint16) *C.uint16_t { return (*C.uint16_t)(unsafe.SliceData(x)) }
+func int32s(x []int32) *C.int32_t   { return (*C.int32_t)(unsafe.SliceData(x)) }
+func int64s(x []int64) *C.int64_t   { return (*C.int64_t)(unsafe.SliceData(x)) }
+func bytes(x []byte) *C.uint8_t     { return (*C.uint8_t)(unsafe.SliceData(x)) }
 
 func size(m compute.Matrix) (rows, cols C.int64_t) { return C.int64_t(m.Rows), C.int64_t(m.Cols) }
 

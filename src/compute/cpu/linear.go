@@ -44,6 +44,12 @@ type matMul struct {
 // MatMul implements compute.Device.
 func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMul(y, x, w, add)).Done()
+	if d.rounding != nil {
+		n := fullWidth(y.Cols)
+		d.rounding.weights(w, n-w.Rows, w.Cols)
+		run(d, y.Rows, productRows(y.Rows), roundedProduct{y, x, blas.Trans, n, w.Cols, add})
+		return
+	}
 	call := matMul{y, x, w.Data, y.Rows >= turnRows, add}
 	if call.turned {
 		d.turned = mem.Grow(d.turned, w.Rows*w.Cols)
@@ -85,6 +91,12 @@ type matMulInput struct {
 // MatMulInput implements compute.Device.
 func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMulInput(dx, dy, w, add)).Done()
+	if d.rounding != nil {
+		n := fullWidth(dx.Cols)
+		d.rounding.weights(w, 0, n)
+		run(d, dx.Rows, productRows(dx.Rows), roundedProduct{dx, dy, blas.NoTrans, n, n, add})
+		return
+	}
 	run(d, dx.Rows, productRows(dx.Rows), matMulInput{dx, dy, w, add})
 }
 
@@ -148,8 +160,13 @@ func (a *matMulWeights) tile(d *Device, i, _ int) {
 	chunk, j := i/a.across, i%a.across*a.width
 	lo := chunk * compute.ChunkRows
 	hi, width := min(lo+compute.ChunkRows, a.left.Rows), min(a.width, cols-j)
-	d.gemm.Sgemm(blas.Trans, blas.NoTrans, rows, width, hi-lo, a.left.RowsAt(lo, hi).Data, rows,
-		a.right.RowsAt(lo, hi).Data[j:], cols, 0, d.partial[chunk*rows*cols+j:], cols)
+	left, right, sum := a.left.RowsAt(lo, hi), a.right.RowsAt(lo, hi), d.partial[chunk*rows*cols+j:]
+	if d.rounding != nil {
+		d.rounding.chunk(sum, cols, left, right, j, width)
+		return
+	}
+	d.gemm.Sgemm(blas.Trans, blas.NoTrans, rows, width, hi-lo, left.Data, rows, right.Data[j:], cols,
+		0, sum, cols)
 }
 
 // addChunks adds the sums of a wave's chunks, in order, to sum.

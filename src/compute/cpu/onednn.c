@@ -11,12 +11,15 @@ typedef struct {
     unsigned cpu_runtime, gpu_runtime;
 } version;
 
-enum { SEQUENTIAL = 1, OPENMP = 2, AVX512 = 0x20 };
+enum { SEQUENTIAL = 1, OPENMP = 2, AVX512 = 0x20, AVX512_BF16 = 0x80 };
 
 static struct {
     int (*sgemm)(char transa, char transb, int64_t m, int64_t n, int64_t k, float alpha,
                  const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
                  int64_t ldc);
+    int (*bgemm)(char transa, char transb, int64_t m, int64_t n, int64_t k, float alpha,
+                 const uint16_t *a, int64_t lda, const uint16_t *b, int64_t ldb, float beta,
+                 float *c, int64_t ldc);
     const version *(*version)(void);
     int (*isa)(void);
     void (*omp_set_num_threads)(int n);
@@ -47,6 +50,7 @@ const char *halognn_onednn_load(const char *path) {
                  "%s was built with TBB, SYCL or a thread pool (runtime %u), whose threads cannot be "
                  "held to one; use a build with OpenMP", path, onednn.version()->cpu_runtime);
     }
+    find(library, &onednn.bgemm, "dnnl_gemm_bf16bf16f32"); /* exported, but in no header */
     if (text[0] == '\0')
         return NULL;
     dlclose(library);
@@ -59,13 +63,28 @@ void halognn_onednn_version(int *major, int *minor, int *patch, int *avx512) {
     *avx512 = (onednn.isa() & AVX512) != 0;
 }
 
-int halognn_onednn_sgemm(char transa, char transb, int64_t m, int64_t n, int64_t k, const float *a,
-                         int64_t lda, const float *b, int64_t ldb, float beta, float *c,
-                         int64_t ldc) {
-    /* OpenMP keeps the number of threads for each thread that calls. */
+int halognn_onednn_has_bf16(void) {
+    return onednn.bgemm != NULL && (onednn.isa() & AVX512_BF16) != 0;
+}
+
+/* OpenMP keeps the number of threads for each thread that calls. */
+static void be_alone(void) {
     static __thread int alone;
     if (!alone && onednn.omp_set_num_threads != NULL)
         onednn.omp_set_num_threads(1);
     alone = 1;
+}
+
+int halognn_onednn_sgemm(char transa, char transb, int64_t m, int64_t n, int64_t k, const float *a,
+                         int64_t lda, const float *b, int64_t ldb, float beta, float *c,
+                         int64_t ldc) {
+    be_alone();
     return onednn.sgemm(transa, transb, m, n, k, 1, a, lda, b, ldb, beta, c, ldc);
+}
+
+int halognn_onednn_bgemm(char transa, char transb, int64_t m, int64_t n, int64_t k,
+                         const uint16_t *a, int64_t lda, const uint16_t *b, int64_t ldb, float beta,
+                         float *c, int64_t ldc) {
+    be_alone();
+    return onednn.bgemm(transa, transb, m, n, k, 1, a, lda, b, ldb, beta, c, ldc);
 }

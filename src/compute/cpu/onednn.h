@@ -1,6 +1,6 @@
 // oneDNN's matrix product, loaded at run time: the program is linked without the library, and built
-// without its headers. What is used is the same in versions 2 and 3: dnnl_sgemm, which creates no
-// primitive, and dnnl_version.
+// without its headers. What is used is the same in versions 2 and 3: dnnl_sgemm and
+// dnnl_gemm_bf16bf16f32, which create no primitive, and dnnl_version.
 #include <stdint.h>
 
 /* Loads the library for good, or returns what is wrong, which stays valid until the next call. */
@@ -12,3 +12,9 @@ void halognn_onednn_version(int *major, int *minor, int *patch, int *avx512);
 int halognn_onednn_sgemm(char transa, char transb, int64_t m, int64_t n, int64_t k, const float *a,
                          int64_t lda, const float *b, int64_t ldb, float beta, float *c,
                          int64_t ldc);
+/* Whether the library multiplies bfloat16 by instructions of this processor: AVX512-BF16 or AMX. */
+int halognn_onednn_has_bf16(void);
+/* The same product of bfloat16 factors, summed in float32. */
+int halognn_onednn_bgemm(char transa, char transb, int64_t m, int64_t n, int64_t k,
+                         const uint16_t *a, int64_t lda, const uint16_t *b, int64_t ldb, float beta,
+                         float *c, int64_t ldc);

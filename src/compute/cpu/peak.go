@@ -13,8 +13,9 @@ import (
 
 // peakLoop is a loop of independent multiply-adds on registers.
 type peakLoop struct {
-	ISA, Precision string
-	number         C.int
+	ISA       string
+	Precision compute.Precision
+	number    C.int
 }
 
 // peakLoops returns those that this machine can run; of one precision, the widest vectors last.
@@ -24,7 +25,7 @@ func peakLoops() (loops []peakLoop) {
 		if p == nil {
 			return loops
 		}
-		if l := (peakLoop{C.GoString(p.isa), C.GoString(p.precision), i}); l.run(1) > 0 {
+		if l := (peakLoop{C.GoString(p.isa), compute.Precision(C.GoString(p.precision)), i}); l.run(1) > 0 {
 			loops = append(loops, l)
 		}
 	}

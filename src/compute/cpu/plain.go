@@ -19,7 +19,7 @@ func New(o Options) (*Device, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	return &Device{ref.New()}, nil
+	return &Device{ref.WithPrecision(o.Precision)}, nil
 }
 
 // NewHost returns the kernels that prepare minibatches.

@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"runtime"
+	"strings"
 	"testing"
 
 	"halognn/src/compute"
@@ -41,6 +42,35 @@ func TestBackend(t *testing.T) {
 	library(t)
 	computetest.Run(t, func() compute.Device { return openIn(t, true) }, hostOf(t))
 	leaksNothing(t)
+}
+
+func openBF16(t testing.TB, apart bool) *Device {
+	t.Helper()
+	d, err := Open(Options{Memory: arenaBytes, Library: library(t), Apart: apart,
+		Precision: compute.PrecisionBF16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestBF16(t *testing.T) {
+	library(t)
+	computetest.Run(t, func() compute.Device { return openBF16(t, true) }, hostOf(t))
+	leaksNothing(t)
+	defer schedule(0)
+	at := func(seed uint64) func() compute.Device {
+		return func() compute.Device {
+			d := openBF16(t, false)
+			schedule(seed)
+			return d
+		}
+	}
+	computetest.SameNumbers(t, map[string]func() compute.Device{"as late as it may": at(0), "at random": at(5)})
+	if _, err := Open(Options{Memory: arenaBytes, Library: library(t), Precision: "fp8"}); err == nil ||
+		!strings.Contains(err.Error(), "fp8") {
+		t.Errorf("an unknown precision gives %v", err)
+	}
 }
 
 // Two runs give equal bits, whenever queued work runs, and most kernels those of the reference.

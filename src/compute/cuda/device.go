@@ -30,6 +30,8 @@ type Device struct {
 
 	loose          room                 // host arrays of one kernel call that no staging buffer has sent
 	scratch        room                 // partial sums of one kernel call
+	rounded        room                 // the factors of one product, unless they are float32
+	precision      compute.Precision    // of those
 	answer         room                 // a loss, on the device
 	result         *C.halognn_cuda_loss // and on the host
 	scattered      *C.halognn_cuda_rows // what gather tells kernels; not in the Go heap, and not made anew each time
@@ -58,7 +60,15 @@ func Open(o Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{}
+	switch o.Precision {
+	case "":
+		o.Precision = compute.PrecisionFloat32
+	case compute.PrecisionFloat32, compute.PrecisionBF16:
+	default:
+		return nil, fmt.Errorf("compute/cuda: products of %s factors; a GPU has %s and %s", o.Precision,
+			compute.PrecisionFloat32, compute.PrecisionBF16)
+	}
+	d := &Device{precision: o.Precision}
 	if err := failure(fmt.Sprintf("opening device %d", number), C.gpu_open(C.int(number), &d.c)); err != nil {
 		return nil, err
 	}
@@ -110,6 +120,9 @@ func (d *Device) prepare(number int, o Options) error {
 	d.id = idOf(&p)
 	d.name = fmt.Sprintf("cuda: device %d, %s, compute capability %d.%d, %s of %s, CUDA %d.%d", number, C.GoString(&p.name[0]), p.major, p.minor,
 		mega(d.arena.size), mega(int(p.memory)), p.runtime/1000, p.runtime%1000/10)
+	if d.precision != compute.PrecisionFloat32 {
+		d.name += fmt.Sprintf(", %s products", d.precision)
+	}
 	return nil
 }
 
@@ -154,7 +167,8 @@ func (d *Device) Name() string { return d.name }
 
 // Capabilities implements compute.Device.
 func (d *Device) Capabilities() compute.Capabilities {
-	return compute.Capabilities{Accelerator: d, Peer: d, NewStopwatch: d.NewStopwatch}
+	return compute.Capabilities{Precision: d.precision, Accelerator: d, Peer: d,
+		NewStopwatch: d.NewStopwatch}
 }
 
 // Watch implements compute.Device.

@@ -23,16 +23,19 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+
+	"halognn/src/compute"
 )
 
 // Options say which device is opened and how much of it is used.
 type Options struct {
-	Device  int    // -1: the one that LocalRank says
-	Memory  int    // bytes of the arena; 0: Free, less a reserve, divided by Sharing
-	Free    int    // bytes of the device that were free before any of those that share it took its arena; 0: what is free now
-	Sharing int    // processes that share the device; 0 is 1
-	Apart   bool   // every array is an allocation of its own, so that tools see what passes its end; slow, for tests
-	Library string // path of the library; "": where Find looks
+	Device    int               // -1: the one that LocalRank says
+	Memory    int               // bytes of the arena; 0: Free, less a reserve, divided by Sharing
+	Free      int               // bytes of the device that were free before any of those that share it took its arena; 0: what is free now
+	Sharing   int               // processes that share the device; 0 is 1
+	Apart     bool              // every array is an allocation of its own, so that tools see what passes its end; slow, for tests
+	Precision compute.Precision // of the factors of products: float32 (or empty), or bf16 on tensor cores
+	Library   string            // path of the library; "": where Find looks
 }
 
 // ErrNoLibrary is wrapped by the error of Open where libhalognn_cuda.so cannot be loaded.

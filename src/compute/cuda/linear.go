@@ -12,7 +12,7 @@ func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMul(y, x, w, add)).Done()
 	r, f := size(x)
 	must("MatMul", C.gpu_matmul(d.c, float(y.Data), float(x.Data), float(w.Data), r, f,
-		C.int64_t(w.Rows), cBool(add)))
+		C.int64_t(w.Rows), cBool(add), d.factors(x, w)))
 }
 
 // MatMulInput implements compute.Device.
@@ -20,7 +20,7 @@ func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMulInput(dx, dy, w, add)).Done()
 	r, f := size(dx)
 	must("MatMulInput", C.gpu_matmul_input(d.c, float(dx.Data), float(dy.Data), float(w.Data), r, f,
-		C.int64_t(w.Rows), cBool(add)))
+		C.int64_t(w.Rows), cBool(add), d.factors(dy, w)))
 }
 
 // MatMulWeights implements compute.Device.
@@ -28,7 +28,20 @@ func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 	defer d.probe.Start(compute.CheckMatMulWeights(dw, dy, x)).Done()
 	r, f := size(x)
 	must("MatMulWeights", C.gpu_matmul_weights(d.c, float(dw.Data), float(dy.Data), float(x.Data), r,
-		f, C.int64_t(dw.Rows), d.partial(x.Rows, dw.Rows*dw.Cols)))
+		f, C.int64_t(dw.Rows), d.partial(x.Rows, dw.Rows*dw.Cols), d.factors(dy, x)))
+}
+
+// factors returns room for the rounded factors of a product, nil if they are multiplied as they are.
+func (d *Device) factors(first, second compute.Matrix) *C.uint16_t {
+	if d.precision == compute.PrecisionFloat32 {
+		return nil
+	}
+	const align = C.HALOGNN_BF16_ALIGN
+	n := (first.Rows*first.Cols+align-1)/align*align + second.Rows*second.Cols
+	if err := d.reserve(&d.rounded, 2*max(1, n), useScratch); err != nil {
+		panic(err)
+	}
+	return (*C.uint16_t)(d.rounded.p)
 }
 
 // AddBias implements compute.Device.

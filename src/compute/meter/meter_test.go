@@ -145,3 +145,26 @@ func TestMeasureRates(t *testing.T) {
 		t.Error("rates were measured on nothing")
 	}
 }
+
+// peaked is a device that knows its peaks.
+type peaked struct{ *ref.Device }
+
+func (p peaked) Capabilities() compute.Capabilities {
+	c := p.Device.Capabilities()
+	c.Peaks = func() []compute.Peak {
+		return []compute.Peak{{Precision: compute.PrecisionFloat32, All: 1},
+			{Precision: compute.PrecisionFloat32, All: 2}, {Precision: compute.PrecisionBF16, All: 3}}
+	}
+	return c
+}
+
+// Products are held against the best peak of the device's own precision.
+func TestPeakOfPrecision(t *testing.T) {
+	for precision, want := range map[compute.Precision]float64{
+		compute.PrecisionFloat32: 2, compute.PrecisionBF16: 3} {
+		r, err := MeasureRates(peaked{ref.WithPrecision(precision)}, 1<<14)
+		if err != nil || r.Product != want || len(r.Peaks) != 3 {
+			t.Errorf("%s: measured %+v, %v, want products at %g", precision, r, err, want)
+		}
+	}
+}

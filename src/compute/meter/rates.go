@@ -11,7 +11,7 @@ import (
 // Rates are what a device does at best.
 type Rates struct {
 	Copy    float64 `json:"copy_bytes_per_second"`    // read and written by a copy
-	Product float64 `json:"product_flops_per_second"` // in float32: the units' peak, or else of a matrix product
+	Product float64 `json:"product_flops_per_second"` // in the device's precision: the units' peak, or else of a matrix product
 
 	Peaks []compute.Peak `json:"peaks,omitempty"` // of all instruction sets, where a device can measure them
 }
@@ -56,7 +56,7 @@ func MeasureRates(d compute.Device, elements int) (Rates, error) {
 	if peaks := d.Capabilities().Peaks; peaks != nil {
 		r.Peaks = peaks()
 		for _, p := range r.Peaks {
-			if p.Precision == "float32" {
+			if p.Precision == d.Capabilities().Precision {
 				r.Product = max(r.Product, p.All)
 			}
 		}

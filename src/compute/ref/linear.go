@@ -1,10 +1,14 @@
 package ref
 
-import "halognn/src/compute"
+import (
+	"halognn/src/compute"
+	"halognn/src/mem"
+)
 
 // MatMul implements compute.Device.
 func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMul(y, x, w, add)).Done()
+	x, w = d.factor(0, x), d.factor(1, w)
 	for r := range y.Rows {
 		row, out := x.Row(r), y.Row(r)
 		for o := range out {
@@ -23,6 +27,7 @@ func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 // MatMulInput implements compute.Device.
 func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMulInput(dx, dy, w, add)).Done()
+	dy, w = d.factor(0, dy), d.factor(1, w)
 	for r := range dx.Rows {
 		out := dx.Row(r)
 		if !add {
@@ -39,6 +44,7 @@ func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 // MatMulWeights implements compute.Device.
 func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 	defer d.probe.Start(compute.CheckMatMulWeights(dw, dy, x)).Done()
+	dy, x = d.factor(0, dy), d.factor(1, x)
 	out := dw.Data[:dw.Rows*dw.Cols]
 	clear(out)
 	chunks(dy.Rows, func(lo, hi int) {
@@ -52,6 +58,19 @@ func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 		}
 		addInto(out, sum.Data)
 	})
+}
+
+// factor returns factor i of a product as it is multiplied: m itself or a rounded copy.
+func (d *Device) factor(i int, m compute.Matrix) compute.Matrix {
+	if d.precision == compute.PrecisionFloat32 {
+		return m
+	}
+	n := m.Rows * m.Cols
+	d.rounded[i] = mem.Grow(d.rounded[i], n)
+	for j, v := range m.Data[:n] {
+		d.rounded[i][j] = compute.RoundBF16(v)
+	}
+	return compute.Matrix{Rows: m.Rows, Cols: m.Cols, Data: d.rounded[i]}
 }
 
 // AddBias implements compute.Device.

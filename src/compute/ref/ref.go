@@ -4,7 +4,8 @@
 //	y[r,o] = sum over f of x[r,f] * w[o,f]                  one accumulator an output, terms in order
 //	db[o]  = (rows 0..511) + (rows 512..1023) + ...         row sums by chunks of compute.ChunkRows
 //
-// All arithmetic is float32 except inside the losses. On one machine equal calls give equal bits.
+// All arithmetic is float32 except inside the losses; with factors in bfloat16 a product is the same
+// loop over rounded copies. On one machine equal calls give equal bits.
 package ref
 
 import (
@@ -23,13 +24,24 @@ var (
 type Device struct {
 	partial []float32 // one chunk's sums of ColumnSum, LayerNormBackward and MatMulWeights
 	probe   *compute.Probe
+
+	precision compute.Precision
+	rounded   [2][]float32 // the factors of a product
 }
 
 // New returns a device.
-func New() *Device { return &Device{} }
+func New() *Device { return WithPrecision(compute.PrecisionFloat32) }
+
+// WithPrecision returns a device that multiplies factors of that precision.
+func WithPrecision(p compute.Precision) *Device { return &Device{precision: p} }
 
 // Name implements compute.Device.
-func (d *Device) Name() string { return "plain Go" }
+func (d *Device) Name() string {
+	if d.precision == compute.PrecisionFloat32 {
+		return "plain Go"
+	}
+	return fmt.Sprintf("plain Go, %s products", d.precision)
+}
 
 // Alloc implements compute.Device.
 func (d *Device) Alloc(n int) ([]float32, error) {
@@ -58,15 +70,19 @@ func (d *Device) Download(dst, src []float32) {
 func (d *Device) Sync() error { return nil }
 
 // Capabilities implements compute.Device.
-func (d *Device) Capabilities() compute.Capabilities { return compute.Capabilities{} }
+func (d *Device) Capabilities() compute.Capabilities {
+	return compute.Capabilities{Precision: d.precision}
+}
 
 // Watch implements compute.Device.
 func (d *Device) Watch(p *compute.Probe) { d.probe = p }
 
 // Close implements compute.Device.
 func (d *Device) Close() error {
-	mem.Free(d.partial)
-	d.partial = nil
+	for _, scratch := range []*[]float32{&d.partial, &d.rounded[0], &d.rounded[1]} {
+		mem.Free(*scratch)
+		*scratch = nil
+	}
 	return nil
 }
 

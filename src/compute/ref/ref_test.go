@@ -12,6 +12,10 @@ func open() compute.Device { return ref.New() }
 
 func TestBackend(t *testing.T) { computetest.Run(t, open, ref.Host{}) }
 
+func TestBF16(t *testing.T) {
+	computetest.Run(t, func() compute.Device { return ref.WithPrecision(compute.PrecisionBF16) }, ref.Host{})
+}
+
 // Two runs on one machine give equal bits.
 func TestRepeats(t *testing.T) {
 	computetest.SameNumbers(t, map[string]func() compute.Device{"first": open, "second": open})

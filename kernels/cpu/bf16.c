@@ -1,0 +1,29 @@
+/* The factors of matrix products in bfloat16. Rows of 47 are made 48 long on the way, which is what
+ * libraries multiply fast. */
+#include "bf16.h"
+#include "simd.h"
+
+/* Rows that follow each other are one long row, which has one tail that fills no vector. */
+#define ONE_ROW_IF_PACKED                          \
+    if (width == cols && stride == cols) {         \
+        width = stride = cols = rows * cols;       \
+        rows = 1;                                  \
+    }
+
+void LEVEL(to_bf16)(uint16_t *dst, int64_t width, int64_t rows, int64_t cols, const float *x,
+                    int64_t stride) {
+    ONE_ROW_IF_PACKED
+    for (int64_t r = 0; r < rows; r++, dst += width, x += stride) {
+        INDEPENDENT for (int64_t j = 0; j < cols; j++) dst[j] = halognn_bf16(x[j]);
+        memset(dst + cols, 0, (size_t)(width - cols) * sizeof *dst);
+    }
+}
+
+void LEVEL(round_bf16)(float *dst, int64_t width, int64_t rows, int64_t cols, const float *x,
+                       int64_t stride) {
+    ONE_ROW_IF_PACKED
+    for (int64_t r = 0; r < rows; r++, dst += width, x += stride) {
+        INDEPENDENT for (int64_t j = 0; j < cols; j++) dst[j] = halognn_bf16_float(x[j]);
+        memset(dst + cols, 0, (size_t)(width - cols) * sizeof *dst);
+    }
+}

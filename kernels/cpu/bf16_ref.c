@@ -1,0 +1,16 @@
+#include "bf16.h"
+#include "kernels.h"
+
+void to_bf16_ref(uint16_t *dst, int64_t width, int64_t rows, int64_t cols, const float *x,
+                 int64_t stride) {
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t j = 0; j < width; j++)
+            dst[r * width + j] = j < cols ? halognn_bf16(x[r * stride + j]) : 0;
+}
+
+void round_bf16_ref(float *dst, int64_t width, int64_t rows, int64_t cols, const float *x,
+                    int64_t stride) {
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t j = 0; j < width; j++)
+            dst[r * width + j] = j < cols ? halognn_bf16_float(x[r * stride + j]) : 0;
+}

@@ -1,0 +1,174 @@
+//go:build cgo
+
+package cpu
+
+// #include "halognn_cpu.h"
+import "C"
+
+import (
+	"sync/atomic"
+
+	"gonum.org/v1/gonum/blas"
+
+	"halognn/src/compute"
+	"halognn/src/mem"
+)
+
+// bf16Engine is an engine that also multiplies factors of bfloat16, which it sums in float32.
+type bf16Engine interface {
+	engine
+	// Bgemm is Sgemm of other factors.
+	Bgemm(tA, tB blas.Transpose, m, n, k int, a []uint16, lda int, b []uint16, ldb int,
+		beta float32, c []float32, ldc int)
+}
+
+// rounding multiplies factors that it rounds to bfloat16, in the tiles of the float32 products.
+// Weights are rounded once a call, rows tile by tile, so that they are still in the cache when they
+// are multiplied.
+type rounding interface {
+	// weights rounds w [rows,cols] into a matrix [rows+more, width] that is zero beyond.
+	weights(w compute.Matrix, more, width int)
+	// product computes a tile of one of the products of those weights.
+	product(out, in compute.Matrix, a *roundedProduct)
+	// chunk sets sum, in rows of stride, to leftᵀ right; of right, width columns from first on.
+	chunk(sum []float32, stride int, left, right compute.Matrix, first, width int)
+	free()
+}
+
+// ofBF16 returns the engine if it has instructions for bfloat16 here, and what its products of
+// rounded factors are called.
+func ofBF16(e engine) (fast bf16Engine, name string) {
+	if fast, ok := e.(bf16Engine); ok && oneDNNHasBF16() {
+		return fast, "bf16 products"
+	}
+	return nil, "bf16 products in float32 (slow)"
+}
+
+// newRounding returns what multiplies rounded factors with an engine. Where there are no instructions
+// for bfloat16, float32 holds the same numbers: the products are those of the definition, and no
+// faster than others.
+func newRounding(e engine, k level, threads int) rounding {
+	if e, _ := ofBF16(e); e != nil {
+		return &roundingTo[uint16]{
+			round: func(dst []uint16, width, rows, cols int, x []float32, stride int) {
+				C.halognn_to_bf16(k, halves(dst), C.int64_t(width), C.int64_t(rows),
+					C.int64_t(cols), floats(x), C.int64_t(stride))
+			},
+			gemm: e.Bgemm, scratch: make([]scratchOf[uint16], threads)}
+	}
+	return &roundingTo[float32]{
+		round: func(dst []float32, width, rows, cols int, x []float32, stride int) {
+			C.halognn_round_bf16(k, floats(dst), C.int64_t(width), C.int64_t(rows),
+				C.int64_t(cols), floats(x), C.int64_t(stride))
+		},
+		gemm: e.Sgemm, scratch: make([]scratchOf[float32], threads)}
+}
+
+// roundingTo keeps rounded factors as bfloat16 or as float32.
+type roundingTo[T uint16 | float32] struct {
+	round func(dst []T, width, rows, cols int, x []float32, stride int)
+	gemm  func(tA, tB blas.Transpose, m, n, k int, a []T, lda int, b []T, ldb int,
+		beta float32, c []float32, ldc int)
+	w       []T
+	scratch []scratchOf[T] // one for each thread
+}
+
+// scratchOf is what a tile in progress needs.
+type scratchOf[T uint16 | float32] struct {
+	taken       atomic.Bool
+	left, right []T
+	out         []float32
+	_           [64]byte // a cache line away from the next thread's
+}
+
+// take returns scratch that no other thread has.
+func (r *roundingTo[T]) take() *scratchOf[T] {
+	for {
+		for i := range r.scratch {
+			if s := &r.scratch[i]; s.taken.CompareAndSwap(false, true) {
+				return s
+			}
+		}
+	}
+}
+
+// rounded returns x [rows,cols], in rows of stride, rounded into dst, which it makes large enough.
+func (r *roundingTo[T]) rounded(dst *[]T, width, rows, cols int, x []float32, stride int) []T {
+	*dst = mem.Grow(*dst, rows*width)
+	if len(*dst) > 0 {
+		r.round(*dst, width, rows, cols, x, stride)
+	}
+	return *dst
+}
+
+func (r *roundingTo[T]) weights(w compute.Matrix, more, width int) {
+	r.w = mem.Grow(r.w, (w.Rows+more)*width)
+	clear(r.w[w.Rows*width:])
+	if w.Rows*width > 0 {
+		r.round(r.w, width, w.Rows, w.Cols, w.Data, w.Cols)
+	}
+}
+
+func (r *roundingTo[T]) product(out, in compute.Matrix, a *roundedProduct) {
+	s := r.take()
+	defer s.taken.Store(false)
+	x := r.rounded(&s.left, in.Cols, in.Rows, in.Cols, in.Data, in.Cols)
+	if a.n == out.Cols {
+		r.gemm(blas.NoTrans, a.t, out.Rows, a.n, in.Cols, x, in.Cols, r.w, a.stride, beta(a.add),
+			out.Data, out.Cols)
+		return
+	}
+	s.out = mem.Grow(s.out, out.Rows*a.n)
+	for i := range out.Rows {
+		if a.add {
+			clear(s.out[i*a.n:][copy(s.out[i*a.n:], out.Row(i)):][:a.n-out.Cols])
+		}
+	}
+	r.gemm(blas.NoTrans, a.t, out.Rows, a.n, in.Cols, x, in.Cols, r.w, a.stride, beta(a.add),
+		s.out, a.n)
+	for i := range out.Rows {
+		copy(out.Row(i), s.out[i*a.n:])
+	}
+}
+
+func (r *roundingTo[T]) chunk(sum []float32, stride int, left, right compute.Matrix,
+	first, width int) {
+	s := r.take()
+	defer s.taken.Store(false)
+	x := r.rounded(&s.left, left.Cols, left.Rows, left.Cols, left.Data, left.Cols)
+	y := r.rounded(&s.right, width, right.Rows, width, right.Data[first:], right.Cols)
+	r.gemm(blas.Trans, blas.NoTrans, left.Cols, width, left.Rows, x, left.Cols, y, width, 0,
+		sum, stride)
+}
+
+func (r *roundingTo[T]) free() {
+	mem.Free(r.w)
+	for i := range r.scratch {
+		mem.Free(r.scratch[i].left)
+		mem.Free(r.scratch[i].right)
+		mem.Free(r.scratch[i].out)
+	}
+}
+
+// roundedProduct is y = x wᵀ or dx = dy w of rounded factors.
+type roundedProduct struct {
+	out, in   compute.Matrix
+	t         blas.Transpose // of the weights
+	n, stride int            // columns that are computed; elements of a row of the rounded weights
+	add       bool
+}
+
+func (a *roundedProduct) tile(d *Device, lo, hi int) {
+	d.rounding.product(a.out.RowsAt(lo, hi), a.in.RowsAt(lo, hi), a)
+}
+
+// fullWidth returns how many columns of a narrow product are computed where cols are wanted: with
+// bfloat16 the library takes more than twice as long for 47 as for 48. A wider one loses more by the
+// copy.
+func fullWidth(cols int) int {
+	const narrow = 64
+	if cols >= narrow {
+		return cols
+	}
+	return (cols + vectorWidth - 1) / vectorWidth * vectorWidth
+}

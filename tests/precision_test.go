@@ -1,0 +1,89 @@
+package tests
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const bf16 = "compute.precision=bf16"
+
+// In bfloat16 too, the plumbing changes no bit; the precision does, but not the minibatches.
+func TestPlumbingChangesNoNumberInBF16(t *testing.T) {
+	t.Parallel()
+	want := trained(t, smallParts.dir(t), 2, bf16)
+	for _, set := range plumbing {
+		t.Run(set, func(t *testing.T) {
+			t.Parallel()
+			sameNumbers(t, trained(t, smallParts.dir(t), 2, bf16, set), want)
+		})
+	}
+	single := trained(t, smallParts.dir(t), 2)
+	if single.LossDigest == want.LossDigest || single.BlocksDigest != want.BlocksDigest {
+		t.Errorf("digests of loss and blocks are %s, %s in bf16, and %s, %s in float32",
+			want.LossDigest, want.BlocksDigest, single.LossDigest, single.BlocksDigest)
+	}
+	if !strings.Contains(want.Device, "bf16 products") || strings.Contains(single.Device, "bf16") {
+		t.Errorf("the device is called %q in bf16, %q in float32", want.Device, single.Device)
+	}
+}
+
+func TestSameNumbersUnderMPIInBF16(t *testing.T) {
+	launcher(t)
+	for _, ranks := range []int{1, 4} {
+		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
+			sameNumbers(t, trainedMPI(t, smallParts.dir(t), ranks, bf16),
+				trained(t, smallParts.dir(t), ranks, bf16))
+		})
+	}
+}
+
+// Devices agree but for rounding. Sums of other orders differ by less than bfloat16 tells apart; now
+// and then one lies where it rounds to the next number, 2^-8 of it. So losses agree within that, the
+// more so as they are means over many.
+func TestDevicesAgreeInBF16(t *testing.T) {
+	t.Parallel()
+	sets := []string{"train.optimizer=sgd", "train.lr=0.1", "model.norm=layer", bf16}
+	want := trained(t, smallParts.dir(t), 2, append(sets, "compute.device=ref")...)
+	for _, device := range []string{"compute.gemm=auto", "compute.gemm=go"} {
+		got, worst := trained(t, smallParts.dir(t), 2, append(sets, device)...), 0.0
+		if got.BlocksDigest != want.BlocksDigest || len(got.steps) != len(want.steps) {
+			t.Fatalf("%s: blocks_digest is %s after %d steps, on ref %s after %d", device,
+				got.BlocksDigest, len(got.steps), want.BlocksDigest, len(want.steps))
+		}
+		for i, w := range want.steps {
+			worst = max(worst, math.Abs(got.steps[i].Loss-w.Loss)/w.Loss)
+		}
+		if t.Logf("%s: losses differ by %.1e of their value at most", device, worst); worst > 0x1p-8 {
+			t.Errorf("%s: a loss differs from ref's by %g of it", device, worst)
+		}
+	}
+}
+
+// A run keeps its precision when it goes on, and infer takes that of the run.
+func TestRunKeepsItsPrecision(t *testing.T) {
+	t.Parallel()
+	o := trained(t, smallParts.dir(t), 2, bf16, "train.epochs=3", "checkpoint.every_steps=1")
+	p := halognn(t)
+	r := p.run(t, "train", "--resume", o.dir, "--ranks-in-process", "2", "--set",
+		"compute.precision=float32", "--set", "train.epochs=4")
+	if want := "compute.precision is float32, the run began with bf16"; r.code != usage ||
+		!strings.Contains(r.message(t), want) {
+		t.Errorf("exit code %d, want %d; the message should have %q:\n%s", r.code, usage, want, r)
+	}
+	p.must(t, "train", "--resume", o.dir, "--ranks-in-process", "2", "--set", "train.epochs=4")
+	whole := trained(t, smallParts.dir(t), 2, bf16, "train.epochs=4", "checkpoint.every_steps=1")
+	sameNumbers(t, outcomeOf(t, o.dir, r), whole)
+	logits := func(sets ...string) []byte {
+		out := filepath.Join(t.TempDir(), "logits.npy")
+		args := []string{"infer", "--run", o.dir, "--ranks-in-process", "2", "--logits", "--out", out}
+		p.must(t, append(args, sets...)...)
+		return read(t, out)
+	}
+	kept, same := string(logits()), string(logits("--set", bf16))
+	if kept != same || kept == string(logits("--set", "compute.precision=float32")) {
+		t.Error("infer does not take the precision of the run")
+	}
+}
