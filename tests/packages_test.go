@@ -54,16 +54,18 @@ var packages = []struct {
 	{5, "config", "the table of settings: YAML in, checked settings and their documentation out"},
 	{5, "parallel", "how ranks share one step: strategies, and the pipe that prepares " +
 		"minibatches for them"},
-	{6, "residence", "where feature rows are at hand: mapped parts, caches and filling them, " +
+	{6, "ranking", "what static caches hold, ranked once and written: for runs of which no rank " +
+		"sees the whole graph"},
+	{7, "residence", "where feature rows are at hand: mapped parts, caches and filling them, " +
 		"device rows, the choice of `cache.policy: auto`"},
 	{6, "report", "run directories to tables, plots and one page"},
 	{6, "simulate", "what every cache policy would fetch, counted without training"},
 	{6, "plan", "what a job will cost: memory, traffic, time; predicted before it runs"},
-	{7, "train",
+	{8, "train",
 		"epochs, evaluation, inference; what goes into a checkpoint and how it comes back"},
 	{7, "doctor", "what a job can expect of its ranks, nodes and filesystem, and what is wrong " +
 		"with them"},
-	{8, "cmd", "command line, wiring, exit codes"},
+	{9, "cmd", "command line, wiring, exit codes"},
 }
 
 // levels returns the level of each package.

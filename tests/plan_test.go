@@ -7,10 +7,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"halognn/src/plan"
 )
 
 // plannedJob holds the values of plan.json that are compared with runs.
 type plannedJob struct {
+	Collective int          `json:"rounds_per_step"`
+	Rounds     *plan.Rounds `json:"rounds"`
+
 	MemoryRank int64 `json:"memory_per_rank"`
 	Memory     []struct {
 		Name  string `json:"name"`
@@ -53,6 +58,7 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 		{"no cache", []string{"cache.policy=none"}},
 		{"vip, wide", []string{"cache.policy=vip", "cache.alpha=0.2", "model.hidden=96"}},
 		{"look-ahead", []string{"cache.policy=lookahead", "cache.alpha=0.2"}},
+		{"partitioned", []string{"cache.policy=none", "topology.kind=partitioned"}},
 		{"evaluation with more neighbours",
 			[]string{"cache.policy=none", "sample.batch=256", "sample.eval_fanouts=20,20,20"}},
 		{"that beside a look-ahead",

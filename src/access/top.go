@@ -1,8 +1,10 @@
 package access
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"halognn/src/graph"
 	"halognn/src/mem"
@@ -74,6 +76,14 @@ func (m *Graph) Top(score []float32, local []Range, capacity int) ([]graph.Verte
 		return nil, fmt.Errorf("access: top: %w", err)
 	}
 	return top, nil
+}
+
+// BestFirst sorts vertices by score, the highest first, with the ties of Top. So Top of any
+// capacity is the first of Top of a larger one.
+func (m *Graph) BestFirst(vertices []graph.VertexID, score []float32) {
+	slices.SortFunc(vertices, func(a, b graph.VertexID) int {
+		return cmp.Or(cmp.Compare(m.key(score[b], b), m.key(score[a], a)), cmp.Compare(a, b))
+	})
 }
 
 // key orders vertices by score, then by out-degree. The bits of floats that are not negative order

@@ -9,10 +9,14 @@ import (
 )
 
 // settle gives keys that were not set the values that those that were set ask for. A default policy
-// that decides step by step gives way to a fixed cache where the ranks of a node are to share one.
+// that decides step by step gives way to a fixed cache where the ranks of a node are to share one,
+// and to one that needs no graph where no rank holds it.
 func (c *Config) settle(given func(key string) bool) {
 	if c.Cache.Placement == PlacementGroup && !given("cache.policy") {
 		c.Cache.Policy = policy.VIP
+	}
+	if c.Topology.Kind == TopologyPartitioned && !given("cache.policy") {
+		c.Cache.Policy = policy.Sieve
 	}
 }
 

@@ -41,12 +41,48 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 				"seed hop first", f.key, n, c.Model.Layers)
 		}
 	}
+	if c.Topology.Kind == TopologyPartitioned {
+		faults = append(faults, c.partitioned()...)
+	}
 	if p := policy.Find(c.Cache.Policy); p != nil && !p.Static() && c.Cache.Placement == PlacementGroup {
 		bad("cache.placement is %s, which is for caches that do not change, and that of "+
 			"cache.policy %s does; choose a static cache.policy (%s), or cache.placement=own",
 			c.Cache.Placement, c.Cache.Policy, OrList(staticPolicies()))
 	}
 	return faults
+}
+
+// partitioned returns what a run cannot have if no rank sees the whole topology.
+func (c *Config) partitioned() (faults []string) {
+	bad := func(format string, args ...any) {
+		faults = append(faults,
+			fmt.Sprintf("topology.kind is %s, with which ", TopologyPartitioned)+
+				fmt.Sprintf(format, args...)+", or topology.kind="+TopologyReplicated)
+	}
+	why := ""
+	if p := policy.Find(c.Cache.Policy); p != nil {
+		why = p.Whole
+	} else if c.Cache.Policy == policyAuto {
+		why = "it samples minibatches ahead of time, to count what each cache would transfer"
+	}
+	if why != "" {
+		bad("cache.policy %s cannot be had, because %s; choose cache.policy=%s", c.Cache.Policy,
+			why, OrList(alone()))
+	}
+	if c.Cache.Placement == PlacementGroup {
+		bad("cache.placement %s cannot be had, because the ranks of a node rank the vertices of "+
+			"the whole graph together; choose cache.placement=%s", PlacementGroup, PlacementOwn)
+	}
+	if c.Cache.HaloFraction > 0 {
+		bad("cache.halo_fraction cannot be had, because the halo is found in the whole graph; " +
+			"set cache.alpha")
+	}
+	return faults
+}
+
+// alone returns the cache policies that need nothing of the graph but what a rank holds of it.
+func alone() []string {
+	return policy.Names(func(p *policy.Policy) bool { return policy.Trainable(p) && p.Whole == "" })
 }
 
 // staticPolicies returns the cache policies that fill a cache once.

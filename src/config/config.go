@@ -33,6 +33,7 @@ type Config struct {
 		Fanouts, EvalFanouts       []int
 		Batch                      int
 		BatchScope, Seeds, Streams string
+		Kernel                     string
 	}
 	Train struct {
 		Epochs                int

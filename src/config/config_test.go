@@ -64,6 +64,19 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 			"sample.eval_fanouts[2] is 2147483648", "sample.eval_fanouts has 4 entries but model.layers is 3",
 		}},
 		{"nothing given", "", nil, []string{"data.parts is missing", "run.dir is missing"}},
+		{"lookahead on a partitioned topology", minimal +
+			"topology: {kind: partitioned}\ncache: {policy: lookahead}\n", nil, []string{
+			"topology.kind is partitioned, with which cache.policy lookahead cannot be had, " +
+				"because it samples minibatches ahead",
+			"choose cache.policy=none, degree, halo1, wpr, paths, sim, vip, inclusion, oracle or " +
+				"sieve, or topology.kind=replicated",
+		}},
+		{"auto on a partitioned topology", minimal +
+			"topology: {kind: partitioned}\ncache: {policy: auto}\n", nil,
+			[]string{"cache.policy auto cannot be had"}},
+		{"a halo of a partitioned topology", minimal +
+			"topology: {kind: partitioned}\ncache: {halo_fraction: 0.5}\n", nil,
+			[]string{"cache.halo_fraction cannot be had"}},
 		{"not in this version", minimal + "parallel:\n  mode: split\n", nil, []string{`parallel.mode: "split" is not in this version; use data`}},
 		{"no such word", minimal + "model:\n  kind: transformer\n", nil, []string{`model.kind is "transformer"; it must be sage, gcn, gin, gat or mlp`}},
 		{"set without value", minimal, []string{"train.lr"}, []string{"--set train.lr: it must be key.path=value"}},
@@ -217,7 +230,8 @@ func TestChanges(t *testing.T) {
 	err := now.Changes(began)
 	for _, want := range []string{
 		"  train.lr is 0.5, the run began with 0.003", "  model.heads is 3, the run began with 2",
-		"may change data.*, train.epochs, cache.*, pipeline.*, topology.load, compute.threads,",
+		"may change data.*, sample.kernel, train.epochs, cache.*, pipeline.*, topology.*, " +
+			"compute.threads,",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %q", err, want)

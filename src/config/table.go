@@ -117,6 +117,13 @@ func (c *Config) table() []section {
 			), 0,
 				"which ranks or parts have a stream: a sequence of minibatches with seeds and " +
 					"random draws of its own", ""},
+			{"kernel", oneOf(&c.Sample.Kernel, "fused",
+				word{"fused",
+					"draws go straight into the columns of a block and are renumbered there"},
+				word{KernelCOO, "draws are written as pairs, whose ids are compacted, and " +
+					"converted to CSC: what the other is compared with (FastSample)"},
+			), free,
+				"how the sampler makes blocks", "The blocks are the same."},
 		}},
 
 		{name: "train", keys: []*Key{
@@ -189,7 +196,8 @@ func (c *Config) table() []section {
 		{name: "cache", doc: cacheDoc, keys: []*Key{
 			{"policy", oneOf(&c.Cache.Policy, policy.Lookahead, policies()...), free,
 				"which remote rows a rank keeps",
-				"With `cache.placement: group` the default is `vip`."},
+				"With `cache.placement: group` the default is `vip`, with `topology.kind: " +
+					"partitioned` `sieve`."},
 			{"alpha", number(&c.Cache.Alpha, 0.1, from(0)), free,
 				"capacity: the rows of a rank's cache over the vertices of an average rank", ""},
 			{"halo_fraction", number(&c.Cache.HaloFraction, 0, from(0).upTo(1)), free,
@@ -254,11 +262,15 @@ func (c *Config) table() []section {
 		}},
 
 		{name: "topology", keys: []*Key{
-			{"kind", oneOf(&c.Topology.Kind, "replicated",
-				word{"replicated", "every rank sees the whole topology, of which the ranks of a " +
-					"node share one copy; features are partitioned"},
-			).later("partitioned"), 0,
-				"where the topology lies", ""},
+			{"kind", oneOf(&c.Topology.Kind, TopologyReplicated,
+				word{TopologyReplicated, "every rank sees the whole topology, of which the ranks " +
+					"of a node share one copy; features are partitioned"},
+				word{TopologyPartitioned,
+					"every rank holds the in-edges of its own vertices, and " +
+						"asks the owners of others for their draws: two rounds for each hop after " +
+						"the first ([when](guide/topology.md))"},
+			), free,
+				"where the topology lies", "No number of the training changes."},
 			{"load", oneOf(&c.Topology.Load, "map",
 				word{"map", "through the page cache"},
 				word{"copy", "once into shared memory per node, for filesystems on which page " +
@@ -382,6 +394,11 @@ func (c *Config) table() []section {
 const (
 	PlacementOwn   = policy.PlacementOwn
 	PlacementGroup = policy.PlacementGroup
+
+	KernelCOO = "coo"
+
+	TopologyReplicated  = "replicated"
+	TopologyPartitioned = "partitioned"
 
 	ReadsAuto   = "auto"
 	ReadsCopy   = "copy"

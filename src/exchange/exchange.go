@@ -98,7 +98,7 @@ type Exchange struct {
 	rank     int
 	ranks    int
 	perRank  int // parts of each rank
-	parts    partIndex
+	parts    graph.PartIndex
 	first    graph.VertexID // of this rank's vertices
 	rows     int            // of this rank
 	cols     int
@@ -125,7 +125,7 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 	}
 	parts, k, r := len(o.Offsets)-1, c.Size(), c.Rank()
 	x := &Exchange{
-		comm: c, rank: r, ranks: k, perRank: parts / k, parts: newPartIndex(o.Offsets),
+		comm: c, rank: r, ranks: k, perRank: parts / k, parts: graph.NewPartIndex(o.Offsets),
 		cols: o.Cols, dtype: o.Type, rowBytes: o.Cols * o.Type.Size(),
 		tables: make([][]byte, parts+1), base: make([]compute.RowRef, parts), remote: make([]uint8, parts),
 		host: o.Host, cache: o.Cache, firsts: make([]int32, parts), ones: make([]int, k),

@@ -57,7 +57,7 @@ func (x *Exchange) SliceRows(p *Plan) error {
 			if uint32(want[0]) >= uint32(x.rows) {
 				return fmt.Errorf("exchange: rank %d wants row %d of rank %d, which has %d; %s", r, want[0], x.rank, x.rows, cure)
 			}
-			part := x.parts.find(uint32(x.first) + uint32(want[0]))
+			part := x.parts.Find(uint32(x.first) + uint32(want[0]))
 			run := x.toPart(part, want)
 			x.host.SliceRows(dst[:run*x.rowBytes], x.tables[part], x.rowBytes, want[:run])
 			want, dst = want[run:], dst[run*x.rowBytes:]
@@ -72,7 +72,7 @@ func (x *Exchange) SliceRows(p *Plan) error {
 // make them shorter.
 func (x *Exchange) toPart(part int, ids []int32) int {
 	first := x.firsts[part]
-	rows := x.parts.end[part] - uint32(x.first) - uint32(first)
+	rows := x.parts.End(part) - uint32(x.first) - uint32(first)
 	for k, id := range ids {
 		if uint32(id-first) >= rows {
 			return k

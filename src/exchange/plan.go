@@ -129,7 +129,7 @@ func (x *Exchange) ask(p *Plan, early []graph.VertexID) {
 	p.Rows.Tables[len(x.base)+1] = p.received
 	p.early = mem.Grow(p.early[:0], len(early))
 	for k, v := range early {
-		part := x.parts.find(uint32(v))
+		part := x.parts.Find(uint32(v))
 		p.early[k] = int32(part)
 		p.part[part]++
 	}
@@ -180,11 +180,11 @@ func (x *Exchange) locate(p *Plan, ids []graph.VertexID) (int, error) {
 	index, base, remote := x.parts, x.base, x.remote
 	m := 0
 	for i, v := range ids {
-		if uint32(v) >= index.vertices {
+		if uint32(v) >= index.Vertices() {
 			return 0, fmt.Errorf("exchange: frontier vertex %d is %d: %w (the graph has %d vertices)",
-				i, v, graph.ErrVertexRange, index.vertices)
+				i, v, graph.ErrVertexRange, index.Vertices())
 		}
-		part := index.find(uint32(v))
+		part := index.Find(uint32(v))
 		of[i] = base[part] + compute.RowRef(v)
 		count[part]++
 		missing[m] = int32(i)

@@ -2,10 +2,13 @@ package fault
 
 // The points, in the order in which a run reaches them.
 const (
-	Start     = "start"     // when ranks have met, before anything is read
-	Shard     = "shard"     // reading parts to compare their hashes
-	Alloc     = "alloc"     // the largest arrays of a run
-	Sample    = "sample"    // on the pool, drawing blocks
+	Start  = "start"  // when ranks have met, before anything is read
+	Shard  = "shard"  // reading parts to compare their hashes
+	Alloc  = "alloc"  // the largest arrays of a run
+	Sample = "sample" // on the pool, drawing blocks
+	// on the lane, before the ids of a frontier travel; with a partitioned topology only
+	Ask       = "ask"
+	Reply     = "reply"     // on the lane, before the neighbours travel; likewise
 	Exchange  = "exchange"  // on the lane, before rows travel
 	Forward   = "forward"   // on the training goroutine
 	Allreduce = "allreduce" // waiting for the sum of gradients
@@ -21,6 +24,6 @@ const (
 
 // Points lists them all.
 func Points() []string {
-	return []string{Start, Shard, Alloc, Sample, Exchange, Forward, Allreduce, Loss,
+	return []string{Start, Shard, Alloc, Sample, Ask, Reply, Exchange, Forward, Allreduce, Loss,
 		CheckpointWrite, CheckpointRename, Evaluate, Metrics, Finish, Results}
 }

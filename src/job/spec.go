@@ -42,6 +42,10 @@ type Spec struct {
 	Epochs int
 	Depth  int // minibatches in preparation while one trains
 
+	Kernel sample.Kernel // how the sampler makes blocks
+
+	Partitioned bool // each rank holds the in-edges and labels of its own vertices alone
+
 	Cache policy.Settings
 
 	Ranks int // 0: one for each part

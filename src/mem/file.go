@@ -15,8 +15,9 @@ import (
 // File is a file mapped read-only and shared: all processes of a node that map it share one
 // physical copy.
 type File struct {
-	path string
-	data []byte
+	path   string
+	data   []byte
+	window [2]int // bytes that can be read: MapWindow
 }
 
 // mapped lists the live mappings, so that a fault can name its file.
@@ -46,13 +47,18 @@ func Map(path string) (*File, error) {
 			return nil, fmt.Errorf("memory-mapping %s (%d bytes): %w", path, info.Size(), err)
 		}
 	}
+	m.window[1] = len(m.data)
+	m.register()
+	return m, nil
+}
+
+func (m *File) register() {
 	mapped.Lock()
 	defer mapped.Unlock()
 	if mapped.files == nil {
 		mapped.files = make(map[*File]struct{})
 	}
 	mapped.files[m] = struct{}{}
-	return m, nil
 }
 
 // Bytes returns the content; it is valid until Close and must not be written.
@@ -66,6 +72,10 @@ func (m *File) Close() error {
 	mapped.Lock()
 	delete(mapped.files, m)
 	mapped.Unlock()
+	return m.unmap()
+}
+
+func (m *File) unmap() error {
 	if m.data == nil {
 		return nil
 	}
@@ -117,8 +127,14 @@ func faultError(addr uintptr) error {
 	for m := range mapped.files {
 		begin := uintptr(unsafe.Pointer(unsafe.SliceData(m.data)))
 		if addr >= begin && addr < begin+uintptr(pages(len(m.data))) {
+			at := int(addr - begin)
+			if at < m.window[0] || at >= pages(m.window[1]) {
+				return fmt.Errorf("%s: reading byte %d of %d: %w, bytes %d to %d; this is a bug "+
+					"in halognn",
+					m.path, at, len(m.data), ErrWindow, m.window[0], m.window[1])
+			}
 			return fmt.Errorf("%s: reading byte %d of %d: %w; restore the file and run again",
-				m.path, addr-begin, len(m.data), ErrShrank)
+				m.path, at, len(m.data), ErrShrank)
 		}
 	}
 	return nil

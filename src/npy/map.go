@@ -2,7 +2,9 @@ package npy
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"os"
 	"unsafe"
 
 	"halognn/src/mem"
@@ -29,16 +31,66 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-func parse(m *mem.File) (*File, error) {
-	content := m.Bytes()
-	h, begin, err := ReadHeader(bytes.NewReader(content))
+// OpenWindow maps the rows [first, last) of a .npy file where they would lie if the whole were
+// mapped: Data is as long as in Open, and only these rows may be read (mem.MapWindow). copied reads
+// them into memory of the process.
+func OpenWindow(path string, first, last int, copied bool) (*File, error) {
+	f, err := openWindow(path, int64(first), int64(last), copied)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return f, nil
+}
+
+func openWindow(path string, first, last int64, copied bool) (*File, error) {
+	in, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
+	h, begin, err := ReadHeader(in)
+	if err := errors.Join(err, in.Close()); err != nil {
+		return nil, err
+	}
+	elem, err := dtypeSize(h.DType)
+	if err != nil {
+		return nil, err
+	}
+	row := int64(elem)
+	for _, n := range h.Shape[min(1, len(h.Shape)):] {
+		row *= int64(n)
+	}
+	m, err := mem.MapWindow(path, int64(begin)+first*row, int64(begin)+last*row, copied)
+	if err != nil {
+		return nil, err
+	}
+	f, err := arrayOf(m, h, begin)
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return f, nil
+}
+
+func parse(m *mem.File) (*File, error) {
+	h, begin, err := ReadHeader(bytes.NewReader(m.Bytes()))
+	if err != nil {
+		return nil, err
+	}
+	return arrayOf(m, h, begin)
+}
+
+// arrayOf is the file whose elements follow the header.
+func arrayOf(m *mem.File, h Header, begin int) (*File, error) {
+	content := m.Bytes()
 	if _, err := h.checkSize(begin, int64(len(content))); err != nil {
 		return nil, err
 	}
 	return &File{Header: h, Data: content[begin:], file: m}, nil
+}
+
+// Mapped returns how many bytes of the file are mapped.
+func (f *File) Mapped() int64 {
+	lo, hi := f.file.Window()
+	return int64(hi - lo)
 }
 
 // Path returns the path that was opened.

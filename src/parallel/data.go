@@ -1,6 +1,8 @@
 package parallel
 
 import (
+	"errors"
+
 	"halognn/src/compute"
 	"halognn/src/exchange"
 	"halognn/src/fault"
@@ -18,7 +20,7 @@ type dataParallel struct {
 	needs   nn.Needs // of the first layer
 	first   int      // layer of the model that runs first, and
 	layers  int      // how many run
-	drawer  *Drawer
+	drawing drawing
 	buffers chan bufferSet // of minibatches that wait for their turn; empty without foresight
 	staging *stagingPool   // nil for a device that reads host memory
 	inputs  []nn.Input     // by layer, of the minibatch that is trained
@@ -47,22 +49,41 @@ func makeData(o Options, needs nn.Needs, first, layers int) (*dataParallel, erro
 		d.buffers <- bufferSet{}
 	}
 	d.staging = newStagingPool(&o)
-	var err error
-	d.drawer, err = NewDrawer(DrawerOptions{
+	draw := DrawerOptions{
 		Topology: o.Topology,
 		Sampling: sample.Options{Spec: o.Sample, Eval: o.Eval, Workers: 1, MaxSeeds: o.MaxSeeds,
-			ForwardOnly: needs.SelfEdges},
+			Kernel: o.Kernel, ForwardOnly: needs.SelfEdges},
 		Samplers: o.Workers, Labels: o.Labels, Targets: o.Targets, Classes: o.Classes,
-	})
+	}
+	if o.Rows != nil && o.Sample.Hops() > 0 {
+		if o.Ahead > 0 {
+			return nil, errors.New("a policy that looks ahead needs the frontiers of later " +
+				"minibatches, which are known only after rounds between ranks where the topology " +
+				"is partitioned")
+		}
+		if needs.Weights && o.Topology.Rows == nil {
+			return nil, errors.New("the model weighs edges by the degrees of all vertices, whose " +
+				"row pointers this rank does not hold")
+		}
+		remote, err := newRemoteDrawer(o.Comm, o.Rows, o.SeedsElsewhere, draw, d.beginSample,
+			d.endSample)
+		if err != nil {
+			return nil, err
+		}
+		d.drawing = remote
+		return d, nil
+	}
+	whole, err := NewDrawer(draw)
 	if err != nil {
 		return nil, err
 	}
+	d.drawing = alone{whole, d.beginSample, d.endSample}
 	return d, nil
 }
 
 // Close implements Strategy.
 func (d *dataParallel) Close() error {
-	d.drawer.Close()
+	err := d.drawing.close()
 	close(d.buffers)
 	for b := range d.buffers {
 		mem.Free(b.own)
@@ -71,9 +92,9 @@ func (d *dataParallel) Close() error {
 		b.rows.Free()
 	}
 	if d.staging == nil {
-		return nil
+		return err
 	}
-	return d.staging.free()
+	return errors.Join(err, d.staging.free())
 }
 
 // Memory implements Strategy.
@@ -85,7 +106,8 @@ func (d *dataParallel) Memory() (allocated, pinned trace.Memory) {
 		d.buffers <- b
 	}
 	allocated = trace.Memory{
-		{Name: trace.MemSamplers, Bytes: d.drawer.Bytes()}, {Name: trace.MemMinibatches, Bytes: idle},
+		{Name: trace.MemSamplers, Bytes: d.drawing.Bytes()},
+		{Name: trace.MemMinibatches, Bytes: idle},
 	}
 	return allocated, trace.Memory{{Name: trace.MemMinibatches, Bytes: d.staging.pinnedBytes()}}
 }
@@ -94,13 +116,15 @@ func (d *dataParallel) Memory() (allocated, pinned trace.Memory) {
 func (d *dataParallel) Counters(m *Minibatch) (trace.Counters, error) {
 	c := m.Fetch.Counters
 	c.Evictions, c.Replacements = int64(m.Decision.Evictions), int64(m.Decision.Replacements)
+	c.Sampling = m.draws.Sampling
+	c.Rounds += c.Sampling.Rounds
 	return c, c.Check(len(m.Sampled.Frontier))
 }
 
 // Stages implements Strategy.
 func (d *dataParallel) Stages() []Stage {
 	x := d.o.Exchange
-	stages := []Stage{local(trace.Sample, "sample", d.sample)}
+	stages := d.drawing.stages()
 	if d.o.Policy == nil {
 		stages = append(stages, local(trace.Plan, "plan", func(m *Minibatch) error {
 			return x.Plan(&m.Fetch, m.Sampled.Frontier)
@@ -110,7 +134,7 @@ func (d *dataParallel) Stages() []Stage {
 			local(trace.Plan, "plan", func(m *Minibatch) error {
 				return x.Locate(&m.Fetch, m.Sampled.Frontier)
 			}),
-			ordered(trace.Score, "decide", d.feed, d.decide),
+			ordered(trace.Score, "decide", d.arrive(), d.decide),
 			local(trace.Plan, "request", d.request))
 	}
 	stages = append(stages,
@@ -127,15 +151,12 @@ func (d *dataParallel) Stages() []Stage {
 	return append(stages, ordered(trace.Gather, "assemble", nil, d.assembleAndKeep))
 }
 
-func (d *dataParallel) sample(m *Minibatch) error {
-	if err := d.point(fault.Sample, m); err != nil {
-		return err
-	}
-	if err := d.drawer.Draw(m); err != nil {
-		return err
-	}
+// beginSample is what happens to a minibatch first.
+func (d *dataParallel) beginSample(m *Minibatch) error { return d.point(fault.Sample, m) }
+
+// endSample makes what the model needs beside the blocks, which are there.
+func (d *dataParallel) endSample(m *Minibatch) {
 	m.edges.Build(&m.Sampled, d.needs, m.Train, d.o.Topology)
-	return nil
 }
 
 // point is where tests let a training minibatch go wrong.
@@ -144,6 +165,14 @@ func (d *dataParallel) point(name string, m *Minibatch) error {
 		return nil
 	}
 	return fault.At(name, d.o.Comm.Rank(), m.Key.Epoch, m.Key.Step)
+}
+
+// arrive is what a policy hears early, where deciding is the first stage that is not local.
+func (d *dataParallel) arrive() func(*Minibatch) error {
+	if d.o.Rows != nil {
+		return nil
+	}
+	return d.feed
 }
 
 // feed tells a policy that looks ahead what a later minibatch reads.

@@ -170,10 +170,10 @@ func TestDigest(t *testing.T) {
 		defer again.Free()
 		m.SetSeeds(seedsOf(0, 20))
 		again.SetSeeds(seedsOf(0, 20))
-		if err := d.sample(&m); err != nil {
+		if err := d.drawing.(alone).Draw(&m); err != nil {
 			return err
 		}
-		if err := d.sample(&again); err != nil {
+		if err := d.drawing.(alone).Draw(&again); err != nil {
 			return err
 		}
 		if m.Digest != again.Digest || m.Digest == 0 {

@@ -5,6 +5,7 @@ import (
 
 	"halognn/src/mem"
 	"halognn/src/sample"
+	"halognn/src/trace"
 )
 
 // Drawer draws minibatches on the whole topology and copies the labels of their seeds: what
@@ -43,6 +44,40 @@ func NewDrawer(o DrawerOptions) (*Drawer, error) {
 	return d, nil
 }
 
+// drawing makes the blocks of minibatches: the first stages of a strategy, from the seeds on.
+type drawing interface {
+	stages() []Stage
+	// Bytes returns the memory of the samplers. None may be drawing.
+	Bytes() int64
+	// close gives everything back. None may be drawing.
+	close() error
+}
+
+// alone is the drawing of a rank that holds the whole topology, between begin and end.
+type alone struct {
+	*Drawer
+	begin func(*Minibatch) error
+	end   func(*Minibatch)
+}
+
+func (a alone) stages() []Stage {
+	return []Stage{local(trace.Sample, "sample", func(m *Minibatch) error {
+		if err := a.begin(m); err != nil {
+			return err
+		}
+		if err := a.Draw(m); err != nil {
+			return err
+		}
+		a.end(m)
+		return nil
+	})}
+}
+
+func (a alone) close() error {
+	a.Close()
+	return nil
+}
+
 // draws reports whether there are neighbours to draw.
 func (d *Drawer) draws() bool { return d.o.Sampling.Hops() > 0 }
 
@@ -69,7 +104,7 @@ func (d *Drawer) Bytes() (bytes int64) {
 func (d *Drawer) Draw(m *Minibatch) error {
 	m.Scored = m.Seeds
 	if !d.draws() {
-		d.copyLabels(m)
+		d.o.copyLabels(m)
 		d.seedsOnly(m)
 		return nil
 	}
@@ -82,7 +117,7 @@ func (d *Drawer) Draw(m *Minibatch) error {
 	if err := draw(&m.Sampled, m.Seeds, m.Key); err != nil {
 		return fmt.Errorf("sampling: %w", err)
 	}
-	d.copyLabels(m) // after the sampler has found that all seeds are vertices
+	d.o.copyLabels(m) // after the sampler has found that all seeds are vertices
 	m.Digest, m.Edges = m.Sampled.Digest(), m.Sampled.EdgesDigest(m.Key)
 	return nil
 }
@@ -100,19 +135,19 @@ func (d *Drawer) seedsOnly(m *Minibatch) {
 }
 
 // copyLabels copies the labels of the seeds.
-func (d *Drawer) copyLabels(m *Minibatch) {
+func (o *DrawerOptions) copyLabels(m *Minibatch) {
 	switch {
-	case d.o.Labels != nil:
+	case o.Labels != nil:
 		m.labels = mem.Grow(m.labels, len(m.Seeds))
 		for i, v := range m.Seeds {
-			m.labels[i] = d.o.Labels[v]
+			m.labels[i] = o.Labels[v]
 		}
 		m.Batch.Labels = m.labels
-	case d.o.Targets != nil:
-		c := d.o.Classes
+	case o.Targets != nil:
+		c := o.Classes
 		m.targets = mem.Grow(m.targets, len(m.Seeds)*c)
 		for i, v := range m.Seeds {
-			copy(m.targets[i*c:(i+1)*c], d.o.Targets[int(v)*c:])
+			copy(m.targets[i*c:(i+1)*c], o.Targets[int(v)*c:])
 		}
 		m.Batch.Targets = m.targets
 	}

@@ -68,8 +68,7 @@ func (e *LayerEdges) Build(s *sample.Minibatch, needs nn.Needs, train bool, t *s
 // so that the weighted sum over a uniform sample is an unbiased estimate of the sum over all edges.
 func symmetric(w []float32, b *graph.Block, frontier []graph.VertexID, t *sample.Topology) {
 	degree := func(position int32) float64 {
-		v := frontier[position] - t.First
-		return float64(t.Graph.Indptr[v+1] - t.Graph.Indptr[v])
+		return float64(t.Degree(frontier[position]))
 	}
 	for d := range b.NumDst {
 		lo, last := b.Indptr[d], b.Indptr[d+1]-1

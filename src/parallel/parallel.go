@@ -17,6 +17,9 @@
 //	backward, last layer first ── bucket ready ──> Gradients.Start ── slices all-to-all ── add in rank order
 //	                                                                  ── all-gather ──> Wait
 //
+// On a topology of which every rank holds the rows of its own vertices, sampling takes two rounds a
+// hop between ranks (remoteDrawer); all that follows is the same.
+//
 // With a cache that changes, what it holds depends on the minibatches before. So decisions are made in
 // order, and so are the reads and writes of its buffer: all rows of one minibatch are read, then those
 // that stay are written, then the next one reads. That is still beside training, and beside the
@@ -59,7 +62,8 @@ type Minibatch struct {
 	// Of a cache that changes from step to step; empty for a minibatch that is not trained.
 	Decision cache.Decision
 
-	lent           bool // holds one of the strategy's buffer sets
+	draws          remoteDraws // of a partitioned topology
+	lent           bool        // holds one of the strategy's buffer sets
 	staging        compute.StagingBuffer
 	inputs         compute.Inputs // as they were sent
 	own, mean, all []float32
@@ -71,13 +75,14 @@ type Minibatch struct {
 // Bytes returns the memory of the arrays.
 func (m *Minibatch) Bytes() int64 {
 	numbers := cap(m.Seeds) + cap(m.own) + cap(m.mean) + cap(m.all) + cap(m.labels)
-	return m.Sampled.Bytes() + m.Fetch.Bytes() + m.Decision.Bytes() + m.edges.bytes() +
-		int64(numbers)*4 + int64(cap(m.targets))
+	return m.Sampled.Bytes() + m.draws.bytes() + m.Fetch.Bytes() + m.Decision.Bytes() +
+		m.edges.bytes() + int64(numbers)*4 + int64(cap(m.targets))
 }
 
 // Free returns the arrays.
 func (m *Minibatch) Free() {
 	m.Sampled.Free()
+	m.draws.free()
 	m.Fetch.Free()
 	m.Decision.Free()
 	mem.Free(m.Seeds)

@@ -109,6 +109,13 @@ type Options struct {
 	Sample   sample.Spec // the zero Spec for a model that reads no neighbours
 	Eval     sample.Spec // of minibatches that are not trained; the zero Spec: Sample
 	MaxSeeds int         // of one minibatch
+	Kernel   sample.Kernel
+
+	// Rows [K+1], of a partitioned topology: rank r holds the in-edges of vertices Rows[r] to
+	// Rows[r+1]-1 alone, in Topology. nil where every rank holds all. SeedsElsewhere: seeds may be
+	// vertices of other ranks.
+	Rows           []int64
+	SeedsElsewhere bool
 
 	Exchange *exchange.Exchange // of the rows that the input layer reads
 	Cols     int                // of such a row

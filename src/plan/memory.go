@@ -60,9 +60,11 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		model.parameters -= model.onDevice
 	}
 	slots := int64(min(j.Depth+1, l.Streams.Steps()*l.Minibatches()))
+	edges, ids := p.topologyBytes(r.rank)
 	m := trace.Memory{
 		{Name: trace.MemFeatures, Bytes: p.between(lo, hi) * rowBytes, Shared: true},
-		{Name: trace.MemTopology, Bytes: s.MappedBytes(), Shared: true},
+		{Name: trace.MemTopology, Bytes: edges, Shared: !j.Partitioned},
+		{Name: trace.MemIDs, Bytes: ids, Shared: true},
 		{Name: trace.MemSamplers, Bytes: int64(j.Workers) * r.sampler},
 		{Name: trace.MemSeeds, Bytes: p.seedBytes(r)},
 		{Name: trace.MemCacheRows, Bytes: int64(t.held) * rowBytes},
@@ -121,7 +123,7 @@ func (p *planner) waitingBytes(s *shape, t *Traffic) int64 {
 	if t.dynamic() {
 		bytes += int64(s.remote) * (4 + 4) // remote ids, slots
 	}
-	return bytes
+	return bytes + p.askingBytes(s)
 }
 
 // layerEdges returns the edges that a layer reads of a hop.
@@ -324,7 +326,11 @@ func (p *planner) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
 		c.hop = hopShape{sources: c.vertices, destinations: c.vertices}
 		return c, nil
 	}
-	s, err := sample.New(p.shards.Topology(), sample.Options{Spec: sample.Neighbours(sample.All), Workers: 1, MaxSeeds: c.vertices, ForwardOnly: true})
+	s, err := sample.New(p.shards.Topology(), sample.Options{
+		Spec: sample.Neighbours(sample.All), Workers: 1, MaxSeeds: c.vertices, ForwardOnly: true,
+		Map:    p.vertexMap(),
+		Kernel: p.job.Kernel,
+	})
 	if err != nil {
 		return c, err
 	}

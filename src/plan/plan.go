@@ -139,6 +139,8 @@ type Plan struct {
 
 	Minibatch  Minibatch     `json:"minibatch"`
 	Traffic    Traffic       `json:"traffic"`
+	Collective int           `json:"rounds_per_step"` // collectives that a rank starts
+	Rounds     *Rounds       `json:"rounds,omitempty"`
 	Memory     trace.Memory  `json:"memory"`
 	MemoryRank int64         `json:"memory_per_rank"`
 	MemoryNode int64         `json:"memory_per_node"` // what the ranks of a node share counted once
@@ -242,6 +244,8 @@ func (p *planner) plan() (*Plan, error) {
 	if out.Memory, err = p.memory(&out.Traffic); err != nil {
 		return nil, err
 	}
+	out.Rounds = p.rounds()
+	out.Collective = l.Minibatches() * (fetchRounds + hopRounds*p.askingHops())
 	out.MemoryRank = out.Memory.Sum()
 	out.MemoryNode = out.Memory.Node(j.RanksPerNode)
 	out.MemoryHas = p.options.Memory
@@ -319,6 +323,14 @@ func (p *planner) note(out *Plan) {
 func (p *planner) samplerOptions() sample.Options {
 	return sample.Options{
 		Spec: p.job.Sample, Eval: p.job.Eval,
-		Workers: 1, MaxSeeds: p.layout.Streams.MaxPiece(),
+		Workers: 1, MaxSeeds: p.layout.Streams.MaxPiece(), Map: p.vertexMap(), Kernel: p.job.Kernel,
 	}
+}
+
+// vertexMap is that of the samplers of the run.
+func (p *planner) vertexMap() sample.MapKind {
+	if p.job.Partitioned {
+		return sample.MapHash
+	}
+	return sample.MapAuto
 }

@@ -31,8 +31,9 @@ type rankPlan struct {
 // shape is the size of a minibatch.
 type shape struct {
 	seeds  int
-	hops   []hopShape // layer 0 first
-	remote int        // vertices of the input frontier outside the node
+	hops   []hopShape     // layer 0 first
+	remote int            // vertices of the input frontier outside the node
+	asks   []sample.Asked // of its hops, where the topology is partitioned
 }
 
 type hopShape struct{ sources, destinations, edges int }
@@ -57,6 +58,13 @@ func (s *shape) atLeast(o *shape) {
 	s.seeds, s.remote = max(s.seeds, o.seeds), max(s.remote, o.remote)
 	if s.hops == nil && o.hops != nil {
 		s.hops = make([]hopShape, len(o.hops))
+	}
+	if s.asks == nil && o.asks != nil {
+		s.asks = make([]sample.Asked, len(o.asks))
+	}
+	for l, a := range o.asks {
+		s.asks[l].Vertices, s.asks[l].Neighbours = max(s.asks[l].Vertices, a.Vertices),
+			max(s.asks[l].Neighbours, a.Neighbours)
 	}
 	for l, h := range o.hops {
 		s.hops[l] = hopShape{max(s.hops[l].sources, h.sources), max(s.hops[l].destinations, h.destinations), max(s.hops[l].edges, h.edges)}
@@ -154,6 +162,7 @@ func (p *planner) probe(r *rankPlan) error {
 		}
 		r.took += time.Since(begin)
 		shape := shapeOf(&mb, r.reader.Local)
+		shape.asks = p.asks(r, &mb)
 		r.edges += shape.numEdges()
 		r.add(&shape)
 	}
@@ -186,6 +195,7 @@ func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Mini
 			return fmt.Errorf("sampling for evaluation: %w", err)
 		}
 		shape := shapeOf(mb, r.reader.Local)
+		shape.asks = p.asks(r, mb)
 		edges += shape.numEdges()
 		r.judged.atLeast(&shape)
 	}

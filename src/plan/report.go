@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 
 	"halognn/src/trace"
 )
@@ -123,13 +124,22 @@ func (p *Plan) trafficTable() [][]string {
 	if t.Window > 0 {
 		rows = append(rows, []string{"window", fmt.Sprintf("%d minibatches", t.Window)})
 	}
-	return append(rows, [][]string{
+	rows = append(rows, [][]string{
 		{"remote reads", fmt.Sprintf("%.0f", t.Reads)},
 		{"remote rows", fmt.Sprintf("%.0f", t.Rows)},
 		{"remote MB", fmt.Sprintf("%.2f", t.Bytes/1e6)},
 		{"hit rate", fmt.Sprintf("%.2f %%", 100*t.HitRate)},
 		{"rows on the busiest link", fmt.Sprintf("%.0f", t.Busiest)},
+		{"collectives of a rank", strconv.Itoa(p.Collective)},
 	}...)
+	if r := p.Rounds; r != nil {
+		rows = append(rows, [][]string{
+			{"vertices asked for", fmt.Sprintf("%.0f", r.Asked)},
+			{"neighbours returned", fmt.Sprintf("%.0f", r.Drawn)},
+			{"sampling MB", fmt.Sprintf("%.2f", r.Bytes/1e6)},
+		}...)
+	}
+	return rows
 }
 
 func (p *Plan) timeTable() [][]string {
@@ -138,6 +148,7 @@ func (p *Plan) timeTable() [][]string {
 	rows := [][]string{
 		{"time of a step", "s", "at"},
 		{"t_sample", seconds(t.Sample), fmt.Sprintf("%.3g edges/s", r.Sample)},
+		{"t_ask", seconds(t.Ask), "the same network"},
 		{"t_lookup", seconds(t.Lookup), fmt.Sprintf("%.3g vertices/s", r.Lookups)},
 		{"t_score", seconds(t.Score), ""},
 		{"t_remote", seconds(t.Remote), fmt.Sprintf("%.3g GB/s a node", r.Network/1e9)},

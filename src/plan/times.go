@@ -33,6 +33,9 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 		Train:  each * flops / r.Flops,
 		Remote: t.Busiest * float64(p.shards.RowBytes()+idBytes) / r.Network,
 	}
+	if rounds := p.rounds(); rounds != nil {
+		x.Ask = rounds.busiest * float64(p.job.RanksPerNode) / r.Network
+	}
 	if j.Ranks > 1 {
 		k := float64(j.Ranks)
 		x.Sync = 2 * (k - 1) / k * float64(p.parameters) * 4 * float64(p.job.RanksPerNode) / r.Network
@@ -59,7 +62,7 @@ func (x *Times) combine(j *Job) {
 		name    string
 		seconds float64
 	}{
-		{"training", train}, {"bus", x.Up + x.Staged}, {"network", x.Remote + x.Sync},
+		{"training", train}, {"bus", x.Up + x.Staged}, {"network", x.Ask + x.Remote + x.Sync},
 		{"preparing", pool / float64(j.Workers)}, {"processors", cpu},
 	}
 	x.Pipeline, x.Binds = 0, ""

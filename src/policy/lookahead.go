@@ -13,6 +13,8 @@ var lookahead = &Policy{
 	Name: Lookahead, Doc: "dynamic; minibatches are sampled ahead of time, and rows that will " +
 		"be read again soonest are kept. It transfers [as few rows as any cache " +
 		"could](results/default-policy.md)",
+	Whole: "it samples minibatches ahead of time, and their frontiers are known only after " +
+		"rounds between ranks",
 	Open: func(s *Setup) (cache.Policy, []graph.VertexID, error) {
 		n := s.Graph.NumVertices()
 		start, err := cache.Start(n, s.Capacity, s.Ahead)

@@ -56,6 +56,13 @@ type Policy struct {
 	// Reads lists the keys of the config's section cache that this policy reads and others do not.
 	Reads []string
 
+	// Counts: the ranking depends on the seed and the epochs of the run.
+	Counts bool
+
+	// Whole says why each rank needs the whole topology to use the policy; "" if it does not, or
+	// if its ranking can be written before (package ranking).
+	Whole string
+
 	// Hindsight policies know all accesses before the first step. They can be simulated only.
 	Hindsight bool
 	// Rounds: fetched rows that were not missed are replacements of an eviction round.
@@ -76,15 +83,24 @@ type Variant struct {
 
 // Setup holds the arguments of Open.
 type Setup struct {
-	Graph    *access.Graph
+	Graph    *access.Graph // nil where no rank sees the whole graph
 	Workload *access.Workload
 	Settings *Settings
 	Capacity int // rows
+	Vertices int // of the graph, where Graph is nil
 
 	// Of policies that know minibatches in advance: how many, and the remote vertices of the first
 	// Window+1, in frontier order.
 	Window int
 	Ahead  iter.Seq[[]graph.VertexID]
+}
+
+// vertices returns the number of vertices of the graph.
+func (s *Setup) vertices() int {
+	if s.Graph == nil {
+		return s.Vertices
+	}
+	return s.Graph.NumVertices()
 }
 
 // Size determines the memory of a policy.

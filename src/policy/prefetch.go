@@ -17,7 +17,8 @@ const Prefetch = "prefetch"
 var prefetch = &Policy{
 	Name: Prefetch, Doc: "dynamic; MassiveGNN's buffer, in which rows that went unused are " +
 		"replaced, at intervals, by those that were missed most",
-	Open: openPrefetch,
+	Whole: "its candidates, and the degrees that break ties, are found in the whole graph",
+	Open:  openPrefetch,
 	Bytes: func(s Size) int64 {
 		bytes := 4*s.Vertices + 24*s.Rows
 		if s.Directed { // the degrees that break ties

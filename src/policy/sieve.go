@@ -12,7 +12,7 @@ const Sieve = "sieve"
 var sieve = &Policy{
 	Name: Sieve, Doc: "dynamic; the general-purpose policy SIEVE, starting empty",
 	Open: func(s *Setup) (cache.Policy, []graph.VertexID, error) {
-		p, err := cache.NewSieve(s.Graph.NumVertices(), s.Capacity)
+		p, err := cache.NewSieve(s.vertices(), s.Capacity)
 		return p, nil, err
 	},
 	Bytes: func(s Size) int64 { return cache.IndexBytes(int(s.Vertices), int(s.Rows)) + 17*s.Rows },

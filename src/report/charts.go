@@ -232,8 +232,8 @@ func scalingChart(runs []*Run) *chart.Chart {
 
 // phaseColors keep preparation apart from training, and waiting from both.
 var phaseColors = map[string]int{
-	"sample": 4, "plan": 8, "score": 17, "exchange": 2, "slice": 12, "gather": 3, "forward": 5,
-	"backward": 0, "sync": 7, "update": 6, "wait": 1, "save": 9,
+	"sample": 4, "ask": 13, "plan": 8, "score": 17, "exchange": 2, "slice": 12, "gather": 3,
+	"forward": 5, "backward": 0, "sync": 7, "update": 6, "wait": 1, "save": 9,
 }
 
 // trainingPhases run one after the other on the training goroutine, and add up to the epoch; the

@@ -47,6 +47,9 @@ func (s *Store) OpenCache(o policy.Settings, at Position) (*Cache, error) {
 	if c.Policy().None() || !s.Job.Reads() || s.Job.Nodes() == 1 {
 		return c, nil
 	}
+	if s.Job.Partitioned {
+		return c, s.openPartitioned(c, at)
+	}
 	m, err := s.graph()
 	if err = comm.Agree(s.Comm, err); err != nil {
 		return c, err
@@ -148,6 +151,11 @@ func (s *Store) openStatic(c *Cache, m *access.Graph) error {
 		return err
 	}
 	s.SetUp.Done(trace.SetUpPredict)
+	return s.fillStatic(c, held)
+}
+
+// fillStatic fetches the rows of the vertices that a static cache holds. Collective.
+func (s *Store) fillStatic(c *Cache, held []graph.VertexID) error {
 	fixed := &staticCache{
 		index: cache.NewIndex(int(s.shards().Vertices), len(held), cache.IndexAuto),
 		rows:  mem.Make[byte](len(held) * s.shards().RowBytes()),

@@ -136,6 +136,9 @@ func (s *Store) hotRows(count []int) (hot [][]int32, order string, err error) {
 		}
 		return hot, "training vertices, which are all that the model reads", nil
 	}
+	if s.Job.Partitioned {
+		return nil, "the first rows: no rank sees the topology by which to choose others", nil
+	}
 	m, err := s.graph()
 	if err != nil {
 		return nil, "", err
@@ -166,6 +169,10 @@ func seedRows(train []graph.VertexID, first int64, count int) []int32 {
 func (s *Store) chooseReads(device compute.Accelerator, r *DeviceRows) error {
 	r.Reads, r.Why = ReadsCopy, "as compute.gpu_reads says"
 	if s.GPUReads == ReadsCopy {
+		return nil
+	}
+	if s.Job.Partitioned && s.GPUReads != ReadsMapped {
+		r.Why = "not measured: a partitioned topology draws no minibatch on one rank"
 		return nil
 	}
 	limit, err := s.pinnedLimit()

@@ -25,10 +25,13 @@ func (c *dynamicCache) free() error {
 	return nil
 }
 
-// openDynamic makes the policy and fetches its first rows. Collective.
+// openDynamic makes the policy and fetches its first rows. m is nil where no rank sees the whole
+// topology. Collective.
 func (s *Store) openDynamic(c *Cache, m *access.Graph, at Position) error {
 	kind := c.Policy()
-	setup := policy.Setup{Graph: m, Workload: s.workload(), Settings: &c.Settings}
+	setup := policy.Setup{
+		Graph: m, Vertices: int(s.shards().Vertices), Workload: s.workload(), Settings: &c.Settings,
+	}
 	var err error
 	setup.Capacity, err = s.capacity(c, m)
 	if err = comm.Agree(s.Comm, err); err != nil {

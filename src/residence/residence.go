@@ -8,7 +8,8 @@
 //	OpenCache    policy ──┬─ static    ranked once, fetched before the first step
 //	                      ├─ group     the same, spread over the ranks of a node in shared memory
 //	                      └─ dynamic   first fill fetched; a cache.Policy decides from then on
-//	             each says how many rows a step is expected to transfer
+//	             each says how many rows a step is expected to transfer. Where no rank sees the
+//	             whole topology, a ranking is read that was written before
 //	Fetcher      the exchange of rows that lie in Tables, in the cache, or elsewhere
 //
 // A Store lasts as long as a run; a Cache may be closed and another opened between two epochs.
@@ -176,8 +177,11 @@ func (s *Store) shards() *shard.Shards { return s.Job.Shards }
 // workload describes the minibatches of this rank.
 func (s *Store) workload() *access.Workload { return s.Job.Workload(s.Comm.Rank(), s.Workers) }
 
-// graph readies the analyses of the topology.
+// graph readies the analyses of the topology, which a rank must see whole.
 func (s *Store) graph() (*access.Graph, error) {
+	if s.Job.Partitioned {
+		return nil, errors.New("an analysis needs the whole topology; this rank has a part of it")
+	}
 	return access.New(&s.shards().Topology().Graph, access.Options{Workers: s.Workers})
 }
 

@@ -164,44 +164,15 @@ func BenchmarkSample(b *testing.B) {
 			measure(b, o.Workers, s.Sample)
 		}
 	}
-	baseline := func(newMap func() vertexMap) func(b *testing.B) {
-		return func(b *testing.B) {
-			c := newCOO(benchTopology(), benchFanouts, newMap())
-			measure(b, 1, func(mb *Minibatch, seeds []graph.VertexID,
-				key Key) error {
-				c.sample(mb, seeds, key)
-				return nil
-			})
-		}
-	}
-	valueBits := bits.Len(uint(*benchVertices))
 	b.Run("sampler=fused/map=dense/workers=1/transposes=no", fused(Options{ForwardOnly: true}))
 	b.Run("sampler=coo/map=dense/workers=1/transposes=no",
-		baseline(func() vertexMap { return newDense(*benchVertices, valueBits) }))
+		fused(Options{ForwardOnly: true, Kernel: KernelCOO}))
 	b.Run("sampler=fused/map=hash/workers=1/transposes=no",
 		fused(Options{ForwardOnly: true, Map: MapHash}))
 	b.Run("sampler=coo/map=hash/workers=1/transposes=no",
-		baseline(func() vertexMap { return newHash(valueBits) }))
+		fused(Options{ForwardOnly: true, Kernel: KernelCOO, Map: MapHash}))
 	for _, workers := range []int{1, 2, 4} {
 		b.Run(fmt.Sprintf("sampler=fused/map=dense/workers=%d/transposes=yes", workers),
 			fused(Options{Workers: workers}))
-	}
-}
-
-// The baseline is worth comparing with only if it makes the same minibatches.
-func TestBaselineIsReference(t *testing.T) {
-	topology := randomTopology(rand.New(rand.NewPCG(1, 1)), 300)
-	fanouts := []int{15, 10, 5}
-	seeds := someSeeds(rand.New(rand.NewPCG(2, 1)), 300, 20)
-	want := Reference(topology, fanouts, seeds, Key{Step: 1})
-	defer want.Free()
-	for _, m := range []vertexMap{newDense(300, 9), newHash(9)} {
-		var got Minibatch
-		newCOO(topology, fanouts, m).sample(&got, seeds, Key{Step: 1})
-		if got.Digest() != want.Digest() {
-			t.Errorf("%T: other minibatches than the reference", m)
-		}
-		got.Free()
-		m.free()
 	}
 }

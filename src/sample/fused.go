@@ -9,8 +9,8 @@ import (
 )
 
 // Fused is the sampler of kind Neighbour: draws go straight into a block's columns and are
-// renumbered there (FastSample, Mostafa et al. 2023, Algorithm 1). Beyond Sampler it makes the
-// draws of single hops for vertices whose rows are held here: see Draw.
+// renumbered there (FastSample, Mostafa et al. 2023, Algorithm 1). Remote does the same for rows of
+// several ranks.
 type Fused struct {
 	topology Topology
 	options  Options
@@ -19,16 +19,20 @@ type Fused struct {
 	wait     sync.WaitGroup
 	phase    func(s *Fused, w int) // what all workers are doing
 
-	hop      hop
-	mb       *Minibatch // the minibatch in progress
-	rows     []int32    // columns of its block in progress, the memory of hop.drawn
-	values   []uint32   // [edges of the hop] what the vertex map said of each edge; parallel renumbering only
-	original []int32    // original ids of the vertices of Draw
+	pairs *pairs // of KernelCOO; nil: KernelFused
+	hop   hop
+	mb    *Minibatch // the minibatch in progress
+	rows  []int32    // columns of its block in progress, the memory of hop.drawn
+	// [edges of the hop] what the vertex map said of each edge; parallel renumbering only
+	values []uint32
 }
 
 // newFused makes a Fused of checked options.
 func newFused(t *Topology, o Options) (Sampler, error) {
 	s := &Fused{topology: *t, options: o}
+	if o.Kernel == KernelCOO {
+		s.pairs = new(pairs)
+	}
 	s.workers = make([]worker, o.Workers)
 	for i := range s.workers {
 		s.workers[i] = newWorker(s, i)
@@ -51,7 +55,7 @@ func (s *Fused) Free() {
 	s.vertices.free()
 	s.hop.free()
 	mem.Free(s.values)
-	mem.Free(s.original)
+	s.pairs.free()
 	for i := range s.workers {
 		s.workers[i].free()
 	}
@@ -60,7 +64,7 @@ func (s *Fused) Free() {
 
 // Bytes implements Sampler.
 func (s *Fused) Bytes() int64 {
-	n := s.vertices.bytes() + s.hop.bytes() + int64(cap(s.values)+cap(s.original))*4
+	n := s.vertices.bytes() + s.hop.bytes() + s.pairs.bytes() + int64(cap(s.values))*4
 	for i := range s.workers {
 		n += s.workers[i].bytes()
 	}
@@ -82,7 +86,7 @@ func (s *Fused) sampleBy(spec Spec, mb *Minibatch, seeds []graph.VertexID, key K
 	if rows, vertices := s.topology.Graph.NumVertices(),
 		len(s.topology.Original); rows != vertices {
 		return fmt.Errorf("sample: the topology holds %d of %d rows, so no hop can be drawn here "+
-			"alone; use Draw on the ranks that hold them", rows, vertices)
+			"alone; use a Remote", rows, vertices)
 	}
 	if limit := s.options.MaxSeeds; limit > 0 && len(seeds) > limit {
 		return fmt.Errorf("sample: %d seeds, but the sampler was made for at most %d; raise "+
@@ -148,6 +152,9 @@ func (s *Fused) gatherOriginal(lo, hi int) {
 // expand makes the block whose destinations are the frontier so far, and appends to the frontier
 // the vertices it finds.
 func (s *Fused) expand(block *graph.Block, fanout int, key uint64) error {
+	if s.pairs != nil {
+		return s.expandPairs(block, fanout, key)
+	}
 	mb, n := s.mb, len(s.mb.Frontier)
 	block.Indptr = mem.Grow(block.Indptr, n+1)
 	s.hop.start(&s.topology, mb.Frontier, mb.Original, block.Indptr, fanout, key)
@@ -199,67 +206,4 @@ func (s *Fused) renumberAlone(n int) int {
 	s.mb.Original = mem.Grow(s.mb.Original, total)
 	s.gatherOriginal(n, total)
 	return total
-}
-
-// Drawn is the neighbours that a list of vertices drew: those of vertex i are
-// Neighbours[Indptr[i]:Indptr[i+1]], by their id in the whole graph, in the order a block has them.
-// The arrays lie outside the Go heap and are reused; the zero value is ready for use.
-type Drawn struct {
-	Indptr     []int64          // [V+1]
-	Neighbours []graph.VertexID // [E]
-}
-
-// Free returns the arrays.
-func (d *Drawn) Free() {
-	mem.Free(d.Indptr)
-	mem.Free(d.Neighbours)
-	*d = Drawn{}
-}
-
-// Draw makes the draws of hop h (1 is next to the seeds) for vertices whose rows the topology
-// holds: the same that Sample makes for them under this key, wherever that runs. With a partitioned
-// topology the owners of a frontier's vertices call it, and the rank that asked renumbers what
-// comes back, and must check that: an entry of Indices that is not a vertex is handed out as it is. A
-// vertex that is not held is graph.ErrVertexRange; one may be given twice. Row pointers that break
-// the rules are a graph.LayoutError.
-func (s *Fused) Draw(d *Drawn, vertices []graph.VertexID, h int, key Key) error {
-	if h < 1 || h > len(s.options.Fanouts) {
-		return fmt.Errorf("sample: there is no hop %d; hops count from 1 to %d", h,
-			len(s.options.Fanouts))
-	}
-	first, rows := int(s.topology.First), s.topology.Graph.NumVertices()
-	for _, v := range vertices {
-		if int(v) < first || int(v) >= first+rows {
-			return fmt.Errorf("sample: draw for vertex %d: %w (rows %d to %d are held here)", v,
-				graph.ErrVertexRange, first, first+rows-1)
-		}
-	}
-	return s.contain(func() error {
-		return s.drawHop(d, vertices, s.options.Fanouts[h-1],
-			key.hop(h))
-	})
-}
-
-func (s *Fused) drawHop(d *Drawn, vertices []graph.VertexID, fanout int, key uint64) error {
-	n := len(vertices)
-	s.original = mem.Grow(s.original, n)
-	for i, v := range vertices {
-		s.original[i] = s.topology.Original[v]
-	}
-	d.Indptr = mem.Grow(d.Indptr, n+1)
-	s.hop.start(&s.topology, vertices, s.original, d.Indptr, fanout, key)
-	if err := s.locate(); err != nil {
-		return err
-	}
-	edges := int(d.Indptr[n])
-	if err := s.checkEdges(edges, n); err != nil {
-		return fmt.Errorf("sample: %w", err)
-	}
-	d.Neighbours = mem.Grow(d.Neighbours, edges)
-	s.hop.drawn = d.Neighbours
-	if s.shared(edges) {
-		return s.all((*Fused).drawRange)
-	}
-	s.workers[0].drawChunks(&s.hop, 0, n)
-	return nil
 }

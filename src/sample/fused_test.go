@@ -91,6 +91,7 @@ func TestFusedIsReference(t *testing.T) {
 			{}, {Map: MapHash}, {MaxSeeds: 64}, {Map: MapHash, MaxSeeds: 64},
 			{Workers: 2, minParallel: 1}, {Workers: 8, minParallel: 1},
 			{Workers: 3, minParallel: 1, MaxSeeds: 64},
+			{Kernel: KernelCOO}, {Kernel: KernelCOO, Map: MapHash, MaxSeeds: 64, Workers: 2},
 			{Workers: 2, minParallel: 1, Map: MapHash}, {Workers: 8, minParallel: 1, Map: MapHash},
 			{Workers: 2, minParallel: 300},
 		} {
@@ -304,49 +305,6 @@ func TestEmptyAndIsolated(t *testing.T) {
 	}
 }
 
-// The owners of parts of the rows draw together what one that has all rows draws.
-func TestDrawByParts(t *testing.T) {
-	r := rand.New(rand.NewPCG(5, 0))
-	whole := randomTopology(r, 200)
-	fanouts, key := []int{6, 70, All}, Key{Seed: 8, Step: 3}
-	for _, workers := range []int{1, 3} {
-		for h := 1; h <= 3; h++ {
-			for first := 0; first < 200; first += 50 {
-				// A window of the whole row pointers.
-				part := &Topology{First: graph.VertexID(first), Original: whole.Original,
-					Graph: graph.CSC{Indptr: whole.Graph.Indptr[first : first+51],
-						Indices: whole.Graph.Indices}}
-				s := mustNew(t, part,
-					Options{Spec: Neighbours(fanouts...), Workers: workers, minParallel: 1})
-				vertices := make([]graph.VertexID, 60)
-				for i := range vertices {
-					vertices[i] = graph.VertexID(first + r.IntN(50))
-				}
-				var d Drawn
-				if err := s.Draw(&d, vertices, h, key); err != nil {
-					t.Fatal(err)
-				}
-				for i, v := range vertices {
-					want := referenceDraw(whole, v, fanouts[h-1], key.hop(h))
-					if got := d.Neighbours[d.Indptr[i]:d.Indptr[i+1]]; !slices.Equal(got, want) {
-						t.Fatalf("hop %d, vertex %d: drew %v, want %v", h, v, got, want)
-					}
-				}
-				var mb Minibatch
-				if err := s.Sample(&mb, vertices[:1], key); err == nil ||
-					!strings.Contains(err.Error(), "use Draw") {
-					t.Errorf("sampling from part of the rows: %v", err)
-				}
-				if err := s.Draw(&d, []graph.VertexID{graph.VertexID((first + 50) % 200)}, h,
-					key); !errors.Is(err, graph.ErrVertexRange) {
-					t.Errorf("drawing for a vertex of another part: %v", err)
-				}
-				d.Free()
-			}
-		}
-	}
-}
-
 func TestErrors(t *testing.T) {
 	topology := randomTopology(rand.New(rand.NewPCG(6, 0)), 50)
 	everyVertex := make([]graph.VertexID, 50)
@@ -491,10 +449,12 @@ func TestDamagedTopologyIsNamed(t *testing.T) {
 						var mb Minibatch
 						defer mb.Free()
 						check(s.Sample(&mb, []graph.VertexID{busy, 0, busy + 1}, Key{Step: 3}))
-						var d Drawn
-						defer d.Free()
-						if err := s.Draw(&d, []graph.VertexID{busy, 0}, 1,
-							Key{Step: 3}); c.array == graph.Indptr {
+						var a Answer
+						defer a.Free()
+						err := (&Remote{s}).Answer(&a, []graph.VertexID{busy, 0}, []int{2},
+							[]uint64{3},
+							fanouts[0])
+						if c.array == graph.Indptr {
 							check(err)
 						}
 
@@ -527,7 +487,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	topology := randomTopology(r, 500)
 	seeds := someSeeds(r, 500, 64)
 	for _, o := range []Options{{}, {Map: MapHash}, {Workers: 2, minParallel: 1},
-		{Workers: 2, minParallel: 1, Map: MapHash}} {
+		{Workers: 2, minParallel: 1, Map: MapHash}, {Kernel: KernelCOO}} {
 		o.Fanouts = []int{15, 70, 5}
 		before := mem.Allocated()
 		made, err := New(topology, o)
@@ -536,12 +496,10 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		}
 		s := made.(*Fused)
 		var mb Minibatch
-		var d Drawn
 		step := 0
 		run := func() {
 			step++
-			if err := errors.Join(s.Sample(&mb, seeds, Key{Step: step % 4}),
-				s.Draw(&d, seeds, 1, Key{})); err != nil {
+			if err := s.Sample(&mb, seeds, Key{Step: step % 4}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -554,7 +512,6 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 				mem.Allocated()-held)
 		}
 		mb.Free()
-		d.Free()
 		if held := mem.Allocated() - before; max(held-s.Bytes(), s.Bytes()-held) > 1<<16 { // pages, and sets on the heap
 			t.Errorf("%+v: Bytes says %d, %d are held", o, s.Bytes(), held)
 		}

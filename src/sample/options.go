@@ -26,6 +26,7 @@ type Options struct {
 	Eval        Spec    // of SampleEval: as many hops; the zero Spec: Spec
 	Workers     int     // goroutines that share one minibatch; 0 means 1
 	MaxSeeds    int     // most seeds of one minibatch; 0 means any number, at the price of clearing the vertex map more often
+	Kernel      Kernel  // how a hop becomes a block
 	Map         MapKind // how vertices are renumbered
 	ForwardOnly bool    // leave Minibatch.Transposes empty: only backward reads them
 
@@ -69,7 +70,12 @@ func (o *Options) check() error {
 	if o.Map < MapAuto || o.Map > MapHash {
 		fault("vertex map %d is unknown", o.Map)
 	}
-	o.Workers = max(o.Workers, 1)
+	if o.Kernel < KernelFused || o.Kernel > KernelCOO {
+		fault("kernel %d is unknown", o.Kernel)
+	}
+	if o.Workers = max(o.Workers, 1); o.Kernel == KernelCOO {
+		o.Workers = 1
+	}
 	if o.maxEdges == 0 {
 		o.maxEdges = math.MaxInt32
 	}

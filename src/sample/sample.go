@@ -12,7 +12,7 @@
 // A minibatch is a pure function of (graph, Spec, seeds, Key): every vertex draws from a random
 // stream of its own, named by the key, the hop and its original id. So threads, pipeline depth,
 // vertex order, part and rank change no draw, and whoever holds a vertex's row can draw for it
-// (Fused.Draw).
+// (Remote).
 //
 // A Spec says which neighbours are drawn, and New makes its Sampler. Fused is the sampler of kind
 // Neighbour; Reference is the same, written to be read, and gives the same bits. Streams is the
@@ -43,6 +43,8 @@ const All = -1
 //	                      Graph.Indices[Graph.Indptr[v-First] : Graph.Indptr[v-First+1]]
 //	Graph.Indices         source vertices by their id in the whole graph
 //	Original       [N]    original id of every vertex of the whole graph, in [0,2^31)
+//	Rows           [N+1]  row pointers of the whole graph, where Graph is a part of it and Degree
+//	                      is asked of any vertex; nil otherwise
 //
 // A rank that holds part of the rows may hand in a window of the whole graph's Indptr, so Indptr[0]
 // need not be 0. The arrays may be memory-mapped; a file that shrinks under its mapping ends in an
@@ -51,6 +53,16 @@ type Topology struct {
 	Graph    graph.CSC
 	First    graph.VertexID
 	Original []int32
+	Rows     []int64
+}
+
+// Degree returns the in-degree of a vertex whose row pointer is held.
+func (t *Topology) Degree(v graph.VertexID) int64 {
+	if t.Rows != nil {
+		return t.Rows[v+1] - t.Rows[v]
+	}
+	v -= t.First
+	return t.Graph.Indptr[v+1] - t.Graph.Indptr[v]
 }
 
 // Minibatch is what one call of Sample makes. Its arrays lie outside the Go heap, belong to it, and

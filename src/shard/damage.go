@@ -37,7 +37,7 @@ func (s *Shards) Damage(err error) error {
 			s.path(fileOf(bad)), ErrAltered, err, s.Dir)
 	}
 	errs := mem.Guard(func() error {
-		return errors.Join(s.VerifyHashes(0, 0, true), s.verifyContent())
+		return errors.Join(s.VerifyHashes(0, 0, true), s.verifyAllContent())
 	})
 	if errs == nil {
 		return nil
@@ -47,6 +47,19 @@ func (s *Shards) Damage(err error) error {
 			s.Dir)
 	}
 	return fmt.Errorf("%w; the work on them ended with: %w; "+more, errs, err, s.Dir)
+}
+
+// verifyAllContent is verifyContent of whole files where this rank has opened its own rows only:
+// the work has failed, so they may be read.
+func (s *Shards) verifyAllContent() error {
+	if s.options.Ranks == 0 {
+		return s.verifyContent()
+	}
+	all, err := Open(s.Dir, Options{})
+	if err != nil {
+		return err
+	}
+	return errors.Join(all.verifyContent(), all.Close())
 }
 
 // fileOf names the file of an error about the topology; both files if the error concerns no single

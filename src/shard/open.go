@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"halognn/src/dataset"
 	"halognn/src/graph"
@@ -23,6 +24,22 @@ type Options struct {
 	Stage string
 	// SharedMemory is the directory to which CopyTopology copies; empty means /dev/shm.
 	SharedMemory string
+	// Rank and Ranks of a partitioned topology: of indptr.npy, indices.npy and labels.npy only the
+	// rows of this rank's vertices can be read; touching others is an error. CopyTopology and Stage
+	// then read them into memory of the process. Ranks 0 opens all.
+	Rank, Ranks int
+	AllLabels   bool // labels of all vertices nevertheless, for seeds of other ranks
+	AllRows     bool // all of indptr.npy nevertheless, for a model that reads degrees of any vertex
+}
+
+// perVertex are the files with rows that a rank needs of its own vertices only.
+var perVertex = []string{"indptr.npy", "indices.npy", "labels.npy"}
+
+// windowed reports whether only the rows of Options.Rank are opened of a file.
+func (s *Shards) windowed(name string) bool {
+	o := &s.options
+	whole := o.AllLabels && name == "labels.npy" || o.AllRows && name == "indptr.npy"
+	return o.Ranks > 0 && !whole && slices.Contains(perVertex, name)
 }
 
 // topologyFiles are the files that CopyTopology copies.
@@ -38,8 +55,9 @@ type Shards struct {
 	topology           sample.Topology
 	labels             []int32
 	targets            []uint8
+	first, last        int64 // vertices whose rows of the windowed files can be read
 	train, valid, test splitView
-	mapped             int64
+	mapped, mappedRows int64
 	closers            []func() error
 }
 
@@ -63,7 +81,14 @@ func Open(dir string, o Options) (*Shards, error) {
 	if o.SharedMemory == "" {
 		o.SharedMemory = "/dev/shm"
 	}
-	s := &Shards{Meta: *meta, Dir: dir, identity: identity, options: o}
+	s := &Shards{Meta: *meta, Dir: dir, identity: identity, options: o, last: meta.Vertices}
+	if o.Ranks > 0 {
+		first, last, err := s.RankRange(o.Rank, o.Ranks)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", dir, err)
+		}
+		s.first, s.last = s.Offsets[first], s.Offsets[last]
+	}
 	if err := errors.Join(s.checkSizes(), s.mapFiles()); err != nil {
 		return nil, errors.Join(err, s.Close(), s.UnlinkShared())
 	}
@@ -87,16 +112,14 @@ func (s *Shards) checkSizes() error {
 
 func (s *Shards) mapFiles() error {
 	errs := []error{
-		mapInto(s, "indptr.npy", &s.topology.Graph.Indptr),
-		mapInto(s, "indices.npy", &s.topology.Graph.Indices),
-		mapInto(s, "original_id.npy", &s.topology.Original),
+		s.mapTopology(), mapInto(s, "original_id.npy", &s.topology.Original),
 		mapInto(s, "train.npy", &s.train.ids), mapInto(s, "valid.npy", &s.valid.ids),
 		mapInto(s, "test.npy", &s.test.ids),
 	}
 	if s.Task == dataset.Multilabel {
-		errs = append(errs, mapInto(s, "labels.npy", &s.targets))
+		errs = append(errs, mapRows(s, "labels.npy", &s.targets, s.first, s.last))
 	} else {
-		errs = append(errs, mapInto(s, "labels.npy", &s.labels))
+		errs = append(errs, mapRows(s, "labels.npy", &s.labels, s.first, s.last))
 	}
 	for _, list := range []*splitView{&s.train, &s.valid, &s.test} {
 		list.offsets = make([]int, s.Parts+1)
@@ -106,34 +129,61 @@ func (s *Shards) mapFiles() error {
 		s.valid.offsets[k+1] = s.valid.offsets[k] + size.Valid
 		s.test.offsets[k+1] = s.test.offsets[k] + size.Test
 	}
-	if err := errors.Join(errs...); err != nil {
+	return errors.Join(errs...)
+}
+
+// mapTopology maps the row pointers and neighbours of the vertices first to last-1.
+func (s *Shards) mapTopology() error {
+	var rows []int64
+	if err := mapRows(s, "indptr.npy", &rows, s.first, s.last+1); err != nil {
 		return err
 	}
-	if p := s.topology.Graph.Indptr; p[0] != 0 || p[s.Vertices] != s.Edges {
-		return fmt.Errorf("%s: %w: indptr runs from %d to %d, but there are %d edges; partition again",
-			filepath.Join(s.Dir, "indptr.npy"), ErrMismatch, p[0], p[s.Vertices], s.Edges)
+	if s.options.AllRows {
+		s.topology.Rows = rows
 	}
-	return nil
+	rows = rows[s.first : s.last+1]
+	begin, end := rows[0], rows[len(rows)-1]
+	if begin < 0 || end < begin || end > s.Edges ||
+		s.first == 0 && begin != 0 || s.last == s.Vertices && end != s.Edges {
+		return fmt.Errorf("%s: %w: indptr runs from %d to %d for vertices %d to %d of %d, but "+
+			"there are %d edges; partition again",
+			filepath.Join(s.Dir, "indptr.npy"), ErrMismatch, begin, end, s.first, s.last-1,
+			s.Vertices, s.Edges)
+	}
+	s.topology.Graph.Indptr, s.topology.First = rows, graph.VertexID(s.first)
+	return mapRows(s, "indices.npy", &s.topology.Graph.Indices, begin, end)
 }
 
 func mapInto[T npy.Element](s *Shards, name string, view *[]T) error {
-	f, err := s.open(name)
+	return mapRows(s, name, view, 0, int64(s.Files[name].Shape[0]))
+}
+
+// mapRows maps a file, of which the rows [first, last) will be read.
+func mapRows[T npy.Element](s *Shards, name string, view *[]T, first, last int64) error {
+	f, err := s.open(name, first, last)
 	if err != nil {
 		return err
 	}
 	s.closers = append(s.closers, f.Close)
-	s.mapped += s.Files[name].Bytes
+	s.mapped += f.Mapped()
+	if s.options.Ranks == 0 && slices.Contains(perVertex, name) || s.windowed(name) {
+		s.mappedRows += f.Mapped()
+	}
 	*view, err = npy.As[T](f)
 	return err
 }
 
-// open maps one file, staged if the options say so, and compares it with meta.json.
-func (s *Shards) open(name string) (*npy.File, error) {
+// open maps rows of one file, staged if the options say so, and compares it with meta.json.
+func (s *Shards) open(name string, first, last int64) (*npy.File, error) {
 	var f *npy.File
 	var err error
-	if root := s.stageRoot(name); root != "" {
+	switch root := s.stageRoot(name); {
+	case s.windowed(name):
+		copied := s.options.CopyTopology || s.options.Stage != ""
+		f, err = npy.OpenWindow(filepath.Join(s.Dir, name), int(first), int(last), copied)
+	case root != "":
 		f, err = s.stage(root, name)
-	} else {
+	default:
 		f, err = npy.Open(filepath.Join(s.Dir, name))
 	}
 	if err != nil {
@@ -148,10 +198,12 @@ func (s *Shards) open(name string) (*npy.File, error) {
 	return f, nil
 }
 
-// Topology returns the relabelled CSC of the whole graph and the original ids, for the sampler.
+// Topology returns the relabelled CSC and the original ids, for the sampler: of the whole graph, or
+// the rows of Options.Rank.
 func (s *Shards) Topology() *sample.Topology { return &s.topology }
 
-// Labels returns the class of each vertex [N], -1 = none; nil for multi-label tasks.
+// Labels returns the class of each vertex [N], -1 = none; nil for multi-label tasks. With
+// Options.Ranks only those of the rank's own vertices can be read, as of Targets.
 func (s *Shards) Labels() []int32 { return s.labels }
 
 // Targets returns the label marks [N*Classes] of 0 and 1 of multi-label tasks; nil otherwise.
@@ -170,9 +222,10 @@ func (s *Shards) Test(part int) []graph.VertexID { return s.test.of(part) }
 // before the first step.
 func (s *Shards) Identity() string { return s.identity }
 
-// MappedBytes returns the bytes that Open mapped: topology, original ids, labels and splits. Ranks
-// of a node share them.
-func (s *Shards) MappedBytes() int64 { return s.mapped }
+// MappedBytes returns the bytes that Open mapped: rows are row pointers, neighbours and labels, of
+// all vertices or of those of Options.Rank; common are original ids, splits and whatever else all
+// ranks of a partitioned topology have whole.
+func (s *Shards) MappedBytes() (rows, common int64) { return s.mappedRows, s.mapped - s.mappedRows }
 
 // Part is the mapped feature rows of one part.
 type Part struct {
@@ -187,7 +240,7 @@ func (s *Shards) OpenPart(part int) (*Part, error) {
 	if part < 0 || part >= s.Parts {
 		return nil, fmt.Errorf("%s has no part %d; it has %d parts", s.Dir, part, s.Parts)
 	}
-	f, err := s.open(featuresFile(part))
+	f, err := s.open(featuresFile(part), 0, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ type counter struct {
 	accesses []uint32  // [N] minibatches of all epochs that read the remote vertex
 	each     []int64   // [Epochs*Steps] remote vertices of the step's minibatches
 	remote   int64     // their sum
+	asked    Asked     // what they would ask
 	dynamic  []*player // caches that decide step by step
 
 	recent *policy.History // the last minibatches
@@ -70,6 +71,7 @@ func (c *counter) count(workers int) error {
 				err = x.Locate(&plan, mb.Frontier)
 			}
 			if err == nil {
+				c.ask(&mb)
 				err = c.take((epoch-1)*steps+key.Step, plan.RemoteIDs, epoch == c.o.Epochs && item+1 == steps*perStep)
 			}
 			if err != nil {
@@ -78,6 +80,15 @@ func (c *counter) count(workers int) error {
 		}
 	}
 	return nil
+}
+
+// ask counts what a minibatch would ask of other ranks if each held the edges of its own vertices
+// alone.
+func (c *counter) ask(mb *sample.Minibatch) {
+	first, end := c.job.Vertices(c.rank)
+	asked := sample.Sum(mb.Asks(c.job.Sample.Fanouts, c.job.Ranks, c.job.GlobalSeeds,
+		graph.VertexID(first), graph.VertexID(end)))
+	c.asked.add(Asked{int64(asked.Vertices), int64(asked.Neighbours), int64(asked.Bytes)})
 }
 
 // take counts one minibatch of a step; last says that no other follows.

@@ -9,11 +9,32 @@ import (
 	"strconv"
 
 	"halognn/src/policy"
+	"halognn/src/sample"
 	"halognn/src/trace"
 )
 
+// partitioned is what sampling costs where each rank holds the edges of its own vertices alone: a
+// table of an epoch, without lines if no rank asks another.
+func (r *Result) partitioned() [][]string {
+	rows := [][]string{{"topology.kind partitioned, all ranks", "per epoch"}}
+	if r.Asked.Vertices == 0 {
+		return rows
+	}
+	each := func(n int64) string {
+		return fmt.Sprintf("%.1f", float64(n)/float64(r.Options.Epochs))
+	}
+	hops := sample.AskingHops(r.Options.Sample.Hops(), r.Options.Ranks, r.Options.GlobalSeeds)
+	return append(rows, [][]string{
+		{"vertices asked for", each(r.Asked.Vertices)},
+		{"neighbours returned", each(r.Asked.Neighbours)},
+		{"sampling bytes", each(r.Asked.Bytes)},
+		{"more collectives of a rank", strconv.Itoa(4 * hops * r.Minibatches * r.Steps)},
+	}...)
+}
+
 // Print writes the result as tables: rows an epoch, their ratio to no cache, predicted rows an
-// epoch, the hit rate of prefetch over its rounds, and the rows of the first fill.
+// epoch, the hit rate of prefetch over its rounds, the rows of the first fill, and what sampling a
+// partitioned topology would cost.
 func (r *Result) Print(w io.Writer) error {
 	sizes, of := r.Options.sizes()
 	header := func(name string) []string {
@@ -38,7 +59,7 @@ func (r *Result) Print(w io.Writer) error {
 			predicted = append(predicted, both)
 		}
 	}
-	tables := [][][]string{rows, ratios, filled, predicted, r.rounds(header)}
+	tables := [][][]string{rows, ratios, filled, predicted, r.rounds(header), r.partitioned()}
 	for p, name := range r.Options.Policies {
 		if policy.Find(name).Window == nil {
 			continue

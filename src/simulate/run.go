@@ -79,6 +79,7 @@ func (s *sum) add(rank int, r *Result) {
 func (r *Result) add(o *Result) {
 	r.used.atLeast(o.used)
 	r.Remote += o.Remote
+	r.Asked.add(o.Asked)
 	for i, n := range o.Each {
 		r.Each[i] += n
 	}
@@ -117,7 +118,7 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 	defer mem.Free(inclusion)
 	r := &Result{
 		Options: s.o, Vertices: s.shards.Vertices, Steps: s.job.Steps(),
-		Minibatches: s.job.Minibatches(), Remote: c.remote, Each: c.each,
+		Minibatches: s.job.Minibatches(), Remote: c.remote, Each: c.each, Asked: c.asked,
 		Capacity: capacity, Windows: s.windows, used: c.used,
 	}
 	for i, p := range s.policies {

@@ -187,6 +187,7 @@ type Result struct {
 	Minibatches int     // of a rank in a step
 	Remote      int64   // rows of all epochs without a cache
 	Each        []int64 // [Epochs*Steps] the same, step by step
+	Asked       Asked   // what sampling would cost in all epochs with topology.kind partitioned
 	Bytes       int64   // the largest resident set, by the formula of docs/guide/tuning-the-cache.md
 
 	Capacity []int     // [sizes] rows of a rank's cache, the largest of any rank
@@ -198,6 +199,16 @@ type Result struct {
 	Traces    [][]Trace // [policies][sizes] of dynamic policies, but for the optimum; nil for others
 
 	used used
+}
+
+// Asked is what minibatches ask of the owners of their vertices where each rank holds the edges of
+// its own alone.
+type Asked struct{ Vertices, Neighbours, Bytes int64 }
+
+func (a *Asked) add(o Asked) {
+	a.Vertices += o.Vertices
+	a.Neighbours += o.Neighbours
+	a.Bytes += o.Bytes
 }
 
 // Trace is what a policy decided, step by step, summed over ranks.

@@ -25,7 +25,7 @@ type Counters struct {
 
 	PeerCached int64 // of Peer: in caches
 
-	Rounds     int64 // collectives started: counts, ids and rows are one each
+	Rounds     int64 // collectives started: counts, ids, rows, one each, and those of Sampling
 	CountBytes int64 // counts sent, one for each rank
 	IDBytes    int64 // ids sent
 	RowBytes   int64 // rows sent
@@ -37,6 +37,19 @@ type Counters struct {
 	// Replaced are rows of Remote that enter the cache in an eviction round and that the frontier
 	// does not read. The exchange does not know the policy and counts them as Early; see Replacing.
 	Replaced int64
+
+	Sampling Sampling // of drawing the minibatches; of the others only Rounds includes it
+}
+
+// Sampling counts what drawing minibatches from a partitioned topology has cost.
+//
+//	sum over ranks of Asked = sum over ranks of Answered
+type Sampling struct {
+	Asked    int64 // vertices, over all hops, for which other ranks were asked to draw
+	Answered int64 // vertices for which this rank drew for others
+	Drawn    int64 // neighbours that came back
+	Rounds   int64 // collectives started: counts, ids, sizes and neighbours are one each
+	Bytes    int64 // sent in them
 }
 
 // Check returns an error, which means a bug, unless the rows of one plan for so many vertices add
@@ -67,6 +80,11 @@ func (c *Counters) Add(o Counters) {
 	c.Replacements += o.Replacements
 	c.Scoring += o.Scoring
 	c.Replaced += o.Replaced
+	c.Sampling.Asked += o.Sampling.Asked
+	c.Sampling.Answered += o.Sampling.Answered
+	c.Sampling.Drawn += o.Sampling.Drawn
+	c.Sampling.Rounds += o.Sampling.Rounds
+	c.Sampling.Bytes += o.Sampling.Bytes
 }
 
 // Per returns an n-th of c, rounded down.
@@ -77,6 +95,11 @@ func (c Counters) Per(n int64) Counters {
 		Rounds: c.Rounds / n, CountBytes: c.CountBytes / n, IDBytes: c.IDBytes / n, RowBytes: c.RowBytes / n,
 		Evictions: c.Evictions / n, Replacements: c.Replacements / n, Scoring: c.Scoring / time.Duration(n),
 		Replaced: c.Replaced / n,
+		Sampling: Sampling{
+			Asked: c.Sampling.Asked / n, Answered: c.Sampling.Answered / n,
+			Drawn:  c.Sampling.Drawn / n,
+			Rounds: c.Sampling.Rounds / n, Bytes: c.Sampling.Bytes / n,
+		},
 	}
 }
 

@@ -7,20 +7,28 @@ import (
 
 // Every field is added and divided: one that is forgotten would be lost from every report.
 func TestCountersAddAndDivideAllFields(t *testing.T) {
-	var one Counters
-	v := reflect.ValueOf(&one).Elem()
-	for i := range v.NumField() {
-		v.Field(i).SetInt(int64(i + 1))
-	}
-	var sum Counters
+	var one, three, sum Counters
+	numbered(reflect.ValueOf(&one).Elem(), 1)
+	numbered(reflect.ValueOf(&three).Elem(), 3)
 	for range 3 {
 		sum.Add(one)
 	}
-	if got := reflect.ValueOf(sum); got.Field(0).Int() != 3 || got.Field(got.NumField()-1).Int() != int64(3*got.NumField()) {
+	if sum != three || three.Sampling.Bytes == 0 {
 		t.Errorf("three times %+v is %+v", one, sum)
 	}
 	if got := sum.Per(3); got != one {
 		t.Errorf("a third of %+v is %+v, want %+v", sum, got, one)
+	}
+}
+
+// numbered sets the numbers of a struct, and of the structs in it, to 1, 2, ... times a factor.
+func numbered(v reflect.Value, factor int64) {
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() == reflect.Struct {
+			numbered(f, factor)
+		} else {
+			f.SetInt(factor * int64(i+1))
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ package trace
 const (
 	MemFeatures    = "features"
 	MemTopology    = "topology"
+	MemIDs         = "ids"
 	MemSamplers    = "samplers"
 	MemSeeds       = "seeds"
 	MemCacheRows   = "cache_rows"
@@ -20,7 +21,7 @@ const (
 
 // MemoryItems are their names, in the order of reports.
 var MemoryItems = []string{
-	MemFeatures, MemTopology, MemSamplers, MemSeeds, MemCacheRows, MemCacheIndex, MemWindow,
+	MemFeatures, MemTopology, MemIDs, MemSamplers, MemSeeds, MemCacheRows, MemCacheIndex, MemWindow,
 	MemMinibatches, MemParameters, MemActivations, MemEvaluation, MemHeap, MemRuntime,
 }
 

@@ -5,6 +5,7 @@ package trace
 // predicts them from rates (docs/guide/size-a-job.md).
 type Terms struct {
 	Sample float64 `json:"t_sample"` // t_Sampling: drawing blocks
+	Ask    float64 `json:"t_ask"`    // the rounds of sampling a partitioned topology
 	Lookup float64 `json:"t_lookup"` // t_Lookup: locating each row
 	Score  float64 `json:"t_score"`  // t_Scoring: the policy's decisions and scores
 	Remote float64 `json:"t_remote"` // t_RPC: from requesting remote rows to having them
@@ -29,8 +30,8 @@ func TermsOf(phaseSeconds map[string]float64, steps int) Terms {
 		return seconds / float64(steps)
 	}
 	return Terms{
-		Sample: of(Sample), Lookup: of(Plan), Score: of(Score), Remote: of(Exchange, Slice),
-		Copy:  of(Gather),
+		Sample: of(Sample), Ask: of(Ask), Lookup: of(Plan), Score: of(Score),
+		Remote: of(Exchange, Slice), Copy: of(Gather),
 		Train: of(Forward, Backward, Update), Sync: of(Sync),
 	}
 }
@@ -58,8 +59,8 @@ type StepModel struct {
 func (t Terms) Model() StepModel {
 	m := StepModel{Terms: t}
 	ddp := t.DDP()
-	m.Base = t.Sample + max(t.Remote, t.Copy) + t.Up + ddp
-	m.Prepare = t.Sample + t.Lookup + max(t.Score, t.Remote, t.Copy) + t.Up
+	m.Base = t.Sample + t.Ask + max(t.Remote, t.Copy) + t.Up + ddp
+	m.Prepare = t.Sample + t.Ask + t.Lookup + max(t.Score, t.Remote, t.Copy) + t.Up
 	m.First = m.Prepare + max(m.Prepare, ddp)
 	m.Prefetch = max(m.Prepare, ddp)
 	if ddp > 0 {

@@ -22,6 +22,7 @@ type Phase int
 // The phases in the order of a step.
 const (
 	Sample   Phase = iota // drawing blocks
+	Ask                   // asking owners for neighbours: from start to completion of the rounds
 	Plan                  // locating each row
 	Score                 // the policy of a dynamic cache: decisions, scores, feeding its window
 	Exchange              // ids out, rows back, from start to completion
@@ -38,7 +39,7 @@ const (
 )
 
 var phaseNames = [NumPhases]string{
-	"sample", "plan", "score", "exchange", "slice", "gather", "forward", "backward", "sync",
+	"sample", "ask", "plan", "score", "exchange", "slice", "gather", "forward", "backward", "sync",
 	"update", "wait", "save",
 }
 

@@ -37,6 +37,10 @@ type checkpointSums struct {
 	Evictions    int64   `json:"evictions"`
 	Replacements int64   `json:"replacements"`
 	ScoreSeconds float64 `json:"score_seconds"`
+
+	Asked         int64 `json:"asked_vertices"`
+	Drawn         int64 `json:"drawn_neighbours"`
+	SamplingBytes int64 `json:"sampling_bytes"`
 }
 
 // sumsOf gives sums their keys.
@@ -49,6 +53,7 @@ func sumsOf(s *sums) checkpointSums {
 		Local: c.Local, CacheHits: c.Cached, Peer: c.Peer, PeerCached: c.PeerCached,
 		Fetched: c.Fetched(), Replacement: c.Replaced, Early: c.Early, Remote: c.Remote,
 		Evictions: c.Evictions, Replacements: c.Replacements, ScoreSeconds: c.Scoring.Seconds(),
+		Asked: c.Sampling.Asked, Drawn: c.Sampling.Drawn, SamplingBytes: c.Sampling.Bytes,
 	}
 }
 
@@ -62,6 +67,7 @@ func (c *checkpointSums) sums() sums {
 			Local: c.Local, Cached: c.CacheHits, Peer: c.Peer, PeerCached: c.PeerCached,
 			Replaced: c.Replacement, Early: c.Early, Remote: c.Remote,
 			Evictions: c.Evictions, Replacements: c.Replacements, Scoring: duration(c.ScoreSeconds),
+			Sampling: trace.Sampling{Asked: c.Asked, Drawn: c.Drawn, Bytes: c.SamplingBytes},
 		},
 	}
 }
@@ -85,6 +91,8 @@ type checkpointCounters struct {
 	Replacements int64         `json:"Replacements"`
 	Scoring      time.Duration `json:"Scoring"`
 	Replaced     int64         `json:"Replaced"`
+	// Its fields are keys too, under the names that they have in Go.
+	Sampling trace.Sampling `json:"Sampling,omitzero"`
 }
 
 // oldPhases names the elements of "phase_seconds", a list in checkpoints of versions before phases

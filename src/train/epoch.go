@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"halognn/src/comm"
-	"halognn/src/nn"
+	"halognn/src/graph"
 	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/rundir"
@@ -25,6 +25,11 @@ func (r *run) endEpoch(took time.Duration) error {
 	if total.Remote != total.Served || total.RowBytes != rows.RemoteBytes {
 		return fmt.Errorf("traffic does not add up: %d rows asked for, %d served, %d bytes sent instead of %d; this is a bug in halognn",
 			total.Remote, total.Served, total.RowBytes, rows.RemoteBytes)
+	}
+	if s := total.Sampling; s.Asked != s.Answered {
+		return fmt.Errorf("sampling does not add up: %d vertices asked for, %d answered; this is "+
+			"a bug in halognn",
+			s.Asked, s.Answered)
 	}
 	if err := all.sameRounds(); err != nil {
 		return err
@@ -110,11 +115,15 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*Summary, erro
 	if err != nil {
 		return nil, err
 	}
+	majority, err := r.majority()
+	if err != nil {
+		return nil, err
+	}
 	s := &Summary{
 		Quality: Quality{
 			MetricName: r.metric, ValidMetric: r.best.valid.metric, ValidAccuracy: r.best.valid.accuracy,
 			BestEpoch: r.best.epoch, TestMetric: final.test.metric, TestAccuracy: final.test.accuracy,
-			MajorityAccuracy: r.majority(), Confusion: final.confusion,
+			MajorityAccuracy: majority, Confusion: final.confusion,
 		},
 		Trained: Trained{
 			Epochs: r.sums.Epochs, StepsPerEpoch: r.steps(), EpochSeconds: median(r.seconds),
@@ -205,66 +214,84 @@ func median(x []float64) float64 {
 	return (s[(n-1)/2] + s[n/2]) / 2
 }
 
-// trainingClasses counts the training seeds of each class.
-func (r *run) trainingClasses() (count []int, total int) {
+// classes counts the vertices of each class in a split. Each rank counts its own parts: a
+// partitioned topology leaves it no other labels. Collective.
+func (r *run) classes(split func(part int) []graph.VertexID) ([]int, error) {
 	labels := r.Shards.Labels()
-	count = make([]int, r.Shards.Meta.Classes)
-	for p := range r.Shards.Meta.Parts {
-		for _, v := range r.Shards.Train(p) {
+	own := make([]int, r.Shards.Meta.Classes)
+	for p := r.first; p < r.last; p++ {
+		for _, v := range split(p) {
 			if labels[v] >= 0 {
-				count[labels[v]]++
-				total++
+				own[labels[v]]++
 			}
 		}
 	}
-	return count, total
+	all, err := comm.Allgather(r.Comm, own...)
+	if err != nil {
+		return nil, err
+	}
+	count := make([]int, len(own))
+	for i, n := range all {
+		count[i%len(count)] += n
+	}
+	return count, nil
 }
 
-// objective returns what the loss asks for, with the weights of balanced classes filled in. A class
-// without training seeds gets 0.
-func (r *run) objective() nn.Objective {
+// setObjective tells the model what the loss asks for, with the weights of balanced classes filled
+// in. A class without training seeds gets 0. Collective.
+func (r *run) setObjective() error {
 	o := r.o.Loss.Objective
-	if !r.o.Loss.Balanced {
-		return o
-	}
-	o.Weights = make([]float64, r.Shards.Meta.Classes)
-	if r.Shards.Labels() == nil { // several labels a vertex, for which the model refuses weights
-		return o
-	}
-	count, total := r.trainingClasses()
-	for c, n := range count {
-		if n > 0 {
-			o.Weights[c] = float64(total) / (float64(len(count)) * float64(n))
+	if r.o.Loss.Balanced {
+		o.Weights = make([]float64, r.Shards.Meta.Classes)
+		if r.Shards.Labels() != nil { // else several labels a vertex: the model refuses weights
+			if err := r.balance(o.Weights); err != nil {
+				return err
+			}
 		}
 	}
-	return o
+	return comm.Agree(r.Comm, r.model.SetObjective(o))
+}
+
+// balance sets the weight of each class to the inverse of its share of the training seeds.
+// Collective.
+func (r *run) balance(weights []float64) error {
+	count, err := r.classes(r.Shards.Train)
+	if err != nil {
+		return err
+	}
+	total := 0
+	for _, n := range count {
+		total += n
+	}
+	for c, n := range count {
+		if n > 0 {
+			weights[c] = float64(total) / (float64(len(count)) * float64(n))
+		}
+	}
+	return nil
 }
 
 // majority returns the share, in the test set, of the class most frequent in training: what an
-// accuracy is held against, and no other metric.
-func (r *run) majority() *float64 {
-	labels := r.Shards.Labels()
-	if labels == nil || r.metric != Accuracy {
-		return nil
+// accuracy is held against, and no other metric. Collective.
+func (r *run) majority() (*float64, error) {
+	if r.Shards.Labels() == nil || r.metric != Accuracy {
+		return nil, nil
 	}
-	count, _ := r.trainingClasses()
-	most := 0
-	for c, n := range count {
-		if n > count[most] {
+	train, err := r.classes(r.Shards.Train)
+	if err != nil {
+		return nil, err
+	}
+	test, err := r.classes(r.Shards.Test)
+	if err != nil {
+		return nil, err
+	}
+	most, n := 0, 0
+	for c := range train {
+		if train[c] > train[most] {
 			most = c
 		}
+		n += test[c]
 	}
-	right, n := 0, 0
-	for p := range r.Shards.Meta.Parts {
-		for _, v := range r.Shards.Test(p) {
-			if labels[v] >= 0 {
-				n++
-			}
-			if labels[v] == int32(most) {
-				right++
-			}
-		}
-	}
-	share := float64(right) / float64(max(1, n))
-	return &share
+	share := float64(test[most]) / float64(max(1, n))
+	return &share, nil
 }

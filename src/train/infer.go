@@ -125,7 +125,8 @@ func (s *session) chunks(rowBytes int) (bounds []graph.VertexID, most int) {
 	budget := int64(chunkBytes / rowBytes)
 	bounds = []graph.VertexID{graph.VertexID(lo)}
 	for lo < end {
-		hi := s.topology.Graph.NextChunk(lo, end, budget)
+		first := int64(s.topology.First) // of the rows held here
+		hi := first + s.topology.Graph.NextChunk(lo-first, end-first, budget)
 		most = max(most, int(hi-lo))
 		bounds = append(bounds, graph.VertexID(hi))
 		lo = hi

@@ -42,7 +42,8 @@ func (r *run) memory() trace.Memory {
 	for _, item := range shared { // the caches of the node, in memory of its own
 		counted[item.Name] += item.Bytes
 	}
-	counted[trace.MemTopology], counted[trace.MemHeap], counted[trace.MemRuntime] = r.Shards.MappedBytes(), mem.HeapBytes(), r.runtime
+	counted[trace.MemTopology], counted[trace.MemIDs] = r.Shards.MappedBytes()
+	counted[trace.MemHeap], counted[trace.MemRuntime] = mem.HeapBytes(), r.runtime
 	counted[trace.MemFeatures] = r.store.Bytes()
 	var m trace.Memory
 	for _, name := range trace.MemoryItems {

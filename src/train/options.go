@@ -46,7 +46,7 @@ import (
 
 // Options say what is trained and how. All ranks must have the same.
 type Options struct {
-	job.Spec        // Ranks and RanksPerNode are those that Env has
+	job.Spec        // Ranks, RanksPerNode are Env's; Partitioned says how its Shards were opened
 	Mode     string // one of parallel.Modes; "" is parallel.ModeData
 
 	EvalEvery  int    // epochs; 0: after the last one only

@@ -20,6 +20,11 @@ type Rows struct {
 	Evictions    int64   `json:"evictions"`
 	Replacements int64   `json:"replacements"`
 	ScoreSeconds float64 `json:"score_seconds"`
+
+	// Of sampling a partitioned topology.
+	Asked         int64 `json:"asked_vertices"`
+	Drawn         int64 `json:"drawn_neighbours"`
+	SamplingBytes int64 `json:"sampling_bytes"`
 }
 
 // rowsOf puts counters under the names of reports. Bytes are rows times rowBytes: an identity that
@@ -31,5 +36,6 @@ func rowsOf(c trace.Counters, rowBytes int) Rows {
 		Fetched: c.Fetched(), Replacement: c.Replaced, Early: c.Early,
 		Remote: c.Remote, RemoteBytes: c.Remote * int64(rowBytes), HitRate: hit, BufferHitRate: buffer,
 		Evictions: c.Evictions, Replacements: c.Replacements, ScoreSeconds: c.Scoring.Seconds(),
+		Asked: c.Sampling.Asked, Drawn: c.Sampling.Drawn, SamplingBytes: c.Sampling.Bytes,
 	}
 }

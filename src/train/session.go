@@ -165,6 +165,7 @@ func (s *session) openRows(settings policy.Settings, at residence.Position, grad
 	o.Sample, o.Eval, o.MaxSeeds = s.o.Sample, s.o.Eval, s.job.Streams.MaxPiece()
 	o.Exchange, o.Cols, o.Resident = s.features.Exchange, s.Shards.Features, true
 	o.Gradients, o.Depth = gradients, s.o.Depth
+	o.SeedsElsewhere = s.o.GlobalSeeds
 	o.Labels, o.Targets, o.Classes = s.Shards.Labels(), s.Shards.Targets(), s.Shards.Classes
 	o.Policy, o.Ahead = s.cache.Dynamic()
 	if s.strategy, err = parallel.New(s.o.Mode, o); err != nil {
@@ -191,9 +192,17 @@ func (s *session) closeRows() error {
 
 // strategyOptions are what the strategies of training and of inference have in common.
 func (s *session) strategyOptions() parallel.Options {
-	return parallel.Options{
-		Comm: s.Comm, Topology: s.topology, Host: s.Host, Device: s.Device, Model: s.model, Workers: s.Workers,
+	o := parallel.Options{
+		Comm: s.Comm, Topology: s.topology, Host: s.Host, Device: s.Device, Model: s.model,
+		Workers: s.Workers, Kernel: s.o.Kernel,
 	}
+	if s.o.Partitioned {
+		o.Rows = make([]int64, s.Comm.Size()+1)
+		for r := range s.Comm.Size() {
+			_, o.Rows[r+1] = s.job.Vertices(r)
+		}
+	}
+	return o
 }
 
 // newPipe prepares minibatches for a strategy.

@@ -120,6 +120,9 @@ func (r *run) open() error {
 	if err = comm.Agree(r.Comm, r.openLocal()); err != nil {
 		return err
 	}
+	if err = r.setObjective(); err != nil {
+		return err
+	}
 	if err = r.openStore(); err != nil {
 		return err
 	}
@@ -154,9 +157,6 @@ func (r *run) open() error {
 // openLocal does what needs no other rank.
 func (r *run) openLocal() (err error) {
 	if err = r.openModel(); err != nil {
-		return err
-	}
-	if err = r.model.SetObjective(r.objective()); err != nil {
 		return err
 	}
 	r.streams, r.mine = r.job.Streams, r.job.Share(r.Comm.Rank())

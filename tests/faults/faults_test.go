@@ -29,6 +29,7 @@ import (
 var (
 	wanted = flag.Int("faults", 50, "how many faults to inject")
 	seed   = flag.Uint64("seed", 1, "of the random ones")
+	only   = flag.String("only", "", "of them, those whose description has this")
 )
 
 const (
@@ -67,7 +68,8 @@ type kind struct {
 
 // A fault at a point of training happens in the step that it names; preparation is steps ahead.
 var (
-	preparing = []string{fault.Sample, fault.Exchange}
+	asking    = []string{fault.Ask, fault.Reply} // on a partitioned topology alone
+	preparing = slices.Concat([]string{fault.Sample, fault.Exchange}, asking)
 	training  = []string{fault.Forward, fault.Allreduce}
 	working   = slices.Concat(preparing, training)
 )
@@ -118,14 +120,19 @@ type injection struct {
 	point             string
 	ranks             int
 	rank, epoch, step int
+	partitioned       bool // topology.kind
 }
 
 func (i injection) String() string {
-	if i.point == "" {
-		return fmt.Sprintf("%s, %d ranks", i.name, i.ranks)
+	where := ""
+	if i.partitioned {
+		where = ", topology partitioned"
 	}
-	return fmt.Sprintf("%s at %s, rank %d of %d, epoch %d, step %d", i.name, i.point, i.rank,
-		i.ranks, i.epoch, i.step)
+	if i.point == "" {
+		return fmt.Sprintf("%s, %d ranks%s", i.name, i.ranks, where)
+	}
+	return fmt.Sprintf("%s at %s, rank %d of %d, epoch %d, step %d%s", i.name, i.point, i.rank,
+		i.ranks, i.epoch, i.step, where)
 }
 
 // spec is the injection as HALOGNN_FAULTS has it. Some points know no epoch or step.
@@ -136,7 +143,8 @@ func (i injection) spec() string {
 		return ""
 	case fault.Evaluate:
 		epoch = i.epoch
-	case fault.Sample, fault.Exchange, fault.Forward, fault.Allreduce, fault.Loss:
+	case fault.Sample, fault.Ask, fault.Reply, fault.Exchange, fault.Forward, fault.Allreduce,
+		fault.Loss:
 		epoch, step = i.epoch, i.step
 	}
 	return fmt.Sprintf("%s=%s@%d:%d:%d", i.point, i.action, i.rank, epoch, step)
@@ -154,6 +162,7 @@ func (l *lab) place(random *rand.Rand, k kind, point string) injection {
 		i.rank = 0 // it alone writes
 	}
 	i.step = random.IntN(l.steps[i.ranks])
+	i.partitioned = slices.Contains(asking, point) || random.IntN(2) == 0
 	return i
 }
 
@@ -178,7 +187,8 @@ func (l *lab) injections() (all []injection) {
 		}
 		all = append(all, l.place(random, k, point))
 	}
-	return all
+	return slices.DeleteFunc(all,
+		func(i injection) bool { return !strings.Contains(i.String(), *only) })
 }
 
 func TestFaults(t *testing.T) {

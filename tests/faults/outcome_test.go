@@ -69,7 +69,11 @@ func (l *lab) inject(i injection, run string) (o outcome) {
 			}
 		}
 	}
-	o.job = l.start(i.ranks, spec, during, l.args(parts, run)...)
+	args := l.args(parts, run)
+	if i.partitioned {
+		args = append(args, "--set", "topology.kind=partitioned")
+	}
+	o.job = l.start(i.ranks, spec, during, args...)
 	o.judge(l, i)
 	if left := l.processes(run); len(left) > 0 {
 		o.bad("processes %v are left", left)

@@ -29,6 +29,7 @@ type shrink struct {
 	batch, workers int
 	perNode        int // 0: as launched
 	device, policy string
+	topology       string
 	file           string
 	page           int64         // the first that is lost
 	after          time.Duration // the beginning of the log
@@ -43,6 +44,9 @@ func (l *lab) drawShrink(random *rand.Rand, mpi bool) shrink {
 		device: pick("cpu", "ref"), policy: pick("none", "none", "vip", "lookahead"),
 		file:  pick("indices.npy", "indices.npy", "indptr.npy", "features"),
 		after: time.Duration(random.IntN(400)) * time.Millisecond,
+	}
+	if s.topology = "replicated"; s.policy == "none" {
+		s.topology = pick("replicated", "partitioned")
 	}
 	if random.IntN(4) == 0 {
 		s.ranks = 4
@@ -69,6 +73,7 @@ func (l *lab) command(s shrink, parts, run string) *exec.Cmd {
 		"compute.device=" + s.device, "cache.policy=" + s.policy, "cache.alpha=0.05",
 		fmt.Sprint("sample.batch=", s.batch), fmt.Sprint("run.ranks_per_node=", s.perNode),
 		fmt.Sprint("pipeline.depth=", s.depth), fmt.Sprint("pipeline.workers=", s.workers),
+		"topology.kind=" + s.topology,
 	} {
 		args = append(args, "--set", set)
 	}

@@ -44,9 +44,13 @@ func openJob(c comm.Comm, p *process, path string, sets []string, setUp *trace.S
 	}
 	setUp.Done(trace.SetUpLaunch)
 	j := &rankJob{process: p, comm: c, config: cfg}
-	shards, err := shard.Open(cfg.Data.Parts, shard.Options{
-		CopyTopology: cfg.Topology.Load == "copy", Stage: cfg.Run.StageDir,
-	})
+	o := shard.Options{CopyTopology: cfg.Topology.Load == "copy", Stage: cfg.Run.StageDir}
+	if cfg.Topology.Kind == config.TopologyPartitioned {
+		o.Rank, o.Ranks = c.Rank(), c.Size()
+		o.AllLabels, o.AllRows = cfg.Sample.Seeds == "global",
+			trainOptions(cfg).Model.Needs().Weights
+	}
+	shards, err := shard.Open(cfg.Data.Parts, o)
 	if agreed := comm.Agree(c, err); agreed != nil {
 		if shards != nil {
 			agreed = errors.Join(agreed, shards.UnlinkShared())

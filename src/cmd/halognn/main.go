@@ -79,8 +79,9 @@ func main() {
 		return usageError(fmt.Errorf("%s; see `%s --help`", flagFault(err), c.CommandPath()))
 	})
 	root.AddCommand(generateCommand(p), importCommand(p), partitionCommand(p), simulateCommand(),
-		planCommand(), blocksCommand(), configCommand(), trainCommand(p), inferCommand(p),
-		reportCommand(), checkCommand(), versionCommand(), doctorCommand(p), manCommand())
+		analyzeCommand(), planCommand(), blocksCommand(), configCommand(), trainCommand(p),
+		inferCommand(p), reportCommand(), checkCommand(), versionCommand(), doctorCommand(p),
+		manCommand())
 	must(root.RegisterFlagCompletionFunc("log-format",
 		cobra.FixedCompletions(logFormats, cobra.ShellCompDirectiveNoFileComp)))
 	for _, c := range root.Commands() {

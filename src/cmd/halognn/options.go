@@ -42,6 +42,8 @@ func trainOptions(c *config.Config) train.Options {
 			GlobalSeeds:   c.Sample.Seeds == "global",
 			StreamPerPart: c.Sample.Streams == "part",
 			Seed:          uint64(c.Train.Seed), Epochs: c.Train.Epochs, Depth: c.Pipeline.Depth,
+			Partitioned: c.Topology.Kind == config.TopologyPartitioned,
+			Kernel:      kernels[c.Sample.Kernel],
 			Cache: policy.Settings{
 				Policy: c.Cache.Policy, Alpha: c.Cache.Alpha, HaloFraction: c.Cache.HaloFraction,
 				HaloHops: c.Cache.HaloHops, Placement: c.Cache.Placement, PeerCost: c.Cache.PeerCost,
@@ -71,6 +73,9 @@ func objective(c *config.Config) train.LossOptions {
 var layouts = map[string]cache.Layout{
 	"auto": cache.LayoutAuto, "dense": cache.LayoutDense, "compact": cache.LayoutCompact,
 }
+
+var kernels = map[string]sample.Kernel{"fused": sample.KernelFused,
+	config.KernelCOO: sample.KernelCOO}
 
 var sumModes = map[string]comm.SumMode{
 	"auto": comm.SumAuto, "reproducible": comm.SumReproducible, "mpi": comm.SumFast,

@@ -32,6 +32,7 @@ func TestWordsOfTheConfig(t *testing.T) {
 		"compute.gpu_reads": {residence.ReadsAuto, residence.ReadsCopy, residence.ReadsMapped},
 		"cache.placement":   {policy.PlacementOwn, policy.PlacementGroup},
 		"cache.scores":      slices.Collect(maps.Keys(layouts)),
+		"sample.kernel":     slices.Collect(maps.Keys(kernels)),
 		"train.allreduce":   slices.Collect(maps.Keys(sumModes)),
 	} {
 		got := config.Words(key)

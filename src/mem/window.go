@@ -1,0 +1,78 @@
+package mem
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrWindow is wrapped by the errors about a byte of a file that lies outside its window.
+var ErrWindow = errors.New("the byte lies outside the part of the file that this rank holds")
+
+// MapWindow maps the bytes [lo, hi) of a file where they would lie if the whole were mapped: Bytes
+// is as long as the file, so offsets stay what they are, but of the rest it has the addresses
+// alone, no memory, and reading it is an error of Guard. Pages at both ends are mapped whole.
+//
+//	file     |-----------------|=========|--------------|
+//	Bytes    | no access       | pages   | no access    |
+//
+// With copied, the bytes are read once into memory of this process, for file systems on which
+// faulting page by page is slow.
+func MapWindow(path string, lo, hi int64, copied bool) (*File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if lo < 0 || hi < lo || hi > info.Size() {
+		return nil, fmt.Errorf("%s: bytes %d to %d of %d cannot be mapped",
+			path, lo, hi, info.Size())
+	}
+	m := &File{path: path}
+	if info.Size() > 0 {
+		m.data, err = mapPages(-1, int(info.Size()), unix.PROT_NONE,
+			unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
+		if err == nil && hi > lo {
+			err = m.fill(f, lo, hi, copied)
+		}
+		if err != nil {
+			return nil, errors.Join(
+				fmt.Errorf("memory-mapping %s (bytes %d to %d): %w", path, lo, hi, err), m.unmap())
+		}
+	}
+	m.register()
+	return m, nil
+}
+
+// fill puts the pages of [lo, hi), which is not empty, in their place.
+func (m *File) fill(f *os.File, lo, hi int64, copied bool) error {
+	page := int64(unix.Getpagesize())
+	lo = lo / page * page
+	hi = min((hi+page-1)/page*page, int64(len(m.data)))
+	m.window = [2]int{int(lo), int(hi)}
+	at := unsafe.Pointer(&m.data[lo])
+	if !copied {
+		_, err := unix.MmapPtr(int(f.Fd()), lo, at, uintptr(hi-lo), unix.PROT_READ,
+			unix.MAP_SHARED|unix.MAP_FIXED)
+		return err
+	}
+	pages := m.data[lo:hi]
+	if err := unix.Mprotect(pages, unix.PROT_READ|unix.PROT_WRITE); err != nil {
+		return err
+	}
+	if _, err := io.ReadFull(io.NewSectionReader(f, lo, hi-lo), pages); err != nil {
+		return err
+	}
+	return unix.Mprotect(pages, unix.PROT_READ)
+}
+
+// Window returns the bytes [lo, hi) that may be read: all that Map has mapped.
+func (m *File) Window() (lo, hi int) { return m.window[0], m.window[1] }

@@ -1,0 +1,331 @@
+package parallel
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"halognn/src/comm"
+	"halognn/src/fault"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/sample"
+	"halognn/src/trace"
+)
+
+// remoteDrawer draws minibatches where every rank holds the in-edges of its own vertices alone. A
+// hop whose frontier others own takes two rounds, each a collective of the pipeline:
+//
+//	local     collective                 local      collective                   local
+//	sample ──> ask 2 ──────────────────> answer 2 ──> reply 2 ─────────────────> extend 2 ──> ask 3
+//	seeds,     counts and words, ids     draws for    sizes, neighbours          block,
+//	hop 1      to the owners             the askers   back                       next frontier
+//
+// A round first sends arrays of known length, counts or sizes, and then the arrays whose lengths
+// these are. Whoever waits for the first half starts the second: to the pipeline a round is one
+// collective, whose end waits for nothing but its start on all ranks.
+//
+// Every round has a communicator of its own, on which all ranks start first and second halves in
+// turn, minibatch by minibatch. The schedule sees to that: within a tick the older minibatch goes
+// first, so (i+1, c) starts after (i, c+1), which needs the end of (i, c), its second half
+// included. A round is never the last collective of a minibatch, to which this would not apply.
+//
+// The key of a minibatch stays with its rank: owners are sent the word that names the draws, and so
+// make those that the rank would make itself.
+type remoteDrawer struct {
+	o           DrawerOptions
+	rank, ranks int
+	parts       graph.PartIndex // of ranks
+	first       int             // the first hop that has rounds
+	ask, reply  []comm.Comm     // by hop, from first
+	ones        []int           // [K] one count for every rank
+	samplers    chan *sample.Remote
+	begin       func(*Minibatch) error // before a minibatch is drawn
+	end         func(*Minibatch)       // when it is
+}
+
+// remoteDraws is what a minibatch carries from round to round. Arrays are reused by the next hop.
+type remoteDraws struct {
+	trace.Sampling
+	asking sample.Asking
+	answer sample.Answer
+
+	d           *remoteDrawer
+	comm        comm.Comm // of the round under way
+	half        request   // its first half
+	asks, asked []int64   // [2K] count and word, by rank: sent, received
+	words       []uint64  // [K] received
+	wanted      []int     // [K] vertices that each rank asks for
+	wantIDs     []graph.VertexID
+	edges       []int // [K] neighbours that each rank returns
+}
+
+// newRemoteDrawer makes the samplers and communicators. rows [K+1] are the first vertices of each
+// rank; elsewhere says that seeds may be vertices of any rank. Collective.
+func newRemoteDrawer(
+	c comm.Comm, rows []int64, elsewhere bool, o DrawerOptions,
+	begin func(*Minibatch) error, end func(*Minibatch),
+) (*remoteDrawer, error) {
+	d := &remoteDrawer{
+		o: o, rank: c.Rank(), ranks: c.Size(), parts: graph.NewPartIndex(rows), first: 2,
+		samplers: make(chan *sample.Remote, o.Samplers), begin: begin, end: end,
+	}
+	if elsewhere {
+		d.first = 1
+	}
+	for range d.ranks {
+		d.ones = append(d.ones, 1)
+	}
+	for range o.Samplers {
+		s, err := sample.NewRemote(o.Topology, o.Sampling)
+		if err != nil {
+			return nil, errors.Join(err, d.close())
+		}
+		d.samplers <- s
+	}
+	for range d.rounds() {
+		ask, err := c.Dup()
+		if err != nil {
+			return nil, errors.Join(err, d.close())
+		}
+		d.ask = append(d.ask, ask)
+		reply, err := c.Dup()
+		if err != nil {
+			return nil, errors.Join(err, d.close())
+		}
+		d.reply = append(d.reply, reply)
+	}
+	return d, nil
+}
+
+// hops of a minibatch.
+func (d *remoteDrawer) hops() int { return d.o.Sampling.Hops() }
+
+// rounds returns how many hops ask other ranks.
+func (d *remoteDrawer) rounds() int {
+	if d.ranks == 1 {
+		return 0
+	}
+	return max(0, d.hops()+1-d.first)
+}
+
+// close frees samplers and communicators.
+func (d *remoteDrawer) close() error {
+	close(d.samplers)
+	for s := range d.samplers {
+		s.Free()
+	}
+	var errs []error
+	for _, c := range slices.Concat(d.ask, d.reply) {
+		errs = append(errs, c.Free())
+	}
+	return errors.Join(errs...)
+}
+
+// Bytes returns the memory of the samplers. None may be drawing.
+func (d *remoteDrawer) Bytes() (bytes int64) {
+	for range len(d.samplers) {
+		s := <-d.samplers
+		bytes += s.Bytes()
+		d.samplers <- s
+	}
+	return bytes
+}
+
+// stages are those from the seeds to the blocks.
+func (d *remoteDrawer) stages() []Stage {
+	stages := []Stage{local(trace.Sample, "sample", d.sample)}
+	for i := range d.rounds() {
+		h := d.first + i
+		name := func(what string) string { return fmt.Sprintf("%s %d", what, h) }
+		stages = append(stages,
+			collective(trace.Ask, name("ask"), func(m *Minibatch) (request, error) {
+				return d.startAsk(m, d.ask[i])
+			}, nil),
+			local(trace.Sample, name("answer"), d.answer),
+			collective(trace.Ask, name("reply"), func(m *Minibatch) (request, error) {
+				return d.startReply(m, d.reply[i])
+			}, nil),
+			local(trace.Sample, name("extend"), func(m *Minibatch) error { return d.extend(m, h) }))
+	}
+	return stages
+}
+
+// with runs f with a sampler. It waits for none: there are as many as goroutines in the pool.
+func (d *remoteDrawer) with(f func(s *sample.Remote) error) error {
+	s := <-d.samplers
+	defer func() { d.samplers <- s }()
+	if err := f(s); err != nil {
+		return fmt.Errorf("sampling: %w", err)
+	}
+	return nil
+}
+
+// sample makes the hops that need no other rank, and asks for the first that does.
+func (d *remoteDrawer) sample(m *Minibatch) error {
+	if err := d.begin(m); err != nil {
+		return err
+	}
+	m.Scored, m.draws.Sampling = m.Seeds, trace.Sampling{}
+	alone := d.hops() - d.rounds()
+	return d.with(func(s *sample.Remote) error {
+		if err := s.Begin(&m.Sampled, m.Seeds, d.hops()); err != nil {
+			return err
+		}
+		d.o.copyLabels(m)
+		for h := 1; h <= alone; h++ {
+			d.group(m, s, h)
+			if n := len(m.draws.asking.IDs); n > 0 {
+				return fmt.Errorf("%d seeds belong to other ranks; this is a bug in halognn", n)
+			}
+			err := errors.Join(s.Draw(&m.draws.asking), s.Extend(&m.Sampled, h, &m.draws.asking))
+			if err != nil {
+				return err
+			}
+		}
+		d.next(m, s, alone+1)
+		return nil
+	})
+}
+
+// next groups the frontier for hop h, or completes the minibatch after the last one.
+func (d *remoteDrawer) next(m *Minibatch, s *sample.Remote, h int) {
+	if h <= d.hops() {
+		d.group(m, s, h)
+		return
+	}
+	s.End(&m.Sampled)
+	m.Digest, m.Edges = m.Sampled.Digest(), m.Sampled.EdgesDigest(m.Key)
+	d.end(m)
+}
+
+func (d *remoteDrawer) group(m *Minibatch, s *sample.Remote, h int) {
+	m.draws.asking.Ask(&d.parts, d.ranks, d.rank, m.Sampled.Frontier,
+		m.Key.Word(h), s.Fanout(h, m.Train))
+}
+
+// startAsk tells every rank how many of its vertices the minibatch asks for, and under which word;
+// the ids follow.
+func (d *remoteDrawer) startAsk(m *Minibatch, c comm.Comm) (request, error) {
+	if err := d.point(fault.Ask, m); err != nil {
+		return nil, err
+	}
+	r := &m.draws
+	r.comm, r.d = c, d
+	r.asks, r.asked = mem.Grow(r.asks, 2*d.ranks), mem.Grow(r.asked, 2*d.ranks)
+	if len(r.wanted) != d.ranks {
+		r.wanted, r.words = make([]int, d.ranks), make([]uint64, d.ranks)
+		r.edges = make([]int, d.ranks)
+	}
+	for k, n := range r.asking.Count {
+		r.asks[2*k], r.asks[2*k+1] = int64(n), int64(r.asking.Word)
+	}
+	r.Asked += int64(len(r.asking.IDs))
+	r.Rounds++
+	r.Bytes += int64(d.ranks) * sample.AskBytes
+	r.half = c.StartAlltoallv(
+		mem.Bytes(r.asks), mem.Bytes(r.asked), d.ones, d.ones, sample.AskBytes)
+	return (*askRound)(r), nil
+}
+
+// point is where tests let a training minibatch go wrong.
+func (d *remoteDrawer) point(name string, m *Minibatch) error {
+	if !m.Train {
+		return nil
+	}
+	return fault.At(name, d.rank, m.Key.Epoch, m.Key.Step)
+}
+
+// askRound and replyRound are a minibatch's round of which the first half is under way.
+type askRound remoteDraws
+type replyRound remoteDraws
+
+// Wait completes the first half, and starts and completes the second.
+func (r *askRound) Wait() error {
+	if err := r.half.Wait(); err != nil {
+		return err
+	}
+	total, most := 0, int64(r.d.o.Topology.Graph.NumVertices())
+	for k := range r.wanted {
+		n := r.asked[2*k]
+		if n < 0 || n > most {
+			return fmt.Errorf("rank %d asks for the neighbours of %d vertices of rank %d, which "+
+				"has fewer; the two see different parts or memory is damaged", k, n, r.d.rank)
+		}
+		r.wanted[k], r.words[k] = int(n), uint64(r.asked[2*k+1])
+		total += int(n)
+	}
+	r.wantIDs = mem.Grow(r.wantIDs[:0], total)
+	r.Answered += int64(total)
+	r.Rounds++
+	r.Bytes += int64(len(r.asking.IDs)) * sample.VertexBytes
+	return r.comm.StartAlltoallv(
+		mem.Bytes(r.asking.IDs), mem.Bytes(r.wantIDs), r.asking.Count, r.wanted,
+		sample.VertexBytes).Wait()
+}
+
+// answer draws for whoever asks, and for the minibatch's own vertices.
+func (d *remoteDrawer) answer(m *Minibatch) error {
+	r := &m.draws
+	return d.with(func(s *sample.Remote) error {
+		r.asking.Room(nil)
+		err := s.Answer(&r.answer, r.wantIDs, r.wanted, r.words, r.asking.Fanout)
+		return errors.Join(err, s.Draw(&r.asking))
+	})
+}
+
+// startReply sends everyone the sizes of what its vertices have drawn; the neighbours follow.
+func (d *remoteDrawer) startReply(m *Minibatch, c comm.Comm) (request, error) {
+	if err := d.point(fault.Reply, m); err != nil {
+		return nil, err
+	}
+	r := &m.draws
+	r.comm = c
+	r.Rounds++
+	r.Bytes += int64(len(r.answer.Sizes))
+	width := sample.SizeBytes(r.asking.Fanout)
+	r.half = c.StartAlltoallv(r.answer.Sizes, r.asking.Sizes, r.wanted, r.asking.Count, width)
+	return (*replyRound)(r), nil
+}
+
+// Wait is as that of askRound.
+func (r *replyRound) Wait() error {
+	if err := r.half.Wait(); err != nil {
+		return err
+	}
+	if err := r.asking.Edges(r.edges); err != nil {
+		return err
+	}
+	r.asking.Room(r.edges)
+	r.Drawn += int64(len(r.asking.Neighbours))
+	r.Rounds++
+	r.Bytes += int64(len(r.answer.Neighbours)) * sample.VertexBytes
+	return r.comm.StartAlltoallv(mem.Bytes(r.answer.Neighbours), mem.Bytes(r.asking.Neighbours),
+		r.answer.Edges, r.edges, sample.VertexBytes).Wait()
+}
+
+// extend numbers what has come back, and asks for the next hop.
+func (d *remoteDrawer) extend(m *Minibatch, h int) error {
+	return d.with(func(s *sample.Remote) error {
+		if err := s.Extend(&m.Sampled, h, &m.draws.asking); err != nil {
+			return err
+		}
+		d.next(m, s, h+1)
+		return nil
+	})
+}
+
+// bytes returns the memory of the arrays.
+func (r *remoteDraws) bytes() int64 {
+	return r.asking.Bytes() + r.answer.Bytes() +
+		int64(cap(r.asks)+cap(r.asked))*8 + int64(cap(r.wantIDs))*4
+}
+
+// free returns the arrays.
+func (r *remoteDraws) free() {
+	r.asking.Free()
+	r.answer.Free()
+	mem.Free(r.asks)
+	mem.Free(r.asked)
+	mem.Free(r.wantIDs)
+}

@@ -1,0 +1,245 @@
+// Package ranking keeps on disk which remote vertices a static cache would hold for each rank of a
+// job, best first. Ranking reads the whole graph; whoever reads a ranking need not.
+//
+//	parts, job ──> Write ──> PARTS/analysis/vip-0123456789abcdef/
+//	                           meta.json            what it was computed for, expected rows
+//	                           rank-0000.npy        int32   [n] vertices, best first
+//	                           rank-0000-reads.npy  float32 [n] how likely a minibatch reads each
+//	                           rank-0001.npy  ...
+//	run ──> Open ──> Hold(rank, capacity): what policy.Policy.Hold says, and the rows that are left
+//
+// The name of a directory has a hash of all that the ranking depends on, so a run finds its own or
+// none. The package ranks nothing itself: policy and access do.
+package ranking
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+
+	"halognn/src/access"
+	"halognn/src/graph"
+	"halognn/src/job"
+	"halognn/src/mem"
+	"halognn/src/npy"
+	"halognn/src/policy"
+	"halognn/src/rundir"
+)
+
+// Dir is the directory of rankings in a PARTS directory.
+const Dir = "analysis"
+
+const (
+	format   = 1
+	metaFile = "meta.json"
+)
+
+// ErrMissing is wrapped by the error about a ranking that has not been written, or not far enough.
+var ErrMissing = errors.New("the vertices have not been ranked for this run")
+
+// Meta is meta.json.
+type Meta struct {
+	Format int     `json:"format"`
+	For    Purpose `json:"for"`
+	Ranks  []Rank  `json:"ranks"`
+}
+
+// Purpose is all that a ranking depends on.
+type Purpose struct {
+	Parts    string           `json:"parts"` // shard.Shards.Identity
+	Policy   string           `json:"policy"`
+	HaloHops int              `json:"halo_hops"`
+	Local    [][]access.Range `json:"local"` // of each rank: rows that it reads in memory
+	Fanouts  []int            `json:"fanouts"`
+	Batch    int              `json:"batch"`
+	Global   [2]bool          `json:"global"`      // batch, seeds
+	PerPart  bool             `json:"per_part"`    // streams
+	Seed     uint64           `json:"seed"`        // of policies that count accesses
+	Epochs   int              `json:"epochs"`      // of those that count the run's own
+	Kind     string           `json:"sample_kind"` // of sampling
+}
+
+// Rank is what meta.json says of one rank.
+type Rank struct {
+	Vertices int     `json:"vertices"` // ranked
+	All      bool    `json:"all"`      // there are no more that the policy would keep
+	Expected float64 `json:"expected"` // remote rows of a minibatch without a cache
+}
+
+// of returns the purpose of a policy's ranking for a job.
+func of(j *job.Job, p *policy.Policy) Purpose {
+	purpose := Purpose{
+		Parts: j.Shards.Identity(), Policy: p.Name, HaloHops: j.Cache.HaloHops,
+		Fanouts: j.Sample.Fanouts, Kind: string(j.Sample.Kind), Batch: j.Batch,
+		Global: [2]bool{j.GlobalBatch, j.GlobalSeeds}, PerPart: j.StreamPerPart,
+	}
+	for r := range j.Ranks {
+		purpose.Local = append(purpose.Local, j.Local(r))
+	}
+	if p.Counts {
+		purpose.Seed, purpose.Epochs = j.Seed, j.Epochs
+	}
+	return purpose
+}
+
+// path returns where a ranking lies.
+func (p *Purpose) path(parts string) string {
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // numbers and words
+	}
+	return filepath.Join(parts, Dir, fmt.Sprintf("%s-%016x", p.Policy, xxhash.Sum64(text)))
+}
+
+func idsFile(rank int) string   { return fmt.Sprintf("rank-%04d.npy", rank) }
+func readsFile(rank int) string { return fmt.Sprintf("rank-%04d-reads.npy", rank) }
+
+// Write ranks for every rank of a job by a static policy, as far as a cache of alpha reaches, and
+// returns the directory. One that is there is written anew. Time and memory are those of the
+// policy's ranking, for one rank after the other; the graph is mapped.
+func Write(
+	j *job.Job, p *policy.Policy, m *access.Graph, alpha float64, workers int,
+) (string, error) {
+	meta := Meta{Format: format, For: of(j, p)}
+	path := meta.For.path(j.Shards.Dir)
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return "", err
+	}
+	making, err := os.MkdirTemp(filepath.Dir(path), filepath.Base(path)+".tmp-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(making) // of no effect once renamed
+	capacity := access.Capacity(alpha, j.Shards.Vertices, j.Ranks)
+	for r := range j.Ranks {
+		rank, err := write(making, r, p, m, j.Workload(r, workers), capacity)
+		if err != nil {
+			return "", fmt.Errorf("rank %d: %w", r, err)
+		}
+		meta.Ranks = append(meta.Ranks, rank)
+	}
+	text, err := json.MarshalIndent(&meta, "", " ")
+	if err != nil {
+		return "", err
+	}
+	if err := rundir.WriteFile(filepath.Join(making, metaFile), append(text, '\n')); err != nil {
+		return "", err
+	}
+	if err := errors.Join(os.Chmod(making, 0o755), os.RemoveAll(path)); err != nil {
+		return "", err
+	}
+	return path, os.Rename(making, path)
+}
+
+// write ranks for one rank.
+func write(
+	dir string, rank int, p *policy.Policy, m *access.Graph, r *access.Workload, capacity int,
+) (of Rank, err error) {
+	score, err := p.Rank(m, r)
+	if err != nil {
+		return of, err
+	}
+	defer mem.Free(score)
+	held, err := m.Top(score, r.Local, capacity)
+	if err != nil {
+		return of, err
+	}
+	defer mem.Free(held)
+	m.BestFirst(held, score)
+	reads, err := m.Reads(r)
+	if err != nil {
+		return of, err
+	}
+	defer mem.Free(reads)
+	if of.Expected, err = access.Expected(reads, r.Local, nil); err != nil {
+		return of, err
+	}
+	of.Vertices, of.All = len(held), len(held) < capacity
+	likely := make([]float32, len(held))
+	for i, v := range held {
+		likely[i] = reads[v]
+	}
+	ids := make([]int32, len(held))
+	for i, v := range held {
+		ids[i] = int32(v)
+	}
+	_, err1 := npy.WriteFile(filepath.Join(dir, idsFile(rank)), ids, len(ids))
+	_, err2 := npy.WriteFile(filepath.Join(dir, readsFile(rank)), likely, len(likely))
+	return of, errors.Join(err1, err2)
+}
+
+// Ranking is one that has been written.
+type Ranking struct {
+	Meta
+	path     string
+	vertices int64
+}
+
+// Open finds the ranking of a policy for a job. One that has not been written is ErrMissing.
+func Open(j *job.Job, p *policy.Policy) (*Ranking, error) {
+	purpose := of(j, p)
+	r := &Ranking{path: purpose.path(j.Shards.Dir), vertices: j.Shards.Vertices}
+	text, err := os.ReadFile(filepath.Join(r.path, metaFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s is not there", ErrMissing, r.path)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &r.Meta)
+	}
+	if err == nil && (r.Format != format || len(r.Ranks) != j.Ranks) {
+		err = fmt.Errorf("format %d, %d ranks; this program reads format %d, the job has %d ranks",
+			r.Format, len(r.Ranks), format, j.Ranks)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; write it again with `halognn analyze`", r.path, err)
+	}
+	return r, nil
+}
+
+// Hold returns the vertices that a rank's cache of so many rows holds, ascending, outside the Go
+// heap, and the remote rows that a minibatch is expected to read beside them. A ranking that ends
+// before is ErrMissing.
+func (r *Ranking) Hold(rank, capacity int) (held []graph.VertexID, left float64, err error) {
+	of := r.Ranks[rank]
+	if capacity > of.Vertices && !of.All {
+		return nil, 0, fmt.Errorf("%w: %s ranks %d vertices for rank %d, but its cache holds %d",
+			ErrMissing, r.path, of.Vertices, rank, capacity)
+	}
+	n := min(capacity, of.Vertices)
+	ids := make([]int32, n)
+	likely := make([]float32, n)
+	if err := errors.Join(
+		first(filepath.Join(r.path, idsFile(rank)), of.Vertices, ids),
+		first(filepath.Join(r.path, readsFile(rank)), of.Vertices, likely)); err != nil {
+		return nil, 0, err
+	}
+	left = of.Expected
+	held = mem.Make[graph.VertexID](n)
+	for i, v := range ids {
+		if int64(v) < 0 || int64(v) >= r.vertices {
+			mem.Free(held)
+			return nil, 0, fmt.Errorf("%s: vertex %d: %w; write it again with `halognn analyze`",
+				filepath.Join(r.path, idsFile(rank)), v, graph.ErrVertexRange)
+		}
+		held[i] = graph.VertexID(v)
+		left -= float64(likely[i])
+	}
+	slices.Sort(held)
+	return held, max(0, left), nil
+}
+
+// first reads the first elements of a file of n.
+func first[T npy.Element](path string, n int, dst []T) error {
+	a, err := npy.Map[T](path, n)
+	if err != nil {
+		return fmt.Errorf("%w; write it again with `halognn analyze`", err)
+	}
+	copy(dst, a.Data)
+	return a.Close()
+}

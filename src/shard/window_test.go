@@ -1,0 +1,175 @@
+package shard
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"halognn/src/dataset"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/npy"
+)
+
+// A rank of a partitioned topology reads its own rows where the whole file would have them, and
+// nothing else: the other ranges of its files may hold anything, and touching their pages is an
+// error.
+func TestRankOpensItsOwnRows(t *testing.T) {
+	for _, task := range []string{dataset.Multiclass, dataset.Multilabel} {
+		ds := makeDataset(t, rand.New(rand.NewPCG(1, 4)), 20000, dataset.Meta{
+			Name: "wide", Task: task, Features: 1, Classes: 3,
+		})
+		dir := write(t, ds, 4)
+		whole := open(t, dir, Options{})
+		for _, ranks := range []int{1, 2, 4} {
+			for rank := range ranks {
+				first, last := whole.Offsets[rank*4/ranks], whole.Offsets[(rank+1)*4/ranks]
+				damaged := copyDir(t, dir)
+				rowsOf := whole.topology.Graph.Indptr
+				spoil(t, damaged, "indices.npy", 4, rowsOf[first], rowsOf[last])
+				spoil(t, damaged, "indptr.npy", 8, first, last+1)
+				spoil(t, damaged, "labels.npy",
+					int64(whole.Files["labels.npy"].Bytes)/whole.Vertices, first, last)
+				for _, o := range []Options{
+					{Rank: rank, Ranks: ranks},
+					{Rank: rank, Ranks: ranks, CopyTopology: true, SharedMemory: t.TempDir()},
+					{Rank: rank, Ranks: ranks, Stage: t.TempDir()},
+				} {
+					s := open(t, damaged, o)
+					g, w := &s.Topology().Graph, &whole.topology.Graph
+					if s.Topology().First != graph.VertexID(first) ||
+						g.NumVertices() != int(last-first) {
+						t.Fatalf("rank %d of %d holds %d rows from %d", rank, ranks,
+							g.NumVertices(), s.Topology().First)
+					}
+					for v := first; v < last; v++ {
+						if !slices.Equal(g.InNeighbours(graph.VertexID(v-first)),
+							w.InNeighbours(graph.VertexID(v))) {
+							t.Fatalf("rank %d of %d: other neighbours of vertex %d", rank, ranks, v)
+						}
+						if task == dataset.Multiclass && s.Labels()[v] != whole.Labels()[v] ||
+							task == dataset.Multilabel &&
+								s.Targets()[3*v+2] != whole.Targets()[3*v+2] {
+							t.Fatalf("rank %d of %d: another label of vertex %d", rank, ranks, v)
+						}
+					}
+					err := mem.Guard(func() error {
+						sum := graph.VertexID(0)
+						for _, u := range g.Indices {
+							sum += u
+						}
+						if sum == 1 {
+							return errors.New("the sum")
+						}
+						return nil
+					})
+					if (ranks > 1) != errors.Is(err, mem.ErrWindow) || ranks > 1 &&
+						!strings.Contains(err.Error(), "indices.npy") {
+						t.Errorf("rank %d of %d reads all neighbours: %v", rank, ranks, err)
+					}
+					rows, common := s.MappedBytes()
+					allRows, allCommon := whole.MappedBytes()
+					own := (last-first+1)*8 + (rowsOf[last]-rowsOf[first]+last-first)*4
+					if task == dataset.Multilabel {
+						own += (last - first) * (3 - 4)
+					}
+					if rows < own || rows > own+6*int64(os.Getpagesize()) || rows > allRows ||
+						common != allCommon {
+						t.Errorf("rank %d of %d maps %d and %d bytes of %d and %d; its rows are %d",
+							rank, ranks, rows, common, allRows, allCommon, own)
+					}
+				}
+			}
+		}
+	}
+	ds := small(t)
+	if _, err := Open(write(t, ds, 4), Options{Ranks: 3}); !errors.Is(err, ErrRanks) {
+		t.Errorf("4 parts on 3 ranks: %v", err)
+	}
+}
+
+// spoil overwrites the rows of a file outside [first, last).
+func spoil(t *testing.T, dir, name string, rowBytes, first, last int64) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, begin, err := npy.ReadHeader(f)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for i := int64(begin); i < int64(len(content)); i++ {
+		if i < int64(begin)+first*rowBytes || i >= int64(begin)+last*rowBytes {
+			content[i] = 0xFE
+		}
+	}
+	if err := os.WriteFile(path, content, 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// copyDir copies a directory with its parts.
+func copyDir(t *testing.T, dir string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "parts")
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// Row pointers or labels of all vertices are opened for those that ask for them; edges of others
+// are not there all the same.
+func TestRankOpensWhatItsModelReads(t *testing.T) {
+	ds := makeDataset(t, rand.New(rand.NewPCG(1, 5)), 20000, dataset.Meta{
+		Name: "wide", Task: dataset.Multiclass, Features: 1, Classes: 3,
+	})
+	dir := write(t, ds, 2)
+	whole := open(t, dir, Options{})
+	allRows, allCommon := whole.MappedBytes()
+	for _, o := range []Options{{AllRows: true}, {AllLabels: true}} {
+		o.Rank, o.Ranks = 1, 2
+		s := open(t, dir, o)
+		first := whole.Offsets[1]
+		topology := s.Topology()
+		err := mem.Guard(func() error {
+			if o.AllLabels && !slices.Equal(s.Labels(), whole.Labels()) {
+				return errors.New("other labels")
+			}
+			for v := graph.VertexID(0); o.AllRows && int64(v) < whole.Vertices; v++ {
+				if topology.Degree(v) != whole.Topology().Degree(v) {
+					return errors.New("another degree")
+				}
+			}
+			return nil
+		})
+		if err != nil || (topology.Rows != nil) != o.AllRows {
+			t.Errorf("%+v: %v", o, err)
+		}
+		if v := graph.VertexID(first); topology.Degree(v) != whole.Topology().Degree(v) {
+			t.Errorf("%+v: another degree of the first own vertex", o)
+		}
+		err = mem.Guard(func() error {
+			if topology.Graph.Indices[0] == -1 {
+				return errors.New("an edge")
+			}
+			return nil
+		})
+		if !errors.Is(err, mem.ErrWindow) {
+			t.Errorf("%+v: an edge of another rank: %v", o, err)
+		}
+		if rows, common := s.MappedBytes(); rows > allRows*2/3 || common <= allCommon {
+			t.Errorf("%+v: %d and %d bytes of %d and %d", o, rows, common, allRows, allCommon)
+		}
+	}
+}

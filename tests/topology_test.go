@@ -1,0 +1,339 @@
+package tests
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"halognn/src/policy"
+	"halognn/src/sample"
+	"halognn/src/trace"
+)
+
+// Where the topology lies changes no number: ranks that hold the in-edges of their own vertices
+// alone come to the bits of ranks that hold all, in training, evaluation and the final test, on any
+// number of ranks. What a rank does not hold cannot be read: its pages are not there
+// (shard.Options.Rank).
+func TestPartitionedTopologyChangesNoNumber(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	parts := smallParts.dir(t)
+	multilabel := partitioned(t,
+		handmade{task: "multilabel"}.write(t, filepath.Join(t.TempDir(), "data")), 4, "ldg",
+		"--allow-imbalance")
+	for _, c := range []struct {
+		parts string
+		ranks int
+		sets  []string
+	}{
+		{parts, 1, []string{"cache.policy=none"}},
+		{parts, 2, []string{"cache.policy=sieve", "run.ranks_per_node=1"}},
+		{parts, 4, []string{"cache.policy=none", "run.ranks_per_node=1", "pipeline.depth=6",
+			"pipeline.workers=3"}},
+		{parts, 8, []string{"cache.policy=sieve", "run.ranks_per_node=2", "pipeline.depth=0"}},
+		{parts, 4, []string{"cache.policy=none", "sample.streams=part", "sample.seeds=global",
+			"train.eval_mode=full", "topology.load=copy"}},
+		{parts, 2, []string{"cache.policy=none", "model.layers=1", "sample.fanouts=4"}},
+		{parts, 2, []string{"cache.policy=none", "model.layers=3", "sample.fanouts=300,2,1",
+			"sample.eval_fanouts=2,2,2"}},
+		{parts, 2, []string{"cache.policy=none", "model.kind=mlp"}},
+		{parts, 4, []string{"cache.policy=none", "model.layers=3", "sample.fanouts=4,3,2",
+			"sample.kernel=coo"}},
+		{parts, 2, []string{"cache.policy=none", "model.kind=gcn"}},
+		{parts, 4, []string{"cache.policy=none", "model.kind=gcn", "model.gcn_norm=both",
+			"run.ranks_per_node=1",
+			"train.eval_mode=full"}},
+		{parts, 2, []string{"cache.policy=sieve", "model.kind=gin", "run.ranks_per_node=1",
+			"train.class_weights=balanced"}},
+		{parts, 4, []string{"cache.policy=none", "model.kind=gat", "sample.seeds=global",
+			"run.ranks_per_node=2"}},
+		{multilabel, 4, []string{"cache.policy=sieve", "run.ranks_per_node=1", "run.stage_dir=" +
+			t.TempDir()}},
+	} {
+		t.Run(fmt.Sprint(c.ranks, " ranks ", c.sets), func(t *testing.T) {
+			t.Parallel()
+			want := trained(t, c.parts, c.ranks, append(c.sets, "sample.kernel=fused")...)
+			got := trained(t, c.parts, c.ranks, append(c.sets, "topology.kind=partitioned")...)
+			sameNumbers(t, got, want)
+			for i, e := range want.epochs {
+				one, other := got.epochs[i].rows, e.rows
+				if one != other {
+					t.Errorf("epoch %d: moved %+v, replicated %+v", e.Epoch, one, other)
+				}
+			}
+			for _, mode := range []string{"full", "sampled"} {
+				infer := func(run string) []byte {
+					path := filepath.Join(t.TempDir(), "predictions.npy")
+					halognn(t).must(t, "infer", "--run", run, "--out", path, "--ranks-in-process",
+						strconv.Itoa(c.ranks), "--mode", mode)
+					return read(t, path)
+				}
+				if !bytes.Equal(infer(got.dir), infer(want.dir)) {
+					t.Errorf("infer --mode %s: other predictions", mode)
+				}
+			}
+		})
+	}
+}
+
+// Static caches read a ranking that was written before, and come to the rows and the predictions of
+// those that rank the whole graph; without it the message says which command writes it.
+func TestStaticCachesOfAPartitionedTopology(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	parts := copyOf(t, smallParts.dir(t), t.TempDir(), "parts")
+	policies := policy.Names(func(p *policy.Policy) bool { return p.Rank != nil })
+	sets := []string{"run.ranks_per_node=1", "cache.alpha=0.2"}
+	args := []string{"analyze", parts, "--config", baseFile.dir(t), "--ranks", "4", "--policies",
+		strings.Join(policies, ",")}
+	apart := []string{"topology.kind=partitioned"}
+	refused := halognn(t).run(t,
+		append(trainArgs(t, parts, newRunDir(t),
+			append(append(apart, sets...), "cache.policy=vip")...), "--ranks-in-process", "4")...)
+	if refused.code != 3 || !strings.Contains(refused.err, "halognn analyze --config FILE "+
+		"--ranks 4 --ranks-per-node 1 --policies vip --alpha 0.2") {
+		t.Errorf("without a ranking: %v", refused)
+	}
+	halognn(t).must(t, args...)
+	for _, p := range policies {
+		cached := append(sets, "cache.policy="+p)
+		want, got := trained(t, parts, 4, cached...),
+			trained(t, parts, 4, append(cached, apart...)...)
+		sameNumbers(t, got, want)
+		if got.Remote != want.Remote || got.ExpectedRowsPerStep != want.ExpectedRowsPerStep ||
+			got.Cache.Capacity != want.Cache.Capacity {
+			t.Errorf("%s: %d rows fetched, %g a step expected, %d kept; on the whole graph %d, %g, %d", p,
+				got.Remote, got.ExpectedRowsPerStep, got.Cache.Capacity, want.Remote,
+				want.ExpectedRowsPerStep, want.Cache.Capacity)
+		}
+	}
+	for _, c := range []struct{ flag, value, says string }{
+		{"--policies", "sieve", `"sieve" ranks no vertices`}, {"--ranks", "3", "8 parts, 3 ranks"},
+		{"--alpha", "-1", "--alpha is -1"},
+	} {
+		if r := halognn(t).run(t, append(args, c.flag, c.value)...); r.code == 0 ||
+			!strings.Contains(r.err, c.says) {
+			t.Errorf("%s %s: %v", c.flag, c.value, r)
+		}
+	}
+}
+
+// A hop that asks has four collectives, two of which tell how long the others are: with seeds of
+// its own a minibatch of L hops has 4(L-1), with those of all ranks 4L; published figures count
+// half.
+func TestRoundsOfAPartitionedTopology(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	for _, c := range []struct {
+		ranks int
+		seeds string
+		want  float64
+	}{{1, "local", 3}, {2, "local", 3 + 4}, {4, "local", 3 + 4}, {4, "global", 3 + 8}} {
+		got := trained(t, smallParts.dir(t), c.ranks, "topology.kind=partitioned",
+			"sample.seeds="+c.seeds, "cache.policy=none")
+		if got.RoundsPerStep != c.want || (c.ranks == 1) != (got.Asked == 0) ||
+			got.Drawn > 5*got.Asked {
+			t.Errorf("%d ranks, seeds %s: %g rounds a step, want %g; %d vertices asked for, %d "+
+				"neighbours",
+				c.ranks, c.seeds, got.RoundsPerStep, c.want, got.Asked, got.Drawn)
+		}
+		if least := 4*got.Asked + 4*got.Drawn; got.SamplingBytes < least {
+			t.Errorf("%d ranks: %d bytes of sampling, at least %d are ids", c.ranks,
+				got.SamplingBytes, least)
+		}
+	}
+}
+
+// A simulation counts what a run asks, to the byte.
+func TestAskedVerticesAreAsSimulated(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	for _, seeds := range []string{"local", "global"} {
+		run := trained(t, smallParts.dir(t), 4, "topology.kind=partitioned", "cache.policy=none",
+			"sample.seeds="+seeds)
+		out := halognn(t).must(t, "simulate", "--parts", smallParts.dir(t), "--ranks", "4",
+			"--fanouts", "5,3", "--batch", "96", "--epochs", "2",
+			"--seeds", seeds, "--policies", "none", "--alphas", "0.1", "--out",
+			filepath.Join(t.TempDir(), "simulated")).out
+		for what, n := range map[string]int64{
+			"vertices asked for": run.Asked, "neighbours returned": run.Drawn,
+			"sampling bytes":             run.SamplingBytes,
+			"more collectives of a rank": int64(run.RoundsPerStep-3) * int64(run.StepsPerEpoch),
+		} {
+			m := regexp.MustCompile(what + ` +([0-9]+)`).FindStringSubmatch(out)
+			if m == nil || m[1] != strconv.FormatInt(n, 10) {
+				t.Errorf("seeds %s: %s %q are simulated, %d counted", seeds, what, m, n)
+			}
+		}
+	}
+}
+
+// What sampling costs is planned as it is counted: where a plan has looked at every minibatch of an
+// epoch, to the vertex and the byte.
+func TestRoundsAreAsPlanned(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	for _, ranks := range []int{1, 2, 4, 8} {
+		for _, seeds := range []string{"local", "global"} {
+			sets := []string{
+				"topology.kind=partitioned", "cache.policy=none", "sample.seeds=" + seeds,
+				"train.epochs=1", "sample.batch_scope=global",
+				"sample.batch=450", "sample.fanouts=5,300,2", "model.layers=3",
+				"run.ranks_per_node=1",
+			}
+			args := []string{"--ranks", strconv.Itoa(ranks)}
+			for _, s := range sets {
+				args = append(args, "--set", s)
+			}
+			plan, run := planned(t, smallParts.dir(t), args...),
+				trained(t, smallParts.dir(t), ranks, sets...)
+			if 32%run.StepsPerEpoch != 0 || float64(plan.Collective) != run.RoundsPerStep {
+				t.Errorf("%d ranks, seeds %s: %d steps; %d collectives a step are planned, %g "+
+					"are counted",
+					ranks, seeds, run.StepsPerEpoch, plan.Collective, run.RoundsPerStep)
+			}
+			if (plan.Rounds == nil) != (ranks == 1) {
+				t.Fatalf("%d ranks: rounds %+v", ranks, plan.Rounds)
+			} else if ranks == 1 {
+				continue
+			}
+			steps := float64(run.StepsPerEpoch)
+			for _, c := range []struct {
+				what    string
+				planned float64
+				counted int64
+			}{
+				{"vertices asked for", plan.Rounds.Asked, run.Asked},
+				{"neighbours", plan.Rounds.Drawn, run.Drawn},
+				{"bytes", plan.Rounds.Bytes, run.SamplingBytes},
+			} {
+				if math.Abs(c.planned*steps-float64(c.counted)) > 0.5 {
+					t.Errorf("%d ranks, seeds %s: %g %s are planned, %d counted", ranks, seeds,
+						c.planned*steps, c.what, c.counted)
+				}
+			}
+		}
+	}
+}
+
+// The parts of 512 ranks are planned too: a hop sends every rank a count and a word, whether or not
+// it asks, and a rank holds about a 512th of the edges.
+func TestRoundsOf512RanksArePlanned(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	const ranks = 512
+	args := []string{"--ranks", strconv.Itoa(ranks), "--set", "cache.policy=none", "--set",
+		"sample.batch=1", "--set"}
+	apart := planned(t, smallParts.dir(t), append(args, "topology.kind=partitioned")...)
+	whole := planned(t, smallParts.dir(t), append(args, "topology.kind=replicated")...)
+	least := float64(ranks*ranks*sample.AskBytes) +
+		apart.Rounds.Asked*(sample.VertexBytes+1) + apart.Rounds.Drawn*sample.VertexBytes
+	if apart.Rounds.Asked <= 0 || math.Abs(apart.Rounds.Bytes-least) > 0.5 ||
+		apart.Collective != 3+4 {
+		t.Errorf("planned are %+v and %d collectives", apart.Rounds, apart.Collective)
+	}
+	if whole.Rounds != nil || whole.Collective != 3 {
+		t.Errorf("with a replicated topology %+v and %d collectives", whole.Rounds,
+			whole.Collective)
+	}
+	bytes := func(p *plannedJob) int64 {
+		for _, item := range p.Memory {
+			if item.Name == trace.MemTopology {
+				return item.Bytes
+			}
+		}
+		return 0
+	}
+	if own, all := bytes(apart), bytes(whole); own < all/ranks/4 || own > 4*all/ranks {
+		t.Errorf("a rank holds %d bytes of a topology of %d", own, all)
+	}
+}
+
+// A run that begins on one topology goes on on the other, to the bits of one that was not
+// interrupted; and its trace has the rounds, stage by stage.
+func TestRunsGoOnOnAnotherTopology(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	parts := smallParts.dir(t)
+	sets := []string{"cache.policy=none", "run.ranks_per_node=1", "model.layers=3",
+		"sample.fanouts=4,3,2"}
+	want := trained(t, parts, 2, append(sets, "train.epochs=3")...)
+	run := newRunDir(t)
+	begin := trainArgs(t, parts, run,
+		append(sets, "train.epochs=1", "topology.kind=partitioned")...)
+	halognn(t).must(t, append(begin, "--ranks-in-process", "2", "--trace")...)
+	for _, c := range []struct{ epochs, kind string }{{"2", "replicated"}, {"3", "partitioned"}} {
+		r := halognn(t).must(t, "train", "--resume", run, "--set", "train.epochs="+c.epochs,
+			"--set", "topology.kind="+c.kind, "--ranks-in-process", "2")
+		if c.epochs == "3" {
+			got := outcomeOf(t, run, r)
+			if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest ||
+				got.BlocksDigest != want.BlocksDigest {
+				t.Errorf("goes on to losses %s, weights %s, blocks %s; want %s, %s, %s",
+					got.LossDigest,
+					got.WeightsDigest, got.BlocksDigest, want.LossDigest, want.WeightsDigest,
+					want.BlocksDigest)
+			}
+		}
+	}
+	spans := string(read(t, filepath.Join(run, "trace", "rank-0001.json")))
+	for _, stage := range []string{"ask 2", "answer 2", "reply 2", "extend 2", "ask 3", "answer 3",
+		"reply 3", "extend 3"} {
+		if !strings.Contains(spans, `"`+stage+`"`) {
+			t.Errorf("the trace has no stage %q", stage)
+		}
+	}
+}
+
+// Under either MPI too.
+func TestPartitionedTopologyUnderMPI(t *testing.T) {
+	launcher(t)
+	parts := smallParts.dir(t)
+	for _, c := range []struct {
+		ranks int
+		sets  []string
+	}{
+		{2, []string{"cache.policy=none"}},
+		{4, []string{"cache.policy=sieve", "run.ranks_per_node=1", "pipeline.depth=4",
+			"pipeline.workers=2"}},
+		{4, []string{"cache.policy=none", "run.ranks_per_node=2", "pipeline.depth=0",
+			"sample.seeds=global", "train.eval_mode=full"}},
+	} {
+		t.Run(fmt.Sprint(c.ranks, " ranks ", c.sets), func(t *testing.T) {
+			want := trained(t, parts, c.ranks, c.sets...)
+			sameNumbers(t, trainedMPI(t, parts, c.ranks,
+				append(c.sets, "topology.kind=partitioned")...), want)
+		})
+	}
+}
+
+// With a GPU the ranks draw on the host as before, and all numbers are those of the replicated
+// topology on that device.
+func TestPartitionedTopologyOnGPUs(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	env := emulatedGPU(t)
+	var digests []string
+	for _, kind := range []string{"replicated", "partitioned"} {
+		dir := newRunDir(t)
+		args := trainArgs(t, smallParts.dir(t), dir, "compute.device=cuda", "compute.gpu_rows=0.5",
+			"cache.policy=none", "model.kind=gcn", "model.gcn_norm=both", "topology.kind="+kind)
+		r := start(t, env, halognn(t).path, append(args, "--ranks-in-process", "2")...).wait(t)
+		if r.code != 0 {
+			t.Fatal(r)
+		}
+		s := outcomeOf(t, dir, r)
+		digests = append(digests, s.LossDigest+s.WeightsDigest)
+		if kind == "partitioned" && (s.Asked == 0 || s.DeviceRows[0].Resident == 0) {
+			t.Errorf("%d vertices asked for, %+v", s.Asked, s.DeviceRows)
+		}
+	}
+	if digests[0] != digests[1] {
+		t.Errorf("losses and weights %s, replicated %s", digests[1], digests[0])
+	}
+}
