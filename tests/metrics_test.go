@@ -14,8 +14,8 @@ import (
 	"halognn/src/trace"
 )
 
-// The tables of docs/metrics.md are the comments of what a run writes, so a number without one fails
-// here, and one that is no longer written leaves the page.
+// The tables of docs/metrics.md are the comments of what a run writes, so a number without one
+// fails here, and one that is no longer written leaves the page.
 func TestMetricsAreDocumented(t *testing.T) {
 	s := &commented{structs: map[string]*ast.StructType{}, constants: map[string][]member{}}
 	for _, pkg := range []string{"train", "residence", "trace"} {

@@ -234,7 +234,8 @@ func TestRanksThatDisagreeUnderMPI(t *testing.T) {
 			dir := t.TempDir()
 			parts := smallParts.dir(t)
 			script := odd(t, dir, 1, c.more(t, dir)...)
-			if c.name == "other parts under the same name" { // a relative path, and rank 1 stands elsewhere
+			// a relative path, and rank 1 stands elsewhere
+			if c.name == "other parts under the same name" {
 				parts = filepath.Base(parts)
 				elsewhere := filepath.Join(dir, "elsewhere")
 				other := handmade{}.write(t, filepath.Join(dir, "data"))

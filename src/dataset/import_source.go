@@ -199,7 +199,8 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 		}
 		return fmt.Errorf("%s: %w", file, err)
 	}}
-	if cols > graph.MaxVertices { // without rows they take no space, and no row of them could be held
+	// without rows they take no space, and no row of them could be held
+	if cols > graph.MaxVertices {
 		return fmt.Errorf("%s: %d feature columns; at most %d are supported", file, cols,
 			graph.MaxVertices)
 	}

@@ -87,7 +87,8 @@ func generateCommand(p *process) *cobra.Command {
 			if err := required(c, "out"); err != nil {
 				return err
 			}
-			for _, name := range []string{"scale", "vertices", "degree", "classes"} { // zero stands for the default
+			// zero stands for the default
+			for _, name := range []string{"scale", "vertices", "degree", "classes"} {
 				if f := c.Flag(name); f.Changed &&
 					(f.Value.String() == "0" || strings.HasPrefix(f.Value.String(), "-")) {
 					return usageError(fmt.Errorf("--%s is %s; it must be positive", name, f.Value))

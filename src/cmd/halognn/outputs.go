@@ -44,8 +44,10 @@ func fitting(run string, parts shard.Meta) error {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return fmt.Errorf("%s: %w", filepath.Join(run, rundir.SummaryFile), err)
 	}
-	if g := s.Graph; g.Features != 0 && g.Classes != 0 && (g.Features != parts.Features || g.Classes != parts.Classes) {
-		return fmt.Errorf("the parts have %d features and %d classes, but the run %s was trained on %d and %d; give the parts of that graph, or of one like it, as data.parts",
+	if g := s.Graph; g.Features != 0 && g.Classes != 0 && (g.Features != parts.Features ||
+		g.Classes != parts.Classes) {
+		return fmt.Errorf("the parts have %d features and %d classes, but the run %s was trained "+
+			"on %d and %d; give the parts of that graph, or of one like it, as data.parts",
 			parts.Features, parts.Classes, run, g.Features, g.Classes)
 	}
 	return nil

@@ -40,14 +40,18 @@ func (p *process) flag(c *cobra.Command) {
 // byMPI reports whether the ranks are MPI's. In a program that was built without MPI there is one.
 func (p *process) byMPI() bool { return p.goroutines == 0 }
 
-// run calls f on every rank. An error that all ranks agreed on ends the job in order, any other by abort.
+// run calls f on every rank. An error that all ranks agreed on ends the job in order, any other by
+// abort.
 func (p *process) run(f func(c comm.Comm) error) error {
 	ranks := p.goroutines
 	if ranks < 0 {
-		return usageError(fmt.Errorf("--ranks-in-process is %d; it must be at least 1, or 0 for MPI", ranks))
+		return usageError(
+			fmt.Errorf("--ranks-in-process is %d; it must be at least 1, or 0 for MPI", ranks))
 	}
-	if ranks > 0 && launched() { // each process would be a job of its own, and all would write to one directory
-		return usageError(fmt.Errorf("--ranks-in-process %d under a launcher of several processes; leave out one of the two", ranks))
+	// each process would be a job of its own, and all would write to one directory
+	if ranks > 0 && launched() {
+		return usageError(fmt.Errorf("--ranks-in-process %d under a launcher of several "+
+			"processes; leave out one of the two", ranks))
 	}
 	if ranks == 0 && !mpi.Available {
 		ranks = 1
@@ -63,7 +67,8 @@ func (p *process) run(f func(c comm.Comm) error) error {
 				agreed = err
 			}
 			if a.Rank == 0 {
-				p.say(err) // while no rank can have ended: on the first exit code a launcher kills the others
+				// while no rank can have ended: on the first exit code a launcher kills the others
+				p.say(err)
 			}
 			return nil // in order: MPI is finalised
 		}
@@ -86,8 +91,8 @@ func (p *process) run(f func(c comm.Comm) error) error {
 // some may compute for long, or hang on a disk. Under MPI it is the launcher that does not wait.
 const patience = 5 * time.Second
 
-// onAllRanks takes a fault of the command line of train, infer or doctor to the other ranks, so that it is
-// told once. They join in, because each begins by agreeing that nothing is wrong.
+// onAllRanks takes a fault of the command line of train, infer or doctor to the other ranks, so
+// that it is told once. They join in, because each begins by agreeing that nothing is wrong.
 func (p *process) onAllRanks(command *cobra.Command, err error) error {
 	if p.inMPI.Load() || !mpi.Available || !launched() || !underLauncher(command) {
 		return err

@@ -53,7 +53,8 @@ func simulateCommand() *cobra.Command {
 			if err != nil {
 				return usageError(err)
 			}
-			for _, flag := range strings.Fields("halo-hops gamma delta evict initial window level") {
+			for _, flag := range strings.Fields(
+				"halo-hops gamma delta evict initial window level") {
 				by := config.Readers("cache." + strings.ReplaceAll(flag, "-", "_"))
 				reads := func(policy string) bool { return slices.Contains(by, policy) }
 				if c.Flags().Changed(flag) && !slices.ContainsFunc(o.Policies, reads) {

@@ -113,8 +113,8 @@ func versions() [][2]string {
 	}
 }
 
-// loaded returns where a shared library with one of the names lies that this process has mapped, in parentheses; nothing if none
-// is: it may be linked in.
+// loaded returns where a shared library with one of the names lies that this process has mapped, in
+// parentheses; nothing if none is: it may be linked in.
 func loaded(names ...string) string {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
@@ -128,14 +128,18 @@ func loaded(names ...string) string {
 		path := strings.TrimSpace(line[at:])
 		name, _, shared := strings.Cut(filepath.Base(path), ".so")
 		name, _, _ = strings.Cut(name, "-") // libopenblasp-r0.3.21.so
-		if shared && slices.ContainsFunc(names, func(n string) bool { return name == n || name == n+"p" }) {
+		if shared && slices.ContainsFunc(names, func(n string) bool {
+			return name == n || name == n+
+				"p"
+		}) {
 			return " (" + path + ")"
 		}
 	}
 	return ""
 }
 
-// cudaDriver returns the version of the CUDA driver of this machine, from the file in which the driver tells it.
+// cudaDriver returns the version of the CUDA driver of this machine, from the file in which the
+// driver tells it.
 func cudaDriver(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -152,9 +156,11 @@ func cudaLibrary() string {
 	case errors.Is(err, cuda.ErrNoLibrary):
 		return "library: none found"
 	case err != nil:
-		return "library: " + strings.TrimPrefix(err.Error(), "compute/cuda: ") + loaded("libhalognn_cuda", "libhalognn_cuda_emulated")
+		return "library: " + strings.TrimPrefix(err.Error(),
+			"compute/cuda: ") + loaded("libhalognn_cuda", "libhalognn_cuda_emulated")
 	}
-	return fmt.Sprintf("library%s%s, devices: %d", loaded("libhalognn_cuda", "libhalognn_cuda_emulated"), loaded("libcublas"), devices)
+	return fmt.Sprintf("library%s%s, devices: %d", loaded("libhalognn_cuda",
+		"libhalognn_cuda_emulated"), loaded("libcublas"), devices)
 }
 
 // buildNote names what makes this build slower than it need be, or nothing.
