@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# jobs.sh: submits every script of jobs/ to the Slurm that SLURM_CONF names, waits, and checks what came of it.
+# jobs.sh: submits every script of jobs/ to the Slurm that SLURM_CONF names, waits, and checks what
+# came of it.
 #   tests/slurm/cluster.sh tests/slurm/jobs.sh
-# Needs bin/halognn (SLURM_TEST_ROOT: that of another root, as make install lays it out). The cluster has 4 CPUs and 4 GPUs in name.
+# Needs bin/halognn (SLURM_TEST_ROOT: that of another root, as make install lays it out). The
+# cluster has 4 CPUs and 4 GPUs in name.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/../.." && pwd)
 export HALOGNN_ROOT=${SLURM_TEST_ROOT:-$here} HALOGNN_QUIET=1
@@ -89,7 +91,8 @@ completes "scaling.sbatch, 1, 2 and 4 ranks" 120
 for k in 1 2 4; do is "ranks" "$(value "runs/halognn-scaling-$job/ranks-$k" ranks)" $k; done
 [ -n "$(ls "runs/halognn-scaling-$job/report")" ] || fails "no report"
 
-# A job that is told that its time is over saves a checkpoint, comes back by itself, and ends with the numbers of the one that was not.
+# A job that is told that its time is over saves a checkpoint, comes back by itself, and ends with
+# the numbers of the one that was not.
 long=(--set train.epochs=200 --set run.progress=lines)
 submit "${four[@]}" "$jobs/train.sbatch" config.yaml "${long[@]}"
 completes "train.sbatch, 200 epochs in one go" 120
