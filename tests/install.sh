@@ -15,11 +15,11 @@ command -v "${CC:-cc}" >/dev/null 2>&1 || {
 HALOGNN_QUIET=1 source ./env.sh
 # shellcheck disable=SC2206
 missing+=($HALOGNN_MISSING)
-# only to find what is not found without
+# pkg-config is needed only to find libraries that are not found without it
 if [ ${#missing[@]} -gt 0 ] && ! command -v pkg-config >/dev/null 2>&1; then
   missing=(pkg-config "${missing[@]}")
 fi
-# Debian packs it apart
+# Debian has the launcher in a package of its own
 if [ -n "$HALOGNN_MPIRUN" ] && ! command -v "$HALOGNN_MPIRUN" >/dev/null 2>&1 &&
   command -v apt-get >/dev/null 2>&1; then
   case $HALOGNN_MPIRUN in *mpich*) missing+=(mpich) ;; *) missing+=(openmpi-bin) ;; esac

@@ -76,7 +76,7 @@ is "the second run's width" "$(sed -n 's/^ *hidden: //p' "$study/run-2/config.ya
 is "the runs of the sweep's report" "$(($(wc -l <"$study/report/runs.csv") - 1))" 2
 echo "ok: sweep.sbatch, 2 runs"
 
-# There is no GPU behind the names here: that Slurm gave one to each rank is what can be seen.
+# The GPUs exist in name only: the test sees that Slurm gave one to each rank.
 submit --gpus-per-node=2 "${two[@]}" "$jobs/train-gpu.sbatch" config.yaml --set compute.device=cpu
 completes "train-gpu.sbatch, 2 ranks" 60
 field TresPerNode | grep -q 'gpu:2' || fails "the job had no 2 GPUs"
@@ -91,8 +91,8 @@ completes "scaling.sbatch, 1, 2 and 4 ranks" 120
 for k in 1 2 4; do is "ranks" "$(value "runs/halognn-scaling-$job/ranks-$k" ranks)" $k; done
 [ -n "$(ls "runs/halognn-scaling-$job/report")" ] || fails "no report"
 
-# A job that is told that its time is over saves a checkpoint, comes back by itself, and ends with
-# the numbers of the one that was not.
+# A job at its time limit saves a checkpoint, is requeued, and ends with the numbers of a job that
+# was not stopped.
 long=(--set train.epochs=200 --set run.progress=lines)
 submit "${four[@]}" "$jobs/train.sbatch" config.yaml "${long[@]}"
 completes "train.sbatch, 200 epochs in one go" 120

@@ -75,7 +75,7 @@ func inferRank(
 		return err
 	}
 	defer func() { j.release(err) }()
-	// A run that goes on has no summary, and the model of its end before.
+	// A run that is being continued has no summary; its model is that of the time before.
 	_, err = os.Stat(filepath.Join(run, rundir.SummaryFile))
 	var weights []nn.Tensor
 	if err == nil {

@@ -80,7 +80,7 @@ func planCommand() *cobra.Command {
 	return c
 }
 
-// checkPlanFlags returns every number that is none a machine has.
+// checkPlanFlags rejects numbers that no machine has, all at once.
 func checkPlanFlags(c *cobra.Command) error {
 	flags := c.Flags()
 	var faults []error
@@ -107,7 +107,7 @@ func checkPlanFlags(c *cobra.Command) error {
 }
 
 func runPlan(command *cobra.Command, o planFlags) error {
-	sets := append(o.sets, "run.dir=planned") // nothing runs
+	sets := append(o.sets, "run.dir=planned") // required, but nothing runs
 	if o.parts != "" {
 		sets = append(sets, "data.parts="+o.parts)
 	}

@@ -13,9 +13,9 @@ import (
 	"halognn/src/train"
 )
 
-// resumeFrom finds the config of a run that goes on: that of its directory, unless another is
-// given. fresh says that the directory holds no run yet, so that one begins there: a job script
-// need not know which try it is. Collective.
+// resumeFrom finds the config of a resumed run: that of its directory, unless another is given.
+// fresh says that the directory holds no run yet and one begins there, so that a job script has one
+// command for every try. Collective.
 func resumeFrom(c comm.Comm, run, path string) (config string, fresh bool, err error) {
 	config = filepath.Join(run, rundir.ConfigFile)
 	if c.Rank() == 0 {
@@ -87,8 +87,7 @@ func (j *rankJob) unlock() {
 	_ = j.held.Release()
 }
 
-// partSuffix returns what sets apart the traces and profiles of this part of the run from those of
-// earlier ones. Collective.
+// partSuffix returns the suffix of this start's traces and profiles, such as "-2". Collective.
 func (j *rankJob) partSuffix() (string, error) {
 	suffix := ""
 	if j.comm.Rank() == 0 {
@@ -101,8 +100,8 @@ func (j *rankJob) partSuffix() (string, error) {
 	return string(all[0]), nil
 }
 
-// beginRunDir makes the run directory, or, of a run that goes on, rewrites its config. vacant: a
-// directory that holds something else is refused. Collective.
+// beginRunDir makes the run directory; for a resumed run it rewrites the config. With vacant it
+// refuses a directory that is not empty. Collective.
 func (j *rankJob) beginRunDir(vacant, resumed bool) error {
 	if vacant {
 		if err := j.vacantRunDir(); err != nil {

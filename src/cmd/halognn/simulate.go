@@ -159,8 +159,8 @@ func runSimulate(c *cobra.Command, parts, dir string, o simulate.Options) error 
 	if err != nil {
 		return err
 	}
-	out(c, "\n%d MB resident at most, %d MB by the formula of "+
-		"docs/guide/tuning-the-cache.md\nwritten to %s\n", peak/1e6, r.Bytes/1e6, dir)
+	out(c, "\n%d MB resident at most, %d MB predicted\n"+
+		"written to %s\n", peak/1e6, r.Bytes/1e6, dir)
 	return nil
 }
 

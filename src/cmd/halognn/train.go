@@ -27,10 +27,9 @@ func trainCommand(p *process) *cobra.Command {
 		Use:   "train --config FILE.yaml [--set key.path=value ...] [--resume RUN]",
 		Short: "Train a model; under mpirun or srun, each rank on its own parts",
 		Example: "  mpirun -np 4 halognn train --config inputs/demo.yaml --set train.lr=0.01\n" +
-			"  halognn train --config inputs/demo.yaml --ranks-in-process 4      (four ranks as " +
-			"goroutines, without MPI)\n" +
-			"  mpirun -np 4 halognn train --resume run/demo                           (goes on " +
-			"from the last checkpoint)",
+			"  halognn train --config inputs/demo.yaml --ranks-in-process 4   (without MPI)\n" +
+			"  mpirun -np 4 halognn train --resume run/demo                   (from the last " +
+			"checkpoint)",
 		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			begun := time.Now()
@@ -69,8 +68,7 @@ type trainFlags struct {
 	trace, kernels          bool
 }
 
-// configPath is the config that the run will have, as far as that is known before the ranks have
-// looked.
+// configPath is the config that the run will have, as far as this rank alone can know.
 func (o *trainFlags) configPath() string {
 	if o.config != "" {
 		return o.config
@@ -155,7 +153,7 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 		if err != nil {
 			return err
 		}
-		// Nothing speaks against the first step any more, so now there may be a run directory.
+		// All checks have passed: now the run directory is made.
 		if err := j.beginRunDir(o.resume == "", resumed); err != nil {
 			return t.End(err)
 		}
@@ -174,7 +172,7 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 		return usageError(err)
 	}
 	if comm.IsAgreed(err) && !errors.Is(err, train.ErrResults) {
-		return dataError(err) // what all ranks can agree on before the steps is about files
+		return dataError(err) // errors agreed on before the first step are about files
 	}
 	if err != nil {
 		return err
