@@ -23,7 +23,7 @@ common=(--config inputs/reference.yaml --set "data.parts=$work/parts" --set mode
   --set sample.batch=1024 --set "train.epochs=$epochs" --set train.eval_every=0
   --set train.eval_mode=sampled --set compute.device=cuda)
 for rows in 0 0.25 1; do
-  echo "== compute.gpu_rows=$rows: epochs; then the same with each kernel measured, which takes longer"
+  echo "== compute.gpu_rows=$rows: epochs; then with each kernel measured, which takes longer"
   "$program" train "${common[@]}" --set "compute.gpu_rows=$rows" --set "run.dir=$work/rows-$rows"
   "$program" train "${common[@]}" --set "compute.gpu_rows=$rows" \
     --set "run.dir=$work/kernels-$rows" --kernels

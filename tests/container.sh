@@ -19,7 +19,8 @@ diff <(steps $file) <(steps $def) || {
   exit 1
 }
 if [ "${1:-}" != build ]; then
-  echo "container.sh: the recipes take the same steps; containers were not built: that is \`tests/container.sh build\`, which fetches images"
+  echo "container.sh: the recipes take the same steps; \`tests/container.sh build\`, which" \
+    "fetches images, builds the containers"
   exit 0
 fi
 

@@ -3,7 +3,7 @@
 //
 //	every rank   facts (host, CPUs, limits, versions) ─┐
 //	             GEMM, all at once                     │
-//	             copy, in turn on a node; all at once  ├─ allgather ──> Report: a row a rank, findings
+//	             copy, in turn on a node; all at once  ├─ allgather ──> Report: rows, findings
 //	all ranks    barrier, all-to-all, allreduce        │
 //	a rank/node  write, sync, read a file in Dir      ─┘
 //

@@ -2,7 +2,7 @@
 // them, and measures balance, cut and halo.
 //
 //	graph, weights ──> method ──> part [N]  ──> Measure ──> Report, Check    balanced? what is cut?
-//	                    |             └───────> Order   ──> newID, offsets   contiguous parts, hot first
+//	                    |             └───────> Order   ──> newID, offsets   contiguous, hot first
 //	                    ├ Random      balanced, ignores the edges
 //	                    ├ Contiguous  equal ranges of vertex ids
 //	                    ├ LDG         streams over the graph a few times, memory O(N)

@@ -58,8 +58,8 @@
 //     at (i-Depth-1-Ahead)*g + C - 1/2. That is i*g - 1/2 at most, the time of the segment, because
 //     (Depth+1)*g >= C; and it is of an older item;
 //   - the gate waits for the consumption of item i-Depth-1 as well, of which the same holds, and
-//     for the first chains of items up to i+Ahead. Those wait for the admission of their items alone,
-//     which is the consumption of items up to i-Depth-1 again.
+//     for the first chains of items up to i+Ahead. Those wait for the admission of their items
+//     alone, which is the consumption of items up to i-Depth-1 again.
 //
 // Such an order has no cycles. Ordered stages stand half a tick before the collective that follows
 // them, so they take no tick of the schedule. Pool size does not matter: a local stage on the pool

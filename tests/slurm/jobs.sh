@@ -15,7 +15,13 @@ cd "$scratch"
 
 job=0 log=''
 # fails MESSAGE: ends the test with the log of the last job.
-fails() { echo "FAILED: $1"; echo "--- $log"; cat "$log" 2>/dev/null; scontrol show job "$job" 2>/dev/null; exit 1; }
+fails() {
+  echo "FAILED: $1"
+  echo "--- $log"
+  cat "$log" 2>/dev/null
+  scontrol show job "$job" 2>/dev/null
+  exit 1
+}
 # submit OPTION... SCRIPT ARGUMENT...: leaves the job's number in job and its output in log.
 submit() { job=$(sbatch --parsable "$@"); log=$(field StdOut); }
 # field NAME: what Slurm knows of the last job.
@@ -29,7 +35,9 @@ until_ok() {
     sleep 0.2
   done
 }
-over() { case $(field JobState) in PENDING | CONFIGURING | RUNNING | COMPLETING | REQUEUED) return 1 ;; esac; }
+over() {
+  case $(field JobState) in PENDING | CONFIGURING | RUNNING | COMPLETING | REQUEUED) return 1 ;; esac
+}
 # completes WHAT SECONDS: waits for the last job, which must succeed.
 completes() {
   until_ok "$2" "$1" over
@@ -49,7 +57,8 @@ sample: {fanouts: [5, 5], batch: 64, batch_scope: global}
 train: {epochs: 2}
 run: {ranks_per_node: 1}
 YAML
-"$halognn" generate --kind sbm --vertices 4000 --degree 8 --features 16 --classes 4 --seed 1 --out data >/dev/null
+"$halognn" generate --kind sbm --vertices 4000 --degree 8 --features 16 --classes 4 --seed 1 \
+  --out data >/dev/null
 jobs=$HALOGNN_ROOT/jobs
 four=(--ntasks-per-node=4 --cpus-per-task=1) two=(--ntasks-per-node=2 --cpus-per-task=1)
 
