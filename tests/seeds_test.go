@@ -66,7 +66,8 @@ func TestBatchScopes(t *testing.T) {
 				t.Errorf("2 epochs trained %d seeds, want %d", trainedSeeds, 2*all)
 			}
 			if most > c.most || most-least > 1 {
-				t.Errorf("global minibatches have %d to %d seeds, want at most %d and near-equal ones", least, most, c.most)
+				t.Errorf("global minibatches have %d to %d seeds, want at most %d and near-equal "+
+					"ones", least, most, c.most)
 			}
 		})
 	}

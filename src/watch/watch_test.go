@@ -159,7 +159,8 @@ func TestWhatCountsAsWork(t *testing.T) {
 	}
 	w := Watchdog{}
 	before := w.work()
-	for sum := 0; w.work().cpu < before.cpu+20*time.Millisecond; sum++ { // ends if computing is seen
+	// ends if computing is seen
+	for sum := 0; w.work().cpu < before.cpu+20*time.Millisecond; sum++ {
 	}
 }
 
