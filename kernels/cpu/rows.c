@@ -18,9 +18,9 @@ void LEVEL(add_into)(float *sum, int64_t n, const float *x) {
     INDEPENDENT for (int64_t i = 0; i < n; i++) sum[i] += x[i];
 }
 
-void LEVEL(add_scaled)(float *y, int64_t n, const float *x, const float *scale) {
+void LEVEL(add_scaled)(float *y, int64_t n, const float *z, const float *x, const float *scale) {
     const float s = 1 + *scale;
-    INDEPENDENT for (int64_t i = 0; i < n; i++) y[i] += s * x[i];
+    INDEPENDENT for (int64_t i = 0; i < n; i++) y[i] = z[i] + s * x[i];
 }
 
 void LEVEL(column_dot)(float *sum, int64_t rows, int64_t cols, const float *x, const float *y) {

@@ -20,9 +20,9 @@ void add_into_ref(float *sum, int64_t n, const float *x) {
         sum[i] += x[i];
 }
 
-void add_scaled_ref(float *y, int64_t n, const float *x, const float *scale) {
+void add_scaled_ref(float *y, int64_t n, const float *z, const float *x, const float *scale) {
     for (int64_t i = 0; i < n; i++)
-        y[i] += (1 + *scale) * x[i];
+        y[i] = z[i] + (1 + *scale) * x[i];
 }
 
 void column_dot_ref(float *sum, int64_t rows, int64_t cols, const float *x, const float *y) {

@@ -204,14 +204,52 @@ static outputs mean(const halognn_cpu *k, const input *in) {
     return o;
 }
 
-static outputs mean_rows(const halognn_cpu *k, const input *in, int half) {
+static outputs rows(const halognn_cpu *k, const input *in, int how, const float *weights, int half) {
     const outputs o = one(in->cells, NULL);
-    halognn_segment_mean_rows(k, o.at[0], in->s->segments, in->s->cols, in->indptr, in->indices, half,
-                              half ? in->half_tables : in->tables, in->refs);
+    halognn_segment_rows(k, o.at[0], in->s->segments, in->s->cols, in->indptr, in->indices, how, weights, half,
+                         half ? in->half_tables : in->tables, in->refs);
     return o;
 }
-static outputs mean_float_rows(const halognn_cpu *k, const input *in) { return mean_rows(k, in, 0); }
-static outputs mean_half_rows(const halognn_cpu *k, const input *in) { return mean_rows(k, in, 1); }
+static outputs mean_rows(const halognn_cpu *k, const input *in) { return rows(k, in, HALOGNN_MEAN, NULL, 0); }
+static outputs mean_half_rows(const halognn_cpu *k, const input *in) { return rows(k, in, HALOGNN_MEAN, NULL, 1); }
+static outputs sum_rows(const halognn_cpu *k, const input *in) { return rows(k, in, HALOGNN_SUM, NULL, 0); }
+static outputs weighted_half_rows(const halognn_cpu *k, const input *in) {
+    return rows(k, in, HALOGNN_SUM, in->weights, 1);
+}
+static outputs max_rows(const halognn_cpu *k, const input *in) { return rows(k, in, HALOGNN_MAX, NULL, 0); }
+static outputs max_half_rows(const halognn_cpu *k, const input *in) { return rows(k, in, HALOGNN_MAX, NULL, 1); }
+
+/* Rows of few different numbers, and a NaN: most columns have several maxima. */
+static float *coarse(const input *in) {
+    const int64_t n = in->s->sources * in->s->cols;
+    float *h = must_alloc((size_t)n * 4);
+    for (int64_t i = 0; i < n; i++)
+        h[i] = i % 101 == 100 ? NAN : nearbyintf(2 * in->h[i]);
+    return h;
+}
+
+static outputs max(const halognn_cpu *k, const input *in, int with_arg) {
+    const outputs o = {.at = {guarded(in->cells, NULL), with_arg ? guarded(in->cells, NULL) : NULL},
+                       .len = {in->cells, in->cells}};
+    float *h = coarse(in);
+    halognn_segment_max(k, o.at[0], (int32_t *)(void *)o.at[1], in->s->segments, in->s->cols, in->indptr, in->indices, h);
+    free(h);
+    return o;
+}
+static outputs max_alone(const halognn_cpu *k, const input *in) { return max(k, in, 0); }
+static outputs max_with_arg(const halognn_cpu *k, const input *in) { return max(k, in, 1); }
+
+static outputs max_backward(const halognn_cpu *k, const input *in) {
+    const int64_t half = in->s->sources / 2, cols = in->s->cols; /* two tiles */
+    const outputs o = one(in->s->sources * cols, NULL), found = max(k, in, 1);
+    const int32_t *arg = (const int32_t *)(const void *)found.at[1];
+    halognn_segment_max_backward(k, o.at[0], half, cols, 0, in->t_indptr, in->t_indices, arg, in->dy);
+    halognn_segment_max_backward(k, o.at[0] + half * cols, in->s->sources - half, cols, half, in->t_indptr + half,
+                                 in->t_indices, arg, in->dy);
+    free(found.at[0] - GUARD);
+    free(found.at[1] - GUARD);
+    return o;
+}
 
 static outputs sum(const halognn_cpu *k, const input *in, int weighted, int add) {
     const outputs o = one(in->cells, in->x);
@@ -273,7 +311,7 @@ static outputs relu_backward(const halognn_cpu *k, const input *in) {
 
 static outputs add_scaled(const halognn_cpu *k, const input *in) {
     const outputs o = one(in->cells, in->x);
-    halognn_add_scaled(k, o.at[0], in->cells, in->dy, in->gamma);
+    halognn_add_scaled(k, o.at[0], in->cells, o.at[0], in->dy, in->gamma);
     return o;
 }
 
@@ -439,8 +477,15 @@ static const struct {
     {"gather_rows float16", gather_half, 0},
     {"slice_rows", slice, 0},
     {"segment_mean", mean, 0},
-    {"segment_mean_rows float32", mean_float_rows, 0},
-    {"segment_mean_rows float16", mean_half_rows, 0},
+    {"segment_rows mean", mean_rows, 0},
+    {"segment_rows mean of float16", mean_half_rows, 0},
+    {"segment_rows sum", sum_rows, 0},
+    {"segment_rows weighted sum of float16", weighted_half_rows, 0},
+    {"segment_rows max", max_rows, 0},
+    {"segment_rows max of float16", max_half_rows, 0},
+    {"segment_max", max_alone, 0},
+    {"segment_max with arg", max_with_arg, 0},
+    {"segment_max_backward", max_backward, 0},
     {"segment_sum", sum_set, 0},
     {"segment_sum weighted", sum_weighted, 0},
     {"segment_sum weighted add", sum_weighted_add, 0},

@@ -14,8 +14,8 @@ type LinearKernels interface {
 	// ColumnSum sets db [O] to the sum of the rows of dy [R,O], in chunks.
 	ColumnSum(db []float32, dy Matrix)
 
-	// AddScaled sets y += (1+scale[0]) x:  y, x [R,O], scale [1].
-	AddScaled(y, x Matrix, scale []float32)
+	// AddScaled sets y = z + (1+scale[0]) x:  y, z, x [R,O], scale [1]. y may be z.
+	AddScaled(y, z, x Matrix, scale []float32)
 	// Dot sets sum[0] to the sum of x[r,j]*y[r,j], rows in chunks, by columns:  x, y [R,O], sum [1].
 	Dot(sum []float32, x, y Matrix)
 }
@@ -58,7 +58,8 @@ func CheckColumnSum(db []float32, dy Matrix) Call {
 }
 
 // CheckAddScaled checks the arguments of AddScaled.
-func CheckAddScaled(y, x Matrix, scale []float32) Call {
+func CheckAddScaled(y, z, x Matrix, scale []float32) Call {
+	checkSame("AddScaled", y, z)
 	checkSame("AddScaled", y, x)
 	CheckLengths("AddScaled", 1, len(scale))
 	return Call{Kernel: "AddScaled", Bytes: 3 * y.bytes()}

@@ -11,11 +11,11 @@ import (
 // are zero.
 type Batch struct {
 	// Hops[l] is what layer l works on; the destinations of a hop are the sources of the next, and those of the last are the
-	// seeds. A model that needs neither Mean nor Sources gets the seeds in every hop.
+	// seeds. A model that needs neither Aggregate nor Sources gets the seeds in every hop.
 	Hops []Hop
 
 	// Input rows: what Model.Needs asks for. X may take the place of the other two, as in full-neighbour inference.
-	X, Own, Mean compute.Matrix
+	X, Own, Aggregate compute.Matrix
 
 	Labels  []int32 // [seeds] classes, for Multiclass
 	Targets []uint8 // [seeds*Out] 0 or 1, for Multilabel
@@ -34,7 +34,7 @@ type Batch struct {
 func (b *Batch) Input(l int, x compute.Matrix) Input {
 	in := Input{Hop: b.Hops[l], X: x, Train: b.Train, Gradient: b.Train && (l > 0 || b.InputGradient)}
 	if l == 0 {
-		in.X, in.Own, in.Mean = b.X, b.Own, b.Mean
+		in.X, in.Own, in.Aggregate = b.X, b.Own, b.Aggregate
 	}
 	return in
 }

@@ -78,7 +78,7 @@ func (m *Model) FirstFault() Fault {
 	for _, rows := range []struct {
 		of compute.Matrix
 		in string
-	}{{input.Own, "features"}, {input.Mean, "mean of the neighbours' features"}, {input.X, "features"}} {
+	}{{input.Own, "features"}, {input.Aggregate, "aggregate of the neighbours' features"}, {input.X, "features"}} {
 		if at := m.badRow(rows.of); at >= 0 {
 			return Fault{faultInput, fmt.Sprintf("the %s of %s", rows.in, vertexOf(input, at))}
 		}

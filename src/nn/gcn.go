@@ -41,11 +41,15 @@ func (g *gcn) Bind(values, grads [][]float32) {
 }
 
 func (g *gcn) Needs() Needs {
-	return Needs{Mean: !g.weighted, Sources: g.weighted, SelfEdges: true, Weights: g.weighted}
+	n := Needs{Aggregate: compute.ReduceMean, SelfEdges: true, Weights: g.weighted}
+	if g.weighted {
+		n.Aggregate = compute.ReduceSum
+	}
+	return n
 }
 
 func (g *gcn) Reserve(in *Input) error {
-	if in.Mean.Cols == 0 {
+	if in.Aggregate.Cols == 0 {
 		if err := g.aggregate.reserve(in.Destinations * g.in); err != nil {
 			return err
 		}
@@ -61,8 +65,8 @@ func (g *gcn) Flops(h *Hop, gradient bool) int {
 }
 
 func (g *gcn) Forward(y compute.Matrix, in *Input) {
-	g.agg = in.Mean
-	if in.Mean.Cols == 0 {
+	g.agg = in.Aggregate
+	if in.Aggregate.Cols == 0 {
 		g.agg = g.aggregate.matrix(in.Destinations, g.in)
 		if g.weighted {
 			g.dev.SegmentSum(g.agg, in.Hop.Forward, in.Weights, in.X, false)

@@ -46,7 +46,7 @@ func (g *gin) Bind(values, grads [][]float32) {
 	g.eps, g.deps = values[4], grads[4]
 }
 
-func (g *gin) Needs() Needs { return Needs{Sources: true} }
+func (g *gin) Needs() Needs { return Needs{Own: true, Aggregate: compute.ReduceSum} }
 
 func (g *gin) Reserve(in *Input) error {
 	d := in.Destinations
@@ -66,8 +66,12 @@ func (g *gin) Flops(h *Hop, _ bool) int {
 
 func (g *gin) Forward(y compute.Matrix, in *Input) {
 	agg, hidden := g.aggregate.matrix(in.Destinations, g.in), g.hidden.matrix(in.Destinations, g.mid)
-	g.dev.SegmentSum(agg, in.Hop.Forward, nil, in.X, false)
-	g.dev.AddScaled(agg, in.own(), g.eps)
+	sum := in.Aggregate
+	if sum.Cols == 0 {
+		g.dev.SegmentSum(agg, in.Hop.Forward, nil, in.X, false)
+		sum = agg
+	}
+	g.dev.AddScaled(agg, sum, in.own(), g.eps)
 	g.dev.MatMul(hidden, agg, g.w1, false)
 	g.dev.AddBias(hidden, g.b1)
 	g.dev.ReLU(hidden, 0, compute.DropoutKey{}, nil)
@@ -90,5 +94,6 @@ func (g *gin) Backward(dx, dy compute.Matrix, in *Input) {
 		return
 	}
 	g.dev.SegmentSum(dx.RowsAt(0, in.Transposed.Len()), in.Transposed, nil, dagg, false)
-	g.dev.AddScaled(dx.RowsAt(0, in.Destinations), dagg, g.eps)
+	own := dx.RowsAt(0, in.Destinations)
+	g.dev.AddScaled(own, own, dagg, g.eps)
 }

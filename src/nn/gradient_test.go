@@ -48,6 +48,8 @@ var architectures = []struct {
 	{"sage, dropout", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3, Dropout: 0.4, Norm: NormNone, Task: Multiclass}},
 	{"sage, norm, dropout, multilabel",
 		Config{Kind: "sage", Layers: 2, In: 5, Hidden: 7, Out: 3, Dropout: 0.25, Norm: NormLayer, Task: Multilabel}},
+	{"sage, max", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3, Aggregation: AggregateMax, Norm: NormLayer, Dropout: 0.2,
+		Task: Multiclass}},
 	{"gcn", Config{Kind: "gcn", Layers: 3, In: 5, Hidden: 4, Out: 3, Dropout: 0.3, Norm: NormLayer, Task: Multiclass}},
 	{"gcn, both ends", Config{Kind: "gcn", Layers: 2, In: 5, Hidden: 4, Out: 3, GCNNorm: GCNBoth, Norm: NormNone, Task: Multiclass}},
 	{"gin", Config{Kind: "gin", Layers: 2, In: 5, Hidden: 7, Out: 3, Dropout: 0.3, Norm: NormNone, Task: Multiclass}},

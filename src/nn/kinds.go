@@ -15,7 +15,7 @@ type Kind struct {
 }
 
 var kinds = []Kind{
-	{"sage", "GraphSAGE with mean aggregation", true, false, newSAGE},
+	{"sage", "GraphSAGE with mean or max aggregation (`model.aggregation`)", true, false, newSAGE},
 	{"gcn", "GCN: one weight for a vertex and its neighbours (`model.gcn_norm`)", true, false, newGCN},
 	{"gin", "GIN: the sum of the neighbours and of 1+eps times the vertex, eps learned, through two " +
 		"linear maps", true, false, newGIN},

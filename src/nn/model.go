@@ -122,7 +122,7 @@ func (m *Model) Close() {
 func (m *Model) Needs() Needs { return m.Config.Needs() }
 
 // Reserve makes room for layer l to pass over an input of the size of in; of in it reads the counts, the flags and
-// whether Mean is given. ForwardLayer calls it; called beforehand with the largest sizes to come, it keeps memory from
+// whether Aggregate is given. ForwardLayer calls it; called beforehand with the largest sizes to come, it keeps memory from
 // moving later. It fails only for want of device memory.
 func (m *Model) Reserve(l int, in *Input) error {
 	s, rows := &m.stages[l], in.Destinations
@@ -165,7 +165,7 @@ func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 		m.dev.LayerNorm(y, x, n.gamma, n.beta, n.mean.data[:y.Rows], n.rstd.data[:y.Rows], normEps)
 	}
 	if s.residual {
-		m.dev.AddScaled(y, in.own(), m.none.data[:1])
+		m.dev.AddScaled(y, y, in.own(), m.none.data[:1])
 	}
 	if s.hidden {
 		m.activate(y, in)
@@ -222,7 +222,8 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 	}
 	s.Layer.Backward(dx, dy, in)
 	if s.residual && in.Gradient {
-		m.dev.AddScaled(dx.RowsAt(0, in.Destinations), sum, m.none.data[:1])
+		own := dx.RowsAt(0, in.Destinations)
+		m.dev.AddScaled(own, own, sum, m.none.data[:1])
 	}
 	return dx
 }

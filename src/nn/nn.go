@@ -17,8 +17,8 @@
 //	       └── bucket L-1 ─────────┘└─ bucket ─┘     └ bucket ─┘
 //	       loss and counts of the step: known before backward starts, they ride in the first bucket that leaves
 //
-// The input layer of a mean aggregator does not need its sources: it takes rows aggregated while the minibatch was
-// prepared (Input.Own, Input.Mean), which are several times fewer. What a layer needs it declares (Needs).
+// An input layer that aggregates first does not need its sources: it takes rows aggregated while the minibatch was
+// prepared (Input.Own, Input.Aggregate), which are several times fewer. What a layer needs it declares (Needs).
 //
 // In steady state nothing is allocated: activations live in device memory that grows, with slack, to the largest block
 // seen. One goroutine uses a model at a time.
@@ -49,6 +49,12 @@ const (
 	ELU  = "elu"
 )
 
+// How SAGE aggregates the rows of neighbours.
+const (
+	AggregateMean = "mean"
+	AggregateMax  = "max" // by columns
+)
+
 // How GCN weighs an edge.
 const (
 	GCNRight = "right" // by the destination's edges of the hop: a mean
@@ -72,10 +78,11 @@ type Config struct {
 	Residual        bool    // adds a vertex's own row to the sum before the activation, where both are hidden rows
 	Task            string  // Multiclass or Multilabel
 
-	GCNNorm   string  // of kind gcn: GCNRight or GCNBoth; empty: GCNRight
-	Heads     int     // of kind gat, >= 1
-	HeadMerge string  // of kind gat: HeadsConcat or HeadsMean; empty: HeadsConcat
-	Slope     float32 // of kind gat: what LeakyReLU multiplies scores below 0 by, in [0,1]
+	Aggregation string  // of kind sage: AggregateMean or AggregateMax; empty: AggregateMean
+	GCNNorm     string  // of kind gcn: GCNRight or GCNBoth; empty: GCNRight
+	Heads       int     // of kind gat, >= 1
+	HeadMerge   string  // of kind gat: HeadsConcat or HeadsMean; empty: HeadsConcat
+	Slope       float32 // of kind gat: what LeakyReLU multiplies scores below 0 by, in [0,1]
 }
 
 // ReadsNeighbours reports whether the model reads more than the rows of its seeds.
@@ -128,6 +135,8 @@ func (c Config) Check() error {
 	fault(!(c.Dropout >= 0 && c.Dropout < 1), "model dropout is %g; it must be at least 0 and below 1", c.Dropout)
 	fault(c.Norm != NormNone && c.Norm != NormLayer, "model norm %q is not one of: %s, %s", c.Norm, NormNone, NormLayer)
 	fault(!oneOf(c.Activation, "", ReLU, ELU), "model activation %q is not one of: %s, %s", c.Activation, ReLU, ELU)
+	fault(!oneOf(c.Aggregation, "", AggregateMean, AggregateMax), "model aggregation %q is not one of: %s, %s", c.Aggregation,
+		AggregateMean, AggregateMax)
 	fault(!oneOf(c.GCNNorm, "", GCNRight, GCNBoth), "model gcn_norm %q is not one of: %s, %s", c.GCNNorm, GCNRight, GCNBoth)
 	if k != nil && k.HasHeads {
 		fault(c.Heads < 1, "model has %d heads; it needs at least 1", c.Heads)

@@ -51,7 +51,11 @@ func (o *oracle) loss(x []float64) float64 {
 		var y []float64
 		switch o.config.Kind {
 		case "sage":
-			y = o.linear(meanRows(h, x, in), in, out, fmt.Sprintf("convs.%d.lin_l.", l))
+			rows := meanRows(h, x, in)
+			if o.config.Aggregation == AggregateMax {
+				rows = maxRows(h, x, in)
+			}
+			y = o.linear(rows, in, out, fmt.Sprintf("convs.%d.lin_l.", l))
 			for i, v := range o.linear(x[:h.Destinations*in], in, out, fmt.Sprintf("convs.%d.lin_r.", l)) {
 				y[i] += v
 			}
@@ -136,6 +140,19 @@ func meanRows(h Hop, x []float64, width int) []float64 {
 		mean[i] /= math.Max(1, float64(h.Forward.Indptr[d+1]-h.Forward.Indptr[d]))
 	}
 	return mean
+}
+
+func maxRows(h Hop, x []float64, width int) []float64 {
+	most := make([]float64, h.Destinations*width)
+	for i := range most {
+		d, k := i/width, i%width
+		for n, s := range h.Forward.Indices[h.Forward.Indptr[d]:h.Forward.Indptr[d+1]] {
+			if v := x[int(s)*width+k]; n == 0 || v > most[i] {
+				most[i] = v
+			}
+		}
+	}
+	return most
 }
 
 func (o *oracle) gin(h Hop, x []float64, in, out int, prefix string) []float64 {

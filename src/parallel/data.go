@@ -28,8 +28,8 @@ type dataParallel struct {
 // it waits to be decided: with a wide window most minibatches wait, and these are their largest
 // arrays.
 type bufferSet struct {
-	own, mean, all []float32
-	rows           exchange.Buffers
+	own, aggregate, all []float32
+	rows                exchange.Buffers
 }
 
 func newData(o Options) (Strategy, error) {
@@ -66,7 +66,7 @@ func (d *dataParallel) Close() error {
 	close(d.buffers)
 	for b := range d.buffers {
 		mem.Free(b.own)
-		mem.Free(b.mean)
+		mem.Free(b.aggregate)
 		mem.Free(b.all)
 		b.rows.Free()
 	}
@@ -81,7 +81,7 @@ func (d *dataParallel) Memory() (allocated, pinned trace.Memory) {
 	idle := int64(0)
 	for range len(d.buffers) {
 		b := <-d.buffers
-		idle += int64(cap(b.own)+cap(b.mean)+cap(b.all))*4 + b.rows.Bytes()
+		idle += int64(cap(b.own)+cap(b.aggregate)+cap(b.all))*4 + b.rows.Bytes()
 		d.buffers <- b
 	}
 	allocated = trace.Memory{
@@ -199,7 +199,7 @@ func (d *dataParallel) assemble(m *Minibatch) error {
 	b.Train, b.GlobalSeeds = m.Train, m.GlobalSeeds
 	d.hops(m)
 	input, rows := b.Hops[0], m.Fetch.Rows
-	b.X, b.Own, b.Mean = compute.Matrix{}, compute.Matrix{}, compute.Matrix{}
+	b.X, b.Own, b.Aggregate = compute.Matrix{}, compute.Matrix{}, compute.Matrix{}
 	if d.staging != nil {
 		return d.staging.send(m, d.needs)
 	}
@@ -211,9 +211,9 @@ func (d *dataParallel) assemble(m *Minibatch) error {
 		b.Own = matrixOf(&m.own, input.Destinations, d.o.Cols)
 		d.o.Host.GatherRows(b.Own, rows)
 	}
-	if d.needs.Mean {
-		b.Mean = matrixOf(&m.mean, input.Destinations, d.o.Cols)
-		d.o.Host.SegmentMeanRows(b.Mean, input.Forward, rows)
+	if how := d.needs.Aggregate; how != compute.NoReduction {
+		b.Aggregate = matrixOf(&m.aggregate, input.Destinations, d.o.Cols)
+		d.o.Host.SegmentRows(b.Aggregate, how, input.Forward, input.Weights, rows)
 	}
 	return nil
 }
@@ -267,7 +267,7 @@ func (d *dataParallel) Release(m *Minibatch) error {
 // swap exchanges the buffers of a minibatch.
 func (m *Minibatch) swap(b *bufferSet) {
 	m.own, b.own = b.own, m.own
-	m.mean, b.mean = b.mean, m.mean
+	m.aggregate, b.aggregate = b.aggregate, m.aggregate
 	m.all, b.all = b.all, m.all
 	m.Fetch.Lend(&b.rows)
 }

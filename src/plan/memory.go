@@ -146,7 +146,7 @@ func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
 	if needs.Own {
 		rows += s.hops[0].destinations
 	}
-	if needs.Mean {
+	if needs.Aggregate != compute.NoReduction {
 		rows += s.hops[0].destinations
 	}
 	if needs.Sources {
@@ -198,8 +198,8 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	before := dev.live
 	for l, h := range r.most.hops {
 		in := nn.Input{Hop: p.hop(h), Train: true, Gradient: l > 0}
-		if l == 0 && out.needs.Mean {
-			in.Mean = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
+		if l == 0 && out.needs.Aggregate != compute.NoReduction {
+			in.Aggregate = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
 		}
 		if err := m.Reserve(l, &in); err != nil {
 			return nil, err
@@ -207,8 +207,8 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	}
 	for l, h := range r.judged.hops { // forward alone
 		in := nn.Input{Hop: p.hop(h)}
-		if l == 0 && out.needs.Mean {
-			in.Mean = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
+		if l == 0 && out.needs.Aggregate != compute.NoReduction {
+			in.Aggregate = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
 		}
 		if err := m.Reserve(l, &in); err != nil {
 			return nil, err
@@ -282,7 +282,7 @@ func (c *chunk) inputRows(needs nn.Needs) (rows int64) {
 	if needs.Own {
 		rows += int64(c.vertices)
 	}
-	if needs.Mean {
+	if needs.Aggregate != compute.NoReduction {
 		rows += int64(c.vertices)
 	}
 	if needs.Sources {
@@ -302,8 +302,8 @@ func (p *planner) grownBytes(l int, c *chunk, minibatch hopShape) (int64, error)
 		defer m.Close()
 		before := dev.live
 		in := nn.Input{Hop: p.hop(h)}
-		if m.Needs().Mean {
-			in.Mean.Cols = p.job.Model.In
+		if m.Needs().Aggregate != compute.NoReduction {
+			in.Aggregate.Cols = p.job.Model.In
 		}
 		err = m.Reserve(l, &in)
 		return dev.live - before, err

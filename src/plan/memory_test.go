@@ -19,13 +19,13 @@ import (
 // What is predicted of a minibatch and of the model's activations is what they take, as far as it is written.
 func TestMinibatchBytes(t *testing.T) {
 	for _, model := range []nn.Config{
-		{Kind: "sage"}, {Kind: "gcn"}, {Kind: "gcn", GCNNorm: nn.GCNBoth}, {Kind: "gin"},
+		{Kind: "sage"}, {Kind: "sage", Aggregation: nn.AggregateMax}, {Kind: "gcn"}, {Kind: "gcn", GCNNorm: nn.GCNBoth}, {Kind: "gin"},
 		{Kind: "gat", Heads: 2, Slope: 0.2},
 	} {
 		j := planJob()
 		model.Layers, model.Hidden, model.Norm, model.Dropout = 3, 16, "layer", 0.5
 		j.Model = model
-		t.Run(model.Kind+model.GCNNorm, func(t *testing.T) { testMemory(t, j) })
+		t.Run(model.Kind+model.Aggregation+model.GCNNorm, func(t *testing.T) { testMemory(t, j) })
 	}
 }
 
@@ -96,7 +96,7 @@ func testMemory(t *testing.T, j Job) {
 		batch.X = compute.Matrix{Rows: n, Cols: s.Features, Data: make([]float32, n*s.Features)}
 	} else {
 		batch.Own = compute.Matrix{Rows: d, Cols: s.Features, Data: make([]float32, d*s.Features)}
-		batch.Mean = batch.Own
+		batch.Aggregate = batch.Own
 	}
 	for l := range mb.Blocks {
 		h := edges.Hop(&mb, l, needs, true)

@@ -54,7 +54,7 @@ var linearTests = family{
 					b.zeros(3, 4), false)
 			}},
 			{"bias too short", func() { b.dev.AddBias(b.zeros(2, 3), b.zeros(1, 2).Data) }},
-			{"two scales", func() { b.dev.AddScaled(b.zeros(2, 3), b.zeros(2, 3), b.zeros(1, 2).Data) }},
+			{"two scales", func() { b.dev.AddScaled(b.zeros(2, 3), b.zeros(2, 3), b.zeros(2, 3), b.zeros(1, 2).Data) }},
 			{"a product of unequal shapes", func() {
 				b.dev.Dot(b.zeros(1, 1).Data, b.zeros(2, 3), b.zeros(3, 2))
 			}},
@@ -74,7 +74,7 @@ var linearTests = family{
 				2 * in * l.Out},
 			{"AddBias", func() { l.dev.AddBias(my, bias) }, 4 * (2*out + l.Out), 0},
 			{"ColumnSum", func() { l.dev.ColumnSum(bias, my) }, 4 * (out + l.Out), 0},
-			{"AddScaled", func() { l.dev.AddScaled(my, other, bias[:1]) }, 12 * out, 0},
+			{"AddScaled", func() { l.dev.AddScaled(my, my, other, bias[:1]) }, 12 * out, 0},
 			{"Dot", func() { l.dev.Dot(bias[:1], my, other) }, 8 * out, 0},
 		}
 	},
@@ -153,7 +153,15 @@ func dots(b *bench, rows, cols int) []result {
 	x, y, scale := b.normal(rows*cols), b.normal(rows*cols), b.normal(1)
 	mx, my, total := b.matrix(rows, cols, x), b.matrix(rows, cols, y), b.dirty(1)
 	b.dev.Dot(total, mx, my)
-	b.dev.AddScaled(my, mx, b.array(scale))
+	apart := b.matrix(rows, cols, b.normal(rows*cols))
+	b.dev.AddScaled(apart, my, mx, b.array(scale))
+	b.dev.AddScaled(my, my, mx, b.array(scale))
+	added := func(i, j int) (s sum) {
+		s.add(float64(y[i*cols+j]))
+		s.add(float64(x[i*cols+j]))
+		s.add(float64(scale[0]) * float64(x[i*cols+j]))
+		return s
+	}
 	return []result{
 		grid("Dot", b.get(total), 1, 1, rows*cols, func(int, int) (s sum) {
 			for i := range x {
@@ -161,12 +169,8 @@ func dots(b *bench, rows, cols int) []result {
 			}
 			return s
 		}),
-		grid("AddScaled", b.get(my.Data), rows, cols, 3, func(i, j int) (s sum) {
-			s.add(float64(y[i*cols+j]))
-			s.add(float64(x[i*cols+j]))
-			s.add(float64(scale[0]) * float64(x[i*cols+j]))
-			return s
-		}),
+		grid("AddScaled", b.get(my.Data), rows, cols, 3, added),
+		grid("AddScaled of another matrix", b.get(apart.Data), rows, cols, 3, added),
 	}
 }
 

@@ -204,20 +204,20 @@ func (a *columnSum) tile(d *Device, lo, hi int) {
 }
 
 type addScaled struct {
-	y, x  compute.Matrix
-	scale []float32
+	y, z, x compute.Matrix
+	scale   []float32
 }
 
 // AddScaled implements compute.Device.
-func (d *Device) AddScaled(y, x compute.Matrix, scale []float32) {
-	defer d.probe.Start(compute.CheckAddScaled(y, x, scale)).Done()
-	run(d, y.Rows, streamRows(y.Cols), addScaled{y, x, scale})
+func (d *Device) AddScaled(y, z, x compute.Matrix, scale []float32) {
+	defer d.probe.Start(compute.CheckAddScaled(y, z, x, scale)).Done()
+	run(d, y.Rows, streamRows(y.Cols), addScaled{y, z, x, scale})
 }
 
 func (a *addScaled) tile(d *Device, lo, hi int) {
 	y := a.y.RowsAt(lo, hi).Data
-	C.halognn_add_scaled(d.level, floats(y), C.int64_t(len(y)), floats(a.x.RowsAt(lo, hi).Data),
-		floats(a.scale))
+	C.halognn_add_scaled(d.level, floats(y), C.int64_t(len(y)), floats(a.z.RowsAt(lo, hi).Data),
+		floats(a.x.RowsAt(lo, hi).Data), floats(a.scale))
 }
 
 type columnDot struct{ x, y compute.Matrix }

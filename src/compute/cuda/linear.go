@@ -47,10 +47,10 @@ func (d *Device) ColumnSum(db []float32, dy compute.Matrix) {
 }
 
 // AddScaled implements compute.Device.
-func (d *Device) AddScaled(y, x compute.Matrix, scale []float32) {
-	defer d.probe.Start(compute.CheckAddScaled(y, x, scale)).Done()
-	must("AddScaled", C.gpu_add_scaled(d.c, float(y.Data), C.int64_t(y.Rows*y.Cols), float(x.Data),
-		float(scale)))
+func (d *Device) AddScaled(y, z, x compute.Matrix, scale []float32) {
+	defer d.probe.Start(compute.CheckAddScaled(y, z, x, scale)).Done()
+	must("AddScaled", C.gpu_add_scaled(d.c, float(y.Data), C.int64_t(y.Rows*y.Cols), float(z.Data),
+		float(x.Data), float(scale)))
 }
 
 // Dot implements compute.Device.

@@ -76,10 +76,10 @@ func (d *Device) ColumnSum(db []float32, dy compute.Matrix) {
 }
 
 // AddScaled implements compute.Device.
-func (d *Device) AddScaled(y, x compute.Matrix, scale []float32) {
-	defer d.probe.Start(compute.CheckAddScaled(y, x, scale)).Done()
+func (d *Device) AddScaled(y, z, x compute.Matrix, scale []float32) {
+	defer d.probe.Start(compute.CheckAddScaled(y, z, x, scale)).Done()
 	for i, v := range x.Data[:x.Rows*x.Cols] {
-		y.Data[i] += (1 + scale[0]) * v
+		y.Data[i] = z.Data[i] + (1+scale[0])*v
 	}
 }
 
