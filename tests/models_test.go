@@ -24,6 +24,7 @@ func TestModelsAndOptimisersLearn(t *testing.T) {
 	}{
 		{"sage", nil},
 		{"mlp", []string{"model.kind=mlp"}},
+		{"maxima", []string{"model.aggregation=max"}},
 		{"gcn", []string{"model.kind=gcn", "train.lr=0.02"}},
 		{"gcn by both ends", []string{"model.kind=gcn", "model.gcn_norm=both", "train.lr=0.02"}},
 		{"gin", []string{"model.kind=gin", "model.norm=layer"}},
@@ -286,6 +287,7 @@ func TestModelsComeToTheSameNumbers(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
 	for _, model := range [][]string{
+		{"model.aggregation=max", "model.norm=layer"},
 		{"model.kind=gcn"}, {"model.kind=gcn", "model.gcn_norm=both"}, {"model.kind=gin"},
 		{"model.kind=gat", "model.activation=elu", "model.norm=layer"},
 		{"model.kind=gat", "model.head_merge=mean", "model.heads=3"},

@@ -20,7 +20,7 @@ program=${HALOGNN:-bin/halognn}
 "$program" generate --kind sbm --vertices 3000 --degree 10 --features 16 --classes 5 --seed 1 --out "$dir/data" >/dev/null
 "$program" partition --data "$dir/data" --parts 4 --method metis --seed 1 --out "$dir/parts" >/dev/null
 run=0
-for model in "norm=none" "norm=layer" "kind=gcn" "kind=gcn gcn_norm=both norm=layer" "kind=gin norm=layer" "kind=gat activation=elu" \
+for model in "norm=none" "norm=layer" "aggregation=max" "kind=gcn" "kind=gcn gcn_norm=both norm=layer" "kind=gin norm=layer" "kind=gat activation=elu" \
   "kind=gat head_merge=mean heads=3" "kind=gcn residual=true norm=layer"; do
   run=$((run + 1)) sets=()
   for set in $model; do sets+=(--set "model.$set"); done

@@ -24,6 +24,7 @@ type Config struct {
 		Norm           string
 		Activation     string
 		Residual       bool
+		Aggregation    string
 		GCNNorm        string
 		Heads          int
 		HeadMerge      string

@@ -68,6 +68,11 @@ func (c *Config) table() []section {
 			{"residual", boolean(&c.Model.Residual, false), 0,
 				"add a vertex's own hidden row before the activation",
 				"Not in the first and the last layer, whose rows are of other widths."},
+			{"aggregation", oneOf(&c.Model.Aggregation, "mean",
+				word{"mean", ""},
+				word{"max", "the largest of each column"},
+			), 0,
+				"how `sage` aggregates the rows of neighbours", "Other models ignore it."},
 			{"gcn_norm", oneOf(&c.Model.GCNNorm, "right",
 				word{"right", "the mean over a vertex and its sampled neighbours"},
 				word{"both", "the symmetric normalisation by the degrees of the whole graph; " +

@@ -76,7 +76,11 @@ func forward(t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor) []
 				y := attend(s, z, v, c, vector(name+"att_src"), vector(name+"att_dst"), l == c.Layers-1)
 				next[v] = add(y, vector(name+"bias"))
 			default:
-				y := add(linear(name+"lin_l.weight", mean(s, h, v)), vector(name+"lin_l.bias"))
+				rows := mean(s, h, v)
+				if c.Aggregation == nn.AggregateMax {
+					rows = most(s, h, v)
+				}
+				y := add(linear(name+"lin_l.weight", rows), vector(name+"lin_l.bias"))
 				next[v] = add(y, linear(name+"lin_r.weight", h[v]))
 			}
 			if l < c.Layers-1 {
@@ -131,6 +135,18 @@ func mean(s *shard.Shards, h [][]float64, v int) []float64 {
 		}
 	}
 	return sum
+}
+
+func most(s *shard.Shards, h [][]float64, v int) []float64 {
+	most := make([]float64, len(h[v]))
+	for n, u := range s.Topology().Graph.InNeighbours(graph.VertexID(v)) {
+		for j, x := range h[u] {
+			if n == 0 || x > most[j] {
+				most[j] = x
+			}
+		}
+	}
+	return most
 }
 
 // weighted sums the rows of a vertex and its neighbours.
@@ -226,6 +242,7 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 		{"in many chunks", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "none"}, 2000},
 		{"vertex by vertex", nn.Config{Kind: "sage", Layers: 2, Hidden: 5, Norm: "none"}, 1},
 		{"normalised", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "layer"}, 2000},
+		{"maxima", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "layer", Aggregation: nn.AggregateMax}, 2000},
 		{"gcn", nn.Config{Kind: "gcn", Layers: 3, Hidden: 5, Norm: "none"}, 2000},
 		{"gcn by both ends", nn.Config{Kind: "gcn", Layers: 2, Hidden: 5, Norm: "layer", GCNNorm: nn.GCNBoth}, 2000},
 		{"gin", nn.Config{Kind: "gin", Layers: 2, Hidden: 5, Norm: "layer"}, 2000},

@@ -72,6 +72,7 @@ func TestOffboardTrainsAlike(t *testing.T) {
 			o.Cache = policy.Settings{Policy: policy.Prefetch, HaloFraction: 0.3, Gamma: 0.9, Delta: 2, Initial: "degree"}
 		}},
 		{"mlp", 2, func(o *Options) { o.Model.Kind = "mlp" }},
+		{"maxima", 2, func(o *Options) { o.Model.Aggregation = nn.AggregateMax }},
 		{"gcn", 2, func(o *Options) { o.Model.Kind = "gcn" }},
 		{"gcn by both ends, full evaluation", 2, func(o *Options) {
 			o.Model.Kind, o.Model.GCNNorm, o.EvalFull = "gcn", nn.GCNBoth, true

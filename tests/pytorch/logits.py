@@ -28,17 +28,21 @@ def load(path):
 
 
 class SAGEConv(torch.nn.Module):
-    """mean over the in-neighbours through lin_l, the vertex itself through lin_r."""
+    """mean or maximum over the in-neighbours through lin_l, the vertex itself through lin_r."""
 
-    def __init__(self, cols, out):
+    def __init__(self, cols, out, aggr):
         super().__init__()
+        self.aggr = aggr
         self.lin_l = torch.nn.Linear(cols, out)
         self.lin_r = torch.nn.Linear(cols, out, bias=False)
 
     def forward(self, x, source, target):
-        degree = torch.zeros(len(x), dtype=x.dtype).index_add_(0, target, torch.ones(len(target), dtype=x.dtype))
-        mean = torch.zeros_like(x).index_add_(0, target, x[source]) / degree.clamp(min=1)[:, None]
-        return self.lin_l(mean) + self.lin_r(x)
+        if self.aggr == "max":
+            rows = torch.zeros_like(x).index_reduce_(0, target, x[source], "amax", include_self=False)
+        else:
+            degree = torch.zeros(len(x), dtype=x.dtype).index_add_(0, target, torch.ones(len(target), dtype=x.dtype))
+            rows = torch.zeros_like(x).index_add_(0, target, x[source]) / degree.clamp(min=1)[:, None]
+        return self.lin_l(rows) + self.lin_r(x)
 
 
 def with_self(x, source, target):
@@ -104,7 +108,7 @@ class Model(torch.nn.Module):
 
         def conv(cols, out, last):
             if meta["kind"] == "sage":
-                return SAGEConv(cols, out)
+                return SAGEConv(cols, out, meta["aggregation"])
             if meta["kind"] == "gcn":
                 return GCNConv(cols, out, meta["gcn_norm"])
             if meta["kind"] == "gin":
