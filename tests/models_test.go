@@ -31,6 +31,8 @@ func TestModelsAndOptimisersLearn(t *testing.T) {
 		{"gat", []string{"model.kind=gat", "model.activation=elu", "train.lr=0.02"}},
 		{"gat of averaged heads", []string{"model.kind=gat", "model.head_merge=mean", "model.heads=3", "train.lr=0.02"}},
 		{"residual", []string{"model.kind=gcn", "model.residual=true", "model.layers=3", "sample.fanouts=5,3,2", "train.lr=0.02"}},
+		{"jumping", []string{"model.jumping=cat"}},
+		{"jumping by maxima", []string{"model.kind=gcn", "model.jumping=max", "train.lr=0.02"}},
 		{"elu", []string{"model.activation=elu"}},
 		{"one layer", []string{"model.layers=1", "sample.fanouts=5"}},
 		{"three layers", []string{"model.layers=3", "sample.fanouts=5,3,2"}},
@@ -287,7 +289,7 @@ func TestModelsComeToTheSameNumbers(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
 	for _, model := range [][]string{
-		{"model.aggregation=max", "model.norm=layer"},
+		{"model.aggregation=max", "model.norm=layer", "model.jumping=cat"},
 		{"model.kind=gcn"}, {"model.kind=gcn", "model.gcn_norm=both"}, {"model.kind=gin"},
 		{"model.kind=gat", "model.activation=elu", "model.norm=layer"},
 		{"model.kind=gat", "model.head_merge=mean", "model.heads=3"},

@@ -21,7 +21,7 @@ program=${HALOGNN:-bin/halognn}
 "$program" partition --data "$dir/data" --parts 4 --method metis --seed 1 --out "$dir/parts" >/dev/null
 run=0
 for model in "norm=none" "norm=layer" "aggregation=max" "kind=gcn" "kind=gcn gcn_norm=both norm=layer" "kind=gin norm=layer" "kind=gat activation=elu" \
-  "kind=gat head_merge=mean heads=3" "kind=gcn residual=true norm=layer"; do
+  "kind=gat head_merge=mean heads=3" "kind=gcn residual=true norm=layer" "jumping=cat norm=layer" "kind=gat jumping=max"; do
   run=$((run + 1)) sets=()
   for set in $model; do sets+=(--set "model.$set"); done
   "$HALOGNN_MPIRUN" -np 2 "$program" train --config inputs/demo.yaml --set data.parts="$dir/parts" --set run.dir="$dir/$run" "${sets[@]}" \

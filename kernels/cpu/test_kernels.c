@@ -315,6 +315,15 @@ static outputs add_scaled(const halognn_cpu *k, const input *in) {
     return o;
 }
 
+static outputs columns(const halognn_cpu *k, const input *in, int add) {
+    const int64_t cols = in->s->cols, n = cols - cols / 3;
+    const outputs o = one(in->cells, in->x);
+    halognn_copy_columns(k, o.at[0] + cols / 3, in->s->segments, n, cols, in->dy, cols, add);
+    return o;
+}
+static outputs columns_set(const halognn_cpu *k, const input *in) { return columns(k, in, 0); }
+static outputs columns_add(const halognn_cpu *k, const input *in) { return columns(k, in, 1); }
+
 static outputs column_dot(const halognn_cpu *k, const input *in) {
     const outputs o = one(in->s->cols, NULL);
     halognn_column_dot(k, o.at[0], in->s->segments, in->s->cols, in->x, in->dy);
@@ -356,14 +365,15 @@ static float *weights_of(int64_t n) {
     return p;
 }
 
-typedef enum { DOT, DOT_BACKWARD, SOFTMAX, SOFTMAX_BACKWARD, COLLECT, SUM, SUM_BACKWARD, MEAN, MEAN_BACKWARD } attention_kernel;
+typedef enum { DOT, DOT_BACKWARD, SOFTMAX, SOFTMAX_BACKWARD, COLLECT, SUM, SUM_BACKWARD, MEAN, MEAN_BACKWARD,
+               LARGEST, LARGEST_BACKWARD } attention_kernel;
 
 static outputs attention(const halognn_cpu *k, const input *in, attention_kernel which, int64_t heads) {
     const shape *s = in->s;
     const int64_t width = s->cols / heads, stored = s->sources * s->cols, numbers = in->edges * heads;
     const uint64_t before = state; /* both levels get the same numbers */
     float *src = floats(s->sources * heads), *dst = floats(s->segments * heads), *alpha = weights_of(numbers);
-    float *de = floats(numbers);
+    float *de = floats(numbers), *x = NULL;
     outputs o = {0};
     switch (which) {
     case DOT:
@@ -405,18 +415,31 @@ static outputs attention(const halognn_cpu *k, const input *in, attention_kernel
         o = one(stored, NULL);
         halognn_head_mean_backward(k, o.at[0], s->sources, heads, width, in->h);
         break;
+    case LARGEST:
+        o = one(s->sources * width, NULL);
+        x = coarse(in);
+        halognn_head_max(k, o.at[0], s->sources, heads, width, x);
+        break;
+    case LARGEST_BACKWARD:
+        o = one(stored, NULL);
+        x = coarse(in);
+        halognn_head_max_backward(k, o.at[0], s->sources, heads, width, in->h, x);
+        break;
     }
     state = before;
     free(src);
     free(dst);
     free(alpha);
     free(de);
+    free(x);
     return o;
 }
 
 #define ATTENTION(name, which)                                                                                       \
     static outputs name(const halognn_cpu *k, const input *in) { return attention(k, in, which, heads_of(in->s)); } \
     static outputs name##_one(const halognn_cpu *k, const input *in) { return attention(k, in, which, 1); }
+ATTENTION(head_max, LARGEST)
+ATTENTION(head_max_backward, LARGEST_BACKWARD)
 ATTENTION(head_dot, DOT)
 ATTENTION(head_dot_backward, DOT_BACKWARD)
 ATTENTION(edge_softmax, SOFTMAX)
@@ -498,6 +521,8 @@ static const struct {
     {"relu_dropout", relu_dropout, 0},
     {"relu_backward", relu_backward, 0},
     {"add_scaled", add_scaled, 0},
+    {"copy_columns", columns_set, 0},
+    {"copy_columns add", columns_add, 0},
     {"column_dot", column_dot, 0},
     {"elu", elu_plain, 0},
     {"elu dropout", elu_dropout, 0},
@@ -521,6 +546,10 @@ static const struct {
     {"head_mean one head", head_mean_one, 0},
     {"head_mean_backward", head_mean_backward, 0},
     {"head_mean_backward one head", head_mean_backward_one, 0},
+    {"head_max", head_max, 0},
+    {"head_max one head", head_max_one, 0},
+    {"head_max_backward", head_max_backward, 0},
+    {"head_max_backward one head", head_max_backward_one, 0},
     {"layer_norm", layer_norm, LAYER_NORM_TOLERANCE},
     {"layer_norm_backward", layer_norm_backward, LAYER_NORM_TOLERANCE},
     {"adam", adam, 0},

@@ -53,7 +53,7 @@ func (m *Model) Forward(b *Batch) (compute.Matrix, error) {
 			return x, err
 		}
 	}
-	return x, nil
+	return m.Output(x), nil
 }
 
 // Loss returns this rank's share of the loss and of the counts. When training it also returns the gradient with respect
@@ -61,7 +61,11 @@ func (m *Model) Forward(b *Batch) (compute.Matrix, error) {
 func (m *Model) Loss(b *Batch, logits compute.Matrix) (Stats, compute.Matrix) {
 	var dlogits compute.Matrix
 	if b.Train {
-		dlogits = m.grad[(len(m.stages)-1)%2].matrix(logits.Rows, logits.Cols)
+		of := m.grad[(len(m.stages)-1)%2]
+		if m.jump != nil {
+			of = m.jump.dlogits
+		}
+		dlogits = of.matrix(logits.Rows, logits.Cols)
 	}
 	var s Stats
 	switch {
@@ -82,7 +86,7 @@ func (m *Model) Loss(b *Batch, logits compute.Matrix) (Stats, compute.Matrix) {
 // After layer l it calls ready(l), if ready is not nil: its bucket may be sent as soon as the device has caught up. It
 // returns the gradient with respect to X if b.InputGradient.
 func (m *Model) Backward(dlogits compute.Matrix, ready func(l int)) (dx compute.Matrix) {
-	dx = dlogits
+	dx = m.OutputBackward(dlogits)
 	for l := len(m.stages) - 1; l >= 0; l-- {
 		dx = m.BackwardLayer(l, &m.inputs[l], dx)
 		if ready != nil {

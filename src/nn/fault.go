@@ -89,7 +89,13 @@ func (m *Model) FirstFault() Fault {
 			return Fault{faultLayer + l, fmt.Sprintf("the output of layer %d, at %s", l, vertexOf(in, at))}
 		}
 	}
-	return Fault{faultLayer + len(m.stages), "the loss itself, beyond float32: the logits are finite but far apart"}
+	if m.jump != nil {
+		if at := m.badRow(m.jump.logits.matrix(m.jump.rows, m.jump.out)); at >= 0 {
+			last := &m.inputs[len(m.stages)-1]
+			return Fault{faultLayer + len(m.stages), fmt.Sprintf("the logits, which follow from all layers, at %s", vertexOf(last, at))}
+		}
+	}
+	return Fault{faultLayer + len(m.stages) + 1, "the loss itself, beyond float32: the logits are finite but far apart"}
 }
 
 // badRow returns the first row that is not finite, or -1.

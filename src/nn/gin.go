@@ -24,7 +24,7 @@ type gin struct {
 func newGIN(s *store, c Config, l int) Layer {
 	in, out := c.Widths(l)
 	mid := out
-	if c.Layers > 1 {
+	if c.hidden(0) {
 		mid = c.Hidden
 	}
 	return &gin{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, mid: mid, out: out,

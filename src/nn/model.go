@@ -21,6 +21,7 @@ type Model struct {
 	stages []stage
 	inputs []Input // of each layer's last forward pass
 
+	jump      *jumping   // nil: the last layer makes the logits
 	objective *objective // nil: the plain loss
 
 	none *buffer // one zero: AddScaled by it adds
@@ -36,7 +37,7 @@ type stage struct {
 	in, out int
 	y       *buffer // [D,out] output, after normalisation, activation and dropout
 	norm    *norm   // nil if there is none
-	hidden  bool    // normalised, activated, dropped: not the last layer
+	hidden  bool    // normalised, activated, dropped: it does not make the logits
 
 	residual bool    // the destinations' own rows are added before the activation
 	dsum     *buffer // [D,out] gradient below the norm, while that of the sum is still to be read
@@ -60,7 +61,7 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 	m.grad, m.none = [2]*buffer{m.store.buffer(), m.store.buffer()}, m.store.buffer()
 	declared := make([][]Param, c.Layers)
 	for l := range c.Layers {
-		s := stage{Layer: FindKind(c.Kind).layer(&m.store, c, l), y: m.store.buffer(), hidden: l < c.Layers-1}
+		s := stage{Layer: FindKind(c.Kind).layer(&m.store, c, l), y: m.store.buffer(), hidden: c.hidden(l)}
 		s.in, s.out = c.Widths(l)
 		s.residual, s.dsum = c.Residual && s.hidden && l > 0, m.store.buffer()
 		if s.hidden && c.Norm == NormLayer {
@@ -70,6 +71,10 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 		}
 		declared[l] = append(declared[l], s.Params()...)
 		m.stages = append(m.stages, s)
+	}
+	if c.Jumps() {
+		m.jump = newJumping(&m.store, c)
+		declared[c.Layers-1] = append(m.jump.params(), declared[c.Layers-1]...)
 	}
 	var err error
 	if m.Params, err = newParams(dev, declared, seed); err != nil {
@@ -88,6 +93,9 @@ func (m *Model) bind() {
 		}
 		next += n
 		return values, grads
+	}
+	if m.jump != nil {
+		m.jump.bind(take(len(m.jump.params())))
 	}
 	for l := len(m.stages) - 1; l >= 0; l-- {
 		s := m.stages[l]
@@ -136,7 +144,11 @@ func (m *Model) Reserve(l int, in *Input) error {
 			err = errors.Join(err, s.dsum.reserve(rows*s.out))
 		}
 	}
-	if in.Train && l == len(m.stages)-1 {
+	last := l == len(m.stages)-1
+	if last && m.jump != nil {
+		err = errors.Join(err, m.jump.reserve(rows, in.Train))
+	}
+	if last && in.Train {
 		err = errors.Join(err, m.grad[l%2].reserve(rows*s.out))
 	}
 	if in.Gradient {
@@ -206,6 +218,9 @@ func (m *Model) dropped(in *Input) float32 {
 // ForwardLayer ran before, on the same input with in.Train.
 func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.Matrix) {
 	s := &m.stages[l]
+	if m.jump != nil && l < len(m.stages)-1 {
+		m.jump.take(dy, l, true)
+	}
 	if s.hidden {
 		m.activateBackward(dy, s.y.matrix(dy.Rows, s.out), in)
 	}

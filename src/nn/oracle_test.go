@@ -46,6 +46,7 @@ func widen(x []float32) []float64 {
 
 // loss is the whole forward pass for input rows x [Sources of hop 0, In].
 func (o *oracle) loss(x []float64) float64 {
+	var layers [][]float64
 	for l, h := range o.batch.Hops {
 		in, out := o.config.Widths(l)
 		var y []float64
@@ -73,7 +74,7 @@ func (o *oracle) loss(x []float64) float64 {
 		default:
 			y = o.linear(x, in, out, fmt.Sprintf("lins.%d.", l))
 		}
-		if l < o.config.Layers-1 {
+		if l < o.config.Layers-1 || o.config.Jumping != "" {
 			if o.config.Norm == NormLayer {
 				o.normalise(y, out, fmt.Sprintf("norms.%d.", l))
 			}
@@ -90,6 +91,10 @@ func (o *oracle) loss(x []float64) float64 {
 			}
 		}
 		x = y
+		layers = append(layers, y)
+	}
+	if o.config.Jumping != "" {
+		x = o.jump(layers, len(o.batch.Labels))
 	}
 	if o.config.Task == Multilabel {
 		return o.sigmoid(x)
@@ -153,6 +158,25 @@ func maxRows(h Hop, x []float64, width int) []float64 {
 		}
 	}
 	return most
+}
+
+// jump is jumping knowledge: the linear map of the seeds' rows of all layers.
+func (o *oracle) jump(layers [][]float64, seeds int) []float64 {
+	var rows []float64
+	hidden := o.config.Hidden
+	for r := range seeds {
+		for l := range layers {
+			row := layers[l][r*hidden : (r+1)*hidden]
+			if l == 0 || o.config.Jumping == JumpCat {
+				rows = append(rows, row...)
+				continue
+			}
+			for k, v := range row {
+				rows[r*hidden+k] = max(rows[r*hidden+k], v)
+			}
+		}
+	}
+	return o.linear(rows, len(rows)/seeds, o.config.Out, "lin.")
 }
 
 func (o *oracle) gin(h Hop, x []float64, in, out int, prefix string) []float64 {

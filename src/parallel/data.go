@@ -18,6 +18,7 @@ type dataParallel struct {
 	needs   nn.Needs // of the first layer
 	first   int      // layer of the model that runs first, and
 	layers  int      // how many run
+	output  bool     // of them follow the logits
 	drawer  *Drawer
 	buffers chan bufferSet // of minibatches that wait for their turn; empty without foresight
 	staging *stagingPool   // nil for a device that reads host memory
@@ -33,7 +34,12 @@ type bufferSet struct {
 }
 
 func newData(o Options) (Strategy, error) {
-	return makeData(o, o.Model.Needs(), 0, o.Model.Config.Layers)
+	d, err := makeData(o, o.Model.Needs(), 0, o.Model.Config.Layers)
+	if err != nil {
+		return nil, err
+	}
+	d.output = true
+	return d, nil
 }
 
 // newDataLayer is data parallelism over one layer: every rank runs it for its own vertices.
@@ -289,6 +295,9 @@ func (d *dataParallel) forward(m *Minibatch) (x compute.Matrix, err error) {
 			return x, err
 		}
 	}
+	if d.output {
+		x = d.o.Model.Output(x)
+	}
 	return x, nil
 }
 
@@ -315,6 +324,7 @@ func (d *dataParallel) Step(m *Minibatch, last bool, phases Phases) (Trained, er
 	}
 	phases.End(trace.Forward)
 	phases.Begin(trace.Backward)
+	grad = model.OutputBackward(grad)
 	for l := d.layers - 1; l >= 0; l-- {
 		grad = model.BackwardLayer(l, &d.inputs[l], grad)
 		if last {

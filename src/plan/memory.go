@@ -249,6 +249,9 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 		} else {
 			layers += rows * int64(in) * 4
 		}
+		if j.Model.Jumps() && l > 1 { // whose output reads all of them
+			layers += rows * int64(l-1) * int64(j.Model.Hidden) * 4
+		}
 		chunks := int64(0)
 		for _, bounds := range p.chunks(r.rank, rowBytes) {
 			c, err := p.chunk(r, bounds)
@@ -266,7 +269,18 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 		}
 		most = max(most, layers+chunks)
 	}
-	return most, nil
+	if !j.Model.Jumps() {
+		return most, nil
+	}
+	output := rows * int64(j.Model.Layers*j.Model.Hidden+j.Model.Out) * 4
+	if j.GPU == nil {
+		grown, err := p.outputGrown(slot, min(int(rows), j.Model.OutputRows(job.ChunkBytes)))
+		if err != nil {
+			return 0, err
+		}
+		output += grown
+	}
+	return max(most, output), nil
 }
 
 // chunk is the size of a chunk of layer-wise inference.
@@ -314,6 +328,24 @@ func (p *planner) grownBytes(l int, c *chunk, minibatch hopShape) (int64, error)
 	}
 	there, err := bytes(minibatch)
 	return max(0, chunk-there), err
+}
+
+// outputGrown is what the logits of so many vertices take, by jumping knowledge, beyond what layers have for minibatches.
+func (p *planner) outputGrown(minibatch *shape, rows int) (int64, error) {
+	dev := new(counter)
+	m, err := nn.NewModel(dev, p.job.Model, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer m.Close()
+	for l, h := range minibatch.hops {
+		if err := m.Reserve(l, &nn.Input{Hop: p.hop(h)}); err != nil {
+			return 0, err
+		}
+	}
+	before := dev.live
+	err = m.ReserveOutput(rows)
+	return dev.live - before, err
 }
 
 // chunk samples vertices [lo, hi) with all neighbours.

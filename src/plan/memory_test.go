@@ -20,12 +20,12 @@ import (
 func TestMinibatchBytes(t *testing.T) {
 	for _, model := range []nn.Config{
 		{Kind: "sage"}, {Kind: "sage", Aggregation: nn.AggregateMax}, {Kind: "gcn"}, {Kind: "gcn", GCNNorm: nn.GCNBoth}, {Kind: "gin"},
-		{Kind: "gat", Heads: 2, Slope: 0.2},
+		{Kind: "gat", Heads: 2, Slope: 0.2}, {Kind: "sage", Jumping: nn.JumpCat}, {Kind: "sage", Jumping: nn.JumpMax},
 	} {
 		j := planJob()
 		model.Layers, model.Hidden, model.Norm, model.Dropout = 3, 16, "layer", 0.5
 		j.Model = model
-		t.Run(model.Kind+model.Aggregation+model.GCNNorm, func(t *testing.T) { testMemory(t, j) })
+		t.Run(model.Kind+model.Aggregation+model.GCNNorm+model.Jumping, func(t *testing.T) { testMemory(t, j) })
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -47,6 +48,7 @@ func forward(t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor) []
 		return v
 	}
 	h := features(t, s)
+	layers := make([][][]float64, len(h)) // of every vertex, its rows of all layers
 	for l := range c.Layers {
 		next := make([][]float64, len(h))
 		for v := range h {
@@ -73,7 +75,7 @@ func forward(t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor) []
 				for _, u := range s.Topology().Graph.InNeighbours(graph.VertexID(v)) {
 					z[int(u)] = linear(name+"lin.weight", h[u])
 				}
-				y := attend(s, z, v, c, vector(name+"att_src"), vector(name+"att_dst"), l == c.Layers-1)
+				y := attend(s, z, v, c, vector(name+"att_src"), vector(name+"att_dst"), l == c.Layers-1 && !c.Jumps())
 				next[v] = add(y, vector(name+"bias"))
 			default:
 				rows := mean(s, h, v)
@@ -83,7 +85,7 @@ func forward(t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor) []
 				y := add(linear(name+"lin_l.weight", rows), vector(name+"lin_l.bias"))
 				next[v] = add(y, linear(name+"lin_r.weight", h[v]))
 			}
-			if l < c.Layers-1 {
+			if l < c.Layers-1 || c.Jumps() {
 				if c.Norm == "layer" {
 					normalise(next[v], vector(fmt.Sprintf("norms.%d.weight", l)), vector(fmt.Sprintf("norms.%d.bias", l)))
 				}
@@ -98,6 +100,23 @@ func forward(t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor) []
 			}
 		}
 		h = next
+		for v := range h {
+			layers[v] = append(layers[v], h[v])
+		}
+	}
+	for v := range h {
+		switch c.Jumping {
+		case nn.JumpCat:
+			h[v] = add(linear("lin.weight", slices.Concat(layers[v]...)), vector("lin.bias"))
+		case nn.JumpMax:
+			most := slices.Clone(layers[v][0])
+			for _, row := range layers[v] {
+				for j := range row {
+					most[j] = max(most[j], row[j])
+				}
+			}
+			h[v] = add(linear("lin.weight", most), vector("lin.bias"))
+		}
 	}
 	return h
 }
@@ -251,6 +270,10 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 		{"gcn, residual", nn.Config{Kind: "gcn", Layers: 3, Hidden: 5, Norm: "layer", Residual: true}, 2000},
 		{"gat, means", nn.Config{Kind: "gat", Layers: 2, Hidden: 5, Norm: "none", Heads: 3, HeadMerge: nn.HeadsMean, Slope: 0.2}, 1},
 		{"mlp", nn.Config{Kind: "mlp", Layers: 3, Hidden: 5, Norm: "layer"}, 2000},
+		{"jumping", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "layer", Jumping: nn.JumpCat}, 2000},
+		{"jumping by maxima, vertex by vertex", nn.Config{Kind: "gat", Layers: 2, Hidden: 6, Norm: "none", Heads: 2, Slope: 0.2,
+			Jumping: nn.JumpMax}, 1},
+		{"jumping, one layer", nn.Config{Kind: "gcn", Layers: 1, Hidden: 5, Norm: "none", Jumping: nn.JumpCat}, 2000},
 	} {
 		chunkBytes = c.bytes
 		var want [][]float64

@@ -73,6 +73,7 @@ func TestOffboardTrainsAlike(t *testing.T) {
 		}},
 		{"mlp", 2, func(o *Options) { o.Model.Kind = "mlp" }},
 		{"maxima", 2, func(o *Options) { o.Model.Aggregation = nn.AggregateMax }},
+		{"jumping, full evaluation", 2, func(o *Options) { o.Model.Jumping, o.EvalFull = nn.JumpMax, true }},
 		{"gcn", 2, func(o *Options) { o.Model.Kind = "gcn" }},
 		{"gcn by both ends, full evaluation", 2, func(o *Options) {
 			o.Model.Kind, o.Model.GCNNorm, o.EvalFull = "gcn", nn.GCNBoth, true

@@ -104,7 +104,10 @@ class Model(torch.nn.Module):
     def __init__(self, meta):
         super().__init__()
         hidden, layers = int(meta["hidden"]), int(meta["layers"])
-        width = [int(meta["in"])] + [hidden] * (layers - 1) + [int(meta["out"])]
+        self.jumping = meta["jumping"]
+        width = [int(meta["in"])] + [hidden] * (layers - 1) + [int(meta["out"]) if self.jumping == "none" else hidden]
+        if self.jumping != "none":
+            self.lin = torch.nn.Linear(hidden * (layers if self.jumping == "cat" else 1), int(meta["out"]))
 
         def conv(cols, out, last):
             if meta["kind"] == "sage":
@@ -112,23 +115,30 @@ class Model(torch.nn.Module):
             if meta["kind"] == "gcn":
                 return GCNConv(cols, out, meta["gcn_norm"])
             if meta["kind"] == "gin":
-                return GINConv(cols, hidden if layers > 1 else out, out)
-            concat, heads = meta["head_merge"] == "concat" and not last, int(meta["heads"])
+                return GINConv(cols, hidden if layers > 1 or self.jumping != "none" else out, out)
+            concat = meta["head_merge"] == "concat" and not (last and self.jumping == "none")
+            heads = int(meta["heads"])
             return GATConv(cols, out // heads if concat else out, heads, concat, float(meta["slope"]))
 
         self.convs = torch.nn.ModuleList(conv(a, b, i + 2 == len(width)) for i, (a, b) in enumerate(zip(width, width[1:])))
         if meta["norm"] == "layer":
-            self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(w) for w in width[1:-1])
+            self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(w) for w in width[1 : -1 if self.jumping == "none" else None])
         self.norm = meta["norm"]
         self.residual = meta["residual"] == "true"
         self.activation = {"relu": torch.relu, "elu": torch.nn.functional.elu}[meta["activation"]]
 
     def forward(self, x, source, target):
+        rows = []
         for i, conv in enumerate(self.convs):
             own, x = x, conv(x, source, target)
-            if i + 1 < len(self.convs):
+            if i + 1 < len(self.convs) or self.jumping != "none":
                 x = self.norms[i](x) if self.norm == "layer" else x
                 x = self.activation(x + own if self.residual and i > 0 else x)
+            rows.append(x)
+        if self.jumping == "cat":
+            x = self.lin(torch.cat(rows, dim=1))
+        elif self.jumping == "max":
+            x = self.lin(torch.stack(rows).amax(dim=0))
         return x
 
 

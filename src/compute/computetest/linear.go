@@ -55,6 +55,11 @@ var linearTests = family{
 			}},
 			{"bias too short", func() { b.dev.AddBias(b.zeros(2, 3), b.zeros(1, 2).Data) }},
 			{"two scales", func() { b.dev.AddScaled(b.zeros(2, 3), b.zeros(2, 3), b.zeros(2, 3), b.zeros(1, 2).Data) }},
+			{"columns beyond the last", func() { b.dev.CopyColumns(b.zeros(2, 3), 2, b.zeros(2, 4), 0, 2, false) }},
+			{"columns from beyond the last", func() {
+				b.dev.CopyColumns(b.zeros(2, 3), 0, b.zeros(2, 4), 3, 2, false)
+			}},
+			{"columns of other rows", func() { b.dev.CopyColumns(b.zeros(2, 3), 0, b.zeros(3, 3), 0, 1, false) }},
 			{"a product of unequal shapes", func() {
 				b.dev.Dot(b.zeros(1, 1).Data, b.zeros(2, 3), b.zeros(3, 2))
 			}},
@@ -75,6 +80,10 @@ var linearTests = family{
 			{"AddBias", func() { l.dev.AddBias(my, bias) }, 4 * (2*out + l.Out), 0},
 			{"ColumnSum", func() { l.dev.ColumnSum(bias, my) }, 4 * (out + l.Out), 0},
 			{"AddScaled", func() { l.dev.AddScaled(my, my, other, bias[:1]) }, 12 * out, 0},
+			{"CopyColumns", func() { l.dev.CopyColumns(my, 1, other, 0, l.Out-1, false) },
+				8 * (out - l.Destinations), 0},
+			{"CopyColumns added", func() { l.dev.CopyColumns(my, 1, other, 0, l.Out-1, true) },
+				12 * (out - l.Destinations), 0},
 			{"Dot", func() { l.dev.Dot(bias[:1], my, other) }, 8 * out, 0},
 		}
 	},
@@ -156,6 +165,25 @@ func dots(b *bench, rows, cols int) []result {
 	apart := b.matrix(rows, cols, b.normal(rows*cols))
 	b.dev.AddScaled(apart, my, mx, b.array(scale))
 	b.dev.AddScaled(my, my, mx, b.array(scale))
+	const at, from = 1, 2 // of columns that are copied, to a wider matrix
+	put0, put := b.normal(rows*(cols+2)), []compute.Matrix{}
+	for _, add := range []bool{false, true} {
+		m := b.matrix(rows, cols+2, put0)
+		b.dev.CopyColumns(m, at, mx, min(from, cols), max(0, cols-from), add)
+		put = append(put, m)
+	}
+	copied := func(add float64) func(i, j int) sum {
+		return func(i, j int) (s sum) {
+			k := j - at + from
+			if inside := j >= at && k < cols; !inside || add > 0 {
+				s.add(float64(put0[i*(cols+2)+j]))
+			}
+			if j >= at && k < cols {
+				s.add(float64(x[i*cols+k]))
+			}
+			return s
+		}
+	}
 	added := func(i, j int) (s sum) {
 		s.add(float64(y[i*cols+j]))
 		s.add(float64(x[i*cols+j]))
@@ -169,6 +197,8 @@ func dots(b *bench, rows, cols int) []result {
 			}
 			return s
 		}),
+		grid("CopyColumns", b.get(put[0].Data), rows, cols+2, 1, copied(0)),
+		grid("CopyColumns, added", b.get(put[1].Data), rows, cols+2, 2, copied(1)),
 		grid("AddScaled", b.get(my.Data), rows, cols, 3, added),
 		grid("AddScaled of another matrix", b.get(apart.Data), rows, cols, 3, added),
 	}

@@ -220,6 +220,26 @@ func (a *addScaled) tile(d *Device, lo, hi int) {
 		floats(a.x.RowsAt(lo, hi).Data), floats(a.scale))
 }
 
+type copyColumns struct {
+	y, x        compute.Matrix
+	at, from, n int
+	add         bool
+}
+
+// CopyColumns implements compute.Device.
+func (d *Device) CopyColumns(y compute.Matrix, at int, x compute.Matrix, from, n int, add bool) {
+	defer d.probe.Start(compute.CheckCopyColumns(y, at, x, from, n, add)).Done()
+	if n > 0 {
+		run(d, y.Rows, streamRows(n), copyColumns{y, x, at, from, n, add})
+	}
+}
+
+func (a *copyColumns) tile(d *Device, lo, hi int) {
+	y, x := a.y.RowsAt(lo, hi), a.x.RowsAt(lo, hi)
+	C.halognn_copy_columns(d.level, floats(y.Data[a.at:]), C.int64_t(hi-lo), C.int64_t(a.n),
+		C.int64_t(y.Cols), floats(x.Data[a.from:]), C.int64_t(x.Cols), cBool(a.add))
+}
+
 type columnDot struct{ x, y compute.Matrix }
 
 // Dot implements compute.Device.

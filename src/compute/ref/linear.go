@@ -83,6 +83,18 @@ func (d *Device) AddScaled(y, z, x compute.Matrix, scale []float32) {
 	}
 }
 
+// CopyColumns implements compute.Device.
+func (d *Device) CopyColumns(y compute.Matrix, at int, x compute.Matrix, from, n int, add bool) {
+	defer d.probe.Start(compute.CheckCopyColumns(y, at, x, from, n, add)).Done()
+	for r := range y.Rows {
+		if to, source := y.Row(r)[at:at+n], x.Row(r)[from:from+n]; add {
+			addInto(to, source)
+		} else {
+			copy(to, source)
+		}
+	}
+}
+
 // Dot implements compute.Device.
 func (d *Device) Dot(sum []float32, x, y compute.Matrix) {
 	defer d.probe.Start(compute.CheckDot(sum, x, y)).Done()
