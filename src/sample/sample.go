@@ -43,6 +43,8 @@ const All = -1
 //	                      Graph.Indices[Graph.Indptr[v-First] : Graph.Indptr[v-First+1]]
 //	Graph.Indices         source vertices by their id in the whole graph
 //	Original       [N]    original id of every vertex of the whole graph, in [0,2^31)
+//	Weights               of the edges, as Graph.Indices; nil where they have none
+//	WeightSums     [N]    of each vertex's in-edges
 //
 // A rank that holds part of the rows may hand in a window of the whole graph's Indptr, so Indptr[0]
 // need not be 0. The arrays may be memory-mapped; a file that shrinks under its mapping ends in an
@@ -51,6 +53,8 @@ type Topology struct {
 	Graph    graph.CSC
 	First    graph.VertexID
 	Original []int32
+
+	Weights, WeightSums []float32
 }
 
 // Minibatch is what one call of Sample makes. Its arrays lie outside the Go heap, belong to it, and
@@ -74,6 +78,7 @@ func (m *Minibatch) Free() {
 	for l := range m.Blocks {
 		mem.Free(m.Blocks[l].Indptr)
 		mem.Free(m.Blocks[l].Indices)
+		mem.Free(m.Blocks[l].Weights)
 		mem.Free(m.Transposes[l].Indptr)
 		mem.Free(m.Transposes[l].Indices)
 		mem.Free(m.Transposes[l].Edges)
@@ -89,7 +94,7 @@ func (m *Minibatch) Bytes() int64 {
 	for l := range m.Blocks {
 		b, t := &m.Blocks[l], &m.Transposes[l]
 		n += int64(cap(b.Indptr)+cap(t.Indptr))*8 +
-			int64(cap(b.Indices)+cap(t.Indices)+cap(t.Edges))*4
+			int64(cap(b.Indices)+cap(b.Weights)+cap(t.Indices)+cap(t.Edges))*4
 	}
 	return n
 }
