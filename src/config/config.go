@@ -24,6 +24,7 @@ type Config struct {
 		Norm           string
 		Activation     string
 		Residual       bool
+		EdgeWeights    bool
 		Jumping        string
 		Aggregation    string
 		GCNNorm        string

@@ -68,6 +68,11 @@ func (c *Config) table() []section {
 			{"residual", boolean(&c.Model.Residual, false), 0,
 				"add a vertex's own hidden row before the activation",
 				"Not in the first layer, nor in one that makes logits: their rows are of other widths."},
+			{"edge_weights", boolean(&c.Model.EdgeWeights, true), 0,
+				"weigh edges, where the graph's edges have weights",
+				"`sage` takes weighted means, `gcn` normalises by weights, `gin` sums weighted rows. " +
+					"`gat` and `model.aggregation: max` cannot, and refuse such a graph unless this is " +
+					"false."},
 			{"jumping", oneOf(&c.Model.Jumping, "none",
 				word{"none", "those of the last layer, which makes them"},
 				word{"cat", "those of all layers, side by side, through a linear map (jumping knowledge)"},

@@ -83,6 +83,7 @@ type Config struct {
 	Dropout         float32 // probability in [0,1) of dropping an activation, in every hidden layer
 	Norm            string  // NormNone or NormLayer, in every hidden layer
 	Activation      string  // ReLU or ELU, in every hidden layer; empty: ReLU
+	EdgeWeights     bool    // weigh edges by the weights that they have in the data
 	Residual        bool    // adds a vertex's own row to the sum before the activation, where both are hidden rows
 	Jumping         string  // JumpNone, JumpCat or JumpMax; empty: JumpNone
 	Task            string  // Multiclass or Multilabel
@@ -170,6 +171,9 @@ func (c Config) Check() error {
 	fault(!oneOf(c.Jumping, "", JumpNone, JumpCat, JumpMax), "model jumping %q is not one of: %s, %s, %s", c.Jumping, JumpNone, JumpCat, JumpMax)
 	fault(!oneOf(c.Aggregation, "", AggregateMean, AggregateMax), "model aggregation %q is not one of: %s, %s", c.Aggregation,
 		AggregateMean, AggregateMax)
+	fault(k != nil && c.EdgeWeights && !(k.WeighsEdges && c.Aggregation != AggregateMax),
+		"the edges of the graph have weights, which model kind %s%s cannot use: set edge_weights to false to leave them out, or "+
+			"choose sage with means, gcn or gin", c.Kind, map[bool]string{true: " with maxima"}[c.Aggregation == AggregateMax])
 	fault(!oneOf(c.GCNNorm, "", GCNRight, GCNBoth), "model gcn_norm %q is not one of: %s, %s", c.GCNNorm, GCNRight, GCNBoth)
 	if k != nil && k.HasHeads {
 		fault(c.Heads < 1, "model has %d heads; it needs at least 1", c.Heads)

@@ -53,6 +53,9 @@ func (o *oracle) loss(x []float64) float64 {
 		switch o.config.Kind {
 		case "sage":
 			rows := meanRows(h, x, in)
+			if o.config.EdgeWeights {
+				rows = sumRows(h, x, in, func(e int) float64 { return float64(h.Weights[e]) })
+			}
 			if o.config.Aggregation == AggregateMax {
 				rows = maxRows(h, x, in)
 			}
@@ -62,7 +65,7 @@ func (o *oracle) loss(x []float64) float64 {
 			}
 		case "gcn":
 			rows := meanRows(h, x, in)
-			if o.config.GCNNorm == GCNBoth {
+			if o.config.GCNNorm == GCNBoth || o.config.EdgeWeights {
 				rows = sumRows(h, x, in, func(e int) float64 { return float64(h.Weights[e]) })
 			}
 			y = o.linear(rows, in, out, fmt.Sprintf("convs.%d.lin.", l))
@@ -180,7 +183,12 @@ func (o *oracle) jump(layers [][]float64, seeds int) []float64 {
 }
 
 func (o *oracle) gin(h Hop, x []float64, in, out int, prefix string) []float64 {
-	sums := sumRows(h, x, in, func(int) float64 { return 1 })
+	sums := sumRows(h, x, in, func(e int) float64 {
+		if o.config.EdgeWeights {
+			return float64(h.Weights[e])
+		}
+		return 1
+	})
 	for i := range sums {
 		sums[i] += (1 + o.params[prefix+"eps"][0]) * x[i]
 	}

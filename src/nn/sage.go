@@ -12,7 +12,7 @@ import (
 //	agg_i = mean or maximum of x_j over the sampled in-neighbours j of i; zero if there are none    agg [D,in]
 //	y_i   = agg_i Wneighᵀ + b + x_i Wselfᵀ                                                          y   [D,out]
 //
-// The gradient of a maximum goes to one neighbour: of those that have it, to that of the first edge.
+// Where edges have weights, the mean is by these. The gradient of a maximum goes to one neighbour: of those that have it, to that of the first edge.
 //
 // It aggregates first and transforms then. The other order (mean of x_j Wneighᵀ) gives the same numbers up to rounding,
 // but its matrix product runs over the sources, of which a sampled block has several times more than destinations; it
@@ -22,6 +22,7 @@ type sage struct {
 	name                 string
 	in, out              int
 	how                  compute.Reduction
+	weighted             bool           // a mean by the weights of edges
 	neigh, self          compute.Matrix // [out,in]
 	dneigh, dself        compute.Matrix
 	bias, dbias          []float32
@@ -36,6 +37,7 @@ func newSAGE(s *store, c Config, l int) Layer {
 		how = compute.ReduceMax
 	}
 	return &sage{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, out: out, how: how,
+		weighted:  c.EdgeWeights,
 		aggregate: s.buffer(), dagg: s.buffer(), arg: s.buffer()}
 }
 
@@ -53,7 +55,12 @@ func (s *sage) Bind(values, grads [][]float32) {
 	s.self, s.dself = matrix(values[2], s.out, s.in), matrix(grads[2], s.out, s.in)
 }
 
-func (s *sage) Needs() Needs { return Needs{Own: true, Aggregate: s.how} }
+func (s *sage) Needs() Needs {
+	if s.weighted {
+		return Needs{Own: true, Aggregate: compute.ReduceSum, Weights: WeightsMean, OfData: true}
+	}
+	return Needs{Own: true, Aggregate: s.how}
+}
 
 func (s *sage) Reserve(in *Input) error {
 	if in.Aggregate.Cols == 0 {
@@ -79,9 +86,12 @@ func (s *sage) Forward(y compute.Matrix, in *Input) {
 	s.agg = in.Aggregate
 	if in.Aggregate.Cols == 0 {
 		s.agg = s.aggregate.matrix(in.Destinations, s.in)
-		if s.how == compute.ReduceMax {
+		switch {
+		case s.weighted:
+			s.dev.SegmentSum(s.agg, in.Hop.Forward, in.Weights, in.X, false)
+		case s.how == compute.ReduceMax:
 			s.dev.SegmentMax(s.agg, s.found(in), in.Hop.Forward, in.X)
-		} else {
+		default:
 			s.dev.SegmentMean(s.agg, in.Hop.Forward, in.X)
 		}
 	}
@@ -108,9 +118,12 @@ func (s *sage) Backward(dx, dy compute.Matrix, in *Input) {
 	// The segment kernel writes every row of dx, those without edges as zeros; the destinations' own rows come on top.
 	dagg := s.dagg.matrix(in.Destinations, s.in)
 	s.dev.MatMulInput(dagg, dy, s.neigh, false)
-	if s.how == compute.ReduceMax {
+	switch {
+	case s.weighted:
+		s.dev.SegmentSum(dx, in.Transposed, in.TransposedWeights, dagg, false)
+	case s.how == compute.ReduceMax:
 		s.dev.SegmentMaxBackward(dx, in.Transposed, s.found(in), dagg)
-	} else {
+	default:
 		s.dev.SegmentMeanBackward(dx, in.Hop.Forward, in.Transposed, dagg, false)
 	}
 	s.dev.MatMulInput(dx.RowsAt(0, in.Destinations), dy, s.self, true)

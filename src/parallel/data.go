@@ -57,7 +57,7 @@ func makeData(o Options, needs nn.Needs, first, layers int) (*dataParallel, erro
 	d.drawer, err = NewDrawer(DrawerOptions{
 		Topology: o.Topology,
 		Sampling: sample.Options{Spec: o.Sample, Eval: o.Eval, Workers: 1, MaxSeeds: o.MaxSeeds,
-			ForwardOnly: needs.SelfEdges},
+			ForwardOnly: needs.SelfEdges, Weights: needs.OfData},
 		Samplers: o.Workers, Labels: o.Labels, Targets: o.Targets, Classes: o.Classes,
 	})
 	if err != nil {

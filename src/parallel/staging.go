@@ -95,9 +95,10 @@ func (p *stagingPool) send(m *Minibatch, needs nn.Needs) error {
 			in.Segments = append(in.Segments, h.Transposed)
 		}
 		switch {
-		case needs.Weights && aggregated:
+		case needs.Weights == nn.NoWeights:
+		case aggregated:
 			in.EdgeWeights = h.Weights
-		case needs.Weights:
+		default:
 			in.Weights = append(in.Weights, h.Weights, h.TransposedWeights)
 		}
 		if m.Train {

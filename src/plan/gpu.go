@@ -93,7 +93,7 @@ func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatch
 	}
 	if needs.Aggregate != compute.NoReduction {
 		apart += 8*(destinations+1) + 4*edges
-		if needs.Weights {
+		if needs.Weights != nn.NoWeights {
 			apart += 4 * edges
 		}
 		made += destinations * width
@@ -129,7 +129,7 @@ func (p *planner) blockBytes(s *shape) float64 {
 		if needs.Transposed { // and the positions of its edges
 			bytes += 4 * edges
 		}
-		if needs.Weights && l > 0 { // those of the input layer's edges are among its inputs
+		if needs.Weights != nn.NoWeights && l > 0 { // those of the input layer's edges are among its inputs
 			bytes += 8 * edges
 		}
 	}

@@ -114,8 +114,11 @@ func (p *planner) waitingBytes(s *shape, t *Traffic) int64 {
 		if l > 0 || needs.Transposed { // and the transpose
 			bytes += 8*int64(h.sources+1) + 8*edges
 		}
-		if needs.Weights {
+		if needs.Weights != nn.NoWeights {
 			bytes += 8 * edges
+		}
+		if needs.OfData {
+			bytes += 4 * int64(h.edges)
 		}
 	}
 	if t.dynamic() {
@@ -356,7 +359,8 @@ func (p *planner) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
 		c.hop = hopShape{sources: c.vertices, destinations: c.vertices}
 		return c, nil
 	}
-	s, err := sample.New(p.shards.Topology(), sample.Options{Spec: sample.Neighbours(sample.All), Workers: 1, MaxSeeds: c.vertices, ForwardOnly: true})
+	s, err := sample.New(p.shards.Topology(), sample.Options{Spec: sample.Neighbours(sample.All), Workers: 1, MaxSeeds: c.vertices, ForwardOnly: true,
+		Weights: p.job.Model.EdgeWeights})
 	if err != nil {
 		return c, err
 	}

@@ -12,10 +12,12 @@ import (
 	"halognn/src/compute/computetest"
 	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
+	"halognn/src/dataset"
 	"halognn/src/nn"
 	"halognn/src/policy"
 	"halognn/src/residence"
 	"halognn/src/shard"
+	"halognn/src/shard/shardtest"
 	"halognn/src/trace"
 )
 
@@ -50,7 +52,8 @@ func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows re
 // Training on a device with memory of its own comes to what it comes to on the host, and to the same bits wherever feature rows lie.
 func TestOffboardTrainsAlike(t *testing.T) {
 	library := cudaLibrary(t)
-	shards := generated(t)
+	plain, weighted := generated(t), shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4,
+		Seed: 1, EdgeWeights: true}, shardtest.Options{Parts: 6})
 	devices, err := cuda.Devices()
 	if err != nil {
 		t.Fatal(err)
@@ -74,6 +77,8 @@ func TestOffboardTrainsAlike(t *testing.T) {
 		{"mlp", 2, func(o *Options) { o.Model.Kind = "mlp" }},
 		{"maxima", 2, func(o *Options) { o.Model.Aggregation = nn.AggregateMax }},
 		{"jumping, full evaluation", 2, func(o *Options) { o.Model.Jumping, o.EvalFull = nn.JumpMax, true }},
+		{"weights", 2, func(o *Options) { o.Model.EdgeWeights = true }},
+		{"gcn with weights", 2, func(o *Options) { o.Model.Kind, o.Model.GCNNorm, o.Model.EdgeWeights = "gcn", nn.GCNBoth, true }},
 		{"gcn", 2, func(o *Options) { o.Model.Kind = "gcn" }},
 		{"gcn by both ends, full evaluation", 2, func(o *Options) {
 			o.Model.Kind, o.Model.GCNNorm, o.EvalFull = "gcn", nn.GCNBoth, true
@@ -90,6 +95,10 @@ func TestOffboardTrainsAlike(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			o := sageOptions()
 			c.set(&o)
+			shards := plain
+			if o.Model.EdgeWeights {
+				shards = weighted
+			}
 			want := trainedOn(t, shards, c.ranks, o, residence.GPURows{}, "", host)
 			first := trainedOn(t, shards, c.ranks, o, residence.GPURows{Set: true}, residence.ReadsCopy, gpu)
 			if d := math.Abs(first.TrainLoss - want.TrainLoss); !(d <= 1e-5*want.TrainLoss) {
