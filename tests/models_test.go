@@ -38,6 +38,7 @@ func TestModelsAndOptimisersLearn(t *testing.T) {
 		{"three layers", []string{"model.layers=3", "sample.fanouts=5,3,2"}},
 		{"all neighbours", []string{"sample.fanouts=-1,-1"}},
 		{"layer norm", []string{"model.norm=layer"}},
+		{"batch norm", []string{"model.norm=batch"}},
 		{"mlp with layer norm", []string{"model.kind=mlp", "model.norm=layer"}},
 		{"sgd", []string{"train.optimizer=sgd", "train.lr=0.1"}},
 		{"sgd without momentum", []string{"train.optimizer=sgd", "train.lr=0.3", "train.momentum=0"}},
@@ -290,7 +291,7 @@ func TestModelsComeToTheSameNumbers(t *testing.T) {
 	t.Parallel()
 	for _, model := range [][]string{
 		{"model.aggregation=max", "model.norm=layer", "model.jumping=cat"},
-		{"model.kind=gcn"}, {"model.kind=gcn", "model.gcn_norm=both"}, {"model.kind=gin"},
+		{"model.kind=gcn", "model.norm=batch"}, {"model.kind=gcn", "model.gcn_norm=both"}, {"model.kind=gin"},
 		{"model.kind=gat", "model.activation=elu", "model.norm=layer"},
 		{"model.kind=gat", "model.head_merge=mean", "model.heads=3"},
 	} {

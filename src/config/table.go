@@ -58,7 +58,9 @@ func (c *Config) table() []section {
 			{"norm", oneOf(&c.Model.Norm, "none",
 				word{"none", ""},
 				word{"layer", "LayerNorm before each hidden activation"},
-			).later("batch"), 0,
+				word{"batch", "BatchNorm: in training by the statistics of each stream's own " +
+					"minibatch, in evaluation and inference by running ones"},
+			), 0,
 				"normalisation of the hidden layers", ""},
 			{"activation", oneOf(&c.Model.Activation, "relu",
 				word{"relu", ""},

@@ -77,6 +77,7 @@ func (m *Model) Loss(b *Batch, logits compute.Matrix) (Stats, compute.Matrix) {
 		s = CrossEntropy(m.dev, dlogits, logits, b.Labels, b.GlobalSeeds)
 	}
 	if b.Train {
+		m.setStatistics()
 		m.Params.setStats(s)
 	}
 	return s, dlogits

@@ -36,8 +36,9 @@ type stage struct {
 	Layer
 	in, out int
 	y       *buffer // [D,out] output, after normalisation, activation and dropout
-	norm    *norm   // nil if there is none
-	hidden  bool    // normalised, activated, dropped: it does not make the logits
+	norm    *norm   // LayerNorm; nil if there is none
+	batch   *batchNorm
+	hidden  bool // normalised, activated, dropped: it does not make the logits
 
 	residual bool    // the destinations' own rows are added before the activation
 	dsum     *buffer // [D,out] gradient below the norm, while that of the sum is still to be read
@@ -60,6 +61,7 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 	m := &Model{Config: c, dev: dev, store: store{dev: dev}, inputs: make([]Input, c.Layers)}
 	m.grad, m.none = [2]*buffer{m.store.buffer(), m.store.buffer()}, m.store.buffer()
 	declared := make([][]Param, c.Layers)
+	var statistics []Param
 	for l := range c.Layers {
 		s := stage{Layer: FindKind(c.Kind).layer(&m.store, c, l), y: m.store.buffer(), hidden: c.hidden(l)}
 		s.in, s.out = c.Widths(l)
@@ -69,6 +71,12 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 			declared[l] = append(declared[l],
 				constant(fmt.Sprintf("norms.%d.weight", l), s.out, 1), constant(fmt.Sprintf("norms.%d.bias", l), s.out, 0))
 		}
+		if s.hidden && c.Norm == NormBatch {
+			s.batch = &batchNorm{x: m.store.buffer(), mean: m.store.buffer(), variance: m.store.buffer()}
+			declared[l] = append(declared[l], constant(fmt.Sprintf("norms.%d.module.weight", l), s.out, 1),
+				constant(fmt.Sprintf("norms.%d.module.bias", l), s.out, 0))
+			statistics = append(statistics, batchNormStatistics(l, s.out)...)
+		}
 		declared[l] = append(declared[l], s.Params()...)
 		m.stages = append(m.stages, s)
 	}
@@ -77,7 +85,7 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 		declared[c.Layers-1] = append(m.jump.params(), declared[c.Layers-1]...)
 	}
 	var err error
-	if m.Params, err = newParams(dev, declared, seed); err != nil {
+	if m.Params, err = newParams(dev, statistics, declared, seed); err != nil {
 		return nil, err
 	}
 	m.bind()
@@ -104,7 +112,19 @@ func (m *Model) bind() {
 			s.norm.gamma, s.norm.beta = values[0], values[1]
 			s.norm.dgamma, s.norm.dbeta = grads[0], grads[1]
 		}
+		if n := s.batch; n != nil {
+			values, grads := take(2)
+			n.gamma, n.beta, n.dgamma, n.dbeta = values[0], values[1], grads[0], grads[1]
+		}
 		s.Bind(take(len(s.Params())))
+	}
+	next = 0
+	for l := range m.stages {
+		if n := m.stages[l].batch; n != nil {
+			n.running = m.Params.Statistics[next : next+3]
+			n.values = [2][]float32{n.running[0].of(m.Params.Values), n.running[1].of(m.Params.Values)}
+			next += 3
+		}
 	}
 }
 
@@ -138,9 +158,12 @@ func (m *Model) Reserve(l int, in *Input) error {
 	if s.norm != nil {
 		err = errors.Join(err, s.norm.x.reserve(rows*s.out), s.norm.mean.reserve(rows), s.norm.rstd.reserve(rows))
 	}
+	if s.batch != nil {
+		err = errors.Join(err, s.batch.reserve(rows, s.out))
+	}
 	if s.residual {
 		err = errors.Join(err, m.none.reserve(1))
-		if s.norm != nil && in.Train {
+		if (s.norm != nil || s.batch != nil) && in.Train {
 			err = errors.Join(err, s.dsum.reserve(rows*s.out))
 		}
 	}
@@ -169,7 +192,11 @@ func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 	m.inputs[l] = *in // for FirstFault
 	s := &m.stages[l]
 	y := s.y.matrix(in.Destinations, s.out)
-	if n := s.norm; n == nil {
+	if n := s.batch; n != nil {
+		x := n.x.matrix(in.Destinations, s.out)
+		s.Layer.Forward(x, in)
+		n.forward(m.dev, y, x, in.Train)
+	} else if n := s.norm; n == nil {
 		s.Layer.Forward(y, in)
 	} else {
 		x := n.x.matrix(in.Destinations, s.out)
@@ -231,6 +258,12 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 			dy = s.dsum.matrix(dy.Rows, s.out)
 		}
 		m.dev.LayerNormBackward(dy, n.dgamma, n.dbeta, sum, x, n.gamma, n.mean.data[:dy.Rows], n.rstd.data[:dy.Rows])
+	}
+	if n := s.batch; n != nil {
+		if s.residual {
+			dy = s.dsum.matrix(dy.Rows, s.out)
+		}
+		n.backward(m.dev, dy, sum, n.x.matrix(dy.Rows, s.out))
 	}
 	if in.Gradient {
 		dx = m.grad[(l+1)%2].matrix(in.Sources, s.in)

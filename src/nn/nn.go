@@ -6,17 +6,17 @@
 //	                       D0 = S1               S(L-1) = D(L-2)        │
 //	dX (if asked) <─ 0 ── dy <──── layer 1 ──<── ... <─ layer L-1 ──── dlogits
 //
-//	one layer, forward:   conv ──> [LayerNorm] ──> ReLU or ELU ──> dropout       (the last layer is its conv alone,
+//	one layer, forward:   conv ──> [norm] ──> ReLU or ELU ──> dropout       (the last layer is its conv alone,
 //	                                                                              without jumping knowledge)
 //
 // Layers are offered one by one (ForwardLayer, BackwardLayer), so that a strategy that splits a minibatch over ranks can
 // exchange rows between two of them, and Output ends them; Forward and Backward run them all. Parameters and gradients are two flat arrays in
 // the order in which backward finishes them, so that each layer is one contiguous bucket of a gradient allreduce:
 //
-//	offset 0        16             ...                         Len
-//	       │ header │ layer L-1    │ layer L-2 │ ... │ layer 0 │
-//	       └── bucket L-1 ─────────┘└─ bucket ─┘     └ bucket ─┘
-//	       loss and counts of the step: known before backward starts, they ride in the first bucket that leaves
+//	offset 0        16                        ...                         Len
+//	       │ header │ [statistics] │ layer L-1 │ layer L-2 │ ... │ layer 0 │
+//	       └── bucket L-1 ────────────────────┘└─ bucket ─┘     └ bucket ─┘
+//	       loss, counts and batch statistics of the step: known before backward starts, they ride in the first bucket
 //
 // An input layer that aggregates first does not need its sources: it takes rows aggregated while the minibatch was
 // prepared (Input.Own, Input.Aggregate), which are several times fewer. What a layer needs it declares (Needs).
@@ -42,6 +42,7 @@ const (
 const (
 	NormNone  = "none"
 	NormLayer = "layer" // LayerNorm over the columns of a row, eps 1e-5: PyTorch Geometric's LayerNorm(mode="node")
+	NormBatch = "batch" // BatchNorm over the rows of a minibatch, eps 1e-5, momentum 0.1: PyTorch Geometric's BatchNorm
 )
 
 // The activations between two layers.
@@ -81,7 +82,7 @@ type Config struct {
 	Layers          int     // convolutions, >= 1
 	In, Hidden, Out int     // width of features, of hidden rows (unused by one layer), of logits
 	Dropout         float32 // probability in [0,1) of dropping an activation, in every hidden layer
-	Norm            string  // NormNone or NormLayer, in every hidden layer
+	Norm            string  // NormNone, NormLayer or NormBatch, in every hidden layer
 	Activation      string  // ReLU or ELU, in every hidden layer; empty: ReLU
 	EdgeWeights     bool    // weigh edges by the weights that they have in the data
 	Residual        bool    // adds a vertex's own row to the sum before the activation, where both are hidden rows
@@ -166,7 +167,7 @@ func (c Config) Check() error {
 	fault(c.hidden(0) && c.Hidden < 1, "model hidden width is %d; it must be at least 1", c.Hidden)
 	fault(c.Out < 1, "model output width is %d; the dataset needs at least 1 class", c.Out)
 	fault(!(c.Dropout >= 0 && c.Dropout < 1), "model dropout is %g; it must be at least 0 and below 1", c.Dropout)
-	fault(c.Norm != NormNone && c.Norm != NormLayer, "model norm %q is not one of: %s, %s", c.Norm, NormNone, NormLayer)
+	fault(!oneOf(c.Norm, NormNone, NormLayer, NormBatch), "model norm %q is not one of: %s, %s, %s", c.Norm, NormNone, NormLayer, NormBatch)
 	fault(!oneOf(c.Activation, "", ReLU, ELU), "model activation %q is not one of: %s, %s", c.Activation, ReLU, ELU)
 	fault(!oneOf(c.Jumping, "", JumpNone, JumpCat, JumpMax), "model jumping %q is not one of: %s, %s, %s", c.Jumping, JumpNone, JumpCat, JumpMax)
 	fault(!oneOf(c.Aggregation, "", AggregateMean, AggregateMax), "model aggregation %q is not one of: %s, %s", c.Aggregation,

@@ -78,8 +78,11 @@ func (o *oracle) loss(x []float64) float64 {
 			y = o.linear(x, in, out, fmt.Sprintf("lins.%d.", l))
 		}
 		if l < o.config.Layers-1 || o.config.Jumping != "" {
-			if o.config.Norm == NormLayer {
+			switch o.config.Norm {
+			case NormLayer:
 				o.normalise(y, out, fmt.Sprintf("norms.%d.", l))
+			case NormBatch:
+				o.normaliseColumns(y, out, fmt.Sprintf("norms.%d.module.", l))
 			}
 			for i := range y {
 				if o.config.Residual && l > 0 {
@@ -249,6 +252,24 @@ func (o *oracle) normalise(y []float64, width int, prefix string) {
 		}
 		for k, v := range row {
 			row[k] = (v-mean)/math.Sqrt(variance+1e-5)*gamma[k] + beta[k]
+		}
+	}
+}
+
+// normaliseColumns is batch norm, as normalise of the transpose: a row is a column.
+func (o *oracle) normaliseColumns(y []float64, width int, prefix string) {
+	gamma, beta := o.params[prefix+"weight"], o.params[prefix+"bias"]
+	rows := len(y) / width
+	for k := range width {
+		mean, variance := 0.0, 0.0
+		for r := range rows {
+			mean += y[r*width+k] / float64(rows)
+		}
+		for r := range rows {
+			variance += (y[r*width+k] - mean) * (y[r*width+k] - mean) / float64(rows)
+		}
+		for r := range rows {
+			y[r*width+k] = (y[r*width+k]-mean)/math.Sqrt(variance+1e-5)*gamma[k] + beta[k]
 		}
 	}
 }

@@ -94,6 +94,14 @@ func forward(t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor) []
 				if c.Norm == "layer" {
 					normalise(next[v], vector(fmt.Sprintf("norms.%d.weight", l)), vector(fmt.Sprintf("norms.%d.bias", l)))
 				}
+				if c.Norm == "batch" {
+					name := fmt.Sprintf("norms.%d.module.", l)
+					gain, shift := vector(name+"weight"), vector(name+"bias")
+					running, variance := vector(name+"running_mean"), vector(name+"running_var")
+					for j, x := range next[v] {
+						next[v][j] = (x-running[j])/math.Sqrt(variance[j]+1e-5)*gain[j] + shift[j]
+					}
+				}
 				if c.Residual && l > 0 {
 					add(next[v], h[v])
 				}
@@ -281,6 +289,7 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 		model nn.Config
 		bytes int // of a chunk's rows
 	}{
+		{"batch norm", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "batch", Residual: true}, 2000},
 		{"weighted means", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "layer", EdgeWeights: true}, 2000},
 		{"weighted gcn", nn.Config{Kind: "gcn", Layers: 3, Hidden: 5, Norm: "none", EdgeWeights: true}, 2000},
 		{"weighted gcn by both ends", nn.Config{Kind: "gcn", Layers: 2, Hidden: 5, Norm: "none", EdgeWeights: true, GCNNorm: nn.GCNBoth}, 1},

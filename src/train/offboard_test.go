@@ -77,6 +77,9 @@ func TestOffboardTrainsAlike(t *testing.T) {
 		{"mlp", 2, func(o *Options) { o.Model.Kind = "mlp" }},
 		{"maxima", 2, func(o *Options) { o.Model.Aggregation = nn.AggregateMax }},
 		{"jumping, full evaluation", 2, func(o *Options) { o.Model.Jumping, o.EvalFull = nn.JumpMax, true }},
+		{"batch norm, full evaluation, several minibatches a step", 2, func(o *Options) {
+			o.Model.Norm, o.EvalFull, o.StreamPerPart = nn.NormBatch, true, true
+		}},
 		{"weights", 2, func(o *Options) { o.Model.EdgeWeights = true }},
 		{"gcn with weights", 2, func(o *Options) { o.Model.Kind, o.Model.GCNNorm, o.Model.EdgeWeights = "gcn", nn.GCNBoth, true }},
 		{"gcn", 2, func(o *Options) { o.Model.Kind = "gcn" }},
