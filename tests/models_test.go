@@ -24,17 +24,21 @@ func TestModelsAndOptimisersLearn(t *testing.T) {
 	}{
 		{"sage", nil},
 		{"mlp", []string{"model.kind=mlp"}},
+		{"maxima", []string{"model.aggregation=max"}},
 		{"gcn", []string{"model.kind=gcn", "train.lr=0.02"}},
 		{"gcn by both ends", []string{"model.kind=gcn", "model.gcn_norm=both", "train.lr=0.02"}},
 		{"gin", []string{"model.kind=gin", "model.norm=layer"}},
 		{"gat", []string{"model.kind=gat", "model.activation=elu", "train.lr=0.02"}},
 		{"gat of averaged heads", []string{"model.kind=gat", "model.head_merge=mean", "model.heads=3", "train.lr=0.02"}},
 		{"residual", []string{"model.kind=gcn", "model.residual=true", "model.layers=3", "sample.fanouts=5,3,2", "train.lr=0.02"}},
+		{"jumping", []string{"model.jumping=cat"}},
+		{"jumping by maxima", []string{"model.kind=gcn", "model.jumping=max", "train.lr=0.02"}},
 		{"elu", []string{"model.activation=elu"}},
 		{"one layer", []string{"model.layers=1", "sample.fanouts=5"}},
 		{"three layers", []string{"model.layers=3", "sample.fanouts=5,3,2"}},
 		{"all neighbours", []string{"sample.fanouts=-1,-1"}},
 		{"layer norm", []string{"model.norm=layer"}},
+		{"batch norm", []string{"model.norm=batch"}},
 		{"mlp with layer norm", []string{"model.kind=mlp", "model.norm=layer"}},
 		{"sgd", []string{"train.optimizer=sgd", "train.lr=0.1"}},
 		{"sgd without momentum", []string{"train.optimizer=sgd", "train.lr=0.3", "train.momentum=0"}},
@@ -286,14 +290,20 @@ func TestModelsComeToTheSameNumbers(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
 	for _, model := range [][]string{
-		{"model.kind=gcn"}, {"model.kind=gcn", "model.gcn_norm=both"}, {"model.kind=gin"},
+		{"model.aggregation=max", "model.norm=layer", "model.jumping=cat"},
+		{"model.edge_weights=true"}, {"model.edge_weights=true", "model.kind=gcn", "model.gcn_norm=both"},
+		{"model.kind=gcn", "model.norm=batch"}, {"model.kind=gcn", "model.gcn_norm=both"}, {"model.kind=gin"},
 		{"model.kind=gat", "model.activation=elu", "model.norm=layer"},
 		{"model.kind=gat", "model.head_merge=mean", "model.heads=3"},
 	} {
 		t.Run(strings.Join(model, " "), func(t *testing.T) {
 			t.Parallel()
+			small := smallParts.dir(t)
+			if slices.Contains(model, "model.edge_weights=true") {
+				small = weightedParts.dir(t)
+			}
 			sets := append([]string{"run.ranks_per_node=1"}, model...)
-			want := trained(t, smallParts.dir(t), 4, sets...)
+			want := trained(t, small, 4, sets...)
 			for _, c := range [][]string{
 				{"compute.threads=3", "pipeline.workers=3"},
 				{"pipeline.depth=0"},
@@ -302,10 +312,26 @@ func TestModelsComeToTheSameNumbers(t *testing.T) {
 				{"cache.policy=prefetch", "cache.alpha=0.1"},
 				{"cache.policy=lookahead", "cache.alpha=0.1"},
 			} {
-				sameNumbers(t, trained(t, smallParts.dir(t), 4, append(c, sets...)...), want)
+				sameNumbers(t, trained(t, small, 4, append(c, sets...)...), want)
 			}
 			parts := append([]string{"sample.streams=part"}, model...)
-			sameLosses(t, trained(t, smallParts.dir(t), 2, parts...), trained(t, smallParts.dir(t), 4, parts...))
+			sameLosses(t, trained(t, small, 2, parts...), trained(t, small, 4, parts...))
 		})
+	}
+}
+
+// A graph whose edges have weights is refused by the models that have no place for them, by name, and
+// trained by them once they are told to leave the weights out.
+func TestWeightsThatAModelCannotUse(t *testing.T) {
+	t.Parallel()
+	parts, config := weightedParts.dir(t), baseFile.dir(t)
+	for _, set := range []string{"model.kind=gat", "model.aggregation=max"} {
+		r := halognn(t).run(t, "train", "--config", config, "--set", "data.parts="+parts, "--set", set,
+			"--set", "run.dir="+filepath.Join(t.TempDir(), "run"))
+		if message := r.message(t); !strings.Contains(message, "the edges of the graph have weights") ||
+			!strings.Contains(message, "edge_weights") {
+			t.Errorf("%s: %s", set, message)
+		}
+		trained(t, parts, 1, set, "model.edge_weights=false", "train.epochs=1")
 	}
 }

@@ -17,17 +17,21 @@ fi
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 program=${HALOGNN:-bin/halognn}
-"$program" generate --kind sbm --vertices 3000 --degree 10 --features 16 --classes 5 --seed 1 --out "$dir/data" >/dev/null
-"$program" partition --data "$dir/data" --parts 4 --method metis --seed 1 --out "$dir/parts" >/dev/null
+for data in data weighted; do
+  "$program" generate --kind sbm --vertices 3000 --degree 10 --features 16 --classes 5 --seed 1 --edge-weights="$([ $data = weighted ] && echo true || echo false)" \
+    --out "$dir/$data" >/dev/null
+  "$program" partition --data "$dir/$data" --parts 4 --method metis --seed 1 --out "$dir/$data-4" >/dev/null
+done
 run=0
-for model in "norm=none" "norm=layer" "kind=gcn" "kind=gcn gcn_norm=both norm=layer" "kind=gin norm=layer" "kind=gat activation=elu" \
-  "kind=gat head_merge=mean heads=3" "kind=gcn residual=true norm=layer"; do
-  run=$((run + 1)) sets=()
-  for set in $model; do sets+=(--set "model.$set"); done
-  "$HALOGNN_MPIRUN" -np 2 "$program" train --config inputs/demo.yaml --set data.parts="$dir/parts" --set run.dir="$dir/$run" "${sets[@]}" \
+for model in "norm=none" "norm=layer" "aggregation=max" "kind=gcn" "kind=gcn gcn_norm=both norm=layer" "kind=gin norm=layer" "kind=gat activation=elu" \
+  "kind=gat head_merge=mean heads=3" "kind=gcn residual=true norm=layer" "jumping=cat norm=layer" "kind=gat jumping=max" \
+  "norm=batch" "kind=gin norm=batch jumping=cat" "weights" "weights kind=gcn" "weights kind=gcn gcn_norm=both" "weights kind=gin"; do
+  run=$((run + 1)) sets=() data=data
+  for set in $model; do if [ "$set" = weights ]; then data=weighted; else sets+=(--set "model.$set"); fi; done
+  "$HALOGNN_MPIRUN" -np 2 "$program" train --config inputs/demo.yaml --set data.parts="$dir/$data-4" --set run.dir="$dir/$run" "${sets[@]}" \
     --set model.layers=3 --set sample.fanouts=5,4,3 --set train.epochs=2 >"$dir/log" 2>&1 || { cat "$dir/log"; exit 1; }
   "$HALOGNN_MPIRUN" -np 4 "$program" infer --run "$dir/$run" --logits --out "$dir/$run.npy" >/dev/null
-  echo "$model: $("$python" tests/pytorch/logits.py "$dir/$run" "$dir/data" "$dir/$run.npy")"
+  echo "$model: $("$python" tests/pytorch/logits.py "$dir/$run" "$dir/$data" "$dir/$run.npy")"
 done
 # The same minibatches on both sides: the loss of every step agrees.
 "$python" profiling/gpu_vs_pyg.py --device cpu --halognn "$program" --work "$dir/compared" --vertices 20000 --degree 10 --columns 16 --classes 5 \

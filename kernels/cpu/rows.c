@@ -18,9 +18,19 @@ void LEVEL(add_into)(float *sum, int64_t n, const float *x) {
     INDEPENDENT for (int64_t i = 0; i < n; i++) sum[i] += x[i];
 }
 
-void LEVEL(add_scaled)(float *y, int64_t n, const float *x, const float *scale) {
+void LEVEL(add_scaled)(float *y, int64_t n, const float *z, const float *x, const float *scale) {
     const float s = 1 + *scale;
-    INDEPENDENT for (int64_t i = 0; i < n; i++) y[i] += s * x[i];
+    INDEPENDENT for (int64_t i = 0; i < n; i++) y[i] = z[i] + s * x[i];
+}
+
+void LEVEL(copy_columns)(float *y, int64_t rows, int64_t cols, int64_t y_cols, const float *x, int64_t x_cols, int add) {
+    for (int64_t r = 0; r < rows; r++, y += y_cols, x += x_cols) {
+        if (add) {
+            INDEPENDENT for (int64_t j = 0; j < cols; j++) y[j] += x[j];
+        } else {
+            memcpy(y, x, (size_t)cols * sizeof *y);
+        }
+    }
 }
 
 void LEVEL(column_dot)(float *sum, int64_t rows, int64_t cols, const float *x, const float *y) {

@@ -11,17 +11,20 @@
  */
 #include "simd.h"
 
-typedef enum { MATRIX, TABLES, HALF_TABLES, SUM, WEIGHTED, GRADIENT } source;
+#define LARGER(x, most) ((most) == (most) && !((x) <= (most))) /* a NaN is, and stays */
 
-#define IS_MEAN(from) ((from) < SUM)
-#define HAS_WEIGHTS(from) ((from) > SUM)
+/* Where rows lie, and what is made of them. */
+typedef enum { MATRIX, TABLES, HALF_TABLES } source;
+typedef enum { MEAN, SUM, WEIGHTED, GRADIENT } reduction;
+
+#define HAS_WEIGHTS(how) ((how) > SUM)
 
 typedef struct {
     int64_t cols, row_bytes;
     const int32_t *indices;
     int64_t last, ahead; /* last edge of the tile; how many edges ahead to prefetch */
-    const void *h;       /* all others than tables */
-    const halognn_table *tables; /* TABLES, HALF_TABLES */
+    const void *h;               /* MATRIX */
+    const halognn_table *tables; /* the others */
     const uint64_t *of;
     const int64_t *degrees; /* GRADIENT: indptr of the forward segments */
     const float *weights;   /* WEIGHTED: of the edges */
@@ -35,10 +38,10 @@ ALWAYS_INLINE const void *row_of(source from, const edges *g, int64_t e) {
     return (const char *)g->h + i * g->row_bytes;
 }
 
-ALWAYS_INLINE float weight_of(source from, const edges *g, int64_t e) {
-    if (!HAS_WEIGHTS(from))
+ALWAYS_INLINE float weight_of(reduction how, const edges *g, int64_t e) {
+    if (!HAS_WEIGHTS(how))
         return 1;
-    if (from == WEIGHTED)
+    if (how == WEIGHTED)
         return g->weights[e];
     const int64_t *d = g->degrees + g->indices[e];
     return 1.0f / (float)(d[1] - d[0]);
@@ -58,7 +61,8 @@ ALWAYS_INLINE void prefetch_edge(source from, const edges *g, int64_t e) {
 }
 
 /* strip sums columns [j, j + n*LANES) of the edges [lo,hi); columns beyond the last are the tail's foreign lanes. */
-ALWAYS_INLINE void strip(source from, const int n, const edges *g, int64_t lo, int64_t hi, int64_t j, float *out) {
+ALWAYS_INLINE void strip(source from, reduction how, const int n, const edges *g, int64_t lo, int64_t hi, int64_t j,
+                         float *out) {
     const int64_t end = j + (int64_t)n * LANES, foreign = end > g->cols ? end - g->cols : 0;
     const int64_t final = end - LANES - foreign;
     vec sum[MAX_ACCUMULATORS];
@@ -67,13 +71,13 @@ ALWAYS_INLINE void strip(source from, const int n, const edges *g, int64_t lo, i
         if (j == 0)
             prefetch_edge(from, g, e);
         const void *row = row_of(from, g, e);
-        const float w = weight_of(from, g, e);
+        const float w = weight_of(how, g, e);
         UNROLL for (int k = 0; k < n; k++) {
             const vec x = load_from(from, row, k < n - 1 ? j + k * LANES : final);
-            sum[k] += HAS_WEIGHTS(from) ? x * w : x;
+            sum[k] += HAS_WEIGHTS(how) ? x * w : x;
         }
     }
-    if (!IS_MEAN(from)) {
+    if (how != MEAN) {
         if (g->add) {
             UNROLL for (int k = 0; k < n; k++) sum[k] = load(out + (k < n - 1 ? j + k * LANES : final)) + sum[k];
         }
@@ -91,26 +95,26 @@ ALWAYS_INLINE void strip(source from, const int n, const edges *g, int64_t lo, i
 }
 
 /* narrow sums rows of fewer columns than a vector has lanes. */
-ALWAYS_INLINE void narrow(source from, const edges *g, int64_t lo, int64_t hi, float *out) {
+ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t lo, int64_t hi, float *out) {
     float sum[LANES] = {0};
     for (int64_t e = lo; e < hi; e++) {
         prefetch_edge(from, g, e);
         const void *row = row_of(from, g, e);
-        const float w = weight_of(from, g, e);
+        const float w = weight_of(how, g, e);
         for (int64_t j = 0; j < g->cols; j++)
-            sum[j] += HAS_WEIGHTS(from) ? element(from, row, j) * w : element(from, row, j);
+            sum[j] += HAS_WEIGHTS(how) ? element(from, row, j) * w : element(from, row, j);
     }
     for (int64_t j = 0; j < g->cols; j++) {
-        if (!IS_MEAN(from))
+        if (how != MEAN)
             out[j] = g->add ? out[j] + sum[j] : sum[j];
         else
             out[j] = hi > lo ? sum[j] / (float)(hi - lo) : 0;
     }
 }
 
-ALWAYS_INLINE void segment(source from, const edges *g, int64_t lo, int64_t hi, float *out) {
+ALWAYS_INLINE void segment(source from, reduction how, const edges *g, int64_t lo, int64_t hi, float *out) {
     if (g->cols < LANES) {
-        narrow(from, g, lo, hi, out);
+        narrow(from, how, g, lo, hi, out);
         return;
     }
     for (int64_t j = 0; j < g->cols;) {
@@ -118,7 +122,7 @@ ALWAYS_INLINE void segment(source from, const edges *g, int64_t lo, int64_t hi, 
         switch (n) {
 #define STRIP(n)                                                                                                       \
     case n:                                                                                                            \
-        strip(from, n, g, lo, hi, j, out);                                                                             \
+        strip(from, how, n, g, lo, hi, j, out);                                                                             \
         break;
             STRIP(1) STRIP(2) STRIP(3) STRIP(4) STRIP(5) STRIP(6) STRIP(7) STRIP(8)
 #if MAX_ACCUMULATORS > 8
@@ -130,39 +134,113 @@ ALWAYS_INLINE void segment(source from, const edges *g, int64_t lo, int64_t hi, 
     }
 }
 
-ALWAYS_INLINE void reduce(source from, edges g, float *out, int64_t segments, const int64_t *indptr) {
+ALWAYS_INLINE void reduce(source from, reduction how, edges g, float *out, int64_t segments, const int64_t *indptr) {
     g.last = indptr[segments] - 1;
     g.ahead = rows_ahead(g.row_bytes);
     for (int64_t d = 0; d < segments; d++)
-        segment(from, &g, indptr[d], indptr[d + 1], out + d * g.cols);
+        segment(from, how, &g, indptr[d], indptr[d + 1], out + d * g.cols);
+}
+
+/* largest finds maxima and, if arg is not NULL, the rows that they are in. The maximum of a segment so far lies in out, which
+ * stays in L1: rows come from further away. */
+ALWAYS_INLINE void largest(source from, edges g, float *out, int32_t *arg, int64_t segments, const int64_t *indptr) {
+    g.last = indptr[segments] - 1;
+    g.ahead = rows_ahead(g.row_bytes);
+    for (int64_t d = 0; d < segments; d++, out += g.cols) {
+        int32_t *at = arg != NULL ? arg + d * g.cols : NULL;
+        if (indptr[d] == indptr[d + 1]) {
+            memset(out, 0, (size_t)g.cols * sizeof *out);
+            if (at != NULL)
+                memset(at, -1, (size_t)g.cols * sizeof *at);
+        }
+        for (int64_t e = indptr[d]; e < indptr[d + 1]; e++) {
+            prefetch_edge(from, &g, e);
+            const void *row = row_of(from, &g, e);
+            const int32_t i = g.indices[e];
+            if (e == indptr[d]) {
+                for (int64_t j = 0; j < g.cols; j++)
+                    out[j] = element(from, row, j);
+                for (int64_t j = 0; at != NULL && j < g.cols; j++)
+                    at[j] = i;
+            } else if (at == NULL) {
+                INDEPENDENT for (int64_t j = 0; j < g.cols; j++) {
+                    const float x = element(from, row, j);
+                    out[j] = LARGER(x, out[j]) ? x : out[j];
+                }
+            } else {
+                INDEPENDENT for (int64_t j = 0; j < g.cols; j++) {
+                    const float x = element(from, row, j);
+                    at[j] = LARGER(x, out[j]) ? i : at[j];
+                    out[j] = LARGER(x, out[j]) ? x : out[j];
+                }
+            }
+        }
+    }
 }
 
 void LEVEL(segment_mean)(float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
                          const float *h) {
-    reduce(MATRIX, (edges){.cols = cols, .row_bytes = cols * 4, .indices = indices, .h = h}, out, segments, indptr);
+    const edges g = {.cols = cols, .row_bytes = cols * 4, .indices = indices, .h = h};
+    reduce(MATRIX, MEAN, g, out, segments, indptr);
 }
 
 void LEVEL(segment_sum)(float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
                         const float *weights, const float *h, int add) {
     const edges g = {.cols = cols, .row_bytes = cols * 4, .indices = indices, .h = h, .weights = weights, .add = add};
     if (weights)
-        reduce(WEIGHTED, g, out, segments, indptr);
+        reduce(MATRIX, WEIGHTED, g, out, segments, indptr);
     else
-        reduce(SUM, g, out, segments, indptr);
+        reduce(MATRIX, SUM, g, out, segments, indptr);
 }
 
-void LEVEL(segment_mean_rows)(float *out, int64_t segments, int64_t cols, const int64_t *indptr,
-                              const int32_t *indices, int half, const halognn_table *tables, const uint64_t *of) {
-    const edges g = {.cols = cols, .row_bytes = cols * (half ? 2 : 4), .indices = indices, .tables = tables, .of = of};
-    if (half)
-        reduce(HALF_TABLES, g, out, segments, indptr);
+void LEVEL(segment_max)(float *out, int32_t *arg, int64_t segments, int64_t cols, const int64_t *indptr,
+                        const int32_t *indices, const float *h) {
+    const edges g = {.cols = cols, .row_bytes = cols * 4, .indices = indices, .h = h};
+    largest(MATRIX, g, out, arg, segments, indptr);
+}
+
+ALWAYS_INLINE void reduce_rows(source from, edges g, int how, float *out, int64_t segments, const int64_t *indptr) {
+    if (how == HALOGNN_MAX)
+        largest(from, g, out, NULL, segments, indptr);
+    else if (how == HALOGNN_MEAN)
+        reduce(from, MEAN, g, out, segments, indptr);
+    else if (g.weights)
+        reduce(from, WEIGHTED, g, out, segments, indptr);
     else
-        reduce(TABLES, g, out, segments, indptr);
+        reduce(from, SUM, g, out, segments, indptr);
+}
+
+void LEVEL(segment_rows)(float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
+                         int how, const float *weights, int half, const halognn_table *tables, const uint64_t *of) {
+    const edges g = {.cols = cols, .row_bytes = cols * (half ? 2 : 4), .indices = indices, .weights = weights,
+                     .tables = tables, .of = of};
+    if (half)
+        reduce_rows(HALF_TABLES, g, how, out, segments, indptr);
+    else
+        reduce_rows(TABLES, g, how, out, segments, indptr);
 }
 
 void LEVEL(segment_mean_backward)(float *dh, int64_t segments, int64_t cols, const int64_t *t_indptr,
                                   const int32_t *t_indices, const int64_t *indptr, const float *dout, int add) {
     const edges g = {
         .cols = cols, .row_bytes = cols * 4, .indices = t_indices, .h = dout, .degrees = indptr, .add = add};
-    reduce(GRADIENT, g, dh, segments, t_indptr);
+    reduce(MATRIX, GRADIENT, g, dh, segments, t_indptr);
+}
+
+void LEVEL(segment_max_backward)(float *dh, int64_t segments, int64_t cols, int64_t first, const int64_t *t_indptr,
+                                 const int32_t *t_indices, const int32_t *arg, const float *dout) {
+    const edges g = {.cols = cols, .row_bytes = cols * 4, .indices = t_indices, .h = dout,
+                     .last = t_indptr[segments] - 1, .ahead = rows_ahead(cols * 4)};
+    for (int64_t s = 0; s < segments; s++, dh += cols) {
+        const int32_t source = (int32_t)(first + s);
+        memset(dh, 0, (size_t)cols * sizeof *dh);
+        for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++) {
+            prefetch_edge(MATRIX, &g, e);
+            if (e > t_indptr[s] && t_indices[e] == t_indices[e - 1])
+                continue;
+            const float *from = dout + t_indices[e] * cols;
+            const int32_t *at = arg + t_indices[e] * cols;
+            INDEPENDENT for (int64_t j = 0; j < cols; j++) dh[j] += at[j] == source ? from[j] : 0;
+        }
+    }
 }

@@ -19,17 +19,55 @@ void segment_mean_ref(float *out, int64_t segments, int64_t cols, const int64_t 
     }
 }
 
-void segment_mean_rows_ref(float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
-                           int half, const halognn_table *tables, const uint64_t *of) {
+/* larger: x takes the place of the maximum so far. */
+static int larger(float x, float most) { return most == most && !(x <= most); }
+
+void segment_rows_ref(float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices, int how,
+                      const float *weights, int half, const halognn_table *tables, const uint64_t *of) {
     memset(out, 0, (size_t)(segments * cols) * sizeof *out);
     for (int64_t d = 0; d < segments; d++, out += cols) {
         for (int64_t e = indptr[d]; e < indptr[d + 1]; e++) {
             const void *row = halognn_ref_row(tables, of[indices[e]], cols * (half ? 2 : 4));
-            for (int64_t j = 0; j < cols; j++)
-                out[j] += half ? halognn_half(((const uint16_t *)row)[j]) : ((const float *)row)[j];
+            for (int64_t j = 0; j < cols; j++) {
+                const float x = half ? halognn_half(((const uint16_t *)row)[j]) : ((const float *)row)[j];
+                if (how != HALOGNN_MAX)
+                    out[j] += weights ? x * weights[e] : x;
+                else if (e == indptr[d] || larger(x, out[j]))
+                    out[j] = x;
+            }
         }
-        divide(out, cols, indptr[d + 1] - indptr[d]);
+        if (how == HALOGNN_MEAN)
+            divide(out, cols, indptr[d + 1] - indptr[d]);
     }
+}
+
+void segment_max_ref(float *out, int32_t *arg, int64_t segments, int64_t cols, const int64_t *indptr,
+                     const int32_t *indices, const float *h) {
+    memset(out, 0, (size_t)(segments * cols) * sizeof *out);
+    if (arg != NULL)
+        memset(arg, -1, (size_t)(segments * cols) * sizeof *arg);
+    for (int64_t d = 0; d < segments; d++, out += cols) {
+        for (int64_t e = indptr[d]; e < indptr[d + 1]; e++) {
+            for (int64_t j = 0; j < cols; j++) {
+                const float x = h[indices[e] * cols + j];
+                if (e > indptr[d] && !larger(x, out[j]))
+                    continue;
+                out[j] = x;
+                if (arg != NULL)
+                    arg[d * cols + j] = indices[e];
+            }
+        }
+    }
+}
+
+void segment_max_backward_ref(float *dh, int64_t segments, int64_t cols, int64_t first, const int64_t *t_indptr,
+                              const int32_t *t_indices, const int32_t *arg, const float *dout) {
+    memset(dh, 0, (size_t)(segments * cols) * sizeof *dh);
+    for (int64_t s = 0; s < segments; s++, dh += cols)
+        for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++)
+            for (int64_t j = 0; j < cols && (e == t_indptr[s] || t_indices[e] != t_indices[e - 1]); j++)
+                if (arg[t_indices[e] * cols + j] == first + s)
+                    dh[j] += dout[t_indices[e] * cols + j];
 }
 
 void segment_sum_ref(float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,

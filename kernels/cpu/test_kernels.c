@@ -205,14 +205,52 @@ static outputs mean(const halognn_cpu *k, const input *in) {
     return o;
 }
 
-static outputs mean_rows(const halognn_cpu *k, const input *in, int half) {
+static outputs rows(const halognn_cpu *k, const input *in, int how, const float *weights, int half) {
     const outputs o = one(in->cells, NULL);
-    halognn_segment_mean_rows(k, o.at[0], in->s->segments, in->s->cols, in->indptr, in->indices, half,
-                              half ? in->half_tables : in->tables, in->refs);
+    halognn_segment_rows(k, o.at[0], in->s->segments, in->s->cols, in->indptr, in->indices, how, weights, half,
+                         half ? in->half_tables : in->tables, in->refs);
     return o;
 }
-static outputs mean_float_rows(const halognn_cpu *k, const input *in) { return mean_rows(k, in, 0); }
-static outputs mean_half_rows(const halognn_cpu *k, const input *in) { return mean_rows(k, in, 1); }
+static outputs mean_rows(const halognn_cpu *k, const input *in) { return rows(k, in, HALOGNN_MEAN, NULL, 0); }
+static outputs mean_half_rows(const halognn_cpu *k, const input *in) { return rows(k, in, HALOGNN_MEAN, NULL, 1); }
+static outputs sum_rows(const halognn_cpu *k, const input *in) { return rows(k, in, HALOGNN_SUM, NULL, 0); }
+static outputs weighted_half_rows(const halognn_cpu *k, const input *in) {
+    return rows(k, in, HALOGNN_SUM, in->weights, 1);
+}
+static outputs max_rows(const halognn_cpu *k, const input *in) { return rows(k, in, HALOGNN_MAX, NULL, 0); }
+static outputs max_half_rows(const halognn_cpu *k, const input *in) { return rows(k, in, HALOGNN_MAX, NULL, 1); }
+
+/* Rows of few different numbers, and a NaN: most columns have several maxima. */
+static float *coarse(const input *in) {
+    const int64_t n = in->s->sources * in->s->cols;
+    float *h = must_alloc((size_t)n * 4);
+    for (int64_t i = 0; i < n; i++)
+        h[i] = i % 101 == 100 ? NAN : nearbyintf(2 * in->h[i]);
+    return h;
+}
+
+static outputs max(const halognn_cpu *k, const input *in, int with_arg) {
+    const outputs o = {.at = {guarded(in->cells, NULL), with_arg ? guarded(in->cells, NULL) : NULL},
+                       .len = {in->cells, in->cells}};
+    float *h = coarse(in);
+    halognn_segment_max(k, o.at[0], (int32_t *)(void *)o.at[1], in->s->segments, in->s->cols, in->indptr, in->indices, h);
+    free(h);
+    return o;
+}
+static outputs max_alone(const halognn_cpu *k, const input *in) { return max(k, in, 0); }
+static outputs max_with_arg(const halognn_cpu *k, const input *in) { return max(k, in, 1); }
+
+static outputs max_backward(const halognn_cpu *k, const input *in) {
+    const int64_t half = in->s->sources / 2, cols = in->s->cols; /* two tiles */
+    const outputs o = one(in->s->sources * cols, NULL), found = max(k, in, 1);
+    const int32_t *arg = (const int32_t *)(const void *)found.at[1];
+    halognn_segment_max_backward(k, o.at[0], half, cols, 0, in->t_indptr, in->t_indices, arg, in->dy);
+    halognn_segment_max_backward(k, o.at[0] + half * cols, in->s->sources - half, cols, half, in->t_indptr + half,
+                                 in->t_indices, arg, in->dy);
+    free(found.at[0] - GUARD);
+    free(found.at[1] - GUARD);
+    return o;
+}
 
 static outputs sum(const halognn_cpu *k, const input *in, int weighted, int add) {
     const outputs o = one(in->cells, in->x);
@@ -302,9 +340,18 @@ static outputs relu_backward(const halognn_cpu *k, const input *in) {
 
 static outputs add_scaled(const halognn_cpu *k, const input *in) {
     const outputs o = one(in->cells, in->x);
-    halognn_add_scaled(k, o.at[0], in->cells, in->dy, in->gamma);
+    halognn_add_scaled(k, o.at[0], in->cells, o.at[0], in->dy, in->gamma);
     return o;
 }
+
+static outputs columns(const halognn_cpu *k, const input *in, int add) {
+    const int64_t cols = in->s->cols, n = cols - cols / 3;
+    const outputs o = one(in->cells, in->x);
+    halognn_copy_columns(k, o.at[0] + cols / 3, in->s->segments, n, cols, in->dy, cols, add);
+    return o;
+}
+static outputs columns_set(const halognn_cpu *k, const input *in) { return columns(k, in, 0); }
+static outputs columns_add(const halognn_cpu *k, const input *in) { return columns(k, in, 1); }
 
 static outputs column_dot(const halognn_cpu *k, const input *in) {
     const outputs o = one(in->s->cols, NULL);
@@ -347,14 +394,15 @@ static float *weights_of(int64_t n) {
     return p;
 }
 
-typedef enum { DOT, DOT_BACKWARD, SOFTMAX, SOFTMAX_BACKWARD, COLLECT, SUM, SUM_BACKWARD, MEAN, MEAN_BACKWARD } attention_kernel;
+typedef enum { DOT, DOT_BACKWARD, SOFTMAX, SOFTMAX_BACKWARD, COLLECT, SUM, SUM_BACKWARD, MEAN, MEAN_BACKWARD,
+               LARGEST, LARGEST_BACKWARD } attention_kernel;
 
 static outputs attention(const halognn_cpu *k, const input *in, attention_kernel which, int64_t heads) {
     const shape *s = in->s;
     const int64_t width = s->cols / heads, stored = s->sources * s->cols, numbers = in->edges * heads;
     const uint64_t before = state; /* both levels get the same numbers */
     float *src = floats(s->sources * heads), *dst = floats(s->segments * heads), *alpha = weights_of(numbers);
-    float *de = floats(numbers);
+    float *de = floats(numbers), *x = NULL;
     outputs o = {0};
     switch (which) {
     case DOT:
@@ -396,18 +444,31 @@ static outputs attention(const halognn_cpu *k, const input *in, attention_kernel
         o = one(stored, NULL);
         halognn_head_mean_backward(k, o.at[0], s->sources, heads, width, in->h);
         break;
+    case LARGEST:
+        o = one(s->sources * width, NULL);
+        x = coarse(in);
+        halognn_head_max(k, o.at[0], s->sources, heads, width, x);
+        break;
+    case LARGEST_BACKWARD:
+        o = one(stored, NULL);
+        x = coarse(in);
+        halognn_head_max_backward(k, o.at[0], s->sources, heads, width, in->h, x);
+        break;
     }
     state = before;
     free(src);
     free(dst);
     free(alpha);
     free(de);
+    free(x);
     return o;
 }
 
 #define ATTENTION(name, which)                                                                                       \
     static outputs name(const halognn_cpu *k, const input *in) { return attention(k, in, which, heads_of(in->s)); } \
     static outputs name##_one(const halognn_cpu *k, const input *in) { return attention(k, in, which, 1); }
+ATTENTION(head_max, LARGEST)
+ATTENTION(head_max_backward, LARGEST_BACKWARD)
 ATTENTION(head_dot, DOT)
 ATTENTION(head_dot_backward, DOT_BACKWARD)
 ATTENTION(edge_softmax, SOFTMAX)
@@ -441,6 +502,51 @@ static outputs layer_norm_backward(const halognn_cpu *k, const input *in) {
     return o;
 }
 
+/* Moments of columns: any will do. */
+static float *moments(const input *in) {
+    float *m = floats(2 * in->s->cols);
+    for (int64_t j = 0; j < in->s->cols; j++)
+        m[in->s->cols + j] = 0.5f + 0.1f * (float)(j % 5);
+    for (int64_t j = 0; j < in->s->cols; j++)
+        m[j] = 0.01f * (float)(j % 7);
+    return m;
+}
+
+static outputs column_squares(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->s->cols, NULL);
+    float *m = moments(in);
+    halognn_column_squares(k, o.at[0], in->s->segments, in->s->cols, in->x, m);
+    free(m);
+    return o;
+}
+
+static outputs batch_norm(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->cells, in->x);
+    float *m = moments(in);
+    halognn_batch_norm(k, o.at[0], in->s->segments, in->s->cols, o.at[0], in->gamma, in->beta, m, m + in->s->cols, 1e-1f);
+    free(m);
+    return o;
+}
+
+static outputs batch_norm_sums(const halognn_cpu *k, const input *in) {
+    const int64_t cols = in->s->cols;
+    const outputs o = {.at = {guarded(cols, NULL), guarded(cols, NULL)}, .len = {cols, cols}};
+    float *m = moments(in);
+    halognn_batch_norm_sums(k, o.at[0], o.at[1], in->s->segments, cols, in->dy, in->x, m, m + cols, 1e-1f);
+    free(m);
+    return o;
+}
+
+static outputs batch_norm_backward(const halognn_cpu *k, const input *in) {
+    const int64_t cols = in->s->cols;
+    const outputs o = one(in->cells, in->dy);
+    float *m = moments(in);
+    halognn_batch_norm_backward(k, o.at[0], in->s->segments, cols, o.at[0], in->x, in->gamma, m, m + cols, in->beta,
+                                in->gamma, 1e-1f, in->s->segments + 3);
+    free(m);
+    return o;
+}
+
 static outputs adam(const halognn_cpu *k, const input *in) {
     const int64_t n = in->cells;
     const outputs o = {.at = {guarded(n, in->x), guarded(n, in->dy), guarded(n, in->dy)}, .len = {n, n, n}};
@@ -468,8 +574,15 @@ static const struct {
     {"gather_rows float16", gather_half, 0},
     {"slice_rows", slice, 0},
     {"segment_mean", mean, 0},
-    {"segment_mean_rows float32", mean_float_rows, 0},
-    {"segment_mean_rows float16", mean_half_rows, 0},
+    {"segment_rows mean", mean_rows, 0},
+    {"segment_rows mean of float16", mean_half_rows, 0},
+    {"segment_rows sum", sum_rows, 0},
+    {"segment_rows weighted sum of float16", weighted_half_rows, 0},
+    {"segment_rows max", max_rows, 0},
+    {"segment_rows max of float16", max_half_rows, 0},
+    {"segment_max", max_alone, 0},
+    {"segment_max with arg", max_with_arg, 0},
+    {"segment_max_backward", max_backward, 0},
     {"segment_sum", sum_set, 0},
     {"segment_sum weighted", sum_weighted, 0},
     {"segment_sum weighted add", sum_weighted_add, 0},
@@ -486,6 +599,8 @@ static const struct {
     {"relu_dropout", relu_dropout, 0},
     {"relu_backward", relu_backward, 0},
     {"add_scaled", add_scaled, 0},
+    {"copy_columns", columns_set, 0},
+    {"copy_columns add", columns_add, 0},
     {"column_dot", column_dot, 0},
     {"elu", elu_plain, 0},
     {"elu dropout", elu_dropout, 0},
@@ -509,8 +624,16 @@ static const struct {
     {"head_mean one head", head_mean_one, 0},
     {"head_mean_backward", head_mean_backward, 0},
     {"head_mean_backward one head", head_mean_backward_one, 0},
+    {"head_max", head_max, 0},
+    {"head_max one head", head_max_one, 0},
+    {"head_max_backward", head_max_backward, 0},
+    {"head_max_backward one head", head_max_backward_one, 0},
     {"layer_norm", layer_norm, LAYER_NORM_TOLERANCE},
     {"layer_norm_backward", layer_norm_backward, LAYER_NORM_TOLERANCE},
+    {"column_squares", column_squares, 0},
+    {"batch_norm", batch_norm, 0},
+    {"batch_norm_sums", batch_norm_sums, 0},
+    {"batch_norm_backward", batch_norm_backward, 0},
     {"adam", adam, 0},
     {"sgd, first step", sgd_first, 0},
     {"sgd", sgd_later, 0},

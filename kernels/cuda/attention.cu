@@ -165,6 +165,28 @@ int weighted(halognn_cuda *c, float *out, int64_t segments, int64_t heads, int64
     return weighted_n<1>(c, out, segments, heads, width, indptr, indices, edges, alpha, rows);
 }
 
+// largest_head returns which head of a row has the largest of column j: the first of equal ones, or the first NaN.
+__device__ inline int64_t largest_head(const float *x, int64_t heads, int64_t width, int64_t j) {
+    int64_t at = j;
+    for (int64_t i = j + width; i < heads * width; i += width)
+        if (x[at] == x[at] && !(x[i] <= x[at])) at = i;
+    return at;
+}
+
+__global__ void max_of_heads(float *y, int64_t rows, int64_t heads, int64_t width, const float *x) {
+    const int64_t i = item();
+    if (i >= rows * width) return;
+    const float *row = x + i / width * heads * width;
+    y[i] = row[largest_head(row, heads, width, i % width)];
+}
+
+__global__ void spread_to_largest(float *dx, int64_t rows, int64_t heads, int64_t width, const float *dy, const float *x) {
+    const int64_t i = item(), row = i / width * heads * width, j = i % width;
+    if (i >= rows * width) return;
+    const int64_t at = largest_head(x + row, heads, width, j);
+    for (int64_t k = j; k < heads * width; k += width) dx[row + k] = k == at ? dy[i] : 0;
+}
+
 }  // namespace
 }  // namespace halognn
 
@@ -227,6 +249,14 @@ int halognn_cuda_head_mean(halognn_cuda *c, float *y, int64_t rows, int64_t head
 
 int halognn_cuda_head_mean_backward(halognn_cuda *c, float *dx, int64_t rows, int64_t heads, int64_t width, const float *dy) {
     return rows > 0 && width > 0 ? LAUNCH(c, spread_to_heads, blocks(rows * heads * width), dx, rows, heads, width, dy) : 0;
+}
+
+int halognn_cuda_head_max(halognn_cuda *c, float *y, int64_t rows, int64_t heads, int64_t width, const float *x) {
+    return rows > 0 && width > 0 ? LAUNCH(c, max_of_heads, blocks(rows * width), y, rows, heads, width, x) : 0;
+}
+
+int halognn_cuda_head_max_backward(halognn_cuda *c, float *dx, int64_t rows, int64_t heads, int64_t width, const float *dy, const float *x) {
+    return rows > 0 && width > 0 ? LAUNCH(c, spread_to_largest, blocks(rows * width), dx, rows, heads, width, dy, x) : 0;
 }
 
 }  // extern "C"

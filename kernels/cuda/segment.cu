@@ -118,18 +118,68 @@ __device__ inline void add_segment(float *sum, int64_t begin, int64_t end, const
     }
 }
 
-template <int N, typename Source>
-__global__ void mean(float *out, int64_t segments, int64_t cols, int lanes, const int64_t *indptr, const int32_t *indices, Source source) {
+template <int N, typename Source, typename Weight>
+__global__ void reduce(float *out, int64_t segments, int64_t cols, int lanes, const int64_t *indptr, const int32_t *indices, Source source,
+                       Weight weight, bool mean) {
     const place p = my_place(lanes, N);
     if (p.row >= segments || p.col >= cols) return;
     const int64_t begin = indptr[p.row], end = indptr[p.row + 1];
     pack<float, N> sum{};
-    add_segment<N>(sum.at, begin, end, indices, p.col, source, plain{});
-    if (end > begin) {
+    add_segment<N>(sum.at, begin, end, indices, p.col, source, weight);
+    if (mean && end > begin) {
 #pragma unroll
         for (int i = 0; i < N; i++) sum.at[i] /= static_cast<float>(end - begin);
     }
     store<float, N>(out + p.row * cols + p.col, sum);
+}
+
+// largest finds maxima and, if arg is not null, the rows that they are in.
+template <int N, typename Source>
+__global__ void largest(float *out, int32_t *arg, int64_t segments, int64_t cols, int lanes, const int64_t *indptr, const int32_t *indices,
+                        Source source) {
+    using T = typename Source::element;
+    const place p = my_place(lanes, N);
+    if (p.row >= segments || p.col >= cols) return;
+    const int64_t begin = indptr[p.row], end = indptr[p.row + 1];
+    pack<float, N> most{};
+    int32_t at[N];
+#pragma unroll
+    for (int k = 0; k < N; k++) at[k] = -1;
+    for (int64_t e = begin; e < end; e += FLIGHT) {
+        pack<T, N> v[FLIGHT];
+        int32_t i[FLIGHT];
+#pragma unroll
+        for (int f = 0; f < FLIGHT; f++) { // past the end the last row is read again, and is not larger
+            i[f] = indices[e + f < end ? e + f : end - 1];
+            v[f] = load<T, N>(source.row(i[f]) + p.col);
+        }
+#pragma unroll
+        for (int f = 0; f < FLIGHT; f++) {
+#pragma unroll
+            for (int k = 0; k < N; k++) {
+                const float x = to_float(v[f].at[k]);
+                if (at[k] < 0 || (most.at[k] == most.at[k] && !(x <= most.at[k]))) { // a NaN is larger, and stays
+                    most.at[k] = x;
+                    at[k] = i[f];
+                }
+            }
+        }
+    }
+    store<float, N>(out + p.row * cols + p.col, most);
+    for (int k = 0; arg != nullptr && k < N; k++) arg[p.row * cols + p.col + k] = at[k];
+}
+
+__global__ void largest_backward(float *dh, int64_t segments, int64_t cols, int lanes, int64_t first, const int64_t *t_indptr,
+                                 const int32_t *t_indices, const int32_t *arg, const float *dout) {
+    const place p = my_place(lanes, 1);
+    if (p.row >= segments || p.col >= cols) return;
+    const int64_t begin = t_indptr[p.row], end = t_indptr[p.row + 1];
+    float sum = 0;
+    for (int64_t e = begin; e < end; e++) {
+        const int64_t t = t_indices[e];
+        if ((e == begin || t != t_indices[e - 1]) && arg[t * cols + p.col] == first + p.row) sum += dout[t * cols + p.col];
+    }
+    dh[p.row * cols + p.col] = sum;
 }
 
 // weigh sums rows of h by segments: what edges weigh, and the gradient of means, whose segments are
@@ -156,8 +206,19 @@ int gather_n(halognn_cuda *c, float *dst, int64_t n, int64_t cols, const Source 
 }
 
 template <int N, typename Source>
-int mean_n(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices, const Source &source) {
-    return LAUNCH(c, (mean<N, Source>), grid_of(segments, cols, N), out, segments, cols, lanes(cols, N), indptr, indices, source);
+int reduce_n(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices, int how,
+             const float *weights, const Source &source) {
+    const dim3 grid = grid_of(segments, cols, N);
+    const int l = lanes(cols, N);
+    if (how == HALOGNN_MAX)
+        return LAUNCH(c, (largest<N, Source>), grid, out, static_cast<int32_t *>(nullptr), segments, cols, l, indptr, indices, source);
+    if (weights) return LAUNCH(c, (reduce<N, Source, by_edge>), grid, out, segments, cols, l, indptr, indices, source, by_edge{weights}, false);
+    return LAUNCH(c, (reduce<N, Source, plain>), grid, out, segments, cols, l, indptr, indices, source, plain{}, how == HALOGNN_MEAN);
+}
+
+template <int N>
+int largest_n(halognn_cuda *c, float *out, int32_t *arg, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices, matrix h) {
+    return LAUNCH(c, (largest<N, matrix>), grid_of(segments, cols, N), out, arg, segments, cols, lanes(cols, N), indptr, indices, h);
 }
 
 template <int N, typename Weight>
@@ -206,19 +267,19 @@ int halognn_cuda_gather_rows(halognn_cuda *c, float *dst, int64_t n, int64_t col
     return gather_n<1>(c, dst, n, cols, s);
 }
 
-int halognn_cuda_segment_mean_rows(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr,
-                                   const int32_t *indices, const halognn_cuda_rows *r) {
+int halognn_cuda_segment_rows(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
+                              int how, const float *weights, const halognn_cuda_rows *r) {
     if (segments == 0 || cols == 0) return 0;
     if (r->half) {
         const auto s = scatter<__half>(r, cols);
-        if (fits_all<__half>(out, r, cols, 8)) return mean_n<8>(c, out, segments, cols, indptr, indices, s);
-        if (fits_all<__half>(out, r, cols, 2)) return mean_n<2>(c, out, segments, cols, indptr, indices, s);
-        return mean_n<1>(c, out, segments, cols, indptr, indices, s);
+        if (fits_all<__half>(out, r, cols, 8)) return reduce_n<8>(c, out, segments, cols, indptr, indices, how, weights, s);
+        if (fits_all<__half>(out, r, cols, 2)) return reduce_n<2>(c, out, segments, cols, indptr, indices, how, weights, s);
+        return reduce_n<1>(c, out, segments, cols, indptr, indices, how, weights, s);
     }
     const auto s = scatter<float>(r, cols);
-    if (fits_all<float>(out, r, cols, 4)) return mean_n<4>(c, out, segments, cols, indptr, indices, s);
-    if (fits_all<float>(out, r, cols, 2)) return mean_n<2>(c, out, segments, cols, indptr, indices, s);
-    return mean_n<1>(c, out, segments, cols, indptr, indices, s);
+    if (fits_all<float>(out, r, cols, 4)) return reduce_n<4>(c, out, segments, cols, indptr, indices, how, weights, s);
+    if (fits_all<float>(out, r, cols, 2)) return reduce_n<2>(c, out, segments, cols, indptr, indices, how, weights, s);
+    return reduce_n<1>(c, out, segments, cols, indptr, indices, how, weights, s);
 }
 
 int halognn_cuda_segment_mean(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
@@ -226,9 +287,25 @@ int halognn_cuda_segment_mean(halognn_cuda *c, float *out, int64_t segments, int
     if (segments == 0 || cols == 0) return 0;
     const matrix s{h, cols};
     const auto both = [&](int n) { return fits(out, cols, sizeof(float), n) && fits(h, cols, sizeof(float), n); };
-    if (both(4)) return mean_n<4>(c, out, segments, cols, indptr, indices, s);
-    if (both(2)) return mean_n<2>(c, out, segments, cols, indptr, indices, s);
-    return mean_n<1>(c, out, segments, cols, indptr, indices, s);
+    if (both(4)) return reduce_n<4>(c, out, segments, cols, indptr, indices, HALOGNN_MEAN, nullptr, s);
+    if (both(2)) return reduce_n<2>(c, out, segments, cols, indptr, indices, HALOGNN_MEAN, nullptr, s);
+    return reduce_n<1>(c, out, segments, cols, indptr, indices, HALOGNN_MEAN, nullptr, s);
+}
+
+int halognn_cuda_segment_max(halognn_cuda *c, float *out, int32_t *arg, int64_t segments, int64_t cols, const int64_t *indptr,
+                             const int32_t *indices, const float *h) {
+    if (segments == 0 || cols == 0) return 0;
+    const matrix s{h, cols};
+    const auto both = [&](int n) { return fits(out, cols, sizeof(float), n) && fits(h, cols, sizeof(float), n); };
+    if (both(4)) return largest_n<4>(c, out, arg, segments, cols, indptr, indices, s);
+    if (both(2)) return largest_n<2>(c, out, arg, segments, cols, indptr, indices, s);
+    return largest_n<1>(c, out, arg, segments, cols, indptr, indices, s);
+}
+
+int halognn_cuda_segment_max_backward(halognn_cuda *c, float *dh, int64_t segments, int64_t cols, int64_t first, const int64_t *t_indptr,
+                                      const int32_t *t_indices, const int32_t *arg, const float *dout) {
+    if (segments == 0 || cols == 0) return 0;
+    return LAUNCH(c, largest_backward, grid_of(segments, cols, 1), dh, segments, cols, lanes(cols, 1), first, t_indptr, t_indices, arg, dout);
 }
 
 int halognn_cuda_segment_sum(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,

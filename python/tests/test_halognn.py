@@ -164,10 +164,12 @@ class TestPyG(Case):
         self.data.val_mask = ~masks & (masks.roll(1, 0))
         self.data.test_mask = self.torch.zeros_like(masks)
         self.data.edge_weight = self.torch.rand(1500)
+        self.data.edge_attr = self.torch.rand(1500, 2)
         with self.assertRaisesRegex(halognn.HalognnError, "--split-index 0 to 2"):
             halognn.write_dataset(self.at("d"), self.data)
         report = halognn.write_dataset(self.at("d"), self.data, undirected=True, split_index=1)
-        self.assertIn("edge_weight is ignored", report)
+        self.assertIn("edge_attr is ignored", report)
+        self.assertEqual(len(self.array("d", "edge_weights")), len(self.array("d", "indices")))
         want = utils.to_undirected(utils.remove_self_loops(self.data.edge_index)[0])
         self.assertEqual(edges_of(self.at("d")), pairs(want))
         np.testing.assert_array_equal(self.array("d", "train"), np.flatnonzero(masks[:, 1].numpy()))
@@ -197,7 +199,14 @@ class TestDGL(Case):
         g.ndata["train_mask"] = torch.arange(300) < 100
         g.edata["w"] = torch.rand(1500)
         report = halognn.write_dataset(self.at("d"), g)
-        self.assertIn("edge_weight is ignored", report)
+        self.assertIn("weights   one for each edge", report)
+        weight = {}  # of an edge that comes several times, the sum
+        for u, v, w in zip(*edge_index.tolist(), g.edata["w"].tolist()):
+            weight[u, v] = weight.get((u, v), 0) + w
+        indptr, indices = self.array("d", "indptr"), self.array("d", "indices")
+        target = np.repeat(np.arange(300), np.diff(indptr))
+        want = [weight[u, v] for u, v in zip(indices.tolist(), target.tolist())]
+        np.testing.assert_allclose(self.array("d", "edge_weights"), want, rtol=1e-6)
         self.assertEqual(edges_of(self.at("d")), pairs(edge_index))
         np.testing.assert_array_equal(self.array("d", "features"), x)
         np.testing.assert_array_equal(self.array("d", "train"), np.arange(100))
@@ -212,7 +221,8 @@ class TestOthers(Case):
         matrix = sparse.csr_matrix(([1.0, 2.0], ([0, 2], [1, 0])), shape=(4, 4))
         report = halognn.write_dataset(self.at("d"), halognn.from_scipy(matrix, y=[0, 1, 0, 1]))
         self.assertEqual(edges_of(self.at("d")), {(0, 1), (2, 0)})
-        self.assertIn("edge_weight is ignored", report)
+        self.assertIn("weights   one for each edge", report)
+        np.testing.assert_array_equal(self.array("d", "edge_weights"), [2.0, 1.0])
         with self.assertRaisesRegex(ValueError, "3 x 4"):
             halognn.from_scipy(sparse.csr_matrix((3, 4)))
         with self.assertRaisesRegex(ValueError, "toarray"):

@@ -4,7 +4,7 @@ package compute
 // uploaded and gradients downloaded beside training:
 //
 //	preparing goroutine     device                           training goroutine
-//	StagingBuffer.Send ───> minibatch i+1 ─ StagingBuffer.Open ─> kernels read Own and Mean
+//	StagingBuffer.Send ───> minibatch i+1 ─ StagingBuffer.Open ─> kernels read them
 //	(pinned memory)         beside training                  ready(layer) ── StartDownload ──> pinned memory
 //
 // A kernel that is given host arrays (segments, vertices, labels, targets) finds them on the device
@@ -59,12 +59,14 @@ type Event interface {
 // Inputs are what a minibatch gives to a device: input rows, or what is computed from them, and
 // host arrays that kernels will read.
 type Inputs struct {
-	Rows         Rows     // of the frontier
-	Input        Segments // of the input layer; read for Mean
-	Destinations int      // of the input layer: the first rows
+	Rows         Rows      // of the frontier
+	Input        Segments  // of the input layer; read for Reduce
+	EdgeWeights  []float32 // of its edges, for a weighted sum; nil for none
+	Destinations int       // of the input layer: the first rows
 
-	// What is wanted: the destinations' rows, the means of their segments, all rows.
-	Own, Mean, Sources bool
+	// What is wanted: the destinations' rows, a reduction of their segments, all rows.
+	Own, Sources bool
+	Reduce       Reduction
 
 	Segments []Segments
 	Weights  [][]float32 // of edges
@@ -85,8 +87,9 @@ func (in *Inputs) RowsCall(onDevice bool) Call {
 	if in.Own {
 		c.Bytes += in.Destinations * (read + written)
 	}
-	if in.Mean {
-		c.Bytes += len(in.Input.Indices)*read + in.Destinations*written + in.Input.bytes()
+	if in.Reduce != NoReduction {
+		c.Bytes += len(in.Input.Indices)*read + in.Destinations*written + in.Input.bytes() +
+			floatBytes*len(in.EdgeWeights)
 	}
 	if in.Sources {
 		c.Bytes += len(in.Rows.Of) * (read + written)
@@ -94,8 +97,11 @@ func (in *Inputs) RowsCall(onDevice bool) Call {
 	return c
 }
 
-// CheckInputs panics unless the input layer's segments lie within Indices.
-func CheckInputs(in *Inputs) { checkSegments("SegmentMeanRows", in.Input) }
+// CheckInputs panics unless the input layer's segments lie within Indices and fit the reduction.
+func CheckInputs(in *Inputs) {
+	checkSegments("SegmentRows", in.Input)
+	checkHow(in.Reduce, in.Input, in.EdgeWeights)
+}
 
 // CheckCopy checks the arguments of Copy.
 func CheckCopy(dst, src []float32) Call {
@@ -118,7 +124,7 @@ type StagingBuffer interface {
 	// Open lets the kernels called from now on read what was sent, and returns the matrices that
 	// were wanted, in device memory. They stay valid until another StagingBuffer of the device
 	// opens.
-	Open() (own, mean, sources Matrix, err error)
+	Open() (own, reduced, sources Matrix, err error)
 	// PinnedBytes returns the host memory of the buffer.
 	PinnedBytes() int64
 	// Close ends what Open began: Send may be called again.

@@ -37,6 +37,11 @@ type AttentionKernels interface {
 	HeadMean(y, x Matrix)
 	// HeadMeanBackward sets dx [R,H*C] from dy [R,C].
 	HeadMeanBackward(dx, dy Matrix)
+	// HeadMax sets y [R,C] to the largest over the heads of x [R,H*C]; a NaN is larger than every number.
+	HeadMax(y, x Matrix)
+	// HeadMaxBackward sets dx [R,H*C]: of dy [R,C] where the first head has the largest of x, else 0.
+	// dx may be x.
+	HeadMaxBackward(dx, dy, x Matrix)
 }
 
 // CheckHeadDot checks the arguments of HeadDot.
@@ -108,6 +113,20 @@ func CheckHeadMeanBackward(dx, dy Matrix) Call {
 	c := CheckHeadMean(dy, dx)
 	c.Kernel = "HeadMeanBackward"
 	return c
+}
+
+// CheckHeadMax checks the arguments of HeadMax.
+func CheckHeadMax(y, x Matrix) Call {
+	c := CheckHeadMean(y, x)
+	c.Kernel = "HeadMax"
+	return c
+}
+
+// CheckHeadMaxBackward checks the arguments of HeadMaxBackward.
+func CheckHeadMaxBackward(dx, dy, x Matrix) Call {
+	c := CheckHeadMean(dy, dx)
+	checkSame("HeadMaxBackward", dx, x)
+	return Call{Kernel: "HeadMaxBackward", Bytes: c.Bytes + x.bytes()}
 }
 
 // checkHeads holds numbers by head [R,H] and rows of heads [R,H*C] together; it also serves to hold

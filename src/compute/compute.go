@@ -5,7 +5,7 @@
 //
 //	preparing (many goroutines)             training (one goroutine)
 //	rows where they lie                     h [S,F] ── SegmentMean ──> agg [D,F] ─ MatMul ─┐
-//	  Host.SegmentMeanRows ──> agg [D,F] ──>                                               + ─> bias, norm, ReLU, dropout
+//	  Host.SegmentRows     ──> agg [D,F] ──>                                               + ─> bias, norm, ReLU, dropout
 //	  Host.GatherRows      ──> own [D,F] ──>                       own [D,F] ─── MatMul ───┘
 //
 // A kernel is stated once, in the file of its family (linear.go, segment.go, ...): its method, the

@@ -1,5 +1,7 @@
 package compute
 
+import "fmt"
+
 // DType is the element type of stored feature rows.
 type DType uint8
 
@@ -53,15 +55,32 @@ type Rows struct {
 // RowBytes returns the bytes of a stored row.
 func (r *Rows) RowBytes() int { return r.Cols * r.Type.Size() }
 
+// Reduction is how the rows of a segment become one row.
+type Reduction uint8
+
+// The reductions. An empty segment gives a zero row.
+const (
+	NoReduction Reduction = iota
+	ReduceMean
+	ReduceSum
+	ReduceMax
+)
+
+// String returns the word for a row that was made so.
+func (r Reduction) String() string {
+	return [...]string{"nothing", "mean", "sum", "maximum"}[r]
+}
+
 // Host is what preparing a minibatch needs. Its methods are single-threaded and safe for concurrent
 // use.
 type Host interface {
 	// GatherRows sets dst[i] = row i of rows, converted to float32, for the first dst.Rows rows.
 	GatherRows(dst Matrix, rows Rows)
 
-	// SegmentMeanRows sets dst[d] to the mean of the rows rows[i], i in segment d, summed in edge
-	// order in float32 and divided by the segment's length; an empty segment gives a zero row.
-	SegmentMeanRows(dst Matrix, s Segments, rows Rows)
+	// SegmentRows sets dst[d] to the reduction of the rows rows[i], i in segment d: what SegmentMean,
+	// SegmentSum and SegmentMax make of a matrix of these rows. weights [E], of ReduceSum alone, may
+	// be nil.
+	SegmentRows(dst Matrix, how Reduction, s Segments, weights []float32, rows Rows)
 
 	// SliceRows copies rows ids[i] of table (rowBytes bytes each) to dst, in order: what a rank
 	// sends when asked for ids.
@@ -75,10 +94,22 @@ type Host interface {
 // host to check.
 func CheckGatherRows(dst Matrix, rows Rows) { checkColumns("GatherRows", dst, rows.Cols) }
 
-// CheckSegmentMeanRows checks the arguments of SegmentMeanRows likewise.
-func CheckSegmentMeanRows(dst Matrix, s Segments, rows Rows) {
-	checkReduction("SegmentMeanRows", dst, s)
-	checkColumns("SegmentMeanRows", dst, rows.Cols)
+// CheckSegmentRows checks the arguments of SegmentRows likewise.
+func CheckSegmentRows(dst Matrix, how Reduction, s Segments, weights []float32, rows Rows) {
+	checkReduction("SegmentRows", dst, s)
+	checkColumns("SegmentRows", dst, rows.Cols)
+	checkHow(how, s, weights)
+}
+
+// checkHow holds a reduction and the weights of its edges together.
+func checkHow(how Reduction, s Segments, weights []float32) {
+	if how < ReduceMean || how > ReduceMax || weights != nil && how != ReduceSum {
+		panic(fmt.Sprintf("compute: SegmentRows: %v with %d weights; it is a mean, a sum or a maximum, "+
+			"and only sums have weights", how, len(weights)))
+	}
+	if weights != nil {
+		CheckLengths("SegmentRows", len(s.Indices), len(weights))
+	}
 }
 
 // CheckSliceRows checks the arguments of SliceRows. Whether ids name rows is for the host to check.

@@ -1,5 +1,7 @@
 package compute
 
+import "fmt"
+
 // LinearKernels are matrix products, biases, and their gradients.
 type LinearKernels interface {
 	// MatMul sets y = x wᵀ, or y += x wᵀ if add:  y [R,O], x [R,F], w [O,F].
@@ -14,8 +16,12 @@ type LinearKernels interface {
 	// ColumnSum sets db [O] to the sum of the rows of dy [R,O], in chunks.
 	ColumnSum(db []float32, dy Matrix)
 
-	// AddScaled sets y += (1+scale[0]) x:  y, x [R,O], scale [1].
-	AddScaled(y, x Matrix, scale []float32)
+	// AddScaled sets y = z + (1+scale[0]) x:  y, z, x [R,O], scale [1]. y may be z.
+	AddScaled(y, z, x Matrix, scale []float32)
+	// CopyColumns sets columns [at, at+n) of y to columns [from, from+n) of x, or adds them if add:
+	// y, x of R rows.
+	CopyColumns(y Matrix, at int, x Matrix, from, n int, add bool)
+
 	// Dot sets sum[0] to the sum of x[r,j]*y[r,j], rows in chunks, by columns:  x, y [R,O], sum [1].
 	Dot(sum []float32, x, y Matrix)
 }
@@ -58,10 +64,21 @@ func CheckColumnSum(db []float32, dy Matrix) Call {
 }
 
 // CheckAddScaled checks the arguments of AddScaled.
-func CheckAddScaled(y, x Matrix, scale []float32) Call {
+func CheckAddScaled(y, z, x Matrix, scale []float32) Call {
+	checkSame("AddScaled", y, z)
 	checkSame("AddScaled", y, x)
 	CheckLengths("AddScaled", 1, len(scale))
 	return Call{Kernel: "AddScaled", Bytes: 3 * y.bytes()}
+}
+
+// CheckCopyColumns checks the arguments of CopyColumns.
+func CheckCopyColumns(y Matrix, at int, x Matrix, from, n int, add bool) Call {
+	checkRows("CopyColumns", y, x.Rows)
+	if n < 0 || at < 0 || from < 0 || at+n > y.Cols || from+n > x.Cols || !x.holds() {
+		panic(fmt.Sprintf("compute: CopyColumns: %d columns from %d of %v to %d of %v", n, from, x, at, y))
+	}
+	part := Matrix{Rows: y.Rows, Cols: n}
+	return Call{Kernel: "CopyColumns", Bytes: part.bytes() + part.bytesWritten(add)}
 }
 
 // CheckDot checks the arguments of Dot.

@@ -8,6 +8,38 @@ type NormKernels interface {
 	// LayerNormBackward sets dx, dgamma and dbeta; the latter two are summed over rows in chunks.
 	// dx may be dy.
 	LayerNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix, gamma, mean, rstd []float32)
+
+	// ColumnMoments sets mean [C] and the biased variance [C] of the columns of x, both summed over
+	// rows in chunks; 0 without rows.
+	ColumnMoments(mean, variance []float32, x Matrix)
+	// BatchNorm sets y = (x-mean)/sqrt(variance+eps)*gamma+beta by columns. y may be x.
+	BatchNorm(y, x Matrix, gamma, beta, mean, variance []float32, eps float32)
+	// BatchNormBackward sets dx, dgamma and dbeta, where mean and variance are those of x; the latter
+	// two are summed over rows in chunks. dx may be dy.
+	BatchNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix, gamma, mean, variance []float32,
+		eps float32)
+}
+
+// CheckColumnMoments checks the arguments of ColumnMoments.
+func CheckColumnMoments(mean, variance []float32, x Matrix) Call {
+	checkColumns("ColumnMoments", x, len(mean), len(variance))
+	return Call{Kernel: "ColumnMoments", Bytes: 2*x.bytes() + 2*floatBytes*x.Cols}
+}
+
+// CheckBatchNorm checks the arguments of BatchNorm.
+func CheckBatchNorm(y, x Matrix, gamma, beta, mean, variance []float32) Call {
+	checkSame("BatchNorm", y, x)
+	checkColumns("BatchNorm", x, len(gamma), len(beta), len(mean), len(variance))
+	return Call{Kernel: "BatchNorm", Bytes: 2*x.bytes() + 4*floatBytes*x.Cols}
+}
+
+// CheckBatchNormBackward checks the arguments of BatchNormBackward.
+func CheckBatchNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix,
+	gamma, mean, variance []float32) Call {
+	checkSame("BatchNormBackward", dx, dy)
+	checkSame("BatchNormBackward", dx, x)
+	checkColumns("BatchNormBackward", x, len(gamma), len(dgamma), len(dbeta), len(mean), len(variance))
+	return Call{Kernel: "BatchNormBackward", Bytes: 5*x.bytes() + 5*floatBytes*x.Cols}
 }
 
 // CheckLayerNorm checks the arguments of LayerNorm.

@@ -34,6 +34,15 @@ type SegmentKernels interface {
 	// segments, with the weights in their order, it is its own gradient. The sum is complete before
 	// it is added.
 	SegmentSum(out Matrix, s Segments, weights []float32, h Matrix, add bool)
+	// SegmentMax sets out[d,j] to the largest of h[i,j], i in segment d; zero for an empty segment. A
+	// NaN is larger than every number. arg [D,C] gets, as the bits of an int32, the row i that it was
+	// found in: of equal ones, that of the segment's first edge; -1 for an empty segment. arg is the
+	// zero Matrix where no backward follows.
+	SegmentMax(out, arg Matrix, s Segments, h Matrix)
+	// SegmentMaxBackward is its gradient: dh[s,j] = sum over the destinations t in transposed segment s
+	// with arg[t,j] == s of dout[t,j], each once though two edges join them. dh may have more rows
+	// than are referred to, which become zero.
+	SegmentMaxBackward(dh Matrix, transposed Segments, arg, dout Matrix)
 }
 
 // CheckSegmentMean checks the arguments of SegmentMean.
@@ -67,6 +76,31 @@ func CheckSegmentSum(out Matrix, s Segments, weights []float32, h Matrix, add bo
 	}
 	return Call{Kernel: kernel, Bytes: s.gatherBytes(out) + floatBytes*len(weights) +
 		out.bytesWritten(add)}
+}
+
+// CheckSegmentMax checks the arguments of SegmentMax.
+func CheckSegmentMax(out, arg Matrix, s Segments, h Matrix) Call {
+	checkReduction("SegmentMax", out, s)
+	checkColumns("SegmentMax", h, out.Cols)
+	c := Call{Kernel: "SegmentMax", Bytes: s.gatherBytes(out) + out.bytes()}
+	if arg.Cols > 0 {
+		checkSame("SegmentMax", out, arg)
+		c.Bytes += arg.bytes()
+	}
+	return c
+}
+
+// CheckSegmentMaxBackward checks the arguments of SegmentMaxBackward.
+func CheckSegmentMaxBackward(dh Matrix, transposed Segments, arg, dout Matrix) Call {
+	const kernel = "SegmentMaxBackward"
+	checkSegments(kernel, transposed)
+	checkSame(kernel, arg, dout)
+	if !dh.holds() || dh.Cols != dout.Cols || transposed.Len() > dh.Rows {
+		panic(fmt.Sprintf("compute: %s: dh %v from %d transposed segments, dout %v", kernel, dh,
+			transposed.Len(), dout))
+	}
+	gathered := 2 * floatBytes * len(transposed.Indices) * dh.Cols // of arg and of dout
+	return Call{Kernel: kernel, Bytes: gathered + transposed.bytes() + dh.bytes()}
 }
 
 // gatherBytes returns what reading a row, as wide as out's, for each edge moves.

@@ -26,7 +26,7 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 	kind := nn.FindKind(c.Model.Kind)
 	reads := kind == nil || kind.ReadsNeighbours
 	if m := c.Model; kind != nil && kind.HasHeads && m.HeadMerge == nn.HeadsConcat &&
-		m.Layers > 1 && m.Heads > 0 && m.Hidden%m.Heads != 0 {
+		(m.Layers > 1 || m.Jumping != nn.JumpNone) && m.Heads > 0 && m.Hidden%m.Heads != 0 {
 		bad("model.hidden is %d, which is not a multiple of model.heads, %d, whose rows lie side by "+
 			"side; change one of the two, or set model.head_merge=mean", m.Hidden, m.Heads)
 	}

@@ -24,6 +24,9 @@ type Config struct {
 		Norm           string
 		Activation     string
 		Residual       bool
+		EdgeWeights    bool
+		Jumping        string
+		Aggregation    string
 		GCNNorm        string
 		Heads          int
 		HeadMerge      string

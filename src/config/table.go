@@ -58,7 +58,9 @@ func (c *Config) table() []section {
 			{"norm", oneOf(&c.Model.Norm, "none",
 				word{"none", ""},
 				word{"layer", "LayerNorm before each hidden activation"},
-			).later("batch"), 0,
+				word{"batch", "BatchNorm: in training by the statistics of each stream's own " +
+					"minibatch, in evaluation and inference by running ones"},
+			), 0,
 				"normalisation of the hidden layers", ""},
 			{"activation", oneOf(&c.Model.Activation, "relu",
 				word{"relu", ""},
@@ -67,7 +69,24 @@ func (c *Config) table() []section {
 				"activation of the hidden layers", ""},
 			{"residual", boolean(&c.Model.Residual, false), 0,
 				"add a vertex's own hidden row before the activation",
-				"Not in the first and the last layer, whose rows are of other widths."},
+				"Not in the first layer, nor in one that makes logits: their rows are of other widths."},
+			{"edge_weights", boolean(&c.Model.EdgeWeights, true), 0,
+				"weigh edges, where the graph's edges have weights",
+				"`sage` takes weighted means, `gcn` normalises by weights, `gin` sums weighted rows. " +
+					"`gat` and `model.aggregation: max` cannot, and refuse such a graph unless this is " +
+					"false."},
+			{"jumping", oneOf(&c.Model.Jumping, "none",
+				word{"none", "those of the last layer, which makes them"},
+				word{"cat", "those of all layers, side by side, through a linear map (jumping knowledge)"},
+				word{"max", "the largest of all layers, by columns, through a linear map"},
+			), 0,
+				"which rows the logits follow from", "With jumping knowledge the last layer is a hidden " +
+					"one too, and inference with all neighbours keeps the rows of all layers."},
+			{"aggregation", oneOf(&c.Model.Aggregation, "mean",
+				word{"mean", ""},
+				word{"max", "the largest of each column"},
+			), 0,
+				"how `sage` aggregates the rows of neighbours", "Other models ignore it."},
 			{"gcn_norm", oneOf(&c.Model.GCNNorm, "right",
 				word{"right", "the mean over a vertex and its sampled neighbours"},
 				word{"both", "the symmetric normalisation by the degrees of the whole graph; " +

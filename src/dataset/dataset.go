@@ -5,6 +5,7 @@
 //	                         file
 //	          indptr.npy     int64 [N+1]   in-edges of v are indices[indptr[v]:indptr[v+1]]
 //	          indices.npy    int32 [M]     source vertex of each in-edge, ascending within a vertex
+//	          edge_weights.npy   float32 [M], of each in-edge; only where edges have weights
 //	          features.npy   float32 or float16 [N, F]
 //	          labels.npy     int32 [N], -1 = none; with several labels a vertex, uint8 [N, C] of 0
 //	                         and 1
@@ -22,6 +23,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -49,6 +51,9 @@ const (
 
 const metaFile = "meta.json"
 
+// WeightsFile holds the weights of edges, in a dataset and in parts.
+const WeightsFile = "edge_weights.npy"
+
 // Errors about a directory wrap one of these where they can be told apart.
 var (
 	ErrExists   = errors.New("the target exists")
@@ -63,7 +68,8 @@ type Meta struct {
 	Name        string              `json:"name"`
 	Task        string              `json:"task"` // Multiclass, Multilabel or NoTask
 	Vertices    int64               `json:"vertices"`
-	Edges       int64               `json:"edges"` // stored directed edges
+	Edges       int64               `json:"edges"`              // stored directed edges
+	Weighted    bool                `json:"weighted,omitempty"` // edges have weights
 	Features    int                 `json:"features"`
 	Classes     int                 `json:"classes"`
 	FeatureType string              `json:"feature_type"` // Float32 or Float16
@@ -154,13 +160,28 @@ func (m *Meta) layout() map[string]npy.Info {
 		labels = npy.Info{DType: "|u1", Shape: []int{n, m.Classes}}
 	}
 	ids := npy.Info{DType: "<i4", Shape: []int{-1}}
-	return map[string]npy.Info{
+	files := map[string]npy.Info{
 		"indptr.npy":   {DType: "<i8", Shape: []int{n + 1}},
 		"indices.npy":  {DType: "<i4", Shape: []int{int(m.Edges)}},
 		"features.npy": {DType: m.rowType(), Shape: []int{n, m.Features}},
 		"labels.npy":   labels,
 		"train.npy":    ids, "valid.npy": ids, "test.npy": ids,
 	}
+	if m.Weighted {
+		files[WeightsFile] = npy.Info{DType: "<f4", Shape: []int{int(m.Edges)}}
+	}
+	return files
+}
+
+// CheckWeights reports the first weight of an edge that is negative, infinite or not a number.
+func CheckWeights(weights []float32) error {
+	for e, w := range weights {
+		if !(w >= 0 && w <= math.MaxFloat32) {
+			return fmt.Errorf("the weight of edge %d is %v: %w: a weight must be a number from 0 on",
+				e, w, ErrValue)
+		}
+	}
+	return nil
 }
 
 func readMeta(dir string) (*Meta, string, error) {

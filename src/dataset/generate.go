@@ -36,6 +36,7 @@ type GenerateOptions struct {
 	Labelled    float64 // share of the vertices that have a label [1]
 	Split       string  // shares of the labelled vertices, in percent [60/20/20]
 	FeatureType string  // [Float32]
+	EdgeWeights bool    // weights of edges, uniform in [0,1), equal both ways
 	Seed        uint64
 
 	Stage func(line string) // is told what is done next; nil: nobody is
@@ -166,6 +167,9 @@ func (o GenerateOptions) meta() Meta {
 	if o.Kind == SBM {
 		settings["homophily"] = number(o.Homophily)
 	}
+	if o.EdgeWeights {
+		settings["edge_weights"] = "uniform in [0,1)"
+	}
 	if o.Preset != "" {
 		settings["preset"], settings["scale"] = o.Preset, number(o.Scale)
 	}
@@ -202,6 +206,11 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 	w.Meta.Provenance.Cleaning = &report
 	stage("writing %d edges", g.NumEdges())
 	err = w.Topology(g)
+	if err == nil && o.EdgeWeights {
+		weights := o.edgeWeights(g)
+		err = w.EdgeWeights(weights)
+		mem.Free(weights)
+	}
 	g.Free()
 	if err != nil {
 		return err
@@ -219,6 +228,19 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 		return err
 	}
 	return w.Splits(shares.Split(Labelled(classes), o.Seed))
+}
+
+// edgeWeights draws the weight of each pair of vertices from a stream of its own.
+func (o GenerateOptions) edgeWeights(g *graph.CSC) []float32 {
+	weights := mem.Make[float32](len(g.Indices))
+	for v := range graph.VertexID(g.NumVertices()) {
+		for e := g.Indptr[v]; e < g.Indptr[v+1]; e++ {
+			u := g.Indices[e]
+			s := newStream(o.Seed, keyWeight, uint64(min(u, v)), uint64(max(u, v)))
+			weights[e] = float32(s.next()>>40) * 0x1p-24
+		}
+	}
+	return weights
 }
 
 // classShares returns the share of each class, falling as 1/rank^Skew.

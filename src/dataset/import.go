@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"halognn/src/graph"
+	"halognn/src/mem"
 )
 
 // Choice is an option that a format decides unless the user does.
@@ -64,6 +65,7 @@ type ImportReport struct {
 	Edges         int64 // stored directed edges
 	Undirected    bool
 	Cleaning      graph.CleanReport
+	Weighted      bool  // edges have weights
 	Reciprocal    int64 // edges whose reverse is there too; counted if the graph stays as stored
 	Features      int
 	FeatureType   string
@@ -89,6 +91,9 @@ func (r ImportReport) String() string {
 	fmt.Fprintf(&b, "%s (%s): %d vertices, %d directed edges, %s\n", r.Name, r.Format, r.Vertices,
 		r.Edges, direction)
 	fmt.Fprintf(&b, "  edges     %s\n", r.Cleaning)
+	if r.Weighted {
+		b.WriteString("  weights   one for each edge; of an edge that comes several times, their sum\n")
+	}
 	if !r.Undirected && r.Edges > 0 {
 		b.WriteString("  reverse   " + r.reciprocal() + "\n")
 	}
@@ -233,14 +238,14 @@ func (s *source) write() (ImportReport, error) {
 		}
 	}
 	undirected := s.options.Undirected == Yes || s.options.Undirected == AsFormat && s.undirected
-	g, cleaning, err := s.edges.Build(s.vertices, graph.CleanOptions{
+	g, weights, cleaning, err := s.build(graph.CleanOptions{
 		Undirected: undirected, KeepLoops: s.options.KeepLoops,
 		KeepDuplicates: s.options.KeepDuplicates,
 	})
 	if err != nil {
 		return ImportReport{}, err
 	}
-	defer func() { g.Free() }()
+	defer func() { g.Free(); mem.Free(weights) }()
 	s.vertices = g.NumVertices()
 	split, err := s.chooseSplit()
 	if err != nil {
@@ -253,7 +258,7 @@ func (s *source) write() (ImportReport, error) {
 	}
 	r := ImportReport{
 		Name: s.name, Format: s.options.Format, Vertices: int64(s.vertices), Edges: g.NumEdges(),
-		Undirected: undirected, Cleaning: cleaning,
+		Undirected: undirected, Cleaning: cleaning, Weighted: weights != nil,
 		FeatureType: Float32, SparseEntries: -1, Task: s.task(), Classes: s.classes,
 		Labelled: s.labelled(),
 		Split:    split.from, Unlabelled: split.unlabelled, Train: len(split.Train),
@@ -273,17 +278,36 @@ func (s *source) write() (ImportReport, error) {
 		return ImportReport{}, err
 	}
 	defer w.Abort()
-	if err := s.writeFiles(w, g, split.Split); err != nil {
+	if err := s.writeFiles(w, g, weights, split.Split); err != nil {
 		return ImportReport{}, err
 	}
 	return r, w.Close()
 }
 
-func (s *source) writeFiles(w *Writer, g *graph.CSC, split graph.Split) error {
+// build makes the graph and, if they have any, the weights of its edges.
+func (s *source) build(o graph.CleanOptions) (*graph.CSC, []float32, graph.CleanReport, error) {
+	if s.weights == nil {
+		g, report, err := s.edges.Build(s.vertices, o)
+		return g, nil, report, err
+	}
+	g, weights, report, err := s.edges.BuildWeighted(s.vertices, o, s.weights)
+	if errors.Is(err, graph.ErrKeptDuplicates) {
+		err = fmt.Errorf("%s: %w: leave out --keep-duplicates, which adds up the weights of an edge that "+
+			"comes several times, or the weights, with --ignore", s.options.In, err)
+	}
+	return g, weights, report, err
+}
+
+func (s *source) writeFiles(w *Writer, g *graph.CSC, weights []float32, split graph.Split) error {
 	if err := w.Topology(g); err != nil {
 		return err
 	}
 	g.Free()
+	if weights != nil {
+		if err := w.EdgeWeights(weights); err != nil {
+			return err
+		}
+	}
 	if s.originals != nil {
 		if err := put(w, "original_id.npy", s.originals, len(s.originals)); err != nil {
 			return err

@@ -150,6 +150,34 @@ func TestImportBadInput(t *testing.T) {
 			x[7] = nan
 			write(t, filepath.Join(dir, "feats.npy"), array(t, x, 6, 3))
 		}, []string{"feats", "vertex 2, column 1 is NaN"}, dataset.ErrValue},
+		{"a negative weight", "saint", func(t *testing.T, dir string, o *dataset.ImportOptions) {
+			*o = dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out}
+			write(t, o.In, []byte("source,target,weight\na,b,1\nb,c,-2\n"))
+		}, []string{"edges.csv: line 3", "weight -2", "a number from 0 on", "--ignore"}, dataset.ErrValue},
+		{"a weight that is no number", "saint", func(t *testing.T, dir string, o *dataset.ImportOptions) {
+			*o = dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out}
+			write(t, o.In, []byte("source,target,weight\na,b,heavy\n"))
+		}, []string{"edges.csv: line 2", `weight "heavy"`}, dataset.ErrValue},
+		{"a weight of NaN", "saint", func(t *testing.T, dir string, o *dataset.ImportOptions) {
+			*o = dataset.ImportOptions{Format: "npz", In: filepath.Join(dir, "g.npz"), Out: o.Out}
+			archive(t, o.In, map[string][]byte{
+				"edge_index": array(t, []int64{0, 1, 1, 0}, 2, 2), "x": array(t, make([]float32, 2), 2, 1),
+				"edge_weight": array(t, []float32{1, nan}, 2),
+			})
+		}, []string{"g.npz: edge_weight: edge 1", "weight NaN"}, dataset.ErrValue},
+		{"a weight too few", "saint", func(t *testing.T, dir string, o *dataset.ImportOptions) {
+			*o = dataset.ImportOptions{Format: "npz", In: filepath.Join(dir, "g.npz"), Out: o.Out}
+			archive(t, o.In, map[string][]byte{
+				"edge_index": array(t, []int64{0, 1, 1, 0}, 2, 2), "x": array(t, make([]float32, 2), 2, 1),
+				"edge_weight": array(t, []float32{1}, 1),
+			})
+		}, []string{"g.npz: edge_weight", "for 2 edges", "--ignore edge_weight"}, dataset.ErrValue},
+		{"weights of edges that are kept though repeated", "saint",
+			func(t *testing.T, dir string, o *dataset.ImportOptions) {
+				*o = dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out,
+					KeepDuplicates: true}
+				write(t, o.In, []byte("source,target,weight\na,b,1\n"))
+			}, []string{"edges.csv", "--keep-duplicates"}, graph.ErrKeptDuplicates},
 		{"truncated JSON", "saint", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			path := filepath.Join(dir, "class_map.json")
 			write(t, path, cut(t, path))

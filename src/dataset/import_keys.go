@@ -18,7 +18,9 @@ var aliases = map[string][]string{
 	"y":          {"y", "labels", "label", "node_label", "node_labels"},
 	"ids":        {"ids"},
 	"num_nodes":  {"num_nodes", "num_vertices"},
-	"train":      {"train", "train_idx", "train_index", "idx_train"},
+	// of one number an edge
+	"edge_weight": weightNames,
+	"train":       {"train", "train_idx", "train_index", "idx_train"},
 	"valid": {
 		"valid",
 		"valid_idx",
@@ -35,15 +37,19 @@ var aliases = map[string][]string{
 	"test_mask":  {"test_mask", "test_masks"},
 }
 
+// weightNames are what weights of edges are usually called.
+var weightNames = []string{"edge_weight", "edge_weights", "weight", "weights"}
+
 // weights are the names of numbers that edges carry. Every importer asks ignoredWeights about what
-// it does not read, so this is the one place where edge weights are named.
-var weights = []string{
-	"edge_weight", "edge_weights", "weight", "weights", "edge_attr", "edge_attrs", "edge_feat",
-	"edge_feats", "edge_features", "edge_time", "edge_times", "timestamp", "timestamps",
-}
+// it does not read, so this is the one place where they are named.
+var weights = append([]string{
+	"edge_attr", "edge_attrs", "edge_feat", "edge_feats", "edge_features", "edge_time", "edge_times",
+	"timestamp", "timestamps",
+}, weightNames...)
 
 // noWeights is why they are ignored.
-const noWeights = "no layer reads weights or features of edges, so every edge counts alike"
+const noWeights = "no layer reads features of edges, and weights are read from a column or array " +
+	"edge_weight alone, so every edge counts alike"
 
 // ignoredWeights returns what to say of an array or column that is one of weights, "" if it is not.
 func ignoredWeights(name string) string {
@@ -138,7 +144,7 @@ func (s *source) noteUnread(a arraySource) error {
 	}
 	if a.Has("adj_indptr") || isScipy(a) {
 		for _, key := range []string{"adj_data", "data"} {
-			if a.Has(key) {
+			if a.Has(key) && !s.read[key] {
 				if err := s.noteWeights(a, key); err != nil {
 					return err
 				}

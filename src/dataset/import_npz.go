@@ -50,6 +50,9 @@ func readNPZ(s *source) error {
 	}
 	ids := s.find(a, "ids")
 	if err == nil {
+		err = s.readWeights(a)
+	}
+	if err == nil {
 		err = s.noteUnread(a)
 	}
 	if err == nil && s.options.Split == "" && s.given == nil {
@@ -194,6 +197,34 @@ func (s *source) readPlain(a arraySource) error {
 		err = s.readLabels(a, y)
 	}
 	return err
+}
+
+// readWeights reads a number for each edge, in the order of the edges. Arrays of features of edges,
+// which have columns, are no weights.
+func (s *source) readWeights(a arraySource) error {
+	key := s.find(a, "edge_weight")
+	if key == "" {
+		return nil
+	}
+	r, err := a.open(key, 1, 2)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if n := s.edges.NumEdges(); int64(r.Elems()) != n {
+		return fmt.Errorf("%s: shape %s for %d edges: %w: want a weight for each; --ignore %s leaves them out",
+			a.name(key), npy.ShapeString(r.Shape), n, ErrValue, key)
+	}
+	e := 0
+	return eachChunk(r, r.Left(), func(part []float64) error {
+		for _, w := range part {
+			if err := s.addWeight(w); err != nil {
+				return fmt.Errorf("%s: edge %d: %w", a.name(key), e, err)
+			}
+			e++
+		}
+		return nil
+	})
 }
 
 // readIDs keeps the ids that the vertices have in the source, integers or words. The edges and the

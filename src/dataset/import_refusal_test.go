@@ -297,7 +297,7 @@ func TestImportRefusals(t *testing.T) {
 		{"a key that means nothing", func(t testing.TB, dir string, o *dataset.ImportOptions) {
 			inArrays(nothing)(t, dir, o)
 			o.Keys = map[string]string{"weights": "w"}
-		}, []string{`key "weights" means nothing here`, "edge_index, ids"}},
+		}, []string{`key "weights" means nothing here`, "edge_index, edge_weight, ids"}},
 		{
 			"keys of a table",
 			asked(func(o *dataset.ImportOptions) { o.Keys = map[string]string{"x": "f"} }),

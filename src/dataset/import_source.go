@@ -20,7 +20,8 @@ type source struct {
 	vertices   int
 	largest    int64 // vertex of an edge
 	edges      graph.Builder
-	undirected bool // the format stores each edge once
+	weights    []float32 // of the edges in the order of addEdge; nil: they have none
+	undirected bool      // the format stores each edge once
 	labels     []int32
 	marks      []uint8 // several labels a vertex: [vertices, classes]
 	classes    int
@@ -53,6 +54,7 @@ type features struct {
 
 func (s *source) free() {
 	s.edges.Free()
+	mem.Free(s.weights)
 	mem.Free(s.labels)
 	mem.Free(s.marks)
 	for _, f := range s.release {
@@ -127,6 +129,23 @@ func (s *source) addEdge(u, v int64) error {
 	}
 	s.largest = max(s.largest, u, v)
 	s.edges.Add(graph.VertexID(u), graph.VertexID(v))
+	return nil
+}
+
+// addWeight adds the weight of the edge that was added last.
+func (s *source) addWeight(w float64) error {
+	x := float32(w)
+	if CheckWeights([]float32{x}) != nil {
+		return fmt.Errorf("an edge has weight %v: %w: want a number from 0 on; --ignore leaves the "+
+			"weights out", w, ErrValue)
+	}
+	if len(s.weights) == cap(s.weights) {
+		more := mem.Make[float32](max(1<<12, 2*cap(s.weights)))[:len(s.weights)]
+		copy(more, s.weights)
+		mem.Free(s.weights)
+		s.weights = more
+	}
+	s.weights = append(s.weights, x)
 	return nil
 }
 

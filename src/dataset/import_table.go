@@ -18,6 +18,7 @@ import (
 type TableOptions struct {
 	Nodes          string   // the node table; "": nodes.csv if In is a directory, else none
 	Source, Target string   // columns of the edge table
+	Weight         string   // column of the edge table with the weights of edges
 	ID             string   // column of the node table; its first one if none has a usual name
 	Labels         []string // one column of classes, or several of 0 and 1; or a .npy file
 	Features       []string // columns; all others if empty; or a .npy file [vertices, columns]
@@ -425,19 +426,24 @@ func (t *csvTable) notANumber(column int, text string) error {
 	)
 }
 
-// edgeColumns finds the ends of an edge. The names of other columns are noted on the first of two
-// readings.
-func (s *source) edgeColumns(t *csvTable) (from, to int, err error) {
+// edgeColumns finds the ends of an edge and its weight, -1 for none.
+func (s *source) edgeColumns(t *csvTable) (from, to, weight int, err error) {
 	o := &s.options.Table
+	if weight, err = t.column(o.Weight, "--weight", weightNames...); err != nil {
+		return 0, 0, 0, err
+	}
+	if o.Weight == "" && weight >= 0 && slices.Contains(s.options.Ignore, t.header[weight]) {
+		weight = -1
+	}
 	if from, err = t.column(o.Source, "--source", sourceNames...); err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
 	if to, err = t.column(o.Target, "--target", targetNames...); err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
 	switch {
 	case len(t.header) < 2:
-		return 0, 0, fmt.Errorf(
+		return 0, 0, 0, fmt.Errorf(
 			"%s: line 1: %w: one column; want two at least, the ends of an edge, apart by "+
 				"commas, tabs or semicolons",
 			t.path,
@@ -446,7 +452,7 @@ func (s *source) edgeColumns(t *csvTable) (from, to int, err error) {
 	case !t.named && from < 0 && to < 0:
 		from, to = 0, 1
 	case from < 0 || to < 0:
-		return 0, 0, fmt.Errorf(
+		return 0, 0, 0, fmt.Errorf(
 			"%s: line 1: %w: which columns are the ends of an edge? The columns are %s: "+
 				"name them with --source and --target, or say --no-header if this row is an edge",
 			t.path,
@@ -454,28 +460,35 @@ func (s *source) edgeColumns(t *csvTable) (from, to int, err error) {
 			strings.Join(t.header, ", "),
 		)
 	case from == to:
-		return 0, 0, fmt.Errorf(
+		return 0, 0, 0, fmt.Errorf(
 			"%s: %w: --source and --target are the same column",
 			t.path,
 			ErrValue,
 		)
+	case weight >= 0 && (weight == from || weight == to):
+		return 0, 0, 0, fmt.Errorf(
+			"%s: %w: column %q is an end of the edges, and --weight names it too",
+			t.path,
+			ErrValue,
+			t.header[weight],
+		)
 	}
 	for _, name := range t.header {
 		if err := s.refusal(t.path+": column "+name, name); err != nil {
-			return 0, 0, err
+			return 0, 0, 0, err
 		}
 		if strings.EqualFold(name, "type") && !slices.Contains(s.options.Ignore, name) {
-			return 0, 0, fmt.Errorf("%s: column %s: %w: %s; --ignore %s imports the rest",
+			return 0, 0, 0, fmt.Errorf("%s: column %s: %w: %s; --ignore %s imports the rest",
 				t.path, name, ErrValue, edgeTypes, name)
 		}
 	}
-	return from, to, nil
+	return from, to, weight, nil
 }
 
 // noteColumns says which columns of the edges are not read.
-func (s *source) noteColumns(t *csvTable, from, to int) {
+func (s *source) noteColumns(t *csvTable, read ...int) {
 	for k, name := range t.header {
-		if k == from || k == to {
+		if slices.Contains(read, k) {
 			continue
 		}
 		if note := ignoredWeights(name); note != "" {
@@ -486,17 +499,18 @@ func (s *source) noteColumns(t *csvTable, from, to int) {
 	}
 }
 
-// eachNamedEdge calls visit with the ends of every edge. They are valid until it returns.
+// eachNamedEdge calls visit with the ends of every edge and its weight, "" without such a column. They
+// are valid until it returns.
 func (s *source) eachNamedEdge(
 	path string,
-	visit func(t *csvTable, u, v string) error,
+	visit func(t *csvTable, u, v, weight string) error,
 ) (*csvTable, error) {
 	t, err := openTable(path, s.options.Table.NoHeader)
 	if err != nil {
 		return nil, err
 	}
 	defer t.close()
-	from, to, err := s.edgeColumns(t)
+	from, to, weighs, err := s.edgeColumns(t)
 	if err != nil {
 		return nil, err
 	}
@@ -509,7 +523,14 @@ func (s *source) eachNamedEdge(
 			return nil, t.errorf("%w: an edge has no %s; remove the row or fill it in", ErrValue,
 				map[bool]string{true: "source", false: "target"}[row[from] == ""])
 		}
-		if err := visit(t, row[from], row[to]); err != nil {
+		weight := ""
+		if weighs >= 0 {
+			weight = row[weighs]
+		}
+		if weighs >= 0 && weight == "" {
+			return nil, t.notANumber(weighs, weight)
+		}
+		if err := visit(t, row[from], row[to], weight); err != nil {
 			return nil, err
 		}
 	}
@@ -518,7 +539,7 @@ func (s *source) eachNamedEdge(
 // collectIDs numbers the ids that the edges name.
 func (s *source) collectIDs(path string) error {
 	seen := make(map[string]graph.VertexID)
-	if _, err := s.eachNamedEdge(path, func(t *csvTable, u, v string) error {
+	if _, err := s.eachNamedEdge(path, func(t *csvTable, u, v, _ string) error {
 		for _, id := range [2]string{u, v} {
 			if _, ok := seen[id]; ok {
 				continue
@@ -617,7 +638,7 @@ func (s *source) readEdgeTable(path string) error {
 		return 0, t.errorf("vertex %.60q: %w: %s has no row for it; add one, or remove the edge",
 			id, graph.ErrVertexRange, filepath.Base(s.options.Table.Nodes))
 	}
-	t, err := s.eachNamedEdge(path, func(t *csvTable, from, to string) error {
+	t, err := s.eachNamedEdge(path, func(t *csvTable, from, to, weight string) error {
 		u, err := vertex(t, from)
 		if err != nil {
 			return err
@@ -629,14 +650,24 @@ func (s *source) readEdgeTable(path string) error {
 		if err := s.addEdge(u, v); err != nil {
 			return t.errorf("%w", err)
 		}
+		if weight == "" {
+			return nil
+		}
+		w, ok := table.ParseFloat([]byte(weight))
+		if !ok {
+			return t.errorf("%w: an edge has weight %.40q, which is not a number", ErrValue, weight)
+		}
+		if err := s.addWeight(w); err != nil {
+			return t.errorf("%w", err)
+		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	from, to, err := s.edgeColumns(t)
+	from, to, weight, err := s.edgeColumns(t)
 	if err == nil {
-		s.noteColumns(t, from, to)
+		s.noteColumns(t, from, to, weight)
 	}
 	return err
 }
@@ -645,7 +676,7 @@ func (s *source) readEdgeTable(path string) error {
 func (o *ImportOptions) checkTables() error {
 	t := &o.Table
 	if o.Format != "csv" {
-		if t.Nodes != "" || t.Source != "" || t.Target != "" || t.ID != "" || len(t.Labels) > 0 ||
+		if t.Nodes != "" || t.Source != "" || t.Target != "" || t.Weight != "" || t.ID != "" || len(t.Labels) > 0 ||
 			len(t.Features) > 0 || t.Split != "" || t.NoHeader {
 			return fmt.Errorf(
 				"columns and a node table are those of the format csv, not of %s",

@@ -54,7 +54,9 @@ func TestImportOwnData(t *testing.T) {
 				if !strings.Contains(r.String(), "0.0 % of the edges have their reverse") {
 					t.Errorf("report %s", r)
 				}
-				noted(t, r, "weight is ignored: no layer reads")
+				if !slices.Equal(d.Weights, []float32{2, 1}) || !d.Meta.Weighted || !r.Weighted {
+					t.Errorf("weights %v", d.Weights)
+				}
 			}},
 		{"an edge table alone, with numbers for ids", inFiles("edges.tsv",
 			"30\t4\n4\t100\n4\t30\n"),
@@ -133,9 +135,11 @@ func TestImportOwnData(t *testing.T) {
 					!slices.Equal(d.Split.Valid, []graph.VertexID{2}) {
 					t.Errorf("split %v", d.Split)
 				}
-				noted(t, r, "edge_weight is ignored: ")
+				if !slices.Equal(d.Weights, []float32{3, 1, 2}) { // of 2 -> 0, 0 -> 1, 1 -> 2
+					t.Errorf("weights %v", d.Weights)
+				}
 				noted(t, r, "array pos is not read")
-				if len(r.Notes) != 2 {
+				if len(r.Notes) != 1 {
 					t.Errorf("notes %q", r.Notes)
 				}
 			}},
@@ -196,6 +200,41 @@ func TestImportOwnData(t *testing.T) {
 				t.Errorf("%d features, labels %v", d.Meta.Features, d.Labels)
 			}
 			noted(t, r, "the values of data are ignored: no layer")
+			if d.Weights != nil {
+				t.Errorf("weights %v", d.Weights)
+			}
+		}},
+		{"a scipy matrix whose values are weights", func(t testing.TB, dir string, o *dataset.ImportOptions) {
+			scipy("csc", func(t testing.TB) map[string][]byte {
+				return map[string][]byte{"data": array(t, []float64{1, 2}, 2)}
+			})(t, dir, o)
+			o.Keys = map[string]string{"edge_weight": "data"}
+		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
+			if !slices.Equal(d.Weights, []float32{1, 2}) {
+				t.Errorf("weights %v", d.Weights)
+			}
+		}},
+		{"weights of edges that come twice, of loops, and of reverse edges",
+			func(t testing.TB, dir string, o *dataset.ImportOptions) {
+				inFiles("edges.csv", "u,v,cost\na,b,0.5\nb,c,2\na,b,1\nc,b,0\nc,c,9\n")(t, dir, o)
+				o.Undirected, o.Table.Weight = dataset.Yes, "cost"
+			}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
+				if !slices.Equal(d.Graph.Indices, []graph.VertexID{1, 0, 2, 1}) ||
+					!slices.Equal(d.Weights, []float32{1.5, 1.5, 0, 2}) {
+					t.Errorf("edges %v of weights %v", d.Graph.Indices, d.Weights)
+				}
+				if err := d.Verify(); err != nil {
+					t.Error(err)
+				}
+			}},
+		{"weights left out", func(t testing.TB, dir string, o *dataset.ImportOptions) {
+			inFiles("edges.csv", "u,v,weight\na,b,-1\n")(t, dir, o)
+			o.Ignore = []string{"weight"}
+		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
+			if d.Weights != nil || d.Meta.Weighted {
+				t.Errorf("weights %v", d.Weights)
+			}
+			noted(t, r, "weight is ignored")
 		}},
 		{"a scipy matrix by entries", scipy("coo", func(t testing.TB) map[string][]byte {
 			return map[string][]byte{"row": array(t, []int32{0, 2}, 2),

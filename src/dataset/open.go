@@ -15,8 +15,9 @@ type Dataset struct {
 	Dir         string
 	Meta        Meta
 	Graph       *graph.CSC
-	Labels      []int32 // [N], -1 = none; nil for Multilabel
-	Multilabels []uint8 // [N, Classes] of 0 and 1; nil otherwise
+	Weights     []float32 // [M] of Graph.Indices; nil: edges have none
+	Labels      []int32   // [N], -1 = none; nil for Multilabel
+	Multilabels []uint8   // [N, Classes] of 0 and 1; nil otherwise
 	Split       graph.Split
 	features    *npy.File
 	identity    string
@@ -52,6 +53,9 @@ func (d *Dataset) mapFiles() error {
 		faults = append(faults, mapInto(d, "labels.npy", &d.Multilabels))
 	} else {
 		faults = append(faults, mapInto(d, "labels.npy", &d.Labels))
+	}
+	if d.Meta.Weighted {
+		faults = append(faults, mapInto(d, WeightsFile, &d.Weights))
 	}
 	features, err := d.open("features.npy")
 	if err == nil {

@@ -63,4 +63,5 @@ const (
 	keyLabelled
 	keyCentroid
 	keyFeature
+	keyWeight
 )

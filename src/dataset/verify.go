@@ -44,7 +44,7 @@ func (d *Dataset) verifyContent() error {
 	if bad := (*graph.LayoutError)(nil); errors.As(layout, &bad) {
 		file = bad.Array + ".npy"
 	}
-	faults := []error{name(file, layout)}
+	faults := []error{name(file, layout), name(WeightsFile, CheckWeights(d.Weights))}
 	if d.Meta.Task == Multilabel {
 		faults = append(faults, name("labels.npy", checkMarks(d.Multilabels, d.Meta.Classes)))
 	} else {

@@ -13,7 +13,7 @@ import (
 )
 
 // Writer writes a DATASET directory under a temporary name beside its target. Call Topology first,
-// then Features, Labels or Multilabels and Splits in any order, each at most once, and Close; what
+// then EdgeWeights, Features, Labels or Multilabels and Splits in any order, each at most once, and Close; what
 // is left out becomes empty. Not for concurrent use.
 type Writer struct {
 	// Vertices and Edges are set by Topology; the rest may be changed until Features or Labels uses
@@ -76,6 +76,18 @@ func (w *Writer) Topology(g *graph.CSC) error {
 		return err
 	}
 	return put(w, "indices.npy", g.Indices, len(g.Indices))
+}
+
+// EdgeWeights writes a weight for each edge, in the order of the graph's Indices.
+func (w *Writer) EdgeWeights(weights []float32) error {
+	if int64(len(weights)) != w.Meta.Edges {
+		return fmt.Errorf("%w: %d weights for %d edges", ErrMismatch, len(weights), w.Meta.Edges)
+	}
+	if err := CheckWeights(weights); err != nil {
+		return err
+	}
+	w.Meta.Weighted = true
+	return put(w, WeightsFile, weights, len(weights))
 }
 
 // Labels writes one class a vertex, -1 for none, for the tasks Multiclass and NoTask. Close reads

@@ -13,10 +13,12 @@ import (
 //
 //	Indptr  [NumDst+1]  in-edges of destination d are Indices[Indptr[d]:Indptr[d+1]]
 //	Indices [E]         positions among the sources, in [0, NumSrc)
+//	Weights [E]         of the edges, where the sampler was asked for them
 type Block struct {
 	NumSrc, NumDst int
 	Indptr         []int64
 	Indices        []int32
+	Weights        []float32
 }
 
 // NumEdges returns the number of sampled edges.

@@ -94,6 +94,16 @@ func (b *Builder) each(yield func([]Edge)) {
 // ascending order, whatever the order of Add. A vertex outside [0, n) is ErrVertexRange.
 func (b *Builder) Build(n int, o CleanOptions) (*CSC, CleanReport, error) {
 	defer b.Free()
+	n, err := b.count(n)
+	if err != nil {
+		return nil, CleanReport{}, err
+	}
+	g, report := clean(n, b.each, b.Free, o)
+	return g, report, nil
+}
+
+// count returns the number of vertices, n unless that is negative, and checks those of the edges.
+func (b *Builder) count(n int) (int, error) {
 	top := Edge(0) // the largest vertex number, as unsigned, so that a negative one stands out
 	b.each(func(edges []Edge) {
 		for _, e := range edges {
@@ -107,12 +117,10 @@ func (b *Builder) Build(n int, o CleanOptions) (*CSC, CleanReport, error) {
 		}
 	}
 	if n > MaxVertices || b.NumEdges() > 0 && int(top) >= n {
-		return nil, CleanReport{},
-			fmt.Errorf("an edge names vertex %d: %w (the graph has %d vertices)", VertexID(top),
-				ErrVertexRange, n)
+		return 0, fmt.Errorf("an edge names vertex %d: %w (the graph has %d vertices)", VertexID(top),
+			ErrVertexRange, n)
 	}
-	g, report := clean(n, b.each, b.Free, o)
-	return g, report, nil
+	return n, nil
 }
 
 // FromEdges makes a graph of n vertices of the edges src[i] -> dst[i]. In-neighbours keep the order

@@ -221,6 +221,46 @@ func TestBuilderIsCleanOfTheSameEdges(t *testing.T) {
 	}
 }
 
+// The weight of an edge is the sum of those that it was given with, or that of its reverse.
+func TestBuildWeighted(t *testing.T) {
+	for seed, s := range sizes {
+		rng := rand.New(rand.NewPCG(uint64(seed), 7))
+		g := randomGraph(t, uint64(seed), s.n, s.edges)
+		for _, undirected := range []bool{false, true} {
+			var b Builder
+			var weights []float32
+			want := map[Edge]float32{}
+			for v := range VertexID(s.n) {
+				for _, u := range g.InNeighbours(v) {
+					b.Add(u, v)
+					weights = append(weights, float32(rng.IntN(8)))
+					want[MakeEdge(u, v)] += weights[len(weights)-1]
+				}
+			}
+			o := CleanOptions{Undirected: undirected}
+			plain, _ := Clean(g, o)
+			got, of, _, err := b.BuildWeighted(s.n, o, weights)
+			if err != nil || !reflect.DeepEqual(got, plain) || int64(len(of)) != got.NumEdges() {
+				t.Fatalf("%s: another graph, or %d weights: %v", s.name, len(of), err)
+			}
+			for v := range VertexID(s.n) {
+				for i, u := range got.InNeighbours(v) {
+					w, given := want[MakeEdge(u, v)]
+					if !given {
+						w = want[MakeEdge(v, u)]
+					}
+					if x := of[got.Indptr[v]+int64(i)]; x != w {
+						t.Fatalf("%s: edge %d -> %d has weight %v, want %v", s.name, u, v, x, w)
+					}
+				}
+			}
+			got.Free()
+			plain.Free()
+			mem.Free(of)
+		}
+	}
+}
+
 // TestBuildMemory checks the peak memory of a build, when both edges and scattered entries exist:
 // at most three times 8 bytes an edge beyond the result.
 func TestBuildMemory(t *testing.T) {

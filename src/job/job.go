@@ -1,6 +1,7 @@
 package job
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -25,13 +26,26 @@ type Job struct {
 	share []sample.Share
 }
 
+// Fit gives the model the widths and the task of the graph, and leaves the weights of edges out where
+// there are none or nobody reads them.
+func (s *Spec) Fit(of *shard.Shards) {
+	m := &s.Model
+	m.In, m.Out, m.Task = of.Features, of.Classes, of.Task
+	m.EdgeWeights = m.EdgeWeights && of.Weighted && m.ReadsNeighbours()
+}
+
 // New divides vertices, seeds and streams among the ranks of a job. The shards must outlive it.
 // Errors: the ranks do not divide the parts; there are no training seeds.
 func New(s *shard.Shards, spec Spec) (*Job, error) {
 	if spec.Ranks == 0 {
 		spec.Ranks = s.Parts
 	}
-	spec.Model.In, spec.Model.Out, spec.Model.Task = s.Features, s.Classes, s.Task
+	spec.Fit(s)
+	if spec.Partitioned && spec.Model.EdgeWeights {
+		return nil, errors.New("edges of the graph have weights, which ranks do not send each other " +
+			"with topology.kind=partitioned; set model.edge_weights=false, or " +
+			"topology.kind=replicated")
+	}
 	if !spec.Reads() {
 		spec.Sample, spec.Eval = sample.Spec{}, sample.Spec{}
 	}

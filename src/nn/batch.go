@@ -11,11 +11,11 @@ import (
 // are zero.
 type Batch struct {
 	// Hops[l] is what layer l works on; the destinations of a hop are the sources of the next, and those of the last are the
-	// seeds. A model that needs neither Mean nor Sources gets the seeds in every hop.
+	// seeds. A model that needs neither Aggregate nor Sources gets the seeds in every hop.
 	Hops []Hop
 
 	// Input rows: what Model.Needs asks for. X may take the place of the other two, as in full-neighbour inference.
-	X, Own, Mean compute.Matrix
+	X, Own, Aggregate compute.Matrix
 
 	Labels  []int32 // [seeds] classes, for Multiclass
 	Targets []uint8 // [seeds*Out] 0 or 1, for Multilabel
@@ -34,7 +34,7 @@ type Batch struct {
 func (b *Batch) Input(l int, x compute.Matrix) Input {
 	in := Input{Hop: b.Hops[l], X: x, Train: b.Train, Gradient: b.Train && (l > 0 || b.InputGradient)}
 	if l == 0 {
-		in.X, in.Own, in.Mean = b.X, b.Own, b.Mean
+		in.X, in.Own, in.Aggregate = b.X, b.Own, b.Aggregate
 	}
 	return in
 }
@@ -53,7 +53,7 @@ func (m *Model) Forward(b *Batch) (compute.Matrix, error) {
 			return x, err
 		}
 	}
-	return x, nil
+	return m.Output(x), nil
 }
 
 // Loss returns this rank's share of the loss and of the counts. When training it also returns the gradient with respect
@@ -61,7 +61,11 @@ func (m *Model) Forward(b *Batch) (compute.Matrix, error) {
 func (m *Model) Loss(b *Batch, logits compute.Matrix) (Stats, compute.Matrix) {
 	var dlogits compute.Matrix
 	if b.Train {
-		dlogits = m.grad[(len(m.stages)-1)%2].matrix(logits.Rows, logits.Cols)
+		of := m.grad[(len(m.stages)-1)%2]
+		if m.jump != nil {
+			of = m.jump.dlogits
+		}
+		dlogits = of.matrix(logits.Rows, logits.Cols)
 	}
 	var s Stats
 	switch {
@@ -73,6 +77,7 @@ func (m *Model) Loss(b *Batch, logits compute.Matrix) (Stats, compute.Matrix) {
 		s = CrossEntropy(m.dev, dlogits, logits, b.Labels, b.GlobalSeeds)
 	}
 	if b.Train {
+		m.setStatistics()
 		m.Params.setStats(s)
 	}
 	return s, dlogits
@@ -82,7 +87,7 @@ func (m *Model) Loss(b *Batch, logits compute.Matrix) (Stats, compute.Matrix) {
 // After layer l it calls ready(l), if ready is not nil: its bucket may be sent as soon as the device has caught up. It
 // returns the gradient with respect to X if b.InputGradient.
 func (m *Model) Backward(dlogits compute.Matrix, ready func(l int)) (dx compute.Matrix) {
-	dx = dlogits
+	dx = m.OutputBackward(dlogits)
 	for l := len(m.stages) - 1; l >= 0; l-- {
 		dx = m.BackwardLayer(l, &m.inputs[l], dx)
 		if ready != nil {

@@ -128,7 +128,7 @@ func fit(h Hop, needs Needs, rng *rand.Rand) Hop {
 		h.Forward = compute.Segments{Indptr: with.Indptr, Indices: with.Indices}
 		h.Transposed = transpose(h.Forward, h.Sources)
 	}
-	if needs.Weights {
+	if needs.Weights != NoWeights {
 		for range h.Forward.Indices {
 			h.Weights = append(h.Weights, rng.Float32())
 		}

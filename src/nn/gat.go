@@ -34,7 +34,7 @@ type gat struct {
 func newGAT(s *store, c Config, l int) Layer {
 	in, out := c.Widths(l)
 	g := &gat{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, out: out, heads: c.Heads, width: out,
-		mean: l == c.Layers-1 || c.HeadMerge == HeadsMean, slope: c.Slope}
+		mean: !c.hidden(l) || c.HeadMerge == HeadsMean, slope: c.Slope}
 	if !g.mean {
 		g.width = out / g.heads
 	}

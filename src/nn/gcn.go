@@ -9,7 +9,7 @@ import (
 // gcn is the layer of GCN (Kipf and Welling, ICLR 2017): a vertex is one of its own neighbours.
 //
 //	right   agg_i = mean of x_j over the sampled in-neighbours j of i, and of x_i       agg [D,in]
-//	both    agg_i = sum of w_ij x_j, by the degrees of the whole graph (Needs.Weights)
+//	both    agg_i = sum of w_ij x_j, by the degrees of the whole graph (WeightsSymmetric)
 //	        y_i   = agg_i Wᵀ + b                                                         y   [D,out]
 //
 // Both aggregate along the edges of the hop, among which is one from each destination to itself. On
@@ -18,7 +18,8 @@ type gcn struct {
 	dev              compute.Device
 	name             string
 	in, out          int
-	weighted         bool
+	weights          Weighting
+	ofData           bool
 	w, dw            compute.Matrix // [out,in]
 	bias, dbias      []float32
 	aggregate, dmean *buffer        // [D,in]
@@ -28,7 +29,17 @@ type gcn struct {
 func newGCN(s *store, c Config, l int) Layer {
 	in, out := c.Widths(l)
 	return &gcn{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, out: out,
-		weighted: c.GCNNorm == GCNBoth, aggregate: s.buffer(), dmean: s.buffer()}
+		weights: gcnWeights(c), ofData: c.EdgeWeights, aggregate: s.buffer(), dmean: s.buffer()}
+}
+
+func gcnWeights(c Config) Weighting {
+	switch {
+	case c.GCNNorm == GCNBoth:
+		return WeightsSymmetric
+	case c.EdgeWeights:
+		return WeightsMean
+	}
+	return NoWeights
 }
 
 func (g *gcn) Params() []Param {
@@ -41,11 +52,15 @@ func (g *gcn) Bind(values, grads [][]float32) {
 }
 
 func (g *gcn) Needs() Needs {
-	return Needs{Mean: !g.weighted, Sources: g.weighted, SelfEdges: true, Weights: g.weighted}
+	n := Needs{Aggregate: compute.ReduceMean, SelfEdges: true, Weights: g.weights, OfData: g.ofData}
+	if g.weights != NoWeights {
+		n.Aggregate = compute.ReduceSum
+	}
+	return n
 }
 
 func (g *gcn) Reserve(in *Input) error {
-	if in.Mean.Cols == 0 {
+	if in.Aggregate.Cols == 0 {
 		if err := g.aggregate.reserve(in.Destinations * g.in); err != nil {
 			return err
 		}
@@ -61,10 +76,10 @@ func (g *gcn) Flops(h *Hop, gradient bool) int {
 }
 
 func (g *gcn) Forward(y compute.Matrix, in *Input) {
-	g.agg = in.Mean
-	if in.Mean.Cols == 0 {
+	g.agg = in.Aggregate
+	if in.Aggregate.Cols == 0 {
 		g.agg = g.aggregate.matrix(in.Destinations, g.in)
-		if g.weighted {
+		if g.weights != NoWeights {
 			g.dev.SegmentSum(g.agg, in.Hop.Forward, in.Weights, in.X, false)
 		} else {
 			g.dev.SegmentMean(g.agg, in.Hop.Forward, in.X)
@@ -82,7 +97,7 @@ func (g *gcn) Backward(dx, dy compute.Matrix, in *Input) {
 	}
 	dmean := g.dmean.matrix(in.Destinations, g.in)
 	g.dev.MatMulInput(dmean, dy, g.w, false)
-	if g.weighted {
+	if g.weights != NoWeights {
 		g.dev.SegmentSum(dx, in.Transposed, in.TransposedWeights, dmean, false)
 	} else {
 		g.dev.SegmentMeanBackward(dx, in.Hop.Forward, in.Transposed, dmean, false)

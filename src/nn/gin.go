@@ -19,15 +19,16 @@ type gin struct {
 	w1, dw1, w2, dw2                compute.Matrix // [mid,in], [out,mid]
 	b1, db1, b2, db2, eps, deps     []float32
 	aggregate, dagg, hidden, dinner *buffer
+	weighted                        bool // the sum, by the weights of edges
 }
 
 func newGIN(s *store, c Config, l int) Layer {
 	in, out := c.Widths(l)
 	mid := out
-	if c.Layers > 1 {
+	if c.hidden(0) {
 		mid = c.Hidden
 	}
-	return &gin{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, mid: mid, out: out,
+	return &gin{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, mid: mid, out: out, weighted: c.EdgeWeights,
 		aggregate: s.buffer(), dagg: s.buffer(), hidden: s.buffer(), dinner: s.buffer()}
 }
 
@@ -46,7 +47,13 @@ func (g *gin) Bind(values, grads [][]float32) {
 	g.eps, g.deps = values[4], grads[4]
 }
 
-func (g *gin) Needs() Needs { return Needs{Sources: true} }
+func (g *gin) Needs() Needs {
+	n := Needs{Own: true, Aggregate: compute.ReduceSum, OfData: g.weighted}
+	if g.weighted {
+		n.Weights = WeightsPlain
+	}
+	return n
+}
 
 func (g *gin) Reserve(in *Input) error {
 	d := in.Destinations
@@ -66,8 +73,12 @@ func (g *gin) Flops(h *Hop, _ bool) int {
 
 func (g *gin) Forward(y compute.Matrix, in *Input) {
 	agg, hidden := g.aggregate.matrix(in.Destinations, g.in), g.hidden.matrix(in.Destinations, g.mid)
-	g.dev.SegmentSum(agg, in.Hop.Forward, nil, in.X, false)
-	g.dev.AddScaled(agg, in.own(), g.eps)
+	sum := in.Aggregate
+	if sum.Cols == 0 {
+		g.dev.SegmentSum(agg, in.Hop.Forward, in.Weights, in.X, false)
+		sum = agg
+	}
+	g.dev.AddScaled(agg, sum, in.own(), g.eps)
 	g.dev.MatMul(hidden, agg, g.w1, false)
 	g.dev.AddBias(hidden, g.b1)
 	g.dev.ReLU(hidden, 0, compute.DropoutKey{}, nil)
@@ -89,6 +100,7 @@ func (g *gin) Backward(dx, dy compute.Matrix, in *Input) {
 	if !in.Gradient {
 		return
 	}
-	g.dev.SegmentSum(dx.RowsAt(0, in.Transposed.Len()), in.Transposed, nil, dagg, false)
-	g.dev.AddScaled(dx.RowsAt(0, in.Destinations), dagg, g.eps)
+	g.dev.SegmentSum(dx.RowsAt(0, in.Transposed.Len()), in.Transposed, in.TransposedWeights, dagg, false)
+	own := dx.RowsAt(0, in.Destinations)
+	g.dev.AddScaled(own, own, dagg, g.eps)
 }

@@ -122,7 +122,7 @@ func goldenLayer(t *testing.T, dev compute.Device, file string, c Config, backwa
 func resize(t *testing.T, m *Model, mid int) Layer {
 	l := m.stages[0].Layer.(*gin)
 	l.mid = mid
-	p, err := newParams(m.dev, [][]Param{l.Params()}, 0)
+	p, err := newParams(m.dev, nil, [][]Param{l.Params()}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,19 +10,20 @@ type Kind struct {
 	Name, Brief     string
 	ReadsNeighbours bool // more than the rows of its seeds
 	HasHeads        bool // Config.Heads, HeadMerge and Slope mean something
+	WeighsEdges     bool // Config.EdgeWeights does
 
 	layer func(s *store, c Config, l int) Layer // layer l, of widths c.Widths(l)
 }
 
 var kinds = []Kind{
-	{"sage", "GraphSAGE with mean aggregation", true, false, newSAGE},
-	{"gcn", "GCN: one weight for a vertex and its neighbours (`model.gcn_norm`)", true, false, newGCN},
+	{"sage", "GraphSAGE with mean or max aggregation (`model.aggregation`)", true, false, true, newSAGE},
+	{"gcn", "GCN: one weight for a vertex and its neighbours (`model.gcn_norm`)", true, false, true, newGCN},
 	{"gin", "GIN: the sum of the neighbours and of 1+eps times the vertex, eps learned, through two " +
-		"linear maps", true, false, newGIN},
-	{"gat", "GAT: attention (`model.heads`), with an edge from each vertex to itself", true, true,
+		"linear maps", true, false, true, newGIN},
+	{"gat", "GAT: attention (`model.heads`), with an edge from each vertex to itself", true, true, false,
 		newGAT},
 	{"mlp", "the same layers without the neighbour terms, as the baseline without the graph", false,
-		false, newLinear},
+		false, false, newLinear},
 }
 
 // Kinds returns all kinds of models.

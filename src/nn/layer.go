@@ -5,22 +5,34 @@ import "halognn/src/compute"
 // Needs says which rows a layer reads. As the input layer it is handed no others: rows that are not needed are neither
 // gathered nor copied to the device.
 type Needs struct {
-	Own     bool // the row of every destination (Input.Own)
-	Mean    bool // the mean over the in-neighbours of every destination (Input.Mean)
-	Sources bool // the rows of all sources (Input.X), because aggregation depends on parameters
+	Own       bool              // the row of every destination (Input.Own)
+	Aggregate compute.Reduction // of the rows of every destination's in-neighbours (Input.Aggregate); a sum is weighted by Weights
+	Sources   bool              // the rows of all sources (Input.X), because aggregation depends on parameters
 
 	// Of the hops of all layers:
-	SelfEdges  bool // each destination's segment ends with an edge from itself
-	Transposed bool // Hop.Transposed of the input layer too, and Edges of all
-	Weights    bool // Hop.Weights and TransposedWeights, by degrees of the whole graph
+	SelfEdges  bool      // each destination's segment ends with an edge from itself
+	Transposed bool      // Hop.Transposed of the input layer too, and Edges of all
+	Weights    Weighting // Hop.Weights and TransposedWeights
+	OfData     bool      // they are made of the weights that the data's edges have
 }
+
+// Weighting is what the weights of edges are made of.
+type Weighting uint8
+
+// The weightings. An edge has the weight of the data, or 1, and so has one from a vertex to itself.
+const (
+	NoWeights        Weighting = iota
+	WeightsPlain               // that of the edge
+	WeightsMean                // of the edge over the sum of the destination's edges: their sums are means
+	WeightsSymmetric           // of the edge, by the weights of both ends' edges in the whole graph: GCN's
+)
 
 // Hop is the topology one layer works on. The destinations are the first sources.
 type Hop struct {
 	Sources, Destinations int
-	Forward               compute.Segments   // in-neighbours by destination; not read where Input.Mean is given
+	Forward               compute.Segments   // in-neighbours by destination; not read where Input.Aggregate is given
 	Transposed            compute.Segments   // destinations by source; read by backward if Input.Gradient or Needs.Transposed
-	Weights               []float32          // [E] of the edges of Forward, host memory; nil unless Needs.Weights
+	Weights               []float32          // [E] of the edges of Forward, host memory; nil without Needs.Weights
 	TransposedWeights     []float32          // [E] of those of Transposed
 	Edges                 int                // of Forward: what Reserve goes by where Forward is not given
 	Vertices              []int32            // [Destinations] original ids: they key the dropout bits; nil if nothing is dropped
@@ -30,14 +42,14 @@ type Hop struct {
 // edges returns the number of edges.
 func (h *Hop) edges() int { return max(h.Edges, len(h.Forward.Indices)) }
 
-// Input is what one layer reads of a minibatch: either the rows of all sources, or Own and Mean as far as it needs them.
+// Input is what one layer reads of a minibatch: either the rows of all sources, or Own and Aggregate as far as it needs them.
 type Input struct {
 	Hop
-	X        compute.Matrix // [Sources, in]
-	Own      compute.Matrix // [Destinations, in]
-	Mean     compute.Matrix // [Destinations, in]
-	Train    bool           // drop activations and make room for backward
-	Gradient bool           // backward also returns the gradient of X
+	X         compute.Matrix // [Sources, in]
+	Own       compute.Matrix // [Destinations, in]
+	Aggregate compute.Matrix // [Destinations, in], which the layer does not change
+	Train     bool           // drop activations and make room for backward
+	Gradient  bool           // backward also returns the gradient of X
 }
 
 // own returns the rows of the destinations.

@@ -21,6 +21,7 @@ type Model struct {
 	stages []stage
 	inputs []Input // of each layer's last forward pass
 
+	jump      *jumping   // nil: the last layer makes the logits
 	objective *objective // nil: the plain loss
 
 	none *buffer // one zero: AddScaled by it adds
@@ -35,8 +36,9 @@ type stage struct {
 	Layer
 	in, out int
 	y       *buffer // [D,out] output, after normalisation, activation and dropout
-	norm    *norm   // nil if there is none
-	hidden  bool    // normalised, activated, dropped: not the last layer
+	norm    *norm   // LayerNorm; nil if there is none
+	batch   *batchNorm
+	hidden  bool // normalised, activated, dropped: it does not make the logits
 
 	residual bool    // the destinations' own rows are added before the activation
 	dsum     *buffer // [D,out] gradient below the norm, while that of the sum is still to be read
@@ -59,8 +61,9 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 	m := &Model{Config: c, dev: dev, store: store{dev: dev}, inputs: make([]Input, c.Layers)}
 	m.grad, m.none = [2]*buffer{m.store.buffer(), m.store.buffer()}, m.store.buffer()
 	declared := make([][]Param, c.Layers)
+	var statistics []Param
 	for l := range c.Layers {
-		s := stage{Layer: FindKind(c.Kind).layer(&m.store, c, l), y: m.store.buffer(), hidden: l < c.Layers-1}
+		s := stage{Layer: FindKind(c.Kind).layer(&m.store, c, l), y: m.store.buffer(), hidden: c.hidden(l)}
 		s.in, s.out = c.Widths(l)
 		s.residual, s.dsum = c.Residual && s.hidden && l > 0, m.store.buffer()
 		if s.hidden && c.Norm == NormLayer {
@@ -68,11 +71,21 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 			declared[l] = append(declared[l],
 				constant(fmt.Sprintf("norms.%d.weight", l), s.out, 1), constant(fmt.Sprintf("norms.%d.bias", l), s.out, 0))
 		}
+		if s.hidden && c.Norm == NormBatch {
+			s.batch = &batchNorm{x: m.store.buffer(), mean: m.store.buffer(), variance: m.store.buffer()}
+			declared[l] = append(declared[l], constant(fmt.Sprintf("norms.%d.module.weight", l), s.out, 1),
+				constant(fmt.Sprintf("norms.%d.module.bias", l), s.out, 0))
+			statistics = append(statistics, batchNormStatistics(l, s.out)...)
+		}
 		declared[l] = append(declared[l], s.Params()...)
 		m.stages = append(m.stages, s)
 	}
+	if c.Jumps() {
+		m.jump = newJumping(&m.store, c)
+		declared[c.Layers-1] = append(m.jump.params(), declared[c.Layers-1]...)
+	}
 	var err error
-	if m.Params, err = newParams(dev, declared, seed); err != nil {
+	if m.Params, err = newParams(dev, statistics, declared, seed); err != nil {
 		return nil, err
 	}
 	m.bind()
@@ -89,6 +102,9 @@ func (m *Model) bind() {
 		next += n
 		return values, grads
 	}
+	if m.jump != nil {
+		m.jump.bind(take(len(m.jump.params())))
+	}
 	for l := len(m.stages) - 1; l >= 0; l-- {
 		s := m.stages[l]
 		if s.norm != nil {
@@ -96,7 +112,19 @@ func (m *Model) bind() {
 			s.norm.gamma, s.norm.beta = values[0], values[1]
 			s.norm.dgamma, s.norm.dbeta = grads[0], grads[1]
 		}
+		if n := s.batch; n != nil {
+			values, grads := take(2)
+			n.gamma, n.beta, n.dgamma, n.dbeta = values[0], values[1], grads[0], grads[1]
+		}
 		s.Bind(take(len(s.Params())))
+	}
+	next = 0
+	for l := range m.stages {
+		if n := m.stages[l].batch; n != nil {
+			n.running = m.Params.Statistics[next : next+3]
+			n.values = [2][]float32{n.running[0].of(m.Params.Values), n.running[1].of(m.Params.Values)}
+			next += 3
+		}
 	}
 }
 
@@ -122,7 +150,7 @@ func (m *Model) Close() {
 func (m *Model) Needs() Needs { return m.Config.Needs() }
 
 // Reserve makes room for layer l to pass over an input of the size of in; of in it reads the counts, the flags and
-// whether Mean is given. ForwardLayer calls it; called beforehand with the largest sizes to come, it keeps memory from
+// whether Aggregate is given. ForwardLayer calls it; called beforehand with the largest sizes to come, it keeps memory from
 // moving later. It fails only for want of device memory.
 func (m *Model) Reserve(l int, in *Input) error {
 	s, rows := &m.stages[l], in.Destinations
@@ -130,13 +158,20 @@ func (m *Model) Reserve(l int, in *Input) error {
 	if s.norm != nil {
 		err = errors.Join(err, s.norm.x.reserve(rows*s.out), s.norm.mean.reserve(rows), s.norm.rstd.reserve(rows))
 	}
+	if s.batch != nil {
+		err = errors.Join(err, s.batch.reserve(rows, s.out))
+	}
 	if s.residual {
 		err = errors.Join(err, m.none.reserve(1))
-		if s.norm != nil && in.Train {
+		if (s.norm != nil || s.batch != nil) && in.Train {
 			err = errors.Join(err, s.dsum.reserve(rows*s.out))
 		}
 	}
-	if in.Train && l == len(m.stages)-1 {
+	last := l == len(m.stages)-1
+	if last && m.jump != nil {
+		err = errors.Join(err, m.jump.reserve(rows, in.Train))
+	}
+	if last && in.Train {
 		err = errors.Join(err, m.grad[l%2].reserve(rows*s.out))
 	}
 	if in.Gradient {
@@ -157,7 +192,11 @@ func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 	m.inputs[l] = *in // for FirstFault
 	s := &m.stages[l]
 	y := s.y.matrix(in.Destinations, s.out)
-	if n := s.norm; n == nil {
+	if n := s.batch; n != nil {
+		x := n.x.matrix(in.Destinations, s.out)
+		s.Layer.Forward(x, in)
+		n.forward(m.dev, y, x, in.Train)
+	} else if n := s.norm; n == nil {
 		s.Layer.Forward(y, in)
 	} else {
 		x := n.x.matrix(in.Destinations, s.out)
@@ -165,7 +204,7 @@ func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 		m.dev.LayerNorm(y, x, n.gamma, n.beta, n.mean.data[:y.Rows], n.rstd.data[:y.Rows], normEps)
 	}
 	if s.residual {
-		m.dev.AddScaled(y, in.own(), m.none.data[:1])
+		m.dev.AddScaled(y, y, in.own(), m.none.data[:1])
 	}
 	if s.hidden {
 		m.activate(y, in)
@@ -206,6 +245,9 @@ func (m *Model) dropped(in *Input) float32 {
 // ForwardLayer ran before, on the same input with in.Train.
 func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.Matrix) {
 	s := &m.stages[l]
+	if m.jump != nil && l < len(m.stages)-1 {
+		m.jump.take(dy, l, true)
+	}
 	if s.hidden {
 		m.activateBackward(dy, s.y.matrix(dy.Rows, s.out), in)
 	}
@@ -217,12 +259,19 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 		}
 		m.dev.LayerNormBackward(dy, n.dgamma, n.dbeta, sum, x, n.gamma, n.mean.data[:dy.Rows], n.rstd.data[:dy.Rows])
 	}
+	if n := s.batch; n != nil {
+		if s.residual {
+			dy = s.dsum.matrix(dy.Rows, s.out)
+		}
+		n.backward(m.dev, dy, sum, n.x.matrix(dy.Rows, s.out))
+	}
 	if in.Gradient {
 		dx = m.grad[(l+1)%2].matrix(in.Sources, s.in)
 	}
 	s.Layer.Backward(dx, dy, in)
 	if s.residual && in.Gradient {
-		m.dev.AddScaled(dx.RowsAt(0, in.Destinations), sum, m.none.data[:1])
+		own := dx.RowsAt(0, in.Destinations)
+		m.dev.AddScaled(own, own, sum, m.none.data[:1])
 	}
 	return dx
 }

@@ -27,8 +27,8 @@ func TestPreparedInputEqualsAllSources(t *testing.T) {
 
 		prepared := *b
 		prepared.InputGradient = false
-		prepared.Mean = upload(t, dev, b.Hops[0].Destinations, c.In, nil)
-		dev.SegmentMean(prepared.Mean, b.Hops[0].Forward, b.X)
+		prepared.Aggregate = upload(t, dev, b.Hops[0].Destinations, c.In, nil)
+		dev.SegmentMean(prepared.Aggregate, b.Hops[0].Forward, b.X)
 		prepared.Own = b.X.RowsAt(0, b.Hops[0].Destinations)
 		prepared.X = compute.Matrix{}
 		prepared.Hops = slices.Clone(b.Hops)
@@ -37,7 +37,7 @@ func TestPreparedInputEqualsAllSources(t *testing.T) {
 		if gotStats != wantStats || !slices.Equal(got, want) {
 			t.Errorf("prepared input gave %+v, all sources %+v; equal gradients: %t", gotStats, wantStats, slices.Equal(got, want))
 		}
-		if n := m.Needs(); n != (Needs{Own: true, Mean: true}) {
+		if n := m.Needs(); n != (Needs{Own: true, Aggregate: compute.ReduceMean}) {
 			t.Errorf("sage needs %+v", n)
 		}
 		mlp := newModel(t, dev, Config{Kind: "mlp", Layers: 1, In: 1, Out: 1, Norm: NormNone, Task: Multiclass}, 1)
@@ -62,7 +62,7 @@ func TestNoSeeds(t *testing.T) {
 			if none := (compute.Matrix{Cols: a.In}); m.Needs().Sources {
 				empty.X = none
 			} else {
-				empty.Own, empty.Mean = none, none
+				empty.Own, empty.Aggregate = none, none
 			}
 			stats, grads := pass(t, dev, m, empty)
 			if stats != (Stats{}) {

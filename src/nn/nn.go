@@ -6,19 +6,20 @@
 //	                       D0 = S1               S(L-1) = D(L-2)        │
 //	dX (if asked) <─ 0 ── dy <──── layer 1 ──<── ... <─ layer L-1 ──── dlogits
 //
-//	one layer, forward:   conv ──> [LayerNorm] ──> ReLU or ELU ──> dropout       (the last layer is its conv alone)
+//	one layer, forward:   conv ──> [norm] ──> ReLU or ELU ──> dropout       (the last layer is its conv alone,
+//	                                                                              without jumping knowledge)
 //
 // Layers are offered one by one (ForwardLayer, BackwardLayer), so that a strategy that splits a minibatch over ranks can
-// exchange rows between two of them; Forward and Backward run them all. Parameters and gradients are two flat arrays in
+// exchange rows between two of them, and Output ends them; Forward and Backward run them all. Parameters and gradients are two flat arrays in
 // the order in which backward finishes them, so that each layer is one contiguous bucket of a gradient allreduce:
 //
-//	offset 0        16             ...                         Len
-//	       │ header │ layer L-1    │ layer L-2 │ ... │ layer 0 │
-//	       └── bucket L-1 ─────────┘└─ bucket ─┘     └ bucket ─┘
-//	       loss and counts of the step: known before backward starts, they ride in the first bucket that leaves
+//	offset 0        16                        ...                         Len
+//	       │ header │ [statistics] │ layer L-1 │ layer L-2 │ ... │ layer 0 │
+//	       └── bucket L-1 ────────────────────┘└─ bucket ─┘     └ bucket ─┘
+//	       loss, counts and batch statistics of the step: known before backward starts, they ride in the first bucket
 //
-// The input layer of a mean aggregator does not need its sources: it takes rows aggregated while the minibatch was
-// prepared (Input.Own, Input.Mean), which are several times fewer. What a layer needs it declares (Needs).
+// An input layer that aggregates first does not need its sources: it takes rows aggregated while the minibatch was
+// prepared (Input.Own, Input.Aggregate), which are several times fewer. What a layer needs it declares (Needs).
 //
 // In steady state nothing is allocated: activations live in device memory that grows, with slack, to the largest block
 // seen. One goroutine uses a model at a time.
@@ -41,12 +42,26 @@ const (
 const (
 	NormNone  = "none"
 	NormLayer = "layer" // LayerNorm over the columns of a row, eps 1e-5: PyTorch Geometric's LayerNorm(mode="node")
+	NormBatch = "batch" // BatchNorm over the rows of a minibatch, eps 1e-5, momentum 0.1: PyTorch Geometric's BatchNorm
 )
 
 // The activations between two layers.
 const (
 	ReLU = "relu"
 	ELU  = "elu"
+)
+
+// Which layers' rows the logits follow from.
+const (
+	JumpNone = "none" // those of the last, which makes them
+	JumpCat  = "cat"  // those of all, side by side, through a linear map
+	JumpMax  = "max"  // the largest of all, by columns, through a linear map
+)
+
+// How SAGE aggregates the rows of neighbours.
+const (
+	AggregateMean = "mean"
+	AggregateMax  = "max" // by columns
 )
 
 // How GCN weighs an edge.
@@ -66,16 +81,19 @@ type Config struct {
 	Kind            string  // of the table kinds
 	Layers          int     // convolutions, >= 1
 	In, Hidden, Out int     // width of features, of hidden rows (unused by one layer), of logits
-	Dropout         float32 // probability in [0,1) of dropping an activation, in every layer but the last
-	Norm            string  // NormNone or NormLayer, in every layer but the last
-	Activation      string  // ReLU or ELU, in every layer but the last; empty: ReLU
+	Dropout         float32 // probability in [0,1) of dropping an activation, in every hidden layer
+	Norm            string  // NormNone, NormLayer or NormBatch, in every hidden layer
+	Activation      string  // ReLU or ELU, in every hidden layer; empty: ReLU
+	EdgeWeights     bool    // weigh edges by the weights that they have in the data
 	Residual        bool    // adds a vertex's own row to the sum before the activation, where both are hidden rows
+	Jumping         string  // JumpNone, JumpCat or JumpMax; empty: JumpNone
 	Task            string  // Multiclass or Multilabel
 
-	GCNNorm   string  // of kind gcn: GCNRight or GCNBoth; empty: GCNRight
-	Heads     int     // of kind gat, >= 1
-	HeadMerge string  // of kind gat: HeadsConcat or HeadsMean; empty: HeadsConcat
-	Slope     float32 // of kind gat: what LeakyReLU multiplies scores below 0 by, in [0,1]
+	Aggregation string  // of kind sage: AggregateMean or AggregateMax; empty: AggregateMean
+	GCNNorm     string  // of kind gcn: GCNRight or GCNBoth; empty: GCNRight
+	Heads       int     // of kind gat, >= 1
+	HeadMerge   string  // of kind gat: HeadsConcat or HeadsMean; empty: HeadsConcat
+	Slope       float32 // of kind gat: what LeakyReLU multiplies scores below 0 by, in [0,1]
 }
 
 // ReadsNeighbours reports whether the model reads more than the rows of its seeds.
@@ -90,10 +108,27 @@ func (c Config) Widths(l int) (in, out int) {
 	if l == 0 {
 		in = c.In
 	}
-	if l == c.Layers-1 {
+	if !c.hidden(l) {
 		out = c.Out
 	}
 	return in, out
+}
+
+// Jumps reports whether the model has jumping knowledge.
+func (c Config) Jumps() bool { return c.Jumping == JumpCat || c.Jumping == JumpMax }
+
+// hidden reports whether the rows that layer l gives are hidden ones, and no logits.
+func (c Config) hidden(l int) bool { return l < c.Layers-1 || c.Jumps() }
+
+// OutputRows returns for how many vertices at a time the rows of all layers take no more than bytes.
+func (c Config) OutputRows(bytes int) int { return max(1, bytes/(4*c.Layers*c.Hidden)) }
+
+// jumpWidth returns the width of the rows that the logits are made of.
+func (c Config) jumpWidth() int {
+	if c.Jumping == JumpMax {
+		return c.Hidden
+	}
+	return c.Layers * c.Hidden
 }
 
 // layer makes layer l alone, without memory: to ask it what it needs.
@@ -109,7 +144,13 @@ func (c Config) Needs() Needs {
 
 // Flops counts the operations of the matrix products of a training step in layer l, on a hop of which
 // the counts are read. c is checked.
-func (c Config) Flops(l int, h *Hop) int { return c.layer(l).Flops(h, l > 0) }
+func (c Config) Flops(l int, h *Hop) int {
+	flops := c.layer(l).Flops(h, l > 0)
+	if l == c.Layers-1 && c.Jumps() {
+		flops += 2 * passes(true) * h.Destinations * c.jumpWidth() * c.Out
+	}
+	return flops
+}
 
 // Check returns all faults of c, joined.
 func (c Config) Check() error {
@@ -123,16 +164,22 @@ func (c Config) Check() error {
 	fault(k == nil, "model kind %q is not one of: %s", c.Kind, strings.Join(kindNames(), ", "))
 	fault(c.Layers < 1, "model has %d layers; it needs at least 1", c.Layers)
 	fault(c.In < 1, "model input width is %d; the dataset needs at least 1 feature", c.In)
-	fault(c.Layers > 1 && c.Hidden < 1, "model hidden width is %d; it must be at least 1", c.Hidden)
+	fault(c.hidden(0) && c.Hidden < 1, "model hidden width is %d; it must be at least 1", c.Hidden)
 	fault(c.Out < 1, "model output width is %d; the dataset needs at least 1 class", c.Out)
 	fault(!(c.Dropout >= 0 && c.Dropout < 1), "model dropout is %g; it must be at least 0 and below 1", c.Dropout)
-	fault(c.Norm != NormNone && c.Norm != NormLayer, "model norm %q is not one of: %s, %s", c.Norm, NormNone, NormLayer)
+	fault(!oneOf(c.Norm, NormNone, NormLayer, NormBatch), "model norm %q is not one of: %s, %s, %s", c.Norm, NormNone, NormLayer, NormBatch)
 	fault(!oneOf(c.Activation, "", ReLU, ELU), "model activation %q is not one of: %s, %s", c.Activation, ReLU, ELU)
+	fault(!oneOf(c.Jumping, "", JumpNone, JumpCat, JumpMax), "model jumping %q is not one of: %s, %s, %s", c.Jumping, JumpNone, JumpCat, JumpMax)
+	fault(!oneOf(c.Aggregation, "", AggregateMean, AggregateMax), "model aggregation %q is not one of: %s, %s", c.Aggregation,
+		AggregateMean, AggregateMax)
+	fault(k != nil && c.EdgeWeights && !(k.WeighsEdges && c.Aggregation != AggregateMax),
+		"the edges of the graph have weights, which model kind %s%s cannot use: set edge_weights to false to leave them out, or "+
+			"choose sage with means, gcn or gin", c.Kind, map[bool]string{true: " with maxima"}[c.Aggregation == AggregateMax])
 	fault(!oneOf(c.GCNNorm, "", GCNRight, GCNBoth), "model gcn_norm %q is not one of: %s, %s", c.GCNNorm, GCNRight, GCNBoth)
 	if k != nil && k.HasHeads {
 		fault(c.Heads < 1, "model has %d heads; it needs at least 1", c.Heads)
 		fault(!oneOf(c.HeadMerge, "", HeadsConcat, HeadsMean), "model head_merge %q is not one of: %s, %s", c.HeadMerge, HeadsConcat, HeadsMean)
-		fault(c.Heads >= 1 && c.Layers > 1 && c.HeadMerge != HeadsMean && c.Hidden%c.Heads != 0,
+		fault(c.Heads >= 1 && c.hidden(0) && c.HeadMerge != HeadsMean && c.Hidden%c.Heads != 0,
 			"model hidden width %d is not a multiple of its %d heads, whose rows lie side by side; change one of the two, or set head_merge to %s",
 			c.Hidden, c.Heads, HeadsMean)
 		fault(!(c.Slope >= 0 && c.Slope <= 1), "model slope is %g; it must be 0 to 1", c.Slope)

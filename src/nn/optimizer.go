@@ -90,11 +90,13 @@ func (o *Optimizer) Close() {
 	o.slots = nil
 }
 
-// Update makes one step with learning rate lr along the gradients in Params.Grads. O(parameters), one kernel.
+// Update makes one step with learning rate lr along the gradients in Params.Grads, and moves the running
+// values of batch norms. O(parameters), one kernel.
 func (o *Optimizer) Update(lr float64) {
 	o.steps++
-	p, g := o.params.Weights(), o.params.Grads[HeaderLen:]
-	slot := func(i int) []float32 { return o.slots[i].Data[HeaderLen:] }
+	o.params.moveStatistics()
+	p, g := o.params.Weights(), o.params.Grads[o.params.first:]
+	slot := func(i int) []float32 { return o.slots[i].Data[o.params.first:] }
 	if o.options.Kind == SGD {
 		o.dev.SGD(p, g, slot(0), compute.SGDOptions{
 			LR: lr, Momentum: o.options.Momentum, WeightDecay: o.options.WeightDecay, Step: o.steps})

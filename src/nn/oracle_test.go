@@ -46,18 +46,26 @@ func widen(x []float32) []float64 {
 
 // loss is the whole forward pass for input rows x [Sources of hop 0, In].
 func (o *oracle) loss(x []float64) float64 {
+	var layers [][]float64
 	for l, h := range o.batch.Hops {
 		in, out := o.config.Widths(l)
 		var y []float64
 		switch o.config.Kind {
 		case "sage":
-			y = o.linear(meanRows(h, x, in), in, out, fmt.Sprintf("convs.%d.lin_l.", l))
+			rows := meanRows(h, x, in)
+			if o.config.EdgeWeights {
+				rows = sumRows(h, x, in, func(e int) float64 { return float64(h.Weights[e]) })
+			}
+			if o.config.Aggregation == AggregateMax {
+				rows = maxRows(h, x, in)
+			}
+			y = o.linear(rows, in, out, fmt.Sprintf("convs.%d.lin_l.", l))
 			for i, v := range o.linear(x[:h.Destinations*in], in, out, fmt.Sprintf("convs.%d.lin_r.", l)) {
 				y[i] += v
 			}
 		case "gcn":
 			rows := meanRows(h, x, in)
-			if o.config.GCNNorm == GCNBoth {
+			if o.config.GCNNorm == GCNBoth || o.config.EdgeWeights {
 				rows = sumRows(h, x, in, func(e int) float64 { return float64(h.Weights[e]) })
 			}
 			y = o.linear(rows, in, out, fmt.Sprintf("convs.%d.lin.", l))
@@ -69,9 +77,12 @@ func (o *oracle) loss(x []float64) float64 {
 		default:
 			y = o.linear(x, in, out, fmt.Sprintf("lins.%d.", l))
 		}
-		if l < o.config.Layers-1 {
-			if o.config.Norm == NormLayer {
+		if l < o.config.Layers-1 || o.config.Jumping != "" {
+			switch o.config.Norm {
+			case NormLayer:
 				o.normalise(y, out, fmt.Sprintf("norms.%d.", l))
+			case NormBatch:
+				o.normaliseColumns(y, out, fmt.Sprintf("norms.%d.module.", l))
 			}
 			for i := range y {
 				if o.config.Residual && l > 0 {
@@ -86,6 +97,10 @@ func (o *oracle) loss(x []float64) float64 {
 			}
 		}
 		x = y
+		layers = append(layers, y)
+	}
+	if o.config.Jumping != "" {
+		x = o.jump(layers, len(o.batch.Labels))
 	}
 	if o.config.Task == Multilabel {
 		return o.sigmoid(x)
@@ -138,8 +153,45 @@ func meanRows(h Hop, x []float64, width int) []float64 {
 	return mean
 }
 
+func maxRows(h Hop, x []float64, width int) []float64 {
+	most := make([]float64, h.Destinations*width)
+	for i := range most {
+		d, k := i/width, i%width
+		for n, s := range h.Forward.Indices[h.Forward.Indptr[d]:h.Forward.Indptr[d+1]] {
+			if v := x[int(s)*width+k]; n == 0 || v > most[i] {
+				most[i] = v
+			}
+		}
+	}
+	return most
+}
+
+// jump is jumping knowledge: the linear map of the seeds' rows of all layers.
+func (o *oracle) jump(layers [][]float64, seeds int) []float64 {
+	var rows []float64
+	hidden := o.config.Hidden
+	for r := range seeds {
+		for l := range layers {
+			row := layers[l][r*hidden : (r+1)*hidden]
+			if l == 0 || o.config.Jumping == JumpCat {
+				rows = append(rows, row...)
+				continue
+			}
+			for k, v := range row {
+				rows[r*hidden+k] = max(rows[r*hidden+k], v)
+			}
+		}
+	}
+	return o.linear(rows, len(rows)/seeds, o.config.Out, "lin.")
+}
+
 func (o *oracle) gin(h Hop, x []float64, in, out int, prefix string) []float64 {
-	sums := sumRows(h, x, in, func(int) float64 { return 1 })
+	sums := sumRows(h, x, in, func(e int) float64 {
+		if o.config.EdgeWeights {
+			return float64(h.Weights[e])
+		}
+		return 1
+	})
 	for i := range sums {
 		sums[i] += (1 + o.params[prefix+"eps"][0]) * x[i]
 	}
@@ -200,6 +252,24 @@ func (o *oracle) normalise(y []float64, width int, prefix string) {
 		}
 		for k, v := range row {
 			row[k] = (v-mean)/math.Sqrt(variance+1e-5)*gamma[k] + beta[k]
+		}
+	}
+}
+
+// normaliseColumns is batch norm, as normalise of the transpose: a row is a column.
+func (o *oracle) normaliseColumns(y []float64, width int, prefix string) {
+	gamma, beta := o.params[prefix+"weight"], o.params[prefix+"bias"]
+	rows := len(y) / width
+	for k := range width {
+		mean, variance := 0.0, 0.0
+		for r := range rows {
+			mean += y[r*width+k] / float64(rows)
+		}
+		for r := range rows {
+			variance += (y[r*width+k] - mean) * (y[r*width+k] - mean) / float64(rows)
+		}
+		for r := range rows {
+			y[r*width+k] = (y[r*width+k]-mean)/math.Sqrt(variance+1e-5)*gamma[k] + beta[k]
 		}
 	}
 }

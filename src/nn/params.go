@@ -84,17 +84,27 @@ func (p Param) initial(dst []float32, seed uint64) {
 type Params struct {
 	Values, Grads []float32
 	List          []Param // by offset: last layer first
+	Statistics    []Param // running values of batch norms, which lie before List and are not trained
 
+	first   int       // of the first element that is trained
+	front   []float32 // of Grads before it, on the host: header and Statistics
+	running []float32 // likewise of Values
 	dev     compute.Device
-	buckets []int              // layer l ends at buckets[l]
-	extras  [Extras]float32    // of this rank, for the steps to come
-	header  [HeaderLen]float32 // of Grads, as last uploaded or downloaded
+	buckets []int           // layer l ends at buckets[l]
+	extras  [Extras]float32 // of this rank, for the steps to come
 }
 
-// newParams lays out the parameters of layers, given for layer 0 first, and draws their initial values.
-func newParams(dev compute.Device, layers [][]Param, seed uint64) (*Params, error) {
+// newParams lays out the statistics and the parameters of layers, given for layer 0 first, and draws
+// their initial values.
+func newParams(dev compute.Device, statistics []Param, layers [][]Param, seed uint64) (*Params, error) {
 	p := &Params{dev: dev, buckets: make([]int, len(layers))}
 	n := HeaderLen
+	for _, q := range statistics {
+		q.Offset = n
+		p.Statistics = append(p.Statistics, q)
+		n += (q.Len() + paramAlign - 1) / paramAlign * paramAlign
+	}
+	p.first, p.front, p.running = n, make([]float32, n), make([]float32, n)
 	for l, params := range slices.Backward(layers) {
 		for _, q := range params {
 			q.Offset = n
@@ -104,7 +114,7 @@ func newParams(dev compute.Device, layers [][]Param, seed uint64) (*Params, erro
 		p.buckets[l] = n
 	}
 	host := make([]float32, n)
-	for _, q := range p.List {
+	for _, q := range p.all() {
 		q.initial(q.of(host), seed)
 	}
 	var err error
@@ -118,6 +128,9 @@ func newParams(dev compute.Device, layers [][]Param, seed uint64) (*Params, erro
 	dev.Upload(p.Values, host)
 	return p, nil
 }
+
+// all returns the trained parameters and, after them, the statistics.
+func (p *Params) all() []Param { return slices.Concat(p.List, p.Statistics) }
 
 // of returns the parameter's part of an array of the layout.
 func (p Param) of(array []float32) []float32 { return array[p.Offset : p.Offset+p.Len()] }
@@ -143,31 +156,31 @@ func (p *Params) Bucket(l int) (lo, hi int) {
 	return lo, p.buckets[l]
 }
 
-// Weights returns the trained part of Values, without the header: what optimisers update and digests cover.
-func (p *Params) Weights() []float32 { return p.Values[HeaderLen:] }
+// Weights returns the trained part of Values, without header and statistics: what optimisers update.
+func (p *Params) Weights() []float32 { return p.Values[p.first:] }
 
 // SetExtra sets this rank's i-th value, 0 <= i < Extras, for the minibatches to come. It is 0 before.
 func (p *Params) SetExtra(i int, x float32) { p.extras[i] = x }
 
 // Extra returns the sum of the i-th values over all ranks and minibatches of a step, as of the last
 // Stats. Sums of float32: exact for counts up to 2^24.
-func (p *Params) Extra(i int) float32 { return p.header[statsLen+i] }
+func (p *Params) Extra(i int) float32 { return p.front[statsLen+i] }
 
-// setStats puts the step's loss and counts, and the extras, into the header of Grads.
+// setStats puts the step's loss and counts, the extras, and what front has of statistics before Grads.
 func (p *Params) setStats(s Stats) {
-	p.header = [HeaderLen]float32{
+	copy(p.front, []float32{
 		float32(s.Loss),
 		float32(s.TruePositive), float32(s.FalsePositive), float32(s.FalseNegative),
-	}
-	copy(p.header[statsLen:], p.extras[:])
-	p.dev.Upload(p.Grads[:HeaderLen], p.header[:])
+	})
+	copy(p.front[statsLen:HeaderLen], p.extras[:])
+	p.dev.Upload(p.Grads[:p.first], p.front)
 }
 
 // Stats reads the header of Grads: after a backward pass this rank's share, after the allreduce the sum over all ranks.
 // The loss is float32, and counts are exact up to 2^24 a step. Waits for the device.
 func (p *Params) Stats() Stats {
-	p.dev.Download(p.header[:], p.Grads[:HeaderLen])
-	h := p.header
+	h := p.front
+	p.dev.Download(h[:HeaderLen], p.Grads[:HeaderLen])
 	return Stats{Loss: float64(h[0]), Counts: Counts{
 		TruePositive: int64(h[1]), FalsePositive: int64(h[2]), FalseNegative: int64(h[3])}}
 }
@@ -181,8 +194,8 @@ func (p *Params) Tensors(array []float32) []Tensor {
 
 // Views returns the parameters' parts of a host array of the layout, under their names behind a prefix.
 func (p *Params) Views(host []float32, prefix string) []Tensor {
-	tensors := make([]Tensor, len(p.List))
-	for i, q := range p.List {
+	tensors := make([]Tensor, len(p.List)+len(p.Statistics))
+	for i, q := range p.all() {
 		tensors[i] = Tensor{Name: prefix + q.Name, Shape: q.Shape, Data: q.of(host)}
 	}
 	return tensors
@@ -206,7 +219,7 @@ func (p *Params) SetHost(host []float32, tensors []Tensor) error {
 		given[t.Name] = t
 	}
 	var faults []error
-	for _, q := range p.List {
+	for _, q := range p.all() {
 		t, ok := given[q.Name]
 		delete(given, q.Name)
 		switch {

@@ -112,9 +112,9 @@ func TestConfigFaults(t *testing.T) {
 	if err := valid.Check(); err != nil {
 		t.Error(err)
 	}
-	err := Config{Kind: "gnn", Layers: 0, Dropout: 1, Norm: "batch", Task: "none"}.Check()
+	err := Config{Kind: "gnn", Layers: 0, Dropout: 1, Norm: "group", Task: "none"}.Check()
 	for _, fault := range []string{`kind "gnn" is not one of: sage, gcn, gin, gat, mlp`, "0 layers", "input width is 0", "output width is 0",
-		"dropout is 1", `norm "batch" is not one of: none, layer`, `task "none"`} {
+		"dropout is 1", `norm "group" is not one of: none, layer, batch`, `task "none"`} {
 		if err == nil || !strings.Contains(err.Error(), fault) {
 			t.Errorf("got %v, want %q in it", err, fault)
 		}

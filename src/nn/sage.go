@@ -7,28 +7,38 @@ import (
 )
 
 // sage is the GraphSAGE layer with mean aggregation (Hamilton et al., NeurIPS 2017), as SAGEConv(aggr="mean") of PyTorch
-// Geometric has it:
+// Geometric has it, or with the largest element of each column, as aggr="max":
 //
-//	agg_i = mean of x_j over the sampled in-neighbours j of i; zero if there are none      agg [D,in]
-//	y_i   = agg_i Wneighᵀ + b + x_i Wselfᵀ                                                 y   [D,out]
+//	agg_i = mean or maximum of x_j over the sampled in-neighbours j of i; zero if there are none    agg [D,in]
+//	y_i   = agg_i Wneighᵀ + b + x_i Wselfᵀ                                                          y   [D,out]
+//
+// Where edges have weights, the mean is by these. The gradient of a maximum goes to one neighbour: of those that have it, to that of the first edge.
 //
 // It aggregates first and transforms then. The other order (mean of x_j Wneighᵀ) gives the same numbers up to rounding,
 // but its matrix product runs over the sources, of which a sampled block has several times more than destinations; it
 // could only pay where out is several times smaller than in, and such layers are last, where blocks are smallest.
 type sage struct {
-	dev              compute.Device
-	name             string
-	in, out          int
-	neigh, self      compute.Matrix // [out,in]
-	dneigh, dself    compute.Matrix
-	bias, dbias      []float32
-	aggregate, dmean *buffer        // [D,in]
-	agg              compute.Matrix // of the last Forward
+	dev                  compute.Device
+	name                 string
+	in, out              int
+	how                  compute.Reduction
+	weighted             bool           // a mean by the weights of edges
+	neigh, self          compute.Matrix // [out,in]
+	dneigh, dself        compute.Matrix
+	bias, dbias          []float32
+	aggregate, dagg, arg *buffer        // [D,in]; arg: where maxima were found
+	agg                  compute.Matrix // of the last Forward
 }
 
 func newSAGE(s *store, c Config, l int) Layer {
 	in, out := c.Widths(l)
-	return &sage{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, out: out, aggregate: s.buffer(), dmean: s.buffer()}
+	how := compute.ReduceMean
+	if c.Aggregation == AggregateMax {
+		how = compute.ReduceMax
+	}
+	return &sage{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, out: out, how: how,
+		weighted:  c.EdgeWeights,
+		aggregate: s.buffer(), dagg: s.buffer(), arg: s.buffer()}
 }
 
 func (s *sage) Params() []Param {
@@ -45,10 +55,15 @@ func (s *sage) Bind(values, grads [][]float32) {
 	s.self, s.dself = matrix(values[2], s.out, s.in), matrix(grads[2], s.out, s.in)
 }
 
-func (s *sage) Needs() Needs { return Needs{Own: true, Mean: true} }
+func (s *sage) Needs() Needs {
+	if s.weighted {
+		return Needs{Own: true, Aggregate: compute.ReduceSum, Weights: WeightsMean, OfData: true}
+	}
+	return Needs{Own: true, Aggregate: s.how}
+}
 
 func (s *sage) Reserve(in *Input) error {
-	if in.Mean.Cols == 0 {
+	if in.Aggregate.Cols == 0 {
 		if err := s.aggregate.reserve(in.Destinations * s.in); err != nil {
 			return err
 		}
@@ -56,7 +71,11 @@ func (s *sage) Reserve(in *Input) error {
 	if !in.Gradient {
 		return nil
 	}
-	return s.dmean.reserve(in.Destinations * s.in)
+	n := in.Destinations * s.in
+	if s.how != compute.ReduceMax {
+		return s.dagg.reserve(n)
+	}
+	return reserveAll(sized{s.dagg, n}, sized{s.arg, n})
 }
 
 func (s *sage) Flops(h *Hop, gradient bool) int {
@@ -64,14 +83,29 @@ func (s *sage) Flops(h *Hop, gradient bool) int {
 }
 
 func (s *sage) Forward(y compute.Matrix, in *Input) {
-	s.agg = in.Mean
-	if in.Mean.Cols == 0 {
+	s.agg = in.Aggregate
+	if in.Aggregate.Cols == 0 {
 		s.agg = s.aggregate.matrix(in.Destinations, s.in)
-		s.dev.SegmentMean(s.agg, in.Hop.Forward, in.X)
+		switch {
+		case s.weighted:
+			s.dev.SegmentSum(s.agg, in.Hop.Forward, in.Weights, in.X, false)
+		case s.how == compute.ReduceMax:
+			s.dev.SegmentMax(s.agg, s.found(in), in.Hop.Forward, in.X)
+		default:
+			s.dev.SegmentMean(s.agg, in.Hop.Forward, in.X)
+		}
 	}
 	s.dev.MatMul(y, s.agg, s.neigh, false)
 	s.dev.AddBias(y, s.bias)
 	s.dev.MatMul(y, in.own(), s.self, true)
+}
+
+// found returns where maxima are found, for backward; the zero Matrix if there is none.
+func (s *sage) found(in *Input) compute.Matrix {
+	if !in.Gradient {
+		return compute.Matrix{}
+	}
+	return s.arg.matrix(in.Destinations, s.in)
 }
 
 func (s *sage) Backward(dx, dy compute.Matrix, in *Input) {
@@ -82,8 +116,15 @@ func (s *sage) Backward(dx, dy compute.Matrix, in *Input) {
 		return
 	}
 	// The segment kernel writes every row of dx, those without edges as zeros; the destinations' own rows come on top.
-	dmean := s.dmean.matrix(in.Destinations, s.in)
-	s.dev.MatMulInput(dmean, dy, s.neigh, false)
-	s.dev.SegmentMeanBackward(dx, in.Hop.Forward, in.Transposed, dmean, false)
+	dagg := s.dagg.matrix(in.Destinations, s.in)
+	s.dev.MatMulInput(dagg, dy, s.neigh, false)
+	switch {
+	case s.weighted:
+		s.dev.SegmentSum(dx, in.Transposed, in.TransposedWeights, dagg, false)
+	case s.how == compute.ReduceMax:
+		s.dev.SegmentMaxBackward(dx, in.Transposed, s.found(in), dagg)
+	default:
+		s.dev.SegmentMeanBackward(dx, in.Hop.Forward, in.Transposed, dagg, false)
+	}
 	s.dev.MatMulInput(dx.RowsAt(0, in.Destinations), dy, s.self, true)
 }

@@ -20,6 +20,7 @@ type dataParallel struct {
 	needs   nn.Needs // of the first layer
 	first   int      // layer of the model that runs first, and
 	layers  int      // how many run
+	output  bool     // of them follow the logits
 	drawing drawing
 	buffers chan bufferSet // of minibatches that wait for their turn; empty without foresight
 	staging *stagingPool   // nil for a device that reads host memory
@@ -30,12 +31,17 @@ type dataParallel struct {
 // it waits to be decided: with a wide window most minibatches wait, and these are their largest
 // arrays.
 type bufferSet struct {
-	own, mean, all []float32
-	rows           exchange.Buffers
+	own, aggregate, all []float32
+	rows                exchange.Buffers
 }
 
 func newData(o Options) (Strategy, error) {
-	return makeData(o, o.Model.Needs(), 0, o.Model.Config.Layers)
+	d, err := makeData(o, o.Model.Needs(), 0, o.Model.Config.Layers)
+	if err != nil {
+		return nil, err
+	}
+	d.output = true
+	return d, nil
 }
 
 // newDataLayer is data parallelism over one layer: every rank runs it for its own vertices.
@@ -52,7 +58,7 @@ func makeData(o Options, needs nn.Needs, first, layers int) (*dataParallel, erro
 	draw := DrawerOptions{
 		Topology: o.Topology,
 		Sampling: sample.Options{Spec: o.Sample, Eval: o.Eval, Workers: 1, MaxSeeds: o.MaxSeeds,
-			Kernel: o.Kernel, ForwardOnly: needs.SelfEdges},
+			Kernel: o.Kernel, ForwardOnly: needs.SelfEdges, Weights: needs.OfData},
 		Samplers: o.Workers, Labels: o.Labels, Targets: o.Targets, Classes: o.Classes,
 	}
 	if o.Rows != nil && o.Sample.Hops() > 0 {
@@ -61,7 +67,7 @@ func makeData(o Options, needs nn.Needs, first, layers int) (*dataParallel, erro
 				"minibatches, which are known only after rounds between ranks where the topology " +
 				"is partitioned")
 		}
-		if needs.Weights && o.Topology.Rows == nil {
+		if needs.Weights == nn.WeightsSymmetric && o.Topology.Rows == nil {
 			return nil, errors.New("the model weighs edges by the degrees of all vertices, whose " +
 				"row pointers this rank does not hold")
 		}
@@ -87,7 +93,7 @@ func (d *dataParallel) Close() error {
 	close(d.buffers)
 	for b := range d.buffers {
 		mem.Free(b.own)
-		mem.Free(b.mean)
+		mem.Free(b.aggregate)
 		mem.Free(b.all)
 		b.rows.Free()
 	}
@@ -102,7 +108,7 @@ func (d *dataParallel) Memory() (allocated, pinned trace.Memory) {
 	idle := int64(0)
 	for range len(d.buffers) {
 		b := <-d.buffers
-		idle += int64(cap(b.own)+cap(b.mean)+cap(b.all))*4 + b.rows.Bytes()
+		idle += int64(cap(b.own)+cap(b.aggregate)+cap(b.all))*4 + b.rows.Bytes()
 		d.buffers <- b
 	}
 	allocated = trace.Memory{
@@ -228,7 +234,7 @@ func (d *dataParallel) assemble(m *Minibatch) error {
 	b.Train, b.GlobalSeeds = m.Train, m.GlobalSeeds
 	d.hops(m)
 	input, rows := b.Hops[0], m.Fetch.Rows
-	b.X, b.Own, b.Mean = compute.Matrix{}, compute.Matrix{}, compute.Matrix{}
+	b.X, b.Own, b.Aggregate = compute.Matrix{}, compute.Matrix{}, compute.Matrix{}
 	if d.staging != nil {
 		return d.staging.send(m, d.needs)
 	}
@@ -240,9 +246,9 @@ func (d *dataParallel) assemble(m *Minibatch) error {
 		b.Own = matrixOf(&m.own, input.Destinations, d.o.Cols)
 		d.o.Host.GatherRows(b.Own, rows)
 	}
-	if d.needs.Mean {
-		b.Mean = matrixOf(&m.mean, input.Destinations, d.o.Cols)
-		d.o.Host.SegmentMeanRows(b.Mean, input.Forward, rows)
+	if how := d.needs.Aggregate; how != compute.NoReduction {
+		b.Aggregate = matrixOf(&m.aggregate, input.Destinations, d.o.Cols)
+		d.o.Host.SegmentRows(b.Aggregate, how, input.Forward, input.Weights, rows)
 	}
 	return nil
 }
@@ -296,7 +302,7 @@ func (d *dataParallel) Release(m *Minibatch) error {
 // swap exchanges the buffers of a minibatch.
 func (m *Minibatch) swap(b *bufferSet) {
 	m.own, b.own = b.own, m.own
-	m.mean, b.mean = b.mean, m.mean
+	m.aggregate, b.aggregate = b.aggregate, m.aggregate
 	m.all, b.all = b.all, m.all
 	m.Fetch.Lend(&b.rows)
 }
@@ -317,6 +323,9 @@ func (d *dataParallel) forward(m *Minibatch) (x compute.Matrix, err error) {
 		if x, err = d.o.Model.ForwardLayer(d.first+i, in); err != nil {
 			return x, err
 		}
+	}
+	if d.output {
+		x = d.o.Model.Output(x)
 	}
 	return x, nil
 }
@@ -344,6 +353,7 @@ func (d *dataParallel) Step(m *Minibatch, last bool, phases Phases) (Trained, er
 	}
 	phases.End(trace.Forward)
 	phases.Begin(trace.Backward)
+	grad = model.OutputBackward(grad)
 	for l := d.layers - 1; l >= 0; l-- {
 		grad = model.BackwardLayer(l, &d.inputs[l], grad)
 		if last {

@@ -97,7 +97,7 @@ func (w *world) check(m *Minibatch, fanouts []int) error {
 				mean[j] += x
 			}
 		}
-		for j, got := range b.Mean.Row(i) {
+		for j, got := range b.Aggregate.Row(i) {
 			if n := float32(max(1, len(edges))); got < mean[j]/n-1e-6 || got > mean[j]/n+1e-6 {
 				return fmt.Errorf("mean of destination %d, column %d: %g, want %g", i, j, got,
 					mean[j]/n)
@@ -129,10 +129,10 @@ func TestSeedsOnly(t *testing.T) {
 			return err
 		}
 		b := &m.Batch
-		if n := len(m.Seeds); b.X.Rows != 0 || b.Mean.Rows != 0 || b.Own.Rows != n ||
+		if n := len(m.Seeds); b.X.Rows != 0 || b.Aggregate.Rows != 0 || b.Own.Rows != n ||
 			len(b.Targets) != n*classes || b.Labels != nil {
 			return fmt.Errorf("%d rows of sources, %d of means, %d own ones, %d marks for %d seeds",
-				b.X.Rows, b.Mean.Rows, b.Own.Rows, len(b.Targets), n)
+				b.X.Rows, b.Aggregate.Rows, b.Own.Rows, len(b.Targets), n)
 		}
 		for i, v := range m.Seeds {
 			if !slices.Equal(b.Own.Row(i), w.row(v)) ||

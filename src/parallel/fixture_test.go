@@ -126,4 +126,4 @@ func prepare(stages []Stage, m *Minibatch) error {
 }
 
 // everything is what no model needs at once.
-var everything = nn.Needs{Own: true, Mean: true, Sources: true}
+var everything = nn.Needs{Own: true, Aggregate: compute.ReduceMean, Sources: true}

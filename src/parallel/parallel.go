@@ -10,7 +10,7 @@
 //
 //	           local            collective      local    collective  local
 //	seeds ──> sample | plan ──> counts | ids ──> slice ──> rows ──> assemble ──> Minibatch.Batch ──> nn
-//	          blocks  where          │            what        │      Own, Mean
+//	          blocks  where          │            what        │      Own, Aggregate
 //	                  rows lie       └─ all ranks ─┴─ others ─┘      straight from the rows where they lie
 //	                                                  ask for
 //
@@ -62,19 +62,19 @@ type Minibatch struct {
 	// Of a cache that changes from step to step; empty for a minibatch that is not trained.
 	Decision cache.Decision
 
-	draws          remoteDraws // of a partitioned topology
-	lent           bool        // holds one of the strategy's buffer sets
-	staging        compute.StagingBuffer
-	inputs         compute.Inputs // as they were sent
-	own, mean, all []float32
-	labels         []int32
-	targets        []uint8
-	edges          LayerEdges // of a model that reads others than the sampled ones
+	draws               remoteDraws // of a partitioned topology
+	lent                bool        // holds one of the strategy's buffer sets
+	staging             compute.StagingBuffer
+	inputs              compute.Inputs // as they were sent
+	own, aggregate, all []float32
+	labels              []int32
+	targets             []uint8
+	edges               LayerEdges // of a model that reads others than the sampled ones
 }
 
 // Bytes returns the memory of the arrays.
 func (m *Minibatch) Bytes() int64 {
-	numbers := cap(m.Seeds) + cap(m.own) + cap(m.mean) + cap(m.all) + cap(m.labels)
+	numbers := cap(m.Seeds) + cap(m.own) + cap(m.aggregate) + cap(m.all) + cap(m.labels)
 	return m.Sampled.Bytes() + m.draws.bytes() + m.Fetch.Bytes() + m.Decision.Bytes() +
 		m.edges.bytes() + int64(numbers)*4 + int64(cap(m.targets))
 }
@@ -87,7 +87,7 @@ func (m *Minibatch) Free() {
 	m.Decision.Free()
 	mem.Free(m.Seeds)
 	mem.Free(m.own)
-	mem.Free(m.mean)
+	mem.Free(m.aggregate)
 	mem.Free(m.all)
 	mem.Free(m.labels)
 	mem.Free(m.targets)

@@ -11,7 +11,7 @@ import (
 // stagingPool sends minibatches to a device with memory of its own, beside training:
 //
 //	preparing   send ──> pinned memory ──> device
-//	training    receive ──> Batch.Own, Mean, X in device memory ── forward, backward ── release
+//	training    receive ──> Batch.Own, Aggregate, X in device memory ── forward, backward ── release
 //
 // A minibatch has a staging buffer from its assembly to its release, so there are as many as minibatches between the two; one that a stopped
 // pass left keeps its own.
@@ -81,18 +81,24 @@ func (p *stagingPool) send(m *Minibatch, needs nn.Needs) error {
 	in := &m.inputs
 	*in = compute.Inputs{
 		Rows: m.Fetch.Rows, Input: b.Hops[0].Forward, Destinations: b.Hops[0].Destinations,
-		Own: needs.Own, Mean: needs.Mean, Sources: needs.Sources, Labels: b.Labels, Targets: b.Targets,
+		Own: needs.Own, Reduce: needs.Aggregate, Sources: needs.Sources, Labels: b.Labels, Targets: b.Targets,
 		Segments: in.Segments[:0], Vertices: in.Vertices[:0], Weights: in.Weights[:0],
 	}
 	for l := range b.Hops {
 		h := &b.Hops[l]
-		if l > 0 || !needs.Mean { // with Mean the input layer's means are among the inputs, and nobody else reads its segments
+		// The input layer's aggregates are among the inputs, and nobody else reads its segments.
+		aggregated := l == 0 && needs.Aggregate != compute.NoReduction
+		if !aggregated {
 			in.Segments = append(in.Segments, h.Forward)
 		}
 		if m.Train && (l > 0 || needs.Transposed) {
 			in.Segments = append(in.Segments, h.Transposed)
 		}
-		if needs.Weights {
+		switch {
+		case needs.Weights == nn.NoWeights:
+		case aggregated:
+			in.EdgeWeights = h.Weights
+		default:
 			in.Weights = append(in.Weights, h.Weights, h.TransposedWeights)
 		}
 		if m.Train {
@@ -109,7 +115,7 @@ func (p *stagingPool) receive(m *Minibatch) error {
 		return nil
 	}
 	var err error
-	m.Batch.Own, m.Batch.Mean, m.Batch.X, err = m.staging.Open()
+	m.Batch.Own, m.Batch.Aggregate, m.Batch.X, err = m.staging.Open()
 	return err
 }
 

@@ -93,8 +93,11 @@ func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatch
 		made += frontier * width
 		x.read += frontier * (rowBytes + width)
 	}
-	if needs.Mean {
+	if needs.Aggregate != compute.NoReduction {
 		apart += 8*(destinations+1) + 4*edges
+		if needs.Weights != nn.NoWeights {
+			apart += 4 * edges
+		}
 		made += destinations * width
 		x.read += edges*rowBytes + destinations*width
 	}
@@ -119,7 +122,7 @@ func (p *planner) blockBytes(s *shape) float64 {
 			continue
 		}
 		edges := p.layerEdges(h)
-		if l > 0 || !needs.Mean {
+		if l > 0 || needs.Aggregate == compute.NoReduction {
 			bytes += 8*(h.destinations+1) + 4*edges
 		}
 		if l > 0 || needs.Transposed {
@@ -128,7 +131,7 @@ func (p *planner) blockBytes(s *shape) float64 {
 		if needs.Transposed { // and the positions of its edges
 			bytes += 4 * edges
 		}
-		if needs.Weights {
+		if needs.Weights != nn.NoWeights && l > 0 { // those of the input layer's edges are among its inputs
 			bytes += 8 * edges
 		}
 	}

@@ -116,8 +116,11 @@ func (p *planner) waitingBytes(s *shape, t *Traffic) int64 {
 		if l > 0 || needs.Transposed { // and the transpose
 			bytes += 8*int64(h.sources+1) + 8*edges
 		}
-		if needs.Weights {
+		if needs.Weights != nn.NoWeights {
 			bytes += 8 * edges
+		}
+		if needs.OfData {
+			bytes += 4 * int64(h.edges)
 		}
 	}
 	if t.dynamic() {
@@ -148,7 +151,7 @@ func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
 	if needs.Own {
 		rows += s.hops[0].destinations
 	}
-	if needs.Mean {
+	if needs.Aggregate != compute.NoReduction {
 		rows += s.hops[0].destinations
 	}
 	if needs.Sources {
@@ -200,8 +203,8 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	before := dev.live
 	for l, h := range r.most.hops {
 		in := nn.Input{Hop: p.hop(h), Train: true, Gradient: l > 0}
-		if l == 0 && out.needs.Mean {
-			in.Mean = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
+		if l == 0 && out.needs.Aggregate != compute.NoReduction {
+			in.Aggregate = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
 		}
 		if err := m.Reserve(l, &in); err != nil {
 			return nil, err
@@ -209,8 +212,8 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	}
 	for l, h := range r.judged.hops { // forward alone
 		in := nn.Input{Hop: p.hop(h)}
-		if l == 0 && out.needs.Mean {
-			in.Mean = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
+		if l == 0 && out.needs.Aggregate != compute.NoReduction {
+			in.Aggregate = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
 		}
 		if err := m.Reserve(l, &in); err != nil {
 			return nil, err
@@ -251,6 +254,9 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 		} else {
 			layers += rows * int64(in) * 4
 		}
+		if j.Model.Jumps() && l > 1 { // whose output reads all of them
+			layers += rows * int64(l-1) * int64(j.Model.Hidden) * 4
+		}
 		chunks := int64(0)
 		for _, bounds := range p.chunks(r.rank, rowBytes) {
 			c, err := p.chunk(r, bounds)
@@ -268,7 +274,18 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 		}
 		most = max(most, layers+chunks)
 	}
-	return most, nil
+	if !j.Model.Jumps() {
+		return most, nil
+	}
+	output := rows * int64(j.Model.Layers*j.Model.Hidden+j.Model.Out) * 4
+	if j.GPU == nil {
+		grown, err := p.outputGrown(slot, min(int(rows), j.Model.OutputRows(job.ChunkBytes)))
+		if err != nil {
+			return 0, err
+		}
+		output += grown
+	}
+	return max(most, output), nil
 }
 
 // chunk is the size of a chunk of layer-wise inference.
@@ -284,7 +301,7 @@ func (c *chunk) inputRows(needs nn.Needs) (rows int64) {
 	if needs.Own {
 		rows += int64(c.vertices)
 	}
-	if needs.Mean {
+	if needs.Aggregate != compute.NoReduction {
 		rows += int64(c.vertices)
 	}
 	if needs.Sources {
@@ -304,8 +321,8 @@ func (p *planner) grownBytes(l int, c *chunk, minibatch hopShape) (int64, error)
 		defer m.Close()
 		before := dev.live
 		in := nn.Input{Hop: p.hop(h)}
-		if m.Needs().Mean {
-			in.Mean.Cols = p.job.Model.In
+		if m.Needs().Aggregate != compute.NoReduction {
+			in.Aggregate.Cols = p.job.Model.In
 		}
 		err = m.Reserve(l, &in)
 		return dev.live - before, err
@@ -318,6 +335,24 @@ func (p *planner) grownBytes(l int, c *chunk, minibatch hopShape) (int64, error)
 	return max(0, chunk-there), err
 }
 
+// outputGrown is what the logits of so many vertices take, by jumping knowledge, beyond what layers have for minibatches.
+func (p *planner) outputGrown(minibatch *shape, rows int) (int64, error) {
+	dev := new(counter)
+	m, err := nn.NewModel(dev, p.job.Model, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer m.Close()
+	for l, h := range minibatch.hops {
+		if err := m.Reserve(l, &nn.Input{Hop: p.hop(h)}); err != nil {
+			return 0, err
+		}
+	}
+	before := dev.live
+	err = m.ReserveOutput(rows)
+	return dev.live - before, err
+}
+
 // chunk samples vertices [lo, hi) with all neighbours.
 func (p *planner) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
 	c.vertices = int(bounds[1] - bounds[0])
@@ -328,8 +363,9 @@ func (p *planner) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
 	}
 	s, err := sample.New(p.shards.Topology(), sample.Options{
 		Spec: sample.Neighbours(sample.All), Workers: 1, MaxSeeds: c.vertices, ForwardOnly: true,
-		Map:    p.vertexMap(),
-		Kernel: p.job.Kernel,
+		Map:     p.vertexMap(),
+		Kernel:  p.job.Kernel,
+		Weights: p.job.Model.EdgeWeights,
 	})
 	if err != nil {
 		return c, err

@@ -13,24 +13,35 @@ import (
 	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/sample"
+	"halognn/src/shard/shardtest"
 	"halognn/src/trace"
 )
+
+type transpose = graph.BlockTranspose
 
 // What is predicted of a minibatch and of the model's activations is what they take, as far as it is written.
 func TestMinibatchBytes(t *testing.T) {
 	for _, model := range []nn.Config{
-		{Kind: "sage"}, {Kind: "gcn"}, {Kind: "gcn", GCNNorm: nn.GCNBoth}, {Kind: "gin"},
-		{Kind: "gat", Heads: 2, Slope: 0.2},
+		{Kind: "sage"}, {Kind: "sage", Aggregation: nn.AggregateMax}, {Kind: "gcn"}, {Kind: "gcn", GCNNorm: nn.GCNBoth}, {Kind: "gin"},
+		{Kind: "sage", EdgeWeights: true}, {Kind: "gcn", EdgeWeights: true}, {Kind: "gin", EdgeWeights: true},
+		{Kind: "gcn", EdgeWeights: true, GCNNorm: nn.GCNBoth},
+		{Kind: "gat", Heads: 2, Slope: 0.2}, {Kind: "sage", Jumping: nn.JumpCat}, {Kind: "sage", Jumping: nn.JumpMax},
 	} {
 		j := planJob()
 		model.Layers, model.Hidden, model.Norm, model.Dropout = 3, 16, "layer", 0.5
 		j.Model = model
-		t.Run(model.Kind+model.GCNNorm, func(t *testing.T) { testMemory(t, j) })
+		name := model.Kind + model.Aggregation + model.GCNNorm + model.Jumping
+		if model.EdgeWeights {
+			name += " weights"
+		}
+		t.Run(name, func(t *testing.T) { testMemory(t, j) })
 	}
 }
 
 func testMemory(t *testing.T, j Job) {
-	s := generated(t, 4)
+	graph := generatedOptions
+	graph.EdgeWeights = j.Model.EdgeWeights
+	s := shardtest.Open(t, graph, shardtest.Options{Parts: 4})
 	if err := j.fill(s); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +50,8 @@ func testMemory(t *testing.T, j Job) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	sampler, err := sample.New(s.Topology(), sample.Options{Spec: j.Sample, MaxSeeds: l.Streams.MaxPiece()})
+	sampler, err := sample.New(s.Topology(), sample.Options{Spec: j.Sample, MaxSeeds: l.Streams.MaxPiece(),
+		Weights: j.Model.EdgeWeights})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,25 +70,27 @@ func testMemory(t *testing.T, j Job) {
 	for i := range mb.Blocks {
 		b, tr := &mb.Blocks[i], &mb.Transposes[i]
 		if needs.SelfEdges {
-			tr = new(graph.BlockTranspose)
+			tr = new(transpose)
 		}
+		want += int64(len(b.Weights)) * 4
 		want += int64(len(b.Indptr)+len(tr.Indptr))*8 + int64(len(b.Indices)+len(tr.Indices)+len(tr.Edges))*4
 	}
 	var edges parallel.LayerEdges
 	defer edges.Free()
 	edges.Build(&mb, needs, true, s.Topology())
 	for l := range mb.Blocks {
-		if !needs.SelfEdges {
-			break
-		}
 		h := edges.Hop(&mb, l, needs, true)
-		want += int64(len(h.Forward.Indptr)+len(h.Transposed.Indptr)+len(h.Weights)) * 8 // weights in both orders
+		want += int64(len(h.Weights)) * 8 // in both orders
+		if !needs.SelfEdges {
+			continue
+		}
+		want += int64(len(h.Forward.Indptr)+len(h.Transposed.Indptr)) * 8
 		want += int64(len(h.Forward.Indices)+2*len(h.Transposed.Indices)) * 4
 	}
 	if got := p.waitingBytes(&size, &Traffic{}); got != want {
 		t.Errorf("a sampled minibatch is said to take %d bytes, and takes %d", got, want)
 	}
-	if cap := mb.Bytes(); !needs.SelfEdges && cap < want-int64(len(mb.Frontier))*8-int64(size.remote)*4 {
+	if cap := mb.Bytes(); !needs.SelfEdges && needs.Weights == nn.NoWeights && cap < want-int64(len(mb.Frontier))*8-int64(size.remote)*4 {
 		t.Errorf("Bytes says %d of arrays with %d in use", cap, want)
 	}
 
@@ -96,7 +110,7 @@ func testMemory(t *testing.T, j Job) {
 		batch.X = compute.Matrix{Rows: n, Cols: s.Features, Data: make([]float32, n*s.Features)}
 	} else {
 		batch.Own = compute.Matrix{Rows: d, Cols: s.Features, Data: make([]float32, d*s.Features)}
-		batch.Mean = batch.Own
+		batch.Aggregate = batch.Own
 	}
 	for l := range mb.Blocks {
 		h := edges.Hop(&mb, l, needs, true)

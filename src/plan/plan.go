@@ -80,7 +80,7 @@ func (j *Job) fill(s *shard.Shards) error {
 	if j.Cores == 0 {
 		j.Cores = float64(j.Workers + j.Threads)
 	}
-	j.Model.In, j.Model.Out, j.Model.Task = s.Features, s.Classes, s.Task
+	j.Fit(s)
 	if !j.Reads() {
 		j.Sample, j.Eval = sample.Spec{}, sample.Spec{}
 	}
@@ -324,6 +324,7 @@ func (p *planner) samplerOptions() sample.Options {
 	return sample.Options{
 		Spec: p.job.Sample, Eval: p.job.Eval,
 		Workers: 1, MaxSeeds: p.layout.Streams.MaxPiece(), Map: p.vertexMap(), Kernel: p.job.Kernel,
+		Weights: p.job.Model.EdgeWeights,
 	}
 }
 

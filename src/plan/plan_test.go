@@ -27,9 +27,10 @@ import (
 // generated is a graph of 8000 vertices in parts.
 func generated(t *testing.T, parts int) *shard.Shards {
 	t.Helper()
-	graph := dataset.GenerateOptions{Vertices: 8000, Degree: 10, Features: 10, Classes: 4, Seed: 1}
-	return shardtest.Open(t, graph, shardtest.Options{Parts: parts})
+	return shardtest.Open(t, generatedOptions, shardtest.Options{Parts: parts})
 }
+
+var generatedOptions = dataset.GenerateOptions{Vertices: 8000, Degree: 10, Features: 10, Classes: 4, Seed: 1}
 
 func planJob() Job {
 	return Job{

@@ -185,7 +185,7 @@ func (c *calibration) rows() (float64, error) {
 		c.options.Host.GatherRows(own, rows)
 		if len(c.mb.Blocks) > 0 {
 			b := &c.mb.Blocks[0]
-			c.options.Host.SegmentMeanRows(mean, compute.Segments{Indptr: b.Indptr, Indices: b.Indices}, rows)
+			c.options.Host.SegmentRows(mean, compute.ReduceMean, compute.Segments{Indptr: b.Indptr, Indices: b.Indices}, nil, rows)
 		}
 		return nil
 	})
@@ -230,7 +230,7 @@ func (c *calibration) flops() (float64, error) {
 	if zeros := c.matrix(rows, input[:rows*c.shards.Features]); needs.Sources {
 		batch.X = zeros
 	} else {
-		batch.Own, batch.Mean = zeros, zeros
+		batch.Own, batch.Aggregate = zeros, zeros
 	}
 	var edges parallel.LayerEdges
 	defer edges.Free()

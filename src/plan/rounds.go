@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"halognn/src/nn"
 	"halognn/src/graph"
 	"halognn/src/sample"
 )
@@ -86,7 +87,7 @@ func (p *planner) topologyBytes(rank int) (rows, common int64) {
 	first, last := p.layout.Vertices(rank)
 	g, n := &p.shards.Topology().Graph, last-first
 	pointers, labels := 8*(n+1), n*int64(p.truthBytes())
-	if p.job.Model.Needs().Weights { // by degrees of all vertices
+	if p.job.Model.Needs().Weights == nn.WeightsSymmetric { // by degrees of all vertices
 		pointers, common = 0, common+8*(p.shards.Vertices+1)
 	}
 	if p.job.GlobalSeeds {

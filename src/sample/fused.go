@@ -169,6 +169,10 @@ func (s *Fused) expand(block *graph.Block, fanout int, key uint64) error {
 	// Room for every edge to find a new vertex, and one entry more for renumber.
 	mb.Frontier = mem.Grow(mb.Frontier, min(n+edges, len(s.topology.Original))+1)
 	s.hop.vertices, s.hop.drawn, s.rows = mb.Frontier[:n], asVertices(block.Indices), block.Indices
+	if s.options.Weights {
+		block.Weights = mem.Grow(block.Weights, edges)
+		s.hop.weights = block.Weights
+	}
 
 	total, err := 0, error(nil)
 	if s.shared(edges) && n+edges <= s.vertices.capacity() {

@@ -34,6 +34,14 @@ func randomTopology(r *rand.Rand, n int) *Topology {
 	return &Topology{Graph: g, Original: original}
 }
 
+// weigh gives the edges weights that no two of them share.
+func weigh(r *rand.Rand, t *Topology) {
+	t.Weights, t.WeightSums = make([]float32, len(t.Graph.Indices)), make([]float32, len(t.Original))
+	for e, w := range r.Perm(len(t.Weights)) {
+		t.Weights[e] = float32(w)
+	}
+}
+
 // someSeeds are distinct vertices.
 func someSeeds(r *rand.Rand, n, count int) []graph.VertexID {
 	var seeds []graph.VertexID
@@ -66,7 +74,7 @@ func difference(got, want *Minibatch) string {
 	for l := range got.Blocks {
 		g, w := got.Blocks[l], want.Blocks[l]
 		if g.NumSrc != w.NumSrc || g.NumDst != w.NumDst || !slices.Equal(g.Indptr, w.Indptr) ||
-			!slices.Equal(g.Indices, w.Indices) {
+			!slices.Equal(g.Indices, w.Indices) || !slices.Equal(g.Weights, w.Weights) {
 			return fmt.Sprintf("block %d is %v, want %v", l, g, w)
 		}
 		if gt, wt := got.Transposes[l], want.Transposes[l]; !slices.Equal(gt.Indptr, wt.Indptr) ||
@@ -86,6 +94,9 @@ func TestFusedIsReference(t *testing.T) {
 	for round := range 12 {
 		n := 1 + r.IntN(300)
 		topology := randomTopology(r, n)
+		if round%2 == 1 {
+			weigh(r, topology)
+		}
 		fanouts := [][]int{{1}, {15, 10, 5}, {All, 2}, {3, All}, {70, 4}, {64, 1, 100}}[round%6]
 		for _, o := range []Options{
 			{}, {Map: MapHash}, {MaxSeeds: 64}, {Map: MapHash, MaxSeeds: 64},
@@ -95,7 +106,7 @@ func TestFusedIsReference(t *testing.T) {
 			{Workers: 2, minParallel: 1, Map: MapHash}, {Workers: 8, minParallel: 1, Map: MapHash},
 			{Workers: 2, minParallel: 300},
 		} {
-			o.Fanouts = fanouts
+			o.Fanouts, o.Weights = fanouts, topology.Weights != nil
 			s := mustNew(t, topology, o)
 			var mb Minibatch
 			for step := range 3 {

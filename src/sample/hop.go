@@ -34,6 +34,8 @@ type hop struct {
 
 	indptr []int64          // [n+1] the result: row pointers
 	drawn  []graph.VertexID // [indptr[n]] and the neighbours drawn
+
+	weights []float32 // [indptr[n]] of the edges drawn; nil: nobody asks for them
 }
 
 func (h *hop) start(t *Topology, vertices []graph.VertexID, original []int32, indptr []int64,
@@ -45,7 +47,7 @@ func (h *hop) start(t *Topology, vertices []graph.VertexID, original []int32, in
 	}
 	h.begin = mem.Grow(h.begin, len(vertices))
 	h.degree = mem.Grow(h.degree, len(vertices))
-	h.drawn = nil
+	h.drawn, h.weights = nil, nil
 }
 
 func (h *hop) free() {
@@ -86,6 +88,9 @@ func (d *drawer) draw(h *hop, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			row := indices[h.begin[i]:][:h.degree[i]] // a row that leaves Indices must not be cut short without a word
 			copy(h.drawn[h.indptr[i]:h.indptr[i+1]], row)
+			if h.weights != nil {
+				copy(h.weights[h.indptr[i]:h.indptr[i+1]], h.topology.Weights[h.begin[i]:])
+			}
 		}
 		return
 	}
@@ -104,6 +109,12 @@ func (d *drawer) draw(h *hop, lo, hi int) {
 	drawn := h.drawn[first:h.indptr[hi]]
 	for k, p := range d.pos[:len(drawn)] {
 		drawn[k] = indices[p]
+	}
+	if h.weights != nil {
+		weights, of := h.weights[first:h.indptr[hi]], h.topology.Weights
+		for k, p := range d.pos[:len(weights)] {
+			weights[k] = of[p]
+		}
 	}
 }
 

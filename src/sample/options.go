@@ -28,6 +28,7 @@ type Options struct {
 	MaxSeeds    int     // most seeds of one minibatch; 0 means any number, at the price of clearing the vertex map more often
 	Kernel      Kernel  // how a hop becomes a block
 	Map         MapKind // how vertices are renumbered
+	Weights     bool    // fill Block.Weights from Topology.Weights, which must be there
 	ForwardOnly bool    // leave Minibatch.Transposes empty: only backward reads them
 
 	valueBits   int // bits of a vertex map's values; 0 means as many as needed. Tests make versions wrap with it.
@@ -99,6 +100,9 @@ func (t *Topology) check() error {
 	case begin < 0 || end < begin || end > int64(len(t.Graph.Indices)):
 		return fmt.Errorf("topology: indptr runs from %d to %d, but there are %d indices", begin,
 			end, len(t.Graph.Indices))
+	case t.Weights != nil && (len(t.Weights) != len(t.Graph.Indices) || len(t.WeightSums) != vertices):
+		return fmt.Errorf("topology: %d weights for %d indices, and %d sums of weights for %d vertices",
+			len(t.Weights), len(t.Graph.Indices), len(t.WeightSums), vertices)
 	}
 	return nil
 }

@@ -26,16 +26,19 @@ func Reference(t *Topology, fanouts []int, seeds []graph.VertexID, key Key) *Min
 	}
 	for h, fanout := range fanouts {
 		destinations := frontier
-		indptr, indices := []int64{0}, []int32(nil)
+		indptr, indices, weights := []int64{0}, []int32(nil), []float32(nil)
 		for _, v := range destinations {
-			for _, u := range referenceDraw(t, v, fanout, key.hop(h+1)) {
-				indices = append(indices, number(u))
+			for _, e := range referenceDraw(t, v, fanout, key.hop(h+1)) {
+				indices = append(indices, number(t.Graph.Indices[e]))
+				if t.Weights != nil {
+					weights = append(weights, t.Weights[e])
+				}
 			}
 			indptr = append(indptr, int64(len(indices)))
 		}
 		l := layers - 1 - h
 		m.Blocks[l] = graph.Block{NumSrc: len(frontier), NumDst: len(destinations),
-			Indptr: keep(indptr), Indices: keep(indices)}
+			Indptr: keep(indptr), Indices: keep(indices), Weights: keep(weights)}
 		if l > 0 {
 			m.Blocks[l].Transpose(&m.Transposes[l])
 		}
@@ -49,23 +52,26 @@ func Reference(t *Topology, fanouts []int, seeds []graph.VertexID, key Key) *Min
 	return m
 }
 
-// referenceDraw returns the in-neighbours that v draws: all in stored order, or Floyd's choice in
-// the order drawn.
-func referenceDraw(t *Topology, v graph.VertexID, fanout int, hop uint64) []graph.VertexID {
-	row := t.Graph.InNeighbours(v - t.First)
-	if fanout == All || len(row) <= fanout {
-		return row
+// referenceDraw returns the edges that v draws, by their positions in Indices: all in stored order,
+// or Floyd's choice in the order drawn.
+func referenceDraw(t *Topology, v graph.VertexID, fanout int, hop uint64) (drawn []int64) {
+	begin, end := t.Graph.Indptr[v-t.First], t.Graph.Indptr[v-t.First+1]
+	if fanout == All || end-begin <= int64(fanout) {
+		for e := begin; e < end; e++ {
+			drawn = append(drawn, e)
+		}
+		return drawn
 	}
 	s := vertexStream(hop, t.Original[v])
 	taken := make(map[uint64]bool)
-	var drawn []graph.VertexID
-	for j := uint64(len(row) - fanout); j < uint64(len(row)); j++ {
+	degree := uint64(end - begin)
+	for j := degree - uint64(fanout); j < degree; j++ {
 		pick := s.below(j + 1)
 		if taken[pick] {
 			pick = j
 		}
 		taken[pick] = true
-		drawn = append(drawn, row[pick])
+		drawn = append(drawn, begin+int64(pick))
 	}
 	return drawn
 }

@@ -45,6 +45,8 @@ const All = -1
 //	Original       [N]    original id of every vertex of the whole graph, in [0,2^31)
 //	Rows           [N+1]  row pointers of the whole graph, where Graph is a part of it and Degree
 //	                      is asked of any vertex; nil otherwise
+//	Weights               of the edges, as Graph.Indices; nil where they have none
+//	WeightSums     [N]    of each vertex's in-edges
 //
 // A rank that holds part of the rows may hand in a window of the whole graph's Indptr, so Indptr[0]
 // need not be 0. The arrays may be memory-mapped; a file that shrinks under its mapping ends in an
@@ -54,6 +56,8 @@ type Topology struct {
 	First    graph.VertexID
 	Original []int32
 	Rows     []int64
+
+	Weights, WeightSums []float32
 }
 
 // Degree returns the in-degree of a vertex whose row pointer is held.
@@ -86,6 +90,7 @@ func (m *Minibatch) Free() {
 	for l := range m.Blocks {
 		mem.Free(m.Blocks[l].Indptr)
 		mem.Free(m.Blocks[l].Indices)
+		mem.Free(m.Blocks[l].Weights)
 		mem.Free(m.Transposes[l].Indptr)
 		mem.Free(m.Transposes[l].Indices)
 		mem.Free(m.Transposes[l].Edges)
@@ -101,7 +106,7 @@ func (m *Minibatch) Bytes() int64 {
 	for l := range m.Blocks {
 		b, t := &m.Blocks[l], &m.Transposes[l]
 		n += int64(cap(b.Indptr)+cap(t.Indptr))*8 +
-			int64(cap(b.Indices)+cap(t.Indices)+cap(t.Edges))*4
+			int64(cap(b.Indices)+cap(b.Weights)+cap(t.Indices)+cap(t.Edges))*4
 	}
 	return n
 }

@@ -118,7 +118,11 @@ func checkFanouts(s Spec) error {
 // New makes the sampler of o.Spec over t, whose arrays must outlive it. It reports every fault of
 // both at once.
 func New(t *Topology, o Options) (Sampler, error) {
-	if err := errors.Join(t.check(), o.Spec.Check(), o.check()); err != nil {
+	var weights error
+	if o.Weights && t.Weights == nil {
+		weights = errors.New("the edges of the topology have no weights")
+	}
+	if err := errors.Join(t.check(), o.Spec.Check(), o.check(), weights); err != nil {
 		return nil, fmt.Errorf("sample: %w", err)
 	}
 	o.Fanouts, o.Eval.Fanouts = slices.Clone(o.Fanouts), slices.Clone(o.Eval.Fanouts)

@@ -43,7 +43,13 @@ func (s *Shards) windowed(name string) bool {
 }
 
 // topologyFiles are the files that CopyTopology copies.
-var topologyFiles = []string{"indptr.npy", "indices.npy", "original_id.npy"}
+func (m *Meta) topologyFiles() []string {
+	files := []string{"indptr.npy", "indices.npy", "original_id.npy"}
+	if m.Weighted {
+		files = append(files, dataset.WeightsFile, sumsFile)
+	}
+	return files
+}
 
 // Shards is an open PARTS directory. Its slices are views of mapped files: valid until Close, not
 // to be written. All methods but Close may be called concurrently.
@@ -115,6 +121,10 @@ func (s *Shards) mapFiles() error {
 		s.mapTopology(), mapInto(s, "original_id.npy", &s.topology.Original),
 		mapInto(s, "train.npy", &s.train.ids), mapInto(s, "valid.npy", &s.valid.ids),
 		mapInto(s, "test.npy", &s.test.ids),
+	}
+	if s.Weighted && s.options.Ranks == 0 { // without a window
+		errs = append(errs, mapInto(s, dataset.WeightsFile, &s.topology.Weights),
+			mapInto(s, sumsFile, &s.topology.WeightSums))
 	}
 	if s.Task == dataset.Multilabel {
 		errs = append(errs, mapRows(s, "labels.npy", &s.targets, s.first, s.last))

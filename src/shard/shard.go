@@ -63,7 +63,8 @@ type Meta struct {
 	Offsets     []int64             `json:"offsets"`
 	Vertices    int64               `json:"vertices"`
 	Edges       int64               `json:"edges"`
-	Task        string              `json:"task"` // as in dataset.Meta
+	Weighted    bool                `json:"weighted,omitempty"` // edges have weights
+	Task        string              `json:"task"`               // as in dataset.Meta
 	Classes     int                 `json:"classes"`
 	Features    int                 `json:"features"`
 	FeatureType string              `json:"feature_type"`
@@ -133,6 +134,9 @@ func (m *Meta) RankRange(rank, ranks int) (first, last int, err error) {
 	return rank * each, (rank + 1) * each, nil
 }
 
+// sumsFile holds the sum of the weights of each vertex's in-edges.
+const sumsFile = "weight_sums.npy"
+
 func featuresFile(part int) string { return fmt.Sprintf("part-%04d/features.npy", part) }
 
 // layout returns the element type and shape that each file must have.
@@ -148,6 +152,10 @@ func (m *Meta) layout() map[string]npy.Info {
 		"original_id.npy": ints(n),
 		"labels.npy":      ints(n), "train.npy": ints(sum.Train), "valid.npy": ints(sum.Valid),
 		"test.npy": ints(sum.Test),
+	}
+	if m.Weighted {
+		files[dataset.WeightsFile] = npy.Info{DType: "<f4", Shape: []int{int(m.Edges)}}
+		files[sumsFile] = npy.Info{DType: "<f4", Shape: []int{n}}
 	}
 	if m.Task == dataset.Multilabel {
 		files["labels.npy"] = npy.Info{DType: "|u1", Shape: []int{n, m.Classes}}

@@ -32,6 +32,13 @@ func makeDataset(t testing.TB, rng *rand.Rand, n int, meta dataset.Meta) *datase
 		t.Fatal(err)
 	}
 	errs := []error{w.Topology(g)}
+	if meta.Weighted {
+		weights := make([]float32, g.NumEdges())
+		for e := range weights {
+			weights[e] = rng.Float32()
+		}
+		errs = append(errs, w.EdgeWeights(weights))
+	}
 	rows, err := w.Features(n, meta.Features, meta.FeatureType)
 	if err != nil {
 		t.Fatal(err)
@@ -128,6 +135,8 @@ func TestPartsHoldTheDatasetUnderNewIDs(t *testing.T) {
 		{30, 1, dataset.Meta{Name: "one part", Task: dataset.Multiclass, Features: 1, Classes: 2}},
 		{20, 20, dataset.Meta{Name: "a part each", Task: dataset.Multiclass, Features: 2,
 			Classes: 2}},
+		{80, 3, dataset.Meta{Name: "weights", Task: dataset.Multiclass, Features: 2, Classes: 2,
+			Weighted: true}},
 		{50, 3, dataset.Meta{Name: "no features", Task: dataset.Multiclass, Classes: 2}},
 	} {
 		t.Run(c.meta.Name, func(t *testing.T) {
@@ -166,6 +175,16 @@ func compare(t *testing.T, s *Shards, ds *dataset.Dataset, l Layout, part []int3
 		}
 		if got := top.Graph.InNeighbours(id); !slices.Equal(got, want) {
 			t.Fatalf("vertex %d has in-neighbours %v, want %v", v, got, want)
+		}
+		if s.Weighted {
+			rows, at := ds.Graph.Indptr, top.Graph.Indptr
+			weights := ds.Weights[rows[v]:rows[v+1]]
+			if got := top.Weights[at[id]:at[id+1]]; !slices.Equal(got, weights) ||
+				top.WeightSums[id] != weightSum(weights) {
+				t.Fatalf("vertex %d has weights %v, which add up to %v", v, got, top.WeightSums[id])
+			}
+		} else if top.Weights != nil || top.WeightSums != nil {
+			t.Fatal("a graph without weights has some")
 		}
 		if s.Task == dataset.Multilabel {
 			c := s.Classes

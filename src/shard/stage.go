@@ -19,7 +19,7 @@ import (
 // stageRoot returns the directory that a file is copied to before it is mapped, or "".
 func (s *Shards) stageRoot(name string) string {
 	root := s.options.Stage
-	if s.options.CopyTopology && slices.Contains(topologyFiles, name) {
+	if s.options.CopyTopology && slices.Contains(s.topologyFiles(), name) {
 		root = s.options.SharedMemory
 	}
 	if root == "" {
@@ -163,8 +163,9 @@ func (s *Shards) UnlinkShared() error {
 		return nil
 	}
 	var errs []error
-	root := s.stageRoot(topologyFiles[0])
-	for _, name := range topologyFiles {
+	files := s.topologyFiles()
+	root := s.stageRoot(files[0])
+	for _, name := range files {
 		path := filepath.Join(root, name)
 		unlock, err := lock(path)
 		if errors.Is(err, fs.ErrNotExist) { // another process was faster

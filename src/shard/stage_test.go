@@ -2,12 +2,14 @@ package shard
 
 import (
 	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
+	"halognn/src/dataset"
 	"halognn/src/mem"
 )
 
@@ -59,14 +61,15 @@ func TestStagingRefusesAnAlteredSource(t *testing.T) {
 }
 
 func TestCopiedTopologyOutlivesItsName(t *testing.T) {
-	ds := small(t)
+	ds := makeDataset(t, rand.New(rand.NewPCG(3, 2)), 60, dataset.Meta{Name: "weights", Task: dataset.Multiclass,
+		Features: 2, Classes: 3, Weighted: true})
 	l, part := layout(t, ds, 4)
 	dir, shared := write(t, ds, 4), t.TempDir()
 	o := Options{CopyTopology: true, SharedMemory: shared}
 	a, b := open(t, dir, o), open(t, dir, o)
 	copies, _ := filepath.Glob(filepath.Join(shared, "*", "*.npy"))
-	if len(copies) != len(topologyFiles) {
-		t.Errorf("copied %v, want %v", copies, topologyFiles)
+	if files := a.topologyFiles(); len(copies) != len(files) || len(files) != 5 {
+		t.Errorf("copied %v, want %v", copies, files)
 	}
 	for _, s := range []*Shards{a, b} {
 		if err := s.UnlinkShared(); err != nil {

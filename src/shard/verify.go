@@ -66,6 +66,10 @@ func (s *Shards) verifyContent() error {
 	}
 	layout := s.topology.Graph.Validate()
 	check(fileOf(layout), layout)
+	if layout == nil {
+		check(dataset.WeightsFile, dataset.CheckWeights(s.topology.Weights))
+		check(sumsFile, s.checkSums())
+	}
 	original := checkPermutation(s.topology.Original)
 	check("original_id.npy", original)
 	check("labels.npy", s.checkLabels())
@@ -78,6 +82,19 @@ func (s *Shards) verifyContent() error {
 	check("valid.npy", s.checkSplit(&s.valid))
 	check("test.npy", s.checkSplit(&s.test))
 	return errors.Join(errs...)
+}
+
+// checkSums holds the sums of weights to the weights.
+func (s *Shards) checkSums() error {
+	t := &s.topology
+	for v, sum := range t.WeightSums {
+		want := weightSum(t.Weights[t.Graph.Indptr[v]:t.Graph.Indptr[v+1]])
+		if sum != want {
+			return fmt.Errorf("the weights of vertex %d add up to %v: %w: the file has %v", v, want,
+				ErrMismatch, sum)
+		}
+	}
+	return nil
 }
 
 func checkPermutation(ids []int32) error {

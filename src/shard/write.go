@@ -63,7 +63,7 @@ func (w *writer) write() error {
 	m := &w.ds.Meta
 	w.meta = Meta{
 		Format: Format, Parts: len(w.l.Offsets) - 1, Offsets: w.l.Offsets, Vertices: m.Vertices,
-		Edges: m.Edges, Task: m.Task, Classes: m.Classes,
+		Edges: m.Edges, Weighted: m.Weighted, Task: m.Task, Classes: m.Classes,
 		Features: m.Features, FeatureType: m.FeatureType, Origin: w.l.Origin, Report: w.l.Report,
 		Files: make(map[string]npy.Info),
 	}
@@ -76,6 +76,9 @@ func (w *writer) write() error {
 	tasks := []func() error{w.indptr, w.indices, w.labels, w.splits, func() error {
 		return put(w, "original_id.npy", w.original, len(w.original))
 	}}
+	if m.Weighted {
+		tasks = append(tasks, w.weights, w.sums)
+	}
 	for k := range w.meta.Parts {
 		tasks = append(tasks, func() error { return w.features(k) })
 	}
@@ -210,6 +213,41 @@ func (w *writer) indices() error {
 		}
 	}
 	return out.close()
+}
+
+// weights writes those of the edges, which follow their rows.
+func (w *writer) weights() error {
+	out, err := newStream[float32](w, dataset.WeightsFile, int(w.meta.Edges))
+	if err != nil {
+		return err
+	}
+	for _, v := range w.original {
+		for _, x := range w.ds.Weights[w.ds.Graph.Indptr[v]:w.ds.Graph.Indptr[v+1]] {
+			out.add(x)
+		}
+	}
+	return out.close()
+}
+
+// sums writes the sum of each vertex's weights, as weightSum has it.
+func (w *writer) sums() error {
+	out, err := newStream[float32](w, sumsFile, int(w.meta.Vertices))
+	if err != nil {
+		return err
+	}
+	for _, v := range w.original {
+		out.add(weightSum(w.ds.Weights[w.ds.Graph.Indptr[v]:w.ds.Graph.Indptr[v+1]]))
+	}
+	return out.close()
+}
+
+// weightSum adds in float64, in the order of the edges.
+func weightSum(weights []float32) float32 {
+	sum := 0.0
+	for _, x := range weights {
+		sum += float64(x)
+	}
+	return float32(sum)
 }
 
 func (w *writer) labels() error {

@@ -152,6 +152,7 @@ func (w *blocksWriter) write() error {
 	if w.drawer, err = parallel.NewDrawer(parallel.DrawerOptions{
 		Topology: w.Shards.Topology(), Samplers: 1, Sampling: sample.Options{
 			Spec: j.Sample, Workers: max(1, w.Workers), MaxSeeds: j.Streams.MaxPiece(), ForwardOnly: true,
+			Weights: j.Model.EdgeWeights,
 		},
 		Labels: w.Shards.Labels(), Targets: w.Shards.Targets(), Classes: j.Model.Out,
 	}); err != nil {
@@ -218,6 +219,12 @@ func (w *blocksWriter) minibatch(epoch, step, stream int) error {
 			return err
 		}
 		if err := writeArray(dir, fmt.Sprintf("indices-%d", l), b.Indices, len(b.Indices)); err != nil {
+			return err
+		}
+		if !j.Model.EdgeWeights {
+			continue
+		}
+		if err := writeArray(dir, fmt.Sprintf("weights-%d", l), b.Weights, len(b.Weights)); err != nil {
 			return err
 		}
 	}

@@ -23,26 +23,61 @@ var chunkBytes = job.ChunkBytes
 // l+1 of any, so that nothing is computed twice. It returns [own vertices, classes] in host memory outside the heap; the
 // caller frees it. Collective.
 //
-// Memory: two layers' rows of the own vertices, and what depth+1 chunks read. Source: layer-wise inference as in
-// GraphSAGE's and DGL's full-neighbour evaluation.
+// Memory: two layers' rows of the own vertices (all layers', with jumping knowledge), and what depth+1 chunks read. Source:
+// layer-wise inference as in GraphSAGE's and DGL's full-neighbour evaluation.
 func (s *session) inferAll(ctx context.Context) ([]float32, error) {
 	tables, cols, dtype := s.store.Tables, s.Shards.Meta.Features, s.Shards.Meta.Type()
-	var rows []float32
+	var kept [][]float32 // of the layers that are still read
+	defer func() {
+		for _, rows := range kept {
+			mem.Free(rows)
+		}
+	}()
 	for l := range s.o.Model.Layers {
 		var next []float32
 		err := s.during(fmt.Sprintf("layer %d", l), func() (err error) {
 			next, err = s.inferLayer(ctx, l, tables, cols, dtype)
 			return err
 		})
-		mem.Free(rows)
 		if err != nil {
 			return nil, err
 		}
+		if len(kept) > 0 && !s.o.Model.Jumps() {
+			mem.Free(kept[0])
+			kept = kept[1:]
+		}
+		kept = append(kept, next)
 		_, cols = s.o.Model.Widths(l)
-		rows, dtype = next, compute.Float32
-		tables = s.ownTables(rows, cols)
+		dtype, tables = compute.Float32, s.ownTables(next, cols)
 	}
+	if s.o.Model.Jumps() {
+		return s.inferOutput(kept)
+	}
+	rows := kept[0]
+	kept = nil
 	return rows, nil
+}
+
+// inferOutput makes the logits of the own vertices from their rows of all layers, chunk by chunk.
+func (s *session) inferOutput(layers [][]float32) ([]float32, error) {
+	hidden, classes := s.o.Model.Hidden, s.o.Model.Out
+	rows := len(layers[0]) / hidden
+	out := mem.Make[float32](rows * classes)
+	chunk := s.o.Model.OutputRows(chunkBytes)
+	part := make([][]float32, len(layers))
+	for lo := 0; lo < rows; lo += chunk {
+		hi := min(lo+chunk, rows)
+		for l := range layers {
+			part[l] = layers[l][lo*hidden : hi*hidden]
+		}
+		y, err := s.model.OutputOf(part, hi-lo)
+		if err != nil {
+			mem.Free(out)
+			return nil, err
+		}
+		s.Device.Download(out[lo*classes:hi*classes], y.Data)
+	}
+	return out, nil
 }
 
 // ownTables cuts the rows [own, cols] into the tables of the own parts; all others are fetched.

@@ -4,13 +4,19 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"unsafe"
 
+	"halognn/src/compute"
+	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/nn"
+	"halognn/src/parallel"
+	"halognn/src/sample"
 	"halognn/src/shard"
+	"halognn/src/shard/shardtest"
 )
 
 // forward is what inference approximates by chunks and ranks: all layers over the whole graph, by the book, in float64.
@@ -47,6 +53,7 @@ func forward(t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor) []
 		return v
 	}
 	h := features(t, s)
+	layers := make([][][]float64, len(h)) // of every vertex, its rows of all layers
 	for l := range c.Layers {
 		next := make([][]float64, len(h))
 		for v := range h {
@@ -55,9 +62,9 @@ func forward(t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor) []
 			case "mlp":
 				next[v] = add(linear(fmt.Sprintf("lins.%d.weight", l), h[v]), vector(fmt.Sprintf("lins.%d.bias", l)))
 			case "gcn":
-				next[v] = add(linear(name+"lin.weight", gcnSum(s, h, v, c.GCNNorm == nn.GCNBoth)), vector(name+"bias"))
+				next[v] = add(linear(name+"lin.weight", gcnSum(s, c, h, v)), vector(name+"bias"))
 			case "gin":
-				sum := weighted(s, h, v, func(u int) float64 {
+				sum := weighted(s, c, h, v, func(u int) float64 {
 					if u == v {
 						return 1 + vector(name + "eps")[0]
 					}
@@ -73,15 +80,27 @@ func forward(t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor) []
 				for _, u := range s.Topology().Graph.InNeighbours(graph.VertexID(v)) {
 					z[int(u)] = linear(name+"lin.weight", h[u])
 				}
-				y := attend(s, z, v, c, vector(name+"att_src"), vector(name+"att_dst"), l == c.Layers-1)
+				y := attend(s, z, v, c, vector(name+"att_src"), vector(name+"att_dst"), l == c.Layers-1 && !c.Jumps())
 				next[v] = add(y, vector(name+"bias"))
 			default:
-				y := add(linear(name+"lin_l.weight", mean(s, h, v)), vector(name+"lin_l.bias"))
+				rows := mean(s, c, h, v)
+				if c.Aggregation == nn.AggregateMax {
+					rows = most(s, h, v)
+				}
+				y := add(linear(name+"lin_l.weight", rows), vector(name+"lin_l.bias"))
 				next[v] = add(y, linear(name+"lin_r.weight", h[v]))
 			}
-			if l < c.Layers-1 {
+			if l < c.Layers-1 || c.Jumps() {
 				if c.Norm == "layer" {
 					normalise(next[v], vector(fmt.Sprintf("norms.%d.weight", l)), vector(fmt.Sprintf("norms.%d.bias", l)))
+				}
+				if c.Norm == "batch" {
+					name := fmt.Sprintf("norms.%d.module.", l)
+					gain, shift := vector(name+"weight"), vector(name+"bias")
+					running, variance := vector(name+"running_mean"), vector(name+"running_var")
+					for j, x := range next[v] {
+						next[v][j] = (x-running[j])/math.Sqrt(variance[j]+1e-5)*gain[j] + shift[j]
+					}
 				}
 				if c.Residual && l > 0 {
 					add(next[v], h[v])
@@ -94,6 +113,23 @@ func forward(t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor) []
 			}
 		}
 		h = next
+		for v := range h {
+			layers[v] = append(layers[v], h[v])
+		}
+	}
+	for v := range h {
+		switch c.Jumping {
+		case nn.JumpCat:
+			h[v] = add(linear("lin.weight", slices.Concat(layers[v]...)), vector("lin.bias"))
+		case nn.JumpMax:
+			most := slices.Clone(layers[v][0])
+			for _, row := range layers[v] {
+				for j := range row {
+					most[j] = max(most[j], row[j])
+				}
+			}
+			h[v] = add(linear("lin.weight", most), vector("lin.bias"))
+		}
 	}
 	return h
 }
@@ -122,37 +158,67 @@ func features(t *testing.T, s *shard.Shards) [][]float64 {
 	return rows
 }
 
-func mean(s *shard.Shards, h [][]float64, v int) []float64 {
-	sum := make([]float64, len(h[v]))
-	neighbours := s.Topology().Graph.InNeighbours(graph.VertexID(v))
-	for _, u := range neighbours {
-		for j, x := range h[u] {
-			sum[j] += x / float64(len(neighbours))
-		}
+// weightOf returns the weight of the i-th in-edge of v, 1 where edges have none, and the sum of all.
+func weightOf(s *shard.Shards, c nn.Config, v, i int) (weight, sum float64) {
+	t := s.Topology()
+	lo, hi := t.Graph.Indptr[v], t.Graph.Indptr[v+1]
+	if !c.EdgeWeights {
+		return 1, float64(hi - lo)
 	}
-	return sum
+	for _, w := range t.Weights[lo:hi] {
+		sum += float64(w)
+	}
+	if i >= 0 {
+		weight = float64(t.Weights[lo+int64(i)])
+	}
+	return weight, sum
 }
 
-// weighted sums the rows of a vertex and its neighbours.
-func weighted(s *shard.Shards, h [][]float64, v int, weight func(u int) float64) []float64 {
+func mean(s *shard.Shards, c nn.Config, h [][]float64, v int) []float64 {
+	total := make([]float64, len(h[v]))
+	for i, u := range s.Topology().Graph.InNeighbours(graph.VertexID(v)) {
+		w, sum := weightOf(s, c, v, i)
+		for j, x := range h[u] {
+			total[j] += x * w / sum
+		}
+	}
+	return total
+}
+
+func most(s *shard.Shards, h [][]float64, v int) []float64 {
+	most := make([]float64, len(h[v]))
+	for n, u := range s.Topology().Graph.InNeighbours(graph.VertexID(v)) {
+		for j, x := range h[u] {
+			if n == 0 || x > most[j] {
+				most[j] = x
+			}
+		}
+	}
+	return most
+}
+
+// weighted sums the rows of a vertex and its neighbours, the latter by the weights of their edges too.
+func weighted(s *shard.Shards, c nn.Config, h [][]float64, v int, weight func(u int) float64) []float64 {
 	sum := make([]float64, len(h[v]))
 	for j, x := range h[v] {
 		sum[j] = weight(v) * x
 	}
-	for _, u := range s.Topology().Graph.InNeighbours(graph.VertexID(v)) {
+	for i, u := range s.Topology().Graph.InNeighbours(graph.VertexID(v)) {
+		w, _ := weightOf(s, c, v, i)
 		for j, x := range h[u] {
-			sum[j] += weight(int(u)) * x
+			sum[j] += weight(int(u)) * w * x
 		}
 	}
 	return sum
 }
 
-func gcnSum(s *shard.Shards, h [][]float64, v int, both bool) []float64 {
+func gcnSum(s *shard.Shards, c nn.Config, h [][]float64, v int) []float64 {
 	degree := func(u int) float64 {
-		return 1 + float64(len(s.Topology().Graph.InNeighbours(graph.VertexID(u))))
+		_, sum := weightOf(s, c, u, -1)
+		return 1 + sum
 	}
-	return weighted(s, h, v, func(u int) float64 {
-		if both {
+	return weighted(s, c, h, v, func(u int) float64 {
+		if c.GCNNorm == nn.GCNBoth {
 			return 1 / math.Sqrt(degree(u)*degree(v))
 		}
 		return 1 / degree(v)
@@ -216,16 +282,23 @@ func normalise(x, gamma, beta []float64) {
 // of some ten terms each leave float32 within a few hundred roundings of 6e-8.
 func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 	defer func(bytes int) { chunkBytes = bytes }(chunkBytes)
-	shards := generated(t)
+	plain, weighted := generated(t), shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4,
+		Seed: 1, EdgeWeights: true}, shardtest.Options{Parts: 6})
 	for _, c := range []struct {
 		name  string
 		model nn.Config
 		bytes int // of a chunk's rows
 	}{
+		{"batch norm", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "batch", Residual: true}, 2000},
+		{"weighted means", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "layer", EdgeWeights: true}, 2000},
+		{"weighted gcn", nn.Config{Kind: "gcn", Layers: 3, Hidden: 5, Norm: "none", EdgeWeights: true}, 2000},
+		{"weighted gcn by both ends", nn.Config{Kind: "gcn", Layers: 2, Hidden: 5, Norm: "none", EdgeWeights: true, GCNNorm: nn.GCNBoth}, 1},
+		{"weighted gin", nn.Config{Kind: "gin", Layers: 2, Hidden: 5, Norm: "layer", EdgeWeights: true}, 2000},
 		{"in one chunk", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "none"}, 32 << 20},
 		{"in many chunks", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "none"}, 2000},
 		{"vertex by vertex", nn.Config{Kind: "sage", Layers: 2, Hidden: 5, Norm: "none"}, 1},
 		{"normalised", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "layer"}, 2000},
+		{"maxima", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "layer", Aggregation: nn.AggregateMax}, 2000},
 		{"gcn", nn.Config{Kind: "gcn", Layers: 3, Hidden: 5, Norm: "none"}, 2000},
 		{"gcn by both ends", nn.Config{Kind: "gcn", Layers: 2, Hidden: 5, Norm: "layer", GCNNorm: nn.GCNBoth}, 2000},
 		{"gin", nn.Config{Kind: "gin", Layers: 2, Hidden: 5, Norm: "layer"}, 2000},
@@ -234,8 +307,16 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 		{"gcn, residual", nn.Config{Kind: "gcn", Layers: 3, Hidden: 5, Norm: "layer", Residual: true}, 2000},
 		{"gat, means", nn.Config{Kind: "gat", Layers: 2, Hidden: 5, Norm: "none", Heads: 3, HeadMerge: nn.HeadsMean, Slope: 0.2}, 1},
 		{"mlp", nn.Config{Kind: "mlp", Layers: 3, Hidden: 5, Norm: "layer"}, 2000},
+		{"jumping", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "layer", Jumping: nn.JumpCat}, 2000},
+		{"jumping by maxima, vertex by vertex", nn.Config{Kind: "gat", Layers: 2, Hidden: 6, Norm: "none", Heads: 2, Slope: 0.2,
+			Jumping: nn.JumpMax}, 1},
+		{"jumping, one layer", nn.Config{Kind: "gcn", Layers: 1, Hidden: 5, Norm: "none", Jumping: nn.JumpCat}, 2000},
 	} {
 		chunkBytes = c.bytes
+		shards := plain
+		if c.model.EdgeWeights {
+			shards = weighted
+		}
 		var want [][]float64
 		for _, ranks := range []int{1, 2, 6} {
 			o := sageOptions()
@@ -270,6 +351,46 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %v", c.name, err)
 			}
+		}
+	}
+}
+
+// With fanouts that take all neighbours, minibatches come to the logits of layer-wise inference: with
+// weights of edges too.
+func TestSampledAndFullInferenceAgree(t *testing.T) {
+	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4, Seed: 1, EdgeWeights: true},
+		shardtest.Options{Parts: 2})
+	for _, model := range []nn.Config{
+		{Kind: "sage", EdgeWeights: true}, {Kind: "sage", Aggregation: nn.AggregateMax}, {Kind: "gin", EdgeWeights: true},
+		{Kind: "gcn", EdgeWeights: true}, {Kind: "gcn", EdgeWeights: true, GCNNorm: nn.GCNBoth},
+		{Kind: "sage", EdgeWeights: true, Jumping: nn.JumpCat}, {Kind: "gcn", Jumping: nn.JumpMax},
+	} {
+		o := sageOptions()
+		o.Model = model
+		o.Model.Layers, o.Model.Hidden, o.Model.Norm = 2, 5, "layer"
+		o.Sample = sample.Neighbours(3, 2)
+		o.Eval = sample.Neighbours(sample.All, sample.All)
+		err := onRanks(shards, 2, o, func(ctx context.Context, s *session) error {
+			full, err := s.inferAll(ctx)
+			if err != nil {
+				return err
+			}
+			defer mem.Free(full)
+			first, classes := shards.Offsets[s.first], shards.Classes
+			return s.sampled(ctx, 1, shards.Valid, func(m *parallel.Minibatch, logits compute.Matrix) error {
+				for i, v := range m.Seeds {
+					for c, got := range logits.Row(i) {
+						want := full[(int64(v)-first)*int64(classes)+int64(c)]
+						if math.Abs(float64(got-want)) > 1e-5*max(1, math.Abs(float64(want))) {
+							return fmt.Errorf("logit %d of vertex %d is %v, want %v", c, v, got, want)
+						}
+					}
+				}
+				return nil
+			})
+		})
+		if err != nil {
+			t.Errorf("%+v: %v", model, err)
 		}
 	}
 }

@@ -13,10 +13,12 @@ import (
 	"halognn/src/compute/computetest"
 	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
+	"halognn/src/dataset"
 	"halognn/src/nn"
 	"halognn/src/policy"
 	"halognn/src/residence"
 	"halognn/src/shard"
+	"halognn/src/shard/shardtest"
 	"halognn/src/trace"
 )
 
@@ -51,7 +53,8 @@ func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows re
 // Training on a device with memory of its own comes to what it comes to on the host, and to the same bits wherever feature rows lie.
 func TestOffboardTrainsAlike(t *testing.T) {
 	library := cudaLibrary(t)
-	shards := generated(t)
+	plain, weighted := generated(t), shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4,
+		Seed: 1, EdgeWeights: true}, shardtest.Options{Parts: 6})
 	devices, err := cuda.Devices()
 	if err != nil {
 		t.Fatal(err)
@@ -73,6 +76,13 @@ func TestOffboardTrainsAlike(t *testing.T) {
 			o.Cache = policy.Settings{Policy: policy.Prefetch, HaloFraction: 0.3, Gamma: 0.9, Delta: 2, Initial: "degree"}
 		}},
 		{"mlp", 2, func(o *Options) { o.Model.Kind = "mlp" }},
+		{"maxima", 2, func(o *Options) { o.Model.Aggregation = nn.AggregateMax }},
+		{"jumping, full evaluation", 2, func(o *Options) { o.Model.Jumping, o.EvalFull = nn.JumpMax, true }},
+		{"batch norm, full evaluation, several minibatches a step", 2, func(o *Options) {
+			o.Model.Norm, o.EvalFull, o.StreamPerPart = nn.NormBatch, true, true
+		}},
+		{"weights", 2, func(o *Options) { o.Model.EdgeWeights = true }},
+		{"gcn with weights", 2, func(o *Options) { o.Model.Kind, o.Model.GCNNorm, o.Model.EdgeWeights = "gcn", nn.GCNBoth, true }},
 		{"gcn", 2, func(o *Options) { o.Model.Kind = "gcn" }},
 		{"gcn by both ends, full evaluation", 2, func(o *Options) {
 			o.Model.Kind, o.Model.GCNNorm, o.EvalFull = "gcn", nn.GCNBoth, true
@@ -92,6 +102,10 @@ func TestOffboardTrainsAlike(t *testing.T) {
 			}
 			o := sageOptions()
 			c.set(&o)
+			shards := plain
+			if o.Model.EdgeWeights {
+				shards = weighted
+			}
 			want := trainedOn(t, shards, c.ranks, o, residence.GPURows{}, "", host)
 			first := trainedOn(t, shards, c.ranks, o, residence.GPURows{Set: true}, residence.ReadsCopy, gpu)
 			if d := math.Abs(first.TrainLoss - want.TrainLoss); !(d <= 1e-5*want.TrainLoss) {

@@ -16,9 +16,12 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/compute/ref"
+	"halognn/src/dataset"
+	"halognn/src/nn"
 	"halognn/src/policy"
 	"halognn/src/rundir"
 	"halognn/src/shard"
+	"halognn/src/shard/shardtest"
 	"halognn/src/trace"
 )
 
@@ -179,6 +182,29 @@ func TestResumeChangesNoBit(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// So does a run of each kind of state that a model has: running statistics, a linear map of all layers,
+// weights of edges.
+func TestResumeOfModelsChangesNoBit(t *testing.T) {
+	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4, Seed: 1, EdgeWeights: true},
+		shardtest.Options{Parts: 4})
+	for _, model := range []nn.Config{
+		{Kind: "sage", Norm: nn.NormBatch, EdgeWeights: true}, {Kind: "gcn", Norm: nn.NormBatch, Jumping: nn.JumpCat},
+		{Kind: "sage", Norm: nn.NormLayer, Aggregation: nn.AggregateMax, Jumping: nn.JumpMax},
+	} {
+		t.Run(fmt.Sprintf("%s %s %s %s", model.Kind, model.Norm, model.Aggregation, model.Jumping), func(t *testing.T) {
+			o := resumable()
+			o.Model = model
+			o.Model.Layers, o.Model.Hidden, o.Model.Dropout = 3, 5, 0.3
+			o.StreamPerPart = true
+			whole := journey{shards: shards, ranks: 2, dir: t.TempDir()}
+			want := whole.finished(t, o)
+			j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
+			j.stopped(t, o, 5)
+			sameRun(t, j.finished(t, o), want)
+		})
 	}
 }
 

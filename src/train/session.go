@@ -117,7 +117,7 @@ func newJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
 	if s.Features == 0 {
 		return nil, fmt.Errorf("%s: the graph has no features; a model needs at least one per vertex", s.Dir)
 	}
-	spec.Model.In, spec.Model.Out, spec.Model.Task = s.Features, s.Classes, s.Task
+	spec.Fit(s)
 	if err := spec.Model.Check(); err != nil {
 		return nil, err
 	}

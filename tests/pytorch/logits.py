@@ -27,24 +27,33 @@ def load(path):
     return tensors, meta
 
 
-class SAGEConv(torch.nn.Module):
-    """mean over the in-neighbours through lin_l, the vertex itself through lin_r."""
+def total(values, target, vertices):
+    """The sum of the values of each vertex's edges."""
+    return torch.zeros(vertices, dtype=values.dtype).index_add_(0, target, values)
 
-    def __init__(self, cols, out):
+
+class SAGEConv(torch.nn.Module):
+    """mean (by the weights of edges) or maximum over the in-neighbours through lin_l, the vertex itself through lin_r."""
+
+    def __init__(self, cols, out, aggr):
         super().__init__()
+        self.aggr = aggr
         self.lin_l = torch.nn.Linear(cols, out)
         self.lin_r = torch.nn.Linear(cols, out, bias=False)
 
-    def forward(self, x, source, target):
-        degree = torch.zeros(len(x), dtype=x.dtype).index_add_(0, target, torch.ones(len(target), dtype=x.dtype))
-        mean = torch.zeros_like(x).index_add_(0, target, x[source]) / degree.clamp(min=1)[:, None]
-        return self.lin_l(mean) + self.lin_r(x)
+    def forward(self, x, source, target, weight):
+        if self.aggr == "max":
+            rows = torch.zeros_like(x).index_reduce_(0, target, x[source], "amax", include_self=False)
+        else:
+            weight = weight / total(weight, target, len(x))[target]
+            rows = torch.zeros_like(x).index_add_(0, target, x[source] * weight[:, None])
+        return self.lin_l(rows) + self.lin_r(x)
 
 
-def with_self(x, source, target):
-    """Adds an edge from each vertex to itself."""
+def with_self(x, source, target, weight):
+    """Adds an edge of weight 1 from each vertex to itself."""
     own = torch.arange(len(x))
-    return torch.cat([source, own]), torch.cat([target, own])
+    return torch.cat([source, own]), torch.cat([target, own]), torch.cat([weight, torch.ones(len(x), dtype=weight.dtype)])
 
 
 class GCNConv(torch.nn.Module):
@@ -56,10 +65,10 @@ class GCNConv(torch.nn.Module):
         self.bias = torch.nn.Parameter(torch.zeros(out))
         self.norm = norm
 
-    def forward(self, x, source, target):
-        source, target = with_self(x, source, target)
-        degree = torch.zeros(len(x), dtype=x.dtype).index_add_(0, target, torch.ones(len(target), dtype=x.dtype))
-        weight = 1 / degree[target] if self.norm == "right" else (degree[source] * degree[target]) ** -0.5
+    def forward(self, x, source, target, weight):
+        source, target, weight = with_self(x, source, target, weight)
+        degree = total(weight, target, len(x))
+        weight = weight * (1 / degree[target] if self.norm == "right" else (degree[source] * degree[target]) ** -0.5)
         return self.lin(torch.zeros_like(x).index_add_(0, target, x[source] * weight[:, None])) + self.bias
 
 
@@ -71,8 +80,8 @@ class GINConv(torch.nn.Module):
         self.nn = torch.nn.Sequential(torch.nn.Linear(cols, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, out))
         self.eps = torch.nn.Parameter(torch.zeros(1))
 
-    def forward(self, x, source, target):
-        return self.nn(((1 + self.eps) * x).index_add(0, target, x[source]))
+    def forward(self, x, source, target, weight):
+        return self.nn(((1 + self.eps) * x).index_add(0, target, x[source] * weight[:, None]))
 
 
 class GATConv(torch.nn.Module):
@@ -86,45 +95,69 @@ class GATConv(torch.nn.Module):
         self.bias = torch.nn.Parameter(torch.zeros(heads * out if concat else out))
         self.heads, self.out, self.concat, self.slope = heads, out, concat, slope
 
-    def forward(self, x, source, target):
-        source, target = with_self(x, source, target)
+    def forward(self, x, source, target, weight):
+        source, target, _ = with_self(x, source, target, weight)
         z = self.lin(x).view(-1, self.heads, self.out)
         score = (z * self.att_src).sum(-1)[source] + (z * self.att_dst).sum(-1)[target]
         e = torch.exp(torch.nn.functional.leaky_relu(score, self.slope))
-        total = torch.zeros(len(x), self.heads, dtype=x.dtype).index_add_(0, target, e)
-        y = torch.zeros_like(z).index_add_(0, target, z[source] * (e / total[target])[:, :, None])
+        sums = torch.zeros(len(x), self.heads, dtype=x.dtype).index_add_(0, target, e)
+        y = torch.zeros_like(z).index_add_(0, target, z[source] * (e / sums[target])[:, :, None])
         return (y.flatten(1) if self.concat else y.mean(1)) + self.bias
+
+
+class BatchNorm(torch.nn.Module):
+    """PyTorch Geometric's, which holds PyTorch's as module."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.module = torch.nn.BatchNorm1d(width)
+
+    def forward(self, x):
+        return self.module(x)
 
 
 class Model(torch.nn.Module):
     def __init__(self, meta):
         super().__init__()
         hidden, layers = int(meta["hidden"]), int(meta["layers"])
-        width = [int(meta["in"])] + [hidden] * (layers - 1) + [int(meta["out"])]
+        self.jumping = meta["jumping"]
+        width = [int(meta["in"])] + [hidden] * (layers - 1) + [int(meta["out"]) if self.jumping == "none" else hidden]
+        if self.jumping != "none":
+            self.lin = torch.nn.Linear(hidden * (layers if self.jumping == "cat" else 1), int(meta["out"]))
 
         def conv(cols, out, last):
             if meta["kind"] == "sage":
-                return SAGEConv(cols, out)
+                return SAGEConv(cols, out, meta["aggregation"])
             if meta["kind"] == "gcn":
                 return GCNConv(cols, out, meta["gcn_norm"])
             if meta["kind"] == "gin":
-                return GINConv(cols, hidden if layers > 1 else out, out)
-            concat, heads = meta["head_merge"] == "concat" and not last, int(meta["heads"])
+                return GINConv(cols, hidden if layers > 1 or self.jumping != "none" else out, out)
+            concat = meta["head_merge"] == "concat" and not (last and self.jumping == "none")
+            heads = int(meta["heads"])
             return GATConv(cols, out // heads if concat else out, heads, concat, float(meta["slope"]))
 
         self.convs = torch.nn.ModuleList(conv(a, b, i + 2 == len(width)) for i, (a, b) in enumerate(zip(width, width[1:])))
+        hidden_widths = width[1 : -1 if self.jumping == "none" else None]
         if meta["norm"] == "layer":
-            self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(w) for w in width[1:-1])
+            self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(w) for w in hidden_widths)
+        elif meta["norm"] == "batch":
+            self.norms = torch.nn.ModuleList(BatchNorm(w) for w in hidden_widths)
         self.norm = meta["norm"]
         self.residual = meta["residual"] == "true"
         self.activation = {"relu": torch.relu, "elu": torch.nn.functional.elu}[meta["activation"]]
 
-    def forward(self, x, source, target):
+    def forward(self, x, source, target, weight):
+        rows = []
         for i, conv in enumerate(self.convs):
-            own, x = x, conv(x, source, target)
-            if i + 1 < len(self.convs):
-                x = self.norms[i](x) if self.norm == "layer" else x
+            own, x = x, conv(x, source, target, weight)
+            if i + 1 < len(self.convs) or self.jumping != "none":
+                x = self.norms[i](x) if self.norm != "none" else x
                 x = self.activation(x + own if self.residual and i > 0 else x)
+            rows.append(x)
+        if self.jumping == "cat":
+            x = self.lin(torch.cat(rows, dim=1))
+        elif self.jumping == "max":
+            x = self.lin(torch.stack(rows).amax(dim=0))
         return x
 
 
@@ -138,8 +171,11 @@ def main():
     target = torch.from_numpy(np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)))
     source = torch.from_numpy(indices.astype(np.int64))
     x = torch.from_numpy(np.load(f"{data}/features.npy").astype(np.float32))
+    weight = torch.ones(len(source), dtype=torch.float64)
+    if meta["edge_weights"] == "true":
+        weight = torch.from_numpy(np.load(f"{data}/edge_weights.npy").astype(np.float64))
     with torch.no_grad():
-        ours, theirs = np.load(path), model.double()(x.double(), source, target).numpy()
+        ours, theirs = np.load(path), model.double()(x.double(), source, target, weight).numpy()
     assert ours.shape == theirs.shape and ours.dtype == np.float32, (ours.shape, theirs.shape, ours.dtype)
     worst = np.max(np.abs(ours - theirs) / np.maximum(1, np.abs(theirs)))
     print(f"torch {torch.__version__}: {ours.shape[0]} x {ours.shape[1]} logits, largest difference {worst:.2e}")

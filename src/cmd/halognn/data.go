@@ -133,6 +133,7 @@ func generateCommand(p *process) *cobra.Command {
 	f.StringVar(&o.Split, "split", "",
 		"train/valid/test in percent (default 60/20/20, or the preset's)")
 	f.StringVar(&o.FeatureType, "feature-type", dataset.Float32, "float32 or float16")
+	f.BoolVar(&o.EdgeWeights, "edge-weights", false, "weights of edges, uniform in [0,1)")
 	f.Uint64Var(&o.Seed, "seed", 0, "random seed: equal seeds give equal graphs")
 	return c
 }
@@ -216,6 +217,8 @@ func importCommand(p *process) *cobra.Command {
 		"csv: column of the edge table with the source vertex (default: source, src, from, ...)")
 	f.StringVar(&o.Table.Target, "target", "",
 		"csv: column of the edge table with the target vertex (default: target, dst, to, ...)")
+	f.StringVar(&o.Table.Weight, "weight", "",
+		"csv: column of the edge table with the weight of the edge (default: edge_weight, weight, ...)")
 	f.StringVar(&o.Table.ID, "id", "",
 		"csv: column of the node table with the vertex id (default: id, node, ..., else the first)")
 	f.StringSliceVar(&o.Table.Labels, "label", nil, "csv: column with the class, several columns "+

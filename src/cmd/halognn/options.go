@@ -26,8 +26,8 @@ func trainOptions(c *config.Config) train.Options {
 				Kind: c.Model.Kind, Layers: c.Model.Layers, Hidden: c.Model.Hidden,
 				Dropout: float32(c.Model.Dropout), Norm: c.Model.Norm,
 				Activation: c.Model.Activation, Residual: c.Model.Residual,
-				GCNNorm: c.Model.GCNNorm, Heads: c.Model.Heads,
-				HeadMerge: c.Model.HeadMerge, Slope: float32(c.Model.Slope),
+				EdgeWeights: c.Model.EdgeWeights, Jumping: c.Model.Jumping, Aggregation: c.Model.Aggregation, GCNNorm: c.Model.GCNNorm,
+				Heads: c.Model.Heads, HeadMerge: c.Model.HeadMerge, Slope: float32(c.Model.Slope),
 			},
 			Optimizer: optimizer,
 			Schedule: nn.Schedule{

@@ -47,6 +47,7 @@ func TestWordsOfTheConfig(t *testing.T) {
 		c.Model.Kind = kind
 		model := trainOptions(c).Model
 		model.In, model.Out, model.Task = 8, 3, "multiclass"
+		model.EdgeWeights = false // of a graph without weights
 		if err := model.Check(); err != nil {
 			t.Errorf("model.kind %s: %v", kind, err)
 		}

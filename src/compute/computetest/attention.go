@@ -54,6 +54,10 @@ var attentionTests = family{
 			{"a position beyond the edges", func() {
 				b.dev.EdgeSumBackward(b.zeros(3, 4), b.zeros(3, 2), far, b.zeros(3, 2), b.zeros(3, 4), b.zeros(2, 4))
 			}},
+			{"the largest of part of a head", func() { b.dev.HeadMax(b.zeros(2, 3), b.zeros(2, 4)) }},
+			{"the largest of another matrix", func() {
+				b.dev.HeadMaxBackward(b.zeros(2, 4), b.zeros(2, 2), b.zeros(3, 4))
+			}},
 			{"a mean of part of a head", func() { b.dev.HeadMean(b.zeros(2, 3), b.zeros(2, 4)) }},
 		}
 	},
@@ -87,6 +91,8 @@ var attentionTests = family{
 			{"EdgeSumBackward", func() { l.dev.EdgeSumBackward(dz, dalpha, l.Transposed, alpha, z, y) },
 				transposed + 4*(edges+edges*l.In+2*numbers+2*wide), 0},
 			{"HeadMean", func() { l.dev.HeadMean(mean, y) }, 4 * (rows + rows/heads), 0},
+			{"HeadMax", func() { l.dev.HeadMax(mean, y) }, 4 * (rows + rows/heads), 0},
+			{"HeadMaxBackward", func() { l.dev.HeadMaxBackward(y, mean, y) }, 4 * (2*rows + rows/heads), 0},
 			{"HeadMeanBackward", func() { l.dev.HeadMeanBackward(y, mean) }, 4 * (rows + rows/heads), 0},
 		}
 	},
@@ -207,6 +213,25 @@ func heads(b *bench, rows, heads, width int) []result {
 	b.dev.HeadDotBackward(mdz, da, mds, mz, ma)
 	b.dev.HeadMean(mean, mz)
 	b.dev.HeadMeanBackward(dx, b.matrix(rows, width, dm))
+	coarse := make([]float32, len(z)) // of which many are equal, and some no numbers
+	for i, v := range z {
+		if coarse[i] = float32(math.Round(float64(v))); i%89 == 88 {
+			coarse[i] = float32(math.NaN())
+		}
+	}
+	most := compute.Matrix{Rows: rows, Cols: width, Data: b.dirty(rows * width)}
+	dmost := b.matrix(rows, cols, coarse)
+	b.dev.HeadMax(most, dmost)
+	b.dev.HeadMaxBackward(dmost, b.matrix(rows, width, dm), dmost)
+	largest := func(r, j int) int { // the first head of the largest number, or of a NaN
+		at := r*cols + j
+		for i := at; i < (r+1)*cols; i += width {
+			if x := coarse[i]; coarse[at] == coarse[at] && (x != x || x > coarse[at]) {
+				at = i
+			}
+		}
+		return at
+	}
 	return []result{
 		grid("HeadDot", b.get(s.Data), rows, heads, width, func(r, h int) (v sum) {
 			for j := h * width; j < (h+1)*width; j++ {
@@ -228,6 +253,16 @@ func heads(b *bench, rows, heads, width int) []result {
 		grid("HeadMean", b.get(mean.Data), rows, width, heads+1, func(r, j int) (v sum) {
 			for h := range heads {
 				v.add(float64(z[r*cols+h*width+j]) / float64(heads))
+			}
+			return v
+		}),
+		grid("HeadMax", b.get(most.Data), rows, width, 1, func(r, j int) (v sum) {
+			v.add(float64(coarse[largest(r, j)]))
+			return v
+		}),
+		grid("HeadMaxBackward", b.get(dmost.Data), rows, cols, 1, func(r, j int) (v sum) {
+			if largest(r, j%width) == r*cols+j {
+				v.add(float64(dm[r*width+j%width]))
 			}
 			return v
 		}),

@@ -80,16 +80,22 @@ func testRows(t *testing.T, host compute.Host, segments, sources, degree, cols i
 	exact("GatherRows", gathered, want).check(t)
 
 	s := b.segments(segments, sources, degree)
-	means, intact := outside(t, segments*cols)
-	host.SegmentMeanRows(compute.Matrix{Rows: segments, Cols: cols, Data: means}, s, rows)
-	intact()
-	grid("SegmentMeanRows", means, segments, cols, sources, func(d, j int) (mean sum) {
-		segment := s.Indices[s.Indptr[d]:s.Indptr[d+1]]
-		for _, i := range segment {
-			mean.add(want[int(i)*cols+j] / float64(len(segment)))
-		}
-		return mean
-	}).check(t)
+	weights := b.normal(len(s.Indices))
+	for _, r := range []struct {
+		how     compute.Reduction
+		weights []float32
+	}{
+		{compute.ReduceMean, nil}, {compute.ReduceSum, nil}, {compute.ReduceSum, weights},
+		{compute.ReduceMax, nil},
+	} {
+		reduced, intact := outside(t, segments*cols)
+		host.SegmentRows(compute.Matrix{Rows: segments, Cols: cols, Data: reduced}, r.how, s, r.weights, rows)
+		intact()
+		name := fmt.Sprintf("SegmentRows, %v, %d weights", r.how, len(r.weights))
+		grid(name, reduced, segments, cols, sources, func(d, j int) sum {
+			return reduction(r.how, s, d, r.weights, func(i int32) float64 { return want[int(i)*cols+j] })
+		}).check(t)
+	}
 
 	rowBytes := cols * dtype.Size()
 	ids := make([]int32, sources)
@@ -103,6 +109,29 @@ func testRows(t *testing.T, host compute.Host, segments, sources, degree, cols i
 			t.Fatalf("SliceRows: row %d is not row %d of the table", i, id)
 		}
 	}
+}
+
+// reduction is what segment d makes of a column of the rows.
+func reduction(how compute.Reduction, s compute.Segments, d int, weights []float32,
+	row func(i int32) float64) (all sum) {
+	most := math.Inf(-1)
+	for e := s.Indptr[d]; e < s.Indptr[d+1]; e++ {
+		x := row(s.Indices[e])
+		switch {
+		case how == compute.ReduceMax && !(most != most):
+			most = max(most, x)
+		case how == compute.ReduceMean:
+			all.add(x / float64(s.Indptr[d+1]-s.Indptr[d]))
+		case how == compute.ReduceSum && weights != nil:
+			all.add(x * float64(weights[e]))
+		case how == compute.ReduceSum:
+			all.add(x)
+		}
+	}
+	if how == compute.ReduceMax && !math.IsInf(most, -1) {
+		all.add(most)
+	}
+	return all
 }
 
 func testAddInto(t *testing.T, host compute.Host) {
@@ -127,6 +156,9 @@ func testHostMisuse(t *testing.T, host compute.Host) {
 		return compute.Rows{Cols: 4, Tables: [][]byte{table}, Of: of}
 	}
 	dst := compute.Matrix{Rows: 1, Cols: 4, Data: make([]float32, 4)}
+	one := func(i int32) compute.Segments {
+		return compute.Segments{Indptr: []int64{0, 1}, Indices: []int32{i}}
+	}
 	for _, c := range []struct {
 		name string
 		call func()
@@ -139,7 +171,14 @@ func testHostMisuse(t *testing.T, host compute.Host) {
 		}},
 		{"wrong width", func() { host.GatherRows(compute.Matrix{Rows: 1, Cols: 5, Data: make([]float32, 5)}, rows(0)) }},
 		{"index beyond the rows", func() {
-			host.SegmentMeanRows(dst, compute.Segments{Indptr: []int64{0, 1}, Indices: []int32{1}}, rows(0))
+			host.SegmentRows(dst, compute.ReduceMean, one(1), nil, rows(0))
+		}},
+		{"no reduction", func() { host.SegmentRows(dst, compute.NoReduction, one(0), nil, rows(0)) }},
+		{"a mean of weights", func() {
+			host.SegmentRows(dst, compute.ReduceMean, one(0), make([]float32, 1), rows(0))
+		}},
+		{"a weight too many", func() {
+			host.SegmentRows(dst, compute.ReduceSum, one(0), make([]float32, 2), rows(0))
 		}},
 		{"id beyond the table", func() { host.SliceRows(make([]byte, 16), table, 16, []int32{3}) }},
 		{"negative id", func() { host.SliceRows(make([]byte, 16), table, 16, []int32{-1}) }},

@@ -54,7 +54,12 @@ var linearTests = family{
 					b.zeros(3, 4), false)
 			}},
 			{"bias too short", func() { b.dev.AddBias(b.zeros(2, 3), b.zeros(1, 2).Data) }},
-			{"two scales", func() { b.dev.AddScaled(b.zeros(2, 3), b.zeros(2, 3), b.zeros(1, 2).Data) }},
+			{"two scales", func() { b.dev.AddScaled(b.zeros(2, 3), b.zeros(2, 3), b.zeros(2, 3), b.zeros(1, 2).Data) }},
+			{"columns beyond the last", func() { b.dev.CopyColumns(b.zeros(2, 3), 2, b.zeros(2, 4), 0, 2, false) }},
+			{"columns from beyond the last", func() {
+				b.dev.CopyColumns(b.zeros(2, 3), 0, b.zeros(2, 4), 3, 2, false)
+			}},
+			{"columns of other rows", func() { b.dev.CopyColumns(b.zeros(2, 3), 0, b.zeros(3, 3), 0, 1, false) }},
 			{"a product of unequal shapes", func() {
 				b.dev.Dot(b.zeros(1, 1).Data, b.zeros(2, 3), b.zeros(3, 2))
 			}},
@@ -74,7 +79,11 @@ var linearTests = family{
 				2 * in * l.Out},
 			{"AddBias", func() { l.dev.AddBias(my, bias) }, 4 * (2*out + l.Out), 0},
 			{"ColumnSum", func() { l.dev.ColumnSum(bias, my) }, 4 * (out + l.Out), 0},
-			{"AddScaled", func() { l.dev.AddScaled(my, other, bias[:1]) }, 12 * out, 0},
+			{"AddScaled", func() { l.dev.AddScaled(my, my, other, bias[:1]) }, 12 * out, 0},
+			{"CopyColumns", func() { l.dev.CopyColumns(my, 1, other, 0, l.Out-1, false) },
+				8 * (out - l.Destinations), 0},
+			{"CopyColumns added", func() { l.dev.CopyColumns(my, 1, other, 0, l.Out-1, true) },
+				12 * (out - l.Destinations), 0},
 			{"Dot", func() { l.dev.Dot(bias[:1], my, other) }, 8 * out, 0},
 		}
 	},
@@ -168,7 +177,34 @@ func dots(b *bench, rows, cols int) []result {
 	x, y, scale := b.normal(rows*cols), b.normal(rows*cols), b.normal(1)
 	mx, my, total := b.matrix(rows, cols, x), b.matrix(rows, cols, y), b.dirty(1)
 	b.dev.Dot(total, mx, my)
-	b.dev.AddScaled(my, mx, b.array(scale))
+	apart := b.matrix(rows, cols, b.normal(rows*cols))
+	b.dev.AddScaled(apart, my, mx, b.array(scale))
+	b.dev.AddScaled(my, my, mx, b.array(scale))
+	const at, from = 1, 2 // of columns that are copied, to a wider matrix
+	put0, put := b.normal(rows*(cols+2)), []compute.Matrix{}
+	for _, add := range []bool{false, true} {
+		m := b.matrix(rows, cols+2, put0)
+		b.dev.CopyColumns(m, at, mx, min(from, cols), max(0, cols-from), add)
+		put = append(put, m)
+	}
+	copied := func(add float64) func(i, j int) sum {
+		return func(i, j int) (s sum) {
+			k := j - at + from
+			if inside := j >= at && k < cols; !inside || add > 0 {
+				s.add(float64(put0[i*(cols+2)+j]))
+			}
+			if j >= at && k < cols {
+				s.add(float64(x[i*cols+k]))
+			}
+			return s
+		}
+	}
+	added := func(i, j int) (s sum) {
+		s.add(float64(y[i*cols+j]))
+		s.add(float64(x[i*cols+j]))
+		s.add(float64(scale[0]) * float64(x[i*cols+j]))
+		return s
+	}
 	return []result{
 		grid("Dot", b.get(total), 1, 1, rows*cols, func(int, int) (s sum) {
 			for i := range x {
@@ -176,12 +212,10 @@ func dots(b *bench, rows, cols int) []result {
 			}
 			return s
 		}),
-		grid("AddScaled", b.get(my.Data), rows, cols, 3, func(i, j int) (s sum) {
-			s.add(float64(y[i*cols+j]))
-			s.add(float64(x[i*cols+j]))
-			s.add(float64(scale[0]) * float64(x[i*cols+j]))
-			return s
-		}),
+		grid("CopyColumns", b.get(put[0].Data), rows, cols+2, 1, copied(0)),
+		grid("CopyColumns, added", b.get(put[1].Data), rows, cols+2, 2, copied(1)),
+		grid("AddScaled", b.get(my.Data), rows, cols, 3, added),
+		grid("AddScaled of another matrix", b.get(apart.Data), rows, cols, 3, added),
 	}
 }
 

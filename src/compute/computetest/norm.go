@@ -10,7 +10,9 @@ var normTests = family{
 	cases: func() (all []testCase) {
 		for _, s := range rowShapes {
 			all = append(all, testCase{"layernorm/" + s.name,
-				func(b *bench) []result { return layerNorms(b, s.rows, s.cols) }})
+				func(b *bench) []result { return layerNorms(b, s.rows, s.cols) }},
+				testCase{"batchnorm/" + s.name,
+					func(b *bench) []result { return batchNorms(b, s.rows, s.cols) }})
 		}
 		return all
 	},
@@ -18,7 +20,11 @@ var normTests = family{
 		m, v := b.zeros(2, 4), make([]float32, 4)
 		return []wrong{{"gains of another width", func() {
 			b.dev.LayerNorm(b.zeros(2, 4), m, v[:3], v, v[:2], v[:2], 1)
-		}}}
+		}}, {"moments of another width", func() { b.dev.ColumnMoments(v, v[:3], m) }},
+			{"gains of another batch", func() { b.dev.BatchNorm(m, m, v[:3], v, v, v, 1) }},
+			{"a gradient of another width", func() {
+				b.dev.BatchNormBackward(m, v, v[:3], m, m, v, v, v, 1)
+			}}}
 	},
 	calls: func(l *Layer) []Call {
 		rows, elements := l.Destinations, l.Destinations*l.Out
@@ -28,6 +34,12 @@ var normTests = family{
 		return []Call{
 			{"LayerNorm", func() { l.dev.LayerNorm(y, x, gamma, beta, mean, rstd, 1e-5) },
 				4 * (2*elements + 2*rows), 0},
+			{"ColumnMoments", func() { l.dev.ColumnMoments(dgamma, dbeta, x) }, 4 * (2*elements + 2*l.Out), 0},
+			{"BatchNorm", func() { l.dev.BatchNorm(y, x, gamma, beta, dgamma, dbeta, 1e-5) },
+				4 * (2*elements + 4*l.Out), 0},
+			{"BatchNormBackward", func() {
+				l.dev.BatchNormBackward(dy, dgamma, dbeta, dy, x, gamma, beta, beta, 1)
+			}, 4 * (5*elements + 5*l.Out), 0},
 			{"LayerNormBackward", func() {
 				l.dev.LayerNormBackward(dy, dgamma, dbeta, dy, x, gamma, mean, rstd)
 			}, 4 * (3*elements + 2*rows), 0},
@@ -103,4 +115,67 @@ func layerNorm64(x, dy, gamma, beta []float32, rows, cols int, eps float64) laye
 		}
 	}
 	return w
+}
+
+// batchNorms runs the moments, BatchNorm by moments of its own, and its backward, each held to float64
+// arithmetic on what it was given; and both in place.
+func batchNorms(b *bench, rows, cols int) []result {
+	const eps = 1e-2
+	x, dy, gamma, beta := b.normal(rows*cols), b.normal(rows*cols), b.normal(cols), b.normal(cols)
+	for r := range rows {
+		x[r*cols] = 3 // a constant column: variance 0
+	}
+	of := func() compute.Matrix {
+		return compute.Matrix{Rows: rows, Cols: cols, Data: b.dirty(rows * cols)}
+	}
+	mx, mdy, g, y, dx := b.matrix(rows, cols, x), b.matrix(rows, cols, dy), b.array(gamma), of(), of()
+	mean, variance, dgamma, dbeta := b.dirty(cols), b.dirty(cols), b.dirty(cols), b.dirty(cols)
+	b.dev.ColumnMoments(mean, variance, mx)
+	b.dev.BatchNorm(y, mx, g, b.array(beta), mean, variance, eps)
+	b.dev.BatchNormBackward(dx, dgamma, dbeta, mdy, mx, g, mean, variance, eps)
+	separate := b.get(dx.Data)
+	b.dev.BatchNormBackward(mdy, dgamma, dbeta, mdy, mx, g, mean, variance, eps)
+	inPlace := b.get(mdy.Data)
+	b.dev.BatchNorm(mx, mx, g, b.array(beta), mean, variance, eps)
+	m, v, dg, db := b.get(mean), b.get(variance), b.get(dgamma), b.get(dbeta)
+
+	root := func(j int) float64 { return 1 / math.Sqrt(float64(v[j])+eps) }
+	normal := func(i, j int) float64 { return (float64(x[i*cols+j]) - float64(m[j])) * root(j) }
+	forward := func(i, j int) (s sum) {
+		s.add(float64(x[i*cols+j]) * root(j) * float64(gamma[j]))
+		s.add(-float64(m[j]) * root(j) * float64(gamma[j]))
+		s.add(float64(beta[j]))
+		return s
+	}
+	backward := func(i, j int) (s sum) {
+		scale, n := float64(gamma[j])*root(j), float64(rows)
+		s.add(scale * float64(dy[i*cols+j]))
+		s.add(-scale * float64(db[j]) / n)
+		s.add(-scale * normal(i, j) * float64(dg[j]) / n)
+		return s
+	}
+	over := func(value func(i, j int) float64) func(_, j int) sum {
+		return func(_, j int) (s sum) {
+			for i := range rows {
+				s.add(value(i, j))
+			}
+			return s
+		}
+	}
+	n := float64(max(1, rows))
+	return []result{
+		grid("ColumnMoments: mean", m, 1, cols, rows+1, over(func(i, j int) float64 { return float64(x[i*cols+j]) / n })),
+		grid("ColumnMoments: variance", v, 1, cols, rows+4, over(func(i, j int) float64 {
+			d := float64(x[i*cols+j]) - float64(m[j])
+			return d * d / n
+		})),
+		grid("BatchNorm", b.get(y.Data), rows, cols, 6, forward),
+		grid("BatchNorm in place", b.get(mx.Data), rows, cols, 6, forward),
+		grid("BatchNormBackward: dgamma", dg, 1, cols, rows+8, over(func(i, j int) float64 {
+			return float64(dy[i*cols+j]) * normal(i, j)
+		})),
+		grid("BatchNormBackward: dbeta", db, 1, cols, rows, over(func(i, j int) float64 { return float64(dy[i*cols+j]) })),
+		grid("BatchNormBackward: dx", separate, rows, cols, 12, backward),
+		grid("BatchNormBackward in place", inPlace, rows, cols, 12, backward),
+	}
 }

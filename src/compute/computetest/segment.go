@@ -2,6 +2,7 @@ package computetest
 
 import (
 	"fmt"
+	"math"
 
 	"halognn/src/compute"
 )
@@ -25,6 +26,9 @@ var segmentTests = family{
 					return segmentSums(b, b.segments(s.segments, s.sources, s.degree), s.sources, s.cols, add)
 				}})
 			}
+			all = append(all, testCase{"segment maxima/" + s.name, func(b *bench) []result {
+				return segmentMaxima(b, b.segments(s.segments, s.sources, s.degree), s.sources, s.cols)
+			}})
 		}
 		return all
 	},
@@ -42,6 +46,15 @@ var segmentTests = family{
 			{"index beyond the gradient", func() {
 				b.dev.SegmentMeanBackward(b.zeros(2, 4), segments, segments, b.zeros(2, 4), false)
 			}},
+			{"index beyond the rows whose largest is sought", func() {
+				b.dev.SegmentMax(b.zeros(2, 4), b.zeros(2, 4), segments, b.zeros(3, 4))
+			}},
+			{"maxima and their rows differ", func() {
+				b.dev.SegmentMax(b.zeros(2, 4), b.zeros(2, 3), segments, b.zeros(4, 4))
+			}},
+			{"index beyond the gradient of maxima", func() {
+				b.dev.SegmentMaxBackward(b.zeros(2, 4), segments, b.zeros(2, 4), b.zeros(2, 4))
+			}},
 			{"falling indptr", func() { b.dev.SegmentMean(b.zeros(2, 4), falling, b.zeros(3, 4)) }},
 			{"segments and rows differ", func() {
 				b.dev.SegmentMean(b.zeros(3, 4), segments, b.zeros(4, 4))
@@ -52,12 +65,19 @@ var segmentTests = family{
 		edges, in := l.Destinations*l.Degree, l.Destinations*l.In
 		forward, transposed := 8*(l.Destinations+1)+4*edges, 8*(l.Sources+1)+4*edges
 		h, dh, out := l.matrix(l.Sources, l.In), l.matrix(l.Sources, l.In), l.matrix(l.Destinations, l.In)
+		arg := l.matrix(l.Destinations, l.In)
 		return []Call{
 			{"SegmentMean", func() { l.dev.SegmentMean(out, l.Forward, h) },
 				4*(edges*l.In+in) + forward, 0},
 			{"SegmentMeanBackward", func() {
 				l.dev.SegmentMeanBackward(dh, l.Forward, l.Transposed, out, false)
 			}, 4*(edges*l.In+l.Sources*l.In) + transposed + 2*8*edges, 0},
+			{"SegmentMax", func() { l.dev.SegmentMax(out, arg, l.Forward, h) },
+				4*(edges*l.In+2*in) + forward, 0},
+			{"SegmentMax alone", func() { l.dev.SegmentMax(out, compute.Matrix{}, l.Forward, h) },
+				4*(edges*l.In+in) + forward, 0},
+			{"SegmentMaxBackward", func() { l.dev.SegmentMaxBackward(dh, l.Transposed, arg, out) },
+				4*(2*edges*l.In+l.Sources*l.In) + transposed, 0},
 			{"SegmentSum", func() { l.dev.SegmentSum(out, l.Forward, nil, h, false) },
 				4*(edges*l.In+in) + forward, 0},
 			{"SegmentSum weighted, added", func() {
@@ -180,6 +200,63 @@ func segmentSums(b *bench, s compute.Segments, sources, cols int, add bool) []re
 			}
 			for k, d := range t.Indices[t.Indptr[i]:t.Indptr[i+1]] {
 				g.add(float64(weights[edges[i][k]]) * float64(dout[int(d)*cols+j]))
+			}
+			return g
+		}),
+	}
+}
+
+// segmentMaxima are of few different numbers, so that most columns have several largest ones, and of
+// a NaN. Gradients go to the row of the first edge that has one.
+func segmentMaxima(b *bench, s compute.Segments, sources, cols int) []result {
+	const spare = 2 // rows of dh that no edge can refer to
+	h, dout := b.normal(sources*cols), b.normal(s.Len()*cols)
+	for i := range h {
+		h[i] = float32(math.Round(float64(h[i])))
+		if i%97 == 96 {
+			h[i] = float32(math.NaN())
+		}
+	}
+	of := func() compute.Matrix {
+		return compute.Matrix{Rows: s.Len(), Cols: cols, Data: b.dirty(s.Len() * cols)}
+	}
+	out, alone, arg, t := of(), of(), of(), transpose(s, sources)
+	dh := compute.Matrix{Rows: sources + spare, Cols: cols, Data: b.dirty((sources + spare) * cols)}
+	b.dev.SegmentMax(out, arg, s, b.matrix(sources, cols, h))
+	b.dev.SegmentMax(alone, compute.Matrix{}, s, b.matrix(sources, cols, h))
+	b.dev.SegmentMaxBackward(dh, t, arg, b.matrix(s.Len(), cols, dout))
+	first := func(d, j int) int32 {
+		at := int32(-1)
+		for _, i := range s.Indices[s.Indptr[d]:s.Indptr[d+1]] {
+			x := h[int(i)*cols+j]
+			if at < 0 || x != x && h[int(at)*cols+j] == h[int(at)*cols+j] || x > h[int(at)*cols+j] {
+				at = i
+			}
+		}
+		return at
+	}
+	most := func(d, j int) (all sum) {
+		if at := first(d, j); at >= 0 {
+			all.add(float64(h[int(at)*cols+j]))
+		}
+		return all
+	}
+	rows := b.get(arg.Data)
+	for i, x := range rows { // as numbers, which rounding does not touch
+		rows[i] = float32(int32(math.Float32bits(x)))
+	}
+	return []result{
+		grid("SegmentMax", b.get(out.Data), s.Len(), cols, 1, most),
+		grid("SegmentMax alone", b.get(alone.Data), s.Len(), cols, 1, most),
+		grid("rows of SegmentMax", rows, s.Len(), cols, 1, func(d, j int) (all sum) {
+			all.add(float64(first(d, j)))
+			return all
+		}),
+		grid("SegmentMaxBackward", b.get(dh.Data), sources+spare, cols, len(s.Indices)+1, func(i, j int) (g sum) {
+			for d := range s.Len() {
+				if at := first(d, j); at >= 0 && int(at) == i {
+					g.add(float64(dout[d*cols+j]))
+				}
 			}
 			return g
 		}),

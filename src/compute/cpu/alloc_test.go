@@ -39,7 +39,7 @@ func TestHostAllocatesNothing(t *testing.T) {
 		call func()
 	}{
 		{"GatherRows", func() { h.GatherRows(dst, feature) }},
-		{"SegmentMeanRows", func() { h.SegmentMeanRows(dst, s, feature) }},
+		{"SegmentRows", func() { h.SegmentRows(dst, compute.ReduceSum, s, dst.Data[:rows], feature) }},
 		{"SliceRows", func() { h.SliceRows(sliced, feature.Tables[0], 4*cols, ids) }},
 		{"AddInto", func() { h.AddInto(dst.Data, dst.Data) }},
 	} {

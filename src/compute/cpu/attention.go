@@ -193,6 +193,33 @@ func (a *headMeanBackward) tile(d *Device, lo, hi int) {
 		C.int64_t(a.dx.Cols/a.dy.Cols), C.int64_t(a.dy.Cols), floats(a.dy.RowsAt(lo, hi).Data))
 }
 
+type headMax struct{ y, x compute.Matrix }
+
+// HeadMax implements compute.Device.
+func (d *Device) HeadMax(y, x compute.Matrix) {
+	defer d.probe.Start(compute.CheckHeadMax(y, x)).Done()
+	run(d, y.Rows, streamRows(x.Cols), headMax{y, x})
+}
+
+func (a *headMax) tile(d *Device, lo, hi int) {
+	C.halognn_head_max(d.level, floats(a.y.RowsAt(lo, hi).Data), C.int64_t(hi-lo),
+		C.int64_t(a.x.Cols/a.y.Cols), C.int64_t(a.y.Cols), floats(a.x.RowsAt(lo, hi).Data))
+}
+
+type headMaxBackward struct{ dx, dy, x compute.Matrix }
+
+// HeadMaxBackward implements compute.Device.
+func (d *Device) HeadMaxBackward(dx, dy, x compute.Matrix) {
+	defer d.probe.Start(compute.CheckHeadMaxBackward(dx, dy, x)).Done()
+	run(d, dx.Rows, streamRows(dx.Cols), headMaxBackward{dx, dy, x})
+}
+
+func (a *headMaxBackward) tile(d *Device, lo, hi int) {
+	C.halognn_head_max_backward(d.level, floats(a.dx.RowsAt(lo, hi).Data), C.int64_t(hi-lo),
+		C.int64_t(a.dx.Cols/a.dy.Cols), C.int64_t(a.dy.Cols), floats(a.dy.RowsAt(lo, hi).Data),
+		floats(a.x.RowsAt(lo, hi).Data))
+}
+
 // edgesInRange is inRange for the positions of the edges of transposed segments.
 func (d *Device) edgesInRange(s compute.Segments) bool {
 	ok := checkIDs(s.Edges[s.Indptr[0]:s.Indptr[s.Len()]], len(s.Edges)) < 0

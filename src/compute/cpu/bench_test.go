@@ -210,7 +210,7 @@ func BenchmarkSegmentMean(b *testing.B) {
 			versus(b, "GB/s", means, func() { d.SegmentMean(out, s, floats) }, copies, bound)
 		})
 		b.Run(fmt.Sprintf("from=rows/width=%d", cols), func(b *testing.B) {
-			versus(b, "GB/s", means, func() { h.SegmentMeanRows(out, viaRefs, r.rows) }, copies, bound)
+			versus(b, "GB/s", means, func() { h.SegmentRows(out, compute.ReduceMean, viaRefs, nil, r.rows) }, copies, bound)
 		})
 	}
 }

@@ -147,10 +147,11 @@ func TestShrunkFile(t *testing.T) {
 	dst := compute.Matrix{Rows: pages, Cols: page / 4, Data: make([]float32, pages*page/4)}
 	segments := compute.Segments{Indptr: []int64{0, 4, 4, 4, 4}, Indices: []int32{0, 1, 2, 3}}
 	calls := map[string]func(){
-		"GatherRows":      func() { h.GatherRows(dst, rows) },
-		"SegmentMeanRows": func() { h.SegmentMeanRows(dst, segments, rows) },
-		"SliceRows":       func() { h.SliceRows(make([]byte, 2*page), file.Bytes(), page, []int32{1, 3}) },
-		"plain Go":        func() { _ = append([]byte(nil), file.Bytes()[3*page:]...) },
+		"GatherRows":           func() { h.GatherRows(dst, rows) },
+		"SegmentRows":          func() { h.SegmentRows(dst, compute.ReduceMean, segments, nil, rows) },
+		"SegmentRows, largest": func() { h.SegmentRows(dst, compute.ReduceMax, segments, nil, rows) },
+		"SliceRows":            func() { h.SliceRows(make([]byte, 2*page), file.Bytes(), page, []int32{1, 3}) },
+		"plain Go":             func() { _ = append([]byte(nil), file.Bytes()[3*page:]...) },
 	}
 	for _, call := range calls {
 		call() // the file is whole

@@ -7,8 +7,8 @@ package cpu
 #cgo nocallback halognn_check_refs
 #cgo noescape halognn_gather_rows
 #cgo nocallback halognn_gather_rows
-#cgo noescape halognn_segment_mean_rows
-#cgo nocallback halognn_segment_mean_rows
+#cgo noescape halognn_segment_rows
+#cgo nocallback halognn_segment_rows
 #include "halognn_cpu.h"
 */
 import "C"
@@ -50,23 +50,24 @@ func (h *Host) GatherRows(dst compute.Matrix, rows compute.Rows) {
 		cBool(rows.Type == compute.Float16), unsafe.SliceData(tables), refs(of)))
 }
 
-// SegmentMeanRows implements compute.Host.
-func (h *Host) SegmentMeanRows(dst compute.Matrix, s compute.Segments, rows compute.Rows) {
-	compute.CheckSegmentMeanRows(dst, s, rows)
+// SegmentRows implements compute.Host.
+func (h *Host) SegmentRows(dst compute.Matrix, how compute.Reduction, s compute.Segments,
+	weights []float32, rows compute.Rows) {
+	compute.CheckSegmentRows(dst, how, s, weights, rows)
 	var space [fewTables]C.halognn_table
 	var pins runtime.Pinner
 	defer pins.Unpin()
 	tables := tablesOf(space[:0], rows, &pins)
-	panicIfNoRow("SegmentMeanRows", rows.Of, tables)
+	panicIfNoRow("SegmentRows", rows.Of, tables)
 	used := s.Indices[s.Indptr[0]:s.Indptr[s.Len()]]
 	if e := checkIDs(used, len(rows.Of)); e >= 0 {
-		panic(fmt.Sprintf("compute: SegmentMeanRows: an index is %d, but there are %d rows", used[e],
+		panic(fmt.Sprintf("compute: SegmentRows: an index is %d, but there are %d rows", used[e],
 			len(rows.Of)))
 	}
 	segments, cols := size(dst)
-	panicOnFault(C.halognn_segment_mean_rows(h.level, floats(dst.Data), segments, cols,
-		int64s(s.Indptr), int32s(s.Indices), cBool(rows.Type == compute.Float16),
-		unsafe.SliceData(tables), refs(rows.Of)))
+	panicOnFault(C.halognn_segment_rows(h.level, floats(dst.Data), segments, cols,
+		int64s(s.Indptr), int32s(s.Indices), C.int(how), floats(weights),
+		cBool(rows.Type == compute.Float16), unsafe.SliceData(tables), refs(rows.Of)))
 }
 
 // SliceRows implements compute.Host.

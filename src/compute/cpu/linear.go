@@ -221,20 +221,40 @@ func (a *columnSum) tile(d *Device, lo, hi int) {
 }
 
 type addScaled struct {
-	y, x  compute.Matrix
-	scale []float32
+	y, z, x compute.Matrix
+	scale   []float32
 }
 
 // AddScaled implements compute.Device.
-func (d *Device) AddScaled(y, x compute.Matrix, scale []float32) {
-	defer d.probe.Start(compute.CheckAddScaled(y, x, scale)).Done()
-	run(d, y.Rows, streamRows(y.Cols), addScaled{y, x, scale})
+func (d *Device) AddScaled(y, z, x compute.Matrix, scale []float32) {
+	defer d.probe.Start(compute.CheckAddScaled(y, z, x, scale)).Done()
+	run(d, y.Rows, streamRows(y.Cols), addScaled{y, z, x, scale})
 }
 
 func (a *addScaled) tile(d *Device, lo, hi int) {
 	y := a.y.RowsAt(lo, hi).Data
-	C.halognn_add_scaled(d.level, floats(y), C.int64_t(len(y)), floats(a.x.RowsAt(lo, hi).Data),
-		floats(a.scale))
+	C.halognn_add_scaled(d.level, floats(y), C.int64_t(len(y)), floats(a.z.RowsAt(lo, hi).Data),
+		floats(a.x.RowsAt(lo, hi).Data), floats(a.scale))
+}
+
+type copyColumns struct {
+	y, x        compute.Matrix
+	at, from, n int
+	add         bool
+}
+
+// CopyColumns implements compute.Device.
+func (d *Device) CopyColumns(y compute.Matrix, at int, x compute.Matrix, from, n int, add bool) {
+	defer d.probe.Start(compute.CheckCopyColumns(y, at, x, from, n, add)).Done()
+	if n > 0 {
+		run(d, y.Rows, streamRows(n), copyColumns{y, x, at, from, n, add})
+	}
+}
+
+func (a *copyColumns) tile(d *Device, lo, hi int) {
+	y, x := a.y.RowsAt(lo, hi), a.x.RowsAt(lo, hi)
+	C.halognn_copy_columns(d.level, floats(y.Data[a.at:]), C.int64_t(hi-lo), C.int64_t(a.n),
+		C.int64_t(y.Cols), floats(x.Data[a.from:]), C.int64_t(x.Cols), cBool(a.add))
 }
 
 type columnDot struct{ x, y compute.Matrix }

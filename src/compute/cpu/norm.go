@@ -51,3 +51,95 @@ func (a *layerNormBackward) tile(d *Device, lo, hi int) {
 		floats(sums[x.Cols:]), rows, cols, floats(dy.Data), floats(x.Data), floats(a.gamma),
 		floats(a.mean[lo:hi]), floats(a.rstd[lo:hi]))
 }
+
+type columnSquares struct {
+	x    compute.Matrix
+	mean []float32
+}
+
+// ColumnMoments implements compute.Device.
+func (d *Device) ColumnMoments(mean, variance []float32, x compute.Matrix) {
+	defer d.probe.Start(compute.CheckColumnMoments(mean, variance, x)).Done()
+	chunks := chunkCount(x.Rows)
+	d.reservePartials(chunks, x.Cols)
+	run(d, x.Rows, compute.ChunkRows, columnSum{x})
+	d.addPartials(mean, chunks, x.Cols, 0)
+	divide(mean, x.Rows)
+	run(d, x.Rows, compute.ChunkRows, columnSquares{x, mean})
+	d.addPartials(variance, chunks, x.Cols, 0)
+	divide(variance, x.Rows)
+}
+
+func divide(sum []float32, rows int) {
+	for j := range sum {
+		sum[j] /= float32(max(1, rows))
+	}
+}
+
+func (a *columnSquares) tile(d *Device, lo, hi int) {
+	x := a.x.RowsAt(lo, hi)
+	rows, cols := size(x)
+	C.halognn_column_squares(d.level, floats(d.partials(lo, x.Cols)), rows, cols, floats(x.Data),
+		floats(a.mean))
+}
+
+type batchNorm struct {
+	y, x                        compute.Matrix
+	gamma, beta, mean, variance []float32
+	eps                         float32
+}
+
+// BatchNorm implements compute.Device.
+func (d *Device) BatchNorm(y, x compute.Matrix, gamma, beta, mean, variance []float32, eps float32) {
+	defer d.probe.Start(compute.CheckBatchNorm(y, x, gamma, beta, mean, variance)).Done()
+	run(d, x.Rows, streamRows(x.Cols), batchNorm{y, x, gamma, beta, mean, variance, eps})
+}
+
+func (a *batchNorm) tile(d *Device, lo, hi int) {
+	y, x := a.y.RowsAt(lo, hi), a.x.RowsAt(lo, hi)
+	rows, cols := size(x)
+	C.halognn_batch_norm(d.level, floats(y.Data), rows, cols, floats(x.Data), floats(a.gamma),
+		floats(a.beta), floats(a.mean), floats(a.variance), C.float(a.eps))
+}
+
+type batchNormSums struct {
+	dy, x          compute.Matrix
+	mean, variance []float32
+	eps            float32
+}
+
+func (a *batchNormSums) tile(d *Device, lo, hi int) {
+	dy, x := a.dy.RowsAt(lo, hi), a.x.RowsAt(lo, hi)
+	sums := d.partials(lo, 2*x.Cols) // of gamma's gradient, then of beta's
+	rows, cols := size(x)
+	C.halognn_batch_norm_sums(d.level, floats(sums[:x.Cols]), floats(sums[x.Cols:]), rows, cols,
+		floats(dy.Data), floats(x.Data), floats(a.mean), floats(a.variance), C.float(a.eps))
+}
+
+type batchNormBackward struct {
+	dx, dy, x                            compute.Matrix
+	dgamma, dbeta, gamma, mean, variance []float32
+	eps                                  float32
+}
+
+// BatchNormBackward implements compute.Device.
+func (d *Device) BatchNormBackward(dx compute.Matrix, dgamma, dbeta []float32, dy, x compute.Matrix,
+	gamma, mean, variance []float32, eps float32) {
+	defer d.probe.Start(compute.CheckBatchNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean,
+		variance)).Done()
+	chunks := chunkCount(x.Rows)
+	d.reservePartials(chunks, 2*x.Cols)
+	run(d, x.Rows, compute.ChunkRows, batchNormSums{dy, x, mean, variance, eps})
+	d.addPartials(dgamma, chunks, 2*x.Cols, 0)
+	d.addPartials(dbeta, chunks, 2*x.Cols, x.Cols)
+	run(d, x.Rows, streamRows(x.Cols),
+		batchNormBackward{dx, dy, x, dgamma, dbeta, gamma, mean, variance, eps})
+}
+
+func (a *batchNormBackward) tile(d *Device, lo, hi int) {
+	dx, dy, x := a.dx.RowsAt(lo, hi), a.dy.RowsAt(lo, hi), a.x.RowsAt(lo, hi)
+	rows, cols := size(x)
+	C.halognn_batch_norm_backward(d.level, floats(dx.Data), rows, cols, floats(dy.Data),
+		floats(x.Data), floats(a.gamma), floats(a.mean), floats(a.variance), floats(a.dgamma),
+		floats(a.dbeta), C.float(a.eps), C.int64_t(a.x.Rows))
+}

@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"fmt"
+	"unsafe"
 
 	"halognn/src/compute"
 )
@@ -91,6 +92,59 @@ func (a *segmentSum) tile(d *Device, lo, hi int) {
 			int32s(s.Indices), floats(a.weights), floats(a.h.Data), cBool(a.add))
 	}
 }
+
+type segmentMax struct {
+	out, arg compute.Matrix
+	s        compute.Segments
+	h        compute.Matrix
+}
+
+// SegmentMax implements compute.Device.
+func (d *Device) SegmentMax(out, arg compute.Matrix, s compute.Segments, h compute.Matrix) {
+	defer d.probe.Start(compute.CheckSegmentMax(out, arg, s, h)).Done()
+	run(d, out.Rows, segmentRows, segmentMax{out, arg, s, h})
+	d.panicIfBad("SegmentMax", s, h.Rows)
+}
+
+func (a *segmentMax) tile(d *Device, lo, hi int) {
+	if s := part(a.s, lo, hi); d.inRange(s, a.h.Rows) {
+		out, arg := a.out.RowsAt(lo, hi), a.arg
+		if arg.Cols > 0 {
+			arg = arg.RowsAt(lo, hi)
+		}
+		rows, cols := size(out)
+		C.halognn_segment_max(d.level, floats(out.Data), bits(arg.Data), rows, cols, int64s(s.Indptr),
+			int32s(s.Indices), floats(a.h.Data))
+	}
+}
+
+type segmentMaxBackward struct {
+	dh         compute.Matrix // the rows that transposed describes
+	transposed compute.Segments
+	arg, dout  compute.Matrix
+}
+
+// SegmentMaxBackward implements compute.Device.
+func (d *Device) SegmentMaxBackward(dh compute.Matrix, transposed compute.Segments,
+	arg, dout compute.Matrix) {
+	defer d.probe.Start(compute.CheckSegmentMaxBackward(dh, transposed, arg, dout)).Done()
+	referred := transposed.Len()
+	run(d, referred, segmentRows, segmentMaxBackward{dh.RowsAt(0, referred), transposed, arg, dout})
+	d.panicIfBad("SegmentMaxBackward", transposed, dout.Rows)
+	clear(dh.RowsAt(referred, dh.Rows).Data)
+}
+
+func (a *segmentMaxBackward) tile(d *Device, lo, hi int) {
+	if s := part(a.transposed, lo, hi); d.inRange(s, a.dout.Rows) {
+		dh := a.dh.RowsAt(lo, hi)
+		rows, cols := size(dh)
+		C.halognn_segment_max_backward(d.level, floats(dh.Data), rows, cols, C.int64_t(lo),
+			int64s(s.Indptr), int32s(s.Indices), bits(a.arg.Data), floats(a.dout.Data))
+	}
+}
+
+// bits are the int32 numbers that an array of floats holds.
+func bits(x []float32) *C.int32_t { return (*C.int32_t)(unsafe.Pointer(unsafe.SliceData(x))) }
 
 // part returns segments [lo,hi) of s.
 func part(s compute.Segments, lo, hi int) compute.Segments {

@@ -97,6 +97,22 @@ func (d *Device) HeadMeanBackward(dx, dy compute.Matrix) {
 		C.int64_t(dx.Cols/max(1, dy.Cols)), width, float(dy.Data)))
 }
 
+// HeadMax implements compute.Device.
+func (d *Device) HeadMax(y, x compute.Matrix) {
+	defer d.probe.Start(compute.CheckHeadMax(y, x)).Done()
+	rows, width := size(y)
+	must("HeadMax", C.gpu_head_max(d.c, float(y.Data), rows, C.int64_t(x.Cols/max(1, y.Cols)), width,
+		float(x.Data)))
+}
+
+// HeadMaxBackward implements compute.Device.
+func (d *Device) HeadMaxBackward(dx, dy, x compute.Matrix) {
+	defer d.probe.Start(compute.CheckHeadMaxBackward(dx, dy, x)).Done()
+	rows, width := size(dy)
+	must("HeadMaxBackward", C.gpu_head_max_backward(d.c, float(dx.Data), rows,
+		C.int64_t(dx.Cols/max(1, dy.Cols)), width, float(dy.Data), float(x.Data)))
+}
+
 // edges returns where the positions of transposed edges lie on the device. It panics unless each is
 // that of an edge.
 func (d *Device) edges(kernel string, s compute.Segments) *C.int32_t {

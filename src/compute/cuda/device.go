@@ -28,19 +28,19 @@ type Device struct {
 	arena *arena
 	base  unsafe.Pointer // of the arena
 
-	loose          room                 // host arrays of one kernel call that no staging buffer has sent
-	scratch        room                 // partial sums of one kernel call
-	rounded        room                 // the factors of one product, unless they are float32
-	precision      compute.Precision    // of those
-	answer         room                 // a loss, on the device
-	result         *C.halognn_cuda_loss // and on the host
-	scattered      *C.halognn_cuda_rows // what gather tells kernels; not in the Go heap, and not made anew each time
-	own, mean, all room                 // what the open staging buffer was gathered into
-	open           *stagingBuffer       // whose host arrays kernels find on the device; nil for none
-	resident       residence
-	done           unsafe.Pointer // event: all kernels called before the last StartDownload
-	used           int            // bytes of loose that the call has used
-	linked         []*links       // that are open
+	loose             room                 // host arrays of one kernel call that no staging buffer has sent
+	scratch           room                 // partial sums of one kernel call
+	rounded           room                 // the factors of one product, unless they are float32
+	precision         compute.Precision    // of those
+	answer            room                 // a loss, on the device
+	result            *C.halognn_cuda_loss // and on the host
+	scattered         *C.halognn_cuda_rows // what gather tells kernels; not in the Go heap, and not made anew each time
+	own, reduced, all room                 // what the open staging buffer was gathered into
+	open              *stagingBuffer       // whose host arrays kernels find on the device; nil for none
+	resident          residence
+	done              unsafe.Pointer // event: all kernels called before the last StartDownload
+	used              int            // bytes of loose that the call has used
+	linked            []*links       // that are open
 }
 
 // Open opens a device and takes the memory of its arena.

@@ -60,10 +60,20 @@ func (d *Device) ColumnSum(db []float32, dy compute.Matrix) {
 }
 
 // AddScaled implements compute.Device.
-func (d *Device) AddScaled(y, x compute.Matrix, scale []float32) {
-	defer d.probe.Start(compute.CheckAddScaled(y, x, scale)).Done()
-	must("AddScaled", C.gpu_add_scaled(d.c, float(y.Data), C.int64_t(y.Rows*y.Cols), float(x.Data),
-		float(scale)))
+func (d *Device) AddScaled(y, z, x compute.Matrix, scale []float32) {
+	defer d.probe.Start(compute.CheckAddScaled(y, z, x, scale)).Done()
+	must("AddScaled", C.gpu_add_scaled(d.c, float(y.Data), C.int64_t(y.Rows*y.Cols), float(z.Data),
+		float(x.Data), float(scale)))
+}
+
+// CopyColumns implements compute.Device.
+func (d *Device) CopyColumns(y compute.Matrix, at int, x compute.Matrix, from, n int, add bool) {
+	defer d.probe.Start(compute.CheckCopyColumns(y, at, x, from, n, add)).Done()
+	if y.Rows == 0 || n == 0 {
+		return
+	}
+	must("CopyColumns", C.gpu_copy_columns(d.c, float(y.Data[at:]), C.int64_t(y.Rows), C.int64_t(n),
+		C.int64_t(y.Cols), float(x.Data[from:]), C.int64_t(x.Cols), cBool(add)))
 }
 
 // Dot implements compute.Device.

@@ -25,3 +25,30 @@ func (d *Device) LayerNormBackward(dx compute.Matrix, dgamma, dbeta []float32, d
 		float(dbeta), rows, cols, float(dy.Data), float(x.Data), float(gamma), float(mean), float(rstd),
 		d.partial(x.Rows, 2*x.Cols)))
 }
+
+// ColumnMoments implements compute.Device.
+func (d *Device) ColumnMoments(mean, variance []float32, x compute.Matrix) {
+	defer d.probe.Start(compute.CheckColumnMoments(mean, variance, x)).Done()
+	rows, cols := size(x)
+	must("ColumnMoments", C.gpu_column_moments(d.c, float(mean), float(variance), rows, cols,
+		float(x.Data), d.partial(x.Rows, x.Cols)))
+}
+
+// BatchNorm implements compute.Device.
+func (d *Device) BatchNorm(y, x compute.Matrix, gamma, beta, mean, variance []float32, eps float32) {
+	defer d.probe.Start(compute.CheckBatchNorm(y, x, gamma, beta, mean, variance)).Done()
+	rows, cols := size(x)
+	must("BatchNorm", C.gpu_batch_norm(d.c, float(y.Data), rows, cols, float(x.Data), float(gamma),
+		float(beta), float(mean), float(variance), C.float(eps)))
+}
+
+// BatchNormBackward implements compute.Device.
+func (d *Device) BatchNormBackward(dx compute.Matrix, dgamma, dbeta []float32, dy, x compute.Matrix,
+	gamma, mean, variance []float32, eps float32) {
+	defer d.probe.Start(compute.CheckBatchNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean,
+		variance)).Done()
+	rows, cols := size(x)
+	must("BatchNormBackward", C.gpu_batch_norm_backward(d.c, float(dx.Data), float(dgamma),
+		float(dbeta), rows, cols, float(dy.Data), float(x.Data), float(gamma), float(mean),
+		float(variance), C.float(eps), d.partial(x.Rows, 2*x.Cols)))
+}

@@ -5,7 +5,11 @@ package cuda
 // #include "library.h"
 import "C"
 
-import "halognn/src/compute"
+import (
+	"unsafe"
+
+	"halognn/src/compute"
+)
 
 // SegmentMean implements compute.Device.
 func (d *Device) SegmentMean(out compute.Matrix, s compute.Segments, h compute.Matrix) {
@@ -31,6 +35,32 @@ func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed comp
 		d.zero(dh.RowsAt(transposed.Len(), dh.Rows).Data)
 	}
 }
+
+// SegmentMax implements compute.Device.
+func (d *Device) SegmentMax(out, arg compute.Matrix, s compute.Segments, h compute.Matrix) {
+	defer d.probe.Start(compute.CheckSegmentMax(out, arg, s, h)).Done()
+	d.arrays(len(s.Indptr)*8 + len(s.Indices)*4)
+	indptr, indices := d.indptr(s.Indptr), d.indices("SegmentMax", s, h.Rows)
+	rows, cols := size(out)
+	must("SegmentMax", C.gpu_segment_max(d.c, float(out.Data), bits(arg.Data), rows, cols, indptr,
+		indices, float(h.Data)))
+}
+
+// SegmentMaxBackward implements compute.Device.
+func (d *Device) SegmentMaxBackward(dh compute.Matrix, transposed compute.Segments,
+	arg, dout compute.Matrix) {
+	defer d.probe.Start(compute.CheckSegmentMaxBackward(dh, transposed, arg, dout)).Done()
+	d.arrays(len(transposed.Indptr)*8 + len(transposed.Indices)*4)
+	indptr := d.indptr(transposed.Indptr)
+	indices := d.indices("SegmentMaxBackward", transposed, dout.Rows)
+	rows, cols := size(dh.RowsAt(0, transposed.Len()))
+	must("SegmentMaxBackward", C.gpu_segment_max_backward(d.c, float(dh.Data), rows, cols, 0, indptr,
+		indices, bits(arg.Data), float(dout.Data)))
+	d.zero(dh.RowsAt(transposed.Len(), dh.Rows).Data)
+}
+
+// bits are the int32 numbers that an array of floats holds.
+func bits(x []float32) *C.int32_t { return (*C.int32_t)(unsafe.Pointer(unsafe.SliceData(x))) }
 
 // SegmentSum implements compute.Device.
 func (d *Device) SegmentSum(out compute.Matrix, s compute.Segments, weights []float32,

@@ -16,9 +16,9 @@ import (
 // stagingBuffer implements compute.StagingBuffer. One layout serves pinned and device memory, so
 // that one copy takes everything up:
 //
-//	made on the host     own [D,F] | mean [D,F] | all [S,F]              │ segments, vertices, │
+//	made on the host     own [D,F] | reduced [D,F] | all [S,F]           │ segments, vertices, │
 //	or on the device     refs [S] | addresses of mapped rows | indptr,   │ labels, targets     │ rows that do not   │ mapped rows,
-//	                     indices                                         │ of all layers       │ lie there, copied  │ fetched after the copy
+//	                     indices, weights                                │ of all layers       │ lie there, copied  │ fetched after the copy
 type stagingBuffer struct {
 	d        *Device
 	host     compute.Host
@@ -36,13 +36,16 @@ type stagingBuffer struct {
 	filled       bool           // copied has been recorded
 	taken        bool           // read has been recorded
 
-	own, mean, all                 bool // what is wanted
+	own, all                       bool // what is wanted
+	reduce                         compute.Reduction
+	weighted                       bool
 	destinations, frontier, cols   int
 	half                           bool
-	onHost                         bool // own, mean and all were made on the host
+	onHost                         bool // what is wanted was made on the host
 	call                           compute.Call
-	ownAt, meanAt, allAt           int
+	ownAt, reducedAt, allAt        int
 	refsAt, fromAt, ptrAt, indexAt int
+	weightsAt                      int
 	rowsAt, rowBytes               int
 }
 
@@ -116,10 +119,12 @@ func array[T int32 | int64 | uint8 | float32](b *stagingBuffer, x []T) int {
 // have to travel: both make the same bits.
 func (b *stagingBuffer) layout(in *compute.Inputs) {
 	b.end, b.arrays, b.cold, b.mapped = 0, b.arrays[:0], b.cold[:0], b.mapped[:0]
-	b.own, b.mean, b.all, b.destinations, b.cols = in.Own, in.Mean, in.Sources, in.Destinations, in.Rows.Cols
+	b.own, b.reduce, b.all, b.destinations, b.cols = in.Own, in.Reduce, in.Sources, in.Destinations, in.Rows.Cols
+	b.weighted = in.EdgeWeights != nil
+	reduced := boolInt(in.Reduce != compute.NoReduction)
 	b.half = in.Rows.Type == compute.Float16
 	b.frontier = len(in.Rows.Of)
-	if !in.Mean && !in.Sources {
+	if reduced == 0 && !in.Sources {
 		b.frontier = in.Destinations
 	}
 	b.rowBytes = in.Rows.Cols * in.Rows.Type.Size()
@@ -138,21 +143,21 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 	if in.Own {
 		made += in.Destinations * width
 	}
-	if in.Mean {
+	if reduced > 0 {
 		made += in.Destinations * width
-		apart += 8*len(in.Input.Indptr) + 4*len(in.Input.Indices)
+		apart += 8*len(in.Input.Indptr) + 4*len(in.Input.Indices) + 4*len(in.EdgeWeights)
 	}
 	if in.Sources {
 		made += b.frontier * width
 	}
 	if b.onHost = made <= apart && !b.apart; b.onHost {
 		b.cold, b.mapped = b.cold[:0], b.mapped[:0]
-		b.ownAt, b.meanAt, b.allAt = b.take(boolInt(in.Own)*in.Destinations*width), b.take(boolInt(in.Mean)*in.Destinations*width),
+		b.ownAt, b.reducedAt, b.allAt = b.take(boolInt(in.Own)*in.Destinations*width), b.take(reduced*in.Destinations*width),
 			b.take(boolInt(in.Sources)*b.frontier*width)
 	} else {
 		b.refsAt, b.fromAt = b.take(8*b.frontier), b.take(8*len(b.mapped))
-		if in.Mean {
-			b.ptrAt, b.indexAt = array(b, in.Input.Indptr), array(b, in.Input.Indices)
+		if reduced > 0 {
+			b.ptrAt, b.indexAt, b.weightsAt = array(b, in.Input.Indptr), array(b, in.Input.Indices), array(b, in.EdgeWeights)
 		}
 	}
 	for _, s := range in.Segments {
@@ -251,8 +256,8 @@ func (b *stagingBuffer) make(in *compute.Inputs) {
 	if in.Own {
 		b.host.GatherRows(matrix(b.ownAt, in.Destinations), in.Rows)
 	}
-	if in.Mean {
-		b.host.SegmentMeanRows(matrix(b.meanAt, in.Destinations), in.Input, in.Rows)
+	if in.Reduce != compute.NoReduction {
+		b.host.SegmentRows(matrix(b.reducedAt, in.Destinations), in.Reduce, in.Input, in.EdgeWeights, in.Rows)
 	}
 	if in.Sources {
 		b.host.GatherRows(matrix(b.allAt, b.frontier), in.Rows)
@@ -268,10 +273,10 @@ const (
 
 // collect writes where each row will lie, and the rows that travel, as they are stored.
 func (b *stagingBuffer) collect(in *compute.Inputs) {
-	if in.Mean {
+	if in.Reduce != compute.NoReduction {
 		compute.CheckInputs(in)
 		if lowest, above := bounds(in.Input.Indices); lowest < 0 || int(above) > b.frontier {
-			panic(fmt.Sprintf("compute: SegmentMeanRows: indices lie in [%d,%d), but there are %d rows", lowest, above, b.frontier))
+			panic(fmt.Sprintf("compute: SegmentRows: indices lie in [%d,%d), but there are %d rows", lowest, above, b.frontier))
 		}
 	}
 	refs, next, fetched := pinnedAt[compute.RowRef](b, b.refsAt, b.frontier), 0, len(b.cold)
@@ -295,7 +300,7 @@ func (b *stagingBuffer) collect(in *compute.Inputs) {
 }
 
 // Open implements compute.StagingBuffer.
-func (b *stagingBuffer) Open() (own, mean, all compute.Matrix, err error) {
+func (b *stagingBuffer) Open() (own, reduced, all compute.Matrix, err error) {
 	d := b.d
 	if !b.filled || d.open != nil {
 		panic("compute/cuda: a staging buffer is opened that was not sent, or while another is open")
@@ -312,12 +317,12 @@ func (b *stagingBuffer) Open() (own, mean, all compute.Matrix, err error) {
 		}
 		return m
 	}
-	return at(b.own, b.ownAt, b.destinations), at(b.mean, b.meanAt, b.destinations), at(b.all, b.allAt, b.frontier), nil
+	return at(b.own, b.ownAt, b.destinations), at(b.reduce != compute.NoReduction, b.reducedAt, b.destinations), at(b.all, b.allAt, b.frontier), nil
 }
 
 // gather makes the matrices from rows on the device. They lie in rooms of the device, which all
 // staging buffers share.
-func (b *stagingBuffer) gather() (own, mean, all compute.Matrix, err error) {
+func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 	d, cols := b.d, C.int64_t(b.cols)
 	rows := d.scattered
 	*rows = C.halognn_cuda_rows{of: (*C.uint64_t)(unsafe.Add(b.room.p, b.refsAt)), half: cBool(b.half)}
@@ -334,21 +339,26 @@ func (b *stagingBuffer) gather() (own, mean, all compute.Matrix, err error) {
 		}
 		return m
 	}
-	own, mean, all = at(b.own, &d.own, b.destinations), at(b.mean, &d.mean, b.destinations), at(b.all, &d.all, b.frontier)
+	own, all = at(b.own, &d.own, b.destinations), at(b.all, &d.all, b.frontier)
+	reduced = at(b.reduce != compute.NoReduction, &d.reduced, b.destinations)
 	if err != nil {
-		return own, mean, all, err
+		return own, reduced, all, err
 	}
 	if b.own {
 		must("gathering rows", C.gpu_gather_rows(d.c, float(own.Data), C.int64_t(own.Rows), cols, rows))
 	}
-	if b.mean {
-		must("means of rows", C.gpu_segment_mean_rows(d.c, float(mean.Data), C.int64_t(mean.Rows), cols,
-			(*C.int64_t)(unsafe.Add(b.room.p, b.ptrAt)), (*C.int32_t)(unsafe.Add(b.room.p, b.indexAt)), rows))
+	if b.reduce != compute.NoReduction {
+		var weights *C.float
+		if b.weighted {
+			weights = (*C.float)(unsafe.Add(b.room.p, b.weightsAt))
+		}
+		must("reducing rows", C.gpu_segment_rows(d.c, float(reduced.Data), C.int64_t(reduced.Rows), cols,
+			(*C.int64_t)(unsafe.Add(b.room.p, b.ptrAt)), (*C.int32_t)(unsafe.Add(b.room.p, b.indexAt)), C.int(b.reduce), weights, rows))
 	}
 	if b.all {
 		must("gathering rows", C.gpu_gather_rows(d.c, float(all.Data), C.int64_t(all.Rows), cols, rows))
 	}
-	return own, mean, all, nil
+	return own, reduced, all, nil
 }
 
 // find returns the array that was sent from a host address, or nil. One of which the first part is

@@ -110,12 +110,14 @@ func testStaging(t *testing.T, path string, random *rand.Rand, cols int, dtype c
 	receive := func() {
 		it := queue[0]
 		queue = queue[1:]
-		own, mean, all, err := it.box.Open()
+		own, reduced, all, err := it.box.Open()
 		if err != nil {
 			t.Fatal(err)
 		}
 		same(t, d, "own", own, it.in.Own, func(m compute.Matrix) { ref.Host{}.GatherRows(m, it.in.Rows) }, it.in.Destinations, cols)
-		same(t, d, "mean", mean, it.in.Mean, func(m compute.Matrix) { ref.Host{}.SegmentMeanRows(m, it.in.Input, it.in.Rows) }, it.in.Destinations, cols)
+		same(t, d, "reduced", reduced, it.in.Reduce != compute.NoReduction, func(m compute.Matrix) {
+			ref.Host{}.SegmentRows(m, it.in.Reduce, it.in.Input, it.in.EdgeWeights, it.in.Rows)
+		}, it.in.Destinations, cols)
 		same(t, d, "all", all, it.in.Sources, func(m compute.Matrix) { ref.Host{}.GatherRows(m, it.in.Rows) }, len(it.in.Rows.Of), cols)
 		if len(it.in.Labels) > 0 && d.open.find(unsafe.Pointer(&it.in.Labels[0]), 4*len(it.in.Labels)) == nil {
 			t.Error("the labels are not found on the device")
@@ -128,7 +130,16 @@ func testStaging(t *testing.T, path string, random *rand.Rand, cols int, dtype c
 	for i := range 12 {
 		in, _ := randomInputs(random, cols, dtype)
 		in.Rows.Tables = tables
-		in.Own, in.Mean, in.Sources = i%4 != 3, i%4 != 2, i%4 == 3
+		in.Own, in.Reduce, in.Sources = i%4 != 3, compute.Reduction(i/4+1), i%4 == 3
+		if i%4 == 2 {
+			in.Reduce = compute.NoReduction
+		}
+		if in.Reduce == compute.ReduceSum && i%2 == 0 {
+			in.EdgeWeights = make([]float32, len(in.Input.Indices))
+			for e := range in.EdgeWeights {
+				in.EdgeWeights[e] = random.Float32()
+			}
+		}
 		box := boxes[0]
 		boxes = boxes[1:]
 		if err := box.Send(in); err != nil {
@@ -315,7 +326,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	in, tables := randomInputs(rand.New(rand.NewPCG(1, 2)), 8, compute.Float32)
-	in.Own, in.Mean = true, true
+	in.Own, in.Reduce = true, compute.ReduceMean
 	in.Rows.Tables = tables
 	if err := d.Resident(tables, []int{60, 60}, nil, 32); err != nil {
 		t.Fatal(err)

@@ -165,3 +165,38 @@ func (d *Device) HeadMeanBackward(dx, dy compute.Matrix) {
 		}
 	}
 }
+
+// HeadMax implements compute.Device.
+func (d *Device) HeadMax(y, x compute.Matrix) {
+	defer d.probe.Start(compute.CheckHeadMax(y, x)).Done()
+	for r := range y.Rows {
+		for j := range y.Cols {
+			y.Row(r)[j] = x.Row(r)[largestHead(x.Row(r), y.Cols, j)]
+		}
+	}
+}
+
+// largestHead returns which element of the heads of a row is the largest of column j.
+func largestHead(row []float32, width, j int) int {
+	at := j
+	for i := j; i < len(row); i += width {
+		if larger(row[i], row[at]) {
+			at = i
+		}
+	}
+	return at
+}
+
+// HeadMaxBackward implements compute.Device.
+func (d *Device) HeadMaxBackward(dx, dy, x compute.Matrix) {
+	defer d.probe.Start(compute.CheckHeadMaxBackward(dx, dy, x)).Done()
+	for r := range dy.Rows {
+		for j := range dy.Cols {
+			at := largestHead(x.Row(r), dy.Cols, j)
+			for i := j; i < dx.Cols; i += dy.Cols {
+				dx.Row(r)[i] = 0
+			}
+			dx.Row(r)[at] = dy.Row(r)[j]
+		}
+	}
+}

@@ -22,19 +22,32 @@ func (Host) GatherRows(dst compute.Matrix, rows compute.Rows) {
 	}
 }
 
-// SegmentMeanRows implements compute.Host.
-func (Host) SegmentMeanRows(dst compute.Matrix, s compute.Segments, rows compute.Rows) {
-	compute.CheckSegmentMeanRows(dst, s, rows)
+// SegmentRows implements compute.Host.
+func (Host) SegmentRows(dst compute.Matrix, how compute.Reduction, s compute.Segments,
+	weights []float32, rows compute.Rows) {
+	compute.CheckSegmentRows(dst, how, s, weights, rows)
 	for t := range dst.Rows {
-		out, segment := dst.Row(t), s.Indices[s.Indptr[t]:s.Indptr[t+1]]
+		out, lo, hi := dst.Row(t), s.Indptr[t], s.Indptr[t+1]
 		clear(out)
-		for _, i := range segment {
-			stored := storedRow(rows, int(i))
+		for e := lo; e < hi; e++ {
+			stored := storedRow(rows, int(s.Indices[e]))
 			for j := range out {
-				out[j] += element(rows.Type, stored, j)
+				x := element(rows.Type, stored, j)
+				switch {
+				case how == compute.ReduceMax:
+					if e == lo || larger(x, out[j]) {
+						out[j] = x
+					}
+				case weights != nil:
+					out[j] += float32(x * weights[e])
+				default:
+					out[j] += x
+				}
 			}
 		}
-		divide(out, len(segment))
+		if how == compute.ReduceMean {
+			divide(out, int(hi-lo))
+		}
 	}
 }
 

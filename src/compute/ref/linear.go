@@ -95,10 +95,22 @@ func (d *Device) ColumnSum(db []float32, dy compute.Matrix) {
 }
 
 // AddScaled implements compute.Device.
-func (d *Device) AddScaled(y, x compute.Matrix, scale []float32) {
-	defer d.probe.Start(compute.CheckAddScaled(y, x, scale)).Done()
+func (d *Device) AddScaled(y, z, x compute.Matrix, scale []float32) {
+	defer d.probe.Start(compute.CheckAddScaled(y, z, x, scale)).Done()
 	for i, v := range x.Data[:x.Rows*x.Cols] {
-		y.Data[i] += (1 + scale[0]) * v
+		y.Data[i] = z.Data[i] + (1+scale[0])*v
+	}
+}
+
+// CopyColumns implements compute.Device.
+func (d *Device) CopyColumns(y compute.Matrix, at int, x compute.Matrix, from, n int, add bool) {
+	defer d.probe.Start(compute.CheckCopyColumns(y, at, x, from, n, add)).Done()
+	for r := range y.Rows {
+		if to, source := y.Row(r)[at:at+n], x.Row(r)[from:from+n]; add {
+			addInto(to, source)
+		} else {
+			copy(to, source)
+		}
 	}
 }
 

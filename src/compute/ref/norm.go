@@ -57,3 +57,72 @@ func (d *Device) LayerNormBackward(dx compute.Matrix, dgamma, dbeta []float32, d
 		addInto(dbeta, sumBeta)
 	})
 }
+
+// ColumnMoments implements compute.Device.
+func (d *Device) ColumnMoments(mean, variance []float32, x compute.Matrix) {
+	defer d.probe.Start(compute.CheckColumnMoments(mean, variance, x)).Done()
+	clear(mean)
+	clear(variance)
+	if x.Rows == 0 {
+		return
+	}
+	over := func(of []float32, value func(j int, v float32) float32) {
+		chunks(x.Rows, func(lo, hi int) {
+			sum := d.scratch(x.Cols)
+			for r := lo; r < hi; r++ {
+				for j, v := range x.Row(r) {
+					sum[j] += value(j, v)
+				}
+			}
+			addInto(of, sum)
+		})
+		divide(of, x.Rows)
+	}
+	over(mean, func(_ int, v float32) float32 { return v })
+	over(variance, func(j int, v float32) float32 { return (v - mean[j]) * (v - mean[j]) })
+}
+
+// root returns 1/sqrt(variance+eps).
+func root(variance, eps float32) float32 {
+	return 1 / float32(math.Sqrt(float64(variance+eps)))
+}
+
+// BatchNorm implements compute.Device.
+func (d *Device) BatchNorm(y, x compute.Matrix, gamma, beta, mean, variance []float32, eps float32) {
+	defer d.probe.Start(compute.CheckBatchNorm(y, x, gamma, beta, mean, variance)).Done()
+	for r := range x.Rows {
+		for j, v := range x.Row(r) {
+			y.Row(r)[j] = (v-mean[j])*root(variance[j], eps)*gamma[j] + beta[j]
+		}
+	}
+}
+
+// BatchNormBackward implements compute.Device. With n = (x-mean)*root, over R rows:
+//
+//	dgamma = sum of dy*n     dbeta = sum of dy     dx = gamma*root * (dy - dbeta/R - n*dgamma/R)
+func (d *Device) BatchNormBackward(dx compute.Matrix, dgamma, dbeta []float32, dy, x compute.Matrix,
+	gamma, mean, variance []float32, eps float32) {
+	defer d.probe.Start(compute.CheckBatchNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean,
+		variance)).Done()
+	clear(dgamma)
+	clear(dbeta)
+	chunks(x.Rows, func(lo, hi int) {
+		sum := d.scratch(2 * x.Cols)
+		for r := lo; r < hi; r++ {
+			for j, g := range dy.Row(r) {
+				sum[j] += g * ((x.Row(r)[j] - mean[j]) * root(variance[j], eps))
+				sum[x.Cols+j] += g
+			}
+		}
+		addInto(dgamma, sum[:x.Cols])
+		addInto(dbeta, sum[x.Cols:])
+	})
+	rows := float32(x.Rows)
+	for r := range x.Rows {
+		for j, g := range dy.Row(r) {
+			s := root(variance[j], eps)
+			n := (x.Row(r)[j] - mean[j]) * s
+			dx.Row(r)[j] = gamma[j] * s * (g - dbeta[j]/rows - n*(dgamma[j]/rows))
+		}
+	}
+}

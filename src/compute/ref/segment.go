@@ -1,6 +1,10 @@
 package ref
 
-import "halognn/src/compute"
+import (
+	"math"
+
+	"halognn/src/compute"
+)
 
 // SegmentMean implements compute.Device.
 func (d *Device) SegmentMean(out compute.Matrix, s compute.Segments, h compute.Matrix) {
@@ -12,6 +16,50 @@ func (d *Device) SegmentMean(out compute.Matrix, s compute.Segments, h compute.M
 			addInto(row, h.Row(int(i)))
 		}
 		divide(row, len(segment))
+	}
+}
+
+// larger reports whether x takes the place of the maximum so far.
+func larger(x, most float32) bool { return most == most && !(x <= most) }
+
+// SegmentMax implements compute.Device.
+func (d *Device) SegmentMax(out, arg compute.Matrix, s compute.Segments, h compute.Matrix) {
+	defer d.probe.Start(compute.CheckSegmentMax(out, arg, s, h)).Done()
+	at := make([]int32, out.Cols)
+	for t := range out.Rows {
+		row, segment := out.Row(t), s.Indices[s.Indptr[t]:s.Indptr[t+1]]
+		clear(row)
+		for j := range at {
+			at[j] = -1
+		}
+		for _, i := range segment {
+			for j, x := range h.Row(int(i)) {
+				if at[j] < 0 || larger(x, row[j]) {
+					row[j], at[j] = x, i
+				}
+			}
+		}
+		for j := range arg.Cols {
+			arg.Row(t)[j] = math.Float32frombits(uint32(at[j]))
+		}
+	}
+}
+
+// SegmentMaxBackward implements compute.Device.
+func (d *Device) SegmentMaxBackward(dh compute.Matrix, transposed compute.Segments,
+	arg, dout compute.Matrix) {
+	defer d.probe.Start(compute.CheckSegmentMaxBackward(dh, transposed, arg, dout)).Done()
+	clear(dh.Data[:dh.Rows*dh.Cols])
+	for s := range transposed.Len() {
+		before := int32(-1)
+		for _, t := range transposed.Indices[transposed.Indptr[s]:transposed.Indptr[s+1]] {
+			for j, at := range arg.Row(int(t)) {
+				if t != before && math.Float32bits(at) == uint32(s) {
+					dh.Row(s)[j] += dout.Row(int(t))[j]
+				}
+			}
+			before = t
+		}
 	}
 }
 

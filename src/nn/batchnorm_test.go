@@ -1,0 +1,96 @@
+package nn
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"halognn/src/compute"
+)
+
+// The numbers of PyTorch: training, backward, running values, and inference by them.
+func TestGoldenBatchNorm(t *testing.T) {
+	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+		g := openGolden(t, "batchnorm")
+		_, shape := g.want("X")
+		x, dy, gamma, beta := g.rows(dev, "X"), g.rows(dev, "dY"), g.rows(dev, "gamma"), g.rows(dev, "beta")
+		vector := func() []float32 { return upload(t, dev, 1, shape[1], nil).Data }
+		mean, variance, dgamma, dbeta := vector(), vector(), vector(), vector()
+		y, dx := upload(t, dev, shape[0], shape[1], nil), upload(t, dev, shape[0], shape[1], nil)
+		dev.ColumnMoments(mean, variance, x)
+		dev.BatchNorm(y, x, gamma.Data, beta.Data, mean, variance, 1e-5)
+		dev.BatchNormBackward(dx, dgamma, dbeta, dy, x, gamma.Data, mean, variance, 1e-5)
+		g.compare(dev, "Y", y.Data, 6e-6) // PyTorch 6e-7
+		g.compare(dev, "dX", dx.Data, 3e-6)
+		g.compare(dev, "dgamma", dgamma, 3e-6) // PyTorch 3e-7
+		g.compare(dev, "dbeta", dbeta, 3e-6)
+		dev.BatchNorm(y, x, gamma.Data, beta.Data, g.rows(dev, "running_mean1").Data, g.rows(dev, "running_var1").Data, 1e-5)
+		g.compare(dev, "Y_eval", y.Data, 6e-6)
+	})
+}
+
+// The running values move by the rows of all minibatches of a step together, however many ranks have
+// trained them; inference reads them, and they are saved with the weights.
+func TestRunningStatistics(t *testing.T) {
+	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+		c := Config{Kind: "mlp", Layers: 2, In: 3, Hidden: 4, Out: 2, Norm: NormBatch, Task: Multiclass}
+		m := newModel(t, dev, c, 1)
+		o, err := NewOptimizer(dev, m.Params, DefaultOptimizer(SGD))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer o.Close()
+		rng := rand.New(rand.NewPCG(7, 0))
+		var rows, sums, squares [4]float64
+		total := make([]float32, m.Params.Len())
+		for _, seeds := range []int{5, 0, 9} { // one rank has none
+			b, _ := randomBatch(t, dev, rng, c, seeds)
+			if seeds == 0 {
+				b = &Batch{Hops: seedHops(2, 0), X: compute.Matrix{Cols: 3}, Train: true, GlobalSeeds: 14}
+			}
+			_, grads := pass(t, dev, m, b)
+			for i, v := range grads {
+				total[i] += v
+			}
+			x := download(dev, m.stages[0].batch.x.data[:seeds*4])
+			for j := range 4 {
+				mean, variance := 0.0, 0.0
+				for r := range seeds {
+					mean += float64(x[r*4+j]) / float64(seeds)
+				}
+				for r := range seeds {
+					variance += (float64(x[r*4+j]) - mean) * (float64(x[r*4+j]) - mean) / float64(seeds-1)
+				}
+				rows[j] += float64(seeds)
+				sums[j] += float64(seeds) * mean
+				squares[j] += float64(seeds) * variance
+			}
+		}
+		dev.Upload(m.Params.Grads, total)
+		o.Update(0)
+		tensors := map[string][]float32{}
+		for _, x := range m.Params.Tensors(m.Params.Values) {
+			tensors[x.Name] = x.Data
+		}
+		for j := range 4 {
+			mean, variance := 0.1*sums[j]/rows[j], 0.9+0.1*squares[j]/rows[j]
+			if got := float64(tensors["norms.0.module.running_mean"][j]); math.Abs(got-mean) > 1e-6 {
+				t.Errorf("the running mean of column %d is %g, want %g", j, got, mean)
+			}
+			if got := float64(tensors["norms.0.module.running_var"][j]); math.Abs(got-variance) > 1e-6 {
+				t.Errorf("the running variance of column %d is %g, want %g", j, got, variance)
+			}
+		}
+		if n := tensors["norms.0.module.num_batches_tracked"]; len(n) != 1 || n[0] != 1 {
+			t.Errorf("%v batches are counted", n)
+		}
+		b, _ := randomBatch(t, dev, rng, c, 6)
+		b.Train, b.InputGradient = false, false
+		logits := download(dev, forward(t, m, b).Data)
+		alone := *b // the first row by itself: others do not count in inference
+		alone.Hops, alone.X = seedHops(2, 1), b.X.RowsAt(0, 1)
+		if d := deviation(download(dev, forward(t, m, &alone).Data), widen(logits[:2])); d > 1e-6 {
+			t.Errorf("the logits of a vertex depend on the others: they deviate by %g", d)
+		}
+	})
+}
