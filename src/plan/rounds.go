@@ -1,8 +1,8 @@
 package plan
 
 import (
-	"halognn/src/nn"
 	"halognn/src/graph"
+	"halognn/src/nn"
 	"halognn/src/sample"
 )
 

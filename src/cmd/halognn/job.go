@@ -16,6 +16,7 @@ import (
 	"halognn/src/config"
 	"halognn/src/fault"
 	"halognn/src/mem"
+	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/rundir"
 	"halognn/src/shard"
@@ -48,7 +49,7 @@ func openJob(c comm.Comm, p *process, path string, sets []string, setUp *trace.S
 	if cfg.Topology.Kind == config.TopologyPartitioned {
 		o.Rank, o.Ranks = c.Rank(), c.Size()
 		o.AllLabels, o.AllRows = cfg.Sample.Seeds == "global",
-			trainOptions(cfg).Model.Needs().Weights
+			trainOptions(cfg).Model.Needs().Weights == nn.WeightsSymmetric // by degrees of any vertex
 	}
 	shards, err := shard.Open(cfg.Data.Parts, o)
 	if agreed := comm.Agree(c, err); agreed != nil {
