@@ -22,6 +22,7 @@ const (
 // pairs is the memory of KernelCOO. It is reused from hop to hop.
 type pairs struct {
 	src, dst       []graph.VertexID // [E] the edges
+	weights        []float32        // [E] of them, if blocks have weights
 	srcRow, dstRow []int32          // [E] their local numbers
 	ends           []int64          // [n+1] edges before each vertex
 	next           []int64          // [n] where the next edge of a destination goes
@@ -41,6 +42,10 @@ func (s *Fused) expandPairs(block *graph.Block, fanout int, key uint64) error {
 	}
 	p.src, p.dst = mem.Grow(p.src, edges), mem.Grow(p.dst, edges)
 	s.hop.drawn = p.src
+	if s.options.Weights {
+		p.weights = mem.Grow(p.weights, edges)
+		s.hop.weights = p.weights
+	}
 	s.drawVertices(0, n, p.dst)
 	s.convert(block)
 	return nil
@@ -64,6 +69,9 @@ func (s *Fused) drawVertices(lo, hi int, dst []graph.VertexID) {
 		}
 		for k, at := range pos {
 			drawn[k] = row[at]
+			if h.weights != nil {
+				h.weights[first+int64(k)] = h.topology.Weights[h.begin[i]+at]
+			}
 			if dst != nil {
 				dst[first+int64(k)] = h.vertices[i]
 			}
@@ -96,6 +104,15 @@ func (s *Fused) convert(block *graph.Block) {
 		block.Indptr[d+1] += block.Indptr[d]
 	}
 	copy(p.next, block.Indptr)
+	if s.options.Weights {
+		block.Weights = mem.Grow(block.Weights, edges)
+		for e, d := range p.dstRow {
+			block.Weights[p.next[d]] = p.weights[e]
+			block.Indices[p.next[d]] = p.srcRow[e]
+			p.next[d]++
+		}
+		return
+	}
 	for e, d := range p.dstRow {
 		block.Indices[p.next[d]] = p.srcRow[e]
 		p.next[d]++
@@ -120,7 +137,7 @@ func (p *pairs) bytes() int64 {
 	if p == nil {
 		return 0
 	}
-	return int64(cap(p.src)+cap(p.dst)+cap(p.srcRow)+cap(p.dstRow))*4 +
+	return int64(cap(p.src)+cap(p.dst)+cap(p.weights)+cap(p.srcRow)+cap(p.dstRow))*4 +
 		int64(cap(p.ends)+cap(p.next))*8
 }
 
@@ -130,6 +147,7 @@ func (p *pairs) free() {
 	}
 	mem.Free(p.src)
 	mem.Free(p.dst)
+	mem.Free(p.weights)
 	mem.Free(p.srcRow)
 	mem.Free(p.dstRow)
 	mem.Free(p.ends)
