@@ -1,17 +1,21 @@
 # shellcheck shell=sh disable=SC2086,SC2254  # flags and patterns are meant to be split and matched
-# env.sh: finds MPI, BLAS, oneDNN, METIS, hwloc and CUDA, exports the flags that build halognn against them, and says what it found.
+# env.sh: finds MPI, BLAS, oneDNN, METIS, hwloc and CUDA, exports the flags that build halognn
+# against them, and says what it found.
 #
-#   . ./env.sh                       from bash or sh, in the repository root (the Makefile and the job scripts do this)
-#   HALOGNN_MPICC=mpicc.mpich        another MPI compiler (Cray: cc); its mpirun is taken from beside it
+#   . ./env.sh                       from bash or sh, in the repository root (the Makefile and the
+#                                    job scripts do this)
+#   HALOGNN_MPICC=mpicc.mpich        another MPI compiler (Cray: cc); its mpirun is taken from
+#                                    beside it
 #   HALOGNN_MODULES="gcc openmpi"    environment modules to load first, on machines that have them
 #   HALOGNN_QUIET=1                  say nothing
 #
-# It changes nothing but the environment. What is missing is listed in HALOGNN_MISSING, as Debian package names; what the
-# program runs faster with, in HALOGNN_OPTIONAL.
+# It changes nothing but the environment. What is missing is listed in HALOGNN_MISSING, as Debian
+# package names; what the program runs faster with, in HALOGNN_OPTIONAL.
 
 halognn_say() { [ -n "${HALOGNN_QUIET:-}" ] || printf 'env.sh: %-6s %s\n' "$1" "$2" >&2; }
 
-if [ -f ./env.sh ] && [ -d ./kernels ]; then HALOGNN_ROOT=$PWD; fi # not the root of another copy, sourced before
+# not the root of another copy, sourced before
+if [ -f ./env.sh ] && [ -d ./kernels ]; then HALOGNN_ROOT=$PWD; fi
 HALOGNN_ROOT=${HALOGNN_ROOT:-$PWD}
 if [ ! -f "$HALOGNN_ROOT/env.sh" ]; then
   halognn_say error "$HALOGNN_ROOT is not the repository root: cd there, or set HALOGNN_ROOT"
@@ -19,17 +23,28 @@ fi
 export HALOGNN_ROOT HALOGNN_MISSING='' HALOGNN_OPTIONAL=''
 
 if [ -n "${HALOGNN_MODULES:-}" ] && command -v module >/dev/null 2>&1; then
-  for halognn_m in $HALOGNN_MODULES; do module load "$halognn_m" || halognn_say error "module load $halognn_m failed"; done
+  for halognn_m in $HALOGNN_MODULES; do
+    module load "$halognn_m" || halognn_say error "module load $halognn_m failed"
+  done
 fi
 
 # halognn_compiles HEADER FLAGS: true if a program including HEADER compiles.
-halognn_compiles() { printf '#include <%s>\nint main(void){return 0;}\n' "$1" | ${CC:-cc} $2 -x c -fsyntax-only - >/dev/null 2>&1; }
+halognn_compiles() {
+  printf '#include <%s>\nint main(void){return 0;}\n' "$1" |
+    ${CC:-cc} $2 -x c -fsyntax-only - >/dev/null 2>&1
+}
 # halognn_pick PATTERN WORDS...: the words that match the pattern.
-halognn_pick() { halognn_p=$1; shift; for halognn_w in "$@"; do case $halognn_w in $halognn_p) printf '%s ' "$halognn_w" ;; esac; done; }
+halognn_pick() {
+  halognn_p=$1
+  shift
+  for halognn_w in "$@"; do case $halognn_w in $halognn_p) printf '%s ' "$halognn_w" ;; esac; done
+}
 
-# MPI: the wrapper compiler knows its own flags ("-show" is understood by Open MPI, MPICH and Intel MPI).
+# MPI: the wrapper compiler knows its own flags ("-show" is understood by Open MPI, MPICH and Intel
+# MPI).
 halognn_mpicc=${HALOGNN_MPICC:-mpicc}
-if command -v "$halognn_mpicc" >/dev/null 2>&1 && halognn_show=$("$halognn_mpicc" -show 2>/dev/null); then
+if command -v "$halognn_mpicc" >/dev/null 2>&1 &&
+  halognn_show=$("$halognn_mpicc" -show 2>/dev/null); then
   HALOGNN_MPI_CFLAGS="$(halognn_pick '-[ID]*' $halognn_show)"
   HALOGNN_MPI_LIBS="$(halognn_pick '-[Ll]*' $halognn_show)$(halognn_pick '-Wl,*' $halognn_show)"
   case $halognn_mpicc in
@@ -37,12 +52,15 @@ if command -v "$halognn_mpicc" >/dev/null 2>&1 && halognn_show=$("$halognn_mpicc
     *) HALOGNN_MPIRUN=${HALOGNN_MPIRUN:-mpirun} ;;
   esac
   halognn_say MPI "$halognn_mpicc: $(halognn_pick '-l*' $halognn_show)launched by $HALOGNN_MPIRUN"
-elif [ -n "${HALOGNN_MPICC:-}" ] && printf '#include <mpi.h>\n' | "$HALOGNN_MPICC" -x c -fsyntax-only - >/dev/null 2>&1; then
-  export CC="$HALOGNN_MPICC" # Cray's cc shows nothing and needs no flags, if it is what compiles and links
+elif [ -n "${HALOGNN_MPICC:-}" ] && printf '#include <mpi.h>\n' |
+  "$HALOGNN_MPICC" -x c -fsyntax-only - >/dev/null 2>&1; then
+  # Cray's cc shows nothing and needs no flags, if it is what compiles and links
+  export CC="$HALOGNN_MPICC"
   HALOGNN_MPI_CFLAGS='' HALOGNN_MPI_LIBS='' HALOGNN_MPIRUN=${HALOGNN_MPIRUN:-srun}
   halognn_say MPI "$CC finds it by itself; launched by $HALOGNN_MPIRUN"
 elif pkg-config --exists mpi 2>/dev/null; then
-  HALOGNN_MPI_CFLAGS=$(pkg-config --cflags mpi) HALOGNN_MPI_LIBS=$(pkg-config --libs mpi) HALOGNN_MPIRUN=mpirun
+  HALOGNN_MPI_CFLAGS=$(pkg-config --cflags mpi) HALOGNN_MPI_LIBS=$(pkg-config --libs mpi)
+  HALOGNN_MPIRUN=mpirun
   halognn_say MPI "pkg-config mpi: $HALOGNN_MPI_LIBS"
 else
   HALOGNN_MPI_CFLAGS='' HALOGNN_MPI_LIBS='' HALOGNN_MPIRUN=''
@@ -50,8 +68,8 @@ else
   halognn_say MPI "not found (no $halognn_mpicc, no pkg-config mpi)"
 fi
 
-# BLAS: any library with the CBLAS interface; OpenBLAS is what is tested. Its include path must not come first: gonum's binding
-# has a cblas.h of its own, and OpenBLAS's does not fit it.
+# BLAS: any library with the CBLAS interface; OpenBLAS is what is tested. Its include path must not
+# come first: gonum's binding has a cblas.h of its own, and OpenBLAS's does not fit it.
 if pkg-config --exists openblas 2>/dev/null; then
   HALOGNN_BLAS_LIBS=$(pkg-config --libs openblas)
   halognn_say BLAS "OpenBLAS $(pkg-config --modversion openblas): $HALOGNN_BLAS_LIBS"
@@ -64,8 +82,10 @@ else
   halognn_say BLAS "not found (no pkg-config openblas, no cblas.h)"
 fi
 
-# oneDNN is loaded at run time, from where the loader looks or HALOGNN_ONEDNN_LIB says; without it OpenBLAS multiplies.
-halognn_onednn=${HALOGNN_ONEDNN_LIB:-$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | sed -n 's|.*libdnnl\.so\.[23] .*=> ||p' | head -1)}
+# oneDNN is loaded at run time, from where the loader looks or HALOGNN_ONEDNN_LIB says; without it
+# OpenBLAS multiplies.
+halognn_onednn=${HALOGNN_ONEDNN_LIB:-$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null |
+  sed -n 's|.*libdnnl\.so\.[23] .*=> ||p' | head -1)}
 if [ -n "$halognn_onednn" ]; then halognn_say oneDNN "$halognn_onednn"
 else
   halognn_say oneDNN "not found (OpenBLAS multiplies matrices)"
@@ -74,35 +94,50 @@ fi
 
 # METIS
 if halognn_compiles metis.h "${METIS_ROOT:+-I$METIS_ROOT/include}"; then
-  HALOGNN_METIS_CFLAGS=${METIS_ROOT:+-I$METIS_ROOT/include} HALOGNN_METIS_LIBS="${METIS_ROOT:+-L$METIS_ROOT/lib }-lmetis"
-  halognn_say METIS "$HALOGNN_METIS_LIBS, $(printf '#include <metis.h>\nwidth IDXTYPEWIDTH\n' | ${CC:-cc} $HALOGNN_METIS_CFLAGS -E -P - 2>/dev/null | sed -n 's/^width //p')-bit indices"
+  HALOGNN_METIS_CFLAGS=${METIS_ROOT:+-I$METIS_ROOT/include}
+  HALOGNN_METIS_LIBS="${METIS_ROOT:+-L$METIS_ROOT/lib }-lmetis"
+  halognn_width=$(printf '#include <metis.h>\nwidth IDXTYPEWIDTH\n' |
+    ${CC:-cc} $HALOGNN_METIS_CFLAGS -E -P - 2>/dev/null | sed -n 's/^width //p')
+  halognn_say METIS "$HALOGNN_METIS_LIBS, $halognn_width-bit indices"
 else
   HALOGNN_METIS_CFLAGS='' HALOGNN_METIS_LIBS=-lmetis
   HALOGNN_MISSING="$HALOGNN_MISSING libmetis-dev"
   halognn_say METIS "not found (no metis.h; METIS_ROOT may name where it is)"
 fi
 
-# hwloc is the launcher's affair (binding); halognn reads the cpuset it is given. CUDA is loaded at run time.
-if command -v hwloc-info >/dev/null 2>&1; then halognn_say hwloc "$(hwloc-info --version 2>/dev/null)"
-elif pkg-config --exists hwloc 2>/dev/null; then halognn_say hwloc "$(pkg-config --modversion hwloc)"
+# hwloc is the launcher's affair (binding); halognn reads the cpuset it is given. CUDA is loaded at
+# run time.
+if command -v hwloc-info >/dev/null 2>&1; then
+  halognn_say hwloc "$(hwloc-info --version 2>/dev/null)"
+elif pkg-config --exists hwloc 2>/dev/null; then
+  halognn_say hwloc "$(pkg-config --modversion hwloc)"
 else halognn_say hwloc "not found (only the launcher's binding needs it)"; fi
-if command -v nvcc >/dev/null 2>&1; then halognn_say CUDA "$(nvcc --version | sed -n 's/.*release //p')"
+if command -v nvcc >/dev/null 2>&1; then
+  halognn_say CUDA "$(nvcc --version | sed -n 's/.*release //p')"
 else halognn_say CUDA "not found (ranks train on the CPU)"; fi
 
-# go test caches and cannot see a rebuilt C library: a hash of the kernels among the flags makes it look again.
-halognn_hash=$({ cat "$HALOGNN_ROOT"/kernels/cpu/* "$HALOGNN_ROOT"/kernels/include/* "$HALOGNN_ROOT"/kernels/cuda/*.cu* "$HALOGNN_ROOT"/kernels/cuda/emulate/* "$HALOGNN_ROOT"/kernels/Makefile 2>/dev/null || true; } | cksum | cut -d' ' -f1)
+# go test caches and cannot see a rebuilt C library: a hash of the kernels among the flags makes it
+# look again.
+halognn_hash=$({ cat "$HALOGNN_ROOT"/kernels/cpu/* "$HALOGNN_ROOT"/kernels/include/* \
+  "$HALOGNN_ROOT"/kernels/cuda/*.cu* "$HALOGNN_ROOT"/kernels/cuda/emulate/* \
+  "$HALOGNN_ROOT"/kernels/Makefile 2>/dev/null || true; } | cksum | cut -d' ' -f1)
 HALOGNN_BUILD=$HALOGNN_ROOT/build
 export HALOGNN_MPIRUN HALOGNN_BUILD HALOGNN_MPI_CFLAGS HALOGNN_MPI_LIBS
-export CGO_CFLAGS="-O2 -I$HALOGNN_ROOT/kernels/include -DHALOGNN_KERNELS_HASH=$halognn_hash $HALOGNN_MPI_CFLAGS $HALOGNN_METIS_CFLAGS"
-export CGO_LDFLAGS="-L$HALOGNN_BUILD -lhalognn_cpu $HALOGNN_MPI_LIBS $HALOGNN_BLAS_LIBS $HALOGNN_METIS_LIBS -lm"
+export CGO_CFLAGS="-O2 -I$HALOGNN_ROOT/kernels/include -DHALOGNN_KERNELS_HASH=$halognn_hash \
+$HALOGNN_MPI_CFLAGS $HALOGNN_METIS_CFLAGS"
+export CGO_LDFLAGS="-L$HALOGNN_BUILD -lhalognn_cpu $HALOGNN_MPI_LIBS $HALOGNN_BLAS_LIBS \
+$HALOGNN_METIS_LIBS -lm"
 
 # OpenBLAS is called from threads that are pinned already; a pool of its own would fight them.
 export OPENBLAS_NUM_THREADS=1
 
-# Containers and laptops: root may launch, and there may be more ranks than cores (Open MPI 4, then 5).
+# Containers and laptops: root may launch, and there may be more ranks than cores (Open MPI 4, then
+# 5).
 if [ "$(id -u)" = 0 ]; then
-  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 \
+    PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
 if [ -z "${SLURM_JOB_ID:-}" ]; then
-  export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe OMPI_MCA_mpi_yield_when_idle=1
+  export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe \
+    OMPI_MCA_mpi_yield_when_idle=1
 fi

@@ -1,9 +1,10 @@
 # shellcheck shell=bash
 # resumable.sh: sourced by the job scripts that train; it has no use of its own.
 
-# resumable COMMAND...: runs the command, a `halognn train --resume`. The time limit (--signal=USR1@...), a preemption or `scancel
-# --signal=USR1 JOB` make its ranks finish their step, save a checkpoint and exit with 75: the job then goes back into the queue under
-# its number, and its next try goes on from there.
+# resumable COMMAND...: runs the command, a `halognn train --resume`. The time limit
+# (--signal=USR1@...), a preemption or `scancel --signal=USR1 JOB` make its ranks finish their step,
+# save a checkpoint and exit with 75: the job then goes back into the queue under its number, and
+# its next try goes on from there.
 resumable() {
   local code=0
   "$@" || code=$?

@@ -9,11 +9,14 @@ HALOGNN_QUIET=1 source ./env.sh
 count=${1:-6}
 mkdir -p build
 {
-  go test -run '^$' -bench 'Sample/sampler=(fused|coo)/map=dense/workers=1$' -benchtime 20x -count "$count" ./src/sample \
+  go test -run '^$' -bench 'Sample/sampler=(fused|coo)/map=dense/workers=1$' -benchtime 20x \
+    -count "$count" ./src/sample \
     -bench.vertices "${BENCH_VERTICES:-2400000}"
-  go test -run '^$' -bench 'GEMM|Threads|Gather|SegmentMean' -benchtime 0.3s -count "$count" ./src/compute/cpu
+  go test -run '^$' -bench 'GEMM|Threads|Gather|SegmentMean' -benchtime 0.3s -count "$count" \
+    ./src/compute/cpu
   go test -run '^$' -bench . -benchtime 20x -count "$count" ./src/exchange
-  go test -run '^$' -bench 'VIP/analysis=.*/train=0.02$' -benchtime 3x -count "$count" ./src/access -bench.vertices "${BENCH_VERTICES:-2400000}"
+  go test -run '^$' -bench 'VIP/analysis=.*/train=0.02$' -benchtime 3x -count "$count" \
+    ./src/access -bench.vertices "${BENCH_VERTICES:-2400000}"
   go test -run '^$' -bench 'Lookup|Step' -benchtime 60x -count "$count" ./src/cache
 } | tee build/bench.txt
 go tool benchstat build/bench.txt

@@ -6,20 +6,27 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 HALOGNN_QUIET=1 source ./env.sh
-nvidia-smi --query-gpu=name,memory.total,clocks.max.mem,driver_version --format=csv || { echo "bench_gpu.sh: there is no GPU here; nothing was measured" >&2; exit 69; }
+nvidia-smi --query-gpu=name,memory.total,clocks.max.mem,driver_version --format=csv || {
+  echo "bench_gpu.sh: there is no GPU here; nothing was measured" >&2
+  exit 69
+}
 export HALOGNN_CUDA_LIB=${HALOGNN_CUDA_LIB:-$PWD/build/libhalognn_cuda.so}
 go test -run '^$' -bench . -benchtime "${BENCHTIME:-200x}" -count "${COUNT:-5}" ./src/compute/cuda
 
 work=${WORK:-run/bench-gpu} epochs=${EPOCHS:-4} program=${HALOGNN:-bin/halognn}
 rm -rf "$work" && mkdir -p "$work"
-"$program" generate --kind rmat --vertices "${VERTICES:-1000000}" --degree 20 --features 128 --classes 32 --seed 1 --out "$work/data"
+"$program" generate --kind rmat --vertices "${VERTICES:-1000000}" --degree 20 --features 128 \
+  --classes 32 --seed 1 --out "$work/data"
 "$program" partition --data "$work/data" --parts 1 --method contiguous --seed 1 --out "$work/parts"
-common=(--config inputs/reference.yaml --set "data.parts=$work/parts" --set model.layers=3 --set model.hidden=256 --set "sample.fanouts=15,10,5"
-  --set sample.batch=1024 --set "train.epochs=$epochs" --set train.eval_every=0 --set train.eval_mode=sampled --set compute.device=cuda)
+common=(--config inputs/reference.yaml --set "data.parts=$work/parts" --set model.layers=3
+  --set model.hidden=256 --set "sample.fanouts=15,10,5"
+  --set sample.batch=1024 --set "train.epochs=$epochs" --set train.eval_every=0
+  --set train.eval_mode=sampled --set compute.device=cuda)
 for rows in 0 0.25 1; do
-  echo "== compute.gpu_rows=$rows: epochs; then the same with each kernel measured, which takes longer"
+  echo "== compute.gpu_rows=$rows: epochs; then with each kernel measured, which takes longer"
   "$program" train "${common[@]}" --set "compute.gpu_rows=$rows" --set "run.dir=$work/rows-$rows"
-  "$program" train "${common[@]}" --set "compute.gpu_rows=$rows" --set "run.dir=$work/kernels-$rows" --kernels
+  "$program" train "${common[@]}" --set "compute.gpu_rows=$rows" \
+    --set "run.dir=$work/kernels-$rows" --kernels
 done
 python=${PYTHON:-python3}
 if ! "$python" -c 'import numpy' 2>/dev/null; then
@@ -28,5 +35,6 @@ if ! "$python" -c 'import numpy' 2>/dev/null; then
 fi
 for rows in device host; do
   echo "== PyTorch, feature rows: $rows"
-  "$python" profiling/gpu_vs_pyg.py --halognn "$program" --work "$work/compared-$rows" --data "$work/data" --parts "$work/parts" --epochs "$epochs" --features $rows
+  "$python" profiling/gpu_vs_pyg.py --halognn "$program" --work "$work/compared-$rows" \
+    --data "$work/data" --parts "$work/parts" --epochs "$epochs" --features $rows
 done

@@ -69,7 +69,8 @@ def scalar(tag, x):
 def record(data):
     """A record of an event file: length, its checksum, data, its checksum."""
     length = struct.pack("<Q", len(data))
-    return length + struct.pack("<I", masked_crc(length)) + data + struct.pack("<I", masked_crc(data))
+    crc = [struct.pack("<I", masked_crc(x)) for x in (length, data)]
+    return length + crc[0] + data + crc[1]
 
 
 def read_metrics(run):
@@ -135,7 +136,8 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("runs", nargs="+", metavar="RUN")
     p.add_argument("--out", required=True, metavar="LOGDIR", help="the directory for TensorBoard")
-    p.add_argument("--mlflow", action="store_true", help="log to MLflow as well (MLFLOW_TRACKING_URI)")
+    p.add_argument("--mlflow", action="store_true",
+                   help="log to MLflow as well (MLFLOW_TRACKING_URI)")
     o = p.parse_args()
     names = [name_of(run) for run in o.runs]
     if len(set(names)) < len(names):

@@ -29,9 +29,11 @@ FIRST_STEP = 1e-5
 
 
 def options():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
     add = p.add_argument
-    add("--work", type=pathlib.Path, required=True, help="a directory for all that is written; it must not hold an earlier comparison")
+    add("--work", type=pathlib.Path, required=True,
+        help="a directory for all that is written; it must not hold an earlier comparison")
     add("--halognn", default=ROOT / "bin/halognn", help="the program")
     add("--data", type=pathlib.Path, help="a DATASET (default: generated)")
     add("--parts", type=pathlib.Path, help="the same in one part (default: partitioned)")
@@ -43,7 +45,9 @@ def options():
     add("--fanouts", default="15,10,5", help="seed hop first")
     add("--batch", type=int, default=1024)
     add("--epochs", type=int, default=3, help="that halognn trains")
-    add("--steps", type=int, default=100, help="whose blocks are written, and which PyTorch trains; about 25 MB of host memory each by default")
+    add("--steps", type=int, default=100,
+        help="whose blocks are written, and which PyTorch trains; about 25 MB of host memory "
+             "each by default")
     add("--device", choices=["cuda", "cpu"], default="cuda")
     add("--torch-device", choices=["cuda", "cpu"], help="for PyTorch, if another")
     add("--features", choices=["device", "host"], default="device", help="where feature rows lie")
@@ -63,11 +67,13 @@ def train_halognn(o):
     """Writes data, parts, blocks and a run. Returns the run's summary and its losses by (epoch, step)."""
     if o.data is None:
         o.data = o.work / "data"
-        halognn(o, "generate", "--kind", "rmat", "--vertices", o.vertices, "--degree", o.degree, "--features", o.columns, "--classes", o.classes,
+        halognn(o, "generate", "--kind", "rmat", "--vertices", o.vertices, "--degree", o.degree,
+                "--features", o.columns, "--classes", o.classes,
                 "--seed", 1, "--out", o.data)
     if o.parts is None:
         o.parts = o.work / "parts"
-        halognn(o, "partition", "--data", o.data, "--parts", 1, "--method", "contiguous", "--seed", 1, "--out", o.parts)
+        halognn(o, "partition", "--data", o.data, "--parts", 1, "--method", "contiguous",
+                "--seed", 1, "--out", o.parts)
     keys = {
         "data.parts": o.parts, "run.dir": o.work / "run", "model.layers": len(o.fanouts.split(",")), "model.hidden": o.hidden, "model.dropout": 0,
         "sample.fanouts": o.fanouts, "sample.batch": o.batch, "train.epochs": o.epochs, "train.eval_every": 0, "train.eval_mode": "sampled",
@@ -102,7 +108,8 @@ def convolutions(torch):
 
         def forward(self, x, edges):
             sources, own = x
-            degree = torch.zeros(len(own), device=own.device).index_add_(0, edges[1], torch.ones(edges.shape[1], device=own.device))
+            ones = torch.ones(edges.shape[1], device=own.device)
+            degree = torch.zeros(len(own), device=own.device).index_add_(0, edges[1], ones)
             total = torch.zeros_like(own).index_add(0, edges[1], sources.index_select(0, edges[0]))
             return self.lin_l(total / degree.clamp(min=1)[:, None]) + self.lin_r(own)
 
@@ -155,7 +162,8 @@ class Work:
             return self.features.index_select(0, self.up(frontier))
         rows = self.rows[: len(frontier)]
         if self.device.type == "cuda":
-            self.torch.cuda.current_stream().synchronize()  # the rows of the step before are still on their way
+            # the rows of the step before are still on their way
+            self.torch.cuda.current_stream().synchronize()
         self.torch.index_select(self.features, 0, frontier, out=rows)
         return self.up(rows)
 
@@ -168,14 +176,20 @@ class SAGE:
         if m["kind"] != "sage" or m["norm"] != "none" or m["dropout"] != 0:
             sys.exit(f"this script knows GraphSAGE without norms and dropout, not {m}")
         widths = [m["in"]] + [m["hidden"]] * (m["layers"] - 1) + [m["out"]]
-        self.net = torch.nn.ModuleDict({"convs": torch.nn.ModuleList(conv(a, b) for a, b in zip(widths, widths[1:]))})
+        convs = torch.nn.ModuleList(conv(a, b) for a, b in zip(widths, widths[1:]))
+        self.net = torch.nn.ModuleDict({"convs": convs})
         self.net.load_state_dict(weights)  # strict: the names are PyG's
         self.net.to(work.device)
         self.work, self.multiclass = work, m["task"] == "multiclass"
-        momentum = {"momentum": p["momentum"]} if p["kind"] == "sgd" else {"betas": (p["beta1"], p["beta2"]), "eps": p["eps"]}
-        kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[p["kind"]]
+        if p["kind"] == "sgd":
+            momentum = {"momentum": p["momentum"]}
+        else:
+            momentum = {"betas": (p["beta1"], p["beta2"]), "eps": p["eps"]}
+        kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam,
+                "adamw": torch.optim.AdamW}[p["kind"]]
         fused = {"fused": True} if work.device.type == "cuda" else {}
-        self.optimizer = kind(self.net.parameters(), lr=0.0, weight_decay=p["weight_decay"], **momentum, **fused)
+        self.optimizer = kind(self.net.parameters(), lr=0.0, weight_decay=p["weight_decay"],
+                              **momentum, **fused)
 
     def step(self, items):
         """Trains the minibatches of a step and returns its loss, on the device."""
@@ -189,7 +203,8 @@ class SAGE:
             if self.multiclass:
                 loss = f.cross_entropy(x, up(truth), reduction="sum") / m["global_seeds"]
             else:
-                loss = f.binary_cross_entropy_with_logits(x, up(truth), reduction="sum") / (m["global_seeds"] * x.shape[1])
+                loss = f.binary_cross_entropy_with_logits(x, up(truth), reduction="sum")
+                loss = loss / (m["global_seeds"] * x.shape[1])
             loss.backward()
             losses.append(loss.detach())
         for group in self.optimizer.param_groups:
@@ -223,7 +238,8 @@ def main():
     o.work.mkdir(parents=True, exist_ok=True)
     summary, trained = train_halognn(o)
     steps = summary["steps_per_epoch"]
-    rows = [("halognn", summary["device"], "", "", 1e3 * summary["epoch_seconds"] / steps, summary["epoch_seconds"])]
+    rows = [("halognn", summary["device"], "", "", 1e3 * summary["epoch_seconds"] / steps,
+             summary["epoch_seconds"])]
     agree, missing = True, None
     if importlib.util.find_spec("torch") is None:
         missing = "PyTorch and PyG: torch is not installed"
@@ -251,7 +267,8 @@ def main():
     for program, device, first, most, step, epoch in rows:
         print(f"{program:<28} {first:>10} {most:>10} {step:>10.2f} {epoch:>10.2f}  {device}")
     keys = ("program", "device", "first_loss", "all_losses", "step_ms", "epoch_seconds")
-    (o.work / "comparison.json").write_text(json.dumps([dict(zip(keys, row)) for row in rows], indent=1) + "\n")
+    text = json.dumps([dict(zip(keys, row)) for row in rows], indent=1)
+    (o.work / "comparison.json").write_text(text + "\n")
     if not agree:
         sys.exit(f"the losses differ by more than {FIRST_STEP} at the first step or {o.tolerance} later: not the same work was done")
 

@@ -36,7 +36,10 @@ if ! [[ $hosts =~ ^[0-9]+$ ]] || [ "$hosts" -lt 1 ] || [ "$hosts" -gt 64 ]; then
 fi
 [ "$(id -u)" = 0 ] || { echo "hosts.sh: network namespaces need root" >&2; exit 2; }
 for tool in ip tc; do
-  command -v $tool >/dev/null || { echo "hosts.sh: $tool is missing: install iproute2" >&2; exit 2; }
+  command -v $tool >/dev/null || {
+    echo "hosts.sh: $tool is missing: install iproute2" >&2
+    exit 2
+  }
 done
 
 id=$$ work=$(mktemp -d)
@@ -51,7 +54,10 @@ clean() {
   for ((i = 0; i < hosts; i++)); do
     ip netns pids "h$id-$i" 2>/dev/null | xargs -r kill -9 2>/dev/null || true
     ip netns del "h$id-$i" 2>/dev/null || true
-    [ -z "$cores" ] || for _ in 1 2 3 4 5; do rmdir "$(group "$i")" 2>/dev/null && break; sleep 0.2; done
+    [ -z "$cores" ] || for _ in 1 2 3 4 5; do
+      rmdir "$(group "$i")" 2>/dev/null && break
+      sleep 0.2
+    done
   done
   ip link del "b$id" 2>/dev/null || true
   rm -rf "$work"
@@ -81,7 +87,8 @@ for ((i = 0; i < hosts; i++)); do
   ip -n "$ns" link set lo up
   ip -n "$ns" addr add "$net.$((i + 1))/24" dev eth0
   ip -n "$ns" link set eth0 up
-  [ "$rate" = none ] || tc -n "$ns" qdisc add dev eth0 root tbf rate "$rate" burst 256kb latency 50ms
+  [ "$rate" = none ] ||
+    tc -n "$ns" qdisc add dev eth0 root tbf rate "$rate" burst 256kb latency 50ms
   [ -z "$cores" ] || limit "$i"
   list=$list${list:+,}$net.$((i + 1))
 done

@@ -13,8 +13,14 @@ case $kind in
 esac
 shopt -s nullglob
 profiles=("$run"/profile/rank-*/"$file" "$run"/profile-*/rank-*/"$file")
-[ ${#profiles[@]} -gt 0 ] || { echo "merge.sh: no $run/profile/rank-*/$file: train with --profile $kind" >&2; exit 3; }
+[ ${#profiles[@]} -gt 0 ] || {
+  echo "merge.sh: no $run/profile/rank-*/$file: train with --profile $kind" >&2
+  exit 3
+}
 mkdir -p "$run/profile"
 export CGO_ENABLED=0 # go builds its tools when they are first used: without the flags of halognn
-why=$(go tool pprof -proto -output "$run/profile/$kind.pprof" "${profiles[@]}" 2>&1) || { echo "merge.sh: $why" >&2; exit 3; }
+why=$(go tool pprof -proto -output "$run/profile/$kind.pprof" "${profiles[@]}" 2>&1) || {
+  echo "merge.sh: $why" >&2
+  exit 3
+}
 echo "$run/profile/$kind.pprof: ${#profiles[@]} ranks"

@@ -5,7 +5,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 HALOGNN_QUIET=1 source ./env.sh
-command -v compute-sanitizer >/dev/null 2>&1 || { echo "sanitize_gpu.sh: no compute-sanitizer on the PATH; it comes with the CUDA toolkit" >&2; exit 69; }
+command -v compute-sanitizer >/dev/null 2>&1 || {
+  echo "sanitize_gpu.sh: no compute-sanitizer on the PATH; it comes with the CUDA toolkit" >&2
+  exit 69
+}
 nvidia-smi -L || { echo "sanitize_gpu.sh: there is no GPU here" >&2; exit 69; }
 make --silent --no-print-directory cuda
 export HALOGNN_CUDA_LIB=$PWD/build/libhalognn_cuda.so
@@ -14,5 +17,6 @@ cd src/compute/cuda
 for tool in "memcheck --leak-check full" initcheck synccheck; do
   echo "== $tool"
   # shellcheck disable=SC2086 # a tool and its options
-  compute-sanitizer --tool $tool --error-exitcode 1 ../../../build/cuda.test -test.run 'TestBackend|TestStaging|TestDownloads|TestMapRows|TestRowRates|TestMeter'
+  compute-sanitizer --tool $tool --error-exitcode 1 ../../../build/cuda.test \
+    -test.run 'TestBackend|TestStaging|TestDownloads|TestMapRows|TestRowRates|TestMeter'
 done

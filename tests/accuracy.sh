@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# accuracy.sh DATA [OUT]: trains the plain GraphSAGE of inputs/reference.yaml on public graphs below DATA, on 4 ranks, with seeds 0, 1 and 2,
-# and holds the mean test accuracy against the reference mean. Fails if one is more than a point below it.
-# Takes minutes to an hour; REFERENCE_SETS="cora amazon" chooses some of them.
+# accuracy.sh DATA [OUT]: trains the plain GraphSAGE of inputs/reference.yaml on public graphs below
+# DATA, on 4 ranks, with seeds 0, 1 and 2, and holds the mean test accuracy against the reference
+# mean. Fails if one is more than a point below it. Takes minutes to an hour; REFERENCE_SETS="cora
+# amazon" chooses some of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 data=${1:?usage: accuracy.sh DATA [OUT]} out=${2:-run/accuracy}
@@ -16,15 +17,19 @@ fail=0
 printf '| data set | seed 0 | seed 1 | seed 2 | mean | reference | difference | s/epoch |\n|---|--:|--:|--:|--:|--:|--:|--:|\n' | tee "$out/table.md"
 while read -r name format path epochs lr reference; do
   case " ${REFERENCE_SETS:-cora amazon cornell5 fb100-5} " in *" $name "*) ;; *) continue ;; esac
-  [ -d "$out/$name" ] || bin/halognn import --format "$format" --in "$data/$path" --out "$out/$name" >&2
-  [ -d "$out/$name-4" ] || bin/halognn partition --data "$out/$name" --parts 4 --method metis --seed 1 --out "$out/$name-4" >&2
+  [ -d "$out/$name" ] || bin/halognn import --format "$format" --in "$data/$path" \
+    --out "$out/$name" >&2
+  [ -d "$out/$name-4" ] || bin/halognn partition --data "$out/$name" --parts 4 --method metis \
+    --seed 1 --out "$out/$name-4" >&2
   for seed in 0 1 2; do
-    [ -f "$out/$name-$seed/summary.json" ] || { rm -rf "$out/$name-$seed"; "$HALOGNN_MPIRUN" -np 4 bin/halognn train --config inputs/reference.yaml \
+    [ -f "$out/$name-$seed/summary.json" ] || { rm -rf "$out/$name-$seed"; "$HALOGNN_MPIRUN" \
+      -np 4 bin/halognn train --config inputs/reference.yaml \
       --set data.parts="$out/$name-4" --set run.dir="$out/$name-$seed" --set train.seed=$seed \
       --set train.epochs="$epochs" --set train.lr="$lr" >"$out/$name-$seed.log" 2>&1 </dev/null; }
   done
   number() { sed -n "s/^ *\"$2\": \([0-9.eE+-]*\),*$/\1/p" "$out/$name-$1/summary.json"; }
-  awk -v name="$name" -v a="$(number 0 test_accuracy)" -v b="$(number 1 test_accuracy)" -v c="$(number 2 test_accuracy)" \
+  awk -v name="$name" -v a="$(number 0 test_accuracy)" -v b="$(number 1 test_accuracy)" \
+    -v c="$(number 2 test_accuracy)" \
     -v t="$(number 0 epoch_seconds)" -v r="$reference" 'BEGIN {
       m = 100 * (a + b + c) / 3
       printf "| %s | %.2f | %.2f | %.2f | %.2f | %.2f | %+.2f | %.2f |\n", name, 100*a, 100*b, 100*c, m, r, m - r, t

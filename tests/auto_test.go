@@ -22,7 +22,8 @@ func TestAutoChoosesACacheAndChangesNoNumber(t *testing.T) {
 				!slices.Contains([]string{"none", "vip", "prefetch", "lookahead"},
 					auto.Cache.Policy) ||
 				// look-ahead and vip at least
-				!strings.HasPrefix(auto.Cache.Chosen, auto.Cache.Policy) || strings.Count(auto.Cache.Chosen, "rows a step") < 2 {
+				!strings.HasPrefix(auto.Cache.Chosen, auto.Cache.Policy) ||
+				strings.Count(auto.Cache.Chosen, "rows a step") < 2 {
 				t.Fatalf("chosen: %+v", auto.Cache)
 			}
 			if !strings.Contains(auto.notes, "cache.policy auto chooses "+auto.Cache.Chosen) {

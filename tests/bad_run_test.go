@@ -168,7 +168,8 @@ func TestBadParts(t *testing.T) {
 		}), badData, []string{"part-0000/features.npy"}},
 		{"a file is another's", broken(func(t *testing.T, parts string) {
 			// of the same size and type
-			write(t, filepath.Join(parts, "labels.npy"), read(t, filepath.Join(parts, "original_id.npy")))
+			write(t, filepath.Join(parts, "labels.npy"),
+				read(t, filepath.Join(parts, "original_id.npy")))
 		}), badData, []string{"labels.npy", "altered"}},
 		{"meta.json is of a later version", broken(func(t *testing.T, parts string) {
 			replace(t, filepath.Join(parts, "meta.json"), `"format": 1`, `"format": 7`)

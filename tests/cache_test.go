@@ -7,6 +7,7 @@ import (
 // A cache changes traffic, never a number: hits plus fetched rows equal the rows fetched without a
 // cache.
 func TestCachesChangeOnlyTraffic(t *testing.T) {
+	unlessShort(t)
 	dir := smallParts.dir(t)
 	for _, ranks := range []int{2, 4} {
 		want := trained(t, dir, ranks, "run.ranks_per_node=1")

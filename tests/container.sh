@@ -1,19 +1,26 @@
 #!/usr/bin/env bash
-# container.sh: the two container recipes take the same steps from the same images; and, with `container.sh build`, the
-# Containerfile is built (by podman, docker or buildah) and the program in it runs. Exit code 69: it cannot be built here; a line says why.
+# container.sh: the two container recipes take the same steps from the same images; and, with
+# `container.sh build`, the Containerfile is built (by podman, docker or buildah) and the program in
+# it runs. Exit code 69: it cannot be built here; a line says why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 file=docs/containers/Containerfile def=docs/containers/halognn.def
 
 # What both must have, brought to one form: images, commands, environment.
 steps() { # shellcheck disable=SC2016
-  sed -e 's/#.*//' -e 's/{{ \(COMMIT\) }}/$\1/' -e 's/^ *export /ENV /' -e 's/^ *exec halognn.*/ENTRYPOINT/' \
-    -e 's/^ENTRYPOINT.*/ENTRYPOINT/' -e 's/^FROM docker.io\/library\/\([^ ]*\).*/From: \1/' -e 's/^RUN //' -e 's/^ *//' "$1" |
+  sed -e 's/#.*//' -e 's/{{ \(COMMIT\) }}/$\1/' -e 's/^ *export /ENV /' \
+    -e 's/^ *exec halognn.*/ENTRYPOINT/' \
+    -e 's/^ENTRYPOINT.*/ENTRYPOINT/' -e 's/^FROM docker.io\/library\/\([^ ]*\).*/From: \1/' \
+    -e 's/^RUN //' -e 's/^ *//' "$1" |
     grep -E '^(From:|ENV|ENTRYPOINT|apt-get|tests/install.sh)'
 }
-diff <(steps $file) <(steps $def) || { echo "container.sh: $file and $def differ (above)" >&2; exit 1; }
+diff <(steps $file) <(steps $def) || {
+  echo "container.sh: $file and $def differ (above)" >&2
+  exit 1
+}
 if [ "${1:-}" != build ]; then
-  echo "container.sh: the recipes take the same steps; containers were not built: that is \`tests/container.sh build\`, which fetches images"
+  echo "container.sh: the recipes take the same steps; \`tests/container.sh build\`, which" \
+    "fetches images, builds the containers"
   exit 0
 fi
 
@@ -27,7 +34,8 @@ for b in podman docker buildah; do
 done
 [ -n "$builder" ] || not_built "$why"
 for image in $(steps $file | sed -n 's/^From: //p'); do
-  fault=$(timeout 300 $builder pull -q "docker.io/library/$image" 2>&1) || not_built "$builder cannot fetch $image: ${fault##*$'\n'}"
+  fault=$(timeout 300 $builder pull -q "docker.io/library/$image" 2>&1) ||
+    not_built "$builder cannot fetch $image: ${fault##*$'\n'}"
 done
 case $builder in
   buildah)

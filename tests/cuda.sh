@@ -1,42 +1,53 @@
 #!/usr/bin/env bash
-# cuda.sh: what can be held of the CUDA path here. Where nvcc is, the kernels compile and link without a warning; the same sources run on an
-# emulated device with queued work at random times, and under AddressSanitizer and UBSan; where a GPU is, all suites run on it. What did not run is
+# cuda.sh: what can be held of the CUDA path here. Where nvcc is, the kernels compile and link
+# without a warning; the same sources run on an emulated device with queued work at random times,
+# and under AddressSanitizer and UBSan; where a GPU is, all suites run on it. What did not run is
 # said in a line each.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 HALOGNN_QUIET=1 source ./env.sh
 make --silent --no-print-directory build/libhalognn_cuda_emulated.so
 for seed in 1 2; do
-  HALOGNN_EMULATED_SEED=$seed go test -count=1 -run 'Staging|Downloads|Offboard|TenSteps' ./src/compute/cuda ./src/train
+  HALOGNN_EMULATED_SEED=$seed go test -count=1 -run 'Staging|Downloads|Offboard|TenSteps' \
+    ./src/compute/cuda ./src/train
 done
-# Compiled with both sanitizers, arrays apart: kernels, copies and staging buffers. Kernels whose threads meet switch stacks, which AddressSanitizer
-# follows too slowly (layernorm, softmax, sigmoid).
+# Compiled with both sanitizers, arrays apart: kernels, copies and staging buffers. Kernels whose
+# threads meet switch stacks, which AddressSanitizer follows too slowly (layernorm, softmax,
+# sigmoid).
 asan=$("${CXX:-c++}" -print-file-name=libasan.so)
 if [ -e "$asan" ]; then
   make --silent --no-print-directory -C kernels BUILD="$PWD/build" emulated SANITIZE=1
   go test -c -o build/cuda-emulated-sanitize/cuda.test ./src/compute/cuda
   (
     cd src/compute/cuda
-    HALOGNN_CUDA_LIB=../../../build/cuda-emulated-sanitize/libhalognn_cuda_emulated.so LD_PRELOAD=$asan ASAN_OPTIONS=detect_leaks=0 \
+    HALOGNN_CUDA_LIB=../../../build/cuda-emulated-sanitize/libhalognn_cuda_emulated.so \
+      LD_PRELOAD=$asan ASAN_OPTIONS=detect_leaks=0 \
       ../../../build/cuda-emulated-sanitize/cuda.test -test.timeout 5m \
-      -test.run '^(TestBackend|TestStaging|TestDownloads|TestRowRates|TestMapRows|TestLinks|TestAnyThread)$/(product|bias|relu|segment|adam|sgd|seed=1)'
+      -test.run \
+      '^(TestBackend|TestStaging|TestDownloads|TestRowRates|TestMapRows|TestLinks|TestAnyThread)$/(product|bias|relu|segment|adam|sgd|seed=1)'
   )
 else
   echo "not run: the kernels under AddressSanitizer: ${CXX:-c++} has no libasan.so"
 fi
-# On the emulated device: the benchmarks run, a step's kernels are accounted for, and every loss is PyTorch's, where that is installed.
+# On the emulated device: the benchmarks run, a step's kernels are accounted for, and every loss is
+# PyTorch's, where that is installed.
 emulated=$PWD/build/libhalognn_cuda_emulated.so
-HALOGNN_CUDA_LIB=$emulated go test -count=1 -run '^$' -bench . -benchtime 1x ./src/compute/cuda | sed -n 's/^ok/benchmarks run (their numbers mean nothing here):/p'
+HALOGNN_CUDA_LIB=$emulated go test -count=1 -run '^$' -bench . -benchtime 1x ./src/compute/cuda |
+  sed -n 's/^ok/benchmarks run (their numbers mean nothing here):/p'
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 program=${HALOGNN:-bin/halognn} python=${PYTHON:-/usr/bin/python3}
-"$program" generate --kind sbm --vertices 600 --degree 8 --features 8 --classes 4 --seed 1 --out "$dir/data" >/dev/null
-"$program" partition --data "$dir/data" --parts 1 --method contiguous --seed 1 --out "$dir/parts" >/dev/null
-HALOGNN_CUDA_LIB=$emulated "$program" train --config inputs/demo.yaml --set "data.parts=$dir/parts" --set "run.dir=$dir/run" --set compute.device=cuda \
+"$program" generate --kind sbm --vertices 600 --degree 8 --features 8 --classes 4 --seed 1 \
+  --out "$dir/data" >/dev/null
+"$program" partition --data "$dir/data" --parts 1 --method contiguous --seed 1 --out "$dir/parts" \
+  >/dev/null
+HALOGNN_CUDA_LIB=$emulated "$program" train --config inputs/demo.yaml \
+  --set "data.parts=$dir/parts" --set "run.dir=$dir/run" --set compute.device=cuda \
   --set train.epochs=2 --kernels >"$dir/log" 2>&1 || { cat "$dir/log"; exit 1; }
 grep -q 'input rows .*[0-9]' "$dir/log" || { cat "$dir/log"; exit 1; }
 if "$python" -c 'import torch, numpy' >/dev/null 2>&1; then
-  HALOGNN_CUDA_LIB=$emulated "$python" profiling/gpu_vs_pyg.py --device cuda --torch-device cpu --halognn "$program" --work "$dir/compared" \
+  HALOGNN_CUDA_LIB=$emulated "$python" profiling/gpu_vs_pyg.py --device cuda --torch-device cpu \
+    --halognn "$program" --work "$dir/compared" \
     --data "$dir/data" --parts "$dir/parts" --hidden 8 --fanouts 4,3 --batch 64 --epochs 1 --steps 5
 else
   echo "not run: losses on the emulated device beside PyTorch's: $python has no torch (PYTHON names another)"
@@ -54,7 +65,8 @@ else
 fi
 if [ -f build/libhalognn_cuda.so ] && nvidia-smi -L >/dev/null 2>&1; then
   HALOGNN_CUDA_LIB=$PWD/build/libhalognn_cuda.so go test -count=1 ./src/compute/cuda
-  HALOGNN_CUDA_LIB=$PWD/build/libhalognn_cuda.so go test -count=1 -run 'Offboard|TenSteps' ./src/train
+  HALOGNN_CUDA_LIB=$PWD/build/libhalognn_cuda.so go test -count=1 -run 'Offboard|TenSteps' \
+    ./src/train
 else
   echo "not run: the kernels on a GPU: there is none here, or no build/libhalognn_cuda.so; the suites ran on an emulated device"
 fi

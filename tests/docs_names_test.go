@@ -12,7 +12,8 @@ import (
 // Files, directories and tests that a page of docs names exist, so that a checklist cannot go out
 // of date. NAME stands for a name that the reader chooses.
 func TestDocsNameWhatIsThere(t *testing.T) {
-	file := regexp.MustCompile("`((?:src|tests|kernels|jobs|inputs|profiling|docs)/[A-Za-z0-9_./-]+)`")
+	file := regexp.MustCompile(
+		"`((?:src|tests|kernels|jobs|inputs|profiling|docs)/[A-Za-z0-9_./-]+)`")
 	test := regexp.MustCompile("`(Test[A-Z][A-Za-z0-9]+)`")
 	tests := testNames(t)
 	named := 0

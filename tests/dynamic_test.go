@@ -62,7 +62,8 @@ func TestDynamicCachesChangeOnlyTraffic(t *testing.T) {
 					fmt.Sprint("run.ranks_per_node=", perNode))
 			}
 			for i, line := range dynamic {
-				if ranks == 2 && i%2 == 1 || raceDetector && i%3 > 0 { // fewer, and still every policy
+				// fewer, and still every policy
+				if ranks == 2 && i%2 == 1 || raceDetector && i%3 > 0 {
 					continue
 				}
 				t.Run(line, func(t *testing.T) {
@@ -80,13 +81,15 @@ func TestDynamicCachesChangeOnlyTraffic(t *testing.T) {
 						}
 					}
 					// 3000 vertices, 16 features
-					if rows := int64(got.Cache.Capacity); got.Cache.Alpha > 0 && ranks/perNode > 1 &&
+					if rows := int64(got.Cache.Capacity); got.Cache.Alpha > 0 &&
+						ranks/perNode > 1 &&
 						(rows != min(int64(got.Cache.Alpha*3000/float64(ranks)), 3000) ||
 							got.Cache.Bytes != rows*16*4) {
 						t.Errorf("%d rows in %d bytes for alpha %g", rows, got.Cache.Bytes,
 							got.Cache.Alpha)
 					}
-					if strings.Contains(line, "alpha=2 ") && got.HitRate < 0.4 { // room for every remote row
+					// room for every remote row
+					if strings.Contains(line, "alpha=2 ") && got.HitRate < 0.4 {
 						t.Errorf("hit rate %g", got.HitRate)
 					}
 				})

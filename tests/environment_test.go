@@ -22,7 +22,8 @@ var environment = []struct {
 			"processor otherwise. `compute.simd` comes before it"},
 		{"HALOGNN_GEMM", "`onednn`, `openblas`, `go`",
 			"who multiplies matrices; `compute.gemm` comes before it"},
-		{"HALOGNN_ONEDNN_LIB", "path", "the oneDNN library; otherwise where the system's loader looks"},
+		{"HALOGNN_ONEDNN_LIB", "path",
+			"the oneDNN library; otherwise where the system's loader looks"},
 		{"HALOGNN_CUDA_LIB", "path", "the CUDA library; otherwise it is looked for in `../lib` " +
 			"and `../build` beside the program, and where the system's loader looks"},
 		{"HALOGNN_NCCL_LIB", "path", "the NCCL library; otherwise `libnccl.so.2`"},
@@ -55,8 +56,9 @@ var environment = []struct {
 			"others (`make test-fast`, the race detector)"},
 		{"HALOGNN_BIN", "path", "the program under test; otherwise it is built"},
 		{"HALOGNN_DATA", "directory", "real data sets to import; `../shared/data` otherwise"},
-		{"HALOGNN_GOLDEN", "directory", "layers and models computed by PyTorch that `src/nn` is held " +
-			"to; `../shared/golden` otherwise"},
+		{"HALOGNN_GOLDEN", "directory",
+			"layers and models computed by PyTorch that `src/nn` is held " +
+				"to; `../shared/golden` otherwise"},
 		{"HALOGNN_FAULTS", "`POINT=ACTION@RANK:EPOCH:STEP`", "the faults of a build with the tag " +
 			"`faults` ([faults](faults.md#how-it-is-tested))"},
 		{"HALOGNN_FAULT_MARK", "path", "a file made at the moment of the fault"},

@@ -10,4 +10,5 @@ trap 'git worktree remove --force "$before/tree" 2>/dev/null; rm -rf "$before"' 
 git worktree add --quiet --detach "$before/tree" "$revision"
 (unset HALOGNN_ROOT && make --silent --no-print-directory -C "$before/tree" build) >&2
 make --silent --no-print-directory build >&2
-go run ./tests/grid ${HALOGNN_MPIRUN:+-mpirun "$HALOGNN_MPIRUN"} "$before/tree/bin/halognn" bin/halognn
+go run ./tests/grid ${HALOGNN_MPIRUN:+-mpirun "$HALOGNN_MPIRUN"} "$before/tree/bin/halognn" \
+  bin/halognn

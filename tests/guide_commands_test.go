@@ -13,7 +13,8 @@ import (
 // sub-commands, targets, scripts, flags and config keys that exist.
 func TestGuideShownCommands(t *testing.T) {
 	c := &shownCommands{t: t, help: map[string]string{}}
-	inline, command := regexp.MustCompile("`([^`]+)`"), regexp.MustCompile(`^\s*(halognn|make|sbatch)(\s|$)`)
+	inline, command := regexp.MustCompile("`([^`]+)`"),
+		regexp.MustCompile(`^\s*(halognn|make|sbatch)(\s|$)`)
 	n := 0
 	for _, page := range pages(t) {
 		text, err := os.ReadFile(page)

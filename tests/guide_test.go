@@ -76,14 +76,16 @@ func TestGuide(t *testing.T) {
 			root := guideRoot(t, mpirun)
 			for _, b := range blocksOf(t, page) {
 				if !slices.Contains(fences, b.info) {
-					t.Fatalf("%s:%d: a block marked %q; use one of %q", page, b.line-1, b.info, fences)
+					t.Fatalf("%s:%d: a block marked %q; use one of %q", page, b.line-1, b.info,
+						fences)
 				}
 				reason, shown := whyNot(b.info)
 				switch {
 				case shown:
 					continue
 				case reason != "":
-					t.Run(fmt.Sprint("line ", b.line), func(t *testing.T) { t.Skipf("%s. Not run:\n%s", reason, b.text) })
+					t.Run(fmt.Sprint("line ", b.line),
+						func(t *testing.T) { t.Skipf("%s. Not run:\n%s", reason, b.text) })
 					continue
 				}
 				if err := runBlock(root, b.text); err != nil {
@@ -98,7 +100,8 @@ func TestGuide(t *testing.T) {
 func whyNot(info string) (reason string, shown bool) {
 	python := func(modules string) string {
 		if err := exec.Command("python3", "-c", "import "+modules).Run(); err != nil {
-			return fmt.Sprintf("python3 cannot import %s (%v); install python3-numpy, python3-torch, or set PYTHON", modules, err)
+			return fmt.Sprintf("python3 cannot import %s (%v); install python3-numpy, "+
+				"python3-torch, or set PYTHON", modules, err)
 		}
 		return ""
 	}
@@ -110,8 +113,10 @@ func whyNot(info string) (reason string, shown bool) {
 	case "sh torch":
 		return python("numpy, torch"), false
 	case "sh slurm":
-		if os.Getenv("GUIDE") != "slurm" { // a cluster that happens to answer is not ours to submit to
-			return "it needs Slurm: GUIDE=slurm tests/slurm/cluster.sh go test -run TestGuide ./tests starts one", false
+		// a cluster that happens to answer is not ours to submit to
+		if os.Getenv("GUIDE") != "slurm" {
+			return "it needs Slurm: GUIDE=slurm tests/slurm/cluster.sh go test -run TestGuide " +
+				"./tests starts one", false
 		}
 		return "", false
 	}
@@ -120,7 +125,8 @@ func whyNot(info string) (reason string, shown bool) {
 
 // guideRoot makes the directory in which the commands of a page run.
 //
-//	bin/halognn, bin/mpirun, bin/python3     the program under test, its launcher, and the Python that PYTHON names
+//	bin/halognn, bin/mpirun, bin/python3     the program under test, its launcher, and the Python
+//	                                         that PYTHON names
 //	env.sh inputs jobs tests ...             links into the repository
 func guideRoot(t *testing.T, mpirun string) string {
 	t.Helper()
@@ -140,7 +146,8 @@ func guideRoot(t *testing.T, mpirun string) string {
 		}
 	}
 	link(halognn(t).path, "bin/halognn")
-	for _, name := range []string{"env.sh", "go.mod", "go.sum", "inputs", "jobs", "kernels", "profiling", "src", "tests"} {
+	for _, name := range []string{"env.sh", "go.mod", "go.sum", "inputs", "jobs", "kernels",
+		"profiling", "src", "tests"} {
 		link(filepath.Join("..", name), name)
 	}
 	// A launcher finds its own files beside its path, so a script calls it; a link would not work.
@@ -156,8 +163,10 @@ func guideRoot(t *testing.T, mpirun string) string {
 		}
 	}
 	wrap("mpirun", mpirun)
-	if python := cmp.Or(os.Getenv("PYTHON"), "/usr/bin/python3"); exec.Command(python, "--version").Run() == nil {
-		wrap("python3", python) // as tests/pytorch.sh has it: the one that Debian's packages are for
+	python := cmp.Or(os.Getenv("PYTHON"), "/usr/bin/python3")
+	if exec.Command(python, "--version").Run() == nil {
+		// as tests/pytorch.sh has it: the one that Debian's packages are for
+		wrap("python3", python)
 	}
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	return root

@@ -170,7 +170,8 @@ func processorTime(t *testing.T, pid int) int {
 func TestInferMLP(t *testing.T) {
 	t.Parallel()
 	o := trained(t, smallParts.dir(t), 2, "model.kind=mlp", "train.eval_mode=full")
-	for _, mode := range []string{"full", "sampled"} { // the same for a model that reads no neighbours
+	// the same for a model that reads no neighbours
+	for _, mode := range []string{"full", "sampled"} {
 		if got := accuracy(t, smallData.dir(t),
 			predicted(t, o.dir, 2, "--mode", mode)); got != o.TestAccuracy {
 			t.Errorf("%s: %g of the test vertices right, summary.json says %g", mode, got,

@@ -1,21 +1,31 @@
 #!/usr/bin/env bash
-# install.sh run|test: installs the libraries that halognn needs and that are not there, and nothing else.
-# With apt-get as root, or as a user who may sudo; elsewhere it says exactly what to install, and fails.
+# install.sh run|test: installs the libraries that halognn needs and that are not there, and nothing
+# else. With apt-get as root, or as a user who may sudo; elsewhere it says exactly what to install,
+# and fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 need=${1:?usage: install.sh run|test}
 
 missing=()
 command -v go >/dev/null 2>&1 || { echo "install.sh: no go on the PATH; install Go 1.26 or later (https://go.dev/dl), or add its bin directory to PATH" >&2; exit 1; }
-command -v "${CC:-cc}" >/dev/null 2>&1 || { echo "install.sh: no ${CC:-cc} on the PATH; install gcc, or set CC to the C compiler" >&2; exit 1; }
+command -v "${CC:-cc}" >/dev/null 2>&1 || {
+  echo "install.sh: no ${CC:-cc} on the PATH; install gcc, or set CC to the C compiler" >&2
+  exit 1
+}
 HALOGNN_QUIET=1 source ./env.sh
 # shellcheck disable=SC2206
 missing+=($HALOGNN_MISSING)
-if [ ${#missing[@]} -gt 0 ] && ! command -v pkg-config >/dev/null 2>&1; then missing=(pkg-config "${missing[@]}"); fi # only to find what is not found without
-if [ -n "$HALOGNN_MPIRUN" ] && ! command -v "$HALOGNN_MPIRUN" >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; then # Debian packs it apart
+# pkg-config is needed only to find libraries that are not found without it
+if [ ${#missing[@]} -gt 0 ] && ! command -v pkg-config >/dev/null 2>&1; then
+  missing=(pkg-config "${missing[@]}")
+fi
+# Debian has the launcher in a package of its own
+if [ -n "$HALOGNN_MPIRUN" ] && ! command -v "$HALOGNN_MPIRUN" >/dev/null 2>&1 &&
+  command -v apt-get >/dev/null 2>&1; then
   case $HALOGNN_MPIRUN in *mpich*) missing+=(mpich) ;; *) missing+=(openmpi-bin) ;; esac
 fi
-if [ "$need" = test ]; then # the second MPI and the Slurm of the test suite; without them the suite says what it left out
+# the second MPI and the Slurm of the test suite; without them the suite says what it left out
+if [ "$need" = test ]; then
   command -v mpicc.mpich >/dev/null 2>&1 || missing+=(mpich libmpich-dev)
   PATH=$PATH:/usr/sbin command -v slurmctld >/dev/null 2>&1 || missing+=(slurm-wlm)
 fi
@@ -23,7 +33,10 @@ fi
 # shellcheck disable=SC2206
 optional=($HALOGNN_OPTIONAL)
 [ ${#missing[@]} -gt 0 ] || [ ${#optional[@]} -gt 0 ] || exit 0
-can_install() { command -v apt-get >/dev/null 2>&1 && { [ "$(id -u)" = 0 ] || command -v sudo >/dev/null 2>&1; }; }
+can_install() {
+  command -v apt-get >/dev/null 2>&1 &&
+    { [ "$(id -u)" = 0 ] || command -v sudo >/dev/null 2>&1; }
+}
 if [ ${#missing[@]} -eq 0 ] && ! can_install; then
   echo "install.sh: not there, and the program runs slower without: ${optional[*]}" >&2
   exit 0
@@ -45,12 +58,18 @@ fi
 sudo=
 if [ "$(id -u)" != 0 ]; then
   command -v sudo >/dev/null 2>&1 || [ "$need" = run ] || leave_out "neither root nor sudo"
-  command -v sudo >/dev/null 2>&1 || { echo "install.sh: run as root, or have an administrator run: apt-get install ${missing[*]}" >&2; exit 1; }
+  command -v sudo >/dev/null 2>&1 || {
+    echo "install.sh: run as root, or have an administrator run: apt-get install ${missing[*]}" >&2
+    exit 1
+  }
   sudo=sudo
 fi
 export DEBIAN_FRONTEND=noninteractive
 $sudo apt-get update -qq
-install() { $sudo env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "$@" >/dev/null; }
+install() {
+  $sudo env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq \
+    --no-install-recommends "$@" >/dev/null
+}
 [ ${#missing[@]} -eq 0 ] || install "${missing[@]}"
 for package in "${optional[@]}"; do
   install "$package" || echo "install.sh: no $package: the program runs slower without" >&2

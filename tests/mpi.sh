@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# mpi.sh openmpi|mpich: the communication suite, whole runs of the program, and files that shrink under them, under one MPI.
+# mpi.sh openmpi|mpich: the communication suite, whole runs of the program, and files that shrink
+# under them, under one MPI.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mpi=${1:?usage: mpi.sh openmpi|mpich}

@@ -35,7 +35,7 @@ func startMPI(t *testing.T, ranks int, name string, args ...string) *job {
 		append([]string{"-np", strconv.Itoa(ranks), name}, args...)...)
 }
 
-// trainedMPI is trained on ranks of MPI.
+// trainedMPI is trained, on ranks of MPI.
 func trainedMPI(t *testing.T, parts string, ranks int, sets ...string) *outcome {
 	t.Helper()
 	p, dir := halognn(t), newRunDir(t)
@@ -112,8 +112,7 @@ func TestRanksWithoutSeedsUnderMPI(t *testing.T) {
 		trained(t, parts, 4, "sample.batch=20"))
 }
 
-// checkEnd holds the end of a job under MPI to that of a bad input, and makes sure that no rank is
-// left.
+// checkEnd checks that a job under MPI ends as this bad input asks, and that no rank is left.
 func (b badInput) checkEnd(t *testing.T, dir string, r result) {
 	t.Helper()
 	b.check(t, dir, r)
@@ -234,7 +233,8 @@ func TestRanksThatDisagreeUnderMPI(t *testing.T) {
 			dir := t.TempDir()
 			parts := smallParts.dir(t)
 			script := odd(t, dir, 1, c.more(t, dir)...)
-			if c.name == "other parts under the same name" { // a relative path, and rank 1 stands elsewhere
+			// a relative path, and rank 1 stands elsewhere
+			if c.name == "other parts under the same name" {
 				parts = filepath.Base(parts)
 				elsewhere := filepath.Join(dir, "elsewhere")
 				other := handmade{}.write(t, filepath.Join(dir, "data"))

@@ -9,6 +9,7 @@ import (
 // The ranks of a node share their caches: a row that one holds the others need not hold, so fewer
 // rows are fetched. No number changes.
 func TestCachesOfANodeAreShared(t *testing.T) {
+	unlessShort(t)
 	if _, err := os.Stat("/dev/shm"); err != nil {
 		t.Skipf("no shared memory: %v", err)
 	}

@@ -82,7 +82,8 @@ func TestCheckKnowsWhatIsWhole(t *testing.T) {
 // again, shared memory given back.
 func TestStagedFiles(t *testing.T) {
 	t.Parallel()
-	parts := partitioned(t, smallData.dir(t), 4, "random", "--seed", "9") // of an identity of its own
+	// of an identity of its own
+	parts := partitioned(t, smallData.dir(t), 4, "random", "--seed", "9")
 	s, err := shard.Open(parts, shard.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -56,7 +56,8 @@ func TestReportOfRealRuns(t *testing.T) {
 			}
 		}
 	}
-	left := regexp.MustCompile(`([0-9.]+)\x{202f}% \| [^|]*/run \|`).FindStringSubmatch(string(read(t, filepath.Join(out, "report.md"))))
+	left := regexp.MustCompile(`([0-9.]+)\x{202f}% \| [^|]*/run \|`).FindStringSubmatch(
+		string(read(t, filepath.Join(out, "report.md"))))
 	if left == nil {
 		t.Fatal("the report has not found the run without a cache as the baseline")
 	}

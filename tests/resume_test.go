@@ -234,7 +234,8 @@ func TestSecondSignalEndsAStuckJobUnderMPI(t *testing.T) {
 				to = j.Process.Pid
 			}
 			for k, s := range []syscall.Signal{c.first, c.second} {
-				if err := syscall.Kill(to, s); err != nil && k == 0 { // the first may end a launcher
+				// the first may end a launcher
+				if err := syscall.Kill(to, s); err != nil && k == 0 {
 					t.Fatal(err)
 				}
 				time.Sleep(900 * time.Millisecond)

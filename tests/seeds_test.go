@@ -66,7 +66,8 @@ func TestBatchScopes(t *testing.T) {
 				t.Errorf("2 epochs trained %d seeds, want %d", trainedSeeds, 2*all)
 			}
 			if most > c.most || most-least > 1 {
-				t.Errorf("global minibatches have %d to %d seeds, want at most %d and near-equal ones", least, most, c.most)
+				t.Errorf("global minibatches have %d to %d seeds, want at most %d and near-equal "+
+					"ones", least, most, c.most)
 			}
 		})
 	}
@@ -88,6 +89,7 @@ func TestGlobalBatchesAreTheSameOnAnyRanks(t *testing.T) {
 // Ranks without training seeds take part with weight 0: nothing hangs, and all ranks train the
 // model of those that have some.
 func TestRanksWithoutSeeds(t *testing.T) {
+	unlessShort(t)
 	t.Parallel()
 	data := handmade{split: func(v int) [3]bool {
 		return [3]bool{v < 50, v%2 == 0 && v >= 50,

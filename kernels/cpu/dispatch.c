@@ -40,7 +40,8 @@ const halognn_cpu *halognn_cpu_open(const char *level) {
     return any || strcmp(level, "scalar") == 0 ? &scalar : NULL;
 }
 
-int64_t halognn_check_refs(const uint64_t *of, int64_t n, const halognn_table *tables, int64_t ntables) {
+int64_t halognn_check_refs(const uint64_t *of, int64_t n, const halognn_table *tables,
+                           int64_t ntables) {
     for (int64_t i = 0; i < n; i++) {
         const uint64_t table = of[i] >> HALOGNN_REF_ROW_BITS;
         const uint64_t row = of[i] & (((uint64_t)1 << HALOGNN_REF_ROW_BITS) - 1);

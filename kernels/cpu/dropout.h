@@ -1,4 +1,5 @@
-/* The dropout bits of compute.DropoutRow.Bits: 64-bit mixing once per row, 32-bit mixing per element. */
+/* The dropout bits of compute.DropoutRow.Bits: 64-bit mixing once per row, 32-bit mixing per
+ * element. */
 #ifndef HALOGNN_DROPOUT_H
 #define HALOGNN_DROPOUT_H
 

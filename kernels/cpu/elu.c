@@ -1,4 +1,5 @@
-/* ELU and keyed dropout in one pass; the bits are computed where they are used, no mask is stored. */
+/* ELU and keyed dropout in one pass; the bits are computed where they are used, no mask is
+ * stored. */
 #include "dropout.h"
 #include "exp.h"
 #include "simd.h"
@@ -20,8 +21,8 @@ void LEVEL(elu)(float *y, int64_t rows, int64_t cols, uint32_t threshold, float 
     }
 }
 
-void LEVEL(elu_backward)(float *dy, int64_t rows, int64_t cols, const float *y, uint32_t threshold, float scale,
-                         uint64_t key, const int32_t *vertices) {
+void LEVEL(elu_backward)(float *dy, int64_t rows, int64_t cols, const float *y, uint32_t threshold,
+                         float scale, uint64_t key, const int32_t *vertices) {
     const uint32_t width = (uint32_t)cols;
     for (int64_t r = 0; r < rows; r++, y += cols, dy += cols) {
         INDEPENDENT for (uint32_t j = 0; j < width; j++) {

@@ -17,8 +17,8 @@ void elu_ref(float *y, int64_t rows, int64_t cols, uint32_t threshold, float sca
         }
 }
 
-void elu_backward_ref(float *dy, int64_t rows, int64_t cols, const float *y, uint32_t threshold, float scale,
-                      uint64_t key, const int32_t *vertices) {
+void elu_backward_ref(float *dy, int64_t rows, int64_t cols, const float *y, uint32_t threshold,
+                      float scale, uint64_t key, const int32_t *vertices) {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t j = 0; j < cols; j++, y++, dy++) {
             *dy *= *y > 0 ? scale : *y + scale;

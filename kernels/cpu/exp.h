@@ -1,7 +1,7 @@
-/* exp in float32, by additions and multiplications alone, so that every level and a GPU give the same
- * bits: exp(x) = 2^n * exp(r), n the nearest integer to x / ln 2, |r| <= ln 2 / 2. Within 2 ulp
- * between -87 and 88, beyond which it stays what it is there; NaN stays NaN. No branches: loops over
- * it become vectors. The polynomial is that of Cephes (S. Moshier). */
+/* exp in float32, by additions and multiplications alone, so that every level and a GPU give the
+ * same bits: exp(x) = 2^n * exp(r), n the nearest integer to x / ln 2, |r| <= ln 2 / 2. Within 2
+ * ulp between -87 and 88, beyond which it stays what it is there; NaN stays NaN. No branches: loops
+ * over it become vectors. The polynomial is that of Cephes (S. Moshier). */
 #ifndef HALOGNN_EXP_H
 #define HALOGNN_EXP_H
 
@@ -11,7 +11,8 @@
 static inline float halognn_exp(float x) {
     x = x < -87.0f ? -87.0f : x;
     x = x > 88.0f ? 88.0f : x;
-    const float shifted = x * 1.44269504088896341f + 12582912.0f; /* 1.5 * 2^23: n in the low bits */
+    /* 1.5 * 2^23: n in the low bits */
+    const float shifted = x * 1.44269504088896341f + 12582912.0f;
     const float n = shifted - 12582912.0f;
     const float r = x - n * 0.693359375f - n * -2.12194440e-4f; /* ln 2 in two parts */
     float p = 1.9875691500e-4f;

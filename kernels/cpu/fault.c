@@ -24,7 +24,8 @@ static void on_fault(int number, siginfo_t *info, void *context) {
     if (armed) {
         armed = 0;
         address = (uintptr_t)info->si_addr;
-        /* a jump does not undo the mask of the handler; saving it in every sigsetjmp would cost a system call */
+        /* a jump does not undo the mask of the handler; saving it in every sigsetjmp would cost a
+         * system call */
         pthread_sigmask(SIG_SETMASK, &((ucontext_t *)context)->uc_sigmask, NULL);
         siglongjmp(landing, 1);
     }
@@ -38,8 +39,10 @@ static void on_fault(int number, siginfo_t *info, void *context) {
 }
 
 int halognn_catch_faults(void) {
-    /* on the thread's own signal stack and with all signals blocked, as the handler of Go that it may call expects */
-    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+    /* on the thread's own signal stack and with all signals blocked, as the handler of Go that it
+     * may call expects */
+    struct sigaction action = {.sa_sigaction = on_fault,
+                               .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
     sigfillset(&action.sa_mask);
     return sigaction(SIGBUS, &action, &previous) == 0 ? 0 : errno;
 }

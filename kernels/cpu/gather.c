@@ -1,4 +1,5 @@
-/* Copies of scattered rows: the row a few places ahead is prefetched while the one in hand is copied. */
+/* Copies of scattered rows: the row a few places ahead is prefetched while the one in hand is
+ * copied. */
 #include "simd.h"
 
 ALWAYS_INLINE void widen(float *dst, const uint16_t *src, int64_t cols) {
@@ -23,7 +24,8 @@ void LEVEL(gather_rows)(float *dst, int64_t n, int64_t cols, int half, const hal
     }
 }
 
-void LEVEL(slice_rows)(uint8_t *dst, int64_t n, int64_t row_bytes, const uint8_t *table, const int32_t *ids) {
+void LEVEL(slice_rows)(uint8_t *dst, int64_t n, int64_t row_bytes, const uint8_t *table,
+                       const int32_t *ids) {
     const int64_t ahead = rows_ahead(row_bytes);
     for (int64_t i = 0; i < n; i++) {
         if (i + ahead < n)

@@ -3,7 +3,8 @@
 #include "half.h"
 #include "kernels.h"
 
-void gather_rows_ref(float *dst, int64_t n, int64_t cols, int half, const halognn_table *tables, const uint64_t *of) {
+void gather_rows_ref(float *dst, int64_t n, int64_t cols, int half, const halognn_table *tables,
+                     const uint64_t *of) {
     for (int64_t i = 0; i < n; i++, dst += cols) {
         if (half) {
             const uint16_t *row = halognn_ref_row(tables, of[i], cols * 2);
@@ -15,7 +16,8 @@ void gather_rows_ref(float *dst, int64_t n, int64_t cols, int half, const halogn
     }
 }
 
-void slice_rows_ref(uint8_t *dst, int64_t n, int64_t row_bytes, const uint8_t *table, const int32_t *ids) {
+void slice_rows_ref(uint8_t *dst, int64_t n, int64_t row_bytes, const uint8_t *table,
+                    const int32_t *ids) {
     for (int64_t i = 0; i < n; i++)
         memcpy(dst + i * row_bytes, table + ids[i] * row_bytes, (size_t)row_bytes);
 }

@@ -17,7 +17,8 @@
 #define HALOGNN_PASTE(name, level) HALOGNN_PASTE2(name, level)
 #define LEVEL(name) HALOGNN_PASTE(name, HALOGNN_LEVEL)
 
-static inline const void *halognn_ref_row(const halognn_table *tables, uint64_t ref, int64_t row_bytes) {
+static inline const void *halognn_ref_row(const halognn_table *tables, uint64_t ref,
+                                          int64_t row_bytes) {
     const uint64_t row = ref & (((uint64_t)1 << HALOGNN_REF_ROW_BITS) - 1);
     return (const char *)tables[ref >> HALOGNN_REF_ROW_BITS].base + (int64_t)row * row_bytes;
 }

@@ -1,6 +1,7 @@
 /*
- * LayerNorm by rows. Sums along a row are made in WAYS interleaved partial sums (column j goes to sum j mod WAYS), added
- * as a fixed tree: as many as a 512-bit vector has lanes, at every level, so that AVX2 and AVX-512 round alike.
+ * LayerNorm by rows. Sums along a row are made in WAYS interleaved partial sums (column j goes to
+ * sum j mod WAYS), added as a fixed tree: as many as a 512-bit vector has lanes, at every level, so
+ * that AVX2 and AVX-512 round alike.
  */
 #include <math.h>
 
@@ -52,8 +53,8 @@ ALWAYS_INLINE float sum_of_squares(const float *x, int64_t cols, float mean) {
     return tree(&sum, tail);
 }
 
-void LEVEL(layer_norm)(float *y, int64_t rows, int64_t cols, const float *x, const float *gamma, const float *beta,
-                       float *mean, float *rstd, float eps) {
+void LEVEL(layer_norm)(float *y, int64_t rows, int64_t cols, const float *x, const float *gamma,
+                       const float *beta, float *mean, float *rstd, float eps) {
     for (int64_t r = 0; r < rows; r++, x += cols, y += cols) {
         const float m = sum_of(x, cols) / (float)cols;
         const float s = 1.0f / sqrtf(sum_of_squares(x, cols, m) / (float)cols + eps);
@@ -64,8 +65,8 @@ void LEVEL(layer_norm)(float *y, int64_t rows, int64_t cols, const float *x, con
 }
 
 /* sums returns sum(g) and sum(g*n), g = dy*gamma, n = (x-mean)*rstd. */
-ALWAYS_INLINE void sums(const float *dy, const float *x, const float *gamma, int64_t cols, float mean, float rstd,
-                        float *sum_g, float *sum_gn) {
+ALWAYS_INLINE void sums(const float *dy, const float *x, const float *gamma, int64_t cols,
+                        float mean, float rstd, float *sum_g, float *sum_gn) {
     ways a = {0}, b = {0};
     float tail_a[WAYS] = {0}, tail_b[WAYS] = {0};
     int64_t j = 0;
@@ -85,7 +86,8 @@ ALWAYS_INLINE void sums(const float *dy, const float *x, const float *gamma, int
     *sum_gn = tree(&b, tail_b);
 }
 
-void LEVEL(layer_norm_backward)(float *dx, float *dgamma, float *dbeta, int64_t rows, int64_t cols, const float *dy,
+void LEVEL(layer_norm_backward)(float *dx, float *dgamma, float *dbeta, int64_t rows, int64_t cols,
+                                const float *dy,
                                 const float *x, const float *gamma, const float *mean, const float *rstd) {
     memset(dgamma, 0, (size_t)cols * sizeof *dgamma);
     memset(dbeta, 0, (size_t)cols * sizeof *dbeta);

@@ -4,10 +4,11 @@
 #include "halognn_cpu.h"
 
 /*
- * With m the largest logit and e_j = exp(z_j - m) <= 1 nothing overflows. The label's gradient, p - 1, is computed as
- * minus the share of the others, which loses nothing when p is close to 1.
+ * With m the largest logit and e_j = exp(z_j - m) <= 1 nothing overflows. The label's gradient,
+ * p - 1, is computed as minus the share of the others, which loses nothing when p is close to 1.
  */
-static double softmax_row(float *dlogits, int64_t cols, const float *z, int32_t label, double scale, int *correct) {
+static double softmax_row(float *dlogits, int64_t cols, const float *z, int32_t label, double scale,
+                          int *correct) {
     int64_t top = 0;
     double sum = 0, others = 0;
     for (int64_t j = 1; j < cols; j++)
@@ -29,8 +30,8 @@ static double softmax_row(float *dlogits, int64_t cols, const float *z, int32_t 
     return log(sum) + max - z[label];
 }
 
-double halognn_softmax_ce(float *dlogits, int64_t rows, int64_t cols, const float *logits, const int32_t *labels,
-                          float scale, int64_t *correct) {
+double halognn_softmax_ce(float *dlogits, int64_t rows, int64_t cols, const float *logits,
+                          const int32_t *labels, float scale, int64_t *correct) {
     double loss = 0;
     *correct = 0;
     for (int64_t r = 0; r < rows; r++) {
@@ -42,9 +43,10 @@ double halognn_softmax_ce(float *dlogits, int64_t rows, int64_t cols, const floa
     return loss;
 }
 
-/* loss = max(z,0) - z*t + log(1 + exp(-|z|)); its derivative is sigmoid(z) - t; exp(-|z|) <= 1 never overflows. */
-double halognn_sigmoid_bce(float *dlogits, int64_t n, const float *logits, const uint8_t *targets, float scale,
-                           int64_t counts[3]) {
+/* loss = max(z,0) - z*t + log(1 + exp(-|z|)); its derivative is sigmoid(z) - t; exp(-|z|) <= 1
+ * never overflows. */
+double halognn_sigmoid_bce(float *dlogits, int64_t n, const float *logits, const uint8_t *targets,
+                           float scale, int64_t counts[3]) {
     double loss = 0;
     counts[0] = counts[1] = counts[2] = 0;
     for (int64_t i = 0; i < n; i++) {

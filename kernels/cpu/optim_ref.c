@@ -2,7 +2,8 @@
 
 #include "kernels.h"
 
-void adam_ref(float *p, float *m, float *v, int64_t n, const float *g, float l2, float decay, float beta1,
+void adam_ref(float *p, float *m, float *v, int64_t n, const float *g, float l2, float decay,
+              float beta1,
               float one_minus_beta1, float beta2, float one_minus_beta2, float step, float root, float eps) {
     for (int64_t i = 0; i < n; i++) {
         const float d = g[i] + l2 * p[i];
@@ -12,7 +13,8 @@ void adam_ref(float *p, float *m, float *v, int64_t n, const float *g, float l2,
     }
 }
 
-void sgd_ref(float *p, float *buf, int64_t n, const float *g, float l2, float momentum, float lr, int first) {
+void sgd_ref(float *p, float *buf, int64_t n, const float *g, float l2, float momentum, float lr,
+             int first) {
     for (int64_t i = 0; i < n; i++) {
         const float d = g[i] + l2 * p[i];
         buf[i] = first ? d : momentum * buf[i] + d;

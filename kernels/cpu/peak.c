@@ -16,8 +16,8 @@
 
 #define TWELVE(ONE) \
     ONE(0) ONE(1) ONE(2) ONE(3) ONE(4) ONE(5) ONE(6) ONE(7) ONE(8) ONE(9) ONE(10) ONE(11)
-/* Rounds of twelve times STEP, each on an accumulator of its own. The factors are 1/2 and 1, so that
- * the accumulators stay normal numbers: a = a/2 + 1, or a = a + 1/2. */
+/* Rounds of twelve times STEP, each on an accumulator of its own. The factors are 1/2 and 1, so
+ * that the accumulators stay normal numbers: a = a/2 + 1, or a = a + 1/2. */
 #define LOOP(rounds, SPREAD, STEP)                                                               \
     __asm__ volatile(SPREAD(12, %1) SPREAD(13, %2) TWELVE(ZERO) "1:\n\t" TWELVE(STEP)            \
                      "dec %0\n\tjnz 1b\n\tvzeroupper"                                            \
@@ -61,8 +61,12 @@ static void tiles(int64_t rounds) {
     __asm__ volatile("tilerelease");
 }
 
-static int has_fma256(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
-static int has_fma512(void) { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"); }
+static int has_fma256(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+static int has_fma512(void) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
+}
 static int has_dot512(void) {
     unsigned a, b, c, d;
     return has_fma512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1 << 5);

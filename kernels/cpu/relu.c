@@ -1,4 +1,5 @@
-/* ReLU and keyed dropout in one pass; the bits are computed where they are used, no mask is stored. */
+/* ReLU and keyed dropout in one pass; the bits are computed where they are used, no mask is
+ * stored. */
 #include "dropout.h"
 #include "simd.h"
 
@@ -7,9 +8,10 @@ void LEVEL(relu)(float *y, int64_t n) {
         y[i] = y[i] < 0 ? 0 : y[i];
 }
 
-void LEVEL(relu_dropout)(float *y, int64_t rows, int64_t cols, uint32_t threshold, float scale, uint64_t key,
-                         const int32_t *vertices) {
-    const uint32_t width = (uint32_t)cols; /* a 32-bit counter, so that the bits of a vector of columns are one vector */
+void LEVEL(relu_dropout)(float *y, int64_t rows, int64_t cols, uint32_t threshold, float scale,
+                         uint64_t key, const int32_t *vertices) {
+    /* a 32-bit counter, so that the bits of a vector of columns are one vector */
+    const uint32_t width = (uint32_t)cols;
     for (int64_t r = 0; r < rows; r++, y += cols) {
         const uint64_t state = dropout_row(key, vertices[r]);
         const uint32_t lo = (uint32_t)state, hi = (uint32_t)(state >> 32);

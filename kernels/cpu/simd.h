@@ -1,7 +1,7 @@
 /*
- * What the vector sources share. Each is compiled once per level with that level's -m flags; LANES follows from them.
- * GCC's vector types do the arithmetic; there are no fused multiply-adds (-ffp-contract=off), so that
- * every level rounds alike.
+ * What the vector sources share. Each is compiled once per level with that level's -m flags; LANES
+ * follows from them. GCC's vector types do the arithmetic; there are no fused multiply-adds
+ * (-ffp-contract=off), so that every level rounds alike.
  */
 #ifndef HALOGNN_SIMD_H
 #define HALOGNN_SIMD_H
@@ -21,8 +21,8 @@
 #endif
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
-/* UNROLL keeps arrays of vectors in registers. INDEPENDENT says that iteration j touches only index j of the arrays, so that
- * an output may be an input. */
+/* UNROLL keeps arrays of vectors in registers. INDEPENDENT says that iteration j touches only index
+ * j of the arrays, so that an output may be an input. */
 #ifdef __clang__
 #define UNROLL _Pragma("clang loop unroll(full)")
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
@@ -45,8 +45,9 @@ ALWAYS_INLINE vec load_half(const uint16_t *p) {
 #endif
 }
 
-/* Rows that lie scattered over memory cost a latency each unless several are on their way. This many bytes ahead keep
- * the line-fill buffers of a core busy without pushing rows out of L1 before they are read. */
+/* Rows that lie scattered over memory cost a latency each unless several are on their way. This
+ * many bytes ahead keep the line-fill buffers of a core busy without pushing rows out of L1 before
+ * they are read. */
 #define AHEAD_BYTES 4096
 #define CACHE_LINE 64
 

@@ -31,10 +31,11 @@ var training = []string{"forward", "backward", "sync", "update"}
 
 // overlap is what one rank's trace comes to.
 type overlap struct {
-	rank          int
-	items         int     // prepared while an earlier one may have trained
-	overlapped    int     // of them, those of which some part was
-	inside, whole float64 // microseconds of preparation inside the training of earlier items; of all preparation
+	rank       int
+	items      int // prepared while an earlier one may have trained
+	overlapped int // of them, those of which some part was
+	// microseconds of preparation inside the training of earlier items; of all preparation
+	inside, whole float64
 }
 
 func (o overlap) share() float64 { return o.inside / max(o.whole, 1e-9) }
@@ -83,11 +84,14 @@ func measure(spans []span) overlap {
 		}
 		seen := map[int]bool{}
 		for _, s := range spans {
-			if s.Name == "wait" || s.Name == "save" || slices.Contains(training, s.Name) || s.Args.Item == 0 { // nothing trains before item 0
+			// nothing trains before item 0
+			if s.Name == "wait" || s.Name == "save" || slices.Contains(training, s.Name) ||
+				s.Args.Item == 0 {
 				continue
 			}
 			in := 0.0
-			for _, t := range trained { // intervals of one goroutine do not overlap, so their parts add up
+			// intervals of one goroutine do not overlap, so their parts add up
+			for _, t := range trained {
 				if t.item < s.Args.Item {
 					in += max(0, min(s.Ts+s.Dur, t.end)-max(s.Ts, t.begin))
 				}

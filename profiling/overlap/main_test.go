@@ -43,7 +43,8 @@ func TestMeasure(t *testing.T) {
 
 // A trace that was cut off anywhere after its first span is read up to there.
 func TestReadWhatAKilledRunLeaves(t *testing.T) {
-	const whole = "[\n{\"name\":\"sample\",\"ph\":\"X\",\"args\":{\"item\":1}},\n{\"name\":\"forward\",\"ph\":\"X\",\"args\":{\"item\":2}}\n]\n"
+	const whole = "[\n{\"name\":\"sample\",\"ph\":\"X\",\"args\":{\"item\":1}},\n" +
+		"{\"name\":\"forward\",\"ph\":\"X\",\"args\":{\"item\":2}}\n]\n"
 	path := filepath.Join(t.TempDir(), "rank-0000.json")
 	for _, n := range []int{len(whole), len(whole) - 3, len(whole) - 9} {
 		if err := os.WriteFile(path, []byte(whole[:n]), 0o666); err != nil {

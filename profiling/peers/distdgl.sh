@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# distdgl.sh PYTHON PARTS RATE SAMPLERS ARG...: DistDGL on four hosts of this machine (hosts.sh), each
-# with a server, a trainer and SAMPLERS processes that sample; ARG go to distdgl_train.py.
+# distdgl.sh PYTHON PARTS RATE SAMPLERS ARG...: DistDGL on four hosts of this machine (hosts.sh),
+# each with a server, a trainer and SAMPLERS processes that sample; ARG go to distdgl_train.py.
 set -euo pipefail
 python=${1:?usage: distdgl.sh PYTHON PARTS RATE SAMPLERS ARG...} parts=$2 rate=$3 samplers=$4
 shift 4

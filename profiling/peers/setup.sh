@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# setup.sh [DIR]: a venv with DGL and PyTorch Geometric in DIR (build/peers), as compare.py needs it;
-# about 4 GB. SPARSE=1 builds torch-sparse as well, which PyG samples with (a quarter of an hour).
+# setup.sh [DIR]: a venv with DGL and PyTorch Geometric in DIR (build/peers), as compare.py needs
+# it; about 4 GB. SPARSE=1 builds torch-sparse as well, which PyG samples with (a quarter of an
+# hour).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 dir=${1:-build/peers}

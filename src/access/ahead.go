@@ -44,7 +44,8 @@ func (m *Graph) HaloSize(local []Range) (int, error) {
 func (r *Workload) Ahead(epoch, from, n int, fault *error) iter.Seq[[]graph.VertexID] {
 	return func(yield func([]graph.VertexID) bool) {
 		s, err := sample.New(r.Topology, sample.Options{
-			Spec: r.Sample, Workers: max(r.Workers, 1), MaxSeeds: r.Streams.MaxPiece(), ForwardOnly: true,
+			Spec: r.Sample, Workers: max(r.Workers, 1), MaxSeeds: r.Streams.MaxPiece(),
+			ForwardOnly: true,
 		})
 		if err != nil {
 			*fault = fmt.Errorf("access: looking ahead: %w", err)
@@ -56,10 +57,12 @@ func (r *Workload) Ahead(epoch, from, n int, fault *error) iter.Seq[[]graph.Vert
 		var seeds, remote []graph.VertexID
 		each := r.Streams.Steps() * r.Count
 		for i := from; i < min(from+n, (r.Epochs-epoch+1)*each); i++ {
-			key := sample.Key{Seed: r.Seed, Epoch: epoch + i/each, Step: i % each / r.Count, Stream: r.First + i%r.Count}
+			key := sample.Key{Seed: r.Seed, Epoch: epoch + i/each, Step: i % each / r.Count,
+				Stream: r.First + i%r.Count}
 			seeds = r.Streams.Piece(key.Epoch, key.Step, key.Stream, seeds)
 			if err := s.Sample(&mb, seeds, key); err != nil {
-				*fault = fmt.Errorf("access: looking ahead: epoch %d, step %d: %w", key.Epoch, key.Step, err)
+				*fault = fmt.Errorf("access: looking ahead: epoch %d, step %d: %w", key.Epoch,
+					key.Step, err)
 				return
 			}
 			remote = remote[:0]
@@ -97,7 +100,8 @@ func (m *Graph) PlanWindow(r *Workload, p []float32, capacity int) (int, error) 
 		return 0, err
 	}
 	return cache.PlanWindow(cache.WindowOptions{
-		Capacity: capacity, Steps: r.Streams.Steps() * r.Count, Epochs: r.Epochs, Reuse: reuse, Memory: WindowMemory, StepBytes: waiting,
+		Capacity: capacity, Steps: r.Streams.Steps() * r.Count, Epochs: r.Epochs, Reuse: reuse,
+		Memory: WindowMemory, StepBytes: waiting,
 	}), nil
 }
 

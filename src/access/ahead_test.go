@@ -28,8 +28,10 @@ func reading(t *testing.T, hops int) (*Graph, *Workload) {
 	}
 	t.Cleanup(streams.Free)
 	return mustNew(t, g, Options{}), &Workload{
-		Local: []Range{{0, n / 4}, {n / 4, n / 2}}, Sources: Sources(streams, 0, 2), Sample: sample.Neighbours(3, 2), Hops: hops,
-		Topology: &sample.Topology{Graph: *g, Original: original}, Streams: streams, First: 0, Count: 2, Seed: 3, Epochs: 1, Workers: 2,
+		Local: []Range{{0, n / 4}, {n / 4, n / 2}}, Sources: Sources(streams, 0, 2),
+		Sample: sample.Neighbours(3, 2), Hops: hops,
+		Topology: &sample.Topology{Graph: *g, Original: original}, Streams: streams, First: 0,
+		Count: 2, Seed: 3, Epochs: 1, Workers: 2,
 	}
 }
 
@@ -39,13 +41,16 @@ func TestAheadIsWhatTrainingReads(t *testing.T) {
 	each := r.Streams.Steps() * r.Count
 	items := 2 * each // of epochs 2 and 3, the last one
 	r.Epochs = 3
-	for _, c := range []struct{ from, n int }{{0, items}, {3, 4}, {each - 2, 10}, {each - 2, 2 * each}, {0, 0}} {
+	for _, c := range []struct{ from, n int }{{0, items}, {3, 4}, {each - 2, 10},
+		{each - 2, 2 * each}, {0, 0}} {
 		var fault error
 		i := c.from
 		for remote := range r.Ahead(2, c.from, c.n, &fault) {
 			key := sample.Key{Seed: r.Seed, Epoch: 2 + i/each, Step: i % each / 2, Stream: i % 2}
-			mb := sample.Reference(r.Topology, r.Sample.Fanouts, r.Streams.Piece(key.Epoch, key.Step, key.Stream, nil), key)
-			want := slices.DeleteFunc(slices.Clone(mb.Frontier), func(v graph.VertexID) bool { return v < r.Local[1].End })
+			mb := sample.Reference(r.Topology, r.Sample.Fanouts, r.Streams.Piece(key.Epoch,
+				key.Step, key.Stream, nil), key)
+			want := slices.DeleteFunc(slices.Clone(mb.Frontier),
+				func(v graph.VertexID) bool { return v < r.Local[1].End })
 			if !slices.Equal(remote, want) || len(want) == 0 {
 				t.Fatalf("item %d: remote vertices %v, want %v", i, remote, want)
 			}
@@ -53,7 +58,8 @@ func TestAheadIsWhatTrainingReads(t *testing.T) {
 			i++
 		}
 		if want := min(c.from+c.n, items); i != want || fault != nil {
-			t.Errorf("from %d on, %d: ended before item %d (%v), want %d", c.from, c.n, i, fault, want)
+			t.Errorf("from %d on, %d: ended before item %d (%v), want %d", c.from, c.n, i, fault,
+				want)
 		}
 	}
 	var fault error
@@ -75,7 +81,8 @@ func TestPlannedWindows(t *testing.T) {
 	for _, capacity := range []int{0, 10, 50, 100, 150, 1000} {
 		w, err := m.PlanWindow(r, p, capacity)
 		if err != nil || w < max(last, 1) || w > 2*r.Streams.Steps()*r.Count {
-			t.Errorf("capacity %d: window %d (%v) after %d, of %d minibatches", capacity, w, err, last, r.Streams.Steps()*r.Count)
+			t.Errorf("capacity %d: window %d (%v) after %d, of %d minibatches", capacity, w, err,
+				last, r.Streams.Steps()*r.Count)
 		}
 		last = w
 	}

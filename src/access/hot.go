@@ -14,16 +14,19 @@ import (
 //
 //	part   [N]  part of each vertex
 //	train  [P]  training vertices of each part
-//	batch       seeds of a part's minibatch; parts share the steps of an epoch, as many as the one with most seeds has
+//	batch       seeds of a part's minibatch; parts share the steps of an epoch, as many as the one
+//	            with most seeds has
 //	result [N]
 //
 // Every part is analysed by itself, with Inclusion, which counts the seeds' own rows. A part
 // without training vertices has zeros. Time P times that of Inclusion, memory 12 N + N/8 bytes, 4 N
 // of it the result.
-func (m *Graph) OwnParts(part []int32, train [][]graph.VertexID, batch int, fanouts []int) ([]float32, error) {
+func (m *Graph) OwnParts(part []int32, train [][]graph.VertexID, batch int,
+	fanouts []int) ([]float32, error) {
 	n := m.in.NumVertices()
 	if len(part) != n {
-		return nil, fmt.Errorf("access: own parts: parts of %d vertices, but the graph has %d", len(part), n)
+		return nil, fmt.Errorf("access: own parts: parts of %d vertices, but the graph has %d",
+			len(part), n)
 	}
 	if batch < 1 {
 		return nil, fmt.Errorf("access: own parts: batch is %d; it must be at least 1", batch)
@@ -75,7 +78,8 @@ func (m *Graph) HotRows(r *Workload, part Range, count int) ([]int32, error) {
 	}
 	slices.SortFunc(rows, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(own[b], own[a]),
-			cmp.Compare(m.degree(part.First+graph.VertexID(b)), m.degree(part.First+graph.VertexID(a))), cmp.Compare(a, b))
+			cmp.Compare(m.degree(part.First+graph.VertexID(b)),
+				m.degree(part.First+graph.VertexID(a))), cmp.Compare(a, b))
 	})
 	return rows[:min(max(count, 0), len(rows))], nil
 }

@@ -89,7 +89,8 @@ func TestHotRows(t *testing.T) {
 	r.Sources = nil
 	rows := must[int32](t)(m.HotRows(r, part, 1000))
 	if !slices.IsSortedFunc(rows, func(a, b int32) int {
-		return m.out.InDegree(part.First+graph.VertexID(b)) - m.out.InDegree(part.First+graph.VertexID(a))
+		return m.out.InDegree(part.First+graph.VertexID(b)) -
+			m.out.InDegree(part.First+graph.VertexID(a))
 	}) {
 		t.Error("without seeds, rows are not in order of out-degree")
 	}

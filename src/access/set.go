@@ -97,7 +97,8 @@ func (m *Graph) Within(start Set, hops int) (Set, error) {
 			reached.Free()
 			return nil, fmt.Errorf("access: reach: hop %d: %w", h+1, err)
 		}
-		reached, next = next, reached // next holds a subset of reached, so nothing has to be cleared
+		// next holds a subset of reached, so nothing has to be cleared
+		reached, next = next, reached
 	}
 	return reached, nil
 }

@@ -14,7 +14,8 @@ import (
 // probability), by the paper's formula:
 //
 //	p_0(v) = min(1, batch/T) for v in train, else 0
-//	p_h(u) = 1 - product over v that may sample u of (1 - t_h(v) p_{h-1}(v)),    t_h(v) = min(1, f_h/indegree(v))
+//	p_h(u) = 1 - product over v that may sample u of (1 - t_h(v) p_{h-1}(v)),
+//	         t_h(v) = min(1, f_h/indegree(v))
 //	p(u)   = 1 - product over h = 1..L of (1 - p_h(u))                            the result [N]
 //
 //	train [T]  distinct training vertices of the part; none give zeros

@@ -14,7 +14,8 @@ import (
 // set of batch seeds, and every set of draws of every vertex. With keep, frontiers keep their
 // destinations, which draw again at every hop, as in package sample; without, only the vertices
 // found at a hop draw at the next, and seeds do not count: the process of the paper's formula.
-func enumerate(g *graph.CSC, train []graph.VertexID, batch int, fanouts []int, keep bool) []float64 {
+func enumerate(g *graph.CSC, train []graph.VertexID, batch int, fanouts []int,
+	keep bool) []float64 {
 	p := make([]float64, g.NumVertices())
 	var hop func(h int, frontier, read []bool, weight float64)
 	hop = func(h int, frontier, read []bool, weight float64) {
@@ -136,7 +137,8 @@ func TestExactOnForests(t *testing.T) {
 			want := enumerate(g, train, batch, fanouts, c.keep)
 			for v := range want {
 				if math.Abs(float64(c.got[v])-want[v]) > 1e-6 {
-					t.Fatalf("%s, fanouts %d, batch %d of %d: vertex %d has %g, enumeration says %g", c.name, fanouts, batch, len(train), v, c.got[v], want[v])
+					t.Fatalf("%s, fanouts %d, batch %d of %d: vertex %d has %g, enumeration says "+
+						"%g", c.name, fanouts, batch, len(train), v, c.got[v], want[v])
 				}
 			}
 		}
@@ -191,7 +193,8 @@ func TestEqualsFormula(t *testing.T) {
 		m := mustNew(t, g, Options{Workers: c.worker})
 		vip, inclusion := formulas(g, train, c.batch, c.fanouts)
 		equal(t, c.name+": VIP", must[float32](t)(m.VIP(train, c.batch, c.fanouts)), vip)
-		equal(t, c.name+": Inclusion", must[float32](t)(m.Inclusion(train, c.batch, c.fanouts)), inclusion)
+		equal(t, c.name+": Inclusion", must[float32](t)(m.Inclusion(train, c.batch, c.fanouts)),
+			inclusion)
 	}
 }
 
@@ -208,7 +211,8 @@ func equal(t *testing.T, name string, got []float32, want []float64) {
 
 // formulas multiplies the two models out as their comments have them, over the in-edges of the
 // vertices that draw.
-func formulas(g *graph.CSC, train []graph.VertexID, batch float64, fanouts []int) (vip, inclusion []float64) {
+func formulas(g *graph.CSC, train []graph.VertexID, batch float64, fanouts []int) (
+	vip, inclusion []float64) {
 	n := g.NumVertices()
 	vector := func() []float64 { return make([]float64, n) }
 	miss := func(pass []float64) []float64 { // product over v that may sample u of (1 - pass[v])
@@ -269,14 +273,16 @@ func TestLogarithms(t *testing.T) {
 	r := newRandom(t)
 	for range 100_000 {
 		p := math.Exp(-30 * r.Float64())
-		if got, want := float64(logMiss(p)), math.Log1p(-p); math.Abs(got-want) > 8e-8*math.Abs(want) {
+		got, want := float64(logMiss(p)), math.Log1p(-p)
+		if math.Abs(got-want) > 8e-8*math.Abs(want) {
 			t.Fatalf("logMiss(%g) = %g, want %g", p, got, want)
 		}
 		if got, want := hit(-p), -math.Expm1(-p); math.Abs(got-want) > 2e-8*want {
 			t.Fatalf("hit(%g) = %g, want %g", -p, got, want)
 		}
 	}
-	if logMiss(0) != 0 || hit(0) != 0 || !math.IsInf(float64(logMiss(1)), -1) || hit(math.Inf(-1)) != 1 {
+	if logMiss(0) != 0 || hit(0) != 0 || !math.IsInf(float64(logMiss(1)), -1) ||
+		hit(math.Inf(-1)) != 1 {
 		t.Errorf("at 0 and 1: %g, %g, %g, %g", logMiss(0), hit(0), logMiss(1), hit(math.Inf(-1)))
 	}
 }
@@ -308,8 +314,10 @@ func TestReadsOfSeveralParts(t *testing.T) {
 		}
 		p, score := must[float32](t)(m.Reads(reader)), must[float32](t)(m.RankVIP(reader))
 		for v := range n {
-			if math.Abs(float64(p[v])*float64(minibatches)-reads[v]) > 1e-5 || math.Abs(float64(score[v])-vip[v]) > 1e-5 {
-				t.Fatalf("vertex %d: %g reads a step and score %g, enumeration says %g and %g", v, float64(p[v])*float64(minibatches), score[v], reads[v], vip[v])
+			if math.Abs(float64(p[v])*float64(minibatches)-reads[v]) > 1e-5 ||
+				math.Abs(float64(score[v])-vip[v]) > 1e-5 {
+				t.Fatalf("vertex %d: %g reads a step and score %g, enumeration says %g and %g", v,
+					float64(p[v])*float64(minibatches), score[v], reads[v], vip[v])
 			}
 			if vip[v] > 1 {
 				more++
@@ -321,7 +329,8 @@ func TestReadsOfSeveralParts(t *testing.T) {
 	}
 	m := mustNew(t, fromEdges(t, 4, [2]int{1, 0}), Options{})
 	for name, x := range map[string][]float32{
-		"reads": must[float32](t)(m.Reads(&Workload{Sample: sample.Neighbours(2)})), "vip": must[float32](t)(m.RankVIP(&Workload{Sample: sample.Neighbours(2)})),
+		"reads": must[float32](t)(m.Reads(&Workload{Sample: sample.Neighbours(2)})),
+		"vip":   must[float32](t)(m.RankVIP(&Workload{Sample: sample.Neighbours(2)})),
 	} {
 		if len(x) != 4 || x[1] != 0 {
 			t.Errorf("%s without seeds: %g", name, x)
@@ -341,7 +350,8 @@ func TestSources(t *testing.T) {
 		}
 	}
 	for _, scope := range []sample.SeedScope{sample.SeedsLocal, sample.SeedsGlobal} {
-		streams, err := sample.NewStreams(seeds, sample.StreamOptions{Batch: 4, Seed: 2, Seeds: scope})
+		streams, err := sample.NewStreams(seeds, sample.StreamOptions{Batch: 4, Seed: 2,
+			Seeds: scope})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -367,11 +377,14 @@ func TestSources(t *testing.T) {
 					}
 				}
 				counted := float64(pieces) / float64(400*streams.Steps())
-				if minibatches != count || math.Abs(perStep-counted) > 0.5 || scope == sample.SeedsLocal && math.Abs(perStep-counted) > 1e-9 {
-					t.Errorf("scope %d, streams %d to %d: %d minibatches, %g seeds a step; counted %g", scope, first, first+count-1, minibatches, perStep, counted)
+				if minibatches != count || math.Abs(perStep-counted) > 0.5 ||
+					scope == sample.SeedsLocal && math.Abs(perStep-counted) > 1e-9 {
+					t.Errorf("scope %d, streams %d to %d: %d minibatches, %g seeds a step; "+
+						"counted %g", scope, first, first+count-1, minibatches, perStep, counted)
 				}
 				if all := reader.Seeds(); len(all) != len(drawn) {
-					t.Errorf("scope %d, streams %d to %d: %d seeds, %d were drawn", scope, first, first+count-1, len(all), len(drawn))
+					t.Errorf("scope %d, streams %d to %d: %d seeds, %d were drawn", scope, first,
+						first+count-1, len(all), len(drawn))
 				}
 			}
 		}
@@ -389,12 +402,15 @@ func TestRemoteSeedsAreRead(t *testing.T) {
 		batch := 1 + r.IntN(len(roots)-1)
 		own := int(roots[0]) // all that is local
 		reader := &Workload{
-			Local: []Range{{roots[0], roots[0] + 1}}, Sample: sample.Neighbours(2, 1), Sources: []Source{{roots, float64(batch), 1}},
+			Local: []Range{{roots[0], roots[0] + 1}}, Sample: sample.Neighbours(2, 1),
+			Sources: []Source{{roots, float64(batch), 1}},
 		}
-		vip, inclusion := must[float32](t)(m.RankVIP(reader)), must[float32](t)(m.RankInclusion(reader))
+		vip, inclusion := must[float32](t)(m.RankVIP(reader)),
+			must[float32](t)(m.RankInclusion(reader))
 		for v, want := range enumerate(g, roots, batch, reader.Sample.Fanouts, true) {
 			if math.Abs(float64(vip[v])-want) > 1e-6 || vip[v] != inclusion[v] {
-				t.Fatalf("batch %d of %d: vertex %d has vip %g and inclusion %g, enumeration says %g", batch, len(roots), v, vip[v], inclusion[v], want)
+				t.Fatalf("batch %d of %d: vertex %d has vip %g and inclusion %g, enumeration "+
+					"says %g", batch, len(roots), v, vip[v], inclusion[v], want)
 			}
 		}
 		for _, seed := range roots[1:] {
@@ -406,7 +422,8 @@ func TestRemoteSeedsAreRead(t *testing.T) {
 		local := must[float32](t)(m.RankVIP(reader))
 		for v, want := range enumerate(g, roots[:1], 1, reader.Sample.Fanouts, false) {
 			if v != own && math.Abs(float64(local[v])-want) > 1e-6 {
-				t.Fatalf("local seeds: vertex %d has vip %g, the paper's formula %g", v, local[v], want)
+				t.Fatalf("local seeds: vertex %d has vip %g, the paper's formula %g", v, local[v],
+					want)
 			}
 		}
 	}

@@ -19,7 +19,8 @@ const (
 // goes), and with probability 1-d restart.
 //
 //	r_0(v)     = 1/T for v in train, else 0
-//	r_{i+1}(u) = (1-d) r_0(u) + d * sum over v that may sample u of r_i(v) / indegree(v)        d = 0.85, i < 5
+//	r_{i+1}(u) = (1-d) r_0(u) + d * sum over v that may sample u of r_i(v) / indegree(v)
+//	             d = 0.85, i < 5
 //
 // The result is r_5 [N]. "Weighted" means that walkers start at the training vertices instead of
 // anywhere. A walker at a vertex without in-neighbours is lost. Unlike VIP it ignores fanouts and
@@ -57,7 +58,8 @@ func (m *Graph) Paths(train []graph.VertexID, hops int) ([]float32, error) {
 // walk returns x_steps of
 //
 //	x_0 = start at the training vertices, else 0
-//	x_{i+1}(u) = (restart at the training vertices, else 0) + sum over v that may sample u of weight(v) x_i(v)
+//	x_{i+1}(u) = (restart at the training vertices, else 0) +
+//	             sum over v that may sample u of weight(v) x_i(v)
 func (m *Graph) walk(train []graph.VertexID, steps int, start, restart float64,
 	weight func(v int) float64) ([]float32, error) {
 	if err := m.checkTrain(train); err != nil {

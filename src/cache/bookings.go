@@ -10,7 +10,8 @@ import "halognn/src/mem"
 //
 // Bookings count slots; which slot a row gets is decided when the row arrives.
 //
-//	free [ring]   of step s: slots whose last booking ends at s; of step base: those that are free by then
+//	free [ring]   of step s: slots whose last booking ends at s; of step base: those that are free
+//	              by then
 //	below [ring]  of step s without such slots: a step before s to look at next
 //
 // Source: Faigle and Nawijn (1995), Carlisle and Lloyd (1995). Belady's rule (1966), which evicts

@@ -77,7 +77,8 @@ type Decision struct {
 // in the cache.
 func (d *Decision) Counters() trace.Counters {
 	return trace.Counters{
-		Cached: int64(len(d.Slot) - d.Misses), Remote: int64(d.Misses + len(d.Early)), Early: int64(len(d.Early)),
+		Cached: int64(len(d.Slot) - d.Misses), Remote: int64(d.Misses + len(d.Early)),
+		Early:     int64(len(d.Early)),
 		Evictions: int64(d.Evictions), Replacements: int64(d.Replacements),
 	}
 }

@@ -49,7 +49,8 @@ type LookaheadOptions struct {
 //	ids  [R]   ring of the uses in the window, step after step
 //	next [R]   use that the row is kept for, or ^step of this use while none is known, or declined
 //	slot [R]   slot that holds the row when the step comes, or -1
-//	index      vertex -> its last use in the window (position << 1), or the slot where it stays for no known use (slot << 1 | 1)
+//	index      vertex -> its last use in the window (position << 1), or the slot where it stays for
+//	           no known use (slot << 1 | 1)
 //
 // Time is O(1) a use. Memory: 12 bytes a use in the window, up to twice that because the ring's
 // length is a power of two; 12 bytes a slot; 8 to 16 bytes a step of the window; the index.
@@ -63,8 +64,8 @@ type Lookahead struct {
 	ids        []graph.VertexID
 	next, slot []int32
 	first      []uint32 // [steps, a ring as that of bookings] position of the step's first use
-	// position after the last use; positions count on modulo 2^30, their place in the rings is their
-	// lower bits
+	// position after the last use; positions count on modulo 2^30, their place in the rings is
+	// their lower bits
 	head uint32
 
 	vertex []graph.VertexID // [C] row in the slot, or unused or dropped

@@ -54,7 +54,8 @@ func TestOptimumIsTheBestOfAllWays(t *testing.T) {
 		for _, filled := range []bool{false, true} {
 			want := fewest(n, capacity, trace, filled)
 			if got := optimum(t, n, capacity, trace, filled); got != want {
-				t.Fatalf("seed %d: capacity %d, filled %t, trace %v: %d transfers, the fewest are %d", seed, capacity, filled, trace, got, want)
+				t.Fatalf("seed %d: capacity %d, filled %t, trace %v: %d transfers, the fewest "+
+					"are %d", seed, capacity, filled, trace, got, want)
 			}
 		}
 		start := must[[]graph.VertexID](t)(Start(n, capacity, slices.Values(trace)))

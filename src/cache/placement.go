@@ -20,16 +20,16 @@ type Placement struct {
 
 // Place divides rows among devices that have room for so many each.
 //
-//	p  [N]  how likely a step reads the vertex, mean over the group. Vertices with p = 0 are not placed: those that are never
-//	        read, and those that the group holds anyway
-//	a       cost of a row of a peer / cost of a row from outside the group: 0 spreads the rows as widely as possible, 1 gives all devices
-//	        the same
+//	p  [N]  how likely a step reads the vertex, mean over the group. Vertices with p = 0 are not
+//	        placed: those that are never read, and those that the group holds anyway
+//	a       cost of a row of a peer / cost of a row from outside the group: 0 spreads the rows as
+//	        widely as possible, 1 gives all devices the same
 //
 // Every device starts with the likeliest rows. Then the next vertices, by descending p, replace
 // rows that several devices hold, the least likely first:
 //
-//	round 0     slot S-1 of all devices holds the same vertex. The devices, least gained first, are offered a vertex each
-//	            for it, all but the last, which keeps it.
+//	round 0     slot S-1 of all devices holds the same vertex. The devices, least gained first, are
+//	            offered a vertex each for it, all but the last, which keeps it.
 //	round 1     the same with slot S-2, and so on.
 //
 // A device takes the offer if p(new) > a * p(old). The first refusal ends the placement, because
@@ -114,7 +114,8 @@ func byLikelihood(p []float32) ([]uint64, error) {
 	order := mem.Make[uint64](n)[:0]
 	for v, x := range p {
 		if x > 0 {
-			order = append(order, uint64(^math.Float32bits(x))<<32|uint64(v)) // float bits order alike
+			// float bits order alike
+			order = append(order, uint64(^math.Float32bits(x))<<32|uint64(v))
 		}
 	}
 	slices.Sort(order)

@@ -30,7 +30,8 @@ func makers(t testing.TB, n, capacity, steps int, initial []graph.VertexID) []ma
 			list = append(list, maker{fmt.Sprintf("prefetch delta=%d layout=%d", delta, layout),
 				initial, func() Policy {
 					return must[*Prefetch](t)(NewPrefetch(PrefetchOptions{
-						Vertices: n, Capacity: capacity, Initial: initial, Gamma: 0.95, Delta: delta,
+						Vertices: n, Capacity: capacity, Initial: initial, Gamma: 0.95,
+						Delta:  delta,
 						Degree: degreeOf, Layout: layout,
 					}))
 				}})
@@ -43,7 +44,8 @@ func makers(t testing.TB, n, capacity, steps int, initial []graph.VertexID) []ma
 					maker{fmt.Sprintf("lookahead window=%d level=%t index=%d", window, level, kind),
 						nil, func() Policy {
 							return must[*Lookahead](t)(NewLookahead(LookaheadOptions{
-								Vertices: n, Capacity: capacity, Window: window, Level: level, Index: kind,
+								Vertices: n, Capacity: capacity, Window: window, Level: level,
+								Index: kind,
 							}))
 						}})
 			}

@@ -24,8 +24,9 @@ type PrefetchOptions struct {
 	// if bit v%64 of word v/64 is set. nil for all. It is read by NewPrefetch only.
 	Candidates []uint64
 
-	Gamma float64 // decay of a buffered row in a step without use, in (0, 1]; 1: none decays or leaves
-	Delta int     // steps between eviction rounds; 0: no rounds
+	// decay of a buffered row in a step without use, in (0, 1]; 1: none decays or leaves
+	Gamma float64
+	Delta int // steps between eviction rounds; 0: no rounds
 
 	// Degree breaks ties between equal scores: higher is better.
 	Degree func(graph.VertexID) int

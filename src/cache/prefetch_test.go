@@ -130,7 +130,8 @@ func compare(t *testing.T, o PrefetchOptions, trace [][]graph.VertexID) (rounds 
 			}
 			if d.Misses != len(remote)-len(hits) || d.Replacements != len(come) || len(come) > 0 &&
 				d.Evictions != want.evictions {
-				t.Fatalf("layout %d, step %d: %d misses, %d evictions, %d replacements; want %d, %d, %d",
+				t.Fatalf(
+					"layout %d, step %d: %d misses, %d evictions, %d replacements; want %d, %d, %d",
 					i, step, d.Misses, d.Evictions, d.Replacements, len(remote)-len(hits),
 					want.evictions, len(come))
 			}

@@ -13,8 +13,10 @@ import (
 // l minibatches and saves one transfer, so a cache should keep the shortest intervals: all up to
 // some length T. Belady's rule does the same if many rows are read at a time.
 //
-//	held(W) = sum of 1 - (1-p)^W (1 + W p)     rows that are between two uses at most W apart, at any moment
-//	kept(W) = sum of p (1 - (1-p)^W)           reads of a minibatch that come at most W after the last one of the vertex
+//	held(W) = sum of 1 - (1-p)^W (1 + W p)     rows that are between two uses at most W apart, at
+//	                                           any moment
+//	kept(W) = sum of p (1 - (1-p)^W)           reads of a minibatch that come at most W after the
+//	                                           last one of the vertex
 //
 // So T is where held reaches the capacity, and a window of T minibatches knows all intervals worth
 // keeping.

@@ -12,7 +12,8 @@ import (
 // except that a row read since the hand last passed stays.
 //
 //	head (newest) ─ v7 ─ v3* ─ v9 ─ v1* ─ v4 ─ tail (oldest)      * visited
-//	                           ^hand, going towards the head: clears marks, evicts the first vertex without one
+//	                           ^hand, going towards the head: clears marks, evicts the first
+//	                            vertex without one
 //
 // A step marks its hits, then inserts its misses in order, each at the head, evicting for it when
 // all slots are taken. A miss that a later one of the same step evicts again is not inserted.

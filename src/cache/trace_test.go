@@ -63,7 +63,8 @@ func (x *table) execute(remote []graph.VertexID, d *Decision) error {
 		case slot == -1:
 			fetched = append(fetched, v)
 		case x.row[slot] != v:
-			return fmt.Errorf("slot %d is said to hold vertex %d but holds %d", slot, v, x.row[slot])
+			return fmt.Errorf("slot %d is said to hold vertex %d but holds %d", slot, v,
+				x.row[slot])
 		}
 	}
 	if len(fetched) != d.Misses {
@@ -91,7 +92,8 @@ func (x *table) execute(remote []graph.VertexID, d *Decision) error {
 	x.misses += d.Misses
 	x.transferred += int(d.Counters().Remote)
 	if evictions != d.Evictions {
-		return fmt.Errorf("%d rows are overwritten, but %d are said to be evicted", evictions, d.Evictions)
+		return fmt.Errorf("%d rows are overwritten, but %d are said to be evicted", evictions,
+			d.Evictions)
 	}
 	return x.distinct()
 }

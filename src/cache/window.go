@@ -13,7 +13,8 @@ import (
 func (l *Lookahead) Feed(remote []graph.VertexID) {
 	b := l.bookings
 	if ahead := b.end - 1 - b.base; ahead > l.window {
-		panic(fmt.Sprintf("cache: a step fed %d steps ahead of the one that is due; the window is %d", ahead, l.window))
+		panic(fmt.Sprintf("cache: a step fed %d steps ahead of the one that is due; the window "+
+			"is %d", ahead, l.window))
 	}
 	l.reserve(len(remote))
 	step := b.open()

@@ -168,7 +168,8 @@ func (b *Bars) drawBar(s *canvas, x scale, y float64, one Bar) {
 		at += v
 	}
 	for rank, v := range one.Dots {
-		s.put(`<circle class="dot %s" r="5" cx="%s" cy="%s"><title>%s, rank %d: %s</title></circle>`,
+		s.put(
+			`<circle class="dot %s" r="5" cx="%s" cy="%s"><title>%s, rank %d: %s</title></circle>`,
 			fill(0), px(x.at(v)), px(middle), escape(one.Name), rank, Number(v))
 	}
 	end := x.at(one.Length())

@@ -143,7 +143,8 @@ func AllEqual(c Comm, what, value string) error {
 	for r := range all {
 		if string(all[r]) != string(all[0]) {
 			mine, first := difference(string(all[r]), string(all[0]))
-			return fmt.Errorf("%w: %s of rank %d is %q, of rank 0 %q", ErrMismatch, what, r, mine, first)
+			return fmt.Errorf("%w: %s of rank %d is %q, of rank 0 %q", ErrMismatch, what, r, mine,
+				first)
 		}
 	}
 	return nil

@@ -31,10 +31,12 @@ func TestAgree(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			verdicts = append(verdicts, verdict)
-			if c.errs[w.Rank()] == gone && c.name != "each its own" && !errors.Is(verdict, fs.ErrNotExist) {
+			if c.errs[w.Rank()] == gone && c.name != "each its own" &&
+				!errors.Is(verdict, fs.ErrNotExist) {
 				return fmt.Errorf("rank %d can no longer tell its own fault", w.Rank())
 			}
-			if a := (*Agreed)(nil); verdict != nil && (!errors.As(verdict, &a) || a.Rank != w.Rank()) {
+			if a := (*Agreed)(nil); verdict != nil && (!errors.As(verdict, &a) ||
+				a.Rank != w.Rank()) {
 				return fmt.Errorf("rank %d: %v is not agreed on", w.Rank(), verdict)
 			}
 			return nil

@@ -126,7 +126,8 @@ func CheckAllgatherv(rank, size int, send, recv []byte, recvRows []int, rowBytes
 		return err
 	}
 	if own := recvRows[rank] * rowBytes; len(send) < own {
-		return fmt.Errorf("allgatherv: send buffer has %d bytes, but the %d rows of rank %d need %d",
+		return fmt.Errorf(
+			"allgatherv: send buffer has %d bytes, but the %d rows of rank %d need %d",
 			len(send), recvRows[rank], rank, own)
 	}
 	return nil

@@ -14,7 +14,8 @@ const (
 // CheckMessage checks the other rank of a message of rank. Implementations of Comm call it.
 func CheckMessage(rank, size, peer int) error {
 	if peer < 0 || peer >= size || peer == rank {
-		return fmt.Errorf("a message of rank %d to or from rank %d: it must be another of the %d ranks", rank, peer, size)
+		return fmt.Errorf("a message of rank %d to or from rank %d: it must be another of the %d "+
+			"ranks", rank, peer, size)
 	}
 	return nil
 }

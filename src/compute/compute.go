@@ -19,6 +19,8 @@
 // thread count (docs/design/07-reproducible-numbers.md). No layer knows which device it runs on.
 package compute
 
+import "time"
+
 // ChunkRows is the number of rows that are summed before partial sums are added, in chunk order,
 // wherever a kernel reduces over rows (weight gradients, bias gradients, norms, losses).
 const ChunkRows = 512
@@ -81,11 +83,12 @@ type Device interface {
 // Capabilities are what a Device can do beyond computing on host memory; nil where it cannot. A
 // device that embeds or wraps another passes on its capabilities.
 type Capabilities struct {
-	Precision    Precision        // of the factors of its matrix products
-	Accelerator  Accelerator      // it has memory of its own
-	Peer         PeerDevice       // it sends slices to the devices of other ranks
-	NewStopwatch func() Stopwatch // its kernels run beside the host, and it can time them
-	Peaks        func() []Peak    // what its arithmetic units do at best, measured
+	Precision    Precision            // of the factors of its matrix products
+	Accelerator  Accelerator          // it has memory of its own
+	Peer         PeerDevice           // it sends slices to the devices of other ranks
+	NewStopwatch func() Stopwatch     // its kernels run beside the host, and it can time them
+	Peaks        func() []Peak        // what its arithmetic units do at best, measured
+	Spun         func() time.Duration // by all its threads so far, waiting for the next kernel
 }
 
 // Peak is what a device's units do at best, on independent multiply-adds with nothing to wait for.

@@ -256,7 +256,9 @@ func (c *Config) table() []section {
 					"when it is needed", ""},
 			{"workers", whole(&c.Pipeline.Workers, 0, 0).upTo(MaxThreads), free,
 				"goroutines that sample and gather",
-				"0 is a quarter of the rank's CPUs, with `cuda` all but two, and at least 1."},
+				"0 is one for each minibatch that is prepared at the same time, up to the rank's CPUs, " +
+					"with `cuda` all but two of them, and at least 1. They share the CPUs with the " +
+					"compute threads."},
 		}},
 
 		{name: "topology", keys: []*Key{
@@ -295,8 +297,7 @@ func (c *Config) table() []section {
 			{"threads", whole(&c.Compute.Threads, 0, 0).upTo(MaxThreads), free,
 				"compute threads of a rank",
 				"0 is all CPUs that the launcher bound the rank to (or its share, where several " +
-					"ranks are bound to the same CPUs), less `pipeline.workers`. `cuda` does not " +
-					"use it."},
+					"ranks are bound to the same CPUs). `cuda` does not use it."},
 			{"gpu_rows", share(&c.Compute.GPURows, "auto"), free,
 				"`cuda`: how many feature rows of the own parts, from the hottest on, lie in " +
 					"device memory",

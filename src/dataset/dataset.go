@@ -1,14 +1,17 @@
 // Package dataset keeps graphs with features, labels and splits on disk: it writes, opens and
 // verifies DATASET directories, imports foreign formats into them and generates synthetic ones.
 //
-//	DATASET/  meta.json      what it is, where it comes from, and size, shape and XXH64 of every file
+//	DATASET/  meta.json      what it is, where it comes from, and size, shape and XXH64 of every
+//	                         file
 //	          indptr.npy     int64 [N+1]   in-edges of v are indices[indptr[v]:indptr[v+1]]
 //	          indices.npy    int32 [M]     source vertex of each in-edge, ascending within a vertex
 //	          features.npy   float32 or float16 [N, F]
-//	          labels.npy     int32 [N], -1 = none; with several labels a vertex, uint8 [N, C] of 0 and 1
+//	          labels.npy     int32 [N], -1 = none; with several labels a vertex, uint8 [N, C] of 0
+//	                         and 1
 //	          train.npy valid.npy test.npy   int32 vertex ids, ascending, no vertex twice
 //
-//	Create ─> Topology, Features, Labels, Splits ─> Close      a temporary directory, renamed when whole
+//	Create ─> Topology, Features, Labels, Splits ─> Close      a temporary directory, renamed when
+//	                                                           whole
 //	Open   ─> mapped views ─> Verify
 //
 // All files are there even where they hold nothing (no features: [N, 0]; no labels: all -1), so a
@@ -71,11 +74,13 @@ type Meta struct {
 // Provenance says how a dataset came about. It holds no times and no machine names: equal input
 // gives equal files.
 type Provenance struct {
-	Source   string             `json:"source"`            // the format imported, or the generator
-	Settings map[string]string  `json:"settings"`          // options that shaped the result, as given
-	Cleaning *graph.CleanReport `json:"cleaning"`          // what was done to the edges
-	Classes  []string           `json:"classes,omitempty"` // names of classes, where the source has them
-	Notes    []string           `json:"notes,omitempty"`   // what else a reader should know
+	Source string `json:"source"` // the format imported, or the generator
+	// options that shaped the result, as given
+	Settings map[string]string  `json:"settings"`
+	Cleaning *graph.CleanReport `json:"cleaning"` // what was done to the edges
+	// names of classes, where the source has them
+	Classes []string `json:"classes,omitempty"`
+	Notes   []string `json:"notes,omitempty"` // what else a reader should know
 }
 
 // rowType returns the NumPy name of the feature type.

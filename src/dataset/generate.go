@@ -22,15 +22,17 @@ const (
 // GenerateOptions says which graph to make. A zero field takes the preset's value or, without a
 // preset, the default in brackets.
 type GenerateOptions struct {
-	Kind        string  // SBM or RMAT [SBM]
-	Preset      string  // sizes of a known graph, see Presets; other fields override it
-	Scale       float64 // multiplies the vertices of the preset [1]
-	Vertices    int     // [10000]
-	Degree      float64 // mean degree: stored directed edges, two for each drawn one, over vertices [20]
-	Features    int     // columns [64]
-	Classes     int     // [16]
-	Homophily   float64 // share of edges inside a class; negative stands for none [0.8]
-	Skew        float64 // class sizes fall as 1/rank^Skew; negative stands for equal sizes [0.5, but 0 for two classes]
+	Kind     string  // SBM or RMAT [SBM]
+	Preset   string  // sizes of a known graph, see Presets; other fields override it
+	Scale    float64 // multiplies the vertices of the preset [1]
+	Vertices int     // [10000]
+	// mean degree: stored directed edges, two for each drawn one, over vertices [20]
+	Degree    float64
+	Features  int     // columns [64]
+	Classes   int     // [16]
+	Homophily float64 // share of edges inside a class; negative stands for none [0.8]
+	// class sizes fall as 1/rank^Skew; negative stands for equal sizes [0.5, but 0 for two classes]
+	Skew        float64
 	Labelled    float64 // share of the vertices that have a label [1]
 	Split       string  // shares of the labelled vertices, in percent [60/20/20]
 	FeatureType string  // [Float32]
@@ -78,7 +80,8 @@ func (o GenerateOptions) resolve() (GenerateOptions, error) {
 	o.Features = first(o.Features, preset.Features, 64)
 	o.Classes = first(o.Classes, preset.Classes, 16)
 	o.Homophily = max(first(o.Homophily, preset.Homophily, 0.8), 0)
-	if o.Classes > 2 { // of two classes, a larger one would leave too little room between guessing, features and graph
+	// of two classes, a larger one would leave too little room between guessing, features and graph
+	if o.Classes > 2 {
 		o.Skew = first(o.Skew, preset.Skew, 0.5)
 	}
 	o.Skew = max(o.Skew, 0)

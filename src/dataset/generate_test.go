@@ -234,7 +234,8 @@ func nearestMean(d *Dataset, x []float32) float64 {
 }
 
 func TestRMATIsSkewedAndShuffled(t *testing.T) {
-	d := generate(t, GenerateOptions{Kind: RMAT, Vertices: 20000, Degree: 16, Features: 1, Seed: 9}) // no power of two
+	// no power of two
+	d := generate(t, GenerateOptions{Kind: RMAT, Vertices: 20000, Degree: 16, Features: 1, Seed: 9})
 	largest, low := 0, 0.0
 	for v := range graph.VertexID(20000) {
 		largest = max(largest, d.Graph.InDegree(v))

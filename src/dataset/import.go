@@ -41,7 +41,8 @@ type ImportOptions struct {
 	Seed uint64
 	// FeatureType is Float32 or Float16; "" keeps float16 and makes everything else float32.
 	FeatureType string
-	// SplitIndex chooses one of several splits that come as columns of one array; nil: there is one.
+	// SplitIndex chooses one of several splits that come as columns of one array; nil: there is
+	// one.
 	SplitIndex *int
 	// Keys names arrays that are called otherwise in the source: {"x": "embedding"}. Ignore lists
 	// arrays and columns that would be refused, such as edge_type.
@@ -124,7 +125,8 @@ func (r ImportReport) reciprocal() string {
 		return "every edge has its reverse"
 	}
 	share := fmt.Sprintf("%.1f %%", 100*float64(r.Reciprocal)/float64(r.Edges))
-	return share + " of the edges have their reverse; messages pass along an edge only from source " +
+	return share +
+		" of the edges have their reverse; messages pass along an edge only from source " +
 		"to destination: --undirected adds the others"
 }
 

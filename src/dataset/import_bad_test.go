@@ -269,7 +269,8 @@ func TestImportBadInput(t *testing.T) {
 
 		{"an edge into the next graph", "musae",
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-				write(t, filepath.Join(dir, "BB", "musae_BB_edges.csv"), []byte("from,to\n0,1\n0,2\n"))
+				write(t, filepath.Join(dir, "BB", "musae_BB_edges.csv"),
+					[]byte("from,to\n0,1\n0,2\n"))
 			}, []string{"musae_BB_edges.csv: line 3", "vertex 2", "0 to 1"}, graph.ErrVertexRange},
 		{"a graph with two labels for a vertex", "musae",
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {

@@ -102,7 +102,8 @@ type distinct struct {
 }
 
 func (d *distinct) add(x int64) {
-	if n := len(d.list); n > 0 && d.list[n-1] == x { // edge lists come sorted by source more often than not
+	// edge lists come sorted by source more often than not
+	if n := len(d.list); n > 0 && d.list[n-1] == x {
 		return
 	}
 	if len(d.list) >= max(d.limit, 1<<16) {
@@ -131,7 +132,8 @@ func newIndex(ids []int64) *index {
 	if len(ids) == 0 {
 		return x
 	}
-	span := uint64(ids[len(ids)-1]) - uint64(ids[0]) // as unsigned, the difference of any two int64 fits
+	// as unsigned, the difference of any two int64 fits
+	span := uint64(ids[len(ids)-1]) - uint64(ids[0])
 	if n := bits.Len64(span) - bits.Len64(uint64(len(ids))); n > 0 {
 		x.shift = uint(n)
 	}

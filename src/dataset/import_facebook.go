@@ -38,7 +38,8 @@ const (
 // facebook describes Facebook100 schools (Traud, Mucha, Porter, arXiv:1102.2166) as vertex
 // features, all 0 or 1:
 //
-//	status 1..6 | gender 1..2 | school, if several | major: (code*schools + school) mod 80 | minor: ... mod 64 | dorm: ... mod 96
+//	status 1..6 | gender 1..2 | school, if several | major: (code*schools + school) mod 80 |
+//	minor: ... mod 64 | dorm: ... mod 96
 type facebook struct {
 	schools int
 }

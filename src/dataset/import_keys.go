@@ -54,16 +54,16 @@ func ignoredWeights(name string) string {
 }
 
 const (
-	edgeTypes = "edges of several types: heterogeneous graphs are not supported; every edge would " +
-		"count alike"
+	edgeTypes = "edges of several types: heterogeneous graphs are not supported; every edge " +
+		"would count alike"
 	vertexTypes = "vertices of several types: heterogeneous graphs are not supported; all " +
 		"would share one kind of feature row and label"
 	linkTask = "link prediction is not supported: what is learnt is a label of each vertex"
 	manyTask = "many graphs with a label each: graph-level tasks are not supported; what is " +
 		"learnt is a label of each vertex of one graph"
 	temporal  = "a graph that changes with time is not supported; save the edges of one moment"
-	hyperTask = "hyperedges are not supported; save an edge for each pair of vertices, or a vertex " +
-		"for each hyperedge"
+	hyperTask = "hyperedges are not supported; save an edge for each pair of vertices, or a " +
+		"vertex for each hyperedge"
 )
 
 // refused are arrays and columns that say that a graph means more than an import would keep.
@@ -72,14 +72,15 @@ var refused = map[string]string{
 	"edge_type": edgeTypes, "edge_types": edgeTypes, "etype": edgeTypes, "etypes": edgeTypes,
 	"edge_reltype": edgeTypes, "relation": edgeTypes, "relations": edgeTypes, "rel": edgeTypes,
 	"rel_type": edgeTypes, "edge_index_dict": edgeTypes,
-	"node_type": vertexTypes, "node_types": vertexTypes, "ntype": vertexTypes, "ntypes": vertexTypes,
+	"node_type": vertexTypes, "node_types": vertexTypes, "ntype": vertexTypes,
+	"ntypes": vertexTypes,
 	"x_dict": vertexTypes, "num_nodes_dict": vertexTypes, "node_species": vertexTypes,
 	"edge_label": linkTask, "edge_labels": linkTask, "edge_label_index": linkTask,
 	"neg_edge_index":       linkTask,
-	"neg_edge_label_index": linkTask, "pos_edge_label_index": linkTask, "train_edge_index": linkTask,
-	"train_pos_edge_index": linkTask, "train_edges": linkTask,
-	"graph_label": manyTask, "graph_labels": manyTask, "graph_indicator": manyTask, "batch": manyTask,
-	"ptr": manyTask, "num_graphs": manyTask,
+	"neg_edge_label_index": linkTask, "pos_edge_label_index": linkTask,
+	"train_edge_index": linkTask, "train_pos_edge_index": linkTask, "train_edges": linkTask,
+	"graph_label": manyTask, "graph_labels": manyTask, "graph_indicator": manyTask,
+	"batch": manyTask, "ptr": manyTask, "num_graphs": manyTask,
 	"snapshots": temporal, "hyperedge_index": hyperTask,
 }
 

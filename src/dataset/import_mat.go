@@ -13,7 +13,8 @@ import (
 // readMat reads MATLAB 5 files in one of two layouts, told apart by their variables.
 //
 //	attributed graph   Network [N, N], Attributes [N, F] sparse or dense, Label [N, 1] or [N, C]
-//	Facebook100        A [N, N], local_info [N, 7]: one file a school; a directory is joined, the largest school first
+//	Facebook100        A [N, N], local_info [N, 7]: one file a school; a directory is joined, the
+//	                   largest school first
 //
 // Both store each edge in both directions.
 func readMat(s *source) error {

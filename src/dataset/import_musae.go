@@ -31,9 +31,9 @@ const twitchSplit = "DE,FR,ES/RU/ENGB,PTBR"
 //
 //	musae_XX_edges.csv      from,to                         each edge once
 //	musae_XX_features.json  {"vertex": [column, ...]}       0/1; repeats mean nothing
-//	musae_XX_target.csv     id,...,mature,...,new_id        the vertex is new_id, or id where that is
-//	                                                        missing; the label is mature, ml_target,
-//	                                                        page_type or target
+//	musae_XX_target.csv     id,...,mature,...,new_id        the vertex is new_id, or id where that
+//	                                                        is missing; the label is mature,
+//	                                                        ml_target, page_type or target
 func readMusae(s *source) error {
 	s.undirected = true
 	graphs, err := findMusae(s.options.In)
@@ -61,7 +61,8 @@ func readMusae(s *source) error {
 	}
 	for i, g := range graphs {
 		p := s.parts[i]
-		s.vertices = p.first + p.count // so that an id beyond this graph is not taken for one of the next
+		// so that an id beyond this graph is not taken for one of the next
+		s.vertices = p.first + p.count
 		if err := s.readPairs(g.edges, int64(p.first)); err != nil {
 			return err
 		}
@@ -190,7 +191,8 @@ func readTargets(path string) ([]string, error) {
 			return nil, fmt.Errorf("%s: line %d: vertex %q: %w: want vertex ids from 0", path, line,
 				row[id], ErrValue)
 		}
-		if y, twice := byVertex[v]; twice && y != row[label] { // the Twitch files repeat a few vertices, with the same label
+		// the Twitch files repeat a few vertices, with the same label
+		if y, twice := byVertex[v]; twice && y != row[label] {
 			return nil, fmt.Errorf("%s: line %d: vertex %d is %q here and %q before: %w: want "+
 				"one label a vertex", path, line, v, row[label], y, ErrValue)
 		}

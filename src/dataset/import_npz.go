@@ -15,9 +15,11 @@ import (
 
 // readNPZ reads an .npz archive or a directory of .npy files, in one of three layouts.
 //
-//	attributed graph   adj_indptr, adj_indices, adj_shape (scipy CSR); attr_data, attr_indices, attr_indptr, attr_shape or attr_matrix;
-//	                   labels [N]. Made undirected, as is usual for these graphs.
-//	plain              edge_index [2, E]; x [N, F]; y [N] or [N, C]; train_idx, valid_idx, test_idx or train_mask, ...
+//	attributed graph   adj_indptr, adj_indices, adj_shape (scipy CSR); attr_data, attr_indices,
+//	                   attr_indptr, attr_shape or attr_matrix; labels [N]. Made undirected, as is
+//	                   usual for these graphs.
+//	plain              edge_index [2, E]; x [N, F]; y [N] or [N, C]; train_idx, valid_idx, test_idx
+//	                   or train_mask, ...
 //	scipy              a sparse matrix by scipy.sparse.save_npz in place of edge_index
 //
 // The arrays of the last two have other names too: see aliases. A directory that holds several
@@ -221,7 +223,8 @@ func (s *source) readIDs(a arraySource, key string) error {
 	s.places = make(map[string]graph.VertexID, len(ids))
 	for v, id := range ids {
 		if _, twice := s.places[id]; twice || strings.ContainsRune(id, '\n') {
-			return fmt.Errorf("%s: vertex %d is %.60q: %w: want an id that no other has, on one line",
+			return fmt.Errorf(
+				"%s: vertex %d is %.60q: %w: want an id that no other has, on one line",
 				a.name(key), v, id, ErrValue)
 		}
 		s.places[id] = graph.VertexID(v)
@@ -233,13 +236,17 @@ func (s *source) readIDs(a arraySource, key string) error {
 // noEdges says what is there in place of edges, and what to do about it.
 func noEdges(a arraySource) error {
 	has := func(part string) bool {
-		return slices.ContainsFunc(a.Names(), func(n string) bool { return strings.Contains(n, part) })
+		return slices.ContainsFunc(a.Names(), func(n string) bool {
+			return strings.Contains(n, part)
+		})
 	}
 	holds := "it holds " + strings.Join(a.Names(), ", ")
 	switch {
 	case has("edge_index") || has("__"):
-		return fmt.Errorf("%s: %w: edges of several types: heterogeneous graphs are not supported; "+
-			"join what is one kind of vertex and edge into edge_index; %s", a.path, ErrValue, holds)
+		return fmt.Errorf(
+			"%s: %w: edges of several types: heterogeneous graphs are not supported; "+
+				"join what is one kind of vertex and edge into edge_index; %s",
+			a.path, ErrValue, holds)
 	case a.first("adj", "A", "adjacency") != "":
 		return fmt.Errorf("%s: %w: a dense adjacency matrix; save its edges instead: "+
 			"edge_index=numpy.argwhere(adj).T; %s", a.path, ErrValue, holds)

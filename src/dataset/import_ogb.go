@@ -14,7 +14,8 @@ import (
 //
 //	raw/edge.csv.gz  num-node-list.csv.gz  num-edge-list.csv.gz     u,v    N    E
 //	raw/node-feat.csv.gz  node-label.csv.gz                         one row a vertex
-//	raw/data.npz  node-label.npz                                    instead of the above: edge_index [2, E], node_feat, node_label
+//	raw/data.npz  node-label.npz                                    instead of the above: edge_index
+//	                                                                [2, E], node_feat, node_label
 //	split/NAME/{train,valid,test}.csv.gz                            one vertex id a row
 //
 // The folder raw itself will do too, without a split. Files may also lie there unpacked, as .csv.
@@ -136,7 +137,8 @@ func haveRows(path string, n int64) error {
 	if err != nil {
 		return err
 	}
-	const leastRow, mostInflate = 2, 1032 // a digit and the end of the line; what deflate makes of a byte at most
+	// a digit and the end of the line; what deflate makes of a byte at most
+	const leastRow, mostInflate = 2, 1032
 	if most := info.Size() * mostInflate / leastRow; n > most+1 {
 		return fmt.Errorf("%s: %d bytes, too few for a row for each of the %d vertices that "+
 			"num-node-list says; fetch the data again", path, info.Size(), n)
@@ -247,7 +249,8 @@ func (s *source) findOGBSplit() error {
 	if s.options.Split != "" {
 		return nil
 	}
-	found, _ := filepath.Glob(filepath.Join(s.options.In, "split", "*", "train.csv*")) // the pattern is sound
+	// the pattern is sound
+	found, _ := filepath.Glob(filepath.Join(s.options.In, "split", "*", "train.csv*"))
 	switch len(found) {
 	case 0:
 		return nil

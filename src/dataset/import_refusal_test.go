@@ -237,7 +237,9 @@ func TestImportRefusals(t *testing.T) {
 		},
 		{
 			"an id twice",
-			inArrays(plus("ids", func(testing.TB) []byte { return texts("|S1", []byte("aba"), "3,") })),
+			inArrays(plus("ids", func(testing.TB) []byte {
+				return texts("|S1", []byte("aba"), "3,")
+			})),
 			[]string{`g.npz: ids: vertex 2 is "a"`, "no other has"},
 		},
 		{
@@ -247,7 +249,9 @@ func TestImportRefusals(t *testing.T) {
 		},
 		{
 			"more vertices than rows",
-			inArrays(plus("num_nodes", func(t testing.TB) []byte { return array(t, []int64{4}, 1) })),
+			inArrays(plus("num_nodes", func(t testing.TB) []byte {
+				return array(t, []int64{4}, 1)
+			})),
 			[]string{"g.npz: x: 3 rows for 4 vertices"},
 		},
 		{
@@ -314,7 +318,8 @@ func TestImportRefusals(t *testing.T) {
 
 		{"a PyTorch file", named("data.pt", "npz"),
 			[]string{"data.pt", "halognn.write_dataset(DIR, data)"}},
-		{"a DGL file", named("graph.bin", "npz"), []string{"graph.bin", "halognn.write_dataset(DIR, g)"}},
+		{"a DGL file", named("graph.bin", "npz"), []string{"graph.bin",
+			"halognn.write_dataset(DIR, g)"}},
 		{
 			"a pickle",
 			named("data.pkl", "npz"),
@@ -341,7 +346,9 @@ func TestImportRefusals(t *testing.T) {
 
 		{
 			"no tables",
-			func(_ testing.TB, dir string, o *dataset.ImportOptions) { o.Format, o.In = "csv", dir },
+			func(_ testing.TB, dir string, o *dataset.ImportOptions) {
+				o.Format, o.In = "csv", dir
+			},
 			[]string{"neither edges.csv nor edges.tsv", "--nodes"},
 		},
 		{"an empty table", edges(""), []string{"edges.csv", "the first line is empty"}},
@@ -424,7 +431,9 @@ func TestImportRefusals(t *testing.T) {
 		{
 			"one column for both ends",
 			asked(
-				func(o *dataset.ImportOptions) { o.Table.Source, o.Table.Target = "source", "source" },
+				func(o *dataset.ImportOptions) {
+					o.Table.Source, o.Table.Target = "source", "source"
+				},
 			),
 			[]string{"--source and --target are the same column"},
 		},

@@ -30,7 +30,7 @@ type source struct {
 	given      *splitSource              // comes with the data
 	originals  []int64                   // ids in the source where they are not 0 to vertices-1
 	names      []string                  // ids in the source where some are not integers
-	places     map[string]graph.VertexID // vertex of each id of a table; without, originals ascend
+	places     map[string]graph.VertexID // vertex of each id of a table; if nil, originals ascend
 	parts      []graphPart               // where several graphs are joined
 	read       map[string]bool           // arrays that were read
 	notes      []string
@@ -98,8 +98,8 @@ func (s *source) setVertices(n int64, file string) error {
 // available is the memory that an import may take. Tests make it small.
 var available = mem.Available
 
-// room refuses a count that a file claims, before memory is asked for, if the machine has none for
-// so many bytes.
+// room refuses a count that a file claims, before anything is allocated, if the machine has no
+// memory for so many bytes.
 func room(file, what string, bytes int64) error {
 	have, err := available()
 	if err != nil {
@@ -199,7 +199,8 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 		}
 		return fmt.Errorf("%s: %w", file, err)
 	}}
-	if cols > graph.MaxVertices { // without rows they take no space, and no row of them could be held
+	// without rows they take no space, and no row of them could be held
+	if cols > graph.MaxVertices {
 		return fmt.Errorf("%s: %d feature columns; at most %d are supported", file, cols,
 			graph.MaxVertices)
 	}
@@ -234,7 +235,7 @@ func (s *source) featureLimit() (limit int64, origin string, err error) {
 	return free / 5 * 4, "four fifths of the free space at " + dir, nil
 }
 
-// size writes a number of bytes for people.
+// size formats a number of bytes.
 func size(bytes float64) string {
 	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	i := 0

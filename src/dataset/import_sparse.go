@@ -41,7 +41,8 @@ func fillSparse(rows, cols int,
 		return nil, err
 	}
 	total := int64(0)
-	for v, n := range m.ends { // ends becomes where each row is filled next, and after filling where it ends
+	// ends becomes where each row is filled next, and after filling where it ends
+	for v, n := range m.ends {
 		m.ends[v], total = total, total+n
 	}
 	m.columns = mem.Make[int32](int(total))

@@ -15,10 +15,12 @@ import (
 
 // splitFile reads the split at p.path:
 //
-//	*.npz, or a directory of .npy   lists train, valid, test, also called train_idx, valid_idx, val_idx, ...; or train_mask, val_mask, ...
+//	*.npz, or a directory of .npy   lists train, valid, test, also called train_idx, valid_idx,
+//	                                val_idx, ...; or train_mask, val_mask, ...
 //	*.npy                           [N] of 0 train, 1 valid, 2 test, anything else unused
 //	a directory                     train.csv.gz, valid.csv.gz, test.csv.gz: one vertex id a row
-//	anything else                   a table with rows "vertex,part", the part 0, 1, 2 or train, valid (val), test
+//	anything else                   a table with rows "vertex,part", the part 0, 1, 2 or train,
+//	                                valid (val), test
 //
 // Ids are those of the source where it numbers its vertices otherwise.
 func (s *source) splitFile(p *splitSource) error {
@@ -96,7 +98,8 @@ func (s *source) vertexNamed(id string) (graph.VertexID, error) {
 	if s.places != nil {
 		v, ok := s.places[id]
 		if !ok {
-			return 0, fmt.Errorf("vertex %.60q: %w: no row of the tables names it", id, graph.ErrVertexRange)
+			return 0, fmt.Errorf("vertex %.60q: %w: no row of the tables names it", id,
+				graph.ErrVertexRange)
 		}
 		return v, nil
 	}
@@ -180,7 +183,8 @@ func (s *source) oneOfSplits(a arraySource, key string, extent *int) ([]int64, e
 	if s.options.SplitIndex != nil {
 		k = *s.options.SplitIndex
 	} else if splits > 1 {
-		return nil, fmt.Errorf("%s: shape %s holds %d splits; choose one with --split-index 0 to %d",
+		return nil, fmt.Errorf(
+			"%s: shape %s holds %d splits; choose one with --split-index 0 to %d",
 			a.name(key), npy.ShapeString(shape), splits, splits-1)
 	}
 	if k < 0 || k >= splits {
@@ -212,7 +216,8 @@ func (s *source) splitCodes(p *splitSource) error {
 		return err
 	}
 	if len(codes) != s.vertices {
-		return fmt.Errorf("%s: %d codes for %d vertices; want 0 train, 1 valid, 2 test or -1 for each", p.path, len(codes), s.vertices)
+		return fmt.Errorf("%s: %d codes for %d vertices; want 0 train, 1 valid, 2 test or -1 for "+
+			"each", p.path, len(codes), s.vertices)
 	}
 	for v, c := range codes {
 		if c >= 0 && c < 3 {

@@ -61,7 +61,8 @@ var (
 
 // readTables reads an edge table and, if there is one, a node table. Ids are any words.
 //
-//	edges.csv   source,target[,...]                 a row an edge; other columns are named in the report
+//	edges.csv   source,target[,...]                 a row an edge; other columns are named in the
+//	                                                report
 //	nodes.csv   id[,label][,split][,feature ...]    a row a vertex, in the order that vertices get
 //	x.npy       [N, F]                              features in the order of the node table
 //
@@ -405,7 +406,8 @@ func (t *csvTable) notANumber(column int, text string) error {
 	name := t.header[column]
 	if noLabel(text) {
 		return t.errorf(
-			"%w: column %s is empty; fill it in, for example with the column's mean, or leave it out: "+
+			"%w: column %s is empty; fill it in, for example with the column's mean, or leave it "+
+				"out: "+
 				"--ignore %s",
 			ErrValue,
 			name,
@@ -413,7 +415,8 @@ func (t *csvTable) notANumber(column int, text string) error {
 		)
 	}
 	return t.errorf(
-		"%w: column %s holds %.40q, which is not a number; name the feature columns with --features, "+
+		"%w: column %s holds %.40q, which is not a number; name the feature columns with "+
+			"--features, "+
 			"leave this one out with --ignore %s, or make a column of 0 and 1 for each word",
 		ErrValue,
 		name,

@@ -39,10 +39,12 @@ func TestImportOwnData(t *testing.T) {
 					!slices.Equal(d.Meta.Provenance.Classes, []string{"blue", "red"}) {
 					t.Errorf("labels %v of %v", d.Labels, d.Meta.Provenance.Classes)
 				}
-				if got := string(load[uint8](t, d.Dir, "original_name.npy")); got != "zoe\na;b\nbob\n" {
+				names := string(load[uint8](t, d.Dir, "original_name.npy"))
+				if got := names; got != "zoe\na;b\nbob\n" {
 					t.Errorf("names %q", got)
 				}
-				if got := load[float32](t, d.Dir, "features.npy"); !slices.Equal(got, []float32{1, 2, 3}) {
+				if got := load[float32](t, d.Dir, "features.npy"); !slices.Equal(got,
+					[]float32{1, 2, 3}) {
 					t.Errorf("features %v", got)
 				}
 				if len(d.Split.Train) != 1 || len(d.Split.Valid) != 0 || len(d.Split.Test) != 1 ||
@@ -54,9 +56,11 @@ func TestImportOwnData(t *testing.T) {
 				}
 				noted(t, r, "weight is ignored: no layer reads")
 			}},
-		{"an edge table alone, with numbers for ids", inFiles("edges.tsv", "30\t4\n4\t100\n4\t30\n"),
+		{"an edge table alone, with numbers for ids", inFiles("edges.tsv",
+			"30\t4\n4\t100\n4\t30\n"),
 			func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-				if ids := load[int64](t, d.Dir, "original_id.npy"); !slices.Equal(ids, []int64{4, 30, 100}) {
+				if ids := load[int64](t, d.Dir, "original_id.npy"); !slices.Equal(ids,
+					[]int64{4, 30, 100}) {
 					t.Errorf("ids %v", ids)
 				}
 				if !slices.Equal(d.Graph.Indices, []graph.VertexID{1, 0, 0}) || r.Reciprocal != 2 {
@@ -121,7 +125,8 @@ func TestImportOwnData(t *testing.T) {
 					"train_masks":   array(t, []uint8{1, 0, 0, 0, 1, 0}, 2, 3),
 					"val_masks":     array(t, []uint8{0, 1, 0, 0, 0, 1}, 2, 3),
 					"test_masks":    array(t, []uint8{0, 0, 1, 1, 0, 0}, 2, 3),
-					"edge_weight":   array(t, []float32{1, 2, 3}, 3), "pos": array(t, make([]float32, 9), 3, 3),
+					"edge_weight":   array(t, []float32{1, 2, 3}, 3),
+					"pos":           array(t, make([]float32, 9), 3, 3),
 				})
 			}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
 				if !slices.Equal(d.Split.Train, []graph.VertexID{1}) ||
@@ -148,7 +153,8 @@ func TestImportOwnData(t *testing.T) {
 			func(t testing.TB, dir string, o *dataset.ImportOptions) {
 				inArrays(func(t testing.TB) map[string][]byte {
 					return map[string][]byte{
-						"embedding": array(t, []float32{1, 2, 3}, 3, 1), "edge_type": array(t, []int64{0, 1}, 2),
+						"embedding": array(t, []float32{1, 2, 3}, 3, 1),
+						"edge_type": array(t, []int64{0, 1}, 2),
 					}
 				})(t, dir, o)
 				o.Keys, o.Ignore = map[string]string{"x": "embedding"}, []string{"edge_type"}
@@ -161,7 +167,8 @@ func TestImportOwnData(t *testing.T) {
 			}},
 		{"ids beside rows", inArrays(func(t testing.TB) map[string][]byte {
 			return map[string][]byte{
-				"ids": texts("|S2", []byte("b\x00a\x00cc"), "3,"), "num_nodes": array(t, []int64{3}, 1),
+				"ids":       texts("|S2", []byte("b\x00a\x00cc"), "3,"),
+				"num_nodes": array(t, []int64{3}, 1),
 				"train_idx": array(t, []int64{2}, 1),
 			}
 		}), func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
@@ -191,7 +198,8 @@ func TestImportOwnData(t *testing.T) {
 			noted(t, r, "the values of data are ignored: no layer")
 		}},
 		{"a scipy matrix by entries", scipy("coo", func(t testing.TB) map[string][]byte {
-			return map[string][]byte{"row": array(t, []int32{0, 2}, 2), "col": array(t, []int32{1, 0}, 2)}
+			return map[string][]byte{"row": array(t, []int32{0, 2}, 2),
+				"col": array(t, []int32{1, 0}, 2)}
 		}), func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
 			if !slices.Equal(d.Graph.Indptr, []int64{0, 1, 2, 2}) ||
 				!slices.Equal(d.Graph.Indices, []graph.VertexID{2, 0}) {
@@ -200,13 +208,18 @@ func TestImportOwnData(t *testing.T) {
 		}},
 		{"MUSAE in the directories of its repository",
 			func(t testing.TB, dir string, o *dataset.ImportOptions) {
-				write(t, filepath.Join(dir, "edges", "lastfm_edges.csv"), []byte("node_1,node_2\n0,1\n"))
-				write(t, filepath.Join(dir, "features", "lastfm_features.json"), []byte(`{"0": [1], "1": [0]}`))
-				write(t, filepath.Join(dir, "target", "lastfm_target.csv"), []byte("id,target\n0,1\n1,0\n"))
+				write(t, filepath.Join(dir, "edges", "lastfm_edges.csv"),
+					[]byte("node_1,node_2\n0,1\n"))
+				write(t, filepath.Join(dir, "features", "lastfm_features.json"),
+					[]byte(`{"0": [1], "1": [0]}`))
+				write(t, filepath.Join(dir, "target", "lastfm_target.csv"),
+					[]byte("id,target\n0,1\n1,0\n"))
 				o.Format, o.In, o.Split = "musae", filepath.Join(dir, "edges", "lastfm"), "50/0/50"
 			}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-				if !slices.Equal(d.Labels, []int32{1, 0}) || d.Meta.Features != 2 || d.Meta.Edges != 2 {
-					t.Errorf("labels %v, %d features, %d edges", d.Labels, d.Meta.Features, d.Meta.Edges)
+				if !slices.Equal(d.Labels, []int32{1, 0}) || d.Meta.Features != 2 ||
+					d.Meta.Edges != 2 {
+					t.Errorf("labels %v, %d features, %d edges", d.Labels, d.Meta.Features,
+						d.Meta.Edges)
 				}
 			}},
 	} {

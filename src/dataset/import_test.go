@@ -389,7 +389,8 @@ func TestImportVariants(t *testing.T) {
 		}},
 		{"edge list", func(t testing.TB, dir string) dataset.ImportOptions {
 			path := filepath.Join(dir, "e.txt.gz")
-			write(t, path, zipped("# FromNodeId\tToNodeId\r\n-7\t1000000000000\r\n1000000000000\t5\r\n5 5\r\n"))
+			write(t, path, zipped("# FromNodeId\tToNodeId\r\n-7\t1000000000000\r\n"+
+				"1000000000000\t5\r\n5 5\r\n"))
 			split := filepath.Join(dir, "split.csv")
 			write(t, split, []byte("5,train\n-7,test\n"))
 			return dataset.ImportOptions{Format: "edgelist", In: path, Split: split}
@@ -456,8 +457,8 @@ func TestImportVariants(t *testing.T) {
 							mattest.Matrix{Name: "local_info", Rows: users, Cols: 7, Values: info}))
 				}
 				school("A1.mat", 2, 1, 0 /* status */, 2, 1, 0, 0, 0, 0, 0, 0, 2004, 2010, 0, 0)
-				school("B2.mat", 3, 6, 7, 1, 0, 0, 0, 100, 0, 0, 0, 0, 0, 0, 0, 0, 2009, 0, 2005, 0, 0,
-					0)
+				school("B2.mat", 3, 6, 7, 1, 0, 0, 0, 100, 0, 0, 0, 0, 0, 0, 0, 0, 2009, 0, 2005, 0,
+					0, 0)
 				return dataset.ImportOptions{Format: "mat", In: dir}
 			}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
 				if !slices.Equal(d.Labels, []int32{5, -1, 1, 0, -1}) || d.Meta.Features != 250 ||
@@ -471,8 +472,8 @@ func TestImportVariants(t *testing.T) {
 						ones = append(ones, i)
 					}
 				}
-				// B2: status 6, major 100*2+0 mod 80; status 7 is none; A1: status 1, gender 2; gender
-				// 1.
+				// B2: status 6, major 100*2+0 mod 80; status 7 is none; A1: status 1, gender 2;
+				// gender 1.
 				if want := []int{5, 8, 10 + 40, 250 + 8, 500, 508, 750, 757, 759, 1006,
 					1009}; !slices.Equal(ones, want) {
 					t.Errorf("features at %v, want %v", ones, want)

@@ -58,8 +58,8 @@ func (r *RowWriter) Write(rows []float32) error {
 // then hands to WriteChecked.
 func (r *RowWriter) Check(first int, rows []float32) error {
 	if r.cols == 0 && len(rows) > 0 || r.cols > 0 && len(rows)%r.cols != 0 {
-		return fmt.Errorf("%w: %d values are not a whole number of rows of %d", ErrMismatch, len(rows),
-			r.cols)
+		return fmt.Errorf("%w: %d values are not a whole number of rows of %d", ErrMismatch,
+			len(rows), r.cols)
 	}
 	limit := float32(math.MaxFloat32)
 	if r.w.Meta.FeatureType == Float16 && r.moments == nil && r.scaling == nil {

@@ -14,7 +14,8 @@ import (
 //
 //	class       2 2 2 2 0 0 0 0 0 1 1 0 0 0 2 2 2 ...     runs of communities, in random order
 //	community   0 1 2 3 4 5 6 7 ...                       each some multiples of the degree in size
-//	place       0.........N-1                             vertices by community; id[place] is the vertex number
+//	place       0.........N-1                             vertices by community; id[place] is the
+//	                                                      vertex number
 //
 // A vertex draws half of its edges itself, each in two steps. First a community: with probability
 // Homophily one of its own class, mostly its own or one near it among the class's; else one of
@@ -39,18 +40,21 @@ type blockModel struct {
 	degree      powerLaw
 	weightLimit float64
 	strays      float64 // share of vertices whose class is drawn by size, whatever their community
-	inClass     float64 // share of edges to a community of the same class; strays make Homophily of it
+	// share of edges to a community of the same class; strays make Homophily of it
+	inClass float64
 }
 
 const (
-	degreeExponent  = 2.5   // of the density of degrees
-	degreeSpan      = 400   // the largest expected degree, in mean ones: as in ogbn-products
-	communityDegree = 8     // mean community size, in mean degrees
-	runLength       = 6     // mean number of neighbouring communities of one class
-	classReach      = 4     // the stretch of the ring over which the runs of a class are strewn, in shares of the class
-	nearby          = 0.8   // share of the edges between classes that stay near on the ring
-	sizeSpread      = 0.5   // of the logarithm of community sizes
-	repeats         = 0.055 // share of the edges that are drawn in vain, because they are there or are loops; drawn on top
+	degreeExponent  = 2.5 // of the density of degrees
+	degreeSpan      = 400 // the largest expected degree, in mean ones: as in ogbn-products
+	communityDegree = 8   // mean community size, in mean degrees
+	runLength       = 6   // mean number of neighbouring communities of one class
+	// the stretch of the ring over which the runs of a class are strewn, in shares of the class
+	classReach = 4
+	nearby     = 0.8 // share of the edges between classes that stay near on the ring
+	sizeSpread = 0.5 // of the logarithm of community sizes
+	// share of the edges that are drawn in vain, because they are there or are loops; drawn on top
+	repeats = 0.055
 )
 
 func newBlockModel(o GenerateOptions) *blockModel {
@@ -60,7 +64,8 @@ func newBlockModel(o GenerateOptions) *blockModel {
 		degree: newPowerLaw(o.Degree*(1+repeats),
 			math.Min(degreeSpan*o.Degree, float64(o.Vertices)/4))}
 	m.layCommunities()
-	m.weightLimit = communityDegree * o.Degree / 4 // a quarter of a mean community: so many neighbours it has room for
+	// a quarter of a mean community: so many neighbours it has room for
+	m.weightLimit = communityDegree * o.Degree / 4
 	m.id = shuffledIDs(o.Vertices, o.Seed)
 	m.upTo = mem.Make[float32](o.Vertices)
 	total := make([]float64, len(m.class))
@@ -192,7 +197,8 @@ func (m *blockModel) pickCommunity(s *stream, k int, spread float64) int {
 		return int(peers[wrap(int(m.rank[k])+step(s, spread), len(peers))])
 	}
 	if x < m.inClass+nearby*(1-m.inClass) {
-		for range 8 { // in the middle of a long run, or with one class only, there may be no other class near
+		// in the middle of a long run, or with one class only, there may be no other class near
+		for range 8 {
 			if j := wrap(k+step(s, spread*runLength), len(m.class)); m.class[j] != m.class[k] {
 				return j
 			}

@@ -16,7 +16,9 @@ import (
 // then Features, Labels or Multilabels and Splits in any order, each at most once, and Close; what
 // is left out becomes empty. Not for concurrent use.
 type Writer struct {
-	Meta   Meta // Vertices and Edges are set by Topology; the rest may be changed until Features or Labels uses it
+	// Vertices and Edges are set by Topology; the rest may be changed until Features or Labels uses
+	// it
+	Meta   Meta
 	dir    string
 	tmp    string
 	labels []int32 // kept until Close to check the splits against

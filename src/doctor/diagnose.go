@@ -140,7 +140,8 @@ func overlapping(ranks []Rank) (found []Finding) {
 				}
 				found = append(found, warning("bind ranks apart: srun --cpu-bind=cores with "+
 					"--cpus-per-task, or mpirun --map-by slot:PE=N --bind-to core",
-					"wrong binding: ranks %d (CPUs %s) and %d (CPUs %s) of %s have some CPUs in common", b, ranges(other), a, ranges(mine), ranks[a].Host))
+					"wrong binding: ranks %d (CPUs %s) and %d (CPUs %s) of %s have some CPUs in "+
+						"common", b, ranges(other), a, ranges(mine), ranks[a].Host))
 				return found // one finding is enough
 			}
 		}
@@ -160,7 +161,8 @@ func sharedCores(ranks []Rank) (found []Finding) {
 						func(q cpu.Place) bool { return q.CPU == p.CPU }) {
 					found = append(found, warning("bind ranks to whole cores: srun "+
 						"--hint=nomultithread, or mpirun --bind-to core",
-						"wrong binding: ranks %d and %d of %s compute on two hyperthreads of one core", first, r, ranks[r].Host))
+						"wrong binding: ranks %d and %d of %s compute on two hyperthreads of one "+
+							"core", first, r, ranks[r].Host))
 					return found
 				}
 				if !taken {
@@ -243,7 +245,8 @@ func limited(ranks []Rank) (found []Finding) {
 	}); tight {
 		found = append(found,
 			warning("enlarge it (containers: --shm-size=1g) or remove what is left in it",
-				"/dev/shm of %s has %s free: MPI moves data between ranks of a node through it, and "+
+				"/dev/shm of %s has %s free: MPI moves data between ranks of a node through it, "+
+					"and "+
 					"topology.load: copy lies there", host, size(uint64(l.SharedFree))))
 	}
 	return found

@@ -3,7 +3,7 @@
 //
 //	every rank   facts (host, CPUs, limits, versions) ─┐
 //	             GEMM, all at once                     │
-//	             copy, in turn on a node; all at once  ├─ allgather ──> Report: one row a rank, findings
+//	             copy, in turn on a node; all at once  ├─ allgather ──> Report: rows, findings
 //	all ranks    barrier, all-to-all, allreduce        │
 //	a rank/node  write, sync, read a file in Dir      ─┘
 //
@@ -101,7 +101,8 @@ func Examine(c comm.Comm, o Options) (*Report, error) {
 		Allowed: cpu.Places(o.Allowed), CPUs: cpu.Places(o.CPUs), Threads: o.Threads, Same: o.Same,
 		Slow: o.Slow, Limits: limits(),
 	}
-	me.Host, _ = os.Hostname() // a name for the table; the communicator says which ranks share a node
+	// a name for the table; the communicator says which ranks share a node
+	me.Host, _ = os.Hostname()
 	ranks, err := comm.Allgather(node, c.Rank())
 	if err != nil {
 		return nil, err

@@ -33,7 +33,8 @@ func sustained(within time.Duration, work float64, f func()) float64 {
 // measureRank fills in the rates of this rank. Collective; a device that fails is an error on every
 // rank.
 func measureRank(c, node comm.Comm, o Options, me *Rank) error {
-	x, y := compute.Matrix{Rows: gemmRows * o.Threads, Cols: gemmWidth}, compute.Matrix{Rows: gemmRows * o.Threads, Cols: gemmWidth}
+	x := compute.Matrix{Rows: gemmRows * o.Threads, Cols: gemmWidth}
+	y := x
 	w := compute.Matrix{Rows: gemmWidth, Cols: gemmWidth}
 	var failed error
 	for _, m := range []*compute.Matrix{&x, &y, &w} {
@@ -106,12 +107,15 @@ func measureTraffic(c comm.Comm) (t Traffic, err error) {
 	if t.Barrier, err = perCall(c, func() comm.Request { return c.StartBarrier() }); err != nil {
 		return t, err
 	}
-	seconds, err := perCall(c, func() comm.Request { return c.StartAlltoallv(send, recv, counts, counts, each) })
+	seconds, err := perCall(c, func() comm.Request {
+		return c.StartAlltoallv(send, recv, counts, counts, each)
+	})
 	if err != nil {
 		return t, err
 	}
 	t.AllToAll = float64(each*(k-1)) / seconds
-	if seconds, err = perCall(c, func() comm.Request { return c.StartAllreduceSum(sum) }); err != nil {
+	seconds, err = perCall(c, func() comm.Request { return c.StartAllreduceSum(sum) })
+	if err != nil {
 		return t, err
 	}
 	t.Allreduce = trafficBytes / seconds

@@ -98,11 +98,13 @@ func TestBufferFollowsItsDecisions(t *testing.T) {
 		{"few vertices", 4, 2, 1, 6, 3, 4, compute.Float16},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := newLayout(rand.New(rand.NewPCG(seed, 0)), c.ranks, c.perRank, c.perNode, c.vertices, 5, c.dtype)
+			l := newLayout(rand.New(rand.NewPCG(seed, 0)), c.ranks, c.perRank, c.perNode,
+				c.vertices, 5, c.dtype)
 			before := mem.Allocated()
 			totals := make([]trace.Counters, c.ranks)
 			err := comm.RunWorld(c.ranks, func(world comm.Comm) error {
-				return follow(world, l, newWhim(rand.New(rand.NewPCG(seed, uint64(world.Rank()+1))), l, world.Rank(), c.slots), c.depth, &totals[world.Rank()])
+				return follow(world, l, newWhim(rand.New(rand.NewPCG(seed, uint64(world.Rank()+1))),
+					l, world.Rank(), c.slots), c.depth, &totals[world.Rank()])
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -111,7 +113,8 @@ func TestBufferFollowsItsDecisions(t *testing.T) {
 			for _, x := range totals {
 				sum.Add(x)
 			}
-			if sum.Remote != sum.Served || sum.Frontier != sum.Local+sum.Cached+sum.Peer+sum.Remote-sum.Early {
+			if sum.Remote != sum.Served ||
+				sum.Frontier != sum.Local+sum.Cached+sum.Peer+sum.Remote-sum.Early {
 				t.Errorf("over all ranks %+v", sum)
 			}
 			if tested := c.ranks > 1 && c.slots > 3; tested && (sum.Cached == 0 || sum.Early == 0) {
@@ -159,7 +162,9 @@ func follow(world comm.Comm, l *layout, w *whim, depth int, total *trace.Counter
 			},
 			Finish: func(m *decided) error { return x.FinishCounts(&m.plan) },
 		},
-		{Name: "ids", Start: func(m *decided) (pipeline.Request, error) { return x.StartIDs(&m.plan), nil }},
+		{Name: "ids", Start: func(m *decided) (pipeline.Request, error) {
+			return x.StartIDs(&m.plan), nil
+		}},
 		{Name: "slice", Local: func(m *decided) error { return x.SliceRows(&m.plan) }},
 		{
 			Name:  "rows",
@@ -186,7 +191,8 @@ func follow(world comm.Comm, l *layout, w *whim, depth int, total *trace.Counter
 		rng := rand.New(rand.NewPCG(uint64(step), uint64(w.rank)))
 		m.ids = l.frontier(rng, rng.Float64(), func(graph.VertexID) bool { return true })
 	}
-	return p.Run(context.Background(), 40, draw, func(_ int, m *decided) error { total.Add(m.plan.Counters); return nil })
+	return p.Run(context.Background(), 40, draw,
+		func(_ int, m *decided) error { total.Add(m.plan.Counters); return nil })
 }
 
 // check holds the plan to its decision.
@@ -201,7 +207,8 @@ func (m *decided) check(l *layout, rank int) error {
 	}
 	for n, v := range early {
 		at := m.plan.Landed(int(m.plan.Remote)-len(early)+n) * l.cols * l.dtype.Size()
-		if got := m.plan.received[at:][:l.cols*l.dtype.Size()]; string(got) != string(l.row(int64(v))) {
+		got := m.plan.received[at:][:l.cols*l.dtype.Size()]
+		if string(got) != string(l.row(int64(v))) {
 			return fmt.Errorf("early row %d, vertex %d: %x", n, v, got)
 		}
 	}

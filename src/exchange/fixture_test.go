@@ -23,7 +23,8 @@ type layout struct {
 
 // newLayout cuts up to vertices vertices into parts at random places; many parts are empty when
 // there are few.
-func newLayout(rng *rand.Rand, ranks, perRank, perNode, vertices, cols int, dtype compute.DType) *layout {
+func newLayout(rng *rand.Rand, ranks, perRank, perNode, vertices, cols int,
+	dtype compute.DType) *layout {
 	l := &layout{ranks: ranks, perRank: perRank, perNode: perNode, cols: cols, dtype: dtype}
 	parts := ranks * perRank
 	l.offsets = make([]int64, parts+1)
@@ -48,7 +49,8 @@ func (l *layout) row(v int64) []byte {
 	var word [8]byte
 	for b := range row {
 		if b%8 == 0 {
-			binary.LittleEndian.PutUint64(word[:], (uint64(v)*0x9e3779b97f4a7c15+uint64(b))*0xbf58476d1ce4e5b9)
+			binary.LittleEndian.PutUint64(word[:],
+				(uint64(v)*0x9e3779b97f4a7c15+uint64(b))*0xbf58476d1ce4e5b9)
 		}
 		row[b] = word[b%8]
 	}
@@ -79,7 +81,8 @@ func (l *layout) options(rank int) Options {
 }
 
 // frontier draws distinct vertices that keep accepts, in random order.
-func (l *layout) frontier(rng *rand.Rand, share float64, keep func(graph.VertexID) bool) []graph.VertexID {
+func (l *layout) frontier(rng *rand.Rand, share float64,
+	keep func(graph.VertexID) bool) []graph.VertexID {
 	var ids []graph.VertexID
 	for _, v := range rng.Perm(l.vertices()) {
 		if keep(graph.VertexID(v)) && rng.Float64() < share {
@@ -90,17 +93,20 @@ func (l *layout) frontier(rng *rand.Rand, share float64, keep func(graph.VertexI
 }
 
 // check compares every row of p with the row of its vertex, and the counters with a count by hand.
-func (l *layout) check(p *Plan, rank int, ids []graph.VertexID, cached func(graph.VertexID) bool) error {
+func (l *layout) check(p *Plan, rank int, ids []graph.VertexID,
+	cached func(graph.VertexID) bool) error {
 	rowBytes := l.cols * l.dtype.Size()
 	want := trace.Counters{Frontier: int64(len(ids))}
 	if len(p.Rows.Of) != len(ids) || p.Rows.Cols != l.cols || p.Rows.Type != l.dtype {
-		return fmt.Errorf("%d rows of %d %s for %d vertices", len(p.Rows.Of), p.Rows.Cols, p.Rows.Type, len(ids))
+		return fmt.Errorf("%d rows of %d %s for %d vertices", len(p.Rows.Of), p.Rows.Cols,
+			p.Rows.Type, len(ids))
 	}
 	for i, v := range ids {
 		ref := p.Rows.Of[i]
 		got := p.Rows.Tables[ref.Table()][ref.Row()*rowBytes:][:rowBytes]
 		if string(got) != string(l.row(int64(v))) {
-			return fmt.Errorf("row %d, vertex %d of rank %d, in table %d: %x, want %x", i, v, l.owner(v), ref.Table(), got, l.row(int64(v)))
+			return fmt.Errorf("row %d, vertex %d of rank %d, in table %d: %x, want %x", i, v,
+				l.owner(v), ref.Table(), got, l.row(int64(v)))
 		}
 		switch owner := l.owner(v); {
 		case owner == rank:
@@ -118,7 +124,8 @@ func (l *layout) check(p *Plan, rank int, ids []graph.VertexID, cached func(grap
 		return fmt.Errorf("%+v: the parts do not add up to the frontier", got)
 	}
 	want.Rounds = 3
-	want.Served, want.CountBytes, want.IDBytes, want.RowBytes = got.Served, 8*int64(l.ranks), 4*want.Remote, got.Served*int64(rowBytes)
+	want.Served, want.CountBytes, want.IDBytes, want.RowBytes = got.Served, 8*int64(l.ranks),
+		4*want.Remote, got.Served*int64(rowBytes)
 	if got != want {
 		return fmt.Errorf("counters %+v, want %+v", got, want)
 	}
@@ -165,7 +172,8 @@ type tally struct {
 	damage func(rowBytes int, send []byte)
 }
 
-func (c *tally) StartAlltoallv(send, recv []byte, sendRows, recvRows []int, rowBytes int) comm.Request {
+func (c *tally) StartAlltoallv(send, recv []byte, sendRows, recvRows []int,
+	rowBytes int) comm.Request {
 	for _, n := range sendRows {
 		c.sent[c.calls%3] += int64(n * rowBytes)
 	}

@@ -34,7 +34,8 @@ var plan = sync.OnceValue(func() []*planned {
 		}
 		p := new(planned)
 		if err := p.parse(text); err != nil {
-			fmt.Fprintf(os.Stderr, "HALOGNN_FAULTS: %q: %v; write POINT=ACTION@RANK:EPOCH:STEP\n", text, err)
+			fmt.Fprintf(os.Stderr, "HALOGNN_FAULTS: %q: %v; write POINT=ACTION@RANK:EPOCH:STEP\n",
+				text, err)
 			os.Exit(2)
 		}
 		all = append(all, p)

@@ -30,7 +30,8 @@ func (b *Block) Validate() error {
 	case len(b.Indptr) != b.NumDst+1:
 		return fmt.Errorf("block indptr has %d entries, want %d", len(b.Indptr), b.NumDst+1)
 	case b.Indptr[0] != 0 || b.Indptr[b.NumDst] != int64(len(b.Indices)):
-		return fmt.Errorf("block indptr runs from %d to %d, want 0 to %d", b.Indptr[0], b.Indptr[b.NumDst], len(b.Indices))
+		return fmt.Errorf("block indptr runs from %d to %d, want 0 to %d", b.Indptr[0],
+			b.Indptr[b.NumDst], len(b.Indices))
 	}
 	for d := range b.NumDst {
 		if b.Indptr[d+1] < b.Indptr[d] {
@@ -46,8 +47,8 @@ func (b *Block) Validate() error {
 }
 
 // SelfEdges writes b to into, whose arrays it reuses, with an edge from every destination to itself
-// after its in-edges, for layers in which a vertex is its own neighbour. b must have no such edges, as
-// datasets have none. O(E), and no allocation once into has been as large.
+// after its in-edges, for layers in which a vertex is its own neighbour. b must have no such edges,
+// as datasets have none. O(E), and no allocation once into has been as large.
 func (b *Block) SelfEdges(into *Block) {
 	into.NumSrc, into.NumDst = b.NumSrc, b.NumDst
 	into.Indptr = mem.Grow(into.Indptr, b.NumDst+1)
@@ -86,7 +87,8 @@ func (b *Block) Transpose(t *BlockTranspose) {
 	for s := range b.NumSrc {
 		t.Indptr[s+1] += t.Indptr[s]
 	}
-	// Indptr[s] serves as the write position of s and ends as the begin of s+1: one shift restores it.
+	// Indptr[s] serves as the write position of s and ends as the begin of s+1: one shift restores
+	// it.
 	for d := range b.NumDst {
 		for e := b.Indptr[d]; e < b.Indptr[d+1]; e++ {
 			s := b.Indices[e]

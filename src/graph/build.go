@@ -27,7 +27,8 @@ const (
 
 // Builder collects edges in any order and makes a cleaned graph of them.
 //
-//	Add ──> chunks of packed edges, 8 bytes each, off the heap ──Build──> count by destination, scatter, sort rows, drop
+//	Add ──> chunks of packed edges, 8 bytes each, off the heap ──Build──> count by destination,
+//	        scatter, sort rows, drop
 //
 // Building from E edges needs at most 8 E bytes for the chunks and, with CleanOptions.Undirected, 8
 // E for both directions of every edge, beyond the result. The zero value is ready for use by one

@@ -15,7 +15,8 @@ static void guarded(int signal, siginfo_t *info, void *context) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     int64_t now = t.tv_sec * INT64_C(1000000000) + t.tv_nsec, began = 0;
-    int is_first = __atomic_compare_exchange_n(&first, &began, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    int is_first = __atomic_compare_exchange_n(&first, &began, now, 0, __ATOMIC_RELAXED,
+                                               __ATOMIC_RELAXED);
     if (!is_first && now - began > same) _exit(128 + signal);
     before[signal].sa_sigaction(signal, info, context);
 }
@@ -26,6 +27,7 @@ void hgnn_guard(int signal, int64_t same_ns) {
     sigaction(signal, NULL, &now);
     if (!(now.sa_flags & SA_SIGINFO) || now.sa_sigaction == guarded) return; // not Go's, or guarded
     before[signal] = now;
-    now.sa_sigaction = guarded; // with Go's flags: an alternate stack, all signals blocked meanwhile
+    // with Go's flags: an alternate stack, all signals blocked meanwhile
+    now.sa_sigaction = guarded;
     sigaction(signal, &now, NULL);
 }

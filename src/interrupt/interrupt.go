@@ -3,7 +3,7 @@
 // do.
 //
 //	signal ──> handler ── second ──> exit with 128 + n
-//	              └────── first ───> Go's handler ──> channel ──> whoever brings the work to an orderly end
+//	              └────── first ───> Go's handler ──> channel ──> whoever ends the work in order
 //
 // The orderly end may never come: a rank may wait for one that has stopped, a goroutine for a disk
 // that does not answer. Go itself may be stuck: a page fault that does not end cannot be preempted,

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-const stateVariable = "HALOGNN_TEST_STATE" // of the goroutines of a process that is to be interrupted
+// of the goroutines of a process that is to be interrupted
+const stateVariable = "HALOGNN_TEST_STATE"
 
 // TestMain makes this program a process that waits for signals, and says that it does and which one
 // came first.

@@ -22,7 +22,8 @@ import (
 
 // Number is what may lie outside the heap: types without Go pointers.
 type Number interface {
-	~int8 | ~int16 | ~int32 | ~int64 | ~int | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float32 | ~float64
+	~int8 | ~int16 | ~int32 | ~int64 | ~int | ~uint8 | ~uint16 | ~uint32 | ~uint64 |
+		~float32 | ~float64
 }
 
 // Bytes returns the memory of s as bytes, without copying, for files and messages.

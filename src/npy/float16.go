@@ -15,7 +15,9 @@ func ToFloat16(x float32) Float16 {
 		return sign | 0x7e00 | Float16(abs>>13&0x1ff)
 	case abs >= 0x477ff000: // half way from the largest number, 65504, to 2^16
 		return sign | 0x7c00
-	case abs >= 0x38800000: // normal: rebias the exponent, round off 13 bits; a carry runs into the exponent, as it should
+	case abs >= 0x38800000:
+		// normal: rebias the exponent, round off 13 bits; a carry runs into the exponent, as it
+		// should
 		return sign | Float16((abs-0x38000000+0xfff+abs>>13&1)>>13)
 	default: // subnormal: adding 0.5 leaves the value, rounded to even at 2^-24, in the low bits
 		return sign | Float16(math.Float32bits(math.Float32frombits(abs)+0.5)-0x3f000000)

@@ -1,8 +1,8 @@
 // Package npy reads and writes NumPy arrays: .npy files (versions 1 to 3), mapped without copying
 // or streamed, and the members of .npz archives.
 //
-//	"\x93NUMPY" | 1 0 | header bytes | {'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }  \n | elements
-//	└── padded with blanks so that the elements begin at a multiple of 64 ─────────────────────────────┘
+//	"\x93NUMPY" | 1 0 | header bytes | {'descr': '<f4', ..., 'shape': (3, 2), }  \n | elements
+//	└── padded with blanks so that the elements begin at a multiple of 64 ──────────┘
 //
 //	Map[float32](path, -1, 100)  file ──> page cache ──> []float32    no copy
 //	Create(path, "<f4", 3, 2)    rows ──> path.tmp, XXH64 ──> path     whole or not at all
@@ -64,8 +64,8 @@ func dtypeSize(dtype string) (int, error) {
 		return 0, fmt.Errorf("element type %q is unknown", dtype)
 	}
 	if dtype[1] == 'O' {
-		return 0, errors.New("it holds Python objects; save it again as an array of numbers, or of " +
-			"strings: a.astype(str)")
+		return 0, errors.New("it holds Python objects; save it again as an array of numbers, or " +
+			"of strings: a.astype(str)")
 	}
 	n, err := strconv.Atoi(dtype[2:])
 	if err != nil || n < 1 || n > longestElement {

@@ -128,7 +128,8 @@ func (w *Writer) patchRows() error {
 	}
 	if row > 0 {
 		if w.written%row != 0 {
-			return fmt.Errorf("%d bytes written are not a whole number of rows of %d", w.written, row)
+			return fmt.Errorf("%d bytes written are not a whole number of rows of %d", w.written,
+				row)
 		}
 		w.header.Shape[0] = int(w.written / row)
 	}

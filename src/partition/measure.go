@@ -24,13 +24,14 @@ type PartReport struct {
 // Report holds the sizes, cut and halo of a partition. An imbalance is the largest part over the
 // mean; 1 if all are empty.
 type Report struct {
-	Parts           []PartReport `json:"parts"`
-	Total           PartReport   `json:"total"` // sums; a vertex in the halo of two parts counts twice
-	VertexImbalance float64      `json:"vertex_imbalance"`
-	TrainImbalance  float64      `json:"train_imbalance"`
-	EvalImbalance   float64      `json:"eval_imbalance"`
-	EdgeImbalance   float64      `json:"edge_imbalance"`
-	CutFraction     float64      `json:"cut_fraction"` // of all edges
+	Parts []PartReport `json:"parts"`
+	// sums; a vertex in the halo of two parts counts twice
+	Total           PartReport `json:"total"`
+	VertexImbalance float64    `json:"vertex_imbalance"`
+	TrainImbalance  float64    `json:"train_imbalance"`
+	EvalImbalance   float64    `json:"eval_imbalance"`
+	EdgeImbalance   float64    `json:"edge_imbalance"`
+	CutFraction     float64    `json:"cut_fraction"` // of all edges
 	// total halo / N: the rows a full-graph layer must fetch, per vertex
 	HaloPerVertex float64 `json:"halo_per_vertex"`
 }

@@ -1,12 +1,13 @@
 // Package partition assigns every vertex to a part, numbers the parts, orders the vertices inside
 // them, and measures balance, cut and halo.
 //
-//	graph, weights ──> method ──> part [N]  ──> Measure ──> Report, Check     is it balanced, what does it cut?
-//	                    |             └───────> Order   ──> newID, offsets    parts contiguous, hot vertices first
+//	graph, weights ──> method ──> part [N]  ──> Measure ──> Report, Check    balanced? what is cut?
+//	                    |             └───────> Order   ──> newID, offsets   contiguous, hot first
 //	                    ├ Random      balanced, ignores the edges
 //	                    ├ Contiguous  equal ranges of vertex ids
 //	                    ├ LDG         streams over the graph a few times, memory O(N)
-//	                    └ metis.KWay  multilevel k-way: the best cut, memory about 50 bytes an edge (needs cgo)
+//	                    └ metis.KWay  multilevel k-way: the best cut, memory about 50 bytes an edge
+//	                                  (needs cgo)
 //
 // A part is balanced in several things at once, the constraints: with TrainingWeights these are
 // vertices (feature memory), training seeds (steps), validation and test vertices (evaluation), and

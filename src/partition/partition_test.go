@@ -245,7 +245,8 @@ func TestCheckNamesEveryFault(t *testing.T) {
 		}
 	}
 	_, err := Run(Methods(), g, Weights{}, Options{Method: "mets", Parts: 1})
-	if want := `partitioning method "mets" is unknown; choose one of contiguous, ldg, random`; fmt.Sprint(err) != want {
+	want := `partitioning method "mets" is unknown; choose one of contiguous, ldg, random`
+	if fmt.Sprint(err) != want {
 		t.Errorf("got %v, want %v", err, want)
 	}
 }

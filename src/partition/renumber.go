@@ -84,7 +84,8 @@ func smallestFactor(n int) int {
 // greedily from the first part, then improved by the best swaps as long as one helps (Kernighan and
 // Lin, 1970).
 func (m cutMatrix) bisect(set []int32, left int) {
-	pull := make([]int64, m.parts) // weight to the left side minus weight to the right side, by part
+	// weight to the left side minus weight to the right side, by part
+	pull := make([]int64, m.parts)
 	for _, a := range set {
 		for _, b := range set {
 			if a != b {

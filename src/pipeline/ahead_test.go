@@ -160,8 +160,8 @@ func TestForesightAtRandomSpeeds(t *testing.T) {
 						err := p.Run(context.Background(), n, prepareBatch,
 							func(i int, b *batch) error {
 								if b.number != i || !slices.Equal(b.passed, passed) {
-									t.Errorf("rank %d: item %d after stages %v; want %d after %v", rank,
-										b.number, b.passed, i, passed)
+									t.Errorf("rank %d: item %d after stages %v; want %d after %v",
+										rank, b.number, b.passed, i, passed)
 								}
 								pause()
 								if err := gradients.start(rank,

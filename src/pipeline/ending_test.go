@@ -246,13 +246,16 @@ func TestOnFailPanics(t *testing.T) {
 		}
 		stages := []Stage[batch]{
 			{Name: "L0", Local: at("L0")},
-			{Name: "C1", Start: func(b *batch) (Request, error) { return failing{at("C1")(b)}, nil }},
+			{Name: "C1", Start: func(b *batch) (Request, error) {
+				return failing{at("C1")(b)}, nil
+			}},
 			{Name: "L2", Local: at("L2")},
 		}
 		o := Options{Depth: 1, Workers: 1, OnFail: func(error) { panic("the owner's own fault") }}
 		p := mustNew(t, newBatches(1), stages, o)
 		watchdog(t, func() {
-			err := p.Run(context.Background(), 9, prepareBatch, func(int, *batch) error { return nil })
+			err := p.Run(context.Background(), 9, prepareBatch,
+				func(int, *batch) error { return nil })
 			if !errors.Is(err, errBoom) || !strings.Contains(err.Error(), "the owner's own fault") {
 				t.Errorf("%s: Run returned %v", place, err)
 			}

@@ -487,7 +487,8 @@ func TestRanksThatFailAnywhere(t *testing.T) {
 		fails := make([]func() error, ranks)
 		for r := range fails {
 			left := atomic.Int64{}
-			left.Store(int64(random.IntN(n*len(shape)*3) + 1)) // calls until it fails, if there are so many
+			// calls until it fails, if there are so many
+			left.Store(int64(random.IntN(n*len(shape)*3) + 1))
 			if r > 0 && random.IntN(3) == 0 {
 				left.Store(-1)
 			}

@@ -47,7 +47,8 @@
 // Everything a rank waits for, here or on a peer, is then earlier; or at the same time and of an
 // older item; or at the same time, of the same item, and before it in the list of stages:
 //
-//   - the start of (i,c) waits for the starts before it in the schedule, and for segment c of item i;
+//   - the start of (i,c) waits for the starts before it in the schedule, and for segment c of
+//     item i;
 //   - the end of (i,c) waits for its start on all ranks and, as one goroutine waits for each
 //     collective in item order, for the end of (i-1,c);
 //   - segment c > 0 of item i waits for the end of (i,c-1), half a tick before. An ordered stage
@@ -56,9 +57,9 @@
 //   - segment 0 of item i waits for its admission, which is the consumption of item i-Depth-1-Ahead
 //     at (i-Depth-1-Ahead)*g + C - 1/2. That is i*g - 1/2 at most, the time of the segment, because
 //     (Depth+1)*g >= C; and it is of an older item;
-//   - the gate waits for the consumption of item i-Depth-1 as well, of which the same holds, and for
-//     the first chains of items up to i+Ahead. Those wait for the admission of their items alone,
-//     which is the consumption of items up to i-Depth-1 again.
+//   - the gate waits for the consumption of item i-Depth-1 as well, of which the same holds, and
+//     for the first chains of items up to i+Ahead. Those wait for the admission of their items
+//     alone, which is the consumption of items up to i-Depth-1 again.
 //
 // Such an order has no cycles. Ordered stages stand half a tick before the collective that follows
 // them, so they take no tick of the schedule. Pool size does not matter: a local stage on the pool

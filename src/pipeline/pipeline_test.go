@@ -428,7 +428,8 @@ func TestTimesOfEveryStage(t *testing.T) {
 		for range 2 {
 			clear(spans)
 			err := p.Run(context.Background(), n, prepareBatch, func(i int, _ *batch) error {
-				if p.Waited() < 0 || i == 0 && p.Waited() < 5*nap { // four items arrive, and one passes
+				// four items arrive, and one passes
+				if p.Waited() < 0 || i == 0 && p.Waited() < 5*nap {
 					t.Errorf("%s: waited %v for item %d", shape, p.Waited(), i)
 				}
 				mu.Lock()
@@ -527,7 +528,8 @@ func TestScheduleIsSortedByTickThenAge(t *testing.T) {
 					}
 					if next := i + depth; c > 0 && depth > 0 && next < n && next > i &&
 						at[start{0, i, c - 1}] > at[start{0, next, 0}] {
-						t.Errorf("n=%d C=%d depth=%d: item %d is not complete before item %d starts", n, c, depth, i, next)
+						t.Errorf("n=%d C=%d depth=%d: item %d is not complete before item %d "+
+							"starts", n, c, depth, i, next)
 					}
 				}
 			}

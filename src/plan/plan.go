@@ -10,7 +10,7 @@
 // A job of K ranks on P parts is planned as it will run if K divides P. If P divides K, each part is cut into K/P pieces of equal length and
 // its seeds likewise: an estimate from above, for a partition into K parts would keep more neighbours together.
 //
-// docs/guide/size-a-job.md has the formulas. The package moves no rows and starts no ranks.
+// docs/guide/size-a-job.md explains its figures. The package moves no rows and starts no ranks.
 package plan
 
 import (

@@ -106,7 +106,8 @@ type trial struct {
 
 const (
 	countedSteps = 160 // minibatches that candidates are counted on, at most
-	maxRowsRatio = 2.5 // candidates that transfer more than this times the best's rows are not tried
+	// candidates that transfer more than this times the best's rows are not tried
+	maxRowsRatio = 2.5
 	maxTrials    = 4
 	trialSteps   = 48   // of a trial: noise only adds time, so short epochs are repeated
 	tieTolerance = 0.02 // relative differences in time below this are noise, and fewer rows win
@@ -308,7 +309,8 @@ func fastest(trials []trial) int {
 	for _, t := range trials {
 		least = min(least, t.seconds)
 	}
-	return slices.IndexFunc(trials, func(t trial) bool { return t.seconds <= least*(1+tieTolerance) })
+	return slices.IndexFunc(trials,
+		func(t trial) bool { return t.seconds <= least*(1+tieTolerance) })
 }
 
 // reason says what was compared.

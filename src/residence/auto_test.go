@@ -77,7 +77,8 @@ func TestLengthOfTrials(t *testing.T) {
 		candidate("none", policy.None, 100),
 	}
 	for _, c := range []struct{ epochs, steps, trials, length int }{
-		{1, 100, 1, 1}, {9, 8, 3, 1}, {30, 8, 3, 3}, {90, 8, 3, 6}, {90, 20, 3, 3}, {90, trialSteps, 3, 1},
+		{1, 100, 1, 1}, {9, 8, 3, 1}, {30, 8, 3, 3}, {90, 8, 3, 6}, {90, 20, 3, 3},
+		{90, trialSteps, 3, 1},
 	} {
 		var a Auto
 		a.plan(three, c.epochs, c.steps)

@@ -24,14 +24,22 @@ const (
 
 // DeviceRows says where a rank's device reads the rows of the rank's memory.
 type DeviceRows struct {
-	Rank     int    `json:"rank"`
-	Own      int64  `json:"own_rows"`
-	Resident int64  `json:"resident_rows"`
-	Order    string `json:"order"` // why these are resident
-	Reads    string `json:"reads"` // ReadsCopy or ReadsMapped
-	Why      string `json:"why"`
+	// the rank
+	Rank int `json:"rank"`
+	// rows of its parts
+	Own int64 `json:"own_rows"`
+	// those in device memory
+	Resident int64 `json:"resident_rows"`
+	// why these
+	Order string `json:"order"`
+	// `copy` or `mapped`
+	Reads string `json:"reads"`
+	// what was measured, or why nothing was
+	Why string `json:"why"`
 
-	Copied float64 `json:"copied_bytes_per_s,omitempty"` // measured, before the choice
+	// measured before the choice, if both were tried
+	Copied float64 `json:"copied_bytes_per_s,omitempty"`
+	// likewise
 	Mapped float64 `json:"mapped_bytes_per_s,omitempty"`
 }
 

@@ -48,7 +48,8 @@ func TestHotRowsAreThoseThatAreRead(t *testing.T) {
 		for i := range prefix {
 			prefix[i] = int32(i)
 		}
-		best := slices.SortedFunc(slices.Values(prefix), func(a, b int32) int { return cmp.Compare(own[b], own[a]) })
+		best := slices.SortedFunc(slices.Values(prefix),
+			func(a, b int32) int { return cmp.Compare(own[b], own[a]) })
 		n := count[s.first]
 		found, could, without := sum(hot[s.first]), sum(best[:n]), sum(prefix[:n])
 		if len(hot[s.first]) != n || found < 0.9*could || found <= without {
@@ -103,7 +104,8 @@ func TestHotRowsNeedNoIndex(t *testing.T) {
 	mlp.Model.Kind = "mlp"
 	check("mlp", mlp, 1, func(s *Store, rows []int32) error {
 		for _, row := range rows {
-			if v := graph.VertexID(shards.Offsets[1] + int64(row)); !slices.Contains(shards.Train(1), v) {
+			if v := graph.VertexID(shards.Offsets[1] + int64(row)); !slices.Contains(
+				shards.Train(1), v) {
 				return fmt.Errorf("row %d is resident, which is no training vertex", row)
 			}
 		}

@@ -32,7 +32,8 @@ func sage() job.Spec {
 }
 
 // onRanks opens a store on every rank of w, nodes of so many, and calls f.
-func onRanks(w *comm.World, perNode int, shards *shard.Shards, spec job.Spec, f func(s *Store) error) error {
+func onRanks(w *comm.World, perNode int, shards *shard.Shards, spec job.Spec,
+	f func(s *Store) error) error {
 	return w.Run(func(c comm.Comm) error {
 		spec := spec
 		spec.Ranks = c.Size()

@@ -192,8 +192,9 @@ func (s *Store) shareTable(node comm.Comm, slots int) (*mem.Shared, error) {
 	}
 	switch {
 	case errors.Is(err, unix.ENOSPC):
-		err = fmt.Errorf("%w; the caches of a node take %d bytes there: enlarge it (docker: --shm-size), "+
-			"or set cache.placement=own", err, node.Size()*share)
+		err = fmt.Errorf(
+			"%w; the caches of a node take %d bytes there: enlarge it (docker: --shm-size), "+
+				"or set cache.placement=own", err, node.Size()*share)
 	case err != nil:
 		err = fmt.Errorf("%w; the caches of a node, %d bytes, are to lie there: make it usable, "+
 			"or set cache.placement=own", err, node.Size()*share)

@@ -58,7 +58,8 @@ func TestSharedCacheHoldsTheRowsItSays(t *testing.T) {
 				return fmt.Errorf("names of shared memory are left: %v (%v)", names, err)
 			}
 			capacity := int(0.3 * float64(shards.Vertices) / 6)
-			if own := c.end - c.first; own != capacity || len(c.Table()) != 2*own*shards.RowBytes() {
+			if own := c.end - c.first; own != capacity ||
+				len(c.Table()) != 2*own*shards.RowBytes() {
 				return fmt.Errorf("%d own rows in a table of %d bytes, want %d rows a rank",
 					own, len(c.Table()), capacity)
 			}
@@ -110,7 +111,8 @@ func TestNoSharedMemory(t *testing.T) {
 	defer func(old string) { sharedMemory = old }(sharedMemory)
 	sharedMemory = "/nowhere"
 	shards := generated(t, 6)
-	err := grouped(shards, 0, func(*Store, *Cache) error { return errors.New("a cache was opened") })
+	err := grouped(shards, 0,
+		func(*Store, *Cache) error { return errors.New("a cache was opened") })
 	if !comm.IsAgreed(err) || !strings.Contains(err.Error(), "cache.placement=own") {
 		t.Errorf("ended with %v", err)
 	}

@@ -4,17 +4,28 @@ import "halognn/src/comm"
 
 // Summary describes the cache of a run: "cache" in summary.json.
 type Summary struct {
-	Policy    string  `json:"policy"`
-	Alpha     float64 `json:"alpha,omitempty"`
-	Capacity  int     `json:"capacity_rows"` // largest of any rank, as are the next ones
-	Bytes     int64   `json:"bytes"`         // of the rows
-	PlanBytes int64   `json:"plan_bytes"`    // of the policy: index, scores, window
-	Window    int     `json:"window,omitempty"`
-	HighWater int     `json:"high_water,omitempty"`
-	Gamma     float64 `json:"gamma,omitempty"`
-	Delta     int     `json:"delta,omitempty"`
-	HaloHops  int     `json:"halo_hops,omitempty"`
-	Chosen    string  `json:"chosen,omitempty"` // why, by policy auto
+	// as `cache_policy`
+	Policy string `json:"policy"`
+	// `cache.alpha`
+	Alpha float64 `json:"alpha,omitempty"`
+	// rows that it can hold
+	Capacity int `json:"capacity_rows"`
+	// of these rows
+	Bytes int64 `json:"bytes"`
+	// of index, scores and known accesses
+	PlanBytes int64 `json:"plan_bytes"`
+	// minibatches known in advance
+	Window int `json:"window,omitempty"`
+	// `lookahead`: most rows held for a known use at any time
+	HighWater int `json:"high_water,omitempty"`
+	// `cache.gamma`
+	Gamma float64 `json:"gamma,omitempty"`
+	// `cache.delta`
+	Delta int `json:"delta,omitempty"`
+	// `cache.halo_hops`
+	HaloHops int `json:"halo_hops,omitempty"`
+	// with `auto`: what it chose, why, and what it compared
+	Chosen string `json:"chosen,omitempty"`
 }
 
 // Summarise describes a cache at the end of a run; nil if the config asks for none. auto is nil

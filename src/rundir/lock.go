@@ -44,9 +44,10 @@ type Lock struct {
 
 // holder identifies the process that holds a lock.
 type holder struct {
-	Host  string    `json:"host"`
-	PID   int       `json:"pid"`
-	Start string    `json:"start"` // of the process, in ticks since the boot: numbers are used again
+	Host string `json:"host"`
+	PID  int    `json:"pid"`
+	// of the process, in ticks since the boot: numbers are used again
+	Start string    `json:"start"`
 	Space string    `json:"space"` // boot and namespace in which the number means something
 	Job   string    `json:"job,omitempty"`
 	Since time.Time `json:"since"`

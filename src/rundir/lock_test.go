@@ -106,7 +106,8 @@ func TestLockThatIsTakenAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for now := first; string(now) == string(first); now, err = os.ReadFile(l.path) { // until it beats
+	// until it beats
+	for now := first; string(now) == string(first); now, err = os.ReadFile(l.path) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,7 +3,8 @@
 //
 //	RUN/config.yaml, summary.json, model.safetensors   replaced by renaming: Create, WriteFile
 //	    metrics.jsonl                                  grows; cut behind a checkpoint: Log
-//	    checkpoints/step-00000120/...                  directories, made by renaming: WriteCheckpoint
+//	    checkpoints/step-00000120/...                  directories, made by renaming:
+//	                                                   WriteCheckpoint
 //	    lock                                           the process that works on the run: Lock
 //	    heartbeat                                      how far each rank is: Heartbeat
 //	    trace/, profile/, kernels.json                 on request

@@ -16,7 +16,7 @@ func (u *used) atLeast(o used) {
 // The memory of a process apart from the simulation: measured on a small graph.
 const programBytes = 32 << 20
 
-// bytes is the formula of docs/guide/tuning-the-cache.md for the largest resident set.
+// bytes predicts the largest resident set.
 func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 	n, edges := s.shards.Vertices, s.shards.Topology().Graph.NumEdges()
 	mapped := 4*edges + 12*n

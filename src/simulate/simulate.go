@@ -188,7 +188,7 @@ type Result struct {
 	Remote      int64   // rows of all epochs without a cache
 	Each        []int64 // [Epochs*Steps] the same, step by step
 	Asked       Asked   // what sampling would cost in all epochs with topology.kind partitioned
-	Bytes       int64   // the largest resident set, by the formula of docs/guide/tuning-the-cache.md
+	Bytes       int64   // the largest resident set, as predicted
 
 	Capacity []int     // [sizes] rows of a rank's cache, the largest of any rank
 	Windows  [][]int   // [policies][sizes] minibatches known in advance

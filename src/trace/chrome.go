@@ -54,7 +54,9 @@ func CreateRecorder(dir string, rank int, base int64) (*Recorder, error) {
 	r := &Recorder{file: f, buf: bufio.NewWriterSize(f, 1<<20), rank: rank, base: base,
 		kind: "start", split: 1}
 	// Flush returns its error
-	_, _ = fmt.Fprintf(r.buf, "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}}", rank, rank)
+	_, _ = fmt.Fprintf(r.buf,
+		"[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}}",
+		rank, rank)
 	return r, nil
 }
 

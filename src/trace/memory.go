@@ -1,22 +1,40 @@
 package trace
 
-// The items of a rank's memory, which a plan predicts and a run counts; docs/guide/size-a-job.md
-// defines each.
+// The items of a rank's memory, which a plan predicts and a run counts. `make docs` prints the
+// comments in docs/guide/size-a-job.md.
 const (
-	MemFeatures    = "features"
-	MemTopology    = "topology"
-	MemIDs         = "ids"
-	MemSamplers    = "samplers"
-	MemSeeds       = "seeds"
-	MemCacheRows   = "cache_rows"
-	MemCacheIndex  = "cache_index"
-	MemWindow      = "window"
+	// rows of the node's parts (a run: own and peer parts); one copy a node
+	MemFeatures = "features"
+	// indptr, indices, labels; one copy a node. With `topology.kind: partitioned` of the rank's own
+	// vertices alone
+	MemTopology = "topology"
+	// original ids and splits; one copy a node
+	MemIDs = "ids"
+	// for each of `pipeline.workers` a vertex map: 4 bytes a vertex, or a hash of the frontier
+	// beyond 2²⁶ vertices and with `topology.kind: partitioned`
+	MemSamplers = "samplers"
+	// 4 bytes for each training seed of all ranks, 8 for each own
+	MemSeeds = "seeds"
+	// rows that the cache holds
+	MemCacheRows = "cache_rows"
+	// where they are, scores, and the plan of a look-ahead
+	MemCacheIndex = "cache_index"
+	// of `lookahead`: the minibatches that wait
+	MemWindow = "window"
+	// `pipeline.depth` + 1 minibatches in preparation: blocks, fetched and served rows, input rows
+	// and means; of sampled validation if that is larger
 	MemMinibatches = "minibatches"
-	MemParameters  = "model"
+	// parameters, gradients, the optimiser's, the best, a sum on its way, a checkpoint's copies
+	MemParameters = "model"
+	// what the layers reserve
 	MemActivations = "activations"
-	MemEvaluation  = "evaluation"
-	MemHeap        = "heap"
-	MemRuntime     = "runtime"
+	// predicted: the final test, two layers of the own vertices, and `pipeline.depth` + 1 chunks of
+	// up to 32 MB of rows. A run: how much more arrays there were at most than at the end
+	MemEvaluation = "evaluation"
+	// the Go runtime
+	MemHeap = "heap"
+	// program, MPI and BLAS, before any data was opened
+	MemRuntime = "runtime"
 )
 
 // MemoryItems are their names, in the order of reports.

@@ -1,22 +1,35 @@
 package trace
 
 // Terms are the components of a step's time on a rank, in seconds: the symbols of MassiveGNN's
-// performance model (section 3.3). A run measures them from its phases (docs/metrics.md), a plan
-// predicts them from rates (docs/guide/size-a-job.md).
+// performance model (section 3.3). A run measures them from its phases, a plan predicts them from
+// rates (docs/guide/size-a-job.md). `make docs` prints the comments in docs/metrics.md.
 type Terms struct {
-	Sample float64 `json:"t_sample"` // t_Sampling: drawing blocks
-	Ask    float64 `json:"t_ask"`    // the rounds of sampling a partitioned topology
-	Lookup float64 `json:"t_lookup"` // t_Lookup: locating each row
-	Score  float64 `json:"t_score"`  // t_Scoring: the policy's decisions and scores
-	Remote float64 `json:"t_remote"` // t_RPC: from requesting remote rows to having them
-	Copy   float64 `json:"t_copy"`   // t_Copy: collecting and aggregating input rows
-	Train  float64 `json:"t_train"`  // of t_DDP: forward, backward, update
-	Sync   float64 `json:"t_sync"`   // of t_DDP: the sum of the gradients
+	// t_Sampling: drawing blocks; `sample` / `steps_per_epoch`
+	Sample float64 `json:"t_sample"`
+	// the rounds of sampling a partitioned topology; `ask` / `steps_per_epoch`
+	Ask float64 `json:"t_ask"`
+	// t_Lookup: locating each row; `plan` / `steps_per_epoch`
+	Lookup float64 `json:"t_lookup"`
+	// t_Scoring: the policy's decisions and scores; `score` / `steps_per_epoch`
+	Score float64 `json:"t_score"`
+	// t_RPC: from requesting remote rows to having them; (`exchange` + `slice`) /
+	// `steps_per_epoch`: a rank slices rows for its peers while they do for this one
+	Remote float64 `json:"t_remote"`
+	// t_Copy: collecting and aggregating input rows; `gather` / `steps_per_epoch`
+	Copy float64 `json:"t_copy"`
+	// t_DDP without the sum of gradients: (`forward` + `backward` + `update`) / `steps_per_epoch`.
+	// With a GPU, also the wait for copies to it, and its making of input rows
+	Train float64 `json:"t_train"`
+	// what training waits for the sum of gradients: `sync` / `steps_per_epoch`; t_DDP = `t_train` +
+	// `t_sync`
+	Sync float64 `json:"t_sync"`
 
-	// With a GPU; only a plan has them.
-	Up     float64 `json:"t_up,omitempty"`     // minibatches on the bus
-	Gather float64 `json:"t_gather,omitempty"` // of t_DDP: input rows made on the device
-	Staged float64 `json:"t_staged,omitempty"` // of t_DDP: gradients on the bus, down and up
+	// minibatches on the bus to a GPU; only `plan` has it
+	Up float64 `json:"t_up,omitempty"`
+	// of t_DDP: input rows made on a GPU; only `plan` has it
+	Gather float64 `json:"t_gather,omitempty"`
+	// of t_DDP: gradients on the bus, down and up; only `plan` has it
+	Staged float64 `json:"t_staged,omitempty"`
 }
 
 // TermsOf returns the mean terms of a step from the phases, by name, of an epoch of so many steps.
@@ -47,11 +60,19 @@ func (t *Terms) Stall() float64 { return max(0, t.Remote-t.Copy) }
 // Copies to a GPU follow the preparation of a minibatch; the paper counts them as copying.
 type StepModel struct {
 	Terms
-	Base     float64 `json:"t_base"`     // (2) nothing is prepared ahead
-	Prepare  float64 `json:"t_prepare"`  // (3) one minibatch is made
-	First    float64 `json:"t_first"`    // (4) the first step, which prepares two
-	Prefetch float64 `json:"t_prefetch"` // (5) the next minibatch is made while one trains
-	// (6) T_base over t_DDP: what perfect overlap gains; 0 without training
+	// equation 2, nothing is prepared ahead: t_sample + t_ask + max(t_remote, t_copy) +
+	// t_train + t_sync
+	Base float64 `json:"t_base"`
+	// equation 3, a minibatch is made: t_sample + t_ask + t_lookup + max(t_score,
+	// t_remote, t_copy)
+	Prepare float64 `json:"t_prepare"`
+	// equation 4, the first step, which makes two minibatches: t_prepare + max(t_prepare, t_train +
+	// t_sync)
+	First float64 `json:"t_first"`
+	// equation 5, the other steps: max(t_prepare, t_train + t_sync)
+	Prefetch float64 `json:"t_prefetch"`
+	// equation 6, what preparing ahead gains if it is hidden completely: t_base / (t_train +
+	// t_sync); 0 where nothing trains
 	Gain float64 `json:"potential_gain"`
 }
 

@@ -2,24 +2,40 @@ package trace
 
 import "time"
 
-// SetUpItem is a part of a rank's work before its first step; docs/metrics.md defines each.
+// SetUpItem is a part of a rank's work before its first step. `make docs` prints the comments in
+// docs/metrics.md.
 type SetUpItem int
 
 // The items in the order in which they first occur.
 const (
-	SetUpLaunch   SetUpItem = iota // joining the other ranks, reading the config
-	SetUpOpen                      // opening the parts, copying them if configured
-	SetUpVerify                    // hashes of the parts
-	SetUpDevice                    // threads and device, and feature rows that lie in its memory
-	SetUpSeeds                     // dividing the training seeds
-	SetUpModel                     // weights, optimiser, the sum of gradients
-	SetUpTables                    // mapping the feature rows of the node
-	SetUpChoose                    // cache.policy auto: counting candidates
-	SetUpRank                      // cache: ranking vertices, making the policy
-	SetUpPredict                   // cache: predicting the rows still to fetch
-	SetUpFill                      // cache: fetching the first rows
-	SetUpPipeline                  // exchange, samplers, pipeline
-	SetUpRun                       // run directory, checkpoint, logs, watchdog
+	// from the beginning of the command: joining the other ranks (MPI_Init), reading the config
+	SetUpLaunch SetUpItem = iota
+	// opening and mapping the parts and comparing them over ranks; copying them with
+	// `topology.load: copy` and `run.stage_dir`
+	SetUpOpen
+	// hashes of the parts, with `data.verify: hashes`
+	SetUpVerify
+	// dividing CPUs among ranks, opening the device; on a GPU, its resident rows
+	SetUpDevice
+	// dividing the training seeds among the streams
+	SetUpSeeds
+	// weights and optimiser; communicators and buffers of the sum of gradients
+	SetUpModel
+	// finding the ranks of the node, mapping the feature rows of their parts
+	SetUpTables
+	// `cache.policy: auto`: counting what each candidate would transfer
+	SetUpChoose
+	// ranking vertices for the cache; of a dynamic cache its scoreboards, or the minibatches of its
+	// first window
+	SetUpRank
+	// `expected_remote_rows_per_step`, and the window of `lookahead`
+	SetUpPredict
+	// fetching the first rows of the cache
+	SetUpFill
+	// communicator of the exchange, samplers, goroutines
+	SetUpPipeline
+	// run directory, checkpoint to go on from, logs, watchdog
+	SetUpRun
 	NumSetUpItems
 )
 

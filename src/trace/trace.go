@@ -16,24 +16,42 @@ import (
 	"time"
 )
 
-// Phase is a part of a step; docs/metrics.md defines each.
+// Phase is a part of a step. `make docs` prints the comments in docs/metrics.md.
 type Phase int
 
 // The phases in the order of a step.
 const (
-	Sample   Phase = iota // drawing blocks
-	Ask                   // asking owners for neighbours: from start to completion of the rounds
-	Plan                  // locating each row
-	Score                 // the policy of a dynamic cache: decisions, scores, feeding its window
-	Exchange              // ids out, rows back, from start to completion
-	Slice                 // copying the rows that other ranks requested into one buffer
-	Gather                // collecting and aggregating the input rows
+	// on the pool: drawing blocks and transposes. Shuffling an epoch and cutting the seeds of a
+	// step run on the training goroutine
+	Sample Phase = iota
+	// on the lane: with a partitioned topology, asking owners for neighbours: from the start to the
+	// completion of the rounds
+	Ask
+	// on the pool: finding each row of the frontier; grouping fetched rows by owner
+	Plan
+	// on a goroutine of its own, in order: the policy of a dynamic cache: its decisions, its
+	// scores, and feeding it the window
+	Score
+	// on the lane: counts, ids and rows: from the start to the completion of each all-to-all,
+	// summed over the three
+	Exchange
+	// on the pool: copying the rows that other ranks requested into one buffer
+	Slice
+	// on the pool, with a dynamic cache on a goroutine of its own, in order: collecting and
+	// aggregating the input rows; copying rows into the cache
+	Gather
+	// training: layers and loss
 	Forward
+	// training: gradients
 	Backward
-	Sync   // waiting for the gradient sum after backward has ended
-	Update // optimiser
-	Wait   // training waits for the next minibatch
-	// training pauses for a checkpoint: agreeing, copying the state; at a stop, the write before
+	// training: waiting for the sum of gradients after backward has ended
+	Sync
+	// training: the optimiser
+	Update
+	// training: waiting for the next minibatch, the first of an epoch included
+	Wait
+	// training: pausing for a checkpoint: one all-gather, copying the state and, at a stop, waiting
+	// for the previous write. Writing files runs beside the next steps and does not count
 	Save
 	NumPhases
 )

@@ -122,6 +122,7 @@ type share struct {
 	Seconds float64
 	Waiting float64
 	Startup float64
+	Busy    float64 // share of the rank's CPUs that worked, since the restart if there was one in the epoch
 	Phases  [trace.NumPhases]float64
 }
 
@@ -224,6 +225,7 @@ func (r *run) gatherShares(took time.Duration) (s shares, err error) {
 	own := share{
 		Blocks: r.blocks, Edges: r.edges, Rows: rows, Remote: r.rows.Remote + r.earlier, Rounds: r.rows.Rounds,
 		Seconds: took.Seconds(), Waiting: r.waiting.Seconds(), Startup: r.startup.Seconds(), Phases: r.clock.Seconds(),
+		Busy: r.processor.Busy(),
 	}
 	mine, err := binary.Append(nil, binary.LittleEndian, own)
 	if err != nil {

@@ -48,9 +48,11 @@ func (r *run) endEpoch(took time.Duration) error {
 		waited := one.Waiting / one.Seconds
 		rec.Ranks = append(rec.Ranks, rankRecord{Remote: one.Remote, WaitFraction: waited})
 		rec.WaitFraction += waited / ranks
+		rec.BusyFraction += one.Busy / ranks
 		rec.Startup += one.Startup / ranks
 		rec.StartupFraction += one.Startup / one.Seconds / ranks
 	}
+	r.busy = append(r.busy, rec.BusyFraction)
 	r.onlyStep(&rec)
 	r.sums.add(&rec, total)
 	r.sums.Rounds = float64(rec.Rounds) / float64(r.steps())
@@ -134,6 +136,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*Summary, erro
 		CacheUse:      CacheUse{CachePolicy: r.cache.Settings.Policy, ExpectedRowsPerStep: r.cache.Expected},
 		Times: Times{
 			WaitFraction: r.sums.WaitFraction / n, PhaseSeconds: map[string]float64{},
+			BusyFraction:   r.medianBusy(),
 			StartupSeconds: r.sums.Startup / n, StartupFraction: r.sums.StartupShare / n,
 		},
 		Machine: Machine{
@@ -164,6 +167,14 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*Summary, erro
 	}
 	s.PeakRSSBytes, s.Memory, err = r.summariseMemory()
 	return s, err
+}
+
+// medianBusy returns how busy the CPUs were in an epoch; 0 if this process trained none to its end.
+func (r *run) medianBusy() float64 {
+	if len(r.busy) == 0 {
+		return 0
+	}
+	return median(r.busy)
 }
 
 // allreduce names the sum of the gradients.

@@ -74,6 +74,7 @@ type Env struct {
 	GPURows      residence.GPURows
 	Gradients    parallel.Transport     // of gradients in device memory; "" is the best that works
 	GPUReads     string                 // residence.ReadsAuto, ReadsCopy or ReadsMapped; "" is ReadsAuto
+	CPUs         float64                // of this rank, a fraction where more ranks than CPUs share them; 0: unknown
 	Workers      int                    // pool goroutines
 	OnWorker     func(worker int) error // pins a pool goroutine; may be nil
 	Dir          string                 // the run directory; only rank 0 writes

@@ -173,6 +173,7 @@ func (r *run) restoreArrays(c *Checkpoint) error {
 // first step to take.
 func (r *run) beginEpoch(epoch int) (first int) {
 	r.underWay = underWay{epoch: epoch, begun: time.Now()}
+	r.processor.Begin()
 	r.clock.Take()
 	if r.Resume == nil || r.Resume.state.Epoch != epoch {
 		return 0

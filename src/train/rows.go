@@ -4,26 +4,48 @@ import "halognn/src/trace"
 
 // Rows counts feature rows by where they came from, per epoch, summed over ranks.
 type Rows struct {
-	Local       int64 `json:"local_rows"`
-	CacheHits   int64 `json:"cache_hits"`
-	Peer        int64 `json:"peer_rows"`
-	PeerCached  int64 `json:"peer_cache_rows"`
-	Fetched     int64 `json:"fetched_rows"`
+	// rows of input frontiers owned by the rank; per epoch, summed over ranks
+	Local int64 `json:"local_rows"`
+	// rows found in the rank's own cache
+	CacheHits int64 `json:"cache_hits"`
+	// rows of another rank of the same node: read from its mapped file, or from its cache
+	// (`cache.placement: group`)
+	Peer int64 `json:"peer_rows"`
+	// those of `peer_rows` that were read from a peer's cache: they are owned outside the node
+	PeerCached int64 `json:"peer_cache_rows"`
+	// rows fetched for the step that reads them
+	Fetched int64 `json:"fetched_rows"`
+	// rows that an eviction round of `prefetch` fetched in order to keep them
 	Replacement int64 `json:"replacement_rows"`
-	Early       int64 `json:"early_rows"`
-	Remote      int64 `json:"remote_rows"` // the sum of the three above
+	// rows fetched ahead of the step that reads them (`cache.level`)
+	Early int64 `json:"early_rows"`
+	// transferred rows: received from another node, the sum of the three above
+	Remote int64 `json:"remote_rows"`
+	// bytes of those rows as handed to the transport
 	RemoteBytes int64 `json:"remote_bytes"`
 
-	HitRate       float64 `json:"hit_rate"`
+	// 1 - transferred / remote accesses; remote accesses are the frontier rows owned outside the
+	// node: `cache_hits` + `peer_cache_rows` + those fetched for the step. 0 without a cache
+	HitRate float64 `json:"hit_rate"`
+	// remote accesses found in the own cache or a peer's / remote accesses
 	BufferHitRate float64 `json:"buffer_hit_rate"`
 
-	Evictions    int64   `json:"evictions"`
-	Replacements int64   `json:"replacements"`
+	// rows of a dynamic cache that were overwritten
+	Evictions int64 `json:"evictions"`
+	// rows that entered a `prefetch` buffer in eviction rounds: `replacement_rows`, and misses of
+	// the step that were kept
+	Replacements int64 `json:"replacements"`
+	// the phase `score`, summed over ranks
 	ScoreSeconds float64 `json:"score_seconds"`
 
-	// Of sampling a partitioned topology.
-	Asked         int64 `json:"asked_vertices"`
-	Drawn         int64 `json:"drawn_neighbours"`
+	// with `topology.kind: partitioned`: vertices of frontiers, over all hops, for which ranks asked
+	// other ranks to draw
+	Asked int64 `json:"asked_vertices"`
+	// neighbours that came back
+	Drawn int64 `json:"drawn_neighbours"`
+	// sent for that: 16 bytes to each rank (how many vertices, and the word that names their draws),
+	// 4 for each id, 1 for the number of its neighbours (4 if the fanout is above 255 or all), 4 for
+	// each neighbour
 	SamplingBytes int64 `json:"sampling_bytes"`
 }
 

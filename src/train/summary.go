@@ -13,19 +13,28 @@ import (
 	"halognn/src/trace"
 )
 
-// Summary is what a run comes to: summary.json. docs/metrics.md defines every field.
+// Summary is what a run comes to: summary.json. `make docs` prints the comments of its fields, and of
+// those of metrics.jsonl, in docs/metrics.md.
 type Summary struct {
 	Quality
 	Trained
 
 	Rows
-	RoundsPerStep float64 `json:"rounds_per_step"` // of the last epoch
+	// collectives that a rank has started for the minibatches of a step: counts, ids and rows, so 3
+	// for each minibatch that it trains (several with `sample.streams: part`). With `topology.kind:
+	// partitioned` also counts, ids, sizes and neighbours: 4 for each hop that asks other ranks.
+	// Published figures leave counts and sizes out. Equal on all ranks; of the last epoch
+	RoundsPerStep float64 `json:"rounds_per_step"`
 
 	CacheUse
 	Times
 
-	PeakRSSBytes int64            `json:"peak_rss_bytes"`
-	Memory       map[string]int64 `json:"memory"`
+	// largest resident set of any rank (VmHWM), pages of mapped files included
+	PeakRSSBytes int64 `json:"peak_rss_bytes"`
+	// bytes of that rank, by [item](guide/size-a-job.md#memory-items); their sum is compared with
+	// `peak_rss_bytes`. Ranks of one process count the arrays of all. With a GPU, pinned memory
+	// counts and device memory does not
+	Memory map[string]int64 `json:"memory"`
 
 	Machine
 	workers   int  // that prepare minibatches, of rank 0
@@ -34,128 +43,226 @@ type Summary struct {
 
 // Quality is what the trained model is worth.
 type Quality struct {
-	MetricName       string   `json:"metric_name"`
-	TestMetric       float64  `json:"test_metric"`
-	ValidMetric      float64  `json:"valid_metric"`
-	TestAccuracy     float64  `json:"test_accuracy"`
-	ValidAccuracy    float64  `json:"valid_accuracy"`
+	// what chooses the best epoch: `train.metric`, or `accuracy` (one class a vertex), `roc_auc`
+	// (two classes), `micro_f1` (multi-label)
+	MetricName string `json:"metric_name"`
+	// that metric, in [0, 1], of the test vertices, with the weights of the best epoch and all
+	// neighbours
+	TestMetric float64 `json:"test_metric"`
+	// that metric of the validation vertices at the best epoch
+	ValidMetric float64 `json:"valid_metric"`
+	// share of the test vertices whose largest logit is the label, with those weights; multi-label:
+	// micro-F1
+	TestAccuracy float64 `json:"test_accuracy"`
+	// the same of the validation vertices, at the best epoch
+	ValidAccuracy float64 `json:"valid_accuracy"`
+	// share, in the test set, of the class most frequent in training: what a model must beat;
+	// absent with other metrics than `accuracy`
 	MajorityAccuracy *float64 `json:"majority_accuracy,omitempty"`
-	// Confusion counts the test vertices of class i that were taken for class j; of tasks of one
-	// class a vertex, up to mostConfused classes.
+	// test vertices of class i (row) that were taken for class j (column); one class a vertex, up
+	// to 40 classes
 	Confusion [][]int64 `json:"confusion,omitempty"`
-	BestEpoch int       `json:"best_epoch"`
+	// epoch, from 1, whose validation was best; the first one on a tie
+	BestEpoch int `json:"best_epoch"`
 }
 
 // Trained is what was trained, and its digests.
 type Trained struct {
-	Epochs        int     `json:"epochs"`
-	StepsPerEpoch int     `json:"steps_per_epoch"`
-	EpochSeconds  float64 `json:"epoch_seconds"`
-	TrainLoss     float64 `json:"train_loss"`
-	LossDigest    string  `json:"loss_digest"`
-	WeightsDigest string  `json:"weights_digest"`
-	BlocksDigest  string  `json:"blocks_digest"`
-	EdgesDigest   string  `json:"edges_digest,omitempty"`
+	// epochs trained; fewer than asked for if `train.patience` ended the run
+	Epochs int `json:"epochs"`
+	// updates of all ranks together in an epoch
+	StepsPerEpoch int `json:"steps_per_epoch"`
+	// median over epochs, from the first minibatch's preparation to the last update, without
+	// evaluation; rank 0
+	EpochSeconds float64 `json:"epoch_seconds"`
+	// mean over the steps of the last epoch of the global loss (dropout on), weighted by seeds
+	TrainLoss float64 `json:"train_loss"`
+	// XXH64 over the float32 bits, little-endian, of every step's global loss, in order
+	LossDigest string `json:"loss_digest"`
+	// XXH64 over the float32 bits of all weights after the last step, in the order of
+	// `model.safetensors`
+	WeightsDigest string `json:"weights_digest"`
+	// sum, over all training minibatches, of the XXH64 of the blocks (row pointers and columns of
+	// every layer) and of the input frontier's original ids in order: equal digests mean equal
+	// minibatches, whatever ranks drew them
+	BlocksDigest string `json:"blocks_digest"`
+	// sum, over all edges of all training minibatches, of a hash of (key, hop, original ids of
+	// destination and source): equal digests mean the same sampled edges, however blocks number
+	// their vertices. Absent if a run continues from a checkpoint without it
+	EdgesDigest string `json:"edges_digest,omitempty"`
 }
 
 // CacheUse is what a cache did.
 type CacheUse struct {
-	CachePolicy         string             `json:"cache_policy"`
-	Cache               *residence.Summary `json:"cache,omitempty"`
-	RemoteRowsPerStep   float64            `json:"remote_rows_per_step"`
-	ExpectedRowsPerStep float64            `json:"expected_remote_rows_per_step,omitempty"`
+	// `cache.policy` of the run; with `auto` the policy that it chose; `none` on one node, where
+	// all rows are in memory
+	CachePolicy string `json:"cache_policy"`
+	// with a cache or `auto`: what it was; numbers are the largest of any rank
+	Cache *residence.Summary `json:"cache,omitempty"`
+	// `remote_rows` / `steps_per_epoch`
+	RemoteRowsPerStep float64 `json:"remote_rows_per_step"`
+	// the same as predicted before the first step from access probabilities; only with a cache
+	ExpectedRowsPerStep float64 `json:"expected_remote_rows_per_step,omitempty"`
 }
 
 // Times is where the time of an epoch goes.
 type Times struct {
-	WaitFraction float64            `json:"wait_fraction"`
+	// time training waited for the next minibatch / epoch time, mean over ranks
+	WaitFraction float64 `json:"wait_fraction"`
+	// processor time in which a rank's CPUs worked for it / their time, mean over ranks, median of
+	// the epochs since the last start: neither idle, nor spinning, nor on the thread that polls MPI
+	BusyFraction float64 `json:"busy_fraction"`
+	// by [phase](#phases), per epoch, mean over ranks
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
-	TimeModel    TimeModel          `json:"time_model"`
+	// MassiveGNN's model of a step beside the measured steps: [below](#time-model)
+	TimeModel TimeModel `json:"time_model"`
 
-	StallSeconds  float64 `json:"communication_stall_seconds"` // per epoch, mean over ranks
+	// MassiveGNN's communication time (equation 9, its Figure 11): `exchange` + `slice` - `gather`,
+	// and 0 if copying takes longer; per epoch, mean over ranks. `wait` has only what was not
+	// hidden of it
+	StallSeconds float64 `json:"communication_stall_seconds"`
+	// that / mean epoch time of rank 0. Above 1 where the exchanges of several minibatches overlap
 	StallFraction float64 `json:"communication_stall_fraction"`
 
-	SetUpSeconds float64            `json:"setup_seconds"` // mean over ranks
-	SetUp        map[string]float64 `json:"setup"`
+	// from the beginning of the command to the first epoch, mean over ranks; of the last start, if
+	// the run was resumed. MassiveGNN's initialisation cost (Figure 8) is the share of caches in it
+	SetUpSeconds float64 `json:"setup_seconds"`
+	// its items, which add up to it: [below](#set-up)
+	SetUp map[string]float64 `json:"setup"`
 
-	StartupSeconds  float64 `json:"startup_seconds"` // per epoch, mean over ranks
+	// the share of `wait` for the first minibatch of an epoch, while the pipeline filled
+	// (SALIENT++, Figure 8, *Startup*); per epoch, mean over ranks. After a restart within an
+	// epoch, of both starts
+	StartupSeconds float64 `json:"startup_seconds"`
+	// that / epoch time, mean over ranks and epochs
 	StartupFraction float64 `json:"startup_fraction"`
 }
 
 // Machine is what was trained on what.
 type Machine struct {
-	Ranks     int    `json:"ranks"`
-	Parts     int    `json:"parts"`
-	Nodes     int    `json:"nodes"`
-	Device    string `json:"device"`
+	// ranks of the run
+	Ranks int `json:"ranks"`
+	// parts of the graph
+	Parts int `json:"parts"`
+	// nodes, as regrouped by `run.ranks_per_node`
+	Nodes int `json:"nodes"`
+	// the device, with its SIMD level, library of matrix products and threads
+	Device string `json:"device"`
+	// what carried messages: an MPI, or goroutines
 	Transport string `json:"transport"`
+	// `reproducible`, or the library whose order of summation it is: `mpi` or `nccl`
 	Allreduce string `json:"allreduce"`
+	// how gradients were summed over ranks: `host`; with a GPU `nccl`, `mpi` or `staged`
+	// (`compute.gradients`), or `device` for one rank alone
 	Gradients string `json:"gradients"`
 
-	DeviceRows []residence.DeviceRows `json:"device_rows,omitempty"` // of every rank
-	Version    string                 `json:"version"`
-	Finished   string                 `json:"finished"` // UTC, RFC 3339
-	Host       string                 `json:"host"`     // of rank 0
-	Job        string                 `json:"job"`      // of the batch system, "" without one
-	Graph      GraphSize              `json:"graph"`
+	// with `compute.device: cuda`: where the device of each rank reads feature rows
+	DeviceRows []residence.DeviceRows `json:"device_rows,omitempty"`
+	// the build
+	Version string `json:"version"`
+	// when the summary was made, UTC
+	Finished string `json:"finished"`
+	// host of rank 0
+	Host string `json:"host"`
+	// number of the batch job, if there is one
+	Job string `json:"job"`
+	// its size
+	Graph GraphSize `json:"graph"`
 }
 
 // GraphSize is the size of the trained graph.
 type GraphSize struct {
+	// vertices
 	Vertices int64 `json:"vertices"`
-	Edges    int64 `json:"edges"`
-	Features int   `json:"features"`
-	Classes  int   `json:"classes"`
+	// directed edges, as stored
+	Edges int64 `json:"edges"`
+	// columns of a feature row
+	Features int `json:"features"`
+	// classes
+	Classes int `json:"classes"`
 }
 
 // stepRecord, epochRecord and evalRecord are the lines of metrics.jsonl.
 type stepRecord struct {
-	Kind        string  `json:"kind"`
-	Epoch       int     `json:"epoch"`
-	Step        int     `json:"step"`
-	Loss        float64 `json:"loss"`
-	LossBits    string  `json:"loss_bits"`
-	LR          float64 `json:"lr"`
-	Seeds       int     `json:"seeds"`
-	Accuracy    float64 `json:"accuracy"`
+	// `step`
+	Kind string `json:"kind"`
+	// from 1
+	Epoch int `json:"epoch"`
+	// from 0, within the epoch
+	Step int `json:"step"`
+	// of the global minibatch
+	Loss float64 `json:"loss"`
+	// its float32 bits, hex
+	LossBits string `json:"loss_bits"`
+	// learning rate
+	LR float64 `json:"lr"`
+	// of the global minibatch
+	Seeds int `json:"seeds"`
+	// of the training seeds, dropout on; multi-label: micro-F1
+	Accuracy float64 `json:"accuracy"`
+	// rank 0: waiting for the minibatch
 	WaitSeconds float64 `json:"wait_seconds"`
-	Rounds      int64   `json:"rounds"`
+	// rank 0: collectives started for the step's minibatches
+	Rounds int64 `json:"rounds"`
 	Rows
 }
 
 type epochRecord struct {
-	Kind         string  `json:"kind"`
-	Epoch        int     `json:"epoch"`
-	Seconds      float64 `json:"seconds"`
-	Loss         float64 `json:"loss"`
-	LR           float64 `json:"lr"`
+	// `epoch`
+	Kind string `json:"kind"`
+	// from 1
+	Epoch int `json:"epoch"`
+	// as in `epoch_seconds`
+	Seconds float64 `json:"seconds"`
+	// mean over the steps, weighted by seeds
+	Loss float64 `json:"loss"`
+	// learning rate of the last step
+	LR float64 `json:"lr"`
+	// mean over ranks
 	WaitFraction float64 `json:"wait_fraction"`
+	// of this epoch, mean over ranks
+	BusyFraction float64 `json:"busy_fraction"`
 
-	Startup         float64 `json:"startup_seconds"` // mean over ranks
+	// mean over ranks
+	Startup float64 `json:"startup_seconds"`
+	// mean over ranks
 	StartupFraction float64 `json:"startup_fraction"`
-
+	// mean over ranks
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
-	FirstStep    float64            `json:"first_step_seconds"` // of rank 0
-	Rounds       int64              `json:"rounds"`             // of each rank
+	// rank 0: until the second step begins
+	FirstStep float64 `json:"first_step_seconds"`
+	// of each rank: equal on all
+	Rounds int64 `json:"rounds"`
 	Rows
+	// by rank
 	Ranks []rankRecord `json:"ranks"`
 }
 
 // rankRecord is one rank's part in an epoch.
 type rankRecord struct {
-	Remote       int64   `json:"remote_rows"`
+	// rows that it received
+	Remote int64 `json:"remote_rows"`
+	// of its own epoch time
 	WaitFraction float64 `json:"wait_fraction"`
 }
 
 type evalRecord struct {
-	Kind          string   `json:"kind"`
-	Epoch         int      `json:"epoch"`
-	Seconds       float64  `json:"seconds"`
-	Mode          string   `json:"mode"`
-	ValidAccuracy float64  `json:"valid_accuracy"`
-	ValidMetric   float64  `json:"valid_metric"`
-	TestAccuracy  *float64 `json:"test_accuracy,omitempty"`
-	TestMetric    *float64 `json:"test_metric,omitempty"`
+	// `eval`
+	Kind string `json:"kind"`
+	// from 1
+	Epoch int `json:"epoch"`
+	// what the evaluation took
+	Seconds float64 `json:"seconds"`
+	// `train.eval_mode`
+	Mode string `json:"mode"`
+	// as in `summary.json`, of this epoch
+	ValidAccuracy float64 `json:"valid_accuracy"`
+	// likewise
+	ValidMetric float64 `json:"valid_metric"`
+	// likewise, with all neighbours; only with mode `full`
+	TestAccuracy *float64 `json:"test_accuracy,omitempty"`
+	// likewise
+	TestMetric *float64 `json:"test_metric,omitempty"`
 }
 
 func (s *Summary) write(dir string) error {

@@ -6,13 +6,18 @@ import (
 	"halognn/src/trace"
 )
 
-// TimeModel is MassiveGNN's model of a step, made of the terms that the run has measured, beside the steps
-// that it has measured: seconds, means over epochs. docs/metrics.md defines every field.
+// TimeModel is MassiveGNN's model of a step, made of the terms that the run has measured, beside the
+// steps that it has measured: seconds, means over epochs.
 type TimeModel struct {
 	trace.StepModel
-	Depth     int     `json:"depth"`
-	Step      float64 `json:"step"`       // of all steps of an epoch but the first
-	FirstStep float64 `json:"first_step"` // from the beginning of an epoch to that of its second step
+	// `pipeline.depth`: which equation to compare with
+	Depth int `json:"depth"`
+	// measured: a step that is not the first of its epoch, (epoch - `save` - `first_step`) /
+	// (`steps_per_epoch` - 1); with one step an epoch, `first_step`
+	Step float64 `json:"step"`
+	// measured: from the beginning of an epoch until its second step begins, or its end, less what
+	// checkpoints took
+	FirstStep float64 `json:"first_step"`
 }
 
 // secondStep notes when the second step of an epoch begins to train. Checkpoints are no part of steps.

@@ -40,6 +40,9 @@ type run struct {
 	runtime int64        // bytes resident before any data was opened: program, MPI, BLAS
 	clock   trace.Clock
 
+	processor trace.Processor
+	busy      []float64 // of every epoch that this process trained, mean over ranks
+
 	underWay
 	step stepUnderWay
 	divergence
@@ -157,6 +160,10 @@ func (r *run) openLocal() (err error) {
 		return err
 	}
 	r.streams, r.mine = r.job.Streams, r.job.Share(r.Comm.Rank())
+	r.processor = trace.Processor{CPUs: r.CPUs, Ranks: r.Comm.Size(), Polls: r.Polls, Spun: r.Device.Capabilities().Spun}
+	if r.Polls { // a process of its own
+		r.processor.Ranks = 1
+	}
 	if r.optimizer, err = nn.NewOptimizer(r.Device, r.model.Params, r.o.Optimizer); err != nil {
 		return err
 	}

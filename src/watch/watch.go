@@ -19,7 +19,6 @@ package watch
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -182,25 +181,12 @@ func (w work) since(last work, every time.Duration) bool {
 }
 
 func (w *Watchdog) work() work {
-	now := work{progress: w.progress.Load()}
+	now := work{progress: w.progress.Load(), cpu: trace.ProcessorTime(w.o.Polls)}
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) == nil {
-		now.cpu, now.pages = time.Duration(u.Utime.Nano()+u.Stime.Nano()), u.Majflt
-	}
-	if w.o.Polls {
-		now.cpu -= mainThread()
+		now.pages = u.Majflt
 	}
 	return now
-}
-
-// mainThread returns the processor time of the main thread, by Linux's clock id of a thread.
-func mainThread() time.Duration {
-	const perThread, scheduler = 4, 2
-	var t unix.Timespec
-	if unix.ClockGettime(int32(^os.Getpid()<<3|perThread|scheduler), &t) != nil {
-		return 0
-	}
-	return time.Duration(t.Nano())
 }
 
 // scans holds the lines of the other ranks that a rank has read while it was not at work itself.

@@ -158,11 +158,9 @@ func TestWhatCountsAsWork(t *testing.T) {
 		}
 	}
 	w := Watchdog{}
-	before, main := w.work(), mainThread()
-	for sum := 0; w.work().cpu < before.cpu+20*time.Millisecond; sum++ { // ends if computing is seen
-	}
-	if main == 0 {
-		t.Error("the main thread has no clock")
+	before := w.work()
+	// ends if computing is seen
+	for sum := 0; w.work().cpu < before.cpu+20*time.Millisecond; sum++ {
 	}
 }
 

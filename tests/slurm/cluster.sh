@@ -1,17 +1,22 @@
 #!/usr/bin/env bash
-# cluster.sh COMMAND...: runs the command beside a Slurm of its own, and stops that Slurm whatever happens.
+# cluster.sh COMMAND...: runs the command beside a Slurm of its own, and stops that Slurm whatever
+# happens.
 #
 #   munged ── slurmctld ── slurmd      one node, this machine, with 4 CPUs and 4 GPUs in name
 #      └───── all in one directory: configuration, key, sockets, state and logs; SLURM_CONF names it to the command
 #
-# Ports are free ones, so that it disturbs no Slurm that is there. It needs Debian's slurm-wlm (or the same programs from
-# elsewhere), and neither systemd nor cgroups: containers will do. As root or not; jobs run as the user who starts it.
-# The exit code is the command's; 69 (EX_UNAVAILABLE) says, with the reason, that there can be no Slurm here.
+# Ports are free ones, so that it disturbs no Slurm that is there. It needs Debian's slurm-wlm (or
+# the same programs from elsewhere), and neither systemd nor cgroups: containers will do. As root or
+# not; jobs run as the user who starts it. The exit code is the command's; 69 (EX_UNAVAILABLE) says,
+# with the reason, that there can be no Slurm here.
 set -euo pipefail
 [ $# -gt 0 ] || { echo "usage: cluster.sh COMMAND..." >&2; exit 2; }
 PATH=$PATH:/usr/sbin:/sbin # where the daemons are
 for program in munged slurmctld slurmd sbatch srun scontrol; do
-  command -v $program >/dev/null 2>&1 || { echo "no $program on the PATH; install slurm-wlm (Debian, Ubuntu)"; exit 69; }
+  command -v $program >/dev/null 2>&1 || {
+    echo "no $program on the PATH; install slurm-wlm (Debian, Ubuntu)"
+    exit 69
+  }
 done
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/halognn-slurm-XXXXXX")
@@ -19,13 +24,15 @@ chmod 755 "$dir"
 export SLURM_CONF=$dir/slurm.conf
 daemons=() command=''
 
-# ours: the processes that know our Slurm: daemons, steps, and what they started. (grep itself began after the list was made.)
+# ours: the processes that know our Slurm: daemons, steps, and what they started. (grep itself began
+# after the list was made.)
 ours() { grep -lsFzx "SLURM_CONF=$SLURM_CONF" /proc/[0-9]*/environ | tr -dc '0-9\n' || true; }
 stop() {
   local code=$? p
   trap '' INT TERM
   trap - EXIT
-  [ $code = 0 ] || [ $code = 69 ] || tail -n "${SLURM_TEST_TAIL:-20}" "$dir"/{munged,slurmctld,slurmd}.log >&2 || true
+  [ $code = 0 ] || [ $code = 69 ] || tail -n "${SLURM_TEST_TAIL:-20}" \
+    "$dir"/{munged,slurmctld,slurmd}.log >&2 || true
   [ -z "$command" ] || kill "$command" 2>/dev/null || true
   timeout 5 scancel --quiet --user="$(id -un)" >/dev/null 2>&1 || true
   for p in "${daemons[@]}"; do kill "$p" 2>/dev/null || true; done
@@ -67,7 +74,8 @@ until_ok() {
 
 host=$(hostname -s) user=$(id -un)
 mkdir -m 755 "$dir/munge" "$dir/state" "$dir/spool"
-mkdir -m 1777 "$dir/tmp" # PMIx refuses a step whose directory is left from another cluster's step of the same number
+# PMIx refuses a step whose directory is left from another cluster's step of the same number
+mkdir -m 1777 "$dir/tmp"
 (umask 077; head -c 128 /dev/urandom >"$dir/munge/key")
 cat >"$SLURM_CONF" <<CONF
 ClusterName=halognn
@@ -108,6 +116,7 @@ until_ok 10 "munged answers" munge --socket="$dir/munge/socket" --no-input
 start slurmctld slurmctld -D -i
 start slurmd slurmd -D -N "$host"
 until_ok 30 "the node is idle" bash -c 'sinfo --noheader --format=%T | grep -qx idle'
-timeout --kill-after=5 "${SLURM_TEST_SECONDS:-900}" "$@" & # a shell that waits is interrupted at once by a signal; one whose foreground command runs is not
+# a shell that waits is interrupted at once by a signal; one whose foreground command runs is not
+timeout --kill-after=5 "${SLURM_TEST_SECONDS:-900}" "$@" &
 command=$!
 wait $command

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# jobs.sh: submits every script of jobs/ to the Slurm that SLURM_CONF names, waits, and checks what came of it.
+# jobs.sh: submits every script of jobs/ to the Slurm that SLURM_CONF names, waits, and checks what
+# came of it.
 #   tests/slurm/cluster.sh tests/slurm/jobs.sh
-# Needs bin/halognn (SLURM_TEST_ROOT: that of another root, as make install lays it out). The cluster has 4 CPUs and 4 GPUs in name.
+# Needs bin/halognn (SLURM_TEST_ROOT: that of another root, as make install lays it out). The
+# cluster has 4 CPUs and 4 GPUs in name.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/../.." && pwd)
 export HALOGNN_ROOT=${SLURM_TEST_ROOT:-$here} HALOGNN_QUIET=1
@@ -13,7 +15,13 @@ cd "$scratch"
 
 job=0 log=''
 # fails MESSAGE: ends the test with the log of the last job.
-fails() { echo "FAILED: $1"; echo "--- $log"; cat "$log" 2>/dev/null; scontrol show job "$job" 2>/dev/null; exit 1; }
+fails() {
+  echo "FAILED: $1"
+  echo "--- $log"
+  cat "$log" 2>/dev/null
+  scontrol show job "$job" 2>/dev/null
+  exit 1
+}
 # submit OPTION... SCRIPT ARGUMENT...: leaves the job's number in job and its output in log.
 submit() { job=$(sbatch --parsable "$@"); log=$(field StdOut); }
 # field NAME: what Slurm knows of the last job.
@@ -27,7 +35,9 @@ until_ok() {
     sleep 0.2
   done
 }
-over() { case $(field JobState) in PENDING | CONFIGURING | RUNNING | COMPLETING | REQUEUED) return 1 ;; esac; }
+over() {
+  case $(field JobState) in PENDING | CONFIGURING | RUNNING | COMPLETING | REQUEUED) return 1 ;; esac
+}
 # completes WHAT SECONDS: waits for the last job, which must succeed.
 completes() {
   until_ok "$2" "$1" over
@@ -47,7 +57,8 @@ sample: {fanouts: [5, 5], batch: 64, batch_scope: global}
 train: {epochs: 2}
 run: {ranks_per_node: 1}
 YAML
-"$halognn" generate --kind sbm --vertices 4000 --degree 8 --features 16 --classes 4 --seed 1 --out data >/dev/null
+"$halognn" generate --kind sbm --vertices 4000 --degree 8 --features 16 --classes 4 --seed 1 \
+  --out data >/dev/null
 jobs=$HALOGNN_ROOT/jobs
 four=(--ntasks-per-node=4 --cpus-per-task=1) two=(--ntasks-per-node=2 --cpus-per-task=1)
 
@@ -74,7 +85,7 @@ is "the second run's width" "$(sed -n 's/^ *hidden: //p' "$study/run-2/config.ya
 is "the runs of the sweep's report" "$(($(wc -l <"$study/report/runs.csv") - 1))" 2
 echo "ok: sweep.sbatch, 2 runs"
 
-# There is no GPU behind the names here: that Slurm gave one to each rank is what can be seen.
+# The GPUs exist in name only: the test sees that Slurm gave one to each rank.
 submit --gpus-per-node=2 "${two[@]}" "$jobs/train-gpu.sbatch" config.yaml --set compute.device=cpu
 completes "train-gpu.sbatch, 2 ranks" 60
 field TresPerNode | grep -q 'gpu:2' || fails "the job had no 2 GPUs"
@@ -89,7 +100,8 @@ completes "scaling.sbatch, 1, 2 and 4 ranks" 120
 for k in 1 2 4; do is "ranks" "$(value "runs/halognn-scaling-$job/ranks-$k" ranks)" $k; done
 [ -n "$(ls "runs/halognn-scaling-$job/report")" ] || fails "no report"
 
-# A job that is told that its time is over saves a checkpoint, comes back by itself, and ends with the numbers of the one that was not.
+# A job at its time limit saves a checkpoint, is requeued, and ends with the numbers of a job that
+# was not stopped.
 long=(--set train.epochs=200 --set run.progress=lines)
 submit "${four[@]}" "$jobs/train.sbatch" config.yaml "${long[@]}"
 completes "train.sbatch, 200 epochs in one go" 120

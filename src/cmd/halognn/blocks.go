@@ -23,12 +23,16 @@ type blocksFlags struct {
 func blocksCommand() *cobra.Command {
 	var o blocksFlags
 	c := &cobra.Command{
-		Use:   "blocks --config FILE.yaml [--set key.path=value ...] [--ranks K] [--steps N] --out DIR",
-		Short: "Write the minibatches that training would draw, and the initial weights, as NumPy arrays",
-		Long: "Write the minibatches that training would draw, and the initial weights, for other programs to train on the same.\n" +
+		Use: "blocks --config FILE.yaml [--set key.path=value ...] [--ranks K] [--steps N] " +
+			"--out DIR",
+		Short: "Write the minibatches that training would draw, and the initial weights, as " +
+			"NumPy arrays",
+		Long: "Write the minibatches that training would draw, and the initial weights, for " +
+			"other programs to train on the same.\n" +
 			"docs/formats.md describes the files. Nothing is trained; run.dir is not touched.",
-		Example: "  halognn blocks --config inputs/demo.yaml --ranks 4 --steps 100 --out run/blocks",
-		Args:    noArguments,
+		Example: "  halognn blocks --config inputs/demo.yaml --ranks 4 --steps 100 " +
+			"--out run/blocks",
+		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := required(c, "config", "out"); err != nil {
 				return err
@@ -37,7 +41,8 @@ func blocksCommand() *cobra.Command {
 				return usageError(fmt.Errorf("--ranks is %d; it must be at least 1", o.ranks))
 			}
 			if o.steps < 0 {
-				return usageError(fmt.Errorf("--steps is %d; it must be at least 1, or 0 for all", o.steps))
+				return usageError(fmt.Errorf("--steps is %d; it must be at least 1, or 0 for all",
+					o.steps))
 			}
 			return runBlocks(c, o)
 		},
@@ -46,7 +51,8 @@ func blocksCommand() *cobra.Command {
 	f.StringVar(&o.config, "config", "", "YAML file of the run")
 	f.StringArrayVar(&o.sets, "set", nil, "override a key, as train.epochs=1; repeatable")
 	f.IntVar(&o.ranks, "ranks", 0, "ranks of the run (default: one for each part)")
-	f.IntVar(&o.steps, "steps", 0, "the first so many steps of the run (default: all of all epochs)")
+	f.IntVar(&o.steps, "steps", 0,
+		"write the first steps only, this many (default: all)")
 	f.StringVar(&o.out, "out", "", "a new or empty directory to write to")
 	return c
 }
@@ -57,7 +63,8 @@ func runBlocks(command *cobra.Command, o blocksFlags) error {
 		return usageError(err)
 	}
 	if !nn.FindKind(c.Model.Kind).ReadsNeighbours {
-		return usageError(fmt.Errorf("model.kind is %s, which reads no neighbours, so its minibatches have no blocks; set it to sage", c.Model.Kind))
+		return usageError(fmt.Errorf("model.kind is %s, which reads no neighbours, so its "+
+			"minibatches have no blocks; set it to sage", c.Model.Kind))
 	}
 	s, err := shard.Open(c.Data.Parts, shard.Options{})
 	if err != nil {
@@ -82,6 +89,7 @@ func runBlocks(command *cobra.Command, o blocksFlags) error {
 	if err != nil {
 		return dataError(err)
 	}
-	out(command, "written to %s: %d minibatches of %d ranks, digest %s\n", o.out, len(b.Minibatches), o.ranks, b.BlocksDigest)
+	out(command, "written to %s: %d minibatches of %d ranks, digest %s\n", o.out,
+		len(b.Minibatches), o.ranks, b.BlocksDigest)
 	return nil
 }

@@ -43,8 +43,8 @@ func check(dir string) (what string, err error) {
 		rundir.ConfigFile)
 }
 
-// isParts reports whether the directory's meta.json is that of parts: they have offsets, a dataset
-// has none.
+// isParts reports whether the directory's meta.json is that of parts, which has offsets; that of a
+// dataset has none.
 func isParts(dir string) bool {
 	var meta struct{ Offsets []int64 }
 	text, err := os.ReadFile(filepath.Join(dir, "meta.json"))

@@ -13,8 +13,8 @@ import (
 	"halognn/src/simulate"
 )
 
-// complete lets the shell complete the values of a command's flags, those that it knows of by name.
-// Values of other flags are files.
+// complete registers the values that the shell offers for the flags named here. For other flags it
+// offers files.
 func complete(c *cobra.Command) {
 	for name, values := range map[string][]string{
 		"kind":         {dataset.SBM, dataset.RMAT},
@@ -49,7 +49,7 @@ func complete(c *cobra.Command) {
 	}
 }
 
-// must is for registrations, which fail only for a flag that is not there or has a completion.
+// must panics if a registration fails: the flag does not exist, or has a completion already.
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -76,7 +76,7 @@ func completeSet(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion
 	return all, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeList completes the last of several words, which commas set apart.
+// completeList completes the last of several words separated by commas.
 func completeList(words []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion,
 		cobra.ShellCompDirective) {

@@ -15,11 +15,9 @@ func configCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config [--config FILE.yaml] [--set key.path=value ...]",
 		Short: "Print all keys of the run config with their defaults and meaning, as YAML",
-		Long: "Print all keys of the run config as YAML that train takes, with a comment for " +
-			"each: with their\n" +
-			"defaults, or, with --config, as that file sets them.",
-		Example: "  halognn config >run.yaml                    (then set data.parts and " +
-			"run.dir)\n" +
+		Long: "Print all keys of the run config as YAML that train takes, each with a comment:\n" +
+			"with their defaults or, with --config, with the values of that file.",
+		Example: "  halognn config >run.yaml       (then set data.parts and run.dir)\n" +
 			"  halognn config --config inputs/demo.yaml",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -32,8 +32,7 @@ func required(c *cobra.Command, names ...string) error {
 	return usageError(errors.Join(faults...))
 }
 
-// vacant refuses an --out that holds something before the work begins; what writes there looks
-// again.
+// vacant refuses an --out that is not empty before the work begins; the writer checks again.
 func vacant(dir string) error {
 	return dataError(dataset.Vacant(dir))
 }
@@ -78,16 +77,16 @@ func generateCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "generate --kind sbm|rmat [--preset NAME --scale S] --seed S --out DATASET",
 		Short: "Generate a graph with communities, power-law degrees, features and labels",
-		Example: "  halognn generate --kind sbm --preset arxiv --scale 0.1 --seed 1 --out " +
-			"data/arxiv\n" +
+		Example: "  halognn generate --kind sbm --preset arxiv --scale 0.1 --out data/arxiv\n" +
 			"  halognn generate --kind rmat --vertices 1000000 --degree 20 --features 64 " +
-			"--classes 10 --seed 1 --out data/rmat",
+			"--classes 10 --out data/rmat",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := required(c, "out"); err != nil {
 				return err
 			}
-			for _, name := range []string{"scale", "vertices", "degree", "classes"} { // zero stands for the default
+			// zero stands for the default
+			for _, name := range []string{"scale", "vertices", "degree", "classes"} {
 				if f := c.Flag(name); f.Changed &&
 					(f.Value.String() == "0" || strings.HasPrefix(f.Value.String(), "-")) {
 					return usageError(fmt.Errorf("--%s is %s; it must be positive", name, f.Value))
@@ -158,8 +157,8 @@ func importCommand(p *process) *cobra.Command {
 			"FILE|60/20/20]",
 		Short: "Import a graph from a public file format: " + strings.Join(dataset.Formats(), ", "),
 		Example: "  halognn import --format ogb --in ogbn_products --out data/products\n" +
-			"  halognn import --format npz --in amazon_electronics_computers.npz --split " +
-			"60/20/20 --seed 0 --out data/computers\n" +
+			"  halognn import --format npz --in amazon_electronics_computers.npz " +
+			"--split 60/20/20 --out data/computers\n" +
 			"  halognn import --format csv --in edges.csv --nodes nodes.csv --label class " +
 			"--undirected --out data/mine",
 		Args: noArguments,

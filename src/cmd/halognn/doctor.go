@@ -52,10 +52,11 @@ func doctorRank(c comm.Comm, p *process, dir string, asJSON bool) error {
 	o.Same = [][2]string{{"version of halognn", version}, {"hash of the program", hash},
 		{"MPI library", mpi.Library()}, {"BLAS library", firstWords(cpu.BLAS(), 2)},
 		{"library of matrix products", firstWords(cpu.GEMM(), 2)}}
-	n, own, err := shareCPUs(c)
+	share, own, err := shareCPUs(c)
 	if err != nil {
 		return err
 	}
+	n := max(1, int(share))
 	if o.Allowed, err = cpu.AllowedCPUs(); err != nil {
 		return err
 	}

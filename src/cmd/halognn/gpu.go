@@ -8,8 +8,8 @@ import (
 )
 
 // chooseGPU takes the GPU of this process, if the config wants one and the launcher says which rank
-// of its node this is. It is called on the thread that will start MPI. What goes wrong goes wrong
-// again when all ranks can agree on it.
+// of its node this is. It is called on the thread that will start MPI. Errors are left
+// to placeGPU, where all ranks can agree on them.
 func (p *process) chooseGPU(path string, sets []string) {
 	c, err := config.Load(path, sets)
 	if err != nil || c.Compute.Device != "cuda" {

@@ -108,7 +108,7 @@ func (j *rankJob) openDevice(shards *shard.Shards) error {
 			return err
 		}
 	}
-	threads, workers := threads(cfg, cpus)
+	threads, workers := threads(cfg, max(1, int(cpus)))
 	computeCPUs, poolCPUs, shared := cpu.PlanCores(allowed, threads, workers)
 	options := cpuOptions(cfg)
 	options.Threads, options.CPUs = threads, computeCPUs
@@ -126,7 +126,7 @@ func (j *rankJob) openDevice(shards *shard.Shards) error {
 	j.env = train.Env{
 		Comm: c, RanksPerNode: cfg.Run.RanksPerNode, Shards: shards, Device: device, Host: host,
 		GPURows: rows, GPUReads: cfg.Compute.GPUReads, Gradients: parallel.Transport(cfg.Compute.Gradients),
-		Workers: workers, OnWorker: pinner(poolCPUs, shared), Dir: cfg.Run.Dir,
+		CPUs: cpus, Workers: workers, OnWorker: pinner(poolCPUs, shared), Dir: cfg.Run.Dir,
 		Transport: j.process.transport(), Version: version,
 		Stall:   time.Duration(cfg.Run.StallSeconds * float64(time.Second)),
 		OnStall: j.process.fail, Polls: j.process.byMPI() && mpi.Available,
@@ -175,7 +175,7 @@ func explain(s *shard.Shards, err error) error {
 
 // shareCPUs returns how many CPUs this rank may count as its own, and which: those the launcher bound it to, or, where it left all
 // ranks of a node on the same ones, a share of them. With more ranks than CPUs none is a rank's own, and nothing is pinned.
-func shareCPUs(c comm.Comm) (n int, allowed []int, err error) {
+func shareCPUs(c comm.Comm) (n float64, allowed []int, err error) {
 	allowed, err = cpu.AllowedCPUs()
 	if err != nil {
 		return 0, nil, err
@@ -206,10 +206,10 @@ func shareCPUs(c comm.Comm) (n int, allowed []int, err error) {
 		return 0, nil, err
 	}
 	if len(allowed) < sharing {
-		return 1, nil, nil
+		return float64(len(allowed)) / float64(sharing), nil, nil
 	}
 	allowed = allowed[place*len(allowed)/sharing : (place+1)*len(allowed)/sharing]
-	return len(allowed), allowed, nil
+	return float64(len(allowed)), allowed, nil
 }
 
 // pinner pins pool goroutines: each to a CPU of its own or, where they share CPUs with the computing threads, all to the same

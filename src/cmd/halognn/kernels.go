@@ -45,11 +45,11 @@ func (w *kernelWatch) onSteps(begin bool) {
 	}
 }
 
-// close gives back what watching took, and tells what went wrong in it.
+// close frees what the meter took and returns its errors.
 func (w *kernelWatch) close() error { return errors.Join(w.err, w.meter.Free()) }
 
-// report measures what the device does at best, after the run, and writes and prints what was
-// counted beside it.
+// report measures the device's best rates after the run, and writes and prints the counts beside
+// them.
 func (w *kernelWatch) report(out io.Writer, dir string) error {
 	rates, err := meter.MeasureRates(w.device, rateElements)
 	if err != nil {

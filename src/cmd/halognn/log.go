@@ -31,7 +31,8 @@ type logFlags struct {
 	quiet  bool
 }
 
-// logger returns a logger by the flags; of an unknown format it is one for text, and an error.
+// logger returns the logger that the flags ask for; for an unknown format, one for text and an
+// error.
 func (l logFlags) logger(w io.Writer) (*slog.Logger, error) {
 	least := levelProgress
 	if l.quiet {

@@ -18,7 +18,7 @@ func manCommand() *cobra.Command {
 		Args:   cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			root := c.Root()
-			root.DisableAutoGenTag = true // which has the date: equal sources give equal pages
+			root.DisableAutoGenTag = true // the tag has the date; equal sources give equal pages
 			if err := os.MkdirAll(args[0], 0o777); err != nil {
 				return fmt.Errorf("man pages: %w", err)
 			}

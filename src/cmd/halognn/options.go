@@ -117,21 +117,18 @@ func gpuRows(c *config.Config) (residence.GPURows, error) {
 }
 
 // threads returns how many compute threads and pool workers a rank gets of its CPUs: as many as the
-// config says, or a quarter of the CPUs for the pool and the rest for the kernels. A GPU leaves
-// nearly all to the pool.
+// config says, or both as many as there are CPUs, which the two then share. More workers than
+// minibatches under way would find nothing to do. A GPU leaves nearly all CPUs to the pool.
 func threads(c *config.Config, cpus int) (compute, workers int) {
 	compute, workers = c.Compute.Threads, c.Pipeline.Workers
 	if c.Compute.Device == "cuda" { // the rank's own thread and the lane of exchanges want a CPU each
-		if workers == 0 {
-			workers = max(1, cpus-2)
-		}
-		return 1, workers
+		compute, cpus = 1, max(1, cpus-2)
 	}
 	if workers == 0 {
-		workers = max(1, cpus/4)
+		workers = min(cpus, c.Pipeline.Depth+1)
 	}
 	if compute == 0 {
-		compute = max(1, cpus-workers)
+		compute = cpus
 	}
 	return compute, workers
 }

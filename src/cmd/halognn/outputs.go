@@ -13,17 +13,17 @@ import (
 	"halognn/src/train"
 )
 
-// vacantFile refuses an output file that is there.
+// vacantFile refuses an output file that exists already.
 func vacantFile(path string) error {
 	info, err := os.Lstat(path)
-	if err != nil || !info.Mode().IsRegular() { // what else is wrong with it is told by what writes
+	if err != nil || !info.Mode().IsRegular() { // the writer reports other errors
 		return nil
 	}
 	return fmt.Errorf("%s: %w; remove it or choose another one", path, dataset.ErrExists)
 }
 
-// vacantRunDir refuses a run directory that holds something, unless it is a run: of that
-// rundir.Create knows more. Collective.
+// vacantRunDir refuses a directory that is neither empty nor a run; rundir.Create refuses runs.
+// Collective.
 func (j *rankJob) vacantRunDir() error {
 	var err error
 	if dir := j.config.Run.Dir; j.comm.Rank() == 0 && !rundir.Begun(dir) {
@@ -34,7 +34,7 @@ func (j *rankJob) vacantRunDir() error {
 	return usageError(comm.Agree(j.comm, err))
 }
 
-// fitting returns why the model of a run is not for these parts.
+// fitting returns an error if the model of a run does not fit these parts.
 func fitting(run string, parts shard.Meta) error {
 	text, err := os.ReadFile(filepath.Join(run, rundir.SummaryFile))
 	if err != nil {
@@ -44,8 +44,10 @@ func fitting(run string, parts shard.Meta) error {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return fmt.Errorf("%s: %w", filepath.Join(run, rundir.SummaryFile), err)
 	}
-	if g := s.Graph; g.Features != 0 && g.Classes != 0 && (g.Features != parts.Features || g.Classes != parts.Classes) {
-		return fmt.Errorf("the parts have %d features and %d classes, but the run %s was trained on %d and %d; give the parts of that graph, or of one like it, as data.parts",
+	if g := s.Graph; g.Features != 0 && g.Classes != 0 && (g.Features != parts.Features ||
+		g.Classes != parts.Classes) {
+		return fmt.Errorf("the parts have %d features and %d classes, but the run %s was trained "+
+			"on %d and %d; give the parts of that graph, or of one like it, as data.parts",
 			parts.Features, parts.Classes, run, g.Features, g.Classes)
 	}
 	return nil

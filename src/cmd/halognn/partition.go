@@ -125,7 +125,8 @@ func (h *hotOrder) check(c *cobra.Command) error {
 	switch h.by {
 	case "degree":
 		if c.Flags().Changed("fanouts") || c.Flags().Changed("batch") {
-			return errors.New("--fanouts and --batch are for --order vip; in-degree depends on neither")
+			return errors.New(
+				"--fanouts and --batch are for --order vip; in-degree depends on neither")
 		}
 		return nil
 	case "vip":

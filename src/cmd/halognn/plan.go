@@ -33,12 +33,16 @@ type planFlags struct {
 func planCommand() *cobra.Command {
 	var o planFlags
 	c := &cobra.Command{
-		Use:   "plan --config FILE.yaml [--parts PARTS] [--set key.path=value ...] [--ranks K] [--ranks-per-node R]",
+		Use: "plan --config FILE.yaml [--parts PARTS] [--set key.path=value ...] [--ranks K] " +
+			"[--ranks-per-node R]",
 		Short: "Predict the memory, the traffic and the time of a job before it runs",
-		Long: "Predict the memory of a rank, the remote rows of a step and the time of a step before a job runs, and suggest a cache.\n" +
-			"There may be more ranks than parts. Rates that are not given are measured on this machine.",
-		Example: "  halognn plan --parts parts/products-4 --config inputs/products.yaml --ranks 64 --ranks-per-node 4 --network 25",
-		Args:    noArguments,
+		Long: "Predict the memory of a rank, the remote rows of a step and the time of a step " +
+			"before a job runs, and suggest a cache.\n" +
+			"There may be more ranks than parts. Rates that are not given are measured on this " +
+			"machine.",
+		Example: "  halognn plan --parts parts/products-4 --config inputs/products.yaml " +
+			"--ranks 64 --ranks-per-node 4 --network 25",
+		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := required(c, "config"); err != nil {
 				return err
@@ -53,22 +57,30 @@ func planCommand() *cobra.Command {
 	f.StringVar(&o.parts, "parts", "", "the PARTS directory (default: data.parts of the config)")
 	f.StringVar(&o.config, "config", "", "YAML file of the run")
 	f.StringArrayVar(&o.sets, "set", nil, "override a key, as cache.alpha=0.2; repeatable")
-	f.IntVar(&o.ranks, "ranks", 0, "ranks of the job: a divisor or a multiple of the parts (default: one for each part)")
-	f.IntVar(&o.perNode, "ranks-per-node", 0, "ranks that share a node's memory and link (default: run.ranks_per_node, or 1)")
-	f.Float64Var(&o.cores, "cores", 0, "CPUs of a rank; a fraction if ranks share them (default: this machine's, divided among the ranks of a node)")
+	f.IntVar(&o.ranks, "ranks", 0,
+		"ranks of the job: a divisor or a multiple of the parts (default: one for each part)")
+	f.IntVar(&o.perNode, "ranks-per-node", 0,
+		"ranks that share a node's memory and link (default: run.ranks_per_node, or 1)")
+	f.Float64Var(&o.cores, "cores", 0, "CPUs of a rank; a fraction if ranks share them (default: "+
+		"this machine's, divided among the ranks of a node)")
 	f.Float64Var(&o.network, "network", 0, "link of a node in GB/s (default: assumed)")
-	f.Float64Var(&o.rows, "rows", 0, "feature rows that a goroutine aggregates a second (default: measured)")
+	f.Float64Var(&o.rows, "rows", 0,
+		"feature rows that a goroutine aggregates a second (default: measured)")
 	f.Float64Var(&o.flops, "flops", 0, "flop/s of a rank's training step (default: measured)")
-	f.Float64Var(&o.mem, "memory", 0, "memory of a node in GB, for what is suggested (default: this machine's)")
-	f.IntVar(&o.gpus, "gpus", 0, "with compute.device cuda: GPUs of a node (default: one for each rank)")
-	f.Float64Var(&o.gpuMem, "gpu-memory", 0, "GB of a GPU that halognn may take (default: those of this machine's, or assumed)")
-	f.Float64Var(&o.gpuBandwidth, "gpu-bandwidth", 0, "GB/s that a GPU reads and writes in its memory (default: measured, or assumed)")
+	f.Float64Var(&o.mem, "memory", 0,
+		"memory of a node in GB, for what is suggested (default: this machine's)")
+	f.IntVar(&o.gpus, "gpus", 0,
+		"with compute.device cuda: GPUs of a node (default: one for each rank)")
+	f.Float64Var(&o.gpuMem, "gpu-memory", 0,
+		"GB of a GPU that halognn may take (default: those of this machine's, or assumed)")
+	f.Float64Var(&o.gpuBandwidth, "gpu-bandwidth", 0,
+		"GB/s that a GPU reads and writes in its memory (default: measured, or assumed)")
 	f.Float64Var(&o.bus, "bus", 0, "GB/s from the host to a GPU (default: measured, or assumed)")
 	f.StringVar(&o.out, "out", "", "a new or empty directory to write plan.json to")
 	return c
 }
 
-// checkPlanFlags returns every number that is none a machine has.
+// checkPlanFlags rejects numbers that no machine has, all at once.
 func checkPlanFlags(c *cobra.Command) error {
 	flags := c.Flags()
 	var faults []error
@@ -81,18 +93,21 @@ func checkPlanFlags(c *cobra.Command) error {
 		name        string
 		least, most float64
 	}{
-		{"cores", 1e-3, config.MaxThreads}, {"network", 1e-6, 1e6}, {"bus", 1e-6, 1e6}, {"gpu-bandwidth", 1e-6, 1e6}, {"memory", 1e-3, 1e9},
+		{"cores", 1e-3, config.MaxThreads}, {"network", 1e-6, 1e6}, {"bus", 1e-6, 1e6},
+		{"gpu-bandwidth", 1e-6, 1e6}, {"memory", 1e-3, 1e9},
 		{"gpu-memory", 1e-3, 1e9}, {"rows", 1, 1e15}, {"flops", 1, 1e21},
 	} {
-		if x, _ := flags.GetFloat64(f.name); flags.Changed(f.name) && !(x >= f.least && x <= f.most) {
-			faults = append(faults, fmt.Errorf("--%s is %g; it must be %g to %g", f.name, x, f.least, f.most))
+		if x, _ := flags.GetFloat64(f.name); flags.Changed(f.name) &&
+			!(x >= f.least && x <= f.most) {
+			faults = append(faults, fmt.Errorf("--%s is %g; it must be %g to %g", f.name, x,
+				f.least, f.most))
 		}
 	}
 	return errors.Join(faults...)
 }
 
 func runPlan(command *cobra.Command, o planFlags) error {
-	sets := append(o.sets, "run.dir=planned") // nothing runs
+	sets := append(o.sets, "run.dir=planned") // required, but nothing runs
 	if o.parts != "" {
 		sets = append(sets, "data.parts="+o.parts)
 	}
@@ -118,7 +133,8 @@ func runPlan(command *cobra.Command, o planFlags) error {
 		o.cores = float64(runtime.NumCPU()) / float64(min(o.perNode, cmp.Or(o.ranks, s.Parts)))
 	}
 	job := planJob(c, o.ranks, o.perNode, o.cores)
-	options := plan.Options{Rates: plan.Rates{Network: o.network * 1e9, Rows: o.rows, Flops: o.flops}}
+	options := plan.Options{Rates: plan.Rates{Network: o.network * 1e9, Rows: o.rows,
+		Flops: o.flops}}
 	if options.Memory, err = memoryOfNode(o.mem); err != nil {
 		return err
 	}

@@ -18,20 +18,20 @@ import (
 	"halognn/src/watch"
 )
 
-// process is what this process is to its job. There is one.
+// process is the part of this process in its job. There is one.
 type process struct {
 	log        logFlags
 	goroutines int // ranks that run as goroutines of it; 0: the ranks are MPI's
 
 	gpu   *cuda.Choice // the GPU that it took before MPI started; nil for none
-	gpuBy string       // the variable by which the launcher told which rank of its node it is
+	gpuBy string       // the variable that holds its rank within the node
 
 	inMPI   atomic.Bool  // it has become a rank of MPI, and others may wait for it
 	rank    atomic.Int64 // of this process, once it is in MPI
 	failing atomic.Int64 // the exit code of the first call of fail, and 1; 0 before
 }
 
-// flag lets a command have its ranks in this process.
+// flag adds --ranks-in-process to a command.
 func (p *process) flag(c *cobra.Command) {
 	c.Flags().IntVar(&p.goroutines, "ranks-in-process", 0,
 		"run so many ranks as goroutines of this process instead of MPI's")
@@ -40,14 +40,18 @@ func (p *process) flag(c *cobra.Command) {
 // byMPI reports whether the ranks are MPI's. In a program that was built without MPI there is one.
 func (p *process) byMPI() bool { return p.goroutines == 0 }
 
-// run calls f on every rank. An error that all ranks agreed on ends the job in order, any other by abort.
+// run calls f on every rank. An error that all ranks agreed on ends the job in order, any other by
+// abort.
 func (p *process) run(f func(c comm.Comm) error) error {
 	ranks := p.goroutines
 	if ranks < 0 {
-		return usageError(fmt.Errorf("--ranks-in-process is %d; it must be at least 1, or 0 for MPI", ranks))
+		return usageError(
+			fmt.Errorf("--ranks-in-process is %d; it must be at least 1, or 0 for MPI", ranks))
 	}
-	if ranks > 0 && launched() { // each process would be a job of its own, and all would write to one directory
-		return usageError(fmt.Errorf("--ranks-in-process %d under a launcher of several processes; leave out one of the two", ranks))
+	// each process would be a job of its own, and all would write to one directory
+	if ranks > 0 && launched() {
+		return usageError(fmt.Errorf("--ranks-in-process %d under a launcher of several "+
+			"processes; leave out one of the two", ranks))
 	}
 	if ranks == 0 && !mpi.Available {
 		ranks = 1
@@ -63,7 +67,8 @@ func (p *process) run(f func(c comm.Comm) error) error {
 				agreed = err
 			}
 			if a.Rank == 0 {
-				p.say(err) // while no rank can have ended: on the first exit code a launcher kills the others
+				// while no rank can have ended: on the first exit code a launcher kills the others
+				p.say(err)
 			}
 			return nil // in order: MPI is finalised
 		}
@@ -86,8 +91,8 @@ func (p *process) run(f func(c comm.Comm) error) error {
 // some may compute for long, or hang on a disk. Under MPI it is the launcher that does not wait.
 const patience = 5 * time.Second
 
-// onAllRanks takes a fault of the command line of train, infer or doctor to the other ranks, so that it is
-// told once. They join in, because each begins by agreeing that nothing is wrong.
+// onAllRanks brings an error in the command line of train, infer or doctor to all ranks, so that it
+// is printed once. The others take part, because each command begins with an agreement.
 func (p *process) onAllRanks(command *cobra.Command, err error) error {
 	if p.inMPI.Load() || !mpi.Available || !launched() || !underLauncher(command) {
 		return err
@@ -96,7 +101,7 @@ func (p *process) onAllRanks(command *cobra.Command, err error) error {
 	return p.run(func(c comm.Comm) error { return usageError(comm.Agree(c, err)) })
 }
 
-// underLauncher reports whether the command is the work of many ranks.
+// underLauncher reports whether the command runs on many ranks.
 func underLauncher(c *cobra.Command) bool {
 	return c.Name() == "train" || c.Name() == "infer" || c.Name() == "doctor"
 }
@@ -122,8 +127,7 @@ func (p *process) transport() string {
 
 // fail prints the error and ends the program. What all ranks agreed on has been printed by rank 0,
 // and every rank ends by itself; any other error ends the whole job, because other ranks may be
-// waiting for this one. Any goroutine may call it; what the first one says counts, and the others
-// help it to end.
+// waiting for this one. Any goroutine may call it; the first error counts.
 func (p *process) fail(err error) {
 	code := exitFailed
 	var has *exitError

@@ -13,8 +13,9 @@ import (
 	"halognn/src/train"
 )
 
-// resumeFrom finds the config of a run that goes on: that of its directory, unless another is given. fresh says that the directory holds no
-// run yet, so that one begins there: a job script need not know which try it is. Collective.
+// resumeFrom finds the config of a resumed run: that of its directory, unless another is given.
+// fresh says that the directory holds no run yet and one begins there, so that a job script has one
+// command for every try. Collective.
 func resumeFrom(c comm.Comm, run, path string) (config string, fresh bool, err error) {
 	config = filepath.Join(run, rundir.ConfigFile)
 	if c.Rank() == 0 {
@@ -23,7 +24,8 @@ func resumeFrom(c comm.Comm, run, path string) (config string, fresh bool, err e
 			err = nil
 		}
 		if err != nil {
-			err = fmt.Errorf("--resume %s holds no run: %w; with --config a run begins there", run, err)
+			err = fmt.Errorf("--resume %s holds no run: %w; with --config a run begins there", run,
+				err)
 		}
 	}
 	if err := comm.Agree(c, err); err != nil {
@@ -36,7 +38,8 @@ func resumeFrom(c comm.Comm, run, path string) (config string, fresh bool, err e
 	return config, begins, err
 }
 
-// openResumed opens the newest checkpoint of the job's run and holds the config to it. done: nothing is left to do. Collective.
+// openResumed opens the newest checkpoint of the job's run and holds the config to it. done:
+// nothing is left to do. Collective.
 func (j *rankJob) openResumed() (done bool, err error) {
 	run := j.config.Run.Dir
 	ck, err := train.OpenCheckpoint(j.comm, run)
@@ -51,11 +54,14 @@ func (j *rankJob) openResumed() (done bool, err error) {
 	}
 	epochs := j.config.Train.Epochs
 	if epochs < ck.Begun() {
-		return false, usageError(comm.AgreedOn(j.comm, fmt.Errorf("--resume %s: train.epochs is %d, but %d were begun already", run, epochs, ck.Begun())))
+		return false,
+			usageError(comm.AgreedOn(j.comm, fmt.Errorf("--resume %s: train.epochs is %d, but %d "+
+				"were begun already", run, epochs, ck.Begun())))
 	}
 	if ck.Finished(epochs, j.config.Train.Patience) {
 		if j.comm.Rank() == 0 {
-			fmt.Printf("%s has finished: nothing is left to do. A larger train.epochs goes on from its end\n", run)
+			fmt.Printf("%s has finished: nothing is left to do. A larger train.epochs goes on "+
+				"from its end\n", run)
 		}
 		return true, nil
 	}
@@ -67,17 +73,21 @@ func (j *rankJob) openResumed() (done bool, err error) {
 func (j *rankJob) lock() error {
 	var err error
 	if j.comm.Rank() == 0 {
-		j.held, err = rundir.LockRun(j.config.Run.Dir, func(why string) { slog.Info(why, "rank", 0) })
+		j.held, err = rundir.LockRun(j.config.Run.Dir, func(why string) {
+			slog.Info(why, "rank",
+				0)
+		})
 	}
 	return usageError(comm.Agree(j.comm, err))
 }
 
-// unlock lets other jobs in again. A lock that cannot be removed is that of a process that has ended: the next job takes it.
+// unlock lets other jobs in again. A lock that cannot be removed is that of a process that has
+// ended: the next job takes it.
 func (j *rankJob) unlock() {
 	_ = j.held.Release()
 }
 
-// partSuffix returns what sets apart the traces and profiles of this part of the run from those of earlier ones. Collective.
+// partSuffix returns the suffix of this start's traces and profiles, such as "-2". Collective.
 func (j *rankJob) partSuffix() (string, error) {
 	suffix := ""
 	if j.comm.Rank() == 0 {
@@ -90,8 +100,8 @@ func (j *rankJob) partSuffix() (string, error) {
 	return string(all[0]), nil
 }
 
-// beginRunDir makes the run directory, or, of a run that goes on, rewrites its config. vacant: a
-// directory that holds something else is refused. Collective.
+// beginRunDir makes the run directory; for a resumed run it rewrites the config. With vacant it
+// refuses a directory that is not empty. Collective.
 func (j *rankJob) beginRunDir(vacant, resumed bool) error {
 	if vacant {
 		if err := j.vacantRunDir(); err != nil {

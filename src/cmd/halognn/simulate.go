@@ -53,7 +53,8 @@ func simulateCommand() *cobra.Command {
 			if err != nil {
 				return usageError(err)
 			}
-			for _, flag := range strings.Fields("halo-hops gamma delta evict initial window level") {
+			for _, flag := range strings.Fields(
+				"halo-hops gamma delta evict initial window level") {
 				by := config.Readers("cache." + strings.ReplaceAll(flag, "-", "_"))
 				reads := func(policy string) bool { return slices.Contains(by, policy) }
 				if c.Flags().Changed(flag) && !slices.ContainsFunc(o.Policies, reads) {
@@ -158,8 +159,8 @@ func runSimulate(c *cobra.Command, parts, dir string, o simulate.Options) error 
 	if err != nil {
 		return err
 	}
-	out(c, "\n%d MB resident at most, %d MB by the formula of "+
-		"docs/guide/tuning-the-cache.md\nwritten to %s\n", peak/1e6, r.Bytes/1e6, dir)
+	out(c, "\n%d MB resident at most, %d MB predicted\n"+
+		"written to %s\n", peak/1e6, r.Bytes/1e6, dir)
 	return nil
 }
 

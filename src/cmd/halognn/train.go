@@ -27,16 +27,19 @@ func trainCommand(p *process) *cobra.Command {
 		Use:   "train --config FILE.yaml [--set key.path=value ...] [--resume RUN]",
 		Short: "Train a model; under mpirun or srun, each rank on its own parts",
 		Example: "  mpirun -np 4 halognn train --config inputs/demo.yaml --set train.lr=0.01\n" +
-			"  halognn train --config inputs/demo.yaml --ranks-in-process 4      (four ranks as goroutines, without MPI)\n" +
-			"  mpirun -np 4 halognn train --resume run/demo                           (goes on from the last checkpoint)",
+			"  halognn train --config inputs/demo.yaml --ranks-in-process 4   (without MPI)\n" +
+			"  mpirun -np 4 halognn train --resume run/demo                   (from the last " +
+			"checkpoint)",
 		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			begun := time.Now()
 			if o.config == "" && o.resume == "" {
-				return usageError(fmt.Errorf("--config is missing: the YAML file of the run; inputs/ has examples and docs/config.md lists the keys"))
+				return usageError(fmt.Errorf("--config is missing: the YAML file of the run; " +
+					"inputs/ has examples and docs/config.md lists the keys"))
 			}
 			if _, known := profileKinds[o.profile]; o.profile != "" && !known {
-				return usageError(fmt.Errorf("--profile %s is unknown; use %s", o.profile, config.OrList(slices.Sorted(maps.Keys(profileKinds)))))
+				return usageError(fmt.Errorf("--profile %s is unknown; use %s", o.profile,
+					config.OrList(slices.Sorted(maps.Keys(profileKinds)))))
 			}
 			if p.byMPI() {
 				p.chooseGPU(o.configPath(), o.sets)
@@ -47,10 +50,14 @@ func trainCommand(p *process) *cobra.Command {
 	c.Flags().StringVar(&o.config, "config", "", "YAML file of the run")
 	c.Flags().StringArrayVar(&o.sets, "set", nil, "override a key, as train.lr=0.01; repeatable")
 	p.flag(c)
-	c.Flags().StringVar(&o.profile, "profile", "", "write a pprof profile of every rank into the run directory: cpu, heap, block, mutex or trace")
-	c.Flags().BoolVar(&o.trace, "trace", false, "write what every rank did when into the run directory, for Perfetto: trace/rank-0000.json ...")
-	c.Flags().BoolVar(&o.kernels, "kernels", false, "time every kernel of rank 0 beside what the device can do, into kernels.json; slows the run: docs/profiling.md")
-	c.Flags().StringVar(&o.resume, "resume", "", "go on from the last checkpoint of this run directory, with its config; with --config, begin there if it holds no run")
+	c.Flags().StringVar(&o.profile, "profile", "", "write a pprof profile of every rank into the "+
+		"run directory: cpu, heap, block, mutex or trace")
+	c.Flags().BoolVar(&o.trace, "trace", false, "write what every rank did when into the run "+
+		"directory, for Perfetto: trace/rank-0000.json ...")
+	c.Flags().BoolVar(&o.kernels, "kernels", false, "time every kernel of rank 0 beside what the "+
+		"device can do, into kernels.json; slows the run: docs/profiling.md")
+	c.Flags().StringVar(&o.resume, "resume", "", "go on from the last checkpoint of this run "+
+		"directory, with its config; with --config, begin there if it holds no run")
 	return c
 }
 
@@ -61,7 +68,7 @@ type trainFlags struct {
 	trace, kernels          bool
 }
 
-// configPath is the config that the run will have, as far as that is known before the ranks have looked.
+// configPath is the config that the run will have, as far as this rank alone can know.
 func (o *trainFlags) configPath() string {
 	if o.config != "" {
 		return o.config
@@ -70,19 +77,23 @@ func (o *trainFlags) configPath() string {
 }
 
 var profileKinds = map[string]func(*profile.Profile){
-	"cpu": profile.CPUProfile, "heap": profile.MemProfileHeap, "block": profile.BlockProfile, "mutex": profile.MutexProfile, "trace": profile.TraceProfile,
+	"cpu": profile.CPUProfile, "heap": profile.MemProfileHeap, "block": profile.BlockProfile,
+	"mutex": profile.MutexProfile, "trace": profile.TraceProfile,
 }
 
-// startProfile profiles the process until stop: DIR/rank-0003/cpu.pprof. In-process ranks share rank 0's.
+// startProfile profiles the process until stop: DIR/rank-0003/cpu.pprof. In-process ranks share
+// rank 0's.
 func startProfile(kind, dir string, rank int, p *process) (stop func(), err error) {
 	if kind == "" || !p.byMPI() && rank > 0 {
 		return func() {}, nil
 	}
 	dir = filepath.Join(dir, fmt.Sprintf("rank-%04d", rank))
-	if err := os.MkdirAll(dir, 0o777); err != nil { // Start would end the process, and leave the other ranks waiting
+	// Start would end the process, and leave the other ranks waiting
+	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return func() {}, fmt.Errorf("--profile: %w", err)
 	}
-	return profile.Start(profileKinds[kind], profile.ProfilePath(dir), profile.Quiet, profile.NoShutdownHook).Stop, nil
+	return profile.Start(profileKinds[kind], profile.ProfilePath(dir), profile.Quiet,
+		profile.NoShutdownHook).Stop, nil
 }
 
 // trainRank is the run of one rank.
@@ -142,7 +153,7 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 		if err != nil {
 			return err
 		}
-		// Nothing speaks against the first step any more, so now there may be a run directory.
+		// All checks have passed: now the run directory is made.
 		if err := j.beginRunDir(o.resume == "", resumed); err != nil {
 			return t.End(err)
 		}
@@ -161,7 +172,7 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 		return usageError(err)
 	}
 	if comm.IsAgreed(err) && !errors.Is(err, train.ErrResults) {
-		return dataError(err) // what all ranks can agree on before the steps is about files
+		return dataError(err) // errors agreed on before the first step are about files
 	}
 	if err != nil {
 		return err

@@ -91,7 +91,7 @@ func versionCommand() *cobra.Command {
 	return c
 }
 
-// versions lists what the program is made of, as it is loaded in this process.
+// versions lists the program and its libraries, as loaded in this process.
 func versions() [][2]string {
 	simd, err := cpu.SIMD()
 	if err != nil {
@@ -113,8 +113,8 @@ func versions() [][2]string {
 	}
 }
 
-// loaded returns where a shared library with one of the names lies that this process has mapped, in parentheses; nothing if none
-// is: it may be linked in.
+// loaded returns the path, in parentheses, of the shared library with one of the names that this
+// process has mapped; nothing if there is none: it may be linked in.
 func loaded(names ...string) string {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
@@ -128,14 +128,18 @@ func loaded(names ...string) string {
 		path := strings.TrimSpace(line[at:])
 		name, _, shared := strings.Cut(filepath.Base(path), ".so")
 		name, _, _ = strings.Cut(name, "-") // libopenblasp-r0.3.21.so
-		if shared && slices.ContainsFunc(names, func(n string) bool { return name == n || name == n+"p" }) {
+		if shared && slices.ContainsFunc(names, func(n string) bool {
+			return name == n || name == n+
+				"p"
+		}) {
 			return " (" + path + ")"
 		}
 	}
 	return ""
 }
 
-// cudaDriver returns the version of the CUDA driver of this machine, from the file in which the driver tells it.
+// cudaDriver returns the version of the CUDA driver of this machine, from the file in which the
+// driver tells it.
 func cudaDriver(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -145,19 +149,21 @@ func cudaDriver(path string) string {
 	return "driver: " + strings.Join(strings.Fields(strings.TrimPrefix(line, "NVRM version:")), " ")
 }
 
-// cudaLibrary says what the CUDA library is linked with, and what it sees.
+// cudaLibrary describes what the CUDA library is linked with, and the devices that it sees.
 func cudaLibrary() string {
 	devices, err := cuda.Devices()
 	switch {
 	case errors.Is(err, cuda.ErrNoLibrary):
 		return "library: none found"
 	case err != nil:
-		return "library: " + strings.TrimPrefix(err.Error(), "compute/cuda: ") + loaded("libhalognn_cuda", "libhalognn_cuda_emulated")
+		return "library: " + strings.TrimPrefix(err.Error(),
+			"compute/cuda: ") + loaded("libhalognn_cuda", "libhalognn_cuda_emulated")
 	}
-	return fmt.Sprintf("library%s%s, devices: %d", loaded("libhalognn_cuda", "libhalognn_cuda_emulated"), loaded("libcublas"), devices)
+	return fmt.Sprintf("library%s%s, devices: %d", loaded("libhalognn_cuda",
+		"libhalognn_cuda_emulated"), loaded("libcublas"), devices)
 }
 
-// buildNote names what makes this build slower than it need be, or nothing.
+// buildNote names the settings that make this build slow, or nothing.
 func buildNote() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -1,8 +1,10 @@
 // Package commtest is the suite that every implementation of package comm's contract passes: in
 // process under go test, and under mpirun.
 //
-//	every rank      case.Run(c) ──> builds the same random plan from the case's seed: who sends how many rows to whom
-//	                            ──> fills its own rows, runs the operation, compares all it received with the plan
+//	every rank   case.Run(c) ──> builds the same random plan from the case's seed: who sends how
+//	                             many rows to whom
+//	                         ──> fills its own rows, runs the operation, compares all it received
+//	                             with the plan
 //
 // A case is a function of a communicator that returns an error, because under MPI the ranks have no
 // testing.T in common.

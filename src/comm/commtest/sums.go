@@ -56,7 +56,8 @@ func reproducibleSum(c comm.Comm) error {
 			want := serialSum(n, c.Size(), 10*round+uint64(i))
 			for k := range want {
 				if math.Float32bits(buffers[i][k]) != math.Float32bits(want[k]) {
-					return fmt.Errorf("round %d, %d floats: sum[%d] is %x on rank %d, the serial sum %x", round, n, k,
+					return fmt.Errorf("round %d, %d floats: sum[%d] is %x on rank %d, the serial "+
+						"sum %x", round, n, k,
 						math.Float32bits(buffers[i][k]), c.Rank(), math.Float32bits(want[k]))
 				}
 			}

@@ -10,8 +10,9 @@ import "halognn/src/mem"
 // in between, displacements may still exceed it: then, and on this side only, the collective's rows
 // go through a packed buffer.
 type cut struct {
-	counts, displs []int32 // [size] of the collective, off the heap: MPI reads them until it completes
-	first          []int   // [size] first row of each rank in the caller's buffer
+	// [size] of the collective, off the heap: MPI reads them until it completes
+	counts, displs []int32
+	first          []int // [size] first row of each rank in the caller's buffer
 	messages       []message
 	packed         int // rows of the packed buffer; 0 if the collective works in place
 }

@@ -13,7 +13,8 @@
 #include <string.h>
 #include <time.h>
 
-// Indexed by what Go knows. A freed communicator leaves MPI_COMM_NULL behind, which the next one takes.
+// Indexed by what Go knows. A freed communicator leaves MPI_COMM_NULL behind, which the next one
+// takes.
 static MPI_Comm *comms;
 static int num_comms;
 
@@ -32,8 +33,9 @@ static MPI_Status *statuses;
 static hgnn_done *finished;
 static int early; // of finished, those that were complete when they were started
 
-// Addresses for empty buffers: null could be taken for MPI_BOTTOM; and equal send and receive buffers are refused by
-// MPICH and taken for MPI_IN_PLACE by Open MPI's libnbc, which then counts its tags differently from the other ranks.
+// Addresses for empty buffers: null could be taken for MPI_BOTTOM; and equal send and receive
+// buffers are refused by MPICH and taken for MPI_IN_PLACE by Open MPI's libnbc, which then counts
+// its tags differently from the other ranks.
 static char no_rows[2];
 
 // What wakes a poll that rests. The flag is read without the lock on every round of the poll.
@@ -48,10 +50,12 @@ int hgnn_on_main_thread(void) { return pthread_equal(main_thread, pthread_self()
 
 int hgnn_funneled(void) { return thread_level >= MPI_THREAD_FUNNELED; }
 
-// MPI libraries install handlers for SIGSEGV, SIGBUS and others that print a trace and exit, in place of Go's, which
-// turn a nil pointer or a file that shrank under its mapping into an error. Go's are put back.
+// MPI libraries install handlers for SIGSEGV, SIGBUS and others that print a trace and exit, in
+// place of Go's, which turn a nil pointer or a file that shrank under its mapping into an error.
+// Go's are put back.
 int hgnn_init(void) {
-    static const int go[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGURG, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
+    static const int go[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGURG, SIGTERM,
+                             SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
     struct sigaction kept[sizeof go / sizeof *go];
     main_thread = pthread_self();
     for (size_t i = 0; i < sizeof go / sizeof *go; i++) sigaction(go[i], NULL, &kept[i]);
@@ -62,7 +66,8 @@ int hgnn_init(void) {
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); // what rest counts in
     pthread_cond_init(&bell, &attr);
-    rc = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN); // communicators made from it inherit this
+    // communicators made from it inherit this
+    rc = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (rc) return rc;
     if (!(comms = malloc(sizeof *comms))) return MPI_ERR_NO_MEM;
     comms[0] = MPI_COMM_WORLD;
@@ -70,7 +75,8 @@ int hgnn_init(void) {
     return MPI_SUCCESS;
 }
 
-// Communicators that f has kept are left to MPI_Finalize: to free them takes one order on all ranks.
+// Communicators that f has kept are left to MPI_Finalize: to free them takes one order on all
+// ranks.
 int hgnn_finalize(void) {
     for (int i = 0; i < num_types; i++) MPI_Type_free(&types[i].type);
     num_types = 0;
@@ -107,7 +113,9 @@ const char *hgnn_thread_level(void) { // the constants rise, but have no fixed v
 // An extension of Open MPI and MPICH; NULL in an MPI that has none.
 extern int MPIX_Query_cuda_support(void) __attribute__((weak));
 
-int hgnn_device_memory(void) { return MPIX_Query_cuda_support ? MPIX_Query_cuda_support() != 0 : -1; }
+int hgnn_device_memory(void) {
+    return MPIX_Query_cuda_support ? MPIX_Query_cuda_support() != 0 : -1;
+}
 
 int hgnn_comm_info(int comm, int *rank, int *size) {
     int rc = MPI_Comm_rank(comms[comm], rank);
@@ -144,7 +152,8 @@ int hgnn_comm_split(int comm, int color, int key, int *made) {
 int hgnn_comm_node(int comm, int *made) {
     MPI_Comm c = MPI_COMM_NULL;
     int rank, rc = MPI_Comm_rank(comms[comm], &rank);
-    if (rc == MPI_SUCCESS) rc = MPI_Comm_split_type(comms[comm], MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &c);
+    if (rc == MPI_SUCCESS) rc = MPI_Comm_split_type(comms[comm], MPI_COMM_TYPE_SHARED, rank,
+                                                    MPI_INFO_NULL, &c);
     return keep(rc, c, made);
 }
 
@@ -185,8 +194,8 @@ static int reserve(void) {
     return MPI_SUCCESS;
 }
 
-// Counts the operation just started in requests[active]. One that is complete already may be an inactive request (Open
-// MPI), which MPI_Testsome passes over and never reports, but MPI_Test does.
+// Counts the operation just started in requests[active]. One that is complete already may be an
+// inactive request (Open MPI), which MPI_Testsome passes over and never reports, but MPI_Test does.
 static int started(int rc, int owner) {
     int complete = 0;
     if (rc == MPI_SUCCESS) rc = MPI_Test(&requests[active], &complete, MPI_STATUS_IGNORE);
@@ -195,30 +204,34 @@ static int started(int rc, int owner) {
     return rc;
 }
 
-int hgnn_alltoallv(int comm, const void *send, const int32_t *send_counts, const int32_t *send_displs, void *recv,
+int hgnn_alltoallv(int comm, const void *send, const int32_t *send_counts,
+                   const int32_t *send_displs, void *recv,
                    const int32_t *recv_counts, const int32_t *recv_displs, int row_bytes, int owner) {
     MPI_Datatype type;
     int rc = reserve();
     if (rc || (rc = row_type(row_bytes, &type))) return rc;
-    rc = MPI_Ialltoallv(send ? send : &no_rows[0], send_counts, send_displs, type, recv ? recv : &no_rows[1],
+    rc = MPI_Ialltoallv(send ? send : &no_rows[0], send_counts, send_displs, type,
+                        recv ? recv : &no_rows[1],
                         recv_counts, recv_displs, type, comms[comm], &requests[active]);
     return started(rc, owner);
 }
 
-int hgnn_allgatherv(int comm, const void *send, int send_count, void *recv, const int32_t *recv_counts,
+int hgnn_allgatherv(int comm, const void *send, int send_count, void *recv,
+                    const int32_t *recv_counts,
                     const int32_t *recv_displs, int row_bytes, int owner) {
     MPI_Datatype type;
     int rc = reserve();
     if (rc || (rc = row_type(row_bytes, &type))) return rc;
-    rc = MPI_Iallgatherv(send ? send : &no_rows[0], send_count, type, recv ? recv : &no_rows[1], recv_counts,
-                         recv_displs, type, comms[comm], &requests[active]);
+    rc = MPI_Iallgatherv(send ? send : &no_rows[0], send_count, type, recv ? recv : &no_rows[1],
+                         recv_counts, recv_displs, type, comms[comm], &requests[active]);
     return started(rc, owner);
 }
 
 int hgnn_allreduce(int comm, float *buf, int count, int owner) {
     int rc = reserve();
     if (rc) return rc;
-    rc = MPI_Iallreduce(MPI_IN_PLACE, buf, count, MPI_FLOAT, MPI_SUM, comms[comm], &requests[active]);
+    rc = MPI_Iallreduce(MPI_IN_PLACE, buf, count, MPI_FLOAT, MPI_SUM, comms[comm],
+                        &requests[active]);
     return started(rc, owner);
 }
 
@@ -285,7 +298,8 @@ static int test(int *n) {
     int rc = MPI_Testsome(active, requests, n, indices, statuses);
     if (rc != MPI_SUCCESS && rc != MPI_ERR_IN_STATUS) return rc;
     for (int i = 0; i < *n; i++)
-        finished[i] = (hgnn_done){owners[indices[i]], rc == MPI_SUCCESS ? MPI_SUCCESS : statuses[i].MPI_ERROR};
+        finished[i] = (hgnn_done){owners[indices[i]],
+                                  rc == MPI_SUCCESS ? MPI_SUCCESS : statuses[i].MPI_ERROR};
     if (*n == 0) return MPI_SUCCESS;
     int kept = 0;
     for (int i = 0; i < active; i++)
@@ -297,8 +311,8 @@ static int test(int *n) {
     return MPI_SUCCESS;
 }
 
-// What takes long to complete is tested less often: each rest is an eighth of the wait so far, so resting adds an eighth
-// to it at most. (Linux adds some 50 us to every rest.)
+// What takes long to complete is tested less often: each rest is an eighth of the wait so far, so
+// resting adds an eighth to it at most. (Linux adds some 50 us to every rest.)
 enum { SPIN_NS = 50 * 1000, MAX_REST_NS = 100 * 1000 };
 
 hgnn_polled hgnn_poll(void) {

@@ -22,18 +22,28 @@ import (
 // Run tests a device and a host. open is called once a case; the device is closed afterwards.
 func Run(t *testing.T, open func() compute.Device, host compute.Host) {
 	for _, c := range cases() {
-		t.Run(c.name, func(t *testing.T) {
-			b := newBench(t, open(), guard)
-			for _, r := range c.run(b) {
-				r.check(t)
-			}
-			b.close()
-		})
+		c.test(t, open)
 	}
 	t.Run("misuse", func(t *testing.T) { testMisuse(t, open()) })
 	t.Run("calls", func(t *testing.T) { testCalls(t, open()) })
 	t.Run("golden", func(t *testing.T) { testGolden(t, open) })
 	t.Run("host", func(t *testing.T) { testHost(t, host) })
+}
+
+// Products tests the matrix products alone, the kernels that a Precision changes, on each device,
+// named by its key, and demands equal bits.
+func Products(t *testing.T, open map[string]func() compute.Device) {
+	var others []string
+	for _, c := range cases() {
+		if !strings.HasPrefix(c.name, "product") {
+			others = append(others, c.name)
+			continue
+		}
+		for name, device := range open {
+			t.Run(name, func(t *testing.T) { c.test(t, device) })
+		}
+	}
+	SameNumbers(t, open, others...)
 }
 
 // SameNumbers runs all cases on each device, named by its key, and demands equal bits; NaN is NaN.
@@ -80,6 +90,16 @@ func firstDifference(a, b []float32) int {
 type testCase struct {
 	name string
 	run  func(b *bench) []result
+}
+
+func (c testCase) test(t *testing.T, open func() compute.Device) {
+	t.Run(c.name, func(t *testing.T) {
+		b := newBench(t, open(), guard)
+		for _, r := range c.run(b) {
+			r.check(t)
+		}
+		b.close()
+	})
 }
 
 // family is the tests of a family of kernels: it has a file here, as in compute.

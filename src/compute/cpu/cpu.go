@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"halognn/src/compute"
 	"halognn/src/mem"
@@ -125,12 +126,14 @@ func (d *Device) Sync() error { return nil }
 
 // Capabilities implements compute.Device.
 func (d *Device) Capabilities() compute.Capabilities {
-	c := compute.Capabilities{Precision: compute.PrecisionFloat32, Peaks: d.peaks}
+	c := compute.Capabilities{Precision: compute.PrecisionFloat32, Peaks: d.peaks, Spun: d.spun}
 	if d.rounding != nil {
 		c.Precision = compute.PrecisionBF16
 	}
 	return c
 }
+
+func (d *Device) spun() time.Duration { return time.Duration(d.pool.spun.Load()) }
 
 // Watch implements compute.Device.
 func (d *Device) Watch(p *compute.Probe) { d.probe = p }

@@ -22,6 +22,7 @@ type pool struct {
 	closing atomic.Bool
 	ended   sync.WaitGroup
 	spin    time.Duration
+	spun    atomic.Int64 // nanoseconds, of all threads so far
 
 	work  func(tile int) // the tiles of the current run; written before the workers are signalled
 	tiles int64
@@ -69,7 +70,7 @@ func newPool(threads int, start func(thread int) error) (*pool, error) {
 
 func (p *pool) serve(w *waiter) {
 	for {
-		w.wait(p.spin)
+		p.spun.Add(int64(w.wait(p.spin)))
 		if p.closing.Load() {
 			return
 		}
@@ -102,7 +103,7 @@ func (p *pool) run(tiles int, work func(tile int)) {
 		w.signal()
 	}
 	p.takeTiles()
-	p.done.wait(p.spin)
+	p.spun.Add(int64(p.done.wait(p.spin)))
 }
 
 func (p *pool) close() {
@@ -136,13 +137,14 @@ func (w *waiter) signal() {
 	}
 }
 
-func (w *waiter) wait(spin time.Duration) {
+// wait returns how long it spun.
+func (w *waiter) wait(spin time.Duration) (spun time.Duration) {
 	if spin > 0 {
-		for begin := time.Now(); time.Since(begin) < spin; {
+		for begin := time.Now(); spun < spin; spun = time.Since(begin) {
 			for range 64 {
 				if w.state.Load() == signalled {
 					w.state.Store(idle)
-					return
+					return spun
 				}
 			}
 		}
@@ -151,4 +153,5 @@ func (w *waiter) wait(spin time.Duration) {
 		<-w.wake
 	}
 	w.state.Store(idle)
+	return spun
 }

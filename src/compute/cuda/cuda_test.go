@@ -56,17 +56,17 @@ func openBF16(t testing.TB, apart bool) *Device {
 
 func TestBF16(t *testing.T) {
 	library(t)
-	computetest.Run(t, func() compute.Device { return openBF16(t, true) }, hostOf(t))
-	leaksNothing(t)
 	defer schedule(0)
-	at := func(seed uint64) func() compute.Device {
+	at := func(seed uint64, apart bool) func() compute.Device {
 		return func() compute.Device {
-			d := openBF16(t, false)
+			d := openBF16(t, apart)
 			schedule(seed)
 			return d
 		}
 	}
-	computetest.SameNumbers(t, map[string]func() compute.Device{"as late as it may": at(0), "at random": at(5)})
+	computetest.Products(t, map[string]func() compute.Device{
+		"as late as it may": at(0, false), "at random": at(5, false), "arrays apart": at(0, true)})
+	leaksNothing(t)
 	if _, err := Open(Options{Memory: arenaBytes, Library: library(t), Precision: "fp8"}); err == nil ||
 		!strings.Contains(err.Error(), "fp8") {
 		t.Errorf("an unknown precision gives %v", err)

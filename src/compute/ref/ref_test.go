@@ -13,7 +13,8 @@ func open() compute.Device { return ref.New() }
 func TestBackend(t *testing.T) { computetest.Run(t, open, ref.Host{}) }
 
 func TestBF16(t *testing.T) {
-	computetest.Run(t, func() compute.Device { return ref.WithPrecision(compute.PrecisionBF16) }, ref.Host{})
+	open := func() compute.Device { return ref.WithPrecision(compute.PrecisionBF16) }
+	computetest.Products(t, map[string]func() compute.Device{"reference": open})
 }
 
 // Two runs on one machine give equal bits.

@@ -4,8 +4,8 @@
 //
 //	header 128 bytes | element | element | ...
 //	element:  type 14 (matrix) or 15 (zlib-compressed matrix), size
-//	matrix:   flags | dimensions | name | numbers                     dense, column-major
-//	          flags | dimensions | name | ir [nnz] | jc [cols+1] | numbers [nnz]     sparse, by columns
+//	matrix:   flags | dimensions | name | numbers                               dense, column-major
+//	          flags | dimensions | name | ir [nnz] | jc [cols+1] | numbers [nnz]   sparse by columns
 //
 // Every part has a tag (type, size) of 8 bytes; data of up to 4 bytes may lie inside the tag.
 // Numbers are stored in the smallest type that holds them, whatever the class of the matrix.
@@ -166,7 +166,8 @@ func (v *Variable) Dense() ([]float64, error) {
 	if err != nil {
 		return nil, v.wrap(err)
 	}
-	out := make([]float64, 0, min(n, 1<<20)) // grows with what is read, so a size that lies costs nothing
+	// grows with what is read, so a size that lies costs nothing
+	out := make([]float64, 0, min(n, 1<<20))
 	err = s.each(typ, n, func(x float64) error {
 		out = append(out, x)
 		return nil
@@ -198,7 +199,8 @@ func (v *Variable) entries(s *stream, visit func(row, col int32, value float64) 
 	if err != nil {
 		return err
 	}
-	rows := mem.Make[int32](int(min(stored, 1<<16))) // grows with what is read, so a size that lies costs nothing
+	// grows with what is read, so a size that lies costs nothing
+	rows := mem.Make[int32](int(min(stored, 1<<16)))
 	defer func() { mem.Free(rows) }()
 	i := 0
 	if err := s.each(typ, stored, func(x float64) error {

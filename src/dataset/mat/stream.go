@@ -99,7 +99,8 @@ func (v *Variable) head(s *stream) error {
 		v.problem = "without dimensions"
 	}
 	if v.Sparse && int64(v.Cols) > s.most/4 { // each column has an offset
-		return fmt.Errorf("%w: a sparse matrix of %d columns in an element that holds at most %d bytes", ErrFormat, v.Cols, s.most)
+		return fmt.Errorf("%w: a sparse matrix of %d columns in an element that holds at most %d "+
+			"bytes", ErrFormat, v.Cols, s.most)
 	}
 	name, err := s.small(256, miInt8, miUint8)
 	v.Name = string(name)

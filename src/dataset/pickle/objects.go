@@ -79,7 +79,8 @@ func build(object, state any) {
 	case *array:
 		s, ok := state.(tuple)
 		if !ok || len(s) != 5 {
-			fail("an ndarray with a state of another form than (version, shape, dtype, order, data)")
+			fail(
+				"an ndarray with a state of another form than (version, shape, dtype, order, data)")
 		}
 		o.setState(s)
 	case *sparse:

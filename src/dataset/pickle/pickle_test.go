@@ -48,7 +48,8 @@ func TestReadLists(t *testing.T) {
 
 // Integers come in every width that Python 2 chooses.
 func TestIntegerForms(t *testing.T) {
-	l, err := pickle.ReadLists([]byte("\x80\x02}(K\x07](K\xffM\xff\xffJ\xfe\xff\xff\xff\x8a\x00\x8a\x02\x00\xff\x8a\x05\x00\x00\x00\x00\x01eu."))
+	l, err := pickle.ReadLists([]byte("\x80\x02}(K\x07](K\xffM\xff\xffJ\xfe\xff\xff\xff" +
+		"\x8a\x00\x8a\x02\x00\xff\x8a\x05\x00\x00\x00\x00\x01eu."))
 	if err != nil {
 		t.Fatal(err)
 	}

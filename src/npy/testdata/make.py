@@ -14,7 +14,10 @@ np.save("objects.npy", np.array([{}, None], dtype=object))
 half = np.arange(65536, dtype=np.uint16).view(np.float16)
 edge = half[np.isfinite(half)].astype(np.float32)
 edge = np.unique(np.concatenate([(edge[:-1] + edge[1:]) / 2, [65504, 65519.996, 65520, 1e30]])[::16]).astype(np.float32)
-edge = np.concatenate([edge, np.nextafter(edge, np.float32(np.inf)), np.nextafter(edge, np.float32(-np.inf))])
+edge = np.concatenate([edge, np.nextafter(edge, np.float32(np.inf)),
+                       np.nextafter(edge, np.float32(-np.inf))])
 with np.errstate(over="ignore"):
-    np.savez_compressed("half.npz", wide=edge, half=edge.astype(np.float16).view(np.uint16), all=half.astype(np.float32)[:31744])
-np.savez("stored.npz", x=x, ids=np.array([3, 1, 2], np.int64), format=np.array(b"csr"), half=x.astype(np.float16), mask=np.array([True, False]))
+    np.savez_compressed("half.npz", wide=edge, half=edge.astype(np.float16).view(np.uint16),
+                        all=half.astype(np.float32)[:31744])
+np.savez("stored.npz", x=x, ids=np.array([3, 1, 2], np.int64), format=np.array(b"csr"),
+         half=x.astype(np.float16), mask=np.array([True, False]))

@@ -1,7 +1,7 @@
 // Package metis partitions with METIS's multilevel k-way method, the best cut this program has.
 //
-//	CSC in-edges ──> undirected, no loops, no duplicates ──> METIS_PartGraphKway ──> repaired, renumbered part [N]
-//	                 xadj [N+1], adjncy [A], adjwgt [A]       k-way, C constraints
+//	CSC in-edges ──> undirected, no loops, no duplicates ──> METIS_PartGraphKway ──> part [N], repaired
+//	                 xadj [N+1], adjncy [A], adjwgt [A]      k-way, C constraints
 //
 // METIS balances several constraints at once, but may miss their limits by much and may leave parts
 // empty; partition.Repair fixes both. It needs cgo and libmetis 5; without cgo, KWay returns an

@@ -94,7 +94,8 @@ func array(b []byte, dtype string, raw []byte, shape []int) []byte {
 		b = number(b, d)
 	}
 	b = append(b, "\x85\x86"[len(shape)-1])
-	b = fmt.Appendf(b, "cnumpy\ndtype\nU\x02%sK\x00K\x01\x87R(K\x03U\x01<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89T", dtype)
+	b = fmt.Appendf(b, "cnumpy\ndtype\nU\x02%sK\x00K\x01\x87R(K\x03U\x01<NNN"+
+		"J\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89T", dtype)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(raw)))
 	return append(append(b, raw...), "tb"...)
 }

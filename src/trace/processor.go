@@ -1,0 +1,68 @@
+package trace
+
+import (
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Processor measures how busy a rank keeps its CPUs.
+type Processor struct {
+	CPUs  float64              // of this rank
+	Ranks int                  // of this process: each counts an equal share of the process's time as its own
+	Polls bool                 // the main thread waits for messages by testing for them: its time is no work
+	Spun  func() time.Duration // by this rank's threads so far, looking for work; nil for none
+
+	began time.Time
+	used  time.Duration
+}
+
+// Begin begins to measure.
+func (p *Processor) Begin() {
+	if p.Ranks > 0 {
+		p.began, p.used = time.Now(), p.worked()
+	}
+}
+
+// Busy returns the share of the CPUs' time since Begin in which they worked for this rank:
+// neither idle nor spinning nor, where the main thread polls, on that thread. 0 where nothing was
+// measured.
+func (p *Processor) Busy() float64 {
+	if p.CPUs == 0 || p.Ranks == 0 || p.began.IsZero() {
+		return 0
+	}
+	return (p.worked() - p.used).Seconds() / (time.Since(p.began).Seconds() * p.CPUs)
+}
+
+func (p *Processor) worked() time.Duration {
+	t := ProcessorTime(p.Polls) / time.Duration(p.Ranks)
+	if p.Spun != nil {
+		t -= p.Spun()
+	}
+	return t
+}
+
+// ProcessorTime returns the processor time of this process; of its main thread's none, if asked to
+// leave that out. 0 where the system does not say.
+func ProcessorTime(leaveOutMain bool) time.Duration {
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	t := time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	if leaveOutMain {
+		t -= mainThread()
+	}
+	return t
+}
+
+// mainThread returns the processor time of the main thread, by Linux's clock id of a thread.
+func mainThread() time.Duration {
+	const perThread, scheduler = 4, 2
+	var t unix.Timespec
+	if unix.ClockGettime(int32(^os.Getpid()<<3|perThread|scheduler), &t) != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}

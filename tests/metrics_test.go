@@ -1,0 +1,184 @@
+package tests
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+
+	"halognn/src/trace"
+)
+
+// The tables of docs/metrics.md are the comments of what a run writes, so a number without one
+// fails here, and one that is no longer written leaves the page.
+func TestMetricsAreDocumented(t *testing.T) {
+	s := &commented{structs: map[string]*ast.StructType{}, constants: map[string][]member{}}
+	for _, pkg := range []string{"train", "residence", "trace"} {
+		s.read(t, pkg)
+	}
+	const page = "../docs/metrics.md"
+	for _, section := range []struct {
+		name, of string
+		without  string // an embedded struct that another section has
+		prefixes bool   // whether the fields of a struct in a field are rows too
+	}{
+		{"summary", "train.Summary", "", true},
+		{"time model", "train.TimeModel", "", false},
+		{"step", "train.stepRecord", "train.Rows", false},
+		{"epoch", "train.epochRecord", "train.Rows", true},
+		{"eval", "train.evalRecord", "", false},
+	} {
+		rows := s.members(t, section.of, section.without, section.prefixes)
+		sameAsGenerated(t, page, section.name, table("key", rows))
+	}
+	named := func(name string, count int, nameOf func(i int) string) []member {
+		all := s.constants[name]
+		if len(all) != count {
+			t.Fatalf("%d of %d constants of %s have comments", len(all), count, name)
+		}
+		for i := range all {
+			all[i].key = nameOf(i)
+		}
+		return all
+	}
+	sameAsGenerated(t, page, "phases", table("phase", named("trace.Phase", int(trace.NumPhases),
+		func(i int) string { return trace.Phase(i).String() })))
+	sameAsGenerated(t, page, "set-up", table("item", named("trace.SetUpItem",
+		int(trace.NumSetUpItems), func(i int) string { return trace.SetUpItem(i).String() })))
+	sameAsGenerated(t, "../docs/guide/size-a-job.md", "memory", table("item", named("trace.Mem",
+		len(trace.MemoryItems), func(i int) string { return trace.MemoryItems[i] })))
+}
+
+// member is a field or a constant: the name under which it is reported, and its comment.
+type member struct{ key, meaning string }
+
+// table prints members as rows.
+func table(head string, rows []member) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| %s | meaning |\n|---|---|\n", head)
+	for _, r := range rows {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", r.key, r.meaning)
+	}
+	return b.String()
+}
+
+// commented holds the declarations of some packages: structs by package and name, and the
+// commented constants of a type, or of names that begin alike ("trace.Mem"), in their order.
+type commented struct {
+	structs   map[string]*ast.StructType
+	constants map[string][]member
+}
+
+func (s *commented) read(t *testing.T, pkg string) {
+	t.Helper()
+	paths, err := filepath.Glob("../src/" + pkg + "/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			block, ok := d.(*ast.GenDecl)
+			if !ok {
+				continue
+			}
+			of := "" // the type of the constants: only the first of a block names it
+			for _, spec := range block.Specs {
+				switch x := spec.(type) {
+				case *ast.TypeSpec:
+					if body, ok := x.Type.(*ast.StructType); ok {
+						s.structs[pkg+"."+x.Name.Name] = body
+					}
+				case *ast.ValueSpec:
+					if typed, ok := x.Type.(*ast.Ident); ok {
+						of = typed.Name
+					} else if strings.HasPrefix(x.Names[0].Name, "Mem") {
+						of = "Mem"
+					}
+					if m := meaning(x.Doc, x.Comment); block.Tok == token.CONST && m != "" {
+						name := pkg + "." + of
+						s.constants[name] = append(s.constants[name], member{meaning: m})
+					}
+				}
+			}
+		}
+	}
+}
+
+// members lists the fields of a struct under their names in JSON, those of embedded structs
+// included, but not those of without. With prefixes a field that holds another struct is followed
+// by that one's fields, except where these have a section of their own.
+func (s *commented) members(t *testing.T, name, without string, prefixes bool) []member {
+	t.Helper()
+	pkg, _, _ := strings.Cut(name, ".")
+	body := s.structs[name]
+	if body == nil {
+		t.Fatalf("there is no struct %s", name)
+	}
+	var all []member
+	for _, f := range body.Fields.List {
+		held := structName(f.Type, pkg)
+		if len(f.Names) == 0 {
+			if held != without {
+				all = append(all, s.members(t, held, without, prefixes)...)
+			}
+			continue
+		}
+		if f.Tag == nil {
+			continue
+		}
+		tag, err := strconv.Unquote(f.Tag.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, _, _ := strings.Cut(reflect.StructTag(tag).Get("json"), ",")
+		m := meaning(f.Doc, f.Comment)
+		if m == "" {
+			t.Errorf("%s: %s has no comment, which docs/metrics.md would print", name, key)
+		}
+		all = append(all, member{key, m})
+		if s.structs[held] != nil && prefixes && held != "train.TimeModel" {
+			for _, inner := range s.members(t, held, without, false) {
+				all = append(all, member{key + "." + inner.key, inner.meaning})
+			}
+		}
+	}
+	return all
+}
+
+// structName returns the package and name of the type that a field of pkg holds, points to or
+// lists; "" if it has none.
+func structName(of ast.Expr, pkg string) string {
+	switch x := of.(type) {
+	case *ast.StarExpr:
+		return structName(x.X, pkg)
+	case *ast.ArrayType:
+		return structName(x.Elt, pkg)
+	case *ast.SelectorExpr:
+		return structName(x.X, "") + x.Sel.Name
+	case *ast.Ident:
+		if pkg == "" {
+			return x.Name + "."
+		}
+		return pkg + "." + x.Name
+	}
+	return ""
+}
+
+// meaning returns the text of a comment, above or beside, as one line.
+func meaning(comments ...*ast.CommentGroup) string {
+	for _, c := range comments {
+		if c != nil {
+			return strings.Join(strings.Fields(c.Text()), " ")
+		}
+	}
+	return ""
+}
