@@ -10,7 +10,8 @@ import (
 	"halognn/src/trace"
 )
 
-// Whatever summary.json and metrics.jsonl may have is in docs/metrics.md, also what only some runs write.
+// Every field that summary.json and metrics.jsonl may have is in docs/metrics.md, even if only some
+// runs write it.
 func TestEveryFieldIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/metrics.md")
 	if err != nil {
@@ -30,7 +31,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 		for _, name := range regexp.MustCompile("`([a-z_0-9]+)`").FindAllStringSubmatch(c.inside, -1) {
 			known[name[1]] = true
 		}
-		if c.inside == lines { // which says "the rows", and means those of the summary
+		if c.inside == lines { // its table says "the rows" for the fields of Rows
 			fieldsOf(reflect.TypeFor[Rows](), known)
 		}
 		for name := range fields {
@@ -56,7 +57,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 	}
 }
 
-// fieldsOf adds the JSON names of a type's fields, and of what they hold.
+// fieldsOf adds the JSON names of a type's fields, and of the fields nested in them.
 func fieldsOf(of reflect.Type, names map[string]bool) {
 	switch of.Kind() {
 	case reflect.Pointer, reflect.Slice:

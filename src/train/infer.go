@@ -23,8 +23,8 @@ var chunkBytes = job.ChunkBytes
 // l+1 of any, so that nothing is computed twice. It returns [own vertices, classes] in host memory outside the heap; the
 // caller frees it. Collective.
 //
-// Memory: two layers' rows of the own vertices, and what depth+1 chunks read. Source: layer-wise inference as in
-// GraphSAGE's and DGL's full-neighbour evaluation.
+// Memory: two layers' rows of the own vertices, and the input rows of depth+1 chunks. Source:
+// layer-wise inference as in GraphSAGE's and DGL's full-neighbour evaluation.
 func (s *session) inferAll(ctx context.Context) ([]float32, error) {
 	tables, cols, dtype := s.store.Tables, s.Shards.Meta.Features, s.Shards.Meta.Type()
 	var rows []float32
@@ -45,7 +45,8 @@ func (s *session) inferAll(ctx context.Context) ([]float32, error) {
 	return rows, nil
 }
 
-// ownTables cuts the rows [own, cols] into the tables of the own parts; all others are fetched.
+// ownTables cuts the rows [own, cols] into the tables of the own parts; rows of other parts are
+// fetched.
 func (s *session) ownTables(rows []float32, cols int) [][]byte {
 	offsets := s.Shards.Meta.Offsets
 	tables := make([][]byte, s.Shards.Meta.Parts)
@@ -117,8 +118,9 @@ func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols i
 	return out, fetch.Close()
 }
 
-// chunks cuts the own vertices so that the vertices of a chunk and their in-edges name at most chunkBytes of rows. It
-// returns the first vertex of every chunk, and where the last one ends, and the vertices of the largest.
+// chunks cuts the own vertices so that the vertices of a chunk and their in-edges refer to at most
+// chunkBytes of rows. It returns the first vertex of every chunk followed by the end of the last
+// one, and the number of vertices in the largest chunk.
 func (s *session) chunks(rowBytes int) (bounds []graph.VertexID, most int) {
 	offsets := s.Shards.Meta.Offsets
 	lo, end := offsets[s.first], offsets[s.last]

@@ -13,7 +13,8 @@ import (
 	"halognn/src/shard"
 )
 
-// forward is what inference approximates by chunks and ranks: all layers over the whole graph, by the book, in float64.
+// forward is the reference for inference: all layers over the whole graph, as the papers define
+// them, in float64.
 func forward(t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor) [][]float64 {
 	t.Helper()
 	weights := map[string]nn.Tensor{}
@@ -274,7 +275,8 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 	}
 }
 
-// Chunks cover the own vertices in order, and none but a single vertex exceeds the budget.
+// Chunks cover the own vertices in order, and only a chunk of a single vertex may exceed the
+// budget.
 func TestChunksKeepTheirBudget(t *testing.T) {
 	defer func(bytes int) { chunkBytes = bytes }(chunkBytes)
 	shards := generated(t)
@@ -303,7 +305,8 @@ func TestChunksKeepTheirBudget(t *testing.T) {
 	}
 }
 
-// No class follows from logits that are no numbers; logits are written as they are.
+// Logits that are not finite give no class and are counted; written as logits they stay as they
+// are.
 func TestUndefinedPredictionsAreCounted(t *testing.T) {
 	for _, c := range []struct {
 		name string

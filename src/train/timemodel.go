@@ -6,29 +6,30 @@ import (
 	"halognn/src/trace"
 )
 
-// TimeModel is MassiveGNN's model of a step, made of the terms that the run has measured, beside the steps
-// that it has measured: seconds, means over epochs. docs/metrics.md defines every field.
+// TimeModel is MassiveGNN's model of the time of a step, computed from measured phases, beside the
+// measured steps: seconds, means over epochs. docs/metrics.md defines every field.
 type TimeModel struct {
 	trace.StepModel
 	Depth     int     `json:"depth"`
-	Step      float64 `json:"step"`       // of all steps of an epoch but the first
+	Step      float64 `json:"step"`       // mean of all steps of an epoch but the first
 	FirstStep float64 `json:"first_step"` // from the beginning of an epoch to that of its second step
 }
 
-// secondStep notes when the second step of an epoch begins to train. Checkpoints are no part of steps.
+// secondStep records the duration of the first step when the second one begins. Checkpoints do not
+// count.
 func (r *run) secondStep() {
 	saving := r.clock.Seconds()[trace.Save]
 	r.firstStep = time.Since(r.begun).Seconds() - saving
 }
 
-// onlyStep is secondStep for an epoch that has ended and has no other.
+// onlyStep is secondStep for an epoch of one step, after its end.
 func (r *run) onlyStep(rec *epochRecord) {
 	if r.steps() == 1 {
 		rec.FirstStep = rec.Seconds - rec.PhaseSeconds[trace.Save.String()]
 	}
 }
 
-// timeModel adds the model, whose phases the summary has as means already.
+// timeModel adds the model, from the mean phases already in the summary.
 func (r *run) timeModel(s *Summary) {
 	n, steps := float64(r.sums.Epochs), float64(r.steps())
 	m := &s.TimeModel
