@@ -8,8 +8,8 @@ import (
 // Kind is a kind of model. A new one is a row of the table and a file with its Layer.
 type Kind struct {
 	Name, Brief     string
-	ReadsNeighbours bool // more than the rows of its seeds
-	HasHeads        bool // Config.Heads, HeadMerge and Slope mean something
+	ReadsNeighbours bool // reads more than the rows of its seeds
+	HasHeads        bool // uses Config.Heads, HeadMerge and Slope
 
 	layer func(s *store, c Config, l int) Layer // layer l, of widths c.Widths(l)
 }
@@ -28,7 +28,7 @@ var kinds = []Kind{
 // Kinds returns all kinds of models.
 func Kinds() []Kind { return slices.Clone(kinds) }
 
-// FindKind returns the kind of a name, or nil.
+// FindKind returns the kind called name, or nil.
 func FindKind(name string) *Kind {
 	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name })
 	if i < 0 {

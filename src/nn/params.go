@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// HeaderLen is the number of elements in front of the first parameter. Those of Grads hold the
-	// step's Stats and the caller's Extras, so that they are summed over ranks by the gradient
-	// allreduce and need no collective of their own; Values leaves them unused.
+	// HeaderLen is the number of elements before the first parameter. In Grads they hold the step's
+	// Stats and the caller's Extras, so that the gradient allreduce sums these too; in Values they
+	// are unused.
 	HeaderLen = 16
 	statsLen  = 4
 
-	// Extras is the number of values that a caller may add to the sum: what ranks must know of each
-	// other at the same step costs no round of its own.
+	// Extras is the number of values that a caller may add to the gradient allreduce: ranks
+	// exchange them at the same step without another collective.
 	Extras = HeaderLen - statsLen
 
-	// paramAlign starts every parameter on a 64-byte line, which vector loads and BLAS like. The gaps are zero in values and
-	// gradients, and every optimiser leaves them zero.
+	// paramAlign starts every parameter on a 64-byte line, for fast vector loads and BLAS. The gaps
+	// are zero in values and gradients, and stay zero under every optimiser.
 	paramAlign = 16
 )
 
@@ -87,11 +87,11 @@ type Params struct {
 
 	dev     compute.Device
 	buckets []int              // layer l ends at buckets[l]
-	extras  [Extras]float32    // of this rank, for the steps to come
+	extras  [Extras]float32    // of this rank, for the next steps
 	header  [HeaderLen]float32 // of Grads, as last uploaded or downloaded
 }
 
-// newParams lays out the parameters of layers, given for layer 0 first, and draws their initial values.
+// newParams lays out the parameters of layers (layer 0 first) and draws their initial values.
 func newParams(dev compute.Device, layers [][]Param, seed uint64) (*Params, error) {
 	p := &Params{dev: dev, buckets: make([]int, len(layers))}
 	n := HeaderLen
@@ -119,10 +119,10 @@ func newParams(dev compute.Device, layers [][]Param, seed uint64) (*Params, erro
 	return p, nil
 }
 
-// of returns the parameter's part of an array of the layout.
+// of returns the parameter's slice of an array of the layout.
 func (p Param) of(array []float32) []float32 { return array[p.Offset : p.Offset+p.Len()] }
 
-// Len returns the elements of Values and of Grads, header and gaps included.
+// Len returns the number of elements of Values and of Grads, with header and gaps.
 func (p *Params) Len() int { return len(p.Values) }
 
 // Count returns the number of trained numbers.
@@ -134,8 +134,8 @@ func (p *Params) Count() int {
 	return n
 }
 
-// Bucket returns the range of Grads that is final once backward of layer l is done. The last layer's begins with the
-// header; together the buckets, last layer first, are all of Grads.
+// Bucket returns the range of Grads that is final once backward of layer l is done. The last
+// layer's bucket begins with the header; together the buckets, last layer first, cover Grads.
 func (p *Params) Bucket(l int) (lo, hi int) {
 	if l+1 < len(p.buckets) {
 		lo = p.buckets[l+1]
@@ -143,10 +143,10 @@ func (p *Params) Bucket(l int) (lo, hi int) {
 	return lo, p.buckets[l]
 }
 
-// Weights returns the trained part of Values, without the header: what optimisers update and digests cover.
+// Weights returns Values without the header: the elements that optimisers update and digests cover.
 func (p *Params) Weights() []float32 { return p.Values[HeaderLen:] }
 
-// SetExtra sets this rank's i-th value, 0 <= i < Extras, for the minibatches to come. It is 0 before.
+// SetExtra sets this rank's i-th value, 0 <= i < Extras, for the next minibatches; initially 0.
 func (p *Params) SetExtra(i int, x float32) { p.extras[i] = x }
 
 // Extra returns the sum of the i-th values over all ranks and minibatches of a step, as of the last
@@ -163,8 +163,9 @@ func (p *Params) setStats(s Stats) {
 	p.dev.Upload(p.Grads[:HeaderLen], p.header[:])
 }
 
-// Stats reads the header of Grads: after a backward pass this rank's share, after the allreduce the sum over all ranks.
-// The loss is float32, and counts are exact up to 2^24 a step. Waits for the device.
+// Stats reads the header of Grads: this rank's share after a backward pass, the sum over all ranks
+// after the allreduce. The loss is float32, and counts are exact up to 2^24 a step. Waits for the
+// device.
 func (p *Params) Stats() Stats {
 	p.dev.Download(p.header[:], p.Grads[:HeaderLen])
 	h := p.header
@@ -179,7 +180,8 @@ func (p *Params) Tensors(array []float32) []Tensor {
 	return p.Views(host, "")
 }
 
-// Views returns the parameters' parts of a host array of the layout, under their names behind a prefix.
+// Views returns the parameters' slices of a host array of the layout, under their names with a
+// prefix.
 func (p *Params) Views(host []float32, prefix string) []Tensor {
 	tensors := make([]Tensor, len(p.List))
 	for i, q := range p.List {
@@ -226,7 +228,7 @@ func (p *Params) SetHost(host []float32, tensors []Tensor) error {
 	return errors.Join(faults...)
 }
 
-// free gives the arrays back.
+// free frees the arrays.
 func (p *Params) free() {
 	p.dev.Free(p.Values)
 	p.dev.Free(p.Grads)

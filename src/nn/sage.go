@@ -12,9 +12,10 @@ import (
 //	agg_i = mean of x_j over the sampled in-neighbours j of i; zero if there are none      agg [D,in]
 //	y_i   = agg_i Wneighᵀ + b + x_i Wselfᵀ                                                 y   [D,out]
 //
-// It aggregates first and transforms then. The other order (mean of x_j Wneighᵀ) gives the same numbers up to rounding,
-// but its matrix product runs over the sources, of which a sampled block has several times more than destinations; it
-// could only pay where out is several times smaller than in, and such layers are last, where blocks are smallest.
+// It aggregates before it transforms. The other order (mean of x_j Wneighᵀ) gives the same numbers
+// up to rounding, but its matrix product runs over the sources, and a sampled block has several
+// times more sources than destinations. It could be faster only where out is several times smaller
+// than in; such layers are last, where blocks are smallest.
 type sage struct {
 	dev              compute.Device
 	name             string
@@ -81,7 +82,8 @@ func (s *sage) Backward(dx, dy compute.Matrix, in *Input) {
 	if !in.Gradient {
 		return
 	}
-	// The segment kernel writes every row of dx, those without edges as zeros; the destinations' own rows come on top.
+	// The segment kernel writes every row of dx, with zeros for sources without edges; the
+	// gradients of own rows are then added.
 	dmean := s.dmean.matrix(in.Destinations, s.in)
 	s.dev.MatMulInput(dmean, dy, s.neigh, false)
 	s.dev.SegmentMeanBackward(dx, in.Hop.Forward, in.Transposed, dmean, false)
