@@ -20,7 +20,7 @@ type Hop struct {
 	Sources, Destinations int
 	Forward               compute.Segments   // in-neighbours by destination; not read where Input.Mean is given
 	Transposed            compute.Segments   // destinations by source; read by backward if Input.Gradient or Needs.Transposed
-	Weights               []float32          // [E] of Forward, host memory; nil unless Needs.Weights
+	Weights               []float32          // [E] of Forward, in host memory; nil unless wanted
 	TransposedWeights     []float32          // [E] of Transposed
 	Edges                 int                // of Forward, for Reserve if Forward is not given
 	Vertices              []int32            // [Destinations] original ids: they key the dropout bits; nil if nothing is dropped
