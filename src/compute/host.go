@@ -25,7 +25,7 @@ func (t DType) String() string {
 	return "float32"
 }
 
-// RowRef says where one feature row lies: which table, and which row of it.
+// RowRef refers to one feature row: a table and a row of that table.
 type RowRef uint64
 
 // RefRowBits leaves 2^16 tables of up to 2^48 rows each.
@@ -53,8 +53,8 @@ type Rows struct {
 // RowBytes returns the bytes of a stored row.
 func (r *Rows) RowBytes() int { return r.Cols * r.Type.Size() }
 
-// Host is what preparing a minibatch needs. Its methods are single-threaded and safe for concurrent
-// use.
+// Host has the kernels that prepare minibatches. Its methods are single-threaded and safe for
+// concurrent use.
 type Host interface {
 	// GatherRows sets dst[i] = row i of rows, converted to float32, for the first dst.Rows rows.
 	GatherRows(dst Matrix, rows Rows)
@@ -63,16 +63,16 @@ type Host interface {
 	// order in float32 and divided by the segment's length; an empty segment gives a zero row.
 	SegmentMeanRows(dst Matrix, s Segments, rows Rows)
 
-	// SliceRows copies rows ids[i] of table (rowBytes bytes each) to dst, in order: what a rank
-	// sends when asked for ids.
+	// SliceRows copies rows ids[i] of table (rowBytes bytes each) to dst, in order: the rows that a
+	// rank sends to another one.
 	SliceRows(dst, table []byte, rowBytes int, ids []int32)
 
 	// AddInto sets sum[i] += x[i]: the rank-order sum of the reproducible allreduce.
 	AddInto(sum, x []float32)
 }
 
-// CheckGatherRows checks the arguments of GatherRows. Whether Of names rows of tables is for the
-// host to check.
+// CheckGatherRows checks the arguments of GatherRows. The host itself checks that Of refers to rows
+// of tables.
 func CheckGatherRows(dst Matrix, rows Rows) { checkColumns("GatherRows", dst, rows.Cols) }
 
 // CheckSegmentMeanRows checks the arguments of SegmentMeanRows likewise.
@@ -81,7 +81,7 @@ func CheckSegmentMeanRows(dst Matrix, s Segments, rows Rows) {
 	checkColumns("SegmentMeanRows", dst, rows.Cols)
 }
 
-// CheckSliceRows checks the arguments of SliceRows. Whether ids name rows is for the host to check.
+// CheckSliceRows checks the arguments of SliceRows. The host itself checks the range of ids.
 func CheckSliceRows(dst []byte, rowBytes int, ids []int32) {
 	CheckLengths("SliceRows", len(dst), rowBytes*len(ids))
 }

@@ -107,7 +107,7 @@ func (a *edgeSoftmaxBackward) tile(d *Device, lo, hi int) {
 	}
 }
 
-// edgeCollect sums the numbers of the edges of each source.
+// edgeCollect sums the values of each source's edges.
 type edgeCollect struct {
 	dsrc, de   compute.Matrix
 	transposed compute.Segments
@@ -193,7 +193,7 @@ func (a *headMeanBackward) tile(d *Device, lo, hi int) {
 		C.int64_t(a.dx.Cols/a.dy.Cols), C.int64_t(a.dy.Cols), floats(a.dy.RowsAt(lo, hi).Data))
 }
 
-// edgesInRange is inRange for the positions of the edges of transposed segments.
+// edgesInRange is inRange for Edges of transposed segments.
 func (d *Device) edgesInRange(s compute.Segments) bool {
 	ok := checkIDs(s.Edges[s.Indptr[0]:s.Indptr[s.Len()]], len(s.Edges)) < 0
 	if !ok {

@@ -97,8 +97,8 @@ func (d *Device) HeadMeanBackward(dx, dy compute.Matrix) {
 		C.int64_t(dx.Cols/max(1, dy.Cols)), width, float(dy.Data)))
 }
 
-// edges returns where the positions of transposed edges lie on the device. It panics unless each is
-// that of an edge.
+// edges returns the device address of s.Edges, of transposed segments. It panics unless each is the
+// position of an edge.
 func (d *Device) edges(kernel string, s compute.Segments) *C.int32_t {
 	return d.indices(kernel, compute.Segments{Indptr: s.Indptr, Indices: s.Edges}, len(s.Edges))
 }
