@@ -14,7 +14,7 @@ extern struct halognn_gpu_functions halognn_gpu;
     static inline type gpu_##name params { return halognn_gpu.name args; }
 #include "halognn_cuda.def"
 
-/* Loads the library and its functions for good. Returns NULL or an error, valid until the next call. */
+/* Loads the library and its functions for good. Returns NULL or an error text. */
 const char *halognn_gpu_load(const char *path);
 /* Number of unfreed objects in the emulated library; -1 for a library that does not count. */
 int halognn_gpu_leaks(void);
