@@ -7,8 +7,8 @@ import (
 
 // coo is the sampler that the fused one is measured against, as FastSample (section 3.2) describes
 // it: a hop is drawn as pairs (source, destination), the ids of both are compacted, and the pairs
-// are converted to CSC. It makes the same keyed draws, reuses its arrays and takes either vertex
-// map, so that what is compared is the formats and passes.
+// are converted to CSC. It makes the same keyed draws, reuses its arrays and uses either vertex
+// map, so that only formats and passes differ.
 type coo struct {
 	topology *Topology
 	fanouts  []int

@@ -9,8 +9,8 @@ import (
 )
 
 // Fused is the sampler of kind Neighbour: draws go straight into a block's columns and are
-// renumbered there (FastSample, Mostafa et al. 2023, Algorithm 1). Beyond Sampler it makes the
-// draws of single hops for vertices whose rows are held here: see Draw.
+// renumbered there (FastSample, Mostafa et al. 2023, Algorithm 1). Besides the methods of Sampler
+// it has Draw, for single hops of vertices whose rows the topology holds.
 type Fused struct {
 	topology Topology
 	options  Options
@@ -22,11 +22,11 @@ type Fused struct {
 	hop      hop
 	mb       *Minibatch // the minibatch in progress
 	rows     []int32    // columns of its block in progress, the memory of hop.drawn
-	values   []uint32   // [edges of the hop] what the vertex map said of each edge; parallel renumbering only
+	values   []uint32   // [edges of the hop] values of the vertex map; parallel only
 	original []int32    // original ids of the vertices of Draw
 }
 
-// newFused makes a Fused of checked options.
+// newFused makes a Fused from valid options.
 func newFused(t *Topology, o Options) (Sampler, error) {
 	s := &Fused{topology: *t, options: o}
 	s.workers = make([]worker, o.Workers)
@@ -67,8 +67,8 @@ func (s *Fused) Bytes() int64 {
 	return n
 }
 
-// Sample implements Sampler. Its cost is that of random reads of Indices and of the vertex map, one
-// each a sampled edge, overlapped.
+// Sample implements Sampler. Its cost is one random read of Indices and one of the vertex map for
+// each sampled edge; the reads overlap.
 func (s *Fused) Sample(mb *Minibatch, seeds []graph.VertexID, key Key) error {
 	return s.sampleBy(s.options.Spec, mb, seeds, key)
 }
@@ -122,7 +122,7 @@ func (s *Fused) start(seeds []graph.VertexID) error {
 	mb := s.mb
 	mb.Frontier = mem.Grow(mb.Frontier, len(seeds)+1)
 	mb.Original = mem.Grow(mb.Original, len(seeds))
-	rows := mb.Original // their own numbers, until the original ids take the place
+	rows := mb.Original // holds local numbers until the original ids overwrite them
 	s.vertices.reset()
 	if n := renumber(s.vertices, seeds, rows, mb.Frontier, 0); n != len(seeds) {
 		i := 0
@@ -177,7 +177,7 @@ func (s *Fused) expand(block *graph.Block, fanout int, key uint64) error {
 	return nil
 }
 
-// checkEdges refuses a hop of more edges than a block can have.
+// checkEdges returns an error for a hop of more edges than a block can have.
 func (s *Fused) checkEdges(edges, vertices int) error {
 	if limit := s.options.maxEdges; edges > limit {
 		return fmt.Errorf("%w: %d from %d vertices, but a block has at most %d; use a smaller "+
@@ -201,15 +201,15 @@ func (s *Fused) renumberAlone(n int) int {
 	return total
 }
 
-// Drawn is the neighbours that a list of vertices drew: those of vertex i are
-// Neighbours[Indptr[i]:Indptr[i+1]], by their id in the whole graph, in the order a block has them.
+// Drawn holds the neighbours drawn by a list of vertices: vertex i drew
+// Neighbours[Indptr[i]:Indptr[i+1]], ids in the whole graph, in the order of a block.
 // The arrays lie outside the Go heap and are reused; the zero value is ready for use.
 type Drawn struct {
 	Indptr     []int64          // [V+1]
 	Neighbours []graph.VertexID // [E]
 }
 
-// Free returns the arrays.
+// Free frees the arrays.
 func (d *Drawn) Free() {
 	mem.Free(d.Indptr)
 	mem.Free(d.Neighbours)
@@ -217,10 +217,10 @@ func (d *Drawn) Free() {
 }
 
 // Draw makes the draws of hop h (1 is next to the seeds) for vertices whose rows the topology
-// holds: the same that Sample makes for them under this key, wherever that runs. With a partitioned
-// topology the owners of a frontier's vertices call it, and the rank that asked renumbers what
-// comes back, and must check that: an entry of Indices that is not a vertex is handed out as it is. A
-// vertex that is not held is graph.ErrVertexRange; one may be given twice. Row pointers that break
+// holds: the same draws that Sample makes for them with this key on any rank. With a partitioned
+// topology the owners of a frontier's vertices call it; the requesting rank renumbers the results
+// and must check them, because Draw does not check that entries of Indices are vertices. A vertex
+// whose row is not held is graph.ErrVertexRange; vertices may repeat. Row pointers that break
 // the rules are a graph.LayoutError.
 func (s *Fused) Draw(d *Drawn, vertices []graph.VertexID, h int, key Key) error {
 	if h < 1 || h > len(s.options.Fanouts) {

@@ -7,7 +7,8 @@ import (
 	"math/bits"
 )
 
-// MapKind says how a Sampler finds the local number of a vertex. The minibatches are the same.
+// MapKind says how a Sampler finds the local number of a vertex. It does not affect the
+// minibatches.
 type MapKind int
 
 // The vertex maps.
@@ -25,7 +26,7 @@ type Options struct {
 	Spec
 	Eval        Spec    // of SampleEval: as many hops; the zero Spec: Spec
 	Workers     int     // goroutines that share one minibatch; 0 means 1
-	MaxSeeds    int     // most seeds of one minibatch; 0 means any number, at the price of clearing the vertex map more often
+	MaxSeeds    int     // most seeds of one minibatch; 0: any number, but the map is cleared more often
 	Map         MapKind // how vertices are renumbered
 	ForwardOnly bool    // leave Minibatch.Transposes empty: only backward reads them
 
@@ -45,7 +46,7 @@ func (o *Options) evaluated() Spec {
 	return o.Eval
 }
 
-// check fills in defaults and returns every fault at once, but for those of Spec.
+// check fills in defaults and returns all errors, joined, except those of Spec.
 func (o *Options) check() error {
 	var faults []error
 	fault := func(format string,
@@ -97,7 +98,7 @@ func (t *Topology) check() error {
 	return nil
 }
 
-// mapBits is the number of bits that hold every value the vertex map will be given, at most 31:
+// mapBits returns the number of bits for any value in the vertex map, at most 31:
 // local numbers, and for parallel renumbering also frontier length + edge position.
 func (o *Options) mapBits(vertices int, edges int64) int {
 	return max(o.bitsOf(o.Fanouts, vertices, edges), o.bitsOf(o.Eval.Fanouts, vertices, edges))
