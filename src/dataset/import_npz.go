@@ -16,7 +16,7 @@ import (
 // readNPZ reads an .npz archive or a directory of .npy files, in one of three layouts.
 //
 //	attributed graph   adj_indptr, adj_indices, adj_shape (scipy CSR); attr_data, attr_indices, attr_indptr, attr_shape or attr_matrix;
-//	                   labels [N]. Made undirected, as is usual for these graphs.
+//	                   labels [N]. Reverse edges are added, as is usual for these graphs.
 //	plain              edge_index [2, E]; x [N, F]; y [N] or [N, C]; train_idx, valid_idx, test_idx or train_mask, ...
 //	scipy              a sparse matrix by scipy.sparse.save_npz in place of edge_index
 //
@@ -34,7 +34,7 @@ func readNPZ(s *source) error {
 	}
 	s.release = append(s.release, func() { _ = set.Close() }) // features are streamed later
 	a := arraySource{set, path}
-	// The matrix of a directory: its .npy files are the rest.
+	// The archive is the matrix of a directory; the .npy files are the other arrays.
 	if in := s.options.In; path != in && isScipy(a) {
 		a = arraySource{joined{set, npyDir(in)}, in}
 	}
@@ -63,7 +63,7 @@ func readNPZ(s *source) error {
 	return err
 }
 
-// readCount takes the number of vertices, which features and labels must then have.
+// readCount reads the number of vertices, which features and labels must match.
 func (s *source) readCount(a arraySource, key string) error {
 	r, err := a.open(key, 0, 1)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *source) readCount(a arraySource, key string) error {
 	return s.setVertices(n[0], a.name(key))
 }
 
-// graphArchive finds the archive of the graph, and notes that of the split if it lies beside it.
+// graphArchive finds the archive of the graph, and registers an archive of the split beside it.
 func (s *source) graphArchive() (string, error) {
 	in := s.options.In
 	info, err := os.Stat(in)
@@ -164,7 +164,7 @@ func (s *source) readPlain(a arraySource) error {
 		}
 	}
 	x, y := s.find(a, "x"), s.find(a, "y")
-	for _, key := range []string{x, y} { // the first of them says how many vertices there are
+	for _, key := range []string{x, y} { // the first one gives the number of vertices
 		if key == "" || s.vertices != unknown {
 			continue
 		}
@@ -194,8 +194,8 @@ func (s *source) readPlain(a arraySource) error {
 	return err
 }
 
-// readIDs keeps the ids that the vertices have in the source, integers or words. The edges and the
-// split of the archive name vertices by their rows all the same, --split by their ids.
+// readIDs keeps the ids of the vertices in the source, integers or words. The edges and the split
+// of the archive still refer to rows, but --split refers to ids.
 func (s *source) readIDs(a arraySource, key string) error {
 	r, err := a.open(key, 1)
 	if err != nil {
@@ -230,7 +230,7 @@ func (s *source) readIDs(a arraySource, key string) error {
 	return nil
 }
 
-// noEdges says what is there in place of edges, and what to do about it.
+// noEdges is the error about missing edges: it lists the arrays found and says what to do.
 func noEdges(a arraySource) error {
 	has := func(part string) bool {
 		return slices.ContainsFunc(a.Names(), func(n string) bool { return strings.Contains(n, part) })
