@@ -26,7 +26,7 @@ type Options struct {
 	Spec
 	Eval        Spec    // of SampleEval: as many hops; the zero Spec: Spec
 	Workers     int     // goroutines that share one minibatch; 0 means 1
-	MaxSeeds    int     // most seeds of one minibatch; 0: any number, but the map is cleared more often
+	MaxSeeds    int     // most seeds of one minibatch; 0: any, and the map is cleared more often
 	Map         MapKind // how vertices are renumbered
 	ForwardOnly bool    // leave Minibatch.Transposes empty: only backward reads them
 
