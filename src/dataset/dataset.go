@@ -72,7 +72,7 @@ type Meta struct {
 // equal files.
 type Provenance struct {
 	Source   string             `json:"source"`            // the format imported, or the generator
-	Settings map[string]string  `json:"settings"`          // the options given that affect the result
+	Settings map[string]string  `json:"settings"`          // given options that affect the result
 	Cleaning *graph.CleanReport `json:"cleaning"`          // changes made to the edges
 	Classes  []string           `json:"classes,omitempty"` // names of classes, where the source has them
 	Notes    []string           `json:"notes,omitempty"`   // other notes for a reader

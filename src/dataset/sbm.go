@@ -48,7 +48,7 @@ const (
 	degreeSpan      = 400 // the largest expected degree, in mean ones: as in ogbn-products
 	communityDegree = 8   // mean community size, in mean degrees
 	runLength       = 6   // mean number of neighbouring communities of one class
-	classReach      = 4   // the stretch of the ring over which the runs of a class are strewn, in shares of the class
+	classReach      = 4   // length of ring for the runs of a class, in sizes of the class
 	nearby          = 0.8 // share of the edges between classes that stay near on the ring
 	sizeSpread      = 0.5 // standard deviation of the logarithm of community sizes
 	// Share of drawn edges that are repeats or loops; as many more are drawn.

@@ -165,7 +165,7 @@ func (v *Variable) Dense() ([]float64, error) {
 	if err != nil {
 		return nil, v.wrap(err)
 	}
-	out := make([]float64, 0, min(n, 1<<20)) // grows as data are read, so a false size costs nothing
+	out := make([]float64, 0, min(n, 1<<20)) // grows as data are read: sizes may be false
 	err = s.each(typ, n, func(x float64) error {
 		out = append(out, x)
 		return nil
@@ -197,7 +197,7 @@ func (v *Variable) entries(s *stream, visit func(row, col int32, value float64) 
 	if err != nil {
 		return err
 	}
-	rows := mem.Make[int32](int(min(stored, 1<<16))) // grows as data are read, so a false size costs nothing
+	rows := mem.Make[int32](int(min(stored, 1<<16))) // grows as data are read: sizes may be false
 	defer func() { mem.Free(rows) }()
 	i := 0
 	if err := s.each(typ, stored, func(x float64) error {
