@@ -27,7 +27,7 @@ type DeviceRows struct {
 	Rank     int    `json:"rank"`
 	Own      int64  `json:"own_rows"`
 	Resident int64  `json:"resident_rows"`
-	Order    string `json:"order"` // why these are resident
+	Order    string `json:"order"` // the order by which rows are resident
 	Reads    string `json:"reads"` // ReadsCopy or ReadsMapped
 	Why      string `json:"why"`
 

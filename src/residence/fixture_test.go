@@ -31,7 +31,7 @@ func sage() job.Spec {
 	}
 }
 
-// onRanks opens a store on every rank of w, nodes of so many, and calls f.
+// onRanks opens a store on every rank of w, with perNode ranks a node, and calls f.
 func onRanks(w *comm.World, perNode int, shards *shard.Shards, spec job.Spec, f func(s *Store) error) error {
 	return w.Run(func(c comm.Comm) error {
 		spec := spec

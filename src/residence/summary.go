@@ -14,7 +14,7 @@ type Summary struct {
 	Gamma     float64 `json:"gamma,omitempty"`
 	Delta     int     `json:"delta,omitempty"`
 	HaloHops  int     `json:"halo_hops,omitempty"`
-	Chosen    string  `json:"chosen,omitempty"` // why, by policy auto
+	Chosen    string  `json:"chosen,omitempty"` // by policy auto, with the reason
 }
 
 // Summarise describes a cache at the end of a run; nil if the config asks for none. auto is nil
