@@ -6,8 +6,9 @@
  *	                                    |--vec--|    the tail is read as a vector that ends at the last column; only its
  *	                                                 own lanes are stored
  *
- * One accumulator per output, edges in order: the bits are those of the reference at any width. While the first strip of an
- * edge is summed, the row of an edge further on, in whatever segment, is prefetched.
+ * One accumulator per output, edges in order: the bits are those of the reference at any width.
+ * While the first strip of an edge is summed, the row of a later edge, in any segment, is
+ * prefetched.
  */
 #include "simd.h"
 
@@ -20,7 +21,7 @@ typedef struct {
     int64_t cols, row_bytes;
     const int32_t *indices;
     int64_t last, ahead; /* last edge of the tile; how many edges ahead to prefetch */
-    const void *h;       /* all others than tables */
+    const void *h;       /* the matrix, for sources other than tables */
     const halognn_table *tables; /* TABLES, HALF_TABLES */
     const uint64_t *of;
     const int64_t *degrees; /* GRADIENT: indptr of the forward segments */
@@ -57,7 +58,8 @@ ALWAYS_INLINE void prefetch_edge(source from, const edges *g, int64_t e) {
     prefetch_row(row_of(from, g, e < g->last ? e : g->last), g->row_bytes);
 }
 
-/* strip sums columns [j, j + n*LANES) of the edges [lo,hi); columns beyond the last are the tail's foreign lanes. */
+/* strip sums columns [j, j + n*LANES) of the edges [lo,hi); lanes beyond the last column are not
+ * stored. */
 ALWAYS_INLINE void strip(source from, const int n, const edges *g, int64_t lo, int64_t hi, int64_t j, float *out) {
     const int64_t end = j + (int64_t)n * LANES, foreign = end > g->cols ? end - g->cols : 0;
     const int64_t final = end - LANES - foreign;
