@@ -1,6 +1,6 @@
 /*
- * Attention over segments of edges. The columns of a row lie head by head, and what an edge weighs
- * differs from head to head:
+ * Attention over segments of edges. The columns of a row lie head by head, and the weight of an
+ * edge differs from head to head:
  *
  *	columns   |--vec--|--vec--| ... |--vec--|-tail-|      of a row of z
  *	heads     |--0--|--1--|--2--| ...                     a vector's lanes belong to up to LANES heads
@@ -76,8 +76,8 @@ void LEVEL(head_dot_backward)(float *dz, float *da, int64_t rows, int64_t heads,
         }
 }
 
-/* The numbers of a segment's edges, [edges,heads], lie in a row: loops over them all are vectors,
- * loops over edges carry a sum for each head. */
+/* The numbers of a segment's edges, [edges,heads], are contiguous: loops over all of them are
+ * vectorised, and loops over edges keep a sum for each head. */
 void LEVEL(edge_softmax)(float *alpha, int64_t segments, int64_t heads, const int64_t *indptr, const int32_t *indices,
                          const float *src, const float *dst, float slope) {
     for (int64_t d = 0; d < segments; d++, dst += heads) {
@@ -136,7 +136,7 @@ void LEVEL(edge_collect)(float *dsrc, int64_t segments, int64_t heads, const int
         }
 }
 
-/* What sums over edges read. edges is NULL where the number of an edge is its position. */
+/* The inputs of sums over edges. edges is NULL if the number of each edge is its position. */
 typedef struct {
     int64_t heads, width, cols, last, ahead;
     const int32_t *indices, *edges;
@@ -152,8 +152,8 @@ ALWAYS_INLINE void prefetch_edge(const weighted *g, int64_t e) {
     prefetch_row(g->rows + g->indices[e < g->last ? e : g->last] * g->cols, g->cols * 4);
 }
 
-/* Where a vector of a row begins, and to which heads its lanes belong: lane i to first + from[i]. Worked
- * out once a call, for up to MAX_VECS vectors at a time. */
+/* The first column of a vector of a row, and the heads of its lanes: lane i belongs to head first +
+ * from[i]. Computed once a call, for up to MAX_VECS vectors at a time. */
 enum { MAX_VECS = 4 * MAX_ACCUMULATORS };
 typedef struct {
     int64_t at, first, count; /* count: heads that may be read from first on, up to LANES */
@@ -169,7 +169,7 @@ ALWAYS_INLINE int place_vectors(lanes_of v[MAX_VECS], const weighted *g, int64_t
         v[n].first = v[n].at / g->width;
         v[n].count = g->heads - v[n].first < LANES ? g->heads - v[n].first : LANES;
         int32_t head[LANES];
-        int64_t left = (v[n].first + 1) * g->width - v[n].at; /* columns of the head at hand */
+        int64_t left = (v[n].first + 1) * g->width - v[n].at; /* remaining columns of the head */
         for (int i = 0, h = 0; i < LANES; i++, left--) {
             if (left == 0) {
                 h++;
@@ -182,8 +182,8 @@ ALWAYS_INLINE int place_vectors(lanes_of v[MAX_VECS], const weighted *g, int64_t
     return n;
 }
 
-/* strip sums n vectors of the rows of the edges [lo,hi); columns below j are foreign to the last. Where
- * uniform, a vector's lanes all belong to one head. */
+/* strip sums n vectors of the rows of the edges [lo,hi); columns below j do not belong to the last
+ * vector. If uniform, all lanes of a vector belong to one head. */
 ALWAYS_INLINE void strip(int uniform, const int n, const weighted *g, const lanes_of *v, int64_t lo, int64_t hi,
                          int64_t j, float *out) {
     vec sum[MAX_ACCUMULATORS];
@@ -270,7 +270,7 @@ void LEVEL(edge_sum)(float *y, int64_t segments, int64_t heads, int64_t width, c
     sum_segments(&g, y, segments, indptr);
 }
 
-/* The rows of dy that a few sources' edges name are read twice, the second time from the caches. */
+/* The rows of dy for the edges of a few sources are read twice, the second time from the caches. */
 void LEVEL(edge_sum_backward)(float *dz, float *dalpha, int64_t segments, int64_t heads, int64_t width,
                               const int64_t *t_indptr, const int32_t *t_indices, const int32_t *t_edges,
                               const float *alpha, const float *z, const float *dy) {

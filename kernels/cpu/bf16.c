@@ -1,9 +1,9 @@
-/* The factors of matrix products in bfloat16. Rows of 47 are made 48 long on the way, which is what
- * libraries multiply fast. */
+/* The factors of matrix products in bfloat16. Rows of 47 are padded to 48, because libraries
+ * multiply those faster. */
 #include "bf16.h"
 #include "simd.h"
 
-/* Rows that follow each other are one long row, which has one tail that fills no vector. */
+/* Contiguous rows are converted as one long row, with only one tail shorter than a vector. */
 #define ONE_ROW_IF_PACKED                          \
     if (width == cols && stride == cols) {         \
         width = stride = cols = rows * cols;       \

@@ -1,4 +1,4 @@
-/* Which kernels run: one table per level, chosen by name or by what the machine has. */
+/* The choice of kernels: one table per level, chosen by name or by the machine's instructions. */
 #include <string.h>
 
 #include "kernels.h"
@@ -20,7 +20,7 @@ static const halognn_cpu avx512 = {.level = "avx512",
 };
 
 /* __builtin_cpu_supports also asks the operating system whether it saves the registers. Every
- * processor with AVX2 has F16C, which not every compiler can ask for. */
+ * processor with AVX2 has F16C, for which not every compiler has a test. */
 static int has_avx2(void) { return __builtin_cpu_supports("avx2"); }
 static int has_avx512(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -1,12 +1,11 @@
 /*
  * Reading a mapped file beyond its end, because it has shrunk, raises SIGBUS. While a kernel
- * that reads tables of rows runs, its thread has a place to jump back to, and the caller learns
- * the address:
+ * that reads tables of rows runs, the handler jumps back into it, and it returns the address:
  *
  *	kernel ── SIGBUS ──> on_fault ── armed? ── siglongjmp ──> return address
- *	                                   └─ no ── the handler that was there before (Go's, which panics or dies)
+ *	                                   └─ no ── the previous handler (Go's, which panics or exits)
  *
- * The kernels hold no locks and own no memory, so leaving them anywhere is safe.
+ * The kernels take no locks and own no memory, so a jump out of them is safe anywhere.
  */
 #include <errno.h>
 #include <setjmp.h>

@@ -1,5 +1,4 @@
-/* Copies of scattered rows: the row a few places ahead is prefetched while the one in hand is
- * copied. */
+/* Copies of scattered rows: a row a few places ahead is prefetched while one is copied. */
 #include "simd.h"
 
 ALWAYS_INLINE void widen(float *dst, const uint16_t *src, int64_t cols) {

@@ -1,8 +1,7 @@
 /*
- * What the processor multiplies and adds at best: every block of a loop has as many independent
- * multiply-adds as keep all units busy (the latency of one times the units), all on registers. In
- * assembly, because a compiler is free to keep accumulators in memory, or to see that they are
- * never used.
+ * Measures the processor's peak rate of multiply-adds: every block of a loop has enough independent
+ * multiply-adds to keep all units busy (their latency times the number of units), all on registers.
+ * It is in assembly, because a compiler may keep accumulators in memory or remove unused results.
  */
 #include <stddef.h>
 #include <string.h>
@@ -16,8 +15,8 @@
 
 #define TWELVE(ONE) \
     ONE(0) ONE(1) ONE(2) ONE(3) ONE(4) ONE(5) ONE(6) ONE(7) ONE(8) ONE(9) ONE(10) ONE(11)
-/* Rounds of twelve times STEP, each on an accumulator of its own. The factors are 1/2 and 1, so
- * that the accumulators stay normal numbers: a = a/2 + 1, or a = a + 1/2. */
+/* Rounds of twelve times STEP, each on its own accumulator. The factors are 1/2 and 1, so that
+ * the accumulators stay normal numbers: a = a/2 + 1, or a = a + 1/2. */
 #define LOOP(rounds, SPREAD, STEP)                                                               \
     __asm__ volatile(SPREAD(12, %1) SPREAD(13, %2) TWELVE(ZERO) "1:\n\t" TWELVE(STEP)            \
                      "dec %0\n\tjnz 1b\n\tvzeroupper"                                            \
@@ -71,7 +70,8 @@ static int has_dot512(void) {
     unsigned a, b, c, d;
     return has_fma512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1 << 5);
 }
-/* The kernel keeps the tiles of a process that asked for them: arch_prctl(ARCH_REQ_XCOMP_PERM). */
+/* The operating system saves tiles only for a process that has requested it:
+ * arch_prctl(ARCH_REQ_XCOMP_PERM). */
 static int has_tiles(void) {
     unsigned a, b, c, d;
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & 1 << 22) && (d & 1 << 24) &&

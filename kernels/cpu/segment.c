@@ -6,8 +6,9 @@
  *	                                    |--vec--|    the tail is read as a vector that ends at the last column; only its
  *	                                                 own lanes are stored
  *
- * One accumulator per output, edges in order: the bits are those of the reference at any width. While the first strip of an
- * edge is summed, the row of an edge further on, in whatever segment, is prefetched.
+ * One accumulator per output, edges in order: the bits are those of the reference at any width.
+ * While the first strip of an edge is summed, the row of a later edge, in any segment, is
+ * prefetched.
  */
 #include "simd.h"
 
@@ -23,8 +24,8 @@ typedef struct {
     int64_t cols, row_bytes;
     const int32_t *indices;
     int64_t last, ahead; /* last edge of the tile; how many edges ahead to prefetch */
-    const void *h;               /* MATRIX */
-    const halognn_table *tables; /* the others */
+    const void *h;       /* the matrix, for sources other than tables */
+    const halognn_table *tables; /* TABLES, HALF_TABLES */
     const uint64_t *of;
     const int64_t *degrees; /* GRADIENT: indptr of the forward segments */
     const float *weights;   /* WEIGHTED: of the edges */

@@ -1,6 +1,6 @@
 /*
- * What the vector sources share. Each is compiled once per level with that level's -m flags; LANES
- * follows from them. GCC's vector types do the arithmetic; there are no fused multiply-adds
+ * Shared by the vector sources. Each is compiled once per level with that level's -m flags, which
+ * determine LANES. GCC's vector types do the arithmetic; there are no fused multiply-adds
  * (-ffp-contract=off), so that every level rounds alike.
  */
 #ifndef HALOGNN_SIMD_H
@@ -45,13 +45,13 @@ ALWAYS_INLINE vec load_half(const uint16_t *p) {
 #endif
 }
 
-/* Rows that lie scattered over memory cost a latency each unless several are on their way. This
- * many bytes ahead keep the line-fill buffers of a core busy without pushing rows out of L1 before
- * they are read. */
+/* Scattered rows cost a memory latency each unless several reads overlap. Prefetching this many
+ * bytes ahead keeps the line-fill buffers of a core busy without evicting rows from L1 before they
+ * are read. */
 #define AHEAD_BYTES 4096
 #define CACHE_LINE 64
 
-/* rows_ahead returns how many rows to prefetch ahead of the one in hand. */
+/* rows_ahead returns how many rows ahead of the current one to prefetch. */
 ALWAYS_INLINE int64_t rows_ahead(int64_t row_bytes) {
     const int64_t rows = AHEAD_BYTES / (row_bytes > 0 ? row_bytes : 1);
     return rows < 2 ? 2 : rows > 16 ? 16 : rows;

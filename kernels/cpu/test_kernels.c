@@ -1,7 +1,8 @@
 /*
- * Holds the kernels of every SIMD level of this machine against the plain ones, on the shapes that break kernels, every
- * output between sentinels (ASan and UBSan watch the inputs: make test SANITIZE=1). All must agree in every bit except
- * LayerNorm, whose sums along a row are made in another order.
+ * Compares the kernels of every SIMD level of this machine with the plain ones, on the shapes that
+ * break kernels, with every output between sentinels (ASan and UBSan check the inputs: make test
+ * SANITIZE=1). All must agree in every bit except LayerNorm, which adds along a row in another
+ * order.
  */
 #include <math.h>
 #include <stdio.h>
@@ -89,7 +90,7 @@ static void compare(const shape *s, const char *kernel, const char *level, outpu
         for (int64_t i = 0; i < got.len[o]; i++) {
             const double off = fabs((double)got.at[o][i] - want.at[o][i]);
             differ += memcmp(got.at[o] + i, want.at[o] + i, 4) != 0;
-            worst = off <= worst ? worst : isnan(worst) ? worst : off; /* NaN, once met, stays; fmax would pass it over */
+            worst = off <= worst ? worst : isnan(worst) ? worst : off; /* fmax would drop a NaN */
             scale = fmax(scale, fabs(want.at[o][i]));
         }
         const int stayed = intact(got.at[o], got.len[o]), close = tolerance > 0 && worst <= tolerance * scale;
@@ -105,7 +106,7 @@ static void compare(const shape *s, const char *kernel, const char *level, outpu
     }
 }
 
-/* What the kernels of one shape read. */
+/* The inputs of the kernels for one shape. */
 typedef struct {
     const shape *s;
     int64_t edges, cells; /* cells = segments * cols */
@@ -377,7 +378,7 @@ static outputs elu_dropout(const halognn_cpu *k, const input *in) { return elu(k
 static outputs elu_backward_plain(const halognn_cpu *k, const input *in) { return elu(k, in, 0, 1); }
 static outputs elu_backward_dropout(const halognn_cpu *k, const input *in) { return elu(k, in, 0x40000000, 1); }
 
-/* The heads of a shape: each way in which heads and vectors can lie to each other. */
+/* The number of heads of a shape, chosen to cover every alignment of heads and vectors. */
 static int64_t heads_of(const shape *s) {
     static const int64_t tried[] = {8, 5, 4, 3, 7, 2};
     for (size_t i = 0; i < sizeof tried / sizeof *tried; i++)
@@ -639,8 +640,8 @@ static const struct {
     {"sgd", sgd_later, 0},
 };
 
-/* Every kernel of the table is tested: the name of a test is a kernel's and, after a blank or comma,
- * what is special about it. */
+/* Every kernel of the table is tested: the name of a test is a kernel's name and, after a blank or
+ * comma, the variant. */
 static void test_all_are_tested(void) {
     static const char *const table[] = {
 #define EACH_CPU_KERNEL(name, params, args) #name,
@@ -666,7 +667,7 @@ static void check(int ok, const char *what) {
     }
 }
 
-/* Every float16, against arithmetic. */
+/* Compares every float16 with its arithmetic definition. */
 static void test_half(void) {
     for (uint32_t h = 0; h < 0x10000; h++) {
         const uint32_t exponent = h >> 10 & 31, fraction = h & 1023;
@@ -680,8 +681,8 @@ static void test_half(void) {
     }
 }
 
-/* Every bfloat16, and what lies between it and the next one: the nearer of the two, halfway the one
- * whose last bit is 0. The largest is followed by 2^128, which infinity stands for. */
+/* Every bfloat16, and numbers between it and the next one, which round to the nearer of the two,
+ * ties to the one whose last bit is 0. Infinity, after the largest, counts as 2^128. */
 static void test_bf16(void) {
     static const uint32_t between[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
     for (uint32_t upper = 0; upper < 0x10000; upper++) {

@@ -9,7 +9,7 @@
 namespace halognn {
 namespace {
 
-// group returns how many lanes share a head: a power of two, a warp at most.
+// group returns the number of lanes that share a head: a power of two, at most a warp.
 inline int group(int64_t width) {
     int lanes = 1;
     while (lanes < WARP && lanes < width) lanes *= 2;
@@ -44,7 +44,7 @@ __global__ void product_sums(float *partial, int64_t rows, int64_t heads, int64_
     if (j < cols) partial[chunk * cols + j] = sum_in_order(chunk, rows, [=](int64_t r) { return ds[r * heads + h] * z[r * cols + j]; });
 }
 
-// A thread takes a head of a segment.
+// One thread for each head of a segment.
 __global__ void softmax(float *alpha, int64_t segments, int64_t heads, const int64_t *indptr, const int32_t *indices, const float *src,
                         const float *dst, float slope) {
     const int64_t i = item(), d = i / heads, h = i % heads;
@@ -92,8 +92,8 @@ __global__ void collect(float *dsrc, int64_t segments, int64_t heads, const int6
 // Rows in flight before the first is used, as in segment.cu.
 constexpr int FLIGHT = 4;
 
-// weighted_sum sums rows by segments, each column weighed by its head. edges says which edge each is;
-// NULL where that is its position. A pack lies within one head.
+// weighted_sum sums rows by segments, each column weighted by its head. edges has the index of each
+// edge in alpha; NULL if that is its position. A pack lies within one head.
 template <int N>
 __global__ void weighted_sum(float *out, int64_t segments, int64_t heads, int64_t width, int lanes, const int64_t *indptr,
                              const int32_t *indices, const int32_t *edges, const float *alpha, const float *rows) {
@@ -106,7 +106,7 @@ __global__ void weighted_sum(float *out, int64_t segments, int64_t heads, int64_
         pack<float, N> v[FLIGHT];
         float w[FLIGHT];
 #pragma unroll
-        for (int k = 0; k < FLIGHT; k++) { // past the end the last edge is read again
+        for (int k = 0; k < FLIGHT; k++) { // past the end, read the last edge again
             const int64_t at = e + k < end ? e + k : end - 1;
             v[k] = load<float, N>(rows + indices[at] * cols + p.col);
             w[k] = alpha[(edges ? edges[at] : at) * heads + h];
@@ -121,7 +121,7 @@ __global__ void weighted_sum(float *out, int64_t segments, int64_t heads, int64_
     store<float, N>(out + p.row * cols + p.col, sum);
 }
 
-// A warp takes a source and, for each of its edges, as many heads at a time as it has groups.
+// One warp for each source: it computes an edge's heads together, one for each group of lanes.
 __global__ void edge_dots(float *dalpha, int64_t segments, int64_t heads, int64_t width, int lanes, const int64_t *t_indptr,
                           const int32_t *t_indices, const int32_t *t_edges, const float *z, const float *dy) {
     const int64_t s = my_row(), cols = heads * width;

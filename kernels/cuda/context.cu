@@ -7,7 +7,7 @@
 
 namespace {
 
-// cuBLAS asks for 32 MiB on Hopper and 4 MiB before; the larger one serves all.
+// cuBLAS recommends 32 MiB on Hopper and 4 MiB on older devices; the larger size serves all.
 #ifdef HALOGNN_EMULATED
 constexpr size_t WORKSPACE = 1 << 12;
 #else
@@ -16,14 +16,15 @@ constexpr size_t WORKSPACE = size_t{32} << 20;
 
 int blas(cublasStatus_t s) { return s == CUBLAS_STATUS_SUCCESS ? 0 : halognn::BLAS_CODE + static_cast<int>(s); }
 
-// told returns a code, and takes it from the runtime, which keeps the last one of each thread: the
-// next launch would return it again.
+// told returns a code and clears the runtime's last error of the thread, which the next launch
+// would otherwise return again.
 int told(int code) {
     if (code) cudaGetLastError();
     return code;
 }
 
-// open_parts makes what a context consists of. On failure the caller closes what there is.
+// open_parts makes the streams and handles of a context. On failure the caller closes those that
+// exist.
 int open_parts(halognn_cuda *c) {
     if (int e = cudaSetDevice(c->device)) return e;
     for (cudaStream_t &s : c->streams)
@@ -64,7 +65,8 @@ int halognn_cuda_choose(int device, unsigned char *uuid, int64_t *available) {
     if (int e = cudaGetDeviceProperties(&p, device)) return told(e);
     std::memcpy(uuid, &p.uuid, sizeof p.uuid);
     if (int e = cudaSetDevice(device)) return told(e);
-    if (int e = cudaFree(nullptr)) return told(e); // makes the context, which older runtimes leave to the first call that needs one
+    // Makes the context, which older runtimes would make later.
+    if (int e = cudaFree(nullptr)) return told(e);
     if (int e = cudaMemGetInfo(&free, &all)) return told(e);
     *available = static_cast<int64_t>(free);
     return 0;
@@ -138,8 +140,8 @@ int halognn_cuda_free_host(halognn_cuda *c, void *p) {
     return told(cudaFreeHost(p));
 }
 
-// pin maps host memory; where the device can, without asking for the right to write, which pages of
-// a file that is open for reading do not give.
+// pin maps host memory, read-only if the device supports it, because pages of a file open for
+// reading are not writable.
 static int pin(halognn_cuda *c, void *host, size_t bytes, void **out) {
     int read_only = 0;
     if (int e = cudaDeviceGetAttribute(&read_only, cudaDevAttrHostRegisterReadOnlySupported, c->device)) return e;

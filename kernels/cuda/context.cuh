@@ -1,5 +1,4 @@
-// What all kernels share: the context, how a kernel is launched, and how rows are read in wide
-// pieces.
+// Shared by all kernels: the context, the launch of a kernel, and wide reads of rows.
 #pragma once
 
 #include <cublas_v2.h>
@@ -14,7 +13,7 @@ struct halognn_cuda {
     int device;
     cudaStream_t streams[HALOGNN_STREAMS];
     cublasHandle_t blas;
-    void *workspace;  // of cuBLAS: with a fixed one its results do not depend on what ran before
+    void *workspace;  // of cuBLAS: if fixed, results do not depend on earlier calls
 };
 
 namespace halognn {
@@ -25,11 +24,11 @@ constexpr int64_t CHUNK = HALOGNN_CHUNK_ROWS;
 constexpr int BLAS_CODE = 100000;  // codes from here on are cuBLAS's
 constexpr int NCCL_CODE = HALOGNN_NCCL_PENDING - 7;  // and from here on NCCL's
 
-// nccl_error is the text of a code of NCCL's.
+// nccl_error returns the text of a code of NCCL.
 const char *nccl_error(int code);
 
 // LAUNCH starts a kernel whose threads are independent of each other; LAUNCH_TOGETHER one whose
-// threads wait for each other or exchange values. To nvcc they are the same. Compiled for the host
+// threads wait for each other or exchange values. For nvcc they are the same. In the emulation
 // (kernels/cuda/emulate) the first kind is a loop.
 #ifdef HALOGNN_EMULATED
 #define LAUNCH_ON(c, stream, kernel, grid, ...) emulated::launch(halognn::on(c, stream), false, grid, halognn::BLOCK, kernel, __VA_ARGS__)
@@ -41,9 +40,9 @@ const char *nccl_error(int code);
 #endif
 #define LAUNCH(c, kernel, grid, ...) LAUNCH_ON(c, HALOGNN_COMPUTE, kernel, grid, __VA_ARGS__)
 
-// on returns a stream of c, and makes its device the calling thread's: threads come and go.
+// on returns a stream of c, and makes its device current on the calling thread, which may be new.
 inline cudaStream_t on(halognn_cuda *c, int stream = HALOGNN_COMPUTE) {
-    cudaSetDevice(c->device); // it was valid when c was opened
+    cudaSetDevice(c->device); // cannot fail: it was valid when c was opened
     return c->streams[stream];
 }
 
@@ -79,8 +78,8 @@ __device__ inline uint32_t bits_of(uint32_t v) { return v; }
 __device__ inline uint32_t bits_of(float v) { return __float_as_uint(v); }
 #endif
 
-// store names the instruction: of an assignment nvcc makes N stores, each of a warp's to every N-th
-// word of a line.
+// store is one explicit instruction: nvcc compiles an assignment to N stores, in each of which a
+// warp writes every N-th word of a line.
 template <typename T, int N>
 __device__ inline void store(T *p, const pack<T, N> &v) {
 #ifdef HALOGNN_EMULATED
@@ -109,7 +108,7 @@ inline bool fits(const void *p, int64_t cols, int size, int n) {
     return cols % n == 0 && reinterpret_cast<uintptr_t>(p) % bytes == 0;
 }
 
-// lanes returns how many threads share a row of cols elements, n of which each takes at a time.
+// lanes returns the number of threads that share a row of cols elements, each taking n at a time.
 inline int lanes(int64_t cols, int n) {
     const int64_t packs = ceil_div(cols, n);
     return static_cast<int>(packs < WARP ? packs : WARP);

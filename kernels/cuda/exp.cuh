@@ -1,5 +1,5 @@
-// exp in float32 by additions and multiplications alone: the bits of kernels/cpu/exp.h, which says
-// how.
+// exp in float32 by additions and multiplications alone: the same bits as kernels/cpu/exp.h, which
+// explains the method.
 #pragma once
 
 #include <cstring>

@@ -1,5 +1,5 @@
-// Rows that lie in host memory, read over the bus by the device itself: no host thread copies them,
-// and each crosses the bus once.
+// Rows in host memory, read over the bus by the device itself: no host thread copies them, and each
+// crosses the bus once.
 #include "context.cuh"
 
 namespace halognn {
@@ -7,12 +7,11 @@ namespace {
 
 constexpr int FLIGHT = 4;
 
-// BLOCKS x BLOCK threads with FLIGHT packs each have 512 KB under way, which is what the fastest
-// bus takes in its latency; the rest of the device stays free for the training that this runs
-// beside.
+// BLOCKS x BLOCK threads with FLIGHT packs each have 512 KB in flight, which the fastest bus
+// transfers in its latency; the rest of the device stays free for concurrent training.
 constexpr int64_t BLOCKS = 32;
 
-// A row is read by neighbouring threads in packs of N words, so that a warp asks for whole lines of
+// A row is read by neighbouring threads in packs of N words, so that a warp reads whole lines of
 // memory.
 template <typename T, int N>
 __global__ void fetch(T *dst, int64_t n, int64_t cols, int lanes, const uint64_t *from) {

@@ -9,7 +9,7 @@ namespace {
 
 int status(cublasStatus_t s) { return s == CUBLAS_STATUS_SUCCESS ? 0 : BLAS_CODE + static_cast<int>(s); }
 
-// blas returns the handle, which belongs to a device as a stream does.
+// blas returns the handle, after making its device current on the thread.
 cublasHandle_t blas(halognn_cuda *c) { return on(c), c->blas; }
 
 const float one = 1, zero = 0;
@@ -22,8 +22,8 @@ int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int
                                             static_cast<int>(count)));
 }
 
-// The same of bfloat16. Pedantic arithmetic, which float32 wants, would keep it from the tensor
-// cores; what must not happen there is that parts of a sum are added in bfloat16.
+// The same for bfloat16. Pedantic arithmetic, as for float32, would exclude the tensor cores;
+// instead it forbids reduced-precision reductions, which would add partial sums in bfloat16.
 int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const uint16_t *a, int lda, int64_t stride_a,
          const uint16_t *b, int ldb, int64_t stride_b, const float *beta, float *to, int64_t stride, int64_t count) {
     const auto mode = static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
@@ -42,8 +42,8 @@ int matmul_input(halognn_cuda *c, float *x, const T *y, const T *w, int r, int f
     return gemm(c, CUBLAS_OP_N, CUBLAS_OP_N, f, r, o, w, f, 0, y, o, 0, add ? &one : &zero, x, 0, 1);
 }
 
-// Every chunk of rows is a product of its own: one batch, which fills the device better than a
-// single product of small [o,f] and large r would, and the rows that are left.
+// Every chunk of rows is a separate product: one batch, which fills the device better than a single
+// product of small [o,f] and large r, and another product for the remaining rows.
 template <typename T>
 int matmul_weights(halognn_cuda *c, float *w, const T *y, const T *x, int64_t r, int f, int o, float *scratch) {
     const int64_t whole = r / CHUNK, rest = r - whole * CHUNK, n = static_cast<int64_t>(o) * f;
@@ -57,7 +57,7 @@ int matmul_weights(halognn_cuda *c, float *w, const T *y, const T *x, int64_t r,
     return add_partials(c, w, n, scratch, chunks(r));
 }
 
-// To nearest, ties to even; NaN stays NaN.
+// Rounds to nearest, ties to even; NaN stays NaN.
 __global__ void round_kernel(uint16_t *dst, int64_t n, const float *x) {
     const int64_t i = item();
     if (i >= n) return;
@@ -67,7 +67,7 @@ __global__ void round_kernel(uint16_t *dst, int64_t n, const float *x) {
     dst[i] = static_cast<uint16_t>(bits >> 16);
 }
 
-// pair is the factors of a product, rounded.
+// pair holds the rounded factors of a product.
 struct pair {
     uint16_t *first, *second;
     int code;

@@ -1,4 +1,4 @@
-// LayerNorm: a warp takes a row, which stays in the caches between the passes over it.
+// LayerNorm: one warp for each row, which stays in the caches between the passes over it.
 #include "reduce.cuh"
 #include "warp.cuh"
 

@@ -1,6 +1,6 @@
-// Losses: a warp takes a row of logits; exp and log are in double precision, whose time a few
-// thousand rows do not notice. Rows are then added in chunks by one block, so the sum does not
-// depend on the grid.
+// Losses: one warp for each row of logits; exp and log are in double precision, whose cost is
+// negligible for a few thousand rows. Rows are then added in chunks by one block, so the sum does
+// not depend on the grid.
 #include "warp.cuh"
 
 #include <cmath>
@@ -8,7 +8,7 @@
 namespace halognn {
 namespace {
 
-// of_row is what one row adds to a halognn_cuda_loss.
+// of_row is the contribution of one row to a halognn_cuda_loss.
 struct of_row {
     double loss;
     int32_t counts[3];
@@ -33,7 +33,8 @@ __global__ void softmax_rows(float *dlogits, int64_t rows, int64_t cols, const f
     const float *z = logits + r * cols;
     const int64_t label = labels[r], top = largest(z, cols);
     const double most = z[top];
-    double others = 0; // without the label: minus their share is its gradient, which loses nothing when it is close to 0
+    // Sum without the label: its gradient is minus their share, exact even when near 0.
+    double others = 0;
     for (int64_t j = my_lane(); j < cols; j += WARP)
         if (j != label) others += exp(static_cast<double>(z[j]) - most);
     others = warp_sum(others);
@@ -55,7 +56,7 @@ __global__ void sigmoid_rows(float *dlogits, int64_t rows, int64_t cols, const f
     for (int64_t j = my_lane(); j < cols; j += WARP) {
         const int64_t i = r * cols + j;
         const double z = logits[i], t = targets[i], e = exp(-fabs(z));
-        loss += (z > 0 ? z : z * 0) - z * t + log1p(e); // z*0: a NaN stays one
+        loss += (z > 0 ? z : z * 0) - z * t + log1p(e); // z*0 keeps a NaN
         if (dlogits != nullptr) dlogits[i] = static_cast<float>(((z > 0 ? 1 / (1 + e) : e / (1 + e)) - t) * static_cast<double>(scale));
         right += z > 0 && targets[i] != 0;
         wrong += z > 0 && targets[i] == 0;

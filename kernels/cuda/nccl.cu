@@ -1,8 +1,8 @@
-// Sums and slices between the devices of ranks, by NCCL, which is looked for when it is asked for.
+// Sums and slices between the devices of ranks, by NCCL, which is loaded on request.
 //
 // Communicators do not block: a call that has to wait for other ranks returns at once, and
-// halognn_cuda_nccl_state tells when it is through. So a rank never sits in a call that another
-// rank, which failed, will not answer.
+// halognn_cuda_nccl_state tells when it is complete. So no call of a rank blocks for ever because
+// another rank has failed.
 #include "nccl.cuh"
 
 #include <dlfcn.h>
@@ -28,7 +28,7 @@ struct functions {
 
 int code(ncclResult_t r) { return r == ncclSuccess ? 0 : halognn::NCCL_CODE + r; }
 
-// first returns what went wrong first; being in progress is worth less than a fault.
+// first returns the first error; being in progress counts less than an error.
 ncclResult_t first(ncclResult_t a, ncclResult_t b) { return a == ncclSuccess || (a == ncclInProgress && b != ncclSuccess) ? b : a; }
 
 }  // namespace
@@ -131,7 +131,7 @@ int halognn_cuda_nccl_abort(halognn_nccl *n) {
     halognn::on(n->c);
     const ncclResult_t r = nccl.ncclCommAbort(n->comm);
     delete n;
-    return r == ncclInProgress ? 0 : code(r); // it goes on by itself
+    return r == ncclInProgress ? 0 : code(r); // NCCL completes it without another call
 }
 
 }  // extern "C"

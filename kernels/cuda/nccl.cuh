@@ -1,5 +1,5 @@
 // The part of NCCL's interface that halognn uses (2.14 and later). It is declared here, not taken
-// from nccl.h, so that the library compiles where NCCL is not installed and runs with whichever is
+// from nccl.h, so that the library compiles without an installed NCCL and runs with any version
 // found.
 #pragma once
 
@@ -18,7 +18,8 @@ struct ncclUniqueId {
     char internal[128];
 };
 
-// ncclConfig_t as 2.14 had it; later versions read of it what its size and version say.
+// ncclConfig_t of version 2.14; later versions read only the fields that its size and version
+// cover.
 struct ncclConfig_t {
     size_t size;
     unsigned magic, version;
@@ -26,7 +27,7 @@ struct ncclConfig_t {
 };
 constexpr unsigned NCCL_MAGIC = 0xcafebeef, NCCL_OLDEST = 21400;
 
-// What a call takes for data types and operators.
+// The codes of data types and operators.
 constexpr int NCCL_FLOAT = 7, NCCL_SUM = 0;
 
 }  // extern "C"

@@ -48,7 +48,7 @@ __global__ void add_columns(float *sum, int64_t cols, const float *columns) {
     *sum = s;
 }
 
-// sum is among the slices that it is the sum of: number rank.
+// sum is itself slice number rank of those that are added.
 __global__ void add_slices_kernel(float *sum, int64_t n, const float *slices, int rank, int ranks) {
     const int64_t i = item();
     if (i >= n) return;

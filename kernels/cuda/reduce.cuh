@@ -1,4 +1,4 @@
-// Sums over rows, in chunks of CHUNK rows that are added in chunk order, whatever the grid.
+// Sums over rows, in chunks of CHUNK rows that are added in chunk order, for any grid.
 #pragma once
 
 #include "context.cuh"

@@ -1,5 +1,6 @@
-// Bias, ReLU, ELU and dropout. Where the row or column of an element counts, a thread takes neighbours
-// of one row: to divide and to hash for each would take longer than memory does.
+// Bias, ReLU, ELU and dropout. If the row or column of an element matters, a thread takes
+// neighbouring elements of one row: a division and a hash for each element would take longer than
+// its memory access.
 #include "exp.cuh"
 #include "rows.cuh"
 
@@ -63,7 +64,7 @@ __global__ void relu_backward_kernel(float *dy, int64_t n, const float *y, float
     if (i < n) dy[i] = y[i] > 0 ? dy[i] * scale : 0;
 }
 
-// A warp takes a strip of a row.
+// One warp for each strip of a row.
 __global__ void elu_kernel(float *y, int64_t rows, int64_t cols, uint32_t threshold, float scale, uint64_t key, const int32_t *vertices) {
     const place p = my_place(WARP, 1);
     if (p.row >= rows || p.col >= cols) return;

@@ -1,13 +1,12 @@
-// How the rows of a matrix are shared out: a row among neighbouring threads, each of which takes a
-// pack of up to 16 bytes of it, and a strip of a warp's width of a row that is wider. Narrow rows
-// share a warp.
+// The mapping of rows to threads: neighbouring threads share a row, each taking a pack of up to 16
+// bytes. Wider rows are cut into strips of a warp's width; narrow rows share a warp.
 #pragma once
 
 #include "context.cuh"
 
 namespace halognn {
 
-// place is which row and which column a thread of a grid of rows x strips begins with.
+// place is the first row and column of a thread in a grid of rows x strips.
 struct place {
     int64_t row, col;
 };

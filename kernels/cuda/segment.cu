@@ -1,7 +1,7 @@
-// Rows gathered, and means of rows over segments: what a GNN reads by index.
+// Gathering of rows, and means of rows over segments.
 //
-// Every thread has FLIGHT rows in flight before it uses the first: their addresses follow from the
-// indices alone, and there is nothing else to hide the latency of device memory. Sums run in edge
+// Every thread has FLIGHT rows in flight before it uses the first: their addresses depend only on
+// the indices, and no other work hides the latency of device memory. Sums run in edge
 // order, so nothing depends on the mapping.
 #include "rows.cuh"
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int FLIGHT = 4;
 
-// matrix and scattered say where row i lies.
+// matrix and scattered give the address of row i.
 struct matrix {
     using element = float;
     const float *h;
@@ -53,7 +53,8 @@ __global__ void gather(float *dst, int64_t n, int64_t cols, int lanes, Source so
     for (int64_t first = p.row; first < n; first += FLIGHT * stride) {
         pack<T, N> v[FLIGHT];
 #pragma unroll
-        for (int k = 0; k < FLIGHT; k++) { // past the end a row is read twice, where a branch would make each load wait for the one before
+        // Past the end, read a row again: a branch would serialise the loads.
+        for (int k = 0; k < FLIGHT; k++) {
             const int64_t row = first + k * stride;
             v[k] = load<T, N>(source.row(row < n ? row : first) + p.col);
         }
@@ -67,8 +68,8 @@ __global__ void gather(float *dst, int64_t n, int64_t cols, int lanes, Source so
     }
 }
 
-// What an edge e from row i weighs in a sum: nothing, its own weight, or the reciprocal of the
-// length of the row's segment. read brings what that follows from, of makes it a number.
+// The weight of an edge e from row i in a sum: 1, its own weight, or the reciprocal of the length
+// of the row's segment. read loads the data for it, of computes it.
 struct plain {
     __device__ int read(int64_t, int64_t) const { return 1; }
     __device__ float of(int) const { return 1; }
@@ -87,7 +88,7 @@ struct by_degree {
     __device__ float apply(float v, float w) const { return v * w; }
 };
 
-// add_segment adds columns [col, col+N) of the rows that a segment names, in order.
+// add_segment adds columns [col, col+N) of the rows of a segment, in order.
 template <int N, typename Source, typename Weight>
 __device__ inline void add_segment(float *sum, int64_t begin, int64_t end, const int32_t *indices, int64_t col, const Source &source,
                                    const Weight &weight) {
@@ -238,7 +239,7 @@ int weigh_any(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const
     return weigh_n<1>(c, out, segments, cols, indptr, indices, weight, s, add);
 }
 
-// fits_all: packs of n fit the output and every table that rows are read from.
+// fits_all reports whether packs of n fit the output and every table of rows.
 template <typename T>
 bool fits_all(const float *out, const halognn_cuda_rows *r, int64_t cols, int n) {
     bool ok = fits(out, cols, sizeof(float), n);

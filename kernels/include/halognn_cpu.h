@@ -1,5 +1,5 @@
 /*
- * CPU kernels of halognn: everything irregular that a GNN layer needs and BLAS does not have.
+ * CPU kernels of halognn: the kernels of GNN layers that BLAS does not have.
  *
  * Plain C: no hidden state, no allocation, no threads. A caller tiles the rows over its threads;
  * every kernel works on the tile that it is given. Matrices are row-major float32 without
@@ -10,7 +10,7 @@
  *   const halognn_cpu *k = halognn_cpu_open(NULL);        the best level of this machine
  *   halognn_segment_mean(k, out, 512, 100, indptr, indices, h);
  *
- * halognn_kernels.def states the kernels.
+ * halognn_kernels.def specifies the kernels.
  */
 #ifndef HALOGNN_CPU_H
 #define HALOGNN_CPU_H
@@ -38,13 +38,13 @@ typedef struct {
  * machine lacks the instructions. Nothing to close. */
 const halognn_cpu *halognn_cpu_open(const char *level);
 
-/* Checks. Each returns -1, or the position of the first fault. The kernels trust their
+/* Checks. Each returns -1, or the position of the first error. The kernels do not check their
  * arguments. */
 
-/* Every of[i], i < n, names a table and a row of it. */
+/* Checks that every of[i], i < n, refers to a row of a table. */
 int64_t halognn_check_refs(const uint64_t *of, int64_t n, const halognn_table *tables,
                            int64_t ntables);
-/* Every ids[i], i < n, is in [0, limit). */
+/* Checks that every ids[i], i < n, is in [0, limit). */
 int64_t halognn_check_ids(const int32_t *ids, int64_t n, int64_t limit);
 
 /* Calls of the kernels, for callers that cannot call through a pointer. Those that read tables
@@ -60,9 +60,9 @@ int halognn_catch_faults(void);
     uintptr_t halognn_##name(const halognn_cpu *k, HALOGNN_LIST params);
 #include "halognn_kernels.def"
 
-/* Losses: one version for every level, because exp and log of libm, in double, are all of their
- * time. Each returns the sum of the losses, unscaled, rows in order; dlogits, unless NULL, is
- * the gradient times scale. */
+/* Losses: one version for every level, because exp and log of libm, in double, dominate their time.
+ * Each returns the sum of the losses, unscaled, rows in order; dlogits, unless NULL, is the
+ * gradient times scale. */
 
 /* *correct = rows whose first largest logit is the label. labels[r] in [0,cols). */
 double halognn_softmax_ce(float *dlogits, int64_t rows, int64_t cols, const float *logits,
@@ -71,7 +71,7 @@ double halognn_softmax_ce(float *dlogits, int64_t rows, int64_t cols, const floa
 double halognn_sigmoid_bce(float *dlogits, int64_t n, const float *logits, const uint8_t *targets,
                            float scale, int64_t counts[3]);
 
-/* What the processor does at best: loops of independent multiply-adds on registers, one for every
+/* Peak rates of the processor: loops of independent multiply-adds on registers, one for every
  * set of instructions and precision of factors (sums are float32). */
 typedef struct {
     const char *isa;       /* "AVX2", "AVX-512", "AVX512-BF16", "AMX-BF16", "NEON" */
@@ -80,8 +80,8 @@ typedef struct {
 
 /* Loop i, from 0 on; NULL if there is none. */
 const halognn_peak *halognn_peak_of(int i);
-/* Runs so many rounds of loop i on the calling thread and returns the operations done, a
- * multiplication and an addition counted as two; 0 if this machine lacks the instructions. */
+/* Runs the given number of rounds of loop i on the calling thread and returns the operations done,
+ * a multiplication and an addition counted as two; 0 if this machine lacks the instructions. */
 int64_t halognn_peak_run(int i, int64_t rounds);
 
 #endif

@@ -10,19 +10,18 @@
  *   HALOGNN_DOWN      copies from the device beside them
  *   HALOGNN_COMM      slices to and from other devices, and their sums
  *
- * Every call returns 0 or a code that halognn_cuda_error names; a fault of a kernel shows at the
+ * Every call returns 0 or a code that halognn_cuda_error names; an error of a kernel appears at the
  * next call that waits. A context may be used by several threads (every call makes its device
- * the calling thread's), but its kernels by one at a time. Nothing here allocates device memory
- * but halognn_cuda_alloc: kernels that need room for partial sums are given it (scratch).
+ * current on the calling thread), but its kernels by one at a time. Only halognn_cuda_alloc
+ * allocates device memory: the caller passes memory for partial sums (scratch).
  *
- * Matrices are row-major float32 without padding, in device memory, and so is everything else
- * that a kernel is pointed to unless the name begins with host_. Sums over edges are made in
- * edge order, sums over rows in chunks of HALOGNN_CHUNK_ROWS rows that are added in chunk order,
- * and nothing is fused (no multiply-add): all kernels but the matrix products, layer_norm and
- * the losses give the bits of the plain reference, and all of them the same bits in every run on
- * one kind of device.
+ * Matrices are row-major float32 without padding. All pointers of kernels are to device memory
+ * unless the name begins with host_. Sums over edges are made in edge order, sums over rows in
+ * chunks of HALOGNN_CHUNK_ROWS rows that are added in chunk order, and nothing is fused (no
+ * multiply-add): all kernels but the matrix products, layer_norm and the losses give the bits of
+ * the plain reference, and all of them the same bits in every run on one kind of device.
  *
- * halognn_cuda.def states the functions, halognn_kernels.def the kernels among them.
+ * halognn_cuda.def declares the functions, halognn_kernels.def the kernels among them.
  */
 #ifndef HALOGNN_CUDA_H
 #define HALOGNN_CUDA_H
@@ -42,11 +41,11 @@ typedef struct {
     int driver, runtime;            /* versions, 1000*major + 10*minor */
     int emulated;                   /* there is no device: the kernels run on the host, for tests */
     int64_t memory, available;      /* bytes */
-    unsigned char uuid[16];         /* of the device: no two are alike */
+    unsigned char uuid[16];         /* unique to the device */
 } halognn_cuda_properties;
 
-/* Feature rows wherever they lie: row i is row of[i] & mask of tables[of[i] >>
- * HALOGNN_ROW_BITS]; half: of float16. At most HALOGNN_TABLES. */
+/* Scattered feature rows: row i is row of[i] & mask of tables[of[i] >> HALOGNN_ROW_BITS]; half: the
+ * tables are float16. At most HALOGNN_TABLES. */
 #define HALOGNN_TABLES 2
 #define HALOGNN_ROW_BITS 48
 typedef struct {
@@ -55,7 +54,7 @@ typedef struct {
     int half;
 } halognn_cuda_rows;
 
-/* What a loss comes to: the sum over rows, unscaled, in chunks, and counts. */
+/* The result of a loss: the sum over rows, unscaled, in chunks, and counts. */
 typedef struct {
     double loss;
     int64_t counts[3];

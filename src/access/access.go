@@ -39,9 +39,9 @@ import (
 type Options struct {
 	Workers int // goroutines; 0 means one per CPU
 
-	// Out holds the out-neighbours if the caller has them: the transpose of the graph, or the graph
-	// itself if it is symmetric. If nil, New tests the graph for symmetry and transposes it if it
-	// is not symmetric.
+	// Out is the graph of out-neighbours, if the caller has it: the transpose of the graph, or the
+	// graph itself if it is symmetric. If nil, New tests the graph for symmetry and transposes it
+	// if it is not symmetric.
 	Out *graph.CSC
 }
 
@@ -52,7 +52,7 @@ type Options struct {
 // Out is not given, 4 M + 8 N bytes for the transpose.
 type Graph struct {
 	in, out    *graph.CSC
-	transposed bool // out is ours
+	transposed bool // New made out, so Free frees it
 	workers    int
 	cuts       []int // chunk i is the vertices cuts[i] to cuts[i+1]-1
 }
@@ -109,8 +109,8 @@ func (m *Graph) Free() {
 // Transposed reports whether New had to transpose the graph, because it is not symmetric.
 func (m *Graph) Transposed() bool { return m.transposed }
 
-// degree returns the out-degree of v: how many vertices may sample it, parallel edges counted.
-// Caches break ties between scores by higher degree, then lower id. The in-degree, how many
+// degree returns the out-degree of v: the number of vertices that may sample it, counting parallel
+// edges. Caches break ties between scores by higher degree, then lower id. The in-degree, how many
 // vertices v may sample, says nothing about how often v is read; on the symmetric graphs of the
 // papers the two are equal. PaGraph (Lin et al., SoCC 2020), the source of policy degree, ranks by
 // out-degree.

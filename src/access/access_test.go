@@ -122,8 +122,8 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// Sums are those of a plain loop, and the same bits for every number of workers; values that are
-// mostly zero take another way to the same sums.
+// Sums are those of a plain loop, and the same bits for every number of workers; the path for
+// values that are mostly zero gives the same sums.
 func TestGather(t *testing.T) {
 	r := newRandom(t)
 	const n = 30_000
@@ -223,7 +223,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Analyses take the memory they say and give back all but the result.
+// Analyses use the documented memory and free all of it except the result.
 func TestMemory(t *testing.T) {
 	const n = 1 << 19
 	m := mustNew(t, &graph.CSC{Indptr: mem.Make[int64](n + 1)}, Options{})
@@ -242,7 +242,7 @@ func TestMemory(t *testing.T) {
 			n/8},
 		{"vip", func() ([]float32, error) { return m.VIP(train, 1, []int{2, 2}) }, 12*n + n/8},
 	} {
-		// so that any more memory is a new peak
+		// so that any further allocation is a new peak
 		ballast := mem.Make[byte](int(mem.PeakAllocated() - mem.Allocated()))
 		before := mem.Allocated()
 		score, err := c.analysis()

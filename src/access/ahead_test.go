@@ -35,7 +35,7 @@ func reading(t *testing.T, hops int) (*Graph, *Workload) {
 	}
 }
 
-// What is foreseen is what the plain sampler draws for the same keys.
+// Ahead yields what the reference sampler draws for the same keys.
 func TestAheadIsWhatTrainingReads(t *testing.T) {
 	_, r := reading(t, 0)
 	each := r.Streams.Steps() * r.Count
@@ -72,8 +72,7 @@ func TestAheadIsWhatTrainingReads(t *testing.T) {
 	}
 }
 
-// All that a look-ahead cache should see fits the epoch; the more it holds, the farther it should
-// see.
+// Planned windows fit the epoch, and a larger cache gets a longer window.
 func TestPlannedWindows(t *testing.T) {
 	m, r := reading(t, 0)
 	p := must[float32](t)(m.Reads(r))

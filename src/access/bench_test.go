@@ -41,8 +41,8 @@ var benchGraph = sync.OnceValue(func() *graph.CSC {
 })
 
 // readRate measures the machine's limit: independent random 4-byte reads of an array, per second.
-// Positions are computed, so that nothing but the reads themselves misses the cache; as many are in
-// flight as the processor can keep.
+// Positions are computed, so that only the reads themselves miss the cache; the processor overlaps
+// as many as it can.
 func readRate(array []float32, start int) float64 {
 	const reads = 1 << 22
 	n, s, sum := uint64(len(array)), uint64(start), float32(0)
@@ -60,8 +60,8 @@ func readRate(array []float32, start int) float64 {
 
 var sink float32
 
-// cpuTime is what the calling thread has computed so far: unlike the time of day it leaves out what
-// other programs on the machine take.
+// cpuTime returns the CPU time of the calling thread so far, which excludes other programs, unlike
+// the time of day.
 func cpuTime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
@@ -81,7 +81,8 @@ func median(x []float64) float64 {
 func BenchmarkVIP(b *testing.B) {
 	g := benchGraph()
 	n := g.NumVertices()
-	m, err := New(g, Options{Workers: 1, Out: g}) // any graph will do as its own transpose
+	// The speed does not depend on Out being the true transpose.
+	m, err := New(g, Options{Workers: 1, Out: g})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -123,7 +124,8 @@ func BenchmarkVIP(b *testing.B) {
 	}
 }
 
-// processTime is what the process has computed so far: an analysis runs on goroutines of its own.
+// processTime returns the CPU time of the process so far, because an analysis runs on several
+// threads.
 func processTime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t); err != nil {

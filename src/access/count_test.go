@@ -65,8 +65,8 @@ func (g *generated) streams(t *testing.T, batch int) *sample.Streams {
 	return s
 }
 
-// perStep is the mean number of remote rows a step reads that are not cached, by the counts of so
-// many steps.
+// perStep returns the mean number of remote rows that a step reads and that are not cached, from
+// the counts of the given number of steps.
 func (g *generated) perStep(t *testing.T, counts []float32, part, steps int,
 	cached []graph.VertexID) float64 {
 	t.Helper()
@@ -130,9 +130,9 @@ func TestCountErrors(t *testing.T) {
 	}
 }
 
-// What the analysis predicts is what simulation measures, with and without a cache, within 5%, for
-// every part; Inclusion at any fanouts, VIP where they fall from hop to hop. What VIP caches misses
-// at most 5% more than what the oracle caches.
+// The analysis predicts the measured rows of a simulation within 5%, with and without a cache, for
+// every part: Inclusion for any fanouts, VIP for fanouts that fall from hop to hop. The cache of
+// VIP misses at most 5% more than that of the oracle.
 func TestPredictionsAreThoseOfSimulation(t *testing.T) {
 	g := newGenerated(t, 4,
 		dataset.GenerateOptions{Vertices: 8000, Degree: 30, Features: 1, Seed: 2, Split: "8/2/90"})
@@ -178,7 +178,7 @@ func TestPredictionsAreThoseOfSimulation(t *testing.T) {
 	}
 }
 
-// Every part has a ranking of its own: published code took that of part 0 for all.
+// Every part has its own ranking: published code used that of part 0 for all.
 func TestRankingsArePartWise(t *testing.T) {
 	g := newGenerated(t, 4,
 		dataset.GenerateOptions{Vertices: 4000, Degree: 16, Features: 1, Seed: 3})

@@ -10,7 +10,7 @@ import (
 // first-level cache.
 const blockEdges = 2048
 
-// scratch is what one goroutine needs to gather.
+// scratch is the memory of one goroutine of gather.
 type scratch struct {
 	values [blockEdges]float32
 	sums   [blockEdges]float64

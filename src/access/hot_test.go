@@ -59,8 +59,8 @@ func TestOwnPartsAreAnalysedByThemselves(t *testing.T) {
 
 func second(_ any, err error) error { return err }
 
-// The index of hot rows is the part in order of what its reader reads; one without seeds has the
-// order of degrees.
+// HotRows returns the part's rows in order of the reader's accesses, or, without seeds, in order of
+// degrees.
 func TestHotRows(t *testing.T) {
 	m, r := reading(t, 0)
 	p := must[float32](t)(m.Reads(r))

@@ -161,7 +161,8 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// Counts end at the largest float32 instead of infinity, which would rank everything alike.
+// Counts saturate at the largest float32 instead of infinity, so that vertices keep different
+// ranks.
 func TestPathsDoNotOverflow(t *testing.T) {
 	var edges [][2]int
 	for range 1000 {

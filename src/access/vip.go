@@ -79,7 +79,7 @@ func (m *Graph) VIP(train []graph.VertexID, batch float64, fanouts []int) ([]flo
 // of edges from the seeds, and elsewhere assumes independence as VIP does. Arguments and time are
 // those of VIP; memory is 8 N + N/8 bytes, 4 N of it the result. The two rank vertices alike, but
 // sums of VIP come out low where fanouts do not fall from hop to hop: by 11 to 16% at 5,5,5 on
-// block models, where these are within 4%. So this is the one to predict volumes with.
+// block models, where these are within 4%. So use Inclusion to predict volumes.
 func (m *Graph) Inclusion(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error) {
 	p0, err := m.start(train, batch, fanouts)
 	if err != nil {
@@ -170,7 +170,7 @@ func logMiss(p float64) float32 {
 // hit returns 1-exp(s) for s <= 0: the probability whose logMiss is s.
 func hit(s float64) float64 {
 	if s >= -small {
-		return 0 - s*(1+s*(1./2+s*(1./6+s*(1./24)))) // not -s: zero stays +0
+		return 0 - s*(1+s*(1./2+s*(1./6+s*(1./24)))) // 0 - s, because -s would turn 0 into -0
 	}
 	return -math.Expm1(s)
 }

@@ -22,8 +22,8 @@ const (
 //	r_{i+1}(u) = (1-d) r_0(u) + d * sum over v that may sample u of r_i(v) / indegree(v)
 //	             d = 0.85, i < 5
 //
-// The result is r_5 [N]. "Weighted" means that walkers start at the training vertices instead of
-// anywhere. A walker at a vertex without in-neighbours is lost. Unlike VIP it ignores fanouts and
+// The result is r_5 [N]. "Weighted" means that walkers start at the training vertices instead of at
+// any vertex. A walker at a vertex without in-neighbours is lost. Unlike VIP it ignores fanouts and
 // batch.
 //
 // Time is that of 5 hops of VIP, memory 8 N + N/8 bytes, 4 N of it the result. Source: policy "wPR"

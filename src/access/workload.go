@@ -25,7 +25,7 @@ type Workload struct {
 	Epochs       int    // of the run
 	Workers      int
 
-	// Known [N] are the accesses of the run's epochs, where they have been counted already.
+	// Known [N] are the accesses of the run's epochs, if they have been counted already.
 	Known []uint32
 }
 
@@ -37,8 +37,8 @@ type Source struct {
 	Minibatches int     // of a step of the reader, that draw from here
 }
 
-// Sources returns those of the streams first to first+count-1. The seeds are those of the streams,
-// not copied.
+// Sources returns the sources of streams first to first+count-1. Their seeds are views of the
+// streams' seeds.
 func Sources(s *sample.Streams, first, count int) []Source {
 	var all []Source
 	for k := first; k < first+count; k++ {

@@ -25,7 +25,7 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// What is computed from fanouts refuses a kind of sampling that has none, by its name.
+// An analysis that needs fanouts rejects a kind of sampling without them, by name.
 func TestWithoutFanouts(t *testing.T) {
 	g := newGenerated(t, 2, dataset.GenerateOptions{Vertices: 60, Degree: 4, Seed: 3})
 	r := &Workload{
@@ -55,7 +55,7 @@ func TestWithoutFanouts(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for name, rank := range map[string]func() ([]float32, error){ // these look at the graph alone
+	for name, rank := range map[string]func() ([]float32, error){ // these read only the graph
 		"halo": func() ([]float32, error) { return g.Halo(r.Local, 1) },
 		"wpr":  func() ([]float32, error) { return g.PageRank(r.Seeds()) },
 	} {

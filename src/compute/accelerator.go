@@ -1,7 +1,7 @@
 package compute
 
-// Accelerator is a Device with memory of its own, which the host must not touch. Inputs are
-// uploaded and gradients downloaded beside training:
+// Accelerator is a Device with its own memory, which the host must not access. Inputs are uploaded
+// and gradients downloaded while kernels run:
 //
 //	preparing goroutine     device                           training goroutine
 //	StagingBuffer.Send ───> minibatch i+1 ─ StagingBuffer.Open ─> kernels read them
@@ -13,24 +13,24 @@ type Accelerator interface {
 	Device
 
 	// Resident copies rows of tables, as stored, to device memory, so that no StagingBuffer sends
-	// them: count[t] rows of tables[t], which are the first ones or, where hot[t] is not nil, the
-	// first ones that it names. A row has rowBytes bytes. hot may be nil.
+	// them: count[t] rows of tables[t]: its first rows or, if hot[t] is not nil, the first rows
+	// listed there. A row has rowBytes bytes. hot may be nil.
 	Resident(tables [][]byte, count []int, hot [][]int32, rowBytes int) error
-	// MapRows lets the device read the other rows of those tables where they lie in host memory, so
-	// that a StagingBuffer sends only their addresses. It pins pages of at most limit bytes. A
-	// table whose pages cannot be pinned is copied to memory that can. It returns the bytes of the
-	// tables that the device reads so, and what prevented more. UnmapRows ends it, before the
-	// tables are freed.
+	// MapRows lets the device read the other rows of those tables in place, in host memory, so that
+	// a StagingBuffer sends only their addresses. It pins pages of at most limit bytes. A table
+	// whose pages cannot be pinned is copied to memory that can be. It returns the bytes of the
+	// mapped tables, and the reason if some are not mapped. UnmapRows unmaps them; call it before
+	// the tables are freed.
 	MapRows(limit int) (bytes int, prevented error)
 	UnmapRows() error
-	// RowRates uploads the rows of minibatches twice, copied by the host and read by the device,
-	// and returns the bytes per second of each.
+	// RowRates uploads the rows of minibatches twice, once copied by the host and once read by the
+	// device, and returns the bytes per second of both.
 	RowRates(minibatches []Rows) (copied, mapped float64, err error)
 	// Room returns the bytes of device memory that are free.
 	Room() int
 
 	// NewStagingBuffer returns a buffer for the inputs of one minibatch at a time. resident says
-	// whether their rows lie in the tables that Resident was given.
+	// whether their rows come from the tables passed to Resident.
 	NewStagingBuffer(host Host, resident bool) StagingBuffer
 
 	// Copy sets dst to src, both in device memory; Add adds x to sum.
@@ -40,24 +40,24 @@ type Accelerator interface {
 	// AllocHost returns n elements of pinned host memory, FreeHost frees them.
 	AllocHost(n int) ([]float32, error)
 	FreeHost([]float32)
-	// StartDownload copies src to pinned memory once the kernels called so far are done, beside
-	// those called later. The event passes when the copy is done.
+	// StartDownload copies src to pinned memory after the kernels called so far, while later ones
+	// run. The event passes when the copy is done.
 	NewEvent() (Event, error)
 	StartDownload(dst, src []float32, e Event)
-	// StartUpload copies src from pinned memory before the kernels called from now on. src must not
-	// change until the next Sync.
+	// StartUpload copies src from pinned memory before any kernel that is called later. src must
+	// not change until the next Sync.
 	StartUpload(dst, src []float32)
 }
 
-// Event is a point in the work of a device, such as the end of a copy to the host. Wait returns
-// when the device has passed it; then it may be recorded again.
+// Event is a point in the queued work of a device, such as the end of a copy to the host. Wait
+// returns when the device has passed it; after that the event may be recorded again.
 type Event interface {
 	Wait() error
 	Free() error
 }
 
-// Inputs are what a minibatch gives to a device: input rows, or what is computed from them, and
-// host arrays that kernels will read.
+// Inputs are the inputs of a minibatch to a device: input rows, or results computed from them, and
+// host arrays that kernels read.
 type Inputs struct {
 	Rows         Rows      // of the frontier
 	Input        Segments  // of the input layer; read for Reduce
@@ -75,8 +75,8 @@ type Inputs struct {
 	Targets  []uint8
 }
 
-// RowsCall returns the cost of computing the wanted rows from stored ones: each row as it is
-// stored, its reference, and the result. It is nothing if the host computed them.
+// RowsCall returns the cost of computing the requested rows from stored ones: each stored row, its
+// reference, and the result. The cost is 0 if the host computed them.
 func (in *Inputs) RowsCall(onDevice bool) Call {
 	const reference = 8
 	c := Call{Kernel: "input rows"}
@@ -127,7 +127,7 @@ type StagingBuffer interface {
 	Open() (own, reduced, sources Matrix, err error)
 	// PinnedBytes returns the host memory of the buffer.
 	PinnedBytes() int64
-	// Close ends what Open began: Send may be called again.
+	// Close ends the use of the inputs that Open made available: Send may be called again.
 	Close() error
 	Free() error
 }

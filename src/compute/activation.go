@@ -10,8 +10,8 @@ type ActivationKernels interface {
 	ReLUBackward(dy, y Matrix, p float32)
 	// ELU sets y = y > 0 ? y : exp(y)-1 in place, and then drops as ReLU does.
 	ELU(y Matrix, p float32, key DropoutKey, vertices []int32)
-	// ELUBackward sets dy to the gradient of what ELU read, in place; y is its output, p, key and
-	// vertices are as they were: that an element is 0 does not say whether it was dropped.
+	// ELUBackward sets dy to the gradient with respect to ELU's input, in place; y is ELU's output,
+	// and p, key and vertices are ELU's: an element of 0 need not have been dropped.
 	ELUBackward(dy, y Matrix, p float32, key DropoutKey, vertices []int32)
 }
 
@@ -21,7 +21,7 @@ func CheckReLU(y Matrix, p float32, vertices []int32) Call {
 	return Call{Kernel: "ReLU", Bytes: 2 * y.bytes()}
 }
 
-// checkDropout demands a vertex for each row where elements are dropped.
+// checkDropout panics unless there is a vertex for each row, if p > 0.
 func checkDropout(kernel string, y Matrix, p float32, vertices []int32) {
 	if p == 0 {
 		checkRows(kernel, y)

@@ -2,10 +2,10 @@ package compute
 
 import "fmt"
 
-// AttentionKernels are what graph attention layers are made of. The columns of z, a, y are cut into
+// AttentionKernels are the kernels of graph attention layers. The columns of z, a, y are cut into
 // heads of equal width: head h of H has columns [h*C, (h+1)*C). Arrays of edges are matrices [E,H]
 // with a row for each edge of the forward segments, in edge order. The gradients run over the
-// transposed segments, whose Edges say which row is which edge's.
+// transposed segments, whose Edges give the row of each edge.
 //
 //	z [S,H*C] ─ HeadDot ─> src [S,H], dst [D,H] ─ EdgeSoftmax ─> alpha [E,H] ─┐
 //	      └───────────────────────────────────────────────────────────────── EdgeSum ─> y [D,H*C]
@@ -19,19 +19,19 @@ type AttentionKernels interface {
 	// rows of ds[r,h]*z[r,j], in chunks.
 	HeadDotBackward(dz Matrix, da []float32, ds, z Matrix, a []float32)
 	// EdgeSoftmax sets alpha[e,h] to the softmax over the edges of a segment of LeakyReLU(src[i,h] +
-	// dst[d,h]), i = s.Indices[e], d the segment of e:  alpha [E,H], src [S,H], dst [D,H]. LeakyReLU
-	// multiplies by slope what is not above 0.
+	// dst[d,h]), i = s.Indices[e], d the segment of e: alpha [E,H], src [S,H], dst [D,H]. LeakyReLU
+	// multiplies scores that are not above 0 by slope.
 	EdgeSoftmax(alpha Matrix, s Segments, src, dst Matrix, slope float32)
-	// EdgeSoftmaxBackward sets dsrc [S,H] and ddst [D,H] from dalpha [E,H], which it overwrites; the
-	// rest is as EdgeSoftmax had and made it. dsrc may have more rows than transposed segments, which
-	// become zero.
+	// EdgeSoftmaxBackward sets dsrc [S,H] and ddst [D,H] from dalpha [E,H], which it overwrites;
+	// the others are the arguments and the result of EdgeSoftmax. If dsrc has more rows than
+	// transposed has segments, the rest become zero.
 	EdgeSoftmaxBackward(dsrc, ddst, dalpha Matrix, s, transposed Segments, alpha, src, dst Matrix,
 		slope float32)
 	// EdgeSum sets y[d,j] to the sum over the edges e of segment d of alpha[e,h]*z[i,j], i =
 	// s.Indices[e], h the head of column j:  y [D,H*C], alpha [E,H], z [S,H*C].
 	EdgeSum(y Matrix, s Segments, alpha, z Matrix)
-	// EdgeSumBackward is its gradient: dz [S,H*C] and dalpha [E,H] from dy [D,H*C]. dz may have more
-	// rows than transposed segments, which become zero; z has as many as dz.
+	// EdgeSumBackward is its gradient: dz [S,H*C] and dalpha [E,H] from dy [D,H*C]. If dz has more
+	// rows than transposed has segments, the rest become zero; z has as many rows as dz.
 	EdgeSumBackward(dz, dalpha Matrix, transposed Segments, alpha, z, dy Matrix)
 	// HeadMean sets y [R,C] to the mean over the heads of x [R,H*C].
 	HeadMean(y, x Matrix)
@@ -137,7 +137,7 @@ func checkHeads(kernel string, s, z Matrix) {
 	}
 }
 
-// checkScores holds what EdgeSoftmax reads and makes together.
+// checkScores checks that the inputs and the output of EdgeSoftmax fit.
 func checkScores(kernel string, alpha Matrix, s Segments, src, dst Matrix) {
 	checkReduction(kernel, dst, s)
 	checkRows(kernel, alpha, len(s.Indices))
@@ -147,8 +147,8 @@ func checkScores(kernel string, alpha Matrix, s Segments, src, dst Matrix) {
 	}
 }
 
-// checkTransposed holds transposed segments, the edges that they name, and the rows of their sources
-// together.
+// checkTransposed checks that transposed segments fit the array of edges, and the rows of their
+// sources.
 func checkTransposed(kernel string, t Segments, edges, sources Matrix) {
 	checkSegments(kernel, t)
 	if len(t.Edges) != len(t.Indices) || edges.Rows != len(t.Edges) || t.Len() > sources.Rows {

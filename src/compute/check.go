@@ -5,32 +5,31 @@ import (
 	"slices"
 )
 
-// What the Check functions of the kernels are made of. Every backend calls those first, so a wrong
-// shape panics with the same text everywhere. They allocate only when they panic.
+// The building blocks of the kernels' Check functions. Every backend calls the Check function
+// first, so a wrong shape panics with the same text everywhere. They allocate only when they panic.
 
 func (m Matrix) String() string {
 	return fmt.Sprintf("[%d,%d] in %d elements", m.Rows, m.Cols, len(m.Data))
 }
 
-// holds reports whether Data holds the elements.
+// holds reports whether Data has at least Rows*Cols elements.
 func (m Matrix) holds() bool { return m.Rows >= 0 && m.Cols >= 0 && len(m.Data) >= m.Rows*m.Cols }
 
-// checkProduct holds y [R,O], x [R,F] and w [O,F] of y = x wᵀ, or their gradients, together.
+// checkProduct checks that y [R,O], x [R,F] and w [O,F] of y = x wᵀ, or their gradients, fit.
 func checkProduct(kernel string, y, x, w Matrix) {
 	if !y.holds() || !x.holds() || !w.holds() || y.Rows != x.Rows || y.Cols != w.Rows || x.Cols != w.Cols {
 		panic(fmt.Sprintf("compute: %s: [R,O], [R,F], [O,F] are %v, %v, %v", kernel, y, x, w))
 	}
 }
 
-// checkSame holds two matrices of one shape together.
+// checkSame checks that two matrices have the same shape.
 func checkSame(kernel string, a, b Matrix) {
 	if !a.holds() || !b.holds() || a.Rows != b.Rows || a.Cols != b.Cols {
 		panic(fmt.Sprintf("compute: %s: matrices %v and %v differ in shape", kernel, a, b))
 	}
 }
 
-// checkColumns holds a matrix and vectors with an element for each of its columns, given by their
-// lengths, together.
+// checkColumns checks that vectors, given by their lengths, have an element for each column of m.
 func checkColumns(kernel string, m Matrix, vectors ...int) {
 	if !m.holds() || !allAre(m.Cols, vectors) {
 		panic(fmt.Sprintf("compute: %s: matrix %v and vectors of %v elements for its columns", kernel, m,
@@ -38,8 +37,7 @@ func checkColumns(kernel string, m Matrix, vectors ...int) {
 	}
 }
 
-// checkRows holds a matrix and vectors with an element for each of its rows, given by their
-// lengths, together.
+// checkRows checks that vectors, given by their lengths, have an element for each row of m.
 func checkRows(kernel string, m Matrix, vectors ...int) {
 	if !m.holds() || !allAre(m.Rows, vectors) {
 		panic(fmt.Sprintf("compute: %s: matrix %v and vectors of %v elements for its rows", kernel, m,
@@ -47,7 +45,7 @@ func checkRows(kernel string, m Matrix, vectors ...int) {
 	}
 }
 
-// CheckLengths holds arrays of one length together.
+// CheckLengths checks that arrays have the same length n.
 func CheckLengths(kernel string, n int, others ...int) {
 	if !allAre(n, others) {
 		panic(fmt.Sprintf("compute: %s: arrays of %d and %v elements", kernel, n, slices.Clone(others)))

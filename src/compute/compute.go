@@ -1,15 +1,15 @@
-// Package compute is the contract of a device: memory, and the kernels that GNN layers are made of.
+// Package compute defines the interface of a device: memory, and the kernels of GNN layers.
 // Backends are compute/ref (plain Go, written to be read), compute/cpu (BLAS and C SIMD kernels on
 // pinned threads) and compute/cuda (a GPU, which has memory of its own: see Accelerator).
-// compute/computetest is one suite that holds every backend to the reference.
+// compute/computetest is one suite that compares every backend with the reference.
 //
 //	preparing (many goroutines)             training (one goroutine)
 //	rows where they lie                     h [S,F] ── SegmentMean ──> agg [D,F] ─ MatMul ─┐
 //	  Host.SegmentRows     ──> agg [D,F] ──>                                               + ─> bias, norm, ReLU, dropout
 //	  Host.GatherRows      ──> own [D,F] ──>                       own [D,F] ─── MatMul ───┘
 //
-// A kernel is stated once, in the file of its family (linear.go, segment.go, ...): its method, the
-// shapes that fit, and what a call must move and compute. Its Check function tests the shapes and
+// A kernel is specified once, in the file of its family (linear.go, segment.go, ...): its method,
+// its shapes, and the bytes and operations of a call. Its Check function tests the shapes and
 // returns that cost, which devices report to a Probe.
 //
 // Matrices are row-major float32 without padding; matrix products may round them first
@@ -21,8 +21,8 @@ package compute
 
 import "time"
 
-// ChunkRows is the number of rows that are summed before partial sums are added, in chunk order,
-// wherever a kernel reduces over rows (weight gradients, bias gradients, norms, losses).
+// ChunkRows is the number of rows in a partial sum. Partial sums are added in chunk order wherever
+// a kernel reduces over rows (weight gradients, bias gradients, norms, losses).
 const ChunkRows = 512
 
 // Matrix is Rows x Cols float32, row-major, without padding: element (i,j) is Data[i*Cols+j]. On a
@@ -41,10 +41,10 @@ func (m Matrix) RowsAt(lo, hi int) Matrix {
 // Row returns row i of m as a view.
 func (m Matrix) Row(i int) []float32 { return m.Data[i*m.Cols : (i+1)*m.Cols] }
 
-// Kernels are what layers, losses and optimizers call. They complete in the order in which they
-// were called and, unless a method says otherwise, may still be running when it returns (see
-// Device.Sync). Shapes that do not fit are a programming error and panic. Outputs do not overlap
-// inputs unless a method says so.
+// Kernels are the kernels that layers, losses and optimizers call. They complete in the order in
+// which they were called and, unless a method says otherwise, may still be running when it returns
+// (see Device.Sync). Shapes that do not fit are a programming error and panic. Outputs do not
+// overlap inputs unless a method says so.
 type Kernels interface {
 	LinearKernels
 	SegmentKernels
@@ -55,14 +55,14 @@ type Kernels interface {
 	OptimizerKernels
 }
 
-// Device is where the model lives and trains. One goroutine uses a Device at a time.
+// Device stores a model and runs its kernels. One goroutine uses a Device at a time.
 type Device interface {
 	Kernels
 
 	// Name describes backend, SIMD level, BLAS and threads, for logs and summaries.
 	Name() string
 
-	// Alloc returns n zeroed elements of device memory; Free returns them.
+	// Alloc returns n zeroed elements of device memory; Free frees them.
 	Alloc(n int) ([]float32, error)
 	Free([]float32)
 
@@ -74,24 +74,25 @@ type Device interface {
 	Sync() error
 	Close() error
 
-	// Capabilities returns what else the device can do.
+	// Capabilities returns the optional capabilities of the device.
 	Capabilities() Capabilities
-	// Watch reports every kernel called from now on to p; nil ends it.
+	// Watch reports every later kernel call to p; nil ends the reports.
 	Watch(p *Probe)
 }
 
-// Capabilities are what a Device can do beyond computing on host memory; nil where it cannot. A
-// device that embeds or wraps another passes on its capabilities.
+// Capabilities are the abilities of a Device beyond computing on host memory; an absent one is nil.
+// A device that wraps another one passes on its capabilities.
 type Capabilities struct {
 	Precision    Precision            // of the factors of its matrix products
-	Accelerator  Accelerator          // it has memory of its own
-	Peer         PeerDevice           // it sends slices to the devices of other ranks
-	NewStopwatch func() Stopwatch     // its kernels run beside the host, and it can time them
-	Peaks        func() []Peak        // what its arithmetic units do at best, measured
-	Spun         func() time.Duration // by all its threads so far, waiting for the next kernel
+	Accelerator  Accelerator          // the device has its own memory
+	Peer         PeerDevice           // the device sends slices to the devices of other ranks
+	NewStopwatch func() Stopwatch     // its kernels are asynchronous, and it can time them
+	Peaks        func() []Peak        // measured peaks of its arithmetic units
+	Spun         func() time.Duration // total time its threads have spun, waiting for kernels
 }
 
-// Peak is what a device's units do at best, on independent multiply-adds with nothing to wait for.
+// Peak is the measured peak of a device's arithmetic units, on independent multiply-adds in
+// registers.
 type Peak struct {
 	ISA       string    `json:"isa"`                  // the instructions, such as "AVX-512"
 	Precision Precision `json:"precision"`            // of the factors

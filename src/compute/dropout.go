@@ -3,27 +3,28 @@ package compute
 import "halognn/src/random"
 
 // Dropout bits are a pure function of (run seed, epoch, step, stream, layer, vertex, column), so a
-// mask can be computed anywhere, in any order, and again in a test. Three stages, each as often as
-// it must be:
+// mask can be computed anywhere, in any order, and again in a test. Three functions, each called as
+// seldom as possible:
 //
 //	NewDropoutKey   64-bit mixing, once per layer and minibatch   -> K0, K1
 //	DropoutKey.Row  64-bit mixing, once per row                   -> two 32-bit words
-//	DropoutRow.Bits 32-bit multiplies, shifts and xors per element: what AVX2, AVX-512 and CUDA have as vector instructions
+//	DropoutRow.Bits 32-bit multiplies, shifts and xors per element, all of which vectorise
 //
 // The mixers are random.Mix, which kernels call mix64, and lowbias32 (C. Wellons, 2018).
 
 const (
-	dropoutDomain = 0x64726f706f757421 // "dropout!": keeps these streams apart from the sampler's, which use the same seed
-	weyl32        = 0x9e3779b9         // the upper half of random.Golden
+	// "dropout!": keeps these bits independent of the sampler's, which use the same seed.
+	dropoutDomain = 0x64726f706f757421
+	weyl32        = 0x9e3779b9 // the upper half of random.Golden
 )
 
-// DropoutKey names the stream of dropout bits of one layer of one minibatch. The bit of (vertex,
+// DropoutKey keys the dropout bits of one layer of one minibatch. The bit of (vertex,
 // column) depends on nothing else, so masks agree whatever rank, device or row order computes them.
 // Make it with NewDropoutKey.
 type DropoutKey struct{ K0, K1 uint32 }
 
-// NewDropoutKey returns the key of one layer of one minibatch; stream is the minibatch id, never
-// the rank.
+// NewDropoutKey returns the key of one layer of one minibatch; stream is the minibatch's stream of
+// seeds, never the rank.
 func NewDropoutKey(seed uint64, epoch, step, stream, layer int) DropoutKey {
 	h := random.Mix(seed ^ dropoutDomain)
 	for _, part := range [...]int{epoch, step, stream, layer} {
@@ -32,7 +33,7 @@ func NewDropoutKey(seed uint64, epoch, step, stream, layer int) DropoutKey {
 	return DropoutKey{K0: uint32(h), K1: uint32(h >> 32)}
 }
 
-// DropoutRow is the state from which the bits of one vertex's row follow.
+// DropoutRow is the state from which the bits of one vertex's row are computed.
 type DropoutRow struct{ lo, hi uint32 }
 
 // Row returns the state of the row of a vertex, named by its original id.

@@ -7,7 +7,7 @@ import (
 	"halognn/src/compute"
 )
 
-// The share of kept elements is 1-p, by row, by column and over all, as far as chance allows.
+// The share of kept elements is 1-p, by row, by column and in total, within the standard error.
 func TestDropoutKeepsItsShare(t *testing.T) {
 	const rows, cols = 4000, 256
 	for _, p := range []float32{0.1, 0.5, 0.9} {
@@ -77,8 +77,8 @@ func TestDropoutBitsAreIndependent(t *testing.T) {
 	}
 }
 
-// The masks are part of what a seed means: a change of them changes every run. The numbers come
-// from a Python program that follows the comment in dropout.go.
+// The masks must not change, because results of a given seed depend on them. The numbers come from
+// a Python program written from the comment in dropout.go.
 func TestDropoutBitsAreFixed(t *testing.T) {
 	key := compute.NewDropoutKey(42, 1, 2, 3, 4)
 	row := key.Row(123456789)

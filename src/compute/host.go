@@ -27,7 +27,7 @@ func (t DType) String() string {
 	return "float32"
 }
 
-// RowRef says where one feature row lies: which table, and which row of it.
+// RowRef refers to one feature row: a table and a row of that table.
 type RowRef uint64
 
 // RefRowBits leaves 2^16 tables of up to 2^48 rows each.
@@ -82,16 +82,16 @@ type Host interface {
 	// be nil.
 	SegmentRows(dst Matrix, how Reduction, s Segments, weights []float32, rows Rows)
 
-	// SliceRows copies rows ids[i] of table (rowBytes bytes each) to dst, in order: what a rank
-	// sends when asked for ids.
+	// SliceRows copies rows ids[i] of table (rowBytes bytes each) to dst, in order: the rows that a
+	// rank sends to another one.
 	SliceRows(dst, table []byte, rowBytes int, ids []int32)
 
 	// AddInto sets sum[i] += x[i]: the rank-order sum of the reproducible allreduce.
 	AddInto(sum, x []float32)
 }
 
-// CheckGatherRows checks the arguments of GatherRows. Whether Of names rows of tables is for the
-// host to check.
+// CheckGatherRows checks the arguments of GatherRows. The host itself checks that Of refers to rows
+// of tables.
 func CheckGatherRows(dst Matrix, rows Rows) { checkColumns("GatherRows", dst, rows.Cols) }
 
 // CheckSegmentRows checks the arguments of SegmentRows likewise.
@@ -112,7 +112,7 @@ func checkHow(how Reduction, s Segments, weights []float32) {
 	}
 }
 
-// CheckSliceRows checks the arguments of SliceRows. Whether ids name rows is for the host to check.
+// CheckSliceRows checks the arguments of SliceRows. The host itself checks the range of ids.
 func CheckSliceRows(dst []byte, rowBytes int, ids []int32) {
 	CheckLengths("SliceRows", len(dst), rowBytes*len(ids))
 }

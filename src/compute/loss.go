@@ -2,7 +2,7 @@ package compute
 
 import "fmt"
 
-// LossKernels are losses with their gradients. They wait for their result.
+// LossKernels are losses with their gradients. They return when the result is on the host.
 type LossKernels interface {
 	// SoftmaxCrossEntropy returns the sum over rows of the loss times scale, and the number of rows
 	// whose largest logit (first one on a tie) is the label; it sets dlogits to the gradient of
@@ -36,7 +36,7 @@ func CheckSigmoidBCE(dlogits, logits Matrix, targets []uint8) Call {
 	return Call{Kernel: kernel, Bytes: logits.bytes() + floatBytes*len(dlogits.Data) + len(targets)}
 }
 
-// checkLoss holds the logits of a loss and their gradient, which may be absent, together.
+// checkLoss checks that the gradient of a loss, if present, has the shape of the logits.
 func checkLoss(kernel string, dlogits, logits Matrix) {
 	if dlogits.Data == nil {
 		checkRows(kernel, logits)

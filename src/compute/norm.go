@@ -3,7 +3,7 @@ package compute
 // NormKernels are normalizations and their gradients.
 type NormKernels interface {
 	// LayerNorm sets y = (x-mean)/sqrt(var+eps)*gamma+beta by rows, with the biased variance; mean
-	// and rstd [R] are kept for backward. y may be x only if backward is not wanted.
+	// and rstd [R] are kept for backward. y may be x only if backward does not follow.
 	LayerNorm(y, x Matrix, gamma, beta, mean, rstd []float32, eps float32)
 	// LayerNormBackward sets dx, dgamma and dbeta; the latter two are summed over rows in chunks.
 	// dx may be dy.

@@ -38,8 +38,7 @@ func CheckSGD(p, g, buf []float32) Call {
 	return Call{Kernel: "SGD", Bytes: 5 * floatBytes * len(p), Update: true}
 }
 
-// AdamCoefficients are the numbers of one Adam update, worked out in double precision and then
-// rounded:
+// AdamCoefficients are the numbers of one Adam update, computed in float64 and then rounded:
 //
 //	g += L2*p;  m = Beta1*m + OneMinusBeta1*g;  v = Beta2*v + OneMinusBeta2*g*g
 //	p = Decay*p - Step * m / (sqrt(v)*Root + Eps)

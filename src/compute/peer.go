@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// ErrAlone is wrapped by the error of Link when other ranks did not come. Why they did not come is
-// the more useful error.
+// ErrAlone is wrapped by the error of Link when other ranks did not call it in time. Their errors
+// are the more useful ones.
 var ErrAlone = errors.New("not all ranks came to be linked")
 
 // PeerDevice is an Accelerator that sends slices from its memory to the devices of other ranks
-// without a copy in host memory. Such work is queued on a stream of its own, in the order of the
-// calls, beside the kernels:
+// without a copy in host memory. This work is queued on a separate CUDA stream, in the order of the
+// calls, while kernels run:
 //
 //	kernels  ... backward of a layer ── Record(a) ── backward of the layer below ...
 //	comm                                  └ Follow(a) ── Links.Exchange ── AddSlices ── Links.Exchange ── RecordComm(b)
@@ -21,11 +21,11 @@ var ErrAlone = errors.New("not all ranks came to be linked")
 type PeerDevice interface {
 	Accelerator
 
-	// ID names the device: two ranks see the same ID exactly if they share it.
+	// ID names the device: two ranks get the same ID if and only if they share the device.
 	ID() string
 
-	// Record lets e pass when the kernels called so far are done, RecordComm when the work queued
-	// on the comm stream so far is done. Follow makes later work of the comm stream wait for e.
+	// Record makes e pass when the kernels called so far are done, RecordComm when the work queued
+	// so far on the comm stream is done. Follow makes later work of the comm stream wait for e.
 	Record(e Event)
 	RecordComm(e Event)
 	Follow(e Event)
@@ -34,8 +34,8 @@ type PeerDevice interface {
 	// is the r-th of the slices, each as long as sum, and s_rank is sum itself.
 	AddSlices(sum, slices []float32, rank int)
 
-	// FindLinks loads the library of links and returns its version. NewLinkID makes the id with
-	// which all ranks then call Link.
+	// FindLinks loads the library of links and returns its version. NewLinkID makes the id that all
+	// ranks pass to Link.
 	FindLinks() (version string, err error)
 	NewLinkID() ([]byte, error)
 	// Link opens links. Every rank calls it; it returns when all have, or fails.
@@ -48,8 +48,8 @@ type LinkOptions struct {
 	Rank, Ranks int
 	Patience    time.Duration // how long Link waits for the other ranks
 
-	// Ended is closed when the job fails: the links are cut, so that no rank waits for one that is
-	// gone. It may be nil.
+	// Ended is closed when the job fails: the links are cut, so that no rank waits for one that has
+	// failed. It may be nil.
 	Ended <-chan struct{}
 }
 
@@ -62,11 +62,11 @@ type Links interface {
 	// Sum adds buf over all ranks in place, on the comm stream, in an order that the library
 	// chooses.
 	Sum(buf []float32) error
-	// Wait returns when e passes, which RecordComm recorded after the calls above, or says why the
-	// queued work was cut short.
+	// Wait returns when e passes, which RecordComm recorded after the calls above, or returns the
+	// reason why the queued work was cut short.
 	Wait(e Event) error
-	// Close closes the links in order: every rank calls it. Cut ends them on this rank alone, with
-	// the work under way.
+	// Close closes the links in order: every rank calls it. Cut ends them on this rank alone, and
+	// its work under way.
 	Close() error
 	Cut()
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Rounding to bfloat16 is to the nearest of the two neighbours with 16 bits, halfway to the even
-// one, for numbers of every exponent.
+// RoundBF16 rounds to the nearer of the two neighbours with 16 bits, ties to even, for numbers of
+// every exponent.
 func TestRoundBF16(t *testing.T) {
 	for exponent := uint32(0); exponent < 255; exponent++ {
 		for _, sign := range []uint32{0, 1 << 31} {
@@ -16,7 +16,8 @@ func TestRoundBF16(t *testing.T) {
 				x := math.Float32frombits(bits)
 				down, up := math.Float32frombits(bits&^0xffff), math.Float32frombits(bits&^0xffff+0x10000)
 				below, above := math.Abs(float64(x)-float64(down)), math.Abs(float64(up)-float64(x))
-				if exponent == 254 && fraction >= 0x7f0000 { // up is infinite: as far as the next exponent
+				// The upper neighbour is infinite: use the next power of two.
+				if exponent == 254 && fraction >= 0x7f0000 {
 					above = 0x1p120 - below
 				}
 				want := down

@@ -2,8 +2,9 @@ package compute
 
 import "time"
 
-// Call is one call of a kernel: what it must move and compute at least. Every operand counts once;
-// a row that edges name counts once for each edge, as if nothing were cached.
+// Call is the cost of one call of a kernel: lower bounds of the bytes moved and of the operations.
+// Every operand counts once; a row that edges refer to counts once for each edge, as if nothing
+// were cached.
 type Call struct {
 	Kernel string
 	Bytes  int  // read and written
@@ -11,14 +12,14 @@ type Call struct {
 	Update bool // the call ends a training step, as an optimizer's update does
 }
 
-// Probe is told of the kernels of a device, by the goroutine that calls them. A device says
+// Probe receives the kernel calls of a device, on the goroutine that makes them. A device calls
 //
 //	defer d.probe.Start(compute.CheckMatMul(y, x, w, add)).Done()
 //
 // in every kernel; a nil Probe ignores it.
 type Probe struct {
-	OnStart func(Call) // before the device queues the kernel, or runs it
-	OnDone  func()     // after that
+	OnStart func(Call) // before the device queues or runs the kernel
+	OnDone  func()     // after the kernel is queued or has run
 	OnSync  func()     // when all kernels queued so far are done
 }
 
@@ -44,17 +45,17 @@ func (p *Probe) Synced() {
 	}
 }
 
-// Stopwatch notes moments of a device. The training goroutine uses it.
+// Stopwatch records times on a device. The training goroutine uses it.
 type Stopwatch interface {
-	// Mark notes, as mark i, the moment at which the kernels called so far are done. Marks count
-	// from 0 without gaps, and are used again.
+	// Mark notes, as mark i, the moment at which the kernels called so far are done. Marks are
+	// numbered from 0 without gaps, and may be reused.
 	Mark(i int) error
 	// Between returns the time from mark i to mark j. Both have passed: the device was synced.
 	Between(i, j int) (time.Duration, error)
 	Free() error
 }
 
-// The sizes that costs are made of, in bytes.
+// floatBytes is the size of an element, for costs.
 const floatBytes = 4
 
 // bytes returns the size of a matrix that is read or written once.

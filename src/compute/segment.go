@@ -3,13 +3,13 @@ package compute
 import "fmt"
 
 // Segments is a sampled bipartite graph in CSC over destinations, as graph.Block holds it:
-// segment d is Indices[Indptr[d]:Indptr[d+1]], each a row of the matrix that is read.
+// segment d is Indices[Indptr[d]:Indptr[d+1]], each a row of the input matrix.
 type Segments struct {
 	Indptr  []int64 // [D+1]
 	Indices []int32 // [E]
 
-	// Edges [E], of a transpose: each edge's position in the forward segments. Only kernels that have
-	// numbers for edges read it; nil where none are called.
+	// Edges [E], of a transpose: each edge's position in the forward segments. Only kernels with
+	// arrays of edges read it; nil if none are called.
 	Edges []int32
 }
 
@@ -19,20 +19,20 @@ func (s Segments) Len() int { return len(s.Indptr) - 1 }
 // bytes returns the size of the segments themselves, without Edges, which few kernels read.
 func (s Segments) bytes() int { return 8*len(s.Indptr) + 4*len(s.Indices) }
 
-// SegmentKernels reduce rows over the segments of a block, and their gradients.
+// SegmentKernels are reductions of rows over the segments of a block, and their gradients.
 type SegmentKernels interface {
 	// SegmentMean sets out[d] to the mean of h[i], i in segment d; zero for an empty segment.
 	SegmentMean(out Matrix, s Segments, h Matrix)
 	// SegmentMeanBackward is the gradient of SegmentMean: dh[s] = sum over t in transposed segment
 	// s of dout[t] / degree(t), or += if add. The division is a multiplication by the float32
 	// reciprocal, and the sum is complete before it is added to dh. transposed is the transpose of
-	// the forward segments, degree(t) = forward.Indptr[t+1]-forward.Indptr[t]. dh may have more
-	// rows than are referred to; the rest become zero, or stay if add.
+	// the forward segments, degree(t) = forward.Indptr[t+1]-forward.Indptr[t]. If dh has more rows
+	// than transposed has segments, the rest become zero, or stay if add.
 	SegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matrix, add bool)
 	// SegmentSum sets out[d] to the sum over e in segment d of weights[e]*h[i], i = s.Indices[e],
-	// or adds it to out[d] if add. weights [E] is host memory; nil for all 1. Over the transposed
-	// segments, with the weights in their order, it is its own gradient. The sum is complete before
-	// it is added.
+	// or adds it to out[d] if add. weights [E] is host memory; nil for all 1. Its gradient is
+	// SegmentSum over the transposed segments, with the weights in their order. The sum is complete
+	// before it is added.
 	SegmentSum(out Matrix, s Segments, weights []float32, h Matrix, add bool)
 	// SegmentMax sets out[d,j] to the largest of h[i,j], i in segment d; zero for an empty segment. A
 	// NaN is larger than every number. arg [D,C] gets, as the bits of an int32, the row i that it was
@@ -61,7 +61,7 @@ func CheckSegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matr
 		panic(fmt.Sprintf("compute: %s: dh %v from %d transposed segments, dout %v of %d segments", kernel,
 			dh, transposed.Len(), dout, forward.Len()))
 	}
-	const degree = 16 // where an edge's destination's segment begins and ends
+	const degree = 16 // bytes of Indptr read for the degree of an edge's destination
 	return Call{Kernel: kernel, Bytes: transposed.gatherBytes(dh) + degree*len(transposed.Indices) +
 		dh.bytesWritten(add)}
 }
@@ -108,14 +108,14 @@ func (s Segments) gatherBytes(out Matrix) int {
 	return floatBytes*len(s.Indices)*out.Cols + s.bytes()
 }
 
-// checkReduction holds segments and what they are reduced to together: a row for each segment.
+// checkReduction checks that out has a row for each segment.
 func checkReduction(kernel string, out Matrix, s Segments) {
 	checkSegments(kernel, s)
 	checkRows(kernel, out, s.Len())
 }
 
-// checkSegments panics unless every segment lies within Indices. Whether the indices name rows is
-// for the kernel to check, which reads them anyway.
+// checkSegments panics unless every segment lies within Indices. The kernel, which reads the
+// indices anyway, checks their range.
 func checkSegments(kernel string, s Segments) {
 	if len(s.Indptr) == 0 {
 		panic(fmt.Sprintf("compute: %s: no Indptr; for no segments it is [0]", kernel))

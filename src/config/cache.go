@@ -8,9 +8,8 @@ import (
 	"halognn/src/policy"
 )
 
-// settle gives keys that were not set the values that those that were set ask for. A default policy
-// that decides step by step gives way to a fixed cache where the ranks of a node are to share one,
-// and to one that needs no graph where no rank holds it.
+// settle sets keys that were not given to values that fit the given ones. If the ranks of a node
+// share a cache, a static policy replaces the dynamic default.
 func (c *Config) settle(given func(key string) bool) {
 	if c.Cache.Placement == PlacementGroup && !given("cache.policy") {
 		c.Cache.Policy = policy.VIP
@@ -20,8 +19,8 @@ func (c *Config) settle(given func(key string) bool) {
 	}
 }
 
-// autoReads are the keys that only some policies read, and that the run passes on to what it
-// chooses; the others are among what it tries.
+// autoReads are the keys that only some policies read and that policy auto passes to the policies
+// it tries; it chooses the other such keys itself.
 var autoReads = []string{"halo_hops", "scores", "window", "level"}
 
 // Readers returns the cache policies that read a key; nil for a key that does not depend on them.
@@ -37,8 +36,8 @@ func Readers(key string) []string {
 	return by
 }
 
-// Unread says which keys of the cache have other values than their defaults, though the policy does
-// not read them: whoever set them may have another policy in mind.
+// Unread returns notes on keys of the cache that differ from their defaults but that the policy
+// does not read: the user may have intended another policy.
 func (c *Config) Unread() (notes []string) {
 	defaults := Default().Flat()
 	for _, k := range c.keys() {

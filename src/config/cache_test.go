@@ -8,7 +8,7 @@ import (
 	"halognn/src/policy"
 )
 
-// The default gives way where it cannot be; what was set does not.
+// A default policy that is not possible is replaced; a policy that was set is not.
 func TestDefaultPolicy(t *testing.T) {
 	for _, tc := range []struct {
 		text string
@@ -38,11 +38,11 @@ func TestDefaultPolicy(t *testing.T) {
 	}
 }
 
-// Whoever sets a key that the policy does not read is told, and by whom it is read.
+// A key that the policy does not read gives a note that names the policies that read it.
 func TestKeysThatThePolicyDoesNotRead(t *testing.T) {
 	for _, tc := range []struct{ sets, want string }{ // keys below cache, and beginnings of notes
 		{"", ""},
-		{"gamma=0.995 delta=64", ""}, // what they are anyway
+		{"gamma=0.995 delta=64", ""}, // their defaults
 		{"gamma=0.9 delta=16",
 			"gamma is 0.9, but cache.policy is lookahead, which does not read it; " +
 				"prefetch does|delta is 16, but cache.policy is lookahead"},

@@ -9,11 +9,11 @@ import (
 	"halognn/src/policy"
 )
 
-// faults returns everything that is wrong with the values.
+// faults returns all errors in the values.
 func (c *Config) faults() []string { return c.faultsOf(func(*Key) bool { return true }) }
 
-// faultsOf returns what is wrong with the values of some keys, each by itself, and with values that
-// do not fit each other.
+// faultsOf returns the errors in the values of some keys, each by itself, and in combinations of
+// values.
 func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 	for _, k := range c.keys() {
 		if fault := k.fault(k.Name, plain(k.Brief)); fault != "" && of(k) {
@@ -90,8 +90,8 @@ func staticPolicies() []string {
 	return policy.Names(func(p *policy.Policy) bool { return p.Static() && !p.None() })
 }
 
-// Changes returns an error about every key that differs from what a run began with and must not. A
-// key that the run did not know had its default.
+// Changes returns an error about every key that must not change but differs from its value at the
+// beginning of the run. A key that the run did not know had its default.
 func (c *Config) Changes(began map[string]string) error {
 	defaults := Default().Flat()
 	var faults []error
@@ -113,7 +113,7 @@ func (c *Config) Changes(began map[string]string) error {
 		strings.Join(c.mayChange(), ", "), errors.Join(faults...))
 }
 
-// mayChange lists the keys that may change, or section.* where that is all of a section.
+// mayChange lists the keys that may change, or section.* if all keys of a section may.
 func (c *Config) mayChange() (names []string) {
 	for _, s := range c.table() {
 		var may []string

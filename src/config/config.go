@@ -1,18 +1,19 @@
-// Package config is the settings of a run: one table of keys, and the YAML file that sets them.
+// Package config has the settings of a run: one table of keys, and the YAML file that sets them.
 //
 //	table.go ──> a Key each: default, range or choices, traits, text
 //	   │
-//	   ├─ Load      FILE.yaml, --set key=value ──> Config, or all faults, with lines
+//	   ├─ Load      FILE.yaml, --set key=value ──> Config, or all errors, with lines
 //	   ├─ YAML      Config ──> FILE.yaml, with or without comments; it loads to the same
 //	   ├─ Markdown  docs/config.md
-//	   ├─ Changes   keys that differ from those a run began with and may not
+//	   ├─ Changes   keys that differ from a run's first config and must not
 //	   └─ Has       the traits by which reports compare runs
 //
-// A key is a field of Config and a row of the table; nothing else lists keys. The package knows
-// words and numbers, not what they do: package cmd turns a Config into options of other packages.
+// A key is a field of Config and a row of the table; nothing else lists keys. The package checks
+// words and numbers but does not interpret them: package cmd converts a Config to options of other
+// packages.
 package config
 
-// Config is the settings of one run. Each field is a key; table.go says which, and what it means.
+// Config is the settings of one run. Each field is a key; table.go names it and gives its meaning.
 type Config struct {
 	Data struct {
 		Parts, Verify string
@@ -102,7 +103,7 @@ type Config struct {
 	}
 }
 
-// Default returns the config of which every key has its default.
+// Default returns the config with every key at its default.
 func Default() *Config {
 	c := new(Config)
 	for _, k := range c.keys() {

@@ -144,7 +144,7 @@ func TestTableIsWhole(t *testing.T) {
 	}
 }
 
-// What is printed loads to the same, whatever paths are called.
+// A printed config loads to the same config, for any names of paths.
 func TestPrintedConfigLoadsToTheSame(t *testing.T) {
 	hostile := []string{
 		"p", "a b", "#x", "a: b", "null", "~x"[1:], "true", "12", "'q'", `"q"`, `back\slash`, "- x", "[1]", "{a}", "tab\there", "line\nbreak",
@@ -176,7 +176,7 @@ func TestPrintedConfigLoadsToTheSame(t *testing.T) {
 	}
 }
 
-// The defaults that are printed lack only what must be given.
+// The printed defaults lack only the keys that must be given.
 func TestPrintedDefaultsAreABeginning(t *testing.T) {
 	want := Default()
 	want.Data.Parts, want.Run.Dir = "p", "d"
@@ -217,7 +217,8 @@ func TestPoliciesAreThoseThatThereAre(t *testing.T) {
 	}
 }
 
-// A run that goes on may change what changes no number. Keys that it did not know had their defaults.
+// A resumed run may change keys that do not affect its numbers. Keys that it did not know had their
+// defaults.
 func TestChanges(t *testing.T) {
 	began := Default().Flat()
 	delete(began, "model.heads")
@@ -237,7 +238,7 @@ func TestChanges(t *testing.T) {
 			t.Errorf("%v does not say %q", err, want)
 		}
 	}
-	// The text of values is what checkpoints of earlier versions hold.
+	// Checkpoints of earlier versions have values in this form.
 	for key, want := range map[string]string{"sample.fanouts": "[15 10 5]", "train.lr": "0.003", "cache.evict": "true", "data.parts": ""} {
 		if began[key] != want {
 			t.Errorf("%s is %q in a checkpoint, was %q", key, began[key], want)
@@ -295,7 +296,7 @@ func TestEvalFanouts(t *testing.T) {
 	}
 }
 
-// A run that goes on keeps them: what it validates by would be another measure.
+// A resumed run must keep them: its validation would not be comparable.
 func TestEvalFanoutsStay(t *testing.T) {
 	c := Default()
 	began := c.Flat()

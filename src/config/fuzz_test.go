@@ -9,8 +9,7 @@ import (
 	"halognn/src/mem/memtest"
 )
 
-// Whatever a config holds, it is refused, or comes to the same when its resolved form is read
-// again.
+// Any config is either rejected, or its resolved form loads to the same config.
 func FuzzConfig(f *testing.F) {
 	for _, name := range []string{"demo", "products", "reference", "slow-network"} {
 		text, err := os.ReadFile(filepath.Join("../../inputs", name+".yaml"))

@@ -14,26 +14,26 @@ import (
 // Key is one setting.
 type Key struct {
 	Name   string // section.key
-	value         // the field of a Config, its default, and what it may be
+	value         // the field of a Config, its default and its limits
 	Traits Traits
 	Brief  string // its meaning, a phrase without a full stop; Markdown, as Note
-	Note   string // more, whole sentences; may be empty
+	Note   string // further sentences; may be empty
 }
 
-// Traits say what depends on a key. They are bits, to be joined by |.
+// Traits say what depends on a key. They are bits, combined by |.
 type Traits int
 
 const (
-	// MayChange: a run that goes on may change the key, because it changes no number of the
-	// training, or only what comes after.
+	// MayChange: a resumed run may change the key, because it does not affect the numbers of
+	// training, or only what follows training.
 	MayChange Traits = 1 << iota
 
-	// SameEpoch: an epoch does the same work whatever the key is: the same model is trained on the
+	// SameEpoch: the key does not affect the work of an epoch: the same model is trained on the
 	// same minibatches, on the same nodes.
 	SameEpoch
 
-	// NoResult: the key says where results are written and how loudly. It changes neither numbers
-	// nor times, so runs are not compared by it.
+	// NoResult: the key says where results are written and what is printed. It affects neither
+	// numbers nor times, so comparisons of runs ignore it.
 	NoResult
 )
 
@@ -51,7 +51,7 @@ func Names() (names []string) {
 	return names
 }
 
-// Words returns the words that a key of a few words takes; nil for other keys.
+// Words returns the words that a key accepts; nil for keys of other kinds.
 func Words(name string) []string {
 	if k := find(new(Config).keys(), name); k != nil {
 		if w, ok := k.value.(*choice); ok {
@@ -68,7 +68,7 @@ func find(keys []*Key, name string) *Key {
 	return nil
 }
 
-// missing reports whether the key must be given and is not.
+// missing reports whether the key must be given but is not.
 func (k *Key) missing() bool {
 	p, ok := k.value.(*pathName)
 	return ok && p.required && *p.field == ""
@@ -77,15 +77,15 @@ func (k *Key) missing() bool {
 // value is the field of a Config that a key sets. Each of the types below binds one field.
 type value interface {
 	reset()                          // sets the default
-	parse(text string) bool          // sets the field; false: text is of another kind
+	parse(text string) bool          // sets the field; false: text has another kind
 	kind() string                    // "a whole number"
-	limits() string                  // for people: "1 to 64"; "" where the kind says it
-	fault(name, brief string) string // what is wrong with the field, or ""
+	limits() string                  // as text: "1 to 64"; "" if the kind has none
+	fault(name, brief string) string // the error in the field, or ""
 	flat() string                    // the field as Config.Flat has it
 	yaml() string                    // the field as a YAML file has it
 }
 
-// bound is what all values have in common.
+// bound has the common fields of all values.
 type bound[T any] struct {
 	field    *T
 	fallback T
@@ -162,13 +162,13 @@ func (n *realNumber) fault(name, brief string) string {
 	return fmt.Sprintf("%s is %g; it must be %s: %s", name, *n.field, n.in, brief)
 }
 
-// interval is the numbers from lo to hi; a bound that is open is not one of them.
+// interval is the numbers from lo to hi, without an open bound itself.
 type interval struct {
 	lo, hi         float64
 	openLo, openHi bool
 }
 
-// from returns the finite numbers from lo on, above those that are larger; upTo and below end them.
+// from returns the finite numbers >= lo, above those > lo; upTo and below set the upper end.
 func from(lo float64) interval  { return interval{lo: lo, hi: math.Inf(1), openHi: true} }
 func above(lo float64) interval { i := from(lo); i.openLo = true; return i }
 
@@ -216,14 +216,14 @@ func (f *flag) limits() string           { return "" }
 func (f *flag) yaml() string             { return strconv.FormatBool(*f.field) }
 func (f *flag) fault(_, _ string) string { return "" }
 
-// word is one of the words of a choice, and what it means.
+// word is one of the words of a choice, with its meaning.
 type word struct{ name, doc string }
 
 // choice is one of a few words.
 type choice struct {
 	bound[string]
 	words  []word
-	future []string // words that files may know, and this version does not
+	future []string // words of other versions, which this one lacks
 }
 
 func oneOf(field *string, fallback string, words ...word) *choice {
@@ -271,7 +271,7 @@ type pathName struct {
 
 func path(field *string) *pathName { return &pathName{bound[string]{field, ""}, false} }
 
-// mustBeGiven makes an empty path a fault.
+// mustBeGiven makes an empty path an error.
 func (p *pathName) mustBeGiven() *pathName { p.required = true; return p }
 
 func (p *pathName) parse(text string) bool { *p.field = text; return true }

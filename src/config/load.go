@@ -12,8 +12,8 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// Load reads the YAML file and the settings key=value over the defaults and checks the whole: all
-// faults are reported at once, each with its line in the file, or as --set.
+// Load applies the YAML file and then the settings key=value to the defaults, and checks the
+// result. It returns all errors at once, each with its line in the file, or as --set.
 func Load(path string, sets []string) (*Config, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -26,11 +26,11 @@ func Load(path string, sets []string) (*Config, error) {
 	inFile := len(b.faults)
 	b.sets(sets)
 	c.settle(b.isGiven)
-	if len(b.faults) == 0 { // values can be judged only when all were understood
+	if len(b.faults) == 0 { // check values only if all of them parsed
 		b.judge(c.faults())
 	}
 	if err := errors.Join(b.faults...); err != nil {
-		if inFile == 0 && strings.HasPrefix(err.Error(), "  --set ") { // none is about the file
+		if inFile == 0 && strings.HasPrefix(err.Error(), "  --set ") { // no error is about the file
 			return nil, fmt.Errorf("the settings of --set:\n%w", err)
 		}
 		return nil, fmt.Errorf("config %s:\n%w", path, err)
@@ -38,8 +38,8 @@ func Load(path string, sets []string) (*Config, error) {
 	return c, nil
 }
 
-// WithDefaults returns the defaults with the settings key=value over them. Keys that must be given
-// may be missing.
+// WithDefaults returns the defaults with the settings key=value applied. Required keys may be
+// missing.
 func WithDefaults(sets []string) (*Config, error) {
 	c := Default()
 	b := binder{keys: c.keys()}
@@ -54,7 +54,7 @@ func WithDefaults(sets []string) (*Config, error) {
 	return c, nil
 }
 
-// binder sets keys by their names and collects what goes wrong.
+// binder sets keys by their names and collects errors.
 type binder struct {
 	keys   []*Key
 	given  []string // names of the keys that were set
@@ -67,7 +67,7 @@ func (b *binder) fault(where, format string, args ...any) {
 	b.faults = append(b.faults, fmt.Errorf("  %s: %s", where, fmt.Sprintf(format, args...)))
 }
 
-// judge adds faults of values.
+// judge adds errors in values, with their places.
 func (b *binder) judge(faults []string) {
 	for _, f := range faults {
 		b.faults = append(b.faults, errors.New("  "+strings.ReplaceAll(f, "\n", "\n  ")))
@@ -176,7 +176,7 @@ func (b *binder) assign(where string, k *Key, text string) {
 	}
 }
 
-// nearest returns a hint at the known key that is closest to the given one, or at the page of keys.
+// nearest returns a hint: the known key closest to the given one, or the page of keys.
 func (b *binder) nearest(key string) string {
 	best, distance := "", 1+len(key)/2
 	last := func(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }

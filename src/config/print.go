@@ -9,7 +9,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// lineWidth is how long the lines of comments and pages are.
+// lineWidth is the width of lines in comments and pages.
 const lineWidth = 100
 
 // YAML returns the config as a file that loads to the same.
@@ -87,7 +87,7 @@ func Markdown() string {
 	return b.String()
 }
 
-// pageHead has ' where Markdown has a backtick.
+// pageHead uses ' in place of Markdown's backtick.
 var pageHead = strings.ReplaceAll(`# The run config
 
 <!-- Made by 'make docs' from src/config/table.go: change it there. -->
@@ -111,7 +111,7 @@ training, or only what comes after.
 // last is the name of the key below its section.
 func (k *Key) last() string { return k.Name[strings.IndexByte(k.Name, '.')+1:] }
 
-// facts returns what the value may be, unless the words below say it.
+// facts returns the limits of the value, unless the list of words gives them.
 func (k *Key) facts() string {
 	if k.explained() != nil {
 		return ""
@@ -148,13 +148,14 @@ func sentence(phrase string) string {
 
 var link = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 
-// plain turns Markdown into text: pages that it links to are named by their path in the repository.
+// plain turns Markdown into text: links become paths in the repository.
 func plain(markdown string) string {
 	text := link.ReplaceAllString(markdown, "docs/$1")
 	return strings.NewReplacer("`", "", "*", "").Replace(text)
 }
 
-// wrap breaks text into lines of at most lineWidth: the first behind head, the others behind hang.
+// wrap breaks text into lines of at most lineWidth: the first one begins with head, the others with
+// hang.
 func wrap(head, hang, text string) string {
 	var b strings.Builder
 	line := head
@@ -172,7 +173,7 @@ func wrap(head, hang, text string) string {
 	return b.String() + line + "\n"
 }
 
-// yamlText writes a string as YAML, in quotes if it would be taken for something else.
+// yamlText writes a string as YAML, quoted if YAML would read it as another type.
 func yamlText(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.Quote(s)

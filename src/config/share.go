@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Share is how many feature rows lie in device memory. The zero value leaves it to the run.
+// Share says how many feature rows are kept in device memory. The zero value lets the run choose.
 type Share struct {
 	Set      bool
 	Fraction float64 // of the rows, or
-	Bytes    int     // if Fraction is 0
+	Bytes    int     // of rows; used if Fraction is 0
 }
 
 // ParseShare reads "auto", a fraction such as 0.25, or bytes such as 8GB or 500MB.

@@ -6,7 +6,7 @@ import (
 	"halognn/src/sample"
 )
 
-// Values above these are mistakes that would end for want of memory if they were not refused.
+// Larger values are mistakes that would exhaust the memory.
 const (
 	mostEpochs = 1e9 // below the epochs that access counts with
 	mostLayers = 64
@@ -16,7 +16,7 @@ const (
 	MaxThreads = 1 << 12
 )
 
-// free are keys that a run may change at any time: the same numbers come out, another way.
+// free marks keys that a run may change at any time without affecting its numbers.
 const free = MayChange | SameEpoch
 
 // section is the keys below one name.
@@ -25,9 +25,9 @@ type section struct {
 	keys      []*Key
 }
 
-// table binds every key to its field of c. To add a key, add a field to Config and a row here. In a
-// row stand the name of the key below its section, the field with its default and what it may be,
-// the traits, the meaning as a phrase, and more about it in sentences.
+// table binds every key to its field of c. To add a key, add a field to Config and a row here. A
+// row has the name of the key below its section, the field with its default and limits, the traits,
+// the meaning as a phrase, and further sentences.
 func (c *Config) table() []section {
 	all := []section{
 		{name: "data", keys: []*Key{
@@ -409,7 +409,7 @@ func (c *Config) table() []section {
 	return all
 }
 
-// Words that other packages know by the same names; package cmd passes them on.
+// Words with the same meaning in other packages; package cmd passes them on.
 const (
 	PlacementOwn   = policy.PlacementOwn
 	PlacementGroup = policy.PlacementGroup

@@ -1,8 +1,7 @@
 // Package dataset keeps graphs with features, labels and splits on disk: it writes, opens and
 // verifies DATASET directories, imports foreign formats into them and generates synthetic ones.
 //
-//	DATASET/  meta.json      what it is, where it comes from, and size, shape and XXH64 of every
-//	                         file
+//	DATASET/  meta.json      task, sizes, provenance, and size, shape and XXH64 of every file
 //	          indptr.npy     int64 [N+1]   in-edges of v are indices[indptr[v]:indptr[v+1]]
 //	          indices.npy    int32 [M]     source vertex of each in-edge, ascending within a vertex
 //	          edge_weights.npy   float32 [M], of each in-edge; only where edges have weights
@@ -15,8 +14,8 @@
 //	                                                           whole
 //	Open   ─> mapped views ─> Verify
 //
-// All files are there even where they hold nothing (no features: [N, 0]; no labels: all -1), so a
-// reader needs no special cases. The package knows of no parts and no ranks.
+// All files exist even if they are empty (no features: [N, 0]; no labels: all -1), so a reader
+// needs no special cases. The package knows of no parts and no ranks.
 package dataset
 
 import (
@@ -36,11 +35,11 @@ import (
 // Format is the version of the directory layout that this package writes and reads.
 const Format = 1
 
-// What is to be learnt of a vertex.
+// The tasks.
 const (
-	Multiclass = "multiclass" // one of Classes
-	Multilabel = "multilabel" // any subset of Classes
-	NoTask     = "none"       // nothing: topology only
+	Multiclass = "multiclass" // one class a vertex
+	Multilabel = "multilabel" // any subset of the classes
+	NoTask     = "none"       // no labels
 )
 
 // The element types of feature rows.
@@ -62,7 +61,7 @@ var (
 	ErrValue    = errors.New("bad value")
 )
 
-// Meta is meta.json: what a dataset holds and where it comes from.
+// Meta is meta.json: the description of a dataset.
 type Meta struct {
 	Format      int                 `json:"format"`
 	Name        string              `json:"name"`
@@ -77,8 +76,8 @@ type Meta struct {
 	Files       map[string]npy.Info `json:"files"` // by file name
 }
 
-// Provenance says how a dataset came about. It holds no times and no machine names: equal input
-// gives equal files.
+// Provenance is the origin of a dataset. It has no times and no machine names, so equal input gives
+// equal files.
 type Provenance struct {
 	Source string `json:"source"` // the format imported, or the generator
 	// options that shaped the result, as given
@@ -105,7 +104,7 @@ func (m *Meta) RowBytes() int {
 	return 4 * m.Features
 }
 
-// check reports what of m no dataset can have.
+// check returns an error if no dataset can have m.
 func (m *Meta) check() error {
 	var faults []error
 	if m.Format != Format {
@@ -138,13 +137,13 @@ func (m *Meta) check() error {
 	return errors.Join(faults...)
 }
 
-// mostClasses is how many classes a graph may have whatever its size: the output of a model is as
-// wide.
+// mostClasses is the number of classes that a graph of any size may have. The output of a model is
+// as wide.
 const mostClasses = 1 << 16
 
-// CheckClasses refuses numbers of classes that no graph has. With several labels a vertex,
-// labels.npy has a column for each; with one label, nothing else holds the number, from which the
-// size of a model follows.
+// CheckClasses rejects implausible numbers of classes. With several labels a vertex, labels.npy has
+// a column for each class; with one label, no array bounds the number, which determines the size of
+// a model.
 func CheckClasses(task string, classes int, vertices int64) error {
 	if classes < 0 || task != Multilabel && int64(classes) > max(vertices, mostClasses) {
 		return fmt.Errorf("%d classes of %d vertices are an impossible count", classes, vertices)

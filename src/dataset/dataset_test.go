@@ -218,7 +218,8 @@ func TestCreateKeepsWhatIsThere(t *testing.T) {
 	}
 }
 
-// damage changes one file of a fresh dataset and returns what Open, or else Verify, says.
+// damage changes one file of a fresh dataset and returns the error of Open or, if it has none, of
+// Verify.
 func damage(t *testing.T, name string, change func(b []byte) []byte) error {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "tiny")

@@ -7,7 +7,7 @@ import (
 	"halognn/src/npy"
 )
 
-// SetMemory makes imports believe that so many bytes of memory are available, until the test ends.
+// SetMemory sets the memory that imports take as available, until the test ends.
 func SetMemory(t testing.TB, bytes int64) {
 	before := available
 	available = func() (int64, error) { return bytes, nil }

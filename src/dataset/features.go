@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 )
 
-// What a vertex shows is its class's centroid plus noise of variance 1 a column. But a vertex is a
-// decoy with this probability: it shows the centroid of a class drawn by size instead. So no model
-// that looks at one vertex alone gets more than about 1 - decoys right, however well it learns,
-// while neighbours, mostly of the same class, outvote the decoys.
+// The features of a vertex are its class's centroid plus noise of variance 1 a column. With
+// probability decoys they are the centroid of a class drawn by size instead. So a model that reads
+// only the vertex itself is right at most about 1 - decoys of the time, while neighbours, mostly of
+// the same class, outvote the decoys.
 const (
 	decoys = 0.42
 	// reach is the length of a centroid, in units of the noise: near enough for classes to overlap
@@ -30,7 +30,7 @@ func (o GenerateOptions) centroids() []float32 {
 	return centre
 }
 
-// drawClasses gives every vertex a class by share alone.
+// drawClasses gives every vertex a class, drawn by the shares of the classes.
 func (o GenerateOptions) drawClasses(classes []int32) {
 	upTo := runningSum(o.classShares())
 	parallel(len(classes), 2048, func(_, lo, hi int) {
@@ -82,7 +82,7 @@ func runningSum(weights []float64) []float64 {
 	return upTo
 }
 
-// draw returns i with a probability proportional to its step in upTo.
+// draw returns i with a probability proportional to upTo[i] - upTo[i-1].
 func draw[T float32 | float64](s *stream, upTo []T) int {
 	x := T(s.float()) * upTo[len(upTo)-1]
 	return min(sort.Search(len(upTo), func(i int) bool { return upTo[i] > x }), len(upTo)-1)
@@ -91,8 +91,8 @@ func draw[T float32 | float64](s *stream, upTo []T) int {
 // workers is the number of goroutines of parallel.
 func workers() int { return runtime.GOMAXPROCS(0) }
 
-// parallel runs f over [0,n) in pieces, on all CPUs. What f does for an index must not depend on
-// the piece or the worker it comes in.
+// parallel runs f over [0,n) in pieces, on all CPUs. The result of f for an index must not depend
+// on the piece or the worker.
 func parallel(n, piece int, f func(worker, lo, hi int)) {
 	var next atomic.Int64
 	var wg sync.WaitGroup

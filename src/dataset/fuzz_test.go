@@ -19,12 +19,11 @@ import (
 	"halognn/src/mem/memtest"
 )
 
-// Each target imports a small sound graph of which one file is arbitrary. Whatever the file holds,
-// Import returns soon and with little memory. What it accepts is a dataset that Verify accepts, and
-// what it refuses leaves nothing.
+// Each target imports a small valid graph with one arbitrary file. Import must return soon and with
+// little memory. If it succeeds, Verify accepts the dataset; if it fails, it leaves no files.
 const (
 	fuzzHeap   = 128 << 20 // bytes of the Go heap for files of a few KB: buffers mostly
-	fuzzMemory = 16 << 20  // bytes of memory that an import believes to be available
+	fuzzMemory = 16 << 20  // bytes of memory that an import takes as available
 )
 
 func FuzzImportEdgeList(f *testing.F) {
@@ -62,7 +61,7 @@ func FuzzImportScipy(f *testing.F) {
 func FuzzImportMat(f *testing.F) {
 	fuzzImport(f, func(t testing.TB, dir string) dataset.ImportOptions {
 		o := fixtures["mat"](t, dir)
-		// A checksum would refuse nearly all that is tried.
+		// With a checksum nearly all inputs would be rejected.
 		write(t, o.In, mattest.File(mattest.Form{}, tinyMatrices()...))
 		return o
 	})
@@ -95,10 +94,10 @@ func FuzzImportGemsec(f *testing.F) {
 // piece is a file of a source, or a member of an archive among them: what a fuzz target replaces.
 type piece struct {
 	path, member string
-	content      []byte // sound
+	content      []byte // valid
 }
 
-// fuzzImport replaces one piece of a source by anything.
+// fuzzImport replaces one piece of a source by arbitrary bytes.
 func fuzzImport(f *testing.F, make func(t testing.TB, dir string) dataset.ImportOptions) {
 	dataset.SetMemory(f, fuzzMemory)
 	dir := f.TempDir()
@@ -141,8 +140,8 @@ func verified(dir string) error {
 	return errors.Join(d.Verify(), d.Close())
 }
 
-// piecesOf lists what can be replaced: every file, inflated where it is gzip, and every member of
-// an archive besides.
+// piecesOf lists the pieces: every file, inflated if it is gzip, and also every member of an
+// archive.
 func piecesOf(t testing.TB, dir string) (all []piece) {
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -170,7 +169,7 @@ func piecesOf(t testing.TB, dir string) (all []piece) {
 	return all
 }
 
-// unzip returns the members of an archive without ".npy"; nothing of what is none.
+// unzip returns the members of an archive, named without ".npy"; nil if content is not an archive.
 func unzip(content []byte) map[string][]byte {
 	z, err := zip.NewReader(bytes.NewReader(content), int64(len(content)))
 	if err != nil {
@@ -191,7 +190,7 @@ func unzip(content []byte) map[string][]byte {
 	return members
 }
 
-// replace puts other content in the place of the piece.
+// replace replaces the piece by other content.
 func (p *piece) replace(t *testing.T, content []byte) {
 	if p.member == "" {
 		write(t, p.path, content)
@@ -206,7 +205,7 @@ func (p *piece) replace(t *testing.T, content []byte) {
 	archive(t, p.path, members)
 }
 
-// Whatever one file of a dataset holds, Open and Verify return.
+// Open and Verify return for any content of one file of a dataset.
 func FuzzDataset(f *testing.F) {
 	o := fixtures["npy directory"](f, filepath.Join(f.TempDir(), "in"))
 	o.Out = filepath.Join(f.TempDir(), "data")

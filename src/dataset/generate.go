@@ -16,7 +16,7 @@ import (
 // The kinds of generated graphs.
 const (
 	SBM  = "sbm"  // degree-corrected block model: communities, classes, homophily
-	RMAT = "rmat" // recursive matrix: skewed degrees; labels that the edges know nothing of
+	RMAT = "rmat" // recursive matrix: skewed degrees; labels independent of the edges
 )
 
 // GenerateOptions says which graph to make. A zero field takes the preset's value or, without a
@@ -39,11 +39,11 @@ type GenerateOptions struct {
 	EdgeWeights bool    // weights of edges, uniform in [0,1), equal both ways
 	Seed        uint64
 
-	Stage func(line string) // is told what is done next; nil: nobody is
+	Stage func(line string) // called with the name of each stage; may be nil
 }
 
-// presets are the sizes of published graphs, as symmetric graphs: what is generated has their
-// vertices, degree, features, classes and split, not their edges.
+// presets are the sizes of published graphs, as symmetric graphs: a generated graph has their
+// vertices, degree, features, classes and split, but not their edges.
 var presets = map[string]GenerateOptions{
 	"arxiv": {Vertices: 169343, Degree: 13.7, Features: 128, Classes: 40, Homophily: 0.65,
 		Skew: 0.8, Split: "54/18/28"},
@@ -55,10 +55,10 @@ var presets = map[string]GenerateOptions{
 		Skew: 0.8, Labelled: 0.014, Split: "78/8/14"},
 }
 
-// Presets lists the names of the presets, which are graphs that papers report on.
+// Presets lists the names of the presets.
 func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
 
-// resolve fills in preset and defaults and reports every fault.
+// resolve fills in preset and defaults and returns all errors, joined.
 func (o GenerateOptions) resolve() (GenerateOptions, error) {
 	var faults []error
 	fault := func(format string,
@@ -81,7 +81,7 @@ func (o GenerateOptions) resolve() (GenerateOptions, error) {
 	o.Features = first(o.Features, preset.Features, 64)
 	o.Classes = first(o.Classes, preset.Classes, 16)
 	o.Homophily = max(first(o.Homophily, preset.Homophily, 0.8), 0)
-	// of two classes, a larger one would leave too little room between guessing, features and graph
+	// With two unequal classes, guessing would be too close to the accuracy of a model.
 	if o.Classes > 2 {
 		o.Skew = first(o.Skew, preset.Skew, 0.5)
 	}
@@ -132,10 +132,10 @@ func first[T comparable](values ...T) T {
 	return zero
 }
 
-// Generate writes a synthetic dataset to dir. It depends on the options alone: not on the number of
-// CPUs, all of which it uses. Memory: about 8 bytes a stored edge and 24 a vertex while the graph
-// is built; features are streamed. The products preset, 2.4 million vertices and 120 million stored
-// edges, takes 1 GiB and about 40 CPU seconds.
+// Generate writes a synthetic dataset to dir. The result depends only on the options, not on the
+// number of CPUs, all of which it uses. Memory: about 8 bytes a stored edge and 24 a vertex while
+// the graph is built; features are streamed. The products preset, 2.4 million vertices and 120
+// million stored edges, takes 1 GiB and about 40 CPU seconds.
 func Generate(dir string, o GenerateOptions) error {
 	o, err := o.resolve()
 	if err != nil {
@@ -256,7 +256,7 @@ func (o GenerateOptions) classShares() []float64 {
 	return share
 }
 
-// hideLabels takes the labels of all but the labelled share of the vertices away.
+// hideLabels removes the labels of all vertices but the labelled share.
 func (o GenerateOptions) hideLabels(classes []int32) {
 	if o.Labelled == 1 {
 		return

@@ -98,8 +98,8 @@ func TestGeneratedGraphsAreValid(t *testing.T) {
 	}
 }
 
-// TestBlockModelHasWhatWasAskedFor holds degree, homophily, class sizes and the tail of the degrees
-// against the options.
+// TestBlockModelHasWhatWasAskedFor compares degree, homophily, class sizes and the tail of the
+// degrees with the options.
 func TestBlockModelHasWhatWasAskedFor(t *testing.T) {
 	o := GenerateOptions{Vertices: 30000, Degree: 24, Features: 2, Classes: 10, Homophily: 0.7,
 		Skew: 0.8, Seed: 5}
@@ -166,8 +166,8 @@ func TestBlockModelHasSmallCuts(t *testing.T) {
 	}
 }
 
-// TestAccuracyMeansSomething classifies by the nearest class mean: the features alone must be well
-// above guessing the largest class, and far below what one look at the neighbours adds.
+// TestAccuracyMeansSomething classifies by the nearest class mean: features alone must do well
+// better than guessing the largest class, and far worse than with the means of the neighbours.
 func TestAccuracyMeansSomething(t *testing.T) {
 	for _, o := range []GenerateOptions{
 		{Vertices: 5000, Seed: 1},
@@ -234,7 +234,7 @@ func nearestMean(d *Dataset, x []float32) float64 {
 }
 
 func TestRMATIsSkewedAndShuffled(t *testing.T) {
-	// no power of two
+	// Not a power of two.
 	d := generate(t, GenerateOptions{Kind: RMAT, Vertices: 20000, Degree: 16, Features: 1, Seed: 9})
 	largest, low := 0, 0.0
 	for v := range graph.VertexID(20000) {

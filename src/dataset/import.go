@@ -12,10 +12,10 @@ import (
 	"halognn/src/mem"
 )
 
-// Choice is an option that a format decides unless the user does.
+// Choice is an option whose default depends on the format.
 type Choice int8
 
-// What a Choice can be.
+// The values of a Choice.
 const (
 	AsFormat Choice = iota
 	Yes
@@ -26,8 +26,8 @@ const (
 type ImportOptions struct {
 	Format string // one of Formats
 	In     string // the file or directory to read
-	Out    string // the DATASET directory to write; it must not exist, or be empty
-	Name   string // of the dataset; "" means what In is called
+	Out    string // the DATASET directory to write; must be absent or empty
+	Name   string // of the dataset; "" means the base name of In
 	// Undirected adds the reverse of every edge. AsFormat does so for the formats that store each
 	// edge once: ogb, planetoid, musae, gemsec, and npz in the attributed-graph layout.
 	Undirected     Choice
@@ -37,16 +37,16 @@ type ImportOptions struct {
 	// format joins several graphs, their names: "DE,FR/RU/ES". "" means the split that comes with
 	// the data, else 60/20/20 of the labelled vertices.
 	Split string
-	// Seed of the shuffle behind percentages: the split is the one that
-	// numpy.random.RandomState(Seed).permutation gives.
+	// Seed of the shuffle for percentages: the split is that of
+	// numpy.random.RandomState(Seed).permutation.
 	Seed uint64
 	// FeatureType is Float32 or Float16; "" keeps float16 and makes everything else float32.
 	FeatureType string
-	// SplitIndex chooses one of several splits that come as columns of one array; nil: there is
+	// SplitIndex chooses one of several splits that are columns of one array; nil: there is only
 	// one.
 	SplitIndex *int
-	// Keys names arrays that are called otherwise in the source: {"x": "embedding"}. Ignore lists
-	// arrays and columns that would be refused, such as edge_type.
+	// Keys maps an array to its name in the source: {"x": "embedding"}. Ignore lists arrays and
+	// columns to skip that would be rejected, such as edge_type.
 	Keys   map[string]string
 	Ignore []string
 	// Standardize shifts and scales every feature column to mean 0 and variance 1 over the training
@@ -54,11 +54,11 @@ type ImportOptions struct {
 	Standardize bool
 	Table       TableOptions // of the format csv
 	// MaxFeatureBytes limits features.npy; 0 means four fifths of the free disk space at Out.
-	// Sparse features become dense, so a small source may ask for much.
+	// Sparse features become dense, so a small source may need much space.
 	MaxFeatureBytes int64
 }
 
-// ImportReport says what an import found and did.
+// ImportReport describes an import.
 type ImportReport struct {
 	Name, Format  string
 	Vertices      int64
@@ -124,7 +124,7 @@ func (r ImportReport) String() string {
 	return b.String()
 }
 
-// reciprocal says how many edges of a graph that was left as stored have their reverse.
+// reciprocal describes the share of edges with a reverse, in a graph to which none were added.
 func (r ImportReport) reciprocal() string {
 	if r.Reciprocal == r.Edges {
 		return "every edge has its reverse"
@@ -190,17 +190,17 @@ func (o *ImportOptions) check() error {
 	return errors.Join(faults...)
 }
 
-// Import reads a graph in a foreign format and writes it as a DATASET directory: symmetrised where
-// wanted, without self-loops and repeated edges, with features, labels and split. On an error
-// nothing is left at Out.
+// Import reads a graph in a foreign format and writes it as a DATASET directory: symmetrised if
+// Undirected, without self-loops and repeated edges, with features, labels and split. On an error
+// Out stays absent or empty.
 //
 // Memory beyond the result's 4 bytes an edge and 8 a vertex: at most 16 bytes for each edge read,
 // half of it only while reverse edges are added and repeats dropped (graph.Builder). Features are
-// streamed or held sparse, but for dense ones in MATLAB files, which end at 4 GiB.
+// streamed or held sparse, except dense ones in MATLAB files, which have at most 4 GiB.
 //
 // Errors name file and line, byte or array, and wrap graph.ErrVertexRange for edges to vertices
-// that are not there, ErrValue for labels and features out of range, ErrExists for an Out that is
-// taken, ErrRoom for counts that memory has no room for.
+// that do not exist, ErrValue for labels and features out of range, ErrExists for an Out that is
+// not empty, ErrRoom for counts too large for the memory.
 func Import(o ImportOptions) (ImportReport, error) {
 	if err := o.check(); err != nil {
 		return ImportReport{}, err
@@ -225,7 +225,7 @@ func baseName(path string) string {
 	return name
 }
 
-// write makes the dataset of what was read.
+// write writes the source as a dataset.
 func (s *source) write() (ImportReport, error) {
 	if s.vertices == 0 || s.vertices == unknown && s.edges.NumEdges() == 0 {
 		return ImportReport{},

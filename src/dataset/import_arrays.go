@@ -37,7 +37,7 @@ func (d npyDir) Names() (names []string) {
 	return names
 }
 
-// joined is an archive and the arrays beside it, which are asked second.
+// joined is an archive and the arrays beside it; a name is looked up in the archive first.
 type joined struct {
 	arrays
 	beside npyDir
@@ -68,7 +68,7 @@ func openArrays(path string) (arrays, error) {
 	return npy.OpenZip(path)
 }
 
-// arraySource is a set of arrays with the path that errors name it by.
+// arraySource is a set of arrays with the path that errors name.
 type arraySource struct {
 	arrays
 	path string
@@ -76,7 +76,7 @@ type arraySource struct {
 
 func (a arraySource) name(key string) string { return a.path + ": " + key }
 
-// first returns the first of the keys that is there, "" if none.
+// first returns the first of the keys that exists, "" if none does.
 func (a arraySource) first(keys ...string) string {
 	for _, k := range keys {
 		if a.Has(k) {
@@ -129,7 +129,7 @@ func (s *source) addPairs(a arraySource, key string) error {
 			npy.ShapeString(r.Shape))
 	}
 	n := r.Elems() / 2
-	if wide != r.Fortran { // one whole side comes before the other: the first waits in memory
+	if wide != r.Fortran { // all sources come before all destinations: hold the sources in memory
 		return s.addSides(a, key, r, n)
 	}
 	var e int64
@@ -176,8 +176,7 @@ func (s *source) addSides(a arraySource, key string, r *npy.Reader, n int) error
 	})
 }
 
-// addCSR adds an edge r -> c for every stored entry (r, c) of a scipy CSR matrix, whatever its
-// value.
+// addCSR adds an edge r -> c for every stored entry (r, c) of a scipy CSR matrix, of any value.
 func (s *source) addCSR(a arraySource, indptrKey, indicesKey string) error {
 	return s.addCompressed(a, indptrKey, indicesKey, false)
 }
@@ -240,7 +239,7 @@ func (s *source) rowEnds(a arraySource, indptrKey, indicesKey string) ([]int64, 
 	return ends, nil
 }
 
-// setCSRFeatures notes the features of a scipy CSR matrix.
+// setCSRFeatures registers the features of a scipy CSR matrix.
 func (s *source) setCSRFeatures(a arraySource, prefix string) error {
 	shape, err := all[int64](a, prefix+"_shape")
 	if err != nil {
@@ -278,7 +277,7 @@ func (s *source) setCSRFeatures(a arraySource, prefix string) error {
 		m.write)
 }
 
-// setDenseFeatures notes an array [vertices, columns] of features, to be streamed.
+// setDenseFeatures registers an array [vertices, columns] of features, to be streamed.
 func (s *source) setDenseFeatures(a arraySource, key string) error {
 	r, err := a.open(key, 2)
 	if err != nil {

@@ -56,8 +56,8 @@ func rezip(t *testing.T, path, member string, content []byte) {
 	archive(t, path, members)
 }
 
-// Bad input ends with one message that names the file and the place and says what is wrong, and
-// with nothing written.
+// Bad input gives one error that names the file and the place and says what is wrong, and writes
+// nothing.
 func TestImportBadInput(t *testing.T) {
 	nan := float32(math.NaN())
 	for _, c := range []struct {
@@ -352,8 +352,8 @@ func TestImportBadInput(t *testing.T) {
 	}
 }
 
-// Counts that a file claims are held against the machine's memory, and against the file where it
-// must hold as much, before memory is asked for.
+// Counts in a file are compared with the machine's memory, and with the size of the file if it must
+// contain as many items, before memory is allocated.
 func TestImportRefusesCountsBeyondReason(t *testing.T) {
 	const available = 100 << 20
 	dataset.SetMemory(t, available)

@@ -11,9 +11,9 @@ import (
 	"halognn/src/dataset/table"
 )
 
-// nameClasses takes the label of every vertex as text; "", nan, none and null are none, and so is
-// -1 among integers. The integers 0 to C-1 are themselves; other integers are numbered in their
-// order, and other words in byte order, and classNames has them.
+// nameClasses sets the class of every vertex from its label as text; "", nan, none and null mean no
+// label, and so does -1 among integers. The integers 0 to C-1 are the classes themselves; other
+// integers are numbered in ascending order, words in byte order, and classNames keeps them.
 func (s *source) nameClasses(labels []string) error {
 	if len(labels) != s.vertices {
 		return fmt.Errorf("%d labels for %d vertices", len(labels), s.vertices)
@@ -63,8 +63,8 @@ func (s *source) nameClasses(labels []string) error {
 	return nil
 }
 
-// distinctLabels collects the labels; integers says that all of them are. Numbers that are not
-// integers are refused.
+// distinctLabels collects the labels; integers says whether all of them are integers. Other numbers
+// are an error.
 func distinctLabels(
 	labels []string,
 ) (class map[string]int, labelled int, integers bool, err error) {

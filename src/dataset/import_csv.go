@@ -18,8 +18,8 @@ import (
 	"halognn/src/dataset/table"
 )
 
-// csvTable is a text table with named columns, plain or gzip: fields apart by commas, tabs or
-// semicolons, quoted where they hold one. Its rows are read with package csv, because ids and
+// csvTable is a text table with named columns, plain or gzip: fields separated by commas, tabs or
+// semicolons, and quoted if they contain one. Its rows are read with package csv, because ids and
 // labels are words; package table reads tables of numbers.
 type csvTable struct {
 	path   string
@@ -30,7 +30,7 @@ type csvTable struct {
 	first  []string // the first row, if it does not name the columns
 }
 
-// openTable opens a table and finds out what its columns are called.
+// openTable opens a table and reads the names of its columns.
 func openTable(path string, noHeader bool) (*csvTable, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -112,7 +112,7 @@ func (t *csvTable) begin(noHeader bool) error {
 	return nil
 }
 
-// separator is the one that the first line has.
+// separator returns the separator of the first line.
 func separator(line []byte) rune {
 	for _, c := range []byte{'\t', ',', ';'} {
 		if bytes.IndexByte(line, c) >= 0 {
@@ -156,7 +156,7 @@ func (t *csvTable) next() ([]string, error) {
 	return row, nil
 }
 
-// fault says what is wrong with a row that package csv refused.
+// fault converts an error of package csv to one about the row.
 func (t *csvTable) fault(err error) error {
 	var p *csv.ParseError
 	switch {
@@ -172,7 +172,7 @@ func (t *csvTable) fault(err error) error {
 		t.path, p.Line, ErrValue, p.Err)
 }
 
-// errorf makes an error about the row at hand.
+// errorf makes an error about the current row.
 func (t *csvTable) errorf(format string, args ...any) error {
 	line := 1
 	if t.r.InputOffset() > 0 {
@@ -181,8 +181,8 @@ func (t *csvTable) errorf(format string, args ...any) error {
 	return fmt.Errorf("%s: line %d: %w", t.path, line, fmt.Errorf(format, args...))
 }
 
-// column returns the place of the column that is asked for, or else of the first of the usual names
-// that is there, or -1.
+// column returns the index of the requested column, or else of the first usual name that exists, or
+// -1.
 func (t *csvTable) column(asked, flag string, usual ...string) (int, error) {
 	if asked != "" {
 		i := slices.Index(t.header, asked)

@@ -27,7 +27,7 @@ func realData(t *testing.T, name string) string {
 	return dir
 }
 
-// skipLarge skips what takes minutes under the race detector; the small sets and the synthetic ones
+// skipLarge skips data sets that take minutes under the race detector; small and synthetic ones
 // cover the same code.
 func skipLarge(t *testing.T, large bool) {
 	t.Helper()
@@ -145,7 +145,8 @@ func compareNeutral(t *testing.T, d *dataset.Dataset, dir string) {
 	}
 }
 
-// compareGraphs holds g, whose neighbour lists are sorted, to want, whose lists are in any order.
+// compareGraphs compares g, whose neighbour lists are sorted, with want, whose lists are in any
+// order.
 func compareGraphs(t *testing.T, g, want *graph.CSC) {
 	t.Helper()
 	sorted, _ := graph.Clean(want, graph.CleanOptions{KeepLoops: true, KeepDuplicates: true})

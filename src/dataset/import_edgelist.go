@@ -11,13 +11,13 @@ import (
 	"halognn/src/graph"
 )
 
-// readEdgeList reads a SNAP edge list: rows "from to", apart by blanks, tabs or commas, comments
-// with # or %, plain or gzip. Ids may be any integers; vertices are numbered in the order of their
-// ids, and original_id.npy keeps the ids where the two differ. In is the file, or a directory that
-// holds no other.
+// readEdgeList reads a SNAP edge list: rows "from to", separated by blanks, tabs or commas,
+// comments with # or %, plain or gzip. Ids may be any integers; vertices are numbered in the order
+// of their ids, and original_id.npy keeps the ids if they differ from the numbers. In is the file,
+// or a directory with no other file.
 //
-// The file is read twice, first for the ids: so that no more than 8 bytes an edge and 16 an id are
-// held, whatever the ids are.
+// The file is read twice, first for the ids, so that memory is at most 8 bytes an edge and 16 an
+// id, for any ids.
 func readEdgeList(s *source) error {
 	path, err := onlyFile(s.options.In)
 	if err != nil {
@@ -94,16 +94,15 @@ func eachEdge(path string, visit func(r *table.Reader, u, v int64) error) error 
 	})
 }
 
-// distinct collects the different numbers of a long stream in memory proportional to how many there
-// are: the list is sorted and freed of repeats whenever it is twice as long as after the last time.
+// distinct collects the distinct numbers of a long sequence in memory proportional to their count:
+// whenever the list is twice as long as after the last time, it is sorted and repeats are removed.
 type distinct struct {
 	list  []int64
 	limit int
 }
 
 func (d *distinct) add(x int64) {
-	// edge lists come sorted by source more often than not
-	if n := len(d.list); n > 0 && d.list[n-1] == x {
+	if n := len(d.list); n > 0 && d.list[n-1] == x { // most edge lists are sorted by source
 		return
 	}
 	if len(d.list) >= max(d.limit, 1<<16) {

@@ -170,7 +170,7 @@ func (s *source) setFacebookFeatures(infos [][]float64) error {
 	return s.setSparse(s.options.In, f.cols(), m)
 }
 
-// noteParts notes where the joined graphs lie.
+// noteParts adds a note with the vertex range of each joined graph.
 func (s *source) noteParts() {
 	if len(s.parts) < 2 {
 		return

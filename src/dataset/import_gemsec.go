@@ -82,7 +82,7 @@ func gemsecPrefix(in string) (string, error) {
 func eachGenres(path string, visit func(key string, genres []string) error) error {
 	var genres []string
 	return eachMember(path, func(key string, d *json.Decoder) error {
-		clear(genres[:cap(genres)]) // null leaves what is there
+		clear(genres[:cap(genres)]) // null would leave the old value
 		if err := d.Decode(&genres); err != nil {
 			return err
 		}

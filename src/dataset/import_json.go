@@ -11,7 +11,7 @@ import (
 )
 
 // eachMember calls visit with every key of the object in a JSON file; visit must decode exactly the
-// value. It streams: one value is held at a time. Errors name the file, the byte and the key.
+// value. It holds one value at a time. Errors name the file, the byte and the key.
 func eachMember(path string, visit func(key string, d *json.Decoder) error) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -38,7 +38,7 @@ func eachMember(path string, visit func(key string, d *json.Decoder) error) erro
 		if err != nil {
 			return fail(err)
 		}
-		key, _ := token.(string) // the decoder lets nothing else stand for a key
+		key, _ := token.(string) // the decoder accepts nothing but strings as keys
 		if err := visit(key, d); err != nil {
 			return fail(fmt.Errorf("key %q: %w", key, err))
 		}
@@ -49,8 +49,8 @@ func eachMember(path string, visit func(key string, d *json.Decoder) error) erro
 	return nil
 }
 
-// decodeNumbers decodes a value that is a number or a list of numbers. It refuses null, for which
-// encoding/json keeps what was in the list before.
+// decodeNumbers decodes a value that is a number or a list of numbers. It rejects null, for which
+// encoding/json would keep the old content of the list.
 func decodeNumbers(d *json.Decoder, raw *json.RawMessage, into any) error {
 	if err := d.Decode(raw); err != nil {
 		return err
@@ -65,7 +65,7 @@ func numbersOf(raw json.RawMessage, into any) error {
 	return json.Unmarshal(raw, into)
 }
 
-// vertexKey reads a key that is a vertex id below n, which must not have come before.
+// vertexKey parses a key as a vertex id below n that has not occurred before.
 func vertexKey(key string, n int, seen []bool) (int, error) {
 	v, err := strconv.Atoi(key)
 	if err != nil || v < 0 || v >= n {

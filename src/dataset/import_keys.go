@@ -10,8 +10,7 @@ import (
 	"halognn/src/npy"
 )
 
-// aliases are the names under which data sets have what an import reads. The first is the one that
-// --keys uses.
+// aliases are the names of arrays in known data sets. The first of each is the one for --keys.
 var aliases = map[string][]string{
 	"edge_index": {"edge_index", "edges", "edge_list"},
 	"x":          {"x", "features", "feats", "feat", "node_feat", "node_feats", "node_features"},
@@ -51,7 +50,7 @@ var weights = append([]string{
 const noWeights = "no layer reads features of edges, and weights are read from a column or array " +
 	"edge_weight alone, so every edge counts alike"
 
-// ignoredWeights returns what to say of an array or column that is one of weights, "" if it is not.
+// ignoredWeights returns a note on an array or column that is one of weights, "" for others.
 func ignoredWeights(name string) string {
 	if !slices.Contains(weights, strings.ToLower(name)) {
 		return ""
@@ -72,8 +71,8 @@ const (
 		"vertex for each hyperedge"
 )
 
-// refused are arrays and columns that say that a graph means more than an import would keep.
-// --ignore imports the rest.
+// refused are arrays and columns without which an import would change the meaning of a graph.
+// --ignore imports the graph without them.
 var refused = map[string]string{
 	"edge_type": edgeTypes, "edge_types": edgeTypes, "etype": edgeTypes, "etypes": edgeTypes,
 	"edge_reltype": edgeTypes, "relation": edgeTypes, "relations": edgeTypes, "rel": edgeTypes,
@@ -90,7 +89,7 @@ var refused = map[string]string{
 	"snapshots": temporal, "hyperedge_index": hyperTask,
 }
 
-// refusal returns why an array or column is refused, nil if it is not.
+// refusal returns an error for an array or column that is refused, nil for others.
 func (s *source) refusal(where, name string) error {
 	why := refused[strings.ToLower(name)]
 	if why == "" || slices.Contains(s.options.Ignore, name) {
@@ -108,8 +107,8 @@ func (s *source) refuseKeys(a arraySource) error {
 	return nil
 }
 
-// find returns the name under which a has what is meant, "" if it has not. A name from the options
-// comes before the usual ones.
+// find returns the name in a of the array with the given meaning, "" if there is none. A name from
+// the options takes precedence over the usual ones.
 func (s *source) find(a arraySource, meaning string) string {
 	if key, ok := s.options.Keys[meaning]; ok {
 		if !a.Has(key) {
@@ -133,8 +132,7 @@ func (s *source) used(key string) string {
 	return key
 }
 
-// noteUnread checks that every key that was asked for was there, and notes the arrays that were not
-// read.
+// noteUnread checks that every key of the options exists, and notes the arrays that were not read.
 func (s *source) noteUnread(a arraySource) error {
 	for _, meaning := range slices.Sorted(maps.Keys(s.options.Keys)) {
 		if key := s.options.Keys[meaning]; !a.Has(key) {
@@ -209,7 +207,7 @@ func (s *source) isSplitKey(name string) bool {
 	return false
 }
 
-// checkKeys reports keys that mean nothing.
+// checkKeys returns an error for unknown keys.
 func (o *ImportOptions) checkKeys() error {
 	if len(o.Keys) > 0 && o.Format != "npz" {
 		return fmt.Errorf("keys name arrays of the format npz, not of %s", o.Format)
@@ -226,7 +224,7 @@ func (o *ImportOptions) checkKeys() error {
 const pickled = "a Python pickle, which could run code; load it in Python and save its arrays " +
 	"with numpy.savez"
 
-// foreignKinds are files that other programs write, and what to do with them.
+// foreignKinds maps extensions of files of other programs to advice.
 var foreignKinds = map[string]string{
 	".pt":  "a PyTorch file; in Python, halognn.write_dataset(DIR, data) writes a dataset",
 	".pth": "a PyTorch file; in Python, halognn.write_dataset(DIR, data) writes a dataset",
@@ -250,10 +248,11 @@ var foreignKinds = map[string]string{
 	".tgz":     "an archive; unpack it and name what is in it",
 }
 
-// suited are the extensions that one format reads and no other does.
+// suited maps extensions that only one format reads to that format.
 var suited = map[string]string{".npz": "npz", ".mat": "mat"}
 
-// foreign refuses an input by its name, if that says that no importer, or another one, reads it.
+// foreign returns an error for an input whose name shows that no importer, or another one, reads
+// it.
 func foreign(path, format string) error {
 	base := strings.TrimSuffix(strings.ToLower(path), ".gz")
 	ext := filepath.Ext(base)

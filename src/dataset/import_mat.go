@@ -10,7 +10,7 @@ import (
 	"halognn/src/dataset/mat"
 )
 
-// readMat reads MATLAB 5 files in one of two layouts, told apart by their variables.
+// readMat reads MATLAB 5 files in one of two layouts, distinguished by their variables.
 //
 //	attributed graph   Network [N, N], Attributes [N, F] sparse or dense, Label [N, 1] or [N, C]
 //	Facebook100        A [N, N], local_info [N, 7]: one file a school; a directory is joined, the
@@ -47,7 +47,7 @@ func readMat(s *source) error {
 		"one file, or a directory of Facebook100 only", s.options.In, len(files), facebook)
 }
 
-// lookup returns the first of the named variables that is there.
+// lookup returns the first of the named variables that exists.
 func lookup(f *mat.File, names ...string) *mat.Variable {
 	for _, n := range names {
 		if v := f.Lookup(n); v != nil {
@@ -87,7 +87,7 @@ func (s *source) readAttributedMat(path string, f *mat.File) error {
 	return nil
 }
 
-// addNetwork adds an edge row -> column for every entry that is not 0, behind the first vertices.
+// addNetwork adds an edge row -> column for every nonzero entry, numbering vertices from first.
 func (s *source) addNetwork(path string, v *mat.Variable, first int64) error {
 	return eachEntry(v, func(row, col int, x float64) error {
 		if x == 0 {
@@ -151,7 +151,7 @@ func (s *source) setMatFeatures(path string, v *mat.Variable) error {
 	})
 }
 
-// readMatLabels takes one label a vertex, counted from 1 as MATLAB does or from 0, or a matrix of
+// readMatLabels reads one label a vertex, counted from 1 as in MATLAB or from 0, or a matrix of
 // marks.
 func (s *source) readMatLabels(path string, v *mat.Variable) error {
 	fail := func(err error) error {

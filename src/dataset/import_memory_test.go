@@ -14,14 +14,14 @@ import (
 	"halognn/src/dataset"
 )
 
-// Importing E edges needs at most 3 x 8 x E bytes beyond the result. The import runs in a process
-// of its own, whose peak resident memory the system knows.
+// Importing E edges needs at most 3 x 8 x E bytes beyond the result. The import runs in a separate
+// process, whose peak resident memory the system reports.
 func TestImportMemory(t *testing.T) {
 	if raceDetector {
 		t.Skip("memory is measured without the race detector, which multiplies it")
 	}
 	const vertices, edges = 100_000, 2_000_000
-	if format := os.Getenv("IMPORT_FORMAT"); format != "" { // the process that is measured
+	if format := os.Getenv("IMPORT_FORMAT"); format != "" { // in the measured process
 		before := peak(t)
 		r, err := dataset.Import(dataset.ImportOptions{
 			Format: format, In: os.Getenv("IMPORT_IN"), Out: os.Getenv("IMPORT_OUT"),

@@ -26,14 +26,14 @@ const twitchSplit = "DE,FR,ES/RU/ENGB,PTBR"
 // order in which Split names them, else by name; the six Twitch countries have twitchSplit unless
 // Split says otherwise. Feature lists and labels must mean the same in all of them.
 //
-// Files of the older collection have no musae_ before XX, and may lie in directories edges,
-// features and target beside each other.
+// Files of the older collection lack the prefix musae_, and may be in sibling directories edges,
+// features and target.
 //
 //	musae_XX_edges.csv      from,to                         each edge once
-//	musae_XX_features.json  {"vertex": [column, ...]}       0/1; repeats mean nothing
-//	musae_XX_target.csv     id,...,mature,...,new_id        the vertex is new_id, or id where that
-//	                                                        is missing; the label is mature,
-//	                                                        ml_target, page_type or target
+//	musae_XX_features.json  {"vertex": [column, ...]}       0/1; repeats are ignored
+//	musae_XX_target.csv     id,...,mature,...,new_id        the vertex is new_id, or id where that is
+//	                                                        missing; the label is mature, ml_target,
+//	                                                        page_type or target
 func readMusae(s *source) error {
 	s.undirected = true
 	graphs, err := findMusae(s.options.In)
@@ -61,8 +61,7 @@ func readMusae(s *source) error {
 	}
 	for i, g := range graphs {
 		p := s.parts[i]
-		// so that an id beyond this graph is not taken for one of the next
-		s.vertices = p.first + p.count
+		s.vertices = p.first + p.count // an id beyond this graph must not count as one of the next
 		if err := s.readPairs(g.edges, int64(p.first)); err != nil {
 			return err
 		}
@@ -119,8 +118,8 @@ func firstFile(name string, dirs ...string) (string, error) {
 		"features and labels is imported by --format csv", dirs[0], name)
 }
 
-// orderMusae sorts the graphs by their place in the split, then by name, and notes whether they are
-// the Twitch countries.
+// orderMusae sorts the graphs by their position in the split, then by name, and gives the Twitch
+// countries their split.
 func (s *source) orderMusae(graphs []musaeGraph) {
 	names := func(split string) []string {
 		return strings.FieldsFunc(split, func(r rune) bool { return r == ',' || r == '/' })
@@ -183,7 +182,7 @@ func readTargets(path string) ([]string, error) {
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err) // names the line
+			return nil, fmt.Errorf("%s: %w", path, err) // the error names the line
 		}
 		line, _ := r.FieldPos(id)
 		v, err := strconv.Atoi(row[id])
@@ -209,8 +208,8 @@ func readTargets(path string) ([]string, error) {
 	return labels, nil
 }
 
-// setTargets numbers the classes: False and True are 0 and 1, integers are themselves, other names
-// are numbered in their order.
+// setTargets numbers the classes: False and True are 0 and 1, integers stay, other names are
+// numbered in byte order.
 func (s *source) setTargets(graphs []musaeGraph, targets [][]string) error {
 	class := map[string]float64{"False": 0, "True": 1}
 	var names []string

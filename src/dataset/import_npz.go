@@ -36,7 +36,7 @@ func readNPZ(s *source) error {
 	}
 	s.release = append(s.release, func() { _ = set.Close() }) // features are streamed later
 	a := arraySource{set, path}
-	// The matrix of a directory: its .npy files are the rest.
+	// The archive is the matrix of a directory; the .npy files are the other arrays.
 	if in := s.options.In; path != in && isScipy(a) {
 		a = arraySource{joined{set, npyDir(in)}, in}
 	}
@@ -68,7 +68,7 @@ func readNPZ(s *source) error {
 	return err
 }
 
-// readCount takes the number of vertices, which features and labels must then have.
+// readCount reads the number of vertices, which features and labels must match.
 func (s *source) readCount(a arraySource, key string) error {
 	r, err := a.open(key, 0, 1)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *source) readCount(a arraySource, key string) error {
 	return s.setVertices(n[0], a.name(key))
 }
 
-// graphArchive finds the archive of the graph, and notes that of the split if it lies beside it.
+// graphArchive finds the archive of the graph, and registers an archive of the split beside it.
 func (s *source) graphArchive() (string, error) {
 	in := s.options.In
 	info, err := os.Stat(in)
@@ -169,7 +169,7 @@ func (s *source) readPlain(a arraySource) error {
 		}
 	}
 	x, y := s.find(a, "x"), s.find(a, "y")
-	for _, key := range []string{x, y} { // the first of them says how many vertices there are
+	for _, key := range []string{x, y} { // the first one gives the number of vertices
 		if key == "" || s.vertices != unknown {
 			continue
 		}
@@ -264,7 +264,7 @@ func (s *source) readIDs(a arraySource, key string) error {
 	return nil
 }
 
-// noEdges says what is there in place of edges, and what to do about it.
+// noEdges is the error about missing edges: it lists the arrays found and says what to do.
 func noEdges(a arraySource) error {
 	has := func(part string) bool {
 		return slices.ContainsFunc(a.Names(), func(n string) bool {

@@ -18,7 +18,7 @@ import (
 //	                                                                [2, E], node_feat, node_label
 //	split/NAME/{train,valid,test}.csv.gz                            one vertex id a row
 //
-// The folder raw itself will do too, without a split. Files may also lie there unpacked, as .csv.
+// In may also be the folder raw itself, without a split. Files may also be unpacked, as .csv.
 func readOGB(s *source) error {
 	s.undirected = true
 	raw := filepath.Join(s.options.In, "raw")
@@ -127,8 +127,8 @@ func (s *source) readOGBText(raw string) error {
 	return nil
 }
 
-// haveRows refuses a table that is too short for a row for each of n vertices, however well it is
-// compressed; "" if there is no such file.
+// haveRows returns an error if a table is too small for a row for each of n vertices under any
+// compression. An empty path is no error.
 func haveRows(path string, n int64) error {
 	if path == "" {
 		return nil
@@ -137,7 +137,7 @@ func haveRows(path string, n int64) error {
 	if err != nil {
 		return err
 	}
-	// a digit and the end of the line; what deflate makes of a byte at most
+	// A digit and the end of the line; most bytes that deflate makes of one.
 	const leastRow, mostInflate = 2, 1032
 	if most := info.Size() * mostInflate / leastRow; n > most+1 {
 		return fmt.Errorf("%s: %d bytes, too few for a row for each of the %d vertices that "+
@@ -167,7 +167,7 @@ func onlyNumber(dir, name string) (int64, error) {
 	return x[0], err
 }
 
-// setTableFeatures notes the features of a table with a row for each vertex.
+// setTableFeatures registers the features of a table with a row for each vertex.
 func (s *source) setTableFeatures(path string) error {
 	r, err := table.Open(path, table.Comma)
 	if err != nil {
@@ -205,7 +205,7 @@ func (s *source) setTableFeatures(path string) error {
 	})
 }
 
-// readTableLabels takes labels from a table with a row for each vertex: one class or nan, or
+// readTableLabels reads labels from a table with a row for each vertex: one class or nan, or
 // several columns of 0 and 1.
 func (s *source) readTableLabels(path string) error {
 	var row []float64
@@ -244,7 +244,7 @@ func (s *source) readTableLabels(path string) error {
 	return err
 }
 
-// findOGBSplit notes the split folder if there is exactly one.
+// findOGBSplit registers the split folder if there is exactly one.
 func (s *source) findOGBSplit() error {
 	if s.options.Split != "" {
 		return nil

@@ -11,9 +11,9 @@ import (
 	"halognn/src/graph"
 )
 
-// planetoid is what the files ind.NAME.* hold. Vertices 0 to len(allx)-1 have their row in allx and
-// ally, vertex tests[i] has row i of tx and ty, and an id between those that is in neither exists,
-// with its edges, but has no features and no label.
+// planetoid is the content of the files ind.NAME.*. Vertices 0 to len(allx)-1 have their row in
+// allx and ally, vertex tests[i] has row i of tx and ty. An id between these that is in neither is
+// a vertex with edges, but without features and label.
 type planetoid struct {
 	prefix        string // path up to the last dot
 	allx, tx      *pickle.CSR
@@ -155,7 +155,8 @@ func (p *planetoid) check(index string) error {
 		seen[v] = true
 		last = max(last, v)
 	}
-	// Each id up to the last takes memory, so an absurd one is refused: citeseer lacks 15 of 1015.
+	// Each id up to the last takes memory, so an implausible one is rejected: citeseer lacks 15 of
+	// 1015.
 	p.vertices = int(last) + 1
 	p.unlisted = p.vertices - p.allx.Rows - len(p.tests)
 	if p.unlisted > p.allx.Rows+len(p.tests) {

@@ -113,8 +113,8 @@ func plus(name string, make func(t testing.TB) []byte) func(t testing.TB) map[st
 
 func index(k int) *int { return &k }
 
-// What a table or archive of one's own may have, and what cannot be imported: each ends with one
-// clear error that says what to do, and with nothing written.
+// Tables and archives that cannot be imported: each gives one clear error that says what to do, and
+// writes nothing.
 func TestImportRefusals(t *testing.T) {
 	const heterogeneous = "heterogeneous graphs are not supported"
 	nothing := func(testing.TB) map[string][]byte { return nil }

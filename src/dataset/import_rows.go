@@ -29,7 +29,7 @@ func eachRow(path string, sep table.Separator, visit func(r *table.Reader) error
 }
 
 // readPairs adds the edges of a table of two columns, source and destination. One header line is
-// passed over.
+// skipped.
 func (s *source) readPairs(path string, first int64) error {
 	var edge [2]int64
 	return eachRow(path, table.Comma, func(r *table.Reader) error {
@@ -39,7 +39,8 @@ func (s *source) readPairs(path string, first int64) error {
 			}
 			return err
 		}
-		// A vertex id is checked against its own graph before it moves behind those joined before.
+		// A vertex id is checked against its own graph before the offset of the joined graphs is
+		// added.
 		if limit := int64(s.vertices) - first; edge[0] >= limit || edge[1] >= limit ||
 			edge[0] < 0 || edge[1] < 0 {
 			return r.Errorf("%w", vertexRange(firstOutside(edge, limit), limit))
@@ -65,7 +66,7 @@ func isHeader(r *table.Reader) bool {
 	return true
 }
 
-// eachChunk reads a stream of numbers piece by piece.
+// eachChunk reads an array in chunks of n numbers.
 func eachChunk[T npy.Element](r *npy.Reader, n int, visit func(part []T) error) error {
 	buf := make([]T, min(n, 1<<14))
 	for n > 0 {
@@ -84,19 +85,19 @@ func eachChunk[T npy.Element](r *npy.Reader, n int, visit func(part []T) error) 
 	return nil
 }
 
-// exists reports whether there is something at path.
+// exists reports whether path exists.
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
 
-// isDir reports whether a directory is at path.
+// isDir reports whether path is a directory.
 func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
 }
 
-// either returns dir/name.gz or dir/name, whichever is there; "" if neither.
+// either returns dir/name.gz or dir/name, whichever exists; "" if neither does.
 func either(dir, name string) string {
 	for _, p := range []string{filepath.Join(dir, name+".gz"), filepath.Join(dir, name)} {
 		if exists(p) {

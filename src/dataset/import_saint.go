@@ -17,7 +17,7 @@ import (
 //	class_map.json   {"vertex": class} or {"vertex": [0, 1, ...]}
 //	role.json        {"tr": [vertex, ...], "va": [...], "te": [...]}
 //
-// adj_train.npz is not read: training samples from the whole graph.
+// adj_train.npz is not read, because training samples from the whole graph.
 func readSaint(s *source) error {
 	dir := s.options.In
 	path := filepath.Join(dir, "adj_full.npz")
@@ -70,7 +70,7 @@ func (s *source) readSaintGraph(z *npy.Zip, a arraySource) error {
 }
 
 // readClassMap reads class_map.json. The first value decides between one class and a list of marks.
-// A vertex that is not in the map has no label; with lists, it must be there.
+// A vertex that is not in the map has no label; with lists, every vertex must be in it.
 func (s *source) readClassMap(path string) error {
 	seen := make([]bool, s.vertices)
 	var raw json.RawMessage

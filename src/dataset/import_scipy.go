@@ -60,7 +60,7 @@ func (s *source) addScipy(a arraySource) error {
 	)
 }
 
-// addCOO adds the edges of two arrays of one length.
+// addCOO adds the edges of two arrays of equal length.
 func (s *source) addCOO(a arraySource, from, to string) error {
 	rows, err := all[int64](a, from)
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"halognn/src/mem"
 )
 
-// unknown is the vertex count of a source whose files do not say it: the largest id decides.
+// unknown is the vertex count of a source whose files do not give it: the largest id determines it.
 const unknown = -1
 
-// source is what a reader makes of foreign files: everything but the features in memory, off the
-// heap where large.
+// source is the result of reading foreign files: everything but the features is in memory, large
+// arrays outside the heap.
 type source struct {
 	options    ImportOptions
 	name       string
@@ -28,11 +28,11 @@ type source struct {
 	classNames []string
 	features   *features
 	scaling    *scaling                  // of the features; nil: as they are
-	given      *splitSource              // comes with the data
-	originals  []int64                   // ids in the source where they are not 0 to vertices-1
-	names      []string                  // ids in the source where some are not integers
-	places     map[string]graph.VertexID // vertex of each id of a table; if nil, originals ascend
-	parts      []graphPart               // where several graphs are joined
+	given      *splitSource              // split in the data; nil if none
+	originals  []int64                   // ids in the source, unless they are 0 to vertices-1
+	names      []string                  // ids in the source, if some are not integers
+	places     map[string]graph.VertexID // vertex of each id of a table, or nil
+	parts      []graphPart               // of several joined graphs
 	read       map[string]bool           // arrays that were read
 	notes      []string
 	release    []func()
@@ -84,8 +84,8 @@ func (s *source) labelled() (n int64) {
 	return n
 }
 
-// vertexBytes is the memory that an import holds for each vertex at most, beside edges: indptr
-// twice, label, split.
+// vertexBytes is the most memory that an import needs for a vertex, besides edges: indptr twice,
+// label, split.
 const vertexBytes = 24
 
 // setVertices fixes the vertex count.
@@ -97,11 +97,11 @@ func (s *source) setVertices(n int64, file string) error {
 	return room(file, fmt.Sprintf("%d vertices", n), vertexBytes*n)
 }
 
-// available is the memory that an import may take. Tests make it small.
+// available returns the memory that an import may use. Tests make it small.
 var available = mem.Available
 
-// room refuses a count that a file claims, before anything is allocated, if the machine has no
-// memory for so many bytes.
+// room returns an error, before memory is allocated, if the machine has too little memory for a
+// count in a file.
 func room(file, what string, bytes int64) error {
 	have, err := available()
 	if err != nil {
@@ -179,7 +179,7 @@ func (s *source) setLabel(v int, y float64) error {
 	return nil
 }
 
-// makeMarks prepares for several labels a vertex.
+// makeMarks allocates the matrix of several labels a vertex.
 func (s *source) makeMarks(classes int, file string) error {
 	if classes < 1 || int64(classes)*int64(s.vertices) > 1<<40 {
 		return fmt.Errorf("%s: %d label columns for %d vertices: %w", file, classes, s.vertices,
@@ -204,8 +204,8 @@ func (s *source) setMark(v, c int, y float64) error {
 	return nil
 }
 
-// setFeatures notes the features to write, or refuses them because of their size. entries is -1 if
-// they are dense.
+// setFeatures registers the features to write, or returns an error if they are too large. entries
+// is -1 if they are dense.
 func (s *source) setFeatures(file string, cols int, stored string, entries int64,
 	write func(*RowWriter) error) error {
 	if s.options.FeatureType != "" {
@@ -218,8 +218,7 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 		}
 		return fmt.Errorf("%s: %w", file, err)
 	}}
-	// without rows they take no space, and no row of them could be held
-	if cols > graph.MaxVertices {
+	if cols > graph.MaxVertices { // a row must fit in memory, even if there are no rows
 		return fmt.Errorf("%s: %d feature columns; at most %d are supported", file, cols,
 			graph.MaxVertices)
 	}

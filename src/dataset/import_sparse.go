@@ -12,7 +12,7 @@ type sparseRows struct {
 	ends    []int64
 	columns []int32
 	values  []float32
-	sum     bool // repeated entries add up, as in scipy; otherwise they are one
+	sum     bool // repeated entries add up, as in scipy; otherwise repeats are ignored
 }
 
 func (m *sparseRows) free() {
@@ -21,8 +21,8 @@ func (m *sparseRows) free() {
 	mem.Free(m.values)
 }
 
-// fillSparse makes rows of entries that each yields in any order, the same ones both times it runs:
-// first it counts them. Entries of one row keep their order.
+// fillSparse makes rows from the entries that each yields in any order. It runs each twice, first
+// to count; both runs must yield the same entries. Entries of one row keep their order.
 func fillSparse(rows, cols int,
 	each func(yield func(row, col int, value float64) error) error) (*sparseRows, error) {
 	m := &sparseRows{ends: mem.Make[int64](rows + 1), sum: true}
@@ -41,8 +41,7 @@ func fillSparse(rows, cols int,
 		return nil, err
 	}
 	total := int64(0)
-	// ends becomes where each row is filled next, and after filling where it ends
-	for v, n := range m.ends {
+	for v, n := range m.ends { // ends is where each row is filled next, and after filling its end
 		m.ends[v], total = total, total+n
 	}
 	m.columns = mem.Make[int32](int(total))
@@ -91,7 +90,7 @@ func (m *sparseRows) write(w *RowWriter) error {
 	return nil
 }
 
-// setSparse notes sparse features to write; the source frees them.
+// setSparse registers sparse features to write; the source frees them.
 func (s *source) setSparse(file string, cols int, m *sparseRows) error {
 	s.release = append(s.release, m.free)
 	return s.setFeatures(file, cols, Float32, int64(len(m.columns)), m.write)

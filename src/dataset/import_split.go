@@ -12,23 +12,23 @@ import (
 	"halognn/src/graph"
 )
 
-// splitSource is a split and where it comes from.
+// splitSource is a split and its origin.
 type splitSource struct {
 	graph.Split
 	from       string // for the report
-	path       string // the file or directory it is read from, "" if none
+	path       string // file or directory of the split, "" if none
 	read       bool   // the lists are filled in already
 	unlabelled int    // vertices left out because they have no label
 }
 
-// lists names the three lists, for filling them in by number or name.
+// lists returns the three lists, in the order train, valid, test.
 func (p *splitSource) lists() [3]*[]graph.VertexID {
 	return [3]*[]graph.VertexID{&p.Train, &p.Valid, &p.Test}
 }
 
 var defaultShares = [3]float64{60, 20, 20}
 
-// chooseSplit finds the split that the options ask for, or the one that comes with the data.
+// chooseSplit returns the split of the options or, if they have none, that of the data.
 func (s *source) chooseSplit() (*splitSource, error) {
 	want := s.options.Split
 	shares, isShares := parseShares(want)
@@ -62,7 +62,7 @@ func (s *source) chooseSplit() (*splitSource, error) {
 	return p, nil
 }
 
-// dropUnlabelled leaves out the vertices that nothing can be learnt from.
+// dropUnlabelled removes vertices without a label from the split.
 func (s *source) dropUnlabelled(p *splitSource) {
 	if s.task() != Multiclass {
 		return
@@ -99,8 +99,8 @@ func parseShares(text string) (shares [3]float64, ok bool) {
 }
 
 // shuffled splits the labelled vertices, or all if there are no labels: shuffled, the first share
-// trains, the next validates, both rounded down, and the last tests, with what rounding left over
-// if the shares make 100.
+// trains, the next validates, both rounded down, and the last tests, with the rest of the rounding
+// if the shares add up to 100.
 func (s *source) shuffled(shares [3]float64) *splitSource {
 	var ids []graph.VertexID
 	for v := range s.vertices {

@@ -22,7 +22,7 @@ import (
 //	anything else                   a table with rows "vertex,part", the part 0, 1, 2 or train,
 //	                                valid (val), test
 //
-// Ids are those of the source where it numbers its vertices otherwise.
+// Ids are those of the source.
 func (s *source) splitFile(p *splitSource) error {
 	info, err := os.Stat(p.path)
 	if err != nil {
@@ -110,7 +110,8 @@ func (s *source) vertexNamed(id string) (graph.VertexID, error) {
 	return s.vertexOf(x)
 }
 
-// splitArrays fills in the lists that a has, by any of their names; found is false if it has none.
+// splitArrays fills in the lists found in a under any of their names; found is false if there are
+// none.
 func (s *source) splitArrays(a arraySource, p *splitSource) (found bool, err error) {
 	for i, part := range [3]string{"train", "valid", "test"} {
 		if key := s.find(a, part); key != "" {
@@ -158,9 +159,9 @@ func (s *source) splitMask(a arraySource, key string, list *[]graph.VertexID) er
 	return nil
 }
 
-// oneOfSplits reads a list or mask or, where an array has several as its rows or columns, the one
-// that SplitIndex names. A split's extent is given where it is known, which tells rows and columns
-// apart.
+// oneOfSplits reads a list or mask. If an array has several as rows or columns, it reads the one of
+// SplitIndex. extent, if known, is the length of a list or mask, by which rows and columns are
+// distinguished.
 func (s *source) oneOfSplits(a arraySource, key string, extent *int) ([]int64, error) {
 	r, err := a.open(key, 1, 2)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // moments are means and sums of squared distances from them, a column each, of the rows of some
 // vertices. Updated by Welford's method, which loses no digits where the mean is large.
 type moments struct {
-	counts []bool // which vertices count; nil: all
+	counts []bool // whether a vertex is counted; nil: all are
 	n      float64
 	mean   []float64
 	square []float64

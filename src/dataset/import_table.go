@@ -13,8 +13,8 @@ import (
 	"halognn/src/graph"
 )
 
-// TableOptions say which columns of the tables of format csv mean what. Empty ones are found by
-// their usual names.
+// TableOptions name the columns of the tables of format csv. Columns that are not named are found
+// by their usual names.
 type TableOptions struct {
 	Nodes          string   // the node table; "": nodes.csv if In is a directory, else none
 	Source, Target string   // columns of the edge table
@@ -26,7 +26,7 @@ type TableOptions struct {
 	NoHeader       bool     // the first row is data: columns are called 0, 1, ...
 }
 
-// What columns are usually called.
+// The usual names of columns.
 var (
 	sourceNames = []string{
 		"source",
@@ -60,7 +60,7 @@ var (
 	splitNames = []string{"split", "part", "set"}
 )
 
-// readTables reads an edge table and, if there is one, a node table. Ids are any words.
+// readTables reads an edge table and, if there is one, a node table. Ids may be any words.
 //
 //	edges.csv   source,target[,...]                 a row an edge; other columns are named in the
 //	                                                report
@@ -111,7 +111,7 @@ func readTables(s *source) error {
 	return s.readEdgeTable(edges)
 }
 
-// arrayFile returns the only word if it is the path of a .npy file, else "".
+// arrayFile returns the path if words is a single path of a .npy file, else "".
 func arrayFile(words []string) string {
 	if len(words) == 1 && strings.HasSuffix(words[0], ".npy") {
 		return words[0]
@@ -153,7 +153,8 @@ func tableIn(dir, stem string) string {
 	return ""
 }
 
-// countRows takes the vertices of an array of features: ids are its row numbers.
+// countRows sets the number of vertices to the rows of an array of features: ids are its row
+// numbers.
 func (s *source) countRows(path string) error {
 	a, key := beside(path)
 	r, err := a.open(key, 2)
@@ -163,13 +164,13 @@ func (s *source) countRows(path string) error {
 	return errors.Join(s.setVertices(int64(r.Shape[0]), path), r.Close())
 }
 
-// nodeColumns are the places of a node table's columns.
+// nodeColumns are the indices of a node table's columns.
 type nodeColumns struct {
 	id, split        int
 	labels, features []int
 }
 
-// readNodes reads ids, labels and split, and notes the features, which are read when they are
+// readNodes reads ids, labels and split, and registers the features, which are read when they are
 // written.
 func (s *source) readNodes(path string) error {
 	t, err := openTable(path, s.options.Table.NoHeader)
@@ -242,7 +243,7 @@ func (s *source) readNodes(path string) error {
 	return s.setColumnFeatures(t, c.features)
 }
 
-// nodeColumns finds the columns of a node table, and says which are not read.
+// nodeColumns finds the columns of a node table, and notes those that are not read.
 func (s *source) nodeColumns(t *csvTable) (c nodeColumns, err error) {
 	o := &s.options.Table
 	for _, name := range t.header {
@@ -352,7 +353,7 @@ func number(text string) (x float32, ok bool) {
 	return float32(wide), ok
 }
 
-// setColumnFeatures notes the columns of a node table to be written as features.
+// setColumnFeatures registers columns of a node table as features.
 func (s *source) setColumnFeatures(t *csvTable, columns []int) error {
 	if len(columns) == 0 {
 		return nil
@@ -586,7 +587,8 @@ func integersOf(ids []string) []int64 {
 	return numbers
 }
 
-// keepIDs keeps the ids of the source in the order of the vertices, unless they are equal.
+// keepIDs keeps the ids of the source in the order of the vertices, unless they equal the vertex
+// numbers.
 func (s *source) keepIDs(ids []string) {
 	numbers := integersOf(ids)
 	if numbers == nil {
@@ -672,7 +674,7 @@ func (s *source) readEdgeTable(path string) error {
 	return err
 }
 
-// checkTables reports options that mean nothing for the format.
+// checkTables returns an error for options that the format does not use.
 func (o *ImportOptions) checkTables() error {
 	t := &o.Table
 	if o.Format != "csv" {

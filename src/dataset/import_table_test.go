@@ -11,7 +11,7 @@ import (
 	"halognn/src/graph"
 )
 
-// What users bring of their own: names of columns and arrays, words for ids and classes.
+// Users' own data: names of columns and arrays, words as ids and classes.
 func TestImportOwnData(t *testing.T) {
 	type check = func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport)
 	noted := func(t *testing.T, r dataset.ImportReport, want string) {
@@ -271,7 +271,7 @@ func TestImportOwnData(t *testing.T) {
 	}
 }
 
-// wideText is words of two characters as NumPy stores them.
+// wideText returns words of two characters as NumPy stores them.
 func wideText(words ...string) (data []byte) {
 	for _, w := range words {
 		letters := append([]rune(w), 0)[:2]
@@ -282,8 +282,8 @@ func wideText(words ...string) (data []byte) {
 	return data
 }
 
-// Standardized columns have mean 0 and variance 1 over the training vertices, whatever the storage
-// type, and every value is the one that the definition gives.
+// Standardized columns have mean 0 and variance 1 over the training vertices, for both storage
+// types, and every value follows the definition.
 func TestImportStandardizes(t *testing.T) {
 	for _, stored := range []string{dataset.Float32, dataset.Float16} {
 		var o dataset.ImportOptions
@@ -314,7 +314,7 @@ func TestImportStandardizes(t *testing.T) {
 	}
 }
 
-// Replace puts one directory in the stead of another, and Beside refuses what is no dataset.
+// Replace replaces one directory by another, and Beside rejects a directory that is not a dataset.
 func TestReplace(t *testing.T) {
 	dir := t.TempDir()
 	to := filepath.Join(dir, "d")

@@ -104,7 +104,7 @@ func columns() []int64 {
 	return append(sides[0], sides[1]...)
 }
 
-// csr returns indptr and indices of the tiny edges, in both directions if asked for.
+// csr returns indptr and indices of the tiny edges, in both directions if both.
 func csr(both bool) (indptr, indices []int64) {
 	rows := make([][]int64, 6)
 	for _, e := range tinyEdges {
@@ -336,7 +336,7 @@ func TestFormatsAreDescribed(t *testing.T) {
 	}
 }
 
-// What can be said of a graph beyond the tiny one.
+// Variants of files and options that the tiny graph lacks.
 func TestImportVariants(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -24,8 +24,8 @@ type Dataset struct {
 	closers     []func() error
 }
 
-// Open maps a dataset. It checks that the files are there with the size, type and shape that
-// meta.json says, which costs nothing; Verify checks what is in them.
+// Open maps a dataset. It checks that the files exist with the size, type and shape in meta.json,
+// which costs little; Verify checks their content.
 func Open(dir string) (*Dataset, error) {
 	meta, identity, err := readMeta(dir)
 	if err != nil {
@@ -72,7 +72,7 @@ func (d *Dataset) mapFiles() error {
 	return nil
 }
 
-// open maps a file and holds it against meta.json.
+// open maps a file and compares it with meta.json.
 func (d *Dataset) open(name string) (*npy.File, error) {
 	f, err := npy.Open(filepath.Join(d.Dir, name))
 	if err != nil {
@@ -95,11 +95,11 @@ func mapInto[T npy.Element](d *Dataset, name string, view *[]T) error {
 	return err
 }
 
-// FeatureBytes returns the feature rows as they lie in the file: row v is [v*RowBytes,
+// FeatureBytes returns the feature rows as stored: row v is [v*RowBytes,
 // (v+1)*RowBytes), little-endian elements of Meta.FeatureType.
 func (d *Dataset) FeatureBytes() []byte { return d.features.Data }
 
-// Identity returns a hash of meta.json, which holds the hashes of all files: equal identities are
+// Identity returns a hash of meta.json, which has the hashes of all files: equal identities mean
 // equal datasets.
 func (d *Dataset) Identity() string { return d.identity }
 

@@ -7,8 +7,8 @@ import (
 	"halognn/src/mem"
 )
 
-// The quadrants of Graph500 in percent, as running sums: both ends low, the first, the second, and
-// up to 100 none.
+// The quadrants of Graph500 in percent, as running sums: both ends low, only the first low, only
+// the second low; the rest up to 100 has both high.
 const (
 	rmatA   = 57
 	rmatAB  = 57 + 19
@@ -16,8 +16,8 @@ const (
 )
 
 // drawRMAT draws Vertices*Degree/2 edges of a recursive matrix (Chakrabarti, Zhan, Faloutsos, SDM
-// 2004): every bit of both ends is decided by one draw among the quadrants. Ends beyond the last
-// vertex are drawn again. Vertices are renumbered at random, so that numbers say nothing of
+// 2004): one draw among the quadrants decides a bit of both ends. Ends beyond the last
+// vertex are drawn again. Vertices are renumbered at random, so that numbers do not depend on
 // degrees.
 func (o GenerateOptions) drawRMAT(b *graph.Builder) {
 	levels := bits.Len(uint(o.Vertices - 1))
@@ -62,7 +62,7 @@ func rmatEdge(s *stream, levels int) (u, v int) {
 	return u, v
 }
 
-// shuffledIDs returns the numbers 0..n-1 in random order, off the heap.
+// shuffledIDs returns the numbers 0..n-1 in random order, outside the heap.
 func shuffledIDs(n int, seed uint64) []graph.VertexID {
 	id := mem.Make[graph.VertexID](n)
 	for v := range id {

@@ -7,12 +7,12 @@ import (
 	"halognn/src/random"
 )
 
-// stream is a random.Stream. Everything random here draws from a stream keyed by its purpose, never
-// from shared state, so results do not depend on threads or order. It uses integer arithmetic and
+// stream is a random.Stream. Every random draw here uses a sequence keyed by its purpose, never
+// shared state, so results do not depend on threads or order. It uses integer arithmetic and
 // exact scaling only: equal on every machine.
 type stream random.Stream
 
-// newStream returns the stream of a key: a seed and what is drawn.
+// newStream returns the sequence of a seed and a key.
 func newStream(seed uint64, key ...uint64) stream {
 	s := random.Mix(seed + random.Golden)
 	for _, k := range key {
@@ -23,8 +23,8 @@ func newStream(seed uint64, key ...uint64) stream {
 
 func (s *stream) next() uint64 { return (*random.Stream)(s).Next() }
 
-// intn returns a number in [0,n), by the high half of a product: the bias, below n/2^64, is nowhere
-// to be seen.
+// intn returns a number in [0,n), by the high half of a product, with a negligible bias below
+// n/2^64.
 func (s *stream) intn(n int) int {
 	hi, _ := bits.Mul64(s.next(), uint64(n))
 	return int(hi)
@@ -52,7 +52,7 @@ func shuffle[T any](s *stream, list []T) {
 	}
 }
 
-// Keys of the streams, by what is drawn from them.
+// The keys of the random sequences, by purpose.
 const (
 	keySplit = iota + 1
 	keyEdge

@@ -11,12 +11,12 @@ import (
 	"halognn/src/mem"
 )
 
-// ErrRoom says that a graph fits neither the disk nor the memory that it is made with.
+// ErrRoom is wrapped by errors about a graph too large for the disk or the memory.
 var ErrRoom = errors.New("there is no room for it")
 
-// room refuses a graph that will not fit before hours are spent on it. The bytes on disk are those
-// of the files, but for repeated edges, which are dropped; those in memory are the edges, as drawn
-// and as sorted, and what is held for each vertex: see Generate.
+// room returns an error for a graph that will not fit, before hours are spent on it. The bytes on
+// disk are those of the files, with the repeated edges that are dropped later; those in memory are
+// the edges, as drawn and as sorted, and the arrays over vertices: see Generate.
 func (o GenerateOptions) room(dir string) error {
 	n, edges := float64(o.Vertices), float64(o.Vertices)*o.Degree
 	m := o.meta()
@@ -44,14 +44,15 @@ func (o GenerateOptions) room(dir string) error {
 	return nil
 }
 
-// freeDisk returns the free bytes where dir is, or will be, and the directory that was asked.
+// freeDisk returns the free bytes of the file system of dir, which need not exist, and the existing
+// directory that was queried.
 func freeDisk(dir string) (free int64, where string, err error) {
 	where = filepath.Dir(filepath.Clean(dir))
 	for {
 		if _, err := os.Stat(where); err == nil || where == filepath.Dir(where) {
 			break
 		}
-		where = filepath.Dir(where) // dir's parents may be still to be made
+		where = filepath.Dir(where) // dir's parents may not exist yet
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(where, &st); err != nil {

@@ -8,8 +8,8 @@ import (
 	"halognn/src/npy"
 )
 
-// RowWriter streams feature rows in vertex order, rounding them to float16 (to nearest, ties to
-// even) where the dataset asks for it.
+// RowWriter writes feature rows in vertex order, rounded to float16 (to nearest, ties to even) if
+// the dataset has that type.
 type RowWriter struct {
 	w      *Writer
 	out    *npy.Writer
@@ -18,12 +18,12 @@ type RowWriter struct {
 	half   []npy.Float16
 	closed bool
 
-	moments *moments // collects what is written, and nothing is written
+	moments *moments // if set, rows update it and are not written
 	scaling *scaling // applied before rounding
 }
 
-// Features begins features.npy of rows x cols; dtype is Float32, Float16 or "" for what the Meta
-// says. Rows follow through the RowWriter, which must be closed before the Writer.
+// Features begins features.npy of rows x cols; dtype is Float32, Float16 or "" for the type in
+// Meta. Rows follow through the RowWriter, which must be closed before the Writer.
 func (w *Writer) Features(rows, cols int, dtype string) (*RowWriter, error) {
 	if int64(rows) != w.Meta.Vertices {
 		return nil, fmt.Errorf("%w: %d feature rows for %d vertices", ErrMismatch, rows,
@@ -44,8 +44,8 @@ func (w *Writer) Features(rows, cols int, dtype string) (*RowWriter, error) {
 	return w.rows, nil
 }
 
-// Write appends one or several whole rows. NaN, infinity, and what float16 cannot hold are errors
-// that name vertex and column.
+// Write appends one or several whole rows. NaN, infinity, and values outside the range of float16
+// are errors that name vertex and column.
 func (r *RowWriter) Write(rows []float32) error {
 	if err := r.Check(r.next, rows); err != nil {
 		return err
@@ -53,9 +53,9 @@ func (r *RowWriter) Write(rows []float32) error {
 	return r.WriteChecked(rows)
 }
 
-// Check reports the first value of whole rows, those of vertices from first on, that Write would
-// refuse. It does not depend on what was written, so that several goroutines may check what one
-// then hands to WriteChecked.
+// Check returns an error for the first value that Write would reject in the rows of vertices from
+// first on. It does not depend on the rows written, so that several goroutines may check rows that
+// one of them then passes to WriteChecked.
 func (r *RowWriter) Check(first int, rows []float32) error {
 	if r.cols == 0 && len(rows) > 0 || r.cols > 0 && len(rows)%r.cols != 0 {
 		return fmt.Errorf("%w: %d values are not a whole number of rows of %d", ErrMismatch,

@@ -19,15 +19,16 @@ import (
 //
 // A vertex draws half of its edges itself, each in two steps. First a community: with probability
 // Homophily one of its own class, mostly its own or one near it among the class's; else one of
-// another class near it on the ring, or any. Then a vertex there, by weight. Nearness is what makes
-// the graph like a grown one: a partitioner finds cuts of a few per cent, because only edges to
-// just any community cross a cut that follows the ring, and yet three hops lead everywhere.
+// another class near it on the ring, or any. Then a vertex there, by weight. Nearness gives the
+// graph the locality of a real one: a partitioner finds cuts of a few per cent, because only edges
+// to random communities cross a cut that follows the ring, and yet three hops reach most vertices.
 //
 // Degrees follow a power law. Weights are degrees cut off at weightLimit, and the neighbourhood of
 // a hub widens with its degree: otherwise a hub would draw the same few vertices of its community
 // over and over.
 //
-// A few vertices are strays: they live in a community of another class. No model can tell them all.
+// A few vertices are strays: they are in a community of another class. No model can classify all of
+// them.
 type blockModel struct {
 	o           GenerateOptions
 	begin       []int            // [K+1] first place of each community
@@ -39,9 +40,8 @@ type blockModel struct {
 	id          []graph.VertexID // [N] vertex number of a place
 	degree      powerLaw
 	weightLimit float64
-	strays      float64 // share of vertices whose class is drawn by size, whatever their community
-	// share of edges to a community of the same class; strays make Homophily of it
-	inClass float64
+	strays      float64 // share of vertices whose class is drawn by size, not by community
+	inClass     float64 // share of edges to a community of the class, for Homophily despite strays
 }
 
 const (
@@ -49,11 +49,10 @@ const (
 	degreeSpan      = 400 // the largest expected degree, in mean ones: as in ogbn-products
 	communityDegree = 8   // mean community size, in mean degrees
 	runLength       = 6   // mean number of neighbouring communities of one class
-	// the stretch of the ring over which the runs of a class are strewn, in shares of the class
-	classReach = 4
-	nearby     = 0.8 // share of the edges between classes that stay near on the ring
-	sizeSpread = 0.5 // of the logarithm of community sizes
-	// share of the edges that are drawn in vain, because they are there or are loops; drawn on top
+	classReach      = 4   // length of ring for the runs of a class, in sizes of the class
+	nearby          = 0.8 // share of the edges between classes that stay near on the ring
+	sizeSpread      = 0.5 // standard deviation of the logarithm of community sizes
+	// Share of drawn edges that are repeats or loops; as many more are drawn.
 	repeats = 0.055
 )
 
@@ -64,8 +63,7 @@ func newBlockModel(o GenerateOptions) *blockModel {
 		degree: newPowerLaw(o.Degree*(1+repeats),
 			math.Min(degreeSpan*o.Degree, float64(o.Vertices)/4))}
 	m.layCommunities()
-	// a quarter of a mean community: so many neighbours it has room for
-	m.weightLimit = communityDegree * o.Degree / 4
+	m.weightLimit = communityDegree * o.Degree / 4 // a quarter of a mean community
 	m.id = shuffledIDs(o.Vertices, o.Seed)
 	m.upTo = mem.Make[float32](o.Vertices)
 	total := make([]float64, len(m.class))
@@ -88,15 +86,16 @@ func (m *blockModel) free() {
 	mem.Free(m.id)
 }
 
-// layCommunities decides how many communities each class has, how large they are and where on the
-// ring they lie.
+// layCommunities sets the number of communities of each class, their sizes and their positions on
+// the ring.
 func (m *blockModel) layCommunities() {
 	o, s := m.o, newStream(m.o.Seed, keyCommunity)
-	sizes := apportion(o.Vertices-o.Classes, o.classShares()) // one vertex is sure for every class
+	// Every class gets one vertex in advance.
+	sizes := apportion(o.Vertices-o.Classes, o.classShares())
 	type run struct {
 		class int32
 		sizes []int
-		at    float64 // where on the ring, about
+		at    float64 // approximate position on the ring
 	}
 	var runs []run
 	for c, size := range sizes {
@@ -207,7 +206,7 @@ func (m *blockModel) pickCommunity(s *stream, k int, spread float64) int {
 	return draw(s, m.communities)
 }
 
-// step draws how far to go along the ring: |step| >= d with probability (1+d/spread)^-2, in either
+// step draws a distance along the ring: |step| >= d with probability (1+d/spread)^-2, in either
 // direction.
 func step(s *stream, spread float64) int {
 	x := s.next()
@@ -219,7 +218,7 @@ func step(s *stream, spread float64) int {
 	return d
 }
 
-// wrap brings i into [0,n).
+// wrap returns i modulo n, in [0,n).
 func wrap(i, n int) int {
 	if i %= n; i < 0 {
 		i += n
@@ -231,7 +230,7 @@ func wrap(i, n int) int {
 // and high.
 type powerLaw struct{ low, high float64 }
 
-// newPowerLaw returns the law of this mean that ends at high.
+// newPowerLaw returns the law with the given mean and upper end.
 func newPowerLaw(mean, high float64) powerLaw {
 	low, up := 0.0, mean
 	for range 60 { // the mean grows with low
@@ -251,7 +250,7 @@ func (p powerLaw) mean() float64 {
 		-a) - math.Pow(p.high, -a))
 }
 
-// at returns the degree below which the share x of all vertices lies.
+// at returns the x-quantile of the degrees.
 func (p powerLaw) at(x float64) float64 {
 	const a = degreeExponent - 1
 	lo, hi := math.Pow(p.low, -a), math.Pow(p.high, -a)

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// begun are the temporary directories of this process that are not in place yet.
+// begun lists the temporary directories of this process that have not been renamed yet.
 var begun struct {
 	sync.Mutex
 	dirs []string
@@ -60,8 +60,8 @@ func Discard(tmp string) {
 	forget(tmp)
 }
 
-// Replace puts the directory made at dir's place in the stead of what dir holds: the directory that
-// Beside returned. What dir held is removed after that.
+// Replace replaces dir by the directory made, whose path Beside returned, and then removes the old
+// dir.
 func Replace(made, dir string) error {
 	old, err := os.MkdirTemp(filepath.Dir(filepath.Clean(dir)), filepath.Base(dir)+".old-")
 	if err != nil {
@@ -76,8 +76,8 @@ func Replace(made, dir string) error {
 	return os.RemoveAll(old)
 }
 
-// Beside returns where to make what is to replace the dataset or parts at dir: a path that is free.
-// It refuses to replace anything else, which was made by hand perhaps.
+// Beside returns an unused path for a directory that will replace the dataset or parts at dir. It
+// is an error if dir is anything else, which the user may have made by hand.
 func Beside(dir string) (string, error) {
 	if !exists(filepath.Join(dir, metaFile)) {
 		return "", fmt.Errorf("%s: %w and is no dataset and no parts, which alone are replaced; "+
@@ -90,13 +90,13 @@ func forget(tmp string) {
 	begun.dirs = slices.DeleteFunc(begun.dirs, func(d string) bool { return d == tmp })
 }
 
-// DiscardAll removes all temporary directories of a process that is about to end. It keeps Begin,
-// Finish and Discard waiting from then on, so that what fails for want of its files ends with no
-// word of its own.
+// DiscardAll removes all temporary directories of a process that is about to end. From then on
+// Begin, Finish and Discard block, so that goroutines whose files are gone report no further
+// errors.
 func DiscardAll() {
 	begun.Lock()
 	for _, tmp := range begun.dirs {
-		for range 10 { // files may be made in it meanwhile
+		for range 10 { // other goroutines may still create files in it
 			if os.RemoveAll(tmp) == nil {
 				break
 			}

@@ -19,7 +19,7 @@ func TestDiscardAll(t *testing.T) {
 	}
 	DiscardAll()
 	forget(tmp)
-	begun.Unlock() // the process goes on here
+	begun.Unlock() // in the test the process goes on
 	if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v (%v)", left, err)
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 // Verify reads everything: hashes, the rules of the CSC, label ranges, NaN and infinity in the
-// features, splits in range and disjoint. It reports every file's first fault. A file that shrinks
-// meanwhile is an error, not a crash.
+// features, splits in range and disjoint. It returns the first error of every file. A file that
+// shrinks meanwhile is an error, not a crash.
 func (d *Dataset) Verify() error {
 	return mem.Guard(func() error {
 		var faults []error

@@ -13,8 +13,8 @@ import (
 )
 
 // Writer writes a DATASET directory under a temporary name beside its target. Call Topology first,
-// then EdgeWeights, Features, Labels or Multilabels and Splits in any order, each at most once, and Close; what
-// is left out becomes empty. Not for concurrent use.
+// then Features, Labels or Multilabels and Splits in any order, each at most once, and Close;
+// omitted arrays become empty. Not for concurrent use.
 type Writer struct {
 	// Vertices and Edges are set by Topology; the rest may be changed until Features or Labels uses
 	// it
@@ -26,8 +26,8 @@ type Writer struct {
 	rows   *RowWriter
 }
 
-// Create begins a dataset at dir, which must not exist or be an empty directory. Of m it takes
-// Name, Task, Features, Classes, FeatureType (default Float32) and Provenance.
+// Create begins a dataset at dir, which must not exist or be an empty directory. It uses Name,
+// Task, Features, Classes, FeatureType (default Float32) and Provenance of m.
 func Create(dir string, m Meta) (*Writer, error) {
 	tmp, err := Begin(dir)
 	if err != nil {
@@ -40,8 +40,7 @@ func Create(dir string, m Meta) (*Writer, error) {
 	return &Writer{Meta: m, dir: dir, tmp: tmp}, nil
 }
 
-// Vacant reports why no directory may be written at dir: something is there that is not an empty
-// directory. The error wraps ErrExists.
+// Vacant returns an error that wraps ErrExists if dir exists and is not an empty directory.
 func Vacant(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -56,7 +55,7 @@ func Vacant(dir string) error {
 	return nil
 }
 
-// put writes one whole array and notes it in the meta.
+// put writes one whole array and records it in Meta.
 func put[T npy.Element](w *Writer, name string, data []T, shape ...int) error {
 	if _, done := w.Meta.Files[name]; done {
 		return fmt.Errorf("dataset: %s is written twice", name)
@@ -69,7 +68,7 @@ func put[T npy.Element](w *Writer, name string, data []T, shape ...int) error {
 	return nil
 }
 
-// Topology writes the graph, which says how many vertices everything else has.
+// Topology writes the graph, which sets the number of vertices of all other arrays.
 func (w *Writer) Topology(g *graph.CSC) error {
 	w.Meta.Vertices, w.Meta.Edges = int64(g.NumVertices()), g.NumEdges()
 	if err := put(w, "indptr.npy", g.Indptr, len(g.Indptr)); err != nil {
@@ -116,7 +115,7 @@ func (w *Writer) Multilabels(labels []uint8) error {
 	return put(w, "labels.npy", labels, int(w.Meta.Vertices), w.Meta.Classes)
 }
 
-// Splits writes which vertices are trained on, validated on and tested on, in ascending order.
+// Splits writes the training, validation and test vertices, each in ascending order.
 func (w *Writer) Splits(s graph.Split) error {
 	if err := s.Validate(int(w.Meta.Vertices)); err != nil {
 		return err
@@ -134,8 +133,8 @@ func (w *Writer) Splits(s graph.Split) error {
 	return nil
 }
 
-// Close writes what was left out as empty and meta.json, and renames the directory into place. On
-// an error nothing is left behind.
+// Close writes omitted arrays as empty, then meta.json, and renames the directory into place. On an
+// error it leaves no files.
 func (w *Writer) Close() error {
 	err := w.finish()
 	if err != nil {
@@ -170,7 +169,7 @@ func (w *Writer) finish() error {
 	return Finish(w.tmp, w.dir)
 }
 
-// fillIn writes the files that were left out.
+// fillIn writes the omitted files.
 func (w *Writer) fillIn() error {
 	n := int(w.Meta.Vertices)
 	has := func(name string) bool { _, ok := w.Meta.Files[name]; return ok }
@@ -197,7 +196,7 @@ func (w *Writer) fillIn() error {
 	return nil
 }
 
-// checkFiles reports the files whose element type or shape is not what the rest of m implies.
+// checkFiles returns an error for files whose element type or shape contradicts the rest of m.
 func (m *Meta) checkFiles() error {
 	var faults []error
 	for name, want := range m.layout() {

@@ -16,14 +16,14 @@ import (
 	"halognn/src/trace"
 )
 
-// whim is a cache that decides at random: what it says is at hand is, but it may fetch that all the
-// same, fetch what nobody asked for, and keep any of what it fetched.
+// whim is a cache that decides at random: rows that it reports as held are held, but it may fetch
+// them all the same, fetch rows that were not requested, and keep any fetched row.
 type whim struct {
 	rng    *rand.Rand
 	l      *layout
 	rank   int
 	held   []graph.VertexID // by slot of the buffer; -1 for none
-	remote []graph.VertexID // all that could be fetched
+	remote []graph.VertexID // all vertices that could be fetched
 }
 
 // choice is one decision of a whim.
@@ -79,8 +79,8 @@ func (w *whim) decide(distant []graph.VertexID) *choice {
 }
 
 // TestBufferFollowsItsDecisions runs the two halves of plans as training does: located at any time,
-// decided in order, read and kept in order, with several in flight. Every row is the right one, and
-// so is what stays.
+// decided in order, read and kept in order, with several in flight. Every row read is right, and so
+// is every row kept.
 func TestBufferFollowsItsDecisions(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -195,7 +195,7 @@ func follow(world comm.Comm, l *layout, w *whim, depth int, total *trace.Counter
 		func(_ int, m *decided) error { total.Add(m.plan.Counters); return nil })
 }
 
-// check holds the plan to its decision.
+// check compares the plan with its decision.
 func (m *decided) check(l *layout, rank int) error {
 	hit := uncached
 	var early []graph.VertexID

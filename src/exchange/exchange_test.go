@@ -243,8 +243,8 @@ func TestOnePlanServesExchangesOfOtherShapes(t *testing.T) {
 	}
 }
 
-// TestDamagedRequestNamesBothRanks: what a peer with other parts, or damaged memory, would ask for
-// is an error, not a crash.
+// TestDamagedRequestNamesBothRanks: a request that only a peer with other parts, or damaged memory,
+// would make is an error, not a crash.
 func TestDamagedRequestNamesBothRanks(t *testing.T) {
 	l := newLayout(rand.New(rand.NewPCG(5, 0)), 2, 3, 1, 50, 4, compute.Float32)
 	rows := l.offsets[3]
@@ -386,8 +386,8 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 }
 
 // BenchmarkPlan plans a frontier of 400k vertices of a 2.4M-vertex graph on one of 4 ranks with 2
-// parts each; a quarter of it is local. The check beside it: what writing as many references with
-// no lookup takes.
+// parts each; a quarter of it is local. For comparison it also measures writing as many references
+// without a lookup.
 func BenchmarkPlan(b *testing.B) {
 	const vertices, frontier, parts = 2_400_000, 400_000, 8
 	o := Options{Offsets: make([]int64, parts+1), Tables: make([][]byte, parts), Cols: 1, Host: slicer{}}

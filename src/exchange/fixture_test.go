@@ -12,7 +12,7 @@ import (
 	"halognn/src/trace"
 )
 
-// layout is a matrix spread over ranks, made at random.
+// layout is a random matrix distributed over ranks.
 type layout struct {
 	ranks, perRank, perNode int // perNode: consecutive ranks that read each other's tables
 	offsets                 []int64
@@ -69,7 +69,7 @@ func (l *layout) owner(v graph.VertexID) int {
 	panic(fmt.Sprintf("nobody owns %d", v))
 }
 
-// options are what rank gives to New: the tables of its node.
+// options returns a rank's arguments of New, with the tables of its node.
 func (l *layout) options(rank int) Options {
 	tables := make([][]byte, len(l.tables))
 	for p := range tables {
@@ -154,7 +154,7 @@ func fetch(x *Exchange, p *Plan, ids []graph.VertexID) error {
 	return x.StartRows(p).Wait()
 }
 
-// slicer is the plain kernel.
+// slicer is the reference implementation of SliceRows.
 type slicer struct{}
 
 func (slicer) SliceRows(dst, table []byte, rowBytes int, ids []int32) {
@@ -163,8 +163,8 @@ func (slicer) SliceRows(dst, table []byte, rowBytes int, ids []int32) {
 	}
 }
 
-// tally is a communicator that counts the bytes it is given to send, and may damage ids and counts
-// on their way.
+// tally is a communicator that counts the bytes to send, and may damage ids and counts before it
+// sends them.
 type tally struct {
 	comm.Comm
 	sent   [3]int64 // by call, in turn: counts, ids, rows

@@ -24,10 +24,10 @@ type Plan struct {
 	RemoteIDs []graph.VertexID
 
 	missing  []int32 // positions in the frontier of vertices whose rows are fetched
-	early    []int32 // rows of the receive buffer in which rows land that the frontier does not read
+	early    []int32 // rows of the receive buffer for early rows, which the frontier does not read
 	part     []int   // [P] vertices of each part, then the next position in askIDs
-	asked    []int64 // [K] sent: rows wanted from each owner
-	wanted   []int64 // [K] received: rows each rank wants from here
+	asked    []int64 // [K] sent: rows requested from each owner
+	wanted   []int64 // [K] received: rows that each rank requests from this one
 	askRows  []int   // [K] asked and wanted as the transport takes them
 	wantRows []int
 	askIDs   []int32 // [R] sent: rows of the owners, by owning part, then in frontier order
@@ -149,7 +149,7 @@ type Buffers struct{ Sent, Received []byte }
 // Bytes returns their memory.
 func (b *Buffers) Bytes() int64 { return int64(cap(b.Sent) + cap(b.Received)) }
 
-// Free gives them back.
+// Free frees them.
 func (b *Buffers) Free() {
 	mem.Free(b.Sent)
 	mem.Free(b.Received)
@@ -255,7 +255,7 @@ func (p *Plan) Bytes() int64 {
 	return int64(cap(p.Rows.Of)+cap(p.asked)+cap(p.wanted))*8 + int64(ids)*4 + int64(cap(p.sent)+cap(p.received))
 }
 
-// Free gives the plan's arrays back. None of its requests may be under way.
+// Free frees the plan's arrays. None of its requests may be under way.
 func (p *Plan) Free() {
 	mem.Free(p.Rows.Of)
 	mem.Free(p.RemoteIDs)

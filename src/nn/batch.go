@@ -21,16 +21,17 @@ type Batch struct {
 	Targets []uint8 // [seeds*Out] 0 or 1, for Multilabel
 
 	// GlobalSeeds is the number of seeds of the minibatch over all ranks that share it. Losses and gradients are divided
-	// by it, so that their sum over ranks is the mean over the global minibatch, however unevenly the seeds lie.
+	// by it, so that their sum over ranks is the mean over the global minibatch, for any
+	// distribution of seeds over ranks.
 	GlobalSeeds int
 
-	Train         bool // drop activations, keep what backward needs
-	InputGradient bool // Backward also computes the gradient of X, for features that are trained
+	Train         bool // apply dropout, keep the inputs of backward
+	InputGradient bool // Backward also computes the gradient of X, for trained features
 }
 
-// Input returns what hop l of the minibatch gives to a layer: the input rows for l = 0, else x, the
-// output of the layer before for the hop's sources. Whoever runs the layers one by one may exchange
-// rows of x with other ranks before.
+// Input returns the input of layer l: its rows are the input rows for l = 0, else x, the output of
+// the layer before for the hop's sources. A caller that runs the layers one by one may exchange
+// rows of x with other ranks first.
 func (b *Batch) Input(l int, x compute.Matrix) Input {
 	in := Input{Hop: b.Hops[l], X: x, Train: b.Train, Gradient: b.Train && (l > 0 || b.InputGradient)}
 	if l == 0 {
@@ -84,8 +85,9 @@ func (m *Model) Loss(b *Batch, logits compute.Matrix) (Stats, compute.Matrix) {
 }
 
 // Backward runs the backward of all layers, last one first, from the gradient that Loss returned, and overwrites it.
-// After layer l it calls ready(l), if ready is not nil: its bucket may be sent as soon as the device has caught up. It
-// returns the gradient with respect to X if b.InputGradient.
+// After layer l it calls ready(l), if ready is not nil: the layer's bucket may be sent once the
+// device has finished its queued work. It returns the gradient with respect to X if
+// b.InputGradient.
 func (m *Model) Backward(dlogits compute.Matrix, ready func(l int)) (dx compute.Matrix) {
 	dx = m.OutputBackward(dlogits)
 	for l := len(m.stages) - 1; l >= 0; l-- {

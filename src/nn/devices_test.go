@@ -24,7 +24,7 @@ type backend struct {
 	open func(t *testing.T) (compute.Device, error)
 }
 
-// backends are all devices; tests on one without a library are skipped.
+// backends lists all devices; tests on a device whose library is absent are skipped.
 var backends = []backend{
 	{"ref", func(*testing.T) (compute.Device, error) { return ref.New(), nil }},
 	{"cpu", func(*testing.T) (compute.Device, error) { return cpu.New(cpu.Options{Threads: 2}) }},
@@ -44,7 +44,7 @@ func onEveryDevice(t *testing.T, test func(t *testing.T, dev compute.Device)) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { // after the memory that the test takes is freed
+			t.Cleanup(func() { // runs after the test's memory has been freed
 				if err := dev.Close(); err != nil {
 					t.Error(err)
 				}
@@ -79,7 +79,7 @@ func download(dev compute.Device, data []float32) []float32 {
 	return host
 }
 
-// newModel makes a model that is closed when the test ends.
+// newModel returns a model that the end of the test closes.
 func newModel(t testing.TB, dev compute.Device, c Config, seed uint64) *Model {
 	t.Helper()
 	m, err := NewModel(dev, c, seed)
@@ -90,7 +90,7 @@ func newModel(t testing.TB, dev compute.Device, c Config, seed uint64) *Model {
 	return m
 }
 
-// forward runs a model that is not expected to run out of memory.
+// forward runs a model, and fails the test if memory runs out.
 func forward(t testing.TB, m *Model, b *Batch) compute.Matrix {
 	t.Helper()
 	logits, err := m.Forward(b)
@@ -117,8 +117,8 @@ func transpose(s compute.Segments, sources int) compute.Segments {
 	return t
 }
 
-// fit makes a hop what a model needs of it: with edges from the destinations to themselves, with
-// weights for the edges, which are random.
+// fit adds to a hop what needs asks for: edges from the destinations to themselves, and random
+// weights of edges.
 func fit(h Hop, needs Needs, rng *rand.Rand) Hop {
 	if needs.SelfEdges {
 		b := graph.Block{NumSrc: h.Sources, NumDst: h.Destinations, Indptr: h.Forward.Indptr,
@@ -139,8 +139,8 @@ func fit(h Hop, needs Needs, rng *rand.Rand) Hop {
 	return h
 }
 
-// randomHops draws hops whose last one has seeds destinations. Every destination has 0 to 5 in-neighbours; a third of the
-// sources are used by no edge, some destinations by none either.
+// randomHops draws hops whose last one has seeds destinations. Every destination has 0 to 5
+// in-neighbours; a third of the sources have no edge, and some destinations have none either.
 func randomHops(rng *rand.Rand, layers, seeds int) []Hop {
 	hops := make([]Hop, layers)
 	destinations := seeds
@@ -288,7 +288,8 @@ func (g golden) hop(prefix string) Hop {
 	return h
 }
 
-// compare holds values of the device to an array of the archive, relative to its largest value.
+// compare compares values of the device with an array of the archive, relative to its largest
+// value.
 func (g golden) compare(dev compute.Device, name string, got []float32, tolerance float64) {
 	g.t.Helper()
 	want, _ := g.want(name)

@@ -7,8 +7,8 @@ import (
 	"halognn/src/compute"
 )
 
-// Fault is the place at which numbers stopped being finite. A lower Order is earlier in time: faults of ranks that look at the same step
-// can be compared.
+// Fault is the place at which numbers stopped being finite. A lower Order is earlier in time: ranks
+// compare the orders of their faults in the same step.
 type Fault struct {
 	Order int
 	What  string
@@ -16,17 +16,18 @@ type Fault struct {
 
 // The orders of faults; layer l's output has faultLayer+l.
 const (
-	faultWeights = iota // made by the step before
+	faultWeights = iota // written by the step before
 	faultInput
 	faultLayer
 )
 
-// WeightsFault looks for weights that are not finite, which the last Update has left, and says whether their gradient or the update itself
-// made them so; ok is false if there are none. Backward runs from the last layer to the first, so the last layer that is struck is
-// the one whose gradient went first. The gradients must still be those of that update. Waits for the device.
+// WeightsFault finds weights that are not finite after the last Update, and says whether their
+// gradient or the update itself is the cause; ok is false if all are finite. Backward runs from the
+// last layer to the first, so the last layer affected is the first whose gradient was not finite.
+// The gradients must still be those of that update. Waits for the device.
 func (p *Params) WeightsFault() (f Fault, ok bool) {
 	values, grads := p.host(p.Values), p.host(p.Grads)
-	for _, q := range p.List { // the last layer's first
+	for _, q := range p.List { // starts with the last layer
 		if Finite(q.of(values)) {
 			continue
 		}
@@ -67,9 +68,10 @@ func (p *Params) place(q Param) string {
 	return fmt.Sprintf("layer %d (%s)", l, q.Name)
 }
 
-// FirstFault says where the numbers behind a loss that is not finite stopped being finite: in the weights, the input rows, the output of
-// a layer, or nowhere before the loss itself. All layers have run forward on one minibatch, and none backward since the last Update (for WeightsFault).
-// It looks at what Forward has left, and computes nothing again. Waits for the device.
+// FirstFault says where numbers first stopped being finite: in the weights, the input rows, the
+// output of a layer, or only in the loss. All layers have run forward on one minibatch, and none
+// backward since the last Update (for WeightsFault). It reads the buffers of Forward and computes
+// nothing again. Waits for the device.
 func (m *Model) FirstFault() Fault {
 	if f, ok := m.Params.WeightsFault(); ok {
 		return f

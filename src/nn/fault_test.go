@@ -12,7 +12,8 @@ import (
 	"halognn/src/compute/ref"
 )
 
-// struck is a model of three layers that has passed one minibatch of three seeds without edges.
+// struck returns a model of three layers after the forward pass of a minibatch of three seeds
+// without edges.
 func struck(t *testing.T, before func(m *Model, b *Batch)) (*Model, *Batch) {
 	t.Helper()
 	m, err := NewModel(ref.New(), Config{Kind: "mlp", Layers: 3, In: 2, Hidden: 4, Out: 3, Norm: NormNone, Task: Multiclass}, 1)
@@ -32,7 +33,7 @@ func struck(t *testing.T, before func(m *Model, b *Batch)) (*Model, *Batch) {
 	return m, b
 }
 
-// The first place is named: what lies behind it is not finite either.
+// FirstFault names the first place; all later ones are not finite either.
 func TestFirstFault(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	set := func(array func(*Model) []float32, param string, x float32) func(*Model, *Batch) {
@@ -79,7 +80,7 @@ func TestFirstFault(t *testing.T) {
 	}
 }
 
-// One weight that is not finite is found wherever it lies, also behind the first piece that is looked at.
+// One weight that is not finite is found anywhere, also after the first piece that is checked.
 func TestWeightsFinite(t *testing.T) {
 	m, err := NewModel(ref.New(), Config{Kind: "mlp", Layers: 2, In: 300, Hidden: 300, Out: 3, Norm: NormNone, Task: Multiclass}, 1)
 	if err != nil {
@@ -110,7 +111,7 @@ func TestWeightsFinite(t *testing.T) {
 	}
 }
 
-// Extras travel with the stats, and those of earlier steps are forgotten.
+// Extras are summed with the stats, and do not outlast a step.
 func TestExtras(t *testing.T) {
 	m, b := struck(t, func(*Model, *Batch) {})
 	for _, want := range [][2]float32{{0, 0}, {1, 0}, {0, 3}, {1, 1}, {0, 0}} {
@@ -130,7 +131,7 @@ func TestExtras(t *testing.T) {
 	}
 }
 
-// What is formatted into memory is the file.
+// FormatSafetensors into memory gives the bytes of the file, and ParseSafetensors reads them.
 func TestFormatAndParseAreTheFile(t *testing.T) {
 	tensors := []Tensor{{Name: "a", Shape: []int{2}, Data: []float32{1, -2.5}}, {Name: "empty", Shape: []int{0}}}
 	path := filepath.Join(t.TempDir(), "x.safetensors")

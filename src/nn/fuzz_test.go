@@ -10,7 +10,7 @@ import (
 	"halognn/src/mem/memtest"
 )
 
-// Whatever the bytes are, they are refused, or hold tensors that can be written and read again.
+// Any bytes are either rejected, or give tensors that can be written and read again.
 func FuzzSafetensors(f *testing.F) {
 	for _, tensors := range [][]Tensor{
 		nil,

@@ -7,16 +7,16 @@ import (
 	"halognn/src/compute"
 )
 
-// gat is the layer of GAT (Velickovic et al., ICLR 2018), as GATConv of PyTorch Geometric has it. Each
-// of its heads h attends along the edges of the hop, among which is one from each destination to
+// gat is the layer of GAT (Velickovic et al., ICLR 2018), as GATConv of PyTorch Geometric has it.
+// Each of its heads attends over the edges of the hop, which include one from each destination to
 // itself:
 //
 //	z_j   = x_j Wᵀ                                                             z [S,heads*width]
 //	a_ij  = softmax over the in-neighbours j of i of LeakyReLU(asrc·z_j + adst·z_i)   a [E,heads]
 //	y_i   = sum of a_ij z_j, of all heads side by side or their mean, + b         y [D,out]
 //
-// It transforms before it aggregates, so the gradient of W runs over the sources: the layer reads the
-// transpose of its hop even as the input layer.
+// It transforms before it aggregates, so the gradient of W runs over the sources: the layer reads
+// the transpose of its hop also when it is the input layer.
 type gat struct {
 	dev                    compute.Device
 	name                   string
@@ -28,7 +28,7 @@ type gat struct {
 	dasrc, dadst, dbias    []float32
 	z, src, dst, alpha     *buffer
 	dz, dsrc, ddst, dalpha *buffer
-	wide                   *buffer // [D,heads*width], before the mean, and the gradient of that
+	wide                   *buffer // [D,heads*width] before the mean, then its gradient
 }
 
 func newGAT(s *store, c Config, l int) Layer {

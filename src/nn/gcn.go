@@ -12,8 +12,8 @@ import (
 //	both    agg_i = sum of w_ij x_j, by the degrees of the whole graph (WeightsSymmetric)
 //	        y_i   = agg_i Wᵀ + b                                                         y   [D,out]
 //
-// Both aggregate along the edges of the hop, among which is one from each destination to itself. On
-// full neighbourhoods "both" is GCNConv of PyTorch Geometric as it comes.
+// Both aggregate over the edges of the hop, which include one from each destination to itself. On
+// full neighbourhoods "both" is GCNConv of PyTorch Geometric with its defaults.
 type gcn struct {
 	dev              compute.Device
 	name             string

@@ -66,7 +66,7 @@ func (g *gin) Reserve(in *Input) error {
 	return reserveAll(sized{g.dagg, d * g.in}, sized{g.dinner, d * g.mid})
 }
 
-// Flops counts the gradient of the aggregates always: that of eps follows from it.
+// Flops always counts the gradient of the aggregates: the gradient of eps is computed from it.
 func (g *gin) Flops(h *Hop, _ bool) int {
 	return 2 * passes(true) * h.Destinations * (g.in*g.mid + g.mid*g.out)
 }

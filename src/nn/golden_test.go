@@ -25,11 +25,12 @@ const (
 	runLosses        = 2e-6 // PyTorch 1e-7 to 3e-7
 	runFirstStep     = 5e-7 // PyTorch 5e-8 to 8e-8, absolute
 	runTenthStep     = 1e-6 // PyTorch 1e-7, AdamW 5e-7, absolute
-	runMoments       = 5e-6 // no number from PyTorch: moments are sums of gradients (3e-7) and of their squares (twice that)
-	sigmoidForward   = 1e-7 // PyTorch 7e-9, extreme 2e-8
+	// PyTorch's not known: moments sum gradients (3e-7) and squares (twice that).
+	runMoments     = 5e-6
+	sigmoidForward = 1e-7 // PyTorch 7e-9, extreme 2e-8
 )
 
-// arrays names the array of each parameter of a layer, by what follows the layer in its name.
+// arrays names the array of each parameter of a layer, by the suffix of the parameter's name.
 var arrays = map[string]map[string]string{
 	"sage": {"lin_l.weight": "W_neigh", "lin_l.bias": "b", "lin_r.weight": "W_self"},
 	"gcn":  {"lin.weight": "W", "bias": "b"},
@@ -47,7 +48,7 @@ func layerArray(kind, param string) string {
 	return arrays[kind][rest]
 }
 
-// hiddenLayer is the first of two layers, of widths in and out, without what follows it.
+// hiddenLayer returns a model whose first layer has widths in and out; only that layer is run.
 func hiddenLayer(t *testing.T, dev compute.Device, c Config) *Model {
 	c.Layers, c.Norm, c.Task = 1, NormNone, Multiclass
 	if c.HeadMerge == HeadsConcat { // the last layer's heads are averaged
@@ -85,7 +86,7 @@ func goldenLayer(t *testing.T, dev compute.Device, file string, c Config, backwa
 	c.In, c.Out = x[1], y[1]
 	m := hiddenLayer(t, dev, c)
 	layer := m.stages[0].Layer
-	if c.Kind == "gin" { // whose hidden rows are narrower or wider than the result in the archive
+	if c.Kind == "gin" { // the archive's hidden rows have another width than its result
 		_, hidden := g.want("hidden")
 		layer = resize(t, m, hidden[1])
 	}
@@ -118,7 +119,8 @@ func goldenLayer(t *testing.T, dev compute.Device, file string, c Config, backwa
 	}
 }
 
-// resize gives the first layer of a GIN hidden rows of another width, and the model parameters for them.
+// resize gives the first layer of a GIN hidden rows of another width, and new parameters of that
+// width.
 func resize(t *testing.T, m *Model, mid int) Layer {
 	l := m.stages[0].Layer.(*gin)
 	l.mid = mid
@@ -132,8 +134,8 @@ func resize(t *testing.T, m *Model, mid int) Layer {
 	return l
 }
 
-// compareEdges holds numbers of edges to the archive's, where those of the edges from a destination to
-// itself are arrays of their own.
+// compareEdges compares numbers of edges with the archive, which has separate arrays for the edges
+// from a destination to itself.
 func (g golden) compareEdges(dev compute.Device, in *Input, name string, got []float32, heads int) {
 	g.t.Helper()
 	edges, own := []float32{}, []float32{}
@@ -178,7 +180,8 @@ func TestGoldenLosses(t *testing.T) {
 	})
 }
 
-// The layer normalisation of a model is this kernel; gradient_test.go holds the model's use of it to finite differences.
+// The layer normalisation of a model is this kernel; gradient_test.go checks the model's use of it
+// by finite differences.
 func TestGoldenLayerNorm(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		g := openGolden(t, "layernorm")
@@ -208,7 +211,7 @@ func modelArray(m *Model, param string) string {
 	return fmt.Sprintf("l%d_%s", l, layerArray(m.Config.Kind, param))
 }
 
-// goldenModels are the models of the archives, and how near to their gradients float32 comes.
+// goldenModels are the models of the archives, with the tolerances of their gradients.
 var goldenModels = []struct {
 	file       string
 	config     Config
@@ -313,7 +316,7 @@ func goldenRun(t *testing.T, dev compute.Device, g golden, m *Model, b *Batch, o
 	}
 }
 
-// compareParams holds all parameters to the archive's, with an absolute tolerance.
+// compareParams compares all parameters with the archive's, with an absolute tolerance.
 func (g golden) compareParams(dev compute.Device, m *Model, prefix string, tolerance float64) {
 	g.t.Helper()
 	for _, p := range m.Params.List {

@@ -37,7 +37,7 @@ func randomBatch(t testing.TB, dev compute.Device, rng *rand.Rand, c Config, see
 	return b, rows
 }
 
-// architectures are all combinations that have code of their own.
+// architectures are all combinations of options with separate code.
 var architectures = []struct {
 	name string
 	Config
@@ -84,7 +84,8 @@ var architectures = []struct {
 		Config{Kind: "mlp", Layers: 2, In: 5, Hidden: 7, Out: 3, Dropout: 0.25, Norm: NormLayer, Task: Multiclass}},
 }
 
-// Loss and every gradient agree with a float64 model and its numerical derivatives: each layer, with all that may follow it.
+// Loss and every gradient agree with a float64 model and its numerical derivatives, for each layer
+// with every normalisation, activation and dropout that may follow it.
 func TestGradientsAgreeWithFiniteDifferences(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		for i, a := range architectures {

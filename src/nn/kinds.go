@@ -29,7 +29,7 @@ var kinds = []Kind{
 // Kinds returns all kinds of models.
 func Kinds() []Kind { return slices.Clone(kinds) }
 
-// FindKind returns the kind of a name, or nil.
+// FindKind returns the kind called name, or nil.
 func FindKind(name string) *Kind {
 	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name })
 	if i < 0 {

@@ -2,8 +2,8 @@ package nn
 
 import "halognn/src/compute"
 
-// Needs says which rows a layer reads. As the input layer it is handed no others: rows that are not needed are neither
-// gathered nor copied to the device.
+// Needs says which rows a layer reads. An input layer gets no others: rows that it does not need
+// are neither gathered nor copied to the device.
 type Needs struct {
 	Own       bool              // the row of every destination (Input.Own)
 	Aggregate compute.Reduction // of the rows of every destination's in-neighbours (Input.Aggregate); a sum is weighted by Weights
@@ -32,9 +32,9 @@ type Hop struct {
 	Sources, Destinations int
 	Forward               compute.Segments   // in-neighbours by destination; not read where Input.Aggregate is given
 	Transposed            compute.Segments   // destinations by source; read by backward if Input.Gradient or Needs.Transposed
-	Weights               []float32          // [E] of the edges of Forward, host memory; nil without Needs.Weights
-	TransposedWeights     []float32          // [E] of those of Transposed
-	Edges                 int                // of Forward: what Reserve goes by where Forward is not given
+	Weights               []float32          // [E] of Forward, in host memory; nil unless wanted
+	TransposedWeights     []float32          // [E] of Transposed
+	Edges                 int                // of Forward, for Reserve if Forward is not given
 	Vertices              []int32            // [Destinations] original ids: they key the dropout bits; nil if nothing is dropped
 	Dropout               compute.DropoutKey // names this layer's dropout bits of this minibatch
 }
@@ -60,21 +60,22 @@ func (in *Input) own() compute.Matrix {
 	return in.X.RowsAt(0, in.Destinations)
 }
 
-// Layer is the convolution of one layer: it turns the rows of one hop's sources into rows of its destinations. A layer
-// keeps what its own backward needs (aggregates here; per-edge weights and heads in attention) in buffers of the
-// model's store, so the caller keeps nothing but Input. Normalisation, activation and dropout follow outside.
+// Layer is the convolution of one layer: it turns the rows of one hop's sources into rows of its
+// destinations. A layer keeps the inputs of its own backward (aggregates; in attention weights of
+// edges and heads) in buffers of the model's store, so the caller keeps nothing but Input.
+// Normalisation, activation and dropout are not part of a Layer.
 type Layer interface {
 	// Params declares the parameters.
 	Params() []Param
-	// Bind hands over values and gradients of the parameters, in the order of Params.
+	// Bind sets the arrays of the parameters' values and gradients, in the order of Params.
 	Bind(values, grads [][]float32)
 	// Needs says which rows Forward reads.
 	Needs() Needs
-	// Reserve makes room for a forward pass over in and, if in.Train, a backward one. It fails only for want of device
-	// memory; Forward and Backward then cannot.
+	// Reserve makes room for a forward pass over in and, if in.Train, a backward one. It fails only
+	// for want of device memory; after it Forward and Backward cannot fail.
 	Reserve(in *Input) error
-	// Flops counts the multiplications and additions of matrix products that Forward and Backward make
-	// of a hop, whose counts it reads; gradient is Input.Gradient.
+	// Flops returns the multiplications and additions in the matrix products of Forward and
+	// Backward on a hop, of which only the counts are read; gradient is Input.Gradient.
 	Flops(h *Hop, gradient bool) int
 	// Forward sets y [Destinations, out].
 	Forward(y compute.Matrix, in *Input)

@@ -44,8 +44,8 @@ func (d *linear) Flops(h *Hop, gradient bool) int {
 	return 2 * passes(gradient) * h.Destinations * d.in * d.out
 }
 
-// passes returns how often a product of one size is made: forward, for the gradient of the weights, and
-// for that of the input.
+// passes returns the number of products of one size: one forward, one for the gradient of the
+// weights, and one for the gradient of the input, if wanted.
 func passes(gradient bool) int {
 	if gradient {
 		return 3

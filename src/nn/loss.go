@@ -13,8 +13,8 @@ type Stats struct {
 //
 //	sum_r ( log sum_c exp(z_rc) - z_r,label ) / globalSeeds
 //
-// dlogits [n,C] becomes its gradient, unless it is an empty Matrix. A wrong class counts as one false positive and one false
-// negative. No rows give zeros. Waits for the device.
+// dlogits [n,C] receives the gradient, unless it is an empty Matrix. A wrong class counts as one
+// false positive and one false negative. No rows give zeros. Waits for the device.
 func CrossEntropy(dev compute.Device, dlogits, logits compute.Matrix, labels []int32, globalSeeds int) Stats {
 	loss, correct := dev.SoftmaxCrossEntropy(dlogits, logits, labels, share(globalSeeds))
 	wrong := int64(logits.Rows - correct)
@@ -32,7 +32,7 @@ func BinaryCrossEntropy(dev compute.Device, dlogits, logits compute.Matrix, targ
 	return Stats{Loss: loss, Counts: Counts{TruePositive: int64(n[0]), FalsePositive: int64(n[1]), FalseNegative: int64(n[2])}}
 }
 
-// share is 1/n, and 0 for the minibatch that nobody has a seed of.
+// share is 1/n, or 0 for a global minibatch without seeds.
 func share(n int) float32 {
 	if n == 0 {
 		return 0

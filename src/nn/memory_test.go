@@ -9,7 +9,7 @@ import (
 	"halognn/src/compute"
 )
 
-// meter is a device that counts the memory it has handed out, and that runs out of it at the given allocation.
+// meter is a device that counts its allocated memory and fails at the given allocation.
 type meter struct {
 	compute.Device
 	calls, live int
@@ -33,7 +33,8 @@ func (m *meter) Free(x []float32) {
 	m.Device.Free(x)
 }
 
-// Memory moves a few times while block sizes still vary, then never again, and all of it is given back.
+// Buffers grow a few times while block sizes still vary, then never again, and Close frees them
+// all.
 func TestMemoryGrowsWithSlack(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		for _, a := range architectures {
@@ -48,7 +49,7 @@ func TestMemoryGrowsWithSlack(t *testing.T) {
 				calls = meter.calls
 				b, _ := randomBatch(t, dev, rng, a.Config, seeds)
 				pass(t, dev, m, b)
-				// Attention has numbers for edges, of which fewer seeds may have more.
+				// Attention has arrays over edges, and fewer seeds may have more edges.
 				if seeds == 9 && meter.calls != calls && !FindKind(a.Kind).HasHeads {
 					t.Errorf("%s: a smaller minibatch allocated", a.name)
 				}
@@ -64,7 +65,7 @@ func TestMemoryGrowsWithSlack(t *testing.T) {
 	})
 }
 
-// Reserve takes all memory there is to take: afterwards inputs of that size, or smaller, take none.
+// Reserve allocates all memory: afterwards inputs of that size or smaller allocate none.
 func TestReserve(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		for _, a := range architectures {
@@ -121,7 +122,7 @@ func TestOutOfMemory(t *testing.T) {
 	})
 }
 
-// Saved and restored in the middle, a run ends at the same bits.
+// A run saved and restored in the middle ends with the same bits.
 func TestOptimizerResumes(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		for _, kind := range []string{SGD, Adam, AdamW} {
@@ -159,7 +160,7 @@ func TestOptimizerResumes(t *testing.T) {
 			if !slices.Equal(download(dev, m.Params.Values), download(dev, resumed.Params.Values)) {
 				t.Errorf("%s: the resumed run ended elsewhere", kind)
 			}
-			rest := download(dev, m.Params.Values) // what is no parameter: header and gaps
+			rest := download(dev, m.Params.Values) // without the parameters: header and gaps
 			for _, p := range m.Params.List {
 				clear(p.of(rest))
 			}

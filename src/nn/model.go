@@ -19,19 +19,19 @@ type Model struct {
 	dev    compute.Device
 	store  store
 	stages []stage
-	inputs []Input // of each layer's last forward pass
+	inputs []Input // input of each layer's last forward pass
 
 	jump      *jumping   // nil: the last layer makes the logits
 	objective *objective // nil: the plain loss
 
-	none *buffer // one zero: AddScaled by it adds
+	none *buffer // one zero: GIN's AddScaled with it adds without scaling
 
-	// grad holds the gradients with respect to layer outputs: layer l's lies in grad[l%2], from where its backward makes the
-	// one of layer l-1 in the other.
+	// grad holds the gradients with respect to layer outputs: layer l's is in grad[l%2], and its
+	// backward writes that of layer l-1 into the other.
 	grad [2]*buffer
 }
 
-// stage is a layer with what follows it.
+// stage is a layer with the normalisation, activation and dropout that follow it.
 type stage struct {
 	Layer
 	in, out int
@@ -41,10 +41,10 @@ type stage struct {
 	hidden  bool // normalised, activated, dropped: it does not make the logits
 
 	residual bool    // the destinations' own rows are added before the activation
-	dsum     *buffer // [D,out] gradient below the norm, while that of the sum is still to be read
+	dsum     *buffer // [D,out] gradient below the norm, while the sum's gradient is still needed
 }
 
-// norm is a LayerNorm and what its backward reads.
+// norm is a LayerNorm and the inputs of its backward.
 type norm struct {
 	gamma, beta, dgamma, dbeta []float32 // [out]
 	x                          *buffer   // [D,out] output of the convolution
@@ -52,8 +52,8 @@ type norm struct {
 }
 
 // NewModel allocates a model of architecture c on dev and draws its parameters from seed: uniform in +-1/sqrt(fan in),
-// as PyTorch does, LayerNorm 1 and 0. Equal (c, seed) give equal parameters on every rank. Memory for activations is
-// taken when the first minibatch passes or at Reserve. Close gives everything back.
+// as PyTorch does, LayerNorm 1 and 0. Equal (c, seed) give equal parameters on every rank. Memory
+// for activations is allocated by the first forward pass or by Reserve. Close frees everything.
 func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 	return m, nil
 }
 
-// bind hands every layer its part of the flat arrays, which lie in the order last layer first.
+// bind gives every layer its slices of the flat arrays, in which the last layer comes first.
 func (m *Model) bind() {
 	next := 0
 	take := func(n int) (values, grads [][]float32) {
@@ -128,7 +128,7 @@ func (m *Model) bind() {
 	}
 }
 
-// ActivationBytes returns the memory that passing minibatches has taken so far.
+// ActivationBytes returns the bytes allocated for activations so far.
 func (m *Model) ActivationBytes() int64 {
 	n := 0
 	for _, b := range m.store.buffers {
@@ -137,7 +137,7 @@ func (m *Model) ActivationBytes() int64 {
 	return int64(n) * 4
 }
 
-// Close gives all device memory back.
+// Close frees all device memory.
 func (m *Model) Close() {
 	m.store.free()
 	m.Params.free()
@@ -146,12 +146,13 @@ func (m *Model) Close() {
 	}
 }
 
-// Needs says what the input layer reads: what preparing a minibatch has to gather or aggregate.
+// Needs says which rows the input layer reads, which preparation has to gather or aggregate.
 func (m *Model) Needs() Needs { return m.Config.Needs() }
 
-// Reserve makes room for layer l to pass over an input of the size of in; of in it reads the counts, the flags and
-// whether Aggregate is given. ForwardLayer calls it; called beforehand with the largest sizes to come, it keeps memory from
-// moving later. It fails only for want of device memory.
+// Reserve makes room for layer l to run on an input of the size of in, of which it reads the
+// counts, the flags and whether Mean is given. ForwardLayer calls it; called beforehand with the
+// largest sizes to come, it keeps memory from moving later. It fails only for want of device
+// memory.
 func (m *Model) Reserve(l int, in *Input) error {
 	s, rows := &m.stages[l], in.Destinations
 	err := errors.Join(s.y.reserve(rows*s.out), s.Layer.Reserve(in))
@@ -183,8 +184,8 @@ func (m *Model) Reserve(l int, in *Input) error {
 	return nil
 }
 
-// ForwardLayer runs layer l and returns its output [Destinations, out], which stays valid until the layer runs again. Without
-// in.Train nothing is dropped. Errors are as for Reserve.
+// ForwardLayer runs layer l and returns its output [Destinations, out], which stays valid until the
+// layer runs again. Without in.Train there is no dropout. Errors are as for Reserve.
 func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 	if err := m.Reserve(l, in); err != nil {
 		return compute.Matrix{}, err
@@ -221,7 +222,8 @@ func (m *Model) activate(y compute.Matrix, in *Input) {
 	}
 }
 
-// activateBackward turns the gradient with respect to y, what activate made, into that of what it read.
+// activateBackward turns the gradient with respect to y, the output of activate, into the gradient
+// with respect to its input.
 func (m *Model) activateBackward(dy, y compute.Matrix, in *Input) {
 	if m.Config.Activation == ELU {
 		m.dev.ELUBackward(dy, y, m.dropped(in), in.Dropout, in.Vertices)
@@ -240,9 +242,10 @@ func (m *Model) dropped(in *Input) float32 {
 
 // BackwardLayer runs the backward of layer l, given the gradient dy [Destinations, out] with respect to its output,
 // which it overwrites. The layer's bucket of Params.Grads is then complete, once the device has caught up. It returns
-// the gradient with respect to in.X, [Sources, in], valid until layer l-1 has run backward; an empty matrix unless
-// in.Gradient (the input layer of a model without trained features needs none, and it would be the largest of all).
-// ForwardLayer ran before, on the same input with in.Train.
+// the gradient with respect to in.X, [Sources, in], valid until layer l-1 has run backward; an
+// empty matrix unless in.Gradient (the input layer needs no such gradient unless features are
+// trained, and it would be the largest of all). ForwardLayer ran before, on the same input with
+// in.Train.
 func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.Matrix) {
 	s := &m.stages[l]
 	if m.jump != nil && l < len(m.stages)-1 {
@@ -251,7 +254,7 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 	if s.hidden {
 		m.activateBackward(dy, s.y.matrix(dy.Rows, s.out), in)
 	}
-	sum := dy // the gradient of what the activation read
+	sum := dy // the gradient with respect to the activation's input
 	if n := s.norm; n != nil {
 		x := n.x.matrix(dy.Rows, s.out)
 		if s.residual {

@@ -17,7 +17,8 @@ func pass(t testing.TB, dev compute.Device, m *Model, b *Batch) (Stats, []float3
 	return stats, download(dev, m.Params.Grads)
 }
 
-// Aggregating the input while preparing changes no bit of the result: the kernels see the same numbers.
+// Aggregating the input during preparation changes no bit of the result: the kernels read the same
+// numbers.
 func TestPreparedInputEqualsAllSources(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		c := Config{Kind: "sage", Layers: 3, In: 7, Hidden: 6, Out: 4, Dropout: 0.3, Norm: NormLayer, Task: Multiclass}
@@ -78,8 +79,8 @@ func TestNoSeeds(t *testing.T) {
 	})
 }
 
-// However the seeds of a global minibatch lie, the sum of the ranks' gradients, losses and counts is that of one rank
-// that has them all: weights by ranks instead of by seeds would show here.
+// For any distribution of the seeds, the sum of the ranks' gradients, losses and counts equals that
+// of one rank with all seeds: weighting by ranks instead of by seeds would fail here.
 func TestSharesAddUp(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		c := Config{Kind: "mlp", Layers: 2, In: 6, Hidden: 5, Out: 3, Dropout: 0.5, Norm: NormLayer, Task: Multiclass}
@@ -114,7 +115,8 @@ func TestSharesAddUp(t *testing.T) {
 	})
 }
 
-// Without Train nothing is dropped, the header of the gradients is left alone and the loss is the same.
+// Without Train there is no dropout, the header of the gradients is unchanged and the loss is the
+// same.
 func TestEvaluation(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		c := Config{Kind: "sage", Layers: 2, In: 6, Hidden: 50, Out: 3, Dropout: 0.5, Norm: NormNone, Task: Multilabel}
@@ -134,7 +136,7 @@ func TestEvaluation(t *testing.T) {
 	})
 }
 
-// Layers run one by one, with rows handed over between them, are the model.
+// Layers run one by one, with rows copied between them, give the model's output.
 func TestLayerByLayer(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		c := Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 4, Dropout: 0.3, Norm: NormLayer, Task: Multiclass}
@@ -151,7 +153,8 @@ func TestLayerByLayer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			x = upload(t, dev, y.Rows, y.Cols, download(dev, y.Data)) // as if it had travelled
+			// As if received from another rank.
+			x = upload(t, dev, y.Rows, y.Cols, download(dev, y.Data))
 		}
 		if !slices.Equal(download(dev, x.Data), wantLogits) {
 			t.Error("layer by layer gave other logits")
@@ -212,7 +215,8 @@ func TestStepAllocatesNothing(t *testing.T) {
 			large, _ := randomBatch(t, dev, rand.New(rand.NewPCG(2, 0)), a.Config, 9)
 			small, _ := randomBatch(t, dev, rand.New(rand.NewPCG(3, 0)), a.Config, 5)
 			ready := func(int) {}
-			n := testing.AllocsPerRun(20, func() { // runs once more, first, to warm up; what threads of the runtime allocate does not count each time
+			// Runs once more, to warm up; the mean hides rare allocations of the runtime.
+			n := testing.AllocsPerRun(20, func() {
 				for _, b := range []*Batch{large, small} {
 					logits, _ := m.Forward(b)
 					_, dlogits := m.Loss(b, logits)

@@ -4,22 +4,24 @@
 //	hop 0 (input)        hop 1                hop L-1
 //	[S0,In] ── layer 0 ──> [D0,H] ── layer 1 ──> ... ── layer L-1 ──> [seeds,Out] ──> loss
 //	                       D0 = S1               S(L-1) = D(L-2)        │
-//	dX (if asked) <─ 0 ── dy <──── layer 1 ──<── ... <─ layer L-1 ──── dlogits
+//	dX (if wanted) <─ 0 ── dy <──── layer 1 ──<── ... <─ layer L-1 ──── dlogits
 //
 //	one layer, forward:   conv ──> [norm] ──> ReLU or ELU ──> dropout       (the last layer is its conv alone,
 //	                                                                              without jumping knowledge)
 //
-// Layers are offered one by one (ForwardLayer, BackwardLayer), so that a strategy that splits a minibatch over ranks can
-// exchange rows between two of them, and Output ends them; Forward and Backward run them all. Parameters and gradients are two flat arrays in
-// the order in which backward finishes them, so that each layer is one contiguous bucket of a gradient allreduce:
+// Layers can be run one by one (ForwardLayer, BackwardLayer), so that a strategy that splits a
+// minibatch over ranks can exchange rows between two of them; Forward and Backward run them all.
+// Parameters and gradients are two flat arrays in the order in which backward finishes them, so
+// that each layer is one contiguous bucket of a gradient allreduce:
 //
 //	offset 0        16                        ...                         Len
 //	       │ header │ [statistics] │ layer L-1 │ layer L-2 │ ... │ layer 0 │
 //	       └── bucket L-1 ────────────────────┘└─ bucket ─┘     └ bucket ─┘
 //	       loss, counts and batch statistics of the step: known before backward starts, they ride in the first bucket
 //
-// An input layer that aggregates first does not need its sources: it takes rows aggregated while the minibatch was
-// prepared (Input.Own, Input.Aggregate), which are several times fewer. What a layer needs it declares (Needs).
+// The input layer of a mean aggregator does not read its sources: it reads rows aggregated during
+// preparation (Input.Own, Input.Mean), which are several times fewer. Each layer declares its
+// inputs (Needs).
 //
 // In steady state nothing is allocated: activations live in device memory that grows, with slack, to the largest block
 // seen. One goroutine uses a model at a time.
@@ -70,7 +72,7 @@ const (
 	GCNBoth  = "both"  // by the degrees of both ends in the whole graph
 )
 
-// How hidden rows are made of heads; the last layer's are always averaged.
+// How hidden rows are made of heads; the heads of the last layer are always averaged.
 const (
 	HeadsConcat = "concat" // side by side: Config.Heads divides Config.Hidden
 	HeadsMean   = "mean"   // their mean: each head is as wide as the hidden rows
@@ -102,7 +104,7 @@ func (c Config) ReadsNeighbours() bool {
 	return k == nil || k.ReadsNeighbours
 }
 
-// Widths returns the width of the rows that layer l reads and of those it gives.
+// Widths returns the widths of layer l's input and output rows.
 func (c Config) Widths(l int) (in, out int) {
 	in, out = c.Hidden, c.Hidden
 	if l == 0 {
@@ -134,8 +136,8 @@ func (c Config) jumpWidth() int {
 // layer makes layer l alone, without memory: to ask it what it needs.
 func (c Config) layer(l int) Layer { return FindKind(c.Kind).layer(new(store), c, l) }
 
-// Needs says what the input layer reads, as Model.Needs does. c is checked. Any layer may run as the
-// input layer, in layer-wise inference, and then adds own rows.
+// Needs says which rows the input layer reads, as Model.Needs does. c must be valid. In layer-wise
+// inference any layer runs as the input layer and may also add own rows.
 func (c Config) Needs() Needs {
 	n := c.layer(0).Needs()
 	n.Own = n.Own || c.Residual && !n.Sources
@@ -152,7 +154,7 @@ func (c Config) Flops(l int, h *Hop) int {
 	return flops
 }
 
-// Check returns all faults of c, joined.
+// Check returns all errors in c, joined.
 func (c Config) Check() error {
 	var faults []error
 	fault := func(bad bool, format string, args ...any) {

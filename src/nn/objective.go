@@ -9,11 +9,12 @@ import (
 	"halognn/src/mem"
 )
 
-// Objective changes what the loss of a multiclass task asks for. The zero value is the plain
+// Objective changes the targets in the loss of a multiclass task. The zero value is the plain
 // cross-entropy.
 type Objective struct {
 	// Weights[c] multiplies the terms of class c; nil: all are 1. Unlike PyTorch's mean the loss is
-	// divided by the number of seeds, not by their weights, so that ranks need not know each other's.
+	// divided by the number of seeds, not by their weights, so that ranks need not exchange sums of
+	// weights.
 	Weights []float64
 	// Smoothing is the share of a vertex's target that goes to all classes alike, 0 <= Smoothing < 1
 	// (Szegedy et al., CVPR 2016).
@@ -23,7 +24,7 @@ type Objective struct {
 // plain reports whether o changes nothing.
 func (o Objective) plain() bool { return o.Weights == nil && o.Smoothing == 0 }
 
-// check returns all faults of o for a model of config c.
+// check returns all errors in o for a model of config c.
 func (o Objective) check(c Config) error {
 	if o.plain() {
 		return nil
@@ -49,7 +50,7 @@ func (o Objective) check(c Config) error {
 	return errors.Join(faults...)
 }
 
-// SetObjective makes Loss train for o. Validation and inference have no loss to change.
+// SetObjective makes Loss use o. Validation and inference compute no loss.
 func (m *Model) SetObjective(o Objective) error {
 	if err := o.check(m.Config); err != nil {
 		return err
@@ -61,22 +62,21 @@ func (m *Model) SetObjective(o Objective) error {
 	return nil
 }
 
-// objective computes the loss on the host, whatever the device: its logits are few (seeds x
-// classes) beside everything else of a step, and one plain loop is the reference and the only
-// implementation.
+// objective computes the loss on the host, whatever the device: the logits (seeds x classes) are a
+// small part of a step, and one plain loop is both the reference and the only implementation.
 type objective struct {
 	Objective
 	host []float32 // logits, then their gradient
 }
 
-// loss is CrossEntropy with the targets t_c of o in place of one class, and their sum T:
+// loss is CrossEntropy with the targets t_c of o, whose sum is T, in place of one class:
 //
 //	sum_r ( T log sum_c exp(z_rc) - sum_c t_c z_rc ) / globalSeeds
 //	t_c = weight_c ((1 - smoothing) [c = label] + smoothing / C)
 //
-// dlogits becomes its gradient T softmax(z) - t. Rows are added in order, so that the result
-// depends on no number of threads. Time O(rows C), memory rows C floats of the host. Waits for the
-// device.
+// dlogits receives the gradient T softmax(z) - t, scaled alike. Rows are added in order, so that
+// the result does not depend on the number of threads. Time O(rows C), memory rows C floats of the
+// host. Waits for the device.
 func (o *objective) loss(
 	dev compute.Device, dlogits, logits compute.Matrix, labels []int32, globalSeeds int,
 ) Stats {
@@ -99,8 +99,8 @@ func (o *objective) loss(
 	return Stats{Loss: sum * scale, Counts: counts}
 }
 
-// row returns the loss of a row and its largest logit's place, and turns z into scale times the
-// gradient.
+// row returns the loss of a row and the index of its largest logit, and turns z into scale times
+// the gradient.
 func (o *objective) row(z []float32, label int32, scale float64) (loss float64, best int32) {
 	for c, x := range z {
 		if x > z[best] {

@@ -9,8 +9,8 @@ import (
 	"halognn/src/compute/ref"
 )
 
-// The loss is the one of PyTorch's CrossEntropyLoss(weight, label_smoothing, reduction="sum")
-// divided by the seeds: values computed by torch 2.1 in float64.
+// The loss equals PyTorch's CrossEntropyLoss(weight, label_smoothing, reduction="sum") divided by
+// the seeds. The values were computed by torch 2.1 in float64.
 func TestObjectiveIsThatOfPyTorch(t *testing.T) {
 	logits := []float32{1, 2, 0.5, -1, 0, 3, 0.25, 0.5, 0.75}
 	labels := []int32{1, 0, 2}

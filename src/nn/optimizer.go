@@ -7,7 +7,7 @@ import (
 	"halognn/src/compute"
 )
 
-// The optimisers on offer.
+// The optimisers.
 const (
 	SGD   = "sgd"   // with momentum (Polyak's; no dampening, no Nesterov)
 	Adam  = "adam"  // Kingma and Ba, ICLR 2015; weight decay is added to the gradient
@@ -24,12 +24,13 @@ type OptimizerOptions struct {
 	WeightDecay  float64
 }
 
-// DefaultOptimizer returns the settings everyone starts from: no decay; SGD momentum 0.9; Adam betas 0.9, 0.999, eps 1e-8.
+// DefaultOptimizer returns the default settings: no decay; SGD momentum 0.9; Adam betas 0.9, 0.999,
+// eps 1e-8.
 func DefaultOptimizer(kind string) OptimizerOptions {
 	return OptimizerOptions{Kind: kind, Momentum: 0.9, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8}
 }
 
-// Check returns all faults of o, joined.
+// Check returns all errors in o, joined.
 func (o OptimizerOptions) Check() error {
 	var faults []error
 	fault := func(bad bool, format string, args ...any) {
@@ -55,7 +56,8 @@ type Optimizer struct {
 	steps   int
 }
 
-// Slot is state of an optimiser with one number a parameter: device memory of the layout of Params.Values.
+// Slot is an array of an optimiser's state, one number a parameter: device memory in the layout of
+// Params.Values.
 type Slot struct {
 	Name string // "momentum", or "m" and "v"
 	Data []float32
@@ -82,7 +84,7 @@ func NewOptimizer(dev compute.Device, p *Params, o OptimizerOptions) (*Optimizer
 	return opt, nil
 }
 
-// Close gives the state's memory back.
+// Close frees the memory of the state.
 func (o *Optimizer) Close() {
 	for _, s := range o.slots {
 		o.dev.Free(s.Data)
@@ -107,7 +109,8 @@ func (o *Optimizer) Update(lr float64) {
 		Decoupled: o.options.Kind == AdamW, Step: o.steps})
 }
 
-// Steps returns the number of updates made: with Slots, all there is to save. SetSteps puts it back on restart.
+// Steps returns the number of updates made: with Slots, the complete state. SetSteps restores it on
+// a restart.
 func (o *Optimizer) Steps() int     { return o.steps }
 func (o *Optimizer) SetSteps(n int) { o.steps = n }
 

@@ -8,13 +8,13 @@ import (
 	"halognn/src/compute"
 )
 
-// oracle is the whole model once more, in float64 and plain loops, knowing nothing of devices, buffers or backward: its loss,
-// differentiated numerically, is what backward must agree with.
+// oracle is a second implementation of the model, in float64 and plain loops, without devices,
+// buffers or backward: Backward must agree with the numerical derivatives of its loss.
 type oracle struct {
 	config Config
 	batch  *Batch
 	params map[string][]float64
-	masks  [][]float32 // per layer, what dropout multiplies each activation by
+	masks  [][]float32 // per layer, dropout's factor of each activation
 }
 
 // newOracle copies the model's parameters. It reads the dropout masks off the device by dropping from ones.
@@ -108,7 +108,7 @@ func (o *oracle) loss(x []float64) float64 {
 	return o.softmax(x)
 }
 
-// linear is x Wᵀ + b; a layer without a bias has none in params.
+// linear is x Wᵀ + b, without b if params has no bias of the layer.
 func (o *oracle) linear(x []float64, in, out int, prefix string) []float64 {
 	w, b := o.params[prefix+"weight"], o.params[prefix+"bias"]
 	y := make([]float64, len(x)/in*out)
@@ -131,7 +131,7 @@ func (o *oracle) add(y []float64, width int, name string) {
 	}
 }
 
-// sumRows sums the rows of sources over the edges of each destination, weighed.
+// sumRows returns the weighted sum of source rows over the edges of each destination.
 func sumRows(h Hop, x []float64, width int, weight func(e int) float64) []float64 {
 	sums := make([]float64, h.Destinations*width)
 	for d := range h.Destinations {
@@ -294,8 +294,9 @@ func (o *oracle) sigmoid(z []float64) float64 {
 	return loss / float64(o.batch.GlobalSeeds*o.config.Out)
 }
 
-// differentiate returns the derivative of the loss with respect to every element of at, which is x or a parameter. The
-// step balances the truncation error, its square, against rounding, 1e-16 over it: both below 1e-9.
+// differentiate returns the derivative of the loss with respect to every element of at, which is x
+// or a parameter. The step balances the truncation error, of its square, against the rounding
+// error, 1e-16 divided by it: both stay below 1e-9.
 func (o *oracle) differentiate(at, x []float64) []float64 {
 	const step = 1e-5
 	gradient := make([]float64, len(at))

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// HeaderLen is the number of elements in front of the first parameter. Those of Grads hold the
-	// step's Stats and the caller's Extras, so that they are summed over ranks by the gradient
-	// allreduce and need no collective of their own; Values leaves them unused.
+	// HeaderLen is the number of elements before the first parameter. In Grads they hold the step's
+	// Stats and the caller's Extras, so that the gradient allreduce sums these too; in Values they
+	// are unused.
 	HeaderLen = 16
 	statsLen  = 4
 
-	// Extras is the number of values that a caller may add to the sum: what ranks must know of each
-	// other at the same step costs no round of its own.
+	// Extras is the number of values that a caller may add to the gradient allreduce: ranks
+	// exchange them at the same step without another collective.
 	Extras = HeaderLen - statsLen
 
-	// paramAlign starts every parameter on a 64-byte line, which vector loads and BLAS like. The gaps are zero in values and
-	// gradients, and every optimiser leaves them zero.
+	// paramAlign starts every parameter on a 64-byte line, for fast vector loads and BLAS. The gaps
+	// are zero in values and gradients, and stay zero under every optimiser.
 	paramAlign = 16
 )
 
@@ -135,7 +135,7 @@ func (p *Params) all() []Param { return slices.Concat(p.List, p.Statistics) }
 // of returns the parameter's part of an array of the layout.
 func (p Param) of(array []float32) []float32 { return array[p.Offset : p.Offset+p.Len()] }
 
-// Len returns the elements of Values and of Grads, header and gaps included.
+// Len returns the number of elements of Values and of Grads, with header and gaps.
 func (p *Params) Len() int { return len(p.Values) }
 
 // Count returns the number of trained numbers.
@@ -147,8 +147,8 @@ func (p *Params) Count() int {
 	return n
 }
 
-// Bucket returns the range of Grads that is final once backward of layer l is done. The last layer's begins with the
-// header; together the buckets, last layer first, are all of Grads.
+// Bucket returns the range of Grads that is final once backward of layer l is done. The last
+// layer's bucket begins with the header; together the buckets, last layer first, cover Grads.
 func (p *Params) Bucket(l int) (lo, hi int) {
 	if l+1 < len(p.buckets) {
 		lo = p.buckets[l+1]
@@ -159,7 +159,7 @@ func (p *Params) Bucket(l int) (lo, hi int) {
 // Weights returns the trained part of Values, without header and statistics: what optimisers update.
 func (p *Params) Weights() []float32 { return p.Values[p.first:] }
 
-// SetExtra sets this rank's i-th value, 0 <= i < Extras, for the minibatches to come. It is 0 before.
+// SetExtra sets this rank's i-th value, 0 <= i < Extras, for the next minibatches; initially 0.
 func (p *Params) SetExtra(i int, x float32) { p.extras[i] = x }
 
 // Extra returns the sum of the i-th values over all ranks and minibatches of a step, as of the last
@@ -176,8 +176,9 @@ func (p *Params) setStats(s Stats) {
 	p.dev.Upload(p.Grads[:p.first], p.front)
 }
 
-// Stats reads the header of Grads: after a backward pass this rank's share, after the allreduce the sum over all ranks.
-// The loss is float32, and counts are exact up to 2^24 a step. Waits for the device.
+// Stats reads the header of Grads: this rank's share after a backward pass, the sum over all ranks
+// after the allreduce. The loss is float32, and counts are exact up to 2^24 a step. Waits for the
+// device.
 func (p *Params) Stats() Stats {
 	h := p.front
 	p.dev.Download(h[:HeaderLen], p.Grads[:HeaderLen])
@@ -192,7 +193,8 @@ func (p *Params) Tensors(array []float32) []Tensor {
 	return p.Views(host, "")
 }
 
-// Views returns the parameters' parts of a host array of the layout, under their names behind a prefix.
+// Views returns the parameters' slices of a host array of the layout, under their names with a
+// prefix.
 func (p *Params) Views(host []float32, prefix string) []Tensor {
 	tensors := make([]Tensor, len(p.List)+len(p.Statistics))
 	for i, q := range p.all() {
@@ -239,7 +241,7 @@ func (p *Params) SetHost(host []float32, tensors []Tensor) error {
 	return errors.Join(faults...)
 }
 
-// free gives the arrays back.
+// free frees the arrays.
 func (p *Params) free() {
 	p.dev.Free(p.Values)
 	p.dev.Free(p.Grads)

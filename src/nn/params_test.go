@@ -36,7 +36,8 @@ func TestParameters(t *testing.T) {
 			t.Errorf("model has %d parameters, Count says %d", count, m.Params.Count())
 		}
 
-		// Initial values: keyed by seed and name alone, so another depth changes none of those both models have.
+		// Initial values are keyed by seed and name alone, so parameters that models of two depths
+		// share start with the same values.
 		values := map[string][]float32{}
 		for _, p := range m.Params.Tensors(m.Params.Values) {
 			values[p.Name] = p.Data

@@ -55,7 +55,7 @@ func WriteSafetensors(path string, tensors []Tensor, metadata map[string]string)
 	if err != nil {
 		return err
 	}
-	defer f.Cleanup() // does nothing once the file has its name
+	defer f.Cleanup() // does nothing after the rename
 	if err := FormatSafetensors(f, tensors, metadata); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -92,7 +92,7 @@ func formatHeader(tensors []Tensor, metadata map[string]string) ([]byte, error) 
 		}
 		shape := slices.Clone(t.Shape)
 		if shape == nil {
-			shape = []int{} // null is no shape
+			shape = []int{} // an empty list, because null is not a valid shape
 		}
 		if n, ok := elements(shape); !ok || n != int64(len(t.Data)) {
 			return nil, fmt.Errorf("tensor %q has shape %v but %d elements", t.Name, t.Shape, len(t.Data))
@@ -111,7 +111,8 @@ func formatHeader(tensors []Tensor, metadata map[string]string) ([]byte, error) 
 	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), nil
 }
 
-// elements is the product of shape; not ok if an extent is negative or the product has no int64 number of bytes.
+// elements returns the product of shape; ok is false if an extent is negative or the bytes exceed
+// an int64.
 func elements(shape []int) (n int64, ok bool) {
 	n = 1
 	for _, d := range shape {

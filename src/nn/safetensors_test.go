@@ -40,7 +40,8 @@ func TestSafetensorsRoundTrip(t *testing.T) {
 	}
 }
 
-// The bytes, written out by hand from the format's description: what the reference implementation reads.
+// The bytes equal those written by hand from the description of the format, which the reference
+// implementation reads.
 func TestSafetensorsBytes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.safetensors")
 	tensors := []Tensor{{Name: "w", Shape: []int{1, 2}, Data: []float32{1, -2}}, {Name: "b", Shape: []int{1}, Data: []float32{0.5}}}

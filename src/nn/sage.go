@@ -14,9 +14,10 @@ import (
 //
 // Where edges have weights, the mean is by these. The gradient of a maximum goes to one neighbour: of those that have it, to that of the first edge.
 //
-// It aggregates first and transforms then. The other order (mean of x_j Wneighᵀ) gives the same numbers up to rounding,
-// but its matrix product runs over the sources, of which a sampled block has several times more than destinations; it
-// could only pay where out is several times smaller than in, and such layers are last, where blocks are smallest.
+// It aggregates before it transforms. The other order (mean of x_j Wneighᵀ) gives the same numbers
+// up to rounding, but its matrix product runs over the sources, and a sampled block has several
+// times more sources than destinations. It could be faster only where out is several times smaller
+// than in; such layers are last, where blocks are smallest.
 type sage struct {
 	dev                  compute.Device
 	name                 string

@@ -22,13 +22,13 @@ const (
 type Schedule struct {
 	Kind   string  // ScheduleConstant, ScheduleCosine or ScheduleStep
 	Base   float64 // the highest rate
-	Warmup int     // steps of linear rise: step s of them runs at Base (s+1)/Warmup
-	Floor  float64 // cosine: share of Base approached at the end of the run
+	Warmup int     // steps of linear rise: step s < Warmup runs at Base (s+1)/Warmup
+	Floor  float64 // cosine: fraction of Base approached at the end of the run
 	Every  int     // step: steps after the warm-up between two decays
 	Gamma  float64 // step: factor of a decay
 }
 
-// Check returns all faults of s, joined.
+// Check returns all errors in s, joined.
 func (s Schedule) Check() error {
 	var faults []error
 	fault := func(bad bool, format string, args ...any) {
@@ -59,8 +59,8 @@ func (s Schedule) LR(step, total int) float64 {
 	step, total = step-s.Warmup, total-s.Warmup
 	switch s.Kind {
 	case ScheduleCosine:
-		// Loshchilov and Hutter, ICLR 2017, eq. 5, without restarts. The floor would be reached at step total, one past the
-		// last, so that a floor of 0 wastes no step.
+		// Loshchilov and Hutter, ICLR 2017, eq. 5, without restarts. The rate reaches the floor at
+		// step total, one past the last, so that a floor of 0 wastes no step.
 		progress := min(1, float64(step)/float64(max(1, total)))
 		return s.Base * (s.Floor + (1-s.Floor)*(1+math.Cos(math.Pi*progress))/2)
 	case ScheduleStep:

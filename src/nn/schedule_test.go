@@ -40,7 +40,7 @@ func TestScheduleValues(t *testing.T) {
 	}
 }
 
-// A rate never jumps up after the warm-up, never exceeds the base and is above 0 on every step that is taken.
+// A rate never rises after the warm-up, never exceeds the base and is above 0 on every step.
 func TestScheduleFallsAfterWarmup(t *testing.T) {
 	for _, s := range []Schedule{
 		{Kind: ScheduleConstant, Base: 1, Warmup: 7},

@@ -2,7 +2,7 @@ package nn
 
 import "halognn/src/compute"
 
-// store owns the device memory of one model, so that it can be given back in one go.
+// store owns the device memory of one model, so that it can be freed at once.
 type store struct {
 	dev     compute.Device
 	buffers []*buffer
@@ -20,8 +20,9 @@ func (s *store) buffer() *buffer {
 	return b
 }
 
-// reserve makes room for n elements. The first size is taken as it is (a caller may know the maximum); afterwards a
-// quarter more than asked for, so that sampled blocks, whose sizes vary by a few per cent, stop growing it at once.
+// reserve makes room for n elements. The first size is allocated exactly (a caller may know the
+// maximum), later ones with a quarter of slack, so that sampled blocks, whose sizes vary by a few
+// per cent, soon stop growing it.
 func (b *buffer) reserve(n int) error {
 	if n <= len(b.data) {
 		return nil
@@ -42,13 +43,13 @@ func (b *buffer) reserve(n int) error {
 	return nil
 }
 
-// sized is a buffer and how many elements it needs.
+// sized is a buffer and its number of elements.
 type sized struct {
 	*buffer
 	n int
 }
 
-// reserveAll makes room in several buffers, and stops at the first that gets none.
+// reserveAll makes room in several buffers, and stops at the first that fails.
 func reserveAll(buffers ...sized) error {
 	for _, b := range buffers {
 		if err := b.reserve(b.n); err != nil {
@@ -63,7 +64,7 @@ func (b *buffer) matrix(rows, cols int) compute.Matrix {
 	return compute.Matrix{Rows: rows, Cols: cols, Data: b.data[:rows*cols]}
 }
 
-// free gives all buffers back.
+// free frees all buffers.
 func (s *store) free() {
 	for _, b := range s.buffers {
 		if b.data != nil {

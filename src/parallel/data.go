@@ -27,9 +27,9 @@ type dataParallel struct {
 	inputs  []nn.Input     // by layer, of the minibatch that is trained
 }
 
-// bufferSet is what a minibatch needs from its decision to the end of its training, and not while
-// it waits to be decided: with a wide window most minibatches wait, and these are their largest
-// arrays.
+// bufferSet holds the arrays that a minibatch needs only from its decision to the end of its
+// training. They are its largest, and with a wide window most minibatches still wait for their
+// decision and do without them.
 type bufferSet struct {
 	own, aggregate, all []float32
 	rows                exchange.Buffers
@@ -165,7 +165,7 @@ func (d *dataParallel) endSample(m *Minibatch) {
 	m.edges.Build(&m.Sampled, d.needs, m.Train, d.o.Topology)
 }
 
-// point is where tests let a training minibatch go wrong.
+// point is where tests inject a fault into a training minibatch.
 func (d *dataParallel) point(name string, m *Minibatch) error {
 	if !m.Train {
 		return nil
@@ -189,7 +189,7 @@ func (d *dataParallel) feed(m *Minibatch) error {
 	return nil
 }
 
-// decide asks the policy which remote rows are in the buffer. Its answers depend on the minibatches
+// decide asks the policy which remote rows are in the buffer. The answer depends on the minibatches
 // before.
 func (d *dataParallel) decide(m *Minibatch) error {
 	if m.Train {
@@ -200,7 +200,7 @@ func (d *dataParallel) decide(m *Minibatch) error {
 	return nil
 }
 
-// request finds out what to fetch from whom, once that is decided.
+// request lists the rows to fetch and their owners, after the decision.
 func (d *dataParallel) request(m *Minibatch) error {
 	d.lend(m)
 	d.o.Exchange.Decide(&m.Fetch, m.Decision.Slot, m.Decision.Early)
@@ -214,8 +214,8 @@ func (d *dataParallel) startRows(m *Minibatch) (request, error) {
 	return d.o.Exchange.StartRows(&m.Fetch), nil
 }
 
-// assembleAndKeep reads the rows of a minibatch and then copies those that stay, in the order of
-// the decisions: what the next one reads from the buffer is there.
+// assembleAndKeep reads the rows of a minibatch and then copies those to be cached into the buffer,
+// in the order of the decisions, so that the next minibatch finds its rows there.
 func (d *dataParallel) assembleAndKeep(m *Minibatch) error {
 	if err := d.assemble(m); err != nil {
 		return err
@@ -226,7 +226,7 @@ func (d *dataParallel) assembleAndKeep(m *Minibatch) error {
 	return nil
 }
 
-// assemble builds what the model reads. Rows are aggregated straight from where they lie
+// assemble builds the inputs of the model. Rows are aggregated in place
 // (docs/design/08-input-aggregation.md), so the [sources, cols] matrix is made only for a model
 // whose aggregation depends on its parameters.
 func (d *dataParallel) assemble(m *Minibatch) error {
@@ -272,8 +272,8 @@ func (d *dataParallel) hops(m *Minibatch) {
 	}
 }
 
-// lend gives a minibatch that is decided a set of buffers. The pipeline has at most Depth+1 of
-// them; one that was not consumed, because its run stopped, still has its own.
+// lend gives a decided minibatch a set of buffers. At most Depth+1 minibatches of the pipeline have
+// one; a minibatch left unconsumed by a stopped run keeps its set.
 func (d *dataParallel) lend(m *Minibatch) {
 	if m.lent || d.o.Ahead == 0 {
 		return
@@ -363,7 +363,7 @@ func (d *dataParallel) Step(m *Minibatch, last bool, phases Phases) (Trained, er
 	if !last {
 		sums.Hold()
 	}
-	// A device of its own may be at it still; what is summed beside it goes on.
+	// A GPU may still be computing. Sync does not wait for the sums of gradients.
 	if err := d.o.Device.Sync(); err != nil {
 		return t, err
 	}

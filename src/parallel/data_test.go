@@ -21,8 +21,8 @@ func seedsOf(stream, n int) []graph.VertexID {
 	return seeds
 }
 
-// A minibatch that went through all stages holds what the plain sampler draws and what lies in the
-// feature matrix, whoever owns the rows.
+// A minibatch that went through all stages has the vertices and edges of the reference sampler and
+// the rows of the feature matrix, whichever rank owns them.
 func TestBatchIsWhatItsKeySays(t *testing.T) {
 	fanouts := []int{4, 3}
 	for _, ranks := range []int{1, 2, 4} {
@@ -37,7 +37,8 @@ func TestBatchIsWhatItsKeySays(t *testing.T) {
 				defer d.Close()
 				var m Minibatch
 				defer m.Free()
-				for step, n := range []int{20, 1, 0, 48} { // the slot is used again, for less and for more
+				// The slot is reused, for smaller and larger minibatches.
+				for step, n := range []int{20, 1, 0, 48} {
 					m.Key = sample.Key{Seed: 3, Epoch: 1, Step: step, Stream: c.Rank()}
 					m.Train, m.GlobalSeeds = step%2 == 0, 99
 					m.SetSeeds(seedsOf(c.Rank(), n*(c.Rank()+1)/ranks)) // ranks differ in their seeds, and may have none
@@ -57,7 +58,7 @@ func TestBatchIsWhatItsKeySays(t *testing.T) {
 	}
 }
 
-// check holds a minibatch to the plain sampler and the feature matrix.
+// check compares a minibatch with the reference sampler and the feature matrix.
 func (w *world) check(m *Minibatch, fanouts []int) error {
 	want := sample.Reference(&w.topology, fanouts, m.Seeds, m.Key)
 	defer want.Free()
@@ -112,7 +113,7 @@ func (w *world) check(m *Minibatch, fanouts []int) error {
 	return nil
 }
 
-// A model without neighbours gets its seeds in every hop, and their rows alone.
+// A model that reads no neighbours gets the seeds in every hop, and only their rows.
 func TestSeedsOnly(t *testing.T) {
 	w := newWorld(t, 3)
 	err := comm.RunWorld(3, func(c comm.Comm) error {
@@ -155,7 +156,7 @@ func TestSeedsOnly(t *testing.T) {
 	}
 }
 
-// The digest tells minibatches apart by an edge alone, and not by how vertices are numbered.
+// The digest differs if one edge differs, and does not depend on the numbering of vertices.
 func TestDigest(t *testing.T) {
 	w := newWorld(t, 1)
 	err := comm.RunWorld(1, func(c comm.Comm) error {
@@ -198,7 +199,7 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// In steady state a minibatch allocates nothing, from its seeds to what the model reads.
+// In steady state preparing a minibatch allocates nothing.
 func TestPreparingAllocatesNothing(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector allocates")

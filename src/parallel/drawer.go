@@ -8,14 +8,15 @@ import (
 	"halognn/src/trace"
 )
 
-// Drawer draws minibatches on the whole topology and copies the labels of their seeds: what
-// strategies begin with where every rank holds all rows of the graph, and what an export holds.
+// Drawer draws minibatches on the whole topology and copies the labels of their seeds. It is the
+// first stage of strategies in which every rank has the whole topology, and the source of an
+// export.
 type Drawer struct {
 	o        DrawerOptions
 	samplers chan sample.Sampler // a sampler's vertex map serves one minibatch at a time
 }
 
-// DrawerOptions say what is drawn, and how wide.
+// DrawerOptions say how minibatches are drawn, and how many at a time.
 type DrawerOptions struct {
 	Topology *sample.Topology
 	// Sampling.Spec may be zero, for a model that reads no neighbours: then the frontier is the seeds.

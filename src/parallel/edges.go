@@ -10,9 +10,9 @@ import (
 	"halognn/src/sample"
 )
 
-// LayerEdges are the edges of a minibatch as a model's layers read them. Where these are not the
-// sampled ones alone, it holds others: with an edge from each destination to itself, and with weights.
-// The zero value is ready for use; the arrays are reused.
+// LayerEdges are the edges of a minibatch as the layers of a model read them. If a model needs more
+// than the sampled edges, they are copies with an edge from each destination to itself, and with
+// weights. The zero value is ready for use; the arrays are reused.
 type LayerEdges struct {
 	blocks     []graph.Block
 	transposes []graph.BlockTranspose
@@ -20,8 +20,8 @@ type LayerEdges struct {
 	transposed []float32 // of all transposes
 }
 
-// Build makes what a model needs beside the sampled edges. Transposes of the minibatch are not read
-// where Needs.SelfEdges, and need not be there.
+// Build makes the edges and weights that a model needs besides the sampled edges. With
+// Needs.SelfEdges the transposes of the minibatch are not read, and may be absent.
 func (e *LayerEdges) Build(s *sample.Minibatch, needs nn.Needs, train bool, t *sample.Topology) {
 	if needs.SelfEdges {
 		e.addSelfEdges(s, needs, train)
@@ -149,7 +149,7 @@ func symmetric(w []float32, b *graph.Block, of []float32, frontier []graph.Verte
 	}
 }
 
-// Hop returns the edges of layer l of the minibatch that Build was given last.
+// Hop returns the edges of layer l of the minibatch of the last Build.
 func (e *LayerEdges) Hop(s *sample.Minibatch, l int, needs nn.Needs, train bool) (h nn.Hop) {
 	b, t := e.of(s, l, needs)
 	h.Sources, h.Destinations, h.Edges = b.NumSrc, b.NumDst, b.NumEdges()
@@ -180,7 +180,7 @@ func (e *LayerEdges) bytes() int64 {
 	return m.Bytes() + int64(cap(e.weights)+cap(e.transposed))*4
 }
 
-// Free returns the arrays.
+// Free frees the arrays.
 func (e *LayerEdges) Free() {
 	m := sample.Minibatch{Blocks: e.blocks, Transposes: e.transposes}
 	m.Free()

@@ -63,7 +63,7 @@ func newWorld(t *testing.T, parts int) *world {
 
 func (w *world) row(v graph.VertexID) []float32 { return w.features[int(v)*cols : (int(v)+1)*cols] }
 
-// tables returns the rows of the parts that a rank sees: its own.
+// tables returns the rows of the parts that a rank reads: its own parts.
 func (w *world) tables(rank, perRank int, dtype compute.DType) [][]byte {
 	tables := make([][]byte, len(w.offsets)-1)
 	for p := rank * perRank; p < (rank+1)*perRank; p++ {
@@ -79,8 +79,8 @@ func (w *world) tables(rank, perRank int, dtype compute.DType) [][]byte {
 	return tables
 }
 
-// data makes the strategy for rank c, which sees its own rows, and those that a cache keeps in
-// buffer, for a model of so many layers. Collective.
+// data makes the strategy for rank c, which reads its own rows and the cached rows in buffer, for a
+// model of the given number of layers. Collective.
 func (w *world) data(c comm.Comm, dtype compute.DType, o Options, needs nn.Needs, layers int,
 	buffer ...byte) (*dataParallel, error) {
 	own, err := c.Dup()

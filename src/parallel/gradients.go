@@ -10,16 +10,17 @@ import (
 	"halognn/src/nn"
 )
 
-// Gradients sums the gradients of a step: over the minibatches that this rank trains for it, then over the ranks, layer by
-// layer while backward of the layers below goes on.
+// Gradients sums the gradients of a step: over this rank's minibatches of the step, then over the
+// ranks, layer by layer while backward of the layers below runs.
 //
 //	backward   layer 2 ──┬─ layer 1 ──┬─ layer 0 ──┬─ Wait
 //	                     └ bucket 2 ──┼────────────┤
 //	                                  └ bucket 1 ──┤
 //	                                               └ bucket 0 ──
 //
-// The loss and the counts of the step ride in the first bucket (nn.Params). Gradients in device memory are added there, or pass through a
-// mirror on the host: see Transport. In rank order the sums have the same bits everywhere.
+// The loss and the counts of the step are in the first bucket (nn.Params). Gradients in device
+// memory are added there, or through a copy on the host: see Transport. Sums in rank order have the
+// same bits with every transport.
 type Gradients struct {
 	reducer   reducer
 	transport Transport
@@ -28,11 +29,11 @@ type Gradients struct {
 	err       error // of holding, until Wait
 }
 
-// reducer sums gradients where they lie.
+// reducer sums gradients in the memory that has them.
 type reducer interface {
-	hold(first bool) error     // keeps the gradients of a minibatch, added to those that are held unless it is the first
-	start(l int, holding bool) // begins the sum of a bucket, with what is held of it
-	wait() error               // for all sums, or up to the first fault; those of start come out here
+	hold(first bool) error     // adds a minibatch's gradients to the held ones, or holds the first
+	start(l int, holding bool) // begins the sum of a bucket and its held gradients
+	wait() error               // for all sums or the first error, also one of start
 	reproducible() bool        // whether sums are added in rank order
 	close() error
 }
@@ -40,8 +41,8 @@ type reducer interface {
 // GradientOptions say how gradients are added.
 type GradientOptions struct {
 	comm.SumOptions
-	Device    compute.Device // whose memory they lie in: the host's, unless it is a compute.Accelerator
-	Transport Transport      // of those in device memory; "" is TransportAuto
+	Device    compute.Device // their memory is the host's, or that of an Accelerator
+	Transport Transport      // of gradients in device memory; "" is TransportAuto
 }
 
 // NewGradients makes the sum over the ranks of c for parameters p. Collective. An
@@ -67,25 +68,26 @@ func NewGradients(c comm.Comm, p *nn.Params, layers int, o GradientOptions) (*Gr
 // Reproducible reports whether sums are added in rank order.
 func (g *Gradients) Reproducible() bool { return g.reducer.reproducible() }
 
-// Transport says where gradients are added: host, device (of one rank alone), nccl, mpi or staged. Note is a line about the choice, empty if
-// there was none.
+// Transport says where gradients are added: host, device (of one rank alone), nccl, mpi or staged.
+// Note returns a line about the choice, empty if there was none.
 func (g *Gradients) Transport() Transport { return g.transport }
 
-// Note: see Transport.
+// Note returns a line about the choice of the transport: see Transport.
 func (g *Gradients) Note() string { return g.note }
 
-// Hold keeps the gradients of a minibatch whose step has more minibatches on this rank.
+// Hold keeps the gradients of a minibatch that is not the last of its step on this rank.
 func (g *Gradients) Hold() {
 	g.err = errors.Join(g.err, g.reducer.hold(!g.holding))
 	g.holding = true
 }
 
-// Start begins the sum of layer l's bucket; backward of the layer has ended. Every rank starts the layers in the same order.
+// Start begins the sum of layer l's bucket, after backward of the layer. Every rank starts the
+// layers in the same order.
 func (g *Gradients) Start(l int) { g.reducer.start(l, g.holding) }
 
 // Wait returns when every bucket that was started is the sum over all minibatches of the step. Its
-// error ends the job: it comes before anything else is waited for, which may take a peer that waits
-// for this rank, so other sums may still be under way.
+// error ends the job. It is returned before Wait waits for anything else, because a peer may be
+// waiting for this rank; other sums may then still be under way.
 func (g *Gradients) Wait() error {
 	err := g.err
 	if err == nil {

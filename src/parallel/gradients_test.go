@@ -13,7 +13,7 @@ import (
 	"halognn/src/nn"
 )
 
-// exam is what ranks sum in a few steps of several minibatches each: gradients at random.
+// exam holds random gradients that ranks sum in a few steps of several minibatches each.
 type exam struct {
 	ranks, minibatches int
 	grads              map[[3]int][]float32 // by step, rank, minibatch
@@ -72,7 +72,7 @@ func (e *exam) sum(step, i int) float32 {
 	return total
 }
 
-// take is the exam on one rank.
+// take runs the exam on one rank.
 func (e *exam) take(c comm.Comm, o GradientOptions) error {
 	m, err := examModel(o.Device)
 	if err != nil {
@@ -139,10 +139,10 @@ func TestGradientsAreSummedOverMinibatchesAndRanks(t *testing.T) {
 	}
 }
 
-// script is a communicator whose requests end as they are told to, or never.
+// script is a communicator whose requests end with given errors, or never.
 type script struct {
 	comm.Comm
-	ends []error // of its requests, in the order of their starts; beyond, they never end
+	ends []error // of its requests, in the order of their starts; later requests never end
 }
 
 func (s *script) Rank() int               { return 0 }
@@ -167,12 +167,12 @@ func (s scripted) Wait() error {
 	return *s.end
 }
 
-// scriptedGPU is a device that brings nothing to the host but an error.
+// scriptedGPU is a device whose downloads fail.
 type scriptedGPU struct{ compute.Accelerator }
 
 func (scriptedGPU) StartDownload(_, _ []float32, _ compute.Event) {}
 
-// event is one whose Wait returns an error.
+// event is an event whose Wait returns an error.
 type event struct {
 	compute.Event
 	err error
@@ -180,8 +180,8 @@ type event struct {
 
 func (e event) Wait() error { return e.err }
 
-// A rank that cannot sum a step's gradients says so before it waits for those of its peers, which
-// may wait for it in turn.
+// A rank that cannot sum a step's gradients returns its error before it waits for its peers, which
+// may be waiting for it.
 func TestGradientsThatFailWaitForNoPeer(t *testing.T) {
 	broken := errors.New("broken")
 	m, err := examModel(ref.New())

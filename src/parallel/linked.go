@@ -16,8 +16,8 @@ import (
 //	lane                  └ bucket 2: slices to their owners | added in rank order | sums to all
 //	                                     └ bucket 1: ...        └ bucket 0: ...
 //
-// So the sums have the bits of comm.Summer's. The lane is a goroutine: queueing may have to wait,
-// and training does not.
+// So the sums have the bits of comm.Summer's. The lane is a goroutine, because queueing may block
+// and training must not.
 type linked struct {
 	kept
 	device  compute.PeerDevice
@@ -27,8 +27,8 @@ type linked struct {
 	slices  []float32 // of all buckets
 	buckets []bucket  // by layer
 
-	layer  chan int   // what the lane is to add
-	queued chan error // and what became of it
+	layer  chan int   // the layers whose buckets the lane adds
+	queued chan error // the result for each layer
 	flight []int      // layers, in the order they were started
 }
 
@@ -36,21 +36,22 @@ type linked struct {
 type sliceTransport interface {
 	Exchange(send, recv [][]float32) error
 	Wait(a compute.Event) error
-	Close() error // every rank does
-	Cut()         // one alone
+	Close() error // called by every rank
+	Cut()         // called by one rank alone
 }
 
-// bucket is a layer's gradients, cut into slices. [r] in the arrays is what goes to rank r, or
-// comes from it.
+// bucket is a layer's gradients, cut into slices. Element r of an array is the slice sent to rank
+// r, or received from it.
 type bucket struct {
 	all, own          []float32   // the gradients; this rank's slice of them
 	slices            []float32   // this rank's slice, of every rank
 	toOwners, fromAll [][]float32 // slices before they are added
-	toAll, fromOwners [][]float32 // and after
+	toAll, fromOwners [][]float32 // slices after they are added
 	ready, done       compute.Event
 }
 
-// newLinked makes the sum over a sliceTransport, which it closes in the end unless this fails.
+// newLinked makes a reducer over a sliceTransport. The reducer's close closes the transport;
+// newLinked does not if it fails.
 func newLinked(p *nn.Params, layers, rank, ranks int, device compute.PeerDevice,
 	c sliceTransport) (*linked, error) {
 	s := &linked{kept: kept{device: device, params: p}, device: device, slicer: c, rank: rank,
@@ -81,8 +82,8 @@ func newLinked(p *nn.Params, layers, rank, ranks int, device compute.PeerDevice,
 	return s, nil
 }
 
-// cut finds the slices of layer l's gradients and returns how much room those of the other ranks
-// need.
+// cut sets the slices of layer l's gradients and returns the number of elements that the slices of
+// the other ranks need.
 func (b *bucket) cut(p *nn.Params, l, rank, ranks int) int {
 	lo, hi := p.Bucket(l)
 	b.all = p.Grads[lo:hi]
@@ -99,7 +100,7 @@ func (b *bucket) cut(p *nn.Params, l, rank, ranks int) int {
 	return len(b.own) * ranks
 }
 
-// place takes the room for the slices of the other ranks from the front of memory, and returns the
+// place takes memory for the slices of the other ranks from the front of memory, and returns the
 // rest.
 func (b *bucket) place(memory []float32, ranks int) []float32 {
 	n := len(b.own)
@@ -119,8 +120,8 @@ func (s *linked) start(l int, holding bool) {
 	s.layer <- l
 }
 
-// lane adds buckets in the order in which they were started, which is that of all ranks. After a
-// fault it adds no more.
+// lane adds buckets in the order in which they were started, which is the same on all ranks. After
+// an error it adds no more.
 func (s *linked) lane() {
 	var b *bucket
 	add := func() error { return s.add(b) }
@@ -173,7 +174,7 @@ func (s *linked) reproducible() bool { return s.sum == nil }
 
 func (s *linked) close() error { return errors.Join(s.slicer.Close(), s.free()) }
 
-// free gives back all but the sliceTransport.
+// free frees everything except the sliceTransport.
 func (s *linked) free() error {
 	close(s.layer)
 	for range s.queued { // until the lane has ended
@@ -190,8 +191,8 @@ func (s *linked) free() error {
 	return errors.Join(append(errs, s.kept.close())...)
 }
 
-// messages carry slices by an MPI that knows device memory. It does not know what is queued on a
-// device, so an exchange begins when all before it is done, and has ended when it returns.
+// messages sends slices by a CUDA-aware MPI. MPI does not know the queue of a device, so an
+// exchange waits for all earlier work of the device, and is complete when it returns.
 type messages struct {
 	device   compute.PeerDevice
 	comm     comm.Comm
@@ -212,8 +213,8 @@ func newMessages(c comm.Comm, device compute.PeerDevice) (*messages, error) {
 	return m, nil
 }
 
-// Exchange implements sliceTransport. Ranks begin with different ones, so that not all send to the
-// same.
+// Exchange implements sliceTransport. Ranks begin with different peers, so that they do not all
+// send to the same one.
 func (m *messages) Exchange(send, recv [][]float32) error {
 	m.device.RecordComm(m.before)
 	if err := m.before.Wait(); err != nil {
@@ -231,7 +232,7 @@ func (m *messages) Exchange(send, recv [][]float32) error {
 		}
 	}
 	var err error
-	for _, r := range m.requests { // all: their buffers belong to them
+	for _, r := range m.requests { // wait for all: they use the buffers
 		err = errors.Join(err, r.Wait())
 	}
 	m.requests = m.requests[:0]
@@ -245,4 +246,4 @@ func (m *messages) Wait(a compute.Event) error { return a.Wait() }
 func (m *messages) Close() error { return errors.Join(m.before.Free(), m.comm.Free()) }
 
 // Cut implements sliceTransport.
-func (m *messages) Cut() { _ = m.Close() } // nothing is under way, and there is a fault to tell already
+func (m *messages) Cut() { _ = m.Close() } // nothing is under way, and an error is known

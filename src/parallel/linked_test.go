@@ -18,11 +18,11 @@ import (
 	"halognn/src/compute/ref"
 )
 
-// The emulated library is its own NCCL.
+// cudaLibrary returns the CUDA library of the tests.
 func cudaLibrary(t *testing.T) string { return computetest.CUDALibrary(t, "../..") }
 
-// withNCCL lets the emulated library be its own NCCL, and then skips nothing; on GPUs, tests need
-// an NCCL that is installed, and a GPU for each rank.
+// withNCCL makes the emulated library serve as NCCL, so that no test is skipped; on GPUs, tests
+// need an installed NCCL, and a GPU for each rank.
 func withNCCL(t *testing.T) string {
 	t.Helper()
 	path, leaveOut := cudaLibrary(t), t.Skip
@@ -48,9 +48,8 @@ func withNCCL(t *testing.T) string {
 // errClosing is wrapped by the errors of closing devices.
 var errClosing = errors.New("closing a device")
 
-// onGPUs runs f on ranks that are goroutines, each with a device of its own, in a world whose
-// messages may lie in device memory. It returns what the job ends with, and what any rank's device
-// is closed with.
+// onGPUs runs f on ranks that are goroutines, each with its own device, in a world whose messages
+// may lie in device memory. It returns the errors of the job and of closing the devices.
 func onGPUs(path string, ranks int, f func(c comm.Comm, d compute.PeerDevice) error) error {
 	w := comm.NewWorld(ranks)
 	w.Copy = cuda.CopyNow
@@ -70,7 +69,7 @@ func onGPUs(path string, ranks int, f func(c comm.Comm, d compute.PeerDevice) er
 	return errors.Join(err, errors.Join(closed...))
 }
 
-// Gradients in device memory have the bits of those on the host, however they travel.
+// Gradients in device memory give the same bits as on the host, with every transport.
 func TestGradientsOnGPUs(t *testing.T) {
 	path := withNCCL(t)
 	for _, transport := range []Transport{TransportNCCL, TransportMPI, TransportStaged} {
@@ -91,8 +90,8 @@ func TestGradientsOnGPUs(t *testing.T) {
 	}
 }
 
-// Where the order of ranks need not be kept, NCCL adds, and says so; messages and pinned memory
-// keep it or leave it to MPI.
+// If sums need not be in rank order, NCCL adds, and Reproducible is false; messages and pinned
+// memory keep rank order or leave the order to MPI.
 func TestFastGradientsOnGPUs(t *testing.T) {
 	path := withNCCL(t)
 	const ranks = 3
@@ -134,7 +133,7 @@ func TestFastGradientsOnGPUs(t *testing.T) {
 	}
 }
 
-// A step allocates nothing, however gradients travel.
+// A step allocates nothing, with every transport.
 func TestGradientsOnGPUsAllocateNothing(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector allocates")
@@ -181,7 +180,8 @@ func TestGradientsOnGPUsAllocateNothing(t *testing.T) {
 	}
 }
 
-// What one rank cannot do none does, and all say the same, or take the next best.
+// If one rank does not support a transport no rank uses it: all return the same error, or choose
+// the next transport.
 func TestTransportsThatAreNotPossible(t *testing.T) {
 	path := withNCCL(t)
 	defer func(d time.Duration) { linkPatience = d }(linkPatience)
@@ -192,7 +192,7 @@ func TestTransportsThatAreNotPossible(t *testing.T) {
 		devices    [2]int
 		nccl       string
 		copy       bool
-		want, note string // an error; or what is chosen, with a note
+		want, note string // an error; or the chosen transport and a note
 	}{
 		{"nccl is missing", TransportNCCL, [2]int{0, 1}, "/nowhere/libnccl.so.2", true,
 			"compute.gradients: nccl wants it: compute/cuda: NCCL cannot be loaded: " +
@@ -259,7 +259,7 @@ func TestTransportsThatAreNotPossible(t *testing.T) {
 	}
 }
 
-// What speaks against a transport is found on any rank.
+// The reason against a transport is found whichever rank has it.
 func TestAgainst(t *testing.T) {
 	rank := func(set func(*capabilities)) capabilities {
 		c := capabilities{Device: "b", NCCL: "2.18.5", MPI: comm.Supported}
@@ -304,8 +304,7 @@ func TestAgainst(t *testing.T) {
 	}
 }
 
-// A rank that fails while others wait for its slices ends their waiting, and their devices can be
-// closed.
+// If a rank fails while others wait for its slices, they return, and their devices can be closed.
 func TestARankFailsWhileGradientsTravel(t *testing.T) {
 	path := withNCCL(t)
 	for _, transport := range []Transport{TransportNCCL, TransportMPI} {
@@ -346,7 +345,7 @@ func TestARankFailsWhileGradientsTravel(t *testing.T) {
 	}
 }
 
-// A device that is not linked to others adds through the host.
+// Gradients of a device that is not linked to others are added on the host.
 func TestGradientsInHostMemory(t *testing.T) {
 	err := comm.RunWorld(2, func(c comm.Comm) error {
 		m, err := examModel(ref.New())

@@ -8,8 +8,7 @@ import (
 	"halognn/src/nn"
 )
 
-// kept holds gradients in the memory of a device that has its own. Where one rank is alone, they
-// stay there.
+// kept holds gradients in device memory. With a single rank they stay there.
 type kept struct {
 	device compute.Accelerator
 	params *nn.Params
@@ -45,9 +44,8 @@ func (k *kept) close() error {
 	return nil
 }
 
-// staged adds gradients on the host, in pinned memory: a bucket comes down when backward of its
-// layer is done on the device, beside the layers below, and its sum goes up before the optimiser
-// reads it.
+// staged adds gradients on the host, in pinned memory: a bucket is downloaded after backward of its
+// layer, while the layers below run, and its sum is uploaded before the optimiser reads it.
 //
 //	device   backward 2 ─ backward 1 ─ backward 0 ─                          ─ update
 //	copies              └ down 2     └ down 1     └ down 0    up 2, up 1, up 0 ┘
@@ -57,12 +55,12 @@ type staged struct {
 	summer *comm.Summer
 	host   []float32 // as Params.Grads
 	events []compute.Event
-	coming []int       // layers whose bucket is on its way down, oldest first
+	coming []int       // layers whose bucket is being downloaded, oldest first
 	flight []*comm.Sum // in the order they were started
 	err    error       // of start, until wait
 }
 
-// newStaged makes what needs no other rank.
+// newStaged allocates everything that needs no other rank.
 func newStaged(p *nn.Params, layers int, device compute.Accelerator) (*staged, error) {
 	s := &staged{kept: kept{device: device, params: p}, flight: make([]*comm.Sum, 0, layers)}
 	var err error
@@ -84,13 +82,14 @@ func (s *staged) start(l int, holding bool) {
 	lo, hi := s.params.Bucket(l)
 	s.device.StartDownload(s.host[lo:hi], s.params.Grads[lo:hi], s.events[l])
 	s.coming = append(s.coming, l)
-	if len(s.coming) > 1 { // one layer behind: the device is at the next one while this rank waits for the bucket
+	// One layer behind, so that the device computes while this rank waits for the bucket.
+	if len(s.coming) > 1 {
 		s.startDownloaded()
 	}
 }
 
-// startDownloaded begins the sum of the oldest bucket that is on its way from the device. After a
-// fault it begins no more.
+// startDownloaded waits for the oldest bucket under way from the device and begins its sum. After
+// an error it begins no more.
 func (s *staged) startDownloaded() {
 	l := s.coming[0]
 	s.coming = s.coming[:copy(s.coming, s.coming[1:])]

@@ -1,12 +1,12 @@
-// Package parallel holds the strategies: how ranks share one step. A Strategy prepares a minibatch as a
-// list of stages, runs the model's layers on it, and sums the gradients; training itself (package
-// train) is the same for all.
+// Package parallel has the strategies by which ranks share one step. A Strategy prepares a
+// minibatch as a list of stages, runs the model's layers on it, and sums the gradients; training
+// itself (package train) is the same for all.
 //
 //	New(mode) ─> Strategy ─ Stages ─> Pipe ── Minibatch ──> Step ─────> gradients, loss     training
 //	                                                   └──> Forward ──> outputs             evaluation
 //	NewLayer(mode, l) ─> Strategy ─ Stages ─> Pipe ───────> Forward ──> rows of layer l     inference
 //
-// Data parallelism, on a topology that every rank has whole:
+// Data parallelism, with the whole topology on every rank:
 //
 //	           local            collective      local    collective  local
 //	seeds ──> sample | plan ──> counts | ids ──> slice ──> rows ──> assemble ──> Minibatch.Batch ──> nn
@@ -30,7 +30,8 @@
 //	                  the        what to fetch                       and keep what stays
 //	                  policy     from whom
 //
-// A minibatch belongs to a stream, which names its seeds and its random draws; which rank prepares it changes nothing.
+// A minibatch belongs to a stream, which names its seeds and its random draws; the rank that
+// prepares it does not affect it.
 package parallel
 
 import (
@@ -43,23 +44,23 @@ import (
 	"halognn/src/sample"
 )
 
-// Minibatch is one item of the pipeline: from its seeds to what the model reads. Its arrays lie outside the Go heap and are
-// reused by the next minibatch in the same slot.
+// Minibatch is one item of the pipeline: from its seeds to the inputs of the model. Its arrays lie
+// outside the Go heap and are reused by the next minibatch in the same slot.
 type Minibatch struct {
 	Key         sample.Key
-	Seeds       []graph.VertexID // whoever admits the minibatch sets them, in an array of the minibatch's own
+	Seeds       []graph.VertexID // set by SetSeeds, in an array of the minibatch
 	GlobalSeeds int              // seeds of the step over all streams
-	Train       bool             // the model drops activations and keeps what backward needs
+	Train       bool             // backward follows: dropout is applied
 
-	Scored []graph.VertexID // the seeds whose outputs Strategy.Forward returns, in row order: all where no ranks share the minibatch
+	Scored []graph.VertexID // seeds whose outputs Forward returns, in row order
 
 	Sampled sample.Minibatch
 	Fetch   exchange.Plan
 	Batch   nn.Batch
 	Digest  uint64 // of blocks and frontier: sample.Minibatch.Digest
-	Edges   uint64 // of the sampled edges, whatever numbers them: sample.Minibatch.EdgesDigest
+	Edges   uint64 // of the sampled edges: sample.Minibatch.EdgesDigest
 
-	// Of a cache that changes from step to step; empty for a minibatch that is not trained.
+	// Decision is that of a dynamic cache; empty for a minibatch that is not trained.
 	Decision cache.Decision
 
 	draws               remoteDraws // of a partitioned topology
@@ -79,7 +80,7 @@ func (m *Minibatch) Bytes() int64 {
 		m.edges.bytes() + int64(numbers)*4 + int64(cap(m.targets))
 }
 
-// Free returns the arrays.
+// Free frees the arrays.
 func (m *Minibatch) Free() {
 	m.Sampled.Free()
 	m.draws.free()
@@ -95,7 +96,7 @@ func (m *Minibatch) Free() {
 	*m = Minibatch{}
 }
 
-// matrixOf returns a rows x cols matrix over an array that grows with need.
+// matrixOf returns a rows x cols matrix over an array that grows as needed.
 func matrixOf(array *[]float32, rows, cols int) compute.Matrix {
 	*array = mem.Grow(*array, rows*cols)
 	return compute.Matrix{Rows: rows, Cols: cols, Data: *array}

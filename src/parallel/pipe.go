@@ -10,7 +10,7 @@ import (
 )
 
 // Pipe prepares minibatches by the stages of a strategy while earlier ones are consumed. It owns
-// them: they take turns in its slots.
+// the minibatches, which are reused in its slots.
 type Pipe struct {
 	strategy Strategy
 	pipe     *pipeline.Pipeline[Minibatch]
@@ -36,7 +36,7 @@ func NewPipe(s Strategy, o pipeline.Options) (*Pipe, error) {
 	return p, nil
 }
 
-// Close ends the pool and gives the minibatches back.
+// Close ends the pool and frees the minibatches.
 func (p *Pipe) Close() {
 	p.pipe.Close()
 	for _, m := range p.slots {
@@ -52,7 +52,7 @@ func (p *Pipe) Run(
 	return p.RunOn(ctx, n, 0, admit, consume)
 }
 
-// RunOn is Run for minibatches that go on, as pipeline.RunOn is.
+// RunOn is Run for minibatches of several epochs, as pipeline.RunOn is.
 func (p *Pipe) RunOn(
 	ctx context.Context, n, next int, admit func(int, *Minibatch),
 	consume func(int, *Minibatch) error,
@@ -70,7 +70,7 @@ func (p *Pipe) RunOn(
 // consume.
 func (p *Pipe) Waited() time.Duration { return p.pipe.Waited() }
 
-// Took returns, by phase, what preparing the minibatch being consumed took. Call it from consume.
+// Took returns, by phase, the time of preparing the minibatch being consumed. Call it from consume.
 func (p *Pipe) Took() (took [trace.NumPhases]time.Duration) {
 	for k, t := range p.pipe.Took() {
 		took[p.phases[k]] += t
@@ -81,8 +81,8 @@ func (p *Pipe) Took() (took [trace.NumPhases]time.Duration) {
 // Ahead returns how many minibatches wait for their decision, besides those in preparation.
 func (p *Pipe) Ahead() int { return p.ahead }
 
-// Bytes returns the memory of the minibatches, and how much of it is that of minibatches that wait
-// for their decision: the slots take turns at that. No minibatch may be in preparation.
+// Bytes returns the memory of the minibatches, and the share of it in minibatches that wait for
+// their decision. Each slot is one of these at times. No minibatch may be in preparation.
 func (p *Pipe) Bytes() (all, waiting int64) {
 	for _, m := range p.slots {
 		all += m.Bytes()

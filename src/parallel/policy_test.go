@@ -18,7 +18,7 @@ import (
 	"halognn/src/trace"
 )
 
-// changing are the policies that decide step by step, each with the minibatches it sees in advance.
+// changing are the dynamic policies, each with the minibatches that it sees in advance.
 var changing = []struct {
 	name  string
 	ahead int
@@ -43,7 +43,7 @@ var changing = []struct {
 
 const capacity = 40
 
-// piped is a rank's strategy in a pipeline, as a training run has it.
+// piped is a rank's strategy in a pipeline, as in a training run.
 type piped struct {
 	*Pipe
 	data   *dataParallel
@@ -76,9 +76,9 @@ func (p *piped) free() {
 	mem.Free(p.rows)
 }
 
-// Whatever a cache decides, a minibatch holds what the plain sampler draws and what lies in the
-// feature matrix: rows that are read from the cache, fetched, and overwritten while others are in
-// flight. Minibatches that are not trained pass between epochs.
+// Whatever a cache decides, a minibatch has the vertices of the reference sampler and the rows of
+// the feature matrix, although cached rows are read, fetched and overwritten while other
+// minibatches are in flight. Minibatches that are not trained run between epochs.
 func TestBatchesFromACacheThatChanges(t *testing.T) {
 	w := newWorld(t, 4)
 	before := mem.Allocated()
@@ -129,7 +129,7 @@ func TestBatchesFromACacheThatChanges(t *testing.T) {
 	}
 }
 
-// In steady state a minibatch with a cache that changes allocates nothing, on any rank.
+// In steady state a minibatch with a dynamic cache allocates nothing on any rank.
 func TestDecidingAllocatesNothing(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector allocates")
@@ -177,8 +177,8 @@ func TestDecidingAllocatesNothing(t *testing.T) {
 		return (many - few) / 60, err
 	}
 	for kind, k := range changing {
-		// The runtime allocates where goroutines queue up, on a busy machine more than on an idle
-		// one; what the program allocates it does every time.
+		// The runtime allocates where goroutines queue up, more so on a busy machine, so the test
+		// takes the least: the program itself would allocate every time.
 		least := math.Inf(1)
 		for range 4 {
 			perItem, err := measure(kind)
@@ -210,8 +210,8 @@ func (s slow) Step(remote []graph.VertexID, d *cache.Decision) {
 	s.Policy.Step(remote, d)
 }
 
-// What the policy takes is a phase of its own, with what it is told ahead of time; a minibatch that
-// is not trained takes none of it.
+// The policy's time, including that of look-ahead, is a separate phase; a minibatch that is not
+// trained has none of it.
 func TestTimeOfThePolicyStandsAlone(t *testing.T) {
 	w := newWorld(t, 4)
 	err := comm.RunWorld(2, func(c comm.Comm) error {
@@ -227,7 +227,8 @@ func TestTimeOfThePolicyStandsAlone(t *testing.T) {
 				m.Train = train
 				m.SetSeeds(fixedSeeds)
 			}
-			least := [trace.NumPhases]time.Duration{} // of many, for any one may lose its CPU
+			// The least of many, because any one may lose its CPU.
+			least := [trace.NumPhases]time.Duration{}
 			err := p.Run(context.Background(), 6, admit, func(i int, _ *Minibatch) error {
 				took := p.Took()
 				if got := took[trace.Score] >= feeding+scoring; got != train {

@@ -8,13 +8,13 @@ import (
 	"halognn/src/nn"
 )
 
-// stagingPool sends minibatches to a device with memory of its own, beside training:
+// stagingPool sends minibatches to a device with its own memory during training:
 //
 //	preparing   send ──> pinned memory ──> device
 //	training    receive ──> Batch.Own, Aggregate, X in device memory ── forward, backward ── release
 //
-// A minibatch has a staging buffer from its assembly to its release, so there are as many as minibatches between the two; one that a stopped
-// pass left keeps its own.
+// A minibatch has a staging buffer from its assembly to its release, so there are as many buffers
+// as minibatches between the two; a minibatch left by a stopped pass keeps its buffer.
 type stagingPool struct {
 	device   compute.Accelerator
 	host     compute.Host
@@ -24,7 +24,7 @@ type stagingPool struct {
 	idle, all []compute.StagingBuffer
 }
 
-// newStagingPool returns nil for a device that reads host memory: nothing is sent to it.
+// newStagingPool returns nil for a device that reads host memory, to which nothing is sent.
 func newStagingPool(o *Options) *stagingPool {
 	device := compute.CapabilitiesOf(o.Device).Accelerator
 	if device == nil {
@@ -52,7 +52,7 @@ func (p *stagingPool) give(b compute.StagingBuffer) {
 	p.idle = append(p.idle, b)
 }
 
-// pinnedBytes is the host memory of all.
+// pinnedBytes returns the pinned memory of all staging buffers.
 func (p *stagingPool) pinnedBytes() int64 {
 	if p == nil {
 		return 0
@@ -72,7 +72,7 @@ func (p *stagingPool) free() error {
 	return errors.Join(errs...)
 }
 
-// send hands a minibatch, whose hops and labels are known, to its staging buffer.
+// send sends a minibatch, whose hops and labels are set, by its staging buffer.
 func (p *stagingPool) send(m *Minibatch, needs nn.Needs) error {
 	if m.staging == nil {
 		m.staging = p.take()
@@ -108,8 +108,8 @@ func (p *stagingPool) send(m *Minibatch, needs nn.Needs) error {
 	return m.staging.Send(in)
 }
 
-// receive puts the input rows that the device has been sent for a minibatch into its Batch. The
-// training goroutine calls it first of all.
+// receive sets the Batch of a minibatch to its input rows on the device. The training goroutine
+// calls it before any kernel of the minibatch.
 func (p *stagingPool) receive(m *Minibatch) error {
 	if m.staging == nil {
 		return nil

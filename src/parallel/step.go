@@ -10,16 +10,16 @@ import (
 	"halognn/src/trace"
 )
 
-// What the steps of all strategies begin and end with.
+// The common beginning and end of a step in all strategies.
 
-// spoil is where tests put a NaN into the input of a training minibatch.
+// spoil lets tests put a NaN into the input of a training minibatch.
 func spoil(m *Minibatch, device compute.Device, rank int) {
 	if fault.NaN(fault.Loss, rank, m.Key.Epoch, m.Key.Step) && len(m.Batch.Own.Data) > 0 {
 		device.Upload(m.Batch.Own.Data[:1], []float32{float32(math.NaN())})
 	}
 }
 
-// sumUp waits for the gradients of a step, whose buckets have all been started, and returns the
+// sumUp waits for the sums of a step's gradients, all of which have been started, and returns the
 // step's loss and counts over all ranks.
 func sumUp(
 	m *Minibatch, rank int, model *nn.Model, sums *Gradients, phases Phases,

@@ -16,55 +16,57 @@ import (
 	"halognn/src/trace"
 )
 
-// Strategy is how the ranks share a step: who prepares which part of a minibatch, and what they
-// exchange while they train on it. Training, evaluation and inference see nothing else of it. All
-// ranks have the same one and call it in the same order; a Pipe does so with Stages and Release.
+// Strategy is how the ranks share a step: which rank prepares which share of a minibatch, and what
+// ranks exchange while they train on it. Training, evaluation and inference use only this
+// interface. All ranks have the same strategy and call it in the same order; a Pipe calls Stages
+// and Release.
 //
 //	Pipe      prepare:  Stages ── local, ordered, collective ──> Minibatch
 //	caller    consume:  Step or Forward, then Counters
 //	Pipe                Release
 //
-// Step and Forward are called on one goroutine, beside the stages of later minibatches. They may
-// hold collectives, on communicators of the strategy's own: the pipeline's proof allows that.
+// Step and Forward are called on one goroutine, while stages of later minibatches run. They may
+// start collectives on the strategy's own communicators, which the proof in
+// docs/design/03-tick-schedule.md allows.
 type Strategy interface {
-	// Stages returns the way of a minibatch from its seeds to what Step and Forward read, in order.
-	// Several pipelines may run the stages of one strategy, one at a time.
+	// Stages returns the stages that prepare a minibatch, from its seeds to the inputs of Step and
+	// Forward, in order. Several pipelines may run the stages of one strategy, one at a time.
 	Stages() []Stage
 
-	// Step runs forward, loss and backward on a minibatch. It owns the loop over the layers, and
-	// may exchange rows between two of them. A step has one minibatch or several on a rank; with
-	// last, their gradients are summed, here and over the ranks, when Step returns. phases is told
-	// what goes on. An error ends the job.
+	// Step runs forward, loss and backward on a minibatch. It contains the loop over the layers,
+	// and may exchange rows between two of them. A step has one or several minibatches on a rank.
+	// If last, Step returns after the gradients of the step have been summed over these and over
+	// the ranks. It reports its phases to phases. An error ends the job.
 	Step(m *Minibatch, last bool, phases Phases) (Trained, error)
 
 	// Forward returns the model's output [len(m.Scored), width] for a minibatch that is not
 	// trained, in device memory: valid until the next Forward or Step.
 	Forward(m *Minibatch) (compute.Matrix, error)
 
-	// Release takes back what a minibatch holds of the strategy's, when it has been consumed:
-	// nothing of m.Batch may be read any more.
+	// Release takes back the strategy's buffers from a consumed minibatch. After it m.Batch must
+	// not be read.
 	Release(m *Minibatch) error
 
-	// Counters returns what a minibatch has cost this rank, in rows and in collectives: complete
-	// after Step. It is an error, and a bug, if rows do not add up.
+	// Counters returns this rank's rows and collectives for a minibatch, complete after Step. It
+	// returns an error, which means a bug, if rows do not add up.
 	Counters(m *Minibatch) (trace.Counters, error)
 
-	// Memory returns what the strategy holds now beside the minibatches: what package mem has
-	// allocated, and what is pinned for a device. No stage may be running.
+	// Memory returns the strategy's memory besides the minibatches: allocated by package mem, and
+	// pinned for a device. No stage may be running.
 	Memory() (allocated, pinned trace.Memory)
 
-	// Close gives everything back. No stage may be running. Collective.
+	// Close frees everything. No stage may be running. Collective.
 	Close() error
 }
 
-// Stage is a stage of a pipeline and the phase that its time is counted under. Only local, ordered
-// and collective make one, so there is none without a phase.
+// Stage is a stage of a pipeline and the phase that its time is counted under. Make it with local,
+// ordered or collective, so that every stage has a phase.
 type Stage struct {
 	stage pipeline.Stage[Minibatch]
 	phase trace.Phase
 }
 
-// request is a collective that has been started.
+// request is a collective under way.
 type request = pipeline.Request
 
 // local is a stage on the pool: see pipeline.Stage.
@@ -72,8 +74,8 @@ func local(p trace.Phase, name string, f func(*Minibatch) error) Stage {
 	return Stage{pipeline.Stage[Minibatch]{Name: name, Local: f}, p}
 }
 
-// ordered is a stage that takes the minibatches in order. arrive, of the first stage that is not
-// local, sees each of them ahead of time; it may be nil.
+// ordered is a stage that runs the minibatches in order. arrive is called with each minibatch in
+// advance, in the first stage that is not local; it may be nil.
 func ordered(p trace.Phase, name string, arrive, f func(*Minibatch) error) Stage {
 	return Stage{pipeline.Stage[Minibatch]{Name: name, Arrive: arrive, Ordered: f}, p}
 }
@@ -86,25 +88,25 @@ func collective(
 	return Stage{pipeline.Stage[Minibatch]{Name: name, Start: start, Finish: finish}, p}
 }
 
-// Phases is told what the goroutine that trains is at. The phases of Step are Forward, Backward
+// Phases receives the phases of the training goroutine. The phases of Step are Forward, Backward
 // and, in the last minibatch of a step, Sync.
 type Phases interface {
 	Begin(trace.Phase)
 	End(trace.Phase)
 }
 
-// Trained is what Step finds out.
+// Trained is the result of Step.
 type Trained struct {
-	// Fault is where this rank's share of the loss stopped being a number; nil if it is one.
+	// Fault is the place where this rank's numbers stopped being finite; nil if its share of the
+	// loss is finite.
 	Fault *nn.Fault
 	// Stats are of the step, over all ranks. With last only.
 	Stats nn.Stats
 }
 
-// Options are what strategies are made of. What a field is for that a strategy has no use for, it
-// ignores.
+// Options are the options of all strategies. A strategy ignores fields that it does not use.
 type Options struct {
-	Comm     comm.Comm // of all ranks; a strategy that sends besides the exchange makes copies
+	Comm     comm.Comm // of all ranks; a strategy duplicates it for messages besides the exchange
 	Topology *sample.Topology
 	Sample   sample.Spec // the zero Spec for a model that reads no neighbours
 	Eval     sample.Spec // of minibatches that are not trained; the zero Spec: Sample
@@ -118,10 +120,10 @@ type Options struct {
 	SeedsElsewhere bool
 
 	Exchange *exchange.Exchange // of the rows that the input layer reads
-	Cols     int                // of such a row
+	Cols     int                // columns of such a row
 	Host     compute.Host
-	Device   compute.Device // that the model computes on
-	Resident bool           // the rows lie where compute.Accelerator.Resident knows them
+	Device   compute.Device // runs the model
+	Resident bool           // rows come from the tables passed to Accelerator.Resident
 
 	Model     *nn.Model
 	Gradients *Gradients // nil for a strategy that does not train
@@ -132,20 +134,20 @@ type Options struct {
 
 	Workers int // minibatches that are sampled at the same time
 
-	// Policy decides which remote rows are in the exchange's buffer while minibatches are trained;
-	// nil for no cache, or one that does not change. Minibatches that are not trained neither ask
-	// nor tell it, and fetch what is remote. Ahead is how many minibatches it sees in advance, and
-	// Depth how many may be between its decision and their training: both as in pipeline.Options.
+	// Policy decides which remote rows are in the exchange's buffer during training; nil for no
+	// cache or a static one. Minibatches that are not trained bypass it and fetch all remote rows.
+	// Ahead is the number of minibatches that it sees in advance, and Depth the number between
+	// decision and training: both as in pipeline.Options.
 	Policy       cache.Policy
 	Ahead, Depth int
 }
 
 // The modes that ranks can share a step in.
 const (
-	ModeData = "data" // every rank trains minibatches of its own
+	ModeData = "data" // every rank trains its own minibatches
 )
 
-// mode makes strategies. A mode is a file, or a few, and a line in modes.
+// mode makes strategies. A new mode is one file or a few, and a line in modes.
 type mode struct {
 	train func(Options) (Strategy, error)
 	layer func(Options, int) (Strategy, error) // runs one layer, for inference layer by layer
@@ -167,8 +169,8 @@ func New(mode string, o Options) (Strategy, error) {
 	return m.train(o)
 }
 
-// NewLayer makes a strategy whose Forward runs layer l of the model alone, on rows that the layer
-// before has made for all vertices. It trains nothing. Collective.
+// NewLayer makes a strategy whose Forward runs only layer l of the model, on rows that the layer
+// before has computed for all vertices. It does not train. Collective.
 func NewLayer(mode string, o Options, l int) (Strategy, error) {
 	m, err := modeOf(mode)
 	if err != nil {
@@ -189,5 +191,5 @@ func modeOf(name string) (mode, error) {
 	return m, nil
 }
 
-// errUntrained is the error of Step where there is nothing to sum gradients with.
+// errUntrained is the error of Step in a strategy without Gradients.
 var errUntrained = errors.New("this strategy was made without gradients, to evaluate alone")

@@ -20,13 +20,13 @@ import (
 	"halognn/src/trace"
 )
 
-// learner is what a rank of these tests trains with.
+// learner is a rank's training state in these tests.
 type learner struct {
 	device    *ref.Device
 	model     *nn.Model
 	gradients *Gradients
 	strategy  Strategy
-	data      *dataParallel // what strategy is, or stands on
+	data      *dataParallel // the strategy, or the one that it wraps
 }
 
 func (l *learner) close() error {
@@ -42,7 +42,7 @@ func newModel(device compute.Device) (*nn.Model, error) {
 	}, 5)
 }
 
-// learn makes a rank of data parallelism, on which make, unless it is nil, puts another strategy.
+// learn makes a rank of data parallelism. If make is not nil, it wraps the strategy in another one.
 // Collective.
 func (w *world) learn(
 	c comm.Comm, make func(*dataParallel, comm.Comm) (Strategy, error),
@@ -69,13 +69,13 @@ func (w *world) learn(
 	return l, err
 }
 
-// heard notes phases.
+// heard records phases.
 type heard []string
 
 func (h *heard) Begin(p trace.Phase) { *h = append(*h, "begin "+p.String()) }
 func (h *heard) End(p trace.Phase)   { *h = append(*h, "end "+p.String()) }
 
-// admitted gives minibatch i of a rank its seeds: some have none. A step has each of them.
+// admitted sets the seeds of minibatch i of a rank; some have none. A step has each minibatches.
 func admitted(c comm.Comm, each int) func(int, *Minibatch) {
 	return func(i int, m *Minibatch) {
 		m.Key = sample.Key{Seed: 3, Epoch: 1, Step: i / each, Stream: c.Rank()*each + i%each}
@@ -84,7 +84,7 @@ func admitted(c comm.Comm, each int) func(int, *Minibatch) {
 	}
 }
 
-// steps trains and returns the gradients of every step, in its bits.
+// steps trains and returns the bits of every step's gradients.
 func (l *learner) steps(c comm.Comm, n, each, depth int) (all [][]uint32, err error) {
 	pipe, err := NewPipe(l.strategy, pipeline.Options{Depth: depth, Workers: 1})
 	if err != nil {
@@ -163,7 +163,7 @@ func (w *world) expected(t *testing.T, ranks, step, each int) []uint32 {
 	return bitsOf(total)
 }
 
-// added returns sum + x, in the memory of sum if there is one.
+// added returns sum + x, in the memory of sum unless that is nil.
 func added(sum, x []float32) []float32 {
 	if sum == nil {
 		return slices.Clone(x)
@@ -214,9 +214,9 @@ func TestStepHasTheBitsOfTheModel(t *testing.T) {
 	}
 }
 
-// talkative is data parallelism that also exchanges what it need not: in so many rounds before the
-// counts, with an ordered stage between them, and between the layers of a step, forward and
-// backward, each on a communicator of its own.
+// talkative is data parallelism with additional exchanges, each on its own communicator: rounds
+// before the counts, with an ordered stage between them, and between the layers of a step, forward
+// and backward.
 type talkative struct {
 	*dataParallel
 	rounds         int
@@ -240,7 +240,7 @@ func (s *talkative) Close() error {
 	return errors.Join(s.dataParallel.Close(), s.asks.Free(), s.shuffles.Free())
 }
 
-// all tells every rank a number, on c, and checks what they tell.
+// all sends a number to every rank, on c, and checks the numbers received.
 func (s *talkative) all(c comm.Comm, number int64) (request, error) {
 	ones, send, got := make([]int, c.Size()), make([]int64, c.Size()), make([]int64, c.Size())
 	for r := range ones {
@@ -249,7 +249,7 @@ func (s *talkative) all(c comm.Comm, number int64) (request, error) {
 	return told{c.StartAlltoallv(mem.Bytes(send), mem.Bytes(got), ones, ones, 8), number, got}, nil
 }
 
-// told is a request after which all ranks have told one number.
+// told is a request that checks that all ranks have sent the same number.
 type told struct {
 	comm.Request
 	number int64
@@ -325,10 +325,10 @@ func (s *talkative) Step(m *Minibatch, last bool, phases Phases) (t Trained, err
 	return t, err
 }
 
-// A strategy may have rounds of its own before the counts, as a partitioned topology needs two a
-// layer, decide in order between them, and exchange between the layers of a step, as split
-// parallelism does, beside the sums of gradients: nothing hangs, every collective meets its like,
-// and the bits are the same.
+// A strategy may have its own rounds before the counts (a partitioned topology needs two a layer),
+// ordered decisions between them, and exchanges between the layers of a step (as split parallelism
+// has), while gradients are summed: nothing hangs, all collectives match, and the bits are the
+// same.
 func TestAStrategyMayExchangeAnywhere(t *testing.T) {
 	const n = 6
 	w := newWorld(t, 4)
@@ -371,7 +371,8 @@ func TestAStrategyMayExchangeAnywhere(t *testing.T) {
 	}
 }
 
-// Forward is the model's, of all layers or of one, and only what was made with gradients trains.
+// Forward gives the output of the model, of all layers or of one, and only a strategy with
+// gradients trains.
 func TestForwardOfAStrategy(t *testing.T) {
 	w := newWorld(t, 1)
 	err := comm.RunWorld(1, func(c comm.Comm) error {
@@ -428,7 +429,7 @@ func TestForwardOfAStrategy(t *testing.T) {
 	}
 }
 
-// Where the loss is no number, the rank that finds out says since when.
+// If the loss is not finite, the rank that computed it names the first place that was not.
 func TestStepFindsTheFault(t *testing.T) {
 	w := newWorld(t, 1)
 	err := comm.RunWorld(1, func(c comm.Comm) error {
@@ -466,7 +467,7 @@ func TestUnknownMode(t *testing.T) {
 	}
 }
 
-// Counters are those of the minibatch's exchange; rows that do not add up are an error.
+// Counters returns the counters of the minibatch's exchange; rows that do not add up are an error.
 func TestCountersOfAMinibatch(t *testing.T) {
 	d := &dataParallel{}
 	var m Minibatch

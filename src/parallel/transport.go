@@ -15,12 +15,12 @@ import (
 
 // Transport is how gradients in device memory are added over ranks:
 //
-//	nccl    slices between devices by NCCL, which adds them itself where the order of ranks need not be kept
-//	mpi     slices between devices by messages of an MPI that takes device memory
+//	nccl    slices between devices by NCCL, which also adds them if rank order is not required
+//	mpi     slices between devices by messages of a CUDA-aware MPI
 //	staged  slices between hosts, through pinned memory
 type Transport string
 
-// The first of these that works is what TransportAuto comes to.
+// TransportAuto chooses the first of these that works.
 const (
 	TransportAuto   Transport = "auto"
 	TransportNCCL   Transport = "nccl"
@@ -28,28 +28,29 @@ const (
 	TransportStaged Transport = "staged"
 )
 
-// Transports returns the words for a Transport.
+// Transports returns the names of all transports.
 func Transports() []string {
 	return []string{string(TransportAuto), string(TransportNCCL), string(TransportMPI), string(TransportStaged)}
 }
 
-// ErrTransport is wrapped by the error of NewGradients, a comm.Agreed, that says why gradients cannot
-// be added as they should.
+// ErrTransport is wrapped by the error of NewGradients, a comm.Agreed, about a transport that
+// cannot be used.
 var ErrTransport = errors.New("gradients cannot be added")
 
-// linkPatience is how long ranks wait for each other to come to NCCL, which takes seconds for thousands of them.
+// linkPatience is how long ranks wait for each other when they open NCCL, which takes seconds for
+// thousands of ranks.
 var linkPatience = 2 * time.Minute
 
-// capabilities are what a rank tells the others before they choose.
+// capabilities are sent by each rank to all others before they choose.
 type capabilities struct {
 	Device string       // its ID; "" for one that cannot be linked
 	NCCL   string       // its version, or
-	Fault  string       // why there is none
+	Fault  string       // the reason why there is none
 	MPI    comm.Support // for messages in device memory
 	Shared bool         // ranks are goroutines of one process
 }
 
-// newOnDevice makes the reducer of gradients in device memory. Collective.
+// newOnDevice makes a Gradients for gradients in device memory. Collective.
 func newOnDevice(c comm.Comm, p *nn.Params, layers int, device compute.Accelerator, o GradientOptions) (*Gradients, error) {
 	linkable := device.Capabilities().Peer
 	all, err := gather(c, linkable)
@@ -61,11 +62,11 @@ func newOnDevice(c comm.Comm, p *nn.Params, layers int, device compute.Accelerat
 	if forced {
 		candidates = []Transport{o.Transport}
 	}
-	var passed []string // over, and why
+	var passed []string // rejected transports, with reasons
 	for _, t := range candidates {
 		var r reducer
 		if why := unsupportedReason(t, all, forced); why != "" {
-			err = comm.AgreedOn(c, errors.New(why)) // all has the same on every rank
+			err = comm.AgreedOn(c, errors.New(why)) // all is the same on every rank
 		} else {
 			r, err = open(t, c, p, layers, device, linkable, o)
 		}
@@ -82,7 +83,7 @@ func newOnDevice(c comm.Comm, p *nn.Params, layers int, device compute.Accelerat
 	return nil, comm.AgreedOn(c, fmt.Errorf("%w: %s", ErrTransport, strings.Join(passed, "; ")))
 }
 
-// gather tells every rank what every rank's device can do. Collective.
+// gather returns the capabilities of every rank. Collective.
 func gather(c comm.Comm, device compute.PeerDevice) ([]capabilities, error) {
 	mine := capabilities{Shared: comm.Ended(c) != nil, MPI: c.DeviceMemory()}
 	if device != nil {
@@ -109,8 +110,8 @@ func gather(c comm.Comm, device compute.PeerDevice) ([]capabilities, error) {
 	return all, nil
 }
 
-// unsupportedReason says why the ranks cannot use a transport, "" if they can. Where nobody knows, a
-// forced transport is tried.
+// unsupportedReason returns the reason why the ranks cannot use a transport, "" if they can. If
+// support is unknown, a forced transport is tried.
 func unsupportedReason(t Transport, all []capabilities, forced bool) string {
 	if t == TransportStaged {
 		return ""
@@ -156,8 +157,8 @@ func unsupportedByMPI(all []capabilities, forced bool) string {
 	return ""
 }
 
-// open makes the reducer of a transport. Why there can be none is a comm.Agreed; another error ends
-// the job. Collective.
+// open makes the reducer of a transport. The error of a transport that cannot be used is a
+// comm.Agreed; any other error ends the job. Collective.
 func open(t Transport, c comm.Comm, p *nn.Params, layers int, device compute.Accelerator,
 	linkable compute.PeerDevice, o GradientOptions,
 ) (reducer, error) {
@@ -193,8 +194,8 @@ func open(t Transport, c comm.Comm, p *nn.Params, layers int, device compute.Acc
 	return made, nil
 }
 
-// ended returns the error of a transport that the ranks have given up. A failure to give back what
-// this rank had opened for it is this rank's alone: with one, the error is no longer agreed on.
+// ended returns the error of a transport that the ranks have given up. If this rank failed to clean
+// up, the error is this rank's alone and no longer agreed on.
 func ended(err, cleanup error) error {
 	if cleanup != nil {
 		return fmt.Errorf("%v; giving back what was opened: %w", err, cleanup)
@@ -245,7 +246,7 @@ func openLinks(c comm.Comm, device compute.PeerDevice) (compute.Links, error) {
 	return links, err
 }
 
-// note says what was chosen, and what was not and why.
+// note returns a line about the chosen transport, and the rejected ones with their reasons.
 func note(t Transport, all []capabilities, passed []string) string {
 	text := map[Transport]string{
 		TransportNCCL:   "gradients are added on the GPUs, by NCCL " + all[0].NCCL,

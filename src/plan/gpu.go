@@ -11,16 +11,17 @@ import (
 	"halognn/src/trace"
 )
 
-// GPU is the device of a job whose ranks have one.
+// GPU describes the GPUs of a job.
 type GPU struct {
-	PerNode  int                       // 0: one for each rank; fewer are shared
-	Memory   int64                     // bytes of one, less what is left to the driver; 0: assumed
-	Resident func(total, room int) int // bytes of total that stay on the device, of so many that the model leaves; nil: half of them
-	Rounded  bool                      // it keeps rounded copies of the factors of a product
-	Mapped   bool                      // the device reads the other rows of the rank's memory itself
+	PerNode  int                       // GPUs of a node; 0: one for each rank; ranks share fewer
+	Memory   int64                     // bytes of one, less the driver's reserve; 0: assumed
+	Resident func(total, room int) int // resident bytes; nil: half of the room
+	Rounded  bool                      // products have rounded copies of their factors
+	Mapped   bool                      // the device reads other rows in host memory
 }
 
-// What is assumed of a GPU if nobody says and none is here: an A100 of 40 GB on PCIe of the fourth generation.
+// The assumed rates of a GPU, if none are given and this machine has no GPU: those of an A100 of 40
+// GB on PCIe 4.
 const (
 	AssumedGPUMemory = 38e9
 	AssumedGPUCopy   = 1.3e12
@@ -28,39 +29,41 @@ const (
 	AssumedBus       = 2.2e10
 )
 
-// What lies on a device, besides Parameters, Activations, Minibatches and Evaluation.
+// Items of device memory besides Parameters, Activations, Minibatches and Evaluation.
 const (
 	ResidentRows = "resident_rows"
 	InputRows    = "input_rows"
 	Factors      = "rounded_factors"
 )
 
-// DeviceMemory is what the largest rank puts on its GPU. Sum may exceed Size: the job does not fit then.
+// DeviceMemory is the GPU memory of the rank that needs most. If the sum of Items exceeds Size, the
+// job does not fit.
 type DeviceMemory struct {
-	Size     int64        `json:"size"` // that a rank has
+	Size     int64        `json:"size"` // bytes for a rank
 	Items    trace.Memory `json:"items"`
-	Resident int64        `json:"resident_rows"`  // of its own
-	Hits     float64      `json:"resident_share"` // of the rows that a minibatch reads
+	Resident int64        `json:"resident_rows"`  // resident rows of the rank's own
+	Hits     float64      `json:"resident_share"` // share of a minibatch's rows that are resident
 }
 
-// minibatchOnDevice is what comes up for a minibatch, and how.
+// minibatchOnDevice is the upload of a minibatch.
 type minibatchOnDevice struct {
 	blocks float64 // bytes of blocks, vertices, labels
-	inputs float64 // bytes of input rows, their references and the input block, or of what the host makes of them
-	rows   float64 // of them rows that are read from memory here, by host or device
+	inputs float64 // bytes of input rows, references and the input block, or of the host's results
+	rows   float64 // bytes of rows read from this node's memory, by host or device
 	copied float64 // rows that a host thread reads
-	onHost bool    // the host makes means
-	read   float64 // bytes that the device moves to make the input, read and written
+	onHost bool    // the host computes the means
+	read   float64 // bytes that the device reads and writes to make the input
 }
 
-// sharing returns how many ranks have one GPU.
+// sharing returns the number of ranks on one GPU.
 func (j *Job) sharing() int {
 	perNode := orElse(j.GPU.PerNode, j.RanksPerNode)
 	return max(1, (j.RanksPerNode+perNode-1)/perNode)
 }
 
-// resident returns how many of a rank's own rows stay on its device, given what the parameters take, and how many of the rows that a minibatch reads
-// those are: the likeliest, as in training.
+// resident returns the number of a rank's own rows that stay on its device, given the bytes of the
+// parameters, and the mean number of reads of a minibatch that they serve. The likeliest rows are
+// resident, as in training.
 func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads float64) {
 	first, end := p.layout.Vertices(r.rank)
 	total, room := int((end-first)*int64(p.shards.RowBytes())), int(p.job.GPU.Memory)/p.job.sharing()-int(parameters)
@@ -79,7 +82,8 @@ func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads flo
 	return rows, reads * r.factor
 }
 
-// onDevice returns what a minibatch of a size brings up, of whose rows so many are resident.
+// onDevice returns the upload of a minibatch of shape s, of whose rows the given number are
+// resident.
 func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatchOnDevice {
 	frontier, destinations, edges := float64(s.frontier()), float64(s.hops[0].destinations), float64(s.hops[0].edges)
 	rowBytes, width := float64(p.shards.RowBytes()), float64(p.job.Model.In)*4
@@ -107,12 +111,13 @@ func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatch
 	}
 	x.inputs, x.copied = apart, x.rows
 	if p.job.GPU.Mapped {
-		x.copied = float64(s.remote) // of the rows that are not in memory here
+		x.copied = float64(s.remote) // rows that are not in this node's memory
 	}
 	return x
 }
 
-// blockBytes is what besides input rows goes up: blocks and transposes of all but the input layer, vertices, labels or targets.
+// blockBytes returns the bytes uploaded besides input rows: blocks and transposes of all but the
+// input layer, vertices, labels or targets.
 func (p *planner) blockBytes(s *shape) float64 {
 	bytes := 0
 	needs := p.job.Model.Needs()
@@ -138,7 +143,7 @@ func (p *planner) blockBytes(s *shape) float64 {
 	return float64(bytes + s.seeds*p.truthBytes())
 }
 
-// deviceMemory itemises the device of the rank that fills its own most.
+// deviceMemory itemises the device memory of the rank that needs most.
 func (p *planner) deviceMemory() (*DeviceMemory, error) {
 	var most *DeviceMemory
 	for _, r := range p.ranks {
@@ -177,8 +182,8 @@ func (p *planner) deviceMemory() (*DeviceMemory, error) {
 	return most, nil
 }
 
-// roundedBytes are those of the copies of the factors of the largest product, 2 bytes an element: the
-// two of a weight gradient, or weights and the wider side.
+// roundedBytes returns the bytes of the rounded factors of the largest product, 2 an element: the
+// two factors of a weight gradient, or weights and the wider matrix.
 func (p *planner) roundedBytes(r *rankPlan) (most int64) {
 	if !p.job.GPU.Rounded {
 		return 0
@@ -191,7 +196,8 @@ func (p *planner) roundedBytes(r *rankPlan) (most int64) {
 	return most
 }
 
-// deviceEvaluation is what layer by layer over all vertices needs besides: a chunk's inputs, and activations that grow.
+// deviceEvaluation returns the additional device memory of layer-wise inference over all vertices:
+// the inputs of a chunk, and the growth of activations.
 func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown int64, err error) {
 	slot := r.slot()
 	for l := range p.job.Model.Layers {
@@ -216,13 +222,13 @@ func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown
 	return chunk, grown, nil
 }
 
-// onGPU is what the minibatches of a step bring a rank's device, on average: the most of any rank that was looked at.
+// onGPU is the mean upload of a step to a rank's device: the largest of the analysed ranks.
 type onGPU struct {
 	up, read float64 // bytes over the bus, and moved on the device to make the input
 	copied   float64 // rows that the host reads
 }
 
-// lookAtDevice finds out what goes to the devices.
+// lookAtDevice sets the uploads to the devices.
 func (p *planner) lookAtDevice() error {
 	if p.job.GPU == nil {
 		return nil
@@ -246,7 +252,7 @@ func (p *planner) lookAtDevice() error {
 	return nil
 }
 
-// onGPU fills in what differs where a device trains that has memory and a bus of its own, or shares them.
+// onGPU sets the terms that differ if a GPU trains, with its own memory and bus or shared ones.
 func (x *Times) onGPU(p *planner, r *Rates) {
 	share := float64(p.job.sharing())
 	x.Up, x.Gather, x.Copy = p.device.up*share/r.Bus, p.device.read*share/r.Device, p.device.copied/r.Rows
@@ -256,7 +262,7 @@ func (x *Times) onGPU(p *planner, r *Rates) {
 	}
 }
 
-// measureDevice completes the rates of a GPU: measured if there is one, or else assumed.
+// measureDevice completes the rates of a GPU: measured if this machine has one, otherwise assumed.
 func (p *planner) measureDevice(r *Rates) error {
 	if p.job.GPU == nil {
 		return nil
@@ -285,10 +291,11 @@ func (p *planner) measureDevice(r *Rates) error {
 	return nil
 }
 
-// measuredFloats is how much is copied to measure: more than any cache, and little beside the memory.
+// measuredFloats is the number of floats copied in a measurement: more than any cache holds, and
+// little of the memory.
 func measuredFloats(device compute.Accelerator) int { return max(1, min(1<<26, device.Room()/32)) }
 
-// copyRate measures the bytes, read and written, of copies on a device.
+// copyRate measures copies on a device, in bytes read and written a second.
 func copyRate(device compute.Accelerator) (float64, error) {
 	n := measuredFloats(device)
 	x, err := device.Alloc(2 * n)
@@ -303,7 +310,7 @@ func copyRate(device compute.Accelerator) (float64, error) {
 	return rate(float64(8*n), seconds), err
 }
 
-// busRate measures the bytes of copies from pinned memory to a device.
+// busRate measures copies from pinned memory to a device, in bytes a second.
 func busRate(device compute.Accelerator) (bytes float64, err error) {
 	n := measuredFloats(device)
 	x, err := device.Alloc(n)
@@ -323,7 +330,7 @@ func busRate(device compute.Accelerator) (bytes float64, err error) {
 	return rate(float64(4*n), seconds), err
 }
 
-// fillGPU sets the defaults of a job's GPU and reports its faults.
+// fillGPU sets the defaults of a job's GPU and returns the errors in it.
 func (j *Job) fillGPU() error {
 	if j.GPU == nil {
 		return nil

@@ -14,7 +14,7 @@ import (
 var givenGPU = Options{Rates: Rates{Sample: 1e7, Lookups: 1e8, Rows: 1e7, Flops: 1e12, Network: 1e9,
 	Device: 1e12, Bus: 1e10}, Host: ref.Host{}}
 
-// The items of a GPU: rows as far as they are to stay, what the model has, what comes up.
+// The items of a GPU's memory: resident rows, the model, and uploaded minibatches.
 func TestDeviceMemory(t *testing.T) {
 	s := generated(t, 4)
 	j := planJob()
@@ -39,7 +39,7 @@ func TestDeviceMemory(t *testing.T) {
 		t.Errorf("the host holds what the device has: %+v", p.Memory)
 	}
 
-	// Rounded factors: of the layer with most rows, those of its weight gradient at least.
+	// Rounded factors: at least those of the weight gradient of the layer with most rows.
 	j.GPU.Rounded = true
 	in, out := j.Model.Widths(0)
 	if got := planned(t, s, j, givenGPU).Device.Items.Of(Factors); d.Items.Of(Factors) != 0 ||
@@ -47,8 +47,8 @@ func TestDeviceMemory(t *testing.T) {
 		t.Errorf("%d bytes of rounded factors in bf16, %d in float32", got, d.Items.Of(Factors))
 	}
 
-	// Half of the rows hold more than half of the reads, for they are the likeliest; the others go
-	// up.
+	// Half of the rows serve more than half of the reads, because they are the likeliest; the
+	// others are uploaded.
 	all := p.Times.Up
 	j.GPU.Resident = func(total, _ int) int { return total / 2 }
 	half := planned(t, s, j, givenGPU)
@@ -65,7 +65,7 @@ func TestDeviceMemory(t *testing.T) {
 	}
 }
 
-// Ranks that share a GPU share its memory and its time; one that is too small is told.
+// Ranks that share a GPU share its memory and its time; a GPU that is too small is reported.
 func TestSharedDevice(t *testing.T) {
 	s := generated(t, 4)
 	j := planJob()
@@ -85,12 +85,13 @@ func TestSharedDevice(t *testing.T) {
 	}
 }
 
-// What binds follows from the rates.
+// The binding term follows from the rates.
 func TestWhatBindsOnAGPU(t *testing.T) {
 	s := generated(t, 4)
 	j := planJob()
 	j.Workers, j.Cores = 4, 8
-	none, all := &GPU{Memory: 1e9, Resident: func(int, int) int { return 0 }}, &GPU{Memory: 1e9} // with all rows there the device makes the input
+	// With all rows resident the device makes the input.
+	none, all := &GPU{Memory: 1e9, Resident: func(int, int) int { return 0 }}, &GPU{Memory: 1e9}
 	for _, c := range []struct {
 		binds string
 		gpu   *GPU
@@ -112,8 +113,8 @@ func TestWhatBindsOnAGPU(t *testing.T) {
 	}
 }
 
-// Without a GPU rates are assumed and said to be; with one they are measured. The device of this
-// test computes in host memory.
+// Without a GPU rates are assumed, and the plan says so; with one they are measured. The device of
+// this test computes in host memory.
 func TestRatesOfAGPU(t *testing.T) {
 	s := generated(t, 2)
 	j := planJob()
@@ -140,13 +141,13 @@ func TestRatesOfAGPU(t *testing.T) {
 	}
 }
 
-// offboard is a device that lies in host memory, as far as rates are measured on it.
+// offboard is an Accelerator in host memory, with the methods that measurements call.
 type offboard struct {
 	compute.Device
 	beneath
 }
 
-// beneath is where Go finds what Device does not have.
+// beneath embeds the other methods of an Accelerator at a lower depth.
 type beneath struct{ compute.Accelerator }
 
 func (o *offboard) Capabilities() compute.Capabilities { return compute.Capabilities{Accelerator: o} }

@@ -10,13 +10,13 @@ import (
 	"halognn/src/trace"
 )
 
-// What a rank holds whatever it trains: measured on an empty run.
+// The memory of a rank for any job, measured on an empty run.
 const (
 	runtimeBytes = 43 << 20 // program, MPI and BLAS
-	heapBytes    = 12 << 20 // the Go runtime: goroutines, communicators, what the collector has not given back
+	heapBytes    = 12 << 20 // the Go runtime: goroutines, communicators, memory not yet returned
 )
 
-// memory predicts the largest resident set of any rank that was looked at, with the traffic t.
+// memory predicts the largest resident set of the analysed ranks, with the traffic t.
 func (p *planner) memory(t *Traffic) (trace.Memory, error) {
 	var most trace.Memory
 	for i, r := range p.ranks {
@@ -31,7 +31,7 @@ func (p *planner) memory(t *Traffic) (trace.Memory, error) {
 	return most, nil
 }
 
-// rankMemory itemises one rank, which fetches so many rows for a minibatch.
+// rankMemory itemises the memory of one rank, which fetches the given rows for a minibatch.
 func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Memory, error) {
 	j, s, l := p.job, p.shards, p.layout
 	lo, hi := p.node(r.rank)
@@ -40,12 +40,13 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	if err != nil {
 		return nil, err
 	}
-	share := 1.0 // of the remote vertices that are fetched: all, where evaluation does without a cache that changes
+	// Share of remote vertices fetched: all with a dynamic cache, which evaluation bypasses.
+	share := 1.0
 	if mean := meanRemote(r); mean > 0 && !t.dynamic() {
 		share = min(1, fetched/mean)
 	}
-	// Slots take turns at training and evaluating. While minibatches wait for a look-ahead cache, evaluation has slots of its
-	// own, but not buffers.
+	// Training and evaluation use the same slots. With a look-ahead cache, training minibatches
+	// occupy them, and evaluation has its own slots, but no buffers of its own.
 	slot := r.slot()
 	waits := slot
 	if t.Window > 0 {
@@ -53,7 +54,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	}
 	moved := int64(share * float64(slot.remote))
 	waiting, buffers := p.waitingBytes(waits, t), p.bufferBytes(slot, moved, model.needs)
-	if j.GPU != nil { // what the device makes, and what goes up, in pinned memory
+	if j.GPU != nil { // pinned memory holds the uploads
 		_, reads := p.resident(r, model.onDevice)
 		up := p.onDevice(slot, reads, model.needs)
 		buffers = p.bufferBytes(slot, moved, nn.Needs{}) + int64(up.blocks+up.inputs)
@@ -90,7 +91,8 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	}...), nil
 }
 
-// seedBytes is sample.Streams: the seeds of all, and two orders of the rank's own, or of all.
+// seedBytes returns the bytes of sample.Streams: the seeds of all streams, and two orders of the
+// rank's own seeds, or of all.
 func (p *planner) seedBytes(r *rankPlan) int64 {
 	all := int64(0)
 	for k := range p.shards.Parts {
@@ -99,7 +101,7 @@ func (p *planner) seedBytes(r *rankPlan) int64 {
 	return 4 * (all + 2*int64(len(r.reader.Seeds())))
 }
 
-// waitingBytes is a minibatch that is sampled and knows where its rows lie.
+// waitingBytes returns the bytes of a minibatch that is sampled and planned.
 func (p *planner) waitingBytes(s *shape, t *Traffic) int64 {
 	bytes := int64(s.frontier())*(4+4+8) + int64(s.remote)*4 // ids, original ids, references; remote positions
 	needs := p.job.Model.Needs()
@@ -109,7 +111,7 @@ func (p *planner) waitingBytes(s *shape, t *Traffic) int64 {
 		}
 		edges := int64(h.edges)
 		bytes += 8*int64(h.destinations+1) + 4*edges
-		if needs.SelfEdges { // and the same with an edge more for each destination
+		if needs.SelfEdges { // copies with another edge for each destination
 			edges = int64(p.layerEdges(h))
 			bytes += 8*int64(h.destinations+1) + 4*edges
 		}
@@ -137,12 +139,12 @@ func (p *planner) layerEdges(h hopShape) int {
 	return h.edges
 }
 
-// hop returns the counts of a hop as a layer reads it.
+// hop returns a hop with the counts that a layer reads.
 func (p *planner) hop(h hopShape) nn.Hop {
 	return nn.Hop{Sources: h.sources, Destinations: h.destinations, Edges: p.layerEdges(h)}
 }
 
-// inputRows is room for the rows that the model reads.
+// inputRows returns the bytes of the rows that the model reads.
 func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
 	if len(s.hops) == 0 {
 		return 0
@@ -160,13 +162,14 @@ func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
 	return int64(rows) * int64(p.job.Model.In) * 4
 }
 
-// bufferBytes is what a minibatch has besides once its rows come: as many are sent as come.
+// bufferBytes returns the further bytes of a minibatch once its rows are fetched, if as many rows
+// are sent as received.
 func (p *planner) bufferBytes(s *shape, moved int64, needs nn.Needs) int64 {
 	bytes := 2 * moved * int64(p.shards.RowBytes()+4)
 	return bytes + p.inputRows(s, needs) + int64(s.seeds)*int64(4+p.truthBytes())
 }
 
-// truthBytes are those of a seed's label or targets.
+// truthBytes returns the bytes of a seed's label or targets.
 func (p *planner) truthBytes() int {
 	if p.job.Model.Task == nn.Multilabel {
 		return p.job.Model.Out
@@ -174,10 +177,10 @@ func (p *planner) truthBytes() int {
 	return 4
 }
 
-// modelBytes is what package nn reserves, on a device that only counts.
+// modelBytes is the memory that package nn reserves, found with a device that only counts.
 type modelBytes struct {
 	parameters, activations int64
-	onDevice                int64 // of the parameters, what the device has of them
+	onDevice                int64 // bytes of parameters on the device
 	needs                   nn.Needs
 }
 
@@ -196,7 +199,8 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	defer optimizer.Close()
 	p.parameters = m.Params.Len()
 	out := &modelBytes{needs: m.Needs()}
-	// Besides: the best weights, a gradient on its way, and what rank 0 copies for a checkpoint: weights, the best, and the optimiser's state.
+	// Besides: the best weights, a gradient in an allreduce, and rank 0's copies for a checkpoint
+	// (weights, best weights, optimiser state).
 	copies := 2 + 2 + len(optimizer.Slots())
 	out.onDevice = dev.live
 	out.parameters = dev.live + int64(copies)*int64(m.Params.Len())*4
@@ -210,7 +214,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 			return nil, err
 		}
 	}
-	for l, h := range r.judged.hops { // forward alone
+	for l, h := range r.judged.hops { // forward only
 		in := nn.Input{Hop: p.hop(h)}
 		if l == 0 && out.needs.Aggregate != compute.NoReduction {
 			in.Aggregate = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
@@ -223,7 +227,8 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	return out, nil
 }
 
-// counter is a device that has memory and computes nothing. The memory is never touched, so the system never provides it.
+// counter is a device that allocates memory but computes nothing. The memory is never touched, so
+// the system never provides its pages.
 type counter struct {
 	compute.Device
 	live int64
@@ -242,7 +247,8 @@ func (c *counter) Free(x []float32) {
 func (c *counter) Upload(dst, src []float32) {}
 func (c *counter) Sync() error               { return nil }
 
-// evaluationBytes is what the final test adds, layer by layer over all own vertices: the rows of two layers, and the chunks in flight.
+// evaluationBytes returns the bytes that the final test adds, layer by layer over all own vertices:
+// the rows of two layers, and the chunks in flight.
 func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error) {
 	j, rows, slot := p.job, p.rows(r.rank), r.slot()
 	most := int64(0)
@@ -296,7 +302,7 @@ type chunk struct {
 	sampler          int64
 }
 
-// inputRows returns how many rows of its input a layer is handed for a chunk.
+// inputRows returns the number of input rows of a layer for a chunk.
 func (c *chunk) inputRows(needs nn.Needs) (rows int64) {
 	if needs.Own {
 		rows += int64(c.vertices)
@@ -310,7 +316,7 @@ func (c *chunk) inputRows(needs nn.Needs) (rows int64) {
 	return rows
 }
 
-// grownBytes is what layer l takes for a chunk beyond what it has for minibatches.
+// grownBytes returns the bytes that layer l needs for a chunk beyond those for minibatches.
 func (p *planner) grownBytes(l int, c *chunk, minibatch hopShape) (int64, error) {
 	bytes := func(h hopShape) (int64, error) {
 		dev := new(counter)
@@ -386,8 +392,9 @@ func (p *planner) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
 	return c, nil
 }
 
-// chunks returns the chunks of a rank's vertices that are looked at: the first, whose vertices have the most neighbours where hot ones come
-// first, one amid the others, and the one with the most vertices.
+// chunks returns the chunks of a rank's vertices that the plan samples: the first, whose vertices
+// have the most neighbours if hot vertices come first, one in the middle, and the one with the most
+// vertices.
 func (p *planner) chunks(rank, rowBytes int) [][2]int64 {
 	first, end := p.layout.Vertices(rank)
 	g, budget := &p.shards.Topology().Graph, int64(job.ChunkBytes/rowBytes)

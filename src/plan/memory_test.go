@@ -128,7 +128,7 @@ func testMemory(t *testing.T, j Job) {
 	}
 }
 
-// What dynamic caches take is told by the caches themselves.
+// The predicted bytes of dynamic caches equal those that the caches report.
 func TestCacheBytes(t *testing.T) {
 	s := generated(t, 2)
 	for _, name := range []string{policy.VIP, policy.Sieve, policy.Prefetch, policy.Lookahead} {
@@ -157,8 +157,9 @@ func TestNodeSharesWhatItCan(t *testing.T) {
 	}
 }
 
-// Evaluation that draws more neighbours than training needs larger minibatches, as large as those of validation vertices are; one that
-// draws fewer needs none. Traffic and time are those of training.
+// Evaluation with larger fanouts than training needs larger minibatches, as large as those of
+// validation vertices; with smaller fanouts it adds no memory. Traffic and time are those of
+// training.
 func TestMemoryOfEvaluationWithItsOwnFanouts(t *testing.T) {
 	s := generated(t, 4)
 	for _, name := range []string{policy.None, policy.Lookahead} {
@@ -182,7 +183,7 @@ func TestMemoryOfEvaluationWithItsOwnFanouts(t *testing.T) {
 			t.Errorf("%s: %+v, %+v, without %+v, %+v", name, many.Traffic, many.Times, want.Traffic, want.Times)
 		}
 	}
-	// The largest minibatch of validation vertices, drawn by the plain sampler.
+	// The largest minibatch of validation vertices, drawn by the reference sampler.
 	j := planJob()
 	j.Eval = sample.Neighbours(20, 20, 20)
 	p := &planner{job: &j, shards: s, options: &Options{}}

@@ -1,16 +1,18 @@
-// Package plan says, before a job runs, what it will cost: the memory of a rank, item by item; the rows that cross the network; and the
-// time of a step, term by term. It reads the topology of the parts and samples a few minibatches; it trains nothing.
+// Package plan predicts the cost of a job before it runs: the memory of a rank, item by item; the
+// rows that cross the network; and the time of a step, term by term. It reads the topology of the
+// parts and samples a few minibatches, without training.
 //
-//	Job, parts ── layout ──> ranks, as many as asked for: vertices [first_r, first_r+1), seeds
+//	Job, parts ── layout ──> ranks, as many as the job has: vertices [first_r, first_r+1), seeds
 //	                │
 //	                ├─ access.Inclusion ──> p(v): remote rows of a step, less the cached       Traffic, Curve
 //	                ├─ probe: a few minibatches ──> sizes of blocks ──> bytes                      Memory
-//	                └─ Rates, measured or given ──> seconds of a step, and what binds          Times, Suggestion
+//	                └─ Rates, measured or given ──> seconds of a step, limit       Times, Suggestion
 //
-// A job of K ranks on P parts is planned as it will run if K divides P. If P divides K, each part is cut into K/P pieces of equal length and
-// its seeds likewise: an estimate from above, for a partition into K parts would keep more neighbours together.
+// If K divides P, a job of K ranks on P parts is planned as it will run. If P divides K, each part
+// and its seeds are cut into K/P equal pieces: an upper estimate of traffic, because a partition
+// into K parts would keep more neighbours together.
 //
-// docs/guide/size-a-job.md explains its figures. The package moves no rows and starts no ranks.
+// docs/guide/size-a-job.md has the formulas. The package fetches no rows and starts no ranks.
 package plan
 
 import (
@@ -27,27 +29,27 @@ import (
 	"halognn/src/trace"
 )
 
-// Job is what will run, and on what. The zero value of a number means its default.
+// Job describes a run and its machine. Numbers that are 0 have defaults.
 type Job struct {
-	// Spec is the run. Ranks is one for each part by default, RanksPerNode and Epochs, which policy
-	// oracle counts, are 1. Cache.Policy may also be auto.
+	// Spec is the run. By default there is one rank for each part, one rank a node, and one epoch,
+	// which only policy oracle uses. Cache.Policy may also be auto.
 	job.Spec
 
-	Workers int     // 1: goroutines of a rank that prepare
-	Threads int     // 1: threads of a rank that compute
-	Cores   float64 // CPUs of a rank; as many as it has goroutines and threads
-	GPU     *GPU    // that trains; nil: Threads do
+	Workers int     // goroutines of a rank that prepare; default 1
+	Threads int     // threads of a rank that compute; default 1
+	Cores   float64 // CPUs of a rank; default Workers + Threads
+	GPU     *GPU    // GPUs that train; nil: the CPUs train
 
-	auto bool // the run will choose its cache
+	auto bool // cache.policy is auto
 }
 
-// Options say how a job is planned.
+// Options are the settings of a plan.
 type Options struct {
-	Rates   Rates // those that are 0 are measured or, for the network, assumed
+	Rates   Rates // rates of 0 are measured; for the network, assumed
 	Device  compute.Device
 	Host    compute.Host
-	Memory  int64 // bytes of a node; 0 for no limit to what is suggested
-	Analyse int   // ranks looked at, evenly spread; 0: up to 8
+	Memory  int64 // bytes of a node; 0: suggestions have no limit
+	Analyse int   // ranks to analyse, evenly spread; 0: up to 8
 }
 
 // check rejects rates that are negative, NaN or infinite.
@@ -62,17 +64,19 @@ func (o *Options) check() error {
 }
 
 const (
-	analysed  = 8     // ranks that are looked at
-	mostRanks = 65534 // as many as package exchange takes
+	analysed  = 8     // default number of analysed ranks
+	mostRanks = 65534 // limit of package exchange
 )
 
-// Why there is no plan: another config or command is the cure, or other parts. All other errors are failures on the way.
+// The errors of a job that cannot be planned: the user must change config or command, or the parts.
+// All other errors are failures of reading or measuring.
 var (
 	ErrJob   = errors.New("the job cannot be planned")
 	ErrParts = errors.New("the parts do not fit the job")
 )
 
-// fill sets the defaults and reports every fault that the parts have no part in. No node has more ranks than there are.
+// fill sets the defaults and returns all errors that do not depend on the parts. It lowers
+// RanksPerNode to Ranks.
 func (j *Job) fill(s *shard.Shards) error {
 	j.Ranks = orElse(j.Ranks, s.Parts)
 	j.RanksPerNode = min(orElse(j.RanksPerNode, 1), max(1, j.Ranks))
@@ -114,7 +118,7 @@ func (j *Job) fill(s *shard.Shards) error {
 	if err := errors.Join(append(faults, j.Model.Check(), j.Optimizer.Check(), j.fillGPU())...); err != nil {
 		return fmt.Errorf("%w: %w", ErrJob, err)
 	}
-	if j.RanksPerNode == j.Ranks || !j.Reads() { // nothing is remote, so training opens no cache
+	if j.RanksPerNode == j.Ranks || !j.Reads() { // no row is remote, so training opens no cache
 		j.Cache, j.auto = policy.Settings{Policy: policy.None}, false
 	}
 	return nil
@@ -127,12 +131,12 @@ func orElse(n, other int) int {
 	return n
 }
 
-// Plan is what a job is expected to cost.
+// Plan is the predicted cost of a job.
 type Plan struct {
 	Parts        string `json:"parts"`
 	Ranks        int    `json:"ranks"`
 	RanksPerNode int    `json:"ranks_per_node"`
-	Exact        bool   `json:"exact_ranks"` // the parts are those of the run
+	Exact        bool   `json:"exact_ranks"` // the parts are not cut: see the package comment
 	Analysed     int    `json:"analysed_ranks"`
 	Steps        int    `json:"steps_per_epoch"`
 	Minibatches  int    `json:"minibatches_per_step"` // of a rank
@@ -143,7 +147,7 @@ type Plan struct {
 	Rounds     *Rounds       `json:"rounds,omitempty"`
 	Memory     trace.Memory  `json:"memory"`
 	MemoryRank int64         `json:"memory_per_rank"`
-	MemoryNode int64         `json:"memory_per_node"` // what the ranks of a node share counted once
+	MemoryNode int64         `json:"memory_per_node"` // shared memory of a node is counted once
 	MemoryHas  int64         `json:"memory_of_a_node,omitempty"`
 	Device     *DeviceMemory `json:"device_memory,omitempty"`
 	Rates      Rates         `json:"rates"`
@@ -153,7 +157,7 @@ type Plan struct {
 	Notes      []string      `json:"notes,omitempty"`
 }
 
-// Minibatch is how large minibatches are, on average over those that were sampled.
+// Minibatch is the mean size of the sampled minibatches.
 type Minibatch struct {
 	Seeds    float64   `json:"seeds"`
 	Vertices []float64 `json:"frontier"` // after each hop, the seeds first
@@ -179,8 +183,8 @@ func (p *planner) rows(rank int) int64 {
 	return last - first
 }
 
-// New plans a job on the parts. Errors are faults of the job, all at once (ErrJob), parts that do not fit it (ErrParts), or what else
-// went wrong.
+// New plans a job on the parts. It returns all errors in the job at once (ErrJob), an error for
+// parts that do not fit it (ErrParts), or another failure.
 func New(s *shard.Shards, j Job, o Options) (*Plan, error) {
 	if s.Task == "none" || s.Features == 0 {
 		return nil, fmt.Errorf("%w: %s: the graph has no labels or no features, so there is no training to plan", ErrParts, s.Dir)
@@ -206,20 +210,20 @@ func New(s *shard.Shards, j Job, o Options) (*Plan, error) {
 	return p.plan()
 }
 
-// planner is a plan in the making.
+// planner is the state of New.
 type planner struct {
 	job     *Job
 	options *Options
 	shards  *shard.Shards
 	layout  *job.Job
 	graph   *access.Graph
-	ranks   []*rankPlan // those looked at
+	ranks   []*rankPlan // the analysed ranks
 
-	parameters int // of the model, as a sum over ranks moves them
+	parameters int // of the model, as an allreduce moves them
 	device     onGPU
 }
 
-// exact reports whether all ranks are looked at.
+// exact reports whether all ranks are analysed.
 func (p *planner) exact() bool { return len(p.ranks) == p.job.Ranks }
 
 func (p *planner) free() {
@@ -279,7 +283,7 @@ func (p *planner) lookAtRanks() error {
 	return nil
 }
 
-// chosen returns the ranks that are looked at, evenly spread.
+// chosen returns the ranks to analyse, evenly spread.
 func (p *planner) chosen() []int {
 	n := min(orElse(p.options.Analyse, analysed), p.job.Ranks)
 	ranks := make([]int, n)
@@ -289,7 +293,7 @@ func (p *planner) chosen() []int {
 	return ranks
 }
 
-// note says what a reader must know of how far the figures go.
+// note adds notes on the limits of the figures.
 func (p *planner) note(out *Plan) {
 	add := func(format string, args ...any) { out.Notes = append(out.Notes, fmt.Sprintf(format, args...)) }
 	if !out.Exact {
@@ -319,7 +323,7 @@ func (p *planner) note(out *Plan) {
 	}
 }
 
-// samplerOptions are those of the rank's samplers, but for their number.
+// samplerOptions returns the options of a rank's samplers, except their number.
 func (p *planner) samplerOptions() sample.Options {
 	return sample.Options{
 		Spec: p.job.Sample, Eval: p.job.Eval,

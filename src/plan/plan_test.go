@@ -57,8 +57,8 @@ func planned(t *testing.T, s *shard.Shards, j Job, o Options) *Plan {
 	return p
 }
 
-// The rows predicted of a step are within 5 % of those that two epochs' minibatches read, for ranks that own one part or several, alone on
-// their nodes or not.
+// The predicted remote rows of a step are within 5 % of those in the minibatches of two epochs, for
+// ranks that own one part or several, alone on their nodes or not.
 func TestRowsAreThoseOfTheMinibatches(t *testing.T) {
 	s := generated(t, 4)
 	for _, c := range []struct {
@@ -94,7 +94,7 @@ func TestRowsAreThoseOfTheMinibatches(t *testing.T) {
 	}
 }
 
-// predicted is the traffic of a plan, and no more of it.
+// predicted returns only the traffic of a plan.
 func predicted(t *testing.T, s *shard.Shards, j Job) Traffic {
 	t.Helper()
 	if err := j.fill(s); err != nil {
@@ -122,8 +122,8 @@ func predicted(t *testing.T, s *shard.Shards, j Job) Traffic {
 	return traffic
 }
 
-// trail is the remote vertices of a rank's minibatches in two epochs, one after the other: drawn by the plain sampler, looked for part by part.
-// It has nothing of a planner.
+// trail returns the remote vertices of a rank's minibatches in two epochs, in order: drawn by the
+// reference sampler and looked up part by part, without code of the planner.
 func trail(t *testing.T, s *shard.Shards, j Job, rank int) (remote [][]graph.VertexID, r *access.Workload) {
 	t.Helper()
 	per := s.Parts / j.Ranks
@@ -177,7 +177,7 @@ func trail(t *testing.T, s *shard.Shards, j Job, rank int) (remote [][]graph.Ver
 	return remote, r
 }
 
-// counted lets the cache decide about the trails of all ranks, and returns the rows of a step.
+// counted runs the cache on the trails of all ranks, and returns the transferred rows of a step.
 func counted(t *testing.T, s *shard.Shards, j Job, window int) float64 {
 	t.Helper()
 	m, err := access.New(&s.Topology().Graph, access.Options{})
@@ -236,7 +236,8 @@ func policyOf(t *testing.T, m *access.Graph, r *access.Workload, o policy.Settin
 	return decides, held
 }
 
-// With more ranks than parts the minibatches are those of smaller ranks: more is remote, less is local, and the plan says that it guesses.
+// With more ranks than parts the minibatches are those of smaller ranks: more rows are remote, and
+// the plan says that it is an estimate.
 func TestMoreRanksThanParts(t *testing.T) {
 	s := generated(t, 4)
 	last := 0.0
@@ -318,7 +319,8 @@ func TestRatesAreMeasured(t *testing.T) {
 	}
 }
 
-// The slower the network, the larger the cache that is suggested; with none to speak of there is no need for one.
+// The slower the network, the larger the suggested cache; with a fast enough network no cache is
+// suggested.
 func TestSuggestion(t *testing.T) {
 	s := generated(t, 4)
 	last := -1.0
@@ -330,7 +332,7 @@ func TestSuggestion(t *testing.T) {
 			t.Errorf("network %g: alpha %g is suggested, for a faster one %g", network, p.Suggestion.Alpha, last)
 		}
 		last = p.Suggestion.Alpha
-		x := p.Times // the model of the terms, written out
+		x := p.Times // the model, written out
 		train := x.Train + x.Sync
 		prepare := x.Sample + x.Lookup + max(x.Score, x.Remote, x.Copy)
 		if x.Base != x.Sample+max(x.Remote, x.Copy)+train || x.Prepare != prepare || x.Prefetch != max(prepare, train) {
@@ -356,7 +358,8 @@ func TestSuggestion(t *testing.T) {
 	}
 }
 
-// A cache fits if those of all ranks of a node do, beside what the node has once. A node has no more ranks than there are.
+// A cache fits if the caches of all ranks of a node fit beside the node's shared memory. A node has
+// no more ranks than the job.
 func TestWhatFitsANode(t *testing.T) {
 	s := generated(t, 4)
 	for _, perNode := range []int{1, 2, 4, 1 << 40} {
@@ -366,7 +369,7 @@ func TestWhatFitsANode(t *testing.T) {
 		if p.RanksPerNode != min(perNode, 4) {
 			t.Errorf("%d ranks a node are planned of 4", p.RanksPerNode)
 		}
-		if p.RanksPerNode == 4 { // nothing is remote
+		if p.RanksPerNode == 4 { // no row is remote
 			if p.Traffic.Policy != policy.None || p.Memory.Of(trace.MemCacheRows) != 0 || p.Traffic.Reads != 0 || p.Curve != nil {
 				t.Errorf("one node is planned to have a cache: %+v", p.Traffic)
 			}

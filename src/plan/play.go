@@ -14,7 +14,8 @@ type accesses struct {
 	ends []int
 }
 
-// record samples n minibatches of the first epoch on, and keeps their remote vertices, 4 bytes each.
+// record samples n minibatches, from the first epoch on, and keeps their remote vertices, 4 bytes
+// each.
 func record(r *access.Workload, n int) (*accesses, error) {
 	a := new(accesses)
 	var fault error
@@ -45,10 +46,10 @@ func (a *accesses) step(i int) []graph.VertexID {
 	return a.ids[at:a.ends[i]]
 }
 
-// played is what a policy came to, per minibatch.
+// played is the mean result of a policy for a minibatch.
 type played struct {
 	rows    float64 // transferred
-	seconds float64 // that the policy took
+	seconds float64 // time of the policy
 	bytes   int64   // of the policy
 }
 

@@ -11,21 +11,21 @@ import (
 	"halognn/src/sample"
 )
 
-// rankPlan is what is known about one rank.
+// rankPlan holds the analysis of one rank.
 type rankPlan struct {
 	rank   int
 	reader *access.Workload
 	read   []float32 // [N] how likely a minibatch reads each vertex
-	remote float64   // of them outside the node, on average
-	factor float64   // vertices outside the node in the probes / as many as remote says
+	remote float64   // mean number of them outside the node
+	factor float64   // vertices outside the node in the probes / remote
 	owners []float64 // [K] share of those that each rank owns
 	probes []shape   // of a few minibatches
-	most   shape     // the largest of each number
+	most   shape     // the maximum of each number over the probes
 	judged shape     // the largest of evaluation, if that has fanouts of its own
 
 	sampler int64         // bytes of a sampler, without the minibatches
 	edges   int           // sampled by the probes that were timed
-	took    time.Duration // and the time that took
+	took    time.Duration // the time of sampling them
 }
 
 // shape is the size of a minibatch.
@@ -38,7 +38,7 @@ type shape struct {
 
 type hopShape struct{ sources, destinations, edges int }
 
-// frontier returns the vertices whose rows are read.
+// frontier returns the number of vertices whose rows are read.
 func (s *shape) frontier() int {
 	if len(s.hops) == 0 {
 		return s.seeds
@@ -53,7 +53,7 @@ func (s *shape) numEdges() (n int) {
 	return n
 }
 
-// atLeast makes no number of s smaller than o's.
+// atLeast raises each number of s to that of o, if o's is larger.
 func (s *shape) atLeast(o *shape) {
 	s.seeds, s.remote = max(s.seeds, o.seeds), max(s.remote, o.remote)
 	if s.hops == nil && o.hops != nil {
@@ -73,7 +73,7 @@ func (s *shape) atLeast(o *shape) {
 
 func (r *rankPlan) free() { mem.Free(r.read) }
 
-// look finds out about one rank.
+// look analyses one rank.
 func (p *planner) look(rank int) (*rankPlan, error) {
 	r := &rankPlan{rank: rank, reader: p.layout.Workload(rank, p.job.Workers)}
 	var err error
@@ -114,7 +114,7 @@ func meanRemote(r *rankPlan) float64 {
 	return float64(sum) / float64(len(r.probes))
 }
 
-// share finds out whom the remote vertices belong to.
+// share sets the share of the remote vertices that each rank owns.
 func (p *planner) share(r *rankPlan) {
 	r.owners = make([]float64, p.job.Ranks)
 	lo, hi := p.node(r.rank)
@@ -129,14 +129,16 @@ func (p *planner) share(r *rankPlan) {
 	}
 }
 
-// How many minibatches of a rank are sampled: enough that their mean says something, which takes more of small ones.
+// The number of minibatches sampled for a rank: enough for a precise mean, which takes more if they
+// are small.
 const (
 	leastProbes = 4
 	mostProbes  = 32
 	probeEdges  = 1 << 20
 )
 
-// probe samples minibatches of the first epoch, scattered over it. A first one, which is not timed, warms what the others use.
+// probe samples minibatches of the first epoch, scattered over it. An untimed first one warms
+// caches and grows arrays.
 func (p *planner) probe(r *rankPlan) error {
 	if !p.job.Reads() {
 		p.probeSeeds(r)
@@ -173,8 +175,8 @@ func (p *planner) probe(r *rankPlan) error {
 	return nil
 }
 
-// probeEvaluation samples minibatches of validation vertices, scattered over the rank's parts, if evaluation has fanouts of its
-// own. Parts make minibatches of their own, as in training.
+// probeEvaluation samples minibatches of validation vertices, scattered over the rank's parts, if
+// evaluation has its own fanouts. A minibatch has vertices of one part, as in evaluation.
 func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Minibatch) error {
 	if p.job.Eval.Hops() == 0 {
 		return nil
@@ -202,7 +204,7 @@ func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Mini
 	return nil
 }
 
-// slot is what the buffers of a minibatch grow to in which both training and evaluation take turns.
+// slot returns the shape to which a slot's buffers grow in training and evaluation.
 func (r *rankPlan) slot() *shape {
 	var s shape
 	s.atLeast(&r.most)
@@ -210,14 +212,14 @@ func (r *rankPlan) slot() *shape {
 	return &s
 }
 
-// scattered returns the step and the stream of the i-th minibatch that is looked at: no two next to each other, and none twice before all
-// have been.
+// scattered returns the step and the stream of the i-th sampled minibatch: no two are adjacent, and
+// none repeats before all have been taken.
 func (p *planner) scattered(r *rankPlan, i int) (step, stream int) {
 	item := scatteredOver(p.layout.Streams.Steps()*p.layout.Minibatches(), i)
 	return item / p.layout.Minibatches(), r.reader.First + item%p.layout.Minibatches()
 }
 
-// scatteredOver returns the i-th of so many items in an order that is scattered over them.
+// scatteredOver returns the i-th item in a scattered order of the given number of items.
 func scatteredOver(items, i int) int {
 	stride := max(1, int(float64(items)*0.618))
 	for greatestDivisor(stride, items) > 1 {
@@ -233,7 +235,7 @@ func greatestDivisor(a, b int) int {
 	return a
 }
 
-// probeSeeds looks at the minibatches of a model without neighbours: the seeds alone.
+// probeSeeds sets the probes of a model that reads no neighbours: minibatches of seeds alone.
 func (p *planner) probeSeeds(r *rankPlan) {
 	for i := range leastProbes {
 		step, stream := p.scattered(r, i)
@@ -265,7 +267,7 @@ func shapeOf(mb *sample.Minibatch, local []access.Range) shape {
 	return s
 }
 
-// minibatch averages the probes.
+// minibatch returns the mean of the probes.
 func (p *planner) minibatch() Minibatch {
 	layers := p.job.Sample.Hops()
 	m := Minibatch{Vertices: make([]float64, layers+1), Edges: make([]float64, layers)}
@@ -292,7 +294,7 @@ func (p *planner) minibatch() Minibatch {
 	return m
 }
 
-// most returns the largest.
+// most returns the largest value of a function over the analysed ranks.
 func (p *planner) most(of func(r *rankPlan) float64) float64 {
 	most := 0.0
 	for _, r := range p.ranks {

@@ -15,26 +15,26 @@ import (
 	"halognn/src/sample"
 )
 
-// Rates are how fast a rank works. Of those that are not given, all but the network's are measured on this machine, in minibatches of the
-// job.
+// Rates are the speeds of a rank. Rates that are not given are measured on this machine with
+// minibatches of the job, except the network's, which is assumed.
 type Rates struct {
 	Sample  float64 `json:"sample_edges_per_s"`  // edges drawn by one goroutine
-	Lookups float64 `json:"lookups_per_s"`       // vertices whose rows one goroutine finds
-	Rows    float64 `json:"rows_per_s"`          // feature rows read into means and copies by one goroutine
-	Flops   float64 `json:"flop_per_s"`          // of the model's matrix products, in the time of the whole step of all threads
+	Lookups float64 `json:"lookups_per_s"`       // rows located by one goroutine
+	Rows    float64 `json:"rows_per_s"`          // feature rows averaged or copied by one goroutine
+	Flops   float64 `json:"flop_per_s"`          // of matrix products / time of a step
 	Network float64 `json:"network_bytes_per_s"` // of a node's link, each way
 
 	// Of a GPU, where one trains.
 	Device float64 `json:"device_bytes_per_s,omitempty"` // read and written in its memory
 	Bus    float64 `json:"bus_bytes_per_s,omitempty"`    // from the host
 
-	assumed, assumedGPU bool // the network's, those of the GPU
+	assumed, assumedGPU bool // the network's rate is assumed; the GPU's rates are
 }
 
-// AssumedNetwork is the link of a node, in bytes a second, if nobody says: 10 Gbit/s.
+// AssumedNetwork is the assumed rate of a node's link, in bytes a second: 10 Gbit/s.
 const AssumedNetwork = 1.25e9
 
-// measure completes the rates.
+// measure returns the rates of the options, completed by measured and assumed ones.
 func (p *planner) measure() (Rates, error) {
 	r := p.options.Rates
 	if r.Network == 0 {
@@ -75,7 +75,7 @@ func (p *planner) measure() (Rates, error) {
 	return r, nil
 }
 
-// rate is work a second; work that takes no time is infinitely fast, for which there is a large number.
+// rate returns work a second, or a large finite number if the time is 0.
 func rate(work, seconds float64) float64 {
 	if work == 0 || seconds == 0 {
 		return 1e18
@@ -116,10 +116,10 @@ func (p *planner) calibration() (*calibration, error) {
 	return c, s.Sample(&c.mb, seeds, sample.Key{Seed: p.job.Seed, Epoch: 1, Stream: stream})
 }
 
-// again is how long something is repeated, so that the clock and the first time do not matter.
+// again is how long a measurement is repeated, so that the resolution of the clock does not matter.
 const again = 100 * time.Millisecond
 
-// timed returns the seconds of one f, after one that is not timed.
+// timed returns the mean seconds of a call of f, after an untimed one.
 func timed(f func() error) (float64, error) {
 	if err := f(); err != nil {
 		return 0, err
@@ -134,7 +134,8 @@ func timed(f func() error) (float64, error) {
 	return time.Since(begin).Seconds() / float64(n), nil
 }
 
-// lookups measures how fast package exchange finds out where rows lie. Its tables are never read or written, so they take no memory.
+// lookups measures how fast package exchange locates rows. The tables are never read or written, so
+// they take no memory.
 func (c *calibration) lookups() (float64, error) {
 	l := c.layout
 	width := int64(compute.Float16.Size())
@@ -160,16 +161,17 @@ func (c *calibration) lookups() (float64, error) {
 	return rate(float64(len(c.mb.Frontier)), seconds), err
 }
 
-// tableBytes bounds the table that rows are gathered from: more than any cache of a processor, and no burden.
+// tableBytes limits the table from which rows are gathered: larger than any processor's cache, but
+// small beside the memory.
 const tableBytes = 256 << 20
 
-// rows measures how fast rows are aggregated from where they lie at random.
+// rows measures how fast rows at random places are aggregated.
 func (c *calibration) rows() (float64, error) {
 	rowBytes := c.shards.RowBytes()
 	n := int(max(1, min(c.planner.rows(c.of.rank), int64(tableBytes/rowBytes))))
 	table := mem.Make[byte](n * rowBytes)
 	defer mem.Free(table)
-	for i := 0; i < len(table); i += 512 { // pages that nobody has written are all one page
+	for i := 0; i < len(table); i += 512 { // unwritten pages are all the same zero page
 		table[i] = 1
 	}
 	refs := mem.Make[compute.RowRef](len(c.mb.Frontier))
@@ -257,7 +259,7 @@ func (c *calibration) flops() (float64, error) {
 	return rate(c.products(&c.shape), seconds), err
 }
 
-// products counts the operations of a step's matrix products.
+// products returns the operations of a step's matrix products.
 func (p *planner) products(s *shape) float64 {
 	sum := 0
 	for l, h := range s.hops {

@@ -67,7 +67,7 @@ func (p *Plan) Print(w io.Writer) error {
 	return nil
 }
 
-// lacks says how much memory the job lacks, and what takes most of it; nothing if it fits.
+// lacks reports how much memory the job lacks, and its largest item; empty if the job fits.
 func (p *Plan) lacks() string {
 	if p.MemoryHas == 0 || p.MemoryNode <= p.MemoryHas {
 		return ""

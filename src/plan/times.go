@@ -8,17 +8,17 @@ import (
 	"halognn/src/trace"
 )
 
-// Times are the seconds of a step of one rank, the slowest where they differ: MassiveGNN's model,
-// and what a deeper pipeline makes of its terms.
+// Times are the seconds of a step of the slowest rank: the terms of MassiveGNN's model, and the
+// step of a deeper pipeline from the same terms.
 type Times struct {
 	trace.StepModel
-	Pipeline float64 `json:"t_pipeline"` // every stage works on a minibatch of its own: depth 2 and more
+	Pipeline float64 `json:"t_pipeline"` // each stage works on another minibatch: depth 2 or more
 
-	Step  float64 `json:"step"`  // what the job's depth makes of it
-	Binds string  `json:"binds"` // the term that a step cannot be shorter than
+	Step  float64 `json:"step"`  // with the job's depth
+	Binds string  `json:"binds"` // the term that limits the step
 }
 
-// times puts a step together.
+// times predicts the times of a step.
 func (p *planner) times(t *Traffic, r *Rates) Times {
 	j := p.job
 	each := float64(p.layout.Minibatches())
@@ -49,7 +49,7 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 
 const idBytes = 4
 
-// combine fills in what follows from the terms.
+// combine computes the totals from the terms.
 func (x *Times) combine(j *Job) {
 	x.StepModel = x.Terms.Model()
 	train := x.DDP()
@@ -81,7 +81,7 @@ func (x *Times) combine(j *Job) {
 	}
 }
 
-// hidden returns what a step takes if nothing is remote.
+// hidden returns the seconds of a step without remote rows.
 func (x Times) hidden(j *Job) float64 {
 	x.Remote = 0
 	x.combine(j)
@@ -96,7 +96,7 @@ func (r *rankPlan) mean(of func(s *shape) float64) float64 {
 	return sum / float64(len(r.probes))
 }
 
-// gatheredRows are the feature rows that are read to make a minibatch's input.
+// gatheredRows returns the number of feature rows read to make a minibatch's input.
 func gatheredRows(s *shape) int {
 	if len(s.hops) == 0 {
 		return s.seeds
@@ -104,7 +104,7 @@ func gatheredRows(s *shape) int {
 	return s.hops[0].edges + s.hops[0].destinations
 }
 
-// Point is what a cache of one size comes to.
+// Point is the prediction for a cache of one size.
 type Point struct {
 	Policy  string  `json:"policy"`
 	Alpha   float64 `json:"alpha"`
@@ -114,21 +114,21 @@ type Point struct {
 	Remote  float64 `json:"t_remote"`
 	Step    float64 `json:"step"`
 	Binds   string  `json:"binds"`
-	Fits    bool    `json:"fits"` // all of it: the ranks of a node in the node's memory
+	Fits    bool    `json:"fits"` // the ranks of a node fit its memory
 }
 
-// Suggestion is the cache that the plan would take.
+// Suggestion is the cache that the plan recommends.
 type Suggestion struct {
 	Policy string  `json:"policy"`
 	Alpha  float64 `json:"alpha"`
 	Why    string  `json:"why"`
 }
 
-// alphas are the sizes that are tried, up to all that the other ranks own.
+// alphas are the cache sizes that are tried, up to all vertices of the other ranks.
 var alphas = []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 7, 10, 15,
 	20, 30, 50, 70, 100}
 
-// sizes predicts caches from small to large, with the job's policy or, if it has none, with vip,
+// sizes predicts caches from small to large, with the job's policy or, if that is none, with vip,
 // and suggests one.
 func (p *planner) sizes(out *Plan) error {
 	if out.Traffic.Reads == 0 {
@@ -148,7 +148,7 @@ func (p *planner) sizes(out *Plan) error {
 	var tried []float64
 	var rows []int
 	for _, alpha := range alphas {
-		if alpha <= float64(p.job.Ranks-1) { // that is all there is
+		if alpha <= float64(p.job.Ranks-1) { // all remote rows
 			tried, rows = append(tried, alpha),
 				append(rows, access.Capacity(alpha, p.shards.Vertices, p.job.Ranks))
 		}
@@ -177,12 +177,12 @@ func (p *planner) sizes(out *Plan) error {
 	return nil
 }
 
-// near is how much longer than without remote rows a step may take before the network counts as
-// binding.
+// near is the largest ratio of a step to one without remote rows at which the network counts as
+// hidden.
 const near = 1.02
 
-// suggest returns the smallest cache that hides the network, or the fastest that fits. bare is a
-// step without one.
+// suggest returns the smallest cache that hides the network, or else the fastest that fits. bare
+// has the times without a cache.
 func (p *planner) suggest(out *Plan, bare *Times) *Suggestion {
 	goal := bare.hidden(p.job) * near
 	if bare.Step <= goal {

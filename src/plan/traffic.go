@@ -16,21 +16,21 @@ type Traffic struct {
 	Window   int     `json:"window,omitempty"`
 
 	Reads   float64 `json:"remote_reads"` // input vertices owned outside the reader's node; all ranks
-	Rows    float64 `json:"remote_rows"`  // of them transferred; all ranks
+	Rows    float64 `json:"remote_rows"`  // reads that are transferred; all ranks
 	Bytes   float64 `json:"remote_bytes"` // of those rows
 	HitRate float64 `json:"hit_rate"`     // 1 - Rows/Reads
-	Factor  float64 `json:"factor"`       // reads of the sampled minibatches / those that the probabilities alone predict
+	Factor  float64 `json:"factor"`       // reads in the probes / reads predicted
 	Busiest float64 `json:"busiest_rows"` // received or sent by one node, whichever is more
 
-	Counted int `json:"counted_minibatches,omitempty"` // of a rank: where there is no formula
+	Counted int `json:"counted_minibatches,omitempty"` // played, of a rank; 0 with a formula
 
 	held      int       // rows in the fullest cache
-	received  []float64 // of the ranks that were looked at
-	deciding  float64   // seconds of a minibatch, where they were measured
-	planBytes int64     // of what decides
+	received  []float64 // rows, of the analysed ranks
+	deciding  float64   // the policy's seconds for a minibatch, if measured
+	planBytes int64     // bytes of the policy
 }
 
-// dynamic reports whether the cache changes while training runs; the zero Traffic has none.
+// dynamic reports whether the cache changes during training; the zero Traffic has no cache.
 func (t *Traffic) dynamic() bool {
 	p := policy.Find(t.Policy)
 	return p != nil && !p.Static()
@@ -98,7 +98,7 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 	return all, nil
 }
 
-// add puts the share of one rank in.
+// add adds the share of one rank.
 func (t *Traffic) add(f *fetch, capacity, minibatches int) {
 	t.Rows += f.rows * float64(minibatches)
 	t.received = append(t.received, f.rows*float64(minibatches))
@@ -106,8 +106,8 @@ func (t *Traffic) add(f *fetch, capacity, minibatches int) {
 	t.Counted, t.deciding, t.planBytes = max(t.Counted, f.counted), max(t.deciding, f.deciding), max(t.planBytes, f.bytes)
 }
 
-// busiest returns the rows that the node with the most to receive or to send moves in a step. What an owner sends is told by where the
-// reads go, as long as all ranks were looked at.
+// busiest returns the rows that the busiest node receives or sends in a step, whichever is more.
+// The rows that owners send are known only if all ranks were analysed.
 func (p *planner) busiest(t *Traffic) float64 {
 	most, l := 0.0, p.layout
 	if !p.exact() {
@@ -116,7 +116,8 @@ func (p *planner) busiest(t *Traffic) float64 {
 		}
 		return most * float64(p.job.RanksPerNode)
 	}
-	in, out := make([]float64, l.Ranks), make([]float64, l.Ranks) // of nodes, at their first rank
+	// Rows of nodes, indexed by first rank.
+	in, out := make([]float64, l.Ranks), make([]float64, l.Ranks)
 	for i, r := range p.ranks {
 		lo, _ := p.node(r.rank)
 		in[lo] += t.received[i]
@@ -139,13 +140,13 @@ func (p *planner) capacity(r *rankPlan, c *policy.Settings) (int, error) {
 	return p.layout.Capacity(p.graph, r.rank, c)
 }
 
-// fetched tells what a rank fetches for a minibatch as its cache grows.
+// fetched predicts the rows that a rank fetches for a minibatch, by cache size.
 type fetched struct {
 	at   func(capacity int) (fetch, error)
 	free func()
 }
 
-// fetch is what a cache of one size comes to.
+// fetch is the prediction for a cache of one size.
 type fetch struct {
 	rows     float64 // of a minibatch
 	held     int     // rows that the cache needs room for
@@ -171,7 +172,8 @@ func (p *planner) fetched(r *rankPlan, c *policy.Settings) (*fetched, error) {
 	return p.fetchedByPlay(r, kind, c)
 }
 
-// fetchedByRank is fetched with a static policy: the probabilities of what it leaves.
+// fetchedByRank is fetched for a static policy: the sum of the access probabilities of uncached
+// vertices.
 func (p *planner) fetchedByRank(r *rankPlan, kind *policy.Policy) (*fetched, error) {
 	score, err := kind.Rank(p.graph, r.reader)
 	if err != nil {
@@ -189,7 +191,7 @@ func (p *planner) fetchedByRank(r *rankPlan, kind *policy.Policy) (*fetched, err
 	}}, nil
 }
 
-// fetchedByFormula is fetched with a policy that says what it transfers.
+// fetchedByFormula is fetched for a policy with a formula for its transfers.
 func (p *planner) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched, error) {
 	reuse, err := access.Reuse(r.read, r.reader.Local)
 	if err != nil {
@@ -207,7 +209,7 @@ func (p *planner) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.S
 	}}, nil
 }
 
-// fetchedByPlay is fetched with a policy that decides by what was read before: it is played over
+// fetchedByPlay is fetched for a policy that decides by earlier reads: the policy runs on sampled
 // minibatches of the rank.
 func (p *planner) fetchedByPlay(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched, error) {
 	t, err := record(r.reader, p.traceSteps(r))
@@ -222,14 +224,15 @@ func (p *planner) fetchedByPlay(r *rankPlan, kind *policy.Policy, c *policy.Sett
 	}}, nil
 }
 
-// What a policy without a formula is played over: enough minibatches for rounds of eviction, as far as memory and patience go.
+// The minibatches on which a policy without a formula runs: enough for several rounds of eviction,
+// within limits of memory and time.
 const (
 	traceSteps = 256
 	traceRows  = 1 << 25
 	traceEdges = 1 << 28
 )
 
-// traceSteps returns how many minibatches of a rank are played.
+// traceSteps returns the number of minibatches of a rank on which the policy runs.
 func (p *planner) traceSteps(r *rankPlan) int {
 	n := min(traceSteps, p.layout.Items())
 	n = min(n, traceRows/max(1, r.most.remote), traceEdges/max(1, r.most.numEdges()*len(p.ranks)))

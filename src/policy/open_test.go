@@ -12,7 +12,7 @@ import (
 	"halognn/src/sample"
 )
 
-// Policies begin with remote candidates in the slots they say, and fit what they are asked for.
+// Policies begin with remote candidates in the slots that they return, and keep to the capacity.
 func TestNewPolicy(t *testing.T) {
 	for _, hops := range []int{0, 1, 2} {
 		m, r := reading(t, hops)
@@ -62,7 +62,7 @@ func TestNewPolicy(t *testing.T) {
 	}
 }
 
-// step asks for the first decision, which must find what the policy begins with.
+// step makes the first decision, which must find the rows with which the policy begins.
 func step(t *testing.T, name string, p cache.Policy, r *access.Workload, at map[graph.VertexID]int32) {
 	t.Helper()
 	var fault error
@@ -83,9 +83,9 @@ func step(t *testing.T, name string, p cache.Policy, r *access.Workload, at map[
 	}
 }
 
-// Of a few seeds, deep in the part: the buffer begins with the vertices of the halo that most
-// others may sample, as far as minibatches reach. A halo of one hop fills it, though few of its
-// vertices are one hop from a seed. A static cache by degree holds the same rows.
+// For a few seeds deep in the part, the buffer begins with the halo vertices of highest out-degree
+// that minibatches reach. A halo of one hop fills it, though few of its vertices are one hop from a
+// seed. A static cache by degree holds the same rows.
 func TestFirstFillIsTheBestOfTheHalo(t *testing.T) {
 	r := newRandom(t)
 	const n, part = 400, 150
@@ -151,7 +151,7 @@ func TestFirstFillIsTheBestOfTheHalo(t *testing.T) {
 }
 
 // Scores of a buffer tie most of the time. Higher out-degree stays and comes first, then the lower
-// id, also when the transpose that the degrees were read from is gone.
+// id, also after the transpose with the degrees has been freed.
 func TestTiesGoByOutDegree(t *testing.T) {
 	r := newRandom(t)
 	const n, part, capacity = 300, 60, 20
@@ -168,7 +168,7 @@ func TestTiesGoByOutDegree(t *testing.T) {
 	out := func(v graph.VertexID) int { return outDegrees[v] }
 	reader := &access.Workload{Local: []access.Range{{First: 0, End: part}}, Sources: []access.Source{{Seeds: ids(1, 2, 3, 4, 5, 6, 7, 8), PerBatch: 2, Minibatches: 1}}, Sample: sample.Neighbours(3, 3, 3)}
 	for _, layout := range []cache.Layout{cache.LayoutDense, cache.LayoutCompact} {
-		for _, missed := range []int{7, 60} { // fewer than there is room for, and more
+		for _, missed := range []int{7, 60} { // fewer than the capacity, and more
 			before := mem.Allocated()
 			m, err := access.New(g, access.Options{})
 			if err != nil {

@@ -46,7 +46,7 @@ type Player struct {
 	setup  Setup
 	cache  cache.Policy // nil until it may be opened
 	fed    int          // minibatches fed so far
-	next   int          // the one that is due
+	next   int          // the next to decide
 	held   int          // rows before the first step
 	took   time.Duration
 	d      cache.Decision

@@ -26,7 +26,7 @@ import (
 // Policy describes a cache policy. A static one has Rank, a dynamic one Open, and none has neither.
 type Policy struct {
 	Name string // in cache.policy, --policies, tables and plots
-	Doc  string // what it keeps: a clause of docs/config.md
+	Doc  string // which rows it keeps: a clause of docs/config.md
 
 	// Rank scores every vertex, [N] outside the Go heap: higher is better to keep, 0 is never kept.
 	Rank func(m *access.Graph, r *access.Workload) ([]float32, error)
@@ -49,11 +49,12 @@ type Policy struct {
 	// and its minibatch take sampler bytes.
 	Scratch func(n, sampler int64, o *Settings) int64
 
-	// Variants are the settings that cache.policy auto counts over so many minibatches; nil leaves
-	// the policy out of auto's candidates.
+	// Variants are the settings for which cache.policy auto counts rows over the given minibatches;
+	// nil leaves the policy out of auto's candidates.
 	Variants func(minibatches int) []Variant
 
-	// Reads lists the keys of the config's section cache that this policy reads and others do not.
+	// Reads lists the keys of the config's section cache that only some policies, among them this
+	// one, read.
 	Reads []string
 
 	// Counts: the ranking depends on the seed and the epochs of the run.
@@ -89,8 +90,8 @@ type Setup struct {
 	Capacity int // rows
 	Vertices int // of the graph, where Graph is nil
 
-	// Of policies that know minibatches in advance: how many, and the remote vertices of the first
-	// Window+1, in frontier order.
+	// For policies that know minibatches in advance: Window is their number, and Ahead yields the
+	// remote vertices of the first Window+1, in frontier order.
 	Window int
 	Ahead  iter.Seq[[]graph.VertexID]
 }
@@ -153,10 +154,10 @@ func Names(keep func(p *Policy) bool) []string {
 	return names
 }
 
-// Trainable are the policies that a run can use.
+// Trainable selects the policies that a run can use.
 func Trainable(p *Policy) bool { return !p.Hindsight }
 
-// Static are the trainable policies that keep the same rows.
+// Static selects the policies with a fixed set of rows.
 func Static(p *Policy) bool { return p.Static() }
 
 // Hold returns the rows that a static policy keeps, ascending, outside the Go heap; nil for one

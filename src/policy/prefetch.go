@@ -34,7 +34,7 @@ var prefetch = &Policy{
 	Rounds:   true,
 }
 
-// Initial are the static policies that a prefetch buffer can be filled by.
+// Initial lists the static policies that can fill a prefetch buffer.
 func Initial() []string { return []string{Degree, VIP, Inclusion} }
 
 // openPrefetch makes a buffer that begins with the best candidates that minibatches can reach.
@@ -105,7 +105,7 @@ type directed struct {
 // Bytes returns the memory of the buffer's arrays and of the degrees.
 func (d *directed) Bytes() int64 { return d.Prefetch.Bytes() + int64(len(d.degrees))*4 }
 
-// Free gives both back.
+// Free frees both.
 func (d *directed) Free() {
 	d.Prefetch.Free()
 	mem.Free(d.degrees)

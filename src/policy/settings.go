@@ -2,8 +2,8 @@ package policy
 
 import "halognn/src/cache"
 
-// Settings choose the policy and size of a cache. The zero value of a field that the policy reads
-// is no default, unless its comment says so.
+// Settings choose the policy and size of a cache. A field that the policy reads must be set, unless
+// its comment gives the meaning of 0.
 type Settings struct {
 	Policy       string  // a name of the table
 	Alpha        float64 // capacity as a fraction of an average rank's vertices, unless

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// measure, run inside the page, notes in its title every text of a plot that leaves the plot, and
-// every two names that overlap.
+// measure runs inside the page and lists in its title every text that leaves its plot, and every
+// pair of overlapping names.
 const measure = `<script>
 const faults = [];
 for (const svg of document.querySelectorAll('svg')) {
@@ -51,7 +51,7 @@ func TestInABrowser(t *testing.T) {
 		t.Skip("-short: a browser takes seconds")
 	}
 	dir, runs := t.TempDir(), fixture(t, "base", "wide", "vip", "killed", "old")
-	for i := range 8 { // whose curves end almost at one place
+	for i := range 8 { // eight curves that end almost at one point
 		r := fixture(t, "vip")[0]
 		r.Name = fmt.Sprintf("a run with a name that is rather long %d", i)
 		if i == 7 {

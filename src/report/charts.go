@@ -9,7 +9,8 @@ import (
 	"halognn/src/chart"
 )
 
-// chartsOf draws what the runs have data for. Runs that cannot be compared do not share a plot.
+// chartsOf draws the plots for which the runs have data. Runs that cannot be compared do not share
+// a plot.
 func chartsOf(runs []*Run) (all []*chart.Chart) {
 	for i, r := range runs {
 		r.color = i
@@ -30,7 +31,7 @@ func chartsOf(runs []*Run) (all []*chart.Chart) {
 	return slices.DeleteFunc(all, func(c *chart.Chart) bool { return c.Empty() })
 }
 
-// part names chart i of several of the same kind.
+// part numbers and names chart i of several of one kind.
 func part(c *chart.Chart, i, of int, name string) *chart.Chart {
 	if of > 1 {
 		c.ID, c.Title = fmt.Sprintf("%s-%d", c.ID, i+1), c.Title+": "+name
@@ -59,10 +60,11 @@ func lossEpochs(runs []*Run) *chart.Chart {
 		"Dropout is on. Runs with equal points are one curve.", c)
 }
 
-// mostPoints is how many points a curve over steps has.
+// mostPoints is the largest number of points in a curve over steps.
 const mostPoints = 160
 
-// bins returns how many steps are one point of a curve, so that the longest run has mostPoints.
+// bins returns the number of steps for one point of a curve, so that the longest run has at most
+// mostPoints.
 func bins(runs []*Run) int {
 	n := 0
 	for _, r := range runs {
@@ -91,7 +93,8 @@ func (r *Run) binned(size int, of func(i int) (part, whole float64, ok bool)) (x
 	return x, y
 }
 
-// places returns where each step is, counted from the beginning of the run; records may be missing.
+// places returns the number of each step, counted from the beginning of the run; records may be
+// missing.
 func (r *Run) places() []float64 {
 	longest := 0.0
 	for i := range r.Steps.n {
@@ -127,7 +130,7 @@ func meansOf(size int) string {
 	return fmt.Sprintf("A point is the mean of %d steps.", size)
 }
 
-// validation draws the metric over epochs; the curve's label says what the test came to.
+// validation draws the metric over epochs; the curve's label has the result of the test.
 func validation(runs []*Run, metric string) *chart.Chart {
 	c := &chart.Curves{X: "epoch", Y: "validation " + metric + ", %", Whole: true}
 	for _, r := range runs {
@@ -151,11 +154,12 @@ func validation(runs []*Run, metric string) *chart.Chart {
 		"they were trained, with dropout on.", c)
 }
 
-// mostTrained is how many runs have a curve of training beside the one of validation.
+// mostTrained is the largest number of runs for which a curve of training is drawn beside
+// validation.
 const mostTrained = 3
 
-// training is the share of right predictions of the minibatches of each epoch, in %, while they
-// were trained: rank 0's log has it of all ranks.
+// training returns the share of right predictions in the minibatches of each epoch, in %, during
+// training: rank 0's log has it for all ranks.
 func (r *Run) training() (x, y []float64) {
 	right, seeds := map[float64]float64{}, map[float64]float64{}
 	for i := range r.Steps.n {
@@ -173,7 +177,7 @@ func (r *Run) training() (x, y []float64) {
 	return x, y
 }
 
-// policyTimes compares runs that differ in nothing but their caches.
+// policyTimes compares runs that differ only in their caches.
 func policyTimes(runs []*Run) *chart.Chart {
 	seen := map[string]int{}
 	for _, r := range runs {
@@ -230,18 +234,18 @@ func scalingChart(runs []*Run) *chart.Chart {
 		"efficiency, the share of the ideal speed-up over the fewest ranks.", c)
 }
 
-// phaseColors keep preparation apart from training, and waiting from both.
+// phaseColors distinguish preparation, training and waiting.
 var phaseColors = map[string]int{
 	"sample": 4, "ask": 13, "plan": 8, "score": 17, "exchange": 2, "slice": 12, "gather": 3,
 	"forward": 5, "backward": 0, "sync": 7, "update": 6, "wait": 1, "save": 9,
 }
 
 // trainingPhases run one after the other on the training goroutine, and add up to the epoch; the
-// others run beside them.
+// others run concurrently.
 var trainingPhases = []string{"forward", "backward", "sync", "update", "wait", "save"}
 
-// phaseBars shows preparation beside training: what of it training did not wait for was hidden.
-// Source: the form of MassiveGNN, Figure 9.
+// phaseBars shows preparation beside training: preparation for which training did not wait was
+// hidden. Source: the form of MassiveGNN, Figure 9.
 func phaseBars(runs []*Run) *chart.Chart {
 	b := &chart.Bars{X: "s per epoch, mean of ranks", Tick: "the epoch"}
 	for _, p := range phaseNames {
@@ -281,7 +285,7 @@ func overlapChart(runs []*Run) *chart.Chart {
 			w, ok := e.num("wait_fraction")
 			return 100 * w, ok
 		})
-		wait, _ := mean(r.Epochs, "wait_fraction") // of no epoch: no curve
+		wait, _ := mean(r.Epochs, "wait_fraction") // no epoch: no curve
 		c.Add(chart.Curve{Names: []string{r.Name}, End: fmt.Sprintf(": %.1f", 100*(1-wait)), X: x,
 			Y: y, Color: r.color})
 	}
@@ -290,7 +294,7 @@ func overlapChart(runs []*Run) *chart.Chart {
 		"mean stands beside the name.", c)
 }
 
-// memoryBars draws what memory is made of, and what was resident.
+// memoryBars draws the items of memory, and the resident set.
 func memoryBars(runs []*Run) *chart.Chart {
 	b := &chart.Bars{X: "MB, the rank with the largest resident set",
 		Tick: "largest resident set that the system has seen"}

@@ -11,8 +11,8 @@ import (
 	"halognn/src/config"
 )
 
-// differing returns the config keys in which the runs differ, in order, but for those that but
-// picks, and those without influence on the result.
+// differing returns the config keys in which the runs differ, in order, except keys picked by but,
+// and keys that do not affect the result.
 func differing(runs []*Run, but func(key string) bool) []string {
 	keys := map[string]bool{}
 	for _, r := range runs {
@@ -33,14 +33,14 @@ func differing(runs []*Run, but func(key string) bool) []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
-// Keys in which runs that are compared may differ.
+// Predicates on the keys in which compared runs may differ.
 func noKey(string) bool         { return false }
 func cacheKey(key string) bool  { return strings.HasPrefix(key, "cache.") }
 func batchKey(key string) bool  { return strings.HasPrefix(key, "sample.batch") }
 func sameEpoch(key string) bool { return config.Has(key, config.SameEpoch) }
 
-// alike is true for runs on the same graph whose configs differ in no keys but those that but
-// picks.
+// alike reports whether runs are on the same graph and their configs differ only in keys picked by
+// but.
 func alike(a, b *Run, but func(key string) bool) bool {
 	if a.Summary != nil && b.Summary != nil &&
 		fmt.Sprint(a.Summary["graph"]) != fmt.Sprint(b.Summary["graph"]) {
@@ -49,7 +49,7 @@ func alike(a, b *Run, but func(key string) bool) bool {
 	return len(differing([]*Run{a, b}, but)) == 0
 }
 
-// groups divides runs into those that belong with the first of their group, in order.
+// groups divides runs, in order, into groups of runs that are the same as the first of their group.
 func groups(runs []*Run, same func(a, b *Run) bool) (all [][]*Run) {
 	for _, r := range runs {
 		if at := slices.IndexFunc(all, func(g []*Run) bool { return same(g[0], r) }); at >= 0 {
@@ -105,7 +105,7 @@ func baseline(r *Run, runs []*Run) *Run {
 // study is a strong-scaling study: runs of the same settings on different numbers of ranks, fewest
 // first.
 type study struct {
-	name   string // what tells it from other studies; empty if there is one only
+	name   string // the settings that distinguish it from other studies; empty if there is only one
 	points []point
 }
 
@@ -124,9 +124,9 @@ func (s *study) efficiency(i int) float64 {
 	return s.speedup(i) * float64(s.points[0].ranks) / float64(s.points[i].ranks)
 }
 
-// sameWork is true for runs that differ in ranks only: the same graph and parts, the same pretended
-// nodes, and as many threads a rank. A minibatch is the same if its size is, or the seeds of a
-// step.
+// sameWork reports whether runs differ only in ranks: the same graph and parts, the same pretended
+// nodes, and equally many threads a rank. The batch size, or the seeds of a step, must be equal
+// too.
 func sameWork(a, b *Run) bool {
 	if alike(a, b, noKey) {
 		return true
@@ -136,8 +136,8 @@ func sameWork(a, b *Run) bool {
 	return alike(a, b, batchKey) && knownA && knownB && seedsA == seedsB
 }
 
-// timed is true for runs that are points of a study: finished, on one number of ranks from begin to
-// end, with epochs that took time.
+// timed reports whether a run can be a point of a study: finished, on the same number of ranks
+// throughout, with epoch times above 0.
 func timed(r *Run) bool {
 	ranks, known := r.ranks()
 	seconds, _ := r.seconds()
@@ -180,8 +180,8 @@ func studies(runs []*Run) (out []study) {
 	return out
 }
 
-// byMetric divides runs by what they validate by: other metrics are of other tasks, and so are the
-// losses. A run that has not finished does not know, and goes with those on its parts.
+// byMetric divides runs by their validation metric: different metrics mean different tasks and
+// losses. The metric of an unfinished run is unknown, so it joins the runs on the same parts.
 func byMetric(runs []*Run) (all [][]*Run, names []string) {
 	of := map[string]string{} // parts
 	for _, r := range runs {

@@ -68,7 +68,7 @@ func TestAStudyIsOfEqualWork(t *testing.T) {
 	}
 }
 
-// Epoch times stand beside each other where the caches differ and nothing else does.
+// Epoch times are compared only between runs that differ in their caches and nothing else.
 func TestPoliciesAreComparedOnEqualWork(t *testing.T) {
 	runs := fixture(t, "base", "vip", "wide", "vip", "base", "vip")
 	runs[3].Summary["ranks"] = 4.0
@@ -95,8 +95,8 @@ func TestPoliciesAreComparedOnEqualWork(t *testing.T) {
 	}
 }
 
-// What runs of other tasks validate by, and their losses, are other things: each has an axis of its
-// own. A killed run belongs to its parts.
+// Metrics and losses of different tasks have separate axes. A killed run joins the runs on its
+// parts.
 func TestMetricsDoNotShareAnAxis(t *testing.T) {
 	runs := fixture(t, "base", "vip", "killed", "old")
 	runs[1].Summary["metric_name"], runs[1].Config["data.parts"],
@@ -125,7 +125,8 @@ func TestMetricsDoNotShareAnAxis(t *testing.T) {
 	}
 }
 
-// A run that tried several caches has means over all of them; the prediction is of one.
+// A run that tried several caches is left out of predictions: its means are over all of them, the
+// prediction is of one.
 func TestTrialsStandBesideNoPrediction(t *testing.T) {
 	runs := fixture(t, "base", "vip", "vip")
 	runs[1].Name, runs[2].Name, runs[2].Config["cache.policy"] = "vip", "tries", "auto"
@@ -141,7 +142,7 @@ func TestTrialsStandBesideNoPrediction(t *testing.T) {
 	}
 }
 
-// Balance is that of the ranks at the end.
+// Balance compares the ranks at the end of the run.
 func TestARunThatMovedHasTheRanksOfItsEnd(t *testing.T) {
 	r := fixture(t, "base")[0]
 	r.Epochs[0]["ranks"] = []any{map[string]any{"remote_rows": 9e6}}

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// plain formats a value of a record for a program to read; what is absent or no single value is
-// empty.
+// plain formats a value of a record for a program to read; it is empty for an absent value, a list
+// or an object.
 func plain(v any) string {
 	switch v := v.(type) {
 	case float64:
@@ -19,7 +19,7 @@ func plain(v any) string {
 	return ""
 }
 
-// flat turns objects within a record into keys with a dot.
+// flat replaces objects within a record by keys with a dot.
 func flat(r record) record {
 	out := map[string]any{}
 	flatten("", r, out)
@@ -27,7 +27,7 @@ func flat(r record) record {
 	return out
 }
 
-// keysOf returns the keys of records that hold one value, in order.
+// keysOf returns the keys of single values in the records, in order.
 func keysOf(records []record) []string {
 	keys := map[string]bool{}
 	for _, r := range records {

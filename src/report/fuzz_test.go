@@ -8,7 +8,7 @@ import (
 	"halognn/src/mem/memtest"
 )
 
-// Whatever the files of a run hold, a report of it is made, or one error says why not.
+// For any files of a run, a report is made, or one error gives the reason why not.
 func FuzzRun(f *testing.F) {
 	f.Add([]byte(`{"kind":"step","epoch":1,"step":0,"loss":1.5,"lr":0.1,"remote_rows":7}
 {"kind":"epoch","epoch":1,"seconds":2,"loss":1.2,"ranks":[{"remote_rows":3,"wait_fraction":0.1}]}

@@ -13,7 +13,7 @@ import (
 	"halognn/src/chart"
 )
 
-// Whatever a name is made of, what is shown of it is text of one line that obeys nothing.
+// For any name, the text shown is one line without control characters.
 func TestVisible(t *testing.T) {
 	for in, want := range map[string]string{
 		"run é 世界": "run é 世界", "a\x1b[31mb": `a\x1b[31mb`, "a\nb\tc\r": `a\nb\tc\r`,
@@ -47,8 +47,8 @@ func TestMarkdownShowsTextAsItIs(t *testing.T) {
 	}
 }
 
-// Names of directories, settings and what records hold reach a page, tables, plots and a terminal
-// as text, and break none of them.
+// Names of directories, settings and values of records appear as plain text on the page, in tables,
+// in plots and on a terminal, and break none of them.
 func TestHostileNames(t *testing.T) {
 	hostile := filepath.Join(t.TempDir(), "a|b\n\x1b[2J\x01<img src=x>\u202e`_*"+strings.Repeat("世", 40))
 	if err := os.CopyFS(hostile, os.DirFS("testdata/vip")); err != nil {
@@ -129,7 +129,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// Numbers that no run counts are no numbers: nothing is drawn nowhere.
+// Numbers that no run can have count as absent, and no plot has NaN or infinite coordinates.
 func TestAbsurdNumbers(t *testing.T) {
 	dir := t.TempDir()
 	var log strings.Builder
@@ -167,7 +167,7 @@ func TestAbsurdNumbers(t *testing.T) {
 	}
 }
 
-// Pieces of a bar look different from each other: by colour, or by stripes.
+// Pieces of a bar differ by colour or by stripes.
 func TestPiecesAreToldApart(t *testing.T) {
 	runs := fixture(t, "base", "vip")
 	memory := map[string]any{}

@@ -10,7 +10,7 @@ import (
 	"halognn/src/chart"
 )
 
-// markdown writes plain text so that Markdown shows it as it is, also in a table.
+// markdown escapes plain text so that Markdown shows it unchanged, also in a table.
 func markdown(s string) string {
 	var b strings.Builder
 	text := []rune(s)
@@ -19,7 +19,8 @@ func markdown(s string) string {
 	}
 	for i, r := range text {
 		switch {
-		case r == '|' || r == '<' || r == '>' || r == '&': // a backslash does not keep | within a cell everywhere
+		// Not every Markdown accepts a backslash before | in a cell.
+		case r == '|' || r == '<' || r == '>' || r == '&':
 			fmt.Fprintf(&b, "&#%d;", r)
 		case strings.ContainsRune("\\`*[]~$", r), r == '_' && !(word(i-1) && word(i+1)):
 			b.WriteRune('\\')

@@ -26,10 +26,11 @@ var modelTerms = []struct{ key, name string }{
 	{"potential_gain", "T_base / t_DDP (eq. 6)"},
 }
 
-// mostTurned is how many runs are columns of a table; of more, each is a row.
+// mostTurned is the largest number of runs shown as columns of a table; with more, each run is a
+// row.
 const mostTurned = 8
 
-// timeModel is the model of a step beside the steps that were measured.
+// timeModel is the table of the model of a step beside the measured steps.
 func timeModel(runs []*Run) table {
 	t := table{
 		id: "model", title: "Seconds of a step: MassiveGNN's model and the measurement",
@@ -61,8 +62,7 @@ func timeModel(runs []*Run) table {
 	return t
 }
 
-// modelBars draws the steps that were measured, and what the model makes of their terms at the
-// run's depth.
+// modelBars draws the measured steps, and the model's step at the run's depth.
 func modelBars(runs []*Run) *chart.Chart {
 	b := &chart.Bars{
 		X: "s, a step", Tick: "the model: T_base at depth 0, T_prefetch otherwise",
@@ -93,7 +93,7 @@ func modelBars(runs []*Run) *chart.Chart {
 	)
 }
 
-// overheads is what the epochs of the runs had besides training.
+// overheads is the table of the time in epochs besides training.
 func overheads(runs []*Run) table {
 	t := table{
 		id: "overheads", title: "What is not training",
@@ -125,7 +125,7 @@ func overheads(runs []*Run) table {
 	return t
 }
 
-// setUp is what the runs did before their first step.
+// setUp is the table of the time before the first step.
 func setUp(runs []*Run) table {
 	t := table{
 		id: "setup", title: "Seconds before the first step, mean over ranks",

@@ -15,7 +15,7 @@ func cell(x float64, ok bool) string {
 	return chart.Number(x)
 }
 
-// count is cell for what is counted: whole, also where it is a mean.
+// count is cell for counts: it rounds means to whole numbers.
 func count(x float64, ok bool) string { return cell(math.Round(x), ok) }
 
 func percent(x float64, ok bool) string {

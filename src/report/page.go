@@ -80,7 +80,7 @@ details { font-size: .9rem; color: var(--soft); } details div { max-height: 24re
 type section struct {
 	ID, Title, Note string
 	Folded          bool // a table of zeros
-	Words           bool // cells are words, not figures
+	Words           bool // cells are words, not numbers
 	SVG             template.HTML
 	Columns         []string
 	Rows            [][]string
@@ -93,11 +93,11 @@ func runsWord(runs []*Run) string {
 	return fmt.Sprintf("%d runs", len(runs))
 }
 
-// mostDamages is how many faults of a run are named; the rest are counted.
+// mostDamages is the largest number of damaged records listed for a run; the rest are counted.
 const mostDamages = 5
 
-// warnings says what the reader must know before the numbers: what could not be read, what has not
-// finished, and what is of several caches.
+// warnings returns warnings for the top of the page: about damaged records, unfinished runs, and
+// runs with several caches.
 func warnings(runs []*Run) (out []string) {
 	for _, r := range runs {
 		for i, fault := range r.Damaged {
@@ -139,7 +139,7 @@ func writePage(w io.Writer, runs []*Run, tables []table, charts []*chart.Chart) 
 	}
 	for _, c := range charts {
 		columns, rows := c.Table()
-		// The SVG is made here, with every name in it escaped.
+		// The program made this SVG, and every name in it is escaped.
 		data.Charts = append(data.Charts,
 			section{ID: c.ID, Title: c.Title, Note: c.Note, SVG: template.HTML(c.SVG()),
 				Columns: columns, Rows: rows})

@@ -62,8 +62,7 @@ func parse(t *testing.T, text string) *element {
 	return &root
 }
 
-// Names of directories are anything; the page is well-formed all the same, and asks nothing of the
-// network.
+// The page is well-formed for any names of directories, and loads nothing from the network.
 func TestPageIsWellFormedAndStandsAlone(t *testing.T) {
 	hostile := filepath.Join(t.TempDir(), `<b onclick="x">&amp; "q' | ]]>`)
 	if err := os.CopyFS(hostile, os.DirFS("testdata/vip")); err != nil {
@@ -123,7 +122,7 @@ func TestPageIsWellFormedAndStandsAlone(t *testing.T) {
 	}
 }
 
-// axis reads from two ticks of a plot where values lie.
+// axis maps values to coordinates, found from two ticks of a plot.
 type axis struct{ v0, v1, p0, p1 float64 }
 
 func (a axis) value(at float64) float64 { return a.v0 + (at-a.p0)/(a.p1-a.p0)*(a.v1-a.v0) }
@@ -137,7 +136,7 @@ func number(t *testing.T, s string) float64 {
 	return x
 }
 
-// axes takes the scales of a plot from what a reader sees: labels beside grid lines and ticks.
+// axes finds the scales of a plot from the labels beside grid lines and ticks, as a reader would.
 func axes(t *testing.T, svg *element, log bool) (x, y axis) {
 	t.Helper()
 	var xs, ys [][2]float64 // value, place
@@ -275,8 +274,8 @@ func TestBarsAreAsLongAsTheData(t *testing.T) {
 	}
 }
 
-// A step that was measured stands beside what the model makes of it at the run's depth: equation 2
-// for base, which prepares nothing ahead, equation 5 for vip.
+// A measured step is shown beside the model's step at the run's depth: equation 2 for base, which
+// prepares nothing in advance, equation 5 for vip.
 func TestModelStandsBesideTheMeasurement(t *testing.T) {
 	_, rows := modelBars(fixture(t, "base", "old", "vip")).Table()
 	want := [][]string{{"base", "1", "0.8750"}, {"vip", "0.7500", "0.6875"}}

@@ -16,26 +16,26 @@ import (
 // record is one JSON object.
 type record map[string]any
 
-// most bounds the numbers that are taken for such: sums and means of them are finite. No count,
-// time or loss comes near.
+// most is the largest number accepted in a record, so that sums and means are finite. No count,
+// time or loss comes near it.
 const most = 1e100
 
-// numberOf returns a value of a record as a number, and whether it is one.
+// numberOf returns a value of a record as a number; ok is false if it is not a number.
 func numberOf(v any) (float64, bool) {
 	x, ok := v.(float64)
 	return x, ok && math.Abs(x) < most
 }
 
-// num returns a number of the record, and whether it is there.
+// num returns a number of the record, and whether it exists.
 func (r record) num(key string) (float64, bool) { return numberOf(r[key]) }
 
-// text returns a word of the record, fit to be shown; empty if it is not there.
+// text returns a string of the record, safe to display; empty if it is absent.
 func (r record) text(key string) string {
 	s, _ := r[key].(string)
 	return visible(s)
 }
 
-// object returns an object within the record; nil if it is not there.
+// object returns an object within the record; nil if it is absent.
 func (r record) object(key string) record {
 	inner, _ := r[key].(map[string]any)
 	return inner
@@ -51,8 +51,8 @@ func (r record) list(key string) (out []record) {
 	return out
 }
 
-// columns are the numbers of n records, a column a key, NaN where a record lacks it: 8 bytes a
-// number, for runs of millions of steps.
+// columns holds the numbers of n records, one column for each key, NaN where a record lacks it. A
+// number takes 8 bytes, so that runs may have millions of steps.
 type columns struct {
 	n  int
 	of map[string][]float64
@@ -76,7 +76,7 @@ func (c *columns) add(r record) {
 	c.n++
 }
 
-// at returns a number of record i, and whether it is there.
+// at returns a number of record i, and whether it exists.
 func (c *columns) at(key string, i int) (float64, bool) {
 	column := c.of[key]
 	if i >= len(column) || math.IsNaN(column[i]) {
@@ -87,11 +87,11 @@ func (c *columns) at(key string, i int) (float64, bool) {
 
 func (c *columns) keys() []string { return slices.Sorted(maps.Keys(c.of)) }
 
-// must are the numbers without which a record of the kind means nothing.
+// must lists the required numbers of each kind of record.
 var must = map[string][]string{"step": {"epoch", "step", "loss"}, "epoch": {"epoch", "seconds"},
 	"eval": {"epoch"}}
 
-// longestLine bounds the memory that a damaged file can take.
+// longestLine limits the memory needed for a damaged file.
 const longestLine = 16 << 20
 
 // readMetrics sorts the records by kind.
@@ -126,13 +126,13 @@ func (r *Run) readMetrics(path string) error {
 	}
 }
 
-// damage notes what could not be read.
+// damage records an error about data that could not be read.
 func (r *Run) damage(format string, args ...any) {
 	r.Damaged = append(r.Damaged, visible(fmt.Sprintf(format, args...)))
 }
 
-// readLine returns a line, and whether it has an end. Of one that is longer than any record it
-// returns the beginning.
+// readLine returns a line, and whether it is complete. Of a line longer than longestLine it returns
+// the beginning.
 func readLine(r *bufio.Reader) (line []byte, whole bool, err error) {
 	for {
 		piece, err := r.ReadSlice('\n')
@@ -150,7 +150,7 @@ func readLine(r *bufio.Reader) (line []byte, whole bool, err error) {
 	}
 }
 
-// take keeps one record.
+// take parses and keeps one record.
 func (r *Run) take(line []byte) error {
 	var one record
 	if err := json.Unmarshal(line, &one); err != nil {

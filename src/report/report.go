@@ -1,13 +1,13 @@
-// Package report turns run directories into what people read: tables, plots and one page.
+// Package report turns run directories into tables, plots and one page.
 //
 //	RUN/config.yaml    ──┐                ┌─> tables ─> report.md, runs.csv, epochs.csv, steps.csv
 //	RUN/summary.json   ──┼─> Load ─> Run ─┤      └────────────────┐
 //	RUN/metrics.jsonl  ──┘                └─> charts ─> plots/*.svg ──> report.html
 //
-// A run that has not finished, or was killed, has no summary and perhaps half a last line. What is
-// there is reported; what is not is marked as absent, never taken for zero. The page needs nothing
-// but itself: no network, no scripts, no fonts. Its plots are SVG elements of package chart, whose
-// colours follow a dark theme; the page prints dark on white.
+// A run that has not finished, or was killed, has no summary and perhaps an incomplete last line.
+// The report shows what exists and marks the rest as absent, never as zero. The page is
+// self-contained: no network, no scripts, no fonts. Its plots are SVG elements of package chart,
+// whose colours adapt to a dark theme; the page prints dark on white.
 //
 // The package reads files and knows no ranks, graphs or models.
 package report
@@ -40,8 +40,8 @@ const (
 	PlotsDir     = "plots"
 )
 
-// Write reports the runs into directory dir, which is made if need be. Files of an earlier report
-// there are replaced, and its plots removed; other files stay.
+// Write writes a report of the runs into directory dir, which it makes if necessary. Files of an
+// earlier report there are replaced, and its plots removed; other files stay.
 func Write(runs []*Run, dir string) error {
 	if len(runs) == 0 {
 		return errors.New("report: no runs")
@@ -100,7 +100,7 @@ func removeOthers(dir string, charts []*chart.Chart) error {
 	return nil
 }
 
-// ours is true for a plot that a report wrote. What cannot be read is somebody else's.
+// ours reports whether a report wrote the plot. A file that cannot be read does not count as ours.
 func ours(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {

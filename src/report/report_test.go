@@ -14,7 +14,7 @@ import (
 	"halognn/src/chart"
 )
 
-// The runs of testdata are small enough that what is expected here was computed by hand: base
+// The runs of testdata are small enough to compute the expected values by hand: base
 // without a cache, vip with one, killed in its second epoch with damaged records, old of a version
 // without caches, wide as base on twice the ranks.
 func fixture(t *testing.T, names ...string) []*Run {
@@ -246,7 +246,7 @@ func TestNamesAreAsLongAsTellsRunsApart(t *testing.T) {
 	}
 }
 
-// "." and ".." name nothing; the directories that they are do.
+// A run given as "." or ".." gets the name of that directory.
 func TestTheDirectoryThatOneIsInHasAName(t *testing.T) {
 	t.Chdir("testdata/vip")
 	runs, err := Load([]string{".", "../base"})
@@ -258,7 +258,7 @@ func TestTheDirectoryThatOneIsInHasAName(t *testing.T) {
 	}
 }
 
-// Every number of the records is in the CSV files, and what a record lacks is empty.
+// Every number of the records is in the CSV files, and cells of absent values are empty.
 func TestCSVHoldsTheRecords(t *testing.T) {
 	runs := fixture(t, "vip", "killed", "old")
 	dir := t.TempDir()
@@ -306,7 +306,7 @@ func TestCSVHoldsTheRecords(t *testing.T) {
 	}
 }
 
-// A second report into the same directory leaves nothing of the first.
+// A second report into the same directory removes all files of the first.
 func TestWriteAgain(t *testing.T) {
 	dir := t.TempDir()
 	scaling := filepath.Join(dir, PlotsDir, "scaling.svg")
@@ -324,7 +324,7 @@ func TestWriteAgain(t *testing.T) {
 	}
 }
 
-// What a report did not write stays.
+// Files that no report wrote stay.
 func TestWriteLeavesOtherFiles(t *testing.T) {
 	dir := t.TempDir()
 	plots := filepath.Join(dir, PlotsDir)
@@ -334,7 +334,8 @@ func TestWriteLeavesOtherFiles(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(plots, "directory.svg"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink("notes.txt", filepath.Join(plots, "link.svg")); err != nil { // to what looks like a plot
+	// A link that looks like a plot.
+	if err := os.Symlink("notes.txt", filepath.Join(plots, "link.svg")); err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range others {
@@ -360,7 +361,7 @@ func TestWriteLeavesOtherFiles(t *testing.T) {
 	}
 }
 
-// What the tables and plots of a run have is on the page, and in the text beside it.
+// The numbers of a run's tables and plots are on the page, and in the text file beside it.
 func TestPageAndTextHoldTheSameNumbers(t *testing.T) {
 	dir := t.TempDir()
 	if err := Write(fixture(t, "base", "vip"), dir); err != nil {
@@ -394,7 +395,7 @@ func TestPageAndTextHoldTheSameNumbers(t *testing.T) {
 			t.Errorf("the text lacks %s", cells)
 		}
 		if row[0] == "cache, of all epochs" {
-			continue // that table is not among the first questions
+			continue // Print leaves that table out
 		}
 		words := strings.Fields(strings.Join(row, " "))
 		if !slices.ContainsFunc(strings.Split(terminal.String(), "\n"), func(line string) bool {

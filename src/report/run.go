@@ -14,19 +14,19 @@ import (
 	"halognn/src/rundir"
 )
 
-// Run is what a run directory holds. docs/metrics.md defines the records.
+// Run is the content of a run directory. docs/metrics.md defines the records.
 type Run struct {
-	Name    string         // the end of its path, as long as tells it apart, and fit to be shown
+	Name    string         // shortest unique end of its path, safe to display
 	Dir     string         // its path as given
 	Config  map[string]any // "train.lr" -> 0.01
 	Summary record         // nil for a run that has not finished
 	Epochs  []record
 	Evals   []record
-	Steps   columns // of rank 0, but for loss, accuracy and seeds, which are global
+	Steps   columns // of rank 0, except loss, accuracy and seeds, which are global
 
-	Damaged []string // what could not be read and is left out: file, line and fault
+	Damaged []string // records left out because they are damaged: file, line and error
 
-	color int // of its curves, by its place among the runs
+	color int // of its curves, by its index among the runs
 }
 
 // Load reads run directories. A path that is not a run directory is an error; all of them are reported at
@@ -76,7 +76,7 @@ func load(dir string) (*Run, error) {
 	return r, r.readMetrics(filepath.Join(dir, rundir.MetricsFile))
 }
 
-// flatten turns nested maps into dotted keys, fit to be shown.
+// flatten turns nested maps into dotted keys, safe to display.
 func flatten(prefix string, from map[string]any, to map[string]any) {
 	for k, v := range from {
 		if inner, ok := v.(map[string]any); ok {
@@ -87,15 +87,15 @@ func flatten(prefix string, from map[string]any, to map[string]any) {
 	}
 }
 
-// name gives runs the last elements of their paths, as many as tell them apart. Paths that are
-// equal keep them whole.
+// name names runs by the last elements of their paths, as many as make the names unique. Equal
+// paths are kept whole.
 func name(runs []*Run) {
 	for n, longest := 1, 1; n <= longest; n++ {
 		seen := map[string]bool{}
 		for _, r := range runs {
 			dir := filepath.Clean(r.Dir)
 			if whole, err := filepath.Abs(dir); err == nil && strings.Trim(dir, "./") == "" {
-				dir = whole // "." and ".." name nothing
+				dir = whole // "." and ".." are not names
 			}
 			parts := strings.Split(filepath.ToSlash(dir), "/")
 			longest = max(longest, len(parts))
@@ -108,7 +108,7 @@ func name(runs []*Run) {
 	}
 }
 
-// setting returns a key of the config as text fit to be shown, and whether it is there.
+// setting returns a key of the config as text safe to display, and whether it exists.
 func (r *Run) setting(key string) (string, bool) {
 	v, ok := r.Config[key]
 	if !ok {
@@ -117,8 +117,8 @@ func (r *Run) setting(key string) (string, bool) {
 	return visible(fmt.Sprint(v)), true
 }
 
-// policy is the cache policy; runs of versions without caches had none, and those on one node have
-// nothing to cache.
+// policy returns the cache policy: none for runs of versions without caches, and for runs on one
+// node, which have no remote rows.
 func (r *Run) policy() string {
 	if nodes, ok := r.Summary.num("nodes"); ok && nodes == 1 {
 		return "none"
@@ -129,11 +129,11 @@ func (r *Run) policy() string {
 	return "none"
 }
 
-// tried is true for runs of cache.policy auto: their means include the epochs in which other caches
-// were tried.
+// tried reports whether the run had cache.policy auto: its means include the epochs in which other
+// caches were tried.
 func (r *Run) tried() bool { return r.policy() == "auto" }
 
-// policyName is the cache policy, with what auto has chosen.
+// policyName returns the cache policy, with the choice of auto.
 func (r *Run) policyName() string {
 	if chosen := r.Summary.object("cache").text("policy"); r.tried() && chosen != "" {
 		return "auto (" + chosen + ")"
@@ -141,10 +141,10 @@ func (r *Run) policyName() string {
 	return r.policy()
 }
 
-// metric is what the run validates by; empty if it is not known, as the summary says it.
+// metric returns the validation metric from the summary; empty without one.
 func (r *Run) metric() string { return r.Summary.text("metric_name") }
 
-// ranks returns the number of ranks, which a run that has not finished tells by its epochs.
+// ranks returns the number of ranks; for an unfinished run it is taken from the epochs.
 func (r *Run) ranks() (int, bool) {
 	if n, ok := r.Summary.num("ranks"); ok {
 		return int(n), true
@@ -157,7 +157,7 @@ func (r *Run) ranks() (int, bool) {
 	return 0, false
 }
 
-// state says whether the run came to its end or, if not, how far it came.
+// state says whether the run has finished or, if not, how far it got.
 func (r *Run) state() string {
 	if r.Summary != nil {
 		return "finished"
@@ -222,8 +222,7 @@ func meanOf(records []record, object string) map[string]float64 {
 	return out
 }
 
-// accesses is how many rows owned outside the node were read, per epoch: what is fetched without a
-// cache.
+// accesses returns the mean remote accesses of an epoch: the rows fetched without a cache.
 func accesses(epochs []record) (float64, bool) {
 	hits, cached := mean(epochs, "cache_hits")
 	peer, _ := mean(epochs, "peer_cache_rows") // only where caches are shared
@@ -231,7 +230,8 @@ func accesses(epochs []record) (float64, bool) {
 	return hits + peer + fetched, cached && known
 }
 
-// hitRate is 1 - transferred / remote accesses. A run without a summary has it from its epochs.
+// hitRate is 1 - transferred / remote accesses. For a run without a summary it is computed from the
+// epochs.
 func (r *Run) hitRate() (float64, bool) {
 	if x, ok := r.Summary.num("hit_rate"); ok {
 		return x, true

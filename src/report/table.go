@@ -19,7 +19,7 @@ type table struct {
 	id, title, note string
 	columns         []string
 	rows            [][]string
-	words           bool // cells are words, not figures
+	words           bool // cells are words, not numbers
 }
 
 func tablesOf(runs []*Run) []table {
@@ -32,7 +32,7 @@ func tablesOf(runs []*Run) []table {
 	return slices.DeleteFunc(tables, func(t table) bool { return len(t.rows) == 0 })
 }
 
-// outcomes is what every run came to.
+// outcomes is the table of every run's results.
 func outcomes(runs []*Run) table {
 	t := table{
 		id: "runs", title: "Runs",
@@ -60,7 +60,8 @@ func outcomes(runs []*Run) table {
 	return t
 }
 
-// scores returns what formats a metric of a run: with its name, where the runs have different ones.
+// scores returns a function that formats a metric of a run, with its name if the runs have
+// different metrics.
 func scores(runs []*Run) func(r *Run, key string) string {
 	names := map[string]bool{}
 	for _, r := range runs {
@@ -78,8 +79,8 @@ func scores(runs []*Run) func(r *Run, key string) string {
 	}
 }
 
-// differences shows only the keys in which the configs differ, and what came of them: a column a
-// key, or a column a run if that is narrower.
+// differences is the table of the keys in which the configs differ, and of the results: a column
+// for each key, or for each run if that is narrower.
 func differences(runs []*Run) table {
 	keys := differing(runs, noKey)
 	t := table{
@@ -113,7 +114,7 @@ func differences(runs []*Run) table {
 	return t
 }
 
-// turn makes columns of the rows.
+// turn transposes the table.
 func (t *table) turn() {
 	all := append([][]string{t.columns}, t.rows...)
 	turned := make([][]string, len(t.columns))
@@ -150,7 +151,7 @@ func traffic(runs []*Run) table {
 	return t
 }
 
-// caches is what the caches of the runs were and did.
+// caches is the table of the runs' caches and their effect.
 func caches(runs []*Run) table {
 	t := table{
 		id: "caches", title: "Caches",
@@ -185,7 +186,7 @@ func caches(runs []*Run) table {
 	return t
 }
 
-// scaling is the studies in figures.
+// scaling is the table of the scaling studies.
 func scaling(runs []*Run) table {
 	t := table{
 		id: "scaling", title: "Strong scaling",
@@ -214,7 +215,7 @@ func scaling(runs []*Run) table {
 	return t
 }
 
-// balance is how even the ranks are; the plot of each rank has all of them in figures.
+// balance is the table of the balance of ranks; rankDots plots every rank.
 func balance(runs []*Run) table {
 	t := table{
 		id: "balance", title: "Balance of the ranks, mean per epoch",
@@ -282,8 +283,7 @@ func phases(runs []*Run) table {
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// Print writes for a terminal what could not be read, and the tables that answer the first
-// questions.
+// Print writes to a terminal the list of damaged records, and the most important tables.
 func Print(w io.Writer, runs []*Run) error {
 	for _, fault := range warnings(runs) {
 		if _, err := fmt.Fprintln(w, fault); err != nil {

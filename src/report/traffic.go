@@ -8,14 +8,16 @@ import (
 	"halognn/src/chart"
 )
 
-// rowOf is a bar's worth of epochs: of several runs each run's, of a single one each epoch.
+// rowOf is the epochs shown by one bar: all epochs of a run if there are several runs, one epoch of
+// a single run.
 type rowOf struct {
 	name   string
 	run    *Run
 	epochs []record
 }
 
-// mostEpochs is how many epochs of a single run are shown; of more, as many at equal distances.
+// mostEpochs is the largest number of epochs of a single run that are shown; of more, as many at
+// equal distances.
 const mostEpochs = 12
 
 func rowsOf(runs []*Run) (rows []rowOf) {
@@ -40,7 +42,7 @@ func rowsOf(runs []*Run) (rows []rowOf) {
 	return rows
 }
 
-// tiers are where rows come from, nearest first.
+// tiers are the sources of rows, nearest first.
 var tiers = []struct {
 	key, name string
 	color     int
@@ -54,7 +56,7 @@ var tiers = []struct {
 	{"early_rows", "fetched early", 4},
 }
 
-// transferredTiers is where the transferred ones begin.
+// transferredTiers is the index of the first tier of transferred rows.
 const transferredTiers = 4
 
 // tier returns the mean of a tier per epoch, NaN if it is not recorded; rows from a peer's cache
@@ -71,7 +73,7 @@ func tier(epochs []record, i int) float64 {
 	return x
 }
 
-// unknownTier is what old runs have of transferred rows: their number, not their kind.
+// unknownTier is the tier of transferred rows in old runs, which recorded only their number.
 const unknownTier = "transferred, kind not recorded"
 
 func tierPieces(from int) (out []chart.Piece) {
@@ -103,11 +105,11 @@ func tierBars(runs []*Run) *chart.Chart {
 		"Nearest first. The last three crossed the network.", b)
 }
 
-// compared is what a run transferred beside its baseline.
+// compared is a run's transferred rows beside its baseline's.
 type compared struct {
 	rows, base float64
 	against    string // the run without a cache, or the run's own accesses
-	known      bool   // the baseline is
+	known      bool   // whether the baseline is known
 }
 
 func compare(row rowOf, runs []*Run) (c compared, ok bool) {
@@ -148,7 +150,7 @@ func transferred(runs []*Run) *chart.Chart {
 		"share of the baseline that is left. The table of baselines says which run it is.", b)
 }
 
-// baselines is transferred in figures, with the name of each baseline.
+// baselines is the table of the numbers in transferred, with the name of each baseline.
 func baselines(runs []*Run) table {
 	t := table{
 		id: "baselines", title: "Rows transferred per epoch, against the baseline",
@@ -166,8 +168,8 @@ func baselines(runs []*Run) table {
 	return t
 }
 
-// predicted draws what a step was expected to transfer beside what it did. Runs that tried several
-// caches are left out: their steps were of all of these, and the prediction is of the last.
+// predicted draws the predicted and the measured rows of a step. Runs that tried several caches are
+// left out: their means are over all of these, the prediction is of the last.
 func predicted(runs []*Run) *chart.Chart {
 	b := &chart.Bars{X: "rows transferred per step, all ranks",
 		Tick:   "predicted before the first step",
@@ -236,8 +238,8 @@ func hitRates(runs []*Run) *chart.Chart {
 	)
 }
 
-// evictions returns the steps at which rows were evicted. Where that is most steps, as with SIEVE,
-// marks would say nothing: it returns none, and true.
+// evictions returns the steps at which rows were evicted. If rows were evicted at most steps, as
+// with SIEVE, marks would not help: it returns none, and true.
 func (r *Run) evictions() (marks []float64, all bool) {
 	place := r.places()
 	for k := range r.Steps.n {
@@ -252,7 +254,7 @@ func (r *Run) evictions() (marks []float64, all bool) {
 }
 
 // rankMeans returns the mean of a number over the epochs, for every rank; nil if it is not
-// recorded. A run may go on on another number of ranks: its epochs on as many as at the end count.
+// recorded. If a run changed its number of ranks, only the epochs with the final number count.
 func (r *Run) rankMeans(key string) (out []float64) {
 	n, ranks := 0, 0
 	for _, e := range slices.Backward(r.Epochs) {
@@ -281,7 +283,7 @@ func (r *Run) rankMeans(key string) (out []float64) {
 	return out
 }
 
-// rankDots draws a dot for each rank, which shows how even the ranks are also where they are many.
+// rankDots draws a dot for each rank, which shows the balance even of many ranks.
 func rankDots(runs []*Run) *chart.Chart {
 	b := &chart.Bars{X: "rows transferred per epoch by one rank"}
 	for _, r := range runs {

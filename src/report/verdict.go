@@ -11,7 +11,7 @@ import (
 	"halognn/src/chart"
 )
 
-// verdict answers the first questions in sentences: how good the model is, and what an epoch takes.
+// verdict returns sentences about the quality of the model and the time of an epoch.
 func verdict(runs []*Run) (sentences []string) {
 	finished := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { return r.Summary == nil })
 	switch {
@@ -28,7 +28,7 @@ func verdict(runs []*Run) (sentences []string) {
 	return slices.DeleteFunc(sentences, func(s string) bool { return s == "" })
 }
 
-// judged says what the model of a run is worth.
+// judged returns a sentence about the quality of a run's model.
 func judged(r *Run) string {
 	test, ok := r.Summary.num("test_metric")
 	if !ok {
@@ -49,7 +49,7 @@ func judged(r *Run) string {
 	return s + fmt.Sprintf(", %.1f points above the majority class.", gain)
 }
 
-// paced says what an epoch of a run took, and what it waited for.
+// paced returns a sentence about the time of an epoch, and what it waited for.
 func paced(r *Run) string {
 	seconds, ok := r.seconds()
 	if !ok {
@@ -121,7 +121,7 @@ func fastest(runs []*Run) string {
 	return s + "."
 }
 
-// spread is the least and the most of the times of an epoch.
+// spread returns the range of the epoch times.
 func (r *Run) spread() string {
 	least, most, n := math.Inf(1), math.Inf(-1), 0
 	for _, e := range r.Epochs {
@@ -135,10 +135,10 @@ func (r *Run) spread() string {
 	return chart.Number(least) + " to " + chart.Number(most)
 }
 
-// mostCards is how many runs "What was run" has a column for.
+// mostCards is the largest number of runs with a column in "What was run".
 const mostCards = 6
 
-// settings is what was run: data, model, place and time, a column a run.
+// settings is the table of what was run: data, model, machine and time, a column for each run.
 func settings(runs []*Run) table {
 	t := table{id: "settings", title: "What was run", columns: []string{""}, words: true}
 	shown := runs[:min(len(runs), mostCards)]
@@ -182,7 +182,8 @@ func settings(runs []*Run) table {
 	return t
 }
 
-// words joins settings by commas. What ends in a blank is a word before the next setting.
+// words joins settings by commas. A key that ends in a blank is a literal word before the next
+// setting.
 func (r *Run) words(keys ...string) string {
 	var all []string
 	before := ""
@@ -260,10 +261,10 @@ func finishOf(r *Run) string {
 	return ""
 }
 
-// mostMatrix is the most classes whose confusion is shown pair by pair.
+// mostMatrix is the largest number of classes for which the whole confusion matrix is shown.
 const mostMatrix = 12
 
-// confusions are the test vertices of each class and what they were taken for, a table a run.
+// confusions are tables of the test vertices by class and prediction, one for each run.
 func confusions(runs []*Run) (all []table) {
 	for i, r := range runs[:min(len(runs), mostCards)] {
 		m := confusionOf(r)
@@ -339,8 +340,7 @@ func confusionOf(r *Run) (m [][]float64) {
 	return m
 }
 
-// allZero reports whether no figure of the table is other than zero or absent, so that it says
-// nothing.
+// allZero reports whether every number of the table is zero or absent.
 func (t *table) allZero() bool {
 	for _, row := range t.rows {
 		for _, cell := range row[1:] {

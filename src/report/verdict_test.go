@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The sentences above the page are those that the figures of the fixtures give.
+// The sentences at the top of the page agree with the numbers of the fixtures.
 func TestVerdict(t *testing.T) {
 	majority := func(share float64) []*Run {
 		runs := fixture(t, "base")
@@ -83,7 +83,7 @@ func TestConfusionTables(t *testing.T) {
 	}
 }
 
-// What was run says what the config and the summary say, and nothing where they say nothing.
+// The table of what was run shows values of the config and the summary, and omits absent ones.
 func TestSettings(t *testing.T) {
 	runs := fixture(t, "base")
 	runs[0].Summary["host"], runs[0].Summary["job"] = "n<1>", "77"

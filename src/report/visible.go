@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// visible spells out what a terminal would obey, XML forbids or a reader cannot see: control
-// characters, line breaks, marks that turn the direction of text, bytes that are no UTF-8. Names of
-// files and settings may hold any of them.
+// visible escapes characters that a terminal would obey, XML forbids or a reader cannot see:
+// control characters, line breaks, marks that change the direction of text, bytes that are not
+// UTF-8. Names of files and settings may hold any of them.
 func visible(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {

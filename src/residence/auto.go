@@ -19,17 +19,17 @@ import (
 // PolicyAuto lets the run choose its policy and the policy's parameters.
 const PolicyAuto = "auto"
 
-// Auto chooses a cache. Accesses are known in advance, so the policies themselves count what they
-// would transfer, on the minibatches of the first epoch. How long a step takes with those transfers
-// depends on the machine and the network, so the best few candidates are tried, some epochs each,
-// and the fastest is kept.
+// Auto chooses a cache. Accesses are known in advance, so the policies run on minibatches of the
+// first epoch to count the rows that they would transfer. How long a step takes with those
+// transfers depends on the machine and the network, so the best few candidates are tried, some
+// epochs each, and the fastest is kept.
 //
 //	sample some minibatches ──> count rows of every candidate, sum over ranks
 //	sort, drop what transfers far too much ──> try epochs of each ──> the fastest:
 //	                                           mean step of the best epoch, slowest rank
 //
-// Ranks compare the same values, so all make the same choice. A choice changes traffic and time,
-// never a number of the training.
+// Ranks compare the same values, so all make the same choice. A choice affects traffic and time,
+// but no number of the training.
 //
 // A nil Auto stands for a cache that the config chooses: its methods try nothing.
 type Auto struct {
@@ -41,11 +41,11 @@ type Auto struct {
 	at     int     // the trial under way
 	left   int     // epochs that remain of it
 
-	// Of the epoch under way.
+	// State of the epoch under way.
 	steps []float64 // seconds from the end of one step to that of the next
-	last  time.Time // the end of the step before
+	last  time.Time // the end of the previous step
 	begun time.Time
-	part  bool // a restart cut the epoch, so it is no trial
+	part  bool // a restart cut the epoch, so it is not a trial
 
 	why  string
 	done bool

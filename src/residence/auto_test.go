@@ -12,8 +12,8 @@ func candidate(name, kind string, rows float64) trial {
 	return trial{name: name, options: policy.Settings{Policy: kind}, rows: rows}
 }
 
-// Of each policy the best parameters are tried, fewest rows first, no hopeless ones, and no more
-// than a third of the epochs has room for.
+// The best parameters of each policy are tried, fewest rows first, without candidates beyond
+// maxRowsRatio, in at most a third of the epochs.
 func TestWorthTrying(t *testing.T) {
 	all := []trial{
 		candidate("none", policy.None, 100), candidate("vip", policy.VIP, 60),
@@ -47,8 +47,8 @@ func TestWorthTrying(t *testing.T) {
 	}
 }
 
-// The fastest is chosen; among those as fast as that within the noise, the one that transfers
-// least.
+// The fastest trial is chosen; among trials within tieTolerance of it, the one that transfers
+// fewest rows.
 func TestFastest(t *testing.T) {
 	for _, c := range []struct {
 		seconds []float64

@@ -23,8 +23,8 @@ type Cache struct {
 	Settings policy.Settings
 	Expected float64 // rows that a step of all ranks is predicted to transfer; 0 without a cache
 
-	fixed   fixedCache    // whose rows stay; nil for none
-	dynamic *dynamicCache // whose rows change; nil for none
+	fixed   fixedCache    // a static cache; nil for none
+	dynamic *dynamicCache // a dynamic cache; nil for none
 	closers []func() error
 }
 
@@ -66,7 +66,7 @@ func (s *Store) OpenCache(o policy.Settings, at Position) (*Cache, error) {
 	return c, err
 }
 
-// Policy is that of the cache.
+// Policy returns the policy of the cache.
 func (c *Cache) Policy() *policy.Policy { return policy.Find(c.Settings.Policy) }
 
 // Dynamic returns the policy of a dynamic cache and its window in minibatches; nil for a static
@@ -208,7 +208,7 @@ func (s *Store) expectedRemote(m *access.Graph, held []graph.VertexID) (float64,
 	return rows * float64(r.Count), err
 }
 
-// fillRows is how many rows of a cache are fetched at a time.
+// fillRows is the number of rows of a cache that are fetched at a time.
 const fillRows = 1 << 16
 
 // fetchRows fetches the rows of the given vertices, in bulk, into dst. Collective.

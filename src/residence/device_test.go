@@ -14,8 +14,8 @@ import (
 	"halognn/src/shard"
 )
 
-// The rows that are resident are those that the minibatches read: nearly as many reads find theirs
-// as could, and more than find it among the first rows of parts that are ordered by in-degree.
+// The resident rows are the ones that minibatches read most: nearly as many reads as possible find
+// their row resident, and more than with the first rows of parts ordered by in-degree.
 func TestHotRowsAreThoseThatAreRead(t *testing.T) {
 	shards := generated(t, 2)
 	o := sage()
@@ -63,8 +63,8 @@ func TestHotRowsAreThoseThatAreRead(t *testing.T) {
 	}
 }
 
-// Parts that are ordered for the run keep their first rows; a model without neighbours its training
-// vertices.
+// In parts ordered for the run the first rows are resident; for a model without neighbours, the
+// rows of training vertices.
 func TestHotRowsNeedNoIndex(t *testing.T) {
 	shards := generated(t, 2)
 	o := sage()

@@ -44,7 +44,7 @@ func (s *Store) openDynamic(c *Cache, m *access.Graph, at Position) error {
 		}
 		s.SetUp.Done(trace.SetUpPredict)
 	}
-	var sampling error // while sampling the first window
+	var sampling error // error of sampling the first window
 	setup.Ahead = setup.Workload.Ahead(at.Epoch, at.Item, setup.Window+1, &sampling)
 	opened, initial, err := kind.Open(&setup)
 	defer func() { mem.Free(initial) }()
@@ -93,7 +93,7 @@ func (s *Store) planWindow(kind *policy.Policy, setup *policy.Setup) (expected f
 			"cache.window 0 plans one of %d, within %.1f GB",
 			wanted, float64(waiting)/1e9, planned, float64(access.WindowMemory)/1e9)
 	}
-	setup.Window = min(setup.Window, minibatches) // the run has no more
+	setup.Window = min(setup.Window, minibatches) // the run has no more minibatches
 	rows, err = kind.Expected(p, r, nil, setup.Capacity, setup.Window, minibatches)
 	if err = comm.Agree(s.Comm, err); err != nil {
 		return 0, err

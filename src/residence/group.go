@@ -87,7 +87,7 @@ func (s *Store) openGroup(c *Cache, m *access.Graph) error {
 	if err := s.fetchRows(held[g.first:g.end], own); err != nil {
 		return fmt.Errorf("filling the cache: %w", err)
 	}
-	err = node.StartBarrier().Wait() // before anyone reads a peer's rows
+	err = node.StartBarrier().Wait() // before any rank reads a peer's rows
 	s.SetUp.Done(trace.SetUpFill)
 	return err
 }

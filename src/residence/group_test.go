@@ -30,8 +30,8 @@ func grouped(shards *shard.Shards, peerCost float64, f func(s *Store, c *Cache) 
 	})
 }
 
-// Every rank reads the right rows in its own cache and in its peer's, its own first; and nothing is
-// left when the caches are closed.
+// Every rank reads the right rows in its own cache and in its peer's, its own first, and closing
+// the caches leaves no shared memory.
 func TestSharedCacheHoldsTheRowsItSays(t *testing.T) {
 	dir := t.TempDir()
 	defer func(old string) { sharedMemory = old }(sharedMemory)
@@ -106,7 +106,7 @@ func TestSharedCacheHoldsTheRowsItSays(t *testing.T) {
 	}
 }
 
-// Shared memory that cannot be had is an error that all ranks agree on, and says what to do.
+// If shared memory cannot be allocated, all ranks agree on an error, which says what to do.
 func TestNoSharedMemory(t *testing.T) {
 	defer func(old string) { sharedMemory = old }(sharedMemory)
 	sharedMemory = "/nowhere"
@@ -118,7 +118,8 @@ func TestNoSharedMemory(t *testing.T) {
 	}
 }
 
-// Pretended nodes lie within real ones: rows of another machine's ranks are not read from memory.
+// Pretended nodes must lie within real ones: rows of ranks on another machine are not read from
+// memory.
 func TestPretendedNodesLieWithinRealOnes(t *testing.T) {
 	shards := generated(t, 6)
 	for _, c := range []struct {

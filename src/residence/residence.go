@@ -1,6 +1,6 @@
 // Package residence decides and records where a rank finds feature rows: which it reads from
-// memory, which remote rows it caches, and which are resident on its device. It changes traffic and
-// time, never a number of the training.
+// memory, which remote rows it caches, and which are resident on its device. It affects traffic and
+// time, but no number of the training.
 //
 //	Open         parts of the rank and of its node ──> Tables: mapped, read where they lie
 //	OpenDevice   the rows that are read most ──> device memory, if the device has its own
@@ -8,13 +8,12 @@
 //	OpenCache    policy ──┬─ static    ranked once, fetched before the first step
 //	                      ├─ group     the same, spread over the ranks of a node in shared memory
 //	                      └─ dynamic   first fill fetched; a cache.Policy decides from then on
-//	             each says how many rows a step is expected to transfer. Where no rank sees the
-//	             whole topology, a ranking is read that was written before
+//	             each predicts the rows that a step transfers
 //	Fetcher      the exchange of rows that lie in Tables, in the cache, or elsewhere
 //
 // A Store lasts as long as a run; a Cache may be closed and another opened between two epochs.
 // Packages policy, access and cache decide which rows are worth keeping; package exchange moves
-// rows. This package opens, fills and closes.
+// rows. This package opens, fills and closes the caches.
 package residence
 
 import (
@@ -34,7 +33,7 @@ import (
 // Options describe a rank and its job. All ranks have the same job.
 type Options struct {
 	Comm         comm.Comm
-	RanksPerNode int // pretended; 0: as launched
+	RanksPerNode int // overrides the launched number; 0: as launched
 	Job          *job.Job
 	Host         compute.Host
 	Workers      int            // threads for ranking and counting
@@ -177,7 +176,7 @@ func (s *Store) shards() *shard.Shards { return s.Job.Shards }
 // workload describes the minibatches of this rank.
 func (s *Store) workload() *access.Workload { return s.Job.Workload(s.Comm.Rank(), s.Workers) }
 
-// graph readies the analyses of the topology, which a rank must see whole.
+// graph prepares the topology for the analyses of package access.
 func (s *Store) graph() (*access.Graph, error) {
 	if s.Job.Partitioned {
 		return nil, errors.New("an analysis needs the whole topology; this rank has a part of it")

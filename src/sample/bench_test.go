@@ -25,9 +25,9 @@ var (
 	benchDegree = flag.Int("bench.degree", 50, "mean in-degree of the benchmark graph")
 )
 
-// benchTopology is a power-law graph with communities: in-degrees fall as d^-2.3 up to 1/100 of N,
-// seven in ten neighbours are near in the numbering, the others anywhere, low numbers more often:
-// what a partitioned graph with hot vertices first looks like.
+// benchTopology is a power-law graph with communities: in-degrees follow d^-2.3 up to N/100, seven
+// in ten neighbours have near numbers, the others any, low ones more often, as in a partitioned
+// graph with hot vertices first.
 var benchTopology = sync.OnceValue(func() *Topology {
 	n, mean := *benchVertices, float64(*benchDegree)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -61,8 +61,8 @@ var benchTopology = sync.OnceValue(func() *Topology {
 })
 
 // readRate measures the machine's limit: independent random 4-byte reads of an array, per second.
-// Positions are computed, so that nothing but the reads themselves misses the cache; as many are in
-// flight as the processor can keep.
+// Positions are computed, so that only the reads themselves miss the cache; the processor overlaps
+// as many as it can.
 func readRate(array []graph.VertexID, start int) float64 {
 	const reads = 1 << 20
 	n, s, sum := uint64(len(array)), stream(random.Mix(uint64(start))), graph.VertexID(0)
@@ -84,8 +84,8 @@ const benchBatch = 1024
 
 var benchFanouts = []int{15, 10, 5}
 
-// cpuTime is what the calling thread has computed so far: unlike the time of day it leaves out what
-// other programs on the machine take.
+// cpuTime returns the CPU time of the calling thread so far, which excludes other programs, unlike
+// the time of day.
 func cpuTime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
@@ -94,10 +94,9 @@ func cpuTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// measure runs sample over minibatches of its own seeds. It reports edges per second, the machine's
-// reads per second taken between the minibatches, and their ratio, each the median: whatever else
-// runs on the machine slows both. One worker is measured by the time of its thread, several by the
-// time of day.
+// measure runs sample over random minibatches. It reports the medians of edges per second, of the
+// machine's reads per second between the minibatches, and of their ratio: other programs slow both.
+// One worker is measured by the time of its thread, several by the time of day.
 func measure(b *testing.B, workers int,
 	sample func(mb *Minibatch, seeds []graph.VertexID, key Key) error) {
 	t := benchTopology()

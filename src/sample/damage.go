@@ -7,7 +7,7 @@ import (
 	"halognn/src/mem"
 )
 
-// SeedError is an error about a seed that no minibatch can have.
+// SeedError is an error about an invalid seed.
 type SeedError struct{ Reason error }
 
 func (e *SeedError) Error() string { return e.Reason.Error() }
@@ -19,25 +19,24 @@ func seedError(format string, args ...any) error { return &SeedError{fmt.Errorf(
 // are not ascending.
 var errEdges = errors.New("too many edges")
 
-// contain runs a call that draws. The hot loops do not look at what they read from the topology:
-// every read is within the bounds of its array, which Go checks, and arrays that break the rules of
-// a CSC sooner or later fail such a check, or ask for too many edges. Only then are the rows of the
-// hop in progress examined one by one. The first that breaks a rule is the error; if none does, the
-// panic is a fault of the program and stays what it was.
+// contain runs a call that draws. The hot loops do not validate the topology: Go checks the bounds
+// of every read, and arrays that break the rules of a CSC sooner or later fail such a check, or
+// give too many edges. Only then are the rows of the hop in progress examined one by one. The first
+// row that breaks a rule is the error; if none does, the panic is a bug of the program and goes on.
 func (s *Fused) contain(f func() error) error {
-	s.hop.vertices = nil // those of another minibatch may be gone
+	s.hop.vertices = nil // vertices of an earlier minibatch may be freed
 	if err := mem.Contain(f); err != nil {
 		return s.explain(err)
 	}
 	return nil
 }
 
-// explain returns the damage of the topology that err is due to, or err.
+// explain returns the damage of the topology that caused err, or err if there is none.
 func (s *Fused) explain(err error) error {
 	if p := (*mem.Panic)(nil); !errors.As(err, &p) && !errors.Is(err, errEdges) {
 		return err
 	}
-	s.vertices.forget() // drops what was written for an invalid vertex
+	s.vertices.forget() // drops entries of invalid vertices
 	if damage := mem.Guard(s.checkRows); damage != nil {
 		return fmt.Errorf("sample: %w", damage)
 	}

@@ -6,7 +6,7 @@ import (
 	"halognn/src/random"
 )
 
-// The purposes random streams are used for; no two share a stream.
+// The purposes of random numbers; no two share a sequence.
 const (
 	drawing uint64 = iota + 1
 	shuffling
@@ -21,13 +21,13 @@ func fold(purpose, seed uint64, key ...int) uint64 {
 	return h
 }
 
-// hop returns the word that, with a vertex, names the stream of its draws at hop h >= 1.
+// hop returns the word that, with a vertex, keys its random numbers at hop h >= 1.
 func (k Key) hop(h int) uint64 { return fold(drawing, k.Seed, k.Epoch, k.Step, k.Stream, h) }
 
 // stream is a sequence of random words.
 type stream uint64
 
-// vertexStream is the stream a vertex draws from.
+// vertexStream is the random sequence from which a vertex draws.
 func vertexStream(hop uint64, original int32) stream {
 	return stream(random.Mix(hop ^ uint64(uint32(original))))
 }
@@ -47,7 +47,8 @@ func (s *stream) below(n uint64) uint64 {
 	return hi
 }
 
-// maskFanout is the largest fanout at which a 64-bit mask still tells most draws from those before.
+// maskFanout is the largest fanout at which a 64-bit mask still distinguishes most draws from
+// earlier ones.
 const maskFanout = 64
 
 // choose sets pos to len(pos) distinct numbers of [begin, begin+degree), every subset equally
@@ -65,7 +66,7 @@ func (p *picks) choose(pos []int64, begin, degree int64, s stream) {
 	}
 }
 
-// chooseMask keeps the numbers taken in one word.
+// chooseMask is choose for degree <= 64: one word has a bit for each number taken.
 func chooseMask(pos []int64, begin, degree int64, s stream) {
 	var taken uint64
 	j := uint64(degree) - uint64(len(pos))
@@ -83,8 +84,8 @@ func chooseMask(pos []int64, begin, degree int64, s stream) {
 	}
 }
 
-// chooseScan looks through the numbers taken, but only when a mask of their lowest six bits says
-// there may be an equal one.
+// chooseScan compares a draw with all numbers taken, but only if a mask of their lowest six bits
+// shows a possible match.
 func chooseScan(pos []int64, begin, degree int64, s stream) {
 	var taken uint64
 	j := uint64(degree) - uint64(len(pos))
@@ -107,7 +108,7 @@ func chooseScan(pos []int64, begin, degree int64, s stream) {
 	}
 }
 
-// redraw is the rare end of below, out of line so that the loops above stay small.
+// redraw is the rare path of below, not inlined so that the loops above stay small.
 //
 //go:noinline
 func (s *stream) redraw(hi, lo, n uint64) uint64 {
@@ -117,7 +118,7 @@ func (s *stream) redraw(hi, lo, n uint64) uint64 {
 	return hi
 }
 
-// picks is the set of numbers taken where the fanout is too large to look through them: open
+// picks is the set of numbers taken for fanouts too large for chooseScan: open
 // addressing, at most half full. An entry is stamp<<32 | number, and an entry of an older stamp is
 // empty, so that nothing is cleared between vertices. The zero value is ready for use; the table is
 // made for the largest draw so far, not for a fanout that no vertex reaches.

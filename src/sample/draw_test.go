@@ -9,8 +9,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// rare is the probability below which a test takes a result for wrong. The seeds are fixed: a test
-// that passes goes on passing.
+// rare is the probability below which a test rejects a result. The seeds are fixed, so a test that
+// passes always passes.
 const rare = 1e-5
 
 // inclusion draws many times and returns the probability that a correct sampler gives inclusion
@@ -50,7 +50,8 @@ func TestInclusionIsUniform(t *testing.T) {
 	}
 }
 
-// Drawing from [0,j) instead of [0,j] is a fault of published samplers; the test above must see it.
+// Drawing from [0,j) instead of [0,j] is a known bug of published samplers; the test above must
+// detect it.
 func TestInclusionSeesFloydOffByOne(t *testing.T) {
 	for _, c := range []struct{ degree, fanout int }{{2, 1}, {20, 5}} {
 		p := inclusion(c.degree, c.fanout, 20000, func(pos []int64, s stream) {
@@ -108,7 +109,7 @@ func TestChooseIsDistinctAndInRange(t *testing.T) {
 }
 
 // Where the range does not divide 2^64 some words must be redrawn. With n = 3*2^62 that is every
-// fourth, and without it every third number would come up twice as often.
+// fourth word; without redrawing, every third number would be drawn twice as often.
 func TestBelowIsExact(t *testing.T) {
 	const n, draws = 3 << 62, 30000
 	var counts [3]float64
@@ -154,7 +155,7 @@ func TestPicksForgetWhenTheStampWraps(t *testing.T) {
 	}
 }
 
-// Every word of the key, the hop and the vertex must name another stream.
+// A change of any word of the key, of the hop or of the vertex must change the random sequence.
 func TestKeysNameDifferentStreams(t *testing.T) {
 	seen := map[uint64]Key{}
 	for seed := range uint64(4) {

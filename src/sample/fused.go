@@ -9,8 +9,8 @@ import (
 )
 
 // Fused is the sampler of kind Neighbour: draws go straight into a block's columns and are
-// renumbered there (FastSample, Mostafa et al. 2023, Algorithm 1). Remote does the same for rows of
-// several ranks.
+// renumbered there (FastSample, Mostafa et al. 2023, Algorithm 1). Besides the methods of Sampler
+// it has Draw, for single hops of vertices whose rows the topology holds.
 type Fused struct {
 	topology Topology
 	options  Options
@@ -27,7 +27,7 @@ type Fused struct {
 	values []uint32
 }
 
-// newFused makes a Fused of checked options.
+// newFused makes a Fused from valid options.
 func newFused(t *Topology, o Options) (Sampler, error) {
 	s := &Fused{topology: *t, options: o}
 	if o.Kernel == KernelCOO {
@@ -71,8 +71,8 @@ func (s *Fused) Bytes() int64 {
 	return n
 }
 
-// Sample implements Sampler. Its cost is that of random reads of Indices and of the vertex map, one
-// each a sampled edge, overlapped.
+// Sample implements Sampler. Its cost is one random read of Indices and one of the vertex map for
+// each sampled edge; the reads overlap.
 func (s *Fused) Sample(mb *Minibatch, seeds []graph.VertexID, key Key) error {
 	return s.sampleBy(s.options.Spec, mb, seeds, key)
 }
@@ -126,7 +126,7 @@ func (s *Fused) start(seeds []graph.VertexID) error {
 	mb := s.mb
 	mb.Frontier = mem.Grow(mb.Frontier, len(seeds)+1)
 	mb.Original = mem.Grow(mb.Original, len(seeds))
-	rows := mb.Original // their own numbers, until the original ids take the place
+	rows := mb.Original // holds local numbers until the original ids overwrite them
 	s.vertices.reset()
 	if n := renumber(s.vertices, seeds, rows, mb.Frontier, 0); n != len(seeds) {
 		i := 0
@@ -188,7 +188,7 @@ func (s *Fused) expand(block *graph.Block, fanout int, key uint64) error {
 	return nil
 }
 
-// checkEdges refuses a hop of more edges than a block can have.
+// checkEdges returns an error for a hop of more edges than a block can have.
 func (s *Fused) checkEdges(edges, vertices int) error {
 	if limit := s.options.maxEdges; edges > limit {
 		return fmt.Errorf("%w: %d from %d vertices, but a block has at most %d; use a smaller "+

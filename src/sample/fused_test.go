@@ -61,7 +61,7 @@ func mustNew(t testing.TB, topology *Topology, o Options) *Fused {
 	return s.(*Fused)
 }
 
-// difference says where two minibatches part, or is empty.
+// difference describes the first difference of two minibatches, or is empty.
 func difference(got, want *Minibatch) string {
 	if !slices.Equal(got.Seeds, want.Seeds) || !slices.Equal(got.Frontier, want.Frontier) ||
 		!slices.Equal(got.Original, want.Original) {
@@ -126,9 +126,8 @@ func TestFusedIsReference(t *testing.T) {
 	}
 }
 
-// A sampler draws by the fanouts of evaluation what one that has no others draws, in turns with its
-// own, whatever its map: also where they reach so much farther that values of the map would not
-// have fitted.
+// SampleEval gives the minibatches of a sampler with only the fanouts of evaluation, in turn with
+// Sample and with either map, even if evaluation needs more bits in the map than training.
 func TestFanoutsOfEvaluation(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 0))
 	for _, c := range [][2][]int{{{2, 1}, {20, 20}}, {{5, 3}, {All, All}}, {{15, 10}, {1, 2}},
@@ -227,7 +226,7 @@ func TestLaws(t *testing.T) {
 	}
 }
 
-// The same vertices are drawn however they are numbered.
+// The same vertices are drawn for any numbering.
 func TestRelabellingChangesNothing(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 0))
 	const n = 250
@@ -264,7 +263,7 @@ func TestRelabellingChangesNothing(t *testing.T) {
 	}
 }
 
-// Entries of old minibatches must not pass for new when versions are used again.
+// Entries of old minibatches must not be taken for new ones when versions are reused.
 func TestVersionsWrap(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 0))
 	topology := randomTopology(r, 120)
@@ -389,8 +388,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Arrays that break the rules of a CSC end in an error that names the array and the vertex, whoever
-// meets it: one worker or several, either vertex map, Sample or Draw. Nothing reads outside the
+// Arrays that break the rules of a CSC give an error that names the array and the vertex: with one
+// worker or several, either vertex map, Sample or Draw. Nothing reads outside the
 // arrays, and the sampler can be used again.
 func TestDamagedTopologyIsNamed(t *testing.T) {
 	const n = 120
@@ -483,8 +482,7 @@ func TestDamagedTopologyIsNamed(t *testing.T) {
 	}
 }
 
-// A panic that the topology does not explain is a fault of the program: it stays one, with its
-// stack.
+// A panic that the topology does not explain is a bug of the program and goes on, with its stack.
 func TestPanicOfASoundTopologyStays(t *testing.T) {
 	s := mustNew(t, randomTopology(rand.New(rand.NewPCG(12, 0)), 50), Options{Spec: Neighbours(3)})
 	err := s.contain(func() error { panic("ours") })
@@ -533,8 +531,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A topology file that loses its tail while it is mapped ends the call, not the process, whichever
-// goroutine reads it. A fanout beyond every degree is one way to ask for all neighbours.
+// A fanout larger than every degree takes all neighbours and costs no more than All.
 func TestFanoutsOutOfReachCostNothing(t *testing.T) {
 	topology := randomTopology(rand.New(rand.NewPCG(11, 0)), 50)
 	seeds := []graph.VertexID{4, 3}
@@ -556,6 +553,8 @@ func TestFanoutsOutOfReachCostNothing(t *testing.T) {
 	}
 }
 
+// A topology file that shrinks while it is mapped ends the call with an error, not the process,
+// whichever goroutine reads it.
 func TestShrunkTopologyFile(t *testing.T) {
 	const n, degree = 4096, 8
 	for _, workers := range []int{1, 2} {

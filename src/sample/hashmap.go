@@ -10,8 +10,8 @@ import (
 )
 
 // hash is an open-addressing table, at most half full: an entry is version | vertex (31 bits) |
-// value (shift bits). It grows with the largest minibatch seen, and since the frontier lists its
-// content, growing is filling it anew.
+// value (shift bits). It grows with the largest minibatch seen, and it grows by inserting the
+// frontier, which lists its content, again.
 type hash struct {
 	table   []uint64
 	shift   int
@@ -67,7 +67,7 @@ func (m *hash) touch(ids []graph.VertexID) (any uint64) {
 	return any
 }
 
-// number is that of dense: one branch, taken again only where two vertices want one slot.
+// number has one loop branch, repeated only if two vertices hash to the same entry.
 func (m *hash) number(ids []graph.VertexID, rows []int32, frontier []graph.VertexID, n int) int {
 	m.reserve(frontier[:n], len(ids))
 	table, tag, shift := m.table, m.tag(), m.shift&63
@@ -78,7 +78,7 @@ func (m *hash) number(ids []graph.VertexID, rows []int32, frontier []graph.Verte
 		slot := m.slot(v)
 		entry := table[slot&last]
 		_, empty := bits.Sub64(entry, tag, 0)
-		for (entry^own)>>shift&(empty-1) != 0 { // of this minibatch, and of another vertex
+		for (entry^own)>>shift&(empty-1) != 0 { // an entry of this minibatch with another vertex
 			slot++
 			entry = table[slot&last]
 			_, empty = bits.Sub64(entry, tag, 0)
@@ -105,7 +105,7 @@ func (m *hash) claim(ids []graph.VertexID, first int) {
 	}
 }
 
-// touchShared is touch while others write.
+// touchShared is touch during writes of other goroutines.
 func (m *hash) touchShared(ids []graph.VertexID) {
 	table := m.table
 	last := uint64(len(table) - 1)
@@ -149,8 +149,8 @@ func (m *hash) resolve(ids []graph.VertexID, values []uint32, first int) int {
 	return won
 }
 
-// settle inserts or overwrites. It reads past entries that others settle, hence the atomic loads
-// and stores.
+// settle inserts or overwrites. It reads entries that other goroutines settle, hence the atomic
+// loads and stores.
 func (m *hash) settle(vertices []graph.VertexID, first int) {
 	m.touchShared(vertices)
 	last, tag := uint64(len(m.table)-1), m.tag()

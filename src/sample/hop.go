@@ -8,13 +8,13 @@ import (
 	"halognn/src/mem"
 )
 
-// chunkEdges is how many edges are drawn, gathered and renumbered before the next: few enough that
-// what one pass hands to the next stays in the L1 cache, many enough that the loops start rarely.
+// chunkEdges is the number of edges drawn, gathered and renumbered at a time: few enough that the
+// data passed from pass to pass stay in the L1 cache, enough that starting the loops costs little.
 const chunkEdges = 2048
 
 // hop is one hop being drawn. The work is split into passes over many vertices whose iterations do
-// not depend on each other, so that the processor overlaps their cache misses: a pass that follows
-// one vertex from row pointer to neighbours waits for each in turn.
+// not depend on each other, so that the processor overlaps their cache misses. A single pass that
+// follows each vertex from row pointer to neighbours would wait for every miss in turn.
 //
 //	locate   Indptr[v], Indptr[v+1]       random reads of the row pointers
 //	draw     positions                    arithmetic only
@@ -29,7 +29,7 @@ type hop struct {
 	key      uint64           // Key.hop
 	chunk    int              // destinations a chunk
 
-	begin  []int64 // [n] where the row of each destination begins in Indices
+	begin  []int64 // [n] beginning of each destination's row in Indices
 	degree []int64 // [n] and its length
 
 	indptr []int64          // [n+1] the result: row pointers
@@ -86,7 +86,8 @@ func (d *drawer) draw(h *hop, lo, hi int) {
 	indices := h.topology.Graph.Indices
 	if h.fanout == math.MaxInt64 {
 		for i := lo; i < hi; i++ {
-			row := indices[h.begin[i]:][:h.degree[i]] // a row that leaves Indices must not be cut short without a word
+			// Panics if the row leaves Indices, instead of cutting it short.
+			row := indices[h.begin[i]:][:h.degree[i]]
 			copy(h.drawn[h.indptr[i]:h.indptr[i+1]], row)
 			if h.weights != nil {
 				copy(h.weights[h.indptr[i]:h.indptr[i+1]], h.topology.Weights[h.begin[i]:])
@@ -129,8 +130,8 @@ func (d *drawer) free() { mem.Free(d.pos) }
 
 func (d *drawer) bytes() int64 { return int64(cap(d.pos)+len(d.picks.table)) * 8 }
 
-// asVertices is the memory of rows as vertex ids: a block's columns hold the neighbours drawn until
-// they are renumbered in place.
+// asVertices returns the memory of rows as vertex ids: a block's columns hold the neighbours drawn
+// until they are renumbered in place.
 func asVertices(rows []int32) []graph.VertexID {
 	return unsafe.Slice((*graph.VertexID)(unsafe.SliceData(rows)), len(rows))
 }

@@ -7,7 +7,8 @@ import (
 	"math/bits"
 )
 
-// MapKind says how a Sampler finds the local number of a vertex. The minibatches are the same.
+// MapKind says how a Sampler finds the local number of a vertex. It does not affect the
+// minibatches.
 type MapKind int
 
 // The vertex maps.
@@ -47,7 +48,7 @@ func (o *Options) evaluated() Spec {
 	return o.Eval
 }
 
-// check fills in defaults and returns every fault at once, but for those of Spec.
+// check fills in defaults and returns all errors, joined, except those of Spec.
 func (o *Options) check() error {
 	var faults []error
 	fault := func(format string,
@@ -107,7 +108,7 @@ func (t *Topology) check() error {
 	return nil
 }
 
-// mapBits is the number of bits that hold every value the vertex map will be given, at most 31:
+// mapBits returns the number of bits for any value in the vertex map, at most 31:
 // local numbers, and for parallel renumbering also frontier length + edge position.
 func (o *Options) mapBits(vertices int, edges int64) int {
 	return max(o.bitsOf(o.Fanouts, vertices, edges), o.bitsOf(o.Eval.Fanouts, vertices, edges))

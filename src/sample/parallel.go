@@ -8,8 +8,8 @@ import (
 )
 
 // Several workers share a hop by ranges: of destinations while drawing, of edges while renumbering.
-// Every result of a range lies in a place of its own, and where a range begins follows from counts
-// added in range order, so the number of workers shows in the time alone.
+// Ranges write to disjoint memory, and the beginning of a range is a sum of counts in range order,
+// so the number of workers affects only the time.
 
 // worker is one of the goroutines that share a minibatch. It lives for one phase; its scratch
 // memory stays.
@@ -27,8 +27,8 @@ func newWorker(s *Fused, i int) worker {
 	}}
 }
 
-// all runs phase on every worker and waits. A fault in a mapped file is returned, whichever worker
-// met it.
+// all runs phase on every worker and waits. A fault in a mapped file is returned as an error, from
+// any worker.
 func (s *Fused) all(phase func(s *Fused, w int)) error {
 	s.phase = phase
 	s.wait.Add(len(s.workers))
@@ -143,8 +143,8 @@ func (s *Fused) resolveRange(w int) {
 		len(s.hop.vertices)+lo)
 }
 
-// appendRange appends the vertices whose claim its range won. Nobody reads the map any more in this
-// hop, so it can already be told their numbers.
+// appendRange appends the vertices whose claim its range won. The map is not read again in this
+// hop, so it can already store their numbers.
 func (s *Fused) appendRange(w int) {
 	lo, hi := s.split(len(s.hop.drawn), w)
 	n, from := len(s.hop.vertices), s.workers[w].count
@@ -152,7 +152,7 @@ func (s *Fused) appendRange(w int) {
 	for e := lo; e < hi; e++ {
 		if int(s.values[e]) == n+e {
 			s.mb.Frontier[total] = s.hop.drawn[e]
-			s.rows[e] = int32(total) // takes the place of drawn[e]
+			s.rows[e] = int32(total) // overwrites drawn[e]
 			total++
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"halognn/src/mem"
 )
 
-// Reference samples a minibatch of kind Neighbour with plain maps and loops: it says what Fused
-// must give, bit for bit. t holds all rows; seeds are distinct vertices of it. The caller frees the
+// Reference samples a minibatch of kind Neighbour with plain maps and loops: Fused must give the
+// same bits. t holds all rows; seeds are distinct vertices of it. The caller frees the
 // result.
 func Reference(t *Topology, fanouts []int, seeds []graph.VertexID, key Key) *Minibatch {
 	layers := len(fanouts)

@@ -11,12 +11,12 @@
 //
 // A minibatch is a pure function of (graph, Spec, seeds, Key): every vertex draws from a random
 // stream of its own, named by the key, the hop and its original id. So threads, pipeline depth,
-// vertex order, part and rank change no draw, and whoever holds a vertex's row can draw for it
-// (Remote).
+// vertex order, part and rank affect no draw, and any rank that holds a vertex's row can draw for
+// it (Fused.Draw).
 //
 // A Spec says which neighbours are drawn, and New makes its Sampler. Fused is the sampler of kind
-// Neighbour; Reference is the same, written to be read, and gives the same bits. Streams is the
-// order of the seeds, and Share says which of them are whose. The package does no I/O and sends
+// Neighbour; Reference is the same, written to be read, and gives the same bits. Streams defines
+// the order of the seeds, and Share the streams of each rank. The package does no I/O and sends
 // nothing: ranks and streams are numbers.
 package sample
 
@@ -25,12 +25,12 @@ import (
 	"halognn/src/mem"
 )
 
-// Key names the random draws of one minibatch.
+// Key keys the random draws of one minibatch.
 type Key struct {
 	Seed   uint64 // of the run
 	Epoch  int
 	Step   int
-	Stream int // the data-parallel stream (or split group) the minibatch belongs to; never the rank that happens to draw
+	Stream int // the stream of seeds (or split group) of the minibatch; never the rank that draws
 }
 
 // All is the fanout that takes every in-neighbour.
@@ -48,9 +48,9 @@ const All = -1
 //	Weights               of the edges, as Graph.Indices; nil where they have none
 //	WeightSums     [N]    of each vertex's in-edges
 //
-// A rank that holds part of the rows may hand in a window of the whole graph's Indptr, so Indptr[0]
-// need not be 0. The arrays may be memory-mapped; a file that shrinks under its mapping ends in an
-// error of the call that reads it.
+// A rank that holds only some rows may pass a range of the whole graph's Indptr, so Indptr[0] need
+// not be 0. The arrays may be memory-mapped; if a file shrinks while mapped, the call that reads it
+// returns an error.
 type Topology struct {
 	Graph    graph.CSC
 	First    graph.VertexID
@@ -69,14 +69,14 @@ func (t *Topology) Degree(v graph.VertexID) int64 {
 	return t.Graph.Indptr[v+1] - t.Graph.Indptr[v]
 }
 
-// Minibatch is what one call of Sample makes. Its arrays lie outside the Go heap, belong to it, and
-// are reused by the next Sample into it; the zero value is ready for use.
+// Minibatch is the result of one call of Sample. Its arrays lie outside the Go heap, belong to it,
+// and are reused by the next Sample into it; the zero value is ready for use.
 //
 //	Blocks[l]      layer l: Blocks[0] is the input layer (the last hop), the destinations of Blocks[L-1] are the seeds
 //	Frontier [S]   the input frontier: the sources of Blocks[l] are Frontier[:Blocks[l].NumSrc]
 //	Original [S]   their original ids
 //	Seeds    [B]   the seeds, Frontier[:B]
-//	Transposes[l]  of Blocks[l] for l >= 1; Transposes[0] is unused, for no gradient flows below the input layer
+//	Transposes[l]  of Blocks[l] for l >= 1; Transposes[0] is unused: no gradient flows below
 type Minibatch struct {
 	Seeds      []graph.VertexID
 	Blocks     []graph.Block
@@ -85,7 +85,7 @@ type Minibatch struct {
 	Transposes []graph.BlockTranspose
 }
 
-// Free returns the arrays; the minibatch is then its zero value.
+// Free frees the arrays; the minibatch is then its zero value.
 func (m *Minibatch) Free() {
 	for l := range m.Blocks {
 		mem.Free(m.Blocks[l].Indptr)
@@ -120,7 +120,7 @@ func (m *Minibatch) NumEdges() int {
 	return n
 }
 
-// layers makes room for n blocks; those there keep their arrays.
+// layers makes room for n blocks; existing blocks keep their arrays.
 func (m *Minibatch) layers(n int) {
 	for len(m.Blocks) > n {
 		last := len(m.Blocks) - 1

@@ -2,8 +2,8 @@ package sample
 
 import "fmt"
 
-// Share is the streams that a rank trains: in every step one minibatch each of Count streams from
-// First on, one after the other. The Size ranks of its group train the same ones together.
+// Share says which streams a rank trains: in every step one minibatch of each of the Count streams
+// from First on, in order. The Size ranks of its group train the same streams together.
 //
 //	8 streams, 4 ranks
 //	groups of 1      0 1 | 2 3 | 4 5 | 6 7     every rank trains minibatches of its own
@@ -13,12 +13,12 @@ import "fmt"
 // There may be fewer streams than ranks, but not fewer than groups.
 type Share struct {
 	First, Count int // streams
-	Group, Size  int // number of the rank's group, and its ranks
-	Member       int // place of the rank in its group
+	Group, Size  int // number of the rank's group; number of ranks in a group
+	Member       int // index of the rank in its group
 }
 
-// ShareOf deals the streams out, in order, to groups of size consecutive ranks, and returns the
-// share of a rank. The ranks must be whole groups, and the streams as many for each group.
+// ShareOf distributes the streams, in order, over groups of size consecutive ranks, and returns the
+// share of a rank. size must divide the ranks, and the number of groups the streams.
 func ShareOf(streams, ranks, size, rank int) (Share, error) {
 	switch {
 	case size < 1 || ranks < 1 || ranks%size != 0:

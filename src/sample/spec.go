@@ -14,8 +14,8 @@ import (
 // minibatch, it allocates nothing.
 type Sampler interface {
 	// Sample fills mb with the minibatch of seeds, which are distinct; no seeds give empty blocks.
-	// What it makes depends on the graph, the Spec, the seeds in their order and the key, and on
-	// nothing else. Errors: a seed outside the graph (graph.ErrVertexRange) or given twice (both
+	// The minibatch depends only on the graph, the Spec, the seeds in their order and the key.
+	// Errors: a seed outside the graph (graph.ErrVertexRange) or given twice (both
 	// SeedError), more than MaxSeeds seeds, 2^31 edges in a hop, a topology that does not hold all
 	// rows, one whose arrays break the rules of a CSC (graph.LayoutError), a topology file that
 	// shrank under its mapping. After an error mb holds nothing of use, but the sampler and mb may
@@ -23,9 +23,9 @@ type Sampler interface {
 	Sample(mb *Minibatch, seeds []graph.VertexID, key Key) error
 	// SampleEval is Sample with Options.Eval, for minibatches that are not trained.
 	SampleEval(mb *Minibatch, seeds []graph.VertexID, key Key) error
-	// Bytes returns the memory that the sampler holds now, without the minibatches it fills.
+	// Bytes returns the current memory of the sampler, without the minibatches that it fills.
 	Bytes() int64
-	// Free returns the memory; the sampler must not be used afterwards.
+	// Free frees the memory; the sampler must not be used afterwards.
 	Free()
 }
 
@@ -33,11 +33,11 @@ type Sampler interface {
 type Kind string
 
 // Neighbour draws, for every vertex of a frontier, some of its in-neighbours, all equally likely
-// (GraphSAGE). It is what the empty Kind means.
+// (GraphSAGE). The empty Kind means Neighbour.
 const Neighbour Kind = "neighbour"
 
-// Spec says which minibatches are drawn from seeds: the part of Options that changes them. The zero
-// Spec draws nothing; it is that of a model that reads no neighbours.
+// Spec holds the options that determine the minibatch of given seeds. The zero Spec draws nothing;
+// use it for a model that reads no neighbours.
 type Spec struct {
 	Kind    Kind
 	Fanouts []int // of Neighbour: neighbours per hop, seed hop first; each >= 1, or All
@@ -50,7 +50,7 @@ func Neighbours(fanouts ...int) Spec { return Spec{Kind: Neighbour, Fanouts: fan
 type method struct {
 	fanouts bool             // Spec.Fanouts says how many neighbours a vertex draws
 	hops    func(Spec) int   // blocks of a minibatch
-	check   func(Spec) error // all faults of a Spec with at least one hop
+	check   func(Spec) error // all errors in a Spec with at least one hop
 	make    func(*Topology, Options) (Sampler, error)
 }
 
@@ -59,7 +59,7 @@ var methods = map[Kind]method{
 		check: checkFanouts, make: newFused},
 }
 
-// kind returns the kind, whose default is Neighbour.
+// kind returns the kind; the default is Neighbour.
 func (s Spec) kind() Kind {
 	if s.Kind == "" {
 		return Neighbour
@@ -76,7 +76,7 @@ func (s Spec) Hops() int {
 	return 0
 }
 
-// Check returns every fault at once. A Spec without hops is one.
+// Check returns all errors, joined. A Spec without hops is an error.
 func (s Spec) Check() error {
 	m, known := methods[s.kind()]
 	if !known {
@@ -86,11 +86,11 @@ func (s Spec) Check() error {
 	return m.check(s)
 }
 
-// ErrFanouts is wrapped by the errors about something that needs fanouts where none are given.
+// ErrFanouts is wrapped by errors about a kind without fanouts where they are needed.
 var ErrFanouts = errors.New("it samples without fanouts")
 
-// FanoutsFor returns the fanouts, seed hop first, to whoever computes with them; need names what
-// that is, for the error about a kind that has none.
+// FanoutsFor returns the fanouts, seed hop first, for a computation that needs them; need names it
+// in the error about a kind without fanouts.
 func (s Spec) FanoutsFor(need string) ([]int, error) {
 	if !methods[s.kind()].fanouts {
 		return nil, fmt.Errorf("%s cannot be had with sample.kind %s: %w; choose another, or "+
@@ -115,8 +115,8 @@ func checkFanouts(s Spec) error {
 	return errors.Join(faults...)
 }
 
-// New makes the sampler of o.Spec over t, whose arrays must outlive it. It reports every fault of
-// both at once.
+// New makes the sampler of o.Spec over t, whose arrays must outlive it. It returns all errors in
+// both, joined.
 func New(t *Topology, o Options) (Sampler, error) {
 	var weights error
 	if o.Weights && t.Weights == nil {

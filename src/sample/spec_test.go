@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The empty kind is Neighbour; a Spec without hops is that of a model that reads no neighbours.
+// The empty kind is Neighbour; a Spec without hops is for a model that reads no neighbours.
 func TestSpecOfNeighbours(t *testing.T) {
 	for _, s := range []Spec{Neighbours(4, All), {Fanouts: []int{4, All}}} {
 		fanouts, err := s.FanoutsFor("this test")
@@ -19,7 +19,8 @@ func TestSpecOfNeighbours(t *testing.T) {
 	}
 }
 
-// A kind is a line in the table: New makes its sampler, and what needs fanouts refuses it by name.
+// A kind is a line in the table: New makes its sampler, and a computation that needs fanouts
+// rejects it by name.
 func TestKindWithoutFanouts(t *testing.T) {
 	const kind Kind = "layers"
 	made := &Fused{}

@@ -20,7 +20,7 @@ const (
 	ScopeGlobal                   // seeds of all streams together a step: for scaling studies
 )
 
-// SeedScope says over what the seeds are shuffled.
+// SeedScope says which seeds are shuffled together.
 type SeedScope int
 
 // The scopes of a shuffle.
@@ -29,7 +29,7 @@ const (
 	SeedsGlobal                  // one permutation over all seeds: needs a replicated topology
 )
 
-// MaxBatch is the most seeds that a batch may ask for: more than any graph has.
+// MaxBatch is the largest batch size: more seeds than any graph has.
 const MaxBatch = graph.MaxVertices
 
 // StreamOptions says how the seeds of an epoch are cut. Zero values are the defaults, except Batch,
@@ -40,14 +40,14 @@ type StreamOptions struct {
 	Seeds SeedScope
 	Seed  uint64 // of the run
 
-	// Original is the original id of every vertex of the graph. When given, seeds are put in order
-	// of it before they are shuffled (within each stream, or over all of them for SeedsGlobal), so
-	// that no result depends on how vertices are numbered, nor, for SeedsGlobal, on the partition.
-	// When nil they are shuffled in the order given.
+	// Original is the original id of every vertex of the graph. If given, seeds are sorted by it
+	// before they are shuffled (within each stream, or all together for SeedsGlobal), so that
+	// results do not depend on the numbering of vertices nor, for SeedsGlobal, on the partition. If
+	// nil, seeds are shuffled from the given order.
 	Original []int32
 }
 
-// Streams is the order of the seeds: which seeds stream k has at step s of an epoch.
+// Streams defines the order of the seeds: the seeds of stream k at step s of an epoch.
 //
 //	K streams, n[k] seeds each, n together; batch B; S steps an epoch
 //
@@ -68,9 +68,8 @@ type StreamOptions struct {
 // and each of those into K near-equal pieces, in stream order; n[k] only counts with n (ScopeRank:
 // as if every stream had n/K, so S = ceil(n/(K*B))).
 //
-// No stream runs dry while others go on; a stream with fewer seeds than steps has empty pieces, and
-// takes part with weight 0. All of it is computed without communication, and safe for concurrent
-// use.
+// All streams have the same number of steps; a stream with fewer seeds than steps has empty pieces,
+// which count with weight 0. Streams needs no communication and is safe for concurrent use.
 type Streams struct {
 	options   StreamOptions
 	available int // seeds the batch size cuts into steps
@@ -81,8 +80,8 @@ type Streams struct {
 	orders    []order          // [K], or one for SeedsGlobal
 }
 
-// order is the seeds of one stream, shuffled. It keeps two epochs, for a pipeline that prepares the
-// next one already.
+// order holds the shuffled seeds of one stream. It keeps two epochs, because the pipeline may
+// already prepare the next one.
 type order struct {
 	sync.Mutex
 	slots [2]struct {
@@ -91,8 +90,8 @@ type order struct {
 	}
 }
 
-// NewStreams copies the seeds of all streams; every rank gives the same. It is an error if none has
-// any.
+// NewStreams copies the seeds of all streams, which must be the same on every rank. It is an error
+// if there are no seeds at all.
 func NewStreams(seedsPerStream [][]graph.VertexID, o StreamOptions) (*Streams, error) {
 	s := &Streams{options: o, offsets: []int{0}}
 	n, most := 0, 0
@@ -133,11 +132,11 @@ func NewStreams(seedsPerStream [][]graph.VertexID, o StreamOptions) (*Streams, e
 			slices.SortFunc(s.shuffled(k), byOriginal)
 		}
 	}
-	s.options.Original = nil // not needed any more, and may be unmapped
+	s.options.Original = nil // no longer needed, and the caller may unmap it
 	return s, nil
 }
 
-// check returns every fault at once.
+// check returns all errors, joined.
 func (o *StreamOptions) check(seedsPerStream [][]graph.VertexID, n int) error {
 	var faults []error
 	fault := func(format string,
@@ -177,7 +176,7 @@ func (o *StreamOptions) check(seedsPerStream [][]graph.VertexID, n int) error {
 	return errors.Join(faults...)
 }
 
-// Free returns the memory.
+// Free frees the memory.
 func (s *Streams) Free() {
 	mem.Free(s.all)
 	for k := range s.orders {
@@ -188,7 +187,7 @@ func (s *Streams) Free() {
 	*s = Streams{}
 }
 
-// Bytes returns the memory of the seeds and of the orders that have been asked for.
+// Bytes returns the memory of the seeds and of the orders made so far.
 func (s *Streams) Bytes() int64 {
 	n := cap(s.all)
 	for k := range s.orders {
@@ -205,7 +204,7 @@ func (s *Streams) Steps() int { return s.steps }
 // Streams returns K.
 func (s *Streams) Streams() int { return len(s.larger) }
 
-// Warning says what is odd about the settings, or is empty.
+// Warning returns a warning about unusual settings, or is empty.
 func (s *Streams) Warning() string {
 	if s.options.Batch <= s.available {
 		return ""
@@ -237,8 +236,8 @@ func (s *Streams) Piece(epoch, step, stream int, dst []graph.VertexID) []graph.V
 	return append(dst[:0], slot.seeds[lo:hi]...)
 }
 
-// Source returns what a stream draws its seeds from, and how many it has at a step on average. The
-// seeds are not the caller's.
+// Source returns the seeds from which a stream draws, and its mean number of seeds a step. The
+// caller must not change them.
 func (s *Streams) Source(stream int) (seeds []graph.VertexID, perStep float64) {
 	if s.options.Seeds == SeedsGlobal {
 		return s.all, float64(len(s.all)) / float64(s.steps*s.Streams())
@@ -247,7 +246,7 @@ func (s *Streams) Source(stream int) (seeds []graph.VertexID, perStep float64) {
 	return seeds, float64(len(seeds)) / float64(s.steps)
 }
 
-// shuffled returns what order k is a permutation of.
+// shuffled returns the seeds of which order k is a permutation.
 func (s *Streams) shuffled(k int) []graph.VertexID {
 	if s.options.Seeds == SeedsGlobal {
 		return s.all
@@ -292,7 +291,7 @@ func (s *Streams) GlobalSeeds(step int) int {
 	return n
 }
 
-// bounds returns where in its order the piece of a stream lies.
+// bounds returns the range of a stream's piece in its order.
 func (s *Streams) bounds(step, stream int) (lo, hi int) {
 	if s.options.Seeds == SeedsGlobal {
 		from, to := cut(len(s.all), s.steps, step)
@@ -311,7 +310,7 @@ func (s *Streams) bounds(step, stream int) (lo, hi int) {
 	return step*size + before(step), (step+1)*size + before(step+1)
 }
 
-// cut returns piece i of n things in near-equal pieces.
+// cut returns piece i of n items cut into near-equal pieces.
 func cut(n, pieces, i int) (lo, hi int) { return i * n / pieces, (i + 1) * n / pieces }
 
 func ceil(a, b int) int { return (a + b - 1) / b }

@@ -8,8 +8,8 @@ import (
 )
 
 // vertexMap gives the vertices of one minibatch their local numbers. It has two implementations
-// with identical results. Entries carry the version of the minibatch that wrote them, so forgetting
-// all of them is counting the version up.
+// with identical results. Entries carry the version of the minibatch that wrote them, so counting
+// the version up forgets all of them.
 //
 // One worker numbers in one pass. Several go through four passes with a barrier after each, so that
 // "first seen" means the first edge and not the first thread: claim keeps for every vertex the
@@ -19,12 +19,12 @@ import (
 type vertexMap interface {
 	// reset forgets everything.
 	reset()
-	// forget is reset where entries may hold anything, as after invalid vertices.
+	// forget is reset for entries of any content, as after invalid vertices.
 	forget()
 	// reserve makes room for more vertices beside those of the frontier.
 	reserve(frontier []graph.VertexID, more int)
-	// touch reads the entries of ids into the cache. What it returns means nothing; it keeps the
-	// reads from being optimised away.
+	// touch reads the entries of ids into the cache. The result has no meaning; it keeps the reads
+	// from being optimised away.
 	touch(ids []graph.VertexID) uint64
 	// number sets rows[i] to the local number of ids[i]; unseen vertices are appended to
 	// frontier[:n] in the order seen. It returns the new n. rows may be the memory of ids; frontier
@@ -44,10 +44,9 @@ type vertexMap interface {
 	free()
 }
 
-// touchBlock is how many vertices are looked up before anything is done with the entries. Numbering
-// writes where the number of the vertex before tells, so the misses of the cache would follow one
-// another; reading a block of entries first lets them overlap, and its cache lines are still there
-// when numbering comes to them.
+// touchBlock is the number of entries read before they are used. In numbering, each write depends
+// on the number of the vertex before, so cache misses would not overlap. Reading a block of entries
+// first lets them overlap, and its lines are still in the cache when numbering uses them.
 const touchBlock = 512
 
 // renumber is vertexMap.number for any number of ids.
@@ -103,9 +102,10 @@ func (m *dense) touch(ids []graph.VertexID) (any uint64) {
 	return any
 }
 
-// number has no branch that depends on the data, for whether a vertex is new cannot be predicted:
-// it always stores to the table and to frontier[n], and moves n on where the vertex was new.
-// Versions only grow, so an entry is of this minibatch if it is not less than the tag.
+// number has no branch that depends on the data, because the processor cannot predict whether a
+// vertex is new: it always stores to the table and to frontier[n], and adds 1 to n if the vertex
+// was new. Versions only grow, so an entry belongs to this minibatch if it is not less than the
+// tag.
 func (m *dense) number(ids []graph.VertexID, rows []int32, frontier []graph.VertexID, n int) int {
 	table, tag := m.table, m.version<<m.shift
 	rows = rows[:len(ids)]
@@ -129,7 +129,7 @@ func (m *dense) number(ids []graph.VertexID, rows []int32, frontier []graph.Vert
 func (m *dense) claim(ids []graph.VertexID, first int) {
 	table, tag := m.table, m.version<<m.shift
 	for _, v := range ids {
-		atomic.LoadUint32(&table[v]) // touch: a compare-and-swap waits for all before it
+		atomic.LoadUint32(&table[v]) // touch: a compare-and-swap waits for all earlier reads
 	}
 	for i, v := range ids {
 		offer := tag | uint32(first+i)

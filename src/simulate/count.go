@@ -10,7 +10,7 @@ import (
 	"halognn/src/sample"
 )
 
-// counter holds the counts of one rank's minibatches.
+// counter counts over one rank's minibatches.
 type counter struct {
 	*Simulation
 	rank     int
@@ -115,7 +115,7 @@ type pieces struct {
 	batch   int // 0: near-equal
 
 	seeds, order []graph.VertexID
-	epoch        int // that order is of
+	epoch        int // the epoch of order
 }
 
 func (p *pieces) at(epoch, step, stream int) []graph.VertexID {

@@ -2,8 +2,8 @@ package simulate
 
 import "halognn/src/policy"
 
-// used holds the largest sizes of a rank's samples, from which memory follows; the largest of any
-// rank.
+// used holds the largest sizes of a rank's samples, or of all ranks' samples, which determine the
+// memory.
 type used struct {
 	sampler   int64 // bytes of a sampler and its minibatch
 	minibatch int64 // remote vertices of one

@@ -14,9 +14,9 @@ import (
 	"halognn/src/trace"
 )
 
-// What holds for any graph: no static cache beats the oracle, nothing beats the optimum, and more
-// room never costs an oracle rows. A cache that knows what it begins with will be used transfers no
-// more than none would, in the shortest run.
+// Bounds for any graph: no static cache beats the oracle, no policy beats the optimum, and a larger
+// oracle cache never transfers more rows. A cache whose first rows are sure to be read transfers no
+// more rows than no cache, even in the shortest run.
 func TestBounds(t *testing.T) {
 	o := options()
 	r := simulated(t, generated(t), o)
@@ -92,7 +92,7 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-// Rounds come after so many minibatches, of which a rank may train several in a step.
+// Rounds are counted in minibatches, of which a rank may train several in a step.
 func TestRoundsAreCountedInMinibatches(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -132,8 +132,8 @@ func TestRoundsAreCountedInMinibatches(t *testing.T) {
 	}
 }
 
-// No simulation holds more than the formula says, nor much less: neither static caches, nor
-// counting them (sim), nor those that decide step by step.
+// No simulation uses more memory than the formula gives, nor much less: for static policies, for
+// sim, and for dynamic policies.
 func TestMemoryIsThatOfTheFormula(t *testing.T) {
 	s := generatedOf(t, 60000)
 	for _, c := range []struct {

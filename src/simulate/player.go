@@ -8,7 +8,7 @@ import (
 	"halognn/src/policy"
 )
 
-// player is one dynamic policy of one size.
+// player runs one dynamic policy with one size of cache.
 type player struct {
 	*policy.Player
 	policy, size int // as in Options
@@ -39,7 +39,8 @@ func (c *counter) addDynamic(m *access.Graph, r *access.Workload, capacity []int
 	c.recent = policy.NewHistory(most)
 }
 
-// take lets the player decide as many minibatches as it can. last says that no other follows.
+// take lets the player decide as many minibatches as its window permits. last: no minibatch
+// follows.
 func (p *player) take(h *policy.History, last bool) error {
 	err := p.Advance(h, last, func(minibatch int, d *cache.Decision) {
 		decided := d.Counters()

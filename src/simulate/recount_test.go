@@ -106,8 +106,8 @@ func naive(t *testing.T, s *shard.Shards, o Options, rank int) *trail {
 	return x
 }
 
-// Every count is what looking each remote vertex up in a map of what is held comes to, however the
-// run is set up.
+// Every count equals that of looking up each remote vertex in a map of the cached vertices, for any
+// settings.
 func TestCountsEqualANaiveRecount(t *testing.T) {
 	s := generated(t)
 	for _, c := range []struct {
@@ -156,7 +156,7 @@ func TestCountsEqualANaiveRecount(t *testing.T) {
 	}
 }
 
-// checkTraces holds the steps to the sums.
+// checkTraces checks that the steps add up to the sums.
 func checkTraces(t *testing.T, r *Result) {
 	t.Helper()
 	var remote int64

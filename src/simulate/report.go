@@ -95,7 +95,7 @@ func (r *Result) rounds(header func(name string) []string) [][]string {
 		return nil
 	}
 	table := [][]string{header("buffer hit rate of " + r.Options.Policies[p])}
-	last := len(r.Each)*r.Minibatches/interval - 1 // the last whole interval
+	last := len(r.Each)*r.Minibatches/interval - 1 // the last complete interval
 	for _, round := range slices.Compact([]int{0, last / 8, last / 4, last / 2, last}) {
 		row := []string{fmt.Sprintf("after %d rounds", round)}
 		for i := range r.Traces[p] {

@@ -12,7 +12,7 @@ import (
 )
 
 // Run simulates all ranks, as many at a time as there are workers. Every minibatch is sampled once;
-// policy sim samples as many epochs again as it counts.
+// policy sim samples further epochs, as many as it counts.
 func (s *Simulation) Run() (*Result, error) {
 	o := s.o
 	together := min(o.Workers, o.Ranks)
@@ -50,8 +50,8 @@ func (s *Simulation) Run() (*Result, error) {
 	return sum.Result, nil
 }
 
-// sum adds up ranks in rank order, whatever order they finish in, so that sums of predictions have
-// the same bits every time.
+// sum adds ranks in rank order, in whatever order they finish, so that sums of predictions always
+// have the same bits.
 type sum struct {
 	sync.Mutex
 	*Result

@@ -35,7 +35,7 @@ import (
 // Policies lists every policy that can be simulated.
 func Policies() []string { return policy.Names(nil) }
 
-// Options describes the simulated run, and the policies and sizes to count.
+// Options describe the simulated run, and the policies and sizes to count.
 type Options struct {
 	// Spec is the run. Its Cache holds the settings that policies read; the lists below give
 	// policies and sizes.
@@ -44,7 +44,7 @@ type Options struct {
 	LastShort bool // full batches and one short one, instead of the near-equal pieces of training
 	Policies  []string
 
-	// Sizes of a rank's cache, ascending; one of the two.
+	// Sizes of a rank's cache, ascending; set only one of the two.
 	Alphas        []float64 // as fractions of an average rank's vertices
 	HaloFractions []float64 // as fractions of the rank's 1-hop halo
 
@@ -169,17 +169,17 @@ func New(s *shard.Shards, o Options) (*Simulation, error) {
 	for _, name := range o.Policies {
 		sim.policies = append(sim.policies, policy.Find(name))
 	}
-	if n := o.Epochs * j.Items(); n > math.MaxInt32 { // counts are of 32 bits
+	if n := o.Epochs * j.Items(); n > math.MaxInt32 { // counts have 32 bits
 		j.Close()
 		return nil, fmt.Errorf("%w: %d epochs are %d minibatches of a rank; at most %d are counted", ErrOptions, o.Epochs, n, math.MaxInt32)
 	}
 	return sim, nil
 }
 
-// Close gives the memory back.
+// Close frees the memory.
 func (s *Simulation) Close() { s.job.Close() }
 
-// Result is what was counted, summed over ranks.
+// Result holds the counts, summed over ranks.
 type Result struct {
 	Options     Options // with defaults filled in
 	Vertices    int64

@@ -59,8 +59,8 @@ func simulated(t *testing.T, s *shard.Shards, o Options) *Result {
 	return r
 }
 
-// Parts that were ordered for a run begin, each of them, with what the run's minibatches of that
-// very part read most.
+// Each part ordered for a run begins with the vertices that the run's minibatches of that part read
+// most.
 func TestPartsOrderedForARun(t *testing.T) {
 	o := options()
 	s := ordered(t, 600, func(t testing.TB, d *dataset.Dataset, part []int32) []float32 {
@@ -105,7 +105,7 @@ func TestPartsOrderedForARun(t *testing.T) {
 	}
 }
 
-// A planned window is as good as seeing everything, also where the run has many epochs; without
+// A planned window is as good as knowing all minibatches, also in a run of many epochs; without
 // evictions, a buffer is the static cache that it is filled by.
 func TestPlannedWindowIsTheOptimum(t *testing.T) {
 	s := generated(t)

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Files have every policy and size; the plot can show what has no rows, and a single size.
+// Files have every policy and size; the plot works for policies without rows, and for a single
+// size.
 func TestWritten(t *testing.T) {
 	s := generated(t)
 	for _, alphas := range [][]float64{{0.1, 0.5, 5}, {9}} {

@@ -9,8 +9,9 @@ import (
 	"halognn/src/residence"
 )
 
-// A run that has chosen keeps its choice over a restart; one that had not yet, or whose cache has another size now, chooses (again), within the
-// epochs that are left. Prediction and policy are of the cache that was chosen.
+// A run that has chosen its cache keeps the choice over a restart. A run that had not chosen yet,
+// or whose cache has changed its size, chooses within the remaining epochs. The summary names the
+// policy of the chosen cache and predicts its traffic.
 func TestAutoKeepsItsChoiceOverARestart(t *testing.T) {
 	shards := generatedIn(t, 12)
 	o := resumable()
@@ -55,7 +56,8 @@ func TestAutoKeepsItsChoiceOverARestart(t *testing.T) {
 	}
 }
 
-// A choice holds for the nodes that it was made for: on a single one there is none to make, and on others it is made again.
+// A choice holds for one number of nodes: on a single node nothing is chosen, and on another number
+// the run chooses again.
 func TestAutoChoosesAgainOnOtherNodes(t *testing.T) {
 	o := resumable()
 	o.Epochs, o.Patience, o.Cache.Policy, o.Cache.Alpha, o.Cache.Placement = 9, 0, residence.PolicyAuto, 0.3, policy.PlacementOwn
@@ -67,7 +69,7 @@ func TestAutoChoosesAgainOnOtherNodes(t *testing.T) {
 	}
 }
 
-// Trials of several epochs whose look-ahead sees further than an epoch: what is foreseen ends with the trial.
+// Trials of several epochs with a window longer than an epoch: the window ends with the trial.
 func TestAutoTriesWindowsOfManyEpochs(t *testing.T) {
 	o := resumable()
 	o.Epochs, o.Patience = 36, 0

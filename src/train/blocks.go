@@ -24,7 +24,7 @@ const (
 	InitialFile = "initial.safetensors"
 )
 
-// Blocks is what a run trains on, for programs that are to train on the same: blocks.json.
+// Blocks is blocks.json: the index of a run's minibatches, for other programs that train on them.
 type Blocks struct {
 	Format        int             `json:"format"`
 	Version       string          `json:"version"`
@@ -34,11 +34,11 @@ type Blocks struct {
 	StepsPerEpoch int             `json:"steps_per_epoch"`
 	Model         BlocksModel     `json:"model"`
 	Optimizer     BlocksOptimizer `json:"optimizer"`
-	BlocksDigest  string          `json:"blocks_digest"` // of what is here: the run's, if that is all
+	BlocksDigest  string          `json:"blocks_digest"` // of those written
 	Minibatches   []BlocksItem    `json:"minibatches"`   // in the order of training
 }
 
-// BlocksModel is the model that the weights are of.
+// BlocksModel is the model whose initial weights are written.
 type BlocksModel struct {
 	Kind    string  `json:"kind"`
 	Layers  int     `json:"layers"`
@@ -50,7 +50,7 @@ type BlocksModel struct {
 	Task    string  `json:"task"`
 }
 
-// BlocksOptimizer is the optimiser that updates them.
+// BlocksOptimizer is the optimiser of the run.
 type BlocksOptimizer struct {
 	Kind        string  `json:"kind"`
 	Momentum    float64 `json:"momentum"`
@@ -60,7 +60,8 @@ type BlocksOptimizer struct {
 	WeightDecay float64 `json:"weight_decay"`
 }
 
-// BlocksItem is one minibatch. Those of one epoch and step are trained together: losses are sums over all of them, divided by GlobalSeeds.
+// BlocksItem is one minibatch. The minibatches of one epoch and step are trained together: the loss
+// is the sum over all of them, divided by GlobalSeeds.
 type BlocksItem struct {
 	Dir         string        `json:"dir"`
 	Epoch       int           `json:"epoch"` // from 1
@@ -80,21 +81,21 @@ type BlocksLayer struct {
 	Edges        int `json:"edges"`
 }
 
-// Export says which minibatches are written, of which run.
+// Export says which minibatches of a run are written, and where.
 type Export struct {
 	Shards  *shard.Shards
-	Device  compute.Device // that the weights are made on
+	Device  compute.Device // on which the initial weights are drawn
 	Workers int
 	Version string // of the program
 
 	Ranks int    // of the run
-	Steps int    // its first ones; 0: all
-	Dir   string // that is written into: new or empty
+	Steps int    // to write, from the first; 0: all
+	Dir   string // the output directory: new or empty
 }
 
 // WriteBlocks writes the initial weights and the minibatches that a run with these options trains
-// on. One process does it; nothing is trained. blocks.json comes last: a directory without it is not
-// complete.
+// on. It runs in one process and trains nothing. blocks.json is written last: a directory without
+// it is incomplete.
 func WriteBlocks(e Export, o Options) (*Blocks, error) {
 	if !o.Reads() {
 		return nil, fmt.Errorf("a model of kind %s reads no neighbours, so its minibatches have no blocks", o.Model.Kind)
@@ -193,7 +194,8 @@ func (w *blocksWriter) describe() {
 	b.BlocksDigest = fmt.Sprintf("%016x", w.digest)
 }
 
-// minibatch writes what a stream trains at a step, the seeds, draws and learning rate being those of run.admit and run.update.
+// minibatch writes the minibatch of a stream at a step, with the seeds, draws and learning rate
+// that run.admit and run.update would use.
 func (w *blocksWriter) minibatch(epoch, step, stream int) error {
 	m, j := &w.m, w.job
 	m.Train = true

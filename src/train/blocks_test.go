@@ -30,7 +30,7 @@ func writtenBlocks(t *testing.T, shards *shard.Shards, o Options, ranks, steps i
 	return dir
 }
 
-// readBlocks reads what was written as another program would.
+// readBlocks reads the written directory as another program would.
 func readBlocks(t *testing.T, dir string) (b Blocks) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, BlocksFile))
@@ -57,7 +57,8 @@ func array[T npy.Element](t *testing.T, shape []int, path ...string) []T {
 	return data
 }
 
-// What is written is what is trained: minibatch for minibatch by its arrays, in sum by the digest of a run, and the weights that it began with.
+// The written minibatches are those that a run trains: each array equals the sampler's, the digest
+// equals the run's, and the weights are the run's initial ones.
 func TestBlocksAreWhatIsTrained(t *testing.T) {
 	shards := generated(t)
 	for _, c := range []struct {
@@ -99,7 +100,7 @@ func TestBlocksAreWhatIsTrained(t *testing.T) {
 	}
 }
 
-// readMinibatch reads the arrays of a minibatch and holds them to its sizes and to the labels of its seeds.
+// readMinibatch reads the arrays of a minibatch and checks their sizes and the labels of the seeds.
 func readMinibatch(t *testing.T, dir string, item BlocksItem, shards *shard.Shards) *sample.Minibatch {
 	t.Helper()
 	m := new(sample.Minibatch)
@@ -162,7 +163,7 @@ func checkInitial(t *testing.T, dir string, o Options, shards *shard.Shards) {
 	}
 }
 
-// The first steps are those of the whole run.
+// An export of the first steps holds the first steps of the whole run.
 func TestFirstBlocks(t *testing.T) {
 	shards, o := generated(t), sageOptions()
 	all, few := readBlocks(t, writtenBlocks(t, shards, o, 2, 0)), readBlocks(t, writtenBlocks(t, shards, o, 2, 3))

@@ -20,31 +20,32 @@ import (
 	"halognn/src/watch"
 )
 
-// CheckpointOptions say when rank 0 saves the state of a run, besides at a stop and at the end of training, and how many
-// checkpoints it keeps.
+// CheckpointOptions say how often rank 0 saves the state of a run, besides at a stop and at the end
+// of training, and how many checkpoints it keeps.
 type CheckpointOptions struct {
-	EverySteps   int     // 0: not by steps
-	EveryMinutes float64 // 0: not by time
+	EverySteps   int     // 0: never by steps
+	EveryMinutes float64 // 0: never by time
 	Keep         int
 }
 
-// ErrStopped is wrapped by the error of a run that was asked to stop, and did, after saving its state.
+// ErrStopped is wrapped by the error of a run that a signal stopped and that has saved its state.
 var ErrStopped = errors.New("stopped by a signal")
 
-// checkpointState is state.json: where a run stands between two steps. Sums over ranks are whole-run figures, so that a run may go on
-// with another number of ranks.
+// checkpointState is state.json: the state of a run between two steps. It holds sums over ranks, so
+// that a run may go on with another number of ranks.
 type checkpointState struct {
 	Format int `json:"format"`
 	checkpointOrigin
 	checkpointPlace
 	checkpointBest
 
-	Cache *residence.Choice `json:"cache,omitempty"` // that cache.policy auto has made
+	Cache *residence.Choice `json:"cache,omitempty"` // made by cache.policy auto
 
 	EpochSeconds []float64      `json:"epoch_seconds"`
 	Sums         checkpointSums `json:"sums"`
 
-	// FirstLoss is that of the run, by which later ones are judged; older versions lack it.
+	// FirstLoss is the loss of the run's first step, against which later losses are judged; older
+	// versions lack it.
 	FirstLoss *float64 `json:"first_loss,omitempty"`
 
 	checkpointUnderWay
@@ -62,14 +63,14 @@ type checkpointOrigin struct {
 	Streams int               `json:"streams"`
 }
 
-// checkpointPlace is where it stands, and the digests of what was trained until then.
+// checkpointPlace is the next step to train, and the digests of the steps before it.
 type checkpointPlace struct {
 	Epoch          int    `json:"epoch"` // of the next step, from 1
-	Step           int    `json:"step"`  // next, from 0; all of them if only the evaluation is left
+	Step           int    `json:"step"`  // next, from 0; StepsPerEpoch: evaluation is next
 	StepsPerEpoch  int    `json:"steps_per_epoch"`
 	OptimizerSteps int    `json:"optimizer_steps"`
 	LossDigest     []byte `json:"loss_digest_state"`
-	BlocksDigest   string `json:"blocks_digest"` // sum over ranks, as is
+	BlocksDigest   string `json:"blocks_digest"` // sum over ranks, like
 	EdgesDigest    string `json:"edges_digest,omitempty"`
 }
 
@@ -86,24 +87,25 @@ type checkpointUnderWay struct {
 	Loss    float64            `json:"loss"` // weighted by seeds
 	Seeds   int                `json:"seeds"`
 	Seconds float64            `json:"seconds"`
-	First   float64            `json:"first_step_seconds"` // 0: the second has not begun
-	Waiting float64            `json:"wait_seconds"`       // mean over ranks, as
+	First   float64            `json:"first_step_seconds"` // 0: the second step has not begun
+	Waiting float64            `json:"wait_seconds"`       // mean over ranks, like
 	Startup float64            `json:"startup_seconds"`
-	Phases  map[string]float64 `json:"phases"` // these, by name
+	Phases  map[string]float64 `json:"phases"` // likewise, by name
 	Rows    checkpointCounters `json:"rows"`   // sum over ranks
 	Each    []rankShare        `json:"each_rank"`
 
 	OldPhases []float64 `json:"phase_seconds,omitempty"` // see phases
 }
 
-// rankShare is one rank's part in the epoch under way.
+// rankShare is one rank's share of the epoch under way.
 type rankShare struct {
 	Remote  int64   `json:"remote_rows"`
 	Waiting float64 `json:"wait_seconds"`
 	Startup float64 `json:"startup_seconds"`
 }
 
-// earlier returns what a rank of so many has done of the epoch under way. Ranks of another number than did it divide it evenly.
+// earlier returns a rank's share of the epoch under way before the checkpoint. If the number of
+// ranks has changed, the rows are divided evenly.
 func (s *checkpointState) earlier(rank, ranks int) rankShare {
 	if len(s.Each) == ranks {
 		return s.Each[rank]
@@ -112,35 +114,35 @@ func (s *checkpointState) earlier(rank, ranks int) rankShare {
 	return rankShare{before(rank+1) - before(rank), s.Waiting, s.Startup}
 }
 
-// share is what a checkpoint, or the record of an epoch, needs of every rank. All of it has a fixed size.
+// share is one rank's contribution to a checkpoint or to the record of an epoch. Its size is fixed.
 type share struct {
 	Blocks  uint64
 	Edges   uint64
-	Rows    trace.Counters // rank 0's has those carried over a restart
+	Rows    trace.Counters // on rank 0 also those carried over a restart
 	Remote  int64          // rows of this rank
-	Rounds  int64          // that this rank has started, since the restart if there was one in the epoch
+	Rounds  int64          // started by this rank in the epoch, or since a restart in it
 	Seconds float64
 	Waiting float64
 	Startup float64
-	Busy    float64 // share of the rank's CPUs that worked, since the restart if there was one in the epoch
+	Busy    float64 // busy fraction of the rank's CPUs in the epoch, or since a restart in it
 	Phases  [trace.NumPhases]float64
 }
 
-// shares are those of all ranks, and their sum.
+// shares holds the share of every rank, and their sum.
 type shares struct {
 	share
 	each []share
 }
 
-// What ranks vote for, by its place among the extra values of the gradient sum: more than 0 if any
-// rank wants it.
+// The votes, by index among the extra values of the gradient sum. A sum above 0 means that at least
+// one rank votes for it.
 const (
 	voteSave = iota
 	voteStop
 )
 
-// vote says what this rank wants done after this step. Votes travel with the gradients, so that all
-// ranks act at the same step. It returns the error of a write that has failed.
+// vote sets this rank's votes for the end of this step. Votes travel with the gradients, so that
+// all ranks act at the same step. It returns the error of a write that has failed.
 func (r *run) vote() error {
 	stop := false
 	select {
@@ -160,14 +162,14 @@ func (r *run) vote() error {
 	return nil
 }
 
-// note tells the user something, on rank 0.
+// note prints a message to the user, on rank 0.
 func (r *run) note(format string, args ...any) {
 	if r.Progress != nil {
 		r.Progress.Note(context.Background(), fmt.Sprintf(format, args...))
 	}
 }
 
-// obey does what the ranks have voted for, after the update of a step. Collective.
+// obey acts on the ranks' votes after the update of a step. Collective.
 func (r *run) obey(step int) error {
 	save, stop := r.model.Params.Extra(voteSave) > 0, r.model.Params.Extra(voteStop) > 0
 	if !save && !stop {
@@ -187,9 +189,11 @@ func (r *run) obey(step int) error {
 	return nil
 }
 
-// save copies the state between two steps and has it written. Collective; other ranks go on at once.
+// save copies the state between two steps and starts to write it. Collective; ranks other than 0 go
+// on at once.
 func (r *run) save(epoch, step int, end bool) error {
-	if err := mem.CheckSizes(); err != nil { // what is read behind the new end of a mapped file may be zeros, not a fault
+	// Past the new end of a shrunk mapped file, reads may give zeros instead of a signal.
+	if err := mem.CheckSizes(); err != nil {
 		return err
 	}
 	all, err := r.gatherShares(time.Since(r.begun))
@@ -197,13 +201,13 @@ func (r *run) save(epoch, step int, end bool) error {
 		return err
 	}
 	s := r.saver
-	if err := s.wait(); err != nil { // the copy is the writer's until it is done
+	if err := s.wait(); err != nil { // the writer uses the copy until it is done
 		return err
 	}
 	updates := r.optimizer.Steps()
 	s.saved, s.at = updates, time.Now()
 	path := rundir.CheckpointPath(r.Dir, updates, end)
-	if _, err := os.Stat(path); err == nil { // a run that was resumed here stops before its next step
+	if _, err := os.Stat(path); err == nil { // a run resumed here was stopped before its next step
 		return nil
 	}
 	state, err := r.state(epoch, step, all)
@@ -218,7 +222,8 @@ func (r *run) save(epoch, step int, end bool) error {
 	return nil
 }
 
-// gatherShares returns what the ranks have done in the epoch under way, which has taken so long. Collective.
+// gatherShares returns the ranks' shares of the epoch under way, which has lasted for took.
+// Collective.
 func (r *run) gatherShares(took time.Duration) (s shares, err error) {
 	rows := r.rows
 	rows.Add(r.carried)
@@ -254,7 +259,7 @@ func (r *run) gatherShares(took time.Duration) (s shares, err error) {
 	return s, nil
 }
 
-// state describes the run between two steps.
+// state returns the state of the run between two steps.
 func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 	digest, err := r.losses.MarshalBinary()
 	if err != nil {
@@ -294,7 +299,8 @@ func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 	return s, nil
 }
 
-// edgesDigest is the text of the sum over ranks, or empty for a run whose first steps were not counted.
+// edgesDigest formats the sum over ranks; it is empty for a run whose first steps have no digest of
+// edges.
 func (r *run) edgesDigest(sum uint64) string {
 	if r.noEdges {
 		return ""
@@ -302,7 +308,7 @@ func (r *run) edgesDigest(sum uint64) string {
 	return fmt.Sprintf("%016x", sum)
 }
 
-// contents are the files of the copied state.
+// contents returns the files of a checkpoint of the copied state.
 func (r *run) contents(state *checkpointState) []rundir.File {
 	s, p := r.saver, r.model.Params
 	metadata := r.modelMetadata(state.Epoch)
@@ -323,7 +329,8 @@ func (r *run) contents(state *checkpointState) []rundir.File {
 	return files
 }
 
-// stop ends a run whose ranks have voted to stop, when its state is on disk. Collective; if that fails, rank 0 returns alone.
+// stop ends a run whose ranks have voted to stop, once its state is on disk. Collective; if the
+// write fails, rank 0 returns alone.
 func (r *run) stop() error {
 	if err := r.saver.wait(); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 	"halognn/src/rundir"
 )
 
-// vandal is a Progress that puts a file where the checkpoints are, after so many steps.
+// vandal is a Progress that replaces the directory of checkpoints by a file after some steps.
 type vandal struct {
 	heard
 	left int
@@ -29,14 +29,14 @@ func (v *vandal) Step(float64) {
 	if v.left--; v.left != 0 {
 		return
 	}
-	for range 100 { // a checkpoint may be coming into being there
+	for range 100 { // a checkpoint may be being written there
 		if v.err = errors.Join(os.RemoveAll(v.dir), os.WriteFile(v.dir, nil, 0o666)); v.err == nil {
 			return
 		}
 	}
 }
 
-// A checkpoint that cannot be written ends the run, with a word about it.
+// A checkpoint that cannot be written ends the run with an error about it.
 func TestFailedWriteEndsTheRun(t *testing.T) {
 	shards := generatedIn(t, 12)
 	o := resumable()
@@ -61,7 +61,8 @@ func TestFailedWriteEndsTheRun(t *testing.T) {
 	}
 }
 
-// Saves fall due at multiples, at the first step after a write that takes longer, and by the clock.
+// Saves fall due at multiples of the step, at the first step after a write that took longer, and by
+// the clock.
 func TestDue(t *testing.T) {
 	noted := 0
 	note := func(string, ...any) { noted++ }
@@ -112,7 +113,8 @@ func (p *poisoned) ReLU(y compute.Matrix, dropout float32, key compute.DropoutKe
 	}
 }
 
-// A loss that is not finite is traced to the layer that was struck, on whichever rank, and to the last good checkpoint.
+// The error of a loss that is not finite names the first layer whose output was not finite, on
+// whichever rank, and the last good checkpoint.
 func TestDivergenceNamesLayerAndCheckpoint(t *testing.T) {
 	shards := generatedIn(t, 12)
 	o := resumable()
@@ -142,21 +144,21 @@ func TestDivergenceNamesLayerAndCheckpoint(t *testing.T) {
 	}
 }
 
-// A loss is held against the first one, or 1, and the first one survives a restart.
+// A loss is compared with the first one, or with 1, and the first one survives a restart.
 func TestLossBound(t *testing.T) {
 	var b lossBound
 	if err := b.check("it", 1e30); err != nil {
 		t.Errorf("without a first loss: %v", err)
 	}
 	b.begin(0.25)
-	b.begin(1e9) // a later one
+	b.begin(1e9) // a later loss: the first one stays
 	if err := b.check("it", 0.99e6); err != nil {
 		t.Error(err)
 	}
 	if err := b.check("it", 1.01e6); !errors.Is(err, ErrDiverged) || !strings.Contains(err.Error(), "it is 1.01e+06, more than 1e+06 times the 0.25") {
 		t.Errorf("beyond: %v", err)
 	}
-	large := 1e7 // features that nobody has scaled
+	large := 1e7 // unscaled features
 	if err := (&lossBound{&large}).check("it", 0.99e13); err != nil {
 		t.Error(err)
 	}
@@ -170,7 +172,8 @@ func TestLossBound(t *testing.T) {
 	}
 }
 
-// A checkpoint that was made after the last update holds the weights that diverged.
+// A checkpoint written after the last update holds diverged weights, so it is not the last good
+// one.
 func TestLastGoodCheckpoint(t *testing.T) {
 	dir := t.TempDir()
 	at := func(updates int, end bool) string {
@@ -200,7 +203,8 @@ func TestLastGoodCheckpoint(t *testing.T) {
 	}
 }
 
-// Weights that a step has ruined are not saved; the gradient that did it is named, by the last layer that it struck.
+// Weights that are not finite are not saved; the error names the last layer whose gradient was not
+// finite.
 func TestRuinedWeightsAreNotSaved(t *testing.T) {
 	shards := generatedIn(t, 12)
 	o := resumable()
@@ -219,8 +223,8 @@ func TestRuinedWeightsAreNotSaved(t *testing.T) {
 	}
 }
 
-// BenchmarkSave measures what a save holds up training for: the sum over ranks, and the copy. The write that follows is not in it; it
-// is reported beside.
+// BenchmarkSave measures how long a save delays training: the sum over ranks, and the copy. The
+// write that follows is reported separately.
 func BenchmarkSave(b *testing.B) {
 	shards := generatedIn(b, 2)
 	o := resumable()

@@ -10,12 +10,11 @@ import (
 	"halognn/src/trace"
 )
 
-// What a checkpoint keeps has types of its own, so that a change of summary.json, of the counters
-// or of the phases does not change its format by accident. Keys are never given another meaning:
-// state.json of any version with this rundir.CheckpointFormat can be read, and what it lacks is 0.
+// The state in a checkpoint has types of its own, so that a change of summary.json, of the counters
+// or of the phases does not change its format by accident. A key never changes its meaning:
+// state.json of any version with this rundir.CheckpointFormat can be read, and absent keys are 0.
 
-// checkpointSums are sums over the epochs that are complete, and over ranks; means over ranks for
-// times.
+// checkpointSums are sums over the complete epochs and over ranks; times are means over ranks.
 type checkpointSums struct {
 	Epochs       int                `json:"epochs"`
 	TrainLoss    float64            `json:"train_loss"` // of the last one
@@ -43,7 +42,7 @@ type checkpointSums struct {
 	SamplingBytes int64 `json:"sampling_bytes"`
 }
 
-// sumsOf gives sums their keys.
+// sumsOf converts sums to their form in a checkpoint.
 func sumsOf(s *sums) checkpointSums {
 	c := s.Rows
 	return checkpointSums{
@@ -57,7 +56,7 @@ func sumsOf(s *sums) checkpointSums {
 	}
 }
 
-// sums is the inverse of sumsOf, for all that a summary is computed from.
+// sums is the inverse of sumsOf. Counters that no summary needs are 0.
 func (c *checkpointSums) sums() sums {
 	return sums{
 		Epochs: c.Epochs, TrainLoss: c.TrainLoss, WaitFraction: c.WaitFraction,
@@ -72,15 +71,15 @@ func (c *checkpointSums) sums() sums {
 	}
 }
 
-// checkpointCounters are trace.Counters. A field that is new there must be given a key here: the
-// conversions do not compile before.
+// checkpointCounters are trace.Counters. A new field there needs a key here: the conversions do not
+// compile without it.
 type checkpointCounters struct {
 	Frontier     int64         `json:"Frontier"`
 	Local        int64         `json:"Local"`
 	Cached       int64         `json:"Cached"`
 	Peer         int64         `json:"Peer"`
 	Remote       int64         `json:"Remote"`
-	Early        int64         `json:"Early"` // those that are Replaced among them, in older versions
+	Early        int64         `json:"Early"` // the Replaced rows among them, in older versions
 	Served       int64         `json:"Served"`
 	PeerCached   int64         `json:"PeerCached"`
 	Rounds       int64         `json:"Rounds"`
@@ -95,8 +94,8 @@ type checkpointCounters struct {
 	Sampling trace.Sampling `json:"Sampling,omitzero"`
 }
 
-// oldPhases names the elements of "phase_seconds", a list in checkpoints of versions before phases
-// had their names there.
+// oldPhases names the elements of "phase_seconds", the list of older versions that did not name
+// phases.
 var oldPhases = [...]string{
 	"sample", "plan", "exchange", "gather", "forward", "backward", "sync", "update", "wait", "save",
 }
@@ -113,7 +112,7 @@ func (s *checkpointState) phases() map[string]float64 {
 	return named
 }
 
-// SoundState returns why a state, as JSON, is damaged: counts that no run has.
+// SoundState returns an error if a state, as JSON, is damaged: it has counts that no run can have.
 func SoundState(text []byte) error {
 	s := new(checkpointState)
 	if err := json.Unmarshal(text, s); err != nil {
@@ -122,7 +121,7 @@ func SoundState(text []byte) error {
 	return s.check()
 }
 
-// check refuses counts that no run has.
+// check rejects counts that no run can have.
 func (s *checkpointState) check() error {
 	for _, c := range []struct {
 		name               string

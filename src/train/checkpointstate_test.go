@@ -20,8 +20,8 @@ import (
 // phases as a list. It has the options of TestOldCheckpointGoesOn.
 const oldRun = "testdata/checkpoint-1"
 
-// copyOldRun makes run a copy of oldRun on these parts, whose identity is another where the format
-// of parts has changed.
+// copyOldRun makes run a copy of oldRun on these parts, with their identity in place of the old
+// one, which depends on the format of parts.
 func copyOldRun(t *testing.T, run, parts string) {
 	t.Helper()
 	if err := os.CopyFS(run, os.DirFS(oldRun)); err != nil {
@@ -50,7 +50,7 @@ func copyOldRun(t *testing.T, run, parts string) {
 	}
 }
 
-// An old checkpoint goes on to the numbers of a run without interruption, and to its sums.
+// A run resumed from an old checkpoint ends with the numbers and sums of an uninterrupted run.
 func TestOldCheckpointGoesOn(t *testing.T) {
 	shards := generatedIn(t, 12)
 	o := resumable()
@@ -87,8 +87,9 @@ func TestOldCheckpointGoesOn(t *testing.T) {
 	if got.EdgesDigest != "" {
 		t.Errorf("edges_digest is %s, but the checkpoint has none of its steps", got.EdgesDigest)
 	}
-	got.EdgesDigest = want.EdgesDigest // versions before it did not count it
-	if runtime.GOARCH == "amd64" {     // where the checkpoint was made; others may round differently
+	got.EdgesDigest = want.EdgesDigest // the old version had none
+	// The checkpoint was made on amd64; other processors may round differently.
+	if runtime.GOARCH == "amd64" {
 		sameRun(t, got, want)
 	}
 	if got.Rows != want.Rows {
@@ -99,7 +100,7 @@ func TestOldCheckpointGoesOn(t *testing.T) {
 	}
 }
 
-// filled sets every number of a struct to another one.
+// filled sets every number of a struct to a different value.
 func filled(v reflect.Value, next *int) {
 	switch *next++; v.Kind() {
 	case reflect.Struct:
@@ -115,7 +116,7 @@ func filled(v reflect.Value, next *int) {
 	}
 }
 
-// What an epoch adds to the sums, and what a step adds to the rows, is in a checkpoint.
+// A checkpoint keeps all sums that an epoch adds to, and all counters of rows that a step adds to.
 func TestCheckpointKeepsAllSums(t *testing.T) {
 	reread := func(from, to any) {
 		t.Helper()
@@ -138,7 +139,7 @@ func TestCheckpointKeepsAllSums(t *testing.T) {
 	want.Rounds = 3
 	var kept checkpointSums
 	reread(sumsOf(&want), &kept)
-	// What no summary is computed from is not kept.
+	// Counters that no summary is computed from are not kept.
 	c := &want.Rows
 	c.Frontier, c.Served, c.Rounds, c.CountBytes, c.IDBytes, c.RowBytes = 0, 0, 0, 0, 0, 0
 	c.Sampling.Answered, c.Sampling.Rounds = 0, 0
@@ -161,7 +162,7 @@ func TestCheckpointKeepsAllSums(t *testing.T) {
 	}
 }
 
-// Counts that no run has are refused although the seal is whole.
+// Counts that no run can have are rejected although the seal is valid.
 func TestStateOfNoRunIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		name  string

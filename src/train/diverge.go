@@ -9,28 +9,27 @@ import (
 	"halognn/src/comm"
 )
 
-// ErrDiverged is wrapped by the errors about a loss, predictions or weights that are not finite any
-// more, or a loss that has grown beyond all bounds.
+// ErrDiverged is wrapped by errors about a loss, predictions or weights that are no longer finite,
+// or about a loss that exceeds its bound.
 var ErrDiverged = errors.New("training has diverged")
 
-// mostGrowth is how many times as large as in the first step a loss may become. Spikes of a hundred
-// times heal, of a thousand seldom; numbers beyond are finite by chance: Adam bounds a step, so
-// that weights of 1e9 may never overflow.
+// mostGrowth is the largest permitted ratio of a loss to the first loss. Training recovers from
+// spikes of a hundred times, seldom from a thousand. A loss beyond the bound may stay finite for
+// ever: Adam bounds a step, so weights of 1e9 need not overflow.
 const mostGrowth = 1e6
 
-// lossBound is what no loss of a run may exceed. A first loss below 1 says that the task is easy,
-// not that 1 is much.
+// lossBound is mostGrowth times the first loss of a run, or times 1 if that is larger: a first loss
+// below 1 says that the task is easy, not that 1 is large.
 type lossBound struct{ first *float64 }
 
-// begin takes the first loss of the run.
+// begin notes the first loss of the run; later calls change nothing.
 func (b *lossBound) begin(loss float64) {
 	if b.first == nil {
 		b.first = &loss
 	}
 }
 
-// check returns an error if a loss, or what is known to be less than one, exceeds the bound. what
-// names it.
+// check returns an error if a loss, or a lower bound of one, exceeds the bound. what names it.
 func (b *lossBound) check(what string, loss float64) error {
 	if b.first == nil || loss <= mostGrowth*max(1, *b.first) {
 		return nil
@@ -41,8 +40,8 @@ func (b *lossBound) check(what string, loss float64) error {
 
 const divergedCure = "lower train.lr, add warm-up, or check the features' scale"
 
-// diverge returns the error of a run whose loss is not finite or too large: what was found first on
-// any rank, and where one can go on from. Collective.
+// diverge returns the error of a run whose loss is not finite or too large: the earliest place on
+// any rank where numbers were not finite, and the last good checkpoint. Collective.
 func (r *run) diverge() error {
 	if r.outgrown {
 		return comm.AgreedOn(r.Comm, fmt.Errorf("%w%s; %s", r.diverged, r.lastGood(), divergedCure))
@@ -69,7 +68,7 @@ func (r *run) diverge() error {
 	return comm.AgreedOn(r.Comm, fmt.Errorf("%w: %s%s; %s", r.diverged, where, r.lastGood(), divergedCure))
 }
 
-// lastGood says where a run that has diverged can go on from: rank 0 knows.
+// lastGood names the last good checkpoint of a run that has diverged; only rank 0 knows it.
 func (r *run) lastGood() string {
 	if r.saver == nil {
 		return ""
@@ -80,9 +79,9 @@ func (r *run) lastGood() string {
 	return r.saver.good(r.optimizer.Steps())
 }
 
-// checkWeights looks, after an epoch, for weights that its last update has ruined: nothing computes
-// a loss of them any more if it was the last epoch, and without vertices to validate on there are
-// no predictions either. Collective.
+// checkWeights looks for weights that are not finite after the last update of an epoch. No later
+// loss would show them if this was the last epoch, and no prediction if there are no validation
+// vertices. Collective.
 func (r *run) checkWeights() error {
 	bad, err := comm.AgreeAny(r.Comm, !r.model.Params.WeightsFinite())
 	if err != nil || !bad {
@@ -97,7 +96,7 @@ func (r *run) checkWeights() error {
 		ErrDiverged, what, r.lastGood(), divergedCure))
 }
 
-// predictionsDiverged adds to an error about predictions what is known about its origin.
+// predictionsDiverged adds the origin, if known, to an error about predictions.
 func (r *run) predictionsDiverged(err error) error {
 	if !errors.Is(err, ErrDiverged) {
 		return err

@@ -62,7 +62,7 @@ func (r *run) endEpoch(took time.Duration) error {
 	return nil
 }
 
-// sameRounds holds the ranks to each other: what one starts, all start.
+// sameRounds checks that all ranks have started equally many collectives.
 func (s *shares) sameRounds() error {
 	for rank, one := range s.each {
 		if first := s.each[0].Rounds; one.Rounds != first {
@@ -73,12 +73,12 @@ func (s *shares) sameRounds() error {
 	return nil
 }
 
-// sums are over the epochs that are complete, and over ranks; of times, means over ranks. A summary
-// is computed from them.
+// sums are over the complete epochs and over ranks; times are means over ranks. A summary is
+// computed from them.
 type sums struct {
 	Epochs    int
-	TrainLoss float64 // of the last one
-	Rounds    float64 // likewise, of each rank in a step
+	TrainLoss float64 // of the last epoch
+	Rounds    float64 // of the last epoch: of each rank in a step
 
 	WaitFraction          float64
 	PhaseSeconds          map[string]float64
@@ -150,7 +150,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*Summary, erro
 		},
 		workers: r.Workers, pretended: r.RanksPerNode > 0,
 	}
-	s.Host, _ = os.Hostname() // without one the report says less
+	s.Host, _ = os.Hostname() // optional: the report omits an empty one
 	if s.Nodes == 1 {         // all rows are in the node's memory, and nothing is cached
 		s.CachePolicy = policy.None
 	}
@@ -169,7 +169,8 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*Summary, erro
 	return s, err
 }
 
-// medianBusy returns how busy the CPUs were in an epoch; 0 if this process trained none to its end.
+// medianBusy returns the median over epochs of the CPUs' busy fraction; 0 if this process completed
+// no epoch.
 func (r *run) medianBusy() float64 {
 	if len(r.busy) == 0 {
 		return 0
@@ -177,7 +178,7 @@ func (r *run) medianBusy() float64 {
 	return median(r.busy)
 }
 
-// allreduce names the sum of the gradients.
+// allreduce names the method by which gradients are summed.
 func (r *run) allreduce() string {
 	switch {
 	case r.gradients.Reproducible():
@@ -188,7 +189,7 @@ func (r *run) allreduce() string {
 	return "mpi"
 }
 
-// summariseSetUp averages what came before the first step over the ranks. Collective.
+// summariseSetUp averages the set-up times before the first step over the ranks. Collective.
 func (r *run) summariseSetUp() (items map[string]float64, total float64, err error) {
 	own, took := r.SetUp.Seconds()
 	all, err := comm.Allgather(r.Comm, append(own[:], took)...)
@@ -207,7 +208,7 @@ func (r *run) summariseSetUp() (items map[string]float64, total float64, err err
 	return items, total, nil
 }
 
-// median returns the middle value, the mean of the middle two if there are two.
+// median returns the middle value, or the mean of the middle two.
 func median(x []float64) float64 {
 	s := slices.Sorted(slices.Values(x))
 	n := len(s)

@@ -17,8 +17,8 @@ import (
 	"halognn/src/shard"
 )
 
-// Fanouts of evaluation change how a model is judged and nothing of how it is trained, at any depth and with any cache. With all
-// neighbours, sampled validation says what validation layer by layer says.
+// Fanouts of evaluation change how a model is judged but not how it is trained, at any depth and
+// with any cache. With all neighbours, sampled and layer-wise validation agree.
 func TestEvalFanoutsJudgeAndDoNotTrain(t *testing.T) {
 	shards := generatedIn(t, 12)
 	o := resumable()
@@ -59,7 +59,8 @@ func TestEvalFanoutsJudgeAndDoNotTrain(t *testing.T) {
 	}
 }
 
-// Sampled inference draws by the fanouts of evaluation: with all neighbours it predicts what layers over the whole graph do.
+// Sampled inference draws by the fanouts of evaluation: with all neighbours it predicts the same as
+// layer-wise inference.
 func TestEvalFanoutsPredict(t *testing.T) {
 	shards := generated(t)
 	o := sageOptions()

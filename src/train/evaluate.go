@@ -12,7 +12,7 @@ import (
 	"halognn/src/parallel"
 )
 
-// evaluation is what the model is worth at one moment.
+// evaluation is the quality of the model after some epoch.
 type evaluation struct {
 	mode  string // "sampled" or "full"
 	valid quality
@@ -32,7 +32,7 @@ func (e *evaluation) record(epoch int, took time.Duration) evalRecord {
 	return rec
 }
 
-// evaluate judges the model as it is on the validation vertices. Collective.
+// evaluate judges the current model on the validation vertices. Collective.
 func (r *run) evaluate(ctx context.Context, epoch int) (*evaluation, error) {
 	if r.o.EvalFull {
 		return r.evaluateFull(ctx)
@@ -50,10 +50,12 @@ func (r *run) evaluate(ctx context.Context, epoch int) (*evaluation, error) {
 	return &evaluation{mode: "sampled", valid: q}, err
 }
 
-// sampled runs minibatches of the given vertices of own parts through the training pipeline, forward only, and hands every
-// minibatch with its logits (host memory, valid during the call) to each. While minibatches of the next epoch wait in that
-// pipeline's slots, as they do with a look-ahead cache, another is made for as long. Draws are keyed by part and chunk, and a
-// chunk is as large as a training minibatch, so with the same streams they do not depend on the number of ranks. Collective.
+// sampled runs minibatches of the given vertices of own parts through the training pipeline,
+// forward only, and calls each with every minibatch and its logits (host memory, valid during the
+// call). With a look-ahead cache, minibatches of the next epoch occupy that pipeline's slots, so
+// sampled uses a temporary pipeline. Draws are keyed by part and chunk, and a chunk is as large as
+// a training minibatch, so with the same streams they do not depend on the number of ranks.
+// Collective.
 func (s *session) sampled(ctx context.Context, epoch int, seeds func(part int) []graph.VertexID,
 	each func(m *parallel.Minibatch, logits compute.Matrix) error,
 ) error {
@@ -69,7 +71,7 @@ func (s *session) sampled(ctx context.Context, epoch int, seeds func(part int) [
 	chunks := (most + size - 1) / size
 	var host []float32
 	defer func() { mem.Free(host) }()
-	var all []graph.VertexID // of the part that is under way: making them takes time
+	var all []graph.VertexID // seeds of the current part, kept because making them takes time
 	admit := func(i int, m *parallel.Minibatch) {
 		part, chunk := s.first+i/chunks, i%chunks
 		if chunk == 0 {
@@ -123,12 +125,13 @@ func (r *run) evaluateFull(ctx context.Context) (*evaluation, error) {
 	return e, err
 }
 
-// mostConfused is the most classes whose confusion is counted: its table has so many columns.
+// mostConfused is the largest number of classes for which a confusion matrix is counted: its table
+// has a column for each.
 const mostConfused = 40
 
 // confused adds up a confusion matrix over the ranks. Collective.
 func (r *run) confused(mine []int64) (sum [][]int64, err error) {
-	if mine == nil { // on every rank
+	if mine == nil { // on every rank alike
 		return nil, nil
 	}
 	all, err := comm.Allgather(r.Comm, mine...)
@@ -146,7 +149,8 @@ func (r *run) confused(mine []int64) (sum [][]int64, err error) {
 	return sum, nil
 }
 
-// judge scores vertices of own parts by the logits [own, classes] of all own vertices, over all ranks.
+// judge scores the given vertices of the own parts by the logits [own, classes] of all own
+// vertices, and sums the score over all ranks.
 func (r *run) judge(
 	sum *score, logits []float32, vertices func(part int) []graph.VertexID,
 ) (quality, error) {
@@ -166,8 +170,8 @@ func (r *run) judge(
 	return r.quality(sum)
 }
 
-// quality sums a score over all ranks, and refuses predictions whose loss would be beyond the bound: those of the last update are
-// judged by no other loss. Collective.
+// quality sums a score over all ranks, and rejects predictions whose loss would exceed the bound:
+// no training loss follows the last update, so nothing else would notice. Collective.
 func (r *run) quality(sum *score) (quality, error) {
 	q, err := sum.quality(r.Comm, r.metric)
 	if err != nil {

@@ -23,7 +23,7 @@ func (r *run) finish(ctx context.Context) error {
 	if err := fault.At(fault.Finish, r.Comm.Rank(), -1, -1); err != nil {
 		return err
 	}
-	weights := r.digest() // of the last step, before the best ones take their place
+	weights := r.digest() // the last step's, before the best weights replace them
 	r.Device.Upload(r.model.Params.Values, r.best.weights)
 	var scores *evaluation
 	if err := r.during("final test", func() (err error) {
@@ -42,10 +42,11 @@ func (r *run) finish(ctx context.Context) error {
 	return r.written(r.results())
 }
 
-// ErrResults is wrapped by the errors of a run that is trained and could not write what it came to.
+// ErrResults is wrapped by the errors of a run that has trained but could not write its results.
 var ErrResults = errors.New("the results are not written")
 
-// results writes what a run comes to. The summary is last: where it is, the run has finished, and the rest is there.
+// results writes model and summary. The summary is last: if it exists, the run has finished and all
+// its files are there.
 func (r *run) results() error {
 	if err := r.saver.wait(); err != nil {
 		return err
@@ -63,7 +64,7 @@ func (r *run) results() error {
 	return r.summary.write(r.Dir)
 }
 
-// written tells every rank how writing the results has ended on rank 0. Collective.
+// written returns on every rank the error, if any, of writing the results on rank 0. Collective.
 func (r *run) written(err error) error {
 	if err = comm.Agree(r.Comm, err); err != nil {
 		return fmt.Errorf("%w; --resume goes on from the newest checkpoint: %w", ErrResults, err)
@@ -71,7 +72,8 @@ func (r *run) written(err error) error {
 	return nil
 }
 
-// closeLog closes the log. What counts in it is on disk already, by a checkpoint or by finish, and they have told what went wrong.
+// closeLog closes the log. A checkpoint or finish has synced its records already and reported any
+// error.
 func (r *run) closeLog() error {
 	if r.log != nil {
 		_ = r.log.Close()
@@ -79,7 +81,7 @@ func (r *run) closeLog() error {
 	return nil
 }
 
-// modelMetadata says in the model file how to build the model that reads it.
+// modelMetadata returns the metadata of the model file, from which the model can be built again.
 func (r *run) modelMetadata(epoch int) map[string]string {
 	c := r.o.Model
 	return map[string]string{

@@ -20,10 +20,10 @@ import (
 // generated is a small graph in six parts.
 func generated(t testing.TB) *shard.Shards { return generatedIn(t, 6) }
 
-// generatedIn is it in n parts.
+// generatedIn is the same graph in n parts.
 func generatedIn(t testing.TB, n int) *shard.Shards { return generatedOf(t, n, 300) }
 
-// generatedOf is a graph of so many vertices in n parts.
+// generatedOf is a graph of the given number of vertices in n parts.
 func generatedOf(t testing.TB, n, vertices int) *shard.Shards {
 	t.Helper()
 	graph := dataset.GenerateOptions{Vertices: vertices, Degree: 8, Features: 6, Classes: 4, Seed: 1}

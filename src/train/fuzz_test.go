@@ -10,8 +10,7 @@ import (
 	"halognn/src/rundir"
 )
 
-// Whatever state a checkpoint claims under a sound seal, it is refused, or says what a run can go
-// on from.
+// Any state under a valid seal is either rejected, or is one from which a run can go on.
 func FuzzCheckpointState(f *testing.F) {
 	for _, s := range []*checkpointState{
 		{

@@ -23,7 +23,7 @@ var chunkBytes = job.ChunkBytes
 // l+1 of any, so that nothing is computed twice. It returns [own vertices, classes] in host memory outside the heap; the
 // caller frees it. Collective.
 //
-// Memory: two layers' rows of the own vertices (all layers', with jumping knowledge), and what depth+1 chunks read. Source:
+// Memory: two layers' rows of the own vertices, and the input rows of depth+1 chunks. Source:
 // layer-wise inference as in GraphSAGE's and DGL's full-neighbour evaluation.
 func (s *session) inferAll(ctx context.Context) ([]float32, error) {
 	tables, cols, dtype := s.store.Tables, s.Shards.Meta.Features, s.Shards.Meta.Type()
@@ -152,8 +152,9 @@ func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols i
 	return out, fetch.Close()
 }
 
-// chunks cuts the own vertices so that the vertices of a chunk and their in-edges name at most chunkBytes of rows. It
-// returns the first vertex of every chunk, and where the last one ends, and the vertices of the largest.
+// chunks cuts the own vertices so that the vertices of a chunk and their in-edges refer to at most
+// chunkBytes of rows. It returns the first vertex of every chunk followed by the end of the last
+// one, and the number of vertices in the largest chunk.
 func (s *session) chunks(rowBytes int) (bounds []graph.VertexID, most int) {
 	offsets := s.Shards.Meta.Offsets
 	lo, end := offsets[s.first], offsets[s.last]

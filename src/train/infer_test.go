@@ -19,7 +19,8 @@ import (
 	"halognn/src/shard/shardtest"
 )
 
-// forward is what inference approximates by chunks and ranks: all layers over the whole graph, by the book, in float64.
+// forward is the reference for inference: all layers over the whole graph, as the papers define
+// them, in float64.
 func forward(t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor) [][]float64 {
 	t.Helper()
 	weights := map[string]nn.Tensor{}
@@ -424,7 +425,8 @@ func TestChunksKeepTheirBudget(t *testing.T) {
 	}
 }
 
-// No class follows from logits that are no numbers; logits are written as they are.
+// Logits that are not finite give no class and are counted; written as logits they stay as they
+// are.
 func TestUndefinedPredictionsAreCounted(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -7,15 +7,17 @@ import (
 	"halognn/src/trace"
 )
 
-// memory counts what this rank's memory is made of, where it is allocated, under the names by which package plan predicts it. Mapped files
-// count by their length: they are resident once read. No pipeline may be running.
+// memory returns this rank's memory by item, under the names by which package plan predicts it.
+// Mapped files count with their length: they are resident once read. No pipeline may be running.
 func (r *run) memory() trace.Memory {
 	parameters := int64(len(r.model.Params.Values)) * 4
-	copies := int64(2 + len(r.optimizer.Slots()) + 2) // values, gradients, the optimiser's; the best, and slices of a sum
+	// Values, gradients, optimiser state; best weights, slices of a sum.
+	copies := int64(2 + len(r.optimizer.Slots()) + 2)
 	counted := map[string]int64{
 		trace.MemSeeds: r.streams.Bytes(), trace.MemParameters: copies*parameters + r.saver.bytes(), trace.MemActivations: r.model.ActivationBytes(),
 	}
-	if r.Device.Capabilities().Accelerator != nil { // which has the model itself; the rest of host memory is pinned, and counted below
+	// The model is in its memory; the rest of host memory is pinned, and counted below.
+	if r.Device.Capabilities().Accelerator != nil {
 		counted[trace.MemParameters], counted[trace.MemActivations] = parameters+r.saver.bytes(), 0
 	}
 	minibatches, waiting := r.pipe.Bytes()
@@ -28,7 +30,7 @@ func (r *run) memory() trace.Memory {
 	for _, item := range cached {
 		counted[item.Name] += item.Bytes
 	}
-	rest := mem.PeakAllocated() // what came and went
+	rest := mem.PeakAllocated() // temporary allocations: the peak less what is counted
 	for _, bytes := range counted {
 		rest -= bytes
 	}
@@ -39,7 +41,7 @@ func (r *run) memory() trace.Memory {
 	if r.gradients.Transport() == parallel.TransportStaged {
 		counted[trace.MemParameters] += parameters
 	}
-	for _, item := range shared { // the caches of the node, in memory of its own
+	for _, item := range shared { // caches in the node's shared memory
 		counted[item.Name] += item.Bytes
 	}
 	counted[trace.MemTopology], counted[trace.MemIDs] = r.Shards.MappedBytes()
@@ -52,7 +54,8 @@ func (r *run) memory() trace.Memory {
 	return m
 }
 
-// summariseMemory reports the largest resident set, and what the memory of that rank is made of. Collective.
+// summariseMemory returns the largest resident set of a rank, in bytes, and that rank's memory by
+// item. Collective.
 func (r *run) summariseMemory() (most int64, of map[string]int64, err error) {
 	peak, err := mem.PeakRSS()
 	if err != nil {
@@ -77,7 +80,8 @@ func (r *run) summariseMemory() (most int64, of map[string]int64, err error) {
 	return most, of, nil
 }
 
-// residentBeforeData returns what is resident without data and without the Go heap, which is counted at the end.
+// residentBeforeData returns the resident bytes before any data is opened, less the Go heap, which
+// is counted at the end.
 func residentBeforeData() (int64, error) {
 	rss, err := mem.RSS()
 	return max(0, rss-mem.HeapBytes()), err

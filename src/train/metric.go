@@ -17,7 +17,7 @@ const (
 	MicroF1  = "micro_f1"
 )
 
-// chooseMetric returns the metric that is asked for, if it judges the task.
+// chooseMetric returns the requested metric, or an error if it does not apply to the task.
 func chooseMetric(asked, task string, classes int) (string, error) {
 	switch {
 	case asked == "" || asked == "auto":
@@ -48,12 +48,12 @@ func metricName(task string, classes int) string {
 	return Accuracy
 }
 
-// score is what a set of vertices was predicted like.
+// score counts how well a set of vertices was predicted.
 type score struct {
 	counts    nn.Counts
-	undefined int64     // vertices some logit of which is no number
+	undefined int64     // vertices with a logit that is not finite
 	scored    int64     // vertices that were judged
-	shortfall float64   // sum over them of how far their logits fall short of the truth
+	shortfall float64   // sum over scored vertices of how far the logits fall short of the truth
 	confusion []int64   // [classes, classes] by truth and prediction; nil: not counted
 	logit     []float32 // ROC-AUC only: how much likelier class 1 is than class 0
 	label     []int32
@@ -121,7 +121,8 @@ func multilabelCounts(z []float32, target []uint8) (c nn.Counts) {
 	return c
 }
 
-// multilabelShortfall is the mean over the classes of how far a logit lies on the wrong side of 0.
+// multilabelShortfall returns the mean over the classes of a logit's distance from 0 where it lies
+// on the wrong side.
 func multilabelShortfall(z []float32, target []uint8) (sum float64) {
 	for j, x := range z {
 		if (x > 0) != (target[j] != 0) {
@@ -131,13 +132,14 @@ func multilabelShortfall(z []float32, target []uint8) (sum float64) {
 	return sum / float64(len(z))
 }
 
-// quality is a score over all ranks: the metric that chooses epochs, the share of right predictions, and a number that the mean
-// loss of the predictions exceeds, by log(classes) at most: what their logits fall short of the truth.
+// quality is a score over all ranks: the metric that chooses epochs, the share of right
+// predictions, and the mean shortfall, a lower bound of the mean loss that is at most log(classes)
+// below it.
 type quality struct{ metric, accuracy, shortfall float64 }
 
-// quality sums the score over all ranks. Collective; every rank gets the same. The ROC-AUC needs every score at one
-// place: 8 bytes a scored vertex. Predictions that are no numbers are ErrDiverged: the last update before them had a finite
-// loss still.
+// quality sums the score over all ranks. Collective; every rank gets the same. The ROC-AUC needs
+// all scores on one rank: 8 bytes a scored vertex. Predictions that are not finite are ErrDiverged:
+// the last update's loss was still finite, so no step has reported it.
 func (s *score) quality(c comm.Comm, metric string) (quality, error) {
 	all, err := comm.Allgather(c, s.counts.TruePositive, s.counts.FalsePositive, s.counts.FalseNegative, s.undefined)
 	if err != nil {

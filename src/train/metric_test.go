@@ -48,7 +48,7 @@ func TestQuality(t *testing.T) {
 			{z: []float32{3, 3}, label: 0}, {z: []float32{0, 1}, label: 0}, {z: []float32{0, 50}, label: -1},
 		}, 3.5 / 6, 3.0 / 5, 2.0 / 5},
 		{"ROC-AUC of one class", ROCAUC, []vertex{{z: []float32{0, 2}, label: 1}}, 0, 1, 0},
-		// marks told 2, missed 1, invented 1; 0 is not above 0
+		// 2 true positives, 1 false negative, 1 false positive; 0 is not above 0
 		{"micro-F1", MicroF1, []vertex{
 			{z: []float32{1, -1, 0}, marks: []uint8{1, 0, 1}}, {z: []float32{1, 1, -1}, marks: []uint8{0, 1, 0}},
 		}, 2 * 2.0 / (2*2 + 1 + 1), 2 * 2.0 / (2*2 + 1 + 1), 1.0 / 3 / 2},

@@ -12,8 +12,8 @@ import (
 	"halognn/src/simulate"
 )
 
-// A policy is a row of the table: one that a test adds is known to the config, trains with the same
-// numbers, is simulated row for row, drawn and planned.
+// A policy is a row of the table: a policy that the test adds is valid in the config, trains with
+// the same numbers, is simulated row for row, plotted and planned.
 func TestAPolicyIsOneRow(t *testing.T) {
 	const name = "leastdegree"
 	remove := policy.Register(&policy.Policy{

@@ -10,8 +10,8 @@ import (
 	"halognn/src/nn"
 )
 
-// Balanced weights are those that the counts of the training seeds give, and the weights reach the
-// loss: a run with them spelled out has the same losses, one without has others.
+// Balanced weights follow from the counts of the training seeds and reach the loss: a run with the
+// same weights in its config has the same losses, a run without weights has others.
 func TestClassWeightsReachTheLoss(t *testing.T) {
 	digest := func(ranks int, change func(o *Options)) (sum *Summary) {
 		t.Helper()

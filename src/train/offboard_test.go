@@ -50,7 +50,8 @@ func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows re
 	return sum
 }
 
-// Training on a device with memory of its own comes to what it comes to on the host, and to the same bits wherever feature rows lie.
+// Training on a device with its own memory gives the results of the host, and the same bits
+// wherever feature rows lie.
 func TestOffboardTrainsAlike(t *testing.T) {
 	library := cudaLibrary(t)
 	plain, weighted := generated(t), shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4,
@@ -59,7 +60,8 @@ func TestOffboardTrainsAlike(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A device of its own for each rank where there are as many: the emulation holds all work of a device against what is freed on it.
+	// Each rank has its own device where there are enough: the emulation checks everything freed on
+	// a device against all its work.
 	gpu := func(rank int) (compute.Device, error) {
 		return cuda.Open(cuda.Options{Device: rank % devices, Memory: 2 << 20, Library: library})
 	}
@@ -130,7 +132,7 @@ func TestOffboardTrainsAlike(t *testing.T) {
 	}
 }
 
-// checkDeviceRows holds what a summary says of each rank's rows to what was asked for.
+// checkDeviceRows compares each rank's rows in a summary with the requested placement.
 func checkDeviceRows(t *testing.T, s *Summary, ranks int, reads string) {
 	t.Helper()
 	if len(s.DeviceRows) != ranks {

@@ -10,8 +10,8 @@ import (
 	"halognn/src/trace"
 )
 
-// Every phase that a run goes through has taken time, none has taken less than none, and the phase of
-// the policy is what the rows' records say that it took.
+// Every phase that a run goes through has a positive time, no time is negative, and the policy's
+// phase equals the sum of the times in the records of rows.
 func TestPhasesOfARun(t *testing.T) {
 	shards := generatedIn(t, 12)
 	for _, c := range []struct {
@@ -46,7 +46,8 @@ func TestPhasesOfARun(t *testing.T) {
 	}
 }
 
-// A run that goes on in the middle of an epoch has the phases of its first part, by their names.
+// A run resumed in the middle of an epoch keeps the times of the phases before the restart, by
+// name.
 func TestPhasesGoOn(t *testing.T) {
 	state := &checkpointState{
 		checkpointPlace:    checkpointPlace{Epoch: 3, Step: 1},

@@ -18,10 +18,10 @@ import (
 	"halognn/src/parallel"
 )
 
-// Inference says what is predicted, and where it goes.
+// Inference says how vertices are predicted, and where predictions are written.
 type Inference struct {
 	Full   bool   // with all neighbours, layer by layer; otherwise minibatches are sampled, as for validation
-	Logits bool   // write float32 [N, C], what the model says, and not what follows from it
+	Logits bool   // write the logits, float32 [N, C], instead of classes
 	Path   string // of the NumPy file
 }
 
@@ -70,7 +70,7 @@ func (s *session) infer(ctx context.Context, weights []nn.Tensor, what Inference
 	return s.gather(ctx, p, what.Path)
 }
 
-// predictions are those of the own vertices: bytes, as they are written.
+// predictions holds the predictions of the own vertices, as the bytes of the file.
 type predictions struct {
 	classes  int // of a row
 	rowBytes int
@@ -78,7 +78,7 @@ type predictions struct {
 	logits   bool
 	own      []byte // [own vertices, rowBytes]
 
-	undefined int // own vertices some logit of which is no number, unless logits are what is written
+	undefined int // own vertices with a logit that is not finite; not counted if logits are written
 }
 
 func (s *session) newPredictions(logits bool) *predictions {
@@ -94,14 +94,14 @@ func (s *session) newPredictions(logits bool) *predictions {
 	return p
 }
 
-// set notes what the logits z say about own row i.
+// set sets the prediction of own row i from its logits z.
 func (p *predictions) set(i int, z []float32) {
 	row := p.own[i*p.rowBytes : (i+1)*p.rowBytes]
 	if p.logits {
 		copy(row, npy.Bytes(z))
 		return
 	}
-	if !nn.Finite(z) { // nothing follows from them
+	if !nn.Finite(z) { // they give no class
 		p.undefined++
 		return
 	}
@@ -150,7 +150,8 @@ func (s *session) predictSampled(ctx context.Context, p *predictions) error {
 // gatherRows is how many predictions a rank sends in one round.
 const gatherRows = 1 << 20
 
-// gather brings all predictions to rank 0, round by round so that little memory is in flight, and writes them. Collective.
+// gather sends all predictions to rank 0, in rounds so that little memory is in flight, and writes
+// them. Collective.
 func (s *session) gather(ctx context.Context, p *predictions, path string) error {
 	offsets, ranks, me := s.Shards.Meta.Offsets, s.Comm.Size(), s.Comm.Rank()
 	bound := func(r int) int { return int(offsets[r*(s.last-s.first)]) }
@@ -194,14 +195,14 @@ func (s *session) gather(ctx context.Context, p *predictions, path string) error
 	var err error
 	if me == 0 {
 		if err = p.write(ctx, path, all); ctx.Err() != nil && err != nil {
-			return err // this rank's alone
+			return err // on this rank alone
 		}
 	}
 	return comm.Agree(s.Comm, err)
 }
 
-// writable says what keeps predictions from being written to path, which is better known before they are computed. The file will be
-// renamed into place, which would put it in the stead of a device.
+// writable returns an error if predictions could not be written to path: better before they are
+// computed than after. The file is renamed into place, which would replace a device file by it.
 func writable(path string) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("predictions: %s exists and is no regular file; choose another name", path)
@@ -213,7 +214,7 @@ func writable(path string) error {
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
-// writeBytes are written between two looks at the context.
+// writeBytes is the number of bytes written between two checks of the context.
 const writeBytes = 16 << 20
 
 // write writes the predictions of all vertices as a NumPy array.

@@ -17,17 +17,18 @@ import (
 	"halognn/src/trace"
 )
 
-// Checkpoint is a state to go on from, in memory: the same on every rank.
+// Checkpoint is a checkpoint in memory, the same on every rank.
 type Checkpoint struct {
 	state    *checkpointState
 	path     string
-	damaged  []string          // newer ones that cannot be used, and why
+	damaged  []string          // newer checkpoints that are damaged, and why
 	finished bool              // the run has a summary
 	files    map[string][]byte // by name
 }
 
-// OpenCheckpoint reads the newest sound checkpoint of a run: rank 0 does, and all ranks get its
-// bytes. nil: the run was ended before it had saved anything. Errors are agreed on. Collective.
+// OpenCheckpoint returns the newest undamaged checkpoint of a run: rank 0 reads it, and all ranks
+// get its bytes. nil: the run ended before its first checkpoint. All ranks return the same error.
+// Collective.
 func OpenCheckpoint(c comm.Comm, run string) (*Checkpoint, error) {
 	var found *rundir.Checkpoint
 	var err error
@@ -74,17 +75,18 @@ func (c *Checkpoint) Begun() int {
 	return c.state.Epoch
 }
 
-// Finished reports whether the run, with so many epochs and that patience, is over and its results are written.
+// Finished reports whether training with the given epochs and patience is over and its results are
+// written.
 func (c *Checkpoint) Finished(epochs, patience int) bool {
 	return c.finished && c.state.over(epochs, patience)
 }
 
-// over reports whether training is: there is neither a step nor an evaluation left.
+// over reports whether training is over: neither a step nor an evaluation is left.
 func (s *checkpointState) over(epochs, patience int) bool {
 	return s.Epoch > epochs || s.Step == 0 && patience > 0 && s.Since >= patience
 }
 
-// fits returns why a run cannot go on from the checkpoint.
+// fits returns an error if the run cannot go on from the checkpoint.
 func (r *run) fits(c *Checkpoint) error {
 	s := c.state
 	switch {
@@ -108,12 +110,13 @@ func (r *run) restore(c *Checkpoint) error {
 	if err := r.restoreArrays(c); err != nil {
 		return fmt.Errorf("%s: %w", c.path, err)
 	}
-	c.files = nil // as much memory as weights, moments and best weights
+	c.files = nil // frees the bytes of weights, moments and best weights
 	s := c.state
 	if err := r.losses.UnmarshalBinary(s.LossDigest); err != nil {
 		return fmt.Errorf("%s: %w", c.path, err)
 	}
-	blocks, err := strconv.ParseUint(s.BlocksDigest, 16, 64) // on every rank: all must fail alike
+	// Parsed on every rank, so that all fail alike.
+	blocks, err := strconv.ParseUint(s.BlocksDigest, 16, 64)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.path, err)
 	}
@@ -169,8 +172,8 @@ func (r *run) restoreArrays(c *Checkpoint) error {
 	return p.SetHost(r.best.weights, best)
 }
 
-// beginEpoch sets what is counted over an epoch to zero or, in the epoch in which a run goes on, to what it was. It returns the
-// first step to take.
+// beginEpoch sets the counters of an epoch to zero or, in the epoch of a restart, to their values
+// in the checkpoint. It returns the first step to take.
 func (r *run) beginEpoch(epoch int) (first int) {
 	r.underWay = underWay{epoch: epoch, begun: time.Now()}
 	r.processor.Begin()
@@ -195,7 +198,7 @@ func (r *run) beginEpoch(epoch int) (first int) {
 
 func duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// openLog opens metrics.jsonl for a run that begins or goes on.
+// openLog opens metrics.jsonl for a new or resumed run.
 func (r *run) openLog() (*rundir.Log, error) {
 	c := r.Resume
 	if c == nil {
@@ -204,10 +207,10 @@ func (r *run) openLog() (*rundir.Log, error) {
 	return rundir.Continue(r.Dir, c.path, rundir.Position{Epoch: c.state.Epoch, Step: c.state.Step})
 }
 
-// threads is the part of a device's name that changes no number.
+// threads matches the end of a device's name, which does not affect results.
 var threads = regexp.MustCompile(`, \d+ threads?.*`)
 
-// tellResumed says from where a run goes on, and what is not as it was.
+// tellResumed reports where a run resumes, and which settings differ from the checkpoint's.
 func (r *run) tellResumed(c *Checkpoint) {
 	for _, d := range c.damaged {
 		r.note("a damaged checkpoint is set aside: %s", d)

@@ -25,8 +25,8 @@ import (
 	"halognn/src/trace"
 )
 
-// stopAfter is a Progress that asks a run to stop after so many steps. The run does so one step later or two: the rank that is asked may
-// have voted for the next step already.
+// stopAfter is a Progress that asks a run to stop after some steps. The run stops one or two steps
+// later: the rank may have voted for the next step already.
 type stopAfter struct {
 	heard
 	left int
@@ -51,7 +51,8 @@ type journey struct {
 	notes  []string // of the last start
 }
 
-// start begins the run or goes on with it, until soon after the given step, or to its end if that is 0. It returns rank 0's summary.
+// start begins or resumes the run, and stops it soon after step stopAt, or lets it finish if that
+// is 0. It returns rank 0's summary.
 func (j *journey) start(o Options, stopAt int) (sum *Summary, err error) {
 	p := &stopAfter{left: stopAt, stop: make(chan struct{})}
 	err = comm.RunWorld(j.ranks, func(c comm.Comm) error {
@@ -66,7 +67,7 @@ func (j *journey) start(o Options, stopAt int) (sum *Summary, err error) {
 		if c.Rank() == 0 {
 			env.Progress = p
 		}
-		if c.Rank() == j.ranks-1 { // one rank is enough, and it need not be the one that writes
+		if c.Rank() == j.ranks-1 { // one rank suffices, and it need not be rank 0
 			env.Stop = p.stop
 		}
 		s, err := Run(context.Background(), env, o)
@@ -79,7 +80,7 @@ func (j *journey) start(o Options, stopAt int) (sum *Summary, err error) {
 	return sum, err
 }
 
-// stopped starts a run that must stop.
+// stopped starts a run that must stop before its end.
 func (j *journey) stopped(t *testing.T, o Options, stopAt int) {
 	t.Helper()
 	if _, err := j.start(o, stopAt); !errors.Is(err, ErrStopped) {
@@ -87,7 +88,7 @@ func (j *journey) stopped(t *testing.T, o Options, stopAt int) {
 	}
 }
 
-// finished starts a run that must end.
+// finished starts a run that must reach its end.
 func (j *journey) finished(t *testing.T, o Options) *Summary {
 	t.Helper()
 	s, err := j.start(o, 0)
@@ -121,7 +122,7 @@ func (j *journey) records(t *testing.T) []string {
 	return records
 }
 
-// sameRun holds a run with interruptions to one without.
+// sameRun checks that an interrupted run gave the results of an uninterrupted one.
 func sameRun(t *testing.T, got, want *Summary) {
 	t.Helper()
 	for _, d := range [][3]any{
@@ -146,8 +147,8 @@ func resumable() Options {
 	return o
 }
 
-// A run that is stopped at a random step, and goes on with another pipeline and another cache, comes to the bits of the run that was not;
-// so does one that is stopped twice.
+// A run that is stopped at a random step, once or twice, and resumed with another pipeline and
+// another cache, ends with the same bits as an uninterrupted run.
 func TestResumeChangesNoBit(t *testing.T) {
 	shards := generatedIn(t, 12)
 	points := 20
@@ -262,8 +263,8 @@ func (j *journey) rowsOfRanks(t *testing.T) (rows []int64) {
 	return rows
 }
 
-// A run that ends before its time, as all its ranks have agreed, gives everything back: its goroutines, the heartbeat, and before that what it read of
-// the checkpoint.
+// A run that stops by agreement of its ranks releases everything: its goroutines, the heartbeat,
+// and the checkpoint that it read.
 func TestAStoppedRunGivesEverythingBack(t *testing.T) {
 	shards := generatedIn(t, 12)
 	o := resumable()
@@ -347,8 +348,8 @@ func TestResumeOnOtherRanks(t *testing.T) {
 	}
 }
 
-// Of what a run saves on the way the newest stay, besides what it saves at its end. Steps of a millisecond are faster than disks, so how
-// many there were is chance.
+// A run keeps the newest checkpoints saved during training, besides the one at its end. Steps take
+// a millisecond, less than a write, so the number of checkpoints written varies.
 func TestCheckpointsOnTheWay(t *testing.T) {
 	shards := generatedIn(t, 12)
 	o := resumable()
@@ -366,14 +367,14 @@ func TestCheckpointsOnTheWay(t *testing.T) {
 	if err := rundir.VerifyCheckpoints(j.dir, SoundState); err != nil {
 		t.Error(err)
 	}
-	// What was saved on the way is as good as what is saved at a stop.
+	// A run can go on from a checkpoint saved during training as from one saved at a stop.
 	if err := os.RemoveAll(filepath.Join(j.dir, rundir.CheckpointsDir, names[n-1])); err != nil {
 		t.Fatal(err)
 	}
 	sameRun(t, j.finished(t, o), want)
 }
 
-// damage is what may happen to a checkpoint on disk.
+// damage holds ways in which a checkpoint on disk may be damaged.
 var damage = map[string]func(path string) error{
 	"an altered weight": func(path string) error {
 		return patched(filepath.Join(path, rundir.ModelFile), func(b []byte) []byte { b[len(b)-1] ^= 1; return b })
@@ -446,7 +447,8 @@ func TestDamagedCheckpoints(t *testing.T) {
 	}
 }
 
-// What is left of a write that died is deleted, and a run that died before its first checkpoint begins again.
+// The remains of an interrupted write are deleted, and a run killed before its first checkpoint
+// begins again.
 func TestResumeTidies(t *testing.T) {
 	shards := generatedIn(t, 12)
 	o := resumable()
@@ -469,7 +471,8 @@ func TestResumeTidies(t *testing.T) {
 	}
 }
 
-// A finished run knows that it is; more epochs go on from its end as if they had been asked for from the start.
+// A finished run is recognised as finished; with more epochs it goes on from its end as if they had
+// been configured from the start.
 func TestResumeOfAFinishedRun(t *testing.T) {
 	shards := generatedIn(t, 12)
 	long := resumable()
@@ -498,7 +501,7 @@ func TestResumeOfAFinishedRun(t *testing.T) {
 	}
 }
 
-// Patience that has run out stays so.
+// Patience that has run out stays exhausted after a restart.
 func TestResumeKeepsPatience(t *testing.T) {
 	shards := generatedIn(t, 12)
 	o := resumable()
@@ -511,7 +514,8 @@ func TestResumeKeepsPatience(t *testing.T) {
 	sameRun(t, j.finished(t, o), want)
 }
 
-// A checkpoint without a digest of edges can be gone on from; the summary then has none, since a part of the edges is not in it.
+// A run can go on from a checkpoint without a digest of edges; its summary then has none, because
+// the digest would lack the edges before the restart.
 func TestResumeWithoutDigestOfEdges(t *testing.T) {
 	o := resumable()
 	j := journey{shards: generatedIn(t, 12), ranks: 2, dir: t.TempDir()}

@@ -15,7 +15,7 @@ import (
 	"halognn/src/rundir"
 )
 
-// allToAlls is a communicator that counts the all-to-alls it is asked for, as its copies do.
+// allToAlls is a communicator that counts the all-to-alls started on it and on its duplicates.
 type allToAlls struct {
 	comm.Comm
 	n int64
@@ -24,7 +24,7 @@ type allToAlls struct {
 func (c *allToAlls) StartAlltoallv(
 	send, recv []byte, sendRows, recvRows []int, rowBytes int,
 ) comm.Request {
-	c.n++ // the lane alone starts them while training runs
+	c.n++ // no race: only the lane starts all-to-alls while training runs
 	return c.Comm.StartAlltoallv(send, recv, sendRows, recvRows, rowBytes)
 }
 
@@ -33,9 +33,9 @@ func (c *allToAlls) Dup() (comm.Comm, error) {
 	return &allToAlls{Comm: d}, err
 }
 
-// rounds_per_step is the number of collectives that the communicator of feature rows was asked for,
-// over the steps of the run: three for each minibatch that a rank trains, whatever the cache, the
-// depth and the nodes are. Evaluation with all neighbours has communicators of its own.
+// rounds_per_step is the number of collectives started on the communicator of feature rows, divided
+// by the steps of the run: three for each minibatch that a rank trains, for any cache, depth and
+// number of nodes. Evaluation with all neighbours has communicators of its own.
 func TestRoundsAreTheCollectivesStarted(t *testing.T) {
 	shards := generated(t)
 	for _, c := range []struct {
@@ -112,7 +112,7 @@ func TestRoundsAreTheCollectivesStarted(t *testing.T) {
 	}
 }
 
-// Ranks that have started different numbers of collectives are told apart by name.
+// The error about different numbers of collectives names the ranks.
 func TestRoundsMustBeEqual(t *testing.T) {
 	all := shares{each: []share{{Rounds: 36}, {Rounds: 36}}}
 	if err := all.sameRounds(); err != nil {

@@ -15,7 +15,7 @@ import (
 	"halognn/src/rundir"
 )
 
-// heard is a Progress that remembers.
+// heard is a Progress that records its calls.
 type heard struct{ lines []string }
 
 func (h *heard) Epoch(epoch, first, steps int) {
@@ -52,7 +52,7 @@ func TestProgressHearsOfEveryStep(t *testing.T) {
 	}
 }
 
-// Open writes nothing, whatever it finds wrong; nor does a training that ends before it runs.
+// Open writes nothing, whatever error it finds; nor does a Training that is ended before Run.
 func TestOpenWritesNothing(t *testing.T) {
 	shards, refused := generated(t), errors.New("refused")
 	for _, c := range []struct {
@@ -91,7 +91,7 @@ func TestOpenWritesNothing(t *testing.T) {
 	}
 }
 
-// A run that diverges ends on all ranks alike, and its log tells the steps that led there.
+// A run that diverges ends with the same error on all ranks, and its log has the steps before.
 func TestDivergenceIsAgreedOnAndLogged(t *testing.T) {
 	shards := generated(t)
 	for _, c := range []struct {

@@ -23,7 +23,7 @@ type saver struct {
 	o     CheckpointOptions
 	run   string       // its directory
 	lock  *rundir.Lock // of the directory
-	saved int          // updates at the last save, or at the start
+	saved int          // number of updates at the last save, or at the start
 	at    time.Time
 
 	weights, best []float32 // [Params.Len()] copies, made with the first save
@@ -34,7 +34,7 @@ type saver struct {
 	last    string     // the newest complete checkpoint; empty: none
 	before  string     // the one before it
 	pending string     // the one that is being written
-	slow    bool       // a save has had to wait
+	slow    bool       // a save has had to wait for a write
 }
 
 // openSaver makes rank 0's saver; on other ranks it is nil.
@@ -57,7 +57,7 @@ func (r *run) openSaver() {
 	})
 }
 
-// due reports whether the state after so many updates is to be saved.
+// due reports whether the state after the given number of updates should be saved.
 func (s *saver) due(updates int, note func(format string, args ...any)) (bool, error) {
 	idle, err := s.poll()
 	if err != nil {
@@ -72,8 +72,8 @@ func (s *saver) due(updates int, note func(format string, args ...any)) (bool, e
 	return due && idle, nil
 }
 
-// copy takes the arrays of the run: memory to memory, a few bytes for each of the thousands of operations that a step makes with a
-// weight.
+// copy copies the arrays of the run. It is cheap: a few bytes a weight, beside thousands of
+// operations a weight in each step.
 func (s *saver) copy(r *run) {
 	p := r.model.Params
 	if s.weights == nil {
@@ -92,7 +92,7 @@ func (s *saver) copy(r *run) {
 	}
 }
 
-// bytes returns the memory of the copies; none has been made on other ranks than 0.
+// bytes returns the memory of the copies: 0 on ranks other than 0.
 func (s *saver) bytes() int64 {
 	if s == nil {
 		return 0
@@ -104,8 +104,8 @@ func (s *saver) bytes() int64 {
 	return int64(n) * 4
 }
 
-// write is the work of the goroutine. Weights that are not finite are not worth a checkpoint:
-// training is about to end by them.
+// write writes a checkpoint; it runs in the goroutine. It writes none of weights that are not
+// finite, because training is about to end with an error about them.
 func (s *saver) write(path string, files []rundir.File, state *checkpointState, log *rundir.Log) error {
 	for _, array := range append([][]float32{s.weights}, s.slots...) {
 		if !nn.Finite(array) {
@@ -115,7 +115,8 @@ func (s *saver) write(path string, files []rundir.File, state *checkpointState, 
 	if err := s.lock.Held(); err != nil {
 		return err
 	}
-	if err := log.Sync(); err != nil { // a restart continues the log behind the steps that are in it
+	// A restart continues the log after the steps of the checkpoint.
+	if err := log.Sync(); err != nil {
 		return fmt.Errorf("checkpoint %s: %w", path, err)
 	}
 	complete := func(sums rundir.FileSums) any {
@@ -141,7 +142,7 @@ func (s *saver) poll() (idle bool, err error) {
 	}
 }
 
-// wait is poll after the end of the write.
+// wait waits for the end of the write and returns its error.
 func (s *saver) wait() error {
 	if s == nil || s.writing == nil {
 		return nil
@@ -149,7 +150,8 @@ func (s *saver) wait() error {
 	return s.written(<-s.writing)
 }
 
-// written notes the end of a write. That the state is not finite is no error here: the next loss says more about it.
+// written notes the end of a write. It does not report a state that is not finite: the error about
+// the next loss says more.
 func (s *saver) written(err error) error {
 	s.writing = nil
 	if err == nil {
@@ -161,14 +163,15 @@ func (s *saver) written(err error) error {
 	return err
 }
 
-// good says which checkpoint is the last good one after so many updates, for messages. One that was made after the last of them
-// holds the weights with which training diverged.
+// good names the last good checkpoint after the given number of updates, for messages. A checkpoint
+// made after the last update holds the weights with which training diverged.
 func (s *saver) good(updates int) string {
 	if s == nil {
 		return ""
 	}
 	good, bad := s.last, ""
-	latest := filepath.Base(rundir.CheckpointPath(s.run, updates, false)) // the one at the end of training has more behind
+	// A prefix: the checkpoint at the end of training has a longer name.
+	latest := filepath.Base(rundir.CheckpointPath(s.run, updates, false))
 	if good != "" && strings.HasPrefix(filepath.Base(good), latest) {
 		good, bad = s.before, good+" holds the weights that diverged, and "
 		if _, err := os.Stat(good); err != nil { // pruned

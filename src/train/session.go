@@ -24,7 +24,7 @@ import (
 	"halognn/src/watch"
 )
 
-// session is what one rank has open to put minibatches through a model, trained or not.
+// session is one rank's state for running minibatches through a model, in training or inference.
 type session struct {
 	Env
 	o      Options
@@ -46,10 +46,10 @@ type session struct {
 	spans   *trace.Recorder // nil without --trace
 	watch   *watch.Watchdog // nil for none
 
-	doing string // what goes on, for errors: "epoch 3: "; written while no pipeline runs
+	doing string // prefix of errors, such as "epoch 3: "; written while no pipeline runs
 
 	closers    []func() error
-	rowClosers []func() error // of what openRows has opened
+	rowClosers []func() error // in the order in which openRows opened
 }
 
 func newSession(env Env, o Options) *session {
@@ -59,11 +59,13 @@ func newSession(env Env, o Options) *session {
 	return &session{Env: env, o: o}
 }
 
-// openForward opens what passes forward need, without a cache: every row is read once. Collective.
+// openForward opens a session for forward passes, without a cache because every row is read once.
+// Collective.
 func openForward(env Env, o Options) (*session, error) {
 	o.Cache.Policy = policy.None
 	s := newSession(env, o)
-	// What fails on one rank fails on all, here, so that no rank waits for another that has given up.
+	// An error of one rank is returned by all here, so that no rank waits for another that has
+	// failed.
 	err := comm.Agree(s.Comm, s.openModel())
 	if err == nil {
 		err = s.openStore()
@@ -109,7 +111,8 @@ func (s *session) openModel() error {
 	return nil
 }
 
-// newJob makes the job of a model on parts that one can be trained on.
+// newJob makes the job of a model on these parts, or returns an error if they lack labels or
+// features.
 func newJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
 	if s.Task == "none" {
 		return nil, fmt.Errorf("%s: the graph has no labels, so there is nothing to train for; import it with labels", s.Dir)
@@ -128,8 +131,8 @@ func newJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
 	return j, nil
 }
 
-// openStore maps the rows that are read from memory. Collective. Its errors, and those of what is
-// opened after it, end the job unless they are agreed on.
+// openStore maps the feature rows that are read from memory. Collective. From here on, errors that
+// not all ranks return end the job.
 func (s *session) openStore() (err error) {
 	s.store, err = residence.Open(residence.Options{
 		Comm: s.Comm, RanksPerNode: s.RanksPerNode, Job: s.job, Host: s.Host, Workers: s.Workers,
@@ -141,15 +144,15 @@ func (s *session) openStore() (err error) {
 	return err
 }
 
-// openDevice brings rows to a device that has its own memory. Collective.
+// openDevice copies or maps feature rows for a device that has its own memory. Collective.
 func (s *session) openDevice() error {
 	err := s.store.OpenDevice()
 	s.SetUp.Done(trace.SetUpDevice)
 	return err
 }
 
-// openRows opens what brings rows here: the cache that settings say from a position on, the
-// exchange, and the pipeline that they work in. Without gradients nothing is trained. Collective.
+// openRows opens the cache of the settings, which starts at position at, the exchange, and the
+// pipeline that uses both. nil gradients: a session that does not train. Collective.
 func (s *session) openRows(settings policy.Settings, at residence.Position, gradients *parallel.Gradients) (err error) {
 	opened := func(f func() error) { s.rowClosers = append(s.rowClosers, f) }
 	s.cache, err = s.store.OpenCache(settings, at)
@@ -190,7 +193,7 @@ func (s *session) closeRows() error {
 	return err
 }
 
-// strategyOptions are what the strategies of training and of inference have in common.
+// strategyOptions returns the options that the strategies of training and inference share.
 func (s *session) strategyOptions() parallel.Options {
 	o := parallel.Options{
 		Comm: s.Comm, Topology: s.topology, Host: s.Host, Device: s.Device, Model: s.model,
@@ -205,7 +208,7 @@ func (s *session) strategyOptions() parallel.Options {
 	return o
 }
 
-// newPipe prepares minibatches for a strategy.
+// newPipe returns a pipe that prepares minibatches for a strategy.
 func (s *session) newPipe(strategy parallel.Strategy, ahead int) (*parallel.Pipe, error) {
 	return parallel.NewPipe(strategy, pipeline.Options{
 		Depth: s.o.Depth, Ahead: ahead, Workers: s.Workers, OnWorker: s.OnWorker, Observe: s.observe,
@@ -213,8 +216,8 @@ func (s *session) newPipe(strategy parallel.Strategy, ahead int) (*parallel.Pipe
 	})
 }
 
-// during calls f and says in its error what went on. A pipeline that fails meanwhile says so too:
-// the job is over before f returns.
+// during calls f and prefixes its error with what. An error of a pipeline that f runs aborts the
+// job before f returns; doing gives it the same prefix.
 func (s *session) during(what string, f func() error) error {
 	outer := s.doing
 	s.doing += what + ": "
@@ -230,7 +233,7 @@ func (s *session) observe(span pipeline.Span) {
 	s.spans.Span(span.Stage, s.skipped+span.Item, span.Begin, span.Took)
 }
 
-// tell says a line to the user, on rank 0.
+// tell prints a line to the user, on rank 0.
 func (s *session) tell(line string) {
 	if s.Progress != nil {
 		s.Progress.Note(context.Background(), line)
@@ -244,7 +247,7 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// close gives everything back, last opened first. Collective once communicators have been made.
+// close releases everything, last opened first. Collective once communicators have been made.
 func (s *session) close() error {
 	err := s.closeRows()
 	for _, f := range slices.Backward(s.closers) {
@@ -254,9 +257,9 @@ func (s *session) close() error {
 	return err
 }
 
-// endedBy ends the session, for which there is an error, and returns that. If all ranks return it,
-// they close in order. Otherwise others may wait for this one in some collective: the job ends,
-// nothing is given back, and the watch lasts until the end has come.
+// endedBy ends the session because of err and returns the error to report. If all ranks agreed on
+// it, they close in order. Otherwise other ranks may be waiting for this one in a collective: the
+// job is aborted, nothing is released, and the watch runs until the process ends.
 func (s *session) endedBy(err error) error {
 	if comm.IsAgreed(err) {
 		return errors.Join(err, s.close())
@@ -265,13 +268,12 @@ func (s *session) endedBy(err error) error {
 }
 
 // abort ends the job for an error of this rank alone, before anything here waits for another rank,
-// and returns what it says. What led to the failure is worth most when there is one, so logs are
-// written out; but not first.
+// and returns the explained error. It then flushes the logs, which a failure makes most valuable.
 func (s *session) abort(err error) error {
 	if s.Explain != nil {
 		told := err
 		fault := mem.Contain(func() error { told = s.Explain(err); return nil })
-		if fault != nil { // what is to be explained is worth more
+		if fault != nil { // the original error matters more
 			told = fmt.Errorf("%w; what led to it cannot be found out: %v", err, fault)
 		}
 		err = told

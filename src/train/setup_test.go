@@ -14,15 +14,15 @@ import (
 	"halognn/src/rundir"
 )
 
-// What a run sets up before its first step is itemised: the items add up to the whole, which lies within the time of the
-// run, and a cache is ranked and filled where there is one.
+// The set-up before the first step is itemised: the items add up to the total, which is less than
+// the time of the run, and ranking and filling appear if there is a cache.
 func TestSetUpIsItemised(t *testing.T) {
 	shards := generatedIn(t, 12)
 	for _, c := range []struct {
 		name, policy string
 		node         int
 		placement    string
-		took         []string // of the items that a run may lack
+		took         []string // items present, of those that a run may lack
 	}{
 		{"no cache", policy.None, 1, policy.PlacementOwn, nil},
 		{"one node", policy.VIP, 2, policy.PlacementOwn, nil},
@@ -60,7 +60,8 @@ func TestSetUpIsItemised(t *testing.T) {
 			sum := 0.0
 			for item, took := range s.Items {
 				sum += took
-				may := []string{"choose", "rank", "predict", "fill", "launch", "open", "verify"} // the last are the caller's
+				// The last three are measured by the caller.
+				may := []string{"choose", "rank", "predict", "fill", "launch", "open", "verify"}
 				if always := !slices.Contains(may, item); always && took <= 0 {
 					t.Errorf("%s took %g s", item, took)
 				}

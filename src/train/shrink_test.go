@@ -33,7 +33,7 @@ func (a *atStep) Step(float64) {
 	}
 }
 
-// orHang ends the tests with all stacks if f takes long.
+// orHang runs f, and panics with all stacks if it takes too long.
 func orHang(what string, f func() error) error {
 	hung := time.AfterFunc(time.Minute, func() {
 		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
@@ -43,8 +43,8 @@ func orHang(what string, f func() error) error {
 	return f()
 }
 
-// onParts trains in a world whose ranks are nodes of their own, each with its own copy of the parts
-// if there are several. set completes what a rank trains with.
+// onParts trains in a world of one rank a node. Each rank has its own copy of the parts if there
+// are several. set completes a rank's Env.
 func onParts(w *comm.World, parts []string, o Options, set func(rank int, env *Env) error) error {
 	return w.Run(func(c comm.Comm) (err error) {
 		shards, err := shard.Open(parts[min(c.Rank(), len(parts)-1)], shard.Options{})
@@ -71,8 +71,8 @@ func copyParts(t *testing.T, from string) string {
 	return to
 }
 
-// breaking is a device that fails some time after the forward pass of a step, before any gradient
-// of that is summed.
+// breaking is a device that fails after the forward pass of a step, before the sum of any of its
+// gradients.
 type breaking struct {
 	compute.Device
 	left int // steps until then
@@ -84,15 +84,15 @@ func (d *breaking) SoftmaxCrossEntropy(
 	dlogits, logits compute.Matrix, labels []int32, scale float32,
 ) (loss float64, correct int) {
 	if d.left--; d.left < 0 {
-		time.Sleep(time.Second) // rank 0 has failed by then, on a busy machine too
+		time.Sleep(time.Second) // by then rank 0 has failed, even on a busy machine
 		panic(errBroken)
 	}
 	return d.Device.SoftmaxCrossEntropy(dlogits, logits, labels, scale)
 }
 
-// failTwice makes two ranks fail at once, and holds the job to the error of rank 0. That rank cannot
-// sample a minibatch whose first collective rank 1 has started, and waits for rank 1's gradients of an
-// older one, which rank 1 does not train to its end, because its device fails: see breaking.
+// failTwice makes two ranks fail at once, and checks that the job returns the error of rank 0. Rank
+// 0 cannot sample a minibatch whose first collective rank 1 has started. It also waits for rank 1's
+// gradients of an older minibatch, which never come because rank 1's device fails: see breaking.
 func failTwice(
 	t *testing.T, w *comm.World, original string, depth int, set func(rank, steps int, env *Env) error,
 ) {
@@ -103,7 +103,7 @@ func failTwice(
 	o.Depth, o.Batch, o.EvalEvery = depth, 10, 0
 	at := &atStep{step: steps}
 	at.call = func() {
-		time.Sleep(20 * time.Millisecond) // what was admitted before has been sampled
+		time.Sleep(20 * time.Millisecond) // by then, earlier minibatches have been sampled
 		if err := os.Truncate(filepath.Join(parts[0], "indices.npy"), 0); err != nil {
 			t.Error(err)
 		}
@@ -122,7 +122,7 @@ func failTwice(
 	}
 }
 
-// Neither of two ranks that fail at once may wait for what it has under way before it says so.
+// Two ranks that fail at once must both report it before they wait for their own operations.
 func TestTwoRanksFailAtOnce(t *testing.T) {
 	original := generatedOf(t, 6, 3000).Dir
 	for depth := range 6 {
@@ -135,9 +135,9 @@ func TestTwoRanksFailAtOnce(t *testing.T) {
 	}
 }
 
-// A file of the parts loses its tail while ranks train: those that read it fail, several at once,
-// each with collectives under way that its peers have not started, and with peers that wait for its
-// gradients. All return, and the first one says what happened.
+// A file of the parts loses its tail while ranks train: ranks that read it fail, several at once,
+// each with collectives in flight that its peers have not started, and with peers that wait for its
+// gradients. All return, and the first error names the cause.
 func TestFilesShrinkWhileTraining(t *testing.T) {
 	original := generatedOf(t, 6, 3000).Dir
 	seed := uint64(time.Now().UnixNano())
@@ -183,7 +183,7 @@ func TestFilesShrinkWhileTraining(t *testing.T) {
 	}
 }
 
-// An error that cannot even be explained ends the job like any other.
+// An error whose explanation fails ends the job like any other.
 func TestErrorThatCannotBeExplained(t *testing.T) {
 	shards := generatedOf(t, 6, 3000)
 	o := sageOptions()

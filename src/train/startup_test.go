@@ -11,8 +11,8 @@ import (
 	"halognn/src/rundir"
 )
 
-// startups returns start-up and waiting of the epochs in metrics.jsonl, and the waiting of rank 0 before the
-// first minibatch of each, as its step says.
+// startups returns the start-up and waiting times of the epochs in metrics.jsonl, and rank 0's wait
+// before the first minibatch of each, from the record of that step.
 func (j *journey) startups(t *testing.T) (startup, wait, first []float64) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(j.dir, rundir.MetricsFile))
@@ -40,8 +40,8 @@ func (j *journey) startups(t *testing.T) (startup, wait, first []float64) {
 	return startup, wait, first
 }
 
-// Start-up is the wait before the first minibatch of an epoch: of one rank, what its first step says; with one step an
-// epoch, all that training waits.
+// Start-up is the wait before the first minibatch of an epoch: on one rank, the wait of the first
+// step; with one step an epoch, the whole wait.
 func TestStartupIsTheFirstWait(t *testing.T) {
 	shards := generatedIn(t, 12)
 	for _, c := range []struct {

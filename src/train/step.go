@@ -16,7 +16,7 @@ import (
 	"halognn/src/watch"
 )
 
-// admit gives item i its seeds: the minibatches of a step follow each other, and those of the next epochs those of this one.
+// admit sets the seeds of item i. Items are ordered by epoch, step and stream.
 func (r *run) admit(i int, m *parallel.Minibatch) {
 	epoch, items := r.epoch, r.steps()*r.minibatches()
 	epoch, i = epoch+i/items, i%items
@@ -26,7 +26,7 @@ func (r *run) admit(i int, m *parallel.Minibatch) {
 	m.Seeds = r.streams.Piece(epoch, step, stream, mem.Grow(m.Seeds, r.streams.MaxPiece()))
 }
 
-// train is one minibatch of a step; the last one of the step updates the weights.
+// train trains one minibatch of a step; after the last one of the step it updates the weights.
 func (r *run) train(i int, m *parallel.Minibatch) error {
 	step, stream := r.mine.Item(i)
 	last := r.mine.Last(i)
@@ -67,7 +67,7 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 	return r.update(step, trained.Stats, m)
 }
 
-// stepPhases notes what the strategy is at in a step.
+// stepPhases records the phases of the strategy in a step.
 type stepPhases struct{ *run }
 
 // Begin implements parallel.Phases.
@@ -79,7 +79,7 @@ func (s stepPhases) Begin(p trace.Phase) {
 // End implements parallel.Phases.
 func (s stepPhases) End(p trace.Phase) { s.mark(p, s.step.began) }
 
-// mark notes the time since begin under a phase of the minibatch that is trained.
+// mark adds the time since begin to a phase of the minibatch in training.
 func (r *run) mark(p trace.Phase, begin time.Time) {
 	took := time.Since(begin)
 	r.clock.Add(p, took)
@@ -87,7 +87,7 @@ func (r *run) mark(p trace.Phase, begin time.Time) {
 	r.watch.Alive()
 }
 
-// count adds what a minibatch has cost: rows, which must add up, and the time of preparing it.
+// count adds a minibatch's rows, which must add up, and the time of preparing it.
 func (r *run) count(m *parallel.Minibatch) error {
 	c, err := r.strategy.Counters(m)
 	if err != nil {
@@ -106,7 +106,7 @@ func (r *run) count(m *parallel.Minibatch) error {
 	return nil
 }
 
-// named calls rows that were fetched early what they are to the policy.
+// named counts rows that were fetched early under the policy's name for them.
 func (r *run) named(c trace.Counters) trace.Counters {
 	if r.cache.Policy().Rounds {
 		return c.Replacing()
@@ -114,10 +114,10 @@ func (r *run) named(c trace.Counters) trace.Counters {
 	return c
 }
 
-// update makes the optimiser's step, with the gradients and the loss of all ranks.
+// update runs the optimiser with the gradients summed over all ranks, and records their loss.
 func (r *run) update(step int, stats nn.Stats, m *parallel.Minibatch) error {
 	if math.IsNaN(stats.Loss) || math.IsInf(stats.Loss, 0) {
-		// Every rank sees the same sum, so all stop at this step, in order, and can say so together.
+		// Every rank sees the same sum, so all stop at this step and can agree on the error.
 		r.diverged = fmt.Errorf("step %d: the loss is %v: %w", step, stats.Loss, ErrDiverged)
 		return pipeline.ErrStop
 	}

@@ -20,20 +20,21 @@ type TimeModel struct {
 	FirstStep float64 `json:"first_step"`
 }
 
-// secondStep notes when the second step of an epoch begins to train. Checkpoints are no part of steps.
+// secondStep records the duration of the first step when the second one begins. Checkpoints do not
+// count.
 func (r *run) secondStep() {
 	saving := r.clock.Seconds()[trace.Save]
 	r.firstStep = time.Since(r.begun).Seconds() - saving
 }
 
-// onlyStep is secondStep for an epoch that has ended and has no other.
+// onlyStep is secondStep for an epoch of one step, after its end.
 func (r *run) onlyStep(rec *epochRecord) {
 	if r.steps() == 1 {
 		rec.FirstStep = rec.Seconds - rec.PhaseSeconds[trace.Save.String()]
 	}
 }
 
-// timeModel adds the model, whose phases the summary has as means already.
+// timeModel adds the model, from the mean phases already in the summary.
 func (r *run) timeModel(s *Summary) {
 	n, steps := float64(r.sums.Epochs), float64(r.steps())
 	m := &s.TimeModel

@@ -12,8 +12,8 @@ import (
 	"halognn/src/rundir"
 )
 
-// The time model of a summary is MassiveGNN's formula (section 3.3) on the phases of that summary, and the steps
-// beside it add up to the epochs of metrics.jsonl, less what checkpoints took.
+// The time model of a summary is MassiveGNN's formula (section 3.3) on the phases of that summary,
+// and the measured steps add up to the epochs of metrics.jsonl, less the time of checkpoints.
 func TestTimeModelIsTheFormulaOnThePhases(t *testing.T) {
 	shards := generatedIn(t, 12)
 	for _, c := range []struct {
@@ -112,7 +112,7 @@ func (j *journey) epochSeconds(t *testing.T) (epochs, first float64) {
 	return epochs, first
 }
 
-// A run that goes on in the middle of an epoch knows how long its first step took.
+// A run resumed in the middle of an epoch keeps the time of the epoch's first step.
 func TestFirstStepOverARestart(t *testing.T) {
 	o := resumable()
 	o.Epochs = 1

@@ -24,7 +24,7 @@ import (
 type run struct {
 	*session
 	streams   *sample.Streams
-	mine      sample.Share // those that this rank trains
+	mine      sample.Share // the seeds that this rank trains
 	optimizer *nn.Optimizer
 	gradients *parallel.Gradients
 	auto      *residence.Auto // nil unless the run chooses its cache
@@ -32,12 +32,12 @@ type run struct {
 	digests
 	best    best
 	seconds []float64    // of every epoch
-	sums    sums         // over the epochs that are complete
-	summary *Summary     // when the run is over
+	sums    sums         // over the complete epochs
+	summary *Summary     // nil before the end of the run
 	lock    *rundir.Lock // rank 0: of Env.Dir; nil for none
 	saver   *saver       // rank 0
 	stopped bool         // the ranks have voted to stop
-	runtime int64        // bytes resident before any data was opened: program, MPI, BLAS
+	runtime int64        // bytes resident before data is opened: program, MPI, BLAS
 	clock   trace.Clock
 
 	processor trace.Processor
@@ -48,12 +48,12 @@ type run struct {
 	divergence
 }
 
-// digests say what has been trained, and how it came out.
+// digests cover the trained minibatches and their losses.
 type digests struct {
 	losses  *xxhash.Digest // of every step's loss bits
 	blocks  uint64         // sum of this rank's minibatch digests
-	edges   uint64         // and of those of their edges
-	noEdges bool           // the checkpoint to go on from has no digest of edges
+	edges   uint64         // sum of the digests of their edges
+	noEdges bool           // the run resumed from a checkpoint without a digest of edges
 }
 
 // underWay is the state of the epoch under way.
@@ -61,17 +61,17 @@ type underWay struct {
 	epoch   int
 	loss    float64 // sum over steps of the global loss, weighted by seeds
 	seeds   int
-	rows    trace.Counters // of this rank; since the restart, if there was one in the epoch
+	rows    trace.Counters // of this rank in the epoch, or since a restart in it
 	waiting time.Duration
-	startup time.Duration  // of that, before the first minibatch, also after a restart
-	carried trace.Counters // rank 0: those of all ranks before it
-	earlier int64          // remote ones of this rank before it
-	begun   time.Time      // earlier than it was by the time that the epoch took before a restart
+	startup time.Duration  // the wait before the first minibatch, also after a restart
+	carried trace.Counters // rank 0: rows of all ranks before the restart
+	earlier int64          // remote rows of this rank before the restart
+	begun   time.Time      // start of the epoch, less its time before a restart
 
-	firstStep float64 // seconds until the second one began
+	firstStep float64 // seconds until the second step began
 }
 
-// stepUnderWay is the state of the step under way, which may have several minibatches.
+// stepUnderWay is the state of the step under way. A step may have several minibatches.
 type stepUnderWay struct {
 	item, number int
 	began        time.Time // of the phase under way
@@ -79,11 +79,11 @@ type stepUnderWay struct {
 	waiting      time.Duration
 }
 
-// divergence is what a run ends with whose loss is not a number any more, or far too large.
+// divergence describes the end of a run whose loss is no longer finite, or exceeds the bound.
 type divergence struct {
 	diverged error
-	outgrown bool      // it is far too large
-	fault    *nn.Fault // where this rank's share of it stopped being a number
+	outgrown bool      // the loss is finite but exceeds the bound
+	fault    *nn.Fault // where this rank's numbers stopped being finite
 	bound    lossBound
 }
 
@@ -98,9 +98,9 @@ type best struct {
 // Training is a run that is ready for its first step.
 type Training struct{ run *run }
 
-// Open readies a run, from a checkpoint if Env has one. What can be found wrong with options, parts
-// and devices is found here, and nothing is written. Collective. On an error other ranks may still
-// be waiting, unless it was agreed on by all (see Agreed): the caller then ends the job.
+// Open prepares a run, from a checkpoint if Env has one. It finds all errors in options, parts and
+// devices that can be found before training, and writes nothing. Collective. Unless all ranks
+// agreed on an error (see Agreed), other ranks may still be waiting, and the caller ends the job.
 func Open(env Env, o Options) (*Training, error) {
 	r := &run{session: newSession(env, o), digests: digests{losses: xxhash.New()}}
 	if err := r.open(); err != nil {
@@ -109,14 +109,15 @@ func Open(env Env, o Options) (*Training, error) {
 	return &Training{r}, nil
 }
 
-// open prepares everything that does not depend on the epoch, in the order in which what has been
-// opened limits what follows: rows get the device memory that model and gradients leave. Collective.
+// open prepares everything that does not depend on the epoch. The order matters: rows get the
+// device memory that model and gradients leave. Collective.
 func (r *run) open() error {
 	var err error
 	if r.runtime, err = residentBeforeData(); err != nil {
 		return err
 	}
-	// What fails on one rank fails on all, here, so that no rank waits for another that has given up.
+	// An error of one rank is returned by all here, so that no rank waits for another that has
+	// failed.
 	if err = comm.Agree(r.Comm, r.openLocal()); err != nil {
 		return err
 	}
@@ -154,14 +155,14 @@ func (r *run) open() error {
 	return r.ready()
 }
 
-// openLocal does what needs no other rank.
+// openLocal prepares everything that needs no other rank.
 func (r *run) openLocal() (err error) {
 	if err = r.openModel(); err != nil {
 		return err
 	}
 	r.streams, r.mine = r.job.Streams, r.job.Share(r.Comm.Rank())
 	r.processor = trace.Processor{CPUs: r.CPUs, Ranks: r.Comm.Size(), Polls: r.Polls, Spun: r.Device.Capabilities().Spun}
-	if r.Polls { // a process of its own
+	if r.Polls { // every rank is its own process
 		r.processor.Ranks = 1
 	}
 	if r.optimizer, err = nn.NewOptimizer(r.Device, r.model.Params, r.o.Optimizer); err != nil {
@@ -180,27 +181,27 @@ func (r *run) beginning() residence.Position {
 	return residence.Position{Epoch: 1}
 }
 
-// ready makes the state of the first step or, of a run that goes on, of the next one.
+// ready sets the state before the first step or, from a checkpoint, before the next one.
 func (r *run) ready() error {
 	r.best.weights = mem.Make[float32](r.model.Params.Len())
 	r.closers = append(r.closers, func() error { mem.Free(r.best.weights); return nil })
 	if r.Resume == nil {
 		return nil
 	}
-	if err := r.restore(r.Resume); err != nil { // all ranks have read the same
+	if err := r.restore(r.Resume); err != nil { // all ranks have the same bytes
 		return comm.AgreedOn(r.Comm, err)
 	}
 	return nil
 }
 
-// End gives a training back that does not run because of err, and returns the error to end with.
+// End releases a Training that will not run because of err, and returns the error to report.
 // Collective if all ranks agreed on err.
 func (t *Training) End(err error) error { return t.run.endedBy(err) }
 
 // Run trains, writes into Env.Dir, which rank 0 has made, and returns the summary, the same on every
-// rank but for EpochSeconds, which is the rank's own. lock is rank 0's of that directory: without
-// holding it no checkpoint is written; nil where no other job can take the directory. Collective; a
-// Training runs once. Errors are as those of Open.
+// rank but for EpochSeconds, which is the rank's own. lock is rank 0's lock of that directory: no
+// checkpoint is written unless it is held; nil where no other job can use the directory.
+// Collective; a Training runs once. Errors are as for Open.
 func (t *Training) Run(ctx context.Context, lock *rundir.Lock) (*Summary, error) {
 	r := t.run
 	r.lock = lock
@@ -233,13 +234,14 @@ func (r *run) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := r.save(r.epoch+1, 0, true); err != nil { // the final test, which may take long, is not worth a second training
+	// A failed final test, which may take long, must not cost the training.
+	if err := r.save(r.epoch+1, 0, true); err != nil {
 		return err
 	}
 	return r.finish(ctx)
 }
 
-// start opens the log and says what a user should know before the first step.
+// start opens the log and reports notes for the user before the first step.
 func (r *run) start(ctx context.Context) error {
 	var err error
 	if r.Comm.Rank() == 0 {
@@ -294,7 +296,8 @@ func (r *run) startTrace() error {
 	return nil
 }
 
-// chooseCache opens another cache for an epoch if one is to be tried, or has been chosen. Collective.
+// chooseCache opens another cache for an epoch if the run tries or has chosen another one.
+// Collective.
 func (r *run) chooseCache(epoch int) error {
 	part := r.Resume != nil && r.Resume.state.Epoch == epoch && r.Resume.state.Step > 0
 	if settings, another := r.auto.Begin(part); another {
@@ -322,7 +325,8 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	r.spans.Pass("train", epoch, r.minibatches(), r.steps()*r.minibatches())
 	r.skipped = first * r.minibatches()
 	items := r.steps() * r.minibatches()
-	foreseen := r.auto.Foreseen(r.o.Epochs-epoch) * items // a look-ahead cache sees into the next epochs
+	// A look-ahead cache knows minibatches of later epochs.
+	foreseen := r.auto.Foreseen(r.o.Epochs-epoch) * items
 	r.onSteps(true)
 	err := r.pipe.RunOn(ctx, items-r.skipped, foreseen,
 		func(i int, m *parallel.Minibatch) { r.admit(r.skipped+i, m) },
@@ -390,7 +394,8 @@ func (r *run) validate(ctx context.Context, epoch int) error {
 	return nil
 }
 
-// validates reports whether there is anything to validate on; without it the last model counts as the best.
+// validates reports whether there are validation vertices; without them the last model counts as
+// the best.
 func (r *run) validates() bool {
 	for _, s := range r.Shards.Splits {
 		if s.Valid > 0 {

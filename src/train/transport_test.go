@@ -19,7 +19,7 @@ import (
 	"halognn/src/shard"
 )
 
-// noted is a Progress that remembers notes whole.
+// noted is a Progress that records complete notes.
 type noted struct {
 	heard
 	notes []string
@@ -27,7 +27,8 @@ type noted struct {
 
 func (n *noted) Note(_ context.Context, line string) { n.notes = append(n.notes, line) }
 
-// trainedOver trains with a GPU for each rank and gradients that travel in a given way, and returns what rank 0 was told besides.
+// trainedOver trains with a GPU for each rank and a given transport of gradients, and returns rank
+// 0's notes too.
 func trainedOver(t *testing.T, shards *shard.Shards, library string, ranks int, o Options, over parallel.Transport) (sum *Summary, notes []string) {
 	t.Helper()
 	dir, told := t.TempDir(), &noted{}
@@ -57,11 +58,11 @@ func trainedOver(t *testing.T, shards *shard.Shards, library string, ranks int, 
 	return sum, told.notes
 }
 
-// However gradients travel, training comes to the same bits, and the summary says how they did.
+// Every transport of gradients trains to the same bits, and the summary names the transport.
 func TestTransportsOfGradientsTrainAlike(t *testing.T) {
 	library := cudaLibrary(t)
 	if strings.Contains(library, "emulated") {
-		t.Setenv("HALOGNN_NCCL_LIB", library) // it is its own
+		t.Setenv("HALOGNN_NCCL_LIB", library) // the emulation has NCCL too
 	}
 	if n, err := cuda.Devices(); err != nil || n < 3 {
 		t.Skipf("3 GPUs are needed, this machine has %d, %v", n, err)
@@ -101,7 +102,7 @@ func TestTransportsOfGradientsTrainAlike(t *testing.T) {
 	}
 }
 
-// breakingGPU is breaking with memory of its own.
+// breakingGPU is breaking for a device with its own memory.
 type breakingGPU struct {
 	compute.PeerDevice
 	breaking
@@ -113,12 +114,12 @@ func (d *breakingGPU) SoftmaxCrossEntropy(
 	return d.breaking.SoftmaxCrossEntropy(dlogits, logits, labels, scale)
 }
 
-// Sums of gradients that will never end, between GPUs or through the hosts, hold nobody up either,
-// and nothing of them stays on the GPUs.
+// An allreduce that will never complete, between GPUs or through the hosts, delays no rank's exit,
+// and none of its memory stays on the GPUs.
 func TestTwoRanksWithGPUsFailAtOnce(t *testing.T) {
 	library := cudaLibrary(t)
 	if strings.Contains(library, "emulated") {
-		t.Setenv("HALOGNN_NCCL_LIB", library) // it is its own
+		t.Setenv("HALOGNN_NCCL_LIB", library) // the emulation has NCCL too
 	}
 	if n, err := cuda.Devices(); err != nil || n < 2 {
 		t.Skipf("2 GPUs are needed, this machine has %d, %v", n, err)
@@ -135,7 +136,7 @@ func TestTwoRanksWithGPUsFailAtOnce(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					t.Cleanup(func() { // when all ranks have returned
+					t.Cleanup(func() { // after all ranks have returned
 						if err := d.Close(); err != nil {
 							t.Errorf("closing the GPU of rank %d: %v", rank, err)
 						}
@@ -152,7 +153,7 @@ func TestTwoRanksWithGPUsFailAtOnce(t *testing.T) {
 	}
 }
 
-// A transport that is not possible is one error, that all ranks agree on before anything is written.
+// An unsupported transport is one error, on which all ranks agree before anything is written.
 func TestATransportThatIsNotPossible(t *testing.T) {
 	library := cudaLibrary(t)
 	t.Setenv("HALOGNN_NCCL_LIB", "/nowhere/libnccl.so.2")

@@ -8,7 +8,7 @@ import (
 	"halognn/src/watch"
 )
 
-// startWatchdog begins to watch if the run wants it. Collective.
+// startWatchdog starts the watchdog if Env.Stall is set. Collective.
 func (r *run) startWatchdog() error {
 	if r.Stall <= 0 || r.OnStall == nil {
 		return nil

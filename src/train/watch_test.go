@@ -16,7 +16,7 @@ import (
 	"halognn/src/watch"
 )
 
-// hangs is a Progress that holds rank 0 up in its second step until somebody is told.
+// hangs is a Progress that blocks rank 0 in its second step until OnStall is called.
 type hangs struct {
 	heard
 	steps int
@@ -29,8 +29,8 @@ func (h *hangs) Step(float64) {
 	}
 }
 
-// A run in which rank 0 hangs is told of once, by whichever rank sees it first; one that gets over
-// it ends as if nothing had happened.
+// A hang of rank 0 is reported once, by the rank that sees it first; a run that recovers ends as if
+// it had not hung.
 func TestWatchdogTellsOfARankThatHangs(t *testing.T) {
 	shards, dir := generated(t), t.TempDir()
 	h := &hangs{until: make(chan struct{})}

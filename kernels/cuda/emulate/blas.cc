@@ -1,4 +1,4 @@
-// The products of cuBLAS that are used, column-major, written down.
+// Plain implementations of the cuBLAS products that halognn uses, column-major.
 #include "cublas_v2.h"
 
 #include <cstring>
@@ -25,7 +25,7 @@ cublasStatus_t cublasSetWorkspace(cublasHandle_t, void *p, size_t bytes) {
 }
 cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t) { return CUBLAS_STATUS_SUCCESS; }
 
-// What a factor is in float32.
+// value converts a factor to float32.
 static float value(float x) { return x; }
 static float value(uint16_t bfloat16) {
     const uint32_t bits = static_cast<uint32_t>(bfloat16) << 16;

@@ -1,6 +1,6 @@
 // The part of the CUDA runtime that halognn uses, on the host: the kernels compiled by a C++
-// compiler and run as loops, so that they and all that calls them can be tested where there is no
-// GPU. It is made to find faults, not to be fast:
+// compiler and run as loops, so that they and their callers can be tested without a GPU. It is made
+// to find errors, not to be fast:
 //
 //   - Work queued on a stream runs as late as it may, or at random (HALOGNN_EMULATED_SEED), so that a missing wait shows.
 //   - Device memory can be touched by queued work alone; a host that reads or writes it faults, and so does a kernel that runs past
@@ -12,7 +12,7 @@
 //     thread's last error stays until it is read, and a launch returns it.
 //   - HALOGNN_EMULATED_DEVICES is how many devices there are, at most 4.
 //   - HALOGNN_EMULATED_SHARED=1 gives the devices of all processes the same names, HALOGNN_EMULATED_TELL=1 tells when the first one is set.
-//   - HALOGNN_EMULATED_OPEN=1 leaves device memory open to the host, for an MPI that is to take it for memory that it knows.
+//   - HALOGNN_EMULATED_OPEN=1 leaves device memory open to the host, for an MPI that reads it.
 //   - Threads of a warp run in lock step where they exchange values; a kernel in which they do not meet aborts.
 #pragma once
 
@@ -107,22 +107,22 @@ namespace emulated {
 // enqueue puts work on a stream.
 cudaError_t enqueue(cudaStream_t s, std::function<void()> work);
 
-// meeting is what a stream does together with streams of other devices.
+// meeting is an operation of a stream together with streams of other devices.
 struct meeting {
     virtual ~meeting() = default;
-    virtual bool ready() const = 0;                  // the others are there
+    virtual bool ready() const = 0;                  // the other streams have reached it
     virtual emulated_stream *behind() const = 0;     // one that must come nearer first; null if some have not even been told to come
     virtual void work() = 0;
 };
 cudaError_t enqueue(cudaStream_t s, std::shared_ptr<meeting> m);
-// first reports whether a meeting is the next that its stream comes to.
+// first reports whether a meeting is the next operation of its stream.
 bool first(cudaStream_t s, const meeting *m);
 // on_device reports whether [p, p+bytes) is memory of a device, and belongs the device of a stream.
 bool on_device(const void *p, size_t bytes, int device);
 int belongs(cudaStream_t s);
 int thread_device();
-// The lock of everything that is emulated; wake tells those who wait for others' calls that there
-// has been one; made counts what must be freed.
+// everything is the lock of all emulated state; wake wakes threads that wait for calls of others;
+// made counts objects that must be freed.
 std::recursive_mutex &everything();
 void wake();
 void made(int n);
@@ -130,7 +130,7 @@ void made(int n);
 // run_grid runs body for every thread of a grid.
 void run_grid(bool together, dim3 grid, unsigned block, const std::function<void()> &body);
 
-// aligned aborts unless p is a multiple of so many bytes.
+// aligned aborts unless p is a multiple of bytes.
 void aligned(const void *p, size_t bytes);
 // readable aborts unless [p, p+bytes) is device memory or mapped host memory.
 void readable(const void *p, size_t bytes);
@@ -148,10 +148,10 @@ int launch(cudaStream_t s, bool together, dim3 grid, unsigned block, void (*kern
     (handed(args), ...);
     std::tuple<Params...> copy(args...);
     enqueue(s, [=] { run_grid(together, grid, block, [&copy, kernel] { std::apply(kernel, copy); }); });
-    return cudaGetLastError(); // whatever call it came from
+    return cudaGetLastError(); // the thread's last error, of any call
 }
 
-// exchange gives 8 bytes to the warp and returns what another lane gave.
+// exchange passes 8 bytes to the warp and returns those of another lane.
 uint64_t exchange(uint64_t mine, unsigned lane_mask);
 
 }  // namespace emulated

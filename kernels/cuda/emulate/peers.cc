@@ -1,5 +1,5 @@
 // The part of NCCL that halognn uses, between emulated devices of one process: ranks are threads.
-// Made to find faults:
+// It is made to find errors:
 //
 //   - No call waits: what takes other ranks is in progress until it has been asked for twice, and is queued only then; whoever calls something
 //     else meanwhile gets an error.
@@ -23,8 +23,7 @@ namespace {
 
 struct group;
 
-// transfer is a message; group is the call that each end belongs to, null for one that has not
-// come.
+// transfer is a message; group is the call of each end, null before that call.
 struct transfer {
     group *sender = nullptr, *receiver = nullptr;
     const void *from = nullptr;
@@ -87,7 +86,7 @@ struct part {
 
 // group is the transfers of one call, or a sum.
 struct group : emulated::meeting {
-    ncclComm *comm; // null once that is gone
+    ncclComm *comm; // null after the communicator has been freed
     cudaStream_t stream;
     std::vector<part> parts;
     std::vector<std::shared_ptr<transfer>> transfers;
@@ -102,7 +101,7 @@ struct group : emulated::meeting {
 
     bool ready() const override {
         if (comm == nullptr) return true;
-        if (comm->fault != ncclSuccess) return false; // it hangs, until it is aborted
+        if (comm->fault != ncclSuccess) return false; // hangs until it is aborted
         for (const auto &t : transfers)
             if (!t->done && (t->dead || other(*t) == nullptr || !emulated::first(other(*t)->stream, other(*t)))) return false;
         if (sum && !sum->done)
@@ -137,7 +136,7 @@ struct group : emulated::meeting {
         sum->done = true;
     }
 
-    // meet finds the other ends.
+    // meet matches the transfers with their other ends.
     void meet() {
         world &w = *comm->in;
         for (const part &p : parts) {
@@ -194,7 +193,7 @@ ncclResult_t add(ncclComm *c, const void *buf, size_t count, int type, cudaStrea
     return ncclSuccess;
 }
 
-// leave takes a communicator out of its world.
+// leave removes a communicator from its world.
 void leave(ncclComm *c) {
     for (group *g : c->underway) {
         for (const auto &t : g->transfers)
@@ -222,7 +221,7 @@ using guard = std::lock_guard<std::recursive_mutex>;
 
 extern "C" {
 
-// emulated_nccl_break breaks the communicators of a rank that exist.
+// emulated_nccl_break breaks all existing communicators of a rank.
 void emulated_nccl_break(int rank) {
     const guard hold(emulated::everything());
     for (auto &[id, w] : worlds)
@@ -282,7 +281,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *error) {
         c->underway.push_back(g.get());
         g->meet();
         const int device = emulated::thread_device();
-        cudaSetDevice(c->device); // whichever thread asks
+        cudaSetDevice(c->device); // on any calling thread
         const cudaError_t e = emulated::enqueue(g->stream, g);
         cudaSetDevice(device);
         if (e != cudaSuccess) c->broken(ncclSystemError, "the stream");

@@ -21,7 +21,7 @@
 #include "cuda_runtime.h"
 
 struct emulated_event {
-    int64_t recorded = 0, fired = 0; // how often a record was queued, and how often one has run
+    int64_t recorded = 0, fired = 0; // records queued; records that have run
     std::chrono::steady_clock::time_point at;
     emulated_stream *on = nullptr;
     int device;
@@ -41,10 +41,10 @@ struct op {
 struct allocation {
     size_t bytes;
     char *page;    // where it was mapped
-    size_t mapped; // without the page behind it
+    size_t mapped; // without the guard page after it
     bool device;
     int number; // of the device
-    bool registered = false; // host memory that was there before; kernels may read it
+    bool registered = false; // existing host memory, mapped for kernels to read
 };
 
 }  // namespace
@@ -58,13 +58,13 @@ namespace {
 
 constexpr int DEVICES = 4;
 
-thread_local int current_device; // 0 for a thread that has not said
+thread_local int current_device; // 0 for a thread that has not set one
 thread_local cudaError_t last_error; // until cudaGetLastError
 
 cudaError_t fail(cudaError_t e) { return last_error = e; }
 
 std::recursive_mutex lock;
-std::condition_variable_any calls; // there has been one that somebody may wait for
+std::condition_variable_any calls; // signals a call that other threads may wait for
 std::map<const char *, allocation> memory; // by address
 std::set<emulated_stream *> streams;
 std::set<emulated_event *> events;
@@ -74,9 +74,9 @@ const int devices = [] {
 }();
 size_t in_use[DEVICES];
 size_t changes; // of memory
-int refusals;   // calls to come that cannot pin
-int others; // things to be freed that are not counted here
-int running = [] { // depth of queued work that runs: device memory is open
+int refusals;   // the number of next calls that fail to pin
+int others; // objects to be freed that are counted elsewhere
+int running = [] { // nesting depth of running work; device memory is open if > 0
     const char *s = std::getenv("HALOGNN_EMULATED_OPEN");
     return s ? std::atoi(s) : 0;
 }();
@@ -126,8 +126,8 @@ void step(emulated_stream *s) {
     if (o.meeting) o.meeting->work();
 }
 
-// advance runs one thing so that s comes nearer to its end; false if that takes a call that has not
-// been made.
+// advance runs one queued operation that s depends on; false if that needs a call that has not been
+// made.
 bool advance(emulated_stream *s) {
     if (random_state != 0) {
         std::vector<emulated_stream *> ready;
@@ -135,7 +135,7 @@ bool advance(emulated_stream *s) {
             if (runnable(t)) ready.push_back(t);
         if (!ready.empty()) return step(ready[draw(ready.size())]), true;
     }
-    for (size_t hops = 0; !runnable(s); hops++) { // what it waits for comes first
+    for (size_t hops = 0; !runnable(s); hops++) { // first run the stream that it waits for
         if (s->queue.empty() || hops > streams.size()) return false;
         const op &o = s->queue.front();
         s = o.meeting ? o.meeting->behind() : o.event->on;
@@ -145,8 +145,8 @@ bool advance(emulated_stream *s) {
     return true;
 }
 
-// run works on a stream until there is nothing left to wait for. While other threads' calls are
-// waited for, they have the lock, and device memory is closed.
+// run advances a stream until done is true. While it waits for calls of other threads, it releases
+// the lock, and device memory is closed.
 template <typename Done>
 void run(emulated_stream *s, const Done &done) {
     std::unique_lock<std::recursive_mutex> hold(lock);
@@ -189,8 +189,8 @@ bool inside(const void *p, const char *base, size_t bytes) {
 
 constexpr size_t WIDEST = 16; // access of a kernel
 
-// poison tells AddressSanitizer, where that looks on, that of [first, last) nothing but [begin,
-// end) is anybody's.
+// poison tells AddressSanitizer, if present, that of [first, last) only [begin, end) may be
+// accessed.
 void poison([[maybe_unused]] char *first, [[maybe_unused]] char *begin, [[maybe_unused]] char *end, [[maybe_unused]] char *last) {
 #ifdef __SANITIZE_ADDRESS__
     __asan_poison_memory_region(first, static_cast<size_t>(last - first));
@@ -205,9 +205,9 @@ cudaError_t make(void **out, size_t bytes, bool device) {
     char *first = static_cast<char *>(mmap(nullptr, mapped + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     if (first == MAP_FAILED) return fail(cudaErrorMemoryAllocation);
     mprotect(first + mapped, page, PROT_NONE);
-    madvise(first, mapped, MADV_HUGEPAGE); // closing and opening it is a matter of entries
+    madvise(first, mapped, MADV_HUGEPAGE); // huge pages make closing and opening cheap
     std::memset(first, 0xff, mapped);
-    char *p = first + (mapped - bytes) / WIDEST * WIDEST; // its end, but for alignment, is where a page begins that nobody may touch
+    char *p = first + (mapped - bytes) / WIDEST * WIDEST; // ends at the guard page, up to alignment
     poison(first, p, p + bytes, first + mapped);
     if (device) {
         in_use[current_device] += bytes;
@@ -225,13 +225,14 @@ cudaError_t release(void *p, bool device) {
     const auto it = memory.find(static_cast<char *>(p));
     if (it == memory.end() || it->second.device != device || it->second.registered) return fail(cudaErrorInvalidValue);
     if (it->second.number != current_device) return fail(cudaErrorOtherDevice);
-    for (const emulated_stream *s : streams) { // kernels may use any memory of their device, and no host memory
+    // Kernels may use any memory of their device, but no host memory.
+    for (const emulated_stream *s : streams) {
         if (device && s->device == it->second.number && !s->queue.empty()) return fail(cudaErrorStillInUse);
         for (const op &o : s->queue)
             if (inside(o.from, it->first, it->second.bytes) || inside(o.to, it->first, it->second.bytes)) return fail(cudaErrorStillInUse);
     }
     const allocation &a = it->second;
-    poison(a.page, a.page, a.page + a.mapped, a.page + a.mapped); // others may find memory there
+    poison(a.page, a.page, a.page + a.mapped, a.page + a.mapped); // the addresses may be reused
     munmap(a.page, a.mapped + static_cast<size_t>(sysconf(_SC_PAGESIZE)));
     if (device) in_use[it->second.number] -= it->second.bytes;
     changes++;
@@ -239,7 +240,7 @@ cudaError_t release(void *p, bool device) {
     return cudaSuccess;
 }
 
-// usable is what an event may be used for on the calling thread's device: on another one the
+// usable returns an error if an event is not of the calling thread's device: on another one the
 // runtime would make a context.
 cudaError_t usable(const emulated_event *e) {
     if (events.count(const_cast<emulated_event *>(e)) == 0) return fail(cudaErrorInvalidResourceHandle);
@@ -274,7 +275,7 @@ std::recursive_mutex &emulated::everything() { return lock; }
 void emulated::wake() { calls.notify_all(); }
 void emulated::made(int n) { others += n; }
 
-// emulated_leaks counts what was made and not freed: allocations, streams, events.
+// emulated_leaks returns the number of objects not freed: allocations, streams, events.
 extern "C" int emulated_leaks(void) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     return static_cast<int>(memory.size() + streams.size() + events.size()) + others;
@@ -293,7 +294,7 @@ void emulated::aligned(const void *p, size_t bytes) {
 }
 
 void emulated::readable(const void *p, size_t bytes) {
-    static thread_local const char *last; // most are like the one before
+    static thread_local const char *last; // most lookups repeat the previous one
     static thread_local size_t length, seen;
     const std::lock_guard<std::recursive_mutex> hold(lock);
     if (seen == changes && inside(p, last, length) && static_cast<const char *>(p) + bytes <= last + length) return;
@@ -307,7 +308,7 @@ void emulated::readable(const void *p, size_t bytes) {
     seen = changes;
 }
 
-// emulated_seed chooses when queued work runs: 0 as late as it may, others at random.
+// emulated_seed sets when queued work runs: 0 as late as possible, others at random.
 extern "C" void emulated_seed(uint64_t seed) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     random_state = seed;
@@ -331,8 +332,8 @@ cudaError_t cudaGetDeviceCount(int *n) {
     *n = devices;
     return devices ? cudaSuccess : fail(cudaErrorNoDevice);
 }
-// tell says on standard error when the first device is set, if HALOGNN_EMULATED_TELL is: for tests
-// of what comes before MPI starts.
+// tell reports on standard error when the first device is set, if HALOGNN_EMULATED_TELL is set: for
+// tests of the order of that and the start of MPI.
 static bool tell(int device) {
     if (std::getenv("HALOGNN_EMULATED_TELL") == nullptr) return true;
     int (*initialized)(int *), yes = 0;

@@ -1,6 +1,6 @@
-// The threads of a grid. Independent ones are a loop. Threads that meet are fibers, resumed in
-// turn: in every round each of them runs to the next place where it waits for others, and all
-// threads that share a warp must have come to the same kind of place.
+// The threads of a grid. Independent threads are a loop. Threads that synchronise are fibers,
+// resumed in turn: in every round each of them runs to its next synchronisation, and all threads of
+// a warp must have reached the same kind.
 //
 // A fiber is entered once by its context and left and resumed by jumps, which need no system call;
 // it runs block after block of a grid.
@@ -43,7 +43,7 @@ thread_local block *current;
     std::abort();
 }
 
-// leave gives control back to the scheduler; it returns when the fiber is resumed.
+// leave returns control to the scheduler; it returns when the fiber is resumed.
 void leave(meeting m) {
     block *b = current;
     const unsigned me = b->now;
@@ -79,7 +79,8 @@ void wait(meeting m) {
     leave(m);
 }
 
-// check holds the threads of each warp together, and those of the block if any waits for all.
+// check aborts unless the threads of each warp wait at the same kind of place, and those of the
+// block if any waits for all.
 void check(const block &b) {
     bool whole = false;
     for (unsigned t = 0; t < b.place.size(); t++) {
@@ -117,7 +118,7 @@ uint64_t emulated::exchange(uint64_t mine, unsigned lane_mask) {
     b->given[me] = mine;
     wait(WARP_WIDE);
     const uint64_t theirs = b->given[me ^ lane_mask];
-    wait(WARP_WIDE); // before anyone gives the next one
+    wait(WARP_WIDE); // before any lane passes the next value
     return theirs;
 }
 

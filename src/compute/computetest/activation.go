@@ -55,7 +55,7 @@ var activationTests = family{
 func relus(b *bench, rows, cols int, p float32) []result {
 	y, dy := b.normal(rows*cols), b.normal(rows*cols)
 	if len(y) > 2 {
-		y[0], y[len(y)-1] = 0, float32(math.NaN()) // the NaN must show, unless it is dropped
+		y[0], y[len(y)-1] = 0, float32(math.NaN()) // the NaN must propagate, unless it is dropped
 	}
 	vertices := make([]int32, rows)
 	for i := range vertices {
@@ -93,7 +93,7 @@ func relus(b *bench, rows, cols int, p float32) []result {
 func elus(b *bench, rows, cols int, p float32) []result {
 	y, dy := b.normal(rows*cols), b.normal(rows*cols)
 	for i := range y {
-		y[i] *= 8 // up to where exp(y) is nothing beside 1
+		y[i] *= 8 // down to where exp(y) is negligible beside 1
 	}
 	if len(y) > 2 {
 		y[0], y[1], y[len(y)-1] = 0, -200, float32(math.NaN())

@@ -6,8 +6,8 @@ import (
 	"halognn/src/compute"
 )
 
-// attentionShapes are those of segments, by heads of a width: narrower than a vector, across vectors,
-// as wide as vectors, more heads than a vector has lanes.
+// attentionShapes vary segments, heads and widths: heads narrower than a vector, heads across
+// vectors, heads as wide as vectors, and more heads than a vector has lanes.
 var attentionShapes = []struct {
 	name                                    string
 	segments, sources, degree, heads, width int // degree -1: one segment has all sources
@@ -98,10 +98,10 @@ var attentionTests = family{
 	},
 }
 
-// attention runs softmax and weighted sum and their gradients, and holds each to float64 arithmetic on
-// what it was given.
+// attention runs softmax and weighted sum and their gradients, and compares each with float64
+// arithmetic on its inputs.
 func attention(b *bench, s compute.Segments, sources, heads, width int) []result {
-	const spare = 2 // rows that no edge can refer to
+	const spare = 2 // rows that no edge refers to
 	edges, cols, segments := len(s.Indices), heads*width, s.Len()
 	src, dst := b.normal((sources+spare)*heads), b.normal(segments*heads)
 	z, dy := b.normal((sources+spare)*cols), b.normal(segments*cols)
@@ -199,7 +199,7 @@ func attention(b *bench, s compute.Segments, sources, heads, width int) []result
 	}
 }
 
-// heads runs what works on rows of heads, without edges.
+// heads runs the kernels on rows of heads, which read no edges.
 func heads(b *bench, rows, heads, width int) []result {
 	cols := heads * width
 	z, a, ds, dz := b.normal(rows*cols), b.normal(cols), b.normal(rows*heads), b.normal(rows*cols)

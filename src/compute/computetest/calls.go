@@ -9,9 +9,9 @@ import (
 	"halognn/src/compute"
 )
 
-// Call is a call of a kernel on a Layer: what every test of all kernels and every benchmark runs.
-// Name is the kernel's and, after a blank, what is special about the call. Bytes and Flops are what
-// it must move and compute at least.
+// Call is a call of a kernel on a Layer, for tests of all kernels and for benchmarks. Name is the
+// kernel's name and, after a blank, the variant of the call. Bytes and Flops are lower bounds of
+// its traffic and operations.
 type Call struct {
 	Name         string
 	Run          func()
@@ -24,10 +24,10 @@ func (c Call) Kernel() string {
 	return kernel
 }
 
-// Sizes are those of a layer on a block, each destination of which has Degree edges.
+// Sizes are the sizes of a layer on a block. Each destination has Degree edges.
 type Sizes struct{ Destinations, Sources, Degree, In, Out, Classes int }
 
-// Layer is a layer on a block, of which kernels are called on a device.
+// Layer holds the arrays of a layer on a block, for calls of kernels on a device.
 type Layer struct {
 	Sizes
 	Forward, Transposed compute.Segments
@@ -39,7 +39,7 @@ type Layer struct {
 	t   testing.TB
 }
 
-// NewLayer makes a layer of random edges.
+// NewLayer makes a layer with random edges.
 func NewLayer(t testing.TB, dev compute.Device, s Sizes) *Layer {
 	l := &Layer{Sizes: s, t: t, dev: dev, Vertices: make([]int32, s.Destinations),
 		Labels: make([]int32, s.Destinations), Targets: make([]uint8, s.Destinations*s.Classes),
@@ -56,8 +56,8 @@ func NewLayer(t testing.TB, dev compute.Device, s Sizes) *Layer {
 	return l
 }
 
-// array returns n zeros on the device. They are freed when the test ends, before functions that were
-// given to its Cleanup earlier.
+// array returns n zeros on the device. They are freed when the test ends, before the functions
+// passed to its Cleanup earlier.
 func (l *Layer) array(n int) []float32 {
 	l.t.Helper()
 	x, err := l.dev.Alloc(n)
@@ -86,8 +86,8 @@ func (l *Layer) Calls() (all []Call) {
 	return all
 }
 
-// AllocateNothing holds the calls of a layer to allocating nothing on the heap, once scratch has
-// grown.
+// AllocateNothing checks that the calls of a layer allocate nothing on the heap after the first
+// run, which grows scratch.
 func AllocateNothing(t *testing.T, l *Layer) {
 	for _, c := range l.Calls() {
 		if n := testing.AllocsPerRun(20, c.Run); n != 0 {
@@ -96,7 +96,7 @@ func AllocateNothing(t *testing.T, l *Layer) {
 	}
 }
 
-// testCalls holds a device to reporting every kernel, once, with its cost, to the probe that
+// testCalls checks that a device reports every kernel call once, with its cost, to the probe that
 // watches it.
 func testCalls(t *testing.T, dev compute.Device) {
 	t.Cleanup(func() {

@@ -1,12 +1,11 @@
-// Package computetest is the suite that every compute backend passes: Run holds its kernels against
-// float64 arithmetic and golden files, SameNumbers holds devices that must agree in every bit
-// against each other.
+// Package computetest is the suite that every compute backend passes: Run compares its kernels with
+// float64 arithmetic and golden files; SameNumbers compares devices that must agree in every bit.
 //
 //	case ──> inputs, seeded ──> device, every array between sentinels ──> kernel ──> outputs ─┬─ within rounding of float64
 //	                                                                                          └─ equal bits on all devices
 //
-// The shapes are those that break kernels: nothing, one of everything, widths that are no multiple
-// of a vector or a tile, a hub, one row more than a chunk.
+// The shapes are the ones that break kernels: no rows, one of everything, widths that are not a
+// multiple of a vector or a tile, a hub, one row more than a chunk.
 package computetest
 
 import (
@@ -104,9 +103,9 @@ func (c testCase) test(t *testing.T, open func() compute.Device) {
 
 // family is the tests of a family of kernels: it has a file here, as in compute.
 type family struct {
-	cases  func() []testCase      // right results
+	cases  func() []testCase      // compare results
 	misuse func(b *bench) []wrong // calls that must panic
-	calls  func(l *Layer) []Call  // a call of every kernel, and what it costs
+	calls  func(l *Layer) []Call  // a call of every kernel, with its cost
 }
 
 var families = []family{
@@ -120,7 +119,7 @@ func cases() (all []testCase) {
 	return all
 }
 
-// rowShapes are those of kernels that work row by row.
+// rowShapes are the shapes of kernels that work row by row.
 var rowShapes = []struct {
 	name       string
 	rows, cols int
@@ -129,14 +128,14 @@ var rowShapes = []struct {
 	{"a chunk", 512, 16}, {"a chunk and a row", 513, 9}, {"several tiles", 1300, 50}, {"wide", 3, 602},
 }
 
-// result is one output array and what float64 makes of it. Element i may differ from want[i] by the
-// rounding of terms operations on numbers whose absolute values add up to size[i].
+// result is one output array with its float64 reference. Element i may differ from want[i] by the
+// rounding of the given number of operations on numbers whose absolute values add up to size[i].
 type result struct {
 	name       string
 	got        []float32
 	want, size []float64
 	terms      int
-	expect     func() (want, size []float64) // if set, works these two out
+	expect     func() (want, size []float64) // if set, computes want and size
 }
 
 func (r result) check(t *testing.T) {
@@ -162,18 +161,18 @@ func (r result) check(t *testing.T) {
 	}
 }
 
-// rounding returns the relative error allowed after that many float32 operations: each errs by at
-// most 2^-24, and errors of either sign grow as their square root; 8 is four standard deviations,
-// twice.
+// rounding returns the relative error allowed after a number of float32 operations. Each operation
+// errs by at most 2^-24, and errors of random sign grow as the square root of their number; 8 is
+// twice four standard deviations.
 func rounding(terms int) float64 { return 0x1p-24 * (4 + 8*math.Sqrt(float64(terms))) }
 
-// sentinel stands where a kernel must not write; no computation gives these bits.
+// sentinel fills memory that a kernel must not write; no computation gives these bits.
 var sentinel = math.Float32frombits(0x7fa55aa5)
 
-// guard is how many sentinels stand on either side of an array, unless its address is to be odd.
+// guard is the number of sentinels on either side of an array, except in tests of unaligned arrays.
 const guard = 32
 
-// bench is a device under test: it makes arrays between sentinels and looks after them.
+// bench is a device under test. It makes arrays between sentinels, and checks and frees them.
 type bench struct {
 	t      testing.TB
 	dev    compute.Device
@@ -198,12 +197,12 @@ func (b *bench) array(data []float32) []float32 {
 	return whole[b.guard : b.guard+len(data) : b.guard+len(data)]
 }
 
-// dirty returns an array that a kernel is to fill; it must not matter that it holds NaN.
+// dirty returns an array of NaN for a kernel to overwrite.
 func (b *bench) dirty(n int) []float32 {
 	return b.array(slices.Repeat([]float32{float32(math.NaN())}, n))
 }
 
-// zeros returns a matrix for a call that never gets to write it.
+// zeros returns a matrix for a call that panics.
 func (b *bench) zeros(rows, cols int) compute.Matrix {
 	return b.matrix(rows, cols, make([]float32, rows*cols))
 }
@@ -251,7 +250,7 @@ func (b *bench) normal(n int) []float32 {
 	return x
 }
 
-// exact is a result that leaves no room for rounding.
+// exact is a result without tolerance.
 func exact(name string, got []float32, want []float64) result {
 	return result{name: name, got: got, want: want, size: make([]float64, len(want))}
 }

@@ -28,7 +28,7 @@ func testHost(t *testing.T, host compute.Host) {
 	t.Run("misuse", func(t *testing.T) { testHostMisuse(t, host) })
 }
 
-// outside makes a host array between sentinels and checks them.
+// outside makes a host array between sentinels; check tests them.
 func outside(t *testing.T, n int) (x []float32, check func()) {
 	whole := make([]float32, n+2*guard)
 	for i := range whole {

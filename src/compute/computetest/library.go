@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// CUDALibrary returns the library that CUDA is tested on: a real one where HALOGNN_CUDA_LIB names
-// it, otherwise the emulated one that was built below root, the top of the repository. Until the
-// test ends, that is the one that cuda.Find finds: a process loads only one.
+// CUDALibrary returns the library that tests of CUDA use: the one named by HALOGNN_CUDA_LIB,
+// otherwise the emulated one built below root, the top of the repository. Until the test ends
+// cuda.Find returns the same library, because a process loads only one.
 func CUDALibrary(t testing.TB, root string) string {
 	t.Helper()
 	if path := os.Getenv("HALOGNN_CUDA_LIB"); path != "" {

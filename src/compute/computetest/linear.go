@@ -89,12 +89,12 @@ var linearTests = family{
 	},
 }
 
-// products runs MatMul and its two gradients. What float64 multiplies are the factors as the device
-// rounds them: their products are exact in float32 if they are bfloat16, so the sums err as they do
-// in float32, and never by the far larger error of the rounded factors.
+// products runs MatMul and its two gradients. The float64 reference multiplies the factors as the
+// device rounds them. Products of bfloat16 factors are exact in float32, so the sums have the error
+// of float32 sums, not the far larger one of rounded factors.
 func products(b *bench, r, f, o int, add bool) []result {
 	x, w, dy, y0, dx0 := b.normal(r*f), b.normal(o*f), b.normal(r*o), b.normal(r*o), b.normal(r*f)
-	if !add { // what was there before must not matter
+	if !add { // the old content must not matter
 		for i := range y0 {
 			y0[i] = float32(math.NaN())
 		}
@@ -141,7 +141,7 @@ func products(b *bench, r, f, o int, add bool) []result {
 	}
 }
 
-// round rounds factors of products to the device's precision.
+// round rounds factors of products to the precision of the device.
 func (b *bench) round(factors ...[]float32) {
 	if b.dev.Capabilities().Precision != compute.PrecisionBF16 {
 		return
@@ -219,7 +219,8 @@ func dots(b *bench, rows, cols int) []result {
 	}
 }
 
-// grid makes the result of a matrix whose element (i,j) is at(i,j), a sum of so many terms.
+// grid makes the result of a matrix whose element (i,j) is at(i,j), a sum of the given number of
+// terms.
 func grid(name string, got []float32, rows, cols, terms int, at func(i, j int) sum) result {
 	r := result{name: name, got: got, terms: terms}
 	r.expect = func() (want, size []float64) {

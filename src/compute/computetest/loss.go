@@ -74,7 +74,7 @@ func softmax(b *bench, rows, cols int, gradient bool) []result {
 		if r%5 == 0 { // a tie of first and last: the first one counts
 			z[r*cols], z[r*cols+cols-1] = 9, 9
 		}
-		if r%7 == 0 { // sure of its label: the gradient is tiny, and must not be lost
+		if r%7 == 0 { // a confident row: its tiny gradient must not round to 0
 			z[r*cols+int(labels[r])] = 30
 		}
 	}

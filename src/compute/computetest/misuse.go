@@ -12,7 +12,7 @@ type wrong struct {
 	call func()
 }
 
-// testMisuse holds a device to panicking, on the calling goroutine, at shapes and indices that do
+// testMisuse checks that a device panics, on the calling goroutine, at shapes and indices that do
 // not fit.
 func testMisuse(t *testing.T, dev compute.Device) {
 	b := newBench(t, dev, guard)

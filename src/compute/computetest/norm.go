@@ -47,7 +47,7 @@ var normTests = family{
 	},
 }
 
-// layerNorms runs LayerNorm, its backward into a matrix of its own, and both in place.
+// layerNorms runs LayerNorm and its backward, each into another matrix and in place.
 func layerNorms(b *bench, rows, cols int) []result {
 	const eps = 1e-2
 	x, dy, gamma, beta := b.normal(rows*cols), b.normal(rows*cols), b.normal(cols), b.normal(cols)

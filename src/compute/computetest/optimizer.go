@@ -45,7 +45,7 @@ var optimizerTests = family{
 	},
 }
 
-// steps is how many updates are made; their rounding adds up.
+// steps is the number of updates, whose rounding errors add up.
 const steps = 3
 
 func adam(b *bench, n int, decay float64, decoupled bool) []result {

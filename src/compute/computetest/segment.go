@@ -9,7 +9,7 @@ import (
 
 var segmentShapes = []struct {
 	name                            string
-	segments, sources, degree, cols int // degree -1: one segment has all sources, the others nothing
+	segments, sources, degree, cols int // degree -1: one segment has all sources, the others none
 }{
 	{"no segments", 0, 3, 2, 8}, {"no edges", 4, 4, 0, 8}, {"one of everything", 1, 1, 1, 1}, {"one feature", 16, 64, 5, 1},
 	{"narrower than a vector", 9, 33, 4, 7}, {"width no multiple of a vector", 16, 64, 5, 37}, {"hub", 7, 1000, -1, 64},
@@ -124,7 +124,7 @@ func transpose(s compute.Segments, sources int) compute.Segments {
 }
 
 func segmentMeans(b *bench, s compute.Segments, sources, cols int, add bool) []result {
-	const spare = 2 // rows of dh that no edge can refer to
+	const spare = 2 // rows of dh that no edge refers to
 	h, dout, dh0 := b.normal(sources*cols), b.normal(s.Len()*cols), b.normal((sources+spare)*cols)
 	out := compute.Matrix{Rows: s.Len(), Cols: cols, Data: b.dirty(s.Len() * cols)}
 	dh := b.matrix(sources+spare, cols, dh0)
@@ -157,8 +157,8 @@ func segmentMeans(b *bench, s compute.Segments, sources, cols int, add bool) []r
 	}
 }
 
-// segmentSums sums with and without weights; the weighted sum of the transpose is the gradient of
-// that.
+// segmentSums runs SegmentSum with and without weights, and over the transpose, which gives the
+// gradient of the weighted sum.
 func segmentSums(b *bench, s compute.Segments, sources, cols int, add bool) []result {
 	h, dout, weights := b.normal(sources*cols), b.normal(s.Len()*cols), b.normal(len(s.Indices))
 	before, dh0 := b.normal(s.Len()*cols), b.normal(sources*cols)

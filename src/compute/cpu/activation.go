@@ -78,7 +78,7 @@ func (a *elu) tile(d *Device, lo, hi int) {
 		keyOf(a.key), a.verticesAt(lo, hi))
 }
 
-// verticesAt returns those of some rows; NULL if nothing is dropped.
+// verticesAt returns the vertices of rows [lo,hi); NULL without dropout.
 func (a *elu) verticesAt(lo, hi int) *C.int32_t {
 	if a.threshold == 0 {
 		return nil

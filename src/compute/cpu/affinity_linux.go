@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxCPUs is how many CPUs a unix.CPUSet can name.
+// maxCPUs is the number of CPUs in a unix.CPUSet.
 const maxCPUs = len(unix.CPUSet{}) * 64
 
-// AllowedCPUs returns the CPUs that the calling thread may run on, rising: what the launcher or
-// Slurm has bound the process to. Ask before anything is pinned.
+// AllowedCPUs returns the CPUs that the calling thread may run on, in ascending order: those to
+// which the launcher or Slurm has bound the process. Call it before any thread is pinned.
 func AllowedCPUs() ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {

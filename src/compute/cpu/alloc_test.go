@@ -23,7 +23,7 @@ func TestKernelsAllocateNothing(t *testing.T) {
 	}
 }
 
-// Nor does a call of the host's kernels.
+// Calls of the host's kernels allocate nothing either.
 func TestHostAllocatesNothing(t *testing.T) {
 	const rows, cols = 1200, 40
 	h := openHost(t, "")

@@ -107,7 +107,7 @@ func (a *edgeSoftmaxBackward) tile(d *Device, lo, hi int) {
 	}
 }
 
-// edgeCollect sums the numbers of the edges of each source.
+// edgeCollect sums the values of each source's edges.
 type edgeCollect struct {
 	dsrc, de   compute.Matrix
 	transposed compute.Segments

@@ -13,12 +13,11 @@ import (
 	"halognn/src/mem"
 )
 
-// The benchmarks set a kernel beside what bounds it, taking turns in one run, and report the ratio
-// of their best times: absolute times drift from machine to machine and from hour to hour.
+// The benchmarks run a kernel and its bound in turn and report the ratio of their best times:
+// absolute times differ between machines and hours.
 
-// versus runs both in turn b.N times, but often enough for a best time that other programs have not
-// disturbed, and reports the rates at which they do their work, in 1e9 of its unit a second, and
-// the ratio of the rates.
+// versus runs kernel and bound in turn b.N times, or more, so that other programs do not disturb
+// the best time of either. It reports both rates, in 1e9 units a second, and their ratio.
 func versus(b *testing.B, unit string, kernelWork float64, kernel func(), boundWork float64, bound func()) {
 	kernel()
 	bound()
@@ -47,9 +46,9 @@ func randomMatrix(b *testing.B, rows, cols int) compute.Matrix {
 	return m
 }
 
-// BenchmarkGEMM sets the three products of a layer, on one thread, beside the processor's peak. The
-// goals are ratios of 0.85, and of 0.70 in float32 where an output is 47 wide and in bf16 where an
-// input is 100 wide.
+// BenchmarkGEMM compares the three products of a layer, on one thread, with the processor's peak.
+// The goals are ratios of 0.85, and of 0.70 in float32 where an output is 47 wide and in bf16 where
+// an input is 100 wide.
 func BenchmarkGEMM(b *testing.B) {
 	for _, name := range gemmWords {
 		if _, _, err := openEngine(name); err != nil {
@@ -100,8 +99,8 @@ func bestPeak(b *testing.B, precision compute.Precision) (best peakLoop) {
 	return best
 }
 
-// BenchmarkThreads sets two threads beside one on the same kernels: what the pool costs. The bound
-// is half the time.
+// BenchmarkThreads compares two threads with one on the same kernels, which shows the cost of the
+// pool. The bound is half the time.
 func BenchmarkThreads(b *testing.B) {
 	one, two := open(b, Options{Threads: 1}), open(b, Options{Threads: 2})
 	defer one.Close()
@@ -126,7 +125,7 @@ func BenchmarkThreads(b *testing.B) {
 	}
 }
 
-// The rows that are read: of a table of 200 MB, far beyond any cache, in random order.
+// The benchmarks read rows of a table of 200 MB, far larger than any cache, in random order.
 const (
 	benchTable = 200 << 20
 	benchReads = 100_000
@@ -152,7 +151,7 @@ func newRowBench(b *testing.B, cols int, dtype compute.DType) rowBench {
 	r := rowBench{table: mem.Make[byte](benchTable / rowBytes * rowBytes), dst: randomMatrix(b, benchReads, cols)}
 	b.Cleanup(func() { mem.Free(r.table) })
 	for i := range r.table {
-		r.table[i] = byte(i) & 0x3b // any exponent but those of infinity and NaN
+		r.table[i] = byte(i) & 0x3b // no exponent of infinity or NaN
 	}
 	r.rows = compute.Rows{Cols: cols, Type: dtype, Tables: [][]byte{r.table}}
 	for range benchReads {
@@ -165,8 +164,8 @@ func newRowBench(b *testing.B, cols int, dtype compute.DType) rowBench {
 
 var benchWidths = []int{64, 100, 128, 256, 602}
 
-// BenchmarkGather sets GatherRows beside the copy; bytes are those read and written. The goal is a
-// ratio of 0.7.
+// BenchmarkGather compares GatherRows with the copy; bytes are those read and written. The goal is
+// a ratio of 0.7.
 func BenchmarkGather(b *testing.B) {
 	h := openHost(b, "")
 	for _, dtype := range []compute.DType{compute.Float32, compute.Float16} {
@@ -183,7 +182,7 @@ func BenchmarkGather(b *testing.B) {
 	}
 }
 
-// BenchmarkSegmentMean sets the segment means beside the copy of all rows they read; bytes are
+// BenchmarkSegmentMean compares the segment means with the copy of all rows they read; bytes are
 // those read and written. The goal is a ratio of 0.7.
 func BenchmarkSegmentMean(b *testing.B) {
 	h := openHost(b, "")
@@ -215,8 +214,9 @@ func BenchmarkSegmentMean(b *testing.B) {
 	}
 }
 
-// BenchmarkAttention sets the weighted sum over edges, head by head, and its gradients beside the copy of
-// the rows that the edges name; bytes are those read and written. The goal is a ratio of 0.7.
+// BenchmarkAttention compares the weighted sum over edges, head by head, and its gradients with the
+// copy of the rows that the edges refer to; bytes are those read and written. The goal is a ratio
+// of 0.7.
 func BenchmarkAttention(b *testing.B) {
 	d := open(b, Options{Threads: 1})
 	defer d.Close()
@@ -233,7 +233,7 @@ func BenchmarkAttention(b *testing.B) {
 			if (e+1)%benchEdges == 0 {
 				s.Indptr = append(s.Indptr, int64(e+1))
 			}
-			if (e+1)%2 == 0 { // edges of a source, of which a sampled block has few
+			if (e+1)%2 == 0 { // a source of a sampled block has few edges
 				t.Indptr = append(t.Indptr, int64(e+1))
 			}
 		}
@@ -253,9 +253,9 @@ func BenchmarkAttention(b *testing.B) {
 	}
 }
 
-// BenchmarkKernels tells what every kernel moves and multiplies a second, on one thread: at the
-// sizes of a layer, and of a row or two, where a call is all that costs (checks, tiles, the step
-// into C).
+// BenchmarkKernels reports every kernel's bytes and flops a second, on one thread: at the sizes of
+// a layer, and at one or two rows, where the time is the overhead of a call (checks, tiles, the
+// call of C).
 func BenchmarkKernels(b *testing.B) {
 	d := open(b, Options{Threads: 1})
 	b.Cleanup(func() {

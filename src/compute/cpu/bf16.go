@@ -14,29 +14,29 @@ import (
 	"halognn/src/mem"
 )
 
-// bf16Engine is an engine that also multiplies factors of bfloat16, which it sums in float32.
+// bf16Engine is an engine that also multiplies bfloat16 factors, summing in float32.
 type bf16Engine interface {
 	engine
-	// Bgemm is Sgemm of other factors.
+	// Bgemm is Sgemm with bfloat16 factors.
 	Bgemm(tA, tB blas.Transpose, m, n, k int, a []uint16, lda int, b []uint16, ldb int,
 		beta float32, c []float32, ldc int)
 }
 
-// rounding multiplies factors that it rounds to bfloat16, in the tiles of the float32 products.
-// Weights are rounded once a call, rows tile by tile, so that they are still in the cache when they
-// are multiplied.
+// rounding rounds factors to bfloat16 and multiplies them, in the tiles of the float32 products.
+// Weights are rounded once a call; rows are rounded tile by tile, so that they are still in the
+// cache when they are multiplied.
 type rounding interface {
-	// weights rounds w [rows,cols] into a matrix [rows+more, width] that is zero beyond.
+	// weights rounds w [rows,cols] into a matrix [rows+more, width] whose other elements are 0.
 	weights(w compute.Matrix, more, width int)
-	// product computes a tile of one of the products of those weights.
+	// product computes a tile of a product with those weights.
 	product(out, in compute.Matrix, a *roundedProduct)
 	// chunk sets sum, in rows of stride, to leftᵀ right; of right, width columns from first on.
 	chunk(sum []float32, stride int, left, right compute.Matrix, first, width int)
 	free()
 }
 
-// ofBF16 returns the engine if it has instructions for bfloat16 here, and what its products of
-// rounded factors are called.
+// ofBF16 returns the engine if it has instructions for bfloat16 on this machine, and the name of
+// its products of rounded factors.
 func ofBF16(e engine) (fast bf16Engine, name string) {
 	if fast, ok := e.(bf16Engine); ok && oneDNNHasBF16() {
 		return fast, "bf16 products"
@@ -44,9 +44,8 @@ func ofBF16(e engine) (fast bf16Engine, name string) {
 	return nil, "bf16 products in float32 (slow)"
 }
 
-// newRounding returns what multiplies rounded factors with an engine. Where there are no instructions
-// for bfloat16, float32 holds the same numbers: the products are those of the definition, and no
-// faster than others.
+// newRounding returns the rounding of an engine. Without instructions for bfloat16 it stores the
+// rounded factors as float32: the products are as defined, but no faster than float32 ones.
 func newRounding(e engine, k level, threads int) rounding {
 	if e, _ := ofBF16(e); e != nil {
 		return &roundingTo[uint16]{
@@ -73,15 +72,15 @@ type roundingTo[T uint16 | float32] struct {
 	scratch []scratchOf[T] // one for each thread
 }
 
-// scratchOf is what a tile in progress needs.
+// scratchOf is the scratch memory of a tile in progress.
 type scratchOf[T uint16 | float32] struct {
 	taken       atomic.Bool
 	left, right []T
 	out         []float32
-	_           [64]byte // a cache line away from the next thread's
+	_           [64]byte // keeps threads on separate cache lines
 }
 
-// take returns scratch that no other thread has.
+// take returns scratch that no other thread is using.
 func (r *roundingTo[T]) take() *scratchOf[T] {
 	for {
 		for i := range r.scratch {
@@ -92,7 +91,8 @@ func (r *roundingTo[T]) take() *scratchOf[T] {
 	}
 }
 
-// rounded returns x [rows,cols], in rows of stride, rounded into dst, which it makes large enough.
+// rounded rounds x [rows,cols], with rows of stride elements, into dst, which it grows as needed,
+// and returns the result.
 func (r *roundingTo[T]) rounded(dst *[]T, width, rows, cols int, x []float32, stride int) []T {
 	*dst = mem.Grow(*dst, rows*width)
 	if len(*dst) > 0 {
@@ -154,7 +154,7 @@ func (r *roundingTo[T]) free() {
 type roundedProduct struct {
 	out, in   compute.Matrix
 	t         blas.Transpose // of the weights
-	n, stride int            // columns that are computed; elements of a row of the rounded weights
+	n, stride int            // columns computed; elements in a row of the rounded weights
 	add       bool
 }
 
@@ -162,9 +162,9 @@ func (a *roundedProduct) tile(d *Device, lo, hi int) {
 	d.rounding.product(a.out.RowsAt(lo, hi), a.in.RowsAt(lo, hi), a)
 }
 
-// fullWidth returns how many columns of a narrow product are computed where cols are wanted: with
-// bfloat16 the library takes more than twice as long for 47 as for 48. A wider one loses more by the
-// copy.
+// fullWidth returns the number of columns computed for a product of cols columns. With bfloat16 the
+// library takes more than twice as long for 47 columns as for 48, so narrow products are widened;
+// for wide ones the copy would cost more.
 func fullWidth(cols int) int {
 	const narrow = 64
 	if cols >= narrow {

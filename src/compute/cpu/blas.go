@@ -5,7 +5,7 @@ package cpu
 /*
 #include <stdlib.h>
 
-// Only OpenBLAS has these; weak, so that any library with the CBLAS interface links.
+// Only OpenBLAS has these; they are weak so that any library with the CBLAS interface links.
 extern void openblas_set_num_threads(int n) __attribute__((weak));
 extern char *openblas_get_config(void) __attribute__((weak));
 extern char *openblas_get_corename(void) __attribute__((weak));
@@ -16,7 +16,8 @@ static void blas_threads(int n) { if (openblas_set_num_threads) openblas_set_num
 static const char *blas_config(void) { return openblas_get_config ? openblas_get_config() : ""; }
 static const char *blas_core(void) { return openblas_get_corename ? openblas_get_corename() : ""; }
 
-// What a library of all kernels does when it is loaded: it takes those of OPENBLAS_CORETYPE.
+// Makes an OpenBLAS with kernels of several processors choose by OPENBLAS_CORETYPE again, as on
+// loading.
 static void blas_choose(const char *core) {
     if (!gotoblas_dynamic_quit || !gotoblas_dynamic_init) return;
     setenv("OPENBLAS_CORETYPE", core, 1);
@@ -46,12 +47,12 @@ func (e openBLAS) Sgemm(tA, tB blas.Transpose, m, n, k int, a []float32, lda int
 	e.of.Sgemm(tA, tB, m, n, k, 1, a, lda, b, ldb, beta, c, ldc)
 }
 
-// withAVX512 are OpenBLAS's names of the kernels that use AVX-512.
+// withAVX512 lists OpenBLAS's names of kernels that use AVX-512.
 var withAVX512 = []string{"SkylakeX", "Cooperlake", "SapphireRapids"}
 
-// useBLAS prepares the linked BLAS. It is called from threads that tile the work already, so it
-// must not start its own. An OpenBLAS that is older than the processor takes AVX2 kernels for it;
-// where the processor has AVX-512 and nobody chose, it is told to take those.
+// useBLAS prepares the linked BLAS. It is called from the threads of the pool, so it must not start
+// its own. An OpenBLAS older than the processor chooses AVX2 kernels for it; if the processor has
+// AVX-512 and the user has not chosen, useBLAS chooses the AVX-512 kernels.
 var useBLAS = sync.OnceFunc(func() {
 	setBLASThreads(1)
 	if os.Getenv("OPENBLAS_CORETYPE") == "" {
@@ -67,7 +68,8 @@ func raiseBLASCore() {
 	}
 }
 
-// chooseBLASCore makes OpenBLAS take the kernels for a processor, if it has those of several.
+// chooseBLASCore makes OpenBLAS use its kernels for the named processor, if it has kernels for
+// several.
 func chooseBLASCore(name string) {
 	core := C.CString(name)
 	C.blas_choose(core)
@@ -76,13 +78,13 @@ func chooseBLASCore(name string) {
 
 func setBLASThreads(n int) { C.blas_threads(C.int(n)) }
 
-// blasConfig asks once: OpenBLAS writes the answer into one buffer, whoever asks.
+// blasConfig calls OpenBLAS only once, because OpenBLAS writes every answer into the same buffer.
 var blasConfig = sync.OnceValue(func() string { return C.GoString(C.blas_config()) })
 
 func blasCore() string { return C.GoString(C.blas_core()) }
 
-// BLAS describes the linked library of matrix products: what it was built as, and the kernels it
-// runs on this machine.
+// BLAS describes the linked library of matrix products: its build, and the kernels it runs on this
+// machine.
 func BLAS() string {
 	useBLAS()
 	config := strings.Join(strings.Fields(blasConfig()), " ")

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// PinThread locks the calling goroutine to its OS thread for good and binds that thread to the
-// CPUs: one of them, or a set among which the system may choose.
+// PinThread locks the calling goroutine to its OS thread for good and binds that thread to cpus,
+// among which the system may choose.
 func PinThread(cpus ...int) error {
 	if len(cpus) == 0 {
 		return fmt.Errorf("compute/cpu: no CPU to pin a thread to")
@@ -25,21 +25,22 @@ func PinThread(cpus ...int) error {
 // that prepare minibatches.
 //
 //	enough CPUs        compute [c0 c1 c2]  prepare [c3 c4]           disjoint
-//	fewer              compute [c0 c1]     prepare [c3 c1 c0]        shared: prepare lists the less disturbing ones first
+//	fewer              compute [c0 c1]     prepare [c3 c1 c0]        shared, free CPUs first
 //	threads > CPUs     compute nil         prepare all               shared: pinning would stack threads on one CPU
 //
-// compute holds one CPU a thread, as Options.CPUs wants them: in one NUMA node as far as it
-// reaches, and on cores of their own before a core's second hyperthread is used. No CPUs allowed
-// means that nothing is pinned: both lists are nil.
+// compute lists one CPU a thread, as for Options.CPUs: in one NUMA node as far as possible, and on
+// separate cores before the second hyperthread of any core. With no allowed CPUs nothing is pinned:
+// both lists are nil.
 func PlanCores(allowed []int, computeThreads, workers int) (compute, prepare []int, shared bool) {
 	return planCores(readCores("/sys/devices/system/cpu", allowed), computeThreads, workers)
 }
 
-// Place is where a CPU lies: its NUMA domain, and the core whose hyperthread it is, named by the
-// first of them.
+// Place is the position of a CPU: its NUMA domain, and its core, named by the core's first
+// hyperthread.
 type Place struct{ CPU, Domain, Core int }
 
-// Places returns where CPUs lie, as far as the system tells: otherwise in one domain, each a core.
+// Places returns the positions of CPUs. If the system does not tell them, all are in one domain and
+// each is a core.
 func Places(cpus []int) []Place {
 	var places []Place
 	for _, c := range readCores("/sys/devices/system/cpu", cpus) {
@@ -48,7 +49,7 @@ func Places(cpus []int) []Place {
 	return places
 }
 
-// core is where a CPU lies. Hyperthreads of one core have the same first sibling.
+// core is the position of a CPU. Hyperthreads of one core have the same first sibling.
 type core struct{ cpu, node, sibling int }
 
 func planCores(cores []core, computeThreads, workers int) (compute, prepare []int, shared bool) {
@@ -66,8 +67,8 @@ func planCores(cores []core, computeThreads, workers int) (compute, prepare []in
 	return compute, prepare, shared
 }
 
-// byPreference orders CPUs for computing: the NUMA node with most of them first; within a node one
-// thread of every core before any second one.
+// byPreference orders CPUs for computing: the NUMA node with the most allowed CPUs first; within a
+// node, the first hyperthread of every core before any second one.
 func byPreference(cores []core) []int {
 	inNode := make(map[int]int)
 	for _, c := range cores {
@@ -75,7 +76,7 @@ func byPreference(cores []core) []int {
 	}
 	cores = slices.Clone(cores)
 	slices.SortFunc(cores, func(a, b core) int { return a.cpu - b.cpu })
-	threads := make(map[[2]int]int) // threads of a core that come earlier
+	threads := make(map[[2]int]int) // hyperthreads of a core so far
 	rank := make(map[int]int)
 	for _, c := range cores {
 		key := [2]int{c.node, c.sibling}
@@ -92,8 +93,8 @@ func byPreference(cores []core) []int {
 	return order
 }
 
-// readCores reads where the CPUs lie from sysfs. What it does not say (containers hide it, other
-// systems lack it) is taken as one node of single-threaded cores.
+// readCores reads the positions of CPUs from sysfs. Where sysfs is hidden (containers) or absent
+// (other systems), it assumes one node of single-threaded cores.
 func readCores(sysfs string, cpus []int) []core {
 	var cores []core
 	for _, c := range cpus {

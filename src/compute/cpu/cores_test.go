@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// machine describes two NUMA nodes of two cores of two hyperthreads: CPUs 0-3 are first threads,
-// 4-7 second ones.
+// machine describes two NUMA nodes of two cores of two hyperthreads: CPUs 0-3 are first
+// hyperthreads, 4-7 second ones.
 func machine(cpus ...int) []core {
 	var cores []core
 	for _, c := range cpus {

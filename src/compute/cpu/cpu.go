@@ -19,7 +19,7 @@ var _ compute.Device = (*Device)(nil)
 type Device struct {
 	level    level
 	gemm     engine
-	rounding rounding // nil if factors of products are not rounded
+	rounding rounding // nil for float32 factors
 	pool     *pool
 	name     string
 	cpus     []int
@@ -28,12 +28,12 @@ type Device struct {
 	call              arguments // the kernel call in progress, computed in tiles
 	rows, rowsPerTile int
 	runTile           func(tile int) // d.tile; made once, so that a kernel call allocates nothing
-	calls             []arguments    // a place for the arguments of every kernel called so far
+	calls             []arguments    // the arguments of every kernel called so far
 
-	turned  []float32 // a transposed matrix of weights, or of their gradients
-	partial []float32 // sums of single chunks, before they are added
+	turned  []float32 // transposed weights, or gradients of them
+	partial []float32 // partial sums of chunks
 	losses  []chunkLoss
-	bad     atomic.Bool // a tile found an index that names no row
+	bad     atomic.Bool // a tile found an index out of range
 }
 
 // New opens a device. Close ends its threads.
@@ -74,8 +74,8 @@ func New(o Options) (*Device, error) {
 }
 
 // Enter locks the calling goroutine to its OS thread and, if the device has CPUs, pins it to the
-// first of them: it is the device's first thread from now on, and should make all further calls.
-// The function it returns undoes both.
+// first of them. That thread becomes the device's first thread and should make all further calls.
+// The returned function undoes both.
 func (d *Device) Enter() (leave func() error, err error) {
 	runtime.LockOSThread()
 	if len(d.cpus) == 0 {

@@ -14,7 +14,7 @@ import (
 	"halognn/src/mem"
 )
 
-// levels returns the SIMD levels of this machine, and says which it lacks.
+// levels returns the SIMD levels of this machine, and logs the others.
 func levels(t testing.TB) []string {
 	var have []string
 	for _, level := range []string{"scalar", "avx2", "avx512"} {
@@ -62,8 +62,8 @@ func TestThreadsChangeNothing(t *testing.T) {
 	computetest.SameNumbers(t, devices)
 }
 
-// Vector levels agree in every bit as far as our own kernels go: they sum in one order and fuse
-// nothing.
+// Our own kernels give the same bits at every SIMD level: they sum in one order and use no fused
+// multiply-add.
 func TestVectorLevelsChangeNothing(t *testing.T) {
 	devices := make(map[string]func() compute.Device)
 	for _, level := range levels(t) {
@@ -129,7 +129,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// A feature file that shrinks while it is mapped ends in an error that names it, although C code
+// A feature file that shrinks while it is mapped gives an error that names it, even when C code
 // reads it.
 func TestShrunkFile(t *testing.T) {
 	const pages, page = 4, 4096
@@ -154,7 +154,7 @@ func TestShrunkFile(t *testing.T) {
 		"plain Go":             func() { _ = append([]byte(nil), file.Bytes()[3*page:]...) },
 	}
 	for _, call := range calls {
-		call() // the file is whole
+		call() // the file still has its full length
 	}
 	if err := os.Truncate(path, page); err != nil {
 		t.Fatal(err)

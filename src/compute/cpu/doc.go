@@ -1,6 +1,6 @@
 // Package cpu is the compute backend for the cores of one machine: matrix products by oneDNN, which
-// is loaded at run time, or else by the linked OpenBLAS, everything irregular by the C kernels of
-// kernels/cpu, at the SIMD level the machine has.
+// is loaded at run time, or else by the linked OpenBLAS; everything else by the C kernels of
+// kernels/cpu, at the machine's SIMD level.
 //
 //	kernel call ──> tiles of rows ──> calling goroutine + pinned workers ──> C kernel or single-threaded sgemm per tile
 //
@@ -9,13 +9,13 @@
 //	sums over rows          one partial sum a chunk of 512 rows, then the partials in chunk order
 //	segments                tiles of segments; one accumulator an output, edges in order
 //
-// With Options.Precision bf16 the factors of products are rounded on their way, and oneDNN multiplies
-// them by AVX512-BF16 or AMX; without these, float32 products of the same numbers.
+// With Options.Precision bf16 the factors of products are rounded, and oneDNN multiplies them with
+// AVX512-BF16 or AMX. Without these instructions the rounded factors are multiplied as float32.
 //
 // Tiles depend on shapes alone, so numbers do not depend on the number of threads. The package also
-// knows which cores the launcher has given this process (AllowedCPUs) and divides them between
-// training and preparation (PlanCores). Without cgo it is the plain Go backend under the same
-// names.
+// finds the cores that the launcher has assigned to this process (AllowedCPUs) and divides them
+// between training and preparation (PlanCores). Without cgo it is the plain Go backend under the
+// same names.
 package cpu
 
 import (
@@ -34,7 +34,7 @@ type Options struct {
 	SIMD      string            // level of the C kernels: scalar, avx2, avx512; empty: HALOGNN_SIMD, or else the best
 }
 
-// check fills in the default and reports what does not fit.
+// check fills in the default and returns an error for options that do not fit.
 func (o *Options) check() error {
 	o.CPUs = slices.Clone(o.CPUs)
 	if o.Precision == "" {

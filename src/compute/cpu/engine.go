@@ -10,13 +10,13 @@ import (
 // engine is a library of matrix products.
 type engine interface {
 	// Sgemm sets c [m,n] = op(a) [m,k] op(b) [k,n] + beta c, row-major with the given strides, on the
-	// calling thread. With beta 0 it does not matter what c was.
+	// calling thread. With beta 0 the old content of c is ignored.
 	Sgemm(tA, tB blas.Transpose, m, n, k int, a []float32, lda int, b []float32, ldb int,
 		beta float32, c []float32, ldc int)
 }
 
-// openEngine returns the library that is asked for, and its name with version and kernels. Nothing
-// is oneDNN where that is preferred and can be loaded, or else OpenBLAS.
+// openEngine returns the named library, and its name with version and kernels. An empty name means
+// oneDNN where that is preferred and can be loaded, otherwise OpenBLAS.
 func openEngine(name string) (engine, string, error) {
 	name, err := gemmName(name)
 	if err != nil {
@@ -38,8 +38,8 @@ func openEngine(name string) (engine, string, error) {
 	return openBLAS{}, blasName(), nil
 }
 
-// GEMM names the library of matrix products that an empty Options.GEMM chooses here, how it
-// multiplies bfloat16, and says why, if it is not the fastest one.
+// GEMM describes the library of matrix products that an empty Options.GEMM chooses here, how it
+// multiplies bfloat16, and the reason if it is not the fastest one.
 func GEMM() string {
 	e, name, err := openEngine("")
 	if err != nil {

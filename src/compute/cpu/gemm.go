@@ -14,11 +14,11 @@ const (
 	GEMMGo       = "go"
 )
 
-// gemmWords are those libraries, the preferred one first.
+// gemmWords lists those libraries, the preferred one first.
 var gemmWords = []string{GEMMOneDNN, GEMMOpenBLAS, GEMMGo}
 
-// gemmName returns the library that is asked for: by name, or else by HALOGNN_GEMM; nothing leaves
-// the choice to the program.
+// gemmName returns name or, if that is empty, HALOGNN_GEMM; an empty result leaves the choice to
+// the program.
 func gemmName(name string) (string, error) {
 	if name == "" {
 		name = os.Getenv("HALOGNN_GEMM")
@@ -35,5 +35,6 @@ func gemmName(name string) (string, error) {
 		"compute.gemm are auto, %s", name, strings.Join(gemmWords, ", "))
 }
 
-// prefersOneDNN says whether oneDNN is the first choice: where it was measured to be the fastest.
+// prefersOneDNN says whether oneDNN is the first choice: it is where measurements show it to be the
+// fastest.
 const prefersOneDNN = runtime.GOARCH == "amd64"

@@ -16,7 +16,7 @@ import (
 	"halognn/src/compute/computetest"
 )
 
-// engines returns the libraries of matrix products of this machine, and says which it lacks.
+// engines returns the libraries of matrix products of this machine, and logs the others.
 func engines(t testing.TB) []string {
 	var have []string
 	for _, name := range gemmWords {
@@ -31,8 +31,8 @@ func engines(t testing.TB) []string {
 
 var precisions = []compute.Precision{compute.PrecisionFloat32, compute.PrecisionBF16}
 
-// Every library multiplies right in every precision, and threads change no bit of its products. The
-// rest of the suite does not know the library: TestBackend runs it once.
+// Every library passes the suite of devices in every precision, and neither the number of threads
+// nor the SIMD level of our own kernels changes a bit of its products.
 func TestEngines(t *testing.T) {
 	for _, name := range engines(t) {
 		for _, precision := range precisions {
@@ -52,7 +52,7 @@ func TestEngines(t *testing.T) {
 	}
 }
 
-// The device says which products it computes, and how.
+// The device's name says in which precision it multiplies, and how.
 func TestNameOfPrecision(t *testing.T) {
 	for _, c := range []struct {
 		gemm string
@@ -93,8 +93,8 @@ func products(d *Device, rows []int) {
 	}
 }
 
-// A library computes on the threads that call it: it starts none. A process of its own asks OpenMP
-// for teams of 16, so that a team shows among the threads that Go itself starts now and then.
+// A library computes on the calling threads and starts none. The test runs in a process with OpenMP
+// teams of 16, so that a team is visible among the few threads that Go itself starts.
 func TestEnginesStartNoThreads(t *testing.T) {
 	const team = 16
 	if os.Getenv("OMP_NUM_THREADS") != strconv.Itoa(team) {
@@ -127,8 +127,9 @@ func TestEnginesStartNoThreads(t *testing.T) {
 	}
 }
 
-// oneDNN generates its code once: in a steady state, whatever the row counts, nothing is created.
-// Code needs executable memory, of which the process has the same pages before and after.
+// oneDNN generates its code once: in steady state it generates none for any number of rows.
+// Generated code needs executable memory, so the process must have the same executable pages before
+// and after.
 func TestSteadyStateGeneratesNoCode(t *testing.T) {
 	if _, err := loadOneDNN(); err != nil {
 		t.Skip(err)
@@ -177,7 +178,7 @@ func TestChoiceOfEngine(t *testing.T) {
 	}
 }
 
-// Where the processor has AVX-512, OpenBLAS does not stay with lesser kernels.
+// Where the processor has AVX-512, OpenBLAS uses AVX-512 kernels.
 func TestOpenBLASTakesAVX512(t *testing.T) {
 	if _, err := openLevel("avx512"); err != nil {
 		t.Skip(err)

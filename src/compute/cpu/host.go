@@ -43,7 +43,7 @@ func (h *Host) GatherRows(dst compute.Matrix, rows compute.Rows) {
 	var pins runtime.Pinner
 	defer pins.Unpin()
 	tables := tablesOf(space[:0], rows, &pins)
-	of := rows.Of[:dst.Rows:len(rows.Of)] // not what lies behind in a recycled array
+	of := rows.Of[:dst.Rows:len(rows.Of)] // not the rest of a recycled array
 	panicIfNoRow("GatherRows", of, tables)
 	n, cols := size(dst)
 	panicOnFault(C.halognn_gather_rows(h.level, floats(dst.Data), n, cols,
@@ -89,12 +89,12 @@ func (h *Host) AddInto(sum, x []float32) {
 
 func refs(x []compute.RowRef) *C.uint64_t { return (*C.uint64_t)(unsafe.SliceData(x)) }
 
-// fewTables is how many tables fit on the stack: the rank's own rows, a cache, a receive buffer and
-// the other ranks of a node.
+// fewTables is the number of tables described on the stack: enough for the rank's own rows, a
+// cache, a receive buffer and the other ranks of a node.
 const fewTables = 64
 
-// tablesOf describes the tables to C, appended to space. What lies in the Go heap is pinned: C gets
-// a pointer to pointers.
+// tablesOf appends the tables' descriptions for C to space. Tables in the Go heap are pinned,
+// because C gets a pointer to pointers.
 func tablesOf(space []C.halognn_table, rows compute.Rows, pins *runtime.Pinner) []C.halognn_table {
 	rowBytes := rows.Cols * rows.Type.Size()
 	for _, t := range rows.Tables {
@@ -117,8 +117,8 @@ func panicIfNoRow(kernel string, of []compute.RowRef, tables []C.halognn_table) 
 	}
 }
 
-// fault is the panic of a read that failed, with the methods by which mem.Guard knows a fault of Go
-// code.
+// fault is the panic value of a failed read, with the methods by which mem.Guard recognises a fault
+// in Go code.
 type fault uintptr
 
 func (f fault) Error() string {
@@ -127,7 +127,7 @@ func (f fault) Error() string {
 func (f fault) RuntimeError() {}
 func (f fault) Addr() uintptr { return uintptr(f) }
 
-// panicOnFault takes the address that a kernel could not read, or 0.
+// panicOnFault panics unless addr, the address that a kernel could not read, is 0.
 func panicOnFault(addr C.uintptr_t) {
 	if addr != 0 {
 		panic(fault(addr))

@@ -20,12 +20,12 @@ import (
 	"halognn/src/compute"
 )
 
-// level is the C kernels of one SIMD level (kernels/include/halognn_cpu.h). They trust their
-// arguments: whoever calls them has checked shapes.
+// level is the C kernels of one SIMD level (kernels/include/halognn_cpu.h). They do not check their
+// arguments: the caller has checked shapes.
 type level = *C.halognn_cpu
 
-// openLevel opens a level: "", "scalar", "avx2" or "avx512"; "" is what HALOGNN_SIMD names or else
-// the best.
+// openLevel opens a level: "", "scalar", "avx2" or "avx512"; "" is the level that HALOGNN_SIMD
+// names, or else the best.
 func openLevel(name string) (level, error) {
 	if name == "" {
 		name = os.Getenv("HALOGNN_SIMD")
@@ -52,8 +52,8 @@ func SIMD() (string, error) {
 	return levelName(k), nil
 }
 
-// catchFaults makes a fault in a mapped file an address that the row kernels return, instead of the
-// end of the process.
+// catchFaults makes the row kernels return the address of a fault in a mapped file, which would
+// otherwise end the process.
 var catchFaults = sync.OnceValue(func() error {
 	if errno := C.halognn_catch_faults(); errno != 0 {
 		return fmt.Errorf("compute/cpu: handling SIGBUS: %w", syscall.Errno(errno))
@@ -61,7 +61,7 @@ var catchFaults = sync.OnceValue(func() error {
 	return nil
 })
 
-// Arguments as C takes them.
+// Conversions of arguments to C types.
 
 func floats(x []float32) *C.float   { return (*C.float)(unsafe.SliceData(x)) }
 func halves(x []uint16) *C.uint16_t { return (*C.uint16_t)(unsafe.SliceData(x)) }

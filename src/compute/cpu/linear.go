@@ -12,9 +12,8 @@ import (
 	"halognn/src/mem"
 )
 
-// productRows returns the height of a tile of y = x wᵀ and of dx = dy w: lower where there are few
-// rows to share. The library packs w anew for every tile, which takes about 32/productRows of its
-// time.
+// productRows returns the rows of a tile of y = x wᵀ and of dx = dy w: fewer if there are few rows
+// to share. The library packs w again for every tile, which takes about 32/productRows of its time.
 func productRows(rows int) int {
 	if rows < 8192 {
 		return 256
@@ -29,9 +28,9 @@ func beta(add bool) float32 {
 	return 0
 }
 
-// turnRows is from how many rows on the weights of y = x wᵀ are transposed before: the library packs
-// a plain w faster than a transposed one, for every tile, and turning it takes as long as some
-// hundred rows.
+// turnRows is the number of rows from which the weights of y = x wᵀ are transposed first. For every
+// tile the library packs a plain w faster than a transposed one, and the transposition takes as
+// long as some hundred rows.
 const turnRows = 4096
 
 type matMul struct {
@@ -106,15 +105,15 @@ func (a *matMulInput) tile(d *Device, lo, hi int) {
 }
 
 const (
-	// weightWave is how many chunks are in progress before their sums are added: what bounds the
-	// scratch memory, to 32 times dw.
+	// weightWave is the number of chunks computed before their sums are added. It limits the
+	// scratch memory to 32 times dw.
 	weightWave = 32
-	// fewChunks is below how many chunks each is cut into columns of the product besides, so that
-	// there are tiles to share.
+	// fewChunks is the number of chunks below which tiles are also cut by columns of the product,
+	// so that there are enough tiles for all threads.
 	fewChunks = 16
 	// weightColumns is the width of such a tile.
 	weightColumns = 128
-	// vectorWidth is what the libraries fill up the rows of a product to.
+	// vectorWidth is the multiple to which the libraries pad the rows of a product.
 	vectorWidth = 16
 )
 
@@ -125,7 +124,7 @@ func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 	chunks, size := chunkCount(dy.Rows), dw.Rows*dw.Cols
 	call, sum := matMulWeights{left: dy, right: x}, dw.Data[:size]
 	turned := dw.Cols%vectorWidth != 0 && dw.Rows%vectorWidth == 0
-	if turned { // xᵀ dy has rows of full vectors
+	if turned { // rows of xᵀ dy are whole vectors
 		d.turned = mem.Grow(d.turned, size)
 		call.left, call.right, sum = x, dy, d.turned[:size]
 	}

@@ -7,7 +7,7 @@ import "C"
 
 import "halognn/src/compute"
 
-// chunkLoss is what one chunk of rows contributes to a loss.
+// chunkLoss is the contribution of one chunk of rows to a loss.
 type chunkLoss struct {
 	loss   C.double
 	counts [3]C.int64_t
@@ -66,7 +66,7 @@ func gradient(dlogits compute.Matrix, lo, hi int) []float32 {
 	return dlogits.RowsAt(lo, hi).Data
 }
 
-// reserveLosses makes room for what every chunk contributes, and clears it.
+// reserveLosses makes room for the contribution of every chunk, and clears it.
 func (d *Device) reserveLosses(rows int) {
 	for len(d.losses) < chunkCount(rows) {
 		d.losses = append(d.losses, chunkLoss{})
@@ -74,7 +74,7 @@ func (d *Device) reserveLosses(rows int) {
 	clear(d.losses)
 }
 
-// addLosses adds what the chunks contribute, in chunk order.
+// addLosses adds the contributions of the chunks, in chunk order.
 func (d *Device) addLosses(rows int) (loss float64, counts [3]int) {
 	for _, c := range d.losses[:chunkCount(rows)] {
 		loss += float64(c.loss)

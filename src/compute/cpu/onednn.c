@@ -67,7 +67,7 @@ int halognn_onednn_has_bf16(void) {
     return onednn.bgemm != NULL && (onednn.isa() & AVX512_BF16) != 0;
 }
 
-/* OpenMP keeps the number of threads for each thread that calls. */
+/* OpenMP keeps a number of threads for each calling thread. */
 static void be_alone(void) {
     static __thread int alone;
     if (!alone && onednn.omp_set_num_threads != NULL)

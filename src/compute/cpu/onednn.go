@@ -20,10 +20,10 @@ import (
 	"gonum.org/v1/gonum/blas"
 )
 
-// ErrNoOneDNN: the library cannot be loaded, or is of no use.
+// ErrNoOneDNN is wrapped by errors about an oneDNN that cannot be loaded or used.
 var ErrNoOneDNN = errors.New("no usable oneDNN")
 
-// oneDNNNames are what the system's loader looks for if HALOGNN_ONEDNN_LIB names no file.
+// oneDNNNames are the names that the system's loader looks for if HALOGNN_ONEDNN_LIB is not set.
 var oneDNNNames = []string{"libdnnl.so.3", "libdnnl.so.2"}
 
 // loadOneDNN loads the library, once, and returns its name, such as "oneDNN 2.6.3 AVX-512".
@@ -83,8 +83,8 @@ func (oneDNN) Bgemm(tA, tB blas.Transpose, m, n, k int, a []uint16, lda int, b [
 // oneDNNHasBF16 says whether the loaded library has instructions for Bgemm here.
 func oneDNNHasBF16() bool { return C.halognn_onednn_has_bf16() != 0 }
 
-// succeeded panics unless a product did. The arguments are right: there was no memory for the
-// library's buffers.
+// succeeded panics unless status is success. The arguments are valid, so a failure means that the
+// library had no memory for its buffers.
 func succeeded(status C.int, m, n, k int) {
 	if status != 0 {
 		panic(fmt.Sprintf("compute/cpu: oneDNN's matrix product of %d x %d x %d gives status %d", m, n, k,

@@ -1,11 +1,11 @@
 // oneDNN's matrix product, loaded at run time: the program is linked without the library, and built
-// without its headers. What is used is the same in versions 2 and 3: dnnl_sgemm and
+// without its headers. It uses functions that are the same in versions 2 and 3: dnnl_sgemm and
 // dnnl_gemm_bf16bf16f32, which create no primitive, and dnnl_version.
 #include <stdint.h>
 
-/* Loads the library for good, or returns what is wrong, which stays valid until the next call. */
+/* Loads the library for good, or returns an error text, which stays valid until the next call. */
 const char *halognn_onednn_load(const char *path);
-/* Of the loaded library: "2.6.3", and whether it uses AVX-512. */
+/* The version of the loaded library, and whether it uses AVX-512. */
 void halognn_onednn_version(int *major, int *minor, int *patch, int *avx512);
 /* C [m,n] = op(A) op(B) + beta C, row-major, on the calling thread alone; transposed: 'T', or else
  * 'N'. Returns 0, or oneDNN's status. */

@@ -18,7 +18,8 @@ type peakLoop struct {
 	number    C.int
 }
 
-// peakLoops returns those that this machine can run; of one precision, the widest vectors last.
+// peakLoops returns the loops that this machine can run; for each precision the widest vectors come
+// last.
 func peakLoops() (loops []peakLoop) {
 	for i := C.int(0); ; i++ {
 		p := C.halognn_peak_of(i)
@@ -35,7 +36,7 @@ func peakLoops() (loops []peakLoop) {
 func (l peakLoop) run(rounds int) int { return int(C.halognn_peak_run(l.number, C.int64_t(rounds))) }
 
 // peaks measures the loops on one thread and on all threads of the device: the best of some tries,
-// each long enough for the clock and short enough to fit between two time slices of others.
+// each long enough for the clock and short enough to fit between time slices of other programs.
 func (d *Device) peaks() (all []compute.Peak) {
 	for _, l := range peakLoops() {
 		rounds := 1000

@@ -9,8 +9,8 @@ import (
 	"halognn/src/compute"
 )
 
-// Loops of multiply-adds: two multiplications and additions a round at least, and nothing where
-// the machine lacks the instructions.
+// Every loop does at least one multiplication and one addition a round; loops are absent if the
+// machine lacks the instructions.
 func TestPeakLoops(t *testing.T) {
 	loops := peakLoops()
 	if len(loops) == 0 {

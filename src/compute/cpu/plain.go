@@ -14,7 +14,7 @@ type Device struct{ *ref.Device }
 // Host is the plain Go host.
 type Host struct{ ref.Host }
 
-// New opens a device of one thread, whatever Options asks for.
+// New opens a device of one thread, and ignores Options.Threads.
 func New(o Options) (*Device, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -41,5 +41,5 @@ func (d *Device) Name() string {
 	return fmt.Sprintf("cpu: %s, 1 thread (built without cgo)", d.Device.Name())
 }
 
-// Enter does nothing: there is one thread and it is not pinned.
+// Enter does nothing: the one thread is not pinned.
 func (d *Device) Enter() (leave func() error, err error) { return func() error { return nil }, nil }

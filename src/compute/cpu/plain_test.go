@@ -9,7 +9,7 @@ import (
 	"halognn/src/compute/computetest"
 )
 
-// Without cgo the same names give a backend that works.
+// Without cgo the package provides a working backend under the same names.
 func TestBackend(t *testing.T) {
 	host, err := NewHost("")
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 //	    ──signal──> worker 2 ─┤ each takes the next tile until none is left; the last to finish signals run
 //	    ── takes tiles itself ┘
 //
-// Which thread computes a tile is a matter of chance; what a tile is, is not.
+// Which thread computes a tile depends on timing; the division into tiles does not.
 type pool struct {
 	workers []*waiter
 	closing atomic.Bool
@@ -31,15 +31,16 @@ type pool struct {
 	done  waiter
 }
 
-// spinFor is how long an idle thread looks for work before it sleeps: the gap between two kernels
-// of a layer is shorter, and a sleeping thread takes about this long to wake.
+// spinFor is how long an idle thread spins before it sleeps: the gap between two kernels of a layer
+// is shorter, and a sleeping thread takes about this long to wake.
 const spinFor = 20 * time.Microsecond
 
-// newPool starts threads-1 workers; the goroutine that calls run is the missing one. start runs
-// first on each worker's thread, numbered from 1.
+// newPool starts threads-1 workers; the goroutine that calls run is the remaining thread. Each
+// worker's thread, numbered from 1, calls start first.
 func newPool(threads int, start func(thread int) error) (*pool, error) {
 	p := &pool{done: newWaiter()}
-	if threads <= min(runtime.GOMAXPROCS(0), runtime.NumCPU()) { // otherwise spinning keeps others from the work waited for
+	// Otherwise spinning delays the threads waited for.
+	if threads <= min(runtime.GOMAXPROCS(0), runtime.NumCPU()) {
 		p.spin = spinFor
 	}
 	failed := make(chan error, threads)
@@ -47,7 +48,7 @@ func newPool(threads int, start func(thread int) error) (*pool, error) {
 		w := newWaiter()
 		p.workers = append(p.workers, &w)
 		p.ended.Go(func() {
-			runtime.LockOSThread() // never unlocked: the thread, pinned as it is, ends with the goroutine
+			runtime.LockOSThread() // never unlocked: the pinned thread ends with the goroutine
 			err := start(thread)
 			failed <- err
 			if err == nil {
@@ -115,12 +116,12 @@ func (p *pool) close() {
 	p.workers = nil
 }
 
-// waiter lets one goroutine wait for a signal of another, first spinning, then asleep. Every signal
-// is waited for before the next one is sent.
+// waiter lets one goroutine wait for a signal of another, first spinning, then asleep. The waiter
+// must receive a signal before the next one is sent.
 type waiter struct {
 	state atomic.Int32
 	wake  chan struct{}
-	_     [48]byte // a cache line each
+	_     [48]byte // one cache line each
 }
 
 const (

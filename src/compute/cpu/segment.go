@@ -12,8 +12,8 @@ import (
 	"halognn/src/compute"
 )
 
-// segmentRows is the number of segments of a tile: enough that a call into C and its first,
-// unprefetched rows are nothing beside it, few enough that a tile with a hub does not hold up the
+// segmentRows is the number of segments of a tile: enough to make the cost of a call into C and of
+// its first, unprefetched rows negligible, and few enough that a tile with a hub does not delay the
 // rest.
 const segmentRows = 64
 
@@ -151,8 +151,8 @@ func part(s compute.Segments, lo, hi int) compute.Segments {
 	return compute.Segments{Indptr: s.Indptr[lo : hi+1], Indices: s.Indices, Edges: s.Edges}
 }
 
-// inRange reports whether the indices of the segments name rows of a matrix of that many; if not,
-// panicIfBad will panic: on the calling goroutine, where it can be told whose fault it is.
+// inRange reports whether the indices of the segments lie in [0,rows). If not, panicIfBad panics on
+// the calling goroutine, where the panic shows the caller.
 func (d *Device) inRange(s compute.Segments, rows int) bool {
 	ok := checkIDs(s.Indices[s.Indptr[0]:s.Indptr[s.Len()]], rows) < 0
 	if !ok {

@@ -6,18 +6,19 @@ import (
 	"sync"
 )
 
-// alignment of every block: what cuBLAS and 16-byte loads like, and more than any row needs.
+// alignment is the alignment of every block: enough for fast cuBLAS and 16-byte loads, and more
+// than any row needs.
 const alignment = 256
 
-// arena hands out ranges of [0,size), lowest first, and takes them back. O(free ranges) a call; a
-// run has a few dozen.
+// arena allocates ranges of [0,size), lowest first, and frees them. O(free ranges) a call; a run
+// has a few dozen.
 type arena struct {
 	mu   sync.Mutex
 	size int
 	free []span       // by offset; no two touch
 	held map[int]held // by offset
 
-	take func(bytes int) (at int, err error) // if set, it makes each block, and give unmakes it; free then only counts
+	take func(bytes int) (at int, err error) // if set, take and give make and free blocks
 	give func(at int)
 }
 
@@ -29,7 +30,7 @@ type held struct {
 	use   use
 }
 
-// use is what device memory is taken for, in the words of the error that says it has run out.
+// use is a use of device memory, in the words of the error about too little memory.
 type use int
 
 const (
@@ -44,7 +45,7 @@ func (u use) String() string {
 	return [...]string{"model, optimiser and activations", "resident feature rows", "inputs of minibatches", "partial sums"}[u]
 }
 
-// cure says what makes less of it.
+// cure says how to reduce a use.
 func (u use) cure() string {
 	return [...]string{"sample.batch, model.hidden or sample.fanouts", "compute.gpu_rows", "sample.batch, sample.fanouts or pipeline.depth",
 		"sample.batch or model.hidden"}[u]
@@ -55,7 +56,7 @@ func newArena(size int) *arena {
 	return &arena{size: size, free: []span{{0, size}}, held: map[int]held{}}
 }
 
-// alloc returns the offset of that many bytes.
+// alloc returns the offset of a new block of that many bytes.
 func (a *arena) alloc(bytes int, u use) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -76,7 +77,7 @@ func (a *arena) alloc(bytes int, u use) (int, error) {
 	return 0, a.full(bytes, u)
 }
 
-// allocApart makes a block of just that many bytes.
+// allocApart makes a separate block of exactly that many bytes.
 func (a *arena) allocApart(bytes int, u use) (int, error) {
 	if bytes > a.room() {
 		return 0, a.full(bytes, u)
@@ -89,8 +90,8 @@ func (a *arena) allocApart(bytes int, u use) (int, error) {
 	return at, err
 }
 
-// full is the error of an allocation that does not fit: how much, for what, who has the rest, what
-// to lower.
+// full is the error of an allocation that does not fit: its size and use, the uses that have the
+// rest, and the setting to lower.
 func (a *arena) full(bytes int, u use) error {
 	text := fmt.Sprintf("%s for %v do not fit into the %s that are free of %s:", mega(bytes), u, mega(a.room()), mega(a.size))
 	var taken [uses]int
@@ -120,7 +121,7 @@ func (a *arena) room() int {
 	return n
 }
 
-// release takes a block back. It panics if there is none at the offset: freeing twice is a bug.
+// release frees a block. It panics if there is none at the offset: freeing twice is a bug.
 func (a *arena) release(at int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

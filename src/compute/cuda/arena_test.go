@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// Blocks never overlap, and when all are given back the arena is one piece again.
+// Blocks never overlap, and after all are freed the arena has one free range.
 func TestArena(t *testing.T) {
 	const size = 1 << 16
 	random := rand.New(rand.NewPCG(1, 2))
 	a := newArena(size + 100)
-	owner := make([]int, size/alignment) // block that holds each unit, 0 for none
+	owner := make([]int, size/alignment) // block that owns each unit, 0 for none
 	blocks := map[int]int{}              // offset to block
 	for step := 1; step <= 20000; step++ {
 		if len(blocks) > 0 && random.IntN(2) == 0 {
@@ -104,7 +104,7 @@ func TestLocalRank(t *testing.T) {
 		t.Setenv(name, "")
 	}
 	for _, c := range []struct {
-		name, value string // set besides those before
+		name, value string // set besides those of the cases before
 		rank        int
 		variable    string
 	}{
@@ -135,7 +135,8 @@ func TestSharedDevices(t *testing.T) {
 		{"all on the first", 2, []string{"a", "a"}, 2, true},
 		{"one that could not choose", 2, []string{"a", ""}, 1, false},
 	} {
-		free := []int{60, 50, 40, 30}[:len(c.ids)] // of another device less; what this one saw is known
+		// Other devices have less; only this one's counts.
+		free := []int{60, 50, 40, 30}[:len(c.ids)]
 		least := 60
 		for i, id := range c.ids {
 			if id == "a" {

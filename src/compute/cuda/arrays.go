@@ -12,15 +12,15 @@ import (
 	"halognn/src/compute"
 )
 
-// The sizes of scratch are worked out here and in the kernels, from the same number; and so are
-// references to rows.
+// Go and the kernels compute sizes of scratch and references to rows from the same constants.
 var (
 	_ [compute.ChunkRows]struct{}  = [C.HALOGNN_CHUNK_ROWS]struct{}{}
 	_ [compute.RefRowBits]struct{} = [C.HALOGNN_ROW_BITS]struct{}{}
 )
 
-// sent is a host array that a staging buffer has sent: kernels that are handed it find it on the
-// device. Indices are checked when they are sent, on a goroutine that has the time.
+// sent is a host array that a staging buffer has sent: a kernel called with the array reads it on
+// the device. Indices are checked when they are sent, on a preparing goroutine, which has time to
+// spare.
 type sent struct {
 	host          unsafe.Pointer
 	bytes         int
@@ -30,15 +30,16 @@ type sent struct {
 
 // arrays makes room for the host arrays of one kernel call that have not been sent.
 func (d *Device) arrays(bytes int) {
-	const most = 4 // arrays of a call, each aligned
+	const most = 4 // arrays in a call, each aligned
 	if err := d.reserve(&d.loose, bytes+most*alignment, useInputs); err != nil {
 		panic(err)
 	}
 	d.used = 0
 }
 
-// onDevice returns where a host array lies on the device: where the open staging buffer has put it
-// or, copied now, among the loose ones. The copy waits: the array is the caller's again.
+// onDevice returns the device address of a host array: in the open staging buffer or, if that does
+// not have it, of a copy made now. The copy is complete when onDevice returns, so the caller may
+// change the array.
 func onDevice[T int32 | int64 | uint8 | float32](d *Device, x []T) unsafe.Pointer {
 	if len(x) == 0 {
 		return nil
@@ -56,8 +57,8 @@ func onDevice[T int32 | int64 | uint8 | float32](d *Device, x []T) unsafe.Pointe
 
 func (d *Device) indptr(x []int64) *C.int64_t { return (*C.int64_t)(onDevice(d, x)) }
 
-// indices returns where the indices of segments lie on the device. It panics unless they name rows
-// of a matrix of that many.
+// indices returns the device address of the indices of segments. It panics unless they all lie in
+// [0,rows).
 func (d *Device) indices(kernel string, s compute.Segments, rows int) *C.int32_t {
 	x := s.Indices[:s.Indptr[s.Len()]]
 	if len(x) == 0 {
@@ -99,11 +100,11 @@ func (d *Device) zero(x []float32) {
 	}
 }
 
-// Arguments as C takes them.
+// Conversions of arguments to C types.
 
 func float(x []float32) *C.float { return (*C.float)(unsafe.SliceData(x)) }
 
-// bytesAt returns host memory.
+// bytesAt returns the address of host memory as C bytes.
 func bytesAt(x []float32) *C.char { return (*C.char)(unsafe.Pointer(unsafe.SliceData(x))) }
 
 func size(m compute.Matrix) (rows, cols C.int64_t) { return C.int64_t(m.Rows), C.int64_t(m.Cols) }

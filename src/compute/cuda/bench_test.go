@@ -13,14 +13,14 @@ import (
 	"halognn/src/mem"
 )
 
-// measured opens a device for benchmarks. On an emulated device they only run, on arrays that are
-// smaller by shrink: what they tell of it means nothing.
+// measured opens a device for benchmarks. On an emulated device they only run, on arrays smaller by
+// the factor shrink, and their figures mean nothing.
 func measured(b *testing.B, memory int) (d *Device, shrink int) {
 	path := library(b)
 	if err := load(path); err != nil {
 		b.Fatal(err)
 	}
-	if shrink = 1; leaks() >= 0 { // which a real library does not count
+	if shrink = 1; leaks() >= 0 { // only the emulated library counts leaks
 		shrink, memory = 1000, 16<<20
 	}
 	d, err := Open(Options{Memory: memory, Library: path})
@@ -36,10 +36,10 @@ func closed(b *testing.B, d *Device) {
 	}
 }
 
-// BenchmarkKernels tells the bytes that a kernel has to move per second, and their share of what a
-// copy on the device moves in the same run (of-copy), on the shapes of an input layer of 1024 seeds
-// and fanouts 15, 10, 5; of products the flops, and their share of those of the best product of
-// cuBLAS alone (of-gemm).
+// BenchmarkKernels reports the bytes a second of each kernel, and their ratio to the rate of a copy
+// on the device in the same run (of-copy), on the shapes of an input layer of 1024 seeds and
+// fanouts 15, 10, 5. For products it reports the flops a second, and their ratio to the best
+// product of cuBLAS alone (of-gemm).
 func BenchmarkKernels(b *testing.B) {
 	d, shrink := measured(b, 3<<30)
 	b.Cleanup(func() { closed(b, d) })
@@ -83,8 +83,8 @@ func BenchmarkKernels(b *testing.B) {
 	}
 }
 
-// BenchmarkGather tells the rate at which resident rows are gathered, in float32 and float16,
-// beside that of a copy.
+// BenchmarkGather reports the rate at which resident rows are gathered, in float32 and float16, and
+// the rate of a copy.
 func BenchmarkGather(b *testing.B) {
 	for _, dtype := range []compute.DType{compute.Float32, compute.Float16} {
 		d, shrink := measured(b, 2<<30)
@@ -128,8 +128,8 @@ func BenchmarkGather(b *testing.B) {
 	}
 }
 
-// BenchmarkLink tells the rate of copies between pinned memory and the device: what rows that are
-// not resident, and gradients, pass through.
+// BenchmarkLink reports the rate of copies between pinned memory and the device, the path of
+// gradients and of rows that are not resident.
 func BenchmarkLink(b *testing.B) {
 	d, shrink := measured(b, 1<<30)
 	defer closed(b, d)
@@ -171,8 +171,8 @@ func BenchmarkLink(b *testing.B) {
 	}
 }
 
-// BenchmarkRows tells the rates at which rows that are not resident come up: in copies that the
-// host makes, and read by a kernel where they lie.
+// BenchmarkRows reports the rates at which rows that are not resident reach the device: copied by
+// the host, and read in place by a kernel.
 func BenchmarkRows(b *testing.B) {
 	d, shrink := measured(b, 2<<30)
 	defer closed(b, d)
@@ -191,7 +191,7 @@ func BenchmarkRows(b *testing.B) {
 	if _, kept := d.MapRows(len(table)); kept != nil {
 		b.Fatal(kept)
 	}
-	minibatches := []compute.Rows{in} // the first one makes room, and is not counted
+	minibatches := []compute.Rows{in} // the first one grows buffers and is not counted
 	for range min(b.N, 20) {
 		minibatches = append(minibatches, in)
 	}
@@ -203,7 +203,7 @@ func BenchmarkRows(b *testing.B) {
 	b.ReportMetric(mapped/1e9, "GB/s-mapped")
 }
 
-// stage puts host arrays on the device, as a minibatch's staging buffer does.
+// stage copies host arrays to the device, as a minibatch's staging buffer does.
 func stage(b *testing.B, d *Device, in *compute.Inputs) (end func()) {
 	box := d.NewStagingBuffer(hostOf(b), false)
 	if err := box.Send(in); err != nil {

@@ -13,14 +13,14 @@ import (
 	"halognn/src/compute/ref"
 )
 
-// arenaBytes is enough for the largest case of the suite, and little to fill with NaN for each.
+// arenaBytes is enough for the largest case of the suite, and quickly filled with NaN for each.
 const arenaBytes = 8 << 20
 
 func library(t testing.TB) string { return computetest.CUDALibrary(t, "../../..") }
 
 func open(t testing.TB) *Device { return openIn(t, false) }
 
-// openIn opens a device whose arrays are allocations of their own, or not.
+// openIn opens a device; apart makes every array a separate allocation.
 func openIn(t testing.TB, apart bool) *Device {
 	t.Helper()
 	d, err := Open(Options{Memory: arenaBytes, Library: library(t), Apart: apart})
@@ -73,7 +73,8 @@ func TestBF16(t *testing.T) {
 	}
 }
 
-// Two runs give equal bits, whenever queued work runs, and most kernels those of the reference.
+// Two runs give equal bits, under any schedule of queued work, and most kernels give the bits of
+// the reference.
 func TestRepeats(t *testing.T) {
 	library(t)
 	defer schedule(0)
@@ -85,7 +86,7 @@ func TestRepeats(t *testing.T) {
 		}
 	}
 	computetest.SameNumbers(t, map[string]func() compute.Device{"as late as it may": at(0), "at random": at(5)})
-	if runtime.GOARCH == "amd64" { // others fuse multiplications and additions of Go
+	if runtime.GOARCH == "amd64" { // elsewhere Go fuses multiplications and additions
 		computetest.SameNumbers(t, map[string]func() compute.Device{"cuda": at(0), "reference": func() compute.Device { return ref.New() }},
 			"product", "layernorm", "softmax", "sigmoid", "attention", "heads", "elu")
 	}

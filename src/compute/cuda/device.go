@@ -15,11 +15,11 @@ import (
 
 var _ compute.PeerDevice = (*Device)(nil)
 
-// oldest is the major number of the compute capability that the library's kernels are compiled for.
+// oldest is the oldest major compute capability for which the library's kernels are compiled.
 const oldest = 8
 
-// Device implements compute.PeerDevice on one GPU. A call that fails where the contract has no
-// error to return panics: the device is of no use any more.
+// Device implements compute.PeerDevice on one GPU. A failing call panics if its interface has no
+// error to return; the device is then unusable.
 type Device struct {
 	c     *C.halognn_cuda
 	probe *compute.Probe
@@ -43,7 +43,7 @@ type Device struct {
 	linked            []*links       // that are open
 }
 
-// Open opens a device and takes the memory of its arena.
+// Open opens a device and allocates its arena.
 func Open(o Options) (*Device, error) {
 	if o.Library == "" {
 		o.Library = Find()
@@ -78,7 +78,7 @@ func Open(o Options) (*Device, error) {
 	return d, nil
 }
 
-// prepare takes memory and makes what all kernels share.
+// prepare allocates the arena and makes the state that all kernels share.
 func (d *Device) prepare(number int, o Options) error {
 	var p C.halognn_cuda_properties
 	if err := failure("describing the device", C.gpu_describe(d.c, &p)); err != nil {
@@ -126,7 +126,7 @@ func (d *Device) prepare(number int, o Options) error {
 	return nil
 }
 
-// take and give make and unmake a block for Options.Apart. Its offset is its address.
+// take allocates and give frees a block for Options.Apart. Its offset is its address.
 func (d *Device) take(bytes int) (int, error) {
 	var p unsafe.Pointer
 	err := failure("allocating "+mega(bytes)+" of device memory", C.gpu_alloc(d.c, C.int64_t(bytes), &p))
@@ -204,16 +204,16 @@ func (d *Device) Alloc(n int) ([]float32, error) {
 	return x, nil
 }
 
-// Free implements compute.Device. Kernels that use the memory may still be running: what is
-// allocated next is first written by kernels called later, and those that copy in beside them wait
-// for all kernels before.
+// Free implements compute.Device. Kernels that use the memory may still be running. That is safe: a
+// later owner of the memory writes it with later kernels, or with copies that wait for all earlier
+// kernels.
 func (d *Device) Free(x []float32) {
 	if cap(x) > 0 {
 		d.arena.release(d.offset(unsafe.Pointer(unsafe.SliceData(x))))
 	}
 }
 
-// must panics where the contract leaves no way to return an error.
+// must panics on an error of a method that returns none.
 func must(what string, code C.int) {
 	if err := failure(what, code); err != nil {
 		panic(err)
@@ -227,15 +227,15 @@ func (d *Device) Upload(dst, src []float32) {
 	must("Upload", C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
 }
 
-// Download implements compute.Device. What the kernels so far came to shows here.
+// Download implements compute.Device. Errors of earlier kernels appear here.
 func (d *Device) Download(dst, src []float32) {
 	compute.CheckLengths("Download", len(dst), len(src))
 	must("Download", C.gpu_download(d.c, C.HALOGNN_COMPUTE, bytesAt(dst), unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
 	must("Download", C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
 }
 
-// Sync implements compute.Device. Copies beside the kernels have events of their own: those of
-// later minibatches go on.
+// Sync implements compute.Device. It does not wait for copies of later minibatches, which have
+// their own events.
 func (d *Device) Sync() error {
 	if err := failure("a kernel", C.gpu_sync(d.c, C.HALOGNN_COMPUTE)); err != nil {
 		return err
@@ -244,7 +244,7 @@ func (d *Device) Sync() error {
 	return nil
 }
 
-// idle waits for everything that is queued.
+// idle waits for all queued work.
 func (d *Device) idle() error {
 	var errs [C.HALOGNN_STREAMS]error
 	for s := range errs {
@@ -317,14 +317,14 @@ func (d *Device) StartUpload(dst, src []float32) {
 	must("StartUpload", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(dst)), bytesAt(src), C.int64_t(4*len(src))))
 }
 
-// room is device memory that grows with need. What it held does not survive growing.
+// room is device memory that grows as needed. Its content does not survive growing.
 type room struct {
 	p     unsafe.Pointer
 	bytes int
 }
 
-// reserve makes room for that many bytes on the training goroutine. Kernels that use the old room
-// come before those that use what takes its place.
+// reserve grows a room to the given bytes, on the training goroutine. Kernels that use the old
+// memory run before any kernel that uses it for something else.
 func (d *Device) reserve(r *room, bytes int, u use) error {
 	if bytes <= r.bytes {
 		return nil
@@ -342,7 +342,7 @@ func (d *Device) reserve(r *room, bytes int, u use) error {
 	return nil
 }
 
-// floats returns a room as a matrix.
+// matrix returns a room as a matrix.
 func (r room) matrix(rows, cols int) compute.Matrix {
 	return compute.Matrix{Rows: rows, Cols: cols, Data: unsafe.Slice((*float32)(r.p), rows*cols)}
 }

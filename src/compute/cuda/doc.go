@@ -10,12 +10,12 @@
 //	device memory    one arena, allocated at the start:
 //	                 resident rows | parameters, moments | activations | staging buffers
 //
-// The arena is the package's own, so no step allocates from the driver, and an error can say which
-// use takes how much. Kernels give the bits of the plain reference except matrix products,
-// LayerNorm and losses, whose sums run in another, fixed order.
+// The package manages the arena itself, so no step allocates from the driver, and an error can say
+// how much memory each use takes. Kernels give the bits of the plain reference except matrix
+// products, LayerNorm and losses, which add in another, fixed order.
 //
 // Without a GPU the same library is built for the host (make -C kernels emulated), and this
-// package's tests run every kernel and every wait on it.
+// package's tests run every kernel and every wait with it.
 package cuda
 
 import (
@@ -27,13 +27,13 @@ import (
 	"halognn/src/compute"
 )
 
-// Options say which device is opened and how much of it is used.
+// Options say which device Open opens and how much of its memory it uses.
 type Options struct {
-	Device    int               // -1: the one that LocalRank says
+	Device    int               // -1: the device of LocalRank
 	Memory    int               // bytes of the arena; 0: Free, less a reserve, divided by Sharing
 	Free      int               // bytes of the device that were free before any of those that share it took its arena; 0: what is free now
 	Sharing   int               // processes that share the device; 0 is 1
-	Apart     bool              // every array is an allocation of its own, so that tools see what passes its end; slow, for tests
+	Apart     bool              // allocates every array separately, so that tools see overruns
 	Precision compute.Precision // of the factors of products: float32 (or empty), or bf16 on tensor cores
 	Library   string            // path of the library; "": where Find looks
 }
@@ -41,20 +41,20 @@ type Options struct {
 // ErrNoLibrary is wrapped by the error of Open where libhalognn_cuda.so cannot be loaded.
 var ErrNoLibrary = errors.New("the CUDA library of halognn cannot be loaded")
 
-// ErrMemory is wrapped by errors about device memory that has run out.
+// ErrMemory is wrapped by errors about too little device memory.
 var ErrMemory = errors.New("the device has too little memory")
 
-// localRankNames are what launchers call the rank within its node: Open MPI; MPICH's Hydra and
-// Intel MPI; MVAPICH; Cray's and PBS's PALS; Flux; IBM's jsrun; Slurm, which comes last, for a
-// batch script hands its own on to what it launches.
+// localRankNames are the variables in which launchers give the rank within its node: Open MPI;
+// MPICH's Hydra and Intel MPI; MVAPICH; Cray's and PBS's PALS; Flux; IBM's jsrun; Slurm. Slurm
+// comes last, because programs that a batch script launches inherit the variable of the script.
 var localRankNames = []string{
 	"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "PALS_LOCAL_RANKID", "PMI_LOCAL_RANK", "FLUX_TASK_LOCAL_ID",
 	"JSM_NAMESPACE_LOCAL_RANK", "SLURM_LOCALID",
 }
 
-// LocalRank returns the rank of this process among those of its node, as its launcher says, and in
-// which variable; 0 and "" where none does. It is known before MPI starts, which may want the
-// device to be chosen.
+// LocalRank returns the rank of this process within its node, and the launcher's variable that
+// gives it; 0 and "" if there is none. It is known before MPI starts, and an MPI may require that
+// the device is chosen first.
 func LocalRank() (rank int, variable string) {
 	for _, name := range localRankNames {
 		if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n >= 0 {
@@ -64,17 +64,17 @@ func LocalRank() (rank int, variable string) {
 	return 0, ""
 }
 
-// Choice is a device that a process has made its own, as Choose does.
+// Choice is the device that a process has chosen with Choose.
 type Choice struct {
-	Device, Devices int    // which of those that this process sees
-	ID              string // of the device, whatever number a process sees it under
-	Free            int    // bytes, beside the contexts that there were
+	Device, Devices int    // number among the devices visible to this process
+	ID              string // of the device, independent of its number in a process
+	Free            int    // bytes that were free besides earlier contexts
 }
 
-// Shared returns how many of the processes of a node have chosen a device, of which theirs have the
-// given ids, and what is free of it: the least that any of them saw, as the last one did. It is an
-// error if they are more than there need be, as where no process knows its place: variable is what
-// told it.
+// Shared returns how many processes of a node have chosen this device, and its free bytes: the
+// least that any of them saw, which the last one did. ids and free are those of all processes of
+// the node. It is an error if more processes share the device than necessary, as happens if none
+// knows its local rank; variable names its source.
 func (c *Choice) Shared(ids []string, free []int, variable string) (processes, least int, err error) {
 	least = c.Free
 	for i, id := range ids {
@@ -90,15 +90,15 @@ func (c *Choice) Shared(ids []string, free []int, variable string) (processes, l
 	return processes, least, nil
 }
 
-// share returns the bytes of an arena on a device of which so many are free: without what the
-// driver, kernels' code, which is loaded when it is first called, and others need.
+// share returns the bytes of an arena on a device with the given free bytes. It leaves a reserve
+// for the driver, for the code of kernels, which is loaded at their first call, and for others.
 func share(free, memory, processes int) int {
 	reserve := min(max(memory/20, 256<<20), memory/4)
 	return max(0, free-reserve) / max(1, processes)
 }
 
-// choose returns the device for a local rank: one after the other, and from the start again if
-// there are more ranks.
+// choose returns the device for a local rank: devices are assigned in order, round robin if there
+// are more ranks.
 func choose(device, devices, localRank int) (int, error) {
 	switch {
 	case devices == 0:

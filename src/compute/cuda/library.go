@@ -19,12 +19,13 @@ import (
 	"unsafe"
 )
 
-// libraryName is how the library is called, and what the system's loader looks for last.
+// libraryName is the file name of the library, which Find looks for last through the system's
+// loader.
 const libraryName = "libhalognn_cuda.so"
 
-// Find returns the path of the library: what HALOGNN_CUDA_LIB names, or else beside the program
-// (../lib, ../build, .), or else its bare name, which the loader looks up in LD_LIBRARY_PATH and
-// the system's directories.
+// Find returns the path of the library: the value of HALOGNN_CUDA_LIB, or else a file beside the
+// program (../lib, ../build, .), or else the bare name, which the loader looks up in
+// LD_LIBRARY_PATH and the system's directories.
 func Find() string {
 	if path := os.Getenv("HALOGNN_CUDA_LIB"); path != "" {
 		return path
@@ -48,7 +49,7 @@ var loading struct {
 	path string
 }
 
-// load loads the library, once: a process has one.
+// load loads the library. A process loads only one, once.
 func load(path string) error {
 	loading.Lock()
 	defer loading.Unlock()
@@ -68,7 +69,7 @@ func load(path string) error {
 	return nil
 }
 
-// failure makes a code an error.
+// failure converts a code to an error.
 func failure(what string, code C.int) error {
 	if code == 0 {
 		return nil
@@ -80,8 +81,8 @@ func failure(what string, code C.int) error {
 	return fmt.Errorf("compute/cuda: %s: %s", what, text)
 }
 
-// pinning makes the code of a call that pins host memory an error: the driver gives no other code
-// where the host has too little.
+// pinning converts the code of a call that pins host memory to an error. It assumes too little host
+// memory, for which the driver has no code of its own.
 func pinning(what string, bytes int, code C.int) error {
 	if code == 0 {
 		return nil
@@ -99,8 +100,8 @@ func Devices() (int, error) {
 	return int(n), failure("counting devices", C.gpu_count(&n))
 }
 
-// Choose makes the device of a local rank the calling thread's. Call it on the thread that starts
-// MPI, before: an MPI that knows CUDA takes the device that it finds.
+// Choose makes the device of a local rank the current one of the calling thread. Call it on the
+// thread that starts MPI, before starting MPI: a CUDA-aware MPI uses the current device.
 func Choose(localRank int) (*Choice, error) {
 	devices, err := Devices()
 	if err != nil {
@@ -118,14 +119,12 @@ func Choose(localRank int) (*Choice, error) {
 	return &Choice{number, devices, hex.EncodeToString(C.GoBytes(unsafe.Pointer(&uuid[0]), C.int(len(uuid)))), int(free)}, nil
 }
 
-// leaks returns what an emulated library counts as not freed; -1 for one that does not count. For
-// tests.
+// leaks returns the number of unfreed objects in an emulated library; -1 for a real one. For tests.
 func leaks() int { return int(C.halognn_gpu_leaks()) }
 
-// refusePinning makes the next n calls fail that pin host memory, of an emulated library. For
-// tests.
+// refusePinning makes the next n calls that pin host memory fail in an emulated library. For tests.
 func refusePinning(n int) { C.halognn_gpu_emulated_refuse(C.int(n)) }
 
-// schedule says when queued work of an emulated library runs: 0 as late as it may, others at
-// random. For tests.
+// schedule sets when queued work of an emulated library runs: 0 for as late as possible, other
+// seeds for random times. For tests.
 func schedule(seed uint64) { C.halognn_gpu_emulated_seed(C.uint64_t(seed)) }

@@ -14,12 +14,11 @@ extern struct halognn_gpu_functions halognn_gpu;
     static inline type gpu_##name params { return halognn_gpu.name args; }
 #include "halognn_cuda.def"
 
-/* Loads the library and all its functions, for good. Returns NULL, or what is wrong, which stays valid until the
- * next call. */
+/* Loads the library and its functions for good. Returns NULL or an error text. */
 const char *halognn_gpu_load(const char *path);
-/* What the emulated library counts as not freed; -1 for a library that does not count. */
+/* Number of unfreed objects in the emulated library; -1 for a library that does not count. */
 int halognn_gpu_leaks(void);
-/* When queued work of the emulated library runs: 0, as late as it may; others, at random. */
+/* Sets when queued work of the emulated library runs: 0, as late as possible; others, at random. */
 void halognn_gpu_emulated_seed(uint64_t seed);
 /* Breaks the communicators of a rank that the emulated NCCL has. */
 void halognn_gpu_emulated_break(int rank);

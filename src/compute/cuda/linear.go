@@ -31,7 +31,7 @@ func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 		f, C.int64_t(dw.Rows), d.partial(x.Rows, dw.Rows*dw.Cols), d.factors(dy, x)))
 }
 
-// factors returns room for the rounded factors of a product, nil if they are multiplied as they are.
+// factors returns room for the rounded factors of a product, nil if factors are not rounded.
 func (d *Device) factors(first, second compute.Matrix) *C.uint16_t {
 	if d.precision == compute.PrecisionFloat32 {
 		return nil

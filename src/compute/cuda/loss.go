@@ -46,7 +46,7 @@ func (d *Device) losses(rows C.int64_t) unsafe.Pointer {
 	return d.scratch.p
 }
 
-// answered waits for a loss.
+// answered waits for a loss and returns it.
 func (d *Device) answered(kernel string) *C.halognn_cuda_loss {
 	must(kernel, C.gpu_download(d.c, C.HALOGNN_COMPUTE, (*C.char)(unsafe.Pointer(d.result)),
 		d.answer.p, C.int64_t(unsafe.Sizeof(*d.result))))

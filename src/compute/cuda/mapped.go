@@ -15,7 +15,7 @@ import (
 	"halognn/src/mem"
 )
 
-// address returns where kernels find a row in host memory; 0 if they do not.
+// address returns the device address of a mapped row in host memory; 0 if it is not mapped.
 func (r *residence) address(ref compute.RowRef) uint64 {
 	if r == nil {
 		return 0
@@ -27,9 +27,8 @@ func (r *residence) address(ref compute.RowRef) uint64 {
 	return r.mapped[t] + uint64(ref.Row()*r.rowBytes)
 }
 
-// MapRows implements compute.Accelerator. Tables of which all rows are resident need none. Pages
-// are pinned as they lie, in the cache of the file system, unless driver or file system refuse
-// that.
+// MapRows implements compute.Accelerator. Tables with only resident rows are not mapped. Pages are
+// pinned in place, in the cache of the file system, unless driver or file system refuse.
 func (d *Device) MapRows(limit int) (bytes int, kept error) {
 	r := &d.resident
 	r.mapped, r.pinned, r.copied, r.align = make([]uint64, len(r.tables)), make([][]byte, len(r.tables)), make([][]byte, len(r.tables)), widest
@@ -51,7 +50,7 @@ func (d *Device) MapRows(limit int) (bytes int, kept error) {
 	return bytes, kept
 }
 
-// widest is how much a thread reads at a time.
+// widest is the number of bytes that a thread reads at a time.
 const widest = 16
 
 // alignOf returns the largest power of two, at most align, that divides address and row.
@@ -80,7 +79,7 @@ func (d *Device) pin(t int, table []byte) error {
 	return nil
 }
 
-// mapHost pins memory and returns where kernels find it.
+// mapHost pins memory and returns its device address.
 func (d *Device) mapHost(x []byte) (at unsafe.Pointer, err error) {
 	if code := C.gpu_map_host(d.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(x))), C.int64_t(len(x)), &at); code != 0 {
 		return nil, errors.New(C.GoString(C.gpu_error(code)))
@@ -105,8 +104,8 @@ func (d *Device) UnmapRows() error {
 	return errors.Join(errs...)
 }
 
-// RowRates implements compute.Accelerator. The first minibatch makes room and is not counted; each
-// is brought up in both ways, one after the other.
+// RowRates implements compute.Accelerator. The first minibatch grows buffers and is not counted;
+// each minibatch is uploaded in both ways in turn.
 func (d *Device) RowRates(minibatches []compute.Rows) (copied, mapped float64, err error) {
 	boxes := [2]*stagingBuffer{{d: d, resident: &d.resident, apart: true, copies: true}, {d: d, resident: &d.resident, apart: true}}
 	defer func() { err = errors.Join(err, boxes[0].Free(), boxes[1].Free()) }()

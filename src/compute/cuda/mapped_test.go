@@ -12,7 +12,8 @@ import (
 	"halognn/src/mem"
 )
 
-// Memory that cannot be pinned, nor its copy, leaves a device that works, and a reason.
+// If neither a table nor its copy can be pinned, the device still works, and MapRows gives the
+// reason.
 func TestMapRowsSaysWhatKeptIt(t *testing.T) {
 	d := open(t)
 	if leaks() < 0 {
@@ -40,7 +41,7 @@ func TestMapRowsSaysWhatKeptIt(t *testing.T) {
 	leaksNothing(t)
 }
 
-// Rates count the rows that are not resident, in both ways, and leave nothing behind.
+// RowRates counts the rows that are not resident, in both ways, and leaves no memory behind.
 func TestRowRates(t *testing.T) {
 	d := open(t)
 	in, tables := randomInputs(rand.New(rand.NewPCG(3, 4)), 8, compute.Float32)

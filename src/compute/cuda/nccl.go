@@ -50,17 +50,17 @@ func (d *Device) AddSlices(sum, slices []float32, rank int) {
 	must("AddSlices", C.gpu_add_slices(d.c, C.HALOGNN_COMM, float(sum), C.int64_t(len(sum)), float(slices), C.int(rank), C.int(len(slices)/len(sum))))
 }
 
-// CopyNow copies bytes at once, from wherever to wherever: host memory or that of any device. It
-// waits for nothing that is queued. A world of ranks in one process that is given it
-// (comm.World.Copy) carries messages in device memory, as an MPI does that knows CUDA.
+// CopyNow copies bytes at once between any two memories, of the host or of devices. It does not
+// wait for queued work. As comm.World.Copy it lets ranks in one process exchange messages in device
+// memory, as a CUDA-aware MPI does.
 func CopyNow(dst, src []byte) error {
 	n := min(len(dst), len(src))
 	return failure("copying a message", C.gpu_copy_now((*C.char)(unsafe.Pointer(unsafe.SliceData(dst))),
 		(*C.char)(unsafe.Pointer(unsafe.SliceData(src))), C.int64_t(n)))
 }
 
-// ncclNames returns what NCCL may be called: what HALOGNN_NCCL_LIB names, or else the names under
-// which the system's loader finds it, and where installations put it.
+// ncclNames returns the file names under which NCCL is looked for: the value of HALOGNN_NCCL_LIB,
+// or else names for the system's loader and the usual paths of installations.
 func ncclNames() []string {
 	if path := os.Getenv("HALOGNN_NCCL_LIB"); path != "" {
 		return []string{path}
@@ -103,18 +103,18 @@ func (d *Device) NewLinkID() ([]byte, error) {
 
 // links implements compute.Links on an NCCL communicator.
 //
-// What NCCL has queued for a rank that is gone never ends by itself. So a goroutine looks after the
-// communicator, and aborts it when NCCL reports a fault or the job ends: what is under way is cut
-// short, whoever waits is woken, and learns why.
+// Work that NCCL has queued for a rank that has failed never ends by itself. So a goroutine watches
+// the communicator, and aborts it when NCCL reports an error or the job ends: queued work is cut
+// short, and waiting callers return with the cause.
 type links struct {
 	d           *Device
 	rank, ranks int
 
 	mu    sync.Mutex
-	n     *C.halognn_nccl // nil when it has been aborted or closed
+	n     *C.halognn_nccl // nil after abort or close
 	fault error           // why it was aborted
 
-	to, from   []unsafe.Pointer // [ranks] what Exchange tells NCCL
+	to, from   []unsafe.Pointer // [ranks] arguments of Exchange
 	sends      []C.int64_t
 	recvs      []C.int64_t
 	stop, gone chan struct{}
@@ -122,7 +122,7 @@ type links struct {
 
 var errClosed = errors.New("compute/cuda: the links are closed")
 
-// lookAfter is how often NCCL is asked whether something has gone wrong.
+// lookAfter is the interval at which the watch asks NCCL for errors.
 const lookAfter = 100 * time.Millisecond
 
 // Link implements compute.PeerDevice: an NCCL communicator.
@@ -188,7 +188,7 @@ func (l *links) watch(ended <-chan struct{}) {
 	}
 }
 
-// abort ends everything that is under way. The first cause counts.
+// abort ends all work under way. The first cause is kept.
 func (l *links) abort(cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -199,7 +199,7 @@ func (l *links) abort(cause error) {
 	l.n = nil
 }
 
-// settle waits until a call that has returned code is through.
+// settle waits until NCCL has completed a call that returned code.
 func (l *links) settle(what string, code C.int) error {
 	for pause := time.Microsecond; code == C.HALOGNN_NCCL_PENDING; pause = min(2*pause, time.Millisecond) {
 		time.Sleep(pause)
@@ -234,7 +234,7 @@ func (l *links) Exchange(send, recv [][]float32) error {
 	return l.settle("exchanging slices between devices", code)
 }
 
-// address returns nil for empty slices, whose address in Go may be that of anything.
+// address returns nil for empty slices, whose address in Go is arbitrary.
 func address(x []float32) unsafe.Pointer {
 	if len(x) == 0 {
 		return nil
@@ -254,7 +254,7 @@ func (l *links) Sum(buf []float32) error {
 	return l.settle("adding between devices", code)
 }
 
-// over says why there is no communicator any more. l.mu is held.
+// over returns the reason why the communicator is gone. l.mu is held.
 func (l *links) over() error {
 	if l.fault != nil {
 		return l.fault
@@ -283,7 +283,7 @@ func (l *links) Close() error {
 	l.mu.Lock()
 	if l.n == nil {
 		defer l.mu.Unlock()
-		return nil // who waited was told why
+		return nil // waiting callers have got the cause
 	}
 	code := C.gpu_nccl_finish(l.n)
 	l.mu.Unlock()
@@ -297,7 +297,7 @@ func (l *links) Close() error {
 	return failure("closing NCCL", C.gpu_nccl_close(n))
 }
 
-// cut ends links that nobody has closed, because the job ends early.
+// cut ends links that are still open, because the job ends early.
 func (d *Device) cut() {
 	for len(d.linked) > 0 {
 		d.linked[0].Cut()
@@ -308,7 +308,7 @@ func (d *Device) cut() {
 func (l *links) Cut() {
 	l.abort(errors.New("compute/cuda: the links are cut"))
 	if err := l.Close(); err != nil {
-		panic(err) // closing what is aborted does nothing
+		panic(err) // closing an aborted communicator does nothing
 	}
 }
 
@@ -317,5 +317,5 @@ func idOf(p *C.halognn_cuda_properties) string {
 	return hex.EncodeToString(C.GoBytes(unsafe.Pointer(&p.uuid[0]), C.int(len(p.uuid))))
 }
 
-// breaking breaks the communicators of a rank that the emulated NCCL has. For tests.
+// breaking breaks a rank's communicators in the emulated NCCL. For tests.
 func breaking(rank int) { C.halognn_gpu_emulated_break(C.int(rank)) }

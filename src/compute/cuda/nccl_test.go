@@ -14,7 +14,7 @@ import (
 	"halognn/src/compute"
 )
 
-// peers opens a device for each of n ranks, and lets an emulated library be its own NCCL.
+// peers opens a device for each of n ranks. An emulated library also serves as NCCL.
 func peers(t *testing.T, n int) []*Device {
 	t.Helper()
 	path := library(t)
@@ -49,7 +49,8 @@ func peers(t *testing.T, n int) []*Device {
 	return devices
 }
 
-// onAll runs f for every rank at a time, linked, and returns the errors of opening links or of f.
+// onAll links the devices, runs f for all ranks concurrently, and returns the errors of opening
+// links or of f.
 func onAll(devices []*Device, o compute.LinkOptions, f func(rank int, d *Device, l compute.Links) error) []error {
 	var err error
 	if o.ID, err = devices[0].NewLinkID(); err != nil {
@@ -76,7 +77,7 @@ func onAll(devices []*Device, o compute.LinkOptions, f func(rank int, d *Device,
 	return errs
 }
 
-// filled returns device memory with n times the same number, and an event.
+// filled returns device memory with n elements x, and an event.
 func filled(d *Device, n int, x float32) ([]float32, compute.Event, error) {
 	on, err := d.Alloc(n)
 	if err != nil {
@@ -91,8 +92,8 @@ func filled(d *Device, n int, x float32) ([]float32, compute.Event, error) {
 	return on, a, err
 }
 
-// Slices of every length reach their ranks, after the kernels before them, whenever queued work
-// runs; and sums are sums.
+// Slices of every length reach their ranks, after the kernels before them, under any schedule of
+// queued work, and Sum adds over all ranks.
 func TestLinks(t *testing.T) {
 	for _, ranks := range []int{2, 3, 4} {
 		for seed := range uint64(4) {
@@ -119,8 +120,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// exchangeAndSum sends 100*from+to, made by a kernel, from each rank to each, and adds the ranks
-// up.
+// exchangeAndSum sends 100*from+to, written by a kernel, from each rank to each, and sums the
+// numbers of the ranks.
 func exchangeAndSum(rank, ranks int, lengths [][]int, d *Device, l compute.Links) error {
 	var send, recv [][]float32
 	for r := range ranks {
@@ -177,7 +178,7 @@ func exchangeAndSum(rank, ranks int, lengths [][]int, d *Device, l compute.Links
 	return errors.Join(ready.Free(), done.Free())
 }
 
-// Whatever goes wrong on one rank, all ranks return, and one of them says what it was.
+// If one rank fails in any way, all ranks return, and one of them reports the cause.
 func TestLinksThatFail(t *testing.T) {
 	sum := func(n int, d *Device, l compute.Links) error {
 		x, done, err := filled(d, n, 1)
@@ -202,7 +203,7 @@ func TestLinksThatFail(t *testing.T) {
 		{"the others give up", compute.LinkOptions{Patience: 100 * time.Millisecond}, nil, compute.ErrAlone.Error() + " within 100ms"},
 		{"other lengths", compute.LinkOptions{}, func(rank int, d *Device, l compute.Links) error { return sum(10+rank, d, l) }, "ranks add 1"},
 		{"a link breaks", compute.LinkOptions{}, func(rank int, d *Device, l compute.Links) error {
-			if rank == 0 { // so late that the others wait
+			if rank == 0 { // late, so that the others wait
 				breaking(1)
 				breaking(0)
 			}
@@ -252,7 +253,7 @@ func TestLinksThatAreNotThere(t *testing.T) {
 	}
 }
 
-// A device that is closed early cuts its links first; what waited for other ranks on it ends.
+// A device that is closed early cuts its links first, so that work waiting for other ranks ends.
 func TestClosingCutsLinks(t *testing.T) {
 	for r, err := range onAll(peers(t, 2), compute.LinkOptions{}, func(rank int, d *Device, l compute.Links) error {
 		if rank == 1 {

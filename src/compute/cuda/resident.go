@@ -12,22 +12,22 @@ import (
 	"halognn/src/mem"
 )
 
-// residence is where the rows of some tables are read: on the device, where count[t] rows of table
-// t lie from row first[t] of one table, or where the device finds them in host memory.
+// residence says where the device reads the rows of some tables: count[t] rows of table t are on
+// the device, from row first[t] of one table; others may be mapped in host memory.
 type residence struct {
 	tables       [][]byte
 	rowBytes     int
 	p            unsafe.Pointer
 	count, first []int
-	slots        [][]int32 // of table t: for every row its place among the resident ones, or -1; nil if the first rows are resident
+	slots        [][]int32 // [tables] indices of resident rows, -1 for others; nil: the first rows
 
 	mapped []uint64 // [tables] device address; 0 for none
-	pinned [][]byte // [tables] what was pinned for it: itself, or
+	pinned [][]byte // [tables] the memory pinned: the table, or
 	copied [][]byte // its copy
-	align  int      // of all addresses of mapped rows
+	align  int      // common alignment of the addresses of mapped rows
 }
 
-// holds returns where a row lies among the resident ones.
+// holds returns the index of a row among the resident rows; ok is false if it is not resident.
 func (r *residence) holds(ref compute.RowRef) (row int, ok bool) {
 	if r == nil {
 		return 0, false
@@ -79,7 +79,7 @@ func (d *Device) Resident(tables [][]byte, count []int, hot [][]int32, rowBytes 
 	return d.Sync()
 }
 
-// collect gives rows of a table their places and returns copies of them, in that order.
+// collect assigns the rows hot of a table their indices and returns copies of them, in that order.
 func (r *residence) collect(t int, hot []int32) []byte {
 	slots := mem.Make[int32](len(r.tables[t]) / r.rowBytes)
 	for i := range slots {
@@ -94,7 +94,7 @@ func (r *residence) collect(t int, hot []int32) []byte {
 	return rows
 }
 
-// close gives back what lies on the host.
+// close frees the memory on the host.
 func (r *residence) close(d *Device) error {
 	err := d.UnmapRows()
 	for _, s := range r.slots {

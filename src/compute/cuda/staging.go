@@ -13,8 +13,8 @@ import (
 	"halognn/src/compute"
 )
 
-// stagingBuffer implements compute.StagingBuffer. One layout serves pinned and device memory, so
-// that one copy takes everything up:
+// stagingBuffer implements compute.StagingBuffer. Pinned and device memory have the same layout, so
+// that one copy uploads everything:
 //
 //	made on the host     own [D,F] | reduced [D,F] | all [S,F]           │ segments, vertices, │
 //	or on the device     refs [S] | addresses of mapped rows | indptr,   │ labels, targets     │ rows that do not   │ mapped rows,
@@ -22,17 +22,17 @@ import (
 type stagingBuffer struct {
 	d        *Device
 	host     compute.Host
-	resident *residence // of the rows it is sent; nil for none
-	apart    bool       // rows always travel, never what is made of them
-	copies   bool       // mapped rows are copied all the same
+	resident *residence // of the tables of its rows; nil for none
+	apart    bool       // always sends rows, never matrices computed from them
+	copies   bool       // copies mapped rows too
 	pinned   room
 	room     room
-	end      int // of what is copied
+	end      int // of the bytes that are copied
 	arrays   []sent
-	cold     []compute.RowRef // the rows that travel in the copy
-	mapped   []uint64         // addresses of those that the device fetches
+	cold     []compute.RowRef // the rows sent in the copy
+	mapped   []uint64         // addresses of the rows that the device fetches
 
-	copied, read unsafe.Pointer // events: the copy is done; the kernels that read it are done
+	copied, read unsafe.Pointer // events: end of the copy; end of the kernels that read it
 	filled       bool           // copied has been recorded
 	taken        bool           // read has been recorded
 
@@ -83,7 +83,7 @@ func (b *stagingBuffer) Send(in *compute.Inputs) error {
 	return nil
 }
 
-// ready makes the events, or waits until pinned memory may be written again.
+// ready makes the events at first, and later waits until pinned memory may be written again.
 func (b *stagingBuffer) ready() error {
 	if b.copied == nil {
 		return errors.Join(failure("an event", C.gpu_make_event(b.d.c, 0, &b.copied)), failure("an event", C.gpu_make_event(b.d.c, 0, &b.read)))
@@ -94,14 +94,14 @@ func (b *stagingBuffer) ready() error {
 	return failure("the copy of an earlier minibatch", C.gpu_wait(b.d.c, b.copied))
 }
 
-// take adds bytes to the layout and returns where they begin.
+// take adds bytes to the layout and returns their offset.
 func (b *stagingBuffer) take(bytes int) int {
 	at := b.end
 	b.end += (bytes + alignment - 1) / alignment * alignment
 	return at
 }
 
-// array adds a host array to the layout and returns where it begins.
+// array adds a host array to the layout and returns its offset.
 func array[T int32 | int64 | uint8 | float32](b *stagingBuffer, x []T) int {
 	if len(x) == 0 {
 		return b.end
@@ -115,8 +115,8 @@ func array[T int32 | int64 | uint8 | float32](b *stagingBuffer, x []T) int {
 	return s.offset
 }
 
-// layout decides where everything goes. Means and rows are made on the side for which fewer bytes
-// have to travel: both make the same bits.
+// layout assigns offsets. Means and rows are computed on the host or on the device, whichever needs
+// fewer bytes copied: both give the same bits.
 func (b *stagingBuffer) layout(in *compute.Inputs) {
 	b.end, b.arrays, b.cold, b.mapped = 0, b.arrays[:0], b.cold[:0], b.mapped[:0]
 	b.own, b.reduce, b.all, b.destinations, b.cols = in.Own, in.Reduce, in.Sources, in.Destinations, in.Rows.Cols
@@ -177,7 +177,7 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 	b.end = max(b.end, alignment)
 }
 
-// address returns where kernels find a row in host memory; 0 if they do not.
+// address returns the device address of a mapped row in host memory; 0 if it is not mapped.
 func (b *stagingBuffer) address(ref compute.RowRef) uint64 {
 	if b.copies {
 		return 0
@@ -192,9 +192,9 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// reserve makes room for the layout on both sides, where whole is how much the device needs. What
-// becomes this staging buffer's on the device may have been read by kernels that are still running,
-// so the copy waits for all of them.
+// reserve makes room for the layout in pinned memory and, of whole bytes, on the device. Kernels
+// that are still running may read the device memory that it gets, so the copy waits for all of
+// them.
 func (b *stagingBuffer) reserve(whole int) error {
 	whole = max(whole, b.end)
 	if b.end <= b.pinned.bytes && whole <= b.room.bytes {
@@ -221,7 +221,7 @@ func (b *stagingBuffer) reserve(whole int) error {
 	return nil
 }
 
-// empty gives the memory back, whose copy is done.
+// empty frees the memory after its copy is done.
 func (b *stagingBuffer) empty() error {
 	if b.room.p != nil {
 		b.d.arena.release(b.d.offset(b.room.p))
@@ -236,7 +236,7 @@ func pinnedAt[T any](b *stagingBuffer, offset, n int) []T {
 	return unsafe.Slice((*T)(unsafe.Add(b.pinned.p, offset)), n)
 }
 
-// fill writes what the layout says into pinned memory.
+// fill writes the inputs into pinned memory, by the layout.
 func (b *stagingBuffer) fill(in *compute.Inputs) {
 	if b.onHost {
 		b.make(in)
@@ -248,7 +248,7 @@ func (b *stagingBuffer) fill(in *compute.Inputs) {
 	}
 }
 
-// make gathers and aggregates on the host.
+// make gathers and aggregates rows on the host.
 func (b *stagingBuffer) make(in *compute.Inputs) {
 	matrix := func(offset, rows int) compute.Matrix {
 		return compute.Matrix{Rows: rows, Cols: b.cols, Data: pinnedAt[float32](b, offset, rows*b.cols)}
@@ -264,14 +264,13 @@ func (b *stagingBuffer) make(in *compute.Inputs) {
 	}
 }
 
-// The tables of a kernel that reads rows: those that lie on the device, and those that came, copied
-// or fetched.
+// The tables of a kernel that reads rows: resident rows, copied rows, and fetched rows.
 const (
 	residentTable = iota
 	sentTable
 )
 
-// collect writes where each row will lie, and the rows that travel, as they are stored.
+// collect writes the reference of each row on the device, and the stored rows to be copied.
 func (b *stagingBuffer) collect(in *compute.Inputs) {
 	if in.Reduce != compute.NoReduction {
 		compute.CheckInputs(in)
@@ -361,8 +360,8 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 	return own, reduced, all, nil
 }
 
-// find returns the array that was sent from a host address, or nil. One of which the first part is
-// asked for is found too.
+// find returns the array that was sent from a host address, or nil. A prefix of an array is found
+// too.
 func (b *stagingBuffer) find(p unsafe.Pointer, bytes int) *sent {
 	if b == nil {
 		return nil

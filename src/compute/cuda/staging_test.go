@@ -56,13 +56,14 @@ func randomInputs(random *rand.Rand, cols int, dtype compute.DType) (*compute.In
 	return in, tables
 }
 
-// Whatever is resident and whenever copies run, kernels read the bits that the host would have
-// made: several staging buffers in flight, each used again and again, growing.
+// For any resident rows and any schedule of copies, kernels read the bits that the host computes,
+// with several staging buffers in flight that are reused and grow.
 func TestStaging(t *testing.T) {
 	path := library(t)
 	defer schedule(0)
 	for seed := range uint64(4) {
-		for _, cols := range [][]int{{8, 5}, {6, 130}, {8, 257}, {5, 602}}[seed] { // packs of all widths, and rows of several strips
+		// Loads of all widths, and rows of several strips.
+		for _, cols := range [][]int{{8, 5}, {6, 130}, {8, 257}, {5, 602}}[seed] {
 			for _, dtype := range []compute.DType{compute.Float32, compute.Float16} {
 				for _, share := range []float64{0, 0.5, 1} {
 					for _, reads := range []string{"copied", "mapped", "one of them mapped", "mapped copies"} {
@@ -85,7 +86,7 @@ func testStaging(t *testing.T, path string, random *rand.Rand, cols int, dtype c
 	}
 	_, tables := randomInputs(random, cols, dtype)
 	rowBytes := cols * dtype.Size()
-	for i, table := range tables { // as files are: not in the Go heap
+	for i, table := range tables { // outside the Go heap, as files are
 		tables[i] = mem.Make[byte](len(table))
 		copy(tables[i], table)
 		defer mem.Free(tables[i])
@@ -163,7 +164,7 @@ func testStaging(t *testing.T, path string, random *rand.Rand, cols int, dtype c
 	}
 }
 
-// testMapping maps the tables in one of the ways and checks what is said of it.
+// testMapping maps a share of the tables in one way and checks the report.
 func testMapping(t *testing.T, d *Device, tables [][]byte, share float64, reads string) {
 	t.Helper()
 	limit, want := 1<<30, len(tables[1])
@@ -199,7 +200,7 @@ func same(t *testing.T, d *Device, name string, got compute.Matrix, wanted bool,
 	}
 }
 
-// drawn is what HALOGNN_EMULATED_SEED adds to the seeds of schedules.
+// drawn returns HALOGNN_EMULATED_SEED, which is added to the seeds of schedules.
 func drawn(t *testing.T) uint64 {
 	t.Helper()
 	n, err := strconv.ParseUint(cmp.Or(os.Getenv("HALOGNN_EMULATED_SEED"), "0"), 10, 64)
@@ -209,7 +210,7 @@ func drawn(t *testing.T) uint64 {
 	return n
 }
 
-// What the next minibatches bring up goes on while training waits for its kernels.
+// Copies of the next minibatches go on while training waits for its kernels.
 func TestSyncLeavesCopies(t *testing.T) {
 	d := open(t)
 	if leaks() < 0 {
@@ -236,7 +237,7 @@ func TestSyncLeavesCopies(t *testing.T) {
 	leaksNothing(t)
 }
 
-// Gradients come down while later kernels run, and sums go up before the next ones.
+// Gradients are downloaded while later kernels run, and sums are uploaded before the next kernels.
 func TestDownloads(t *testing.T) {
 	path := library(t)
 	defer schedule(0)
@@ -266,7 +267,7 @@ func TestDownloads(t *testing.T) {
 		for round := range 5 {
 			d.Add(x, one)
 			d.StartDownload(host, x, event)
-			d.Add(one, one) // must not show
+			d.Add(one, one) // must not affect the copy
 			if err := event.Wait(); err != nil {
 				t.Fatal(err)
 			}
@@ -289,7 +290,8 @@ func TestDownloads(t *testing.T) {
 	leaksNothing(t)
 }
 
-// No kernel call allocates on the heap once scratch has grown, its arrays being on the device.
+// No kernel call allocates on the heap once scratch has grown, if its host arrays are on the
+// device.
 func TestKernelsAllocateNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -315,8 +317,7 @@ func TestKernelsAllocateNothing(t *testing.T) {
 	}
 }
 
-// A step allocates nothing once rooms have grown: neither on the heap nor, the arena being the only
-// source, on the device.
+// A step allocates nothing once rooms have grown: neither on the heap nor on the device.
 func TestStepsAllocateNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

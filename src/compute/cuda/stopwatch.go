@@ -13,7 +13,7 @@ import (
 	"halognn/src/compute"
 )
 
-// stopwatch is events on the compute stream.
+// stopwatch measures times by events on the compute stream.
 type stopwatch struct {
 	d      *Device
 	events []unsafe.Pointer

@@ -9,10 +9,10 @@ import (
 	"halognn/src/compute/meter"
 )
 
-// A meter of a device with a stopwatch counts every kernel, those of a staging buffer too, reads
-// its time when the device has got there, and leaves nothing.
+// A meter of a device with a stopwatch counts every kernel, also in a staging buffer, reads its
+// time after the device has passed it, and leaks no events.
 func TestMeter(t *testing.T) {
-	for _, resident := range []int{1, 0} { // 0: the host makes the rows
+	for _, resident := range []int{1, 0} { // 0: the host computes the rows
 		testMeter(t, resident)
 	}
 }

@@ -16,19 +16,19 @@ import (
 	"halognn/src/compute/ref"
 )
 
-// onNewThread runs f on a thread of the system whose device nobody has set.
+// onNewThread runs f on a new OS thread, on which no device has been set.
 func onNewThread(f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // to the end of the goroutine, with which the thread ends
+		runtime.LockOSThread() // for the life of the goroutine; the thread ends with it
 		f()
 	}()
 	<-done
 }
 
-// A device that is not the first is used from threads that have not said which is theirs: nothing
-// may touch the first one, on which the runtime would make a context that takes memory.
+// A device other than the first is used from threads that have not set a device. No call may touch
+// the first device, on which the runtime would make a context that takes memory.
 func TestAnyThread(t *testing.T) {
 	path := library(t)
 	var d *Device
@@ -52,7 +52,7 @@ func TestAnyThread(t *testing.T) {
 		func() error { return box.Send(in) },
 		func() error { _, _, _, err := box.Open(); return err },
 		func() error { return errors.Join(box.Close(), watch.Mark(0), watch.Mark(1)) },
-		func() error { return box.Send(in) }, // waits for the copy before
+		func() error { return box.Send(in) }, // waits for the previous copy
 		func() (err error) { host, err = d.AllocHost(10); return err },
 		func() (err error) { x, err = d.Alloc(10); return err },
 		func() (err error) { a, err = d.NewEvent(); return err },
@@ -78,7 +78,7 @@ func TestAnyThread(t *testing.T) {
 	leaksNothing(t)
 }
 
-// A call that fails is told by its own error alone, not by the next kernel of its thread too.
+// A failed call returns its error once; the next kernel of the thread does not return it again.
 func TestFailuresAreToldOnce(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -91,7 +91,7 @@ func TestFailuresAreToldOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Sync(); err != nil { // what the other one frees might be in use
+	if err := d.Sync(); err != nil { // memory that the other thread frees might be in use
 		t.Fatal(err)
 	}
 	if d, err := Open(Options{Memory: 1 << 50, Library: library(t)}); err == nil {
@@ -104,7 +104,8 @@ func TestFailuresAreToldOnce(t *testing.T) {
 	leaksNothing(t)
 }
 
-// Where there is no GPU, all libraries that are here load, have all functions, and say what to do.
+// Without a GPU, every library present loads, has all functions, and gives an error that says what
+// to do.
 func TestNoDevice(t *testing.T) {
 	if path := os.Getenv("HALOGNN_CUDA_WITHOUT_DEVICE"); path != "" { // a process loads one library, once
 		_, err := Open(Options{Library: path})

@@ -1,6 +1,6 @@
-// Package meter watches a device at work: how often each kernel was called, how long it ran, what
-// it had to move and to compute, and how long no kernel ran. Beside what the device copies and
-// multiplies at best that is a step's roofline (Williams et al., CACM 2009).
+// Package meter measures the kernels of a device: calls, time, bytes and operations of each, and
+// the time without a kernel. With the device's peak rates of copies and products this gives a
+// step's roofline (Williams et al., CACM 2009).
 //
 //	training ──> device ── Probe: mark  kernel  mark     a device with a stopwatch: its own clock, on its own stream
 //	                              clock kernel  clock    any other: kernels are done when they return
@@ -9,7 +9,7 @@
 //	             Meter: name, calls, seconds, bytes, flops   ── Report(Rates) ──> share of the roofline, idle share
 //
 // Bytes and flops are those of compute.Call. Two marks around every kernel cost the device a few
-// microseconds, so a metered run is slower, which is why it is asked for.
+// microseconds, so a metered run is slower and metering is off by default.
 package meter
 
 import (
@@ -21,7 +21,7 @@ import (
 	"halognn/src/compute"
 )
 
-// Kernel is what the calls of one kernel came to.
+// Kernel holds the totals of one kernel's calls.
 type Kernel struct {
 	Name    string  `json:"name"`
 	Calls   int64   `json:"calls"`
@@ -37,16 +37,16 @@ type Kernel struct {
 type Meter struct {
 	device  compute.Device
 	probe   compute.Probe
-	watch   compute.Stopwatch // nil for a device whose kernels are done when they return
+	watch   compute.Stopwatch // nil if kernels are done when they return
 	on      bool
 	began   time.Time
-	seconds float64 // that it was on
+	seconds float64 // total time that the meter was on
 	updates int64
 
 	kernels []Kernel       // in the order in which they were first called
 	index   map[string]int // of kernels, by name
-	running []int          // kernels by number: i ran from mark 2i to mark 2i+1
-	started time.Time      // of the last kernel, where there is no stopwatch
+	running []int          // index of each kernel: the i-th ran from mark 2i to 2i+1
+	started time.Time      // start of the last kernel, if there is no stopwatch
 	err     error
 }
 
@@ -60,7 +60,7 @@ func New(d compute.Device) *Meter {
 	return m
 }
 
-// Start begins, or goes on with, counting.
+// Start begins or resumes counting.
 func (m *Meter) Start() {
 	m.on, m.began = true, time.Now()
 	m.device.Watch(&m.probe)
@@ -79,7 +79,7 @@ func (m *Meter) Stop() error {
 	return errors.Join(err, m.err)
 }
 
-// Free gives back what New took.
+// Free frees the stopwatch.
 func (m *Meter) Free() error {
 	if m.watch == nil {
 		return nil
@@ -87,7 +87,7 @@ func (m *Meter) Free() error {
 	return m.watch.Free()
 }
 
-// start counts a call that begins.
+// start notes the beginning of a call.
 func (m *Meter) start(c compute.Call) {
 	k, known := m.index[c.Kernel]
 	if !known {
@@ -110,7 +110,7 @@ func (m *Meter) start(c compute.Call) {
 	}
 }
 
-// done notes the end of the call that began last.
+// done notes the end of the last call.
 func (m *Meter) done() {
 	if m.watch != nil {
 		m.fail(m.watch.Mark(2*len(m.running) - 1))
@@ -120,7 +120,7 @@ func (m *Meter) done() {
 	m.running = m.running[:0]
 }
 
-// collect reads the times of the kernels so far, which are done.
+// collect reads the times of the kernels so far, all of which are done.
 func (m *Meter) collect() {
 	for i, k := range m.running {
 		if m.err == nil {
@@ -138,20 +138,20 @@ func (m *Meter) fail(err error) {
 	}
 }
 
-// Report is the account of a metered run.
+// Report is the result of a metered run.
 type Report struct {
 	Device string `json:"device"`
 	Steps  int64  `json:"steps"` // updates
 	Rates
-	Seconds float64 `json:"seconds"`       // that were watched
+	Seconds float64 `json:"seconds"`       // during which the meter was on
 	Busy    float64 `json:"busy_seconds"`  // in which kernels ran
-	Idle    float64 `json:"idle_share"`    // of the seconds, in which none did
+	Idle    float64 `json:"idle_share"`    // share of the seconds in which none did
 	Floor   float64 `json:"floor_seconds"` // sum of the kernels' floors
 
 	Kernels []Kernel `json:"kernels"` // that were called, longest first
 }
 
-// Report sets what was counted beside the device's rates.
+// Report compares the counts with the device's rates.
 func (m *Meter) Report(r Rates) Report {
 	out := Report{Device: m.device.Name(), Steps: m.updates, Rates: r, Seconds: m.seconds}
 	for _, k := range m.kernels {

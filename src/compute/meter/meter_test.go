@@ -13,7 +13,7 @@ func matrix(rows, cols int) compute.Matrix {
 	return compute.Matrix{Rows: rows, Cols: cols, Data: make([]float32, rows*cols)}
 }
 
-// A meter counts what is called while it is on.
+// A meter counts only calls made while it is on.
 func TestCounts(t *testing.T) {
 	d := ref.New()
 	m := New(d)
@@ -53,8 +53,8 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// timed is a device whose kernels each take 2 ms by its own clock, which only says so when it was
-// synced.
+// timed is a device whose kernels each take 2 ms by its own clock, which may be read only after a
+// sync.
 type timed struct {
 	compute.Device
 	clock  fakeClock
@@ -146,7 +146,7 @@ func TestMeasureRates(t *testing.T) {
 	}
 }
 
-// peaked is a device that knows its peaks.
+// peaked is a device with the capability Peaks.
 type peaked struct{ *ref.Device }
 
 func (p peaked) Capabilities() compute.Capabilities {
@@ -158,7 +158,7 @@ func (p peaked) Capabilities() compute.Capabilities {
 	return c
 }
 
-// Products are held against the best peak of the device's own precision.
+// Products are compared with the best peak of the device's own precision.
 func TestPeakOfPrecision(t *testing.T) {
 	for precision, want := range map[compute.Precision]float64{
 		compute.PrecisionFloat32: 2, compute.PrecisionBF16: 3} {

@@ -8,20 +8,21 @@ import (
 	"halognn/src/compute"
 )
 
-// Rates are what a device does at best.
+// Rates are the peak rates of a device.
 type Rates struct {
 	Copy    float64 `json:"copy_bytes_per_second"`    // read and written by a copy
-	Product float64 `json:"product_flops_per_second"` // in the device's precision: the units' peak, or else of a matrix product
+	Product float64 `json:"product_flops_per_second"` // peak, or of a matrix product
 
 	Peaks []compute.Peak `json:"peaks,omitempty"` // of all instruction sets, where a device can measure them
 }
 
-// width of the matrices that rates are measured on.
+// width is the width of the matrices with which rates are measured.
 const width = 512
 
-// MeasureRates copies so many elements (on a device that reads host memory: adds a bias to them in
-// place). A device that can runs independent multiply-adds; any other multiplies matrices of as many
-// rows as take a few milliseconds. The fastest of some tries counts. It takes twice that memory, or what the device has left.
+// MeasureRates copies the given number of elements (on a device without its own memory it adds a
+// bias to them in place). It takes the product rate from the device's Peaks; without these it
+// multiplies matrices with enough rows for a few milliseconds. The fastest of some tries counts. It
+// allocates twice the memory of the elements, or as much as the device has left.
 func MeasureRates(d compute.Device, elements int) (Rates, error) {
 	const float = 4 // bytes
 	accelerator := d.Capabilities().Accelerator
@@ -76,7 +77,8 @@ func MeasureRates(d compute.Device, elements int) (Rates, error) {
 	}
 }
 
-// fastest returns the seconds of a call, of which as many are made as take some milliseconds.
+// fastest returns the seconds of one call in the fastest of several series. A series takes some
+// milliseconds.
 func fastest(d compute.Device, call func()) (seconds float64, err error) {
 	timed := func(calls int) (float64, error) {
 		begin := time.Now()

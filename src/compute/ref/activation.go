@@ -73,7 +73,7 @@ func (d *Device) ELUBackward(dy, y compute.Matrix, p float32, key compute.Dropou
 	drop(dy, p, key, vertices)
 }
 
-// drop sets the elements to 0 that dropout drops.
+// drop sets the elements that dropout drops to 0.
 func drop(y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
 	if p == 0 {
 		return

@@ -1,5 +1,5 @@
 // Package ref is the compute backend in plain Go: one goroutine, loops written to be read. It is
-// what the other backends are held against, and what runs where there is no C compiler.
+// the reference for the other backends, and the backend of builds without a C compiler.
 //
 //	y[r,o] = sum over f of x[r,f] * w[o,f]                  one accumulator an output, terms in order
 //	db[o]  = (rows 0..511) + (rows 512..1023) + ...         row sums by chunks of compute.ChunkRows
@@ -32,7 +32,7 @@ type Device struct {
 // New returns a device.
 func New() *Device { return WithPrecision(compute.PrecisionFloat32) }
 
-// WithPrecision returns a device that multiplies factors of that precision.
+// WithPrecision returns a device that rounds factors of products to the given precision.
 func WithPrecision(p compute.Precision) *Device { return &Device{precision: p} }
 
 // Name implements compute.Device.
@@ -93,7 +93,7 @@ func (d *Device) scratch(n int) []float32 {
 	return d.partial
 }
 
-// chunks calls f with the row ranges that row sums are made of, in order.
+// chunks calls f with the row range of each chunk, in order.
 func chunks(rows int, f func(lo, hi int)) {
 	for lo := 0; lo < rows; lo += compute.ChunkRows {
 		f(lo, min(lo+compute.ChunkRows, rows))

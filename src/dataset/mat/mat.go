@@ -7,7 +7,7 @@
 //	matrix:   flags | dimensions | name | numbers                               dense, column-major
 //	          flags | dimensions | name | ir [nnz] | jc [cols+1] | numbers [nnz]   sparse by columns
 //
-// Every part has a tag (type, size) of 8 bytes; data of up to 4 bytes may lie inside the tag.
+// Every part has a tag (type, size) of 8 bytes; data of up to 4 bytes may be inside the tag.
 // Numbers are stored in the smallest type that holds them, whatever the class of the matrix.
 // Complex matrices, cells, structs and text are listed but not read. Source: "MAT-File Format", The
 // MathWorks, level 5.
@@ -52,9 +52,9 @@ type Variable struct {
 	Rows, Cols int
 	Sparse     bool
 	class      string // what it is, for messages
-	problem    string // why it cannot be read, "" if it can
+	problem    string // reason why it cannot be read, "" if it can be
 	file       *File
-	at, size   int64 // where the element's data lie
+	at, size   int64 // position of the element's data
 	compressed bool
 }
 
@@ -79,8 +79,7 @@ func Open(path string) (*File, error) {
 	return m, nil
 }
 
-// NewFile is Open for size bytes that lie elsewhere than in a file of their own; name is what
-// errors call them.
+// NewFile is Open for size bytes of a reader; errors call them name.
 func NewFile(r io.ReaderAt, size int64, name string) (*File, error) {
 	m := &File{path: name, r: r, size: size, stop: func() error { return nil }}
 	if err := m.scan(); err != nil {
@@ -166,8 +165,7 @@ func (v *Variable) Dense() ([]float64, error) {
 	if err != nil {
 		return nil, v.wrap(err)
 	}
-	// grows with what is read, so a size that lies costs nothing
-	out := make([]float64, 0, min(n, 1<<20))
+	out := make([]float64, 0, min(n, 1<<20)) // grows as data are read: sizes may be false
 	err = s.each(typ, n, func(x float64) error {
 		out = append(out, x)
 		return nil
@@ -199,8 +197,7 @@ func (v *Variable) entries(s *stream, visit func(row, col int32, value float64) 
 	if err != nil {
 		return err
 	}
-	// grows with what is read, so a size that lies costs nothing
-	rows := mem.Make[int32](int(min(stored, 1<<16)))
+	rows := mem.Make[int32](int(min(stored, 1<<16))) // grows as data are read: sizes may be false
 	defer func() { mem.Free(rows) }()
 	i := 0
 	if err := s.each(typ, stored, func(x float64) error {
@@ -220,7 +217,7 @@ func (v *Variable) entries(s *stream, visit func(row, col int32, value float64) 
 	if err != nil {
 		return err
 	}
-	used := ends[v.Cols] // there may be room for more entries than are used
+	used := ends[v.Cols] // the file may reserve more entries than it uses
 	typ, count, err := s.numbers()
 	if err != nil {
 		return err
@@ -265,7 +262,7 @@ func (v *Variable) columns(s *stream, stored int64) (ends []int64, err error) {
 	})
 }
 
-// begin opens the variable behind its head, ready to read numbers.
+// begin opens the variable and skips its head, ready to read numbers.
 func (v *Variable) begin(sparse bool) (*stream, error) {
 	switch {
 	case v.problem != "":

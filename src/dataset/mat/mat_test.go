@@ -138,7 +138,7 @@ func TestVisitEndsEntries(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, the reader returns: no panic, no memory out of proportion.
+// For any bytes the reader returns, without a panic or excessive memory.
 func FuzzMat(f *testing.F) {
 	f.Add(mattest.File(mattest.Form{}, sparse, labels, wide))
 	f.Add(mattest.File(mattest.Form{Compress: true}, sparse))

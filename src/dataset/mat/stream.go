@@ -16,7 +16,7 @@ import (
 type stream struct {
 	r      io.Reader
 	order  binary.ByteOrder
-	inline []byte // data that lay inside the last tag, not read yet
+	inline []byte // unread data inside the last tag
 	pad    int64  // bytes between the end of the part being read and the next tag
 	most   int64  // no part can have more bytes
 	buf    []byte

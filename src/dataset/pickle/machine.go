@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// What the stack holds, besides nil, bool, int64 and []byte (a Python 2 str, a view of the input).
+// Types of stack values besides nil, bool, int64 and []byte (a Python 2 str, a view of the input).
 type (
 	tuple []any
 	list  struct{ items []any }
@@ -28,7 +28,7 @@ const (
 	opGlobal, opReduce, opNewObj, opBuild               = 'c', 'R', 0x81, 'b'
 )
 
-// machine is the pickle stack machine. Values below the last mark are out of reach of pops.
+// machine is the pickle stack machine. Pops do not reach values below the last mark.
 type machine struct {
 	data  []byte
 	pos   int
@@ -37,8 +37,8 @@ type machine struct {
 	memo  map[uint32]any
 }
 
-// fault is how the machine's helpers end a load: load turns it into an error with the opcode's
-// offset.
+// fault is the panic value with which helpers end a load: load converts it to an error with the
+// opcode's offset.
 type fault struct{ text string }
 
 func fail(format string, args ...any) { panic(fault{fmt.Sprintf(format, args...)}) }
@@ -232,7 +232,8 @@ func (m *machine) get(i uint32) {
 	m.push(v)
 }
 
-// global reads the two lines of a GLOBAL, module and name, and refuses what is not on the list.
+// global reads the two lines of a GLOBAL, module and name, and rejects a name that is not on the
+// list.
 func (m *machine) global() global {
 	var parts [2]string
 	for i := range parts {

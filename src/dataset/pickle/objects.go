@@ -6,8 +6,7 @@ import (
 	"math"
 )
 
-// The globals that may appear, under the names that the library versions of the last fifteen years
-// gave them.
+// The permitted globals, under their names in library versions of the last fifteen years.
 const (
 	globalCSR         global = "csr_matrix"
 	globalReconstruct global = "_reconstruct"
@@ -41,7 +40,7 @@ type (
 	sparse struct{ state *dict }
 )
 
-// construct is what REDUCE and NEWOBJ do: an empty object of one of the known classes.
+// construct implements REDUCE and NEWOBJ: it makes an empty object of one of the known classes.
 func construct(op byte, callee, args any) any {
 	name, ok := callee.(global)
 	t, isTuple := args.(tuple)
@@ -66,7 +65,7 @@ func construct(op byte, callee, args any) any {
 	return nil
 }
 
-// build is what BUILD does: it fills an object with its state.
+// build implements BUILD: it fills an object with its state.
 func build(object, state any) {
 	switch o := object.(type) {
 	case *dtype:
@@ -114,7 +113,7 @@ func (a *array) setState(s tuple) {
 	want := int64(1)
 	for i, d := range shape {
 		n, ok := d.(int64)
-		// A dimension beyond the data is refused before the product could overflow.
+		// A dimension larger than the data is rejected before the product could overflow.
 		if !ok || n < 0 || n > max(items, 1<<16) {
 			fail("an ndarray with an impossible dimension of %d", n)
 		}

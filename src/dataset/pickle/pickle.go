@@ -1,14 +1,13 @@
 // Package pickle reads the three kinds of object that the pickles of Planetoid data sets
 // (ind.cora.x, ind.cora.graph, ...) hold, and nothing else. It executes nothing: the few classes it
-// knows are plain Go structs, and any other name in the file is refused before it could mean
-// something.
+// knows are plain Go structs, and any other name in the file is an error.
 //
 //	ind.NAME.{x,tx,allx}   scipy.sparse.csr_matrix          ──> ReadCSR    CSR
 //	ind.NAME.{y,ty,ally}   two-dimensional numpy.ndarray    ──> ReadArray  Array
 //	ind.NAME.graph         defaultdict(list), id -> ids     ──> ReadLists  Lists
 //
 // The files are protocol 2, as Python 2 wrote them. The reader allocates memory in proportion to
-// the bytes of its input, whatever sizes the input claims.
+// the bytes of its input, not to sizes in the input.
 package pickle
 
 import "fmt"
@@ -35,7 +34,7 @@ type Lists struct {
 	Values  []int64
 }
 
-// ReadCSR reads a pickled scipy.sparse.csr_matrix of numbers. Errors name the byte, or the part of
+// ReadCSR reads a pickled scipy.sparse.csr_matrix of numbers. Errors name the byte, or the field of
 // the matrix, at fault.
 func ReadCSR(data []byte) (*CSR, error) {
 	v, err := load(data)
@@ -92,8 +91,8 @@ func ReadLists(data []byte) (*Lists, error) {
 			return nil, fmt.Errorf("key %d of the dict has %s as its value, want a list", key,
 				kind(d.values[i]))
 		}
-		// Every list item takes a byte of the file at least, unless one list stands under many
-		// keys: a small hostile file could grow without bound that way.
+		// Every list item takes at least a byte of the file, unless many keys share a list, by
+		// which a small hostile file could grow without bound.
 		if len(out.Values)+len(l.items) > len(data) {
 			return nil, fmt.Errorf("key %d: the lists have more items than the file has bytes, "+
 				"so lists are shared between keys; want a list of its own for each key", key)

@@ -107,7 +107,7 @@ func TestBadPickles(t *testing.T) {
 	}
 }
 
-// A list that stands under many keys would make a small file grow without bound.
+// A list shared by many keys would make a small file grow without bound.
 func TestSharedListsAreRefused(t *testing.T) {
 	b := []byte("\x80\x02](" + strings.Repeat("K\x01", 1000) + "eq\x00}(")
 	b = append(b, strings.Repeat("K\x01h\x00", 1000)+"u."...)
@@ -117,7 +117,7 @@ func TestSharedListsAreRefused(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, the readers return: no panic, no memory out of proportion.
+// For any bytes the readers return, without a panic or excessive memory.
 func FuzzPickle(f *testing.F) {
 	f.Add(pickletest.CSR(5, [][]pickletest.Entry{{{Col: 4, Value: 2.5}}, nil}))
 	f.Add(pickletest.OneHot(3, []int{2, -1, 0}))

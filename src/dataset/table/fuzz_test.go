@@ -9,7 +9,7 @@ import (
 	"halognn/src/mem/memtest"
 )
 
-// Whatever the bytes are, every row is read or an error ends it.
+// For any bytes, every row is read or an error ends the reading.
 func FuzzTable(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "rows.csv")
 	f.Add([]byte("\xef\xbb\xbf# a comment\r\n1,2\n -3 , 4e5\n\nnan,inf"), false)

@@ -5,7 +5,7 @@ import (
 )
 
 // ParseInt reads a decimal integer with an optional sign; ok is false for anything else and for
-// what int64 cannot hold.
+// numbers outside int64.
 func ParseInt(b []byte) (x int64, ok bool) {
 	digits := b
 	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {
@@ -84,7 +84,7 @@ func ParseFloat(b []byte) (x float64, ok bool) {
 }
 
 func slowFloat(b []byte) (float64, bool) {
-	for _, c := range b { // what strconv takes beyond decimal numbers: hexadecimal, underscores
+	for _, c := range b { // reject what strconv also accepts: hexadecimal, underscores
 		if c == '_' || c|0x20 == 'x' || c|0x20 == 'p' {
 			return 0, false
 		}

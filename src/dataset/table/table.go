@@ -4,9 +4,9 @@
 //	"847,2057\r\n" ── Next ──> a row ── Ints(dst [2]) ──> 847, 2057
 //	                                 ── Floats(dst)        Fields()
 //
-// One buffer holds the current row, however long the file is. Blank lines, comment lines, CR before
-// LF, a byte order mark and blanks round a field are passed over. Every error names file and line.
-// It exists because encoding/csv allocates a string a field and strconv needs one: this package
+// One buffer holds the current row, for files of any length. Blank lines, comment lines, CR before
+// LF, a byte order mark and blanks around a field are skipped. Every error names file and line.
+// encoding/csv allocates a string for each field, which strconv needs; without them this package
 // reads several times as many numbers a second.
 package table
 
@@ -20,15 +20,15 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// longestRow bounds the buffer: a file without line ends is not a table.
+// longestRow limits the buffer: a file without line ends is not a table.
 const longestRow = 1 << 28
 
-// Separator says how the fields of a row are told apart.
+// Separator says how the fields of a row are separated.
 type Separator byte
 
 // The separators that the formats use.
 const (
-	Comma Separator = ',' // exactly one comma; an empty field is an error where a number is wanted
+	Comma Separator = ',' // exactly one comma; an empty field is not a number
 	Blank Separator = ' ' // any run of blanks, tabs and commas
 )
 
@@ -39,13 +39,13 @@ type Reader struct {
 	file      *os.File
 	in        io.Reader
 	buf       []byte
-	next, end int // the bytes of buf not looked at yet
+	next, end int // the unread bytes of buf
 	eof       bool
 	row       []byte
 	line      int
 }
 
-// Open opens a text file; one that begins with the gzip magic is inflated, whatever its name.
+// Open opens a text file; a file that begins with the gzip magic is inflated, under any name.
 func Open(path string, sep Separator) (*Reader, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -123,7 +123,7 @@ func (r *Reader) readLine() ([]byte, error) {
 	}
 }
 
-// fill moves what is left to the front of the buffer and reads more behind it.
+// fill moves the unread bytes to the front of the buffer and reads more after them.
 func (r *Reader) fill() error {
 	copy(r.buf, r.buf[r.next:r.end])
 	r.next, r.end = 0, r.end-r.next
@@ -159,7 +159,7 @@ func (r *Reader) Errorf(format string, args ...any) error {
 	return fmt.Errorf("%s: line %d: %w", r.path, r.line, fmt.Errorf(format, args...))
 }
 
-// Fields splits the current row, as views valid until Next, into dst, which it returns lengthened.
+// Fields appends the fields of the current row to dst, as views valid until Next, and returns it.
 func (r *Reader) Fields(dst [][]byte) [][]byte {
 	for at := 0; at >= 0; {
 		var f []byte
@@ -219,8 +219,7 @@ func (r *Reader) Ints(dst []int64) error { return fields(r, dst, ParseInt, "an i
 // and inf are numbers too.
 func (r *Reader) Floats(dst []float64) error { return fields(r, dst, ParseFloat, "a number") }
 
-// fields reads the current row, which must have exactly len(dst) fields, all of which parse
-// understands.
+// fields reads the current row, which must have exactly len(dst) fields, each accepted by parse.
 func fields[T any](r *Reader, dst []T, parse func([]byte) (T, bool), kind string) error {
 	at := 0
 	for i := range dst {

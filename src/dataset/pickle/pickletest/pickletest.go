@@ -11,7 +11,7 @@ import (
 
 const header = "\x80\x02"
 
-// Global returns a pickle that calls module.name with one string: what a hostile file would hold.
+// Global returns a pickle that calls module.name with one string, as a hostile file would.
 func Global(module, name, arg string) []byte {
 	return fmt.Appendf(nil, "%sc%s\n%s\nU%c%s\x85R.", header, module, name, len(arg), arg)
 }
