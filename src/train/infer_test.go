@@ -14,7 +14,8 @@ import (
 )
 
 // forward is what inference approximates by chunks and ranks: all layers over the whole graph, by the book, in float64.
-func forward(t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor) [][]float64 {
+// hidden is what the last layer reads.
+func forward(t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor) (h, hidden [][]float64) {
 	t.Helper()
 	weights := map[string]nn.Tensor{}
 	for _, x := range tensors {
@@ -46,8 +47,9 @@ func forward(t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor) []
 		}
 		return v
 	}
-	h := features(t, s)
+	h = features(t, s)
 	for l := range c.Layers {
+		hidden = h
 		next := make([][]float64, len(h))
 		for v := range h {
 			name := fmt.Sprintf("convs.%d.", l)
@@ -95,7 +97,7 @@ func forward(t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor) []
 		}
 		h = next
 	}
-	return h
+	return h, hidden
 }
 
 // features reads the rows of all parts.
@@ -236,14 +238,14 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 		{"mlp", nn.Config{Kind: "mlp", Layers: 3, Hidden: 5, Norm: "layer"}, 2000},
 	} {
 		chunkBytes = c.bytes
-		var want [][]float64
+		var want, wantHidden [][]float64
 		for _, ranks := range []int{1, 2, 6} {
 			o := sageOptions()
 			o.Model = c.model
 			o.Sample.Fanouts = o.Sample.Fanouts[:c.model.Layers]
 			if ranks == 1 {
 				err := onRanks(shards, 1, o, func(_ context.Context, s *session) error {
-					want = forward(t, shards, s.o.Model, s.model.Params.Tensors(s.model.Params.Values))
+					want, wantHidden = forward(t, shards, s.o.Model, s.model.Params.Tensors(s.model.Params.Values))
 					return nil
 				})
 				if err != nil {
@@ -251,12 +253,23 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 				}
 			}
 			err := onRanks(shards, ranks, o, func(ctx context.Context, s *session) error {
-				got, err := s.inferAll(ctx)
+				first, classes := int(shards.Offsets[s.first]), shards.Classes
+				var wrong error
+				got, err := s.inferAll(ctx, func(rows []float32, cols int) {
+					for i, x := range rows {
+						w := wantHidden[first+i/cols][i%cols]
+						if wrong == nil && math.Abs(float64(x)-w) > 1e-5*max(1, math.Abs(w)) {
+							wrong = fmt.Errorf("hidden value %d of vertex %d is %g, want %g", i%cols, first+i/cols, x, w)
+						}
+					}
+				})
 				if err != nil {
 					return err
 				}
 				defer mem.Free(got)
-				first, classes := int(shards.Offsets[s.first]), shards.Classes
+				if wrong != nil {
+					return wrong
+				}
 				if n := int(shards.Offsets[s.last]) - first; len(got) != n*classes {
 					return fmt.Errorf("%d logits for %d vertices", len(got), n)
 				}
@@ -303,18 +316,20 @@ func TestChunksKeepTheirBudget(t *testing.T) {
 	}
 }
 
-// No class follows from logits that are no numbers; logits are written as they are.
+// No class follows from logits that are no numbers.
 func TestUndefinedPredictionsAreCounted(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		p    predictions
 		want int
 	}{
-		{"classes", predictions{classes: 2, rowBytes: 4}, 2},
-		{"labels", predictions{classes: 2, rowBytes: 2, multi: true}, 2},
-		{"logits", predictions{classes: 2, rowBytes: 8, logits: true}, 0},
+		{"classes", predictions{classes: 2, rowBytes: 4, form: FormClasses}, 2},
+		{"labels", predictions{classes: 2, rowBytes: 2, form: FormClasses, multi: true}, 2},
+		{"probabilities", predictions{classes: 2, rowBytes: 8, form: FormProbabilities}, 2},
+		{"logits", predictions{classes: 2, rowBytes: 8, form: FormLogits}, 2},
 	} {
-		c.p.own = make([]byte, 3*c.p.rowBytes)
+		c.p.own, c.p.truth = make([]byte, 3*c.p.rowBytes), &truth{}
+		c.p.chosen = &chosen{n: 3, hi: 3}
 		for i, z := range [][]float32{{0, 1}, {float32(math.NaN()), 1}, {0, float32(math.Inf(1))}} {
 			c.p.set(i, z)
 		}
