@@ -39,6 +39,7 @@ type run struct {
 	stopped bool         // the ranks have voted to stop
 	runtime int64        // bytes resident before any data was opened: program, MPI, BLAS
 	clock   trace.Clock
+	started time.Time // of the first step
 
 	processor trace.Processor
 	busy      []float64 // of every epoch that this process trained, mean over ranks
@@ -236,7 +237,13 @@ func (r *run) run(ctx context.Context) error {
 	if err := r.save(r.epoch+1, 0, true); err != nil { // the final test, which may take long, is not worth a second training
 		return err
 	}
-	return r.finish(ctx)
+	if err := r.finish(ctx); err != nil {
+		return err
+	}
+	if r.Progress != nil {
+		r.Progress.End(r.ending(time.Since(r.started)))
+	}
+	return nil
 }
 
 // start opens the log and says what a user should know before the first step.
@@ -256,9 +263,11 @@ func (r *run) start(ctx context.Context) error {
 		return err
 	}
 	r.openSaver()
+	r.started = time.Now()
 	if r.Progress == nil {
 		return nil
 	}
+	r.Progress.Begin(r.banner())
 	if w := r.streams.Warning(); w != "" {
 		r.Progress.Note(ctx, w)
 	}

@@ -57,22 +57,22 @@ func inferCommand(p *process) *cobra.Command {
 		"the PARTS directory to predict (default: the one trained on)")
 	f.StringVar(&o.mode, "mode", "full",
 		"full: all neighbours, layer by layer; sampled: minibatches, by "+
-		"sample.eval_fanouts if the run has them")
+			"sample.eval_fanouts if the run has them")
 	f.StringVar(&o.what.Path, "out", "",
 		"the file of predictions to write, a row a vertex: NumPy, in the order of the "+
-		"dataset; or .csv, with the ids of the source")
+			"dataset; or .csv, with the ids of the source")
 	f.BoolVar(&o.logits, "logits", false,
 		"write what the model says for each class, float32 [vertices, classes], instead "+
-		"of the class")
+			"of the class")
 	f.BoolVar(&o.probabilities, "probabilities", false,
 		"write the probability of each class, float32 [vertices, classes], instead of "+
-		"the class")
+			"the class")
 	f.StringVar(&o.what.Embeddings, "embeddings", "",
 		"the NumPy file of hidden rows to write, what the last layer reads: float32 "+
-		"[vertices, hidden]")
+			"[vertices, hidden]")
 	f.StringVar(&o.vertices, "vertices", "",
 		"predict only the vertices whose ids in the source this file has, a line each "+
-		"or as .npy, in that order")
+			"or as .npy, in that order")
 	f.StringArrayVar(&o.sets, "set", nil,
 		"override a key of the run's config, as compute.threads=2; repeatable")
 	p.flag(c)
