@@ -198,6 +198,12 @@ func (r *run) ready() error {
 // Collective if all ranks agreed on err.
 func (t *Training) End(err error) error { return t.run.endedBy(err) }
 
+// Describe says what Run would run, in a few lines.
+func (t *Training) Describe() string { return t.run.banner() }
+
+// Close gives a training back that does not run. Collective.
+func (t *Training) Close() error { return t.run.close() }
+
 // Run trains, writes into Env.Dir, which rank 0 has made, and returns the summary, the same on every
 // rank but for EpochSeconds, which is the rank's own. lock is rank 0's of that directory: without
 // holding it no checkpoint is written; nil where no other job can take the directory. Collective; a
