@@ -340,7 +340,69 @@ func TestBadRunDirs(t *testing.T) {
 					filepath.Join(dir, "data"))
 				return inferring(t, done.dir, dir, "--set",
 					"data.parts="+partitioned(t, data, 2, "random", "--allow-imbalance"))
-			}, badData, []string{"was trained on 16 and 5"}},
+			}, badData, []string{"4 features", "was trained on 16"}},
+			{"infer: more classes than were trained", func(t *testing.T, dir string) []string {
+				data := handmade{classes: 15}.write(t, filepath.Join(dir, "data"))
+				return inferring(t, done.dir, dir, "--parts",
+					partitioned(t, data, 2, "random", "--allow-imbalance"))
+			}, badData, []string{"15 classes", "was trained on 5", "without labels"}},
+			{"infer: labels of another kind", func(t *testing.T, dir string) []string {
+				data := handmade{classes: 15, task: dataset.Multilabel}.write(t,
+					filepath.Join(dir, "data"))
+				return inferring(t, done.dir, dir, "--parts",
+					partitioned(t, data, 2, "random", "--allow-imbalance"))
+			}, badData, []string{"the labels are multilabel", "without labels"}},
+			{"infer: a list of vertices that is not there", func(t *testing.T, dir string) []string {
+				return inferring(t, done.dir, dir, "--vertices", filepath.Join(dir, "none"))
+			}, badData, []string{"--vertices", "no such file"}},
+			{"infer: an empty list of vertices", func(t *testing.T, dir string) []string {
+				write(t, filepath.Join(dir, "ids"), []byte("\n \n"))
+				return inferring(t, done.dir, dir, "--vertices", filepath.Join(dir, "ids"))
+			}, badData, []string{"--vertices", "no ids", "one a line"}},
+			{"infer: a vertex that the graph has not", func(t *testing.T, dir string) []string {
+				write(t, filepath.Join(dir, "ids"), []byte("1\n3000\n"))
+				return inferring(t, done.dir, dir, "--vertices", filepath.Join(dir, "ids"))
+			}, badData, []string{"--vertices", "3000", "0 to 2999"}},
+			{"infer: a vertex by another name", func(t *testing.T, dir string) []string {
+				write(t, filepath.Join(dir, "ids"), []byte("alice\n"))
+				return inferring(t, done.dir, dir, "--vertices", filepath.Join(dir, "ids"))
+			}, badData, []string{"--vertices", "alice", "0 to 2999"}},
+			{"infer: a vertex twice", func(t *testing.T, dir string) []string {
+				write(t, filepath.Join(dir, "ids"), []byte("1\n2\n1\n"))
+				return inferring(t, done.dir, dir, "--vertices", filepath.Join(dir, "ids"))
+			}, badData, []string{"--vertices", "given twice", "1 and 3"}},
+			{"infer: vertices in a square", func(t *testing.T, dir string) []string {
+				save(t, filepath.Join(dir, "ids.npy"), make([]int64, 4), 2, 2)
+				return inferring(t, done.dir, dir, "--vertices", filepath.Join(dir, "ids.npy"))
+			}, badData, []string{"--vertices", "ids.npy", "list of ids"}},
+			{"infer: nothing to write", func(t *testing.T, dir string) []string {
+				return []string{"infer", "--run", done.dir}
+			}, usage, []string{"--out is missing", "--embeddings"}},
+			{"infer: one file for two things", func(t *testing.T, dir string) []string {
+				return inferring(t, done.dir, dir, "--embeddings", filepath.Join(dir, "out.npy"))
+			}, usage, []string{"--out and --embeddings", "two files"}},
+			{"infer: hidden rows as a table", func(t *testing.T, dir string) []string {
+				return inferring(t, done.dir, dir, "--embeddings", filepath.Join(dir, "out.csv"))
+			}, usage, []string{"out.csv", "NumPy only"}},
+			{"infer: logits and probabilities", func(t *testing.T, dir string) []string {
+				return inferring(t, done.dir, dir, "--logits", "--probabilities")
+			}, usage, []string{"exclude each other"}},
+			{"infer: probabilities of nothing", func(t *testing.T, dir string) []string {
+				return []string{"infer", "--run", done.dir, "--embeddings",
+					filepath.Join(dir, "out.npy"), "--probabilities"}
+			}, usage, []string{"--probabilities", "--out"}},
+			{"infer: hidden rows in no directory", func(t *testing.T, dir string) []string {
+				return inferring(t, done.dir, dir, "--embeddings", filepath.Join(dir, "none", "e.npy"))
+			}, badData, []string{"embeddings", "none"}},
+			{"infer: hidden rows of one layer", func(t *testing.T, dir string) []string {
+				run := trained(t, smallParts.dir(t), 2, "model.layers=1", "sample.fanouts=5")
+				return inferring(t, run.dir, dir, "--embeddings", filepath.Join(dir, "out-e.npy"))
+			}, badData, []string{"--embeddings", "one layer"}},
+			{"infer: metadata of no model", func(t *testing.T, dir string) []string {
+				run := copyOf(t, done.dir, dir, "run")
+				replace(t, filepath.Join(run, "model.safetensors"), `"out":"5"`, `"out":"x"`)
+				return inferring(t, run, dir)
+			}, badData, []string{"model.safetensors", "metadata", "train again"}},
 			{"infer: an unknown mode",
 				func(t *testing.T, dir string) []string {
 					return inferring(t, done.dir, dir,

@@ -4,7 +4,8 @@
     write_dataset(directory, graph)                 a DATASET directory, by `halognn import`
     partition(directory, dataset, parts)            a PARTS directory
     train(parts, run, ...) -> Run                   trains, by `halognn train`, and reads the run
-    infer(run, ...) -> array                        predictions or logits of every vertex
+    infer(run, ...) -> array                        classes, probabilities or hidden rows of vertices,
+                                                    also of another graph
     read_run(directory) -> Run                      summary, metrics and weights of a run
     source_ids(dataset)                             the id of each vertex in the source
 

@@ -151,20 +151,33 @@ def train(parts, run, ranks=1, config=None, launcher=None, progress=True, **sett
     return read_run(run)
 
 
-def infer(run, out=None, ranks=1, launcher=None, parts=None, **options):
-    """Predict every vertex with the model of a run; rows are in the ids of the DATASET.
+def infer(run, out=None, ranks=1, launcher=None, parts=None, vertices=None, embeddings=None,
+          **options):
+    """Predict vertices with the model of a run; rows are in the ids of the DATASET.
 
     run: a Run or its directory
-    out: the .npy file to keep; None: a temporary one
-    parts: another PARTS directory than the run's
-    options: flags of `halognn infer`: logits=True, mode="sampled"
-    Returns the array that --out holds.
+    out: the .npy file to keep, or a table .csv with the ids of the source; None: a temporary one
+    parts: PARTS of another graph with the same features; labels and a split are not needed
+    vertices: ids in the source of those to predict, whose order the rows then have; or their file
+    embeddings: True, or the .npy file to keep: hidden rows too, what the last layer reads
+    options: flags of `halognn infer`: probabilities=True, logits=True, mode="sampled"
+    Returns the array that out holds, or the path of a table; with embeddings, that and their array.
     """
     directory = run.directory if isinstance(run, Run) else run
     with tempfile.TemporaryDirectory(prefix="halognn-") as tmp:
-        path = out or os.path.join(tmp, "predictions.npy")
+        path = str(out or os.path.join(tmp, "predictions.npy"))
         arguments = ["infer", "--run", directory, "--out", path, *flags(options)]
         if parts is not None:
-            arguments += ["--set", f"data.parts={parts}"]
+            arguments += ["--parts", parts]
+        if vertices is not None:
+            if not isinstance(vertices, (str, os.PathLike)):
+                listed, vertices = vertices, os.path.join(tmp, "vertices")
+                with open(vertices, "w", encoding="utf-8") as f:
+                    f.writelines(f"{id}\n" for id in listed)
+            arguments += ["--vertices", vertices]
+        hidden = os.path.join(tmp, "embeddings.npy") if embeddings is True else embeddings
+        if hidden:
+            arguments += ["--embeddings", hidden]
         call(arguments, launched(ranks, launcher))
-        return np.load(path)
+        predictions = path if path.lower().endswith(".csv") else np.load(path)
+        return (predictions, np.load(hidden)) if hidden else predictions

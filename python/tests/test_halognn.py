@@ -121,10 +121,24 @@ class TestRuns(Case):
         logits = halognn.infer(run.directory, self.at("l.npy"), logits=True)
         self.assertEqual(logits.shape, (300, 4))
         np.testing.assert_array_equal(classes, logits.argmax(1))
+        chosen, hidden = halognn.infer(run, vertices=[7, 3], embeddings=True, probabilities=True)
+        self.assertEqual(hidden.shape, (2, 16))
+        np.testing.assert_array_equal(chosen.argmax(1), classes[[7, 3]])
+        np.testing.assert_allclose(chosen.sum(1), 1, rtol=1e-5)
+        table = halognn.infer(run, self.at("t.csv"))
+        with open(table, encoding="utf-8") as f:
+            self.assertEqual(f.readlines()[:2], ["id,class\n", f"0,{classes[0]}\n"])
         again = halognn.read_run(self.at("r"))
         self.assertEqual(again.summary, run.summary)
         with self.assertRaisesRegex(KeyError, "kinds are"):
             run.column("nothing")
+
+    def test_infer_another_graph(self):
+        run = self.trained()
+        edge_index, x, _ = random_graph()
+        halognn.write_dataset(self.at("new"), halognn.Graph(edge_index, 300, x))
+        halognn.partition(self.at("new-2"), self.at("new"), 2, method="ldg")
+        self.assertEqual(halognn.infer(run, parts=self.at("new-2")).shape, (300,))
 
     def test_errors_say_what_to_do(self):
         with self.assertRaisesRegex(FileNotFoundError, "has not finished"):

@@ -392,7 +392,7 @@ func (c *Config) table() []section {
 				word{"auto", "a bar if standard error is a terminal, else " +
 					"lines"}, word{"bar", ""}, word{"lines", ""},
 			), free | NoResult,
-				"how progress is shown",
+				"how progress is shown: steps, loss and time left, in a line every 5 s or beside a bar",
 				"Under most launchers standard error is not a terminal, even if you sit at one: " +
 					"ask for `bar`."},
 			{"stall_seconds", number(&c.Run.StallSeconds, 60, from(0).upTo(1e6)), free | NoResult,

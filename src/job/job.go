@@ -18,8 +18,8 @@ import (
 type Job struct {
 	Spec
 	Shards  *shard.Shards
-	Streams *sample.Streams
-	Exact   bool // ranks have whole parts, as in a run
+	Streams *sample.Streams // nil if nothing is trained
+	Exact   bool            // ranks have whole parts, as in a run
 
 	first []int64 // [K+1] rank r has the vertices first[r] to first[r+1]-1
 	node  []int   // [K] the node of each rank
@@ -37,19 +37,12 @@ func (s *Spec) Fit(of *shard.Shards) {
 // New divides vertices, seeds and streams among the ranks of a job. The shards must outlive it.
 // Errors: the ranks do not divide the parts; there are no training seeds.
 func New(s *shard.Shards, spec Spec) (*Job, error) {
-	if spec.Ranks == 0 {
-		spec.Ranks = s.Parts
-	}
 	spec.Fit(s)
-	if spec.Partitioned && spec.Model.EdgeWeights {
-		return nil, errors.New("edges of the graph have weights, which ranks do not send each other " +
-			"with topology.kind=partitioned; set model.edge_weights=false, or " +
-			"topology.kind=replicated")
+	if err := spec.sendsNoWeights(); err != nil {
+		return nil, err
 	}
-	if !spec.Reads() {
-		spec.Sample, spec.Eval = sample.Spec{}, sample.Spec{}
-	}
-	j := &Job{Spec: spec, Shards: s, Exact: s.Parts%spec.Ranks == 0}
+	j := divided(s, spec)
+	spec = j.Spec
 	var streams [][]graph.VertexID // seeds, by stream
 	switch {
 	case j.Exact:
@@ -87,6 +80,49 @@ func New(s *shard.Shards, spec Spec) (*Job, error) {
 	return j, nil
 }
 
+// NewForward divides the vertices among the ranks of a job that trains nothing: it has no seeds,
+// steps or streams, and its model keeps the classes and the task that it was trained for. Errors:
+// the ranks do not divide the parts.
+func NewForward(s *shard.Shards, spec Spec) (*Job, error) {
+	classes, task := spec.Model.Out, spec.Model.Task
+	spec.Fit(s)
+	spec.Model.Out, spec.Model.Task = classes, task
+	if err := spec.sendsNoWeights(); err != nil {
+		return nil, err
+	}
+	j := divided(s, spec)
+	if _, _, err := s.RankRange(0, j.Ranks); err != nil {
+		return nil, err
+	}
+	j.divideParts()
+	j.node = make([]int, j.Ranks)
+	for r := range j.node {
+		j.node[r] = r / max(1, j.RanksPerNode)
+	}
+	return j, nil
+}
+
+// sendsNoWeights returns an error if ranks would have to send each other weights of edges.
+func (s *Spec) sendsNoWeights() error {
+	if s.Partitioned && s.Model.EdgeWeights {
+		return errors.New("edges of the graph have weights, which ranks do not send each other " +
+			"with topology.kind=partitioned; set model.edge_weights=false, or " +
+			"topology.kind=replicated")
+	}
+	return nil
+}
+
+// divided makes a job without streams.
+func divided(s *shard.Shards, spec Spec) *Job {
+	if spec.Ranks == 0 {
+		spec.Ranks = s.Parts
+	}
+	if !spec.Reads() {
+		spec.Sample, spec.Eval = sample.Spec{}, sample.Spec{}
+	}
+	return &Job{Spec: spec, Shards: s, Exact: s.Parts%spec.Ranks == 0}
+}
+
 // divideParts gives every rank whole parts and returns the seeds of each stream.
 func (j *Job) divideParts() (streams [][]graph.VertexID) {
 	s, per := j.Shards, j.Shards.Parts/j.Ranks
@@ -119,7 +155,30 @@ func (j *Job) cutParts() (streams [][]graph.VertexID) {
 }
 
 // Close gives the memory back.
-func (j *Job) Close() { j.Streams.Free() }
+func (j *Job) Close() {
+	if j.Trains() {
+		j.Streams.Free()
+	}
+}
+
+// Trains reports whether the job has seeds to train on.
+func (j *Job) Trains() bool { return j.Streams != nil }
+
+// MaxSeeds returns the seeds of the largest minibatch. If nothing is trained it depends on the batch
+// and the parts alone, and so do the draws of all minibatches.
+func (j *Job) MaxSeeds() int {
+	if j.Trains() {
+		return j.Streams.MaxPiece()
+	}
+	batch, most := j.Batch, int64(0)
+	if j.GlobalBatch {
+		batch /= j.Shards.Parts
+	}
+	for p := range j.Shards.Parts {
+		most = max(most, j.Shards.Offsets[p+1]-j.Shards.Offsets[p])
+	}
+	return max(1, min(batch, int(most)))
+}
 
 // SetNodes sets the node of each rank, as a run has detected it.
 func (j *Job) SetNodes(nodeOf []int) { j.node = slices.Clone(nodeOf) }

@@ -213,6 +213,10 @@ func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 	return y, nil
 }
 
+// LastHidden returns the rows of the destinations that the last layer has read in its last forward
+// pass, [Destinations, in], valid until the pass before it runs again: the hidden rows of the seeds.
+func (m *Model) LastHidden() compute.Matrix { return m.inputs[len(m.inputs)-1].own() }
+
 // activate applies activation and dropout to the output of a hidden layer.
 func (m *Model) activate(y compute.Matrix, in *Input) {
 	if m.Config.Activation == ELU {

@@ -132,6 +132,8 @@ func (s *Store) hotRows(count []int) (hot [][]int32, order string, err error) {
 		return nil, "none", nil
 	case all:
 		return nil, "all", nil
+	case !s.Job.Trains():
+		return nil, "the first rows of the parts: nothing is trained", nil
 	case s.shards().Origin.HotFirst(s.Job.Sample.Fanouts, s.Job.Batch):
 		return nil, "the first rows: the parts are ordered by access probability with these fanouts " +
 			"and this batch", nil
@@ -176,7 +178,11 @@ func seedRows(train []graph.VertexID, first int64, count int) []int32 {
 // faster.
 func (s *Store) chooseReads(device compute.Accelerator, r *DeviceRows) error {
 	r.Reads, r.Why = ReadsCopy, "as compute.gpu_reads says"
-	if s.GPUReads == ReadsCopy {
+	switch {
+	case s.GPUReads == ReadsCopy:
+		return nil
+	case !s.Job.Trains() && s.GPUReads != ReadsMapped:
+		r.Why = "nothing is trained, so nothing is measured"
 		return nil
 	}
 	if s.Job.Partitioned && s.GPUReads != ReadsMapped {

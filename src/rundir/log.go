@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/google/renameio/v2"
 
@@ -23,7 +24,13 @@ type Log struct {
 	file *os.File
 	buf  *bufio.Writer
 	err  error
+
+	now     func() time.Time
+	flushed time.Time // when Write last made records visible
 }
+
+// flushEvery is about how long a record stays invisible to readers while others follow it.
+const flushEvery = 2 * time.Second
 
 // Position is a place between two steps of training.
 type Position struct {
@@ -99,15 +106,20 @@ func continueLog(path string, keep func(line []byte) bool) (*Log, error) {
 	return newLog(f), nil
 }
 
-func newLog(f *os.File) *Log { return &Log{file: f, buf: bufio.NewWriterSize(f, 1<<16)} }
+func newLog(f *os.File) *Log {
+	return &Log{file: f, buf: bufio.NewWriterSize(f, 1<<16), now: time.Now, flushed: time.Now()}
+}
 
-// Write appends one record.
+// Write appends one record, and every few seconds makes those before it visible too.
 func (l *Log) Write(record any) {
 	line, err := json.Marshal(record)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil {
 		_, err = l.buf.Write(append(line, '\n'))
+	}
+	if now := l.now(); err == nil && now.Sub(l.flushed) >= flushEvery {
+		err, l.flushed = l.buf.Flush(), now
 	}
 	if l.err == nil {
 		l.err = err

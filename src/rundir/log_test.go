@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestLogWritesOneObjectPerLine(t *testing.T) {
@@ -108,4 +109,30 @@ func namesOf(t *testing.T, dir string) []string {
 		t.Fatal(err)
 	}
 	return names
+}
+
+// A reader sees a record once the next one follows after a while, and not before.
+func TestLogIsReadWhileItIsWritten(t *testing.T) {
+	dir := t.TempDir()
+	l, err := Begin(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	now := l.flushed
+	l.now = func() time.Time { return now }
+	visible := func() int {
+		text, _ := os.ReadFile(filepath.Join(dir, MetricsFile))
+		return strings.Count(string(text), "\n")
+	}
+	for _, c := range []struct {
+		later time.Duration
+		want  int
+	}{{0, 0}, {flushEvery - 1, 0}, {1, 3}, {1, 3}, {flushEvery, 5}} {
+		now = now.Add(c.later)
+		l.Write(map[string]int{"step": 1})
+		if got := visible(); got != c.want {
+			t.Errorf("%v later: %d records are visible, want %d", c.later, got, c.want)
+		}
+	}
 }

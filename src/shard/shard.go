@@ -7,6 +7,8 @@
 //	        original_id.npy  int32 [N]    id in the dataset of each vertex
 //	        labels.npy       int32 [N], -1 = none; multi-label: uint8 [N, C]
 //	        train.npy valid.npy test.npy  int32 new ids, by part and, inside a part, by original id
+//	        source_id.npy    int64 [N], or source_name.npy: ids of the source, by id in the dataset
+//	                         where they differ from that; a copy of the dataset's file
 //	        part-0000/features.npy        float32 or float16 [offsets[1]-offsets[0], F]
 //	        part-0001/features.npy        ...
 //
@@ -66,6 +68,7 @@ type Meta struct {
 	Weighted    bool                `json:"weighted,omitempty"` // edges have weights
 	Task        string              `json:"task"`               // as in dataset.Meta
 	Classes     int                 `json:"classes"`
+	ClassNames  []string            `json:"class_names,omitempty"` // where the source has them
 	Features    int                 `json:"features"`
 	FeatureType string              `json:"feature_type"`
 	Origin      Origin              `json:"origin"`
@@ -204,6 +207,9 @@ func (m *Meta) check() error {
 			s.Train+s.Valid+s.Test > n {
 			return fmt.Errorf("%w: part %d has %d training, %d validation and %d test vertices of %d", ErrMismatch, k, s.Train, s.Valid, s.Test, n)
 		}
+	}
+	if names := len(m.ClassNames); names > 0 && names != m.Classes {
+		return fmt.Errorf("%w: %d names of %d classes", ErrMismatch, names, m.Classes)
 	}
 	var errs []error
 	for name, want := range m.layout() {

@@ -67,13 +67,16 @@ func (w *writer) write() error {
 		Features: m.Features, FeatureType: m.FeatureType, Origin: w.l.Origin, Report: w.l.Report,
 		Files: make(map[string]npy.Info),
 	}
+	if len(m.Provenance.Classes) == m.Classes {
+		w.meta.ClassNames = m.Provenance.Classes
+	}
 	w.meta.Origin.Dataset, w.meta.Origin.Identity = m.Name, w.ds.Identity()
 	if err := w.invert(); err != nil {
 		return err
 	}
 	defer mem.Free(w.original)
 	w.meta.Splits = make([]SplitSizes, w.meta.Parts)
-	tasks := []func() error{w.indptr, w.indices, w.labels, w.splits, func() error {
+	tasks := []func() error{w.indptr, w.indices, w.labels, w.splits, w.sourceIDs, func() error {
 		return put(w, "original_id.npy", w.original, len(w.original))
 	}}
 	if m.Weighted {

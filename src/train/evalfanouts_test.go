@@ -103,7 +103,9 @@ func predictedBy(t *testing.T, shards *shard.Shards, o Options, what Inference) 
 	}
 	err = comm.RunWorld(2, func(c comm.Comm) error {
 		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 2, Dir: t.TempDir()}
-		return Infer(context.Background(), env, o, weights, what)
+		m := &Model{Weights: weights, In: shards.Features, Out: shards.Classes, Task: shards.Task}
+		_, err := Infer(context.Background(), env, o, m, what)
+		return err
 	})
 	if err != nil {
 		return nil, err

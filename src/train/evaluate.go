@@ -67,7 +67,7 @@ func (s *session) sampled(ctx context.Context, epoch int, seeds func(part int) [
 	if err != nil {
 		return err
 	}
-	size := s.job.Streams.MaxPiece()
+	size := s.job.MaxSeeds()
 	chunks := (most + size - 1) / size
 	var host []float32
 	defer func() { mem.Free(host) }()
@@ -103,7 +103,7 @@ func (s *session) sampled(ctx context.Context, epoch int, seeds func(part int) [
 
 // evaluateFull judges the model on validation and test vertices with all neighbours. Collective.
 func (r *run) evaluateFull(ctx context.Context) (*evaluation, error) {
-	logits, err := r.inferAll(ctx)
+	logits, err := r.inferAll(ctx, nil)
 	if err != nil {
 		return nil, err
 	}

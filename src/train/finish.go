@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -84,13 +85,18 @@ func (r *run) closeLog() error {
 // modelMetadata returns the metadata of the model file, from which the model can be built again.
 func (r *run) modelMetadata(epoch int) map[string]string {
 	c := r.o.Model
-	return map[string]string{
+	about := map[string]string{
 		"kind": c.Kind, "layers": fmt.Sprint(c.Layers), "in": fmt.Sprint(c.In), "hidden": fmt.Sprint(c.Hidden), "out": fmt.Sprint(c.Out),
 		"norm": c.Norm, "activation": c.Activation, "residual": fmt.Sprint(c.Residual),
 		"edge_weights": fmt.Sprint(c.EdgeWeights), "jumping": c.Jumping, "aggregation": c.Aggregation, "gcn_norm": c.GCNNorm,
 		"heads": fmt.Sprint(c.Heads), "head_merge": c.HeadMerge, "slope": fmt.Sprint(c.Slope),
 		"task": c.Task, "fanouts": fmt.Sprint(r.o.Sample.Fanouts), "epoch": fmt.Sprint(epoch), "version": r.Version,
 	}
+	if names := r.Shards.ClassNames; len(names) > 0 {
+		text, _ := json.Marshal(names) // of strings: cannot fail
+		about["class_names"] = string(text)
+	}
+	return about
 }
 
 // digest returns the XXH64 of the trained weights' bits, tensor after tensor.

@@ -21,11 +21,15 @@ var chunkBytes = job.ChunkBytes
 
 // inferAll computes the logits of all own vertices with all neighbours, layer by layer: layer l of every vertex before layer
 // l+1 of any, so that nothing is computed twice. It returns [own vertices, classes] in host memory outside the heap; the
-// caller frees it. Collective.
+// caller frees it. hidden, if given, gets the rows [own vertices, cols] that the last layer reads,
+// which are freed once it returns. Collective.
 //
-// Memory: two layers' rows of the own vertices, and the input rows of depth+1 chunks. Source:
-// layer-wise inference as in GraphSAGE's and DGL's full-neighbour evaluation.
-func (s *session) inferAll(ctx context.Context) ([]float32, error) {
+// Memory: two layers' rows of the own vertices (with jumping knowledge those of all layers), and the
+// input rows of depth+1 chunks. Source: layer-wise inference as in GraphSAGE's and DGL's
+// full-neighbour evaluation.
+func (s *session) inferAll(
+	ctx context.Context, hidden func(rows []float32, cols int),
+) ([]float32, error) {
 	tables, cols, dtype := s.store.Tables, s.Shards.Meta.Features, s.Shards.Meta.Type()
 	var kept [][]float32 // of the layers that are still read
 	defer func() {
@@ -34,6 +38,9 @@ func (s *session) inferAll(ctx context.Context) ([]float32, error) {
 		}
 	}()
 	for l := range s.o.Model.Layers {
+		if hidden != nil && l > 0 && l == s.o.Model.Layers-1 {
+			hidden(kept[len(kept)-1], cols)
+		}
 		var next []float32
 		err := s.during(fmt.Sprintf("layer %d", l), func() (err error) {
 			next, err = s.inferLayer(ctx, l, tables, cols, dtype)

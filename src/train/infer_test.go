@@ -20,8 +20,10 @@ import (
 )
 
 // forward is the reference for inference: all layers over the whole graph, as the papers define
-// them, in float64.
-func forward(t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor) [][]float64 {
+// them, in float64. hidden is what the last layer reads.
+func forward(
+	t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor,
+) (h, hidden [][]float64) {
 	t.Helper()
 	weights := map[string]nn.Tensor{}
 	for _, x := range tensors {
@@ -53,9 +55,10 @@ func forward(t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor) []
 		}
 		return v
 	}
-	h := features(t, s)
+	h = features(t, s)
 	layers := make([][][]float64, len(h)) // of every vertex, its rows of all layers
 	for l := range c.Layers {
+		hidden = h
 		next := make([][]float64, len(h))
 		for v := range h {
 			name := fmt.Sprintf("convs.%d.", l)
@@ -132,7 +135,7 @@ func forward(t *testing.T, s *shard.Shards, c nn.Config, tensors []nn.Tensor) []
 			h[v] = add(linear("lin.weight", most), vector("lin.bias"))
 		}
 	}
-	return h
+	return h, hidden
 }
 
 // features reads the rows of all parts.
@@ -318,14 +321,14 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 		if c.model.EdgeWeights {
 			shards = weighted
 		}
-		var want [][]float64
+		var want, wantHidden [][]float64
 		for _, ranks := range []int{1, 2, 6} {
 			o := sageOptions()
 			o.Model = c.model
 			o.Sample.Fanouts = o.Sample.Fanouts[:c.model.Layers]
 			if ranks == 1 {
 				err := onRanks(shards, 1, o, func(_ context.Context, s *session) error {
-					want = forward(t, shards, s.o.Model, s.model.Params.Tensors(s.model.Params.Values))
+					want, wantHidden = forward(t, shards, s.o.Model, s.model.Params.Tensors(s.model.Params.Values))
 					return nil
 				})
 				if err != nil {
@@ -333,12 +336,23 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 				}
 			}
 			err := onRanks(shards, ranks, o, func(ctx context.Context, s *session) error {
-				got, err := s.inferAll(ctx)
+				first, classes := int(shards.Offsets[s.first]), shards.Classes
+				var wrong error
+				got, err := s.inferAll(ctx, func(rows []float32, cols int) {
+					for i, x := range rows {
+						w := wantHidden[first+i/cols][i%cols]
+						if wrong == nil && math.Abs(float64(x)-w) > 1e-5*max(1, math.Abs(w)) {
+							wrong = fmt.Errorf("hidden value %d of vertex %d is %g, want %g", i%cols, first+i/cols, x, w)
+						}
+					}
+				})
 				if err != nil {
 					return err
 				}
 				defer mem.Free(got)
-				first, classes := int(shards.Offsets[s.first]), shards.Classes
+				if wrong != nil {
+					return wrong
+				}
 				if n := int(shards.Offsets[s.last]) - first; len(got) != n*classes {
 					return fmt.Errorf("%d logits for %d vertices", len(got), n)
 				}
@@ -372,7 +386,7 @@ func TestSampledAndFullInferenceAgree(t *testing.T) {
 		o.Sample = sample.Neighbours(3, 2)
 		o.Eval = sample.Neighbours(sample.All, sample.All)
 		err := onRanks(shards, 2, o, func(ctx context.Context, s *session) error {
-			full, err := s.inferAll(ctx)
+			full, err := s.inferAll(ctx, nil)
 			if err != nil {
 				return err
 			}
@@ -433,11 +447,13 @@ func TestUndefinedPredictionsAreCounted(t *testing.T) {
 		p    predictions
 		want int
 	}{
-		{"classes", predictions{classes: 2, rowBytes: 4}, 2},
-		{"labels", predictions{classes: 2, rowBytes: 2, multi: true}, 2},
-		{"logits", predictions{classes: 2, rowBytes: 8, logits: true}, 0},
+		{"classes", predictions{classes: 2, rowBytes: 4, form: FormClasses}, 2},
+		{"labels", predictions{classes: 2, rowBytes: 2, form: FormClasses, multi: true}, 2},
+		{"probabilities", predictions{classes: 2, rowBytes: 8, form: FormProbabilities}, 2},
+		{"logits", predictions{classes: 2, rowBytes: 8, form: FormLogits}, 2},
 	} {
-		c.p.own = make([]byte, 3*c.p.rowBytes)
+		c.p.own, c.p.truth = make([]byte, 3*c.p.rowBytes), &truth{}
+		c.p.chosen = &chosen{n: 3, hi: 3}
 		for i, z := range [][]float32{{0, 1}, {float32(math.NaN()), 1}, {0, float32(math.Inf(1))}} {
 			c.p.set(i, z)
 		}

@@ -95,10 +95,12 @@ type Env struct {
 
 // Progress receives the progress of a run.
 type Progress interface {
+	Begin(line string)                     // what is about to run on what, in a few lines
 	Epoch(epoch, first, steps int)         // an epoch (from 1) begins at step first of steps
 	Step(loss float64)                     // one more step is done
 	Evaluated(epoch int, line string)      // a validation is done
 	Note(ctx context.Context, line string) // something a user should know
+	End(line string)                       // the run is over in order, and why
 }
 
 // evalSalt keeps the random draws of evaluation apart from those of training.

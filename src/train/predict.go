@@ -5,9 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
-	"slices"
+	"time"
 
 	"halognn/src/comm"
 	"halognn/src/compute"
@@ -18,226 +19,253 @@ import (
 	"halognn/src/parallel"
 )
 
-// Inference says how vertices are predicted, and where predictions are written.
+// Inference says what is predicted, and where it goes. All ranks must have the same.
 type Inference struct {
-	Full   bool   // with all neighbours, layer by layer; otherwise minibatches are sampled, as for validation
-	Logits bool   // write the logits, float32 [N, C], instead of classes
-	Path   string // of the NumPy file
+	Full bool // with all neighbours, layer by layer; otherwise minibatches are sampled, as for validation
+	Form Form // "": FormClasses
+
+	// Path is of the predictions, a NumPy file, or a table if it ends in .csv; "": none are written.
+	Path       string
+	Embeddings string   // NumPy file of what the last layer reads, float32 [vertices, H]; "": none
+	Vertices   []string // ids in the source of those to predict, in the order of the rows; nil: all
 }
 
-// Infer predicts every vertex with a trained model and lets rank 0 write the predictions, in original ids: the most likely
-// class, int32 [N]; for several labels a vertex uint8 [N, C] of 0 and 1. Collective. Rank 0 holds the predictions of all vertices.
-func Infer(ctx context.Context, env Env, o Options, weights []nn.Tensor, what Inference) error {
-	var err error
-	if env.Comm.Rank() == 0 {
-		err = writable(what.Path)
+// Form is what predictions say.
+type Form string
+
+// The forms of predictions.
+const (
+	// FormClasses is the most likely class, int32 [N]; for several labels a vertex uint8 [N, C] of 0
+	// and 1.
+	FormClasses Form = "classes"
+	// FormProbabilities is the softmax of the logits, float32 [N, C]; for several labels a vertex
+	// their sigmoid.
+	FormProbabilities Form = "probabilities"
+	FormLogits        Form = "logits" // what the model says, float32 [N, C]
+)
+
+// Inferred is what an inference came to, the same on every rank.
+type Inferred struct {
+	Vertices int     // predicted
+	Hidden   int     // columns of the embeddings
+	Seconds  float64 // of the passes
+	Metric   string  // that judges the labelled ones
+	Judged   []Judged
+}
+
+// Judged is the metric of the labelled vertices of a split.
+type Judged struct {
+	Split    string
+	Vertices int
+	Metric   float64
+}
+
+// Infer predicts vertices with a trained model and lets rank 0 write the predictions, a row a
+// vertex: all in the ids of the dataset, or those that are asked for in their order. The parts may
+// be those of another graph, without labels or training seeds. Collective. Rank 0 holds the
+// predictions and embeddings of all vertices.
+func Infer(ctx context.Context, env Env, o Options, m *Model, what Inference) (*Inferred, error) {
+	if what.Form == "" {
+		what.Form = FormClasses
+	}
+	o.Model.Out, o.Model.Task = m.Out, m.Task
+	truth, err := m.fit(env.Shards)
+	if err == nil && what.Embeddings != "" && o.Model.Layers < 2 {
+		err = errors.New("--embeddings: a model of one layer has no hidden rows")
+	}
+	if err == nil && env.Comm.Rank() == 0 {
+		err = errors.Join(writable("predictions", what.Path), writable("embeddings", what.Embeddings))
 	}
 	if err := comm.Agree(env.Comm, err); err != nil {
-		return err
+		return nil, err
 	}
 	s, err := openForward(env, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := s.infer(ctx, weights, what); err != nil {
-		return s.endedBy(err)
+	out, err := s.infer(ctx, m, truth, what)
+	if err != nil {
+		return nil, s.endedBy(err)
 	}
-	return s.close()
+	return out, s.close()
 }
 
-func (s *session) infer(ctx context.Context, weights []nn.Tensor, what Inference) error {
-	err := comm.Agree(s.Comm, s.model.Params.SetTensors(s.model.Params.Values, weights))
+func (s *session) infer(ctx context.Context, m *Model, truth *truth, what Inference) (*Inferred, error) {
+	err := comm.Agree(s.Comm, s.model.Params.SetTensors(s.model.Params.Values, m.Weights))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p := s.newPredictions(what.Logits)
-	defer mem.Free(p.own)
+	chosen, err := s.choose(what.Vertices)
+	if err := comm.Agree(s.Comm, err); err != nil {
+		return nil, err
+	}
+	p := s.newPredictions(what, chosen, truth)
+	defer p.free()
+	begin := time.Now()
 	if what.Full {
 		err = s.predictFull(ctx, p)
 	} else {
 		err = s.predictSampled(ctx, p)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	undefined, err := comm.AgreeSum(s.Comm, p.undefined)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if undefined > 0 {
-		return comm.AgreedOn(s.Comm, fmt.Errorf("the predictions for %d vertices are not finite: %w; check the features of these vertices and the model's weights, which --logits shows", undefined, ErrDiverged))
+	if undefined > 0 && what.Form != FormLogits {
+		return nil, comm.AgreedOn(s.Comm, fmt.Errorf("the predictions for %d vertices are not finite: %w; check the features of these vertices and the model's weights, which --logits shows", undefined, ErrDiverged))
 	}
-	return s.gather(ctx, p, what.Path)
+	out := &Inferred{Vertices: chosen.n, Hidden: p.hiddenCols, Seconds: time.Since(begin).Seconds()}
+	if undefined == 0 {
+		out.Metric = s.metric
+		if out.Judged, err = p.judged(s.Comm, s.metric); err != nil {
+			return nil, err
+		}
+	}
+	return out, s.write(ctx, p, m, what)
 }
 
-// predictions holds the predictions of the own vertices, as the bytes of the file.
+// predictions holds the predictions of the chosen own vertices, as the bytes of the file.
 type predictions struct {
 	classes  int // of a row
 	rowBytes int
 	multi    bool
-	logits   bool
-	own      []byte // [own vertices, rowBytes]
+	form     Form
+	chosen   *chosen
+	own      []byte // [chosen own vertices, rowBytes]
 
-	undefined int // own vertices with a logit that is not finite; not counted if logits are written
+	hidden     []float32 // [chosen own vertices, hiddenCols]; empty: not asked for
+	hiddenCols int
+
+	undefined int // own vertices with a logit that is not finite
+	truth     *truth
+	scores    [splits]score
+	metric    string
 }
 
-func (s *session) newPredictions(logits bool) *predictions {
-	p := &predictions{classes: s.Shards.Meta.Classes, rowBytes: 4, multi: s.metric == MicroF1, logits: logits}
+func (s *session) newPredictions(what Inference, chosen *chosen, truth *truth) *predictions {
+	p := &predictions{
+		classes: s.job.Model.Out, rowBytes: 4, multi: s.job.Model.Task == nn.Multilabel,
+		form: what.Form, chosen: chosen, truth: truth, metric: s.metric,
+	}
 	switch {
-	case logits:
+	case what.Form != FormClasses:
 		p.rowBytes = 4 * p.classes
 	case p.multi:
 		p.rowBytes = p.classes
 	}
-	offsets := s.Shards.Meta.Offsets
-	p.own = mem.Make[byte](int(offsets[s.last]-offsets[s.first]) * p.rowBytes)
+	p.own = mem.Make[byte](chosen.own() * p.rowBytes)
+	if what.Embeddings != "" {
+		p.hiddenCols, _ = s.o.Model.Widths(s.o.Model.Layers - 1)
+		p.hidden = mem.Make[float32](chosen.own() * p.hiddenCols)
+	}
+	truth.mark(s.Shards, s.first, s.last)
 	return p
 }
 
-// set sets the prediction of own row i from its logits z.
+func (p *predictions) free() {
+	mem.Free(p.own)
+	mem.Free(p.hidden)
+}
+
+// set sets the prediction of chosen own vertex i from its logits z, and judges it if it has a
+// label.
 func (p *predictions) set(i int, z []float32) {
 	row := p.own[i*p.rowBytes : (i+1)*p.rowBytes]
-	if p.logits {
+	switch {
+	case p.form == FormLogits:
 		copy(row, npy.Bytes(z))
-		return
+	case p.form == FormProbabilities:
+		p.probabilities(row, z)
+	case !p.multi:
+		binary.LittleEndian.PutUint32(row, uint32(argmax(z)))
+	default:
+		for c, x := range z {
+			row[c] = 0
+			if x > 0 {
+				row[c] = 1
+			}
+		}
 	}
 	if !nn.Finite(z) { // they give no class
 		p.undefined++
 		return
 	}
-	if !p.multi {
-		binary.LittleEndian.PutUint32(row, uint32(argmax(z)))
-		return
+	p.truth.judge(&p.scores, p.metric, p.chosen.vertex(i), z)
+}
+
+// probabilities writes the softmax of the logits, or their sigmoid for several labels a vertex.
+func (p *predictions) probabilities(row []byte, z []float32) {
+	most, sum := z[argmax(z)], 0.0
+	for _, x := range z {
+		sum += math.Exp(float64(x - most))
 	}
 	for c, x := range z {
-		row[c] = 0
-		if x > 0 {
-			row[c] = 1
+		y := math.Exp(float64(x-most)) / sum
+		if p.multi {
+			y = 1 / (1 + math.Exp(-float64(x)))
 		}
+		binary.LittleEndian.PutUint32(row[4*c:], math.Float32bits(float32(y)))
 	}
 }
 
 func (s *session) predictFull(ctx context.Context, p *predictions) error {
-	logits, err := s.inferAll(ctx)
+	first := graph.VertexID(s.Shards.Meta.Offsets[s.first])
+	var hidden func(rows []float32, cols int)
+	if len(p.hidden) > 0 {
+		hidden = func(rows []float32, cols int) {
+			for i := range p.chosen.own() {
+				row := int(p.chosen.vertex(i) - first)
+				copy(p.hidden[i*cols:(i+1)*cols], rows[row*cols:])
+			}
+		}
+	}
+	logits, err := s.inferAll(ctx, hidden)
 	if err != nil {
 		return err
 	}
 	defer mem.Free(logits)
-	for i := range len(logits) / p.classes {
-		p.set(i, logits[i*p.classes:(i+1)*p.classes])
+	for i := range p.chosen.own() {
+		row := int(p.chosen.vertex(i) - first)
+		p.set(i, logits[row*p.classes:(row+1)*p.classes])
 	}
 	return nil
 }
 
 func (s *session) predictSampled(ctx context.Context, p *predictions) error {
-	offsets := s.Shards.Meta.Offsets
-	vertices := func(part int) []graph.VertexID {
-		ids := make([]graph.VertexID, offsets[part+1]-offsets[part])
-		for i := range ids {
-			ids[i] = graph.VertexID(offsets[part]) + graph.VertexID(i)
+	var rows []float32
+	defer func() { mem.Free(rows) }()
+	return s.sampled(ctx, 0, p.chosen.of, func(m *parallel.Minibatch, logits compute.Matrix) error {
+		if cols := p.hiddenCols; cols > 0 && len(m.Scored) > 0 {
+			hidden := s.model.LastHidden()
+			rows = mem.Grow(rows, len(hidden.Data))
+			s.Device.Download(rows, hidden.Data)
+			for k, v := range m.Scored {
+				i := p.chosen.place(v)
+				copy(p.hidden[i*cols:(i+1)*cols], rows[k*cols:])
+			}
 		}
-		return ids
-	}
-	first := graph.VertexID(offsets[s.first])
-	return s.sampled(ctx, 0, vertices, func(m *parallel.Minibatch, logits compute.Matrix) error {
-		for i, v := range m.Scored {
-			p.set(int(v-first), logits.Row(i))
+		for k, v := range m.Scored {
+			p.set(p.chosen.place(v), logits.Row(k))
 		}
 		return nil
 	})
 }
 
-// gatherRows is how many predictions a rank sends in one round.
-const gatherRows = 1 << 20
-
-// gather sends all predictions to rank 0, in rounds so that little memory is in flight, and writes
-// them. Collective.
-func (s *session) gather(ctx context.Context, p *predictions, path string) error {
-	offsets, ranks, me := s.Shards.Meta.Offsets, s.Comm.Size(), s.Comm.Rank()
-	bound := func(r int) int { return int(offsets[r*(s.last-s.first)]) }
-	rounds := 0
-	for r := range ranks {
-		rounds = max(rounds, (bound(r+1)-bound(r)+gatherRows-1)/gatherRows)
+// writable returns an error if a result could not be written to path: better before it is computed
+// than after. The file is renamed into place, which would replace a device file by it.
+func writable(what, path string) error {
+	if path == "" {
+		return nil
 	}
-	var all, recv []byte
-	if me == 0 {
-		all = mem.Make[byte](len(s.topology.Original) * p.rowBytes)
-		defer func() { mem.Free(all); mem.Free(recv) }()
-	}
-	piece := func(r, round int) (lo, hi int) {
-		return min(bound(r)+round*gatherRows, bound(r+1)), min(bound(r)+(round+1)*gatherRows, bound(r+1))
-	}
-	send, receive := make([]int, ranks), make([]int, ranks)
-	for round := range rounds {
-		total := 0
-		for r := range ranks {
-			lo, hi := piece(r, round)
-			if me == 0 {
-				receive[r], total = hi-lo, total+hi-lo
-			}
-		}
-		recv = mem.Grow(recv, total*p.rowBytes)
-		lo, hi := piece(me, round)
-		send[0] = hi - lo
-		mine := p.own[(lo-bound(me))*p.rowBytes : (hi-bound(me))*p.rowBytes]
-		if err := s.Comm.StartAlltoallv(mine, recv, send, receive, p.rowBytes).Wait(); err != nil {
-			return err
-		}
-		at := 0
-		for r := 0; me == 0 && r < ranks; r++ {
-			lo, hi := piece(r, round)
-			for v := lo; v < hi; v++ {
-				copy(all[int(s.topology.Original[v])*p.rowBytes:], recv[at:at+p.rowBytes])
-				at += p.rowBytes
-			}
-		}
-	}
-	var err error
-	if me == 0 {
-		if err = p.write(ctx, path, all); ctx.Err() != nil && err != nil {
-			return err // on this rank alone
-		}
-	}
-	return comm.Agree(s.Comm, err)
-}
-
-// writable returns an error if predictions could not be written to path: better before they are
-// computed than after. The file is renamed into place, which would replace a device file by it.
-func writable(path string) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("predictions: %s exists and is no regular file; choose another name", path)
+		return fmt.Errorf("%s: %s exists and is no regular file; choose another name", what, path)
 	}
 	probe, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-")
 	if err != nil {
-		return fmt.Errorf("predictions: %w; choose a directory that exists and may be written", err)
+		return fmt.Errorf("%s: %w; choose a directory that exists and may be written", what, err)
 	}
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
-}
-
-// writeBytes is the number of bytes written between two checks of the context.
-const writeBytes = 16 << 20
-
-// write writes the predictions of all vertices as a NumPy array.
-func (p *predictions) write(ctx context.Context, path string, all []byte) error {
-	dtype, shape := "<i4", []int{len(all) / p.rowBytes}
-	switch {
-	case p.logits:
-		dtype, shape = "<f4", append(shape, p.classes)
-	case p.multi:
-		dtype, shape = "|u1", append(shape, p.classes)
-	}
-	w, err := npy.Create(path, dtype, shape...)
-	if err != nil {
-		return fmt.Errorf("predictions: %w", err)
-	}
-	for piece := range slices.Chunk(all, writeBytes) {
-		if _, err = w.Write(piece); err == nil {
-			err = context.Cause(ctx)
-		}
-		if err != nil {
-			w.Abort()
-			return fmt.Errorf("predictions: %w", err)
-		}
-	}
-	return w.Close()
 }

@@ -21,6 +21,8 @@ type heard struct{ lines []string }
 func (h *heard) Epoch(epoch, first, steps int) {
 	h.lines = append(h.lines, fmt.Sprint("epoch ", epoch, " of ", steps-first))
 }
+func (h *heard) Begin(string) {}
+func (h *heard) End(string)   {}
 func (h *heard) Step(float64) { h.lines = append(h.lines, "step") }
 func (h *heard) Evaluated(epoch int, line string) {
 	metric, _, _ := strings.Cut(line[strings.Index(line, "valid"):], " %")

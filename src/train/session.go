@@ -27,8 +27,9 @@ import (
 // session is one rank's state for running minibatches through a model, in training or inference.
 type session struct {
 	Env
-	o      Options
-	metric string
+	o       Options
+	forward bool // nothing is trained: the parts need no training seeds and no labels
+	metric  string
 
 	first, last int // own parts [first, last)
 	job         *job.Job
@@ -64,6 +65,7 @@ func newSession(env Env, o Options) *session {
 func openForward(env Env, o Options) (*session, error) {
 	o.Cache.Policy = policy.None
 	s := newSession(env, o)
+	s.forward = true
 	// An error of one rank is returned by all here, so that no rank waits for another that has
 	// failed.
 	err := comm.Agree(s.Comm, s.openModel())
@@ -93,11 +95,16 @@ func (s *session) openModel() error {
 	}
 	s.o.Ranks, s.o.RanksPerNode = c.Size(), s.RanksPerNode
 	var err error
-	if s.job, err = newJob(s.Shards, s.o.Spec); err != nil {
+	if s.forward {
+		s.job, err = newForwardJob(s.Shards, s.o.Spec)
+	} else {
+		s.job, err = newJob(s.Shards, s.o.Spec)
+	}
+	if err != nil {
 		return err
 	}
 	s.closers = append(s.closers, func() error { s.job.Close(); return nil })
-	if s.metric, err = chooseMetric(s.o.Metric, s.Shards.Task, s.Shards.Classes); err != nil {
+	if s.metric, err = chooseMetric(s.o.Metric, s.job.Model.Task, s.job.Model.Out); err != nil {
 		return err
 	}
 	s.o.Spec, s.topology = s.job.Spec, s.Shards.Topology()
@@ -117,8 +124,8 @@ func newJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
 	if s.Task == "none" {
 		return nil, fmt.Errorf("%s: the graph has no labels, so there is nothing to train for; import it with labels", s.Dir)
 	}
-	if s.Features == 0 {
-		return nil, fmt.Errorf("%s: the graph has no features; a model needs at least one per vertex", s.Dir)
+	if err := hasFeatures(s); err != nil {
+		return nil, err
 	}
 	spec.Fit(s)
 	if err := spec.Model.Check(); err != nil {
@@ -129,6 +136,29 @@ func newJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
 		return nil, fmt.Errorf("%s: %w", s.Dir, err)
 	}
 	return j, nil
+}
+
+// newForwardJob makes the job of a trained model on parts that may have no labels. A model without
+// classes gets those of the parts.
+func newForwardJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
+	if err := hasFeatures(s); err != nil {
+		return nil, err
+	}
+	if spec.Model.Out == 0 {
+		spec.Model.Out, spec.Model.Task = s.Classes, s.Task
+	}
+	j, err := job.NewForward(s, spec)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Dir, err)
+	}
+	return j, j.Model.Check()
+}
+
+func hasFeatures(s *shard.Shards) error {
+	if s.Features == 0 {
+		return fmt.Errorf("%s: the graph has no features; a model needs at least one per vertex", s.Dir)
+	}
+	return nil
 }
 
 // openStore maps the feature rows that are read from memory. Collective. From here on, errors that
@@ -165,11 +195,13 @@ func (s *session) openRows(settings policy.Settings, at residence.Position, grad
 	}
 	opened(s.features.Close)
 	o := s.strategyOptions()
-	o.Sample, o.Eval, o.MaxSeeds = s.o.Sample, s.o.Eval, s.job.Streams.MaxPiece()
+	o.Sample, o.Eval, o.MaxSeeds = s.o.Sample, s.o.Eval, s.job.MaxSeeds()
 	o.Exchange, o.Cols, o.Resident = s.features.Exchange, s.Shards.Features, true
 	o.Gradients, o.Depth = gradients, s.o.Depth
 	o.SeedsElsewhere = s.o.GlobalSeeds
-	o.Labels, o.Targets, o.Classes = s.Shards.Labels(), s.Shards.Targets(), s.Shards.Classes
+	if !s.forward {
+		o.Labels, o.Targets, o.Classes = s.Shards.Labels(), s.Shards.Targets(), s.Shards.Classes
+	}
 	o.Policy, o.Ahead = s.cache.Dynamic()
 	if s.strategy, err = parallel.New(s.o.Mode, o); err != nil {
 		return err

@@ -334,5 +334,8 @@ func counted(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}
+	if strings.HasSuffix(thing, "s") {
+		thing += "e"
+	}
 	return fmt.Sprintf("%d %ss", n, thing)
 }

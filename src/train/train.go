@@ -39,6 +39,7 @@ type run struct {
 	stopped bool         // the ranks have voted to stop
 	runtime int64        // bytes resident before data is opened: program, MPI, BLAS
 	clock   trace.Clock
+	started time.Time // of the first step
 
 	processor trace.Processor
 	busy      []float64 // of every epoch that this process trained, mean over ranks
@@ -198,6 +199,12 @@ func (r *run) ready() error {
 // Collective if all ranks agreed on err.
 func (t *Training) End(err error) error { return t.run.endedBy(err) }
 
+// Describe says what Run would run, in a few lines.
+func (t *Training) Describe() string { return t.run.banner() }
+
+// Close gives a training back that does not run. Collective.
+func (t *Training) Close() error { return t.run.close() }
+
 // Run trains, writes into Env.Dir, which rank 0 has made, and returns the summary, the same on every
 // rank but for EpochSeconds, which is the rank's own. lock is rank 0's lock of that directory: no
 // checkpoint is written unless it is held; nil where no other job can use the directory.
@@ -238,7 +245,13 @@ func (r *run) run(ctx context.Context) error {
 	if err := r.save(r.epoch+1, 0, true); err != nil {
 		return err
 	}
-	return r.finish(ctx)
+	if err := r.finish(ctx); err != nil {
+		return err
+	}
+	if r.Progress != nil {
+		r.Progress.End(r.ending(time.Since(r.started)))
+	}
+	return nil
 }
 
 // start opens the log and reports notes for the user before the first step.
@@ -258,9 +271,11 @@ func (r *run) start(ctx context.Context) error {
 		return err
 	}
 	r.openSaver()
+	r.started = time.Now()
 	if r.Progress == nil {
 		return nil
 	}
+	r.Progress.Begin(r.banner())
 	if w := r.streams.Warning(); w != "" {
 		r.Progress.Note(ctx, w)
 	}

@@ -1,16 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"halognn/src/comm"
 	"halognn/src/dataset"
 	"halognn/src/rundir"
-	"halognn/src/shard"
-	"halognn/src/train"
 )
 
 // vacantFile refuses an output file that exists already.
@@ -32,23 +28,4 @@ func (j *rankJob) vacantRunDir() error {
 		}
 	}
 	return usageError(comm.Agree(j.comm, err))
-}
-
-// fitting returns an error if the model of a run does not fit these parts.
-func fitting(run string, parts shard.Meta) error {
-	text, err := os.ReadFile(filepath.Join(run, rundir.SummaryFile))
-	if err != nil {
-		return err
-	}
-	var s train.Summary
-	if err := json.Unmarshal(text, &s); err != nil {
-		return fmt.Errorf("%s: %w", filepath.Join(run, rundir.SummaryFile), err)
-	}
-	if g := s.Graph; g.Features != 0 && g.Classes != 0 && (g.Features != parts.Features ||
-		g.Classes != parts.Classes) {
-		return fmt.Errorf("the parts have %d features and %d classes, but the run %s was trained "+
-			"on %d and %d; give the parts of that graph, or of one like it, as data.parts",
-			parts.Features, parts.Classes, run, g.Features, g.Classes)
-	}
-	return nil
 }

@@ -14,33 +14,54 @@ import (
 	"halognn/src/train"
 )
 
-// newProgress shows how far a run is on standard error: a bar that is redrawn, or a record for
-// every evaluation.
+// How often the steps of a run are shown, at most: in a line, and beside a bar.
+const (
+	lineEvery = 5 * time.Second
+	barEvery  = 200 * time.Millisecond
+)
+
+// newProgress shows how far a run is on standard error: a bar that is redrawn, or a line every few
+// seconds, and one for every evaluation.
 func newProgress(l logFlags, kind string, epochs int) train.Progress {
-	lines := &lines{epochs: epochs}
+	lines := &lines{pace: pace{now: time.Now, every: lineEvery, epochs: epochs}}
 	drawn := kind == "bar" || kind == "auto" && term.IsTerminal(int(os.Stderr.Fd()))
 	if drawn && l.format == "text" && !l.quiet {
+		lines.pace.every = barEvery
 		return &bar{lines: lines}
 	}
 	return lines
 }
 
-// lines logs every evaluation and note, with the epoch and the step that rank 0 is in.
+// lines logs steps, evaluations and notes, with the epoch and the step that rank 0 is in.
 type lines struct {
-	epochs      int
+	pace        pace
 	epoch, step atomic.Int64 // notes may come from any goroutine
 }
 
-func (l *lines) Epoch(epoch, first, _ int) {
+func (l *lines) Begin(line string) { l.log(context.Background(), levelProgress, line) }
+func (l *lines) End(line string)   { l.log(context.Background(), levelProgress, line) }
+
+func (l *lines) Epoch(epoch, first, steps int) {
 	l.epoch.Store(int64(epoch))
 	l.step.Store(int64(first))
+	l.pace.epochBegins(epoch, first, steps)
 }
 
-func (l *lines) Step(float64) { l.step.Add(1) }
+func (l *lines) Step(loss float64) {
+	if l.stepEnds() {
+		l.log(context.Background(), levelProgress, l.pace.line(loss))
+	}
+}
+
+// stepEnds counts a step, and reports whether it is time to show it.
+func (l *lines) stepEnds() bool {
+	l.step.Add(1)
+	return l.pace.stepEnds()
+}
 
 func (l *lines) Evaluated(epoch int, line string) {
 	l.log(context.Background(), levelProgress,
-		fmt.Sprintf("epoch %d/%d  %s", epoch, l.epochs, line))
+		fmt.Sprintf("epoch %d/%d  %s", epoch, l.pace.epochs, line))
 }
 
 func (l *lines) Note(ctx context.Context, line string) { l.log(ctx, slog.LevelInfo, line) }
@@ -63,13 +84,15 @@ func (b *bar) Epoch(epoch, first, steps int) {
 	b.lines.Epoch(epoch, first, steps)
 	b.shown = progressbar.NewOptions(steps-first, progressbar.OptionSetWriter(os.Stderr),
 		progressbar.OptionSetWidth(30),
-		progressbar.OptionSetDescription(fmt.Sprintf("epoch %d/%d", epoch, b.epochs)),
+		progressbar.OptionSetDescription(fmt.Sprintf("epoch %d/%d", epoch, b.pace.epochs)),
 		progressbar.OptionShowCount(),
 		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
 }
 
 func (b *bar) Step(loss float64) {
-	b.lines.Step(loss)
+	if b.stepEnds() {
+		b.shown.Describe(b.pace.short(loss))
+	}
 	_ = b.shown.Add(1) // what cannot be drawn is not worth ending a run for
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/config"
+	"halognn/src/mem"
 	"halognn/src/parallel"
 	"halognn/src/rundir"
 	"halognn/src/trace"
@@ -33,6 +34,10 @@ func trainCommand(p *process) *cobra.Command {
 		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			begun := time.Now()
+			if o.dry && (o.profile != "" || o.trace || o.kernels) {
+				return usageError(errors.New("--dry-run trains nothing that --profile, --trace or " +
+					"--kernels could record; leave these out"))
+			}
 			if o.config == "" && o.resume == "" {
 				return usageError(fmt.Errorf("--config is missing: the YAML file of the run; " +
 					"inputs/ has examples and docs/config.md lists the keys"))
@@ -56,6 +61,8 @@ func trainCommand(p *process) *cobra.Command {
 		"directory, for Perfetto: trace/rank-0000.json ...")
 	c.Flags().BoolVar(&o.kernels, "kernels", false, "time every kernel of rank 0 beside what the "+
 		"device can do, into kernels.json; slows the run: docs/profiling.md")
+	c.Flags().BoolVar(&o.dry, "dry-run", false,
+		"check config, parts, ranks, devices and memory, say what would run, and write nothing")
 	c.Flags().StringVar(&o.resume, "resume", "", "go on from the last checkpoint of this run "+
 		"directory, with its config; with --config, begin there if it holds no run")
 	return c
@@ -65,7 +72,7 @@ func trainCommand(p *process) *cobra.Command {
 type trainFlags struct {
 	config, resume, profile string
 	sets                    []string
-	trace, kernels          bool
+	trace, kernels, dry     bool
 }
 
 // configPath is the config that the run will have, as far as this rank alone can know.
@@ -108,11 +115,19 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 		}
 		resumed, path, o.sets = !fresh, config, append(slices.Clone(o.sets), "run.dir="+o.resume)
 	}
+	available := int64(0)
+	if o.dry {
+		o.sets = append(slices.Clone(o.sets), "run.stage_dir=") // nothing is copied
+		available, _ = mem.Available()                          // without the figure nothing is compared
+	}
 	j, err := openJob(c, p, path, o.sets, setUp)
 	if err != nil {
 		return err
 	}
 	defer func() { j.release(err) }()
+	if o.dry {
+		return j.dryRun(o.resume == "", resumed, available)
+	}
 	if c.Rank() == 0 {
 		for _, note := range j.config.Unread() {
 			j.env.Progress.Note(context.Background(), note)

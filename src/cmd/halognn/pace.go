@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// pace is how fast a run goes. Its methods allocate nothing but for the text.
+type pace struct {
+	now    func() time.Time
+	every  time.Duration // between two lines
+	epochs int
+
+	epoch, step, steps int // step of steps in the epoch that is under way
+	first, done        int // steps of the whole run: when this process began, and now
+	begun              time.Time
+
+	saidAt   time.Time // the last line, and the steps that were done
+	saidDone int
+}
+
+// epochBegins notes an epoch, from 1, that begins at step first of steps.
+func (p *pace) epochBegins(epoch, first, steps int) {
+	p.epoch, p.step, p.steps = epoch, first, steps
+	p.done = (epoch-1)*steps + first
+	if p.begun.IsZero() {
+		p.begun, p.first = p.now(), p.done
+		p.saidAt, p.saidDone = p.begun, p.done
+	}
+}
+
+// stepEnds notes a step, and reports whether a line is due.
+func (p *pace) stepEnds() bool {
+	p.step++
+	p.done++
+	return p.now().Sub(p.saidAt) >= p.every
+}
+
+// left returns how long the rest of the epochs takes, evaluations included, if it goes on as so far.
+func (p *pace) left(now time.Time) time.Duration {
+	if p.done == p.first {
+		return 0
+	}
+	each := float64(now.Sub(p.begun)) / float64(p.done-p.first)
+	return time.Duration(each * float64(p.epochs*p.steps-p.done)).Round(time.Second)
+}
+
+// line says where the run is: the rate is that since the last line.
+func (p *pace) line(loss float64) string {
+	now := p.now()
+	rate := float64(p.done-p.saidDone) / now.Sub(p.saidAt).Seconds()
+	p.saidAt, p.saidDone = now, p.done
+	return fmt.Sprintf("%s  epoch %d/%d  step %d/%d  loss %.4f  %.3g steps/s  %v left",
+		now.Format(time.TimeOnly), p.epoch, p.epochs, p.step, p.steps, loss, rate, p.left(now))
+}
+
+// short is what fits beside a bar.
+func (p *pace) short(loss float64) string {
+	now := p.now()
+	p.saidAt, p.saidDone = now, p.done
+	return fmt.Sprintf("epoch %d/%d  loss %.4f  all %v left", p.epoch, p.epochs, loss, p.left(now))
+}

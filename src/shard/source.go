@@ -1,0 +1,238 @@
+package shard
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"halognn/src/npy"
+)
+
+// The files that keep the ids of the source, in the dataset and in its parts.
+var sourceFiles = map[string]string{
+	"original_id.npy": sourceIDFile, "original_name.npy": sourceNameFile,
+}
+
+const (
+	sourceIDFile   = "source_id.npy"
+	sourceNameFile = "source_name.npy"
+)
+
+// ErrNoVertex is wrapped by errors about ids that the source does not have.
+var ErrNoVertex = errors.New("no such vertex")
+
+// sourceIDs copies the dataset's file of source ids, if it has one.
+func (w *writer) sourceIDs() error {
+	for from, to := range sourceFiles {
+		if _, ok := w.ds.Meta.Files[from]; !ok {
+			continue
+		}
+		if err := w.copyFile(filepath.Join(w.ds.Dir, from), to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *writer) copyFile(from, name string) error {
+	f, err := npy.Open(from)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	out, err := npy.Create(filepath.Join(w.dir, name), f.DType, f.Shape...)
+	if err != nil {
+		return err
+	}
+	defer out.Abort()
+	if _, err := out.Write(f.Data); err != nil {
+		return err
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	w.note(name, out.Info())
+	return nil
+}
+
+// SourceIDs are the ids that the vertices have in the source, by their id in the dataset.
+type SourceIDs struct {
+	vertices int
+	numbers  []int64 // nil if ids are words, or those of the dataset
+	names    []byte  // a line each; nil if ids are numbers
+	ends     []int   // [vertices] where the lines end; made by Text
+	file     io.Closer
+}
+
+// OpenSourceIDs maps the ids of the source. The caller closes them.
+func (s *Shards) OpenSourceIDs() (*SourceIDs, error) {
+	ids := &SourceIDs{vertices: int(s.Vertices)}
+	for _, name := range sourceFiles {
+		want, ok := s.Files[name]
+		if !ok {
+			continue
+		}
+		f, err := npy.Open(filepath.Join(s.Dir, name))
+		if err != nil {
+			return nil, err
+		}
+		ids.file = f
+		if err = f.Check(want.DType, want.Shape...); err == nil && name == sourceIDFile {
+			ids.numbers, err = npy.As[int64](f, ids.vertices)
+		} else if err == nil {
+			if ids.names, err = npy.As[uint8](f, -1); err == nil {
+				if n := bytes.Count(ids.names, []byte("\n")); n != ids.vertices {
+					err = fmt.Errorf("%s: %w: %d ids of %d vertices", f.Path(), ErrMismatch, n, ids.vertices)
+				}
+			}
+		}
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	return ids, nil
+}
+
+// Close ends the mapping.
+func (i *SourceIDs) Close() error {
+	if i.file == nil {
+		return nil
+	}
+	return i.file.Close()
+}
+
+// Text returns the source's id of vertex v of the dataset.
+func (i *SourceIDs) Text(v int) string {
+	switch {
+	case i.numbers != nil:
+		return strconv.FormatInt(i.numbers[v], 10)
+	case i.names == nil:
+		return strconv.Itoa(v)
+	}
+	if i.ends == nil {
+		i.ends = make([]int, 0, i.vertices)
+		for at, c := range i.names {
+			if c == '\n' {
+				i.ends = append(i.ends, at)
+			}
+		}
+	}
+	begin := 0
+	if v > 0 {
+		begin = i.ends[v-1] + 1
+	}
+	return string(i.names[begin:i.ends[v]])
+}
+
+// Find returns the vertices of the dataset that have these ids in the source, in the order given.
+// The cost is a pass over all ids. An id that no vertex has, or that is given twice, is an error.
+func (i *SourceIDs) Find(ids []string) ([]int32, error) {
+	place := make(map[string]int, len(ids))
+	for k, id := range ids {
+		if first, twice := place[id]; twice {
+			return nil, fmt.Errorf("vertex %q is given twice, as number %d and %d", id, first+1, k+1)
+		}
+		place[id] = k
+	}
+	found := make([]int32, len(ids))
+	for k := range found {
+		found[k] = -1
+	}
+	note := func(v int, id string) {
+		if k, ok := place[id]; ok {
+			found[k] = int32(v)
+		}
+	}
+	switch {
+	case i.numbers != nil:
+		var digits []byte
+		for v, x := range i.numbers {
+			digits = strconv.AppendInt(digits[:0], x, 10)
+			if k, ok := place[string(digits)]; ok {
+				found[k] = int32(v)
+			}
+		}
+	case i.names != nil:
+		v := 0
+		for line := range bytes.Lines(i.names) {
+			if k, ok := place[string(bytes.TrimSuffix(line, []byte("\n")))]; ok {
+				found[k] = int32(v)
+			}
+			v++
+		}
+	default:
+		for k, id := range ids {
+			if v, err := strconv.ParseInt(id, 10, 32); err == nil && v >= 0 && v < int64(i.vertices) {
+				note(int(v), ids[k])
+			}
+		}
+	}
+	if k := slices.Index(found, -1); k >= 0 {
+		return nil, fmt.Errorf("%w: %.60q; ids are those of the source, %s", ErrNoVertex, ids[k],
+			i.example())
+	}
+	return found, nil
+}
+
+// example shows what ids look like.
+func (i *SourceIDs) example() string {
+	if i.numbers == nil && i.names == nil {
+		return fmt.Sprintf("0 to %d", i.vertices-1)
+	}
+	var first []string
+	for v := range min(2, i.vertices) {
+		first = append(first, i.Text(v))
+	}
+	return "such as " + strings.Join(first, " and ")
+}
+
+// ReadIDs reads ids of vertices: a line each, or a .npy of integers or words.
+func ReadIDs(path string) ([]string, error) {
+	if filepath.Ext(path) == ".npy" {
+		return readIDArray(path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for line := range strings.Lines(string(text)) {
+		if id := strings.TrimSpace(line); id != "" {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("%s: %w: no ids; write one a line", path, ErrMismatch)
+	}
+	return ids, nil
+}
+
+func readIDArray(path string) ([]string, error) {
+	r, err := npy.OpenReader(path)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	if len(r.Shape) != 1 || r.Shape[0] == 0 {
+		return nil, fmt.Errorf("%s: %w: shape %s; want a list of ids", path, ErrMismatch,
+			npy.ShapeString(r.Shape))
+	}
+	if r.IsText() {
+		return npy.ReadText(r)
+	}
+	numbers, err := npy.ReadAll[int64](r)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(numbers))
+	for k, x := range numbers {
+		ids[k] = strconv.FormatInt(x, 10)
+	}
+	return ids, nil
+}

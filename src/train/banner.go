@@ -1,0 +1,48 @@
+package train
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"halognn/src/nn"
+)
+
+// banner says what is about to run on what. Memory is what is allocated and mapped by now.
+func (r *run) banner() string {
+	m, c := &r.Shards.Meta, &r.o.Model
+	nodes := counted(r.job.Nodes(), "node")
+	if r.RanksPerNode > 0 {
+		nodes = counted(r.job.Nodes(), "pretended node")
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "data   %s (%s): %d vertices, %d edges, %d features, %s\n", r.Shards.Dir,
+		m.Origin.Dataset, m.Vertices, m.Edges, m.Features, counted(m.Classes, "class"))
+	fmt.Fprintf(&b, "ranks  %d on %s, %s; %.3g CPUs each; %s; %s\n", r.Comm.Size(), nodes,
+		counted(m.Parts, "part"), r.CPUs, r.Device.Name(), r.Transport)
+	fmt.Fprintf(&b, "model  %s, %s, hidden %d: %d parameters; loss %s, metric %s\n", c.Kind,
+		counted(c.Layers, "layer"), c.Hidden, r.model.Params.Count(), lossName(r.job.Model.Task),
+		r.metric)
+	fmt.Fprintf(&b, "train  %d epochs of %s, %d seeds a step; %.0f MB a rank before the first step, "+
+		"and `halognn plan` predicts the peak", r.o.Epochs, counted(r.steps(), "step"),
+		r.streams.GlobalSeeds(0), float64(r.memory().Sum())/1e6)
+	return b.String()
+}
+
+func lossName(task string) string {
+	if task == nn.Multilabel {
+		return "binary cross entropy"
+	}
+	return "cross entropy"
+}
+
+// ending says why a run that has its results is over.
+func (r *run) ending(took time.Duration) string {
+	why := "train.epochs are done"
+	if r.epoch < r.o.Epochs {
+		why = fmt.Sprintf("no validation was better than that of epoch %d in %d (train.patience)",
+			r.best.epoch, r.o.Patience)
+	}
+	return fmt.Sprintf("ended after epoch %d of %d, %d steps, %.1f s: %s", r.epoch, r.o.Epochs,
+		r.optimizer.Steps(), took.Seconds(), why)
+}

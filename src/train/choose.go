@@ -1,0 +1,91 @@
+package train
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"halognn/src/graph"
+)
+
+// chosen are the vertices to predict: all of them, or those of a list.
+type chosen struct {
+	n       int              // over all ranks
+	ids     []graph.VertexID // ascending; nil: all
+	rows    []int32          // [ids] row of the output; nil: the id in the dataset
+	offsets []int64          // of the parts
+	lo, hi  int              // this rank's are number lo to hi-1
+}
+
+// choose finds the vertices that have these ids in the source, among all parts; nil: all. It needs
+// no other rank.
+func (s *session) choose(ids []string) (*chosen, error) {
+	offsets := s.Shards.Meta.Offsets
+	c := &chosen{n: int(s.Shards.Vertices), offsets: offsets}
+	if ids != nil {
+		source, err := s.Shards.OpenSourceIDs()
+		if err != nil {
+			return nil, err
+		}
+		defer source.Close()
+		found, err := source.Find(ids)
+		if err != nil {
+			return nil, fmt.Errorf("--vertices: %w", err)
+		}
+		row := make(map[int32]int32, len(found)) // by id in the dataset
+		for k, v := range found {
+			row[v] = int32(k)
+		}
+		c.n, c.ids = len(found), make([]graph.VertexID, 0, len(found))
+		for v, original := range s.topology.Original {
+			if k, ok := row[original]; ok {
+				c.ids, c.rows = append(c.ids, graph.VertexID(v)), append(c.rows, k)
+			}
+		}
+	}
+	c.lo, c.hi = c.below(offsets[s.first]), c.below(offsets[s.last])
+	return c, nil
+}
+
+// below returns how many chosen vertices are smaller than v.
+func (c *chosen) below(v int64) int {
+	if c.ids == nil {
+		return int(v)
+	}
+	return sort.Search(len(c.ids), func(i int) bool { return int64(c.ids[i]) >= v })
+}
+
+// own returns how many of them this rank has.
+func (c *chosen) own() int { return c.hi - c.lo }
+
+// vertex returns the i-th of this rank.
+func (c *chosen) vertex(i int) graph.VertexID {
+	if c.ids == nil {
+		return graph.VertexID(c.lo + i)
+	}
+	return c.ids[c.lo+i]
+}
+
+// place returns i for vertex(i).
+func (c *chosen) place(v graph.VertexID) int { return c.below(int64(v)) - c.lo }
+
+// row returns the row of the output that vertex number i of all gets.
+func (c *chosen) row(i int, original []int32) int {
+	if c.ids == nil {
+		return int(original[i])
+	}
+	return int(c.rows[i])
+}
+
+// of returns those of a part.
+func (c *chosen) of(part int) []graph.VertexID {
+	lo, hi := c.offsets[part], c.offsets[part+1]
+	if c.ids != nil {
+		return slices.Clip(c.ids[c.below(lo):c.below(hi)])
+	}
+	ids := make([]graph.VertexID, hi-lo)
+	for i := range ids {
+		ids[i] = graph.VertexID(lo) + graph.VertexID(i)
+	}
+	return ids
+}

@@ -1,0 +1,273 @@
+package train
+
+import (
+	"context"
+	"encoding/csv"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"halognn/src/comm"
+	"halognn/src/compute/ref"
+	"halognn/src/dataset"
+	"halognn/src/graph"
+	"halognn/src/nn"
+	"halognn/src/npy"
+	"halognn/src/partition"
+	"halognn/src/sample"
+	"halognn/src/shard"
+)
+
+// unlabelled is another graph than generated: without labels and split, with ids of its own.
+func unlabelled(t *testing.T, parts int) *shard.Shards {
+	t.Helper()
+	const n = 90
+	dir := t.TempDir()
+	w, err := dataset.Create(filepath.Join(dir, "data"),
+		dataset.Meta{Name: "new", Task: dataset.NoTask})
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(err)
+	var source, target []graph.VertexID
+	for v := range n {
+		for d := 1; d < 4; d++ {
+			source, target = append(source, graph.VertexID((v*7+d)%n)), append(target, graph.VertexID(v))
+		}
+	}
+	g, err := graph.FromEdges(n, source, target)
+	must(err)
+	must(w.Topology(g))
+	rows, err := w.Features(n, 6, dataset.Float32)
+	must(err)
+	labels := make([]int32, n)
+	for v := range n {
+		row := make([]float32, 6)
+		for j := range row {
+			row[j] = float32(math.Sin(float64(v*6 + j)))
+		}
+		must(rows.Write(row))
+		labels[v] = -1
+	}
+	must(rows.Close())
+	must(w.Labels(labels))
+	must(w.Splits(graph.Split{}))
+	must(w.Close())
+	d, err := dataset.Open(filepath.Join(dir, "data"))
+	must(err)
+	defer d.Close()
+	part := make([]int32, n)
+	for v := range part {
+		part[v] = int32(v % parts)
+	}
+	newID, offsets := partition.Order(part, parts, partition.InDegrees(d.Graph))
+	must(shard.Write(filepath.Join(dir, "parts"), d, shard.Layout{NewID: newID, Offsets: offsets,
+		Report: partition.Measure(d.Graph, part, parts, d.Split)}))
+	s, err := shard.Open(filepath.Join(dir, "parts"), shard.Options{})
+	must(err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// inferred runs Infer with a fresh model of 4 classes and returns what it wrote.
+type inferred struct {
+	out    *Inferred
+	rows   []float32 // --out
+	hidden []float32
+	table  [][]string // --out, of a .csv
+}
+
+func inferring(t *testing.T, s *shard.Shards, ranks int, o Options, what Inference) inferred {
+	t.Helper()
+	o.Model.In, o.Model.Out, o.Model.Task = s.Features, 4, nn.Multiclass
+	trained, err := nn.NewModel(ref.New(), o.Model, o.Seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trained.Close()
+	m := &Model{Weights: trained.Params.Tensors(trained.Params.Values), In: s.Features, Out: 4,
+		Task: nn.Multiclass, ClassNames: []string{"a", "b", "c", "d"}}
+	dir := t.TempDir()
+	if what.Path != "" {
+		what.Path = filepath.Join(dir, what.Path)
+	}
+	what.Embeddings = filepath.Join(dir, "embeddings.npy")
+	var got inferred
+	err = comm.RunWorld(ranks, func(c comm.Comm) error {
+		env := Env{Comm: c, RanksPerNode: 1, Shards: s, Device: ref.New(), Host: ref.Host{}, Workers: 2}
+		out, err := Infer(context.Background(), env, o, m, what)
+		if c.Rank() == 0 {
+			got.out = out
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	floats := func(path string) []float32 {
+		a, err := npy.Map[float32](path, -1, -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		return slices.Clone(a.Data)
+	}
+	got.hidden = floats(what.Embeddings)
+	if strings.HasSuffix(what.Path, ".csv") {
+		f, err := os.Open(what.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if got.table, err = csv.NewReader(f).ReadAll(); err != nil {
+			t.Fatal(err)
+		}
+	} else if what.Path != "" {
+		got.rows = floats(what.Path)
+	}
+	return got
+}
+
+// near fails unless a and b are equal up to a few roundings.
+func near(t *testing.T, what string, a, b []float32) {
+	t.Helper()
+	if len(a) != len(b) || len(a) == 0 {
+		t.Fatalf("%s: %d and %d values", what, len(a), len(b))
+	}
+	for i := range a {
+		if d := math.Abs(float64(a[i] - b[i])); d > 1e-5*max(1, math.Abs(float64(a[i]))) {
+			t.Fatalf("%s: value %d is %g, want %g", what, i, a[i], b[i])
+		}
+	}
+}
+
+// A graph without labels, split and training seeds is predicted by every kind of model: the same on
+// any number of ranks, full and sampled with all neighbours; fewer neighbours give the same on any
+// number of ranks too.
+func TestInferAnotherGraph(t *testing.T) {
+	s := unlabelled(t, 6)
+	for _, c := range []nn.Config{
+		{Kind: "sage", Layers: 3, Hidden: 5, Norm: "layer"},
+		{Kind: "gcn", Layers: 2, Hidden: 5, Norm: "none"},
+		{Kind: "gin", Layers: 2, Hidden: 5, Norm: "layer"},
+		{Kind: "gat", Layers: 2, Hidden: 6, Norm: "none", Heads: 2, Slope: 0.2, Activation: nn.ELU},
+		{Kind: "mlp", Layers: 2, Hidden: 5, Norm: "none"},
+	} {
+		o := sageOptions()
+		o.Model = c
+		o.Sample.Fanouts = o.Sample.Fanouts[:c.Layers]
+		few := inferring(t, s, 1, o, Inference{Form: FormLogits, Path: "p.npy"})
+		all := o
+		all.Eval = sample.Neighbours(slices.Repeat([]int{sample.All}, c.Layers)...)
+		full := inferring(t, s, 1, o, Inference{Full: true, Form: FormLogits, Path: "p.npy"})
+		if full.out.Vertices != 90 || len(full.out.Judged) != 0 {
+			t.Errorf("%s: %+v", c.Kind, full.out)
+		}
+		for _, ranks := range []int{2, 6} {
+			for _, try := range []struct {
+				name string
+				o    Options
+				what Inference
+				want inferred
+			}{
+				{"full", o, Inference{Full: true}, full},
+				{"sampled", o, Inference{}, few},
+				{"sampled, all neighbours", all, Inference{}, full},
+			} {
+				try.what.Form, try.what.Path = FormLogits, "p.npy"
+				got := inferring(t, s, ranks, try.o, try.what)
+				what := fmt.Sprintf("%s, %s, %d ranks", c.Kind, try.name, ranks)
+				near(t, what, got.rows, try.want.rows)
+				near(t, what+", embeddings", got.hidden, try.want.hidden)
+			}
+		}
+	}
+}
+
+// A table has a row a vertex with the probabilities of the classes; a list of vertices gives their
+// rows in its order.
+func TestInferChosenVertices(t *testing.T) {
+	s, o := unlabelled(t, 6), sageOptions()
+	logits := inferring(t, s, 2, o, Inference{Full: true, Form: FormLogits, Path: "p.npy"})
+	whole := inferring(t, s, 2, o, Inference{Full: true, Form: FormProbabilities, Path: "p.csv"})
+	if head := strings.Join(whole.table[0], " "); head != "id class a b c d" || len(whole.table) != 91 {
+		t.Fatalf("%d rows, %q", len(whole.table), head)
+	}
+	for v, row := range whole.table[1:] {
+		sum, best := 0.0, 0
+		z := logits.rows[4*v : 4*v+4]
+		for c := range 4 {
+			p, _ := strconv.ParseFloat(row[2+c], 64)
+			sum += p
+			if z[c] > z[best] {
+				best = c
+			}
+			want := math.Exp(float64(z[c]))
+			for _, x := range z {
+				want -= p * math.Exp(float64(x))
+			}
+			if math.Abs(want) > 1e-5 {
+				t.Errorf("vertex %d, class %d: %g", v, c, p)
+			}
+		}
+		if row[0] != strconv.Itoa(v) || row[1] != string(rune('a'+best)) || math.Abs(sum-1) > 1e-6 {
+			t.Errorf("row %d is %q", v, row)
+		}
+	}
+	ids := []string{"71", "3", "89", "0"}
+	for _, ranks := range []int{1, 3} {
+		few := inferring(t, s, ranks, o, Inference{Full: true, Path: "p.csv", Vertices: ids,
+			Form: FormProbabilities})
+		for k, id := range ids {
+			v, _ := strconv.Atoi(id)
+			near(t, "embeddings", few.hidden[5*k:5*k+5], whole.hidden[5*v:5*v+5])
+			if got := few.table[1+k]; !slices.Equal(got[:2], whole.table[1+v][:2]) {
+				t.Errorf("vertex %s is %q, want %q", id, got, whole.table[1+v])
+			}
+		}
+	}
+}
+
+// What labels mean to a model goes by their names, if both have them.
+func TestFit(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		parts shard.Meta
+		model Model
+		want  string // in the error; "" for none
+		class []int32
+	}{
+		{"no labels", shard.Meta{Task: "none"}, Model{Task: nn.Multiclass, Out: 3}, "", nil},
+		{"other features", shard.Meta{Task: "none", Features: 2}, Model{Out: 3},
+			"2 features, but the run", nil},
+		{"fewer classes", shard.Meta{Task: nn.Multiclass, Classes: 2},
+			Model{Task: nn.Multiclass, Out: 3}, "", nil},
+		{"more classes", shard.Meta{Task: nn.Multiclass, Classes: 4},
+			Model{Task: nn.Multiclass, Out: 3}, "4 classes, but the run", nil},
+		{"other labels of several", shard.Meta{Task: nn.Multilabel, Classes: 2},
+			Model{Task: nn.Multilabel, Out: 3}, "2 classes, but the run", nil},
+		{"another task", shard.Meta{Task: nn.Multilabel, Classes: 3},
+			Model{Task: nn.Multiclass, Out: 3}, "the labels are multilabel", nil},
+		{"names in another order",
+			shard.Meta{Task: nn.Multiclass, Classes: 2, ClassNames: []string{"c", "a"}},
+			Model{Task: nn.Multiclass, Out: 3, ClassNames: []string{"a", "b", "c"}}, "", []int32{2, 0}},
+		{"another name", shard.Meta{Task: nn.Multiclass, Classes: 1, ClassNames: []string{"x"}},
+			Model{Task: nn.Multiclass, Out: 1, ClassNames: []string{"a"}}, `class "x" is not`, nil},
+	} {
+		got, err := c.model.fit(&shard.Shards{Meta: c.parts})
+		if fmt.Sprint(err) == "<nil>" != (c.want == "") || !strings.Contains(fmt.Sprint(err), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+		if err == nil && !slices.Equal(got.class, c.class) {
+			t.Errorf("%s: classes %v, want %v", c.name, got.class, c.class)
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package train
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/renameio/v2"
+
+	"halognn/src/comm"
+	"halognn/src/mem"
+	"halognn/src/npy"
+)
+
+// write gathers predictions and embeddings and lets rank 0 write them. Collective.
+func (s *session) write(ctx context.Context, p *predictions, m *Model, what Inference) error {
+	if what.Path != "" {
+		err := s.gather(p.chosen, p.own, p.rowBytes, func(all []byte) error {
+			if strings.EqualFold(filepath.Ext(what.Path), ".csv") {
+				return s.writeTable(ctx, p, m, what, all)
+			}
+			return p.writeArray(ctx, what.Path, all)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if what.Embeddings == "" {
+		return nil
+	}
+	return s.gather(p.chosen, npy.Bytes(p.hidden), 4*p.hiddenCols, func(all []byte) error {
+		return writeRows(ctx, "embeddings", what.Embeddings, "<f4",
+			[]int{p.chosen.n, p.hiddenCols}, all)
+	})
+}
+
+// gatherBytes is about how much a rank sends in one round.
+const gatherBytes = 16 << 20
+
+// gather brings the rows of all chosen vertices to rank 0, round by round so that little memory is
+// in flight, in the order of the output, and lets it write them. Collective.
+func (s *session) gather(
+	chosen *chosen, own []byte, rowBytes int, write func(all []byte) error,
+) error {
+	offsets, ranks, me := s.Shards.Meta.Offsets, s.Comm.Size(), s.Comm.Rank()
+	bounds := make([]int, ranks+1)
+	for r := range bounds {
+		bounds[r] = chosen.below(offsets[r*(s.last-s.first)])
+	}
+	each, rounds := max(1, gatherBytes/rowBytes), 0
+	for r := range ranks {
+		rounds = max(rounds, (bounds[r+1]-bounds[r]+each-1)/each)
+	}
+	var all, recv []byte
+	if me == 0 {
+		all = mem.Make[byte](chosen.n * rowBytes)
+		defer func() { mem.Free(all); mem.Free(recv) }()
+	}
+	piece := func(r, round int) (lo, hi int) {
+		return min(bounds[r]+round*each, bounds[r+1]), min(bounds[r]+(round+1)*each, bounds[r+1])
+	}
+	send, receive := make([]int, ranks), make([]int, ranks)
+	for round := range rounds {
+		total := 0
+		for r := range ranks {
+			lo, hi := piece(r, round)
+			if me == 0 {
+				receive[r], total = hi-lo, total+hi-lo
+			}
+		}
+		recv = mem.Grow(recv, total*rowBytes)
+		lo, hi := piece(me, round)
+		send[0] = hi - lo
+		mine := own[(lo-bounds[me])*rowBytes : (hi-bounds[me])*rowBytes]
+		if err := s.Comm.StartAlltoallv(mine, recv, send, receive, rowBytes).Wait(); err != nil {
+			return err
+		}
+		at := 0
+		for r := 0; me == 0 && r < ranks; r++ {
+			lo, hi := piece(r, round)
+			for i := lo; i < hi; i++ {
+				copy(all[chosen.row(i, s.topology.Original)*rowBytes:], recv[at:at+rowBytes])
+				at += rowBytes
+			}
+		}
+	}
+	var err error
+	if me == 0 {
+		err = write(all)
+	}
+	return comm.Agree(s.Comm, err)
+}
+
+// writeArray writes the predictions as a NumPy array.
+func (p *predictions) writeArray(ctx context.Context, path string, all []byte) error {
+	dtype, shape := "<i4", []int{p.chosen.n}
+	switch {
+	case p.form != FormClasses:
+		dtype, shape = "<f4", append(shape, p.classes)
+	case p.multi:
+		dtype, shape = "|u1", append(shape, p.classes)
+	}
+	return writeRows(ctx, "predictions", path, dtype, shape, all)
+}
+
+// writeBytes are written between two looks at the context.
+const writeBytes = 16 << 20
+
+func writeRows(ctx context.Context, what, path, dtype string, shape []int, all []byte) error {
+	w, err := npy.Create(path, dtype, shape...)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	for piece := range slices.Chunk(all, writeBytes) {
+		if _, err = w.Write(piece); err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			w.Abort()
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+	return w.Close()
+}
+
+// writeTable writes the predictions as a table: the id in the source, the class, and a column for
+// each class if probabilities or logits are asked for. With several labels a vertex there is no
+// class, and the column of each label is 0 or 1.
+func (s *session) writeTable(
+	ctx context.Context, p *predictions, m *Model, what Inference, all []byte,
+) error {
+	f, err := renameio.NewPendingFile(what.Path, renameio.WithTempDir(filepath.Dir(what.Path)),
+		renameio.WithPermissions(0o644))
+	if err == nil {
+		defer f.Cleanup() // does nothing once the file has its name
+		buffered := bufio.NewWriterSize(f, 1<<20)
+		if err = s.formatTable(ctx, buffered, p, m, what, all); err == nil {
+			if err = buffered.Flush(); err == nil {
+				err = f.CloseAtomicallyReplace()
+			}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("predictions: %w", err)
+	}
+	return nil
+}
+
+func (s *session) formatTable(
+	ctx context.Context, to io.Writer, p *predictions, m *Model, what Inference, all []byte,
+) error {
+	ids, err := s.Shards.OpenSourceIDs()
+	if err != nil {
+		return err
+	}
+	defer ids.Close()
+	w := csv.NewWriter(to)
+	line := []string{"id"}
+	if !p.multi {
+		line = append(line, "class")
+	}
+	if p.multi || p.form != FormClasses {
+		for c := range p.classes {
+			line = append(line, m.columnName(c))
+		}
+	}
+	if err := w.Write(line); err != nil {
+		return err
+	}
+	for v := range p.chosen.n {
+		if v%(1<<16) == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		id := ""
+		if what.Vertices != nil {
+			id = what.Vertices[v]
+		} else {
+			id = ids.Text(v)
+		}
+		line = p.cells(append(line[:0], id), m, all[v*p.rowBytes:(v+1)*p.rowBytes])
+		if err := w.Write(line); err != nil {
+			return err
+		}
+	}
+	w.Flush()
+	return w.Error()
+}
+
+// cells appends the cells of a row after its id.
+func (p *predictions) cells(line []string, m *Model, row []byte) []string {
+	if p.form == FormClasses {
+		if !p.multi {
+			return append(line, m.className(int(binary.LittleEndian.Uint32(row))))
+		}
+		for _, mark := range row {
+			line = append(line, strconv.Itoa(int(mark)))
+		}
+		return line
+	}
+	z := make([]float32, p.classes)
+	for c := range z {
+		z[c] = math.Float32frombits(binary.LittleEndian.Uint32(row[4*c:]))
+	}
+	if !p.multi {
+		line = append(line, m.className(int(argmax(z))))
+	}
+	for _, x := range z {
+		line = append(line, strconv.FormatFloat(float64(x), 'g', -1, 32))
+	}
+	return line
+}

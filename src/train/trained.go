@@ -1,0 +1,187 @@
+package train
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/graph"
+	"halognn/src/nn"
+	"halognn/src/rundir"
+	"halognn/src/shard"
+)
+
+// Model is a trained model as a run directory holds it.
+type Model struct {
+	Run        string // the directory
+	Weights    []nn.Tensor
+	In, Out    int // features and classes
+	Task       string
+	ClassNames []string // nil: unknown
+	About      map[string]string
+}
+
+// ReadModel reads the model of a run.
+func ReadModel(run string) (*Model, error) {
+	path := filepath.Join(run, rundir.ModelFile)
+	weights, about, err := nn.ReadSafetensors(path)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{Run: run, Weights: weights, Task: about["task"], About: about}
+	var in, out, names error
+	m.In, in = strconv.Atoi(about["in"])
+	m.Out, out = strconv.Atoi(about["out"])
+	if text, named := about["class_names"]; named {
+		names = json.Unmarshal([]byte(text), &m.ClassNames)
+	}
+	err = errors.Join(in, out, names)
+	if err == nil && (m.Task != nn.Multiclass && m.Task != nn.Multilabel || m.In < 1 || m.Out < 1 ||
+		m.ClassNames != nil && len(m.ClassNames) != m.Out) {
+		err = fmt.Errorf("task %q, %d features, %d classes, %d names of them", m.Task, m.In, m.Out,
+			len(m.ClassNames))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: its metadata do not describe a model: %w; train again",
+			path, nn.ErrSafetensors, err)
+	}
+	return m, nil
+}
+
+// className returns what a class is called.
+func (m *Model) className(c int) string {
+	if m.ClassNames != nil {
+		return m.ClassNames[c]
+	}
+	return strconv.Itoa(c)
+}
+
+// columnName returns what the column of a class is called in a table.
+func (m *Model) columnName(c int) string {
+	if m.ClassNames != nil {
+		return m.ClassNames[c]
+	}
+	return fmt.Sprintf("class_%d", c)
+}
+
+// fit returns what the labels of the parts mean to the model, or why it is not for these parts.
+// Parts without labels need only the features.
+func (m *Model) fit(s *shard.Shards) (*truth, error) {
+	if s.Features != m.In {
+		return nil, fmt.Errorf("%s: the parts have %d features, but the run %s was trained on %d; "+
+			"give parts with the same features in the same order as data.parts",
+			s.Dir, s.Features, m.Run, m.In)
+	}
+	if s.Task == "none" {
+		return &truth{}, nil
+	}
+	const cure = "import the graph without labels to predict it without judging the predictions"
+	if s.Task != m.Task {
+		return nil, fmt.Errorf("%s: the labels are %s, but the run %s was trained on %s ones; %s",
+			s.Dir, s.Task, m.Run, m.Task, cure)
+	}
+	t := &truth{labels: s.Labels(), targets: s.Targets(), classes: m.Out}
+	if m.ClassNames == nil || s.ClassNames == nil {
+		if s.Classes > m.Out || m.Task == nn.Multilabel && s.Classes != m.Out {
+			return nil, fmt.Errorf("%s: the labels have %d classes, but the run %s was trained on %d; %s",
+				s.Dir, s.Classes, m.Run, m.Out, cure)
+		}
+		return t, nil
+	}
+	of := map[string]int32{}
+	for c, name := range m.ClassNames {
+		of[name] = int32(c)
+	}
+	t.class = make([]int32, s.Classes)
+	for c, name := range s.ClassNames {
+		known, ok := of[name]
+		if !ok || m.Task == nn.Multilabel && (int(known) != c || s.Classes != m.Out) {
+			return nil, fmt.Errorf("%s: class %.60q is not one of the %d classes in the order "+
+				"that the run %s was trained on; %s", s.Dir, name, m.Out, m.Run, cure)
+		}
+		t.class[c] = known
+	}
+	return t, nil
+}
+
+// The splits of labelled vertices, in the order of the report.
+const (
+	splitNone = iota
+	splitTrain
+	splitValid
+	splitTest
+	splits
+)
+
+var splitNames = [splits]string{"other", "train", "valid", "test"}
+
+// truth is what is known of the vertices. The zero truth knows nothing.
+type truth struct {
+	labels  []int32 // of all vertices; nil for several labels a vertex
+	targets []uint8 // [vertices, classes], of several labels a vertex
+	classes int
+	class   []int32 // the model's class for each of the labels; nil: the same
+
+	first graph.VertexID
+	split []uint8 // of each own vertex
+}
+
+// mark notes the splits of the vertices of parts [first, last).
+func (t *truth) mark(s *shard.Shards, first, last int) {
+	t.first = graph.VertexID(s.Offsets[first])
+	if t.classes == 0 {
+		return
+	}
+	t.split = make([]uint8, s.Offsets[last]-s.Offsets[first])
+	for p := first; p < last; p++ {
+		for k, of := range [splits][]graph.VertexID{
+			splitTrain: s.Train(p), splitValid: s.Valid(p), splitTest: s.Test(p),
+		} {
+			for _, v := range of {
+				t.split[v-t.first] = uint8(k)
+			}
+		}
+	}
+}
+
+// judge adds own vertex v to the score of its split, if it has a label.
+func (t *truth) judge(scores *[splits]score, metric string, v graph.VertexID, z []float32) {
+	if t.classes == 0 {
+		return
+	}
+	to := &scores[t.split[v-t.first]]
+	one := compute.Matrix{Rows: 1, Cols: len(z), Data: z}
+	if t.targets != nil {
+		to.add(metric, one, nil, t.targets[int(v)*t.classes:(int(v)+1)*t.classes])
+		return
+	}
+	label := t.labels[v]
+	if label >= 0 && t.class != nil {
+		label = t.class[label]
+	}
+	to.add(metric, one, []int32{label}, nil)
+}
+
+// judged returns the metric of each split that has labelled vertices. Collective.
+func (p *predictions) judged(c comm.Comm, metric string) (all []Judged, err error) {
+	for k := splits - 1; k >= 0; k-- {
+		one := &p.scores[k]
+		n, err := comm.AgreeSum(c, one.scored)
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			continue
+		}
+		q, err := one.quality(c, metric)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, Judged{splitNames[k], int(n), q.metric})
+	}
+	return all, nil
+}
