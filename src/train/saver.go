@@ -33,7 +33,7 @@ type saver struct {
 	writing chan error // nil: nothing is being written
 	last    string     // the newest complete checkpoint; empty: none
 	before  string     // the one before it
-	pending string     // the one that is being written
+	pending string     // the checkpoint being written
 	slow    bool       // a save has had to wait for a write
 }
 
