@@ -104,7 +104,7 @@ func (s *saver) bytes() int64 {
 	return int64(n) * 4
 }
 
-// write writes a checkpoint; it runs in the goroutine. It writes none of weights that are not
+// write writes a checkpoint; it runs in the goroutine. It does not save weights that are not
 // finite, because training is about to end with an error about them.
 func (s *saver) write(path string, files []rundir.File, state *checkpointState, log *rundir.Log) error {
 	for _, array := range append([][]float32{s.weights}, s.slots...) {
