@@ -87,7 +87,7 @@ func within(ranges []Range, v graph.VertexID) bool {
 // WindowMemory is the most memory that the waiting minibatches of a planned window may take.
 const WindowMemory = 1 << 30
 
-// PlanWindow returns how many minibatches a look-ahead cache of so many rows should know in
+// PlanWindow returns how many minibatches a look-ahead cache of capacity rows should know in
 // advance; see cache.PlanWindow. p is the result of Reads. The window follows from the graph and
 // the settings alone.
 func (m *Graph) PlanWindow(r *Workload, p []float32, capacity int) (int, error) {

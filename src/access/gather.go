@@ -16,8 +16,9 @@ type scratch struct {
 	sums   [blockEdges]float64
 }
 
-// sparseShare: if fewer than 1 in so many values differ from zero, testing a bit before reading a
-// value costs less than reading it, because the bits fit a cache and the values do not.
+// sparseShare is a ratio: if fewer than 1 in sparseShare values differ from zero, testing a bit
+// before reading a value costs less than reading it, because the bits fit a cache and the values do
+// not.
 const sparseShare = 16
 
 // gather sums w over the out-neighbours of every vertex, counting parallel edges, and passes the

@@ -57,8 +57,8 @@ func (m *Graph) OwnParts(part []int32, train [][]graph.VertexID, batch int,
 
 // HotRows returns the rows of a part that a minibatch of the reader is likeliest to read, at most
 // count, as row numbers in the part, hottest first; ties by out-degree, then lower row. A run needs
-// it if its settings are not those that the part was ordered by; otherwise the hot rows are the
-// first ones. The list lies outside the Go heap.
+// it only if its settings differ from those by which the part was ordered; otherwise the hot rows
+// are the first ones. The list lies outside the Go heap.
 //
 // Time that of Reads and of sorting the part, memory 8 bytes a vertex of the graph and 4 a row of
 // the part.

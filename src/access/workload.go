@@ -13,8 +13,8 @@ type Workload struct {
 	Local   []Range     // rows that need no fetch
 	Sources []Source    // of the seeds of its minibatches
 	Sample  sample.Spec // how they are drawn
-	// from the local vertices, within which degree, paths and prefetch keep rows; 0: as many as are
-	// sampled
+	// Hops is the distance from the local vertices within which degree, paths and prefetch keep
+	// rows; 0: the number of sampled hops.
 	Hops int
 
 	// The streams that sim and oracle count are First to First+Count-1.
@@ -147,7 +147,7 @@ func (m *Graph) RankInclusion(r *Workload) ([]float32, error) {
 }
 
 // Nearby ranks by an analysis of the vertices that minibatches can reach, as many hops from the
-// seeds as are sampled. r.Hops restricts it to the halo of so many hops.
+// seeds as are sampled. r.Hops, if above 0, restricts it to the halo of that many hops.
 func (m *Graph) Nearby(r *Workload,
 	analyse func(train []graph.VertexID, hops int) ([]float32, error),
 ) ([]float32, error) {

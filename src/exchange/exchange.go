@@ -15,7 +15,7 @@
 //	    counts   how many rows of each owner                   asked   [K]  ───────>  wanted   [K]
 //	    ids      rows relative to the owner's first vertex     askIDs  [R]  ───────>  wantIDs  [S]
 //	    slice    the owner copies them together                                       wantRows [S, rowBytes]
-//	    rows     in the order asked for, so they land in place received [R] <───────  wantRows
+//	    rows     in the order of the ids, so they land in place received [R] <───────  wantRows
 //
 // No row is copied twice or permuted: readers follow Plan.Rows
 // (docs/design/05-rows-stay-where-they-lie.md). Because requests are grouped by part, the owner

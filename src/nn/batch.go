@@ -40,7 +40,8 @@ func (b *Batch) Input(l int, x compute.Matrix) Input {
 	return in
 }
 
-// Forward runs all layers and returns the logits [seeds, Out]. It fails only for want of device memory.
+// Forward runs all layers and returns the logits [seeds, Out]. It fails only if device memory runs
+// out.
 func (m *Model) Forward(b *Batch) (compute.Matrix, error) {
 	if len(b.Hops) != len(m.stages) {
 		panic(fmt.Sprintf("nn: minibatch has %d hops, model has %d layers", len(b.Hops), len(m.stages)))

@@ -72,7 +72,7 @@ type Layer interface {
 	// Needs says which rows Forward reads.
 	Needs() Needs
 	// Reserve makes room for a forward pass over in and, if in.Train, a backward one. It fails only
-	// for want of device memory; after it Forward and Backward cannot fail.
+	// if device memory runs out; after it Forward and Backward cannot fail.
 	Reserve(in *Input) error
 	// Flops returns the multiplications and additions in the matrix products of Forward and
 	// Backward on a hop, of which only the counts are read; gradient is Input.Gradient.

@@ -82,7 +82,7 @@ func (p *Pipe) Took() (took [trace.NumPhases]time.Duration) {
 func (p *Pipe) Ahead() int { return p.ahead }
 
 // Bytes returns the memory of the minibatches, and the share of it in minibatches that wait for
-// their decision. Each slot is one of these at times. No minibatch may be in preparation.
+// their decision. Any slot may be waiting. No minibatch may be in preparation.
 func (p *Pipe) Bytes() (all, waiting int64) {
 	for _, m := range p.slots {
 		all += m.Bytes()

@@ -115,7 +115,7 @@ func (p *Player) Bytes() int64 {
 	return p.cache.Bytes()
 }
 
-// Free gives the memory back.
+// Free frees the memory.
 func (p *Player) Free() {
 	if p.cache != nil {
 		p.cache.Free()

@@ -113,7 +113,7 @@ const (
 	tieTolerance = 0.02 // relative differences in time below this are noise, and fewer rows win
 )
 
-// candidates returns the variants to count on so many minibatches, of every policy that has
+// candidates returns the variants to count on the given minibatches, of every policy that has
 // variants. Only the best one of each policy is tried.
 func (s *Store) candidates(minibatches int) (all []trial) {
 	for _, name := range policy.Names(policy.Trainable) {

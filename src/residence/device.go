@@ -119,7 +119,7 @@ func (s *Store) openDeviceRows(device compute.Accelerator) (*DeviceRows, error) 
 	return r, s.chooseReads(device, r)
 }
 
-// hotRows returns the resident rows of each part, as many as asked for; nil for a part whose first
+// hotRows returns the resident rows of each part, count[k] of part k; nil for a part whose first
 // rows are read most.
 func (s *Store) hotRows(count []int) (hot [][]int32, order string, err error) {
 	all, none := true, true

@@ -98,7 +98,7 @@ func TestRoundsAreCountedInMinibatches(t *testing.T) {
 		name        string
 		minibatches int // of a step
 		delta       int
-		want        []string // hit rates: before the first round, and after those that are shown
+		want        []string // hit rates: before the first round, and after each round shown
 	}{
 		{"one a step", 1, 4, []string{"after 0 rounds 0.1500", "after 1 rounds 0.5500"}},
 		{"two a step", 2, 4, []string{"after 0 rounds 0.0500", "after 1 rounds 0.2500", "after 3 rounds 0.6500"}},

@@ -20,7 +20,8 @@ func (s *Simulation) reader(rank, workers int) *access.Workload {
 	return r
 }
 
-// stepsOf returns the number of steps of an epoch in which a rank with so many seeds has any.
+// stepsOf returns the number of steps of an epoch in which a rank with the given number of seeds
+// has some.
 func (s *Simulation) stepsOf(seeds int) int {
 	if !s.o.LastShort {
 		return s.job.Steps()

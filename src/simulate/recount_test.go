@@ -228,8 +228,8 @@ func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows [][]int
 	}
 }
 
-// transferred plays one policy of one size, and returns the rows that it fetches and those that it
-// begins with.
+// transferred plays one policy of one size, and returns the numbers of rows fetched and of rows in
+// the first fill.
 func transferred(t *testing.T, m *access.Graph, r *access.Workload, x *trail, o Options, name string, capacity, window int) (rows, begin int64) {
 	t.Helper()
 	n := len(r.Topology.Original)

@@ -123,7 +123,7 @@ func (o *Options) checkSizes() (errs []error) {
 	return errs
 }
 
-// sizes returns the sizes that are simulated, and what they are fractions of.
+// sizes returns the simulated sizes, and the name of the quantity of which they are fractions.
 func (o *Options) sizes() ([]float64, string) {
 	if len(o.HaloFractions) > 0 {
 		return o.HaloFractions, "halo fraction"

@@ -222,7 +222,7 @@ func (r *run) save(epoch, step int, end bool) error {
 	return nil
 }
 
-// gatherShares returns the ranks' shares of the epoch under way, which has lasted for took.
+// gatherShares returns the ranks' shares of the epoch under way; took is its time so far.
 // Collective.
 func (r *run) gatherShares(took time.Duration) (s shares, err error) {
 	rows := r.rows

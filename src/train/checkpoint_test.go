@@ -29,7 +29,7 @@ func (v *vandal) Step(float64) {
 	if v.left--; v.left != 0 {
 		return
 	}
-	for range 100 { // a checkpoint may be being written there
+	for range 100 { // the run may be writing a checkpoint there
 		if v.err = errors.Join(os.RemoveAll(v.dir), os.WriteFile(v.dir, nil, 0o666)); v.err == nil {
 			return
 		}

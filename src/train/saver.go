@@ -33,7 +33,7 @@ type saver struct {
 	writing chan error // nil: nothing is being written
 	last    string     // the newest complete checkpoint; empty: none
 	before  string     // the one before it
-	pending string     // the one that is being written
+	pending string     // the checkpoint being written
 	slow    bool       // a save has had to wait for a write
 }
 
@@ -104,7 +104,7 @@ func (s *saver) bytes() int64 {
 	return int64(n) * 4
 }
 
-// write writes a checkpoint; it runs in the goroutine. It writes none of weights that are not
+// write writes a checkpoint; it runs in the goroutine. It does not save weights that are not
 // finite, because training is about to end with an error about them.
 func (s *saver) write(path string, files []rundir.File, state *checkpointState, log *rundir.Log) error {
 	for _, array := range append([][]float32{s.weights}, s.slots...) {

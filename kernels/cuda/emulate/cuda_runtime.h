@@ -2,18 +2,23 @@
 // compiler and run as loops, so that they and their callers can be tested without a GPU. It is made
 // to find errors, not to be fast:
 //
-//   - Work queued on a stream runs as late as it may, or at random (HALOGNN_EMULATED_SEED), so that a missing wait shows.
-//   - Device memory can be touched by queued work alone; a host that reads or writes it faults, and so does a kernel that runs past
-//     the end of an allocation. Fresh memory is full of NaN.
-//   - Copies must lie in one allocation; freeing or closing something twice, or while queued work may use it, is an error; what is
-//     not freed when the last context closes is counted (emulated_leaks).
-//   - Kernels are handed memory of the device, or mapped host memory, and read rows from nowhere else: anything else aborts.
-//   - A thread must make the device its own whose memory, streams and events it uses; on another one the runtime would make a context. A
-//     thread's last error stays until it is read, and a launch returns it.
-//   - HALOGNN_EMULATED_DEVICES is how many devices there are, at most 4.
-//   - HALOGNN_EMULATED_SHARED=1 gives the devices of all processes the same names, HALOGNN_EMULATED_TELL=1 tells when the first one is set.
+//   - Work queued on a stream runs as late as possible, or at random (HALOGNN_EMULATED_SEED), so
+//     that a missing wait has an effect.
+//   - Only queued work may access device memory; a host that reads or writes it faults, and so does
+//     a kernel that runs past the end of an allocation. Fresh memory is full of NaN.
+//   - A copy must lie in one allocation; freeing or closing something twice, or while queued work
+//     may use it, is an error; objects not freed when the last context closes are counted
+//     (emulated_leaks).
+//   - Kernels may access only memory of the device and mapped host memory: anything else aborts.
+//   - A thread must make the device current whose memory, streams and events it uses; on another
+//     one the runtime would make a context. A thread's last error stays until it is read, and a
+//     launch returns it.
+//   - HALOGNN_EMULATED_DEVICES is the number of devices, at most 4.
+//   - HALOGNN_EMULATED_SHARED=1 gives the devices of all processes the same names,
+//     HALOGNN_EMULATED_TELL=1 reports when the first one is set.
 //   - HALOGNN_EMULATED_OPEN=1 leaves device memory open to the host, for an MPI that reads it.
-//   - Threads of a warp run in lock step where they exchange values; a kernel in which they do not meet aborts.
+//   - Threads of a warp run in lock step where they exchange values; a kernel in which they do not
+//     meet aborts.
 #pragma once
 
 #include <cmath>

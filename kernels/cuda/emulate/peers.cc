@@ -1,12 +1,13 @@
 // The part of NCCL that halognn uses, between emulated devices of one process: ranks are threads.
 // It is made to find errors:
 //
-//   - No call waits: what takes other ranks is in progress until it has been asked for twice, and is queued only then; whoever calls something
-//     else meanwhile gets an error.
-//   - A transfer happens when the streams of both ends have come to it. Ends that give other lengths are a fault of both.
+//   - No call waits: an operation with other ranks is in progress until its state has been queried
+//     twice, and is queued only then; any other call meanwhile is an error.
+//   - A transfer happens when the streams of both ends have reached it. Different lengths at the
+//     two ends are an error at both.
 //   - Buffers must lie in memory of the communicator's device, the stream must belong to it, and it must be the calling thread's.
-//   - HALOGNN_EMULATED_NCCL_FAILS is a rank whose communicators do not come about.
-//   - ncclAllReduce adds in another order than that of ranks, so that whoever counts on one is found out.
+//   - HALOGNN_EMULATED_NCCL_FAILS is a rank whose communicators fail to open.
+//   - ncclAllReduce does not add in rank order, so that code that relies on the order is detected.
 #include "../nccl.cuh"
 
 #include <algorithm>

@@ -32,7 +32,7 @@ func peakLoops() (loops []peakLoop) {
 	}
 }
 
-// run runs so many rounds and returns the floating-point operations in them.
+// run runs the given number of rounds and returns their floating-point operations.
 func (l peakLoop) run(rounds int) int { return int(C.halognn_peak_run(l.number, C.int64_t(rounds))) }
 
 // peaks measures the loops on one thread and on all threads of the device: the best of some tries,

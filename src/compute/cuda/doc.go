@@ -31,7 +31,7 @@ import (
 type Options struct {
 	Device    int               // -1: the device of LocalRank
 	Memory    int               // bytes of the arena; 0: Free, less a reserve, divided by Sharing
-	Free      int               // bytes of the device that were free before any of those that share it took its arena; 0: what is free now
+	Free      int               // free bytes before any process took its arena; 0: those free now
 	Sharing   int               // processes that share the device; 0 is 1
 	Apart     bool              // allocates every array separately, so that tools see overruns
 	Precision compute.Precision // of the factors of products: float32 (or empty), or bf16 on tensor cores

@@ -51,7 +51,7 @@ type Variable struct {
 	Name       string
 	Rows, Cols int
 	Sparse     bool
-	class      string // what it is, for messages
+	class      string // type of the content, for messages
 	problem    string // reason why it cannot be read, "" if it can be
 	file       *File
 	at, size   int64 // position of the element's data
