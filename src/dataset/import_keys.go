@@ -61,6 +61,8 @@ const (
 	linkTask = "link prediction is not supported: what is learnt is a label of each vertex"
 	manyTask = "many graphs with a label each: graph-level tasks are not supported; what is " +
 		"learnt is a label of each vertex of one graph"
+	sparseTask = "sparse features are not supported under this name; save them dense, as " +
+		"x.toarray(), or as attr_data, attr_indices, attr_indptr and attr_shape of the CSR matrix"
 	temporal  = "a graph that changes with time is not supported; save the edges of one moment"
 	hyperTask = "hyperedges are not supported; save an edge for each pair of vertices, or a vertex " +
 		"for each hyperedge"
@@ -80,7 +82,10 @@ var refused = map[string]string{
 	"train_pos_edge_index": linkTask, "train_edges": linkTask,
 	"graph_label": manyTask, "graph_labels": manyTask, "graph_indicator": manyTask, "batch": manyTask,
 	"ptr": manyTask, "num_graphs": manyTask,
-	"snapshots": temporal, "hyperedge_index": hyperTask,
+	"x_indptr": sparseTask, "x_data": sparseTask, "feat_indptr": sparseTask,
+	"features_indptr": sparseTask, "feature_indptr": sparseTask, "node_feat_indptr": sparseTask,
+	"node_features_indptr": sparseTask,
+	"snapshots":            temporal, "hyperedge_index": hyperTask,
 }
 
 // refusal returns why an array or column is refused, nil if it is not.
