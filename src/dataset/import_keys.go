@@ -66,6 +66,8 @@ const (
 	linkTask = "link prediction is not supported: what is learnt is a label of each vertex"
 	manyTask = "many graphs with a label each: graph-level tasks are not supported; what is " +
 		"learnt is a label of each vertex of one graph"
+	sparseTask = "sparse features are not supported under this name; save them dense, as " +
+		"x.toarray(), or as attr_data, attr_indices, attr_indptr and attr_shape of the CSR matrix"
 	temporal  = "a graph that changes with time is not supported; save the edges of one moment"
 	hyperTask = "hyperedges are not supported; save an edge for each pair of vertices, or a " +
 		"vertex for each hyperedge"
@@ -82,11 +84,14 @@ var refused = map[string]string{
 	"x_dict": vertexTypes, "num_nodes_dict": vertexTypes, "node_species": vertexTypes,
 	"edge_label": linkTask, "edge_labels": linkTask, "edge_label_index": linkTask,
 	"neg_edge_index":       linkTask,
-	"neg_edge_label_index": linkTask, "pos_edge_label_index": linkTask,
-	"train_edge_index": linkTask, "train_pos_edge_index": linkTask, "train_edges": linkTask,
-	"graph_label": manyTask, "graph_labels": manyTask, "graph_indicator": manyTask,
-	"batch": manyTask, "ptr": manyTask, "num_graphs": manyTask,
-	"snapshots": temporal, "hyperedge_index": hyperTask,
+	"neg_edge_label_index": linkTask, "pos_edge_label_index": linkTask, "train_edge_index": linkTask,
+	"train_pos_edge_index": linkTask, "train_edges": linkTask,
+	"graph_label": manyTask, "graph_labels": manyTask, "graph_indicator": manyTask, "batch": manyTask,
+	"ptr": manyTask, "num_graphs": manyTask,
+	"x_indptr": sparseTask, "x_data": sparseTask, "feat_indptr": sparseTask,
+	"features_indptr": sparseTask, "feature_indptr": sparseTask, "node_feat_indptr": sparseTask,
+	"node_features_indptr": sparseTask,
+	"snapshots":            temporal, "hyperedge_index": hyperTask,
 }
 
 // refusal returns an error for an array or column that is refused, nil for others.
