@@ -29,8 +29,10 @@ func TestModelsAndOptimisersLearn(t *testing.T) {
 		{"gcn by both ends", []string{"model.kind=gcn", "model.gcn_norm=both", "train.lr=0.02"}},
 		{"gin", []string{"model.kind=gin", "model.norm=layer"}},
 		{"gat", []string{"model.kind=gat", "model.activation=elu", "train.lr=0.02"}},
-		{"gat of averaged heads", []string{"model.kind=gat", "model.head_merge=mean", "model.heads=3", "train.lr=0.02"}},
-		{"residual", []string{"model.kind=gcn", "model.residual=true", "model.layers=3", "sample.fanouts=5,3,2", "train.lr=0.02"}},
+		{"gat of averaged heads",
+			[]string{"model.kind=gat", "model.head_merge=mean", "model.heads=3", "train.lr=0.02"}},
+		{"residual", []string{"model.kind=gcn", "model.residual=true", "model.layers=3",
+			"sample.fanouts=5,3,2", "train.lr=0.02"}},
 		{"jumping", []string{"model.jumping=cat"}},
 		{"jumping by maxima", []string{"model.kind=gcn", "model.jumping=max", "train.lr=0.02"}},
 		{"elu", []string{"model.activation=elu"}},
@@ -52,8 +54,10 @@ func TestModelsAndOptimisersLearn(t *testing.T) {
 			if !(o.epochs[2].Loss < 0.9*o.epochs[0].Loss) {
 				t.Errorf("the loss went from %g to %g", o.epochs[0].Loss, o.epochs[2].Loss)
 			}
-			if o.MetricName != "accuracy" || !(o.TestMetric > *o.MajorityAccuracy+0.05) || o.TestMetric != o.TestAccuracy {
-				t.Errorf("%s is %g (accuracy %g), the majority class %g", o.MetricName, o.TestMetric, o.TestAccuracy, *o.MajorityAccuracy)
+			if o.MetricName != "accuracy" || !(o.TestMetric > *o.MajorityAccuracy+0.05) ||
+				o.TestMetric != o.TestAccuracy {
+				t.Errorf("%s is %g (accuracy %g), the majority class %g", o.MetricName,
+					o.TestMetric, o.TestAccuracy, *o.MajorityAccuracy)
 			}
 		})
 	}
@@ -65,8 +69,10 @@ func TestOptimisersDiffer(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
 	for _, sets := range [][]string{
-		{"train.optimizer=adam"}, {"train.optimizer=adam", "train.weight_decay=0.01"}, {"train.optimizer=adamw", "train.weight_decay=0.01"},
-		{"train.optimizer=sgd"}, {"train.optimizer=sgd", "train.momentum=0.5"}, {"train.optimizer=sgd", "train.weight_decay=0.01"},
+		{"train.optimizer=adam"}, {"train.optimizer=adam", "train.weight_decay=0.01"},
+		{"train.optimizer=adamw", "train.weight_decay=0.01"},
+		{"train.optimizer=sgd"}, {"train.optimizer=sgd", "train.momentum=0.5"},
+		{"train.optimizer=sgd", "train.weight_decay=0.01"},
 		{"model.norm=layer"}, {"train.schedule=cosine"},
 	} {
 		name := filepath.Join(sets...)
@@ -97,21 +103,25 @@ func TestLearningRates(t *testing.T) {
 		want func(step, steps, perEpoch int) float64
 	}{
 		{"constant", nil, func(int, int, int) float64 { return base }},
-		{"warm-up", []string{"train.warmup_steps=4"}, func(s, _, _ int) float64 { return base * min(1, float64(s+1)/4) }},
-		{"step", []string{"train.schedule=step", "train.step_epochs=1", "train.step_factor=0.5"}, func(s, _, perEpoch int) float64 {
-			return base * math.Pow(0.5, float64(s/perEpoch))
-		}},
+		{"warm-up", []string{"train.warmup_steps=4"},
+			func(s, _, _ int) float64 { return base * min(1, float64(s+1)/4) }},
+		{"step", []string{"train.schedule=step", "train.step_epochs=1", "train.step_factor=0.5"},
+			func(s, _, perEpoch int) float64 {
+				return base * math.Pow(0.5, float64(s/perEpoch))
+			}},
 		{"cosine", []string{"train.schedule=cosine"}, func(s, steps, _ int) float64 {
 			return base * (1 + math.Cos(math.Pi*float64(s)/float64(steps))) / 2
 		}},
-		{"warm-up, then cosine", []string{"train.schedule=cosine", "train.warmup_steps=3"}, func(s, steps, _ int) float64 {
-			if s < 3 {
-				return base * float64(s+1) / 3
-			}
-			return base * (1 + math.Cos(math.Pi*float64(s-3)/float64(steps-3))) / 2
-		}},
+		{"warm-up, then cosine", []string{"train.schedule=cosine", "train.warmup_steps=3"},
+			func(s, steps, _ int) float64 {
+				if s < 3 {
+					return base * float64(s+1) / 3
+				}
+				return base * (1 + math.Cos(math.Pi*float64(s-3)/float64(steps-3))) / 2
+			}},
 	} {
-		o := trained(t, smallParts.dir(t), 1, append(c.sets, "train.epochs=3", "sample.batch=600", "train.lr=0.02")...)
+		o := trained(t, smallParts.dir(t), 1,
+			append(c.sets, "train.epochs=3", "sample.batch=600", "train.lr=0.02")...)
 		if len(o.steps) != 9 {
 			t.Fatalf("%s: %d steps, want 9", c.name, len(o.steps))
 		}
@@ -136,7 +146,8 @@ func TestEvaluationsAndPatience(t *testing.T) {
 		{"every other epoch", []string{"train.epochs=5", "train.eval_every=2"}, []int{2, 4, 5}, 0},
 		{"the last epoch", []string{"train.epochs=3", "train.eval_every=0"}, []int{3}, 0},
 		{"patience", []string{"train.epochs=200", "train.patience=2", "train.lr=0.1"}, nil, 2},
-		{"patience, full", []string{"train.epochs=200", "train.patience=3", "train.lr=0.1", "train.eval_mode=full"}, nil, 3},
+		{"patience, full", []string{"train.epochs=200", "train.patience=3", "train.lr=0.1",
+			"train.eval_mode=full"}, nil, 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -158,14 +169,17 @@ func TestEvaluationsAndPatience(t *testing.T) {
 				t.Errorf("validations after epochs %v, want %v", at, c.want)
 			}
 			if o.BestEpoch != best.Epoch || o.ValidMetric != best.ValidMetric {
-				t.Errorf("the best is epoch %d with %g, want epoch %d with %g", o.BestEpoch, o.ValidMetric, best.Epoch, best.ValidMetric)
+				t.Errorf("the best is epoch %d with %g, want epoch %d with %g", o.BestEpoch,
+					o.ValidMetric, best.Epoch, best.ValidMetric)
 			}
 			// the model of that epoch is the one tested at the end
 			if best.TestAccuracy != nil && *best.TestAccuracy != o.TestAccuracy {
-				t.Errorf("test accuracy is %g, after the best epoch it was %g", o.TestAccuracy, *best.TestAccuracy)
+				t.Errorf("test accuracy is %g, after the best epoch it was %g", o.TestAccuracy,
+					*best.TestAccuracy)
 			}
 			if c.patience > 0 && (since != c.patience || o.Epochs != best.Epoch+c.patience) {
-				t.Errorf("%d epochs, %d validations after the best one; want to stop after %d", o.Epochs, since, c.patience)
+				t.Errorf("%d epochs, %d validations after the best one; want to stop after %d",
+					o.Epochs, since, c.patience)
 			}
 			_, metadata, err := nn.ReadSafetensors(filepath.Join(o.dir, "model.safetensors"))
 			if err != nil || metadata["epoch"] != fmt.Sprint(best.Epoch) {
@@ -193,16 +207,21 @@ func TestModelFileHasPyGNames(t *testing.T) {
 			"lins.0.weight": {8, 16}, "lins.0.bias": {8}, "lins.1.weight": {5, 8}, "lins.1.bias": {5},
 		}},
 		{[]string{"model.kind=gcn"}, map[string][]int{
-			"convs.0.lin.weight": {16, 16}, "convs.0.bias": {16}, "convs.1.lin.weight": {5, 16}, "convs.1.bias": {5},
+			"convs.0.lin.weight": {16, 16}, "convs.0.bias": {16}, "convs.1.lin.weight": {5, 16},
+			"convs.1.bias": {5},
 		}},
 		{[]string{"model.kind=gin"}, map[string][]int{
-			"convs.0.nn.0.weight": {16, 16}, "convs.0.nn.0.bias": {16}, "convs.0.nn.2.weight": {16, 16}, "convs.0.nn.2.bias": {16},
-			"convs.1.nn.0.weight": {16, 16}, "convs.1.nn.0.bias": {16}, "convs.1.nn.2.weight": {5, 16}, "convs.1.nn.2.bias": {5},
+			"convs.0.nn.0.weight": {16, 16}, "convs.0.nn.0.bias": {16},
+			"convs.0.nn.2.weight": {16, 16}, "convs.0.nn.2.bias": {16},
+			"convs.1.nn.0.weight": {16, 16}, "convs.1.nn.0.bias": {16},
+			"convs.1.nn.2.weight": {5, 16}, "convs.1.nn.2.bias": {5},
 			"convs.0.eps": {1}, "convs.1.eps": {1},
 		}},
 		{[]string{"model.kind=gat", "model.heads=4"}, map[string][]int{
-			"convs.0.lin.weight": {16, 16}, "convs.0.att_src": {1, 4, 4}, "convs.0.att_dst": {1, 4, 4}, "convs.0.bias": {16},
-			"convs.1.lin.weight": {20, 16}, "convs.1.att_src": {1, 4, 5}, "convs.1.att_dst": {1, 4, 5}, "convs.1.bias": {5},
+			"convs.0.lin.weight": {16, 16}, "convs.0.att_src": {1, 4, 4},
+			"convs.0.att_dst": {1, 4, 4}, "convs.0.bias": {16},
+			"convs.1.lin.weight": {20, 16}, "convs.1.att_src": {1, 4, 5},
+			"convs.1.att_dst": {1, 4, 5}, "convs.1.bias": {5},
 		}},
 	} {
 		o := trained(t, smallParts.dir(t), 1, c.sets...)
@@ -228,7 +247,8 @@ func TestFloat16Features(t *testing.T) {
 	var runs [2]*outcome
 	for i, dtype := range []string{"float32", "float16"} {
 		data := filepath.Join(t.TempDir(), "data")
-		halognn(t).must(t, "generate", "--vertices", "1000", "--features", "12", "--classes", "4", "--feature-type", dtype, "--out", data)
+		halognn(t).must(t, "generate", "--vertices", "1000", "--features", "12", "--classes", "4",
+			"--feature-type", dtype, "--out", data)
 		runs[i] = trained(t, partitioned(t, data, 2, "ldg", "--allow-imbalance"), 2, sets...)
 		for _, e := range runs[i].epochs {
 			if want := e.Remote * 12 * int64(4/(i+1)); e.RemoteBytes != want || want == 0 {
@@ -251,10 +271,12 @@ func TestMultilabel(t *testing.T) {
 	t.Parallel()
 	data := handmade{task: dataset.Multilabel}.write(t, filepath.Join(t.TempDir(), "data"))
 	parts := partitioned(t, data, 4, "contiguous", "--allow-imbalance")
-	sets := []string{"train.epochs=30", "sample.batch=20", "train.eval_every=5", "train.lr=0.03", "model.dropout=0.1"}
+	sets := []string{"train.epochs=30", "sample.batch=20", "train.eval_every=5", "train.lr=0.03",
+		"model.dropout=0.1"}
 	o := trained(t, parts, 4, sets...)
 	if o.MetricName != "micro_f1" || o.MajorityAccuracy != nil || o.TestMetric != o.TestAccuracy {
-		t.Errorf("metric %s, majority %v, test metric %g, test accuracy %g", o.MetricName, o.MajorityAccuracy, o.TestMetric, o.TestAccuracy)
+		t.Errorf("metric %s, majority %v, test metric %g, test accuracy %g", o.MetricName,
+			o.MajorityAccuracy, o.TestMetric, o.TestAccuracy)
 	}
 	// more than whoever knows the community of every vertex, but not which are odd
 	if !(o.TestMetric > 0.8) {
@@ -267,19 +289,24 @@ func TestMultilabel(t *testing.T) {
 func TestTwoClassesAreRanked(t *testing.T) {
 	t.Parallel()
 	data := handmade{classes: 2}.write(t, filepath.Join(t.TempDir(), "data"))
-	o := trained(t, partitioned(t, data, 4, "contiguous", "--allow-imbalance"), 4, "train.epochs=5", "sample.batch=20")
-	if o.MetricName != "roc_auc" || o.TestMetric == o.TestAccuracy || !(o.TestMetric > 0.8) || !(o.TestAccuracy > 0.6) {
-		t.Errorf("%s: valid %g, test %g; accuracy %g, %g", o.MetricName, o.ValidMetric, o.TestMetric, o.ValidAccuracy, o.TestAccuracy)
+	o := trained(t, partitioned(t, data, 4, "contiguous", "--allow-imbalance"), 4, "train.epochs=5",
+		"sample.batch=20")
+	if o.MetricName != "roc_auc" || o.TestMetric == o.TestAccuracy || !(o.TestMetric > 0.8) ||
+		!(o.TestAccuracy > 0.6) {
+		t.Errorf("%s: valid %g, test %g; accuracy %g, %g", o.MetricName, o.ValidMetric,
+			o.TestMetric, o.ValidAccuracy, o.TestAccuracy)
 	}
 }
 
 // A graph without validation or test vertices can be trained on.
 func TestNothingToEvaluate(t *testing.T) {
 	t.Parallel()
-	data := handmade{split: func(v int) [3]bool { return [3]bool{v%2 == 0, false, false} }}.write(t, filepath.Join(t.TempDir(), "data"))
+	data := handmade{split: func(v int) [3]bool { return [3]bool{v%2 == 0, false, false} }}.write(t,
+		filepath.Join(t.TempDir(), "data"))
 	parts := partitioned(t, data, 4, "contiguous", "--allow-imbalance")
 	for _, mode := range []string{"sampled", "full"} {
-		if o := trained(t, parts, 2, "train.eval_mode="+mode); o.TestMetric != 0 || o.ValidMetric != 0 || o.Epochs != 2 {
+		if o := trained(t, parts, 2, "train.eval_mode="+mode); o.TestMetric != 0 ||
+			o.ValidMetric != 0 || o.Epochs != 2 {
 			t.Errorf("%s: %d epochs, valid %g, test %g", mode, o.Epochs, o.ValidMetric, o.TestMetric)
 		}
 	}
@@ -292,7 +319,8 @@ func TestModelsComeToTheSameNumbers(t *testing.T) {
 	for _, model := range [][]string{
 		{"model.aggregation=max", "model.norm=layer", "model.jumping=cat"},
 		{"model.edge_weights=true"}, {"model.edge_weights=true", "model.kind=gcn", "model.gcn_norm=both"},
-		{"model.kind=gcn", "model.norm=batch"}, {"model.kind=gcn", "model.gcn_norm=both"}, {"model.kind=gin"},
+		{"model.kind=gcn", "model.norm=batch"}, {"model.kind=gcn", "model.gcn_norm=both"},
+		{"model.kind=gin"},
 		{"model.kind=gat", "model.activation=elu", "model.norm=layer"},
 		{"model.kind=gat", "model.head_merge=mean", "model.heads=3"},
 	} {
@@ -320,8 +348,8 @@ func TestModelsComeToTheSameNumbers(t *testing.T) {
 	}
 }
 
-// A graph whose edges have weights is refused by the models that have no place for them, by name, and
-// trained by them once they are told to leave the weights out.
+// A graph whose edges have weights is refused by the models that have no place for them, by name,
+// and trained by them once they are told to leave the weights out.
 func TestWeightsThatAModelCannotUse(t *testing.T) {
 	t.Parallel()
 	parts, config := weightedParts.dir(t), baseFile.dir(t)

@@ -40,9 +40,9 @@ func TestSameNumbersUnderMPIInBF16(t *testing.T) {
 	}
 }
 
-// Devices agree but for rounding. Sums of other orders differ by less than bfloat16 tells apart; now
-// and then one lies where it rounds to the next number, 2^-8 of it. So losses agree within that, the
-// more so as they are means over many.
+// Devices agree but for rounding. Sums of other orders differ by less than bfloat16 tells apart;
+// now and then one lies where it rounds to the next number, 2^-8 of it. So losses agree within
+// that, the more so as they are means over many.
 func TestDevicesAgreeInBF16(t *testing.T) {
 	t.Parallel()
 	sets := []string{"train.optimizer=sgd", "train.lr=0.1", "model.norm=layer", bf16}

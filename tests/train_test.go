@@ -61,9 +61,11 @@ var (
 	// weightedParts is a graph like it, whose edges have weights, in 8 parts.
 	weightedParts = &fixture{name: "weighted-8", make: func(t *testing.T, dir string) {
 		data := filepath.Join(t.TempDir(), "data")
-		halognn(t).must(t, "generate", "--vertices", "3000", "--degree", "10", "--features", "16", "--classes", "5",
+		halognn(t).must(t, "generate", "--vertices", "3000", "--degree", "10", "--features", "16",
+			"--classes", "5",
 			"--seed", "1", "--edge-weights", "--out", data)
-		halognn(t).must(t, "partition", "--data", data, "--parts", "8", "--method", "ldg", "--seed", "1", "--out", dir)
+		halognn(t).must(t, "partition", "--data", data, "--parts", "8", "--method", "ldg", "--seed",
+			"1", "--out", dir)
 	}}
 	baseFile = &fixture{name: "base.yaml",
 		make: func(t *testing.T, path string) { write(t, path, []byte(baseConfig)) }}

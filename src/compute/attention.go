@@ -37,7 +37,8 @@ type AttentionKernels interface {
 	HeadMean(y, x Matrix)
 	// HeadMeanBackward sets dx [R,H*C] from dy [R,C].
 	HeadMeanBackward(dx, dy Matrix)
-	// HeadMax sets y [R,C] to the largest over the heads of x [R,H*C]; a NaN is larger than every number.
+	// HeadMax sets y [R,C] to the largest over the heads of x [R,H*C]; a NaN is larger than every
+	// number.
 	HeadMax(y, x Matrix)
 	// HeadMaxBackward sets dx [R,H*C]: of dy [R,C] where the first head has the largest of x, else 0.
 	// dx may be x.
@@ -152,7 +153,8 @@ func checkScores(kernel string, alpha Matrix, s Segments, src, dst Matrix) {
 func checkTransposed(kernel string, t Segments, edges, sources Matrix) {
 	checkSegments(kernel, t)
 	if len(t.Edges) != len(t.Indices) || edges.Rows != len(t.Edges) || t.Len() > sources.Rows {
-		panic(fmt.Sprintf("compute: %s: %d transposed segments of %d indices with %d positions, for edges "+
+		panic(fmt.Sprintf("compute: %s: %d transposed segments of %d indices with %d positions, "+
+			"for edges "+
 			"%v and sources %v", kernel, t.Len(), len(t.Indices), len(t.Edges), edges, sources))
 	}
 }

@@ -17,7 +17,8 @@ func (m Matrix) holds() bool { return m.Rows >= 0 && m.Cols >= 0 && len(m.Data) 
 
 // checkProduct checks that y [R,O], x [R,F] and w [O,F] of y = x wᵀ, or their gradients, fit.
 func checkProduct(kernel string, y, x, w Matrix) {
-	if !y.holds() || !x.holds() || !w.holds() || y.Rows != x.Rows || y.Cols != w.Rows || x.Cols != w.Cols {
+	if !y.holds() || !x.holds() || !w.holds() || y.Rows != x.Rows || y.Cols != w.Rows ||
+		x.Cols != w.Cols {
 		panic(fmt.Sprintf("compute: %s: [R,O], [R,F], [O,F] are %v, %v, %v", kernel, y, x, w))
 	}
 }

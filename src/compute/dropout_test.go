@@ -60,7 +60,8 @@ func TestDropoutBitsAreIndependent(t *testing.T) {
 		{"step", func(i, j int) uint32 { return bit(compute.NewDropoutKey(1, 2, 4, 4, 5), i, j) }},
 		{"stream", func(i, j int) uint32 { return bit(compute.NewDropoutKey(1, 2, 3, 5, 5), i, j) }},
 		{"layer", func(i, j int) uint32 { return bit(compute.NewDropoutKey(1, 2, 3, 4, 6), i, j) }},
-		{"epoch and step exchanged", func(i, j int) uint32 { return bit(compute.NewDropoutKey(1, 3, 2, 4, 5), i, j) }},
+		{"epoch and step exchanged",
+			func(i, j int) uint32 { return bit(compute.NewDropoutKey(1, 3, 2, 4, 5), i, j) }},
 	} {
 		var ones [32]int
 		for k := range n {
@@ -71,7 +72,8 @@ func TestDropoutBitsAreIndependent(t *testing.T) {
 		}
 		for b, got := range ones {
 			if d := math.Abs(float64(got)-n/2) / math.Sqrt(n/4); d > 5 {
-				t.Errorf("%s: bit %d differs in %d of %d, %.1f standard deviations off half", c.name, b, got, n, d)
+				t.Errorf("%s: bit %d differs in %d of %d, %.1f standard deviations off half",
+					c.name, b, got, n, d)
 			}
 		}
 	}

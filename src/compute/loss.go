@@ -7,7 +7,8 @@ type LossKernels interface {
 	// SoftmaxCrossEntropy returns the sum over rows of the loss times scale, and the number of rows
 	// whose largest logit (first one on a tie) is the label; it sets dlogits to the gradient of
 	// that loss unless dlogits.Data is nil. labels[i] in [0,C).
-	SoftmaxCrossEntropy(dlogits, logits Matrix, labels []int32, scale float32) (loss float64, correct int)
+	SoftmaxCrossEntropy(dlogits, logits Matrix, labels []int32, scale float32) (loss float64,
+		correct int)
 	// SigmoidBCE is the multi-label loss: the sum over all elements of the binary cross-entropy
 	// times scale. targets [R*C] are 0 or 1. counts are true positives, false positives and false
 	// negatives of logit > 0, for micro-F1.

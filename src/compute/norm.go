@@ -16,7 +16,8 @@ type NormKernels interface {
 	BatchNorm(y, x Matrix, gamma, beta, mean, variance []float32, eps float32)
 	// BatchNormBackward sets dx, dgamma and dbeta, where mean and variance are those of x; the latter
 	// two are summed over rows in chunks. dx may be dy.
-	BatchNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix, gamma, mean, variance []float32,
+	BatchNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix, gamma, mean,
+		variance []float32,
 		eps float32)
 }
 

@@ -46,8 +46,9 @@ type AdamCoefficients struct {
 	L2, Decay                                  float32
 	Beta1, OneMinusBeta1, Beta2, OneMinusBeta2 float32
 	Step                                       float32 // LR over the bias correction of m
-	Root                                       float32 // 1 over the square root of the bias correction of v
-	Eps                                        float32
+	// 1 over the square root of the bias correction of v
+	Root float32
+	Eps  float32
 }
 
 // Coefficients returns the numbers of the update that o describes.

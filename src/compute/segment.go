@@ -39,9 +39,9 @@ type SegmentKernels interface {
 	// found in: of equal ones, that of the segment's first edge; -1 for an empty segment. arg is the
 	// zero Matrix where no backward follows.
 	SegmentMax(out, arg Matrix, s Segments, h Matrix)
-	// SegmentMaxBackward is its gradient: dh[s,j] = sum over the destinations t in transposed segment s
-	// with arg[t,j] == s of dout[t,j], each once though two edges join them. dh may have more rows
-	// than are referred to, which become zero.
+	// SegmentMaxBackward is its gradient: dh[s,j] = sum over the destinations t in transposed
+	// segment s with arg[t,j] == s of dout[t,j], each once though two edges join them. dh may have
+	// more rows than are referred to, which become zero.
 	SegmentMaxBackward(dh Matrix, transposed Segments, arg, dout Matrix)
 }
 
@@ -58,7 +58,8 @@ func CheckSegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matr
 	checkSegments(kernel, transposed)
 	if !dh.holds() || !dout.holds() || dh.Cols != dout.Cols || transposed.Len() > dh.Rows ||
 		forward.Len() != dout.Rows {
-		panic(fmt.Sprintf("compute: %s: dh %v from %d transposed segments, dout %v of %d segments", kernel,
+		panic(fmt.Sprintf("compute: %s: dh %v from %d transposed segments, dout %v of %d segments",
+			kernel,
 			dh, transposed.Len(), dout, forward.Len()))
 	}
 	const degree = 16 // bytes of Indptr read for the degree of an edge's destination

@@ -44,7 +44,8 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 	if c.Topology.Kind == TopologyPartitioned {
 		faults = append(faults, c.partitioned()...)
 	}
-	if p := policy.Find(c.Cache.Policy); p != nil && !p.Static() && c.Cache.Placement == PlacementGroup {
+	if p := policy.Find(c.Cache.Policy); p != nil && !p.Static() &&
+		c.Cache.Placement == PlacementGroup {
 		bad("cache.placement is %s, which is for caches that do not change, and that of "+
 			"cache.policy %s does; choose a static cache.policy (%s), or cache.placement=own",
 			c.Cache.Placement, c.Cache.Policy, OrList(staticPolicies()))

@@ -39,7 +39,8 @@ func TestConfigFillsDefaultsAndOverrides(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Train.LR != 0.01 || !reflect.DeepEqual(c.Sample.Fanouts, []int{7, 8}) || c.Model.Layers != 2 || c.Model.Hidden != 256 {
+	if c.Train.LR != 0.01 || !reflect.DeepEqual(c.Sample.Fanouts, []int{7, 8}) ||
+		c.Model.Layers != 2 || c.Model.Hidden != 256 {
 		t.Errorf("got %+v", c)
 	}
 }
@@ -50,19 +51,31 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		sets       []string
 		want       []string
 	}{
-		{"unknown key", minimal + "train:\n  leraning_rate: 1\n", nil, []string{"line 4: unknown key train.leraning_rate"}},
-		{"near key", minimal + "train:\n  epoch: 1\n", nil, []string{"line 4", "did you mean train.epochs?"}},
-		{"right name, wrong section", minimal + "model:\n  lr: 1\n", nil, []string{"did you mean train.lr?"}},
-		{"unknown section", minimal + "modle:\n  hidden: 1\n", nil, []string{"line 3: unknown key modle"}},
-		{"wrong type", minimal + "train:\n  epochs: many\n", nil, []string{`line 4: train.epochs is "many"; it must be a whole number`}},
-		{"list for a number", minimal + "train:\n  epochs: [1, 2]\n", nil, []string{"train.epochs is a list"}},
-		{"two faults", minimal + "train:\n  epochs: x\n  lrr: 1\n", nil, []string{"line 4", "line 5", "did you mean train.lr?"}},
-		{"zero fanout", minimal + "sample:\n  fanouts: 15,0,5\n", nil, []string{"sample.fanouts[1] is 0"}},
-		{"fanouts against layers", minimal + "model:\n  layers: 2\n", nil, []string{"sample.fanouts has 3 entries but model.layers is 2"}},
-		{"evaluation's fanouts", minimal + "sample:\n  eval_fanouts: [20, 0, 2147483648, 20]\n", nil, []string{
-			"sample.eval_fanouts[1] is 0; a fanout is at least 1 and at most 2147483647, or -1 for all neighbours",
-			"sample.eval_fanouts[2] is 2147483648", "sample.eval_fanouts has 4 entries but model.layers is 3",
-		}},
+		{"unknown key", minimal + "train:\n  leraning_rate: 1\n", nil,
+			[]string{"line 4: unknown key train.leraning_rate"}},
+		{"near key", minimal + "train:\n  epoch: 1\n", nil,
+			[]string{"line 4", "did you mean train.epochs?"}},
+		{"right name, wrong section", minimal + "model:\n  lr: 1\n", nil,
+			[]string{"did you mean train.lr?"}},
+		{"unknown section", minimal + "modle:\n  hidden: 1\n", nil,
+			[]string{"line 3: unknown key modle"}},
+		{"wrong type", minimal + "train:\n  epochs: many\n", nil,
+			[]string{`line 4: train.epochs is "many"; it must be a whole number`}},
+		{"list for a number", minimal + "train:\n  epochs: [1, 2]\n", nil,
+			[]string{"train.epochs is a list"}},
+		{"two faults", minimal + "train:\n  epochs: x\n  lrr: 1\n", nil,
+			[]string{"line 4", "line 5", "did you mean train.lr?"}},
+		{"zero fanout", minimal + "sample:\n  fanouts: 15,0,5\n", nil,
+			[]string{"sample.fanouts[1] is 0"}},
+		{"fanouts against layers", minimal + "model:\n  layers: 2\n", nil,
+			[]string{"sample.fanouts has 3 entries but model.layers is 2"}},
+		{"evaluation's fanouts", minimal + "sample:\n  eval_fanouts: [20, 0, 2147483648, 20]\n",
+			nil, []string{
+				"sample.eval_fanouts[1] is 0; a fanout is at least 1 and at most 2147483647, or -1 " +
+					"for all neighbours",
+				"sample.eval_fanouts[2] is 2147483648",
+				"sample.eval_fanouts has 4 entries but model.layers is 3",
+			}},
 		{"nothing given", "", nil, []string{"data.parts is missing", "run.dir is missing"}},
 		{"lookahead on a partitioned topology", minimal +
 			"topology: {kind: partitioned}\ncache: {policy: lookahead}\n", nil, []string{
@@ -77,27 +90,44 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"a halo of a partitioned topology", minimal +
 			"topology: {kind: partitioned}\ncache: {halo_fraction: 0.5}\n", nil,
 			[]string{"cache.halo_fraction cannot be had"}},
-		{"not in this version", minimal + "parallel:\n  mode: split\n", nil, []string{`parallel.mode: "split" is not in this version; use data`}},
-		{"no such word", minimal + "model:\n  kind: transformer\n", nil, []string{`model.kind is "transformer"; it must be sage, gcn, gin, gat or mlp`}},
-		{"set without value", minimal, []string{"train.lr"}, []string{"--set train.lr: it must be key.path=value"}},
-		{"set of an unknown key", minimal, []string{"trian.lr=1"}, []string{"--set trian.lr=1: unknown key trian.lr; did you mean train.lr?"}},
+		{"not in this version", minimal + "parallel:\n  mode: split\n", nil,
+			[]string{`parallel.mode: "split" is not in this version; use data`}},
+		{"no such word", minimal + "model:\n  kind: transformer\n", nil,
+			[]string{`model.kind is "transformer"; it must be sage, gcn, gin, gat or mlp`}},
+		{"set without value", minimal, []string{"train.lr"},
+			[]string{"--set train.lr: it must be key.path=value"}},
+		{"set of an unknown key", minimal, []string{"trian.lr=1"},
+			[]string{"--set trian.lr=1: unknown key trian.lr; did you mean train.lr?"}},
 		{"not YAML", "data: [", nil, []string{"not valid YAML"}},
 		{"section with a value", "data: 5\n" + "run: {dir: d}\n", nil, []string{"data is a section"}},
 		{"key without value", minimal + "train:\n  lr:\n", nil, []string{"train.lr has no value"}},
-		{"dropout out of range", minimal + "model:\n  dropout: 1\n", nil, []string{"model.dropout is 1; it must be in [0, 1)"}},
-		{"more than any graph or machine has", minimal + "sample: {batch: 9223372036854775807}\ntrain: {epochs: 2000000000}\npipeline: {workers: 100000, depth: 70000}\nmodel: {hidden: 3000000000, layers: 2000000000}\n", []string{"compute.threads=5000"},
-			[]string{"sample.batch is 9223372036854775807; it must be 1 to 2147483647", "train.epochs is 2000000000", "pipeline.workers is 100000", "pipeline.depth is 70000", "compute.threads is 5000", "model.hidden is 3000000000", "model.layers is 2000000000"}},
+		{"dropout out of range", minimal + "model:\n  dropout: 1\n", nil,
+			[]string{"model.dropout is 1; it must be in [0, 1)"}},
+		{"more than any graph or machine has", minimal + "sample: {batch: " +
+			"9223372036854775807}\ntrain: {epochs: 2000000000}\npipeline: {workers: 100000, " +
+			"depth: 70000}\nmodel: {hidden: 3000000000, layers: 2000000000}\n",
+			[]string{"compute.threads=5000"},
+			[]string{"sample.batch is 9223372036854775807; it must be 1 to 2147483647",
+				"train.epochs is 2000000000", "pipeline.workers is 100000",
+				"pipeline.depth is 70000", "compute.threads is 5000", "model.hidden is 3000000000",
+				"model.layers is 2000000000"}},
 		{"heads that do not divide", minimal, []string{"model.kind=gat", "model.heads=3"},
-			[]string{"model.hidden is 256, which is not a multiple of model.heads, 3", "model.head_merge=mean"}},
+			[]string{"model.hidden is 256, which is not a multiple of model.heads, 3",
+				"model.head_merge=mean"}},
 		{"a slope that turns scores", minimal, []string{"model.kind=gat", "model.slope=-1"},
 			[]string{"model.slope is -1; it must be in [0, 1]"}},
 		{"a range with its meaning", minimal, []string{"cache.gamma=0", "run.stall_seconds=-1"},
-			[]string{"cache.gamma is 0; it must be in (0, 1]: prefetch: decay of", "run.stall_seconds is -1; it must be in [0, 1e+06]: seconds without"}},
+			[]string{"cache.gamma is 0; it must be in (0, 1]: prefetch: decay of",
+				"run.stall_seconds is -1; it must be in [0, 1e+06]: seconds without"}},
 		{"group and a dynamic policy", minimal, []string{"cache.placement=group", "cache.policy=sieve"},
-			[]string{"cache.placement is group", "cache.policy sieve", "choose a static cache.policy (degree, ", "cache.placement=own"}},
-		{"no fanouts", minimal + "sample: {fanouts: []}\n", nil, []string{"sample.fanouts has 0 entries"}},
-		{"neither true nor false", minimal, []string{"cache.evict=maybe"}, []string{`--set cache.evict=maybe: cache.evict is "maybe"; it must be true or false`}},
-		{"device rows", minimal, []string{"compute.gpu_rows=many"}, []string{`compute.gpu_rows: "many" is not auto`}},
+			[]string{"cache.placement is group", "cache.policy sieve",
+				"choose a static cache.policy (degree, ", "cache.placement=own"}},
+		{"no fanouts", minimal + "sample: {fanouts: []}\n", nil,
+			[]string{"sample.fanouts has 0 entries"}},
+		{"neither true nor false", minimal, []string{"cache.evict=maybe"},
+			[]string{`--set cache.evict=maybe: cache.evict is "maybe"; it must be true or false`}},
+		{"device rows", minimal, []string{"compute.gpu_rows=many"},
+			[]string{`compute.gpu_rows: "many" is not auto`}},
 		{"NaN learning rate", minimal + "train:\n  lr: .nan\n", nil, []string{"train.lr"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -124,7 +154,8 @@ func TestTableIsWhole(t *testing.T) {
 			t.Errorf("%s and %s are one field", k.Name, other)
 		}
 		bound[field] = k.Name
-		if k.Brief == "" || strings.HasSuffix(k.Brief, ".") || k.Note != "" && !strings.HasSuffix(k.Note, ".") {
+		if k.Brief == "" || strings.HasSuffix(k.Brief, ".") || k.Note != "" &&
+			!strings.HasSuffix(k.Note, ".") {
 			t.Errorf("%s: %q is no phrase, or %q no sentence", k.Name, k.Brief, k.Note)
 		}
 		if fault := k.fault(k.Name, ""); fault != "" && !k.missing() {
@@ -138,7 +169,8 @@ func TestTableIsWhole(t *testing.T) {
 	for i := range sections.NumField() {
 		for k := range sections.Field(i).NumField() {
 			if _, ok := bound[sections.Field(i).Field(k).Addr().Pointer()]; !ok {
-				t.Errorf("%s.%s has no row in the table", sections.Type().Field(i).Name, sections.Type().Field(i).Type.Field(k).Name)
+				t.Errorf("%s.%s has no row in the table", sections.Type().Field(i).Name,
+					sections.Type().Field(i).Type.Field(k).Name)
 			}
 		}
 	}
@@ -147,15 +179,18 @@ func TestTableIsWhole(t *testing.T) {
 // A printed config loads to the same config, for any names of paths.
 func TestPrintedConfigLoadsToTheSame(t *testing.T) {
 	hostile := []string{
-		"p", "a b", "#x", "a: b", "null", "~x"[1:], "true", "12", "'q'", `"q"`, `back\slash`, "- x", "[1]", "{a}", "tab\there", "line\nbreak",
-		"世界", "x\u202egnp", "a #b", "*x", "&x", "!x", "%x", "@x", "`x`", "|", ">", "?", "a,b", "x:", "0x10", "1e3", ".nan", "=",
+		"p", "a b", "#x", "a: b", "null", "~x"[1:], "true", "12", "'q'", `"q"`, `back\slash`, "- x",
+		"[1]", "{a}", "tab\there", "line\nbreak",
+		"世界", "x\u202egnp", "a #b", "*x", "&x", "!x", "%x", "@x", "`x`", "|", ">", "?", "a,b", "x:",
+		"0x10", "1e3", ".nan", "=",
 	}
 	for range 50 {
 		r := make([]rune, 8)
 		for i := range r {
 			r[i] = rune(rand.IntN(0x250))
 		}
-		if s := strings.TrimSpace(string(r)); s != "" && !strings.HasPrefix(s, "~") && utf8.ValidString(s) {
+		if s := strings.TrimSpace(string(r)); s != "" && !strings.HasPrefix(s, "~") &&
+			utf8.ValidString(s) {
 			hostile = append(hostile, s)
 		}
 	}
@@ -187,7 +222,9 @@ func TestPrintedDefaultsAreABeginning(t *testing.T) {
 	if c, err := WithDefaults([]string{"train.lr=1"}); err != nil || c.Train.LR != 1 {
 		t.Errorf("settings without a file: %v", err)
 	}
-	if _, err := WithDefaults([]string{"train.lr=0", "model.layers=0"}); err == nil || strings.Contains(err.Error(), "is missing") || !strings.Contains(err.Error(), "model.layers is 0") {
+	if _, err := WithDefaults([]string{"train.lr=0", "model.layers=0"}); err == nil ||
+		strings.Contains(err.Error(), "is missing") ||
+		!strings.Contains(err.Error(), "model.layers is 0") {
 		t.Errorf("bad settings without a file: %v", err)
 	}
 	for i, line := range strings.Split(Default().CommentedYAML()+Markdown(), "\n") {
@@ -239,7 +276,8 @@ func TestChanges(t *testing.T) {
 		}
 	}
 	// Checkpoints of earlier versions have values in this form.
-	for key, want := range map[string]string{"sample.fanouts": "[15 10 5]", "train.lr": "0.003", "cache.evict": "true", "data.parts": ""} {
+	for key, want := range map[string]string{"sample.fanouts": "[15 10 5]", "train.lr": "0.003",
+		"cache.evict": "true", "data.parts": ""} {
 		if began[key] != want {
 			t.Errorf("%s is %q in a checkpoint, was %q", key, began[key], want)
 		}
@@ -252,20 +290,22 @@ func TestTraits(t *testing.T) {
 		traits Traits
 		want   bool
 	}{
-		{"run.dir", NoResult, true}, {"run.ranks_per_node", SameEpoch, false}, {"cache.alpha", MayChange | SameEpoch, true},
+		{"run.dir", NoResult, true}, {"run.ranks_per_node", SameEpoch, false},
+		{"cache.alpha", MayChange | SameEpoch, true},
 		{"compute.simd", MayChange, false}, {"train.lr", SameEpoch, false}, {"no.key", SameEpoch, false},
 	} {
 		if got := Has(c.key, c.traits); got != c.want {
 			t.Errorf("%s has traits %b: %t", c.key, c.traits, got)
 		}
 	}
-	if words := Words("sample.streams"); fmt.Sprint(words) != "[rank part]" || Words("train.lr") != nil || Words("no.key") != nil {
+	if words := Words("sample.streams"); fmt.Sprint(words) != "[rank part]" ||
+		Words("train.lr") != nil || Words("no.key") != nil {
 		t.Errorf("sample.streams takes %v", words)
 	}
 }
 
-// Fanouts of evaluation are empty unless they are given, and the resolved config says so and is read
-// again.
+// Fanouts of evaluation are empty unless they are given, and the resolved config says so and is
+// read again.
 func TestEvalFanouts(t *testing.T) {
 	for _, tc := range []struct {
 		text string
@@ -302,7 +342,8 @@ func TestEvalFanoutsStay(t *testing.T) {
 	began := c.Flat()
 	c.Sample.EvalFanouts = []int{20, 20, 20}
 	err := c.Changes(began)
-	if err == nil || !strings.Contains(err.Error(), "sample.eval_fanouts is [20 20 20], the run began with []") {
+	if err == nil || !strings.Contains(err.Error(),
+		"sample.eval_fanouts is [20 20 20], the run began with []") {
 		t.Errorf("changed from none: %v", err)
 	}
 	delete(began, "sample.eval_fanouts") // a run that did not know the key

@@ -357,7 +357,8 @@ func (c *Config) table() []section {
 					"and losses stay float32"},
 			), SameEpoch,
 				"the precision of the factors of matrix products",
-				"`cuda` multiplies bf16 by tensor cores. On `cpu`, bf16 is faster with oneDNN on a processor with AVX512-BF16 or AMX. " +
+				"`cuda` multiplies bf16 by tensor cores. On `cpu`, bf16 is faster with oneDNN on " +
+					"a processor with AVX512-BF16 or AMX. " +
 					"Elsewhere float32 multiplies the rounded factors: the same definition, and slower than " +
 					"`float32`; `device` in `summary.json` says so."},
 			{"simd", oneOf(&c.Compute.SIMD, "auto",
@@ -440,12 +441,13 @@ func policies() (words []word) {
 	for _, name := range policy.Names(policy.Trainable) {
 		words = append(words, word{name, policy.Find(name).Doc})
 	}
-	return append(words, word{policyAuto, "the run chooses among `none`, `vip`, `prefetch` (with its " +
-		"parameters) and `lookahead` of the given capacity. It counts the rows that each would " +
-		"transfer, tries the best ones in the first epochs (at most a third of all) and keeps the " +
-		"fastest; among those within 2 % of it, the one that transfers fewest rows. A run that goes " +
-		"on from a checkpoint keeps the choice. The terminal and `cache.chosen` of `summary.json` " +
-		"say what was chosen and why"})
+	return append(words, word{policyAuto,
+		"the run chooses among `none`, `vip`, `prefetch` (with its " +
+			"parameters) and `lookahead` of the given capacity. It counts the rows that each would " +
+			"transfer, tries the best ones in the first epochs (at most a third of all) and keeps the " +
+			"fastest; among those within 2 % of it, the one that transfers fewest rows. A run that goes " +
+			"on from a checkpoint keeps the choice. The terminal and `cache.chosen` of `summary.json` " +
+			"say what was chosen and why"})
 }
 
 const cacheDoc = `A cache holds copies of remote rows, so that a rank need not fetch them again. A

@@ -292,7 +292,8 @@ func (s *source) build(o graph.CleanOptions) (*graph.CSC, []float32, graph.Clean
 	}
 	g, weights, report, err := s.edges.BuildWeighted(s.vertices, o, s.weights)
 	if errors.Is(err, graph.ErrKeptDuplicates) {
-		err = fmt.Errorf("%s: %w: leave out --keep-duplicates, which adds up the weights of an edge that "+
+		err = fmt.Errorf("%s: %w: leave out --keep-duplicates, which adds up the weights of an "+
+			"edge that "+
 			"comes several times, or the weights, with --ignore", s.options.In, err)
 	}
 	return g, weights, report, err

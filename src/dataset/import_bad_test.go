@@ -153,7 +153,8 @@ func TestImportBadInput(t *testing.T) {
 		{"a negative weight", "saint", func(t *testing.T, dir string, o *dataset.ImportOptions) {
 			*o = dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out}
 			write(t, o.In, []byte("source,target,weight\na,b,1\nb,c,-2\n"))
-		}, []string{"edges.csv: line 3", "weight -2", "a number from 0 on", "--ignore"}, dataset.ErrValue},
+		}, []string{"edges.csv: line 3", "weight -2", "a number from 0 on", "--ignore"},
+			dataset.ErrValue},
 		{"a weight that is no number", "saint", func(t *testing.T, dir string, o *dataset.ImportOptions) {
 			*o = dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out}
 			write(t, o.In, []byte("source,target,weight\na,b,heavy\n"))

@@ -212,7 +212,8 @@ func (s *source) readWeights(a arraySource) error {
 	}
 	defer r.Close()
 	if n := s.edges.NumEdges(); int64(r.Elems()) != n {
-		return fmt.Errorf("%s: shape %s for %d edges: %w: want a weight for each; --ignore %s leaves them out",
+		return fmt.Errorf("%s: shape %s for %d edges: %w: want a weight for each; --ignore %s "+
+			"leaves them out",
 			a.name(key), npy.ShapeString(r.Shape), n, ErrValue, key)
 	}
 	e := 0

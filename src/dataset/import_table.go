@@ -500,8 +500,8 @@ func (s *source) noteColumns(t *csvTable, read ...int) {
 	}
 }
 
-// eachNamedEdge calls visit with the ends of every edge and its weight, "" without such a column. They
-// are valid until it returns.
+// eachNamedEdge calls visit with the ends of every edge and its weight, "" without such a column.
+// They are valid until it returns.
 func (s *source) eachNamedEdge(
 	path string,
 	visit func(t *csvTable, u, v, weight string) error,
@@ -678,7 +678,8 @@ func (s *source) readEdgeTable(path string) error {
 func (o *ImportOptions) checkTables() error {
 	t := &o.Table
 	if o.Format != "csv" {
-		if t.Nodes != "" || t.Source != "" || t.Target != "" || t.Weight != "" || t.ID != "" || len(t.Labels) > 0 ||
+		if t.Nodes != "" || t.Source != "" || t.Target != "" || t.Weight != "" || t.ID != "" ||
+			len(t.Labels) > 0 ||
 			len(t.Features) > 0 || t.Split != "" || t.NoHeader {
 			return fmt.Errorf(
 				"columns and a node table are those of the format csv, not of %s",

@@ -204,16 +204,17 @@ func TestImportOwnData(t *testing.T) {
 				t.Errorf("weights %v", d.Weights)
 			}
 		}},
-		{"a scipy matrix whose values are weights", func(t testing.TB, dir string, o *dataset.ImportOptions) {
-			scipy("csc", func(t testing.TB) map[string][]byte {
-				return map[string][]byte{"data": array(t, []float64{1, 2}, 2)}
-			})(t, dir, o)
-			o.Keys = map[string]string{"edge_weight": "data"}
-		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if !slices.Equal(d.Weights, []float32{1, 2}) {
-				t.Errorf("weights %v", d.Weights)
-			}
-		}},
+		{"a scipy matrix whose values are weights",
+			func(t testing.TB, dir string, o *dataset.ImportOptions) {
+				scipy("csc", func(t testing.TB) map[string][]byte {
+					return map[string][]byte{"data": array(t, []float64{1, 2}, 2)}
+				})(t, dir, o)
+				o.Keys = map[string]string{"edge_weight": "data"}
+			}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
+				if !slices.Equal(d.Weights, []float32{1, 2}) {
+					t.Errorf("weights %v", d.Weights)
+				}
+			}},
 		{"weights of edges that come twice, of loops, and of reverse edges",
 			func(t testing.TB, dir string, o *dataset.ImportOptions) {
 				inFiles("edges.csv", "u,v,cost\na,b,0.5\nb,c,2\na,b,1\nc,b,0\nc,c,9\n")(t, dir, o)

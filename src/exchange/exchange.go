@@ -127,8 +127,9 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 	x := &Exchange{
 		comm: c, rank: r, ranks: k, perRank: parts / k, parts: graph.NewPartIndex(o.Offsets),
 		cols: o.Cols, dtype: o.Type, rowBytes: o.Cols * o.Type.Size(),
-		tables: make([][]byte, parts+1), base: make([]compute.RowRef, parts), remote: make([]uint8, parts),
-		host: o.Host, cache: o.Cache, firsts: make([]int32, parts), ones: make([]int, k),
+		tables: make([][]byte, parts+1), base: make([]compute.RowRef, parts),
+		remote: make([]uint8, parts),
+		host:   o.Host, cache: o.Cache, firsts: make([]int32, parts), ones: make([]int, k),
 	}
 	x.first = graph.VertexID(o.Offsets[r*x.perRank])
 	x.rows = int(o.Offsets[(r+1)*x.perRank]) - int(x.first)
@@ -195,11 +196,14 @@ func checkTables(rank, perRank int, o Options) (errs []error) {
 		want := rows * int64(o.Cols*o.Type.Size())
 		switch own := p/perRank == rank; {
 		case rows < 0:
-			errs = append(errs, fmt.Errorf("offsets fall from %d to %d at part %d", o.Offsets[p], o.Offsets[p+1], p))
+			errs = append(errs, fmt.Errorf("offsets fall from %d to %d at part %d", o.Offsets[p],
+				o.Offsets[p+1], p))
 		case table == nil && own && rows > 0:
-			errs = append(errs, fmt.Errorf("rank %d owns part %d but has no table of its %d rows", rank, p, rows))
+			errs = append(errs, fmt.Errorf("rank %d owns part %d but has no table of its %d rows",
+				rank, p, rows))
 		case table != nil && int64(len(table)) != want:
-			errs = append(errs, fmt.Errorf("the table of part %d has %d bytes; %d rows of %d %s columns are %d",
+			errs = append(errs, fmt.Errorf("the table of part %d has %d bytes; %d rows of %d %s "+
+				"columns are %d",
 				p, len(table), rows, o.Cols, o.Type, want))
 		}
 	}

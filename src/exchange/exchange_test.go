@@ -43,7 +43,8 @@ func TestEveryRowArrives(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Logf("seed %d", seed)
-			l := newLayout(rand.New(rand.NewPCG(seed, 0)), c.ranks, c.perRank, c.perNode, c.vertices, c.cols, c.dtype)
+			l := newLayout(rand.New(rand.NewPCG(seed, 0)), c.ranks, c.perRank, c.perNode,
+				c.vertices, c.cols, c.dtype)
 			totals := make([]trace.Counters, c.ranks)
 			err := comm.RunWorld(c.ranks, func(world comm.Comm) error {
 				rank := world.Rank()
@@ -61,7 +62,8 @@ func TestEveryRowArrives(t *testing.T) {
 				for _, f := range []struct {
 					keep  func(graph.VertexID) bool
 					share float64
-				}{{every, 0.5}, {every, 0}, {own, 1}, {foreign, 1}, {foreign, 0.1}, {every, 1}, {every, rng.Float64()}} {
+				}{{every, 0.5}, {every, 0}, {own, 1}, {foreign, 1}, {foreign, 0.1}, {every, 1},
+					{every, rng.Float64()}} {
 					ids := l.frontier(rng, f.share, f.keep)
 					if err := fetch(x, &p, ids); err != nil {
 						return err
@@ -74,8 +76,10 @@ func TestEveryRowArrives(t *testing.T) {
 				if n := totals[rank].Rounds; n != int64(transport.calls) {
 					return fmt.Errorf("counted %d rounds; the transport was asked for %d", n, transport.calls)
 				}
-				if seen := [3]int64{totals[rank].CountBytes, totals[rank].IDBytes, totals[rank].RowBytes}; seen != transport.sent {
-					return fmt.Errorf("counted %v bytes of counts, ids and rows; the transport was given %v", seen, transport.sent)
+				if seen := [3]int64{totals[rank].CountBytes, totals[rank].IDBytes,
+					totals[rank].RowBytes}; seen != transport.sent {
+					return fmt.Errorf("counted %v bytes of counts, ids and rows; the transport "+
+						"was given %v", seen, transport.sent)
 				}
 				return nil
 			})
@@ -86,7 +90,9 @@ func TestEveryRowArrives(t *testing.T) {
 			for _, c := range totals {
 				sum.Add(c)
 			}
-			if sum.Remote != sum.Served || sum.RowBytes != sum.Remote*int64(c.cols*c.dtype.Size()) || sum.IDBytes != 4*sum.Remote {
+			if sum.Remote != sum.Served ||
+				sum.RowBytes != sum.Remote*int64(c.cols*c.dtype.Size()) ||
+				sum.IDBytes != 4*sum.Remote {
 				t.Errorf("over all ranks %+v", sum)
 			}
 			if (c.perNode >= c.ranks || c.vertices == 0) != (sum.Remote == 0) {
@@ -155,9 +161,15 @@ func stages(x *Exchange) []pipeline.Stage[minibatch] {
 			Start:  func(m *minibatch) (pipeline.Request, error) { return x.StartCounts(&m.plan), nil },
 			Finish: func(m *minibatch) error { return x.FinishCounts(&m.plan) },
 		},
-		{Name: "ids", Start: func(m *minibatch) (pipeline.Request, error) { return x.StartIDs(&m.plan), nil }},
+		{Name: "ids", Start: func(m *minibatch) (pipeline.Request,
+			error) {
+			return x.StartIDs(&m.plan), nil
+		}},
 		{Name: "slice", Local: func(m *minibatch) error { return x.SliceRows(&m.plan) }},
-		{Name: "rows", Start: func(m *minibatch) (pipeline.Request, error) { return x.StartRows(&m.plan), nil }},
+		{Name: "rows", Start: func(m *minibatch) (pipeline.Request,
+			error) {
+			return x.StartRows(&m.plan), nil
+		}},
 	}
 }
 
@@ -200,7 +212,8 @@ func TestCachedRowsAreNotFetched(t *testing.T) {
 			if err := fetch(x, &p, ids); err != nil {
 				return err
 			}
-			if err := l.check(&p, rank, ids, func(v graph.VertexID) bool { return cache.Row(v) >= 0 }); err != nil {
+			if err := l.check(&p, rank, ids,
+				func(v graph.VertexID) bool { return cache.Row(v) >= 0 }); err != nil {
 				return err
 			}
 			if p.Cached == 0 || p.Remote == 0 {
@@ -220,7 +233,8 @@ func TestOnePlanServesExchangesOfOtherShapes(t *testing.T) {
 	const ranks = 2
 	rng := rand.New(rand.NewPCG(4, 0))
 	layouts := []*layout{
-		newLayout(rng, ranks, 3, 1, 100, 8, compute.Float32), newLayout(rng, ranks, 1, 1, 60, 2, compute.Float16),
+		newLayout(rng, ranks, 3, 1, 100, 8, compute.Float32),
+		newLayout(rng, ranks, 1, 1, 60, 2, compute.Float16),
 		newLayout(rng, ranks, 5, 1, 200, 11, compute.Float32),
 	}
 	err := comm.RunWorld(ranks, func(world comm.Comm) error {
@@ -231,7 +245,8 @@ func TestOnePlanServesExchangesOfOtherShapes(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			ids := l.frontier(rand.New(rand.NewPCG(uint64(k), uint64(world.Rank()))), 0.8, func(graph.VertexID) bool { return true })
+			ids := l.frontier(rand.New(rand.NewPCG(uint64(k), uint64(world.Rank()))), 0.8,
+				func(graph.VertexID) bool { return true })
 			if err := errors.Join(fetch(x, &p, ids), l.check(&p, world.Rank(), ids, uncached)); err != nil {
 				return err
 			}
@@ -254,11 +269,13 @@ func TestDamagedRequestNamesBothRanks(t *testing.T) {
 		value    int64
 		want     string
 	}{
-		{"id one too large", idBytes, rows, fmt.Sprintf("rank 1 wants row %d of rank 0, which has %d", rows, rows)},
+		{"id one too large", idBytes, rows,
+			fmt.Sprintf("rank 1 wants row %d of rank 0, which has %d", rows, rows)},
 		{"id negative", idBytes, -1, "rank 1 wants row -1 of rank 0"},
 		{"id smallest", idBytes, -1 << 31, "rank 1 wants row -2147483648 of rank 0"},
 		{"count negative", countBytes, -1, "rank 1 wants -1 rows of rank 0"},
-		{"count too large", countBytes, rows + 1, fmt.Sprintf("rank 1 wants %d rows of rank 0, which has %d", rows+1, rows)},
+		{"count too large", countBytes, rows + 1,
+			fmt.Sprintf("rank 1 wants %d rows of rank 0, which has %d", rows+1, rows)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := comm.RunWorld(2, func(world comm.Comm) error {
@@ -282,10 +299,12 @@ func TestDamagedRequestNamesBothRanks(t *testing.T) {
 				}
 				var p Plan
 				defer p.Free()
-				ids := l.frontier(rand.New(rand.NewPCG(6, 0)), 1, func(v graph.VertexID) bool { return l.owner(v) != world.Rank() })
+				ids := l.frontier(rand.New(rand.NewPCG(6, 0)), 1,
+					func(v graph.VertexID) bool { return l.owner(v) != world.Rank() })
 				return fetch(x, &p, ids)
 			})
-			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "same parts") {
+			if err == nil || !strings.Contains(err.Error(), c.want) ||
+				!strings.Contains(err.Error(), "same parts") {
 				t.Errorf("got %v\nwant %q", err, c.want)
 			}
 		})
@@ -301,7 +320,8 @@ func TestUnknownVertexIsAnError(t *testing.T) {
 		}
 		for _, v := range []graph.VertexID{50, -1} {
 			var p Plan
-			if err := x.Plan(&p, []graph.VertexID{0, v}); !errors.Is(err, graph.ErrVertexRange) || !strings.Contains(err.Error(), fmt.Sprintf("vertex 1 is %d", v)) {
+			if err := x.Plan(&p, []graph.VertexID{0, v}); !errors.Is(err, graph.ErrVertexRange) ||
+				!strings.Contains(err.Error(), fmt.Sprintf("vertex 1 is %d", v)) {
 				return fmt.Errorf("vertex %d: %v", v, err)
 			}
 			p.Free()
@@ -315,7 +335,8 @@ func TestUnknownVertexIsAnError(t *testing.T) {
 
 func TestNewReportsFaults(t *testing.T) {
 	good := func() Options {
-		return Options{Offsets: []int64{0, 2, 5}, Tables: [][]byte{make([]byte, 2*12), nil}, Cols: 3, Host: slicer{}}
+		return Options{Offsets: []int64{0, 2, 5}, Tables: [][]byte{make([]byte, 2*12), nil},
+			Cols: 3, Host: slicer{}}
 	}
 	for _, c := range []struct {
 		name string
@@ -326,14 +347,18 @@ func TestNewReportsFaults(t *testing.T) {
 		{"no columns", func(o *Options) { o.Cols = 0 }, "0 columns"},
 		{"no host", func(o *Options) { o.Host = nil }, "no Host"},
 		{"no parts", func(o *Options) { o.Offsets = []int64{0} }, "0 parts"},
-		{"three parts on two ranks", func(o *Options) { o.Offsets = []int64{0, 1, 2, 3} }, "3 parts cannot be shared evenly by 2 ranks"},
+		{"three parts on two ranks", func(o *Options) { o.Offsets = []int64{0, 1, 2, 3} },
+			"3 parts cannot be shared evenly by 2 ranks"},
 		{"offsets from one", func(o *Options) { o.Offsets[0] = 1 }, "offsets start at 1"},
 		{"too many vertices", func(o *Options) { o.Offsets[2] = 1 << 31 }, "2147483648 vertices"},
 		{"a table too few", func(o *Options) { o.Tables = o.Tables[:1] }, "1 tables for 2 parts"},
 		{"offsets fall", func(o *Options) { o.Offsets[1] = 6 }, "fall from 6 to 5 at part 1"},
-		{"own table missing", func(o *Options) { o.Tables[0] = nil }, "owns part 0 but has no table of its 2 rows"},
-		{"own table short", func(o *Options) { o.Tables[0] = make([]byte, 23) }, "part 0 has 23 bytes; 2 rows of 3 float32 columns are 24"},
-		{"peer's table short", func(o *Options) { o.Tables[1] = make([]byte, 35) }, "part 1 has 35 bytes"},
+		{"own table missing", func(o *Options) { o.Tables[0] = nil },
+			"owns part 0 but has no table of its 2 rows"},
+		{"own table short", func(o *Options) { o.Tables[0] = make([]byte, 23) },
+			"part 0 has 23 bytes; 2 rows of 3 float32 columns are 24"},
+		{"peer's table short", func(o *Options) { o.Tables[1] = make([]byte, 35) },
+			"part 1 has 35 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := good()
@@ -356,7 +381,8 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		ids := l.frontier(rand.New(rand.NewPCG(9, uint64(world.Rank()))), 0.6, func(graph.VertexID) bool { return true })
+		ids := l.frontier(rand.New(rand.NewPCG(9, uint64(world.Rank()))), 0.6,
+			func(graph.VertexID) bool { return true })
 		var p Plan
 		defer p.Free()
 		var failure error
@@ -390,7 +416,8 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 // without a lookup.
 func BenchmarkPlan(b *testing.B) {
 	const vertices, frontier, parts = 2_400_000, 400_000, 8
-	o := Options{Offsets: make([]int64, parts+1), Tables: make([][]byte, parts), Cols: 1, Host: slicer{}}
+	o := Options{Offsets: make([]int64, parts+1), Tables: make([][]byte, parts), Cols: 1,
+		Host: slicer{}}
 	for p := range parts {
 		o.Offsets[p+1] = int64(p+1) * vertices / parts
 	}

@@ -27,7 +27,8 @@ func (x *Exchange) FinishCounts(p *Plan) error {
 	served := 0
 	for r, n := range p.wanted {
 		if n < 0 || n > int64(x.rows) {
-			return fmt.Errorf("exchange: rank %d wants %d rows of rank %d, which has %d; %s", r, n, x.rank, x.rows, cure)
+			return fmt.Errorf("exchange: rank %d wants %d rows of rank %d, which has %d; %s", r, n,
+				x.rank, x.rows, cure)
 		}
 		p.wantRows[r] = int(n)
 		served += int(n)
@@ -38,13 +39,15 @@ func (x *Exchange) FinishCounts(p *Plan) error {
 	return nil
 }
 
-const cure = "the two see different parts or memory is damaged: give all ranks the same parts and check those"
+const cure = "the two see different parts or memory is damaged: give all ranks the same parts " +
+	"and check those"
 
 // StartIDs sends every rank the rows that p requests from it.
 func (x *Exchange) StartIDs(p *Plan) comm.Request {
 	p.Rounds++
 	p.IDBytes = int64(len(p.askIDs)) * idBytes
-	return x.comm.StartAlltoallv(mem.Bytes(p.askIDs), mem.Bytes(p.wantIDs), p.askRows, p.wantRows, idBytes)
+	return x.comm.StartAlltoallv(mem.Bytes(p.askIDs), mem.Bytes(p.wantIDs), p.askRows, p.wantRows,
+		idBytes)
 }
 
 // SliceRows copies the rows that others request into one buffer, in the order of the requests. Call
@@ -55,7 +58,8 @@ func (x *Exchange) SliceRows(p *Plan) error {
 	for r, n := range p.wantRows {
 		for want := ids[:n]; len(want) > 0; {
 			if uint32(want[0]) >= uint32(x.rows) {
-				return fmt.Errorf("exchange: rank %d wants row %d of rank %d, which has %d; %s", r, want[0], x.rank, x.rows, cure)
+				return fmt.Errorf("exchange: rank %d wants row %d of rank %d, which has %d; %s", r,
+					want[0], x.rank, x.rows, cure)
 			}
 			part := x.parts.Find(uint32(x.first) + uint32(want[0]))
 			run := x.toPart(part, want)

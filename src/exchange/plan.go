@@ -252,7 +252,8 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 // Bytes returns the memory of the plan's arrays.
 func (p *Plan) Bytes() int64 {
 	ids := cap(p.RemoteIDs) + cap(p.missing) + cap(p.early) + cap(p.askIDs) + cap(p.wantIDs)
-	return int64(cap(p.Rows.Of)+cap(p.asked)+cap(p.wanted))*8 + int64(ids)*4 + int64(cap(p.sent)+cap(p.received))
+	return int64(cap(p.Rows.Of)+cap(p.asked)+cap(p.wanted))*8 + int64(ids)*4 +
+		int64(cap(p.sent)+cap(p.received))
 }
 
 // Free frees the plan's arrays. None of its requests may be under way.

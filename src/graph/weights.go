@@ -12,10 +12,12 @@ import (
 var ErrKeptDuplicates = errors.New("repeated edges cannot be kept where edges have weights")
 
 // BuildWeighted is Build for edges with weights, in the order of Add. It returns the weight of each
-// edge of the graph, in the order of Indices: the sum, in that order, of the weights of an edge that
-// is given several times, and for an edge that is there because of CleanOptions.Undirected alone that
-// of its reverse. O(E log degree) more than Build; the builder's edges stay in memory meanwhile.
-func (b *Builder) BuildWeighted(n int, o CleanOptions, weights []float32) (*CSC, []float32, CleanReport, error) {
+// edge of the graph, in the order of Indices: the sum, in that order, of the weights of an edge
+// that is given several times, and for an edge that is there because of CleanOptions.Undirected
+// alone that of its reverse. O(E log degree) more than Build; the builder's edges stay in memory
+// meanwhile.
+func (b *Builder) BuildWeighted(n int, o CleanOptions, weights []float32) (*CSC, []float32,
+	CleanReport, error) {
 	if o.KeepDuplicates {
 		return nil, nil, CleanReport{}, ErrKeptDuplicates
 	}

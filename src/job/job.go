@@ -26,8 +26,8 @@ type Job struct {
 	share []sample.Share
 }
 
-// Fit gives the model the widths and the task of the graph, and leaves the weights of edges out where
-// there are none or nobody reads them.
+// Fit gives the model the widths and the task of the graph, and leaves the weights of edges out
+// where there are none or nobody reads them.
 func (s *Spec) Fit(of *shard.Shards) {
 	m := &s.Model
 	m.In, m.Out, m.Task = of.Features, of.Classes, of.Task
@@ -164,8 +164,8 @@ func (j *Job) Close() {
 // Trains reports whether the job has seeds to train on.
 func (j *Job) Trains() bool { return j.Streams != nil }
 
-// MaxSeeds returns the seeds of the largest minibatch. If nothing is trained it depends on the batch
-// and the parts alone, and so do the draws of all minibatches.
+// MaxSeeds returns the seeds of the largest minibatch. If nothing is trained it depends on the
+// batch and the parts alone, and so do the draws of all minibatches.
 func (j *Job) MaxSeeds() int {
 	if j.Trains() {
 		return j.Streams.MaxPiece()

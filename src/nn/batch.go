@@ -6,23 +6,25 @@ import (
 	"halognn/src/compute"
 )
 
-// Batch is one minibatch as a model reads it. All matrices are device memory; the caller owns everything and may reuse
-// it after the step. A rank without seeds passes a Batch of empty hops: every kernel runs on nothing, and the gradients
-// are zero.
+// Batch is one minibatch as a model reads it. All matrices are device memory; the caller owns
+// everything and may reuse it after the step. A rank without seeds passes a Batch of empty hops:
+// every kernel runs on nothing, and the gradients are zero.
 type Batch struct {
-	// Hops[l] is what layer l works on; the destinations of a hop are the sources of the next, and those of the last are the
-	// seeds. A model that needs neither Aggregate nor Sources gets the seeds in every hop.
+	// Hops[l] is what layer l works on; the destinations of a hop are the sources of the next, and
+	// those of the last are the seeds. A model that needs neither Aggregate nor Sources gets the
+	// seeds in every hop.
 	Hops []Hop
 
-	// Input rows: what Model.Needs asks for. X may take the place of the other two, as in full-neighbour inference.
+	// Input rows: what Model.Needs asks for. X may take the place of the other two, as in
+	// full-neighbour inference.
 	X, Own, Aggregate compute.Matrix
 
 	Labels  []int32 // [seeds] classes, for Multiclass
 	Targets []uint8 // [seeds*Out] 0 or 1, for Multilabel
 
-	// GlobalSeeds is the number of seeds of the minibatch over all ranks that share it. Losses and gradients are divided
-	// by it, so that their sum over ranks is the mean over the global minibatch, for any
-	// distribution of seeds over ranks.
+	// GlobalSeeds is the number of seeds of the minibatch over all ranks that share it. Losses and
+	// gradients are divided by it, so that their sum over ranks is the mean over the global
+	// minibatch, for any distribution of seeds over ranks.
 	GlobalSeeds int
 
 	Train         bool // apply dropout, keep the inputs of backward
@@ -58,8 +60,9 @@ func (m *Model) Forward(b *Batch) (compute.Matrix, error) {
 	return m.Output(x), nil
 }
 
-// Loss returns this rank's share of the loss and of the counts. When training it also returns the gradient with respect
-// to the logits and writes the share into the header of Params.Grads. Waits for the device.
+// Loss returns this rank's share of the loss and of the counts. When training it also returns the
+// gradient with respect to the logits and writes the share into the header of Params.Grads. Waits
+// for the device.
 func (m *Model) Loss(b *Batch, logits compute.Matrix) (Stats, compute.Matrix) {
 	var dlogits compute.Matrix
 	if b.Train {
@@ -85,10 +88,10 @@ func (m *Model) Loss(b *Batch, logits compute.Matrix) (Stats, compute.Matrix) {
 	return s, dlogits
 }
 
-// Backward runs the backward of all layers, last one first, from the gradient that Loss returned, and overwrites it.
-// After layer l it calls ready(l), if ready is not nil: the layer's bucket may be sent once the
-// device has finished its queued work. It returns the gradient with respect to X if
-// b.InputGradient.
+// Backward runs the backward of all layers, last one first, from the gradient that Loss returned,
+// and overwrites it. After layer l it calls ready(l), if ready is not nil: the layer's bucket may
+// be sent once the device has finished its queued work. It returns the gradient with respect to X
+// if b.InputGradient.
 func (m *Model) Backward(dlogits compute.Matrix, ready func(l int)) (dx compute.Matrix) {
 	dx = m.OutputBackward(dlogits)
 	for l := len(m.stages) - 1; l >= 0; l-- {

@@ -6,9 +6,9 @@ import (
 	"halognn/src/compute"
 )
 
-// batchNorm normalises the columns of a layer's output (Ioffe and Szegedy, ICML 2015), as BatchNorm of
-// PyTorch Geometric does. Training takes mean and variance of the minibatch, whichever ranks train
-// others in the step; evaluation takes the running ones, which all ranks have:
+// batchNorm normalises the columns of a layer's output (Ioffe and Szegedy, ICML 2015), as BatchNorm
+// of PyTorch Geometric does. Training takes mean and variance of the minibatch, whichever ranks
+// train others in the step; evaluation takes the running ones, which all ranks have:
 //
 //	minibatch   rows n, mean, variance ─> n*mean, n*unbiased variance, n      in the gradients, of each minibatch
 //	step        the sums over minibatches and ranks, with the gradients

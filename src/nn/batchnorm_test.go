@@ -13,7 +13,8 @@ func TestGoldenBatchNorm(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		g := openGolden(t, "batchnorm")
 		_, shape := g.want("X")
-		x, dy, gamma, beta := g.rows(dev, "X"), g.rows(dev, "dY"), g.rows(dev, "gamma"), g.rows(dev, "beta")
+		x, dy, gamma, beta := g.rows(dev, "X"), g.rows(dev, "dY"), g.rows(dev, "gamma"),
+			g.rows(dev, "beta")
 		vector := func() []float32 { return upload(t, dev, 1, shape[1], nil).Data }
 		mean, variance, dgamma, dbeta := vector(), vector(), vector(), vector()
 		y, dx := upload(t, dev, shape[0], shape[1], nil), upload(t, dev, shape[0], shape[1], nil)
@@ -24,13 +25,14 @@ func TestGoldenBatchNorm(t *testing.T) {
 		g.compare(dev, "dX", dx.Data, 3e-6)
 		g.compare(dev, "dgamma", dgamma, 3e-6) // PyTorch 3e-7
 		g.compare(dev, "dbeta", dbeta, 3e-6)
-		dev.BatchNorm(y, x, gamma.Data, beta.Data, g.rows(dev, "running_mean1").Data, g.rows(dev, "running_var1").Data, 1e-5)
+		dev.BatchNorm(y, x, gamma.Data, beta.Data, g.rows(dev, "running_mean1").Data,
+			g.rows(dev, "running_var1").Data, 1e-5)
 		g.compare(dev, "Y_eval", y.Data, 6e-6)
 	})
 }
 
-// The running values move by the rows of all minibatches of a step together, however many ranks have
-// trained them; inference reads them, and they are saved with the weights.
+// The running values move by the rows of all minibatches of a step together, however many ranks
+// have trained them; inference reads them, and they are saved with the weights.
 func TestRunningStatistics(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		c := Config{Kind: "mlp", Layers: 2, In: 3, Hidden: 4, Out: 2, Norm: NormBatch, Task: Multiclass}

@@ -54,7 +54,8 @@ func onEveryDevice(t *testing.T, test func(t *testing.T, dev compute.Device)) {
 	}
 }
 
-// upload returns a matrix of device memory with the values of data, or zeros if data is nil; freed when the test ends.
+// upload returns a matrix of device memory with the values of data, or zeros if data is nil; freed
+// when the test ends.
 func upload(t testing.TB, dev compute.Device, rows, cols int, data []float32) compute.Matrix {
 	t.Helper()
 	m := compute.Matrix{Rows: rows, Cols: cols}
@@ -187,7 +188,8 @@ func randomRows(rng *rand.Rand, n int) []float32 {
 	return rows
 }
 
-// deviation returns the largest difference of got and want relative to the largest want; NaN and Inf are infinitely far.
+// deviation returns the largest difference of got and want relative to the largest want; NaN and
+// Inf are infinitely far.
 func deviation[T float32 | float64](got []float32, want []T) float64 {
 	if len(got) != len(want) {
 		return math.Inf(1)
@@ -298,7 +300,8 @@ func (g golden) compare(dev compute.Device, name string, got []float32, toleranc
 	}
 }
 
-// setParams gives a model the parameters of the archive. rename maps the name of a parameter to the name of its array.
+// setParams gives a model the parameters of the archive. rename maps the name of a parameter to the
+// name of its array.
 func (g golden) setParams(m *Model, rename func(string) string) {
 	g.t.Helper()
 	var tensors []Tensor

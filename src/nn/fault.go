@@ -80,7 +80,8 @@ func (m *Model) FirstFault() Fault {
 	for _, rows := range []struct {
 		of compute.Matrix
 		in string
-	}{{input.Own, "features"}, {input.Aggregate, "aggregate of the neighbours' features"}, {input.X, "features"}} {
+	}{{input.Own, "features"}, {input.Aggregate, "aggregate of the neighbours' features"},
+		{input.X, "features"}} {
 		if at := m.badRow(rows.of); at >= 0 {
 			return Fault{faultInput, fmt.Sprintf("the %s of %s", rows.in, vertexOf(input, at))}
 		}
@@ -94,10 +95,12 @@ func (m *Model) FirstFault() Fault {
 	if m.jump != nil {
 		if at := m.badRow(m.jump.logits.matrix(m.jump.rows, m.jump.out)); at >= 0 {
 			last := &m.inputs[len(m.stages)-1]
-			return Fault{faultLayer + len(m.stages), fmt.Sprintf("the logits, which follow from all layers, at %s", vertexOf(last, at))}
+			return Fault{faultLayer + len(m.stages),
+				fmt.Sprintf("the logits, which follow from all layers, at %s", vertexOf(last, at))}
 		}
 	}
-	return Fault{faultLayer + len(m.stages) + 1, "the loss itself, beyond float32: the logits are finite but far apart"}
+	return Fault{faultLayer + len(m.stages) + 1,
+		"the loss itself, beyond float32: the logits are finite but far apart"}
 }
 
 // badRow returns the first row that is not finite, or -1.

@@ -16,14 +16,17 @@ import (
 // without edges.
 func struck(t *testing.T, before func(m *Model, b *Batch)) (*Model, *Batch) {
 	t.Helper()
-	m, err := NewModel(ref.New(), Config{Kind: "mlp", Layers: 3, In: 2, Hidden: 4, Out: 3, Norm: NormNone, Task: Multiclass}, 1)
+	m, err := NewModel(ref.New(),
+		Config{Kind: "mlp", Layers: 3, In: 2, Hidden: 4, Out: 3, Norm: NormNone, Task: Multiclass},
+		1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(m.Close)
 	hop := Hop{Sources: 3, Destinations: 3, Vertices: []int32{70, 80, 90}}
 	b := &Batch{
-		Hops: []Hop{hop, hop, hop}, Own: compute.Matrix{Rows: 3, Cols: 2, Data: []float32{1, 2, 3, 4, 5, 6}},
+		Hops:   []Hop{hop, hop, hop},
+		Own:    compute.Matrix{Rows: 3, Cols: 2, Data: []float32{1, 2, 3, 4, 5, 6}},
 		Labels: []int32{0, 1, 2}, GlobalSeeds: 3, Train: true,
 	}
 	before(m, b)
@@ -58,8 +61,10 @@ func TestFirstFault(t *testing.T) {
 	}{
 		{"gradients of two layers", both(
 			both(set(grads, "lins.2.weight", nan), set(values, "lins.2.weight", nan)),
-			both(set(grads, "lins.0.weight", nan), set(values, "lins.0.weight", nan))), "gradient of layer 2 (lins.2.weight)"},
-		{"an update", set(values, "lins.1.bias", inf), "weights of layer 1 (lins.1.bias) outgrew float32"},
+			both(set(grads, "lins.0.weight", nan), set(values, "lins.0.weight", nan))),
+			"gradient of layer 2 (lins.2.weight)"},
+		{"an update", set(values, "lins.1.bias", inf),
+			"weights of layer 1 (lins.1.bias) outgrew float32"},
 		{"features", func(_ *Model, b *Batch) { b.Own.Data[3] = nan }, "features of vertex 80"},
 		{"an activation", func(m *Model, _ *Batch) {
 			for i := range m.Params.Values {
@@ -82,7 +87,9 @@ func TestFirstFault(t *testing.T) {
 
 // One weight that is not finite is found anywhere, also after the first piece that is checked.
 func TestWeightsFinite(t *testing.T) {
-	m, err := NewModel(ref.New(), Config{Kind: "mlp", Layers: 2, In: 300, Hidden: 300, Out: 3, Norm: NormNone, Task: Multiclass}, 1)
+	m, err := NewModel(ref.New(),
+		Config{Kind: "mlp", Layers: 2, In: 300, Hidden: 300, Out: 3, Norm: NormNone,
+			Task: Multiclass}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +140,8 @@ func TestExtras(t *testing.T) {
 
 // FormatSafetensors into memory gives the bytes of the file, and ParseSafetensors reads them.
 func TestFormatAndParseAreTheFile(t *testing.T) {
-	tensors := []Tensor{{Name: "a", Shape: []int{2}, Data: []float32{1, -2.5}}, {Name: "empty", Shape: []int{0}}}
+	tensors := []Tensor{{Name: "a", Shape: []int{2}, Data: []float32{1, -2.5}},
+		{Name: "empty", Shape: []int{0}}}
 	path := filepath.Join(t.TempDir(), "x.safetensors")
 	if err := WriteSafetensors(path, tensors, map[string]string{"k": "v"}); err != nil {
 		t.Fatal(err)

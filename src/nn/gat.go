@@ -33,8 +33,9 @@ type gat struct {
 
 func newGAT(s *store, c Config, l int) Layer {
 	in, out := c.Widths(l)
-	g := &gat{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, out: out, heads: c.Heads, width: out,
-		mean: !c.hidden(l) || c.HeadMerge == HeadsMean, slope: c.Slope}
+	g := &gat{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, out: out, heads: c.Heads,
+		width: out,
+		mean:  !c.hidden(l) || c.HeadMerge == HeadsMean, slope: c.Slope}
 	if !g.mean {
 		g.width = out / g.heads
 	}
@@ -103,7 +104,8 @@ func (g *gat) Forward(y compute.Matrix, in *Input) {
 func (g *gat) Backward(dx, dy compute.Matrix, in *Input) {
 	s, d, e, wide := in.Sources, in.Destinations, in.edges(), g.heads*g.width
 	z, src, dst, alpha := g.z.matrix(s, wide), g.rows(g.src, s), g.rows(g.dst, d), g.rows(g.alpha, e)
-	dz, dsrc, ddst, dalpha := g.dz.matrix(s, wide), g.rows(g.dsrc, s), g.rows(g.ddst, d), g.rows(g.dalpha, e)
+	dz, dsrc, ddst, dalpha := g.dz.matrix(s, wide), g.rows(g.dsrc, s), g.rows(g.ddst, d),
+		g.rows(g.dalpha, e)
 	g.dev.ColumnSum(g.dbias, dy)
 	if g.mean {
 		heads := g.wide.matrix(d, wide)
@@ -111,7 +113,8 @@ func (g *gat) Backward(dx, dy compute.Matrix, in *Input) {
 		dy = heads
 	}
 	g.dev.EdgeSumBackward(dz, dalpha, in.Transposed, alpha, z, dy)
-	g.dev.EdgeSoftmaxBackward(dsrc, ddst, dalpha, in.Hop.Forward, in.Transposed, alpha, src, dst, g.slope)
+	g.dev.EdgeSoftmaxBackward(dsrc, ddst, dalpha, in.Hop.Forward, in.Transposed, alpha, src, dst,
+		g.slope)
 	g.dev.HeadDotBackward(dz, g.dasrc, dsrc, z, g.asrc)
 	g.dev.HeadDotBackward(dz.RowsAt(0, d), g.dadst, ddst, z.RowsAt(0, d), g.adst)
 	g.dev.MatMulWeights(g.dw, dz, in.X)

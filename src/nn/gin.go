@@ -28,7 +28,8 @@ func newGIN(s *store, c Config, l int) Layer {
 	if c.hidden(0) {
 		mid = c.Hidden
 	}
-	return &gin{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, mid: mid, out: out, weighted: c.EdgeWeights,
+	return &gin{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, mid: mid, out: out,
+		weighted:  c.EdgeWeights,
 		aggregate: s.buffer(), dagg: s.buffer(), hidden: s.buffer(), dinner: s.buffer()}
 }
 
@@ -100,7 +101,8 @@ func (g *gin) Backward(dx, dy compute.Matrix, in *Input) {
 	if !in.Gradient {
 		return
 	}
-	g.dev.SegmentSum(dx.RowsAt(0, in.Transposed.Len()), in.Transposed, in.TransposedWeights, dagg, false)
+	g.dev.SegmentSum(dx.RowsAt(0, in.Transposed.Len()), in.Transposed, in.TransposedWeights, dagg,
+		false)
 	own := dx.RowsAt(0, in.Destinations)
 	g.dev.AddScaled(own, own, dagg, g.eps)
 }

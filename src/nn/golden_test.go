@@ -9,10 +9,10 @@ import (
 	"halognn/src/compute"
 )
 
-// The golden files hold float64 results of PyTorch's autograd. PyTorch's own float32 run deviates from them by at most
-// the number in each comment below, relative to the largest value of an array. We sum in another order (edges one by
-// one, rows in chunks), which costs about the same again in an unlucky place: tolerances are within ten times
-// PyTorch's.
+// The golden files hold float64 results of PyTorch's autograd. PyTorch's own float32 run deviates
+// from them by at most the number in each comment below, relative to the largest value of an array.
+// We sum in another order (edges one by one, rows in chunks), which costs about the same again in
+// an unlucky place: tolerances are within ten times PyTorch's.
 const (
 	layerForward     = 1e-6 // PyTorch 1e-7: sage_mean and sage_mean_wide, softmax, sigmoid, layernorm
 	layerBackward    = 2e-6 // PyTorch 2e-7 (db), wide 3e-7 (dW_neigh)
@@ -34,8 +34,9 @@ const (
 var arrays = map[string]map[string]string{
 	"sage": {"lin_l.weight": "W_neigh", "lin_l.bias": "b", "lin_r.weight": "W_self"},
 	"gcn":  {"lin.weight": "W", "bias": "b"},
-	"gin":  {"nn.0.weight": "W1", "nn.0.bias": "b1", "nn.2.weight": "W2", "nn.2.bias": "b2", "eps": "eps"},
-	"gat":  {"lin.weight": "W", "att_src": "a_src", "att_dst": "a_dst", "bias": "b"},
+	"gin": {"nn.0.weight": "W1", "nn.0.bias": "b1", "nn.2.weight": "W2", "nn.2.bias": "b2",
+		"eps": "eps"},
+	"gat": {"lin.weight": "W", "att_src": "a_src", "att_dst": "a_dst", "bias": "b"},
 }
 
 // layerArray maps convs.1.lin.weight to W.
@@ -155,7 +156,8 @@ func (g golden) compareEdges(dev compute.Device, in *Input, name string, got []f
 
 func TestGoldenLosses(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
-		for _, name := range []string{"softmax_ce", "softmax_ce_extreme", "sigmoid_bce", "sigmoid_bce_extreme"} {
+		for _, name := range []string{"softmax_ce", "softmax_ce_extreme", "sigmoid_bce",
+			"sigmoid_bce_extreme"} {
 			g := openGolden(t, name)
 			logits := g.rows(dev, "logits")
 			gradient := upload(t, dev, logits.Rows, logits.Cols, nil)
@@ -218,12 +220,16 @@ var goldenModels = []struct {
 	backward   float64
 	optimizers []string
 }{
-	{"model_sage3", Config{Kind: "sage", Layers: 3, Hidden: 12}, modelBackward, []string{"adam", "adamw", "adam_l2", "sgd"}},
-	{"model_gcn3", Config{Kind: "gcn", Layers: 3, Hidden: 12}, modelBackward, []string{"adam", "adamw", "sgd"}},
-	{"model_gin3", Config{Kind: "gin", Layers: 3, Hidden: 12}, ginModelBackward, []string{"adam", "adamw", "sgd"}},
+	{"model_sage3", Config{Kind: "sage", Layers: 3, Hidden: 12}, modelBackward,
+		[]string{"adam", "adamw", "adam_l2", "sgd"}},
+	{"model_gcn3", Config{Kind: "gcn", Layers: 3, Hidden: 12}, modelBackward,
+		[]string{"adam", "adamw", "sgd"}},
+	{"model_gin3", Config{Kind: "gin", Layers: 3, Hidden: 12}, ginModelBackward,
+		[]string{"adam", "adamw", "sgd"}},
 	{"model_gat2", Config{Kind: "gat", Layers: 2, Hidden: 16, Heads: 2, Slope: 0.2}, gatModelBackward,
 		[]string{"adam", "adamw", "sgd"}},
-	{"model_gat2_elu", Config{Kind: "gat", Layers: 2, Hidden: 16, Heads: 2, Slope: 0.2, Activation: ELU},
+	{"model_gat2_elu", Config{Kind: "gat", Layers: 2, Hidden: 16, Heads: 2, Slope: 0.2,
+		Activation: ELU},
 		gatModelBackward, []string{"adam"}},
 }
 
@@ -280,7 +286,8 @@ func TestGoldenOptimizers(t *testing.T) {
 // goldenRun takes ten steps.
 func goldenRun(t *testing.T, dev compute.Device, g golden, m *Model, b *Batch, optimizer string) {
 	slotArray := map[string]string{"m": "m_", "v": "v_", "momentum": "buf_"}
-	options := OptimizerOptions{Kind: strings.TrimSuffix(optimizer, "_l2"), WeightDecay: g.scalar("weight_decay")}
+	options := OptimizerOptions{Kind: strings.TrimSuffix(optimizer, "_l2"),
+		WeightDecay: g.scalar("weight_decay")}
 	if options.Kind == SGD {
 		options.Momentum = g.scalar("momentum")
 	} else {
@@ -323,7 +330,8 @@ func (g golden) compareParams(dev compute.Device, m *Model, prefix string, toler
 		want, _ := g.want(prefix + modelArray(m, p.Name))
 		for i, got := range download(dev, p.of(m.Params.Values)) {
 			if d := math.Abs(float64(got) - want[i]); !(d <= tolerance) {
-				g.t.Errorf("%s%s[%d] is off by %.2g, tolerance %.2g", prefix, modelArray(m, p.Name), i, d, tolerance)
+				g.t.Errorf("%s%s[%d] is off by %.2g, tolerance %.2g", prefix, modelArray(m, p.Name),
+					i, d, tolerance)
 				break
 			}
 		}

@@ -9,13 +9,14 @@ import (
 	"halognn/src/compute"
 )
 
-// gradientTolerance is relative to the largest element of an array: float32 rounding, with a factor of ten for
-// LayerNorm, which divides by standard deviations below one.
+// gradientTolerance is relative to the largest element of an array: float32 rounding, with a factor
+// of ten for LayerNorm, which divides by standard deviations below one.
 const gradientTolerance = 5e-6
 
-// randomBatch makes a training minibatch for c, with rows of all sources. The global minibatch has 3 seeds more than
-// this rank.
-func randomBatch(t testing.TB, dev compute.Device, rng *rand.Rand, c Config, seeds int) (*Batch, []float32) {
+// randomBatch makes a training minibatch for c, with rows of all sources. The global minibatch has
+// 3 seeds more than this rank.
+func randomBatch(t testing.TB, dev compute.Device, rng *rand.Rand, c Config, seeds int) (*Batch,
+	[]float32) {
 	b := &Batch{Train: true, InputGradient: true, GlobalSeeds: seeds + 3}
 	if c.ReadsNeighbours() {
 		b.Hops = randomHops(rng, c.Layers, seeds)
@@ -42,46 +43,78 @@ var architectures = []struct {
 	name string
 	Config
 }{
-	{"sage, one layer", Config{Kind: "sage", Layers: 1, In: 5, Out: 3, Norm: NormNone, Task: Multiclass}},
-	{"sage", Config{Kind: "sage", Layers: 2, In: 5, Hidden: 4, Out: 3, Norm: NormNone, Task: Multiclass}},
-	{"sage, deep", Config{Kind: "sage", Layers: 4, In: 3, Hidden: 4, Out: 2, Norm: NormNone, Task: Multiclass}},
-	{"sage, norm", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3, Norm: NormLayer, Task: Multiclass}},
-	{"sage, dropout", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3, Dropout: 0.4, Norm: NormNone, Task: Multiclass}},
-	{"sage, norm, dropout, multilabel",
-		Config{Kind: "sage", Layers: 2, In: 5, Hidden: 7, Out: 3, Dropout: 0.25, Norm: NormLayer, Task: Multilabel}},
-	{"sage, max", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3, Aggregation: AggregateMax, Norm: NormLayer, Dropout: 0.2,
+	{"sage, one layer", Config{Kind: "sage", Layers: 1, In: 5, Out: 3, Norm: NormNone,
 		Task: Multiclass}},
-	{"gcn", Config{Kind: "gcn", Layers: 3, In: 5, Hidden: 4, Out: 3, Dropout: 0.3, Norm: NormLayer, Task: Multiclass}},
-	{"gcn, both ends", Config{Kind: "gcn", Layers: 2, In: 5, Hidden: 4, Out: 3, GCNNorm: GCNBoth, Norm: NormNone, Task: Multiclass}},
-	{"gin", Config{Kind: "gin", Layers: 2, In: 5, Hidden: 7, Out: 3, Dropout: 0.3, Norm: NormNone, Task: Multiclass}},
-	{"gin, one layer", Config{Kind: "gin", Layers: 1, In: 5, Out: 3, Norm: NormNone, Task: Multilabel}},
-	{"gat", Config{Kind: "gat", Layers: 3, In: 5, Hidden: 6, Out: 3, Heads: 2, Slope: 0.2, Norm: NormLayer, Dropout: 0.3,
-		Activation: ELU, Task: Multiclass}},
-	{"gat, means", Config{Kind: "gat", Layers: 2, In: 5, Hidden: 4, Out: 3, Heads: 3, HeadMerge: HeadsMean, Slope: 0.1,
+	{"sage", Config{Kind: "sage", Layers: 2, In: 5, Hidden: 4, Out: 3, Norm: NormNone,
+		Task: Multiclass}},
+	{"sage, deep", Config{Kind: "sage", Layers: 4, In: 3, Hidden: 4, Out: 2, Norm: NormNone,
+		Task: Multiclass}},
+	{"sage, norm", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3, Norm: NormLayer,
+		Task: Multiclass}},
+	{"sage, dropout", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3, Dropout: 0.4,
 		Norm: NormNone, Task: Multiclass}},
-	{"gat, one layer of one head", Config{Kind: "gat", Layers: 1, In: 5, Out: 3, Heads: 1, Slope: 0.2, Norm: NormNone, Task: Multiclass}},
-	{"gat, residual", Config{Kind: "gat", Layers: 3, In: 5, Hidden: 6, Out: 3, Heads: 3, Slope: 0.2, Norm: NormLayer, Dropout: 0.2,
-		Residual: true, Task: Multiclass}},
-	{"gcn, residual", Config{Kind: "gcn", Layers: 4, In: 5, Hidden: 4, Out: 3, Norm: NormNone, Residual: true, Task: Multiclass}},
-	{"sage, batch norm", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3, Norm: NormBatch, Dropout: 0.2, Activation: ELU,
+	{"sage, norm, dropout, multilabel",
+		Config{Kind: "sage", Layers: 2, In: 5, Hidden: 7, Out: 3, Dropout: 0.25, Norm: NormLayer,
+			Task: Multilabel}},
+	{"sage, max", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3,
+		Aggregation: AggregateMax, Norm: NormLayer, Dropout: 0.2,
 		Task: Multiclass}},
-	{"gcn, batch norm, residual, jumping", Config{Kind: "gcn", Layers: 3, In: 5, Hidden: 4, Out: 3, Norm: NormBatch, Residual: true,
-		Activation: ELU, Jumping: JumpCat, Task: Multiclass}},
-	{"sage, weights", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3, Norm: NormLayer, EdgeWeights: true, Task: Multiclass}},
-	{"gcn, weights", Config{Kind: "gcn", Layers: 2, In: 5, Hidden: 6, Out: 3, Norm: NormNone, EdgeWeights: true, Task: Multiclass}},
-	{"gin, weights", Config{Kind: "gin", Layers: 2, In: 5, Hidden: 6, Out: 3, Norm: NormNone, EdgeWeights: true, Task: Multiclass}},
-	{"sage, jumping", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3, Norm: NormLayer, Dropout: 0.2, Jumping: JumpCat,
+	{"gcn", Config{Kind: "gcn", Layers: 3, In: 5, Hidden: 4, Out: 3, Dropout: 0.3, Norm: NormLayer,
 		Task: Multiclass}},
-	{"gcn, jumping by maxima", Config{Kind: "gcn", Layers: 3, In: 5, Hidden: 6, Out: 3, Norm: NormNone, Activation: ELU, Jumping: JumpMax,
+	{"gcn, both ends", Config{Kind: "gcn", Layers: 2, In: 5, Hidden: 4, Out: 3, GCNNorm: GCNBoth,
+		Norm: NormNone, Task: Multiclass}},
+	{"gin", Config{Kind: "gin", Layers: 2, In: 5, Hidden: 7, Out: 3, Dropout: 0.3, Norm: NormNone,
+		Task: Multiclass}},
+	{"gin, one layer", Config{Kind: "gin", Layers: 1, In: 5, Out: 3, Norm: NormNone,
 		Task: Multilabel}},
-	{"gat, jumping", Config{Kind: "gat", Layers: 2, In: 5, Hidden: 6, Out: 3, Heads: 2, Slope: 0.2, Norm: NormNone, Residual: true,
+	{"gat", Config{Kind: "gat", Layers: 3, In: 5, Hidden: 6, Out: 3, Heads: 2, Slope: 0.2,
+		Norm: NormLayer, Dropout: 0.3,
+		Activation: ELU, Task: Multiclass}},
+	{"gat, means", Config{Kind: "gat", Layers: 2, In: 5, Hidden: 4, Out: 3, Heads: 3,
+		HeadMerge: HeadsMean, Slope: 0.1,
+		Norm: NormNone, Task: Multiclass}},
+	{"gat, one layer of one head",
+		Config{Kind: "gat", Layers: 1, In: 5, Out: 3, Heads: 1, Slope: 0.2, Norm: NormNone,
+			Task: Multiclass}},
+	{"gat, residual", Config{Kind: "gat", Layers: 3, In: 5, Hidden: 6, Out: 3, Heads: 3, Slope: 0.2,
+		Norm: NormLayer, Dropout: 0.2,
+		Residual: true, Task: Multiclass}},
+	{"gcn, residual", Config{Kind: "gcn", Layers: 4, In: 5, Hidden: 4, Out: 3, Norm: NormNone,
+		Residual: true, Task: Multiclass}},
+	{"sage, batch norm", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3, Norm: NormBatch,
+		Dropout: 0.2, Activation: ELU,
+		Task: Multiclass}},
+	{"gcn, batch norm, residual, jumping",
+		Config{Kind: "gcn", Layers: 3, In: 5, Hidden: 4, Out: 3, Norm: NormBatch, Residual: true,
+			Activation: ELU, Jumping: JumpCat, Task: Multiclass}},
+	{"sage, weights", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3, Norm: NormLayer,
+		EdgeWeights: true, Task: Multiclass}},
+	{"gcn, weights", Config{Kind: "gcn", Layers: 2, In: 5, Hidden: 6, Out: 3, Norm: NormNone,
+		EdgeWeights: true, Task: Multiclass}},
+	{"gin, weights", Config{Kind: "gin", Layers: 2, In: 5, Hidden: 6, Out: 3, Norm: NormNone,
+		EdgeWeights: true, Task: Multiclass}},
+	{"sage, jumping", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3, Norm: NormLayer,
+		Dropout: 0.2, Jumping: JumpCat,
+		Task: Multiclass}},
+	{"gcn, jumping by maxima",
+		Config{Kind: "gcn", Layers: 3, In: 5, Hidden: 6, Out: 3, Norm: NormNone, Activation: ELU,
+			Jumping: JumpMax,
+			Task:    Multilabel}},
+	{"gat, jumping", Config{Kind: "gat", Layers: 2, In: 5, Hidden: 6, Out: 3, Heads: 2, Slope: 0.2,
+		Norm: NormNone, Residual: true,
 		Activation: ELU, Jumping: JumpMax, Task: Multiclass}},
-	{"gin, one layer, jumping", Config{Kind: "gin", Layers: 1, In: 5, Hidden: 4, Out: 3, Norm: NormNone, Jumping: JumpCat, Task: Multiclass}},
-	{"mlp, residual", Config{Kind: "mlp", Layers: 3, In: 5, Hidden: 4, Out: 3, Norm: NormLayer, Residual: true, Task: Multiclass}},
-	{"sage, elu", Config{Kind: "sage", Layers: 2, In: 5, Hidden: 4, Out: 3, Dropout: 0.4, Activation: ELU, Norm: NormNone, Task: Multiclass}},
-	{"mlp", Config{Kind: "mlp", Layers: 3, In: 5, Hidden: 4, Out: 3, Norm: NormNone, Task: Multiclass}},
+	{"gin, one layer, jumping",
+		Config{Kind: "gin", Layers: 1, In: 5, Hidden: 4, Out: 3, Norm: NormNone, Jumping: JumpCat,
+			Task: Multiclass}},
+	{"mlp, residual", Config{Kind: "mlp", Layers: 3, In: 5, Hidden: 4, Out: 3, Norm: NormLayer,
+		Residual: true, Task: Multiclass}},
+	{"sage, elu", Config{Kind: "sage", Layers: 2, In: 5, Hidden: 4, Out: 3, Dropout: 0.4,
+		Activation: ELU, Norm: NormNone, Task: Multiclass}},
+	{"mlp", Config{Kind: "mlp", Layers: 3, In: 5, Hidden: 4, Out: 3, Norm: NormNone,
+		Task: Multiclass}},
 	{"mlp, norm, dropout",
-		Config{Kind: "mlp", Layers: 2, In: 5, Hidden: 7, Out: 3, Dropout: 0.25, Norm: NormLayer, Task: Multiclass}},
+		Config{Kind: "mlp", Layers: 2, In: 5, Hidden: 7, Out: 3, Dropout: 0.25, Norm: NormLayer,
+			Task: Multiclass}},
 }
 
 // Loss and every gradient agree with a float64 model and its numerical derivatives, for each layer
@@ -106,7 +139,8 @@ func TestGradientsAgreeWithFiniteDifferences(t *testing.T) {
 					t.Errorf("seed %d: dX deviates by %.2g", seed, d)
 				}
 				for _, p := range m.Params.Tensors(m.Params.Grads)[:len(m.Params.List)] {
-					if a.Norm == NormBatch && strings.HasPrefix(p.Name, "convs.") && strings.HasSuffix(p.Name, "bias") {
+					if a.Norm == NormBatch && strings.HasPrefix(p.Name, "convs.") &&
+						strings.HasSuffix(p.Name, "bias") {
 						// A batch norm takes away what a bias before it adds: what is left is rounding.
 						if d := deviation(p.Data, make([]float64, len(p.Data))); p.Shape[0] == a.Hidden && d <= 1e-7 {
 							continue

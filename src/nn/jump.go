@@ -7,15 +7,15 @@ import (
 	"halognn/src/compute"
 )
 
-// jumping is jumping knowledge (Xu et al., ICML 2018): the logits follow from the rows of all layers,
-// as JumpingKnowledge and the "lin" of the models of PyTorch Geometric have it:
+// jumping is jumping knowledge (Xu et al., ICML 2018): the logits follow from the rows of all
+// layers, as JumpingKnowledge and the "lin" of the models of PyTorch Geometric have it:
 //
 //	all_i    = [y_i of layer 0 | ... | y_i of layer L-1]        all [B,L*hidden]
 //	most_i   = the largest over the layers, by columns          most [B,hidden], of JumpMax alone
 //	logits_i = all_i Wᵀ + b, or most_i Wᵀ + b                   logits [B,out]
 //
-// The destinations of the last layer are the first rows of every layer. Of equal rows the first layer
-// gets the gradient of a maximum.
+// The destinations of the last layer are the first rows of every layer. Of equal rows the first
+// layer gets the gradient of a maximum.
 type jumping struct {
 	dev                     compute.Device
 	layers, hidden, out, in int  // in: columns that W reads
@@ -104,8 +104,9 @@ func (j *jumping) take(dy compute.Matrix, l int, add bool) {
 	j.dev.CopyColumns(dy.RowsAt(0, j.rows), 0, j.rowsOfAll(), l*j.hidden, j.hidden, add)
 }
 
-// Output turns the rows of the last layer's destinations, as ForwardLayer returned them, into logits:
-// they are the logits, unless there is jumping knowledge. All layers have run on the minibatch.
+// Output turns the rows of the last layer's destinations, as ForwardLayer returned them, into
+// logits: they are the logits, unless there is jumping knowledge. All layers have run on the
+// minibatch.
 func (m *Model) Output(y compute.Matrix) compute.Matrix {
 	if m.jump == nil {
 		return y

@@ -16,11 +16,14 @@ type Kind struct {
 }
 
 var kinds = []Kind{
-	{"sage", "GraphSAGE with mean or max aggregation (`model.aggregation`)", true, false, true, newSAGE},
-	{"gcn", "GCN: one weight for a vertex and its neighbours (`model.gcn_norm`)", true, false, true, newGCN},
+	{"sage", "GraphSAGE with mean or max aggregation (`model.aggregation`)", true, false, true,
+		newSAGE},
+	{"gcn", "GCN: one weight for a vertex and its neighbours (`model.gcn_norm`)", true, false, true,
+		newGCN},
 	{"gin", "GIN: the sum of the neighbours and of 1+eps times the vertex, eps learned, through two " +
 		"linear maps", true, false, true, newGIN},
-	{"gat", "GAT: attention (`model.heads`), with an edge from each vertex to itself", true, true, false,
+	{"gat", "GAT: attention (`model.heads`), with an edge from each vertex to itself", true, true,
+		false,
 		newGAT},
 	{"mlp", "the same layers without the neighbour terms, as the baseline without the graph", false,
 		false, false, newLinear},
@@ -45,8 +48,8 @@ func kindNames() (names []string) {
 	return names
 }
 
-// glorot declares a parameter drawn uniformly from +-sqrt(6/(a+b)): the default of PyTorch Geometric
-// for layers that transform before they aggregate, a and b their last two extents.
+// glorot declares a parameter drawn uniformly from +-sqrt(6/(a+b)): the default of PyTorch
+// Geometric for layers that transform before they aggregate, a and b their last two extents.
 func glorot(name string, shape ...int) Param {
 	n := len(shape)
 	return Param{Name: name, Shape: shape,

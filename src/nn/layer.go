@@ -5,9 +5,11 @@ import "halognn/src/compute"
 // Needs says which rows a layer reads. An input layer gets no others: rows that it does not need
 // are neither gathered nor copied to the device.
 type Needs struct {
-	Own       bool              // the row of every destination (Input.Own)
-	Aggregate compute.Reduction // of the rows of every destination's in-neighbours (Input.Aggregate); a sum is weighted by Weights
-	Sources   bool              // the rows of all sources (Input.X), because aggregation depends on parameters
+	Own bool // the row of every destination (Input.Own)
+	// of the rows of every destination's in-neighbours (Input.Aggregate); a sum is weighted by Weights
+	Aggregate compute.Reduction
+	// the rows of all sources (Input.X), because aggregation depends on parameters
+	Sources bool
 
 	// Of the hops of all layers:
 	SelfEdges  bool      // each destination's segment ends with an edge from itself
@@ -21,28 +23,34 @@ type Weighting uint8
 
 // The weightings. An edge has the weight of the data, or 1, and so has one from a vertex to itself.
 const (
-	NoWeights        Weighting = iota
-	WeightsPlain               // that of the edge
-	WeightsMean                // of the edge over the sum of the destination's edges: their sums are means
-	WeightsSymmetric           // of the edge, by the weights of both ends' edges in the whole graph: GCN's
+	NoWeights    Weighting = iota
+	WeightsPlain           // that of the edge
+	// of the edge over the sum of the destination's edges: their sums are means
+	WeightsMean
+	// of the edge, by the weights of both ends' edges in the whole graph: GCN's
+	WeightsSymmetric
 )
 
 // Hop is the topology one layer works on. The destinations are the first sources.
 type Hop struct {
 	Sources, Destinations int
-	Forward               compute.Segments   // in-neighbours by destination; not read where Input.Aggregate is given
-	Transposed            compute.Segments   // destinations by source; read by backward if Input.Gradient or Needs.Transposed
-	Weights               []float32          // [E] of Forward, in host memory; nil unless wanted
-	TransposedWeights     []float32          // [E] of Transposed
-	Edges                 int                // of Forward, for Reserve if Forward is not given
-	Vertices              []int32            // [Destinations] original ids: they key the dropout bits; nil if nothing is dropped
-	Dropout               compute.DropoutKey // names this layer's dropout bits of this minibatch
+	// in-neighbours by destination; not read where Input.Aggregate is given
+	Forward compute.Segments
+	// destinations by source; read by backward if Input.Gradient or Needs.Transposed
+	Transposed        compute.Segments
+	Weights           []float32 // [E] of Forward, in host memory; nil unless wanted
+	TransposedWeights []float32 // [E] of Transposed
+	Edges             int       // of Forward, for Reserve if Forward is not given
+	// [Destinations] original ids: they key the dropout bits; nil if nothing is dropped
+	Vertices []int32
+	Dropout  compute.DropoutKey // names this layer's dropout bits of this minibatch
 }
 
 // edges returns the number of edges.
 func (h *Hop) edges() int { return max(h.Edges, len(h.Forward.Indices)) }
 
-// Input is what one layer reads of a minibatch: either the rows of all sources, or Own and Aggregate as far as it needs them.
+// Input is what one layer reads of a minibatch: either the rows of all sources, or Own and
+// Aggregate as far as it needs them.
 type Input struct {
 	Hop
 	X         compute.Matrix // [Sources, in]
@@ -79,7 +87,7 @@ type Layer interface {
 	Flops(h *Hop, gradient bool) int
 	// Forward sets y [Destinations, out].
 	Forward(y compute.Matrix, in *Input)
-	// Backward sets the gradients of the parameters from dy [Destinations, out] and, if in.Gradient, dx [Sources, in]. Forward
-	// ran before, on the same input.
+	// Backward sets the gradients of the parameters from dy [Destinations, out] and, if
+	// in.Gradient, dx [Sources, in]. Forward ran before, on the same input.
 	Backward(dx, dy compute.Matrix, in *Input)
 }

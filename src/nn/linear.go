@@ -6,8 +6,8 @@ import (
 	"halognn/src/compute"
 )
 
-// linear is the layer of the baseline without the graph: y = x Wᵀ + b. It reads no neighbours, so its hops have as many
-// sources as destinations: the seeds, in every layer.
+// linear is the layer of the baseline without the graph: y = x Wᵀ + b. It reads no neighbours, so
+// its hops have as many sources as destinations: the seeds, in every layer.
 type linear struct {
 	dev         compute.Device
 	name        string
@@ -34,7 +34,8 @@ func (d *linear) Needs() Needs { return Needs{Own: true} }
 
 func (d *linear) Reserve(in *Input) error {
 	if in.Gradient && in.Sources != in.Destinations {
-		panic(fmt.Sprintf("nn: %s got %d sources for %d destinations; a model without neighbours is handed its seeds in every hop",
+		panic(fmt.Sprintf("nn: %s got %d sources for %d destinations; a model without neighbours "+
+			"is handed its seeds in every hop",
 			d.name, in.Sources, in.Destinations))
 	}
 	return nil

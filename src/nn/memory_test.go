@@ -73,7 +73,8 @@ func TestReserve(t *testing.T) {
 			m := newModel(t, meter, a.Config, 1)
 			b, _ := randomBatch(t, dev, rand.New(rand.NewPCG(1, 0)), a.Config, 7)
 			for l, h := range b.Hops {
-				size := &Input{Hop: Hop{Sources: h.Sources, Destinations: h.Destinations, Edges: len(h.Forward.Indices)}, Train: true, Gradient: true}
+				size := &Input{Hop: Hop{Sources: h.Sources, Destinations: h.Destinations,
+					Edges: len(h.Forward.Indices)}, Train: true, Gradient: true}
 				if err := m.Reserve(l, size); err != nil {
 					t.Fatal(err)
 				}
@@ -87,7 +88,8 @@ func TestReserve(t *testing.T) {
 	})
 }
 
-// Wherever memory runs out, the error says so, nothing is leaked, and the model works once there is memory again.
+// Wherever memory runs out, the error says so, nothing is leaked, and the model works once there is
+// memory again.
 func TestOutOfMemory(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		for _, a := range architectures {
@@ -99,7 +101,8 @@ func TestOutOfMemory(t *testing.T) {
 				if err == nil {
 					_, err = m.Forward(b)
 					if got, _ := pass(t, dev, m, b); got != want {
-						t.Errorf("%s: after allocation %d failed the loss is %+v, want %+v", a.name, failAt, got, want)
+						t.Errorf("%s: after allocation %d failed the loss is %+v, want %+v", a.name,
+							failAt, got, want)
 					}
 				}
 				if finished = err == nil; !finished && !errors.Is(err, errNoMemory) {
@@ -114,7 +117,8 @@ func TestOutOfMemory(t *testing.T) {
 			}
 		}
 		meter := &meter{Device: dev, failAt: 4} // values, gradients, m, v
-		m := newModel(t, meter, Config{Kind: "mlp", Layers: 1, In: 2, Out: 2, Norm: NormNone, Task: Multiclass}, 1)
+		m := newModel(t, meter,
+			Config{Kind: "mlp", Layers: 1, In: 2, Out: 2, Norm: NormNone, Task: Multiclass}, 1)
 		_, err := NewOptimizer(meter, m.Params, DefaultOptimizer(Adam))
 		if !errors.Is(err, errNoMemory) || meter.live != 2*m.Params.Len() {
 			t.Errorf("optimizer without memory: got %v, %d elements live", err, meter.live)
@@ -146,11 +150,13 @@ func TestOptimizerResumes(t *testing.T) {
 			m, o := start(1)
 			train(m, o, 3)
 			resumed, ro := start(2)
-			if err := resumed.Params.SetTensors(resumed.Params.Values, m.Params.Tensors(m.Params.Values)); err != nil {
+			if err := resumed.Params.SetTensors(resumed.Params.Values,
+				m.Params.Tensors(m.Params.Values)); err != nil {
 				t.Fatal(err)
 			}
 			for i, slot := range o.Slots() {
-				if err := resumed.Params.SetTensors(ro.Slots()[i].Data, m.Params.Tensors(slot.Data)); err != nil {
+				if err := resumed.Params.SetTensors(ro.Slots()[i].Data,
+					m.Params.Tensors(slot.Data)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -171,13 +177,15 @@ func TestOptimizerResumes(t *testing.T) {
 	})
 }
 
-// The first size is taken as given, every later one with a quarter of slack; a growth that fails leaves nothing to free twice.
+// The first size is taken as given, every later one with a quarter of slack; a growth that fails
+// leaves nothing to free twice.
 func TestBufferGrowth(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		meter := &meter{Device: dev, failAt: 3}
 		s := store{dev: meter}
 		b := s.buffer()
-		for _, c := range []struct{ n, live int }{{100, 100}, {80, 100}, {120, 150}, {150, 150}, {151, 0}, {160, 160}} {
+		for _, c := range []struct{ n, live int }{{100, 100}, {80, 100}, {120, 150}, {150, 150},
+			{151, 0}, {160, 160}} {
 			err := b.reserve(c.n)
 			if meter.live != c.live || (err == nil) != (c.live > 0) {
 				t.Errorf("reserve(%d): %d elements live, %v; want %d", c.n, meter.live, err, c.live)

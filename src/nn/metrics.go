@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Counts sum up predictions over (vertex, class) pairs. In a multiclass task a vertex with the wrong class is one false
-// positive and one false negative, so that MicroF1 is the accuracy.
+// Counts sum up predictions over (vertex, class) pairs. In a multiclass task a vertex with the
+// wrong class is one false positive and one false negative, so that MicroF1 is the accuracy.
 type Counts struct {
 	TruePositive, FalsePositive, FalseNegative int64
 }
@@ -18,7 +18,8 @@ func (c *Counts) Add(d Counts) {
 	c.FalseNegative += d.FalseNegative
 }
 
-// Accuracy returns the share of vertices of a multiclass task whose class is right; 0 if there are none.
+// Accuracy returns the share of vertices of a multiclass task whose class is right; 0 if there are
+// none.
 func (c Counts) Accuracy() float64 {
 	return ratio(c.TruePositive, c.TruePositive+c.FalsePositive)
 }
@@ -35,11 +36,12 @@ func ratio(a, b int64) float64 {
 	return float64(a) / float64(b)
 }
 
-// ROCAUC returns the area under the ROC curve of a two-class task: the probability that a random vertex of class 1
-// scores higher than one of class 0, a tie counting one half (Hanley and McNeil, Radiology 1982). Pairs are counted in
-// integers, so the result is exact to one rounding and does not depend on the order of the vertices. labels are 0 or 1;
-// without both classes the area is undefined, and ok is false. NaN scores below everything, and ties with itself. O(n log n)
-// time, 8n bytes.
+// ROCAUC returns the area under the ROC curve of a two-class task: the probability that a random
+// vertex of class 1 scores higher than one of class 0, a tie counting one half (Hanley and McNeil,
+// Radiology 1982). Pairs are counted in integers, so the result is exact to one rounding and does
+// not depend on the order of the vertices. labels are 0 or 1; without both classes the area is
+// undefined, and ok is false. NaN scores below everything, and ties with itself. O(n log n) time,
+// 8n bytes.
 func ROCAUC(scores []float32, labels []int32) (area float64, ok bool) {
 	order := make([]int, len(scores))
 	for i := range order {

@@ -11,7 +11,8 @@ import (
 // normEps is PyTorch's default.
 const normEps = 1e-5
 
-// Model is a stack of layers with their parameters and the memory of one minibatch. Make it with NewModel.
+// Model is a stack of layers with their parameters and the memory of one minibatch. Make it with
+// NewModel.
 type Model struct {
 	Config Config
 	Params *Params
@@ -51,9 +52,10 @@ type norm struct {
 	mean, rstd                 *buffer   // [D]
 }
 
-// NewModel allocates a model of architecture c on dev and draws its parameters from seed: uniform in +-1/sqrt(fan in),
-// as PyTorch does, LayerNorm 1 and 0. Equal (c, seed) give equal parameters on every rank. Memory
-// for activations is allocated by the first forward pass or by Reserve. Close frees everything.
+// NewModel allocates a model of architecture c on dev and draws its parameters from seed: uniform
+// in +-1/sqrt(fan in), as PyTorch does, LayerNorm 1 and 0. Equal (c, seed) give equal parameters on
+// every rank. Memory for activations is allocated by the first forward pass or by Reserve. Close
+// frees everything.
 func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -63,13 +65,15 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 	declared := make([][]Param, c.Layers)
 	var statistics []Param
 	for l := range c.Layers {
-		s := stage{Layer: FindKind(c.Kind).layer(&m.store, c, l), y: m.store.buffer(), hidden: c.hidden(l)}
+		s := stage{Layer: FindKind(c.Kind).layer(&m.store, c, l), y: m.store.buffer(),
+			hidden: c.hidden(l)}
 		s.in, s.out = c.Widths(l)
 		s.residual, s.dsum = c.Residual && s.hidden && l > 0, m.store.buffer()
 		if s.hidden && c.Norm == NormLayer {
 			s.norm = &norm{x: m.store.buffer(), mean: m.store.buffer(), rstd: m.store.buffer()}
 			declared[l] = append(declared[l],
-				constant(fmt.Sprintf("norms.%d.weight", l), s.out, 1), constant(fmt.Sprintf("norms.%d.bias", l), s.out, 0))
+				constant(fmt.Sprintf("norms.%d.weight", l), s.out, 1),
+				constant(fmt.Sprintf("norms.%d.bias", l), s.out, 0))
 		}
 		if s.hidden && c.Norm == NormBatch {
 			s.batch = &batchNorm{x: m.store.buffer(), mean: m.store.buffer(), variance: m.store.buffer()}
@@ -157,7 +161,8 @@ func (m *Model) Reserve(l int, in *Input) error {
 	s, rows := &m.stages[l], in.Destinations
 	err := errors.Join(s.y.reserve(rows*s.out), s.Layer.Reserve(in))
 	if s.norm != nil {
-		err = errors.Join(err, s.norm.x.reserve(rows*s.out), s.norm.mean.reserve(rows), s.norm.rstd.reserve(rows))
+		err = errors.Join(err, s.norm.x.reserve(rows*s.out), s.norm.mean.reserve(rows),
+			s.norm.rstd.reserve(rows))
 	}
 	if s.batch != nil {
 		err = errors.Join(err, s.batch.reserve(rows, s.out))
@@ -214,7 +219,8 @@ func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 }
 
 // LastHidden returns the rows of the destinations that the last layer has read in its last forward
-// pass, [Destinations, in], valid until the pass before it runs again: the hidden rows of the seeds.
+// pass, [Destinations, in], valid until the pass before it runs again: the hidden rows of the
+// seeds.
 func (m *Model) LastHidden() compute.Matrix { return m.inputs[len(m.inputs)-1].own() }
 
 // activate applies activation and dropout to the output of a hidden layer.
@@ -244,12 +250,12 @@ func (m *Model) dropped(in *Input) float32 {
 	return 0
 }
 
-// BackwardLayer runs the backward of layer l, given the gradient dy [Destinations, out] with respect to its output,
-// which it overwrites. The layer's bucket of Params.Grads is then complete, once the device has caught up. It returns
-// the gradient with respect to in.X, [Sources, in], valid until layer l-1 has run backward; an
-// empty matrix unless in.Gradient (the input layer needs no such gradient unless features are
-// trained, and it would be the largest of all). ForwardLayer ran before, on the same input with
-// in.Train.
+// BackwardLayer runs the backward of layer l, given the gradient dy [Destinations, out] with
+// respect to its output, which it overwrites. The layer's bucket of Params.Grads is then complete,
+// once the device has caught up. It returns the gradient with respect to in.X, [Sources, in], valid
+// until layer l-1 has run backward; an empty matrix unless in.Gradient (the input layer needs no
+// such gradient unless features are trained, and it would be the largest of all). ForwardLayer ran
+// before, on the same input with in.Train.
 func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.Matrix) {
 	s := &m.stages[l]
 	if m.jump != nil && l < len(m.stages)-1 {
@@ -264,7 +270,8 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 		if s.residual {
 			dy = s.dsum.matrix(dy.Rows, s.out)
 		}
-		m.dev.LayerNormBackward(dy, n.dgamma, n.dbeta, sum, x, n.gamma, n.mean.data[:dy.Rows], n.rstd.data[:dy.Rows])
+		m.dev.LayerNormBackward(dy, n.dgamma, n.dbeta, sum, x, n.gamma, n.mean.data[:dy.Rows],
+			n.rstd.data[:dy.Rows])
 	}
 	if n := s.batch; n != nil {
 		if s.residual {

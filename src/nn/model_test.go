@@ -21,7 +21,8 @@ func pass(t testing.TB, dev compute.Device, m *Model, b *Batch) (Stats, []float3
 // numbers.
 func TestPreparedInputEqualsAllSources(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
-		c := Config{Kind: "sage", Layers: 3, In: 7, Hidden: 6, Out: 4, Dropout: 0.3, Norm: NormLayer, Task: Multiclass}
+		c := Config{Kind: "sage", Layers: 3, In: 7, Hidden: 6, Out: 4, Dropout: 0.3,
+			Norm: NormLayer, Task: Multiclass}
 		m := newModel(t, dev, c, 1)
 		b, _ := randomBatch(t, dev, rand.New(rand.NewPCG(5, 0)), c, 6)
 		wantStats, want := pass(t, dev, m, b)
@@ -36,12 +37,14 @@ func TestPreparedInputEqualsAllSources(t *testing.T) {
 		prepared.Hops[0].Forward, prepared.Hops[0].Transposed = compute.Segments{}, compute.Segments{}
 		gotStats, got := pass(t, dev, m, &prepared)
 		if gotStats != wantStats || !slices.Equal(got, want) {
-			t.Errorf("prepared input gave %+v, all sources %+v; equal gradients: %t", gotStats, wantStats, slices.Equal(got, want))
+			t.Errorf("prepared input gave %+v, all sources %+v; equal gradients: %t", gotStats,
+				wantStats, slices.Equal(got, want))
 		}
 		if n := m.Needs(); n != (Needs{Own: true, Aggregate: compute.ReduceMean}) {
 			t.Errorf("sage needs %+v", n)
 		}
-		mlp := newModel(t, dev, Config{Kind: "mlp", Layers: 1, In: 1, Out: 1, Norm: NormNone, Task: Multiclass}, 1)
+		mlp := newModel(t, dev,
+			Config{Kind: "mlp", Layers: 1, In: 1, Out: 1, Norm: NormNone, Task: Multiclass}, 1)
 		if n := mlp.Needs(); n != (Needs{Own: true}) {
 			t.Errorf("mlp needs %+v", n)
 		}
@@ -83,7 +86,8 @@ func TestNoSeeds(t *testing.T) {
 // of one rank with all seeds: weighting by ranks instead of by seeds would fail here.
 func TestSharesAddUp(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
-		c := Config{Kind: "mlp", Layers: 2, In: 6, Hidden: 5, Out: 3, Dropout: 0.5, Norm: NormLayer, Task: Multiclass}
+		c := Config{Kind: "mlp", Layers: 2, In: 6, Hidden: 5, Out: 3, Dropout: 0.5, Norm: NormLayer,
+			Task: Multiclass}
 		const seeds = 11
 		m := newModel(t, dev, c, 4)
 		whole, rows := randomBatch(t, dev, rand.New(rand.NewPCG(8, 0)), c, seeds)
@@ -93,7 +97,8 @@ func TestSharesAddUp(t *testing.T) {
 		sum := make([]float32, len(want))
 		for _, piece := range [][2]int{{0, 7}, {7, 7}, {7, 8}, {8, seeds}} {
 			lo, hi := piece[0], piece[1]
-			b := &Batch{Hops: slices.Clone(whole.Hops), Labels: whole.Labels[lo:hi], GlobalSeeds: seeds, Train: true}
+			b := &Batch{Hops: slices.Clone(whole.Hops), Labels: whole.Labels[lo:hi],
+				GlobalSeeds: seeds, Train: true}
 			for l := range b.Hops {
 				b.Hops[l].Sources, b.Hops[l].Destinations = hi-lo, hi-lo
 				b.Hops[l].Vertices = b.Hops[l].Vertices[lo:hi]
@@ -109,7 +114,8 @@ func TestSharesAddUp(t *testing.T) {
 		}
 		dev.Upload(m.Params.Grads, sum)
 		got := m.Params.Stats()
-		if got.Counts != wantStats.Counts || deviation([]float32{float32(got.Loss)}, []float64{wantStats.Loss}) > 1e-6 {
+		if got.Counts != wantStats.Counts ||
+			deviation([]float32{float32(got.Loss)}, []float64{wantStats.Loss}) > 1e-6 {
 			t.Errorf("shares sum to %+v, want %+v", got, wantStats)
 		}
 	})
@@ -119,7 +125,8 @@ func TestSharesAddUp(t *testing.T) {
 // same.
 func TestEvaluation(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
-		c := Config{Kind: "sage", Layers: 2, In: 6, Hidden: 50, Out: 3, Dropout: 0.5, Norm: NormNone, Task: Multilabel}
+		c := Config{Kind: "sage", Layers: 2, In: 6, Hidden: 50, Out: 3, Dropout: 0.5,
+			Norm: NormNone, Task: Multilabel}
 		m := newModel(t, dev, c, 4)
 		b, _ := randomBatch(t, dev, rand.New(rand.NewPCG(8, 0)), c, 4)
 		trained, _ := pass(t, dev, m, b)
@@ -128,7 +135,9 @@ func TestEvaluation(t *testing.T) {
 		if dlogits.Data != nil || m.Params.Stats().Loss != float64(float32(trained.Loss)) {
 			t.Error("evaluation touched gradients")
 		}
-		plain := newModel(t, dev, Config{Kind: "sage", Layers: 2, In: 6, Hidden: 50, Out: 3, Norm: NormNone, Task: Multilabel}, 4)
+		plain := newModel(t, dev,
+			Config{Kind: "sage", Layers: 2, In: 6, Hidden: 50, Out: 3, Norm: NormNone,
+				Task: Multilabel}, 4)
 		b.Train = true
 		if want, _ := pass(t, dev, plain, b); got != want || got == trained {
 			t.Errorf("evaluation gave %+v, a model without dropout %+v, training %+v", got, want, trained)
@@ -139,7 +148,8 @@ func TestEvaluation(t *testing.T) {
 // Layers run one by one, with rows copied between them, give the model's output.
 func TestLayerByLayer(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
-		c := Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 4, Dropout: 0.3, Norm: NormLayer, Task: Multiclass}
+		c := Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 4, Dropout: 0.3,
+			Norm: NormLayer, Task: Multiclass}
 		m := newModel(t, dev, c, 2)
 		b, _ := randomBatch(t, dev, rand.New(rand.NewPCG(6, 0)), c, 5)
 		wantLogits := download(dev, forward(t, m, b).Data)
@@ -173,7 +183,8 @@ func TestLayerByLayer(t *testing.T) {
 	})
 }
 
-// When layer l is announced, its bucket is final, and the buckets announced so far are a prefix of the gradients.
+// When layer l is announced, its bucket is final, and the buckets announced so far are a prefix of
+// the gradients.
 func TestBucketsFillFrontToBack(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		for _, a := range architectures {
@@ -185,7 +196,8 @@ func TestBucketsFillFrontToBack(t *testing.T) {
 			m.Backward(dlogits, func(l int) {
 				lo, hi := m.Params.Bucket(l)
 				if l != next || lo != end || hi <= lo {
-					t.Errorf("%s: layer %d announced as [%d,%d), want layer %d from %d", a.name, l, lo, hi, next, end)
+					t.Errorf("%s: layer %d announced as [%d,%d), want layer %d from %d", a.name, l,
+						lo, hi, next, end)
 				}
 				if !slices.Equal(download(dev, m.Params.Grads[:hi]), final[:hi]) {
 					t.Errorf("%s: bucket %d was announced before it was final", a.name, l)
@@ -195,7 +207,8 @@ func TestBucketsFillFrontToBack(t *testing.T) {
 			if next != -1 || end != m.Params.Len() {
 				t.Errorf("%s: buckets end at %d of %d", a.name, end, m.Params.Len())
 			}
-			if got := m.Params.Stats(); got.Counts != stats.Counts || got.Loss != float64(float32(stats.Loss)) {
+			if got := m.Params.Stats(); got.Counts != stats.Counts ||
+				got.Loss != float64(float32(stats.Loss)) {
 				t.Errorf("%s: header holds %+v, the loss gave %+v", a.name, got, stats)
 			}
 		}

@@ -1,5 +1,6 @@
-// Package nn is the model: layers with forward and backward, losses, parameters, optimisers, schedules and metrics. Every
-// number is computed by a compute.Device; the package knows no ranks and draws no minibatches.
+// Package nn is the model: layers with forward and backward, losses, parameters, optimisers,
+// schedules and metrics. Every number is computed by a compute.Device; the package knows no ranks
+// and draws no minibatches.
 //
 //	hop 0 (input)        hop 1                hop L-1
 //	[S0,In] ── layer 0 ──> [D0,H] ── layer 1 ──> ... ── layer L-1 ──> [seeds,Out] ──> loss
@@ -23,8 +24,8 @@
 // preparation (Input.Own, Input.Mean), which are several times fewer. Each layer declares its
 // inputs (Needs).
 //
-// In steady state nothing is allocated: activations live in device memory that grows, with slack, to the largest block
-// seen. One goroutine uses a model at a time.
+// In steady state nothing is allocated: activations live in device memory that grows, with slack,
+// to the largest block seen. One goroutine uses a model at a time.
 package nn
 
 import (
@@ -37,14 +38,17 @@ import (
 // The tasks a model can be trained for.
 const (
 	Multiclass = "multiclass" // one class a vertex: softmax cross-entropy
-	Multilabel = "multilabel" // any subset of the classes: a sigmoid and a binary cross-entropy per class
+	// any subset of the classes: a sigmoid and a binary cross-entropy per class
+	Multilabel = "multilabel"
 )
 
 // The normalisations between two layers.
 const (
-	NormNone  = "none"
-	NormLayer = "layer" // LayerNorm over the columns of a row, eps 1e-5: PyTorch Geometric's LayerNorm(mode="node")
-	NormBatch = "batch" // BatchNorm over the rows of a minibatch, eps 1e-5, momentum 0.1: PyTorch Geometric's BatchNorm
+	NormNone = "none"
+	// LayerNorm over the columns of a row, eps 1e-5: PyTorch Geometric's LayerNorm(mode="node")
+	NormLayer = "layer"
+	// BatchNorm over the rows of a minibatch, eps 1e-5, momentum 0.1: PyTorch Geometric's BatchNorm
+	NormBatch = "batch"
 )
 
 // The activations between two layers.
@@ -87,9 +91,10 @@ type Config struct {
 	Norm            string  // NormNone, NormLayer or NormBatch, in every hidden layer
 	Activation      string  // ReLU or ELU, in every hidden layer; empty: ReLU
 	EdgeWeights     bool    // weigh edges by the weights that they have in the data
-	Residual        bool    // adds a vertex's own row to the sum before the activation, where both are hidden rows
-	Jumping         string  // JumpNone, JumpCat or JumpMax; empty: JumpNone
-	Task            string  // Multiclass or Multilabel
+	// adds a vertex's own row to the sum before the activation, where both are hidden rows
+	Residual bool
+	Jumping  string // JumpNone, JumpCat or JumpMax; empty: JumpNone
+	Task     string // Multiclass or Multilabel
 
 	Aggregation string  // of kind sage: AggregateMean or AggregateMax; empty: AggregateMean
 	GCNNorm     string  // of kind gcn: GCNRight or GCNBoth; empty: GCNRight
@@ -122,7 +127,8 @@ func (c Config) Jumps() bool { return c.Jumping == JumpCat || c.Jumping == JumpM
 // hidden reports whether the rows that layer l gives are hidden ones, and no logits.
 func (c Config) hidden(l int) bool { return l < c.Layers-1 || c.Jumps() }
 
-// OutputRows returns for how many vertices at a time the rows of all layers take no more than bytes.
+// OutputRows returns for how many vertices at a time the rows of all layers take no more than
+// bytes.
 func (c Config) OutputRows(bytes int) int { return max(1, bytes/(4*c.Layers*c.Hidden)) }
 
 // jumpWidth returns the width of the rows that the logits are made of.
@@ -144,8 +150,8 @@ func (c Config) Needs() Needs {
 	return n
 }
 
-// Flops counts the operations of the matrix products of a training step in layer l, on a hop of which
-// the counts are read. c is checked.
+// Flops counts the operations of the matrix products of a training step in layer l, on a hop of
+// which the counts are read. c is checked.
 func (c Config) Flops(l int, h *Hop) int {
 	flops := c.layer(l).Flops(h, l > 0)
 	if l == c.Layers-1 && c.Jumps() {
@@ -168,25 +174,36 @@ func (c Config) Check() error {
 	fault(c.In < 1, "model input width is %d; the dataset needs at least 1 feature", c.In)
 	fault(c.hidden(0) && c.Hidden < 1, "model hidden width is %d; it must be at least 1", c.Hidden)
 	fault(c.Out < 1, "model output width is %d; the dataset needs at least 1 class", c.Out)
-	fault(!(c.Dropout >= 0 && c.Dropout < 1), "model dropout is %g; it must be at least 0 and below 1", c.Dropout)
-	fault(!oneOf(c.Norm, NormNone, NormLayer, NormBatch), "model norm %q is not one of: %s, %s, %s", c.Norm, NormNone, NormLayer, NormBatch)
-	fault(!oneOf(c.Activation, "", ReLU, ELU), "model activation %q is not one of: %s, %s", c.Activation, ReLU, ELU)
-	fault(!oneOf(c.Jumping, "", JumpNone, JumpCat, JumpMax), "model jumping %q is not one of: %s, %s, %s", c.Jumping, JumpNone, JumpCat, JumpMax)
-	fault(!oneOf(c.Aggregation, "", AggregateMean, AggregateMax), "model aggregation %q is not one of: %s, %s", c.Aggregation,
+	fault(!(c.Dropout >= 0 && c.Dropout < 1),
+		"model dropout is %g; it must be at least 0 and below 1", c.Dropout)
+	fault(!oneOf(c.Norm, NormNone, NormLayer, NormBatch), "model norm %q is not one of: %s, %s, %s",
+		c.Norm, NormNone, NormLayer, NormBatch)
+	fault(!oneOf(c.Activation, "", ReLU, ELU), "model activation %q is not one of: %s, %s",
+		c.Activation, ReLU, ELU)
+	fault(!oneOf(c.Jumping, "", JumpNone, JumpCat, JumpMax),
+		"model jumping %q is not one of: %s, %s, %s", c.Jumping, JumpNone, JumpCat, JumpMax)
+	fault(!oneOf(c.Aggregation, "", AggregateMean, AggregateMax),
+		"model aggregation %q is not one of: %s, %s", c.Aggregation,
 		AggregateMean, AggregateMax)
 	fault(k != nil && c.EdgeWeights && !(k.WeighsEdges && c.Aggregation != AggregateMax),
-		"the edges of the graph have weights, which model kind %s%s cannot use: set edge_weights to false to leave them out, or "+
-			"choose sage with means, gcn or gin", c.Kind, map[bool]string{true: " with maxima"}[c.Aggregation == AggregateMax])
-	fault(!oneOf(c.GCNNorm, "", GCNRight, GCNBoth), "model gcn_norm %q is not one of: %s, %s", c.GCNNorm, GCNRight, GCNBoth)
+		"the edges of the graph have weights, which model kind %s%s cannot use: set edge_weights "+
+			"to false to leave them out, or "+
+			"choose sage with means, gcn or gin", c.Kind,
+		map[bool]string{true: " with maxima"}[c.Aggregation == AggregateMax])
+	fault(!oneOf(c.GCNNorm, "", GCNRight, GCNBoth), "model gcn_norm %q is not one of: %s, %s",
+		c.GCNNorm, GCNRight, GCNBoth)
 	if k != nil && k.HasHeads {
 		fault(c.Heads < 1, "model has %d heads; it needs at least 1", c.Heads)
-		fault(!oneOf(c.HeadMerge, "", HeadsConcat, HeadsMean), "model head_merge %q is not one of: %s, %s", c.HeadMerge, HeadsConcat, HeadsMean)
+		fault(!oneOf(c.HeadMerge, "", HeadsConcat, HeadsMean),
+			"model head_merge %q is not one of: %s, %s", c.HeadMerge, HeadsConcat, HeadsMean)
 		fault(c.Heads >= 1 && c.hidden(0) && c.HeadMerge != HeadsMean && c.Hidden%c.Heads != 0,
-			"model hidden width %d is not a multiple of its %d heads, whose rows lie side by side; change one of the two, or set head_merge to %s",
+			"model hidden width %d is not a multiple of its %d heads, whose rows lie side by "+
+				"side; change one of the two, or set head_merge to %s",
 			c.Hidden, c.Heads, HeadsMean)
 		fault(!(c.Slope >= 0 && c.Slope <= 1), "model slope is %g; it must be 0 to 1", c.Slope)
 	}
-	fault(c.Task != Multiclass && c.Task != Multilabel, "task %q is not one of: %s, %s", c.Task, Multiclass, Multilabel)
+	fault(c.Task != Multiclass && c.Task != Multilabel, "task %q is not one of: %s, %s", c.Task,
+		Multiclass, Multilabel)
 	return errors.Join(faults...)
 }
 

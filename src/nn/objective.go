@@ -32,7 +32,8 @@ func (o Objective) check(c Config) error {
 	var faults []error
 	if c.Task != Multiclass {
 		faults = append(faults, errors.New("class weights and label smoothing are for tasks of "+
-			"one class a vertex, not for several labels; set train.class_weights none and train.label_smoothing 0"))
+			"one class a vertex, not for several labels; set train.class_weights none and "+
+			"train.label_smoothing 0"))
 	}
 	if o.Weights != nil && len(o.Weights) != c.Out {
 		faults = append(faults, fmt.Errorf("train.class_weights has %d weights for %d classes; give "+

@@ -14,8 +14,8 @@ const (
 	AdamW = "adamw" // Loshchilov and Hutter, ICLR 2019; weight decay shrinks the weights themselves
 )
 
-// OptimizerOptions are the settings of an optimiser. They have no useful zeros: start from DefaultOptimizer. Decay
-// applies to every parameter, biases and norms too, as in PyTorch.
+// OptimizerOptions are the settings of an optimiser. They have no useful zeros: start from
+// DefaultOptimizer. Decay applies to every parameter, biases and norms too, as in PyTorch.
 type OptimizerOptions struct {
 	Kind         string
 	Momentum     float64 // SGD
@@ -39,15 +39,18 @@ func (o OptimizerOptions) Check() error {
 		}
 	}
 	unit := func(x float64) bool { return x >= 0 && x < 1 }
-	fault(o.Kind != SGD && o.Kind != Adam && o.Kind != AdamW, "optimizer %q is not one of: %s, %s, %s", o.Kind, SGD, Adam, AdamW)
+	fault(o.Kind != SGD && o.Kind != Adam && o.Kind != AdamW,
+		"optimizer %q is not one of: %s, %s, %s", o.Kind, SGD, Adam, AdamW)
 	fault(!unit(o.Momentum), "momentum is %g; it must lie in [0,1)", o.Momentum)
-	fault(!unit(o.Beta1) || !unit(o.Beta2), "betas are %g and %g; they must lie in [0,1)", o.Beta1, o.Beta2)
+	fault(!unit(o.Beta1) || !unit(o.Beta2), "betas are %g and %g; they must lie in [0,1)", o.Beta1,
+		o.Beta2)
 	fault(o.Kind != SGD && !(o.Eps > 0), "eps is %g; it must be above 0", o.Eps)
 	fault(!(o.WeightDecay >= 0), "weight decay is %g; it must be 0 or more", o.WeightDecay)
 	return errors.Join(faults...)
 }
 
-// Optimizer updates the parameters of one model. Ranks that see the same gradients stay bit-identical.
+// Optimizer updates the parameters of one model. Ranks that see the same gradients stay
+// bit-identical.
 type Optimizer struct {
 	options OptimizerOptions
 	dev     compute.Device
@@ -63,7 +66,8 @@ type Slot struct {
 	Data []float32
 }
 
-// NewOptimizer allocates the state of an optimiser: one array of the size of p for SGD, two for Adam and AdamW.
+// NewOptimizer allocates the state of an optimiser: one array of the size of p for SGD, two for
+// Adam and AdamW.
 func NewOptimizer(dev compute.Device, p *Params, o OptimizerOptions) (*Optimizer, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -92,8 +96,8 @@ func (o *Optimizer) Close() {
 	o.slots = nil
 }
 
-// Update makes one step with learning rate lr along the gradients in Params.Grads, and moves the running
-// values of batch norms. O(parameters), one kernel.
+// Update makes one step with learning rate lr along the gradients in Params.Grads, and moves the
+// running values of batch norms. O(parameters), one kernel.
 func (o *Optimizer) Update(lr float64) {
 	o.steps++
 	o.params.moveStatistics()
@@ -105,8 +109,9 @@ func (o *Optimizer) Update(lr float64) {
 		return
 	}
 	o.dev.Adam(p, g, slot(0), slot(1), compute.AdamOptions{
-		LR: lr, Beta1: o.options.Beta1, Beta2: o.options.Beta2, Eps: o.options.Eps, WeightDecay: o.options.WeightDecay,
-		Decoupled: o.options.Kind == AdamW, Step: o.steps})
+		LR: lr, Beta1: o.options.Beta1, Beta2: o.options.Beta2, Eps: o.options.Eps,
+		WeightDecay: o.options.WeightDecay,
+		Decoupled:   o.options.Kind == AdamW, Step: o.steps})
 }
 
 // Steps returns the number of updates made: with Slots, the complete state. SetSteps restores it on

@@ -17,7 +17,8 @@ type oracle struct {
 	masks  [][]float32 // per layer, dropout's factor of each activation
 }
 
-// newOracle copies the model's parameters. It reads the dropout masks off the device by dropping from ones.
+// newOracle copies the model's parameters. It reads the dropout masks off the device by dropping
+// from ones.
 func newOracle(t *testing.T, dev compute.Device, m *Model, b *Batch) *oracle {
 	o := &oracle{config: m.Config, batch: b, params: map[string][]float64{}}
 	for _, tensor := range m.Params.Tensors(m.Params.Values) {

@@ -27,7 +27,8 @@ const (
 	paramAlign = 16
 )
 
-// Param is one parameter, named as PyTorch Geometric names it. A matrix is [out, in], a vector has one extent.
+// Param is one parameter, named as PyTorch Geometric names it. A matrix is [out, in], a vector has
+// one extent.
 type Param struct {
 	Name   string
 	Shape  []int
@@ -45,7 +46,8 @@ func (p Param) Len() int {
 	return n
 }
 
-// weight declares a matrix [out, in] drawn uniformly from +-1/sqrt(in): PyTorch's default for linear layers and SAGEConv.
+// weight declares a matrix [out, in] drawn uniformly from +-1/sqrt(in): PyTorch's default for
+// linear layers and SAGEConv.
 func weight(name string, out, in int) Param {
 	return Param{Name: name, Shape: []int{out, in}, bound: fanInBound(in)}
 }
@@ -67,20 +69,23 @@ func matrix(data []float32, rows, cols int) compute.Matrix {
 	return compute.Matrix{Rows: rows, Cols: cols, Data: data}
 }
 
-// initial sets dst to the parameter's initial values. Element i is a pure function of (seed, name, i): it depends on no other
-// parameter, on no order and on no rank, so all ranks start equal without a broadcast.
+// initial sets dst to the parameter's initial values. Element i is a pure function of (seed, name,
+// i): it depends on no other parameter, on no order and on no rank, so all ranks start equal
+// without a broadcast.
 func (p Param) initial(dst []float32, seed uint64) {
 	h := fnv.New64a()
 	h.Write([]byte(p.Name))
 	key := random.Mix(seed + random.Mix(h.Sum64()))
 	for i := range dst {
-		u := float32(random.Mix(key+uint64(i)*random.Golden)>>40) * 0x1p-24 // 24 bits: every value in [0,1) is exact
-		dst[i] = p.fill + float32(p.bound*(2*u-1))                          // the conversion forbids a fused multiply-add
+		// 24 bits: every value in [0,1) is exact
+		u := float32(random.Mix(key+uint64(i)*random.Golden)>>40) * 0x1p-24
+		// the conversion forbids a fused multiply-add
+		dst[i] = p.fill + float32(p.bound*(2*u-1))
 	}
 }
 
-// Params are the parameters of a model and their gradients: two flat arrays of device memory of one layout (see the package
-// comment). Offsets, and so buckets, depend on the Config alone.
+// Params are the parameters of a model and their gradients: two flat arrays of device memory of one
+// layout (see the package comment). Offsets, and so buckets, depend on the Config alone.
 type Params struct {
 	Values, Grads []float32
 	List          []Param // by offset: last layer first
@@ -94,9 +99,10 @@ type Params struct {
 	extras  [Extras]float32 // of this rank, for the steps to come
 }
 
-// newParams lays out the statistics and the parameters of layers, given for layer 0 first, and draws
-// their initial values.
-func newParams(dev compute.Device, statistics []Param, layers [][]Param, seed uint64) (*Params, error) {
+// newParams lays out the statistics and the parameters of layers, given for layer 0 first, and
+// draws their initial values.
+func newParams(dev compute.Device, statistics []Param, layers [][]Param, seed uint64) (*Params,
+	error) {
 	p := &Params{dev: dev, buckets: make([]int, len(layers))}
 	n := HeaderLen
 	for _, q := range statistics {
@@ -156,7 +162,8 @@ func (p *Params) Bucket(l int) (lo, hi int) {
 	return lo, p.buckets[l]
 }
 
-// Weights returns the trained part of Values, without header and statistics: what optimisers update.
+// Weights returns the trained part of Values, without header and statistics: what optimisers
+// update.
 func (p *Params) Weights() []float32 { return p.Values[p.first:] }
 
 // SetExtra sets this rank's i-th value, 0 <= i < Extras, for the next minibatches; initially 0.
@@ -166,7 +173,8 @@ func (p *Params) SetExtra(i int, x float32) { p.extras[i] = x }
 // Stats. Sums of float32: exact for counts up to 2^24.
 func (p *Params) Extra(i int) float32 { return p.front[statsLen+i] }
 
-// setStats puts the step's loss and counts, the extras, and what front has of statistics before Grads.
+// setStats puts the step's loss and counts, the extras, and what front has of statistics before
+// Grads.
 func (p *Params) setStats(s Stats) {
 	copy(p.front, []float32{
 		float32(s.Loss),
@@ -186,7 +194,8 @@ func (p *Params) Stats() Stats {
 		TruePositive: int64(h[1]), FalsePositive: int64(h[2]), FalseNegative: int64(h[3])}}
 }
 
-// Tensors copies an array of the layout (Values, Grads, an optimiser's moments) to the host, as one tensor a parameter.
+// Tensors copies an array of the layout (Values, Grads, an optimiser's moments) to the host, as one
+// tensor a parameter.
 func (p *Params) Tensors(array []float32) []Tensor {
 	host := make([]float32, p.Len())
 	p.dev.Download(host, array)
@@ -203,8 +212,9 @@ func (p *Params) Views(host []float32, prefix string) []Tensor {
 	return tensors
 }
 
-// SetTensors is the inverse of Tensors. The tensors may come in any order but must be exactly the parameters; otherwise the
-// error names every one that is missing, of another shape or unknown, and array is unchanged.
+// SetTensors is the inverse of Tensors. The tensors may come in any order but must be exactly the
+// parameters; otherwise the error names every one that is missing, of another shape or unknown, and
+// array is unchanged.
 func (p *Params) SetTensors(array []float32, tensors []Tensor) error {
 	host := make([]float32, p.Len())
 	if err := p.SetHost(host, tensors); err != nil {
@@ -214,7 +224,8 @@ func (p *Params) SetTensors(array []float32, tensors []Tensor) error {
 	return nil
 }
 
-// SetHost is SetTensors for an array on the host, whose header and gaps it leaves alone. If it fails, some parameters may be set.
+// SetHost is SetTensors for an array on the host, whose header and gaps it leaves alone. If it
+// fails, some parameters may be set.
 func (p *Params) SetHost(host []float32, tensors []Tensor) error {
 	given := make(map[string]Tensor, len(tensors))
 	for _, t := range tensors {
@@ -226,9 +237,11 @@ func (p *Params) SetHost(host []float32, tensors []Tensor) error {
 		delete(given, q.Name)
 		switch {
 		case !ok:
-			faults = append(faults, fmt.Errorf("no tensor %q; the model needs it with shape %v", q.Name, q.Shape))
+			faults = append(faults,
+				fmt.Errorf("no tensor %q; the model needs it with shape %v", q.Name, q.Shape))
 		case !slices.Equal(t.Shape, q.Shape):
-			faults = append(faults, fmt.Errorf("tensor %q has shape %v, the model needs %v", q.Name, t.Shape, q.Shape))
+			faults = append(faults,
+				fmt.Errorf("tensor %q has shape %v, the model needs %v", q.Name, t.Shape, q.Shape))
 		default:
 			copy(q.of(host), t.Data)
 		}

@@ -13,7 +13,9 @@ func TestParameters(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		c := Config{Kind: "sage", Layers: 3, In: 9, Hidden: 8, Out: 5, Norm: NormLayer, Task: Multiclass}
 		m := newModel(t, dev, c, 7)
-		want := []string{ // the names and shapes of PyTorch Geometric's GraphSAGE(9, 8, 3, 5, norm="layer_norm"), last layer first
+		// the names and shapes of PyTorch Geometric's GraphSAGE(9, 8, 3, 5, norm="layer_norm"),
+		// last layer first
+		want := []string{
 			"convs.2.lin_l.weight [5 8]", "convs.2.lin_l.bias [5]", "convs.2.lin_r.weight [5 8]",
 			"norms.1.weight [8]", "norms.1.bias [8]",
 			"convs.1.lin_l.weight [8 8]", "convs.1.lin_l.bias [8]", "convs.1.lin_r.weight [8 8]",
@@ -59,7 +61,8 @@ func TestParameters(t *testing.T) {
 	})
 }
 
-// Initial values lie in their range and fill it evenly: mean 0 and variance bound²/3, each within five standard errors.
+// Initial values lie in their range and fill it evenly: mean 0 and variance bound²/3, each within
+// five standard errors.
 func TestInitialDistribution(t *testing.T) {
 	const n, in = 1 << 16, 25
 	values := make([]float32, n)
@@ -75,7 +78,8 @@ func TestInitialDistribution(t *testing.T) {
 	if mean < -5*0.2/444 || mean > 5*0.2/444 { // 0.2/sqrt(3 n) = 0.2/443.4
 		t.Errorf("mean is %g", mean)
 	}
-	if want := 0.04 / 3; variance < want*0.982 || variance > want*1.018 { // sqrt(0.8/n) = 0.35 % is one standard error
+	// sqrt(0.8/n) = 0.35 % is one standard error
+	if want := 0.04 / 3; variance < want*0.982 || variance > want*1.018 {
 		t.Errorf("variance is %g, want %g", variance, want)
 	}
 }
@@ -96,7 +100,8 @@ func TestSetTensors(t *testing.T) {
 		tensors[0].Name = "lins.7.bias"
 		tensors[1].Shape = []int{9}
 		err := to.Params.SetTensors(to.Params.Values, tensors)
-		for _, fault := range []string{`no tensor "lins.0.bias"`, `"lins.0.weight" has shape [9], the model needs [2 3]`,
+		for _, fault := range []string{`no tensor "lins.0.bias"`,
+			`"lins.0.weight" has shape [9], the model needs [2 3]`,
 			`"lins.7.bias" is not a parameter`} {
 			if err == nil || !strings.Contains(err.Error(), fault) {
 				t.Errorf("got %v, want %q in it", err, fault)
@@ -109,22 +114,27 @@ func TestSetTensors(t *testing.T) {
 }
 
 func TestConfigFaults(t *testing.T) {
-	valid := Config{Kind: "sage", Layers: 2, In: 3, Hidden: 4, Out: 2, Norm: NormNone, Task: Multiclass}
+	valid := Config{Kind: "sage", Layers: 2, In: 3, Hidden: 4, Out: 2, Norm: NormNone,
+		Task: Multiclass}
 	if err := valid.Check(); err != nil {
 		t.Error(err)
 	}
 	err := Config{Kind: "gnn", Layers: 0, Dropout: 1, Norm: "group", Task: "none"}.Check()
-	for _, fault := range []string{`kind "gnn" is not one of: sage, gcn, gin, gat, mlp`, "0 layers", "input width is 0", "output width is 0",
+	for _, fault := range []string{`kind "gnn" is not one of: sage, gcn, gin, gat, mlp`, "0 layers",
+		"input width is 0", "output width is 0",
 		"dropout is 1", `norm "group" is not one of: none, layer, batch`, `task "none"`} {
 		if err == nil || !strings.Contains(err.Error(), fault) {
 			t.Errorf("got %v, want %q in it", err, fault)
 		}
 	}
-	heads := Config{Kind: "gat", Layers: 2, In: 3, Hidden: 5, Out: 2, Heads: 2, Norm: NormNone, Task: Multiclass,
+	heads := Config{Kind: "gat", Layers: 2, In: 3, Hidden: 5, Out: 2, Heads: 2, Norm: NormNone,
+		Task:       Multiclass,
 		Activation: "gelu", GCNNorm: "left", HeadMerge: "sum", Slope: 2}
 	err = heads.Check()
-	for _, fault := range []string{"hidden width 5 is not a multiple of its 2 heads", `activation "gelu" is not one of: relu, elu`,
-		`gcn_norm "left" is not one of: right, both`, `head_merge "sum" is not one of: concat, mean`, "slope is 2"} {
+	for _, fault := range []string{"hidden width 5 is not a multiple of its 2 heads",
+		`activation "gelu" is not one of: relu, elu`,
+		`gcn_norm "left" is not one of: right, both`,
+		`head_merge "sum" is not one of: concat, mean`, "slope is 2"} {
 		if err == nil || !strings.Contains(err.Error(), fault) {
 			t.Errorf("got %v, want %q in it", err, fault)
 		}

@@ -48,10 +48,12 @@ type tensorInfo struct {
 	Offsets [2]int64 `json:"data_offsets"`
 }
 
-// WriteSafetensors writes tensors and metadata to path, whole or not at all: under a temporary name, synced, renamed.
-// PyTorch reads it with safetensors.torch.load_file. Equal content gives equal bytes.
+// WriteSafetensors writes tensors and metadata to path, whole or not at all: under a temporary
+// name, synced, renamed. PyTorch reads it with safetensors.torch.load_file. Equal content gives
+// equal bytes.
 func WriteSafetensors(path string, tensors []Tensor, metadata map[string]string) error {
-	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithPermissions(0o644))
+	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)),
+		renameio.WithPermissions(0o644))
 	if err != nil {
 		return err
 	}
@@ -62,7 +64,8 @@ func WriteSafetensors(path string, tensors []Tensor, metadata map[string]string)
 	return f.CloseAtomicallyReplace()
 }
 
-// FormatSafetensors writes the file's bytes to w: one Write for the header, and one for every tensor.
+// FormatSafetensors writes the file's bytes to w: one Write for the header, and one for every
+// tensor.
 func FormatSafetensors(w io.Writer, tensors []Tensor, metadata map[string]string) error {
 	header, err := formatHeader(tensors, metadata)
 	if err != nil {
@@ -79,7 +82,8 @@ func FormatSafetensors(w io.Writer, tensors []Tensor, metadata map[string]string
 	return nil
 }
 
-// formatHeader returns the length and the padded JSON. encoding/json sorts the keys of maps, so the bytes are reproducible.
+// formatHeader returns the length and the padded JSON. encoding/json sorts the keys of maps, so the
+// bytes are reproducible.
 func formatHeader(tensors []Tensor, metadata map[string]string) ([]byte, error) {
 	entries := make(map[string]any, len(tensors)+1)
 	if len(metadata) > 0 {
@@ -124,8 +128,9 @@ func elements(shape []int) (n int64, ok bool) {
 	return n, true
 }
 
-// ReadSafetensors reads a file of float32 tensors, in file order, and its metadata. Errors name the file and what is
-// wrong: cut short, other element types (a model saved in half precision), offsets that overlap or leave gaps.
+// ReadSafetensors reads a file of float32 tensors, in file order, and its metadata. Errors name the
+// file and what is wrong: cut short, other element types (a model saved in half precision), offsets
+// that overlap or leave gaps.
 func ReadSafetensors(path string) ([]Tensor, map[string]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -190,8 +195,10 @@ type entry struct {
 	tensorInfo
 }
 
-// parseSafetensorsHeader returns the entries by offset, having checked that they cover exactly dataBytes.
-func parseSafetensorsHeader(text []byte, dataBytes int64) (sorted []entry, metadata map[string]string, err error) {
+// parseSafetensorsHeader returns the entries by offset, having checked that they cover exactly
+// dataBytes.
+func parseSafetensorsHeader(text []byte, dataBytes int64) (sorted []entry,
+	metadata map[string]string, err error) {
 	var entries map[string]json.RawMessage
 	if err := json.Unmarshal(text, &entries); err != nil {
 		return nil, nil, fmt.Errorf("header: %w", err)
@@ -209,24 +216,30 @@ func parseSafetensorsHeader(text []byte, dataBytes int64) (sorted []entry, metad
 			sorted = append(sorted, e)
 		}
 	}
-	// Empty tensors share their offset with a neighbour: the end and then the name make the order unique.
+	// Empty tensors share their offset with a neighbour: the end and then the name make the order
+	// unique.
 	slices.SortFunc(sorted, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.Offsets[0], b.Offsets[0]), cmp.Compare(a.Offsets[1], b.Offsets[1]), cmp.Compare(a.name, b.name))
+		return cmp.Or(cmp.Compare(a.Offsets[0], b.Offsets[0]),
+			cmp.Compare(a.Offsets[1], b.Offsets[1]), cmp.Compare(a.name, b.name))
 	})
 	end := int64(0)
 	for _, e := range sorted {
 		count, ok := elements(e.Shape)
 		switch {
 		case e.DType != "F32":
-			return nil, nil, fmt.Errorf("tensor %q has element type %q; convert it to float32 (F32)", e.name, e.DType)
+			return nil, nil,
+				fmt.Errorf("tensor %q has element type %q; convert it to float32 (F32)", e.name,
+					e.DType)
 		case e.Offsets[0] != end || !ok || e.Offsets[1]-e.Offsets[0] != 4*count:
-			return nil, nil, fmt.Errorf("tensor %q of shape %v lies at bytes %d to %d, the one before it ends at %d",
+			return nil, nil, fmt.Errorf("tensor %q of shape %v lies at bytes %d to %d, the one "+
+				"before it ends at %d",
 				e.name, e.Shape, e.Offsets[0], e.Offsets[1], end)
 		}
 		end = e.Offsets[1]
 	}
 	if end != dataBytes {
-		return nil, nil, fmt.Errorf("the header describes %d bytes of elements, the file holds %d", end, dataBytes)
+		return nil, nil, fmt.Errorf("the header describes %d bytes of elements, the file holds %d",
+			end, dataBytes)
 	}
 	return sorted, metadata, nil
 }

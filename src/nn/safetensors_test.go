@@ -44,13 +44,15 @@ func TestSafetensorsRoundTrip(t *testing.T) {
 // implementation reads.
 func TestSafetensorsBytes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.safetensors")
-	tensors := []Tensor{{Name: "w", Shape: []int{1, 2}, Data: []float32{1, -2}}, {Name: "b", Shape: []int{1}, Data: []float32{0.5}}}
+	tensors := []Tensor{{Name: "w", Shape: []int{1, 2}, Data: []float32{1, -2}},
+		{Name: "b", Shape: []int{1}, Data: []float32{0.5}}}
 	if err := WriteSafetensors(path, tensors, nil); err != nil {
 		t.Fatal(err)
 	}
 	header := `{"b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]},"w":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]}}`
 	header += strings.Repeat(" ", 128-8-len(header))
-	want := "\x78\x00\x00\x00\x00\x00\x00\x00" + header + "\x00\x00\x80\x3f" + "\x00\x00\x00\xc0" + "\x00\x00\x00\x3f"
+	want := "\x78\x00\x00\x00\x00\x00\x00\x00" + header + "\x00\x00\x80\x3f" + "\x00\x00\x00\xc0" +
+		"\x00\x00\x00\x3f"
 	got, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -67,9 +69,12 @@ func TestSafetensorsRefusesToWrite(t *testing.T) {
 		tensors []Tensor
 		want    string
 	}{
-		{"a name twice", []Tensor{{Name: "a", Shape: []int{1}, Data: one}, {Name: "a", Shape: []int{1}, Data: one}}, `"a" is taken`},
-		{"the reserved name", []Tensor{{Name: "__metadata__", Shape: []int{1}, Data: one}}, `"__metadata__" is taken`},
-		{"shape and data differ", []Tensor{{Name: "a", Shape: []int{2}, Data: one}}, "shape [2] but 1 elements"},
+		{"a name twice", []Tensor{{Name: "a", Shape: []int{1}, Data: one},
+			{Name: "a", Shape: []int{1}, Data: one}}, `"a" is taken`},
+		{"the reserved name", []Tensor{{Name: "__metadata__", Shape: []int{1}, Data: one}},
+			`"__metadata__" is taken`},
+		{"shape and data differ", []Tensor{{Name: "a", Shape: []int{2}, Data: one}},
+			"shape [2] but 1 elements"},
 		{"negative extents", []Tensor{{Name: "a", Shape: []int{-1, -1}, Data: one}}, "shape [-1 -1]"},
 	} {
 		path := filepath.Join(t.TempDir(), "m.safetensors")
@@ -101,14 +106,20 @@ func TestSafetensorsDamage(t *testing.T) {
 		{"header length absurd", bytes.Repeat([]byte{0xff}, 64), "it claims a header"},
 		{"header is no JSON", file("hello", 0), "header: invalid character"},
 		{"entry of the wrong type", file(`{"w":[1]}`, 0), `header entry "w"`},
-		{"half precision", file(entry("F16", "[2]", "[0,4]"), 4), `element type "F16"; convert it to float32`},
-		{"cut short", file(entry("F32", "[2]", "[0,8]"), 7), "describes 8 bytes of elements, the file holds 7"},
-		{"bytes left over", file(entry("F32", "[2]", "[0,8]"), 9), "describes 8 bytes of elements, the file holds 9"},
-		{"shape and offsets differ", file(entry("F32", "[3]", "[0,8]"), 8), "of shape [3] lies at bytes 0 to 8"},
-		{"a gap in front", file(entry("F32", "[1]", "[4,8]"), 8), "lies at bytes 4 to 8, the one before it ends at 0"},
+		{"half precision", file(entry("F16", "[2]", "[0,4]"), 4),
+			`element type "F16"; convert it to float32`},
+		{"cut short", file(entry("F32", "[2]", "[0,8]"), 7),
+			"describes 8 bytes of elements, the file holds 7"},
+		{"bytes left over", file(entry("F32", "[2]", "[0,8]"), 9),
+			"describes 8 bytes of elements, the file holds 9"},
+		{"shape and offsets differ", file(entry("F32", "[3]", "[0,8]"), 8),
+			"of shape [3] lies at bytes 0 to 8"},
+		{"a gap in front", file(entry("F32", "[1]", "[4,8]"), 8),
+			"lies at bytes 4 to 8, the one before it ends at 0"},
 		{"offsets fall", file(entry("F32", "[1]", "[0,-4]"), 0), "lies at bytes 0 to -4"},
 		{"negative extent", file(entry("F32", "[-1,-1]", "[0,4]"), 4), "of shape [-1 -1]"},
-		{"extents overflow", file(entry("F32", "[4294967296,4294967296]", "[0,0]"), 0), "of shape [4294967296 4294967296]"},
+		{"extents overflow", file(entry("F32", "[4294967296,4294967296]", "[0,0]"), 0),
+			"of shape [4294967296 4294967296]"},
 	} {
 		path := filepath.Join(t.TempDir(), "damaged.safetensors")
 		if err := os.WriteFile(path, c.file, 0o644); err != nil {

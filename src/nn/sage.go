@@ -6,13 +6,15 @@ import (
 	"halognn/src/compute"
 )
 
-// sage is the GraphSAGE layer with mean aggregation (Hamilton et al., NeurIPS 2017), as SAGEConv(aggr="mean") of PyTorch
-// Geometric has it, or with the largest element of each column, as aggr="max":
+// sage is the GraphSAGE layer with mean aggregation (Hamilton et al., NeurIPS 2017), as
+// SAGEConv(aggr="mean") of PyTorch Geometric has it, or with the largest element of each column, as
+// aggr="max":
 //
 //	agg_i = mean or maximum of x_j over the sampled in-neighbours j of i; zero if there are none    agg [D,in]
 //	y_i   = agg_i Wneighᵀ + b + x_i Wselfᵀ                                                          y   [D,out]
 //
-// Where edges have weights, the mean is by these. The gradient of a maximum goes to one neighbour: of those that have it, to that of the first edge.
+// Where edges have weights, the mean is by these. The gradient of a maximum goes to one neighbour:
+// of those that have it, to that of the first edge.
 //
 // It aggregates before it transforms. The other order (mean of x_j Wneighᵀ) gives the same numbers
 // up to rounding, but its matrix product runs over the sources, and a sampled block has several
@@ -116,7 +118,8 @@ func (s *sage) Backward(dx, dy compute.Matrix, in *Input) {
 	if !in.Gradient {
 		return
 	}
-	// The segment kernel writes every row of dx, those without edges as zeros; the destinations' own rows come on top.
+	// The segment kernel writes every row of dx, those without edges as zeros; the destinations'
+	// own rows come on top.
 	dagg := s.dagg.matrix(in.Destinations, s.in)
 	s.dev.MatMulInput(dagg, dy, s.neigh, false)
 	switch {

@@ -13,7 +13,8 @@ const (
 	ScheduleStep     = "step"
 )
 
-// Schedule is the learning rate as a function of the step. It has no state, so a resumed run needs none.
+// Schedule is the learning rate as a function of the step. It has no state, so a resumed run needs
+// none.
 //
 //	Base ┤   ┌───────────  constant         ╭─╮            cosine        ┌──────┐        step
 //	     │  /                              /   ╲                        /       └──────┐
@@ -39,12 +40,15 @@ func (s Schedule) Check() error {
 	switch s.Kind {
 	case ScheduleConstant:
 	case ScheduleCosine:
-		fault(!(s.Floor >= 0 && s.Floor <= 1), "cosine schedule ends at %g of the learning rate; the share must lie in [0,1]", s.Floor)
+		fault(!(s.Floor >= 0 && s.Floor <= 1),
+			"cosine schedule ends at %g of the learning rate; the share must lie in [0,1]", s.Floor)
 	case ScheduleStep:
 		fault(s.Every < 1, "step schedule decays every %d steps; it needs at least 1", s.Every)
-		fault(!(s.Gamma > 0 && s.Gamma <= 1), "step schedule decays by a factor of %g; it must lie in (0,1]", s.Gamma)
+		fault(!(s.Gamma > 0 && s.Gamma <= 1),
+			"step schedule decays by a factor of %g; it must lie in (0,1]", s.Gamma)
 	default:
-		fault(true, "schedule %q is not one of: %s, %s, %s", s.Kind, ScheduleConstant, ScheduleCosine, ScheduleStep)
+		fault(true, "schedule %q is not one of: %s, %s, %s", s.Kind, ScheduleConstant,
+			ScheduleCosine, ScheduleStep)
 	}
 	fault(!(s.Base >= 0) || math.IsInf(s.Base, 1), "learning rate is %g; it must be 0 or more", s.Base)
 	fault(s.Warmup < 0, "warm-up lasts %d steps; it must be 0 or more", s.Warmup)

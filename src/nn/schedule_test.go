@@ -67,9 +67,11 @@ func TestScheduleFaults(t *testing.T) {
 		s    Schedule
 		want []string
 	}{
-		{"unknown kind", Schedule{Kind: "linear"}, []string{`schedule "linear" is not one of: constant, cosine, step`}},
+		{"unknown kind", Schedule{Kind: "linear"},
+			[]string{`schedule "linear" is not one of: constant, cosine, step`}},
 		{"negative rate", Schedule{Kind: ScheduleConstant, Base: -1}, []string{"learning rate is -1"}},
-		{"rate is not a number", Schedule{Kind: ScheduleConstant, Base: math.NaN()}, []string{"learning rate is NaN"}},
+		{"rate is not a number", Schedule{Kind: ScheduleConstant, Base: math.NaN()},
+			[]string{"learning rate is NaN"}},
 		{"all faults at once", Schedule{Kind: ScheduleStep, Gamma: 2, Warmup: -1},
 			[]string{"every 0 steps", "factor of 2", "lasts -1 steps"}},
 		{"floor above the base", Schedule{Kind: ScheduleCosine, Floor: 1.5}, []string{"ends at 1.5"}},

@@ -8,7 +8,8 @@ type store struct {
 	buffers []*buffer
 }
 
-// buffer is device memory for an array whose size differs from minibatch to minibatch. Its content does not survive reserve.
+// buffer is device memory for an array whose size differs from minibatch to minibatch. Its content
+// does not survive reserve.
 type buffer struct {
 	dev  compute.Device
 	data []float32

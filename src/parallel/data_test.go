@@ -41,7 +41,8 @@ func TestBatchIsWhatItsKeySays(t *testing.T) {
 				for step, n := range []int{20, 1, 0, 48} {
 					m.Key = sample.Key{Seed: 3, Epoch: 1, Step: step, Stream: c.Rank()}
 					m.Train, m.GlobalSeeds = step%2 == 0, 99
-					m.SetSeeds(seedsOf(c.Rank(), n*(c.Rank()+1)/ranks)) // ranks differ in their seeds, and may have none
+					// ranks differ in their seeds, and may have none
+					m.SetSeeds(seedsOf(c.Rank(), n*(c.Rank()+1)/ranks))
 					if err := prepare(d.Stages(), &m); err != nil {
 						return err
 					}

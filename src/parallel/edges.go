@@ -33,7 +33,8 @@ func (e *LayerEdges) Build(s *sample.Minibatch, needs nn.Needs, train bool, t *s
 
 func (e *LayerEdges) addSelfEdges(s *sample.Minibatch, needs nn.Needs, train bool) {
 	for len(e.blocks) < len(s.Blocks) {
-		e.blocks, e.transposes = append(e.blocks, graph.Block{}), append(e.transposes, graph.BlockTranspose{})
+		e.blocks, e.transposes = append(e.blocks, graph.Block{}),
+			append(e.transposes, graph.BlockTranspose{})
 	}
 	for l := range s.Blocks {
 		b := &e.blocks[l]
@@ -45,7 +46,8 @@ func (e *LayerEdges) addSelfEdges(s *sample.Minibatch, needs nn.Needs, train boo
 }
 
 // of returns the block of a layer, as the layer reads it, and its transpose.
-func (e *LayerEdges) of(s *sample.Minibatch, l int, needs nn.Needs) (*graph.Block, *graph.BlockTranspose) {
+func (e *LayerEdges) of(s *sample.Minibatch, l int, needs nn.Needs) (*graph.Block,
+	*graph.BlockTranspose) {
 	if needs.SelfEdges {
 		return &e.blocks[l], &e.transposes[l]
 	}
@@ -88,8 +90,8 @@ func (e *LayerEdges) weigh(s *sample.Minibatch, needs nn.Needs, train bool, t *s
 	}
 }
 
-// shares sets the weights of a block to those of its edges over the sum of the destination's, in which
-// an edge from a vertex to itself, which is the last, counts 1. They are 0 where the sum is.
+// shares sets the weights of a block to those of its edges over the sum of the destination's, in
+// which an edge from a vertex to itself, which is the last, counts 1. They are 0 where the sum is.
 func shares(w []float32, b *graph.Block, of []float32, self bool) {
 	at := 0 // in of
 	for d := range b.NumDst {
@@ -116,15 +118,17 @@ func shares(w []float32, b *graph.Block, of []float32, self bool) {
 	}
 }
 
-// symmetric sets the weights of a block with edges from the destinations to themselves: those of GCN's
-// symmetric normalisation of the whole graph,
+// symmetric sets the weights of a block with edges from the destinations to themselves: those of
+// GCN's symmetric normalisation of the whole graph,
 //
 //	w_ij = v_ij/sqrt((W_i+1)(W_j+1)) * deg_i/k_i    for an edge from j to i, k_i of whose deg_i in-edges
 //	w_ii = 1/(W_i+1)                                were sampled
 //
-// where v is the weight of an edge and W the sum over all in-edges: 1 and deg where edges have none. So
-// the weighted sum over a uniform sample is an unbiased estimate of the sum over all edges.
-func symmetric(w []float32, b *graph.Block, of []float32, frontier []graph.VertexID, t *sample.Topology) {
+// where v is the weight of an edge and W the sum over all in-edges: 1 and deg where edges have
+// none. So the weighted sum over a uniform sample is an unbiased estimate of the sum over all
+// edges.
+func symmetric(w []float32, b *graph.Block, of []float32, frontier []graph.VertexID,
+	t *sample.Topology) {
 	degree := func(position int32) float64 {
 		return float64(t.Degree(frontier[position]))
 	}

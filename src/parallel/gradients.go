@@ -57,7 +57,8 @@ func NewGradients(c comm.Comm, p *nn.Params, layers int, o GradientOptions) (*Gr
 		if err != nil {
 			return nil, err
 		}
-		return &Gradients{reducer: &onHost{params: p, summer: s, add: o.Add, flight: make([]*comm.Sum, 0, layers)}, transport: "host"}, nil
+		return &Gradients{reducer: &onHost{params: p, summer: s, add: o.Add,
+			flight: make([]*comm.Sum, 0, layers)}, transport: "host"}, nil
 	}
 	if c.Size() == 1 {
 		return &Gradients{reducer: &kept{device: device, params: p}, transport: "device"}, nil
@@ -108,7 +109,8 @@ type onHost struct {
 	params *nn.Params
 	summer *comm.Summer
 	add    func(sum, x []float32)
-	held   []float32   // sum over this step's earlier minibatches of this rank; nil if none was ever held
+	// sum over this step's earlier minibatches of this rank; nil if none was ever held
+	held   []float32
 	flight []*comm.Sum // one a layer, in the order they were started
 }
 

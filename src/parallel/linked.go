@@ -20,9 +20,10 @@ import (
 // and training must not.
 type linked struct {
 	kept
-	device  compute.PeerDevice
-	slicer  sliceTransport
-	sum     func(buf []float32) error // adds a bucket in an order of the library's choice; nil: in rank order
+	device compute.PeerDevice
+	slicer sliceTransport
+	// adds a bucket in an order of the library's choice; nil: in rank order
+	sum     func(buf []float32) error
 	rank    int
 	slices  []float32 // of all buckets
 	buckets []bucket  // by layer

@@ -12,7 +12,8 @@ import (
 type kept struct {
 	device compute.Accelerator
 	params *nn.Params
-	held   []float32 // sum over this step's earlier minibatches of this rank; nil if none was ever held
+	// sum over this step's earlier minibatches of this rank; nil if none was ever held
+	held []float32
 }
 
 func (k *kept) hold(first bool) error {

@@ -20,10 +20,10 @@
 // On a topology of which every rank holds the rows of its own vertices, sampling takes two rounds a
 // hop between ranks (remoteDrawer); all that follows is the same.
 //
-// With a cache that changes, what it holds depends on the minibatches before. So decisions are made in
-// order, and so are the reads and writes of its buffer: all rows of one minibatch are read, then those
-// that stay are written, then the next one reads. That is still beside training, and beside the
-// collectives of other minibatches.
+// With a cache that changes, what it holds depends on the minibatches before. So decisions are made
+// in order, and so are the reads and writes of its buffer: all rows of one minibatch are read, then
+// those that stay are written, then the next one reads. That is still beside training, and beside
+// the collectives of other minibatches.
 //
 //	local           ordered   local      collective          ordered
 //	sample | plan ──> decide ──> request ──> counts ──> ... rows ──> assemble

@@ -81,7 +81,8 @@ func (p *stagingPool) send(m *Minibatch, needs nn.Needs) error {
 	in := &m.inputs
 	*in = compute.Inputs{
 		Rows: m.Fetch.Rows, Input: b.Hops[0].Forward, Destinations: b.Hops[0].Destinations,
-		Own: needs.Own, Reduce: needs.Aggregate, Sources: needs.Sources, Labels: b.Labels, Targets: b.Targets,
+		Own: needs.Own, Reduce: needs.Aggregate, Sources: needs.Sources, Labels: b.Labels,
+		Targets:  b.Targets,
 		Segments: in.Segments[:0], Vertices: in.Vertices[:0], Weights: in.Weights[:0],
 	}
 	for l := range b.Hops {

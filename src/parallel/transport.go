@@ -30,7 +30,8 @@ const (
 
 // Transports returns the names of all transports.
 func Transports() []string {
-	return []string{string(TransportAuto), string(TransportNCCL), string(TransportMPI), string(TransportStaged)}
+	return []string{string(TransportAuto), string(TransportNCCL), string(TransportMPI),
+		string(TransportStaged)}
 }
 
 // ErrTransport is wrapped by the error of NewGradients, a comm.Agreed, about a transport that
@@ -51,7 +52,8 @@ type capabilities struct {
 }
 
 // newOnDevice makes a Gradients for gradients in device memory. Collective.
-func newOnDevice(c comm.Comm, p *nn.Params, layers int, device compute.Accelerator, o GradientOptions) (*Gradients, error) {
+func newOnDevice(c comm.Comm, p *nn.Params, layers int, device compute.Accelerator,
+	o GradientOptions) (*Gradients, error) {
 	linkable := device.Capabilities().Peer
 	all, err := gather(c, linkable)
 	if err != nil {
@@ -125,7 +127,8 @@ func unsupportedReason(t Transport, all []capabilities, forced bool) string {
 		return unsupportedByMPI(all, forced)
 	}
 	for r, c := range all {
-		if c.Fault != "" && slices.ContainsFunc(all, func(o capabilities) bool { return o.Fault != c.Fault }) {
+		if c.Fault != "" && slices.ContainsFunc(all,
+			func(o capabilities) bool { return o.Fault != c.Fault }) {
 			return fmt.Sprintf("rank %d: %s", r, c.Fault)
 		} else if c.Fault != "" {
 			return c.Fault
@@ -133,7 +136,8 @@ func unsupportedReason(t Transport, all []capabilities, forced bool) string {
 		if c.NCCL != all[0].NCCL {
 			return fmt.Sprintf("rank %d has NCCL %s, rank 0 NCCL %s", r, c.NCCL, all[0].NCCL)
 		}
-		if other := slices.IndexFunc(all, func(o capabilities) bool { return o.Device == c.Device }); other != r {
+		if other := slices.IndexFunc(all,
+			func(o capabilities) bool { return o.Device == c.Device }); other != r {
 			return fmt.Sprintf("ranks %d and %d share a GPU, which NCCL does not allow", other, r)
 		}
 		if c.Shared && !forced {
@@ -149,7 +153,8 @@ func unsupportedByMPI(all []capabilities, forced bool) string {
 		case c.MPI == comm.Unsupported && c.Shared:
 			return "ranks are goroutines of one process that cannot copy device memory"
 		case c.MPI == comm.Unsupported:
-			return fmt.Sprintf("the MPI of rank %d says that it does not take device memory (HALOGNN_MPI_CUDA=1 if it does)", r)
+			return fmt.Sprintf("the MPI of rank %d says that it does not take device memory "+
+				"(HALOGNN_MPI_CUDA=1 if it does)", r)
 		case c.MPI == comm.Unknown && !forced:
 			return "the MPI does not say whether it takes device memory (compute.gradients: mpi if it does)"
 		}
@@ -172,7 +177,8 @@ func open(t Transport, c comm.Comm, p *nn.Params, layers int, device compute.Acc
 		if err != nil {
 			return nil, err
 		}
-		if over = links; o.Mode == comm.SumFast || o.Mode == comm.SumAuto && c.Size() > comm.MaxReproducible {
+		if over = links; o.Mode == comm.SumFast || o.Mode == comm.SumAuto &&
+			c.Size() > comm.MaxReproducible {
 			sum = links.Sum
 		}
 	} else {
@@ -203,7 +209,8 @@ func ended(err, cleanup error) error {
 	return err
 }
 
-func openStaged(c comm.Comm, p *nn.Params, layers int, device compute.Accelerator, o comm.SumOptions) (reducer, error) {
+func openStaged(c comm.Comm, p *nn.Params, layers int, device compute.Accelerator,
+	o comm.SumOptions) (reducer, error) {
 	s, mine := newStaged(p, layers, device)
 	err := comm.Agree(c, mine)
 	if err == nil {
@@ -232,7 +239,8 @@ func openLinks(c comm.Comm, device compute.PeerDevice) (compute.Links, error) {
 	if err != nil {
 		return nil, err
 	}
-	links, mine := device.Link(compute.LinkOptions{ID: ids[0], Rank: c.Rank(), Ranks: c.Size(), Patience: linkPatience, Ended: comm.Ended(c)})
+	links, mine := device.Link(compute.LinkOptions{ID: ids[0], Rank: c.Rank(), Ranks: c.Size(),
+		Patience: linkPatience, Ended: comm.Ended(c)})
 	cause := mine
 	if errors.Is(mine, compute.ErrAlone) {
 		cause = nil

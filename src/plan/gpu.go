@@ -66,7 +66,8 @@ func (j *Job) sharing() int {
 // resident, as in training.
 func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads float64) {
 	first, end := p.layout.Vertices(r.rank)
-	total, room := int((end-first)*int64(p.shards.RowBytes())), int(p.job.GPU.Memory)/p.job.sharing()-int(parameters)
+	total, room := int((end-first)*int64(p.shards.RowBytes())),
+		int(p.job.GPU.Memory)/p.job.sharing()-int(parameters)
 	bytes := room / 2
 	if of := p.job.GPU.Resident; of != nil {
 		bytes = of(total, room)
@@ -85,7 +86,8 @@ func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads flo
 // onDevice returns the upload of a minibatch of shape s, of whose rows the given number are
 // resident.
 func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatchOnDevice {
-	frontier, destinations, edges := float64(s.frontier()), float64(s.hops[0].destinations), float64(s.hops[0].edges)
+	frontier, destinations, edges := float64(s.frontier()), float64(s.hops[0].destinations),
+		float64(s.hops[0].edges)
 	rowBytes, width := float64(p.shards.RowBytes()), float64(p.job.Model.In)*4
 	x := minibatchOnDevice{blocks: p.blockBytes(s), rows: max(0, frontier-resident)}
 	apart, made := x.rows*rowBytes+8*frontier, 0.0
@@ -136,7 +138,8 @@ func (p *planner) blockBytes(s *shape) float64 {
 		if needs.Transposed { // and the positions of its edges
 			bytes += 4 * edges
 		}
-		if needs.Weights != nn.NoWeights && l > 0 { // those of the input layer's edges are among its inputs
+		// those of the input layer's edges are among its inputs
+		if needs.Weights != nn.NoWeights && l > 0 {
 			bytes += 8 * edges
 		}
 	}
@@ -163,15 +166,16 @@ func (p *planner) deviceMemory() (*DeviceMemory, error) {
 		if err != nil {
 			return nil, err
 		}
-		d := &DeviceMemory{Size: p.job.GPU.Memory / int64(p.job.sharing()), Resident: rows, Items: trace.Memory{
-			{Name: ResidentRows, Bytes: rows * int64(p.shards.RowBytes())},
-			{Name: trace.MemParameters, Bytes: model.onDevice},
-			{Name: trace.MemActivations, Bytes: model.activations},
-			{Name: trace.MemMinibatches, Bytes: int64(p.job.Depth+1) * each},
-			{Name: InputRows, Bytes: p.inputRows(slot, model.needs)},
-			{Name: Factors, Bytes: p.roundedBytes(r)},
-			{Name: trace.MemEvaluation, Bytes: grown + int64(p.job.Depth+1)*max(0, chunk-each)},
-		}}
+		d := &DeviceMemory{Size: p.job.GPU.Memory / int64(p.job.sharing()), Resident: rows,
+			Items: trace.Memory{
+				{Name: ResidentRows, Bytes: rows * int64(p.shards.RowBytes())},
+				{Name: trace.MemParameters, Bytes: model.onDevice},
+				{Name: trace.MemActivations, Bytes: model.activations},
+				{Name: trace.MemMinibatches, Bytes: int64(p.job.Depth+1) * each},
+				{Name: InputRows, Bytes: p.inputRows(slot, model.needs)},
+				{Name: Factors, Bytes: p.roundedBytes(r)},
+				{Name: trace.MemEvaluation, Bytes: grown + int64(p.job.Depth+1)*max(0, chunk-each)},
+			}}
 		if frontier := r.mean(func(s *shape) float64 { return float64(s.frontier()) }); frontier > 0 {
 			d.Hits = min(1, reads/frontier)
 		}
@@ -245,9 +249,11 @@ func (p *planner) lookAtDevice() error {
 				return value(&m)
 			})
 		}
-		p.device.up = max(p.device.up, mean(func(m *minibatchOnDevice) float64 { return m.blocks + m.inputs }))
+		p.device.up = max(p.device.up,
+			mean(func(m *minibatchOnDevice) float64 { return m.blocks + m.inputs }))
 		p.device.read = max(p.device.read, mean(func(m *minibatchOnDevice) float64 { return m.read }))
-		p.device.copied = max(p.device.copied, mean(func(m *minibatchOnDevice) float64 { return m.copied }))
+		p.device.copied = max(p.device.copied,
+			mean(func(m *minibatchOnDevice) float64 { return m.copied }))
 	}
 	return nil
 }
@@ -255,7 +261,8 @@ func (p *planner) lookAtDevice() error {
 // onGPU sets the terms that differ if a GPU trains, with its own memory and bus or shared ones.
 func (x *Times) onGPU(p *planner, r *Rates) {
 	share := float64(p.job.sharing())
-	x.Up, x.Gather, x.Copy = p.device.up*share/r.Bus, p.device.read*share/r.Device, p.device.copied/r.Rows
+	x.Up, x.Gather, x.Copy = p.device.up*share/r.Bus, p.device.read*share/r.Device,
+		p.device.copied/r.Rows
 	x.Train *= share
 	if p.job.Ranks > 1 {
 		x.Staged = 2 * 4 * float64(p.parameters) * share / r.Bus

@@ -103,7 +103,8 @@ func (p *planner) seedBytes(r *rankPlan) int64 {
 
 // waitingBytes returns the bytes of a minibatch that is sampled and planned.
 func (p *planner) waitingBytes(s *shape, t *Traffic) int64 {
-	bytes := int64(s.frontier())*(4+4+8) + int64(s.remote)*4 // ids, original ids, references; remote positions
+	// ids, original ids, references; remote positions
+	bytes := int64(s.frontier())*(4+4+8) + int64(s.remote)*4
 	needs := p.job.Model.Needs()
 	for l, h := range s.hops {
 		if !p.job.Reads() {
@@ -341,7 +342,8 @@ func (p *planner) grownBytes(l int, c *chunk, minibatch hopShape) (int64, error)
 	return max(0, chunk-there), err
 }
 
-// outputGrown is what the logits of so many vertices take, by jumping knowledge, beyond what layers have for minibatches.
+// outputGrown is what the logits of so many vertices take, by jumping knowledge, beyond what layers
+// have for minibatches.
 func (p *planner) outputGrown(minibatch *shape, rows int) (int64, error) {
 	dev := new(counter)
 	m, err := nn.NewModel(dev, p.job.Model, 0)

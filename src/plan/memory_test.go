@@ -19,13 +19,17 @@ import (
 
 type transpose = graph.BlockTranspose
 
-// What is predicted of a minibatch and of the model's activations is what they take, as far as it is written.
+// What is predicted of a minibatch and of the model's activations is what they take, as far as it
+// is written.
 func TestMinibatchBytes(t *testing.T) {
 	for _, model := range []nn.Config{
-		{Kind: "sage"}, {Kind: "sage", Aggregation: nn.AggregateMax}, {Kind: "gcn"}, {Kind: "gcn", GCNNorm: nn.GCNBoth}, {Kind: "gin"},
-		{Kind: "sage", EdgeWeights: true}, {Kind: "gcn", EdgeWeights: true}, {Kind: "gin", EdgeWeights: true},
+		{Kind: "sage"}, {Kind: "sage", Aggregation: nn.AggregateMax}, {Kind: "gcn"},
+		{Kind: "gcn", GCNNorm: nn.GCNBoth}, {Kind: "gin"},
+		{Kind: "sage", EdgeWeights: true}, {Kind: "gcn", EdgeWeights: true},
+		{Kind: "gin", EdgeWeights: true},
 		{Kind: "gcn", EdgeWeights: true, GCNNorm: nn.GCNBoth},
-		{Kind: "gat", Heads: 2, Slope: 0.2}, {Kind: "sage", Jumping: nn.JumpCat}, {Kind: "sage", Jumping: nn.JumpMax},
+		{Kind: "gat", Heads: 2, Slope: 0.2}, {Kind: "sage", Jumping: nn.JumpCat},
+		{Kind: "sage", Jumping: nn.JumpMax},
 	} {
 		j := planJob()
 		model.Layers, model.Hidden, model.Norm, model.Dropout = 3, 16, "layer", 0.5
@@ -50,15 +54,17 @@ func testMemory(t *testing.T, j Job) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	sampler, err := sample.New(s.Topology(), sample.Options{Spec: j.Sample, MaxSeeds: l.Streams.MaxPiece(),
-		Weights: j.Model.EdgeWeights})
+	sampler, err := sample.New(s.Topology(),
+		sample.Options{Spec: j.Sample, MaxSeeds: l.Streams.MaxPiece(),
+			Weights: j.Model.EdgeWeights})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer sampler.Free()
 	var mb sample.Minibatch
 	defer mb.Free()
-	if err := sampler.Sample(&mb, l.Streams.Piece(1, 0, 0, nil), sample.Key{Seed: 1, Epoch: 1}); err != nil {
+	if err := sampler.Sample(&mb, l.Streams.Piece(1, 0, 0, nil),
+		sample.Key{Seed: 1, Epoch: 1}); err != nil {
 		t.Fatal(err)
 	}
 	r := l.Workload(0, 1)
@@ -73,7 +79,8 @@ func testMemory(t *testing.T, j Job) {
 			tr = new(transpose)
 		}
 		want += int64(len(b.Weights)) * 4
-		want += int64(len(b.Indptr)+len(tr.Indptr))*8 + int64(len(b.Indices)+len(tr.Indices)+len(tr.Edges))*4
+		want += int64(len(b.Indptr)+len(tr.Indptr))*8 +
+			int64(len(b.Indices)+len(tr.Indices)+len(tr.Edges))*4
 	}
 	var edges parallel.LayerEdges
 	defer edges.Free()
@@ -90,7 +97,8 @@ func testMemory(t *testing.T, j Job) {
 	if got := p.waitingBytes(&size, &Traffic{}); got != want {
 		t.Errorf("a sampled minibatch is said to take %d bytes, and takes %d", got, want)
 	}
-	if cap := mb.Bytes(); !needs.SelfEdges && needs.Weights == nn.NoWeights && cap < want-int64(len(mb.Frontier))*8-int64(size.remote)*4 {
+	if cap := mb.Bytes(); !needs.SelfEdges && needs.Weights == nn.NoWeights &&
+		cap < want-int64(len(mb.Frontier))*8-int64(size.remote)*4 {
 		t.Errorf("Bytes says %d of arrays with %d in use", cap, want)
 	}
 
@@ -172,15 +180,20 @@ func TestMemoryOfEvaluationWithItsOwnFanouts(t *testing.T) {
 		many := planned(t, s, j, given)
 		for _, item := range trace.MemoryItems {
 			if few.Memory.Of(item) != want.Memory.Of(item) {
-				t.Errorf("%s: fewer neighbours: %s takes %d bytes instead of %d", name, item, few.Memory.Of(item), want.Memory.Of(item))
+				t.Errorf("%s: fewer neighbours: %s takes %d bytes instead of %d", name, item,
+					few.Memory.Of(item), want.Memory.Of(item))
 			}
-			grows := item == trace.MemMinibatches || item == trace.MemActivations || item == trace.MemSamplers
+			grows := item == trace.MemMinibatches || item == trace.MemActivations ||
+				item == trace.MemSamplers
 			if got := many.Memory.Of(item) > want.Memory.Of(item); grows && !got {
-				t.Errorf("%s: more neighbours: %s takes %d bytes, and %d without", name, item, many.Memory.Of(item), want.Memory.Of(item))
+				t.Errorf("%s: more neighbours: %s takes %d bytes, and %d without", name, item,
+					many.Memory.Of(item), want.Memory.Of(item))
 			}
 		}
-		if many.Memory.Of(trace.MemWindow) != want.Memory.Of(trace.MemWindow) || many.Traffic.Rows != want.Traffic.Rows || many.Times.Remote != want.Times.Remote {
-			t.Errorf("%s: %+v, %+v, without %+v, %+v", name, many.Traffic, many.Times, want.Traffic, want.Times)
+		if many.Memory.Of(trace.MemWindow) != want.Memory.Of(trace.MemWindow) ||
+			many.Traffic.Rows != want.Traffic.Rows || many.Times.Remote != want.Times.Remote {
+			t.Errorf("%s: %+v, %+v, without %+v, %+v", name, many.Traffic, many.Times, want.Traffic,
+				want.Times)
 		}
 	}
 	// The largest minibatch of validation vertices, drawn by the reference sampler.
@@ -201,12 +214,15 @@ func TestMemoryOfEvaluationWithItsOwnFanouts(t *testing.T) {
 	}
 	valid, size, largest := s.Valid(1), p.layout.Streams.MaxPiece(), 0
 	for at := 0; at < len(valid); at += size {
-		mb := sample.Reference(s.Topology(), j.Eval.Fanouts, valid[at:min(at+size, len(valid))], sample.Key{Seed: 1, Step: at})
+		mb := sample.Reference(s.Topology(), j.Eval.Fanouts, valid[at:min(at+size, len(valid))],
+			sample.Key{Seed: 1, Step: at})
 		largest = max(largest, len(mb.Frontier))
 		mb.Free()
 	}
 	got := r.judged.frontier()
-	if math.Abs(float64(got-largest)) > 0.05*float64(largest) || r.slot().frontier() != got || r.most.frontier() >= got {
-		t.Errorf("evaluation reads up to %d rows, expected %d; training reads %d", got, largest, r.most.frontier())
+	if math.Abs(float64(got-largest)) > 0.05*float64(largest) || r.slot().frontier() != got ||
+		r.most.frontier() >= got {
+		t.Errorf("evaluation reads up to %d rows, expected %d; training reads %d", got, largest,
+			r.most.frontier())
 	}
 }

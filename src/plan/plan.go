@@ -94,9 +94,13 @@ func (j *Job) fill(s *shard.Shards) error {
 		name               string
 		value, least, most int
 	}{
-		{"ranks", j.Ranks, 1, min(mostRanks, int(s.Vertices))}, {"ranks per node", j.RanksPerNode, 1, mostRanks}, {"batch", j.Batch, 1, sample.MaxBatch},
-		{"epochs", j.Epochs, 1, math.MaxInt32}, {"pipeline depth", j.Depth, 0, math.MaxInt32}, {"workers", j.Workers, 1, math.MaxInt32},
-		{"threads", j.Threads, 1, math.MaxInt32}, {"cache window", j.Cache.Window, 0, math.MaxInt}, {"cache delta", j.Cache.Delta, 0, math.MaxInt},
+		{"ranks", j.Ranks, 1, min(mostRanks, int(s.Vertices))},
+		{"ranks per node", j.RanksPerNode, 1, mostRanks},
+		{"batch", j.Batch, 1, sample.MaxBatch},
+		{"epochs", j.Epochs, 1, math.MaxInt32}, {"pipeline depth", j.Depth, 0, math.MaxInt32},
+		{"workers", j.Workers, 1, math.MaxInt32},
+		{"threads", j.Threads, 1, math.MaxInt32}, {"cache window", j.Cache.Window, 0, math.MaxInt},
+		{"cache delta", j.Cache.Delta, 0, math.MaxInt},
 	} {
 		if n.value < n.least || n.value > n.most {
 			fault("%s: %d; it must be %d to %d", n.name, n.value, n.least, n.most)
@@ -110,12 +114,14 @@ func (j *Job) fill(s *shard.Shards) error {
 		j.Cache.Policy = policy.Lookahead
 	}
 	if p := policy.Find(j.Cache.Policy); p == nil || p.Hindsight {
-		fault("cache policy %q cannot be planned; choose one of %v", j.Cache.Policy, policy.Names(policy.Trainable))
+		fault("cache policy %q cannot be planned; choose one of %v", j.Cache.Policy,
+			policy.Names(policy.Trainable))
 	}
 	if !(j.Cache.Alpha >= 0) || math.IsInf(j.Cache.Alpha, 1) {
 		fault("cache alpha is %g; it must be 0 or more, and finite", j.Cache.Alpha)
 	}
-	if err := errors.Join(append(faults, j.Model.Check(), j.Optimizer.Check(), j.fillGPU())...); err != nil {
+	if err := errors.Join(append(faults, j.Model.Check(), j.Optimizer.Check(),
+		j.fillGPU())...); err != nil {
 		return fmt.Errorf("%w: %w", ErrJob, err)
 	}
 	if j.RanksPerNode == j.Ranks || !j.Reads() { // no row is remote, so training opens no cache
@@ -187,7 +193,8 @@ func (p *planner) rows(rank int) int64 {
 // parts that do not fit it (ErrParts), or another failure.
 func New(s *shard.Shards, j Job, o Options) (*Plan, error) {
 	if s.Task == "none" || s.Features == 0 {
-		return nil, fmt.Errorf("%w: %s: the graph has no labels or no features, so there is no training to plan", ErrParts, s.Dir)
+		return nil, fmt.Errorf("%w: %s: the graph has no labels or no features, so there is no "+
+			"training to plan", ErrParts, s.Dir)
 	}
 	if err := j.fill(s); err != nil {
 		return nil, err
@@ -238,8 +245,9 @@ func (p *planner) plan() (*Plan, error) {
 		return nil, err
 	}
 	out := &Plan{
-		Parts: p.shards.Dir, Ranks: j.Ranks, RanksPerNode: j.RanksPerNode, Exact: l.Exact, Analysed: len(p.ranks),
-		Steps: l.Steps(), Minibatches: l.Minibatches(), Minibatch: p.minibatch(),
+		Parts: p.shards.Dir, Ranks: j.Ranks, RanksPerNode: j.RanksPerNode, Exact: l.Exact,
+		Analysed: len(p.ranks),
+		Steps:    l.Steps(), Minibatches: l.Minibatches(), Minibatch: p.minibatch(),
 	}
 	var err error
 	if out.Traffic, err = p.traffic(&j.Cache); err != nil {
@@ -295,9 +303,14 @@ func (p *planner) chosen() []int {
 
 // note adds notes on the limits of the figures.
 func (p *planner) note(out *Plan) {
-	add := func(format string, args ...any) { out.Notes = append(out.Notes, fmt.Sprintf(format, args...)) }
+	add := func(format string,
+		args ...any) {
+		out.Notes = append(out.Notes, fmt.Sprintf(format, args...))
+	}
 	if !out.Exact {
-		add("%d ranks on %d parts: every part was cut into %d pieces of equal length; a partition into %d parts keeps more neighbours together, so remote rows are an upper estimate",
+		add("%d ranks on %d parts: every part was cut into %d pieces of equal length; a "+
+			"partition into %d parts keeps more neighbours together, so remote rows are an upper "+
+			"estimate",
 			out.Ranks, p.shards.Parts, out.Ranks/p.shards.Parts, out.Ranks)
 	}
 	if !p.exact() {
@@ -307,19 +320,24 @@ func (p *planner) note(out *Plan) {
 		add("%s", w)
 	}
 	if p.job.auto {
-		add("policy auto tries caches while it trains; planned is %s, which transfers least", p.job.Cache.Policy)
+		add("policy auto tries caches while it trains; planned is %s, which transfers least",
+			p.job.Cache.Policy)
 	}
 	if out.Traffic.Counted > 0 {
-		add("policy %s decides by what was read before, for which there is no formula: it was played over %d minibatches of a rank", p.job.Cache.Policy, out.Traffic.Counted)
+		add("policy %s decides by what was read before, for which there is no formula: it was "+
+			"played over %d minibatches of a rank", p.job.Cache.Policy, out.Traffic.Counted)
 	}
 	if out.Rates.assumed {
 		add("the network is assumed: %g GB/s a node; give --network", out.Rates.Network/1e9)
 	}
 	if out.Rates.assumedGPU {
-		add("there is no GPU here; what is not given is assumed, as of an A100: --flops, --gpu-bandwidth, --bus")
+		add("there is no GPU here; what is not given is assumed, as of an A100: --flops, " +
+			"--gpu-bandwidth, --bus")
 	}
 	if d := out.Device; d != nil && d.Items.Sum() > d.Size {
-		add("the GPU is too small: %s MB of %s; lower compute.gpu_rows, sample.batch, sample.fanouts, model.hidden or pipeline.depth", megabytes(d.Items.Sum()), megabytes(d.Size))
+		add("the GPU is too small: %s MB of %s; lower compute.gpu_rows, sample.batch, "+
+			"sample.fanouts, model.hidden or pipeline.depth", megabytes(d.Items.Sum()),
+			megabytes(d.Size))
 	}
 }
 

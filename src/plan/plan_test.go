@@ -30,14 +30,16 @@ func generated(t *testing.T, parts int) *shard.Shards {
 	return shardtest.Open(t, generatedOptions, shardtest.Options{Parts: parts})
 }
 
-var generatedOptions = dataset.GenerateOptions{Vertices: 8000, Degree: 10, Features: 10, Classes: 4, Seed: 1}
+var generatedOptions = dataset.GenerateOptions{Vertices: 8000, Degree: 10, Features: 10, Classes: 4,
+	Seed: 1}
 
 func planJob() Job {
 	return Job{
 		Spec: job.Spec{
 			Model:     nn.Config{Kind: "sage", Layers: 3, Hidden: 16, Norm: "layer", Dropout: 0.5},
 			Optimizer: nn.DefaultOptimizer("adam"), Sample: sample.Neighbours(5, 4, 3), Batch: 32,
-			Seed: 1, Epochs: 2, Depth: 2, Cache: policy.Settings{Policy: policy.None, Alpha: 0.3, Evict: true},
+			Seed: 1, Epochs: 2, Depth: 2,
+			Cache: policy.Settings{Policy: policy.None, Alpha: 0.3, Evict: true},
 		},
 	}
 }
@@ -70,13 +72,19 @@ func TestRowsAreThoseOfTheMinibatches(t *testing.T) {
 		{"no cache", 4, 1, policy.Settings{Policy: policy.None}, nil},
 		{"vip", 4, 1, policy.Settings{Policy: policy.VIP, Alpha: 0.2}, nil},
 		{"degree, two parts a rank", 2, 1, policy.Settings{Policy: policy.Degree, Alpha: 0.2}, nil},
-		{"a stream for every part", 2, 1, policy.Settings{Policy: policy.VIP, HaloFraction: 0.3}, func(j *Job) { j.StreamPerPart = true }},
+		{"a stream for every part", 2, 1, policy.Settings{Policy: policy.VIP, HaloFraction: 0.3},
+			func(j *Job) { j.StreamPerPart = true }},
 		{"two ranks a node", 4, 2, policy.Settings{Policy: policy.VIP, Alpha: 0.2}, nil},
-		{"seeds from anywhere", 4, 1, policy.Settings{Policy: policy.VIP, Alpha: 0.2}, func(j *Job) { j.GlobalSeeds = true }},
-		{"global batch", 4, 1, policy.Settings{Policy: policy.VIP, Alpha: 0.2}, func(j *Job) { j.GlobalBatch, j.Batch = true, 128 }},
+		{"seeds from anywhere", 4, 1, policy.Settings{Policy: policy.VIP, Alpha: 0.2},
+			func(j *Job) { j.GlobalSeeds = true }},
+		{"global batch", 4, 1, policy.Settings{Policy: policy.VIP, Alpha: 0.2},
+			func(j *Job) { j.GlobalBatch, j.Batch = true, 128 }},
 		{"lookahead", 4, 1, policy.Settings{Policy: policy.Lookahead, Alpha: 0.2}, nil},
-		{"prefetch", 4, 1, policy.Settings{Evict: true, Policy: policy.Prefetch, Gamma: 0.95, Delta: 4, Initial: "degree", Alpha: 0.2}, nil},
-		{"prefetch, a stream for every part", 2, 1, policy.Settings{Evict: true, Policy: policy.Prefetch, Gamma: 0.95, Delta: 4, Initial: "vip", Alpha: 0.2}, func(j *Job) { j.StreamPerPart = true }},
+		{"prefetch", 4, 1, policy.Settings{Evict: true, Policy: policy.Prefetch, Gamma: 0.95,
+			Delta: 4, Initial: "degree", Alpha: 0.2}, nil},
+		{"prefetch, a stream for every part", 2, 1,
+			policy.Settings{Evict: true, Policy: policy.Prefetch, Gamma: 0.95, Delta: 4,
+				Initial: "vip", Alpha: 0.2}, func(j *Job) { j.StreamPerPart = true }},
 		{"sieve", 4, 1, policy.Settings{Policy: policy.Sieve, Alpha: 0.2}, nil},
 	} {
 		j := planJob()
@@ -89,7 +97,8 @@ func TestRowsAreThoseOfTheMinibatches(t *testing.T) {
 			t.Errorf("%s: %.1f rows a step are predicted, %.1f counted", c.name, p.Rows, want)
 		}
 		if p.Busiest*float64(c.ranks/c.perNode) < p.Rows-1e-6 {
-			t.Errorf("%s: the busiest of %d links moves %.1f of %.1f rows", c.name, c.ranks/c.perNode, p.Busiest, p.Rows)
+			t.Errorf("%s: the busiest of %d links moves %.1f of %.1f rows", c.name,
+				c.ranks/c.perNode, p.Busiest, p.Rows)
 		}
 	}
 }
@@ -124,7 +133,8 @@ func predicted(t *testing.T, s *shard.Shards, j Job) Traffic {
 
 // trail returns the remote vertices of a rank's minibatches in two epochs, in order: drawn by the
 // reference sampler and looked up part by part, without code of the planner.
-func trail(t *testing.T, s *shard.Shards, j Job, rank int) (remote [][]graph.VertexID, r *access.Workload) {
+func trail(t *testing.T, s *shard.Shards, j Job, rank int) (remote [][]graph.VertexID,
+	r *access.Workload) {
 	t.Helper()
 	per := s.Parts / j.Ranks
 	var seeds [][]graph.VertexID // of each stream
@@ -150,11 +160,13 @@ func trail(t *testing.T, s *shard.Shards, j Job, rank int) (remote [][]graph.Ver
 	first, end := s.Offsets[node*per], s.Offsets[(node+j.RanksPerNode)*per]
 	r = &access.Workload{
 		Local:  []access.Range{{First: graph.VertexID(first), End: graph.VertexID(end)}},
-		Sample: j.Sample, Topology: s.Topology(), Streams: streams, First: rank * each, Count: each, Seed: j.Seed, Epochs: 2,
+		Sample: j.Sample, Topology: s.Topology(), Streams: streams, First: rank * each, Count: each,
+		Seed: j.Seed, Epochs: 2,
 	}
 	all := slices.Concat(seeds...)
 	for _, own := range seeds[rank*each : (rank+1)*each] {
-		source := access.Source{Seeds: own, PerBatch: float64(len(own)) / float64(streams.Steps()), Minibatches: 1}
+		source := access.Source{Seeds: own, PerBatch: float64(len(own)) / float64(streams.Steps()),
+			Minibatches: 1}
 		if j.GlobalSeeds {
 			source.Seeds, source.PerBatch = all, float64(len(all))/float64(streams.Steps()*len(seeds))
 		}
@@ -163,7 +175,9 @@ func trail(t *testing.T, s *shard.Shards, j Job, rank int) (remote [][]graph.Ver
 	for epoch := 1; epoch <= 2; epoch++ {
 		for item := range streams.Steps() * each {
 			step, stream := item/each, r.First+item%each
-			mb := sample.Reference(s.Topology(), j.Sample.Fanouts, streams.Piece(epoch, step, stream, nil), sample.Key{Seed: j.Seed, Epoch: epoch, Step: step, Stream: stream})
+			mb := sample.Reference(s.Topology(), j.Sample.Fanouts,
+				streams.Piece(epoch, step, stream, nil),
+				sample.Key{Seed: j.Seed, Epoch: epoch, Step: step, Stream: stream})
 			var distant []graph.VertexID
 			for _, v := range mb.Frontier {
 				if int64(v) < first || int64(v) >= end {
@@ -216,7 +230,8 @@ func counted(t *testing.T, s *shard.Shards, j Job, window int) float64 {
 }
 
 // policyOf makes a cache of any policy.
-func policyOf(t *testing.T, m *access.Graph, r *access.Workload, o policy.Settings, capacity, window int, remote [][]graph.VertexID) (decides cache.Policy, held []graph.VertexID) {
+func policyOf(t *testing.T, m *access.Graph, r *access.Workload, o policy.Settings, capacity,
+	window int, remote [][]graph.VertexID) (decides cache.Policy, held []graph.VertexID) {
 	t.Helper()
 	kind := policy.Find(o.Policy)
 	var err error
@@ -247,7 +262,8 @@ func TestMoreRanksThanParts(t *testing.T) {
 		p := planned(t, s, j, given)
 		share := p.Traffic.Reads / float64(ranks) / p.Minibatch.Vertices[3]
 		if share <= last && ranks > 1 {
-			t.Errorf("%d ranks: %.3f of a minibatch is remote, with half as many ranks %.3f", ranks, share, last)
+			t.Errorf("%d ranks: %.3f of a minibatch is remote, with half as many ranks %.3f", ranks,
+				share, last)
 		}
 		last = share
 		if p.Exact != (ranks <= 4) || p.Analysed != min(ranks, analysed) {
@@ -266,8 +282,10 @@ func TestBadJobsAreRefused(t *testing.T) {
 		change        func(*Job, *Options)
 	}{
 		{"ranks that fit no parts", "3 ranks on 4 parts", func(j *Job, _ *Options) { j.Ranks = 3 }},
-		{"more ranks than a list has room for", "ranks: 4611686018427387904", func(j *Job, _ *Options) { j.Ranks = 1 << 62 }},
-		{"a batch beyond any graph", "batch: 9223372036854775807", func(j *Job, _ *Options) { j.Batch = math.MaxInt }},
+		{"more ranks than a list has room for", "ranks: 4611686018427387904",
+			func(j *Job, _ *Options) { j.Ranks = 1 << 62 }},
+		{"a batch beyond any graph", "batch: 9223372036854775807",
+			func(j *Job, _ *Options) { j.Batch = math.MaxInt }},
 		{"endless cores", "cores: +Inf", func(j *Job, _ *Options) { j.Cores = math.Inf(1) }},
 		{"negative ranks", "ranks: -1", func(j *Job, _ *Options) { j.Ranks = -1 }},
 		{"no batch", "batch: 0", func(j *Job, _ *Options) { j.Batch = 0 }},
@@ -286,7 +304,8 @@ func TestBadJobsAreRefused(t *testing.T) {
 			t.Errorf("%s: the error is %v; it should speak of %q", c.name, err, c.message)
 		}
 		parts := c.name == "ranks that fit no parts"
-		if job := !parts && c.name != "nothing to measure with"; errors.Is(err, ErrParts) != parts || errors.Is(err, ErrJob) != job {
+		if job := !parts && c.name != "nothing to measure with"; errors.Is(err,
+			ErrParts) != parts || errors.Is(err, ErrJob) != job {
 			t.Errorf("%s: %v is ErrParts %t, ErrJob %t", c.name, err, parts, job)
 		}
 	}
@@ -305,12 +324,14 @@ func TestRatesAreMeasured(t *testing.T) {
 		if err := device.Close(); err != nil || mem.Allocated() != before {
 			t.Errorf("%s: %d bytes were not given back (%v)", kind, mem.Allocated()-before, err)
 		}
-		for name, x := range map[string]float64{"edges": p.Rates.Sample, "lookups": p.Rates.Lookups, "rows": p.Rates.Rows, "flop": p.Rates.Flops} {
+		for name, x := range map[string]float64{"edges": p.Rates.Sample, "lookups": p.Rates.Lookups,
+			"rows": p.Rates.Rows, "flop": p.Rates.Flops} {
 			if !(x > 1e3) || math.IsInf(x, 1) {
 				t.Errorf("%s: %g %s a second", kind, x, name)
 			}
 		}
-		if p.Rates.Network != AssumedNetwork || !strings.Contains(strings.Join(p.Notes, "\n"), "assumed") {
+		if p.Rates.Network != AssumedNetwork ||
+			!strings.Contains(strings.Join(p.Notes, "\n"), "assumed") {
 			t.Errorf("%s: the network is %g, the notes are %q", kind, p.Rates.Network, p.Notes)
 		}
 		if kind == "mlp" && p.Traffic.Reads != 0 {
@@ -329,13 +350,15 @@ func TestSuggestion(t *testing.T) {
 		o.Rates.Network = network
 		p := planned(t, s, j, o)
 		if p.Suggestion.Alpha < last {
-			t.Errorf("network %g: alpha %g is suggested, for a faster one %g", network, p.Suggestion.Alpha, last)
+			t.Errorf("network %g: alpha %g is suggested, for a faster one %g", network,
+				p.Suggestion.Alpha, last)
 		}
 		last = p.Suggestion.Alpha
 		x := p.Times // the model, written out
 		train := x.Train + x.Sync
 		prepare := x.Sample + x.Lookup + max(x.Score, x.Remote, x.Copy)
-		if x.Base != x.Sample+max(x.Remote, x.Copy)+train || x.Prepare != prepare || x.Prefetch != max(prepare, train) {
+		if x.Base != x.Sample+max(x.Remote, x.Copy)+train || x.Prepare != prepare ||
+			x.Prefetch != max(prepare, train) {
 			t.Errorf("network %g: the model of %+v", network, x)
 		}
 		if binds := p.Times.Binds == "network"; binds != (network < 1e12) && network != 1e7 {
@@ -343,12 +366,14 @@ func TestSuggestion(t *testing.T) {
 		}
 		for i := 1; i < len(p.Curve); i++ {
 			if p.Curve[i].Rows > p.Curve[i-1].Rows+1e-6 {
-				t.Errorf("alpha %g leaves %.1f rows, more than %.1f with less", p.Curve[i].Alpha, p.Curve[i].Rows, p.Curve[i-1].Rows)
+				t.Errorf("alpha %g leaves %.1f rows, more than %.1f with less", p.Curve[i].Alpha,
+					p.Curve[i].Rows, p.Curve[i-1].Rows)
 			}
 		}
 		if network == 1e5 {
 			o.Memory = p.MemoryRank + p.Curve[3].Bytes
-			if tight := planned(t, s, j, o); tight.Suggestion.Alpha > p.Curve[3].Alpha || tight.Suggestion.Alpha == 0 {
+			if tight := planned(t, s, j, o); tight.Suggestion.Alpha > p.Curve[3].Alpha ||
+				tight.Suggestion.Alpha == 0 {
 				t.Errorf("with room for alpha %g, %g is suggested", p.Curve[3].Alpha, tight.Suggestion.Alpha)
 			}
 		}
@@ -370,7 +395,8 @@ func TestWhatFitsANode(t *testing.T) {
 			t.Errorf("%d ranks a node are planned of 4", p.RanksPerNode)
 		}
 		if p.RanksPerNode == 4 { // no row is remote
-			if p.Traffic.Policy != policy.None || p.Memory.Of(trace.MemCacheRows) != 0 || p.Traffic.Reads != 0 || p.Curve != nil {
+			if p.Traffic.Policy != policy.None || p.Memory.Of(trace.MemCacheRows) != 0 ||
+				p.Traffic.Reads != 0 || p.Curve != nil {
 				t.Errorf("one node is planned to have a cache: %+v", p.Traffic)
 			}
 			continue
@@ -380,7 +406,8 @@ func TestWhatFitsANode(t *testing.T) {
 			t.Error("a job does not fit the memory that it needs")
 		}
 		o.Memory--
-		if text := planned(t, s, j, o).lacks(); !strings.HasPrefix(text, "DOES NOT FIT") || strings.Contains(text, "fewer ranks a node") != (perNode > 1) {
+		if text := planned(t, s, j, o).lacks(); !strings.HasPrefix(text, "DOES NOT FIT") ||
+			strings.Contains(text, "fewer ranks a node") != (perNode > 1) {
 			t.Errorf("a byte less than is needed: %q", text)
 		}
 		o.Memory = p.MemoryNode + int64(perNode)*(p.Curve[3].Bytes-cached)
@@ -400,7 +427,8 @@ func TestReports(t *testing.T) {
 	if err := p.Print(&table); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"features (one copy a node)", "t_remote", "T_prefetch", "binds", "suggested: cache.policy"} {
+	for _, want := range []string{"features (one copy a node)", "t_remote", "T_prefetch", "binds",
+		"suggested: cache.policy"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("the tables do not have %q:\n%s", want, &table)
 		}
@@ -412,7 +440,8 @@ func TestReports(t *testing.T) {
 	if err := json.Unmarshal(text.Bytes(), &back); err != nil {
 		t.Fatal(err)
 	}
-	if back.MemoryRank != p.MemoryRank || back.Memory.Sum() != p.MemoryRank || back.Traffic.Rows != p.Traffic.Rows || back.Traffic.Window < 1 {
+	if back.MemoryRank != p.MemoryRank || back.Memory.Sum() != p.MemoryRank ||
+		back.Traffic.Rows != p.Traffic.Rows || back.Traffic.Window < 1 {
 		t.Errorf("plan.json reads as %+v", back)
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"halognn/src/policy"
 )
 
-// accesses are the remote vertices of consecutive minibatches of a rank: those of minibatch i are ids[ends[i-1]:ends[i]].
+// accesses are the remote vertices of consecutive minibatches of a rank: those of minibatch i are
+// ids[ends[i-1]:ends[i]].
 type accesses struct {
 	ids  []graph.VertexID
 	ends []int

@@ -67,7 +67,8 @@ func (s *shape) atLeast(o *shape) {
 			max(s.asks[l].Neighbours, a.Neighbours)
 	}
 	for l, h := range o.hops {
-		s.hops[l] = hopShape{max(s.hops[l].sources, h.sources), max(s.hops[l].destinations, h.destinations), max(s.hops[l].edges, h.edges)}
+		s.hops[l] = hopShape{max(s.hops[l].sources, h.sources),
+			max(s.hops[l].destinations, h.destinations), max(s.hops[l].edges, h.edges)}
 	}
 }
 
@@ -156,7 +157,8 @@ func (p *planner) probe(r *rankPlan) error {
 		step, stream := p.scattered(r, max(i, 0))
 		seeds = p.layout.Streams.Piece(1, step, stream, seeds)
 		begin := time.Now()
-		if err := s.Sample(&mb, seeds, sample.Key{Seed: p.job.Seed, Epoch: 1, Step: step, Stream: stream}); err != nil {
+		if err := s.Sample(&mb, seeds,
+			sample.Key{Seed: p.job.Seed, Epoch: 1, Step: step, Stream: stream}); err != nil {
 			return fmt.Errorf("sampling: %w", err)
 		}
 		if i < 0 {
@@ -193,7 +195,8 @@ func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Mini
 	edges := 0
 	for i := 0; i < len(chunks) && (i < leastProbes || i < mostProbes && edges < probeEdges); i++ {
 		at := scatteredOver(len(chunks), i)
-		if err := s.SampleEval(mb, chunks[at], sample.Key{Seed: p.job.Seed, Step: at, Stream: r.rank}); err != nil {
+		if err := s.SampleEval(mb, chunks[at],
+			sample.Key{Seed: p.job.Seed, Step: at, Stream: r.rank}); err != nil {
 			return fmt.Errorf("sampling for evaluation: %w", err)
 		}
 		shape := shapeOf(mb, r.reader.Local)

@@ -54,7 +54,8 @@ func (p *planner) measure() (Rates, error) {
 		return r, nil
 	}
 	if p.options.Host == nil || p.options.Device == nil && r.Flops == 0 {
-		return r, errors.New("rates: there is no device to measure with; give lookups/s, rows/s and flop/s")
+		return r, errors.New("rates: there is no device to measure with; give lookups/s, rows/s " +
+			"and flop/s")
 	}
 	c, err := p.calibration()
 	if err != nil {
@@ -179,15 +180,18 @@ func (c *calibration) rows() (float64, error) {
 	for i, v := range c.mb.Frontier {
 		refs[i] = compute.MakeRowRef(0, int(uint64(v)*2654435761%uint64(n)))
 	}
-	rows := compute.Rows{Cols: c.shards.Features, Type: c.shards.Type(), Tables: [][]byte{table}, Of: refs}
+	rows := compute.Rows{Cols: c.shards.Features, Type: c.shards.Type(), Tables: [][]byte{table},
+		Of: refs}
 	d := c.destinations()
-	own, mean := c.matrix(d, mem.Make[float32](d*c.shards.Features)), c.matrix(d, mem.Make[float32](d*c.shards.Features))
+	own, mean := c.matrix(d, mem.Make[float32](d*c.shards.Features)),
+		c.matrix(d, mem.Make[float32](d*c.shards.Features))
 	defer func() { mem.Free(own.Data); mem.Free(mean.Data) }()
 	seconds, err := timed(func() error {
 		c.options.Host.GatherRows(own, rows)
 		if len(c.mb.Blocks) > 0 {
 			b := &c.mb.Blocks[0]
-			c.options.Host.SegmentRows(mean, compute.ReduceMean, compute.Segments{Indptr: b.Indptr, Indices: b.Indices}, nil, rows)
+			c.options.Host.SegmentRows(mean, compute.ReduceMean,
+				compute.Segments{Indptr: b.Indptr, Indices: b.Indices}, nil, rows)
 		}
 		return nil
 	})
@@ -237,7 +241,8 @@ func (c *calibration) flops() (float64, error) {
 	var edges parallel.LayerEdges
 	defer edges.Free()
 	edges.Build(&c.mb, needs, true, c.shards.Topology())
-	batch.Labels, batch.Targets = make([]int32, c.shape.seeds), make([]uint8, c.shape.seeds*j.Model.Out)
+	batch.Labels, batch.Targets = make([]int32, c.shape.seeds),
+		make([]uint8, c.shape.seeds*j.Model.Out)
 	for l := range j.Model.Layers {
 		hop := nn.Hop{Sources: d, Destinations: d, Vertices: make([]int32, d)}
 		if len(c.mb.Blocks) > 0 {

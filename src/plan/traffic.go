@@ -53,7 +53,8 @@ func (p *planner) traffic(c *policy.Settings) (Traffic, error) {
 }
 
 // traffics predicts a step with caches of the policy of c, of several capacities each.
-func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]int, error)) ([]Traffic, error) {
+func (p *planner) traffics(c *policy.Settings,
+	capacities func(r *rankPlan) ([]int, error)) ([]Traffic, error) {
 	var all []Traffic
 	for _, r := range p.ranks {
 		sizes, err := capacities(r)
@@ -102,8 +103,10 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 func (t *Traffic) add(f *fetch, capacity, minibatches int) {
 	t.Rows += f.rows * float64(minibatches)
 	t.received = append(t.received, f.rows*float64(minibatches))
-	t.Capacity, t.held, t.Window = max(t.Capacity, capacity), max(t.held, f.held), max(t.Window, f.window)
-	t.Counted, t.deciding, t.planBytes = max(t.Counted, f.counted), max(t.deciding, f.deciding), max(t.planBytes, f.bytes)
+	t.Capacity, t.held, t.Window = max(t.Capacity, capacity), max(t.held, f.held),
+		max(t.Window, f.window)
+	t.Counted, t.deciding, t.planBytes = max(t.Counted, f.counted), max(t.deciding, f.deciding),
+		max(t.planBytes, f.bytes)
 }
 
 // busiest returns the rows that the busiest node receives or sends in a step, whichever is more.
@@ -192,7 +195,8 @@ func (p *planner) fetchedByRank(r *rankPlan, kind *policy.Policy) (*fetched, err
 }
 
 // fetchedByFormula is fetched for a policy with a formula for its transfers.
-func (p *planner) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched, error) {
+func (p *planner) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
+	error) {
 	reuse, err := access.Reuse(r.read, r.reader.Local)
 	if err != nil {
 		return nil, err
@@ -211,7 +215,8 @@ func (p *planner) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.S
 
 // fetchedByPlay is fetched for a policy that decides by earlier reads: the policy runs on sampled
 // minibatches of the rank.
-func (p *planner) fetchedByPlay(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched, error) {
+func (p *planner) fetchedByPlay(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
+	error) {
 	t, err := record(r.reader, p.traceSteps(r))
 	if err != nil {
 		return nil, err

@@ -120,8 +120,10 @@ func reading(t *testing.T, hops int) (*access.Graph, *access.Workload) {
 	}
 	t.Cleanup(streams.Free)
 	return mustNew(t, g, access.Options{}), &access.Workload{
-		Local: []access.Range{{First: 0, End: n / 4}, {First: n / 4, End: n / 2}}, Sources: access.Sources(streams, 0, 2), Sample: sample.Neighbours(3, 2), Hops: hops,
-		Topology: &sample.Topology{Graph: *g, Original: original}, Streams: streams, First: 0, Count: 2, Seed: 3, Epochs: 1, Workers: 2,
+		Local:   []access.Range{{First: 0, End: n / 4}, {First: n / 4, End: n / 2}},
+		Sources: access.Sources(streams, 0, 2), Sample: sample.Neighbours(3, 2), Hops: hops,
+		Topology: &sample.Topology{Graph: *g, Original: original}, Streams: streams, First: 0,
+		Count: 2, Seed: 3, Epochs: 1, Workers: 2,
 	}
 }
 

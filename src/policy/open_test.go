@@ -46,7 +46,8 @@ func TestNewPolicy(t *testing.T) {
 				t.Fatalf("%s: %v, %v", name, err, fault)
 			}
 			if p.Slots() != capacity || (len(held) == 0) != (c.o.Policy == Sieve) || p.Window() != c.window {
-				t.Errorf("%s: %d slots, %d rows at the start, window %d", name, p.Slots(), len(held), p.Window())
+				t.Errorf("%s: %d slots, %d rows at the start, window %d", name, p.Slots(),
+					len(held), p.Window())
 			}
 			at := map[graph.VertexID]int32{}
 			for slot, v := range held {
@@ -63,7 +64,8 @@ func TestNewPolicy(t *testing.T) {
 }
 
 // step makes the first decision, which must find the rows with which the policy begins.
-func step(t *testing.T, name string, p cache.Policy, r *access.Workload, at map[graph.VertexID]int32) {
+func step(t *testing.T, name string, p cache.Policy, r *access.Workload,
+	at map[graph.VertexID]int32) {
 	t.Helper()
 	var fault error
 	var first []graph.VertexID
@@ -116,8 +118,11 @@ func TestFirstFillIsTheBestOfTheHalo(t *testing.T) {
 				nearSeeds++
 			}
 		}
-		slices.SortStableFunc(best, func(a, b graph.VertexID) int { return outDegrees[b] - outDegrees[a] })
-		reader := &access.Workload{Local: []access.Range{{First: 0, End: part}}, Sources: []access.Source{{Seeds: seeds, PerBatch: 2, Minibatches: 1}}, Sample: sample.Neighbours(2, 2, 2), Hops: hops}
+		slices.SortStableFunc(best,
+			func(a, b graph.VertexID) int { return outDegrees[b] - outDegrees[a] })
+		reader := &access.Workload{Local: []access.Range{{First: 0, End: part}},
+			Sources: []access.Source{{Seeds: seeds, PerBatch: 2, Minibatches: 1}},
+			Sample:  sample.Neighbours(2, 2, 2), Hops: hops}
 		for _, capacity := range []int{1, 10, max(len(best)-1, 0), len(best), n} {
 			want := slices.Clone(best[:min(capacity, len(best))])
 			slices.Sort(want)
@@ -133,9 +138,11 @@ func TestFirstFillIsTheBestOfTheHalo(t *testing.T) {
 				t.Errorf("%d hops, room for %d: the buffer begins with %d, want %d", hops, capacity, held, want)
 			}
 			mem.Free(held)
-			static := must[graph.VertexID](t)(m.Top(must[float32](t)(Find(Degree).Rank(m, reader)), reader.Local, capacity))
+			static := must[graph.VertexID](t)(m.Top(must[float32](t)(Find(Degree).Rank(m, reader)),
+				reader.Local, capacity))
 			if !slices.Equal(static, want) {
-				t.Errorf("%d hops, room for %d: a static cache by degree holds %d, want %d", hops, capacity, static, want)
+				t.Errorf("%d hops, room for %d: a static cache by degree holds %d, want %d", hops,
+					capacity, static, want)
 			}
 		}
 		if hops == 1 && nearSeeds >= len(best) {
@@ -166,7 +173,9 @@ func TestTiesGoByOutDegree(t *testing.T) {
 		return sorted
 	}
 	out := func(v graph.VertexID) int { return outDegrees[v] }
-	reader := &access.Workload{Local: []access.Range{{First: 0, End: part}}, Sources: []access.Source{{Seeds: ids(1, 2, 3, 4, 5, 6, 7, 8), PerBatch: 2, Minibatches: 1}}, Sample: sample.Neighbours(3, 3, 3)}
+	reader := &access.Workload{Local: []access.Range{{First: 0, End: part}},
+		Sources: []access.Source{{Seeds: ids(1, 2, 3, 4, 5, 6, 7, 8), PerBatch: 2, Minibatches: 1}},
+		Sample:  sample.Neighbours(3, 3, 3)}
 	for _, layout := range []cache.Layout{cache.LayoutDense, cache.LayoutCompact} {
 		for _, missed := range []int{7, 60} { // fewer than the capacity, and more
 			before := mem.Allocated()
@@ -196,7 +205,8 @@ func TestTiesGoByOutDegree(t *testing.T) {
 			coming := byDegree(misses, out)[:min(missed, capacity)]
 			want := append(byDegree(held, out)[:capacity-len(coming)], coming...)
 			slices.Sort(want)
-			if in := byDegree(misses, g.InDegree)[:len(coming)]; missed > capacity && slices.Equal(in, coming) {
+			if in := byDegree(misses, g.InDegree)[:len(coming)]; missed > capacity &&
+				slices.Equal(in, coming) {
 				t.Error("the order of in-degrees is the same, which shows nothing")
 			}
 			var remote, got []graph.VertexID

@@ -19,7 +19,8 @@ func TestScoreByName(t *testing.T) {
 	}, shardtest.Options{Parts: 2})
 	topology := s.Topology()
 	g := mustNew(t, &topology.Graph, access.Options{})
-	streams, err := sample.NewStreams([][]graph.VertexID{s.Train(0), s.Train(1)}, sample.StreamOptions{Batch: 16, Seed: 7})
+	streams, err := sample.NewStreams([][]graph.VertexID{s.Train(0), s.Train(1)},
+		sample.StreamOptions{Batch: 16, Seed: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,13 +28,16 @@ func TestScoreByName(t *testing.T) {
 	parts := []access.Range{{First: 0, End: graph.VertexID(s.Offsets[1])}}
 	fanouts := []int{4, 3}
 	r := access.Workload{
-		Local: parts, Sources: []access.Source{{Seeds: s.Train(0), PerBatch: 12, Minibatches: 1}}, Sample: sample.Neighbours(fanouts...),
+		Local: parts, Sources: []access.Source{{Seeds: s.Train(0), PerBatch: 12, Minibatches: 1}},
+		Sample:   sample.Neighbours(fanouts...),
 		Topology: topology, Streams: streams, First: 0, Count: 2, Seed: 5, Epochs: 3, Workers: 2,
 	}
 	count := func(first, epochs int) ([]float32, error) { // of both streams
 		sum := make([]float32, g.NumVertices())
 		for k := range 2 {
-			score, err := access.Count(topology, access.CountOptions{Sample: sample.Neighbours(fanouts...), Streams: streams, Stream: k, Seed: 5, First: first, Epochs: epochs})
+			score, err := access.Count(topology,
+				access.CountOptions{Sample: sample.Neighbours(fanouts...), Streams: streams,
+					Stream: k, Seed: 5, First: first, Epochs: epochs})
 			if err != nil {
 				return nil, err
 			}
@@ -45,11 +49,14 @@ func TestScoreByName(t *testing.T) {
 		return sum, nil
 	}
 	want := map[string]func() ([]float32, error){
-		Degree:    func() ([]float32, error) { return g.Degree(s.Train(0), 2) },
-		Halo1:     func() ([]float32, error) { return g.Halo(parts, 1) },
-		WPR:       func() ([]float32, error) { return g.PageRank(s.Train(0)) },
-		Paths:     func() ([]float32, error) { return g.Paths(s.Train(0), 2) },
-		Sim:       func() ([]float32, error) { return count(access.SimulatedFirst, access.SimulatedEpochs) },
+		Degree: func() ([]float32, error) { return g.Degree(s.Train(0), 2) },
+		Halo1:  func() ([]float32, error) { return g.Halo(parts, 1) },
+		WPR:    func() ([]float32, error) { return g.PageRank(s.Train(0)) },
+		Paths:  func() ([]float32, error) { return g.Paths(s.Train(0), 2) },
+		Sim: func() ([]float32,
+			error) {
+			return count(access.SimulatedFirst, access.SimulatedEpochs)
+		},
 		VIP:       func() ([]float32, error) { return g.VIP(s.Train(0), 12, fanouts) },
 		Inclusion: func() ([]float32, error) { return g.Inclusion(s.Train(0), 12, fanouts) },
 		Oracle:    func() ([]float32, error) { return count(1, 3) },

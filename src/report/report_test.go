@@ -49,7 +49,8 @@ func TestTablesHoldWhatWasComputedByHand(t *testing.T) {
 		want [][]string
 	}{
 		{"outcomes", four, outcomes, [][]string{
-			{"base", "2", "71.00 %", "70.00 %", "2", "2.500", "2 to 3", "20.00 %", "120", "0123456789abcdef"},
+			{"base", "2", "71.00 %", "70.00 %", "2", "2.500", "2 to 3", "20.00 %", "120",
+				"0123456789abcdef"},
 			{"vip", "2", "71.00 %", "70.00 %", "2", "1.500", "1 to 2", "20.00 %", "123", "0123456789abcdef"},
 			{"killed", "2", "–", "–", "1", "1.500", "–", "25.00 %", "–", "–"},
 			{"old", "–", "–", "–", "1", "2.500", "–", "50.00 %", "–", "–"},
@@ -62,7 +63,8 @@ func TestTablesHoldWhatWasComputedByHand(t *testing.T) {
 		}},
 		{"caches", four, caches, [][]string{
 			{"vip", "vip", "100", "0.04200", "40.00 %", "40.00 %", "0", "0.5000", "300", "321"},
-			{"killed", "prefetch", "–", "–", "38.10 %", "–", "100", "0.5000", "–", "–"}, // 1 - 650 / (400 + 50 + 600)
+			// 1 - 650 / (400 + 50 + 600)
+			{"killed", "prefetch", "–", "–", "38.10 %", "–", "100", "0.5000", "–", "–"},
 		}},
 		{"against a run without a cache", four, baselines, [][]string{
 			{"vip", "600", "1 000", "60.00 %", "base"},

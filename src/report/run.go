@@ -29,9 +29,9 @@ type Run struct {
 	color int // of its curves, by its index among the runs
 }
 
-// Load reads run directories. A path that is not a run directory is an error; all of them are reported at
-// once. A damaged record is left out and noted in Run.Damaged, because runs that crashed are
-// reported too.
+// Load reads run directories. A path that is not a run directory is an error; all of them are
+// reported at once. A damaged record is left out and noted in Run.Damaged, because runs that
+// crashed are reported too.
 func Load(dirs []string) ([]*Run, error) {
 	var runs []*Run
 	var faults []error

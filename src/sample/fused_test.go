@@ -272,7 +272,8 @@ func TestVersionsWrap(t *testing.T) {
 		{Map: MapHash, valueBits: 31},
 		{Map: MapDense, valueBits: 30, Workers: 2, minParallel: 1},
 		{Map: MapHash, valueBits: 31, Workers: 2, minParallel: 1},
-		{Map: MapDense, valueBits: 7, Workers: 2, minParallel: 1}, // too few values for edge positions: one worker renumbers
+		// too few values for edge positions: one worker renumbers
+		{Map: MapDense, valueBits: 7, Workers: 2, minParallel: 1},
 	} {
 		o.Fanouts = []int{4, 3}
 		s := mustNew(t, topology, o)
@@ -521,7 +522,8 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 				mem.Allocated()-held)
 		}
 		mb.Free()
-		if held := mem.Allocated() - before; max(held-s.Bytes(), s.Bytes()-held) > 1<<16 { // pages, and sets on the heap
+		// pages, and sets on the heap
+		if held := mem.Allocated() - before; max(held-s.Bytes(), s.Bytes()-held) > 1<<16 {
 			t.Errorf("%+v: Bytes says %d, %d are held", o, s.Bytes(), held)
 		}
 		s.Free()

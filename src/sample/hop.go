@@ -96,7 +96,8 @@ func (d *drawer) draw(h *hop, lo, hi int) {
 		return
 	}
 	first := h.indptr[lo]
-	d.pos = mem.Grow(d.pos, max(chunkEdges, int(h.indptr[hi]-first))) // a single vertex may draw more than a chunk
+	// a single vertex may draw more than a chunk
+	d.pos = mem.Grow(d.pos, max(chunkEdges, int(h.indptr[hi]-first)))
 	for i := lo; i < hi; i++ {
 		pos := d.pos[h.indptr[i]-first : h.indptr[i+1]-first]
 		if begin, degree := h.begin[i], h.degree[i]; degree <= h.fanout {

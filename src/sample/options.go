@@ -15,7 +15,8 @@ type MapKind int
 const (
 	MapAuto  MapKind = iota // dense up to 2^26 vertices, hash beyond
 	MapDense                // 4 bytes for every vertex of the graph; fastest
-	MapHash                 // from 16 bytes for every vertex of the largest input frontier so far; grows with it
+	// from 16 bytes for every vertex of the largest input frontier so far; grows with it
+	MapHash
 )
 
 // denseVertices bounds the dense map that MapAuto chooses: 256 MiB a Sampler.
@@ -24,15 +25,18 @@ const denseVertices = 1 << 26
 // Options says what a Sampler draws, and how it works. Only Spec and Eval change the minibatches.
 type Options struct {
 	Spec
-	Eval        Spec    // of SampleEval: as many hops; the zero Spec: Spec
-	Workers     int     // goroutines that share one minibatch; 0 means 1
-	MaxSeeds    int     // most seeds of one minibatch; 0 means any number, at the price of clearing the vertex map more often
+	Eval    Spec // of SampleEval: as many hops; the zero Spec: Spec
+	Workers int  // goroutines that share one minibatch; 0 means 1
+	// most seeds of one minibatch; 0 means any number, at the price of clearing the vertex map more
+	// often
+	MaxSeeds    int
 	Kernel      Kernel  // how a hop becomes a block
 	Map         MapKind // how vertices are renumbered
 	Weights     bool    // fill Block.Weights from Topology.Weights, which must be there
 	ForwardOnly bool    // leave Minibatch.Transposes empty: only backward reads them
 
-	valueBits   int // bits of a vertex map's values; 0 means as many as needed. Tests make versions wrap with it.
+	// bits of a vertex map's values; 0 means as many as needed. Tests make versions wrap with it.
+	valueBits   int
 	maxEdges    int // most edges of a hop; 0 means as many as edge positions of a transpose can name
 	minParallel int // fewest edges of a hop that are shared among workers; 0 means parallelEdges
 }

@@ -15,7 +15,8 @@ import (
 // memory stays.
 type worker struct {
 	drawer
-	run   func() // does the phase and reports to Fused.wait; made once, so that starting it allocates nothing
+	// does the phase and reports to Fused.wait; made once, so that starting it allocates nothing
+	run   func()
 	err   error
 	count int // edges or new vertices of its range, and then those of the ranges before
 }

@@ -16,8 +16,9 @@ type BatchScope int
 
 // The scopes of the batch size.
 const (
-	ScopeRank   BatchScope = iota // seeds of one stream a step: the global minibatch grows with the streams
-	ScopeGlobal                   // seeds of all streams together a step: for scaling studies
+	// seeds of one stream a step: the global minibatch grows with the streams
+	ScopeRank   BatchScope = iota
+	ScopeGlobal            // seeds of all streams together a step: for scaling studies
 )
 
 // SeedScope says which seeds are shuffled together.

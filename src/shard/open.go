@@ -110,7 +110,8 @@ func (s *Shards) checkSizes() error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%w; restore the file or partition again", err))
 		} else if info.Size() != want.Bytes {
-			errs = append(errs, fmt.Errorf("%s: %w: %d bytes, meta.json has %d; restore the file or partition again", path, ErrAltered, info.Size(), want.Bytes))
+			errs = append(errs, fmt.Errorf("%s: %w: %d bytes, meta.json has %d; restore the file "+
+				"or partition again", path, ErrAltered, info.Size(), want.Bytes))
 		}
 	}
 	return errors.Join(errs...)

@@ -61,8 +61,9 @@ func TestStagingRefusesAnAlteredSource(t *testing.T) {
 }
 
 func TestCopiedTopologyOutlivesItsName(t *testing.T) {
-	ds := makeDataset(t, rand.New(rand.NewPCG(3, 2)), 60, dataset.Meta{Name: "weights", Task: dataset.Multiclass,
-		Features: 2, Classes: 3, Weighted: true})
+	ds := makeDataset(t, rand.New(rand.NewPCG(3, 2)), 60,
+		dataset.Meta{Name: "weights", Task: dataset.Multiclass,
+			Features: 2, Classes: 3, Weighted: true})
 	l, part := layout(t, ds, 4)
 	dir, shared := write(t, ds, 4), t.TempDir()
 	o := Options{CopyTopology: true, SharedMemory: shared}

@@ -72,7 +72,8 @@ func (c *counter) count(workers int) error {
 			}
 			if err == nil {
 				c.ask(&mb)
-				err = c.take((epoch-1)*steps+key.Step, plan.RemoteIDs, epoch == c.o.Epochs && item+1 == steps*perStep)
+				err = c.take((epoch-1)*steps+key.Step, plan.RemoteIDs, epoch == c.o.Epochs &&
+					item+1 == steps*perStep)
 			}
 			if err != nil {
 				return fmt.Errorf("rank %d, epoch %d, step %d: %w", c.rank, epoch, key.Step, err)

@@ -25,10 +25,12 @@ func TestBounds(t *testing.T) {
 		for a, alpha := range o.Alphas {
 			rows := r.Rows[p][a]
 			if rows < at(policy.Optimum)[a] {
-				t.Errorf("alpha %g: %s fetches %d rows, fewer than the optimum's %d", alpha, name, rows, at(policy.Optimum)[a])
+				t.Errorf("alpha %g: %s fetches %d rows, fewer than the optimum's %d", alpha, name,
+					rows, at(policy.Optimum)[a])
 			}
 			if policy.Find(name).Static() && rows < at(policy.Oracle)[a] {
-				t.Errorf("alpha %g: %s fetches %d rows, fewer than the oracle's %d", alpha, name, rows, at(policy.Oracle)[a])
+				t.Errorf("alpha %g: %s fetches %d rows, fewer than the oracle's %d", alpha, name,
+					rows, at(policy.Oracle)[a])
 			}
 			if alpha == 0 && rows != r.Remote {
 				t.Errorf("%s without room fetches %d rows, want all %d", name, rows, r.Remote)
@@ -57,22 +59,32 @@ func TestBadOptions(t *testing.T) {
 		bad  func(*Options)
 		want []string
 	}{
-		{"all at once", func(o *Options) { o.Batch, o.Epochs, o.Sample.Fanouts = 0, 0, nil }, []string{"batch is 0", "epochs is 0", "no fanouts"}},
+		{"all at once", func(o *Options) { o.Batch, o.Epochs, o.Sample.Fanouts = 0, 0, nil },
+			[]string{"batch is 0", "epochs is 0", "no fanouts"}},
 		{"fanout", func(o *Options) { o.Sample.Fanouts = []int{3, 0} }, []string{"fanouts[1] is 0"}},
 		{"unknown policy", func(o *Options) { o.Policies = []string{"lru"} }, []string{`"lru"`, "vip"}},
-		{"policy twice", func(o *Options) { o.Policies = []string{"vip", "vip"} }, []string{"vip is named twice"}},
+		{"policy twice", func(o *Options) { o.Policies = []string{"vip", "vip"} },
+			[]string{"vip is named twice"}},
 		{"no policy", func(o *Options) { o.Policies = nil }, []string{"no policies"}},
 		{"no alpha", func(o *Options) { o.Alphas = nil }, []string{"no alphas"}},
-		{"alphas fall", func(o *Options) { o.Alphas = []float64{0.2, 0.1} }, []string{"0.1 comes after 0.2"}},
+		{"alphas fall", func(o *Options) { o.Alphas = []float64{0.2, 0.1} },
+			[]string{"0.1 comes after 0.2"}},
 		{"alpha", func(o *Options) { o.Alphas = []float64{-1} }, []string{"alpha -1"}},
 		{"gamma", func(o *Options) { o.Cache.Gamma = 0 }, []string{"gamma is 0"}},
 		{"ranks", func(o *Options) { o.Ranks = 4 }, []string{"6 parts, 4 ranks"}},
-		{"two kinds of sizes", func(o *Options) { o.HaloFractions = []float64{0.1} }, []string{"alphas and halo fractions"}},
-		{"halo fraction", func(o *Options) { o.Alphas, o.HaloFractions = nil, []float64{0.5, 0.1} }, []string{"halo fraction 0.1 comes after 0.5"}},
+		{"two kinds of sizes", func(o *Options) { o.HaloFractions = []float64{0.1} },
+			[]string{"alphas and halo fractions"}},
+		{"halo fraction", func(o *Options) { o.Alphas, o.HaloFractions = nil, []float64{0.5, 0.1} },
+			[]string{"halo fraction 0.1 comes after 0.5"}},
 		{"fill", func(o *Options) { o.Cache.Initial = "wpr" }, []string{`initial is "wpr"`, "degree"}},
 		{"window", func(o *Options) { o.Cache.Window = -1 }, []string{"window is -1"}},
-		{"more than can be", func(o *Options) { o.Batch, o.Epochs, o.Workers = math.MaxInt, math.MaxInt, math.MaxInt }, []string{"batch is 9223372036854775807; it must be 1 to", "epochs is", "workers is"}},
-		{"last short", func(o *Options) { o.LastShort, o.GlobalSeeds = true, true }, []string{"last-short"}},
+		{"more than can be", func(o *Options) {
+			o.Batch, o.Epochs, o.Workers = math.MaxInt,
+				math.MaxInt, math.MaxInt
+		},
+			[]string{"batch is 9223372036854775807; it must be 1 to", "epochs is", "workers is"}},
+		{"last short", func(o *Options) { o.LastShort, o.GlobalSeeds = true, true },
+			[]string{"last-short"}},
 	} {
 		o := options()
 		c.bad(&o)
@@ -101,8 +113,11 @@ func TestRoundsAreCountedInMinibatches(t *testing.T) {
 		want        []string // hit rates: before the first round, and after each round shown
 	}{
 		{"one a step", 1, 4, []string{"after 0 rounds 0.1500", "after 1 rounds 0.5500"}},
-		{"two a step", 2, 4, []string{"after 0 rounds 0.0500", "after 1 rounds 0.2500", "after 3 rounds 0.6500"}},
-		{"a round within a step", 3, 4, []string{"after 0 rounds 0.0000", "after 1 rounds 0.1000", "after 2 rounds 0.2500", "after 5 rounds 0.6500"}},
+		{"two a step", 2, 4, []string{"after 0 rounds 0.0500", "after 1 rounds 0.2500",
+			"after 3 rounds 0.6500"}},
+		{"a round within a step", 3, 4,
+			[]string{"after 0 rounds 0.0000", "after 1 rounds 0.1000", "after 2 rounds 0.2500",
+				"after 5 rounds 0.6500"}},
 		{"several rounds in a step", 8, 2, []string{"after 0 rounds 0.0000", "after 31 rounds 0.7000"}},
 		{"no round", 1, 8, nil},
 	} {
@@ -114,7 +129,8 @@ func TestRoundsAreCountedInMinibatches(t *testing.T) {
 			Traces: [][]Trace{{nil}},
 		}
 		for step := range int64(8) { // the hit rate of a step is a tenth of its number
-			r.Each, r.Traces[0][0] = append(r.Each, 10), append(r.Traces[0][0], trace.Counters{Remote: 10 - step})
+			r.Each, r.Traces[0][0] = append(r.Each, 10),
+				append(r.Traces[0][0], trace.Counters{Remote: 10 - step})
 		}
 		table := r.rounds(func(string) []string { return nil })
 		var rows []string
@@ -140,11 +156,14 @@ func TestMemoryIsThatOfTheFormula(t *testing.T) {
 		policies []string
 		ranks    int
 	}{
-		{[]string{policy.None, policy.VIP, policy.Oracle}, 3}, {[]string{policy.Degree}, 3}, {[]string{policy.Sim}, 1},
-		{[]string{policy.Sim}, 6}, {[]string{policy.Sieve, policy.Optimum}, 3}, {[]string{policy.Prefetch}, 3}, {[]string{policy.Lookahead}, 3},
+		{[]string{policy.None, policy.VIP, policy.Oracle}, 3}, {[]string{policy.Degree}, 3},
+		{[]string{policy.Sim}, 1},
+		{[]string{policy.Sim}, 6}, {[]string{policy.Sieve, policy.Optimum}, 3},
+		{[]string{policy.Prefetch}, 3}, {[]string{policy.Lookahead}, 3},
 	} {
 		o := options()
-		o.Policies, o.Ranks, o.Batch, o.Epochs, o.Alphas = c.policies, c.ranks, 6000, 1, []float64{0.1, 0.5}
+		o.Policies, o.Ranks, o.Batch, o.Epochs, o.Alphas = c.policies, c.ranks, 6000, 1,
+			[]float64{0.1, 0.5}
 		sim, err := New(s, o)
 		if err != nil {
 			t.Fatal(err)
@@ -173,9 +192,11 @@ func TestMemoryIsThatOfTheFormula(t *testing.T) {
 		arrays := int64(together) * sim.rankBytes(o.Workers/together, r.used, r.Capacity)
 		arrays += 12 * int64(sim.job.Streams.Streams()*sim.job.Steps()*o.Batch) // orders of seeds
 		if slack := int64(1 << 18); peak > arrays+slack || arrays > 4*peak {
-			t.Errorf("%v, %d ranks: %d bytes are said to be held, and %d are", c.policies, c.ranks, arrays, peak)
+			t.Errorf("%v, %d ranks: %d bytes are said to be held, and %d are", c.policies, c.ranks,
+				arrays, peak)
 		}
-		t.Logf("%v, %d ranks: %d bytes are said to be held, and %d are", c.policies, c.ranks, arrays, peak)
+		t.Logf("%v, %d ranks: %d bytes are said to be held, and %d are", c.policies, c.ranks,
+			arrays, peak)
 		if r.Bytes < arrays {
 			t.Errorf("%v: %d bytes in all, %d of them arrays", c.policies, r.Bytes, arrays)
 		}

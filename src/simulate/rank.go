@@ -87,7 +87,8 @@ func (s *Simulation) planWindows(m *access.Graph) error {
 }
 
 // widen raises the windows to the plan of one rank.
-func (s *Simulation) widen(m *access.Graph, r *access.Workload, capacity []int, inclusion []float32) error {
+func (s *Simulation) widen(m *access.Graph, r *access.Workload, capacity []int,
+	inclusion []float32) error {
 	for i, p := range s.policies {
 		for size, rows := range capacity {
 			w, err := p.Plan(&policy.Setup{

@@ -47,7 +47,9 @@ func naive(t *testing.T, s *shard.Shards, o Options, rank int) *trail {
 		}
 		if r/nodes == rank/nodes {
 			for _, p := range partsOf(r) {
-				x.local = append(x.local, access.Range{First: graph.VertexID(s.Offsets[p]), End: graph.VertexID(s.Offsets[p+1])})
+				x.local = append(x.local,
+					access.Range{First: graph.VertexID(s.Offsets[p]),
+						End: graph.VertexID(s.Offsets[p+1])})
 			}
 		}
 	}
@@ -69,13 +71,16 @@ func naive(t *testing.T, s *shard.Shards, o Options, rank int) *trail {
 	steps := x.streams.Steps()
 	if mine := own[rank*x.perStep : (rank+1)*x.perStep]; o.GlobalSeeds {
 		all := slices.Concat(own...)
-		x.sources = []access.Source{{Seeds: all, PerBatch: float64(len(all)) / float64(steps*len(own)), Minibatches: x.perStep}}
+		x.sources = []access.Source{{Seeds: all,
+			PerBatch: float64(len(all)) / float64(steps*len(own)), Minibatches: x.perStep}}
 	} else {
 		for _, seeds := range mine {
 			if o.LastShort {
 				steps = (len(seeds) + o.Batch - 1) / o.Batch
 			}
-			x.sources = append(x.sources, access.Source{Seeds: seeds, PerBatch: float64(len(seeds)) / float64(steps), Minibatches: 1})
+			x.sources = append(x.sources,
+				access.Source{Seeds: seeds, PerBatch: float64(len(seeds)) / float64(steps),
+					Minibatches: 1})
 		}
 	}
 	for epoch := 1; epoch <= o.Epochs; epoch++ {
@@ -91,10 +96,12 @@ func naive(t *testing.T, s *shard.Shards, o Options, rank int) *trail {
 				if o.LastShort {
 					piece = shuffled[min(step*o.Batch, len(shuffled)):min((step+1)*o.Batch, len(shuffled))]
 				}
-				mb := sample.Reference(s.Topology(), o.Sample.Fanouts, piece, sample.Key{Seed: o.Seed, Epoch: epoch, Step: step, Stream: stream})
+				mb := sample.Reference(s.Topology(), o.Sample.Fanouts, piece,
+					sample.Key{Seed: o.Seed, Epoch: epoch, Step: step, Stream: stream})
 				var remote []graph.VertexID
 				for _, v := range mb.Frontier {
-					if !slices.ContainsFunc(x.local, func(r access.Range) bool { return v >= r.First && v < r.End }) {
+					if !slices.ContainsFunc(x.local,
+						func(r access.Range) bool { return v >= r.First && v < r.End }) {
 						remote = append(remote, v)
 					}
 				}
@@ -124,7 +131,8 @@ func TestCountsEqualANaiveRecount(t *testing.T) {
 		{"streams of parts", 3, func(o *Options) { o.StreamPerPart = true }},
 		{"seeds from anywhere", 3, func(o *Options) { o.GlobalSeeds, o.Batch = true, 40 }},
 		{"global batch", 6, func(o *Options) { o.GlobalBatch = true }},
-		{"halo fractions", 3, func(o *Options) { o.Alphas, o.HaloFractions = nil, []float64{0.1, 0.5, 1} }},
+		{"halo fractions", 3,
+			func(o *Options) { o.Alphas, o.HaloFractions = nil, []float64{0.1, 0.5, 1} }},
 		{"one hop", 3, func(o *Options) { o.Cache.HaloHops, o.Cache.Initial = 1, policy.VIP }},
 		{"a given window, level", 3, func(o *Options) { o.Cache.Window, o.Cache.Level = 2, true }},
 		{"a window beyond the epoch", 3, func(o *Options) { o.Cache.Window = 1000 }},
@@ -168,7 +176,8 @@ func checkTraces(t *testing.T, r *Result) {
 	}
 	for p, name := range r.Options.Policies {
 		for i, done := range r.Traces[p] {
-			if decides := !policy.Find(name).Static() && !policy.Find(name).Hindsight; decides != (done != nil) {
+			if decides := !policy.Find(name).Static() &&
+				!policy.Find(name).Hindsight; decides != (done != nil) {
 				t.Errorf("%s has a trace: %t", name, done != nil)
 				continue
 			}
@@ -184,7 +193,8 @@ func checkTraces(t *testing.T, r *Result) {
 }
 
 // recount adds the rows of one rank.
-func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows [][]int, rows, filled [][]int64, all *int64) {
+func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows [][]int, rows,
+	filled [][]int64, all *int64) {
 	t.Helper()
 	x := naive(t, s, o, rank)
 	m, err := access.New(&s.Topology().Graph, access.Options{})
@@ -193,8 +203,9 @@ func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows [][]int
 	}
 	defer m.Free()
 	reader := &access.Workload{
-		Local: x.local, Sources: x.sources, Sample: o.Sample, Hops: o.Cache.HaloHops, Topology: s.Topology(),
-		Streams: x.streams, First: rank * x.perStep, Count: x.perStep, Seed: o.Seed, Epochs: o.Epochs,
+		Local: x.local, Sources: x.sources, Sample: o.Sample, Hops: o.Cache.HaloHops,
+		Topology: s.Topology(),
+		Streams:  x.streams, First: rank * x.perStep, Count: x.perStep, Seed: o.Seed, Epochs: o.Epochs,
 	}
 	sizes, _ := o.sizes()
 	if rows[0] == nil {
@@ -209,7 +220,8 @@ func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows [][]int
 	for _, r := range x.local {
 		for v := r.First; v < r.End; v++ {
 			for _, u := range s.Topology().Graph.InNeighbours(v) {
-				if !slices.ContainsFunc(x.local, func(r access.Range) bool { return u >= r.First && u < r.End }) {
+				if !slices.ContainsFunc(x.local,
+					func(r access.Range) bool { return u >= r.First && u < r.End }) {
 					halo[u] = true
 				}
 			}
@@ -221,7 +233,8 @@ func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows [][]int
 			if len(o.HaloFractions) > 0 {
 				capacity = int(size * float64(len(halo)))
 			}
-			fetched, begin := transferred(t, m, reader, x, o, name, min(capacity, int(s.Vertices)), windows[p][i])
+			fetched, begin := transferred(t, m, reader, x, o, name, min(capacity, int(s.Vertices)),
+				windows[p][i])
 			rows[p][i] += fetched
 			filled[p][i] += begin
 		}
@@ -230,7 +243,8 @@ func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows [][]int
 
 // transferred plays one policy of one size, and returns the numbers of rows fetched and of rows in
 // the first fill.
-func transferred(t *testing.T, m *access.Graph, r *access.Workload, x *trail, o Options, name string, capacity, window int) (rows, begin int64) {
+func transferred(t *testing.T, m *access.Graph, r *access.Workload, x *trail, o Options,
+	name string, capacity, window int) (rows, begin int64) {
 	t.Helper()
 	n := len(r.Topology.Original)
 	switch name {

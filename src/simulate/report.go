@@ -44,8 +44,10 @@ func (r *Result) Print(w io.Writer) error {
 		}
 		return row
 	}
-	rows, ratios := [][]string{header("rows per epoch, all ranks")}, [][]string{header("ratio to none")}
-	predicted, filled := [][]string{header("predicted / counted")}, [][]string{header("rows before the first step")}
+	rows, ratios := [][]string{header("rows per epoch, all ranks")},
+		[][]string{header("ratio to none")}
+	predicted, filled := [][]string{header("predicted / counted")},
+		[][]string{header("rows before the first step")}
 	for p, name := range r.Options.Policies {
 		count, ratio, both, begin := []string{name}, []string{name}, []string{name}, []string{name}
 		for i := range sizes {
@@ -126,8 +128,10 @@ func (r *Result) size(i int) (alpha, halo string) {
 // WriteCSV writes a line for each policy and size.
 func (r *Result) WriteCSV(w io.Writer) error {
 	lines := [][]string{{
-		"policy", "alpha", "capacity_rows", "epochs", "rows", "rows_per_epoch", "ratio_to_none", "predicted_rows_per_epoch",
-		"halo_fraction", "hit_rate", "buffer_hit_rate", "window", "early_rows", "evictions", "replacements", "filled_rows",
+		"policy", "alpha", "capacity_rows", "epochs", "rows", "rows_per_epoch", "ratio_to_none",
+		"predicted_rows_per_epoch",
+		"halo_fraction", "hit_rate", "buffer_hit_rate", "window", "early_rows", "evictions",
+		"replacements", "filled_rows",
 	}}
 	count := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for p, name := range r.Options.Policies {
@@ -136,7 +140,8 @@ func (r *Result) WriteCSV(w io.Writer) error {
 			hit, buffer := r.HitRates(p, i)
 			alpha, halo := r.size(i)
 			line := []string{
-				name, alpha, strconv.Itoa(capacity), strconv.Itoa(r.Options.Epochs), count(r.Rows[p][i]), number(perEpoch), number(ratio), "",
+				name, alpha, strconv.Itoa(capacity), strconv.Itoa(r.Options.Epochs),
+				count(r.Rows[p][i]), number(perEpoch), number(ratio), "",
 				halo, number(hit), number(buffer), "", "", "", "", count(r.Filled[p][i]),
 			}
 			if x := r.Predicted[p][i]; !math.IsNaN(x) {
@@ -163,7 +168,8 @@ func (r *Result) WriteCSV(w io.Writer) error {
 func (r *Result) WriteStepsCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
 	err := out.Write([]string{
-		"policy", "alpha", "halo_fraction", "epoch", "step", "remote_accesses", "fetched_rows", "early_rows", "evictions", "replacements",
+		"policy", "alpha", "halo_fraction", "epoch", "step", "remote_accesses", "fetched_rows",
+		"early_rows", "evictions", "replacements",
 		"hit_rate", "buffer_hit_rate",
 	})
 	for p, name := range r.Options.Policies {
@@ -171,10 +177,12 @@ func (r *Result) WriteStepsCSV(w io.Writer) error {
 			alpha, halo := r.size(i)
 			for step, d := range done {
 				line := []string{name, alpha, halo}
-				for _, n := range []int64{int64(step/r.Steps + 1), int64(step % r.Steps), r.Each[step], d.Fetched(), d.Early, d.Evictions, d.Replacements} {
+				for _, n := range []int64{int64(step/r.Steps + 1), int64(step % r.Steps),
+					r.Each[step], d.Fetched(), d.Early, d.Evictions, d.Replacements} {
 					line = append(line, strconv.FormatInt(n, 10))
 				}
-				line = append(line, number(1-share(d.Remote, r.Each[step], 1)), number(1-share(d.Fetched(), r.Each[step], 1)))
+				line = append(line, number(1-share(d.Remote, r.Each[step], 1)),
+					number(1-share(d.Fetched(), r.Each[step], 1)))
 				if err == nil {
 					err = out.Write(line)
 				}

@@ -137,7 +137,8 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 		r.Traces = append(r.Traces, make([]Trace, len(capacity)))
 	}
 	for _, d := range c.dynamic {
-		r.Rows[d.policy][d.size], r.Filled[d.policy][d.size], r.Traces[d.policy][d.size] = d.rows, d.filled, d.trace
+		r.Rows[d.policy][d.size], r.Filled[d.policy][d.size], r.Traces[d.policy][d.size] = d.rows,
+			d.filled, d.trace
 	}
 	return r, nil
 }

@@ -81,10 +81,12 @@ func (o *Options) Check() error {
 		reject("gamma is %g; it must be above 0 and at most 1", g)
 	}
 	if !slices.Contains(policy.Initial(), o.Cache.Initial) {
-		reject("initial is %q; a prefetch buffer is filled by %s", o.Cache.Initial, strings.Join(policy.Initial(), " or "))
+		reject("initial is %q; a prefetch buffer is filled by %s", o.Cache.Initial,
+			strings.Join(policy.Initial(), " or "))
 	}
 	if o.LastShort && (o.GlobalBatch || o.GlobalSeeds || o.StreamPerPart) {
-		reject("last-short counts as published figures do, with a stream for each rank that has seeds and a batch of its own")
+		reject("last-short counts as published figures do, with a stream for each rank that has " +
+			"seeds and a batch of its own")
 	}
 	if len(o.Policies) == 0 {
 		reject("there are no policies; name some of %v", Policies())
@@ -102,7 +104,8 @@ func (o *Options) Check() error {
 func (o *Options) checkSizes() (errs []error) {
 	reject := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if len(o.Alphas)+len(o.HaloFractions) == 0 {
-		reject("there are no alphas; give the sizes of a rank's cache as fractions of an average rank's vertices")
+		reject("there are no alphas; give the sizes of a rank's cache as fractions of an average " +
+			"rank's vertices")
 	}
 	if len(o.Alphas) > 0 && len(o.HaloFractions) > 0 {
 		reject("there are alphas and halo fractions; the size of a cache is one of the two")
@@ -171,7 +174,8 @@ func New(s *shard.Shards, o Options) (*Simulation, error) {
 	}
 	if n := o.Epochs * j.Items(); n > math.MaxInt32 { // counts have 32 bits
 		j.Close()
-		return nil, fmt.Errorf("%w: %d epochs are %d minibatches of a rank; at most %d are counted", ErrOptions, o.Epochs, n, math.MaxInt32)
+		return nil, fmt.Errorf("%w: %d epochs are %d minibatches of a rank; at most %d are counted",
+			ErrOptions, o.Epochs, n, math.MaxInt32)
 	}
 	return sim, nil
 }

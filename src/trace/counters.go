@@ -55,7 +55,8 @@ type Sampling struct {
 // Check returns an error, which means a bug, unless the rows of one plan for so many vertices add
 // up.
 func (c *Counters) Check(frontier int) error {
-	if c.Frontier == c.Local+c.Cached+c.Peer+c.Remote-c.Early-c.Replaced && c.Frontier == int64(frontier) {
+	if c.Frontier == c.Local+c.Cached+c.Peer+c.Remote-c.Early-c.Replaced &&
+		c.Frontier == int64(frontier) {
 		return nil
 	}
 	return fmt.Errorf("rows do not add up: frontier %d, local %d, cached %d, peer %d, remote %d; "+
@@ -92,8 +93,10 @@ func (c Counters) Per(n int64) Counters {
 	return Counters{
 		Frontier: c.Frontier / n, Local: c.Local / n, Cached: c.Cached / n, Peer: c.Peer / n,
 		Remote: c.Remote / n, Early: c.Early / n, Served: c.Served / n, PeerCached: c.PeerCached / n,
-		Rounds: c.Rounds / n, CountBytes: c.CountBytes / n, IDBytes: c.IDBytes / n, RowBytes: c.RowBytes / n,
-		Evictions: c.Evictions / n, Replacements: c.Replacements / n, Scoring: c.Scoring / time.Duration(n),
+		Rounds: c.Rounds / n, CountBytes: c.CountBytes / n, IDBytes: c.IDBytes / n,
+		RowBytes:  c.RowBytes / n,
+		Evictions: c.Evictions / n, Replacements: c.Replacements / n,
+		Scoring:  c.Scoring / time.Duration(n),
 		Replaced: c.Replaced / n,
 		Sampling: Sampling{
 			Asked: c.Sampling.Asked / n, Answered: c.Sampling.Answered / n,

@@ -37,7 +37,8 @@ func TestRowsAddUp(t *testing.T) {
 	if err := c.Check(12); err != nil {
 		t.Error(err)
 	}
-	if r := c.Replacing(); r.Check(12) != nil || r.Replaced != 1 || r.Early != 0 || r.Fetched() != c.Fetched() {
+	if r := c.Replacing(); r.Check(12) != nil || r.Replaced != 1 || r.Early != 0 ||
+		r.Fetched() != c.Fetched() {
 		t.Errorf("of %+v replacing makes %+v", c, r)
 	}
 	if c.Check(13) == nil {

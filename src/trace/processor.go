@@ -9,9 +9,11 @@ import (
 
 // Processor measures how busy a rank keeps its CPUs.
 type Processor struct {
-	CPUs  float64              // of this rank
-	Ranks int                  // of this process: each counts an equal share of the process's time as its own
-	Polls bool                 // the main thread waits for messages by testing for them: its time is no work
+	CPUs float64 // of this rank
+	// of this process: each counts an equal share of the process's time as its own
+	Ranks int
+	// the main thread waits for messages by testing for them: its time is no work
+	Polls bool
 	Spun  func() time.Duration // by this rank's threads so far, looking for work; nil for none
 
 	began time.Time

@@ -28,7 +28,8 @@ func TestProcessor(t *testing.T) {
 	spun = 0
 	p.Ranks = 2
 	p.Begin()
-	for begun, used := time.Now(), ProcessorTime(false); ProcessorTime(false) < used+20*time.Millisecond; {
+	for begun, used := time.Now(),
+		ProcessorTime(false); ProcessorTime(false) < used+20*time.Millisecond; {
 		if both := p.Busy() * 2 * time.Since(begun).Seconds(); both > (ProcessorTime(false) - before).Seconds() {
 			t.Fatalf("a rank of two has worked %g s, more than the process", both)
 		}
@@ -41,7 +42,8 @@ func TestProcessor(t *testing.T) {
 // The main thread's time is part of the process's.
 func TestProcessorTimeOfMain(t *testing.T) {
 	main := mainThread() // read first: it only grows
-	if all, rest := ProcessorTime(false), ProcessorTime(true); main == 0 || rest > ProcessorTime(false) || all < main {
+	if all, rest := ProcessorTime(false), ProcessorTime(true); main == 0 ||
+		rest > ProcessorTime(false) || all < main {
 		t.Errorf("%v in all, %v on the main thread, %v on the others", all, main, rest)
 	}
 }

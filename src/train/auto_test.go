@@ -15,9 +15,11 @@ import (
 func TestAutoKeepsItsChoiceOverARestart(t *testing.T) {
 	shards := generatedIn(t, 12)
 	o := resumable()
-	o.Epochs, o.Patience, o.Cache.Policy, o.Cache.Alpha = 9, 0, residence.PolicyAuto, 0.3 // 3 trials of an epoch each
+	// 3 trials of an epoch each
+	o.Epochs, o.Patience, o.Cache.Policy, o.Cache.Alpha = 9, 0, residence.PolicyAuto, 0.3
 	chooses := func(j *journey) bool {
-		return slices.ContainsFunc(j.notes, func(line string) bool { return strings.HasPrefix(line, "cache.policy auto chooses ") })
+		return slices.ContainsFunc(j.notes,
+			func(line string) bool { return strings.HasPrefix(line, "cache.policy auto chooses ") })
 	}
 	none := o
 	none.Cache.Policy = policy.None
@@ -46,10 +48,12 @@ func TestAutoKeepsItsChoiceOverARestart(t *testing.T) {
 				t.Errorf("does it choose after the restart? %v, want %v: %q", chooses(&j), c.again, j.notes)
 			}
 			sameRun(t, got, want)
-			if got.Cache == nil || !strings.HasPrefix(got.Cache.Chosen, got.Cache.Policy) || got.Cache.Policy != got.CachePolicy {
+			if got.Cache == nil || !strings.HasPrefix(got.Cache.Chosen, got.Cache.Policy) ||
+				got.Cache.Policy != got.CachePolicy {
 				t.Errorf("%s: %+v", got.CachePolicy, got.Cache)
 			}
-			if predicts := got.CachePolicy == policy.VIP || got.CachePolicy == policy.Lookahead; predicts != (got.ExpectedRowsPerStep > 0) {
+			if predicts := got.CachePolicy == policy.VIP ||
+				got.CachePolicy == policy.Lookahead; predicts != (got.ExpectedRowsPerStep > 0) {
 				t.Errorf("%s: predicts %g rows a step", got.CachePolicy, got.ExpectedRowsPerStep)
 			}
 		})
@@ -60,11 +64,13 @@ func TestAutoKeepsItsChoiceOverARestart(t *testing.T) {
 // the run chooses again.
 func TestAutoChoosesAgainOnOtherNodes(t *testing.T) {
 	o := resumable()
-	o.Epochs, o.Patience, o.Cache.Policy, o.Cache.Alpha, o.Cache.Placement = 9, 0, residence.PolicyAuto, 0.3, policy.PlacementOwn
+	o.Epochs, o.Patience, o.Cache.Policy, o.Cache.Alpha, o.Cache.Placement = 9, 0,
+		residence.PolicyAuto, 0.3, policy.PlacementOwn
 	j := journey{shards: generatedIn(t, 12), ranks: 2, dir: t.TempDir(), node: 2}
 	j.stopped(t, o, 2)
 	j.node = 1
-	if got := j.finished(t, o); got.Cache == nil || !strings.Contains(got.Cache.Chosen, "rows a step, counted") || got.Nodes != 2 {
+	if got := j.finished(t, o); got.Cache == nil ||
+		!strings.Contains(got.Cache.Chosen, "rows a step, counted") || got.Nodes != 2 {
 		t.Errorf("on two nodes after one: %+v", got.Cache)
 	}
 }

@@ -98,7 +98,8 @@ type Export struct {
 // it is incomplete.
 func WriteBlocks(e Export, o Options) (*Blocks, error) {
 	if !o.Reads() {
-		return nil, fmt.Errorf("a model of kind %s reads no neighbours, so its minibatches have no blocks", o.Model.Kind)
+		return nil, fmt.Errorf("a model of kind %s reads no neighbours, so its minibatches have "+
+			"no blocks", o.Model.Kind)
 	}
 	w := blocksWriter{Export: e}
 	defer w.free()
@@ -174,7 +175,8 @@ func (w *blocksWriter) write() error {
 			}
 		}
 	}
-	if err := nn.WriteSafetensors(filepath.Join(w.Dir, InitialFile), w.model.Params.Tensors(w.model.Params.Values), nil); err != nil {
+	if err := nn.WriteSafetensors(filepath.Join(w.Dir, InitialFile),
+		w.model.Params.Tensors(w.model.Params.Values), nil); err != nil {
 		return err
 	}
 	w.describe()
@@ -189,7 +191,8 @@ func (w *blocksWriter) describe() {
 	b, m, p := &w.blocks, w.job.Model, w.job.Optimizer
 	b.Format, b.Version, b.Parts = 1, w.Version, w.Shards.Identity()
 	b.Ranks, b.Epochs, b.StepsPerEpoch = w.Ranks, w.job.Epochs, w.job.Steps()
-	b.Model = BlocksModel{Kind: m.Kind, Layers: m.Layers, In: m.In, Hidden: m.Hidden, Out: m.Out, Norm: m.Norm, Dropout: m.Dropout, Task: m.Task}
+	b.Model = BlocksModel{Kind: m.Kind, Layers: m.Layers, In: m.In, Hidden: m.Hidden, Out: m.Out,
+		Norm: m.Norm, Dropout: m.Dropout, Task: m.Task}
 	b.Optimizer = BlocksOptimizer(p)
 	b.BlocksDigest = fmt.Sprintf("%016x", w.digest)
 }
@@ -207,7 +210,8 @@ func (w *blocksWriter) minibatch(epoch, step, stream int) error {
 	w.digest += m.Digest
 	item := BlocksItem{
 		Dir: fmt.Sprintf("%06d", len(w.blocks.Minibatches)), Epoch: epoch, Step: step, Stream: stream,
-		Seeds: len(m.Seeds), GlobalSeeds: j.Streams.GlobalSeeds(step), LR: j.Schedule.LR((epoch-1)*j.Steps()+step, j.Epochs*j.Steps()),
+		Seeds: len(m.Seeds), GlobalSeeds: j.Streams.GlobalSeeds(step),
+		LR:     j.Schedule.LR((epoch-1)*j.Steps()+step, j.Epochs*j.Steps()),
 		Digest: fmt.Sprintf("%016x", m.Digest),
 	}
 	dir := filepath.Join(w.Dir, item.Dir)

@@ -80,20 +80,23 @@ func TestBlocksAreWhatIsTrained(t *testing.T) {
 				m := readMinibatch(t, dir, item, shards)
 				digest := m.Digest()
 				sum += digest
-				edges += m.EdgesDigest(sample.Key{Seed: o.Seed, Epoch: item.Epoch, Step: item.Step, Stream: item.Stream})
+				edges += m.EdgesDigest(sample.Key{Seed: o.Seed, Epoch: item.Epoch, Step: item.Step,
+					Stream: item.Stream})
 				if got := fmt.Sprintf("%016x", digest); got != item.Digest {
 					t.Errorf("minibatch %s reads as %s, and was written as %s", item.Dir, got, item.Digest)
 				}
 			}
 			s := summaryOf(t, shards, o, c.ranks)
 			if got := fmt.Sprintf("%016x", sum); got != s.BlocksDigest || b.BlocksDigest != s.BlocksDigest {
-				t.Errorf("the arrays sum to %s, blocks.json says %s, training says %s", got, b.BlocksDigest, s.BlocksDigest)
+				t.Errorf("the arrays sum to %s, blocks.json says %s, training says %s", got,
+					b.BlocksDigest, s.BlocksDigest)
 			}
 			if got := fmt.Sprintf("%016x", edges); got != s.EdgesDigest {
 				t.Errorf("the edges sum to %s, training says %s", got, s.EdgesDigest)
 			}
 			if b.StepsPerEpoch != s.StepsPerEpoch || b.Ranks != c.ranks || b.Epochs != o.Epochs {
-				t.Errorf("%d steps, %d ranks, %d epochs; the run has %d, %d, %d", b.StepsPerEpoch, b.Ranks, b.Epochs, s.StepsPerEpoch, c.ranks, o.Epochs)
+				t.Errorf("%d steps, %d ranks, %d epochs; the run has %d, %d, %d", b.StepsPerEpoch,
+					b.Ranks, b.Epochs, s.StepsPerEpoch, c.ranks, o.Epochs)
 			}
 			checkInitial(t, dir, o, shards)
 		})
@@ -101,13 +104,15 @@ func TestBlocksAreWhatIsTrained(t *testing.T) {
 }
 
 // readMinibatch reads the arrays of a minibatch and checks their sizes and the labels of the seeds.
-func readMinibatch(t *testing.T, dir string, item BlocksItem, shards *shard.Shards) *sample.Minibatch {
+func readMinibatch(t *testing.T, dir string, item BlocksItem,
+	shards *shard.Shards) *sample.Minibatch {
 	t.Helper()
 	m := new(sample.Minibatch)
 	for l, size := range item.Layers {
 		m.Blocks = append(m.Blocks, graph.Block{
 			NumSrc: size.Sources, NumDst: size.Destinations,
-			Indptr:  array[int64](t, []int{size.Destinations + 1}, dir, item.Dir, fmt.Sprintf("indptr-%d", l)),
+			Indptr: array[int64](t, []int{size.Destinations + 1}, dir, item.Dir,
+				fmt.Sprintf("indptr-%d", l)),
 			Indices: array[int32](t, []int{size.Edges}, dir, item.Dir, fmt.Sprintf("indices-%d", l)),
 		})
 		if err := m.Blocks[l].Validate(); err != nil {
@@ -129,7 +134,9 @@ func summaryOf(t *testing.T, shards *shard.Shards, o Options, ranks int) (sum *S
 	t.Helper()
 	dir := t.TempDir()
 	if err := comm.RunWorld(ranks, func(c comm.Comm) error {
-		s, err := Run(context.Background(), Env{Comm: c, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1, Dir: dir}, o)
+		s, err := Run(context.Background(),
+			Env{Comm: c, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1, Dir: dir},
+			o)
 		if c.Rank() == 0 {
 			sum = s
 		}
@@ -166,7 +173,8 @@ func checkInitial(t *testing.T, dir string, o Options, shards *shard.Shards) {
 // An export of the first steps holds the first steps of the whole run.
 func TestFirstBlocks(t *testing.T) {
 	shards, o := generated(t), sageOptions()
-	all, few := readBlocks(t, writtenBlocks(t, shards, o, 2, 0)), readBlocks(t, writtenBlocks(t, shards, o, 2, 3))
+	all, few := readBlocks(t, writtenBlocks(t, shards, o, 2, 0)),
+		readBlocks(t, writtenBlocks(t, shards, o, 2, 3))
 	if len(few.Minibatches) != 3*2 || len(all.Minibatches) != 2*o.Epochs*all.StepsPerEpoch {
 		t.Fatalf("%d and %d minibatches", len(few.Minibatches), len(all.Minibatches))
 	}
@@ -189,7 +197,8 @@ func TestBlocksThatCannotBe(t *testing.T) {
 	} {
 		o := sageOptions()
 		c.set(&o)
-		_, err := WriteBlocks(Export{Shards: shards, Device: ref.New(), Ranks: c.ranks, Dir: t.TempDir()}, o)
+		_, err := WriteBlocks(Export{Shards: shards, Device: ref.New(), Ranks: c.ranks,
+			Dir: t.TempDir()}, o)
 		if err == nil || !strings.Contains(err.Error(), c.message) {
 			t.Errorf("%s: %v", c.name, err)
 		}

@@ -228,9 +228,11 @@ func (r *run) gatherShares(took time.Duration) (s shares, err error) {
 	rows := r.rows
 	rows.Add(r.carried)
 	own := share{
-		Blocks: r.blocks, Edges: r.edges, Rows: rows, Remote: r.rows.Remote + r.earlier, Rounds: r.rows.Rounds,
-		Seconds: took.Seconds(), Waiting: r.waiting.Seconds(), Startup: r.startup.Seconds(), Phases: r.clock.Seconds(),
-		Busy: r.processor.Busy(),
+		Blocks: r.blocks, Edges: r.edges, Rows: rows, Remote: r.rows.Remote + r.earlier,
+		Rounds:  r.rows.Rounds,
+		Seconds: took.Seconds(), Waiting: r.waiting.Seconds(), Startup: r.startup.Seconds(),
+		Phases: r.clock.Seconds(),
+		Busy:   r.processor.Busy(),
 	}
 	mine, err := binary.Append(nil, binary.LittleEndian, own)
 	if err != nil {
@@ -349,6 +351,7 @@ func (r *run) stop() error {
 		return comm.AgreedOn(r.Comm, fmt.Errorf("%w, but there was nothing to save: %w: the first that was not finite is %s%s", ErrStopped, ErrDiverged,
 			what, r.saver.good(r.optimizer.Steps())))
 	}
-	return comm.AgreedOn(r.Comm, fmt.Errorf("%w after %d steps; the state is saved: go on with `halognn train --resume %s`",
-		ErrStopped, r.optimizer.Steps(), r.Dir))
+	return comm.AgreedOn(r.Comm,
+		fmt.Errorf("%w after %d steps; the state is saved: go on with `halognn train --resume %s`",
+			ErrStopped, r.optimizer.Steps(), r.Dir))
 }

@@ -56,7 +56,8 @@ func TestFailedWriteEndsTheRun(t *testing.T) {
 	if v.err != nil {
 		t.Fatal(v.err)
 	}
-	if err == nil || !strings.Contains(err.Error(), "rank 0: ") || !strings.Contains(err.Error(), v.dir) {
+	if err == nil || !strings.Contains(err.Error(), "rank 0: ") ||
+		!strings.Contains(err.Error(), v.dir) {
 		t.Errorf("the run ended with %v", err)
 	}
 }
@@ -100,7 +101,8 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// poisoned is a device whose ReLU, from some call on, makes one element of the second layer's output NaN on one rank.
+// poisoned is a device whose ReLU, from some call on, makes one element of the second layer's
+// output NaN on one rank.
 type poisoned struct {
 	compute.Device
 	calls int
@@ -129,7 +131,9 @@ func TestDivergenceNamesLayerAndCheckpoint(t *testing.T) {
 		if !errors.Is(err, ErrDiverged) || c.Rank() > 0 {
 			return err
 		}
-		for _, want := range []string{"epoch 1: step 9", "output of layer 1, at vertex", "(rank 1)", "the last good checkpoint is " + filepath.Join(dir, rundir.CheckpointsDir, "step-0000000")} {
+		for _, want := range []string{"epoch 1: step 9", "output of layer 1, at vertex", "(rank 1)",
+			"the last good checkpoint is " +
+				filepath.Join(dir, rundir.CheckpointsDir, "step-0000000")} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("the error does not say %q: %v", want, err)
 			}
@@ -155,7 +159,8 @@ func TestLossBound(t *testing.T) {
 	if err := b.check("it", 0.99e6); err != nil {
 		t.Error(err)
 	}
-	if err := b.check("it", 1.01e6); !errors.Is(err, ErrDiverged) || !strings.Contains(err.Error(), "it is 1.01e+06, more than 1e+06 times the 0.25") {
+	if err := b.check("it", 1.01e6); !errors.Is(err, ErrDiverged) ||
+		!strings.Contains(err.Error(), "it is 1.01e+06, more than 1e+06 times the 0.25") {
 		t.Errorf("beyond: %v", err)
 	}
 	large := 1e7 // unscaled features
@@ -167,7 +172,8 @@ func TestLossBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	var back checkpointState
-	if err := json.Unmarshal(text, &back); err != nil || back.FirstLoss == nil || *back.FirstLoss != large {
+	if err := json.Unmarshal(text, &back); err != nil || back.FirstLoss == nil ||
+		*back.FirstLoss != large {
 		t.Errorf("a checkpoint keeps %v (%v)", back.FirstLoss, err)
 	}
 }
@@ -192,10 +198,14 @@ func TestLastGoodCheckpoint(t *testing.T) {
 	}{
 		{"none", "", "", 7, "; there is no checkpoint"},
 		{"before the last update", second, first, 8, "; the last good checkpoint is " + second},
-		{"after the last update", second, first, 7, "; " + second + " holds the weights that diverged, and the last good checkpoint is " + first},
-		{"at the end of training", end, first, 7, "; " + end + " holds the weights that diverged, and the last good checkpoint is " + first},
-		{"the only one", second, "", 7, "; " + second + " holds the weights that diverged, and there is no good checkpoint"},
-		{"the only one that is left", second, filepath.Join(dir, "pruned"), 7, "; " + second + " holds the weights that diverged, and there is no good checkpoint"},
+		{"after the last update", second, first, 7, "; " + second +
+			" holds the weights that diverged, and the last good checkpoint is " + first},
+		{"at the end of training", end, first, 7, "; " + end +
+			" holds the weights that diverged, and the last good checkpoint is " + first},
+		{"the only one", second, "", 7, "; " + second +
+			" holds the weights that diverged, and there is no good checkpoint"},
+		{"the only one that is left", second, filepath.Join(dir, "pruned"), 7, "; " + second +
+			" holds the weights that diverged, and there is no good checkpoint"},
 	} {
 		if got := (&saver{run: dir, last: c.last, before: c.before}).good(c.updates); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
@@ -212,10 +222,13 @@ func TestRuinedWeightsAreNotSaved(t *testing.T) {
 	o.Checkpoint = CheckpointOptions{EverySteps: 1, Keep: 9}
 	dir := t.TempDir()
 	err := comm.RunWorld(2, func(c comm.Comm) error {
-		_, err := Run(t.Context(), Env{Comm: c, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1, Dir: dir}, o)
+		_, err := Run(t.Context(),
+			Env{Comm: c, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1, Dir: dir},
+			o)
 		return err
 	})
-	if !errors.Is(err, ErrDiverged) || !strings.Contains(err.Error(), "the first that was not finite is") {
+	if !errors.Is(err, ErrDiverged) ||
+		!strings.Contains(err.Error(), "the first that was not finite is") {
 		t.Errorf("ended with %v", err)
 	}
 	if err := rundir.VerifyCheckpoints(dir, SoundState); err != nil {

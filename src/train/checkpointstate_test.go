@@ -69,7 +69,8 @@ func TestOldCheckpointGoesOn(t *testing.T) {
 		if s.Epoch != 2 || s.Step != 5 {
 			t.Errorf("it stands at epoch %d, step %d", s.Epoch, s.Step)
 		}
-		if sum.Epochs != 1 || sum.Rows.Local != 2174 || sum.PhaseSeconds["sync"] != 0.0017084740000000002 {
+		if sum.Epochs != 1 || sum.Rows.Local != 2174 ||
+			sum.PhaseSeconds["sync"] != 0.0017084740000000002 {
 			t.Errorf("sums of the first epoch: %+v", s.Sums)
 		}
 		if rows := s.Rows; rows.Frontier != 1395 || rows.IDBytes != 960 || rows.Evictions != 0 {

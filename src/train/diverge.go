@@ -65,7 +65,8 @@ func (r *run) diverge() error {
 	if rank >= 0 {
 		where = fmt.Sprintf("the first that was not finite is %s (rank %d)", what, rank)
 	}
-	return comm.AgreedOn(r.Comm, fmt.Errorf("%w: %s%s; %s", r.diverged, where, r.lastGood(), divergedCure))
+	return comm.AgreedOn(r.Comm,
+		fmt.Errorf("%w: %s%s; %s", r.diverged, where, r.lastGood(), divergedCure))
 }
 
 // lastGood names the last good checkpoint of a run that has diverged; only rank 0 knows it.

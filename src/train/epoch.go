@@ -23,7 +23,8 @@ func (r *run) endEpoch(took time.Duration) error {
 	total := all.Rows
 	rows := rowsOf(total, r.Shards.RowBytes())
 	if total.Remote != total.Served || total.RowBytes != rows.RemoteBytes {
-		return fmt.Errorf("traffic does not add up: %d rows asked for, %d served, %d bytes sent instead of %d; this is a bug in halognn",
+		return fmt.Errorf("traffic does not add up: %d rows asked for, %d served, %d bytes sent "+
+			"instead of %d; this is a bug in halognn",
 			total.Remote, total.Served, total.RowBytes, rows.RemoteBytes)
 	}
 	if s := total.Sampling; s.Asked != s.Answered {
@@ -133,7 +134,8 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*Summary, erro
 		},
 		Rows:          rowsOf(r.sums.Rows.Per(int64(r.sums.Epochs)), meta.RowBytes()),
 		RoundsPerStep: r.sums.Rounds,
-		CacheUse:      CacheUse{CachePolicy: r.cache.Settings.Policy, ExpectedRowsPerStep: r.cache.Expected},
+		CacheUse: CacheUse{CachePolicy: r.cache.Settings.Policy,
+			ExpectedRowsPerStep: r.cache.Expected},
 		Times: Times{
 			WaitFraction: r.sums.WaitFraction / n, PhaseSeconds: map[string]float64{},
 			BusyFraction:   r.medianBusy(),
@@ -145,7 +147,8 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*Summary, erro
 			DeviceRows: r.store.DeviceRows, Version: r.Version,
 			Finished: time.Now().UTC().Format(time.RFC3339), Job: rundir.BatchJob(),
 			Graph: GraphSize{
-				Vertices: int64(meta.Vertices), Edges: meta.Edges, Features: meta.Features, Classes: meta.Classes,
+				Vertices: int64(meta.Vertices), Edges: meta.Edges, Features: meta.Features,
+				Classes: meta.Classes,
 			},
 		},
 		workers: r.Workers, pretended: r.RanksPerNode > 0,

@@ -46,12 +46,15 @@ func TestEvalFanoutsJudgeAndDoNotTrain(t *testing.T) {
 			Policy: c.policy, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true, Initial: policy.Degree,
 		}
 		got := (&journey{shards: shards, ranks: 2, dir: t.TempDir()}).finished(t, o)
-		if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest || got.BlocksDigest != want.BlocksDigest {
-			t.Errorf("%s, fanouts %v: digests %s, %s, %s, want %s, %s, %s", c.policy, c.fanouts, got.LossDigest, got.WeightsDigest,
+		if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest ||
+			got.BlocksDigest != want.BlocksDigest {
+			t.Errorf("%s, fanouts %v: digests %s, %s, %s, want %s, %s, %s", c.policy, c.fanouts,
+				got.LossDigest, got.WeightsDigest,
 				got.BlocksDigest, want.LossDigest, want.WeightsDigest, want.BlocksDigest)
 		}
 		if got.ValidMetric != c.valid {
-			t.Errorf("%s, fanouts %v: validation gives %g, want %g", c.policy, c.fanouts, got.ValidMetric, c.valid)
+			t.Errorf("%s, fanouts %v: validation gives %g, want %g", c.policy, c.fanouts,
+				got.ValidMetric, c.valid)
 		}
 	}
 	if want.ValidMetric == judged.ValidMetric && want.BestEpoch == judged.BestEpoch {
@@ -102,7 +105,8 @@ func predictedBy(t *testing.T, shards *shard.Shards, o Options, what Inference) 
 		return nil, err
 	}
 	err = comm.RunWorld(2, func(c comm.Comm) error {
-		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 2, Dir: t.TempDir()}
+		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: ref.New(), Host: ref.Host{},
+			Workers: 2, Dir: t.TempDir()}
 		m := &Model{Weights: weights, In: shards.Features, Out: shards.Classes, Task: shards.Task}
 		_, err := Infer(context.Background(), env, o, m, what)
 		return err

@@ -55,7 +55,8 @@ func (r *run) results() error {
 	if err := fault.At(fault.Results, r.Comm.Rank(), -1, -1); err != nil {
 		return fmt.Errorf("writing %s: %w", filepath.Join(r.Dir, rundir.ModelFile), err)
 	}
-	err := nn.WriteSafetensors(filepath.Join(r.Dir, rundir.ModelFile), r.model.Params.Tensors(r.model.Params.Values), r.modelMetadata(r.best.epoch))
+	err := nn.WriteSafetensors(filepath.Join(r.Dir, rundir.ModelFile),
+		r.model.Params.Tensors(r.model.Params.Values), r.modelMetadata(r.best.epoch))
 	if err != nil {
 		return err
 	}
@@ -86,11 +87,14 @@ func (r *run) closeLog() error {
 func (r *run) modelMetadata(epoch int) map[string]string {
 	c := r.o.Model
 	about := map[string]string{
-		"kind": c.Kind, "layers": fmt.Sprint(c.Layers), "in": fmt.Sprint(c.In), "hidden": fmt.Sprint(c.Hidden), "out": fmt.Sprint(c.Out),
+		"kind": c.Kind, "layers": fmt.Sprint(c.Layers), "in": fmt.Sprint(c.In),
+		"hidden": fmt.Sprint(c.Hidden), "out": fmt.Sprint(c.Out),
 		"norm": c.Norm, "activation": c.Activation, "residual": fmt.Sprint(c.Residual),
-		"edge_weights": fmt.Sprint(c.EdgeWeights), "jumping": c.Jumping, "aggregation": c.Aggregation, "gcn_norm": c.GCNNorm,
+		"edge_weights": fmt.Sprint(c.EdgeWeights), "jumping": c.Jumping,
+		"aggregation": c.Aggregation, "gcn_norm": c.GCNNorm,
 		"heads": fmt.Sprint(c.Heads), "head_merge": c.HeadMerge, "slope": fmt.Sprint(c.Slope),
-		"task": c.Task, "fanouts": fmt.Sprint(r.o.Sample.Fanouts), "epoch": fmt.Sprint(epoch), "version": r.Version,
+		"task": c.Task, "fanouts": fmt.Sprint(r.o.Sample.Fanouts), "epoch": fmt.Sprint(epoch),
+		"version": r.Version,
 	}
 	if names := r.Shards.ClassNames; len(names) > 0 {
 		text, _ := json.Marshal(names) // of strings: cannot fail

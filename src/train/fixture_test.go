@@ -54,9 +54,11 @@ func Run(ctx context.Context, env Env, o Options) (*Summary, error) {
 }
 
 // onRanks opens a session for passes forward on every rank, each a node of its own, and calls f.
-func onRanks(shards *shard.Shards, ranks int, o Options, f func(ctx context.Context, s *session) error) error {
+func onRanks(shards *shard.Shards, ranks int, o Options,
+	f func(ctx context.Context, s *session) error) error {
 	return comm.RunWorld(ranks, func(c comm.Comm) error {
-		s, err := openForward(Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 2}, o)
+		s, err := openForward(Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: ref.New(),
+			Host: ref.Host{}, Workers: 2}, o)
 		if err != nil {
 			return err
 		}

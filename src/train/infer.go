@@ -15,17 +15,18 @@ import (
 	"halognn/src/sample"
 )
 
-// chunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex has more neighbours. Tests
-// make it small.
+// chunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex
+// has more neighbours. Tests make it small.
 var chunkBytes = job.ChunkBytes
 
-// inferAll computes the logits of all own vertices with all neighbours, layer by layer: layer l of every vertex before layer
-// l+1 of any, so that nothing is computed twice. It returns [own vertices, classes] in host memory outside the heap; the
-// caller frees it. hidden, if given, gets the rows [own vertices, cols] that the last layer reads,
-// which are freed once it returns. Collective.
+// inferAll computes the logits of all own vertices with all neighbours, layer by layer: layer l of
+// every vertex before layer l+1 of any, so that nothing is computed twice. It returns [own
+// vertices, classes] in host memory outside the heap; the caller frees it. hidden, if given, gets
+// the rows [own vertices, cols] that the last layer reads, which are freed once it returns.
+// Collective.
 //
-// Memory: two layers' rows of the own vertices (with jumping knowledge those of all layers), and the
-// input rows of depth+1 chunks. Source: layer-wise inference as in GraphSAGE's and DGL's
+// Memory: two layers' rows of the own vertices (with jumping knowledge those of all layers), and
+// the input rows of depth+1 chunks. Source: layer-wise inference as in GraphSAGE's and DGL's
 // full-neighbour evaluation.
 func (s *session) inferAll(
 	ctx context.Context, hidden func(rows []float32, cols int),
@@ -103,7 +104,8 @@ func (s *session) ownTables(rows []float32, cols int) [][]byte {
 }
 
 // inferLayer runs layer l over all own vertices, chunk by chunk, through a pipeline of its own.
-func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols int, dtype compute.DType) (out []float32, err error) {
+func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols int,
+	dtype compute.DType) (out []float32, err error) {
 	chunks, most := s.chunks(cols * dtype.Size())
 	n, err := comm.AgreeMax(s.Comm, len(chunks)-1)
 	if err != nil {
@@ -118,7 +120,8 @@ func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols i
 		spec = sample.Spec{}
 	}
 	o := s.strategyOptions()
-	o.Sample, o.MaxSeeds, o.Exchange, o.Cols, o.Resident = spec, max(1, most), fetch.Exchange, cols, l == 0
+	o.Sample, o.MaxSeeds, o.Exchange, o.Cols, o.Resident = spec, max(1, most), fetch.Exchange, cols,
+		l == 0
 	strategy, err := parallel.NewLayer(s.o.Mode, o, l)
 	if err != nil {
 		return nil, err

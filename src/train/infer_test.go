@@ -64,7 +64,8 @@ func forward(
 			name := fmt.Sprintf("convs.%d.", l)
 			switch c.Kind {
 			case "mlp":
-				next[v] = add(linear(fmt.Sprintf("lins.%d.weight", l), h[v]), vector(fmt.Sprintf("lins.%d.bias", l)))
+				next[v] = add(linear(fmt.Sprintf("lins.%d.weight", l), h[v]),
+					vector(fmt.Sprintf("lins.%d.bias", l)))
 			case "gcn":
 				next[v] = add(linear(name+"lin.weight", gcnSum(s, c, h, v)), vector(name+"bias"))
 			case "gin":
@@ -84,7 +85,8 @@ func forward(
 				for _, u := range s.Topology().Graph.InNeighbours(graph.VertexID(v)) {
 					z[int(u)] = linear(name+"lin.weight", h[u])
 				}
-				y := attend(s, z, v, c, vector(name+"att_src"), vector(name+"att_dst"), l == c.Layers-1 && !c.Jumps())
+				y := attend(s, z, v, c, vector(name+"att_src"), vector(name+"att_dst"),
+					l == c.Layers-1 && !c.Jumps())
 				next[v] = add(y, vector(name+"bias"))
 			default:
 				rows := mean(s, c, h, v)
@@ -96,7 +98,8 @@ func forward(
 			}
 			if l < c.Layers-1 || c.Jumps() {
 				if c.Norm == "layer" {
-					normalise(next[v], vector(fmt.Sprintf("norms.%d.weight", l)), vector(fmt.Sprintf("norms.%d.bias", l)))
+					normalise(next[v], vector(fmt.Sprintf("norms.%d.weight", l)),
+						vector(fmt.Sprintf("norms.%d.bias", l)))
 				}
 				if c.Norm == "batch" {
 					name := fmt.Sprintf("norms.%d.module.", l)
@@ -147,7 +150,8 @@ func features(t *testing.T, s *shard.Shards) [][]float64 {
 		if err != nil {
 			t.Fatal(err)
 		}
-		values := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(part.Features))), len(part.Features)/4)
+		values := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(part.Features))),
+			len(part.Features)/4)
 		for i := range part.Rows {
 			row := make([]float64, s.Features)
 			for j := range row {
@@ -162,7 +166,8 @@ func features(t *testing.T, s *shard.Shards) [][]float64 {
 	return rows
 }
 
-// weightOf returns the weight of the i-th in-edge of v, 1 where edges have none, and the sum of all.
+// weightOf returns the weight of the i-th in-edge of v, 1 where edges have none, and the sum of
+// all.
 func weightOf(s *shard.Shards, c nn.Config, v, i int) (weight, sum float64) {
 	t := s.Topology()
 	lo, hi := t.Graph.Indptr[v], t.Graph.Indptr[v+1]
@@ -201,8 +206,10 @@ func most(s *shard.Shards, h [][]float64, v int) []float64 {
 	return most
 }
 
-// weighted sums the rows of a vertex and its neighbours, the latter by the weights of their edges too.
-func weighted(s *shard.Shards, c nn.Config, h [][]float64, v int, weight func(u int) float64) []float64 {
+// weighted sums the rows of a vertex and its neighbours, the latter by the weights of their edges
+// too.
+func weighted(s *shard.Shards, c nn.Config, h [][]float64, v int,
+	weight func(u int) float64) []float64 {
 	sum := make([]float64, len(h[v]))
 	for j, x := range h[v] {
 		sum[j] = weight(v) * x
@@ -230,7 +237,8 @@ func gcnSum(s *shard.Shards, c nn.Config, h [][]float64, v int) []float64 {
 }
 
 // attend is GAT for vertex v, of the transformed rows z of it and its neighbours.
-func attend(s *shard.Shards, z map[int][]float64, v int, c nn.Config, src, dst []float64, last bool) []float64 {
+func attend(s *shard.Shards, z map[int][]float64, v int, c nn.Config, src, dst []float64,
+	last bool) []float64 {
 	wide := len(src)
 	width := wide / c.Heads
 	y := make([]float64, wide)
@@ -282,39 +290,56 @@ func normalise(x, gamma, beta []float64) {
 	}
 }
 
-// Layer-wise inference, in chunks and on any number of ranks, is the forward pass over the whole graph. Three layers of sums
-// of some ten terms each leave float32 within a few hundred roundings of 6e-8.
+// Layer-wise inference, in chunks and on any number of ranks, is the forward pass over the whole
+// graph. Three layers of sums of some ten terms each leave float32 within a few hundred roundings
+// of 6e-8.
 func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 	defer func(bytes int) { chunkBytes = bytes }(chunkBytes)
-	plain, weighted := generated(t), shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4,
-		Seed: 1, EdgeWeights: true}, shardtest.Options{Parts: 6})
+	plain, weighted := generated(t),
+		shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4,
+			Seed: 1, EdgeWeights: true}, shardtest.Options{Parts: 6})
 	for _, c := range []struct {
 		name  string
 		model nn.Config
 		bytes int // of a chunk's rows
 	}{
-		{"batch norm", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "batch", Residual: true}, 2000},
-		{"weighted means", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "layer", EdgeWeights: true}, 2000},
-		{"weighted gcn", nn.Config{Kind: "gcn", Layers: 3, Hidden: 5, Norm: "none", EdgeWeights: true}, 2000},
-		{"weighted gcn by both ends", nn.Config{Kind: "gcn", Layers: 2, Hidden: 5, Norm: "none", EdgeWeights: true, GCNNorm: nn.GCNBoth}, 1},
-		{"weighted gin", nn.Config{Kind: "gin", Layers: 2, Hidden: 5, Norm: "layer", EdgeWeights: true}, 2000},
+		{"batch norm", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "batch", Residual: true},
+			2000},
+		{"weighted means", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "layer",
+			EdgeWeights: true}, 2000},
+		{"weighted gcn", nn.Config{Kind: "gcn", Layers: 3, Hidden: 5, Norm: "none",
+			EdgeWeights: true}, 2000},
+		{"weighted gcn by both ends",
+			nn.Config{Kind: "gcn", Layers: 2, Hidden: 5, Norm: "none", EdgeWeights: true,
+				GCNNorm: nn.GCNBoth}, 1},
+		{"weighted gin", nn.Config{Kind: "gin", Layers: 2, Hidden: 5, Norm: "layer",
+			EdgeWeights: true}, 2000},
 		{"in one chunk", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "none"}, 32 << 20},
 		{"in many chunks", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "none"}, 2000},
 		{"vertex by vertex", nn.Config{Kind: "sage", Layers: 2, Hidden: 5, Norm: "none"}, 1},
 		{"normalised", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "layer"}, 2000},
-		{"maxima", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "layer", Aggregation: nn.AggregateMax}, 2000},
+		{"maxima", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "layer",
+			Aggregation: nn.AggregateMax}, 2000},
 		{"gcn", nn.Config{Kind: "gcn", Layers: 3, Hidden: 5, Norm: "none"}, 2000},
-		{"gcn by both ends", nn.Config{Kind: "gcn", Layers: 2, Hidden: 5, Norm: "layer", GCNNorm: nn.GCNBoth}, 2000},
+		{"gcn by both ends", nn.Config{Kind: "gcn", Layers: 2, Hidden: 5, Norm: "layer",
+			GCNNorm: nn.GCNBoth}, 2000},
 		{"gin", nn.Config{Kind: "gin", Layers: 2, Hidden: 5, Norm: "layer"}, 2000},
-		{"gat", nn.Config{Kind: "gat", Layers: 3, Hidden: 6, Norm: "none", Heads: 2, Slope: 0.2, Activation: nn.ELU}, 2000},
-		{"gat, residual", nn.Config{Kind: "gat", Layers: 3, Hidden: 6, Norm: "layer", Heads: 3, Slope: 0.2, Residual: true}, 2000},
-		{"gcn, residual", nn.Config{Kind: "gcn", Layers: 3, Hidden: 5, Norm: "layer", Residual: true}, 2000},
-		{"gat, means", nn.Config{Kind: "gat", Layers: 2, Hidden: 5, Norm: "none", Heads: 3, HeadMerge: nn.HeadsMean, Slope: 0.2}, 1},
+		{"gat", nn.Config{Kind: "gat", Layers: 3, Hidden: 6, Norm: "none", Heads: 2, Slope: 0.2,
+			Activation: nn.ELU}, 2000},
+		{"gat, residual", nn.Config{Kind: "gat", Layers: 3, Hidden: 6, Norm: "layer", Heads: 3,
+			Slope: 0.2, Residual: true}, 2000},
+		{"gcn, residual", nn.Config{Kind: "gcn", Layers: 3, Hidden: 5, Norm: "layer",
+			Residual: true}, 2000},
+		{"gat, means", nn.Config{Kind: "gat", Layers: 2, Hidden: 5, Norm: "none", Heads: 3,
+			HeadMerge: nn.HeadsMean, Slope: 0.2}, 1},
 		{"mlp", nn.Config{Kind: "mlp", Layers: 3, Hidden: 5, Norm: "layer"}, 2000},
-		{"jumping", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "layer", Jumping: nn.JumpCat}, 2000},
-		{"jumping by maxima, vertex by vertex", nn.Config{Kind: "gat", Layers: 2, Hidden: 6, Norm: "none", Heads: 2, Slope: 0.2,
-			Jumping: nn.JumpMax}, 1},
-		{"jumping, one layer", nn.Config{Kind: "gcn", Layers: 1, Hidden: 5, Norm: "none", Jumping: nn.JumpCat}, 2000},
+		{"jumping", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "layer",
+			Jumping: nn.JumpCat}, 2000},
+		{"jumping by maxima, vertex by vertex",
+			nn.Config{Kind: "gat", Layers: 2, Hidden: 6, Norm: "none", Heads: 2, Slope: 0.2,
+				Jumping: nn.JumpMax}, 1},
+		{"jumping, one layer",
+			nn.Config{Kind: "gcn", Layers: 1, Hidden: 5, Norm: "none", Jumping: nn.JumpCat}, 2000},
 	} {
 		chunkBytes = c.bytes
 		shards := plain
@@ -370,13 +395,16 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 	}
 }
 
-// With fanouts that take all neighbours, minibatches come to the logits of layer-wise inference: with
-// weights of edges too.
+// With fanouts that take all neighbours, minibatches come to the logits of layer-wise inference:
+// with weights of edges too.
 func TestSampledAndFullInferenceAgree(t *testing.T) {
-	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4, Seed: 1, EdgeWeights: true},
+	shards := shardtest.Open(t,
+		dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4, Seed: 1,
+			EdgeWeights: true},
 		shardtest.Options{Parts: 2})
 	for _, model := range []nn.Config{
-		{Kind: "sage", EdgeWeights: true}, {Kind: "sage", Aggregation: nn.AggregateMax}, {Kind: "gin", EdgeWeights: true},
+		{Kind: "sage", EdgeWeights: true}, {Kind: "sage", Aggregation: nn.AggregateMax},
+		{Kind: "gin", EdgeWeights: true},
 		{Kind: "gcn", EdgeWeights: true}, {Kind: "gcn", EdgeWeights: true, GCNNorm: nn.GCNBoth},
 		{Kind: "sage", EdgeWeights: true, Jumping: nn.JumpCat}, {Kind: "gcn", Jumping: nn.JumpMax},
 	} {
@@ -419,15 +447,19 @@ func TestChunksKeepTheirBudget(t *testing.T) {
 			const rowBytes = 24
 			bounds, most := s.chunks(rowBytes)
 			indptr := shards.Topology().Graph.Indptr
-			if int64(bounds[0]) != shards.Offsets[s.first] || int64(bounds[len(bounds)-1]) != shards.Offsets[s.last] {
-				return fmt.Errorf("chunks run from %d to %d, the own vertices from %d to %d", bounds[0], bounds[len(bounds)-1], shards.Offsets[s.first], shards.Offsets[s.last])
+			if int64(bounds[0]) != shards.Offsets[s.first] ||
+				int64(bounds[len(bounds)-1]) != shards.Offsets[s.last] {
+				return fmt.Errorf("chunks run from %d to %d, the own vertices from %d to %d",
+					bounds[0], bounds[len(bounds)-1], shards.Offsets[s.first],
+					shards.Offsets[s.last])
 			}
 			for i := range len(bounds) - 1 {
 				lo, hi := bounds[i], bounds[i+1]
 				if n := int(hi - lo); n < 1 || n > most {
 					return fmt.Errorf("chunk %d has %d vertices, the largest %d", i, n, most)
 				}
-				if rows := int64(hi-lo) + indptr[hi] - indptr[lo]; rows*rowBytes > int64(chunkBytes) && hi-lo > 1 {
+				if rows := int64(hi-lo) +
+					indptr[hi] - indptr[lo]; rows*rowBytes > int64(chunkBytes) && hi-lo > 1 {
 					return fmt.Errorf("chunk %d names %d rows, more than %d bytes hold", i, rows, chunkBytes)
 				}
 			}

@@ -14,7 +14,8 @@ func (r *run) memory() trace.Memory {
 	// Values, gradients, optimiser state; best weights, slices of a sum.
 	copies := int64(2 + len(r.optimizer.Slots()) + 2)
 	counted := map[string]int64{
-		trace.MemSeeds: r.streams.Bytes(), trace.MemParameters: copies*parameters + r.saver.bytes(), trace.MemActivations: r.model.ActivationBytes(),
+		trace.MemSeeds: r.streams.Bytes(), trace.MemParameters: copies*parameters + r.saver.bytes(),
+		trace.MemActivations: r.model.ActivationBytes(),
 	}
 	// The model is in its memory; the rest of host memory is pinned, and counted below.
 	if r.Device.Capabilities().Accelerator != nil {

@@ -36,8 +36,8 @@ func chooseMetric(asked, task string, classes int) (string, error) {
 	return asked, nil
 }
 
-// metricName returns the metric of a task: two classes are judged by the ranking of their scores, because the share of
-// the classes may differ between the splits.
+// metricName returns the metric of a task: two classes are judged by the ranking of their scores,
+// because the share of the classes may differ between the splits.
 func metricName(task string, classes int) string {
 	switch {
 	case task == nn.Multilabel:
@@ -59,7 +59,8 @@ type score struct {
 	label     []int32
 }
 
-// add scores predictions: rows of logits and their labels (Multiclass) or targets (Multilabel). -1 is no label.
+// add scores predictions: rows of logits and their labels (Multiclass) or targets (Multilabel). -1
+// is no label.
 func (s *score) add(metric string, logits compute.Matrix, labels []int32, targets []uint8) {
 	for i := range logits.Rows {
 		z := logits.Row(i)
@@ -141,7 +142,8 @@ type quality struct{ metric, accuracy, shortfall float64 }
 // all scores on one rank: 8 bytes a scored vertex. Predictions that are not finite are ErrDiverged:
 // the last update's loss was still finite, so no step has reported it.
 func (s *score) quality(c comm.Comm, metric string) (quality, error) {
-	all, err := comm.Allgather(c, s.counts.TruePositive, s.counts.FalsePositive, s.counts.FalseNegative, s.undefined)
+	all, err := comm.Allgather(c, s.counts.TruePositive, s.counts.FalsePositive,
+		s.counts.FalseNegative, s.undefined)
 	if err != nil {
 		return quality{}, err
 	}
@@ -152,7 +154,9 @@ func (s *score) quality(c comm.Comm, metric string) (quality, error) {
 		undefined += all[i+3]
 	}
 	if undefined > 0 {
-		return quality{}, comm.AgreedOn(c, fmt.Errorf("the predictions for %d vertices are not finite: %w; %s", undefined, ErrDiverged, divergedCure))
+		return quality{}, comm.AgreedOn(c,
+			fmt.Errorf("the predictions for %d vertices are not finite: %w; %s", undefined,
+				ErrDiverged, divergedCure))
 	}
 	short, err := comm.Allgather(c, s.shortfall, float64(s.scored))
 	if err != nil {

@@ -25,7 +25,8 @@ import (
 func cudaLibrary(t *testing.T) string { return computetest.CUDALibrary(t, "../..") }
 
 // trainedOn trains on ranks that are nodes of their own.
-func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows residence.GPURows, reads string, open func(rank int) (compute.Device, error)) *Summary {
+func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows residence.GPURows,
+	reads string, open func(rank int) (compute.Device, error)) *Summary {
 	t.Helper()
 	var sum *Summary
 	dir := t.TempDir()
@@ -34,8 +35,10 @@ func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows re
 		if err != nil {
 			return err
 		}
-		s, err := Run(context.Background(), Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{}, Workers: 2, Dir: dir,
-			GPURows: rows, GPUReads: reads}, o)
+		s, err := Run(context.Background(),
+			Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{}, Workers: 2,
+				Dir:     dir,
+				GPURows: rows, GPUReads: reads}, o)
 		if err != nil {
 			return err
 		}
@@ -54,8 +57,9 @@ func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows re
 // wherever feature rows lie.
 func TestOffboardTrainsAlike(t *testing.T) {
 	library := cudaLibrary(t)
-	plain, weighted := generated(t), shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4,
-		Seed: 1, EdgeWeights: true}, shardtest.Options{Parts: 6})
+	plain, weighted := generated(t),
+		shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4,
+			Seed: 1, EdgeWeights: true}, shardtest.Options{Parts: 6})
 	devices, err := cuda.Devices()
 	if err != nil {
 		t.Fatal(err)
@@ -75,16 +79,22 @@ func TestOffboardTrainsAlike(t *testing.T) {
 		{"layer norm, full evaluation", 2, func(o *Options) { o.Model.Norm, o.EvalFull = "layer", true }},
 		{"several minibatches a step", 2, func(o *Options) { o.StreamPerPart = true }},
 		{"a cache that changes", 3, func(o *Options) {
-			o.Cache = policy.Settings{Policy: policy.Prefetch, HaloFraction: 0.3, Gamma: 0.9, Delta: 2, Initial: "degree"}
+			o.Cache = policy.Settings{Policy: policy.Prefetch, HaloFraction: 0.3, Gamma: 0.9,
+				Delta: 2, Initial: "degree"}
 		}},
 		{"mlp", 2, func(o *Options) { o.Model.Kind = "mlp" }},
 		{"maxima", 2, func(o *Options) { o.Model.Aggregation = nn.AggregateMax }},
-		{"jumping, full evaluation", 2, func(o *Options) { o.Model.Jumping, o.EvalFull = nn.JumpMax, true }},
+		{"jumping, full evaluation", 2,
+			func(o *Options) { o.Model.Jumping, o.EvalFull = nn.JumpMax, true }},
 		{"batch norm, full evaluation, several minibatches a step", 2, func(o *Options) {
 			o.Model.Norm, o.EvalFull, o.StreamPerPart = nn.NormBatch, true, true
 		}},
 		{"weights", 2, func(o *Options) { o.Model.EdgeWeights = true }},
-		{"gcn with weights", 2, func(o *Options) { o.Model.Kind, o.Model.GCNNorm, o.Model.EdgeWeights = "gcn", nn.GCNBoth, true }},
+		{"gcn with weights", 2,
+			func(o *Options) {
+				o.Model.Kind, o.Model.GCNNorm, o.Model.EdgeWeights = "gcn",
+					nn.GCNBoth, true
+			}},
 		{"gcn", 2, func(o *Options) { o.Model.Kind = "gcn" }},
 		{"gcn by both ends, full evaluation", 2, func(o *Options) {
 			o.Model.Kind, o.Model.GCNNorm, o.EvalFull = "gcn", nn.GCNBoth, true
@@ -117,14 +127,17 @@ func TestOffboardTrainsAlike(t *testing.T) {
 				rows  residence.GPURows
 				reads string
 			}{
-				{residence.GPURows{}, residence.ReadsAuto}, {residence.GPURows{Set: true, Fraction: 0.4}, residence.ReadsAuto}, {residence.GPURows{Set: true, Fraction: 0.4}, residence.ReadsMapped},
+				{residence.GPURows{}, residence.ReadsAuto},
+				{residence.GPURows{Set: true, Fraction: 0.4}, residence.ReadsAuto},
+				{residence.GPURows{Set: true, Fraction: 0.4}, residence.ReadsMapped},
 			} {
 				got := trainedOn(t, shards, c.ranks, o, v.rows, v.reads, gpu)
 				if got.LossDigest != first.LossDigest || got.WeightsDigest != first.WeightsDigest {
 					t.Errorf("with %+v the bits differ from those without resident rows", v)
 				}
 				checkDeviceRows(t, got, c.ranks, v.reads)
-				if m := got.Memory; m[trace.MemActivations] != 0 || m[trace.MemMinibatches] == 0 || m[trace.MemParameters] >= want.Memory[trace.MemParameters] {
+				if m := got.Memory; m[trace.MemActivations] != 0 || m[trace.MemMinibatches] == 0 ||
+					m[trace.MemParameters] >= want.Memory[trace.MemParameters] {
 					t.Errorf("the host's memory is said to be %v; without a device %v", m, want.Memory)
 				}
 			}
@@ -140,7 +153,8 @@ func checkDeviceRows(t *testing.T, s *Summary, ranks int, reads string) {
 	}
 	for r, d := range s.DeviceRows {
 		some := d.Resident < d.Own
-		if d.Rank != r || d.Own == 0 || d.Order == "" || d.Why == "" || reads == residence.ReadsMapped && some && d.Reads != residence.ReadsMapped {
+		if d.Rank != r || d.Own == 0 || d.Order == "" || d.Why == "" ||
+			reads == residence.ReadsMapped && some && d.Reads != residence.ReadsMapped {
 			t.Errorf("reads %s: %+v", reads, d)
 		}
 		if measured := d.Copied > 0 && d.Mapped > 0; measured != (reads == residence.ReadsAuto && some) {

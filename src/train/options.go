@@ -72,25 +72,28 @@ type Env struct {
 	Device       compute.Device
 	Host         compute.Host
 	GPURows      residence.GPURows
-	Gradients    parallel.Transport     // of gradients in device memory; "" is the best that works
-	GPUReads     string                 // residence.ReadsAuto, ReadsCopy or ReadsMapped; "" is ReadsAuto
-	CPUs         float64                // of this rank, a fraction where more ranks than CPUs share them; 0: unknown
-	Workers      int                    // pool goroutines
-	OnWorker     func(worker int) error // pins a pool goroutine; may be nil
-	Dir          string                 // the run directory; only rank 0 writes
-	OnSteps      func(begin bool)       // called before the first step of an epoch and after its last one; may be nil
-	Trace        string                 // directory in Dir for spans, a file per rank; empty: none
-	Stall        time.Duration          // without progress on any rank until OnStall; 0: never
-	Polls        bool                   // the main thread polls: its CPU time is not busy time
-	OnStall      func(error)            // reports the error and ends the job; may be nil
-	Explain      func(error) error      // adds the cause to an error that ends the job; may be nil
-	Progress     Progress               // rank 0 only; may be nil
-	Transport    string                 // for the summary
-	Version      string
-	SetUp        *trace.SetUp      // set-up times of this rank so far; nil begins new ones
-	Config       map[string]string // for checkpoints: the resolved config by key
-	Resume       *Checkpoint       // where to resume; nil: start from the beginning
-	Stop         <-chan struct{}   // closed to make the run save its state and end; may be nil
+	Gradients    parallel.Transport // of gradients in device memory; "" is the best that works
+	// residence.ReadsAuto, ReadsCopy or ReadsMapped; "" is ReadsAuto
+	GPUReads string
+	// of this rank, a fraction where more ranks than CPUs share them; 0: unknown
+	CPUs     float64
+	Workers  int                    // pool goroutines
+	OnWorker func(worker int) error // pins a pool goroutine; may be nil
+	Dir      string                 // the run directory; only rank 0 writes
+	// called before the first step of an epoch and after its last one; may be nil
+	OnSteps   func(begin bool)
+	Trace     string            // directory in Dir for spans, a file per rank; empty: none
+	Stall     time.Duration     // without progress on any rank until OnStall; 0: never
+	Polls     bool              // the main thread polls: its CPU time is not busy time
+	OnStall   func(error)       // reports the error and ends the job; may be nil
+	Explain   func(error) error // adds the cause to an error that ends the job; may be nil
+	Progress  Progress          // rank 0 only; may be nil
+	Transport string            // for the summary
+	Version   string
+	SetUp     *trace.SetUp      // set-up times of this rank so far; nil begins new ones
+	Config    map[string]string // for checkpoints: the resolved config by key
+	Resume    *Checkpoint       // where to resume; nil: start from the beginning
+	Stop      <-chan struct{}   // closed to make the run save its state and end; may be nil
 }
 
 // Progress receives the progress of a run.

@@ -21,7 +21,8 @@ import (
 
 // Inference says what is predicted, and where it goes. All ranks must have the same.
 type Inference struct {
-	Full bool // with all neighbours, layer by layer; otherwise minibatches are sampled, as for validation
+	// with all neighbours, layer by layer; otherwise minibatches are sampled, as for validation
+	Full bool
 	Form Form // "": FormClasses
 
 	// Path is of the predictions, a NumPy file, or a table if it ends in .csv; "": none are written.
@@ -90,7 +91,8 @@ func Infer(ctx context.Context, env Env, o Options, m *Model, what Inference) (*
 	return out, s.close()
 }
 
-func (s *session) infer(ctx context.Context, m *Model, truth *truth, what Inference) (*Inferred, error) {
+func (s *session) infer(ctx context.Context, m *Model, truth *truth, what Inference) (*Inferred,
+	error) {
 	err := comm.Agree(s.Comm, s.model.Params.SetTensors(s.model.Params.Values, m.Weights))
 	if err != nil {
 		return nil, err
@@ -115,7 +117,9 @@ func (s *session) infer(ctx context.Context, m *Model, truth *truth, what Infere
 		return nil, err
 	}
 	if undefined > 0 && what.Form != FormLogits {
-		return nil, comm.AgreedOn(s.Comm, fmt.Errorf("the predictions for %d vertices are not finite: %w; check the features of these vertices and the model's weights, which --logits shows", undefined, ErrDiverged))
+		return nil, comm.AgreedOn(s.Comm, fmt.Errorf("the predictions for %d vertices are not "+
+			"finite: %w; check the features of these vertices and the model's weights, which "+
+			"--logits shows", undefined, ErrDiverged))
 	}
 	out := &Inferred{Vertices: chosen.n, Hidden: p.hiddenCols, Seconds: time.Since(begin).Seconds()}
 	if undefined == 0 {

@@ -198,7 +198,8 @@ func TestInferChosenVertices(t *testing.T) {
 	s, o := unlabelled(t, 6), sageOptions()
 	logits := inferring(t, s, 2, o, Inference{Full: true, Form: FormLogits, Path: "p.npy"})
 	whole := inferring(t, s, 2, o, Inference{Full: true, Form: FormProbabilities, Path: "p.csv"})
-	if head := strings.Join(whole.table[0], " "); head != "id class a b c d" || len(whole.table) != 91 {
+	if head := strings.Join(whole.table[0], " "); head != "id class a b c d" ||
+		len(whole.table) != 91 {
 		t.Fatalf("%d rows, %q", len(whole.table), head)
 	}
 	for v, row := range whole.table[1:] {

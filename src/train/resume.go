@@ -57,10 +57,12 @@ func OpenCheckpoint(c comm.Comm, run string) (*Checkpoint, error) {
 	}
 	state := new(checkpointState)
 	if err := json.Unmarshal(found.State, state); err != nil { // all ranks have the same text
-		return nil, comm.AgreedOn(c, fmt.Errorf("%s: %w", filepath.Join(found.Path, rundir.StateFile), err))
+		return nil, comm.AgreedOn(c,
+			fmt.Errorf("%s: %w", filepath.Join(found.Path, rundir.StateFile), err))
 	}
 	return &Checkpoint{
-		state: state, path: found.Path, damaged: found.Damaged, finished: found.Finished, files: found.Files,
+		state: state, path: found.Path, damaged: found.Damaged, finished: found.Finished,
+		files: found.Files,
 	}, nil
 }
 
@@ -91,18 +93,23 @@ func (r *run) fits(c *Checkpoint) error {
 	s := c.state
 	switch {
 	case s.Parts != r.Shards.Identity():
-		return fmt.Errorf("%s was made with other parts than %s: their identities are %s and %s; give the ones it began with by --set data.parts=",
+		return fmt.Errorf("%s was made with other parts than %s: their identities are %s and %s; "+
+			"give the ones it began with by --set data.parts=",
 			c.path, r.Shards.Dir, s.Parts, r.Shards.Identity())
 	case s.Streams != r.streams.Streams():
-		return fmt.Errorf("%s was made by %d ranks with sample.streams: rank; start %d ranks, as minibatches depend on their number (only runs with sample.streams: part go on with another)",
+		return fmt.Errorf("%s was made by %d ranks with sample.streams: rank; start %d ranks, as "+
+			"minibatches depend on their number (only runs with sample.streams: part go on with "+
+			"another)",
 			c.path, s.Ranks, s.Ranks)
 	case s.StepsPerEpoch != r.steps():
-		return fmt.Errorf("%s has %d steps an epoch, the run has %d; was its config.yaml edited?", c.path, s.StepsPerEpoch, r.steps())
+		return fmt.Errorf("%s has %d steps an epoch, the run has %d; was its config.yaml edited?",
+			c.path, s.StepsPerEpoch, r.steps())
 	}
 	return nil
 }
 
-// restore puts the run where the checkpoint was made. Sums over ranks go to rank 0, means to every rank.
+// restore puts the run where the checkpoint was made. Sums over ranks go to rank 0, means to every
+// rank.
 func (r *run) restore(c *Checkpoint) error {
 	if err := r.fits(c); err != nil {
 		return err
@@ -130,7 +137,8 @@ func (r *run) restore(c *Checkpoint) error {
 		r.blocks, r.edges = blocks, edges
 	}
 	r.optimizer.SetSteps(s.OptimizerSteps)
-	r.best.epoch, r.best.valid, r.best.since = s.BestEpoch, quality{metric: s.BestMetric, accuracy: s.BestAccuracy}, s.Since
+	r.best.epoch, r.best.valid, r.best.since = s.BestEpoch,
+		quality{metric: s.BestMetric, accuracy: s.BestAccuracy}, s.Since
 	r.seconds, r.sums = s.EpochSeconds, s.Sums.sums()
 	r.bound.first = s.FirstLoss
 	r.epoch = s.Epoch - 1
@@ -218,12 +226,15 @@ func (r *run) tellResumed(c *Checkpoint) {
 	s := c.state
 	r.note("going on from %s: epoch %d, step %d", c.path, s.Epoch, s.Step)
 	if s.Version != r.Version {
-		r.note("it was made by halognn %s, this is %s: the last bits of the loss may differ from those of an uninterrupted run", s.Version, r.Version)
+		r.note("it was made by halognn %s, this is %s: the last bits of the loss may differ from "+
+			"those of an uninterrupted run", s.Version, r.Version)
 	}
 	if threads.ReplaceAllString(s.Device, "") != threads.ReplaceAllString(r.Device.Name(), "") {
-		r.note("it was made on %s, this is %s: the last bits of the loss may differ from those of an uninterrupted run", s.Device, r.Device.Name())
+		r.note("it was made on %s, this is %s: the last bits of the loss may differ from those "+
+			"of an uninterrupted run", s.Device, r.Device.Name())
 	}
 	if s.Ranks != r.Comm.Size() {
-		r.note("it was made by %d ranks, these are %d: minibatches are the same, the last bits of the loss may differ", s.Ranks, r.Comm.Size())
+		r.note("it was made by %d ranks, these are %d: minibatches are the same, the last bits "+
+			"of the loss may differ", s.Ranks, r.Comm.Size())
 	}
 }

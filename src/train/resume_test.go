@@ -56,7 +56,8 @@ type journey struct {
 func (j *journey) start(o Options, stopAt int) (sum *Summary, err error) {
 	p := &stopAfter{left: stopAt, stop: make(chan struct{})}
 	err = comm.RunWorld(j.ranks, func(c comm.Comm) error {
-		env := Env{Comm: c, RanksPerNode: max(1, j.node), Shards: j.shards, Device: ref.New(), Host: ref.Host{}, Workers: 2, Dir: j.dir}
+		env := Env{Comm: c, RanksPerNode: max(1, j.node), Shards: j.shards, Device: ref.New(),
+			Host: ref.Host{}, Workers: 2, Dir: j.dir}
 		var err error
 		if env.Resume, err = OpenCheckpoint(c, j.dir); err != nil {
 			return err
@@ -126,11 +127,15 @@ func (j *journey) records(t *testing.T) []string {
 func sameRun(t *testing.T, got, want *Summary) {
 	t.Helper()
 	for _, d := range [][3]any{
-		{"loss_digest", got.LossDigest, want.LossDigest}, {"weights_digest", got.WeightsDigest, want.WeightsDigest},
-		{"blocks_digest", got.BlocksDigest, want.BlocksDigest}, {"edges_digest", got.EdgesDigest, want.EdgesDigest},
+		{"loss_digest", got.LossDigest, want.LossDigest},
+		{"weights_digest", got.WeightsDigest, want.WeightsDigest},
+		{"blocks_digest", got.BlocksDigest, want.BlocksDigest},
+		{"edges_digest", got.EdgesDigest, want.EdgesDigest},
 		{"best epoch", got.BestEpoch, want.BestEpoch},
-		{"valid metric", got.ValidMetric, want.ValidMetric}, {"test metric", got.TestMetric, want.TestMetric},
-		{"train loss", got.TrainLoss, want.TrainLoss}, {"epochs", got.Epochs, want.Epochs}, {"local rows", got.Local, want.Local},
+		{"valid metric", got.ValidMetric, want.ValidMetric},
+		{"test metric", got.TestMetric, want.TestMetric},
+		{"train loss", got.TrainLoss, want.TrainLoss}, {"epochs", got.Epochs, want.Epochs},
+		{"local rows", got.Local, want.Local},
 	} {
 		if d[1] != d[2] {
 			t.Errorf("%s is %v, without interruption %v", d[0], d[1], d[2])
@@ -138,7 +143,8 @@ func sameRun(t *testing.T, got, want *Summary) {
 	}
 }
 
-// resumable is a run of 3 epochs of 12 steps on 2 ranks, with dropout, momentum, warm-up and patience.
+// resumable is a run of 3 epochs of 12 steps on 2 ranks, with dropout, momentum, warm-up and
+// patience.
 func resumable() Options {
 	o := sageOptions()
 	o.Epochs, o.Batch, o.Patience = 3, 8, 5
@@ -167,8 +173,10 @@ func TestResumeChangesNoBit(t *testing.T) {
 			first, second := o, o
 			policies := []string{policy.None, policy.VIP, policy.Prefetch, policy.Sieve, policy.Lookahead}
 			for _, half := range []*Options{&first, &second} {
-				half.Cache.Gamma, half.Cache.Delta, half.Cache.Evict, half.Cache.Initial = 0.9, 4, true, policy.Degree
-				half.Depth, half.Cache.Policy, half.Cache.Alpha = random.IntN(5), policies[random.IntN(len(policies))], 0.3
+				half.Cache.Gamma, half.Cache.Delta, half.Cache.Evict, half.Cache.Initial = 0.9, 4,
+					true, policy.Degree
+				half.Depth, half.Cache.Policy, half.Cache.Alpha = random.IntN(5),
+					policies[random.IntN(len(policies))], 0.3
 			}
 			t.Run(fmt.Sprintf("%d ranks, seed %d, point %d: step %d, depth %d and %d, cache %s and %s", ranks, seed, point, at,
 				first.Depth, second.Depth, first.Cache.Policy, second.Cache.Policy), func(t *testing.T) {
@@ -179,37 +187,43 @@ func TestResumeChangesNoBit(t *testing.T) {
 				}
 				sameRun(t, j.finished(t, second), want)
 				if got, want := j.records(t), whole.records(t); !slices.Equal(got, want) {
-					t.Errorf("metrics.jsonl holds\n%s\nwithout interruption\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+					t.Errorf("metrics.jsonl holds\n%s\nwithout interruption\n%s",
+						strings.Join(got, "\n"), strings.Join(want, "\n"))
 				}
 			})
 		}
 	}
 }
 
-// So does a run of each kind of state that a model has: running statistics, a linear map of all layers,
-// weights of edges.
+// So does a run of each kind of state that a model has: running statistics, a linear map of all
+// layers, weights of edges.
 func TestResumeOfModelsChangesNoBit(t *testing.T) {
-	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4, Seed: 1, EdgeWeights: true},
+	shards := shardtest.Open(t,
+		dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4, Seed: 1,
+			EdgeWeights: true},
 		shardtest.Options{Parts: 4})
 	for _, model := range []nn.Config{
-		{Kind: "sage", Norm: nn.NormBatch, EdgeWeights: true}, {Kind: "gcn", Norm: nn.NormBatch, Jumping: nn.JumpCat},
+		{Kind: "sage", Norm: nn.NormBatch, EdgeWeights: true},
+		{Kind: "gcn", Norm: nn.NormBatch, Jumping: nn.JumpCat},
 		{Kind: "sage", Norm: nn.NormLayer, Aggregation: nn.AggregateMax, Jumping: nn.JumpMax},
 	} {
-		t.Run(fmt.Sprintf("%s %s %s %s", model.Kind, model.Norm, model.Aggregation, model.Jumping), func(t *testing.T) {
-			o := resumable()
-			o.Model = model
-			o.Model.Layers, o.Model.Hidden, o.Model.Dropout = 3, 5, 0.3
-			o.StreamPerPart = true
-			whole := journey{shards: shards, ranks: 2, dir: t.TempDir()}
-			want := whole.finished(t, o)
-			j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
-			j.stopped(t, o, 5)
-			sameRun(t, j.finished(t, o), want)
-		})
+		t.Run(fmt.Sprintf("%s %s %s %s", model.Kind, model.Norm, model.Aggregation, model.Jumping),
+			func(t *testing.T) {
+				o := resumable()
+				o.Model = model
+				o.Model.Layers, o.Model.Hidden, o.Model.Dropout = 3, 5, 0.3
+				o.StreamPerPart = true
+				whole := journey{shards: shards, ranks: 2, dir: t.TempDir()}
+				want := whole.finished(t, o)
+				j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
+				j.stopped(t, o, 5)
+				sameRun(t, j.finished(t, o), want)
+			})
 	}
 }
 
-// A run that goes on in the middle of an epoch tells each rank's rows of the whole epoch, as if there had been no interruption, or two.
+// A run that goes on in the middle of an epoch tells each rank's rows of the whole epoch, as if
+// there had been no interruption, or two.
 func TestResumeKeepsTheRowsOfEachRank(t *testing.T) {
 	shards := generatedIn(t, 12)
 	o := resumable()
@@ -226,7 +240,8 @@ func TestResumeKeepsTheRowsOfEachRank(t *testing.T) {
 	}
 	rows := trace.Counters{Remote: 100}
 	s := checkpointState{checkpointUnderWay: checkpointUnderWay{
-		Rows: checkpointCounters(rows), Each: []rankShare{{30, 1, 0.5}, {70, 3, 1.5}}, Waiting: 2, Startup: 1,
+		Rows: checkpointCounters(rows), Each: []rankShare{{30, 1, 0.5}, {70, 3, 1.5}}, Waiting: 2,
+		Startup: 1,
 	}}
 	for _, c := range []struct {
 		rank, ranks int
@@ -273,7 +288,8 @@ func TestAStoppedRunGivesEverythingBack(t *testing.T) {
 	for range 2 {
 		p := &stopAfter{left: 2, stop: make(chan struct{})}
 		err := comm.RunWorld(2, func(c comm.Comm) error {
-			env := Env{Comm: c, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 2, Dir: dir, Stop: p.stop, Stall: time.Minute, OnStall: func(error) {}}
+			env := Env{Comm: c, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 2,
+				Dir: dir, Stop: p.stop, Stall: time.Minute, OnStall: func(error) {}}
 			var err error
 			if env.Resume, err = OpenCheckpoint(c, dir); err != nil {
 				return err
@@ -330,12 +346,14 @@ func TestResumeOnOtherRanks(t *testing.T) {
 		t.Errorf("edges %q, without interruption %q", got.EdgesDigest, want.EdgesDigest)
 	}
 	if got.BlocksDigest != want.BlocksDigest || got.Local+got.CacheHits+got.Peer+got.Remote != want.Local+want.CacheHits+want.Peer+want.Remote {
-		t.Errorf("minibatches %s of %d rows, without interruption %s of %d", got.BlocksDigest, got.Local+got.Remote, want.BlocksDigest, want.Local+want.Remote)
+		t.Errorf("minibatches %s of %d rows, without interruption %s of %d", got.BlocksDigest,
+			got.Local+got.Remote, want.BlocksDigest, want.Local+want.Remote)
 	}
 	if d := got.TrainLoss - want.TrainLoss; d*d > 1e-6 {
 		t.Errorf("loss %g, without interruption %g", got.TrainLoss, want.TrainLoss)
 	}
-	if !slices.ContainsFunc(j.notes, func(n string) bool { return strings.HasPrefix(n, "it was made by 4 ranks") }) {
+	if !slices.ContainsFunc(j.notes,
+		func(n string) bool { return strings.HasPrefix(n, "it was made by 4 ranks") }) {
 		t.Errorf("not told: %q", j.notes)
 	}
 
@@ -358,7 +376,8 @@ func TestCheckpointsOnTheWay(t *testing.T) {
 	want := j.finished(t, o)
 	names := j.checkpoints(t)
 	n := len(names)
-	if n < 2 || n > 3 || names[n-1] != filepath.Base(rundir.CheckpointPath(j.dir, want.StepsPerEpoch*o.Epochs, true)) {
+	if n < 2 || n > 3 || names[n-1] != filepath.Base(rundir.CheckpointPath(j.dir,
+		want.StepsPerEpoch*o.Epochs, true)) {
 		t.Fatalf("left are %v", names)
 	}
 	if want.PhaseSeconds["save"] <= 0 {
@@ -377,10 +396,12 @@ func TestCheckpointsOnTheWay(t *testing.T) {
 // damage holds ways in which a checkpoint on disk may be damaged.
 var damage = map[string]func(path string) error{
 	"an altered weight": func(path string) error {
-		return patched(filepath.Join(path, rundir.ModelFile), func(b []byte) []byte { b[len(b)-1] ^= 1; return b })
+		return patched(filepath.Join(path, rundir.ModelFile),
+			func(b []byte) []byte { b[len(b)-1] ^= 1; return b })
 	},
 	"a truncated file": func(path string) error {
-		return patched(filepath.Join(path, rundir.OptimizerFile), func(b []byte) []byte { return b[:len(b)/2] })
+		return patched(filepath.Join(path, rundir.OptimizerFile),
+			func(b []byte) []byte { return b[:len(b)/2] })
 	},
 	"an altered state": func(path string) error {
 		return patched(filepath.Join(path, rundir.StateFile), func(b []byte) []byte {
@@ -390,7 +411,10 @@ var damage = map[string]func(path string) error{
 	"an empty state": func(path string) error {
 		return patched(filepath.Join(path, rundir.StateFile), func([]byte) []byte { return nil })
 	},
-	"a file is missing": func(path string) error { return os.Remove(filepath.Join(path, rundir.ModelFile)) },
+	"a file is missing": func(path string) error {
+		return os.Remove(filepath.Join(path,
+			rundir.ModelFile))
+	},
 }
 
 func patched(path string, f func([]byte) []byte) error {
@@ -401,7 +425,8 @@ func patched(path string, f func([]byte) []byte) error {
 	return os.WriteFile(path, f(b), 0o666)
 }
 
-// A damaged newest checkpoint is reported and set aside, and the one before it used; if none is left, the run does not start.
+// A damaged newest checkpoint is reported and set aside, and the one before it used; if none is
+// left, the run does not start.
 func TestDamagedCheckpoints(t *testing.T) {
 	shards := generatedIn(t, 12)
 	o := resumable()
@@ -418,7 +443,8 @@ func TestDamagedCheckpoints(t *testing.T) {
 			if err := strike(filepath.Join(j.dir, rundir.CheckpointsDir, names[1])); err != nil {
 				t.Fatal(err)
 			}
-			if err := rundir.VerifyCheckpoints(j.dir, SoundState); err == nil || !strings.Contains(err.Error(), names[1]) {
+			if err := rundir.VerifyCheckpoints(j.dir, SoundState); err == nil ||
+				!strings.Contains(err.Error(), names[1]) {
 				t.Errorf("check says %v", err)
 			}
 			sameRun(t, j.finished(t, o), want)
@@ -440,7 +466,8 @@ func TestDamagedCheckpoints(t *testing.T) {
 				}
 			}
 			_, err := j.start(o, 0)
-			if !comm.IsAgreed(err) || !strings.Contains(err.Error(), "no checkpoint") || strings.Count(err.Error(), "step-") < 2 {
+			if !comm.IsAgreed(err) || !strings.Contains(err.Error(), "no checkpoint") ||
+				strings.Count(err.Error(), "step-") < 2 {
 				t.Errorf("the run ended with %v", err)
 			}
 		})
@@ -456,8 +483,10 @@ func TestResumeTidies(t *testing.T) {
 	want := j.finished(t, o)
 	dir := filepath.Join(j.dir, rundir.CheckpointsDir)
 	scrap := filepath.Join(dir, ".step-00000002")
-	for _, err := range []error{os.RemoveAll(dir), os.MkdirAll(scrap, 0o777), os.Remove(filepath.Join(j.dir, rundir.SummaryFile)),
-		os.WriteFile(filepath.Join(j.dir, rundir.MetricsFile), []byte(`{"kind":"step","epoch":1,"step":0,"lo`), 0o666)} {
+	for _, err := range []error{os.RemoveAll(dir), os.MkdirAll(scrap, 0o777),
+		os.Remove(filepath.Join(j.dir, rundir.SummaryFile)),
+		os.WriteFile(filepath.Join(j.dir, rundir.MetricsFile),
+			[]byte(`{"kind":"step","epoch":1,"step":0,"lo`), 0o666)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -488,7 +517,8 @@ func TestResumeOfAFinishedRun(t *testing.T) {
 			return err
 		}
 		if !ck.Finished(2, 0) || ck.Finished(3, 0) || ck.Begun() != 2 {
-			return fmt.Errorf("finished: %t, with another epoch %t; %d epochs begun", ck.Finished(2, 0), ck.Finished(3, 0), ck.Begun())
+			return fmt.Errorf("finished: %t, with another epoch %t; %d epochs begun",
+				ck.Finished(2, 0), ck.Finished(3, 0), ck.Begun())
 		}
 		return nil
 	})

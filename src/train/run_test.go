@@ -38,7 +38,8 @@ func TestProgressHearsOfEveryStep(t *testing.T) {
 	o.Batch, o.GlobalBatch = 100, true // 180 training seeds: 2 steps
 	var h heard
 	err := comm.RunWorld(2, func(c comm.Comm) error {
-		env := Env{Comm: c, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1, Dir: t.TempDir()}
+		env := Env{Comm: c, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1,
+			Dir: t.TempDir()}
 		if c.Rank() == 0 {
 			env.Progress = &h
 		}
@@ -48,7 +49,8 @@ func TestProgressHearsOfEveryStep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "epoch 1 of 2, step, step, evaluated 1 accuracy, epoch 2 of 2, step, step, evaluated 2 accuracy"
+	want := "epoch 1 of 2, step, step, evaluated 1 accuracy, epoch 2 of 2, step, step, evaluated " +
+		"2 accuracy"
 	if got := strings.Join(h.lines, ", "); got != want {
 		t.Errorf("heard %s, want %s", got, want)
 	}
@@ -110,8 +112,11 @@ func TestDivergenceIsAgreedOnAndLogged(t *testing.T) {
 		err := comm.RunWorld(2, func(w comm.Comm) error {
 			o := sageOptions()
 			o.Optimizer, o.Schedule.Base, o.Batch, o.Epochs = nn.DefaultOptimizer("sgd"), c.lr, c.batch, 1
-			_, err := Run(context.Background(), Env{Comm: w, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1, Dir: dir}, o)
-			if !comm.IsAgreed(err) || !errors.Is(err, ErrDiverged) || !strings.Contains(err.Error(), c.message) {
+			_, err := Run(context.Background(),
+				Env{Comm: w, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1,
+					Dir: dir}, o)
+			if !comm.IsAgreed(err) || !errors.Is(err, ErrDiverged) ||
+				!strings.Contains(err.Error(), c.message) {
 				return fmt.Errorf("%s: ended with %v", c.name, err)
 			}
 			return nil
@@ -119,7 +124,8 @@ func TestDivergenceIsAgreedOnAndLogged(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if log, err := os.ReadFile(filepath.Join(dir, rundir.MetricsFile)); err != nil || !strings.Contains(string(log), c.logged) {
+		if log, err := os.ReadFile(filepath.Join(dir, rundir.MetricsFile)); err != nil ||
+			!strings.Contains(string(log), c.logged) {
 			t.Errorf("%s: the log is %q (%v)", c.name, log, err)
 		}
 	}

@@ -18,7 +18,8 @@ import (
 //	step i ── vote ── gradient sum ── update ── copy ──┬── step i+1 ──────────────────────────>
 //	                                                   └── files, sync, rename, prune ── done
 //
-// A save that falls due meanwhile waits for the end of the write, and happens at the first step after it.
+// A save that falls due meanwhile waits for the end of the write, and happens at the first step
+// after it.
 type saver struct {
 	o     CheckpointOptions
 	run   string       // its directory
@@ -42,7 +43,8 @@ func (r *run) openSaver() {
 	if r.Comm.Rank() > 0 {
 		return
 	}
-	r.saver = &saver{o: r.o.Checkpoint, run: r.Dir, lock: r.lock, saved: r.optimizer.Steps(), at: time.Now()}
+	r.saver = &saver{o: r.o.Checkpoint, run: r.Dir, lock: r.lock, saved: r.optimizer.Steps(),
+		at: time.Now()}
 	if c := r.Resume; c != nil {
 		r.saver.last = c.path
 	}
@@ -67,7 +69,8 @@ func (s *saver) due(updates int, note func(format string, args ...any)) (bool, e
 	due := n > 0 && updates/n > s.saved/n || minutes > 0 && time.Since(s.at).Minutes() >= minutes
 	if due && !idle && !s.slow {
 		s.slow = true
-		note("a checkpoint fell due while the one before it was still being written; it follows at the next step after that, here and from now on")
+		note("a checkpoint fell due while the one before it was still being written; it follows " +
+			"at the next step after that, here and from now on")
 	}
 	return due && idle, nil
 }
@@ -106,10 +109,12 @@ func (s *saver) bytes() int64 {
 
 // write writes a checkpoint; it runs in the goroutine. It does not save weights that are not
 // finite, because training is about to end with an error about them.
-func (s *saver) write(path string, files []rundir.File, state *checkpointState, log *rundir.Log) error {
+func (s *saver) write(path string, files []rundir.File, state *checkpointState,
+	log *rundir.Log) error {
 	for _, array := range append([][]float32{s.weights}, s.slots...) {
 		if !nn.Finite(array) {
-			return fmt.Errorf("checkpoint %s: not written, because weights or optimiser state are not finite: %w", path, ErrDiverged)
+			return fmt.Errorf("checkpoint %s: not written, because weights or optimiser state "+
+				"are not finite: %w", path, ErrDiverged)
 		}
 	}
 	if err := s.lock.Held(); err != nil {

@@ -122,7 +122,8 @@ func (s *session) openModel() error {
 // features.
 func newJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
 	if s.Task == "none" {
-		return nil, fmt.Errorf("%s: the graph has no labels, so there is nothing to train for; import it with labels", s.Dir)
+		return nil, fmt.Errorf("%s: the graph has no labels, so there is nothing to train for; "+
+			"import it with labels", s.Dir)
 	}
 	if err := hasFeatures(s); err != nil {
 		return nil, err
@@ -183,7 +184,8 @@ func (s *session) openDevice() error {
 
 // openRows opens the cache of the settings, which starts at position at, the exchange, and the
 // pipeline that uses both. nil gradients: a session that does not train. Collective.
-func (s *session) openRows(settings policy.Settings, at residence.Position, gradients *parallel.Gradients) (err error) {
+func (s *session) openRows(settings policy.Settings, at residence.Position,
+	gradients *parallel.Gradients) (err error) {
 	opened := func(f func() error) { s.rowClosers = append(s.rowClosers, f) }
 	s.cache, err = s.store.OpenCache(settings, at)
 	opened(s.cache.Close)

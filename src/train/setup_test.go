@@ -65,7 +65,8 @@ func TestSetUpIsItemised(t *testing.T) {
 				if always := !slices.Contains(may, item); always && took <= 0 {
 					t.Errorf("%s took %g s", item, took)
 				}
-				if want := slices.Contains(c.took, item); slices.Contains(may, item) && c.policy != residence.PolicyAuto && (took > 0) != want {
+				if want := slices.Contains(c.took, item); slices.Contains(may, item) &&
+					c.policy != residence.PolicyAuto && (took > 0) != want {
 					t.Errorf("%s took %g s", item, took)
 				}
 			}
@@ -73,7 +74,8 @@ func TestSetUpIsItemised(t *testing.T) {
 				t.Error("nothing was chosen")
 			}
 			if math.Abs(sum-s.Total) > 1e-3 || s.Total <= 0 || s.Total >= whole {
-				t.Errorf("items add up to %g s, setup_seconds is %g, the whole run took %g", sum, s.Total, whole)
+				t.Errorf("items add up to %g s, setup_seconds is %g, the whole run took %g", sum,
+					s.Total, whole)
 			}
 		})
 	}

@@ -52,7 +52,8 @@ func onParts(w *comm.World, parts []string, o Options, set func(rank int, env *E
 			return err
 		}
 		defer func() { err = errors.Join(err, shards.Close()) }()
-		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 2}
+		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: ref.New(), Host: ref.Host{},
+			Workers: 2}
 		env.Dir = parts[0]
 		if err := set(c.Rank(), &env); err != nil {
 			return err

@@ -49,7 +49,8 @@ func TestStartupIsTheFirstWait(t *testing.T) {
 		ranks, batch int
 		depth        int
 	}{
-		{"one rank", 1, 8, 2}, {"one rank, nothing ahead", 1, 8, 0}, {"one step", 2, 1000, 2}, {"two ranks", 2, 8, 1},
+		{"one rank", 1, 8, 2}, {"one rank, nothing ahead", 1, 8, 0}, {"one step", 2, 1000, 2},
+		{"two ranks", 2, 8, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := resumable()
@@ -72,12 +73,14 @@ func TestStartupIsTheFirstWait(t *testing.T) {
 					t.Errorf("epoch %d: %g s of start-up, one step waited for %g s", i+1, got, wait[i])
 				}
 			}
-			if math.Abs(s.StartupSeconds-mean) > 1e-9 || s.StartupFraction <= 0 || s.StartupFraction > s.WaitFraction+1e-9 {
+			if math.Abs(s.StartupSeconds-mean) > 1e-9 || s.StartupFraction <= 0 ||
+				s.StartupFraction > s.WaitFraction+1e-9 {
 				t.Errorf("summary: %g s of start-up, want %g; %g of an epoch of which %g is waiting",
 					s.StartupSeconds, mean, s.StartupFraction, s.WaitFraction)
 			}
 			if s.StepsPerEpoch == 1 && math.Abs(s.StartupFraction-s.WaitFraction) > 1e-9 {
-				t.Errorf("start-up is %g of an epoch, waiting %g; there is one step", s.StartupFraction, s.WaitFraction)
+				t.Errorf("start-up is %g of an epoch, waiting %g; there is one step",
+					s.StartupFraction, s.WaitFraction)
 			}
 		})
 	}
@@ -99,6 +102,7 @@ func TestStartupOverARestart(t *testing.T) {
 	}
 	s := j.finished(t, o)
 	if state.Startup <= 0 || len(state.Each) != 2 || s.StartupSeconds <= state.Startup {
-		t.Errorf("%g s of start-up in all, %g before the restart (%+v)", s.StartupSeconds, state.Startup, state.Each)
+		t.Errorf("%g s of start-up in all, %g before the restart (%+v)", s.StartupSeconds,
+			state.Startup, state.Each)
 	}
 }

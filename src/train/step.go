@@ -152,7 +152,8 @@ func (r *run) record(step int, lr float64, stats nn.Stats, m *parallel.Minibatch
 		return
 	}
 	r.log.Write(stepRecord{
-		Kind: "step", Epoch: r.epoch, Step: step, Loss: stats.Loss, LossBits: fmt.Sprintf("%08x", bits), LR: lr,
+		Kind: "step", Epoch: r.epoch, Step: step, Loss: stats.Loss,
+		LossBits: fmt.Sprintf("%08x", bits), LR: lr,
 		Seeds: m.GlobalSeeds, Accuracy: r.share(stats.Counts), WaitSeconds: r.step.waiting.Seconds(),
 		Rounds: r.step.rows.Rounds, Rows: rowsOf(r.step.rows, r.Shards.RowBytes()),
 	})

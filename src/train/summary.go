@@ -13,8 +13,8 @@ import (
 	"halognn/src/trace"
 )
 
-// Summary is what a run comes to: summary.json. `make docs` prints the comments of its fields, and of
-// those of metrics.jsonl, in docs/metrics.md.
+// Summary is what a run comes to: summary.json. `make docs` prints the comments of its fields, and
+// of those of metrics.jsonl, in docs/metrics.md.
 type Summary struct {
 	Quality
 	Trained
@@ -294,8 +294,10 @@ func (s *Summary) Print(w io.Writer) error {
 		{"remote", strconv.FormatInt(s.Remote, 10)},
 		{"remote, MB", fmt.Sprintf("%.1f", float64(s.RemoteBytes)/1e6)},
 	}...)
-	if s.ExpectedRowsPerStep > 0 && s.Cache.Chosen == "" { // auto's trials are in the mean, and not in the prediction
-		rows = append(rows, []string{"remote of a step; as predicted", fmt.Sprintf("%.0f; %.0f", s.RemoteRowsPerStep, s.ExpectedRowsPerStep)})
+	// auto's trials are in the mean, and not in the prediction
+	if s.ExpectedRowsPerStep > 0 && s.Cache.Chosen == "" {
+		rows = append(rows, []string{"remote of a step; as predicted",
+			fmt.Sprintf("%.0f; %.0f", s.RemoteRowsPerStep, s.ExpectedRowsPerStep)})
 	}
 	cached := []string{"hit rate (cache " + s.CachePolicy + ")", percent(s.HitRate)}
 	if s.Nodes == 1 {
@@ -318,7 +320,8 @@ func (s *Summary) Print(w io.Writer) error {
 	if s.pretended {
 		nodes = counted(s.Nodes, "pretended node")
 	}
-	if _, err := fmt.Fprintf(w, "\n%s on %s, %s, %s; %s for preparing\n", counted(s.Ranks, "rank"), nodes, s.Transport, s.Device, counted(s.workers, "thread")); err != nil {
+	if _, err := fmt.Fprintf(w, "\n%s on %s, %s, %s; %s for preparing\n", counted(s.Ranks, "rank"),
+		nodes, s.Transport, s.Device, counted(s.workers, "thread")); err != nil {
 		return err
 	}
 	for _, row := range rows { // digits stand below each other, with their percent signs behind

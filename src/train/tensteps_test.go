@@ -46,7 +46,8 @@ func TestTenStepsBesideTheCPU(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: host, Workers: 1, Dir: dir, GPUReads: residence.ReadsAuto}
+			env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: host, Workers: 1,
+				Dir: dir, GPUReads: residence.ReadsAuto}
 			if c.Rank() == 0 {
 				env.Progress = told
 			}

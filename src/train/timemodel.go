@@ -6,8 +6,8 @@ import (
 	"halognn/src/trace"
 )
 
-// TimeModel is MassiveGNN's model of a step, made of the terms that the run has measured, beside the
-// steps that it has measured: seconds, means over epochs.
+// TimeModel is MassiveGNN's model of a step, made of the terms that the run has measured, beside
+// the steps that it has measured: seconds, means over epochs.
 type TimeModel struct {
 	trace.StepModel
 	// `pipeline.depth`: which equation to compare with

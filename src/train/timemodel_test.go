@@ -128,6 +128,7 @@ func TestFirstStepOverARestart(t *testing.T) {
 	}
 	s := j.finished(t, o)
 	if got := s.TimeModel.FirstStep; got != state.First || got <= 0 || state.Step < 2 {
-		t.Errorf("stopped after %d steps with a first one of %g s, ended with %g s", state.Step, state.First, got)
+		t.Errorf("stopped after %d steps with a first one of %g s, ended with %g s", state.Step,
+			state.First, got)
 	}
 }

@@ -128,9 +128,11 @@ func (r *run) open() error {
 	if err = r.openStore(); err != nil {
 		return err
 	}
-	if r.gradients, err = parallel.NewGradients(r.Comm, r.model.Params, r.o.Model.Layers, parallel.GradientOptions{
-		SumOptions: comm.SumOptions{Mode: r.o.Sum, Add: r.Host.AddInto}, Device: r.Device, Transport: r.Gradients,
-	}); err != nil {
+	if r.gradients, err = parallel.NewGradients(r.Comm, r.model.Params, r.o.Model.Layers,
+		parallel.GradientOptions{
+			SumOptions: comm.SumOptions{Mode: r.o.Sum, Add: r.Host.AddInto}, Device: r.Device,
+			Transport: r.Gradients,
+		}); err != nil {
 		return err
 	}
 	r.closers = append(r.closers, r.gradients.Close)
@@ -162,7 +164,8 @@ func (r *run) openLocal() (err error) {
 		return err
 	}
 	r.streams, r.mine = r.job.Streams, r.job.Share(r.Comm.Rank())
-	r.processor = trace.Processor{CPUs: r.CPUs, Ranks: r.Comm.Size(), Polls: r.Polls, Spun: r.Device.Capabilities().Spun}
+	r.processor = trace.Processor{CPUs: r.CPUs, Ranks: r.Comm.Size(), Polls: r.Polls,
+		Spun: r.Device.Capabilities().Spun}
 	if r.Polls { // every rank is its own process
 		r.processor.Ranks = 1
 	}
@@ -177,7 +180,8 @@ func (r *run) openLocal() (err error) {
 // beginning returns where training begins.
 func (r *run) beginning() residence.Position {
 	if r.Resume != nil {
-		return residence.Position{Epoch: r.Resume.state.Epoch, Item: r.Resume.state.Step * r.minibatches()}
+		return residence.Position{Epoch: r.Resume.state.Epoch,
+			Item: r.Resume.state.Step * r.minibatches()}
 	}
 	return residence.Position{Epoch: 1}
 }
@@ -205,10 +209,10 @@ func (t *Training) Describe() string { return t.run.banner() }
 // Close gives a training back that does not run. Collective.
 func (t *Training) Close() error { return t.run.close() }
 
-// Run trains, writes into Env.Dir, which rank 0 has made, and returns the summary, the same on every
-// rank but for EpochSeconds, which is the rank's own. lock is rank 0's lock of that directory: no
-// checkpoint is written unless it is held; nil where no other job can use the directory.
-// Collective; a Training runs once. Errors are as for Open.
+// Run trains, writes into Env.Dir, which rank 0 has made, and returns the summary, the same on
+// every rank but for EpochSeconds, which is the rank's own. lock is rank 0's lock of that
+// directory: no checkpoint is written unless it is held; nil where no other job can use the
+// directory. Collective; a Training runs once. Errors are as for Open.
 func (t *Training) Run(ctx context.Context, lock *rundir.Lock) (*Summary, error) {
 	r := t.run
 	r.lock = lock
@@ -283,7 +287,8 @@ func (r *run) start(ctx context.Context) error {
 		r.Progress.Note(ctx, line)
 	}
 	if !r.gradients.Reproducible() {
-		r.Progress.Note(ctx, "gradients are summed in an order that the MPI library or NCCL chooses: the last bits of the loss may differ between libraries and numbers of ranks")
+		r.Progress.Note(ctx, "gradients are summed in an order that the MPI library or NCCL "+
+			"chooses: the last bits of the loss may differ between libraries and numbers of ranks")
 	}
 	if line := r.store.DeviceNote(); line != "" {
 		r.tell(line)
@@ -364,7 +369,8 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	return r.endEpoch(took)
 }
 
-// steps returns the optimiser updates of an epoch, and minibatches the minibatches that this rank trains for each.
+// steps returns the optimiser updates of an epoch, and minibatches the minibatches that this rank
+// trains for each.
 func (r *run) steps() int       { return r.job.Steps() }
 func (r *run) minibatches() int { return r.job.Minibatches() }
 
@@ -404,7 +410,9 @@ func (r *run) validate(ctx context.Context, epoch int) error {
 		r.log.Flush()
 	}
 	if r.Progress != nil {
-		r.Progress.Evaluated(epoch, fmt.Sprintf("loss %.4f  valid %s %.2f %%  %.2f s", r.loss/float64(max(1, r.seeds)), r.metric, 100*e.valid.metric, r.seconds[epoch-1]))
+		r.Progress.Evaluated(epoch,
+			fmt.Sprintf("loss %.4f  valid %s %.2f %%  %.2f s", r.loss/float64(max(1, r.seeds)),
+				r.metric, 100*e.valid.metric, r.seconds[epoch-1]))
 	}
 	return nil
 }

@@ -29,7 +29,8 @@ func (n *noted) Note(_ context.Context, line string) { n.notes = append(n.notes,
 
 // trainedOver trains with a GPU for each rank and a given transport of gradients, and returns rank
 // 0's notes too.
-func trainedOver(t *testing.T, shards *shard.Shards, library string, ranks int, o Options, over parallel.Transport) (sum *Summary, notes []string) {
+func trainedOver(t *testing.T, shards *shard.Shards, library string, ranks int, o Options,
+	over parallel.Transport) (sum *Summary, notes []string) {
 	t.Helper()
 	dir, told := t.TempDir(), &noted{}
 	w := comm.NewWorld(ranks)
@@ -39,7 +40,8 @@ func trainedOver(t *testing.T, shards *shard.Shards, library string, ranks int, 
 		if err != nil {
 			return err
 		}
-		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{}, Workers: 2, Dir: dir, GPUReads: residence.ReadsCopy, Gradients: over}
+		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{},
+			Workers: 2, Dir: dir, GPUReads: residence.ReadsCopy, Gradients: over}
 		if c.Rank() == 0 {
 			env.Progress = told
 		}
@@ -89,13 +91,15 @@ func TestTransportsOfGradientsTrainAlike(t *testing.T) {
 				if got.Gradients != string(over) || got.Allreduce != "reproducible" {
 					t.Errorf("the summary says %s, %s; want %s, reproducible", got.Gradients, got.Allreduce, over)
 				}
-				if text := strings.Join(notes, "\n"); !strings.Contains(text, "gradients are added on the GPUs") {
+				if text := strings.Join(notes, "\n"); !strings.Contains(text,
+					"gradients are added on the GPUs") {
 					t.Errorf("nobody says how gradients travel: %q", text)
 				}
 			}
 			fast := o
 			fast.Sum = comm.SumFast
-			if got, _ := trainedOver(t, shards, library, c.ranks, fast, parallel.TransportNCCL); got.Allreduce != "nccl" {
+			if got, _ := trainedOver(t, shards, library, c.ranks, fast,
+				parallel.TransportNCCL); got.Allreduce != "nccl" {
 				t.Errorf("sums in NCCL's order are called %s", got.Allreduce)
 			}
 		})
@@ -165,7 +169,9 @@ func TestATransportThatIsNotPossible(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{}, Workers: 2, Dir: t.TempDir(), GPUReads: residence.ReadsCopy, Gradients: parallel.TransportNCCL}
+		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{},
+			Workers: 2, Dir: t.TempDir(), GPUReads: residence.ReadsCopy,
+			Gradients: parallel.TransportNCCL}
 		_, err = Run(context.Background(), env, sageOptions())
 		if comm.IsAgreed(err) && errors.Is(err, parallel.ErrTransport) {
 			mu.Lock()

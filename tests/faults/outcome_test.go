@@ -168,7 +168,8 @@ func (l *lab) lost(i injection, run string) int {
 		}
 	}
 	done := l.trained(run, l.steps[i.ranks])
-	if slices.Contains(training, i.point) || i.point == fault.Loss { // the end of the log may not have been written
+	// the end of the log may not have been written
+	if slices.Contains(training, i.point) || i.point == fault.Loss {
 		done = max(done, (i.epoch-1)*l.steps[i.ranks]+i.step)
 	}
 	return max(0, done-newest)

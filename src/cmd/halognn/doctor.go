@@ -20,8 +20,9 @@ func doctorCommand(p *process) *cobra.Command {
 	var dir string
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "doctor [--dir DIR] [--json]",
-		Short: "Measure the ranks, nodes and filesystem of a job, and say what is wrong; under mpirun or srun, like train",
+		Use: "doctor [--dir DIR] [--json]",
+		Short: "Measure the ranks, nodes and filesystem of a job, and say what is wrong; under " +
+			"mpirun or srun, like train",
 		Example: "  mpirun -np 4 halognn doctor --dir run\n" +
 			"  srun --nodes=2 --ntasks-per-node=2 --cpus-per-task=16 halognn doctor --dir /scratch/$USER",
 		Args: noArguments,
@@ -29,7 +30,8 @@ func doctorCommand(p *process) *cobra.Command {
 			return p.run(func(c comm.Comm) error { return doctorRank(c, p, dir, asJSON) })
 		},
 	}
-	c.Flags().StringVar(&dir, "dir", ".", "the directory to write a small file to and read it: where parts and runs are to lie")
+	c.Flags().StringVar(&dir, "dir", ".", "the directory to write a small file to and read it: "+
+		"where parts and runs are to lie")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
 	p.flag(c)
 	return c
@@ -88,7 +90,9 @@ func doctorRank(c comm.Comm, p *process, dir string, asJSON bool) error {
 		if errors == 1 {
 			word = "error"
 		}
-		return withCode(exitFailed, comm.AgreedOn(c, fmt.Errorf("doctor: %d %s, told above: a job cannot run like this", errors, word)))
+		return withCode(exitFailed,
+			comm.AgreedOn(c, fmt.Errorf("doctor: %d %s, told above: a job cannot run like this",
+				errors, word)))
 	}
 	return nil
 }

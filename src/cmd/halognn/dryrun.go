@@ -105,7 +105,8 @@ func (j *rankJob) tellDry(t *train.Training, ranks int, available int64) error {
 	if err := enoughMemory(need, available, ranks); err != nil {
 		return err
 	}
-	fmt.Printf("dry run: config, parts, ranks, devices and memory are in order; nothing was written to %s\n",
+	fmt.Printf("dry run: config, parts, ranks, devices and memory are in order; nothing was "+
+		"written to %s\n",
 		j.config.Run.Dir)
 	return nil
 }

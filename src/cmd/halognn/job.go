@@ -24,7 +24,8 @@ import (
 	"halognn/src/train"
 )
 
-// rankJob is what train and infer open before they start: the same on every rank, or an error that all agree on.
+// rankJob is what train and infer open before they start: the same on every rank, or an error that
+// all agree on.
 type rankJob struct {
 	process *process
 	comm    comm.Comm
@@ -34,8 +35,10 @@ type rankJob struct {
 	close   func() error
 }
 
-// openJob opens shards and device for rank c. What it takes goes into setUp, which may be nil. Collective.
-func openJob(c comm.Comm, p *process, path string, sets []string, setUp *trace.SetUp) (*rankJob, error) {
+// openJob opens shards and device for rank c. What it takes goes into setUp, which may be nil.
+// Collective.
+func openJob(c comm.Comm, p *process, path string, sets []string, setUp *trace.SetUp) (*rankJob,
+	error) {
 	cfg, err := config.Load(path, sets)
 	if err == nil {
 		err = fault.At(fault.Start, c.Rank(), -1, -1)
@@ -62,11 +65,14 @@ func openJob(c comm.Comm, p *process, path string, sets []string, setUp *trace.S
 		return nil, err
 	}
 	for _, same := range [][2]string{
-		{"version of halognn", version}, {"config", cfg.YAML()}, {"identity of the parts in " + cfg.Data.Parts, shards.Identity()},
+		{"version of halognn", version}, {"config", cfg.YAML()},
+		{"identity of the parts in " + cfg.Data.Parts, shards.Identity()},
 	} {
 		if err := comm.AllEqual(c, same[0], same[1]); err != nil {
 			if errors.Is(err, comm.ErrMismatch) {
-				err = dataError(comm.AgreedOn(c, fmt.Errorf("%w; start every rank with the same program, config and parts", err)))
+				err = dataError(comm.AgreedOn(c,
+					fmt.Errorf("%w; start every rank with the same program, config and parts",
+						err)))
 			}
 			return nil, err
 		}
@@ -84,7 +90,8 @@ func openJob(c comm.Comm, p *process, path string, sets []string, setUp *trace.S
 	return j, err
 }
 
-// verifyOwn compares the hashes of this rank's parts and of its share of the files that all ranks read.
+// verifyOwn compares the hashes of this rank's parts and of its share of the files that all ranks
+// read.
 func verifyOwn(c comm.Comm, s *shard.Shards) error {
 	if err := fault.At(fault.Shard, c.Rank(), -1, -1); err != nil {
 		return err
@@ -121,13 +128,15 @@ func (j *rankJob) openDevice(shards *shard.Shards) error {
 	if err != nil {
 		return err
 	}
-	// The steady state allocates nothing on the heap, and what is large lies outside it: a lazy collector costs little memory.
+	// The steady state allocates nothing on the heap, and what is large lies outside it: a lazy
+	// collector costs little memory.
 	debug.SetGCPercent(400)
 	j.close = func() error { return device.Close() }
 	j.env = train.Env{
 		Comm: c, RanksPerNode: cfg.Run.RanksPerNode, Shards: shards, Device: device, Host: host,
-		GPURows: rows, GPUReads: cfg.Compute.GPUReads, Gradients: parallel.Transport(cfg.Compute.Gradients),
-		CPUs: cpus, Workers: workers, OnWorker: pinner(poolCPUs, shared), Dir: cfg.Run.Dir,
+		GPURows: rows, GPUReads: cfg.Compute.GPUReads,
+		Gradients: parallel.Transport(cfg.Compute.Gradients),
+		CPUs:      cpus, Workers: workers, OnWorker: pinner(poolCPUs, shared), Dir: cfg.Run.Dir,
 		Transport: j.process.transport(), Version: version,
 		Stall:   time.Duration(cfg.Run.StallSeconds * float64(time.Second)),
 		OnStall: j.process.fail, Polls: j.process.byMPI() && mpi.Available,
@@ -174,8 +183,9 @@ func explain(s *shard.Shards, err error) error {
 	return err
 }
 
-// shareCPUs returns how many CPUs this rank may count as its own, and which: those the launcher bound it to, or, where it left all
-// ranks of a node on the same ones, a share of them. With more ranks than CPUs none is a rank's own, and nothing is pinned.
+// shareCPUs returns how many CPUs this rank may count as its own, and which: those the launcher
+// bound it to, or, where it left all ranks of a node on the same ones, a share of them. With more
+// ranks than CPUs none is a rank's own, and nothing is pinned.
 func shareCPUs(c comm.Comm) (n float64, allowed []int, err error) {
 	allowed, err = cpu.AllowedCPUs()
 	if err != nil {
@@ -213,8 +223,9 @@ func shareCPUs(c comm.Comm) (n float64, allowed []int, err error) {
 	return float64(len(allowed)), allowed, nil
 }
 
-// pinner pins pool goroutines: each to a CPU of its own or, where they share CPUs with the computing threads, all to the same
-// set, among which the system chooses the idle one. nil pins nothing.
+// pinner pins pool goroutines: each to a CPU of its own or, where they share CPUs with the
+// computing threads, all to the same set, among which the system chooses the idle one. nil pins
+// nothing.
 func pinner(cpus []int, shared bool) func(worker int) error {
 	switch {
 	case len(cpus) == 0:

@@ -3,8 +3,8 @@
 //	halognn generate | import ──> DATASET ── partition ──> PARTS ── mpirun halognn train ──> RUN ── infer ──> predictions.npy
 //	                                  └──────────── check ───┴──────────────────────────────┘
 //
-// It wires the packages below it: flags and config in, exit codes out. It is the only place that prints an error, once, and
-// that aborts MPI. docs/exit-codes.md lists the codes.
+// It wires the packages below it: flags and config in, exit codes out. It is the only place that
+// prints an error, once, and that aborts MPI. docs/exit-codes.md lists the codes.
 package main
 
 import (
@@ -62,8 +62,10 @@ func main() {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.PersistentFlags().BoolVar(&p.log.quiet, "quiet", false, "say nothing while working; errors and results remain")
-	root.PersistentFlags().StringVar(&p.log.format, "log-format", "text", "of what is said while working: text or json (a record a line)")
+	root.PersistentFlags().BoolVar(&p.log.quiet, "quiet", false,
+		"say nothing while working; errors and results remain")
+	root.PersistentFlags().StringVar(&p.log.format, "log-format", "text",
+		"of what is said while working: text or json (a record a line)")
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
 		log, err := p.log.logger(os.Stderr)
 		slog.SetDefault(log)
@@ -71,7 +73,8 @@ func main() {
 			return usageError(err)
 		}
 		if launched() && !underLauncher(c) {
-			return usageError(fmt.Errorf("%s is one process's work; run it without mpirun or srun", c.Name()))
+			return usageError(fmt.Errorf("%s is one process's work; run it without mpirun or srun",
+				c.Name()))
 		}
 		return nil
 	}
@@ -95,7 +98,8 @@ func main() {
 		}
 	}
 	command := root
-	err := mem.Guard(func() (err error) { // no room for an array, or a file that shrank, is an error of any command
+	// no room for an array, or a file that shrank, is an error of any command
+	err := mem.Guard(func() (err error) {
 		command, err = root.ExecuteC()
 		if command == root { // it does nothing itself: no such command
 			err = usageError(err)

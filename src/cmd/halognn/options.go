@@ -26,7 +26,8 @@ func trainOptions(c *config.Config) train.Options {
 				Kind: c.Model.Kind, Layers: c.Model.Layers, Hidden: c.Model.Hidden,
 				Dropout: float32(c.Model.Dropout), Norm: c.Model.Norm,
 				Activation: c.Model.Activation, Residual: c.Model.Residual,
-				EdgeWeights: c.Model.EdgeWeights, Jumping: c.Model.Jumping, Aggregation: c.Model.Aggregation, GCNNorm: c.Model.GCNNorm,
+				EdgeWeights: c.Model.EdgeWeights, Jumping: c.Model.Jumping,
+				Aggregation: c.Model.Aggregation, GCNNorm: c.Model.GCNNorm,
 				Heads: c.Model.Heads, HeadMerge: c.Model.HeadMerge, Slope: float32(c.Model.Slope),
 			},
 			Optimizer: optimizer,
@@ -92,9 +93,10 @@ func planJob(c *config.Config, ranks, perNode int, cores float64) plan.Job {
 	return plan.Job{Spec: o.Spec, Workers: workers, Threads: threads, Cores: cores}
 }
 
-// planGPU describes the GPUs of a job: of so many gigabytes each or, if none are given, of the memory
-// that the one that is here has.
-func planGPU(c *config.Config, perNode int, gigabytes float64, here compute.Device) (*plan.GPU, error) {
+// planGPU describes the GPUs of a job: of so many gigabytes each or, if none are given, of the
+// memory that the one that is here has.
+func planGPU(c *config.Config, perNode int, gigabytes float64, here compute.Device) (*plan.GPU,
+	error) {
 	rows, err := gpuRows(c)
 	if err != nil {
 		return nil, err

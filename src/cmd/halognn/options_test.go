@@ -15,7 +15,8 @@ func TestCoresOfARank(t *testing.T) {
 	for _, tc := range []struct {
 		device                          string
 		cpus, set, wantCompute, workers int
-	}{{"cpu", 8, 0, 8, 3}, {"cpu", 2, 0, 2, 2}, {"cpu", 1, 0, 1, 1}, {"cuda", 8, 0, 1, 3}, {"cuda", 2, 0, 1, 1}, {"cuda", 8, 5, 1, 5}} {
+	}{{"cpu", 8, 0, 8, 3}, {"cpu", 2, 0, 2, 2}, {"cpu", 1, 0, 1, 1}, {"cuda", 8, 0, 1, 3},
+		{"cuda", 2, 0, 1, 1}, {"cuda", 8, 5, 1, 5}} {
 		c := new(config.Config)
 		c.Compute.Device, c.Pipeline.Workers, c.Pipeline.Depth = tc.device, tc.set, 2
 		if compute, workers := threads(c, tc.cpus); compute != tc.wantCompute || workers != tc.workers {

@@ -24,8 +24,8 @@ func heardLines(t *testing.T) (l *lines, heard *bytes.Buffer, now *time.Time) {
 	return &lines{pace: pace{now: clock, every: 5 * time.Second, epochs: 2}}, heard, now
 }
 
-// A line comes every few seconds, not with every step: time, loss, the rate since the last line, and
-// the time left at the pace of the whole run.
+// A line comes every few seconds, not with every step: time, loss, the rate since the last line,
+// and the time left at the pace of the whole run.
 func TestLinesOfSteps(t *testing.T) {
 	l, heard, now := heardLines(t)
 	l.Begin("what runs")

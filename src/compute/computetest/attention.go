@@ -34,25 +34,30 @@ var attentionTests = family{
 	},
 	misuse: func(b *bench) []wrong {
 		s := compute.Segments{Indptr: []int64{0, 1, 3}, Indices: []int32{0, 3, 1}}
-		t := compute.Segments{Indptr: []int64{0, 1, 2, 3}, Indices: []int32{0, 1, 1}, Edges: []int32{0, 2, 1}}
+		t := compute.Segments{Indptr: []int64{0, 1, 2, 3}, Indices: []int32{0, 1, 1},
+			Edges: []int32{0, 2, 1}}
 		far := t
 		far.Edges = []int32{0, 3, 1}
 		bare := t
 		bare.Edges = nil
 		return []wrong{
-			{"heads that do not divide", func() { b.dev.HeadDot(b.zeros(3, 3), b.zeros(3, 4), make([]float32, 4)) }},
+			{"heads that do not divide",
+				func() { b.dev.HeadDot(b.zeros(3, 3), b.zeros(3, 4), make([]float32, 4)) }},
 			{"an edge from no source", func() {
 				b.dev.EdgeSoftmax(b.zeros(3, 2), s, b.zeros(3, 2), b.zeros(2, 2), slope)
 			}},
-			{"a row of alpha too few", func() { b.dev.EdgeSum(b.zeros(2, 4), s, b.zeros(2, 2), b.zeros(4, 4)) }},
+			{"a row of alpha too few",
+				func() { b.dev.EdgeSum(b.zeros(2, 4), s, b.zeros(2, 2), b.zeros(4, 4)) }},
 			{"an edge beyond the rows that are weighed", func() {
 				b.dev.EdgeSum(b.zeros(2, 4), s, b.zeros(3, 2), b.zeros(3, 4))
 			}},
 			{"no positions of edges", func() {
-				b.dev.EdgeSumBackward(b.zeros(3, 4), b.zeros(3, 2), bare, b.zeros(3, 2), b.zeros(3, 4), b.zeros(2, 4))
+				b.dev.EdgeSumBackward(b.zeros(3, 4), b.zeros(3, 2), bare, b.zeros(3, 2),
+					b.zeros(3, 4), b.zeros(2, 4))
 			}},
 			{"a position beyond the edges", func() {
-				b.dev.EdgeSumBackward(b.zeros(3, 4), b.zeros(3, 2), far, b.zeros(3, 2), b.zeros(3, 4), b.zeros(2, 4))
+				b.dev.EdgeSumBackward(b.zeros(3, 4), b.zeros(3, 2), far, b.zeros(3, 2),
+					b.zeros(3, 4), b.zeros(2, 4))
 			}},
 			{"the largest of part of a head", func() { b.dev.HeadMax(b.zeros(2, 3), b.zeros(2, 4)) }},
 			{"the largest of another matrix", func() {
@@ -184,18 +189,20 @@ func attention(b *bench, s compute.Segments, sources, heads, width int) []result
 			return v
 		}),
 		grid("EdgeSoftmaxBackward, edges", de, edges, heads, longest+2, gradient),
-		grid("EdgeSoftmaxBackward, destinations", b.get(ddst.Data), segments, heads, longest, func(d, h int) (v sum) {
-			for e := s.Indptr[d]; e < s.Indptr[d+1]; e++ {
-				v.add(float64(de[int(e)*heads+h]))
-			}
-			return v
-		}),
-		grid("EdgeSoftmaxBackward, sources", b.get(dsrc.Data), sources+spare, heads, edges, func(i, h int) sum {
-			if i >= sources {
-				return sum{}
-			}
-			return collected(t.Edges[t.Indptr[i]:t.Indptr[i+1]], h)
-		}),
+		grid("EdgeSoftmaxBackward, destinations", b.get(ddst.Data), segments, heads, longest,
+			func(d, h int) (v sum) {
+				for e := s.Indptr[d]; e < s.Indptr[d+1]; e++ {
+					v.add(float64(de[int(e)*heads+h]))
+				}
+				return v
+			}),
+		grid("EdgeSoftmaxBackward, sources", b.get(dsrc.Data), sources+spare, heads, edges,
+			func(i, h int) sum {
+				if i >= sources {
+					return sum{}
+				}
+				return collected(t.Edges[t.Indptr[i]:t.Indptr[i+1]], h)
+			}),
 	}
 }
 
@@ -204,7 +211,8 @@ func heads(b *bench, rows, heads, width int) []result {
 	cols := heads * width
 	z, a, ds, dz := b.normal(rows*cols), b.normal(cols), b.normal(rows*heads), b.normal(rows*cols)
 	dm := b.normal(rows * width)
-	mz, ma, mds, mdz := b.matrix(rows, cols, z), b.array(a), b.matrix(rows, heads, ds), b.matrix(rows, cols, dz)
+	mz, ma, mds, mdz := b.matrix(rows, cols, z), b.array(a), b.matrix(rows, heads, ds),
+		b.matrix(rows, cols, dz)
 	s := compute.Matrix{Rows: rows, Cols: heads, Data: b.dirty(rows * heads)}
 	da := b.dirty(cols)
 	mean := compute.Matrix{Rows: rows, Cols: width, Data: b.dirty(rows * width)}

@@ -153,7 +153,8 @@ func (r result) check(t *testing.T) {
 			continue
 		}
 		if wrong++; wrong == 1 {
-			t.Errorf("%s: element %d is %v, want %v within %g", r.name, i, got, want, rounding(r.terms)*r.size[i])
+			t.Errorf("%s: element %d is %v, want %v within %g", r.name, i, got, want,
+				rounding(r.terms)*r.size[i])
 		}
 	}
 	if wrong > 1 {
@@ -192,7 +193,8 @@ func (b *bench) array(data []float32) []float32 {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.dev.Upload(whole, slices.Concat(slices.Repeat([]float32{sentinel}, b.guard), data, slices.Repeat([]float32{sentinel}, b.guard)))
+	b.dev.Upload(whole, slices.Concat(slices.Repeat([]float32{sentinel}, b.guard), data,
+		slices.Repeat([]float32{sentinel}, b.guard)))
 	b.arrays = append(b.arrays, whole)
 	return whole[b.guard : b.guard+len(data) : b.guard+len(data)]
 }

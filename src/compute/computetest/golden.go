@@ -83,7 +83,10 @@ func testGolden(t *testing.T, open func() compute.Device) {
 	for _, name := range []string{"sigmoid_bce", "sigmoid_bce_extreme"} {
 		t.Run(name, func(t *testing.T) { goldenSigmoid(openGolden(t, name), newBench(t, open(), guard)) })
 	}
-	t.Run("layernorm", func(t *testing.T) { goldenLayerNorm(openGolden(t, "layernorm"), newBench(t, open(), guard)) })
+	t.Run("layernorm", func(t *testing.T) {
+		goldenLayerNorm(openGolden(t, "layernorm"),
+			newBench(t, open(), guard))
+	})
 }
 
 func goldenSoftmax(g golden, b *bench) {

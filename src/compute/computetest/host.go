@@ -36,7 +36,8 @@ func outside(t *testing.T, n int) (x []float32, check func()) {
 	}
 	return whole[guard : guard+n : guard+n], func() {
 		for i := range guard {
-			if math.Float32bits(whole[i]) != math.Float32bits(sentinel) || math.Float32bits(whole[guard+n+i]) != math.Float32bits(sentinel) {
+			if math.Float32bits(whole[i]) != math.Float32bits(sentinel) ||
+				math.Float32bits(whole[guard+n+i]) != math.Float32bits(sentinel) {
 				t.Errorf("a kernel wrote outside an array of %d elements", n)
 			}
 		}
@@ -71,7 +72,8 @@ func scattered(b *bench, n, cols int, dtype compute.DType) (compute.Rows, []floa
 	return rows, want
 }
 
-func testRows(t *testing.T, host compute.Host, segments, sources, degree, cols int, dtype compute.DType) {
+func testRows(t *testing.T, host compute.Host, segments, sources, degree, cols int,
+	dtype compute.DType) {
 	b := newBench(t, nil, guard)
 	rows, want := scattered(b, sources, cols, dtype)
 	gathered, intact := outside(t, sources*cols)
@@ -89,7 +91,8 @@ func testRows(t *testing.T, host compute.Host, segments, sources, degree, cols i
 		{compute.ReduceMax, nil},
 	} {
 		reduced, intact := outside(t, segments*cols)
-		host.SegmentRows(compute.Matrix{Rows: segments, Cols: cols, Data: reduced}, r.how, s, r.weights, rows)
+		host.SegmentRows(compute.Matrix{Rows: segments, Cols: cols, Data: reduced}, r.how, s,
+			r.weights, rows)
 		intact()
 		name := fmt.Sprintf("SegmentRows, %v, %d weights", r.how, len(r.weights))
 		grid(name, reduced, segments, cols, sources, func(d, j int) sum {
@@ -167,9 +170,13 @@ func testHostMisuse(t *testing.T, host compute.Host) {
 		{"no such table", func() { host.GatherRows(dst, rows(compute.MakeRowRef(1, 0))) }},
 		{"fewer rows than asked for", func() { host.GatherRows(dst, rows()) }},
 		{"fewer rows than asked for, though there is room", func() {
-			host.GatherRows(dst, compute.Rows{Cols: 4, Tables: [][]byte{table}, Of: make([]compute.RowRef, 0, 1)})
+			host.GatherRows(dst,
+				compute.Rows{Cols: 4, Tables: [][]byte{table}, Of: make([]compute.RowRef, 0, 1)})
 		}},
-		{"wrong width", func() { host.GatherRows(compute.Matrix{Rows: 1, Cols: 5, Data: make([]float32, 5)}, rows(0)) }},
+		{"wrong width", func() {
+			host.GatherRows(compute.Matrix{Rows: 1, Cols: 5,
+				Data: make([]float32, 5)}, rows(0))
+		}},
 		{"index beyond the rows", func() {
 			host.SegmentRows(dst, compute.ReduceMean, one(1), nil, rows(0))
 		}},

@@ -54,12 +54,17 @@ var linearTests = family{
 					b.zeros(3, 4), false)
 			}},
 			{"bias too short", func() { b.dev.AddBias(b.zeros(2, 3), b.zeros(1, 2).Data) }},
-			{"two scales", func() { b.dev.AddScaled(b.zeros(2, 3), b.zeros(2, 3), b.zeros(2, 3), b.zeros(1, 2).Data) }},
-			{"columns beyond the last", func() { b.dev.CopyColumns(b.zeros(2, 3), 2, b.zeros(2, 4), 0, 2, false) }},
+			{"two scales", func() {
+				b.dev.AddScaled(b.zeros(2, 3), b.zeros(2, 3), b.zeros(2, 3),
+					b.zeros(1, 2).Data)
+			}},
+			{"columns beyond the last",
+				func() { b.dev.CopyColumns(b.zeros(2, 3), 2, b.zeros(2, 4), 0, 2, false) }},
 			{"columns from beyond the last", func() {
 				b.dev.CopyColumns(b.zeros(2, 3), 0, b.zeros(2, 4), 3, 2, false)
 			}},
-			{"columns of other rows", func() { b.dev.CopyColumns(b.zeros(2, 3), 0, b.zeros(3, 3), 0, 1, false) }},
+			{"columns of other rows",
+				func() { b.dev.CopyColumns(b.zeros(2, 3), 0, b.zeros(3, 3), 0, 1, false) }},
 			{"a product of unequal shapes", func() {
 				b.dev.Dot(b.zeros(1, 1).Data, b.zeros(2, 3), b.zeros(3, 2))
 			}},
@@ -67,7 +72,8 @@ var linearTests = family{
 	},
 	calls: func(l *Layer) []Call {
 		in, out, w := l.Destinations*l.In, l.Destinations*l.Out, l.In*l.Out
-		mx, my, mw := l.matrix(l.Destinations, l.In), l.matrix(l.Destinations, l.Out), l.matrix(l.Out, l.In)
+		mx, my, mw := l.matrix(l.Destinations, l.In), l.matrix(l.Destinations, l.Out),
+			l.matrix(l.Out, l.In)
 		bias, other := l.array(l.Out), l.matrix(l.Destinations, l.Out)
 		return []Call{
 			{"MatMul", func() { l.dev.MatMul(my, mx, mw, false) }, 4 * (in + w + out), 2 * in * l.Out},

@@ -83,7 +83,8 @@ func softmax(b *bench, rows, cols int, gradient bool) []result {
 
 	var wantLoss float64
 	wantCorrect := 0
-	want := result{name: "SoftmaxCrossEntropy: gradient", want: make([]float64, rows*cols), size: make([]float64, rows*cols), terms: 4}
+	want := result{name: "SoftmaxCrossEntropy: gradient", want: make([]float64, rows*cols),
+		size: make([]float64, rows*cols), terms: 4}
 	for r := range rows {
 		row, label := z[r*cols:(r+1)*cols], int(labels[r])
 		var total, others float64
@@ -110,7 +111,8 @@ func softmax(b *bench, rows, cols int, gradient bool) []result {
 			want.want[r*cols+j], want.size[r*cols+j] = g, math.Abs(g)
 		}
 	}
-	results := []result{scalars("SoftmaxCrossEntropy", 1, []float64{loss, float64(correct)}, []float64{wantLoss, float64(wantCorrect)})}
+	results := []result{scalars("SoftmaxCrossEntropy", 1, []float64{loss, float64(correct)},
+		[]float64{wantLoss, float64(wantCorrect)})}
 	if gradient {
 		want.got = b.get(dz.Data)
 		results = append(results, want)
@@ -130,7 +132,8 @@ func sigmoid(b *bench, rows, cols int, gradient bool) []result {
 
 	var wantLoss float64
 	var wantCounts [3]float64
-	want := result{name: "SigmoidBCE: gradient", want: make([]float64, rows*cols), size: make([]float64, rows*cols), terms: 4}
+	want := result{name: "SigmoidBCE: gradient", want: make([]float64, rows*cols),
+		size: make([]float64, rows*cols), terms: 4}
 	for i, v := range z {
 		z, t := float64(v), float64(targets[i])
 		wantLoss += (math.Max(z, 0) - z*t + math.Log1p(math.Exp(-math.Abs(z)))) * scale
@@ -145,7 +148,8 @@ func sigmoid(b *bench, rows, cols int, gradient bool) []result {
 			wantCounts[2]++
 		}
 	}
-	results := []result{scalars("SigmoidBCE", 1, []float64{loss, float64(counts[0]), float64(counts[1]), float64(counts[2])},
+	results := []result{scalars("SigmoidBCE", 1,
+		[]float64{loss, float64(counts[0]), float64(counts[1]), float64(counts[2])},
 		[]float64{wantLoss, wantCounts[0], wantCounts[1], wantCounts[2]})}
 	if gradient {
 		want.got = b.get(dz.Data)

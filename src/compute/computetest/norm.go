@@ -34,7 +34,8 @@ var normTests = family{
 		return []Call{
 			{"LayerNorm", func() { l.dev.LayerNorm(y, x, gamma, beta, mean, rstd, 1e-5) },
 				4 * (2*elements + 2*rows), 0},
-			{"ColumnMoments", func() { l.dev.ColumnMoments(dgamma, dbeta, x) }, 4 * (2*elements + 2*l.Out), 0},
+			{"ColumnMoments", func() { l.dev.ColumnMoments(dgamma, dbeta, x) },
+				4 * (2*elements + 2*l.Out), 0},
 			{"BatchNorm", func() { l.dev.BatchNorm(y, x, gamma, beta, dgamma, dbeta, 1e-5) },
 				4 * (2*elements + 4*l.Out), 0},
 			{"BatchNormBackward", func() {
@@ -57,7 +58,8 @@ func layerNorms(b *bench, rows, cols int) []result {
 		}
 	}
 	mx, mdy, g := b.matrix(rows, cols, x), b.matrix(rows, cols, dy), b.array(gamma)
-	y, dx := compute.Matrix{Rows: rows, Cols: cols, Data: b.dirty(rows * cols)}, compute.Matrix{Rows: rows, Cols: cols, Data: b.dirty(rows * cols)}
+	y, dx := compute.Matrix{Rows: rows, Cols: cols, Data: b.dirty(rows * cols)},
+		compute.Matrix{Rows: rows, Cols: cols, Data: b.dirty(rows * cols)}
 	mean, rstd, dgamma, dbeta := b.dirty(rows), b.dirty(rows), b.dirty(cols), b.dirty(cols)
 	b.dev.LayerNorm(y, mx, g, b.array(beta), mean, rstd, eps)
 	b.dev.LayerNormBackward(dx, dgamma, dbeta, mdy, mx, g, mean, rstd)
@@ -67,7 +69,8 @@ func layerNorms(b *bench, rows, cols int) []result {
 	b.dev.LayerNorm(mx, mx, g, b.array(beta), mean, rstd, eps)
 
 	want := layerNorm64(x, dy, gamma, beta, rows, cols, eps)
-	want.y.got, want.dx.got, want.dgamma.got, want.dbeta.got = b.get(y.Data), separate, b.get(dgamma), b.get(dbeta)
+	want.y.got, want.dx.got, want.dgamma.got, want.dbeta.got = b.get(y.Data), separate,
+		b.get(dgamma), b.get(dbeta)
 	again, back := want.y, want.dx
 	again.name, again.got = "LayerNorm in place", b.get(mx.Data)
 	back.name, back.got = "LayerNormBackward in place", inPlace
@@ -83,7 +86,8 @@ func layerNorm64(x, dy, gamma, beta []float32, rows, cols int, eps float64) laye
 		return result{name: name, want: make([]float64, n), size: make([]float64, n), terms: terms}
 	}
 	w := layerNormResults{newResult("LayerNorm", n, cols), newResult("LayerNormBackward: dx", n, cols),
-		newResult("LayerNormBackward: dgamma", cols, rows+cols), newResult("LayerNormBackward: dbeta", cols, rows)}
+		newResult("LayerNormBackward: dgamma", cols, rows+cols),
+		newResult("LayerNormBackward: dbeta", cols, rows)}
 	for r := range rows {
 		row, grad := x[r*cols:(r+1)*cols], dy[r*cols:(r+1)*cols]
 		var mean, variance, meanG, meanGN, sizeG, sizeX float64
@@ -117,8 +121,8 @@ func layerNorm64(x, dy, gamma, beta []float32, rows, cols int, eps float64) laye
 	return w
 }
 
-// batchNorms runs the moments, BatchNorm by moments of its own, and its backward, each held to float64
-// arithmetic on what it was given; and both in place.
+// batchNorms runs the moments, BatchNorm by moments of its own, and its backward, each held to
+// float64 arithmetic on what it was given; and both in place.
 func batchNorms(b *bench, rows, cols int) []result {
 	const eps = 1e-2
 	x, dy, gamma, beta := b.normal(rows*cols), b.normal(rows*cols), b.normal(cols), b.normal(cols)
@@ -164,7 +168,8 @@ func batchNorms(b *bench, rows, cols int) []result {
 	}
 	n := float64(max(1, rows))
 	return []result{
-		grid("ColumnMoments: mean", m, 1, cols, rows+1, over(func(i, j int) float64 { return float64(x[i*cols+j]) / n })),
+		grid("ColumnMoments: mean", m, 1, cols, rows+1,
+			over(func(i, j int) float64 { return float64(x[i*cols+j]) / n })),
 		grid("ColumnMoments: variance", v, 1, cols, rows+4, over(func(i, j int) float64 {
 			d := float64(x[i*cols+j]) - float64(m[j])
 			return d * d / n
@@ -174,7 +179,8 @@ func batchNorms(b *bench, rows, cols int) []result {
 		grid("BatchNormBackward: dgamma", dg, 1, cols, rows+8, over(func(i, j int) float64 {
 			return float64(dy[i*cols+j]) * normal(i, j)
 		})),
-		grid("BatchNormBackward: dbeta", db, 1, cols, rows, over(func(i, j int) float64 { return float64(dy[i*cols+j]) })),
+		grid("BatchNormBackward: dbeta", db, 1, cols, rows,
+			over(func(i, j int) float64 { return float64(dy[i*cols+j]) })),
 		grid("BatchNormBackward: dx", separate, rows, cols, 12, backward),
 		grid("BatchNormBackward in place", inPlace, rows, cols, 12, backward),
 	}

@@ -36,7 +36,8 @@ var optimizerTests = family{
 		p, g, m, v := l.array(n), l.array(n), l.array(n), l.array(n)
 		return []Call{
 			{"Adam", func() {
-				l.dev.Adam(p, g, m, v, compute.AdamOptions{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Step: 1})
+				l.dev.Adam(p, g, m, v,
+					compute.AdamOptions{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Step: 1})
 			}, 4 * 7 * len(p), 0},
 			{"SGD", func() {
 				l.dev.SGD(p, g, m, compute.SGDOptions{LR: 1e-3, Momentum: 0.9, Step: 2})
@@ -53,7 +54,8 @@ func adam(b *bench, n int, decay float64, decoupled bool) []result {
 	dp, dm, dv := b.array(p), b.array(m), b.array(v)
 	p64, m64, v64 := widen(p), widen(m), widen(v)
 	moved := make([]float64, n)
-	o := compute.AdamOptions{LR: 1e-2, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: decay, Decoupled: decoupled}
+	o := compute.AdamOptions{LR: 1e-2, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: decay,
+		Decoupled: decoupled}
 	for o.Step = 1; o.Step <= steps; o.Step++ {
 		g := b.normal(n)
 		b.dev.Adam(dp, b.array(g), dm, dv, o)

@@ -11,18 +11,22 @@ var segmentShapes = []struct {
 	name                            string
 	segments, sources, degree, cols int // degree -1: one segment has all sources, the others none
 }{
-	{"no segments", 0, 3, 2, 8}, {"no edges", 4, 4, 0, 8}, {"one of everything", 1, 1, 1, 1}, {"one feature", 16, 64, 5, 1},
-	{"narrower than a vector", 9, 33, 4, 7}, {"width no multiple of a vector", 16, 64, 5, 37}, {"hub", 7, 1000, -1, 64},
-	{"several tiles", 513, 900, 11, 100}, {"a strip and a feature", 65, 80, 3, 257}, {"wide", 13, 50, 6, 602},
+	{"no segments", 0, 3, 2, 8}, {"no edges", 4, 4, 0, 8}, {"one of everything", 1, 1, 1, 1},
+	{"one feature", 16, 64, 5, 1},
+	{"narrower than a vector", 9, 33, 4, 7}, {"width no multiple of a vector", 16, 64, 5, 37},
+	{"hub", 7, 1000, -1, 64},
+	{"several tiles", 513, 900, 11, 100}, {"a strip and a feature", 65, 80, 3, 257},
+	{"wide", 13, 50, 6, 602},
 }
 
 var segmentTests = family{
 	cases: func() (all []testCase) {
 		for _, s := range segmentShapes {
 			for _, add := range []bool{false, true} {
-				all = append(all, testCase{fmt.Sprintf("segments/%s/add=%t", s.name, add), func(b *bench) []result {
-					return segmentMeans(b, b.segments(s.segments, s.sources, s.degree), s.sources, s.cols, add)
-				}}, testCase{fmt.Sprintf("segment sums/%s/add=%t", s.name, add), func(b *bench) []result {
+				all = append(all, testCase{fmt.Sprintf("segments/%s/add=%t", s.name, add),
+					func(b *bench) []result {
+						return segmentMeans(b, b.segments(s.segments, s.sources, s.degree), s.sources, s.cols, add)
+					}}, testCase{fmt.Sprintf("segment sums/%s/add=%t", s.name, add), func(b *bench) []result {
 					return segmentSums(b, b.segments(s.segments, s.sources, s.degree), s.sources, s.cols, add)
 				}})
 			}
@@ -162,7 +166,8 @@ func segmentMeans(b *bench, s compute.Segments, sources, cols int, add bool) []r
 func segmentSums(b *bench, s compute.Segments, sources, cols int, add bool) []result {
 	h, dout, weights := b.normal(sources*cols), b.normal(s.Len()*cols), b.normal(len(s.Indices))
 	before, dh0 := b.normal(s.Len()*cols), b.normal(sources*cols)
-	plain, weighted, dh := b.matrix(s.Len(), cols, before), b.matrix(s.Len(), cols, before), b.matrix(sources, cols, dh0)
+	plain, weighted, dh := b.matrix(s.Len(), cols, before), b.matrix(s.Len(), cols, before),
+		b.matrix(sources, cols, dh0)
 	t, edges := transpose(s, sources), make([][]int, sources)
 	for e, i := range s.Indices {
 		edges[i] = append(edges[i], e)
@@ -192,22 +197,25 @@ func segmentSums(b *bench, s compute.Segments, sources, cols int, add bool) []re
 		}
 	}
 	return []result{
-		grid("SegmentSum", b.get(plain.Data), s.Len(), cols, longest+1, of(func(int64) float64 { return 1 })),
-		grid("SegmentSum, weighted", b.get(weighted.Data), s.Len(), cols, longest+1, of(func(e int64) float64 { return float64(weights[e]) })),
-		grid("SegmentSum of the transpose", b.get(dh.Data), sources, cols, len(s.Indices)+1, func(i, j int) (g sum) {
-			if add {
-				g.add(float64(dh0[i*cols+j]))
-			}
-			for k, d := range t.Indices[t.Indptr[i]:t.Indptr[i+1]] {
-				g.add(float64(weights[edges[i][k]]) * float64(dout[int(d)*cols+j]))
-			}
-			return g
-		}),
+		grid("SegmentSum", b.get(plain.Data), s.Len(), cols, longest+1,
+			of(func(int64) float64 { return 1 })),
+		grid("SegmentSum, weighted", b.get(weighted.Data), s.Len(), cols, longest+1,
+			of(func(e int64) float64 { return float64(weights[e]) })),
+		grid("SegmentSum of the transpose", b.get(dh.Data), sources, cols, len(s.Indices)+1,
+			func(i, j int) (g sum) {
+				if add {
+					g.add(float64(dh0[i*cols+j]))
+				}
+				for k, d := range t.Indices[t.Indptr[i]:t.Indptr[i+1]] {
+					g.add(float64(weights[edges[i][k]]) * float64(dout[int(d)*cols+j]))
+				}
+				return g
+			}),
 	}
 }
 
-// segmentMaxima are of few different numbers, so that most columns have several largest ones, and of
-// a NaN. Gradients go to the row of the first edge that has one.
+// segmentMaxima are of few different numbers, so that most columns have several largest ones, and
+// of a NaN. Gradients go to the row of the first edge that has one.
 func segmentMaxima(b *bench, s compute.Segments, sources, cols int) []result {
 	const spare = 2 // rows of dh that no edge can refer to
 	h, dout := b.normal(sources*cols), b.normal(s.Len()*cols)
@@ -252,13 +260,14 @@ func segmentMaxima(b *bench, s compute.Segments, sources, cols int) []result {
 			all.add(float64(first(d, j)))
 			return all
 		}),
-		grid("SegmentMaxBackward", b.get(dh.Data), sources+spare, cols, len(s.Indices)+1, func(i, j int) (g sum) {
-			for d := range s.Len() {
-				if at := first(d, j); at >= 0 && int(at) == i {
-					g.add(float64(dout[d*cols+j]))
+		grid("SegmentMaxBackward", b.get(dh.Data), sources+spare, cols, len(s.Indices)+1,
+			func(i, j int) (g sum) {
+				for d := range s.Len() {
+					if at := first(d, j); at >= 0 && int(at) == i {
+						g.add(float64(dout[d*cols+j]))
+					}
 				}
-			}
-			return g
-		}),
+				return g
+			}),
 	}
 }

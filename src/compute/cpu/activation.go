@@ -92,7 +92,8 @@ type eluBackward struct {
 }
 
 // ELUBackward implements compute.Device.
-func (d *Device) ELUBackward(dy, y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
+func (d *Device) ELUBackward(dy, y compute.Matrix, p float32, key compute.DropoutKey,
+	vertices []int32) {
 	defer d.probe.Start(compute.CheckELUBackward(dy, y, p, vertices)).Done()
 	run(d, y.Rows, streamRows(y.Cols),
 		eluBackward{elu{y, compute.DropoutThreshold(p), compute.DropoutScale(p), key, vertices}, dy})

@@ -29,7 +29,8 @@ func TestHostAllocatesNothing(t *testing.T) {
 	h := openHost(t, "")
 	dst := compute.Matrix{Rows: rows, Cols: cols, Data: make([]float32, rows*cols)}
 	s := compute.Segments{Indptr: make([]int64, rows+1), Indices: make([]int32, rows)}
-	feature := compute.Rows{Cols: cols, Tables: [][]byte{make([]byte, 4*cols), nil}, Of: make([]compute.RowRef, rows)}
+	feature := compute.Rows{Cols: cols, Tables: [][]byte{make([]byte, 4*cols), nil},
+		Of: make([]compute.RowRef, rows)}
 	for i := range rows {
 		s.Indptr[i+1], s.Indices[i] = int64(i+1), int32(i)
 	}

@@ -11,7 +11,8 @@ import (
 	"halognn/src/compute"
 )
 
-// heads returns the number of heads of an array by head, and the width of one in z, as C takes them.
+// heads returns the number of heads of an array by head, and the width of one in z, as C takes
+// them.
 func heads(s, z compute.Matrix) (n, width C.int64_t) {
 	return C.int64_t(s.Cols), C.int64_t(z.Cols / s.Cols)
 }
@@ -39,7 +40,8 @@ type headDotBackward struct {
 }
 
 // HeadDotBackward implements compute.Device.
-func (d *Device) HeadDotBackward(dz compute.Matrix, da []float32, ds, z compute.Matrix, a []float32) {
+func (d *Device) HeadDotBackward(dz compute.Matrix, da []float32, ds, z compute.Matrix,
+	a []float32) {
 	defer d.probe.Start(compute.CheckHeadDotBackward(dz, da, ds, z, a)).Done()
 	chunks := chunkCount(z.Rows)
 	d.reservePartials(chunks, z.Cols)
@@ -85,7 +87,8 @@ type edgeSoftmaxBackward struct {
 }
 
 // EdgeSoftmaxBackward implements compute.Device.
-func (d *Device) EdgeSoftmaxBackward(dsrc, ddst, dalpha compute.Matrix, s, transposed compute.Segments,
+func (d *Device) EdgeSoftmaxBackward(dsrc, ddst, dalpha compute.Matrix, s,
+	transposed compute.Segments,
 	alpha, src, dst compute.Matrix, slope float32) {
 	defer d.probe.Start(compute.CheckEdgeSoftmaxBackward(dsrc, ddst, dalpha, s, transposed, alpha, src,
 		dst)).Done()

@@ -18,7 +18,8 @@ import (
 
 // versus runs kernel and bound in turn b.N times, or more, so that other programs do not disturb
 // the best time of either. It reports both rates, in 1e9 units a second, and their ratio.
-func versus(b *testing.B, unit string, kernelWork float64, kernel func(), boundWork float64, bound func()) {
+func versus(b *testing.B, unit string, kernelWork float64, kernel func(), boundWork float64,
+	bound func()) {
 	kernel()
 	bound()
 	bestKernel, bestBound := time.Duration(1<<62), time.Duration(1<<62)
@@ -78,7 +79,8 @@ func benchmarkGEMM(b *testing.B, o Options) {
 			{"input", func() { d.MatMulInput(x, y, w, false) }},
 			{"weights", func() { d.MatMulWeights(w, y, x) }},
 		} {
-			b.Run(fmt.Sprintf("gemm=%s/%s/shape=%dx%dx%d/%s", o.GEMM, precision, s.r, s.f, s.o, k.name), func(b *testing.B) {
+			b.Run(fmt.Sprintf("gemm=%s/%s/shape=%dx%dx%d/%s", o.GEMM, precision, s.r, s.f, s.o,
+				k.name), func(b *testing.B) {
 				work := 2 * float64(s.r) * float64(s.f) * float64(s.o)
 				versus(b, "GFLOP/s", work, k.kernel, float64(peak.run(rounds)), func() { peak.run(rounds) })
 			})
@@ -148,7 +150,8 @@ type rowBench struct {
 
 func newRowBench(b *testing.B, cols int, dtype compute.DType) rowBench {
 	rowBytes := cols * dtype.Size()
-	r := rowBench{table: mem.Make[byte](benchTable / rowBytes * rowBytes), dst: randomMatrix(b, benchReads, cols)}
+	r := rowBench{table: mem.Make[byte](benchTable / rowBytes * rowBytes),
+		dst: randomMatrix(b, benchReads, cols)}
 	b.Cleanup(func() { mem.Free(r.table) })
 	for i := range r.table {
 		r.table[i] = byte(i) & 0x3b // no exponent of infinity or NaN
@@ -209,7 +212,9 @@ func BenchmarkSegmentMean(b *testing.B) {
 			versus(b, "GB/s", means, func() { d.SegmentMean(out, s, floats) }, copies, bound)
 		})
 		b.Run(fmt.Sprintf("from=rows/width=%d", cols), func(b *testing.B) {
-			versus(b, "GB/s", means, func() { h.SegmentRows(out, compute.ReduceMean, viaRefs, nil, r.rows) }, copies, bound)
+			versus(b, "GB/s", means,
+				func() { h.SegmentRows(out, compute.ReduceMean, viaRefs, nil, r.rows) }, copies,
+				bound)
 		})
 	}
 }
@@ -239,11 +244,14 @@ func BenchmarkAttention(b *testing.B) {
 		}
 		rows := randomMatrix(b, len(r.table)/rowBytes, cols)
 		alpha, dalpha := randomMatrix(b, benchReads, w.heads), randomMatrix(b, benchReads, w.heads)
-		y, z, dz := r.dst.RowsAt(0, s.Len()), randomMatrix(b, t.Len(), cols), randomMatrix(b, t.Len(), cols)
-		bound, copies := func() { copyRows(copied, r.table, rowBytes, r.ids) }, float64(2*benchReads*rowBytes)
+		y, z, dz := r.dst.RowsAt(0, s.Len()), randomMatrix(b, t.Len(), cols),
+			randomMatrix(b, t.Len(), cols)
+		bound, copies := func() { copyRows(copied, r.table, rowBytes, r.ids) },
+			float64(2*benchReads*rowBytes)
 		numbers := 4 * benchReads * w.heads
 		b.Run(fmt.Sprintf("sum/heads=%dx%d", w.heads, w.width), func(b *testing.B) {
-			versus(b, "GB/s", float64((benchReads+s.Len())*rowBytes+numbers), func() { d.EdgeSum(y, s, alpha, rows) },
+			versus(b, "GB/s", float64((benchReads+s.Len())*rowBytes+numbers),
+				func() { d.EdgeSum(y, s, alpha, rows) },
 				copies, bound)
 		})
 		b.Run(fmt.Sprintf("backward/heads=%dx%d", w.heads, w.width), func(b *testing.B) {
@@ -267,7 +275,8 @@ func BenchmarkKernels(b *testing.B) {
 		name string
 		computetest.Sizes
 	}{
-		{"layer", computetest.Sizes{Destinations: 20000, Sources: 80000, Degree: 5, In: 128, Out: 256, Classes: 32}},
+		{"layer", computetest.Sizes{Destinations: 20000, Sources: 80000, Degree: 5, In: 128,
+			Out: 256, Classes: 32}},
 		{"call", computetest.Sizes{Destinations: 2, Sources: 2, Degree: 1, In: 4, Out: 8, Classes: 4}},
 	} {
 		b.Run(s.name, func(b *testing.B) {

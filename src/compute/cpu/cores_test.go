@@ -38,8 +38,10 @@ func TestPlanCores(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			compute, prepare, shared := planCores(c.cores, c.threads, c.workers)
-			if !reflect.DeepEqual(compute, c.compute) || !reflect.DeepEqual(prepare, c.prepare) || shared != c.shared {
-				t.Errorf("compute %v, prepare %v, shared %t; want %v, %v, %t", compute, prepare, shared, c.compute, c.prepare, c.shared)
+			if !reflect.DeepEqual(compute, c.compute) || !reflect.DeepEqual(prepare, c.prepare) ||
+				shared != c.shared {
+				t.Errorf("compute %v, prepare %v, shared %t; want %v, %v, %t", compute, prepare,
+					shared, c.compute, c.prepare, c.shared)
 			}
 		})
 	}
@@ -54,7 +56,8 @@ func TestReadCores(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := os.WriteFile(filepath.Join(dir, "topology", "thread_siblings_list"), []byte(siblings), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "topology", "thread_siblings_list"),
+			[]byte(siblings), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

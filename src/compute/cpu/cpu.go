@@ -69,7 +69,8 @@ func New(o Options) (*Device, error) {
 	if len(o.CPUs) > 0 {
 		pinned = fmt.Sprintf(" on CPUs %v", o.CPUs)
 	}
-	d.name = fmt.Sprintf("cpu: %s kernels, %s, %d threads%s", levelName(k), gemmName, o.Threads, pinned)
+	d.name = fmt.Sprintf("cpu: %s kernels, %s, %d threads%s", levelName(k), gemmName, o.Threads,
+		pinned)
 	return d, nil
 }
 

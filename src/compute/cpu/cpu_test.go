@@ -48,7 +48,10 @@ func openHost(t testing.TB, simd string) *Host {
 func TestBackend(t *testing.T) {
 	for i, level := range levels(t) {
 		t.Run(level, func(t *testing.T) {
-			computetest.Run(t, func() compute.Device { return open(t, Options{Threads: 1 + i, SIMD: level}) }, openHost(t, level))
+			computetest.Run(t, func() compute.Device {
+				return open(t,
+					Options{Threads: 1 + i, SIMD: level})
+			}, openHost(t, level))
 		})
 	}
 }
@@ -57,7 +60,10 @@ func TestBackend(t *testing.T) {
 func TestThreadsChangeNothing(t *testing.T) {
 	devices := make(map[string]func() compute.Device)
 	for _, threads := range []int{1, 2, 3} {
-		devices[fmt.Sprintf("%d threads", threads)] = func() compute.Device { return open(t, Options{Threads: threads}) }
+		devices[fmt.Sprintf("%d threads", threads)] = func() compute.Device {
+			return open(t,
+				Options{Threads: threads})
+		}
 	}
 	computetest.SameNumbers(t, devices)
 }
@@ -143,15 +149,19 @@ func TestShrunkFile(t *testing.T) {
 	}
 	defer file.Close()
 	h := openHost(t, "")
-	rows := compute.Rows{Cols: page / 4, Tables: [][]byte{file.Bytes()}, Of: []compute.RowRef{0, 1, 2, 3}}
+	rows := compute.Rows{Cols: page / 4, Tables: [][]byte{file.Bytes()},
+		Of: []compute.RowRef{0, 1, 2, 3}}
 	dst := compute.Matrix{Rows: pages, Cols: page / 4, Data: make([]float32, pages*page/4)}
 	segments := compute.Segments{Indptr: []int64{0, 4, 4, 4, 4}, Indices: []int32{0, 1, 2, 3}}
 	calls := map[string]func(){
 		"GatherRows":           func() { h.GatherRows(dst, rows) },
 		"SegmentRows":          func() { h.SegmentRows(dst, compute.ReduceMean, segments, nil, rows) },
 		"SegmentRows, largest": func() { h.SegmentRows(dst, compute.ReduceMax, segments, nil, rows) },
-		"SliceRows":            func() { h.SliceRows(make([]byte, 2*page), file.Bytes(), page, []int32{1, 3}) },
-		"plain Go":             func() { _ = append([]byte(nil), file.Bytes()[3*page:]...) },
+		"SliceRows": func() {
+			h.SliceRows(make([]byte, 2*page), file.Bytes(), page,
+				[]int32{1, 3})
+		},
+		"plain Go": func() { _ = append([]byte(nil), file.Bytes()[3*page:]...) },
 	}
 	for _, call := range calls {
 		call() // the file still has its full length

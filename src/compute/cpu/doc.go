@@ -27,11 +27,16 @@ import (
 
 // Options says how a device runs. The zero value uses every CPU the process may run on, unpinned.
 type Options struct {
-	Threads   int               // threads that compute, the calling one among them; 0: one for each of CPUs, or else each CPU allowed
-	CPUs      []int             // pin thread i to CPUs[i]; empty: do not pin. The caller's own thread is pinned by Enter
-	GEMM      string            // library of products: onednn, openblas, go; empty: HALOGNN_GEMM, or else the best
+	// threads that compute, the calling one among them; 0: one for each of CPUs, or else each CPU
+	// allowed
+	Threads int
+	// pin thread i to CPUs[i]; empty: do not pin. The caller's own thread is pinned by Enter
+	CPUs []int
+	// library of products: onednn, openblas, go; empty: HALOGNN_GEMM, or else the best
+	GEMM      string
 	Precision compute.Precision // of the factors of products; empty: float32
-	SIMD      string            // level of the C kernels: scalar, avx2, avx512; empty: HALOGNN_SIMD, or else the best
+	// level of the C kernels: scalar, avx2, avx512; empty: HALOGNN_SIMD, or else the best
+	SIMD string
 }
 
 // check fills in the default and returns an error for options that do not fit.

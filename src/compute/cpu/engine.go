@@ -59,7 +59,8 @@ func GEMM() string {
 type plainGo struct{ of gonum.Implementation }
 
 // Sgemm implements engine.
-func (e plainGo) Sgemm(tA, tB blas.Transpose, m, n, k int, a []float32, lda int, b []float32, ldb int,
+func (e plainGo) Sgemm(tA, tB blas.Transpose, m, n, k int, a []float32, lda int, b []float32,
+	ldb int,
 	beta float32, c []float32, ldc int) {
 	e.of.Sgemm(tA, tB, m, n, k, 1, a, lda, b, ldb, beta, c, ldc)
 }

@@ -69,7 +69,8 @@ func TestNameOfPrecision(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := New(Options{Threads: 1, Precision: "fp8"}); err == nil || !strings.Contains(err.Error(), "fp8") {
+	if _, err := New(Options{Threads: 1, Precision: "fp8"}); err == nil ||
+		!strings.Contains(err.Error(), "fp8") {
 		t.Errorf("an unknown precision gives %v", err)
 	}
 }
@@ -162,7 +163,8 @@ func TestSteadyStateGeneratesNoCode(t *testing.T) {
 
 func TestChoiceOfEngine(t *testing.T) {
 	for _, c := range []struct{ option, variable, want string }{
-		{"go", "", "gonum"}, {"", "go", "gonum"}, {"openblas", "go", blasName()}, {"auto", "openblas", ""},
+		{"go", "", "gonum"}, {"", "go", "gonum"}, {"openblas", "go", blasName()},
+		{"auto", "openblas", ""},
 	} {
 		t.Setenv("HALOGNN_GEMM", c.variable)
 		d := open(t, Options{Threads: 1, GEMM: c.option})
@@ -173,7 +175,8 @@ func TestChoiceOfEngine(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := New(Options{Threads: 1, GEMM: "mkl"}); err == nil || !strings.Contains(err.Error(), `"mkl"`) {
+	if _, err := New(Options{Threads: 1, GEMM: "mkl"}); err == nil ||
+		!strings.Contains(err.Error(), `"mkl"`) {
 		t.Errorf("an unknown library gives %v", err)
 	}
 }

@@ -113,7 +113,8 @@ func panicIfNoRow(kernel string, of []compute.RowRef, tables []C.halognn_table) 
 	i := C.halognn_check_refs(refs(of), C.int64_t(len(of)), unsafe.SliceData(tables),
 		C.int64_t(len(tables)))
 	if i >= 0 {
-		panic(fmt.Sprintf("compute: %s: row %d is row %d of table %d, which is not there", kernel, i, of[i].Row(), of[i].Table()))
+		panic(fmt.Sprintf("compute: %s: row %d is row %d of table %d, which is not there", kernel,
+			i, of[i].Row(), of[i].Table()))
 	}
 }
 
@@ -122,7 +123,8 @@ func panicIfNoRow(kernel string, of []compute.RowRef, tables []C.halognn_table) 
 type fault uintptr
 
 func (f fault) Error() string {
-	return fmt.Sprintf("compute: reading address %#x failed: a mapped file has shrunk or its disk has failed", uintptr(f))
+	return fmt.Sprintf("compute: reading address %#x failed: a mapped file has shrunk or its "+
+		"disk has failed", uintptr(f))
 }
 func (f fault) RuntimeError() {}
 func (f fault) Addr() uintptr { return uintptr(f) }

@@ -90,7 +90,8 @@ type batchNorm struct {
 }
 
 // BatchNorm implements compute.Device.
-func (d *Device) BatchNorm(y, x compute.Matrix, gamma, beta, mean, variance []float32, eps float32) {
+func (d *Device) BatchNorm(y, x compute.Matrix, gamma, beta, mean, variance []float32,
+	eps float32) {
 	defer d.probe.Start(compute.CheckBatchNorm(y, x, gamma, beta, mean, variance)).Done()
 	run(d, x.Rows, streamRows(x.Cols), batchNorm{y, x, gamma, beta, mean, variance, eps})
 }

@@ -50,7 +50,8 @@ var loadOneDNN = sync.OnceValues(func() (name string, err error) {
 			return name, nil
 		}
 	}
-	return "", fmt.Errorf("compute/cpu: %w: %s; install libdnnl2, or name the library in HALOGNN_ONEDNN_LIB, "+
+	return "", fmt.Errorf("compute/cpu: %w: %s; install libdnnl2, or name the library in "+
+		"HALOGNN_ONEDNN_LIB, "+
 		"or set compute.gemm to openblas", ErrNoOneDNN, strings.Join(wrong, "; "))
 })
 

@@ -26,14 +26,18 @@ func peakLoops() (loops []peakLoop) {
 		if p == nil {
 			return loops
 		}
-		if l := (peakLoop{C.GoString(p.isa), compute.Precision(C.GoString(p.precision)), i}); l.run(1) > 0 {
+		if l := (peakLoop{C.GoString(p.isa), compute.Precision(C.GoString(p.precision)),
+			i}); l.run(1) > 0 {
 			loops = append(loops, l)
 		}
 	}
 }
 
 // run runs the given number of rounds and returns their floating-point operations.
-func (l peakLoop) run(rounds int) int { return int(C.halognn_peak_run(l.number, C.int64_t(rounds))) }
+func (l peakLoop) run(rounds int) int {
+	return int(C.halognn_peak_run(l.number,
+		C.int64_t(rounds)))
+}
 
 // peaks measures the loops on one thread and on all threads of the device: the best of some tries,
 // each long enough for the clock and short enough to fit between time slices of other programs.

@@ -46,7 +46,10 @@ func TestPeaks(t *testing.T) {
 	}
 	const n = 256
 	x, y, w := make([]float32, n*n), make([]float32, n*n), make([]float32, n*n)
-	matrix := func(data []float32) compute.Matrix { return compute.Matrix{Rows: n, Cols: n, Data: data} }
+	matrix := func(data []float32) compute.Matrix {
+		return compute.Matrix{Rows: n, Cols: n,
+			Data: data}
+	}
 	fastest := time.Hour
 	for range 20 {
 		begin := time.Now()

@@ -37,7 +37,8 @@ func (d *Device) ELU(y compute.Matrix, p float32, key compute.DropoutKey, vertic
 }
 
 // ELUBackward implements compute.Device.
-func (d *Device) ELUBackward(dy, y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
+func (d *Device) ELUBackward(dy, y compute.Matrix, p float32, key compute.DropoutKey,
+	vertices []int32) {
 	defer d.probe.Start(compute.CheckELUBackward(dy, y, p, vertices)).Done()
 	rows, cols := size(y)
 	threshold, scale, bits, of := d.dropout(p, key, vertices)
@@ -45,7 +46,8 @@ func (d *Device) ELUBackward(dy, y compute.Matrix, p float32, key compute.Dropou
 		scale, bits, of))
 }
 
-// dropout returns what kernels know of dropout; vertices are on the device unless nothing is dropped.
+// dropout returns what kernels know of dropout; vertices are on the device unless nothing is
+// dropped.
 func (d *Device) dropout(p float32, key compute.DropoutKey, vertices []int32) (threshold C.uint32_t,
 	scale C.float, bits C.uint64_t, of *C.int32_t) {
 	if p > 0 {

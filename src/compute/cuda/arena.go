@@ -42,12 +42,14 @@ const (
 )
 
 func (u use) String() string {
-	return [...]string{"model, optimiser and activations", "resident feature rows", "inputs of minibatches", "partial sums"}[u]
+	return [...]string{"model, optimiser and activations", "resident feature rows",
+		"inputs of minibatches", "partial sums"}[u]
 }
 
 // cure says how to reduce a use.
 func (u use) cure() string {
-	return [...]string{"sample.batch, model.hidden or sample.fanouts", "compute.gpu_rows", "sample.batch, sample.fanouts or pipeline.depth",
+	return [...]string{"sample.batch, model.hidden or sample.fanouts", "compute.gpu_rows",
+		"sample.batch, sample.fanouts or pipeline.depth",
 		"sample.batch or model.hidden"}[u]
 }
 
@@ -93,7 +95,8 @@ func (a *arena) allocApart(bytes int, u use) (int, error) {
 // full is the error of an allocation that does not fit: its size and use, the uses that have the
 // rest, and the setting to lower.
 func (a *arena) full(bytes int, u use) error {
-	text := fmt.Sprintf("%s for %v do not fit into the %s that are free of %s:", mega(bytes), u, mega(a.room()), mega(a.size))
+	text := fmt.Sprintf("%s for %v do not fit into the %s that are free of %s:", mega(bytes), u,
+		mega(a.room()), mega(a.size))
 	var taken [uses]int
 	for _, h := range a.held {
 		taken[h.use] += h.bytes

@@ -60,7 +60,8 @@ func TestArenaSaysWhoHasTheMemory(t *testing.T) {
 	if !errors.Is(err, ErrMemory) {
 		t.Fatalf("error %v, want one of %v", err, ErrMemory)
 	}
-	for _, say := range []string{"0.5 MB for inputs of minibatches", "0.2 MB that are free of 1.0 MB", "resident feature rows take 0.2 MB",
+	for _, say := range []string{"0.5 MB for inputs of minibatches",
+		"0.2 MB that are free of 1.0 MB", "resident feature rows take 0.2 MB",
 		"lower compute.gpu_rows, sample.batch"} {
 		if !strings.Contains(err.Error(), say) {
 			t.Errorf("%v does not say %q", err, say)
@@ -84,7 +85,8 @@ func TestFreeingTwicePanics(t *testing.T) {
 }
 
 func TestChoose(t *testing.T) {
-	for _, c := range []struct{ device, devices, rank, want int }{{-1, 4, 0, 0}, {-1, 4, 3, 3}, {-1, 4, 5, 1}, {2, 4, 0, 2}} {
+	for _, c := range []struct{ device, devices, rank, want int }{{-1, 4, 0, 0}, {-1, 4, 3, 3},
+		{-1, 4, 5, 1}, {2, 4, 0, 2}} {
 		if got, err := choose(c.device, c.devices, c.rank); err != nil || got != c.want {
 			t.Errorf("%+v: device %d, %v", c, got, err)
 		}
@@ -108,14 +110,17 @@ func TestLocalRank(t *testing.T) {
 		rank        int
 		variable    string
 	}{
-		{"", "", 0, ""}, {"SLURM_LOCALID", "3", 3, "SLURM_LOCALID"}, {"FLUX_TASK_LOCAL_ID", "x", 3, "SLURM_LOCALID"},
-		{"MPI_LOCALRANKID", "1", 1, "MPI_LOCALRANKID"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "2", 2, "OMPI_COMM_WORLD_LOCAL_RANK"},
+		{"", "", 0, ""}, {"SLURM_LOCALID", "3", 3, "SLURM_LOCALID"},
+		{"FLUX_TASK_LOCAL_ID", "x", 3, "SLURM_LOCALID"},
+		{"MPI_LOCALRANKID", "1", 1, "MPI_LOCALRANKID"},
+		{"OMPI_COMM_WORLD_LOCAL_RANK", "2", 2, "OMPI_COMM_WORLD_LOCAL_RANK"},
 	} {
 		if c.name != "" {
 			t.Setenv(c.name, c.value)
 		}
 		if rank, variable := LocalRank(); rank != c.rank || variable != c.variable {
-			t.Errorf("%s=%s besides: rank %d by %q, want %d by %q", c.name, c.value, rank, variable, c.rank, c.variable)
+			t.Errorf("%s=%s besides: rank %d by %q, want %d by %q", c.name, c.value, rank, variable,
+				c.rank, c.variable)
 		}
 	}
 }
@@ -144,7 +149,8 @@ func TestSharedDevices(t *testing.T) {
 			}
 		}
 		got, gotFree, err := (&Choice{0, c.devices, "a", 60}).Shared(c.ids, free, "SLURM_LOCALID")
-		if got != c.want || gotFree != least || (err != nil) != c.fails || err != nil && !strings.Contains(err.Error(), "by SLURM_LOCALID, though each sees 2") {
+		if got != c.want || gotFree != least || (err != nil) != c.fails || err != nil &&
+			!strings.Contains(err.Error(), "by SLURM_LOCALID, though each sees 2") {
 			t.Errorf("%s: %d, %v", c.name, got, err)
 		}
 	}
@@ -158,12 +164,14 @@ func TestShareOfADevice(t *testing.T) {
 		atMost                           int
 	}{
 		{"an empty H100", 79 * giga, 80 * giga, 1, 74 * giga, 75 * giga},
-		{"four on an A30, of which contexts have 2 GB", 22 * giga, 24 * giga, 4, 5 * giga, 5*giga + giga/4},
+		{"four on an A30, of which contexts have 2 GB", 22 * giga, 24 * giga, 4, 5 * giga, 5*giga +
+			giga/4},
 		{"half of it is another process's", 10 * giga, 24 * giga, 1, 8 * giga, 9 * giga},
 		{"none is free", giga / 8, 24 * giga, 2, 0, 0},
 		{"a small one", giga / 4, giga / 4, 0, giga * 3 / 16, giga * 3 / 16},
 	} {
-		if got := share(c.free, c.memory, c.processes); got < c.atLeast || got > c.atMost || got*c.processes > c.free {
+		if got := share(c.free, c.memory, c.processes); got < c.atLeast || got > c.atMost ||
+			got*c.processes > c.free {
 			t.Errorf("%s: %d bytes, want from %d to %d", c.name, got, c.atLeast, c.atMost)
 		}
 	}

@@ -50,7 +50,8 @@ func onDevice[T int32 | int64 | uint8 | float32](d *Device, x []T) unsafe.Pointe
 	}
 	to := unsafe.Add(d.loose.p, d.used)
 	d.used += (bytes + alignment - 1) / alignment * alignment
-	must("copying an array of a kernel", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, to, (*C.char)(p), C.int64_t(bytes)))
+	must("copying an array of a kernel",
+		C.gpu_upload(d.c, C.HALOGNN_COMPUTE, to, (*C.char)(p), C.int64_t(bytes)))
 	must("copying an array of a kernel", C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
 	return to
 }
@@ -71,7 +72,8 @@ func (d *Device) indices(kernel string, s compute.Segments, rows int) *C.int32_t
 		lowest, above = bounds(x)
 	}
 	if lowest < 0 || int(above) > rows {
-		panic(fmt.Sprintf("compute: %s: indices lie in [%d,%d), but there are %d rows", kernel, lowest, above, rows))
+		panic(fmt.Sprintf("compute: %s: indices lie in [%d,%d), but there are %d rows", kernel,
+			lowest, above, rows))
 	}
 	return (*C.int32_t)(onDevice(d, x))
 }

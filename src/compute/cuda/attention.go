@@ -7,7 +7,8 @@ import "C"
 
 import "halognn/src/compute"
 
-// heads returns the number of heads of an array by head, and the width of one in z, as C takes them.
+// heads returns the number of heads of an array by head, and the width of one in z, as C takes
+// them.
 func heads(s, z compute.Matrix) (n, width C.int64_t) {
 	return C.int64_t(s.Cols), C.int64_t(z.Cols / s.Cols)
 }
@@ -21,7 +22,8 @@ func (d *Device) HeadDot(s, z compute.Matrix, a []float32) {
 }
 
 // HeadDotBackward implements compute.Device.
-func (d *Device) HeadDotBackward(dz compute.Matrix, da []float32, ds, z compute.Matrix, a []float32) {
+func (d *Device) HeadDotBackward(dz compute.Matrix, da []float32, ds, z compute.Matrix,
+	a []float32) {
 	defer d.probe.Start(compute.CheckHeadDotBackward(dz, da, ds, z, a)).Done()
 	n, width := heads(ds, z)
 	must("HeadDotBackward", C.gpu_head_dot_backward(d.c, float(dz.Data), float(da), C.int64_t(z.Rows),
@@ -40,7 +42,8 @@ func (d *Device) EdgeSoftmax(alpha compute.Matrix, s compute.Segments, src, dst 
 }
 
 // EdgeSoftmaxBackward implements compute.Device.
-func (d *Device) EdgeSoftmaxBackward(dsrc, ddst, dalpha compute.Matrix, s, transposed compute.Segments,
+func (d *Device) EdgeSoftmaxBackward(dsrc, ddst, dalpha compute.Matrix, s,
+	transposed compute.Segments,
 	alpha, src, dst compute.Matrix, slope float32) {
 	const kernel = "EdgeSoftmaxBackward"
 	defer d.probe.Start(compute.CheckEdgeSoftmaxBackward(dsrc, ddst, dalpha, s, transposed, alpha, src,
@@ -48,7 +51,8 @@ func (d *Device) EdgeSoftmaxBackward(dsrc, ddst, dalpha compute.Matrix, s, trans
 	d.arrays(len(s.Indptr)*8 + len(s.Indices)*4 + len(transposed.Indptr)*8 + len(transposed.Edges)*4)
 	indptr, indices := d.indptr(s.Indptr), d.indices(kernel, s, src.Rows)
 	rows, n := size(dst)
-	must(kernel, C.gpu_edge_softmax_backward(d.c, float(dalpha.Data), float(ddst.Data), rows, n, indptr,
+	must(kernel, C.gpu_edge_softmax_backward(d.c, float(dalpha.Data), float(ddst.Data), rows, n,
+		indptr,
 		indices, float(alpha.Data), float(src.Data), float(dst.Data), C.float(slope)))
 	from, edges := d.indptr(transposed.Indptr), d.edges(kernel, transposed)
 	must(kernel, C.gpu_edge_collect(d.c, float(dsrc.Data), C.int64_t(transposed.Len()), n, from, edges,

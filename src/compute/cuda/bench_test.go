@@ -47,8 +47,9 @@ func BenchmarkKernels(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	l := computetest.NewLayer(b, d, computetest.Sizes{Destinations: 100_000 / shrink, Sources: 400_000 / shrink, Degree: 5,
-		In: 128, Out: 256, Classes: 32})
+	l := computetest.NewLayer(b, d,
+		computetest.Sizes{Destinations: 100_000 / shrink, Sources: 400_000 / shrink, Degree: 5,
+			In: 128, Out: 256, Classes: 32})
 	defer stage(b, d, l.Inputs())()
 	n := 50_000_000 / shrink
 	x, err := d.Alloc(2 * n)
@@ -94,10 +95,12 @@ func BenchmarkGather(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := d.Resident([][]byte{make([]byte, stored*rowBytes)}, []int{stored}, nil, rowBytes); err != nil {
+		if err := d.Resident([][]byte{make([]byte, stored*rowBytes)}, []int{stored}, nil,
+			rowBytes); err != nil {
 			b.Fatal(err)
 		}
-		in := &compute.Inputs{Rows: compute.Rows{Cols: cols, Type: dtype, Tables: make([][]byte, 1)}, Sources: true}
+		in := &compute.Inputs{Rows: compute.Rows{Cols: cols, Type: dtype,
+			Tables: make([][]byte, 1)}, Sources: true}
 		random := rand.New(rand.NewPCG(1, 2))
 		for range rows {
 			in.Rows.Of = append(in.Rows.Of, compute.MakeRowRef(0, random.IntN(stored)))

@@ -67,7 +67,8 @@ func TestBF16(t *testing.T) {
 	computetest.Products(t, map[string]func() compute.Device{
 		"as late as it may": at(0, false), "at random": at(5, false), "arrays apart": at(0, true)})
 	leaksNothing(t)
-	if _, err := Open(Options{Memory: arenaBytes, Library: library(t), Precision: "fp8"}); err == nil ||
+	if _, err := Open(Options{Memory: arenaBytes, Library: library(t),
+		Precision: "fp8"}); err == nil ||
 		!strings.Contains(err.Error(), "fp8") {
 		t.Errorf("an unknown precision gives %v", err)
 	}
@@ -85,9 +86,12 @@ func TestRepeats(t *testing.T) {
 			return d
 		}
 	}
-	computetest.SameNumbers(t, map[string]func() compute.Device{"as late as it may": at(0), "at random": at(5)})
+	computetest.SameNumbers(t,
+		map[string]func() compute.Device{"as late as it may": at(0), "at random": at(5)})
 	if runtime.GOARCH == "amd64" { // elsewhere Go fuses multiplications and additions
-		computetest.SameNumbers(t, map[string]func() compute.Device{"cuda": at(0), "reference": func() compute.Device { return ref.New() }},
+		computetest.SameNumbers(t,
+			map[string]func() compute.Device{"cuda": at(0),
+				"reference": func() compute.Device { return ref.New() }},
 			"product", "layernorm", "softmax", "sigmoid", "attention", "heads", "elu")
 	}
 	leaksNothing(t)

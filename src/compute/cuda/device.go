@@ -28,19 +28,22 @@ type Device struct {
 	arena *arena
 	base  unsafe.Pointer // of the arena
 
-	loose             room                 // host arrays of one kernel call that no staging buffer has sent
-	scratch           room                 // partial sums of one kernel call
-	rounded           room                 // the factors of one product, unless they are float32
-	precision         compute.Precision    // of those
-	answer            room                 // a loss, on the device
-	result            *C.halognn_cuda_loss // and on the host
-	scattered         *C.halognn_cuda_rows // what gather tells kernels; not in the Go heap, and not made anew each time
-	own, reduced, all room                 // what the open staging buffer was gathered into
-	open              *stagingBuffer       // whose host arrays kernels find on the device; nil for none
-	resident          residence
-	done              unsafe.Pointer // event: all kernels called before the last StartDownload
-	used              int            // bytes of loose that the call has used
-	linked            []*links       // that are open
+	// host arrays of one kernel call that no staging buffer has sent
+	loose     room
+	scratch   room                 // partial sums of one kernel call
+	rounded   room                 // the factors of one product, unless they are float32
+	precision compute.Precision    // of those
+	answer    room                 // a loss, on the device
+	result    *C.halognn_cuda_loss // and on the host
+	// what gather tells kernels; not in the Go heap, and not made anew each time
+	scattered         *C.halognn_cuda_rows
+	own, reduced, all room // what the open staging buffer was gathered into
+	// whose host arrays kernels find on the device; nil for none
+	open     *stagingBuffer
+	resident residence
+	done     unsafe.Pointer // event: all kernels called before the last StartDownload
+	used     int            // bytes of loose that the call has used
+	linked   []*links       // that are open
 }
 
 // Open opens a device and allocates its arena.
@@ -69,7 +72,8 @@ func Open(o Options) (*Device, error) {
 			compute.PrecisionFloat32, compute.PrecisionBF16)
 	}
 	d := &Device{precision: o.Precision}
-	if err := failure(fmt.Sprintf("opening device %d", number), C.gpu_open(C.int(number), &d.c)); err != nil {
+	if err := failure(fmt.Sprintf("opening device %d", number),
+		C.gpu_open(C.int(number), &d.c)); err != nil {
 		return nil, err
 	}
 	if err := d.prepare(number, o); err != nil {
@@ -85,7 +89,8 @@ func (d *Device) prepare(number int, o Options) error {
 		return err
 	}
 	if p.emulated == 0 && p.major < oldest {
-		return fmt.Errorf("compute/cuda: device %d, %s, is of compute capability %d.%d; the kernels need %d.0 (A100) or later; set compute.device to cpu",
+		return fmt.Errorf("compute/cuda: device %d, %s, is of compute capability %d.%d; the "+
+			"kernels need %d.0 (A100) or later; set compute.device to cpu",
 			number, C.GoString(&p.name[0]), p.major, p.minor, oldest)
 	}
 	bytes := o.Memory
@@ -97,20 +102,24 @@ func (d *Device) prepare(number int, o Options) error {
 		bytes = share(free, int(p.memory), o.Sharing)
 	}
 	if bytes <= 0 {
-		return fmt.Errorf("compute/cuda: %w: %s of %s are free on device %d; another process has the rest", ErrMemory, mega(int(p.available)),
+		return fmt.Errorf("compute/cuda: %w: %s of %s are free on device %d; another process has "+
+			"the rest", ErrMemory, mega(int(p.available)),
 			mega(int(p.memory)), number)
 	}
 	d.arena = newArena(bytes)
 	if o.Apart {
 		d.arena.take, d.arena.give = d.take, d.give
-	} else if err := failure(fmt.Sprintf("allocating %s of device memory", mega(bytes)), C.gpu_alloc(d.c, C.int64_t(d.arena.size), &d.base)); err != nil {
+	} else if err := failure(fmt.Sprintf("allocating %s of device memory", mega(bytes)),
+		C.gpu_alloc(d.c, C.int64_t(d.arena.size), &d.base)); err != nil {
 		return err
 	}
 	var host unsafe.Pointer
-	if err := pinning("what kernels answer", 2*alignment, C.gpu_alloc_host(d.c, 2*alignment, &host)); err != nil {
+	if err := pinning("what kernels answer", 2*alignment,
+		C.gpu_alloc_host(d.c, 2*alignment, &host)); err != nil {
 		return err
 	}
-	d.result, d.scattered = (*C.halognn_cuda_loss)(host), (*C.halognn_cuda_rows)(unsafe.Add(host, alignment))
+	d.result, d.scattered = (*C.halognn_cuda_loss)(host),
+		(*C.halognn_cuda_rows)(unsafe.Add(host, alignment))
 	if err := failure("an event", C.gpu_make_event(d.c, 0, &d.done)); err != nil {
 		return err
 	}
@@ -118,7 +127,8 @@ func (d *Device) prepare(number int, o Options) error {
 		return err
 	}
 	d.id = idOf(&p)
-	d.name = fmt.Sprintf("cuda: device %d, %s, compute capability %d.%d, %s of %s, CUDA %d.%d", number, C.GoString(&p.name[0]), p.major, p.minor,
+	d.name = fmt.Sprintf("cuda: device %d, %s, compute capability %d.%d, %s of %s, CUDA %d.%d",
+		number, C.GoString(&p.name[0]), p.major, p.minor,
 		mega(d.arena.size), mega(int(p.memory)), p.runtime/1000, p.runtime%1000/10)
 	if d.precision != compute.PrecisionFloat32 {
 		d.name += fmt.Sprintf(", %s products", d.precision)
@@ -129,12 +139,14 @@ func (d *Device) prepare(number int, o Options) error {
 // take allocates and give frees a block for Options.Apart. Its offset is its address.
 func (d *Device) take(bytes int) (int, error) {
 	var p unsafe.Pointer
-	err := failure("allocating "+mega(bytes)+" of device memory", C.gpu_alloc(d.c, C.int64_t(bytes), &p))
+	err := failure("allocating "+mega(bytes)+" of device memory",
+		C.gpu_alloc(d.c, C.int64_t(bytes), &p))
 	return d.offset(p), err
 }
 
 func (d *Device) give(at int) {
-	if err := errors.Join(d.idle(), failure("freeing device memory", C.gpu_free(d.c, d.at(at)))); err != nil {
+	if err := errors.Join(d.idle(),
+		failure("freeing device memory", C.gpu_free(d.c, d.at(at)))); err != nil {
 		panic(err)
 	}
 }
@@ -150,14 +162,16 @@ func (d *Device) Close() error {
 		errs = append(errs, failure("freeing an event", C.gpu_free_event(d.c, d.done)))
 	}
 	if d.result != nil {
-		errs = append(errs, failure("freeing pinned memory", C.gpu_free_host(d.c, unsafe.Pointer(d.result))))
+		errs = append(errs, failure("freeing pinned memory",
+			C.gpu_free_host(d.c, unsafe.Pointer(d.result))))
 	}
 	if d.arena != nil && d.arena.take != nil {
 		for at := range d.arena.held {
 			d.arena.release(at)
 		}
 	}
-	errs = append(errs, failure("freeing device memory", C.gpu_free(d.c, d.base)), failure("closing the device", C.gpu_close(d.c)))
+	errs = append(errs, failure("freeing device memory", C.gpu_free(d.c, d.base)),
+		failure("closing the device", C.gpu_close(d.c)))
 	d.c = nil
 	return errors.Join(errs...)
 }
@@ -223,14 +237,16 @@ func must(what string, code C.int) {
 // Upload implements compute.Device.
 func (d *Device) Upload(dst, src []float32) {
 	compute.CheckLengths("Upload", len(dst), len(src))
-	must("Upload", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(dst)), bytesAt(src), C.int64_t(4*len(src))))
+	must("Upload", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(dst)), bytesAt(src),
+		C.int64_t(4*len(src))))
 	must("Upload", C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
 }
 
 // Download implements compute.Device. Errors of earlier kernels appear here.
 func (d *Device) Download(dst, src []float32) {
 	compute.CheckLengths("Download", len(dst), len(src))
-	must("Download", C.gpu_download(d.c, C.HALOGNN_COMPUTE, bytesAt(dst), unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
+	must("Download", C.gpu_download(d.c, C.HALOGNN_COMPUTE, bytesAt(dst),
+		unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
 	must("Download", C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
 }
 
@@ -256,7 +272,8 @@ func (d *Device) idle() error {
 // Copy implements compute.Accelerator.
 func (d *Device) Copy(dst, src []float32) {
 	defer d.probe.Start(compute.CheckCopy(dst, src)).Done()
-	must("Copy", C.gpu_copy(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(dst)), unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
+	must("Copy", C.gpu_copy(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(dst)),
+		unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
 }
 
 // Add implements compute.Accelerator.
@@ -307,14 +324,16 @@ func (d *Device) StartDownload(dst, src []float32, e compute.Event) {
 	compute.CheckLengths("StartDownload", len(dst), len(src))
 	must("StartDownload", C.gpu_record(d.c, C.HALOGNN_COMPUTE, d.done))
 	must("StartDownload", C.gpu_order(d.c, C.HALOGNN_DOWN, d.done))
-	must("StartDownload", C.gpu_download(d.c, C.HALOGNN_DOWN, bytesAt(dst), unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
+	must("StartDownload", C.gpu_download(d.c, C.HALOGNN_DOWN, bytesAt(dst),
+		unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
 	must("StartDownload", C.gpu_record(d.c, C.HALOGNN_DOWN, e.(*event).p))
 }
 
 // StartUpload implements compute.Accelerator.
 func (d *Device) StartUpload(dst, src []float32) {
 	compute.CheckLengths("StartUpload", len(dst), len(src))
-	must("StartUpload", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(dst)), bytesAt(src), C.int64_t(4*len(src))))
+	must("StartUpload", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(dst)),
+		bytesAt(src), C.int64_t(4*len(src))))
 }
 
 // room is device memory that grows as needed. Its content does not survive growing.

@@ -29,13 +29,14 @@ import (
 
 // Options say which device Open opens and how much of its memory it uses.
 type Options struct {
-	Device    int               // -1: the device of LocalRank
-	Memory    int               // bytes of the arena; 0: Free, less a reserve, divided by Sharing
-	Free      int               // free bytes before any process took its arena; 0: those free now
-	Sharing   int               // processes that share the device; 0 is 1
-	Apart     bool              // allocates every array separately, so that tools see overruns
-	Precision compute.Precision // of the factors of products: float32 (or empty), or bf16 on tensor cores
-	Library   string            // path of the library; "": where Find looks
+	Device  int  // -1: the device of LocalRank
+	Memory  int  // bytes of the arena; 0: Free, less a reserve, divided by Sharing
+	Free    int  // free bytes before any process took its arena; 0: those free now
+	Sharing int  // processes that share the device; 0 is 1
+	Apart   bool // allocates every array separately, so that tools see overruns
+	// of the factors of products: float32 (or empty), or bf16 on tensor cores
+	Precision compute.Precision
+	Library   string // path of the library; "": where Find looks
 }
 
 // ErrNoLibrary is wrapped by the error of Open where libhalognn_cuda.so cannot be loaded.
@@ -48,7 +49,8 @@ var ErrMemory = errors.New("the device has too little memory")
 // MPICH's Hydra and Intel MPI; MVAPICH; Cray's and PBS's PALS; Flux; IBM's jsrun; Slurm. Slurm
 // comes last, because programs that a batch script launches inherit the variable of the script.
 var localRankNames = []string{
-	"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "PALS_LOCAL_RANKID", "PMI_LOCAL_RANK", "FLUX_TASK_LOCAL_ID",
+	"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK",
+	"PALS_LOCAL_RANKID", "PMI_LOCAL_RANK", "FLUX_TASK_LOCAL_ID",
 	"JSM_NAMESPACE_LOCAL_RANK", "SLURM_LOCALID",
 }
 
@@ -75,7 +77,8 @@ type Choice struct {
 // least that any of them saw, which the last one did. ids and free are those of all processes of
 // the node. It is an error if more processes share the device than necessary, as happens if none
 // knows its local rank; variable names its source.
-func (c *Choice) Shared(ids []string, free []int, variable string) (processes, least int, err error) {
+func (c *Choice) Shared(ids []string, free []int, variable string) (processes, least int,
+	err error) {
 	least = c.Free
 	for i, id := range ids {
 		if id == c.ID {
@@ -85,7 +88,8 @@ func (c *Choice) Shared(ids []string, free []int, variable string) (processes, l
 	}
 	if most := (len(ids) + c.Devices - 1) / c.Devices; processes > most {
 		return processes, least, fmt.Errorf("compute/cuda: %d of the %d ranks of this node have chosen one GPU, by %s, though each sees %d: start them with the launcher of their MPI "+
-			"(mpirun, srun), which numbers them, or give each its own (srun --gpus-per-task=1, or CUDA_VISIBLE_DEVICES)", processes, len(ids), variable, c.Devices)
+			"(mpirun, srun), which numbers them, or give each its own (srun --gpus-per-task=1, "+
+			"or CUDA_VISIBLE_DEVICES)", processes, len(ids), variable, c.Devices)
 	}
 	return processes, least, nil
 }
@@ -102,7 +106,8 @@ func share(free, memory, processes int) int {
 func choose(device, devices, localRank int) (int, error) {
 	switch {
 	case devices == 0:
-		return 0, errors.New("compute/cuda: this process sees no GPU; is one allocated to the job (--gpus-per-task), and is CUDA_VISIBLE_DEVICES not empty?")
+		return 0, errors.New("compute/cuda: this process sees no GPU; is one allocated to the " +
+			"job (--gpus-per-task), and is CUDA_VISIBLE_DEVICES not empty?")
 	case device < 0:
 		return localRank % devices, nil
 	case device >= devices:

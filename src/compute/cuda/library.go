@@ -62,7 +62,8 @@ func load(path string) error {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
 	if text := C.halognn_gpu_load(name); text != nil {
-		return fmt.Errorf("compute/cuda: %w: %s; build it with `make cuda` where nvcc is, or name it in HALOGNN_CUDA_LIB, or set compute.device to cpu",
+		return fmt.Errorf("compute/cuda: %w: %s; build it with `make cuda` where nvcc is, or "+
+			"name it in HALOGNN_CUDA_LIB, or set compute.device to cpu",
 			ErrNoLibrary, C.GoString(text))
 	}
 	loading.path = path
@@ -76,7 +77,8 @@ func failure(what string, code C.int) error {
 	}
 	text := C.GoString(C.gpu_error(code))
 	if C.gpu_is_out_of_memory(code) != 0 {
-		return fmt.Errorf("compute/cuda: %s: %w: %s; is another process using the device?", what, ErrMemory, text)
+		return fmt.Errorf("compute/cuda: %s: %w: %s; is another process using the device?", what,
+			ErrMemory, text)
 	}
 	return fmt.Errorf("compute/cuda: %s: %s", what, text)
 }
@@ -87,8 +89,10 @@ func pinning(what string, bytes int, code C.int) error {
 	if code == 0 {
 		return nil
 	}
-	return fmt.Errorf("compute/cuda: pinning %s of host memory for %s: %s; where the job has a limit of memory (--mem), it counts: ask for more, or lower "+
-		"pipeline.depth, sample.batch or sample.fanouts", mega(bytes), what, C.GoString(C.gpu_error(code)))
+	return fmt.Errorf("compute/cuda: pinning %s of host memory for %s: %s; where the job has a "+
+		"limit of memory (--mem), it counts: ask for more, or lower "+
+		"pipeline.depth, sample.batch or sample.fanouts", mega(bytes), what,
+		C.GoString(C.gpu_error(code)))
 }
 
 // Devices returns how many devices this process sees.
@@ -113,10 +117,12 @@ func Choose(localRank int) (*Choice, error) {
 	}
 	var uuid [16]C.uchar
 	var free C.int64_t
-	if err := failure(fmt.Sprintf("choosing device %d", number), C.gpu_choose(C.int(number), &uuid[0], &free)); err != nil {
+	if err := failure(fmt.Sprintf("choosing device %d", number),
+		C.gpu_choose(C.int(number), &uuid[0], &free)); err != nil {
 		return nil, err
 	}
-	return &Choice{number, devices, hex.EncodeToString(C.GoBytes(unsafe.Pointer(&uuid[0]), C.int(len(uuid)))), int(free)}, nil
+	return &Choice{number, devices,
+		hex.EncodeToString(C.GoBytes(unsafe.Pointer(&uuid[0]), C.int(len(uuid)))), int(free)}, nil
 }
 
 // leaks returns the number of unfreed objects in an emulated library; -1 for a real one. For tests.

@@ -31,13 +31,15 @@ func (r *residence) address(ref compute.RowRef) uint64 {
 // pinned in place, in the cache of the file system, unless driver or file system refuse.
 func (d *Device) MapRows(limit int) (bytes int, kept error) {
 	r := &d.resident
-	r.mapped, r.pinned, r.copied, r.align = make([]uint64, len(r.tables)), make([][]byte, len(r.tables)), make([][]byte, len(r.tables)), widest
+	r.mapped, r.pinned, r.copied, r.align = make([]uint64, len(r.tables)),
+		make([][]byte, len(r.tables)), make([][]byte, len(r.tables)), widest
 	for t, table := range r.tables {
 		if len(table) == 0 || t < len(r.count) && r.count[t]*r.rowBytes >= len(table) {
 			continue
 		}
 		if bytes+len(table) > limit {
-			kept = fmt.Errorf("rows of %s more would exceed the %s that may be pinned", mega(len(table)), mega(limit-bytes))
+			kept = fmt.Errorf("rows of %s more would exceed the %s that may be pinned",
+				mega(len(table)), mega(limit-bytes))
 			continue
 		}
 		if err := d.pin(t, table); err != nil {
@@ -71,7 +73,8 @@ func (d *Device) pin(t int, table []byte) error {
 		var second error
 		if at, second = d.mapHost(copied); second != nil {
 			mem.Free(copied)
-			return fmt.Errorf("pinning %s of rows: %w; is the limit of locked memory (ulimit -l) too low?", mega(len(table)), second)
+			return fmt.Errorf("pinning %s of rows: %w; is the limit of locked memory (ulimit -l) "+
+				"too low?", mega(len(table)), second)
 		}
 		r.copied[t], table = copied, copied
 	}
@@ -81,7 +84,8 @@ func (d *Device) pin(t int, table []byte) error {
 
 // mapHost pins memory and returns its device address.
 func (d *Device) mapHost(x []byte) (at unsafe.Pointer, err error) {
-	if code := C.gpu_map_host(d.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(x))), C.int64_t(len(x)), &at); code != 0 {
+	if code := C.gpu_map_host(d.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(x))),
+		C.int64_t(len(x)), &at); code != 0 {
 		return nil, errors.New(C.GoString(C.gpu_error(code)))
 	}
 	return at, nil
@@ -96,7 +100,8 @@ func (d *Device) UnmapRows() error {
 	errs := []error{d.idle()}
 	for t, x := range r.pinned {
 		if x != nil {
-			errs = append(errs, failure("unpinning rows", C.gpu_unmap_host(d.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(x))))))
+			errs = append(errs, failure("unpinning rows",
+				C.gpu_unmap_host(d.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(x))))))
 		}
 		mem.Free(r.copied[t])
 	}
@@ -107,7 +112,8 @@ func (d *Device) UnmapRows() error {
 // RowRates implements compute.Accelerator. The first minibatch grows buffers and is not counted;
 // each minibatch is uploaded in both ways in turn.
 func (d *Device) RowRates(minibatches []compute.Rows) (copied, mapped float64, err error) {
-	boxes := [2]*stagingBuffer{{d: d, resident: &d.resident, apart: true, copies: true}, {d: d, resident: &d.resident, apart: true}}
+	boxes := [2]*stagingBuffer{{d: d, resident: &d.resident, apart: true, copies: true},
+		{d: d, resident: &d.resident, apart: true}}
 	defer func() { err = errors.Join(err, boxes[0].Free(), boxes[1].Free()) }()
 	bytes, took := 0, [2]time.Duration{}
 	for i, rows := range minibatches {

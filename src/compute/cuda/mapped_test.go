@@ -25,7 +25,8 @@ func TestMapRowsSaysWhatKeptIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	refusePinning(4)
-	if bytes, kept := d.MapRows(1 << 30); bytes != 0 || kept == nil || !strings.Contains(kept.Error(), "ulimit -l") {
+	if bytes, kept := d.MapRows(1 << 30); bytes != 0 || kept == nil ||
+		!strings.Contains(kept.Error(), "ulimit -l") {
 		t.Errorf("%d bytes are mapped; kept from more by: %v", bytes, kept)
 	}
 	box := d.NewStagingBuffer(hostOf(t), true)
@@ -59,7 +60,8 @@ func TestRowRates(t *testing.T) {
 	room := d.Room()
 	copied, mapped, err := d.RowRates([]compute.Rows{in.Rows, in.Rows, in.Rows})
 	if err != nil || !(copied > 0 && mapped > 0) || d.Room() != room {
-		t.Errorf("%v and %v bytes a second, %v, %d bytes not given back", copied, mapped, err, room-d.Room())
+		t.Errorf("%v and %v bytes a second, %v, %d bytes not given back", copied, mapped, err,
+			room-d.Room())
 	}
 	if err := errors.Join(d.UnmapRows(), d.Close()); err != nil {
 		t.Error(err)

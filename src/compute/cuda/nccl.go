@@ -47,7 +47,8 @@ func (d *Device) AddSlices(sum, slices []float32, rank int) {
 	if len(slices)%len(sum) != 0 || rank < 0 || rank >= len(slices)/len(sum) {
 		panic(fmt.Sprintf("compute: AddSlices: %d elements are no slices of %d, or there is no rank %d", len(slices), len(sum), rank))
 	}
-	must("AddSlices", C.gpu_add_slices(d.c, C.HALOGNN_COMM, float(sum), C.int64_t(len(sum)), float(slices), C.int(rank), C.int(len(slices)/len(sum))))
+	must("AddSlices", C.gpu_add_slices(d.c, C.HALOGNN_COMM, float(sum), C.int64_t(len(sum)),
+		float(slices), C.int(rank), C.int(len(slices)/len(sum))))
 }
 
 // CopyNow copies bytes at once between any two memories, of the host or of devices. It does not
@@ -55,8 +56,9 @@ func (d *Device) AddSlices(sum, slices []float32, rank int) {
 // memory, as a CUDA-aware MPI does.
 func CopyNow(dst, src []byte) error {
 	n := min(len(dst), len(src))
-	return failure("copying a message", C.gpu_copy_now((*C.char)(unsafe.Pointer(unsafe.SliceData(dst))),
-		(*C.char)(unsafe.Pointer(unsafe.SliceData(src))), C.int64_t(n)))
+	return failure("copying a message",
+		C.gpu_copy_now((*C.char)(unsafe.Pointer(unsafe.SliceData(dst))),
+			(*C.char)(unsafe.Pointer(unsafe.SliceData(src))), C.int64_t(n)))
 }
 
 // ncclNames returns the file names under which NCCL is looked for: the value of HALOGNN_NCCL_LIB,
@@ -68,7 +70,8 @@ func ncclNames() []string {
 	names := []string{"libnccl.so.2", "libnccl.so"}
 	for _, home := range []string{"NCCL_HOME", "NCCL_ROOT", "NCCL_DIR", "CUDA_HOME"} {
 		if dir := os.Getenv(home); dir != "" {
-			names = append(names, filepath.Join(dir, "lib", "libnccl.so.2"), filepath.Join(dir, "lib64", "libnccl.so.2"))
+			names = append(names, filepath.Join(dir, "lib", "libnccl.so.2"),
+				filepath.Join(dir, "lib64", "libnccl.so.2"))
 		}
 	}
 	return names
@@ -91,7 +94,8 @@ func (d *Device) FindLinks() (string, error) {
 			faults = append(faults, fault)
 		}
 	}
-	return "", fmt.Errorf("compute/cuda: NCCL cannot be loaded: %s (HALOGNN_NCCL_LIB names another)", strings.Join(faults, "; "))
+	return "", fmt.Errorf("compute/cuda: NCCL cannot be loaded: %s (HALOGNN_NCCL_LIB names "+
+		"another)", strings.Join(faults, "; "))
 }
 
 // NewLinkID implements compute.PeerDevice.
@@ -130,9 +134,12 @@ func (d *Device) Link(o compute.LinkOptions) (compute.Links, error) {
 	if len(o.ID) != C.HALOGNN_NCCL_ID {
 		return nil, fmt.Errorf("compute/cuda: an NCCL id of %d bytes", len(o.ID))
 	}
-	l := &links{d: d, rank: o.Rank, ranks: o.Ranks, stop: make(chan struct{}), gone: make(chan struct{})}
-	l.to, l.from, l.sends, l.recvs = make([]unsafe.Pointer, o.Ranks), make([]unsafe.Pointer, o.Ranks), make([]C.int64_t, o.Ranks), make([]C.int64_t, o.Ranks)
-	code := C.gpu_nccl_open(d.c, (*C.char)(unsafe.Pointer(&o.ID[0])), C.int(o.Rank), C.int(o.Ranks), &l.n)
+	l := &links{d: d, rank: o.Rank, ranks: o.Ranks, stop: make(chan struct{}),
+		gone: make(chan struct{})}
+	l.to, l.from, l.sends, l.recvs = make([]unsafe.Pointer, o.Ranks),
+		make([]unsafe.Pointer, o.Ranks), make([]C.int64_t, o.Ranks), make([]C.int64_t, o.Ranks)
+	code := C.gpu_nccl_open(d.c, (*C.char)(unsafe.Pointer(&o.ID[0])), C.int(o.Rank), C.int(o.Ranks),
+		&l.n)
 	deadline := time.Now().Add(o.Patience)
 	for ; code == C.HALOGNN_NCCL_PENDING; code = C.gpu_nccl_state(l.n) {
 		select {
@@ -201,7 +208,8 @@ func (l *links) abort(cause error) {
 
 // settle waits until NCCL has completed a call that returned code.
 func (l *links) settle(what string, code C.int) error {
-	for pause := time.Microsecond; code == C.HALOGNN_NCCL_PENDING; pause = min(2*pause, time.Millisecond) {
+	for pause := time.Microsecond; code == C.HALOGNN_NCCL_PENDING; pause = min(2*pause,
+		time.Millisecond) {
 		time.Sleep(pause)
 		l.mu.Lock()
 		if l.n == nil {

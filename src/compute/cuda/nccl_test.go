@@ -51,7 +51,8 @@ func peers(t *testing.T, n int) []*Device {
 
 // onAll links the devices, runs f for all ranks concurrently, and returns the errors of opening
 // links or of f.
-func onAll(devices []*Device, o compute.LinkOptions, f func(rank int, d *Device, l compute.Links) error) []error {
+func onAll(devices []*Device, o compute.LinkOptions,
+	f func(rank int, d *Device, l compute.Links) error) []error {
 	var err error
 	if o.ID, err = devices[0].NewLinkID(); err != nil {
 		return []error{err}
@@ -108,9 +109,10 @@ func TestLinks(t *testing.T) {
 						lengths[from] = append(lengths[from], rng.IntN(3)*rng.IntN(40))
 					}
 				}
-				for r, err := range onAll(devices, compute.LinkOptions{}, func(rank int, d *Device, l compute.Links) error {
-					return exchangeAndSum(rank, ranks, lengths, d, l)
-				}) {
+				for r, err := range onAll(devices, compute.LinkOptions{},
+					func(rank int, d *Device, l compute.Links) error {
+						return exchangeAndSum(rank, ranks, lengths, d, l)
+					}) {
 					if err != nil {
 						t.Errorf("rank %d: %v", r, err)
 					}
@@ -199,9 +201,13 @@ func TestLinksThatFail(t *testing.T) {
 		f    func(rank int, d *Device, l compute.Links) error
 		want string
 	}{
-		{"one rank does not come about", compute.LinkOptions{Patience: 100 * time.Millisecond}, nil, "no network"},
-		{"the others give up", compute.LinkOptions{Patience: 100 * time.Millisecond}, nil, compute.ErrAlone.Error() + " within 100ms"},
-		{"other lengths", compute.LinkOptions{}, func(rank int, d *Device, l compute.Links) error { return sum(10+rank, d, l) }, "ranks add 1"},
+		{"one rank does not come about", compute.LinkOptions{Patience: 100 * time.Millisecond}, nil,
+			"no network"},
+		{"the others give up", compute.LinkOptions{Patience: 100 * time.Millisecond}, nil,
+			compute.ErrAlone.Error() + " within 100ms"},
+		{"other lengths", compute.LinkOptions{},
+			func(rank int, d *Device, l compute.Links) error { return sum(10+rank, d, l) },
+			"ranks add 1"},
 		{"a link breaks", compute.LinkOptions{}, func(rank int, d *Device, l compute.Links) error {
 			if rank == 0 { // late, so that the others wait
 				breaking(1)
@@ -209,13 +215,14 @@ func TestLinksThatFail(t *testing.T) {
 			}
 			return sum(10, d, l)
 		}, "a link went down"},
-		{"the job ends", compute.LinkOptions{Ended: ended}, func(rank int, d *Device, l compute.Links) error {
-			if rank == 0 {
-				close(ended)
-				return nil
-			}
-			return sum(10, d, l)
-		}, "the job has ended"},
+		{"the job ends", compute.LinkOptions{Ended: ended},
+			func(rank int, d *Device, l compute.Links) error {
+				if rank == 0 {
+					close(ended)
+					return nil
+				}
+				return sum(10, d, l)
+			}, "the job has ended"},
 		{"after a failure", compute.LinkOptions{}, func(rank int, d *Device, l compute.Links) error {
 			breaking(rank)
 			_ = sum(10, d, l)
@@ -230,7 +237,8 @@ func TestLinksThatFail(t *testing.T) {
 			if c.f == nil {
 				t.Setenv("HALOGNN_EMULATED_NCCL_FAILS", "1")
 			}
-			if err := errors.Join(onAll(devices, c.o, c.f)...); err == nil || !strings.Contains(err.Error(), c.want) {
+			if err := errors.Join(onAll(devices, c.o, c.f)...); err == nil ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("the ranks return %v, want %q", err, c.want)
 			}
 		})
@@ -255,25 +263,26 @@ func TestLinksThatAreNotThere(t *testing.T) {
 
 // A device that is closed early cuts its links first, so that work waiting for other ranks ends.
 func TestClosingCutsLinks(t *testing.T) {
-	for r, err := range onAll(peers(t, 2), compute.LinkOptions{}, func(rank int, d *Device, l compute.Links) error {
-		if rank == 1 {
+	for r, err := range onAll(peers(t, 2), compute.LinkOptions{},
+		func(rank int, d *Device, l compute.Links) error {
+			if rank == 1 {
+				d.cut()
+				return nil
+			}
+			x, done, err := filled(d, 10, 1)
+			if err != nil {
+				return err
+			}
+			if err := l.Sum(x); err != nil {
+				return err
+			}
+			d.RecordComm(done)
 			d.cut()
-			return nil
-		}
-		x, done, err := filled(d, 10, 1)
-		if err != nil {
-			return err
-		}
-		if err := l.Sum(x); err != nil {
-			return err
-		}
-		d.RecordComm(done)
-		d.cut()
-		if err := l.Wait(done); err == nil {
-			return errors.New("a sum with a rank that has left came to an end")
-		}
-		return done.Free()
-	}) {
+			if err := l.Wait(done); err == nil {
+				return errors.New("a sum with a rank that has left came to an end")
+			}
+			return done.Free()
+		}) {
 		if err != nil {
 			t.Errorf("rank %d: %v", r, err)
 		}

@@ -35,7 +35,8 @@ func (d *Device) ColumnMoments(mean, variance []float32, x compute.Matrix) {
 }
 
 // BatchNorm implements compute.Device.
-func (d *Device) BatchNorm(y, x compute.Matrix, gamma, beta, mean, variance []float32, eps float32) {
+func (d *Device) BatchNorm(y, x compute.Matrix, gamma, beta, mean, variance []float32,
+	eps float32) {
 	defer d.probe.Start(compute.CheckBatchNorm(y, x, gamma, beta, mean, variance)).Done()
 	rows, cols := size(x)
 	must("BatchNorm", C.gpu_batch_norm(d.c, float(y.Data), rows, cols, float(x.Data), float(gamma),

@@ -73,10 +73,13 @@ func (b *stagingBuffer) Send(in *compute.Inputs) error {
 	if b.taken {
 		must("sending a minibatch", C.gpu_order(c, C.HALOGNN_UP, b.read))
 	}
-	must("sending a minibatch", C.gpu_upload(c, C.HALOGNN_UP, b.room.p, (*C.char)(b.pinned.p), C.int64_t(b.end)))
+	must("sending a minibatch",
+		C.gpu_upload(c, C.HALOGNN_UP, b.room.p, (*C.char)(b.pinned.p), C.int64_t(b.end)))
 	if n := len(b.mapped); n > 0 {
-		must("fetching rows", C.gpu_fetch_rows(c, C.HALOGNN_UP, unsafe.Add(b.room.p, b.rowsAt+len(b.cold)*b.rowBytes), C.int64_t(n), C.int64_t(b.rowBytes),
-			(*C.uint64_t)(unsafe.Add(b.room.p, b.fromAt)), C.int(b.resident.align)))
+		must("fetching rows",
+			C.gpu_fetch_rows(c, C.HALOGNN_UP, unsafe.Add(b.room.p, b.rowsAt+len(b.cold)*b.rowBytes),
+				C.int64_t(n), C.int64_t(b.rowBytes),
+				(*C.uint64_t)(unsafe.Add(b.room.p, b.fromAt)), C.int(b.resident.align)))
 	}
 	must("sending a minibatch", C.gpu_record(c, C.HALOGNN_UP, b.copied))
 	b.filled = true
@@ -86,7 +89,8 @@ func (b *stagingBuffer) Send(in *compute.Inputs) error {
 // ready makes the events at first, and later waits until pinned memory may be written again.
 func (b *stagingBuffer) ready() error {
 	if b.copied == nil {
-		return errors.Join(failure("an event", C.gpu_make_event(b.d.c, 0, &b.copied)), failure("an event", C.gpu_make_event(b.d.c, 0, &b.read)))
+		return errors.Join(failure("an event", C.gpu_make_event(b.d.c, 0, &b.copied)),
+			failure("an event", C.gpu_make_event(b.d.c, 0, &b.read)))
 	}
 	if !b.filled {
 		return nil
@@ -119,7 +123,8 @@ func array[T int32 | int64 | uint8 | float32](b *stagingBuffer, x []T) int {
 // fewer bytes copied: both give the same bits.
 func (b *stagingBuffer) layout(in *compute.Inputs) {
 	b.end, b.arrays, b.cold, b.mapped = 0, b.arrays[:0], b.cold[:0], b.mapped[:0]
-	b.own, b.reduce, b.all, b.destinations, b.cols = in.Own, in.Reduce, in.Sources, in.Destinations, in.Rows.Cols
+	b.own, b.reduce, b.all, b.destinations, b.cols = in.Own, in.Reduce, in.Sources, in.Destinations,
+		in.Rows.Cols
 	b.weighted = in.EdgeWeights != nil
 	reduced := boolInt(in.Reduce != compute.NoReduction)
 	b.half = in.Rows.Type == compute.Float16
@@ -152,12 +157,14 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 	}
 	if b.onHost = made <= apart && !b.apart; b.onHost {
 		b.cold, b.mapped = b.cold[:0], b.mapped[:0]
-		b.ownAt, b.reducedAt, b.allAt = b.take(boolInt(in.Own)*in.Destinations*width), b.take(reduced*in.Destinations*width),
+		b.ownAt, b.reducedAt, b.allAt = b.take(boolInt(in.Own)*in.Destinations*width),
+			b.take(reduced*in.Destinations*width),
 			b.take(boolInt(in.Sources)*b.frontier*width)
 	} else {
 		b.refsAt, b.fromAt = b.take(8*b.frontier), b.take(8*len(b.mapped))
 		if reduced > 0 {
-			b.ptrAt, b.indexAt, b.weightsAt = array(b, in.Input.Indptr), array(b, in.Input.Indices), array(b, in.EdgeWeights)
+			b.ptrAt, b.indexAt, b.weightsAt = array(b, in.Input.Indptr), array(b, in.Input.Indices),
+				array(b, in.EdgeWeights)
 		}
 	}
 	for _, s := range in.Segments {
@@ -207,7 +214,8 @@ func (b *stagingBuffer) reserve(whole int) error {
 	if err := b.empty(); err != nil {
 		return err
 	}
-	if err := pinning("a minibatch", bytes, C.gpu_alloc_host(b.d.c, C.int64_t(bytes), &b.pinned.p)); err != nil {
+	if err := pinning("a minibatch", bytes,
+		C.gpu_alloc_host(b.d.c, C.int64_t(bytes), &b.pinned.p)); err != nil {
 		return err
 	}
 	b.pinned.bytes = bytes
@@ -257,7 +265,8 @@ func (b *stagingBuffer) make(in *compute.Inputs) {
 		b.host.GatherRows(matrix(b.ownAt, in.Destinations), in.Rows)
 	}
 	if in.Reduce != compute.NoReduction {
-		b.host.SegmentRows(matrix(b.reducedAt, in.Destinations), in.Reduce, in.Input, in.EdgeWeights, in.Rows)
+		b.host.SegmentRows(matrix(b.reducedAt, in.Destinations), in.Reduce, in.Input,
+			in.EdgeWeights, in.Rows)
 	}
 	if in.Sources {
 		b.host.GatherRows(matrix(b.allAt, b.frontier), in.Rows)
@@ -275,7 +284,8 @@ func (b *stagingBuffer) collect(in *compute.Inputs) {
 	if in.Reduce != compute.NoReduction {
 		compute.CheckInputs(in)
 		if lowest, above := bounds(in.Input.Indices); lowest < 0 || int(above) > b.frontier {
-			panic(fmt.Sprintf("compute: SegmentRows: indices lie in [%d,%d), but there are %d rows", lowest, above, b.frontier))
+			panic(fmt.Sprintf("compute: SegmentRows: indices lie in [%d,%d), but there are %d rows",
+				lowest, above, b.frontier))
 		}
 	}
 	refs, next, fetched := pinnedAt[compute.RowRef](b, b.refsAt, b.frontier), 0, len(b.cold)
@@ -294,7 +304,8 @@ func (b *stagingBuffer) collect(in *compute.Inputs) {
 	rowBytes := b.rowBytes
 	rows := pinnedAt[byte](b, b.rowsAt, len(b.cold)*rowBytes)
 	for i, ref := range b.cold {
-		copy(rows[i*rowBytes:(i+1)*rowBytes], in.Rows.Tables[ref.Table()][ref.Row()*rowBytes:(ref.Row()+1)*rowBytes])
+		copy(rows[i*rowBytes:(i+1)*rowBytes],
+			in.Rows.Tables[ref.Table()][ref.Row()*rowBytes:(ref.Row()+1)*rowBytes])
 	}
 }
 
@@ -316,7 +327,9 @@ func (b *stagingBuffer) Open() (own, reduced, all compute.Matrix, err error) {
 		}
 		return m
 	}
-	return at(b.own, b.ownAt, b.destinations), at(b.reduce != compute.NoReduction, b.reducedAt, b.destinations), at(b.all, b.allAt, b.frontier), nil
+	return at(b.own, b.ownAt, b.destinations),
+		at(b.reduce != compute.NoReduction, b.reducedAt, b.destinations),
+		at(b.all, b.allAt, b.frontier), nil
 }
 
 // gather makes the matrices from rows on the device. They lie in rooms of the device, which all
@@ -352,7 +365,8 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 			weights = (*C.float)(unsafe.Add(b.room.p, b.weightsAt))
 		}
 		must("reducing rows", C.gpu_segment_rows(d.c, float(reduced.Data), C.int64_t(reduced.Rows), cols,
-			(*C.int64_t)(unsafe.Add(b.room.p, b.ptrAt)), (*C.int32_t)(unsafe.Add(b.room.p, b.indexAt)), C.int(b.reduce), weights, rows))
+			(*C.int64_t)(unsafe.Add(b.room.p, b.ptrAt)),
+			(*C.int32_t)(unsafe.Add(b.room.p, b.indexAt)), C.int(b.reduce), weights, rows))
 	}
 	if b.all {
 		must("gathering rows", C.gpu_gather_rows(d.c, float(all.Data), C.int64_t(all.Rows), cols, rows))
@@ -396,7 +410,8 @@ func (b *stagingBuffer) Free() error {
 	if b.taken {
 		errs = append(errs, failure("reading a minibatch", C.gpu_wait(b.d.c, b.read)))
 	}
-	errs = append(errs, b.empty(), failure("freeing an event", C.gpu_free_event(b.d.c, b.copied)), failure("freeing an event", C.gpu_free_event(b.d.c, b.read)))
+	errs = append(errs, b.empty(), failure("freeing an event", C.gpu_free_event(b.d.c, b.copied)),
+		failure("freeing an event", C.gpu_free_event(b.d.c, b.read)))
 	b.copied, b.read, b.filled, b.taken = nil, nil, false, false
 	return errors.Join(errs...)
 }

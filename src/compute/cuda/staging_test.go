@@ -39,7 +39,8 @@ func randomInputs(random *rand.Rand, cols int, dtype compute.DType) (*compute.In
 	}
 	sources := 1 + random.IntN(200)
 	destinations := random.IntN(sources + 1)
-	in := &compute.Inputs{Rows: compute.Rows{Cols: cols, Type: dtype, Tables: tables}, Destinations: destinations}
+	in := &compute.Inputs{Rows: compute.Rows{Cols: cols, Type: dtype, Tables: tables},
+		Destinations: destinations}
 	for range sources {
 		in.Rows.Of = append(in.Rows.Of, compute.MakeRowRef(random.IntN(2), random.IntN(tableRows)))
 	}
@@ -67,7 +68,8 @@ func TestStaging(t *testing.T) {
 			for _, dtype := range []compute.DType{compute.Float32, compute.Float16} {
 				for _, share := range []float64{0, 0.5, 1} {
 					for _, reads := range []string{"copied", "mapped", "one of them mapped", "mapped copies"} {
-						t.Run(fmt.Sprintf("seed=%d/cols=%d/%v/resident=%v/%s", seed, cols, dtype, share, reads), func(t *testing.T) {
+						t.Run(fmt.Sprintf("seed=%d/cols=%d/%v/resident=%v/%s", seed, cols, dtype,
+							share, reads), func(t *testing.T) {
 							schedule(seed + drawn(t))
 							testStaging(t, path, rand.New(rand.NewPCG(seed, 1)), cols, dtype, share, reads)
 						})
@@ -79,7 +81,8 @@ func TestStaging(t *testing.T) {
 	leaksNothing(t)
 }
 
-func testStaging(t *testing.T, path string, random *rand.Rand, cols int, dtype compute.DType, share float64, reads string) {
+func testStaging(t *testing.T, path string, random *rand.Rand, cols int, dtype compute.DType,
+	share float64, reads string) {
 	d, err := Open(Options{Memory: 16 << 20, Library: path, Apart: random.IntN(2) == 0})
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +101,8 @@ func testStaging(t *testing.T, path string, random *rand.Rand, cols int, dtype c
 			hot[0] = append(hot[0], int32(row))
 		}
 	}
-	if err := d.Resident(tables, []int{int(share * float64(len(tables[0])/rowBytes))}, hot, rowBytes); err != nil {
+	if err := d.Resident(tables, []int{int(share * float64(len(tables[0])/rowBytes))}, hot,
+		rowBytes); err != nil {
 		t.Fatal(err)
 	}
 	testMapping(t, d, tables, share, reads)
@@ -106,7 +110,8 @@ func testStaging(t *testing.T, path string, random *rand.Rand, cols int, dtype c
 		in  *compute.Inputs
 		box compute.StagingBuffer
 	}
-	boxes := []compute.StagingBuffer{d.NewStagingBuffer(ref.Host{}, true), d.NewStagingBuffer(ref.Host{}, true), d.NewStagingBuffer(ref.Host{}, true)}
+	boxes := []compute.StagingBuffer{d.NewStagingBuffer(ref.Host{}, true),
+		d.NewStagingBuffer(ref.Host{}, true), d.NewStagingBuffer(ref.Host{}, true)}
 	var queue []item
 	receive := func() {
 		it := queue[0]
@@ -115,12 +120,17 @@ func testStaging(t *testing.T, path string, random *rand.Rand, cols int, dtype c
 		if err != nil {
 			t.Fatal(err)
 		}
-		same(t, d, "own", own, it.in.Own, func(m compute.Matrix) { ref.Host{}.GatherRows(m, it.in.Rows) }, it.in.Destinations, cols)
+		same(t, d, "own", own, it.in.Own,
+			func(m compute.Matrix) { ref.Host{}.GatherRows(m, it.in.Rows) }, it.in.Destinations,
+			cols)
 		same(t, d, "reduced", reduced, it.in.Reduce != compute.NoReduction, func(m compute.Matrix) {
 			ref.Host{}.SegmentRows(m, it.in.Reduce, it.in.Input, it.in.EdgeWeights, it.in.Rows)
 		}, it.in.Destinations, cols)
-		same(t, d, "all", all, it.in.Sources, func(m compute.Matrix) { ref.Host{}.GatherRows(m, it.in.Rows) }, len(it.in.Rows.Of), cols)
-		if len(it.in.Labels) > 0 && d.open.find(unsafe.Pointer(&it.in.Labels[0]), 4*len(it.in.Labels)) == nil {
+		same(t, d, "all", all, it.in.Sources,
+			func(m compute.Matrix) { ref.Host{}.GatherRows(m, it.in.Rows) }, len(it.in.Rows.Of),
+			cols)
+		if len(it.in.Labels) > 0 &&
+			d.open.find(unsafe.Pointer(&it.in.Labels[0]), 4*len(it.in.Labels)) == nil {
 			t.Error("the labels are not found on the device")
 		}
 		if err := it.box.Close(); err != nil {
@@ -186,7 +196,8 @@ func testMapping(t *testing.T, d *Device, tables [][]byte, share float64, reads 
 	}
 }
 
-func same(t *testing.T, d *Device, name string, got compute.Matrix, wanted bool, host func(compute.Matrix), rows, cols int) {
+func same(t *testing.T, d *Device, name string, got compute.Matrix, wanted bool,
+	host func(compute.Matrix), rows, cols int) {
 	t.Helper()
 	if !wanted {
 		return
@@ -195,7 +206,8 @@ func same(t *testing.T, d *Device, name string, got compute.Matrix, wanted bool,
 	host(want)
 	data := make([]float32, len(got.Data))
 	d.Download(data, got.Data)
-	if !slices.EqualFunc(data, want.Data, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }) {
+	if !slices.EqualFunc(data, want.Data,
+		func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }) {
 		t.Errorf("%s [%d,%d] differs from what the host makes", name, rows, cols)
 	}
 }
@@ -302,7 +314,8 @@ func TestKernelsAllocateNothing(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	l := computetest.NewLayer(t, d, computetest.Sizes{Destinations: 30, Sources: 40, Degree: 2, In: 8, Out: 12, Classes: 4})
+	l := computetest.NewLayer(t, d,
+		computetest.Sizes{Destinations: 30, Sources: 40, Degree: 2, In: 8, Out: 12, Classes: 4})
 	box := d.NewStagingBuffer(hostOf(t), false)
 	err := box.Send(l.Inputs())
 	if err == nil {
@@ -344,7 +357,8 @@ func TestStepsAllocateNothing(t *testing.T) {
 		if _, _, _, err := box.Open(); err != nil {
 			t.Fatal(err)
 		}
-		d.SoftmaxCrossEntropy(compute.Matrix{}, compute.Matrix{Rows: len(in.Labels), Cols: 3, Data: logits}, in.Labels, 1)
+		d.SoftmaxCrossEntropy(compute.Matrix{},
+			compute.Matrix{Rows: len(in.Labels), Cols: 3, Data: logits}, in.Labels, 1)
 		if err := box.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -361,10 +375,12 @@ func TestStepsAllocateNothing(t *testing.T) {
 
 func TestOpenSaysWhatIsMissing(t *testing.T) {
 	path := library(t)
-	if _, err := Open(Options{Device: 99, Memory: 1 << 20, Library: path}); err == nil || !strings.Contains(err.Error(), "no device 99") {
+	if _, err := Open(Options{Device: 99, Memory: 1 << 20, Library: path}); err == nil ||
+		!strings.Contains(err.Error(), "no device 99") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := Open(Options{Memory: 1 << 50, Library: path}); err == nil || !strings.Contains(err.Error(), ErrMemory.Error()) {
+	if _, err := Open(Options{Memory: 1 << 50, Library: path}); err == nil ||
+		!strings.Contains(err.Error(), ErrMemory.Error()) {
 		t.Errorf("error %v", err)
 	}
 	leaksNothing(t)

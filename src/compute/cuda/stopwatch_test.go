@@ -27,7 +27,8 @@ func testMeter(t *testing.T, resident int) {
 	}
 	matrix := compute.Matrix{Rows: rows, Cols: cols, Data: x}
 	box := d.NewStagingBuffer(hostOf(t), true)
-	in := &compute.Inputs{Rows: compute.Rows{Cols: cols, Tables: [][]byte{make([]byte, 4*cols)}}, Sources: true}
+	in := &compute.Inputs{Rows: compute.Rows{Cols: cols, Tables: [][]byte{make([]byte, 4*cols)}},
+		Sources: true}
 	for range rows {
 		in.Rows.Of = append(in.Rows.Of, compute.MakeRowRef(0, 0))
 	}
@@ -58,7 +59,8 @@ func testMeter(t *testing.T, resident int) {
 	}
 	d.AddBias(matrix, x[:cols]) // the meter is off
 	r := m.Report(meter.Rates{Copy: 1, Product: 1})
-	want := map[string]int64{"input rows": int64(resident) * 3 * rows * (4*cols + 8 + 4*cols), "AddBias": 3 * 4 * (2*rows*cols + cols), "ReLU": 3 * 8 * rows * cols}
+	want := map[string]int64{"input rows": int64(resident) * 3 * rows * (4*cols + 8 + 4*cols),
+		"AddBias": 3 * 4 * (2*rows*cols + cols), "ReLU": 3 * 8 * rows * cols}
 	if len(r.Kernels) != len(want) {
 		t.Errorf("counted %v", r.Kernels)
 	}

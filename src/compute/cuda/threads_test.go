@@ -34,7 +34,8 @@ func TestAnyThread(t *testing.T) {
 	var d *Device
 	onNewThread(func() {
 		var err error
-		if d, err = Open(Options{Device: 1, Memory: 4 << 20, Library: path}); err != nil && !strings.Contains(err.Error(), "no device 1") {
+		if d, err = Open(Options{Device: 1, Memory: 4 << 20, Library: path}); err != nil &&
+			!strings.Contains(err.Error(), "no device 1") {
 			t.Error(err)
 		}
 	})
@@ -85,7 +86,8 @@ func TestFailuresAreToldOnce(t *testing.T) {
 	d := open(t)
 	_, err := d.AllocHost(1 << 48)
 	if err == nil || errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), "host memory") {
-		t.Errorf("2^50 bytes of pinned memory: %v; want an error about the host's memory, not the device's", err)
+		t.Errorf("2^50 bytes of pinned memory: %v; want an error about the host's memory, not "+
+			"the device's", err)
 	}
 	x, err := d.Alloc(10)
 	if err != nil {
@@ -107,7 +109,8 @@ func TestFailuresAreToldOnce(t *testing.T) {
 // Without a GPU, every library present loads, has all functions, and gives an error that says what
 // to do.
 func TestNoDevice(t *testing.T) {
-	if path := os.Getenv("HALOGNN_CUDA_WITHOUT_DEVICE"); path != "" { // a process loads one library, once
+	// a process loads one library, once
+	if path := os.Getenv("HALOGNN_CUDA_WITHOUT_DEVICE"); path != "" {
 		_, err := Open(Options{Library: path})
 		if err == nil || !strings.Contains(err.Error(), "this process sees no GPU") {
 			t.Errorf("%s: error %v", path, err)
@@ -130,7 +133,8 @@ func TestNoDevice(t *testing.T) {
 	}
 	for _, path := range paths {
 		c := exec.Command(os.Args[0], "-test.run=^TestNoDevice$", "-test.v")
-		c.Env = append(os.Environ(), "HALOGNN_CUDA_WITHOUT_DEVICE="+path, "HALOGNN_EMULATED_DEVICES=0", "CUDA_VISIBLE_DEVICES=")
+		c.Env = append(os.Environ(), "HALOGNN_CUDA_WITHOUT_DEVICE="+path,
+			"HALOGNN_EMULATED_DEVICES=0", "CUDA_VISIBLE_DEVICES=")
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}

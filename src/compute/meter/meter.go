@@ -163,6 +163,7 @@ func (m *Meter) Report(r Rates) Report {
 	if m.seconds > 0 {
 		out.Idle = max(0, 1-out.Busy/m.seconds)
 	}
-	slices.SortStableFunc(out.Kernels, func(a, b Kernel) int { return cmp.Compare(b.Seconds, a.Seconds) })
+	slices.SortStableFunc(out.Kernels,
+		func(a, b Kernel) int { return cmp.Compare(b.Seconds, a.Seconds) })
 	return out
 }

@@ -118,8 +118,10 @@ func TestStopwatchIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := m.Report(Rates{Copy: 8 * 4, Product: 1})
-	if near := func(a, b float64) bool { return a > 0.999*b && a < 1.001*b }; r.Steps != 3 || !near(r.Busy, 9*2e-3) ||
-		len(r.Kernels) != 2 || !near(r.Kernels[0].Seconds, 6*2e-3) || r.Kernels[0].Name != "AddBias" || !near(r.Kernels[0].Floor, 6*40./32) {
+	if near := func(a, b float64) bool { return a > 0.999*b && a < 1.001*b }; r.Steps != 3 ||
+		!near(r.Busy, 9*2e-3) ||
+		len(r.Kernels) != 2 || !near(r.Kernels[0].Seconds, 6*2e-3) ||
+		r.Kernels[0].Name != "AddBias" || !near(r.Kernels[0].Floor, 6*40./32) {
 		t.Errorf("reported %+v", r)
 	}
 	if r.Idle != max(0, 1-r.Busy/r.Seconds) {

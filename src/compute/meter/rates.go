@@ -13,7 +13,8 @@ type Rates struct {
 	Copy    float64 `json:"copy_bytes_per_second"`    // read and written by a copy
 	Product float64 `json:"product_flops_per_second"` // peak, or of a matrix product
 
-	Peaks []compute.Peak `json:"peaks,omitempty"` // of all instruction sets, where a device can measure them
+	// of all instruction sets, where a device can measure them
+	Peaks []compute.Peak `json:"peaks,omitempty"`
 }
 
 // width is the width of the matrices with which rates are measured.

@@ -60,7 +60,8 @@ func (d *Device) ELU(y compute.Matrix, p float32, key compute.DropoutKey, vertic
 }
 
 // ELUBackward implements compute.Device.
-func (d *Device) ELUBackward(dy, y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
+func (d *Device) ELUBackward(dy, y compute.Matrix, p float32, key compute.DropoutKey,
+	vertices []int32) {
 	defer d.probe.Start(compute.CheckELUBackward(dy, y, p, vertices)).Done()
 	scale := compute.DropoutScale(p)
 	for i, v := range y.Data[:y.Rows*y.Cols] {

@@ -25,7 +25,8 @@ func dot(x, y []float32) (sum float32) {
 }
 
 // HeadDotBackward implements compute.Device.
-func (d *Device) HeadDotBackward(dz compute.Matrix, da []float32, ds, z compute.Matrix, a []float32) {
+func (d *Device) HeadDotBackward(dz compute.Matrix, da []float32, ds, z compute.Matrix,
+	a []float32) {
 	defer d.probe.Start(compute.CheckHeadDotBackward(dz, da, ds, z, a)).Done()
 	width := z.Cols / ds.Cols
 	clear(da)
@@ -49,8 +50,8 @@ func leaky(v, slope float32) float32 {
 	return v * slope
 }
 
-// EdgeSoftmax implements compute.Device. The largest score is subtracted first, so that no exponential
-// overflows.
+// EdgeSoftmax implements compute.Device. The largest score is subtracted first, so that no
+// exponential overflows.
 func (d *Device) EdgeSoftmax(alpha compute.Matrix, s compute.Segments, src, dst compute.Matrix,
 	slope float32) {
 	defer d.probe.Start(compute.CheckEdgeSoftmax(alpha, s, src, dst)).Done()
@@ -75,7 +76,8 @@ func (d *Device) EdgeSoftmax(alpha compute.Matrix, s compute.Segments, src, dst 
 }
 
 // EdgeSoftmaxBackward implements compute.Device.
-func (d *Device) EdgeSoftmaxBackward(dsrc, ddst, dalpha compute.Matrix, s, transposed compute.Segments,
+func (d *Device) EdgeSoftmaxBackward(dsrc, ddst, dalpha compute.Matrix, s,
+	transposed compute.Segments,
 	alpha, src, dst compute.Matrix, slope float32) {
 	defer d.probe.Start(compute.CheckEdgeSoftmaxBackward(dsrc, ddst, dalpha, s, transposed, alpha, src,
 		dst)).Done()

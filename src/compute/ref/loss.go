@@ -9,7 +9,8 @@ import (
 // SoftmaxCrossEntropy implements compute.Device: loss = log sum exp(z) - z[label], with the largest
 // logit taken out so that nothing overflows. The label's gradient p - 1 is computed as minus the
 // share of the others, which loses nothing when p is close to 1.
-func (d *Device) SoftmaxCrossEntropy(dlogits, logits compute.Matrix, labels []int32, scale float32) (loss float64, correct int) {
+func (d *Device) SoftmaxCrossEntropy(dlogits, logits compute.Matrix, labels []int32,
+	scale float32) (loss float64, correct int) {
 	defer d.probe.Start(compute.CheckSoftmaxCrossEntropy(dlogits, logits, labels)).Done()
 	chunks(logits.Rows, func(lo, hi int) {
 		var sum float64
@@ -48,7 +49,8 @@ func (d *Device) SoftmaxCrossEntropy(dlogits, logits compute.Matrix, labels []in
 
 // SigmoidBCE implements compute.Device: loss = max(z,0) - z*t + log(1 + exp(-|z|)), whose
 // derivative is sigmoid(z) - t.
-func (d *Device) SigmoidBCE(dlogits, logits compute.Matrix, targets []uint8, scale float32) (loss float64, counts [3]int) {
+func (d *Device) SigmoidBCE(dlogits, logits compute.Matrix, targets []uint8,
+	scale float32) (loss float64, counts [3]int) {
 	defer d.probe.Start(compute.CheckSigmoidBCE(dlogits, logits, targets)).Done()
 	chunks(logits.Rows, func(lo, hi int) {
 		var sum float64

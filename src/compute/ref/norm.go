@@ -29,8 +29,10 @@ func (d *Device) LayerNorm(y, x compute.Matrix, gamma, beta, mean, rstd []float3
 // LayerNormBackward implements compute.Device. With n = (x-mean)*rstd and g = dy*gamma:
 //
 //	dx = rstd * (g - mean(g) - n*mean(g*n))     dgamma = sum of dy*n     dbeta = sum of dy
-func (d *Device) LayerNormBackward(dx compute.Matrix, dgamma, dbeta []float32, dy, x compute.Matrix, gamma, mean, rstd []float32) {
-	defer d.probe.Start(compute.CheckLayerNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean, rstd)).Done()
+func (d *Device) LayerNormBackward(dx compute.Matrix, dgamma, dbeta []float32, dy, x compute.Matrix,
+	gamma, mean, rstd []float32) {
+	defer d.probe.Start(compute.CheckLayerNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean,
+		rstd)).Done()
 	clear(dgamma)
 	clear(dbeta)
 	chunks(x.Rows, func(lo, hi int) {
@@ -88,7 +90,8 @@ func root(variance, eps float32) float32 {
 }
 
 // BatchNorm implements compute.Device.
-func (d *Device) BatchNorm(y, x compute.Matrix, gamma, beta, mean, variance []float32, eps float32) {
+func (d *Device) BatchNorm(y, x compute.Matrix, gamma, beta, mean, variance []float32,
+	eps float32) {
 	defer d.probe.Start(compute.CheckBatchNorm(y, x, gamma, beta, mean, variance)).Done()
 	for r := range x.Rows {
 		for j, v := range x.Row(r) {

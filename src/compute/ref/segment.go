@@ -64,7 +64,8 @@ func (d *Device) SegmentMaxBackward(dh compute.Matrix, transposed compute.Segmen
 }
 
 // SegmentSum implements compute.Device.
-func (d *Device) SegmentSum(out compute.Matrix, s compute.Segments, weights []float32, h compute.Matrix, add bool) {
+func (d *Device) SegmentSum(out compute.Matrix, s compute.Segments, weights []float32,
+	h compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckSegmentSum(out, s, weights, h, add)).Done()
 	sum := d.scratch(out.Cols)
 	for t := range out.Rows {
@@ -96,7 +97,8 @@ func divide(row []float32, count int) {
 }
 
 // SegmentMeanBackward implements compute.Device.
-func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed compute.Segments, dout compute.Matrix, add bool) {
+func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed compute.Segments,
+	dout compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckSegmentMeanBackward(dh, forward, transposed, dout, add)).Done()
 	sum := d.scratch(dh.Cols)
 	for s := range transposed.Len() {
