@@ -169,8 +169,7 @@ func TestBadImports(t *testing.T) {
 
 func TestBadDatasets(t *testing.T) {
 	unlessShort(t)
-	small := func(t *testing.T,
-		dir string) string {
+	small := func(t *testing.T, dir string) string {
 		return copyOf(t, smallData.dir(t), dir, "data")
 	}
 	for _, c := range []badInput{

@@ -37,8 +37,7 @@ type PrefetchOptions struct {
 // check reports every error.
 func (o PrefetchOptions) check() error {
 	errs := []error{checkSize(o.Vertices, o.Capacity)}
-	reject := func(format string,
-		args ...any) {
+	reject := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf(format, args...))
 	}
 	if !(o.Gamma > 0 && o.Gamma <= 1) {

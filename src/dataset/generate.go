@@ -61,8 +61,7 @@ func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
 // resolve fills in preset and defaults and returns all errors, joined.
 func (o GenerateOptions) resolve() (GenerateOptions, error) {
 	var faults []error
-	fault := func(format string,
-		args ...any) {
+	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf(format, args...))
 	}
 	preset, known := presets[o.Preset]

@@ -76,8 +76,7 @@ func TestImportBadInput(t *testing.T) {
 			},
 			[]string{`format "x"`, "no input", `"int8"`}, nil},
 		{"no such input", "ogb",
-			func(_ *testing.T, dir string,
-				o *dataset.ImportOptions) {
+			func(_ *testing.T, dir string, o *dataset.ImportOptions) {
 				o.In = filepath.Join(dir, "nowhere")
 			},
 			[]string{"nowhere", "want the raw folder"}, nil},

@@ -69,8 +69,7 @@ type limit struct {
 // Check reports every error of the numbers that define minibatches.
 func (s *Spec) Check() error {
 	var errs []error
-	reject := func(format string,
-		args ...any) {
+	reject := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf(format, args...))
 	}
 	for _, n := range []limit{

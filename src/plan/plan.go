@@ -303,8 +303,7 @@ func (p *planner) chosen() []int {
 
 // note adds notes on the limits of the figures.
 func (p *planner) note(out *Plan) {
-	add := func(format string,
-		args ...any) {
+	add := func(format string, args ...any) {
 		out.Notes = append(out.Notes, fmt.Sprintf(format, args...))
 	}
 	if !out.Exact {

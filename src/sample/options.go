@@ -55,8 +55,7 @@ func (o *Options) evaluated() Spec {
 // check fills in defaults and returns all errors, joined, except those of Spec.
 func (o *Options) check() error {
 	var faults []error
-	fault := func(format string,
-		args ...any) {
+	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf(format, args...))
 	}
 	if o.Eval.Hops() > 0 {

@@ -125,8 +125,7 @@ func NewStreams(seedsPerStream [][]graph.VertexID, o StreamOptions) (*Streams, e
 		s.orders = s.orders[:1]
 	}
 	if o.Original != nil {
-		byOriginal := func(a,
-			b graph.VertexID) int {
+		byOriginal := func(a, b graph.VertexID) int {
 			return cmp.Compare(o.Original[a], o.Original[b])
 		}
 		for k := range s.orders {
@@ -140,8 +139,7 @@ func NewStreams(seedsPerStream [][]graph.VertexID, o StreamOptions) (*Streams, e
 // check returns all errors, joined.
 func (o *StreamOptions) check(seedsPerStream [][]graph.VertexID, n int) error {
 	var faults []error
-	fault := func(format string,
-		args ...any) {
+	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf(format, args...))
 	}
 	if o.Batch < 1 || o.Batch > MaxBatch {

@@ -40,8 +40,7 @@ var outside = map[string]struct {
 	"truncate": {before: func(l *lab, parts string) { l.truncate(l.featuresOf(parts), 2) }},
 	"alter":    {before: func(l *lab, parts string) { l.alter(l.featuresOf(parts)) }},
 	"shrink":   {during: func(l *lab, parts, _ string) { l.truncate(l.featuresOf(parts), 3) }},
-	"overwrite": {during: func(l *lab, parts,
-		_ string) {
+	"overwrite": {during: func(l *lab, parts, _ string) {
 		l.overwrite(filepath.Join(parts, "indices.npy"))
 	}},
 	"fill": {during: func(l *lab, _, run string) { l.fill(filler(run)) }},

@@ -105,8 +105,7 @@ func (l *lab) truncated(s shrink, run string) (took time.Duration, faults []stri
 	if err := os.Truncate(filepath.Join(parts, s.file), s.page*pageBytes); err != nil {
 		l.Fatal(err)
 	}
-	bad := func(format string,
-		args ...any) {
+	bad := func(format string, args ...any) {
 		faults = append(faults, fmt.Sprintf(format, args...))
 	}
 	var err error
