@@ -52,7 +52,10 @@ type ImportOptions struct {
 	// Standardize shifts and scales every feature column to mean 0 and variance 1 over the training
 	// vertices, or over all where there are none.
 	Standardize bool
-	Table       TableOptions // of the format csv
+	// StandardizeAs is a dataset that was standardized, whose shifts and scales are applied: for a
+	// graph that a model trained on that one is to predict.
+	StandardizeAs string
+	Table         TableOptions // of the format csv
 	// MaxFeatureBytes limits features.npy; 0 means four fifths of the free disk space at Out.
 	// Sparse features become dense, so a small source may need much space.
 	MaxFeatureBytes int64
@@ -251,7 +254,11 @@ func (s *source) write() (ImportReport, error) {
 	if err != nil {
 		return ImportReport{}, err
 	}
-	if s.options.Standardize && s.features != nil {
+	if s.options.StandardizeAs != "" {
+		if err := s.standardizeAs(s.options.StandardizeAs); err != nil {
+			return ImportReport{}, err
+		}
+	} else if s.options.Standardize && s.features != nil {
 		if err := s.standardize(split.Split); err != nil {
 			return ImportReport{}, err
 		}
@@ -320,6 +327,12 @@ func (s *source) writeFiles(w *Writer, g *graph.CSC, weights []float32, split gr
 			return err
 		}
 	}
+	if f := s.scaling; f != nil {
+		both := slices.Concat(f.shift, f.factor)
+		if err := put(w, scalingFile, both, 2, len(f.shift)); err != nil {
+			return err
+		}
+	}
 	switch w.Meta.Task {
 	case Multiclass:
 		if err := w.Labels(s.labels); err != nil {
@@ -361,6 +374,9 @@ func (s *source) provenance(r *ImportReport) Provenance {
 	}
 	if s.options.Standardize {
 		settings["standardize"] = "true"
+	}
+	if s.options.StandardizeAs != "" {
+		settings["standardize"] = "as another dataset"
 	}
 	return Provenance{
 		Source:   "import " + s.options.Format,

@@ -3,8 +3,11 @@ package dataset
 import (
 	"fmt"
 	"math"
+	"path/filepath"
+	"slices"
 
 	"halognn/src/graph"
+	"halognn/src/npy"
 )
 
 // moments are means and sums of squared distances from them, a column each, of the rows of some
@@ -30,6 +33,9 @@ func (m *moments) add(first, cols int, rows []float32) {
 	}
 }
 
+// scalingFile keeps the scaling of a standardized dataset: float64 [2, F], shifts and factors.
+const scalingFile = "scaling.npy"
+
 // scaling turns x of column c into (x - shift[c]) * factor[c].
 type scaling struct {
 	shift, factor []float64
@@ -43,6 +49,42 @@ func (f *scaling) of(rows []float32) []float32 {
 		f.row[i] = float32((float64(x) - f.shift[c]) * f.factor[c])
 	}
 	return f.row
+}
+
+// standardizeAs takes the scaling of a dataset that was standardized.
+func (s *source) standardizeAs(dir string) error {
+	other, err := Open(dir)
+	if err != nil {
+		return fmt.Errorf("--standardize-as: %w", err)
+	}
+	defer other.Close()
+	if _, ok := other.Meta.Files[scalingFile]; !ok {
+		return fmt.Errorf("--standardize-as: %s: %w: it was not standardized; import it with "+
+			"--standardize", dir, ErrMismatch)
+	}
+	if s.features == nil || s.features.cols != other.Meta.Features {
+		cols := 0
+		if s.features != nil {
+			cols = s.features.cols
+		}
+		return fmt.Errorf("--standardize-as: %w: %d feature columns here, %d in %s; give the same "+
+			"columns in the same order", ErrMismatch, cols, other.Meta.Features, dir)
+	}
+	both, err := npy.Map[float64](filepath.Join(dir, scalingFile), 2, s.features.cols)
+	if err != nil {
+		return fmt.Errorf("--standardize-as: %w", err)
+	}
+	defer both.Close()
+	for _, x := range both.Data {
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return fmt.Errorf("--standardize-as: %s: %w: %g is no scale; run `halognn check %s`",
+				filepath.Join(dir, scalingFile), ErrValue, x, dir)
+		}
+	}
+	data := slices.Clone(both.Data)
+	s.scaling = &scaling{shift: data[:s.features.cols], factor: data[s.features.cols:]}
+	s.notes = append(s.notes, "features shifted and scaled as those of "+other.Meta.Name)
+	return nil
 }
 
 // standardize reads the features once to find the scaling that is applied when they are written.

@@ -283,8 +283,51 @@ func wideText(words ...string) (data []byte) {
 	return data
 }
 
-// Standardized columns have mean 0 and variance 1 over the training vertices, for both storage
-// types, and every value follows the definition.
+// Another graph is shifted and scaled as the one that a model was trained on.
+func TestImportStandardizesAsAnother(t *testing.T) {
+	var o, new dataset.ImportOptions
+	nodes("id,f,g,split\na,10,5,train\nb,30,5,train\nc,4,6,test\n")(t, t.TempDir(), &o)
+	o.Standardize = true
+	first, _ := imported(t, o)
+	nodes("id,f,g\na,50,6\nb,20,5\nc,0,4\n")(t, t.TempDir(), &new)
+	new.StandardizeAs = first.Dir
+	d, r := imported(t, new)
+	for v, want := range [][]float64{{3, 1}, {0, 0}, {-2, -1}} {
+		row := make([]float32, 2)
+		d.FeatureRow(row, graph.VertexID(v))
+		for c := range want {
+			if math.Abs(float64(row[c])-want[c]) > 1e-6 {
+				t.Errorf("vertex %d is %v, want %v", v, row, want)
+			}
+		}
+	}
+	if !strings.Contains(strings.Join(r.Notes, "; "), "as those of") {
+		t.Errorf("notes %q", r.Notes)
+	}
+	for _, c := range []struct{ as, table, want string }{
+		{d.Dir + "-none", "id,f,g\na,1,1\nb,1,1\nc,1,1\n", "no such file"},
+		{first.Dir, "id,f\na,1\nb,1\nc,1\n", "1 feature columns here, 2 in"},
+		{first.Dir, "id,label\na,x\nb,y\nc,x\n", "0 feature columns here"},
+	} {
+		var bad dataset.ImportOptions
+		nodes(c.table)(t, t.TempDir(), &bad)
+		bad.StandardizeAs, bad.Out = c.as, filepath.Join(t.TempDir(), "out")
+		if _, err := dataset.Import(bad); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want %q", err, c.want)
+		}
+	}
+	var plain dataset.ImportOptions
+	nodes("id,f,g\na,1,1\nb,1,1\nc,1,1\n")(t, t.TempDir(), &plain)
+	unscaled, _ := imported(t, plain)
+	plain.StandardizeAs, plain.Out = unscaled.Dir, filepath.Join(t.TempDir(), "out")
+	if _, err := dataset.Import(plain); err == nil ||
+		!strings.Contains(err.Error(), "was not standardized") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Standardized columns have mean 0 and variance 1 over the training vertices, whatever the storage
+// type, and every value is the one that the definition gives.
 func TestImportStandardizes(t *testing.T) {
 	for _, stored := range []string{dataset.Float32, dataset.Float16} {
 		var o dataset.ImportOptions

@@ -212,6 +212,8 @@ func importCommand(p *process) *cobra.Command {
 	f.StringSliceVar(&o.Ignore, "ignore", nil, "arrays or columns to leave out, such as edge_type")
 	f.BoolVar(&o.Standardize, "standardize", false,
 		"shift and scale feature columns to mean 0, variance 1 over the training vertices")
+	f.StringVar(&o.StandardizeAs, "standardize-as", "",
+		"a dataset that was standardized: shift and scale as there, to predict with its models")
 	f.StringVar(&o.Table.Nodes, "nodes", "", "csv: the node table")
 	f.StringVar(&o.Table.Source, "source", "",
 		"csv: column of the edge table with the source vertex (default: source, src, from, ...)")

@@ -105,9 +105,8 @@ func (j *rankJob) tellDry(t *train.Training, ranks int, available int64) error {
 	if err := enoughMemory(need, available, ranks); err != nil {
 		return err
 	}
-	fmt.Printf("dry run: config, parts, ranks, devices and memory are in order; nothing was "+
-		"written to %s\n",
-		j.config.Run.Dir)
+	fmt.Printf("dry run: config, parts, ranks, devices and memory are in order; nothing was written "+
+		"to %s\n", j.config.Run.Dir)
 	return nil
 }
 
@@ -118,8 +117,8 @@ func enoughMemory(need, available int64, ranks int) error {
 	if available == 0 || need <= available {
 		return nil
 	}
-	return usageError(fmt.Errorf("the %d ranks of this node are predicted to need %s MB, and %s MB are "+
-		"free; use fewer ranks a node, more nodes, or a smaller batch, model.hidden, cache or "+
+	return usageError(fmt.Errorf("the %d ranks of this node are predicted to need %s MB, and %s MB "+
+		"are free; use fewer ranks a node, more nodes, or a smaller batch, model.hidden, cache or "+
 		"pipeline depth", ranks, megabytes(need), megabytes(available)))
 }
 

@@ -36,8 +36,7 @@ func (p *pace) stepEnds() bool {
 	return p.now().Sub(p.saidAt) >= p.every
 }
 
-// left returns how long the rest of the epochs takes, evaluations included, if it goes on as so
-// far.
+// left returns how long the rest of the epochs takes, with evaluations, if it goes on as so far.
 func (p *pace) left(now time.Time) time.Duration {
 	if p.done == p.first {
 		return 0
