@@ -68,7 +68,7 @@ var alterations = []alteration{
 	}, []string{"parts/indptr.npy: altered", "indptr"}},
 	{"training seeds that are none", func(t *testing.T, parts string) {
 		alter(t, filepath.Join(parts, "train.npy"), every[int32](5, 3000))
-	}, []string{"parts/train.npy: altered", "XXH64", "seed 3000: vertex out of range"}},
+	}, []string{"parts/train.npy: altered", "XXH64", " 3000: vertex out of range"}},
 }
 
 // sized returns the flags by which a command reads parts without comparing hashes.
