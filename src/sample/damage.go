@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"halognn/src/graph"
 	"halognn/src/mem"
 )
 
@@ -33,6 +34,13 @@ func (s *Fused) contain(f func() error) error {
 
 // explain returns the damage of the topology that caused err, or err if there is none.
 func (s *Fused) explain(err error) error {
+	if errors.Is(err, mem.ErrWindow) { // a row that begins or ends among those of other ranks
+		s.vertices.forget()
+		t := &s.topology
+		return fmt.Errorf("sample: %w", &graph.LayoutError{Array: graph.Indptr, Reason: fmt.Errorf(
+			"indptr places a row outside the edges of vertices %d to %d, which this rank holds",
+			t.First, int(t.First)+t.Graph.NumVertices()-1)})
+	}
 	if p := (*mem.Panic)(nil); !errors.As(err, &p) && !errors.Is(err, errEdges) {
 		return err
 	}

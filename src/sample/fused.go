@@ -9,8 +9,7 @@ import (
 )
 
 // Fused is the sampler of kind Neighbour: draws go straight into a block's columns and are
-// renumbered there (FastSample, Mostafa et al. 2023, Algorithm 1). Besides the methods of Sampler
-// it has Draw, for single hops of vertices whose rows the topology holds.
+// renumbered there (FastSample, Mostafa et al. 2023, Algorithm 1).
 type Fused struct {
 	topology Topology
 	options  Options

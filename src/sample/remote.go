@@ -36,6 +36,10 @@ func NewRemote(t *Topology, o Options) (*Remote, error) {
 				"topology.kind replicated, or sample.kind %s", s.kind(), Neighbour)
 		}
 	}
+	if o.Weights {
+		return nil, errors.New("sample: ranks do not send each other weights of edges; choose " +
+			"topology.kind replicated, or draw without them")
+	}
 	if o.Map == MapAuto {
 		o.Map = MapHash // of 4 bytes for every vertex of the graph there would be as many as before
 	}

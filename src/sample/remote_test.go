@@ -188,7 +188,11 @@ func TestRemoteRefuses(t *testing.T) {
 	whole := randomTopology(r, 100)
 	c := newCluster(t, whole, []int64{0, 40, 100}, Options{Spec: Neighbours(3, 2)})
 	defer c.free()
-	err := c.remotes[0].Answer(&c.answers[0], []graph.VertexID{5, 60}, []int{1, 1}, []uint64{1, 2},
+	_, err := NewRemote(whole, Options{Spec: Neighbours(3), Weights: true})
+	if err == nil || !strings.Contains(err.Error(), "do not send each other weights") {
+		t.Errorf("weights of edges: %v", err)
+	}
+	err = c.remotes[0].Answer(&c.answers[0], []graph.VertexID{5, 60}, []int{1, 1}, []uint64{1, 2},
 		3)
 	if !errors.Is(err, graph.ErrVertexRange) ||
 		!strings.Contains(err.Error(), "rank 1 asks for neighbours of vertex 60") {

@@ -12,7 +12,7 @@
 // A minibatch is a pure function of (graph, Spec, seeds, Key): every vertex draws from a random
 // stream of its own, named by the key, the hop and its original id. So threads, pipeline depth,
 // vertex order, part and rank affect no draw, and any rank that holds a vertex's row can draw for
-// it (Fused.Draw).
+// it (Remote.Answer).
 //
 // A Spec says which neighbours are drawn, and New makes its Sampler. Fused is the sampler of kind
 // Neighbour; Reference is the same, written to be read, and gives the same bits. Streams defines

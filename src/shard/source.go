@@ -144,11 +144,6 @@ func (i *SourceIDs) Find(ids []string) ([]int32, error) {
 	for k := range found {
 		found[k] = -1
 	}
-	note := func(v int, id string) {
-		if k, ok := place[id]; ok {
-			found[k] = int32(v)
-		}
-	}
 	switch {
 	case i.numbers != nil:
 		var digits []byte
@@ -168,8 +163,10 @@ func (i *SourceIDs) Find(ids []string) ([]int32, error) {
 		}
 	default:
 		for k, id := range ids {
-			if v, err := strconv.ParseInt(id, 10, 32); err == nil && v >= 0 && v < int64(i.vertices) {
-				note(int(v), ids[k])
+			// as Text writes it: 7 and 007 would be one vertex given twice
+			v, err := strconv.Atoi(id)
+			if err == nil && v >= 0 && v < i.vertices && strconv.Itoa(v) == id {
+				found[k] = int32(v)
 			}
 		}
 	}

@@ -29,9 +29,9 @@ func (s *Shards) stageRoot(name string) string {
 }
 
 // path returns the path at which a file is read: its copy in Options.Stage, if there is one, or the
-// file itself. A copy in shared memory has already lost its name.
+// file itself. A copy in shared memory has already lost its name, and a window is never of a copy.
 func (s *Shards) path(name string) string {
-	if root := s.stageRoot(name); root != "" {
+	if root := s.stageRoot(name); root != "" && !s.windowed(name) {
 		if copied := filepath.Join(root, name); exists(copied) {
 			return copied
 		}

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/npy"
+	"halognn/src/sample"
 )
 
 // A rank of a partitioned topology reads its own rows where the whole file would have them, and
@@ -171,5 +173,69 @@ func TestRankOpensWhatItsModelReads(t *testing.T) {
 		if rows, common := s.MappedBytes(); rows > allRows*2/3 || common <= allCommon {
 			t.Errorf("%+v: %d and %d bytes of %d and %d", o, rows, common, allRows, allCommon)
 		}
+	}
+}
+
+// A rank reads its rows from the parts and not from a staged copy, so they are what is verified.
+func TestWindowsAreVerifiedWhereTheyAreRead(t *testing.T) {
+	dir, stage := write(t, small(t), 2), t.TempDir()
+	open(t, dir, Options{Stage: stage}) // an earlier run with all rows has staged the files
+	s := open(t, dir, Options{Stage: stage, Rank: 1, Ranks: 2})
+	if err := s.VerifyHashes(1, 2, true); err != nil {
+		t.Fatal(err)
+	}
+	spoil(t, dir, "indices.npy", 4, 0, 0)
+	if err := s.VerifyHashes(1, 2, true); !errors.Is(err, ErrAltered) ||
+		!strings.Contains(err.Error(), filepath.Join(dir, "indices.npy")) {
+		t.Errorf("the edges that are read are damaged: %v", err)
+	}
+}
+
+// A row pointer that leads to the edges of another rank is damage of the file, and called so.
+func TestRowPointersOutOfTheWindowAreDamage(t *testing.T) {
+	ds := makeDataset(t, rand.New(rand.NewPCG(1, 6)), 20000, dataset.Meta{
+		Name: "wide", Task: dataset.Multiclass, Features: 1, Classes: 3,
+	})
+	dir := write(t, ds, 4)
+	s := open(t, dir, Options{Rank: 2, Ranks: 4})
+	first := s.Offsets[2]
+	setPointer(t, dir, first+1, 0)
+	r, err := sample.NewRemote(s.Topology(), sample.Options{Spec: sample.Neighbours(3)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Free()
+	var answer sample.Answer
+	defer answer.Free()
+	err = r.Answer(&answer, []graph.VertexID{graph.VertexID(first + 1)}, []int{1}, []uint64{5}, 3)
+	var bad *graph.LayoutError
+	if !errors.As(err, &bad) || bad.Array != graph.Indptr {
+		t.Fatalf("a row that begins among the edges of rank 0: %v", err)
+	}
+	if damage := s.Damage(err); !errors.Is(damage, ErrAltered) ||
+		!strings.Contains(damage.Error(), "indptr.npy") ||
+		strings.Contains(damage.Error(), "bug in halognn") {
+		t.Errorf("explained as %v", damage)
+	}
+	err = r.Answer(&answer, []graph.VertexID{graph.VertexID(first + 2)}, []int{1}, []uint64{5}, 3)
+	if err != nil || answer.Edges[0] > 3 {
+		t.Errorf("a sound row after that: %v, %d edges", err, answer.Edges)
+	}
+}
+
+// setPointer overwrites a row pointer of the parts.
+func setPointer(t *testing.T, dir string, v, to int64) {
+	t.Helper()
+	path := filepath.Join(dir, "indptr.npy")
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, begin, err := npy.ReadHeader(f)
+	if err == nil {
+		_, err = f.WriteAt(binary.LittleEndian.AppendUint64(nil, uint64(to)), int64(begin)+8*v)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -70,7 +70,10 @@ func Infer(ctx context.Context, env Env, o Options, m *Model, what Inference) (*
 		what.Form = FormClasses
 	}
 	o.Model.Out, o.Model.Task = m.Out, m.Task
-	truth, err := m.fit(env.Shards)
+	weighted, err := m.weighs(env.Shards, o.Model.EdgeWeights)
+	o.Model.EdgeWeights = weighted
+	truth, misfit := m.fit(env.Shards)
+	err = errors.Join(err, misfit)
 	if err == nil && what.Embeddings != "" && o.Model.Layers < 2 {
 		err = errors.New("--embeddings: a model of one layer has no hidden rows")
 	}

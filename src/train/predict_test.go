@@ -272,3 +272,38 @@ func TestFit(t *testing.T) {
 		}
 	}
 }
+
+// A model reads weights of edges if it was trained with them, whatever the graph to predict has.
+func TestInferReadsTheWeightsTrainedWith(t *testing.T) {
+	for _, c := range []struct {
+		trained         string
+		asked, weighted bool
+		want, refused   bool
+	}{
+		{"true", true, true, true, false}, {"true", false, true, false, false},
+		{"true", true, false, false, true}, {"true", false, false, false, false},
+		{"false", true, true, false, false}, {"false", true, false, false, false},
+		{"", true, true, true, false}, {"", false, true, false, false},
+	} {
+		m := &Model{About: map[string]string{"edge_weights": c.trained}}
+		if c.trained == "" { // of an older run
+			m.About = nil
+		}
+		s := &shard.Shards{Dir: "parts", Meta: shard.Meta{Weighted: c.weighted}}
+		got, err := m.weighs(s, c.asked)
+		if got != c.want || (err != nil) != c.refused {
+			t.Errorf("%+v: %t, %v", c, got, err)
+		}
+	}
+	s, o := unlabelled(t, 2), sageOptions()
+	m := &Model{In: s.Features, Out: 4, Task: nn.Multiclass,
+		About: map[string]string{"edge_weights": "true"}}
+	o.Model.EdgeWeights = true
+	err := comm.RunWorld(2, func(c comm.Comm) error {
+		_, err := Infer(context.Background(), Env{Comm: c, Shards: s}, o, m, Inference{})
+		return err
+	})
+	if !comm.IsAgreed(err) || !strings.Contains(err.Error(), "was trained with weights") {
+		t.Errorf("parts without weights: %v", err)
+	}
+}

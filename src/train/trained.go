@@ -68,6 +68,17 @@ func (m *Model) columnName(c int) string {
 	return fmt.Sprintf("class_%d", c)
 }
 
+// weighs reports whether the model reads the weights of edges of these parts: if it was trained with
+// some, and asked says so. Parts that lack what it reads are an error.
+func (m *Model) weighs(s *shard.Shards, asked bool) (bool, error) {
+	trained, known := m.About["edge_weights"] // of older runs unknown
+	if asked && trained == "true" && !s.Weighted {
+		return false, fmt.Errorf("%s: the edges have no weights, but the run %s was trained with "+
+			"weights; give parts with weights, or set model.edge_weights=false", s.Dir, m.Run)
+	}
+	return asked && (!known || trained == "true"), nil
+}
+
 // fit returns what the labels of the parts mean to the model, or why it is not for these parts.
 // Parts without labels need only the features.
 func (m *Model) fit(s *shard.Shards) (*truth, error) {
