@@ -7,8 +7,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 HALOGNN_QUIET=1 source ./env.sh
 make --silent --no-print-directory build/libhalognn_cuda_emulated.so
-for seed in 1 2; do
-  HALOGNN_EMULATED_SEED=$seed go test -count=1 -run 'Staging|Downloads|Offboard|TenSteps' \
+for seed in 1 2; do # the step of unit tests runs all their cases, at one seed
+  HALOGNN_SHORT=1 HALOGNN_EMULATED_SEED=$seed go test -count=1 -run 'Staging|Downloads|Offboard|TenSteps' \
     ./src/compute/cuda ./src/train
 done
 # Compiled with both sanitizers, arrays apart: kernels, copies and staging buffers. Kernels whose
