@@ -54,7 +54,7 @@ sanitized() { make --silent --no-print-directory -C kernels BUILD="$PWD/build/sa
 faults() { go test -tags faults -count=1 ./src/fault && go test -v -tags faults -run TestFaults -count=1 -timeout 30m ./tests/faults -args -faults "${HALOGNN_FAULT_COUNT:-50}"; }
 # What goroutines share is what the race detector is for; these compute on one, or in a browser, and are the slowest.
 alone='^(TestCountsEqualANaiveRecount|TestGradientsAgreeWithFiniteDifferences|TestRowsAreThoseOfTheMinibatches|TestWhatBindsOnAGPU'
-alone+='|TestWhatFitsANode|TestMemoryOfEvaluationWithItsOwnFanouts|TestAutoTriesWindowsOfManyEpochs|TestInABrowser)$'
+alone+='|TestWhatFitsANode|TestMemoryOfEvaluationWithItsOwnFanouts|TestAutoTriesWindowsOfManyEpochs|TestInABrowser|TestRepeats|TestStepAllocatesNothing)$'
 races() {
   local packages
   mapfile -t packages < <(go list ./src/... | grep -v compute/ref)
@@ -89,11 +89,11 @@ step "C kernels under ASan and UBSan, every SIMD level" sanitized
 # What is named UnderMPI runs below under each MPI that is here; without them, under the one that is.
 here=()
 for mpi in openmpi mpich; do ! command -v mpicc.$mpi >/dev/null 2>&1 || here+=("$mpi"); done
+beside waiting
 step "unit tests" go test -timeout 40m ${here:+-skip UnderMPI} ./...
 step "CUDA: kernels by nvcc, and on a GPU or an emulated device" tests/cuda.sh
 data=${HALOGNN_DATA:-../shared/data}
 [ -d "$data" ] || leave_out "imports of real data sets" "there is no $data; set HALOGNN_DATA to the directory that holds them"
-beside waiting
 step "plain Go: build and tests with CGO_ENABLED=0" plain_build
 step "race detector, in-process ranks" races
 join
