@@ -52,6 +52,8 @@ type Inferred struct {
 	Seconds  float64 // of the passes
 	Metric   string  // that judges the labelled ones
 	Judged   []Judged
+	// vertices with a logit that is not finite: with any, nothing is judged
+	Undefined int
 }
 
 // Judged is the metric of the labelled vertices of a split.
@@ -124,7 +126,8 @@ func (s *session) infer(ctx context.Context, m *Model, truth *truth, what Infere
 			"finite: %w; check the features of these vertices and the model's weights, which "+
 			"--logits shows", undefined, ErrDiverged))
 	}
-	out := &Inferred{Vertices: chosen.n, Hidden: p.hiddenCols, Seconds: time.Since(begin).Seconds()}
+	out := &Inferred{Vertices: chosen.n, Hidden: p.hiddenCols, Seconds: time.Since(begin).Seconds(),
+		Undefined: undefined}
 	if undefined == 0 {
 		out.Metric = s.metric
 		if out.Judged, err = p.judged(s.Comm, s.metric); err != nil {

@@ -85,7 +85,9 @@ type inferred struct {
 	table  [][]string // --out, of a .csv
 }
 
-func inferring(t *testing.T, s *shard.Shards, ranks int, o Options, what Inference) inferred {
+func inferring(
+	t *testing.T, s *shard.Shards, ranks int, o Options, what Inference, change ...func(*Model),
+) inferred {
 	t.Helper()
 	o.Model.In, o.Model.Out, o.Model.Task = s.Features, 4, nn.Multiclass
 	trained, err := nn.NewModel(ref.New(), o.Model, o.Seed)
@@ -95,6 +97,9 @@ func inferring(t *testing.T, s *shard.Shards, ranks int, o Options, what Inferen
 	defer trained.Close()
 	m := &Model{Weights: trained.Params.Tensors(trained.Params.Values), In: s.Features, Out: 4,
 		Task: nn.Multiclass, ClassNames: []string{"a", "b", "c", "d"}}
+	for _, f := range change {
+		f(m)
+	}
 	dir := t.TempDir()
 	if what.Path != "" {
 		what.Path = filepath.Join(dir, what.Path)
@@ -189,6 +194,23 @@ func TestInferAnotherGraph(t *testing.T) {
 				near(t, what+", embeddings", got.hidden, try.want.hidden)
 			}
 		}
+	}
+}
+
+// Logits that are not finite are written if they are asked for, and not judged.
+func TestUndefinedLogitsAreCounted(t *testing.T) {
+	s, o := unlabelled(t, 6), sageOptions()
+	got := inferring(t, s, 2, o, Inference{Full: true, Form: FormLogits, Path: "p.npy"},
+		func(m *Model) {
+			for _, w := range m.Weights {
+				w.Data[0] = float32(math.NaN())
+			}
+		})
+	if got.out.Undefined != int(s.Vertices) || len(got.out.Judged) > 0 {
+		t.Errorf("%d of %d vertices are undefined; %v", got.out.Undefined, s.Vertices, got.out.Judged)
+	}
+	if got = inferring(t, s, 2, o, Inference{Full: true}); got.out.Undefined != 0 {
+		t.Errorf("%d vertices are undefined", got.out.Undefined)
 	}
 }
 

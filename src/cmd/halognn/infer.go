@@ -202,7 +202,11 @@ func (o *inferFlags) tell(
 		fmt.Fprintf(&text, "%5s %s %6.2f %%  (%d vertices)\n", one.Split, done.Metric,
 			100*one.Metric, one.Vertices)
 	}
-	if len(done.Judged) == 0 {
+	switch {
+	case done.Undefined > 0:
+		fmt.Fprintf(&text, "logits of %d vertices are not finite, so nothing is judged\n",
+			done.Undefined)
+	case len(done.Judged) == 0:
 		text.WriteString("no labels to judge the predictions by\n")
 	}
 	if o.what.Path != "" {
