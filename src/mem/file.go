@@ -28,28 +28,37 @@ var mapped struct {
 
 // Map maps the whole file at path. An empty file gives an empty slice.
 func Map(path string) (*File, error) {
-	f, err := os.Open(path)
+	f, size, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file, so it cannot be memory-mapped", path)
-	}
 	m := &File{path: path}
-	if info.Size() > 0 {
-		m.data, err = mapPages(int(f.Fd()), int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	if size > 0 {
+		m.data, err = mapPages(int(f.Fd()), int(size), unix.PROT_READ, unix.MAP_SHARED)
 		if err != nil {
-			return nil, fmt.Errorf("memory-mapping %s (%d bytes): %w", path, info.Size(), err)
+			return nil, fmt.Errorf("memory-mapping %s (%d bytes): %w", path, size, err)
 		}
 	}
 	m.window[1] = len(m.data)
 	m.register()
 	return m, nil
+}
+
+// openRegular opens a file that can be mapped, and returns its size.
+func openRegular(path string) (*os.File, int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file, so it cannot be memory-mapped", path)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, info.Size(), nil
 }
 
 func (m *File) register() {

@@ -23,22 +23,17 @@ var ErrWindow = errors.New("the byte lies outside the part of the file that this
 // With copied, the bytes are read once into memory of this process, for file systems on which
 // faulting page by page is slow.
 func MapWindow(path string, lo, hi int64, copied bool) (*File, error) {
-	f, err := os.Open(path)
+	f, size, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if lo < 0 || hi < lo || hi > info.Size() {
-		return nil, fmt.Errorf("%s: bytes %d to %d of %d cannot be mapped",
-			path, lo, hi, info.Size())
+	if lo < 0 || hi < lo || hi > size {
+		return nil, fmt.Errorf("%s: bytes %d to %d of %d cannot be mapped", path, lo, hi, size)
 	}
 	m := &File{path: path}
-	if info.Size() > 0 {
-		m.data, err = mapPages(-1, int(info.Size()), unix.PROT_NONE,
+	if size > 0 {
+		m.data, err = mapPages(-1, int(size), unix.PROT_NONE,
 			unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 		if err == nil && hi > lo {
 			err = m.fill(f, lo, hi, copied)
