@@ -33,18 +33,6 @@ __global__ void parameter_sums(float *partial, int64_t rows, int64_t cols, const
     out[cols] = sum_in_order(chunk, rows, [=](int64_t r) { return dy[r * cols + j]; });
 }
 
-__global__ void add_parameter_sums(float *dgamma, float *dbeta, int64_t cols, const float *partial, int64_t count) {
-    const int64_t j = item();
-    if (j >= cols) return;
-    float g = 0, b = 0;
-    for (int64_t k = 0; k < count; k++) {
-        g += partial[k * 2 * cols + j];
-        b += partial[(k * 2 + 1) * cols + j];
-    }
-    dgamma[j] = g;
-    dbeta[j] = b;
-}
-
 __global__ void backward(float *dx, int64_t rows, int64_t cols, const float *dy, const float *x, const float *gamma, const float *mean,
                          const float *variance, const float *dgamma, const float *dbeta, float eps) {
     const int64_t i = item(), j = i % cols;
@@ -82,7 +70,7 @@ int halognn_cuda_batch_norm_backward(halognn_cuda *c, float *dx, float *dgamma, 
         const dim3 grid = blocks(cols, BLOCK, static_cast<unsigned>(chunks(rows)));
         if (int e = LAUNCH(c, parameter_sums, grid, scratch, rows, cols, dy, x, mean, variance, eps)) return e;
     }
-    if (int e = LAUNCH(c, add_parameter_sums, blocks(cols), dgamma, dbeta, cols, scratch, chunks(rows))) return e;
+    if (int e = add_parameter_sums(c, dgamma, dbeta, cols, scratch, chunks(rows))) return e;
     if (rows == 0) return 0;
     return LAUNCH(c, backward, blocks(rows * cols), dx, rows, cols, dy, x, gamma, mean, variance, dgamma, dbeta, eps);
 }

@@ -32,18 +32,6 @@ __global__ void parameter_sums(float *partial, int64_t rows, int64_t cols, const
     out[cols] = sum_in_order(chunk, rows, [=](int64_t r) { return dy[r * cols + j]; });
 }
 
-__global__ void add_parameter_sums(float *dgamma, float *dbeta, int64_t cols, const float *partial, int64_t count) {
-    const int64_t j = item();
-    if (j >= cols) return;
-    float g = 0, b = 0;
-    for (int64_t k = 0; k < count; k++) {
-        g += partial[k * 2 * cols + j];
-        b += partial[(k * 2 + 1) * cols + j];
-    }
-    dgamma[j] = g;
-    dbeta[j] = b;
-}
-
 // dx = rstd * (g - mean(g) - n*mean(g*n)), g = dy*gamma; every lane reads its columns of dy before
 // it writes them.
 __global__ void backward(float *dx, int64_t rows, int64_t cols, const float *dy, const float *x, const float *gamma, const float *mean,
@@ -84,7 +72,7 @@ int halognn_cuda_layer_norm_backward(halognn_cuda *c, float *dx, float *dgamma, 
         const dim3 grid = blocks(cols, BLOCK, static_cast<unsigned>(chunks(rows)));
         if (int e = LAUNCH(c, parameter_sums, grid, scratch, rows, cols, dy, x, mean, rstd)) return e;
     }
-    if (int e = LAUNCH(c, add_parameter_sums, blocks(cols), dgamma, dbeta, cols, scratch, chunks(rows))) return e;
+    if (int e = add_parameter_sums(c, dgamma, dbeta, cols, scratch, chunks(rows))) return e;
     return rows ? LAUNCH_TOGETHER(c, backward, rows_by_warp(rows), dx, rows, cols, dy, x, gamma, mean, rstd) : 0;
 }
 

@@ -17,6 +17,19 @@ __global__ void add_partials_kernel(float *sum, int64_t n, const float *partial,
     sum[i] = s;
 }
 
+__global__ void add_parameter_sums_kernel(float *dgamma, float *dbeta, int64_t cols, const float *partial,
+                                          int64_t count) {
+    const int64_t j = item();
+    if (j >= cols) return;
+    float g = 0, b = 0;
+    for (int64_t k = 0; k < count; k++) {
+        g += partial[k * 2 * cols + j];
+        b += partial[(k * 2 + 1) * cols + j];
+    }
+    dgamma[j] = g;
+    dbeta[j] = b;
+}
+
 __global__ void add_into_kernel(float *sum, int64_t n, const float *x) {
     const int64_t i = item();
     if (i < n) sum[i] += x[i];
@@ -61,6 +74,11 @@ __global__ void add_slices_kernel(float *sum, int64_t n, const float *slices, in
 
 int add_partials(halognn_cuda *c, float *sum, int64_t n, const float *partial, int64_t count) {
     return n ? LAUNCH(c, add_partials_kernel, blocks(n), sum, n, partial, count) : 0;
+}
+
+int add_parameter_sums(halognn_cuda *c, float *dgamma, float *dbeta, int64_t cols, const float *partial,
+                       int64_t count) {
+    return cols ? LAUNCH(c, add_parameter_sums_kernel, blocks(cols), dgamma, dbeta, cols, partial, count) : 0;
 }
 
 }  // namespace halognn

@@ -9,6 +9,10 @@ namespace halognn {
 // no partials.
 int add_partials(halognn_cuda *c, float *sum, int64_t n, const float *partial, int64_t count);
 
+// add_parameter_sums adds the chunks of a norm's partial [count,2,cols] into dgamma and dbeta [cols].
+int add_parameter_sums(halognn_cuda *c, float *dgamma, float *dbeta, int64_t cols, const float *partial,
+                       int64_t count);
+
 // sum_in_order returns the sum of value(r) for the rows of a chunk, in order. UNROLL values are
 // read before the first is added.
 template <typename Value>
