@@ -54,6 +54,7 @@ var tiers = []struct {
 	{"fetched_rows", "fetched for the step", 1},
 	{"replacement_rows", "replacements", 3},
 	{"early_rows", "fetched early", 4},
+	{"stored_rows", "read from files", 7},
 }
 
 // transferredTiers is the index of the first tier of transferred rows.
