@@ -3,10 +3,11 @@
 # (data placement, ICS 2022): Figures 4 to 6, 10 and 11, and Table 2. Every rank caches so many rows;
 # those of its group are read in shared memory, all others from the files (cache.source=files):
 #
-#   METHOD  each rank holds the hottest rows of its own part, and draws seeds there (cache.placement=parts)
-#   alone   each rank holds the hottest rows of all, for itself (own; seeds from the whole graph)
-#   ours    the group divides the hottest rows by the cost of a peer's row (group; the same seeds)
+#   METHOD  each rank holds the hottest rows of its own part of a partition (cache.placement=parts)
+#   alone   each rank holds the rows that are hottest for it, for itself alone (own)
+#   ours    the group divides the hottest rows by the cost of a peer's row (group)
 #
+# each with seeds from the whole graph, and with seeds from each rank's part of the last METHOD.
 # Rows are counted by simulate. Of one size each is trained as well: for the seconds of sampling and
 # computing, and to check that training reads the rows that were counted.
 #
@@ -49,7 +50,7 @@ for method in $methods; do
     --allow-imbalance --force --out "$out/$method" >"$out/$method.log" 2>&1
   printf '| %s | %.1f |\n' "$method" "$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { print b - a }')"
 done
-first=${methods%% *}
+first=${methods%% *} last=${methods##* }
 
 group=0
 for shape in ${GROUPS_:-2/2 4/2 4/4}; do
@@ -58,13 +59,17 @@ for shape in ${GROUPS_:-2/2 4/2 4/4}; do
   rows=$out/rows-$ranks-$node.txt times=$out/times-$ranks-$node.txt
   : >"$rows"
   : >"$times"
-  for way in $methods alone ours; do
+  ways=''
+  for way in $methods alone ours; do ways="$ways $way:global:$first"; done
+  for way in "$last" alone ours; do ways="$ways $way:local:$last"; done
+  for line in $ways; do
+    IFS=: read -r way seeds dir <<<"$line"
     case $way in
-      alone) dir=$first placement=own seeds=global ;;
-      ours) dir=$first placement=group seeds=global ;;
-      *) dir=$way placement=parts seeds=local ;;
+      alone) placement=own ;;
+      ours) placement=group ;;
+      *) placement=parts dir=$way ;;
     esac
-    to=$out/$way-$ranks-$node
+    to=$out/$way-$seeds-$ranks-$node way=$way:$seeds
     rm -rf "$to"
     "$program" simulate --quiet --parts "$out/$dir" --ranks "$ranks" --ranks-per-node "$node" \
       --source files --placement "$placement" --seeds "$seeds" --peer-cost "$cost" \
@@ -74,8 +79,8 @@ for shape in ${GROUPS_:-2/2 4/2 4/4}; do
     awk -F, -v way="$way" -v ranks="$ranks" -v epochs="$epochs" 'NR == 1 {
         for (i = 1; i <= NF; i++) at[$i] = i; next }
       $1 == "none" { all = $at["rows"]; next }
-      { print way, $2 / ranks, all / epochs, (all - $at["rows"] - $at["peer_rows"]) / all,
-        $at["peer_rows"] / all, $at["rows"] / all, $at["cost_per_epoch"], $at["rows"] / epochs }' \
+      { printf "%s %g %d %d %d %d %.1f\n", way, $2 / ranks, epochs, all,
+        all - $at["rows"] - $at["peer_rows"], $at["peer_rows"], $at["rows"], $at["cost_per_epoch"] }' \
       "$to/simulate.csv" >>"$rows"
     [ -n "$trained" ] || continue
     rm -rf "$to-run"
@@ -94,21 +99,24 @@ for shape in ${GROUPS_:-2/2 4/2 4/4}; do
   done
   printf '\n%s ranks, groups of %s; a row of a peer costs %s of a far one\n\n' \
     "$ranks" "$node" "$cost"
-  printf '| rows of a rank | placement | own | peers | far | cost, far rows/epoch | of %s |\n' "$first"
-  printf '|--:|---|--:|--:|--:|--:|--:|\n'
-  sort -s -g -k2,2 "$rows" | awk -v first="$first" '
-    $1 == first { base[$2] = $7 }
-    { printf "| %g N | %s | %.1f %% | %.1f %% | %.1f %% | %.0f | %.2f |\n", $2, $1, 100 * $4,
-      100 * $5, 100 * $6, $7, $7 / base[$2] }'
+  printf '| rows of a rank | seeds | placement | own | peers | far | cost, far rows/epoch | ratio |\n'
+  printf '|--:|---|---|--:|--:|--:|--:|--:|\n'
+  sort -s -g -k2,2 "$rows" | awk '
+    { split($1, of, ":"); seeds = of[2] == "global" ? "whole graph" : "own part" }
+    !($2 in base) { base[$2] = $8 }
+    { printf "| %g N | %s | %s | %.1f %% | %.1f %% | %.1f %% | %.0f | %s |\n", $2, seeds, of[1],
+        100 * $5 / $4, 100 * $6 / $4, 100 * $7 / $4, $8,
+        base[$2] > 0 ? sprintf("%.2f", $8 / base[$2]) : "" }'
   [ -n "$trained" ] || continue
   printf '\nthe same, trained with %s N rows a rank; loading is the cost at %s bytes/s a rank\n\n' \
     "$trained" "$link"
-  printf '| placement | sampling s | loading s | computing s | loading | ranking s | rows as counted |\n'
-  printf '|---|--:|--:|--:|--:|--:|---|\n'
+  printf '| seeds | placement | sampling s | loading s | computing s | loading | ranking s | check |\n'
+  printf '|---|---|--:|--:|--:|--:|--:|---|\n'
   awk -v ranks="$ranks" -v link="$link" -v size="$trained" 'NR == FNR {
-      if ($2 == size) { cost[$1] = $7; far[$1] = $8 }; next }
-    { load = cost[$1] / ranks * $8 / $9 / link; compute = $4 + $5 + $6
-      printf "| %s | %.2f | %.2f | %.2f | %.0f %% | %.2f | %s |\n", $1, $3, load, compute,
-        100 * load / ($3 + load + compute), $7, int(far[$1]) == $2 ? "yes" : "NO" }' \
-    "$rows" "$times"
+      if ($2 == size) { cost[$1] = $8; far[$1] = int($7 / $3) }; next }
+    { load = cost[$1] / ranks * $8 / $9 / link; compute = $4 + $5 + $6; split($1, of, ":")
+      printf "| %s | %s | %.2f | %.2f | %.2f | %.0f %% | %.2f | %s |\n",
+        of[2] == "global" ? "whole graph" : "own part", of[1], $3, load, compute,
+        100 * load / ($3 + load + compute), $7,
+        far[$1] == $2 ? "as counted" : "NOT AS COUNTED" }' "$rows" "$times"
 done
