@@ -16,6 +16,7 @@ import (
 
 	"halognn/src/config"
 	"halognn/src/mem"
+	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/simulate"
 )
@@ -43,10 +44,12 @@ func simulateCommand() *cobra.Command {
 			if len(o.HaloFractions) > 0 && !c.Flags().Changed("alphas") {
 				o.Alphas = nil
 			}
+			o.Sample.Kind = sample.Kind(run.Sample.Kind)
 			o.GlobalBatch = run.Sample.BatchScope == "global"
 			o.GlobalSeeds = run.Sample.Seeds == "global"
 			o.StreamPerPart = run.Sample.Streams == "part"
 			err := errors.Join(o.Check(),
+				flagWord("sample-kind", run.Sample.Kind, "sample.kind"),
 				flagWord("batch-scope", run.Sample.BatchScope, "sample.batch_scope"),
 				flagWord("seeds", run.Sample.Seeds, "sample.seeds"),
 				flagWord("streams", run.Sample.Streams, "sample.streams"))
@@ -69,6 +72,8 @@ func simulateCommand() *cobra.Command {
 	f.StringVar(&parts, "parts", "", "the PARTS directory")
 	f.IntSliceVar(&o.Sample.Fanouts, "fanouts", run.Sample.Fanouts,
 		"neighbours drawn per vertex and hop, seed hop first; -1 for all")
+	f.StringVar(&run.Sample.Kind, "sample-kind", run.Sample.Kind, "how neighbours are drawn: "+
+		config.OrList(config.Words("sample.kind")))
 	f.IntVar(&o.Batch, "batch", run.Sample.Batch, "seeds of a rank's minibatch")
 	f.StringVar(&run.Sample.BatchScope, "batch-scope", run.Sample.BatchScope, "what --batch "+
 		"counts: the seeds of each stream (rank), or of all together (global)")
