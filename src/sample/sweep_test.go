@@ -25,7 +25,7 @@ func TestSweepSamplesEachMinibatchOnce(t *testing.T) {
 		for step := range streams.Steps() {
 			for stream := 1; stream < 3; stream++ {
 				key := Key{Seed: 9, Epoch: epoch, Step: step, Stream: stream}
-				mb := Reference(topology, w.Spec.Fanouts, streams.Piece(epoch, step, stream, nil), key)
+				mb := Reference(topology, w.Spec, streams.Piece(epoch, step, stream, nil), key)
 				want[key] = mb.Digest()
 				mb.Free()
 			}

@@ -46,7 +46,7 @@ func recountMode(t *testing.T, s *shard.Shards, o ModeOptions, mode string, rank
 			edges := make([]float64, ranks)
 			for stream := range j.Streams.Streams() {
 				key := sample.Key{Seed: o.Seed, Epoch: epoch, Step: step, Stream: stream}
-				mb := sample.Reference(s.Topology(), o.Sample.Fanouts,
+				mb := sample.Reference(s.Topology(), o.Sample,
 					j.Streams.Piece(epoch, step, stream, nil), key)
 				c.Loaded += int64(len(mb.Frontier))
 				if mode == ModeData {
