@@ -18,6 +18,7 @@ type LayerEdges struct {
 	transposes []graph.BlockTranspose
 	weights    []float32 // of all blocks, one after the other
 	transposed []float32 // of all transposes
+	groups     graph.Grouper
 }
 
 // Build makes the edges and weights that a model needs besides the sampled edges. With
@@ -91,14 +92,14 @@ func (e *LayerEdges) weigh(s *sample.Minibatch, needs nn.Needs, train bool, t *s
 }
 
 // shares sets the weights of a block to those of its edges over the sum of the destination's, in
-// which an edge from a vertex to itself, which is the last, counts 1. They are 0 where the sum is.
+// which an edge from a vertex to itself, which is the first, counts 1. They are 0 where the sum is.
 func shares(w []float32, b *graph.Block, of []float32, self bool) {
 	at := 0 // in of
 	for d := range b.NumDst {
 		lo, hi := int(b.Indptr[d]), int(b.Indptr[d+1])
 		sum := 0.0
 		if self {
-			hi--
+			lo++
 			sum = 1
 		}
 		for k := range hi - lo {
@@ -112,7 +113,7 @@ func shares(w []float32, b *graph.Block, of []float32, self bool) {
 			w[lo+k] = float32(float64(of[at+k]) * scale)
 		}
 		if self {
-			w[hi] = float32(scale)
+			w[lo-1] = float32(scale)
 		}
 		at += hi - lo
 	}
@@ -136,21 +137,31 @@ func symmetric(w []float32, b *graph.Block, of []float32, frontier []graph.Verte
 	if of != nil {
 		total = func(position int32) float64 { return float64(t.WeightSums[frontier[position]]) }
 	}
-	at := int64(0) // in of, less the edge in w
 	for d := range b.NumDst {
-		lo, last := b.Indptr[d], b.Indptr[d+1]-1
+		self, end := b.Indptr[d], b.Indptr[d+1]
+		before := int64(d) + 1 // edges from destinations to themselves, which of does not have
 		all := total(int32(d))
-		share := degree(int32(d)) / math.Max(1, float64(last-lo)) / math.Sqrt(all+1)
-		for e := lo; e < last; e++ {
+		share := degree(int32(d)) / math.Max(1, float64(end-self-1)) / math.Sqrt(all+1)
+		for e := self + 1; e < end; e++ {
 			x := share / math.Sqrt(total(b.Indices[e])+1)
 			if of != nil {
-				x *= float64(of[e+at])
+				x *= float64(of[e-before])
 			}
 			w[e] = float32(x)
 		}
-		w[last] = float32(1 / (all + 1))
-		at--
+		w[self] = float32(1 / (all + 1))
 	}
+}
+
+// Group brings the edges of the input layer into the order in which their rows are added: by the
+// part of the source, of which part has one each of the frontier's vertices, and then as they were
+// drawn. After it the edges are read by Host.SegmentRows alone.
+func (e *LayerEdges) Group(s *sample.Minibatch, needs nn.Needs, part []uint16, parts int) {
+	if needs.Aggregate == compute.NoReduction || len(s.Blocks) == 0 {
+		return
+	}
+	h := e.Hop(s, 0, needs, false)
+	e.groups.ByPart(h.Forward.Indptr, h.Forward.Indices, h.Weights, part, parts)
 }
 
 // Hop returns the edges of layer l of the minibatch of the last Build.
@@ -181,7 +192,7 @@ func (e *LayerEdges) Hop(s *sample.Minibatch, l int, needs nn.Needs, train bool)
 // bytes returns the memory of the arrays.
 func (e *LayerEdges) bytes() int64 {
 	m := sample.Minibatch{Blocks: e.blocks, Transposes: e.transposes}
-	return m.Bytes() + int64(cap(e.weights)+cap(e.transposed))*4
+	return m.Bytes() + int64(cap(e.weights)+cap(e.transposed))*4 + e.groups.Bytes()
 }
 
 // Free frees the arrays.
@@ -190,5 +201,6 @@ func (e *LayerEdges) Free() {
 	m.Free()
 	mem.Free(e.weights)
 	mem.Free(e.transposed)
+	e.groups.Free()
 	*e = LayerEdges{}
 }
