@@ -232,6 +232,16 @@ func (j *Job) Local(rank int) []access.Range {
 	return local
 }
 
+// Owned returns the vertices of each of the given ranks.
+func (j *Job) Owned(ranks []int) (own []access.Range) {
+	for _, r := range ranks {
+		own = append(own, access.Range{
+			First: graph.VertexID(j.first[r]), End: graph.VertexID(j.first[r+1]),
+		})
+	}
+	return own
+}
+
 // Steps returns the optimiser's updates of an epoch.
 func (j *Job) Steps() int { return j.Streams.Steps() }
 

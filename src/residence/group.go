@@ -127,7 +127,8 @@ func (s *Store) placeGroup(
 	}
 	var place *cache.Placement
 	if node.Rank() == 0 { // one rank alone, because it takes up to 8 bytes a vertex
-		place, err = c.Settings.Place(score, s.owned(), capacity)
+		own := s.Job.Owned(s.Job.Neighbours(s.Comm.Rank()))
+		place, err = c.Settings.Place(score, own, capacity)
 		if err == nil {
 			defer place.Free()
 			for d := range node.Size() {
@@ -156,15 +157,6 @@ func (s *Store) placeGroup(
 	counts := make([]int, node.Size())
 	counts[0] = len(held)
 	return held, slots, node.StartAllgatherv(npy.Bytes(mine), npy.Bytes(held), counts, 4).Wait()
-}
-
-// owned returns the vertices of each rank of the node.
-func (s *Store) owned() (own []access.Range) {
-	for _, r := range s.Job.Neighbours(s.Comm.Rank()) {
-		first, end := s.Job.Vertices(r)
-		own = append(own, access.Range{First: graph.VertexID(first), End: graph.VertexID(end)})
-	}
-	return own
 }
 
 // addUpElements is how many elements are summed at a time, so that little memory is in flight.

@@ -6,7 +6,6 @@ import (
 
 	"halognn/src/access"
 	"halognn/src/cache"
-	"halognn/src/comm"
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/policy"
@@ -43,24 +42,10 @@ func (s *Simulation) shareNodes(m *access.Graph) error {
 // shareNode places the rows of one policy over the given ranks, for every size.
 func (s *Simulation) shareNode(m *access.Graph, p *policy.Policy, ranks []int) (
 	sizes []*cache.Placement, err error) {
-	var sum []float32
-	defer func() { mem.Free(sum) }()
 	room := make([]int, len(s.settings()))
-	var own []access.Range
+	var readers []*access.Workload
 	for _, rank := range ranks {
-		score, err := p.Rank(m, s.reader(rank, s.o.Workers))
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range s.job.Local(rank) {
-			clear(score[r.First:r.End])
-		}
-		if sum == nil {
-			sum = score
-		} else {
-			comm.AddInto(sum, score)
-			mem.Free(score)
-		}
+		readers = append(readers, s.reader(rank, s.o.Workers))
 		capacity, err := s.capacities(m, rank)
 		if err != nil {
 			return nil, err
@@ -68,11 +53,14 @@ func (s *Simulation) shareNode(m *access.Graph, p *policy.Policy, ranks []int) (
 		for size, rows := range capacity {
 			room[size] += rows
 		}
-		first, end := s.job.Vertices(rank)
-		own = append(own, access.Range{First: graph.VertexID(first), End: graph.VertexID(end)})
 	}
+	score, err := p.RankTogether(m, readers)
+	if err != nil {
+		return nil, err
+	}
+	defer mem.Free(score)
 	for _, rows := range room {
-		place, err := s.o.Cache.Place(sum, own, rows/len(ranks))
+		place, err := s.o.Cache.Place(score, s.job.Owned(ranks), rows/len(ranks))
 		if err != nil {
 			return sizes, err
 		}

@@ -2,10 +2,13 @@ package train
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
+	"halognn/src/plan"
 	"halognn/src/policy"
 	"halognn/src/simulate"
+	"halognn/src/trace"
 )
 
 // What simulate counts for caches that the ranks of a node share is what training reads, row for
@@ -73,8 +76,24 @@ func TestSharedCachesAreSimulatedRowForRow(t *testing.T) {
 		if cost := r.Cost(0, 0); cost != (float64(far)+c.with.PeerCost*float64(peer))/float64(n) {
 			t.Errorf("%s: cost %g", name, cost)
 		}
-		if c.policy != policy.None && r.Predicted[0][0] <= 0 {
-			t.Errorf("%s: %g rows are predicted", name, r.Predicted[0][0])
+		p, err := plan.New(shards, plan.Job{Spec: o.Spec}, plan.Options{Rates: plan.Rates{
+			Sample: 1e7, Lookups: 1e8, Rows: 1e7, Flops: 1e10, Network: 1e9,
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// oracle knows the minibatches; the plan has their probabilities
+		steps := float64(int(n) * r.Steps)
+		for what, x := range map[string][2]float64{
+			"far": {p.Traffic.Rows, float64(far) / steps}, "peer": {p.Traffic.Peer, float64(peer) / steps},
+		} {
+			if c.policy != policy.Oracle && math.Abs(x[0]-x[1]) > 0.1*x[1] {
+				t.Errorf("%s: %.1f %s rows a step are planned, %.1f counted", name, x[0], what, x[1])
+			}
+		}
+		if c.with.FromFiles() && (p.Traffic.Busiest != 0 || p.Times.Remote != 0 ||
+			p.Memory.Of(trace.MemFeatures) != shards.Vertices*int64(shards.RowBytes())) {
+			t.Errorf("%s: planned %+v, %+v", name, p.Traffic, p.Memory)
 		}
 	}
 }
