@@ -30,16 +30,14 @@ data=$1 out=${2:-run/placement}
 [ -f "$data/meta.json" ] ||
   { echo "placement.sh: $data holds no dataset; halognn generate or import makes one" >&2; exit 2; }
 HALOGNN_QUIET=1 source ./env.sh
-program=${HALOGNN:-bin/halognn} methods=${METHODS:-contiguous metis} parts=${PARTS:-4}
+source profiling/runs.sh
+methods=${METHODS:-contiguous metis} parts=${PARTS:-4}
 sizes=${SIZES:-0.1 0.2 0.25} link=${LINK:-125e6} trained=${TRAINED-0.2}
 fanouts=${FANOUTS:-5,5,5} batch=${BATCH:-64} epochs=${EPOCHS:-2}
 read -ra costs <<<"${COSTS:-0 0.2 0}"
 read -ra further <<<"${SETS:-}"
 mkdir -p "$out"
 
-number() { # of a run's summary
-  sed -n "s/^ *\"$2\": \"\{0,1\}\([0-9a-z.+-]*\)\"\{0,1\},*$/\1/p" "$1/summary.json" | head -1
-}
 alphas() { awk -v k="$1" -v s="$2" 'BEGIN { n = split(s, x, " ")
   for (i = 1; i <= n; i++) printf "%s%.6g", (i > 1 ? "," : ""), x[i] * k }'; }
 
@@ -83,15 +81,11 @@ for shape in ${GROUPS_:-2/2 4/2 4/4}; do
         all - $at["rows"] - $at["peer_rows"], $at["peer_rows"], $at["rows"], $at["cost_per_epoch"] }' \
       "$to/simulate.csv" >>"$rows"
     [ -n "$trained" ] || continue
-    rm -rf "$to-run"
-    # shellcheck disable=SC2086  # HALOGNN_MPIRUN may have arguments
-    $HALOGNN_MPIRUN -np "$ranks" "$program" train --config inputs/slow-network.yaml \
-      --set data.parts="$out/$dir" --set run.dir="$to-run" --set run.ranks_per_node="$node" \
-      --set sample.fanouts="$fanouts" --set sample.batch="$batch" --set sample.seeds="$seeds" \
-      --set train.epochs="$epochs" --set cache.policy=vip --set cache.source=files \
-      --set cache.alpha="$(alphas "$ranks" "$trained")" --set cache.placement="$placement" \
-      --set cache.peer_cost="$cost" "${further[@]/#/--set=}" >"$to-run.log" 2>&1 </dev/null ||
-      { echo "placement.sh: training failed; see $to-run.log" >&2; exit 1; }
+    launch="$HALOGNN_MPIRUN -np $ranks"
+    train as-is "$out/$dir" "$to-run" run.ranks_per_node="$node" sample.fanouts="$fanouts" \
+      sample.batch="$batch" sample.seeds="$seeds" train.epochs="$epochs" cache.policy=vip \
+      cache.source=files cache.alpha="$(alphas "$ranks" "$trained")" cache.peer_cost="$cost" \
+      cache.placement="$placement" "${further[@]}"
     echo "$way" "$(number "$to-run" stored_rows)" "$(number "$to-run" sample)" \
       "$(number "$to-run" forward)" "$(number "$to-run" backward)" "$(number "$to-run" update)" \
       "$(number "$to-run" rank)" "$(number "$to-run" bytes)" \
@@ -106,7 +100,7 @@ for shape in ${GROUPS_:-2/2 4/2 4/4}; do
     !($2 in base) { base[$2] = $8 }
     { printf "| %g N | %s | %s | %.1f %% | %.1f %% | %.1f %% | %.0f | %s |\n", $2, seeds, of[1],
         100 * $5 / $4, 100 * $6 / $4, 100 * $7 / $4, $8,
-        base[$2] > 0 ? sprintf("%.2f", $8 / base[$2]) : "" }'
+        (base[$2] ? sprintf("%.2f", $8 / base[$2]) : "") }'
   [ -n "$trained" ] || continue
   printf '\nthe same, trained with %s N rows a rank; loading is the cost at %s bytes/s a rank\n\n' \
     "$trained" "$link"
@@ -118,5 +112,5 @@ for shape in ${GROUPS_:-2/2 4/2 4/4}; do
       printf "| %s | %s | %.2f | %.2f | %.2f | %.0f %% | %.2f | %s |\n",
         of[2] == "global" ? "whole graph" : "own part", of[1], $3, load, compute,
         100 * load / ($3 + load + compute), $7,
-        far[$1] == $2 ? "as counted" : "NOT AS COUNTED" }' "$rows" "$times"
+        (far[$1] == $2 ? "as counted" : "NOT AS COUNTED") }' "$rows" "$times"
 done

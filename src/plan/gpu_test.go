@@ -71,7 +71,7 @@ func TestDeviceMemory(t *testing.T) {
 func TestCachedRowsOnADevice(t *testing.T) {
 	s := generated(t, 4)
 	j := planJob()
-	j.GPU = &GPU{Memory: 1e9, Resident: func(int, int) int { return 0 }}
+	j.GPU = &GPU{Memory: 1e9}
 	none := planned(t, s, j, givenGPU)
 	for _, c := range []struct {
 		with policy.Settings
