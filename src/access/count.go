@@ -26,6 +26,7 @@ type CountOptions struct {
 	Seed    uint64 // of the run
 	First   int    // epoch: 1 for those of the run, SimulatedFirst for others
 	Epochs  int
+	Most    int // minibatches, from the first; 0: all
 	Workers int // goroutines, each with a Sampler; 0 means 1
 }
 
@@ -51,7 +52,7 @@ func (o *CountOptions) check() error {
 // SALIENT++, section 3.2); policy oracle counts those of the run itself, so it is the best static
 // cache.
 //
-// Time is that of sampling Epochs x Steps minibatches on Workers goroutines. Memory 8 N bytes, 4 N
+// Time is that of sampling these minibatches on Workers goroutines. Memory 8 N bytes, 4 N
 // of it the result, and a Sampler and a minibatch a worker. Counts from 2^24 on are rounded. Errors
 // are those of sample.Sampler.
 func Count(t *sample.Topology, o CountOptions) ([]float32, error) {
@@ -94,9 +95,13 @@ func (o *CountOptions) count(t *sample.Topology, counts []uint32, next *atomic.I
 	defer mb.Free()
 	var seeds []graph.VertexID
 	steps := o.Streams.Steps()
+	minibatches := o.Epochs * steps
+	if o.Most > 0 {
+		minibatches = min(minibatches, o.Most)
+	}
 	for {
 		i := int(next.Add(1)) - 1
-		if i >= o.Epochs*steps {
+		if i >= minibatches {
 			return nil
 		}
 		key := sample.Key{Seed: o.Seed, Epoch: o.First + i/steps, Step: i % steps, Stream: o.Stream}
