@@ -11,6 +11,7 @@ import (
 	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/policy"
+	"halognn/src/sample"
 	"halognn/src/trace"
 )
 
