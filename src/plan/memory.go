@@ -132,7 +132,7 @@ func (p *planner) waitingBytes(s *shape, t *Traffic) int64 {
 		if needs.Weights != nn.NoWeights {
 			bytes += 8 * edges
 		}
-		if needs.OfData {
+		if needs.OfData || p.job.Model.Estimates {
 			bytes += 4 * int64(h.edges)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"halognn/src/config"
 	"halognn/src/mem"
 	"halognn/src/policy"
+	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/simulate"
 )
@@ -44,6 +45,7 @@ func simulateCommand() *cobra.Command {
 			if len(o.HaloFractions) > 0 && !c.Flags().Changed("alphas") {
 				o.Alphas = nil
 			}
+			o.Sample.Kind = sample.Kind(run.Sample.Kind)
 			o.GlobalBatch = run.Sample.BatchScope == "global"
 			o.GlobalSeeds = run.Sample.Seeds == "global"
 			o.StreamPerPart = run.Sample.Streams == "part"
@@ -51,6 +53,7 @@ func simulateCommand() *cobra.Command {
 				o.Policies = staticOnly(c, o.Policies)
 			}
 			err := errors.Join(o.Check(),
+				flagWord("sample-kind", run.Sample.Kind, "sample.kind"),
 				flagWord("placement", o.Cache.Placement, "cache.placement"),
 				flagWord("source", o.Cache.Source, "cache.source"),
 				flagWord("batch-scope", run.Sample.BatchScope, "sample.batch_scope"),
@@ -75,6 +78,8 @@ func simulateCommand() *cobra.Command {
 	f.StringVar(&parts, "parts", "", "the PARTS directory")
 	f.IntSliceVar(&o.Sample.Fanouts, "fanouts", run.Sample.Fanouts,
 		"neighbours drawn per vertex and hop, seed hop first; -1 for all")
+	f.StringVar(&run.Sample.Kind, "sample-kind", run.Sample.Kind, "how neighbours are drawn: "+
+		config.OrList(config.Words("sample.kind")))
 	f.IntVar(&o.Batch, "batch", run.Sample.Batch, "seeds of a rank's minibatch")
 	f.StringVar(&run.Sample.BatchScope, "batch-scope", run.Sample.BatchScope, "what --batch "+
 		"counts: the seeds of each stream (rank), or of all together (global)")
