@@ -75,7 +75,7 @@ func (e *LayerEdges) weigh(s *sample.Minibatch, needs nn.Needs, train bool, t *s
 		}
 		switch needs.Weights {
 		case nn.WeightsSymmetric:
-			symmetric(w, b, of, s.Frontier, t)
+			symmetric(w, b, of, sourcesOf(s, l), t)
 		case nn.WeightsMean:
 			shares(w, b, of, needs.SelfEdges)
 		default:
@@ -127,14 +127,11 @@ func shares(w []float32, b *graph.Block, of []float32, self bool) {
 // where v is the weight of an edge and W the sum over all in-edges: 1 and deg where edges have
 // none. So the weighted sum over a uniform sample is an unbiased estimate of the sum over all
 // edges.
-func symmetric(w []float32, b *graph.Block, of []float32, frontier []graph.VertexID,
-	t *sample.Topology) {
-	degree := func(position int32) float64 {
-		return float64(t.Degree(frontier[position]))
-	}
+func symmetric(w []float32, b *graph.Block, of []float32, ids sources, t *sample.Topology) {
+	degree := func(position int32) float64 { return float64(t.Degree(ids.at(position))) }
 	total := degree
 	if of != nil {
-		total = func(position int32) float64 { return float64(t.WeightSums[frontier[position]]) }
+		total = func(position int32) float64 { return float64(t.WeightSums[ids.at(position)]) }
 	}
 	at := int64(0) // in of, less the edge in w
 	for d := range b.NumDst {
@@ -151,6 +148,24 @@ func symmetric(w []float32, b *graph.Block, of []float32, frontier []graph.Verte
 		w[last] = float32(1 / (all + 1))
 		at--
 	}
+}
+
+// sources are the vertices of a block's sources: the first ones are a prefix of the frontier.
+type sources struct{ own, others []graph.VertexID }
+
+func sourcesOf(s *sample.Minibatch, l int) sources {
+	n := s.Blocks[l].NumSrc
+	if l == 0 || s.Others == nil {
+		return sources{own: s.Frontier[:n]}
+	}
+	return sources{s.Frontier[:n-len(s.Others[l])], s.Others[l]}
+}
+
+func (s *sources) at(position int32) graph.VertexID {
+	if n := len(s.own); int(position) >= n {
+		return s.others[int(position)-n]
+	}
+	return s.own[position]
 }
 
 // Hop returns the edges of layer l of the minibatch of the last Build.

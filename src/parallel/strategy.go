@@ -113,10 +113,10 @@ type Options struct {
 	MaxSeeds int         // of one minibatch
 	Kernel   sample.Kernel
 
-	// Rows [K+1], of a partitioned topology: rank r holds the in-edges of vertices Rows[r] to
-	// Rows[r+1]-1 alone, in Topology. nil where every rank holds all. SeedsElsewhere: seeds may be
-	// vertices of other ranks.
+	// Rows [K+1]: rank r has the vertices Rows[r] to Rows[r+1]-1. Partitioned: it holds in Topology
+	// the in-edges of these alone. SeedsElsewhere: seeds may be vertices of other ranks.
 	Rows           []int64
+	Partitioned    bool
 	SeedsElsewhere bool
 
 	Exchange *exchange.Exchange // of the rows that the input layer reads
@@ -144,7 +144,8 @@ type Options struct {
 
 // The modes that ranks can share a step in.
 const (
-	ModeData = "data" // every rank trains its own minibatches
+	ModeData  = "data"  // every rank trains its own minibatches
+	ModeSplit = "split" // all ranks train each minibatch together
 )
 
 // mode makes strategies. A new mode is one file or a few, and a line in modes.
@@ -154,7 +155,8 @@ type mode struct {
 }
 
 var modes = map[string]mode{
-	ModeData: {newData, newDataLayer},
+	ModeData:  {newData, newDataLayer},
+	ModeSplit: {newSplit, newDataLayer},
 }
 
 // Modes returns the names of all modes.

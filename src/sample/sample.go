@@ -77,12 +77,15 @@ func (t *Topology) Degree(v graph.VertexID) int64 {
 //	Original [S]   their original ids
 //	Seeds    [B]   the seeds, Frontier[:B]
 //	Transposes[l]  of Blocks[l] for l >= 1; Transposes[0] is unused: no gradient flows below
+//	Others[l]      of a rank's share (Split): the last sources of Blocks[l] for l >= 1, vertices of
+//	               other ranks; only those before them are a prefix of Frontier. nil otherwise
 type Minibatch struct {
 	Seeds      []graph.VertexID
 	Blocks     []graph.Block
 	Frontier   []graph.VertexID
 	Original   []int32
 	Transposes []graph.BlockTranspose
+	Others     [][]graph.VertexID
 }
 
 // Free frees the arrays; the minibatch is then its zero value.
