@@ -53,9 +53,12 @@ func New(s *shard.Shards, spec Spec) (*Job, error) {
 		return nil, fmt.Errorf("%d ranks on %d parts; the number of ranks must divide the parts, "+
 			"or be a multiple of them", spec.Ranks, s.Parts)
 	}
+	size := spec.Sharing.GroupSize(spec.Ranks)
 	o := sample.StreamOptions{Batch: spec.Batch, Seed: spec.Seed, Original: s.Topology().Original}
 	if spec.GlobalBatch {
 		o.Scope = sample.ScopeGlobal
+	} else {
+		o.Batch = min(o.Batch*size, max(o.Batch, sample.MaxBatch))
 	}
 	if spec.GlobalSeeds {
 		o.Seeds = sample.SeedsGlobal
@@ -65,7 +68,7 @@ func New(s *shard.Shards, spec Spec) (*Job, error) {
 		return nil, err
 	}
 	for r := range spec.Ranks {
-		share, err := sample.ShareOf(j.Streams.Streams(), spec.Ranks, 1, r)
+		share, err := sample.ShareOf(j.Streams.Streams(), spec.Ranks, size, r)
 		if err != nil {
 			j.Close()
 			return nil, err
@@ -129,7 +132,7 @@ func (j *Job) divideParts() (streams [][]graph.VertexID) {
 	for r := range j.Ranks {
 		j.first = append(j.first, s.Offsets[r*per])
 		for p := r * per; p < (r+1)*per; p++ {
-			if p == r*per || j.StreamPerPart {
+			if p == r*per && (r == 0 || j.Sharing == sample.Alone) || j.StreamPerPart {
 				streams = append(streams, nil)
 			}
 			last := &streams[len(streams)-1]
@@ -149,6 +152,9 @@ func (j *Job) cutParts() (streams [][]graph.VertexID) {
 			j.first = append(j.first, s.Offsets[p]+rows*int64(i)/int64(pieces))
 			streams = append(streams, train[len(train)*i/pieces:len(train)*(i+1)/pieces])
 		}
+	}
+	if j.Sharing == sample.Together {
+		streams = [][]graph.VertexID{slices.Concat(streams...)}
 	}
 	j.first = append(j.first, s.Vertices)
 	return streams

@@ -152,15 +152,23 @@ const (
 type mode struct {
 	train func(Options) (Strategy, error)
 	layer func(Options, int) (Strategy, error) // runs one layer, for inference layer by layer
+
+	sharing sample.Sharing // of minibatches in training and its validation
 }
 
 var modes = map[string]mode{
-	ModeData:  {newData, newDataLayer},
-	ModeSplit: {newSplit, newDataLayer},
+	ModeData:  {newData, newDataLayer, sample.Alone},
+	ModeSplit: {newSplit, newDataLayer, sample.Together},
 }
 
 // Modes returns the names of all modes.
 func Modes() []string { return slices.Sorted(maps.Keys(modes)) }
+
+// SharingOf returns which ranks train each minibatch together in a mode.
+func SharingOf(name string) (sample.Sharing, error) {
+	m, err := modeOf(name)
+	return m.sharing, err
+}
 
 // New makes the strategy of a mode that trains and evaluates the model. Collective.
 func New(mode string, o Options) (Strategy, error) {

@@ -26,6 +26,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/exchange"
 	"halognn/src/job"
+	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/trace"
 )
@@ -49,7 +50,8 @@ type Options struct {
 type Store struct {
 	Options
 	// Tables [P] are the rows of this rank's parts and of the other ranks of its node; nil for all
-	// other parts. Same-node rows are read from memory and never sent.
+	// other parts. Same-node rows are read from memory and never sent, except where ranks share
+	// minibatches: then a rank has its own parts alone.
 	Tables [][]byte
 	// DeviceRows holds the entries of all ranks, after OpenDevice; none for devices that read host
 	// memory.
@@ -82,6 +84,9 @@ func Open(o Options) (*Store, error) {
 	s.Job.SetNodes(leaders)
 	if err := node.Free(); err != nil {
 		return s, err
+	}
+	if s.Job.Sharing != sample.Alone { // rows of others come from those who have them
+		here = []int{s.Comm.Rank()}
 	}
 	return s, comm.Agree(s.Comm, s.mapParts(here))
 }
