@@ -216,10 +216,15 @@ func (j *Job) Parts(rank int) (first, last int) {
 // Vertices returns the vertices [first, last) of a rank.
 func (j *Job) Vertices(rank int) (first, last int64) { return j.first[rank], j.first[rank+1] }
 
-// Local returns the vertices whose rows a rank reads in memory: those of all ranks of its node.
+// Local returns the vertices whose rows a rank reads in memory: those of all ranks of its node, or
+// its own where ranks share minibatches.
 func (j *Job) Local(rank int) []access.Range {
 	var local []access.Range
-	for _, r := range j.Neighbours(rank) {
+	ranks := j.Neighbours(rank)
+	if j.Sharing != sample.Alone {
+		ranks = []int{rank}
+	}
+	for _, r := range ranks {
 		lo, hi := graph.VertexID(j.first[r]), graph.VertexID(j.first[r+1])
 		if n := len(local); n > 0 && local[n-1].End == lo {
 			local[n-1].End = hi

@@ -134,15 +134,17 @@ func (s *shuffler) rows(of *[]float32, rows, cols int) (compute.Matrix, error) {
 		if err := s.device.Sync(); err != nil { // kernels may still be reading what is freed here
 			return compute.Matrix{}, err
 		}
-		s.device.Free(*of)
-		*of = nil
-		made, err := s.device.Alloc(n + n/4)
+		if *of != nil { // as the buffers of the model
+			s.device.Free(*of)
+			*of, n = nil, n+n/4
+		}
+		made, err := s.device.Alloc(n)
 		if err != nil {
 			return compute.Matrix{}, fmt.Errorf("%d rows for other ranks: %w", rows, err)
 		}
 		*of = made
 	}
-	return compute.Matrix{Rows: rows, Cols: cols, Data: (*of)[:n]}, nil
+	return compute.Matrix{Rows: rows, Cols: cols, Data: (*of)[:rows*cols]}, nil
 }
 
 // exchange sends rows to every rank and receives others.

@@ -258,6 +258,9 @@ func (p *planner) plan() (*Plan, error) {
 	}
 	out.Rounds = p.rounds()
 	out.Collective = l.Minibatches() * (fetchRounds + hopRounds*p.askingHops())
+	if p.shares() && j.Ranks > 1 {
+		out.Collective = l.Minibatches() * (fetchRounds + sharedRounds*max(0, j.Sample.Hops()-1))
+	}
 	out.MemoryRank = out.Memory.Sum()
 	out.MemoryNode = out.Memory.Node(j.RanksPerNode)
 	out.MemoryHas = p.options.Memory
@@ -287,6 +290,9 @@ func (p *planner) lookAtRanks() error {
 			return fmt.Errorf("rank %d: %w", rank, err)
 		}
 		p.ranks = append(p.ranks, r)
+	}
+	if p.shares() {
+		return p.probeShares()
 	}
 	return nil
 }
@@ -325,6 +331,9 @@ func (p *planner) note(out *Plan) {
 	if out.Traffic.Counted > 0 {
 		add("policy %s decides by what was read before, for which there is no formula: it was "+
 			"played over %d minibatches of a rank", p.job.Cache.Policy, out.Traffic.Counted)
+	}
+	if p.shares() {
+		add("what ranks that share minibatches send each other is not part of the times")
 	}
 	if out.Rates.assumed {
 		add("the network is assumed: %g GB/s a node; give --network", out.Rates.Network/1e9)

@@ -194,6 +194,11 @@ func (c *splitters) compare(mbs []Minibatch, want *Minibatch, offsets []int64, k
 	if digest != want.EdgesDigest(key) {
 		return fmt.Errorf("digests of edges %x, want %x", digest, want.EdgesDigest(key))
 	}
+	parts, loads := graph.NewPartIndex(offsets), make([][]Load, len(mbs))
+	for r := range loads {
+		loads[r] = make([]Load, hops)
+	}
+	want.Loads(&parts, loads)
 	for h := 1; h <= hops; h++ {
 		l := hops - h
 		var all []edge
@@ -204,6 +209,15 @@ func (c *splitters) compare(mbs []Minibatch, want *Minibatch, offsets []int64, k
 			}
 			if b.NumSrc != len(sources) || l > 0 && b.NumSrc+1 != len(mbs[r].Transposes[l].Indptr) {
 				return fmt.Errorf("rank %d, hop %d: %d sources, want %d", r, h, b.NumSrc, len(sources))
+			}
+			x := &c.crossings[r][h-1]
+			load := Load{b.NumDst, b.NumEdges(), x.Own(), len(x.IDs), loads[r][l].Wanted}
+			if l > 0 {
+				load.Wanted = len(x.At)
+			}
+			if load != loads[r][l] {
+				return fmt.Errorf("rank %d, hop %d: %+v, counted on the whole %+v", r, h, load,
+					loads[r][l])
 			}
 			frontier := want.Frontier[:want.Blocks[l].NumSrc]
 			if err := c.compareFrontier(mbs, frontier, offsets, r, h); err != nil {
