@@ -30,6 +30,9 @@
 //	                  the        what to fetch                       and keep what stays
 //	                  policy     from whom
 //
+// Where ranks share minibatches, each draws, reads and computes what concerns its own vertices, and
+// rows travel between layers: newSplit.
+//
 // A minibatch belongs to a stream, which names its seeds and its random draws; the rank that
 // prepares it does not affect it.
 package parallel
