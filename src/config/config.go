@@ -68,7 +68,8 @@ type Config struct {
 		Window              int
 		Level               bool
 		Placement           string
-		PeerCost            float64
+		PeerCost            string // ParseCost reads it
+		Source              string
 	}
 	Pipeline struct {
 		Depth, Workers int

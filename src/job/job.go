@@ -216,9 +216,16 @@ func (j *Job) Parts(rank int) (first, last int) {
 // Vertices returns the vertices [first, last) of a rank.
 func (j *Job) Vertices(rank int) (first, last int64) { return j.first[rank], j.first[rank+1] }
 
-// Local returns the vertices whose rows a rank reads in memory: those of all ranks of its node, or
-// its own where ranks share minibatches.
+// AllInMemory reports whether every rank reads all rows in the memory of its node, so that a cache
+// is of no use.
+func (j *Job) AllInMemory() bool { return j.Nodes() == 1 && !j.Cache.FromFiles() }
+
+// Local returns the vertices whose rows a rank reads in memory: those of all ranks of its node, its
+// own where ranks share minibatches, or none if rows come from the files.
 func (j *Job) Local(rank int) []access.Range {
+	if j.Cache.FromFiles() {
+		return nil
+	}
 	var local []access.Range
 	ranks := j.Neighbours(rank)
 	if j.Sharing != sample.Alone {
@@ -233,6 +240,16 @@ func (j *Job) Local(rank int) []access.Range {
 		local = append(local, access.Range{First: lo, End: hi})
 	}
 	return local
+}
+
+// Owned returns the vertices of each of the given ranks.
+func (j *Job) Owned(ranks []int) (own []access.Range) {
+	for _, r := range ranks {
+		own = append(own, access.Range{
+			First: graph.VertexID(j.first[r]), End: graph.VertexID(j.first[r+1]),
+		})
+	}
+	return own
 }
 
 // Steps returns the optimiser's updates of an epoch.

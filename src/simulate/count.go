@@ -70,9 +70,13 @@ func (c *counter) count(workers int) error {
 			if err == nil {
 				err = x.Locate(&plan, mb.Frontier)
 			}
+			remote := plan.RemoteIDs
+			if c.o.Cache.FromFiles() {
+				remote = mb.Frontier
+			}
 			if err == nil {
 				c.ask(&mb)
-				err = c.take((epoch-1)*steps+key.Step, plan.RemoteIDs, epoch == c.o.Epochs &&
+				err = c.take((epoch-1)*steps+key.Step, remote, epoch == c.o.Epochs &&
 					item+1 == steps*perStep)
 			}
 			if err != nil {

@@ -21,6 +21,7 @@ func trainOptions(c *config.Config) train.Options {
 	optimizer := nn.DefaultOptimizer(c.Train.Optimizer)
 	optimizer.Momentum, optimizer.WeightDecay = c.Train.Momentum, c.Train.WeightDecay
 	sharing, _ := parallel.SharingOf(c.Parallel.Mode) // the config's words are its modes
+	peerCost, _ := config.ParseCost(c.Cache.PeerCost) // a config that was checked gives no error
 	return train.Options{
 		Mode: c.Parallel.Mode,
 		Spec: job.Spec{
@@ -49,7 +50,8 @@ func trainOptions(c *config.Config) train.Options {
 			Kernel:      kernels[c.Sample.Kernel],
 			Cache: policy.Settings{
 				Policy: c.Cache.Policy, Alpha: c.Cache.Alpha, HaloFraction: c.Cache.HaloFraction,
-				HaloHops: c.Cache.HaloHops, Placement: c.Cache.Placement, PeerCost: c.Cache.PeerCost,
+				HaloHops: c.Cache.HaloHops, Placement: c.Cache.Placement, PeerCost: peerCost,
+				Source: c.Cache.Source,
 				Window: c.Cache.Window, Level: c.Cache.Level, Gamma: c.Cache.Gamma,
 				Delta: c.Cache.Delta, Evict: c.Cache.Evict, Initial: c.Cache.Initial,
 				Layout: layouts[c.Cache.Scores],

@@ -16,6 +16,7 @@ import (
 
 	"halognn/src/config"
 	"halognn/src/mem"
+	"halognn/src/policy"
 	"halognn/src/shard"
 	"halognn/src/simulate"
 )
@@ -46,7 +47,12 @@ func simulateCommand() *cobra.Command {
 			o.GlobalBatch = run.Sample.BatchScope == "global"
 			o.GlobalSeeds = run.Sample.Seeds == "global"
 			o.StreamPerPart = run.Sample.Streams == "part"
+			if o.Cache.Shared() || o.Cache.FromFiles() {
+				o.Policies = staticOnly(c, o.Policies)
+			}
 			err := errors.Join(o.Check(),
+				flagWord("placement", o.Cache.Placement, "cache.placement"),
+				flagWord("source", o.Cache.Source, "cache.source"),
 				flagWord("batch-scope", run.Sample.BatchScope, "sample.batch_scope"),
 				flagWord("seeds", run.Sample.Seeds, "sample.seeds"),
 				flagWord("streams", run.Sample.Streams, "sample.streams"))
@@ -103,10 +109,27 @@ func simulateCommand() *cobra.Command {
 		"lookahead: minibatches known in advance (default: planned as in training)")
 	f.BoolVar(&o.Cache.Level, "level", false,
 		"lookahead: fetch early where the next minibatch has more misses")
+	f.StringVar(&o.Cache.Placement, "placement", run.Cache.Placement,
+		"cache.placement: where the rows of static caches lie, "+
+			config.OrList(config.Words("cache.placement")))
+	f.Float64Var(&o.Cache.PeerCost, "peer-cost", policy.AssumedPeerCost, "placement group: the "+
+		"cost of a row of a peer's cache over that of a far one; cache.peer_cost of a run's "+
+		"summary.json says what was measured")
+	f.StringVar(&o.Cache.Source, "source", run.Cache.Source, "cache.source: where rows come from "+
+		"that no cache holds, "+config.OrList(config.Words("cache.source")))
 	f.IntVar(&o.Workers, "workers", 0, "goroutines (default: one for each CPU)")
 	f.StringVar(&dir, "out", "",
 		"the directory to write simulate.csv, steps.csv and simulate.svg to")
 	return c
+}
+
+// staticOnly returns the policies that can be placed over a node or read from files: of those that
+// the user did not name, the static ones.
+func staticOnly(c *cobra.Command, policies []string) []string {
+	if c.Flags().Changed("policies") {
+		return policies
+	}
+	return policy.Names((*policy.Policy).Static)
 }
 
 // flagWord rejects a flag whose value is not among the words of a key.
