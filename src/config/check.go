@@ -7,6 +7,7 @@ import (
 
 	"halognn/src/nn"
 	"halognn/src/policy"
+	"halognn/src/sample"
 )
 
 // faults returns all errors in the values.
@@ -40,6 +41,17 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 			bad("sample.%s has %d entries but model.layers is %d; give one fanout per layer, "+
 				"seed hop first", f.key, n, c.Model.Layers)
 		}
+	}
+	drawn := sample.Spec{Kind: sample.Kind(c.Sample.Kind)}
+	model := nn.Config{Kind: c.Model.Kind, Aggregation: c.Model.Aggregation}
+	if kind != nil && reads && drawn.Estimates() && !model.Weighs() {
+		maxima := ""
+		if c.Model.Aggregation == nn.AggregateMax {
+			maxima = " with model.aggregation max"
+		}
+		bad("sample.kind %s weighs edges by the probability that it drew them, which model.kind %s%s "+
+			"cannot use; choose sample.kind=%s, or model.kind sage with means, gcn or gin", drawn.Kind,
+			c.Model.Kind, maxima, sample.Neighbour)
 	}
 	if c.Topology.Kind == TopologyPartitioned {
 		faults = append(faults, c.partitioned()...)
@@ -96,6 +108,10 @@ func (c *Config) partitioned() (faults []string) {
 		faults = append(faults,
 			fmt.Sprintf("topology.kind is %s, with which ", TopologyPartitioned)+
 				fmt.Sprintf(format, args...)+", or topology.kind="+TopologyReplicated)
+	}
+	if drawn := (sample.Spec{Kind: sample.Kind(c.Sample.Kind)}); drawn.NeedsWhole() {
+		bad("sample.kind %s cannot be had, because ranks do not send each other the degrees and weights "+
+			"that it needs; choose sample.kind=%s", c.Sample.Kind, sample.Neighbour)
 	}
 	why := ""
 	if p := policy.Find(c.Cache.Policy); p != nil {

@@ -34,6 +34,7 @@ type Config struct {
 		Slope          float64
 	}
 	Sample struct {
+		Kind                       string
 		Fanouts, EvalFanouts       []int
 		Batch                      int
 		BatchScope, Seeds, Streams string

@@ -87,6 +87,17 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"auto on a partitioned topology", minimal +
 			"topology: {kind: partitioned}\ncache: {policy: auto}\n", nil,
 			[]string{"cache.policy auto cannot be had"}},
+		{"a sampler on a partitioned topology", minimal +
+			"topology: {kind: partitioned}\nsample: {kind: poisson}\n", nil,
+			[]string{"with which sample.kind poisson cannot be had",
+				"choose sample.kind=neighbour, or topology.kind=replicated"}},
+		{"a sampler that attention cannot use", minimal +
+			"model: {kind: gat}\nsample: {kind: poisson}\n", nil,
+			[]string{"sample.kind poisson weighs edges", "which model.kind gat cannot use",
+				"choose sample.kind=neighbour"}},
+		{"a sampler that maxima cannot use", minimal +
+			"model: {aggregation: max}\nsample: {kind: poisson}\n", nil,
+			[]string{"which model.kind sage with model.aggregation max cannot use"}},
 		{"a halo of a partitioned topology", minimal +
 			"topology: {kind: partitioned}\ncache: {halo_fraction: 0.5}\n", nil,
 			[]string{"cache.halo_fraction cannot be had"}},

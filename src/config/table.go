@@ -106,6 +106,15 @@ func (c *Config) table() []section {
 		}},
 
 		{name: "sample", keys: []*Key{
+			{"kind", oneOf(&c.Sample.Kind, string(sample.Neighbour),
+				word{string(sample.Neighbour), "of each vertex's neighbours as many as the fanout says, " +
+					"all equally likely"},
+				word{string(sample.Poisson), "each neighbour by itself, with probability fanout/degree; " +
+					"it weighs the inverse of that, so what is aggregated is an unbiased estimate"},
+			), 0,
+				"how neighbours are drawn in training",
+				"Minibatches that are not trained are drawn by `neighbour`. Kinds that weigh edges are " +
+					"for `sage` with means, `gcn` and `gin` ([when](guide/samplers.md))."},
 			{"fanouts", fanouts(&c.Sample.Fanouts, 15, 10, 5), 0,
 				"neighbours sampled per vertex and hop, seed hop first, one per layer",
 				"`mlp` ignores it."},

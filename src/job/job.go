@@ -26,12 +26,13 @@ type Job struct {
 	share []sample.Share
 }
 
-// Fit gives the model the widths and the task of the graph, and leaves the weights of edges out
-// where there are none or nobody reads them.
+// Fit gives the model the widths and the task of the graph, tells it what the sampler weighs, and
+// leaves the weights of edges out where there are none or nobody reads them.
 func (s *Spec) Fit(of *shard.Shards) {
 	m := &s.Model
 	m.In, m.Out, m.Task = of.Features, of.Classes, of.Task
 	m.EdgeWeights = m.EdgeWeights && of.Weighted && m.ReadsNeighbours()
+	m.Estimates = s.Sample.Estimates() && m.ReadsNeighbours()
 }
 
 // New divides vertices, seeds and streams among the ranks of a job. The shards must outlive it.
@@ -105,8 +106,13 @@ func NewForward(s *shard.Shards, spec Spec) (*Job, error) {
 	return j, nil
 }
 
-// sendsNoWeights returns an error if ranks would have to send each other weights of edges.
+// sendsNoWeights returns an error if ranks would have to send each other weights of edges, or what
+// a sampler needs to make some.
 func (s *Spec) sendsNoWeights() error {
+	if s.Partitioned && s.Reads() && s.Sample.NeedsWhole() {
+		return fmt.Errorf("sample.kind=%s needs the whole topology on every rank; set "+
+			"topology.kind=replicated, or sample.kind=%s", s.Sample.Kind, sample.Neighbour)
+	}
 	if s.Partitioned && s.Model.EdgeWeights {
 		return errors.New("edges of the graph have weights, which ranks do not send each other " +
 			"with topology.kind=partitioned; set model.edge_weights=false, or " +

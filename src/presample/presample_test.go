@@ -60,7 +60,7 @@ func references(t *testing.T, d *dataset.Dataset, o Options, first, epochs int) 
 	defer s.Free()
 	for epoch := first; epoch < first+epochs; epoch++ {
 		for step := range s.Steps() {
-			mb := sample.Reference(topology, o.Sample.Fanouts, s.Piece(epoch, step, 0, nil),
+			mb := sample.Reference(topology, o.Sample, s.Piece(epoch, step, 0, nil),
 				sample.Key{Seed: o.Seed, Epoch: epoch, Step: step})
 			t.Cleanup(mb.Free)
 			all = append(all, mb)

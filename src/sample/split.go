@@ -43,7 +43,7 @@ type Split struct {
 func NewSplit(t *Topology, rows []int64, rank int, o Options) (*Split, error) {
 	o.Workers = 1
 	for _, s := range []Spec{o.Spec, o.Eval} {
-		if s.kind() != Neighbour {
+		if k := s.kind(); k != Neighbour && k != Poisson {
 			return nil, fmt.Errorf("sample: ranks that share a minibatch draw for single vertices, "+
 				"which sample.kind %s does not; choose sample.kind %s, or parallel.mode data",
 				s.kind(), Neighbour)
@@ -167,14 +167,14 @@ func (s *Split) Draw(
 	mb *Minibatch, c *Crossing, h int, train bool, key Key, edges *uint64,
 ) error {
 	f := s.fused
-	fanouts := f.options.Fanouts
+	spec := f.options.Spec
 	if !train {
-		fanouts = f.options.evaluated().Fanouts
+		spec = f.options.evaluated()
 	}
-	f.mb = mb
+	f.mb, f.kind, mb.Estimates = mb, spec.kind(), spec.Estimates()
 	return f.contain(func() error {
 		block := &mb.Blocks[len(mb.Blocks)-h]
-		if err := f.expand(block, fanouts[h-1], key.hop(h)); err != nil {
+		if err := f.expand(block, spec.Fanouts[h-1], key.hop(h)); err != nil {
 			return fmt.Errorf("sample: hop %d: %w", h, err)
 		}
 		*edges += EdgesDigest(block, mb.Original, h, key)

@@ -88,8 +88,11 @@ func (c *counter) count(workers int) error {
 }
 
 // ask counts what a minibatch would ask of other ranks if each held the edges of its own vertices
-// alone.
+// alone, where the kind of sampling permits that.
 func (c *counter) ask(mb *sample.Minibatch) {
+	if c.job.Sample.NeedsWhole() {
+		return
+	}
 	first, end := c.job.Vertices(c.rank)
 	asked := sample.Sum(mb.Asks(c.job.Sample.Fanouts, c.job.Ranks, c.job.GlobalSeeds,
 		graph.VertexID(first), graph.VertexID(end)))

@@ -39,8 +39,8 @@ func trainOptions(c *config.Config) train.Options {
 				Gamma: c.Train.StepFactor,
 			},
 			StepEpochs:    c.Train.StepEpochs,
-			Sample:        sample.Neighbours(c.Sample.Fanouts...),
-			Eval:          sample.Neighbours(c.Sample.EvalFanouts...),
+			Sample:        sample.Spec{Kind: sample.Kind(c.Sample.Kind), Fanouts: c.Sample.Fanouts},
+			Eval:          evalSpec(c),
 			Batch:         c.Sample.Batch,
 			GlobalBatch:   c.Sample.BatchScope == "global",
 			GlobalSeeds:   c.Sample.Seeds == "global",
@@ -65,6 +65,16 @@ func trainOptions(c *config.Config) train.Options {
 			Keep: c.Checkpoint.Keep,
 		},
 	}
+}
+
+// evalSpec returns how minibatches are drawn that are not trained: always by kind Neighbour; the
+// zero Spec where that is as in training.
+func evalSpec(c *config.Config) sample.Spec {
+	fanouts := c.Sample.EvalFanouts
+	if len(fanouts) == 0 && c.Sample.Kind != string(sample.Neighbour) {
+		fanouts = c.Sample.Fanouts
+	}
+	return sample.Neighbours(fanouts...)
 }
 
 // objective returns what the loss asks for. A config that was checked gives no error.

@@ -17,6 +17,7 @@ import (
 	"halognn/src/config"
 	"halognn/src/mem"
 	"halognn/src/policy"
+	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/simulate"
 )
@@ -44,6 +45,7 @@ func simulateCommand() *cobra.Command {
 			if len(o.HaloFractions) > 0 && !c.Flags().Changed("alphas") {
 				o.Alphas = nil
 			}
+			o.Sample.Kind = sample.Kind(run.Sample.Kind)
 			o.GlobalBatch = run.Sample.BatchScope == "global"
 			o.GlobalSeeds = run.Sample.Seeds == "global"
 			o.StreamPerPart = run.Sample.Streams == "part"
@@ -51,6 +53,7 @@ func simulateCommand() *cobra.Command {
 				o.Policies = staticOnly(c, o.Policies)
 			}
 			err := errors.Join(o.Check(),
+				flagWord("sample-kind", run.Sample.Kind, "sample.kind"),
 				flagWord("placement", o.Cache.Placement, "cache.placement"),
 				flagWord("source", o.Cache.Source, "cache.source"),
 				flagWord("batch-scope", run.Sample.BatchScope, "sample.batch_scope"),
@@ -75,6 +78,8 @@ func simulateCommand() *cobra.Command {
 	f.StringVar(&parts, "parts", "", "the PARTS directory")
 	f.IntSliceVar(&o.Sample.Fanouts, "fanouts", run.Sample.Fanouts,
 		"neighbours drawn per vertex and hop, seed hop first; -1 for all")
+	f.StringVar(&run.Sample.Kind, "sample-kind", run.Sample.Kind, "how neighbours are drawn: "+
+		config.OrList(config.Words("sample.kind")))
 	f.IntVar(&o.Batch, "batch", run.Sample.Batch, "seeds of a rank's minibatch")
 	f.StringVar(&run.Sample.BatchScope, "batch-scope", run.Sample.BatchScope, "what --batch "+
 		"counts: the seeds of each stream (rank), or of all together (global)")
@@ -120,6 +125,7 @@ func simulateCommand() *cobra.Command {
 	f.IntVar(&o.Workers, "workers", 0, "goroutines (default: one for each CPU)")
 	f.StringVar(&dir, "out", "",
 		"the directory to write simulate.csv, steps.csv and simulate.svg to")
+	c.AddCommand(modesCommand())
 	return c
 }
 
@@ -169,7 +175,9 @@ func runSimulate(c *cobra.Command, parts, dir string, o simulate.Options) error 
 	case err != nil:
 		return err
 	}
-	if err := writeSimulation(dir, r); err != nil {
+	if err := writeFiles(dir, map[string]func(io.Writer) error{
+		"simulate.csv": r.WriteCSV, "steps.csv": r.WriteStepsCSV, "simulate.svg": r.WriteSVG,
+	}); err != nil {
 		return dataError(err)
 	}
 	out(c, "%s: %d ranks, %d steps an epoch, %d epochs, fanouts %v, batch %d, seed %d\n",
@@ -187,21 +195,17 @@ func runSimulate(c *cobra.Command, parts, dir string, o simulate.Options) error 
 	return nil
 }
 
-// writeSimulation writes the files of a result.
-func writeSimulation(dir string, r *simulate.Result) error {
+// writeFiles writes files into a directory, each whole or not at all.
+func writeFiles(dir string, files map[string]func(io.Writer) error) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	for _, file := range []struct {
-		name  string
-		write func(io.Writer) error
-	}{{"simulate.csv", r.WriteCSV}, {"steps.csv", r.WriteStepsCSV}, {"simulate.svg", r.WriteSVG}} {
+	for name, write := range files {
 		var text bytes.Buffer
-		if err := file.write(&text); err != nil {
-			return fmt.Errorf("%s: %w", file.name, err)
+		if err := write(&text); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		if err := renameio.WriteFile(filepath.Join(dir, file.name), text.Bytes(),
-			0o666); err != nil {
+		if err := renameio.WriteFile(filepath.Join(dir, name), text.Bytes(), 0o666); err != nil {
 			return err
 		}
 	}
