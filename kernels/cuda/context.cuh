@@ -31,8 +31,13 @@ const char *nccl_error(int code);
 // threads wait for each other or exchange values. For nvcc they are the same. In the emulation
 // (kernels/cuda/emulate) the first kind is a loop.
 #ifdef HALOGNN_EMULATED
-#define LAUNCH_ON(c, stream, kernel, grid, ...) emulated::launch(halognn::on(c, stream), false, grid, halognn::BLOCK, kernel, __VA_ARGS__)
-#define LAUNCH_TOGETHER(c, kernel, grid, ...) emulated::launch(halognn::on(c), true, grid, halognn::BLOCK, kernel, __VA_ARGS__)
+#define LAUNCH_EMULATED(c, stream, together, kernel, grid, ...)                                    \
+    (emulated::count(__FILE__, #kernel),                                                           \
+     emulated::launch(halognn::on(c, stream), together, grid, halognn::BLOCK, kernel, __VA_ARGS__))
+#define LAUNCH_ON(c, stream, kernel, grid, ...) \
+    LAUNCH_EMULATED(c, stream, false, kernel, grid, __VA_ARGS__)
+#define LAUNCH_TOGETHER(c, kernel, grid, ...) \
+    LAUNCH_EMULATED(c, HALOGNN_COMPUTE, true, kernel, grid, __VA_ARGS__)
 #else
 #define LAUNCH_ON(c, stream, kernel, grid, ...) \
     (kernel<<<grid, halognn::BLOCK, 0, halognn::on(c, stream)>>>(__VA_ARGS__), static_cast<int>(cudaGetLastError()))
