@@ -13,7 +13,8 @@ struct halognn_cuda {
     int device;
     cudaStream_t streams[HALOGNN_STREAMS];
     cublasHandle_t blas;
-    void *workspace;  // of cuBLAS: if fixed, results do not depend on earlier calls
+    void *workspace;    // of cuBLAS: if fixed, results do not depend on earlier calls
+    uint32_t *arrived;  // [COUNTERS], zero between kernels, which count their threads in it
 };
 
 namespace halognn {
@@ -21,6 +22,7 @@ namespace halognn {
 constexpr int BLOCK = 256;
 constexpr int WARP = 32;
 constexpr int64_t CHUNK = HALOGNN_CHUNK_ROWS;
+constexpr int64_t COUNTERS = int64_t{1} << 16;
 constexpr int BLAS_CODE = 100000;  // codes from here on are cuBLAS's
 constexpr int NCCL_CODE = HALOGNN_NCCL_PENDING - 7;  // and from here on NCCL's
 
