@@ -208,7 +208,7 @@ part_library() {
     compiler="${NVCC:-nvcc} $(in_python include | sed -n 's/^./-I&/p' | tr '\n' ' ')"
     mkdir -p "$work/link" # where there is only libcublas.so.N
     ln -sf "$cublas"/libcublas.so.[0-9]* "$work/link/"
-    (cd "$work/link" && ln -sf libcublas.so.[0-9]* libcublas.so)
+    (cd "$work/link" && set -- libcublas.so.[0-9]* && ln -sf "$1" libcublas.so)
     rm -rf build/cuda build/libhalognn_cuda.so
     make -C kernels -j "$(nproc)" BUILD="$root/build" NVCC="$compiler" NVLDFLAGS="-L$work/link" cuda
     cp build/libhalognn_cuda.so "$HALOGNN_CUDA_LIB"
