@@ -18,6 +18,7 @@ type LayerEdges struct {
 	transposes []graph.BlockTranspose
 	weights    []float32 // of all blocks, one after the other
 	transposed []float32 // of all transposes
+	groups     graph.Grouper
 }
 
 // Build makes the edges and weights that a model needs besides the sampled edges. With
@@ -69,17 +70,18 @@ func (e *LayerEdges) weigh(s *sample.Minibatch, needs nn.Needs, train bool, t *s
 	for l := range s.Blocks {
 		b, transpose := e.of(s, l, needs)
 		w := e.weights[at : at+b.NumEdges()]
-		var of []float32 // the sampled edges
-		if needs.OfData {
-			of = s.Blocks[l].Weights
+		v := values{of: s.Blocks[l].Weights, data: needs.OfData, estimates: s.Estimates,
+			frontier: s.Frontier, topology: t}
+		if !v.data && !v.estimates {
+			v.of = nil
 		}
 		switch needs.Weights {
 		case nn.WeightsSymmetric:
-			symmetric(w, b, of, s.Frontier, t)
+			symmetric(w, b, &v)
 		case nn.WeightsMean:
-			shares(w, b, of, needs.SelfEdges)
+			shares(w, b, &v, needs.SelfEdges)
 		default:
-			copy(w, of)
+			v.plain(w)
 		}
 		if train && l > 0 {
 			for k, edge := range transpose.Edges {
@@ -90,29 +92,76 @@ func (e *LayerEdges) weigh(s *sample.Minibatch, needs nn.Needs, train bool, t *s
 	}
 }
 
-// shares sets the weights of a block to those of its edges over the sum of the destination's, in
-// which an edge from a vertex to itself, which is the last, counts 1. They are 0 where the sum is.
-func shares(w []float32, b *graph.Block, of []float32, self bool) {
-	at := 0 // in of
+// values are the values that the sampled edges of a block have: the weights of the data or 1, and
+// in estimates over the probability that the edge was drawn.
+type values struct {
+	of        []float32 // nil: all 1
+	data      bool      // made of the weights that edges have in the data
+	estimates bool
+	frontier  []graph.VertexID
+	topology  *sample.Topology
+}
+
+// at returns the value of a sampled edge.
+func (v *values) at(edge int64) float64 {
+	if v.of == nil {
+		return 1
+	}
+	return float64(v.of[edge])
+}
+
+// total returns the sum of the weights, without probabilities, of all in-edges that a vertex of the
+// frontier has in the graph: without weights of data, its degree.
+func (v *values) total(position int32) float64 {
+	if v.data {
+		return float64(v.topology.WeightSums[v.frontier[position]])
+	}
+	return v.degree(position)
+}
+
+func (v *values) degree(position int32) float64 {
+	return float64(v.topology.Degree(v.frontier[position]))
+}
+
+// plain sets the weights of a block to the values.
+func (v *values) plain(w []float32) {
+	if v.of != nil {
+		copy(w, v.of)
+		return
+	}
+	for e := range w {
+		w[e] = 1
+	}
+}
+
+// shares sets the weights of a block to the values of its edges over their sum, over the
+// destination's edges or, in estimates, over all its in-edges in the graph. An edge from a vertex
+// to itself, which is the first, counts 1. They are 0 where the sum is.
+func shares(w []float32, b *graph.Block, v *values, self bool) {
+	at := int64(0) // the edge in v
 	for d := range b.NumDst {
-		lo, hi := int(b.Indptr[d]), int(b.Indptr[d+1])
+		lo, hi := b.Indptr[d], b.Indptr[d+1]
 		sum := 0.0
 		if self {
-			hi--
+			lo++
 			sum = 1
 		}
-		for k := range hi - lo {
-			sum += float64(of[at+k])
+		if v.estimates {
+			sum += v.total(int32(d))
+		} else {
+			for k := range hi - lo {
+				sum += v.at(at + k)
+			}
 		}
 		scale := 0.0
 		if sum > 0 {
 			scale = 1 / sum
 		}
 		for k := range hi - lo {
-			w[lo+k] = float32(float64(of[at+k]) * scale)
+			w[lo+k] = float32(v.at(at+k) * scale)
 		}
 		if self {
-			w[hi] = float32(scale)
+			w[lo-1] = float32(scale)
 		}
 		at += hi - lo
 	}
@@ -124,33 +173,35 @@ func shares(w []float32, b *graph.Block, of []float32, self bool) {
 //	w_ij = v_ij/sqrt((W_i+1)(W_j+1)) * deg_i/k_i    for an edge from j to i, k_i of whose deg_i in-edges
 //	w_ii = 1/(W_i+1)                                were sampled
 //
-// where v is the weight of an edge and W the sum over all in-edges: 1 and deg where edges have
-// none. So the weighted sum over a uniform sample is an unbiased estimate of the sum over all
-// edges.
-func symmetric(w []float32, b *graph.Block, of []float32, frontier []graph.VertexID,
-	t *sample.Topology) {
-	degree := func(position int32) float64 {
-		return float64(t.Degree(frontier[position]))
-	}
-	total := degree
-	if of != nil {
-		total = func(position int32) float64 { return float64(t.WeightSums[frontier[position]]) }
-	}
-	at := int64(0) // in of, less the edge in w
+// where v is the value of an edge and W the sum of the weights of all in-edges: deg where edges
+// have none. In estimates the values account for what was not sampled, and there is no deg_i/k_i.
+// So the weighted sum over a sample is an unbiased estimate of the sum over all edges.
+func symmetric(w []float32, b *graph.Block, v *values) {
 	for d := range b.NumDst {
-		lo, last := b.Indptr[d], b.Indptr[d+1]-1
-		all := total(int32(d))
-		share := degree(int32(d)) / math.Max(1, float64(last-lo)) / math.Sqrt(all+1)
-		for e := lo; e < last; e++ {
-			x := share / math.Sqrt(total(b.Indices[e])+1)
-			if of != nil {
-				x *= float64(of[e+at])
-			}
-			w[e] = float32(x)
+		self, end := b.Indptr[d], b.Indptr[d+1]
+		before := int64(d) + 1 // edges from destinations to themselves, which v does not have
+		all := v.total(int32(d))
+		share := 1.0
+		if !v.estimates {
+			share = v.degree(int32(d)) / math.Max(1, float64(end-self-1))
 		}
-		w[last] = float32(1 / (all + 1))
-		at--
+		share /= math.Sqrt(all + 1)
+		for e := self + 1; e < end; e++ {
+			w[e] = float32(share / math.Sqrt(v.total(b.Indices[e])+1) * v.at(e-before))
+		}
+		w[self] = float32(1 / (all + 1))
 	}
+}
+
+// Group brings the edges of the input layer into the order in which their rows are added: by the
+// part of the source, of which part has one each of the frontier's vertices, and then as they were
+// drawn. After it the edges are read by Host.SegmentRows alone.
+func (e *LayerEdges) Group(s *sample.Minibatch, needs nn.Needs, part []uint16, parts int) {
+	if needs.Aggregate == compute.NoReduction || len(s.Blocks) == 0 {
+		return
+	}
+	h := e.Hop(s, 0, needs, false)
+	e.groups.ByPart(h.Forward.Indptr, h.Forward.Indices, h.Weights, part, parts)
 }
 
 // Hop returns the edges of layer l of the minibatch of the last Build.
@@ -181,7 +232,7 @@ func (e *LayerEdges) Hop(s *sample.Minibatch, l int, needs nn.Needs, train bool)
 // bytes returns the memory of the arrays.
 func (e *LayerEdges) bytes() int64 {
 	m := sample.Minibatch{Blocks: e.blocks, Transposes: e.transposes}
-	return m.Bytes() + int64(cap(e.weights)+cap(e.transposed))*4
+	return m.Bytes() + int64(cap(e.weights)+cap(e.transposed))*4 + e.groups.Bytes()
 }
 
 // Free frees the arrays.
@@ -190,5 +241,6 @@ func (e *LayerEdges) Free() {
 	m.Free()
 	mem.Free(e.weights)
 	mem.Free(e.transposed)
+	e.groups.Free()
 	*e = LayerEdges{}
 }
