@@ -104,7 +104,7 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"not in this version", minimal + "parallel:\n  mode: split\n", nil,
 			[]string{`parallel.mode: "split" is not in this version; use data`}},
 		{"no such word", minimal + "model:\n  kind: transformer\n", nil,
-			[]string{`model.kind is "transformer"; it must be sage, gcn, gin, gat or mlp`}},
+			[]string{`model.kind is "transformer"; it must be sage, gcn, gin, gat, gatv2 or mlp`}},
 		{"set without value", minimal, []string{"train.lr"},
 			[]string{"--set train.lr: it must be key.path=value"}},
 		{"set of an unknown key", minimal, []string{"trian.lr=1"},

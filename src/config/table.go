@@ -73,8 +73,8 @@ func (c *Config) table() []section {
 			{"edge_weights", boolean(&c.Model.EdgeWeights, true), 0,
 				"weigh edges, where the graph's edges have weights",
 				"`sage` takes weighted means, `gcn` normalises by weights, `gin` sums weighted rows. " +
-					"`gat` and `model.aggregation: max` cannot, and refuse such a graph unless this is " +
-					"false."},
+					"`gat`, `gatv2` and `model.aggregation: max` cannot, and refuse such a graph unless " +
+					"this is false."},
 			{"jumping", oneOf(&c.Model.Jumping, "none",
 				word{"none", "those of the last layer, which makes them"},
 				word{"cat", "those of all layers, side by side, through a linear map (jumping knowledge)"},
@@ -94,15 +94,16 @@ func (c *Config) table() []section {
 			), 0,
 				"how `gcn` weighs an edge", "Other models ignore it."},
 			{"heads", whole(&c.Model.Heads, 2, 1).upTo(mostHeads), 0,
-				"number of attention heads", "Only `gat` reads it."},
+				"number of attention heads", "Only `gat` and `gatv2` read it."},
 			{"head_merge", oneOf(&c.Model.HeadMerge, "concat",
 				word{"concat", "side by side: `model.heads` divides `model.hidden`"},
 				word{"mean", "their mean: each head is `model.hidden` wide"},
 			), 0,
 				"how heads make a hidden row", "Those of the last layer are averaged. Only " +
-					"`gat` reads it."},
+					"`gat` and `gatv2` read it."},
 			{"slope", number(&c.Model.Slope, 0.2, from(0).upTo(1)), 0,
-				"what LeakyReLU multiplies attention scores below 0 by", "Only `gat` reads it."},
+				"what LeakyReLU multiplies attention scores below 0 by",
+				"Only `gat` and `gatv2` read it."},
 		}},
 
 		{name: "sample", keys: []*Key{
