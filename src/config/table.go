@@ -1,6 +1,7 @@
 package config
 
 import (
+	"halognn/src/graph"
 	"halognn/src/nn"
 	"halognn/src/policy"
 	"halognn/src/sample"
@@ -112,13 +113,18 @@ func (c *Config) table() []section {
 					"all equally likely"},
 				word{string(sample.Poisson), "each neighbour by itself, with probability fanout/degree; " +
 					"it weighs the inverse of that, so what is aggregated is an unbiased estimate"},
+				word{string(sample.LADIES), "layer by layer: `sample.layer_vertices` of all neighbours of a " +
+					"layer's vertices, those that many have in common more likely, with all edges between " +
+					"them; they weigh the inverse of their probability"},
 			), 0,
 				"how neighbours are drawn in training",
 				"Minibatches that are not trained are drawn by `neighbour`. Kinds that weigh edges are " +
 					"for `sage` with means, `gcn` and `gin` ([when](guide/samplers.md))."},
 			{"fanouts", fanouts(&c.Sample.Fanouts, 15, 10, 5), 0,
 				"neighbours sampled per vertex and hop, seed hop first, one per layer",
-				"`mlp` ignores it."},
+				"`mlp` ignores it, and kind `ladies` in training."},
+			{"layer_vertices", whole(&c.Sample.LayerVertices, 8192, 1).upTo(graph.MaxVertices), 0,
+				"vertices that kind `ladies` draws for a layer, on average", "Other kinds ignore it."},
 			{"eval_fanouts", fanouts(&c.Sample.EvalFanouts), SameEpoch,
 				"fanouts of minibatches that are not trained: of sampled validation " +
 					"(`train.eval_mode: sampled`) and `halognn infer --mode sampled`",
@@ -226,7 +232,7 @@ func (c *Config) table() []section {
 			{"policy", oneOf(&c.Cache.Policy, policy.Lookahead, policies()...), free,
 				"which remote rows a rank keeps",
 				"With `cache.placement: group` or `parts` and with `cache.source: files` the " +
-					"default is `vip`, with `topology.kind: partitioned` `sieve`."},
+					"default is `vip`, with `topology.kind: partitioned` `sieve`, and with `sample.kind: ladies` `sim` and `sieve`."},
 			{"alpha", number(&c.Cache.Alpha, 0.1, from(0)), free,
 				"capacity: the rows of a rank's cache over the vertices of an average rank", ""},
 			{"halo_fraction", number(&c.Cache.HaloFraction, 0, from(0).upTo(1)), free,
