@@ -136,8 +136,9 @@ func (s *Store) timeTable(node comm.Comm, rows int) (own, peer, bus float64, err
 	return own, peer, 0, node.StartBarrier().Wait() // before the first of them unmaps the table
 }
 
-// timeCards returns the seconds to bring a row that refs name from a peer's device to this one, and
-// from the host: rows [first, ...) of the table are this rank's. Collective on the node.
+// timeCards returns the seconds to bring a row that refs name from a peer's device to this one, 0
+// without peers, and from the host: rows [first, ...) of the table are this rank's. Collective on the
+// node.
 func (s *Store) timeCards(node comm.Comm, device compute.Accelerator, table []byte, first int,
 	own []byte, refs []compute.RowRef) (peer, bus float64, err error) {
 	// Number of a table that is none of the parts', as that of a cache.
@@ -145,8 +146,10 @@ func (s *Store) timeCards(node comm.Comm, device compute.Accelerator, table []by
 	for i, ref := range refs {
 		refs[i] = compute.MakeRowRef(cached, ref.Row())
 	}
-	if _, err = s.holdRows(node, device, cached, first, own); err != nil {
-		return 0, 0, err
+	if node.Size() > 1 { // else the rows are its own, of which none would be copied
+		if _, err = s.holdRows(node, device, cached, first, own); err != nil {
+			return 0, 0, err
+		}
 	}
 	tables := make([][]byte, cached+1)
 	tables[cached] = table
@@ -162,7 +165,10 @@ func (s *Store) timeCards(node comm.Comm, device compute.Accelerator, table []by
 		return 0, 0, err
 	}
 	each := float64(s.shards().RowBytes())
-	return each / fetched, each / copied, node.StartBarrier().Wait()
+	if peer = each / fetched; node.Size() == 1 {
+		peer = 0
+	}
+	return peer, each / copied, node.StartBarrier().Wait()
 }
 
 // scattered returns row i of n in an order without a pattern that a processor could foresee; a row
