@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# placement.sh DATASET [OUT]: what ranks that read each other's caches read where, and what that costs
-# (data placement, ICS 2022): Figures 4 to 6, 10 and 11, and Table 2. Every rank caches so many rows;
-# those of its group are read in shared memory, all others from the files (cache.source=files):
+# placement.sh DATASET [OUT]: what ranks that read each other's caches read where, and what that
+# costs (data placement, ICS 2022): Figures 4 to 6, 10 and 11, and Table 2. Every rank caches so many
+# rows; those of its group are read in shared memory, others from the files (cache.source=files):
 #
 #   METHOD  each rank holds the hottest rows of its own part of a partition (cache.placement=parts)
 #   alone   each rank holds the rows that are hottest for it, for itself alone (own)
@@ -46,7 +46,8 @@ for method in $methods; do
   begin=$(date +%s.%N)
   "$program" partition --quiet --data "$data" --parts "$parts" --method "$method" --seed 1 \
     --allow-imbalance --force --out "$out/$method" >"$out/$method.log" 2>&1
-  printf '| %s | %.1f |\n' "$method" "$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { print b - a }')"
+  awk -v method="$method" -v begin="$begin" -v end="$(date +%s.%N)" \
+    'BEGIN { printf "| %s | %.1f |\n", method, end - begin }'
 done
 first=${methods%% *} last=${methods##* }
 
@@ -78,7 +79,8 @@ for shape in ${GROUPS_:-2/2 4/2 4/4}; do
         for (i = 1; i <= NF; i++) at[$i] = i; next }
       $1 == "none" { all = $at["rows"]; next }
       { printf "%s %g %d %d %d %d %.1f\n", way, $2 / ranks, epochs, all,
-        all - $at["rows"] - $at["peer_rows"], $at["peer_rows"], $at["rows"], $at["cost_per_epoch"] }' \
+        all - $at["rows"] - $at["peer_rows"], $at["peer_rows"], $at["rows"],
+        $at["cost_per_epoch"] }' \
       "$to/simulate.csv" >>"$rows"
     [ -n "$trained" ] || continue
     launch="$HALOGNN_MPIRUN -np $ranks"
@@ -93,7 +95,8 @@ for shape in ${GROUPS_:-2/2 4/2 4/4}; do
   done
   printf '\n%s ranks, groups of %s; a row of a peer costs %s of a far one\n\n' \
     "$ranks" "$node" "$cost"
-  printf '| rows of a rank | seeds | placement | own | peers | far | cost, far rows/epoch | ratio |\n'
+  printf '| rows of a rank | seeds | placement | own | peers | far '
+  printf '| cost, far rows/epoch | ratio |\n'
   printf '|--:|---|---|--:|--:|--:|--:|--:|\n'
   sort -s -g -k2,2 "$rows" | awk '
     { split($1, of, ":"); seeds = of[2] == "global" ? "whole graph" : "own part" }
