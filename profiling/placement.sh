@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # placement.sh DATASET [OUT]: what ranks that read each other's caches read where, and what that
-# costs (data placement, ICS 2022): Figures 4 to 6, 10 and 11, and Table 2. Every rank caches so many
-# rows; those of its group are read in shared memory, others from the files (cache.source=files):
+# costs (data placement, ICS 2022): Figures 4 to 6, 10 and 11, and Table 2. Every rank caches so
+# many rows; those of its group are read in shared memory, others from the files
+# (cache.source=files):
 #
 #   METHOD  each rank holds the hottest rows of its own part of a partition (cache.placement=parts)
 #   alone   each rank holds the rows that are hottest for it, for itself alone (own)
@@ -107,7 +108,8 @@ for shape in ${GROUPS_:-2/2 4/2 4/4}; do
   [ -n "$trained" ] || continue
   printf '\nthe same, trained with %s N rows a rank; loading is the cost at %s bytes/s a rank\n\n' \
     "$trained" "$link"
-  printf '| seeds | placement | sampling s | loading s | computing s | loading | ranking s | check |\n'
+  printf '| seeds | placement | sampling s | loading s | computing s | loading | ranking s '
+  printf '| check |\n'
   printf '|---|---|--:|--:|--:|--:|--:|---|\n'
   awk -v ranks="$ranks" -v link="$link" -v size="$trained" 'NR == FNR {
       if ($2 == size) { cost[$1] = $8; far[$1] = int($7 / $3) }; next }
