@@ -6,7 +6,7 @@
 //	        │                                │
 //	        ├─ Count ──> Counts ──┬─> Drawn ─┴> METIS      vertices, edges: times drawn
 //	        │                     └─> Save, Load           NumPy arrays and a meta.json
-//	        └─ Measure(part) ────────> partition.Sampled   cross edges, balance, by Divider
+//	        └─ Measure(part) ────────> partition.Sampled   cross edges, balance
 //
 // A minibatch here is one of all ranks together: its seeds are drawn from the whole graph. Epochs
 // are sampled by the sampler of training, but they are not epochs of a run: what is counted was

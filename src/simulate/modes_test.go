@@ -22,16 +22,14 @@ func recountMode(t *testing.T, s *shard.Shards, o ModeOptions, mode string, rank
 	t.Helper()
 	spec := o.Spec
 	spec.Ranks = ranks
+	if mode == ModeSplit {
+		spec.Sharing = sample.Together
+	}
 	j, err := job.New(s, spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer j.Close()
-	if mode == ModeSplit {
-		if err := shareStreams(j); err != nil {
-			t.Fatal(err)
-		}
-	}
 	owner := func(v graph.VertexID) int {
 		for r := range ranks {
 			if first, end := j.Vertices(r); int64(v) >= first && int64(v) < end {
