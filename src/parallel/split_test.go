@@ -61,6 +61,7 @@ func sharedModels() map[string]nn.Config {
 	add("gat, ELU, mean of heads", "gat", func(c *nn.Config) {
 		c.Activation, c.HeadMerge = nn.ELU, nn.HeadsMean
 	})
+	add("gatv2", "gatv2", nil)
 	add("mlp", "mlp", nil)
 	add("norm, residual, jumping", "sage", func(c *nn.Config) {
 		c.Norm, c.Residual, c.Jumping = nn.NormLayer, true, nn.JumpCat
