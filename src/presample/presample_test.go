@@ -215,6 +215,8 @@ func TestWhatCannotBeSampledIsNamed(t *testing.T) {
 		want   string
 	}{
 		{func(o *Options) { o.Sample = sample.Neighbours(0) }, "fanouts[0] is 0"},
+		{func(o *Options) { o.Sample = sample.Spec{Kind: sample.LADIES, Vertices: []int{9}} },
+			"without fanouts"},
 		{func(o *Options) { o.Batch = 0 }, "batch is 0"},
 		{func(o *Options) { o.Epochs = 0 }, "0 epochs"},
 		{func(o *Options) { o.Workers = -1 }, "workers is -1"},
