@@ -59,6 +59,6 @@ for data in "$@"; do
     done
     printf '\n%s, %s, %d ranks\n\n| epoch | data | split |\n|--:|--:|--:|\n' "$name" "$model" "$ranks"
     paste -d'|' "${files[@]}" | awk -F'|' -v n="$epochs" '
-      { printf "| %s | %s | %s |\n", NR > n ? "test" : NR, $1, $2 }'
+      { printf "| %s | %s | %s |\n", (NR > n ? "test" : NR), $1, $2 }'
   done
 done
