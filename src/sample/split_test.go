@@ -148,7 +148,9 @@ func TestSharesAreTheMinibatch(t *testing.T) {
 			for _, windows := range []bool{false, true} {
 				o := Options{Spec: Neighbours(fanouts...), MaxSeeds: 40, Weights: true}
 				o.Eval = Neighbours(slices.Repeat([]int{2}, len(fanouts))...)
-				o.Eval.Kind = Poisson
+				if windows { // either kind, with either topology
+					o.Kind, o.Eval.Kind = Poisson, Poisson
+				}
 				name := fmt.Sprintf("%d ranks, %v, windows %v", len(offsets)-1, fanouts, windows)
 				c := newSplitters(t, whole, offsets, windows, o)
 				alone, err := New(whole, o)
