@@ -125,6 +125,9 @@ func (o *ModeOptions) check() error {
 	return errors.Join(append(errs, o.Spec.Check())...)
 }
 
+// mostCounts bounds the edges that are kept, of each rank in each step: 2 GiB.
+const mostCounts = 1 << 28
+
 // modeCounter counts one mode with one number of ranks.
 type modeCounter struct {
 	*job.Job
@@ -149,6 +152,10 @@ func (o *ModeOptions) count(s *shard.Shards, mode string, ranks int) (*ModeCount
 		return nil, err
 	}
 	defer j.Close()
+	if n := int64(o.Epochs) * int64(j.Steps()) * int64(ranks); n > mostCounts {
+		return nil, fmt.Errorf("%w: %d epochs of %d steps are %d counts of ranks; at most %d are "+
+			"kept: count fewer epochs", ErrOptions, o.Epochs, j.Steps(), n, mostCounts)
+	}
 	c := &modeCounter{
 		Job: j, split: mode == ModeSplit,
 		features: int64(s.RowBytes()), hidden: 4 * int64(o.Hidden),
