@@ -13,8 +13,8 @@ type Shuffles struct {
 	Bytes    float64 `json:"shuffle_bytes"`
 	Sampling float64 `json:"sampling_bytes"`
 
-	// bytes of the busiest rank, sent or received, whichever is more: for sampling, of features, and
-	// between layers
+	// bytes of the busiest rank, sent or received, whichever is more: for sampling, of features,
+	// and between layers
 	found, features, between float64
 }
 
@@ -62,8 +62,8 @@ func (s *Shuffles) add(o *Shuffles, n float64) {
 }
 
 // sendingSeconds is the time of bytes that a rank sends and receives: over the link of its node,
-// which the node's ranks share, and by memory to these, where each is written and read once more. Of
-// which ranks the bytes are is not known: as many are taken to go to each.
+// which the node's ranks share, and by memory to these, where each is written and read once more.
+// Which ranks they go to is not known: as many are taken to go to each.
 func (p *planner) sendingSeconds(bytes float64, r *Rates) float64 {
 	others := float64(p.job.Ranks - 1)
 	if others == 0 {

@@ -145,8 +145,8 @@ func (o *Options) fits(g *graph.CSC, seeds int, extra int64) error {
 	return nil
 }
 
-// minibatchBytes bounds the bytes of a minibatch of kind Neighbour; Poisson draws as many neighbours
-// on average.
+// minibatchBytes bounds the bytes of a minibatch of kind Neighbour; Poisson draws as many
+// neighbours on average.
 func (o *Options) minibatchBytes(g *graph.CSC, seeds int) int64 {
 	frontier, bytes := float64(min(o.Batch, seeds)), 0.0
 	for _, fanout := range o.Sample.Fanouts {

@@ -41,7 +41,7 @@ type ModeCounts struct {
 
 	Edges    int64 // drawn, and aggregated over
 	Computed int64 // rows that layers make
-	Loaded   int64 // feature rows read: each once for a minibatch, data: once for a rank's minibatch
+	Loaded   int64 // feature rows read, each once for a minibatch
 	Cross    int64 // split: edges whose source another rank has
 	// feature rows received: data: of other nodes; split: of other ranks
 	Features int64

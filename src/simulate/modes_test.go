@@ -97,7 +97,8 @@ func TestModesAreCountedByTheirDefinitions(t *testing.T) {
 		change func(o *ModeOptions)
 	}{
 		{"batch of a rank", func(*ModeOptions) {}},
-		{"global batch and seeds", func(o *ModeOptions) { o.GlobalBatch, o.GlobalSeeds = true, true }},
+		{"global batch and seeds",
+			func(o *ModeOptions) { o.GlobalBatch, o.GlobalSeeds = true, true }},
 		{"nodes of two", func(o *ModeOptions) { o.RanksPerNode = 2 }},
 	} {
 		o := modeOptions()
@@ -123,7 +124,8 @@ func TestModesAreCountedByTheirDefinitions(t *testing.T) {
 	}
 }
 
-// Ranks that share minibatches draw and load as much as one rank would, and ranks that do not, more.
+// Ranks that share minibatches draw and load as much as one rank would, and ranks that do not,
+// more.
 func TestSharingSavesWork(t *testing.T) {
 	o := modeOptions()
 	o.GlobalBatch = true
