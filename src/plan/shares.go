@@ -35,10 +35,8 @@ func (p *planner) probeShares() error {
 		rows = append(rows, last)
 	}
 	parts := graph.NewPartIndex(rows)
-	loads := make([][]sample.Load, p.job.Ranks)
-	for r := range loads {
-		loads[r] = make([]sample.Load, p.job.Sample.Hops())
-	}
+	owner := func(v graph.VertexID) int { return parts.Find(uint32(v)) }
+	loads := sample.NewLoads(p.job.Ranks, p.job.Sample.Hops())
 	s, err := sample.New(p.shards.Topology(), p.samplerOptions())
 	if err != nil {
 		return err
@@ -46,7 +44,7 @@ func (p *planner) probeShares() error {
 	defer s.Free()
 	var mb sample.Minibatch
 	defer mb.Free()
-	first := p.ranks[0]
+	first, minibatches := p.ranks[0], []Shuffles(nil)
 	for i, edges := -1, 0; i < leastProbes || i < mostProbes && edges < probeEdges; i++ {
 		step, stream := p.scattered(first, max(i, 0))
 		seeds := p.layout.Streams.Piece(1, step, stream, nil)
@@ -60,14 +58,19 @@ func (p *planner) probeShares() error {
 			continue
 		}
 		edges += mb.NumEdges()
-		mb.Loads(&parts, loads)
+		mb.Loads(owner, loads)
+		minibatches = append(minibatches, p.shuffled(&mb, loads))
 		for _, r := range p.ranks {
 			r.edges, r.took = r.edges+mb.NumEdges(), r.took+took
 			shape := shareOf(loads[r.rank])
 			r.add(&shape)
 		}
 	}
-	if err := p.probeSharedEvaluation(s, &mb, &parts, loads); err != nil {
+	p.shuffles = new(Shuffles)
+	for i := range minibatches {
+		p.shuffles.add(&minibatches[i], float64(len(minibatches)))
+	}
+	if err := p.probeSharedEvaluation(s, &mb, owner, loads); err != nil {
 		return err
 	}
 	whole := mb.Blocks[0].NumDst
@@ -81,7 +84,7 @@ func (p *planner) probeShares() error {
 // probeSharedEvaluation samples minibatches of validation vertices if evaluation has its own
 // fanouts. A minibatch has vertices of all parts, as in evaluation.
 func (p *planner) probeSharedEvaluation(s sample.Sampler, mb *sample.Minibatch,
-	parts *graph.PartIndex, loads [][]sample.Load) error {
+	owner func(graph.VertexID) int, loads [][]sample.Load) error {
 	if p.job.Eval.Hops() == 0 {
 		return nil
 	}
@@ -99,7 +102,7 @@ func (p *planner) probeSharedEvaluation(s sample.Sampler, mb *sample.Minibatch,
 		if err := s.SampleEval(mb, seeds, sample.Key{Seed: p.job.Seed, Step: i}); err != nil {
 			return fmt.Errorf("sampling for evaluation: %w", err)
 		}
-		mb.Loads(parts, loads)
+		mb.Loads(owner, loads)
 		for _, r := range p.ranks {
 			shape := shareOf(loads[r.rank])
 			r.judged.atLeast(&shape)
