@@ -22,6 +22,7 @@ func TestSplitOnGPUs(t *testing.T) {
 		var want []result
 		err := comm.RunWorld(1, func(c comm.Comm) (err error) {
 			device := ref.New()
+			defer device.Close()
 			l, err := w.sharer(c, device, ModeData, config, false)
 			if err != nil {
 				return err

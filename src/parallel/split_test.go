@@ -237,6 +237,7 @@ func TestSplitIsOneRank(t *testing.T) {
 		var want []result
 		err := comm.RunWorld(1, func(c comm.Comm) (err error) {
 			device := ref.New()
+			defer device.Close()
 			l, err := w.sharer(c, device, ModeData, config, false)
 			if err != nil {
 				return err
@@ -258,6 +259,7 @@ func TestSplitIsOneRank(t *testing.T) {
 				moved := make([]int64, ranks)
 				err := comm.RunWorld(ranks, func(c comm.Comm) error {
 					device := ref.New()
+					defer device.Close()
 					l, err := w.sharer(c, device, ModeSplit, config, apart)
 					if err != nil {
 						return err
