@@ -176,8 +176,6 @@ func (c *Config) split() (faults []string) {
 		{c.Model.Norm == nn.NormBatch, "model.norm " + nn.NormBatch,
 			"its statistics are over all rows of a minibatch, of which no rank has all",
 			"model.norm=" + nn.NormLayer},
-		{c.Compute.Device == "cuda", "compute.device cuda",
-			"hidden rows travel between hosts", "compute.device=cpu"},
 	} {
 		if f.bad {
 			faults = append(faults, fmt.Sprintf("parallel.mode is %s, with which %s cannot be had, "+

@@ -93,7 +93,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		{Name: trace.MemActivations, Bytes: model.activations},
 	}
 	if j.GPU != nil {
-		m[len(m)-1].Bytes = 0
+		m[len(m)-1].Bytes = model.pinned
 	}
 	evaluation, err := p.evaluationBytes(r, model)
 	if err != nil {
@@ -199,6 +199,7 @@ func (p *planner) truthBytes() int {
 type modelBytes struct {
 	parameters, activations int64
 	onDevice                int64 // bytes of parameters on the device
+	pinned                  int64 // of rows between layers, on the host of a GPU
 	needs                   nn.Needs
 }
 
@@ -243,7 +244,8 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 			return nil, err
 		}
 	}
-	out.activations = dev.live - before + p.shuffleBytes(r)
+	moving, pinned := p.shuffleBytes(r)
+	out.activations, out.pinned = dev.live-before+moving, pinned
 	return out, nil
 }
 

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"halognn/src/graph"
@@ -34,10 +35,8 @@ func (p *planner) probeShares() error {
 		rows = append(rows, last)
 	}
 	parts := graph.NewPartIndex(rows)
-	loads := make([][]sample.Load, p.job.Ranks)
-	for r := range loads {
-		loads[r] = make([]sample.Load, p.job.Sample.Hops())
-	}
+	owner := func(v graph.VertexID) int { return parts.Find(uint32(v)) }
+	loads := sample.NewLoads(p.job.Ranks, p.job.Sample.Hops())
 	s, err := sample.New(p.shards.Topology(), p.samplerOptions())
 	if err != nil {
 		return err
@@ -45,7 +44,7 @@ func (p *planner) probeShares() error {
 	defer s.Free()
 	var mb sample.Minibatch
 	defer mb.Free()
-	first := p.ranks[0]
+	first, minibatches := p.ranks[0], []Shuffles(nil)
 	for i, edges := -1, 0; i < leastProbes || i < mostProbes && edges < probeEdges; i++ {
 		step, stream := p.scattered(first, max(i, 0))
 		seeds := p.layout.Streams.Piece(1, step, stream, nil)
@@ -59,14 +58,19 @@ func (p *planner) probeShares() error {
 			continue
 		}
 		edges += mb.NumEdges()
-		mb.Loads(&parts, loads)
+		mb.Loads(owner, loads)
+		minibatches = append(minibatches, p.shuffled(&mb, loads))
 		for _, r := range p.ranks {
 			r.edges, r.took = r.edges+mb.NumEdges(), r.took+took
-			shape := shareOf(loads[r.rank], len(seeds))
+			shape := shareOf(loads[r.rank])
 			r.add(&shape)
 		}
 	}
-	if err := p.probeSharedEvaluation(s, &mb, &parts, loads); err != nil {
+	p.shuffles = new(Shuffles)
+	for i := range minibatches {
+		p.shuffles.add(&minibatches[i], float64(len(minibatches)))
+	}
+	if err := p.probeSharedEvaluation(s, &mb, owner, loads); err != nil {
 		return err
 	}
 	whole := mb.Blocks[0].NumDst
@@ -80,7 +84,7 @@ func (p *planner) probeShares() error {
 // probeSharedEvaluation samples minibatches of validation vertices if evaluation has its own
 // fanouts. A minibatch has vertices of all parts, as in evaluation.
 func (p *planner) probeSharedEvaluation(s sample.Sampler, mb *sample.Minibatch,
-	parts *graph.PartIndex, loads [][]sample.Load) error {
+	owner func(graph.VertexID) int, loads [][]sample.Load) error {
 	if p.job.Eval.Hops() == 0 {
 		return nil
 	}
@@ -98,18 +102,19 @@ func (p *planner) probeSharedEvaluation(s sample.Sampler, mb *sample.Minibatch,
 		if err := s.SampleEval(mb, seeds, sample.Key{Seed: p.job.Seed, Step: i}); err != nil {
 			return fmt.Errorf("sampling for evaluation: %w", err)
 		}
-		mb.Loads(parts, loads)
+		mb.Loads(owner, loads)
 		for _, r := range p.ranks {
-			shape := shareOf(loads[r.rank], len(seeds))
+			shape := shareOf(loads[r.rank])
 			r.judged.atLeast(&shape)
 		}
 	}
 	return nil
 }
 
-// shareOf is shapeOf of a rank's share of a minibatch of so many seeds.
-func shareOf(loads []sample.Load, seeds int) shape {
-	s := shape{seeds: seeds, remote: loads[0].Others, loads: append([]sample.Load(nil), loads...)}
+// shareOf is shapeOf of a rank's share of a minibatch.
+func shareOf(loads []sample.Load) shape {
+	s := shape{seeds: loads[len(loads)-1].Destinations, remote: loads[0].Others,
+		loads: slices.Clone(loads)}
 	for _, x := range loads {
 		s.hops = append(s.hops, hopShape{x.Sources(), x.Destinations, x.Edges})
 	}
@@ -134,14 +139,25 @@ func (p *planner) sharingBytes(s *shape) int64 {
 	return bytes
 }
 
-// shuffleBytes is what a rank keeps of rows on their way between two layers, in both directions.
-func (p *planner) shuffleBytes(r *rankPlan) int64 {
-	most := 0
+// shuffleBytes is what a rank keeps of rows on their way between two layers, in both directions:
+// where the layers compute, and pinned on the host of a GPU.
+func (p *planner) shuffleBytes(r *rankPlan) (computed, pinned int64) {
 	for l, x := range r.most.loads {
 		in, _ := p.job.Model.Widths(l)
 		if l > 0 {
-			most = max(most, x.Wanted*in)
+			computed = max(computed, 2*4*int64(x.Wanted*in))
+			pinned = max(pinned, 4*int64((x.Wanted+x.Others)*in))
 		}
 	}
-	return 2 * 4 * int64(most)
+	return computed, pinned
+}
+
+// indexBytes is what a GPU gets of the shuffle index.
+func (s *shape) indexBytes() (bytes int) {
+	for l, x := range s.loads {
+		if l > 0 {
+			bytes += 8*(x.Wanted+1) + 8*(x.Own+1) + 2*4*x.Wanted
+		}
+	}
+	return bytes
 }

@@ -6,20 +6,30 @@ import "halognn/src/graph"
 // minibatch.
 type Load struct {
 	Destinations, Edges int
+	Cross               int // edges from sources of other ranks
 	Own                 int // sources that the rank owns; of the last hop those that it reads
 	Others              int // sources of other ranks
 	Wanted              int // own vertices that other ranks read, once for each of these
 }
 
+// NewLoads makes room for the loads of so many ranks in minibatches of so many layers.
+func NewLoads(ranks, layers int) [][]Load {
+	loads := make([][]Load, ranks)
+	for r := range loads {
+		loads[r] = make([]Load, layers)
+	}
+	return loads
+}
+
 // Sources returns the sources of the share.
 func (l Load) Sources() int { return l.Own + l.Others }
 
-// Loads sets loads[r][l] to the share of rank r in Blocks[l], where parts are the vertices of each
-// rank. O(K L + V + E).
-func (m *Minibatch) Loads(parts *graph.PartIndex, loads [][]Load) {
+// Loads sets loads[r][l] to the share of rank r in Blocks[l], where ownerOf names the rank of a
+// vertex. O(K L + V + E).
+func (m *Minibatch) Loads(ownerOf func(graph.VertexID) int, loads [][]Load) {
 	owner := make([]int32, len(m.Frontier))
 	for i, v := range m.Frontier {
-		owner[i] = int32(parts.Find(uint32(v)))
+		owner[i] = int32(ownerOf(v))
 	}
 	for r := range loads {
 		clear(loads[r])
@@ -67,6 +77,9 @@ func (m *Minibatch) load(b *graph.Block, l, d int, owner, read []int32, loads []
 		of.Own++
 	}
 	for _, s := range b.Indices[b.Indptr[d]:b.Indptr[d+1]] {
+		if owner[s] != rank {
+			of.Cross++
+		}
 		if read[s] == rank+1 {
 			continue
 		}

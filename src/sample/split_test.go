@@ -197,11 +197,8 @@ func (c *splitters) compare(mbs []Minibatch, want *Minibatch, offsets []int64, k
 	if digest != want.EdgesDigest(key) {
 		return fmt.Errorf("digests of edges %x, want %x", digest, want.EdgesDigest(key))
 	}
-	parts, loads := graph.NewPartIndex(offsets), make([][]Load, len(mbs))
-	for r := range loads {
-		loads[r] = make([]Load, hops)
-	}
-	want.Loads(&parts, loads)
+	parts, loads := graph.NewPartIndex(offsets), NewLoads(len(mbs), hops)
+	want.Loads(func(v graph.VertexID) int { return parts.Find(uint32(v)) }, loads)
 	for h := 1; h <= hops; h++ {
 		l := hops - h
 		var all []edge
@@ -214,7 +211,13 @@ func (c *splitters) compare(mbs []Minibatch, want *Minibatch, offsets []int64, k
 				return fmt.Errorf("rank %d, hop %d: %d sources, want %d", r, h, b.NumSrc, len(sources))
 			}
 			x := &c.crossings[r][h-1]
-			load := Load{b.NumDst, b.NumEdges(), x.Own(), len(x.IDs), loads[r][l].Wanted}
+			load := Load{Destinations: b.NumDst, Edges: b.NumEdges(), Own: x.Own(),
+				Others: len(x.IDs), Wanted: loads[r][l].Wanted}
+			for _, s := range b.Indices {
+				if int(s) >= x.Own() {
+					load.Cross++
+				}
+			}
 			if l > 0 {
 				load.Wanted = len(x.At)
 			}
