@@ -79,7 +79,7 @@ for shape in ${GROUPS_:-2/2 4/2 4/4}; do
     awk -F, -v way="$way" -v ranks="$ranks" -v epochs="$epochs" 'NR == 1 {
         for (i = 1; i <= NF; i++) at[$i] = i; next }
       $1 == "none" { all = $at["rows"]; next }
-      { printf "%s %g %d %d %d %d %.1f\n", way, $2 / ranks, epochs, all,
+      { printf "%s %g %d %d %d %d %d %.1f\n", way, $2 / ranks, epochs, all,
         all - $at["rows"] - $at["peer_rows"], $at["peer_rows"], $at["rows"],
         $at["cost_per_epoch"] }' \
       "$to/simulate.csv" >>"$rows"

@@ -72,6 +72,7 @@ func TestGPUsReadEachOtherUnderMPI(t *testing.T) {
 	for _, ipc := range []string{"HALOGNN_EMULATED_IPC=1", "HALOGNN_EMULATED_ISLANDS=1"} {
 		p, dir := halognn(t), newRunDir(t)
 		args := trainArgs(t, smallParts.dir(t), dir, "compute.device=cuda", "train.epochs=1",
+			"cache.policy=vip",
 			"cache.source=files", "cache.placement=group", "cache.peer_cost=0", "cache.alpha=0.2")
 		r := start(t, emulatedGPU(t, ipc), launcher(t),
 			append([]string{"-np", "2", p.path}, args...)...).wait(t)
