@@ -42,29 +42,73 @@ int matmul_input(halognn_cuda *c, float *x, const T *y, const T *w, int r, int f
     return gemm(c, CUBLAS_OP_N, CUBLAS_OP_N, f, r, o, w, f, 0, y, o, 0, add ? &one : &zero, x, 0, 1);
 }
 
-// Every chunk of rows is a separate product: one batch, which fills the device better than a single
-// product of small [o,f] and large r, and another product for the remaining rows.
-template <typename T>
-int matmul_weights(halognn_cuda *c, float *w, const T *y, const T *x, int64_t r, int f, int o, float *scratch) {
-    const int64_t whole = r / CHUNK, rest = r - whole * CHUNK, n = static_cast<int64_t>(o) * f;
-    if (whole > 0)
-        if (int e = gemm(c, CUBLAS_OP_N, CUBLAS_OP_T, f, o, static_cast<int>(CHUNK), x, f, CHUNK * f, y, o, CHUNK * o, &zero, scratch, n, whole))
-            return e;
-    if (rest > 0)
-        if (int e = gemm(c, CUBLAS_OP_N, CUBLAS_OP_T, f, o, static_cast<int>(rest), x + whole * CHUNK * f, f, 0, y + whole * CHUNK * o, o, 0,
-                         &zero, scratch + whole * n, 0, 1))
-            return e;
-    return add_partials(c, w, n, scratch, chunks(r));
+__device__ inline float factor(const float *p) { return *p; }
+__device__ inline float factor(const uint16_t *bfloat16) {
+    const uint32_t bits = static_cast<uint32_t>(*bfloat16) << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
 }
 
-// Rounds to nearest, ties to even; NaN stays NaN.
-__global__ void round_kernel(uint16_t *dst, int64_t n, const float *x) {
-    const int64_t i = item();
+// finish_weights adds the products of whole chunks, in order, and that of the rest of the rows: y
+// [rest,o], x [rest,f]. One thread an element of w [o,f].
+template <typename T>
+__global__ void finish_weights(float *w, int64_t o, int64_t f, const float *partial, int64_t whole,
+                               const T *y, const T *x, int64_t rest) {
+    const int64_t n = o * f, at = item();
+    if (at >= n) return;
+    float sum = 0, last = 0;
+    for (int64_t k = 0; k < whole; k++) sum += partial[k * n + at];
+    y += at / f;
+    x += at % f;
+#pragma unroll 8
+    for (int64_t r = 0; r < rest; r++) last += factor(y + r * o) * factor(x + r * f);
+    w[at] = rest > 0 ? sum + last : sum;
+}
+
+// SMALL is the number of weights up to which the rest is left to finish_weights: a product of at
+// most CHUNK rows is then bound by its launch.
+constexpr int64_t SMALL = int64_t{1} << 17;
+
+// Every chunk of rows is a separate product: one batch, which fills the device better than a single
+// product of small [o,f] and large r. The remaining rows are another product, or part of the sum of
+// the chunks.
+template <typename T>
+int matmul_weights(halognn_cuda *c, float *w, const T *y, const T *x, int64_t r, int f, int o,
+                   float *scratch) {
+    const int64_t whole = r / CHUNK, rest = r - whole * CHUNK, n = static_cast<int64_t>(o) * f;
+    const auto product = [&](const T *of, const T *with, int64_t rows, int64_t stride, float *to,
+                             int64_t count) {
+        return gemm(c, CUBLAS_OP_N, CUBLAS_OP_T, f, o, static_cast<int>(rows), with, f, stride * f,
+                    of, o, stride * o, &zero, to, stride ? n : 0, count);
+    };
+    if (r == 0) return halognn_cuda_zero(c, HALOGNN_COMPUTE, w, n * 4);
+    if (r <= CHUNK) return product(y, x, r, 0, w, 1);
+    if (int e = product(y, x, CHUNK, CHUNK, scratch, whole)) return e;
+    const T *last_y = y + whole * CHUNK * o, *last_x = x + whole * CHUNK * f;
+    const bool apart = rest > 0 && n > SMALL;
+    if (apart)
+        if (int e = product(last_y, last_x, rest, 0, scratch + whole * n, 1)) return e;
+    if (apart || rest == 0) // y and x are not read
+        return LAUNCH(c, finish_weights<T>, blocks(n), w, o, f, scratch, whole + apart, y, x, 0);
+    return LAUNCH(c, finish_weights<T>, blocks(n), w, o, f, scratch, whole, last_y, last_x, rest);
+}
+
+// Rounds two arrays to nearest, ties to even; NaN stays NaN.
+__global__ void round_kernel(uint16_t *first, int64_t n, const float *x, uint16_t *second, int64_t m,
+                             const float *y) {
+    int64_t i = item();
+    if (i >= n) {
+        i -= n;
+        n = m;
+        first = second;
+        x = y;
+    }
     if (i >= n) return;
     uint32_t bits;
     memcpy(&bits, x + i, sizeof bits);
     bits = x[i] != x[i] ? bits | 0x400000 : bits + 0x7fff + (bits >> 16 & 1);
-    dst[i] = static_cast<uint16_t>(bits >> 16);
+    first[i] = static_cast<uint16_t>(bits >> 16);
 }
 
 // pair holds the rounded factors of a product.
@@ -75,9 +119,7 @@ struct pair {
 
 pair round_both(halognn_cuda *c, uint16_t *rounded, const float *x, int64_t n, const float *y, int64_t m) {
     uint16_t *second = rounded + ceil_div(n, HALOGNN_BF16_ALIGN) * HALOGNN_BF16_ALIGN;
-    int e = LAUNCH(c, round_kernel, blocks(n), rounded, n, x);
-    if (e == 0) e = LAUNCH(c, round_kernel, blocks(m), second, m, y);
-    return {rounded, second, e};
+    return {rounded, second, LAUNCH(c, round_kernel, blocks(n + m), rounded, n, x, second, m, y)};
 }
 
 }  // namespace

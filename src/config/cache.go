@@ -6,19 +6,41 @@ import (
 	"strings"
 
 	"halognn/src/policy"
+	"halognn/src/sample"
 )
 
-// settle sets keys that were not given to values that fit the given ones. Where only a static cache
-// is possible, one replaces the dynamic default.
+// settle sets keys that were not given to values that fit the given ones: the default policy is
+// replaced where only a static cache is possible, or none that follows from fanouts.
 func (c *Config) settle(given func(key string) bool) {
-	if (c.Cache.Placement != PlacementOwn || c.Cache.Source == SourceFiles) &&
-		!given("cache.policy") {
-		c.Cache.Policy = policy.VIP
+	if given("cache.policy") {
+		return
 	}
-	if c.Topology.Kind == TopologyPartitioned && !given("cache.policy") {
+	drawn := sample.Spec{Kind: sample.Kind(c.Sample.Kind)}
+	fixed := c.Cache.Placement != PlacementOwn || c.Cache.Source == SourceFiles
+	switch {
+	case c.Topology.Kind == TopologyPartitioned:
+		c.Cache.Policy = policy.Sieve
+	case fixed && drawn.HasFanouts():
+		c.Cache.Policy = policy.VIP
+	case fixed:
+		c.Cache.Policy = policy.Sim
+	case !drawn.HasFanouts():
 		c.Cache.Policy = policy.Sieve
 	}
+	if c.Parallel.Mode != ModeSplit {
+		return
+	}
+	if !given("cache.policy") {
+		c.Cache.Policy = policy.None
+	}
+	if !given("pipeline.depth") {
+		c.Pipeline.Depth = splitDepth
+	}
 }
+
+// splitDepth is the default of pipeline.depth where ranks draw minibatches together, in two
+// collectives for each hop: a shallower pipeline starts them several ticks apart.
+const splitDepth = 4
 
 // autoReads are the keys that only some policies read and that policy auto passes to the policies
 // it tries; it chooses the other such keys itself.

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"halognn/src/nn"
@@ -53,8 +54,14 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 			"cannot use; choose sample.kind=%s, or model.kind sage with means, gcn or gin", drawn.Kind,
 			c.Model.Kind, maxima, sample.Neighbour)
 	}
+	if reads && drawn.Estimates() && !drawn.HasFanouts() {
+		faults = append(faults, c.withoutFanouts()...)
+	}
 	if c.Topology.Kind == TopologyPartitioned {
 		faults = append(faults, c.partitioned()...)
+	}
+	if c.Parallel.Mode == ModeSplit {
+		faults = append(faults, c.split()...)
 	}
 	return append(faults, c.placed()...)
 }
@@ -99,6 +106,28 @@ func (c *Config) placed() (faults []string) {
 	return faults
 }
 
+// withoutFanouts returns what a run cannot have if no fanouts say how many neighbours are drawn.
+func (c *Config) withoutFanouts() (faults []string) {
+	p, what, why := policy.Find(c.Cache.Policy), "cache.policy "+c.Cache.Policy, ""
+	switch initial := policy.Find(c.Cache.Initial); {
+	case c.Cache.Policy == policyAuto:
+		why = "among what it tries are policies that do"
+	case p == nil:
+	case p.Fanouts:
+		why = "it follows from fanouts"
+	case slices.Contains(p.Reads, "initial") && initial != nil && initial.Fanouts:
+		what, why = "cache.initial "+c.Cache.Initial, "it follows from fanouts"
+	}
+	if why != "" {
+		faults = append(faults, fmt.Sprintf("sample.kind is %s, which has no fanouts: %s cannot be had, "+
+			"because %s; choose cache.policy=%s, or sample.kind=%s", c.Sample.Kind, what, why,
+			OrList(policy.Names(func(p *policy.Policy) bool {
+				return policy.Trainable(p) && !p.Fanouts
+			})), sample.Neighbour))
+	}
+	return faults
+}
+
 // partitioned returns what a run cannot have if no rank sees the whole topology.
 func (c *Config) partitioned() (faults []string) {
 	bad := func(format string, args ...any) {
@@ -131,6 +160,32 @@ func (c *Config) partitioned() (faults []string) {
 	if c.Cache.HaloFraction > 0 {
 		bad("cache.halo_fraction cannot be had, because the halo is found in the whole graph; " +
 			"set cache.alpha")
+	}
+	return faults
+}
+
+// split returns what a run cannot have if all ranks train each minibatch together.
+func (c *Config) split() (faults []string) {
+	for _, f := range []struct {
+		bad            bool
+		key, why, cure string
+	}{
+		{c.Cache.Policy != policy.None, "cache.policy " + c.Cache.Policy,
+			"a rank reads the rows of its own vertices alone", "cache.policy=" + policy.None},
+		{c.Cache.Source == SourceFiles, "cache.source " + SourceFiles,
+			"a rank reads the rows of its own vertices alone", "cache.source=" + SourceOwners},
+		{c.Sample.Streams == "part", "sample.streams part",
+			"each minibatch has seeds of all parts", "sample.streams=rank"},
+		{c.Sample.Kernel == KernelCOO, "sample.kernel " + KernelCOO,
+			"it draws whole minibatches", "sample.kernel=fused"},
+		{c.Model.Norm == nn.NormBatch, "model.norm " + nn.NormBatch,
+			"its statistics are over all rows of a minibatch, of which no rank has all",
+			"model.norm=" + nn.NormLayer},
+	} {
+		if f.bad {
+			faults = append(faults, fmt.Sprintf("parallel.mode is %s, with which %s cannot be had, "+
+				"because %s; set %s, or parallel.mode=data", ModeSplit, f.key, f.why, f.cure))
+		}
 	}
 	return faults
 }

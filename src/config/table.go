@@ -1,6 +1,7 @@
 package config
 
 import (
+	"halognn/src/graph"
 	"halognn/src/nn"
 	"halognn/src/policy"
 	"halognn/src/sample"
@@ -112,13 +113,18 @@ func (c *Config) table() []section {
 					"all equally likely"},
 				word{string(sample.Poisson), "each neighbour by itself, with probability fanout/degree; " +
 					"it weighs the inverse of that, so what is aggregated is an unbiased estimate"},
+				word{string(sample.LADIES), "layer by layer: `sample.layer_vertices` of all neighbours of a " +
+					"layer's vertices, those that many have in common more likely, with all edges between " +
+					"them; they weigh the inverse of their probability"},
 			), 0,
 				"how neighbours are drawn in training",
 				"Minibatches that are not trained are drawn by `neighbour`. Kinds that weigh edges are " +
 					"for `sage` with means, `gcn` and `gin` ([when](guide/samplers.md))."},
 			{"fanouts", fanouts(&c.Sample.Fanouts, 15, 10, 5), 0,
 				"neighbours sampled per vertex and hop, seed hop first, one per layer",
-				"`mlp` ignores it."},
+				"`mlp` ignores it, and kind `ladies` in training."},
+			{"layer_vertices", whole(&c.Sample.LayerVertices, 8192, 1).upTo(graph.MaxVertices), 0,
+				"vertices that kind `ladies` draws for a layer, on average", "Other kinds ignore it."},
 			{"eval_fanouts", fanouts(&c.Sample.EvalFanouts), SameEpoch,
 				"fanouts of minibatches that are not trained: of sampled validation " +
 					"(`train.eval_mode: sampled`) and `halognn infer --mode sampled`",
@@ -226,7 +232,7 @@ func (c *Config) table() []section {
 			{"policy", oneOf(&c.Cache.Policy, policy.Lookahead, policies()...), free,
 				"which remote rows a rank keeps",
 				"With `cache.placement: group` or `parts` and with `cache.source: files` the " +
-					"default is `vip`, with `topology.kind: partitioned` `sieve`."},
+					"default is `vip`, with `topology.kind: partitioned` `sieve`, and with `sample.kind: ladies` `sim` and `sieve`."},
 			{"alpha", number(&c.Cache.Alpha, 0.1, from(0)), free,
 				"capacity: the rows of a rank's cache over the vertices of an average rank", ""},
 			{"halo_fraction", number(&c.Cache.HaloFraction, 0, from(0).upTo(1)), free,
@@ -324,8 +330,13 @@ func (c *Config) table() []section {
 		{name: "parallel", keys: []*Key{
 			{"mode", oneOf(&c.Parallel.Mode, "data",
 				word{"data", "every rank trains its own minibatches, and gradients are added"},
-			).later("split", "hybrid", "push-pull"), 0,
-				"how ranks share a step", ""},
+				word{ModeSplit, "all ranks train each minibatch together: each draws, reads and computes " +
+					"what concerns its own vertices, and hidden rows travel between layers " +
+					"([when](guide/modes.md))"},
+			).later("hybrid", "push-pull"), 0,
+				"how ranks share a step",
+				"With `split`, `sample.batch` counts for each rank: the minibatch has as many times " +
+					"more seeds. `pipeline.depth` then is 4 by default, and `cache.policy` `none`."},
 		}},
 
 		{name: "compute", keys: []*Key{
@@ -443,6 +454,8 @@ const (
 	SourceFiles  = policy.SourceFiles
 
 	KernelCOO = "coo"
+
+	ModeSplit = "split"
 
 	TopologyReplicated  = "replicated"
 	TopologyPartitioned = "partitioned"

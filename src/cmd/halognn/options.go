@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	"halognn/src/cache"
 	"halognn/src/comm"
 	"halognn/src/compute"
@@ -8,6 +10,7 @@ import (
 	"halognn/src/config"
 	"halognn/src/job"
 	"halognn/src/nn"
+	"halognn/src/parallel"
 	"halognn/src/plan"
 	"halognn/src/policy"
 	"halognn/src/residence"
@@ -19,6 +22,7 @@ import (
 func trainOptions(c *config.Config) train.Options {
 	optimizer := nn.DefaultOptimizer(c.Train.Optimizer)
 	optimizer.Momentum, optimizer.WeightDecay = c.Train.Momentum, c.Train.WeightDecay
+	sharing, _ := parallel.SharingOf(c.Parallel.Mode) // the config's words are its modes
 	peerCost, _ := config.ParseCost(c.Cache.PeerCost) // a config that was checked gives no error
 	return train.Options{
 		Mode: c.Parallel.Mode,
@@ -37,13 +41,13 @@ func trainOptions(c *config.Config) train.Options {
 				Gamma: c.Train.StepFactor,
 			},
 			StepEpochs:    c.Train.StepEpochs,
-			Sample:        sample.Spec{Kind: sample.Kind(c.Sample.Kind), Fanouts: c.Sample.Fanouts},
+			Sample:        sampleSpec(c),
 			Eval:          evalSpec(c),
 			Batch:         c.Sample.Batch,
 			GlobalBatch:   c.Sample.BatchScope == "global",
 			GlobalSeeds:   c.Sample.Seeds == "global",
-			StreamPerPart: c.Sample.Streams == "part",
-			Seed:          uint64(c.Train.Seed), Epochs: c.Train.Epochs, Depth: c.Pipeline.Depth,
+			StreamPerPart: c.Sample.Streams == "part", Sharing: sharing,
+			Seed: uint64(c.Train.Seed), Epochs: c.Train.Epochs, Depth: c.Pipeline.Depth,
 			Partitioned: c.Topology.Kind == config.TopologyPartitioned,
 			Kernel:      kernels[c.Sample.Kernel],
 			Cache: policy.Settings{
@@ -63,6 +67,17 @@ func trainOptions(c *config.Config) train.Options {
 			Keep: c.Checkpoint.Keep,
 		},
 	}
+}
+
+// sampleSpec returns how minibatches of training are drawn.
+func sampleSpec(c *config.Config) sample.Spec {
+	s := sample.Spec{Kind: sample.Kind(c.Sample.Kind)}
+	if s.HasFanouts() {
+		s.Fanouts = c.Sample.Fanouts
+		return s
+	}
+	s.Vertices = slices.Repeat([]int{c.Sample.LayerVertices}, c.Model.Layers)
+	return s
 }
 
 // evalSpec returns how minibatches are drawn that are not trained: always by kind Neighbour; the
