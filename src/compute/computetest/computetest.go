@@ -109,7 +109,7 @@ type family struct {
 }
 
 var families = []family{
-	linearTests, segmentTests, attentionTests, activationTests, normTests, lossTests, optimizerTests,
+	linearTests, denseTests, segmentTests, attentionTests, activationTests, normTests, lossTests, optimizerTests,
 }
 
 func cases() (all []testCase) {
@@ -200,9 +200,9 @@ func (b *bench) array(data []float32) []float32 {
 }
 
 // dirty returns an array of NaN for a kernel to overwrite.
-func (b *bench) dirty(n int) []float32 {
-	return b.array(slices.Repeat([]float32{float32(math.NaN())}, n))
-}
+func (b *bench) dirty(n int) []float32 { return b.array(nans(n)) }
+
+func nans(n int) []float32 { return slices.Repeat([]float32{float32(math.NaN())}, n) }
 
 // zeros returns a matrix for a call that panics.
 func (b *bench) zeros(rows, cols int) compute.Matrix {

@@ -30,8 +30,8 @@ type Device struct {
 	runTile           func(tile int) // d.tile; made once, so that a kernel call allocates nothing
 	calls             []arguments    // the arguments of every kernel called so far
 
-	turned  []float32 // transposed weights, or gradients of them
-	partial []float32 // partial sums of chunks
+	turned  [2][]float32 // transposed weights of a kernel, or gradients of them
+	partial []float32    // partial sums of chunks
 	losses  []chunkLoss
 	bad     atomic.Bool // a tile found an index out of range
 }
@@ -150,7 +150,8 @@ func (d *Device) Close() error {
 		d.rounding.free()
 	}
 	mem.Free(d.partial)
-	mem.Free(d.turned)
-	d.partial, d.turned = nil, nil
+	mem.Free(d.turned[0])
+	mem.Free(d.turned[1])
+	d.partial, d.turned = nil, [2][]float32{}
 	return nil
 }
