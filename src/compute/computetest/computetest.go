@@ -29,12 +29,12 @@ func Run(t *testing.T, open func() compute.Device, host compute.Host) {
 	t.Run("host", func(t *testing.T) { testHost(t, host) })
 }
 
-// Products tests the matrix products alone, the kernels that a Precision changes, on each device,
-// named by its key, and demands equal bits.
+// Products tests the matrix products and what is made of them, the kernels that a Precision changes,
+// on each device, named by its key, and demands equal bits.
 func Products(t *testing.T, open map[string]func() compute.Device) {
 	var others []string
 	for _, c := range cases() {
-		if !strings.HasPrefix(c.name, "product") {
+		if !strings.HasPrefix(c.name, "product") && !strings.HasPrefix(c.name, "dense") {
 			others = append(others, c.name)
 			continue
 		}

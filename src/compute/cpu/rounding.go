@@ -22,9 +22,9 @@ type bf16Engine interface {
 		beta float32, c []float32, ldc int)
 }
 
-// rounding rounds factors to bfloat16 and multiplies them, in the tiles of the float32 products.
-// Weights are rounded once a call; rows are rounded tile by tile, so that they are still in the
-// cache when they are multiplied.
+// rounding rounds factors and multiplies them, in the tiles of the float32 products. Weights are
+// rounded once a call; rows are rounded tile by tile, so that they are still in the cache when they
+// are multiplied.
 type rounding interface {
 	// weights rounds w [rows,cols] into a matrix [rows+more, width] whose other elements are 0: the
 	// which-th weights of a kernel.
@@ -37,31 +37,35 @@ type rounding interface {
 }
 
 // ofBF16 returns the engine if it has instructions for bfloat16 on this machine, and the name of
-// its products of rounded factors.
+// its products of factors of bfloat16.
 func ofBF16(e engine) (fast bf16Engine, name string) {
 	if fast, ok := e.(bf16Engine); ok && oneDNNHasBF16() {
 		return fast, "bf16 products"
 	}
-	return nil, "bf16 products in float32 (slow)"
+	return nil, slowly(compute.PrecisionBF16)
 }
 
-// newRounding returns the rounding of an engine. Without instructions for bfloat16 it stores the
-// rounded factors as float32: the products are as defined, but no faster than float32 ones.
-func newRounding(e engine, k level, threads int) rounding {
-	if e, _ := ofBF16(e); e != nil {
+func slowly(p compute.Precision) string { return string(p) + " products in float32 (slow)" }
+
+// newRounding returns the rounding of an engine, and the name of its products. Without instructions
+// for the precision it stores the rounded factors as float32: the products are as defined, but no
+// faster than float32 ones.
+func newRounding(e engine, p compute.Precision, k level, threads int) (rounding, string) {
+	if e, name := ofBF16(e); e != nil && p == compute.PrecisionBF16 {
 		return &roundingTo[uint16]{
 			round: func(dst []uint16, width, rows, cols int, x []float32, stride int) {
 				C.halognn_to_bf16(k, halves(dst), C.int64_t(width), C.int64_t(rows),
 					C.int64_t(cols), floats(x), C.int64_t(stride))
 			},
-			gemm: e.Bgemm, scratch: make([]scratchOf[uint16], threads)}
+			gemm: e.Bgemm, scratch: make([]scratchOf[uint16], threads)}, name
 	}
+	dropped := C.int(p.Dropped())
 	return &roundingTo[float32]{
 		round: func(dst []float32, width, rows, cols int, x []float32, stride int) {
-			C.halognn_round_bf16(k, floats(dst), C.int64_t(width), C.int64_t(rows),
-				C.int64_t(cols), floats(x), C.int64_t(stride))
+			C.halognn_round_factors(k, floats(dst), C.int64_t(width), C.int64_t(rows),
+				C.int64_t(cols), floats(x), C.int64_t(stride), dropped)
 		},
-		gemm: e.Sgemm, scratch: make([]scratchOf[float32], threads)}
+		gemm: e.Sgemm, scratch: make([]scratchOf[float32], threads)}, slowly(p)
 }
 
 // roundingTo keeps rounded factors as bfloat16 or as float32.
