@@ -86,6 +86,11 @@ install: build ## the program, man pages, completion, job scripts, inputs, docs 
 bench: build ## the benchmarks of docs/results/performance.md, each beside the machine's own limit
 	@$(QUIET); profiling/bench.sh
 
+.PHONY: papers
+papers: papers-all ## figures of SALIENT++ and MassiveGNN, on network hosts of this machine, into run/papers (3 hours, root); papers-NAME: one of them
+papers-%: build
+	@$(QUIET); go run ./profiling/papers $(PAPERS) $*
+
 .PHONY: faults-nightly
 faults-nightly: deps build ## 1000 faults injected at random (3 hours); SEED=n chooses others
 	@$(QUIET); go test -v -tags faults -count=1 -timeout 10h ./tests/faults -args -faults 1000 -seed $${SEED:-$$(date +%Y%m%d)}

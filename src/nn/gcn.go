@@ -36,7 +36,7 @@ func gcnWeights(c Config) Weighting {
 	switch {
 	case c.GCNNorm == GCNBoth:
 		return WeightsSymmetric
-	case c.EdgeWeights:
+	case c.EdgeWeights || c.Estimates:
 		return WeightsMean
 	}
 	return NoWeights

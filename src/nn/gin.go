@@ -19,7 +19,7 @@ type gin struct {
 	w1, dw1, w2, dw2                compute.Matrix // [mid,in], [out,mid]
 	b1, db1, b2, db2, eps, deps     []float32
 	aggregate, dagg, hidden, dinner *buffer
-	weighted                        bool // the sum, by the weights of edges
+	weighted, ofData                bool // the sum, by the weights of edges, which the data have
 }
 
 func newGIN(s *store, c Config, l int) Layer {
@@ -29,7 +29,7 @@ func newGIN(s *store, c Config, l int) Layer {
 		mid = c.Hidden
 	}
 	return &gin{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, mid: mid, out: out,
-		weighted:  c.EdgeWeights,
+		weighted: c.EdgeWeights || c.Estimates, ofData: c.EdgeWeights,
 		aggregate: s.buffer(), dagg: s.buffer(), hidden: s.buffer(), dinner: s.buffer()}
 }
 
@@ -49,7 +49,7 @@ func (g *gin) Bind(values, grads [][]float32) {
 }
 
 func (g *gin) Needs() Needs {
-	n := Needs{Own: true, Aggregate: compute.ReduceSum, OfData: g.weighted}
+	n := Needs{Own: true, Aggregate: compute.ReduceSum, OfData: g.ofData}
 	if g.weighted {
 		n.Weights = WeightsPlain
 	}

@@ -6,7 +6,8 @@ import "halognn/src/compute"
 // are neither gathered nor copied to the device.
 type Needs struct {
 	Own bool // the row of every destination (Input.Own)
-	// of the rows of every destination's in-neighbours (Input.Aggregate); a sum is weighted by Weights
+	// of the rows of every destination's in-neighbours (Input.Aggregate); a sum is weighted by
+	// Weights
 	Aggregate compute.Reduction
 	// the rows of all sources (Input.X), because aggregation depends on parameters
 	Sources bool
@@ -22,6 +23,9 @@ type Needs struct {
 type Weighting uint8
 
 // The weightings. An edge has the weight of the data, or 1, and so has one from a vertex to itself.
+// Where a sampler knows the probability that it drew an edge, the edge's weight is over that, and
+// sums over the destination's edges are those over all its in-edges in the whole graph, so that
+// what is computed estimates what all edges would give, without bias.
 const (
 	NoWeights    Weighting = iota
 	WeightsPlain           // that of the edge

@@ -25,7 +25,7 @@ type sage struct {
 	name                 string
 	in, out              int
 	how                  compute.Reduction
-	weighted             bool           // a mean by the weights of edges
+	weighted, ofData     bool           // a mean by the weights of edges, which the data have
 	neigh, self          compute.Matrix // [out,in]
 	dneigh, dself        compute.Matrix
 	bias, dbias          []float32
@@ -40,7 +40,7 @@ func newSAGE(s *store, c Config, l int) Layer {
 		how = compute.ReduceMax
 	}
 	return &sage{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, out: out, how: how,
-		weighted:  c.EdgeWeights,
+		weighted: c.EdgeWeights || c.Estimates, ofData: c.EdgeWeights,
 		aggregate: s.buffer(), dagg: s.buffer(), arg: s.buffer()}
 }
 
@@ -60,7 +60,8 @@ func (s *sage) Bind(values, grads [][]float32) {
 
 func (s *sage) Needs() Needs {
 	if s.weighted {
-		return Needs{Own: true, Aggregate: compute.ReduceSum, Weights: WeightsMean, OfData: true}
+		return Needs{Own: true, Aggregate: compute.ReduceSum, Weights: WeightsMean,
+			OfData: s.ofData}
 	}
 	return Needs{Own: true, Aggregate: s.how}
 }
