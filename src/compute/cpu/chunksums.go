@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// weightWave is the number of chunks computed before their sums are added. It limits the
-	// scratch memory to 32 times the gradients.
+	// weightWave is the number of chunks of a product computed before their sums are added; of two
+	// products, half as many. It limits the scratch memory to 32 times a gradient.
 	weightWave = 32
 	// fewChunks is the number of chunks below which tiles are also cut by columns of the product,
 	// so that there are enough tiles for all threads.
@@ -83,9 +83,10 @@ func (a *chunkSums) run(d *Device) {
 			a.across = max(a.across, (p.right.Cols+p.width-1)/p.width)
 		}
 	}
-	d.reservePartials(min(chunks, weightWave), a.stride)
-	for a.first = 0; a.first < a.rows; a.first += weightWave * compute.ChunkRows {
-		wave := min(chunkCount(a.rows-a.first), weightWave)
+	most := weightWave / a.count
+	d.reservePartials(min(chunks, most), a.stride)
+	for a.first = 0; a.first < a.rows; a.first += most * compute.ChunkRows {
+		wave := min(chunkCount(a.rows-a.first), most)
 		if a.across > 1 && (a.bias != nil || a.behind.kind != compute.NoActivation) {
 			run(d, wave, 1, chunkRows{*a})
 		}
