@@ -112,6 +112,7 @@ typedef struct {
     int64_t edges, cells; /* cells = segments * cols */
     int64_t *indptr, *t_indptr;
     int32_t *indices, *t_indices, *t_edges, *ids;
+    int32_t *grouped; /* indices, of which a third begin groups */
     float *h, *x, *dy, *gamma, *beta, *weights;
     uint16_t *half;
     uint64_t *refs;
@@ -131,8 +132,10 @@ static void build_edges(input *in) {
     in->t_indptr = calloc((size_t)s->sources + 2, 8);
     in->t_indices = must_alloc((size_t)in->edges * 4);
     in->t_edges = must_alloc((size_t)in->edges * 4);
+    in->grouped = must_alloc((size_t)in->edges * 4);
     for (int64_t e = 0; e < in->edges; e++) {
         in->indices[e] = (int32_t)below(s->sources);
+        in->grouped[e] = below(3) == 0 ? ~in->indices[e] : in->indices[e];
         in->t_indptr[in->indices[e] + 2]++;
     }
     for (int64_t i = 1; i < s->sources; i++)
@@ -177,7 +180,7 @@ static input build(const shape *s) {
 }
 
 static void release(input *in) {
-    void *all[] = {in->indptr, in->t_indptr, in->indices, in->t_indices, in->ids,  in->h,
+    void *all[] = {in->indptr, in->t_indptr, in->indices, in->grouped, in->t_indices, in->ids,  in->h,
                    in->x,      in->dy,       in->gamma,   in->beta,      in->half, in->refs,
                    in->weights, in->t_edges};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -208,7 +211,7 @@ static outputs mean(const halognn_cpu *k, const input *in) {
 
 static outputs rows(const halognn_cpu *k, const input *in, int how, const float *weights, int half) {
     const outputs o = one(in->cells, NULL);
-    halognn_segment_rows(k, o.at[0], in->s->segments, in->s->cols, in->indptr, in->indices, how, weights, half,
+    halognn_segment_rows(k, o.at[0], in->s->segments, in->s->cols, in->indptr, in->grouped, how, weights, half,
                          half ? in->half_tables : in->tables, in->refs);
     return o;
 }
@@ -711,6 +714,9 @@ static void test_checks(void) {
     check(halognn_check_ids(ids, 3, 5) == -1, "check_ids: in range");
     check(halognn_check_ids(ids, 3, 4) == 1, "check_ids: one too large");
     check(halognn_check_ids(ids, 5, 5) == 3, "check_ids: negative");
+    check(halognn_check_sources(ids, 3, 5) == -1, "check_sources: in range");
+    check(halognn_check_sources(ids, 3, 4) == 1, "check_sources: one too large");
+    check(halognn_check_sources(ids + 3, 1, 1) == -1, "check_sources: one that begins a group is row 0");
     check(halognn_check_refs(refs, 2, tables, 2) == -1, "check_refs: in range");
     check(halognn_check_refs(refs, 3, tables, 2) == 2, "check_refs: row too large");
     check(halognn_check_refs(empty, 1, tables, 2) == 0, "check_refs: empty table");

@@ -125,6 +125,7 @@ func simulateCommand() *cobra.Command {
 	f.IntVar(&o.Workers, "workers", 0, "goroutines (default: one for each CPU)")
 	f.StringVar(&dir, "out", "",
 		"the directory to write simulate.csv, steps.csv and simulate.svg to")
+	c.AddCommand(modesCommand())
 	return c
 }
 
@@ -174,7 +175,9 @@ func runSimulate(c *cobra.Command, parts, dir string, o simulate.Options) error 
 	case err != nil:
 		return err
 	}
-	if err := writeSimulation(dir, r); err != nil {
+	if err := writeFiles(dir, map[string]func(io.Writer) error{
+		"simulate.csv": r.WriteCSV, "steps.csv": r.WriteStepsCSV, "simulate.svg": r.WriteSVG,
+	}); err != nil {
 		return dataError(err)
 	}
 	out(c, "%s: %d ranks, %d steps an epoch, %d epochs, fanouts %v, batch %d, seed %d\n",
@@ -192,21 +195,17 @@ func runSimulate(c *cobra.Command, parts, dir string, o simulate.Options) error 
 	return nil
 }
 
-// writeSimulation writes the files of a result.
-func writeSimulation(dir string, r *simulate.Result) error {
+// writeFiles writes files into a directory, each whole or not at all.
+func writeFiles(dir string, files map[string]func(io.Writer) error) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	for _, file := range []struct {
-		name  string
-		write func(io.Writer) error
-	}{{"simulate.csv", r.WriteCSV}, {"steps.csv", r.WriteStepsCSV}, {"simulate.svg", r.WriteSVG}} {
+	for name, write := range files {
 		var text bytes.Buffer
-		if err := file.write(&text); err != nil {
-			return fmt.Errorf("%s: %w", file.name, err)
+		if err := write(&text); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		if err := renameio.WriteFile(filepath.Join(dir, file.name), text.Bytes(),
-			0o666); err != nil {
+		if err := renameio.WriteFile(filepath.Join(dir, name), text.Bytes(), 0o666); err != nil {
 			return err
 		}
 	}

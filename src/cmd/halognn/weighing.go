@@ -54,7 +54,7 @@ func (w *weighing) flags(c *cobra.Command) {
 	f.StringVar(&w.by, "weights", weighData,
 		"what parts balance, and what cutting costs: "+strings.Join(meanings, ", "))
 	f.StringVar(&w.config, "config", "", "--weights other than data: the YAML file of the runs to "+
-		"come, for sample.fanouts, the seeds of a global minibatch and train.seed")
+		"come, for the sampler, the seeds of a minibatch of all ranks and train.seed")
 	f.StringArrayVar(&w.sets, "set", nil, "override a key of --config; repeatable")
 	f.IntVar(&w.sampling.Epochs, "epochs", presample.DefaultEpochs,
 		"--weights presample, node: epochs that are sampled")
@@ -121,15 +121,16 @@ func (w *weighing) check(c *cobra.Command, method *string, order *hotOrder, part
 func (w *weighing) settings(c *cobra.Command, order *hotOrder, parts int) error {
 	o := &w.sampling
 	o.Batch = order.batch
-	fanouts := order.fanouts
+	o.Sample = sample.Neighbours(order.fanouts...)
 	if w.config != "" {
 		run, err := config.Load(w.config, // nothing runs
 			append(w.sets, "data.parts=none", "run.dir=partitioned"))
 		if err != nil {
 			return err
 		}
-		if len(fanouts) == 0 {
-			fanouts = run.Sample.Fanouts
+		o.Sample = trainOptions(run).Sample
+		if len(order.fanouts) > 0 {
+			o.Sample.Fanouts = order.fanouts
 		}
 		if !c.Flags().Changed("batch") {
 			if o.Batch = run.Sample.Batch; run.Sample.BatchScope != "global" {
@@ -140,14 +141,14 @@ func (w *weighing) settings(c *cobra.Command, order *hotOrder, parts int) error 
 			o.Seed = uint64(run.Train.Seed)
 		}
 	}
-	if len(fanouts) == 0 && o.Batch == 0 && !w.counted() && !c.Flags().Changed("batch") {
+	hops := o.Sample.Hops()
+	if hops == 0 && !w.counted() && !c.Flags().Changed("batch") {
 		return nil
 	}
-	if len(fanouts) == 0 || o.Batch == 0 {
+	if hops == 0 || o.Batch == 0 {
 		return fmt.Errorf("--weights %s needs --config, or --fanouts and --batch: sample.fanouts of "+
 			"the runs to come, and the seeds of a minibatch of all ranks together", w.by)
 	}
-	o.Sample = sample.Neighbours(fanouts...)
 	return o.Check()
 }
 
