@@ -400,7 +400,8 @@ static float *weights_of(int64_t n) {
     return p;
 }
 
-typedef enum { DOT, DOT_BACKWARD, SOFTMAX, SOFTMAX_BACKWARD, COLLECT, SUM, SUM_BACKWARD, MEAN, MEAN_BACKWARD,
+typedef enum { DOT, DOT_BACKWARD, SOFTMAX, SOFTMAX_BACKWARD, COLLECT, DOT_SOFTMAX, DOT_SOFTMAX_BACKWARD,
+               DOT_COLLECT, SUM, SUM_BACKWARD, MEAN, MEAN_BACKWARD,
                LARGEST, LARGEST_BACKWARD } attention_kernel;
 
 static outputs attention(const halognn_cpu *k, const input *in, attention_kernel which, int64_t heads) {
@@ -432,6 +433,22 @@ static outputs attention(const halognn_cpu *k, const input *in, attention_kernel
     case COLLECT:
         o = one(s->sources * heads, NULL);
         halognn_edge_collect(k, o.at[0], s->sources, heads, in->t_indptr, in->t_edges, de);
+        break;
+    case DOT_SOFTMAX:
+        o = one(numbers, NULL);
+        halognn_edge_dot_softmax(k, o.at[0], s->segments, heads, width, in->indptr, in->indices, in->h, in->x,
+                                 in->gamma, 0.2f);
+        break;
+    case DOT_SOFTMAX_BACKWARD:
+        o = (outputs){.at = {guarded(numbers, de), guarded(in->cells, NULL), guarded(s->cols, NULL)},
+                      .len = {numbers, in->cells, s->cols}};
+        halognn_edge_dot_softmax_backward(k, o.at[0], o.at[1], o.at[2], s->segments, heads, width, in->indptr,
+                                          in->indices, alpha, in->h, in->x, in->gamma, 0.2f);
+        break;
+    case DOT_COLLECT:
+        o = one(stored, in->h);
+        halognn_edge_dot_collect(k, o.at[0], s->sources, heads, width, in->t_indptr, in->t_indices, in->t_edges, de,
+                                 in->h, in->x, in->gamma, 0.2f);
         break;
     case SUM:
         o = one(in->cells, NULL);
@@ -480,6 +497,9 @@ ATTENTION(head_dot_backward, DOT_BACKWARD)
 ATTENTION(edge_softmax, SOFTMAX)
 ATTENTION(edge_softmax_backward, SOFTMAX_BACKWARD)
 ATTENTION(edge_collect, COLLECT)
+ATTENTION(edge_dot_softmax, DOT_SOFTMAX)
+ATTENTION(edge_dot_softmax_backward, DOT_SOFTMAX_BACKWARD)
+ATTENTION(edge_dot_collect, DOT_COLLECT)
 ATTENTION(edge_sum, SUM)
 ATTENTION(edge_sum_backward, SUM_BACKWARD)
 ATTENTION(head_mean, MEAN)
@@ -622,6 +642,12 @@ static const struct {
     {"edge_softmax_backward one head", edge_softmax_backward_one, 0},
     {"edge_collect", edge_collect, 0},
     {"edge_collect one head", edge_collect_one, 0},
+    {"edge_dot_softmax", edge_dot_softmax, 0},
+    {"edge_dot_softmax one head", edge_dot_softmax_one, 0},
+    {"edge_dot_softmax_backward", edge_dot_softmax_backward, 0},
+    {"edge_dot_softmax_backward one head", edge_dot_softmax_backward_one, 0},
+    {"edge_dot_collect", edge_dot_collect, 0},
+    {"edge_dot_collect one head", edge_dot_collect_one, 0},
     {"edge_sum", edge_sum, 0},
     {"edge_sum one head", edge_sum_one, 0},
     {"edge_sum_backward", edge_sum_backward, 0},

@@ -24,6 +24,7 @@ type CountOptions struct {
 	Seed    uint64 // of the run
 	First   int    // epoch: 1 for those of the run, SimulatedFirst for others
 	Epochs  int
+	Most    int // minibatches, from the first; 0: all
 	Workers int // goroutines, each with a Sampler; 0 means 1
 }
 
@@ -48,9 +49,9 @@ func (o *CountOptions) check() error {
 // SALIENT++, section 3.2); policy oracle counts those of the run itself, so it is the best static
 // cache.
 //
-// Time is that of sampling Epochs x Steps minibatches on Workers goroutines. Memory 8 N bytes, 4 N
-// of it the result, and a Sampler and a minibatch a worker. Counts from 2^24 on are rounded. Errors
-// are those of sample.Sampler.
+// Time is that of sampling these minibatches on Workers goroutines. Memory 8 N bytes, 4 N of it the
+// result, and a Sampler and a minibatch a worker. Counts from 2^24 on are rounded. Errors are those
+// of sample.Sampler.
 func Count(t *sample.Topology, o CountOptions) ([]float32, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("count accesses: %w", err)
@@ -58,7 +59,8 @@ func Count(t *sample.Topology, o CountOptions) ([]float32, error) {
 	counts := mem.Make[uint32](len(t.Original))
 	defer mem.Free(counts)
 	w := sample.Sweep{Spec: o.Sample, Streams: o.Streams, First: o.Stream, Count: 1, Seed: o.Seed,
-		Epoch: o.First, Epochs: o.Epochs, Workers: o.Workers}
+		Epoch: o.First, Epochs: o.Epochs, Most: o.Most,
+		Workers: o.Workers}
 	err := w.Run(t, func() (func(sample.Key, *sample.Minibatch) error, func()) {
 		return func(_ sample.Key, mb *sample.Minibatch) error {
 			for _, v := range mb.Frontier {

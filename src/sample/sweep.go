@@ -18,11 +18,18 @@ type Sweep struct {
 	First, Count  int      // streams
 	Seed          uint64   // of the run
 	Epoch, Epochs int
+	Most          int // minibatches, the first of these; 0: all
 	Workers       int // goroutines, each with a Sampler and a minibatch; 0 means 1
 }
 
 // Minibatches returns how many there are.
-func (w *Sweep) Minibatches() int { return w.Epochs * w.Streams.Steps() * w.Count }
+func (w *Sweep) Minibatches() int {
+	n := w.Epochs * w.Streams.Steps() * w.Count
+	if w.Most > 0 {
+		n = min(n, w.Most)
+	}
+	return n
+}
 
 // Run samples every minibatch once, key for key as training does, shared among the goroutines, in
 // any order. Each goroutine calls open for what it does with its minibatches, take, and at its end

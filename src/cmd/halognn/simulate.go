@@ -45,12 +45,17 @@ func simulateCommand() *cobra.Command {
 			if len(o.HaloFractions) > 0 && !c.Flags().Changed("alphas") {
 				o.Alphas = nil
 			}
-			o.Sample.Kind = sample.Kind(run.Sample.Kind)
+			if o.Sample.Kind = sample.Kind(run.Sample.Kind); !o.Sample.HasFanouts() {
+				o.Sample.Fanouts = nil
+			}
 			o.GlobalBatch = run.Sample.BatchScope == "global"
 			o.GlobalSeeds = run.Sample.Seeds == "global"
 			o.StreamPerPart = run.Sample.Streams == "part"
-			if o.Cache.Shared() || o.Cache.FromFiles() {
-				o.Policies = staticOnly(c, o.Policies)
+			if !c.Flags().Changed("policies") {
+				o.Policies = policy.Names(func(p *policy.Policy) bool {
+					static := o.Cache.Shared() || o.Cache.FromFiles()
+					return (p.Static() || !static) && (o.Sample.HasFanouts() || !p.Fanouts)
+				})
 			}
 			err := errors.Join(o.Check(),
 				flagWord("sample-kind", run.Sample.Kind, "sample.kind"),
@@ -80,6 +85,8 @@ func simulateCommand() *cobra.Command {
 		"neighbours drawn per vertex and hop, seed hop first; -1 for all")
 	f.StringVar(&run.Sample.Kind, "sample-kind", run.Sample.Kind, "how neighbours are drawn: "+
 		config.OrList(config.Words("sample.kind")))
+	f.IntSliceVar(&o.Sample.Vertices, "layer-vertices", nil, "--sample-kind ladies: vertices drawn "+
+		"for each layer, seed hop first")
 	f.IntVar(&o.Batch, "batch", run.Sample.Batch, "seeds of a rank's minibatch")
 	f.StringVar(&run.Sample.BatchScope, "batch-scope", run.Sample.BatchScope, "what --batch "+
 		"counts: the seeds of each stream (rank), or of all together (global)")
@@ -129,15 +136,6 @@ func simulateCommand() *cobra.Command {
 	return c
 }
 
-// staticOnly returns the policies that can be placed over a node or read from files: of those that
-// the user did not name, the static ones.
-func staticOnly(c *cobra.Command, policies []string) []string {
-	if c.Flags().Changed("policies") {
-		return policies
-	}
-	return policy.Names((*policy.Policy).Static)
-}
-
 // flagWord rejects a flag whose value is not among the words of a key.
 func flagWord(flag, value, key string) error {
 	if words := config.Words(key); !slices.Contains(words, value) {
@@ -180,8 +178,8 @@ func runSimulate(c *cobra.Command, parts, dir string, o simulate.Options) error 
 	}); err != nil {
 		return dataError(err)
 	}
-	out(c, "%s: %d ranks, %d steps an epoch, %d epochs, fanouts %v, batch %d, seed %d\n",
-		parts, r.Options.Ranks, r.Steps, r.Options.Epochs, r.Options.Sample.Fanouts,
+	out(c, "%s: %d ranks, %d steps an epoch, %d epochs, %v, batch %d, seed %d\n",
+		parts, r.Options.Ranks, r.Steps, r.Options.Epochs, r.Options.Sample,
 		r.Options.Batch, r.Options.Seed)
 	if err := r.Print(c.OutOrStdout()); err != nil {
 		return err

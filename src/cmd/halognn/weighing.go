@@ -39,7 +39,8 @@ type weighing struct {
 	by     string
 	config string // gives sampling its defaults
 	sets   []string
-	counts string // directory that keeps counts; "" for none
+	counts string  // directory that keeps counts; "" for none
+	within float32 // the largest part's share of the counts over the mean
 
 	sampling presample.Options // without fanouts: nothing is sampled
 }
@@ -58,6 +59,8 @@ func (w *weighing) flags(c *cobra.Command) {
 	f.StringArrayVar(&w.sets, "set", nil, "override a key of --config; repeatable")
 	f.IntVar(&w.sampling.Epochs, "epochs", presample.DefaultEpochs,
 		"--weights presample, node: epochs that are sampled")
+	f.Float32Var(&w.within, "imbalance", 1.05, "--weights presample, node: what the largest part may "+
+		"have of the counts, over the mean; more gives a smaller cut")
 	f.Uint64Var(&w.sampling.Seed, "sample-seed", uint64(config.Default().Train.Seed),
 		"--weights other than data: the random seed of what is sampled, as train.seed")
 	f.StringVar(&w.counts, "counts", "", "--weights presample, node: the directory that keeps the "+
@@ -87,7 +90,7 @@ func (w *weighing) check(c *cobra.Command, method *string, order *hotOrder, part
 			fault("--%s is for --weights other than data, which depend on what is sampled", flag)
 		}
 	}
-	for _, flag := range []string{"epochs", "counts"} {
+	for _, flag := range []string{"epochs", "counts", "imbalance"} {
 		if !w.counted() && c.Flags().Changed(flag) {
 			fault("--%s is for --weights presample and node, which count what is sampled", flag)
 		}
@@ -109,6 +112,9 @@ func (w *weighing) check(c *cobra.Command, method *string, order *hotOrder, part
 	if order.by != "degree" {
 		fault("--order %s is for minibatches of one part; with --weights %s use degree", order.by,
 			w.by)
+	}
+	if !(w.within >= 1 && w.within <= 100) {
+		fault("--imbalance is %g; it must be 1, for parts of equal counts, to 100", w.within)
 	}
 	if err := w.settings(c, order, parts); err != nil {
 		return errors.Join(append(faults, err)...)
@@ -161,6 +167,7 @@ func (w *weighing) cut(c *cobra.Command, methods map[string]partition.Func, d *d
 			return nil, err
 		}
 		defer counts.Free()
+		o.Imbalance = []float32{w.within}
 		return counts.Partition(methods[o.Method], d.Graph, o, w.by == weighPresample)
 	}
 	weights, err := partition.TrainingWeights(d.Graph, d.Split)
