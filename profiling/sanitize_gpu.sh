@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# sanitize_gpu.sh: compute-sanitizer (memory and leaks, uninitialised reads, synchronisation) over
-# the suite of compute/cuda, in which arrays are allocations of their own. No kernel uses shared
-# memory, so there is nothing for racecheck. Needs a GPU.
+# sanitize_gpu.sh [TOOL]...: compute-sanitizer over the suite of compute/cuda, in which arrays are
+# allocations of their own: memory and leaks, uninitialised reads, synchronisation; or the tools
+# that are named. No kernel uses shared memory, so racecheck has nothing to find. Needs a GPU.
+# CUDA_TEST names the tests of compute/cuda, built by `go test -c`, and WITH a command to run them
+# with, where Go is not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 HALOGNN_QUIET=1 source ./env.sh
@@ -10,13 +12,16 @@ command -v compute-sanitizer >/dev/null 2>&1 || {
   exit 69
 }
 nvidia-smi -L || { echo "sanitize_gpu.sh: there is no GPU here" >&2; exit 69; }
-make --silent --no-print-directory cuda
-export HALOGNN_CUDA_LIB=$PWD/build/libhalognn_cuda.so
-go test -c -o build/cuda.test ./src/compute/cuda
+if [ -z "${CUDA_TEST:-}" ]; then
+  make --silent --no-print-directory cuda
+  export HALOGNN_CUDA_LIB=$PWD/build/libhalognn_cuda.so CUDA_TEST=$PWD/build/cuda.test
+  go test -c -o "$CUDA_TEST" ./src/compute/cuda
+fi
+[ $# -gt 0 ] || set -- 'memcheck --leak-check full' initcheck synccheck
 cd src/compute/cuda
-for tool in "memcheck --leak-check full" initcheck synccheck; do
+for tool in "$@"; do
   echo "== $tool"
-  # shellcheck disable=SC2086 # a tool and its options
-  compute-sanitizer --tool $tool --error-exitcode 1 ../../../build/cuda.test \
+  # shellcheck disable=SC2086 # a command or nothing, a tool and its options
+  ${WITH:-} compute-sanitizer --tool $tool --error-exitcode 1 "$CUDA_TEST" -test.v \
     -test.run 'TestBackend|TestStaging|TestDownloads|TestMapRows|TestRowRates|TestMeter'
 done

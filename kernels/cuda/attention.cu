@@ -39,15 +39,20 @@ __global__ void head_dots(float *s, int64_t rows, int64_t heads, int64_t width, 
     if (mine && threadIdx.x % lanes == 0) s[i] = sum;
 }
 
-__global__ void add_products(float *dz, int64_t rows, int64_t heads, int64_t width, const float *ds, const float *a) {
-    const int64_t i = item(), cols = heads * width;
-    if (i < rows * cols) dz[i] += ds[i / width] * a[i % cols];
-}
-
-// partial [chunks,cols]
-__global__ void product_sums(float *partial, int64_t rows, int64_t heads, int64_t width, const float *ds, const float *z) {
-    const int64_t j = item(), chunk = blockIdx.y, cols = heads * width, h = j / width;
-    if (j < cols) partial[chunk * cols + j] = sum_in_order(chunk, rows, [=](int64_t r) { return ds[r * heads + h] * z[r * cols + j]; });
+// dz += ds*a and da = the sum over the rows of ds*z. partial [chunks,cols]
+__global__ void dots_backward(float *dz, float *da, int64_t rows, int64_t heads, int64_t width,
+                              const float *ds, const float *z, const float *a, float *partial,
+                              uint32_t *arrived) {
+    const int64_t j = item(), chunk = blockIdx.y, chunks = gridDim.y;
+    const int64_t cols = heads * width, h = j / width;
+    if (j >= cols) return;
+    const float factor = a[j];
+    partial[chunk * cols + j] = sum_in_order(chunk, rows, [=](int64_t r) {
+        const float d = ds[r * heads + h];
+        dz[r * cols + j] += d * factor;
+        return d * z[r * cols + j];
+    });
+    if (arrive(arrived + j, chunks)) da[j] = add_in_order(partial + j, cols, chunks);
 }
 
 // weigh turns the scores of head h of the edges [begin,end) into weights.
@@ -301,13 +306,9 @@ int halognn_cuda_head_dot(halognn_cuda *c, float *s, int64_t rows, int64_t heads
 int halognn_cuda_head_dot_backward(halognn_cuda *c, float *dz, float *da, int64_t rows, int64_t heads, int64_t width, const float *ds,
                                    const float *z, const float *a, float *scratch) {
     const int64_t cols = heads * width;
-    if (cols == 0) return 0;
-    if (rows > 0) {
-        if (int e = LAUNCH(c, add_products, blocks(rows * cols), dz, rows, heads, width, ds, a)) return e;
-        const dim3 grid = blocks(cols, BLOCK, static_cast<unsigned>(chunks(rows)));
-        if (int e = LAUNCH(c, product_sums, grid, scratch, rows, heads, width, ds, z)) return e;
-    }
-    return add_partials(c, da, cols, scratch, chunks(rows));
+    if (rows == 0 || cols == 0) return halognn_cuda_zero(c, HALOGNN_COMPUTE, da, cols * 4);
+    return LAUNCH(c, dots_backward, columns_by_chunk(rows, cols), dz, da, rows, heads, width, ds, z, a,
+                  scratch, c->arrived);
 }
 
 int halognn_cuda_edge_softmax(halognn_cuda *c, float *alpha, int64_t segments, int64_t heads, const int64_t *indptr,

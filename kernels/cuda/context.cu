@@ -30,6 +30,9 @@ int open_parts(halognn_cuda *c) {
     for (cudaStream_t &s : c->streams)
         if (int e = cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking)) return e;
     if (int e = cudaMalloc(&c->workspace, WORKSPACE)) return e;
+    constexpr int64_t counters = halognn::COUNTERS * sizeof *c->arrived;
+    if (int e = cudaMalloc(reinterpret_cast<void **>(&c->arrived), counters)) return e;
+    if (int e = halognn_cuda_zero(c, HALOGNN_COMPUTE, c->arrived, counters)) return e;
     if (int e = blas(cublasCreate(&c->blas))) return e;
     if (int e = blas(cublasSetStream(c->blas, c->streams[HALOGNN_COMPUTE]))) return e;
     if (int e = blas(cublasSetWorkspace(c->blas, c->workspace, WORKSPACE))) return e;
@@ -92,6 +95,7 @@ int halognn_cuda_close(halognn_cuda *c) {
         if (s) note(cudaStreamSynchronize(s));
     if (c->blas) note(blas(cublasDestroy(c->blas)));
     if (c->workspace) note(cudaFree(c->workspace));
+    if (c->arrived) note(cudaFree(c->arrived));
     for (cudaStream_t s : c->streams)
         if (s) note(cudaStreamDestroy(s));
     delete c;

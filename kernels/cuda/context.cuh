@@ -13,7 +13,8 @@ struct halognn_cuda {
     int device;
     cudaStream_t streams[HALOGNN_STREAMS];
     cublasHandle_t blas;
-    void *workspace;  // of cuBLAS: if fixed, results do not depend on earlier calls
+    void *workspace;    // of cuBLAS: if fixed, results do not depend on earlier calls
+    uint32_t *arrived;  // [COUNTERS], zero between kernels, which count their threads in it
 };
 
 namespace halognn {
@@ -21,6 +22,7 @@ namespace halognn {
 constexpr int BLOCK = 256;
 constexpr int WARP = 32;
 constexpr int64_t CHUNK = HALOGNN_CHUNK_ROWS;
+constexpr int64_t COUNTERS = int64_t{1} << 16;
 constexpr int BLAS_CODE = 100000;  // codes from here on are cuBLAS's
 constexpr int NCCL_CODE = HALOGNN_NCCL_PENDING - 7;  // and from here on NCCL's
 
@@ -31,8 +33,13 @@ const char *nccl_error(int code);
 // threads wait for each other or exchange values. For nvcc they are the same. In the emulation
 // (kernels/cuda/emulate) the first kind is a loop.
 #ifdef HALOGNN_EMULATED
-#define LAUNCH_ON(c, stream, kernel, grid, ...) emulated::launch(halognn::on(c, stream), false, grid, halognn::BLOCK, kernel, __VA_ARGS__)
-#define LAUNCH_TOGETHER(c, kernel, grid, ...) emulated::launch(halognn::on(c), true, grid, halognn::BLOCK, kernel, __VA_ARGS__)
+#define LAUNCH_EMULATED(c, stream, together, kernel, grid, ...)                                    \
+    (emulated::count(__FILE__, #kernel),                                                           \
+     emulated::launch(halognn::on(c, stream), together, grid, halognn::BLOCK, kernel, __VA_ARGS__))
+#define LAUNCH_ON(c, stream, kernel, grid, ...) \
+    LAUNCH_EMULATED(c, stream, false, kernel, grid, __VA_ARGS__)
+#define LAUNCH_TOGETHER(c, kernel, grid, ...) \
+    LAUNCH_EMULATED(c, HALOGNN_COMPUTE, true, kernel, grid, __VA_ARGS__)
 #else
 #define LAUNCH_ON(c, stream, kernel, grid, ...) \
     (kernel<<<grid, halognn::BLOCK, 0, halognn::on(c, stream)>>>(__VA_ARGS__), static_cast<int>(cudaGetLastError()))

@@ -67,19 +67,57 @@ int matmul_input(halognn_cuda *c, float *x, const T *y, const T *w, int r, int f
     return gemm(c, CUBLAS_OP_N, CUBLAS_OP_N, f, r, o, w, f, 0, y, o, 0, add ? &one : &zero, x, 0, 1);
 }
 
-// Every chunk of rows is a separate product: one batch, which fills the device better than a single
-// product of small [o,f] and large r, and another product for the remaining rows.
+__device__ inline float factor(const float *p) { return *p; }
+__device__ inline float factor(const tf32 *p) { return p->value; }
+__device__ inline float factor(const bf16 *p) {
+    const uint32_t bits = static_cast<uint32_t>(*p) << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+// finish_weights adds the products of whole chunks, in order, and that of the rest of the rows: y
+// [rest,o], x [rest,f]. One thread an element of w [o,f].
 template <typename T>
-int matmul_weights(halognn_cuda *c, float *w, const T *y, const T *x, int64_t r, int f, int o, float *scratch) {
+__global__ void finish_weights(float *w, int64_t o, int64_t f, const float *partial, int64_t whole,
+                               const T *y, const T *x, int64_t rest) {
+    const int64_t n = o * f, at = item();
+    if (at >= n) return;
+    float sum = 0, last = 0;
+    for (int64_t k = 0; k < whole; k++) sum += partial[k * n + at];
+    y += at / f;
+    x += at % f;
+#pragma unroll 8
+    for (int64_t r = 0; r < rest; r++) last += factor(y + r * o) * factor(x + r * f);
+    w[at] = rest > 0 ? sum + last : sum;
+}
+
+// SMALL is the number of weights up to which the rest is left to finish_weights: a product of at
+// most CHUNK rows is then bound by its launch.
+constexpr int64_t SMALL = int64_t{1} << 17;
+
+// Every chunk of rows is a separate product: one batch, which fills the device better than a single
+// product of small [o,f] and large r. The remaining rows are another product, or part of the sum of
+// the chunks.
+template <typename T>
+int matmul_weights(halognn_cuda *c, float *w, const T *y, const T *x, int64_t r, int f, int o,
+                   float *scratch) {
     const int64_t whole = r / CHUNK, rest = r - whole * CHUNK, n = static_cast<int64_t>(o) * f;
-    if (whole > 0)
-        if (int e = gemm(c, CUBLAS_OP_N, CUBLAS_OP_T, f, o, static_cast<int>(CHUNK), x, f, CHUNK * f, y, o, CHUNK * o, &zero, scratch, n, whole))
-            return e;
-    if (rest > 0)
-        if (int e = gemm(c, CUBLAS_OP_N, CUBLAS_OP_T, f, o, static_cast<int>(rest), x + whole * CHUNK * f, f, 0, y + whole * CHUNK * o, o, 0,
-                         &zero, scratch + whole * n, 0, 1))
-            return e;
-    return add_partials(c, w, n, scratch, chunks(r));
+    const auto product = [&](const T *of, const T *with, int64_t rows, int64_t stride, float *to,
+                             int64_t count) {
+        return gemm(c, CUBLAS_OP_N, CUBLAS_OP_T, f, o, static_cast<int>(rows), with, f, stride * f,
+                    of, o, stride * o, &zero, to, stride ? n : 0, count);
+    };
+    if (r == 0) return halognn_cuda_zero(c, HALOGNN_COMPUTE, w, n * 4);
+    if (r <= CHUNK) return product(y, x, r, 0, w, 1);
+    if (int e = product(y, x, CHUNK, CHUNK, scratch, whole)) return e;
+    const T *last_y = y + whole * CHUNK * o, *last_x = x + whole * CHUNK * f;
+    const bool apart = rest > 0 && n > SMALL;
+    if (apart)
+        if (int e = product(last_y, last_x, rest, 0, scratch + whole * n, 1)) return e;
+    if (apart || rest == 0) // y and x are not read
+        return LAUNCH(c, finish_weights<T>, blocks(n), w, o, f, scratch, whole + apart, y, x, 0);
+    return LAUNCH(c, finish_weights<T>, blocks(n), w, o, f, scratch, whole, last_y, last_x, rest);
 }
 
 __device__ void put(bf16 *dst, uint32_t bits) { *dst = static_cast<bf16>(bits >> cores<bf16>::dropped); }
@@ -88,23 +126,28 @@ __device__ void put(tf32 *dst, uint32_t bits) {
     memcpy(dst, &bits, sizeof bits);
 }
 
-// Rounds to nearest, ties to even; NaN stays NaN.
+// Rounds two arrays to nearest, ties to even; NaN stays NaN.
 template <typename T>
-__global__ void round_kernel(T *dst, int64_t n, const float *x) {
+__global__ void round_kernel(T *first, int64_t n, const float *x, T *second, int64_t m, const float *y) {
     constexpr uint32_t half = 1u << (cores<T>::dropped - 1);
-    const int64_t i = item();
+    int64_t i = item();
+    if (i >= n) {
+        i -= n;
+        n = m;
+        first = second;
+        x = y;
+    }
     if (i >= n) return;
     uint32_t bits;
     memcpy(&bits, x + i, sizeof bits);
-    put(dst + i, x[i] != x[i] ? bits | 0x400000 : bits + (half - 1) + (bits >> cores<T>::dropped & 1));
+    put(first + i, x[i] != x[i] ? bits | 0x400000 : bits + (half - 1) + (bits >> cores<T>::dropped & 1));
 }
 
 // rounded_product rounds x [n] and y [m] and multiplies them: multiply(first, second).
 template <typename T, typename F>
 int rounded_product(halognn_cuda *c, void *rounded, const float *x, int64_t n, const float *y, int64_t m, F multiply) {
     T *first = static_cast<T *>(rounded), *second = first + ceil_div(n, HALOGNN_FACTOR_ALIGN) * HALOGNN_FACTOR_ALIGN;
-    int e = LAUNCH(c, round_kernel<T>, blocks(n), first, n, x);
-    if (e == 0) e = LAUNCH(c, round_kernel<T>, blocks(m), second, m, y);
+    const int e = LAUNCH(c, round_kernel<T>, blocks(n + m), first, n, x, second, m, y);
     return e ? e : multiply(first, second);
 }
 

@@ -22,14 +22,20 @@ __global__ void forward(float *y, int64_t rows, int64_t cols, const float *x, co
     }
 }
 
-// partial [chunks,2,cols]: sums of dy*n and of dy over the rows of a chunk, n = (x-mean)*rstd.
-__global__ void parameter_sums(float *partial, int64_t rows, int64_t cols, const float *dy, const float *x, const float *mean,
-                               const float *rstd) {
-    const int64_t j = item(), chunk = blockIdx.y;
+// Sums of dy*n and of dy over the rows, n = (x-mean)*rstd. partial [chunks,2,cols]
+__global__ void parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_t cols,
+                               const float *dy, const float *x, const float *mean,
+                               const float *rstd, float *partial, uint32_t *arrived) {
+    const int64_t j = item(), chunk = blockIdx.y, chunks = gridDim.y;
     if (j >= cols) return;
     float *out = partial + chunk * 2 * cols + j;
-    out[0] = sum_in_order(chunk, rows, [=](int64_t r) { return dy[r * cols + j] * ((x[r * cols + j] - mean[r]) * rstd[r]); });
+    out[0] = sum_in_order(chunk, rows, [=](int64_t r) {
+        return dy[r * cols + j] * ((x[r * cols + j] - mean[r]) * rstd[r]);
+    });
     out[cols] = sum_in_order(chunk, rows, [=](int64_t r) { return dy[r * cols + j]; });
+    if (!arrive(arrived + j, chunks)) return;
+    dgamma[j] = add_in_order(partial + j, 2 * cols, chunks);
+    dbeta[j] = add_in_order(partial + cols + j, 2 * cols, chunks);
 }
 
 // dx = rstd * (g - mean(g) - n*mean(g*n)), g = dy*gamma; every lane reads its columns of dy before
@@ -65,15 +71,16 @@ int halognn_cuda_layer_norm(halognn_cuda *c, float *y, int64_t rows, int64_t col
     return rows ? LAUNCH_TOGETHER(c, forward, rows_by_warp(rows), y, rows, cols, x, gamma, beta, mean, rstd, eps) : 0;
 }
 
-int halognn_cuda_layer_norm_backward(halognn_cuda *c, float *dx, float *dgamma, float *dbeta, int64_t rows, int64_t cols, const float *dy,
-                                     const float *x, const float *gamma, const float *mean, const float *rstd, float *scratch) {
-    if (cols == 0) return 0;
-    if (rows > 0) { // the sums first: dx may be dy
-        const dim3 grid = blocks(cols, BLOCK, static_cast<unsigned>(chunks(rows)));
-        if (int e = LAUNCH(c, parameter_sums, grid, scratch, rows, cols, dy, x, mean, rstd)) return e;
-    }
-    if (int e = add_parameter_sums(c, dgamma, dbeta, cols, scratch, chunks(rows))) return e;
-    return rows ? LAUNCH_TOGETHER(c, backward, rows_by_warp(rows), dx, rows, cols, dy, x, gamma, mean, rstd) : 0;
+int halognn_cuda_layer_norm_backward(halognn_cuda *c, float *dx, float *dgamma, float *dbeta,
+                                     int64_t rows, int64_t cols, const float *dy, const float *x,
+                                     const float *gamma, const float *mean, const float *rstd,
+                                     float *scratch) {
+    if (rows == 0 || cols == 0) return zero_both(c, dgamma, dbeta, cols);
+    // the sums first: dx may be dy
+    if (int e = LAUNCH(c, parameter_sums, columns_by_chunk(rows, cols), dgamma, dbeta, rows, cols, dy,
+                       x, mean, rstd, scratch, c->arrived))
+        return e;
+    return LAUNCH_TOGETHER(c, backward, rows_by_warp(rows), dx, rows, cols, dy, x, gamma, mean, rstd);
 }
 
 }  // extern "C"

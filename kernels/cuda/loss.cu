@@ -1,6 +1,7 @@
 // Losses: one warp for each row of logits; exp and log are in double precision, whose cost is
-// negligible for a few thousand rows. Rows are then added in chunks by one block, so the sum does
-// not depend on the grid.
+// negligible for a few thousand rows. The warp that is the last to finish in a chunk of rows adds
+// them, and the one that is the last of these adds the chunks: in order, whichever warps they are.
+#include "reduce.cuh"
 #include "warp.cuh"
 
 #include <cmath>
@@ -8,11 +9,32 @@
 namespace halognn {
 namespace {
 
-// of_row is the contribution of one row to a halognn_cuda_loss.
-struct of_row {
-    double loss;
-    int32_t counts[3];
+// answer is where the losses of rows and chunks are put and added.
+struct answer {
+    halognn_cuda_loss *result, *partial, *each; // [1], [chunks], [rows]
+    uint32_t *arrived;                          // [chunks + 1]
 };
+
+// add_all returns the sum of n losses, in order, which other threads of the kernel may have written.
+__device__ inline halognn_cuda_loss add_all(const halognn_cuda_loss *of, int64_t n) {
+    halognn_cuda_loss sum{};
+    for (int64_t i = 0; i < n; i++) {
+        sum.loss += __ldcg(&of[i].loss);
+        for (int k = 0; k < 3; k++)
+            sum.counts[k] += __ldcg(reinterpret_cast<const long long *>(&of[i].counts[k]));
+    }
+    return sum;
+}
+
+// put notes the loss of row r. One thread calls it for each row.
+__device__ inline void put(const answer &to, int64_t rows, int64_t r, halognn_cuda_loss loss) {
+    const int64_t chunk = r / CHUNK, count = (rows + CHUNK - 1) / CHUNK;
+    const int64_t first = chunk * CHUNK, end = first + CHUNK < rows ? first + CHUNK : rows;
+    to.each[r] = loss;
+    if (!arrive(to.arrived + chunk, end - first)) return;
+    to.partial[chunk] = add_all(to.each + first, end - first);
+    if (arrive(to.arrived + count, count)) *to.result = add_all(to.partial, count);
+}
 
 // largest finds the first largest logit of a row, over the lanes of a warp.
 __device__ inline int64_t largest(const float *z, int64_t cols) {
@@ -26,8 +48,8 @@ __device__ inline int64_t largest(const float *z, int64_t cols) {
     return top;
 }
 
-__global__ void softmax_rows(float *dlogits, int64_t rows, int64_t cols, const float *logits, const int32_t *labels, float scale,
-                             of_row *out) {
+__global__ void softmax_rows(float *dlogits, int64_t rows, int64_t cols, const float *logits,
+                             const int32_t *labels, float scale, answer to) {
     const int64_t r = my_row();
     if (r >= rows) return;
     const float *z = logits + r * cols;
@@ -39,7 +61,8 @@ __global__ void softmax_rows(float *dlogits, int64_t rows, int64_t cols, const f
         if (j != label) others += exp(static_cast<double>(z[j]) - most);
     others = warp_sum(others);
     const double total = others + exp(static_cast<double>(z[label]) - most);
-    if (my_lane() == 0) out[r] = of_row{log(total) + most - static_cast<double>(z[label]), {top == label, 0, 0}};
+    const double loss = log(total) + most - static_cast<double>(z[label]);
+    if (my_lane() == 0) put(to, rows, r, {loss, {top == label, 0, 0}});
     if (dlogits == nullptr) return;
     for (int64_t j = my_lane(); j < cols; j += WARP) {
         const double share = j == label ? -others / total : exp(static_cast<double>(z[j]) - most) / total;
@@ -47,8 +70,8 @@ __global__ void softmax_rows(float *dlogits, int64_t rows, int64_t cols, const f
     }
 }
 
-__global__ void sigmoid_rows(float *dlogits, int64_t rows, int64_t cols, const float *logits, const uint8_t *targets, float scale,
-                             of_row *out) {
+__global__ void sigmoid_rows(float *dlogits, int64_t rows, int64_t cols, const float *logits,
+                             const uint8_t *targets, float scale, answer to) {
     const int64_t r = my_row();
     if (r >= rows) return;
     double loss = 0;
@@ -66,37 +89,17 @@ __global__ void sigmoid_rows(float *dlogits, int64_t rows, int64_t cols, const f
     right = warp_sum(right);
     wrong = warp_sum(wrong);
     missed = warp_sum(missed);
-    if (my_lane() == 0) out[r] = of_row{loss, {right, wrong, missed}};
+    if (my_lane() == 0) put(to, rows, r, {loss, {right, wrong, missed}});
 }
 
-__device__ inline void add(halognn_cuda_loss *sum, double loss, int64_t a, int64_t b, int64_t c) {
-    sum->loss += loss;
-    sum->counts[0] += a;
-    sum->counts[1] += b;
-    sum->counts[2] += c;
+// answer_in returns the places of an answer: the scratch holds the chunks, then the rows.
+answer answer_in(halognn_cuda *c, halognn_cuda_loss *result, int64_t rows, void *scratch) {
+    halognn_cuda_loss *partial = static_cast<halognn_cuda_loss *>(scratch);
+    return {result, partial, partial + chunks(rows), c->arrived};
 }
 
-// One block: its threads share the chunks, then the first one adds them in order.
-__global__ void add_rows(halognn_cuda_loss *result, int64_t rows, const of_row *each, halognn_cuda_loss *partial, int64_t count) {
-    for (int64_t k = threadIdx.x; k < count; k += blockDim.x) {
-        halognn_cuda_loss sum{};
-        for (int64_t r = k * CHUNK; r < rows && r < (k + 1) * CHUNK; r++) add(&sum, each[r].loss, each[r].counts[0], each[r].counts[1], each[r].counts[2]);
-        partial[k] = sum;
-    }
-    __syncthreads();
-    if (threadIdx.x > 0) return;
-    halognn_cuda_loss sum{};
-    for (int64_t k = 0; k < count; k++) add(&sum, partial[k].loss, partial[k].counts[0], partial[k].counts[1], partial[k].counts[2]);
-    *result = sum;
-}
-
-// The scratch holds the chunks, then the rows.
-of_row *rows_of(void *scratch, int64_t rows) {
-    return reinterpret_cast<of_row *>(static_cast<halognn_cuda_loss *>(scratch) + chunks(rows));
-}
-
-int add_up(halognn_cuda *c, halognn_cuda_loss *result, int64_t rows, void *scratch) {
-    return LAUNCH_TOGETHER(c, add_rows, dim3(1, 1, 1), result, rows, rows_of(scratch, rows), static_cast<halognn_cuda_loss *>(scratch), chunks(rows));
+int no_rows(halognn_cuda *c, halognn_cuda_loss *result) {
+    return halognn_cuda_zero(c, HALOGNN_COMPUTE, result, sizeof *result);
 }
 
 }  // namespace
@@ -107,23 +110,25 @@ using namespace halognn;
 extern "C" {
 
 int64_t halognn_cuda_loss_scratch(int64_t rows) {
-    return chunks(rows) * static_cast<int64_t>(sizeof(halognn_cuda_loss)) + rows * static_cast<int64_t>(sizeof(of_row));
+    return (chunks(rows) + rows) * static_cast<int64_t>(sizeof(halognn_cuda_loss));
 }
 
-int halognn_cuda_softmax_ce(halognn_cuda *c, float *dlogits, int64_t rows, int64_t cols, const float *logits, const int32_t *labels,
-                            float scale, halognn_cuda_loss *result, void *scratch) {
-    if (rows > 0)
-        if (int e = LAUNCH_TOGETHER(c, softmax_rows, rows_by_warp(rows), dlogits, rows, cols, logits, labels, scale, rows_of(scratch, rows)))
-            return e;
-    return add_up(c, result, rows, scratch);
+int halognn_cuda_softmax_ce(halognn_cuda *c, float *dlogits, int64_t rows, int64_t cols,
+                            const float *logits, const int32_t *labels, float scale,
+                            halognn_cuda_loss *result, void *scratch) {
+    if (rows == 0) return no_rows(c, result);
+    if (chunks(rows) >= COUNTERS) return cudaErrorInvalidValue;
+    return LAUNCH_TOGETHER(c, softmax_rows, rows_by_warp(rows), dlogits, rows, cols, logits, labels,
+                           scale, answer_in(c, result, rows, scratch));
 }
 
-int halognn_cuda_sigmoid_bce(halognn_cuda *c, float *dlogits, int64_t rows, int64_t cols, const float *logits, const uint8_t *targets,
-                             float scale, halognn_cuda_loss *result, void *scratch) {
-    if (rows > 0)
-        if (int e = LAUNCH_TOGETHER(c, sigmoid_rows, rows_by_warp(rows), dlogits, rows, cols, logits, targets, scale, rows_of(scratch, rows)))
-            return e;
-    return add_up(c, result, rows, scratch);
+int halognn_cuda_sigmoid_bce(halognn_cuda *c, float *dlogits, int64_t rows, int64_t cols,
+                             const float *logits, const uint8_t *targets, float scale,
+                             halognn_cuda_loss *result, void *scratch) {
+    if (rows == 0) return no_rows(c, result);
+    if (chunks(rows) >= COUNTERS) return cudaErrorInvalidValue;
+    return LAUNCH_TOGETHER(c, sigmoid_rows, rows_by_warp(rows), dlogits, rows, cols, logits, targets,
+                           scale, answer_in(c, result, rows, scratch));
 }
 
 }  // extern "C"

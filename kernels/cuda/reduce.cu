@@ -4,30 +4,13 @@ namespace halognn {
 namespace {
 
 // One thread a column and chunk: neighbouring threads read neighbouring columns.
-__global__ void chunk_sums(float *partial, int64_t rows, int64_t cols, const float *x) {
-    const int64_t j = item(), chunk = blockIdx.y;
-    if (j < cols) partial[chunk * cols + j] = sum_in_order(chunk, rows, [=](int64_t r) { return x[r * cols + j]; });
-}
-
-__global__ void add_partials_kernel(float *sum, int64_t n, const float *partial, int64_t count) {
-    const int64_t i = item();
-    if (i >= n) return;
-    float s = 0;
-    for (int64_t k = 0; k < count; k++) s += partial[k * n + i];
-    sum[i] = s;
-}
-
-__global__ void add_parameter_sums_kernel(float *dgamma, float *dbeta, int64_t cols, const float *partial,
-                                          int64_t count) {
-    const int64_t j = item();
+__global__ void column_sums(float *sum, int64_t rows, int64_t cols, const float *x, float *partial,
+                            uint32_t *arrived) {
+    const int64_t j = item(), chunk = blockIdx.y, chunks = gridDim.y;
     if (j >= cols) return;
-    float g = 0, b = 0;
-    for (int64_t k = 0; k < count; k++) {
-        g += partial[k * 2 * cols + j];
-        b += partial[(k * 2 + 1) * cols + j];
-    }
-    dgamma[j] = g;
-    dbeta[j] = b;
+    partial[chunk * cols + j] =
+        sum_in_order(chunk, rows, [=](int64_t r) { return x[r * cols + j]; });
+    if (arrive(arrived + j, chunks)) sum[j] = add_in_order(partial + j, cols, chunks);
 }
 
 __global__ void add_into_kernel(float *sum, int64_t n, const float *x) {
@@ -48,17 +31,17 @@ __global__ void copy_columns_kernel(float *y, int64_t rows, int64_t cols, int64_
     *to = add ? *to + v : v;
 }
 
-__global__ void chunk_dots(float *partial, int64_t rows, int64_t cols, const float *x, const float *y) {
-    const int64_t j = item(), chunk = blockIdx.y;
-    if (j < cols) partial[chunk * cols + j] = sum_in_order(chunk, rows, [=](int64_t r) { return x[r * cols + j] * y[r * cols + j]; });
-}
-
-// One thread adds the columns, which are few.
-__global__ void add_columns(float *sum, int64_t cols, const float *columns) {
-    float s = 0;
-    if (item() > 0) return;
-    for (int64_t j = 0; j < cols; j++) s += columns[j];
-    *sum = s;
+// The last thread of a column adds its chunks, and the last of those adds the columns.
+__global__ void dot_kernel(float *sum, int64_t rows, int64_t cols, const float *x, const float *y,
+                           float *partial, uint32_t *arrived) {
+    const int64_t j = item(), chunk = blockIdx.y, chunks = gridDim.y;
+    if (j >= cols) return;
+    partial[chunk * cols + j] =
+        sum_in_order(chunk, rows, [=](int64_t r) { return x[r * cols + j] * y[r * cols + j]; });
+    if (!arrive(arrived + j, chunks)) return;
+    float *columns = partial + chunks * cols;
+    columns[j] = add_in_order(partial + j, cols, chunks);
+    if (arrive(arrived + cols, cols)) *sum = add_in_order(columns, 1, cols);
 }
 
 // sum is itself slice number rank of those that are added.
@@ -72,25 +55,16 @@ __global__ void add_slices_kernel(float *sum, int64_t n, const float *slices, in
 
 }  // namespace
 
-int add_partials(halognn_cuda *c, float *sum, int64_t n, const float *partial, int64_t count) {
-    return n ? LAUNCH(c, add_partials_kernel, blocks(n), sum, n, partial, count) : 0;
-}
-
-int add_parameter_sums(halognn_cuda *c, float *dgamma, float *dbeta, int64_t cols, const float *partial,
-                       int64_t count) {
-    return cols ? LAUNCH(c, add_parameter_sums_kernel, blocks(cols), dgamma, dbeta, cols, partial, count) : 0;
-}
-
 }  // namespace halognn
 
 using namespace halognn;
 
 extern "C" {
 
-int halognn_cuda_column_sum(halognn_cuda *c, float *sum, int64_t rows, int64_t cols, const float *x, float *scratch) {
-    if (rows > 0 && cols > 0)
-        if (int e = LAUNCH(c, chunk_sums, blocks(cols, BLOCK, static_cast<unsigned>(chunks(rows))), scratch, rows, cols, x)) return e;
-    return add_partials(c, sum, cols, scratch, chunks(rows));
+int halognn_cuda_column_sum(halognn_cuda *c, float *sum, int64_t rows, int64_t cols, const float *x,
+                            float *scratch) {
+    if (rows == 0 || cols == 0) return halognn_cuda_zero(c, HALOGNN_COMPUTE, sum, cols * 4);
+    return LAUNCH(c, column_sums, columns_by_chunk(rows, cols), sum, rows, cols, x, scratch, c->arrived);
 }
 
 int halognn_cuda_add_into(halognn_cuda *c, float *sum, int64_t n, const float *x) {
@@ -109,12 +83,11 @@ int halognn_cuda_copy_columns(halognn_cuda *c, float *y, int64_t rows, int64_t c
     return rows > 0 && cols > 0 ? LAUNCH(c, copy_columns_kernel, blocks(rows * cols), y, rows, cols, y_cols, x, x_cols, add != 0) : 0;
 }
 
-int halognn_cuda_dot(halognn_cuda *c, float *sum, int64_t rows, int64_t cols, const float *x, const float *y, float *scratch) {
-    if (rows > 0 && cols > 0)
-        if (int e = LAUNCH(c, chunk_dots, blocks(cols, BLOCK, static_cast<unsigned>(chunks(rows))), scratch, rows, cols, x, y)) return e;
-    float *columns = scratch + chunks(rows) * cols;
-    if (int e = add_partials(c, columns, cols, scratch, chunks(rows))) return e;
-    return LAUNCH(c, add_columns, blocks(1), sum, cols, columns);
+int halognn_cuda_dot(halognn_cuda *c, float *sum, int64_t rows, int64_t cols, const float *x,
+                     const float *y, float *scratch) {
+    if (rows == 0 || cols == 0) return halognn_cuda_zero(c, HALOGNN_COMPUTE, sum, 4);
+    return LAUNCH(c, dot_kernel, columns_by_chunk(rows, cols), sum, rows, cols, x, y, scratch,
+                  c->arrived);
 }
 
 }  // extern "C"

@@ -1,17 +1,44 @@
-// Sums over rows, in chunks of CHUNK rows that are added in chunk order, for any grid.
+// Sums over rows, in chunks of CHUNK rows that are added in chunk order, for any grid. One launch
+// does both: a thread sums its column over its chunk, and the one that is the last to finish in its
+// column adds the chunks. Which thread that is differs from run to run; the order of the sum does
+// not.
 #pragma once
 
 #include "context.cuh"
 
 namespace halognn {
 
-// add_partials sets sum[i] = partial[0,i] + partial[1,i] + ..., i < n; partial [count,n]. Zero for
-// no partials.
-int add_partials(halognn_cuda *c, float *sum, int64_t n, const float *partial, int64_t count);
+// arrive counts the calling thread at a counter, which is 0 before and after. It
+// returns true for the last of `all` threads alone, which may then read by __ldcg what the others
+// wrote before they called: the caches of its multiprocessor may be behind.
+__device__ inline bool arrive(uint32_t *counter, int64_t all) {
+    __threadfence();
+    if (atomicAdd(counter, 1u) + 1 < static_cast<uint32_t>(all)) return false;
+    *counter = 0;
+    __threadfence();
+    return true;
+}
 
-// add_parameter_sums adds the chunks of a norm's partial [count,2,cols] into dgamma and dbeta [cols].
-int add_parameter_sums(halognn_cuda *c, float *dgamma, float *dbeta, int64_t cols, const float *partial,
-                       int64_t count);
+// add_in_order returns partial[0] + partial[stride] + ..., count of them, zero for none. Other
+// threads of the same kernel may have written them.
+__device__ inline float add_in_order(const float *partial, int64_t stride, int64_t count) {
+    float sum = 0;
+    for (int64_t k = 0; k < count; k++) sum += __ldcg(partial + k * stride);
+    return sum;
+}
+
+// zero_both clears the sums over no rows of two parameters.
+inline int zero_both(halognn_cuda *c, float *a, float *b, int64_t n) {
+    if (int e = halognn_cuda_zero(c, HALOGNN_COMPUTE, a, n * 4)) return e;
+    return halognn_cuda_zero(c, HALOGNN_COMPUTE, b, n * 4);
+}
+
+// columns_by_chunk returns the grid of one thread a column and chunk: item() and blockIdx.y; and for
+// more columns than can be counted an empty one, which the launch refuses.
+inline dim3 columns_by_chunk(int64_t rows, int64_t cols) {
+    if (cols >= COUNTERS) return dim3(0);
+    return blocks(cols, BLOCK, static_cast<unsigned>(chunks(rows)));
+}
 
 // sum_in_order returns the sum of value(r) for the rows of a chunk, in order. UNROLL values are
 // read before the first is added.

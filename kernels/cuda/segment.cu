@@ -160,11 +160,25 @@ __device__ inline pack<float, N> add_segment(int64_t begin, int64_t end, const i
     return sum;
 }
 
+// copy_own copies the part of a thread's own row that p says, unless own is null.
+template <int N, typename Source>
+__device__ inline void copy_own(float *own, int64_t cols, const place &p, const Source &source) {
+    if (own == nullptr) return;
+    const pack<typename Source::element, N> v =
+        load<typename Source::element, N>(source.row(p.row) + p.col);
+    pack<float, N> to;
+#pragma unroll
+    for (int i = 0; i < N; i++) to.at[i] = to_float(v.at[i]);
+    store<float, N>(own + p.row * cols + p.col, to);
+}
+
 template <int N, typename Source, typename Weight>
-__global__ void reduce(float *out, int64_t segments, int64_t cols, int lanes, const int64_t *indptr, const int32_t *indices, Source source,
-                       Weight weight, bool mean) {
+__global__ void reduce(float *out, float *own, int64_t segments, int64_t cols, int lanes,
+                       const int64_t *indptr, const int32_t *indices, Source source, Weight weight,
+                       bool mean) {
     const place p = my_place(lanes, N);
     if (p.row >= segments || p.col >= cols) return;
+    copy_own<N>(own, cols, p, source);
     const int64_t begin = indptr[p.row], end = indptr[p.row + 1];
     pack<float, N> sum = add_segment<N>(begin, end, indices, p.col, source, weight);
     if (mean && end > begin) {
@@ -176,11 +190,12 @@ __global__ void reduce(float *out, int64_t segments, int64_t cols, int lanes, co
 
 // largest finds maxima and, if arg is not null, the rows that they are in.
 template <int N, typename Source>
-__global__ void largest(float *out, int32_t *arg, int64_t segments, int64_t cols, int lanes, const int64_t *indptr, const int32_t *indices,
-                        Source source) {
+__global__ void largest(float *out, float *own, int32_t *arg, int64_t segments, int64_t cols,
+                        int lanes, const int64_t *indptr, const int32_t *indices, Source source) {
     using T = typename Source::element;
     const place p = my_place(lanes, N);
     if (p.row >= segments || p.col >= cols) return;
+    copy_own<N>(own, cols, p, source);
     const int64_t begin = indptr[p.row], end = indptr[p.row + 1];
     pack<float, N> most{};
     int32_t at[N];
@@ -245,20 +260,34 @@ int gather_n(halognn_cuda *c, float *dst, int64_t n, int64_t cols, const Source 
     return LAUNCH(c, (gather<N, Source>), grid_of(n, cols, N, FLIGHT), dst, n, cols, lanes(cols, N), source);
 }
 
+// reduction is what segment_rows and segment_mean do to the rows of a source.
+struct reduction {
+    float *out, *own; // own may be null
+    int64_t segments, cols;
+    const int64_t *indptr;
+    const int32_t *indices;
+    int how;
+    const float *weights;
+};
+
 template <int N, typename Source>
-int reduce_n(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices, int how,
-             const float *weights, const Source &source) {
-    const dim3 grid = grid_of(segments, cols, N);
-    const int l = lanes(cols, N);
-    if (how == HALOGNN_MAX)
-        return LAUNCH(c, (largest<N, Source>), grid, out, static_cast<int32_t *>(nullptr), segments, cols, l, indptr, indices, source);
-    if (weights) return LAUNCH(c, (reduce<N, Source, by_edge>), grid, out, segments, cols, l, indptr, indices, source, by_edge{weights}, false);
-    return LAUNCH(c, (reduce<N, Source, plain>), grid, out, segments, cols, l, indptr, indices, source, plain{}, how == HALOGNN_MEAN);
+int reduce_n(halognn_cuda *c, const reduction &r, const Source &source) {
+    const dim3 grid = grid_of(r.segments, r.cols, N);
+    const int l = lanes(r.cols, N);
+    if (r.how == HALOGNN_MAX)
+        return LAUNCH(c, (largest<N, Source>), grid, r.out, r.own, static_cast<int32_t *>(nullptr),
+                      r.segments, r.cols, l, r.indptr, r.indices, source);
+    if (r.weights)
+        return LAUNCH(c, (reduce<N, Source, by_edge>), grid, r.out, r.own, r.segments, r.cols, l,
+                      r.indptr, r.indices, source, by_edge{r.weights}, false);
+    return LAUNCH(c, (reduce<N, Source, plain>), grid, r.out, r.own, r.segments, r.cols, l, r.indptr,
+                  r.indices, source, plain{}, r.how == HALOGNN_MEAN);
 }
 
 template <int N>
 int largest_n(halognn_cuda *c, float *out, int32_t *arg, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices, matrix h) {
-    return LAUNCH(c, (largest<N, matrix>), grid_of(segments, cols, N), out, arg, segments, cols, lanes(cols, N), indptr, indices, h);
+    return LAUNCH(c, (largest<N, matrix>), grid_of(segments, cols, N), out,
+                  static_cast<float *>(nullptr), arg, segments, cols, lanes(cols, N), indptr, indices, h);
 }
 
 template <int N, typename Weight>
@@ -307,29 +336,37 @@ int halognn_cuda_gather_rows(halognn_cuda *c, float *dst, int64_t n, int64_t col
     return gather_n<1>(c, dst, n, cols, s);
 }
 
-int halognn_cuda_segment_rows(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
-                              int how, const float *weights, const halognn_cuda_rows *r) {
+int halognn_cuda_segment_rows(halognn_cuda *c, float *out, float *own, int64_t segments, int64_t cols,
+                              const int64_t *indptr, const int32_t *indices, int how,
+                              const float *weights, const halognn_cuda_rows *r) {
     if (segments == 0 || cols == 0) return 0;
+    const reduction reduced{out, own, segments, cols, indptr, indices, how, weights};
+    const auto all = [&](auto zero, int n) {
+        return fits_all<decltype(zero)>(out, r, cols, n) && fits(own, cols, sizeof(float), n);
+    };
     if (r->half) {
         const auto s = scatter<__half>(r, cols);
-        if (fits_all<__half>(out, r, cols, 8)) return reduce_n<8>(c, out, segments, cols, indptr, indices, how, weights, s);
-        if (fits_all<__half>(out, r, cols, 2)) return reduce_n<2>(c, out, segments, cols, indptr, indices, how, weights, s);
-        return reduce_n<1>(c, out, segments, cols, indptr, indices, how, weights, s);
+        if (all(__half{}, 8)) return reduce_n<8>(c, reduced, s);
+        if (all(__half{}, 2)) return reduce_n<2>(c, reduced, s);
+        return reduce_n<1>(c, reduced, s);
     }
     const auto s = scatter<float>(r, cols);
-    if (fits_all<float>(out, r, cols, 4)) return reduce_n<4>(c, out, segments, cols, indptr, indices, how, weights, s);
-    if (fits_all<float>(out, r, cols, 2)) return reduce_n<2>(c, out, segments, cols, indptr, indices, how, weights, s);
-    return reduce_n<1>(c, out, segments, cols, indptr, indices, how, weights, s);
+    if (all(0.0f, 4)) return reduce_n<4>(c, reduced, s);
+    if (all(0.0f, 2)) return reduce_n<2>(c, reduced, s);
+    return reduce_n<1>(c, reduced, s);
 }
 
-int halognn_cuda_segment_mean(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
-                              const float *h) {
+int halognn_cuda_segment_mean(halognn_cuda *c, float *out, int64_t segments, int64_t cols,
+                              const int64_t *indptr, const int32_t *indices, const float *h) {
     if (segments == 0 || cols == 0) return 0;
     const matrix s{h, cols};
-    const auto both = [&](int n) { return fits(out, cols, sizeof(float), n) && fits(h, cols, sizeof(float), n); };
-    if (both(4)) return reduce_n<4>(c, out, segments, cols, indptr, indices, HALOGNN_MEAN, nullptr, s);
-    if (both(2)) return reduce_n<2>(c, out, segments, cols, indptr, indices, HALOGNN_MEAN, nullptr, s);
-    return reduce_n<1>(c, out, segments, cols, indptr, indices, HALOGNN_MEAN, nullptr, s);
+    const reduction mean{out, nullptr, segments, cols, indptr, indices, HALOGNN_MEAN, nullptr};
+    const auto both = [&](int n) {
+        return fits(out, cols, sizeof(float), n) && fits(h, cols, sizeof(float), n);
+    };
+    if (both(4)) return reduce_n<4>(c, mean, s);
+    if (both(2)) return reduce_n<2>(c, mean, s);
+    return reduce_n<1>(c, mean, s);
 }
 
 int halognn_cuda_segment_max(halognn_cuda *c, float *out, int32_t *arg, int64_t segments, int64_t cols, const int64_t *indptr,

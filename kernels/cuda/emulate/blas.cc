@@ -67,6 +67,7 @@ static cublasStatus_t batch(cublasHandle_t h, cublasOperation_t ta, cublasOperat
     const bool t_a = ta == CUBLAS_OP_T, t_b = tb == CUBLAS_OP_T;
     if (m < 0 || n < 0 || k < 0 || lda < (t_a ? k : m) || ldb < (t_b ? n : k) || ldc < m || lda < 1 || ldb < 1 || ldc < 1)
         return CUBLAS_STATUS_INVALID_VALUE;
+    emulated::count("cublas/product");
     const float alpha_now = *alpha, beta_now = *beta;
     emulated::enqueue(h->stream, [=] {
         for (int i = 0; i < count; i++)

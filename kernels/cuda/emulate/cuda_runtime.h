@@ -17,6 +17,8 @@
 //   - HALOGNN_EMULATED_SHARED=1 gives the devices of all processes the same names,
 //     HALOGNN_EMULATED_TELL=1 reports when the first one is set.
 //   - HALOGNN_EMULATED_OPEN=1 leaves device memory open to the host, for an MPI that reads it.
+//   - The blocks of a grid run in order or, if at random, beginning at any of them.
+//   - What is put on streams is counted by name (emulated_launches): kernels, products, copies, zeros.
 //   - Threads of a warp run in lock step where they exchange values; a kernel in which they do not
 //     meet aborts.
 #pragma once
@@ -107,6 +109,19 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end);
 
 void __syncthreads();
 
+// The threads of an emulated device run one after the other, so nothing else orders their accesses.
+inline void __threadfence() {}
+template <typename T>
+T atomicAdd(T *p, T v) {
+    const T old = *p;
+    *p += v;
+    return old;
+}
+template <typename T>
+T __ldcg(const T *p) {
+    return *p;
+}
+
 namespace emulated {
 
 // enqueue puts work on a stream.
@@ -131,6 +146,14 @@ int thread_device();
 std::recursive_mutex &everything();
 void wake();
 void made(int n);
+
+// count counts a launch of a kernel as FILE/KERNEL, without directories and template arguments; or
+// another piece of work of that name.
+void count(const char *file, const char *kernel);
+void count(const char *name);
+
+// draw returns a number below n: 0 unless work runs at random.
+uint64_t draw(uint64_t n);
 
 // run_grid runs body for every thread of a grid.
 void run_grid(bool together, dim3 grid, unsigned block, const std::function<void()> &body);

@@ -15,6 +15,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -76,6 +77,7 @@ size_t in_use[DEVICES];
 size_t changes; // of memory
 int refusals;   // the number of next calls that fail to pin
 int others; // objects to be freed that are counted elsewhere
+std::map<std::string, int64_t> launched; // how often, by name
 int running = [] { // nesting depth of running work; device memory is open if > 0
     const char *s = std::getenv("HALOGNN_EMULATED_OPEN");
     return s ? std::atoi(s) : 0;
@@ -275,6 +277,35 @@ std::recursive_mutex &emulated::everything() { return lock; }
 void emulated::wake() { calls.notify_all(); }
 void emulated::made(int n) { others += n; }
 
+uint64_t emulated::draw(uint64_t n) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    return random_state ? ::draw(n) : 0;
+}
+
+void emulated::count(const char *name) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    launched[name]++;
+}
+void emulated::count(const char *file, const char *kernel) {
+    std::string name(file), what(kernel);
+    name = name.substr(name.rfind('/') + 1); // npos + 1 is 0
+    name.erase(name.rfind('.'));
+    if (what[0] == '(') what.erase(0, 1);
+    what.erase(std::min(what.size(), what.find('<')));
+    count((name + "/" + what).c_str());
+}
+
+// emulated_launches returns a line for each kernel, copy and so on that was put on a stream since
+// the last call: its name and how often. The text is the caller's until its next call.
+extern "C" const char *emulated_launches(void) {
+    static std::string text;
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    text.clear();
+    for (const auto &[name, n] : launched) text += name + " " + std::to_string(n) + "\n";
+    launched.clear();
+    return text.c_str();
+}
+
 // emulated_leaks returns the number of objects not freed: allocations, streams, events.
 extern "C" int emulated_leaks(void) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
@@ -409,6 +440,7 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpy
     const std::lock_guard<std::recursive_mutex> hold(lock);
     const allocation *to = within(dst, bytes), *from = within(src, bytes);
     const bool to_device = kind != cudaMemcpyDeviceToHost, from_device = kind != cudaMemcpyHostToDevice;
+    emulated::count(!to_device ? "copy down" : from_device ? "copy" : "copy up");
     if ((to && to->device) != to_device || (from && from->device) != from_device) return fail(cudaErrorInvalidValue);
     if (!to_device && !to) { // pageable: complete on return
         if (cudaError_t e = push(s, op{[=] { std::memcpy(dst, src, bytes); }, nullptr, 0, nullptr, nullptr})) return e;
@@ -432,6 +464,7 @@ cudaError_t cudaMemsetAsync(void *dst, int value, size_t bytes, cudaStream_t s) 
     const std::lock_guard<std::recursive_mutex> hold(lock);
     const allocation *to = within(dst, bytes);
     if (!to || !to->device) return fail(cudaErrorInvalidValue);
+    emulated::count("zero");
     return push(s, op{[=] { std::memset(dst, value, bytes); }, nullptr, 0, nullptr, nullptr});
 }
 

@@ -126,17 +126,17 @@ void emulated::run_grid(bool together, dim3 grid, unsigned n, const std::functio
     blockDim = dim3(n);
     gridDim = grid;
     block b(together ? n : 0, body);
-    for (unsigned y = 0; y < grid.y; y++) {
-        for (unsigned x = 0; x < grid.x; x++) {
-            blockIdx = dim3(x, y);
-            if (together) {
-                run_block(b);
-                continue;
-            }
-            for (unsigned t = 0; t < n; t++) {
-                threadIdx = dim3(t);
-                body();
-            }
+    const uint64_t blocks = uint64_t{grid.x} * grid.y, first = draw(blocks);
+    for (uint64_t i = 0; i < blocks; i++) {
+        const uint64_t at = (first + i) % blocks;
+        blockIdx = dim3(static_cast<unsigned>(at % grid.x), static_cast<unsigned>(at / grid.x));
+        if (together) {
+            run_block(b);
+            continue;
+        }
+        for (unsigned t = 0; t < n; t++) {
+            threadIdx = dim3(t);
+            body();
         }
     }
 }

@@ -47,3 +47,9 @@ void halognn_gpu_emulated_refuse(int n) {
     *(void **)&refuse = dlsym(library, "emulated_refuse");
     if (refuse) refuse(n);
 }
+
+const char *halognn_gpu_emulated_launches(void) {
+    const char *(*launches)(void);
+    *(void **)&launches = dlsym(library, "emulated_launches");
+    return launches ? launches() : NULL;
+}

@@ -15,6 +15,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"unsafe"
 )
@@ -134,3 +136,23 @@ func refusePinning(n int) { C.halognn_gpu_emulated_refuse(C.int(n)) }
 // schedule sets when queued work of an emulated library runs: 0 for as late as possible, other
 // seeds for random times. For tests.
 func schedule(seed uint64) { C.halognn_gpu_emulated_seed(C.uint64_t(seed)) }
+
+// Launches returns what has been put on the streams of all emulated devices since the last call,
+// by name: kernels as FILE/KERNEL, products of cuBLAS, copies and zeros; nil if the library is not
+// emulated. Only one goroutine may call it. For tests.
+func Launches() map[string]int {
+	text := C.halognn_gpu_emulated_launches()
+	if text == nil {
+		return nil
+	}
+	counts := make(map[string]int)
+	for line := range strings.Lines(C.GoString(text)) {
+		at := strings.LastIndexByte(line, ' ')
+		n, err := strconv.Atoi(strings.TrimSpace(line[at:]))
+		if err != nil {
+			panic(err)
+		}
+		counts[line[:at]] = n
+	}
+	return counts
+}

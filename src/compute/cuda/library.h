@@ -24,3 +24,6 @@ void halognn_gpu_emulated_seed(uint64_t seed);
 void halognn_gpu_emulated_break(int rank);
 /* Makes the next n calls that pin host memory fail in the emulated library. */
 void halognn_gpu_emulated_refuse(int n);
+/* What has been put on the streams of the emulated library since the last call, a line "NAME COUNT"
+ * each; NULL for a library that does not count. */
+const char *halognn_gpu_emulated_launches(void);

@@ -360,7 +360,7 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 	if err != nil {
 		return own, reduced, all, err
 	}
-	if b.own {
+	if b.own && b.reduce == compute.NoReduction {
 		must("gathering rows", C.gpu_gather_rows(d.c, float(own.Data), C.int64_t(own.Rows), cols, rows))
 	}
 	if b.reduce != compute.NoReduction {
@@ -368,8 +368,8 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 		if b.weighted {
 			weights = (*C.float)(unsafe.Add(b.room.p, b.weightsAt))
 		}
-		must("reducing rows", C.gpu_segment_rows(d.c, float(reduced.Data), C.int64_t(reduced.Rows), cols,
-			(*C.int64_t)(unsafe.Add(b.room.p, b.ptrAt)),
+		must("reducing rows", C.gpu_segment_rows(d.c, float(reduced.Data), float(own.Data),
+			C.int64_t(reduced.Rows), cols, (*C.int64_t)(unsafe.Add(b.room.p, b.ptrAt)),
 			(*C.int32_t)(unsafe.Add(b.room.p, b.indexAt)), C.int(b.reduce), weights, rows))
 	}
 	if b.all {

@@ -1,0 +1,88 @@
+//go:build cgo
+
+package train
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"testing"
+
+	"halognn/src/compute"
+	"halognn/src/compute/cuda"
+	"halognn/src/dataset"
+	"halognn/src/nn"
+	"halognn/src/residence"
+	"halognn/src/sample"
+	"halognn/src/shard"
+	"halognn/src/shard/shardtest"
+)
+
+// launchesPerStep is the most kernels and products that a training step may launch, by model: three
+// layers with a norm and dropout, more rows than a chunk in every layer, all feature rows on the
+// device. Copies and zeros come on top.
+var launchesPerStep = []struct {
+	name string
+	most int
+	set  func(*nn.Config)
+}{
+	{"sage", 39, func(c *nn.Config) {}},
+	{"sage, layer norm", 45, func(c *nn.Config) { c.Norm = nn.NormLayer }},
+	{"sage, batch norm", 49, func(c *nn.Config) { c.Norm = nn.NormBatch }},
+	{"gcn", 27, func(c *nn.Config) { c.Kind = "gcn" }},
+	{"gin", 61, func(c *nn.Config) { c.Kind = "gin" }},
+	{"gat", 56, func(c *nn.Config) {
+		c.Kind, c.Hidden, c.Heads, c.Slope, c.Activation = "gat", 6, 2, 0.2, nn.ELU
+	}},
+}
+
+// TestLaunches counts what training puts on the streams of an emulated device. A launch takes a GPU
+// some microseconds, whatever its size.
+func TestLaunches(t *testing.T) {
+	library := cudaLibrary(t)
+	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 1200, Degree: 6, Features: 4,
+		Classes: 3, Seed: 1, Split: "60/20/20"}, shardtest.Options{Parts: 1})
+	for i, c := range launchesPerStep {
+		t.Run(c.name, func(t *testing.T) {
+			if i > 0 && os.Getenv("HALOGNN_SHORT") != "" {
+				t.Skip("HALOGNN_SHORT is set")
+			}
+			o := sageOptions()
+			o.Model.Hidden, o.EvalEvery, o.Batch, o.Sample = 4, 0, 720, sample.Neighbours(2, 2, 2)
+			c.set(&o.Model)
+			one, steps := launchesOf(t, library, shards, o, 1)
+			two, _ := launchesOf(t, library, shards, o, 2)
+			if one == nil {
+				t.Skip("the library counts no launches: it is not emulated")
+			}
+			launches := 0
+			for _, name := range slices.Sorted(maps.Keys(two)) {
+				n := float64(two[name]-one[name]) / float64(steps)
+				t.Logf("%6.1f %s", n, name)
+				switch name {
+				case "copy", "copy up", "copy down", "zero":
+				default:
+					launches += two[name] - one[name]
+				}
+			}
+			t.Logf("%6.1f launches a step", float64(launches)/float64(steps))
+			if launches > c.most*steps {
+				t.Errorf("a step launches %.1f kernels and products; at most %d were needed",
+					float64(launches)/float64(steps), c.most)
+			}
+		})
+	}
+}
+
+// launchesOf trains some epochs on one rank and returns what was launched, and the steps of an epoch.
+func launchesOf(t *testing.T, library string, shards *shard.Shards, o Options, epochs int) (
+	map[string]int, int) {
+	t.Helper()
+	o.Epochs = epochs
+	cuda.Launches()
+	sum := trainedOn(t, shards, 1, o, residence.GPURows{}, residence.ReadsCopy,
+		func(int) (compute.Device, error) {
+			return cuda.Open(cuda.Options{Memory: 8 << 20, Library: library})
+		})
+	return cuda.Launches(), sum.StepsPerEpoch
+}
