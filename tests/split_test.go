@@ -126,3 +126,27 @@ func TestSplitGoesOn(t *testing.T) {
 		t.Errorf("two ranks go on to edges %s, want %s", other.EdgesDigest, alone.EdgesDigest)
 	}
 }
+
+// With GPUs, rows between layers travel through the hosts: the same edges, the losses of one GPU up
+// to round-off, and the same bits whatever carries gradients.
+func TestSplitOnGPUs(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	env := emulatedGPU(t)
+	run := func(ranks string, sets ...string) *outcome {
+		dir := newRunDir(t)
+		args := trainArgs(t, smallParts.dir(t), dir, append(sets, "compute.device=cuda",
+			"sample.batch_scope=global", "train.optimizer=sgd", "train.lr=0.05", "model.norm=layer",
+			"cache.policy=none")...)
+		r := start(t, env, halognn(t).path, append(args, "--ranks-in-process", ranks)...).wait(t)
+		if r.code != 0 {
+			t.Fatal(r)
+		}
+		return outcomeOf(t, dir, r)
+	}
+	want := run("1")
+	got := run("2", "parallel.mode=split", "compute.gradients=staged")
+	alike(t, got, want)
+	sameNumbers(t, run("2", "parallel.mode=split", "compute.gradients=mpi",
+		"topology.kind=partitioned", "compute.gpu_rows=0.5"), got)
+}

@@ -115,7 +115,6 @@ func TestDefaultsOfSplit(t *testing.T) {
 		{[]string{"parallel.mode=split", "cache.policy=sieve"}, "", 0,
 			"parallel.mode is split, with which cache.policy sieve cannot be had"},
 		{[]string{"parallel.mode=split", "cache.source=files"}, "", 0, "set cache.source=owners"},
-		{[]string{"parallel.mode=split", "compute.device=cuda"}, "", 0, "set compute.device=cpu"},
 	} {
 		got, err := Load(writeConfig(t, minimal), c.sets)
 		switch {

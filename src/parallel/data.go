@@ -133,12 +133,16 @@ func (d *dataParallel) Memory() (allocated, pinned trace.Memory) {
 		idle += int64(cap(b.own)+cap(b.aggregate)+cap(b.all))*4 + b.rows.Bytes()
 		d.buffers <- b
 	}
+	moving, pinnedMoving := d.between.bytes()
 	allocated = trace.Memory{
 		{Name: trace.MemSamplers, Bytes: d.drawing.Bytes()},
 		{Name: trace.MemMinibatches, Bytes: idle},
-		{Name: trace.MemActivations, Bytes: d.between.bytes()},
+		{Name: trace.MemActivations, Bytes: moving},
 	}
-	return allocated, trace.Memory{{Name: trace.MemMinibatches, Bytes: d.staging.pinnedBytes()}}
+	return allocated, trace.Memory{
+		{Name: trace.MemMinibatches, Bytes: d.staging.pinnedBytes()},
+		{Name: trace.MemActivations, Bytes: pinnedMoving},
+	}
 }
 
 // Counters implements Strategy.

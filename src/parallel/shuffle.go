@@ -22,17 +22,24 @@ import (
 // A vertex that several ranks read gets its gradient as (of the own edges) + ((of rank 0) + (of rank
 // 1) + ...), whatever comes first. The training goroutine calls it, on a communicator of its own,
 // beside the sums of gradients and the stages of later minibatches.
+//
+// From a device with its own memory rows travel through the host's pinned memory. So whatever carries
+// gradients between devices (Transport), no queue of a device has both, which ranks could fill in
+// different orders.
 type shuffler struct {
-	comm      comm.Comm
-	device    compute.Device
-	drawer    *splitDrawer
-	send, got []float32 // [W, width] in device memory: rows or gradients on their way
+	comm        comm.Comm
+	device      compute.Device
+	accelerator compute.Accelerator // the device; nil if its memory is the host's
+	drawer      *splitDrawer
+	send, got   []float32 // [W, width] in device memory: rows or gradients on their way
+	host        []float32 // pinned: what is sent, then what is received
 }
 
 // newShuffler makes the communicator. Collective.
 func newShuffler(c comm.Comm, device compute.Device, drawer *splitDrawer) (*shuffler, error) {
 	made, err := c.Dup()
-	return &shuffler{comm: made, device: device, drawer: drawer}, err
+	return &shuffler{comm: made, device: device, drawer: drawer,
+		accelerator: compute.CapabilitiesOf(device).Accelerator}, err
 }
 
 // close frees memory and communicator. A nil shuffler has none.
@@ -42,15 +49,21 @@ func (s *shuffler) close() error {
 	}
 	s.device.Free(s.send)
 	s.device.Free(s.got)
+	if s.accelerator != nil {
+		s.accelerator.FreeHost(s.host)
+	}
 	return s.comm.Free()
 }
 
-// bytes returns the memory of the rows on their way.
-func (s *shuffler) bytes() int64 {
+// bytes returns the host memory of the rows on their way: allocated by package mem, or pinned.
+func (s *shuffler) bytes() (allocated, pinned int64) {
 	if s == nil {
-		return 0
+		return 0, 0
 	}
-	return int64(len(s.send)+len(s.got)) * 4
+	if s.accelerator != nil {
+		return 0, int64(len(s.host)) * 4
+	}
+	return int64(len(s.send)+len(s.got)) * 4, 0
 }
 
 // forward turns the rows of the own frontier, which layer l-1 has computed, into those that layer l
@@ -129,22 +142,29 @@ func (s *shuffler) leave(of trace.Phase, phases Phases) {
 
 // rows makes room for rows on their way.
 func (s *shuffler) rows(of *[]float32, rows, cols int) (compute.Matrix, error) {
-	n := rows * cols
-	if n > len(*of) {
-		if err := s.device.Sync(); err != nil { // kernels may still be reading what is freed here
-			return compute.Matrix{}, err
-		}
-		if *of != nil { // as the buffers of the model
-			s.device.Free(*of)
-			*of, n = nil, n+n/4
-		}
-		made, err := s.device.Alloc(n)
-		if err != nil {
-			return compute.Matrix{}, fmt.Errorf("%d rows for other ranks: %w", rows, err)
-		}
-		*of = made
+	err := s.room(of, rows*cols, s.device.Alloc, s.device.Free)
+	if err != nil {
+		return compute.Matrix{}, fmt.Errorf("%d rows for other ranks: %w", rows, err)
 	}
 	return compute.Matrix{Rows: rows, Cols: cols, Data: (*of)[:rows*cols]}, nil
+}
+
+// room makes room for n elements, as the buffers of the model do.
+func (s *shuffler) room(of *[]float32, n int, alloc func(int) ([]float32, error),
+	free func([]float32)) error {
+	if n <= len(*of) {
+		return nil
+	}
+	if *of != nil {
+		if err := s.device.Sync(); err != nil { // kernels may still be reading what is freed here
+			return err
+		}
+		free(*of)
+		*of, n = nil, n+n/4
+	}
+	made, err := alloc(n)
+	*of = made
+	return err
 }
 
 // exchange sends rows to every rank and receives others.
@@ -160,5 +180,20 @@ func (s *shuffler) exchange(m *Minibatch, send, recv []float32, out, in []int, c
 		count.Rows += int64(in[r])
 	}
 	count.Got += int64(len(recv)) * 4
-	return s.comm.StartAlltoallv(mem.Bytes(send), mem.Bytes(recv), out, in, width).Wait()
+	if s.accelerator == nil {
+		return s.comm.StartAlltoallv(mem.Bytes(send), mem.Bytes(recv), out, in, width).Wait()
+	}
+	n := len(send)
+	if err := s.room(&s.host, n+len(recv), s.accelerator.AllocHost,
+		s.accelerator.FreeHost); err != nil {
+		return err
+	}
+	from, to := s.host[:n], s.host[n:n+len(recv)]
+	s.device.Download(from, send)
+	if err := s.comm.StartAlltoallv(mem.Bytes(from), mem.Bytes(to), out, in,
+		width).Wait(); err != nil {
+		return err
+	}
+	s.device.Upload(recv, to)
+	return nil
 }

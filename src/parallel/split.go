@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"halognn/src/comm"
+	"halognn/src/compute"
 	"halognn/src/fault"
 	"halognn/src/graph"
 	"halognn/src/mem"
@@ -113,6 +114,19 @@ func (s *sharing) index(l int, train bool) {
 	m.pack.NumDst, m.pack.NumSrc, m.pack.Indices = n, c.Own(), c.At
 	if train {
 		m.pack.Transpose(&m.add)
+	}
+}
+
+// send adds the index to what goes to a device.
+func (s *sharing) send(in *compute.Inputs, train bool) {
+	for l := 1; l < len(s.hops); l++ {
+		pack, add := &s.moves[l].pack, &s.moves[l].add
+		in.Segments = append(in.Segments,
+			compute.Segments{Indptr: pack.Indptr, Indices: pack.Indices})
+		if train {
+			in.Segments = append(in.Segments,
+				compute.Segments{Indptr: add.Indptr, Indices: add.Indices})
+		}
 	}
 }
 

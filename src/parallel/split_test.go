@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 
@@ -92,19 +91,22 @@ func (c counting) Dup() (comm.Comm, error) {
 
 // sharer is a rank that trains in some mode.
 type sharer struct {
-	learner
+	model     *nn.Model
+	gradients *Gradients
+	strategy  Strategy
 	exchanged comm.Comm
 	moved     *int64 // bytes of all-to-alls, without those of gradients
 }
 
-func (w *world) sharer(c comm.Comm, mode string, config nn.Config, apart bool) (*sharer, error) {
-	l := &sharer{learner: learner{device: ref.New()}, moved: new(int64)}
+func (w *world) sharer(c comm.Comm, device compute.Device, mode string, config nn.Config,
+	apart bool) (*sharer, error) {
+	l := &sharer{moved: new(int64)}
 	var err error
-	if l.model, err = nn.NewModel(l.device, config, 5); err != nil {
+	if l.model, err = nn.NewModel(device, config, 5); err != nil {
 		return nil, err
 	}
 	if l.gradients, err = NewGradients(c, l.model.Params, config.Layers,
-		GradientOptions{Device: l.device}); err != nil {
+		GradientOptions{Device: device, Transport: TransportStaged}); err != nil {
 		return nil, err
 	}
 	counted := counting{c, l.moved}
@@ -121,7 +123,7 @@ func (w *world) sharer(c comm.Comm, mode string, config nn.Config, apart bool) (
 	}
 	o := Options{
 		Comm: counted, Topology: &w.topology, MaxSeeds: 64, Exchange: x, Cols: cols,
-		Host: ref.Host{}, Device: l.device, Model: l.model, Gradients: l.gradients,
+		Host: ref.Host{}, Device: device, Model: l.model, Gradients: l.gradients,
 		Labels: w.labels, Workers: 2, Partitioned: apart,
 	}
 	if config.Task == nn.Multilabel {
@@ -142,7 +144,18 @@ func (w *world) sharer(c comm.Comm, mode string, config nn.Config, apart bool) (
 	return l, err
 }
 
-func (l *sharer) close() error { return errors.Join(l.learner.close(), l.exchanged.Free()) }
+func (l *sharer) close() error {
+	err := errors.Join(l.strategy.Close(), l.gradients.Close(), l.exchanged.Free())
+	l.model.Close()
+	return err
+}
+
+// grads returns the gradients in host memory.
+func (l *sharer) grads(device compute.Device) []float32 {
+	host := make([]float32, len(l.model.Params.Grads))
+	device.Download(host, l.model.Params.Grads)
+	return host
+}
 
 // result is what a step comes to on a rank.
 type result struct {
@@ -154,7 +167,7 @@ type result struct {
 }
 
 // step trains minibatches that all ranks share, and evaluates the last one's seeds.
-func (l *sharer) step(n, depth int) (all []result, err error) {
+func (l *sharer) step(device compute.Device, n, depth int) (all []result, err error) {
 	pipe, err := NewPipe(l.strategy, pipeline.Options{Depth: depth, Workers: 2})
 	if err != nil {
 		return nil, err
@@ -174,7 +187,7 @@ func (l *sharer) step(n, depth int) (all []result, err error) {
 			if err != nil || t.Fault != nil {
 				return fmt.Errorf("fault %v, %w", t.Fault, err)
 			}
-			r.loss, r.grads = t.Stats.Loss, slices.Clone(l.model.Params.Grads)
+			r.loss, r.grads = t.Stats.Loss, l.grads(device)
 		} else {
 			y, err := l.strategy.Forward(m)
 			if err != nil {
@@ -223,11 +236,13 @@ func TestSplitIsOneRank(t *testing.T) {
 		}
 		var want []result
 		err := comm.RunWorld(1, func(c comm.Comm) (err error) {
-			l, err := w.sharer(c, ModeData, config, false)
+			device := ref.New()
+			defer device.Close()
+			l, err := w.sharer(c, device, ModeData, config, false)
 			if err != nil {
 				return err
 			}
-			if want, err = l.step(n, 0); err != nil {
+			if want, err = l.step(device, n, 0); err != nil {
 				return err
 			}
 			return l.close()
@@ -243,11 +258,13 @@ func TestSplitIsOneRank(t *testing.T) {
 				results := make([][]result, ranks)
 				moved := make([]int64, ranks)
 				err := comm.RunWorld(ranks, func(c comm.Comm) error {
-					l, err := w.sharer(c, ModeSplit, config, apart)
+					device := ref.New()
+					defer device.Close()
+					l, err := w.sharer(c, device, ModeSplit, config, apart)
 					if err != nil {
 						return err
 					}
-					if results[c.Rank()], err = l.step(n, ranks%3*2); err != nil {
+					if results[c.Rank()], err = l.step(device, n, ranks%3*2); err != nil {
 						return err
 					}
 					moved[c.Rank()] = *l.moved
@@ -312,7 +329,7 @@ func TestSplitRefusesByName(t *testing.T) {
 	refused := func(config nn.Config, want string) {
 		t.Helper()
 		err := comm.RunWorld(2, func(c comm.Comm) error {
-			if _, err := w.sharer(c, ModeSplit, config, false); err == nil ||
+			if _, err := w.sharer(c, ref.New(), ModeSplit, config, false); err == nil ||
 				!strings.Contains(err.Error(), want) {
 				return fmt.Errorf("%v, want %q", err, want)
 			}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"halognn/src/graph"
@@ -61,7 +62,7 @@ func (p *planner) probeShares() error {
 		minibatches = append(minibatches, p.shuffled(&mb, loads))
 		for _, r := range p.ranks {
 			r.edges, r.took = r.edges+mb.NumEdges(), r.took+took
-			shape := shareOf(loads[r.rank], len(seeds))
+			shape := shareOf(loads[r.rank])
 			r.add(&shape)
 		}
 	}
@@ -103,16 +104,17 @@ func (p *planner) probeSharedEvaluation(s sample.Sampler, mb *sample.Minibatch,
 		}
 		mb.Loads(owner, loads)
 		for _, r := range p.ranks {
-			shape := shareOf(loads[r.rank], len(seeds))
+			shape := shareOf(loads[r.rank])
 			r.judged.atLeast(&shape)
 		}
 	}
 	return nil
 }
 
-// shareOf is shapeOf of a rank's share of a minibatch of so many seeds.
-func shareOf(loads []sample.Load, seeds int) shape {
-	s := shape{seeds: seeds, remote: loads[0].Others, loads: append([]sample.Load(nil), loads...)}
+// shareOf is shapeOf of a rank's share of a minibatch.
+func shareOf(loads []sample.Load) shape {
+	s := shape{seeds: loads[len(loads)-1].Destinations, remote: loads[0].Others,
+		loads: slices.Clone(loads)}
 	for _, x := range loads {
 		s.hops = append(s.hops, hopShape{x.Sources(), x.Destinations, x.Edges})
 	}
@@ -137,14 +139,25 @@ func (p *planner) sharingBytes(s *shape) int64 {
 	return bytes
 }
 
-// shuffleBytes is what a rank keeps of rows on their way between two layers, in both directions.
-func (p *planner) shuffleBytes(r *rankPlan) int64 {
-	most := 0
+// shuffleBytes is what a rank keeps of rows on their way between two layers, in both directions:
+// where the layers compute, and pinned on the host of a GPU.
+func (p *planner) shuffleBytes(r *rankPlan) (computed, pinned int64) {
 	for l, x := range r.most.loads {
 		in, _ := p.job.Model.Widths(l)
 		if l > 0 {
-			most = max(most, x.Wanted*in)
+			computed = max(computed, 2*4*int64(x.Wanted*in))
+			pinned = max(pinned, 4*int64((x.Wanted+x.Others)*in))
 		}
 	}
-	return 2 * 4 * int64(most)
+	return computed, pinned
+}
+
+// indexBytes is what a GPU gets of the shuffle index.
+func (s *shape) indexBytes() (bytes int) {
+	for l, x := range s.loads {
+		if l > 0 {
+			bytes += 8*(x.Wanted+1) + 8*(x.Own+1) + 2*4*x.Wanted
+		}
+	}
+	return bytes
 }
