@@ -22,14 +22,39 @@ int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int
                                             static_cast<int>(count)));
 }
 
-// The same for bfloat16. Pedantic arithmetic, as for float32, would exclude the tensor cores;
-// instead it forbids reduced-precision reductions, which would add partial sums in bfloat16.
-int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const uint16_t *a, int lda, int64_t stride_a,
-         const uint16_t *b, int ldb, int64_t stride_b, const float *beta, float *to, int64_t stride, int64_t count) {
+// Rounded factors as tensor cores take them. A TF32 is a float32 whose low bits are 0: the cores do
+// not read them.
+using bf16 = uint16_t;
+struct tf32 {
+    float value;
+};
+
+// cores say how cuBLAS multiplies them.
+template <typename T>
+struct cores;
+template <>
+struct cores<bf16> {
+    static constexpr int dropped = 16;
+    static constexpr cudaDataType_t type = CUDA_R_16BF;
+    static constexpr cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+};
+template <>
+struct cores<tf32> {
+    static constexpr int dropped = 13;
+    static constexpr cudaDataType_t type = CUDA_R_32F;
+    static constexpr cublasComputeType_t compute = CUBLAS_COMPUTE_32F_FAST_TF32;
+};
+
+// The same for rounded factors. Pedantic arithmetic, as for float32, would exclude the tensor
+// cores; instead it forbids reduced-precision reductions, which would add partial sums in bfloat16.
+template <typename T>
+int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const T *a, int lda, int64_t stride_a, const T *b,
+         int ldb, int64_t stride_b, const float *beta, float *to, int64_t stride, int64_t count) {
     const auto mode = static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
     if (int e = status(cublasSetMathMode(blas(c), mode))) return e;
-    return status(cublasGemmStridedBatchedEx(blas(c), ta, tb, m, n, k, &one, a, CUDA_R_16BF, lda, stride_a, b, CUDA_R_16BF, ldb, stride_b, beta,
-                                             to, CUDA_R_32F, m, stride, static_cast<int>(count), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    return status(cublasGemmStridedBatchedEx(blas(c), ta, tb, m, n, k, &one, a, cores<T>::type, lda, stride_a, b, cores<T>::type, ldb, stride_b,
+                                             beta, to, CUDA_R_32F, m, stride, static_cast<int>(count), cores<T>::compute,
+                                             CUBLAS_GEMM_DEFAULT));
 }
 
 template <typename T>
@@ -43,8 +68,9 @@ int matmul_input(halognn_cuda *c, float *x, const T *y, const T *w, int r, int f
 }
 
 __device__ inline float factor(const float *p) { return *p; }
-__device__ inline float factor(const uint16_t *bfloat16) {
-    const uint32_t bits = static_cast<uint32_t>(*bfloat16) << 16;
+__device__ inline float factor(const tf32 *p) { return p->value; }
+__device__ inline float factor(const bf16 *p) {
+    const uint32_t bits = static_cast<uint32_t>(*p) << 16;
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
@@ -94,9 +120,16 @@ int matmul_weights(halognn_cuda *c, float *w, const T *y, const T *x, int64_t r,
     return LAUNCH(c, finish_weights<T>, blocks(n), w, o, f, scratch, whole, last_y, last_x, rest);
 }
 
+__device__ void put(bf16 *dst, uint32_t bits) { *dst = static_cast<bf16>(bits >> cores<bf16>::dropped); }
+__device__ void put(tf32 *dst, uint32_t bits) {
+    bits = bits >> cores<tf32>::dropped << cores<tf32>::dropped;
+    memcpy(dst, &bits, sizeof bits);
+}
+
 // Rounds two arrays to nearest, ties to even; NaN stays NaN.
-__global__ void round_kernel(uint16_t *first, int64_t n, const float *x, uint16_t *second, int64_t m,
-                             const float *y) {
+template <typename T>
+__global__ void round_kernel(T *first, int64_t n, const float *x, T *second, int64_t m, const float *y) {
+    constexpr uint32_t half = 1u << (cores<T>::dropped - 1);
     int64_t i = item();
     if (i >= n) {
         i -= n;
@@ -107,19 +140,23 @@ __global__ void round_kernel(uint16_t *first, int64_t n, const float *x, uint16_
     if (i >= n) return;
     uint32_t bits;
     memcpy(&bits, x + i, sizeof bits);
-    bits = x[i] != x[i] ? bits | 0x400000 : bits + 0x7fff + (bits >> 16 & 1);
-    first[i] = static_cast<uint16_t>(bits >> 16);
+    put(first + i, x[i] != x[i] ? bits | 0x400000 : bits + (half - 1) + (bits >> cores<T>::dropped & 1));
 }
 
-// pair holds the rounded factors of a product.
-struct pair {
-    uint16_t *first, *second;
-    int code;
-};
+// rounded_product rounds x [n] and y [m] and multiplies them: multiply(first, second).
+template <typename T, typename F>
+int rounded_product(halognn_cuda *c, void *rounded, const float *x, int64_t n, const float *y, int64_t m, F multiply) {
+    T *first = static_cast<T *>(rounded), *second = first + ceil_div(n, HALOGNN_FACTOR_ALIGN) * HALOGNN_FACTOR_ALIGN;
+    const int e = LAUNCH(c, round_kernel<T>, blocks(n + m), first, n, x, second, m, y);
+    return e ? e : multiply(first, second);
+}
 
-pair round_both(halognn_cuda *c, uint16_t *rounded, const float *x, int64_t n, const float *y, int64_t m) {
-    uint16_t *second = rounded + ceil_div(n, HALOGNN_BF16_ALIGN) * HALOGNN_BF16_ALIGN;
-    return {rounded, second, LAUNCH(c, round_kernel, blocks(n + m), rounded, n, x, second, m, y)};
+// product multiplies x [n] and y [m], rounded or not.
+template <typename F>
+int product(halognn_cuda *c, void *rounded, int dropped, const float *x, int64_t n, const float *y, int64_t m, F multiply) {
+    if (rounded == nullptr) return multiply(x, y);
+    return dropped == cores<bf16>::dropped ? rounded_product<bf16>(c, rounded, x, n, y, m, multiply)
+                                           : rounded_product<tf32>(c, rounded, x, n, y, m, multiply);
 }
 
 }  // namespace
@@ -130,32 +167,27 @@ using namespace halognn;
 extern "C" {
 
 int halognn_cuda_matmul(halognn_cuda *c, float *y, const float *x, const float *w, int64_t r, int64_t f, int64_t o, int add,
-                        uint16_t *rounded) {
+                        void *rounded, int dropped) {
     if (r == 0 || o == 0) return 0;
     if (f == 0) return add ? 0 : halognn_cuda_zero(c, HALOGNN_COMPUTE, y, r * o * 4);
     const int ri = static_cast<int>(r), fi = static_cast<int>(f), oi = static_cast<int>(o);
-    if (rounded == nullptr) return matmul(c, y, x, w, ri, fi, oi, add);
-    const pair p = round_both(c, rounded, x, r * f, w, o * f);
-    return p.code ? p.code : matmul(c, y, p.first, p.second, ri, fi, oi, add);
+    return product(c, rounded, dropped, x, r * f, w, o * f, [&](auto *x, auto *w) { return matmul(c, y, x, w, ri, fi, oi, add); });
 }
 
 int halognn_cuda_matmul_input(halognn_cuda *c, float *x, const float *y, const float *w, int64_t r, int64_t f, int64_t o, int add,
-                              uint16_t *rounded) {
+                              void *rounded, int dropped) {
     if (r == 0 || f == 0) return 0;
     if (o == 0) return add ? 0 : halognn_cuda_zero(c, HALOGNN_COMPUTE, x, r * f * 4);
     const int ri = static_cast<int>(r), fi = static_cast<int>(f), oi = static_cast<int>(o);
-    if (rounded == nullptr) return matmul_input(c, x, y, w, ri, fi, oi, add);
-    const pair p = round_both(c, rounded, y, r * o, w, o * f);
-    return p.code ? p.code : matmul_input(c, x, p.first, p.second, ri, fi, oi, add);
+    return product(c, rounded, dropped, y, r * o, w, o * f, [&](auto *y, auto *w) { return matmul_input(c, x, y, w, ri, fi, oi, add); });
 }
 
 int halognn_cuda_matmul_weights(halognn_cuda *c, float *w, const float *y, const float *x, int64_t r, int64_t f, int64_t o, float *scratch,
-                                uint16_t *rounded) {
+                                void *rounded, int dropped) {
     if (o == 0 || f == 0) return 0;
     const int fi = static_cast<int>(f), oi = static_cast<int>(o);
-    if (rounded == nullptr || r == 0) return matmul_weights(c, w, y, x, r, fi, oi, scratch);
-    const pair p = round_both(c, rounded, y, r * o, x, r * f);
-    return p.code ? p.code : matmul_weights(c, w, p.first, p.second, r, fi, oi, scratch);
+    return product(c, r > 0 ? rounded : nullptr, dropped, y, r * o, x, r * f,
+                   [&](auto *y, auto *x) { return matmul_weights(c, w, y, x, r, fi, oi, scratch); });
 }
 
 }  // extern "C"

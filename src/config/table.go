@@ -389,10 +389,12 @@ func (c *Config) table() []section {
 				word{"bf16", "each factor is rounded to bfloat16, to nearest and ties to even; sums, " +
 					"weights, gradients over ranks, what the optimizer keeps, sums over edges, norms " +
 					"and losses stay float32"},
+				word{"tf32", "the same with TF32: the range of bfloat16, and 11 bits of significand " +
+					"instead of 8"},
 			), SameEpoch,
 				"the precision of the factors of matrix products",
-				"`cuda` multiplies bf16 by tensor cores. On `cpu`, bf16 is faster with oneDNN on " +
-					"a processor with AVX512-BF16 or AMX. " +
+				"`cuda` multiplies bf16 and tf32 by tensor cores. On `cpu`, bf16 is faster with " +
+					"oneDNN on a processor with AVX512-BF16 or AMX. " +
 					"Elsewhere float32 multiplies the rounded factors: the same definition, and slower than " +
 					"`float32`; `device` in `summary.json` says so."},
 			{"simd", oneOf(&c.Compute.SIMD, "auto",

@@ -52,8 +52,10 @@ func (a *attention) rows(b *buffer, n int) compute.Matrix { return b.matrix(n, a
 // weights returns the weights of a hop's edges.
 func (a *attention) weights(in *Input) compute.Matrix { return a.rows(a.alpha, in.edges()) }
 
-// sum sets y to the heads' sums of the rows z of the sources, by the weights of the edges.
-func (a *attention) sum(y compute.Matrix, in *Input, z compute.Matrix, bias []float32) {
+// sum sets y to the heads' sums of the rows z of the sources, by the weights of the edges, and
+// applies then to it.
+func (a *attention) sum(y compute.Matrix, in *Input, z compute.Matrix, bias []float32,
+	then compute.Epilogue) {
 	if a.mean {
 		heads := a.wide.matrix(in.Destinations, a.cols())
 		a.dev.EdgeSum(heads, in.Hop.Forward, a.weights(in), z)
@@ -62,6 +64,7 @@ func (a *attention) sum(y compute.Matrix, in *Input, z compute.Matrix, bias []fl
 		a.dev.EdgeSum(y, in.Hop.Forward, a.weights(in), z)
 	}
 	a.dev.AddBias(y, bias)
+	then.Apply(a.dev, y)
 }
 
 // sumBackward sets the gradients of z and bias, and returns that of the weights.
@@ -134,20 +137,21 @@ func (g *gat) Flops(h *Hop, gradient bool) int {
 	return 2 * passes(gradient) * h.Sources * g.in * g.cols()
 }
 
-func (g *gat) Forward(y compute.Matrix, in *Input) {
+func (g *gat) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
 	s, d := in.Sources, in.Destinations
 	z, src, dst := g.z.matrix(s, g.cols()), g.rows(g.src, s), g.rows(g.dst, d)
 	g.dev.MatMul(z, in.X, g.w, false)
 	g.dev.HeadDot(src, z, g.asrc)
 	g.dev.HeadDot(dst, z.RowsAt(0, d), g.adst)
 	g.dev.EdgeSoftmax(g.weights(in), in.Hop.Forward, src, dst, g.slope)
-	g.sum(y, in, z, g.bias)
+	g.sum(y, in, z, g.bias, then)
 }
 
-func (g *gat) Backward(dx, dy compute.Matrix, in *Input) {
+func (g *gat) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
 	s, d := in.Sources, in.Destinations
 	z, src, dst := g.z.matrix(s, g.cols()), g.rows(g.src, s), g.rows(g.dst, d)
 	dz, dsrc, ddst := g.dz.matrix(s, g.cols()), g.rows(g.dsrc, s), g.rows(g.ddst, d)
+	then.Backward(g.dev, dy, y)
 	dalpha := g.sumBackward(dz, g.dbias, dy, in, z)
 	g.dev.EdgeSoftmaxBackward(dsrc, ddst, dalpha, in.Hop.Forward, in.Transposed, g.weights(in), src,
 		dst, g.slope)

@@ -55,28 +55,36 @@ func (g *gatv2) Flops(h *Hop, gradient bool) int {
 	return 2 * passes(gradient) * (h.Sources + h.Destinations) * g.in * g.cols()
 }
 
-func (g *gatv2) Forward(y compute.Matrix, in *Input) {
+func (g *gatv2) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
 	s, d := in.Sources, in.Destinations
 	z, r := g.left.matrix(s, g.cols()), g.right.matrix(d, g.cols())
-	g.dev.MatMul(z, in.X, g.wl, false)
-	g.dev.AddBias(z, g.bl)
-	g.dev.MatMul(r, in.X.RowsAt(0, d), g.wr, false)
-	g.dev.AddBias(r, g.br)
+	g.dev.Dense(z, g.ofSources(in))
+	g.dev.Dense(r, g.ofDestinations(in))
 	g.dev.EdgeDotSoftmax(g.weights(in), in.Hop.Forward, z, r, g.att, g.slope)
-	g.sum(y, in, z, g.bias)
+	g.sum(y, in, z, g.bias, then)
 }
 
-func (g *gatv2) Backward(dx, dy compute.Matrix, in *Input) {
+// ofSources and ofDestinations are the linear maps that give z and r.
+func (g *gatv2) ofSources(in *Input) compute.Dense {
+	return compute.Dense{X: in.X, W: g.wl, Bias: g.bl}
+}
+
+func (g *gatv2) ofDestinations(in *Input) compute.Dense {
+	return compute.Dense{X: in.X.RowsAt(0, in.Destinations), W: g.wr, Bias: g.br}
+}
+
+func (g *gatv2) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
 	s, d := in.Sources, in.Destinations
 	z, r := g.left.matrix(s, g.cols()), g.right.matrix(d, g.cols())
 	dz, dr := g.dleft.matrix(s, g.cols()), g.dright.matrix(d, g.cols())
+	then.Backward(g.dev, dy, y)
 	dalpha := g.sumBackward(dz, g.dbias, dy, in, z)
 	g.dev.EdgeDotSoftmaxBackward(dz, dr, g.datt, dalpha, in.Hop.Forward, in.Transposed,
 		g.weights(in), z, r, g.att, g.slope)
-	g.dev.MatMulWeights(g.dwl, dz, in.X)
-	g.dev.ColumnSum(g.dbl, dz)
-	g.dev.MatMulWeights(g.dwr, dr, in.X.RowsAt(0, d))
-	g.dev.ColumnSum(g.dbr, dr)
+	g.dev.DenseBackward(compute.DenseGradients{W: g.dwl, Bias: g.dbl}, dz, compute.Matrix{},
+		g.ofSources(in))
+	g.dev.DenseBackward(compute.DenseGradients{W: g.dwr, Bias: g.dbr}, dr, compute.Matrix{},
+		g.ofDestinations(in))
 	if in.Gradient {
 		g.dev.MatMulInput(dx, dz, g.wl, false)
 		g.dev.MatMulInput(dx.RowsAt(0, d), dr, g.wr, true)

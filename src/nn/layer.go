@@ -78,7 +78,8 @@ func (in *Input) own() compute.Matrix {
 // Layer is the convolution of one layer: it turns the rows of one hop's sources into rows of its
 // destinations. A layer keeps the inputs of its own backward (aggregates; in attention weights of
 // edges and heads) in buffers of the model's store, so the caller keeps nothing but Input.
-// Normalisation, activation and dropout are not part of a Layer.
+// Normalisation is not part of a Layer; what follows its sum row by row it is handed, because the
+// device does that best while the rows are in the cache.
 type Layer interface {
 	// Params declares the parameters.
 	Params() []Param
@@ -92,9 +93,10 @@ type Layer interface {
 	// Flops returns the multiplications and additions in the matrix products of Forward and
 	// Backward on a hop, of which only the counts are read; gradient is Input.Gradient.
 	Flops(h *Hop, gradient bool) int
-	// Forward sets y [Destinations, out].
-	Forward(y compute.Matrix, in *Input)
-	// Backward sets the gradients of the parameters from dy [Destinations, out] and, if
-	// in.Gradient, dx [Sources, in]. Forward ran before, on the same input.
-	Backward(dx, dy compute.Matrix, in *Input)
+	// Forward sets y [Destinations, out], and applies then to it.
+	Forward(y compute.Matrix, in *Input, then compute.Epilogue)
+	// Backward turns dy [Destinations, out], the gradient with respect to y, into that with respect
+	// to what then was applied to, in place. From this it sets the gradients of the parameters and,
+	// if in.Gradient, dx [Sources, in]. Forward ran before, on the same input, and gave y.
+	Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue)
 }

@@ -131,7 +131,7 @@ func planGPU(c *config.Config, perNode int, gigabytes float64, here compute.Devi
 	g := &plan.GPU{
 		PerNode: perNode, Memory: int64(gigabytes * 1e9), Resident: rows.Of,
 		Mapped:  c.Compute.GPUReads == residence.ReadsMapped,
-		Rounded: c.Compute.Precision == string(compute.PrecisionBF16),
+		Rounded: compute.Precision(c.Compute.Precision).FactorBytes(),
 	}
 	if d := compute.CapabilitiesOf(here).Accelerator; d != nil && g.Memory == 0 {
 		g.Memory = int64(d.Room())
