@@ -16,6 +16,8 @@ type plannedJob struct {
 	Collective int          `json:"rounds_per_step"`
 	Rounds     *plan.Rounds `json:"rounds"`
 
+	Shuffles *plan.Shuffles `json:"shuffles"`
+
 	MemoryRank int64 `json:"memory_per_rank"`
 	Memory     []struct {
 		Name  string `json:"name"`
@@ -59,6 +61,7 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 		{"vip, wide", []string{"cache.policy=vip", "cache.alpha=0.2", "model.hidden=96"}},
 		{"look-ahead", []string{"cache.policy=lookahead", "cache.alpha=0.2"}},
 		{"partitioned", []string{"cache.policy=none", "topology.kind=partitioned"}},
+		{"split", []string{"parallel.mode=split"}},
 		{"evaluation with more neighbours",
 			[]string{"cache.policy=none", "sample.batch=256", "sample.eval_fanouts=20,20,20"}},
 		{"that beside a look-ahead",
@@ -96,6 +99,43 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 		for _, item := range plan.Memory {
 			if _, counted := summary.Memory[item.Name]; !counted {
 				t.Errorf("%s: %s is planned, and not counted by the run", c.name, item.Name)
+			}
+		}
+	}
+}
+
+// What ranks that share minibatches do is planned from minibatches of the run: where the plan looks
+// at each as often as at any other, it is what they count.
+func TestSharedMinibatchesAreCountedAsPlanned(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	parts := smallParts.dir(t)
+	for _, ranks := range []int{1, 4} {
+		sets := []string{"parallel.mode=split", "sample.batch_scope=global", "sample.batch=450",
+			"train.epochs=1", "train.eval_every=0"}
+		args := []string{"--ranks", strconv.Itoa(ranks)}
+		for _, s := range sets {
+			args = append(args, "--set", s)
+		}
+		plan, run := planned(t, parts, args...), trained(t, parts, ranks, sets...)
+		steps := len(run.steps)
+		if 32%steps != 0 || plan.Shuffles == nil {
+			t.Fatalf("%d steps, of which the plan samples 32 minibatches: %+v", steps, plan.Shuffles)
+		}
+		p := plan.Shuffles
+		for _, c := range []struct {
+			name    string
+			planned float64
+			counted int64
+		}{
+			{"edges", p.Edges, run.Edges}, {"rows loaded", p.Loaded, run.Loaded},
+			{"rows shuffled", p.Features + 2*p.Hidden, run.Shuffled},
+			{"bytes shuffled", p.Bytes, run.ShuffleBytes},
+			{"bytes of sampling", p.Sampling, run.SamplingBytes},
+		} {
+			if d := c.planned*float64(steps) - float64(c.counted); math.Abs(d) > 1e-3 {
+				t.Errorf("%d ranks: %s: %.1f a step are planned, %.1f counted", ranks, c.name,
+					c.planned, float64(c.counted)/float64(steps))
 			}
 		}
 	}

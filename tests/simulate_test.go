@@ -99,6 +99,43 @@ func TestModesAreSimulated(t *testing.T) {
 	}
 }
 
+// What is counted of either mode is what ranks of a training run count.
+func TestSimulatedModesAreThoseOfTraining(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	parts, dir := smallParts.dir(t), filepath.Join(t.TempDir(), "out")
+	halognn(t).must(t, "simulate", "modes", "--parts", parts, "--fanouts", "5,3", "--batch", "24",
+		"--ranks", "2,4,8", "--epochs", "2", "--seed", "7", "--hidden", "16", "--out", dir)
+	lines, err := csv.NewReader(bytes.NewReader(read(t, filepath.Join(dir, "modes.csv")))).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range lines[1:] {
+		column := func(name string) (n int64) {
+			n, err := strconv.ParseInt(line[slices.Index(lines[0], name)], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		ranks, mode := int(column("ranks")), line[1]
+		run := trained(t, parts, ranks, "parallel.mode="+mode, "cache.policy=none",
+			"run.ranks_per_node=1", "sample.batch=24", "train.seed=7", "train.epochs=2",
+			"train.eval_every=0")
+		var edges, loaded, rows, sent int64
+		for _, e := range run.epochs {
+			edges, loaded = edges+e.Edges, loaded+e.Loaded
+			rows, sent = rows+e.Remote+e.Shuffled, sent+e.RemoteBytes+e.ShuffleBytes
+		}
+		if want := column("received_feature_rows") + 2*column("received_hidden_rows"); edges !=
+			column("edges") || loaded != column("loaded_rows") || rows != want ||
+			sent != column("received_bytes") || rows == 0 {
+			t.Errorf("%s on %d ranks: training counts %d edges, %d rows loaded, %d received in %d "+
+				"bytes; simulated %q", mode, ranks, edges, loaded, rows, sent, line)
+		}
+	}
+}
+
 func TestBadSimulations(t *testing.T) {
 	unlessShort(t)
 	args := func(more ...string) func(t *testing.T, dir string) []string {

@@ -125,6 +125,11 @@ type (
 		Fetched     int64 `json:"fetched_rows"`
 		Replacement int64 `json:"replacement_rows"`
 		Early       int64 `json:"early_rows"`
+
+		Edges        int64 `json:"computed_edges"`
+		Loaded       int64 `json:"loaded_rows"`
+		Shuffled     int64 `json:"shuffled_rows"`
+		ShuffleBytes int64 `json:"shuffle_bytes"`
 	}
 	evalLine struct {
 		Epoch        int      `json:"epoch"`

@@ -106,6 +106,7 @@ func (p *stagingPool) send(m *Minibatch, needs nn.Needs) error {
 			in.Vertices = append(in.Vertices, h.Vertices)
 		}
 	}
+	m.shared.send(in, m.Train)
 	return m.staging.Send(in)
 }
 

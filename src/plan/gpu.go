@@ -121,7 +121,7 @@ func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatch
 // blockBytes returns the bytes uploaded besides input rows: blocks and transposes of all but the
 // input layer, vertices, labels or targets.
 func (p *planner) blockBytes(s *shape) float64 {
-	bytes := 0
+	bytes := s.indexBytes()
 	needs := p.job.Model.Needs()
 	for l, h := range s.hops {
 		bytes += 4 * h.destinations

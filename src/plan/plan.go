@@ -152,6 +152,7 @@ type Plan struct {
 	Traffic    Traffic       `json:"traffic"`
 	Collective int           `json:"rounds_per_step"` // collectives that a rank starts
 	Rounds     *Rounds       `json:"rounds,omitempty"`
+	Shuffles   *Shuffles     `json:"shuffles,omitempty"` // where ranks share minibatches
 	Memory     trace.Memory  `json:"memory"`
 	MemoryRank int64         `json:"memory_per_rank"`
 	MemoryNode int64         `json:"memory_per_node"` // shared memory of a node is counted once
@@ -227,6 +228,8 @@ type planner struct {
 	graph   *access.Graph
 	ranks   []*rankPlan // the analysed ranks
 
+	shuffles *Shuffles // of a step; nil: ranks share no minibatches, or no edges
+
 	together   nodeScore
 	parameters int // of the model, as an allreduce moves them
 	device     onGPU
@@ -259,8 +262,11 @@ func (p *planner) plan() (*Plan, error) {
 	if out.Memory, err = p.memory(&out.Traffic); err != nil {
 		return nil, err
 	}
-	out.Rounds = p.rounds()
+	out.Rounds, out.Shuffles = p.rounds(), p.shuffles
 	out.Collective = l.Minibatches() * (fetchRounds + hopRounds*p.askingHops())
+	if p.shares() && j.Ranks > 1 {
+		out.Collective = l.Minibatches() * (fetchRounds + sharedRounds*max(0, j.Sample.Hops()-1))
+	}
 	out.MemoryRank = out.Memory.Sum()
 	out.MemoryNode = out.Memory.Node(j.RanksPerNode)
 	out.MemoryHas = p.options.Memory
@@ -290,6 +296,9 @@ func (p *planner) lookAtRanks() error {
 			return fmt.Errorf("rank %d: %w", rank, err)
 		}
 		p.ranks = append(p.ranks, r)
+	}
+	if p.shares() {
+		return p.probeShares()
 	}
 	return nil
 }
@@ -328,6 +337,9 @@ func (p *planner) note(out *Plan) {
 	if out.Traffic.Counted > 0 {
 		add("policy %s decides by what was read before, for which there is no formula: it was "+
 			"played over %d minibatches of a rank", p.job.Cache.Policy, out.Traffic.Counted)
+	}
+	if p.shuffles != nil && out.RanksPerNode > 1 && out.RanksPerNode < out.Ranks {
+		add("rows of shared minibatches are taken to go to all other ranks alike, on the node or off")
 	}
 	if j := p.job; j.Cache.Placement == policy.PlacementGroup && j.Cache.PeerCost < 0 {
 		add("a row of a peer's cache is taken to cost %g of a far one; a run measures it "+

@@ -141,6 +141,16 @@ func (p *Plan) trafficTable() [][]string {
 		{"rows on the busiest link", fmt.Sprintf("%.0f", t.Busiest)},
 		{"collectives of a rank", strconv.Itoa(p.Collective)},
 	}...)
+	if s := p.Shuffles; s != nil {
+		rows = append(rows, [][]string{
+			{"edges computed", fmt.Sprintf("%.0f", s.Edges)},
+			{"rows loaded", fmt.Sprintf("%.0f", s.Loaded)},
+			{"feature rows shuffled", fmt.Sprintf("%.0f", s.Features)},
+			{"hidden rows shuffled", fmt.Sprintf("%.0f", s.Hidden)},
+			{"shuffled MB, gradients too", fmt.Sprintf("%.2f", s.Bytes/1e6)},
+			{"sampling MB", fmt.Sprintf("%.2f", s.Sampling/1e6)},
+		}...)
+	}
 	if r := p.Rounds; r != nil {
 		rows = append(rows, [][]string{
 			{"vertices asked for", fmt.Sprintf("%.0f", r.Asked)},
@@ -164,6 +174,9 @@ func (p *Plan) timeTable() [][]string {
 		{"t_copy", seconds(t.Copy), fmt.Sprintf("%.3g rows/s", r.Rows)},
 		{"t_train", seconds(t.Train), fmt.Sprintf("%.3g Gflop/s", r.Flops/1e9)},
 		{"t_sync", seconds(t.Sync), ""},
+	}
+	if p.Shuffles != nil {
+		rows = append(rows, []string{"t_shuffle", seconds(t.Shuffle), ""})
 	}
 	if p.Device != nil {
 		rows = append(rows, [][]string{

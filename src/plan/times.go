@@ -36,6 +36,10 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 	if rounds := p.rounds(); rounds != nil {
 		x.Ask = rounds.busiest * float64(p.job.RanksPerNode) / r.Network
 	}
+	if s := p.shuffles; s != nil {
+		x.Ask, x.Remote, x.Shuffle = p.sendingSeconds(s.found, r), p.sendingSeconds(s.features, r),
+			p.sendingSeconds(s.between, r)
+	}
 	if j.Ranks > 1 {
 		k := float64(j.Ranks)
 		x.Sync = 2 * (k - 1) / k * float64(p.parameters) * 4 * float64(p.job.RanksPerNode) / r.Network
@@ -62,7 +66,7 @@ func (x *Times) combine(j *Job) {
 		name    string
 		seconds float64
 	}{
-		{"training", train}, {"bus", x.Up + x.Staged}, {"network", x.Ask + x.Remote + x.Sync},
+		{"training", train}, {"bus", x.Up + x.Staged}, {"network", x.Ask + x.Remote + x.Shuffle + x.Sync},
 		{"preparing", pool / float64(j.Workers)}, {"processors", cpu},
 	}
 	x.Pipeline, x.Binds = 0, ""

@@ -32,16 +32,21 @@ func Measure(g *graph.CSC, train []graph.VertexID, part []int32, parts int, o Op
 	// by minibatch, so that the sums have the same bits in whatever order the goroutines finish
 	imbalance := make([][]float64, 0, r.Minibatches)
 	edges, cross := int64(0), int64(0)
+	owner := func(v graph.VertexID) int { return int(part[v]) }
 	err = s.run(firstMeasured, func() (func(sample.Key, *sample.Minibatch) error, func()) {
-		d := NewDivider(part, parts, layers)
+		loads := sample.NewLoads(parts, layers)
 		return func(_ sample.Key, mb *sample.Minibatch) error {
-			of := d.Divide(mb)
+			mb.Loads(owner, loads)
 			sum.Lock()
 			defer sum.Unlock()
-			edges, cross = edges+Total(of.Edges), cross+Total(of.Cross)
-			imbalance = append(imbalance, of.imbalance())
+			imbalance = append(imbalance, Imbalance(loads))
+			for _, of := range loads {
+				for _, load := range of {
+					edges, cross = edges+int64(load.Edges), cross+int64(load.Cross)
+				}
+			}
 			return nil
-		}, d.Free
+		}, func() {}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("measuring the partition: %w", err)
@@ -58,16 +63,19 @@ func Measure(g *graph.CSC, train []graph.VertexID, part []int32, parts int, o Op
 	return r, nil
 }
 
-// imbalance returns, for each layer, the edges of the part with the most over the mean; 1 of a
+// Imbalance returns, for each layer, the edges of the rank with the most over the mean; 1 of a
 // layer without edges.
-func (d *Division) imbalance() []float64 {
-	var all []float64
-	for _, edges := range d.Edges {
-		x, total := 1.0, Total([][]int64{edges})
-		if total > 0 {
-			x = float64(slices.Max(edges)) * float64(len(edges)) / float64(total)
+func Imbalance(loads [][]sample.Load) []float64 {
+	all := make([]float64, len(loads[0]))
+	for l := range all {
+		most, total := 0, 0
+		for _, of := range loads {
+			most, total = max(most, of[l].Edges), total+of[l].Edges
 		}
-		all = append(all, x)
+		all[l] = 1
+		if total > 0 {
+			all[l] = float64(most) * float64(len(loads)) / float64(total)
+		}
 	}
 	return all
 }

@@ -6,7 +6,7 @@
 //	        │                                │
 //	        ├─ Count ──> Counts ──┬─> Drawn ─┴> METIS      vertices, edges: times drawn
 //	        │                     └─> Save, Load           NumPy arrays and a meta.json
-//	        └─ Measure(part) ────────> partition.Sampled   cross edges, balance, by Divider
+//	        └─ Measure(part) ────────> partition.Sampled   cross edges, balance
 //
 // A minibatch here is one of all ranks together: its seeds are drawn from the whole graph. Epochs
 // are sampled by the sampler of training, but they are not epochs of a run: what is counted was
@@ -51,6 +51,8 @@ const (
 func (o *Options) Check() error {
 	var errs []error
 	if err := o.Sample.Check(); err != nil {
+		errs = append(errs, err)
+	} else if _, err := o.Sample.FanoutsFor("sampling ahead"); err != nil {
 		errs = append(errs, err)
 	}
 	if o.Batch < 1 || o.Batch > sample.MaxBatch {
@@ -143,14 +145,14 @@ func (o *Options) fits(g *graph.CSC, seeds int, extra int64) error {
 	return nil
 }
 
-// minibatchBytes bounds the bytes of a minibatch of kind Neighbour; other kinds draw fewer edges
-// than all.
+// minibatchBytes bounds the bytes of a minibatch of kind Neighbour; Poisson draws as many
+// neighbours on average.
 func (o *Options) minibatchBytes(g *graph.CSC, seeds int) int64 {
 	frontier, bytes := float64(min(o.Batch, seeds)), 0.0
-	for h := range o.Sample.Hops() {
+	for _, fanout := range o.Sample.Fanouts {
 		edges := float64(g.NumEdges())
-		if o.Sample.Fanouts != nil && o.Sample.Fanouts[h] != sample.All {
-			edges = min(edges, frontier*float64(o.Sample.Fanouts[h]))
+		if fanout != sample.All {
+			edges = min(edges, frontier*float64(fanout))
 		}
 		bytes += 8*frontier + 4*edges
 		frontier = min(frontier+edges, float64(g.NumVertices()))

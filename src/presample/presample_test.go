@@ -2,7 +2,6 @@ package presample
 
 import (
 	"errors"
-	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -216,6 +215,8 @@ func TestWhatCannotBeSampledIsNamed(t *testing.T) {
 		want   string
 	}{
 		{func(o *Options) { o.Sample = sample.Neighbours(0) }, "fanouts[0] is 0"},
+		{func(o *Options) { o.Sample = sample.Spec{Kind: sample.LADIES, Vertices: []int{9}} },
+			"without fanouts"},
 		{func(o *Options) { o.Batch = 0 }, "batch is 0"},
 		{func(o *Options) { o.Epochs = 0 }, "0 epochs"},
 		{func(o *Options) { o.Workers = -1 }, "workers is -1"},
@@ -244,54 +245,6 @@ func TestWhatCannotBeSampledIsNamed(t *testing.T) {
 	}
 }
 
-// A division counts what its fields say, whatever the part of a vertex.
-func TestDivisionsCountWhatTheirFieldsSay(t *testing.T) {
-	d := skewed(t)
-	o := options(1)
-	random := rand.New(rand.NewPCG(1, 2))
-	for _, parts := range []int{1, 2, 5, 64} {
-		part := make([]int32, d.Graph.NumVertices())
-		for v := range part {
-			part[v] = random.Int32N(int32(parts))
-		}
-		divider := NewDivider(part, parts, 2)
-		defer divider.Free()
-		for _, mb := range references(t, d, o, 1, 1)[:3] {
-			got := divider.Divide(mb)
-			want := newDivision(2, parts)
-			for l := range mb.Blocks {
-				b := &mb.Blocks[l]
-				received := map[[2]int32]bool{}
-				for dst := range b.NumDst {
-					p := part[mb.Frontier[dst]]
-					for _, s := range b.Indices[b.Indptr[dst]:b.Indptr[dst+1]] {
-						want.Edges[l][p]++
-						if part[mb.Frontier[s]] != p {
-							want.Cross[l][p]++
-							received[[2]int32{p, s}] = true
-						}
-					}
-				}
-				for r := range received {
-					want.Received[l][r[0]]++
-				}
-				for _, v := range mb.Frontier[:b.NumSrc] {
-					want.Rows[l][part[v]]++
-				}
-			}
-			for _, v := range mb.Seeds {
-				want.Rows[2][part[v]]++
-			}
-			for i, pair := range [][2][][]int64{{got.Edges, want.Edges}, {got.Cross, want.Cross},
-				{got.Received, want.Received}, {got.Rows, want.Rows}} {
-				if !slices.EqualFunc(pair[0], pair[1], slices.Equal) {
-					t.Fatalf("%d parts, table %d: %v, want %v", parts, i, pair[0], pair[1])
-				}
-			}
-		}
-	}
-}
-
 func TestMeasureIsTheMeanOverMinibatches(t *testing.T) {
 	d := skewed(t)
 	o := options(1)
@@ -300,18 +253,25 @@ func TestMeasureIsTheMeanOverMinibatches(t *testing.T) {
 	for v := range part {
 		part[v] = int32(v % parts)
 	}
-	divider := NewDivider(part, parts, 2)
-	defer divider.Free()
 	var want partition.Sampled
 	want.Imbalance, want.WorstImbalance = make([]float64, 2), make([]float64, 2)
 	cross := int64(0)
 	all := references(t, d, o, firstMeasured, 1)
 	for _, mb := range all {
-		of := divider.Divide(mb)
 		want.Edges += int64(mb.NumEdges())
-		for l := range of.Edges {
-			cross += sum(of.Cross[l])
-			x := float64(slices.Max(of.Edges[l])) * parts / float64(sum(of.Edges[l]))
+		for l := range mb.Blocks {
+			b := &mb.Blocks[l]
+			var edges [parts]int64
+			for d := range b.NumDst {
+				p := part[mb.Frontier[d]]
+				for _, s := range b.Indices[b.Indptr[d]:b.Indptr[d+1]] {
+					edges[p]++
+					if part[mb.Frontier[s]] != p {
+						cross++
+					}
+				}
+			}
+			x := float64(slices.Max(edges[:])) * parts / float64(sum(edges[:]))
 			want.Imbalance[l] += x / float64(len(all))
 			want.WorstImbalance[l] = max(want.WorstImbalance[l], x)
 		}

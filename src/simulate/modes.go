@@ -14,8 +14,6 @@ import (
 	"halognn/src/access"
 	"halognn/src/graph"
 	"halognn/src/job"
-	"halognn/src/mem"
-	"halognn/src/presample"
 	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/trace"
@@ -43,7 +41,7 @@ type ModeCounts struct {
 
 	Edges    int64 // drawn, and aggregated over
 	Computed int64 // rows that layers make
-	Loaded   int64 // feature rows read: each once for a minibatch, data: once for a rank's minibatch
+	Loaded   int64 // feature rows read, each once for a minibatch
 	Cross    int64 // split: edges whose source another rank has
 	// feature rows received: data: of other nodes; split: of other ranks
 	Features int64
@@ -64,7 +62,7 @@ type Modes struct {
 // are those of training, key for key.
 //
 // Time is that of sampling all epochs once for each number of ranks and mode. Memory, besides the
-// mapped topology: 4 bytes a vertex, and for each goroutine a sampler and a minibatch.
+// mapped topology: a sampler and a minibatch for each goroutine.
 func CompareModes(s *shard.Shards, o ModeOptions) (*Modes, error) {
 	if o.Workers == 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
@@ -97,30 +95,6 @@ func CompareModes(s *shard.Shards, o ModeOptions) (*Modes, error) {
 	return m, nil
 }
 
-// shareStreams replaces the streams of the ranks by one of all seeds, whose minibatches are as large
-// as those of all ranks together.
-func shareStreams(j *job.Job) error {
-	var seeds []graph.VertexID
-	for p := range j.Shards.Parts {
-		seeds = append(seeds, j.Shards.Train(p)...)
-	}
-	o := sample.StreamOptions{Batch: j.Batch, Scope: sample.ScopeGlobal, Seed: j.Seed,
-		Original: j.Shards.Topology().Original}
-	if !j.GlobalBatch {
-		o.Batch = min(o.Batch*j.Ranks, sample.MaxBatch)
-	}
-	if j.GlobalSeeds {
-		o.Seeds = sample.SeedsGlobal
-	}
-	one, err := sample.NewStreams([][]graph.VertexID{seeds}, o)
-	if err != nil {
-		return err
-	}
-	j.Streams.Free()
-	j.Streams = one
-	return nil
-}
-
 func (o *ModeOptions) check() error {
 	var errs []error
 	if err := o.Sample.Check(); err != nil {
@@ -151,13 +125,16 @@ func (o *ModeOptions) check() error {
 	return errors.Join(append(errs, o.Spec.Check())...)
 }
 
+// mostCounts bounds the edges that are kept, of each rank in each step: 2 GiB.
+const mostCounts = 1 << 28
+
 // modeCounter counts one mode with one number of ranks.
 type modeCounter struct {
 	*job.Job
 	split    bool
-	rank     []int32 // [N] of each vertex
-	features int64   // bytes of a feature row
-	hidden   int64   // and of a hidden row
+	rows     graph.PartIndex // vertices of each rank
+	features int64           // bytes of a feature row
+	hidden   int64           // and of a hidden row
 
 	mu    sync.Mutex
 	sum   ModeCounts
@@ -167,29 +144,30 @@ type modeCounter struct {
 func (o *ModeOptions) count(s *shard.Shards, mode string, ranks int) (*ModeCounts, error) {
 	spec := o.Spec
 	spec.Ranks = ranks
+	if mode == ModeSplit {
+		spec.Sharing = sample.Together
+	}
 	j, err := job.New(s, spec)
 	if err != nil {
 		return nil, err
 	}
 	defer j.Close()
-	if mode == ModeSplit {
-		if err := shareStreams(j); err != nil {
-			return nil, err
-		}
+	if n := int64(o.Epochs) * int64(j.Steps()) * int64(ranks); n > mostCounts {
+		return nil, fmt.Errorf("%w: %d epochs of %d steps are %d counts of ranks; at most %d are "+
+			"kept: count fewer epochs", ErrOptions, o.Epochs, j.Steps(), n, mostCounts)
 	}
 	c := &modeCounter{
-		Job: j, split: mode == ModeSplit, rank: mem.Make[int32](int(s.Vertices)),
+		Job: j, split: mode == ModeSplit,
 		features: int64(s.RowBytes()), hidden: 4 * int64(o.Hidden),
 		sum:   ModeCounts{Mode: mode, Ranks: ranks, Steps: j.Steps()},
 		edges: make([][]int64, o.Epochs*j.Steps()),
 	}
-	defer mem.Free(c.rank)
+	first := []int64{0}
 	for r := range ranks {
-		first, end := j.Vertices(r)
-		for v := first; v < end; v++ {
-			c.rank[v] = int32(r)
-		}
+		_, end := j.Vertices(r)
+		first = append(first, end)
 	}
+	c.rows = graph.NewPartIndex(first)
 	for i := range c.edges {
 		c.edges[i] = make([]int64, ranks)
 	}
@@ -207,10 +185,14 @@ func (o *ModeOptions) count(s *shard.Shards, mode string, ranks int) (*ModeCount
 
 // imbalance is the largest over the mean; 1 of nothing.
 func imbalance(x []int64) float64 {
-	if total := presample.Total([][]int64{x}); total > 0 {
-		return float64(slices.Max(x)) * float64(len(x)) / float64(total)
+	total := int64(0)
+	for _, n := range x {
+		total += n
 	}
-	return 1
+	if total == 0 {
+		return 1
+	}
+	return float64(slices.Max(x)) * float64(len(x)) / float64(total)
 }
 
 // open is for sample.Sweep.
@@ -218,12 +200,16 @@ func (c *modeCounter) open() (take func(sample.Key, *sample.Minibatch) error, cl
 	if !c.split {
 		return c.takeOwn, func() {}
 	}
-	d := presample.NewDivider(c.rank, c.Ranks, c.Sample.Hops())
+	loads := sample.NewLoads(c.Ranks, c.Sample.Hops())
 	return func(key sample.Key, mb *sample.Minibatch) error {
-		c.takeShared(key, mb, d.Divide(mb))
+		mb.Loads(c.owner, loads)
+		c.takeShared(key, mb, loads)
 		return nil
-	}, d.Free
+	}, func() {}
 }
+
+// owner returns the rank of a vertex.
+func (c *modeCounter) owner(v graph.VertexID) int { return c.rows.Find(uint32(v)) }
 
 // step returns the edges of each rank in a step.
 func (c *modeCounter) step(key sample.Key) []int64 {
@@ -251,20 +237,23 @@ func (c *modeCounter) takeOwn(key sample.Key, mb *sample.Minibatch) error {
 }
 
 // takeShared counts a minibatch of all ranks.
-func (c *modeCounter) takeShared(key sample.Key, mb *sample.Minibatch, of *presample.Division) {
+func (c *modeCounter) takeShared(key sample.Key, mb *sample.Minibatch, loads [][]sample.Load) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.add(mb)
-	features := presample.Total(of.Received[:1])
-	hidden := presample.Total(of.Received[1:])
-	c.sum.Cross += presample.Total(of.Cross)
-	c.sum.Features += features
-	c.sum.Hidden += hidden
-	c.sum.Bytes += features*c.features + 2*hidden*c.hidden
 	edges := c.step(key)
-	for _, layer := range of.Edges {
-		for r, n := range layer {
-			edges[r] += n
+	for r, of := range loads {
+		for l, load := range of {
+			edges[r] += int64(load.Edges)
+			c.sum.Cross += int64(load.Cross)
+			others := int64(load.Others)
+			if l == 0 {
+				c.sum.Features += others
+				c.sum.Bytes += others * c.features
+			} else {
+				c.sum.Hidden += others
+				c.sum.Bytes += 2 * others * c.hidden
+			}
 		}
 	}
 }

@@ -22,16 +22,14 @@ func recountMode(t *testing.T, s *shard.Shards, o ModeOptions, mode string, rank
 	t.Helper()
 	spec := o.Spec
 	spec.Ranks = ranks
+	if mode == ModeSplit {
+		spec.Sharing = sample.Together
+	}
 	j, err := job.New(s, spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer j.Close()
-	if mode == ModeSplit {
-		if err := shareStreams(j); err != nil {
-			t.Fatal(err)
-		}
-	}
 	owner := func(v graph.VertexID) int {
 		for r := range ranks {
 			if first, end := j.Vertices(r); int64(v) >= first && int64(v) < end {
@@ -99,7 +97,8 @@ func TestModesAreCountedByTheirDefinitions(t *testing.T) {
 		change func(o *ModeOptions)
 	}{
 		{"batch of a rank", func(*ModeOptions) {}},
-		{"global batch and seeds", func(o *ModeOptions) { o.GlobalBatch, o.GlobalSeeds = true, true }},
+		{"global batch and seeds",
+			func(o *ModeOptions) { o.GlobalBatch, o.GlobalSeeds = true, true }},
 		{"nodes of two", func(o *ModeOptions) { o.RanksPerNode = 2 }},
 	} {
 		o := modeOptions()
@@ -125,7 +124,8 @@ func TestModesAreCountedByTheirDefinitions(t *testing.T) {
 	}
 }
 
-// Ranks that share minibatches draw and load as much as one rank would, and ranks that do not, more.
+// Ranks that share minibatches draw and load as much as one rank would, and ranks that do not,
+// more.
 func TestSharingSavesWork(t *testing.T) {
 	o := modeOptions()
 	o.GlobalBatch = true
@@ -162,6 +162,7 @@ func TestModesThatCannotBeCounted(t *testing.T) {
 		{func(o *ModeOptions) { o.Batch = 0 }, "batch is 0"},
 		{func(o *ModeOptions) { o.Sample = sample.Neighbours() }, "no fanouts"},
 		{func(o *ModeOptions) { o.StreamPerPart = true }, "streams of parts"},
+		{func(o *ModeOptions) { o.Epochs = math.MaxInt32 }, "count fewer epochs"},
 	} {
 		o := modeOptions()
 		c.change(&o)

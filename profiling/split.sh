@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# split.sh DATA [OUT]: when do ranks that train each minibatch together beat ranks with minibatches of
+# their own? GSplit's Table 3 for parallel.mode data and split, at the same global minibatch. Cuts
+# the dataset for each mode, trains, and prints a table for each link speed, number of ranks and model.
+#
+#   profiling/split.sh data/products                                       one node
+#   PER_NODE=1 RATES="1gbit 200mbit" LAUNCH="profiling/hosts.sh -n %n -r %r --" \
+#     profiling/split.sh data/products                                     limited links
+#
+#   RANKS     numbers of ranks                                   [2 4]
+#   MODELS    values of model.kind                               [sage gat]
+#   WAYS      names of what is compared, below                   [all]
+#   PER_NODE  ranks of a node                                    [all of them]
+#   RATES     link speeds                                        [as-is]
+#   LAUNCH    how to start %n ranks over links of speed %r       [mpirun -np %n]
+#   SETS      more settings, as "train.epochs=2"                 [none]
+#   CASES     further ones, apart by ";", with tables of their own, as
+#             "model.hidden=64; model.layers=2 sample.fanouts=15,10"   [none]
+#   REPEAT    runs of each, in turns; the fastest epoch counts   [2]
+#   CONFIG    what is trained                                    [inputs/products.yaml]
+#
+# data has seeds of its own part, data-global seeds of the whole graph, as DGL has them; split has
+# parts by what sampling draws, split-edge by edges and seeds (GSplit's baseline Edge). Columns are
+# seconds of an epoch, means over ranks: sampling; loading; forward and backward; sending hidden rows.
+# Stages overlap, so they do not add up to the epoch.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+case ${1:--h} in
+  -h | --help)
+    sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "profiling/$(basename "$0")"
+    exit $(($# == 0 ? 2 : 0)) ;;
+esac
+data=$1 out=${2:-run/split}
+HALOGNN_QUIET=1 source ./env.sh
+numbers=${RANKS:-2 4} CONFIG=${CONFIG:-inputs/products.yaml} RANKS=''
+source profiling/runs.sh
+template=${LAUNCH:-$HALOGNN_MPIRUN -np %n} repeat=${REPEAT:-2}
+read -ra sets <<<"${SETS:-}"
+IFS=';' read -ra cases <<<"${CASES:-}"
+[ ${#cases[@]} -gt 0 ] || cases=('')
+mkdir -p "$out"
+
+#     name         weights    settings
+ways="data         data       parallel.mode=data
+      data-global  data       parallel.mode=data sample.seeds=global
+      split        presample  parallel.mode=split
+      split-edge   edge       parallel.mode=split"
+[ -z "${WAYS:-}" ] || ways=$(awk -v names=" $WAYS " 'index(names, " " $1 " ")' <<<"$ways")
+
+# cut RANKS WEIGHTS: parts of the dataset for so many ranks
+cut() {
+  local sampled=()
+  [ "$2" = data ] || sampled=(--config "$config" --set sample.batch_scope=global)
+  [ -f "$out/parts-$1-$2/meta.json" ] || "$program" partition --data "$data" --parts "$1" \
+    --weights "$2" "${sampled[@]}" --seed 1 --out "$out/parts-$1-$2" >"$out/parts-$1-$2.log"
+}
+
+# seconds DIR PHASE...: the sum of these phases
+seconds() {
+  local dir=$1 phase
+  shift
+  for phase in "$@"; do number "$dir" "$phase"; done | awk '{ x += $1 } END { printf "%.2f", x }'
+}
+
+# compare RATE RANKS MODEL CASE: trains all ways, and prints their table
+compare() {
+  local rate=$1 ranks=$2 model=$3 dir t base='' run runs name weights rest k
+  local launch=${template//%n/$2} more
+  read -ra more <<<"$4"
+  dir=$out/$1-$2-$3${more[*]:+-$(tr -c 'a-z0-9\n' - <<<"${more[*]}")}
+  # the ways take turns, so that a busy minute of the machine does not fall on one of them
+  for ((k = 0; k < repeat; k++)); do
+    while read -r name weights rest; do
+      cut "$ranks" "$weights"
+      # shellcheck disable=SC2086  # several settings
+      train "$rate" "$out/parts-$ranks-$weights" "$dir-$name-$k" $rest model.kind="$model" \
+        sample.batch_scope=global cache.policy=none train.eval_every=0 \
+        run.ranks_per_node="${PER_NODE:-$ranks}" "${sets[@]}" "${more[@]}"
+    done <<<"$ways"
+  done
+  printf '\n%s, %d ranks, link speed %s%s\n\n' "$model" "$ranks" "$rate" "${4:+, $4}"
+  printf '| mode | s/epoch | data / it | sample | load | compute | shuffle | waiting | '
+  printf 'edges | rows loaded | MB received |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n'
+  while read -r name _; do
+    runs=()
+    for ((k = 0; k < repeat; k++)); do runs+=("$dir-$name-$k"); done
+    run=$(fastest "${runs[@]}")
+    t=$(number "$run" epoch_seconds)
+    base=${base:-$t}
+    awk -v n="$name" -v t="$t" -v b="$base" -v s="$(seconds "$run" sample ask)" \
+      -v l="$(seconds "$run" plan exchange slice gather)" \
+      -v c="$(seconds "$run" forward backward)" -v h="$(seconds "$run" shuffle)" \
+      -v w="$(number "$run" wait_fraction)" -v e="$(number "$run" computed_edges)" \
+      -v f="$(number "$run" loaded_rows)" -v r="$(number "$run" remote_bytes)" \
+      -v x="$(number "$run" shuffle_bytes)" 'BEGIN {
+        printf "| %s | %.2f | %.2f | %s | %s | %s | %s | %.0f %% | %.2f M | %.2f M | %.0f |\n",
+          n, t, b / t, s, l, c, h, 100 * w, e / 1e6, f / 1e6, (r + x) / 1e6 }'
+  done <<<"$ways"
+}
+
+for rate in ${RATES:-as-is}; do
+  for ranks in $numbers; do
+    for model in ${MODELS:-sage gat}; do
+      for case in "${cases[@]}"; do compare "$rate" "$ranks" "$model" "$case"; done
+    done
+  done
+done

@@ -1,0 +1,75 @@
+package plan
+
+import "halognn/src/sample"
+
+// Shuffles is what ranks that share minibatches do and send each other in a step, summed over the
+// ranks: what package train counts. Gradients go back for the hidden rows, so a run's
+// `shuffled_rows` are feature_rows + 2 hidden_rows.
+type Shuffles struct {
+	Edges    float64 `json:"computed_edges"`
+	Loaded   float64 `json:"loaded_rows"`
+	Features float64 `json:"feature_rows"` // received
+	Hidden   float64 `json:"hidden_rows"`  // received
+	Bytes    float64 `json:"shuffle_bytes"`
+	Sampling float64 `json:"sampling_bytes"`
+
+	// bytes of the busiest rank, sent or received, whichever is more: for sampling, of features,
+	// and between layers
+	found, features, between float64
+}
+
+// countBytes is a number of vertices in a message of a hop.
+const countBytes = 8
+
+// shuffled counts one minibatch, by the loads of all ranks.
+func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load) Shuffles {
+	s := Shuffles{Edges: float64(mb.NumEdges()), Loaded: float64(len(mb.Frontier))}
+	counts := float64(countBytes * len(loads))
+	if len(loads) == 1 {
+		counts = 0
+	}
+	for _, of := range loads {
+		var found, features, between float64
+		for l, x := range of {
+			others, most := float64(x.Others), float64(max(x.Others, x.Wanted))
+			if l == 0 {
+				s.Features += others
+				s.Bytes += others * float64(p.shards.RowBytes())
+				features = most * float64(p.shards.RowBytes()+idBytes)
+				continue
+			}
+			in, _ := p.job.Model.Widths(l)
+			s.Hidden += others
+			s.Bytes += 2 * others * 4 * float64(in)
+			s.Sampling += counts + idBytes*others
+			found += counts + idBytes*most
+			between += 2 * most * 4 * float64(in)
+		}
+		s.found, s.features, s.between = max(s.found, found), max(s.features, features),
+			max(s.between, between)
+	}
+	return s
+}
+
+// add adds an n-th of what another minibatch takes.
+func (s *Shuffles) add(o *Shuffles, n float64) {
+	for _, pair := range [][2]*float64{{&s.Edges, &o.Edges}, {&s.Loaded, &o.Loaded},
+		{&s.Features, &o.Features}, {&s.Hidden, &o.Hidden}, {&s.Bytes, &o.Bytes},
+		{&s.Sampling, &o.Sampling}, {&s.found, &o.found}, {&s.features, &o.features},
+		{&s.between, &o.between}} {
+		*pair[0] += *pair[1] / n
+	}
+}
+
+// sendingSeconds is the time of bytes that a rank sends and receives: over the link of its node,
+// which the node's ranks share, and by memory to these, where each is written and read once more.
+// Which ranks they go to is not known: as many are taken to go to each.
+func (p *planner) sendingSeconds(bytes float64, r *Rates) float64 {
+	others := float64(p.job.Ranks - 1)
+	if others == 0 {
+		return 0
+	}
+	near := float64(p.job.RanksPerNode-1) / others
+	memory := r.Rows * float64(p.shards.RowBytes())
+	return bytes * ((1-near)*float64(p.job.RanksPerNode)/r.Network + 2*near/memory)
+}
