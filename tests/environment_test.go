@@ -77,6 +77,8 @@ var environment = []struct {
 		{"HALOGNN_EMULATED_OPEN", "`1`", "leaves device memory open to the host, for an MPI that " +
 			"takes it for memory it knows"},
 		{"HALOGNN_EMULATED_SHARED", "`1`", "gives the devices of all processes the same names"},
+		{"HALOGNN_EMULATED_IPC", "`1`", "other processes can open device memory"},
+		{"HALOGNN_EMULATED_ISLANDS", "`1`", "no device can reach the memory of another"},
 		{"HALOGNN_EMULATED_TELL", "`1`", "tells when the first device is set"},
 		{"HALOGNN_EMULATED_NCCL_FAILS", "rank", "the rank whose communicators cannot be made"},
 	}},

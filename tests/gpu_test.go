@@ -64,6 +64,43 @@ func TestGPUIsChosenBeforeMPIUnderMPI(t *testing.T) {
 	}
 }
 
+// The processes of a node read rows of a cache in the memory of each other's GPUs, or from the host
+// if they cannot: the numbers are the same, and the summary says why.
+func TestGPUsReadEachOtherUnderMPI(t *testing.T) {
+	unlessShort(t)
+	var digests []string
+	for _, ipc := range []string{"HALOGNN_EMULATED_IPC=1", "HALOGNN_EMULATED_ISLANDS=1"} {
+		p, dir := halognn(t), newRunDir(t)
+		args := trainArgs(t, smallParts.dir(t), dir, "compute.device=cuda", "train.epochs=1",
+			"cache.policy=vip",
+			"cache.source=files", "cache.placement=group", "cache.peer_cost=0", "cache.alpha=0.2")
+		r := start(t, emulatedGPU(t, ipc), launcher(t),
+			append([]string{"-np", "2", p.path}, args...)...).wait(t)
+		if r.code != 0 {
+			t.Fatal(r)
+		}
+		var sum struct {
+			Digest string `json:"loss_digest"`
+			Peer   int    `json:"peer_cache_rows"`
+			Cache  struct {
+				Rows int    `json:"device_rows"`
+				Why  string `json:"host_reason"`
+			} `json:"cache"`
+		}
+		if err := json.Unmarshal(read(t, filepath.Join(dir, "summary.json")), &sum); err != nil {
+			t.Fatal(err)
+		}
+		digests = append(digests, sum.Digest)
+		if alone := strings.Contains(ipc, "ISLANDS"); sum.Peer == 0 || sum.Cache.Rows == 0 ||
+			(sum.Cache.Why != "") != alone {
+			t.Errorf("%s: %+v", ipc, sum)
+		}
+	}
+	if digests[0] != digests[1] || digests[0] == "" {
+		t.Errorf("digests %v", digests)
+	}
+}
+
 // If a launcher gives all ranks one local number, they take one GPU, and an error says what to do.
 func TestGPUOfAllUnderMPI(t *testing.T) {
 	unlessShort(t)

@@ -46,13 +46,15 @@ typedef struct {
 
 /* Scattered feature rows: row i is row of[i] & mask of tables[of[i] >> HALOGNN_ROW_BITS]; half: the
  * tables are float16. At most HALOGNN_TABLES. */
-#define HALOGNN_TABLES 2
+#define HALOGNN_TABLES 3
 #define HALOGNN_ROW_BITS 48
 typedef struct {
     const void *tables[HALOGNN_TABLES];
     const uint64_t *of;
     int half;
 } halognn_cuda_rows;
+
+#define HALOGNN_MEMORY_NAME 64 /* bytes of a name of shared device memory */
 
 /* The result of a loss: the sum over rows, unscaled, in chunks, and counts. */
 typedef struct {

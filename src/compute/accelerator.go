@@ -26,6 +26,18 @@ type Accelerator interface {
 	// RowRates uploads the rows of minibatches twice, once copied by the host and once read by the
 	// device, and returns the bytes per second of both.
 	RowRates(minibatches []Rows) (copied, mapped float64, err error)
+
+	// HoldRows copies rows of a cache to device memory: rows [first, ...) of a table of Rows that is
+	// not among those of Resident. Kernels read them there, and StagingBuffers of resident rows send
+	// their references alone. It returns the name by which the devices of other ranks of the node
+	// reach them; nil for no rows. ReachRows lets this device read rows of the same table that
+	// another one holds: it fetches them from there for each minibatch. If it cannot, the rows are
+	// sent from the host like any others. DropRows ends both; other devices may still be reading, so
+	// the memory is kept for the next HoldRows. No StagingBuffer may be in use meanwhile.
+	HoldRows(table, first int, rows []byte, rowBytes int) (name []byte, err error)
+	ReachRows(name []byte) error
+	DropRows() error
+
 	// Room returns the bytes of device memory that are free.
 	Room() int
 

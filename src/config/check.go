@@ -94,11 +94,6 @@ func (c *Config) placed() (faults []string) {
 		}
 		return faults
 	}
-	if c.Compute.Device == "cuda" {
-		bad("cache.source is %s, which compute.device cuda cannot have: its rows lie in the memory "+
-			"of device and host; set cache.source=%s, or compute.device=cpu", SourceFiles,
-			SourceOwners)
-	}
 	if c.Cache.HaloFraction > 0 {
 		bad("cache.halo_fraction is %g, but with cache.source=%s all rows are remote and a rank has "+
 			"no halo; set cache.alpha", c.Cache.HaloFraction, SourceFiles)

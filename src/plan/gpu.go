@@ -34,6 +34,7 @@ const (
 	ResidentRows = "resident_rows"
 	InputRows    = "input_rows"
 	Factors      = "rounded_factors"
+	CachedRows   = "cached_rows"
 )
 
 // DeviceMemory is the GPU memory of the rank that needs most. If the sum of Items exceeds Size, the
@@ -65,6 +66,9 @@ func (j *Job) sharing() int {
 // parameters, and the mean number of reads of a minibatch that they serve. The likeliest rows are
 // resident, as in training.
 func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads float64) {
+	if p.job.Cache.FromFiles() { // no rank owns rows
+		return 0, 0
+	}
 	first, end := p.layout.Vertices(r.rank)
 	total, room := int((end-first)*int64(p.shards.RowBytes())),
 		int(p.job.GPU.Memory)/p.job.sharing()-int(parameters)
@@ -83,8 +87,22 @@ func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads flo
 	return rows, reads * r.factor
 }
 
-// onDevice returns the upload of a minibatch of shape s, of whose rows the given number are
-// resident.
+// cached returns the bytes of the rows of a static cache that lie in device memory, besides those of
+// the parameters and of so many resident rows, and the mean number of reads of a minibatch that they
+// and those of peers' devices serve. fetched is the rows of a minibatch that no cache has.
+func (p *planner) cached(r *rankPlan, t *Traffic, fetched float64, parameters, resident int64) (
+	bytes int64, reads float64) {
+	bytes = int64(t.held) * int64(p.shards.RowBytes())
+	room := p.job.GPU.Memory/int64(p.job.sharing()) - parameters -
+		resident*int64(p.shards.RowBytes())
+	if t.dynamic() || bytes == 0 || bytes > room/2 { // as residence.holdRows has it
+		return 0, 0
+	}
+	return bytes, max(0, r.remote*r.factor-fetched)
+}
+
+// onDevice returns the upload of a minibatch of shape s, of whose rows the given number are on
+// devices.
 func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatchOnDevice {
 	frontier, destinations, edges := float64(s.frontier()), float64(s.hops[0].destinations),
 		float64(s.hops[0].edges)
@@ -147,16 +165,17 @@ func (p *planner) blockBytes(s *shape) float64 {
 }
 
 // deviceMemory itemises the device memory of the rank that needs most.
-func (p *planner) deviceMemory() (*DeviceMemory, error) {
+func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 	var most *DeviceMemory
-	for _, r := range p.ranks {
+	for i, r := range p.ranks {
 		model, err := p.modelBytes(r)
 		if err != nil {
 			return nil, err
 		}
 		rows, reads := p.resident(r, model.onDevice)
+		cached, more := p.cached(r, t, t.each(i, p.layout.Minibatches()), model.onDevice, rows)
 		slot := r.slot()
-		minibatch := p.onDevice(slot, reads, model.needs)
+		minibatch := p.onDevice(slot, reads+more, model.needs)
 		fetched := 0.0 // addresses
 		if p.job.GPU.Mapped && !minibatch.onHost {
 			fetched = 8 * minibatch.rows
@@ -169,6 +188,7 @@ func (p *planner) deviceMemory() (*DeviceMemory, error) {
 		d := &DeviceMemory{Size: p.job.GPU.Memory / int64(p.job.sharing()), Resident: rows,
 			Items: trace.Memory{
 				{Name: ResidentRows, Bytes: rows * int64(p.shards.RowBytes())},
+				{Name: CachedRows, Bytes: cached},
 				{Name: trace.MemParameters, Bytes: model.onDevice},
 				{Name: trace.MemActivations, Bytes: model.activations},
 				{Name: trace.MemMinibatches, Bytes: int64(p.job.Depth+1) * each},
@@ -233,16 +253,18 @@ type onGPU struct {
 }
 
 // lookAtDevice sets the uploads to the devices.
-func (p *planner) lookAtDevice() error {
+func (p *planner) lookAtDevice(t *Traffic) error {
 	if p.job.GPU == nil {
 		return nil
 	}
-	for _, r := range p.ranks {
+	for i, r := range p.ranks {
 		model, err := p.modelBytes(r)
 		if err != nil {
 			return err
 		}
-		_, reads := p.resident(r, model.onDevice)
+		rows, reads := p.resident(r, model.onDevice)
+		_, more := p.cached(r, t, t.each(i, p.layout.Minibatches()), model.onDevice, rows)
+		reads += more
 		mean := func(value func(m *minibatchOnDevice) float64) float64 {
 			return float64(p.layout.Minibatches()) * r.mean(func(s *shape) float64 {
 				m := p.onDevice(s, reads, model.needs)

@@ -8,6 +8,7 @@ import (
 
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
+	"halognn/src/policy"
 	"halognn/src/trace"
 )
 
@@ -62,6 +63,34 @@ func TestDeviceMemory(t *testing.T) {
 		!(all <= half.Times.Up && half.Times.Up <= none.Times.Up && all < none.Times.Up) {
 		t.Errorf("bus: %g s with all rows resident, %g with half of them, %g with none", all,
 			half.Times.Up, none.Times.Up)
+	}
+}
+
+// Rows of a static cache lie in device memory if they have room, and so do not cross the bus; those
+// of one that changes do not.
+func TestCachedRowsOnADevice(t *testing.T) {
+	s := generated(t, 4)
+	j := planJob()
+	j.GPU = &GPU{Memory: 1e9}
+	none := planned(t, s, j, givenGPU)
+	for _, c := range []struct {
+		with policy.Settings
+		held bool
+	}{
+		{policy.Settings{Policy: policy.VIP}, true},
+		{policy.Settings{Policy: policy.VIP, Placement: policy.PlacementGroup}, true},
+		{policy.Settings{Policy: policy.Sieve}, false},
+	} {
+		j.Cache = c.with
+		j.Cache.Alpha, j.RanksPerNode = 0.3, 2
+		got := planned(t, s, j, givenGPU)
+		rows := int64(got.Traffic.Capacity) * int64(s.RowBytes())
+		if n := got.Device.Items.Of(CachedRows); (n > 0) != c.held || c.held && n > rows {
+			t.Errorf("%+v: %d bytes of cached rows, capacity %d", c.with, n, rows)
+		}
+		if fewer := got.Times.Up < none.Times.Up; fewer != c.held {
+			t.Errorf("%+v: bus %g s, without a cache %g", c.with, got.Times.Up, none.Times.Up)
+		}
 	}
 }
 

@@ -20,7 +20,7 @@ const (
 func (p *planner) memory(t *Traffic) (trace.Memory, error) {
 	var most trace.Memory
 	for i, r := range p.ranks {
-		m, err := p.rankMemory(r, t, t.received[i]/float64(p.layout.Minibatches()))
+		m, err := p.rankMemory(r, t, t.each(i, p.layout.Minibatches()))
 		if err != nil {
 			return nil, err
 		}
@@ -64,8 +64,9 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	}
 	waiting, buffers := p.waitingBytes(waits, t), p.bufferBytes(slot, moved, model.needs)
 	if j.GPU != nil { // pinned memory holds the uploads
-		_, reads := p.resident(r, model.onDevice)
-		up := p.onDevice(slot, reads, model.needs)
+		rows, reads := p.resident(r, model.onDevice)
+		_, more := p.cached(r, t, fetched, model.onDevice, rows)
+		up := p.onDevice(slot, reads+more, model.needs)
 		buffers = p.bufferBytes(slot, moved, nn.Needs{}) + int64(up.blocks+up.inputs)
 		model.parameters -= model.onDevice
 	}

@@ -271,11 +271,11 @@ func (p *planner) plan() (*Plan, error) {
 	out.MemoryNode = out.Memory.Node(j.RanksPerNode)
 	out.MemoryHas = p.options.Memory
 	if p.job.GPU != nil {
-		if out.Device, err = p.deviceMemory(); err != nil {
+		if out.Device, err = p.deviceMemory(&out.Traffic); err != nil {
 			return nil, err
 		}
 	}
-	if err := p.lookAtDevice(); err != nil {
+	if err := p.lookAtDevice(&out.Traffic); err != nil {
 		return nil, err
 	}
 	if out.Rates, err = p.measure(); err != nil {

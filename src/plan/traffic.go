@@ -44,6 +44,9 @@ func (t *Traffic) dynamic() bool {
 	return p != nil && !p.Static()
 }
 
+// each returns the rows that no cache has of a minibatch of the i-th analysed rank.
+func (t *Traffic) each(i, minibatches int) float64 { return t.received[i] / float64(minibatches) }
+
 // traffic predicts a step with cache c.
 func (p *planner) traffic(c *policy.Settings) (Traffic, error) {
 	t, err := p.traffics(c, func(r *rankPlan) ([]int, error) {

@@ -24,6 +24,7 @@ type Cache struct {
 	Expected float64   // rows that a step of all ranks is predicted to transfer; 0 without a cache
 	Peers    *PeerCost // what a peer's row costs; nil unless it was measured
 
+	cards   *cards        // on a device with its own memory; nil for others
 	fixed   fixedCache    // a static cache; nil for none
 	dynamic *dynamicCache // a dynamic cache; nil for none
 	closers []func() error
@@ -165,7 +166,11 @@ func (s *Store) fillStatic(c *Cache, held []graph.VertexID) error {
 	for i, v := range held {
 		fixed.index.Set(v, int32(i))
 	}
-	if err := s.fetchRows(held, fixed.rows); err != nil {
+	err := s.fetchRows(held, fixed.rows)
+	if err == nil {
+		err = s.holdCache(c, nil, 0, fixed.rows)
+	}
+	if err != nil {
 		return fmt.Errorf("filling the cache: %w", err)
 	}
 	s.SetUp.Done(trace.SetUpFill)

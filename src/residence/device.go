@@ -82,12 +82,15 @@ func (s *Store) OpenDevice() error {
 
 // residentRows returns how many rows of each table are resident: the same share of each own part.
 func (s *Store) residentRows(room int) []int {
+	rows := make([]int, len(s.Tables))
+	if s.Job.Cache.FromFiles() { // no rank owns rows; those of its cache are on its device
+		return rows
+	}
 	total := 0
 	for p := s.first; p < s.last; p++ {
 		total += len(s.Tables[p])
 	}
 	share := min(1, float64(s.GPURows.Of(total, room))/float64(max(1, total)))
-	rows := make([]int, len(s.Tables))
 	for p := s.first; p < s.last; p++ {
 		rows[p] = int(share * float64(len(s.Tables[p])/s.shards().RowBytes()))
 	}

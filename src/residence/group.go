@@ -90,10 +90,14 @@ func (s *Store) openGroup(c *Cache, m *access.Graph) error {
 	if n := slices.Index(own, vacant); n >= 0 {
 		own = own[:n]
 	}
-	if err := s.fetchRows(own, g.Table()[g.first*rowBytes:g.end*rowBytes]); err != nil {
+	rows := g.Table()[g.first*rowBytes : (g.first+len(own))*rowBytes]
+	if err := s.fetchRows(own, rows); err != nil {
 		return fmt.Errorf("filling the cache: %w", err)
 	}
-	err = node.StartBarrier().Wait() // before any rank reads a peer's rows
+	if err = node.StartBarrier().Wait(); err != nil { // before any rank reads a peer's rows
+		return err
+	}
+	err = s.holdCache(c, node, g.first, rows)
 	s.SetUp.Done(trace.SetUpFill)
 	return err
 }

@@ -1,6 +1,7 @@
 package residence
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -18,11 +19,14 @@ import (
 type PeerCost struct {
 	// what `cache.peer_cost` was taken to be: (peer - own) / (far - own), from 0 to 1, to two digits
 	Ratio float64 `json:"ratio"`
-	// seconds to gather a row from the rank's own part of a table in shared memory
+	// seconds to gather a row from the rank's own part of a table in shared memory; with a GPU 0,
+	// because kernels read it in place
 	Own float64 `json:"own_seconds"`
-	// from another rank's part of it
+	// from another rank's part of it; with a GPU, to bring it from that rank's GPU or, if that
+	// cannot be reached, from the host
 	Peer float64 `json:"peer_seconds"`
-	// to fetch a row from a rank of another node or, with `cache.source: files`, to read it there
+	// to fetch a row from a rank of another node or, with `cache.source: files`, to read it there;
+	// with a GPU, and to bring it there
 	Far float64 `json:"far_seconds"`
 }
 
@@ -53,7 +57,7 @@ func (s *Store) measurePeers(c *Cache, node comm.Comm, capacity int) error {
 	if c.Settings.PeerCost = 0; ranks == 1 || rows == 0 {
 		return nil
 	}
-	own, peer, err := s.timeTable(node, rows)
+	own, peer, bus, err := s.timeTable(node, rows)
 	if err != nil {
 		return err
 	}
@@ -61,6 +65,7 @@ func (s *Store) measurePeers(c *Cache, node comm.Comm, capacity int) error {
 	if err != nil {
 		return err
 	}
+	far += bus
 	for _, t := range []*float64{&own, &peer, &far} {
 		if *t, err = comm.AgreeSum(s.Comm, *t/float64(s.Comm.Size())); err != nil {
 			return err
@@ -81,11 +86,12 @@ func peerRatio(own, peer, far float64) float64 {
 }
 
 // timeTable returns the seconds to gather a row from the rank's own share of a table in shared
-// memory, and from that of the next rank of the node. Collective.
-func (s *Store) timeTable(node comm.Comm, rows int) (own, peer float64, err error) {
+// memory, and from that of the next rank of the node; and those that a row takes from the host to a
+// device with its own memory, 0 for others. Collective.
+func (s *Store) timeTable(node comm.Comm, rows int) (own, peer, bus float64, err error) {
 	table, err := s.shareTable(node, rows)
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
 	defer func() {
 		if e := table.Close(); err == nil {
@@ -99,10 +105,19 @@ func (s *Store) timeTable(node comm.Comm, rows int) (own, peer float64, err erro
 	}
 	refs := mem.Make[compute.RowRef](rows)
 	defer mem.Free(refs)
-	from := func(rank int) (seconds float64, err error) {
+	refer := func(rank int) {
 		for i := range refs {
 			refs[i] = compute.MakeRowRef(0, rank*rows+s.scattered(i, rows))
 		}
+	}
+	next := (self + 1) % node.Size()
+	if device := s.Device.Capabilities().Accelerator; device != nil {
+		refer(next)
+		peer, bus, err = s.timeCards(node, device, table.Bytes(), self*rows, mine, refs)
+		return 0, peer, bus, err
+	}
+	from := func(rank int) (seconds float64, err error) {
+		refer(rank)
 		seconds = math.Inf(1)
 		for range measuredTimes {
 			if err := node.StartBarrier().Wait(); err != nil {
@@ -113,12 +128,47 @@ func (s *Store) timeTable(node comm.Comm, rows int) (own, peer float64, err erro
 		return seconds / float64(rows), nil
 	}
 	if own, err = from(self); err != nil {
+		return 0, 0, 0, err
+	}
+	if peer, err = from(next); err != nil {
+		return 0, 0, 0, err
+	}
+	return own, peer, 0, node.StartBarrier().Wait() // before the first of them unmaps the table
+}
+
+// timeCards returns the seconds to bring a row that refs name from a peer's device to this one, 0
+// without peers, and from the host: rows [first, ...) of the table are this rank's. Collective on the
+// node.
+func (s *Store) timeCards(node comm.Comm, device compute.Accelerator, table []byte, first int,
+	own []byte, refs []compute.RowRef) (peer, bus float64, err error) {
+	// Number of a table that is none of the parts', as that of a cache.
+	cached := s.shards().Parts
+	for i, ref := range refs {
+		refs[i] = compute.MakeRowRef(cached, ref.Row())
+	}
+	if node.Size() > 1 { // else the rows are its own, of which none would be copied
+		if _, err = s.holdRows(node, device, cached, first, own); err != nil {
+			return 0, 0, err
+		}
+	}
+	tables := make([][]byte, cached+1)
+	tables[cached] = table
+	rows := compute.Rows{
+		Cols: s.shards().Features, Type: s.shards().Type(), Tables: tables, Of: refs,
+	}
+	var batches []compute.Rows
+	for range 1 + measuredTimes { // the first is not counted
+		batches = append(batches, rows)
+	}
+	copied, fetched, err := device.RowRates(batches)
+	if err = errors.Join(comm.Agree(node, err), device.DropRows()); err != nil {
 		return 0, 0, err
 	}
-	if peer, err = from((self + 1) % node.Size()); err != nil {
-		return 0, 0, err
+	each := float64(s.shards().RowBytes())
+	if peer = each / fetched; node.Size() == 1 {
+		peer = 0
 	}
-	return own, peer, node.StartBarrier().Wait() // before the first of them unmaps the table
+	return peer, each / copied, node.StartBarrier().Wait()
 }
 
 // scattered returns row i of n in an order without a pattern that a processor could foresee; a row

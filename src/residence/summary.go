@@ -26,6 +26,10 @@ type Summary struct {
 	HaloHops int `json:"halo_hops,omitempty"`
 	// with `cache.placement: group` and `cache.peer_cost: auto`: what was measured
 	PeerCost *PeerCost `json:"peer_cost,omitempty"`
+	// with a GPU and a static cache: rows of it in the GPU's memory, the fewest of any rank
+	DeviceRows int `json:"device_rows,omitempty"`
+	// why cached rows, or those of some peers, come from the host instead
+	HostReason string `json:"host_reason,omitempty"`
 	// with `auto`: what it chose, why, and what it compared
 	Chosen string `json:"chosen,omitempty"`
 }
@@ -67,5 +71,5 @@ func (s *Store) Summarise(c *Cache, auto *Auto) (*Summary, error) {
 	}
 	sum.Bytes, sum.PlanBytes, sum.Window, sum.HighWater = own[0], own[1], int(own[2]), int(own[3])
 	sum.Capacity = int(sum.Bytes / int64(s.shards().RowBytes()))
-	return sum, nil
+	return sum, s.summariseCards(c, sum)
 }

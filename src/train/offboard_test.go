@@ -24,7 +24,7 @@ import (
 
 func cudaLibrary(t *testing.T) string { return computetest.CUDALibrary(t, "../..") }
 
-// trainedOn trains on ranks that are nodes of their own.
+// trainedOn trains on nodes of o.RanksPerNode ranks, by default one.
 func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows residence.GPURows,
 	reads string, open func(rank int) (compute.Device, error)) *Summary {
 	t.Helper()
@@ -36,7 +36,7 @@ func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows re
 			return err
 		}
 		s, err := Run(context.Background(),
-			Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{}, Workers: 2,
+			Env{Comm: c, RanksPerNode: max(1, o.RanksPerNode), Shards: shards, Device: d, Host: ref.Host{}, Workers: 2,
 				Dir:     dir,
 				GPURows: rows, GPUReads: reads}, o)
 		if err != nil {
@@ -143,6 +143,75 @@ func TestOffboardTrainsAlike(t *testing.T) {
 					m[trace.MemParameters] >= want.Memory[trace.MemParameters] {
 					t.Errorf("the host's memory is said to be %v; without a device %v", m, want.Memory)
 				}
+			}
+		})
+	}
+}
+
+// Rows of static caches lie in device memory, and those of the ranks of a node are read from each
+// other's devices, or come from the host where these cannot be reached or the memory is small: the
+// bits and the counts are those of training without devices' caches.
+func TestCachesOnDevices(t *testing.T) {
+	library := cudaLibrary(t)
+	shards := generatedIn(t, 4)
+	devices, err := cuda.Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpu := func(bytes int) func(rank int) (compute.Device, error) {
+		return func(rank int) (compute.Device, error) {
+			return cuda.Open(cuda.Options{Device: rank % devices, Memory: bytes, Library: library})
+		}
+	}
+	o := sageOptions()
+	o.Epochs, o.EvalEvery = 2, 1
+	want := trainedOn(t, shards, 4, o, residence.GPURows{}, "", gpu(2<<20))
+	for _, c := range []struct {
+		name    string
+		node    int
+		with    policy.Settings
+		holds   bool
+		islands bool
+	}{
+		{"own", 1, policy.Settings{}, true, false},
+		{"group", 2, policy.Settings{Placement: policy.PlacementGroup, PeerCost: 0.2}, true, false},
+		{"files", 4, policy.Settings{Placement: policy.PlacementGroup, Source: policy.SourceFiles,
+			PeerCost: policy.MeasuredPeerCost}, true, false},
+		{"out of reach", 4, policy.Settings{Placement: policy.PlacementGroup,
+			Source: policy.SourceFiles}, true, true},
+		{"parts", 2, policy.Settings{Placement: policy.PlacementParts, Source: policy.SourceFiles},
+			true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.name != "files" && os.Getenv("HALOGNN_SHORT") != "" {
+				t.Skip("HALOGNN_SHORT is set")
+			}
+			if c.islands {
+				t.Setenv("HALOGNN_EMULATED_ISLANDS", "1")
+			}
+			o := o
+			o.Cache, o.RanksPerNode = c.with, c.node
+			o.Cache.Policy, o.Cache.Alpha = policy.VIP, 0.4
+			got := trainedOn(t, shards, 4, o, residence.GPURows{}, "", gpu(2<<20))
+			if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest {
+				t.Error("the bits differ")
+			}
+			rows := int(0.4 * float64(shards.Vertices) / 4)
+			if got.Cache.DeviceRows != rows {
+				t.Errorf("%d rows are on devices, want %d", got.Cache.DeviceRows, rows)
+			}
+			if why := got.Cache.HostReason; (why != "") != c.islands {
+				t.Errorf("rows come from the host: %q", why)
+			}
+			// where the cost is measured, all may keep the same rows
+			shares := c.node > 1 && o.Cache.PeerCost >= 0
+			if shares && got.PeerCached == 0 || c.node == 1 && got.PeerCached > 0 ||
+				got.CacheHits == 0 {
+				t.Errorf("%+v", got.Rows)
+			}
+			if cost := got.Cache.PeerCost; (cost != nil) != (o.Cache.PeerCost < 0) ||
+				cost != nil && (cost.Own != 0 || cost.Peer <= 0 || cost.Far <= 0) {
+				t.Errorf("measured %+v", cost)
 			}
 		})
 	}

@@ -17,6 +17,10 @@
 //   - HALOGNN_EMULATED_SHARED=1 gives the devices of all processes the same names,
 //     HALOGNN_EMULATED_TELL=1 reports when the first one is set.
 //   - HALOGNN_EMULATED_OPEN=1 leaves device memory open to the host, for an MPI that reads it.
+//   - Kernels may read memory of another device only after the thread's device has been let near it
+//     (cudaDeviceEnablePeerAccess). HALOGNN_EMULATED_IPC=1 puts device memory where other processes
+//     can open it; else it cannot be shared with them. HALOGNN_EMULATED_ISLANDS=1: no device can
+//     reach another.
 //   - The blocks of a grid run in order or, if at random, beginning at any of them.
 //   - What is put on streams is counted by name (emulated_launches): kernels, products, copies, zeros.
 //   - Threads of a warp run in lock step where they exchange values; a kernel in which they do not
@@ -50,10 +54,14 @@ enum cudaError_t : int {
     cudaErrorInvalidConfiguration = 9,
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
+    cudaErrorInvalidContext = 201,
+    cudaErrorPeerAccessUnsupported = 217,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
+    cudaErrorPeerAccessAlreadyEnabled = 704,
     cudaErrorHostMemoryAlreadyRegistered = 712,
     cudaErrorHostMemoryNotRegistered = 713,
+    cudaErrorNotSupported = 801,
     cudaErrorStillInUse = 9001,       // the emulation's own: freed while queued work may use it
     cudaErrorNothingToWaitFor = 9002, // the emulation's own: an event that was never recorded
     cudaErrorOtherDevice = 9003       // the emulation's own: the calling thread's device is not that of what it uses
@@ -96,6 +104,16 @@ cudaError_t cudaGetLastError();
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind, cudaStream_t s);
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind);
 cudaError_t cudaMemsetAsync(void *dst, int value, size_t bytes, cudaStream_t s);
+
+struct cudaIpcMemHandle_t {
+    char reserved[64];
+};
+constexpr unsigned cudaIpcMemLazyEnablePeerAccess = 1;
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *h, void *p);
+cudaError_t cudaIpcOpenMemHandle(void **p, cudaIpcMemHandle_t h, unsigned flags);
+cudaError_t cudaIpcCloseMemHandle(void *p);
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer);
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t s);

@@ -3,6 +3,7 @@
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 #endif
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -46,6 +47,8 @@ struct allocation {
     bool device;
     int number; // of the device
     bool registered = false; // existing host memory, mapped for kernels to read
+    int file = -1;           // that other processes can map
+    bool imported = false;   // from another process
 };
 
 }  // namespace
@@ -59,7 +62,10 @@ namespace {
 
 constexpr int DEVICES = 4;
 
+bool set(const char *variable) { return std::getenv(variable) != nullptr; }
+
 thread_local int current_device; // 0 for a thread that has not set one
+thread_local int working = -1;   // the device whose queued work the thread runs; -1 for none
 thread_local cudaError_t last_error; // until cudaGetLastError
 
 cudaError_t fail(cudaError_t e) { return last_error = e; }
@@ -74,6 +80,7 @@ const int devices = [] {
     return s ? std::clamp(std::atoi(s), 0, DEVICES) : DEVICES;
 }();
 size_t in_use[DEVICES];
+bool near[DEVICES][DEVICES]; // the first one may read memory of the second
 size_t changes; // of memory
 int refusals;   // the number of next calls that fail to pin
 int others; // objects to be freed that are counted elsewhere
@@ -124,8 +131,10 @@ bool runnable(const emulated_stream *s) {
 void step(emulated_stream *s) {
     op o = std::move(s->queue.front());
     s->queue.pop_front();
+    const int outer = std::exchange(working, s->device);
     if (o.work) o.work();
     if (o.meeting) o.meeting->work();
+    working = outer;
 }
 
 // advance runs one queued operation that s depends on; false if that needs a call that has not been
@@ -200,13 +209,22 @@ void poison([[maybe_unused]] char *first, [[maybe_unused]] char *begin, [[maybe_
 #endif
 }
 
+// reserve maps memory, of a file unless that is -1, with a guard page after it; null on failure.
+char *reserve(size_t mapped, size_t page, int file) {
+    if (file >= 0 && ftruncate(file, static_cast<off_t>(mapped)) != 0) return nullptr;
+    char *first = static_cast<char *>(mmap(nullptr, mapped + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    if (first == MAP_FAILED) return nullptr;
+    const int kind = file >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+    return mmap(first, mapped, PROT_READ | PROT_WRITE, kind | MAP_FIXED, file, 0) == first ? first : nullptr;
+}
+
 cudaError_t make(void **out, size_t bytes, bool device) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     if (device && in_use[current_device] + bytes > total) return fail(cudaErrorMemoryAllocation);
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE)), mapped = (bytes + page - 1) / page * page;
-    char *first = static_cast<char *>(mmap(nullptr, mapped + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    if (first == MAP_FAILED) return fail(cudaErrorMemoryAllocation);
-    mprotect(first + mapped, page, PROT_NONE);
+    const int file = device && set("HALOGNN_EMULATED_IPC") ? memfd_create("emulated device memory", MFD_CLOEXEC) : -1;
+    char *first = reserve(mapped, page, file);
+    if (first == nullptr) return fail(cudaErrorMemoryAllocation);
     madvise(first, mapped, MADV_HUGEPAGE); // huge pages make closing and opening cheap
     std::memset(first, 0xff, mapped);
     char *p = first + (mapped - bytes) / WIDEST * WIDEST; // ends at the guard page, up to alignment
@@ -216,7 +234,7 @@ cudaError_t make(void **out, size_t bytes, bool device) {
         if (running == 0) mprotect(first, mapped, PROT_NONE);
     }
     changes++;
-    memory[p] = {bytes, first, mapped, device, current_device};
+    memory[p] = {bytes, first, mapped, device, current_device, false, file};
     *out = p;
     return cudaSuccess;
 }
@@ -225,7 +243,7 @@ cudaError_t release(void *p, bool device) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     if (p == nullptr) return cudaSuccess;
     const auto it = memory.find(static_cast<char *>(p));
-    if (it == memory.end() || it->second.device != device || it->second.registered) return fail(cudaErrorInvalidValue);
+    if (it == memory.end() || it->second.device != device || it->second.registered || it->second.imported) return fail(cudaErrorInvalidValue);
     if (it->second.number != current_device) return fail(cudaErrorOtherDevice);
     // Kernels may use any memory of their device, but no host memory.
     for (const emulated_stream *s : streams) {
@@ -236,6 +254,7 @@ cudaError_t release(void *p, bool device) {
     const allocation &a = it->second;
     poison(a.page, a.page, a.page + a.mapped, a.page + a.mapped); // the addresses may be reused
     munmap(a.page, a.mapped + static_cast<size_t>(sysconf(_SC_PAGESIZE)));
+    if (a.file >= 0) close(a.file);
     if (device) in_use[it->second.number] -= it->second.bytes;
     changes++;
     memory.erase(it);
@@ -327,13 +346,20 @@ void emulated::aligned(const void *p, size_t bytes) {
 void emulated::readable(const void *p, size_t bytes) {
     static thread_local const char *last; // most lookups repeat the previous one
     static thread_local size_t length, seen;
+    static thread_local int by;
     const std::lock_guard<std::recursive_mutex> hold(lock);
-    if (seen == changes && inside(p, last, length) && static_cast<const char *>(p) + bytes <= last + length) return;
+    const int device = working >= 0 ? working : current_device;
+    if (by == device && seen == changes && inside(p, last, length) && static_cast<const char *>(p) + bytes <= last + length) return;
     const allocation *a = within(p, bytes);
     if (a == nullptr || !(a->device || a->registered)) {
         std::fprintf(stderr, "emulated CUDA: a kernel is to read %zu bytes at %p, which is neither device memory nor mapped\n", bytes, p);
         std::abort();
     }
+    if (a->device && a->number != device && !near[device][a->number]) {
+        std::fprintf(stderr, "emulated CUDA: a kernel of device %d is to read memory of device %d, which it was not let near\n", device, a->number);
+        std::abort();
+    }
+    by = device;
     last = std::prev(memory.upper_bound(static_cast<const char *>(p)))->first;
     length = a->bytes;
     seen = changes;
@@ -434,6 +460,75 @@ cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned) {
     const allocation *a = within(host, 1);
     if (a == nullptr || !a->registered) return fail(cudaErrorInvalidValue);
     return *device = host, cudaSuccess;
+}
+
+namespace {
+
+// exported is the content of a cudaIpcMemHandle_t.
+struct exported {
+    int process, file;
+    size_t bytes, mapped, begin;
+};
+static_assert(sizeof(exported) <= sizeof(cudaIpcMemHandle_t), "it fits");
+
+}  // namespace
+
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *h, void *p) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    const auto it = memory.find(static_cast<char *>(p));
+    if (it == memory.end() || !it->second.device || it->second.imported) return fail(cudaErrorInvalidValue);
+    const allocation &a = it->second;
+    if (a.file < 0) return fail(cudaErrorNotSupported);
+    const exported e{getpid(), a.file, a.bytes, a.mapped, static_cast<size_t>(it->first - a.page)};
+    *h = {};
+    std::memcpy(h, &e, sizeof e);
+    return cudaSuccess;
+}
+
+cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t h, unsigned) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    exported e;
+    std::memcpy(&e, &h, sizeof e);
+    if (e.process == getpid()) return fail(cudaErrorInvalidContext);
+    if (set("HALOGNN_EMULATED_ISLANDS")) return fail(cudaErrorPeerAccessUnsupported);
+    char path[64];
+    std::snprintf(path, sizeof path, "/proc/%d/fd/%d", e.process, e.file);
+    const int file = open(path, O_RDWR | O_CLOEXEC);
+    if (file < 0) return fail(cudaErrorInvalidValue);
+    char *first = reserve(e.mapped, static_cast<size_t>(sysconf(_SC_PAGESIZE)), file);
+    close(file);
+    if (first == nullptr) return fail(cudaErrorMemoryAllocation);
+    if (running == 0) mprotect(first, e.mapped, PROT_NONE);
+    changes++;
+    memory[first + e.begin] = {e.bytes, first, e.mapped, true, current_device, false, -1, true};
+    return *out = first + e.begin, cudaSuccess;
+}
+
+cudaError_t cudaIpcCloseMemHandle(void *p) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    const auto it = memory.find(static_cast<char *>(p));
+    if (it == memory.end() || !it->second.imported) return fail(cudaErrorInvalidValue);
+    if (it->second.number != current_device) return fail(cudaErrorOtherDevice);
+    for (const emulated_stream *s : streams) // kernels of the device may read it
+        if (s->device == it->second.number && !s->queue.empty()) return fail(cudaErrorStillInUse);
+    munmap(it->second.page, it->second.mapped + static_cast<size_t>(sysconf(_SC_PAGESIZE)));
+    changes++;
+    memory.erase(it);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
+    if (device < 0 || device >= devices || peer < 0 || peer >= devices) return fail(cudaErrorInvalidDevice);
+    return *can = device != peer && !set("HALOGNN_EMULATED_ISLANDS"), cudaSuccess;
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    int can = 0;
+    if (cudaError_t e = cudaDeviceCanAccessPeer(&can, current_device, peer)) return e;
+    if (!can) return fail(cudaErrorPeerAccessUnsupported);
+    if (near[current_device][peer]) return fail(cudaErrorPeerAccessAlreadyEnabled);
+    return near[current_device][peer] = true, cudaSuccess;
 }
 
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind, cudaStream_t s) {

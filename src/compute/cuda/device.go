@@ -41,6 +41,8 @@ type Device struct {
 	// whose host arrays kernels find on the device; nil for none
 	open     *stagingBuffer
 	resident residence
+	held     heldRows       // of a cache
+	number   int            // of the device
 	done     unsafe.Pointer // event: all kernels called before the last StartDownload
 	used     int            // bytes of loose that the call has used
 	linked   []*links       // that are open
@@ -71,7 +73,7 @@ func Open(o Options) (*Device, error) {
 		return nil, fmt.Errorf("compute/cuda: products of %s factors; a GPU has %s and %s", o.Precision,
 			compute.PrecisionFloat32, compute.PrecisionBF16)
 	}
-	d := &Device{precision: o.Precision}
+	d := &Device{precision: o.Precision, number: number}
 	if err := failure(fmt.Sprintf("opening device %d", number),
 		C.gpu_open(C.int(number), &d.c)); err != nil {
 		return nil, err
@@ -157,7 +159,7 @@ func (d *Device) Close() error {
 		return errors.New("compute/cuda: the device is closed already")
 	}
 	d.cut()
-	errs := []error{d.idle(), d.resident.close(d)}
+	errs := []error{d.idle(), d.resident.close(d), d.DropRows()}
 	if d.done != nil {
 		errs = append(errs, failure("freeing an event", C.gpu_free_event(d.c, d.done)))
 	}

@@ -112,8 +112,9 @@ func (d *Device) UnmapRows() error {
 // RowRates implements compute.Accelerator. The first minibatch grows buffers and is not counted;
 // each minibatch is uploaded in both ways in turn.
 func (d *Device) RowRates(minibatches []compute.Rows) (copied, mapped float64, err error) {
-	boxes := [2]*stagingBuffer{{d: d, resident: &d.resident, apart: true, copies: true},
-		{d: d, resident: &d.resident, apart: true}}
+	boxes := [2]*stagingBuffer{{d: d, resident: &d.resident, held: &d.held, apart: true,
+		copies: true},
+		{d: d, resident: &d.resident, held: &d.held, apart: true}}
 	defer func() { err = errors.Join(err, boxes[0].Free(), boxes[1].Free()) }()
 	bytes, took := 0, [2]time.Duration{}
 	for i, rows := range minibatches {

@@ -29,6 +29,7 @@ type stagingBuffer struct {
 	room     room
 	end      int // of the bytes that are copied
 	arrays   []sent
+	held     *heldRows        // rows of a cache on devices; nil for none
 	cold     []compute.RowRef // the rows sent in the copy
 	mapped   []uint64         // addresses of the rows that the device fetches
 
@@ -53,7 +54,7 @@ type stagingBuffer struct {
 func (d *Device) NewStagingBuffer(host compute.Host, resident bool) compute.StagingBuffer {
 	b := &stagingBuffer{d: d, host: host}
 	if resident {
-		b.resident = &d.resident
+		b.resident, b.held = &d.resident, &d.held
 	}
 	return b
 }
@@ -79,7 +80,7 @@ func (b *stagingBuffer) Send(in *compute.Inputs) error {
 		must("fetching rows",
 			C.gpu_fetch_rows(c, C.HALOGNN_UP, unsafe.Add(b.room.p, b.rowsAt+len(b.cold)*b.rowBytes),
 				C.int64_t(n), C.int64_t(b.rowBytes),
-				(*C.uint64_t)(unsafe.Add(b.room.p, b.fromAt)), C.int(b.resident.align)))
+				(*C.uint64_t)(unsafe.Add(b.room.p, b.fromAt)), C.int(b.align())))
 	}
 	must("sending a minibatch", C.gpu_record(c, C.HALOGNN_UP, b.copied))
 	b.filled = true
@@ -134,7 +135,7 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 	}
 	b.rowBytes = in.Rows.Cols * in.Rows.Type.Size()
 	for _, ref := range in.Rows.Of[:b.frontier] {
-		if _, ok := b.resident.holds(ref); ok {
+		if b.onDevice(ref) {
 			continue
 		}
 		if at := b.address(ref); at != 0 {
@@ -184,12 +185,37 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 	b.end = max(b.end, alignment)
 }
 
-// address returns the device address of a mapped row in host memory; 0 if it is not mapped.
+// onDevice reports whether a row lies in this device's memory.
+func (b *stagingBuffer) onDevice(ref compute.RowRef) bool {
+	_, resident := b.resident.holds(ref)
+	if resident || b.held == nil {
+		return resident
+	}
+	_, held := b.held.has(ref)
+	return held
+}
+
+// address returns the device address of a row that is mapped in host memory or that a peer holds; 0
+// for others.
 func (b *stagingBuffer) address(ref compute.RowRef) uint64 {
 	if b.copies {
 		return 0
 	}
-	return b.resident.address(ref)
+	if at := b.resident.address(ref); at != 0 || b.held == nil {
+		return at
+	}
+	return b.held.address(ref)
+}
+
+// align returns the common alignment of the rows that address has.
+func (b *stagingBuffer) align() int {
+	switch {
+	case b.held == nil || b.held.align == 0:
+		return b.resident.align
+	case b.resident.align == 0:
+		return b.held.align
+	}
+	return min(b.resident.align, b.held.align)
 }
 
 func boolInt(b bool) int {
@@ -273,10 +299,12 @@ func (b *stagingBuffer) make(in *compute.Inputs) {
 	}
 }
 
-// The tables of a kernel that reads rows: resident rows, copied rows, and fetched rows.
+// The tables of a kernel that reads rows: resident rows; rows copied and, after them, fetched; rows
+// of a cache.
 const (
 	residentTable = iota
 	sentTable
+	heldTable
 )
 
 // collect writes the reference of each row on the device, and the stored rows to be copied.
@@ -296,6 +324,9 @@ func (b *stagingBuffer) collect(in *compute.Inputs) {
 	for i, ref := range in.Rows.Of[:b.frontier] {
 		if row, ok := b.resident.holds(ref); ok {
 			refs[i] = compute.MakeRowRef(residentTable, row)
+		} else if b.onDevice(ref) {
+			row, _ := b.held.has(ref)
+			refs[i] = compute.MakeRowRef(heldTable, row)
 		} else if b.address(ref) != 0 {
 			refs[i] = compute.MakeRowRef(sentTable, fetched)
 			fetched++
@@ -346,6 +377,10 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 	rows.tables[residentTable] = rows.tables[sentTable]
 	if b.resident != nil && b.resident.p != nil {
 		rows.tables[residentTable] = b.resident.p
+	}
+	rows.tables[heldTable] = rows.tables[sentTable]
+	if b.held != nil && b.held.p != nil {
+		rows.tables[heldTable] = b.held.p
 	}
 	at := func(wanted bool, r *room, n int) (m compute.Matrix) {
 		if wanted && err == nil {

@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# placement.sh DATASET [OUT]: what ranks that read each other's caches read where, and what that
+# costs (data placement, ICS 2022): Figures 4 to 6, 10 and 11, and Table 2. Every rank caches so
+# many rows; those of its group are read in shared memory, others from the files
+# (cache.source=files):
+#
+#   METHOD  each rank holds the hottest rows of its own part of a partition (cache.placement=parts)
+#   alone   each rank holds the rows that are hottest for it, for itself alone (own)
+#   ours    the group divides the hottest rows by the cost of a peer's row (group)
+#
+# each with seeds from the whole graph, and with seeds from each rank's part of the last METHOD.
+# Rows are counted by simulate. Of one size each is trained as well: for the seconds of sampling and
+# computing, and to check that training reads the rows that were counted.
+#
+#   METHODS  partitions to compare with                    [contiguous metis]
+#   PARTS    of each: the ranks of the largest group       [4]
+#   GROUPS_  ranks/ranks of a group, one table each        [2/2 4/2 4/4]
+#   SIZES    rows of a rank's cache over all vertices      [0.1 0.2 0.25]
+#   COSTS    of a peer's row, one for each of GROUPS_      [0 0.2 0], as in the paper
+#   LINK     bytes/s at which a rank would get far rows    [125e6]
+#   TRAINED  the size that is trained; empty: none         [0.2]
+#   FANOUTS, BATCH, EPOCHS, SETS (further settings)        [5,5,5 64 2 -]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+case ${1:--h} in
+  -h | --help)
+    sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "profiling/$(basename "$0")"
+    exit $(($# == 0 ? 2 : 0)) ;;
+esac
+data=$1 out=${2:-run/placement}
+[ -f "$data/meta.json" ] ||
+  { echo "placement.sh: $data holds no dataset; halognn generate or import makes one" >&2; exit 2; }
+HALOGNN_QUIET=1 source ./env.sh
+source profiling/runs.sh
+methods=${METHODS:-contiguous metis} parts=${PARTS:-4}
+sizes=${SIZES:-0.1 0.2 0.25} link=${LINK:-125e6} trained=${TRAINED-0.2}
+fanouts=${FANOUTS:-5,5,5} batch=${BATCH:-64} epochs=${EPOCHS:-2}
+read -ra costs <<<"${COSTS:-0 0.2 0}"
+read -ra further <<<"${SETS:-}"
+mkdir -p "$out"
+
+alphas() { awk -v k="$1" -v s="$2" 'BEGIN { n = split(s, x, " ")
+  for (i = 1; i <= n; i++) printf "%s%.6g", (i > 1 ? "," : ""), x[i] * k }'; }
+
+printf 'dividing the graph into %s parts\n\n| method | s |\n|---|--:|\n' "$parts"
+for method in $methods; do
+  begin=$(date +%s.%N)
+  "$program" partition --quiet --data "$data" --parts "$parts" --method "$method" --seed 1 \
+    --allow-imbalance --force --out "$out/$method" >"$out/$method.log" 2>&1
+  awk -v method="$method" -v begin="$begin" -v end="$(date +%s.%N)" \
+    'BEGIN { printf "| %s | %.1f |\n", method, end - begin }'
+done
+first=${methods%% *} last=${methods##* }
+
+group=0
+for shape in ${GROUPS_:-2/2 4/2 4/4}; do
+  ranks=${shape%/*} node=${shape#*/} cost=${costs[group]}
+  group=$((group + 1))
+  rows=$out/rows-$ranks-$node.txt times=$out/times-$ranks-$node.txt
+  : >"$rows"
+  : >"$times"
+  ways=''
+  for way in $methods alone ours; do ways="$ways $way:global:$first"; done
+  for way in "$last" alone ours; do ways="$ways $way:local:$last"; done
+  for line in $ways; do
+    IFS=: read -r way seeds dir <<<"$line"
+    case $way in
+      alone) placement=own ;;
+      ours) placement=group ;;
+      *) placement=parts dir=$way ;;
+    esac
+    to=$out/$way-$seeds-$ranks-$node way=$way:$seeds
+    rm -rf "$to"
+    "$program" simulate --quiet --parts "$out/$dir" --ranks "$ranks" --ranks-per-node "$node" \
+      --source files --placement "$placement" --seeds "$seeds" --peer-cost "$cost" \
+      --fanouts "$fanouts" --batch "$batch" --epochs "$epochs" --policies none,vip \
+      --alphas "$(alphas "$ranks" "$sizes")" --out "$to" >"$to.log" 2>&1 ||
+      { echo "placement.sh: simulate failed; see $to.log" >&2; exit 1; }
+    awk -F, -v way="$way" -v ranks="$ranks" -v epochs="$epochs" 'NR == 1 {
+        for (i = 1; i <= NF; i++) at[$i] = i; next }
+      $1 == "none" { all = $at["rows"]; next }
+      { printf "%s %g %d %d %d %d %d %.1f\n", way, $2 / ranks, epochs, all,
+        all - $at["rows"] - $at["peer_rows"], $at["peer_rows"], $at["rows"],
+        $at["cost_per_epoch"] }' \
+      "$to/simulate.csv" >>"$rows"
+    [ -n "$trained" ] || continue
+    launch="$HALOGNN_MPIRUN -np $ranks"
+    train as-is "$out/$dir" "$to-run" run.ranks_per_node="$node" sample.fanouts="$fanouts" \
+      sample.batch="$batch" sample.seeds="$seeds" train.epochs="$epochs" cache.policy=vip \
+      cache.source=files cache.alpha="$(alphas "$ranks" "$trained")" cache.peer_cost="$cost" \
+      cache.placement="$placement" "${further[@]}"
+    echo "$way" "$(number "$to-run" stored_rows)" "$(number "$to-run" sample)" \
+      "$(number "$to-run" forward)" "$(number "$to-run" backward)" "$(number "$to-run" update)" \
+      "$(number "$to-run" rank)" "$(number "$to-run" bytes)" \
+      "$(number "$to-run" capacity_rows)" >>"$times"
+  done
+  printf '\n%s ranks, groups of %s; a row of a peer costs %s of a far one\n\n' \
+    "$ranks" "$node" "$cost"
+  printf '| rows of a rank | seeds | placement | own | peers | far '
+  printf '| cost, far rows/epoch | ratio |\n'
+  printf '|--:|---|---|--:|--:|--:|--:|--:|\n'
+  sort -s -g -k2,2 "$rows" | awk '
+    { split($1, of, ":"); seeds = of[2] == "global" ? "whole graph" : "own part" }
+    !($2 in base) { base[$2] = $8 }
+    { printf "| %g N | %s | %s | %.1f %% | %.1f %% | %.1f %% | %.0f | %s |\n", $2, seeds, of[1],
+        100 * $5 / $4, 100 * $6 / $4, 100 * $7 / $4, $8,
+        (base[$2] ? sprintf("%.2f", $8 / base[$2]) : "") }'
+  [ -n "$trained" ] || continue
+  printf '\nthe same, trained with %s N rows a rank; loading is the cost at %s bytes/s a rank\n\n' \
+    "$trained" "$link"
+  printf '| seeds | placement | sampling s | loading s | computing s | loading | ranking s '
+  printf '| check |\n'
+  printf '|---|---|--:|--:|--:|--:|--:|---|\n'
+  awk -v ranks="$ranks" -v link="$link" -v size="$trained" 'NR == FNR {
+      if ($2 == size) { cost[$1] = $8; far[$1] = int($7 / $3) }; next }
+    { load = cost[$1] / ranks * $8 / $9 / link; compute = $4 + $5 + $6; split($1, of, ":")
+      printf "| %s | %s | %.2f | %.2f | %.2f | %.0f %% | %.2f | %s |\n",
+        of[2] == "global" ? "whole graph" : "own part", of[1], $3, load, compute,
+        100 * load / ($3 + load + compute), $7,
+        (far[$1] == $2 ? "as counted" : "NOT AS COUNTED") }' "$rows" "$times"
+done

@@ -1,0 +1,96 @@
+package residence
+
+import (
+	"errors"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+)
+
+// Where the rows of a static cache lie for a device with its own memory:
+//
+//	own          in device memory: kernels read them in place              Accelerator.HoldRows
+//	of a peer    in the peer's device memory: fetched for each minibatch   Accelerator.ReachRows
+//	the others   sent from the host, as other rows are
+//
+// The table in host memory stays, for rows of devices that cannot be reached and for minibatches
+// that the host aggregates.
+type cards struct {
+	rows int    // own ones, in device memory
+	why  string // why rows, or those of some peers, are sent from the host; "" if none are
+}
+
+// holdCache copies this rank's rows of a static cache, rows [first, ...) of its table, to the
+// device, and lets it read those of the node's other devices if the ranks of the node share the
+// cache: node is nil otherwise. It does nothing for devices that read host memory. Collective on the
+// node.
+func (s *Store) holdCache(c *Cache, node comm.Comm, first int, own []byte) error {
+	device := s.Device.Capabilities().Accelerator
+	if device == nil {
+		return nil
+	}
+	c.closers = append(c.closers, device.DropRows)
+	why, err := s.holdRows(node, device, s.shards().Parts, first, own)
+	c.cards = &cards{why: why}
+	if why != tooLarge {
+		c.cards.rows = len(own) / s.shards().RowBytes()
+	}
+	return err
+}
+
+const tooLarge = "they take more than half of the device memory that is free"
+
+// holdRows holds rows of a table on the device and reaches those of the node's other ranks. why says
+// what is sent from the host instead. Collective on the node.
+func (s *Store) holdRows(node comm.Comm, device compute.Accelerator, table, first int, own []byte) (
+	why string, err error) {
+	var name []byte
+	if len(own) > device.Room()/2 { // the rest is for activations and minibatches
+		why = tooLarge
+	} else {
+		name, err = device.HoldRows(table, first, own, s.shards().RowBytes())
+	}
+	if node == nil {
+		return why, err
+	}
+	if err = comm.Agree(node, err); err != nil {
+		return why, err
+	}
+	names, err := comm.AllgatherBytes(node, name)
+	if err != nil {
+		return why, err
+	}
+	for rank, name := range names {
+		if rank == node.Rank() || len(name) == 0 {
+			continue
+		}
+		if e := device.ReachRows(name); e != nil && why == "" {
+			why = e.Error()
+		}
+	}
+	return why, node.StartBarrier().Wait() // before any of them is given back
+}
+
+// summariseCards records where the rows of a cache lie for devices with their own memory: the fewest
+// rows of any rank, and the first rank's reason to send some from the host. Collective.
+func (s *Store) summariseCards(c *Cache, sum *Summary) error {
+	if s.Device.Capabilities().Accelerator == nil {
+		return nil
+	}
+	var own cards
+	if c.cards != nil {
+		own = *c.cards
+	}
+	rows, err := comm.AgreeMax(s.Comm, -own.rows)
+	whys, failed := comm.AllgatherBytes(s.Comm, []byte(own.why))
+	if err = errors.Join(err, failed); err != nil {
+		return err
+	}
+	sum.DeviceRows = -rows
+	for _, why := range whys {
+		if sum.HostReason == "" {
+			sum.HostReason = string(why)
+		}
+	}
+	return nil
+}
