@@ -12,7 +12,7 @@ mkdir -p build
   go test -run '^$' -bench 'Sample/sampler=(fused|coo)/map=dense/workers=1$' -benchtime 20x \
     -count "$count" ./src/sample \
     -bench.vertices "${BENCH_VERTICES:-2400000}"
-  go test -run '^$' -bench 'GEMM|Threads|Gather|SegmentMean' -benchtime 0.3s -count "$count" \
+  go test -run '^$' -bench 'GEMM|Threads|Gather|SegmentMean|Attention' -benchtime 0.3s -count "$count" \
     ./src/compute/cpu
   go test -run '^$' -bench . -benchtime 20x -count "$count" ./src/exchange
   go test -run '^$' -bench 'VIP/analysis=.*/train=0.02$' -benchtime 3x -count "$count" \

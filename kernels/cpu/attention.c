@@ -17,13 +17,29 @@
 
 typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
 
+#ifndef __AVX512F__
+/* first_lanes returns all bits in the first n lanes. */
+ALWAYS_INLINE __m256i first_lanes(int64_t n) {
+    static const int32_t lanes[2 * LANES] = {-1, -1, -1, -1, -1, -1, -1, -1};
+    return _mm256_loadu_si256((const __m256i *)(lanes + LANES - n));
+}
+#endif
+
 /* load_first reads n lanes, n <= LANES; the others are zero, and are not read. */
 ALWAYS_INLINE vec load_first(const float *p, int64_t n) {
 #ifdef __AVX512F__
     return (vec)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
 #else
-    static const int32_t lanes[2 * LANES] = {-1, -1, -1, -1, -1, -1, -1, -1};
-    return (vec)_mm256_maskload_ps(p, _mm256_loadu_si256((const __m256i *)(lanes + LANES - n)));
+    return (vec)_mm256_maskload_ps(p, first_lanes(n));
+#endif
+}
+
+/* store_first writes n lanes, n <= LANES. */
+ALWAYS_INLINE void store_first(float *p, vec v, int64_t n) {
+#ifdef __AVX512F__
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
+#else
+    _mm256_maskstore_ps(p, first_lanes(n), (__m256)v);
 #endif
 }
 
@@ -48,24 +64,88 @@ ALWAYS_INLINE float tree(const vec sum[WAY_VECS]) {
     return _mm_cvtss_f32(_mm_add_ss(four, _mm_shuffle_ps(four, four, 1)));
 }
 
-/* dot sums in WAYS interleaved partial sums. */
-ALWAYS_INLINE float dot(const float *x, const float *y, int64_t n) {
-    vec sum[WAY_VECS] = {0};
-    int64_t j = 0;
-    for (; j + WAYS <= n; j += WAYS) {
-        UNROLL for (int k = 0; k < WAY_VECS; k++) sum[k] += load(x + j + k * LANES) * load(y + j + k * LANES);
+/* choose returns the lanes of a where u is above 0, and else those of b. */
+ALWAYS_INLINE vec choose(vec u, vec a, vec b) {
+#ifdef __AVX512F__
+    return (vec)_mm512_mask_blend_ps(_mm512_cmp_ps_mask((__m512)u, _mm512_setzero_ps(), _CMP_GT_OQ), (__m512)b,
+                                     (__m512)a);
+#else
+    return (vec)_mm256_blendv_ps((__m256)b, (__m256)a, _mm256_cmp_ps((__m256)u, _mm256_setzero_ps(), _CMP_GT_OQ));
+#endif
+}
+
+/* What a dot product by head is of: x * y, or LeakyReLU(x + y) * a. */
+typedef struct {
+    int scores; /* the latter */
+    const float *a;
+    float slope;
+} factors;
+
+ALWAYS_INLINE vec product(const factors *f, const float *x, const float *y, int64_t j, int64_t n) {
+    const vec u = n == LANES ? load(x + j) : load_first(x + j, n);
+    const vec v = n == LANES ? load(y + j) : load_first(y + j, n);
+    if (!f->scores)
+        return u * v;
+    return choose(u + v, u + v, (u + v) * f->slope) * load_first(f->a + j, n);
+}
+
+/* How heads that are narrow powers of two lie in a vector: as groups of lanes, which are summed as the
+ * same tree, by adding to each lane the one half a group away, half a half away, and so on. */
+typedef struct {
+    int steps;       /* -1: heads are not narrow powers of two */
+    ivec partner[4]; /* the lane to add to each lane, step by step */
+    ivec first;      /* the first lane of each group */
+} groups;
+
+ALWAYS_INLINE void set_groups(groups *g, int64_t width) {
+    g->steps = -1;
+    if (width < 1 || width > LANES || (width & (width - 1)) != 0)
+        return;
+    int32_t lane[LANES];
+    g->steps = 0;
+    for (int64_t half = width / 2; half > 0; half /= 2, g->steps++) {
+        for (int32_t i = 0; i < LANES; i++)
+            lane[i] = i ^ (int32_t)half;
+        memcpy(&g->partner[g->steps], lane, sizeof lane);
     }
-    UNROLL for (int k = 0; k < WAY_VECS && j < n; k++, j += LANES) {
-        const int64_t left = n - j < LANES ? n - j : LANES;
-        sum[k] += load_first(x + j, left) * load_first(y + j, left);
+    for (int32_t i = 0; i < LANES; i++)
+        lane[i] = i * (int32_t)width % LANES;
+    memcpy(&g->first, lane, sizeof lane);
+}
+
+/* dots sets to[h] to the sum of the products of head h, in WAYS interleaved partial sums. */
+ALWAYS_INLINE void dots(float *to, const float *x, const float *y, int64_t heads, int64_t width, const factors *f,
+                        const groups *g) {
+    if (g->steps >= 0) {
+        const int64_t cols = heads * width, whole = LANES / width;
+        for (int64_t j = 0; j < cols; j += LANES, to += whole) {
+            const int64_t n = cols - j < LANES ? cols - j : LANES;
+            vec sum = product(f, x, y, j, n) + (vec){0}; /* a sum that begins with 0 is never -0 */
+            for (int k = 0; k < g->steps; k++)
+                sum += spread(sum, g->partner[k]);
+            store_first(to, spread(sum, g->first), n / width);
+        }
+        return;
     }
-    return tree(sum);
+    for (int64_t h = 0; h < heads; h++) {
+        vec sum[WAY_VECS] = {0};
+        const int64_t begin = h * width, end = begin + width;
+        int64_t j = begin;
+        for (; j + WAYS <= end; j += WAYS) {
+            UNROLL for (int k = 0; k < WAY_VECS; k++) sum[k] += product(f, x, y, j + k * LANES, LANES);
+        }
+        UNROLL for (int k = 0; k < WAY_VECS && j < end; k++, j += LANES)
+            sum[k] += product(f, x, y, j, end - j < LANES ? end - j : LANES);
+        to[h] = tree(sum);
+    }
 }
 
 void LEVEL(head_dot)(float *s, int64_t rows, int64_t heads, int64_t width, const float *z, const float *a) {
+    const factors f = {0};
+    groups g;
+    set_groups(&g, width);
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t h = 0; h < heads; h++, z += width)
-            *s++ = dot(z, a + h * width, width);
+        dots(s + r * heads, z + r * heads * width, a, heads, width, &f, &g);
 }
 
 void LEVEL(head_dot_backward)(float *dz, float *da, int64_t rows, int64_t heads, int64_t width, const float *ds,
@@ -81,68 +161,181 @@ void LEVEL(head_dot_backward)(float *dz, float *da, int64_t rows, int64_t heads,
         }
 }
 
-/* softmax turns the scores of a segment's edges, [edges,heads], into weights. They are contiguous: loops
- * over all of them are vectorised, and loops over edges keep a sum for each head. */
-ALWAYS_INLINE void softmax(float *of, int64_t edges, int64_t heads) {
-    const int64_t n = edges * heads;
-    for (int64_t h = 0; h < heads; h++) {
-        float most = edges > 0 ? of[h] : 0;
-        for (int64_t i = h; i < n; i += heads)
-            most = of[i] > most ? of[i] : most;
-        for (int64_t i = h; i < n; i += heads)
-            of[i] -= most;
-    }
-    INDEPENDENT for (int64_t i = 0; i < n; i++) of[i] = halognn_exp(of[i]);
-    for (int64_t h = 0; h < heads; h++) {
-        float sum = 0;
-        for (int64_t i = h; i < n; i += heads)
-            sum += of[i];
-        for (int64_t i = h; i < n; i += heads)
-            of[i] /= sum;
+/* larger returns the lanes of a that are larger than those of b, and else those of b. */
+ALWAYS_INLINE vec larger(vec a, vec b) {
+#ifdef __AVX512F__
+    return (vec)_mm512_max_ps((__m512)a, (__m512)b);
+#else
+    return (vec)_mm256_max_ps((__m256)a, (__m256)b);
+#endif
+}
+
+/* exp_of is halognn_exp of each lane: the loop becomes vector instructions. */
+ALWAYS_INLINE vec exp_of(vec v) {
+    float x[LANES];
+    store(x, v);
+    for (int i = 0; i < LANES; i++)
+        x[i] = halognn_exp(x[i]);
+    return load(x);
+}
+
+/* The numbers of a segment's edges, [edges,heads], are contiguous. Kernels over them run by edges with
+ * a vector of heads, first + count of them at most LANES, where numbers of different edges meet in
+ * order; and else, if all heads fit a vector, by LANES numbers at a time:
+ *
+ *	numbers   [0,0] [0,1] [0,2] [1,0] [1,1] [1,2] ...       3 heads
+ *	vectors   |--------- 0 ---------|--------- 1 ---      lane i of vector k is of head (k*LANES+i) % heads
+ */
+typedef struct {
+    int64_t heads;
+    ivec of[LANES]; /* of[k]: the head of each lane if the first is of head k; heads <= LANES */
+} cycle;
+
+ALWAYS_INLINE void set_cycle(cycle *c, int64_t heads) {
+    c->heads = heads;
+    for (int64_t k = 0; k < heads && heads <= LANES; k++) {
+        int32_t head[LANES];
+        for (int64_t i = 0; i < LANES; i++)
+            head[i] = (int32_t)((k + i) % heads);
+        memcpy(&c->of[k], head, sizeof head);
     }
 }
 
+enum { TOGETHER = 8 }; /* segments of a batch */
+
+/* softmax turns the scores of count heads, from of on, of the edges of n <= TOGETHER segments into weights;
+ * most has the largest of each segment and head. All segments take a step before the first takes the
+ * next: a vector cannot be loaded before the parts of it that were just stored reach the cache. */
+ALWAYS_INLINE void softmax(float *of, int64_t n, const int64_t *indptr, const cycle *c, int64_t count,
+                           const vec *most) {
+    const int64_t heads = c->heads, step = LANES % heads;
+    vec sum[TOGETHER];
+    for (int64_t d = 0; d < n; d++) {
+        const int64_t end = indptr[d + 1] * heads;
+        if (count < heads) /* a strip of many heads */
+            for (int64_t i = indptr[d] * heads; i < end; i += heads)
+                store_first(of + i, exp_of(load_first(of + i, count) - most[d]), count);
+        else
+            for (int64_t i = indptr[d] * heads, first = 0; i < end; i += LANES) {
+                const int64_t left = end - i < LANES ? end - i : LANES;
+                store_first(of + i, exp_of(load_first(of + i, left) - spread(most[d], c->of[first])), left);
+                first = first + step < heads ? first + step : first + step - heads;
+            }
+    }
+    for (int64_t d = 0; d < n; d++) {
+        sum[d] = (vec){0};
+        for (int64_t i = indptr[d] * heads; i < indptr[d + 1] * heads; i += heads)
+            sum[d] += load_first(of + i, count);
+    }
+    for (int64_t d = 0; d < n; d++) {
+        const int64_t end = indptr[d + 1] * heads;
+        if (count < heads)
+            for (int64_t i = indptr[d] * heads; i < end; i += heads)
+                store_first(of + i, load_first(of + i, count) / sum[d], count);
+        else
+            for (int64_t i = indptr[d] * heads, first = 0; i < end; i += LANES) {
+                const int64_t left = end - i < LANES ? end - i : LANES;
+                store_first(of + i, load_first(of + i, left) / spread(sum[d], c->of[first]), left);
+                first = first + step < heads ? first + step : first + step - heads;
+            }
+    }
+}
+
+/* ahead_of returns the index EDGES_AHEAD edges further on, or the last one. */
+#define EDGES_AHEAD 16
+ALWAYS_INLINE int64_t ahead_of(const int32_t *indices, int64_t e, int64_t last) {
+    return indices[e + EDGES_AHEAD < last ? e + EDGES_AHEAD : last];
+}
+
+/* strip_of returns how many heads are in the strip that begins with head h. */
+ALWAYS_INLINE int64_t strip_of(int64_t heads, int64_t h) { return heads - h < LANES ? heads - h : LANES; }
+
 void LEVEL(edge_softmax)(float *alpha, int64_t segments, int64_t heads, const int64_t *indptr, const int32_t *indices,
                          const float *src, const float *dst, float slope) {
-    for (int64_t d = 0; d < segments; d++, dst += heads) {
-        float *of = alpha + indptr[d] * heads;
-        const int64_t edges = indptr[d + 1] - indptr[d];
-        for (int64_t e = 0; e < edges; e++) {
-            const float *from = src + indices[indptr[d] + e] * heads;
-            INDEPENDENT for (int64_t h = 0; h < heads; h++) {
-                const float v = from[h] + dst[h], low = v * slope;
-                of[e * heads + h] = v > 0 ? v : low;
+    const int64_t last = indptr[segments] - 1;
+    cycle c;
+    set_cycle(&c, heads);
+    for (int64_t first = 0; first < segments; first += TOGETHER) {
+        const int64_t n = segments - first < TOGETHER ? segments - first : TOGETHER;
+        for (int64_t h = 0; h < heads; h += LANES) {
+            const int64_t count = strip_of(heads, h);
+            vec most[TOGETHER];
+            for (int64_t d = 0; d < n; d++) {
+                const vec to = load_first(dst + (first + d) * heads + h, count);
+                for (int64_t e = indptr[first + d]; e < indptr[first + d + 1]; e++) {
+                    __builtin_prefetch(src + ahead_of(indices, e, last) * heads + h);
+                    const vec v = load_first(src + indices[e] * heads + h, count) + to;
+                    const vec score = choose(v, v, v * slope);
+                    store_first(alpha + e * heads + h, score, count);
+                    most[d] = e == indptr[first + d] ? score : larger(score, most[d]);
+                }
             }
+            softmax(alpha + h, n, indptr + first, &c, count, most);
         }
-        softmax(of, edges, heads);
     }
+}
+
+/* The gradient of scores that are LeakyReLU of sums of two numbers; NULL for others. */
+typedef struct {
+    const float *src, *dst; /* of the strip */
+    const int32_t *indices; /* of the segment */
+    int64_t left;           /* edges from the segment's first to the last of all */
+    float slope;
+} sums;
+
+/* score_gradients turns the gradients of the weights of n heads into those of the scores, and returns
+ * their sum over the segment's edges. They are stored a few edges at a time: a vector cannot be loaded
+ * while the one before, whose last lanes it has, is on the way to the cache. */
+ALWAYS_INLINE vec score_gradients(float *de, const float *alpha, int64_t edges, int64_t heads, int64_t n,
+                                  const sums *of) {
+    enum { FEW = 8 };
+    vec mean = {0}, sum = {0}, to = {0};
+    if (of != NULL)
+        to = load_first(of->dst, n);
+    for (int64_t e = 0; e < edges; e++)
+        mean += load_first(alpha + e * heads, n) * load_first(de + e * heads, n);
+    for (int64_t first = 0; first < edges; first += FEW) {
+        const int64_t end = edges - first < FEW ? edges : first + FEW;
+        vec score[FEW];
+        for (int64_t e = first; e < end; e++) {
+            vec g = load_first(alpha + e * heads, n) * (load_first(de + e * heads, n) - mean);
+            if (of != NULL) {
+                __builtin_prefetch(of->src + ahead_of(of->indices, e, of->left) * heads);
+                g = choose(load_first(of->src + of->indices[e] * heads, n) + to, g, g * of->slope);
+            }
+            score[e - first] = g;
+            sum += g;
+        }
+        for (int64_t e = first; e < end; e++)
+            store_first(de + e * heads, score[e - first], n);
+    }
+    return sum;
 }
 
 void LEVEL(edge_softmax_backward)(float *de, float *ddst, int64_t segments, int64_t heads, const int64_t *indptr,
                                   const int32_t *indices, const float *alpha, const float *src, const float *dst,
                                   float slope) {
-    for (int64_t d = 0; d < segments; d++, dst += heads, ddst += heads)
-        for (int64_t h = 0; h < heads; h++) {
-            float mean = 0, sum = 0;
-            for (int64_t e = indptr[d]; e < indptr[d + 1]; e++)
-                mean += alpha[e * heads + h] * de[e * heads + h];
-            for (int64_t e = indptr[d]; e < indptr[d + 1]; e++) {
-                const float v = src[indices[e] * heads + h] + dst[h];
-                const float g = alpha[e * heads + h] * (de[e * heads + h] - mean), low = g * slope;
-                de[e * heads + h] = v > 0 ? g : low;
-                sum += de[e * heads + h];
-            }
-            ddst[h] = sum;
+    for (int64_t d = 0; d < segments; d++)
+        for (int64_t h = 0; h < heads; h += LANES) {
+            const int64_t n = strip_of(heads, h), begin = indptr[d], at = begin * heads + h;
+            const sums of = {src + h, dst + d * heads + h, indices + begin, indptr[segments] - 1 - begin, slope};
+            store_first(ddst + d * heads + h,
+                        score_gradients(de + at, alpha + at, indptr[d + 1] - begin, heads, n, &of), n);
         }
 }
 
 void LEVEL(edge_collect)(float *dsrc, int64_t segments, int64_t heads, const int64_t *t_indptr,
                          const int32_t *t_edges, const float *de) {
-    memset(dsrc, 0, (size_t)(segments * heads) * sizeof *dsrc);
+    const int64_t last = t_indptr[segments] - 1;
     for (int64_t s = 0; s < segments; s++, dsrc += heads)
-        for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++) {
-            const float *from = de + t_edges[e] * heads;
-            INDEPENDENT for (int64_t h = 0; h < heads; h++) dsrc[h] += from[h];
+        for (int64_t h = 0; h < heads; h += LANES) {
+            const int64_t n = strip_of(heads, h);
+            vec sum = {0};
+            for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++) {
+                __builtin_prefetch(de + ahead_of(t_edges, e, last) * heads + h);
+                sum += load_first(de + t_edges[e] * heads + h, n);
+            }
+            store_first(dsrc + h, sum, n);
         }
 }
 
@@ -291,59 +484,44 @@ void LEVEL(edge_sum_backward)(float *dz, float *dalpha, int64_t segments, int64_
     enum { FEW = 8 };
     const int64_t cols = heads * width;
     const weighted g = {heads, width, cols, t_indptr[segments] - 1, rows_ahead(cols * 4), t_indices, t_edges, alpha, dy};
+    const factors f = {0};
+    groups near;
+    set_groups(&near, width);
     for (int64_t first = 0; first < segments; first += FEW) {
         const int64_t n = segments - first < FEW ? segments - first : FEW;
         sum_segments(&g, dz + first * cols, n, t_indptr + first);
         for (int64_t s = first; s < first + n; s++)
-            for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++) {
-                const float *from = dy + t_indices[e] * cols, *own = z + s * cols;
-                float *to = dalpha + t_edges[e] * heads;
-                for (int64_t h = 0; h < heads; h++, from += width, own += width)
-                    to[h] = dot(from, own, width);
-            }
+            for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++)
+                dots(dalpha + t_edges[e] * heads, dy + t_indices[e] * cols, z + s * cols, heads, width, &f, &near);
     }
-}
-
-/* choose returns the lanes of a where u is above 0, and else those of b. */
-ALWAYS_INLINE vec choose(vec u, vec a, vec b) {
-#ifdef __AVX512F__
-    return (vec)_mm512_mask_blend_ps(_mm512_cmp_ps_mask((__m512)u, _mm512_setzero_ps(), _CMP_GT_OQ), (__m512)b,
-                                     (__m512)a);
-#else
-    return (vec)_mm256_blendv_ps((__m256)b, (__m256)a, _mm256_cmp_ps((__m256)u, _mm256_setzero_ps(), _CMP_GT_OQ));
-#endif
-}
-
-/* score is the dot product of a and LeakyReLU(x + y). */
-ALWAYS_INLINE float score(const float *x, const float *y, const float *a, int64_t n, float slope) {
-    vec sum[WAY_VECS] = {0};
-    int64_t j = 0;
-    for (; j + WAYS <= n; j += WAYS) {
-        UNROLL for (int k = 0; k < WAY_VECS; k++) {
-            const vec u = load(x + j + k * LANES) + load(y + j + k * LANES);
-            sum[k] += choose(u, u, u * slope) * load(a + j + k * LANES);
-        }
-    }
-    UNROLL for (int k = 0; k < WAY_VECS && j < n; k++, j += LANES) {
-        const int64_t left = n - j < LANES ? n - j : LANES;
-        const vec u = load_first(x + j, left) + load_first(y + j, left);
-        sum[k] += choose(u, u, u * slope) * load_first(a + j, left);
-    }
-    return tree(sum);
 }
 
 void LEVEL(edge_dot_softmax)(float *alpha, int64_t segments, int64_t heads, int64_t width, const int64_t *indptr,
                              const int32_t *indices, const float *src, const float *dst, const float *a, float slope) {
     const int64_t cols = heads * width;
-    const weighted g = {heads, width, cols, indptr[segments] - 1, rows_ahead(cols * 4), indices, NULL, alpha, src};
-    for (int64_t d = 0; d < segments; d++, dst += cols) {
-        for (int64_t e = indptr[d]; e < indptr[d + 1]; e++) {
-            prefetch_edge(&g, e);
-            const float *from = src + indices[e] * cols;
-            for (int64_t h = 0; h < heads; h++)
-                alpha[e * heads + h] = score(from + h * width, dst + h * width, a + h * width, width, slope);
+    const weighted w = {heads, width, cols, indptr[segments] - 1, rows_ahead(cols * 4), indices, NULL, alpha, src};
+    const factors f = {1, a, slope};
+    cycle c;
+    groups g;
+    set_cycle(&c, heads);
+    set_groups(&g, width);
+    for (int64_t first = 0; first < segments; first += TOGETHER) {
+        const int64_t n = segments - first < TOGETHER ? segments - first : TOGETHER;
+        for (int64_t d = first; d < first + n; d++)
+            for (int64_t e = indptr[d]; e < indptr[d + 1]; e++) {
+                prefetch_edge(&w, e);
+                dots(alpha + e * heads, src + indices[e] * cols, dst + d * cols, heads, width, &f, &g);
+            }
+        for (int64_t h = 0; h < heads; h += LANES) {
+            const int64_t count = strip_of(heads, h);
+            vec most[TOGETHER];
+            for (int64_t d = 0; d < n; d++)
+                for (int64_t e = indptr[first + d]; e < indptr[first + d + 1]; e++) {
+                    const vec score = load_first(alpha + e * heads + h, count);
+                    most[d] = e == indptr[first + d] ? score : larger(score, most[d]);
+                }
+            softmax(alpha + h, n, indptr + first, &c, count, most);
         }
-        softmax(alpha + indptr[d] * heads, indptr[d + 1] - indptr[d], heads);
     }
 }
 
@@ -458,12 +636,9 @@ void LEVEL(edge_dot_softmax_backward)(float *de, float *ddst, float *da, int64_t
                       a, slope};
     memset(da, 0, (size_t)cols * sizeof *da);
     for (int64_t d = 0; d < segments; d++)
-        for (int64_t h = 0; h < heads; h++) {
-            float mean = 0;
-            for (int64_t e = indptr[d]; e < indptr[d + 1]; e++)
-                mean += alpha[e * heads + h] * de[e * heads + h];
-            for (int64_t e = indptr[d]; e < indptr[d + 1]; e++)
-                de[e * heads + h] = alpha[e * heads + h] * (de[e * heads + h] - mean);
+        for (int64_t h = 0; h < heads; h += LANES) {
+            const int64_t at = indptr[d] * heads + h;
+            score_gradients(de + at, alpha + at, indptr[d + 1] - indptr[d], heads, strip_of(heads, h), NULL);
         }
     score_segments(1, &s, segments, indptr, dst, ddst, da);
 }

@@ -54,7 +54,7 @@ class Model(torch.nn.Module):
             degree = torch.bincount(edges[1], minlength=n).float()
             y = self.convs[l](x, edges, 1 / degree[edges[1]])[:n]
         else:
-            y = self.convs[l]((x, x[:n]), edges, size=sources)
+            y = self.convs[l]((x, x[:n]), edges)
         if self.lin is None and l == len(self.convs) - 1:
             return y
         return functional.dropout(functional.relu(y), 0.5, self.training)

@@ -5,8 +5,10 @@ package cpu
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
+	"unsafe"
 
 	"halognn/src/compute"
 	"halognn/src/compute/computetest"
@@ -219,22 +221,27 @@ func BenchmarkSegmentMean(b *testing.B) {
 	}
 }
 
-// BenchmarkAttention compares the weighted sum over edges, head by head, and its gradients with the
-// copy of the rows that the edges refer to; bytes are those read and written. The goal is a ratio
-// of 0.7.
+// BenchmarkAttention compares the kernels over edges with the copy of the rows that the edges refer
+// to, those of weights of edges with the copy of as many numbers as an edge has heads; bytes are
+// those read and written. The goal is a ratio of 0.7.
 func BenchmarkAttention(b *testing.B) {
 	d := open(b, Options{Threads: 1})
 	defer d.Close()
+	const slope = 0.2
 	for _, w := range []struct{ heads, width int }{{1, 64}, {8, 8}, {4, 25}, {4, 32}, {8, 32}} {
 		cols := w.heads * w.width
 		r := newRowBench(b, cols, compute.Float32)
-		rowBytes := 4 * cols
+		rowBytes, scoreBytes := 4*cols, 4*w.heads
 		copied := mem.Make[byte](benchReads * rowBytes)
 		defer mem.Free(copied)
 		s := compute.Segments{Indptr: []int64{0}, Indices: r.ids}
 		t := compute.Segments{Indptr: []int64{0}, Indices: r.ids}
+		// A block's sources and destinations, whose numbers of heads take a few megabytes.
+		near, back := compute.Segments{}, compute.Segments{}
 		for e := range r.ids {
 			t.Edges = append(t.Edges, int32(e))
+			near.Indices = append(near.Indices, r.ids[e]%(benchReads/2))
+			back.Indices = append(back.Indices, r.ids[e]%(benchReads/benchEdges))
 			if (e+1)%benchEdges == 0 {
 				s.Indptr = append(s.Indptr, int64(e+1))
 			}
@@ -242,22 +249,52 @@ func BenchmarkAttention(b *testing.B) {
 				t.Indptr = append(t.Indptr, int64(e+1))
 			}
 		}
+		near.Indptr, back.Indptr, back.Edges = s.Indptr, t.Indptr, slices.Clone(t.Edges)
+		rand.Shuffle(len(back.Edges), func(i, j int) {
+			back.Edges[i], back.Edges[j] = back.Edges[j], back.Edges[i]
+		})
 		rows := randomMatrix(b, len(r.table)/rowBytes, cols)
 		alpha, dalpha := randomMatrix(b, benchReads, w.heads), randomMatrix(b, benchReads, w.heads)
 		y, z, dz := r.dst.RowsAt(0, s.Len()), randomMatrix(b, t.Len(), cols),
 			randomMatrix(b, t.Len(), cols)
-		bound, copies := func() { copyRows(copied, r.table, rowBytes, r.ids) },
-			float64(2*benchReads*rowBytes)
-		numbers := 4 * benchReads * w.heads
-		b.Run(fmt.Sprintf("sum/heads=%dx%d", w.heads, w.width), func(b *testing.B) {
-			versus(b, "GB/s", float64((benchReads+s.Len())*rowBytes+numbers),
-				func() { d.EdgeSum(y, s, alpha, rows) },
-				copies, bound)
-		})
-		b.Run(fmt.Sprintf("backward/heads=%dx%d", w.heads, w.width), func(b *testing.B) {
-			versus(b, "GB/s", float64((benchReads+2*t.Len())*rowBytes+2*numbers),
-				func() { d.EdgeSumBackward(dz, dalpha, t, alpha, z, rows) }, copies, bound)
-		})
+		dy, drows, a := randomMatrix(b, s.Len(), cols), randomMatrix(b, rows.Rows, cols),
+			randomMatrix(b, 2, cols)
+		src, dst := randomMatrix(b, t.Len(), w.heads), randomMatrix(b, s.Len(), w.heads)
+		dsrc, ddst := randomMatrix(b, t.Len(), w.heads), randomMatrix(b, s.Len(), w.heads)
+		scores := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(src.Data))), 4*len(src.Data))
+		numbers := benchReads * scoreBytes
+		for _, k := range []struct {
+			name  string
+			bytes int
+			run   func()
+			row   int // bytes of a row of the bound, which are copied from table
+			table []byte
+			ids   []int32
+		}{
+			{"sum", (benchReads+s.Len())*rowBytes + numbers,
+				func() { d.EdgeSum(y, s, alpha, rows) }, rowBytes, r.table, r.ids},
+			{"sum-backward", (benchReads+2*t.Len())*rowBytes + 2*numbers,
+				func() { d.EdgeSumBackward(dz, dalpha, t, alpha, z, rows) }, rowBytes, r.table, r.ids},
+			{"pairs", (benchReads+s.Len())*rowBytes + numbers,
+				func() { d.EdgeDotSoftmax(alpha, s, rows, y, a.Data[:cols], slope) }, rowBytes, r.table, r.ids},
+			{"pairs-backward", 2*(benchReads+s.Len())*rowBytes + 3*t.Len()*rowBytes + 4*numbers,
+				func() {
+					d.EdgeDotSoftmaxBackward(drows, dy, a.Data[cols:], dalpha, s, back, alpha, rows, y,
+						a.Data[:cols], slope)
+				}, rowBytes, r.table, r.ids},
+			{"softmax", 2 * numbers,
+				func() { d.EdgeSoftmax(alpha, near, src, dst, slope) }, scoreBytes, scores, near.Indices},
+			{"softmax-backward", 5 * numbers,
+				func() {
+					d.EdgeSoftmaxBackward(dsrc, ddst, dalpha, near, back, alpha, src, dst,
+						slope)
+				}, scoreBytes, scores, near.Indices},
+		} {
+			b.Run(fmt.Sprintf("%s/heads=%dx%d", k.name, w.heads, w.width), func(b *testing.B) {
+				versus(b, "GB/s", float64(k.bytes), k.run, float64(2*benchReads*k.row),
+					func() { copyRows(copied, k.table, k.row, k.ids) })
+			})
+		}
 	}
 }
 
