@@ -25,10 +25,11 @@ __global__ void variances(float *variance, int64_t rows, int64_t cols, const flo
         variance[j] = add_in_order(partial + j, cols, chunks) / static_cast<float>(rows);
 }
 
-__global__ void forward(float *y, int64_t rows, int64_t cols, const float *x, const float *gamma, const float *beta, const float *mean,
-                        const float *variance, float eps) {
+__global__ void forward(float *y, int64_t rows, int64_t cols, const float *x, const float *gamma,
+                        const float *beta, const float *mean, const float *variance, float eps) {
     const int64_t i = item(), j = i % cols;
-    if (i < rows * cols) y[i] = (x[i] - mean[j]) * (1 / sqrtf(variance[j] + eps)) * gamma[j] + beta[j];
+    if (i < rows * cols)
+        y[i] = (x[i] - mean[j]) * (1 / sqrtf(variance[j] + eps)) * gamma[j] + beta[j];
 }
 
 // Sums of dy*n and of dy over the rows. partial [chunks,2,cols]
@@ -48,8 +49,9 @@ __global__ void parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_
     dbeta[j] = add_in_order(partial + cols + j, 2 * cols, chunks);
 }
 
-__global__ void backward(float *dx, int64_t rows, int64_t cols, const float *dy, const float *x, const float *gamma, const float *mean,
-                         const float *variance, const float *dgamma, const float *dbeta, float eps) {
+__global__ void backward(float *dx, int64_t rows, int64_t cols, const float *dy, const float *x,
+                         const float *gamma, const float *mean, const float *variance,
+                         const float *dgamma, const float *dbeta, float eps) {
     const int64_t i = item(), j = i % cols;
     if (i >= rows * cols) return;
     const float n = static_cast<float>(rows), s = 1 / sqrtf(variance[j] + eps);
@@ -71,9 +73,12 @@ int halognn_cuda_column_moments(halognn_cuda *c, float *mean, float *variance, i
     return LAUNCH(c, variances, grid, variance, rows, cols, x, mean, scratch, c->arrived);
 }
 
-int halognn_cuda_batch_norm(halognn_cuda *c, float *y, int64_t rows, int64_t cols, const float *x, const float *gamma, const float *beta,
-                            const float *mean, const float *variance, float eps) {
-    return rows > 0 && cols > 0 ? LAUNCH(c, forward, blocks(rows * cols), y, rows, cols, x, gamma, beta, mean, variance, eps) : 0;
+int halognn_cuda_batch_norm(halognn_cuda *c, float *y, int64_t rows, int64_t cols, const float *x,
+                            const float *gamma, const float *beta, const float *mean,
+                            const float *variance, float eps) {
+    return rows > 0 && cols > 0 ? LAUNCH(c, forward, blocks(rows * cols), y, rows, cols, x, gamma,
+                                         beta, mean, variance, eps)
+                                : 0;
 }
 
 int halognn_cuda_batch_norm_backward(halognn_cuda *c, float *dx, float *dgamma, float *dbeta,
@@ -81,8 +86,8 @@ int halognn_cuda_batch_norm_backward(halognn_cuda *c, float *dx, float *dgamma, 
                                      const float *gamma, const float *mean, const float *variance,
                                      float eps, float *scratch) {
     if (rows == 0 || cols == 0) return zero_both(c, dgamma, dbeta, cols);
-    if (int e = LAUNCH(c, parameter_sums, columns_by_chunk(rows, cols), dgamma, dbeta, rows, cols, dy,
-                       x, mean, variance, eps, scratch, c->arrived))
+    if (int e = LAUNCH(c, parameter_sums, columns_by_chunk(rows, cols), dgamma, dbeta, rows, cols,
+                       dy, x, mean, variance, eps, scratch, c->arrived))
         return e;
     return LAUNCH(c, backward, blocks(rows * cols), dx, rows, cols, dy, x, gamma, mean, variance,
                   dgamma, dbeta, eps);

@@ -5,8 +5,8 @@
 namespace halognn {
 namespace {
 
-__global__ void forward(float *y, int64_t rows, int64_t cols, const float *x, const float *gamma, const float *beta, float *mean,
-                        float *rstd, float eps) {
+__global__ void forward(float *y, int64_t rows, int64_t cols, const float *x, const float *gamma,
+                        const float *beta, float *mean, float *rstd, float eps) {
     const int64_t r = my_row();
     if (r >= rows) return;
     const float *in = x + r * cols;
@@ -15,7 +15,8 @@ __global__ void forward(float *y, int64_t rows, int64_t cols, const float *x, co
     const float m = warp_sum(sum) / static_cast<float>(cols);
     for (int64_t j = my_lane(); j < cols; j += WARP) squares += (in[j] - m) * (in[j] - m);
     const float s = 1 / sqrtf(warp_sum(squares) / static_cast<float>(cols) + eps);
-    for (int64_t j = my_lane(); j < cols; j += WARP) y[r * cols + j] = (in[j] - m) * s * gamma[j] + beta[j];
+    for (int64_t j = my_lane(); j < cols; j += WARP)
+        y[r * cols + j] = (in[j] - m) * s * gamma[j] + beta[j];
     if (my_lane() == 0) {
         mean[r] = m;
         rstd[r] = s;
@@ -40,8 +41,8 @@ __global__ void parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_
 
 // dx = rstd * (g - mean(g) - n*mean(g*n)), g = dy*gamma; every lane reads its columns of dy before
 // it writes them.
-__global__ void backward(float *dx, int64_t rows, int64_t cols, const float *dy, const float *x, const float *gamma, const float *mean,
-                         const float *rstd) {
+__global__ void backward(float *dx, int64_t rows, int64_t cols, const float *dy, const float *x,
+                         const float *gamma, const float *mean, const float *rstd) {
     const int64_t r = my_row();
     if (r >= rows) return;
     const float *in = x + r * cols, *grad = dy + r * cols;
@@ -52,7 +53,8 @@ __global__ void backward(float *dx, int64_t rows, int64_t cols, const float *dy,
         g_sum += g;
         gn_sum += g * ((in[j] - m) * s);
     }
-    const float g_mean = warp_sum(g_sum) / static_cast<float>(cols), gn_mean = warp_sum(gn_sum) / static_cast<float>(cols);
+    const float g_mean = warp_sum(g_sum) / static_cast<float>(cols),
+                gn_mean = warp_sum(gn_sum) / static_cast<float>(cols);
     for (int64_t j = my_lane(); j < cols; j += WARP) {
         const float n = (in[j] - m) * s;
         dx[r * cols + j] = s * (grad[j] * gamma[j] - g_mean - n * gn_mean);
@@ -66,9 +68,12 @@ using namespace halognn;
 
 extern "C" {
 
-int halognn_cuda_layer_norm(halognn_cuda *c, float *y, int64_t rows, int64_t cols, const float *x, const float *gamma, const float *beta,
-                            float *mean, float *rstd, float eps) {
-    return rows ? LAUNCH_TOGETHER(c, forward, rows_by_warp(rows), y, rows, cols, x, gamma, beta, mean, rstd, eps) : 0;
+int halognn_cuda_layer_norm(halognn_cuda *c, float *y, int64_t rows, int64_t cols, const float *x,
+                            const float *gamma, const float *beta, float *mean, float *rstd,
+                            float eps) {
+    return rows ? LAUNCH_TOGETHER(c, forward, rows_by_warp(rows), y, rows, cols, x, gamma, beta,
+                                  mean, rstd, eps)
+                : 0;
 }
 
 int halognn_cuda_layer_norm_backward(halognn_cuda *c, float *dx, float *dgamma, float *dbeta,
@@ -77,10 +82,11 @@ int halognn_cuda_layer_norm_backward(halognn_cuda *c, float *dx, float *dgamma, 
                                      float *scratch) {
     if (rows == 0 || cols == 0) return zero_both(c, dgamma, dbeta, cols);
     // the sums first: dx may be dy
-    if (int e = LAUNCH(c, parameter_sums, columns_by_chunk(rows, cols), dgamma, dbeta, rows, cols, dy,
-                       x, mean, rstd, scratch, c->arrived))
+    if (int e = LAUNCH(c, parameter_sums, columns_by_chunk(rows, cols), dgamma, dbeta, rows, cols,
+                       dy, x, mean, rstd, scratch, c->arrived))
         return e;
-    return LAUNCH_TOGETHER(c, backward, rows_by_warp(rows), dx, rows, cols, dy, x, gamma, mean, rstd);
+    return LAUNCH_TOGETHER(c, backward, rows_by_warp(rows), dx, rows, cols, dy, x, gamma, mean,
+                           rstd);
 }
 
 }  // extern "C"

@@ -65,7 +65,8 @@ __global__ void softmax_rows(float *dlogits, int64_t rows, int64_t cols, const f
     if (my_lane() == 0) put(to, rows, r, {loss, {top == label, 0, 0}});
     if (dlogits == nullptr) return;
     for (int64_t j = my_lane(); j < cols; j += WARP) {
-        const double share = j == label ? -others / total : exp(static_cast<double>(z[j]) - most) / total;
+        const double share =
+            j == label ? -others / total : exp(static_cast<double>(z[j]) - most) / total;
         dlogits[r * cols + j] = static_cast<float>(share * static_cast<double>(scale));
     }
 }
@@ -80,7 +81,9 @@ __global__ void sigmoid_rows(float *dlogits, int64_t rows, int64_t cols, const f
         const int64_t i = r * cols + j;
         const double z = logits[i], t = targets[i], e = exp(-fabs(z));
         loss += (z > 0 ? z : z * 0) - z * t + log1p(e); // z*0 keeps a NaN
-        if (dlogits != nullptr) dlogits[i] = static_cast<float>(((z > 0 ? 1 / (1 + e) : e / (1 + e)) - t) * static_cast<double>(scale));
+        if (dlogits != nullptr)
+            dlogits[i] = static_cast<float>(((z > 0 ? 1 / (1 + e) : e / (1 + e)) - t) *
+                                            static_cast<double>(scale));
         right += z > 0 && targets[i] != 0;
         wrong += z > 0 && targets[i] == 0;
         missed += !(z > 0) && targets[i] != 0;
@@ -127,8 +130,8 @@ int halognn_cuda_sigmoid_bce(halognn_cuda *c, float *dlogits, int64_t rows, int6
                              halognn_cuda_loss *result, void *scratch) {
     if (rows == 0) return no_rows(c, result);
     if (chunks(rows) >= COUNTERS) return cudaErrorInvalidValue;
-    return LAUNCH_TOGETHER(c, sigmoid_rows, rows_by_warp(rows), dlogits, rows, cols, logits, targets,
-                           scale, answer_in(c, result, rows, scratch));
+    return LAUNCH_TOGETHER(c, sigmoid_rows, rows_by_warp(rows), dlogits, rows, cols, logits,
+                           targets, scale, answer_in(c, result, rows, scratch));
 }
 
 }  // extern "C"

@@ -29,14 +29,17 @@ struct functions {
 int code(ncclResult_t r) { return r == ncclSuccess ? 0 : halognn::NCCL_CODE + r; }
 
 // first returns the first error; being in progress counts less than an error.
-ncclResult_t first(ncclResult_t a, ncclResult_t b) { return a == ncclSuccess || (a == ncclInProgress && b != ncclSuccess) ? b : a; }
+ncclResult_t first(ncclResult_t a, ncclResult_t b) {
+    return a == ncclSuccess || (a == ncclInProgress && b != ncclSuccess) ? b : a;
+}
 
 }  // namespace
 
 const char *halognn::nccl_error(int code) {
     static thread_local char text[512];
     const char *last = nccl.ncclGetLastError(nullptr);
-    std::snprintf(text, sizeof text, "NCCL: %s%s%s", nccl.ncclGetErrorString(code - NCCL_CODE), last && *last ? ": " : "", last ? last : "");
+    std::snprintf(text, sizeof text, "NCCL: %s%s%s", nccl.ncclGetErrorString(code - NCCL_CODE),
+                  last && *last ? ": " : "", last ? last : "");
     return text;
 }
 
@@ -59,12 +62,14 @@ int halognn_cuda_nccl_load(const char *path, char *text, int size) {
     NCCL_FUNCTIONS(LOAD)
 #undef LOAD
     if (found.ncclGetVersion(&version) != ncclSuccess || version < static_cast<int>(NCCL_OLDEST)) {
-        std::snprintf(text, static_cast<size_t>(size), "%s is version %d: NCCL 2.14 or later is needed", path, version);
+        std::snprintf(text, static_cast<size_t>(size),
+                      "%s is version %d: NCCL 2.14 or later is needed", path, version);
         dlclose(library);
         return 1;
     }
     nccl = found;
-    std::snprintf(text, static_cast<size_t>(size), "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+    std::snprintf(text, static_cast<size_t>(size), "%d.%d.%d", version / 10000, version / 100 % 100,
+                  version % 100);
     return 0;
 }
 
@@ -76,7 +81,8 @@ int halognn_cuda_nccl_id(char *id) {
     return code(r);
 }
 
-int halognn_cuda_nccl_open(halognn_cuda *c, const char *id, int rank, int ranks, halognn_nccl **out) {
+int halognn_cuda_nccl_open(halognn_cuda *c, const char *id, int rank, int ranks,
+                           halognn_nccl **out) {
     halognn_nccl *n = new (std::nothrow) halognn_nccl{c, nullptr, rank, ranks};
     if (n == nullptr) return cudaErrorMemoryAllocation;
     ncclUniqueId made;
@@ -99,20 +105,27 @@ int halognn_cuda_nccl_state(halognn_nccl *n) {
     return code(first(r, state));
 }
 
-int halognn_cuda_nccl_exchange(halognn_nccl *n, void *const *send, const int64_t *sends, void *const *recv, const int64_t *recvs) {
+int halognn_cuda_nccl_exchange(halognn_nccl *n, void *const *send, const int64_t *sends,
+                               void *const *recv, const int64_t *recvs) {
     cudaStream_t s = halognn::on(n->c, HALOGNN_COMM);
     ncclResult_t r = nccl.ncclGroupStart();
     for (int hop = 1; hop < n->ranks && (r == ncclSuccess || r == ncclInProgress); hop++) {
         const int to = (n->rank + hop) % n->ranks, from = (n->rank - hop + n->ranks) % n->ranks;
-        if (sends[to]) r = first(r, nccl.ncclSend(send[to], static_cast<size_t>(sends[to]), NCCL_FLOAT, to, n->comm, s));
-        if (recvs[from]) r = first(r, nccl.ncclRecv(recv[from], static_cast<size_t>(recvs[from]), NCCL_FLOAT, from, n->comm, s));
+        if (sends[to])
+            r = first(r, nccl.ncclSend(send[to], static_cast<size_t>(sends[to]), NCCL_FLOAT, to,
+                                       n->comm, s));
+        if (recvs[from])
+            r = first(r, nccl.ncclRecv(recv[from], static_cast<size_t>(recvs[from]), NCCL_FLOAT,
+                                       from, n->comm, s));
     }
     return code(first(r, nccl.ncclGroupEnd()));
 }
 
 int halognn_cuda_nccl_sum(halognn_nccl *n, float *buf, int64_t count) {
     cudaStream_t s = halognn::on(n->c, HALOGNN_COMM);
-    return count ? code(nccl.ncclAllReduce(buf, buf, static_cast<size_t>(count), NCCL_FLOAT, NCCL_SUM, n->comm, s)) : 0;
+    return count ? code(nccl.ncclAllReduce(buf, buf, static_cast<size_t>(count), NCCL_FLOAT,
+                                           NCCL_SUM, n->comm, s))
+                 : 0;
 }
 
 int halognn_cuda_nccl_finish(halognn_nccl *n) {

@@ -8,7 +8,8 @@ struct adam_coefficients {
     float l2, decay, beta1, one_minus_beta1, beta2, one_minus_beta2, step, root, eps;
 };
 
-__global__ void adam_kernel(float *p, float *m, float *v, int64_t n, const float *g, adam_coefficients a) {
+__global__ void adam_kernel(float *p, float *m, float *v, int64_t n, const float *g,
+                            adam_coefficients a) {
     const int64_t i = item();
     if (i >= n) return;
     const float grad = g[i] + a.l2 * p[i];
@@ -19,7 +20,8 @@ __global__ void adam_kernel(float *p, float *m, float *v, int64_t n, const float
     p[i] = a.decay * p[i] - a.step * m1 / (sqrtf(v1) * a.root + a.eps);
 }
 
-__global__ void sgd_kernel(float *p, float *buf, int64_t n, const float *g, float l2, float momentum, float lr, bool first) {
+__global__ void sgd_kernel(float *p, float *buf, int64_t n, const float *g, float l2,
+                           float momentum, float lr, bool first) {
     const int64_t i = item();
     if (i >= n) return;
     float grad = g[i] + l2 * p[i];
@@ -35,13 +37,16 @@ using namespace halognn;
 
 extern "C" {
 
-int halognn_cuda_adam(halognn_cuda *c, float *p, float *m, float *v, int64_t n, const float *g, float l2, float decay, float beta1,
-                      float one_minus_beta1, float beta2, float one_minus_beta2, float step, float root, float eps) {
-    const adam_coefficients a{l2, decay, beta1, one_minus_beta1, beta2, one_minus_beta2, step, root, eps};
+int halognn_cuda_adam(halognn_cuda *c, float *p, float *m, float *v, int64_t n, const float *g,
+                      float l2, float decay, float beta1, float one_minus_beta1, float beta2,
+                      float one_minus_beta2, float step, float root, float eps) {
+    const adam_coefficients a{l2,   decay, beta1, one_minus_beta1, beta2, one_minus_beta2,
+                              step, root,  eps};
     return n ? LAUNCH(c, adam_kernel, blocks(n), p, m, v, n, g, a) : 0;
 }
 
-int halognn_cuda_sgd(halognn_cuda *c, float *p, float *buf, int64_t n, const float *g, float l2, float momentum, float lr, int first) {
+int halognn_cuda_sgd(halognn_cuda *c, float *p, float *buf, int64_t n, const float *g, float l2,
+                     float momentum, float lr, int first) {
     return n ? LAUNCH(c, sgd_kernel, blocks(n), p, buf, n, g, l2, momentum, lr, first != 0) : 0;
 }
 

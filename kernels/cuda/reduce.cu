@@ -18,12 +18,14 @@ __global__ void add_into_kernel(float *sum, int64_t n, const float *x) {
     if (i < n) sum[i] += x[i];
 }
 
-__global__ void add_scaled_kernel(float *y, int64_t n, const float *z, const float *x, const float *scale) {
+__global__ void add_scaled_kernel(float *y, int64_t n, const float *z, const float *x,
+                                  const float *scale) {
     const int64_t i = item();
     if (i < n) y[i] = z[i] + (1 + *scale) * x[i];
 }
 
-__global__ void copy_columns_kernel(float *y, int64_t rows, int64_t cols, int64_t y_cols, const float *x, int64_t x_cols, bool add) {
+__global__ void copy_columns_kernel(float *y, int64_t rows, int64_t cols, int64_t y_cols,
+                                    const float *x, int64_t x_cols, bool add) {
     const int64_t i = item();
     if (i >= rows * cols) return;
     float *to = y + i / cols * y_cols + i % cols;
@@ -64,23 +66,29 @@ extern "C" {
 int halognn_cuda_column_sum(halognn_cuda *c, float *sum, int64_t rows, int64_t cols, const float *x,
                             float *scratch) {
     if (rows == 0 || cols == 0) return halognn_cuda_zero(c, HALOGNN_COMPUTE, sum, cols * 4);
-    return LAUNCH(c, column_sums, columns_by_chunk(rows, cols), sum, rows, cols, x, scratch, c->arrived);
+    return LAUNCH(c, column_sums, columns_by_chunk(rows, cols), sum, rows, cols, x, scratch,
+                  c->arrived);
 }
 
 int halognn_cuda_add_into(halognn_cuda *c, float *sum, int64_t n, const float *x) {
     return n ? LAUNCH(c, add_into_kernel, blocks(n), sum, n, x) : 0;
 }
 
-int halognn_cuda_add_slices(halognn_cuda *c, int stream, float *sum, int64_t n, const float *slices, int rank, int ranks) {
+int halognn_cuda_add_slices(halognn_cuda *c, int stream, float *sum, int64_t n, const float *slices,
+                            int rank, int ranks) {
     return n ? LAUNCH_ON(c, stream, add_slices_kernel, blocks(n), sum, n, slices, rank, ranks) : 0;
 }
 
-int halognn_cuda_add_scaled(halognn_cuda *c, float *y, int64_t n, const float *z, const float *x, const float *scale) {
+int halognn_cuda_add_scaled(halognn_cuda *c, float *y, int64_t n, const float *z, const float *x,
+                            const float *scale) {
     return n ? LAUNCH(c, add_scaled_kernel, blocks(n), y, n, z, x, scale) : 0;
 }
 
-int halognn_cuda_copy_columns(halognn_cuda *c, float *y, int64_t rows, int64_t cols, int64_t y_cols, const float *x, int64_t x_cols, int add) {
-    return rows > 0 && cols > 0 ? LAUNCH(c, copy_columns_kernel, blocks(rows * cols), y, rows, cols, y_cols, x, x_cols, add != 0) : 0;
+int halognn_cuda_copy_columns(halognn_cuda *c, float *y, int64_t rows, int64_t cols, int64_t y_cols,
+                              const float *x, int64_t x_cols, int add) {
+    return rows > 0 && cols > 0 ? LAUNCH(c, copy_columns_kernel, blocks(rows * cols), y, rows, cols,
+                                         y_cols, x, x_cols, add != 0)
+                                : 0;
 }
 
 int halognn_cuda_dot(halognn_cuda *c, float *sum, int64_t rows, int64_t cols, const float *x,

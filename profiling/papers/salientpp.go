@@ -198,15 +198,14 @@ func breakdown(b *bench, g *graph, p *page) error {
 	var waits []float64
 	for i, r := range runs {
 		ph := r.Phases
-		wait := r.Wait * r.EpochSeconds
 		v := []float64{ph["sample"] + ph["plan"] + ph["gather"] + ph["slice"], ph["exchange"],
-			r.Startup, wait - r.Startup, ph["sync"], ph["forward"] + ph["backward"] + ph["update"]}
+			r.Startup, ph["wait"] - r.Startup, ph["sync"], ph["forward"] + ph["backward"] + ph["update"]}
 		cells := []string{lines[i].name, seconds(r.EpochSeconds)}
 		for _, x := range v {
 			cells = append(cells, seconds(x))
 		}
 		p.row(cells...)
-		waits = append(waits, wait/r.EpochSeconds)
+		waits = append(waits, r.Wait)
 		drawn := append([]float64{}, v...)
 		drawn[0], drawn[1] = 0, 0 // hidden, or part of the waiting
 		bars.Add(chart.Bar{Name: lines[i].name, Values: drawn, End: seconds(r.EpochSeconds)})
