@@ -21,10 +21,9 @@ import (
 // (shuffler). Feature rows of others, the lowest such rows, do not depend on the weights: they are
 // sent while minibatches are prepared, by the exchange, which has the tables of this rank alone.
 //
-//	                 local       collective     local          as data parallelism
-//	seeds of all ──> sample ──> counts | ids ──> extend ──> ... plan ──> counts | ids ──> slice ──> rows ──> assemble
-//	                 own ones   found here, of   next hop
-//	                            other ranks
+//	                 local       collective        local        as data parallelism
+//	seeds of all ──> sample ──> found | owners ──> join ──> ... plan ──> counts | ids ──> slice ──> rows ──> assemble
+//	                 own ones   how many, which    next hop
 //
 //	layer 0 ── shuffle ──> layer 1 ── shuffle ──> layer 2 ──> loss of own seeds
 //	        <── shuffle ──        <── shuffle ──

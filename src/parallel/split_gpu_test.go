@@ -43,7 +43,7 @@ func TestSplitOnGPUs(t *testing.T) {
 					return err
 				}
 				results[c.Rank()], err = l.step(d, n, 2)
-				moved[c.Rank()] = *l.moved
+				moved[c.Rank()] = l.moved.Load()
 				if _, pinned := l.strategy.Memory(); ranks > 1 && pinned.Sum() == 0 {
 					err = errors.Join(err, fmt.Errorf("no pinned memory: %v", pinned))
 				}

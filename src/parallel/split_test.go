@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"halognn/src/comm"
@@ -74,12 +75,12 @@ func sharedModels() map[string]nn.Config {
 // counting counts what is handed to the transport by all-to-alls, on all communicators made of it.
 type counting struct {
 	comm.Comm
-	bytes *int64
+	bytes *atomic.Int64 // the pipeline's lane and the training goroutine add to it
 }
 
 func (c counting) StartAlltoallv(send, recv []byte, out, in []int, width int) comm.Request {
 	for _, n := range out {
-		*c.bytes += int64(n * width)
+		c.bytes.Add(int64(n * width))
 	}
 	return c.Comm.StartAlltoallv(send, recv, out, in, width)
 }
@@ -95,12 +96,12 @@ type sharer struct {
 	gradients *Gradients
 	strategy  Strategy
 	exchanged comm.Comm
-	moved     *int64 // bytes of all-to-alls, without those of gradients
+	moved     *atomic.Int64 // bytes of all-to-alls, without those of gradients
 }
 
 func (w *world) sharer(c comm.Comm, device compute.Device, mode string, config nn.Config,
 	apart bool) (*sharer, error) {
-	l := &sharer{moved: new(int64)}
+	l := &sharer{moved: new(atomic.Int64)}
 	var err error
 	if l.model, err = nn.NewModel(device, config, 5); err != nil {
 		return nil, err
@@ -267,7 +268,7 @@ func TestSplitIsOneRank(t *testing.T) {
 					if results[c.Rank()], err = l.step(device, n, ranks%3*2); err != nil {
 						return err
 					}
-					moved[c.Rank()] = *l.moved
+					moved[c.Rank()] = l.moved.Load()
 					return l.close()
 				})
 				if err == nil {

@@ -89,7 +89,8 @@ func collective(
 }
 
 // Phases receives the phases of the training goroutine. The phases of Step are Forward, Backward
-// and, in the last minibatch of a step, Sync.
+// and, in the last minibatch of a step, Sync; a strategy that exchanges rows between two layers
+// leaves Forward and Backward for Shuffle meanwhile.
 type Phases interface {
 	Begin(trace.Phase)
 	End(trace.Phase)
