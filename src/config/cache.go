@@ -9,33 +9,34 @@ import (
 	"halognn/src/sample"
 )
 
-// settle sets keys that were not given to values that fit the given ones: the default policy is
-// replaced where only a static cache is possible, or none that follows from fanouts.
+// settle sets keys that were not given to values that fit the given ones.
 func (c *Config) settle(given func(key string) bool) {
-	if given("cache.policy") {
-		return
+	if !given("cache.policy") {
+		c.Cache.Policy = c.fittingPolicy()
 	}
+	if c.Parallel.Mode == ModeSplit && !given("pipeline.depth") {
+		c.Pipeline.Depth = splitDepth
+	}
+}
+
+// fittingPolicy returns the default policy, or another one where only a static cache is possible, or
+// one that needs less: no fanouts, no whole topology.
+func (c *Config) fittingPolicy() string {
 	drawn := sample.Spec{Kind: sample.Kind(c.Sample.Kind)}
 	fixed := c.Cache.Placement != PlacementOwn || c.Cache.Source == SourceFiles
 	switch {
+	case c.Parallel.Mode == ModeSplit:
+		return policy.None
 	case c.Topology.Kind == TopologyPartitioned:
-		c.Cache.Policy = policy.Sieve
+		return policy.Sieve
 	case fixed && drawn.HasFanouts():
-		c.Cache.Policy = policy.VIP
+		return policy.VIP
 	case fixed:
-		c.Cache.Policy = policy.Sim
+		return policy.Sim
 	case !drawn.HasFanouts():
-		c.Cache.Policy = policy.Sieve
+		return policy.Sieve
 	}
-	if c.Parallel.Mode != ModeSplit {
-		return
-	}
-	if !given("cache.policy") {
-		c.Cache.Policy = policy.None
-	}
-	if !given("pipeline.depth") {
-		c.Pipeline.Depth = splitDepth
-	}
+	return c.Cache.Policy
 }
 
 // splitDepth is the default of pipeline.depth where ranks draw minibatches together, in two

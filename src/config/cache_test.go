@@ -109,6 +109,7 @@ func TestDefaultsOfSplit(t *testing.T) {
 		fault  string
 	}{
 		{[]string{"parallel.mode=split"}, policy.None, splitDepth, ""},
+		{[]string{"parallel.mode=split", "cache.policy=none"}, policy.None, splitDepth, ""},
 		{[]string{"parallel.mode=split", "pipeline.depth=2"}, policy.None, 2, ""},
 		{[]string{"parallel.mode=split", "topology.kind=partitioned"}, policy.None, splitDepth, ""},
 		{[]string{"parallel.mode=data"}, policy.Lookahead, 2, ""},

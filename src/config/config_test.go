@@ -114,6 +114,9 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 			[]string{"cache.initial vip cannot be had"}},
 		{"a layer of no vertices", minimal + "sample: {kind: ladies, layer_vertices: 0}\n", nil,
 			[]string{"sample.layer_vertices is 0; it must be 1 to 2147483647"}},
+		{"what ranks that share minibatches cannot draw", minimal +
+			"sample: {kind: ladies}\nparallel: {mode: split}\n", nil,
+			[]string{"parallel.mode is split, with which sample.kind ladies cannot be had"}},
 		{"a halo of a partitioned topology", minimal +
 			"topology: {kind: partitioned}\ncache: {halo_fraction: 0.5}\n", nil,
 			[]string{"cache.halo_fraction cannot be had"}},
