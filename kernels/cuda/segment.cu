@@ -162,14 +162,14 @@ __device__ inline pack<float, N> add_segment(int64_t begin, int64_t end, const i
 
 template <int N, typename Source, typename Weight>
 __global__ void reduce(float *out, int64_t segments, int64_t cols, int lanes, const int64_t *indptr, const int32_t *indices, Source source,
-                       Weight weight, bool mean) {
+                       Weight weight, bool mean, const int32_t *counts) {
     const place p = my_place(lanes, N);
     if (p.row >= segments || p.col >= cols) return;
     const int64_t begin = indptr[p.row], end = indptr[p.row + 1];
     pack<float, N> sum = add_segment<N>(begin, end, indices, p.col, source, weight);
     if (mean && end > begin) {
 #pragma unroll
-        for (int i = 0; i < N; i++) sum.at[i] /= static_cast<float>(end - begin);
+        for (int i = 0; i < N; i++) sum.at[i] /= static_cast<float>(counts ? counts[p.row] : end - begin);
     }
     store<float, N>(out + p.row * cols + p.col, sum);
 }
@@ -247,13 +247,14 @@ int gather_n(halognn_cuda *c, float *dst, int64_t n, int64_t cols, const Source 
 
 template <int N, typename Source>
 int reduce_n(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices, int how,
-             const float *weights, const Source &source) {
+             const int32_t *counts, const float *weights, const Source &source) {
     const dim3 grid = grid_of(segments, cols, N);
     const int l = lanes(cols, N);
     if (how == HALOGNN_MAX)
         return LAUNCH(c, (largest<N, Source>), grid, out, static_cast<int32_t *>(nullptr), segments, cols, l, indptr, indices, source);
-    if (weights) return LAUNCH(c, (reduce<N, Source, by_edge>), grid, out, segments, cols, l, indptr, indices, source, by_edge{weights}, false);
-    return LAUNCH(c, (reduce<N, Source, plain>), grid, out, segments, cols, l, indptr, indices, source, plain{}, how == HALOGNN_MEAN);
+    if (weights) return LAUNCH(c, (reduce<N, Source, by_edge>), grid, out, segments, cols, l, indptr, indices, source, by_edge{weights}, false,
+                               static_cast<const int32_t *>(nullptr));
+    return LAUNCH(c, (reduce<N, Source, plain>), grid, out, segments, cols, l, indptr, indices, source, plain{}, how == HALOGNN_MEAN, counts);
 }
 
 template <int N>
@@ -308,18 +309,18 @@ int halognn_cuda_gather_rows(halognn_cuda *c, float *dst, int64_t n, int64_t col
 }
 
 int halognn_cuda_segment_rows(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
-                              int how, const float *weights, const halognn_cuda_rows *r) {
+                              int how, const int32_t *counts, const float *weights, const halognn_cuda_rows *r) {
     if (segments == 0 || cols == 0) return 0;
     if (r->half) {
         const auto s = scatter<__half>(r, cols);
-        if (fits_all<__half>(out, r, cols, 8)) return reduce_n<8>(c, out, segments, cols, indptr, indices, how, weights, s);
-        if (fits_all<__half>(out, r, cols, 2)) return reduce_n<2>(c, out, segments, cols, indptr, indices, how, weights, s);
-        return reduce_n<1>(c, out, segments, cols, indptr, indices, how, weights, s);
+        if (fits_all<__half>(out, r, cols, 8)) return reduce_n<8>(c, out, segments, cols, indptr, indices, how, counts, weights, s);
+        if (fits_all<__half>(out, r, cols, 2)) return reduce_n<2>(c, out, segments, cols, indptr, indices, how, counts, weights, s);
+        return reduce_n<1>(c, out, segments, cols, indptr, indices, how, counts, weights, s);
     }
     const auto s = scatter<float>(r, cols);
-    if (fits_all<float>(out, r, cols, 4)) return reduce_n<4>(c, out, segments, cols, indptr, indices, how, weights, s);
-    if (fits_all<float>(out, r, cols, 2)) return reduce_n<2>(c, out, segments, cols, indptr, indices, how, weights, s);
-    return reduce_n<1>(c, out, segments, cols, indptr, indices, how, weights, s);
+    if (fits_all<float>(out, r, cols, 4)) return reduce_n<4>(c, out, segments, cols, indptr, indices, how, counts, weights, s);
+    if (fits_all<float>(out, r, cols, 2)) return reduce_n<2>(c, out, segments, cols, indptr, indices, how, counts, weights, s);
+    return reduce_n<1>(c, out, segments, cols, indptr, indices, how, counts, weights, s);
 }
 
 int halognn_cuda_segment_mean(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
@@ -327,9 +328,9 @@ int halognn_cuda_segment_mean(halognn_cuda *c, float *out, int64_t segments, int
     if (segments == 0 || cols == 0) return 0;
     const matrix s{h, cols};
     const auto both = [&](int n) { return fits(out, cols, sizeof(float), n) && fits(h, cols, sizeof(float), n); };
-    if (both(4)) return reduce_n<4>(c, out, segments, cols, indptr, indices, HALOGNN_MEAN, nullptr, s);
-    if (both(2)) return reduce_n<2>(c, out, segments, cols, indptr, indices, HALOGNN_MEAN, nullptr, s);
-    return reduce_n<1>(c, out, segments, cols, indptr, indices, HALOGNN_MEAN, nullptr, s);
+    if (both(4)) return reduce_n<4>(c, out, segments, cols, indptr, indices, HALOGNN_MEAN, nullptr, nullptr, s);
+    if (both(2)) return reduce_n<2>(c, out, segments, cols, indptr, indices, HALOGNN_MEAN, nullptr, nullptr, s);
+    return reduce_n<1>(c, out, segments, cols, indptr, indices, HALOGNN_MEAN, nullptr, nullptr, s);
 }
 
 int halognn_cuda_segment_max(halognn_cuda *c, float *out, int32_t *arg, int64_t segments, int64_t cols, const int64_t *indptr,

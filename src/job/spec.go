@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"math"
 
+	"halognn/src/compute"
 	"halognn/src/nn"
 	"halognn/src/policy"
 	"halognn/src/sample"
@@ -47,6 +48,8 @@ type Spec struct {
 	Partitioned bool // each rank holds the in-edges and labels of its own vertices alone
 
 	Cache policy.Settings
+
+	Sums bool // owners add rows that are read for their sum alone
 
 	Ranks int // 0: one for each part
 	// ranks that share a node's memory; 0: each is a node, unless Job.SetNodes says more
@@ -79,6 +82,10 @@ func (s *Spec) Check() error {
 		if n.value < n.least || n.value > n.most {
 			reject("%s is %d; it must be %d to %d", n.name, n.value, n.least, n.most)
 		}
+	}
+	if needs := s.Model.Needs(); s.Sums && (needs.Aggregate == compute.NoReduction || needs.Sources) {
+		reject("exchange.sums is on, but the input layer of %s adds no rows; set it to off",
+			s.Model.Kind)
 	}
 	return errors.Join(errs...)
 }
