@@ -21,7 +21,7 @@ func (m *Graph) Candidates(r *Workload) (Set, error) {
 	}
 	inside := NewSet(m.in.NumVertices())
 	defer inside.Free()
-	inside.addRanges(r.Local)
+	inside.AddRanges(r.Local)
 	reached, err := m.Within(inside, r.Hops)
 	for i := range reached {
 		reached[i] &^= inside[i]

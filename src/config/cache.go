@@ -9,33 +9,36 @@ import (
 	"halognn/src/sample"
 )
 
-// settle sets keys that were not given to values that fit the given ones: the default policy is
-// replaced where only a static cache is possible, or none that follows from fanouts.
+// settle sets keys that were not given to values that fit the given ones.
 func (c *Config) settle(given func(key string) bool) {
-	if given("cache.policy") {
-		return
-	}
-	drawn := sample.Spec{Kind: sample.Kind(c.Sample.Kind)}
-	fixed := c.Cache.Placement != PlacementOwn || c.Cache.Source == SourceFiles
-	switch {
-	case c.Topology.Kind == TopologyPartitioned:
-		c.Cache.Policy = policy.Sieve
-	case fixed && drawn.HasFanouts():
-		c.Cache.Policy = policy.VIP
-	case fixed:
-		c.Cache.Policy = policy.Sim
-	case !drawn.HasFanouts():
-		c.Cache.Policy = policy.Sieve
-	}
-	if c.Parallel.Mode != ModeSplit {
-		return
-	}
 	if !given("cache.policy") {
-		c.Cache.Policy = policy.None
+		c.Cache.Policy = c.fittingPolicy()
 	}
-	if !given("pipeline.depth") {
+	if c.Parallel.Mode == ModeSplit && !given("pipeline.depth") {
 		c.Pipeline.Depth = splitDepth
 	}
+}
+
+// fittingPolicy returns the default policy, or another one where only a static cache is possible, or
+// one that needs less: no minibatches in advance, no fanouts, no whole topology.
+func (c *Config) fittingPolicy() string {
+	drawn := sample.Spec{Kind: sample.Kind(c.Sample.Kind)}
+	fixed := c.Cache.Placement != PlacementOwn || c.Cache.Source == SourceFiles
+	switch local := c.Sample.Locality > 1; {
+	case c.Parallel.Mode == ModeSplit:
+		return policy.None
+	case c.Topology.Kind == TopologyPartitioned:
+		return policy.Sieve
+	case drawn.HasFanouts() && (fixed || local):
+		return policy.VIP
+	case drawn.HasFanouts():
+		return c.Cache.Policy
+	case fixed && local:
+		return policy.Degree
+	case fixed:
+		return policy.Sim
+	}
+	return policy.Sieve
 }
 
 // splitDepth is the default of pipeline.depth where ranks draw minibatches together, in two

@@ -54,6 +54,9 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 			"cannot use; choose sample.kind=%s, or model.kind sage with means, gcn or gin", drawn.Kind,
 			c.Model.Kind, maxima, sample.Neighbour)
 	}
+	if reads && c.Sample.Locality > 1 {
+		faults = append(faults, c.localityFaults(drawn)...)
+	}
 	if reads && drawn.Estimates() && !drawn.HasFanouts() {
 		faults = append(faults, c.withoutFanouts()...)
 	}
@@ -97,6 +100,30 @@ func (c *Config) placed() (faults []string) {
 	if c.Cache.HaloFraction > 0 {
 		bad("cache.halo_fraction is %g, but with cache.source=%s all rows are remote and a rank has "+
 			"no halo; set cache.alpha", c.Cache.HaloFraction, SourceFiles)
+	}
+	return faults
+}
+
+// localityFaults returns what a run cannot have if what it draws depends on what a rank holds.
+func (c *Config) localityFaults(drawn sample.Spec) (faults []string) {
+	bad := func(format string, args ...any) {
+		faults = append(faults, fmt.Sprintf("sample.locality is %g, with which ", c.Sample.Locality)+
+			fmt.Sprintf(format, args...)+", or sample.locality=1")
+	}
+	if !drawn.Estimates() {
+		bad("sample.kind %s cannot be had, because it draws all neighbours alike; choose sample.kind=%s "+
+			"or %s", drawn.Kind, sample.Poisson, sample.LADIES)
+	}
+	if c.Sample.Kernel == KernelCOO {
+		bad("sample.kernel %s cannot be had; choose sample.kernel=fused", KernelCOO)
+	}
+	knows := func(p *policy.Policy) bool { return p.Counts || p.Window != nil }
+	if p := policy.Find(c.Cache.Policy); p != nil && knows(p) || c.Cache.Policy == policyAuto {
+		bad("cache.policy %s cannot be had, because it counts minibatches in advance, which depend on "+
+			"what it keeps; choose cache.policy=%s", c.Cache.Policy,
+			OrList(policy.Names(func(p *policy.Policy) bool {
+				return policy.Trainable(p) && !knows(p) && (drawn.HasFanouts() || !p.Fanouts)
+			})))
 	}
 	return faults
 }
@@ -171,6 +198,11 @@ func (c *Config) split() (faults []string) {
 			"a rank reads the rows of its own vertices alone", "cache.source=" + SourceOwners},
 		{c.Sample.Streams == "part", "sample.streams part",
 			"each minibatch has seeds of all parts", "sample.streams=rank"},
+		{c.Sample.Kind == string(sample.LADIES), "sample.kind " + c.Sample.Kind,
+			"it draws from all neighbours of a layer, of which no rank has all",
+			"sample.kind=" + string(sample.Neighbour)},
+		{c.Sample.Locality > 1, "sample.locality",
+			"a rank reads the rows of its own vertices alone", "sample.locality=1"},
 		{c.Sample.Kernel == KernelCOO, "sample.kernel " + KernelCOO,
 			"it draws whole minibatches", "sample.kernel=fused"},
 		{c.Model.Norm == nn.NormBatch, "model.norm " + nn.NormBatch,
@@ -205,7 +237,10 @@ func (c *Config) Changes(began map[string]string) error {
 		if !known {
 			was = defaults[k.Name]
 		}
-		if now := k.flat(); k.Traits&MayChange == 0 && now != was {
+		// With locality the cache and the nodes decide what is drawn.
+		draws := c.Sample.Locality > 1 &&
+			(strings.HasPrefix(k.Name, "cache.") || k.Name == "run.ranks_per_node")
+		if now := k.flat(); (k.Traits&MayChange == 0 || draws) && now != was {
 			faults = append(faults, fmt.Errorf("  %s is %s, the run began with "+
 				"%s", k.Name, now, was))
 		}

@@ -114,6 +114,28 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 			[]string{"cache.initial vip cannot be had"}},
 		{"a layer of no vertices", minimal + "sample: {kind: ladies, layer_vertices: 0}\n", nil,
 			[]string{"sample.layer_vertices is 0; it must be 1 to 2147483647"}},
+		{"locality of a sampler that draws alike", minimal + "sample: {locality: 2}\n", nil,
+			[]string{"sample.locality is 2, with which sample.kind neighbour cannot be had",
+				"choose sample.kind=poisson or ladies, or sample.locality=1"}},
+		{"locality and what is known in advance", minimal +
+			"sample: {locality: 2, kind: poisson}\ncache: {policy: lookahead}\n", nil,
+			[]string{"cache.policy lookahead cannot be had", "choose cache.policy=none, degree, halo1, wpr, " +
+				"paths, vip, inclusion, sieve or prefetch, or sample.locality=1"}},
+		{"locality and counted draws", minimal +
+			"sample: {locality: 2, kind: poisson}\ncache: {policy: sim}\n", nil,
+			[]string{"cache.policy sim cannot be had"}},
+		{"locality and a choice", minimal +
+			"sample: {locality: 2, kind: poisson}\ncache: {policy: auto}\n", nil,
+			[]string{"cache.policy auto cannot be had"}},
+		{"locality and the other kernel", minimal +
+			"sample: {locality: 2, kind: poisson, kernel: coo}\n", nil,
+			[]string{"sample.kernel coo cannot be had; choose sample.kernel=fused"}},
+		{"what ranks that share minibatches cannot draw", minimal +
+			"sample: {locality: 2, kind: ladies}\nparallel: {mode: split}\n", nil,
+			[]string{"parallel.mode is split, with which sample.kind ladies cannot be had",
+				"parallel.mode is split, with which sample.locality cannot be had"}},
+		{"less than as likely", minimal + "sample: {locality: 0.5}\n", nil,
+			[]string{"sample.locality is 0.5; it must be in [1, 1e+06]"}},
 		{"a halo of a partitioned topology", minimal +
 			"topology: {kind: partitioned}\ncache: {halo_fraction: 0.5}\n", nil,
 			[]string{"cache.halo_fraction cannot be had"}},

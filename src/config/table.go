@@ -125,6 +125,14 @@ func (c *Config) table() []section {
 				"`mlp` ignores it, and kind `ladies` in training."},
 			{"layer_vertices", whole(&c.Sample.LayerVertices, 8192, 1).upTo(graph.MaxVertices), 0,
 				"vertices that kind `ladies` draws for a layer, on average", "Other kinds ignore it."},
+			{"locality", number(&c.Sample.Locality, 1, from(1).upTo(1e6)), 0,
+				"how many times likelier `poisson` and `ladies` draw vertices whose rows a rank has at hand; " +
+					"1: no more than others",
+				"What is drawn then depends on the cache, the parts and the nodes " +
+					"([locality](guide/samplers.md#locality))."},
+			{"locality_vertices", whole(&c.Sample.LocalityVertices, 8192, 1).upTo(graph.MaxVertices), 0,
+				"`sample.locality`: vertices of each layer but the input layer that are likelier, those with " +
+					"the most paths to what is at hand", ""},
 			{"eval_fanouts", fanouts(&c.Sample.EvalFanouts), SameEpoch,
 				"fanouts of minibatches that are not trained: of sampled validation " +
 					"(`train.eval_mode: sampled`) and `halognn infer --mode sampled`",

@@ -32,6 +32,7 @@ type Spec struct {
 	StepEpochs int // epochs between two drops of schedule step
 
 	Sample        sample.Spec // the zero Spec for a model that reads no neighbours
+	Locality      Locality    // the zero Locality: none
 	Eval          sample.Spec // of minibatches that are not trained; the zero Spec: Sample
 	Batch         int         // seeds in a step of a stream for each rank that shares it
 	GlobalBatch   bool        // Batch counts the seeds of all streams
@@ -54,6 +55,16 @@ type Spec struct {
 	// ranks that share a node's memory; 0: each is a node, unless Job.SetNodes says more
 	RanksPerNode int
 }
+
+// Locality says how much likelier training draws vertices whose rows a rank has at hand, or whose
+// neighbours' rows. It changes the minibatches: they then depend on the cache and on the nodes.
+type Locality struct {
+	Favour   float64 // how many times likelier; 0 and 1: no more than others
+	Vertices int     // of each hop but the last that are likelier
+}
+
+// Favours reports whether some vertices are likelier.
+func (l Locality) Favours() bool { return l.Favour > 1 }
 
 // ChunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex
 // has more neighbours.

@@ -77,13 +77,17 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	if j.Cache.FromFiles() {
 		mapped = s.Vertices
 	}
+	near := int64(0) // a set of vertices for each hop
+	if j.Locality.Favours() && j.Reads() && j.RanksPerNode < j.Ranks {
+		near = int64(j.Sample.Hops()) * (s.Vertices + 63) / 64 * 8
+	}
 	slots := int64(min(j.Depth+1, l.Streams.Steps()*l.Minibatches()))
 	edges, ids := p.topologyBytes(r.rank)
 	m := trace.Memory{
 		{Name: trace.MemFeatures, Bytes: mapped * rowBytes, Shared: !p.shares()},
 		{Name: trace.MemTopology, Bytes: edges, Shared: !j.Partitioned},
 		{Name: trace.MemIDs, Bytes: ids, Shared: true},
-		{Name: trace.MemSamplers, Bytes: int64(j.Workers) * r.sampler},
+		{Name: trace.MemSamplers, Bytes: int64(j.Workers)*r.sampler + near},
 		{Name: trace.MemSeeds, Bytes: p.seedBytes(r)},
 		{Name: trace.MemCacheRows, Bytes: cached, Shared: j.Cache.Shared()},
 		{Name: trace.MemCacheIndex, Bytes: t.planBytes},

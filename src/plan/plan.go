@@ -327,6 +327,10 @@ func (p *planner) note(out *Plan) {
 	if !p.exact() {
 		add("%d of %d ranks were looked at, evenly spread", len(p.ranks), out.Ranks)
 	}
+	if p.job.Locality.Favours() {
+		add("sample.locality is %g, and planned as if it were 1: what is drawn depends on what ranks hold, "+
+			"and they fetch fewer rows than this", p.job.Locality.Favour)
+	}
 	if w := p.layout.Streams.Warning(); w != "" {
 		add("%s", w)
 	}

@@ -49,6 +49,10 @@ func NewSplit(t *Topology, rows []int64, rank int, o Options) (*Split, error) {
 				s.kind(), Neighbour)
 		}
 	}
+	if o.Near != nil {
+		return nil, errors.New("sample: ranks that share a minibatch draw the same, whatever a rank " +
+			"has at hand; choose sample.locality 1, or parallel.mode data")
+	}
 	if o.Kernel != KernelFused {
 		return nil, errors.New("sample: ranks that share a minibatch draw by the fused kernel; " +
 			"choose sample.kernel fused, or parallel.mode data")

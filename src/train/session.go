@@ -203,6 +203,11 @@ func (s *session) openRows(settings policy.Settings, at residence.Position,
 	o.SeedsElsewhere = s.o.GlobalSeeds
 	if !s.forward {
 		o.Labels, o.Targets, o.Classes = s.Shards.Labels(), s.Shards.Targets(), s.Shards.Classes
+		o.Near, err = s.store.Near(s.cache)
+		opened(func() error { o.Near.Free(); return nil })
+		if err = comm.Agree(s.Comm, err); err != nil {
+			return fmt.Errorf("sample.locality: %w", err)
+		}
 	}
 	o.Policy, o.Ahead = s.cache.Dynamic()
 	if s.strategy, err = parallel.New(s.o.Mode, o); err != nil {
